@@ -1,0 +1,178 @@
+// Command bench measures golock's local store beside flock(1), setlock(8) and
+// sem(1): in one run, on one machine, in interleaved rounds. It prints tables
+// and, with -markdown, writes the page docs/benchmarks.md.
+//
+//	go run ./bench            everything, about five minutes
+//	go run ./bench -quick     everything with few rounds
+//	go run ./bench -only start,handoff
+//
+// Every figure it prints was measured in that run. Whatever it started or
+// created is gone when it ends, whichever way it ends, kill -9 excepted.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// plan says how much is measured.
+type plan struct {
+	start      int // rounds of the start-up comparison
+	startSem   int // sem takes part in every startSem-th round only: it is 50 times slower
+	burst      int // rounds
+	burstJobs  int
+	burstSem   int // jobs of sem's burst
+	handoff    int // rounds
+	waiters    int // waiting at a hand-off
+	semWaiters int
+	memory     int // samples
+	window     int // seconds a sleeping waiter is watched
+	crash      int // rounds
+	many       int // waiters on one name
+	manyRounds int
+	manyIdle   int // seconds
+}
+
+func newPlan(quick bool, rounds, many int) plan {
+	p := plan{
+		start: 600, startSem: 20, burst: 15, burstJobs: 200, burstSem: 20, handoff: 15, waiters: 100, semWaiters: 10,
+		memory: 5, window: 10, crash: 100, many: 1000, manyRounds: 3, manyIdle: 5,
+	}
+	if quick {
+		p.start, p.startSem, p.burst, p.handoff, p.memory, p.window, p.crash = 100, 25, 3, 3, 2, 3, 20
+		p.many, p.manyRounds, p.manyIdle = 200, 1, 2
+	}
+	if rounds > 0 {
+		p.start, p.burst, p.handoff, p.crash = rounds, max(3, rounds/40), max(3, rounds/40), max(10, rounds/6)
+	}
+	if many > 0 {
+		p.many = many
+	}
+	return p
+}
+
+// experiments in the order they are run and printed.
+var experiments = []struct {
+	name string
+	run  func(*bench) error
+}{
+	{"start", (*bench).startUp},
+	{"burst", (*bench).burst},
+	{"handoff", (*bench).handOff},
+	{"memory", (*bench).memory},
+	{"wakeups", (*bench).wakeUps},
+	{"crash", (*bench).crash},
+	{"many", (*bench).many},
+}
+
+func main() {
+	var names []string
+	for _, e := range experiments {
+		names = append(names, e.name)
+	}
+	quick := flag.Bool("quick", false, "few rounds, for a look; p99 then means the worst seen")
+	only := flag.String("only", "", "`list` of measurements, of "+strings.Join(names, ","))
+	rounds := flag.Int("rounds", 0, "start-up rounds; the other measurements follow in proportion")
+	many := flag.Int("many", 0, "waiters of the many-waiters measurement (default 1000, quick 200)")
+	golock := flag.String("golock", "", "measure this `binary` instead of building one")
+	markdown := flag.String("markdown", "", "also write the page to this `file`")
+	flag.Parse()
+
+	chosen := map[string]bool{}
+	for _, name := range names {
+		chosen[name] = *only == ""
+	}
+	if *only != "" {
+		for name := range strings.SplitSeq(*only, ",") {
+			if _, known := chosen[name]; !known {
+				fail(64, fmt.Errorf("-only %s: not one of %s", name, strings.Join(names, ",")))
+			}
+			chosen[name] = true
+		}
+	}
+	if flag.NArg() > 0 || *rounds < 0 || *many < 0 {
+		flag.Usage()
+		os.Exit(64)
+	}
+
+	// The measuring goroutine keeps its thread, and the collector runs between
+	// measurements, not in them.
+	runtime.LockOSThread()
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(1 << 30)
+
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	defer stop()
+	b, err := newBench(newPlan(*quick, *rounds, *many), *golock)
+	if err != nil {
+		fail(69, err)
+	}
+	// A signal ends the measuring by ending what is being measured: the start
+	// or the wait under way then fails with errStopped.
+	context.AfterFunc(ctx, b.close)
+
+	err = b.measure(chosen)
+	b.close()
+	if ctx.Err() != nil || errors.Is(err, errStopped) {
+		fail(130, errors.New("interrupted; what was started is ended and the temporary directory removed"))
+	}
+	if err != nil {
+		fail(1, err)
+	}
+	fmt.Println()
+	fmt.Print(text(b.verdicts()))
+	if *markdown != "" {
+		if err := b.writePage(*markdown); err != nil {
+			fail(1, err)
+		}
+	}
+}
+
+// measure runs the chosen experiments and prints each table when it is there.
+// A panic in one still cleans up.
+func (b *bench) measure(chosen map[string]bool) error {
+	defer func() {
+		if r := recover(); r != nil {
+			b.close()
+			panic(r)
+		}
+	}()
+	b.about = b.machine()
+	fmt.Print(text(b.about))
+	for _, e := range experiments {
+		if !chosen[e.name] {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "bench: %s ...\n", e.name)
+		n := len(b.sections)
+		if err := e.run(b); err != nil {
+			return fmt.Errorf("%s: %w%s", e.name, err, b.logTail())
+		}
+		for _, s := range b.sections[n:] {
+			fmt.Println()
+			fmt.Print(text(s))
+		}
+		b.endStrays()
+		runtime.GC()
+	}
+	return nil
+}
+
+func fail(code int, err error) {
+	fmt.Fprintln(os.Stderr, "bench:", err)
+	os.Exit(code)
+}
+
+// commandLine is how this run can be repeated.
+func commandLine() string {
+	return strings.Join(append([]string{"go", "run", "./bench"}, os.Args[1:]...), " ")
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+)
+
+// floorNote explains the row of the tables.
+const floorNote = "flock in Go: 40 lines that do what flock does and nothing more, the least that any program in Go costs"
+
+// startUp compares what one uncontended run of /bin/true costs.
+func (b *bench) startUp() error {
+	type row struct {
+		*tool
+		base      string // compared with
+		lock      lock
+		every     int
+		wall, cpu paired
+		rss       float64
+	}
+	var rows []*row
+	for _, r := range []row{
+		{tool: b.tools["true"], base: "flock", every: 1},
+		{tool: b.tools["flock"], base: "flock", every: 1},
+		{tool: b.tools["setlock"], base: "flock", every: 1},
+		{tool: b.tools["floor"], base: "flock", every: 1},
+		{tool: b.tools["golock"], base: "flock", every: 1},
+		{tool: b.tools["sem"], base: "flock", every: b.plan.startSem},
+		{tool: b.tools["flock -F"], base: "flock -F", every: 1},
+		{tool: b.tools["floor -F"], base: "flock -F", every: 1},
+		{tool: b.tools["golock -F"], base: "flock -F", every: 1},
+	} {
+		r.wall, r.cpu = paired{}, paired{}
+		rows = append(rows, &r)
+	}
+	command := b.tools["true"].path
+	for _, r := range rows {
+		var err error
+		if r.lock, err = b.place("start"); err != nil {
+			return err
+		}
+		var rss []float64
+		for range 5 { // also the warm-up
+			kib, err := b.maxRSS(r.lock, r.argv(r.lock, command))
+			if err != nil {
+				return err
+			}
+			rss = append(rss, kib)
+		}
+		r.rss = median(rss)
+	}
+
+	for round := range b.plan.start {
+		// The order changes from round to round, so that nobody always runs
+		// behind the same neighbour.
+		for i := range rows {
+			r := rows[(round+i)%len(rows)]
+			if round%r.every != 0 {
+				continue
+			}
+			p, err := b.start(r.argv(r.lock, command))
+			if err != nil {
+				return err
+			}
+			end, err := p.succeed()
+			if err != nil {
+				return err
+			}
+			r.wall[round], r.cpu[round] = end.ended-p.begun, end.cpu
+		}
+	}
+
+	s := section{
+		title: "Start-up: a run of /bin/true",
+		how: "One uncontended `TOOL -- true` after the other, in rounds: each tool once a round, the order rotating, " +
+			"wall time from before the fork until the tool has been waited for. CPU time and memory include the command.",
+		head: []string{"run", "rounds", "wall ms", "p10", "p90", "cpu ms", "max RSS MiB", "compared with", "median of ratios", "ratio of medians"},
+	}
+	find := func(name string) *row {
+		return rows[slices.IndexFunc(rows, func(r *row) bool { return r.name == name })]
+	}
+	for _, r := range rows {
+		wall := r.wall.values()
+		base := find(r.base)
+		s.rows = append(s.rows, []string{
+			r.name, count(len(wall)), ms(median(wall)), ms(quantile(wall, 0.1)), ms(quantile(wall, 0.9)),
+			ms(median(r.cpu.values())), mib(r.rss), r.base, ratio(r.wall.against(base.wall)),
+			ratio(median(wall) / median(base.wall.values())),
+		})
+	}
+	s.notes = append(s.notes, floorNote)
+	s.notes = append(s.notes, fmt.Sprintf("sem takes part in every %dth round only", b.plan.startSem))
+	b.sections = append(b.sections, s)
+	b.target("start-up of `run -- true`, against flock", 1.8, 1.5, "x", find("golock run").wall.against(find("flock").wall))
+	b.target("start-up of `run -F -- true`, against flock -F", 1.8, 0, "x", find("golock run -F").wall.against(find("flock -F").wall))
+	return nil
+}

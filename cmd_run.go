@@ -1,0 +1,292 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"golock/config"
+	"golock/locks"
+	"golock/runner"
+	"golock/signals"
+)
+
+// runCommand is the grammar of golock run; what the flags mean for users is in
+// help.go. Values are text here: they are understood together with the
+// environment and the files.
+type runCommand struct {
+	Name   *word
+	Store  *word
+	Config *word
+
+	Max       *word
+	Shared    bool `short:"s"`
+	Exclusive bool `short:"x"`
+	FlockE    bool `name:"exclusive-lock" short:"e" hidden:""`
+	Weight    *word
+
+	Wait             *word `short:"w"`
+	NoWait           bool  `short:"n" aliases:"nonblock,nb"`
+	ConflictExitCode *word `short:"E"`
+	Timeout          *word `hidden:""`
+
+	TimeLimit *word
+	KillAfter *word
+	Signal    *word
+	Rewrite   words
+	OkExit    words
+	Tree      bool
+	Close     bool `short:"o"`
+	Exec      bool `short:"F" aliases:"no-fork"`
+
+	Verbose   bool `short:"v"`
+	Quiet     bool `short:"q"`
+	LogFormat *word
+
+	Command rest `arg:"" optional:"" passthrough:"partial"`
+}
+
+func (c *runCommand) flags() flags {
+	f := flags{}
+	f.text("name", c.Name)
+	f.text("store", c.Store)
+	f.text("config", c.Config)
+	f.text("max", c.Max)
+	f.toggle("shared", c.Shared)
+	f.toggle("exclusive", c.Exclusive || c.FlockE)
+	f.text("weight", c.Weight)
+	f.text("wait", c.Wait)
+	f.toggle("no-wait", c.NoWait)
+	f.text("conflict-exit-code", c.ConflictExitCode)
+	f.text("time-limit", c.TimeLimit)
+	f.text("kill-after", c.KillAfter)
+	f.text("signal", c.Signal)
+	f.list("rewrite", c.Rewrite)
+	f.list("ok-exit", c.OkExit)
+	f.toggle("tree", c.Tree)
+	f.toggle("close", c.Close)
+	f.toggle("exec", c.Exec)
+	f.toggle("verbose", c.Verbose)
+	f.toggle("quiet", c.Quiet)
+	f.text("log-format", c.LogFormat)
+	return f
+}
+
+// runSettings are those of a run that are not the runner's business.
+type runSettings struct {
+	conflictCode int
+	okExit       []int
+}
+
+func (c *runCommand) run(out *printer) int {
+	terminal := runner.HasTerminal()
+	relay, err := signals.NewRelay(terminal)
+	if err != nil {
+		return out.exit(err)
+	}
+	if !c.Exec { // what becomes the command itself has nothing to pass on
+		relay.Catch()
+	}
+	run := &runner.Run{Relay: relay, Terminal: terminal, Env: os.Environ()}
+	own, err := c.settle(run, out)
+	if err != nil {
+		return out.exit(err)
+	}
+	run.Log = func(warn bool, message string, pairs ...any) {
+		if warn {
+			out.warn(message, pairs...)
+		} else {
+			out.step(message, pairs...)
+		}
+	}
+	o := run.Do()
+	code := codeOfRun(o)
+	switch o.Kind {
+	case runner.Ended:
+		if slices.Contains(own.okExit, code) {
+			return 0
+		}
+	case runner.Busy:
+		code = own.conflictCode
+		if code != 0 && !out.quiet {
+			out.fail(o.Err)
+		} else {
+			out.step(o.Err.Error())
+		}
+	case runner.Interrupted:
+		out.step("told to stop while waiting", "signal", signals.Name(o.Signal))
+	case runner.TimedOut:
+		if !out.quiet {
+			out.fail(fmt.Errorf("%q was stopped at its time limit of %v", run.Request.Name, run.TimeLimit))
+		}
+	default:
+		out.fail(o.Err)
+	}
+	return code
+}
+
+// settle finds out what is asked for and checks it. It fills run.
+func (c *runCommand) settle(run *runner.Run, out *printer) (*runSettings, error) {
+	given := c.flags()
+	if c.Timeout != nil {
+		return nil, &config.Error{Source: config.Source{Key: "timeout"}, Problem: "flock's --timeout is --wait here, timeout(1)'s is --time-limit"}
+	}
+	v, err := given.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if err := out.logging(v); err != nil {
+		return nil, err
+	}
+	if run.Argv, err = c.argv(); err != nil {
+		return nil, err
+	}
+	if run.Store, err = storeOf(v); err != nil {
+		return nil, err
+	}
+	if err := request(v, run); err != nil {
+		return nil, err
+	}
+	own := &runSettings{}
+	if own.conflictCode, err = v.Int("conflict-exit-code", exitBusy, 0, 255); err != nil {
+		return nil, err
+	}
+	for _, text := range v.List("ok-exit") {
+		code, err := config.ParseInt(text, 0, 255)
+		if err != nil {
+			return nil, v.Errorf("ok-exit", "%v", err)
+		}
+		own.okExit = append(own.okExit, code)
+	}
+	if err := ending(v, run); err != nil {
+		return nil, err
+	}
+	return own, handing(v, run, out)
+}
+
+// argv is the command, without the one -- that may stand before it.
+func (c *runCommand) argv() ([]string, error) {
+	argv := c.Command
+	if len(argv) > 0 && argv[0] == "--" {
+		argv = argv[1:]
+	}
+	if len(argv) == 0 {
+		return nil, usageError{errMissingCommand}
+	}
+	return argv, nil
+}
+
+// request reads what the store decides with.
+func request(v *config.Values, run *runner.Run) error {
+	name := v.Text(config.NameKey, "")
+	if _, ok := v.Given(config.NameKey); !ok {
+		return usageError{errMissingName}
+	}
+	if err := locks.CheckName(name); err != nil {
+		return v.Errorf(config.NameKey, "%v", err)
+	}
+	var shared, exclusive, noWait bool
+	if err := bools(v, map[string]*bool{"shared": &shared, "exclusive": &exclusive, "no-wait": &noWait}); err != nil {
+		return err
+	}
+	units := run.Store.Traits().MaxUnits
+	if units == 0 {
+		units = math.MaxInt32
+	}
+	limit, err := v.Int("max", 1, 1, units)
+	if err != nil {
+		return err
+	}
+	_, hasMax := v.Given("max")
+	switch {
+	case shared && exclusive:
+		return v.Errorf("shared", "cannot be combined with --exclusive")
+	case shared && hasMax:
+		return v.Errorf("shared", "cannot be combined with --max: a shared lock with a limit is --max N alone")
+	case exclusive && hasMax:
+		return v.Errorf("exclusive", "cannot be combined with --max")
+	case shared:
+		limit = 0
+	}
+	weight, err := v.Int("weight", 1, 1, units)
+	if err != nil {
+		return err
+	}
+	if limit != 0 && weight > limit {
+		return v.Errorf("weight", "%d can never fit into a max of %d", weight, limit)
+	}
+	if run.Wait, err = v.Duration("wait", -1); err != nil {
+		return err
+	}
+	if noWait {
+		if run.Wait > 0 {
+			return v.Errorf("no-wait", "cannot be combined with --wait")
+		}
+		run.Wait = 0
+	}
+	ref, err := locks.NewRef(name)
+	if err != nil {
+		return err
+	}
+	run.Request = locks.Request{
+		Ref: ref, Name: name, Claim: locks.Claim{Weight: weight, Max: limit},
+		Within: runner.Enclosing(os.Getenv(runner.EnvHeld)), Command: run.Argv,
+	}
+	return nil
+}
+
+// ending reads how a command is stopped.
+func ending(v *config.Values, run *runner.Run) (err error) {
+	if run.TimeLimit, err = v.Duration("time-limit", 0); err != nil {
+		return err
+	}
+	if run.KillAfter, err = v.Duration("kill-after", 10*time.Second); err != nil {
+		return err
+	}
+	if run.StopSignal, err = signals.Parse(v.Text("signal", "TERM")); err != nil {
+		return v.Errorf("signal", "%v", err)
+	}
+	run.Rewrites = signals.Rewrites{}
+	for _, rule := range v.List("rewrite") {
+		if err := run.Rewrites.Add(rule); err != nil {
+			return v.Errorf("rewrite", "%v", err)
+		}
+	}
+	return nil
+}
+
+// handing reads what the command gets and what stays with it. With --exec no
+// golock is there to do anything for the command.
+func handing(v *config.Values, run *runner.Run, out *printer) error {
+	if err := bools(v, map[string]*bool{"tree": &run.Tree, "close": &run.Close, "exec": &run.Exec}); err != nil {
+		return err
+	}
+	for _, key := range []string{"exec", "close"} {
+		if source, ok := v.Given(key); ok && source.FromFlag() && !run.Store.Traits().Inherits {
+			return v.Errorf(key, "the store %s has nothing that a command could inherit", run.Store.URL())
+		}
+	}
+	if !run.Exec {
+		return nil
+	}
+	exec, _ := v.Given("exec")
+	for _, key := range []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree"} {
+		source, ok := v.Given(key)
+		switch {
+		case !ok:
+		case source.FromFlag() && exec.FromFlag():
+			return v.Errorf(key, "cannot be combined with --exec: no golock stays to see to it")
+		case source.FromFlag():
+			out.step("ignored: a flag asks for a golock that stays", "setting", exec.String())
+			run.Exec = false
+			return nil
+		default:
+			out.step("ignored: it has no meaning with --exec", "setting", source.String(), "value", strconv.Quote(key))
+		}
+	}
+	run.Close = false
+	return nil
+}

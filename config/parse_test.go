@@ -1,0 +1,247 @@
+package config_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/config"
+)
+
+// The files of the documentation, and every form in which TOML lets a setting
+// be written.
+func TestFileForms(t *testing.T) {
+	for _, text := range []string{
+		"[defaults]\nmax = 3\n",
+		"[lock.\"a.b c\u00e4/\"]\nmax = 3",
+		"[lock]\n\"a.b c\u00e4/\" = { max = 3 }",
+		"[lock]\n\"a.b c\u00e4/\".max = 3",
+		"lock.\"a.b c\u00e4/\".max = 3",
+		"lock.'a.b c\u00e4/' = { max = 3 }",
+		"lock = { \"a.b c\\u00e4/\" = { max = 3 } }",
+		"lock = { \"a.b c\u00e4/\".max = 3, other.max = 4 }",
+		"defaults.max = 3",
+		"defaults = { max = 3, wait = 1 }",
+		"[defaults]\r\n\"m\\u0061x\" = 3 # three\r\n",
+		"[defaults]\nmax = 4\n[lock.'a.b c\u00e4/']\nmax = 3\n[lock.a]\nmax = 5\n[lock]\n[lock.b]",
+		"lock.b.max = 1\nlock.'a.b c\u00e4/'.max = 3\nlock.b.wait = 1\n[lock.c]\nmax = 5",
+	} {
+		h := newHost(t)
+		write(t, h.system, text)
+		v := h.mustResolve(flags{"name": {"a.b c\u00e4/"}}, nil)
+		if n, err := v.Int("max", 0, 1, 9); n != 3 || err != nil {
+			t.Errorf("max = %d, %v in\n%s", n, err, text)
+		}
+	}
+}
+
+// The name comes from flag or variable; without one only [defaults] counts.
+func TestWhichLock(t *testing.T) {
+	h := newHost(t)
+	write(t, h.system, "[defaults]\nmax = 1\n[lock.a]\nmax = 2\n[lock.b]\nmax = 3\n[lock.\"\"]\nmax = 4")
+	for _, c := range []struct {
+		f    flags
+		e    env
+		want int
+	}{
+		{want: 1},
+		{f: flags{"name": {"a"}}, want: 2},
+		{e: env{"GOLOCK_NAME": "b"}, want: 3},
+		{f: flags{"name": {"a"}}, e: env{"GOLOCK_NAME": "b"}, want: 2},
+		{f: flags{"name": {"A"}}, want: 1},
+		{f: flags{"name": {""}}, want: 4},
+		{e: env{"GOLOCK_NAME": ""}, want: 1},
+	} {
+		if n, err := h.mustResolve(c.f, c.e).Int("max", 0, 1, 9); n != c.want || err != nil {
+			t.Errorf("%v %v: max = %d, %v, want %d", c.f, c.e, n, err, c.want)
+		}
+	}
+}
+
+func TestFileValues(t *testing.T) {
+	for text, want := range map[string]string{
+		"store = 'local'":              "local",
+		"store = \"\"\"\nl\"\"\"":      "l",
+		"store = ''":                   "",
+		"signal = 'INT'":               "INT",
+		"signal = 9":                   "9",
+		"max = -3":                     "-3",
+		"tree = true":                  "true",
+		"tree = false":                 "false",
+		"wait = 10":                    "10s",
+		"wait = 0.5":                   "500ms",
+		"wait = '1d12h'":               "36h0m0s",
+		"ok-exit = 143":                "[143]",
+		"ok-exit = '143'":              "[143]",
+		"ok-exit = []":                 "[]",
+		"ok-exit = [\n1, # one\n'x',]": "[1 x]",
+	} {
+		h := newHost(t)
+		write(t, h.system, "[defaults]\n"+text)
+		v := h.mustResolve(nil, nil)
+		var got any
+		var err error
+		switch key, _, _ := strings.Cut(text, " "); key {
+		case "max":
+			got, err = v.Int(key, 0, -9, 9)
+		case "tree":
+			got, err = v.Bool(key, text == "tree = false")
+		case "wait":
+			got, err = v.Duration(key, time.Hour)
+		case "ok-exit":
+			got = v.List(key)
+		default:
+			got = v.Text(key, "default")
+		}
+		if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+// An empty list is an answer: it hides that of a weaker source.
+func TestEmptyListCounts(t *testing.T) {
+	h := newHost(t)
+	write(t, h.system, "[defaults]\nok-exit = [1]")
+	write(t, h.user, "[defaults]\nok-exit = []")
+	v := h.mustResolve(nil, nil)
+	if src, ok := v.Given("ok-exit"); len(v.List("ok-exit")) != 0 || !ok || src.File != h.user || src.Line != 2 || src.Key != "ok-exit" {
+		t.Errorf("%q from %s", v.List("ok-exit"), src)
+	}
+}
+
+func TestFileErrors(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		// syntax
+		{"[defaults]\nmax = \n", `:2: this is not TOML: unexpected character U+000A at start of value`},
+		{"[defaults]\nmax = 1 2", `:2: this is not TOML: expected newline but got U+0032 '2'`},
+		{"[defaults]\n\nmax", `:3: this is not TOML: expected '=' after key`},
+		{"[defaults\nmax = 1", `:1: this is not TOML: expected ']' to close table name`},
+		{"[defaults]\nstore = \"x\n", `:2: this is not TOML: basic strings cannot have new lines`},
+		{"[defaults]\nstore = '''\n\n", `:3: this is not TOML: multiline literal string not terminated by '''`},
+		{"[defaults]\nok-exit = [1,\n2", `:3: this is not TOML: array is incomplete`},
+		{"[defaults]\nmax = 01", `:2: this is not TOML: integers cannot have leading zeroes`},
+		{"# \xff\n", `:1: this is not TOML: invalid UTF-8 character in comment`},
+		{"\x00", `:1: this is not TOML: invalid character at start of key: U+0000`},
+
+		// tables
+		{"[default]", `:1: unknown table [default], did you mean [defaults]?`},
+		{"\n[locks.nightly]", `:2: unknown table [locks.nightly], did you mean [lock.nightly]?`},
+		{"[nightly]", `:1: unknown table [nightly]: there are [defaults] and [lock."NAME"]`},
+		{"[defaults.nightly]", `:1: unknown table [defaults.nightly]: there are [defaults] and [lock."NAME"]`},
+		{"[lock.a.b]", `:1: unknown table [lock.a.b]: a name with dots needs quotes, [lock."a.b"]`},
+		{"nightly.max = 1", `:1: unknown table [nightly]: there are [defaults] and [lock."NAME"]`},
+		{"[[defaults]]", `:1: [[defaults]] is an array of tables: write it in single brackets`},
+		{"[[lock.'a b']]", `:1: [[lock."a b"]] is an array of tables: write it in single brackets`},
+		{"defaults = 1", `:1: defaults must be a table`},
+		{"lock = 1", `:1: lock must be a table`},
+		{"[lock]\nmax = 1", `:2: lock.max must be a table: settings stand in [lock."NAME"]`},
+		{"max = 1", `:1: max stands outside of a table: put it below [defaults] or [lock."NAME"]`},
+		{"maxx = 1", `:1: unknown setting "maxx", did you mean max?`},
+
+		// what TOML forbids to define twice
+		{"[defaults]\n[lock.a]\n[defaults]", `:3: the table [defaults] is defined a second time, first in line 1`},
+		{"[lock.a]\n[lock.\"a\"]", `:2: the table [lock.a] is defined a second time, first in line 1`},
+		{"[lock.a]\n[lock]\n[lock]", `:3: the table [lock] is defined a second time, first in line 2`},
+		{"[lock.a]\n[lock]\na.max = 1", `:3: the table [lock.a] is defined a second time, first in line 1`},
+		{"[lock.a]\n[lock]\na = {}", `:3: the table [lock.a] is defined a second time, first in line 1`},
+		{"lock.a.max = 1\n[lock]", `:2: the table [lock] is defined a second time, first in line 1`},
+		{"lock.a.max = 1\nlock.a = {}", `:2: the table [lock.a] is defined a second time, first in line 1`},
+		{"lock = {}\nlock.a.max = 1", `:2: the table [lock] is defined a second time, first in line 1`},
+		{"lock = {}\n[lock.a]", `:2: the table [lock.a] cannot be added to [lock], which line 1 has closed`},
+		{"lock = {a = {}, a.max = 1}", `:1: the table [lock.a] is defined a second time, first in line 1`},
+		{"[defaults]\nmax = 1\n\nmax = 1", `:4: max: is set a second time, first in line 2`},
+		{"defaults = { max = 1,\nmax = 1 }", `:2: max: is set a second time, first in line 1`},
+		{"[lock.a]\nmax = 1\n\"max\" = 1", `:3: max: is set a second time, first in line 2`},
+
+		// keys
+		{"[defaults]\nkill_after = 1", `:2: unknown setting "kill_after", did you mean kill-after?`},
+		{"[defaults]\nstroe = 'x'", `:2: unknown setting "stroe", did you mean store?`},
+		{"[defaults]\n'' = 1", `:2: unknown setting "": settings are named as the flags are, without the dashes`},
+		{"[defaults]\nspeed = 1", `:2: unknown setting "speed": settings are named as the flags are, without the dashes`},
+		{"[defaults]\n" + strings.Repeat("x", 65) + " = 1", `:2: unknown setting "` + strings.Repeat("x", 65) + `": settings are named as the flags are, without the dashes`},
+		{"[lock.a]\nmax.min = 1", `:2: unknown setting "max.min"`},
+		{"[defaults]\nmax.'m n' = 1", `:2: unknown setting "max.\"m n\""`},
+		{"[defaults]\nname = 'x'", `:2: name cannot stand in a file: use --name or GOLOCK_NAME`},
+		{"[lock.a]\nconfig = 'x'", `:2: config cannot stand in a file: use --config or GOLOCK_CONFIG`},
+		{"[lock.a]\nexec = true", `:2: exec cannot stand in a file: use --exec`},
+
+		// types
+		{"[defaults]\nmax = '3'", `:2: max: must be an integer, not a string: write it without quotes`},
+		{"[defaults]\nmax = 3.0", `:2: max: must be an integer, not a float`},
+		{"[defaults]\nmax = true", `:2: max: must be an integer, not a boolean`},
+		{"[defaults]\nmax = [1]", `:2: max: must be an integer, not an array`},
+		{"[defaults]\nmax = {}", `:2: max: must be an integer, not a table`},
+		{"[defaults]\nmax = 2026-11-21", `:2: max: must be an integer, not a date or time`},
+		{"[defaults]\ntree = 'true'", `:2: tree: must be true or false, not a string: write it without quotes`},
+		{"[defaults]\ntree = 1", `:2: tree: must be true or false, not an integer`},
+		{"[defaults]\nstore = 1", `:2: store: must be a string, not an integer: write it in quotes`},
+		{"[defaults]\nsignal = 1.5", `:2: signal: must be a string or an integer, not a float: write it in quotes`},
+		{"[defaults]\nwait = true", `:2: wait: must be seconds or a string such as "1m30s", not a boolean`},
+		{"[defaults]\nwait = 10:00:00", `:2: wait: must be seconds or a string such as "1m30s", not a date or time`},
+		{"[defaults]\nok-exit = [1, [2]]", `:2: ok-exit: must be an array of strings or integers, not an array`},
+		{"[defaults]\nok-exit = [1, 2.5]", `:2: ok-exit: must be an array of strings or integers, not a float: write it in quotes`},
+
+		// values, also those of a lock that nobody asked for
+		{"[lock.a]\nmax = 0x10", `:2: max: "0x10" is not an integer`},
+		{"[lock.a]\nmax = +1", `:2: max: "+1" is not an integer`},
+		{"[lock.a]\nmax = 1_000", `:2: max: "1_000" is not an integer`},
+		{"[lock.a]\nmax = 9223372036854775808", `:2: max: "9223372036854775808" is not an integer`},
+		{"[lock.a]\nok-exit = [1, 0b1]", `:2: ok-exit: "0b1" is not an integer`},
+		{"[lock.a]\nwait = '5 s'", `:2: wait: "5 s" is not a duration: write seconds (10, 0.5), units (1m30s, 500ms) or days (2d, 1d12h)`},
+		{"[lock.a]\nwait = -1", `:2: wait: "-1" is not a duration: write seconds (10, 0.5), units (1m30s, 500ms) or days (2d, 1d12h)`},
+		{"[lock.a]\nwait = inf", `:2: wait: "inf" is not a duration: write seconds (10, 0.5), units (1m30s, 500ms) or days (2d, 1d12h)`},
+		{"[lock.a]\nwait = 1e3", `:2: wait: "1e3" is not a duration: write seconds (10, 0.5), units (1m30s, 500ms) or days (2d, 1d12h)`},
+		{"[lock.a]\nwait = '200000d'", `:2: wait: "200000d" is too long: the longest duration is 106751d`},
+	} {
+		h := newHost(t)
+		write(t, h.user, c.text)
+		_, err := h.resolve(nil, nil)
+		wantError(t, err, h.user+c.want, false)
+	}
+}
+
+// The stronger file does not excuse what is wrong in the weaker one.
+func TestBothFilesAreChecked(t *testing.T) {
+	h := newHost(t)
+	write(t, h.user, "[defaults]\nmax = 1")
+	write(t, h.system, "[defaults]\nmax = 'one'")
+	_, err := h.resolve(flags{"max": {"2"}}, nil)
+	wantError(t, err, h.system+":2: max: must be an integer, not a string: write it without quotes", false)
+}
+
+// A value's type may be named in an error, but not the value: stores have
+// passwords in them.
+func TestWrongTypesDoNotShowValues(t *testing.T) {
+	for _, text := range []string{"store = ['redis://:secret@h']", "store = {a = 'secret'}", "max = 'secret'"} {
+		h := newHost(t)
+		write(t, h.user, "[defaults]\n"+text)
+		if _, err := h.resolve(nil, nil); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The time to find line numbers must not grow with the square of the size.
+func BenchmarkLargestFile(b *testing.B) {
+	h := newHost(b)
+	var text strings.Builder
+	for i := 0; text.Len() < 1<<20-50; i++ {
+		fmt.Fprintf(&text, "[lock.%d]\nmax = 1\n", i)
+	}
+	write(b, h.system, text.String())
+	for b.Loop() {
+		h.mustResolve(nil, nil)
+	}
+}
+
+// What every run on a machine without files pays.
+func BenchmarkNoFiles(b *testing.B) {
+	files := config.HostFiles()
+	for b.Loop() {
+		if _, err := config.Resolve(settings, config.Layers{Flags: flags{"max": {"3"}}, Lookup: envLookup{}.lookup, Files: files}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package config_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"golock/config"
+)
+
+// The sources from the strongest to the weakest, for tests that give each of
+// them a value of its own.
+const (
+	flag = iota
+	variable
+	userLock
+	systemLock
+	userDefaults
+	systemDefaults
+	sources
+)
+
+// given writes the settings, by source and key, into the host's files and
+// returns flags and environment. All values are the number of their source.
+func (h host) given(keys [sources][]string) (flags, env) {
+	h.t.Helper()
+	f, e := flags{"name": {"it.s me"}}, env{}
+	for _, key := range keys[flag] {
+		f[key] = []string{fmt.Sprint(flag)}
+	}
+	for _, key := range keys[variable] {
+		e["ENV_"+key] = fmt.Sprint(variable)
+	}
+	for path, tables := range map[string][2]int{h.user: {userDefaults, userLock}, h.system: {systemDefaults, systemLock}} {
+		var text strings.Builder
+		for i, header := range []string{"[defaults]", `[lock."it.s me"]`} {
+			fmt.Fprintln(&text, header)
+			for _, key := range keys[tables[i]] {
+				fmt.Fprintf(&text, "%s = %d\n", key, tables[i])
+			}
+		}
+		fmt.Fprintln(&text, "[lock.other]\na = 99\nb = 99\nc = 99")
+		write(h.t, path, text.String())
+	}
+	return f, e
+}
+
+var three = []config.Setting{
+	{Key: "name", Env: "ENV_name", NotInFile: true},
+	{Key: "a", Env: "ENV_a", Kind: config.Word, Group: "ab"},
+	{Key: "b", Env: "ENV_b", Kind: config.Word, Group: "ab"},
+	{Key: "c", Env: "ENV_c", Kind: config.Word},
+}
+
+// Every subset of the sources, for one setting.
+func TestPrecedenceOfOneSetting(t *testing.T) {
+	h := newHost(t)
+	for set := range 1 << sources {
+		var keys [sources][]string
+		want := "nobody"
+		for s := sources - 1; s >= 0; s-- {
+			if set>>s&1 == 1 {
+				keys[s] = []string{"c"}
+				want = fmt.Sprint(s)
+			}
+		}
+		f, e := h.given(keys)
+		v, err := config.Resolve(three, config.Layers{Flags: f, Lookup: envLookup(e).lookup, Files: h.files})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := v.Text("c", "nobody"); got != want {
+			t.Errorf("sources %06b: %s, want %s", set, got, want)
+		}
+	}
+}
+
+// Every pair of sources for two alternatives: both stay only if they come from
+// the same one.
+func TestPrecedenceOfAlternatives(t *testing.T) {
+	h := newHost(t)
+	for sa := range sources {
+		for sb := range sources {
+			var keys [sources][]string
+			keys[sa] = append(keys[sa], "a")
+			keys[sb] = append(keys[sb], "b")
+			f, e := h.given(keys)
+			v, err := config.Resolve(three, config.Layers{Flags: f, Lookup: envLookup(e).lookup, Files: h.files})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := v.Given("a"); ok != (sa <= sb) {
+				t.Errorf("a from %d, b from %d: a given: %v", sa, sb, ok)
+			}
+			if _, ok := v.Given("b"); ok != (sb <= sa) {
+				t.Errorf("a from %d, b from %d: b given: %v", sa, sb, ok)
+			}
+		}
+	}
+}
+
+func TestPrecedenceProperty(t *testing.T) {
+	h := newHost(t)
+	rapid.Check(t, func(t *rapid.T) {
+		table := slices.Clone(three)
+		for i := range table[1:] {
+			table[1+i].Group = rapid.SampledFrom([]string{"", "one", "two"}).Draw(t, "group")
+		}
+		var keys [sources][]string
+		for s := range sources {
+			for _, key := range []string{"a", "b", "c"} {
+				if rapid.Bool().Draw(t, key) {
+					keys[s] = append(keys[s], key)
+				}
+			}
+		}
+
+		// The model: go down the sources; a group that was seen is closed for
+		// the sources below.
+		want, closed := map[string]string{}, map[string]bool{}
+		for s := range sources {
+			var seen []string
+			for _, row := range table[1:] {
+				group := "alone " + row.Key
+				if row.Group != "" {
+					group = row.Group
+				}
+				if slices.Contains(keys[s], row.Key) && !closed[group] {
+					want[row.Key] = fmt.Sprint(s)
+					seen = append(seen, group)
+				}
+			}
+			for _, group := range seen {
+				closed[group] = true
+			}
+		}
+
+		f, e := h.given(keys)
+		v, err := config.Resolve(table, config.Layers{Flags: f, Lookup: envLookup(e).lookup, Files: h.files})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"a", "b", "c"} {
+			if got := v.Text(key, ""); got != want[key] {
+				t.Fatalf("%s is from %q, want %q", key, got, want[key])
+			}
+		}
+	})
+}
+
+// The group rule as a user meets it.
+func TestAlternatives(t *testing.T) {
+	for _, c := range []struct {
+		name                  string
+		f                     flags
+		e                     env
+		file                  string
+		max, shared, wait, no string
+	}{
+		{name: "flag hides variable", f: flags{"shared": {"true"}}, e: env{"GOLOCK_MAX": "3"}, shared: "--shared"},
+		{name: "variable hides file", e: env{"GOLOCK_MAX": "3"}, file: "[defaults]\nshared = true", max: "GOLOCK_MAX"},
+		{name: "empty variable hides nothing", e: env{"GOLOCK_MAX": ""}, file: "[defaults]\nshared = true", shared: "FILE:2: shared"},
+		{name: "false hides, too", f: flags{"shared": {"false"}}, e: env{"GOLOCK_MAX": "3"}, shared: "--shared"},
+		{name: "lock hides defaults", f: flags{"name": {"x"}}, file: "[defaults]\nmax = 3\n[lock.x]\nshared = true", shared: "FILE:4: shared"},
+		{name: "one table contradicts itself", file: "[defaults]\nmax = 3\nshared = true", max: "FILE:2: max", shared: "FILE:3: shared"},
+		{name: "flags contradict each other", f: flags{"max": {"1"}, "shared": {"true"}}, max: "--max", shared: "--shared"},
+		{name: "other groups are untouched", f: flags{"shared": {"true"}}, file: "[defaults]\nmax = 1\nwait = 3", shared: "--shared", wait: "FILE:3: wait"},
+		{name: "no-wait hides wait", f: flags{"no-wait": {"true"}}, e: env{"GOLOCK_WAIT": "3"}, no: "--no-wait"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t)
+			write(t, h.user, c.file)
+			v := h.mustResolve(c.f, c.e)
+			for key, want := range map[string]string{"max": c.max, "shared": c.shared, "wait": c.wait, "no-wait": c.no} {
+				if want = strings.Replace(want, "FILE", h.user, 1); source(v, key) != want {
+					t.Errorf("%s is from %q, want %q", key, source(v, key), want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package config_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"golock/config"
+)
+
+func TestNobodyGaveAnything(t *testing.T) {
+	v, err := config.Resolve(settings, config.Layers{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err1 := v.Int("max", 1, 2, 3) // a default outside of the range is the caller's affair
+	d, err2 := v.Duration("kill-after", 10*time.Second)
+	b, err3 := v.Bool("tree", true)
+	if n != 1 || d != 10*time.Second || !b || err1 != nil || err2 != nil || err3 != nil {
+		t.Errorf("defaults: %d %v %v, errors %v %v %v", n, d, b, err1, err2, err3)
+	}
+	if s := v.Text("store", "local"); s != "local" {
+		t.Errorf("Text: %q", s)
+	}
+	if l := v.List("ok-exit"); l != nil {
+		t.Errorf("List: %q", l)
+	}
+	for _, s := range settings {
+		if src, ok := v.Given(s.Key); ok {
+			t.Errorf("%s is given by %s", s.Key, src)
+		}
+	}
+	wantError(t, v.Errorf("name", "is required"), "--name: is required", true)
+}
+
+func TestFlags(t *testing.T) {
+	v := newHost(t).mustResolve(flags{
+		"max": {"2", "3"}, "store": {"local"}, "wait": {"1m30s"}, "signal": {"INT"}, "ok-exit": {"1", "143"}, "tree": {"true"}, "shared": {"false"}, "name": {},
+	}, nil)
+	n, _ := v.Int("max", 0, 1, 10)
+	d, _ := v.Duration("wait", 0)
+	tree, _ := v.Bool("tree", false)
+	shared, _ := v.Bool("shared", true)
+	got := fmt.Sprintln(n, v.Text("store", ""), d, v.Text("signal", ""), v.List("ok-exit"), tree, shared)
+	if want := "3 local 1m30s INT [1 143] true false\n"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if _, ok := v.Given("name"); ok {
+		t.Error("a flag without texts counts as given")
+	}
+}
+
+func TestVariables(t *testing.T) {
+	v := newHost(t).mustResolve(nil, env{
+		"GOLOCK_MAX": "3", "GOLOCK_STORE": "", "GOLOCK_OK_EXIT": "143", "GOLOCK_TREE": "true",
+		"GOLOCK_ID": "of the run around", "GOLOCK_MAXX": "nobody knows it",
+	})
+	n, _ := v.Int("max", 0, 1, 10)
+	tree, _ := v.Bool("tree", false)
+	if got, want := fmt.Sprintln(n, v.Text("store", "local"), v.List("ok-exit"), tree), "3 local [143] true\n"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if source(v, "store") != "" || source(v, "max") != "GOLOCK_MAX" {
+		t.Errorf("sources: store %q, max %q", source(v, "store"), source(v, "max"))
+	}
+}
+
+// What is wrong with a value is said with the place of the value in front, for
+// all three kinds of places.
+func TestValueErrors(t *testing.T) {
+	const notDuration = `"soon" is not a duration: write seconds (10, 0.5), units (1m30s, 500ms) or days (2d, 1d12h)`
+	h := newHost(t)
+	write(t, h.user, "[defaults]\nstore = 'x'\nmax = 0\n")
+	v := h.mustResolve(
+		flags{"kill-after": {"soon"}, "shared": {"yes"}, "signal": {"TREM"}, "ok-exit": {"999"}},
+		env{"GOLOCK_MAX": "many", "GOLOCK_WAIT": "soon", "GOLOCK_TREE": "1"})
+	check := func(err error, text string, fromFlag bool) {
+		t.Helper()
+		wantError(t, err, text, fromFlag)
+	}
+	_, err := v.Duration("kill-after", 0)
+	check(err, "--kill-after: "+notDuration, true)
+	_, err = v.Duration("wait", 0)
+	check(err, "GOLOCK_WAIT: "+notDuration, false)
+	_, err = v.Bool("shared", false)
+	check(err, `--shared: "yes" is neither true nor false`, true)
+	_, err = v.Bool("tree", false)
+	check(err, `GOLOCK_TREE: "1" is neither true nor false`, false)
+	check(v.Errorf("signal", "there is no signal %q", v.Text("signal", "")), `--signal: there is no signal "TREM"`, true)
+	check(v.Errorf("ok-exit", "%s is not an exit code", v.List("ok-exit")[0]), `--ok-exit: 999 is not an exit code`, true)
+	check(v.Errorf("store", "unknown scheme"), h.user+":2: store: unknown scheme", false)
+
+	v = h.mustResolve(nil, env{"GOLOCK_MAX": "many"})
+	_, err = v.Int("max", 1, 1, 100)
+	check(err, `GOLOCK_MAX: "many" is not an integer from 1 to 100`, false)
+	v = h.mustResolve(nil, nil)
+	_, err = v.Int("max", 1, 1, 100)
+	check(err, h.user+`:3: max: "0" is not an integer from 1 to 100`, false)
+}
+
+func TestListIsACopy(t *testing.T) {
+	f := flags{"ok-exit": {"1", "2"}}
+	v := newHost(t).mustResolve(f, nil)
+	v.List("ok-exit")[0] = "9"
+	if got := v.List("ok-exit"); !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestMistakesInTheProgramPanic(t *testing.T) {
+	v := newHost(t).mustResolve(nil, nil)
+	for want, call := range map[string]func(){
+		"config: no setting has the key maxx":               func() { v.Given("maxx") },
+		"config: no setting has the key speed":              func() { _, _ = config.Resolve(settings, config.Layers{Flags: flags{"speed": {"9"}}}) },
+		"config: the setting store is of another kind":      func() { _, _ = v.Int("store", 0, 0, 0) },
+		"config: the setting max is of another kind":        func() { v.Text("max", "") },
+		"config: the setting ok-exit is of another kind":    func() { _, _ = v.Bool("ok-exit", false) },
+		"config: the setting tree is of another kind":       func() { _, _ = v.Duration("tree", 0) },
+		"config: the setting kill-after is of another kind": func() { v.List("kill-after") },
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("panic with %v, want %q", got, want)
+				}
+			}()
+			call()
+		}()
+	}
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/alecthomas/kong"
+)
+
+// The texts of --help. They are put into kong's model only when help is asked
+// for: as tags of the grammar they would cost every start.
+
+const helpRoot = `golock limits how many of a kind run at a time.
+
+Examples:
+  golock run --name backup -- rsync -a /srv /mnt/backup
+        one at a time, the others wait in order
+  golock run --name backup -n -E 0 -- rsync -a /srv /mnt/backup
+        skip this time if one is running; for crontabs
+  golock run --name cc --max 4 -- cc -c x.c
+        at most four at a time
+  golock ls
+        who holds and who waits`
+
+const helpRun = `Everything after the first word that is no flag belongs to the command.
+A duration D is 10, 0.5 (seconds), 1m30s or 2d.
+
+Examples:
+  */5 * * * * golock run --name sync -n -E 0 -- /usr/local/bin/sync
+        a crontab line: never two at once, no mail when one is skipped
+  ExecStart=/usr/local/bin/golock run --exec --name db -- /usr/bin/worker
+        a systemd unit: the command keeps the unit's process
+  golock run --name cc --max 2 -- cc -c x.c
+        at most two compilers at a time, as in make -j8 CC='golock run ...'
+  golock run --name data -s -- report; golock run --name data -- load
+        any number of reports together, but none while data is loaded
+  golock run --name gpu --max 4 -- sh -c 'CUDA_VISIBLE_DEVICES=$GOLOCK_SLOT train'
+        each of four has a number of its own, from 0 to 3
+
+Exit codes:
+  the command's own, 128+N if it died of signal N;
+  64 usage, 69 store not usable, 70 fault in golock, 75 no slot in time (-E),
+  78 configuration, 124 time limit, 126 not executable, 127 not found
+
+The command sees GOLOCK_ID, GOLOCK_SLOT, GOLOCK_SLOTS, GOLOCK_FENCE,
+GOLOCK_LOCK_NAME, GOLOCK_LOCK_STORE and GOLOCK_HELD.`
+
+const helpLs = `Holders come first, then waiters in the order in which they will be served.
+
+Examples:
+  golock ls
+  golock ls backup
+  golock ls --json | jq '.[] | select(.state == "waiting")'`
+
+// text is the help of one flag, argument or command.
+type text struct {
+	placeholder string
+	help        string
+}
+
+func commandTexts() map[string]text {
+	return map[string]text{
+		"run":     {helpRun, "Hold a slot while a command runs."},
+		"ls":      {helpLs, "Show who holds and who waits."},
+		"version": {"", "Show the version."},
+	}
+}
+
+func valueTexts() map[string]text {
+	return map[string]text{
+		"help":   {"", "Show this help."},
+		"name":   {"NAME", "The lock's name. Runs of one name in one store limit each other. ($GOLOCK_NAME)"},
+		"store":  {"URL", "Where the lock lives: local (the default) or local:///DIR. ($GOLOCK_STORE)"},
+		"config": {"FILE", "Read this configuration file instead of /etc/golock.toml and ~/.config/golock/config.toml. ($GOLOCK_CONFIG)"},
+
+		"max":       {"N", "At most N at a time; 1 if not given. ($GOLOCK_MAX)"},
+		"shared":    {"", "Run beside other --shared runs, but not beside one without: a reader's lock."},
+		"exclusive": {"", "The same as --max 1: a writer's lock. (-e too)"},
+		"weight":    {"W", "Units that this run takes of the max; 1 if not given."},
+
+		"wait":               {"D", "Give up after D; golock waits for ever if not given. ($GOLOCK_WAIT)"},
+		"no-wait":            {"", "Do not wait at all: the same as --wait 0. (--nonblock, --nb too)"},
+		"conflict-exit-code": {"N", "Exit code when there was no slot in time, instead of 75. With 0 nothing is printed either. ($GOLOCK_CONFLICT_EXIT_CODE)"},
+
+		"time-limit": {"D", "Stop the command after D; the exit code is 124 then. ($GOLOCK_TIME_LIMIT)"},
+		"kill-after": {"D", "When golock itself stops the command: time from the stop signal to KILL; 10s if not given, 0 kills at once. ($GOLOCK_KILL_AFTER)"},
+		"signal":     {"SIG", "The stop signal, by name or number; TERM if not given."},
+		"rewrite":    {"A:B", "Pass signal A on as B; A:0 drops it. May be given several times."},
+		"ok-exit":    {"CODE", "Report this exit code of the command as 0. May be given several times."},
+		"tree":       {"", "The run lasts until every descendant of the command has ended; stopping it stops them all."},
+		"close":      {"", "Do not hand the lock on to the command: if golock is killed the slot is free, though the command runs on."},
+		"exec":       {"", "Take the slot, then become the command: no golock stays behind. (--no-fork too)"},
+
+		"verbose":    {"", "Tell each step on standard error."},
+		"quiet":      {"", "Print nothing when there is no slot in time, and no warnings."},
+		"log-format": {"FORMAT", "text or json. ($GOLOCK_LOG_FORMAT)"},
+
+		"json":    {"", "Print a JSON array."},
+		"command": {"", "The command and its arguments, after -- if it could be taken for a flag."},
+		"lock":    {"", "Show this lock only."},
+	}
+}
+
+// explain puts the texts into the model, if the arguments ask for help.
+func explain(model *kong.Application, args []string) error {
+	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
+		return nil
+	}
+	model.Help = helpRoot
+	commands, values := commandTexts(), valueTexts()
+	return kong.Visit(model, func(node kong.Visitable, next kong.Next) error {
+		switch n := node.(type) {
+		case *kong.Node:
+			n.Help, n.Detail = commands[n.Name].help, commands[n.Name].placeholder
+		case *kong.Flag:
+			n.Help, n.PlaceHolder = values[n.Name].help, values[n.Name].placeholder
+		case *kong.Value:
+			n.Help = values[n.Name].help
+		}
+		return next(nil)
+	})
+}
+
+// printHelp is kong's, with a usage line that has flags and command in the
+// order in which they must stand.
+func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	usage := "golock COMMAND"
+	switch node := ctx.Selected(); {
+	case node == nil:
+	case node.Name == "run":
+		usage = "golock run --name NAME [flags] [--] COMMAND [ARG...]"
+	case node.Name == "ls":
+		usage = "golock ls [flags] [NAME]"
+	default:
+		usage = "golock " + node.Name
+	}
+	if _, err := fmt.Fprintf(ctx.Stdout, "Usage: %s\n", usage); err != nil {
+		return err
+	}
+	return kong.DefaultHelpPrinter(options, ctx)
+}

@@ -1,0 +1,19 @@
+package local_test
+
+import (
+	"strings"
+	"testing"
+
+	"golock/locks"
+	"golock/locks/local"
+	"golock/locks/locktest"
+)
+
+func TestConformance(t *testing.T) {
+	locktest.Run(t, locktest.Engine{
+		Fresh: func(t *testing.T) string { return "local://" + t.TempDir() + "/locks" },
+		Open: func(url string) (locks.Store, error) {
+			return local.New(strings.TrimPrefix(url, "local://")), nil
+		},
+	})
+}

@@ -1,0 +1,237 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const memoryPage = 4096 // of tmpfs
+
+// fill writes a file until the disk is full, but for some pages. It returns
+// what makes all of it free again.
+func fill(t *testing.T, dir string, pages int64) (empty func()) {
+	t.Helper()
+	path := filepath.Join(dir, "filler")
+	f, err := os.Create(path)
+	must(t, err)
+	defer f.Close()
+	var size int64
+	for page := make([]byte, memoryPage); ; size += memoryPage {
+		if _, err = f.Write(page); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	if size < pages*memoryPage {
+		t.Fatalf("only %d bytes were free", size)
+	}
+	must(t, f.Truncate(size-pages*memoryPage))
+	return func() { must(t, os.Remove(path)) }
+}
+
+// mustBeFull demands the error of a full disk, which names the file, and that
+// nothing was granted.
+func mustBeFull(t *testing.T, s *Store, name string, held int) {
+	t.Helper()
+	path := lockPath(s.path, name)
+	if err := fails(t, s, name, path); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("%v is not the error of a full disk", err)
+	}
+	if held == 0 && heldBytes(t, path) {
+		t.Error("something is locked after the error")
+	}
+	if got := list(t, s, name); len(got) != held {
+		t.Errorf("%d entries, want %d", len(got), held)
+	}
+}
+
+// A lock that was used before needs no more space.
+func TestFullDiskDoesNotConcernAnExistingLock(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, mount(t, "tmpfs", "size=64k"))
+	release(t, take(t, s, "x"))
+	empty := fill(t, s.path, 0)
+	for range 3 {
+		l := take(t, s, "x")
+		refused(t, s, "x")
+		w := queue(t, s, "x")
+		release(t, l)
+		release(t, w.granted())
+	}
+	for range (firstSize - pageSize) / recordSize {
+		take(t, s, "x", limit(0))
+	}
+	empty()
+}
+
+func TestFullDiskRefusesANewLock(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, mount(t, "tmpfs", "size=64k"))
+	empty := fill(t, s.path, 0)
+	mustBeFull(t, s, "x", 0)
+	mustBeFull(t, s, "x", 0)
+	empty()
+	take(t, s, "x")
+	refused(t, s, "x")
+}
+
+// The fifth entry needs another page.
+func TestFullDiskRefusesAGrowingTable(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, mount(t, "tmpfs", "size=64k"))
+	const first = (firstSize - pageSize) / recordSize
+	var held []*lease
+	for range first {
+		held = append(held, take(t, s, "x", limit(0)))
+	}
+	empty := fill(t, s.path, 0)
+	for range 3 {
+		mustBeFullShared(t, s, "x", first)
+	}
+	// One that would have to wait is refused too, and leaves nothing.
+	if _, err := s.Join(background, request(t, "x")); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("Join = %v", err)
+	}
+	if got := list(t, s, "x"); len(got) != first {
+		t.Errorf("%d entries, want %d", len(got), first)
+	}
+	release(t, held[1])
+	if l := take(t, s, "x", limit(0)); l.Grant().Slots[0] != 1 {
+		t.Errorf("slots %v", l.Grant().Slots)
+	}
+	empty()
+	for range 4 {
+		take(t, s, "x", limit(0))
+	}
+}
+
+func mustBeFullShared(t *testing.T, s *Store, name string, held int) {
+	t.Helper()
+	_, err := s.Join(background, request(t, name, limit(0)))
+	if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), lockPath(s.path, name)) {
+		t.Errorf("Join = %v", err)
+	}
+	if got := list(t, s, name); len(got) != held {
+		t.Errorf("%d entries, want %d", len(got), held)
+	}
+}
+
+// The disk becomes full at every write in turn. Either all is well, or nothing
+// is granted; and with space again all is well.
+func TestDiskBecomesFullAtEveryWrite(t *testing.T) {
+	t.Parallel()
+	dir := mount(t, "tmpfs", "size=64k")
+	granted, refused := 0, 0
+	for pages := range int64(8) {
+		s := newStore(t, dir)
+		name := fmt.Sprint("lock ", pages)
+		empty := fill(t, dir, pages)
+		var held []*lease
+		for range 9 { // so many need four pages
+			ticket, err := s.Join(background, request(t, name, limit(0)))
+			if err != nil {
+				if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), lockPath(dir, name)) {
+					t.Errorf("with %d pages: %v", pages, err)
+				}
+				refused++
+				continue
+			}
+			l, err := ticket.Wait(background)
+			must(t, err)
+			held = append(held, l.(*lease))
+			granted++
+		}
+		if got := list(t, s, name); len(got) != len(held) {
+			t.Errorf("with %d pages: %d entries for %d grants", pages, len(got), len(held))
+		}
+		empty()
+		for _, l := range append(held, take(t, s, name, limit(0))) {
+			release(t, l)
+		}
+		must(t, os.Remove(lockPath(dir, name)))
+	}
+	if granted == 0 || refused == 0 {
+		t.Errorf("%d grants and %d refusals: the disk was never on the edge", granted, refused)
+	}
+}
+
+// The limit of a file's size cuts between any two writes, also between header
+// and record: what was not written whole is not granted.
+func TestFileSizeLimitAtEveryWrite(t *testing.T) {
+	for _, prepared := range []bool{false, true} {
+		for _, size := range []int{0, 100, headerEnd, pageSize, pageSize + 100, pageSize + recordSize, firstSize - 1, firstSize} {
+			s := newStore(t, t.TempDir())
+			path := lockPath(s.path, "x")
+			var last int64
+			if prepared {
+				l := take(t, s, "x")
+				last = l.Grant().Fence
+				release(t, l)
+			}
+			c := startChild(t)
+			c.ask(call{Do: "fsize", Number: size})
+			a := c.try(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
+			if a.Err == "" {
+				if refused(t, s, "x"); a.Fence <= last {
+					t.Errorf("size %d: fence %d after %d", size, a.Fence, last)
+				}
+				last = a.Fence
+				c.kill()
+			} else {
+				if !strings.Contains(a.Err, path) || !strings.Contains(a.Err, unix.EFBIG.Error()) {
+					t.Errorf("size %d: %s", size, a.Err)
+				}
+				if heldBytes(t, path) {
+					t.Errorf("size %d: something is locked after the error", size)
+				}
+				if size >= firstSize {
+					t.Errorf("size %d: %s", size, a.Err)
+				}
+			}
+			eventually(t, "the child's lock is gone", func() bool { return !heldBytes(t, path) })
+			l := take(t, s, "x")
+			if f := l.Grant().Fence; f <= last {
+				t.Errorf("size %d: fence %d after %d", size, f, last)
+			}
+			refused(t, s, "x")
+		}
+	}
+}
+
+// On a read-only file system nothing can be locked, but looked at.
+func TestReadOnlyFileSystem(t *testing.T) {
+	t.Parallel()
+	dir := mount(t, "tmpfs", "size=64k")
+	s := newStore(t, dir)
+	l := take(t, s, "x")
+	w := queue(t, s, "x")
+	asleep(t, lockPath(dir, "x"), 1)
+	w.leave()
+	release(t, l)
+	eventually(t, "nothing is open there any more", func() bool { return !heldBytes(t, lockPath(dir, "x")) })
+	s.Close()
+	eventually(t, "it is read-only", func() bool {
+		return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil
+	})
+	again := newStore(t, dir)
+	for _, name := range []string{"x", "new"} {
+		if err := fails(t, again, name, lockPath(dir, name)); !errors.Is(err, unix.EROFS) {
+			t.Errorf("%v", err)
+		}
+		if got := list(t, again, name); len(got) != 0 {
+			t.Errorf("%v", got)
+		}
+	}
+	missing := newStore(t, filepath.Join(dir, "missing"))
+	if err := fails(t, missing, "x", filepath.Join(dir, "missing")); !errors.Is(err, unix.EROFS) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,338 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+)
+
+// insideGate starts a child that stays inside the gate of a name.
+func insideGate(t *testing.T, s *Store, name string) *child {
+	t.Helper()
+	release(t, take(t, s, name))
+	c := startChild(t)
+	c.ask(call{Do: "gate", Dir: s.path, Name: name})
+	return c
+}
+
+func TestProcessStoppedInsideGateIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	c := insideGate(t, s, "x")
+	c.stop()
+	pid := strconv.Itoa(c.pid)
+	began := time.Now()
+	if err := fails(t, s, "x", lockPath(s.path, "x")); !strings.Contains(err.Error(), pid) {
+		t.Errorf("%v does not name process %s", err, pid)
+	}
+	// The lower bound is the promise to wait for who is only slow; the upper one
+	// is generous to a busy machine and well below the limit for those.
+	if took := time.Since(began); took < gateWait || took > gateLimit*3/4 {
+		t.Errorf("that took %v, want about %v", took, gateWait)
+	}
+	for _, err := range s.Entries(background, "x") {
+		if err == nil || !strings.Contains(err.Error(), pid) {
+			t.Errorf("Entries: %v does not name process %s", err, pid)
+		}
+	}
+	release(t, take(t, s, "y")) // other names are not concerned
+	c.cont()
+	c.ask(call{Do: "ungate", Dir: s.path, Name: "x"})
+	take(t, s, "x")
+}
+
+func TestKilledInsideGateOpensIt(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	c := insideGate(t, s, "x")
+	c.stop()
+	c.kill()
+	take(t, s, "x")
+}
+
+func TestSlowProcessInsideGateIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	c := insideGate(t, s, "x")
+	done := make(chan error, 1)
+	go func() {
+		ticket, err := s.Join(background, request(t, "x", noWait))
+		if err == nil {
+			var l locks.Lease
+			if l, err = ticket.Wait(background); err == nil {
+				err = l.Release(background)
+			}
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("Join = %v while another process is inside", err)
+	case <-time.After(gateWait * 3 / 2):
+	}
+	c.ask(call{Do: "ungate", Dir: s.path, Name: "x"})
+	if err := <-done; err != nil {
+		t.Errorf("Join: %v", err)
+	}
+}
+
+// One that runs but never comes out is not waited for without end.
+func TestEndlessProcessInsideGateIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	c := insideGate(t, s, "x")
+	if err := fails(t, s, "x", lockPath(s.path, "x")); !strings.Contains(err.Error(), strconv.Itoa(c.pid)) {
+		t.Errorf("%v does not name process %d", err, c.pid)
+	}
+}
+
+// With a context that has ended nothing is waited for, and what takes no
+// waiting is done.
+func TestJoinWithEndedContext(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	ticket, err := s.Join(ended, request(t, "x"))
+	must(t, err)
+	l, err := ticket.Wait(ended)
+	must(t, err)
+	release(t, l)
+
+	c := insideGate(t, s, "x")
+	before := runtime.NumGoroutine()
+	if _, err := s.Join(ended, request(t, "x")); err != context.Canceled {
+		t.Errorf("Join = %v", err)
+	}
+	for _, err := range s.Entries(ended, "x") {
+		if err != context.Canceled {
+			t.Errorf("Entries: %v", err)
+		}
+	}
+	if n := runtime.NumGoroutine(); n > before {
+		t.Errorf("%d goroutines instead of %d", n, before)
+	}
+	c.ask(call{Do: "ungate", Dir: s.path, Name: "x"})
+	take(t, s, "x")
+}
+
+// Who is in the queue waits for the gate as long as it takes, and leaves as
+// quickly as ever.
+func TestQueuedWaitersOutlastAStoppedProcess(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	path := lockPath(s.path, "x")
+	holder := take(t, s, "x")
+	stays, leaves := queue(t, s, "x"), queue(t, s, "x", priority(1))
+	asleep(t, path, 2)
+	c := startChild(t)
+	c.ask(call{Do: "gate", Dir: s.path, Name: "x"})
+	c.stop()
+	release(t, holder)
+	asleep(t, path, 2) // one on the gate, one on the one in front
+	leaves.blocked(gateWait * 3 / 2)
+	leaves.leave()
+	stays.blocked(gateWait * 3 / 2)
+	c.cont()
+	c.ask(call{Do: "ungate", Dir: s.path, Name: "x"})
+	release(t, stays.granted())
+}
+
+// Cancelled at the gate, Join returns although the gate stays shut.
+func TestCancelledAtTheGate(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	c := insideGate(t, s, "x")
+	path := lockPath(s.path, "x")
+	was := fingerprint(t, path)
+	ctx, cancel := context.WithCancel(background)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Join(ctx, request(t, "x"))
+		done <- err
+	}()
+	asleep(t, path, 1)
+	cancel()
+	select {
+	case err := <-done:
+		if err != context.Canceled {
+			t.Errorf("Join = %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Join does not return")
+	}
+	c.ask(call{Do: "ungate", Dir: s.path, Name: "x"})
+	if fingerprint(t, path) != was {
+		t.Error("the cancelled Join changed the file")
+	}
+	take(t, s, "x")
+}
+
+// Who gives up at the gate closes its file while a goroutine still sleeps on
+// it. That one must not open the gate of another file that has got the same
+// descriptor number since.
+func TestGivingUpAtTheGateOpensNoOther(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	c := insideGate(t, s, "x")
+	dir, err := s.directory()
+	must(t, err)
+	defer dir.close()
+
+	f, err := dir.openFile("x")
+	must(t, err)
+	ctx, cancel := context.WithCancel(background)
+	done := make(chan error, 1)
+	go func() { done <- f.gate(ctx, unix.F_WRLCK, gateLimit) }()
+	asleep(t, lockPath(s.path, "x"), 1)
+	cancel()
+	if err := <-done; err != context.Canceled {
+		t.Fatalf("gate = %v", err)
+	}
+	f.close()
+
+	other, err := dir.openFile("y")
+	must(t, err)
+	defer other.close()
+	must(t, other.gate(background, unix.F_WRLCK, gateLimit))
+	c.ask(call{Do: "ungate", Dir: s.path, Name: "x"})
+	eventually(t, "the sleeping goroutine ends", func() bool { return f.users.Load() == 0 })
+
+	third, err := dir.openFile("y")
+	must(t, err)
+	defer third.close()
+	if shut, err := writeLocked(third.fd, gateByte, 1); err != nil || !shut {
+		t.Errorf("the gate of the other file is open (%v)", err)
+	}
+}
+
+// Whoever gives up waiting, wherever it slept, leaves nothing open once those
+// have gone that it slept on: no goroutine and no descriptor.
+func TestCancelledWaitsLeaveNothingOpen(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir)
+	release(t, take(t, s, "x"))
+	goroutines := goleak.IgnoreCurrent()
+	files := openFiles(t)
+
+	var held []*lease
+	for range 4 {
+		held = append(held, take(t, s, "x", limit(4)))
+	}
+	single := take(t, s, "y")
+	waiters := []*waiter{
+		queue(t, s, "x", limit(4), weight(2)), // one goroutine for each holder
+		queue(t, s, "x", limit(4)),            // behind another waiter
+		queue(t, s, "y"),                      // one holder after the other
+	}
+	asleep(t, lockPath(dir, "x"), 5)
+	asleep(t, lockPath(dir, "y"), 1)
+	for _, w := range waiters {
+		w.leave()
+	}
+	if got := list(t, s, "x"); len(got) != len(held) {
+		t.Errorf("%d entries are left beside %d holders", len(got)-len(held), len(held))
+	}
+	for _, l := range append(held, single) {
+		release(t, l)
+	}
+	eventually(t, "all descriptors are closed", func() bool { return openFiles(t) <= files })
+	if err := goleak.Find(goroutines); err != nil {
+		t.Error(err)
+	}
+}
+
+// The same for those who were granted: a waiter that watched several holders
+// still has goroutines asleep on the others, with a context that never ends.
+func TestGrantLeavesNothingOpen(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir)
+	release(t, take(t, s, "x"))
+	goroutines := goleak.IgnoreCurrent()
+	files := openFiles(t)
+
+	var held []*lease
+	for range 4 {
+		held = append(held, take(t, s, "x", limit(4)))
+	}
+	joined, err := s.Join(background, request(t, "x", limit(4)))
+	must(t, err)
+	table := joined.(*ticket).place.table
+	granted := make(chan locks.Lease, 1)
+	go func() {
+		l, err := joined.Wait(background)
+		if err != nil {
+			t.Errorf("Wait: %v", err)
+		}
+		granted <- l
+	}()
+	asleep(t, lockPath(dir, "x"), 4)
+	release(t, held[2])
+	l := <-granted
+	if l == nil {
+		t.FailNow()
+	}
+	// They may be interrupted and ask for the lock once more, so the descriptor
+	// must still be what it was.
+	if to, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", table.fd)); err != nil || to != lockPath(dir, "x") {
+		t.Errorf("the sleepers' descriptor is of %s, %v", to, err)
+	}
+	for _, h := range held {
+		release(t, h)
+	}
+	eventually(t, "what only the waiter needed is closed", func() bool { return openFiles(t) <= files+1 })
+	release(t, l)
+	eventually(t, "all descriptors are closed", func() bool { return openFiles(t) <= files })
+	if err := goleak.Find(goroutines); err != nil {
+		t.Error(err)
+	}
+}
+
+// A store may be used for ever: what is released is closed.
+func TestReleaseClosesItsFiles(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	release(t, take(t, s, "x"))
+	files := openFiles(t)
+	for range 50 {
+		l := take(t, s, "x")
+		refused(t, s, "x")
+		release(t, l)
+		release(t, l) // again changes nothing
+	}
+	if n := openFiles(t); n > files {
+		t.Errorf("%d descriptors are open, %d before", n, files)
+	}
+}
+
+// Errors of Wait are the context's own, whatever the waiter slept on.
+func TestCancelledWaitGivesTheContextsError(t *testing.T) {
+	cause := errors.New("cause")
+	for range 200 {
+		s := New(t.TempDir())
+		held := []*lease{take(t, s, "x", limit(2)), take(t, s, "x", limit(2))}
+		ctx, cancel := context.WithCancelCause(background)
+		ticket, err := s.Join(ctx, request(t, "x", limit(2)))
+		must(t, err)
+		done := make(chan error, 1)
+		go func() {
+			_, err := ticket.Wait(ctx)
+			done <- err
+		}()
+		cancel(cause)
+		if err := <-done; err != context.Canceled {
+			t.Fatalf("Wait = %v", err)
+		}
+		for _, l := range held {
+			release(t, l)
+		}
+		s.Close()
+	}
+}

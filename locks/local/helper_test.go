@@ -1,0 +1,609 @@
+package local
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+)
+
+// Tests that need another process run this binary again: with the variable set
+// it is no test but a child that does what it is told (serveChild).
+const childVariable = "GOLOCK_LOCAL_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		serveChild()
+		os.Exit(0)
+	}
+	flag.Parse()
+	// These tests wait more than they compute.
+	_ = flag.Set("test.parallel", strconv.Itoa(max(16, runtime.GOMAXPROCS(0))))
+	code := m.Run()
+	if code == 0 && flag.Lookup("test.fuzz").Value.String() == "" {
+		// A watcher ends with the holder it sleeps on, which may be a process
+		// that is just being killed.
+		if err := goleak.Find(goleak.IgnoreAnyFunction("golock/locks/local.(*place).watch.func1")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+var background = context.Background()
+
+// patience bounds every wait for something that must happen. It is long: it
+// ends a broken test, it is no measure of speed.
+const patience = 30 * time.Second
+
+// eventually polls for a state that comes about in its own time.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// change makes a request special.
+type change func(*locks.Request)
+
+func noWait(r *locks.Request)       { r.NoWait = true }
+func limit(n int) change            { return func(r *locks.Request) { r.Claim.Max = n } }
+func weight(n int) change           { return func(r *locks.Request) { r.Claim.Weight = n } }
+func priority(n int) change         { return func(r *locks.Request) { r.Claim.Priority = n } }
+func command(argv ...string) change { return func(r *locks.Request) { r.Command = argv } }
+
+func request(t testing.TB, name string, changes ...change) locks.Request {
+	t.Helper()
+	ref, err := locks.NewRef(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := locks.Request{Ref: ref, Name: name, Claim: locks.Claim{Weight: 1, Max: 1}}
+	for _, c := range changes {
+		c(&r)
+	}
+	return r
+}
+
+// newStore is closed with the test.
+func newStore(t testing.TB, dir string) *Store {
+	t.Helper()
+	s := New(dir)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// lockPath is where the store of dir keeps a name.
+func lockPath(dir, name string) string { return filepath.Join(dir, fileName(name)) }
+
+// take joins and must be granted at once.
+func take(t testing.TB, s *Store, name string, changes ...change) *lease {
+	t.Helper()
+	ticket, err := s.Join(background, request(t, name, append(changes, noWait)...))
+	if err != nil {
+		t.Fatalf("Join(%q): %v", name, err)
+	}
+	l, err := ticket.Wait(background)
+	if err != nil {
+		t.Fatalf("Wait(%q): %v", name, err)
+	}
+	t.Cleanup(func() { _ = l.Release(background) })
+	return l.(*lease)
+}
+
+func release(t testing.TB, l locks.Lease) {
+	t.Helper()
+	if err := l.Release(background); err != nil {
+		t.Fatalf("Release: %v", err)
+	}
+}
+
+// refused joins without waiting, and must be told that the name is busy.
+func refused(t testing.TB, s *Store, name string, changes ...change) *locks.BusyError {
+	t.Helper()
+	_, err := s.Join(background, request(t, name, append(changes, noWait)...))
+	var busy *locks.BusyError
+	if !errors.As(err, &busy) {
+		t.Fatalf("Join(%q) = %v, want a BusyError", name, err)
+	}
+	return busy
+}
+
+// fails joins without waiting, and must be told of something that is wrong
+// with path.
+func fails(t testing.TB, s *Store, name, path string) error {
+	t.Helper()
+	_, err := s.Join(background, request(t, name, noWait))
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatalf("Join(%q) = %v, want an error of the file", name, err)
+	}
+	if !strings.Contains(err.Error(), path) {
+		t.Fatalf("Join(%q) = %v, which does not name %s", name, err, path)
+	}
+	return err
+}
+
+// waiter is a queued request in a goroutine of its own.
+type waiter struct {
+	t      testing.TB
+	cancel context.CancelFunc
+	done   chan struct{}
+	lease  locks.Lease
+	err    error
+}
+
+// queue joins and must have to wait. It waits in the background; in, if given,
+// is called as soon as it is granted.
+func queue(t testing.TB, s *Store, name string, changes ...change) *waiter {
+	t.Helper()
+	ctx, cancel := context.WithCancel(background)
+	ticket, err := s.Join(ctx, request(t, name, changes...))
+	if err != nil {
+		cancel()
+		t.Fatalf("Join(%q): %v", name, err)
+	}
+	if !ticket.Queued() {
+		cancel()
+		t.Fatalf("Join(%q) was granted at once", name)
+	}
+	w := &waiter{t: t, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.lease, w.err = ticket.Wait(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-w.done
+		if w.lease != nil {
+			_ = w.lease.Release(background)
+		}
+	})
+	return w
+}
+
+// ended waits until Wait has returned.
+func (w *waiter) ended() {
+	w.t.Helper()
+	select {
+	case <-w.done:
+	case <-time.After(patience):
+		w.t.Fatal("Wait does not return")
+	}
+}
+
+// granted waits until w holds.
+func (w *waiter) granted() locks.Lease {
+	w.t.Helper()
+	w.ended()
+	if w.err != nil {
+		w.t.Fatalf("Wait: %v", w.err)
+	}
+	return w.lease
+}
+
+// blocked proves as well as can be that w is not granted: for this long.
+func (w *waiter) blocked(long time.Duration) {
+	w.t.Helper()
+	select {
+	case <-w.done:
+		w.t.Fatalf("Wait returned %v, %v out of turn", w.lease, w.err)
+	case <-time.After(long):
+	}
+}
+
+// leave ends the waiting and demands that it ends without a grant.
+func (w *waiter) leave() {
+	w.t.Helper()
+	w.cancel()
+	w.ended()
+	if w.err != context.Canceled {
+		w.t.Fatalf("Wait = %v, %v after it was cancelled", w.lease, w.err)
+	}
+}
+
+// list gives what the store shows of a name.
+func list(t testing.TB, s *Store, name string) []locks.Entry {
+	t.Helper()
+	var all []locks.Entry
+	for e, err := range s.Entries(background, name) {
+		if err != nil {
+			t.Fatalf("Entries: %v", err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// guard counts who is inside, independently of the store.
+type guard struct{ inside, most atomic.Int32 }
+
+func (g *guard) enter() {
+	n := g.inside.Add(1)
+	for {
+		most := g.most.Load()
+		if n <= most || g.most.CompareAndSwap(most, n) {
+			return
+		}
+	}
+}
+
+func (g *guard) leave() { g.inside.Add(-1) }
+
+// visit stays for a moment, so that another who comes in meanwhile is noticed.
+func (g *guard) visit() {
+	g.enter()
+	time.Sleep(200 * time.Microsecond)
+	g.leave()
+}
+
+// needRoot says what is missing where it is: these tests make other users,
+// mounts and devices.
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test must run as root")
+	}
+}
+
+// mount mounts a file system for the duration of the test.
+func mount(t testing.TB, fstype, options string) string {
+	t.Helper()
+	needRoot(t)
+	dir := t.TempDir()
+	if err := unix.Mount(fstype, dir, fstype, 0, options); err != nil {
+		t.Fatalf("mount %s: %v", fstype, err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
+}
+
+// openDir is a directory in which other users may work, also below.
+func openDir(t testing.TB, mode os.FileMode) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "golock-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, mode); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// call is what a child is told to do, one line each.
+type call struct {
+	Do       string // a case of serveChild
+	Dir      string
+	Name     string
+	Max      int
+	Weight   int
+	Priority int
+	NoWait   bool
+	Number   int
+}
+
+// answer is what it says to that.
+type answer struct {
+	Err     string
+	Busy    bool
+	Queued  bool
+	Slots   []int
+	Fence   int64
+	PID     int
+	Entries []locks.Entry
+}
+
+// serveChild does one call after the other until its standard input ends.
+func serveChild() {
+	stores := map[string]*Store{}
+	tickets := map[string]locks.Ticket{}
+	leases := map[string]locks.Lease{}
+	gates := map[string]*lockFile{}
+	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
+	for in.Scan() {
+		var c call
+		var a answer
+		err := json.Unmarshal(in.Bytes(), &c)
+		s := stores[c.Dir]
+		if s == nil {
+			s = New(c.Dir)
+			stores[c.Dir] = s
+		}
+		if err == nil {
+			switch c.Do {
+			case "join":
+				var ref locks.Ref
+				if ref, err = locks.NewRef(c.Name); err != nil {
+					break
+				}
+				tickets[c.Name], err = s.Join(background, locks.Request{
+					Ref: ref, Name: c.Name, NoWait: c.NoWait, Command: []string{"child"},
+					Claim: locks.Claim{Weight: max(c.Weight, 1), Max: c.Max, Priority: c.Priority},
+				})
+				var busy *locks.BusyError
+				a.Busy = errors.As(err, &busy)
+				if err != nil || tickets[c.Name].Queued() {
+					a.Queued = err == nil
+					break
+				}
+				fallthrough
+			case "wait":
+				if leases[c.Name], err = tickets[c.Name].Wait(background); err == nil {
+					g := leases[c.Name].Grant()
+					a.Slots, a.Fence = g.Slots, g.Fence
+				}
+			case "release":
+				err = leases[c.Name].Release(background)
+			case "spawn": // a sleeping process that inherits the slot
+				a.PID, err = spawnHeir(leases[c.Name].(locks.Inherited))
+			case "gate":
+				var d *directory
+				if d, err = openDirectory(c.Dir, systemRoots(), true); err != nil {
+					break
+				}
+				if gates[c.Name], err = d.openFile(c.Name); err == nil {
+					err = gates[c.Name].gate(background, unix.F_WRLCK, gateLimit)
+				}
+			case "ungate":
+				gates[c.Name].openGate()
+			case "umask":
+				unix.Umask(c.Number)
+			case "fsize": // the largest file, in bytes
+				err = unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(c.Number), Max: unix.RLIM_INFINITY})
+			case "hidepid": // the processes of other users, in this mount namespace
+				if err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err == nil {
+					err = unix.Mount("proc", "/proc", "proc", 0, "hidepid=2")
+				}
+			case "user":
+				if err = syscall.Setgid(c.Number); err == nil {
+					err = syscall.Setuid(c.Number)
+				}
+			case "list":
+				for e, listErr := range s.Entries(background, c.Name) {
+					if err = listErr; err == nil {
+						a.Entries = append(a.Entries, e)
+					}
+				}
+			default:
+				err = errors.New("unknown call " + c.Do)
+			}
+		}
+		if err != nil {
+			a.Err = err.Error()
+		}
+		_ = out.Encode(a)
+	}
+}
+
+// spawnHeir starts a process that has a lease's files open.
+func spawnHeir(l locks.Inherited) (int, error) {
+	cmd := exec.Command("sleep", "1000")
+	for _, fd := range l.Files() {
+		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return 0, err
+		}
+		file := os.NewFile(uintptr(own), "lease")
+		defer file.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	return cmd.Process.Pid, nil
+}
+
+// child is another process.
+type child struct {
+	t       testing.TB
+	pid     int
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	answers chan answer
+}
+
+// asUser runs a child as somebody else. It finds the binary through /proc, as
+// that user may not walk to it.
+func asUser(id uint32) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: id, Gid: id}
+	}
+}
+
+func namespaces(flags uintptr) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) { cmd.SysProcAttr.Cloneflags = flags }
+}
+
+func startChild(t testing.TB, options ...func(*exec.Cmd)) *child {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), childVariable+"=1")
+	cmd.Dir = "/"
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	for _, o := range options {
+		o(cmd)
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := &child{t: t, cmd: cmd, in: in, pid: cmd.Process.Pid, answers: make(chan answer, 16)}
+	go func() {
+		defer close(c.answers)
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var a answer
+			if json.Unmarshal(lines.Bytes(), &a) == nil {
+				c.answers <- a
+			}
+		}
+	}()
+	t.Cleanup(c.kill)
+	return c
+}
+
+// tell gives a child something to do.
+func (c *child) tell(what call) {
+	c.t.Helper()
+	line, err := json.Marshal(what)
+	if err == nil {
+		_, err = c.in.Write(append(line, '\n'))
+	}
+	if err != nil {
+		c.t.Fatalf("child %d: %v", c.pid, err)
+	}
+}
+
+// hear waits for the next answer.
+func (c *child) hear() answer {
+	c.t.Helper()
+	select {
+	case a, ok := <-c.answers:
+		if !ok {
+			c.t.Fatalf("child %d has ended", c.pid)
+		}
+		return a
+	case <-time.After(patience):
+		c.t.Fatalf("child %d does not answer", c.pid)
+	}
+	panic("not reached")
+}
+
+// ask gives a child something to do that must not fail.
+func (c *child) ask(what call) answer {
+	c.t.Helper()
+	c.tell(what)
+	a := c.hear()
+	if a.Err != "" {
+		c.t.Fatalf("child %d, %s: %s", c.pid, what.Do, a.Err)
+	}
+	return a
+}
+
+// try gives a child something to do that may fail.
+func (c *child) try(what call) answer {
+	c.t.Helper()
+	c.tell(what)
+	return c.hear()
+}
+
+func (c *child) kill() {
+	if c.cmd.ProcessState == nil {
+		_ = c.cmd.Process.Kill()
+		c.in.Close()
+		for range c.answers { // until all is read, as Wait demands
+		}
+		_ = c.cmd.Wait()
+	}
+}
+
+// stop returns when the child is stopped.
+func (c *child) stop() {
+	c.t.Helper()
+	if err := unix.Kill(c.pid, unix.SIGSTOP); err != nil {
+		c.t.Fatal(err)
+	}
+	eventually(c.t, "a child is stopped", func() bool {
+		state, _ := processState(strconv.Itoa(c.pid))
+		return state == 'T'
+	})
+}
+
+func (c *child) cont() { _ = unix.Kill(c.pid, unix.SIGCONT) }
+
+// reap kills what was spawned to inherit a lease and waits until it has gone.
+// Mostly it is the child of a child, so its number is asked for.
+func reap(t testing.TB, pid int) {
+	t.Helper()
+	_ = unix.Kill(pid, unix.SIGKILL)
+	_, _ = unix.Wait4(pid, nil, 0, nil)
+	eventually(t, "a killed process ends", func() bool {
+		state, _ := processState(strconv.Itoa(pid))
+		return state == 0 || state == 'Z'
+	})
+}
+
+// openFiles counts the descriptors of this process.
+func openFiles(t testing.TB) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+// asleep waits until n goroutines or processes sleep in the kernel on locks of a
+// file: a waiter has looked then, and does nothing before it is woken.
+func asleep(t testing.TB, path string, n int) {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	inode := ":" + strconv.FormatUint(st.Ino, 10)
+	eventually(t, fmt.Sprintf("%d sleep on %s", n, path), func() bool {
+		text, _ := readPieces("/proc/locks")
+		count := 0
+		for line := range strings.Lines(text) {
+			field := strings.Fields(line)
+			if len(field) > 6 && field[1] == "->" && strings.HasSuffix(field[6], inode) {
+				count++
+			}
+		}
+		return count == n
+	})
+}
+
+// heldBytes reports whether any description holds or waits in a lock file,
+// asked from outside the store.
+func heldBytes(t testing.TB, path string) bool {
+	t.Helper()
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	used, err := writeLocked(fd, waitBase, pathBase-waitBase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return used
+}

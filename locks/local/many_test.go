@@ -1,0 +1,240 @@
+package local
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// status sums a field of /proc/PID/task/*/status over all threads.
+func status(t *testing.T, pid int, field string) (sum, threads int) {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/task", pid)
+	tasks, err := os.ReadDir(dir)
+	must(t, err)
+	for _, task := range tasks {
+		text, err := os.ReadFile(dir + "/" + task.Name() + "/status")
+		must(t, err)
+		for line := range strings.Lines(string(text)) {
+			if value, ok := strings.CutPrefix(line, field+":"); ok {
+				n, err := strconv.Atoi(strings.TrimSpace(value))
+				must(t, err)
+				sum += n
+			}
+		}
+	}
+	return sum, len(tasks)
+}
+
+// Three hundred share; one who wants to be alone waits for all of them, in one
+// thread, and is granted when the last has gone and not before.
+func TestOneWaitsForThreeHundred(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	const many = 300
+	var held []*lease
+	for i := range many {
+		l := take(t, s, "x", limit(0))
+		if got := l.Grant().Slots; !reflect.DeepEqual(got, []int{i}) {
+			t.Fatalf("slots %v, want %d", got, i)
+		}
+		held = append(held, l)
+	}
+	c := startChild(t)
+	if a := c.ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1}); !a.Queued {
+		t.Fatalf("%+v", a)
+	}
+	c.tell(call{Do: "wait", Dir: s.path, Name: "x"})
+	asleep(t, lockPath(s.path, "x"), 1)
+	if _, threads := status(t, c.pid, "Pid"); threads > 20 {
+		t.Errorf("the waiter has %d threads", threads)
+	}
+	busy := refused(t, s, "x", limit(0)) // behind the one who waits
+	if len(busy.Holders) != many || busy.Waiters != 1 {
+		t.Errorf("%d holders and %d waiters", len(busy.Holders), busy.Waiters)
+	}
+	// The first, the last and all between, in an order that is none of its own.
+	for i := range many - 1 {
+		release(t, held[(i*7+3)%many])
+	}
+	select {
+	case a := <-c.answers:
+		t.Fatalf("granted beside the last of them: %+v", a)
+	case <-time.After(stillBusy / 5):
+	}
+	release(t, held[((many-1)*7+3)%many])
+	if a := c.hear(); a.Err != "" || !reflect.DeepEqual(a.Slots, []int{0}) {
+		t.Errorf("%+v", a)
+	}
+}
+
+// Whoever of sixteen goes, the first in the queue is woken, and counts right.
+func TestHeadIsWokenByEveryHolder(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	const most = 16
+	for first := range most {
+		var held []*lease
+		for range most {
+			held = append(held, take(t, s, "x", limit(most)))
+		}
+		w := queue(t, s, "x", limit(most))
+		asleep(t, lockPath(s.path, "x"), most)
+		release(t, held[first])
+		l := w.granted()
+		if got := l.Grant().Slots; !reflect.DeepEqual(got, []int{first}) {
+			t.Errorf("slots %v, want %d", got, first)
+		}
+		release(t, l)
+		for _, h := range held {
+			release(t, h)
+		}
+	}
+	for _, n := range []int{2, 7, 15} {
+		var held []*lease
+		for range most {
+			held = append(held, take(t, s, "x", limit(most)))
+		}
+		w := queue(t, s, "x", limit(most), weight(n))
+		asleep(t, lockPath(s.path, "x"), most)
+		for i := range n - 1 {
+			release(t, held[(i*5)%most])
+			asleep(t, lockPath(s.path, "x"), most-1-i) // it has been woken, looked, and sleeps on the others
+			w.blocked(0)
+		}
+		release(t, held[((n-1)*5)%most])
+		release(t, w.granted())
+		for _, h := range held {
+			release(t, h)
+		}
+	}
+}
+
+// A higher priority that comes and goes in front of a sleeping head harms
+// nobody.
+func TestPriorityPassesASleepingHead(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	path := lockPath(s.path, "x")
+	holder := take(t, s, "x")
+	low := queue(t, s, "x", priority(-1))
+	asleep(t, path, 1)
+	normal := queue(t, s, "x")
+	high := queue(t, s, "x", priority(1))
+	asleep(t, path, 3)
+	gone := queue(t, s, "x", priority(2))
+	asleep(t, path, 4)
+	gone.leave()
+	release(t, holder)
+	for _, w := range []*waiter{high, normal, low} {
+		release(t, w.granted())
+	}
+}
+
+// Who is not the first sleeps: not one wake-up in five seconds, whatever the
+// others do behind it.
+func TestWaitersBehindTheFirstSleep(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	path := lockPath(s.path, "x")
+	var held []*lease
+	for range 3 {
+		held = append(held, take(t, s, "x", limit(3)))
+	}
+	first, second := startChild(t), startChild(t)
+	for i, c := range []*child{first, second} {
+		if a := c.ask(call{Do: "join", Dir: s.path, Name: "x", Max: 3, Weight: 3}); !a.Queued {
+			t.Fatalf("%+v", a)
+		}
+		c.tell(call{Do: "wait", Dir: s.path, Name: "x"})
+		asleep(t, path, i+1)
+	}
+	wakeups := func() int {
+		n, _ := status(t, second.pid, "voluntary_ctxt_switches")
+		return n
+	}
+	// The runtime takes a moment to come to rest.
+	was := wakeups()
+	for quiet := 0; quiet < 10; time.Sleep(50 * time.Millisecond) {
+		if now := wakeups(); now != was {
+			was, quiet = now, 0
+			continue
+		}
+		quiet++
+	}
+	for range 10 { // half a second each
+		w := queue(t, s, "x", limit(3))
+		refused(t, s, "x", limit(3))
+		w.blocked(500 * time.Millisecond)
+		w.leave()
+		if len(held) > 1 { // this wakes the first, who still has no room
+			release(t, held[0])
+			held = held[1:]
+		}
+	}
+	if n := wakeups() - was; n != 0 {
+		t.Errorf("the second waiter woke up %d times in 5 s", n)
+	}
+	release(t, held[0])
+	if a := first.hear(); a.Err != "" {
+		t.Errorf("%+v", a)
+	}
+	first.ask(call{Do: "release", Dir: s.path, Name: "x"})
+	if a := second.hear(); a.Err != "" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// Who is alone is left in peace: the next one sleeps until Settle, is not
+// admitted by it, and needs none when the slot is given back or its holder dies.
+func TestNextOneSleepsUntilSettled(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	path := lockPath(s.path, "x")
+	first := take(t, s, "x")
+	c := startChild(t)
+	c.ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
+	c.tell(call{Do: "wait", Dir: s.path, Name: "x"})
+	asleep(t, path, 1)
+	waiters := []*waiter{queue(t, s, "x")}
+	asleep(t, path, 2)
+	waiters = append(waiters, queue(t, s, "x"))
+	asleep(t, path, 3)
+
+	// The child is granted and never settles. Its death wakes the next.
+	release(t, first)
+	if a := c.hear(); a.Err != "" {
+		t.Fatal(a.Err)
+	}
+	if e := list(t, s, "x"); len(e) != 3 || e[0].PID != c.pid || e[1].Position != 1 || e[2].Position != 2 {
+		t.Errorf("%+v", e)
+	}
+	if busy := refused(t, s, "x"); busy.Waiters != 2 || len(busy.Holders) != 1 {
+		t.Errorf("%+v", busy)
+	}
+	c.kill()
+
+	second := waiters[0].granted().(*lease)
+	queued := func() bool {
+		f, err := s.dir.openFile("x")
+		must(t, err)
+		defer f.close()
+		still, err := writeLocked(f.fd, waitByte(second.place.self.claim.Ticket), 1)
+		must(t, err)
+		return still
+	}
+	if !queued() {
+		t.Error("the next one was woken before Settle")
+	}
+	second.Settle()
+	second.Settle()
+	if queued() {
+		t.Error("the next one was not woken by Settle")
+	}
+	asleep(t, path, 1)
+	waiters[1].blocked(0)
+	release(t, second)
+	release(t, waiters[1].granted())
+}

@@ -1,0 +1,423 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+)
+
+// stillBusy is longer than who is first in a new file sleeps between two looks
+// for the holders of the removed one: whoever is not granted meanwhile has
+// looked, and has seen them.
+const stillBusy = removedCheck + removedCheck/4
+
+// removals are the ways in which a lock file can go.
+var removals = []struct {
+	name string
+	do   func(t *testing.T, dir, name string)
+}{
+	{"file removed", func(t *testing.T, dir, name string) {
+		must(t, os.Remove(lockPath(dir, name)))
+	}},
+	{"file renamed away", func(t *testing.T, dir, name string) {
+		must(t, os.Rename(lockPath(dir, name), filepath.Join(dir, "old")))
+	}},
+	{"directory removed", func(t *testing.T, dir, name string) {
+		must(t, os.RemoveAll(dir))
+	}},
+	{"directory removed and made again", func(t *testing.T, dir, name string) {
+		must(t, os.RemoveAll(dir))
+		must(t, os.Mkdir(dir, 0o700))
+	}},
+	{"directory renamed away", func(t *testing.T, dir, name string) {
+		must(t, os.Rename(dir, dir+".old"))
+	}},
+	// A copy says of itself all that the original said.
+	{"file replaced by a copy", func(t *testing.T, dir, name string) {
+		text, err := os.ReadFile(lockPath(dir, name))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(dir, "copy"), text, 0o600))
+		must(t, os.Rename(filepath.Join(dir, "copy"), lockPath(dir, name)))
+	}},
+	{"file replaced by another directory's", func(t *testing.T, dir, name string) {
+		other := newStore(t, dir+".other")
+		release(t, take(t, other, name))
+		must(t, os.Rename(lockPath(other.path, name), lockPath(dir, name)))
+	}},
+	{"directory replaced by another one", func(t *testing.T, dir, name string) {
+		other := newStore(t, dir+".other")
+		release(t, take(t, other, name))
+		must(t, os.Rename(dir, dir+".old"))
+		must(t, os.Rename(other.path, dir))
+	}},
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// However the file goes while somebody holds, nobody else is granted before
+// that holder has gone, and all who wait, by the old file or by the new one,
+// are served one after the other.
+func TestRemovedWhileHeld(t *testing.T) {
+	t.Parallel()
+	for _, r := range removals {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "locks")
+			s := newStore(t, dir)
+			holder := take(t, s, "x")
+			var in guard
+			in.enter()
+			old := []*waiter{queue(t, s, "x"), queue(t, newStore(t, dir), "x")}
+			asleep(t, lockPath(dir, "x"), 2)
+			r.do(t, dir, "x")
+
+			fresh := newStore(t, dir)
+			if busy := refused(t, fresh, "x"); !strings.Contains(busy.Error(), "removed") {
+				t.Errorf("%v does not say why", busy)
+			}
+			if busy := refused(t, s, "x"); !strings.Contains(busy.Error(), "removed") {
+				t.Errorf("%v does not say why to one who was there before", busy)
+			}
+			all := append(old, queue(t, fresh, "x"), queue(t, s, "x"))
+			for _, w := range all {
+				w.blocked(stillBusy / time.Duration(len(all)))
+			}
+			var served sync.WaitGroup
+			for _, w := range all {
+				served.Add(1)
+				go func() {
+					defer served.Done()
+					<-w.done
+					if w.lease == nil {
+						return
+					}
+					in.visit()
+					_ = w.lease.Release(background)
+				}()
+			}
+			in.leave()
+			release(t, holder)
+			for _, w := range all {
+				w.granted()
+			}
+			served.Wait()
+			if most := in.most.Load(); most != 1 {
+				t.Errorf("%d held at the same time", most)
+			}
+			take(t, fresh, "x")
+		})
+	}
+}
+
+// The fence grows over the removal of the file that it was counted in.
+func TestFenceGrowsOverRemoval(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	s := newStore(t, dir)
+	var last int64
+	for _, remove := range []func(string) error{os.Remove, os.Remove, func(string) error { return os.RemoveAll(dir) }, os.Remove} {
+		l := take(t, s, "x")
+		if f := l.Grant().Fence; f <= last {
+			t.Errorf("fence %d after %d", f, last)
+		}
+		last = l.Grant().Fence
+		release(t, l)
+		must(t, remove(lockPath(dir, "x")))
+	}
+}
+
+// While somebody removes the file again and again, never more than max hold.
+// Half of them wait; the others come again and again, as cron would.
+func TestRemovedAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	for _, most := range []int{1, 3} {
+		t.Run(fmt.Sprintf("max %d", most), func(t *testing.T) {
+			t.Parallel()
+			const people, rounds = 8, 12
+			dir := filepath.Join(t.TempDir(), "locks")
+			must(t, os.Mkdir(dir, 0o700))
+			var in guard
+			var removed, granted atomic.Int64
+			var crowd, vandal sync.WaitGroup
+			end := make(chan struct{})
+			for i := range people {
+				crowd.Add(1)
+				go func() {
+					defer crowd.Done()
+					s := New(dir)
+					defer s.Close()
+					for range rounds {
+						for {
+							r := request(t, "x", limit(most))
+							r.NoWait = i%2 == 0
+							ticket, err := s.Join(background, r)
+							var busy *locks.BusyError
+							if errors.As(err, &busy) {
+								time.Sleep(time.Millisecond)
+								continue
+							}
+							if err != nil {
+								t.Errorf("Join: %v", err)
+								return
+							}
+							l, err := ticket.Wait(background)
+							if err != nil {
+								t.Errorf("Wait: %v", err)
+								return
+							}
+							in.visit()
+							granted.Add(1)
+							_ = l.Release(background)
+							break
+						}
+					}
+				}()
+			}
+			vandal.Add(1)
+			go func() {
+				defer vandal.Done()
+				for removed.Load() < maxMoves-1 { // so that nobody may give up
+					select {
+					case <-end:
+						return
+					case <-time.After(time.Millisecond):
+						if os.Remove(lockPath(dir, "x")) == nil {
+							removed.Add(1)
+						}
+					}
+				}
+			}()
+			crowd.Wait()
+			close(end)
+			vandal.Wait()
+			if got := granted.Load(); got != people*rounds {
+				t.Errorf("%d of %d were served", got, people*rounds)
+			}
+			if got := in.most.Load(); int(got) > most {
+				t.Errorf("%d held at the same time", got)
+			}
+			if removed.Load() < 20 {
+				t.Errorf("the file was removed only %d times", removed.Load())
+			}
+			t.Logf("removed %d times, at most %d held", removed.Load(), in.most.Load())
+		})
+	}
+}
+
+// What counts in the kernel's list is a lock on the byte, on the same device, of
+// another file, and held, not only waited for. A list that came in pieces may
+// lack a line and is not the last word.
+func TestLockListIsReadRight(t *testing.T) {
+	const other = "64: OFDLCK  ADVISORY  READ -1 fe:00:1234 99 99\n"
+	const noise = "1: POSIX  ADVISORY  WRITE 77 fe:00:1234 99 99\n" +
+		"2: OFDLCK  ADVISORY  READ -1 fe:00:5 99 99\n" + // our own file
+		"3: OFDLCK  ADVISORY  READ -1 fe:01:1234 99 99\n" + // another device
+		"4: OFDLCK  ADVISORY  READ -1 fe:00:1234 98 98\n" + // another path
+		"5: FLOCK  ADVISORY  WRITE 7 fe:00:1234 0 EOF\n5: -> OFDLCK  ADVISORY  READ -1 fe:00:1234 99 99\n6: x\n\n"
+	type reading struct {
+		text   string
+		pieces int
+	}
+	long := strings.Repeat(noise, 20)
+	for _, tt := range []struct {
+		name     string
+		readings []reading
+		want     bool
+		asked    int
+	}{
+		{"empty", []reading{{"", 0}}, false, 1},
+		{"no other", []reading{{noise, 1}}, false, 1},
+		{"another", []reading{{noise + other, 1}}, true, 1},
+		{"missed twice", []reading{{long, 3}, {long, 3}, {long + other, 3}}, true, 3},
+		{"missed at the end of the first piece", []reading{{long, 1}, {long + other, 2}}, true, 2},
+		{"never there", []reading{{long, 3}, {long, 3}, {long, 3}, {long, 3}}, false, 4},
+	} {
+		asked := 0
+		got := lockedElsewhere("fe:00:5", 99, func() (string, int) {
+			r := tt.readings[min(asked, len(tt.readings)-1)]
+			asked++
+			return r.text, r.pieces
+		})
+		if got != tt.want || asked != tt.asked {
+			t.Errorf("%s: %v after %d readings, want %v after %d", tt.name, got, asked, tt.want, tt.asked)
+		}
+	}
+}
+
+// A lock that ends while the list is read must not hide the one that is
+// searched for.
+func TestHolderIsFoundInALongChangingList(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := newStore(t, dir)
+	holder := take(t, s, "x")
+	var fds []int
+	file := filepath.Join(dir, "others")
+	for i := range 300 {
+		fd, err := unix.Open(file, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+		must(t, err)
+		defer unix.Close(fd)
+		fds = append(fds, fd)
+		must(t, setLock(fd, unix.F_RDLCK, int64(2*i), 1, false))
+	}
+	must(t, os.Remove(lockPath(dir, "x")))
+	f, err := s.dir.openFile("x")
+	must(t, err)
+	defer f.close()
+	must(t, f.gate(background, unix.F_WRLCK, gateLimit))
+
+	var churn sync.WaitGroup
+	end := make(chan struct{})
+	for i := range 4 {
+		churn.Add(1)
+		go func() {
+			defer churn.Done()
+			for {
+				select {
+				case <-end:
+					return
+				default:
+					_ = setLock(fds[i], unix.F_WRLCK, int64(5000+2*i), 1, false)
+					_ = setLock(fds[i], unix.F_UNLCK, int64(5000+2*i), 1, false)
+				}
+			}
+		}()
+	}
+	missed := 0
+	for range 150 {
+		if !f.heldElsewhere(holder.place.pathByte) {
+			missed++
+		}
+	}
+	close(end)
+	churn.Wait()
+	if missed != 0 {
+		t.Errorf("the holder was missed %d times", missed)
+	}
+	release(t, holder)
+	if f.heldElsewhere(holder.place.pathByte) {
+		t.Error("a holder is seen that has gone")
+	}
+}
+
+// On overlayfs, the root of many a container, stat(2) gives another device than
+// the one in the kernel's list.
+func TestRemovedWhileHeldOnOverlayfs(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	lower, upper := mount(t, "tmpfs", "size=1m"), mount(t, "tmpfs", "size=1m")
+	for _, d := range []string{"up", "work"} {
+		must(t, os.Mkdir(filepath.Join(upper, d), 0o755))
+	}
+	dir := mount(t, "overlay", "lowerdir="+lower+",upperdir="+upper+"/up,workdir="+upper+"/work")
+	s := newStore(t, dir)
+	holder := take(t, s, "x")
+	must(t, os.Remove(lockPath(dir, "x")))
+	if busy := refused(t, newStore(t, dir), "x"); busy.Reason == "" {
+		t.Errorf("%v", busy)
+	}
+	release(t, holder)
+	take(t, s, "x")
+}
+
+// The path counts, and only where it is: the same path on another file system,
+// as in another container, is another lock.
+func TestSamePathOnAnotherDeviceIsAnotherLock(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	holder := take(t, newStore(t, dir), "x")
+	needRoot(t)
+	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	take(t, newStore(t, dir), "x")
+	release(t, holder)
+}
+
+// systemd-tmpfiles leaves a directory alone that is flock'ed. It is, as long as
+// somebody holds or waits, also after the store was closed, and as long as what
+// a killed holder started lives; not longer.
+func TestDirectoryIsMarkedAsInUse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(fd)
+	marked := func() bool {
+		if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			return true
+		}
+		must(t, unix.Flock(fd, unix.LOCK_UN))
+		return false
+	}
+	s := New(dir)
+	holder := take(t, s, "x")
+	other := New(dir)
+	w := queue(t, other, "x")
+	must(t, s.Close())
+	if !marked() {
+		t.Error("not marked while one holds and one waits")
+	}
+	release(t, holder)
+	w.granted()
+	must(t, other.Close())
+	if !marked() {
+		t.Error("not marked while one holds, after the store was closed")
+	}
+	release(t, w.lease)
+	eventually(t, "the mark is gone with the last holder", func() bool { return !marked() })
+
+	third := New(dir)
+	fourth := take(t, third, "x")
+	fifth := New(dir)
+	last := queue(t, fifth, "x")
+	must(t, fifth.Close())
+	must(t, third.Close())
+	asleep(t, lockPath(dir, "x"), 1)
+	release(t, fourth)
+	last.granted()
+	release(t, last.lease)
+	eventually(t, "the mark is gone with the last waiter", func() bool { return !marked() })
+
+	c := startChild(t)
+	c.ask(call{Do: "join", Dir: dir, Name: "x", Max: 1})
+	heir := c.ask(call{Do: "spawn", Dir: dir, Name: "x"}).PID
+	defer reap(t, heir)
+	c.kill()
+	if !marked() {
+		t.Error("not marked while an heir holds")
+	}
+	reap(t, heir)
+	eventually(t, "the mark is gone with the heir", func() bool { return !marked() })
+}
+
+// Closing a store takes nothing from its leases: what they hand on stays open.
+func TestLeaseOutlivesStore(t *testing.T) {
+	s := New(t.TempDir())
+	l := take(t, s, "x")
+	must(t, s.Close())
+	for _, fd := range l.Files() {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
+			t.Errorf("descriptor %d: %v", fd, err)
+		}
+		if fd < lowestInherited {
+			t.Errorf("descriptor %d is one that commands use themselves", fd)
+		}
+	}
+	refused(t, newStore(t, s.path), "x")
+	release(t, l)
+	take(t, newStore(t, s.path), "x")
+}

@@ -1,0 +1,594 @@
+package local
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/adler32"
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"golock/locks"
+)
+
+func drawHeader(t *rapid.T) header {
+	return header{
+		size:    rapid.IntRange(0, maxRecords).Draw(t, "size"),
+		settled: rapid.Uint64().Draw(t, "settled"),
+		next:    rapid.Int64Range(0, maxTicket-1).Draw(t, "next"),
+		fence:   rapid.Int64Min(0).Draw(t, "fence"),
+		name:    string(rapid.SliceOfN(rapid.Byte(), 1, locks.MaxName).Draw(t, "name")),
+	}
+}
+
+func drawRecord(t *rapid.T) record {
+	r := record{
+		state: rapid.Uint8Range(stateWaiting, stateHolding).Draw(t, "state"),
+		claim: locks.Claim{
+			Weight:   rapid.IntRange(1, maxUnits).Draw(t, "weight"),
+			Max:      rapid.IntRange(0, maxUnits).Draw(t, "max"),
+			Priority: int(rapid.Int32().Draw(t, "priority")),
+			Ticket:   rapid.Int64Range(0, maxTicket-1).Draw(t, "ticket"),
+		},
+		id:      [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id")),
+		uid:     int(rapid.Uint32().Draw(t, "uid")),
+		pid:     int(rapid.Uint32().Draw(t, "pid")),
+		pidNS:   rapid.Uint64().Draw(t, "pid namespace"),
+		joined:  rapid.Int64().Draw(t, "joined"),
+		since:   rapid.Int64().Draw(t, "since"),
+		command: rapid.SliceOfN(rapid.Byte(), 0, 1500).Draw(t, "command"),
+	}
+	if r.state == stateHolding {
+		r.fence = rapid.Int64().Draw(t, "fence")
+		slots := rapid.SliceOfNDistinct(rapid.IntRange(0, maxSlot), r.claim.Weight, r.claim.Weight, rapid.ID).Draw(t, "slots")
+		r.slots = slotRanges(slots)
+	}
+	return r
+}
+
+func TestHeaderRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := drawHeader(t)
+		got, err := decodeHeader(h.encode())
+		if err != nil || got != h {
+			t.Fatalf("%+v came back as %+v, %v", h, got, err)
+		}
+	})
+}
+
+func TestRecordRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRecord(t)
+		b := r.encode()
+		if len(b) != recordSize {
+			t.Fatalf("a record of %d bytes", len(b))
+		}
+		got, err := decodeRecord(b)
+		if err != nil {
+			t.Fatalf("%+v: %v", r, err)
+		}
+		r.command = r.command[:min(len(r.command), recordSize-recordTail-slotSize*len(r.slots))]
+		if !bytes.Equal(got.command, r.command) {
+			t.Fatalf("command %q came back as %q", r.command, got.command)
+		}
+		got.command, r.command = nil, nil
+		if !reflect.DeepEqual(got, r) {
+			t.Fatalf("%+v came back as %+v", r, got)
+		}
+	})
+}
+
+// The most that slots can need: none beside another, and room is left for the
+// beginning of the command.
+func TestWorstSlotsFitIntoRecord(t *testing.T) {
+	var slots []int
+	for i := range maxUnits {
+		slots = append(slots, maxSlot-2*(maxUnits-1-i))
+	}
+	r := record{state: stateHolding, claim: locks.Claim{Weight: maxUnits}, slots: slotRanges(slots), command: packCommand([]string{"make", strings.Repeat("x", 2000)})}
+	if len(r.slots) != maxUnits {
+		t.Fatalf("%d ranges, want %d", len(r.slots), maxUnits)
+	}
+	got, err := decodeRecord(r.encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.slotList(), slots) {
+		t.Errorf("slots came back as %v", got.slotList())
+	}
+	if argv := unpackCommand(got.command); len(argv) != 2 || argv[0] != "make" || len(argv[1]) == 0 {
+		t.Errorf("command came back as %q", argv)
+	}
+	for _, s := range slots {
+		if !got.holds(s) || got.holds(s-1) {
+			t.Fatalf("holds(%d) = %v, holds(%d) = %v", s, got.holds(s), s-1, got.holds(s-1))
+		}
+	}
+}
+
+// 256 slots in a row are one range, whose length just fits its byte.
+func TestSlotRangesJoinNeighbours(t *testing.T) {
+	var slots []int
+	for i := range maxUnits {
+		slots = append(slots, 7+i)
+	}
+	if got := slotRanges(slots); !reflect.DeepEqual(got, []slotRange{{first: 7, more: maxUnits - 1}}) {
+		t.Errorf("slotRanges = %v", got)
+	}
+}
+
+func TestCommandIsCutNotLost(t *testing.T) {
+	for _, argv := range [][]string{nil, {"a"}, {"a", "", "b"}, {"", ""}, {"sh", "-c", "x\ny"}} {
+		if got := unpackCommand(packCommand(argv)); !reflect.DeepEqual(got, argv) {
+			t.Errorf("%q came back as %q", argv, got)
+		}
+	}
+	if n := len(packCommand([]string{strings.Repeat("x", 1<<20), strings.Repeat("y", 1<<20)})); n > 3*recordSize {
+		t.Errorf("a command of 2 MiB is packed into %d bytes", n)
+	}
+}
+
+// Whatever bit is lost, it is noticed. The exceptions are the ones that make
+// the record free: its state is 0 then.
+func TestEveryBitCounts(t *testing.T) {
+	h := header{size: 4, settled: 5, next: 6, fence: 7, name: "x"}
+	whole := h.encode()
+	for bit := range len(whole) * 8 {
+		b := bytes.Clone(whole)
+		b[bit/8] ^= 1 << (bit % 8)
+		if got, err := decodeHeader(b); err == nil {
+			t.Errorf("header with bit %d of byte %d changed is read as %+v", bit%8, bit/8, got)
+		}
+	}
+	r := record{state: stateHolding, claim: locks.Claim{Weight: 2, Ticket: 3}, slots: slotRanges([]int{0, 2}), command: []byte("x\x00")}
+	whole = r.encode()
+	used := recordTail + 2*slotSize + len(r.command)
+	for bit := range used * 8 {
+		b := bytes.Clone(whole)
+		b[bit/8] ^= 1 << (bit % 8)
+		if b[4] == stateFree {
+			continue
+		}
+		if got, err := decodeRecord(b); err == nil {
+			t.Errorf("record with bit %d of byte %d changed is read as %+v", bit%8, bit/8, got)
+		}
+	}
+}
+
+// Whatever its checksum says, a record that no golock writes is damage: slots
+// and limits are computed with what is read.
+func TestImpossibleRecordsAreDamage(t *testing.T) {
+	good := func() record {
+		return record{state: stateHolding, claim: locks.Claim{Weight: 2, Max: 3, Ticket: 4}, slots: slotRanges([]int{0, 1})}
+	}
+	if r := good(); true {
+		if _, err := decodeRecord(r.encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, spoil := range map[string]func(*record){
+		"unknown state":         func(r *record) { r.state = stateHolding + 1 },
+		"ticket below all":      func(r *record) { r.claim.Ticket = -1 },
+		"ticket beyond all":     func(r *record) { r.claim.Ticket = maxTicket },
+		"no weight":             func(r *record) { r.claim.Weight = 0 },
+		"too heavy":             func(r *record) { r.claim.Weight = maxUnits + 1 },
+		"max too high":          func(r *record) { r.claim.Max = maxUnits + 1 },
+		"holder without slots":  func(r *record) { r.slots = nil },
+		"fewer slots than held": func(r *record) { r.slots = slotRanges([]int{0}) },
+		"more slots than held":  func(r *record) { r.slots = slotRanges([]int{0, 1, 2}) },
+	} {
+		r := good()
+		spoil(&r)
+		if got, err := decodeRecord(r.encode()); err != errCorrupt {
+			t.Errorf("%s: read as %+v, %v", name, got, err)
+		}
+	}
+	for name, spoil := range map[string]func(*header){
+		"no name":           func(h *header) { h.name = "" },
+		"ticket below all":  func(h *header) { h.next = -1 },
+		"ticket beyond all": func(h *header) { h.next = maxTicket },
+		"fence below all":   func(h *header) { h.fence = -1 },
+	} {
+		h := header{next: 1, name: "x"}
+		spoil(&h)
+		if got, err := decodeHeader(h.encode()); err != errCorrupt {
+			t.Errorf("%s: read as %+v, %v", name, got, err)
+		}
+	}
+}
+
+func FuzzHeader(f *testing.F) {
+	good := (&header{size: 4, settled: 5, next: 6, fence: 7, name: "x"}).encode()
+	f.Add(good)
+	f.Add(good[:headerEnd-1])
+	f.Add([]byte(nil))
+	f.Add(make([]byte, pageSize))
+	f.Add((&header{}).encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := decodeHeader(b)
+		if err != nil || h.name == "" {
+			return
+		}
+		if again, err := decodeHeader(h.encode()); err != nil || again != h {
+			t.Fatalf("%+v came back as %+v, %v", h, again, err)
+		}
+	})
+}
+
+func FuzzRecord(f *testing.F) {
+	holding := record{state: stateHolding, claim: locks.Claim{Weight: 3, Max: 4, Ticket: 5}, slots: slotRanges([]int{0, 1, 7}), command: packCommand([]string{"a", "b"})}
+	waiting := record{state: stateWaiting, claim: locks.Claim{Weight: 1, Ticket: 6, Priority: -1}}
+	f.Add(holding.encode())
+	f.Add(waiting.encode())
+	f.Add(make([]byte, recordSize))
+	f.Add(bytes.Repeat([]byte{0xff}, recordSize))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		// The checksum keeps a fuzzer out; let it in by a correct one.
+		for _, repaired := range [][]byte{b, withChecksum(b)} {
+			r, err := decodeRecord(repaired)
+			if err != nil || r.state == stateFree {
+				continue
+			}
+			_ = r.slotList()
+			_ = unpackCommand(r.command)
+			if again, err := decodeRecord(r.encode()); err != nil || !reflect.DeepEqual(again, r) {
+				t.Fatalf("%+v came back as %+v, %v", r, again, err)
+			}
+		}
+	})
+}
+
+// withChecksum gives a copy of a record whose checksum is right, if there can be
+// one.
+func withChecksum(b []byte) []byte {
+	b = bytes.Clone(b)
+	if len(b) < recordSize {
+		return b
+	}
+	end := recordTail + slotSize*int(binary.LittleEndian.Uint16(b[52:])) + int(binary.LittleEndian.Uint16(b[6:]))
+	binary.LittleEndian.PutUint32(b, adler32.Checksum(b[4:min(end, recordSize)]))
+	return b
+}
+
+// tableFile is the text of a lock file.
+func tableFile(h header, records ...record) []byte {
+	b := make([]byte, max(firstSize, pageSize+len(records)*recordSize))
+	h.size = (len(b) - pageSize) / recordSize
+	copy(b, h.encode())
+	for i, r := range records {
+		copy(b[recordOffset(i):], r.encode())
+	}
+	return b
+}
+
+// FuzzFile takes any bytes, followed by zeros, for the lock file of a name. It
+// works, repaired if need be, or says what is wrong with which file; the next
+// user fares the same.
+func FuzzFile(f *testing.F) {
+	const name = "fuzz"
+	dead := record{state: stateHolding, claim: locks.Claim{Weight: 1, Max: 1, Ticket: 2}, slots: slotRanges([]int{0})}
+	stale := record{state: stateWaiting, claim: locks.Claim{Weight: 1, Max: 1, Ticket: 3}}
+	good := tableFile(header{next: 9, fence: 8, name: name}, dead, stale)
+	other := bytes.Clone(good)
+	other[8] = format + 1
+	bad := bytes.Clone(good)
+	bad[pageSize+recordSize+20]++
+	f.Add([]byte(nil), uint32(0))
+	f.Add(good, uint32(0))
+	f.Add(good, uint32(16<<20))
+	f.Add(good[:pageSize], uint32(0))
+	f.Add(good[:pageSize+recordSize/2], uint32(0))
+	f.Add(good[:100], uint32(0))
+	f.Add(good[:100], uint32(16<<20))
+	f.Add([]byte(nil), uint32(16<<20))
+	f.Add(good, uint32(80<<20))
+	f.Add(other, uint32(0))
+	f.Add(bad, uint32(0))
+	f.Add(tableFile(header{next: maxTicket - 1, fence: 1<<63 - 1, name: name}, dead), uint32(0))
+	f.Add(tableFile(header{next: 9, name: "another"}, dead), uint32(0))
+	f.Add(tableFile(header{next: 1, name: name}, stale), uint32(0))
+	f.Add([]byte("#!/bin/sh\n"), uint32(0))
+
+	dir, err := os.MkdirTemp("", "golock-fuzz-")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { os.RemoveAll(dir) })
+	path := lockPath(dir, name)
+
+	f.Fuzz(func(t *testing.T, b []byte, zeros uint32) {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		size := int64(len(b)) + int64(zeros%(100<<20))
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		failed := ""
+		for range 2 {
+			s := New(dir)
+			ticket, err := s.Join(background, request(t, name, noWait))
+			if err != nil {
+				if !strings.Contains(err.Error(), path) {
+					t.Fatalf("%v does not name the file", err)
+				}
+				if failed != "" && failed != err.Error() {
+					t.Fatalf("first %q, then %q", failed, err)
+				}
+				failed = err.Error()
+			} else {
+				if failed != "" {
+					t.Fatalf("first %q, then a grant", failed)
+				}
+				lease, err := ticket.Wait(background)
+				if err != nil {
+					t.Fatal(err)
+				}
+				release(t, lease)
+			}
+			s.Close()
+		}
+		runtime.ReadMemStats(&after)
+		if most := 2*uint64(pageSize+maxRecords*recordSize) + 32<<20; after.TotalAlloc-before.TotalAlloc > most {
+			t.Fatalf("%d bytes allocated for a file of %d", after.TotalAlloc-before.TotalAlloc, size)
+		}
+	})
+}
+
+// damage is something that happened to a lock file.
+type damage struct {
+	name string
+	do   func(t *testing.T, path string)
+}
+
+var damages = []damage{
+	{"emptied", truncated(0)},
+	{"cut in the header", truncated(100)},
+	{"cut after the header", truncated(pageSize)},
+	{"cut in a record", truncated(pageSize + recordSize + 10)},
+	{"cut at the first size", truncated(firstSize)}, // six holders have made it longer
+	{"header zeroed", patched(0, make([]byte, pageSize))},
+	{"header changed", patched(24, []byte{0xff})},
+	{"magic changed", patched(0, []byte("G"))},
+	{"record changed", patched(pageSize+recordSize+32, []byte{99})},
+	{"replaced by text", func(t *testing.T, path string) {
+		truncated(0)(t, path)
+		patched(0, bytes.Repeat([]byte("not a lock file\n"), 1000))(t, path)
+	}},
+	{"made 16 MiB of garbage", func(t *testing.T, path string) {
+		patched(0, []byte("x"))(t, path)
+		truncated(16<<20)(t, path)
+	}},
+	{"made longer than any table", truncated(pageSize + maxRecords*recordSize + 1)},
+	{"given an older header", patched(0, (&header{size: 4, next: 1, name: "x"}).encode())},
+}
+
+func truncated(size int64) func(*testing.T, string) {
+	return func(t *testing.T, path string) {
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func patched(at int64, text []byte) func(*testing.T, string) {
+	return func(t *testing.T, path string) {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteAt(text, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// six takes six shared slots: more than a new file has records.
+func six(t *testing.T, s *Store, name string) []*lease {
+	t.Helper()
+	var all []*lease
+	for range 6 {
+		all = append(all, take(t, s, name, limit(0)))
+	}
+	return all
+}
+
+// fingerprint tells whether a file has been touched.
+func fingerprint(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := make([]byte, 1<<16)
+	n, _ := f.Read(head)
+	return fmt.Sprintf("%d %v %x", info.Size(), info.Mode(), head[:n])
+}
+
+// What nobody uses is repaired in silence.
+func TestDamagedFileIsRepairedWhenNobodyUsesIt(t *testing.T) {
+	for _, d := range damages {
+		t.Run(d.name, func(t *testing.T) {
+			s := newStore(t, t.TempDir())
+			var fence int64
+			for _, l := range six(t, s, "x") {
+				fence = l.Grant().Fence
+				release(t, l)
+			}
+			path := lockPath(s.path, "x")
+			d.do(t, path)
+			was := fingerprint(t, path)
+			if got := list(t, s, "x"); len(got) != 0 {
+				t.Errorf("Entries shows %v", got)
+			}
+			if fingerprint(t, path) != was {
+				t.Error("Entries changed the file")
+			}
+			l := take(t, s, "x")
+			if g := l.Grant(); g.Fence <= fence || !reflect.DeepEqual(g.Slots, []int{0}) {
+				t.Errorf("granted %+v after fence %d", g, fence)
+			}
+			refused(t, s, "x")
+			if info, err := os.Stat(path); err != nil || info.Size() != firstSize {
+				t.Errorf("the repaired file: %v, %v", info, err)
+			}
+		})
+	}
+}
+
+// What somebody uses is left alone, and whoever comes is told. The holders
+// notice nothing, and with the last of them the damage goes.
+func TestDamagedFileIsLeftAloneWhileSomebodyUsesIt(t *testing.T) {
+	for _, d := range damages {
+		t.Run(d.name, func(t *testing.T) {
+			s := newStore(t, t.TempDir())
+			held := six(t, s, "x")
+			path := lockPath(s.path, "x")
+			d.do(t, path)
+			was := fingerprint(t, path)
+			for i, l := range held {
+				if err := fails(t, s, "x", path); !errors.Is(err, errDamaged) {
+					t.Errorf("with %d holders left: %v", len(held)-i, err)
+				}
+				for e, err := range s.Entries(background, "x") {
+					if err == nil || !strings.Contains(err.Error(), path) {
+						t.Errorf("Entries = %v, %v", e, err)
+					}
+				}
+				if fingerprint(t, path) != was {
+					t.Error("the file was changed")
+				}
+				release(t, l)
+			}
+			take(t, s, "x")
+			refused(t, s, "x")
+		})
+	}
+}
+
+// Who waits by a table that cannot be read any more is told so when it wakes.
+func TestDamageEndsTheWaiting(t *testing.T) {
+	for _, d := range damages {
+		t.Run(d.name, func(t *testing.T) {
+			s := newStore(t, t.TempDir())
+			held := six(t, s, "x")
+			first, second := queue(t, s, "x"), queue(t, s, "x")
+			path := lockPath(s.path, "x")
+			asleep(t, path, 2)
+			d.do(t, path)
+			for _, l := range held {
+				release(t, l)
+			}
+			for _, w := range []*waiter{first, second} {
+				w.ended()
+				if !errors.Is(w.err, errDamaged) || !strings.Contains(w.err.Error(), path) {
+					t.Errorf("Wait = %v, %v", w.lease, w.err)
+				}
+			}
+			take(t, s, "x")
+		})
+	}
+}
+
+// Another golock's format is never taken for damage.
+func TestOtherFormatIsLeftAlone(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	l := take(t, s, "x")
+	path := lockPath(s.path, "x")
+	patched(8, []byte{77})(t, path)
+	was := fingerprint(t, path)
+	look := func() {
+		t.Helper()
+		err := fails(t, s, "x", path)
+		if !strings.Contains(err.Error(), "format 77") || !strings.Contains(err.Error(), fmt.Sprintf("format %d", format)) {
+			t.Errorf("%v does not name both formats", err)
+		}
+		for _, err := range s.Entries(background, "x") {
+			if err == nil || !strings.Contains(err.Error(), "format 77") {
+				t.Errorf("Entries: %v", err)
+			}
+		}
+		if fingerprint(t, path) != was {
+			t.Error("the file was changed")
+		}
+	}
+	look()
+	release(t, l)
+	look()
+	patched(8, []byte{format})(t, path)
+	take(t, s, "x")
+}
+
+// A table may have grown to any size; what follows the records in use is free.
+func TestLongSparseFileWorks(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	l := take(t, s, "x")
+	truncated(16<<20)(t, lockPath(s.path, "x"))
+	refused(t, s, "x")
+	w := queue(t, s, "x")
+	release(t, l)
+	release(t, w.granted())
+	take(t, s, "x")
+}
+
+// Names whose hashes collide must not share a lock. (That they collide is
+// played here by renaming the file.)
+func TestFileOfAnotherNameIsRefused(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	release(t, take(t, s, "a"))
+	if err := os.Rename(lockPath(s.path, "a"), lockPath(s.path, "b")); err != nil {
+		t.Fatal(err)
+	}
+	path := lockPath(s.path, "b")
+	was := fingerprint(t, path)
+	if err := fails(t, s, "b", path); !strings.Contains(err.Error(), `"a"`) {
+		t.Errorf("%v does not name the other lock", err)
+	}
+	if fingerprint(t, path) != was {
+		t.Error("the file was changed")
+	}
+}
+
+func TestFullTableIsAnError(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	release(t, take(t, s, "x"))
+	path := lockPath(s.path, "x")
+	// Dead waiters of a lower priority: nobody has had a reason to look at them.
+	stale := (&record{state: stateWaiting, claim: locks.Claim{Weight: 1, Priority: -1}}).encode()
+	patched(0, (&header{size: maxRecords, next: 5, name: "x"}).encode())(t, path)
+	patched(pageSize, bytes.Repeat(stale, maxRecords))(t, path)
+	if err := fails(t, s, "x", path); !strings.Contains(err.Error(), "full") {
+		t.Errorf("%v", err)
+	}
+	if heldBytes(t, path) {
+		t.Error("something is locked after the error")
+	}
+	patched(recordOffset(7), make([]byte, recordSize))(t, path)
+	release(t, take(t, s, "x"))
+}
+
+// Records never cross a page, so that a kill leaves the old or the new one.
+func TestRecordsDoNotCrossPages(t *testing.T) {
+	if headerEnd > pageSize {
+		t.Errorf("the header needs %d bytes", headerEnd)
+	}
+	for i := range 1000 {
+		if at := recordOffset(i); at/pageSize != (at+recordSize-1)/pageSize {
+			t.Fatalf("record %d crosses a page", i)
+		}
+	}
+}

@@ -1,0 +1,327 @@
+package local
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+)
+
+const nobody = 65534
+
+// protect turns on that O_CREAT fails for other users' files in a directory
+// with the sticky bit (proc(5), fs.protected_regular) where the test may, and
+// puts it back. What is pinned holds with and without.
+func protect(t *testing.T) {
+	t.Helper()
+	const path = "/proc/sys/fs/protected_regular"
+	was, err := os.ReadFile(path)
+	must(t, err)
+	if os.WriteFile(path, []byte("2"), 0) != nil {
+		return
+	}
+	t.Cleanup(func() {
+		if err := os.WriteFile(path, bytes.TrimSpace(was), 0); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	})
+}
+
+// In a directory that is open to all, users meet, whoever was first.
+func TestUsersShareAnOpenDirectory(t *testing.T) {
+	needRoot(t)
+	protect(t)
+	dir := openDir(t, 0o1777|os.ModeSticky)
+	must(t, unix.Chmod(dir, 0o1777))
+	root := newStore(t, dir)
+	user := startChild(t, asUser(nobody))
+	other := startChild(t, asUser(somebody))
+
+	user.ask(call{Do: "join", Dir: dir, Name: "theirs", Max: 1})
+	busy := refused(t, root, "theirs")
+	if len(busy.Holders) != 1 || busy.Holders[0].UID != nobody || busy.Holders[0].PID != user.pid {
+		t.Errorf("%+v", busy.Holders)
+	}
+	if a := other.try(call{Do: "join", Dir: dir, Name: "theirs", Max: 1, NoWait: true}); !a.Busy {
+		t.Errorf("%+v", a)
+	}
+	w := queue(t, root, "theirs")
+	if a := other.ask(call{Do: "join", Dir: dir, Name: "theirs", Max: 1}); !a.Queued {
+		t.Errorf("%+v", a)
+	}
+	other.tell(call{Do: "wait", Dir: dir, Name: "theirs"})
+	user.ask(call{Do: "release", Dir: dir, Name: "theirs"})
+	release(t, w.granted())
+	if a := other.hear(); a.Err != "" || len(a.Slots) != 1 {
+		t.Errorf("%+v", a)
+	}
+
+	take(t, root, "roots")
+	for _, c := range []*child{user, other} {
+		a := c.try(call{Do: "join", Dir: dir, Name: "roots", Max: 1, NoWait: true})
+		if !a.Busy || !strings.Contains(a.Err, fmt.Sprint(os.Getpid())) {
+			t.Errorf("%+v", a)
+		}
+	}
+	for name, owner := range map[string]uint32{"theirs": nobody, "roots": 0} {
+		var st unix.Stat_t
+		must(t, unix.Stat(lockPath(dir, name), &st))
+		if st.Mode != unix.S_IFREG|0o666 || st.Uid != owner {
+			t.Errorf("%s: mode %o of user %d", name, st.Mode, st.Uid)
+		}
+	}
+	entries := other.ask(call{Do: "list", Dir: dir}).Entries
+	if len(entries) != 2 {
+		t.Errorf("%+v", entries)
+	}
+}
+
+// Who may use a lock file is decided by the directory's mode and by no umask.
+func TestFileModeFollowsTheDirectory(t *testing.T) {
+	needRoot(t)
+	for _, umask := range []int{0o000, 0o022, 0o077} {
+		c := startChild(t)
+		c.ask(call{Do: "umask", Number: umask})
+		for dirMode, want := range map[uint32]os.FileMode{0o700: 0o600, 0o770: 0o660, 0o750: 0o640, 0o755: 0o644, 0o1777: 0o666} {
+			dir := openDir(t, 0o700)
+			must(t, unix.Chmod(dir, dirMode))
+			c.ask(call{Do: "join", Dir: dir, Name: "x", Max: 1})
+			info, err := os.Stat(lockPath(dir, "x"))
+			must(t, err)
+			if info.Mode() != want {
+				t.Errorf("umask %03o, directory %o: mode %o, want %o", umask, dirMode, info.Mode(), want)
+			}
+		}
+		made := filepath.Join(openDir(t, 0o755), "made")
+		c.ask(call{Do: "join", Dir: made, Name: "x", Max: 1})
+		info, err := os.Stat(made)
+		must(t, err)
+		if info.Mode().Perm() != 0o700 {
+			t.Errorf("umask %03o: a directory of mode %o", umask, info.Mode().Perm())
+		}
+	}
+}
+
+// The umask is changed for a moment while a file is made. Several at once must
+// not leave it changed, or the command would inherit that.
+func TestUmaskSurvivesConcurrentJoins(t *testing.T) {
+	old := unix.Umask(0o027)
+	defer unix.Umask(old)
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			s := New(dir)
+			defer s.Close()
+			for j := range 40 {
+				ticket, err := s.Join(background, request(t, fmt.Sprintf("%d-%d", i, j)))
+				if err != nil {
+					t.Errorf("Join: %v", err)
+					return
+				}
+				l, err := ticket.Wait(background)
+				if err != nil {
+					t.Errorf("Wait: %v", err)
+					return
+				}
+				_ = l.Release(background)
+			}
+		}()
+	}
+	all.Wait()
+	if now := unix.Umask(0o027); now != 0o027 {
+		t.Errorf("the umask is %03o afterwards", now)
+	}
+}
+
+// What is at the place of a lock file but is none: a clear error at once, and
+// it is left as it is.
+func TestForeignThingsAreLeftAlone(t *testing.T) {
+	needRoot(t)
+	zeros := make([]byte, 64<<10)
+	for _, tt := range []struct {
+		name  string
+		text  []byte // of the victim
+		place func(path, victim string) error
+		want  string
+		user  bool // it is an error for others than root only
+		open  bool // give it a mode that lets everybody use it
+	}{
+		{name: "symbolic link", text: []byte("precious"), want: "symbolic link",
+			place: func(path, victim string) error { return os.Symlink(victim, path) }},
+		{name: "dangling link", want: "symbolic link",
+			place: func(path, victim string) error { return os.Symlink(victim+".not", path) }},
+		{name: "hard link to text", text: []byte("precious"), want: "2 names",
+			place: func(path, victim string) error { return os.Link(victim, path) }},
+		{name: "hard link to an empty file", text: []byte{}, want: "2 names",
+			place: func(path, victim string) error { return os.Link(victim, path) }},
+		{name: "hard link to zeros", text: zeros, want: "2 names",
+			place: func(path, victim string) error { return os.Link(victim, path) }},
+		{name: "FIFO", open: true, want: "not a regular file",
+			place: func(path, _ string) error { return unix.Mkfifo(path, 0o666) }},
+		{name: "directory", open: true, want: "directory",
+			place: func(path, _ string) error { return os.Mkdir(path, 0o777) }},
+		{name: "device", open: true, want: "not a regular file",
+			place: func(path, _ string) error { return unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))) }},
+		{name: "block device that is not there", want: "open ",
+			place: func(path, _ string) error { return unix.Mknod(path, unix.S_IFBLK|0o666, int(unix.Mkdev(240, 77))) }},
+		{name: "socket", open: true, want: "open ",
+			place: func(path, _ string) error { return unix.Mknod(path, unix.S_IFSOCK|0o666, 0) }},
+		{name: "unreadable", user: true, want: "another user",
+			place: func(path, _ string) error { return os.WriteFile(path, []byte("precious"), 0o000) }},
+		{name: "read-only", user: true, want: "another user",
+			place: func(path, _ string) error { return os.WriteFile(path, []byte("precious"), 0o444) }},
+		{name: "somebody else's", user: true, want: "another user",
+			place: func(path, _ string) error { return os.WriteFile(path, []byte("precious"), 0o600) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := openDir(t, 0o700)
+			must(t, unix.Chmod(dir, 0o1777))
+			path, victim := lockPath(dir, "x"), filepath.Join(dir, "victim")
+			must(t, os.WriteFile(victim, tt.text, 0o600))
+			must(t, os.Chmod(victim, 0o666))
+			must(t, tt.place(path, victim))
+			if tt.open {
+				must(t, os.Chmod(path, 0o666))
+			}
+			var before unix.Stat_t
+			must(t, unix.Lstat(path, &before))
+
+			users := []*child{startChild(t, asUser(nobody))}
+			if !tt.user {
+				users = append(users, startChild(t))
+			}
+			for _, c := range users {
+				for _, what := range []call{{Do: "join", NoWait: true}, {Do: "join"}} {
+					what.Dir, what.Name, what.Max = dir, "x", 1
+					a := c.try(what)
+					if a.Busy || !strings.Contains(a.Err, path) || !strings.Contains(a.Err, tt.want) {
+						t.Errorf("Join: %q does not name the file and %q", a.Err, tt.want)
+					}
+				}
+				for _, name := range []string{"x", ""} {
+					// Looking may fail too, but must end and show nothing of it.
+					for _, e := range c.try(call{Do: "list", Dir: dir, Name: name}).Entries {
+						if e.Name != "y" {
+							t.Errorf("Entries: %+v", e)
+						}
+					}
+				}
+				// Others in the same directory are not concerned.
+				c.ask(call{Do: "join", Dir: dir, Name: "y", Max: 0})
+			}
+			if text, err := os.ReadFile(victim); err != nil || !bytes.Equal(text, tt.text) {
+				t.Errorf("the victim was changed: %d bytes, %v", len(text), err)
+			}
+			var after unix.Stat_t
+			must(t, unix.Lstat(path, &after))
+			if before.Ino != after.Ino || before.Mode != after.Mode || before.Size != after.Size || before.Mtim != after.Mtim {
+				t.Errorf("what was there was changed: %+v, then %+v", before, after)
+			}
+		})
+	}
+}
+
+// A directory in which the user may not write, or that is not there for him.
+func TestDirectoryOfAnotherUser(t *testing.T) {
+	needRoot(t)
+	for _, mode := range []uint32{0o755, 0o700, 0o000} {
+		dir := openDir(t, 0o700)
+		must(t, unix.Chmod(dir, mode))
+		c := startChild(t, asUser(nobody))
+		if a := c.try(call{Do: "join", Dir: dir, Name: "x", Max: 1}); a.Busy || !strings.Contains(a.Err, dir) {
+			t.Errorf("mode %o: %q", mode, a.Err)
+		}
+	}
+}
+
+// Where /proc hides the processes of others, a holder of another user is not
+// taken for gone.
+func TestHiddenHolderIsNotAnOrphan(t *testing.T) {
+	needRoot(t)
+	dir := openDir(t, 0o700)
+	must(t, unix.Chmod(dir, 0o1777))
+	take(t, newStore(t, dir), "x")
+	gone := startChild(t)
+	gone.ask(call{Do: "join", Dir: dir, Name: "y", Max: 1})
+	heir := gone.ask(call{Do: "spawn", Dir: dir, Name: "y"}).PID
+	defer reap(t, heir)
+	gone.kill()
+
+	c := startChild(t, namespaces(unix.CLONE_NEWNS))
+	c.ask(call{Do: "hidepid"})
+	c.ask(call{Do: "user", Number: nobody})
+	for name, orphaned := range map[string]bool{"x": false, "y": true} {
+		e := c.ask(call{Do: "list", Dir: dir, Name: name}).Entries
+		if len(e) != 1 || e[0].Orphaned != orphaned {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}
+
+// A process number means nothing in another pid namespace: neither side takes
+// the other's holder for gone.
+func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
+	needRoot(t)
+	s := newStore(t, t.TempDir())
+	inner := startChild(t, namespaces(unix.CLONE_NEWPID|unix.CLONE_NEWNS))
+	inner.ask(call{Do: "hidepid"}) // a /proc of its own
+	inner.ask(call{Do: "join", Dir: s.path, Name: "x"})
+	if e := list(t, s, "x"); len(e) != 1 || e[0].PID != 1 || e[0].Orphaned {
+		t.Errorf("%+v", e)
+	}
+	outer := startChild(t)
+	outer.ask(call{Do: "join", Dir: s.path, Name: "y"})
+	if outer.pid < 5 {
+		t.Fatal("the number of the child outside may be somebody's inside")
+	}
+	if e := inner.ask(call{Do: "list", Dir: s.path, Name: "y"}).Entries; len(e) != 1 || e[0].State != locks.Holding || e[0].Orphaned {
+		t.Errorf("%+v", e)
+	}
+	// The slot is the kernel's business, in whatever namespace.
+	w := queue(t, s, "x")
+	asleep(t, lockPath(s.path, "x"), 1)
+	inner.kill()
+	release(t, w.granted())
+}
+
+func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {
+	self := record{pid: os.Getpid(), joined: bootTime()}
+	if !self.alive() {
+		t.Error("this process is not alive")
+	}
+	_, start := processState("self")
+	self.joined = (start - 1) * (1e9 / ticksPerSecond)
+	if self.alive() {
+		t.Error("a record from before this process was made is taken for its own")
+	}
+
+	c := startChild(t)
+	r := record{pid: c.pid, joined: bootTime()}
+	if !r.alive() {
+		t.Error("a child is not alive")
+	}
+	must(t, unix.Kill(c.pid, unix.SIGKILL))
+	eventually(t, "the child is a zombie", func() bool {
+		state, _ := processState(fmt.Sprint(c.pid))
+		return state == 'Z'
+	})
+	if r.alive() {
+		t.Error("a zombie is alive")
+	}
+	c.kill()
+	r.joined = bootTime() + int64(time.Hour)
+	if r.alive() {
+		t.Error("a process that was reaped is alive")
+	}
+}

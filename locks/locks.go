@@ -1,0 +1,229 @@
+// Package locks is the contract between the runner and the stores: what is
+// asked of a store (Request), what it gives (Ticket, Lease, Grant), what it
+// shows (Entry), what it can do (Traits), and the one admission rule that all
+// of them apply (rule.go).
+//
+// A name in a store has an ordered queue of entries. An entry waits or holds;
+// only the first waiter may be admitted. How waiters sleep, how they are woken
+// and what keeps a holder's claim alive is each store's own business.
+package locks
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Store is one place where locks live. Opening one does no I/O; errors of the
+// place itself (unreachable, refused, not writable) come from its methods.
+// A Store is safe for use by several goroutines.
+type Store interface {
+	// Join puts one entry into the queue of r.Name, in one atomic step. It
+	// never waits for a slot: the ticket it returns is granted already or
+	// queued. With a ctx that has ended it does what takes no waiting of any
+	// kind, or returns ctx's error. Errors: *BusyError if the request cannot be granted now and may
+	// not wait, *NestedError if an enclosing run holds the name and there is no
+	// free slot; any other error means that the store could not be used. After
+	// an error nothing of the request is left in the store.
+	Join(ctx context.Context, r Request) (Ticket, error)
+
+	// Entries yields the live entries of one name, or of all names ("") name
+	// by name: holders first, then waiters in their order. It changes nothing.
+	// After an error the sequence ends.
+	Entries(ctx context.Context, name string) iter.Seq2[Entry, error]
+
+	// Traits says what the store can do. It does no I/O.
+	Traits() Traits
+
+	// URL is the store's address without secrets, in a form that opens the
+	// same store again.
+	URL() string
+
+	// Close gives back what the store itself has open. Leases stay valid.
+	Close() error
+}
+
+// Ticket is a place in a queue, or a grant that waits to be fetched. It
+// belongs to the caller of Join, who calls Wait exactly once.
+type Ticket interface {
+	// Queued reports whether the ticket had to queue.
+	Queued() bool
+
+	// Wait sleeps until the slot is granted. If ctx ends first it leaves the
+	// queue and returns ctx's error without delay; the place is gone then. The
+	// returned lease must be released by the caller.
+	Wait(ctx context.Context) (Lease, error)
+}
+
+// Lease is a held slot.
+type Lease interface {
+	// Grant says what was given.
+	Grant() Grant
+
+	// Release gives the slot back. It may be called more than once.
+	Release(ctx context.Context) error
+}
+
+// Inherited is a Lease that lives in open files: whoever has inherited them
+// keeps the slot when the holder dies without releasing it.
+type Inherited interface {
+	Lease
+
+	// Files are the descriptors to hand to the command under the same numbers.
+	// They are close-on-exec; clearing that for one spawn is up to the caller.
+	// The lease owns them.
+	Files() []int
+}
+
+// Settler is a Lease with something to do that can wait: the first moments
+// after a grant belong to the start of the command. Nothing depends on when
+// Settle is called, or whether; Release does it too.
+type Settler interface {
+	Lease
+	Settle()
+}
+
+// Request is everything that a store decides with.
+type Request struct {
+	Ref    Ref
+	Name   string
+	Claim  Claim
+	NoWait bool  // do not queue: *BusyError instead
+	Within []Ref // the enclosing runs, outermost first
+
+	// What ls shows.
+	Command []string
+}
+
+// Grant is what a holder was given.
+type Grant struct {
+	Ref   Ref
+	Slots []int // the lowest numbers that were free, ascending, one per unit of weight
+	Fence int64 // grows with every grant of the name; 0: the store has none
+}
+
+// State of an Entry.
+type State string
+
+// The two states of an entry.
+const (
+	Waiting State = "waiting"
+	Holding State = "holding"
+)
+
+// Entry is one line of what a store shows.
+type Entry struct {
+	Name     string
+	Ref      Ref
+	State    State
+	Slots    []int // holders only
+	Position int   // waiters only; 1 is the next
+	Claim    Claim
+	Host     string
+	PID      int
+	UID      int
+	Command  []string // may be cut by the store
+	Since    time.Time
+	Fence    int64 // holders only
+	Orphaned bool  // the holder's golock is gone; what it started keeps the slot
+}
+
+// Traits declares what a store can do, so that a flag it cannot honour is
+// refused before anything is joined.
+type Traits struct {
+	Inherits bool // leases implement Inherited: --exec and --close have a meaning
+	MaxUnits int  // largest max and weight the store can count; 0: no limit
+}
+
+// BusyError says that there was no slot to be had now.
+type BusyError struct {
+	Name    string
+	Holders []Entry // who holds it, as far as the store knows
+	Waiters int     // how many wait already
+	Reason  string  // set if something other than holders and waiters is in the way
+}
+
+func (e *BusyError) Error() string {
+	if e.Reason != "" {
+		return fmt.Sprintf("%q is busy: %s", e.Name, e.Reason)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q is busy", e.Name)
+	for i, h := range e.Holders {
+		if i == 3 {
+			fmt.Fprintf(&b, " and %d more", len(e.Holders)-i)
+			break
+		}
+		sep := ": held"
+		if i > 0 {
+			sep = ","
+		}
+		fmt.Fprintf(&b, "%s by %s", sep, h.Holder())
+	}
+	if e.Waiters > 0 {
+		fmt.Fprintf(&b, "; %d waiting", e.Waiters)
+	}
+	return b.String()
+}
+
+// Holder describes in a few words who an entry belongs to.
+func (e Entry) Holder() string {
+	who := fmt.Sprintf("pid %d", e.PID)
+	if e.Orphaned {
+		who = fmt.Sprintf("what pid %d left running", e.PID)
+	}
+	if len(e.Command) > 0 {
+		who += " (" + Printable(strings.Join(e.Command, " "), 60) + ")"
+	}
+	return who + " since " + e.Since.Local().Format("2006-01-02 15:04:05")
+}
+
+// NestedError says that a run asked for a name that a run around it holds, and
+// that waiting for it would be waiting for itself.
+type NestedError struct {
+	Name   string
+	Inside Ref
+	Busy   *BusyError
+}
+
+func (e *NestedError) Error() string {
+	return fmt.Sprintf("%q is held by the enclosing run %s and has no free slot: waiting here would wait for ever", e.Name, e.Inside)
+}
+
+// Unwrap gives the *BusyError: a nested run without a slot is busy too.
+func (e *NestedError) Unwrap() error { return e.Busy }
+
+// PanicError carries a panic from a store's goroutine to whoever waits for it,
+// who releases what is held before anything else.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// NewPanicError is called in the deferred function that recovered v.
+func NewPanicError(v any) *PanicError { return &PanicError{Value: v, Stack: debug.Stack()} }
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Printable shortens s to at most limit runes on one line, with control
+// characters replaced: what others wrote into a store must not steer a
+// terminal.
+func Printable(s string, limit int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range s {
+		if n == limit {
+			b.WriteString("…")
+			break
+		}
+		if isControl(r) || r == '\u2028' || r == '\u2029' || (r >= '\u202a' && r <= '\u202e') || (r >= '\u2066' && r <= '\u2069') {
+			r = '�'
+		}
+		b.WriteRune(r)
+		n++
+	}
+	return b.String()
+}

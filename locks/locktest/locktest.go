@@ -1,0 +1,61 @@
+// Package locktest is the conformance suite for stores: what contract and rule
+// promise of every store, tested against the real thing with real processes.
+//
+// An engine's test is one function:
+//
+//	func TestConformance(t *testing.T) {
+//		locktest.Run(t, locktest.Engine{Fresh: freshURL, Open: open})
+//	}
+package locktest
+
+import (
+	"os"
+	"testing"
+
+	"golock/locks"
+)
+
+// Engine is the store under test.
+type Engine struct {
+	// Fresh gives the URL of a store that nobody has used before.
+	Fresh func(t *testing.T) string
+
+	// Open opens the store of such a URL. It is called in other processes too.
+	Open func(url string) (locks.Store, error)
+}
+
+// Run runs the suite. It must be called by a test named TestConformance at the
+// top level: processes of the suite are the same test binary, which comes to
+// this call again and acts as one of them.
+func Run(t *testing.T, e Engine) {
+	if os.Getenv(peerVariable) != "" {
+		e.servePeer()
+		os.Exit(0)
+	}
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *world)
+	}{
+		{"Grant", testGrant},
+		{"FenceGrows", testFence},
+		{"Busy", testBusy},
+		{"Rule", testRule},
+		{"SmallestMaxWins", testSmallestMax},
+		{"Slots", testSlots},
+		{"FirstComeFirstServed", testOrder},
+		{"HeavyWaiterIsNotOvertaken", testHeavy},
+		{"ReadersDoNotStarveWriter", testWriter},
+		{"LeaveQueue", testLeave},
+		{"KilledHolder", testKilledHolder},
+		{"KilledWaiters", testKilledWaiters},
+		{"Names", testNames},
+		{"Nested", testNested},
+		{"Entries", testEntries},
+		{"RandomHistories", testHistories},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, &world{engine: e, url: e.Fresh(t)})
+		})
+	}
+}

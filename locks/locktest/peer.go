@@ -1,0 +1,217 @@
+package locktest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golock/locks"
+)
+
+// peerVariable tells a process of the suite what to ask for.
+const peerVariable = "GOLOCK_LOCKTEST_PEER"
+
+// patience bounds every wait for something that must happen. It is long: it
+// ends a broken test, it is no measure of speed.
+const patience = 20 * time.Second
+
+// order is what a peer is told to do.
+type order struct {
+	URL     string
+	Request locks.Request
+}
+
+// report is what a peer says, one line each.
+type report struct {
+	State string // "queued", "granted", "busy", "nested", "error", "released"
+	Slots []int
+	Fence int64
+	Text  string
+}
+
+// servePeer joins, reports, and releases when its standard input ends with the
+// word release; it just ends when the input does.
+func (e Engine) servePeer() {
+	say := func(r report) {
+		line, _ := json.Marshal(r)
+		fmt.Println(string(line))
+	}
+	var o order
+	if err := json.Unmarshal([]byte(os.Getenv(peerVariable)), &o); err != nil {
+		say(report{State: "error", Text: err.Error()})
+		return
+	}
+	store, err := e.Open(o.URL)
+	if err != nil {
+		say(report{State: "error", Text: err.Error()})
+		return
+	}
+	ticket, err := store.Join(context.Background(), o.Request)
+	if err == nil && ticket.Queued() {
+		say(report{State: "queued"})
+	}
+	var lease locks.Lease
+	if err == nil {
+		lease, err = ticket.Wait(context.Background())
+	}
+	var busy *locks.BusyError
+	var nested *locks.NestedError
+	switch {
+	case errors.As(err, &nested):
+		say(report{State: "nested", Text: err.Error()})
+		return
+	case errors.As(err, &busy):
+		say(report{State: "busy", Text: err.Error()})
+		return
+	case err != nil:
+		say(report{State: "error", Text: err.Error()})
+		return
+	}
+	g := lease.Grant()
+	say(report{State: "granted", Slots: g.Slots, Fence: g.Fence})
+	word, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+	if strings.TrimSpace(word) != "release" {
+		return
+	}
+	if err := lease.Release(context.Background()); err != nil {
+		say(report{State: "error", Text: err.Error()})
+		return
+	}
+	say(report{State: "released"})
+	_, _ = io.Copy(io.Discard, os.Stdin) // lives on without the slot
+}
+
+// world is one fresh store and the processes that use it.
+type world struct {
+	engine Engine
+	url    string
+}
+
+func (w *world) open(t *testing.T) locks.Store {
+	t.Helper()
+	s, err := w.engine.Open(w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// peer is another process.
+type peer struct {
+	t       *testing.T
+	ref     locks.Ref
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	reports chan report
+}
+
+// request makes a request for a name; change adds what is special about it.
+func request(t *testing.T, name string, limit int, change ...func(*locks.Request)) locks.Request {
+	t.Helper()
+	ref, err := locks.NewRef(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := locks.Request{Ref: ref, Name: name, Claim: locks.Claim{Weight: 1, Max: limit}, Command: []string{"job", "of a test"}}
+	for _, c := range change {
+		c(&r)
+	}
+	return r
+}
+
+func weight(n int) func(*locks.Request) { return func(r *locks.Request) { r.Claim.Weight = n } }
+func noWait(r *locks.Request)           { r.NoWait = true }
+func within(refs ...locks.Ref) func(*locks.Request) {
+	return func(r *locks.Request) { r.Within = refs }
+}
+
+// join starts a peer with a request.
+func (w *world) join(t *testing.T, r locks.Request) *peer {
+	t.Helper()
+	text, err := json.Marshal(order{URL: w.url, Request: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestConformance$")
+	cmd.Env = append(os.Environ(), peerVariable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	p := &peer{t: t, ref: r.Ref, cmd: cmd, reports: make(chan report, 8)}
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer close(p.reports)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			var r report
+			if json.Unmarshal(lines.Bytes(), &r) == nil {
+				p.reports <- r
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-read
+		_ = cmd.Wait()
+	})
+	return p
+}
+
+// expect waits for the next report, which must be of that state.
+func (p *peer) expect(state string) report {
+	p.t.Helper()
+	select {
+	case r := <-p.reports:
+		if r.State != state {
+			p.t.Fatalf("peer %d reports %+v, want %s", p.cmd.Process.Pid, r, state)
+		}
+		return r
+	case <-time.After(patience):
+		p.t.Fatalf("peer %d does not report %s", p.cmd.Process.Pid, state)
+	}
+	return report{}
+}
+
+// silent fails if the peer has reported anything by now.
+func (p *peer) silent() {
+	p.t.Helper()
+	select {
+	case r := <-p.reports:
+		p.t.Fatalf("peer %d reports %+v although it is not its turn", p.cmd.Process.Pid, r)
+	default:
+	}
+}
+
+func (p *peer) release() {
+	p.t.Helper()
+	if _, err := io.WriteString(p.stdin, "release\n"); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expect("released")
+}
+
+// kill ends the peer as kill -9 does.
+func (p *peer) kill() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		p.t.Fatal(err)
+	}
+}

@@ -1,0 +1,314 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/locks"
+)
+
+func testGrant(t *testing.T, w *world) {
+	p := w.join(t, request(t, "n", 1))
+	g := p.expect("granted")
+	if !slices.Equal(g.Slots, []int{0}) {
+		t.Errorf("slots %v, want [0]", g.Slots)
+	}
+	p.release()
+	// Released means free although the process lives on.
+	w.join(t, request(t, "n", 1, noWait)).expect("granted")
+}
+
+// The fence grows with every grant, also over the end of all processes.
+func testFence(t *testing.T, w *world) {
+	var last int64
+	for i := range 4 {
+		p := w.join(t, request(t, "n", 1))
+		g := p.expect("granted")
+		if g.Fence <= last {
+			t.Errorf("grant %d has fence %d after %d", i, g.Fence, last)
+		}
+		last = g.Fence
+		p.kill()
+	}
+}
+
+func testBusy(t *testing.T, w *world) {
+	holder := w.join(t, request(t, "n", 1))
+	holder.expect("granted")
+	w.join(t, request(t, "n", 1)).expect("queued")
+	b := w.join(t, request(t, "n", 1, noWait)).expect("busy")
+	if !strings.Contains(b.Text, "job") || !strings.Contains(b.Text, "1 waiting") {
+		t.Errorf("the busy message %q tells neither holder nor waiters", b.Text)
+	}
+}
+
+func testRule(t *testing.T, w *world) {
+	for _, tt := range []struct {
+		name    string
+		holders []int // max of each, 0 for shared
+		max     int
+		want    string
+	}{
+		{"third of three", []int{3, 3}, 3, "granted"},
+		{"fourth of three", []int{3, 3, 3}, 3, "busy"},
+		{"reader beside readers", []int{0, 0, 0}, 0, "granted"},
+		{"writer beside a reader", []int{0}, 1, "busy"},
+		{"reader beside a writer", []int{1}, 0, "busy"},
+		{"reader beside a limit with room", []int{2}, 0, "granted"},
+		{"reader beside a full limit", []int{2, 0}, 0, "busy"},
+	} {
+		for i, limit := range tt.holders {
+			p := w.join(t, request(t, tt.name, limit))
+			if r := p.expect("granted"); len(r.Slots) != 1 {
+				t.Errorf("%s: holder %d has slots %v", tt.name, i, r.Slots)
+			}
+		}
+		w.join(t, request(t, tt.name, tt.max, noWait)).expect(tt.want)
+	}
+}
+
+// Neither the holders' promise nor the newcomer's own is broken when they
+// brought different maxima.
+func testSmallestMax(t *testing.T, w *world) {
+	five := w.join(t, request(t, "n", 5))
+	five.expect("granted")
+	w.join(t, request(t, "n", 5)).expect("granted")
+	w.join(t, request(t, "n", 2, noWait)).expect("busy")
+	five.release()
+	two := w.join(t, request(t, "n", 2))
+	two.expect("granted")
+	w.join(t, request(t, "n", 5, noWait)).expect("busy")
+	two.release()
+	w.join(t, request(t, "n", 5, noWait)).expect("granted")
+}
+
+// Slots are the lowest free numbers, one for each unit, and come back.
+func testSlots(t *testing.T, w *world) {
+	take := func(units int, want ...int) *peer {
+		t.Helper()
+		p := w.join(t, request(t, "n", 6, weight(units)))
+		if g := p.expect("granted"); !slices.Equal(g.Slots, want) {
+			t.Errorf("slots %v, want %v", g.Slots, want)
+		}
+		return p
+	}
+	a := take(1, 0)
+	b := take(2, 1, 2)
+	take(1, 3)
+	a.release()
+	take(1, 0)
+	b.release()
+	take(3, 1, 2, 4)
+}
+
+// Many wait; they are served in the order in which they came, and nobody who
+// did not queue gets in between.
+func testOrder(t *testing.T, w *world) {
+	const waiters = 12
+	for _, limit := range []int{1, 3} {
+		name := strings.Repeat("n", limit)
+		var holders, queue []*peer
+		for range limit {
+			p := w.join(t, request(t, name, limit))
+			p.expect("granted")
+			holders = append(holders, p)
+		}
+		for range waiters {
+			p := w.join(t, request(t, name, limit))
+			p.expect("queued")
+			queue = append(queue, p)
+		}
+		for len(queue) > 0 {
+			for _, p := range queue {
+				p.silent()
+			}
+			w.join(t, request(t, name, limit, noWait)).expect("busy")
+			holders[0].release()
+			queue[0].expect("granted")
+			holders, queue = append(holders[1:], queue[0]), queue[1:]
+		}
+	}
+}
+
+// A free unit that a heavier waiter is waiting for is given to nobody else.
+func testHeavy(t *testing.T, w *world) {
+	one := w.join(t, request(t, "n", 3))
+	one.expect("granted")
+	heavy := w.join(t, request(t, "n", 3, weight(3)))
+	heavy.expect("queued")
+	light := w.join(t, request(t, "n", 3))
+	light.expect("queued")
+	w.join(t, request(t, "n", 3, noWait)).expect("busy")
+	one.release()
+	heavy.expect("granted")
+	light.silent()
+	heavy.release()
+	light.expect("granted")
+}
+
+func testWriter(t *testing.T, w *world) {
+	reader := w.join(t, request(t, "n", 0))
+	reader.expect("granted")
+	writer := w.join(t, request(t, "n", 1))
+	writer.expect("queued")
+	late := w.join(t, request(t, "n", 0))
+	late.expect("queued")
+	w.join(t, request(t, "n", 0, noWait)).expect("busy")
+	reader.release()
+	writer.expect("granted")
+	late.silent()
+	writer.release()
+	late.expect("granted")
+}
+
+// Who gives up is gone from the queue at once, and those behind move up.
+func testLeave(t *testing.T, w *world) {
+	s := w.open(t)
+	holder := w.join(t, request(t, "n", 1))
+	holder.expect("granted")
+	ctx, cancel := context.WithCancel(context.Background())
+	ticket, err := s.Join(ctx, request(t, "n", 1))
+	if err != nil || !ticket.Queued() {
+		t.Fatalf("Join = %v, %v; want a place in the queue", ticket, err)
+	}
+	behind := w.join(t, request(t, "n", 1))
+	behind.expect("queued")
+	left := make(chan error, 1)
+	go func() {
+		_, err := ticket.Wait(ctx)
+		left <- err
+	}()
+	cancel()
+	select {
+	case err := <-left:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Wait = %v, want context.Canceled", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Wait does not return")
+	}
+	if got := states(t, s, "n"); !slices.Equal(got, []string{"holding 0", "waiting 1"}) {
+		t.Errorf("entries after leaving: %v", got)
+	}
+	holder.release()
+	behind.expect("granted")
+}
+
+// The slot of a holder that was killed goes to the next.
+func testKilledHolder(t *testing.T, w *world) {
+	holder := w.join(t, request(t, "n", 1))
+	holder.expect("granted")
+	next := w.join(t, request(t, "n", 1))
+	next.expect("queued")
+	next.silent()
+	holder.kill()
+	next.expect("granted")
+}
+
+// Waiters that were killed, the first or any other, do not stall the rest and
+// do not change their order.
+func testKilledWaiters(t *testing.T, w *world) {
+	holder := w.join(t, request(t, "n", 1))
+	holder.expect("granted")
+	var queue []*peer
+	for range 6 {
+		p := w.join(t, request(t, "n", 1))
+		p.expect("queued")
+		queue = append(queue, p)
+	}
+	for _, dead := range []int{0, 2, 3} {
+		queue[dead].kill()
+	}
+	holder.release()
+	for _, i := range []int{1, 4, 5} {
+		queue[i].expect("granted")
+		queue[i].release()
+	}
+}
+
+// Names that differ in any byte are different locks.
+func testNames(t *testing.T, w *world) {
+	long := strings.Repeat("x", 254)
+	for _, name := range []string{"a", "A", "a/b", "a_b", "../a", "..", ".", "%61", "a%2Fb", "{a}", "a ", " a", "-a", "ä", "a\u0308", long + "1", long + "2", "a.lock", "*"} {
+		w.join(t, request(t, name, 1, noWait)).expect("granted")
+	}
+}
+
+// A run inside a run of the same name gets a free slot at once or is refused.
+func testNested(t *testing.T, w *world) {
+	outer := w.join(t, request(t, "n", 2))
+	outer.expect("granted")
+	inner := w.join(t, request(t, "n", 2, within(outer.ref)))
+	inner.expect("granted")
+	if r := w.join(t, request(t, "n", 2, within(outer.ref, inner.ref))).expect("nested"); !strings.Contains(r.Text, inner.ref.String()) {
+		t.Errorf("the message %q does not name the innermost run %s", r.Text, inner.ref)
+	}
+	w.join(t, request(t, "other", 1, within(outer.ref, inner.ref))).expect("granted")
+	// A free slot that somebody waits for is not free.
+	heavy := w.join(t, request(t, "n", 2, weight(2)))
+	heavy.expect("queued")
+	inner.release()
+	w.join(t, request(t, "n", 2, within(outer.ref))).expect("nested")
+	outer.release()
+	heavy.expect("granted")
+	// Who is no longer held is nobody's enclosing run.
+	w.join(t, request(t, "n", 2, within(outer.ref))).expect("queued")
+}
+
+func testEntries(t *testing.T, w *world) {
+	s := w.open(t)
+	if got := states(t, s, "unknown"); len(got) != 0 {
+		t.Errorf("entries of an unknown name: %v", got)
+	}
+	before := time.Now()
+	holder := w.join(t, request(t, "n", 2, weight(2)))
+	g := holder.expect("granted")
+	waiter := w.join(t, request(t, "n", 2))
+	waiter.expect("queued")
+	other := w.join(t, request(t, "m", 1))
+	other.expect("granted")
+
+	entries := list(t, s, "n")
+	if len(entries) != 2 {
+		t.Fatalf("entries %+v, want 2", entries)
+	}
+	h, q := entries[0], entries[1]
+	if h.State != locks.Holding || h.Ref != holder.ref || !slices.Equal(h.Slots, []int{0, 1}) || h.Fence != g.Fence || h.Claim.Weight != 2 || h.Claim.Max != 2 || h.PID != holder.cmd.Process.Pid {
+		t.Errorf("holder %+v", h)
+	}
+	if !slices.Equal(h.Command, []string{"job", "of a test"}) || h.Since.Before(before.Add(-time.Second)) || h.Since.After(time.Now().Add(time.Second)) || h.Orphaned {
+		t.Errorf("holder %+v", h)
+	}
+	if q.State != locks.Waiting || q.Position != 1 || q.Ref != waiter.ref {
+		t.Errorf("waiter %+v", q)
+	}
+	if got := states(t, s, ""); !slices.Equal(got, []string{"holding 0", "holding 0", "waiting 1"}) {
+		t.Errorf("all entries: %v", got)
+	}
+}
+
+func list(t *testing.T, s locks.Store, name string) []locks.Entry {
+	t.Helper()
+	var entries []locks.Entry
+	for e, err := range s.Entries(context.Background(), name) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// states tells each entry in two words.
+func states(t *testing.T, s locks.Store, name string) []string {
+	t.Helper()
+	var words []string
+	for _, e := range list(t, s, name) {
+		words = append(words, string(e.State)+" "+string(rune('0'+e.Position)))
+	}
+	return words
+}

@@ -1,0 +1,91 @@
+package locks
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxName is the longest name, in bytes.
+const MaxName = 255
+
+// CheckName says what is wrong with a name, if anything: it must be 1 to 255
+// bytes of UTF-8 without control characters. Everything else is allowed, and
+// names that differ in any byte are different locks.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("must not be empty")
+	case len(name) > MaxName:
+		return fmt.Errorf("is %d bytes long, at most %d are allowed", len(name), MaxName)
+	case !utf8.ValidString(name):
+		return errors.New("is not valid UTF-8")
+	}
+	for _, r := range name {
+		if isControl(r) {
+			return fmt.Errorf("contains the control character %U", r)
+		}
+	}
+	return nil
+}
+
+func isControl(r rune) bool { return r < 0x20 || (r >= 0x7f && r <= 0x9f) }
+
+// Ref names one entry of one lock without saying in which store: the first
+// half is a hash of the lock's name, the second 128 random bits made anew for
+// every entry. It holds no secret.
+type Ref struct {
+	Key Key
+	ID  [16]byte
+}
+
+// Key stands for a name wherever the name itself does not fit: its FNV-1a hash
+// of 128 bits. Names that were made up to collide can do so; a store therefore
+// keeps the name beside the key and refuses to take one for the other. (A
+// cryptographic hash would cost every start more than the taking of the lock.)
+type Key [16]byte
+
+// KeyOf is the key of a name.
+func KeyOf(name string) Key {
+	h := fnv.New128a()
+	h.Write([]byte(name))
+	return Key(h.Sum(nil))
+}
+
+func (k Key) String() string { return hex.EncodeToString(k[:]) }
+
+// NewRef makes the reference of a new entry. It fails only if the kernel has
+// no random numbers to give.
+func NewRef(name string) (Ref, error) {
+	r := Ref{Key: KeyOf(name)}
+	for got := 0; got < len(r.ID); {
+		n, err := unix.Getrandom(r.ID[got:], 0)
+		if err != nil && err != unix.EINTR {
+			return Ref{}, fmt.Errorf("getrandom: %w", err)
+		}
+		got += max(n, 0)
+	}
+	return r, nil
+}
+
+// String is the form that users see as GOLOCK_ID.
+func (r Ref) String() string { return r.Key.String() + "-" + hex.EncodeToString(r.ID[:]) }
+
+// ParseRef reads what String wrote.
+func ParseRef(s string) (Ref, error) {
+	var r Ref
+	if len(s) != 65 || s[32] != '-' {
+		return Ref{}, fmt.Errorf("%q is not an ID: want 32 hexadecimal digits, a dash and 32 more", Printable(s, 80))
+	}
+	if _, err := hex.Decode(r.Key[:], []byte(s[:32])); err != nil {
+		return Ref{}, fmt.Errorf("%q is not an ID: %w", Printable(s, 80), err)
+	}
+	if _, err := hex.Decode(r.ID[:], []byte(s[33:])); err != nil {
+		return Ref{}, fmt.Errorf("%q is not an ID: %w", Printable(s, 80), err)
+	}
+	return r, nil
+}

@@ -1,0 +1,71 @@
+// Package open turns a store URL into a store. It is the one table of engines;
+// adding one is a line here and a folder beside it.
+package open
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"golock/locks"
+	"golock/locks/local"
+)
+
+// engines lists the schemes, in the order in which messages name them.
+func engines() []engine {
+	return []engine{
+		{scheme: "local", form: "local or local:///DIR", open: openLocal},
+	}
+}
+
+type engine struct {
+	scheme string
+	form   string // what its URLs look like
+	open   func(address string) (locks.Store, error)
+}
+
+// planned are schemes that people will try and that this version refuses.
+const planned = "etcd"
+
+// Store gives the store of a URL. It does no I/O; an error names the part of
+// the URL that is wrong and shows no secrets.
+func Store(address string) (locks.Store, error) {
+	scheme, _, _ := strings.Cut(address, ":")
+	var forms []string
+	for _, e := range engines() {
+		if e.scheme == scheme {
+			return e.open(address)
+		}
+		forms = append(forms, e.form)
+	}
+	if scheme == planned {
+		return nil, fmt.Errorf("scheme %s: is not in this version", scheme)
+	}
+	return nil, fmt.Errorf("scheme %q is not known: want %s", locks.Printable(scheme, 20), strings.Join(forms, ", "))
+}
+
+func openLocal(address string) (locks.Store, error) {
+	rest, ok := strings.CutPrefix(address, "local:")
+	if !ok {
+		return local.New(""), nil
+	}
+	rest, ok = strings.CutPrefix(rest, "//")
+	if !ok {
+		return nil, fmt.Errorf("want local or local:///DIR, with two slashes and the absolute path")
+	}
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		return nil, fmt.Errorf("options: a local store has none, but there is %q (write %%3F or %%23 if it belongs to the directory's name)", locks.Printable(rest[i:], 40))
+	}
+	path, err := url.PathUnescape(rest)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("path: %w", err)
+	case path == "" || path == "/":
+		return nil, fmt.Errorf("path: a directory must be named, as in local:///var/lock/jobs")
+	case path[0] != '/':
+		return nil, fmt.Errorf("host %q: a local store has none; the directory begins with a slash, as in local:///var/lock/jobs", locks.Printable(strings.SplitN(path, "/", 2)[0], 40))
+	case strings.ContainsRune(path, 0):
+		return nil, fmt.Errorf("path: contains a zero byte")
+	}
+	return local.New(path), nil
+}

@@ -1,0 +1,59 @@
+package locks
+
+// Claim is what the admission rule knows of an entry.
+type Claim struct {
+	Weight   int   // units taken, at least 1
+	Max      int   // at most this many units while this entry holds; 0: no limit of its own
+	Priority int   // higher goes first
+	Ticket   int64 // the order of arrival in the queue, unique within a name
+}
+
+// Before reports whether a stands before b in the queue: higher priority
+// first, within a priority first come, first served.
+func (c Claim) Before(d Claim) bool {
+	if c.Priority != d.Priority {
+		return c.Priority > d.Priority
+	}
+	return c.Ticket < d.Ticket
+}
+
+// Limit is how many units the holders and c may use together: the smallest max
+// among them. 0 means that none of them has one.
+func Limit(holders []Claim, c Claim) int {
+	limit := c.Max
+	for _, h := range holders {
+		if h.Max != 0 && (limit == 0 || h.Max < limit) {
+			limit = h.Max
+		}
+	}
+	return limit
+}
+
+// Admits is the one rule of admission: the holders' weights and c's own must
+// not exceed the smallest max among all holders and c. It is asked for the
+// first waiter only, so nobody is overtaken, and every holder's own promise
+// ("at most max while I run") is kept, whatever the others brought with them.
+func Admits(holders []Claim, c Claim) bool {
+	limit := Limit(holders, c)
+	if limit == 0 {
+		return true
+	}
+	room := limit - c.Weight
+	for _, h := range holders {
+		room -= h.Weight
+	}
+	return room >= 0
+}
+
+// FreeSlots returns the n lowest numbers from 0 that taken does not report,
+// ascending. For an admitted claim with a max they are all below that max,
+// because fewer than max-n units are in use.
+func FreeSlots(taken func(slot int) bool, n int) []int {
+	free := make([]int, 0, n)
+	for slot := 0; len(free) < n; slot++ {
+		if !taken(slot) {
+			free = append(free, slot)
+		}
+	}
+	return free
+}

@@ -1,0 +1,184 @@
+// Reading the container's CPU limit costs every start; two threads are plenty.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
+// Command golock limits how many of a kind run at a time: it takes a slot of a
+// lock, runs a command, and gives the slot back.
+//
+// This package holds the command line (one file for each command), the printing
+// and the exit codes; what locks are is in locks, how a command is run in
+// runner.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/alecthomas/kong"
+
+	"golock/config"
+	"golock/locks"
+	"golock/runner"
+)
+
+// The exit codes of golock's own, from sysexits.h where that has one, else as
+// timeout(1) and the shell use them. The command's own codes pass unchanged.
+const (
+	exitUsage         = 64  // wrong flags or arguments; nothing was locked or started
+	exitUnavailable   = 69  // the store refused or could not be reached; nothing was started
+	exitFault         = 70  // a fault of golock's own
+	exitBusy          = 75  // no slot in time; nothing was started
+	exitConfig        = 78  // the configuration or the environment is wrong
+	exitTimeLimit     = 124 // --time-limit ended the command
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // + the signal's number
+)
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+var (
+	errMissingName    = errors.New("missing --name: every lock has a name; see golock run --help")
+	errMissingCommand = errors.New("missing command: golock run --name NAME -- COMMAND; see golock run --help")
+)
+
+// root is the whole command line.
+type root struct {
+	Run     runCommand     `cmd:""`
+	Ls      lsCommand      `cmd:""`
+	Version versionCommand `cmd:""`
+}
+
+// Each command alone, for the usual start: building and checking the grammar
+// of all commands costs every run.
+type (
+	runOnly struct {
+		Run runCommand `cmd:""`
+	}
+	lsOnly struct {
+		Ls lsCommand `cmd:""`
+	}
+)
+
+// command is what the command line comes to.
+type command interface{ run(out *printer) int }
+
+func main() {
+	out := newPrinter(2)
+	defer func() {
+		if v := recover(); v != nil {
+			out.fail(locks.NewPanicError(v))
+			os.Exit(exitFault)
+		}
+	}()
+	os.Exit(start(os.Args[1:], out))
+}
+
+// start parses the command line and runs the command that it names.
+func start(args []string, out *printer) int {
+	grammar, chosen := grammarOf(args)
+	parser, err := kong.New(grammar,
+		kong.Name("golock"),
+		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100, NoAppSummary: true}),
+		kong.Help(printHelp),
+		kong.Exit(func(code int) { os.Exit(code) }),
+	)
+	if err != nil {
+		panic(err)
+	}
+	if err := explain(parser.Model, args); err != nil {
+		panic(err)
+	}
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		return out.exit(usageError{parseProblem(args, err)})
+	}
+	return chosen(parsed.Command()).run(out)
+}
+
+// grammarOf gives the grammar for the command named first, and the function
+// that finds the parsed command in it.
+func grammarOf(args []string) (any, func(name string) command) {
+	first := ""
+	if len(args) > 0 {
+		first = args[0]
+	}
+	switch first {
+	case "run":
+		g := &runOnly{}
+		return g, func(string) command { return &g.Run }
+	case "ls":
+		g := &lsOnly{}
+		return g, func(string) command { return &g.Ls }
+	}
+	g := &root{}
+	return g, func(name string) command {
+		switch name {
+		case "run", "run <command>":
+			return &g.Run
+		case "ls", "ls <lock>":
+			return &g.Ls
+		}
+		return &g.Version
+	}
+}
+
+// parseProblem makes kong's error one that says where to read on.
+func parseProblem(args []string, err error) error {
+	help := "golock --help"
+	if len(args) > 0 && (args[0] == "run" || args[0] == "ls" || args[0] == "version") {
+		help = "golock " + args[0] + " --help"
+	}
+	return fmt.Errorf("%w; see %s", err, help)
+}
+
+// codeOf is the exit code of an error.
+func codeOf(err error) int {
+	var usage usageError
+	var setting *config.Error
+	var nested *locks.NestedError
+	var busy *locks.BusyError
+	var fault *locks.PanicError
+	switch {
+	case errors.As(err, &fault):
+		return exitFault
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &setting) && setting.FromFlag():
+		return exitUsage
+	case errors.As(err, &setting):
+		return exitConfig
+	case errors.As(err, &nested):
+		return exitUsage
+	case errors.As(err, &busy):
+		return exitBusy
+	}
+	return exitUnavailable
+}
+
+// codeOfRun is the exit code of a run, before --ok-exit.
+func codeOfRun(o runner.Outcome) int {
+	switch o.Kind {
+	case runner.Ended:
+		if o.Status.Signaled() {
+			return exitSignal + int(o.Status.Signal())
+		}
+		return o.Status.ExitStatus()
+	case runner.TimedOut:
+		return exitTimeLimit
+	case runner.NotFound:
+		return exitNotFound
+	case runner.NotExecutable:
+		return exitNotExecutable
+	case runner.Interrupted:
+		return exitSignal + int(o.Signal)
+	case runner.Fault:
+		return exitFault
+	case runner.Busy:
+		return exitBusy
+	}
+	return codeOf(o.Err)
+}

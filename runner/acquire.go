@@ -1,0 +1,219 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/signals"
+)
+
+// leaveLimit bounds how long a golock that was told to stop looks after its
+// place in the queue.
+const leaveLimit = 50 * time.Millisecond
+
+// acquired is what the waiting comes to.
+type acquired struct {
+	lease locks.Lease
+	err   error
+}
+
+// attempt is one try to get the slot. What takes no waiting is done at once;
+// the rest in a goroutine of its own, which ends with one message to got, which
+// has room for it, and wakes the relay after each message.
+type attempt struct {
+	cancel context.CancelFunc
+	queued chan struct{}
+	got    chan acquired
+}
+
+func (r *Run) attempt() *attempt {
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &attempt{cancel: cancel, queued: make(chan struct{}, 1), got: make(chan acquired, 1)}
+	request := r.Request
+	request.NoWait = r.Wait == 0
+
+	atOnce, end := context.WithCancel(ctx)
+	end()
+	ticket, lease, err := r.join(atOnce, request)
+	if lease != nil || (err != nil && !errors.Is(err, context.Canceled)) {
+		a.got <- acquired{lease, err}
+	} else {
+		go r.wait(ctx, request, ticket, a)
+	}
+	return a
+}
+
+// join gives a ticket, and the lease too if it is granted. A panic is made an
+// error.
+func (r *Run) join(ctx context.Context, request locks.Request) (ticket locks.Ticket, lease locks.Lease, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			ticket, lease, err = nil, nil, locks.NewPanicError(v)
+		}
+	}()
+	ticket, err = r.Store.Join(ctx, request)
+	if err == nil && !ticket.Queued() {
+		lease, err = ticket.Wait(ctx)
+	}
+	return ticket, lease, err
+}
+
+// wait joins, unless there is a ticket already, and waits.
+func (r *Run) wait(ctx context.Context, request locks.Request, ticket locks.Ticket, a *attempt) {
+	defer r.Relay.Wake()
+	defer func() {
+		if v := recover(); v != nil {
+			a.got <- acquired{err: locks.NewPanicError(v)}
+		}
+	}()
+	if ticket == nil {
+		var err error
+		if ticket, err = r.Store.Join(ctx, request); err != nil {
+			a.got <- acquired{err: err}
+			return
+		}
+	}
+	if ticket.Queued() {
+		a.queued <- struct{}{}
+		r.Relay.Wake()
+	}
+	lease, err := ticket.Wait(ctx)
+	a.got <- acquired{lease, err}
+}
+
+// giveUp ends the attempt. It waits a moment for what that comes to: the place
+// in the queue is gone then, or the slot was granted just before.
+func (a *attempt) giveUp() acquired {
+	a.cancel()
+	timer := time.NewTimer(leaveLimit)
+	defer timer.Stop()
+	select {
+	case got := <-a.got:
+		return got
+	case <-timer.C:
+		return acquired{}
+	}
+}
+
+// acquire waits for the slot. It gives the lease and the signals that came
+// meanwhile and are the command's, or how the run failed.
+func (r *Run) acquire() (locks.Lease, []syscall.Signal, *Outcome) {
+	var pending []syscall.Signal
+	var until time.Time
+	if r.Wait > 0 {
+		until = time.Now().Add(r.Wait)
+	}
+	a := r.attempt()
+	waiting := false
+	defer func() {
+		a.cancel()
+		if waiting && r.Terminal {
+			r.Relay.DropStop()
+		}
+	}()
+	for {
+		select {
+		case got := <-a.got:
+			if got.err != nil {
+				return nil, nil, refused(got.err, r.Wait == 0)
+			}
+			return got.lease, pending, nil
+		case <-a.queued:
+			r.Log(false, "waiting")
+			r.Relay.Catch()
+			if waiting = true; r.Terminal {
+				r.Relay.CatchStop()
+			}
+		default:
+		}
+		timeout := time.Duration(-1)
+		if !until.IsZero() {
+			timeout = max(time.Until(until), 0)
+		}
+		sig, ok := r.Relay.Next(timeout)
+		switch {
+		case !ok:
+			if got := a.giveUp(); got.lease != nil {
+				return got.lease, pending, nil // just in time
+			}
+			return nil, nil, &Outcome{Kind: Busy, Err: r.whyBusy()}
+		case signals.EndsWaiting(sig):
+			r.giveBack(a.giveUp())
+			return nil, nil, &Outcome{Kind: Interrupted, Signal: sig}
+		case sig == unix.SIGTSTP:
+			// A stopped process must not keep its place: it would hold up
+			// everybody behind it. Here the end of the attempt is waited for.
+			a.cancel()
+			r.giveBack(<-a.got)
+			r.Log(false, "left the queue", "signal", "TSTP")
+			r.Relay.Suspend()
+			a = r.attempt()
+		case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
+			pending = append(pending, sig)
+		}
+	}
+}
+
+// lastSignals takes in what came since the slot was granted. It gives the
+// signal that told golock to stop, if there was one: the command need not be
+// started then.
+func (r *Run) lastSignals(pending []syscall.Signal) ([]syscall.Signal, syscall.Signal) {
+	for {
+		sig, ok := r.Relay.Next(0)
+		switch {
+		case !ok:
+			return pending, 0
+		case signals.EndsWaiting(sig):
+			return nil, sig
+		case sig != 0 && sig != unix.SIGCHLD:
+			pending = append(pending, sig)
+		}
+	}
+}
+
+// giveBack releases a slot that came too late to be wanted.
+func (r *Run) giveBack(a acquired) {
+	if a.lease != nil {
+		r.release(a.lease)
+	}
+}
+
+// refused sorts an error of the store. A nested run that does not wait is just
+// busy; one that would wait is a mistake.
+func refused(err error, noWait bool) *Outcome {
+	var panicked *locks.PanicError
+	var nested *locks.NestedError
+	var busy *locks.BusyError
+	switch {
+	case errors.As(err, &panicked):
+		return &Outcome{Kind: Fault, Err: err}
+	case errors.As(err, &nested) && !noWait:
+		return &Outcome{Kind: Refused, Err: err}
+	case errors.As(err, &busy):
+		return &Outcome{Kind: Busy, Err: err}
+	}
+	return &Outcome{Kind: Refused, Err: err}
+}
+
+// whyBusy asks the store who was in the way, for the message.
+func (r *Run) whyBusy() error {
+	busy := &locks.BusyError{Name: r.Request.Name}
+	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+	defer cancel()
+	for e, err := range r.Store.Entries(ctx, r.Request.Name) {
+		if err != nil {
+			break
+		}
+		if e.State == locks.Holding {
+			busy.Holders = append(busy.Holders, e)
+		} else {
+			busy.Waiters++
+		}
+	}
+	return busy
+}

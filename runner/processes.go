@@ -1,0 +1,100 @@
+package runner
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is what /proc says about one (proc(5), /proc/PID/stat).
+type process struct {
+	pid, parent, group int
+	state              byte
+	start              string // tells it from a later process of the same number
+}
+
+// processes lists the live processes. One that appears or goes meanwhile may
+// be missing: who must have all of them asks until none is left.
+func processes() []process {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	var list []process
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			if p, ok := readProcess(pid); ok && p.state != 'Z' && p.state != 'X' {
+				list = append(list, p)
+			}
+		}
+	}
+	return list
+}
+
+func readProcess(pid int) (process, bool) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, false
+	}
+	// The name in parentheses may contain anything, also parentheses.
+	after := string(text[strings.LastIndexByte(string(text), ')')+1:])
+	field := strings.Fields(after)
+	if len(field) < 20 {
+		return process{}, false
+	}
+	p := process{pid: pid, state: field[0][0], start: field[19]}
+	p.parent, _ = strconv.Atoi(field[1])
+	p.group, _ = strconv.Atoi(field[2])
+	return p, true
+}
+
+func isStopped(pid int) bool {
+	p, ok := readProcess(pid)
+	return ok && p.state == 'T'
+}
+
+// descendants are the children of root, their children, and so on.
+func descendants(all []process, root int) []process {
+	children := map[int][]process{}
+	for _, p := range all {
+		children[p.parent] = append(children[p.parent], p)
+	}
+	var found []process
+	for next := children[root]; len(next) > 0; {
+		p := next[0]
+		found = append(found, p)
+		next = append(next[1:len(next):len(next)], children[p.pid]...)
+	}
+	return found
+}
+
+func inGroup(all []process, group int) []process {
+	var found []process
+	for _, p := range all {
+		if p.group == group {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// signal sends a signal to that very process, not to a later one that was
+// given its number.
+func (p process) signal(sig unix.Signal) {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err == unix.ENOSYS {
+		_ = unix.Kill(p.pid, sig)
+		return
+	}
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if now, ok := readProcess(p.pid); ok && now.start == p.start {
+		_ = unix.PidfdSendSignal(fd, sig, nil, 0)
+	}
+}

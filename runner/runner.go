@@ -1,0 +1,172 @@
+// Package runner holds a slot while a command runs: it waits for the slot,
+// starts the command, passes signals on, gives the slot back on every way out,
+// and tells how it went.
+//
+// One goroutine, the caller's, owns all state of a run and takes its events,
+// one by one, from the relay: signals, among them those of children, and
+// wake-ups. Another one waits for the slot (acquire.go) and ends with that.
+package runner
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/signals"
+)
+
+// Run is one run of a command under a lock. The fields are read only.
+type Run struct {
+	Store   locks.Store
+	Request locks.Request // NoWait is set from Wait
+	Wait    time.Duration // longest time to wait for the slot; negative: for ever
+
+	Argv []string // the command; not empty
+	Env  []string // its environment, without what a run adds
+
+	Relay    *signals.Relay
+	Terminal bool // there is a controlling terminal
+
+	TimeLimit  time.Duration // of the command, 0: none
+	StopSignal syscall.Signal
+	KillAfter  time.Duration // from the stop signal to KILL
+	Rewrites   signals.Rewrites
+	Tree       bool // wait for all descendants, stop them all
+	Close      bool // do not hand the lock's descriptors on
+	Exec       bool // become the command
+
+	// Log takes one step of the run: a message and pairs of name and value.
+	Log func(warn bool, message string, pairs ...any)
+}
+
+// Kind says how a run went.
+type Kind int
+
+// What a run comes to.
+const (
+	Ended         Kind = iota // the command ran and ended: Status
+	TimedOut                  // the command was ended at its time limit
+	NotFound                  // there is no such command: Err
+	NotExecutable             // the command could not be executed: Err
+	Busy                      // no slot in time: Err
+	Interrupted               // told to stop while waiting: Signal
+	Refused                   // the store could not be used, or refused the request: Err
+	Fault                     // a fault of golock's own: Err
+)
+
+// Outcome is the result of a run. Unless the kind is Ended or TimedOut the
+// command did not run, or (Fault) was stopped.
+type Outcome struct {
+	Kind   Kind
+	Status syscall.WaitStatus
+	Signal syscall.Signal
+	Err    error
+}
+
+// releaseLimit bounds the giving back of a slot.
+const releaseLimit = 2 * time.Second
+
+// Do does the run. It returns when the command has ended and the slot is free
+// again, or when there is nothing to wait for.
+func (r *Run) Do() (out Outcome) {
+	started := time.Now()
+	cmd := prepare(r.Argv, r.Env, r.Request, r.Store.URL())
+	lease, pending, failed := r.acquire()
+	if failed != nil {
+		return *failed
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			out = faultOf(v)
+			_ = lease.Release(context.Background())
+		}
+	}()
+	grant := lease.Grant()
+	r.Log(false, "slot taken", "slots", joinInts(grant.Slots), "fence", grant.Fence, "waited", time.Since(started), "id", grant.Ref.String())
+	out = r.hold(lease, cmd, pending)
+	r.release(lease) // before anything is told: others wait for it
+	if out.Kind == Ended || out.Kind == TimedOut {
+		r.Log(false, "command ended", "status", statusText(out.Status))
+	}
+	return out
+}
+
+// hold runs the command. When it returns, also after a panic, no command is
+// running any more.
+func (r *Run) hold(lease locks.Lease, cmd *command, pending []syscall.Signal) (out Outcome) {
+	s := &supervisor{Run: r}
+	defer func() {
+		if v := recover(); v != nil {
+			s.endNow()
+			out = faultOf(v)
+		}
+	}()
+	var err error
+	cmd.grant(lease.Grant())
+	if in, ok := lease.(locks.Inherited); ok && !r.Close {
+		cmd.inherit = in.Files()
+	}
+	if r.Exec {
+		r.Relay.AsCaller(func() { err = cmd.exec() })
+		return notStarted(err)
+	}
+	pending, told := r.lastSignals(pending)
+	if told != 0 {
+		return Outcome{Kind: Interrupted, Signal: told}
+	}
+	if r.Tree {
+		becomeSubreaper() // before there is anybody to miss
+	}
+	r.Relay.AsCaller(func() { s.pid, err = cmd.spawn(!r.Terminal) })
+	if err != nil {
+		return notStarted(err)
+	}
+	s.spawned = time.Now()
+	if l, ok := lease.(locks.Settler); ok {
+		l.Settle()
+	}
+	r.Log(false, "command started", "pid", s.pid)
+	return s.supervise(pending)
+}
+
+func faultOf(v any) Outcome {
+	p, ok := v.(*locks.PanicError)
+	if !ok {
+		p = locks.NewPanicError(v)
+	}
+	return Outcome{Kind: Fault, Err: p}
+}
+
+// release gives the slot back. A failure is told and changes nothing else: the
+// command has ended.
+func (r *Run) release(lease locks.Lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+	defer cancel()
+	if err := lease.Release(ctx); err != nil {
+		r.Log(true, "the slot could not be given back", "error", err)
+		return
+	}
+	r.Log(false, "slot given back")
+}
+
+func notStarted(err error) Outcome {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return Outcome{Kind: NotFound, Err: err}
+	}
+	return Outcome{Kind: NotExecutable, Err: err}
+}
+
+// HasTerminal reports whether this process has a controlling terminal,
+// whatever its standard input is.
+func HasTerminal() bool {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	unix.Close(fd)
+	return true
+}

@@ -1,0 +1,277 @@
+package runner
+
+import (
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/signals"
+)
+
+// supervisor looks after one command from its start to its end. All its state
+// belongs to the goroutine that calls supervise.
+type supervisor struct {
+	*Run
+	pid    int // of the command; also its process group, unless there is a terminal
+	status syscall.WaitStatus
+
+	spawned  time.Time
+	limit    time.Time // the time limit; zero: none, or reached
+	deadline time.Time // KILL; zero: not ending, or sent
+
+	ended    bool // the command has been collected; pid is not ours any more
+	alone    bool // no child of any kind is left
+	asked    bool // golock was told to stop
+	timedOut bool
+	ending   bool // golock itself is ending the command: stop signal sent
+	killing  bool // and KILL
+}
+
+// lookAgain is how often the end of processes is asked for that are not
+// golock's children; only while golock ends a command whose first process is
+// gone.
+const lookAgain = 20 * time.Millisecond
+
+// supervise returns when the command has ended, and with Tree when all its
+// descendants have.
+func (s *supervisor) supervise(pending []syscall.Signal) Outcome {
+	if s.TimeLimit > 0 {
+		s.limit = s.spawned.Add(s.TimeLimit)
+	}
+	for _, sig := range pending {
+		s.deliver(sig)
+	}
+	for {
+		// CHLD may have come with the signals of the start, so look first.
+		s.collect()
+		if s.done() {
+			return s.outcome()
+		}
+		if s.ended && s.asked && s.Tree {
+			s.end()
+		}
+		sig, ok := s.Relay.Next(s.patience())
+		switch {
+		case !ok:
+			s.timers()
+		case sig != 0 && sig != unix.SIGCHLD:
+			s.pass(sig)
+		}
+	}
+}
+
+// patience is how long to wait for the next event at most; negative: for ever.
+func (s *supervisor) patience() time.Duration {
+	var next time.Time
+	for _, t := range []time.Time{s.limit, s.deadline} {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	switch {
+	case s.ended && s.ending:
+		return lookAgain
+	case next.IsZero():
+		return -1
+	}
+	return max(time.Until(next), 0)
+}
+
+// timers does what is due.
+func (s *supervisor) timers() {
+	now := time.Now()
+	if !s.limit.IsZero() && !now.Before(s.limit) {
+		s.Log(false, "time limit reached", "limit", s.TimeLimit)
+		s.limit, s.timedOut = time.Time{}, true
+		s.end()
+	}
+	if s.killing || (!s.deadline.IsZero() && !now.Before(s.deadline)) {
+		s.kill()
+	}
+}
+
+func (s *supervisor) outcome() Outcome {
+	if s.timedOut {
+		return Outcome{Kind: TimedOut, Status: s.status}
+	}
+	return Outcome{Kind: Ended, Status: s.status}
+}
+
+func statusText(ws syscall.WaitStatus) string {
+	if ws.Signaled() {
+		return "signal " + signals.Name(ws.Signal())
+	}
+	return "exit " + joinInts([]int{ws.ExitStatus()})
+}
+
+// collect takes in every child that has changed: the command, and orphans that
+// came to golock as PID 1 or with Tree.
+func (s *supervisor) collect() {
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG|unix.WUNTRACED, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			s.alone = err == unix.ECHILD
+			return
+		}
+		if pid != s.pid || s.ended {
+			continue
+		}
+		if ws.Stopped() {
+			s.stopped()
+			continue
+		}
+		s.ended, s.status = true, ws
+	}
+}
+
+// stopped follows a command that has stopped by itself, as in a job without
+// golock: the shell learns that the job has stopped, and fg continues it. When
+// the whole job was stopped, golock was too, and comes here after both were
+// continued.
+func (s *supervisor) stopped() {
+	if !s.Terminal || !isStopped(s.pid) {
+		return
+	}
+	signals.StopSelf(true)
+	if isStopped(s.pid) {
+		_ = unix.Kill(s.pid, unix.SIGCONT)
+	}
+}
+
+// done reports whether there is nothing left to wait for.
+func (s *supervisor) done() bool {
+	switch {
+	case !s.ended:
+		return false
+	case s.ending:
+		return len(s.remaining()) == 0
+	case s.Tree:
+		return s.alone
+	}
+	return true
+}
+
+// spawnWindow is for what the terminal sends while the command is being
+// started: it may have come too early for the command. Twice is better there
+// than not at all.
+const spawnWindow = time.Millisecond
+
+// pass takes a signal that golock got. With a terminal the kernel has sent
+// some of them to the whole job, so that the command has them already.
+func (s *supervisor) pass(sig syscall.Signal) {
+	if signals.EndsWaiting(sig) {
+		s.asked = true
+	}
+	if s.Terminal && signals.FromTerminal(sig) && !(sig == unix.SIGHUP && leadsSession()) {
+		if sig == unix.SIGTSTP { // from the time of waiting, when it was caught
+			signals.StopSelf(true)
+		}
+		if !signals.EndsWaiting(sig) || time.Since(s.spawned) > spawnWindow {
+			return
+		}
+	}
+	s.deliver(sig)
+}
+
+// leadsSession reports whether golock is the process that a terminal's hangup
+// is told to (ssh -t, docker -it); the job learns of it from nobody else.
+func leadsSession() bool {
+	sid, err := unix.Getsid(0)
+	return err == nil && sid == unix.Getpid()
+}
+
+// deliver sends the command a signal of its own, rewritten if so asked.
+func (s *supervisor) deliver(sig syscall.Signal) {
+	to := s.Rewrites.Apply(sig)
+	if to == 0 {
+		s.Log(false, "signal dropped", "signal", signals.Name(sig))
+		return
+	}
+	s.send(to)
+	s.Log(false, "signal passed on", "signal", signals.Name(to))
+}
+
+// send signals the command: its process group where that is its own; else
+// itself and those of its descendants that are in golock's group. With Tree it
+// signals every descendant.
+func (s *supervisor) send(sig syscall.Signal) {
+	if !s.ended && !s.Terminal && !s.Tree {
+		_ = unix.Kill(-s.pid, sig)
+		return
+	}
+	// Who they are is found out first: the children of one that dies of the
+	// signal are nobody's afterwards.
+	rest := s.remaining()
+	switch {
+	case s.ended:
+	case s.Terminal:
+		_ = unix.Kill(s.pid, sig)
+	default:
+		_ = unix.Kill(-s.pid, sig)
+	}
+	for _, p := range rest {
+		if p.pid == s.pid || (!s.ended && !s.Terminal && p.group == s.pid) {
+			continue // has it already
+		}
+		p.signal(sig)
+	}
+}
+
+// remaining are the live processes that belong to the command.
+func (s *supervisor) remaining() []process {
+	all := processes()
+	if s.Tree {
+		return descendants(all, unix.Getpid())
+	}
+	if s.Terminal {
+		return inGroup(descendants(all, unix.Getpid()), unix.Getpgrp())
+	}
+	return inGroup(all, s.pid)
+}
+
+// end begins to end the command: the stop signal, and CONT for those that are
+// stopped and would not see it.
+func (s *supervisor) end() {
+	if s.ending {
+		return
+	}
+	s.ending = true
+	becomeSubreaper() // children of those that die now stay in sight
+	if s.KillAfter == 0 {
+		s.kill()
+		return
+	}
+	s.deadline = time.Now().Add(s.KillAfter)
+	s.send(s.StopSignal)
+	s.send(unix.SIGCONT)
+	s.Log(false, "stop signal sent", "signal", signals.Name(s.StopSignal))
+}
+
+// kill sends KILL, as often as it is called: there may be new ones.
+func (s *supervisor) kill() {
+	if !s.killing {
+		s.Log(false, "sending KILL")
+	}
+	s.killing, s.deadline = true, time.Time{}
+	s.send(unix.SIGKILL)
+}
+
+// endNow ends the command without the help of anything that may have failed:
+// the way out of a fault in golock itself.
+func (s *supervisor) endNow() {
+	if s.pid == 0 || s.ended {
+		return
+	}
+	s.end()
+	for s.collect(); !s.done(); s.collect() {
+		s.timers()
+		time.Sleep(lookAgain)
+	}
+}
+
+func becomeSubreaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"os"
+	"slices"
+
+	"golock/config"
+	"golock/locks"
+	"golock/locks/open"
+)
+
+// The groups of settings that stand for each other.
+const (
+	groupLimit  = "limit"
+	groupWait   = "wait"
+	groupVolume = "volume"
+)
+
+// settings is the table of all settings: flag, variable, and type in the
+// configuration file.
+func settings() []config.Setting {
+	return []config.Setting{
+		{Key: config.NameKey, Env: "GOLOCK_NAME", Kind: config.String, NotInFile: true},
+		{Key: config.ConfigKey, Env: "GOLOCK_CONFIG", Kind: config.String, NotInFile: true},
+		{Key: "store", Env: "GOLOCK_STORE", Kind: config.String},
+		{Key: "max", Env: "GOLOCK_MAX", Kind: config.Int, Group: groupLimit},
+		{Key: "shared", Kind: config.Bool, Group: groupLimit},
+		{Key: "exclusive", Kind: config.Bool, Group: groupLimit},
+		{Key: "weight", Kind: config.Int},
+		{Key: "wait", Env: "GOLOCK_WAIT", Kind: config.Duration, Group: groupWait},
+		{Key: "no-wait", Kind: config.Bool, Group: groupWait},
+		{Key: "conflict-exit-code", Env: "GOLOCK_CONFLICT_EXIT_CODE", Kind: config.Int},
+		{Key: "time-limit", Env: "GOLOCK_TIME_LIMIT", Kind: config.Duration},
+		{Key: "kill-after", Env: "GOLOCK_KILL_AFTER", Kind: config.Duration},
+		{Key: "signal", Kind: config.Word},
+		{Key: "rewrite", Kind: config.List},
+		{Key: "ok-exit", Kind: config.List},
+		{Key: "tree", Kind: config.Bool},
+		{Key: "close", Kind: config.Bool},
+		{Key: "exec", Kind: config.Bool},
+		{Key: "verbose", Kind: config.Bool, Group: groupVolume},
+		{Key: "quiet", Kind: config.Bool, Group: groupVolume},
+		{Key: "log-format", Env: "GOLOCK_LOG_FORMAT", Kind: config.String},
+	}
+}
+
+// flags collects what was given on the command line, by the key of the setting.
+type flags map[string][]string
+
+func (f flags) text(key string, value *word) {
+	if value != nil {
+		f[key] = []string{string(*value)}
+	}
+}
+
+func (f flags) toggle(key string, value bool) {
+	if value {
+		f[key] = []string{"true"}
+	}
+}
+
+func (f flags) list(key string, values []string) {
+	if len(values) > 0 {
+		f[key] = values
+	}
+}
+
+func (f flags) resolve() (*config.Values, error) {
+	return config.Resolve(settings(), config.Layers{Flags: f, Lookup: os.LookupEnv, Files: config.HostFiles()})
+}
+
+// bools reads several settings of the kind; the first error wins.
+func bools(v *config.Values, into map[string]*bool) error {
+	for _, s := range settings() { // in the table's order, so that the same mistake gives the same message
+		target, ok := into[s.Key]
+		if !ok {
+			continue
+		}
+		value, err := v.Bool(s.Key, false)
+		if err != nil {
+			return err
+		}
+		*target = value
+	}
+	return nil
+}
+
+// storeOf opens the store that the settings name.
+func storeOf(v *config.Values) (locks.Store, error) {
+	store, err := open.Store(v.Text("store", "local"))
+	if err != nil {
+		return nil, v.Errorf("store", "%v", err)
+	}
+	return store, nil
+}
+
+// logging sets up the printer as the settings say.
+func (p *printer) logging(v *config.Values) error {
+	var verbose, quiet bool
+	if err := bools(v, map[string]*bool{"verbose": &verbose, "quiet": &quiet}); err != nil {
+		return err
+	}
+	if verbose && quiet {
+		return v.Errorf("quiet", "cannot be combined with --verbose")
+	}
+	format := v.Text("log-format", "text")
+	if !slices.Contains([]string{"text", "json"}, format) {
+		return v.Errorf("log-format", "%q is neither text nor json", format)
+	}
+	p.verbose, p.quiet, p.json = verbose, quiet, format == "json"
+	return nil
+}

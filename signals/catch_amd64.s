@@ -1,0 +1,32 @@
+//go:build linux && !portable
+
+#include "textflag.h"
+
+// The kernel calls this on the signal stack with the signal's number in DI. It
+// saves and restores all registers itself.
+TEXT ·handler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
+	SUBQ	$24, SP
+	MOVB	DI, 8(SP)
+	MOVL	·pipeEnd(SB), DI
+	LEAQ	8(SP), SI
+	MOVL	$1, DX
+	MOVL	$1, AX // write(pipeEnd, &number, 1)
+	SYSCALL
+	ADDQ	$24, SP
+	RET
+
+// Where handler returns to.
+TEXT ·restorer(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
+	MOVL	$15, AX // rt_sigreturn()
+	SYSCALL
+	INT	$3
+
+TEXT ·handlerPC(SB), NOSPLIT, $0-8
+	LEAQ	·handler(SB), AX
+	MOVQ	AX, ret+0(FP)
+	RET
+
+TEXT ·restorerPC(SB), NOSPLIT, $0-8
+	LEAQ	·restorer(SB), AX
+	MOVQ	AX, ret+0(FP)
+	RET

@@ -1,0 +1,110 @@
+// Package signals knows the signals: their names, which of them golock passes
+// on, which end a run that still waits, and how to catch them without
+// disturbing what the command inherits.
+package signals
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The real-time signals as programs see them: the C library keeps the first
+// two for itself (signal(7)).
+const (
+	rtMin = 34
+	rtMax = 64
+)
+
+// Parse reads a signal by name (TERM, SIGTERM, RTMIN+3, RTMAX-1; in any case)
+// or by number.
+func Parse(s string) (syscall.Signal, error) {
+	if n, err := strconv.Atoi(s); err == nil {
+		if n < 1 || n > rtMax || s[0] == '+' {
+			return 0, fmt.Errorf("there is no signal %s: want a name such as TERM or a number from 1 to %d", s, rtMax)
+		}
+		return syscall.Signal(n), nil
+	}
+	name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
+	if sig := unix.SignalNum("SIG" + name); sig != 0 {
+		return sig, nil
+	}
+	if sig := realTime(name); sig != 0 {
+		return sig, nil
+	}
+	return 0, fmt.Errorf("there is no signal %q: want a name such as TERM or a number from 1 to %d", s, rtMax)
+}
+
+func realTime(name string) syscall.Signal {
+	base, sign := 0, 1
+	rest, ok := strings.CutPrefix(name, "RTMIN")
+	if ok {
+		base = rtMin
+	} else if rest, ok = strings.CutPrefix(name, "RTMAX"); ok {
+		base, sign = rtMax, -1
+	} else {
+		return 0
+	}
+	if rest == "" {
+		return syscall.Signal(base)
+	}
+	if (sign > 0) != (rest[0] == '+') || (sign < 0) != (rest[0] == '-') {
+		return 0
+	}
+	n, err := strconv.ParseUint(rest[1:], 10, 8)
+	if err != nil || n > rtMax-rtMin {
+		return 0
+	}
+	return syscall.Signal(base + sign*int(n))
+}
+
+// Name is the signal's name without SIG, or its number if it has none.
+func Name(sig syscall.Signal) string {
+	if name := unix.SignalName(sig); name != "" {
+		return strings.TrimPrefix(name, "SIG")
+	}
+	if sig > rtMin && sig < rtMax {
+		return "RTMIN+" + strconv.Itoa(int(sig)-rtMin)
+	}
+	return strconv.Itoa(int(sig))
+}
+
+// Rewrites says as which signal another is delivered; 0 drops it. A rewritten
+// signal is not looked up again.
+type Rewrites map[syscall.Signal]syscall.Signal
+
+// Add reads one rule A:B.
+func (r Rewrites) Add(rule string) error {
+	from, to, ok := strings.Cut(rule, ":")
+	if !ok {
+		return fmt.Errorf("%q is not a rewrite: want A:B, such as TERM:INT, or A:0 to drop A", rule)
+	}
+	a, err := Parse(from)
+	if err != nil {
+		return err
+	}
+	if !Forwarded(a) {
+		return fmt.Errorf("%s is never passed on, so it cannot be rewritten", Name(a))
+	}
+	if to == "0" {
+		r[a] = 0
+		return nil
+	}
+	b, err := Parse(to)
+	if err != nil {
+		return err
+	}
+	r[a] = b
+	return nil
+}
+
+// Apply gives what to deliver for sig, or 0.
+func (r Rewrites) Apply(sig syscall.Signal) syscall.Signal {
+	if to, ok := r[sig]; ok {
+		return to
+	}
+	return sig
+}

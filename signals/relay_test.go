@@ -1,0 +1,161 @@
+package signals
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The relay takes over the signals of its process, so each test runs in a
+// process of its own: this binary again, at one function of children.
+func TestMain(m *testing.M) {
+	if child, ok := children[os.Getenv("GOLOCK_SIGNALS_CHILD")]; ok {
+		child()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+var children = map[string]func(){
+	"order": childOrder, "burst": childBurst, "wake": childWake, "pipe": childPipe, "ignored": childIgnored, "blocked": childBlocked,
+}
+
+func child(t *testing.T, name string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "GOLOCK_SIGNALS_CHILD="+name)
+	out, err := cmd.CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestEverySignalArrivesInOrder(t *testing.T) { child(t, "order") }
+func TestNothingIsLostInABurst(t *testing.T)     { child(t, "burst") }
+func TestWakeAndTimeout(t *testing.T)            { child(t, "wake") }
+func TestBrokenPipeIsForgotten(t *testing.T)     { child(t, "pipe") }
+func TestIgnoredStaysIgnored(t *testing.T)       { child(t, "ignored") }
+func TestBlockedIsHeardAndHandedOn(t *testing.T) { child(t, "blocked") }
+
+func say(words ...string) { os.Stdout.WriteString(strings.Join(words, " ") + "\n") }
+
+func start() *Relay {
+	r, err := NewRelay(false)
+	if err != nil {
+		say(err.Error())
+	}
+	r.Catch()
+	return r
+}
+
+func raise(sig syscall.Signal) { _ = unix.Kill(unix.Getpid(), sig) }
+
+func childOrder() {
+	r := start()
+	list := append(standard(), jobControl()...)
+	for sig := syscall.Signal(rtMin + 1); sig <= rtMax; sig++ {
+		list = append(list, sig)
+	}
+	for range 20 {
+		for _, sig := range list {
+			raise(sig)
+			if got, ok := r.Next(5 * time.Second); got != sig || !ok {
+				say("sent", Name(sig), "got", Name(got))
+			}
+		}
+	}
+}
+
+// Real-time signals queue in the kernel: each one counts.
+func childBurst() {
+	r := start()
+	const n = 300
+	for range n {
+		raise(rtMin + 5)
+	}
+	want := n
+	if merges {
+		want = 1
+	}
+	for i := range want {
+		if got, ok := r.Next(5 * time.Second); got != rtMin+5 || !ok {
+			say("signal", Name(got), "as number", string(rune('0'+i%10)))
+			return
+		}
+	}
+}
+
+func childWake() {
+	r := start()
+	if _, ok := r.Next(0); ok {
+		say("something came although nothing was sent")
+	}
+	began := time.Now()
+	if _, ok := r.Next(30 * time.Millisecond); ok || time.Since(began) < 30*time.Millisecond {
+		say("timeout after", time.Since(began).String())
+	}
+	go r.Wake()
+	if sig, ok := r.Next(-1); sig != 0 || !ok {
+		say("woken by", Name(sig))
+	}
+}
+
+func childPipe() {
+	r := start()
+	var p [2]int
+	_ = unix.Pipe(p[:])
+	unix.Close(p[0])
+	if _, err := unix.Write(p[1], []byte("x")); err != unix.EPIPE {
+		say("write to a broken pipe: no EPIPE")
+	}
+	if sig, ok := r.Next(20 * time.Millisecond); ok {
+		say("came through:", Name(sig))
+	}
+}
+
+func childIgnored() {
+	if os.Getenv("GOLOCK_SIGNALS_STEP") == "" {
+		cmd := exec.Command("/bin/sh", "-c", `trap '' HUP TSTP; GOLOCK_SIGNALS_STEP=2 exec "$0"`, os.Args[0])
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		_ = cmd.Run()
+		return
+	}
+	r := start()
+	raise(unix.SIGHUP)
+	raise(unix.SIGTSTP)
+	raise(unix.SIGUSR1)
+	if sig, _ := r.Next(5 * time.Second); sig != unix.SIGUSR1 {
+		say("first came", Name(sig))
+	}
+}
+
+// A signal that the caller had blocked reaches golock, and a process started as
+// by the caller finds it blocked.
+func childBlocked() {
+	mask := uint64(1 << (unix.SIGUSR2 - 1))
+	if os.Getenv("GOLOCK_SIGNALS_STEP") == "" {
+		sigprocmask(unix.SIG_BLOCK, &mask, nil)
+		_ = syscall.Exec(os.Args[0], os.Args, append(os.Environ(), "GOLOCK_SIGNALS_STEP=2"))
+	}
+	r := start()
+	raise(unix.SIGUSR2)
+	if sig, ok := r.Next(5 * time.Second); sig != unix.SIGUSR2 || !ok {
+		say("got", Name(sig))
+	}
+	r.AsCaller(func() {
+		text, _ := os.ReadFile("/proc/thread-self/status")
+		if !slices.Contains(strings.Split(string(text), "\n"), "SigBlk:\t0000000000000800") {
+			say("not blocked for the command:", string(text))
+		}
+	})
+	raise(unix.SIGUSR2)
+	if sig, ok := r.Next(5 * time.Second); sig != unix.SIGUSR2 || !ok {
+		say("after AsCaller: got", Name(sig))
+	}
+}

@@ -1,0 +1,80 @@
+// The command that every golock of these tests runs, and the judge of what
+// golock promises: it knows nothing of golock's files, only of its own.
+//
+//   judge TOKEN MAX WEIGHT MODE HOLD   MODE: n none, u slots, s and x slots and
+//                                      a shared or exclusive mode, HOLD: us or -1
+//   judge @after PROGRAM ARG...        becomes PROGRAM when descriptor 3 ends
+//   judge @spin                        burns a processor until stdin ends
+//
+// Records go to stdout, one write(2) each. It ends when HOLD is over or stdin
+// ends.
+//
+// Its locks are those of fcntl(2) and not of flock(2): the kernel drops the
+// first as soon as it begins to close the files of a process that dies, the
+// second together with golock's, in an order that nobody promises.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *token;
+
+static void tell(const char *line, int n) { if (write(1, line, n) != n) _exit(4); }
+
+static void violation(const char *what, const char *which) {
+	char b[200];
+	tell(b, snprintf(b, sizeof b, "v %s %s %s\n", token, what, which));
+}
+
+static void take(const char *file, short how) {
+	int fd = open(file, O_RDWR | O_CREAT, 0600);
+	if (fd < 0) violation("cannot open", file);
+	struct flock all = {.l_type = how, .l_whence = SEEK_SET};
+	if (fd >= 0 && fcntl(fd, F_SETLK, &all) != 0) violation(errno == EAGAIN || errno == EACCES ? "somebody else has" : "cannot lock", file);
+}
+
+int main(int argc, char **argv) {
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	char c;
+	if (argc > 2 && !strcmp(argv[1], "@after")) {
+		while (read(3, &c, 1) < 0 && errno == EINTR) {}
+		close(3);
+		execv(argv[2], argv + 2);
+		return 127;
+	}
+	struct pollfd in = {.fd = 0, .events = POLLIN};
+	if (argc > 1 && !strcmp(argv[1], "@spin")) {
+		for (volatile long i = 0;; i++)
+			if (i % 1000000 == 0 && poll(&in, 1, 0) > 0) return 0;
+	}
+	if (argc != 6) return 2;
+	token = argv[1];
+	int max = atoi(argv[2]), weight = atoi(argv[3]), units = 0;
+	long hold = atol(argv[5]);
+	const char *slots = getenv("GOLOCK_SLOTS"), *fence = getenv("GOLOCK_FENCE");
+	if (!slots) slots = "";
+	if (!fence) fence = "0";
+	char b[300], file[40];
+	if (argv[4][0] != 'n') {
+		for (char *at = strtok(strcpy(b, slots), ","); at; at = strtok(NULL, ","), units++) {
+			if (max && atoi(at) >= max) violation("max", at);
+			snprintf(file, sizeof file, "slot-%s", at);
+			take(file, F_WRLCK);
+		}
+		if (units != weight) violation("weight", slots);
+		if (argv[4][0] == 's') take("mode", F_RDLCK);
+		if (argv[4][0] == 'x') take("mode", F_WRLCK);
+	}
+	tell(b, snprintf(b, sizeof b, "b %s %d %s %lld\n", token, (int)getpid(), fence, now.tv_sec * 1000000000LL + now.tv_nsec));
+	struct timespec wait = {.tv_sec = hold / 1000000, .tv_nsec = hold % 1000000 * 1000};
+	ppoll(&in, 1, hold < 0 ? NULL : &wait, NULL);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	tell(b, snprintf(b, sizeof b, "e %s %lld\n", token, now.tv_sec * 1000000000LL + now.tv_nsec));
+	_exit(0);
+}

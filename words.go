@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/alecthomas/kong"
+)
+
+// Arguments are bytes, not text: a file name need not be UTF-8. Kong's own
+// strings go through JSON, which replaces what is not; these types take an
+// argument as it is.
+
+// word is the value of a flag.
+type word string
+
+// Decode implements kong.MapperValue.
+func (w *word) Decode(ctx *kong.DecodeContext) error {
+	token, err := ctx.Scan.PopValue("a")
+	if err != nil {
+		return err
+	}
+	*w = word(raw(token))
+	return nil
+}
+
+// words are the values of a flag that may be given several times.
+type words []string
+
+// Decode implements kong.MapperValue.
+func (w *words) Decode(ctx *kong.DecodeContext) error {
+	var one word
+	if err := one.Decode(ctx); err != nil {
+		return err
+	}
+	*w = append(*w, string(one))
+	return nil
+}
+
+// rest is everything that is left of the command line.
+type rest []string
+
+// Decode implements kong.MapperValue.
+func (r *rest) Decode(ctx *kong.DecodeContext) error {
+	for !ctx.Scan.Peek().IsEOL() {
+		*r = append(*r, raw(ctx.Scan.Pop()))
+	}
+	return nil
+}
+
+func raw(token kong.Token) string {
+	if s, ok := token.Value.(string); ok {
+		return s
+	}
+	return fmt.Sprint(token.Value)
+}
