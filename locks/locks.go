@@ -24,10 +24,13 @@ type Store interface {
 	// Join puts one entry into the queue of r.Name, in one atomic step. It
 	// never waits for a slot: the ticket it returns is granted already or
 	// queued. With a ctx that has ended it does what takes no waiting of any
-	// kind, or returns ctx's error. Errors: *BusyError if the request cannot be granted now and may
-	// not wait, *NestedError if an enclosing run holds the name and there is no
-	// free slot; any other error means that the store could not be used. After
-	// an error nothing of the request is left in the store.
+	// kind, or returns ctx's error. A store that cannot be reached is tried
+	// again until ctx ends. Errors: *BusyError if the request cannot be granted
+	// now and may not wait, *NestedError if an enclosing run holds the name and
+	// there is no free slot, *OutageError if ctx ended before the store was
+	// reached; any other error means that the store could not be used. After
+	// an error nothing of the request is left in the store, except by a
+	// networked one that could not be told; there it ends with its TTL.
 	Join(ctx context.Context, r Request) (Ticket, error)
 
 	// Entries yields the live entries of one name, or of all names ("") name
@@ -53,7 +56,9 @@ type Ticket interface {
 	Queued() bool
 
 	// Wait sleeps until the slot is granted. If ctx ends first it leaves the
-	// queue and returns ctx's error without delay; the place is gone then. The
+	// queue and returns ctx's error without delay, or an *OutageError if the
+	// store was out of reach then; the place is gone (a networked store is told
+	// so, its answer not awaited). An outage does not end the waiting. The
 	// returned lease must be released by the caller.
 	Wait(ctx context.Context) (Lease, error)
 }
@@ -94,7 +99,11 @@ type Request struct {
 	NoWait bool  // do not queue: *BusyError instead
 	Within []Ref // the enclosing runs, outermost first
 
-	// What ls shows.
+	// TTL is how long a leased store keeps the slot, or the place in the
+	// queue, without a sign of life. Others do not look at it.
+	TTL time.Duration
+
+	// What ls shows. A networked store publishes it as it stands.
 	Command []string
 }
 
@@ -124,17 +133,20 @@ type Entry struct {
 	Claim    Claim
 	Host     string
 	PID      int
-	UID      int
+	UID      int      // of this machine's users; -1 if it is another's
+	User     string   // as the store tells it; "" if it keeps the UID only
 	Command  []string // may be cut by the store
 	Since    time.Time
-	Fence    int64 // holders only
-	Orphaned bool  // the holder's golock is gone; what it started keeps the slot
+	Fence    int64         // holders only
+	Orphaned bool          // the holder's golock is gone; what it started keeps the slot
+	Expires  time.Duration // leased stores: how long it lasts from now without a renewal
 }
 
 // Traits declares what a store can do, so that a flag it cannot honour is
 // refused before anything is joined.
 type Traits struct {
 	Inherits bool // leases implement Inherited: --exec and --close have a meaning
+	Leased   bool // leases implement Leased, the store Attacher: --ttl and --on-lost have a meaning
 	MaxUnits int  // largest max and weight the store can count; 0: no limit
 }
 
