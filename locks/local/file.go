@@ -25,6 +25,8 @@ type lockFile struct {
 	users atomic.Int32 // its owner, and each goroutine that sleeps in the kernel on a lock of it
 	stat  unix.Stat_t  // as of the last gate
 	path  string       // for messages
+	last  table        // what the last read found; its memory serves the next
+	text  []byte
 }
 
 // umask is the process's own, and there is only one.
@@ -180,7 +182,8 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 		defer ticker.Stop()
 		tick = ticker.C
 	}
-	for waited := gateWait; ; waited += gateWait {
+	stuck := time.Duration(0)
+	for before := f.progress(); ; {
 		select {
 		case err := <-got:
 			if err != nil {
@@ -191,14 +194,26 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 			return ctx.Err()
 		case <-tick:
 		}
+		now := f.progress()
+		if now != before { // the gate opens for others: it is a crowd that is in the way
+			stuck, before = 0, now
+			continue
+		}
+		stuck += gateWait
 		who, stopped := f.gateHolder()
 		if stopped {
 			return &Error{Path: f.path, Err: fmt.Errorf("process %s is stopped while it changes this file; continue or end it", who)}
 		}
-		if waited >= limit {
+		if stuck >= limit {
 			return &Error{Path: f.path, Err: fmt.Errorf("still being changed by %s after %v", who, limit)}
 		}
 	}
+}
+
+// progress changes with everybody who comes into the queue or out of it.
+func (f *lockFile) progress() (counters [headerCounters]byte) {
+	_, _ = preadFull(f.fd, counters[:])
+	return counters
 }
 
 func (f *lockFile) openGate() { _ = setLock(f.fd, unix.F_UNLCK, gateByte, 1, false) }
@@ -212,8 +227,14 @@ func (f *lockFile) lockError(err error) error {
 }
 
 // gateHolder looks for the process that is inside the gate. The kernel gives
-// no owner for such a lock, but lists it with each descriptor in /proc.
+// no owner for such a lock, but lists it with each descriptor in /proc. That is
+// a long search, and many may be waiting: one at a time does it.
 func (f *lockFile) gateHolder() (who string, stopped bool) {
+	const unknown = "another process"
+	if err := setLock(f.fd, unix.F_WRLCK, searchByte, 1, false); err == unix.EAGAIN || err == unix.EACCES {
+		return unknown, false
+	}
+	defer func() { _ = setLock(f.fd, unix.F_UNLCK, searchByte, 1, false) }()
 	at := " " + strconv.FormatInt(gateByte, 10) + " "
 	inode := ":" + strconv.FormatUint(f.stat.Ino, 10) + " "
 	procs, _ := os.ReadDir("/proc")
@@ -235,7 +256,7 @@ func (f *lockFile) gateHolder() (who string, stopped bool) {
 			}
 		}
 	}
-	return "another process", false
+	return unknown, false
 }
 
 // removed reports whether the path no longer leads to this file. It goes by
@@ -252,19 +273,27 @@ func (f *lockFile) removed() (bool, error) {
 	return !f.same(&st), nil
 }
 
-// read reads the whole table. The caller is inside the gate.
+// read reads the whole table. The caller is inside the gate. What it gives is
+// good until the next read: who waits looks again and again, and in a long
+// queue the memory costs more than the reading.
 func (f *lockFile) read() (*table, error) {
 	if err := unix.Fstat(f.fd, &f.stat); err != nil {
 		return nil, &Error{Op: "fstat", Path: f.path, Err: err}
 	}
-	t := &table{}
+	t := &f.last
+	*t = table{records: t.records[:0]}
 	if f.stat.Size == 0 {
 		return t, nil
 	}
 	if f.stat.Size > pageSize+maxRecords*recordSize {
 		return nil, errCorrupt
 	}
-	buf := make([]byte, f.stat.Size)
+	size := int(f.stat.Size)
+	if cap(f.text) < size {
+		f.text = make([]byte, size)
+		t.records = make([]record, 0, max(size-pageSize, 0)/recordSize+1)
+	}
+	buf := f.text[:size]
 	n, err := preadFull(f.fd, buf)
 	if err != nil {
 		return nil, &Error{Op: "read", Path: f.path, Err: err}
@@ -279,20 +308,20 @@ func (f *lockFile) read() (*table, error) {
 	}
 	records := 0
 	for at := pageSize; at+recordSize <= len(buf); at += recordSize {
-		r, err := decodeRecord(buf[at:])
-		if err != nil {
-			return nil, err
-		}
-		r.index = records
-		records++
-		if r.state == stateFree {
-			t.vacant(r.index)
+		if buf[at+recordState] == stateFree {
+			t.vacant(records)
+			records++
 			continue
+		}
+		t.records = append(t.records, record{index: records})
+		r := &t.records[len(t.records)-1]
+		records++
+		if err := r.decode(buf[at : at+recordSize]); err != nil {
+			return nil, err
 		}
 		if r.claim.Ticket >= t.next {
 			return nil, errCorrupt // the header is from another time
 		}
-		t.records = append(t.records, r)
 	}
 	if records < t.size {
 		return nil, errCorrupt

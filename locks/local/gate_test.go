@@ -97,6 +97,70 @@ func TestEndlessProcessInsideGateIsNamed(t *testing.T) {
 	}
 }
 
+// A crowd is no reason to turn anybody away: as long as others come through
+// the gate, a newcomer waits for it.
+func TestCrowdAtTheGateIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	release(t, take(t, s, "x"))
+	dir, err := s.directory()
+	must(t, err)
+	defer dir.close()
+	crowd, err := dir.openFile("x")
+	must(t, err)
+	defer crowd.close()
+	newcomer, err := dir.openFile("x")
+	must(t, err)
+	defer newcomer.close()
+	must(t, crowd.gate(background, unix.F_WRLCK, forever))
+	done := make(chan error, 1)
+	const limit = gateWait
+	go func() { done <- newcomer.gate(background, unix.F_WRLCK, limit) }()
+	tab, err := crowd.read()
+	must(t, err)
+	for began := time.Now(); time.Since(began) < 3*limit; {
+		select {
+		case err := <-done:
+			t.Fatalf("gate = %v after %v", err, time.Since(began))
+		case <-time.After(limit / 10):
+			tab.next++
+			must(t, crowd.write(tab.encode(), 0))
+		}
+	}
+	crowd.openGate()
+	must(t, <-done)
+	newcomer.openGate()
+}
+
+// Three hundred come at once, and all get a place.
+func TestThreeHundredJoinAtOnce(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	holder := take(t, s, "x")
+	const many = 300
+	var inside guard
+	done := make(chan error, many)
+	for range many {
+		r := request(t, "x")
+		go func() {
+			ticket, err := s.Join(background, r)
+			var l locks.Lease
+			if err == nil {
+				l, err = ticket.Wait(background)
+			}
+			if err == nil {
+				inside.visit()
+				err = l.Release(background)
+			}
+			done <- err
+		}()
+	}
+	eventually(t, "the queue of all", func() bool { return len(list(t, s, "x")) == many+1 })
+	release(t, holder)
+	for range many {
+		must(t, <-done)
+	}
+}
+
 // With a context that has ended nothing is waited for, and what takes no
 // waiting is done.
 func TestJoinWithEndedContext(t *testing.T) {

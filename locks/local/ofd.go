@@ -12,10 +12,11 @@ import (
 // data. Bytes of different meaning are never neighbours: the kernel merges
 // adjacent ranges of one description.
 const (
-	gateByte = 1 << 59 // write-locked while the table is read and changed
-	waitBase = 1 << 60 // + 4 x ticket: that ticket is waiting
-	holdBase = waitBase + 2
-	pathBase = 1 << 61 // + 60 bits of the path's hash: a holder opened the file under that path
+	searchByte = 1 << 58 // write-locked while somebody looks for the process that is inside the gate
+	gateByte   = 1 << 59 // write-locked while the table is read and changed
+	waitBase   = 1 << 60 // + 4 x ticket: that ticket is waiting
+	holdBase   = waitBase + 2
+	pathBase   = 1 << 61 // + 60 bits of the path's hash: a holder opened the file under that path
 )
 
 // maxTicket keeps every ticket's bytes between waitBase and pathBase.

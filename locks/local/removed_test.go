@@ -147,7 +147,7 @@ func TestRemovedAgainAndAgain(t *testing.T) {
 	for _, most := range []int{1, 3} {
 		t.Run(fmt.Sprintf("max %d", most), func(t *testing.T) {
 			t.Parallel()
-			const people, rounds = 8, 12
+			const people, rounds = 20, 25
 			dir := filepath.Join(t.TempDir(), "locks")
 			must(t, os.Mkdir(dir, 0o700))
 			var in guard

@@ -41,8 +41,9 @@ type header struct {
 }
 
 const (
-	headerName = 48
-	headerEnd  = headerName + locks.MaxName
+	headerName     = 48
+	headerCounters = headerName // what is before the name changes with the queue
+	headerEnd      = headerName + locks.MaxName
 )
 
 // errCorrupt says that bytes are not what golock writes.
@@ -144,6 +145,8 @@ const (
 	stateWaiting = 1
 	stateHolding = 2
 
+	recordState = 4
+
 	recordTail = 128
 	slotSize   = 3
 	maxUnits   = 256   // so that the slots of one entry always fit into its record
@@ -152,7 +155,7 @@ const (
 
 func (r *record) encode() []byte {
 	b := make([]byte, recordSize)
-	b[4] = r.state
+	b[recordState] = r.state
 	binary.LittleEndian.PutUint64(b[8:], uint64(r.claim.Ticket))
 	copy(b[16:], r.id[:])
 	binary.LittleEndian.PutUint32(b[32:], uint32(r.claim.Weight))
@@ -177,34 +180,34 @@ func (r *record) encode() []byte {
 	return b
 }
 
-// decodeRecord reads one record; a free one has state 0 and nothing else.
-func decodeRecord(b []byte) (record, error) {
-	if len(b) < recordSize || b[4] == stateFree {
-		return record{}, nil
-	}
+// decode reads one record that is not free. It leaves the index alone; the
+// command is a part of b.
+func (r *record) decode(b []byte) error {
 	ranges, words := int(binary.LittleEndian.Uint16(b[52:])), int(binary.LittleEndian.Uint16(b[6:]))
 	at := recordTail + slotSize*ranges
 	if at+words > recordSize || binary.LittleEndian.Uint32(b) != adler32.Checksum(b[4:at+words]) {
-		return record{}, errCorrupt
+		return errCorrupt
 	}
-	r := record{
-		state: b[4],
+	*r = record{
+		index: r.index,
+		state: b[recordState],
 		claim: locks.Claim{
 			Ticket:   int64(binary.LittleEndian.Uint64(b[8:])),
 			Weight:   int(binary.LittleEndian.Uint32(b[32:])),
 			Max:      int(binary.LittleEndian.Uint32(b[36:])),
 			Priority: int(int32(binary.LittleEndian.Uint32(b[40:]))),
 		},
-		id:     [16]byte(b[16:32]),
-		uid:    int(binary.LittleEndian.Uint32(b[44:])),
-		pid:    int(binary.LittleEndian.Uint32(b[48:])),
-		pidNS:  binary.LittleEndian.Uint64(b[56:]),
-		joined: int64(binary.LittleEndian.Uint64(b[64:])),
-		since:  int64(binary.LittleEndian.Uint64(b[72:])),
-		fence:  int64(binary.LittleEndian.Uint64(b[80:])),
+		id:      [16]byte(b[16:32]),
+		uid:     int(binary.LittleEndian.Uint32(b[44:])),
+		pid:     int(binary.LittleEndian.Uint32(b[48:])),
+		pidNS:   binary.LittleEndian.Uint64(b[56:]),
+		joined:  int64(binary.LittleEndian.Uint64(b[64:])),
+		since:   int64(binary.LittleEndian.Uint64(b[72:])),
+		fence:   int64(binary.LittleEndian.Uint64(b[80:])),
+		command: b[at : at+words],
 	}
 	if r.state > stateHolding || r.claim.Ticket < 0 || r.claim.Ticket >= maxTicket || r.claim.Weight < 1 || r.claim.Weight > maxUnits || r.claim.Max > maxUnits {
-		return record{}, errCorrupt
+		return errCorrupt
 	}
 	units := 0
 	for i := range ranges {
@@ -213,10 +216,9 @@ func decodeRecord(b []byte) (record, error) {
 		units += int(s[2]) + 1
 	}
 	if r.state == stateHolding && units != r.claim.Weight {
-		return record{}, errCorrupt
+		return errCorrupt
 	}
-	r.command = b[at : at+words]
-	return r, nil
+	return nil
 }
 
 // holds reports whether slot is among the record's slots.

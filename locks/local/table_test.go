@@ -27,6 +27,18 @@ func drawHeader(t *rapid.T) header {
 	}
 }
 
+// decodeRecord reads a record as table.read does.
+func decodeRecord(b []byte) (record, error) {
+	var r record
+	if len(b) < recordSize || b[recordState] == stateFree {
+		return r, nil
+	}
+	if err := r.decode(b[:recordSize]); err != nil {
+		return record{}, err
+	}
+	return r, nil
+}
+
 func drawRecord(t *rapid.T) record {
 	r := record{
 		state: rapid.Uint8Range(stateWaiting, stateHolding).Draw(t, "state"),
