@@ -14,6 +14,7 @@ package matrix_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ func build(dir string) (string, error) {
 func await(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	if !within(limit, cond) {
-		t.Fatalf("waited %v in vain: %s", limit, what)
+		t.Fatalf("waited %v in vain: %s; golocks and commands: %s", limit, what, describe(processes(isMarked)))
 	}
 }
 
@@ -121,6 +122,8 @@ type world struct {
 
 var worlds atomic.Int64
 
+const markVariable = "MATRIX_MARK"
+
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	dir := t.TempDir()
@@ -128,7 +131,7 @@ func newWorld(t testing.TB) *world {
 		t:     t,
 		dir:   filepath.Join(dir, "cwd"),
 		store: "local://" + filepath.Join(dir, "store"),
-		mark:  fmt.Sprintf("MATRIX_MARK=%d.%d", os.Getpid(), worlds.Add(1)),
+		mark:  fmt.Sprintf("%s=%d.%d", markVariable, os.Getpid(), worlds.Add(1)),
 	}
 	for _, d := range []string{"cwd", "store"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
@@ -140,7 +143,7 @@ func newWorld(t testing.TB) *world {
 		within(limit, func() bool {
 			left := w.living()
 			for _, pid := range left {
-				syscall.Kill(pid, syscall.SIGKILL)
+				w.signal(pid, syscall.SIGKILL)
 			}
 			return len(left) == 0
 		})
@@ -167,22 +170,68 @@ func (w *world) script(name, text string) string {
 	// Written under another name and renamed by a process of its own, so that
 	// no fork of this process holds it open for writing (ETXTBSY).
 	path := w.path(name)
-	put := exec.Command("sh", "-c", `cat >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0"`, path)
-	put.Stdin = strings.NewReader(text)
-	if out, err := put.CombinedOutput(); err != nil {
-		w.t.Fatalf("writing %s: %v\n%s", path, err, out)
-	}
+	output(w.t, text, "sh", "-c", `cat >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0"`, path)
 	return path
+}
+
+// output runs a tool and returns what it prints.
+func output(t testing.TB, stdin string, argv ...string) string {
+	t.Helper()
+	ctx, end := context.WithTimeout(context.Background(), limit)
+	defer end()
+	tool := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	tool.Stdin = strings.NewReader(stdin)
+	out, err := tool.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", argv, err, out)
+	}
+	return string(out)
 }
 
 // living lists the processes of this world that have not ended, golock among
 // them, whatever group or session they moved to.
-func (w *world) living() []int {
-	return processes(func(pid int) bool {
-		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		return err == nil && slices.Contains(strings.Split(string(env), "\x00"), w.mark)
-	})
+func (w *world) living() []int { return processes(w.has) }
+
+// has reports whether a process belongs to this world. A zombie does not.
+func (w *world) has(pid int) bool {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return err == nil && slices.Contains(strings.Split(string(env), "\x00"), w.mark)
 }
+
+// isMarked reports whether a process belongs to any world.
+func isMarked(pid int) bool {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return err == nil && bytes.Contains(env, []byte(markVariable+"="))
+}
+
+// signal signals a process of this world that is not a child of this one, and
+// reports whether it was there: by a pidfd and after a look, so that no later
+// process of its number, which may be anybody's, is hit.
+func (w *world) signal(pid int, sig syscall.Signal) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return w.has(pid) && unix.PidfdSendSignal(fd, sig, nil, 0) == nil
+}
+
+// kill kills a process that has to be there. (For an instant of its execve it
+// has no environment to know it by.)
+func (w *world) kill(pid int) {
+	w.t.Helper()
+	for _, done := range []func() bool{
+		func() bool { return w.signal(pid, syscall.SIGKILL) || !alive(pid) },
+		func() bool { return !alive(pid) },
+	} {
+		if !within(limit, done) {
+			w.t.Fatalf("cannot kill %s; there are %s", describe([]int{pid}), w.all())
+		}
+	}
+}
+
+// all describes the processes of this world.
+func (w *world) all() string { return describe(w.living()) }
 
 // processes lists the processes that fit and are no zombies.
 func processes(fit func(pid int) bool) []int {
@@ -319,7 +368,9 @@ func (r result) String() string {
 // proc is a started process, the leader of a session without a terminal.
 type proc struct {
 	t       testing.TB
+	w       *world
 	argv    []string
+	process *os.Process // which is signalled by a pidfd and never after its end
 	pid     int
 	began   time.Time
 	in      *os.File    // the write end of its stdin, if start made the pipe
@@ -344,7 +395,7 @@ func (c *call) scratch() *os.File {
 func (c *call) start() *proc {
 	t := c.w.t
 	t.Helper()
-	p := &proc{t: t, argv: c.argv}
+	p := &proc{t: t, w: c.w, argv: c.argv}
 	var ours []*os.File // the ends that belong to the new process
 	if c.stdin == nil {
 		r, w, err := os.Pipe()
@@ -402,7 +453,7 @@ func runAll(calls []*call) []result {
 // file.
 func (c *call) begin() *proc {
 	c.w.t.Helper()
-	p := &proc{t: c.w.t, argv: c.argv}
+	p := &proc{t: c.w.t, w: c.w, argv: c.argv}
 	if c.stdin == nil {
 		null, err := os.Open(os.DevNull)
 		if err != nil {
@@ -435,7 +486,8 @@ func (c *call) launch(p *proc) {
 	}
 	p.ended = make(chan struct{})
 	p.began = time.Now()
-	proc, err := os.StartProcess(path, c.argv, &os.ProcAttr{
+	var err error
+	p.process, err = os.StartProcess(path, c.argv, &os.ProcAttr{
 		Dir:   c.dir,
 		Env:   c.env,
 		Files: append([]*os.File{c.stdin, c.stdout, c.stderr}, c.extra...),
@@ -444,10 +496,10 @@ func (c *call) launch(p *proc) {
 	if err != nil {
 		t.Fatalf("starting %q: %v", c.argv, err)
 	}
-	p.pid = proc.Pid
+	p.pid = p.process.Pid
 	go func() {
 		defer close(p.ended)
-		state, err := proc.Wait()
+		state, err := p.process.Wait()
 		p.outcome.took = time.Since(p.began)
 		if err != nil {
 			p.outcome.code = -2
@@ -460,8 +512,12 @@ func (c *call) launch(p *proc) {
 		}
 	}()
 	t.Cleanup(func() {
-		syscall.Kill(p.pid, syscall.SIGKILL)
-		<-p.ended
+		_ = p.process.Kill()
+		select {
+		case <-p.ended:
+		case <-time.After(limit):
+			t.Errorf("killed, and still there after %v: %s", limit, describe([]int{p.pid}))
+		}
 	})
 }
 
@@ -481,9 +537,7 @@ func (p *proc) wait() result {
 	select {
 	case <-p.ended:
 	case <-time.After(limit):
-		state := stat(p.pid)
-		p.t.Fatalf("%q has not ended after %v: state %c, children %v, stderr %q",
-			p.argv, limit, state.state, children(p.pid), slurp(p.stderr))
+		p.t.Fatalf("%q has not ended after %v; there are %s; stderr %q", p.argv, limit, p.w.all(), slurp(p.stderr))
 	}
 	r := p.outcome
 	r.stdout, r.stderr = slurp(p.stdout), r.stderr+slurp(p.stderr)
@@ -513,9 +567,27 @@ func (p *proc) line() string {
 		}
 		return s
 	case <-time.After(limit):
-		p.t.Fatalf("%q wrote no further line in %v; stderr %q", p.argv, limit, slurp(p.stderr))
+		p.t.Fatalf("%q wrote no further line in %v; there are %s; stderr %q", p.argv, limit, p.w.all(), slurp(p.stderr))
 	}
 	return ""
+}
+
+// rest returns the lines to the end of the output, which comes when nobody is
+// left who could write.
+func (p *proc) rest() []string {
+	p.t.Helper()
+	var rest []string
+	for late := time.After(limit); ; {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				return rest
+			}
+			rest = append(rest, line)
+		case <-late:
+			p.t.Fatalf("after %v the output of %q has not ended; it wrote %q; there are %s; %v", limit, p.argv, rest, p.w.all(), p.wait())
+		}
+	}
 }
 
 // expect reads a line and fails the test if it is another one.
@@ -551,7 +623,7 @@ func (p *proc) signal(sig syscall.Signal) {
 	if !p.running() {
 		p.t.Fatalf("signal %d: %q has ended: %v", sig, p.argv, p.wait())
 	}
-	if err := syscall.Kill(p.pid, sig); err != nil {
+	if err := p.process.Signal(sig); err != nil {
 		p.t.Fatalf("signal %d to %q: %v", sig, p.argv, err)
 	}
 }
@@ -682,7 +754,12 @@ func describe(pids []int) string {
 	var all []string
 	for _, pid := range pids {
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		all = append(all, fmt.Sprintf("%d %c %.200q", pid, stat(pid).state, strings.ReplaceAll(string(cmdline), "\x00", " ")))
+		asleep, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", pid))
+		s := stat(pid)
+		all = append(all, fmt.Sprintf("%d (child of %d, group %d, %c in %s) %.200q", pid, s.parent, s.group, s.state, asleep, strings.ReplaceAll(string(cmdline), "\x00", " ")))
+	}
+	if all == nil {
+		return "no processes"
 	}
 	return strings.Join(all, "; ")
 }

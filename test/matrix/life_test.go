@@ -5,7 +5,6 @@ package matrix_test
 
 import (
 	"fmt"
-	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -90,16 +89,11 @@ func TestKilledGolock(t *testing.T) {
 	if e := w.ls(); len(e) != 1 || !e[0].Orphaned {
 		t.Errorf("golock ls shows %+v, want one orphaned holder", e)
 	}
-	if err := syscall.Kill(command, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the command dies", func() bool { return !alive(command) })
+	w.kill(command)
 	w.isTaken()
 	next := w.job("--", "true").start()
 	w.awaitWaiters(next.pid)
-	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	w.kill(child)
 	next.wait().expectCode(t, 0)
 
 	for _, flag := range []string{"-o", "--close"} {
@@ -126,10 +120,7 @@ func TestExec(t *testing.T) {
 		child := p.expectPID("child")
 		p.wait().expectCode(t, 9)
 		w.isTaken()
-		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		await(t, "the child dies", func() bool { return !alive(child) })
+		w.kill(child)
 		w.isFree()
 	}
 	w.job("-F", "nosuch").run().complaint(t, 127, "nosuch")
@@ -193,8 +184,8 @@ func TestPID1(t *testing.T) {
 		}
 		return golockPID != 0
 	})
-	if err := syscall.Kill(golockPID, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
+	if !w.signal(golockPID, syscall.SIGTERM) {
+		t.Fatalf("PID 1 has ended; there are %s", w.all())
 	}
 	p.wait().expectCode(t, 17)
 	w.isFree()
@@ -212,9 +203,10 @@ func TestNothingToClean(t *testing.T) {
 		w.awaitWaiters(q.pid)
 		q.signal(syscall.SIGKILL)
 		q.wait()
-		for _, pid := range append(children(p.pid), p.pid) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+		for _, pid := range children(p.pid) {
+			w.kill(pid)
 		}
+		_ = p.process.Kill() // which may have ended by now
 		p.wait()
 		began := time.Now()
 		await(t, fmt.Sprintf("the slot comes free in round %d", i), func() bool { return w.job("-n", "--", "true").run().code == 0 })
@@ -225,8 +217,7 @@ func TestNothingToClean(t *testing.T) {
 	if e := w.ls(); len(e) != 0 {
 		t.Errorf("left over: %+v", e)
 	}
-	out, err := exec.Command("find", strings.TrimPrefix(w.store, "local://"), "-type", "f").Output()
-	if err != nil || strings.Count(string(out), "\n") != 1 {
-		t.Errorf("files in the store: %s (%v)", out, err)
+	if out := output(t, "", "find", strings.TrimPrefix(w.store, "local://"), "-type", "f"); strings.Count(out, "\n") != 1 {
+		t.Errorf("files in the store: %s", out)
 	}
 }

@@ -94,7 +94,7 @@ func (x *terminal) expect(text string) {
 	}) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		x.w.t.Fatalf("the terminal does not show %q but %q", text, x.text[x.seen:])
+		x.w.t.Fatalf("the terminal does not show %q but %q; there are %s", text, x.text[x.seen:], x.w.all())
 	}
 }
 
@@ -287,8 +287,8 @@ func TestTermToAJob(t *testing.T) {
 	if stat(pid).group != stat(other).group {
 		t.Fatalf("command and neighbour are not in one group: %v %v", stat(pid), stat(other))
 	}
-	if err := syscall.Kill(stat(pid).parent, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
+	if !w.signal(stat(pid).parent, syscall.SIGTERM) {
+		t.Fatalf("golock has ended; there are %s", w.all())
 	}
 	await(t, "command and child end", func() bool { return !alive(pid) && !alive(child) })
 	x.expect("other went on")

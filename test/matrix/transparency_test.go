@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -233,6 +234,7 @@ func TestOutputIsComplete(t *testing.T) {
 	_, err = feed.WriteString("through\n")
 	must(t, err)
 	feed.Close()
+	must(t, out.SetReadDeadline(time.Now().Add(limit)))
 	text, err := io.ReadAll(out)
 	must(t, err)
 	if string(text) != "through\n" {
