@@ -57,7 +57,12 @@ func (c *lsCommand) list() error {
 		if err != nil {
 			return err
 		}
-		shown = append(shown, users.show(e))
+		one := users.show(e)
+		if store.Traits().Leased {
+			left := e.Expires.Milliseconds()
+			one.Expires = &left
+		}
+		shown = append(shown, one)
 	}
 	if c.JSON {
 		return printJSON(shown)
@@ -83,6 +88,7 @@ type shownEntry struct {
 	Since    string      `json:"since"`
 	Fence    int64       `json:"fence"`
 	Orphaned bool        `json:"orphaned"`
+	Expires  *int64      `json:"expires_in_ms,omitempty"` // leased stores only
 }
 
 // userNames remembers the names of users.
@@ -90,7 +96,12 @@ type userNames map[int]string
 
 func (names userNames) show(e locks.Entry) shownEntry {
 	name, ok := names[e.UID]
-	if !ok {
+	switch {
+	case e.User != "":
+		name = e.User
+	case e.UID < 0:
+		name = ""
+	case !ok:
 		name = strconv.Itoa(e.UID)
 		if u, err := user.LookupId(name); err == nil {
 			name = u.Username

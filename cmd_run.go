@@ -42,6 +42,10 @@ type runCommand struct {
 	Close     bool `short:"o"`
 	Exec      bool `short:"F" aliases:"no-fork"`
 
+	TTL      *word `name:"ttl"`
+	OnLost   *word
+	ShowArgs bool
+
 	Verbose   bool `short:"v"`
 	Quiet     bool `short:"q"`
 	LogFormat *word
@@ -69,6 +73,9 @@ func (c *runCommand) flags() flags {
 	f.toggle("tree", c.Tree)
 	f.toggle("close", c.Close)
 	f.toggle("exec", c.Exec)
+	f.text("ttl", c.TTL)
+	f.text("on-lost", c.OnLost)
+	f.toggle("show-args", c.ShowArgs)
 	f.toggle("verbose", c.Verbose)
 	f.toggle("quiet", c.Quiet)
 	f.text("log-format", c.LogFormat)
@@ -164,7 +171,10 @@ func (c *runCommand) settle(run *runner.Run, out *printer) (*runSettings, error)
 	if err := ending(v, run); err != nil {
 		return nil, err
 	}
-	return own, handing(v, run, out)
+	if err := handing(v, run, out); err != nil {
+		return nil, err
+	}
+	return own, leasing(v, run, out)
 }
 
 // argv is the command, without the one -- that may stand before it.
@@ -267,6 +277,14 @@ func handing(v *config.Values, run *runner.Run, out *printer) error {
 	for _, key := range []string{"exec", "close"} {
 		if source, ok := v.Given(key); ok && source.FromFlag() && !run.Store.Traits().Inherits {
 			return v.Errorf(key, "the store %s has nothing that a command could inherit", run.Store.URL())
+		}
+	}
+	if !run.Store.Traits().Inherits {
+		for key, given := range map[string]*bool{"exec": &run.Exec, "close": &run.Close} {
+			if *given {
+				out.step("ignored: the store has nothing that a command could inherit", "setting", key)
+			}
+			*given = false
 		}
 	}
 	if !run.Exec {

@@ -40,7 +40,7 @@ Examples:
 Exit codes:
   the command's own, 128+N if it died of signal N;
   64 usage, 69 store not usable, 70 fault in golock, 75 no slot in time (-E),
-  78 configuration, 124 time limit, 126 not executable, 127 not found
+  78 configuration, 79 slot lost, 124 time limit, 126 not executable, 127 not found
 
 The command sees GOLOCK_ID, GOLOCK_SLOT, GOLOCK_SLOTS, GOLOCK_FENCE,
 GOLOCK_LOCK_NAME, GOLOCK_LOCK_STORE and GOLOCK_HELD.`
@@ -90,6 +90,10 @@ func valueTexts() map[string]text {
 		"tree":       {"", "The run lasts until every descendant of the command has ended; stopping it stops them all."},
 		"close":      {"", "Do not hand the lock on to the command: if golock is killed the slot is free, though the command runs on."},
 		"exec":       {"", "Take the slot, then become the command: no golock stays behind. (--no-fork too)"},
+
+		"ttl":       {"D", "On a networked store: the slot is free this long after golock was last heard of; 30s if not given, at least 1s. ($GOLOCK_TTL)"},
+		"on-lost":   {"stop|warn", "On a networked store, when the slot is lost: stop the command, exit code 79 (the default), or only warn. ($GOLOCK_ON_LOST)"},
+		"show-args": {"", "On a networked store: show all arguments of the command to others, not only their number."},
 
 		"verbose":    {"", "Tell each step on standard error."},
 		"quiet":      {"", "Print nothing when there is no slot in time, and no warnings."},

@@ -31,6 +31,7 @@ const (
 	exitFault         = 70  // a fault of golock's own
 	exitBusy          = 75  // no slot in time; nothing was started
 	exitConfig        = 78  // the configuration or the environment is wrong
+	exitLost          = 79  // the slot was lost while the command ran, which was stopped
 	exitTimeLimit     = 124 // --time-limit ended the command
 	exitNotExecutable = 126
 	exitNotFound      = 127
@@ -179,6 +180,8 @@ func codeOfRun(o runner.Outcome) int {
 		return exitFault
 	case runner.Busy:
 		return exitBusy
+	case runner.Lost:
+		return exitLost
 	}
 	return codeOf(o.Err)
 }

@@ -38,6 +38,7 @@ type Run struct {
 	Tree       bool // wait for all descendants, stop them all
 	Close      bool // do not hand the lock's descriptors on
 	Exec       bool // become the command
+	OnlyWarn   bool // when the slot is lost: do not stop the command
 
 	// Log takes one step of the run: a message and pairs of name and value.
 	Log func(warn bool, message string, pairs ...any)
@@ -56,10 +57,11 @@ const (
 	Interrupted               // told to stop while waiting: Signal
 	Refused                   // the store could not be used, or refused the request: Err
 	Fault                     // a fault of golock's own: Err
+	Lost                      // the slot was lost and the command stopped: Err
 )
 
 // Outcome is the result of a run. Unless the kind is Ended or TimedOut the
-// command did not run, or (Fault) was stopped.
+// command did not run, or (Fault, Lost) was stopped.
 type Outcome struct {
 	Kind   Kind
 	Status syscall.WaitStatus
