@@ -154,28 +154,21 @@ func TestTSTPAndCONTAtOnce(t *testing.T) {
 // holds up the others. Those who do not want to wait are told; those who wait
 // go on waiting and are served when it continues.
 func TestStoppedWhileItChangesTheTable(t *testing.T) {
-	random := newRand(t)
 	w := newWorld(t)
 	w.wanted = []string{""}
 	first, release := w.lasting(spec{max: 1})
 	holder := w.start(first)
 	w.awaitBegin(holder)
 	queue := []*proc{holder, w.queued(spec{max: 1}), w.queued(spec{max: 1})}
-	var inside *proc
-	await(t, "a golock that is stopped at that moment", func() bool {
-		p := w.start(spec{max: 1, flags: []string{"-n"}})
-		pass(400*time.Microsecond + time.Duration(random.Int64N(int64(1500*time.Microsecond))))
-		_ = p.process.Signal(syscall.SIGSTOP)
-		await(t, "its stop", func() bool { return p.stopped() || p.isDone() })
+	inside, _ := w.trace(spec{max: 1, flags: []string{"-n"}}, func(p *proc) syscall.Signal {
 		if p.holdsLock() {
-			inside = p
-			return true
+			return syscall.SIGSTOP
 		}
-		_ = p.process.Signal(syscall.SIGCONT)
-		<-p.done
-		return false
+		return 0
 	})
-	t.Cleanup(func() { _ = inside.process.Signal(syscall.SIGCONT) })
+	if !inside.stopped() || !inside.holdsLock() {
+		t.Fatal("there is no golock that is stopped inside")
+	}
 	release()
 	<-holder.done
 	impatient := w.start(spec{max: 1, flags: []string{"-n"}})
@@ -211,7 +204,7 @@ func (p *proc) commandStopped() bool {
 	for _, list := range lists {
 		text, _ := os.ReadFile(list)
 		for _, pid := range strings.Fields(string(text)) {
-			if stopped(pid) {
+			if n, _ := strconv.Atoi(pid); processState(n) == 'T' {
 				return true
 			}
 		}
@@ -220,10 +213,4 @@ func (p *proc) commandStopped() bool {
 }
 
 // stopped reports whether the golock is stopped.
-func (p *proc) stopped() bool { return stopped(strconv.Itoa(p.process.Pid)) }
-
-func stopped(pid string) bool {
-	text, _ := os.ReadFile("/proc/" + pid + "/stat")
-	_, rest, _ := strings.Cut(string(text), ") ")
-	return strings.HasPrefix(rest, "T")
-}
+func (p *proc) stopped() bool { return processState(p.process.Pid) == 'T' }

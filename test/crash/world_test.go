@@ -183,33 +183,44 @@ func (w *world) start(s spec) *proc {
 // startAfter starts one that begins when the pipe ends, if there is one.
 func (w *world) startAfter(s spec, pipe *os.File) *proc {
 	w.t.Helper()
-	stdin := s.stdin
+	p := w.newProc(s)
+	if err := p.begin(pipe, false); err != nil {
+		w.t.Fatal(err)
+	}
+	go p.reap()
+	return p
+}
+
+func (w *world) newProc(s spec) *proc {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := &proc{spec: s, world: w, token: len(w.procs), done: make(chan struct{})}
+	w.procs = append(w.procs, p)
+	return p
+}
+
+// begin starts the process of p; traced, as one that the calling thread traces.
+func (p *proc) begin(pipe *os.File, traced bool) (err error) {
+	w := p.world
+	stdin := p.stdin
 	if stdin == nil {
 		stdin = w.stdin
 	}
 	files := []*os.File{stdin, w.out, w.err}
-	w.mu.Lock()
-	p := &proc{world: w, token: len(w.procs), done: make(chan struct{})}
-	w.procs = append(w.procs, p)
-	w.mu.Unlock()
-	argv := s.argv(w, p.token)
-	p.spec = s
+	argv := p.argv(w, p.token)
 	if pipe != nil {
 		argv = slices.Concat(judge, []string{"@after"}, argv)
 		files = append(files, pipe)
 	}
-	var err error
 	p.process, err = os.StartProcess(argv[0], argv, &os.ProcAttr{
-		Dir: w.dir, Env: w.env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: w.dir, Env: w.env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true, Ptrace: traced},
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	go func() {
-		p.state, _ = p.process.Wait()
-		close(p.done)
-	}()
-	return p
+	return err
+}
+
+func (p *proc) reap() {
+	p.state, _ = p.process.Wait()
+	close(p.done)
 }
 
 // lasting makes s hold until the returned function is called.
