@@ -80,6 +80,11 @@ func main() {
 
 // start parses the command line and runs the command that it names.
 func start(args []string, out *printer) int {
+	if len(args) > 0 && args[0] == "run" {
+		if c := (&runCommand{}); c.quick(args[1:]) {
+			return c.run(out)
+		}
+	}
 	grammar, chosen := grammarOf(args)
 	parser, err := kong.New(grammar,
 		kong.Name("golock"),
