@@ -4,7 +4,6 @@ package examples_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,9 +11,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // patience bounds every wait for something that must happen. It is long because machines are slow, and reached only
@@ -140,21 +142,39 @@ func await(t *testing.T, what string, done func() bool) {
 // the end of the test.
 type command struct {
 	*exec.Cmd
-	out, err bytes.Buffer
+	out, err buffer
 	done     chan struct{}
+	mu       sync.Mutex // held while it is reaped, or signalled
 }
+
+// buffer may be read while it is written to.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *buffer) Len() int { return len(b.String()) }
 
 func newCommand(t *testing.T, store, dir string, argv ...string) *command {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
-	c := &command{Cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), done: make(chan struct{})}
+	c := &command{Cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	c.Dir = dir
 	c.Env = append(os.Environ(), "GOLOCK_STORE=local://"+store)
 	c.Stdout, c.Stderr = &c.out, &c.err
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	c.WaitDelay = 5 * time.Second
-	t.Cleanup(cancel)
 	return c
 }
 
@@ -164,6 +184,11 @@ func (c *command) start(t *testing.T) *command {
 		t.Fatal(err)
 	}
 	go func() {
+		// As long as it is not reaped its number, and its group's, is nobody else's.
+		for unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		defer close(c.done)
 		_ = c.Wait() // the code is asked for in code
 	}()
@@ -175,7 +200,7 @@ func (c *command) start(t *testing.T) *command {
 				return
 			default:
 			}
-			_ = syscall.Kill(-c.Process.Pid, end)
+			c.signalAll(end)
 			select {
 			case <-c.done:
 			case <-time.After(10 * time.Second):
@@ -183,6 +208,17 @@ func (c *command) start(t *testing.T) *command {
 		}
 	})
 	return c
+}
+
+// signalAll signals the processes of the command's group, unless the command has ended.
+func (c *command) signalAll(sig syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.done:
+	default:
+		_ = syscall.Kill(-c.Process.Pid, sig)
+	}
 }
 
 // code waits for the end and returns the exit code, 128+N for a death by signal N.

@@ -233,11 +233,16 @@ func TestSystemdSupervisor(t *testing.T) {
 			if pid == s.Process.Pid || !strings.HasPrefix(message, fmt.Sprintf("READY=1\nSTATUS=pid %d,", pid)) {
 				t.Errorf("PID %d said %q, golock is %d", pid, message, s.Process.Pid)
 			}
+			worker, err := os.FindProcess(pid) // that very process, also when it has ended
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer worker.Release()
 			if err := s.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
 			if tt.all {
-				syscall.Kill(pid, syscall.SIGTERM) // may be gone already
+				_ = worker.Signal(syscall.SIGTERM)
 			}
 			if code := s.code(t); code != tt.code {
 				t.Errorf("stopped: code %d, want %d\nstderr: %s", code, tt.code, &s.err)
@@ -342,6 +347,7 @@ func TestSystemdTimerJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	byHand.start(t)
+	_ = stdout.(*os.File).SetReadDeadline(time.Now().Add(patience))
 	if _, err := io.ReadFull(stdout, make([]byte, len("in\n"))); err != nil {
 		t.Fatal(err)
 	}
