@@ -1,6 +1,6 @@
-// Reading the container's CPU limit costs every start; two threads are plenty.
+// A golock that waits or holds must sleep: the runtime would wake it to ask
+// whether the number of its CPUs has changed.
 //
-//go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0
 
 // Command golock limits how many of a kind run at a time: it takes a slot of a
