@@ -154,6 +154,7 @@ func (c *runCommand) settle(run *runner.Run, out *printer) (*runSettings, error)
 	if run.Store, err = storeOf(v); err != nil {
 		return nil, err
 	}
+	run.Address = addressOf(v)
 	if err := request(v, run); err != nil {
 		return nil, err
 	}

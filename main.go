@@ -75,6 +75,9 @@ func main() {
 			os.Exit(exitFault)
 		}
 	}()
+	if len(os.Args) > 0 && os.Args[0] == runner.GuardName {
+		os.Exit(guard(os.Args, out))
+	}
 	os.Exit(start(os.Args[1:], out))
 }
 

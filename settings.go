@@ -88,9 +88,11 @@ func bools(v *config.Values, into map[string]*bool) error {
 	return nil
 }
 
+func addressOf(v *config.Values) string { return v.Text("store", "local") }
+
 // storeOf opens the store that the settings name.
 func storeOf(v *config.Values) (locks.Store, error) {
-	store, err := open.Store(v.Text("store", "local"))
+	store, err := open.Store(addressOf(v))
 	if err != nil {
 		return nil, v.Errorf("store", "%v", err)
 	}

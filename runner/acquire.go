@@ -102,13 +102,14 @@ func (a *attempt) giveUp() acquired {
 
 // acquire waits for the slot. It gives the lease and the signals that came
 // meanwhile and are the command's, or how the run failed.
-func (r *Run) acquire() (locks.Lease, []syscall.Signal, *Outcome) {
+func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 	var pending []syscall.Signal
 	var until time.Time
 	if r.Wait > 0 {
 		until = time.Now().Add(r.Wait)
 	}
 	a := r.attempt()
+	_ = g.raise() // while the store is being asked; what went wrong shows when it is needed
 	waiting := false
 	defer func() {
 		a.cancel()
@@ -125,6 +126,7 @@ func (r *Run) acquire() (locks.Lease, []syscall.Signal, *Outcome) {
 			return got.lease, pending, nil
 		case <-a.queued:
 			r.Log(false, "waiting")
+			g.dismiss() // thousands may wait
 			r.Relay.Catch()
 			if waiting = true; r.Terminal {
 				r.Relay.CatchStop()

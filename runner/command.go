@@ -83,9 +83,9 @@ func splitList(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// spawn starts the command, in a process group of its own if asked.
-func (c *command) spawn(ownGroup bool) (pid int, err error) {
-	attr := &syscall.ProcAttr{Env: c.env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: ownGroup}}
+// spawn starts the command.
+func (c *command) spawn(sys *syscall.SysProcAttr) (pid int, err error) {
+	attr := &syscall.ProcAttr{Env: c.env, Files: []uintptr{0, 1, 2}, Sys: sys}
 	c.setCloseOnExec(0)
 	defer c.setCloseOnExec(unix.FD_CLOEXEC)
 	err = c.try(func(path string, argv []string) error {
@@ -131,9 +131,13 @@ func (c *command) try(execute func(path string, argv []string) error) error {
 		err = execute("/bin/sh", append([]string{"/bin/sh", c.path}, c.argv[1:]...))
 	}
 	if err != nil {
-		return fmt.Errorf("cannot execute %q: %w", c.argv[0], err)
+		return c.problem(err)
 	}
 	return nil
+}
+
+func (c *command) problem(err error) error {
+	return fmt.Errorf("cannot execute %q: %w", c.argv[0], err)
 }
 
 // find looks a command up along PATH as execvp(3) does: a name with a slash is

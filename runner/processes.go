@@ -4,6 +4,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -98,3 +100,35 @@ func (p process) signal(sig unix.Signal) {
 		_ = unix.PidfdSendSignal(fd, sig, nil, 0)
 	}
 }
+
+// endDescendants kills all that descends from this process, as often as it
+// takes until the kernel says that no child is left. Those that are found are
+// stopped before they are killed, so that none has children meanwhile. collected
+// is told of each one's end; pause waits a little, or until a child has ended.
+func endDescendants(collected func(pid int, ws syscall.WaitStatus), pause func(time.Duration)) {
+	for wait := time.Millisecond; ; wait = min(2*wait, lookAgain) {
+		found := descendants(processes(), unix.Getpid())
+		for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGKILL} {
+			for _, p := range found {
+				p.signal(sig)
+			}
+		}
+		pause(wait)
+		for {
+			var ws syscall.WaitStatus
+			pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG, nil)
+			if err == unix.ECHILD {
+				return
+			}
+			if err == nil && pid > 0 {
+				collected(pid, ws)
+			} else if err != unix.EINTR {
+				break
+			}
+		}
+	}
+}
+
+// becomeSubreaper makes descendants whose parent dies children of this process
+// instead of init's (prctl(2)).
+func becomeSubreaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

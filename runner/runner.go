@@ -22,6 +22,7 @@ import (
 // Run is one run of a command under a lock. The fields are read only.
 type Run struct {
 	Store   locks.Store
+	Address string        // its URL as it was given, for the guard of a leased store
 	Request locks.Request // NoWait is set from Wait
 	Wait    time.Duration // longest time to wait for the slot; negative: for ever
 
@@ -77,7 +78,9 @@ const releaseLimit = 2 * time.Second
 func (r *Run) Do() (out Outcome) {
 	started := time.Now()
 	cmd := prepare(r.Argv, r.Env, r.Request, r.Store.URL())
-	lease, pending, failed := r.acquire()
+	g := r.guard(cmd)
+	defer g.dismiss()
+	lease, pending, failed := r.acquire(g)
 	if failed != nil {
 		return *failed
 	}
@@ -89,7 +92,7 @@ func (r *Run) Do() (out Outcome) {
 	}()
 	grant := lease.Grant()
 	r.Log(false, "slot taken", "slots", joinInts(grant.Slots), "fence", grant.Fence, "waited", time.Since(started), "id", grant.Ref.String())
-	out = r.hold(lease, cmd, pending)
+	out = r.hold(lease, cmd, g, pending)
 	r.release(lease) // before anything is told: others wait for it
 	if out.Kind == Ended || out.Kind == TimedOut {
 		r.Log(false, "command ended", "status", statusText(out.Status))
@@ -99,8 +102,8 @@ func (r *Run) Do() (out Outcome) {
 
 // hold runs the command. When it returns, also after a panic, no command is
 // running any more.
-func (r *Run) hold(lease locks.Lease, cmd *command, pending []syscall.Signal) (out Outcome) {
-	s := &supervisor{Run: r}
+func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.Signal) (out Outcome) {
+	s := &supervisor{Run: r, kin: own{}, guard: g}
 	defer func() {
 		if v := recover(); v != nil {
 			s.endNow()
@@ -108,6 +111,7 @@ func (r *Run) hold(lease locks.Lease, cmd *command, pending []syscall.Signal) (o
 		}
 	}()
 	var err error
+	known := len(cmd.env)
 	cmd.grant(lease.Grant())
 	if in, ok := lease.(locks.Inherited); ok && !r.Close {
 		cmd.inherit = in.Files()
@@ -116,6 +120,12 @@ func (r *Run) hold(lease locks.Lease, cmd *command, pending []syscall.Signal) (o
 		r.Relay.AsCaller(func() { err = cmd.exec() })
 		return notStarted(err)
 	}
+	if l, ok := lease.(locks.Leased); ok {
+		if err := s.keepAlive(l); err != nil {
+			return Outcome{Kind: Fault, Err: err}
+		}
+		defer s.letGo()
+	}
 	pending, told := r.lastSignals(pending)
 	if told != 0 {
 		return Outcome{Kind: Interrupted, Signal: told}
@@ -123,11 +133,17 @@ func (r *Run) hold(lease locks.Lease, cmd *command, pending []syscall.Signal) (o
 	if r.Tree {
 		becomeSubreaper() // before there is anybody to miss
 	}
-	r.Relay.AsCaller(func() { s.pid, err = cmd.spawn(!r.Terminal) })
+	if g != nil {
+		s.kin = g
+		s.pid, err = g.start(cmd.env[known:], s.keep)
+	} else {
+		r.Relay.AsCaller(func() { s.pid, err = cmd.spawn(&syscall.SysProcAttr{Setpgid: !r.Terminal}) })
+	}
 	if err != nil {
 		return notStarted(err)
 	}
 	s.spawned = time.Now()
+	s.listen()
 	if l, ok := lease.(locks.Settler); ok {
 		l.Settle()
 	}
@@ -148,7 +164,7 @@ func faultOf(v any) Outcome {
 func (r *Run) release(lease locks.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
-	if err := lease.Release(ctx); err != nil {
+	if err := lease.Release(ctx); err != nil && !errors.Is(err, locks.ErrLost) {
 		r.Log(true, "the slot could not be given back", "error", err)
 		return
 	}
@@ -156,6 +172,12 @@ func (r *Run) release(lease locks.Lease) {
 }
 
 func notStarted(err error) Outcome {
+	switch {
+	case errors.Is(err, errGuardGone), errors.Is(err, errGuardMute):
+		return Outcome{Kind: Fault, Err: err}
+	case errors.Is(err, unix.ETIME):
+		return Outcome{Kind: Lost, Err: errTooLate}
+	}
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return Outcome{Kind: NotFound, Err: err}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/locks"
 	"golock/signals"
 )
 
@@ -13,8 +14,19 @@ import (
 // belongs to the goroutine that calls supervise.
 type supervisor struct {
 	*Run
+	kin    kin
 	pid    int // of the command; also its process group, unless there is a terminal
 	status syscall.WaitStatus
+
+	// With a lease; see lose.go.
+	guard  *guard // nil: none
+	keep   *keeper
+	ticker *ticker
+	killAt locks.Instant // lost: KILL, if not yet sent
+	warned bool          // that the slot is lost
+	lost   error         // the slot is, and the command is being ended for that
+	broken error         // golock cannot go on; the same
+	wide   bool          // whatever is done is done to all descendants
 
 	spawned  time.Time
 	limit    time.Time // the time limit; zero: none, or reached
@@ -44,12 +56,13 @@ func (s *supervisor) supervise(pending []syscall.Signal) Outcome {
 	}
 	for {
 		// CHLD may have come with the signals of the start, so look first.
-		s.collect()
+		s.kin.collect(s)
 		if s.done() {
 			return s.outcome()
 		}
+		s.attend()
 		if s.ended && s.asked && s.Tree {
-			s.end()
+			s.end(s.KillAfter)
 		}
 		sig, ok := s.Relay.Next(s.patience())
 		switch {
@@ -84,7 +97,7 @@ func (s *supervisor) timers() {
 	if !s.limit.IsZero() && !now.Before(s.limit) {
 		s.Log(false, "time limit reached", "limit", s.TimeLimit)
 		s.limit, s.timedOut = time.Time{}, true
-		s.end()
+		s.end(s.KillAfter)
 	}
 	if s.killing || (!s.deadline.IsZero() && !now.Before(s.deadline)) {
 		s.kill()
@@ -92,7 +105,12 @@ func (s *supervisor) timers() {
 }
 
 func (s *supervisor) outcome() Outcome {
-	if s.timedOut {
+	switch {
+	case s.broken != nil:
+		return Outcome{Kind: Fault, Err: s.broken}
+	case s.lost != nil:
+		return Outcome{Kind: Lost, Err: s.lost}
+	case s.timedOut:
 		return Outcome{Kind: TimedOut, Status: s.status}
 	}
 	return Outcome{Kind: Ended, Status: s.status}
@@ -103,30 +121,6 @@ func statusText(ws syscall.WaitStatus) string {
 		return "signal " + signals.Name(ws.Signal())
 	}
 	return "exit " + joinInts([]int{ws.ExitStatus()})
-}
-
-// collect takes in every child that has changed: the command, and orphans that
-// came to golock as PID 1 or with Tree.
-func (s *supervisor) collect() {
-	for {
-		var ws syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG|unix.WUNTRACED, nil)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || pid <= 0 {
-			s.alone = err == unix.ECHILD
-			return
-		}
-		if pid != s.pid || s.ended {
-			continue
-		}
-		if ws.Stopped() {
-			s.stopped()
-			continue
-		}
-		s.ended, s.status = true, ws
-	}
 }
 
 // stopped follows a command that has stopped by itself, as in a job without
@@ -148,6 +142,8 @@ func (s *supervisor) done() bool {
 	switch {
 	case !s.ended:
 		return false
+	case s.lost != nil || s.broken != nil:
+		return s.alone
 	case s.ending:
 		return len(s.remaining()) == 0
 	case s.Tree:
@@ -200,7 +196,7 @@ func (s *supervisor) deliver(sig syscall.Signal) {
 // itself and those of its descendants that are in golock's group. With Tree it
 // signals every descendant.
 func (s *supervisor) send(sig syscall.Signal) {
-	if !s.ended && !s.Terminal && !s.Tree {
+	if !s.ended && !s.Terminal && !s.Tree && !s.wide {
 		_ = unix.Kill(-s.pid, sig)
 		return
 	}
@@ -225,28 +221,31 @@ func (s *supervisor) send(sig syscall.Signal) {
 // remaining are the live processes that belong to the command.
 func (s *supervisor) remaining() []process {
 	all := processes()
-	if s.Tree {
-		return descendants(all, unix.Getpid())
+	if s.Tree || s.wide {
+		return descendants(all, s.kin.root())
 	}
 	if s.Terminal {
-		return inGroup(descendants(all, unix.Getpid()), unix.Getpgrp())
+		return inGroup(descendants(all, s.kin.root()), unix.Getpgrp())
 	}
 	return inGroup(all, s.pid)
 }
 
 // end begins to end the command: the stop signal, and CONT for those that are
-// stopped and would not see it.
-func (s *supervisor) end() {
-	if s.ending {
+// stopped and would not see it. KILL follows after that time.
+func (s *supervisor) end(after time.Duration) {
+	if at := time.Now().Add(after); s.ending {
+		if !s.killing && at.Before(s.deadline) {
+			s.deadline = at
+		}
 		return
 	}
 	s.ending = true
 	becomeSubreaper() // children of those that die now stay in sight
-	if s.KillAfter == 0 {
+	if after <= 0 {
 		s.kill()
 		return
 	}
-	s.deadline = time.Now().Add(s.KillAfter)
+	s.deadline = time.Now().Add(after)
 	s.send(s.StopSignal)
 	s.send(unix.SIGCONT)
 	s.Log(false, "stop signal sent", "signal", signals.Name(s.StopSignal))
@@ -267,11 +266,10 @@ func (s *supervisor) endNow() {
 	if s.pid == 0 || s.ended {
 		return
 	}
-	s.end()
-	for s.collect(); !s.done(); s.collect() {
+	s.wide = s.guard != nil
+	s.end(s.KillAfter)
+	for s.kin.collect(s); !s.done(); s.kin.collect(s) {
 		s.timers()
 		time.Sleep(lookAgain)
 	}
 }
-
-func becomeSubreaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

@@ -56,6 +56,7 @@ type Relay struct {
 	blocked  uint64 // of the signals caught: those that the caller had blocked
 	read     int
 	write    int
+	watched  []int
 	buffer   [64]byte
 	have     []byte // of buffer, not yet given out
 }
@@ -135,8 +136,13 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 				return sig, true
 			}
 		}
-		if timeout >= 0 && !r.readable(until) {
-			return 0, false
+		if timeout >= 0 || len(r.watched) > 0 {
+			switch r.await(timeout >= 0, until) {
+			case nothing:
+				return 0, false
+			case other:
+				return 0, true
+			}
 		}
 		n, err := unix.Read(r.read, r.buffer[:])
 		if err == nil {
@@ -171,15 +177,45 @@ func (r *Relay) peek() (syscall.Signal, bool) {
 	}
 }
 
-// readable waits until there is something to read, or until.
-func (r *Relay) readable(until time.Time) bool {
+// Watch makes Next also return, as for a wake-up, while there is something to
+// read from one of these descriptors. To read it is up to the caller of Next.
+func (r *Relay) Watch(fds ...int) { r.watched = append(r.watched, fds...) }
+
+// Unwatch ends that.
+func (r *Relay) Unwatch(fds ...int) {
+	r.watched = slices.DeleteFunc(r.watched, func(fd int) bool { return slices.Contains(fds, fd) })
+}
+
+// What await comes to.
+type readiness int
+
+const (
+	nothing readiness = iota // in time
+	own                      // the relay has something to read
+	other                    // only something watched has
+)
+
+// await waits until there is something to read, or until.
+func (r *Relay) await(limited bool, until time.Time) readiness {
+	var few [4]unix.PollFd
+	ready := append(few[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN})
+	for _, fd := range r.watched {
+		ready = append(ready, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
 	for {
-		left := max(time.Until(until), 0)
-		ready := []unix.PollFd{{Fd: int32(r.read), Events: unix.POLLIN}}
-		ts := unix.NsecToTimespec(int64(left))
-		n, err := unix.Ppoll(ready, &ts, nil)
-		if err == nil || left == 0 {
-			return n > 0
+		var ts *unix.Timespec
+		if limited {
+			left := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
+			ts = &left
+		}
+		n, err := unix.Ppoll(ready, ts, nil)
+		switch {
+		case ready[0].Revents != 0:
+			return own
+		case n > 0:
+			return other
+		case limited && (err == nil || !time.Now().Before(until)):
+			return nothing
 		}
 	}
 }
