@@ -106,6 +106,9 @@ func (d *directory) snapshot(ctx context.Context, base string, tables []*table) 
 			return nil, f.lockError(err)
 		}
 		if locked {
+			if r.words, err = f.readCommand(&r); err != nil {
+				return nil, err
+			}
 			live = append(live, r)
 		}
 	}
@@ -146,7 +149,7 @@ func (s *Store) entry(name string, r *record) locks.Entry {
 	host, _ := os.Hostname()
 	e := locks.Entry{
 		Name: name, Ref: locks.Ref{Key: locks.KeyOf(name), ID: r.id}, State: locks.Waiting, Claim: r.claim,
-		Host: host, PID: r.pid, UID: r.uid, Command: unpackCommand(r.command), Since: r.sinceTime(),
+		Host: host, PID: r.pid, UID: r.uid, Command: r.words, Since: r.sinceTime(),
 	}
 	if r.state == stateHolding {
 		e.State, e.Slots, e.Fence = locks.Holding, r.slotList(), r.fence
@@ -159,6 +162,7 @@ func (s *Store) entry(name string, r *record) locks.Entry {
 func (s *Store) busy(f *lockFile, tab *table, do decision) *locks.BusyError {
 	busy := &locks.BusyError{Name: tab.name}
 	for i := range do.holders {
+		do.holders[i].words, _ = f.readCommand(&do.holders[i])
 		busy.Holders = append(busy.Holders, s.entry(tab.name, &do.holders[i]))
 	}
 	for _, r := range tab.records {

@@ -26,7 +26,7 @@ type lockFile struct {
 	stat  unix.Stat_t  // as of the last gate
 	path  string       // for messages
 	last  table        // what the last read found; its memory serves the next
-	text  []byte
+	text  []byte       // room to read
 }
 
 // umask is the process's own, and there is only one.
@@ -212,7 +212,7 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 
 // progress changes with everybody who comes into the queue or out of it.
 func (f *lockFile) progress() (counters [headerCounters]byte) {
-	_, _ = preadFull(f.fd, counters[:])
+	_, _ = preadFull(f.fd, counters[:], 0)
 	return counters
 }
 
@@ -273,9 +273,10 @@ func (f *lockFile) removed() (bool, error) {
 	return !f.same(&st), nil
 }
 
-// read reads the whole table. The caller is inside the gate. What it gives is
-// good until the next read: who waits looks again and again, and in a long
-// queue the memory costs more than the reading.
+// read reads the whole table but the commands, which only people want to know
+// (readCommand). The caller is inside the gate. What it gives is good until the
+// next read: who waits looks again and again, and in a long queue the memory
+// costs more than the reading.
 func (f *lockFile) read() (*table, error) {
 	if err := unix.Fstat(f.fd, &f.stat); err != nil {
 		return nil, &Error{Op: "fstat", Path: f.path, Err: err}
@@ -288,46 +289,67 @@ func (f *lockFile) read() (*table, error) {
 	if f.stat.Size > pageSize+maxRecords*recordSize {
 		return nil, errCorrupt
 	}
-	size := int(f.stat.Size)
-	if cap(f.text) < size {
-		f.text = make([]byte, size)
-		t.records = make([]record, 0, max(size-pageSize, 0)/recordSize+1)
+	if f.text == nil {
+		f.text = make([]byte, readSize)
 	}
-	buf := f.text[:size]
-	n, err := preadFull(f.fd, buf)
+	n, err := f.readAt(f.text[:pageSize], 0)
 	if err != nil {
-		return nil, &Error{Op: "read", Path: f.path, Err: err}
+		return nil, err
 	}
-	buf = buf[:n]
-	if t.header, err = decodeHeader(buf); err != nil {
+	if t.header, err = decodeHeader(f.text[:n]); err != nil {
 		var other *formatError
 		if errors.As(err, &other) {
 			err = &Error{Path: f.path, Err: err, Hint: "another version of golock uses this directory"}
 		}
 		return nil, err
 	}
-	records := 0
-	for at := pageSize; at+recordSize <= len(buf); at += recordSize {
-		if buf[at+recordState] == stateFree {
-			t.vacant(records)
-			records++
-			continue
-		}
-		t.records = append(t.records, record{index: records})
-		r := &t.records[len(t.records)-1]
-		records++
-		if err := r.decode(buf[at : at+recordSize]); err != nil {
-			return nil, err
-		}
-		if r.claim.Ticket >= t.next {
-			return nil, errCorrupt // the header is from another time
-		}
-	}
-	if records < t.size {
+	full := int(max(f.stat.Size-pageSize, 0) / recordSize)
+	if full < t.size {
 		return nil, errCorrupt
 	}
-	t.size = records
+	t.size = full
+	for first := 0; first < full; first += readSize / recordSize {
+		some := min(full-first, readSize/recordSize)
+		n, err := f.readAt(f.text[:some*recordSize], recordOffset(first))
+		if err != nil {
+			return nil, err
+		}
+		if n < some*recordSize {
+			return nil, errCorrupt // somebody cuts it meanwhile
+		}
+		for i := range some {
+			if err := t.add(first+i, f.text[i*recordSize:(i+1)*recordSize]); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return t, nil
+}
+
+// readSize is how much of a table is read at once.
+const readSize = 32 << 10
+
+// readCommand reads the command of a record that is in use, again inside the
+// gate.
+func (f *lockFile) readCommand(r *record) ([]string, error) {
+	var text [recordSize]byte
+	n, err := f.readAt(text[:], recordOffset(r.index))
+	if err != nil {
+		return nil, err
+	}
+	var again record
+	if n < recordSize || again.decode(text[:]) != nil {
+		return nil, errCorrupt
+	}
+	return unpackCommand(again.command), nil
+}
+
+func (f *lockFile) readAt(b []byte, at int64) (int, error) {
+	n, err := preadFull(f.fd, b, at)
+	if err != nil {
+		return 0, &Error{Op: "read", Path: f.path, Err: err}
+	}
+	return n, nil
 }
 
 // table is what read found.
@@ -336,6 +358,24 @@ type table struct {
 	records []record // those in use, in the order of the file
 	hasFree bool
 	free    int // index of the first free one
+}
+
+// add takes in the text of a record.
+func (t *table) add(index int, text []byte) error {
+	if text[recordState] == stateFree {
+		t.vacant(index)
+		return nil
+	}
+	t.records = append(t.records, record{index: index})
+	r := &t.records[len(t.records)-1]
+	if err := r.decode(text); err != nil {
+		return err
+	}
+	r.command = nil // its memory is used again
+	if r.claim.Ticket >= t.next {
+		return errCorrupt // the header is from another time
+	}
+	return nil
 }
 
 // vacant notes that a record is free.
@@ -420,10 +460,10 @@ func (f *lockFile) write(b []byte, at int64) error {
 	return nil
 }
 
-func preadFull(fd int, b []byte) (int, error) {
+func preadFull(fd int, b []byte, at int64) (int, error) {
 	read := 0
 	for read < len(b) {
-		n, err := unix.Pread(fd, b[read:], int64(read))
+		n, err := unix.Pread(fd, b[read:], at+int64(read))
 		if err == unix.EINTR {
 			continue
 		}

@@ -130,6 +130,7 @@ type record struct {
 	fence   int64
 	slots   []slotRange
 	command []byte
+	words   []string // the command, if somebody asked for it; not stored
 }
 
 // slotRange is more+1 slots from first on.
