@@ -97,7 +97,9 @@ func (c *run) newcomer() spec {
 	s.hold = c.some(6 * time.Millisecond)
 	switch c.random.IntN(10) {
 	case 0:
-		s.flags = []string{"-F"}
+		if !c.leased {
+			s.flags = []string{"-F"}
+		}
 	case 1:
 		s.flags = []string{"-w", strconv.FormatFloat(c.some(30*time.Millisecond).Seconds(), 'f', 6, 64), "-q"}
 	}

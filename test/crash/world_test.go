@@ -54,6 +54,8 @@ type proc struct {
 type world struct {
 	t          *testing.T
 	dir, store string
+	always     []string // flags of every golock
+	leased     bool     // the store is: what is killed keeps its slot for a while
 	env        []string
 	out, err   *os.File // written to by everything in the world
 	stdin, end *os.File // stdin of commands; closing end ends it
@@ -161,7 +163,7 @@ func (s *spec) argv(w *world, token int) []string {
 	if s.weight == 0 {
 		s.weight = 1
 	}
-	argv = append(append(argv, "--weight", strconv.Itoa(s.weight)), s.flags...)
+	argv = slices.Concat(argv, []string{"--weight", strconv.Itoa(s.weight)}, w.always, s.flags)
 	mode := s.judge
 	if mode == "" {
 		mode = "u"
