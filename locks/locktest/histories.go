@@ -16,10 +16,10 @@ import (
 // and on a model that applies the rule, and compares them after every step. All
 // entries are of this process, each through a store of its own.
 func testHistories(t *testing.T, w *world) {
-	round := 0
+	round, watch := 0, w.open(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
-		h := &history{t: t, rt: rt, w: w, name: fmt.Sprintf("history %d", round)}
+		h := &history{t: t, rt: rt, w: w, watch: watch, name: fmt.Sprintf("history %d", round)}
 		defer h.end()
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 4).Draw(rt, "step") {
@@ -40,16 +40,19 @@ type history struct {
 	t       *testing.T
 	rt      *rapid.T
 	w       *world
+	watch   locks.Store // for looking at the entries
 	name    string
 	ticket  int64
 	queue   []*actor // of the model
 	holders []*actor
+	all     []*actor
 }
 
 // actor is one entry, in the model and in the store.
 type actor struct {
 	claim  locks.Claim // with the model's ticket
 	slots  []int       // the model's
+	store  locks.Store // its own
 	cancel context.CancelFunc
 	done   chan struct{} // Wait has returned
 	lease  locks.Lease
@@ -66,7 +69,12 @@ func (h *history) join() {
 	fits := len(h.queue) == 0 && locks.Admits(h.claims(), a.claim)
 	ctx, cancel := context.WithCancel(context.Background())
 	a.cancel = cancel
-	ticket, err := h.w.open(h.t).Join(ctx, r)
+	var err error
+	if a.store, err = h.w.engine.Open(h.w.url); err != nil {
+		h.rt.Fatal(err)
+	}
+	h.all = append(h.all, a)
+	ticket, err := a.store.Join(ctx, r)
 	if r.NoWait && !fits {
 		cancel()
 		if err == nil {
@@ -162,17 +170,18 @@ func (h *history) compare() {
 		default:
 		}
 	}
-	holding, waiting := 0, 0
-	for _, e := range list(h.t, h.w.open(h.t), h.name) {
-		if e.State == locks.Holding {
-			holding++
-		} else {
-			waiting++
+	// Who left is gone a moment later in a networked store.
+	eventually(h.rt, "the store shows the model's holders and waiters", func() bool {
+		holding, waiting := 0, 0
+		for _, e := range list(h.t, h.watch, h.name) {
+			if e.State == locks.Holding {
+				holding++
+			} else {
+				waiting++
+			}
 		}
-	}
-	if holding != len(h.holders) || waiting != len(h.queue) {
-		h.rt.Fatalf("the store shows %d holders and %d waiters, want %d and %d", holding, waiting, len(h.holders), len(h.queue))
-	}
+		return holding == len(h.holders) && waiting == len(h.queue)
+	})
 }
 
 // end leaves nothing behind for the next history.
@@ -187,5 +196,8 @@ func (h *history) end() {
 			_ = a.lease.Release(context.Background())
 		}
 		a.cancel()
+	}
+	for _, a := range h.all {
+		a.store.Close()
 	}
 }

@@ -11,6 +11,7 @@ package locktest
 import (
 	"os"
 	"testing"
+	"time"
 
 	"golock/locks"
 )
@@ -22,6 +23,10 @@ type Engine struct {
 
 	// Open opens the store of such a URL. It is called in other processes too.
 	Open func(url string) (locks.Store, error)
+
+	// TTL is that of requests from processes which the suite may kill; what
+	// they held is free again after it. A store without leases needs none.
+	TTL time.Duration
 }
 
 // Run runs the suite. It must be called by a test named TestConformance at the

@@ -77,6 +77,9 @@ func (e Engine) servePeer() {
 		return
 	}
 	g := lease.Grant()
+	if leased, ok := lease.(locks.Leased); ok {
+		go keep(leased)
+	}
 	say(report{State: "granted", Slots: g.Slots, Fence: g.Fence})
 	word, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	if strings.TrimSpace(word) != "release" {
@@ -88,6 +91,16 @@ func (e Engine) servePeer() {
 	}
 	say(report{State: "released"})
 	_, _ = io.Copy(io.Discard, os.Stdin) // lives on without the slot
+}
+
+// keep renews a lease as long as the process lives. A renewal that fails ends
+// nothing here: whether the lease is lost shows in what others are granted.
+func keep(l locks.Leased) {
+	for ttl := l.Term().TTL; ; time.Sleep(ttl / 4) {
+		ctx, cancel := context.WithTimeout(context.Background(), ttl/4)
+		_, _ = l.Renew(ctx)
+		cancel()
+	}
 }
 
 // world is one fresh store and the processes that use it.
@@ -138,6 +151,7 @@ func within(refs ...locks.Ref) func(*locks.Request) {
 // join starts a peer with a request.
 func (w *world) join(t *testing.T, r locks.Request) *peer {
 	t.Helper()
+	r.TTL = w.engine.TTL
 	text, err := json.Marshal(order{URL: w.url, Request: r})
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +202,25 @@ func (p *peer) expect(state string) report {
 		p.t.Fatalf("peer %d does not report %s", p.cmd.Process.Pid, state)
 	}
 	return report{}
+}
+
+// granted waits for the grant, whether the peer has to queue for it or not.
+func (p *peer) granted() report {
+	p.t.Helper()
+	for {
+		select {
+		case r := <-p.reports:
+			if r.State == "queued" {
+				continue
+			}
+			if r.State != "granted" {
+				p.t.Fatalf("peer %d reports %+v, want granted", p.cmd.Process.Pid, r)
+			}
+			return r
+		case <-time.After(patience):
+			p.t.Fatalf("peer %d is not granted", p.cmd.Process.Pid)
+		}
+	}
 }
 
 // silent fails if the peer has reported anything by now.

@@ -9,12 +9,20 @@ import (
 
 	"golock/locks"
 	"golock/locks/local"
+	"golock/locks/redis"
 )
 
 // engines lists the schemes, in the order in which messages name them.
 func engines() []engine {
 	return []engine{
 		{scheme: "local", form: "local or local:///DIR", open: openLocal},
+		{scheme: "redis", form: "redis://HOST/DB", open: openRedis},
+		{scheme: "rediss", form: "rediss://HOST/DB", open: openRedis},
+		{scheme: "redis+unix", form: "redis+unix:///SOCKET", open: openRedis},
+		{scheme: "redis+sentinel", form: "redis+sentinel://HOSTS/MASTER/DB", open: openRedis},
+		{scheme: "rediss+sentinel", form: "rediss+sentinel://HOSTS/MASTER/DB", open: openRedis},
+		{scheme: "redis+cluster", form: "redis+cluster://HOSTS", open: openRedis},
+		{scheme: "rediss+cluster", form: "rediss+cluster://HOSTS", open: openRedis},
 	}
 }
 
@@ -68,4 +76,12 @@ func openLocal(address string) (locks.Store, error) {
 		return nil, fmt.Errorf("path: contains a zero byte")
 	}
 	return local.New(path), nil
+}
+
+func openRedis(address string) (locks.Store, error) {
+	s, err := redis.Open(address)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }

@@ -1,0 +1,326 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"golock/locks"
+)
+
+// lockScript is the whole decision about a name; see there for what it stores
+// and answers.
+//
+//go:embed lock.lua
+var lockScript string
+
+// format is that of what lockScript stores.
+const format = "1"
+
+// The script's modes.
+const (
+	join    = "join"
+	renew   = "renew"
+	release = "release"
+	list    = "list"
+)
+
+// script knows the script's hash, once it has been asked for.
+type script struct {
+	once sync.Once
+	hash string
+}
+
+// run sends the hash, and the text if the server does not have it: after a
+// restart, a failover, SCRIPT FLUSH.
+func (s *script) run(ctx context.Context, to goredis.Scripter, k call) (any, error) {
+	s.once.Do(func() {
+		sum := sha1.Sum([]byte(lockScript))
+		s.hash = hex.EncodeToString(sum[:])
+	})
+	reply, err := to.EvalSha(ctx, s.hash, k.keys, k.args()...).Result()
+	if goredis.HasErrorPrefix(err, "NOSCRIPT") {
+		reply, err = to.Eval(ctx, lockScript, k.keys, k.args()...).Result()
+	}
+	return reply, err
+}
+
+// call is one run of the script for one entry.
+type call struct {
+	mode       string
+	keys       []string
+	channels   string // what comes before the id in the name of its channel
+	id         string
+	name       string // "" if only the ref is known
+	epoch      string
+	record     string // "" likewise
+	noWait     bool
+	within     string
+	quarantine time.Duration
+}
+
+func (k call) args() []any {
+	wait := ""
+	if k.noWait {
+		wait = "nowait"
+	}
+	return []any{k.mode, k.id, k.quarantine.Milliseconds(), k.channels, k.name, k.epoch, k.record, wait, k.within}
+}
+
+// call prepares one for a name.
+func (s *Store) call(mode string, key locks.Key) call {
+	tag := s.target.prefix + ":{" + key.String() + "}:"
+	k := call{mode: mode, channels: tag + "c:", quarantine: s.target.quarantine, keys: make([]string, 0, 7)}
+	for _, part := range "shqdeg" {
+		k.keys = append(k.keys, tag+string(part))
+	}
+	if s.target.kind != cluster {
+		k.keys = append(k.keys, s.index())
+	}
+	return k
+}
+
+// index is the key under which all names are noted.
+func (s *Store) index() string { return s.target.prefix + ":names" }
+
+// channel is where an entry is told something.
+func (s *Store) channel(ref locks.Ref) string {
+	return s.target.prefix + ":{" + ref.Key.String() + "}:c:" + hex.EncodeToString(ref.ID[:])
+}
+
+// record is what the store keeps of an entry.
+type record struct {
+	ttl    time.Duration
+	claim  locks.Claim
+	fence  int64
+	since  int64 // us since 1970, on the server's clock
+	ears   bool
+	slots  []int
+	detail string // who it is, in JSON
+}
+
+// order writes a priority so that the bytes of a higher one sort before those
+// of a lower one.
+func order(priority int) uint64 { return uint64(math.MaxInt64) - uint64(int64(priority)) }
+
+func (r *record) String() string {
+	ears := 0
+	if r.ears {
+		ears = 1
+	}
+	return fmt.Sprintf("%d %d %d %016x %016d %016d %016d %d %s %s", r.ttl.Milliseconds(), r.claim.Weight, r.claim.Max,
+		order(r.claim.Priority), r.claim.Ticket, r.fence, r.since, ears, formatSlots(r.slots), r.detail)
+}
+
+func parseRecord(text string) (record, error) {
+	var r record
+	fields := strings.SplitN(text, " ", 10)
+	if len(fields) != 10 {
+		return r, fmt.Errorf("a record with %d fields", len(fields))
+	}
+	var numbers [8]int64
+	for i := range numbers {
+		var err error
+		if i == 3 {
+			var n uint64
+			n, err = strconv.ParseUint(fields[i], 16, 64)
+			numbers[i] = int64(uint64(math.MaxInt64) - n)
+		} else {
+			numbers[i], err = strconv.ParseInt(fields[i], 10, 64)
+		}
+		if err != nil {
+			return r, err
+		}
+	}
+	r.ttl = time.Duration(numbers[0]) * time.Millisecond
+	r.claim = locks.Claim{Weight: int(numbers[1]), Max: int(numbers[2]), Priority: int(numbers[3]), Ticket: numbers[4]}
+	r.fence, r.since, r.ears, r.detail = numbers[5], numbers[6], numbers[7] == 1, fields[9]
+	var err error
+	r.slots, err = parseSlots(fields[8])
+	return r, err
+}
+
+// formatSlots writes ascending numbers as "0,3-5"; none is "-".
+func formatSlots(slots []int) string {
+	if len(slots) == 0 {
+		return "-"
+	}
+	var b strings.Builder
+	for i := 0; i < len(slots); {
+		j := i
+		for j+1 < len(slots) && slots[j+1] == slots[j]+1 {
+			j++
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(slots[i]))
+		if j > i {
+			b.WriteString("-" + strconv.Itoa(slots[j]))
+		}
+		i = j + 1
+	}
+	return b.String()
+}
+
+func parseSlots(text string) ([]int, error) {
+	if text == "-" {
+		return nil, nil
+	}
+	var slots []int
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if err == nil && isRange {
+			to, err = strconv.Atoi(last)
+		}
+		if err != nil || from < 0 || to < from || to-from > maxUnits || len(slots) > maxUnits {
+			return nil, fmt.Errorf("slots %q", locks.Printable(text, 40))
+		}
+		for ; from <= to; from++ {
+			slots = append(slots, from)
+		}
+	}
+	return slots, nil
+}
+
+// answer is what the script says. word tells which fields are set.
+type answer struct {
+	word   string
+	epoch  string
+	record record
+	raw    string // the record as it is stored
+	name   string
+
+	place  int           // waiting: 1 is the next
+	look   time.Duration // waiting: when to look again
+	quiet  time.Duration // nothing is granted for this long
+	unsure bool          // the server does not tell which one it is
+
+	inside  string // nested: the id of the enclosing run
+	waiters int
+	entries []listed
+	was     bool // release: it was there
+}
+
+// listed is one entry of a list or a refusal.
+type listed struct {
+	state  locks.State
+	id     string
+	left   time.Duration
+	record record
+}
+
+// isGrant reports whether a reply is a grant.
+func isGrant(reply any) bool {
+	fields, ok := reply.([]any)
+	return ok && len(fields) > 0 && fields[0] == "granted"
+}
+
+// read understands a reply.
+func (k call) read(reply any) (answer, error) {
+	r := reader{}
+	r.fields, _ = reply.([]any)
+	a := answer{word: r.text()}
+	switch a.word {
+	case "granted":
+		a.epoch = r.text()
+		a.raw, a.record = r.record()
+		a.unsure = r.number() == 1
+	case "waiting":
+		a.epoch = r.text()
+		a.raw, a.record = r.record()
+		a.place, a.look, a.quiet, a.unsure = int(r.number()), r.ms(), r.ms(), r.number() == 1
+	case "nested":
+		a.inside = r.text()
+		a.quiet, a.waiters = r.ms(), int(r.number())
+		a.entries = r.list()
+	case "busy":
+		a.quiet, a.waiters = r.ms(), int(r.number())
+		a.entries = r.list()
+	case "held":
+		a.epoch = r.text()
+		a.raw, a.record = r.record()
+		a.name = r.text()
+	case "released":
+		a.was, a.epoch = r.number() == 1, r.text()
+	case "list":
+		a.name, a.quiet = r.text(), r.ms()
+		a.entries = r.list()
+	case "gone", "lost":
+	case "format":
+		return a, &FormatError{Found: r.text()}
+	case "name":
+		return a, fmt.Errorf("the hash of the name %q is also that of %q, which is in use: choose another name", k.name, locks.Printable(r.text(), 300))
+	default:
+		r.bad = true
+	}
+	if r.bad {
+		return a, fmt.Errorf("%s: an answer that golock does not understand: %.200q", k.keys[0], fmt.Sprint(reply))
+	}
+	return a, nil
+}
+
+// FormatError says that what is stored was written by another version.
+type FormatError struct{ Found string }
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("the lock is stored in format %s and this golock knows format %s: use the same version everywhere", locks.Printable(e.Found, 20), format)
+}
+
+// reader takes the fields of a reply one by one.
+type reader struct {
+	fields []any
+	bad    bool
+}
+
+func (r *reader) next() any {
+	if len(r.fields) == 0 {
+		r.bad = true
+		return nil
+	}
+	f := r.fields[0]
+	r.fields = r.fields[1:]
+	return f
+}
+
+func (r *reader) text() string {
+	s, ok := r.next().(string)
+	r.bad = r.bad || !ok
+	return s
+}
+
+func (r *reader) number() int64 {
+	n, ok := r.next().(int64)
+	r.bad = r.bad || !ok
+	return n
+}
+
+func (r *reader) ms() time.Duration { return time.Duration(r.number()) * time.Millisecond }
+
+func (r *reader) record() (string, record) {
+	text := r.text()
+	rec, err := parseRecord(text)
+	r.bad = r.bad || err != nil
+	return text, rec
+}
+
+func (r *reader) list() []listed {
+	var all []listed
+	for len(r.fields) > 0 && !r.bad {
+		l := listed{state: locks.State(r.text()), id: r.text(), left: r.ms()}
+		_, l.record = r.record()
+		all = append(all, l)
+	}
+	return all
+}

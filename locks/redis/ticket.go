@@ -1,0 +1,103 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"golock/locks"
+)
+
+// ticket is a request of ours that was granted or queued.
+type ticket struct {
+	entry  *entry
+	lease  *lease // granted at once
+	queued bool
+	look   time.Duration // until when the store wants to be asked again
+}
+
+// Queued implements locks.Ticket.
+func (t *ticket) Queued() bool { return t.queued }
+
+// Wait implements locks.Ticket. It subscribes, looks again when that is
+// confirmed, because its turn may have come meanwhile, and sleeps until it is
+// told to look or the time that the store named is over. Every look also keeps
+// the place alive; a waiter that was taken for dead gets its old place back.
+func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
+	if !t.queued {
+		return t.lease, nil
+	}
+	e := t.entry
+	listening, stop := context.WithCancel(context.Background())
+	defer stop()
+	notices := e.store.listen(listening, e.ref, e.ttl, 0)
+	alarm := time.NewTimer(t.look)
+	defer alarm.Stop()
+	next := time.Now().Add(t.look)
+	var outage error // the last look failed with it
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, t.leave(ctx, outage)
+		case <-alarm.C:
+		case n, ok := <-notices:
+			switch {
+			case !ok:
+				notices = nil
+				continue
+			case n.kind == broken:
+				t.leave(ctx, nil)
+				return nil, n.err
+			case n.kind == up:
+				e.setEars(true)
+			case n.kind == down, n.kind == deaf:
+				e.setEars(false)
+				continue
+			case n.look > 0:
+				if sooner := time.Now().Add(n.look); sooner.Before(next) {
+					next = sooner
+					alarm.Reset(n.look)
+				}
+				continue
+			}
+		}
+		a, asked, err := e.ask(ctx, join)
+		pause := retryPause
+		switch {
+		case err != nil && ctx.Err() != nil:
+			continue
+		case err != nil && !mayPass(err):
+			t.leave(ctx, nil)
+			return nil, err
+		case err != nil:
+			outage = err
+		case a.word == "granted":
+			return newLease(e, asked), nil
+		case a.word == "waiting":
+			outage, pause = nil, a.look
+		default:
+			return nil, e.refused(a)
+		}
+		next = time.Now().Add(pause)
+		alarm.Reset(pause)
+	}
+}
+
+// leave gives the place up. It waits a moment for the store to know; the rest
+// is done in the background.
+func (t *ticket) leave(ctx context.Context, outage error) error {
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		t.entry.leave()
+	}()
+	patience := time.NewTimer(leaveWait)
+	defer patience.Stop()
+	select {
+	case <-told:
+	case <-patience.C:
+	}
+	if outage != nil {
+		return &locks.OutageError{Store: t.entry.store.URL(), Err: outage}
+	}
+	return ctx.Err()
+}
