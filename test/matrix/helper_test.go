@@ -21,6 +21,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -56,6 +57,13 @@ func setUp(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	// nohup ignores HUP, a shell without job control INT for what it starts with
+	// "&". What is caught here is not ignored by what is started from here.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	// Commands that die of QUIT or ABRT shall not leave core files.
 	var core unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err == nil {
