@@ -59,6 +59,8 @@ func (s *Store) judge(err error) error {
 	return err
 }
 
+const needLogin = "user and password stand before the host, as in redis://user:password@host"
+
 func (s *Store) judgeReply(err goredis.Error) error {
 	text := err.Error()
 	code, _, _ := strings.Cut(text, " ")
@@ -73,7 +75,7 @@ func (s *Store) judgeReply(err goredis.Error) error {
 	case "OOM":
 		return &refusal{err: err, hint: "raise the server's maxmemory", may: true}
 	case "WRONGPASS", "NOAUTH":
-		return &refusal{err: err, hint: "user and password stand before the host, as in redis://user:password@host"}
+		return &refusal{err: err, hint: needLogin}
 	case "NOPERM":
 		return &refusal{err: err, hint: "the user needs EVAL, EVALSHA and what they run, on the keys with the prefix " + s.target.prefix}
 	case "ERR":
@@ -82,6 +84,9 @@ func (s *Store) judgeReply(err goredis.Error) error {
 			if strings.Contains(text, passes) {
 				return err
 			}
+		}
+		if strings.Contains(text, "unauthenticated") { // a request too long for a stranger
+			return &refusal{err: err, hint: needLogin}
 		}
 		if strings.Contains(text, "-OOM") {
 			return &refusal{err: err, hint: "raise the server's maxmemory", may: true}

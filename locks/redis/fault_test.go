@@ -1,0 +1,336 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/redis/redistest"
+)
+
+// steady is a server without quarantine: nothing here restarts it.
+func steady(t *testing.T, options ...string) (*redistest.Server, string) {
+	t.Helper()
+	server := redistest.Start(t, options...)
+	return server, server.SocketURL("quarantine=0")
+}
+
+// Two round trips take a free slot: the greeting and one script run.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	release(t, take(t, open(t, url), "n")) // the server knows the script now
+	proxy := redistest.NewProxy(t, server)
+	l := take(t, open(t, proxy.URL("quarantine=0")), "n")
+	if got := proxy.Requests(); got != 2 {
+		t.Errorf("%d requests, want 2", got)
+	}
+	release(t, l)
+	if got := proxy.Requests(); got != 3 {
+		t.Errorf("%d requests after the release, want 3", got)
+	}
+}
+
+// However many replies are lost there is one grant, one ticket, one release.
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	proxy := redistest.NewProxy(t, server)
+	s := open(t, proxy.URL("quarantine=0"))
+	lose := func(mode string, times int32) {
+		var n atomic.Int32
+		proxy.Judge(func(args []string) redistest.Verdict {
+			if redistest.Mode(args) == mode && n.Add(1) <= times {
+				return redistest.LoseReply
+			}
+			return redistest.Pass
+		})
+	}
+	lose("join", 3)
+	holder := take(t, s, "n", limit(2))
+	lose("join", 2)
+	second := take(t, s, "n", limit(2))
+	if f, g := holder.Grant().Fence, second.Grant().Fence; g <= f {
+		t.Errorf("fence %d after %d", g, f)
+	}
+	lose("join", 2)
+	w := queue(t, s, "n", limit(2))
+	watch := open(t, url)
+	if h, w := count(t, watch, "n"); h != 2 || w != 1 {
+		t.Errorf("%d hold and %d wait, want 2 and 1", h, w)
+	}
+	lose("renew", 1)
+	ctx, cancel := context.WithTimeout(background, patience)
+	defer cancel()
+	if _, err := holder.Renew(ctx); err == nil || errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew without a reply = %v", err)
+	}
+	renew(t, holder)
+	lose("release", 2)
+	release(t, holder)
+	release(t, holder)
+	w.granted()
+	lose("join", 0)
+	if e := refused(t, s, "n", limit(2)); len(e.Holders) != 2 || e.Waiters != 0 {
+		t.Errorf("busy: %v", e)
+	}
+}
+
+// Whatever arrives a second time, late, leaves nothing behind.
+func TestDelayedDuplicates(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	proxy := redistest.NewProxy(t, server)
+	s, watch := open(t, proxy.URL("quarantine=0")), open(t, url)
+	holder := take(t, s, "n")
+	refused(t, s, "n")
+	gaveUp := queue(t, s, "n")
+	gaveUp.cancel()
+	gaveUp.ended()
+	becomes(t, watch, "n", 1, 0)
+	nested, err := s.Join(background, request(t, "n", within(holder.Grant().Ref)))
+	if err == nil {
+		t.Fatalf("granted inside itself: %v", nested)
+	}
+	w := queue(t, s, "n")
+	release(t, holder)
+	release(t, w.granted())
+	becomes(t, watch, "n", 0, 0)
+	proxy.Replay()
+	proxy.Replay()
+	if h, w := count(t, watch, "n"); h != 0 || w != 0 {
+		t.Errorf("after the duplicates %d hold and %d wait", h, w)
+	}
+	take(t, watch, "n")
+}
+
+// Nobody there: Join tries until its context ends and says what happened.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	server.Kill()
+	s := open(t, url)
+	var outage *locks.OutageError
+	if err := fails(t, s, "n"); !errors.As(err, &outage) || outage.Store != s.URL() {
+		t.Errorf("Join = %v, want an outage of %s", err, s.URL())
+	}
+	// It goes on as soon as the server is there.
+	got := make(chan error, 1)
+	go func() {
+		ticket, err := s.Join(background, request(t, "n"))
+		if err == nil {
+			var l locks.Lease
+			if l, err = ticket.Wait(background); err == nil {
+				err = l.Release(background)
+			}
+		}
+		got <- err
+	}()
+	server.Restart()
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEndedContext(t *testing.T) {
+	t.Parallel()
+	s := open(t, "redis://127.0.0.1:1")
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	if _, err := s.Join(ctx, request(t, "n")); !errors.Is(err, context.Canceled) {
+		t.Errorf("Join = %v, want context.Canceled", err)
+	}
+}
+
+// What trying again does not mend is told at once, without the password.
+func TestRefusedLogin(t *testing.T) {
+	t.Parallel()
+	server, _ := steady(t, "--requirepass", "right-s3cret")
+	at := "@" + server.Addr()
+	for _, tt := range []struct{ url, want string }{
+		{"redis://:wrong-s3cret" + at, "WRONGPASS"},
+		{"redis://nobody:wrong-s3cret" + at, "WRONGPASS"},
+		{"redis://" + server.Addr(), "user and password"},
+		{"redis://:right-s3cret" + at + "/9999", "DB index"},
+	} {
+		start := time.Now()
+		err := fails(t, open(t, tt.url), "n")
+		var outage *locks.OutageError
+		if errors.As(err, &outage) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", tt.url, err)
+		}
+		if strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("the error %q shows the password", err)
+		}
+		if time.Since(start) > 900*time.Millisecond {
+			t.Errorf("%s: it was tried again", tt.want)
+		}
+	}
+	release(t, take(t, open(t, "redis://:right-s3cret"+at+"?quarantine=0"), "n"))
+}
+
+// A waiter lives through an outage with its place, and ends without delay.
+func TestWaitThroughOutage(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	proxy := redistest.NewProxy(t, server)
+	holder := take(t, open(t, url), "n")
+	first := queue(t, open(t, proxy.URL("quarantine=0")), "n")
+	second := queue(t, open(t, url), "n")
+	listening(t, server, 2)
+	proxy.Refuse(true)
+	proxy.Cut()
+	listening(t, server, 1)
+	first.waits()
+	proxy.Refuse(false)
+	listening(t, server, 2)
+	release(t, holder)
+	l := first.granted()
+	second.waits()
+	release(t, l)
+	second.granted()
+}
+
+func TestWaitEndsInOutage(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	proxy := redistest.NewProxy(t, server)
+	take(t, open(t, url), "n")
+	w := queue(t, open(t, proxy.URL("quarantine=0")), "n", ttl(time.Second))
+	listening(t, server, 1)
+	var lost atomic.Int32
+	proxy.Judge(func([]string) redistest.Verdict {
+		lost.Add(1)
+		return redistest.Lose
+	})
+	proxy.Cut()
+	// The listener tries every 200 ms, the waiter every 333 ms at first.
+	eventually(t, "a look has failed", func() bool { return lost.Load() > 10 })
+	w.cancel()
+	w.ended()
+	var outage *locks.OutageError
+	if !errors.As(w.err, &outage) {
+		t.Errorf("Wait = %v, want an outage", w.err)
+	}
+}
+
+// A server that does not answer keeps nobody from giving up.
+func TestLeaveFrozenServer(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	take(t, open(t, url), "n")
+	w := queue(t, open(t, url), "n")
+	listening(t, server, 1)
+	server.Stop()
+	defer server.Continue()
+	start := time.Now()
+	w.cancel()
+	w.ended()
+	if d := time.Since(start); d > time.Second {
+		t.Errorf("giving up took %v", d)
+	}
+	if !errors.Is(w.err, context.Canceled) {
+		t.Errorf("Wait = %v", w.err)
+	}
+}
+
+// A waiter that has vanished keeps up the next for a second at most, not for
+// its TTL.
+func TestVanishedWaiters(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	proxy := redistest.NewProxy(t, server)
+	holder := take(t, open(t, url), "n")
+	for range 3 {
+		queue(t, open(t, proxy.URL("quarantine=0")), "n")
+	}
+	next := queue(t, open(t, url), "n")
+	listening(t, server, 4)
+	proxy.Refuse(true)
+	proxy.Cut()
+	eventually(t, "the server sees that three are gone", func() bool {
+		channels, _ := server.Do("PUBSUB", "CHANNELS").([]any)
+		return len(channels) == 1
+	})
+	start := time.Now()
+	release(t, holder)
+	next.granted()
+	if d := time.Since(start); d > 2*time.Second {
+		t.Errorf("the next was granted after %v", d)
+	}
+}
+
+// A paused server is an outage: renewals fail, the lease is not lost.
+func TestPausedServer(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	l := take(t, open(t, url), "n")
+	server.Do("CLIENT", "PAUSE", 1500, "ALL")
+	ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if _, err := l.Renew(ctx); err == nil || errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew at a paused server = %v", err)
+	}
+	if d := time.Since(start); d > 1300*time.Millisecond {
+		t.Errorf("Renew was bounded by 300 ms and took %v", d)
+	}
+	if err := renewUntil(l, time.Now().Add(patience)); err != nil {
+		t.Errorf("Renew after the pause: %v", err)
+	}
+}
+
+func TestScriptFlush(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	l := take(t, s, "n")
+	w := queue(t, s, "n")
+	server.Do("SCRIPT", "FLUSH")
+	renew(t, l)
+	server.Do("SCRIPT", "FLUSH")
+	release(t, l)
+	server.Do("SCRIPT", "FLUSH")
+	w.granted()
+}
+
+// A server without memory takes nobody in, and throws nobody out.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	l := take(t, s, "n")
+	w := queue(t, s, "n")
+	listening(t, server, 1)
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	err := fails(t, s, "m")
+	var outage *locks.OutageError
+	if errors.As(err, &outage) || !strings.Contains(err.Error(), "maxmemory") {
+		t.Errorf("Join = %v", err)
+	}
+	renew(t, l)
+	release(t, l)
+	renew(t, w.granted())
+}
+
+// A server that may not write for a while is an outage.
+func TestNoReplicas(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	l := take(t, s, "n")
+	server.Do("CONFIG", "SET", "min-replicas-to-write", 1)
+	var outage *locks.OutageError
+	if err := fails(t, s, "m"); !errors.As(err, &outage) || !strings.Contains(err.Error(), "NOREPLICAS") {
+		t.Errorf("Join = %v", err)
+	}
+	if _, err := l.Renew(background); err == nil || errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew = %v", err)
+	}
+	server.Do("CONFIG", "SET", "min-replicas-to-write", 0)
+	renew(t, l)
+}

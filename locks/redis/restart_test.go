@@ -1,0 +1,185 @@
+package redis_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/redis/redistest"
+)
+
+// A server is killed and comes back empty while a holder renews: nobody gets a
+// second slot, the holder is put back, the waiters keep their order.
+func TestEmptyRestart(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	url := server.SocketURL("quarantine=2s")
+	s := open(t, url)
+	holder := queue(t, s, "n").granted() // a young server: it had to wait
+	grant := holder.Grant()
+	first := queue(t, open(t, url), "n")
+	second := queue(t, open(t, url), "n")
+	listening(t, server, 2)
+	server.Kill()
+	server.Restart()
+	busy := refused(t, s, "n")
+	if !strings.Contains(busy.Reason, "come back") {
+		t.Errorf("busy: %v", busy)
+	}
+	if err := renewUntil(holder, time.Now().Add(patience)); err != nil {
+		t.Fatalf("Renew: %v", err)
+	}
+	becomes(t, s, "n", 1, 2)
+	same(t, holder.Grant(), grant)
+	// The quarantine ends, and the slot is still taken.
+	eventually(t, "the quarantine ends", func() bool { return refused(t, s, "n").Reason == "" })
+	first.waits()
+	second.waits()
+	release(t, holder)
+	l := first.granted()
+	if l.Grant().Fence <= grant.Fence {
+		t.Errorf("fence %d after %d", l.Grant().Fence, grant.Fence)
+	}
+	second.waits()
+	release(t, l)
+	second.granted()
+}
+
+// A server that comes back with old data knows some holders and not others.
+// All of them are put back.
+func TestRestartWithOldData(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	url := server.SocketURL("quarantine=2s")
+	s := open(t, url)
+	known := queue(t, s, "n", limit(2)).granted()
+	server.Do("SAVE")
+	forgotten := take(t, s, "n", limit(2))
+	grants := []locks.Grant{known.Grant(), forgotten.Grant()}
+	server.Kill()
+	server.Restart()
+	if busy := refused(t, s, "n", limit(2)); !strings.Contains(busy.Reason, "come back") {
+		t.Errorf("busy: %v", busy)
+	}
+	for i, l := range []locks.Leased{known, forgotten} {
+		if err := renewUntil(l, time.Now().Add(patience)); err != nil {
+			t.Fatalf("Renew: %v", err)
+		}
+		same(t, l.Grant(), grants[i])
+	}
+	eventually(t, "the quarantine ends", func() bool { return refused(t, s, "n", limit(2)).Reason == "" })
+	if h, _ := count(t, s, "n"); h != 2 {
+		t.Errorf("%d hold, want 2", h)
+	}
+}
+
+// Without a holder to wait for, the quarantine still ends by itself.
+func TestQuarantineEnds(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	w := queue(t, open(t, server.SocketURL("quarantine=1s")), "n")
+	w.granted()
+	// No quarantine for a name that nobody has used on a server that is old.
+	eventually(t, "the server is old", func() bool {
+		return len(server.Info("server", "uptime_in_seconds")) > 0 && server.Info("server", "uptime_in_seconds") >= "3"
+	})
+	take(t, open(t, server.SocketURL("quarantine=1s")), "m")
+}
+
+// FLUSHALL: who notices first keeps the slot, whoever finds it taken has lost.
+func TestFlush(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	holder, other := take(t, s, "n", limit(2)), take(t, s, "n", limit(2))
+	w := queue(t, s, "n", limit(2))
+	listening(t, server, 1)
+	grant := holder.Grant()
+	server.Do("FLUSHALL")
+	renew(t, holder)
+	renew(t, other)
+	same(t, holder.Grant(), grant)
+	w.waits()
+
+	server.Do("FLUSHALL")
+	usurper := take(t, open(t, url), "n")
+	if _, err := holder.Renew(background); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew = %v, want ErrLost", err)
+	}
+	if f := usurper.Grant().Fence; f <= grant.Fence {
+		t.Errorf("fence %d after %d", f, grant.Fence)
+	}
+	if err := other.Release(background); err != nil { // forgotten: nothing of it is left
+		t.Errorf("Release = %v", err)
+	}
+	renew(t, usurper)
+}
+
+// One whose entry was taken out does not come back.
+func TestTakenOut(t *testing.T) {
+	t.Parallel()
+	_, url := steady(t)
+	s := open(t, url)
+	l := take(t, s, "n")
+	attached := s.Attach(l.Grant().Ref)
+	renew(t, attached)
+	same(t, attached.Grant(), l.Grant())
+	release(t, attached)
+	if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew = %v, want ErrLost", err)
+	}
+	if err := l.Release(background); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Release = %v, want ErrLost", err)
+	}
+	if err := s.Attach(l.Grant().Ref).Release(background); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Release of another = %v, want ErrLost", err)
+	}
+}
+
+// A lease that ran out is lost, and nobody else's is touched.
+func TestExpired(t *testing.T) {
+	t.Parallel()
+	_, url := steady(t)
+	s := open(t, url)
+	l := take(t, s, "n", ttl(time.Second))
+	next := queue(t, s, "n").granted()
+	if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew = %v, want ErrLost", err)
+	}
+	if err := l.Release(background); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Release = %v, want ErrLost", err)
+	}
+	renew(t, next)
+}
+
+// Events tells that the connection has gone, and that somebody took the slot.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	l := take(t, open(t, url), "n", ttl(3*time.Second))
+	events := l.Events()
+	expect := func(want locks.Event) {
+		t.Helper()
+		for end := time.After(patience); ; {
+			select {
+			case got := <-events:
+				if got == want {
+					return
+				}
+			case <-end:
+				t.Fatalf("no event %v", want)
+			}
+		}
+	}
+	expect(locks.Unsure) // it listens now
+	server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	expect(locks.Unsure)
+	listening(t, server, 1)
+	channels := server.Do("PUBSUB", "CHANNELS").([]any)
+	server.Do("PUBLISH", channels[0], "evicted")
+	expect(locks.Evicted)
+	server.Kill()
+	expect(locks.Unsure)
+}

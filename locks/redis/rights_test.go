@@ -1,0 +1,127 @@
+package redis_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/redis/redistest"
+)
+
+// user makes one with some rights only and gives the start of its URL.
+func user(t *testing.T, server *redistest.Server, rights ...any) string {
+	t.Helper()
+	server.Do(append([]any{"ACL", "SETUSER", "job", "on", ">s3cret", "~golock:*", "&*", "+@all"}, rights...)...)
+	return "redis://job:s3cret@" + server.Addr()
+}
+
+// Without the right to publish and subscribe waiters look by the clock.
+func TestNoPubSub(t *testing.T) {
+	t.Parallel()
+	server, _ := steady(t)
+	url := user(t, server, "-subscribe", "-publish", "resetchannels") + "?quarantine=0"
+	holder := take(t, open(t, url), "n")
+	first, second := queue(t, open(t, url), "n"), queue(t, open(t, url), "n")
+	first.waits()
+	release(t, holder)
+	l := first.granted()
+	second.waits()
+	release(t, l)
+	second.granted()
+}
+
+// Without the right to INFO all works but the quarantine, and the store says so.
+func TestNoInfo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, user(t, server, "-info"))
+	if w := s.Warnings(); len(w) != 0 {
+		t.Errorf("warnings before the first use: %q", w)
+	}
+	l := take(t, s, "n")
+	if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "INFO") {
+		t.Errorf("warnings %q", w)
+	}
+	renew(t, l)
+	if s := open(t, server.URL()); len(s.Warnings()) != 0 {
+		t.Error("a warning for who may ask")
+	}
+}
+
+// A missing right to run scripts is told at once.
+func TestNoScripts(t *testing.T) {
+	t.Parallel()
+	server, _ := steady(t)
+	err := fails(t, open(t, user(t, server, "-evalsha")), "n")
+	var outage *locks.OutageError
+	if errors.As(err, &outage) || !strings.Contains(err.Error(), "EVALSHA") {
+		t.Errorf("Join = %v", err)
+	}
+}
+
+// What another version stored is left as it is.
+func TestUnknownFormat(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	l := take(t, s, "n")
+	state := stateKey(t, server)
+	server.Do("HSET", state, "format", "99")
+	_, renewErr := l.Renew(background)
+	_, listErr := entries(s, "n")
+	for _, err := range []error{fails(t, s, "n"), renewErr, l.Release(background), listErr} {
+		if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "format 1") {
+			t.Errorf("error %v names not both formats", err)
+		}
+	}
+	if got := server.Do("HGET", state, "format"); got != "99" {
+		t.Errorf("format %v", got)
+	}
+	server.Do("HSET", state, "format", "1")
+	renew(t, l)
+}
+
+// Two names with one hash are told apart.
+func TestHashCollision(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	take(t, s, "n")
+	server.Do("HSET", stateKey(t, server), "name", "other")
+	if err := fails(t, s, "n"); !strings.Contains(err.Error(), "other") {
+		t.Errorf("Join = %v", err)
+	}
+}
+
+// Nothing is stored without an end.
+func TestKeysExpire(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	take(t, s, "n", ttl(2*time.Second))
+	queue(t, s, "n", ttl(2*time.Second))
+	refused(t, s, "n")
+	for _, key := range server.Do("KEYS", "*").([]any) {
+		limit := int64(21_000)
+		if strings.HasSuffix(key.(string), ":g") {
+			limit = 600_000
+		}
+		if strings.HasSuffix(key.(string), ":names") {
+			limit = 86_400_000
+		}
+		if left := server.Do("PTTL", key).(int64); left <= 0 || left > limit {
+			t.Errorf("%s ends in %d ms", key, left)
+		}
+	}
+}
+
+func stateKey(t *testing.T, server *redistest.Server) string {
+	t.Helper()
+	for _, key := range server.Do("KEYS", "golock:*:s").([]any) {
+		return key.(string)
+	}
+	t.Fatal("no state")
+	return ""
+}
