@@ -16,6 +16,12 @@ import (
 // place in the queue.
 const leaveLimit = 50 * time.Millisecond
 
+// How long a store that does not answer is tried, at most.
+const (
+	reachLimit       = 10 * time.Second
+	reachLimitAtOnce = 2 * time.Second // of a run that does not wait
+)
+
 // acquired is what the waiting comes to.
 type acquired struct {
 	lease locks.Lease
@@ -72,8 +78,10 @@ func (r *Run) wait(ctx context.Context, request locks.Request, ticket locks.Tick
 		}
 	}()
 	if ticket == nil {
+		joining, end := r.reach(ctx)
+		defer end()
 		var err error
-		if ticket, err = r.Store.Join(ctx, request); err != nil {
+		if ticket, err = r.Store.Join(joining, request); err != nil {
 			a.got <- acquired{err: err}
 			return
 		}
@@ -84,6 +92,21 @@ func (r *Run) wait(ctx context.Context, request locks.Request, ticket locks.Tick
 	}
 	lease, err := ticket.Wait(ctx)
 	a.got <- acquired{lease, err}
+}
+
+// reach bounds how long a store over a network is tried to be reached. Once
+// queued, an outage ends nothing.
+func (r *Run) reach(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := reachLimit
+	switch {
+	case !r.Store.Traits().Leased:
+		return ctx, func() {}
+	case r.Wait == 0:
+		limit = reachLimitAtOnce
+	case r.Wait > 0:
+		limit = min(limit, r.Wait)
+	}
+	return context.WithTimeout(ctx, limit)
 }
 
 // giveUp ends the attempt. It waits a moment for what that comes to: the place
@@ -140,12 +163,19 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 		sig, ok := r.Relay.Next(timeout)
 		switch {
 		case !ok:
-			if got := a.giveUp(); got.lease != nil {
+			got := a.giveUp()
+			if got.lease != nil {
 				return got.lease, pending, nil // just in time
+			}
+			if out := r.outOfReach(got.err, waiting); out != nil {
+				return nil, nil, out
 			}
 			return nil, nil, &Outcome{Kind: Busy, Err: r.whyBusy()}
 		case signals.EndsWaiting(sig):
 			r.giveBack(a.giveUp())
+			if !waiting {
+				r.withdraw()
+			}
 			return nil, nil, &Outcome{Kind: Interrupted, Signal: sig}
 		case sig == unix.SIGTSTP:
 			// A stopped process must not keep its place: it would hold up
@@ -154,6 +184,9 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			r.giveBack(<-a.got)
 			r.Log(false, "left the queue", "signal", "TSTP")
 			r.Relay.Suspend()
+			if ref, err := locks.NewRef(r.Request.Name); err == nil {
+				r.Request.Ref = ref // what has left a queue does not come back into it
+			}
 			a = r.attempt()
 		case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
 			pending = append(pending, sig)
@@ -175,6 +208,30 @@ func (r *Run) lastSignals(pending []syscall.Signal) ([]syscall.Signal, syscall.S
 		case sig != 0 && sig != unix.SIGCHLD:
 			pending = append(pending, sig)
 		}
+	}
+}
+
+// outOfReach tells, when the time to wait is over, a store that did not answer
+// from one that has none to give.
+func (r *Run) outOfReach(err error, queued bool) *Outcome {
+	var outage *locks.OutageError
+	switch {
+	case errors.As(err, &outage):
+		return &Outcome{Kind: Refused, Err: err}
+	case r.Store.Traits().Leased && !queued:
+		r.withdraw()
+		return &Outcome{Kind: Refused, Err: &locks.OutageError{Store: r.Store.URL(), Err: context.DeadlineExceeded}}
+	}
+	return nil
+}
+
+// withdraw tells a store that was asked and whose answer is not awaited any
+// more that it need not have granted anything. There is not much time for it.
+func (r *Run) withdraw() {
+	if store, ok := r.Store.(locks.Attacher); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
+		defer cancel()
+		_ = store.Attach(r.Request.Ref).Release(ctx)
 	}
 }
 

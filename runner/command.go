@@ -17,6 +17,7 @@ import (
 type command struct {
 	argv    []string
 	env     []string
+	held    string // IDs of the enclosing runs
 	path    string // the file, if it has been found
 	inherit []int  // descriptors for the command beside those it would get anyway
 }
@@ -37,29 +38,28 @@ const (
 // prepare does what does not need the slot.
 func prepare(argv, env []string, r locks.Request, store string) *command {
 	c := &command{argv: argv, env: make([]string, 0, len(env)+7)}
-	held := ""
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
 		switch name {
 		case EnvHeld:
-			held = value
+			c.held = value
 		case envID, envSlot, envSlots, envFence, envName, envStore:
 		default:
 			c.env = append(c.env, e)
 		}
 	}
-	if held != "" {
-		held += ","
+	if c.held != "" {
+		c.held += ","
 	}
-	id := r.Ref.String()
-	c.env = append(c.env, envID+"="+id, EnvHeld+"="+held+id, envName+"="+r.Name, envStore+"="+store)
+	c.env = append(c.env, envName+"="+r.Name, envStore+"="+store)
 	c.path, _ = find(argv[0])
 	return c
 }
 
 // grant adds what the store gave.
 func (c *command) grant(g locks.Grant) {
-	c.env = append(c.env, envSlot+"="+strconv.Itoa(g.Slots[0]), envSlots+"="+joinInts(g.Slots))
+	id := g.Ref.String()
+	c.env = append(c.env, envID+"="+id, EnvHeld+"="+c.held+id, envSlot+"="+strconv.Itoa(g.Slots[0]), envSlots+"="+joinInts(g.Slots))
 	if g.Fence != 0 {
 		c.env = append(c.env, envFence+"="+strconv.FormatInt(g.Fence, 10))
 	}

@@ -73,10 +73,15 @@ func setUp(m *testing.M) int {
 	if self, err = os.Executable(); err == nil {
 		golock, err = build(dir)
 	}
+	stop := func() {}
+	if err == nil {
+		stop, err = startServer(dir)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	defer stop()
 	return m.Run()
 }
 
@@ -135,11 +140,12 @@ const markVariable = "MATRIX_MARK"
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	dir := t.TempDir()
+	number := fmt.Sprintf("%d.%d", os.Getpid(), worlds.Add(1))
 	w := &world{
 		t:     t,
 		dir:   filepath.Join(dir, "cwd"),
-		store: "local://" + filepath.Join(dir, "store"),
-		mark:  fmt.Sprintf("%s=%d.%d", markVariable, os.Getpid(), worlds.Add(1)),
+		store: storeIn(dir, number),
+		mark:  markVariable + "=" + number,
 	}
 	for _, d := range []string{"cwd", "store"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {

@@ -80,6 +80,7 @@ func TestTimeLimitEndsTheGroup(t *testing.T) {
 // and is free at once with --close.
 func TestKilledGolock(t *testing.T) {
 	t.Parallel()
+	localOnly(t)
 	w := newWorld(t)
 	p := w.job("--", "sh", "-c", "sleep 1000 & echo child $!; echo command $$; wait").start()
 	child, command := p.expectPID("child"), p.expectPID("command")
@@ -109,6 +110,7 @@ func TestKilledGolock(t *testing.T) {
 // last one that inherited it ends.
 func TestExec(t *testing.T) {
 	t.Parallel()
+	localOnly(t)
 	w := newWorld(t)
 	for _, flag := range []string{"-F", "--exec", "--no-fork"} {
 		p := w.job(flag, "--", "sh", "-c", "echo command $$; read a; sleep 1000 >/dev/null & echo child $!; exit 9").start()
@@ -195,6 +197,7 @@ func TestPID1(t *testing.T) {
 // cleaning.
 func TestNothingToClean(t *testing.T) {
 	t.Parallel()
+	localOnly(t)
 	w := newWorld(t)
 	for i := range 20 {
 		p := w.job("--", "sh", "-c", "echo in; exec sleep 1000").start()

@@ -151,10 +151,10 @@ func TestCtrlZAndForeground(t *testing.T) {
 	for range 3 {
 		x.key(ctrlZ)
 		x.expect("Stopped")
-		await(t, "command and golock stop", func() bool { return stopped(pid) && stopped(stat(pid).parent) })
+		await(t, "command and golock stop", func() bool { return stopped(pid) && stopped(golockOf(pid)) })
 		w.isTaken()
 		x.line("fg >/dev/null")
-		await(t, "the command goes on", func() bool { return !stopped(pid) && !stopped(stat(pid).parent) })
+		await(t, "the command goes on", func() bool { return !stopped(pid) && !stopped(golockOf(pid)) })
 	}
 	x.key("word\n")
 	x.expect("got word")
@@ -177,14 +177,14 @@ func TestBackground(t *testing.T) {
 	x.expect("Stopped")
 	await(t, "the command stops", func() bool { return stopped(pid) })
 	x.line("bg >/dev/null")
-	await(t, "the command goes on", func() bool { return !stopped(pid) && !stopped(stat(pid).parent) })
+	await(t, "the command goes on", func() bool { return !stopped(pid) && !stopped(golockOf(pid)) })
 	x.line("echo >end; wait; echo waited")
 	x.expect("waited")
 	w.isFree()
 	// A background job that reads the terminal stops, as without golock.
 	x.line(`$R -- sh -c 'echo $$ >reader; read a; echo got $a' &`)
 	reader := awaitPID(t, w.path("reader"))
-	await(t, "the reader stops", func() bool { return stopped(reader) && stopped(stat(reader).parent) })
+	await(t, "the reader stops", func() bool { return stopped(reader) && stopped(golockOf(reader)) })
 	x.line("fg >/dev/null")
 	await(t, "the reader goes on", func() bool { return !stopped(reader) })
 	x.key("again\n")
@@ -193,7 +193,7 @@ func TestBackground(t *testing.T) {
 	x.line("stty tostop")
 	x.line(`$R -- sh -c 'echo $$ >writer; echo written' &`)
 	writer := awaitPID(t, w.path("writer"))
-	await(t, "the writer stops", func() bool { return stopped(writer) && stopped(stat(writer).parent) })
+	await(t, "the writer stops", func() bool { return stopped(writer) && stopped(golockOf(writer)) })
 	x.line("fg >/dev/null")
 	x.expect("written")
 	x.line("stty -tostop; echo usable")
@@ -287,7 +287,7 @@ func TestTermToAJob(t *testing.T) {
 	if stat(pid).group != stat(other).group {
 		t.Fatalf("command and neighbour are not in one group: %v %v", stat(pid), stat(other))
 	}
-	if !w.signal(stat(pid).parent, syscall.SIGTERM) {
+	if !w.signal(golockOf(pid), syscall.SIGTERM) {
 		t.Fatalf("golock has ended; there are %s", w.all())
 	}
 	await(t, "command and child end", func() bool { return !alive(pid) && !alive(child) })
