@@ -50,9 +50,12 @@ func (s *Store) judge(err error) error {
 	var certificate *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError
 	var noTLS tls.RecordHeaderError
+	var alert tls.AlertError
 	switch {
 	case errors.As(err, &certificate), errors.As(err, &authority):
 		return &refusal{err: err, hint: "?ca=FILE names the authority that signed it, ?server-name= the name in it"}
+	case errors.As(err, &alert):
+		return &refusal{err: err, hint: "the server wants another certificate than ?cert=FILE&key=FILE give"}
 	case errors.As(err, &noTLS):
 		return &refusal{err: err, hint: "the server does not speak TLS on this port"}
 	}
@@ -67,7 +70,7 @@ func (s *Store) judgeReply(err goredis.Error) error {
 	switch code {
 	case "READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "ASK", "NOREPLICAS", "MISCONF", "NOSCRIPT", "UNBLOCKED":
 		return err
-	case "MOVED":
+	case "MOVED", "CROSSSLOT":
 		if s.target.kind == cluster {
 			return err
 		}

@@ -283,12 +283,12 @@ func (t *target) String() string {
 	b.WriteString([]string{tcp: "", unixSocket: "+unix", sentinel: "+sentinel", cluster: "+cluster"}[t.kind])
 	b.WriteString("://")
 	if t.user != "" {
-		b.WriteString(url.PathEscape(t.user) + "@")
+		b.WriteString(escape(t.user) + "@")
 	}
 	var options []string
 	add := func(name, value string) {
 		if value != "" {
-			options = append(options, name+"="+strings.ReplaceAll(url.QueryEscape(value), "+", "%20"))
+			options = append(options, name+"="+escape(value))
 		}
 	}
 	db := ""
@@ -302,7 +302,7 @@ func (t *target) String() string {
 	default:
 		b.WriteString(strings.Join(t.hosts, ","))
 		if t.kind == sentinel {
-			b.WriteString("/" + url.PathEscape(t.master))
+			b.WriteString("/" + escape(t.master))
 		}
 		if db != "" {
 			b.WriteString("/" + db)
@@ -327,3 +327,7 @@ func (t *target) String() string {
 	}
 	return b.String()
 }
+
+// escape writes text so that it can stand in any part of a URL. A plus sign
+// means itself where parse reads it.
+func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }

@@ -57,7 +57,7 @@ func newServer(t testing.TB, program string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Host: "127.0.0.1", Port: freePort(t), Dir: dir, Socket: filepath.Join(dir, "socket"), t: t, program: program}
+	s := &Server{Host: "127.0.0.1", Port: FreePort(t), Dir: dir, Socket: filepath.Join(dir, "socket"), t: t, program: program}
 	t.Cleanup(func() {
 		s.Kill()
 		os.RemoveAll(dir)
@@ -65,9 +65,9 @@ func newServer(t testing.TB, program string) *Server {
 	return s
 }
 
-// freePort finds a port of which the port 10000 higher, a cluster's own, is
+// FreePort finds a port of which the port 10000 higher, a cluster's own, is
 // free too.
-func freePort(t testing.TB) int {
+func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,0 +1,6 @@
+package redis
+
+import "golock/locks"
+
+// SetClock replaces a store's clock. It must not have been used yet.
+func SetClock(s *Store, c locks.Clock) { s.clock = c }

@@ -1,0 +1,122 @@
+package redis_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/redis/redistest"
+)
+
+// The master is killed; the replica that follows it knows the holder or not,
+// and the holder keeps its slot.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	store := open(t, s.URL())
+	holder := queue(t, store, "n").granted() // young servers: a quarantine
+	grant := holder.Grant()
+	w := queue(t, open(t, s.URL()), "n")
+	listening(t, s.Master, 1)
+	s.Master.Kill()
+	if err := renewUntil(holder, time.Now().Add(patience)); err != nil {
+		t.Fatalf("Renew: %v", err)
+	}
+	if role := s.Replica.Info("replication", "role"); role != "master" {
+		t.Errorf("renewed at a %s", role)
+	}
+	same(t, holder.Grant(), grant)
+	if busy := refused(t, store, "n"); len(busy.Holders) != 1 {
+		t.Errorf("busy: %v", busy)
+	}
+	w.waits()
+	release(t, holder)
+	if l := w.granted(); l.Grant().Fence <= grant.Fence {
+		t.Errorf("fence %d after %d", l.Grant().Fence, grant.Fence)
+	}
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	s := open(t, c.URL("quarantine=0"))
+	names := []string{"a", "b", "{a}", "a{b}c", "}x{", "long " + strings.Repeat("y", 200)}
+	for _, name := range names {
+		holder := take(t, s, name)
+		first, second := queue(t, s, name), queue(t, s, name)
+		refused(t, s, name)
+		renew(t, holder)
+		release(t, holder)
+		l := first.granted()
+		second.waits()
+		release(t, l)
+		second.granted()
+	}
+	eventually(t, "all names are listed", func() bool { return len(list(t, s, "")) == len(names) })
+
+	err := fails(t, open(t, c.Nodes[0].URL()), nameElsewhere(t, c))
+	var outage *locks.OutageError
+	if errors.As(err, &outage) || !strings.Contains(err.Error(), "redis+cluster://") {
+		t.Errorf("Join at one node = %v", err)
+	}
+}
+
+// A node that is killed and comes back empty is a restart like any other.
+func TestClusterNodeRestarts(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	s := open(t, c.URL())
+	name := nameElsewhere(t, c)
+	holder := queue(t, s, name).granted()
+	grant := holder.Grant()
+	for _, n := range c.Nodes {
+		if len(n.Do("KEYS", "golock:{*").([]any)) == 0 {
+			continue
+		}
+		n.Kill()
+		n.Restart()
+	}
+	if err := renewUntil(holder, time.Now().Add(patience)); err != nil {
+		t.Fatalf("Renew: %v", err)
+	}
+	same(t, holder.Grant(), grant)
+	w := queue(t, s, name)
+	release(t, holder)
+	w.granted()
+}
+
+// nameElsewhere finds a name that the first node of a cluster does not keep.
+func nameElsewhere(t *testing.T, c *redistest.Cluster) string {
+	t.Helper()
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"} {
+		key := "golock:{" + locks.KeyOf(name).String() + "}:s"
+		if slot := c.Nodes[0].Do("CLUSTER", "KEYSLOT", key).(int64); slot > 16384/3+1 {
+			return name
+		}
+	}
+	t.Fatal("no name")
+	return ""
+}
+
+// A grant counts only when replicas have it.
+func TestMinReplicas(t *testing.T) {
+	t.Parallel()
+	server, _ := steady(t)
+	s := open(t, server.URL("quarantine=0", "min-replicas=1"))
+	var outage *locks.OutageError
+	if err := fails(t, s, "n"); !errors.As(err, &outage) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		t.Errorf("Join = %v", err)
+	}
+	watch := open(t, server.URL("quarantine=0"))
+	becomes(t, watch, "n", 0, 0)
+	host, port, _ := strings.Cut(server.Addr(), ":")
+	replica := redistest.Start(t, "--replicaof", host, port)
+	eventually(t, "the replica follows", func() bool { return replica.Info("replication", "master_link_status") == "up" })
+	release(t, take(t, s, "n"))
+	// A replica by itself takes no locks: until it is promoted it is an outage.
+	if err := fails(t, open(t, replica.URL()), "n"); !errors.As(err, &outage) || !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("Join at a replica = %v", err)
+	}
+}

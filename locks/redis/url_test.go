@@ -1,0 +1,130 @@
+package redis_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"golock/locks/redis"
+)
+
+func TestURL(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ in, want string }{
+		{"redis://h", "redis://h:6379"},
+		{"redis://h/", "redis://h:6379"},
+		{"redis://h:7000/3", "redis://h:7000/3"},
+		{"redis://h?db=3", "redis://h:6379/3"},
+		{"redis://[::1]", "redis://[::1]:6379"},
+		{"redis://[::1]:7000/0", "redis://[::1]:7000"},
+		{"redis://:s3cret@h", "redis://h:6379"},
+		{"redis://me:s3cret@h", "redis://me@h:6379"},
+		{"redis://me:s3%40cret%2F@h", "redis://me@h:6379"},
+		{"redis://m%40e:s3cret@h@k:1", "redis://m%40e@k:1"},
+		{"redis://h?prefix=a:b&quarantine=0&min-replicas=2", "redis://h:6379?prefix=a%3Ab&quarantine=0s&min-replicas=2"},
+		{"redis://h?quarantine=1.5", "redis://h:6379?quarantine=1.5s"},
+		{"redis://h?quarantine=3s&prefix=golock", "redis://h:6379"},
+		{"rediss://h?ca=/a%20b&cert=c&key=d&server-name=n", "rediss://h:6379?ca=%2Fa%20b&cert=c&key=d&server-name=n"},
+		{"redis+unix:///run/redis.sock?db=2", "redis+unix:///run/redis.sock?db=2"},
+		{"redis+unix://me:s3cret@/run/a%3Fb", "redis+unix://me@/run/a%3Fb"},
+		{"redis+sentinel://a,b:1/main/2", "redis+sentinel://a:26379,b:1/main/2"},
+		{"redis+sentinel://:s3cret@a/m%2Fn?sentinel-user=x&sentinel-password=s3cret2", "redis+sentinel://a:26379/m%2Fn?sentinel-user=x"},
+		{"rediss+sentinel://a/main", "rediss+sentinel://a:26379/main"},
+		{"redis+cluster://a,b:7001", "redis+cluster://a:6379,b:7001"},
+		{"rediss+cluster://a/0", "rediss+cluster://a:6379"},
+	} {
+		s, err := redis.Open(tt.in)
+		if err != nil {
+			t.Errorf("%s: %v", tt.in, err)
+			continue
+		}
+		if got := s.URL(); got != tt.want {
+			t.Errorf("%s: URL() = %s, want %s", tt.in, got, tt.want)
+		}
+		if again, err := redis.Open(s.URL()); err != nil || again.URL() != s.URL() {
+			t.Errorf("%s: URL() does not open the same store: %v", tt.in, err)
+		}
+	}
+}
+
+func TestBadURL(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ in, want string }{
+		{"redis:h", "two slashes"},
+		{"redis://", "host"},
+		{"redis://s3cret:s3cret@", "host"},
+		{"redis://h:x", `port "x"`},
+		{"redis://h:0", `port "0"`},
+		{"redis://h:70000", `port "70000"`},
+		{"redis://:s3cret@h:70000", `port "70000"`},
+		{"redis://::1", "square brackets"},
+		{"redis://a,b", "one is enough"},
+		{"redis://h/x", `db "x"`},
+		{"redis://h/-1", "db"},
+		{"redis://h/1/2", "db"},
+		{"redis://h?db=x", "db"},
+		{"redis://h?nonsense=s3cret", `option "nonsense"`},
+		{"redis://h?quarantine=soon", "quarantine"},
+		{"redis://h?quarantine=-1s", "quarantine"},
+		{"redis://h?quarantine=NaN", "quarantine"},
+		{"redis://h?min-replicas=0", "min-replicas"},
+		{"redis://h?prefix=", "prefix"},
+		{"redis://h?prefix=%7B", "prefix"},
+		{"redis://h?prefix=%zz", "prefix"},
+		{"redis://h?ca=x", "TLS"},
+		{"rediss://h?cert=x", "cert and key"},
+		{"redis://h?sentinel-password=s3cret", "sentinel-user and sentinel-password"},
+		{"redis://me:s3cret%@h", "password"},
+		{"redis://%:s3cret@h", "user"},
+		{"redis://h#x", "fragment"},
+		{"redis+unix://h/sock", "host"},
+		{"redis+unix://", "path"},
+		{"redis+sentinel://a", "master"},
+		{"redis+sentinel://a/m/x", "db"},
+		{"redis+cluster://a/1", "db"},
+		{"redis+cluster://a?db=1", "db"},
+		{"redis+tcp://h", "scheme"},
+		{"rediss+unix:///s", "scheme"},
+		{"redis+://h", "scheme"},
+	} {
+		_, err := redis.Open(tt.in)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want something about %s", tt.in, err, tt.want)
+		} else if strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the error %q shows the password", tt.in, err)
+		}
+	}
+}
+
+// A certificate that cannot be read is no outage.
+func TestMissingCertificate(t *testing.T) {
+	t.Parallel()
+	err := fails(t, open(t, "rediss://127.0.0.1:1?ca=/nowhere"), "n")
+	if !strings.Contains(err.Error(), "option ca") {
+		t.Errorf("Join = %v", err)
+	}
+	for _, err := range open(t, "rediss://127.0.0.1:1?ca=/nowhere").Entries(context.Background(), "") {
+		if err == nil || !strings.Contains(err.Error(), "option ca") {
+			t.Errorf("Entries: %v", err)
+		}
+	}
+}
+
+func FuzzURL(f *testing.F) {
+	f.Add("redis://me:s3cret@h:1/2?prefix=x")
+	f.Add("redis+sentinel://a,[::1]:3/m/1?quarantine=2s&sentinel-password=x")
+	f.Add("redis+unix:///a%2Fb?db=1")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := redis.Open(text)
+		if err != nil {
+			return
+		}
+		again, err := redis.Open(s.URL())
+		if err != nil {
+			t.Fatalf("%q gives %q: %v", text, s.URL(), err)
+		}
+		if again.URL() != s.URL() {
+			t.Errorf("%q gives %q, and that %q", text, s.URL(), again.URL())
+		}
+	})
+}
