@@ -168,8 +168,11 @@ func newWorld(t testing.TB) *world {
 // path names a file in the working directory.
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 
-// used reports whether golock has made a file in the store.
+// used reports whether golock has left something in the store.
 func (w *world) used() bool {
+	if server != "" {
+		return usedServer(w.store)
+	}
 	found := false
 	filepath.WalkDir(strings.TrimPrefix(w.store, "local://"), func(_ string, d os.DirEntry, _ error) error {
 		found = found || d != nil && !d.IsDir()

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -58,6 +59,23 @@ func storeIn(dir, world string) string {
 		return "redis+unix://" + server + "?prefix=" + world + "&quarantine=0s"
 	}
 	return "local://" + filepath.Join(dir, "store")
+}
+
+// usedServer reports whether there is a key of this store.
+func usedServer(store string) bool {
+	_, prefix, _ := strings.Cut(store, "?prefix=")
+	prefix, _, _ = strings.Cut(prefix, "&")
+	c, err := net.Dial("unix", server)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	answer := make([]byte, 64)
+	_, err = fmt.Fprintf(c, "KEYS %s:*\r\n", prefix)
+	if err == nil {
+		_, err = c.Read(answer)
+	}
+	return err == nil && !strings.HasPrefix(string(answer), "*0")
 }
 
 // localOnly skips a test of what only a local store has.
