@@ -122,8 +122,9 @@ func TestCtrlCComesOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	x := w.terminal()
-	// A command that goes on after INT, and tells at its end how often.
-	w.script("counter", "#!/usr/bin/python3\nimport signal, sys\nn = 0\ndef on(*a):\n global n\n n += 1\n print('int%d' % n, flush=True)\nsignal.signal(signal.SIGINT, on)\nprint('in', flush=True)\nfor l in iter(sys.stdin.readline, ''):\n if l.strip() == 'end': sys.exit(40 + n)\n")
+	// A command that goes on after INT, and tells at its end how often. (What
+	// Python buffers cannot be written to from a handler that interrupts that.)
+	w.script("counter", "#!/usr/bin/python3\nimport os, signal, sys\nn = 0\ndef on(*a):\n global n\n n += 1\n os.write(1, b'int%d\\n' % n)\nsignal.signal(signal.SIGINT, on)\nos.write(1, b'in\\n')\nfor l in iter(sys.stdin.readline, ''):\n if l.strip() == 'end': sys.exit(40 + n)\n")
 	x.line("$R -- ./counter; echo code=$?")
 	x.expect("in\r\n")
 	x.key(ctrlC)
@@ -301,7 +302,7 @@ func TestWindowSizeComesOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	x := w.terminal()
-	w.script("counter", "#!/usr/bin/python3\nimport signal, sys\nn = 0\ndef on(*a):\n global n\n n += 1\n print('winch%d' % n, flush=True)\nsignal.signal(signal.SIGWINCH, on)\nprint('in', flush=True)\nfor l in iter(sys.stdin.readline, ''):\n sys.exit(40 + n)\n")
+	w.script("counter", "#!/usr/bin/python3\nimport os, signal, sys\nn = 0\ndef on(*a):\n global n\n n += 1\n os.write(1, b'winch%d\\n' % n)\nsignal.signal(signal.SIGWINCH, on)\nos.write(1, b'in\\n')\nfor l in iter(sys.stdin.readline, ''):\n sys.exit(40 + n)\n")
 	x.line("$R -- ./counter; echo code=$?")
 	x.expect("in\r\n")
 	for i := range 3 {
