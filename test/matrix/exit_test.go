@@ -350,7 +350,6 @@ func TestWrongFlagsAre64(t *testing.T) {
 		{cmd("--ok-exit=x"), []string{"--ok-exit"}},
 		{cmd("--ttl=0.5"), []string{"--ttl"}},
 		{cmd("--ttl=x"), []string{"--ttl"}},
-		{cmd("--ttl=30s"), []string{"--ttl"}}, // nothing is leased in a local store
 		{cmd("--on-lost=nothing"), []string{"--on-lost"}},
 		{cmd("--log-format=xml"), []string{"--log-format"}},
 		{cmd("--store=nonsense://x"), []string{"--store", "nonsense"}},
@@ -369,6 +368,13 @@ func TestWrongFlagsAre64(t *testing.T) {
 		{[]string{"%", "rnu", "--name=job", "--", "touch", "started"}, []string{"rnu"}},
 		{[]string{"%", "--bogus"}, []string{"--bogus"}},
 		{[]string{"%", "ls", "--bogus"}, []string{"--bogus"}},
+	}
+	if server == "" { // nothing is leased there
+		for _, flag := range []string{"--ttl=30s", "--on-lost=warn", "--show-args"} {
+			table = append(table, usage{cmd(flag), []string{"--ttl", "--on-lost", "--show-args"}})
+		}
+	} else {
+		table = append(table, usage{cmd("--on-lost=panic"), []string{"--on-lost"}}, usage{cmd("--close"), []string{"--close"}}, usage{cmd("-F"), []string{"--exec"}})
 	}
 	var calls []*call
 	for _, u := range table {
