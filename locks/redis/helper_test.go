@@ -74,6 +74,23 @@ func take(t testing.TB, s *redis.Store, name string, changes ...change) locks.Le
 	return l.(locks.Leased)
 }
 
+// takeInTime waits for the quarantine of a server that has just been started.
+func takeInTime(t testing.TB, s *redis.Store, name string, changes ...change) locks.Leased {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, patience)
+	defer cancel()
+	ticket, err := s.Join(ctx, request(t, name, changes...))
+	if err != nil {
+		t.Fatalf("Join(%q): %v", name, err)
+	}
+	l, err := ticket.Wait(ctx)
+	if err != nil {
+		t.Fatalf("Wait(%q): %v", name, err)
+	}
+	t.Cleanup(func() { _ = l.Release(background) })
+	return l.(locks.Leased)
+}
+
 // refused joins without waiting and must be told that the name is busy.
 func refused(t testing.TB, s *redis.Store, name string, changes ...change) *locks.BusyError {
 	t.Helper()
@@ -83,6 +100,19 @@ func refused(t testing.TB, s *redis.Store, name string, changes ...change) *lock
 		t.Fatalf("Join(%q) = %v, want a BusyError", name, err)
 	}
 	return busy
+}
+
+// denied joins and must be told at once, and for good, why it cannot be.
+func denied(t testing.TB, s *redis.Store, name string, changes ...change) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, patience)
+	defer cancel()
+	_, err := s.Join(ctx, request(t, name, changes...))
+	var outage *locks.OutageError
+	if err == nil || errors.As(err, &outage) {
+		t.Fatalf("Join(%q) = %v, want an error that is final", name, err)
+	}
+	return err
 }
 
 // fails joins, for a second at most, and gives the error.

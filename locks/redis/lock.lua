@@ -49,7 +49,8 @@ local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
 
-local format, stored, epoch, run, quiet = unpack(redis.call('HMGET', S, 'format', 'name', 'epoch', 'run', 'quiet'))
+local format, stored, epoch, run, quiet, ticket, fence =
+  unpack(redis.call('HMGET', S, 'format', 'name', 'epoch', 'run', 'quiet', 'ticket', 'fence'))
 if format and format ~= FORMAT then return {'format', format} end
 if stored == '' then stored = nil end
 if stored and name ~= '' and stored ~= name then return {'name', stored} end
@@ -83,16 +84,19 @@ local function first() return redis.call('ZRANGE', Q, 0, 0)[1] end
 -- a write that needs none.
 local function exempt() redis.call('ZREM', H, '-') end
 
--- Every key lives on for ten times the TTL after the latest sign of life.
+-- Every key lives on for nine to ten times the TTL after the latest sign of
+-- life; so most scripts need not prolong it.
+local function prolong(key, span)
+  local rest = redis.call('PTTL', key)
+  if rest ~= -2 and rest < span * 9 / 10 then redis.call('PEXPIRE', key, math.floor(span)) end
+end
+
 local function keep(ttl)
-  for _, key in ipairs({S, H, Q, D, E}) do
-    if redis.call('PTTL', key) < 10 * ttl then redis.call('PEXPIRE', key, 10 * ttl) end
-  end
+  for _, key in ipairs({S, H, Q, D, E}) do prolong(key, 10 * ttl) end
   if INDEX then
     local span = math.max(10 * ttl, 86400000)
     redis.call('ZADD', INDEX, 'GT', now + span, stored or name)
-    redis.call('ZREMRANGEBYSCORE', INDEX, '-inf', now)
-    if redis.call('PTTL', INDEX) < span then redis.call('PEXPIRE', INDEX, span) end
+    prolong(INDEX, span)
   end
 end
 
@@ -169,9 +173,7 @@ end
 
 -- Numbers that grow even if the data is lost, as long as the clock does not go
 -- back.
-local function following(field)
-  return digits(math.max((tonumber(redis.call('HGET', S, field)) or 0) + 1, micros))
-end
+local function after(last) return digits(math.max((tonumber(last) or 0) + 1, micros)) end
 
 -- Finds out whether this is still the server, and the data, of before. An epoch
 -- is a stretch of time in which nothing was forgotten: a holder that is missing
@@ -194,6 +196,7 @@ local function enter()
   epoch = id .. '-' .. digits(micros)
   run = here
   redis.call('HSET', S, 'format', FORMAT, 'name', name, 'epoch', epoch, 'run', run, 'quiet', quiet)
+  if INDEX then redis.call('ZREMRANGEBYSCORE', INDEX, '-inf', now) end
   stored = name
 end
 
@@ -206,19 +209,19 @@ local function wake()
   if not place or quiet > now then return nil end
   local sum, limit = holders()
   if not fits(record(place:sub(33)), sum, limit) then return nil end
-  local after, told, i = 0, false, 0
+  local wait, told, i = 0, false, 0
   while place do
     local waiter = place:sub(33)
-    if waiter == id then return after end
-    local heard = redis.pcall('PUBLISH', channels .. waiter, after)
+    if waiter == id then return wait end
+    local heard = redis.pcall('PUBLISH', channels .. waiter, wait)
     if heard ~= 0 then -- or an error: then nobody can know
       if told then return nil end
-      told, after = true, math.max(after, CHECK)
+      told, wait = true, math.max(wait, CHECK)
     elseif not told then
       local over = now + (record(waiter).ears == '1' and SUSPECT or NEWCOMER)
       local before = tonumber(redis.call('ZSCORE', D, place) or nil)
       if before and before <= over then over = before else redis.call('ZADD', D, over, place) end
-      after = math.max(after, over + 1 - now)
+      wait = math.max(wait, over + 1 - now)
     end
     i = i + 1
     place = redis.call('ZRANGE', Q, i, i)[1]
@@ -269,16 +272,17 @@ if mode == 'join' then
   end
   if oldText then mine.ticket, mine.since = old.ticket, old.since end
   local new = mine.ticket == digits(0)
-  if new then mine.ticket, mine.since = following('ticket'), digits(micros) end
+  if new then mine.ticket, mine.since = after(ticket), digits(micros) end
   local spot = place(mine, id)
   local ahead = redis.call('ZLEXCOUNT', Q, '-', '(' .. spot)
   local sum, limit, taken = holders()
   if not gone and ahead == 0 and quiet <= now and fits(mine, sum, limit) then
-    mine.fence, mine.since, mine.slots = following('fence'), digits(micros), lowest(taken, mine.weight)
-    local last = redis.call('HGET', S, 'ticket')
-    redis.call('HSET', S, 'fence', mine.fence, 'ticket', last and last > mine.ticket and last or mine.ticket)
-    redis.call('ZREM', Q, spot)
-    redis.call('ZREM', D, spot)
+    mine.fence, mine.since, mine.slots = after(fence), digits(micros), lowest(taken, mine.weight)
+    redis.call('HSET', S, 'fence', mine.fence, 'ticket', ticket and ticket > mine.ticket and ticket or mine.ticket)
+    if not new then
+      redis.call('ZREM', Q, spot)
+      redis.call('ZREM', D, spot)
+    end
     redis.call('ZADD', H, now + mine.ttl, id)
     redis.call('HSET', E, id, write(mine))
     wake()
@@ -296,7 +300,7 @@ if mode == 'join' then
     if inside then return refuse('nested', inside) end
     return refuse('busy')
   end
-  if new then redis.call('HSET', S, 'ticket', mine.ticket) end
+  if not ticket or ticket < mine.ticket then redis.call('HSET', S, 'ticket', mine.ticket) end
   redis.call('HSET', E, id, write(mine))
   redis.call('ZADD', Q, 0, spot)
   redis.call('ZADD', D, now + mine.ttl, spot)
@@ -347,8 +351,7 @@ if mode == 'renew' then
     return {'lost'}
   end
   -- The store has forgotten this holder, and its slots are still free.
-  local last = redis.call('HGET', S, 'fence')
-  if not last or last < mine.fence then redis.call('HSET', S, 'fence', mine.fence) end
+  if not fence or fence < mine.fence then redis.call('HSET', S, 'fence', mine.fence) end
   redis.call('ZADD', H, now + mine.ttl, id)
   redis.call('HSET', E, id, text)
   if changed then wake() end

@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +16,9 @@ import (
 func TestEmptyRestart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	url := server.SocketURL("quarantine=2s")
+	url := server.SocketURL("quarantine=5s")
 	s := open(t, url)
-	holder := queue(t, s, "n").granted() // a young server: it had to wait
+	holder := takeInTime(t, s, "n")
 	grant := holder.Grant()
 	first := queue(t, open(t, url), "n")
 	second := queue(t, open(t, url), "n")
@@ -54,7 +55,7 @@ func TestRestartWithOldData(t *testing.T) {
 	server := redistest.Start(t)
 	url := server.SocketURL("quarantine=2s")
 	s := open(t, url)
-	known := queue(t, s, "n", limit(2)).granted()
+	known := takeInTime(t, s, "n", limit(2))
 	server.Do("SAVE")
 	forgotten := take(t, s, "n", limit(2))
 	grants := []locks.Grant{known.Grant(), forgotten.Grant()}
@@ -79,13 +80,14 @@ func TestRestartWithOldData(t *testing.T) {
 func TestQuarantineEnds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	w := queue(t, open(t, server.SocketURL("quarantine=1s")), "n")
-	w.granted()
+	s := open(t, server.SocketURL("quarantine=3s"))
+	queue(t, s, "n").granted()
 	// No quarantine for a name that nobody has used on a server that is old.
 	eventually(t, "the server is old", func() bool {
-		return len(server.Info("server", "uptime_in_seconds")) > 0 && server.Info("server", "uptime_in_seconds") >= "3"
+		uptime, _ := strconv.Atoi(server.Info("server", "uptime_in_seconds"))
+		return uptime >= 4
 	})
-	take(t, open(t, server.SocketURL("quarantine=1s")), "m")
+	take(t, s, "m")
 }
 
 // FLUSHALL: who notices first keeps the slot, whoever finds it taken has lost.

@@ -97,11 +97,12 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 		}
 		return nil, err
 	}
-	s.note(e)
 	switch a.word {
 	case "granted":
+		s.note(e)
 		return &ticket{entry: e, lease: newLease(e, asked)}, nil
 	case "waiting":
+		s.note(e)
 		return &ticket{entry: e, queued: true, look: a.look}, nil
 	}
 	return nil, e.refused(a)

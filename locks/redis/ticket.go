@@ -49,8 +49,9 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 				return nil, n.err
 			case n.kind == up:
 				e.setEars(true)
-			case n.kind == down, n.kind == deaf:
+			case n.kind == down: // is it the connection, or the server?
 				e.setEars(false)
+			case n.kind == deaf:
 				continue
 			case n.look > 0:
 				if sooner := time.Now().Add(n.look); sooner.Before(next) {

@@ -32,7 +32,7 @@ func TestTLS(t *testing.T) {
 		{at + "&ca=" + cert, "127.0.0.1"},
 		{at + "&ca=" + cert + "&server-name=other.example", "other.example"},
 	} {
-		err := fails(t, open(t, tt.url), "n")
+		err := denied(t, open(t, tt.url), "n")
 		if !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want something about %s", tt.url, err, tt.want)
 		}

@@ -25,15 +25,17 @@ func StartSentinel(t testing.TB) *Sentinels {
 	s.Replica = Start(t, "--replicaof", s.Master.Host, strconv.Itoa(s.Master.Port))
 	for range 3 {
 		one := newServer(t, "redis-sentinel")
-		file := filepath.Join(one.Dir, "sentinel.conf")
-		text := fmt.Sprintf("bind %s\nport %d\ndir %s\nlogfile %s/log\n"+
-			"sentinel monitor %[5]s %[6]s %[7]d 2\nsentinel down-after-milliseconds %[5]s 1000\nsentinel failover-timeout %[5]s 5000\n",
-			one.Host, one.Port, one.Dir, one.Dir, MasterName, s.Master.Host, s.Master.Port)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+		one.args = func() []string {
+			file := filepath.Join(one.Dir, "sentinel.conf")
+			text := fmt.Sprintf("bind %s\nport %d\ndir %s\nlogfile %s/log\n"+
+				"sentinel monitor %[5]s %[6]s %[7]d 2\nsentinel down-after-milliseconds %[5]s 1000\nsentinel failover-timeout %[5]s 5000\n",
+				one.Host, one.Port, one.Dir, one.Dir, MasterName, s.Master.Host, s.Master.Port)
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return []string{file}
 		}
-		one.args = []string{file}
-		one.start()
+		one.startSomewhere()
 		s.Sentinels = append(s.Sentinels, one)
 	}
 	Eventually(t, "the replica follows", func() bool { return s.Replica.Info("replication", "master_link_status") == "up" })

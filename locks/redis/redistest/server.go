@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ type Server struct {
 
 	t       testing.TB
 	program string
-	args    []string
+	args    func() []string
 	cmd     *exec.Cmd
 	ended   chan struct{}
 }
@@ -41,12 +42,14 @@ type Server struct {
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
 	s := newServer(t, "redis-server")
-	s.args = append([]string{
-		"--bind", s.Host, "--port", strconv.Itoa(s.Port), "--unixsocket", s.Socket, "--dir", s.Dir,
-		"--save", "", "--daemonize", "no", "--logfile", filepath.Join(s.Dir, "log"),
-		"--repl-diskless-sync-delay", "0", "--shutdown-on-sigterm", "nosave",
-	}, options...)
-	s.start()
+	s.Socket = filepath.Join(s.Dir, "socket")
+	s.args = func() []string {
+		return append([]string{
+			"--bind", s.Host, "--port", strconv.Itoa(s.Port), "--unixsocket", s.Socket, "--dir", s.Dir,
+			"--save", "", "--daemonize", "no", "--logfile", filepath.Join(s.Dir, "log"), "--repl-diskless-sync-delay", "0",
+		}, options...)
+	}
+	s.startSomewhere()
 	return s
 }
 
@@ -57,7 +60,7 @@ func newServer(t testing.TB, program string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Host: "127.0.0.1", Port: FreePort(t), Dir: dir, Socket: filepath.Join(dir, "socket"), t: t, program: program}
+	s := &Server{Host: "127.0.0.1", Dir: dir, t: t, program: program}
 	t.Cleanup(func() {
 		s.Kill()
 		os.RemoveAll(dir)
@@ -65,22 +68,29 @@ func newServer(t testing.TB, program string) *Server {
 	return s
 }
 
-// FreePort finds a port of which the port 10000 higher, a cluster's own, is
-// free too.
+// ports counts those that were tried. None is used twice in a process: a
+// sentinel would take a stranger at the port of its dead master for that one.
+// They and those 10000 higher, a cluster's own, are not among the ones that the
+// kernel gives to outgoing connections.
+var ports atomic.Int64
+
+const firstPort, portCount = 10000, 12000
+
+// FreePort finds a port that nobody uses.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+		port := firstPort + int(ports.Add(1)+int64(os.Getpid())*37)%portCount
+		free := true
+		for _, p := range []int{port, port + 10000} {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
+			if err != nil {
+				free = false
+				break
+			}
+			l.Close()
 		}
-		port := l.Addr().(*net.TCPAddr).Port
-		bus, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+10000))
-		if err == nil {
-			bus.Close()
-		}
-		l.Close()
-		if err == nil {
+		if free {
 			return port
 		}
 	}
@@ -88,13 +98,32 @@ func FreePort(t testing.TB) int {
 	return 0
 }
 
-func (s *Server) start() {
+// startSomewhere finds a port too: another process may be quicker to take it.
+func (s *Server) startSomewhere() {
+	s.t.Helper()
+	for range 10 {
+		s.Port = FreePort(s.t)
+		if s.start() {
+			return
+		}
+	}
+	s.fail()
+}
+
+func (s *Server) fail() {
+	s.t.Helper()
+	log, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
+	s.t.Fatalf("%s has ended:\n%s", s.program, log)
+}
+
+// start returns when the process answers, or false if it has ended.
+func (s *Server) start() bool {
 	s.t.Helper()
 	path, err := exec.LookPath(s.program)
 	if err != nil {
 		s.t.Fatalf("%s is not installed: run .ci/deps", s.program)
 	}
-	s.cmd = exec.Command(path, s.args...)
+	s.cmd = exec.Command(path, s.args()...)
 	s.cmd.Dir = s.Dir
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -105,25 +134,37 @@ func (s *Server) start() {
 		defer close(ended)
 		_ = cmd.Wait()
 	}()
+	alive := true
 	Eventually(s.t, s.program+" answers", func() bool {
 		select {
 		case <-ended:
-			log, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
-			s.t.Fatalf("%s has ended:\n%s", s.program, log)
+			alive = false
+			return true
 		default:
+			return s.answers()
 		}
-		conn, err := net.Dial("tcp", s.Addr())
-		if err != nil {
-			return false
-		}
-		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(time.Second))
-		_, _ = conn.Write([]byte("PING\r\n"))
-		reply := make([]byte, 64)
-		n, _ := conn.Read(reply)
-		text := string(reply[:n])
-		return strings.HasPrefix(text, "+PONG") || strings.HasPrefix(text, "-NOAUTH")
 	})
+	return alive
+}
+
+// answers asks the process itself, not whoever else may be at its port: it has
+// the socket to itself, and listens there last.
+func (s *Server) answers() bool {
+	network, address := "unix", s.Socket
+	if s.Socket == "" {
+		network, address = "tcp", s.Addr()
+	}
+	conn, err := net.Dial(network, address)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	_, _ = conn.Write([]byte("PING\r\n"))
+	reply := make([]byte, 64)
+	n, _ := conn.Read(reply)
+	text := string(reply[:n])
+	return strings.HasPrefix(text, "+PONG") || strings.HasPrefix(text, "-NOAUTH")
 }
 
 // Addr is HOST:PORT.
@@ -160,7 +201,9 @@ func (s *Server) Kill() {
 // saved.
 func (s *Server) Restart() {
 	s.t.Helper()
-	s.start()
+	if !s.start() {
+		s.fail()
+	}
 }
 
 // Stop and Continue freeze the process.
