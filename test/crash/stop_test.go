@@ -122,8 +122,8 @@ func TestTSTPWhenTheSlotComes(t *testing.T) {
 
 // CONT right after TSTP: no process may be left stopped. Known and not to be
 // helped without a terminal: a CONT that comes between golock's last look and
-// its own STOP is lost (signals.Relay.Suspend). On a busy machine that is one in
-// a few hundred, which then goes on with the next CONT.
+// its own STOP is lost (signals.Relay.Suspend). On a busy machine that is one of
+// forty or less, which goes on with the next CONT.
 func TestTSTPAndCONTAtOnce(t *testing.T) {
 	random := newRand(t)
 	w := newWorld(t)
