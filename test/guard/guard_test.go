@@ -43,6 +43,7 @@ func TestStoppedGolock(t *testing.T) {
 	t.Parallel()
 	for i := range 20 {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			h := w.household("--ttl", "1")
 			next := w.successor(h)

@@ -232,15 +232,6 @@ func (h *household) allDead(within time.Duration) time.Duration {
 	return time.Since(begin)
 }
 
-func (h *household) allLive() {
-	h.t.Helper()
-	for i, p := range h.family {
-		if !p.lives() {
-			h.t.Fatalf("member %d of the family is dead; stderr %q", i, h.stderr)
-		}
-	}
-}
-
 // successor is a golock that waits for the slot and whose command tells which
 // of the family are still alive when it has it.
 func (w *world) successor(h *household) *run {
