@@ -225,7 +225,7 @@ func (g *guard) collect(s *supervisor) {
 func (g *guard) reap(s *supervisor) bool {
 	for {
 		var ws syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG, nil)
+		pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG|unix.WUNTRACED, nil)
 		switch {
 		case err == unix.EINTR:
 		case err != nil || pid <= 0:
@@ -233,6 +233,9 @@ func (g *guard) reap(s *supervisor) bool {
 				s.alone = err == unix.ECHILD
 			}
 			return g.pid == 0
+		case pid == g.pid && ws.Stopped():
+			_ = unix.Kill(g.pid, unix.SIGCONT) // it could neither protect nor tell anything
+		case ws.Stopped():
 		case pid == g.pid:
 			g.pid = 0
 			if !s.ended || s.Tree || s.wide {

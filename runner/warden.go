@@ -84,7 +84,7 @@ func newWarden(args []string) (*warden, error) {
 		return nil, ErrByHand
 	}
 	peer, err := unix.GetsockoptUcred(socket, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil || int(peer.Pid) != os.Getppid() {
+	if err != nil || (int(peer.Pid) != os.Getppid() && !hungUp(socket)) {
 		return nil, ErrByHand
 	}
 	unix.CloseOnExec(socket)
@@ -106,6 +106,14 @@ func newWarden(args []string) (*warden, error) {
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)
 	w.cmd.path, _ = find(w.cmd.argv[0])
 	return w, nil
+}
+
+// hungUp reports whether the other side is gone: a golock that was killed just
+// now.
+func hungUp(socket int) bool {
+	ready := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLIN}}
+	_, err := unix.Poll(ready, 0)
+	return err == nil && ready[0].Revents&unix.POLLHUP != 0
 }
 
 // run returns when golock is gone and nothing is left of the command.

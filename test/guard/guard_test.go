@@ -87,13 +87,26 @@ func TestKilledGuard(t *testing.T) {
 	}
 }
 
+// A guard that was stopped is continued.
+func TestStoppedGuard(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.golock("--", "sh", "-c", "echo $$; read a; exit 6")
+	pid, _ := strconv.Atoi(r.line())
+	command := watch(t, pid)
+	watch(t, parent(t, pid)).signal(t, unix.SIGSTOP)
+	command.signal(t, unix.SIGTERM)
+	r.expectCode(143)
+}
+
 // With both killed at once the kernel still kills the command itself.
 func TestBothKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for range 5 {
 		h := w.household("--ttl", "1")
-		h.guard.signal(t, unix.SIGSTOP) // so that it cannot be quicker than the next line
+		h.signal(unix.SIGSTOP) // so that neither can be quicker than the other is killed
+		h.guard.signal(t, unix.SIGSTOP)
 		h.signal(unix.SIGKILL)
 		h.guard.signal(t, unix.SIGKILL)
 		if !h.family[0].diesWithin(limit) {
