@@ -91,7 +91,7 @@ func TestKilledGuard(t *testing.T) {
 func TestStoppedGuard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	r := w.golock("--", "sh", "-c", "echo $$; read a; exit 6")
+	r := w.golock("--", "sh", "-c", "echo $$; exec sleep 1000")
 	pid, _ := strconv.Atoi(r.line())
 	command := watch(t, pid)
 	watch(t, parent(t, pid)).signal(t, unix.SIGSTOP)
