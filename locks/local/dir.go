@@ -155,7 +155,10 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 		if !create {
 			return &directory{fd: -1, path: path, readOnly: true}, nil
 		}
-		if err := unix.Mkdir(path, 0o700); err != nil && err != unix.EEXIST {
+		switch err := unix.Mkdir(path, 0o700); {
+		case err == nil:
+			_ = unix.Chmod(path, 0o700) // whatever the umask
+		case err != unix.EEXIST:
 			return nil, &Error{Op: "mkdir", Path: path, Err: err}
 		}
 		fd, err = unix.Open(path, flags, 0)
@@ -220,10 +223,9 @@ func highCopy(fd int) (int, error) {
 	defer unix.Close(fd)
 	for _, from := range []int{lowestInherited, 20, 3} { // a low limit of open files leaves less room
 		high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, from)
-		if err == unix.EINVAL {
-			continue
+		if err != unix.EINVAL && err != unix.EMFILE {
+			return high, err
 		}
-		return high, err
 	}
 	return -1, unix.EMFILE
 }

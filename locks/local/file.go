@@ -106,7 +106,7 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 	case err == unix.ELOOP:
 		return nil, &Error{Path: f.path, Err: errors.New("is a symbolic link, which golock does not follow"), Hint: "remove it"}
 	case err == unix.EACCES || err == unix.EPERM:
-		return nil, &Error{Op: "open", Path: f.path, Err: err, Hint: "the directory or the file belongs to another user"}
+		return nil, &Error{Op: "open", Path: f.path, Err: err, Hint: "it belongs to another user: chmod or remove it, or take a directory of your own"}
 	case err != nil:
 		return nil, &Error{Op: "open", Path: f.path, Err: err}
 	}

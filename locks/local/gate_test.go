@@ -293,11 +293,11 @@ func TestCancelledWaitsLeaveNothingOpen(t *testing.T) {
 	}
 	single := take(t, s, "y")
 	waiters := []*waiter{
-		queue(t, s, "x", limit(4), weight(2)), // one goroutine for each holder
+		queue(t, s, "x", limit(4), weight(2)), // a goroutine for each of three holders
 		queue(t, s, "x", limit(4)),            // behind another waiter
 		queue(t, s, "y"),                      // one holder after the other
 	}
-	asleep(t, lockPath(dir, "x"), 5)
+	asleep(t, lockPath(dir, "x"), 4)
 	asleep(t, lockPath(dir, "y"), 1)
 	for _, w := range waiters {
 		w.leave()

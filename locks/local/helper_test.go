@@ -39,9 +39,12 @@ func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", strconv.Itoa(max(16, runtime.GOMAXPROCS(0))))
 	code := m.Run()
 	if code == 0 && flag.Lookup("test.fuzz").Value.String() == "" {
-		// A watcher ends with the holder it sleeps on, which may be a process
-		// that is just being killed.
-		if err := goleak.Find(goleak.IgnoreAnyFunction("golock/locks/local.(*place).watch.func1")); err != nil {
+		// Who sleeps on a holder ends with it, which may be a process that is
+		// just being killed.
+		if err := goleak.Find(
+			goleak.IgnoreAnyFunction("golock/locks/local.(*place).watch.func1"),
+			goleak.IgnoreAnyFunction("golock/locks/local.(*place).sleep"),
+		); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}

@@ -100,10 +100,11 @@ func TestHeadIsWokenByEveryHolder(t *testing.T) {
 			held = append(held, take(t, s, "x", limit(most)))
 		}
 		w := queue(t, s, "x", limit(most), weight(n))
-		asleep(t, lockPath(s.path, "x"), most)
+		const inTheWay = 1 // beyond those that could be there beside it
+		asleep(t, lockPath(s.path, "x"), most-n+inTheWay)
 		for i := range n - 1 {
 			release(t, held[(i*5)%most])
-			asleep(t, lockPath(s.path, "x"), most-1-i) // it has been woken, looked, and sleeps on the others
+			asleep(t, lockPath(s.path, "x"), most-n+inTheWay) // also after it was woken, and has looked
 			w.blocked(0)
 		}
 		release(t, held[((n-1)*5)%most])
@@ -111,6 +112,38 @@ func TestHeadIsWokenByEveryHolder(t *testing.T) {
 		for _, h := range held {
 			release(t, h)
 		}
+	}
+}
+
+// Who waits for some of many holders needs few threads for it.
+func TestFewThreadsForManyHolders(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	const many, most = 300, 3
+	var held []*lease
+	for range many {
+		held = append(held, take(t, s, "x", limit(0)))
+	}
+	c := startChild(t)
+	if a := c.ask(call{Do: "join", Dir: s.path, Name: "x", Max: most}); !a.Queued {
+		t.Fatalf("%+v", a)
+	}
+	c.tell(call{Do: "wait", Dir: s.path, Name: "x"})
+	asleep(t, lockPath(s.path, "x"), most)
+	if _, threads := status(t, c.pid, "Pid"); threads > 20 {
+		t.Errorf("the waiter has %d threads", threads)
+	}
+	for _, l := range held[:many-most] {
+		release(t, l)
+	}
+	select {
+	case a := <-c.answers:
+		t.Fatalf("granted beside %d others: %+v", most, a)
+	case <-time.After(stillBusy / 5):
+	}
+	release(t, held[many-1])
+	if a := c.hear(); a.Err != "" {
+		t.Errorf("%+v", a)
 	}
 }
 

@@ -16,7 +16,7 @@ const (
 	gateByte   = 1 << 59 // write-locked while the table is read and changed
 	waitBase   = 1 << 60 // + 4 x ticket: that ticket is waiting
 	holdBase   = waitBase + 2
-	pathBase   = 1 << 61 // + 60 bits of the path's hash: a holder opened the file under that path
+	pathBase   = 1 << 61 // + 60 bits of a hash: a holder opened the file in that place
 )
 
 // maxTicket keeps every ticket's bytes between waitBase and pathBase.

@@ -8,14 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootTime is CLOCK_BOOTTIME in nanoseconds: it goes on in suspend and is the
-// clock that /proc counts start times on.
-func bootTime() int64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
-	return ts.Nano()
-}
-
 // pidNamespace tells processes of different containers apart; 0 if it cannot
 // be known.
 func pidNamespace() uint64 {
@@ -50,12 +42,13 @@ func processState(pid string) (state byte, start int64) {
 const ticksPerSecond = 100
 
 // alive reports whether the process that made the record is still there. A
-// later process of the same number started after the record was made. Where
+// later process of the same number started after the record was made (/proc
+// counts start times on CLOCK_BOOTTIME, the clock of joined). Where
 // /proc hides the processes of others (hidepid=) only their being there is seen.
 func (r *record) alive() bool {
 	state, start := processState(strconv.Itoa(r.pid))
 	if state == 0 {
 		return unix.Kill(r.pid, 0) == unix.EPERM
 	}
-	return state != 0 && state != 'Z' && state != 'X' && start <= r.joined/(1e9/ticksPerSecond)
+	return state != 'Z' && state != 'X' && start <= r.joined/(1e9/ticksPerSecond)
 }

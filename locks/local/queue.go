@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,15 +33,15 @@ type ticket struct {
 // it. table carries the gate and the wait byte, is close-on-exec and the only
 // one through which the text is read and written: a gate on a description that
 // the command inherited would shut the name for as long as the command lives.
-// hold carries the hold byte and the path byte and nothing else, and is what
+// hold carries the hold byte and the traces and nothing else, and is what
 // the command inherits.
 type place struct {
-	dir      *directory
-	table    *lockFile // nil once p holds
-	hold     int
-	pathByte int64
-	self     record
-	watched  map[int64]bool // holders that a goroutine sleeps on, through table
+	dir     *directory
+	table   *lockFile // nil once p holds
+	hold    int
+	traces  traces
+	self    record
+	watched map[int64]bool // holders that a goroutine sleeps on, through table
 }
 
 var (
@@ -74,7 +75,7 @@ func (t *ticket) join(ctx context.Context) (*place, *lease, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		p := &place{dir: d, hold: -1, pathByte: d.pathByte(t.request.Name)}
+		p := &place{dir: d, hold: -1, traces: d.traces(t.request.Name)}
 		l, err := p.enter(ctx, t)
 		if err == nil {
 			if l != nil {
@@ -126,7 +127,7 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 	if removed, err := p.table.removed(); err != nil || removed {
 		return nil, orMoved(err)
 	}
-	if inside := enclosing(t.request, do.holders); inside != nil {
+	if inside := enclosing(t.request, do); inside != nil {
 		return nil, &locks.NestedError{Name: t.request.Name, Inside: *inside, Busy: t.store.busy(p.table, tab, do)}
 	}
 	if t.request.NoWait {
@@ -206,7 +207,7 @@ func (p *place) look(t *ticket, tab *table) (decision, *lease, error) {
 	}
 	switch {
 	case do.front != nil:
-	case tab.settled != p.settledMark() && f.heldElsewhere(p.pathByte):
+	case tab.settled != p.settledMark() && f.heldElsewhere(p.traces):
 		do.removed = true
 	case locks.Admits(claims, p.self.claim):
 		l, err := p.take(t, tab, do.holders)
@@ -263,11 +264,13 @@ func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err err
 	if err := setLock(p.hold, unix.F_WRLCK, holdByte(p.self.claim.Ticket), 1, false); err != nil {
 		return nil, f.lockError(err)
 	}
-	if err := setLock(p.hold, unix.F_RDLCK, p.pathByte, 1, false); err != nil {
-		return nil, f.lockError(err)
+	for _, at := range p.traces {
+		if err := setLock(p.hold, unix.F_RDLCK, at, 1, false); err != nil {
+			return nil, f.lockError(err)
+		}
 	}
-	// The path byte is locked before this question: who makes a new file after
-	// it will see that byte.
+	// The traces are locked before this question: who makes a new file after it
+	// will see them.
 	if removed, err := f.removed(); err != nil || removed {
 		return nil, orMoved(err)
 	}
@@ -285,13 +288,15 @@ func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err err
 	}, nil
 }
 
-// enclosing finds the run around us among the holders of this name.
-func enclosing(r locks.Request, holders []record) *locks.Ref {
+// enclosing finds the run around us among the holders of this name. Those of a
+// removed file are not listed, but one that says it is around us may be there.
+func enclosing(r locks.Request, do decision) *locks.Ref {
 	for i := len(r.Within) - 1; i >= 0; i-- {
-		for _, h := range holders {
-			if r.Within[i].Key == r.Ref.Key && h.id == r.Within[i].ID {
-				return &r.Within[i]
-			}
+		if r.Within[i].Key != r.Ref.Key {
+			continue
+		}
+		if do.removed || slices.ContainsFunc(do.holders, func(h record) bool { return h.id == r.Within[i].ID }) {
+			return &r.Within[i]
 		}
 	}
 	return nil
@@ -364,16 +369,16 @@ func (t *ticket) walk(ctx context.Context) error {
 			return err
 		}
 		p := t.place
+		some := p.inTheWay(do.holders)
 		switch {
 		case do.removed:
 			err = pause(ctx, removedCheck)
 		case do.front != nil:
 			err = p.sleep(waitByte(do.front.claim.Ticket))
-		case p.anyKeepsOut(do.holders):
-			// All of them must go, so one after the other will do.
-			err = p.sleep(holdByte(do.holders[0].claim.Ticket))
+		case len(some) == 1:
+			err = p.sleep(holdByte(some[0].claim.Ticket))
 		default:
-			err = p.watch(ctx, do.holders, freed)
+			err = p.watch(ctx, some, freed)
 		}
 		if err != nil {
 			return err
@@ -447,14 +452,24 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// anyKeepsOut reports whether each holder, were it the only one, keeps p out.
-func (p *place) anyKeepsOut(holders []record) bool {
-	for _, h := range holders {
-		if locks.Admits([]locks.Claim{h.claim}, p.self.claim) {
-			return false
+// inTheWay picks holders that keep p out as long as they all are there, few of
+// them: to wait for one takes a thread. If one alone does, that is enough; there
+// are never more than p's limit, since each takes up a unit of it.
+func (p *place) inTheWay(holders []record) []record {
+	var some []record
+	var claims []locks.Claim
+	for i := range holders {
+		if !locks.Admits([]locks.Claim{holders[i].claim}, p.self.claim) {
+			return holders[i : i+1]
 		}
 	}
-	return true
+	for _, h := range holders {
+		some, claims = append(some, h), append(claims, h.claim)
+		if !locks.Admits(claims, p.self.claim) {
+			break
+		}
+	}
+	return some
 }
 
 // watch sleeps until one of several holders is gone: a goroutine for each,
@@ -497,7 +512,7 @@ func (p *place) leaveQueue() {
 	_ = setLock(p.table.fd, unix.F_UNLCK, waitBase, pathBase-waitBase, false)
 }
 
-// letGo drops the hold and path bytes.
+// letGo drops the hold byte and the traces.
 func (p *place) letGo() { _ = setLock(p.hold, unix.F_UNLCK, 0, 0, false) }
 
 // unlock drops every lock of the place.

@@ -9,41 +9,47 @@ import (
 )
 
 // A lock file that somebody removes under a live holder must not make two
-// holders. Every holder therefore keeps a read lock on a byte that stands for
-// the file's path. Who makes a file looks, before the first admission from it,
-// whether that byte is locked in another file of the same device: then the
-// path had a file that was removed and is still in use.
+// holders. Every holder therefore keeps read locks on bytes that stand for the
+// file's place. Who makes a file looks, before the first admission from it,
+// whether one of them is locked in another file of the same device: then there
+// was a file in its place that was removed and is still in use.
 
-// pathByte is that byte.
-func (d *directory) pathByte(name string) int64 {
-	h := fnv.New64a()
-	h.Write([]byte(d.path + "/" + fileName(name)))
-	return pathBase + int64(h.Sum64()>>4)
+// traces are these bytes. One stands for the path, which may come to lead to
+// another directory; one for the directory, which may have other paths (bind
+// mounts, containers).
+type traces [2]int64
+
+func (d *directory) traces(name string) traces {
+	byPath, byDirectory := fnv.New64a(), fnv.New64a()
+	base := "/" + fileName(name)
+	byPath.Write([]byte(d.path + base))
+	byDirectory.Write([]byte(strconv.FormatUint(d.ino, 10) + base))
+	return traces{pathBase + int64(byPath.Sum64()>>4), pathBase + int64(byDirectory.Sum64()>>4)}
 }
 
 // settledMark stands for this file under this path: a copy of the file, or one
 // that was moved here, has to be settled anew.
-func (p *place) settledMark() uint64 { return uint64(p.pathByte) ^ p.table.stat.Ino }
+func (p *place) settledMark() uint64 { return uint64(p.traces[0]) ^ p.table.stat.Ino }
 
-// heldElsewhere looks in /proc/locks (proc(5)) for a holder of the same path
+// heldElsewhere looks in /proc/locks (proc(5)) for a holder of the same place
 // in another file than f. Where there is no /proc it sees none. The caller is
 // inside the gate.
-func (f *lockFile) heldElsewhere(pathByte int64) bool {
-	return lockedElsewhere(f.kernelName(), pathByte, func() (string, int) { return readPieces("/proc/locks") })
+func (f *lockFile) heldElsewhere(at traces) bool {
+	return lockedElsewhere(f.kernelName(), at, func() (string, int) { return readPieces("/proc/locks") })
 }
 
-// lockedElsewhere looks for a lock on pathByte in another file than own, on the
+// lockedElsewhere looks for a lock on one of the bytes in another file than own, on the
 // same device. The kernel gives the list in pieces. When a lock ends between two
 // of them, the next piece begins one line too far on, so a list that came in
 // pieces and has no such line is asked for again.
-func lockedElsewhere(own string, pathByte int64, list func() (text string, pieces int)) bool {
+func lockedElsewhere(own string, at traces, list func() (text string, pieces int)) bool {
 	device := own[:strings.LastIndexByte(own, ':')+1]
-	at := strconv.FormatInt(pathByte, 10)
+	first, second := strconv.FormatInt(at[0], 10), strconv.FormatInt(at[1], 10)
 	for range 4 {
 		text, pieces := list()
 		for line := range strings.Lines(text) {
 			inode, start := lockLine(line)
-			if start == at && inode != own && strings.HasPrefix(inode, device) {
+			if (start == first || start == second) && inode != own && strings.HasPrefix(inode, device) {
 				return true
 			}
 		}

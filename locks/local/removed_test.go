@@ -242,12 +242,13 @@ func TestLockListIsReadRight(t *testing.T) {
 		{"empty", []reading{{"", 0}}, false, 1},
 		{"no other", []reading{{noise, 1}}, false, 1},
 		{"another", []reading{{noise + other, 1}}, true, 1},
+		{"another by its directory", []reading{{noise + strings.ReplaceAll(other, "99", "97"), 1}}, true, 1},
 		{"missed twice", []reading{{long, 3}, {long, 3}, {long + other, 3}}, true, 3},
 		{"missed at the end of the first piece", []reading{{long, 1}, {long + other, 2}}, true, 2},
 		{"never there", []reading{{long, 3}, {long, 3}, {long, 3}, {long, 3}}, false, 4},
 	} {
 		asked := 0
-		got := lockedElsewhere("fe:00:5", 99, func() (string, int) {
+		got := lockedElsewhere("fe:00:5", traces{99, 97}, func() (string, int) {
 			r := tt.readings[min(asked, len(tt.readings)-1)]
 			asked++
 			return r.text, r.pieces
@@ -299,7 +300,7 @@ func TestHolderIsFoundInALongChangingList(t *testing.T) {
 	}
 	missed := 0
 	for range 150 {
-		if !f.heldElsewhere(holder.place.pathByte) {
+		if !f.heldElsewhere(holder.place.traces) {
 			missed++
 		}
 	}
@@ -309,9 +310,42 @@ func TestHolderIsFoundInALongChangingList(t *testing.T) {
 		t.Errorf("the holder was missed %d times", missed)
 	}
 	release(t, holder)
-	if f.heldElsewhere(holder.place.pathByte) {
+	if f.heldElsewhere(holder.place.traces) {
 		t.Error("a holder is seen that has gone")
 	}
+}
+
+// A directory that has two paths, as one that containers share: the holder came
+// by one, who makes the new file comes by the other.
+func TestRemovedWhileHeldSeenByAnotherPath(t *testing.T) {
+	t.Parallel()
+	dir := mount(t, "tmpfs", "")
+	other := t.TempDir()
+	must(t, unix.Mount(dir, other, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { _ = unix.Unmount(other, unix.MNT_DETACH) })
+	one, two := newStore(t, dir), newStore(t, other)
+	l := take(t, one, "x")
+	refused(t, two, "x")
+	must(t, os.Remove(lockPath(dir, "x")))
+	if busy := refused(t, two, "x"); busy.Reason == "" {
+		t.Errorf("%+v does not tell why", busy)
+	}
+	release(t, l)
+	release(t, take(t, two, "x"))
+}
+
+// A run inside a run does not wait for the one around it, also if the file of
+// that one was removed.
+func TestRemovedAroundANestedRun(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	l := take(t, s, "x")
+	must(t, os.Remove(lockPath(s.path, "x")))
+	_, err := s.Join(background, request(t, "x", func(r *locks.Request) { r.Within = []locks.Ref{l.Grant().Ref} }))
+	var nested *locks.NestedError
+	if !errors.As(err, &nested) {
+		t.Errorf("Join = %v", err)
+	}
+	release(t, l)
 }
 
 // On overlayfs, the root of many a container, stat(2) gives another device than

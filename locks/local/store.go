@@ -115,7 +115,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 func (s *Store) newRecord(r locks.Request) record {
 	return record{
 		index: noIndex, id: r.Ref.ID, claim: r.Claim, uid: s.roots.euid, pid: s.pid, pidNS: pidNamespace(),
-		joined: bootTime(), since: time.Now().UnixMicro(), command: packCommand(r.Command),
+		joined: int64(locks.BootTime()), since: time.Now().UnixMicro(), command: packCommand(r.Command),
 	}
 }
 

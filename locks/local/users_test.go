@@ -296,7 +296,7 @@ func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
 }
 
 func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {
-	self := record{pid: os.Getpid(), joined: bootTime()}
+	self := record{pid: os.Getpid(), joined: int64(locks.BootTime())}
 	if !self.alive() {
 		t.Error("this process is not alive")
 	}
@@ -307,7 +307,7 @@ func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {
 	}
 
 	c := startChild(t)
-	r := record{pid: c.pid, joined: bootTime()}
+	r := record{pid: c.pid, joined: int64(locks.BootTime())}
 	if !r.alive() {
 		t.Error("a child is not alive")
 	}
@@ -320,7 +320,7 @@ func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {
 		t.Error("a zombie is alive")
 	}
 	c.kill()
-	r.joined = bootTime() + int64(time.Hour)
+	r.joined = int64(locks.BootTime()) + int64(time.Hour)
 	if r.alive() {
 		t.Error("a process that was reaped is alive")
 	}
