@@ -64,6 +64,16 @@ type Leased interface {
 	Events() <-chan Event
 }
 
+// Placed is a Ticket that knows its place. What takes its time can be done
+// before the grant then, if that is near.
+type Placed interface {
+	Ticket
+
+	// Place is the place in the queue that the request was given; 1 is the
+	// next. It does no I/O.
+	Place() int
+}
+
 // Event is a hint about a lease.
 type Event int
 

@@ -22,6 +22,10 @@ const (
 	reachLimitAtOnce = 2 * time.Second // of a run that does not wait
 )
 
+// nearPlaces is how many waiters of a name have their guard with them, so that
+// the slot goes from hand to hand without waiting for one to start.
+const nearPlaces = 8
+
 // acquired is what the waiting comes to.
 type acquired struct {
 	lease locks.Lease
@@ -33,13 +37,13 @@ type acquired struct {
 // has room for it, and wakes the relay after each message.
 type attempt struct {
 	cancel context.CancelFunc
-	queued chan struct{}
+	queued chan int // the place in the queue, 0: not known
 	got    chan acquired
 }
 
 func (r *Run) attempt() *attempt {
 	ctx, cancel := context.WithCancel(context.Background())
-	a := &attempt{cancel: cancel, queued: make(chan struct{}, 1), got: make(chan acquired, 1)}
+	a := &attempt{cancel: cancel, queued: make(chan int, 1), got: make(chan acquired, 1)}
 	request := r.Request
 	request.NoWait = r.Wait == 0
 
@@ -87,7 +91,11 @@ func (r *Run) wait(ctx context.Context, request locks.Request, ticket locks.Tick
 		}
 	}
 	if ticket.Queued() {
-		a.queued <- struct{}{}
+		place := 0
+		if p, ok := ticket.(locks.Placed); ok {
+			place = p.Place()
+		}
+		a.queued <- place
 		r.Relay.Wake()
 	}
 	lease, err := ticket.Wait(ctx)
@@ -147,9 +155,11 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 				return nil, nil, refused(got.err, r.Wait == 0)
 			}
 			return got.lease, pending, nil
-		case <-a.queued:
+		case place := <-a.queued:
 			r.Log(false, "waiting")
-			g.dismiss() // thousands may wait
+			if place == 0 || place > nearPlaces {
+				g.dismiss() // thousands may wait
+			}
 			r.Relay.Catch()
 			if waiting = true; r.Terminal {
 				r.Relay.CatchStop()
@@ -186,6 +196,7 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			r.Relay.Suspend()
 			if ref, err := locks.NewRef(r.Request.Name); err == nil {
 				r.Request.Ref = ref // what has left a queue does not come back into it
+				g.introduce()
 			}
 			a = r.attempt()
 		case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:

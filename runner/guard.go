@@ -93,8 +93,15 @@ func (g *guard) raise() error {
 		return fmt.Errorf("starting the guard: %w", err)
 	}
 	g.socket = pair[0]
-	g.tell(message{kind: toAttach, texts: []string{r.Address, r.Request.Ref.String()}})
+	g.introduce()
 	return nil
+}
+
+// introduce tells the guard what it can give back.
+func (g *guard) introduce() {
+	if g != nil {
+		g.tell(message{kind: toAttach, texts: []string{g.run.Address, g.run.Request.Ref.String()}})
+	}
 }
 
 // lookedAfter reports whether golock's process group has somebody who would

@@ -43,7 +43,8 @@ type Store struct {
 	script     script
 	clock      locks.Clock
 	connection connection
-	unsure     atomic.Bool
+	unsure     atomic.Bool // the server does not tell which one it is
+	deaf       atomic.Bool // it does not let us subscribe
 }
 
 // Open understands a URL: redis://, rediss://, redis+unix://, redis+sentinel://
@@ -73,10 +74,14 @@ func (s *Store) Close() error {
 // Warnings are things that the store found out about the server while it used
 // it, and that make its promises weaker. There are none before it was used.
 func (s *Store) Warnings() []string {
+	var all []string
 	if s.target.quarantine > 0 && s.unsure.Load() {
-		return []string{"the server does not let this user run INFO: after a restart or a failover there is no quarantine, and a forgotten slot may be given away at once"}
+		all = append(all, "the server does not let this user run INFO: after a restart or a failover there is no quarantine, and a forgotten slot may be given away at once")
 	}
-	return nil
+	if s.deaf.Load() {
+		all = append(all, "the server does not let this user subscribe to &"+s.target.prefix+":*: who waits asks once a second instead")
+	}
+	return all
 }
 
 // Join implements locks.Store.
@@ -103,7 +108,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 		return &ticket{entry: e, lease: newLease(e, asked)}, nil
 	case "waiting":
 		s.note(e)
-		return &ticket{entry: e, queued: true, look: a.look}, nil
+		return &ticket{entry: e, queued: true, place: a.place, look: a.look}, nil
 	}
 	return nil, e.refused(a)
 }

@@ -12,11 +12,15 @@ type ticket struct {
 	entry  *entry
 	lease  *lease // granted at once
 	queued bool
+	place  int           // in the queue when it was joined
 	look   time.Duration // until when the store wants to be asked again
 }
 
 // Queued implements locks.Ticket.
 func (t *ticket) Queued() bool { return t.queued }
+
+// Place implements locks.Placed.
+func (t *ticket) Place() int { return t.place }
 
 // Wait implements locks.Ticket. It subscribes, looks again when that is
 // confirmed, because its turn may have come meanwhile, and sleeps until it is
@@ -52,6 +56,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			case n.kind == down: // is it the connection, or the server?
 				e.setEars(false)
 			case n.kind == deaf:
+				e.store.deaf.Store(true)
 				continue
 			case n.look > 0:
 				if sooner := time.Now().Add(n.look); sooner.Before(next) {
