@@ -199,7 +199,7 @@ func (s *Store) once(ctx context.Context, ttl time.Duration, k call) (answer, er
 		}
 		return a, nil
 	case <-ctx.Done():
-		return answer{}, context.Cause(ctx)
+		return answer{}, fmt.Errorf("no answer: %w", context.Cause(ctx))
 	}
 }
 

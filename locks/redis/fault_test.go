@@ -259,6 +259,36 @@ func TestVanishedWaiters(t *testing.T) {
 	}
 }
 
+// One that vanishes after it was told that it is its turn, and before it could
+// take it, is found out too.
+func TestVanishedAtItsTurn(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	proxy := redistest.NewProxy(t, server)
+	holder := take(t, open(t, url), "n")
+	queue(t, open(t, proxy.URL("quarantine=0")), "n")
+	next := queue(t, open(t, url), "n")
+	listening(t, server, 2)
+	told := make(chan struct{}, 100)
+	proxy.Judge(func(args []string) redistest.Verdict {
+		if redistest.Mode(args) == "join" {
+			told <- struct{}{}
+			return redistest.Hang
+		}
+		return redistest.Pass
+	})
+	release(t, holder)
+	<-told
+	next.waits()
+	proxy.Refuse(true)
+	proxy.Cut()
+	start := time.Now()
+	next.granted()
+	if d := time.Since(start); d > 3*time.Second {
+		t.Errorf("the next was granted after %v", d)
+	}
+}
+
 // A paused server is an outage: renewals fail, the lease is not lost.
 func TestPausedServer(t *testing.T) {
 	t.Parallel()

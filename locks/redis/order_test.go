@@ -92,7 +92,7 @@ func TestPriority(t *testing.T) {
 			t.Errorf("entry %d has priority %d, want %d", i, e.Claim.Priority, priorities[want[i]])
 		}
 	}
-	var last locks.Leased = holder
+	last := locks.Leased(holder)
 	for i, n := range want {
 		for _, later := range want[i:] {
 			waiters[later].waits()

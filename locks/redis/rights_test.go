@@ -21,7 +21,11 @@ func TestNoPubSub(t *testing.T) {
 	server, _ := steady(t)
 	url := user(t, server, "-subscribe", "-publish", "resetchannels") + "?quarantine=0"
 	holder := take(t, open(t, url), "n")
-	first, second := queue(t, open(t, url), "n"), queue(t, open(t, url), "n")
+	s := open(t, url)
+	first, second := queue(t, s, "n"), queue(t, open(t, url), "n")
+	eventually(t, "the store says that it hears nothing", func() bool {
+		return len(s.Warnings()) == 1 && strings.Contains(s.Warnings()[0], "&golock:*")
+	})
 	first.waits()
 	release(t, holder)
 	l := first.granted()
