@@ -159,3 +159,41 @@ func childBlocked() {
 		say("after AsCaller: got", Name(sig))
 	}
 }
+
+// A watched descriptor makes Next return for as long as it is readable, and
+// signals come before it.
+func TestWatch(t *testing.T) {
+	r, err := NewRelay(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	r.Watch(pipe[0])
+	if sig, ok := r.Next(0); ok {
+		t.Errorf("nothing is there, and Next gives %v", sig)
+	}
+	if _, err := unix.Write(pipe[1], []byte{7}); err != nil {
+		t.Fatal(err)
+	}
+	for _, timeout := range []time.Duration{0, time.Second, -1} {
+		if sig, ok := r.Next(timeout); !ok || sig != 0 {
+			t.Errorf("with timeout %v Next gives %v, %v, want a wake-up", timeout, sig, ok)
+		}
+	}
+	if _, err := unix.Write(r.write, []byte{byte(unix.SIGUSR1)}); err != nil {
+		t.Fatal(err)
+	}
+	if sig, ok := r.Next(-1); !ok || sig != unix.SIGUSR1 {
+		t.Errorf("Next gives %v, %v, want USR1", sig, ok)
+	}
+	r.Unwatch(pipe[0])
+	if sig, ok := r.Next(time.Millisecond); ok {
+		t.Errorf("not watched any more, and Next gives %v", sig)
+	}
+	for _, fd := range []int{pipe[0], pipe[1], r.read, r.write} {
+		unix.Close(fd)
+	}
+}
