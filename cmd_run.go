@@ -23,31 +23,31 @@ type runCommand struct {
 	Config *word
 
 	Max       *word
-	Shared    bool `short:"s"`
-	Exclusive bool `short:"x"`
-	FlockE    bool `name:"exclusive-lock" short:"e" hidden:""`
+	Shared    toggle `short:"s"`
+	Exclusive toggle `short:"x"`
+	FlockE    toggle `name:"exclusive-lock" short:"e" hidden:""`
 	Weight    *word
 
-	Wait             *word `short:"w"`
-	NoWait           bool  `short:"n" aliases:"nonblock,nb"`
-	ConflictExitCode *word `short:"E"`
-	Timeout          *word `hidden:""`
+	Wait             *word  `short:"w"`
+	NoWait           toggle `short:"n" aliases:"nonblock,nb"`
+	ConflictExitCode *word  `short:"E"`
+	Timeout          *word  `hidden:""`
 
 	TimeLimit *word
 	KillAfter *word
 	Signal    *word
 	Rewrite   words
 	OkExit    words
-	Tree      bool
-	Close     bool `short:"o"`
-	Exec      bool `short:"F" aliases:"no-fork"`
+	Tree      toggle
+	Close     toggle `short:"o"`
+	Exec      toggle `short:"F" aliases:"no-fork"`
 
 	TTL      *word `name:"ttl"`
 	OnLost   *word
-	ShowArgs bool
+	ShowArgs toggle
 
-	Verbose   bool `short:"v"`
-	Quiet     bool `short:"q"`
+	Verbose   toggle `short:"v"`
+	Quiet     toggle `short:"q"`
 	LogFormat *word
 
 	Command rest `arg:"" optional:"" passthrough:"partial"`
@@ -60,7 +60,7 @@ func (c *runCommand) flags() flags {
 	f.text("config", c.Config)
 	f.text("max", c.Max)
 	f.toggle("shared", c.Shared)
-	f.toggle("exclusive", c.Exclusive || c.FlockE)
+	f.toggle("exclusive", c.Exclusive, c.FlockE)
 	f.text("weight", c.Weight)
 	f.text("wait", c.Wait)
 	f.toggle("no-wait", c.NoWait)
@@ -94,9 +94,7 @@ func (c *runCommand) run(out *printer) int {
 	if err != nil {
 		return out.exit(err)
 	}
-	if !c.Exec { // what becomes the command itself has nothing to pass on
-		relay.Catch()
-	}
+	relay.Catch()
 	run := &runner.Run{Relay: relay, Terminal: terminal, Env: os.Environ()}
 	own, err := c.settle(run, out)
 	if err != nil {

@@ -22,7 +22,7 @@ func (c *runCommand) quick(args []string) bool {
 			case o.set == nil && (o.toggle == nil || attached):
 				return false
 			case o.toggle != nil:
-				*o.toggle = true
+				*o.toggle = "true"
 			case attached:
 				o.set(value)
 			default:
@@ -36,7 +36,7 @@ func (c *runCommand) quick(args []string) bool {
 			o := c.option(longName(arg[1]))
 			switch {
 			case o.toggle != nil && len(arg) == 2:
-				*o.toggle = true
+				*o.toggle = "true"
 			case o.set != nil && len(arg) == 2 && len(args) > 1 && !strings.HasPrefix(args[1], "-"):
 				o.set(args[1])
 				args = args[1:]
@@ -54,7 +54,7 @@ func (c *runCommand) quick(args []string) bool {
 
 // option is where a flag goes: to a toggle or, with its value, to set.
 type option struct {
-	toggle *bool
+	toggle *toggle
 	set    func(string)
 }
 

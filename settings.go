@@ -56,9 +56,11 @@ func (f flags) text(key string, value *word) {
 	}
 }
 
-func (f flags) toggle(key string, value bool) {
-	if value {
-		f[key] = []string{"true"}
+func (f flags) toggle(key string, values ...toggle) {
+	for _, value := range values {
+		if value != "" {
+			f[key] = []string{string(value)}
+		}
 	}
 }
 

@@ -23,6 +23,28 @@ func (w *word) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
+// toggle is a flag without a value: "" if it was not given, else "true", or
+// "false" by --flag=false, which takes back what a file says.
+type toggle string
+
+// IsBool implements kong.BoolMapperValue.
+func (t *toggle) IsBool() bool { return true }
+
+// Decode implements kong.MapperValue.
+func (t *toggle) Decode(ctx *kong.DecodeContext) error {
+	*t = "true"
+	if ctx.Scan.Peek().Type != kong.FlagValueToken {
+		return nil
+	}
+	switch value := raw(ctx.Scan.Pop()); value {
+	case "true", "false":
+		*t = toggle(value)
+	default:
+		return fmt.Errorf("%q is neither true nor false", value)
+	}
+	return nil
+}
+
 // words are the values of a flag that may be given several times.
 type words []string
 

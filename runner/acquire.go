@@ -160,7 +160,6 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			if place == 0 || place > nearPlaces {
 				g.dismiss() // thousands may wait
 			}
-			r.Relay.Catch()
 			if waiting = true; r.Terminal {
 				r.Relay.CatchStop()
 			}
@@ -176,6 +175,10 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			got := a.giveUp()
 			if got.lease != nil {
 				return got.lease, pending, nil // just in time
+			}
+			var panicked *locks.PanicError
+			if errors.As(got.err, &panicked) {
+				return nil, nil, refused(got.err, false)
 			}
 			if out := r.outOfReach(got.err, waiting); out != nil {
 				return nil, nil, out

@@ -186,7 +186,7 @@ func (g *guard) dismiss() {
 // abandon ends a guard that may have started something, and that too.
 func (g *guard) abandon() {
 	g.dismiss()
-	endDescendants(func(int, syscall.WaitStatus) {}, time.Sleep)
+	endDescendants(g.run.strangers, func(int, syscall.WaitStatus) {}, time.Sleep)
 }
 
 func (g *guard) hangUp() {
@@ -237,7 +237,7 @@ func (g *guard) reap(s *supervisor) bool {
 		case err == unix.EINTR:
 		case err != nil || pid <= 0:
 			if g.pid == 0 {
-				s.alone = err == unix.ECHILD
+				s.alone = err == unix.ECHILD || s.onlyStrangers()
 			}
 			return g.pid == 0
 		case pid == g.pid && ws.Stopped():

@@ -179,7 +179,7 @@ func gone(t *testing.T, pidFile string) {
 
 func noChildren(t *testing.T) {
 	t.Helper()
-	if left := descendants(processes(), os.Getpid()); len(left) != 0 {
+	if left := descendants(processes(), os.Getpid(), nil); len(left) != 0 {
 		t.Errorf("left over: %+v", left)
 	}
 }

@@ -31,7 +31,7 @@ func (own) collect(s *supervisor) {
 			continue
 		}
 		if err != nil || pid <= 0 {
-			s.alone = err == unix.ECHILD
+			s.alone = err == unix.ECHILD || s.onlyStrangers()
 			return
 		}
 		if pid != s.pid || s.ended {
@@ -43,4 +43,10 @@ func (own) collect(s *supervisor) {
 		}
 		s.ended, s.status = true, ws
 	}
+}
+
+// onlyStrangers reports whether the children that are left are none of the
+// command's.
+func (s *supervisor) onlyStrangers() bool {
+	return len(s.strangers) > 0 && s.ended && len(descendants(processes(), unix.Getpid(), s.strangers)) == 0
 }

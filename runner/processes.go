@@ -2,6 +2,7 @@ package runner
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,11 +60,32 @@ func isStopped(pid int) bool {
 	return ok && p.state == 'T'
 }
 
-// descendants are the children of root, their children, and so on.
-func descendants(all []process, root int) []process {
+// strangers are the children that this process has had from the beginning: a
+// shell may have started some and then become golock. They and what descends
+// from them are no part of the run.
+func strangers() []process {
+	var info unix.Siginfo
+	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == unix.ECHILD {
+		return nil // as nearly always
+	}
+	var list []process
+	for _, p := range processes() {
+		if p.parent == unix.Getpid() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// descendants are the children of root, their children, and so on, but for
+// those of the strangers.
+func descendants(all []process, root int, strangers []process) []process {
 	children := map[int][]process{}
 	for _, p := range all {
-		children[p.parent] = append(children[p.parent], p)
+		known := func(s process) bool { return s.pid == p.pid && s.start == p.start }
+		if !slices.ContainsFunc(strangers, known) {
+			children[p.parent] = append(children[p.parent], p)
+		}
 	}
 	var found []process
 	for next := children[root]; len(next) > 0; {
@@ -101,13 +123,13 @@ func (p process) signal(sig unix.Signal) {
 	}
 }
 
-// endDescendants kills all that descends from this process, as often as it
-// takes until the kernel says that no child is left. Those that are found are
+// endDescendants kills all that descends from this process, but for strangers,
+// as often as it takes until the kernel says that no child is left. Those that are found are
 // stopped before they are killed, so that none has children meanwhile. collected
 // is told of each one's end; pause waits a little, or until a child has ended.
-func endDescendants(collected func(pid int, ws syscall.WaitStatus), pause func(time.Duration)) {
+func endDescendants(strangers []process, collected func(pid int, ws syscall.WaitStatus), pause func(time.Duration)) {
 	for wait := time.Millisecond; ; wait = min(2*wait, lookAgain) {
-		found := descendants(processes(), unix.Getpid())
+		found := descendants(processes(), unix.Getpid(), strangers)
 		for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGKILL} {
 			for _, p := range found {
 				p.signal(sig)
@@ -125,6 +147,9 @@ func endDescendants(collected func(pid int, ws syscall.WaitStatus), pause func(t
 			} else if err != unix.EINTR {
 				break
 			}
+		}
+		if len(strangers) > 0 && len(found) == 0 {
+			return
 		}
 	}
 }

@@ -43,6 +43,8 @@ type Run struct {
 
 	// Log takes one step of the run: a message and pairs of name and value.
 	Log func(warn bool, message string, pairs ...any)
+
+	strangers []process // see strangers
 }
 
 // Kind says how a run went.
@@ -77,6 +79,7 @@ const releaseLimit = 2 * time.Second
 // again, or when there is nothing to wait for.
 func (r *Run) Do() (out Outcome) {
 	started := time.Now()
+	r.strangers = strangers()
 	cmd := prepare(r.Argv, r.Env, r.Request, r.Store.URL())
 	g := r.guard(cmd)
 	defer g.dismiss()
@@ -117,8 +120,7 @@ func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.
 		cmd.inherit = in.Files()
 	}
 	if r.Exec {
-		r.Relay.AsCaller(func() { err = cmd.exec() })
-		return notStarted(err)
+		return r.become(cmd, pending)
 	}
 	if l, ok := lease.(locks.Leased); ok {
 		if err := s.keepAlive(l); err != nil {
@@ -149,6 +151,25 @@ func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.
 	}
 	r.Log(false, "command started", "pid", s.pid)
 	return s.supervise(pending)
+}
+
+// become executes the command in golock's place. It returns only if that
+// cannot be. Signals that came before, for the command, do to this process what
+// they would do to a command that has just begun.
+func (r *Run) become(cmd *command, pending []syscall.Signal) Outcome {
+	r.Relay.Yield()
+	pending, told := r.lastSignals(pending)
+	if told != 0 {
+		return Outcome{Kind: Interrupted, Signal: told}
+	}
+	var err error
+	r.Relay.AsCaller(func() {
+		for _, sig := range pending {
+			_ = unix.Kill(unix.Getpid(), sig)
+		}
+		err = cmd.exec()
+	})
+	return notStarted(err)
 }
 
 func faultOf(v any) Outcome {

@@ -65,12 +65,10 @@ func (s *supervisor) supervise(pending []syscall.Signal) Outcome {
 			s.end(s.KillAfter)
 		}
 		sig, ok := s.Relay.Next(s.patience())
-		switch {
-		case !ok:
-			s.timers()
-		case sig != 0 && sig != unix.SIGCHLD:
+		if ok && sig != 0 && sig != unix.SIGCHLD {
 			s.pass(sig)
 		}
+		s.timers() // also in a flood of signals
 	}
 }
 
@@ -222,10 +220,10 @@ func (s *supervisor) send(sig syscall.Signal) {
 func (s *supervisor) remaining() []process {
 	all := processes()
 	if s.Tree || s.wide {
-		return descendants(all, s.kin.root())
+		return descendants(all, s.kin.root(), s.strangers)
 	}
 	if s.Terminal {
-		return inGroup(descendants(all, s.kin.root()), unix.Getpgrp())
+		return inGroup(descendants(all, s.kin.root(), s.strangers), unix.Getpgrp())
 	}
 	return inGroup(all, s.pid)
 }

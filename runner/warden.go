@@ -269,7 +269,7 @@ func (w *warden) collect() {
 func (w *warden) endAll() {
 	w.relay.Unwatch(w.socket, w.ticker.fd) // what golock has to say can wait
 	defer w.relay.Watch(w.socket, w.ticker.fd)
-	endDescendants(
+	endDescendants(nil,
 		func(pid int, ws syscall.WaitStatus) {
 			if pid == w.pid {
 				if !w.told {

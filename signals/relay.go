@@ -53,7 +53,8 @@ func EndsWaiting(sig syscall.Signal) bool {
 type Relay struct {
 	terminal bool
 	caught   bool
-	blocked  uint64 // of the signals caught: those that the caller had blocked
+	list     []syscall.Signal // those that are caught
+	blocked  uint64           // of these: those that the caller had blocked
 	read     int
 	write    int
 	watched  []int
@@ -93,9 +94,18 @@ func (r *Relay) Catch() {
 	for sig := syscall.Signal(rtMin + 1); sig <= rtMax; sig++ {
 		list = append(list, sig)
 	}
-	list = slices.DeleteFunc(list, ignored)
-	r.catch(list)
-	r.unblock(list)
+	r.list = slices.DeleteFunc(list, ignored)
+	r.catch(r.list)
+	r.unblock(r.list)
+}
+
+// Yield gives the signals that are caught their default action back, for a
+// process that becomes its command: what comes now does to it what it would do
+// to the command. What came before is still to be had from Next.
+func (r *Relay) Yield() {
+	for _, sig := range r.list {
+		sigaction(sig, &action{}, nil)
+	}
 }
 
 // unblock lets signals through that the caller had blocked: golock has to hear
