@@ -63,9 +63,11 @@ type run struct {
 	live   []*proc        // not known to have ended
 }
 
-func newCampaign(t *testing.T, s strategy) *run {
+func newCampaign(t *testing.T, s strategy) *run { return newCampaignOn(t, newWorld(t), s) }
+
+func newCampaignOn(t *testing.T, w *world, s strategy) *run {
 	t.Helper()
-	return &run{world: newWorld(t), strategy: s, random: newRand(t), counts: map[string]int{}}
+	return &run{world: w, strategy: s, random: newRand(t), counts: map[string]int{}}
 }
 
 // end is when a campaign ends that has the given part of all the time.
@@ -105,7 +107,11 @@ func (c *run) newcomer() spec {
 			s.flags = []string{"-F"}
 		}
 	case 1:
-		s.flags = []string{"-w", strconv.FormatFloat(c.some(30*time.Millisecond).Seconds(), 'f', 6, 64), "-q"}
+		limit := 30 * time.Millisecond
+		if c.leased { // with room for a connection
+			limit += 2 * time.Second
+		}
+		s.flags = []string{"-w", strconv.FormatFloat((limit - c.some(30*time.Millisecond)).Seconds(), 'f', 6, 64), "-q"}
 	}
 	return s
 }
