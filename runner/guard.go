@@ -34,8 +34,9 @@ const GuardName = "golock-guard"
 type guard struct {
 	run    *Run
 	cmd    *command
-	pid    int // 0: none is there
-	socket int // -1: the guard has hung up, or there is none
+	pid    int  // 0: none is there
+	socket int  // -1: the guard has hung up, or there is none
+	heard  bool // from the guard, that the command has ended
 }
 
 var (
@@ -207,13 +208,14 @@ func (g *guard) collect(s *supervisor) {
 		if err != nil {
 			s.Relay.Unwatch(g.socket)
 			g.hangUp()
+			g.missed(s)
 			break
 		}
 		switch m.kind {
 		case nowStopped:
 			s.stopped()
 		case nowEnded:
-			s.ended, s.status = true, syscall.WaitStatus(m.number)
+			g.heard, s.ended, s.status = true, true, syscall.WaitStatus(m.number)
 			if len(m.texts) > 0 && s.lost == nil {
 				s.lost, s.wide, s.ending, s.killing = errRanOut, true, true, true
 			}
@@ -229,7 +231,7 @@ func (g *guard) collect(s *supervisor) {
 
 // reap collects golock's own children: the guard, and what comes to golock when
 // that is gone. It reports whether the guard is.
-func (g *guard) reap(s *supervisor) bool {
+func (g *guard) reap(s *supervisor) (gone bool) {
 	for {
 		var ws syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG|unix.WUNTRACED, nil)
@@ -245,12 +247,19 @@ func (g *guard) reap(s *supervisor) bool {
 		case ws.Stopped():
 		case pid == g.pid:
 			g.pid = 0
-			if !s.ended || s.Tree || s.wide {
-				s.unguarded(fmt.Errorf("%w (%s): the command was stopped", errGuardGone, statusText(ws)))
-			}
-		case pid == s.pid && !s.ended:
+			g.missed(s)
+		case pid == s.pid && !s.ended: // golock's own child now
 			s.ended, s.status = true, ws
+			g.missed(s)
 		}
+	}
+}
+
+// missed ends what nobody guards any more. A command whose end the guard has
+// told needs none.
+func (g *guard) missed(s *supervisor) {
+	if !g.heard || s.Tree || s.wide {
+		s.unguarded(fmt.Errorf("%w: the command was stopped", errGuardGone))
 	}
 }
 

@@ -87,7 +87,7 @@ func (s *supervisor) lose(why error) {
 // unguarded ends the command, with all that descends from it, because nobody
 // would if golock were stopped now.
 func (s *supervisor) unguarded(why error) {
-	if s.lost == nil {
+	if s.lost == nil && s.broken == nil {
 		s.broken = why
 	}
 	s.wide, s.ending = true, true
