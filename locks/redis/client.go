@@ -247,14 +247,11 @@ func (s *Store) insist(ctx context.Context, attempt func() error) error {
 		if err == nil || isFinal(err) {
 			return err
 		}
-		if ctx.Err() == nil {
+		if last == nil || (ctx.Err() == nil && !isTimeout(err)) { // the last attempt is often cut short
 			last = err
-			pause(ctx, retryPause)
 		}
+		pause(ctx, retryPause)
 		if ctx.Err() != nil {
-			if last == nil {
-				last = err
-			}
 			return &locks.OutageError{Store: s.URL(), Err: last}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -259,12 +260,27 @@ func becomes(t testing.TB, s *redis.Store, name string, holding, waiting int) {
 	})
 }
 
-// listening waits until n waiters of a name have subscribed.
+// listening waits until n waiters have subscribed and the store knows it.
 func listening(t testing.TB, server *redistest.Server, n int) {
 	t.Helper()
 	eventually(t, "the waiters listen", func() bool {
-		channels, _ := server.Do("PUBSUB", "CHANNELS").([]any)
-		return len(channels) >= n
+		ears := 0
+		for _, key := range server.Do("KEYS", "*:e").([]any) {
+			for _, record := range server.Do("HVALS", key).([]any) {
+				if fields := strings.Fields(record.(string)); len(fields) > 7 && fields[7] == "1" && fields[8] == "-" {
+					ears++
+				}
+			}
+		}
+		return ears >= n && len(server.Do("PUBSUB", "CHANNELS").([]any)) >= n
+	})
+}
+
+// subscribed waits until the server has that many channels.
+func subscribed(t testing.TB, server *redistest.Server, n int) {
+	t.Helper()
+	eventually(t, "the server has as many channels as it should", func() bool {
+		return len(server.Do("PUBSUB", "CHANNELS").([]any)) == n
 	})
 }
 

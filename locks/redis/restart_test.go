@@ -178,7 +178,7 @@ func TestEvents(t *testing.T) {
 	expect(locks.Unsure) // it listens now
 	server.Do("CLIENT", "KILL", "TYPE", "pubsub")
 	expect(locks.Unsure)
-	listening(t, server, 1)
+	subscribed(t, server, 1)
 	channels := server.Do("PUBSUB", "CHANNELS").([]any)
 	server.Do("PUBLISH", channels[0], "evicted")
 	expect(locks.Evicted)

@@ -71,7 +71,7 @@ func newServer(t testing.TB, program string) *Server {
 // ports counts those that were tried. None is used twice in a process: a
 // sentinel would take a stranger at the port of its dead master for that one.
 // They and those 10000 higher, a cluster's own, are not among the ones that the
-// kernel gives to outgoing connections.
+// kernel gives to outgoing connections. Processes begin far from each other.
 var ports atomic.Int64
 
 const firstPort, portCount = 10000, 12000
@@ -80,7 +80,7 @@ const firstPort, portCount = 10000, 12000
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
-		port := firstPort + int(ports.Add(1)+int64(os.Getpid())*37)%portCount
+		port := firstPort + int(ports.Add(1)+int64(os.Getpid())*1009)%portCount
 		free := true
 		for _, p := range []int{port, port + 10000} {
 			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
