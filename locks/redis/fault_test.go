@@ -63,6 +63,11 @@ func TestLostReplies(t *testing.T) {
 	if h, w := count(t, watch, "n"); h != 2 || w != 1 {
 		t.Errorf("%d hold and %d wait, want 2 and 1", h, w)
 	}
+	lose("join", 2)
+	var nested *locks.NestedError
+	if _, err := s.Join(background, request(t, "n", limit(2), within(holder.Grant().Ref))); !errors.As(err, &nested) {
+		t.Errorf("Join inside = %v, want a NestedError", err)
+	}
 	lose("renew", 1)
 	ctx, cancel := context.WithTimeout(background, patience)
 	defer cancel()

@@ -261,7 +261,7 @@ if mode == 'join' then
   local mine = parse(text)
   local old, oldText = record(id)
   local gone = redis.call('ZSCORE', G, id)
-  if gone and not nowait then return {'gone'} end
+  if gone and not nowait and within == '' then return {'gone'} end
   if oldText or mine.ticket ~= digits(0) then exempt() end
   enter()
   reap()
@@ -300,6 +300,7 @@ if mode == 'join' then
     if inside then return refuse('nested', inside) end
     return refuse('busy')
   end
+  if gone then return {'gone'} end
   if not ticket or ticket < mine.ticket then redis.call('HSET', S, 'ticket', mine.ticket) end
   redis.call('HSET', E, id, write(mine))
   redis.call('ZADD', Q, 0, spot)
@@ -364,6 +365,11 @@ if mode == 'release' then
   local mine, oldText = record(id)
   if not oldText and text ~= '' then mine = parse(text) end
   if oldText then was = 1 end
+  -- Missing because it was taken out, or because this is another server now?
+  if was == 0 and epoch then
+    if stored then name = stored end
+    enter()
+  end
   forget(mine)
   reap()
   wake()
