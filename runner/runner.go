@@ -4,7 +4,10 @@
 //
 // One goroutine, the caller's, owns all state of a run and takes its events,
 // one by one, from the relay: signals, among them those of children, and
-// wake-ups. Another one waits for the slot (acquire.go) and ends with that.
+// wake-ups. Another one waits for the slot (acquire.go) and ends with that. On
+// a leased store two more renew the lease and hear of it (keeper.go), and a
+// process of its own, the guard, stands between golock and the command
+// (guard.go).
 package runner
 
 import (
@@ -19,7 +22,9 @@ import (
 	"golock/signals"
 )
 
-// Run is one run of a command under a lock. The fields are read only.
+// Run is one run of a command under a lock. The fields are read only, but for
+// the request's Ref: a place in the queue that was given up is never taken
+// again.
 type Run struct {
 	Store   locks.Store
 	Address string        // its URL as it was given, for the guard of a leased store
