@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -125,15 +126,24 @@ func (s *Server) start() bool {
 	}
 	s.cmd = exec.Command(path, s.args()...)
 	s.cmd.Dir = s.Dir
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	cmd, ended := s.cmd, make(chan struct{})
+	// A test that is killed takes its servers along: they get a signal when the
+	// thread ends that started them, so that one does nothing else.
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd, ended, started := s.cmd, make(chan struct{}), make(chan error, 1)
 	s.ended = ended
 	go func() {
+		runtime.LockOSThread()
 		defer close(ended)
-		_ = cmd.Wait()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
 	}()
+	if err := <-started; err != nil {
+		s.cmd = nil
+		s.t.Fatal(err)
+	}
 	alive := true
 	Eventually(s.t, s.program+" answers", func() bool {
 		select {
