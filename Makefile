@@ -16,7 +16,7 @@ help:
 build: ## the program, static, in bin/golock
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/golock .
 
-install: build ## into PREFIX (default /usr/local)
+install: ## bin/golock into PREFIX (default /usr/local); after make build
 	install -D -m 755 bin/golock $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/golock
 
 deps: ## Debian's packages that tests and benchmarks use, if missing

@@ -42,7 +42,8 @@ func (c *lsCommand) list() error {
 		}
 		given[config.NameKey] = []string{name} // its table in the file may name a store
 	}
-	v, err := given.resolve()
+	// The variable is for run: without a name the user wants to see all.
+	v, err := given.resolveWithout("GOLOCK_NAME")
 	if err != nil {
 		return err
 	}
@@ -53,9 +54,11 @@ func (c *lsCommand) list() error {
 	defer store.Close()
 	users := userNames{}
 	shown := []shownEntry{}
+	var failed error
 	for e, err := range store.Entries(context.Background(), name) {
 		if err != nil {
-			return err
+			failed = err // what there is to see is shown
+			break
 		}
 		one := users.show(e)
 		if store.Traits().Leased {
@@ -64,10 +67,14 @@ func (c *lsCommand) list() error {
 		}
 		shown = append(shown, one)
 	}
+	show := printTable
 	if c.JSON {
-		return printJSON(shown)
+		show = printJSON
 	}
-	return printTable(shown)
+	if err := show(shown); err != nil {
+		return outputError{err}
+	}
+	return failed
 }
 
 // shownEntry is an entry as users and their programs see it; the names are part

@@ -5,7 +5,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"golock/config"
@@ -225,6 +224,9 @@ func request(v *config.Values, run *runner.Run) error {
 		return err
 	}
 	if limit != 0 && weight > limit {
+		if from, _ := v.Given("weight"); !from.FromFlag() && hasMax { // the flag is what the user has just written
+			return v.Errorf("max", "%d has no room for the weight of %d (%v)", limit, weight, from)
+		}
 		return v.Errorf("weight", "%d can never fit into a max of %d", weight, limit)
 	}
 	if run.Wait, err = v.Duration("wait", -1); err != nil {
@@ -301,7 +303,7 @@ func handing(v *config.Values, run *runner.Run, out *printer) error {
 			run.Exec = false
 			return nil
 		default:
-			out.step("ignored: it has no meaning with --exec", "setting", source.String(), "value", strconv.Quote(key))
+			out.step("ignored: it has no meaning with --exec", "setting", source.String())
 		}
 	}
 	run.Close = false

@@ -15,7 +15,7 @@ type versionCommand struct{}
 
 func (versionCommand) run(out *printer) int {
 	if _, err := fmt.Fprintf(os.Stdout, "golock %s (%s %s/%s)\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH); err != nil {
-		return out.exit(err)
+		return out.exit(outputError{err})
 	}
 	return 0
 }

@@ -96,7 +96,7 @@ func valueTexts() map[string]text {
 		"show-args": {"", "On a networked store: show all arguments of the command to others, not only their number."},
 
 		"verbose":    {"", "Tell each step on standard error."},
-		"quiet":      {"", "Print nothing when there is no slot in time, and no warnings."},
+		"quiet":      {"", "Print nothing when there is no slot in time or the time limit is reached, and no warnings."},
 		"log-format": {"FORMAT", "text or json. ($GOLOCK_LOG_FORMAT)"},
 
 		"json":    {"", "Print a JSON array."},
@@ -139,7 +139,10 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 		usage = "golock " + node.Name
 	}
 	if _, err := fmt.Fprintf(ctx.Stdout, "Usage: %s\n", usage); err != nil {
-		return err
+		return outputError{err}
 	}
-	return kong.DefaultHelpPrinter(options, ctx)
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return outputError{err}
+	}
+	return nil
 }

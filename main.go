@@ -41,6 +41,9 @@ const (
 // usageError is a mistake on the command line.
 type usageError struct{ error }
 
+// outputError says that standard output takes no more.
+type outputError struct{ error }
+
 var (
 	errMissingName    = errors.New("missing --name: every lock has a name; see golock run --help")
 	errMissingCommand = errors.New("missing command: golock run --name NAME -- COMMAND; see golock run --help")
@@ -102,6 +105,9 @@ func start(args []string, out *printer) int {
 		panic(err)
 	}
 	parsed, err := parser.Parse(args)
+	if failed := (outputError{}); errors.As(err, &failed) {
+		return out.exit(failed)
+	}
 	if err != nil {
 		return out.exit(usageError{parseProblem(args, err)})
 	}
@@ -151,8 +157,9 @@ func codeOf(err error) int {
 	var nested *locks.NestedError
 	var busy *locks.BusyError
 	var fault *locks.PanicError
+	var output outputError
 	switch {
-	case errors.As(err, &fault):
+	case errors.As(err, &fault), errors.As(err, &output):
 		return exitFault
 	case errors.As(err, &usage):
 		return exitUsage

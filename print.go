@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,11 +19,13 @@ import (
 //
 // Saying something must never keep a slot or a command waiting: a line that
 // nobody takes within a moment is dropped, and so is an error of writing.
+// A printer belongs to the main goroutine.
 type printer struct {
 	fd      int
 	json    bool
 	verbose bool
 	quiet   bool
+	stuck   chan struct{} // closed when a line that was given up on has been taken; nil: none was
 }
 
 func newPrinter(fd int) *printer { return &printer{fd: fd} }
@@ -46,7 +49,9 @@ func (p *printer) warn(message string, pairs ...any) {
 
 // fail tells why golock ends.
 func (p *printer) fail(err error) {
-	p.line("error", err.Error(), nil)
+	for line := range strings.Lines(err.Error()) { // several, if several went wrong
+		p.line("error", strings.TrimRight(line, "\n"), nil)
+	}
 	if fault, ok := err.(*locks.PanicError); ok {
 		for line := range strings.Lines(string(fault.Stack)) {
 			p.line("error", strings.TrimRight(line, "\n"), nil)
@@ -76,7 +81,7 @@ func (p *printer) line(level, message string, pairs []any) {
 		}
 		b.WriteString(locks.Printable(message, 4000))
 		for i := 0; i+1 < len(pairs); i += 2 {
-			fmt.Fprintf(&b, " %v=%s", pairs[i], locks.Printable(fmt.Sprint(plain(pairs[i+1])), 400))
+			fmt.Fprintf(&b, " %v=%s", pairs[i], quoted(locks.Printable(fmt.Sprint(plain(pairs[i+1])), 400)))
 		}
 	}
 	b.WriteByte('\n')
@@ -102,26 +107,44 @@ func asJSON(v any) string {
 	return string(text)
 }
 
+// write gives up on a line that nobody takes; until somebody does, those that
+// follow are dropped.
 func (p *printer) write(b []byte) {
-	ready := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLOUT}}
-	for until := time.Now().Add(patience); ; {
-		n, err := unix.Poll(ready, int(max(time.Until(until).Milliseconds(), 0)))
-		if err == unix.EINTR {
-			continue
-		}
-		if err == nil && n == 0 {
+	if p.stuck != nil {
+		select {
+		case <-p.stuck:
+			p.stuck = nil
+		default:
 			return
 		}
-		break
 	}
-	for len(b) > 0 {
-		n, err := unix.Write(p.fd, b)
-		if err == unix.EINTR {
-			continue
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for len(b) > 0 {
+			n, err := unix.Write(p.fd, b)
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil {
+				return
+			}
+			b = b[n:]
 		}
-		if err != nil {
-			return
-		}
-		b = b[n:]
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-written:
+	case <-timer.C:
+		p.stuck = written
 	}
+}
+
+// quoted is a value in a line of text: what has spaces in it is put in quotes.
+func quoted(text string) string {
+	if strings.ContainsAny(text, " \"=") {
+		return strconv.Quote(text)
+	}
+	return text
 }

@@ -70,8 +70,17 @@ func (f flags) list(key string, values []string) {
 	}
 }
 
-func (f flags) resolve() (*config.Values, error) {
-	return config.Resolve(settings(), config.Layers{Flags: f, Lookup: os.LookupEnv, Files: config.HostFiles()})
+func (f flags) resolve() (*config.Values, error) { return f.resolveWithout("") }
+
+// resolveWithout passes over one variable.
+func (f flags) resolveWithout(variable string) (*config.Values, error) {
+	lookup := func(name string) (string, bool) {
+		if name == variable {
+			return "", false
+		}
+		return os.LookupEnv(name)
+	}
+	return config.Resolve(settings(), config.Layers{Flags: f, Lookup: lookup, Files: config.HostFiles()})
 }
 
 // bools reads several settings of the kind; the first error wins.

@@ -29,6 +29,14 @@ func Parse(s string) (syscall.Signal, error) {
 		return syscall.Signal(n), nil
 	}
 	name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
+	switch name { // signal(7): other names of the same
+	case "IOT":
+		return unix.SIGABRT, nil
+	case "POLL":
+		return unix.SIGIO, nil
+	case "CLD":
+		return unix.SIGCHLD, nil
+	}
 	if sig := unix.SignalNum("SIG" + name); sig != 0 {
 		return sig, nil
 	}

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"os"
 	"slices"
@@ -30,10 +31,6 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 		} else {
 			tables, err = d.snapshots(ctx)
 		}
-		if err != nil {
-			yield(locks.Entry{}, err)
-			return
-		}
 		for _, tab := range tables {
 			for _, e := range s.list(tab) {
 				if !yield(e, nil) {
@@ -41,20 +38,25 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 				}
 			}
 		}
+		if err != nil {
+			yield(locks.Entry{}, err)
+		}
 	}
 }
 
 // snapshots reads every lock file of the directory, in the order of the names.
+// One that cannot be read hides none of the others.
 func (d *directory) snapshots(ctx context.Context) ([]*table, error) {
 	files, err := os.ReadDir(d.path)
 	if err != nil {
 		return nil, &Error{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
 	}
 	var tables []*table
+	var failed []error
 	for _, f := range files {
 		if isLockFile(f.Name()) {
 			if tables, err = d.snapshot(ctx, f.Name(), tables); err != nil {
-				return nil, err
+				failed = append(failed, err)
 			}
 		}
 	}
@@ -67,7 +69,7 @@ func (d *directory) snapshots(ctx context.Context) ([]*table, error) {
 		}
 		return 0
 	})
-	return tables, nil
+	return tables, errors.Join(failed...)
 }
 
 // snapshot appends the table of one file, with only the live records in it.
@@ -78,7 +80,7 @@ func (d *directory) snapshot(ctx context.Context, base string, tables []*table) 
 	}
 	defer f.close()
 	if err := f.gate(ctx, unix.F_RDLCK, gateLimit); err != nil {
-		return nil, err
+		return tables, err
 	}
 	defer f.openGate()
 	tab, err := f.read()
@@ -86,11 +88,11 @@ func (d *directory) snapshot(ctx context.Context, base string, tables []*table) 
 		used, err := writeLocked(f.fd, waitBase, pathBase-waitBase)
 		switch {
 		case err != nil:
-			return nil, f.lockError(err)
+			return tables, f.lockError(err)
 		case !used:
 			return tables, nil // the next user repairs it
 		}
-		return nil, &Error{Path: f.path, Err: errDamaged}
+		return tables, &Error{Path: f.path, Err: errDamaged}
 	}
 	if err != nil || tab.name == "" {
 		return tables, err
@@ -103,11 +105,11 @@ func (d *directory) snapshot(ctx context.Context, base string, tables []*table) 
 		}
 		locked, err := writeLocked(f.fd, at, 1)
 		if err != nil {
-			return nil, f.lockError(err)
+			return tables, f.lockError(err)
 		}
 		if locked {
 			if r.words, err = f.readCommand(&r); err != nil {
-				return nil, err
+				return tables, &Error{Path: f.path, Err: err}
 			}
 			live = append(live, r)
 		}
