@@ -63,7 +63,7 @@ func tryLimit(ttl time.Duration) time.Duration { return min(ttl/10, time.Second)
 func retryPause(ttl time.Duration) time.Duration { return min(ttl/40, 100*time.Millisecond) }
 
 // killTime is what it may take to kill: so long before the end KILL is sent.
-func killTime(ttl time.Duration) time.Duration { return min(ttl/20, 50*time.Millisecond) }
+func killTime(ttl time.Duration) time.Duration { return min(ttl/20, 100*time.Millisecond) }
 
 // stopWindow is how long before the end the stop signal is sent.
 func stopWindow(ttl, killAfter time.Duration) time.Duration {

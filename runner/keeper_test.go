@@ -301,20 +301,24 @@ func TestLostInTime(t *testing.T) {
 // What is final is known at once, and not asked about again.
 func TestFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for what, take := range map[string]func(*kept){
-			"a renewal says so": func(k *kept) { k.lease.gone = true },
-			"an event says so": func(k *kept) {
+		const renewal, event = 10 * time.Second, 7 * time.Second
+		for what, how := range map[string]struct {
+			take func(*kept)
+			when time.Duration
+		}{
+			"a renewal says so": {func(k *kept) { k.lease.gone = true }, renewal},
+			"an event says so": {func(k *kept) {
 				go func() {
-					time.Sleep(10 * time.Second)
+					time.Sleep(event)
 					k.lease.events <- locks.Evicted
 				}()
-			},
+			}, event},
 		} {
 			k := keep(30*time.Second, 10*time.Second)
 			begin := time.Now()
-			take(k)
+			how.take(k)
 			k.until(begin.Add(time.Minute), func() {})
-			if !errors.Is(k.keeper.lost, locks.ErrLost) || time.Since(begin) != 10*time.Second {
+			if !errors.Is(k.keeper.lost, locks.ErrLost) || time.Since(begin) != how.when {
 				t.Errorf("%s: lost %v after %v", what, k.keeper.lost, time.Since(begin))
 			}
 			n := len(k.lease.asked())

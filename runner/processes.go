@@ -18,6 +18,32 @@ type process struct {
 	start              string // tells it from a later process of the same number
 }
 
+// family lists this process's descendants, by the kernel's lists of children
+// (proc(5), /proc/PID/task/TID/children): in a large system that is much faster
+// than a look at all processes. It reports false where there are no such lists.
+// What processes says of its completeness holds here too.
+func family() ([]process, bool) {
+	var list []process
+	for next := []int{unix.Getpid()}; len(next) > 0; next = next[1:] {
+		dir := "/proc/" + strconv.Itoa(next[0]) + "/task"
+		tasks, _ := os.ReadDir(dir)
+		for _, task := range tasks {
+			text, err := os.ReadFile(dir + "/" + task.Name() + "/children")
+			if err != nil && next[0] == unix.Getpid() {
+				return nil, false
+			}
+			for _, word := range strings.Fields(string(text)) {
+				pid, _ := strconv.Atoi(word)
+				// A zombie may be the dead first thread of a process that lives.
+				if p, ok := readProcess(pid); ok {
+					list, next = append(list, p), append(next, pid)
+				}
+			}
+		}
+	}
+	return list, true
+}
+
 // processes lists the live processes. One that appears or goes meanwhile may
 // be missing: who must have all of them asks until none is left.
 func processes() []process {
@@ -129,7 +155,11 @@ func (p process) signal(sig unix.Signal) {
 // is told of each one's end; pause waits a little, or until a child has ended.
 func endDescendants(strangers []process, collected func(pid int, ws syscall.WaitStatus), pause func(time.Duration)) {
 	for wait := time.Millisecond; ; wait = min(2*wait, lookAgain) {
-		found := descendants(processes(), unix.Getpid(), strangers)
+		all, ok := family()
+		if !ok {
+			all = processes()
+		}
+		found := descendants(all, unix.Getpid(), strangers)
 		for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGKILL} {
 			for _, p := range found {
 				p.signal(sig)

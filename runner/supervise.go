@@ -255,6 +255,9 @@ func (s *supervisor) kill() {
 		s.Log(false, "sending KILL")
 	}
 	s.killing, s.deadline = true, time.Time{}
+	if s.wide && !s.ended { // before the search for the others, who are not lost by this
+		_ = unix.Kill(s.pid, unix.SIGKILL)
+	}
 	s.send(unix.SIGKILL)
 }
 

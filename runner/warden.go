@@ -267,6 +267,7 @@ func (w *warden) collect() {
 // endAll kills all that descends from the command. It returns when nothing is
 // left.
 func (w *warden) endAll() {
+	w.killCommand()
 	w.relay.Unwatch(w.socket, w.ticker.fd) // what golock has to say can wait
 	defer w.relay.Watch(w.socket, w.ticker.fd)
 	endDescendants(nil,
@@ -284,6 +285,18 @@ func (w *warden) endAll() {
 	if w.cmd == nil && !w.alone {
 		w.alone = true
 		w.tell(nowAlone, 0)
+	}
+}
+
+// killCommand kills what can be killed without a search: at the deadline many
+// guards may have to search at the same time.
+func (w *warden) killCommand() {
+	switch {
+	case w.pid == 0:
+	case w.group == 0:
+		_ = unix.Kill(-w.pid, unix.SIGKILL)
+	default:
+		_ = unix.Kill(w.pid, unix.SIGKILL)
 	}
 }
 
