@@ -64,6 +64,15 @@ type Leased interface {
 	Events() <-chan Event
 }
 
+// Warner is a Store that may find out, while it is used, that it cannot promise
+// all that it should.
+type Warner interface {
+	Store
+
+	// Warnings are what it has found out so far, a line each.
+	Warnings() []string
+}
+
 // Placed is a Ticket that knows its place. What takes its time can be done
 // before the grant then, if that is near.
 type Placed interface {

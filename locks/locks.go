@@ -57,7 +57,8 @@ type Ticket interface {
 
 	// Wait sleeps until the slot is granted. If ctx ends first it leaves the
 	// queue and returns ctx's error without delay, or an *OutageError if the
-	// store was out of reach then; the place is gone (a networked store is told
+	// store was out of reach then, or a *BusyError with a Reason if something
+	// other than holders and waiters was in the way; the place is gone (a networked store is told
 	// so, its answer not awaited). An outage does not end the waiting. The
 	// returned lease must be released by the caller.
 	Wait(ctx context.Context) (Lease, error)

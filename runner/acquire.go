@@ -183,7 +183,11 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			if out := r.outOfReach(got.err, waiting); out != nil {
 				return nil, nil, out
 			}
-			return nil, nil, &Outcome{Kind: Busy, Err: r.whyBusy()}
+			var busy *locks.BusyError
+			if !errors.As(got.err, &busy) {
+				busy = r.whyBusy()
+			}
+			return nil, nil, &Outcome{Kind: Busy, Err: busy}
 		case signals.EndsWaiting(sig):
 			r.giveBack(a.giveUp())
 			if !waiting {
@@ -274,7 +278,7 @@ func refused(err error, noWait bool) *Outcome {
 }
 
 // whyBusy asks the store who was in the way, for the message.
-func (r *Run) whyBusy() error {
+func (r *Run) whyBusy() *locks.BusyError {
 	busy := &locks.BusyError{Name: r.Request.Name}
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()

@@ -155,6 +155,11 @@ func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.
 		l.Settle()
 	}
 	r.Log(false, "command started", "pid", s.pid)
+	if w, ok := r.Store.(locks.Warner); ok {
+		for _, warning := range w.Warnings() {
+			r.Log(true, warning)
+		}
+	}
 	return s.supervise(pending)
 }
 

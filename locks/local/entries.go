@@ -176,7 +176,7 @@ func (s *Store) busy(f *lockFile, tab *table, do decision) *locks.BusyError {
 		}
 	}
 	if do.removed {
-		busy.Reason = "its lock file was removed while it was held, and that holder is still there"
+		busy.Reason = whyRemoved
 	}
 	return busy
 }

@@ -27,6 +27,7 @@ type ticket struct {
 	left  bool
 	place *place // replaced by the walker alone
 	lease *lease
+	after bool // the last look found the holders of a removed file in the way
 }
 
 // place is an entry in one lock file. Two descriptions of the file belong to
@@ -326,6 +327,9 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	}()
 	select {
 	case err := <-done:
+		if err != nil && ctx.Err() != nil {
+			err = t.gaveUp(ctx)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -335,7 +339,17 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	if lease := t.leave(); lease != nil {
 		return lease, nil
 	}
-	return nil, ctx.Err()
+	return nil, t.gaveUp(ctx)
+}
+
+// gaveUp is the error of a wait that ctx ended.
+func (t *ticket) gaveUp(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.after {
+		return &locks.BusyError{Name: t.request.Name, Reason: whyRemoved}
+	}
+	return ctx.Err()
 }
 
 // leave takes the entry out of the queue, unless it was granted just before.
@@ -414,6 +428,7 @@ func (t *ticket) step(ctx context.Context) (decision, error) {
 	}
 	do, l, err := p.look(t, tab)
 	p.table.openGate()
+	t.after = do.removed
 	if l != nil {
 		t.lease = l
 		if !l.alone {

@@ -60,6 +60,9 @@ func lockedElsewhere(own string, at traces, list func() (text string, pieces int
 	return false
 }
 
+// whyRemoved is what somebody is told who finds such a holder.
+const whyRemoved = "its lock file was removed while it was held, and that holder is still there"
+
 // onePiece is less than the kernel gives at once: a page.
 const onePiece = 2048
 

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -188,4 +189,19 @@ func TestEvents(t *testing.T) {
 	expect(locks.Evicted)
 	server.Kill()
 	expect(locks.Unsure)
+}
+
+// Who gives up in a quarantine is told that it was one.
+func TestGivingUpInQuarantine(t *testing.T) {
+	server := redistest.Start(t) // is young
+	s := open(t, server.SocketURL("quarantine=20s"))
+	ctx, cancel := context.WithCancel(background)
+	ticket, err := s.Join(ctx, request(t, "n"))
+	must(t, err)
+	cancel()
+	_, err = ticket.Wait(ctx)
+	var busy *locks.BusyError
+	if !errors.As(err, &busy) || !strings.Contains(busy.Reason, "come back") {
+		t.Errorf("Wait = %v", err)
+	}
 }

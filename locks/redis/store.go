@@ -108,7 +108,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 		return &ticket{entry: e, lease: newLease(e, asked)}, nil
 	case "waiting":
 		s.note(e)
-		return &ticket{entry: e, queued: true, place: a.place, look: a.look}, nil
+		return &ticket{entry: e, queued: true, place: a.place, look: a.look, quiet: time.Now().Add(a.quiet)}, nil
 	}
 	return nil, e.refused(a)
 }
@@ -196,6 +196,10 @@ func (e *entry) leave() {
 	})
 }
 
+func whyQuiet(left time.Duration) string {
+	return fmt.Sprintf("the server has just come back; nothing is granted for another %v, so that those who held a slot can say so", left.Round(100*time.Millisecond))
+}
+
 // refused makes an error of an answer that is one.
 func (e *entry) refused(a answer) error {
 	busy := &locks.BusyError{Name: e.name, Waiters: a.waiters}
@@ -203,7 +207,7 @@ func (e *entry) refused(a answer) error {
 		busy.Holders = append(busy.Holders, l.entry(e.name, e.ref.Key))
 	}
 	if a.quiet > 0 {
-		busy.Reason = fmt.Sprintf("the server has just come back; nothing is granted for another %v, so that those who held a slot can say so", a.quiet.Round(100*time.Millisecond))
+		busy.Reason = whyQuiet(a.quiet)
 	}
 	switch a.word {
 	case "nested":

@@ -14,6 +14,7 @@ type ticket struct {
 	queued bool
 	place  int           // in the queue when it was joined
 	look   time.Duration // until when the store wants to be asked again
+	quiet  time.Time     // until then nothing is granted to anybody
 }
 
 // Queued implements locks.Ticket.
@@ -79,7 +80,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		case a.word == "granted":
 			return newLease(e, asked), nil
 		case a.word == "waiting":
-			outage, pause = nil, a.look
+			outage, pause, t.quiet = nil, a.look, time.Now().Add(a.quiet)
 		default:
 			return nil, e.refused(a)
 		}
@@ -104,6 +105,9 @@ func (t *ticket) leave(ctx context.Context, outage error) error {
 	}
 	if outage != nil {
 		return &locks.OutageError{Store: t.entry.store.URL(), Err: outage}
+	}
+	if left := time.Until(t.quiet); left > 0 {
+		return &locks.BusyError{Name: t.entry.name, Reason: whyQuiet(left)}
 	}
 	return ctx.Err()
 }
