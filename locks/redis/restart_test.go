@@ -197,7 +197,9 @@ func TestGivingUpInQuarantine(t *testing.T) {
 	s := open(t, server.SocketURL("quarantine=20s"))
 	ctx, cancel := context.WithCancel(background)
 	ticket, err := s.Join(ctx, request(t, "n"))
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cancel()
 	_, err = ticket.Wait(ctx)
 	var busy *locks.BusyError
