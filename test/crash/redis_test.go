@@ -248,7 +248,7 @@ func TestRedisGolockStopped(t *testing.T) {
 // nothing while it waits.
 func TestRedisCrowd(t *testing.T) {
 	server := redistest.Start(t)
-	const many = 100
+	const many = 200
 	const ttl = 6 * time.Second
 	for _, most := range []int{1, 3} {
 		t.Run(strconv.Itoa(most), func(t *testing.T) {
