@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"golock/locks"
 )
@@ -71,11 +72,28 @@ func schemeOf(scheme string) (k kind, secure, ok bool) {
 }
 
 // parse reads a URL. Its errors begin with the part that is wrong and show no
-// secrets, as nothing of what stands before the host is ever repeated.
+// secrets: nothing of what stands before the host is ever repeated, nor what a
+// mistake may have put in the place of something else. A password with a slash
+// or a question mark ends where it should not, and the rest of it is found
+// where hosts, paths and options are.
 //
 // It does not use url.Parse, which knows no lists of hosts and puts the whole
 // text, password included, into its errors.
 func parse(address string) (*target, error) {
+	t, err := read(address)
+	if _, rest, _ := strings.Cut(address, "://"); err != nil && atAfterHost(rest) {
+		return nil, errors.New("user and password: in them a / is written %2F, a ? %3F and a @ %40 (an @ elsewhere is %40 too)")
+	}
+	return t, err
+}
+
+// atAfterHost reports whether there is an @ where no host can follow.
+func atAfterHost(rest string) bool {
+	end := strings.IndexAny(rest, "/?")
+	return end >= 0 && strings.Contains(rest[end:], "@")
+}
+
+func read(address string) (*target, error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {
 		return nil, errors.New("want redis://HOST:PORT/DB, with two slashes after the colon")
@@ -126,7 +144,7 @@ func (t *target) place(authority, path string, hasPath bool) error {
 	switch t.kind {
 	case unixSocket:
 		if authority != "" {
-			return fmt.Errorf("host %q: a socket has none; its path begins with a slash, as in redis+unix:///run/redis.sock", locks.Printable(authority, 40))
+			return errors.New("host: a socket has none; its path begins with a slash, as in redis+unix:///run/redis.sock")
 		}
 		path, err = url.PathUnescape("/" + path)
 		switch {
@@ -168,7 +186,6 @@ func (t *target) place(authority, path string, hasPath bool) error {
 func hostList(list, port string) ([]string, error) {
 	var hosts []string
 	for host := range strings.SplitSeq(list, ",") {
-		shown := locks.Printable(host, 60)
 		name, number := host, port
 		if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
 			name, number = host[:i], host[i+1:]
@@ -176,13 +193,15 @@ func hostList(list, port string) ([]string, error) {
 		if strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]") {
 			name = name[1 : len(name)-1]
 		} else if strings.ContainsAny(name, ":[]") {
-			return nil, fmt.Errorf("host %q: an IPv6 address stands in square brackets, as in [::1]:%s", shown, port)
+			return nil, fmt.Errorf("host: an IPv6 address stands in square brackets, as in [::1]:%s", port)
 		}
-		if name == "" || strings.ContainsAny(name, " %\x00") {
+		shown := locks.Printable(name, 60)
+		if name == "" || strings.ContainsAny(name, " %") || strings.ContainsFunc(name, unicode.IsControl) {
 			return nil, fmt.Errorf("host %q: want a name or an address", shown)
 		}
 		if n, err := strconv.ParseUint(number, 10, 16); err != nil || n == 0 {
-			return nil, fmt.Errorf("port %q: want a number from 1 to 65535", locks.Printable(number, 20))
+			// Not what it is: it is the password of a URL without a host.
+			return nil, fmt.Errorf("port of host %q: want a number from 1 to 65535", shown)
 		}
 		hosts = append(hosts, net.JoinHostPort(name, number))
 	}
