@@ -13,8 +13,8 @@ import (
 // of the Go runtime and runs on the signal stack that every thread of the
 // runtime has. The runtime itself uses none of the signals caught here.
 
-// pipeEnd is where the handler writes. It is the one global variable of this
-// program: a handler gets nothing but the signal.
+// pipeEnd is where the handler writes. It has to be a global variable: a handler
+// gets nothing but the signal.
 var pipeEnd int32 //nolint:unused // read by the handler in assembly
 
 // handlerPC and restorerPC give the addresses of the two functions in assembly
