@@ -283,7 +283,8 @@ func handing(v *config.Values, run *runner.Run, out *printer) error {
 	if !run.Store.Traits().Inherits {
 		for key, given := range map[string]*bool{"exec": &run.Exec, "close": &run.Close} {
 			if *given {
-				out.step("ignored: the store has nothing that a command could inherit", "setting", key)
+				source, _ := v.Given(key)
+				out.step("ignored: the store has nothing that a command could inherit", "setting", source.String())
 			}
 			*given = false
 		}

@@ -20,7 +20,7 @@ func (e *refusal) Error() string {
 	if e.hint == "" {
 		return e.err.Error()
 	}
-	return e.err.Error() + ": " + e.hint
+	return strings.TrimRight(e.err.Error(), ". ") + " (" + e.hint + ")"
 }
 
 func (e *refusal) Unwrap() error { return e.err }
@@ -94,6 +94,12 @@ func (s *Store) judgeReply(err goredis.Error) error {
 		if strings.Contains(text, "-OOM") {
 			return &refusal{err: err, hint: "raise the server's maxmemory", may: true}
 		}
+	}
+	switch {
+	case strings.Contains(text, "cluster support disabled"):
+		return &refusal{err: err, hint: "the server is no node of a cluster: use redis://"}
+	case strings.Contains(text, "unknown command 'sentinel'"):
+		return &refusal{err: err, hint: "this is a server and no sentinel"}
 	}
 	return &refusal{err: err}
 }

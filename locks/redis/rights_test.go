@@ -126,3 +126,26 @@ func stateKey(t *testing.T, server *redistest.Server) string {
 	t.Fatal("no state")
 	return ""
 }
+
+// The rights that docs/stores.md names are enough.
+func TestLeastRights(t *testing.T) {
+	t.Parallel()
+	server, _ := steady(t)
+	server.Do("ACL", "SETUSER", "job", "on", ">s3cret", "~golock:*", "&golock:*",
+		"+evalsha", "+eval", "+time", "+info", "+publish", "+subscribe", "+pexpire", "+pttl", "+@hash", "+@sortedset")
+	s := open(t, "redis://job:s3cret@"+server.Addr())
+	holder := take(t, s, "n")
+	w := queue(t, s, "n")
+	if len(list(t, s, "n")) != 2 || len(list(t, s, "")) != 2 {
+		t.Error("not both are listed")
+	}
+	renew(t, holder)
+	release(t, holder)
+	release(t, w.granted())
+	if warnings := s.Warnings(); len(warnings) != 0 {
+		t.Errorf("warnings: %q", warnings)
+	}
+	if log, _ := server.Do("ACL", "LOG").([]any); len(log) != 0 {
+		t.Errorf("denied: %v", log)
+	}
+}

@@ -99,8 +99,9 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	if err != nil {
 		if !isFinal(err) {
 			go e.leave() // the store may have been told and its answer lost
+			return nil, err
 		}
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", s.URL(), err)
 	}
 	switch a.word {
 	case "granted":
