@@ -133,7 +133,7 @@ func TestLeastRights(t *testing.T) {
 	server, _ := steady(t)
 	server.Do("ACL", "SETUSER", "job", "on", ">s3cret", "~golock:*", "&golock:*",
 		"+evalsha", "+eval", "+time", "+info", "+publish", "+subscribe", "+pexpire", "+pttl", "+@hash", "+@sortedset")
-	s := open(t, "redis://job:s3cret@"+server.Addr())
+	s := open(t, "redis://job:s3cret@"+server.Addr()+"?quarantine=0")
 	holder := take(t, s, "n")
 	w := queue(t, s, "n")
 	if len(list(t, s, "n")) != 2 || len(list(t, s, "")) != 2 {
