@@ -172,7 +172,10 @@ func (c *runCommand) settle(run *runner.Run, out *printer) (*runSettings, error)
 	if err := handing(v, run, out); err != nil {
 		return nil, err
 	}
-	return own, leasing(v, run, out)
+	if err := leasing(v, run, out); err != nil {
+		return nil, err
+	}
+	return own, finding(v, run)
 }
 
 // argv is the command, without the one -- that may stand before it.
@@ -267,6 +270,22 @@ func ending(v *config.Values, run *runner.Run) (err error) {
 		}
 	}
 	return nil
+}
+
+// finding makes sure that what descends from a command can be found, where that
+// is needed.
+func finding(v *config.Values, run *runner.Run) error {
+	guarded := run.Store.Traits().Leased && !run.OnlyWarn
+	if !run.Tree && !guarded {
+		return nil
+	}
+	if _, err := os.Stat("/proc/self/stat"); err == nil {
+		return nil
+	}
+	if run.Tree {
+		return v.Errorf("tree", "needs /proc, which is not mounted here")
+	}
+	return fmt.Errorf("the store %s needs /proc, which is not mounted here, to stop a command in time (--on-lost warn does without)", run.Store.URL())
 }
 
 // handing reads what the command gets and what stays with it. With --exec no
