@@ -163,9 +163,8 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 
 // Suspend stops this process after a stop signal came through Next, unless the
 // CONT that takes it back has come already, and returns when the process was
-// continued. (A CONT that
-// comes between that look and the stop is lost: on a busy machine, one in a
-// hundred of those that are sent right after the TSTP.)
+// continued. (A CONT that comes between that look and the stop is lost: on a
+// busy machine, one in a hundred of those that are sent right after the TSTP.)
 func (r *Relay) Suspend() {
 	runtime.LockOSThread() // which can take a while the first time
 	defer runtime.UnlockOSThread()
