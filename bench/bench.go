@@ -36,7 +36,7 @@ type bench struct {
 
 // newBench checks the peers, makes the temporary directory and builds what is
 // missing in it.
-func newBench(p plan, golock string) (*bench, error) {
+func newBench(p plan, golock string, withRedis bool) (*bench, error) {
 	tools, err := findPeers()
 	if err != nil {
 		return nil, err
@@ -46,7 +46,11 @@ func newBench(p plan, golock string) (*bench, error) {
 		return nil, err
 	}
 	b := &bench{plan: p, dir: dir, tools: tools, null: -1, log: -1}
-	if err := b.prepare(golock); err != nil {
+	err = b.prepare(golock)
+	if err == nil && withRedis {
+		err = b.addRedis()
+	}
+	if err != nil {
 		b.close()
 		return nil, err
 	}

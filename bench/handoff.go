@@ -3,39 +3,74 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os/exec"
+	"time"
 )
 
 // handOff measures from the end of one command to the start of the next,
 // with a full queue behind it.
 func (b *bench) handOff() error {
-	type row struct {
-		*tool
-		waiters    int
-		gaps       []float64 // of all rounds
-		typical    paired    // the median gap of a round
-		drain      paired
-		inversions int
-		failed     int
-	}
-	rows := []*row{
+	rows := []*queued{
 		{tool: b.tools["flock"], waiters: b.plan.waiters},
 		{tool: b.tools["setlock"], waiters: b.plan.waiters},
 		{tool: b.tools["floor"], waiters: b.plan.waiters},
 		{tool: b.tools["golock"], waiters: b.plan.waiters},
 		{tool: b.tools["sem"], waiters: b.plan.semWaiters},
 	}
+	if err := b.drainAll(b.plan.handoff, rows, 0); err != nil {
+		return err
+	}
+
+	s := section{
+		title: fmt.Sprintf("Hand-off with %d waiting", b.plan.waiters),
+		how: "A holder holds; waiters are started one by one, the next when /proc/locks shows the one before asleep in " +
+			"the queue; then the holder's command ends. Every command notes the clock at its start and its end: a gap is " +
+			"from the end of one to the start of the next, with everything between: the tool's own end, the wake-up, " +
+			"and the start of the command. An inversion is a command that started after one that was queued behind it.",
+		head: queuedHead,
+	}
+	for _, r := range rows {
+		s.rows = append(s.rows, r.cells(rows[0]))
+	}
+	s.notes = append(s.notes, floorNote)
+	s.notes = append(s.notes, fmt.Sprintf("sem: %d waiting only, each seen in the pause between two of its polls before the next is started", b.plan.semWaiters))
+	b.sections = append(b.sections, s)
+	golock := rows[3]
+	b.target(fmt.Sprintf("hand-off with %d waiting, against flock", b.plan.waiters), 1.1, 0, "x", golock.typical.against(rows[0].typical))
+	b.target("order inversions at the hand-off", 0, 0, "", float64(golock.inversions))
+	return nil
+}
+
+// queued is a tool whose hand-off is measured.
+type queued struct {
+	*tool
+	waiters    int
+	gaps       []float64 // of all rounds
+	typical    paired    // the median gap of a round
+	drain      paired
+	inversions int
+	failed     int
+}
+
+// drainAll has every tool work off a queue in each round. A holder stays for
+// a time up to linger, the same for all tools in a round.
+func (b *bench) drainAll(rounds int, rows []*queued, linger time.Duration) error {
 	for _, r := range rows {
 		r.typical, r.drain = paired{}, paired{}
 	}
-	for round := range b.plan.handoff {
+	for round := range rounds {
+		stay := time.Duration(0)
+		if linger > 0 {
+			stay = rand.N(linger)
+		}
 		for i := range rows {
 			r := rows[(round+i)%len(rows)]
 			l, err := b.place("handoff")
 			if err != nil {
 				return err
 			}
-			records, err := b.drain(r.tool, l, r.waiters)
+			records, err := b.drain(r.tool, l, r.waiters, stay)
 			if err != nil {
 				return err
 			}
@@ -52,34 +87,23 @@ func (b *bench) handOff() error {
 			r.drain[round] = records[len(records)-1].end - records[0].end
 		}
 	}
-
-	s := section{
-		title: fmt.Sprintf("Hand-off with %d waiting", b.plan.waiters),
-		how: "A holder holds; waiters are started one by one, the next when /proc/locks shows the one before asleep in " +
-			"the queue; then the holder's command ends. Every command notes the clock at its start and its end: a gap is " +
-			"from the end of one to the start of the next, with everything between: the tool's own end, the wake-up, " +
-			"and the start of the command. An inversion is a command that started after one that was queued behind it.",
-		head: []string{"tool", "waiting", "rounds", "failed", "gap ms median", "p90", "p95", "max", "inversions", "drain ms", "median of ratios", "ratio of medians"},
-	}
-	for _, r := range rows {
-		s.rows = append(s.rows, []string{
-			r.name, count(r.waiters), count(len(r.typical)), count(r.failed), ms(median(r.gaps)), ms(quantile(r.gaps, 0.9)), ms(quantile(r.gaps, 0.95)),
-			ms(quantile(r.gaps, 1)), fmt.Sprintf("%d of %d", r.inversions, len(r.gaps)), ms(median(r.drain.values())),
-			ratio(r.typical.against(rows[0].typical)), ratio(median(r.gaps) / median(rows[0].gaps)),
-		})
-	}
-	s.notes = append(s.notes, floorNote)
-	s.notes = append(s.notes, fmt.Sprintf("sem: %d waiting only, each seen in the pause between two of its polls before the next is started", b.plan.semWaiters))
-	b.sections = append(b.sections, s)
-	golock := rows[3]
-	b.target(fmt.Sprintf("hand-off with %d waiting, against flock", b.plan.waiters), 1.1, 0, "x", golock.typical.against(rows[0].typical))
-	b.target("order inversions at the hand-off", 0, 0, "", float64(golock.inversions))
 	return nil
 }
 
-// drain queues the waiters behind a holder, lets go, and returns the records
-// of all in the order they were served, the holder's first.
-func (b *bench) drain(t *tool, l lock, waiters int) ([]record, error) {
+var queuedHead = []string{"tool", "waiting", "rounds", "failed", "gap ms median", "p90", "p95", "max", "inversions", "drain ms", "median of ratios", "ratio of medians"}
+
+// cells are the row of a table under queuedHead.
+func (r *queued) cells(base *queued) []string {
+	return []string{
+		r.name, count(r.waiters), count(len(r.typical)), count(r.failed), ms(median(r.gaps)), ms(quantile(r.gaps, 0.9)), ms(quantile(r.gaps, 0.95)),
+		ms(quantile(r.gaps, 1)), fmt.Sprintf("%d of %d", r.inversions, len(r.gaps)), ms(median(r.drain.values())),
+		ratio(r.typical.against(base.typical)), ratio(median(r.gaps) / median(base.gaps)),
+	}
+}
+
+// drain queues the waiters behind a holder, lets go after a while, and returns
+// the records of all in the order they were served, the holder's first.
+func (b *bench) drain(t *tool, l lock, waiters int, stay time.Duration) ([]record, error) {
 	h, err := b.hold(t, l)
 	if err != nil {
 		return nil, err
@@ -92,11 +116,12 @@ func (b *bench) drain(t *tool, l lock, waiters int) ([]record, error) {
 		}
 		all = append(all, p)
 	}
-	if t == b.tools["golock"] {
-		if err := b.listed(l, all); err != nil {
+	if t.store != nil {
+		if err := b.listed(t, l, all); err != nil {
 			return nil, err
 		}
 	}
+	time.Sleep(stay)
 	h.release()
 	ran := 0
 	for _, p := range all {
@@ -114,8 +139,8 @@ func (b *bench) drain(t *tool, l lock, waiters int) ([]record, error) {
 }
 
 // listed holds golock's own view of the queue against what was started.
-func (b *bench) listed(l lock, all []*process) error {
-	ls := exec.Command(b.tools["golock"].path, "ls", l.name, "--json", "--store", "local://"+l.dir)
+func (b *bench) listed(t *tool, l lock, all []*process) error {
+	ls := exec.Command(t.path, "ls", l.name, "--json", "--store", t.store(l))
 	ls.Env = b.env
 	out, err := ls.Output()
 	if err != nil {

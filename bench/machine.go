@@ -28,6 +28,11 @@ func (b *bench) machine() section {
 	for _, name := range []string{"golock", "flock", "setlock", "sem"} {
 		rows = append(rows, []string{name, b.tools[name].version})
 	}
+	for _, name := range []string{"redis-server", "poll"} {
+		if t := b.tools[name]; t != nil {
+			rows = append(rows, []string{t.name, t.version})
+		}
+	}
 	rows = append(rows, []string{"the command under the lock", b.stamp.built})
 	return section{title: "Machine", head: []string{"", ""}, rows: rows}
 }

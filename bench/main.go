@@ -1,10 +1,12 @@
 // Command bench measures golock's local store beside flock(1), setlock(8) and
-// sem(1): in one run, on one machine, in interleaved rounds. It prints tables
-// and, with -markdown, writes the page docs/benchmarks.md.
+// sem(1), and its Redis store beside a client that polls: in one run, on one
+// machine, in interleaved rounds. It prints tables and, with -markdown, writes
+// the page docs/benchmarks.md.
 //
-//	go run ./bench            everything, about five minutes
+//	go run ./bench            everything, about eight minutes
 //	go run ./bench -quick     everything with few rounds
 //	go run ./bench -only start,handoff
+//	go run ./bench -only redis   all that begin with redis-
 //
 // Every figure it prints was measured in that run. Whatever it started or
 // created is gone when it ends, whichever way it ends, kill -9 excepted.
@@ -19,6 +21,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -40,19 +43,25 @@ type plan struct {
 	many       int // waiters on one name
 	manyRounds int
 	manyIdle   int // seconds
+	redis      redisPlan
 }
 
 func newPlan(quick bool, rounds, many int) plan {
 	p := plan{
 		start: 600, startSem: 20, burst: 15, burstJobs: 200, burstSem: 20, handoff: 15, waiters: 100, semWaiters: 10,
 		memory: 5, window: 10, crash: 100, many: 1000, manyRounds: 3, manyIdle: 5,
+		redis: redisPlan{start: 300, trips: 15, single: 60, queue: 10, waiters: 50, burst: 10, jobs: 50, section: 5, idle: 100, settle: 3, ttl: 15, memory: 5, link: 600},
 	}
 	if quick {
 		p.start, p.startSem, p.burst, p.handoff, p.memory, p.window, p.crash = 100, 25, 3, 3, 2, 3, 20
 		p.many, p.manyRounds, p.manyIdle = 200, 1, 2
+		r := &p.redis
+		r.start, r.trips, r.single, r.queue, r.burst, r.settle, r.ttl, r.memory, r.link = 50, 5, 10, 1, 1, 1, 3, 2, 100
 	}
 	if rounds > 0 {
 		p.start, p.burst, p.handoff, p.crash = rounds, max(3, rounds/40), max(3, rounds/40), max(10, rounds/6)
+		r := &p.redis
+		r.start, r.link, r.single, r.queue, r.burst = rounds, rounds, max(3, rounds/10), max(1, rounds/60), max(3, rounds/60)
 	}
 	if many > 0 {
 		p.many = many
@@ -72,6 +81,12 @@ var experiments = []struct {
 	{"wakeups", (*bench).wakeUps},
 	{"crash", (*bench).crash},
 	{"many", (*bench).many},
+	{"redis-start", (*bench).redisStart},
+	{"redis-handoff", (*bench).redisHandOff},
+	{"redis-burst", (*bench).redisBurst},
+	{"redis-idle", (*bench).redisIdle},
+	{"redis-memory", (*bench).redisMemory},
+	{"redis-link", (*bench).redisLink},
 }
 
 func main() {
@@ -80,7 +95,7 @@ func main() {
 		names = append(names, e.name)
 	}
 	quick := flag.Bool("quick", false, "few rounds, for a look; p99 then means the worst seen")
-	only := flag.String("only", "", "`list` of measurements, of "+strings.Join(names, ","))
+	only := flag.String("only", "", "`list` of measurements, of "+strings.Join(names, ",")+"; redis is all that begin so")
 	rounds := flag.Int("rounds", 0, "start-up rounds; the other measurements follow in proportion")
 	many := flag.Int("many", 0, "waiters of the many-waiters measurement (default 1000, quick 200)")
 	golock := flag.String("golock", "", "measure this `binary` instead of building one")
@@ -93,10 +108,15 @@ func main() {
 	}
 	if *only != "" {
 		for name := range strings.SplitSeq(*only, ",") {
-			if _, known := chosen[name]; !known {
+			known := false
+			for _, full := range names {
+				if full == name || strings.HasPrefix(full, name+"-") {
+					chosen[full], known = true, true
+				}
+			}
+			if !known {
 				fail(64, fmt.Errorf("-only %s: not one of %s", name, strings.Join(names, ",")))
 			}
-			chosen[name] = true
 		}
 	}
 	if flag.NArg() > 0 || *rounds < 0 || *many < 0 {
@@ -112,7 +132,8 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	defer stop()
-	b, err := newBench(newPlan(*quick, *rounds, *many), *golock)
+	withRedis := slices.ContainsFunc(names, func(name string) bool { return chosen[name] && strings.HasPrefix(name, "redis-") })
+	b, err := newBench(newPlan(*quick, *rounds, *many), *golock, withRedis)
 	if err != nil {
 		fail(69, err)
 	}

@@ -19,6 +19,10 @@ type tool struct {
 	version string
 	// argv is the command line that runs command under the lock.
 	argv func(l lock, command ...string) []string
+	// waiting counts those that wait for the lock and do nothing meanwhile.
+	waiting func(l lock) (int, error)
+	// store is the URL of golock's store for a lock, nil for the others.
+	store func(l lock) string
 }
 
 // findPeers looks for the tools that golock is measured against. All of them
@@ -56,7 +60,7 @@ func findPeers() (map[string]*tool, error) {
 			missing = append(missing, p.debian)
 			continue
 		}
-		t := &tool{name: p.name, path: path, argv: func(l lock, command ...string) []string { return p.argv(path, l, command) }}
+		t := &tool{name: p.name, path: path, waiting: blocked, argv: func(l lock, command ...string) []string { return p.argv(path, l, command) }}
 		if p.version != nil {
 			t.version = firstLine(path, p.version...)
 		} else {
@@ -77,10 +81,10 @@ var floorGo []byte
 // the rest is Go's.
 func (b *bench) addFloor() error {
 	path := filepath.Join(b.dir, "floor")
-	b.tools["floor"] = &tool{name: "flock in Go", path: path, argv: func(l lock, command ...string) []string {
+	b.tools["floor"] = &tool{name: "flock in Go", path: path, waiting: blocked, argv: func(l lock, command ...string) []string {
 		return append([]string{path, filepath.Join(l.dir, "lock")}, command...)
 	}}
-	b.tools["floor -F"] = &tool{name: "flock -F in Go", path: path, argv: func(l lock, command ...string) []string {
+	b.tools["floor -F"] = &tool{name: "flock -F in Go", path: path, waiting: blocked, argv: func(l lock, command ...string) []string {
 		return append([]string{path, "-F", filepath.Join(l.dir, "lock")}, command...)
 	}}
 	return b.buildGo(path, floorGo)
@@ -104,17 +108,21 @@ func (b *bench) addGolock(path string) error {
 	if info, err := buildinfo.ReadFile(path); err == nil {
 		version += ", built with " + info.GoVersion
 	}
-	run := func(l lock, flags []string, command []string) []string {
-		argv := []string{path, "run", "--name", l.name, "--store", "local://" + l.dir}
-		return append(append(append(argv, flags...), "--"), command...)
-	}
-	b.tools["golock"] = &tool{name: "golock run", path: path, version: version, argv: func(l lock, command ...string) []string {
-		return run(l, nil, command)
-	}}
-	b.tools["golock -F"] = &tool{name: "golock run -F", path: path, version: version, argv: func(l lock, command ...string) []string {
-		return run(l, []string{"-F"}, command)
-	}}
+	b.tools["golock"] = golockTool("golock run", path, localStore)
+	b.tools["golock"].version = version
+	b.tools["golock -F"] = golockTool("golock run -F", path, localStore, "-F")
 	return nil
+}
+
+func localStore(l lock) string { return "local://" + l.dir }
+
+// golockTool is golock at path on a store, with these flags. Whose waiters
+// /proc/locks does not show has to replace waiting.
+func golockTool(name, path string, store func(l lock) string, flags ...string) *tool {
+	return &tool{name: name, path: path, store: store, waiting: blocked, argv: func(l lock, command ...string) []string {
+		argv := []string{path, "run", "--name", l.name, "--store", store(l)}
+		return append(append(append(argv, flags...), "--"), command...)
+	}}
 }
 
 // firstLine of what a program prints, empty if it fails.

@@ -57,8 +57,9 @@ func (b *bench) buildGo(path string, source []byte) error {
 	return goBuild(path, path+".go")
 }
 
-func goBuild(path, what string) error {
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, what)
+func goBuild(path, what string, flags ...string) error {
+	args := append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", path}, flags...)
+	build := exec.Command("go", append(args, what)...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", build, err, out)
@@ -69,6 +70,11 @@ func goBuild(path, what string) error {
 // section is the command of a contender: it leaves a record with this tag.
 func (s stamp) section(l lock, tag int) []string {
 	return []string{s.path, "run", l.records(), strconv.Itoa(tag)}
+}
+
+// lasting is a section of that many milliseconds.
+func (s stamp) lasting(l lock, tag, ms int) []string {
+	return append(s.section(l, tag), strconv.Itoa(ms))
 }
 
 // records lie outside the directory of the lock: nothing but locks is in there.
@@ -183,7 +189,7 @@ func (b *bench) queue(t *tool, l lock, n int) (*process, error) {
 		})
 	}
 	return p, b.until(what, 50*time.Microsecond, func() (bool, error) {
-		have, err := blocked(l)
+		have, err := t.waiting(l)
 		if err == nil && have < n && p.gone() {
 			err = fmt.Errorf("%q ended instead of waiting", p.argv)
 		}

@@ -10,31 +10,56 @@ const floorNote = "flock in Go: 40 lines that do what flock does and nothing mor
 
 // startUp compares what one uncontended run of /bin/true costs.
 func (b *bench) startUp() error {
-	type row struct {
-		*tool
-		base      string // compared with
-		lock      lock
-		every     int
-		wall, cpu paired
-		rss       float64
-	}
-	var rows []*row
-	for _, r := range []row{
-		{tool: b.tools["true"], base: "flock", every: 1},
-		{tool: b.tools["flock"], base: "flock", every: 1},
-		{tool: b.tools["setlock"], base: "flock", every: 1},
-		{tool: b.tools["floor"], base: "flock", every: 1},
-		{tool: b.tools["golock"], base: "flock", every: 1},
+	rows := []*starter{
+		{tool: b.tools["true"], base: "flock"},
+		{tool: b.tools["flock"], base: "flock"},
+		{tool: b.tools["setlock"], base: "flock"},
+		{tool: b.tools["floor"], base: "flock"},
+		{tool: b.tools["golock"], base: "flock"},
 		{tool: b.tools["sem"], base: "flock", every: b.plan.startSem},
-		{tool: b.tools["flock -F"], base: "flock -F", every: 1},
-		{tool: b.tools["floor -F"], base: "flock -F", every: 1},
-		{tool: b.tools["golock -F"], base: "flock -F", every: 1},
-	} {
-		r.wall, r.cpu = paired{}, paired{}
-		rows = append(rows, &r)
+		{tool: b.tools["flock -F"], base: "flock -F"},
+		{tool: b.tools["floor -F"], base: "flock -F"},
+		{tool: b.tools["golock -F"], base: "flock -F"},
 	}
+	if err := b.startAll(b.plan.start, rows); err != nil {
+		return err
+	}
+
+	s := section{
+		title: "Start-up: a run of /bin/true",
+		how: "One uncontended `TOOL -- true` after the other, in rounds: each tool once a round, the order rotating, " +
+			"wall time from before the fork until the tool has been waited for. CPU time and memory include the command.",
+		head: startHead,
+	}
+	find := func(name string) *starter {
+		return rows[slices.IndexFunc(rows, func(r *starter) bool { return r.name == name })]
+	}
+	for _, r := range rows {
+		s.rows = append(s.rows, r.cells(find(r.base)))
+	}
+	s.notes = append(s.notes, floorNote)
+	s.notes = append(s.notes, fmt.Sprintf("sem takes part in every %dth round only", b.plan.startSem))
+	b.sections = append(b.sections, s)
+	b.target("start-up of `run -- true`, against flock", 1.8, 1.5, "x", find("golock run").wall.against(find("flock").wall))
+	b.target("start-up of `run -F -- true`, against flock -F", 1.8, 0, "x", find("golock run -F").wall.against(find("flock -F").wall))
+	return nil
+}
+
+// starter is a tool whose start-up is measured.
+type starter struct {
+	*tool
+	base      string // compared with
+	every     int    // takes part in every so-manieth round; 0: in all
+	lock      lock
+	wall, cpu paired
+	rss       float64
+}
+
+// startAll has every tool run /bin/true once in each round.
+func (b *bench) startAll(rounds int, rows []*starter) error {
 	command := b.tools["true"].path
 	for _, r := range rows {
+		r.wall, r.cpu = paired{}, paired{}
 		var err error
 		if r.lock, err = b.place("start"); err != nil {
 			return err
@@ -50,12 +75,12 @@ func (b *bench) startUp() error {
 		r.rss = median(rss)
 	}
 
-	for round := range b.plan.start {
+	for round := range rounds {
 		// The order changes from round to round, so that nobody always runs
 		// behind the same neighbour.
 		for i := range rows {
 			r := rows[(round+i)%len(rows)]
-			if round%r.every != 0 {
+			if r.every > 0 && round%r.every != 0 {
 				continue
 			}
 			p, err := b.start(r.argv(r.lock, command))
@@ -69,29 +94,17 @@ func (b *bench) startUp() error {
 			r.wall[round], r.cpu[round] = end.ended-p.begun, end.cpu
 		}
 	}
-
-	s := section{
-		title: "Start-up: a run of /bin/true",
-		how: "One uncontended `TOOL -- true` after the other, in rounds: each tool once a round, the order rotating, " +
-			"wall time from before the fork until the tool has been waited for. CPU time and memory include the command.",
-		head: []string{"run", "rounds", "wall ms", "p10", "p90", "cpu ms", "max RSS MiB", "compared with", "median of ratios", "ratio of medians"},
-	}
-	find := func(name string) *row {
-		return rows[slices.IndexFunc(rows, func(r *row) bool { return r.name == name })]
-	}
-	for _, r := range rows {
-		wall := r.wall.values()
-		base := find(r.base)
-		s.rows = append(s.rows, []string{
-			r.name, count(len(wall)), ms(median(wall)), ms(quantile(wall, 0.1)), ms(quantile(wall, 0.9)),
-			ms(median(r.cpu.values())), mib(r.rss), r.base, ratio(r.wall.against(base.wall)),
-			ratio(median(wall) / median(base.wall.values())),
-		})
-	}
-	s.notes = append(s.notes, floorNote)
-	s.notes = append(s.notes, fmt.Sprintf("sem takes part in every %dth round only", b.plan.startSem))
-	b.sections = append(b.sections, s)
-	b.target("start-up of `run -- true`, against flock", 1.8, 1.5, "x", find("golock run").wall.against(find("flock").wall))
-	b.target("start-up of `run -F -- true`, against flock -F", 1.8, 0, "x", find("golock run -F").wall.against(find("flock -F").wall))
 	return nil
+}
+
+var startHead = []string{"run", "rounds", "wall ms", "p10", "p90", "cpu ms", "max RSS MiB", "compared with", "median of ratios", "ratio of medians"}
+
+// cells are the row of a table under startHead.
+func (r *starter) cells(base *starter) []string {
+	wall := r.wall.values()
+	return []string{
+		r.name, count(len(wall)), ms(median(wall)), ms(quantile(wall, 0.1)), ms(quantile(wall, 0.9)),
+		ms(median(r.cpu.values())), mib(r.rss), r.base, ratio(r.wall.against(base.wall)),
+		ratio(median(wall) / median(base.wall.values())),
+	}
 }

@@ -29,6 +29,17 @@ func (p paired) values() []float64 {
 	return v
 }
 
+// beyond returns the median of the differences within each round.
+func (p paired) beyond(base paired) float64 {
+	var more []float64
+	for round, x := range p {
+		if y, both := base[round]; both {
+			more = append(more, x-y)
+		}
+	}
+	return median(more)
+}
+
 // against returns the median of the ratios within each round: the way to
 // compare on a machine whose speed changes from minute to minute.
 func (p paired) against(base paired) float64 {

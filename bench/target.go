@@ -31,8 +31,8 @@ func (t target) verdict() string {
 func (b *bench) verdicts() section {
 	s := section{
 		title: "Targets",
-		how: "What golock's local store is held to, and what this run measured. A ratio is the median of the ratios " +
-			"within each round, so that a machine that changes speed does not favour anyone.",
+		how: "What golock is held to, and what this run measured. A ratio is the median of the ratios " +
+			"within each round, a difference that of the differences, so that a machine that changes speed does not favour anyone.",
 		head: []string{"what", "target", "measured", ""},
 	}
 	for _, t := range b.targets {

@@ -1,11 +1,13 @@
 /*
  * stamp: the command that every lock tool runs in the benchmarks.
  *
- *   stamp run RECORDS TAG [FIFO]   append one record {tag, start, end} to
+ *   stamp run RECORDS TAG [FIFO|MS]  append one record {tag, start, end} to
  *                                  RECORDS, both times on CLOCK_MONOTONIC in
  *                                  nanoseconds; with FIFO the section lasts
- *                                  until the last writer of FIFO has gone
- *   stamp rss RECORDS CMD ARG...   run CMD, append {0, maxrss KiB, status}
+ *                                  until the last writer of FIFO, which begins
+ *                                  with a slash, has gone; with MS it sleeps
+ *                                  for that many milliseconds
+ *   stamp rss RECORDS CMD ARG...     run CMD, append {0, maxrss KiB, status}
  *
  * It is linked statically because its own start-up is inside every hand-off.
  * The second form exists because Linux counts the memory of the process that
@@ -40,7 +42,11 @@ static int append(const char *file, int64_t a, int64_t b, int64_t c)
 static int run(int argc, char **argv)
 {
 	int64_t start = now();
-	if (argc > 4) {
+	if (argc > 4 && argv[4][0] != '/') {
+		long ms = atol(argv[4]);
+		struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+		nanosleep(&t, NULL);
+	} else if (argc > 4) {
 		char c;
 		int fd = open(argv[4], O_RDONLY | O_CLOEXEC);
 		if (fd < 0)

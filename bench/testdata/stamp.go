@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -35,7 +36,10 @@ func record(file string, a, b, c int64) int {
 
 func run(args []string) int {
 	start := now()
-	if len(args) > 4 {
+	if len(args) > 4 && args[4][0] != '/' {
+		ms, _ := strconv.Atoi(args[4])
+		time.Sleep(time.Duration(ms) * time.Millisecond)
+	} else if len(args) > 4 {
 		fd, err := syscall.Open(args[4], syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 		if err != nil {
 			return 111

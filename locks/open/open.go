@@ -1,5 +1,5 @@
 // Package open turns a store URL into a store. It is the one table of engines;
-// adding one is a line here and a folder beside it.
+// adding one is a line here, a file like redis.go and a folder beside it.
 package open
 
 import (
@@ -9,21 +9,11 @@ import (
 
 	"golock/locks"
 	"golock/locks/local"
-	"golock/locks/redis"
 )
 
 // engines lists the schemes, in the order in which messages name them.
 func engines() []engine {
-	return []engine{
-		{scheme: "local", form: "local or local:///DIR", open: openLocal},
-		{scheme: "redis", form: "redis://HOST/DB", open: openRedis},
-		{scheme: "rediss", form: "rediss://HOST/DB", open: openRedis},
-		{scheme: "redis+unix", form: "redis+unix:///SOCKET", open: openRedis},
-		{scheme: "redis+sentinel", form: "redis+sentinel://HOSTS/MASTER/DB", open: openRedis},
-		{scheme: "rediss+sentinel", form: "rediss+sentinel://HOSTS/MASTER/DB", open: openRedis},
-		{scheme: "redis+cluster", form: "redis+cluster://HOSTS", open: openRedis},
-		{scheme: "rediss+cluster", form: "rediss+cluster://HOSTS", open: openRedis},
-	}
+	return append([]engine{{scheme: "local", form: "local or local:///DIR", open: openLocal}}, redisEngines()...)
 }
 
 type engine struct {
@@ -76,12 +66,4 @@ func openLocal(address string) (locks.Store, error) {
 		return nil, fmt.Errorf("path: contains a zero byte")
 	}
 	return local.New(path), nil
-}
-
-func openRedis(address string) (locks.Store, error) {
-	s, err := redis.Open(address)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
 }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+)
+
+// redisMemory looks at what golock and its guard occupy while the command runs
+// and while it waits.
+func (b *bench) redisMemory() error {
+	srv, err := b.startServer()
+	if err != nil {
+		return err
+	}
+	defer srv.stop()
+	type row struct {
+		name, state       string
+		rss, pss, private []float64
+	}
+	var rows []*row
+	look := func(name, state string, pid int) error {
+		var r *row
+		for _, have := range rows {
+			if have.name == name && have.state == state {
+				r = have
+			}
+		}
+		if r == nil {
+			r = &row{name: name, state: state}
+			rows = append(rows, r)
+		}
+		f, err := footprintOf(pid)
+		r.rss, r.pss, r.private = append(r.rss, f.rss), append(r.pss, f.pss), append(r.private, f.private)
+		return err
+	}
+	for range b.plan.redis.memory {
+		for _, t := range []*tool{srv.golock(b), srv.golock(b, "--on-lost", "warn"), srv.poll(b)} {
+			l, err := b.place("memory")
+			if err != nil {
+				return err
+			}
+			h, err := b.hold(t, l)
+			if err != nil {
+				return err
+			}
+			w, err := b.queue(t, l, 1)
+			if err != nil {
+				return err
+			}
+			for _, m := range []struct {
+				state string
+				*process
+			}{{"holding", h.process}, {"waiting", w}} {
+				if err := look(t.name, m.state, m.pid); err != nil {
+					return err
+				}
+				for _, guard := range guardsOf(m.pid) {
+					if err := look(t.name+": its guard", m.state, guard); err != nil {
+						return err
+					}
+				}
+			}
+			h.release()
+			for _, p := range []*process{h.process, w} {
+				if _, err := p.succeed(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	s := section{
+		title: "Redis, memory of the wrapper",
+		how: "As above: one holds and one waits, and pages of the program are shared. The guard is a process of the same program; " +
+			"who waits has it too if it is among the first eight.",
+		head: []string{"process", "state", "samples", "RSS MiB", "Pss MiB", "private MiB"},
+	}
+	for _, r := range rows {
+		s.rows = append(s.rows, []string{
+			r.name, r.state, count(len(r.rss)), mib(median(r.rss)), mib(median(r.pss)), mib(median(r.private)),
+		})
+	}
+	s.notes = append(s.notes, pollNote)
+	b.sections = append(b.sections, s)
+	return nil
+}
+
+// guardsOf are the children of golock that are guards.
+func guardsOf(pid int) []int {
+	var guards []int
+	for _, child := range childrenOf(pid) {
+		argv, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
+		if err == nil && bytes.HasPrefix(argv, []byte("golock-guard\x00")) {
+			guards = append(guards, child)
+		}
+	}
+	return guards
+}
