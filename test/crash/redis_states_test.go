@@ -1,0 +1,305 @@
+package crash_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/redis/redistest"
+)
+
+// This file pins what becomes of runs when a server answers, but not as it
+// should: it loads its data, is busy, cannot save, is no master any more, moves
+// the name to another node, does not know the password any more. All of that is
+// an outage: short ones disturb nobody; long ones end the job before anybody
+// else gets in, with 79 and the server's word for it.
+
+// state is a server that can be brought into such a state and out of it.
+type state struct {
+	says       string // the server's word
+	url        func(options ...string) string
+	begin, end func()
+}
+
+// middleTTL is for leases that live through a state in which those of
+// shortTTL end.
+const middleTTL = 5 * shortTTL
+
+func TestRedisStates(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T) state{
+		"loading":    loading,
+		"busy":       busyScript,
+		"misconf":    cannotSave,
+		"demoted":    demoted,
+		"resharding": resharding,
+		"incomplete": incomplete,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := prepare(t)
+			var ps []pair
+			for i, ttl := range []time.Duration{middleTTL, shortTTL} {
+				w := worlds(t, &redistest.Server{}, 1, ttl)[0]
+				w.store = s.url(fmt.Sprintf("prefix=w%d", i), "quarantine=0s")
+				ps = append(ps, pairs(t, []*world{w})...)
+			}
+			long, short := ps[0], ps[1]
+			s.begin()
+			short.awaitDeath()
+			await(t, "the one with the longer lease has noticed", func() bool { return long.heard("warning: the slot cannot be renewed", s.says) })
+			s.end()
+			await(t, "the one with the longer lease has its store back", func() bool { return long.heard("warning: the store answers again", "") })
+			short.lose(t)
+			if !short.heard("the slot could not be kept", s.says) {
+				t.Errorf("79 without the reason %s: %q", s.says, short.lines)
+			}
+			long.finish(t)
+		})
+	}
+}
+
+// heard reports whether golock has printed a line that begins with one text and
+// contains another.
+func (w *world) heard(begin, contains string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, line := range w.lines {
+		if strings.HasPrefix(line, "golock: "+begin) && strings.Contains(line, contains) {
+			return true
+		}
+	}
+	return false
+}
+
+// loading is a restart with much data.
+func loading(t *testing.T) state {
+	server := redistest.Start(t, "--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024")
+	server.Do("EVAL", "for i = 1, 20000 do redis.call('SET', 'other' .. i, 'x') end return 1", 0)
+	back := make(chan struct{})
+	return state{
+		says: "LOADING", url: server.URL,
+		begin: func() {
+			server.Do("SAVE")
+			server.Kill()
+			go func() {
+				defer close(back)
+				server.Restart()
+			}()
+		},
+		end: func() {
+			redistest.Eventually(t, "the delay is over", func() bool {
+				_, err := server.Try("CONFIG", "SET", "key-load-delay", 0)
+				return err == nil
+			})
+			<-back
+		},
+	}
+}
+
+// busyScript is somebody's script that does not end.
+func busyScript(t *testing.T) state {
+	server := redistest.Start(t, "--lua-time-limit", "20")
+	return state{
+		says: "BUSY", url: server.URL,
+		begin: func() { go func() { _, _ = server.Try("EVAL", "while true do end", 0) }() },
+		end: func() {
+			redistest.Eventually(t, "the script is killed", func() bool {
+				_, err := server.Try("SCRIPT", "KILL")
+				return err == nil
+			})
+		},
+	}
+}
+
+// cannotSave is a server that refuses to write because it cannot save.
+func cannotSave(t *testing.T) state {
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	server := redistest.Start(t, "--dir", dir, "--stop-writes-on-bgsave-error", "yes")
+	server.Do("CONFIG", "SET", "save", "3600 1000000")
+	return state{
+		says: "MISCONF", url: server.URL,
+		begin: func() {
+			if err := os.Remove(dir); err != nil {
+				t.Fatal(err)
+			}
+			server.Do("BGSAVE")
+			redistest.Eventually(t, "the server cannot save", func() bool { return server.Info("persistence", "rdb_last_bgsave_status") == "err" })
+		},
+		end: func() { server.Do("CONFIG", "SET", "stop-writes-on-bgsave-error", "no") },
+	}
+}
+
+// demoted is a master that an operator makes a replica of one that is not
+// there, and a master again.
+func demoted(t *testing.T) state {
+	server := redistest.Start(t)
+	nobody := redistest.FreePort(t)
+	return state{
+		says: "READONLY", url: server.URL,
+		begin: func() { server.Do("REPLICAOF", "127.0.0.1", nobody) },
+		end:   func() { server.Do("REPLICAOF", "NO", "ONE") },
+	}
+}
+
+// slotOf gives the slot of the lock "n" at a node.
+func slotOf(node *redistest.Server) int64 {
+	return node.Do("CLUSTER", "KEYSLOT", "{"+locks.KeyOf("n").String()+"}").(int64)
+}
+
+// resharding moves the slot of the name from one node of a cluster to another,
+// slowly.
+func resharding(t *testing.T) state {
+	c := redistest.StartCluster(t)
+	slot := slotOf(c.Nodes[0])
+	from := c.Nodes[slot*3/16384]
+	to := c.Nodes[(slot*3/16384+1)%3]
+	id := func(node *redistest.Server) any { return node.Do("CLUSTER", "MYID") }
+	return state{
+		says: "TRYAGAIN", url: c.URL,
+		begin: func() {
+			to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", id(from))
+			from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", id(to))
+			// One key goes now, the rest later.
+			keys := from.Do("CLUSTER", "GETKEYSINSLOT", slot, 100).([]any)
+			from.Do("MIGRATE", to.Host, to.Port, keys[0], 0, 5000)
+		},
+		end: func() {
+			for _, key := range from.Do("CLUSTER", "GETKEYSINSLOT", slot, 100).([]any) {
+				from.Do("MIGRATE", to.Host, to.Port, key, 0, 5000)
+			}
+			for _, node := range []*redistest.Server{to, from, c.Nodes[(slot*3/16384+2)%3]} {
+				node.Do("CLUSTER", "SETSLOT", slot, "NODE", id(to))
+			}
+		},
+	}
+}
+
+// incomplete is a cluster that a slot is missing from, not the name's.
+func incomplete(t *testing.T) state {
+	node := redistest.Start(t, "--cluster-enabled", "yes")
+	node.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+	isOK := func() bool {
+		text, _ := node.Do("CLUSTER", "INFO").(string)
+		return strings.Contains(text, "cluster_state:ok")
+	}
+	redistest.Eventually(t, "the cluster is complete", isOK)
+	other := (slotOf(node) + 1) % 16384
+	return state{
+		says: "CLUSTERDOWN",
+		url: func(options ...string) string {
+			return "redis+cluster://" + node.Addr() + "?" + strings.Join(options, "&")
+		},
+		begin: func() { node.Do("CLUSTER", "DELSLOTS", other) },
+		end: func() {
+			node.Do("CLUSTER", "ADDSLOTS", other)
+			redistest.Eventually(t, "the cluster is complete again", isOK)
+		},
+	}
+}
+
+// The password is changed while a job runs and another waits, and connections
+// are closed: the lease cannot be renewed, the job ends in time with 79; who
+// waits is refused. Both name the cause.
+func TestRedisPasswordChanged(t *testing.T) {
+	for _, c := range []struct {
+		name, says, user string
+		change           []any
+	}{
+		{"user", "WRONGPASS", "job:s3cret@", []any{"ACL", "SETUSER", "job", "resetpass", ">other"}},
+		{"server", "user and password stand before the host", "", []any{"CONFIG", "SET", "requirepass", "other"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			server.Do("ACL", "SETUSER", "job", "on", ">s3cret", "~*", "&*", "+@all")
+			server.Do("ACL", "SETUSER", "operator", "on", ">s3cret", "~*", "&*", "+@all")
+			w := worlds(t, server, 1, shortTTL)[0]
+			w.store = strings.Replace(w.store, "redis://", "redis://"+c.user, 1) + "&quarantine=0s"
+			p := pairs(t, []*world{w})[0]
+			from := time.Now()
+			operate(t, server, c.change, []any{"CLIENT", "KILL", "TYPE", "normal"}, []any{"CLIENT", "KILL", "TYPE", "pubsub"})
+			p.awaitDeath()
+			if took := time.Since(from); took > shortTTL {
+				t.Errorf("the command was dead %v after the change, TTL %v", took, shortTTL)
+			}
+			if holder, waiter := p.holder.code(), p.waiter.code(); holder != 79 || waiter != 69 {
+				t.Errorf("exit codes %d and %d, want 79 and 69", holder, waiter)
+			}
+			if !p.heard("the slot could not be kept", c.says) {
+				t.Errorf("79 without the reason: %s", p.report())
+			}
+			if p.begun(p.waiter) || strings.Contains(p.report(), "s3cret") {
+				t.Errorf("the waiter has run, or a password is shown: %s", p.report())
+			}
+			// With the right one the slot is free when the lease has run out.
+			next := worlds(t, server, 1, shortTTL)[0]
+			next.store = strings.Replace(next.store, "redis://", "redis://operator:s3cret@", 1) + "&quarantine=0s"
+			if last := next.start(spec{max: 1}); last.code() != 0 {
+				t.Errorf("the next one: %v\n%s", last.state, next.report())
+			}
+			next.drain()
+			next.check()
+		})
+	}
+}
+
+// operate sends commands on one connection, as a user that stays.
+func operate(t *testing.T, server *redistest.Server, commands ...[]any) {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(limit))
+	reply := make([]byte, 1024)
+	for _, command := range append([][]any{{"AUTH", "operator", "s3cret"}}, commands...) {
+		if _, err := fmt.Fprintln(conn, command...); err != nil {
+			t.Fatal(err)
+		}
+		n, err := conn.Read(reply)
+		if err != nil || reply[0] == '-' {
+			t.Fatalf("%v: %s %v", command, reply[:n], err)
+		}
+	}
+}
+
+// The master of Sentinel freezes, a replica is promoted, and the old master
+// comes back and is told. The jobs go on or end with 79; never two at once.
+func TestRedisSentinelFailover(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	all := worlds(t, s.Master, 3, 20*time.Second)
+	for i, w := range all {
+		w.store = s.URL(fmt.Sprintf("prefix=w%d", i))
+	}
+	ps := pairs(t, all)
+	s.Master.Stop()
+	redistest.Eventually(t, "the replica is promoted", func() bool { return s.Replica.Info("replication", "role") == "master" })
+	s.Master.Continue()
+	for _, p := range ps {
+		await(t, "the holder is known to the new master, or has given up", func() bool { return p.holder.isDone() || len(p.ls()) == 2 })
+	}
+	for _, p := range ps {
+		if p.holder.isDone() {
+			p.lose(t)
+			continue
+		}
+		p.release()
+		if code := p.holder.code(); code != 0 && code != 79 {
+			t.Errorf("the holder: %v\n%s", p.holder.state, p.report())
+		}
+		p.holder.killed = true // judged here
+		p.drain()
+		p.check()
+		p.nothingLeft()
+	}
+}
