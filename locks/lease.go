@@ -81,6 +81,10 @@ type Placed interface {
 	// Place is the place in the queue that the request was given; 1 is the
 	// next. It does no I/O.
 	Place() int
+
+	// WhenNear has f called once, while Wait sleeps, when the place has become
+	// one of the first two. It must be called before Wait.
+	WhenNear(f func())
 }
 
 // Event is a hint about a lease.

@@ -22,8 +22,9 @@ const (
 	reachLimitAtOnce = 2 * time.Second // of a run that does not wait
 )
 
-// nearPlaces is how many waiters of a name have their guard with them, so that
-// the slot goes from hand to hand without waiting for one to start.
+// nearPlaces is how many waiters of a name keep their guard with them, so that
+// the slot goes from hand to hand without waiting for one to start. Those behind
+// start it when their turn is near.
 const nearPlaces = 8
 
 // acquired is what the waiting comes to.
@@ -38,12 +39,13 @@ type acquired struct {
 type attempt struct {
 	cancel context.CancelFunc
 	queued chan int // the place in the queue, 0: not known
+	near   chan struct{}
 	got    chan acquired
 }
 
 func (r *Run) attempt() *attempt {
 	ctx, cancel := context.WithCancel(context.Background())
-	a := &attempt{cancel: cancel, queued: make(chan int, 1), got: make(chan acquired, 1)}
+	a := &attempt{cancel: cancel, queued: make(chan int, 1), near: make(chan struct{}, 1), got: make(chan acquired, 1)}
 	request := r.Request
 	request.NoWait = r.Wait == 0
 
@@ -94,6 +96,10 @@ func (r *Run) wait(ctx context.Context, request locks.Request, ticket locks.Tick
 		place := 0
 		if p, ok := ticket.(locks.Placed); ok {
 			place = p.Place()
+			p.WhenNear(func() {
+				a.near <- struct{}{}
+				r.Relay.Wake()
+			})
 		}
 		a.queued <- place
 		r.Relay.Wake()
@@ -163,6 +169,8 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			if waiting = true; r.Terminal {
 				r.Relay.CatchStop()
 			}
+		case <-a.near:
+			_ = g.raise() // as at the beginning
 		default:
 		}
 		timeout := time.Duration(-1)

@@ -15,6 +15,7 @@ type ticket struct {
 	place  int           // in the queue when it was joined
 	look   time.Duration // until when the store wants to be asked again
 	quiet  time.Time     // until then nothing is granted to anybody
+	near   func()        // to be told, once, when the turn is near; nil: nobody
 }
 
 // Queued implements locks.Ticket.
@@ -22,6 +23,16 @@ func (t *ticket) Queued() bool { return t.queued }
 
 // Place implements locks.Placed.
 func (t *ticket) Place() int { return t.place }
+
+// WhenNear implements locks.Placed.
+func (t *ticket) WhenNear(f func()) { t.near = f }
+
+func (t *ticket) isNear() {
+	if t.near != nil {
+		t.near()
+		t.near = nil
+	}
+}
 
 // Wait implements locks.Ticket. It subscribes, looks again when that is
 // confirmed, because its turn may have come meanwhile, and sleeps until it is
@@ -59,7 +70,8 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			case n.kind == deaf:
 				e.store.deaf.Store(true)
 				continue
-			case n.look > 0:
+			case n.look > 0: // the one in front has its turn
+				t.isNear()
 				if sooner := time.Now().Add(n.look); sooner.Before(next) {
 					next = sooner
 					alarm.Reset(n.look)
@@ -81,6 +93,9 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			return newLease(e, asked), nil
 		case a.word == "waiting":
 			outage, pause, t.quiet = nil, a.look, time.Now().Add(a.quiet)
+			if a.place <= 2 {
+				t.isNear()
+			}
 		default:
 			return nil, e.refused(a)
 		}

@@ -128,7 +128,11 @@ func (c *run) attack() {
 	switch c.random.IntN(8) {
 	case 0, 1:
 		p := c.start(c.newcomer())
-		pass(c.some(4 * time.Millisecond))
+		life := 4 * time.Millisecond
+		if c.leased {
+			life = 30 * time.Millisecond // of which most goes into the connection
+		}
+		pass(c.some(life))
 		c.count("newcomer", p.kill())
 	case 2:
 		if p := c.holder(); p != nil {
