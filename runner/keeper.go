@@ -169,7 +169,7 @@ func (k *keeper) answered(a answer) {
 	switch {
 	case a.err == nil:
 		if k.failure != nil {
-			k.log(true, "the store answers again", "without", k.clock().Sub(k.term.Asked))
+			k.log(false, "the store answers again", "without", k.clock().Sub(k.term.Asked))
 		}
 		k.term, k.failure = a.term, nil
 		k.next = a.term.Asked.Add(a.term.TTL / beats)

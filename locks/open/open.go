@@ -39,7 +39,16 @@ func Store(address string) (locks.Store, error) {
 	if scheme == planned {
 		return nil, fmt.Errorf("scheme %s: is not in this version", scheme)
 	}
-	return nil, fmt.Errorf("scheme %q is not known: want %s", locks.Printable(scheme, 20), strings.Join(forms, ", "))
+	if !isScheme(scheme) || !strings.HasPrefix(address[len(scheme):], "://") { // it may be a part of a password
+		return nil, fmt.Errorf("begins with no scheme: want %s", strings.Join(forms, ", "))
+	}
+	return nil, fmt.Errorf("scheme %q is not known: want %s", scheme, strings.Join(forms, ", "))
+}
+
+// isScheme reports whether a text could be one (RFC 3986, 3.1), of those that
+// people are likely to write.
+func isScheme(text string) bool {
+	return text != "" && len(text) <= 20 && strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz+") == ""
 }
 
 func openLocal(address string) (locks.Store, error) {
@@ -61,7 +70,7 @@ func openLocal(address string) (locks.Store, error) {
 	case path == "" || path == "/":
 		return nil, fmt.Errorf("path: a directory must be named, as in local:///var/lock/jobs")
 	case path[0] != '/':
-		return nil, fmt.Errorf("host %q: a local store has none; the directory begins with a slash, as in local:///var/lock/jobs", locks.Printable(strings.SplitN(path, "/", 2)[0], 40))
+		return nil, fmt.Errorf("host: a local store has none; the directory begins with a slash, as in local:///var/lock/jobs")
 	case strings.ContainsRune(path, 0):
 		return nil, fmt.Errorf("path: contains a zero byte")
 	}

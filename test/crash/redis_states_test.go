@@ -46,6 +46,7 @@ func TestRedisStates(t *testing.T) {
 			for i, ttl := range []time.Duration{middleTTL, shortTTL} {
 				w := worlds(t, &redistest.Server{}, 1, ttl)[0]
 				w.store = s.url(fmt.Sprintf("prefix=w%d", i), "quarantine=0s")
+				w.always = append(w.always, "-v")
 				ps = append(ps, pairs(t, []*world{w})...)
 			}
 			long, short := ps[0], ps[1]
@@ -57,7 +58,7 @@ func TestRedisStates(t *testing.T) {
 				if long.holder.isDone() {
 					t.Fatalf("the holder with the longer lease: %v\n%s", long.holder.state, long.report())
 				}
-				return long.heard("warning: the store answers again", "")
+				return long.heard("the store answers again", "")
 			})
 			short.lose(t)
 			if !within(limit, func() bool { return short.heard("the slot could not be kept", s.says) }) {

@@ -423,7 +423,7 @@ func (w *world) nothingLeft() {
 		w.t.Errorf("ls --json after the end: %+v", list)
 	}
 	fresh := newWorld(w.t)
-	fresh.store, fresh.leased, fresh.always = w.store, w.leased, w.always
+	fresh.store, fresh.leased, fresh.always, fresh.wanted = w.store, w.leased, w.always, w.wanted
 	took := func(w *world) time.Duration {
 		from := monotonic()
 		p := w.start(spec{max: 1, judge: "n", flags: []string{"-n"}})
