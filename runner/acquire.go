@@ -22,6 +22,10 @@ const (
 	reachLimitAtOnce = 2 * time.Second // of a run that does not wait
 )
 
+// withdrawLimit bounds how long a golock that gives up on a store tells it so.
+// Without that, what the store may have granted lasts for its TTL.
+const withdrawLimit = 200 * time.Millisecond
+
 // nearPlaces is how many waiters of a name keep their guard with them, so that
 // the slot goes from hand to hand without waiting for one to start. Those behind
 // start it when their turn is near.
@@ -157,6 +161,10 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 	for {
 		select {
 		case got := <-a.got:
+			var outage *locks.OutageError
+			if errors.As(got.err, &outage) && !waiting {
+				r.withdraw(withdrawLimit)
+			}
 			if got.err != nil {
 				return nil, nil, refused(got.err, r.Wait == 0)
 			}
@@ -199,7 +207,7 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 		case signals.EndsWaiting(sig):
 			r.giveBack(a.giveUp())
 			if !waiting {
-				r.withdraw()
+				r.withdraw(leaveLimit)
 			}
 			return nil, nil, &Outcome{Kind: Interrupted, Signal: sig}
 		case sig == unix.SIGTSTP:
@@ -243,9 +251,12 @@ func (r *Run) outOfReach(err error, queued bool) *Outcome {
 	var outage *locks.OutageError
 	switch {
 	case errors.As(err, &outage):
+		if !queued {
+			r.withdraw(withdrawLimit)
+		}
 		return &Outcome{Kind: Refused, Err: err}
 	case r.Store.Traits().Leased && !queued:
-		r.withdraw()
+		r.withdraw(withdrawLimit)
 		return &Outcome{Kind: Refused, Err: &locks.OutageError{Store: r.Store.URL(), Err: context.DeadlineExceeded}}
 	}
 	return nil
@@ -253,9 +264,9 @@ func (r *Run) outOfReach(err error, queued bool) *Outcome {
 
 // withdraw tells a store that was asked and whose answer is not awaited any
 // more that it need not have granted anything. There is not much time for it.
-func (r *Run) withdraw() {
+func (r *Run) withdraw(limit time.Duration) {
 	if store, ok := r.Store.(locks.Attacher); ok {
-		ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		_ = store.Attach(r.Request.Ref).Release(ctx)
 	}

@@ -199,9 +199,15 @@ func (s *Store) once(ctx context.Context, ttl time.Duration, k call) (answer, er
 		}
 		return a, nil
 	case <-ctx.Done():
-		return answer{}, fmt.Errorf("no answer: %w", context.Cause(ctx))
+		return answer{}, noAnswer{context.Cause(ctx)}
 	}
 }
+
+// noAnswer is an attempt that ctx ended.
+type noAnswer struct{ cause error }
+
+func (noAnswer) Error() string   { return "no answer in time" }
+func (e noAnswer) Unwrap() error { return e.cause }
 
 // send runs the script by its hash, and with its text if the server does not
 // know it. A grant counts only when enough replicas have it, if the URL says so.

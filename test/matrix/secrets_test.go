@@ -135,6 +135,7 @@ func TestSecretsInErrors(t *testing.T) {
 	t.Parallel()
 	server := secretServer(t)
 	dead := redistest.FreePort(t)
+	names := 0
 	for _, c := range []struct {
 		url  string
 		code int // with a flag, from elsewhere 78 if that is 64
@@ -186,7 +187,8 @@ func TestSecretsInErrors(t *testing.T) {
 					want = 78
 				}
 				if flags[0] == "run" {
-					args = append(args, "--name", "n", "--", "echo", "started")
+					names++ // what one leaves on a server must not be in the way of the next
+					args = append(args, "--name", fmt.Sprint("n", names), "--", "echo", "started")
 				}
 				text, code := golockWith(t, strings.Join(way[0], ""), args...)
 				what := fmt.Sprintf("%s by %s, %v", c.url, name, flags)
