@@ -170,7 +170,7 @@ func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 
 // used reports whether golock has left something in the store.
 func (w *world) used() bool {
-	if server != "" {
+	if strings.HasPrefix(w.store, "redis") {
 		return usedServer(w.store)
 	}
 	found := false

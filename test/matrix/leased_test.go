@@ -78,12 +78,13 @@ func usedServer(store string) bool {
 	return err == nil && !strings.HasPrefix(string(answer), "*0")
 }
 
-// localOnly skips a test of what only a local store has.
-func localOnly(t *testing.T) {
+// newLocalWorld is for what only a local store has, whatever store the others
+// are on.
+func newLocalWorld(t *testing.T) *world {
 	t.Helper()
-	if server != "" {
-		t.Skip("about local stores")
-	}
+	w := newWorld(t)
+	w.store = "local://" + filepath.Join(filepath.Dir(w.dir), "store")
+	return w
 }
 
 // supported takes out what a leased store refuses.

@@ -80,8 +80,7 @@ func TestTimeLimitEndsTheGroup(t *testing.T) {
 // and is free at once with --close.
 func TestKilledGolock(t *testing.T) {
 	t.Parallel()
-	localOnly(t)
-	w := newWorld(t)
+	w := newLocalWorld(t)
 	p := w.job("--", "sh", "-c", "sleep 1000 & echo child $!; echo command $$; wait").start()
 	child, command := p.expectPID("child"), p.expectPID("command")
 	p.signal(syscall.SIGKILL)
@@ -110,8 +109,7 @@ func TestKilledGolock(t *testing.T) {
 // last one that inherited it ends.
 func TestExec(t *testing.T) {
 	t.Parallel()
-	localOnly(t)
-	w := newWorld(t)
+	w := newLocalWorld(t)
 	for _, flag := range []string{"-F", "--exec", "--no-fork"} {
 		p := w.job(flag, "--", "sh", "-c", "echo command $$; read a; sleep 1000 >/dev/null & echo child $!; exit 9").start()
 		if pid := p.expectPID("command"); pid != p.pid {
@@ -197,8 +195,7 @@ func TestPID1(t *testing.T) {
 // cleaning.
 func TestNothingToClean(t *testing.T) {
 	t.Parallel()
-	localOnly(t)
-	w := newWorld(t)
+	w := newLocalWorld(t)
 	for i := range 20 {
 		p := w.job("--", "sh", "-c", "echo in; exec sleep 1000").start()
 		p.expect("in")
