@@ -166,6 +166,9 @@ func TestSecretsInErrors(t *testing.T) {
 		{"redis+sentinel://job:" + secret + "@h?sentinel-password=" + secret, 64, "master"},
 		{"redis:/job:" + secret + "@h", 64, "two slashes"},
 		{"reddis://job:" + secret + "@h", 64, "scheme"},
+		{secret + "@h:6379", 64, "scheme"},
+		{secret, 64, "scheme"},
+		{"local://job:" + secret + "@h/dir", 64, "host"},
 		{"mysql://job:" + secret + "@h/db", 64, "scheme"},
 	} {
 		for name, way := range ways(t, c.url) {
