@@ -100,6 +100,10 @@ type Request struct {
 	NoWait bool  // do not queue: *BusyError instead
 	Within []Ref // the enclosing runs, outermost first
 
+	MaxQueue *int          // *BusyError if it would have to wait and this many wait already; nil: no limit
+	Replace  Replacement   // whom it puts out of its way
+	Hold     time.Duration // keep the slot until this long after the grant, whatever becomes of its holder
+
 	// TTL is how long a leased store keeps the slot, or the place in the
 	// queue, without a sign of life. Others do not look at it.
 	TTL time.Duration
@@ -141,6 +145,8 @@ type Entry struct {
 	Fence    int64         // holders only
 	Orphaned bool          // the holder's golock is gone; what it started keeps the slot
 	Expires  time.Duration // leased stores: how long it lasts from now without a renewal
+	HeldTill time.Time     // until when the slot stays taken whatever becomes of its holder; zero: not at all
+	Evicted  string        // by whom it was told to go, but has not gone yet; "": by nobody
 }
 
 // Traits declares what a store can do, so that a flag it cannot honour is
@@ -149,6 +155,8 @@ type Traits struct {
 	Inherits bool // leases implement Inherited: --exec and --close have a meaning
 	Leased   bool // leases implement Leased, the store Attacher: --ttl and --on-lost have a meaning
 	MaxUnits int  // largest max and weight the store can count; 0: no limit
+	Queue    bool // strict order: --priority, --max-queue and --replace have a meaning
+	Hold     bool // --hold has a meaning
 }
 
 // BusyError says that there was no slot to be had now.
