@@ -341,8 +341,11 @@ func (t *step) ahead(mine *row) int {
 }
 
 func (t *step) grant(mine row) answer {
-	if last := t.v.now - t.name.fence; last > 0 {
-		t.name.pace += (min(last, micros(10*time.Second)) - t.name.pace) / 4
+	if last := t.v.now - t.name.fence; last > 0 && t.v.own != nil { // it had to wait, so this was no idle time
+		if t.name.pace == 0 {
+			t.name.pace = micros(firstPace)
+		}
+		t.name.pace += (min(last, 2*t.name.pace+micros(firstPace)) - t.name.pace) / 4 // one slow command says little
 	}
 	mine.state, mine.ears, mine.since = holding, 0, t.v.now
 	mine.fence = max(t.name.fence+1, t.v.now)
@@ -409,21 +412,25 @@ func (t *step) queueUp(mine row, ahead int) answer {
 const (
 	shortestPoll = 50 * time.Millisecond
 	frontPoll    = 200 * time.Millisecond // of the first, where nobody listens
-	stepPoll     = 100 * time.Millisecond // for every place that is further back
+	stepPoll     = 300 * time.Millisecond // at most for every place further back, if nothing moves
+	firstPace    = 8 * time.Millisecond   // of a name that has none yet
 )
 
 // pollPause is how long such a waiter sleeps. Behind those that listen it must
 // be back before they have all had their turn, at the pace that the name has
-// had lately; and not much later than that if a slow one becomes fast.
+// had lately. When nothing has moved for some time, it may sleep for half of
+// that in addition: what it then loses is little of what it has waited already.
 func (t *step) pollPause(ahead int, ttl time.Duration) time.Duration {
 	if !t.q.listens {
 		return min(ttl/3, time.Duration(ahead+1)*frontPoll)
 	}
-	behind := ahead - t.store.target.waiters + 1
-	idle := time.Duration(behind+3) * stepPoll
-	pace := max(t.name.pace, t.v.now-t.name.fence)
-	busy := span(min(pace, micros(ttl))) * time.Duration(max(ahead-t.store.target.waiters/2, 1)) / 2
-	return min(ttl/3, max(min(idle, busy), shortestPoll))
+	pace := t.name.pace
+	if pace == 0 {
+		pace = micros(firstPace)
+	}
+	turn := span(pace) * time.Duration(max(ahead-t.store.target.waiters/2, 1)) * 3 / 4
+	turn += min(span(max(t.v.now-t.name.fence, 0))/2, stepPoll*time.Duration(ahead-t.store.target.waiters+4))
+	return min(ttl/3, max(turn, shortestPoll))
 }
 
 // replace evicts those who stand, or hold, where a newer one that replaces them
