@@ -23,7 +23,8 @@ func (maria) accounts() []string { return []string{"mysql"} }
 // mariaAccounts leaves root on the socket only.
 const mariaAccounts = `
 FLUSH PRIVILEGES;
-DROP USER IF EXISTS root@'127.0.0.1', root@'::1', ''@localhost;
+DELETE FROM mysql.global_priv WHERE User <> 'root' AND User <> 'mariadb.sys' OR Host <> 'localhost';
+FLUSH PRIVILEGES;
 CREATE USER golock@localhost, golock@'127.0.0.1' IDENTIFIED BY '` + Password + `';
 `
 
@@ -37,7 +38,7 @@ func (maria) initialize(data string, a *account) error {
 	if err := os.WriteFile(file, []byte(mariaAccounts), 0o644); err != nil {
 		return err
 	}
-	return a.run(dir, "", path, "--no-defaults", "--datadir="+data, "--innodb-log-file-size=8M", "--skip-name-resolve",
+	return a.run(dir, "", path, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--innodb-log-file-size=8M", "--skip-name-resolve",
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--extra-file="+file)
 }
 
@@ -51,7 +52,7 @@ func (maria) command(s *Server) (path string, args []string, err error) {
 		return "", nil, err
 	}
 	args = []string{
-		"--no-defaults", "--datadir=" + s.data(), "--socket=" + s.Socket, "--pid-file=" + filepath.Join(s.Dir, "pid"),
+		"--no-defaults", "--datadir=" + s.data(), "--socket=" + s.Socket, "--pid-file=" + filepath.Join(s.Dir, "pid"), "--tmpdir=" + s.Dir,
 		"--bind-address=" + s.Host, "--port=" + strconv.Itoa(s.Port), "--skip-name-resolve",
 		"--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M",
 	}
@@ -107,8 +108,8 @@ func (maria) query(ctx context.Context, s *Server, database, text string) ([][]s
 	return all, rows.Err()
 }
 
-func (maria) newDatabase(name string) string {
-	return fmt.Sprintf("CREATE DATABASE %[1]s; GRANT ALL ON %[1]s.* TO golock@localhost, golock@'127.0.0.1'", name)
+func (maria) newDatabase(name, clauses string) string {
+	return fmt.Sprintf("CREATE DATABASE %[1]s %[2]s; GRANT ALL ON %[1]s.* TO golock@localhost, golock@'127.0.0.1'", name, clauses)
 }
 
 func (k maria) newUser(s *Server, u *User, rights string) error {

@@ -108,7 +108,9 @@ func postgresQuery(ctx context.Context, host string, port int, user, database, t
 	return all, err
 }
 
-func (postgres) newDatabase(name string) string { return "CREATE DATABASE " + name + " OWNER golock" }
+func (postgres) newDatabase(name, clauses string) string {
+	return "CREATE DATABASE " + name + " OWNER golock " + clauses
+}
 
 func (postgres) newUser(s *Server, u *User, rights string) error {
 	text := fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s';", u.Name, Password)

@@ -42,7 +42,7 @@ type kind interface {
 	command(s *Server) (path string, args []string, err error)
 	stop() syscall.Signal
 	query(ctx context.Context, s *Server, database, text string) ([][]string, error) // as the administrator
-	newDatabase(name string) string
+	newDatabase(name, clauses string) string
 	newUser(s *Server, u *User, rights string) error
 	connections() string // ID, database, statement of the user golock's
 	kill(id string) string
@@ -149,11 +149,12 @@ func (s *Server) discard() {
 	os.RemoveAll(s.Dir)
 }
 
-// NewDatabase makes a database with a name that is new on the server.
-func (s *Server) NewDatabase(t testing.TB) string {
+// NewDatabase makes a database with a name that is new on the server, and with
+// clauses of CREATE DATABASE, as in "CHARACTER SET latin1".
+func (s *Server) NewDatabase(t testing.TB, clauses ...string) string {
 	t.Helper()
 	name := fmt.Sprintf("db%d", s.names.Add(1))
-	s.Exec(t, "", s.kind.newDatabase(name))
+	s.Exec(t, "", s.kind.newDatabase(name, strings.Join(clauses, " ")))
 	return name
 }
 

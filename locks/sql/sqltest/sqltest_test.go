@@ -156,11 +156,19 @@ func value(t testing.TB, s *sqltest.Server, database string) string {
 	return s.Exec(t, database, "SELECT n FROM t")[0][0]
 }
 
-// What was committed is there after a clean end, and after kill -9.
+// What was committed is there after a clean end, and after kill -9; options
+// come through.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, start func(testing.TB, ...string) *sqltest.Server) {
-		s := start(t)
+		s := start(t, "max_connections=17")
+		query := "SELECT @@max_connections"
+		if s.Kind == "postgres" {
+			query = "SHOW max_connections"
+		}
+		if got := s.Exec(t, "", query)[0][0]; got != "17" {
+			t.Errorf("max_connections %s", got)
+		}
 		database, c := table(t, s)
 		c.do(t, "UPDATE t SET n = 1")
 		port := s.Port
@@ -213,21 +221,6 @@ func TestPause(t *testing.T) {
 			t.Error(err)
 		}
 		s.Pause() // and the end of the test ends it
-	})
-}
-
-// Options come through; a server that cannot start says why.
-func TestOptions(t *testing.T) {
-	t.Parallel()
-	kinds(t, func(t *testing.T, start func(testing.TB, ...string) *sqltest.Server) {
-		s := start(t, "max_connections=17")
-		query := "SELECT @@max_connections"
-		if s.Kind == "postgres" {
-			query = "SHOW max_connections"
-		}
-		if got := s.Exec(t, "", query)[0][0]; got != "17" {
-			t.Errorf("max_connections %s", got)
-		}
 	})
 }
 
