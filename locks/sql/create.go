@@ -70,15 +70,18 @@ func (l *line) makeTable(ctx context.Context, q *question) error {
 		l.hangUp()
 		return err
 	}
-	if len(rows) != 1 || len(rows[0]) != 1 {
-		return &refusal{err: fmt.Errorf("the server does not tell its clock: %v", rows)}
+	var f facts
+	if len(rows) == 1 {
+		f, err = readFacts(rows[0])
 	}
-	var n numbers
-	now, server, quiet := n.read(rows[0][0][0]), rows[0][0][1], int64(0)
+	if err != nil {
+		return &refusal{err: err}
+	}
+	quiet := int64(0)
 	if wasThere {
-		quiet = now + micros(max(s.target.quarantine, q.mine.ttl))
+		quiet = f.now + micros(max(s.target.quarantine, q.mine.ttl))
 	}
-	if _, err = l.conn.Run(ctx, s.dialect.Create(s.table, tableValues(server, quiet))); err != nil {
+	if _, err = l.conn.Run(ctx, s.dialect.Create(s.table, tableValues(f.server, quiet))); err != nil {
 		l.hangUp()
 		switch s.verdict(err) {
 		case Exists:

@@ -31,10 +31,14 @@ type Dialect interface {
 	// to be had for the given time, or its client says nothing for longer.
 	Begin(lockWait time.Duration) string
 
-	// Facts is a statement with one row: the server's clock in us since 1970,
-	// which run of which server this is, when that began (us since 1970), and
-	// the number of the connection. The clock must be read when the statement
-	// runs.
+	// Clock is the server's clock as an expression, in us since 1970, as a whole
+	// number. It must be read when its statement runs.
+	Clock() string
+
+	// Facts is a statement with one row: the server's clock in seconds since
+	// 1970 with six digits after the point, which run of which server this is,
+	// when that began (likewise in seconds), and the number of the connection.
+	// The clock must be read when the statement runs.
 	Facts() string
 
 	// Listen is a statement, run in the transaction that queues an entry, after

@@ -61,27 +61,29 @@ func (s *Store) list(ctx context.Context, name string) ([]locks.Entry, error) {
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case len(answers) != 3 || len(answers[0]) != 1:
+	case len(answers) != 3:
 		return nil, &refusal{err: fmt.Errorf("%d answers to 3 questions", len(answers))}
 	}
-	var n numbers
-	now := n.read(answers[0][0][0])
+	f, err := readFacts(answers[0])
+	if err != nil {
+		return nil, &refusal{err: err}
+	}
 	called := make(map[string]string)
 	for _, r := range answers[1] {
 		called[r[0]] = unescape(r[1])
 	}
 	var all []locks.Entry
-	for _, f := range answers[2] {
-		r, err := parseRow(f[1:])
+	for _, fields := range answers[2] {
+		r, err := parseRow(fields[1:])
 		if err != nil {
 			return nil, &refusal{err: err}
 		}
-		if r.until() <= now {
+		if r.until() <= f.now {
 			continue
 		}
 		var key locks.Key
-		_, _ = hex.Decode(key[:], []byte(f[0]))
-		all = append(all, r.entry(called[f[0]], key, now))
+		_, _ = hex.Decode(key[:], []byte(fields[0]))
+		all = append(all, r.entry(called[fields[0]], key, f.now))
 	}
 	slices.SortStableFunc(all, func(a, b locks.Entry) int {
 		switch {
@@ -100,7 +102,7 @@ func (s *Store) list(ctx context.Context, name string) ([]locks.Entry, error) {
 			}
 		}
 	}
-	return all, n.err
+	return all, nil
 }
 
 // entry is what the contract shows of a row.

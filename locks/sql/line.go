@@ -133,9 +133,14 @@ func (l *line) attempt(ctx context.Context, q *question) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	v, err := s.read(rows, wants)
+	v, err := s.read(q, rows, wants)
 	if err != nil {
 		return answer{}, &refusal{err: err}
+	}
+	if text := s.counts(q, v); text != "" {
+		if err := l.count(ctx, text, v); err != nil {
+			return answer{}, err
+		}
 	}
 	q.listens = false
 	if s.target.waiters > 0 {
@@ -159,6 +164,20 @@ func (l *line) attempt(ctx context.Context, q *question) (answer, error) {
 	l.number = v.conn
 	l.wake(ctx, q, t.sleepers)
 	return a, nil
+}
+
+// count asks how many waiters there are beyond those that a view shows.
+func (l *line) count(ctx context.Context, text string, v *view) error {
+	rows, err := l.conn.Run(ctx, text)
+	if err != nil {
+		return err
+	}
+	if len(rows) != 1 || len(rows[0]) != 1 || len(rows[0][0]) != 2 {
+		return &refusal{err: fmt.Errorf("the server cannot count: %.200q", fmt.Sprint(rows))}
+	}
+	var n numbers
+	v.waiters, v.before = int(n.read(rows[0][0][0])), int(n.read(rows[0][0][1]))
+	return n.err
 }
 
 // wake wakes others, and looks after those that turn out to have died. All of it

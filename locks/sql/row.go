@@ -35,11 +35,9 @@ const (
 //	replaces  what its --replace said
 //	evicted   who wants it gone
 //	info      who it is; of a name its text
-//	epoch, server, quiet, pace, version: of a name, and of the table
-//	          (a name's row also uses ticket, fence: the last given; since: the
-//	          last moment that something changed)
 //
-// Moments and times are us, of the server's clock.
+// Moments and times are us, of the server's clock. Of a name's own row ticket is
+// the counter that every step advances; see nameState for the other columns.
 const columns = "state,entry_id,place,ticket,ends,ttl,weight,max_units,fence,since,hold,ears,woken,replaces,slots,evicted,info"
 
 const (
@@ -67,7 +65,7 @@ func columnTypes(text func(size int) string) string {
 	line("info %s", text(maxInfo))
 	line("epoch %s", text(64))
 	line("server %s", text(manyServers*(maxServer+1)))
-	for _, name := range strings.Fields("quiet pace version format") {
+	for _, name := range strings.Fields("quiet pace seen granted format") {
 		line("%s BIGINT NOT NULL DEFAULT 0", name)
 	}
 	b.WriteString("  PRIMARY KEY (lock_key, entry_id)")
@@ -123,6 +121,12 @@ func (n *numbers) read(field string) int64 {
 		n.err = err
 	}
 	return v
+}
+
+// seconds reads a number of them, with a fraction, as us.
+func (n *numbers) seconds(field string) int64 {
+	whole, fraction, _ := strings.Cut(field, ".")
+	return n.read(whole)*1_000_000 + n.read((fraction + "000000")[:6])
 }
 
 func parseRow(f []string) (row, error) {

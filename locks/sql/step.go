@@ -13,6 +13,8 @@ import (
 const (
 	remember = 10 * time.Minute       // that an id is known to have gone
 	suspect  = 500 * time.Millisecond // left to a waiter whose connection has gone
+
+	tidyEvery = 16 // of so many who leave about one removes what is forgotten
 )
 
 // step is one decision: what a view and a question come to. It touches nothing
@@ -198,7 +200,9 @@ func (t *step) forget(evictedBy string) {
 	t.holders = slices.DeleteFunc(t.holders, func(r row) bool { return r.id == t.q.mine.id })
 	t.queue = slices.DeleteFunc(t.queue, func(r row) bool { return r.id == t.q.mine.id })
 	t.saveGone(&row{evicted: evictedBy})
-	t.write("DELETE FROM %s WHERE lock_key='%s' AND state='G' AND place<%d", t.store.table, t.q.key, t.v.now-micros(remember))
+	if t.name.counter%tidyEvery == 0 {
+		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='G' AND place<%d", t.store.table, t.q.key, t.v.now-micros(remember))
+	}
 }
 
 func (t *step) saveGone(r *row) {
@@ -288,7 +292,7 @@ func (t *step) join() answer {
 	}
 	isNew := mine.claim.Ticket == 0
 	if isNew {
-		mine.claim.Ticket, mine.since = max(t.name.ticket+1, t.v.now), t.v.now
+		mine.claim.Ticket, mine.since = t.name.counter, t.v.now
 	}
 	if isNew && mine.replaces != locks.ReplaceNone {
 		t.replace(&mine)
@@ -341,14 +345,8 @@ func (t *step) ahead(mine *row) int {
 }
 
 func (t *step) grant(mine row) answer {
-	if last := t.v.now - t.name.fence; last > 0 && t.v.own != nil { // it had to wait, so this was no idle time
-		if t.name.pace == 0 {
-			t.name.pace = micros(firstPace)
-		}
-		t.name.pace += (min(last, 2*t.name.pace+micros(firstPace)) - t.name.pace) / 4 // one slow command says little
-	}
-	mine.state, mine.ears, mine.since = holding, 0, t.v.now
-	mine.fence = max(t.name.fence+1, t.v.now)
+	t.keepPace()
+	mine.state, mine.ears, mine.since, mine.fence = holding, 0, t.v.now, t.name.counter
 	mine.ends = t.v.now + micros(mine.ttl)
 	if mine.hold > 0 {
 		mine.hold += t.v.now
@@ -360,7 +358,6 @@ func (t *step) grant(mine row) answer {
 		}
 	}
 	mine.slots = locks.FreeSlots(func(slot int) bool { return taken[slot] }, mine.claim.Weight)
-	t.name.fence, t.name.ticket, t.renamed = mine.fence, max(t.name.ticket, mine.claim.Ticket), true
 	t.save(&mine)
 	t.queue = slices.DeleteFunc(t.queue, func(r row) bool { return r.id == mine.id })
 	t.holders = append(t.holders, mine)
@@ -368,10 +365,24 @@ func (t *step) grant(mine row) answer {
 	return answer{word: granted, mine: mine}
 }
 
-func (t *step) queueUp(mine row, ahead int) answer {
-	if mine.claim.Ticket > t.name.ticket {
-		t.name.ticket, t.renamed = mine.claim.Ticket, true
+// keepPace learns how fast grants follow each other. Only those count that
+// somebody had to wait for, and one slow command says little.
+func (t *step) keepPace() {
+	if t.v.own == nil && len(t.v.front) == 0 {
+		return
 	}
+	first := micros(firstPace)
+	if t.name.pace == 0 {
+		t.name.pace = first
+	}
+	if last := t.v.now - t.name.granted; last > 0 && t.name.granted > 0 && t.v.own != nil {
+		t.name.pace += (min(last, 2*t.name.pace+first) - t.name.pace) / 4
+	}
+	t.name.granted, t.renamed = t.v.now, true
+}
+
+func (t *step) queueUp(mine row, ahead int) answer {
+	t.raise(mine.claim.Ticket)
 	mine.state = waiting
 	mine.ends = t.v.now + micros(mine.ttl)
 	mine.ears = 0
@@ -429,8 +440,16 @@ func (t *step) pollPause(ahead int, ttl time.Duration) time.Duration {
 		pace = micros(firstPace)
 	}
 	turn := span(pace) * time.Duration(max(ahead-t.store.target.waiters/2, 1)) * 3 / 4
-	turn += min(span(max(t.v.now-t.name.fence, 0))/2, stepPoll*time.Duration(ahead-t.store.target.waiters+4))
+	turn += min(span(max(t.v.now-t.lastGrant(), 0))/2, stepPoll*time.Duration(ahead-t.store.target.waiters+4))
 	return min(ttl/3, max(turn, shortestPoll))
+}
+
+func (t *step) lastGrant() int64 {
+	last := t.name.granted
+	for i := range t.holders {
+		last = max(last, t.holders[i].since)
+	}
+	return last
 }
 
 // replace evicts those who stand, or hold, where a newer one that replaces them
@@ -516,13 +535,21 @@ func (t *step) reassert() (answer, bool) {
 		}
 	}
 	mine.state, mine.ends = holding, t.v.now+micros(mine.ttl)
-	t.name.fence, t.renamed = max(t.name.fence, mine.fence), true
+	t.raise(mine.fence)
 	t.save(&mine)
 	t.holders = append(t.holders, mine)
 	if t.changed {
 		t.wake()
 	}
 	return answer{word: held, mine: mine}, true
+}
+
+// raise makes that numbers to come are higher than one that was given before
+// the store forgot it.
+func (t *step) raise(number int64) {
+	if number > t.name.counter {
+		t.name.counter, t.renamed = number, true
+	}
 }
 
 func (t *step) release() answer {
@@ -568,20 +595,15 @@ func (t *step) evict() answer {
 	return answer{word: marked}
 }
 
-// finish is the text that writes the step and ends its transaction.
+// finish is the text that writes the step and ends its transaction. What only
+// locked, and will not matter to anybody, need not reach the disk.
 func (t *step) finish() string {
 	if t.renamed {
-		t.name.seen = t.v.now
+		t.write("UPDATE %s SET epoch='%s',server='%s',quiet=%d,ticket=%d,pace=%d,granted=%d WHERE lock_key='%s' AND entry_id=''",
+			t.store.table, t.name.epoch, t.name.server, t.name.quiet, t.name.counter, t.name.pace, t.name.granted, t.q.key)
 	}
-	if len(t.writes) == 0 && !t.renamed {
+	if len(t.writes) == 0 {
 		return "ROLLBACK"
 	}
-	var b strings.Builder
-	for _, w := range t.writes {
-		b.WriteString(w + ";")
-	}
-	fmt.Fprintf(&b, "UPDATE %s SET epoch='%s',server='%s',quiet=%d,ticket=%d,fence=%d,since=%d,pace=%d WHERE lock_key='%s' AND entry_id='';",
-		t.store.table, t.name.epoch, t.name.server, t.name.quiet, t.name.ticket, t.name.fence, t.v.now, t.name.pace, t.q.key)
-	b.WriteString("COMMIT")
-	return b.String()
+	return strings.Join(t.writes, ";") + ";COMMIT"
 }

@@ -56,7 +56,7 @@ func (t *Target) Port() string { return t.port }
 // mistake may have put in the place of something else.
 func parse(address string, d Dialect) (*Target, error) {
 	t, err := read(address, d)
-	if _, rest, _ := strings.Cut(address, "://"); err != nil && atAfterHost(rest) {
+	if _, rest, _ := strings.Cut(address, "://"); atAfterHost(rest) {
 		return nil, errors.New("user and password: in them a / is written %2F, a ? %3F and a @ %40 (an @ elsewhere is %40 too)")
 	}
 	return t, err

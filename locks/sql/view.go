@@ -11,25 +11,20 @@ import (
 
 // nameState is a name's own row.
 type nameState struct {
-	name   string
-	epoch  string
-	server string // those of lately, the latest first
-	quiet  int64  // nothing is granted before
-	ticket int64  // the last given
-	fence  int64  // the last given; also when, if the clock has not gone back
-	seen   int64  // when something was last changed
-	pace   int64  // about how long one grant follows the other
+	name    string
+	epoch   string
+	server  string // those of lately, the latest first
+	quiet   int64  // nothing is granted before
+	counter int64  // numbers this step: its ticket, or fence, if it needs one
+	seen    int64  // the counter of the step before; also when that was
+	pace    int64  // about how long one grant follows the other while some wait
+	granted int64  // when the last such grant was
 }
-
-const nameColumns = "state,epoch,server,quiet,ticket,fence,since,pace,info"
 
 // view is what one attempt read, while it held the lock on the name's row:
 // nobody else changes anything of the name until it ends.
 type view struct {
-	now    int64
-	server string
-	start  int64 // when the server was started
-	conn   int64
+	facts
 
 	tableServer string
 	tableQuiet  int64
@@ -75,59 +70,64 @@ const (
 	nudge // look after waiters that have died
 )
 
-// The parts of a view's text, in the order of their answers.
+// The statements that make a view, by what they answer.
 type part int
 
 const (
 	partFacts part = iota
-	partTable
-	partName
-	partHolders
-	partOwn
+	partNames
+	partEntries
 	partFront
-	partBefore
-	partWaiters
 	partReplaceable
 )
 
+const (
+	nameColumns = "lock_key,epoch,server,quiet,ticket,seen,pace,granted,info,format"
+	inOrder     = " ORDER BY place,ticket,entry_id"
+)
+
 // text is the statements that make a view, beginning with the transaction and
-// the lock; wants are the parts whose answers will come.
+// the lock; wants are the parts whose answers will come. A new connection of a
+// server that has a process for each has much to learn: few and simple
+// statements make a short start.
 func (s *Store) text(q *question) (text string, wants []part) {
 	var b strings.Builder
-	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
+	of := s.of(q)
 	add := func(p part, statement string) {
 		wants = append(wants, p)
 		b.WriteString(statement + ";")
 	}
 	b.WriteString(s.dialect.Begin(lockWait) + ";")
 	// Lock first; only later statements see what the last one has committed.
-	fmt.Fprintf(&b, "UPDATE %s SET version=version+1 WHERE lock_key='%s' AND entry_id='';", s.table, q.key)
+	fmt.Fprintf(&b, "UPDATE %s SET seen=ticket,ticket=GREATEST(ticket+1,%s) WHERE lock_key='%s' AND entry_id='';", s.table, s.dialect.Clock(), q.key)
 	add(partFacts, s.dialect.Facts())
-	add(partTable, fmt.Sprintf("SELECT format,server,quiet FROM %s WHERE lock_key='' AND entry_id=''", s.table))
-	add(partName, "SELECT "+nameColumns+of+" AND entry_id=''")
-	add(partHolders, "SELECT "+columns+of+" AND state='H'")
-	add(partOwn, "SELECT "+columns+of+" AND entry_id='"+q.mine.id+"'")
-	const order = " ORDER BY place,ticket,entry_id"
-	add(partFront, "SELECT "+columns+of+" AND state='W'"+order+" LIMIT "+strconv.Itoa(frontSize))
-	if q.mode == join {
-		p := place(q.mine.claim.Priority)
-		if q.mine.claim.Ticket == 0 {
-			add(partBefore, fmt.Sprintf("SELECT COUNT(*)%s AND state='W' AND place<=%d", of, p))
-		} else if !q.near {
-			add(partBefore, fmt.Sprintf("SELECT COUNT(*)%s AND state='W' AND (place<%d OR place=%d AND ticket<%d)", of, p, p, q.mine.claim.Ticket))
-		}
-		if q.noWait || q.maxQueue != nil || len(q.within) > 0 {
-			add(partWaiters, "SELECT COUNT(*)"+of+" AND state='W'")
-		}
-		if q.mine.replaces != locks.ReplaceNone && q.mine.claim.Ticket == 0 {
-			add(partReplaceable, "SELECT "+columns+of+" AND state='W' AND replaces<>''"+order)
-		}
+	add(partNames, fmt.Sprintf("SELECT %s FROM %s WHERE lock_key IN ('','%s') AND entry_id=''", nameColumns, s.table, q.key))
+	add(partEntries, "SELECT "+columns+of+" AND state='H' UNION ALL SELECT "+columns+of+" AND entry_id='"+q.mine.id+"'")
+	add(partFront, "SELECT "+columns+of+" AND state='W'"+inOrder+" LIMIT "+strconv.Itoa(frontSize))
+	if q.mode == join && q.mine.replaces != locks.ReplaceNone && q.mine.claim.Ticket == 0 {
+		add(partReplaceable, "SELECT "+columns+of+" AND state='W' AND replaces<>''"+inOrder)
 	}
 	return b.String(), wants
 }
 
+func (s *Store) of(q *question) string { return fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key) }
+
+// counts is a statement that counts the waiters, all and those before the
+// caller, if there are more than a view shows and it matters; "" if not.
+func (s *Store) counts(q *question, v *view) string {
+	if !v.more || q.mode != join || q.near {
+		return ""
+	}
+	p := place(q.mine.claim.Priority)
+	before := fmt.Sprintf("place<=%d", p)
+	if t := q.mine.claim.Ticket; t != 0 {
+		before = fmt.Sprintf("place<%d OR place=%d AND ticket<%d", p, p, t)
+	}
+	return fmt.Sprintf("SELECT COUNT(*),COALESCE(SUM(CASE WHEN %s THEN 1 ELSE 0 END),0)%s AND state='W'", before, s.of(q))
+}
+
 // read makes a view of the answers.
-func (s *Store) read(answers []Rows, wants []part) (*view, error) {
+func (s *Store) read(q *question, answers []Rows, wants []part) (*view, error) {
 	if len(answers) != len(wants) {
 		return nil, fmt.Errorf("%d answers to %d questions", len(answers), len(wants))
 	}
@@ -135,41 +135,43 @@ func (s *Store) read(answers []Rows, wants []part) (*view, error) {
 	var n numbers
 	for i, p := range wants {
 		rows := answers[i]
-		one := func(fields int) bool { return len(rows) == 1 && len(rows[0]) == fields }
 		var err error
 		switch p {
 		case partFacts:
-			if !one(4) {
-				return nil, fmt.Errorf("the server does not tell its clock: %v", rows)
-			}
-			v.now, v.server, v.start, v.conn = n.read(rows[0][0]), rows[0][1], n.read(rows[0][2]), n.read(rows[0][3])
-		case partTable:
-			if one(3) { // who made the table by hand may have left it out
-				if found := n.read(rows[0][0]); found != format {
-					return nil, &refusal{err: &FormatError{Table: s.target.table, Found: rows[0][0]}}
+			v.facts, err = readFacts(rows)
+		case partNames:
+			for _, f := range rows {
+				if len(f) != strings.Count(nameColumns, ",")+1 {
+					return nil, fmt.Errorf("a name's row with %d columns", len(f))
 				}
-				v.tableServer, v.tableQuiet = rows[0][1], n.read(rows[0][2])
+				if f[0] == "" { // the table's; who made it by hand may have left it out
+					if found := n.read(f[9]); found != format {
+						return nil, &FormatError{Table: s.target.table, Found: f[9]}
+					}
+					v.tableServer, v.tableQuiet = f[2], n.read(f[3])
+					continue
+				}
+				v.name = &nameState{epoch: f[1], server: f[2], quiet: n.read(f[3]), counter: n.read(f[4]), seen: n.read(f[5]), pace: n.read(f[6]), granted: n.read(f[7]), name: unescape(f[8])}
 			}
-		case partName:
-			if one(9) {
-				f := rows[0]
-				v.name = &nameState{epoch: f[1], server: f[2], quiet: n.read(f[3]), ticket: n.read(f[4]), fence: n.read(f[5]), seen: n.read(f[6]), pace: n.read(f[7]), name: unescape(f[8])}
-			}
-		case partHolders:
-			v.holders, err = parseRows(rows)
-		case partOwn:
-			if len(rows) == 1 {
-				var own row
-				own, err = parseRow(rows[0])
-				v.own = &own
+		case partEntries:
+			var all []row
+			all, err = parseRows(rows)
+			for _, r := range all {
+				own := r.id == q.mine.id
+				if own && v.own != nil {
+					continue // a holder's own comes twice
+				}
+				if own {
+					v.own = &r
+				}
+				if r.state == holding {
+					v.holders = append(v.holders, r)
+				}
 			}
 		case partFront:
 			v.front, err = parseRows(rows)
 			v.more = len(v.front) == frontSize
-		case partBefore:
-			v.before = int(n.read(rows[0][0]))
-		case partWaiters:
-			v.waiters = int(n.read(rows[0][0]))
+			v.waiters = len(v.front)
 		case partReplaceable:
 			v.replaceable, err = parseRows(rows)
 		}
@@ -178,6 +180,23 @@ func (s *Store) read(answers []Rows, wants []part) (*view, error) {
 		}
 	}
 	return v, n.err
+}
+
+// facts is what a server says of itself.
+type facts struct {
+	now    int64
+	server string // which run of which
+	start  int64  // when that began
+	conn   int64  // the connection's number
+}
+
+func readFacts(rows Rows) (facts, error) {
+	if len(rows) != 1 || len(rows[0]) != 4 {
+		return facts{}, fmt.Errorf("the server does not tell its clock: %.200q", fmt.Sprint(rows))
+	}
+	f := rows[0]
+	var n numbers
+	return facts{now: n.seconds(f[0]), server: f[1], start: n.seconds(f[2]), conn: n.read(f[3])}, n.err
 }
 
 func parseRows(rows Rows) ([]row, error) {

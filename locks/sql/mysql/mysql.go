@@ -53,11 +53,14 @@ func (dialect) Begin(lockWait time.Duration) string {
 	return fmt.Sprintf(session, int(lockWait.Seconds())) + "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION READ WRITE"
 }
 
+// Clock implements sql.Dialect.
+func (dialect) Clock() string { return "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)" }
+
 // Facts implements sql.Dialect. UUID_SHORT holds the second in which the server
 // was started.
 func (dialect) Facts() string {
-	return "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED),CONCAT(@@hostname,':',@@port,':',@@server_id)," +
-		"((UUID_SHORT()>>24)&4294967295)*1000000,CONNECTION_ID()"
+	const start = "((UUID_SHORT()>>24)&4294967295)"
+	return "SELECT UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id,':'," + start + ")," + start + ",CONNECTION_ID()"
 }
 
 // Listen implements sql.Dialect.

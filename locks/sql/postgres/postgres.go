@@ -45,11 +45,14 @@ func (dialect) Begin(lockWait time.Duration) string {
 		"SET LOCAL statement_timeout=%d;SET LOCAL idle_in_transaction_session_timeout=%d", ms, 2*ms, ms)
 }
 
-// Facts implements sql.Dialect. Only clock_timestamp is read when its statement
+// Clock implements sql.Dialect. Only clock_timestamp is read when its statement
 // runs.
+func (dialect) Clock() string { return "(extract(epoch FROM clock_timestamp())*1000000)::bigint" }
+
+// Facts implements sql.Dialect. No two servers start in the same microsecond.
 func (dialect) Facts() string {
-	return "SELECT (extract(epoch FROM clock_timestamp())*1000000)::bigint,extract(epoch FROM pg_postmaster_start_time())::text," +
-		"(extract(epoch FROM pg_postmaster_start_time())*1000000)::bigint,pg_backend_pid()"
+	return "SELECT extract(epoch FROM clock_timestamp()),extract(epoch FROM pg_postmaster_start_time())," +
+		"extract(epoch FROM pg_postmaster_start_time()),pg_backend_pid()"
 }
 
 func channel(id string) string { return "golock_" + id }
