@@ -95,7 +95,7 @@ type shownEntry struct {
 	Since    string      `json:"since"`
 	Fence    int64       `json:"fence"`
 	Orphaned bool        `json:"orphaned"`
-	HeldTill string      `json:"held_until,omitempty"` // of a hold only
+	HeldTill string      `json:"held_until,omitempty"`    // of a hold only
 	Expires  *int64      `json:"expires_in_ms,omitempty"` // leased stores only
 
 	ended, leaving bool // for the table
