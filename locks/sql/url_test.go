@@ -229,7 +229,8 @@ func FuzzURL(f *testing.F) {
 	})
 }
 
-// A password is in nothing that a URL gives, wherever it stands.
+// What stands where a password does is in nothing that a URL gives, whatever is
+// wrong with the rest.
 func FuzzSecret(f *testing.F) {
 	f.Add("me", "@h/d")
 	f.Add("", "@a,b/d?table=x")
@@ -238,8 +239,8 @@ func FuzzSecret(f *testing.F) {
 	f.Add("me", "")
 	f.Fuzz(func(t *testing.T, before, after string) {
 		const secret = "s3cr3tW0rd"
-		if strings.Contains(before, secret) || strings.Contains(after, secret) {
-			return
+		if strings.ContainsAny(before, "/?#[") || strings.Contains(before+after, secret) {
+			return // it is in another place
 		}
 		for _, scheme := range []string{"mysql", "postgres"} {
 			s, err := openAnyScheme(scheme + "://" + before + ":" + secret + after)
