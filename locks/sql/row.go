@@ -99,7 +99,7 @@ func (r *row) until() int64 {
 }
 
 // left reports whether a holder has gone, and only its hold keeps the slot.
-func (r *row) left() bool { return r.state == holding && r.ttl == 0 }
+func (r *row) left(now int64) bool { return r.state == holding && (r.ttl == 0 || r.ends <= now) }
 
 // before is the order of waiters.
 func (r *row) before(o *row) bool {

@@ -97,9 +97,9 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	}
 	switch a.word {
 	case granted:
-		return &ticket{entry: e, lease: newLease(e, line, asked)}, nil
+		return &ticket{entry: e, lease: newLease(e, line, asked), replaced: e.others(a)}, nil
 	case queued:
-		return &ticket{entry: e, line: line, queued: true, place: a.place, look: a.look, quiet: time.Now().Add(a.quiet)}, nil
+		return &ticket{entry: e, line: line, queued: true, place: a.place, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.others(a)}, nil
 	}
 	line.close()
 	return nil, e.refused(a)
@@ -131,11 +131,10 @@ func (s *Store) newEntry(r locks.Request) *entry {
 			e.within = append(e.within, w)
 		}
 	}
-	d := describe(r.Command)
 	claim := r.Claim
 	claim.Ticket = 0 // the store gives them
-	e.mine = row{state: waiting, id: idOf(r.Ref), claim: claim, ttl: e.ttl, hold: micros(r.Hold), replaces: r.Replace, info: d.String()}
-	e.who = d.who()
+	e.mine = row{state: waiting, id: idOf(r.Ref), claim: claim, ttl: e.ttl, hold: micros(r.Hold), replaces: r.Replace, info: describe(r.Command).String()}
+	e.who = locks.ReplacedBy(r)
 	return e
 }
 
@@ -191,7 +190,7 @@ func (e *entry) refused(a answer) error {
 	if a.word == evicted {
 		return &locks.EvictedError{By: a.by}
 	}
-	busy := &locks.BusyError{Name: e.name, Waiters: a.waiters}
+	busy := &locks.BusyError{Name: e.name, Waiters: a.waiters, Full: a.full}
 	for i := range a.holders {
 		busy.Holders = append(busy.Holders, a.holders[i].entry(e.name, e.ref.Key, a.now))
 	}
@@ -211,6 +210,15 @@ func (e *entry) refused(a answer) error {
 		busy.Reason = "this request was taken out of the queue"
 	}
 	return busy
+}
+
+// others are those that a newcomer has evicted.
+func (e *entry) others(a answer) []locks.Entry {
+	var all []locks.Entry
+	for i := range a.replaced {
+		all = append(all, a.replaced[i].entry(e.name, e.ref.Key, a.now))
+	}
+	return all
 }
 
 func whyQuiet(left time.Duration) string {

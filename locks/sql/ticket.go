@@ -18,6 +18,8 @@ type ticket struct {
 	look   time.Duration // until when the store wants to be asked again
 	quiet  time.Time     // until then nothing is granted to anybody
 	near   func()        // to be told, once, when the turn is near; nil: nobody
+
+	replaced []locks.Entry
 }
 
 // Queued implements locks.Ticket.
@@ -28,6 +30,9 @@ func (t *ticket) Place() int { return t.place }
 
 // WhenNear implements locks.Placed.
 func (t *ticket) WhenNear(f func()) { t.near = f }
+
+// Replaced implements locks.Replacer.
+func (t *ticket) Replaced() []locks.Entry { return t.replaced }
 
 func (t *ticket) isNear(place int) {
 	if t.near != nil && place <= 2 {

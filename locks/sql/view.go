@@ -28,6 +28,7 @@ type view struct {
 
 	tableServer string
 	tableQuiet  int64
+	tableMade   int64
 	name        *nameState // nil: there is none yet
 
 	holders     []row
@@ -110,7 +111,9 @@ func (s *Store) text(q *question) (text string, wants []part) {
 	return b.String(), wants
 }
 
-func (s *Store) of(q *question) string { return fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key) }
+func (s *Store) of(q *question) string {
+	return fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
+}
 
 // counts is a statement that counts the waiters, all and those before the
 // caller, if there are more than a view shows and it matters; "" if not.
@@ -148,7 +151,7 @@ func (s *Store) read(q *question, answers []Rows, wants []part) (*view, error) {
 					if found := n.read(f[9]); found != format {
 						return nil, &FormatError{Table: s.target.table, Found: f[9]}
 					}
-					v.tableServer, v.tableQuiet = f[2], n.read(f[3])
+					v.tableServer, v.tableQuiet, v.tableMade = f[2], n.read(f[3]), n.read(f[5])
 					continue
 				}
 				v.name = &nameState{epoch: f[1], server: f[2], quiet: n.read(f[3]), counter: n.read(f[4]), seen: n.read(f[5]), pace: n.read(f[6]), granted: n.read(f[7]), name: unescape(f[8])}
@@ -185,8 +188,8 @@ func (s *Store) read(q *question, answers []Rows, wants []part) (*view, error) {
 // facts is what a server says of itself.
 type facts struct {
 	now    int64
-	server string // which run of which
-	start  int64  // when that began
+	server string // which one it is
+	start  int64  // when it was started
 	conn   int64  // the connection's number
 }
 

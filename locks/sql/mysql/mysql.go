@@ -57,10 +57,10 @@ func (dialect) Begin(lockWait time.Duration) string {
 func (dialect) Clock() string { return "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)" }
 
 // Facts implements sql.Dialect. UUID_SHORT holds the second in which the server
-// was started.
+// was started; that counts as over. (It moves on by one when the function has
+// been called 2^24 times: still before anything that happens then.)
 func (dialect) Facts() string {
-	const start = "((UUID_SHORT()>>24)&4294967295)"
-	return "SELECT UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id,':'," + start + ")," + start + ",CONNECTION_ID()"
+	return "SELECT UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id),((UUID_SHORT()>>24)&4294967295)+1,CONNECTION_ID()"
 }
 
 // Listen implements sql.Dialect.
