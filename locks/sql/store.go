@@ -262,14 +262,16 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	l := &line{store: s}
 	defer l.close()
 	var a answer
+	doubtful := false // an attempt may have been done, its answer lost
 	err := s.insist(ctx, func() (err error) {
 		a, _, err = e.ask(ctx, l, evict)
+		doubtful = doubtful || err != nil
 		return err
 	})
 	switch {
 	case err != nil:
 		return err
-	case a.word == lost:
+	case a.word == lost && !doubtful:
 		return locks.ErrLost
 	}
 	return nil
