@@ -32,7 +32,7 @@ func tableValues(server string, quiet, made int64) string {
 // makeName makes the row of a name. Somebody else may be quicker.
 func (l *line) makeName(ctx context.Context, q *question) error {
 	s := l.store
-	_, err := l.conn.Run(ctx, fmt.Sprintf("ROLLBACK;INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%s','%s')",
+	_, err := l.conn.Run(ctx, fmt.Sprintf("ROLLBACK;START TRANSACTION READ WRITE;INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%s','%s');COMMIT",
 		s.table, q.key, nameRow, escape(q.name, maxInfo)))
 	if err != nil {
 		l.hangUp()

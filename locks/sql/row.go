@@ -65,7 +65,7 @@ func columnTypes(text func(size int) string) string {
 	line("info %s", text(maxInfo))
 	line("epoch %s", text(64))
 	line("server %s", text(manyServers*(maxServer+1)))
-	for _, name := range strings.Fields("quiet pace seen granted format") {
+	for _, name := range strings.Fields("quiet pace seen turn granted format") {
 		line("%s BIGINT NOT NULL DEFAULT 0", name)
 	}
 	b.WriteString("  PRIMARY KEY (lock_key, entry_id)")

@@ -69,6 +69,10 @@ func (dialect) Listen(string) string { return "" }
 // Notify implements sql.Dialect.
 func (dialect) Notify(string) string { return "" }
 
+// readWrite is for a statement that is a transaction of its own; those of the
+// session may only read.
+const readWrite = "SET SESSION TRANSACTION READ WRITE;"
+
 // Create implements sql.Dialect. The table and its row come into being as one,
 // because nobody else can open the table before.
 func (dialect) Create(table, values string) string {
@@ -77,7 +81,7 @@ func (dialect) Create(table, values string) string {
 	for i, value := range strings.Split(values, ",") {
 		row = append(row, value+" AS "+names[i])
 	}
-	return create(table) + " AS SELECT " + strings.Join(row, ",")
+	return readWrite + create(table) + " AS SELECT " + strings.Join(row, ",")
 }
 
 // CreateByHand implements sql.Dialect.
@@ -93,7 +97,7 @@ func create(table string) string {
 
 // CreateMark implements sql.Dialect.
 func (dialect) CreateMark(table string) string {
-	return "CREATE TABLE IF NOT EXISTS " + table + " (made BIGINT PRIMARY KEY) ENGINE=InnoDB"
+	return readWrite + "CREATE TABLE IF NOT EXISTS " + table + " (made BIGINT PRIMARY KEY) ENGINE=InnoDB"
 }
 
 // Connect implements sql.Dialect.
