@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -143,6 +144,9 @@ func parseRow(f []string) (row, error) {
 	if r.state == gone {
 		r.claim.Priority = 0
 	}
+	if !isPlain(r.id, r.state, string(r.replaces), r.info) {
+		return r, errNotOurs
+	}
 	var err error
 	if r.slots, err = parseSlots(f[14]); err != nil {
 		return r, err
@@ -209,6 +213,22 @@ func parseSlots(text string) ([]int, error) {
 		}
 	}
 	return slots, nil
+}
+
+// errNotOurs is for a table that somebody else writes to.
+var errNotOurs = errors.New("the table holds something that golock has not written")
+
+// isPlain reports whether texts are such that they can be written back without
+// quoting: what golock has written is.
+func isPlain(texts ...string) bool {
+	for _, text := range texts {
+		for _, c := range []byte(text) {
+			if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && strings.IndexByte("-_.~%&=+ ", c) < 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // escape writes any text in letters that need no quoting in SQL, in at most

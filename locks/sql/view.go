@@ -165,6 +165,9 @@ func (s *Store) read(q *question, answers []Rows, wants []part) (*view, error) {
 					v.tableServer, v.tableQuiet, v.tableMade = f[2], n.read(f[3]), n.read(f[5])
 					continue
 				}
+				if !isPlain(f[1], f[2]) {
+					return nil, errNotOurs
+				}
 				v.name = &nameState{epoch: f[1], server: f[2], quiet: n.read(f[3]), counter: n.read(f[4]), seen: n.read(f[5]), pace: n.read(f[6]), granted: n.read(f[7]), turn: n.read(f[10]), name: unescape(f[8])}
 			}
 		case partEntries:
