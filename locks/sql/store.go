@@ -90,7 +90,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	if err != nil {
 		line.close()
 		if !isFinal(err) {
-			go e.leave() // the server may have been told and its answer lost
+			e.giveUp() // the server may have been told and its answer lost
 			return nil, err
 		}
 		return nil, fmt.Errorf("%s: %w", s.URL(), err)
@@ -169,18 +169,34 @@ func (e *entry) ask(ctx context.Context, l *line, m mode) (a answer, asked locks
 // up, leaveWait how much of that a caller waits.
 const (
 	leaveLimit = 2 * time.Second
-	leaveWait  = 30 * time.Millisecond
+	leaveWait  = 50 * time.Millisecond
 )
+
+// giveUp leaves. It waits a moment for the store to know, as the process may be
+// about to end; the rest is done in the background.
+func (e *entry) giveUp() {
+	gone := *e // its owner may go on with it
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		gone.leave()
+	}()
+	patience := time.NewTimer(leaveWait)
+	defer patience.Stop()
+	select {
+	case <-told:
+	case <-patience.C:
+	}
+}
 
 // leave tells the store that the entry is given up.
 func (e *entry) leave() {
-	gone := *e // its owner may go on with it
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
 	l := &line{store: e.store}
 	defer l.close()
 	_ = e.store.insist(ctx, func() error {
-		_, _, err := gone.ask(ctx, l, release)
+		_, _, err := e.ask(ctx, l, release)
 		return err
 	})
 }
