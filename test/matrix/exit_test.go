@@ -369,7 +369,7 @@ func TestWrongFlagsAre64(t *testing.T) {
 		{[]string{"%", "--bogus"}, []string{"--bogus"}},
 		{[]string{"%", "ls", "--bogus"}, []string{"--bogus"}},
 	}
-	if server == "" { // nothing is leased there
+	if !leased() { // nothing is leased there
 		for _, flag := range []string{"--ttl=30s", "--on-lost=warn", "--show-args"} {
 			table = append(table, usage{cmd(flag), []string{"--ttl", "--on-lost", "--show-args"}})
 		}

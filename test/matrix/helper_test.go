@@ -32,6 +32,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"golock/locks/sql/sqltest"
 )
 
 // limit is how long a test waits for something that has to happen. It is no
@@ -75,14 +77,14 @@ func setUp(m *testing.M) int {
 	}
 	stop := func() {}
 	if err == nil {
-		stop, err = startServer(dir)
+		stop, err = startRedis(dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer stop()
-	return m.Run()
+	return sqltest.Main(m)
 }
 
 // build makes the program from the module this test is part of, as a release
@@ -144,7 +146,7 @@ func newWorld(t testing.TB) *world {
 	w := &world{
 		t:     t,
 		dir:   filepath.Join(dir, "cwd"),
-		store: storeIn(dir, number),
+		store: storeIn(t, dir, number),
 		mark:  markVariable + "=" + number,
 	}
 	for _, d := range []string{"cwd", "store"} {
@@ -167,19 +169,6 @@ func newWorld(t testing.TB) *world {
 
 // path names a file in the working directory.
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
-
-// used reports whether golock has left something in the store.
-func (w *world) used() bool {
-	if strings.HasPrefix(w.store, "redis") {
-		return usedServer(w.store)
-	}
-	found := false
-	filepath.WalkDir(strings.TrimPrefix(w.store, "local://"), func(_ string, d os.DirEntry, _ error) error {
-		found = found || d != nil && !d.IsDir()
-		return nil
-	})
-	return found
-}
 
 // script writes an executable file and returns its path.
 func (w *world) script(name, text string) string {

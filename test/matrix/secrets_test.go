@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golock/locks/redis/redistest"
+	"golock/locks/sql/sqltest"
 )
 
 // This file pins that a store's password stays where the user has put it: no
@@ -74,11 +75,54 @@ golock=$(sed 's/.*) . //;s/ .*//' /proc/$PPID/stat)
 for task in /proc/$golock/task/*; do for child in $(cat $task/children); do
 	echo "child $(tr '\0' ' ' </proc/$child/cmdline)"; done; done`
 
+// vault is a store with a password.
+type vault struct {
+	url     string
+	shown   string                           // as golock shows it
+	entries func(t *testing.T) (text string) // all that is stored
+}
+
+func redisVault(t *testing.T) vault {
+	t.Helper()
+	server := secretServer(t)
+	return vault{
+		url: "redis://job:" + secret + "@" + server.Addr() + "?quarantine=0s", shown: "redis://job@" + server.Addr(),
+		entries: func(*testing.T) string { return everything(server) },
+	}
+}
+
+// sqlVault is a database with a user of its own.
+func sqlVault(t *testing.T, server *sqltest.Server) vault {
+	t.Helper()
+	db := server.NewDatabase(t)
+	make := fmt.Sprintf("CREATE USER job_%[1]s@'127.0.0.1' IDENTIFIED BY '%[2]s'; GRANT ALL ON %[1]s.* TO job_%[1]s@'127.0.0.1'", db, secret)
+	if server.Kind == "postgres" {
+		make = fmt.Sprintf("CREATE ROLE job_%[1]s LOGIN PASSWORD '%[2]s'; GRANT ALL ON SCHEMA public TO job_%[1]s", db, secret)
+	}
+	server.Exec(t, db, make)
+	at := "@" + server.Addr() + "/" + db
+	return vault{
+		url: server.Kind + "://job_" + db + ":" + secret + at + "?quarantine=0s", shown: server.Kind + "://job_" + db + at,
+		entries: func(t *testing.T) string {
+			t.Helper()
+			return fmt.Sprint(server.Exec(t, db, "SELECT * FROM golock"))
+		},
+	}
+}
+
 func TestSecretsStayHidden(t *testing.T) {
 	t.Parallel()
-	server := secretServer(t)
-	url := "redis://job:" + secret + "@" + server.Addr() + "?quarantine=0s"
-	for name, way := range ways(t, url) {
+	for what, v := range map[string]vault{"redis": redisVault(t), "mariadb": sqlVault(t, sqltest.Maria(t)), "postgres": sqlVault(t, sqltest.Postgres(t))} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			staysHidden(t, v)
+		})
+	}
+}
+
+func staysHidden(t *testing.T, v vault) {
+	t.Helper()
+	for name, way := range ways(t, v.url) {
 		for _, format := range []string{"text", "json"} {
 			variable := strings.Join(way[0], "")
 			run := func(command string, flags ...string) (string, int) {
@@ -88,7 +132,7 @@ func TestSecretsStayHidden(t *testing.T) {
 			if code != 0 || !strings.Contains(text, "guard golock-guard") || !strings.Contains(text, "child golock-guard") {
 				t.Fatalf("%s: exit code %d: %s", name, code, text)
 			}
-			if !strings.Contains(text, "GOLOCK_LOCK_STORE=redis://job@"+server.Addr()) {
+			if !strings.Contains(text, "GOLOCK_LOCK_STORE="+v.shown) {
 				t.Errorf("%s: no GOLOCK_LOCK_STORE without the password: %s", name, text)
 			}
 			if variable != "" { // the user's own, which is handed on
@@ -121,7 +165,7 @@ func TestSecretsStayHidden(t *testing.T) {
 			}
 			text, _ = run("run", "-v", "--log-format", format, "-w", "0.1", "--name", name, "--", "true")
 			shows(t, name+": -w", text)
-			shows(t, name+": entries", everything(server))
+			shows(t, name+": entries", v.entries(t))
 			hold.Close()
 			if err := inner.Wait(); err != nil {
 				t.Errorf("%s: the holder: %v", name, err)
@@ -130,17 +174,20 @@ func TestSecretsStayHidden(t *testing.T) {
 	}
 }
 
+// mistake is a store that cannot be used.
+type mistake struct {
+	url  string
+	code int // with a flag, from elsewhere 78 if that is 64
+	says string
+}
+
 // Whatever goes wrong with a store, its password is not told.
 func TestSecretsInErrors(t *testing.T) {
 	t.Parallel()
 	server := secretServer(t)
 	dead := redistest.FreePort(t)
 	names := 0
-	for _, c := range []struct {
-		url  string
-		code int // with a flag, from elsewhere 78 if that is 64
-		says string
-	}{
+	cases := []mistake{
 		{fmt.Sprintf("redis://job:%s@127.0.0.1:%d", secret, dead), 69, ""},
 		{fmt.Sprintf("redis+sentinel://job:%s@127.0.0.1:%d/m?sentinel-user=u&sentinel-password=%s", secret, dead, secret), 69, ""},
 		{fmt.Sprintf("redis+cluster://job:%s@127.0.0.1:%d", secret, dead), 69, ""},
@@ -169,8 +216,29 @@ func TestSecretsInErrors(t *testing.T) {
 		{secret + "@h:6379", 64, "scheme"},
 		{secret, 64, "scheme"},
 		{"local://job:" + secret + "@h/dir", 64, "host"},
-		{"mysql://job:" + secret + "@h/db", 64, "scheme"},
-	} {
+		{"etcd://job:" + secret + "@h/db", 64, "scheme"},
+	}
+	for _, server := range []*sqltest.Server{sqltest.Maria(t), sqltest.Postgres(t)} {
+		db, to := server.NewDatabase(t), server.Kind+"://job:"+secret
+		there := to + "@" + server.Addr() + "/" + db
+		cases = append(cases, []mistake{
+			{fmt.Sprintf("%s@127.0.0.1:%d/db", to, dead), 69, ""},
+			{to + "@localhost/db?socket=/nowhere/socket", 69, ""},
+			{there, 69, "user and password"},
+			{there + "?tls=on", 69, "TLS"},
+			{there + "?tls=on&ca=/nowhere", 69, "ca"},
+			{to + "@h:port/db", 64, "port"},
+			{to + "@h", 64, "database"},
+			{to + "@/db", 64, "host"},
+			{to + "@h/db?nonsense=1", 64, "nonsense"},
+			{to + "%zz@h/db", 64, "password"},
+			{to + "/1@h/db", 64, "%2F"},
+			{to + "#1@h/db", 64, "%23"},
+			{server.Kind + "://job:1?" + secret + "@h/db", 64, "%3F"},
+			{server.Kind + ":/job:" + secret + "@h/db", 64, "two slashes"},
+		}...)
+	}
+	for _, c := range cases {
 		for name, way := range ways(t, c.url) {
 			patience := "0.2" // a refusal is waited for, an outage is not
 			if c.says != "" {

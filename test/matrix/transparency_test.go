@@ -112,7 +112,7 @@ func TestDescriptors(t *testing.T) {
 		{nil, true}, {[]string{"--max=3"}, true}, {[]string{"--tree"}, true}, {[]string{"--exec"}, true},
 		{[]string{"--close"}, false}, {[]string{"-o"}, false},
 	} {
-		if server != "" {
+		if leased() {
 			c.lock = false
 		}
 		if len(supported([][]string{c.flags})) == 0 {
@@ -513,7 +513,7 @@ func TestBadStderr(t *testing.T) {
 				w.isFree()
 				holder := w.holder()
 				run("-n", "--", "true").expectCode(t, 75)
-				run("--wait=0.1", "--", "true").expectCode(t, 75)
+				run("--wait="+shortWait(), "--", "true").expectCode(t, 75)
 				// It waits for its turn.
 				c := w.job(append(slices.Clone(verbose), "--", "sh", "-c", "exit 8")...)
 				spoil(c)
