@@ -65,21 +65,13 @@ func (l *line) makeTable(ctx context.Context, q *question) error {
 			return err
 		}
 	}
-	rows, err := l.conn.Run(ctx, s.dialect.Facts())
+	f, err := l.facts(ctx)
 	if err != nil {
-		l.hangUp()
 		return err
-	}
-	var f facts
-	if len(rows) == 1 {
-		f, err = readFacts(rows[0])
-	}
-	if err != nil {
-		return &refusal{err: err}
 	}
 	quiet := int64(0)
 	if wasThere {
-		quiet = f.now + micros(max(s.target.quarantine, q.mine.ttl))
+		quiet = s.quietAfterLoss(f, q)
 	}
 	if _, err = l.conn.Run(ctx, s.dialect.Create(s.table, tableValues(f.server, quiet, f.now))); err != nil {
 		l.hangUp()
@@ -95,6 +87,51 @@ func (l *line) makeTable(ctx context.Context, q *question) error {
 		l.hangUp()
 	}
 	return nil // without the mark a dropped table is taken for a first use
+}
+
+// makeTableRow makes the table's own row again. Who has deleted it has most
+// likely emptied the table, perhaps under running jobs.
+func (l *line) makeTableRow(ctx context.Context, q *question) error {
+	s := l.store
+	l.hangUp()
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	f, err := l.facts(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = l.conn.Run(ctx, fmt.Sprintf("START TRANSACTION READ WRITE;INSERT INTO %s (%s) VALUES (%s);COMMIT",
+		s.table, tableNames, tableValues(f.server, s.quietAfterLoss(f, q), f.now)))
+	if err != nil {
+		l.hangUp()
+		if s.verdict(err) == Exists {
+			return nil
+		}
+	}
+	return err
+}
+
+// quietAfterLoss is until when nothing is granted in a table that has lost what
+// it held.
+func (s *Store) quietAfterLoss(f facts, q *question) int64 {
+	return f.now + micros(max(s.target.quarantine, q.mine.ttl))
+}
+
+// facts asks the server what it says of itself.
+func (l *line) facts(ctx context.Context) (f facts, err error) {
+	rows, err := l.conn.Run(ctx, l.store.dialect.Facts())
+	if err != nil {
+		l.hangUp()
+		return f, err
+	}
+	if len(rows) == 1 {
+		f, err = readFacts(rows[0])
+	}
+	if err != nil {
+		return f, &refusal{err: err}
+	}
+	return f, nil
 }
 
 // oneLine is a statement as an error shows it.

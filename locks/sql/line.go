@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,6 +88,8 @@ func (l *line) step(ctx context.Context, ttl time.Duration, q *question) (a answ
 				return l.nothing(ctx, q)
 			}
 			err = l.makeName(ctx, q)
+		case errors.Is(err, errNoTableRow):
+			err = l.makeTableRow(ctx, q)
 		case errors.Is(err, errNotLocked):
 			l.hangUp()
 			err = nil
@@ -126,6 +131,10 @@ func (e noAnswer) Unwrap() error { return e.cause }
 // errNoName says that the name has no row yet.
 var errNoName = errors.New("the name has no row")
 
+// errNoTableRow says that somebody has deleted the table's own row, most likely
+// with all others.
+var errNoTableRow = errors.New("the table has no row of its own")
+
 // errNotLocked says that it had none when it was to be locked, but has now.
 var errNotLocked = errors.New("the name's row is not locked")
 
@@ -155,6 +164,8 @@ func (l *line) attempt(ctx context.Context, q *question) (answer, error) {
 		}
 	}
 	switch {
+	case !v.hasTable:
+		return answer{}, errNoTableRow
 	case v.name == nil:
 		return answer{}, errNoName
 	case v.name.turn != q.turn:
@@ -188,34 +199,59 @@ func (l *line) count(ctx context.Context, text string, v *view) error {
 	return n.err
 }
 
-// wake wakes others, and looks after those that turn out to have died. All of it
-// is only to save time: without it they, and those behind them, look by
-// themselves.
+// wake wakes others, and stays until they have come or their connections have
+// gone, but not for long. All of it is only to save time: without it they, and
+// those behind them, look by themselves.
 func (l *line) wake(ctx context.Context, q *question, sleepers []Sleeper) {
-	if len(sleepers) == 0 {
+	if len(sleepers) == 0 || len(q.dead) >= frontSize {
 		return
 	}
-	dead, err := l.conn.Wake(ctx, sleepers)
+	err := l.conn.Wake(ctx, sleepers)
+	for wait := firstWatch; err == nil && wait <= lastWatch; wait *= 2 {
+		pause(ctx, wait)
+		var gone []Sleeper
+		if sleepers, err = l.asleep(ctx, sleepers); err != nil || len(sleepers) == 0 {
+			break
+		}
+		if gone, err = l.conn.Gone(ctx, sleepers); err != nil || len(gone) == 0 {
+			continue
+		}
+		next := &question{mode: nudge, key: q.key, name: q.name, dead: maps.Clone(q.dead)}
+		if next.dead == nil {
+			next.dead = map[string]bool{}
+		}
+		for _, d := range gone {
+			next.dead[d.ID] = true
+		}
+		_, err = l.attempt(ctx, next)
+		break
+	}
 	if err != nil {
 		l.hangUp()
-		return
 	}
-	if len(dead) == 0 || len(q.dead) >= frontSize {
-		return
+}
+
+// The pauses in which wake watches: 2, 4 ... 32 ms. A connection whose client
+// has died may take a few of them to end.
+const (
+	firstWatch = 2 * time.Millisecond
+	lastWatch  = 32 * time.Millisecond
+)
+
+// asleep gives those that have not looked since they were called.
+func (l *line) asleep(ctx context.Context, sleepers []Sleeper) ([]Sleeper, error) {
+	ids := make([]string, len(sleepers))
+	for i, w := range sleepers {
+		ids[i] = "'" + w.ID + "'"
 	}
-	next := &question{mode: nudge, key: q.key, name: q.name, dead: map[string]bool{}}
-	for id := range q.dead {
-		next.dead[id] = true
+	rows, err := l.conn.Run(ctx, fmt.Sprintf("SELECT entry_id FROM %s WHERE lock_key='%s' AND entry_id IN (%s) AND state='W' AND woken=1",
+		l.store.table, sleepers[0].Key, strings.Join(ids, ",")))
+	if err != nil || len(rows) != 1 {
+		return nil, err
 	}
-	for _, d := range dead {
-		next.dead[d.ID] = true
-	}
-	if len(next.dead) == len(q.dead) {
-		return
-	}
-	if _, err := l.attempt(ctx, next); err != nil {
-		l.hangUp()
-	}
+	return slices.DeleteFunc(slices.Clone(sleepers), func(w Sleeper) bool {
+		return !slices.ContainsFunc(rows[0], func(r []string) bool { return r[0] == w.ID })
+	}), nil
 }
 
 // open connects to one of the hosts, beginning with the one that worked last.

@@ -423,8 +423,14 @@ func (t *step) queueUp(mine row, ahead int) answer {
 		if t.quietUntil() > t.v.now {
 			sooner(t.quietUntil())
 		}
-	case 1:
-		sooner(t.queue[0].ends)
+	default: // it is the first when those before it are over, who may have died
+		if ahead <= len(t.queue) {
+			over := int64(0)
+			for i := range t.queue[:ahead] {
+				over = max(over, t.queue[i].ends)
+			}
+			sooner(over)
+		}
 	}
 	if mine.ears == 0 {
 		look = min(look, t.pollPause(ahead, mine.ttl))

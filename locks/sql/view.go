@@ -28,6 +28,7 @@ type nameState struct {
 type view struct {
 	facts
 
+	hasTable    bool // the table's own row is there
 	tableServer string
 	tableQuiet  int64
 	tableMade   int64
@@ -158,7 +159,8 @@ func (s *Store) read(q *question, answers []Rows, wants []part) (*view, error) {
 				if len(f) != strings.Count(nameColumns, ",")+1 {
 					return nil, fmt.Errorf("a name's row with %d columns", len(f))
 				}
-				if f[0] == "" { // the table's; who made it by hand may have left it out
+				if f[0] == "" { // the table's
+					v.hasTable = true
 					if found := n.read(f[9]); found != format {
 						return nil, &FormatError{Table: s.target.table, Found: f[9]}
 					}

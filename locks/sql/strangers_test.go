@@ -1,0 +1,216 @@
+package sql_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"golock/locks"
+	"golock/locks/sql/sqltest"
+)
+
+// The numbers of connections begin anew when MariaDB is restarted. Waiters of
+// before have gone, their places are still in the table with their connections'
+// numbers, and those are strangers' now.
+func TestStrangersAfterRestart(t *testing.T) {
+	t.Parallel()
+	b := mariadb().alone(t)
+	s := b.store(t)
+	const slots = 6
+	var holders []locks.Leased
+	for range slots {
+		holders = append(holders, take(t, s, "n", limit(slots)))
+	}
+	p := sqltest.NewProxy(t, b.server)
+	behind := b.openURL(t, p.URL(b.name, "quarantine=0"))
+	for range slots {
+		queue(t, behind, "n", limit(slots))
+	}
+	b.listening(t, slots)
+	p.Refuse(true)
+	b.server.Restart(t)
+
+	ears := b.ears(t)
+	if len(ears) != slots {
+		t.Fatalf("%d places with a connection, want %d", len(ears), slots)
+	}
+	var strangers []*stranger
+	for len(strangers) == 0 || strangers[len(strangers)-1].number < slices.Max(ears) {
+		strangers = append(strangers, b.stranger(t))
+	}
+	for _, s := range strangers {
+		s.begin("SELECT SLEEP(600)")
+	}
+	b.busy(t, strangers)
+	hits := 0
+	for _, n := range ears {
+		if slices.ContainsFunc(strangers, func(s *stranger) bool { return s.number == n }) {
+			hits++
+		}
+	}
+	if hits == 0 {
+		t.Fatalf("none of %d strangers has one of the numbers %v", len(strangers), ears)
+	}
+	for _, l := range holders {
+		release(t, l)
+	}
+	// The last release is over, and so is all that it has ended.
+	b.undisturbed(t, strangers)
+	if got := b.exec(t, "SELECT COUNT(*) FROM golock WHERE state='W' AND woken=1"); got[0][0] == "0" {
+		t.Error("no waiter was called")
+	}
+}
+
+// Only the statement of the very waiter that is called is ended: not one that
+// has the waiter's words in another place, not one with the words of another
+// waiter.
+func TestStrangersWithWaitersWords(t *testing.T) {
+	t.Parallel()
+	b := mariadb().fresh(t)
+	s := b.store(t)
+	for i, words := range []string{
+		"SELECT SLEEP(600) /* golock:wait:FIRST */",
+		"SELECT SLEEP(600), '/* golock:wait:FIRST */'",
+		"/* x */ /* golock:wait:FIRST */ SELECT SLEEP(600)",
+		"/* golock:wait:SECOND */ SELECT SLEEP(600)",
+		"/* golock:wait: */ SELECT SLEEP(600)",
+		"/* golock:wait:PART */ SELECT SLEEP(600)",
+	} {
+		name := fmt.Sprint("n", i)
+		holder := take(t, s, name)
+		first, second := queue(t, s, name), queue(t, s, name)
+		b.listening(t, 2)
+		id, other := fmt.Sprintf("%x", first.ref.ID), fmt.Sprintf("%x", second.ref.ID)
+		st := b.stranger(t)
+		st.begin(strings.NewReplacer("FIRST", id, "SECOND", other, "PART", id[:20]).Replace(words))
+		b.busy(t, []*stranger{st})
+		// The first waiter's sleep ends by itself much later; the store believes
+		// that it is the stranger's connection that has to be woken.
+		b.exec(t, fmt.Sprintf("UPDATE golock SET ears=%d WHERE entry_id='%s'", st.number, id))
+		release(t, holder)
+		b.undisturbed(t, []*stranger{st})
+		first.waits()
+		first.cancel()
+		release(t, second.granted())
+	}
+}
+
+// A waiter whose statement is ended by somebody else looks, and waits on.
+func TestWaiterDisturbed(t *testing.T) {
+	t.Parallel()
+	b := mariadb().fresh(t)
+	s := b.store(t)
+	holder := take(t, s, "n")
+	w := queue(t, s, "n")
+	for range 20 {
+		b.listening(t, 1)
+		for _, c := range b.sleepers(t) {
+			_, _ = b.server.TryExec("", "KILL QUERY "+c.ID)
+		}
+	}
+	b.listening(t, 1)
+	w.waits()
+	release(t, holder)
+	w.granted()
+}
+
+// ears are the connections of waiters, as the table has them.
+func (b *base) ears(t testing.TB) []int64 {
+	t.Helper()
+	var all []int64
+	for _, r := range b.exec(t, "SELECT ears FROM golock WHERE state='W' AND ears<>0") {
+		n, err := strconv.ParseInt(r[0], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// stranger is a connection of the same user that has nothing to do with locks.
+type stranger struct {
+	conn      *sql.Conn
+	ctx       context.Context
+	number    int64
+	statement string
+	ended     chan error
+}
+
+func (b *base) stranger(t testing.TB) *stranger {
+	t.Helper()
+	c := mysql.NewConfig()
+	c.User, c.Net, c.Addr, c.DBName, c.Logger = "golock", "unix", b.server.Socket, b.name, &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	conn, err := db.Conn(background)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(background)
+	t.Cleanup(func() {
+		cancel()
+		conn.Close()
+		db.Close()
+	})
+	s := &stranger{conn: conn, ctx: ctx, ended: make(chan error, 1)}
+	if err := conn.QueryRowContext(background, "SELECT CONNECTION_ID()").Scan(&s.number); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// begin begins a long statement.
+func (s *stranger) begin(statement string) {
+	s.statement = statement
+	go func() {
+		_, err := s.conn.ExecContext(s.ctx, statement)
+		s.ended <- err
+	}()
+}
+
+// busy waits until the server executes the statements of all.
+func (b *base) busy(t testing.TB, strangers []*stranger) {
+	t.Helper()
+	eventually(t, "the strangers' statements run", func() bool {
+		running := b.running(t)
+		return !slices.ContainsFunc(strangers, func(s *stranger) bool { return !slices.Contains(running, s.number) })
+	})
+}
+
+// running are the connections that execute a stranger's statement.
+func (b *base) running(t testing.TB) []int64 {
+	t.Helper()
+	var all []int64
+	for _, c := range b.server.Connections(t, b.name) {
+		if n, err := strconv.ParseInt(c.ID, 10, 64); err == nil && strings.Contains(c.Statement, "SLEEP(600)") {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+func (b *base) undisturbed(t testing.TB, strangers []*stranger) {
+	t.Helper()
+	running := b.running(t)
+	for _, s := range strangers {
+		select {
+		case err := <-s.ended:
+			t.Errorf("connection %d: %q was ended: %v", s.number, s.statement, err)
+			continue
+		default:
+		}
+		if !slices.Contains(running, s.number) {
+			t.Errorf("connection %d: %q does not run any more", s.number, s.statement)
+		}
+	}
+}

@@ -1,0 +1,318 @@
+package sql_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golock/locks"
+)
+
+// short is a TTL in which a test can see leases end.
+const short = 2 * time.Second
+
+// Who may not make the table is told what makes it; when an administrator has
+// run just that, everything works.
+func TestTableByHand(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		for _, table := range []string{"golock", b.schema(t) + ".other"} {
+			user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
+			if f.name == "postgres" {
+				b.exec(t, "GRANT USAGE ON SCHEMA "+b.schema(t)+" TO "+user.Name)
+			}
+			s := f.openURL(t, user.URL("quarantine=0", "table="+table))
+			err := denied(t, s, "n")
+			ddl := strings.Join(strings.Fields(s.DDL()), " ")
+			for _, want := range []string{table, "may not make it", ddl} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("Join = %v, want something with %q", err, want)
+				}
+			}
+			_, printed, _ := strings.Cut(err.Error(), "CREATE TABLE ")
+			printed = "CREATE TABLE " + strings.TrimSuffix(printed, ")")
+			if printed != ddl {
+				t.Errorf("the error shows %q, want %q", printed, ddl)
+			}
+			b.exec(t, printed)
+			if f.name == "postgres" {
+				b.exec(t, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s", table, user.Name))
+			}
+			holder := take(t, s, "n")
+			w := queue(t, s, "n")
+			renew(t, holder)
+			release(t, holder)
+			release(t, w.granted())
+		}
+	})
+}
+
+// schema is where tables are, for one who names it.
+func (b *base) schema(t testing.TB) string {
+	t.Helper()
+	if b.family.name == "mariadb" {
+		return b.name
+	}
+	b.exec(t, "CREATE SCHEMA IF NOT EXISTS elsewhere AUTHORIZATION golock")
+	return "elsewhere"
+}
+
+// Tables are stores of their own, by whatever name; a table and the same one
+// with its schema are the same.
+func TestTableOption(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		schema := "public"
+		if f.name == "mariadb" {
+			schema = b.name
+		}
+		take(t, b.store(t), "n")
+		take(t, b.store(t, "table=other"), "n")
+		take(t, b.store(t, "table="+b.schema(t)+".more"), "n")
+		take(t, b.store(t, "table=Case_1"), "n")
+		take(t, b.store(t, "table=select"), "n")
+		for _, same := range []string{"golock", "other", "Case_1", "select"} {
+			refused(t, b.store(t, "table="+schema+"."+same), "n")
+		}
+		if err := denied(t, b.store(t, "table=nowhere.golock"), "n"); !strings.Contains(err.Error(), "nowhere") {
+			t.Errorf("Join = %v, want something about nowhere", err)
+		}
+	})
+}
+
+// A table of another version is refused, by who holds as well: nothing is
+// granted and nothing changed.
+func TestOtherVersion(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		holder := take(t, s, "n", ttl(short))
+		w := queue(t, s, "n")
+		b.exec(t, "UPDATE golock SET format=2 WHERE lock_key='' AND entry_id=''")
+		for _, name := range []string{"n", "another"} {
+			err := denied(t, s, name)
+			for _, want := range []string{"golock", "format 2", "format 1", "same version"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("Join = %v, want something with %q", err, want)
+				}
+			}
+		}
+		if err := tryRenew(holder); err == nil || errors.Is(err, locks.ErrLost) || !strings.Contains(err.Error(), "format 2") {
+			t.Errorf("Renew = %v, want an error about the format", err)
+		}
+		w.ended()
+		if w.err == nil || !strings.Contains(w.err.Error(), "format 2") {
+			t.Errorf("Wait = %v, want an error about the format", w.err)
+		}
+		b.exec(t, "UPDATE golock SET format=1 WHERE lock_key='' AND entry_id=''")
+		take(t, s, "another")
+	})
+}
+
+// A column that is missing says the same; one more does no harm.
+func TestOtherColumns(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		release(t, take(t, s, "n"))
+		b.exec(t, "ALTER TABLE golock ADD COLUMN more INT NULL")
+		holder := take(t, s, "n")
+		w := queue(t, s, "n")
+		release(t, holder)
+		release(t, w.granted())
+		b.exec(t, "ALTER TABLE golock DROP COLUMN woken")
+		err := denied(t, s, "n")
+		for _, want := range []string{"golock", "another version", "?table="} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("Join = %v, want something with %q", err, want)
+			}
+		}
+	})
+}
+
+// loss is what somebody does to the table while jobs run.
+type loss struct{ what, text string }
+
+func losses() []loss {
+	return []loss{
+		{"dropped", "DROP TABLE golock"},
+		{"dropped twice", "DROP TABLE golock; DROP TABLE golock_made"},
+		{"truncated", "TRUNCATE TABLE golock"},
+		{"emptied", "DELETE FROM golock"},
+		{"without its names", "DELETE FROM golock WHERE entry_id='' AND lock_key<>''"},
+		{"without its own row", "DELETE FROM golock WHERE lock_key=''"},
+	}
+}
+
+// Whatever is taken out of the table under running jobs, there are never two
+// inside: a holder puts its lease back, or learns that it has lost it while the
+// name is not granted to others.
+func TestTableLost(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		for _, l := range losses() {
+			t.Run(l.what, func(t *testing.T) {
+				t.Parallel()
+				b := f.fresh(t)
+				for range rounds(1) {
+					b.lose(t, l)
+				}
+			})
+		}
+	})
+}
+
+// lose runs jobs on one slot, takes something away in the middle, and counts
+// who is inside: by the leases, as the runner counts them.
+func (b *base) lose(t *testing.T, l loss) {
+	t.Helper()
+	const clients, limit = 4, 6 * short
+	var inside, grants atomic.Int64
+	ctx, cancel := context.WithTimeout(background, limit)
+	defer cancel()
+	done := make(chan struct{})
+	for i := range clients {
+		s := b.store(t)
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for ctx.Err() == nil {
+				r := request(t, "n", ttl(short))
+				ticket, err := s.Join(ctx, r)
+				if err != nil {
+					if ctx.Err() == nil && !passing(err) {
+						t.Errorf("client %d: Join: %v", i, err)
+					}
+					continue
+				}
+				got, err := ticket.Wait(ctx)
+				if err != nil {
+					if ctx.Err() == nil && !passing(err) {
+						t.Errorf("client %d: Wait: %v", i, err)
+					}
+					continue
+				}
+				lease := got.(locks.Leased)
+				// With its mark the table's first use cannot be told from the second.
+				if n := inside.Add(1); n != 1 && l.what != "dropped twice" {
+					t.Errorf("client %d: %d are inside", i, n)
+				}
+				grants.Add(1)
+				// A job that lasts for some renewals, as the runner makes them.
+				for range 4 {
+					time.Sleep(short / 6)
+					once, stop := context.WithTimeout(background, short/10)
+					_, err = lease.Renew(once)
+					stop()
+					if errors.Is(err, locks.ErrLost) {
+						break
+					}
+					if left := lease.Term().End().Sub(locks.BootTime()); left <= 0 {
+						break
+					}
+				}
+				inside.Add(-1)
+				if err := lease.Release(background); err != nil && !errors.Is(err, locks.ErrLost) {
+					t.Errorf("client %d: Release: %v", i, err)
+				}
+			}
+		}()
+	}
+	go func() {
+		eventually(t, "a job runs", func() bool { return inside.Load() == 1 || ctx.Err() != nil })
+		if _, err := b.server.TryExec(b.name, l.text); err != nil {
+			t.Errorf("%s: %v", l.text, err)
+		}
+		done <- struct{}{}
+	}()
+	for range clients + 1 {
+		<-done
+	}
+	if grants.Load() < 3 {
+		t.Errorf("%s: %d grants", l.what, grants.Load())
+	}
+	t.Logf("%s: %d grants", l.what, grants.Load())
+}
+
+// passing reports whether an error is one that may come of a loss: whose place
+// was forgotten waits anew.
+func passing(err error) bool {
+	var busy *locks.BusyError
+	var outage *locks.OutageError
+	return errors.As(err, &busy) || errors.As(err, &outage) || errors.Is(err, locks.ErrLost)
+}
+
+// A newcomer after a drop is told what is in the way; the holder puts itself
+// back with its next renewal, and is nobody's surprise then.
+func TestTableDroppedTellsWhy(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		holder := take(t, s, "n", ttl(longTTL))
+		grant := holder.Grant()
+		b.exec(t, "DROP TABLE golock")
+		if busy := refused(t, s, "n", ttl(short)); !strings.Contains(busy.Reason, "table") {
+			t.Errorf("busy: %v, want a reason that names the table", busy)
+		}
+		w := queue(t, s, "n", ttl(short))
+		renew(t, holder)
+		same(t, holder.Grant(), grant)
+		w.waits()
+		if busy := refused(t, s, "n"); len(busy.Holders) != 1 {
+			t.Errorf("busy: %v, want one holder", busy)
+		}
+		release(t, holder)
+		if l := w.granted(); l.Grant().Fence <= grant.Fence {
+			t.Errorf("fence %d after %d", l.Grant().Fence, grant.Fence)
+		}
+	})
+}
+
+// An entry that somebody deletes by hand is gone for good: its owner has lost
+// it, and the next is served.
+func TestEntryDeleted(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		holder := take(t, s, "n", ttl(longTTL))
+		w := queue(t, s, "n", ttl(short))
+		b.exec(t, "DELETE FROM golock WHERE state='H'")
+		if err := tryRenew(holder); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Renew = %v, want ErrLost", err)
+		}
+		w.granted()
+	})
+}
+
+// Rights that are taken away are no outage for a newcomer, and one for who
+// holds or waits: they may come back.
+func TestRightsRevoked(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		release(t, take(t, b.store(t), "n"))
+		user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
+		s := f.openURL(t, user.URL("quarantine=0"))
+		holder := take(t, s, "n")
+		renew(t, holder) // its connection, which may keep its rights, is closed now
+		revoke, grant := fmt.Sprintf("REVOKE UPDATE ON golock FROM %s", user.Name), fmt.Sprintf("GRANT UPDATE ON golock TO %s", user.Name)
+		if f.name == "mariadb" {
+			at := user.Name + "@localhost"
+			revoke, grant = fmt.Sprintf("REVOKE UPDATE ON %s.* FROM %s", b.name, at), fmt.Sprintf("GRANT UPDATE ON %s.* TO %s", b.name, at)
+		}
+		b.exec(t, revoke)
+		err := denied(t, s, "n")
+		for _, want := range []string{"golock", "SELECT, INSERT, UPDATE and DELETE"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("Join = %v, want something with %q", err, want)
+			}
+		}
+		if err := tryRenew(holder); err == nil || errors.Is(err, locks.ErrLost) {
+			t.Errorf("Renew = %v, want an error that is not final", err)
+		}
+		b.exec(t, grant)
+		renew(t, holder)
+		release(t, holder)
+	})
+}
