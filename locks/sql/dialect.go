@@ -80,9 +80,12 @@ type Conn interface {
 	Wait(ctx context.Context, w Sleeper, limit time.Duration) (woken bool, err error)
 
 	// Wake wakes those whose Wait runs, unless Notify has done so, after what
-	// they are to see has been committed. It reports those whose connections the
-	// server has seen end.
-	Wake(ctx context.Context, sleepers []Sleeper) (dead []Sleeper, err error)
+	// they are to see has been committed. It may find none of them.
+	Wake(ctx context.Context, sleepers []Sleeper) error
+
+	// Gone gives those whose connections the server has seen end. It does not
+	// notice at once that a client has died.
+	Gone(ctx context.Context, sleepers []Sleeper) ([]Sleeper, error)
 
 	// Close ends the connection without waiting for the server.
 	Close()

@@ -213,32 +213,35 @@ func (c *conn) Wait(ctx context.Context, w sql.Sleeper, limit time.Duration) (bo
 }
 
 // Wake implements sql.Conn.
-func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (dead []sql.Sleeper, err error) {
+func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) error {
+	list, err := c.processes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range sleepers {
+		if !strings.HasPrefix(list[w.Conn], asleep(w.ID)) {
+			continue
+		}
+		if _, err := c.Run(ctx, "KILL QUERY "+strconv.FormatInt(w.Conn, 10)); err != nil && number(err) != noSuchThread {
+			return err
+		}
+	}
+	return nil
+}
+
+// Gone implements sql.Conn. A connection whose client has died ends as soon as
+// its statement does.
+func (c *conn) Gone(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sleeper, err error) {
 	list, err := c.processes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	killed := false
-	for _, w := range sleepers {
-		if strings.HasPrefix(list[w.Conn], asleep(w.ID)) {
-			if _, err := c.Run(ctx, "KILL QUERY "+strconv.FormatInt(w.Conn, 10)); err != nil && number(err) != noSuchThread {
-				return nil, err
-			}
-			killed = true
-		}
-	}
-	// A connection whose client has died ends as soon as its statement does.
-	if killed {
-		if list, err = c.processes(ctx); err != nil {
-			return nil, err
-		}
-	}
 	for _, w := range sleepers {
 		if _, ok := list[w.Conn]; !ok {
-			dead = append(dead, w)
+			gone = append(gone, w)
 		}
 	}
-	return dead, nil
+	return gone, nil
 }
 
 // processes are the statements that connections run, by their numbers; of all

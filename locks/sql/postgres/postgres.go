@@ -168,9 +168,12 @@ func (c *conn) Wait(ctx context.Context, _ sql.Sleeper, limit time.Duration) (bo
 	}
 }
 
-// Wake implements sql.Conn. Notify has woken them; the server forgets the
-// backend of a client that has died.
-func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (dead []sql.Sleeper, err error) {
+// Wake implements sql.Conn. Notify has woken them.
+func (c *conn) Wake(context.Context, []sql.Sleeper) error { return nil }
+
+// Gone implements sql.Conn. The backend of a client that has died ends, when it
+// comes to read.
+func (c *conn) Gone(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sleeper, err error) {
 	fields := make([]string, len(sleepers))
 	for i, w := range sleepers {
 		fields[i] = fmt.Sprintf("(SELECT count(*) FROM pg_stat_get_activity(%d))", w.Conn)
@@ -181,10 +184,10 @@ func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (dead []sql.Sle
 	}
 	for i, w := range sleepers {
 		if rows[0][0][i] == "0" {
-			dead = append(dead, w)
+			gone = append(gone, w)
 		}
 	}
-	return dead, nil
+	return gone, nil
 }
 
 // closeLimit bounds how long it takes to say good-bye.
