@@ -13,7 +13,9 @@ import (
 
 // engines lists the schemes, in the order in which messages name them.
 func engines() []engine {
-	return append([]engine{{scheme: "local", form: "local or local:///DIR", open: openLocal}}, redisEngines()...)
+	all := []engine{{scheme: "local", form: "local or local:///DIR", open: openLocal}}
+	all = append(all, plainEngines()...)
+	return append(all, redisEngines()...)
 }
 
 type engine struct {
