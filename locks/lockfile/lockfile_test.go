@@ -152,7 +152,7 @@ func TestOtherTools(t *testing.T) {
 			if _, err := try(t, s, 1); !isBusy(err) {
 				t.Errorf("exclusive beside a reader: %v", err)
 			}
-			l = take(t, s, 0)
+			take(t, s, 0)
 			end()
 			if code := tool(t, append(c.shared, file, "true")...); code != 0 {
 				t.Errorf("exit code %d of a reader beside our reader", code)
