@@ -32,6 +32,11 @@ type runCommand struct {
 	ConflictExitCode *word  `short:"E"`
 	Timeout          *word  `hidden:""`
 
+	Priority *word
+	MaxQueue *word
+	Replace  *word
+	Hold     *word
+
 	TimeLimit *word
 	KillAfter *word
 	Signal    *word
@@ -64,6 +69,10 @@ func (c *runCommand) flags() flags {
 	f.text("wait", c.Wait)
 	f.toggle("no-wait", c.NoWait)
 	f.text("conflict-exit-code", c.ConflictExitCode)
+	f.text("priority", c.Priority)
+	f.text("max-queue", c.MaxQueue)
+	f.text("replace", c.Replace)
+	f.text("hold", c.Hold)
 	f.text("time-limit", c.TimeLimit)
 	f.text("kill-after", c.KillAfter)
 	f.text("signal", c.Signal)
@@ -106,6 +115,7 @@ func (c *runCommand) run(out *printer) int {
 			out.step(message, pairs...)
 		}
 	}
+	run.Say = out.say
 	o := run.Do()
 	code := codeOfRun(o)
 	switch o.Kind {
@@ -155,6 +165,9 @@ func (c *runCommand) settle(run *runner.Run, out *printer) (*runSettings, error)
 	if err := request(v, run, out); err != nil {
 		return nil, err
 	}
+	if err := queueing(v, run, out); err != nil {
+		return nil, err
+	}
 	own := &runSettings{}
 	if own.conflictCode, err = v.Int("conflict-exit-code", exitBusy, 0, 255); err != nil {
 		return nil, err
@@ -202,7 +215,7 @@ func request(v *config.Values, run *runner.Run, out *printer) error {
 		return err
 	}
 	if shared && lacks.Shared != "" {
-		if err := cannot(v, "shared", lacks.Shared, out); err != nil {
+		if _, err := usable(v, "shared", false, notHere(lacks.Shared), out); err != nil {
 			return err
 		}
 		shared = false
@@ -332,5 +345,6 @@ func handing(v *config.Values, run *runner.Run, out *printer) error {
 		}
 	}
 	run.Close = false
+	run.Request.NoGolock = true
 	return nil
 }

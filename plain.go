@@ -45,19 +45,10 @@ func countable(v *config.Values, key string, most int, reason string, out *print
 		return v.Int(key, 1, 1, most)
 	}
 	n, err := v.Int(key, 1, 1, math.MaxInt32)
-	if err != nil || n == 1 {
-		return n, err
+	if err == nil && n > 1 {
+		_, err = usable(v, key, false, notHere(reason), out)
 	}
-	return 1, cannot(v, key, reason, out)
+	return 1, err
 }
 
-// cannot deals with a setting that the store has no use for: a mistake if it is
-// a flag, else it is for other runs.
-func cannot(v *config.Values, key, reason string, out *printer) error {
-	source, _ := v.Given(key)
-	if source.FromFlag() {
-		return v.Errorf(key, "not on this store: %s", reason)
-	}
-	out.step("ignored: "+reason, "setting", source.String())
-	return nil
-}
+func notHere(reason string) string { return "not on this store: " + reason }
