@@ -76,11 +76,13 @@ const maxTries = 20
 func (p *port) take(_ context.Context, unit int) (*held, error) {
 	at := p.of(unit)
 	fd, err := p.bind(at, false)
-	for tries := 0; err == errTaken && tries < maxTries; tries++ {
+	for tries := 0; err == errTaken || err == errRival; tries++ {
 		if fd, err = p.bind(at, true); err != errRival {
 			break
 		}
-		err = errTaken
+		if tries == maxTries {
+			return nil, errTaken
+		}
 		standBack()
 	}
 	if err != nil {

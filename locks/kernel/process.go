@@ -58,13 +58,13 @@ func Descriptors(dir string, f func(number string) bool) error {
 	return err
 }
 
-// Eldest keeps those processes of a list that are no child of another one of
-// it: what several have open, the eldest of them opened.
+// Eldest keeps those processes of a list that live and are no child of another
+// one of it: what several have open, the eldest of them opened.
 func Eldest(pids []int) []int {
 	var eldest []int
 	for _, pid := range pids {
-		s, _ := stat("/proc/" + strconv.Itoa(pid))
-		if !slices.Contains(pids, s.parent) {
+		s, ok := stat("/proc/" + strconv.Itoa(pid))
+		if ok && !s.dead() && !slices.Contains(pids, s.parent) {
 			eldest = append(eldest, pid)
 		}
 	}
@@ -79,7 +79,7 @@ func Describe(e *locks.Entry, pid int) bool {
 	e.Host, _ = os.Hostname()
 	dir := "/proc/" + strconv.Itoa(pid)
 	s, ok := stat(dir)
-	if !ok || s.state == 'Z' || s.state == 'X' {
+	if !ok || s.dead() {
 		return false
 	}
 	ago := time.Duration(locks.BootTime()) - time.Duration(s.start)*time.Second/ticksPerSecond
@@ -100,6 +100,8 @@ type status struct {
 	parent int
 	start  int64 // clock ticks since boot
 }
+
+func (s status) dead() bool { return s.state == 'Z' || s.state == 'X' }
 
 func stat(dir string) (s status, ok bool) {
 	text, err := os.ReadFile(dir + "/stat")
