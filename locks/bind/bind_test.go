@@ -216,6 +216,27 @@ func TestConnections(t *testing.T) {
 	}
 }
 
+// A connection that nobody ever took does not keep the slot when what the
+// command left behind has the socket open.
+func TestLeftBehindWithConnections(t *testing.T) {
+	tcp, _ := newPort(t)
+	file, path := newSocketFile(t)
+	name, _ := newAbstract(t)
+	for _, s := range []*Store{tcp, file, name} {
+		l := take(t, s)
+		refused(t, s) // by a connection, with unix sockets
+		daemon, err := unix.Dup(l.(*lease).fd)
+		must(t, err)
+		defer unix.Close(daemon)
+		must(t, l.Release(background))
+		if s == file {
+			stale(t, path) // and then one was killed
+		}
+		take(t, s)
+		refused(t, s)
+	}
+}
+
 // What cannot be bound.
 func TestPortErrors(t *testing.T) {
 	s, err := NewPort("192.0.2.1:7001")

@@ -78,7 +78,7 @@ func (f *socketFile) vacant(name string) error {
 	if err != nil || state == absent {
 		return err
 	}
-	if state == alive || slices.ContainsFunc(list()[name], func(s socket) bool { return !s.listens }) {
+	if state == alive || slices.ContainsFunc(list()[name], func(s socket) bool { return s.idle }) {
 		return errTaken
 	}
 	return nil

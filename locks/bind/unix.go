@@ -108,12 +108,16 @@ func quiet(name string, fd int) error {
 type socket struct {
 	inode   uint64
 	listens bool // or did, when it was made quiet
+	idle    bool // is bound, and neither listens nor is an end of a connection
 }
 
 // list gives the bound sockets of this network namespace by their names, in
 // which the kernel writes @ for a zero byte (proc(5), /proc/net/unix).
 func list() map[string][]socket {
-	const acceptsConnections = 0x10000 // __SO_ACCEPTCON
+	const (
+		acceptsConnections = 0x10000 // __SO_ACCEPTCON
+		unconnected        = "01"    // SS_UNCONNECTED
+	)
 	text, _ := os.ReadFile("/proc/self/net/unix")
 	found := map[string][]socket{}
 	for line := range strings.Lines(string(text)) {
@@ -129,7 +133,8 @@ func list() map[string][]socket {
 			continue
 		}
 		name = strings.TrimSuffix(name, "\n")
-		found[name] = append(found[name], socket{inode, flags&acceptsConnections != 0})
+		listens := flags&acceptsConnections != 0
+		found[name] = append(found[name], socket{inode, listens, !listens && field[5] == unconnected})
 	}
 	return found
 }
