@@ -58,6 +58,12 @@ func Descriptors(dir string, f func(number string) bool) error {
 	return err
 }
 
+// Hidden reports whether a process is there whose descriptors may not be seen.
+func Hidden(pid int) bool {
+	err := Descriptors("/proc/"+strconv.Itoa(pid), func(string) bool { return false })
+	return os.IsPermission(err)
+}
+
 // Eldest keeps those processes of a list that live and are no child of another
 // one of it: what several have open, the eldest of them opened.
 func Eldest(pids []int) []int {

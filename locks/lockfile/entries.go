@@ -75,8 +75,12 @@ func (s *Store) list(name string, st *unix.Stat_t) (holders, waiters []locks.Ent
 		}
 		shown = append(shown, owner)
 		e := s.entry(name, locks.Holding, line)
+		if owner > 0 && !slices.Contains(pids, owner) {
+			if e.Orphaned = !kernel.Hidden(owner); !e.Orphaned {
+				pid = owner // another user's, from which the one that is seen has it
+			}
+		}
 		kernel.Describe(&e, pid)
-		e.Orphaned = owner > 0 && !slices.Contains(pids, owner)
 		holders = append(holders, e)
 	}
 	text, _ := os.ReadFile("/proc/locks")
