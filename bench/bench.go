@@ -31,12 +31,13 @@ type bench struct {
 	awaited   *process // by wait, since
 	since     time.Time
 	fresh     int // for unused names
+	servers   []*process
 	logReader string
 }
 
 // newBench checks the peers, makes the temporary directory and builds what is
 // missing in it.
-func newBench(p plan, golock string, withRedis bool) (*bench, error) {
+func newBench(p plan, golock string, chosen func(prefix string) bool) (*bench, error) {
 	tools, err := findPeers()
 	if err != nil {
 		return nil, err
@@ -47,8 +48,13 @@ func newBench(p plan, golock string, withRedis bool) (*bench, error) {
 	}
 	b := &bench{plan: p, dir: dir, tools: tools, null: -1, log: -1}
 	err = b.prepare(golock)
-	if err == nil && withRedis {
+	if err == nil && (chosen("redis-") || chosen("sql-")) {
 		err = b.addRedis()
+	}
+	for _, kind := range sqlKinds {
+		if err == nil && chosen(kind.scheme()+"-") {
+			err = kind.find(b)
+		}
 	}
 	if err != nil {
 		b.close()
@@ -92,6 +98,7 @@ func (b *bench) close() {
 	b.stopped = true
 	b.mu.Unlock()
 	b.closing.Do(func() {
+		b.endServers()
 		b.endStrays()
 		os.RemoveAll(b.dir)
 	})

@@ -23,18 +23,45 @@ func (b *bench) machine() section {
 		{"memory", fmt.Sprintf("%d MiB", memory["MemTotal"]/1024)},
 		{"kernel", unix.ByteSliceToString(uts.Sysname[:]) + " " + unix.ByteSliceToString(uts.Release[:])},
 		{"file system of the locks", fileSystem(b.dir)},
+		{"fdatasync there", syncTime(b.dir)},
 		{"load before the start", strings.Join(strings.Fields(string(load))[:3], " ")},
 	}
 	for _, name := range []string{"golock", "flock", "setlock", "sem"} {
 		rows = append(rows, []string{name, b.tools[name].version})
 	}
-	for _, name := range []string{"redis-server", "poll"} {
+	for _, name := range []string{"redis-server", "poll", "mariadbd", "getlock", "postgres", "advisory"} {
 		if t := b.tools[name]; t != nil {
 			rows = append(rows, []string{t.name, t.version})
 		}
 	}
 	rows = append(rows, []string{"the command under the lock", b.stamp.built})
 	return section{title: "Machine", head: []string{"", ""}, rows: rows}
+}
+
+// syncTime is what it takes to have the disk keep half a kilobyte: what every
+// commit waits for.
+func syncTime(dir string) string {
+	file, err := os.CreateTemp(dir, "sync-")
+	if err != nil {
+		return "unknown"
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	const size, times = 512, 100
+	_, _ = file.Write(make([]byte, size*times)) // so that the file does not grow later
+	_ = file.Sync()
+	var sample []float64
+	for i := range times {
+		if _, err := file.WriteAt(make([]byte, size), int64(i*size)); err != nil {
+			return "unknown"
+		}
+		begun := now()
+		if err := unix.Fdatasync(int(file.Fd())); err != nil {
+			return "unknown"
+		}
+		sample = append(sample, now()-begun)
+	}
+	return fmt.Sprintf("median %s ms, p90 %s ms", ms(median(sample)), ms(quantile(sample, 0.9)))
 }
 
 func processor() string {

@@ -1,12 +1,13 @@
 // Command bench measures golock's local store beside flock(1), setlock(8) and
-// sem(1), and its Redis store beside a client that polls: in one run, on one
+// sem(1), its Redis store beside a client that polls, and its SQL stores beside
+// the locks that MariaDB and PostgreSQL have built in: in one run, on one
 // machine, in interleaved rounds. It prints tables and, with -markdown, writes
 // the page docs/benchmarks.md.
 //
-//	go run ./bench            everything, about eight minutes
+//	go run ./bench            everything, about a quarter of an hour
 //	go run ./bench -quick     everything with few rounds
 //	go run ./bench -only start,handoff
-//	go run ./bench -only redis   all that begin with redis-
+//	go run ./bench -only redis   all that begin with redis-; so mysql, postgres
 //
 // Every figure it prints was measured in that run. Whatever it started or
 // created is gone when it ends, whichever way it ends, kill -9 excepted.
@@ -44,6 +45,7 @@ type plan struct {
 	manyRounds int
 	manyIdle   int // seconds
 	redis      redisPlan
+	sql        sqlPlan
 }
 
 func newPlan(quick bool, rounds, many int) plan {
@@ -51,17 +53,23 @@ func newPlan(quick bool, rounds, many int) plan {
 		start: 600, startSem: 20, burst: 15, burstJobs: 200, burstSem: 20, handoff: 15, waiters: 100, semWaiters: 10,
 		memory: 5, window: 10, crash: 100, many: 1000, manyRounds: 3, manyIdle: 5,
 		redis: redisPlan{start: 300, trips: 15, single: 60, queue: 10, waiters: 50, burst: 10, jobs: 50, section: 5, idle: 100, settle: 3, ttl: 15, memory: 5, link: 600},
+		sql: sqlPlan{start: 300, single: 60, queue: 10, waiters: 50, burst: 10, jobs: 50, section: 5, crowds: []int{16, 100, 400}, grants: 3,
+			idle: []int{16, 100}, settle: 3, ttl: 15, memory: 5, link: 600},
 	}
 	if quick {
 		p.start, p.startSem, p.burst, p.handoff, p.memory, p.window, p.crash = 100, 25, 3, 3, 2, 3, 20
 		p.many, p.manyRounds, p.manyIdle = 200, 1, 2
 		r := &p.redis
 		r.start, r.trips, r.single, r.queue, r.burst, r.settle, r.ttl, r.memory, r.link = 50, 5, 10, 1, 1, 1, 3, 2, 100
+		q := &p.sql
+		q.start, q.single, q.queue, q.burst, q.grants, q.settle, q.ttl, q.memory, q.link = 50, 10, 1, 1, 1, 1, 6, 2, 100
 	}
 	if rounds > 0 {
 		p.start, p.burst, p.handoff, p.crash = rounds, max(3, rounds/40), max(3, rounds/40), max(10, rounds/6)
 		r := &p.redis
 		r.start, r.link, r.single, r.queue, r.burst = rounds, rounds, max(3, rounds/10), max(1, rounds/60), max(3, rounds/60)
+		q := &p.sql
+		q.start, q.link, q.single, q.queue, q.burst, q.grants = rounds, rounds, r.single, r.queue, r.burst, max(1, rounds/200)
 	}
 	if many > 0 {
 		p.many = many
@@ -87,6 +95,24 @@ var experiments = []struct {
 	{"redis-idle", (*bench).redisIdle},
 	{"redis-memory", (*bench).redisMemory},
 	{"redis-link", (*bench).redisLink},
+	{"mysql-start", on(mariaDB{}, (*bench).sqlStart)},
+	{"mysql-handoff", on(mariaDB{}, (*bench).sqlHandOff)},
+	{"mysql-burst", on(mariaDB{}, (*bench).sqlBurst)},
+	{"mysql-idle", on(mariaDB{}, (*bench).sqlIdle)},
+	{"mysql-grants", on(mariaDB{}, (*bench).sqlGrants)},
+	{"mysql-memory", on(mariaDB{}, (*bench).sqlMemory)},
+	{"postgres-start", on(postgreSQL{}, (*bench).sqlStart)},
+	{"postgres-handoff", on(postgreSQL{}, (*bench).sqlHandOff)},
+	{"postgres-burst", on(postgreSQL{}, (*bench).sqlBurst)},
+	{"postgres-idle", on(postgreSQL{}, (*bench).sqlIdle)},
+	{"postgres-grants", on(postgreSQL{}, (*bench).sqlGrants)},
+	{"postgres-memory", on(postgreSQL{}, (*bench).sqlMemory)},
+	{"sql-link", (*bench).sqlLink},
+}
+
+// on is a measurement on one kind of server.
+func on(kind sqlKind, run func(*bench, sqlKind) error) func(*bench) error {
+	return func(b *bench) error { return run(b, kind) }
 }
 
 func main() {
@@ -95,7 +121,7 @@ func main() {
 		names = append(names, e.name)
 	}
 	quick := flag.Bool("quick", false, "few rounds, for a look; p99 then means the worst seen")
-	only := flag.String("only", "", "`list` of measurements, of "+strings.Join(names, ",")+"; redis is all that begin so")
+	only := flag.String("only", "", "`list` of measurements, of "+strings.Join(names, ",")+"; redis is all that begin so, and mysql, postgres")
 	rounds := flag.Int("rounds", 0, "start-up rounds; the other measurements follow in proportion")
 	many := flag.Int("many", 0, "waiters of the many-waiters measurement (default 1000, quick 200)")
 	golock := flag.String("golock", "", "measure this `binary` instead of building one")
@@ -132,8 +158,9 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	defer stop()
-	withRedis := slices.ContainsFunc(names, func(name string) bool { return chosen[name] && strings.HasPrefix(name, "redis-") })
-	b, err := newBench(newPlan(*quick, *rounds, *many), *golock, withRedis)
+	b, err := newBench(newPlan(*quick, *rounds, *many), *golock, func(prefix string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return chosen[name] && strings.HasPrefix(name, prefix) })
+	})
 	if err != nil {
 		fail(69, err)
 	}

@@ -37,11 +37,14 @@ func now() float64 {
 // start runs argv without os/exec, whose goroutines and pipes would be
 // measured too: vfork and exec, a session of its own and so no controlling
 // terminal, stdin empty, the same few variables for all.
-func (b *bench) start(argv []string) (*process, error) {
+func (b *bench) start(argv []string) (*process, error) { return b.startAs(nil, argv) }
+
+// startAs is start as another user; nil: as the harness.
+func (b *bench) startAs(as *syscall.Credential, argv []string) (*process, error) {
 	attr := syscall.ProcAttr{
 		Env:   b.env,
 		Files: []uintptr{uintptr(b.null), uintptr(b.log), uintptr(b.log)},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: as},
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

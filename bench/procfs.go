@@ -139,6 +139,50 @@ func activityOf(pids ...int) (activity, error) {
 	return sum, nil
 }
 
+// cpuOf is the CPU time in ms that a process and its children have used since
+// they were started, those that it has waited for included.
+func cpuOf(pid int) (float64, error) {
+	for {
+		before, err := cpuOfReaped(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum, lost := before, false
+		for _, p := range append(childrenOf(pid), pid) {
+			var t unix.Timespec
+			const scheduled = 2                                                               // CPUCLOCK_SCHED, of the whole process
+			if err := unix.ClockGettime(^int32(p)<<3|scheduled, &t); err != nil && p == pid { // see clock_getcpuclockid(3)
+				return 0, fmt.Errorf("clock of process %d: %w", pid, err)
+			} else if err != nil {
+				lost = true
+			}
+			sum += float64(t.Nano()) / 1e6
+		}
+		if after, err := cpuOfReaped(pid); err != nil || (after == before && !lost) {
+			return sum, err
+		}
+	}
+}
+
+// cpuOfReaped is that of the children that it has waited for, to 10 ms.
+func cpuOfReaped(pid int) (float64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// PID (NAME) and 14 more are before cutime and cstime; see proc(5).
+	f := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	sum := 0.0
+	for _, field := range f[13:15] {
+		ticks, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += ticks * 10
+	}
+	return sum, nil
+}
+
 // footprint of one process, in KiB.
 type footprint struct{ rss, pss, private float64 }
 

@@ -14,6 +14,19 @@ func (b *bench) redisMemory() error {
 		return err
 	}
 	defer srv.stop()
+	s, err := b.memoryOf(b.plan.redis.memory, srv.golock(b), srv.golock(b, "--on-lost", "warn"), srv.poll(b))
+	if err != nil {
+		return err
+	}
+	s.title = "Redis, memory of the wrapper"
+	s.notes = append(s.notes, pollNote)
+	b.sections = append(b.sections, s)
+	return nil
+}
+
+// memoryOf looks at these tools on a server, and at the guards of those that
+// have one.
+func (b *bench) memoryOf(samples int, tools ...*tool) (section, error) {
 	type row struct {
 		name, state       string
 		rss, pss, private []float64
@@ -34,43 +47,42 @@ func (b *bench) redisMemory() error {
 		r.rss, r.pss, r.private = append(r.rss, f.rss), append(r.pss, f.pss), append(r.private, f.private)
 		return err
 	}
-	for range b.plan.redis.memory {
-		for _, t := range []*tool{srv.golock(b), srv.golock(b, "--on-lost", "warn"), srv.poll(b)} {
+	for range samples {
+		for _, t := range tools {
 			l, err := b.place("memory")
 			if err != nil {
-				return err
+				return section{}, err
 			}
 			h, err := b.hold(t, l)
 			if err != nil {
-				return err
+				return section{}, err
 			}
 			w, err := b.queue(t, l, 1)
 			if err != nil {
-				return err
+				return section{}, err
 			}
 			for _, m := range []struct {
 				state string
 				*process
 			}{{"holding", h.process}, {"waiting", w}} {
 				if err := look(t.name, m.state, m.pid); err != nil {
-					return err
+					return section{}, err
 				}
 				for _, guard := range guardsOf(m.pid) {
 					if err := look(t.name+": its guard", m.state, guard); err != nil {
-						return err
+						return section{}, err
 					}
 				}
 			}
 			h.release()
 			for _, p := range []*process{h.process, w} {
 				if _, err := p.succeed(); err != nil {
-					return err
+					return section{}, err
 				}
 			}
 		}
 	}
 	s := section{
-		title: "Redis, memory of the wrapper",
 		how: "As above: one holds and one waits, and pages of the program are shared. The guard is a process of the same program; " +
 			"who waits has it too if it is among the first eight.",
 		head: []string{"process", "state", "samples", "RSS MiB", "Pss MiB", "private MiB"},
@@ -80,9 +92,7 @@ func (b *bench) redisMemory() error {
 			r.name, r.state, count(len(r.rss)), mib(median(r.rss)), mib(median(r.pss)), mib(median(r.private)),
 		})
 	}
-	s.notes = append(s.notes, pollNote)
-	b.sections = append(b.sections, s)
-	return nil
+	return s, nil
 }
 
 // guardsOf are the children of golock that are guards.

@@ -9,7 +9,7 @@ import (
 // DDL is what makes the table, for an administrator to run where golock's user
 // may not.
 func (s *Store) DDL() string {
-	return s.dialect.CreateByHand(s.table, tableValues("", 0))
+	return s.dialect.CreateByHand(s.table, tableValues("", 0, 0))
 }
 
 // ColumnTypes are the columns and the primary key of the table, one a line; text
@@ -20,19 +20,19 @@ func ColumnTypes(text func(size int) string) string { return columnTypes(text) }
 const QueueIndex = "lock_key,state,place,ticket,entry_id"
 
 // tableNames are the columns that tableValues are for.
-const tableNames = "lock_key,entry_id,state,server,quiet,format"
+const tableNames = "lock_key,entry_id,state,server,quiet,seen,format"
 
 // TableNames are the columns of the table's first row that Create fills.
 const TableNames = tableNames
 
-func tableValues(server string, quiet int64) string {
-	return fmt.Sprintf("'','','%s','%s',%d,%d", tableRow, escape(server, maxServer), quiet, format)
+func tableValues(server string, quiet, made int64) string {
+	return fmt.Sprintf("'','','%s','%s',%d,%d,%d", tableRow, escape(server, maxServer), quiet, made, format)
 }
 
 // makeName makes the row of a name. Somebody else may be quicker.
 func (l *line) makeName(ctx context.Context, q *question) error {
 	s := l.store
-	_, err := l.conn.Run(ctx, fmt.Sprintf("ROLLBACK;INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%s','%s')",
+	_, err := l.conn.Run(ctx, fmt.Sprintf("ROLLBACK;START TRANSACTION READ WRITE;INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%s','%s');COMMIT",
 		s.table, q.key, nameRow, escape(q.name, maxInfo)))
 	if err != nil {
 		l.hangUp()
@@ -81,7 +81,7 @@ func (l *line) makeTable(ctx context.Context, q *question) error {
 	if wasThere {
 		quiet = f.now + micros(max(s.target.quarantine, q.mine.ttl))
 	}
-	if _, err = l.conn.Run(ctx, s.dialect.Create(s.table, tableValues(f.server, quiet))); err != nil {
+	if _, err = l.conn.Run(ctx, s.dialect.Create(s.table, tableValues(f.server, quiet, f.now))); err != nil {
 		l.hangUp()
 		switch s.verdict(err) {
 		case Exists:

@@ -6,8 +6,6 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
-
-	"golock/locks"
 )
 
 // detail is what an entry tells about its owner.
@@ -70,13 +68,4 @@ func parseDetail(text string) detail {
 		d.uid = -1
 	}
 	return d
-}
-
-// who is the owner in the words of somebody who is evicted by it.
-func (d detail) who() string {
-	who := fmt.Sprintf("pid %d on %s", d.pid, d.host)
-	if len(d.command) > 0 {
-		who += " (" + locks.Printable(strings.Join(d.command, " "), 60) + ")"
-	}
-	return who
 }

@@ -36,9 +36,9 @@ type Dialect interface {
 	Clock() string
 
 	// Facts is a statement with one row: the server's clock in seconds since
-	// 1970 with six digits after the point, which run of which server this is,
-	// when that began (likewise in seconds), and the number of the connection.
-	// The clock must be read when the statement runs.
+	// 1970 with six digits after the point, which server this is, when it was
+	// started (likewise in seconds), and the number of the connection. The clock
+	// must be read when the statement runs.
 	Facts() string
 
 	// Listen is a statement, run in the transaction that queues an entry, after

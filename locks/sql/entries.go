@@ -110,7 +110,7 @@ func (r *row) entry(name string, key locks.Key, now int64) locks.Entry {
 	d := parseDetail(r.info)
 	e := locks.Entry{
 		Name: name, Ref: locks.Ref{Key: key}, State: locks.Waiting, Claim: r.claim, Host: d.host, PID: d.pid, UID: d.uid, User: d.user, Command: d.command,
-		Since: time.UnixMicro(r.since), Expires: max(span(r.ends-now), 0), Evicted: r.evicted,
+		Since: time.UnixMicro(r.since), Expires: max(span(r.ends-now), 0), TTL: r.ttl, Evicted: r.evicted,
 	}
 	if id, err := hex.DecodeString(r.id); err == nil {
 		copy(e.Ref.ID[:], id)
@@ -120,7 +120,7 @@ func (r *row) entry(name string, key locks.Key, now int64) locks.Entry {
 		if r.hold > 0 {
 			e.HeldTill = time.UnixMicro(r.hold)
 		}
-		e.Orphaned = r.left()
+		e.Ended = r.left(now)
 	}
 	return e
 }

@@ -85,6 +85,9 @@ func (l *line) step(ctx context.Context, ttl time.Duration, q *question) (a answ
 				return l.nothing(ctx, q)
 			}
 			err = l.makeName(ctx, q)
+		case errors.Is(err, errNotLocked):
+			l.hangUp()
+			err = nil
 		case l.store.verdict(err) == AtOnce:
 			l.hangUp()
 		case l.store.verdict(err) == NoTable && q.name == "":
@@ -123,6 +126,9 @@ func (e noAnswer) Unwrap() error { return e.cause }
 // errNoName says that the name has no row yet.
 var errNoName = errors.New("the name has no row")
 
+// errNotLocked says that it had none when it was to be locked, but has now.
+var errNotLocked = errors.New("the name's row is not locked")
+
 func (l *line) attempt(ctx context.Context, q *question) (answer, error) {
 	s := l.store
 	if err := l.open(ctx); err != nil {
@@ -151,6 +157,8 @@ func (l *line) attempt(ctx context.Context, q *question) (answer, error) {
 	switch {
 	case v.name == nil:
 		return answer{}, errNoName
+	case v.name.turn != q.turn:
+		return answer{}, errNotLocked
 	case q.name != "" && v.name.name != q.name:
 		return answer{}, &refusal{err: fmt.Errorf("the hash of the name %q is also that of %q, which is in use: choose another name", q.name, locks.Printable(v.name.name, 300))}
 	}

@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -65,7 +66,7 @@ func columnTypes(text func(size int) string) string {
 	line("info %s", text(maxInfo))
 	line("epoch %s", text(64))
 	line("server %s", text(manyServers*(maxServer+1)))
-	for _, name := range strings.Fields("quiet pace seen granted format") {
+	for _, name := range strings.Fields("quiet pace seen turn granted format") {
 		line("%s BIGINT NOT NULL DEFAULT 0", name)
 	}
 	b.WriteString("  PRIMARY KEY (lock_key, entry_id)")
@@ -99,7 +100,7 @@ func (r *row) until() int64 {
 }
 
 // left reports whether a holder has gone, and only its hold keeps the slot.
-func (r *row) left() bool { return r.state == holding && r.ttl == 0 }
+func (r *row) left(now int64) bool { return r.state == holding && (r.ttl == 0 || r.ends <= now) }
 
 // before is the order of waiters.
 func (r *row) before(o *row) bool {
@@ -142,6 +143,9 @@ func parseRow(f []string) (row, error) {
 	}
 	if r.state == gone {
 		r.claim.Priority = 0
+	}
+	if !isPlain(r.id, r.state, string(r.replaces), r.info) {
+		return r, errNotOurs
 	}
 	var err error
 	if r.slots, err = parseSlots(f[14]); err != nil {
@@ -209,6 +213,22 @@ func parseSlots(text string) ([]int, error) {
 		}
 	}
 	return slots, nil
+}
+
+// errNotOurs is for a table that somebody else writes to.
+var errNotOurs = errors.New("the table holds something that golock has not written")
+
+// isPlain reports whether texts are such that they can be written back without
+// quoting: what golock has written is.
+func isPlain(texts ...string) bool {
+	for _, text := range texts {
+		for _, c := range []byte(text) {
+			if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && strings.IndexByte("-_.~%&=+ ", c) < 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // escape writes any text in letters that need no quoting in SQL, in at most

@@ -49,10 +49,12 @@ type answer struct {
 	inside string        // nested: the id of the enclosing run
 	by     string        // evicted
 
-	waiters int
-	holders []row // refused: who is in the way
-	now     int64
-	was     bool // released: it was there
+	waiters  int
+	full     bool  // refused: for that reason
+	holders  []row // refused: who is in the way
+	replaced []row // whom a newcomer has evicted
+	now      int64
+	was      bool // released: it was there
 }
 
 type word int
@@ -109,12 +111,12 @@ func (t *step) enter() {
 	// Servers behind one address take turns: those of lately are known.
 	servers := strings.Fields(t.name.server)
 	here := escape(t.v.server, maxServer)
-	if t.name.epoch != "" && slices.Contains(servers, here) {
+	if t.name.epoch != "" && slices.Contains(servers, here) && t.v.start <= t.name.seen {
 		return
 	}
 	if span := micros(t.store.target.quarantine); span > 0 {
 		switch {
-		case t.name.epoch == "" && here == t.v.tableServer: // no name of this table can have been forgotten
+		case t.name.epoch == "" && here == t.v.tableServer && t.v.start <= t.v.tableMade: // no name of this table can have been forgotten
 		case t.name.epoch == "", t.v.start > t.name.seen:
 			t.name.quiet = t.v.start + span
 		default: // it ran already, beside the other one
@@ -122,6 +124,7 @@ func (t *step) enter() {
 		}
 	}
 	t.name.epoch = fmt.Sprintf("%s-%d", t.q.mine.id, t.v.now)
+	servers = slices.DeleteFunc(servers, func(s string) bool { return s == here })
 	t.name.server = strings.Join(append([]string{here}, servers[:min(len(servers), manyServers-1)]...), " ")
 	t.renamed = true
 }
@@ -265,7 +268,7 @@ func (t *step) wake() time.Duration {
 
 func (t *step) join() answer {
 	q, own := t.q, t.v.own
-	hasGone := own != nil && (own.state == gone || own.left())
+	hasGone := own != nil && (own.state == gone || own.left(t.v.now))
 	if hasGone && own.evicted != "" {
 		return answer{word: evicted, by: own.evicted}
 	}
@@ -294,11 +297,9 @@ func (t *step) join() answer {
 	if isNew {
 		mine.claim.Ticket, mine.since = t.name.counter, t.v.now
 	}
-	if isNew && mine.replaces != locks.ReplaceNone {
-		t.replace(&mine)
-	}
 	ahead := t.ahead(&mine)
-	if !hasGone && ahead == 0 && t.quietUntil() <= t.v.now && t.fits(&mine) {
+	may := func() bool { return !hasGone && ahead == 0 && t.quietUntil() <= t.v.now && t.fits(&mine) }
+	if may() {
 		return t.grant(mine)
 	}
 	inside := ""
@@ -307,7 +308,7 @@ func (t *step) join() answer {
 			inside = id
 		}
 	}
-	full := isNew && q.maxQueue != nil && t.v.waiters >= *q.maxQueue
+	full := isNew && q.maxQueue != nil && t.v.waiters-t.replaceableAhead(&mine) >= *q.maxQueue
 	if inside != "" || q.noWait || full {
 		if own != nil && !hasGone {
 			t.forget("")
@@ -315,7 +316,7 @@ func (t *step) join() answer {
 		if t.changed {
 			t.wake()
 		}
-		a := answer{word: refused, waiters: t.v.waiters, holders: t.holders, quiet: t.quietLeft()}
+		a := answer{word: refused, waiters: t.v.waiters, full: full, holders: t.holders, quiet: t.quietLeft()}
 		if inside != "" {
 			a.word, a.inside = nested, inside
 		}
@@ -324,7 +325,19 @@ func (t *step) join() answer {
 	if hasGone {
 		return answer{word: left}
 	}
-	return t.queueUp(mine, ahead)
+	var replaced []row
+	if isNew && mine.replaces != locks.ReplaceNone {
+		replaced = t.replace(&mine)
+		ahead = t.ahead(&mine)
+	}
+	a := answer{}
+	if may() {
+		a = t.grant(mine)
+	} else {
+		a = t.queueUp(mine, ahead)
+	}
+	a.replaced = replaced
+	return a
 }
 
 // ahead puts the caller into the queue in mind, and counts who stands before
@@ -452,25 +465,49 @@ func (t *step) lastGrant() int64 {
 	return last
 }
 
-// replace evicts those who stand, or hold, where a newer one that replaces them
-// wants to be.
-func (t *step) replace(mine *row) {
+// replaceableAhead counts the waiters that a newcomer puts out of its way.
+func (t *step) replaceableAhead(mine *row) int {
+	n := 0
 	for i := range t.v.replaceable {
-		w := &t.v.replaceable[i]
-		if w.id == mine.id || w.ends <= t.v.now || !w.before(mine) {
-			continue
-		}
-		t.evictWaiter(w, t.q.who)
-	}
-	if mine.replaces != locks.ReplaceRunning {
-		return
-	}
-	for i := range t.holders {
-		h := &t.holders[i]
-		if h.replaces == locks.ReplaceRunning && h.evicted == "" && !h.left() {
-			t.mark(h, t.q.who)
+		if w := &t.v.replaceable[i]; w.ends > t.v.now && w.before(mine) {
+			n++
 		}
 	}
+	return n
+}
+
+// replace evicts those who stand, or hold, where a newcomer wants to be that
+// replaces them.
+func (t *step) replace(mine *row) []row {
+	var all []row
+	var rivals []locks.Rival
+	add := func(r row, state locks.State) {
+		all = append(all, r)
+		rivals = append(rivals, locks.Rival{Claim: r.claim, State: state, Replace: r.replaces, Leaving: r.evicted != ""})
+	}
+	for _, w := range t.v.replaceable {
+		if w.ends > t.v.now && w.id != mine.id {
+			add(w, locks.Waiting)
+		}
+	}
+	for _, h := range t.holders {
+		add(h, locks.Holding)
+	}
+	var replaced []row
+	for _, i := range locks.Replaced(rivals, mine.claim, mine.replaces) {
+		r := all[i]
+		replaced = append(replaced, r)
+		switch {
+		case r.state == waiting:
+			t.evictWaiter(&r, t.q.who)
+		case r.left(t.v.now):
+			t.drop(r.id)
+			t.holders = slices.DeleteFunc(t.holders, func(h row) bool { return h.id == r.id })
+		default:
+			t.mark(&r, t.q.who)
+		}
+	}
+	return replaced
 }
 
 // evictWaiter ends a waiter's place. Its golock learns of it when it looks.
@@ -492,7 +529,7 @@ func (t *step) mark(h *row, by string) {
 
 func (t *step) renew() answer {
 	own := t.v.own
-	if own != nil && own.state == holding && !own.left() {
+	if own != nil && own.state == holding && !own.left(t.v.now) {
 		if own.evicted != "" {
 			return answer{word: evicted, by: own.evicted}
 		}
@@ -554,14 +591,14 @@ func (t *step) raise(number int64) {
 
 func (t *step) release() answer {
 	own := t.v.own
-	was := own != nil && own.state != gone && !own.left()
-	if own != nil && own.left() {
+	was := own != nil && own.state != gone && !own.left(t.v.now)
+	if own != nil && own.left(t.v.now) {
 		return answer{word: released}
 	}
 	if !was {
 		t.enter()
 	}
-	if was && own.state == holding && own.hold > t.v.now {
+	if was && own.state == holding && own.hold > t.v.now && own.evicted == "" {
 		t.write("UPDATE %s SET ttl=0,ends=%d,evicted='' WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.v.now, t.q.key, own.id)
 		return answer{word: released, was: true, mine: *own}
 	}
@@ -581,7 +618,7 @@ func (t *step) evict() answer {
 	switch {
 	case own == nil || own.state == gone:
 		return answer{word: lost}
-	case own.left():
+	case own.left(t.v.now):
 		t.forget(t.q.who)
 	case own.state == holding:
 		if own.evicted == "" {

@@ -90,16 +90,16 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	if err != nil {
 		line.close()
 		if !isFinal(err) {
-			go e.leave() // the server may have been told and its answer lost
+			e.giveUp() // the server may have been told and its answer lost
 			return nil, err
 		}
 		return nil, fmt.Errorf("%s: %w", s.URL(), err)
 	}
 	switch a.word {
 	case granted:
-		return &ticket{entry: e, lease: newLease(e, line, asked)}, nil
+		return &ticket{entry: e, lease: newLease(e, line, asked), replaced: e.others(a)}, nil
 	case queued:
-		return &ticket{entry: e, line: line, queued: true, place: a.place, look: a.look, quiet: time.Now().Add(a.quiet)}, nil
+		return &ticket{entry: e, line: line, queued: true, place: a.place, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.others(a)}, nil
 	}
 	line.close()
 	return nil, e.refused(a)
@@ -131,11 +131,10 @@ func (s *Store) newEntry(r locks.Request) *entry {
 			e.within = append(e.within, w)
 		}
 	}
-	d := describe(r.Command)
 	claim := r.Claim
 	claim.Ticket = 0 // the store gives them
-	e.mine = row{state: waiting, id: idOf(r.Ref), claim: claim, ttl: e.ttl, hold: micros(r.Hold), replaces: r.Replace, info: d.String()}
-	e.who = d.who()
+	e.mine = row{state: waiting, id: idOf(r.Ref), claim: claim, ttl: e.ttl, hold: micros(r.Hold), replaces: r.Replace, info: describe(r.Command).String()}
+	e.who = locks.ReplacedBy(r)
 	return e
 }
 
@@ -170,18 +169,34 @@ func (e *entry) ask(ctx context.Context, l *line, m mode) (a answer, asked locks
 // up, leaveWait how much of that a caller waits.
 const (
 	leaveLimit = 2 * time.Second
-	leaveWait  = 30 * time.Millisecond
+	leaveWait  = 50 * time.Millisecond
 )
+
+// giveUp leaves. It waits a moment for the store to know, as the process may be
+// about to end; the rest is done in the background.
+func (e *entry) giveUp() {
+	gone := *e // its owner may go on with it
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		gone.leave()
+	}()
+	patience := time.NewTimer(leaveWait)
+	defer patience.Stop()
+	select {
+	case <-told:
+	case <-patience.C:
+	}
+}
 
 // leave tells the store that the entry is given up.
 func (e *entry) leave() {
-	gone := *e // its owner may go on with it
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
 	l := &line{store: e.store}
 	defer l.close()
 	_ = e.store.insist(ctx, func() error {
-		_, _, err := gone.ask(ctx, l, release)
+		_, _, err := e.ask(ctx, l, release)
 		return err
 	})
 }
@@ -191,7 +206,7 @@ func (e *entry) refused(a answer) error {
 	if a.word == evicted {
 		return &locks.EvictedError{By: a.by}
 	}
-	busy := &locks.BusyError{Name: e.name, Waiters: a.waiters}
+	busy := &locks.BusyError{Name: e.name, Waiters: a.waiters, Full: a.full}
 	for i := range a.holders {
 		busy.Holders = append(busy.Holders, a.holders[i].entry(e.name, e.ref.Key, a.now))
 	}
@@ -211,6 +226,15 @@ func (e *entry) refused(a answer) error {
 		busy.Reason = "this request was taken out of the queue"
 	}
 	return busy
+}
+
+// others are those that a newcomer has evicted.
+func (e *entry) others(a answer) []locks.Entry {
+	var all []locks.Entry
+	for i := range a.replaced {
+		all = append(all, a.replaced[i].entry(e.name, e.ref.Key, a.now))
+	}
+	return all
 }
 
 func whyQuiet(left time.Duration) string {
@@ -254,14 +278,16 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	l := &line{store: s}
 	defer l.close()
 	var a answer
+	doubtful := false // an attempt may have been done, its answer lost
 	err := s.insist(ctx, func() (err error) {
 		a, _, err = e.ask(ctx, l, evict)
+		doubtful = doubtful || err != nil
 		return err
 	})
 	switch {
 	case err != nil:
 		return err
-	case a.word == lost:
+	case a.word == lost && !doubtful:
 		return locks.ErrLost
 	}
 	return nil

@@ -18,6 +18,8 @@ type ticket struct {
 	look   time.Duration // until when the store wants to be asked again
 	quiet  time.Time     // until then nothing is granted to anybody
 	near   func()        // to be told, once, when the turn is near; nil: nobody
+
+	replaced []locks.Entry
 }
 
 // Queued implements locks.Ticket.
@@ -28,6 +30,9 @@ func (t *ticket) Place() int { return t.place }
 
 // WhenNear implements locks.Placed.
 func (t *ticket) WhenNear(f func()) { t.near = f }
+
+// Replaced implements locks.Replacer.
+func (t *ticket) Replaced() []locks.Entry { return t.replaced }
 
 func (t *ticket) isNear(place int) {
 	if t.near != nil && place <= 2 {
@@ -49,11 +54,11 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	for {
 		if err := t.line.sleep(ctx, e, pause); err != nil && !errors.Is(err, context.Canceled) {
 			if !isPassing(err) {
-				return nil, t.leave(ctx, err)
+				return nil, t.leave(err)
 			}
 		}
 		if ctx.Err() != nil {
-			return nil, t.leave(ctx, t.why(ctx, outage))
+			return nil, t.leave(t.why(ctx, outage))
 		}
 		a, asked, err := e.ask(ctx, t.line, join)
 		pause = retryPause
@@ -61,7 +66,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		case err != nil && ctx.Err() != nil:
 			continue
 		case err != nil && !isPassing(err):
-			return nil, t.leave(ctx, err)
+			return nil, t.leave(err)
 		case err != nil:
 			outage = err
 		case a.word == granted:
@@ -87,34 +92,28 @@ func (t *ticket) why(ctx context.Context, outage error) error {
 	return ctx.Err()
 }
 
-// leave gives the place up. It waits a moment for the store to know; the rest
-// is done in the background.
-func (t *ticket) leave(ctx context.Context, why error) error {
+// leave gives the place up, for a reason.
+func (t *ticket) leave(why error) error {
 	t.line.close()
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		t.entry.leave()
-	}()
-	patience := time.NewTimer(leaveWait)
-	defer patience.Stop()
-	select {
-	case <-told:
-	case <-patience.C:
-	}
+	t.entry.giveUp()
 	return why
 }
 
 // sleep waits to be woken, for d at most. A waiter that the store does not wake
-// keeps no connection meanwhile.
+// keeps no connection meanwhile; one that it would wake over a connection that
+// is lost comes again soon.
 func (l *line) sleep(ctx context.Context, e *entry, d time.Duration) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.conn == nil || e.mine.ears == 0 || e.mine.ears != l.number {
+	switch {
+	case e.mine.ears == 0:
 		if d > shortestPoll {
 			l.hangUp()
 		}
 		pause(ctx, d)
+		return nil
+	case l.conn == nil || e.mine.ears != l.number:
+		pause(ctx, min(d, retryPause))
 		return nil
 	}
 	defer func() {

@@ -2,6 +2,7 @@ package sql
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ type nameState struct {
 	quiet   int64  // nothing is granted before
 	counter int64  // numbers this step: its ticket, or fence, if it needs one
 	seen    int64  // the counter of the step before; also when that was
+	turn    int64  // the number that the step which locks the row has given itself
 	pace    int64  // about how long one grant follows the other while some wait
 	granted int64  // when the last such grant was
 }
@@ -28,6 +30,7 @@ type view struct {
 
 	tableServer string
 	tableQuiet  int64
+	tableMade   int64
 	name        *nameState // nil: there is none yet
 
 	holders     []row
@@ -58,6 +61,7 @@ type question struct {
 	dead     map[string]bool // waiters whose connections have gone
 	near     bool            // it is one of the first
 	who      string
+	turn     int64 // of the attempt
 }
 
 type mode int
@@ -82,7 +86,7 @@ const (
 )
 
 const (
-	nameColumns = "lock_key,epoch,server,quiet,ticket,seen,pace,granted,info,format"
+	nameColumns = "lock_key,epoch,server,quiet,ticket,seen,pace,granted,info,format,turn"
 	inOrder     = " ORDER BY place,ticket,entry_id"
 )
 
@@ -98,11 +102,19 @@ func (s *Store) text(q *question) (text string, wants []part) {
 		b.WriteString(statement + ";")
 	}
 	b.WriteString(s.dialect.Begin(lockWait) + ";")
-	// Lock first; only later statements see what the last one has committed.
-	fmt.Fprintf(&b, "UPDATE %s SET seen=ticket,ticket=GREATEST(ticket+1,%s) WHERE lock_key='%s' AND entry_id='';", s.table, s.dialect.Clock(), q.key)
+	// Lock first; only later statements see what the last one has committed. A
+	// row that somebody makes meanwhile is seen too, but not locked: it does not
+	// have the number of this turn.
+	q.turn = rand.Int64()
+	fmt.Fprintf(&b, "UPDATE %s SET seen=ticket,ticket=GREATEST(ticket+1,%s),turn=%d WHERE lock_key='%s' AND entry_id='';",
+		s.table, s.dialect.Clock(), q.turn, q.key)
 	add(partFacts, s.dialect.Facts())
 	add(partNames, fmt.Sprintf("SELECT %s FROM %s WHERE lock_key IN ('','%s') AND entry_id=''", nameColumns, s.table, q.key))
-	add(partEntries, "SELECT "+columns+of+" AND state='H' UNION ALL SELECT "+columns+of+" AND entry_id='"+q.mine.id+"'")
+	entries := "SELECT " + columns + of + " AND state='H'"
+	if q.mine.id != "" {
+		entries += " UNION ALL SELECT " + columns + of + " AND entry_id='" + q.mine.id + "'"
+	}
+	add(partEntries, entries)
 	add(partFront, "SELECT "+columns+of+" AND state='W'"+inOrder+" LIMIT "+strconv.Itoa(frontSize))
 	if q.mode == join && q.mine.replaces != locks.ReplaceNone && q.mine.claim.Ticket == 0 {
 		add(partReplaceable, "SELECT "+columns+of+" AND state='W' AND replaces<>''"+inOrder)
@@ -110,7 +122,9 @@ func (s *Store) text(q *question) (text string, wants []part) {
 	return b.String(), wants
 }
 
-func (s *Store) of(q *question) string { return fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key) }
+func (s *Store) of(q *question) string {
+	return fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
+}
 
 // counts is a statement that counts the waiters, all and those before the
 // caller, if there are more than a view shows and it matters; "" if not.
@@ -148,10 +162,13 @@ func (s *Store) read(q *question, answers []Rows, wants []part) (*view, error) {
 					if found := n.read(f[9]); found != format {
 						return nil, &FormatError{Table: s.target.table, Found: f[9]}
 					}
-					v.tableServer, v.tableQuiet = f[2], n.read(f[3])
+					v.tableServer, v.tableQuiet, v.tableMade = f[2], n.read(f[3]), n.read(f[5])
 					continue
 				}
-				v.name = &nameState{epoch: f[1], server: f[2], quiet: n.read(f[3]), counter: n.read(f[4]), seen: n.read(f[5]), pace: n.read(f[6]), granted: n.read(f[7]), name: unescape(f[8])}
+				if !isPlain(f[1], f[2]) {
+					return nil, errNotOurs
+				}
+				v.name = &nameState{epoch: f[1], server: f[2], quiet: n.read(f[3]), counter: n.read(f[4]), seen: n.read(f[5]), pace: n.read(f[6]), granted: n.read(f[7]), turn: n.read(f[10]), name: unescape(f[8])}
 			}
 		case partEntries:
 			var all []row
@@ -185,8 +202,8 @@ func (s *Store) read(q *question, answers []Rows, wants []part) (*view, error) {
 // facts is what a server says of itself.
 type facts struct {
 	now    int64
-	server string // which run of which
-	start  int64  // when that began
+	server string // which one it is
+	start  int64  // when it was started
 	conn   int64  // the connection's number
 }
 

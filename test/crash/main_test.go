@@ -1,6 +1,6 @@
-// Package crash_test attacks the built program from outside, on the local
-// store: kill -9, stops and removed lock files at random moments, and queues of
-// hundreds.
+// Package crash_test attacks the built program from outside: kill -9, stops and
+// removed lock files at random moments, queues of hundreds, and whatever can
+// happen to the servers of networked stores.
 //
 // This file pins nothing. It builds the program and the judge. The judge
 // (testdata/judge.c) is the command of every golock here and decides about
@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"golock/locks/sql/sqltest"
 )
 
 var (
@@ -71,7 +73,7 @@ func setUp(m *testing.M) (code int, err error) {
 		if judge, err = buildJudge(dir); err != nil {
 			return 1, err
 		}
-		return m.Run(), nil
+		return sqltest.Main(m), nil
 	}
 	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", golock, ".")
 	build.Dir = filepath.Join("..", "..")
@@ -82,7 +84,7 @@ func setUp(m *testing.M) (code int, err error) {
 	if judge, err = buildJudge(dir); err != nil {
 		return 1, err
 	}
-	return m.Run(), nil
+	return sqltest.Main(m), nil
 }
 
 // buildJudge compiles the judge, static if that can be: it starts twice as

@@ -61,6 +61,7 @@ type world struct {
 	stdin, end *os.File // stdin of commands; closing end ends it
 	wanted     []string // beginnings of golock's lines that are no fault
 	killedAt   int64    // monotonic time of the last signal
+	others     []int    // children of this process from before
 
 	mu         sync.Mutex
 	procs      []*proc
@@ -73,7 +74,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), env: environment()}
+	w := &world{t: t, dir: t.TempDir(), env: environment(), others: children()}
 	w.store = "local://" + filepath.Join(w.dir, "locks")
 	var outR, errR *os.File
 	var err [3]error
@@ -331,13 +332,15 @@ func (w *world) ls() []entry {
 	w.t.Helper()
 	ls := exec.Command(golock, "ls", "--json", "--store", w.store)
 	ls.Env = w.env
+	var says strings.Builder
+	ls.Stderr = &says
 	out, err := ls.Output()
 	var list []entry
 	if err == nil {
 		err = json.Unmarshal(out, &list)
 	}
 	if err != nil || list == nil {
-		w.t.Fatalf("golock ls --json: %v: %s", err, out)
+		w.t.Fatalf("golock ls --json: %v: %s%s", err, out, says.String())
 	}
 	return list
 }
@@ -364,13 +367,34 @@ func (w *world) drain() {
 		defer w.mu.Unlock()
 		return w.silent
 	})
-	// Commands whose golock was killed are children of this process now, and
-	// no other child is left, unless it is a server.
+	// Commands whose golock was killed are children of this process now.
 	for !w.leased {
-		if _, err := syscall.Wait4(-1, nil, 0, nil); err != nil && err != syscall.EINTR {
+		left := slices.DeleteFunc(children(), func(pid int) bool { return slices.Contains(w.others, pid) })
+		if len(left) == 0 {
 			break
 		}
+		for _, pid := range left {
+			for {
+				if _, err := syscall.Wait4(pid, nil, 0, nil); err != syscall.EINTR {
+					break
+				}
+			}
+		}
 	}
+}
+
+// children are those of this process, zombies included.
+func children() []int {
+	lists, _ := filepath.Glob("/proc/self/task/*/children")
+	var all []int
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for _, word := range strings.Fields(string(text)) {
+			pid, _ := strconv.Atoi(word)
+			all = append(all, pid)
+		}
+	}
+	return all
 }
 
 // check fails the test for what the judges and golocks had to say, and for

@@ -1,5 +1,5 @@
-// Package examples_test runs what is in examples/ for real: a cron daemon, make and a compiler, and a test that plays
-// systemd. Each test copies the files a user would copy and asserts on what a user would see.
+// Package examples_test runs what is in examples/ for real: a cron daemon, make and a compiler, databases, and a test that
+// plays systemd. Each test copies the files a user would copy and asserts on what a user would see.
 package examples_test
 
 import (
@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"golock/locks/sql/sqltest"
 )
 
 // patience bounds every wait for something that must happen. It is long because machines are slow, and reached only
@@ -66,7 +68,7 @@ func buildAndRun(m *testing.M) (int, error) {
 		return 1, fmt.Errorf("go build in %s: %w\n%s", root, err, out)
 	}
 	os.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	return m.Run(), nil
+	return sqltest.Main(m), nil
 }
 
 // need fails the test if a program that it cannot do without is missing.

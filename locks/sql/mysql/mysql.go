@@ -57,10 +57,10 @@ func (dialect) Begin(lockWait time.Duration) string {
 func (dialect) Clock() string { return "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)" }
 
 // Facts implements sql.Dialect. UUID_SHORT holds the second in which the server
-// was started.
+// was started; that counts as over. (It moves on by one when the function has
+// been called 2^24 times: still before anything that happens then.)
 func (dialect) Facts() string {
-	const start = "((UUID_SHORT()>>24)&4294967295)"
-	return "SELECT UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id,':'," + start + ")," + start + ",CONNECTION_ID()"
+	return "SELECT UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id),((UUID_SHORT()>>24)&4294967295)+1,CONNECTION_ID()"
 }
 
 // Listen implements sql.Dialect.
@@ -68,6 +68,10 @@ func (dialect) Listen(string) string { return "" }
 
 // Notify implements sql.Dialect.
 func (dialect) Notify(string) string { return "" }
+
+// readWrite is for a statement that is a transaction of its own; those of the
+// session may only read.
+const readWrite = "SET SESSION TRANSACTION READ WRITE;"
 
 // Create implements sql.Dialect. The table and its row come into being as one,
 // because nobody else can open the table before.
@@ -77,7 +81,7 @@ func (dialect) Create(table, values string) string {
 	for i, value := range strings.Split(values, ",") {
 		row = append(row, value+" AS "+names[i])
 	}
-	return create(table) + " AS SELECT " + strings.Join(row, ",")
+	return readWrite + create(table) + " AS SELECT " + strings.Join(row, ",")
 }
 
 // CreateByHand implements sql.Dialect.
@@ -93,7 +97,7 @@ func create(table string) string {
 
 // CreateMark implements sql.Dialect.
 func (dialect) CreateMark(table string) string {
-	return "CREATE TABLE IF NOT EXISTS " + table + " (made BIGINT PRIMARY KEY) ENGINE=InnoDB"
+	return readWrite + "CREATE TABLE IF NOT EXISTS " + table + " (made BIGINT PRIMARY KEY) ENGINE=InnoDB"
 }
 
 // Connect implements sql.Dialect.

@@ -63,8 +63,13 @@ func (dialect) Listen(id string) string { return "LISTEN " + channel(id) }
 // Notify implements sql.Dialect.
 func (dialect) Notify(id string) string { return "NOTIFY " + channel(id) }
 
-// Create implements sql.Dialect. The text is one transaction of the server's.
-func (dialect) Create(table, values string) string {
+// inOne makes one transaction of a text. Those of the session may only read.
+func inOne(text string) string { return "START TRANSACTION READ WRITE;" + text + ";COMMIT" }
+
+// Create implements sql.Dialect.
+func (dialect) Create(table, values string) string { return inOne(create(table, values)) }
+
+func create(table, values string) string {
 	text := func(size int) string { return fmt.Sprintf(`VARCHAR(%d) COLLATE "C" NOT NULL DEFAULT ''`, size) }
 	index := strings.Trim(table[strings.LastIndexByte(table, '.')+1:], `"`) + "_queue"
 	return "CREATE TABLE " + table + " (\n" + sql.ColumnTypes(text) + "\n) WITH (fillfactor=60);\n" +
@@ -73,11 +78,11 @@ func (dialect) Create(table, values string) string {
 }
 
 // CreateByHand implements sql.Dialect.
-func (d dialect) CreateByHand(table, values string) string { return d.Create(table, values) + ";" }
+func (dialect) CreateByHand(table, values string) string { return create(table, values) + ";" }
 
 // CreateMark implements sql.Dialect.
 func (dialect) CreateMark(table string) string {
-	return "CREATE TABLE IF NOT EXISTS " + table + " (made BIGINT PRIMARY KEY)"
+	return inOne("CREATE TABLE IF NOT EXISTS " + table + " (made BIGINT PRIMARY KEY)")
 }
 
 // Connect implements sql.Dialect. Nothing but the URL decides: the variables

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// sqlIdle watches a server while some wait and nothing happens.
+func (b *bench) sqlIdle(kind sqlKind) error {
+	p := b.plan.sql
+	ttl := fmt.Sprintf("%ds", p.ttl)
+	s := section{
+		title: kind.title() + ", waiters on one name while nothing happens",
+		how: fmt.Sprintf("Watched for %d s, beginning %d s after the last waiter was queued: the transactions that clients begin and the statements "+
+			"that they send, as the server counts them (PostgreSQL: a text of several statements is one), the connections that they make, and the CPU time of the server. "+
+			"The first 16 keep a connection, the others come back now and then. The holder's lease is long enough that it renews nothing meanwhile.", 2*p.ttl/3, p.settle),
+		head: []string{"tool", "waiting", "transactions", fmt.Sprintf("per waiter and TTL/3 of %d s", p.ttl/3), "statements", fmt.Sprintf("per waiter and TTL/3 of %d s", p.ttl/3), "connections", "server cpu ms/s"},
+	}
+	for i, waiters := range p.idle {
+		spent, lasted, err := b.idleOn(kind, waiters, ttl)
+		if err != nil {
+			return err
+		}
+		each := func(n int) float64 { return float64(n) / float64(waiters) / lasted * 1e3 * float64(p.ttl) / 3 }
+		s.rows = append(s.rows, []string{
+			"golock run, " + kind.scheme() + " --ttl " + ttl, count(waiters), count(spent.transactions), fmt.Sprintf("%.2f", each(spent.transactions)),
+			count(spent.statements), fmt.Sprintf("%.2f", each(spent.statements)), count(spent.connections), ms(spent.cpu / lasted * 1e3),
+		})
+		if i == 0 {
+			b.target(fmt.Sprintf("%s: transactions per waiter and TTL/3 while %d wait", kind.scheme(), waiters), 1, 0, "", each(spent.transactions))
+		}
+	}
+	b.sections = append(b.sections, s)
+	return nil
+}
+
+// idleOn has so many wait on a server of their own, and gives what was done in
+// how many ms.
+func (b *bench) idleOn(kind sqlKind, waiters int, ttl string) (spent work, lasted float64, err error) {
+	d, err := b.startDatabase(kind, true)
+	if err != nil {
+		return spent, 0, err
+	}
+	defer d.stop()
+	c, err := b.crowd(d.golock("--ttl", "1h"), d.golock("--ttl", ttl), waiters)
+	if err != nil {
+		return spent, 0, err
+	}
+	if err := b.pause(b.plan.sql.settle); err != nil {
+		return spent, 0, err
+	}
+	before, err := kind.work(d)
+	if err != nil {
+		return spent, 0, err
+	}
+	begun := now()
+	if err := b.pause(2 * b.plan.sql.ttl / 3); err != nil {
+		return spent, 0, err
+	}
+	after, err := kind.work(d)
+	if err != nil {
+		return spent, 0, err
+	}
+	lasted = now() - begun
+	_, err = c.finish()
+	return after.since(before), lasted, err
+}
+
+// waitingCrowd is a holder and many who were started behind it.
+type waitingCrowd struct {
+	*holder
+	tool *tool
+	lock lock
+	all  []*process
+}
+
+// crowd starts them, a few at a time, and returns when all are queued.
+func (b *bench) crowd(holding, waiting *tool, waiters int) (*waitingCrowd, error) {
+	l, err := b.place("crowd")
+	if err != nil {
+		return nil, err
+	}
+	h, err := b.hold(holding, l)
+	if err != nil {
+		return nil, err
+	}
+	c := &waitingCrowd{holder: h, tool: waiting, lock: l, all: []*process{h.process}}
+	for n := range waiters {
+		p, err := b.start(waiting.argv(l, b.stamp.section(l, n+1)...))
+		if err != nil {
+			return nil, err
+		}
+		c.all = append(c.all, p)
+		if err := c.queued(n - eager); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.queued(waiters)
+}
+
+// eager is how many are on their way into the queue at a time: a server that is
+// run over is not what is measured.
+const eager = 8
+
+// queued returns when at least so many are.
+func (c *waitingCrowd) queued(want int) error {
+	if want <= 0 {
+		return nil
+	}
+	return c.b.until(fmt.Sprintf("%d are queued", want), time.Millisecond, func() (bool, error) {
+		n, err := c.tool.waiting(c.lock)
+		for _, p := range c.all {
+			if err == nil && n < want && p.gone() {
+				err = fmt.Errorf("%q ended instead of waiting", p.argv)
+			}
+		}
+		return n >= want, err
+	})
+}
+
+// finish lets the holder go and returns the records when all have had their
+// turn.
+func (c *waitingCrowd) finish() ([]record, error) {
+	c.release()
+	for _, p := range c.all {
+		if _, err := p.succeed(); err != nil {
+			return nil, err
+		}
+	}
+	return readRecords(c.tool, c.lock, len(c.all))
+}

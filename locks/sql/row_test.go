@@ -1,0 +1,76 @@
+package sql
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/locks"
+)
+
+// written is a row as the server gives it back.
+func written(t *testing.T, r row) []string {
+	t.Helper()
+	fields, err := r.fields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range fields {
+		fields[i] = strings.Trim(f, "'")
+	}
+	return fields
+}
+
+// A row comes back as it was written, whatever the texts are, and nothing in it
+// could end a text of SQL.
+func FuzzRow(f *testing.F) {
+	f.Add("user anna", "host", int64(1), 3, -5, uint8(2))
+	f.Add("'; DROP TABLE golock; --", "a\\b\"c\x00\u2028", int64(-1), 0, 1<<31, uint8(255))
+	f.Fuzz(func(t *testing.T, by, word string, moment int64, limit, priority int, slots uint8) {
+		r := row{
+			state: holding, id: "0123456789abcdef0123456789abcdef", claim: locks.Claim{Weight: int(slots), Max: limit, Priority: priority, Ticket: moment},
+			ends: moment, ttl: 30 * time.Second, fence: moment, since: 1, hold: 2, ears: 3, woken: true, replaces: locks.ReplaceRunning,
+			evicted: by, info: describe([]string{word, by}).String(),
+		}
+		for slot := range int(slots) {
+			if slot%7 != 3 {
+				r.slots = append(r.slots, slot)
+			}
+		}
+		fields := written(t, r)
+		for _, text := range fields {
+			if !isPlain(strings.ReplaceAll(text, ",", "")) {
+				t.Fatalf("the field %q needs quoting", text)
+			}
+		}
+		back, err := parseRow(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(back.slots, r.slots) || back.claim != r.claim || back.ends != r.ends || back.replaces != r.replaces || !back.woken {
+			t.Errorf("%+v came back as %+v", r, back)
+		}
+		if want := strings.ToValidUTF8(by, "�"); len(by) < maxEvicted/3 && back.evicted != want {
+			t.Errorf("evicted by %q came back as %q", by, back.evicted)
+		}
+		if d := parseDetail(back.info); len(word)+len(by) < maxCommand/4 && (len(d.command) != 2 || d.command[0] != strings.ToValidUTF8(word, "�")) {
+			t.Errorf("the command %q came back as %q", word, d.command)
+		}
+	})
+}
+
+// What somebody else has written into the table is not run as SQL.
+func TestForeignRows(t *testing.T) {
+	good := row{state: waiting, id: "00", claim: locks.Claim{Weight: 1}, ttl: time.Second, info: "host=a"}
+	for i, text := range map[int]string{0: "W'", 1: "00'; DROP TABLE golock", 13: "x'", 14: "0'", 16: "host=a'--"} {
+		fields := written(t, good)
+		fields[i] = text
+		if _, err := parseRow(fields); err == nil {
+			t.Errorf("field %d with %q is taken", i, text)
+		} else if i != 14 && !errors.Is(err, errNotOurs) {
+			t.Errorf("field %d with %q: %v", i, text, err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package sql_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golock/locks"
+)
+
+// A sweep takes what is dead, and what is used by nobody, and nothing else.
+func TestSweep(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		sweep := func(olderThan time.Duration) int {
+			n, err := s.Sweep(background, olderThan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if n := sweep(0); n != 0 {
+			t.Errorf("%d removed where nothing ever was", n)
+		}
+		rows := func(where string) int {
+			return len(b.exec(t, "SELECT lock_key FROM golock WHERE "+where))
+		}
+		lease, err := enter(t, s, "live", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone, err := enter(t, s, "over", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := gone.Release(background); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := enter(t, s, "crashed", false); err != nil {
+			t.Fatal(err)
+		}
+		b.exec(t, "UPDATE golock SET ends=1 WHERE lock_key='"+locks.KeyOf("crashed").String()+"' AND state='H'")
+		if n := sweep(time.Hour); n != 1 {
+			t.Errorf("%d removed, want the entry that ended long ago", n)
+		}
+		if n := sweep(0); n != 1 || rows("entry_id='' AND lock_key<>''") != 2 {
+			t.Errorf("%d removed, %d names are left; want the name without entries to go, and one that remembers who left to stay", n, rows("entry_id='' AND lock_key<>''"))
+		}
+		b.exec(t, "UPDATE golock SET place=1 WHERE state='G'")
+		if n := sweep(0); n != 1 || rows("state='G'") != 0 {
+			t.Errorf("%d removed, %d are remembered", n, rows("state='G'"))
+		}
+		if n := sweep(0); n != 0 {
+			t.Errorf("%d removed of what is in use", n)
+		}
+		if _, err := lease.(locks.Leased).Renew(background); err != nil {
+			t.Errorf("the live one: %v", err)
+		}
+	})
+}
+
+// Sweepers take the rows of names away under those who are about to use them.
+func TestSweepUnderUse(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		ctx, stop := context.WithCancel(background)
+		var sweepers sync.WaitGroup
+		for range 2 {
+			s := b.store(t)
+			sweepers.Go(func() {
+				for ctx.Err() == nil {
+					if _, err := s.Sweep(background, 0); err != nil {
+						t.Errorf("Sweep: %v", err)
+						return
+					}
+					b.server.TryExec(b.name, "DELETE FROM golock WHERE state='G'") // so that names have nothing left
+				}
+			})
+		}
+		var users sync.WaitGroup
+		inside := make([]atomic.Int64, 3)
+		for i := range 6 {
+			s := b.store(t)
+			users.Go(func() {
+				for round := range 20 {
+					n := (i + round) % len(inside)
+					lease, err := enter(t, s, fmt.Sprint("n", n), false)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if now := inside[n].Add(1); now != 1 {
+						t.Errorf("%d are inside", now)
+					}
+					inside[n].Add(-1)
+					if err := lease.Release(background); err != nil {
+						t.Errorf("Release: %v", err)
+					}
+				}
+			})
+		}
+		users.Wait()
+		stop()
+		sweepers.Wait()
+	})
+}
