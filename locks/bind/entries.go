@@ -11,7 +11,7 @@ import (
 )
 
 // Entries implements locks.Store, whatever the name: there is one lock. It knows
-// the holders of the first 256 units; nobody knows who waits, and the number of
+// the holders as far as the units that are taken are close together; nobody knows who waits, and the number of
 // a process only who may look into it.
 func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, error] {
 	return func(yield func(locks.Entry, error) bool) {
@@ -28,6 +28,17 @@ func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, e
 
 func (s *Store) list(name string) []locks.Entry {
 	sockets := s.space.sockets(s.Traits().MaxUnits)
+	last := -1 // further on it is rather somebody else's port
+	for unit := range s.Traits().MaxUnits {
+		if _, ok := sockets[unit]; !ok {
+			continue
+		}
+		if unit-last > widestGap {
+			delete(sockets, unit)
+			continue
+		}
+		last = unit
+	}
 	owners := map[string][]int{} // by inode
 	for _, inode := range sockets {
 		owners[socketName(inode)] = nil
@@ -60,6 +71,9 @@ func (s *Store) list(name string) []locks.Entry {
 	}
 	return entries
 }
+
+// widestGap is how far from one unit that is taken the next one is looked for.
+const widestGap = 8
 
 // unknownMax is the max of a holder: the kernel is not told.
 const unknownMax = -1
