@@ -119,10 +119,16 @@ func (names userNames) show(e locks.Entry) shownEntry {
 		names[e.UID] = name
 	}
 	s := shownEntry{
-		Name: e.Name, ID: e.Ref.String(), State: e.State, Slots: e.Slots, Position: e.Position,
+		Name: e.Name, State: e.State, Slots: e.Slots, Position: e.Position,
 		Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
 		Host: e.Host, PID: e.PID, User: name, Command: e.Command, Since: e.Since.Format(time.RFC3339Nano),
 		Fence: e.Fence, Orphaned: e.Orphaned,
+	}
+	if e.Ref != (locks.Ref{}) { // a plain lock does not know the IDs of its holders
+		s.ID = e.Ref.String()
+	}
+	if e.Since.IsZero() {
+		s.Since = ""
 	}
 	if !e.HeldTill.IsZero() {
 		s.HeldTill = e.HeldTill.Format(time.RFC3339Nano)
@@ -164,12 +170,26 @@ func printTable(shown []shownEntry) error {
 		case e.leaving:
 			state += ", told to go"
 		}
-		if e.Max == 0 {
+		switch {
+		case e.Max == 0:
 			limit = "shared"
+		case e.Max < 0:
+			limit = "?"
 		}
-		since, _ := time.Parse(time.RFC3339Nano, e.Since)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", locks.Printable(e.Name, 40), state, slot, limit, e.PID,
-			locks.Printable(e.User, 20), since.Local().Format("2006-01-02 15:04:05"), locks.Printable(strings.Join(e.Command, " "), 60))
+		if slot == "" {
+			slot = "-"
+		}
+		pid, who, when := "?", "?", "?" // a plain lock may not tell
+		if e.PID > 0 {
+			pid = strconv.Itoa(e.PID)
+		}
+		if e.User != "" {
+			who = locks.Printable(e.User, 20)
+		}
+		if since, err := time.Parse(time.RFC3339Nano, e.Since); err == nil {
+			when = since.Local().Format("2006-01-02 15:04:05")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", locks.Printable(e.Name, 40), state, slot, limit, pid, who, when, locks.Printable(strings.Join(e.Command, " "), 60))
 	}
 	return w.Flush()
 }

@@ -162,7 +162,7 @@ func (c *runCommand) settle(run *runner.Run, out *printer) (*runSettings, error)
 		return nil, err
 	}
 	run.Address = addressOf(v)
-	if err := request(v, run); err != nil {
+	if err := request(v, run, out); err != nil {
 		return nil, err
 	}
 	if err := queueing(v, run, out); err != nil {
@@ -204,23 +204,27 @@ func (c *runCommand) argv() ([]string, error) {
 }
 
 // request reads what the store decides with.
-func request(v *config.Values, run *runner.Run) error {
-	name := v.Text(config.NameKey, "")
-	if _, ok := v.Given(config.NameKey); !ok {
-		return usageError{errMissingName}
+func request(v *config.Values, run *runner.Run, out *printer) error {
+	name, key, err := naming(v, run.Store)
+	if err != nil {
+		return err
 	}
-	if err := locks.CheckName(name); err != nil {
-		return v.Errorf(config.NameKey, "%v", err)
-	}
+	lacks := lacksOf(run.Store)
 	var shared, exclusive, noWait bool
 	if err := bools(v, map[string]*bool{"shared": &shared, "exclusive": &exclusive, "no-wait": &noWait}); err != nil {
 		return err
+	}
+	if shared && lacks.Shared != "" {
+		if _, err := usable(v, "shared", false, notHere(lacks.Shared), out); err != nil {
+			return err
+		}
+		shared = false
 	}
 	units := run.Store.Traits().MaxUnits
 	if units == 0 {
 		units = math.MaxInt32
 	}
-	limit, err := v.Int("max", 1, 1, units)
+	limit, err := countable(v, "max", units, lacks.Max, out)
 	if err != nil {
 		return err
 	}
@@ -235,7 +239,7 @@ func request(v *config.Values, run *runner.Run) error {
 	case shared:
 		limit = 0
 	}
-	weight, err := v.Int("weight", 1, 1, units)
+	weight, err := countable(v, "weight", units, lacks.Weight, out)
 	if err != nil {
 		return err
 	}
@@ -258,6 +262,7 @@ func request(v *config.Values, run *runner.Run) error {
 	if err != nil {
 		return err
 	}
+	ref.Key = key
 	run.Request = locks.Request{
 		Ref: ref, Name: name, Claim: locks.Claim{Weight: weight, Max: limit},
 		Within: runner.Enclosing(os.Getenv(runner.EnvHeld)), Command: run.Argv,

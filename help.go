@@ -69,8 +69,8 @@ func commandTexts() map[string]text {
 func valueTexts() map[string]text {
 	return map[string]text{
 		"help":   {"", "Show this help."},
-		"name":   {"NAME", "The lock's name. Runs of one name in one store limit each other. ($GOLOCK_NAME)"},
-		"store":  {"URL", "Where the lock lives: local (the default), local:///DIR, redis://HOST and its kin (docs/stores.md). ($GOLOCK_STORE)"},
+		"name":   {"NAME", "The lock's name. Runs of one name in one store limit each other. With flock, fcntl and bind the store is the lock, and a name only a label. ($GOLOCK_NAME)"},
+		"store":  {"URL", "Where the lock lives: local (the default), local:///DIR, flock:///FILE, fcntl:///FILE, bind://ADDRESS, redis://HOST and its kin (docs/stores.md). ($GOLOCK_STORE)"},
 		"config": {"FILE", "Read this configuration file instead of /etc/golock.toml and ~/.config/golock/config.toml. ($GOLOCK_CONFIG)"},
 
 		"max":       {"N", "At most N at a time; 1 if not given. ($GOLOCK_MAX)"},

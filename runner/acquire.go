@@ -243,7 +243,7 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			r.Log(false, "left the queue", "signal", "TSTP")
 			r.Relay.Suspend()
 			if ref, err := locks.NewRef(r.Request.Name); err == nil {
-				r.Request.Ref = ref // what has left a queue does not come back into it
+				r.Request.Ref.ID = ref.ID // what has left a queue does not come back into it
 				g.introduce()
 			}
 			a = r.attempt()

@@ -59,7 +59,10 @@ func prepare(argv, env []string, r locks.Request, store string) *command {
 // grant adds what the store gave.
 func (c *command) grant(g locks.Grant) {
 	id := g.Ref.String()
-	c.env = append(c.env, envID+"="+id, EnvHeld+"="+c.held+id, envSlot+"="+strconv.Itoa(g.Slots[0]), envSlots+"="+joinInts(g.Slots))
+	c.env = append(c.env, envID+"="+id, EnvHeld+"="+c.held+id)
+	if len(g.Slots) > 0 { // who shares a plain lock file has none
+		c.env = append(c.env, envSlot+"="+strconv.Itoa(g.Slots[0]), envSlots+"="+joinInts(g.Slots))
+	}
 	if g.Fence != 0 {
 		c.env = append(c.env, envFence+"="+strconv.FormatInt(g.Fence, 10))
 	}

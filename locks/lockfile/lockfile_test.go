@@ -1,0 +1,404 @@
+package lockfile
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+)
+
+var background = context.Background()
+
+const patience = 30 * time.Second
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// request asks for the exclusive lock, or with limit 0 for a shared one.
+func request(t testing.TB, s *Store, limit int, noWait bool) locks.Request {
+	t.Helper()
+	ref, err := locks.NewRef(s.URL())
+	must(t, err)
+	return locks.Request{Ref: ref, Name: "label", Claim: locks.Claim{Weight: 1, Max: limit}, NoWait: noWait}
+}
+
+func try(t testing.TB, s *Store, limit int) (locks.Lease, error) {
+	t.Helper()
+	ticket, err := s.Join(background, request(t, s, limit, true))
+	if err != nil {
+		return nil, err
+	}
+	l, err := ticket.Wait(background)
+	must(t, err)
+	t.Cleanup(func() { _ = l.Release(background) })
+	return l, nil
+}
+
+func take(t testing.TB, s *Store, limit int) locks.Lease {
+	t.Helper()
+	l, err := try(t, s, limit)
+	must(t, err)
+	return l
+}
+
+func isBusy(err error) bool {
+	var busy *locks.BusyError
+	return errors.As(err, &busy)
+}
+
+func free(t testing.TB, s *Store) bool {
+	t.Helper()
+	l, err := try(t, s, 1)
+	if isBusy(err) {
+		return false
+	}
+	must(t, err)
+	must(t, l.Release(background))
+	return true
+}
+
+// tool runs another tool and gives its exit code.
+func tool(t testing.TB, argv ...string) int {
+	t.Helper()
+	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	t.Fatalf("%v: %v\n%s", argv, err, out)
+	return -1
+}
+
+// holding starts another tool that runs a command while it holds its lock, and
+// waits until it does. The function ends it.
+func holding(t testing.TB, argv ...string) (end func()) {
+	t.Helper()
+	cmd := exec.Command(argv[0], append(argv[1:], "sh", "-c", "echo in; read line")...)
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	if _, err := out.Read(make([]byte, 3)); err != nil {
+		t.Fatalf("%v does not get its lock: %v", argv, err)
+	}
+	return func() {
+		in.Close()
+		_ = cmd.Wait()
+	}
+}
+
+// The other tools of each family keep golock out, and are kept out by it.
+func TestOtherTools(t *testing.T) {
+	for _, c := range []struct {
+		family       Family
+		tool, shared []string // with the file after them
+		code         int      // when it does not get the lock
+	}{
+		{Flock, []string{"flock", "-n"}, []string{"flock", "-n", "-s"}, 1},
+		{Flock, []string{"setlock", "-n"}, nil, 111},
+		{Fcntl, []string{"s6-setlock", "-n"}, []string{"s6-setlock", "-n", "-r"}, 1},
+		{Fcntl, []string{"runlock", "-f"}, nil, 73},
+	} {
+		t.Run(c.tool[0], func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "with blanks and %41")
+			s := New(c.family, file)
+			l := take(t, s, 1)
+			if code := tool(t, append(c.tool, file, "true")...); code != c.code {
+				t.Errorf("exit code %d beside ours, want %d", code, c.code)
+			}
+			must(t, l.Release(background))
+			if code := tool(t, append(c.tool, file, "true")...); code != 0 {
+				t.Errorf("exit code %d after ours", code)
+			}
+			end := holding(t, append(c.tool, file)...)
+			if _, err := try(t, s, 1); !isBusy(err) {
+				t.Errorf("beside the other tool: %v", err)
+			}
+			if _, err := try(t, s, 0); !isBusy(err) {
+				t.Errorf("shared beside the other tool: %v", err)
+			}
+			end()
+			eventually(t, "free after the other tool", func() bool { return free(t, s) })
+			if c.shared == nil {
+				return
+			}
+			end = holding(t, append(c.shared, file)...)
+			if _, err := try(t, s, 1); !isBusy(err) {
+				t.Errorf("exclusive beside a reader: %v", err)
+			}
+			take(t, s, 0)
+			end()
+			if code := tool(t, append(c.shared, file, "true")...); code != 0 {
+				t.Errorf("exit code %d of a reader beside our reader", code)
+			}
+			if code := tool(t, append(c.tool, file, "true")...); code != c.code {
+				t.Errorf("exit code %d of a writer beside our reader, want %d", code, c.code)
+			}
+		})
+	}
+}
+
+// The families do not see each other: this is why there are two.
+func TestFamilies(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lock")
+	take(t, New(Flock, file), 1)
+	take(t, New(Fcntl, file), 1)
+}
+
+// What can be locked.
+func TestTargets(t *testing.T) {
+	dir := t.TempDir()
+	take(t, New(Flock, dir), 1)
+	if code := tool(t, "flock", "-n", dir, "true"); code != 1 {
+		t.Errorf("flock of the directory: exit code %d", code)
+	}
+
+	readable := filepath.Join(dir, "readable")
+	must(t, os.WriteFile(readable, []byte("text"), 0o400))
+	for _, family := range []Family{Flock, Fcntl} {
+		l := take(t, New(family, readable), 1)
+		must(t, l.Release(background))
+	}
+	if text, err := os.ReadFile(readable); err != nil || string(text) != "text" {
+		t.Errorf("the file reads %q, %v", text, err)
+	}
+
+	link := filepath.Join(dir, "link")
+	must(t, os.Symlink("target", link))
+	take(t, New(Flock, link), 1)
+	if free(t, New(Flock, filepath.Join(dir, "target"))) {
+		t.Error("a symbolic link and its target are two locks")
+	}
+
+	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	for path, words := range map[string]string{
+		filepath.Join(dir, "fifo"):       "is a FIFO",
+		"/dev/null":                      "is a device",
+		filepath.Join(dir, "no", "file"): "the directory must be there",
+		filepath.Join(dir, "file", "x"):  "not a directory",
+		"/proc/golock":                   "open /proc/golock",
+	} {
+		for _, family := range []Family{Flock, Fcntl} {
+			if _, err := try(t, New(family, path), 1); err == nil || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), path) || isBusy(err) {
+				t.Errorf("%s of %s: %v, want %q", family, path, err, words)
+			}
+		}
+	}
+	if _, err := try(t, New(Fcntl, dir), 1); err == nil || !strings.Contains(err.Error(), "use flock://") {
+		t.Errorf("fcntl of a directory: %v", err)
+	}
+}
+
+// A new file has the mode that flock(1) would give it.
+func TestMode(t *testing.T) {
+	dir := t.TempDir()
+	tool(t, "flock", filepath.Join(dir, "theirs"), "true")
+	theirs, err := os.Stat(filepath.Join(dir, "theirs"))
+	must(t, err)
+	for _, family := range []Family{Flock, Fcntl} {
+		file := filepath.Join(dir, string(family))
+		take(t, New(family, file), 1)
+		ours, err := os.Stat(file)
+		must(t, err)
+		if ours.Mode() != theirs.Mode() || ours.Size() != 0 {
+			t.Errorf("%s: %v, %d bytes; flock(1) makes %v", family, ours.Mode(), ours.Size(), theirs.Mode())
+		}
+	}
+}
+
+// A file that is removed or replaced while it is waited for is left: the lock
+// is on the one that the path leads to.
+func TestReplacedWhileWaiting(t *testing.T) {
+	for _, family := range []Family{Flock, Fcntl} {
+		for name, replace := range map[string]func(path string) error{
+			"removed": os.Remove,
+			"replaced": func(path string) error {
+				return errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path))
+			},
+		} {
+			t.Run(string(family)+" "+name, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "lock")
+				s := New(family, path)
+				first := take(t, s, 1)
+				ticket, err := s.Join(background, request(t, s, 1, false))
+				must(t, err)
+				got := make(chan locks.Lease)
+				go func() { l, _ := ticket.Wait(background); got <- l }()
+				eventually(t, "the waiter sleeps", func() bool { return s.sleepers.Load() == 1 })
+				eventually(t, "the waiter sleeps in the kernel", func() bool {
+					text, _ := os.ReadFile("/proc/locks")
+					var st unix.Stat_t
+					must(t, unix.Stat(path, &st))
+					for _, l := range s.lines(string(text), fileName(&st)) {
+						if l.waits {
+							return true
+						}
+					}
+					return false
+				})
+				must(t, replace(path))
+				must(t, first.Release(background))
+				second := <-got
+				if free(t, s) {
+					t.Error("the waiter holds a file that the path does not lead to")
+				}
+				must(t, second.Release(background))
+			})
+		}
+	}
+}
+
+// NFS version 4 refuses a flock on a descriptor for reading (EBADF, EIO); the
+// file is opened for writing then. No machine for tests has it, so the kernel is
+// one of the test's.
+func TestNFS(t *testing.T) {
+	for _, refusal := range []error{unix.EBADF, unix.EIO} {
+		s := New(Flock, filepath.Join(t.TempDir(), "lock"))
+		real := s.sys
+		forWriting := map[int]bool{}
+		var opened []int
+		s.sys.open = func(path string, flags int) (int, error) {
+			fd, err := real.open(path, flags)
+			opened = append(opened, flags)
+			forWriting[fd] = flags&unix.O_ACCMODE == unix.O_RDWR
+			return fd, err
+		}
+		s.sys.lock = func(fd int, shared, wait bool) error {
+			if !shared && !forWriting[fd] {
+				return refusal
+			}
+			return real.lock(fd, shared, wait)
+		}
+		take(t, s, 0)
+		if last := opened[len(opened)-1]; last&unix.O_ACCMODE != unix.O_RDONLY {
+			t.Errorf("%v: a shared lock opened the file with %#x", refusal, last)
+		}
+		if _, err := try(t, s, 1); !isBusy(err) {
+			t.Errorf("%v: beside a reader: %v", refusal, err)
+		}
+		s.sys.lock = func(int, bool, bool) error { return refusal }
+		if _, err := try(t, s, 1); !errors.Is(err, refusal) || !strings.Contains(err.Error(), "right to write") {
+			t.Errorf("%v for good: %v", refusal, err)
+		}
+	}
+}
+
+// A file that is removed all the time is an error, not a loop.
+func TestRemovedAllTheTime(t *testing.T) {
+	s := New(Flock, filepath.Join(t.TempDir(), "lock"))
+	real := s.sys.lock
+	s.sys.lock = func(fd int, shared, wait bool) error {
+		must(t, os.Remove(s.path))
+		return real(fd, shared, wait)
+	}
+	if _, err := try(t, s, 1); err == nil || !strings.Contains(err.Error(), "all the time") {
+		t.Errorf("Join = %v", err)
+	}
+}
+
+// Another user's file in a directory with the sticky bit can be locked, where
+// flock(1) is refused by fs.protected_regular.
+func TestOtherUsersFile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("this test must run as root")
+	}
+	const setting = "/proc/sys/fs/protected_regular"
+	was, err := os.ReadFile(setting)
+	must(t, err)
+	if os.WriteFile(setting, []byte("2"), 0) == nil {
+		t.Cleanup(func() { must(t, os.WriteFile(setting, was[:1], 0)) })
+	}
+	dir, err := os.MkdirTemp("/tmp", "golock-lockfile-")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	must(t, unix.Chmod(dir, 0o1777))
+	file := filepath.Join(dir, "lock")
+	must(t, os.WriteFile(file, nil, 0o666))
+	must(t, os.Chown(file, 65534, 65534))
+	for _, family := range []Family{Flock, Fcntl} {
+		take(t, New(family, file), 1)
+	}
+}
+
+// What the kernel tells of holders and waiters, and whom it does not tell of.
+func TestEntries(t *testing.T) {
+	for _, family := range []Family{Flock, Fcntl} {
+		t.Run(string(family), func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "lock")
+			s := New(family, file)
+			list := func() (all []locks.Entry) {
+				for e, err := range s.Entries(background, "") {
+					must(t, err)
+					all = append(all, e)
+				}
+				return all
+			}
+			if all := list(); len(all) != 0 {
+				t.Errorf("%+v without a file", all)
+			}
+			l := take(t, s, 1)
+			argv := []string{"flock", file, "true"}
+			if family == Fcntl {
+				argv = []string{"s6-setlock", file, "true"}
+			}
+			waiter := exec.Command(argv[0], argv[1:]...)
+			must(t, waiter.Start())
+			var all []locks.Entry
+			eventually(t, "a waiter is seen", func() bool { all = list(); return len(all) == 2 })
+			if h := all[0]; h.State != locks.Holding || h.PID != os.Getpid() || h.Name != s.URL() || h.Orphaned || h.UID != os.Geteuid() || time.Since(h.Since) > time.Hour {
+				t.Errorf("holder %+v", h)
+			}
+			if w := all[1]; w.State != locks.Waiting || w.Position != 1 || w.PID != waiter.Process.Pid || w.Claim.Max != 1 {
+				t.Errorf("waiter %+v", w)
+			}
+			must(t, l.Release(background))
+			must(t, waiter.Wait())
+
+			// What an heir keeps has no golock any more.
+			heir := exec.Command("sh", "-c", "flock -n 9 && sleep 1000 & wait $!", "sh")
+			if family == Fcntl {
+				return
+			}
+			heir.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			f, err := os.Open(file)
+			must(t, err)
+			defer f.Close()
+			for range 7 { // number 9
+				heir.ExtraFiles = append(heir.ExtraFiles, f)
+			}
+			must(t, heir.Start())
+			defer unix.Kill(-heir.Process.Pid, unix.SIGKILL)
+			eventually(t, "the heir's lock is seen", func() bool { all = list(); return len(all) == 1 })
+			if !all[0].Orphaned {
+				t.Errorf("%+v: who took it has gone", all[0])
+			}
+		})
+	}
+}

@@ -1,0 +1,412 @@
+package open_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/locks/open"
+)
+
+// Tests that need another process run this binary again: with the variable set
+// it is no test but a child that does what it is told (serveChild).
+const childVariable = "GOLOCK_OPEN_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		serveChild()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+var background = context.Background()
+
+// patience bounds every wait for something that must happen.
+const patience = 30 * time.Second
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// freePort finds count ports in a row that nobody has, outside the range from
+// which the kernel takes ports for clients.
+func freePort(t testing.TB, address string, count int) int {
+	t.Helper()
+	for range 200 {
+		first := 10000 + rand.IntN(20000)
+		free := true
+		for port := first; port < first+count && free; port++ {
+			s, err := open.Store(fmt.Sprintf("bind://%s:%d", address, port))
+			must(t, err)
+			ticket, err := s.Join(background, request(t, s, 1, true))
+			if free = err == nil; free {
+				release(t, waitFor(t, ticket))
+			}
+		}
+		if free {
+			return first
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+// kinds gives a URL that nobody has used before, of each kind of plain store.
+func kinds() map[string]func(t testing.TB) string {
+	return map[string]func(t testing.TB) string{
+		"flock": func(t testing.TB) string { return "flock://" + filepath.Join(t.TempDir(), "lock") },
+		"fcntl": func(t testing.TB) string { return "fcntl://" + filepath.Join(t.TempDir(), "lock") },
+		"port":  func(t testing.TB) string { return fmt.Sprintf("bind://127.0.0.1:%d", freePort(t, "127.0.0.1", 5)) },
+		"port6": func(t testing.TB) string { return fmt.Sprintf("bind://[::1]:%d", freePort(t, "[::1]", 5)) },
+		"socket": func(t testing.TB) string {
+			dir, err := os.MkdirTemp("", "golock-bind-") // the path of a socket must be short
+			must(t, err)
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			return "bind://" + filepath.Join(dir, "sock")
+		},
+		"abstract": func(testing.TB) string { return fmt.Sprintf("bind://@golock-test-%d-%x", os.Getpid(), rand.Uint64()) },
+	}
+}
+
+// onEach runs a test on each kind of store; counting leaves out those that have
+// one unit.
+func onEach(t *testing.T, counting bool, test func(t *testing.T, url string)) {
+	for name, fresh := range kinds() {
+		if counting && (name == "flock" || name == "fcntl") {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, fresh(t))
+		})
+	}
+}
+
+func newStore(t testing.TB, url string) locks.Store {
+	t.Helper()
+	s, err := open.Store(url)
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// request is one for a plain store; max 0 is shared.
+func request(t testing.TB, s locks.Store, limit int, noWait bool) locks.Request {
+	t.Helper()
+	r, err := requestFor(s, limit, noWait)
+	must(t, err)
+	return r
+}
+
+func requestFor(s locks.Store, limit int, noWait bool) (locks.Request, error) {
+	ref, err := locks.NewRef(s.URL())
+	return locks.Request{Ref: ref, Name: s.URL(), Claim: locks.Claim{Weight: 1, Max: limit}, NoWait: noWait}, err
+}
+
+func waitFor(t testing.TB, ticket locks.Ticket) locks.Lease {
+	t.Helper()
+	l, err := ticket.Wait(background)
+	must(t, err)
+	return l
+}
+
+// take must be granted at once.
+func take(t testing.TB, s locks.Store, limit int) locks.Lease {
+	t.Helper()
+	ticket, err := s.Join(background, request(t, s, limit, true))
+	must(t, err)
+	l := waitFor(t, ticket)
+	t.Cleanup(func() { _ = l.Release(background) })
+	return l
+}
+
+func release(t testing.TB, l locks.Lease) {
+	t.Helper()
+	must(t, l.Release(background))
+}
+
+// busy reports whether there is no slot now. It takes none.
+func busy(t testing.TB, s locks.Store, limit int) bool {
+	t.Helper()
+	ticket, err := s.Join(background, request(t, s, limit, true))
+	var b *locks.BusyError
+	if errors.As(err, &b) {
+		return true
+	}
+	must(t, err)
+	release(t, waitFor(t, ticket))
+	return false
+}
+
+func slots(l locks.Lease) string { return fmt.Sprint(l.Grant().Slots) }
+
+func entries(t testing.TB, s locks.Store) []locks.Entry {
+	t.Helper()
+	var all []locks.Entry
+	for e, err := range s.Entries(background, "") {
+		must(t, err)
+		all = append(all, e)
+	}
+	return all
+}
+
+// call is what a child is told to do, one line each.
+type call struct {
+	Do     string // a case of serveChild
+	URL    string
+	Max    int
+	NoWait bool
+	File   string
+	Number int
+}
+
+// answer is what it says to that.
+type answer struct {
+	Err   string
+	Busy  bool
+	Slots []int
+	PID   int
+}
+
+// serveChild does one call after the other until its standard input ends.
+func serveChild() {
+	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
+	var held locks.Lease
+	for in.Scan() {
+		var c call
+		var a answer
+		err := json.Unmarshal(in.Bytes(), &c)
+		if err == nil {
+			switch c.Do {
+			case "take":
+				held, err = takeSlot(c)
+				var b *locks.BusyError
+				if a.Busy = errors.As(err, &b); err == nil {
+					a.Slots = held.Grant().Slots
+				}
+			case "release":
+				err = held.Release(background)
+			case "spawn": // a sleeping process that inherits the slot
+				a.PID, err = spawnHeir(held.(locks.Inherited))
+			case "count": // Number times: take, read, add one, write
+				err = repeat(c, func([]int) error { return addOne(c.File) })
+			case "meet": // Number times: take, and meet nobody who has the same slot
+				err = repeat(c, func(slots []int) error { return meet(c.File, slots[0]) })
+			default:
+				err = errors.New("unknown call " + c.Do)
+			}
+		}
+		if err != nil {
+			a.Err = err.Error()
+		}
+		_ = out.Encode(a)
+	}
+}
+
+func takeSlot(c call) (locks.Lease, error) {
+	s, err := open.Store(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	r, err := requestFor(s, c.Max, c.NoWait)
+	if err != nil {
+		return nil, err
+	}
+	ticket, err := s.Join(background, r)
+	if err != nil {
+		return nil, err
+	}
+	return ticket.Wait(background)
+}
+
+func repeat(c call, inside func(slots []int) error) error {
+	for range c.Number {
+		l, err := takeSlot(c)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(inside(l.Grant().Slots), l.Release(background)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addOne does what must not happen twice at a time.
+func addOne(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(string(text))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(strconv.Itoa(n+1)), 0o600)
+}
+
+// meet is an error if somebody else is inside with the same slot. Who is in
+// writes so into the slot's place in the file, and finds it unchanged when it
+// goes. One that is being killed is not inside any more.
+func meet(file string, slot int) error {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	const width = 10
+	read := func() int {
+		text := make([]byte, width)
+		_, _ = f.ReadAt(text, int64(slot*width))
+		pid, _ := strconv.Atoi(strings.Trim(string(text), " \x00"))
+		return pid
+	}
+	write := func(pid int) error {
+		_, err := f.WriteAt(fmt.Appendf(nil, "%*d", width, pid), int64(slot*width))
+		return err
+	}
+	if other := read(); lives(other) {
+		return fmt.Errorf("slot %d: process %d is inside", slot, other)
+	}
+	if err := write(os.Getpid()); err != nil {
+		return err
+	}
+	time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+	if other := read(); other != os.Getpid() {
+		return fmt.Errorf("slot %d: process %d came in", slot, other)
+	}
+	return write(0)
+}
+
+// lives reports whether a process is there and is not on its way out (proc(5),
+// flags of /proc/PID/stat).
+func lives(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	const exiting = 4 // PF_EXITING
+	field := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	flags, _ := strconv.Atoi(field[6])
+	return flags&exiting == 0 && field[0] != "Z"
+}
+
+// spawnHeir starts a process that has a lease's files open.
+func spawnHeir(l locks.Inherited) (int, error) {
+	cmd := exec.Command("sleep", "1000")
+	for _, fd := range l.Files() {
+		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return 0, err
+		}
+		file := os.NewFile(uintptr(own), "lease")
+		defer file.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	return cmd.Process.Pid, nil
+}
+
+// child is another process of this test.
+type child struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func startChild(t testing.TB) *child {
+	t.Helper()
+	c := &child{t: t, cmd: exec.Command(os.Args[0])}
+	c.cmd.Env = append(os.Environ(), childVariable+"=1")
+	c.cmd.Stderr = os.Stderr
+	var err error
+	c.in, err = c.cmd.StdinPipe()
+	must(t, err)
+	out, err := c.cmd.StdoutPipe()
+	must(t, err)
+	c.out = bufio.NewReader(out)
+	must(t, c.cmd.Start())
+	t.Cleanup(c.kill)
+	return c
+}
+
+// kill ends the child and waits until it is gone.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+}
+
+func (c *child) tell(call call) {
+	c.t.Helper()
+	line, err := json.Marshal(call)
+	must(c.t, err)
+	_, err = c.in.Write(append(line, '\n'))
+	must(c.t, err)
+}
+
+func (c *child) hear() answer {
+	c.t.Helper()
+	var a answer
+	line, err := c.out.ReadString('\n')
+	must(c.t, err)
+	must(c.t, json.Unmarshal([]byte(line), &a))
+	return a
+}
+
+// ask must go well.
+func (c *child) ask(call call) answer {
+	c.t.Helper()
+	c.tell(call)
+	a := c.hear()
+	if a.Err != "" {
+		c.t.Fatalf("%s: %s", call.Do, a.Err)
+	}
+	return a
+}
+
+func endProcess(t testing.TB, pid int) {
+	t.Helper()
+	must(t, unix.Kill(pid, unix.SIGKILL))
+}
+
+func contains(t testing.TB, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one about %q", words)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q says nothing of %q", err, w)
+		}
+	}
+}

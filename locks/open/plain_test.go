@@ -1,0 +1,375 @@
+package open_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/open"
+)
+
+// What every plain store promises: flock, fcntl, and bind in all its forms.
+
+func TestPlainGrant(t *testing.T) {
+	onEach(t, false, func(t *testing.T, url string) {
+		s := newStore(t, url)
+		if s.URL() != url {
+			t.Errorf("URL %s, want %s", s.URL(), url)
+		}
+		if tr := s.Traits(); !tr.Inherits || tr.Leased || tr.Queue || tr.Hold || tr.MaxUnits == 0 {
+			t.Errorf("%+v", tr)
+		}
+		r := request(t, s, 1, false)
+		ticket, err := s.Join(background, r)
+		must(t, err)
+		l := waitFor(t, ticket)
+		if g := l.Grant(); ticket.Queued() || g.Ref != r.Ref || slots(l) != "[0]" || g.Fence != 0 {
+			t.Errorf("queued %v, %+v", ticket.Queued(), g)
+		}
+		for _, fd := range l.(locks.Inherited).Files() {
+			if fd < 100 {
+				t.Errorf("descriptor %d is in the way of scripts", fd)
+			}
+		}
+		if !busy(t, s, 1) || !busy(t, newStore(t, url), 1) {
+			t.Error("granted twice")
+		}
+		release(t, l)
+		release(t, l)
+		if busy(t, s, 1) {
+			t.Error("taken after the release")
+		}
+	})
+}
+
+// A waiter is woken, and one that leaves leaves nothing behind.
+func TestPlainWait(t *testing.T) {
+	onEach(t, false, func(t *testing.T, url string) {
+		s := newStore(t, url)
+		first := take(t, s, 1)
+
+		ctx, cancel := context.WithCancel(background)
+		ticket, err := s.Join(ctx, request(t, s, 1, false))
+		must(t, err)
+		if !ticket.Queued() {
+			t.Fatal("not queued")
+		}
+		left := make(chan error)
+		go func() { _, err := ticket.Wait(ctx); left <- err }()
+		cancel()
+		start := time.Now()
+		if err := <-left; err != context.Canceled {
+			t.Errorf("Wait = %v", err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("it took %v to leave", took)
+		}
+
+		ticket, err = s.Join(background, request(t, s, 1, false))
+		must(t, err)
+		got := make(chan locks.Lease)
+		go func() { l, _ := ticket.Wait(background); got <- l }()
+		select {
+		case <-got:
+			t.Fatal("granted beside the holder")
+		case <-time.After(250 * time.Millisecond):
+		}
+		release(t, first)
+		second := <-got
+		if second == nil || !busy(t, s, 1) {
+			t.Fatal("the waiter does not hold")
+		}
+		release(t, second)
+		eventually(t, "free", func() bool { return !busy(t, s, 1) })
+	})
+}
+
+// With kill -9 of the holder the slot is free, unless something lives that
+// inherited it; with a release it is free in any case.
+func TestPlainKilledHolder(t *testing.T) {
+	onEach(t, false, func(t *testing.T, url string) {
+		s := newStore(t, url)
+		c := startChild(t)
+		c.ask(call{Do: "take", URL: url, Max: 1})
+		if !busy(t, s, 1) {
+			t.Fatal("the child does not hold")
+		}
+		c.kill()
+		if busy(t, s, 1) {
+			t.Error("the slot is taken by the dead")
+		}
+
+		c = startChild(t)
+		c.ask(call{Do: "take", URL: url, Max: 1})
+		heir := c.ask(call{Do: "spawn"}).PID
+		c.kill()
+		for range 20 {
+			if !busy(t, s, 1) {
+				t.Fatal("the slot is free although an heir lives")
+			}
+		}
+		all := entries(t, s)
+		if len(all) != 1 || all[0].PID != heir || all[0].State != locks.Holding {
+			t.Errorf("%+v, want the heir %d", all, heir)
+		}
+		endProcess(t, heir)
+		eventually(t, "free after the heir", func() bool { return !busy(t, s, 1) })
+
+		c = startChild(t)
+		for range 3 { // each leaves a daemon
+			c.ask(call{Do: "take", URL: url, Max: 1, NoWait: true})
+			heir = c.ask(call{Do: "spawn"}).PID
+			defer endProcess(t, heir)
+			c.ask(call{Do: "release"})
+			if busy(t, s, 1) {
+				t.Fatal("a daemon keeps the slot")
+			}
+			if all := entries(t, s); len(all) != 0 {
+				t.Errorf("%+v after the release", all)
+			}
+		}
+	})
+}
+
+// Strength test: 5 processes, 1000 increments of a counter that nothing else protects.
+func TestPlainStrength(t *testing.T) {
+	onEach(t, false, func(t *testing.T, url string) {
+		file := filepath.Join(t.TempDir(), "counter")
+		must(t, os.WriteFile(file, []byte("0"), 0o600))
+		var children []*child
+		for range 5 {
+			c := startChild(t)
+			c.tell(call{Do: "count", URL: url, Max: 1, File: file, Number: 200})
+			children = append(children, c)
+		}
+		for _, c := range children {
+			if a := c.hear(); a.Err != "" {
+				t.Error(a.Err)
+			}
+		}
+		if text, err := os.ReadFile(file); err != nil || string(text) != "1000" {
+			t.Errorf("the counter reads %s, %v", text, err)
+		}
+	})
+}
+
+// 8 processes, at most 3 at a time, no slot twice, while some are killed.
+func TestPlainRandomKills(t *testing.T) {
+	onEach(t, false, func(t *testing.T, url string) {
+		limit := 3
+		if url[0] == 'f' {
+			limit = 1
+		}
+		file := filepath.Join(t.TempDir(), "judge")
+		must(t, os.WriteFile(file, nil, 0o600))
+		steady := make([]*child, 4)
+		for i := range steady {
+			steady[i] = startChild(t)
+			steady[i].tell(call{Do: "meet", URL: url, Max: limit, File: file, Number: 100})
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for _, c := range steady {
+				if a := c.hear(); a.Err != "" {
+					t.Error(a.Err)
+				}
+			}
+		}()
+		kills := 0
+		for ended := false; !ended || kills < 10; kills++ {
+			c := startChild(t)
+			c.tell(call{Do: "meet", URL: url, Max: limit, File: file, Number: 1 << 20})
+			time.Sleep(time.Duration(5+kills%7) * time.Millisecond)
+			c.kill()
+			select {
+			case <-done:
+				ended = true
+			default:
+			}
+		}
+		t.Logf("%d killed", kills)
+		s := newStore(t, url)
+		for range limit {
+			take(t, s, limit)
+		}
+		if !busy(t, s, limit) {
+			t.Error("more slots than there are")
+		}
+	})
+}
+
+// A max of N is N addresses; a holder has the lowest that was free.
+func TestBindMax(t *testing.T) {
+	onEach(t, true, func(t *testing.T, url string) {
+		s := newStore(t, url)
+		var held []locks.Lease
+		for i, want := range []string{"[0]", "[1]", "[2]"} {
+			held = append(held, take(t, s, 3))
+			if slots(held[i]) != want {
+				t.Errorf("slot %s, want %s", slots(held[i]), want)
+			}
+		}
+		if !busy(t, s, 3) {
+			t.Error("a fourth came in")
+		}
+		if all := entries(t, s); len(all) != 3 || all[2].PID != os.Getpid() || !slices.Equal(all[2].Slots, []int{2}) {
+			t.Errorf("%+v", all)
+		}
+		release(t, held[1])
+		if again := take(t, s, 3); slots(again) != "[1]" {
+			t.Errorf("slot %s, want the free one", slots(again))
+		}
+	})
+}
+
+// Readers of a lock file meet and have no numbers; a writer is alone.
+func TestLockFileShared(t *testing.T) {
+	for _, kind := range []string{"flock", "fcntl"} {
+		t.Run(kind, func(t *testing.T) {
+			s := newStore(t, kinds()[kind](t))
+			one, other := take(t, s, 0), take(t, s, 0)
+			if slots(one) != "[]" || !busy(t, s, 1) || busy(t, s, 0) {
+				t.Errorf("slots %s, writer kept out %v, reader %v", slots(one), busy(t, s, 1), busy(t, s, 0))
+			}
+			release(t, one)
+			if !busy(t, s, 1) {
+				t.Error("a writer beside a reader")
+			}
+			release(t, other)
+			take(t, s, 1)
+			if !busy(t, s, 0) {
+				t.Error("a reader beside a writer")
+			}
+		})
+	}
+}
+
+// A nested run is told that it would wait for itself, also if the lock's
+// descriptor was not handed on; what is merely called by the same ID waits.
+func TestPlainNested(t *testing.T) {
+	onEach(t, false, func(t *testing.T, url string) {
+		s := newStore(t, url)
+		outer := take(t, s, 1)
+		r := request(t, s, 1, true)
+		r.Within = []locks.Ref{outer.Grant().Ref}
+		_, err := s.Join(background, r)
+		var nested *locks.NestedError
+		if !errors.As(err, &nested) || nested.Inside != outer.Grant().Ref {
+			t.Errorf("Join = %v", err)
+		}
+		release(t, outer)
+
+		c := startChild(t)
+		c.ask(call{Do: "take", URL: url, Max: 1})
+		_, err = s.Join(background, r)
+		var busy *locks.BusyError
+		if errors.As(err, &nested) && nested.Inside != outer.Grant().Ref || !errors.As(err, &busy) {
+			t.Errorf("Join = %v", err)
+		}
+		if errors.As(err, new(*locks.NestedError)) {
+			t.Errorf("Join = %v: the holder is not around us", err)
+		}
+	})
+}
+
+// Two URLs are two locks.
+func TestPlainApart(t *testing.T) {
+	for name, fresh := range kinds() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			one, other := newStore(t, fresh(t)), newStore(t, fresh(t))
+			take(t, one, 1)
+			if busy(t, other, 1) {
+				t.Error("one keeps the other out")
+			}
+		})
+	}
+}
+
+// URLs that are wrong, and the part that is.
+func TestPlainURLs(t *testing.T) {
+	for url, words := range map[string][]string{
+		"flock:":                     {"flock:///FILE"},
+		"flock:/x":                   {"flock:///FILE"},
+		"flock://":                   {"path"},
+		"flock:///":                  {"path"},
+		"flock://host/x":             {"host"},
+		"flock:///x?wait=1":          {"options", "?wait=1"},
+		"flock:///%zz":               {"path"},
+		"flock:///a%00b":             {"zero byte"},
+		"fcntl://x":                  {"host", "fcntl:///"},
+		"bind:":                      {"bind://127.0.0.1:PORT"},
+		"bind://":                    {"address and a port"},
+		"bind://7001":                {"address and a port"},
+		"bind://:7001":               {"address and a port"},
+		"bind://127.0.0.1":           {"address and a port"},
+		"bind://localhost:7001":      {"host", "localhost", "IP address"},
+		"bind://127.0.0.1:0":         {"port"},
+		"bind://127.0.0.1:65536":     {"port"},
+		"bind://127.0.0.1:ssh":       {"port"},
+		"bind://0.0.0.0:7001":        {"host", "all addresses"},
+		"bind://[::]:7001":           {"host", "all addresses"},
+		"bind://[::ffff:1.2.3.4]:70": {"host"},
+		"bind://[fe80::1%25lo]:7001": {"host"},
+		"bind://224.0.0.1:7001":      {"host"},
+		"bind://127.0.0.1:7001?x":    {"options"},
+		"bind://@":                   {"name"},
+		"bind://@a%00":               {"zero byte"},
+		"bind://@" + long(200):       {"name", "bytes long"},
+		"bind:///" + long(200):       {"path", "bytes long"},
+		"bind:///x#y":                {"options"},
+	} {
+		_, err := open.Store(url)
+		t.Run(url[:min(len(url), 30)], func(t *testing.T) { contains(t, err, words...) })
+	}
+	for url, same := range map[string]string{
+		"flock:///tmp/a%20b":        "flock:///tmp/a%20b",
+		"flock:///tmp/a b%25":       "flock:///tmp/a%20b%25",
+		"fcntl:///tmp/\xc3\xa4%3F":  "fcntl:///tmp/%C3%A4%3F",
+		"bind://127.0.0.1:7001/":    "bind://127.0.0.1:7001",
+		"bind://[0:0::1]:7001":      "bind://[::1]:7001",
+		"bind://@a%2Fb/c":           "bind://@a/b/c",
+		"bind://@" + long(104):      "bind://@" + long(104),
+		"bind:///" + long(106):      "bind:///" + long(106),
+		"bind:///tmp/with%20blanks": "bind:///tmp/with%20blanks",
+	} {
+		s, err := open.Store(url)
+		must(t, err)
+		if s.URL() != same {
+			t.Errorf("%s is %s, want %s", url, s.URL(), same)
+		}
+	}
+}
+
+// There are as many units as names or ports fit.
+func TestBindUnits(t *testing.T) {
+	for url, units := range map[string]int{
+		"bind://127.0.0.1:65535": 1,
+		"bind://127.0.0.1:65530": 6,
+		"bind://127.0.0.1:7001":  256,
+		"bind://@a":              256,
+		"bind://@" + long(104):   1,
+		"bind://@" + long(102):   10,
+		"bind:///" + long(106):   1,
+		"bind:///" + long(103):   100,
+		"flock:///x":             1,
+	} {
+		if got := newStore(t, url).Traits().MaxUnits; got != units {
+			t.Errorf("%s: %d units, want %d", url, got, units)
+		}
+	}
+}
+
+func long(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = 'x'
+	}
+	return string(b)
+}
