@@ -13,7 +13,8 @@ import (
 
 // engines lists the schemes, in the order in which messages name them.
 func engines() []engine {
-	return append([]engine{{scheme: "local", form: "local or local:///DIR", open: openLocal}}, redisEngines()...)
+	all := append([]engine{{scheme: "local", form: "local or local:///DIR", open: openLocal}}, leasefileEngines()...)
+	return append(all, redisEngines()...)
 }
 
 type engine struct {
