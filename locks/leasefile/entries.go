@@ -164,7 +164,7 @@ func (s *seat) entry(name string) locks.Entry {
 		switch {
 		case r.Left:
 			e.HeldTill = time.Now().Add(r.Hold - s.quiet)
-		case r.Clock != "" && r.Clock == clockName():
+		case r.Clock != "" && r.Clock == s.queue.store.clockName():
 			e.HeldTill = time.Now().Add(r.Hold - s.queue.store.clock().Sub(r.Granted))
 		default:
 			e.HeldTill = time.Now().Add(r.Hold)

@@ -242,7 +242,7 @@ func (e *entry) othersChoose(line []token) (bool, error) {
 		case err != nil:
 			return false, err
 		case s.dead:
-			if _, err := e.queue.remove(t); err != nil {
+			if removed, err := e.queue.remove(t); err != nil && !removed {
 				return false, err
 			}
 			delete(e.choosing, id)
@@ -335,7 +335,10 @@ func (e *entry) judge(t token) (seat, error) {
 	s, err := e.watch.look(t)
 	if err == nil && s.dead {
 		s.absent = true
-		_, err = e.queue.remove(t)
+		var removed bool
+		if removed, err = e.queue.remove(t); removed {
+			err = nil // what is left of it counts for nothing
+		}
 	}
 	return s, err
 }
@@ -428,6 +431,7 @@ func (e *entry) sign(write func(pulse) error) error {
 		return err
 	}
 	e.pulse = p
+	e.store.at("beaten")
 	if e.store.clock() >= end {
 		return errGone
 	}
@@ -465,9 +469,10 @@ func (e *entry) discard() error {
 	if e.token.id == "" {
 		return nil
 	}
-	_, err := e.queue.remove(e.token)
-	if err == nil {
+	removed, err := e.queue.remove(e.token)
+	if err == nil || removed {
 		e.token = token{}
+		return nil
 	}
 	return err
 }

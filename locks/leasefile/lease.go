@@ -146,7 +146,7 @@ func (l *lease) fetch() error {
 	if !ok {
 		return &Error{Path: l.queue.recordPath(tokens[0].id), Err: errDamaged}
 	}
-	if rec.Clock == "" || rec.Clock != clockName() {
+	if rec.Clock == "" || rec.Clock != l.store.clockName() {
 		return &Error{Path: l.queue.recordPath(tokens[0].id), Err: errElsewhere}
 	}
 	l.token, l.record, l.pulse = tokens[0], rec, p
@@ -261,7 +261,7 @@ func (l *lease) holdLeft() time.Duration {
 	if _, evicted := l.queue.evictedBy(l.token.id); evicted {
 		return 0
 	}
-	if r.Clock == "" || r.Clock != clockName() {
+	if r.Clock == "" || r.Clock != l.store.clockName() {
 		return r.Hold // too long is better than too short
 	}
 	return r.Hold - l.store.clock().Sub(r.Granted)

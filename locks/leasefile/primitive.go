@@ -2,29 +2,21 @@ package leasefile
 
 import "golang.org/x/sys/unix"
 
-// primitive makes a name that did not exist, atomically, and takes it away. What
-// matters is the name; there is nothing in what it makes.
-type primitive struct {
-	create func(path string) error
-	remove func(path string) error
-}
+// primitive makes a name that did not exist, atomically. What matters is the
+// name; there is nothing in what it makes.
+type primitive func(path string) error
 
 func primitives(scheme string) primitive {
 	switch scheme {
 	case "mkdir":
-		return primitive{
-			create: func(path string) error { return again(func() error { return unix.Mkdir(path, 0o755) }) },
-			remove: func(path string) error { return again(func() error { return unix.Rmdir(path) }) },
-		}
+		return func(path string) error { return again(func() error { return unix.Mkdir(path, 0o755) }) }
 	case "symlink":
-		return primitive{
-			create: func(path string) error { return again(func() error { return unix.Symlink("golock", path) }) },
-			remove: unlink,
-		}
+		return func(path string) error { return again(func() error { return unix.Symlink("golock", path) }) }
 	}
-	return primitive{create: createFile, remove: unlink}
+	return createFile
 }
 
+// createFile is O_EXCL, which is atomic on NFS from version 3 on (open(2)).
 func createFile(path string) error {
 	fd := -1
 	err := again(func() (err error) {
@@ -37,7 +29,17 @@ func createFile(path string) error {
 	return unix.Close(fd)
 }
 
-func unlink(path string) error { return again(func() error { return unix.Unlink(path) }) }
+// removeName takes away what any of the primitives has made: stores of all three
+// may use one directory.
+func removeName(path string) error {
+	err := again(func() error { return unix.Unlink(path) })
+	if err == unix.EISDIR || err == unix.EPERM {
+		if dir := again(func() error { return unix.Rmdir(path) }); dir != unix.ENOTDIR {
+			return dir
+		}
+	}
+	return err
+}
 
 func rename(from, to string) error { return again(func() error { return unix.Rename(from, to) }) }
 

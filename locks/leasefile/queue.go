@@ -206,7 +206,7 @@ func (q *queue) dataPath(id string) string { return q.path + "/" + recordsDir + 
 
 // create makes a token.
 func (q *queue) create(t token) error {
-	if err := q.store.make.create(q.tokenPath(t)); err != nil {
+	if err := q.store.make(q.tokenPath(t)); err != nil {
 		return &Error{Op: q.store.scheme, Path: q.tokenPath(t), Err: err}
 	}
 	return nil
@@ -259,7 +259,7 @@ func (q *queue) remove(t token) (bool, error) {
 		return true, &Error{Path: q.dataPath(t.id), Err: errors.Unwrap(err)}
 	}
 	q.store.at("emptied")
-	if err := q.store.make.remove(q.tokenPath(gone)); err != nil && err != unix.ENOENT {
+	if err := removeName(q.tokenPath(gone)); err != nil && err != unix.ENOENT {
 		return true, &Error{Op: "remove", Path: q.tokenPath(gone), Err: err}
 	}
 	return true, nil
@@ -295,7 +295,7 @@ func (q *queue) nextFence() (int64, error) {
 		}
 		fence := max(last+1, time.Now().UnixMicro())
 		path := dir + "/" + strconv.FormatInt(fence, 10)
-		if err := q.store.make.create(path); err == unix.EEXIST {
+		if err := q.store.make(path); err == unix.EEXIST {
 			continue
 		} else if err != nil {
 			return 0, &Error{Op: q.store.scheme, Path: path, Err: err}
@@ -308,7 +308,7 @@ func (q *queue) nextFence() (int64, error) {
 			continue
 		}
 		for _, old := range others {
-			_ = q.store.make.remove(dir + "/" + strconv.FormatInt(old, 10))
+			_ = removeName(dir + "/" + strconv.FormatInt(old, 10))
 		}
 		return fence, nil
 	}

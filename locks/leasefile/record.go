@@ -133,7 +133,7 @@ const maxCommand = 1024
 func (s *Store) newRecord(r locks.Request) record {
 	rec := record{
 		TTL: r.TTL, Weight: r.Claim.Weight, Max: r.Claim.Max, Priority: r.Claim.Priority, NoWait: r.NoWait,
-		Replace: r.Replace, Hold: max(r.Hold, 0), Clock: clockName(), Owner: thisProcess(),
+		Replace: r.Replace, Hold: max(r.Hold, 0), Clock: s.clockName(), Owner: thisProcess(),
 		Since: time.Now().UnixMicro(), UID: os.Geteuid(),
 	}
 	if rec.TTL <= 0 {

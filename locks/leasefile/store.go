@@ -54,11 +54,12 @@ const defaultTTL = 30 * time.Second
 
 // Store is a shared directory. It does nothing until it is used.
 type Store struct {
-	scheme string
-	dir    string
-	make   primitive
-	clock  locks.Clock
-	at     func(step string) // told before each step of the protocol, in tests
+	scheme    string
+	dir       string
+	make      primitive
+	clock     locks.Clock
+	clockName func() string     // of that clock
+	at        func(step string) // told before each step of the protocol, for tests
 }
 
 // Schemes are the primitives that a store can be made of.
@@ -90,7 +91,7 @@ func Open(address string) (*Store, error) {
 	case strings.ContainsRune(path, 0):
 		return nil, errors.New("path: contains a zero byte")
 	}
-	return &Store{scheme: scheme, dir: path, make: primitives(scheme), clock: locks.BootTime, at: func(string) {}}, nil
+	return &Store{scheme: scheme, dir: path, make: primitives(scheme), clock: locks.BootTime, clockName: clockName, at: func(string) {}}, nil
 }
 
 // URL implements locks.Store.

@@ -30,7 +30,7 @@ func (t *ticket) WhenNear(f func()) { t.near = f }
 // the line has not changed, so that short commands follow each other quickly,
 // within bounds that grow with its place.
 const (
-	shortestLook = 5 * time.Millisecond
+	shortestLook = 2 * time.Millisecond
 	longestLook  = 100 * time.Millisecond // of the one in front
 	slowestLook  = time.Second            // of anybody
 	leaveWait    = 30 * time.Millisecond  // what the one who leaves waits for that

@@ -103,7 +103,7 @@ func (w *watch) alive(t token) bool { s, ok := w.seen[t.id]; return ok && !s.fir
 // on the same clock.
 
 func (q *queue) seenPath(id string) (string, bool) {
-	clock := clockName()
+	clock := q.store.clockName()
 	return q.dataPath(id) + "/" + seenPrefix + clock, clock != ""
 }
 
