@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"golock/locks"
 )
 
@@ -23,16 +25,12 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 	return func(yield func(locks.Entry, error) bool) {
 		ctx, cancel := context.WithTimeout(ctx, listLimit)
 		defer cancel()
-		queues, err := await(ctx, func() ([]*queue, error) {
+		queues, failed := await(ctx, func() ([]*queue, error) {
 			if name != "" {
 				return s.known(name)
 			}
 			return s.queues()
 		}, func([]*queue, error) {})
-		if err != nil {
-			yield(locks.Entry{}, err)
-			return
-		}
 		for _, q := range queues {
 			entries, err := await(ctx, q.entries, func([]locks.Entry, error) {})
 			if err != nil {
@@ -44,6 +42,9 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 					return
 				}
 			}
+		}
+		if failed != nil {
+			yield(locks.Entry{}, failed)
 		}
 	}
 }
@@ -64,7 +65,8 @@ func (s *Store) known(name string) ([]*queue, error) {
 	return []*queue{q}, nil
 }
 
-// queues gives all there are, by name.
+// queues gives all there are, by name. One that cannot be read hides none of the
+// others.
 func (s *Store) queues() ([]*queue, error) {
 	if err := s.checkDir(); err != nil {
 		return nil, err
@@ -74,6 +76,7 @@ func (s *Store) queues() ([]*queue, error) {
 		return nil, err
 	}
 	var all []*queue
+	var failed []error
 	for _, base := range names {
 		key, ok := keyFromName(base)
 		if !ok {
@@ -81,17 +84,18 @@ func (s *Store) queues() ([]*queue, error) {
 		}
 		q := &queue{store: s, key: key, path: s.keyPath(key)}
 		h, err := q.readHead()
-		if errors.Is(err, fs.ErrNotExist) || (err == nil && locks.KeyOf(h.Name) != key) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), err == nil && locks.KeyOf(h.Name) != key:
 			continue
-		}
-		if err != nil {
-			return nil, err
+		case err != nil:
+			failed = append(failed, err)
+			continue
 		}
 		q.name = h.Name
 		all = append(all, q)
 	}
 	slices.SortFunc(all, func(a, b *queue) int { return strings.Compare(a.name, b.name) })
-	return all, nil
+	return all, errors.Join(failed...)
 }
 
 // entries gives one name's: holders by slot, then waiters in their order.

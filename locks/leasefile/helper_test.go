@@ -27,6 +27,9 @@ const patience = 30 * time.Second
 // longTTL is for leases that nothing renews.
 const longTTL = time.Minute
 
+// keptTTL is for leases that are renewed, on a machine that may be busy.
+const keptTTL = 3 * time.Second
+
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {

@@ -52,9 +52,9 @@ const sweepPause = 100 * time.Millisecond
 // gives no sign of life: only that tells the dead from the living. The age is
 // what an entry says of itself.
 func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int, err error) {
-	queues, err := await(ctx, s.queues, func([]*queue, error) {})
-	if err != nil {
-		return 0, err
+	queues, unread := await(ctx, s.queues, func([]*queue, error) {})
+	if len(queues) == 0 && unread != nil {
+		return 0, unread
 	}
 	var sweeps []*sweep
 	for _, q := range queues {
@@ -73,7 +73,7 @@ func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int
 			left += w.left
 		}
 		if left == 0 {
-			return removed, nil
+			return removed, unread
 		}
 		pause(ctx, sweepPause)
 		err = ctx.Err()
