@@ -131,7 +131,7 @@ func TestSweep(t *testing.T) {
 		live := take(t, s, "live", ttl(keptTTL))
 		keep(t, live)
 		held := take(t, s, "held", hold(time.Hour))
-		if err := held.Release(background); err != nil {
+		if err := release(held); err != nil {
 			t.Fatal(err)
 		}
 		waiting := queue(t, s, "live", ttl(keptTTL))

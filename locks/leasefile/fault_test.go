@@ -30,7 +30,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 			if took := time.Since(began); took > shortTTL+2*time.Second {
 				t.Errorf("killed before step %d, the next one waited for %v", step, took)
 			}
-			if err := lease.Release(background); err != nil {
+			if err := release(lease); err != nil {
 				t.Fatalf("killed before step %d, Release: %v", step, err)
 			}
 			if err == nil {
@@ -68,13 +68,13 @@ func TestKilledAtEveryStepOfWaiting(t *testing.T) {
 				return over || len(list(t, s, "n")) == 2
 			})
 			behind := queue(t, s, "n")
-			if err := first.Release(background); err != nil {
+			if err := release(first); err != nil {
 				t.Fatal(err)
 			}
 			if !over {
 				err = <-ended
 			}
-			if err := behind.granted().Release(background); err != nil {
+			if err := release(behind.granted()); err != nil {
 				t.Fatal(err)
 			}
 			if err == nil {
@@ -159,7 +159,7 @@ func TestCrowd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := lease.Release(background); err != nil {
+		if err := release(lease); err != nil {
 			t.Fatal(err)
 		}
 		sweepAll(t, url)
