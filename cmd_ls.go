@@ -95,7 +95,10 @@ type shownEntry struct {
 	Since    string      `json:"since"`
 	Fence    int64       `json:"fence"`
 	Orphaned bool        `json:"orphaned"`
+	HeldTill string      `json:"held_until,omitempty"`    // of a hold only
 	Expires  *int64      `json:"expires_in_ms,omitempty"` // leased stores only
+
+	ended, leaving bool // for the table
 }
 
 // userNames remembers the names of users.
@@ -121,6 +124,10 @@ func (names userNames) show(e locks.Entry) shownEntry {
 		Host: e.Host, PID: e.PID, User: name, Command: e.Command, Since: e.Since.Format(time.RFC3339Nano),
 		Fence: e.Fence, Orphaned: e.Orphaned,
 	}
+	if !e.HeldTill.IsZero() {
+		s.HeldTill = e.HeldTill.Format(time.RFC3339Nano)
+	}
+	s.ended, s.leaving = e.Ended, e.Evicted != ""
 	if s.Slots == nil {
 		s.Slots = []int{}
 	}
@@ -148,8 +155,14 @@ func printTable(shown []shownEntry) error {
 		if e.State == locks.Waiting {
 			state, slot = fmt.Sprintf("waiting %d", e.Position), "-"
 		}
-		if e.Orphaned {
+		switch {
+		case e.Orphaned:
 			state = "orphaned"
+		case e.ended:
+			till, _ := time.Parse(time.RFC3339Nano, e.HeldTill)
+			state = "held until " + till.Local().Format(time.TimeOnly)
+		case e.leaving:
+			state += ", told to go"
 		}
 		if e.Max == 0 {
 			limit = "shared"

@@ -32,6 +32,11 @@ type runCommand struct {
 	ConflictExitCode *word  `short:"E"`
 	Timeout          *word  `hidden:""`
 
+	Priority *word
+	MaxQueue *word
+	Replace  *word
+	Hold     *word
+
 	TimeLimit *word
 	KillAfter *word
 	Signal    *word
@@ -64,6 +69,10 @@ func (c *runCommand) flags() flags {
 	f.text("wait", c.Wait)
 	f.toggle("no-wait", c.NoWait)
 	f.text("conflict-exit-code", c.ConflictExitCode)
+	f.text("priority", c.Priority)
+	f.text("max-queue", c.MaxQueue)
+	f.text("replace", c.Replace)
+	f.text("hold", c.Hold)
 	f.text("time-limit", c.TimeLimit)
 	f.text("kill-after", c.KillAfter)
 	f.text("signal", c.Signal)
@@ -106,6 +115,7 @@ func (c *runCommand) run(out *printer) int {
 			out.step(message, pairs...)
 		}
 	}
+	run.Say = out.say
 	o := run.Do()
 	code := codeOfRun(o)
 	switch o.Kind {
@@ -153,6 +163,9 @@ func (c *runCommand) settle(run *runner.Run, out *printer) (*runSettings, error)
 	}
 	run.Address = addressOf(v)
 	if err := request(v, run); err != nil {
+		return nil, err
+	}
+	if err := queueing(v, run, out); err != nil {
 		return nil, err
 	}
 	own := &runSettings{}
@@ -327,5 +340,6 @@ func handing(v *config.Values, run *runner.Run, out *printer) error {
 		}
 	}
 	run.Close = false
+	run.Request.NoGolock = true
 	return nil
 }

@@ -80,7 +80,12 @@ func valueTexts() map[string]text {
 
 		"wait":               {"D", "Give up after D; golock waits for ever if not given. ($GOLOCK_WAIT)"},
 		"no-wait":            {"", "Do not wait at all: the same as --wait 0. (--nonblock, --nb too)"},
-		"conflict-exit-code": {"N", "Exit code when there was no slot in time, instead of 75. With 0 nothing is printed either. ($GOLOCK_CONFLICT_EXIT_CODE)"},
+		"conflict-exit-code": {"N", "Exit code when there was no slot in time, or the place in the queue was lost, instead of 75. With 0 nothing is printed either. ($GOLOCK_CONFLICT_EXIT_CODE)"},
+
+		"priority":  {"P", "Higher goes first, equal ones in the order in which they came; an integer, 0 if not given."},
+		"max-queue": {"N", "Give up at once if there is no slot and N wait already; 0 is the same as --no-wait."},
+		"replace":   {"waiting|running", "The newest wins, among runs that say --replace themselves: end those that wait before this one (exit code 75); with running also those that run and said running (79). The slot is taken when the old command is dead."},
+		"hold":      {"D", "Keep the slot until D after the start, even if the command ends sooner and whatever becomes of golock: with -n -E 0 one run per tick on many hosts. ($GOLOCK_HOLD)"},
 
 		"time-limit": {"D", "Stop the command after D; the exit code is 124 then. ($GOLOCK_TIME_LIMIT)"},
 		"kill-after": {"D", "When golock itself stops the command: time from the stop signal to KILL; 10s if not given, 0 kills at once. ($GOLOCK_KILL_AFTER)"},

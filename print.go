@@ -40,6 +40,14 @@ func (p *printer) step(message string, pairs ...any) {
 	}
 }
 
+// say tells something that went well, which the user asked to be told of by
+// asking for it to be done.
+func (p *printer) say(message string) {
+	if !p.quiet {
+		p.line("info", message, nil)
+	}
+}
+
 // warn tells of something that went wrong and does not change the outcome.
 func (p *printer) warn(message string, pairs ...any) {
 	if !p.quiet {

@@ -88,6 +88,14 @@ func (c *runCommand) option(name string) option {
 		return option{toggle: &c.NoWait}
 	case "conflict-exit-code":
 		return text(&c.ConflictExitCode)
+	case "priority":
+		return text(&c.Priority)
+	case "max-queue":
+		return text(&c.MaxQueue)
+	case "replace":
+		return text(&c.Replace)
+	case "hold":
+		return text(&c.Hold)
 	case "time-limit":
 		return text(&c.TimeLimit)
 	case "kill-after":

@@ -15,12 +15,22 @@ type word string
 
 // Decode implements kong.MapperValue.
 func (w *word) Decode(ctx *kong.DecodeContext) error {
+	if next := raw(ctx.Scan.Peek()); isNegative(next) { // kong takes it for a flag
+		ctx.Scan.Pop()
+		*w = word(next)
+		return nil
+	}
 	token, err := ctx.Scan.PopValue("a")
 	if err != nil {
 		return err
 	}
 	*w = word(raw(token))
 	return nil
+}
+
+// isNegative reports whether a word is a number below zero, and no flag.
+func isNegative(s string) bool {
+	return len(s) > 1 && s[0] == '-' && s[1] >= '0' && s[1] <= '9'
 }
 
 // toggle is a flag without a value: "" if it was not given, else "true", or

@@ -1,8 +1,12 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,6 +23,81 @@ const (
 	ReplaceRunning Replacement = "running"
 )
 
+// Rival is an entry as a newcomer sees it that may replace others.
+type Rival struct {
+	Claim   Claim
+	State   State
+	Replace Replacement
+	Leaving bool // it has been evicted, but is still there
+}
+
+// Replaced picks whom a newcomer that has to wait evicts, as indices: of the
+// waiters ahead of it all that replace anything; with ReplaceRunning also
+// holders that said the same, the oldest first and no more than it takes for
+// the newcomer to fit beside the others.
+func Replaced(rivals []Rival, c Claim, r Replacement) []int {
+	if r == ReplaceNone {
+		return nil
+	}
+	var picked, candidates []int
+	stays := make([]bool, len(rivals))
+	for i, v := range rivals {
+		switch {
+		case v.Leaving:
+		case v.State == Waiting:
+			if v.Replace != ReplaceNone && v.Claim.Before(c) {
+				picked = append(picked, i)
+			}
+		default:
+			stays[i] = true
+			if r == ReplaceRunning && v.Replace == ReplaceRunning {
+				candidates = append(candidates, i)
+			}
+		}
+	}
+	slices.SortFunc(candidates, func(i, j int) int { return cmp.Compare(rivals[i].Claim.Ticket, rivals[j].Claim.Ticket) })
+	for _, i := range candidates {
+		var beside []Claim
+		for j, v := range rivals {
+			if stays[j] {
+				beside = append(beside, v.Claim)
+			}
+		}
+		if Admits(beside, c) {
+			break
+		}
+		stays[i] = false
+		picked = append(picked, i)
+	}
+	return picked
+}
+
+// ReplacedBy tells those whom r replaces who that is: the by of their
+// EvictedError.
+func ReplacedBy(r Request) string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("a newer run that replaces it: pid %d on %s (%s)", os.Getpid(), host, Printable(strings.Join(r.Command, " "), 60))
+}
+
+// Replacer is a Ticket that may have put others out of its way.
+type Replacer interface {
+	Ticket
+
+	// Replaced are those it evicted when it was joined. It does no I/O.
+	Replaced() []Entry
+}
+
+// Marked is a Lease of a store that cannot wake its owner when it is evicted.
+// The owner gets SIGTERM instead, and asks. A waiter gets it too; it ends its
+// Wait, which then returns the *EvictedError if that was why.
+type Marked interface {
+	Lease
+
+	// Evicted is an *EvictedError if it has been evicted, else nil. It does not
+	// wait, and may be called at any time from any goroutine.
+	Evicted() error
+}
+
 // Evicter is a Store that can take an entry back.
 type Evicter interface {
 	Store
@@ -27,8 +106,11 @@ type Evicter interface {
 	// A waiter's place ends at once, its Wait with an *EvictedError. A holder's
 	// entry stays until its golock has stopped the command and released it, or
 	// its time is over; its owner's Renew ends with an *EvictedError. What is
-	// held without a process (Request.Hold) ends at once. ErrLost: there is no
-	// such entry. Evicting twice changes nothing.
+	// held without a process (Request.Hold) ends at once, and so does the hold
+	// of a holder when it releases. ErrLost: there is no such entry. After any
+	// other error its owner may not have been told; the mark stays if it was
+	// made. Evicting twice changes nothing, but what could not be told or ended
+	// the first time is tried again.
 	Evict(ctx context.Context, ref Ref, by string) error
 }
 

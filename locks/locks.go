@@ -59,7 +59,8 @@ type Ticket interface {
 	// queue and returns ctx's error without delay, or an *OutageError if the
 	// store was out of reach then, or a *BusyError with a Reason if something
 	// other than holders and waiters was in the way; the place is gone (a networked store is told
-	// so, its answer not awaited). An outage does not end the waiting. The
+	// so, its answer not awaited). A place that was taken back gives an
+	// *EvictedError. An outage does not end the waiting. The
 	// returned lease must be released by the caller.
 	Wait(ctx context.Context) (Lease, error)
 }
@@ -103,6 +104,7 @@ type Request struct {
 	MaxQueue *int          // *BusyError if it would have to wait and this many wait already; nil: no limit
 	Replace  Replacement   // whom it puts out of its way
 	Hold     time.Duration // keep the slot until this long after the grant, whatever becomes of its holder
+	NoGolock bool          // the holder becomes its command (--exec): nobody there heeds an eviction
 
 	// TTL is how long a leased store keeps the slot, or the place in the
 	// queue, without a sign of life. Others do not look at it.
@@ -145,7 +147,9 @@ type Entry struct {
 	Fence    int64         // holders only
 	Orphaned bool          // the holder's golock is gone; what it started keeps the slot
 	Expires  time.Duration // leased stores: how long it lasts from now without a renewal
+	TTL      time.Duration // leased stores: of its lease
 	HeldTill time.Time     // until when the slot stays taken whatever becomes of its holder; zero: not at all
+	Ended    bool          // nobody holds it any more, it only stays until HeldTill
 	Evicted  string        // by whom it was told to go, but has not gone yet; "": by nobody
 }
 
@@ -164,6 +168,7 @@ type BusyError struct {
 	Name    string
 	Holders []Entry // who holds it, as far as the store knows
 	Waiters int     // how many wait already
+	Full    bool    // and no more than these may (Request.MaxQueue)
 	Reason  string  // set if something other than holders and waiters is in the way
 }
 
@@ -187,6 +192,9 @@ func (e *BusyError) Error() string {
 	if e.Waiters > 0 {
 		fmt.Fprintf(&b, "; %d waiting", e.Waiters)
 	}
+	if e.Full {
+		b.WriteString(", the queue is full")
+	}
 	return b.String()
 }
 
@@ -199,7 +207,23 @@ func (e Entry) Holder() string {
 	if len(e.Command) > 0 {
 		who += " (" + Printable(strings.Join(e.Command, " "), 60) + ")"
 	}
-	return who + " since " + e.Since.Local().Format("2006-01-02 15:04:05")
+	who += " since " + e.Since.Local().Format("2006-01-02 15:04:05")
+	switch {
+	case e.Ended:
+		who += ", held until " + clockTime(e.HeldTill) + ", its command has ended"
+	case e.Evicted != "":
+		who += ", told to go by " + Printable(e.Evicted, 80)
+	}
+	return who
+}
+
+// clockTime is a moment of today without its date.
+func clockTime(t time.Time) string {
+	t = t.Local()
+	if t.Format(time.DateOnly) == time.Now().Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
 }
 
 // NestedError says that a run asked for a name that a run around it holds, and

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -41,27 +42,36 @@ type acquired struct {
 // the rest in a goroutine of its own, which ends with one message to got, which
 // has room for it, and wakes the relay after each message.
 type attempt struct {
-	cancel context.CancelFunc
-	queued chan int // the place in the queue, 0: not known
-	near   chan struct{}
-	got    chan acquired
+	cancel   context.CancelFunc
+	queued   chan int // the place in the queue, 0: not known
+	near     chan struct{}
+	replaced chan []locks.Entry
+	got      chan acquired
 }
 
 func (r *Run) attempt() *attempt {
 	ctx, cancel := context.WithCancel(context.Background())
-	a := &attempt{cancel: cancel, queued: make(chan int, 1), near: make(chan struct{}, 1), got: make(chan acquired, 1)}
+	a := &attempt{cancel: cancel, queued: make(chan int, 1), near: make(chan struct{}, 1), replaced: make(chan []locks.Entry, 1), got: make(chan acquired, 1)}
 	request := r.Request
 	request.NoWait = r.Wait == 0
 
 	atOnce, end := context.WithCancel(ctx)
 	end()
 	ticket, lease, err := r.join(atOnce, request)
+	a.tell(ticket)
 	if lease != nil || (err != nil && !errors.Is(err, context.Canceled)) {
 		a.got <- acquired{lease, err}
 	} else {
 		go r.wait(ctx, request, ticket, a)
 	}
 	return a
+}
+
+// tell passes on whom the request has replaced.
+func (a *attempt) tell(ticket locks.Ticket) {
+	if t, ok := ticket.(locks.Replacer); ok && len(t.Replaced()) > 0 {
+		a.replaced <- t.Replaced()
+	}
 }
 
 // join gives a ticket, and the lease too if it is granted. A panic is made an
@@ -95,6 +105,7 @@ func (r *Run) wait(ctx context.Context, request locks.Request, ticket locks.Tick
 			a.got <- acquired{err: err}
 			return
 		}
+		a.tell(ticket)
 	}
 	if ticket.Queued() {
 		place := 0
@@ -160,13 +171,20 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 	}()
 	for {
 		select {
+		case replaced := <-a.replaced:
+			for _, e := range replaced {
+				r.Say("replaced " + e.Holder())
+			}
+		default:
+		}
+		select {
 		case got := <-a.got:
 			var outage *locks.OutageError
 			if errors.As(got.err, &outage) && !waiting {
 				r.withdraw(withdrawLimit)
 			}
 			if got.err != nil {
-				return nil, nil, refused(got.err, r.Wait == 0)
+				return nil, nil, r.refused(got.err, r.Wait == 0)
 			}
 			return got.lease, pending, nil
 		case place := <-a.queued:
@@ -194,7 +212,10 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			}
 			var panicked *locks.PanicError
 			if errors.As(got.err, &panicked) {
-				return nil, nil, refused(got.err, false)
+				return nil, nil, r.refused(got.err, false)
+			}
+			if err := got.evicted(); err != nil {
+				return nil, nil, r.refused(err, false)
 			}
 			if out := r.outOfReach(got.err, waiting); out != nil {
 				return nil, nil, out
@@ -205,7 +226,11 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			}
 			return nil, nil, &Outcome{Kind: Busy, Err: busy}
 		case signals.EndsWaiting(sig):
-			r.giveBack(a.giveUp())
+			got := a.giveUp()
+			r.giveBack(got)
+			if err := got.evicted(); err != nil && sig == unix.SIGTERM {
+				return nil, nil, r.refused(err, false)
+			}
 			if !waiting {
 				r.withdraw(leaveLimit)
 			}
@@ -272,6 +297,23 @@ func (r *Run) withdraw(limit time.Duration) {
 	}
 }
 
+// evicted is the error of a request that was evicted, or of a lease that was
+// before it could be of use.
+func (a acquired) evicted() error {
+	if l, ok := a.lease.(locks.Marked); ok {
+		return l.Evicted()
+	}
+	if evicted(a.err) {
+		return a.err
+	}
+	return nil
+}
+
+func evicted(err error) bool {
+	var e *locks.EvictedError
+	return errors.As(err, &e)
+}
+
 // giveBack releases a slot that came too late to be wanted.
 func (r *Run) giveBack(a acquired) {
 	if a.lease != nil {
@@ -281,7 +323,7 @@ func (r *Run) giveBack(a acquired) {
 
 // refused sorts an error of the store. A nested run that does not wait is just
 // busy; one that would wait is a mistake.
-func refused(err error, noWait bool) *Outcome {
+func (r *Run) refused(err error, noWait bool) *Outcome {
 	var panicked *locks.PanicError
 	var nested *locks.NestedError
 	var busy *locks.BusyError
@@ -292,6 +334,8 @@ func refused(err error, noWait bool) *Outcome {
 		return &Outcome{Kind: Refused, Err: err}
 	case errors.As(err, &busy):
 		return &Outcome{Kind: Busy, Err: err}
+	case evicted(err):
+		return &Outcome{Kind: Busy, Err: fmt.Errorf("the place in the queue of %q is lost: %w", r.Request.Name, err)}
 	}
 	return &Outcome{Kind: Refused, Err: err}
 }

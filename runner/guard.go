@@ -127,7 +127,7 @@ func lookedAfter() bool {
 
 // tell sends a message. That the guard is gone is found out elsewhere.
 func (g *guard) tell(m message) {
-	if g.socket >= 0 {
+	if g != nil && g.socket >= 0 {
 		_ = m.sendTo(g.socket)
 	}
 }

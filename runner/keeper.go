@@ -156,8 +156,8 @@ func (k *keeper) takeIn() {
 		case a := <-k.answers:
 			k.asking = false
 			k.answered(a)
-		case e := <-k.events:
-			k.hint(e)
+		case <-k.events:
+			k.hint()
 		default:
 			return
 		}
@@ -192,15 +192,14 @@ func (k *keeper) answered(a answer) {
 	}
 }
 
-func (k *keeper) hint(e locks.Event) {
-	switch {
-	case e == locks.Evicted:
-		k.lost, k.final = fmt.Errorf("the slot was taken back: %w", locks.ErrLost), true
-	case k.asking:
+// hint makes the next renewal come at once. It also says who has taken the slot
+// back.
+func (k *keeper) hint() {
+	if k.asking {
 		k.again = true
-	default:
-		k.next = k.clock()
+		return
 	}
+	k.next = k.clock()
 }
 
 func (k *keeper) renew(limit time.Duration) {

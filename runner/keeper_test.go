@@ -310,6 +310,9 @@ func TestFinal(t *testing.T) {
 			"an event says so": {func(k *kept) {
 				go func() {
 					time.Sleep(event)
+					k.lease.mu.Lock()
+					k.lease.gone = true
+					k.lease.mu.Unlock()
 					k.lease.events <- locks.Evicted
 				}()
 			}, event},

@@ -52,6 +52,8 @@ func (s *supervisor) attend() {
 	k.attend()
 	switch {
 	case s.lost != nil || s.broken != nil: // the command is being ended
+	case evicted(k.lost): // is no accident, of which to warn would do
+		s.lose(takenBack(k.lost))
 	case s.OnlyWarn:
 		if k.lost != nil && !s.warned {
 			s.Log(true, "the slot is lost, the command goes on", "error", k.lost)
@@ -78,8 +80,11 @@ func (s *supervisor) attend() {
 func (s *supervisor) lose(why error) {
 	s.Log(false, "slot lost", "error", why)
 	s.lost, s.wide = why, true
-	now := s.keep.clock()
-	s.killAt = min(s.keep.killAt(), now.Add(s.keep.window))
+	now, window := s.keep.clock(), s.keep.window
+	if evicted(why) {
+		window = s.KillAfter
+	}
+	s.killAt = min(s.keep.killAt(), now.Add(window))
 	s.guard.tell(message{kind: toDeadline, number: int64(s.killAt)})
 	s.end(s.killAt.Sub(now))
 }

@@ -13,6 +13,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -49,6 +50,9 @@ type Run struct {
 	// Log takes one step of the run: a message and pairs of name and value.
 	Log func(warn bool, message string, pairs ...any)
 
+	// Say takes what a user wants to know of a run that goes well.
+	Say func(message string)
+
 	strangers []process // see strangers
 }
 
@@ -65,7 +69,7 @@ const (
 	Interrupted               // told to stop while waiting: Signal
 	Refused                   // the store could not be used, or refused the request: Err
 	Fault                     // a fault of golock's own: Err
-	Lost                      // the slot was lost and the command stopped: Err
+	Lost                      // the slot was lost or taken back and the command stopped: Err
 )
 
 // Outcome is the result of a run. Unless the kind is Ended or TimedOut the
@@ -111,7 +115,7 @@ func (r *Run) Do() (out Outcome) {
 // hold runs the command. When it returns, also after a panic, no command is
 // running any more.
 func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.Signal) (out Outcome) {
-	s := &supervisor{Run: r, kin: own{}, guard: g}
+	s := &supervisor{Run: r, kin: own{}, guard: g, lease: lease}
 	defer func() {
 		if v := recover(); v != nil {
 			s.endNow()
@@ -125,7 +129,7 @@ func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.
 		cmd.inherit = in.Files()
 	}
 	if r.Exec {
-		return r.become(cmd, pending)
+		return r.become(lease, cmd, pending)
 	}
 	if l, ok := lease.(locks.Leased); ok {
 		if err := s.keepAlive(l); err != nil {
@@ -135,7 +139,7 @@ func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.
 	}
 	pending, told := r.lastSignals(pending)
 	if told != 0 {
-		return Outcome{Kind: Interrupted, Signal: told}
+		return interrupted(lease, told)
 	}
 	if r.Tree {
 		becomeSubreaper() // before there is anybody to miss
@@ -166,11 +170,11 @@ func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.
 // become executes the command in golock's place. It returns only if that
 // cannot be. Signals that came before, for the command, do to this process what
 // they would do to a command that has just begun.
-func (r *Run) become(cmd *command, pending []syscall.Signal) Outcome {
+func (r *Run) become(lease locks.Lease, cmd *command, pending []syscall.Signal) Outcome {
 	r.Relay.Yield()
 	pending, told := r.lastSignals(pending)
 	if told != 0 {
-		return Outcome{Kind: Interrupted, Signal: told}
+		return interrupted(lease, told)
 	}
 	var err error
 	r.Relay.AsCaller(func() {
@@ -181,6 +185,30 @@ func (r *Run) become(cmd *command, pending []syscall.Signal) Outcome {
 	})
 	return notStarted(err)
 }
+
+// interrupted is the outcome of a run that was told to stop before its command
+// was started.
+func interrupted(lease locks.Lease, told syscall.Signal) Outcome {
+	if told == unix.SIGTERM {
+		if err := marked(lease); err != nil {
+			return Outcome{Kind: Lost, Err: err}
+		}
+	}
+	return Outcome{Kind: Interrupted, Signal: told}
+}
+
+// marked is the error of a lease whose owner has been told by SIGTERM that it
+// is evicted.
+func marked(lease locks.Lease) error {
+	if l, ok := lease.(locks.Marked); ok {
+		if err := l.Evicted(); err != nil {
+			return takenBack(err)
+		}
+	}
+	return nil
+}
+
+func takenBack(err error) error { return fmt.Errorf("the slot was taken back: %w", err) }
 
 func faultOf(v any) Outcome {
 	p, ok := v.(*locks.PanicError)
@@ -197,6 +225,10 @@ func (r *Run) release(lease locks.Lease) {
 	defer cancel()
 	if err := lease.Release(ctx); err != nil && !errors.Is(err, locks.ErrLost) {
 		r.Log(true, "the slot could not be given back", "error", err)
+		return
+	}
+	if r.Request.Hold > 0 {
+		r.Log(false, "slot given back", "held", r.Request.Hold)
 		return
 	}
 	r.Log(false, "slot given back")

@@ -17,6 +17,7 @@ type supervisor struct {
 	kin    kin
 	pid    int // of the command; also its process group, unless there is a terminal
 	status syscall.WaitStatus
+	lease  locks.Lease
 
 	// With a lease; see lose.go.
 	guard  *guard // nil: none
@@ -26,6 +27,7 @@ type supervisor struct {
 	warned bool          // that the slot is lost
 	lost   error         // the slot is, and the command is being ended for that
 	broken error         // golock cannot go on; the same
+	taken  error         // the slot was taken back, on a store without leases
 	wide   bool          // whatever is done is done to all descendants
 
 	spawned  time.Time
@@ -108,6 +110,8 @@ func (s *supervisor) outcome() Outcome {
 		return Outcome{Kind: Fault, Err: s.broken}
 	case s.lost != nil:
 		return Outcome{Kind: Lost, Err: s.lost}
+	case s.taken != nil:
+		return Outcome{Kind: Lost, Err: s.taken}
 	case s.timedOut:
 		return Outcome{Kind: TimedOut, Status: s.status}
 	}
@@ -158,6 +162,12 @@ const spawnWindow = time.Millisecond
 // pass takes a signal that golock got. With a terminal the kernel has sent
 // some of them to the whole job, so that the command has them already.
 func (s *supervisor) pass(sig syscall.Signal) {
+	if sig == unix.SIGTERM && s.taken == nil {
+		if err := marked(s.lease); err != nil {
+			s.evict(err)
+			return
+		}
+	}
 	if signals.EndsWaiting(sig) {
 		s.asked = true
 	}
@@ -170,6 +180,16 @@ func (s *supervisor) pass(sig syscall.Signal) {
 		}
 	}
 	s.deliver(sig)
+}
+
+// evict ends the command because the slot was taken back. A time limit that
+// has been reached before stays the reason.
+func (s *supervisor) evict(why error) {
+	s.Log(false, "slot taken back", "error", why)
+	if !s.timedOut {
+		s.taken = why
+	}
+	s.end(s.KillAfter)
 }
 
 // leadsSession reports whether golock is the process that a terminal's hangup

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -107,7 +108,8 @@ func (d *directory) snapshot(ctx context.Context, base string, tables []*table) 
 		if err != nil {
 			return tables, f.lockError(err)
 		}
-		if locked {
+		r.ended = !locked && r.stays()
+		if locked || r.ended {
 			if r.words, err = f.readCommand(&r); err != nil {
 				return tables, &Error{Path: f.path, Err: err}
 			}
@@ -151,11 +153,14 @@ func (s *Store) entry(name string, r *record) locks.Entry {
 	host, _ := os.Hostname()
 	e := locks.Entry{
 		Name: name, Ref: locks.Ref{Key: locks.KeyOf(name), ID: r.id}, State: locks.Waiting, Claim: r.claim,
-		Host: host, PID: r.pid, UID: r.uid, Command: r.words, Since: r.sinceTime(),
+		Host: host, PID: r.pid, UID: r.uid, Command: r.words, Since: r.sinceTime(), Evicted: r.evictor,
 	}
 	if r.state == stateHolding {
 		e.State, e.Slots, e.Fence = locks.Holding, r.slotList(), r.fence
-		e.Orphaned = r.pidNS != 0 && r.pidNS == pidNamespace() && !r.alive()
+		e.Ended, e.Orphaned = r.ended, !r.ended && r.isOrphan()
+		if r.stays() {
+			e.HeldTill = time.Now().Add(r.left())
+		}
 	}
 	return e
 }
@@ -168,7 +173,7 @@ func (s *Store) busy(f *lockFile, tab *table, do decision) *locks.BusyError {
 		busy.Holders = append(busy.Holders, s.entry(tab.name, &do.holders[i]))
 	}
 	for _, r := range tab.records {
-		if r.state != stateWaiting {
+		if r.state != stateWaiting || r.evictor != "" {
 			continue
 		}
 		if live, _ := writeLocked(f.fd, waitByte(r.claim.Ticket), 1); live {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"encoding/hex"
 	"os"
 	"strconv"
 	"strings"
@@ -16,6 +17,16 @@ func pidNamespace() uint64 {
 		return 0
 	}
 	return st.Ino
+}
+
+// bootID names the time since the machine was started: all zero where the
+// kernel does not tell.
+type bootID [16]byte
+
+func thisBoot() (id bootID) {
+	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	_, _ = hex.Decode(id[:], []byte(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", "")))
+	return id
 }
 
 // processState gives a process's state letter and its start, in clock ticks

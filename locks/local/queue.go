@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,9 @@ type ticket struct {
 	place *place // replaced by the walker alone
 	lease *lease
 	after bool // the last look found the holders of a removed file in the way
+
+	own      atomic.Pointer[whereabouts]
+	replaced []locks.Entry // whom it evicted
 }
 
 // place is an entry in one lock file. Two descriptions of the file belong to
@@ -43,6 +47,7 @@ type place struct {
 	traces  traces
 	self    record
 	watched map[int64]bool // holders that a goroutine sleeps on, through table
+	victims []victim       // evicted, and to be told when the gate is open
 }
 
 var (
@@ -55,6 +60,11 @@ var (
 
 // maxMoves is how often in a row the file may be removed under a newcomer.
 const maxMoves = 100
+
+// holdCheck is how often the first in line looks whether a slot that no process
+// holds any more has been taken back; when its time is over it knows. Nobody is
+// there whom the kernel could tell it of.
+const holdCheck = time.Second
 
 // removedCheck is how often the first in line of a new file asks whether the
 // holders of the removed one are gone. The kernel cannot wake it for that.
@@ -78,8 +88,13 @@ func (t *ticket) join(ctx context.Context) (*place, *lease, error) {
 		}
 		p := &place{dir: d, hold: -1, traces: d.traces(t.request.Name)}
 		l, err := p.enter(ctx, t)
+		for _, v := range p.victims {
+			_ = v.tell() // who cannot be told is waited for
+		}
 		if err == nil {
+			t.own.Store(&whereabouts{path: p.table.path, index: p.self.index, id: p.self.id})
 			if l != nil {
+				l.own = t.own.Load()
 				p.closeTable()
 			}
 			return p, l, nil
@@ -133,6 +148,22 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 	}
 	if t.request.NoWait {
 		return nil, t.store.busy(p.table, tab, do)
+	}
+	if !t.queued {
+		full, err := p.makeRoom(t, tab)
+		if err != nil {
+			return nil, err
+		}
+		if full {
+			busy := t.store.busy(p.table, tab, do)
+			busy.Full = true
+			return nil, busy
+		}
+		if len(p.victims) > 0 {
+			if _, lease, err = p.look(t, tab); err != nil || lease != nil {
+				return lease, err
+			}
+		}
 	}
 	if err := setLock(p.table.fd, unix.F_WRLCK, waitByte(p.self.claim.Ticket), 1, false); err != nil {
 		return nil, p.table.lockError(err)
@@ -197,7 +228,7 @@ func (p *place) look(t *ticket, tab *table) (decision, *lease, error) {
 		if err != nil {
 			return do, nil, f.lockError(err)
 		}
-		if !live {
+		if r.ended = !live && r.stays(); !live && !r.ended {
 			if err := f.vacate(tab, r); err != nil {
 				return do, nil, err
 			}
@@ -223,7 +254,7 @@ func (p *place) inFront(tab *table) (*record, error) {
 		var front *record
 		for i := range tab.records {
 			r := &tab.records[i]
-			if r.state == stateWaiting && r.claim.Before(p.self.claim) && (front == nil || front.claim.Before(r.claim)) {
+			if r.state == stateWaiting && r.evictor == "" && r.claim.Before(p.self.claim) && (front == nil || front.claim.Before(r.claim)) {
 				front = r
 			}
 		}
@@ -279,6 +310,9 @@ func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err err
 	tab.settled = p.settledMark()
 	tab.fence = max(tab.fence+1, now)
 	p.self.state, p.self.fence, p.self.slots, p.self.since = stateHolding, tab.fence, slotRanges(slots), now
+	if t.request.Hold > 0 {
+		p.self.until, p.self.boot = int64(locks.BootTime().Add(t.request.Hold)), thisBoot()
+	}
 	if err := f.put(tab, &p.self); err != nil {
 		return nil, err
 	}
@@ -296,7 +330,7 @@ func enclosing(r locks.Request, do decision) *locks.Ref {
 		if r.Within[i].Key != r.Ref.Key {
 			continue
 		}
-		if do.removed || slices.ContainsFunc(do.holders, func(h record) bool { return h.id == r.Within[i].ID }) {
+		if do.removed || slices.ContainsFunc(do.holders, func(h record) bool { return h.id == r.Within[i].ID && !h.ended }) {
 			return &r.Within[i]
 		}
 	}
@@ -342,8 +376,14 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	return nil, t.gaveUp(ctx)
 }
 
+// Replaced implements locks.Replacer.
+func (t *ticket) Replaced() []locks.Entry { return t.replaced }
+
 // gaveUp is the error of a wait that ctx ended.
 func (t *ticket) gaveUp(ctx context.Context) error {
+	if err := t.own.Load().evicted(); err != nil {
+		return err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.after {
@@ -389,7 +429,7 @@ func (t *ticket) walk(ctx context.Context) error {
 			err = pause(ctx, removedCheck)
 		case do.front != nil:
 			err = p.sleep(waitByte(do.front.claim.Ticket))
-		case len(some) == 1:
+		case len(some) == 1 && !some[0].ended:
 			err = p.sleep(holdByte(some[0].claim.Ticket))
 		default:
 			err = p.watch(ctx, some, freed)
@@ -426,11 +466,15 @@ func (t *ticket) step(ctx context.Context) (decision, error) {
 		p.table.openGate()
 		return decision{}, err
 	}
+	if by := p.self.markIn(tab); by != "" {
+		p.table.openGate()
+		return decision{}, &locks.EvictedError{By: by}
+	}
 	do, l, err := p.look(t, tab)
 	p.table.openGate()
 	t.after = do.removed
 	if l != nil {
-		t.lease = l
+		t.lease, l.own = l, t.own.Load()
 		if !l.alone {
 			l.Settle()
 		}
@@ -488,12 +532,20 @@ func (p *place) inTheWay(holders []record) []record {
 }
 
 // watch sleeps until one of several holders is gone: a goroutine for each,
-// which ends when its holder does. It may outlast p, so it shares the file.
+// which ends when its holder does. It may outlast p, so it shares the file. For
+// those whose time alone is left there is a timer.
 func (p *place) watch(ctx context.Context, holders []record, freed chan error) error {
 	if p.watched == nil {
 		p.watched = map[int64]bool{}
 	}
+	var look <-chan time.Time
 	for _, h := range holders {
+		if left := h.left(); h.ended {
+			timer := time.NewTimer(min(left, holdCheck))
+			defer timer.Stop()
+			look = timer.C
+			continue
+		}
 		ticket := h.claim.Ticket
 		if p.watched[ticket] {
 			continue
@@ -516,6 +568,8 @@ func (p *place) watch(ctx context.Context, holders []record, freed chan error) e
 	select {
 	case err := <-freed:
 		return err
+	case <-look:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -60,7 +60,7 @@ func escapePath(path string) string {
 
 // Traits implements locks.Store.
 func (s *Store) Traits() locks.Traits {
-	return locks.Traits{Inherits: true, MaxUnits: maxUnits}
+	return locks.Traits{Inherits: true, MaxUnits: maxUnits, Queue: true, Hold: true}
 }
 
 // Close implements locks.Store.
@@ -116,6 +116,7 @@ func (s *Store) newRecord(r locks.Request) record {
 	return record{
 		index: noIndex, id: r.Ref.ID, claim: r.Claim, uid: s.roots.euid, pid: s.pid, pidNS: pidNamespace(),
 		joined: int64(locks.BootTime()), since: time.Now().UnixMicro(), command: packCommand(r.Command),
+		replace: r.Replace, bare: r.NoGolock,
 	}
 }
 
@@ -123,6 +124,7 @@ func (s *Store) newRecord(r locks.Request) record {
 type lease struct {
 	grant locks.Grant
 	place *place
+	own   *whereabouts
 	alone bool // nobody else can be admitted before the release
 	once  sync.Once
 	err   error
@@ -145,7 +147,11 @@ func (l *lease) Settle() {
 	}
 }
 
-// Release implements locks.Lease. It unlocks before it closes: a process that
+// Evicted implements locks.Marked.
+func (l *lease) Evicted() error { return l.own.evicted() }
+
+// Release implements locks.Lease. With a hold the record keeps the slot for the
+// rest of it. Release unlocks before it closes: a process that
 // the command left behind and that inherited the descriptor does not keep the
 // slot.
 func (l *lease) Release(context.Context) error {

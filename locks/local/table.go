@@ -21,7 +21,7 @@ import (
 const (
 	pageSize   = 4096
 	recordSize = 1024
-	format     = 1
+	format     = 2
 	maxRecords = 1 << 16
 	firstSize  = 2 * pageSize // written whole at the start, so that later runs need no disk space
 
@@ -110,11 +110,14 @@ func allZero(b []byte) bool {
 
 // record is one entry of the table.
 //
-//	0 checksum u32 · 4 state u8 · 5 - · 6 command length u16
+//	0 checksum u32 · 4 state u8 · 5 replace u8 · 6 command length u16
 //	8 ticket i64 · 16 id · 32 weight u32 · 36 max u32 · 40 priority i32 · 44 uid u32
-//	48 pid u32 · 52 slot ranges u16 · 54 - · 56 pid namespace u64
-//	64 joined, CLOCK_BOOTTIME ns i64 · 72 since, Unix us i64 · 80 fence i64 · 88 reserved
-//	128 slot ranges (first u16, count-1 u8), then the command, each word ended by a zero
+//	48 pid u32 · 52 slot ranges u16 · 54 evictor length u16 · 56 pid namespace u64
+//	64 joined, CLOCK_BOOTTIME ns i64 · 72 since, Unix us i64 · 80 fence i64
+//	88 held until, CLOCK_BOOTTIME ns i64 · 96 boot id
+//	112 told to go at, CLOCK_BOOTTIME ns i64 · 120 no golock u8 · 121 reserved
+//	128 slot ranges (first u16, count-1 u8), then who told it to go, then the
+//	command, each word ended by a zero
 //
 // Reserved bytes are zero.
 type record struct {
@@ -128,6 +131,13 @@ type record struct {
 	joined  int64
 	since   int64
 	fence   int64
+	replace locks.Replacement
+	bare    bool   // its golock has become the command
+	until   int64  // it counts as held until then; 0: only while its byte is locked
+	boot    bootID // of which until is a time
+	evictor string // who told it to go; "": nobody
+	evicted int64  // when
+	ended   bool   // its byte is free, it only stays until then; not stored
 	slots   []slotRange
 	command []byte
 	words   []string // the command, if somebody asked for it; not stored
@@ -146,13 +156,26 @@ const (
 	stateWaiting = 1
 	stateHolding = 2
 
-	recordState = 4
+	recordState   = 4
+	recordReplace = 5
 
 	recordTail = 128
 	slotSize   = 3
 	maxUnits   = 256   // so that the slots of one entry always fit into its record
 	maxSlot    = 65535 // the highest slot number that a record can tell
+	maxEvictor = 127   // so that there is room for it in any record
 )
+
+// replacements is the number of a replacement in a record.
+func replacements(r locks.Replacement) byte {
+	switch r {
+	case locks.ReplaceWaiting:
+		return 1
+	case locks.ReplaceRunning:
+		return 2
+	}
+	return 0
+}
 
 func (r *record) encode() []byte {
 	b := make([]byte, recordSize)
@@ -169,12 +192,22 @@ func (r *record) encode() []byte {
 	binary.LittleEndian.PutUint64(b[64:], uint64(r.joined))
 	binary.LittleEndian.PutUint64(b[72:], uint64(r.since))
 	binary.LittleEndian.PutUint64(b[80:], uint64(r.fence))
+	b[recordReplace] = replacements(r.replace)
+	binary.LittleEndian.PutUint64(b[88:], uint64(r.until))
+	copy(b[96:], r.boot[:])
+	binary.LittleEndian.PutUint64(b[112:], uint64(r.evicted))
+	if r.bare {
+		b[120] = 1
+	}
 	at := recordTail
 	for _, s := range r.slots {
 		binary.LittleEndian.PutUint16(b[at:], s.first)
 		b[at+2] = s.more
 		at += slotSize
 	}
+	e := copy(b[at:], r.evictor)
+	binary.LittleEndian.PutUint16(b[54:], uint16(e))
+	at += e
 	n := copy(b[at:], r.command)
 	binary.LittleEndian.PutUint16(b[6:], uint16(n))
 	binary.LittleEndian.PutUint32(b, adler32.Checksum(b[4:at+n]))
@@ -185,7 +218,8 @@ func (r *record) encode() []byte {
 // command is a part of b.
 func (r *record) decode(b []byte) error {
 	ranges, words := int(binary.LittleEndian.Uint16(b[52:])), int(binary.LittleEndian.Uint16(b[6:]))
-	at := recordTail + slotSize*ranges
+	evictor := recordTail + slotSize*ranges
+	at := evictor + int(binary.LittleEndian.Uint16(b[54:]))
 	if at+words > recordSize || binary.LittleEndian.Uint32(b) != adler32.Checksum(b[4:at+words]) {
 		return errCorrupt
 	}
@@ -205,7 +239,21 @@ func (r *record) decode(b []byte) error {
 		joined:  int64(binary.LittleEndian.Uint64(b[64:])),
 		since:   int64(binary.LittleEndian.Uint64(b[72:])),
 		fence:   int64(binary.LittleEndian.Uint64(b[80:])),
+		until:   int64(binary.LittleEndian.Uint64(b[88:])),
+		boot:    bootID(b[96:112]),
+		evicted: int64(binary.LittleEndian.Uint64(b[112:])),
+		bare:    b[120] != 0,
+		evictor: string(b[evictor:at]),
 		command: b[at : at+words],
+	}
+	switch b[recordReplace] {
+	case 0:
+	case 1:
+		r.replace = locks.ReplaceWaiting
+	case 2:
+		r.replace = locks.ReplaceRunning
+	default:
+		return errCorrupt
 	}
 	if r.state > stateHolding || r.claim.Ticket < 0 || r.claim.Ticket >= maxTicket || r.claim.Weight < 1 || r.claim.Weight > maxUnits || r.claim.Max > maxUnits {
 		return errCorrupt

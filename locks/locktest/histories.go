@@ -2,8 +2,12 @@ package locktest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,18 +21,27 @@ import (
 // entries are of this process, each through a store of its own.
 func testHistories(t *testing.T, w *world) {
 	round, watch := 0, w.open(t)
+	can := watch.Traits()
+	// A store that tells its owners by a signal tells this process.
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM)
+	defer signal.Stop(told)
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
-		h := &history{t: t, rt: rt, w: w, watch: watch, name: fmt.Sprintf("history %d", round)}
+		h := &history{t: t, rt: rt, w: w, can: can, watch: watch, name: fmt.Sprintf("history %d", round)}
 		defer h.end()
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
-			switch rapid.IntRange(0, 4).Draw(rt, "step") {
+			switch rapid.IntRange(0, 5).Draw(rt, "step") {
 			case 0, 1:
 				h.join()
 			case 2, 3:
 				h.release()
 			case 4:
 				h.leave()
+			case 5:
+				if can.Queue {
+					h.evict()
+				}
 			}
 			h.compare()
 		}
@@ -40,6 +53,7 @@ type history struct {
 	t       *testing.T
 	rt      *rapid.T
 	w       *world
+	can     locks.Traits
 	watch   locks.Store // for looking at the entries
 	name    string
 	ticket  int64
@@ -57,6 +71,11 @@ type actor struct {
 	done   chan struct{} // Wait has returned
 	lease  locks.Lease
 	err    error
+
+	ref     locks.Ref
+	hold    bool // the slot stays for longer than the history
+	ended   bool // and that is all there is
+	evicted bool
 }
 
 func (h *history) join() {
@@ -64,9 +83,27 @@ func (h *history) join() {
 	a := &actor{claim: locks.Claim{Ticket: h.ticket, Max: rapid.IntRange(0, 4).Draw(h.rt, "max")}, done: make(chan struct{})}
 	a.claim.Weight = rapid.IntRange(1, max(a.claim.Max, 1)).Draw(h.rt, "weight")
 	r := request(h.t, h.name, a.claim.Max, weight(a.claim.Weight))
+	a.ref = r.Ref
 	r.NoWait = rapid.IntRange(0, 4).Draw(h.rt, "patience") == 0
+	if h.can.Queue {
+		a.claim.Priority = max(rapid.IntRange(-2, 1).Draw(h.rt, "priority"), -1)
+		r.Claim.Priority = a.claim.Priority
+	}
+	if h.can.Hold && rapid.IntRange(0, 4).Draw(h.rt, "hold") == 0 {
+		a.hold, r.Hold = true, time.Hour
+	}
+	place := 0
+	for place < len(h.queue) && h.queue[place].claim.Before(a.claim) {
+		place++
+	}
 
-	fits := len(h.queue) == 0 && locks.Admits(h.claims(), a.claim)
+	fits := place == 0 && locks.Admits(h.claims(), a.claim)
+	refused := r.NoWait && !fits
+	if h.can.Queue && rapid.IntRange(0, 3).Draw(h.rt, "limited") == 0 {
+		most := rapid.IntRange(0, 3).Draw(h.rt, "max queue")
+		r.MaxQueue = &most
+		refused = refused || (!fits && len(h.queue) >= most)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a.cancel = cancel
 	var err error
@@ -75,10 +112,10 @@ func (h *history) join() {
 	}
 	h.all = append(h.all, a)
 	ticket, err := a.store.Join(ctx, r)
-	if r.NoWait && !fits {
+	if refused {
 		cancel()
 		if err == nil {
-			h.rt.Fatal("granted out of turn to one that does not wait")
+			h.rt.Fatal("granted out of turn, or queued, although it does not wait")
 		}
 		return
 	}
@@ -92,17 +129,24 @@ func (h *history) join() {
 		defer close(a.done)
 		a.lease, a.err = ticket.Wait(ctx)
 	}()
-	h.queue = append(h.queue, a)
+	h.queue = slices.Insert(h.queue, place, a)
 	h.admit()
 }
 
 func (h *history) release() {
-	if len(h.holders) == 0 {
+	var able []*actor
+	for _, a := range h.holders {
+		if !a.ended {
+			able = append(able, a)
+		}
+	}
+	if len(able) == 0 {
 		return
 	}
-	i := rapid.IntRange(0, len(h.holders)-1).Draw(h.rt, "holder")
-	a := h.holders[i]
-	h.holders = slices.Delete(h.holders, i, i+1)
+	a := able[rapid.IntRange(0, len(able)-1).Draw(h.rt, "holder")]
+	if a.ended = a.hold && !a.evicted; !a.ended {
+		h.holders = slices.DeleteFunc(h.holders, func(o *actor) bool { return o == a })
+	}
 	if err := a.lease.Release(context.Background()); err != nil {
 		h.rt.Fatalf("Release: %v", err)
 	}
@@ -123,6 +167,52 @@ func (h *history) leave() {
 	<-a.done
 	if a.lease != nil {
 		h.rt.Fatal("a waiter was granted out of turn")
+	}
+	h.admit()
+}
+
+// evict takes back a place or a slot. A holder keeps its slot until it releases
+// it; what only a hold keeps is free at once.
+func (h *history) evict() {
+	if len(h.all) == 0 {
+		return
+	}
+	a := h.all[rapid.IntRange(0, len(h.all)-1).Draw(h.rt, "victim")]
+	err := h.watch.(locks.Evicter).Evict(context.Background(), a.ref, "the model")
+	var evicted *locks.EvictedError
+	is := func(o *actor) bool { return o == a }
+	switch {
+	case slices.ContainsFunc(h.queue, is):
+		if !h.can.Leased {
+			a.cancel() // as its owner does when it gets the signal
+		}
+		<-a.done
+		if a.lease != nil || !errors.As(a.err, &evicted) || evicted.By != "the model" {
+			h.rt.Fatalf("an evicted waiter is told %v", a.err)
+		}
+		h.queue = slices.DeleteFunc(h.queue, is)
+	case !slices.ContainsFunc(h.holders, is):
+		if !errors.Is(err, locks.ErrLost) {
+			h.rt.Fatalf("evicting nobody: %v", err)
+		}
+		return
+	case a.ended:
+		h.holders = slices.DeleteFunc(h.holders, is)
+	default:
+		a.evicted = true
+		told := error(nil)
+		switch l := a.lease.(type) {
+		case locks.Marked:
+			told = l.Evicted()
+		case locks.Leased:
+			_, told = l.Renew(context.Background())
+		}
+		if !errors.As(told, &evicted) {
+			h.rt.Fatalf("an evicted holder is told %v", told)
+		}
+	}
+	if err != nil {
+		h.rt.Fatalf("Evict: %v", err)
 	}
 	h.admit()
 }
@@ -192,7 +282,7 @@ func (h *history) end() {
 	}
 	for _, a := range h.holders {
 		<-a.done
-		if a.lease != nil {
+		if a.lease != nil && !a.ended {
 			_ = a.lease.Release(context.Background())
 		}
 		a.cancel()

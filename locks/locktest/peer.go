@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,7 +33,7 @@ type order struct {
 
 // report is what a peer says, one line each.
 type report struct {
-	State string // "queued", "granted", "busy", "nested", "error", "released"
+	State string // "queued", "granted", "busy", "nested", "evicted", "error", "released"
 	Slots []int
 	Fence int64
 	Text  string
@@ -55,17 +56,33 @@ func (e Engine) servePeer() {
 		say(report{State: "error", Text: err.Error()})
 		return
 	}
+	// What runner does on SIGTERM: it stops waiting, or asks its lease.
+	ctx, cancel := context.WithCancel(context.Background())
+	told, holding := make(chan os.Signal, 1), make(chan locks.Marked, 1)
+	signal.Notify(told, syscall.SIGTERM)
+	go func() {
+		<-told
+		cancel()
+		if err := (<-holding).Evicted(); err != nil {
+			say(report{State: "evicted", Text: err.Error()})
+		}
+	}()
 	ticket, err := store.Join(context.Background(), o.Request)
 	if err == nil && ticket.Queued() {
 		say(report{State: "queued"})
 	}
 	var lease locks.Lease
 	if err == nil {
-		lease, err = ticket.Wait(context.Background())
+		lease, err = ticket.Wait(ctx)
 	}
 	var busy *locks.BusyError
 	var nested *locks.NestedError
+	var evicted *locks.EvictedError
 	switch {
+	case errors.As(err, &evicted):
+		say(report{State: "evicted", Text: err.Error()})
+		_, _ = io.Copy(io.Discard, os.Stdin) // lives on without the place
+		return
 	case errors.As(err, &nested):
 		say(report{State: "nested", Text: err.Error()})
 		return
@@ -77,10 +94,13 @@ func (e Engine) servePeer() {
 		return
 	}
 	g := lease.Grant()
-	if leased, ok := lease.(locks.Leased); ok {
-		go keep(leased)
-	}
 	say(report{State: "granted", Slots: g.Slots, Fence: g.Fence})
+	if leased, ok := lease.(locks.Leased); ok {
+		go keep(leased, func(err error) { say(report{State: "evicted", Text: err.Error()}) })
+	}
+	if marked, ok := lease.(locks.Marked); ok {
+		holding <- marked
+	}
 	word, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	if strings.TrimSpace(word) != "release" {
 		return
@@ -93,13 +113,25 @@ func (e Engine) servePeer() {
 	_, _ = io.Copy(io.Discard, os.Stdin) // lives on without the slot
 }
 
-// keep renews a lease as long as the process lives. A renewal that fails ends
-// nothing here: whether the lease is lost shows in what others are granted.
-func keep(l locks.Leased) {
-	for ttl := l.Term().TTL; ; time.Sleep(ttl / 4) {
-		ctx, cancel := context.WithTimeout(context.Background(), ttl/4)
-		_, _ = l.Renew(ctx)
+// keep renews a lease as long as the process lives, or until it is evicted. A
+// renewal that fails ends nothing here: whether the lease is lost shows in what
+// others are granted.
+func keep(l locks.Leased, evicted func(error)) {
+	beat := time.NewTicker(l.Term().TTL / 4)
+	defer beat.Stop()
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), l.Term().TTL/4)
+		_, err := l.Renew(ctx)
 		cancel()
+		var e *locks.EvictedError
+		if errors.As(err, &e) {
+			evicted(err)
+			return
+		}
+		select {
+		case <-beat.C:
+		case <-l.Events():
+		}
 	}
 }
 
@@ -126,6 +158,7 @@ type peer struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	reports chan report
+	holds   bool // for the test that uses it
 }
 
 // request makes a request for a name; change adds what is special about it.

@@ -5,6 +5,7 @@ package open
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"golock/locks"
@@ -13,13 +14,13 @@ import (
 
 // engines lists the schemes, in the order in which messages name them.
 func engines() []engine {
-	all := append([]engine{{scheme: "local", form: "local or local:///DIR", open: openLocal}}, leasefileEngines()...)
-	return append(all, redisEngines()...)
+	return slices.Concat([]engine{{scheme: "local", form: "local or local:///DIR", open: openLocal}},
+		leasefileEngines(), redisEngines(), mysqlEngines(), postgresEngines())
 }
 
 type engine struct {
 	scheme string
-	form   string // what its URLs look like
+	form   string // what its URLs look like; "" if another one stands for it
 	open   func(address string) (locks.Store, error)
 }
 
@@ -35,7 +36,9 @@ func Store(address string) (locks.Store, error) {
 		if e.scheme == scheme {
 			return e.open(address)
 		}
-		forms = append(forms, e.form)
+		if e.form != "" {
+			forms = append(forms, e.form)
+		}
 	}
 	if scheme == planned {
 		return nil, fmt.Errorf("scheme %s: is not in this version", scheme)

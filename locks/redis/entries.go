@@ -105,6 +105,10 @@ func (l *listed) entry(name string, key locks.Key) locks.Entry {
 	e := locks.Entry{
 		Name: name, Ref: locks.Ref{Key: key}, State: l.state, Claim: l.record.claim, Host: d.Host, PID: d.PID,
 		UID: d.UID, User: d.User, Command: d.Command, Since: time.UnixMicro(l.record.since), Expires: l.left,
+		TTL: l.record.ttl, Ended: l.ended, Evicted: l.by,
+	}
+	if l.stays > 0 {
+		e.HeldTill = time.Now().Add(l.stays)
 	}
 	if id, err := hex.DecodeString(l.id); err == nil {
 		copy(e.Ref.ID[:], id)

@@ -267,7 +267,7 @@ func listening(t testing.TB, server *redistest.Server, n int) {
 		ears := 0
 		for _, key := range server.Do("KEYS", "*:e").([]any) {
 			for _, record := range server.Do("HVALS", key).([]any) {
-				if fields := strings.Fields(record.(string)); len(fields) > 7 && fields[7] == "1" && fields[8] == "-" {
+				if fields := strings.Fields(record.(string)); len(fields) > 10 && fields[7] == "1" && fields[10] == "-" {
 					ears++
 				}
 			}

@@ -89,7 +89,11 @@ func (l *lease) Renew(ctx context.Context) (locks.Term, error) {
 	if err != nil {
 		return locks.Term{}, err
 	}
-	if a.word != "held" {
+	switch a.word {
+	case "held":
+	case "evicted":
+		return locks.Term{}, &locks.EvictedError{By: a.by}
+	default:
 		return locks.Term{}, locks.ErrLost
 	}
 	l.store.noteAgain(&e)

@@ -7,36 +7,44 @@
 -- KEYS, all but the last with the name's hash tag:
 --   1 S  hash  format, name, epoch, run (the server's run_id), quiet (nothing is
 --              granted before this moment), ticket and fence (the last given)
---   2 H  zset  id of each holder      -> when its lease ends
+--   2 H  zset  id of each holder      -> when its lease and its hold have ended
 --   3 Q  zset  place of each waiter   -> 0: ordered by the place's bytes
 --   4 D  zset  place of each waiter   -> when it counts as dead
---   5 E  hash  id                     -> record
+--   5 E  hash  id -> record; id@ -> when the lease ends of a holder that has a
+--              hold; id! -> who told it to go
 --   6 G  zset  id of who left or released -> when; kept for ten minutes, so that
 --              a join that arrives late makes no entry of somebody who is gone
 --   7    zset  every name in use -> until when it may be (not in a cluster)
 -- A place is order .. ticket .. id; 16, 16 and 32 digits.
--- A record is "ttl weight max order ticket fence since ears slots text": the TTL
--- in ms; max 0 for none; order, the priority turned round, in hexadecimal; ears
--- 1 if the waiter has subscribed; slots as "0,3-5"; text is not looked at.
+-- A record is "ttl weight max order ticket fence since ears replace hold slots
+-- text": the TTL in ms; max 0 for none; order, the priority turned round, in
+-- hexadecimal; ears 1 if the waiter has subscribed; replace 1 for waiters, 2 for
+-- holders too; hold the ms from the grant on in which the slot stays taken
+-- whatever becomes of its holder; slots as "0,3-5"; text is not looked at.
 -- Moments are ms, ticket, fence and since us of the server's clock.
 --
 -- ARGV: 1 mode, 2 id, 3 quarantine in ms, 4 prefix of the channels, 5 name,
 --   6 the epoch that the caller knows, 7 the record it knows, 8 "nowait" or "",
---   9 ids of the enclosing runs, outermost first, separated by commas.
+--   9 ids of the enclosing runs, outermost first, separated by commas,
+--   10 how many may wait already or "", 11 who it is, for those that are evicted.
 -- Answers, each an array that begins with a word:
---   join     granted epoch record unsure | waiting epoch record place look quiet
---            unsure | busy quiet waiters holders... | gone
---            | nested id quiet waiters holders...
---   renew    held epoch record name | lost
+--   join     granted epoch record unsure replaced... | waiting epoch record place
+--            look quiet unsure replaced... | busy full quiet waiters holders...
+--            | gone | nested id quiet waiters holders... | evicted by
+--   renew    held epoch record name | lost | evicted by
 --   release  released was-there epoch
---   list     list name quiet, then for each entry: holding or waiting, id, ms
---            that are left, record
+--   evict    marked | lost
+--   list     list name quiet entries...
+--   An entry is: holding or waiting, id, ms that are left, record, ms that are
+--   left of the hold, 1 if somebody holds it and 0 if it only stays, who told it
+--   to go.
 --   any      format theirs | name theirs
 local S, H, Q, D, E, G, INDEX = unpack(KEYS)
 local mode, id, quarantine, channels = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local name, known, text, nowait, within = ARGV[5], ARGV[6], ARGV[7], ARGV[8] == 'nowait', ARGV[9]
+local most, by = tonumber(ARGV[10]), ARGV[11]
 
-local FORMAT = '1'
+local FORMAT = '2'
 local REMEMBER = 600000 -- ms that an id is remembered as gone
 local SUSPECT = 500     -- ms left to a waiter that has stopped listening
 local NEWCOMER = 3000   -- ms left to one that has not begun to listen yet
@@ -58,21 +66,34 @@ quiet = tonumber(quiet) or 0
 local unsure = 0 -- 1 if the server does not tell who it is
 
 local function parse(text)
-  local ttl, weight, max, order, ticket, fence, since, ears, slots, rest =
-    text:match('^(%d+) (%d+) (%d+) (%x+) (%d+) (%d+) (%d+) (%d) (%S+) (.*)$')
+  local ttl, weight, max, order, ticket, fence, since, ears, replace, hold, slots, rest =
+    text:match('^(%d+) (%d+) (%d+) (%x+) (%d+) (%d+) (%d+) (%d) (%d) (%d+) (%S+) (.*)$')
   return {ttl = tonumber(ttl), weight = tonumber(weight), max = tonumber(max), order = order, ticket = ticket,
-    fence = fence, since = since, ears = ears, slots = slots, text = rest}
+    fence = fence, since = since, ears = ears, replace = replace, hold = tonumber(hold), slots = slots, text = rest}
 end
 
 local function write(r)
-  return table.concat({r.ttl, r.weight, r.max, r.order, r.ticket, r.fence, r.since, r.ears, r.slots, r.text}, ' ')
+  return table.concat({r.ttl, r.weight, r.max, r.order, r.ticket, r.fence, r.since, r.ears, r.replace, string.format('%.0f', r.hold),
+    r.slots, r.text}, ' ')
 end
 
 -- The record of an id. One that was lost (evicted by the server for want of
 -- memory) counts as exclusive, until its owner's next renewal brings it back.
 local function record(id)
   local text = redis.call('HGET', E, id)
-  return text and parse(text) or {ttl = 0, weight = 1, max = 1, slots = '-', ears = '0'}, text
+  return text and parse(text) or {ttl = 0, weight = 1, max = 1, slots = '-', ears = '0', replace = '0', hold = 0}, text
+end
+
+-- When a holder's hold is over.
+local function till(r) return r.hold > 0 and math.floor(tonumber(r.since) / 1000) + r.hold or 0 end
+
+-- Whether somebody holds what is in H, or it only stays.
+local function alive(r, id) return r.hold == 0 or (tonumber(redis.call('HGET', E, id .. '@') or 0) > now) end
+
+-- Begins or prolongs the lease of a holder.
+local function lease(r, id, ttl)
+  if r.hold > 0 then redis.call('HSET', E, id .. '@', now + ttl) end
+  redis.call('ZADD', H, math.max(now + ttl, till(r)), id)
 end
 
 local function place(r, id) return r.order .. r.ticket .. id end
@@ -85,18 +106,21 @@ local function first() return redis.call('ZRANGE', Q, 0, 0)[1] end
 local function exempt() redis.call('ZREM', H, '-') end
 
 -- Every key lives on for nine to ten times the TTL after the latest sign of
--- life; so most scripts need not prolong it.
-local function prolong(key, span)
+-- life, so that most scripts need not prolong it, and as long as a hold lasts.
+local function prolong(key, span, least)
   local rest = redis.call('PTTL', key)
-  if rest ~= -2 and rest < span * 9 / 10 then redis.call('PEXPIRE', key, math.floor(span)) end
+  if rest ~= -2 and rest < math.max(span * 9 / 10, least) then
+    redis.call('PEXPIRE', key, string.format('%.0f', least + span))
+  end
 end
 
-local function keep(ttl)
-  for _, key in ipairs({S, H, Q, D, E}) do prolong(key, 10 * ttl) end
+local function keep(ttl, held)
+  held = math.max((held or 0) - now, 0)
+  for _, key in ipairs({S, H, Q, D, E}) do prolong(key, 10 * ttl, held) end
   if INDEX then
     local span = math.max(10 * ttl, 86400000)
-    redis.call('ZADD', INDEX, 'GT', now + span, stored or name)
-    prolong(INDEX, span)
+    redis.call('ZADD', INDEX, 'GT', now + held + span, stored or name)
+    prolong(INDEX, span, held)
   end
 end
 
@@ -106,7 +130,7 @@ local changed = false -- somebody has gone, or come in: the next may have a turn
 local function reap()
   for _, dead in ipairs(redis.call('ZRANGEBYSCORE', H, '-inf', now)) do
     redis.call('ZREM', H, dead)
-    redis.call('HDEL', E, dead)
+    redis.call('HDEL', E, dead, dead .. '@', dead .. '!')
     changed = true
   end
   for _, dead in ipairs(redis.call('ZRANGEBYSCORE', D, '-inf', now)) do
@@ -228,19 +252,50 @@ local function wake()
   end
 end
 
-local function forget(r)
+-- Notes that an id has gone, and forgets those who went long ago.
+local function remember(id)
+  redis.call('ZADD', G, now, id)
+  for _, old in ipairs(redis.call('ZRANGEBYSCORE', G, '-inf', now - REMEMBER)) do
+    redis.call('ZREM', G, old)
+    redis.call('HDEL', E, old .. '!')
+  end
+  redis.call('PEXPIRE', G, REMEMBER)
+end
+
+local function forget(r, id)
   redis.call('ZREM', H, id)
   if r.order then
     redis.call('ZREM', Q, place(r, id))
     redis.call('ZREM', D, place(r, id))
   end
-  redis.call('HDEL', E, id)
-  redis.call('ZADD', G, now, id)
-  redis.call('ZREMRANGEBYSCORE', G, '-inf', now - REMEMBER)
-  redis.call('PEXPIRE', G, REMEMBER)
+  redis.call('HDEL', E, id, id .. '@', id .. '!')
+  remember(id)
+end
+
+-- Tells an entry to go. A waiter is out of the queue at once, and so is what
+-- nobody holds; a holder has to end its command first, and is only marked.
+local function evict(id, r, by)
+  if redis.call('ZSCORE', H, id) then
+    if not alive(r, id) then return forget(r, id) end
+    redis.call('HSETNX', E, id .. '!', by)
+  else
+    forget(r, id)
+    redis.call('HSET', E, id .. '!', by)
+    prolong(E, REMEMBER, 0)
+  end
+  redis.pcall('PUBLISH', channels .. id, 'evicted')
 end
 
 local function left(moment) return math.max(moment - now, 0) end
+
+-- One entry of an answer.
+local function tell(answer, state, id, moment, r, text)
+  local stays, held = left(till(r)), '1'
+  if state == 'waiting' then stays = 0 elseif not alive(r, id) then held = '0' end
+  for _, v in ipairs({state, id, left(moment), text, stays, held, redis.call('HGET', E, id .. '!') or ''}) do
+    answer[#answer + 1] = v
+  end
+end
 
 -- A refusal says who is in the way.
 local function refuse(...)
@@ -249,10 +304,53 @@ local function refuse(...)
   answer[#answer + 1] = redis.call('ZCARD', Q)
   local live = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
   for i = 1, #live, 2 do
-    local _, text = record(live[i])
-    if text then
-      for _, v in ipairs({'holding', live[i], left(live[i + 1]), text}) do answer[#answer + 1] = v end
+    local r, text = record(live[i])
+    if text then tell(answer, 'holding', live[i], live[i + 1], r, text) end
+  end
+  return answer
+end
+
+-- The waiters before a place, and those of them that replace anything.
+local function ahead(spot)
+  local count, rivals = 0, {}
+  for _, other in ipairs(redis.call('ZRANGEBYLEX', Q, '-', '(' .. spot)) do
+    local r, text = record(other:sub(33))
+    count = count + 1
+    if r.replace ~= '0' then rivals[#rivals + 1] = {id = other:sub(33), r = r, text = text, state = 'waiting'} end
+  end
+  return count, rivals
+end
+
+-- Evicts whom a newcomer replaces: waiters ahead of it that replace anything,
+-- and if it replaces the running those holders that said the same, the oldest
+-- first and no more than it takes for it to fit beside the others. Returns
+-- them, as entries of an answer.
+local function replace(mine, rivals)
+  local gone, stay = {}, {}
+  for _, v in ipairs(rivals) do gone[#gone + 1] = v end
+  for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
+    local r, text = record(h)
+    if not redis.call('HGET', E, h .. '!') then
+      stay[#stay + 1] = {id = h, r = r, text = text, state = 'holding', ticket = r.ticket or ''}
     end
+  end
+  local function room()
+    local sum, limit = 0, 0
+    for _, v in ipairs(stay) do
+      sum = sum + v.r.weight
+      if v.r.max > 0 and (limit == 0 or v.r.max < limit) then limit = v.r.max end
+    end
+    return fits(mine, sum, limit)
+  end
+  table.sort(stay, function(a, b) return a.ticket < b.ticket end)
+  local i = 1
+  while mine.replace == '2' and stay[i] and not room() do
+    if stay[i].r.replace == '2' then gone[#gone + 1] = table.remove(stay, i) else i = i + 1 end
+  end
+  local answer = {}
+  for _, v in ipairs(gone) do
+    tell(answer, v.state, v.id, now, v.r, v.text)
+    evict(v.id, v.r, by)
   end
   return answer
 end
@@ -261,44 +359,65 @@ if mode == 'join' then
   local mine = parse(text)
   local old, oldText = record(id)
   local gone = redis.call('ZSCORE', G, id)
-  if gone and not nowait and within == '' then return {'gone'} end
+  local evicted = gone and redis.call('HGET', E, id .. '!')
+  if evicted then return {'evicted', evicted} end
+  if gone and not nowait and not most and within == '' then return {'gone'} end
   if oldText or mine.ticket ~= digits(0) then exempt() end
   enter()
   reap()
-  if redis.call('ZSCORE', H, id) then
-    redis.call('ZADD', H, now + mine.ttl, id)
-    keep(mine.ttl)
+  if not gone and redis.call('ZSCORE', H, id) then
+    local r = oldText and old or mine
+    lease(r, id, mine.ttl)
+    keep(mine.ttl, till(r))
     return {'granted', epoch, oldText or write(mine), unsure}
   end
-  if oldText then mine.ticket, mine.since = old.ticket, old.since end
+  if oldText and old.ticket then mine.ticket, mine.since = old.ticket, old.since end
   local new = mine.ticket == digits(0)
   if new then mine.ticket, mine.since = after(ticket), digits(micros) end
   local spot = place(mine, id)
-  local ahead = redis.call('ZLEXCOUNT', Q, '-', '(' .. spot)
+  local before = redis.call('ZLEXCOUNT', Q, '-', '(' .. spot)
   local sum, limit, taken = holders()
-  if not gone and ahead == 0 and quiet <= now and fits(mine, sum, limit) then
+  local function turn() return not gone and before == 0 and quiet <= now and fits(mine, sum, limit) end
+  -- A run inside a holder of this very name would wait for itself.
+  local inside
+  for run in within:gmatch('%x+') do
+    if redis.call('ZSCORE', H, run) and alive(record(run), run) then inside = run end
+  end
+  local full, replaced = 0, {}
+  if new and not inside and not nowait and (most or mine.replace ~= '0') and not turn() then
+    local _, rivals = ahead(spot)
+    if mine.replace == '0' then rivals = {} end
+    if most and redis.call('ZCARD', Q) - #rivals >= most then
+      full = 1
+    elseif not gone and mine.replace ~= '0' then
+      replaced = replace(mine, rivals)
+      before, changed = before - #rivals, true
+      sum, limit, taken = holders()
+    end
+  end
+  local function granted(...)
+    local answer = {...}
+    for _, v in ipairs(replaced) do answer[#answer + 1] = v end
+    return answer
+  end
+  if full == 0 and turn() then
     mine.fence, mine.since, mine.slots = after(fence), digits(micros), lowest(taken, mine.weight)
     redis.call('HSET', S, 'fence', mine.fence, 'ticket', ticket and ticket > mine.ticket and ticket or mine.ticket)
     if not new then
       redis.call('ZREM', Q, spot)
       redis.call('ZREM', D, spot)
     end
-    redis.call('ZADD', H, now + mine.ttl, id)
     redis.call('HSET', E, id, write(mine))
+    lease(mine, id, mine.ttl)
     wake()
-    keep(mine.ttl)
-    return {'granted', epoch, write(mine), unsure}
+    keep(mine.ttl, till(mine))
+    return granted('granted', epoch, write(mine), unsure)
   end
-  -- A run inside a holder of this very name would wait for itself.
-  local inside
-  for run in within:gmatch('%x+') do
-    if redis.call('ZSCORE', H, run) then inside = run end
-  end
-  if inside or nowait then
-    forget(mine)
+  if inside or nowait or full == 1 then
+    forget(mine, id)
     wake()
     if inside then return refuse('nested', inside) end
-    return refuse('busy')
+    return refuse('busy', full)
   end
   if gone then return {'gone'} end
   if not ticket or ticket < mine.ticket then redis.call('HSET', S, 'ticket', mine.ticket) end
@@ -306,40 +425,47 @@ if mode == 'join' then
   redis.call('ZADD', Q, 0, spot)
   redis.call('ZADD', D, now + mine.ttl, spot)
   local look = math.floor(mine.ttl / 3)
-  local soon = (changed or ahead == 1) and wake()
+  local soon = (changed or before == 1) and wake()
   if soon then look = math.min(look, soon) end
   if mine.ears == '0' then look = math.min(look, 1000) end
-  if ahead == 0 then
+  if before == 0 then
     local ends = redis.call('ZRANGE', H, 0, 0, 'WITHSCORES')[2]
     if ends then look = math.min(look, left(ends) + 1) end
     if quiet > now then look = math.min(look, left(quiet) + 1) end
-  elseif ahead == 1 then
+  elseif before == 1 then
     local over = redis.call('ZSCORE', D, first())
     if over then look = math.min(look, left(over) + 1) end
   end
   keep(mine.ttl)
-  return {'waiting', epoch, write(mine), ahead + 1, math.max(look, 1), left(quiet), unsure}
+  return granted('waiting', epoch, write(mine), before + 1, math.max(look, 1), left(quiet), unsure)
 end
 
 if mode == 'renew' then
   exempt()
   reap()
-  if redis.call('ZSCORE', H, id) then
+  local gone = redis.call('ZSCORE', G, id)
+  if not gone and redis.call('ZSCORE', H, id) then
     -- A server that is another one than before goes through enter all the same.
     if stored then name = stored end
     enter()
     local mine, oldText = record(id)
+    local evicted = redis.call('HGET', E, id .. '!')
+    if evicted or (oldText and not alive(mine, id)) then
+      if changed then wake() end
+      if evicted then return {'evicted', evicted} end
+      return {'lost'}
+    end
     if text ~= '' and (not oldText or mine.ttl == 0) then
       mine, oldText = parse(text), text
       redis.call('HSET', E, id, text)
     end
     local ttl = mine.ttl > 0 and mine.ttl or 1000
-    redis.call('ZADD', H, now + ttl, id)
+    lease(mine, id, ttl)
     if changed then wake() end
-    keep(ttl)
+    keep(ttl, till(mine))
     return {'held', epoch, oldText or '', name}
   end
-  if text == '' or redis.call('ZSCORE', G, id) then
+  if text == '' or gone then
     if changed then wake() end
     return {'lost'}
   end
@@ -353,15 +479,16 @@ if mode == 'renew' then
   end
   -- The store has forgotten this holder, and its slots are still free.
   if not fence or fence < mine.fence then redis.call('HSET', S, 'fence', mine.fence) end
-  redis.call('ZADD', H, now + mine.ttl, id)
   redis.call('HSET', E, id, text)
+  lease(mine, id, mine.ttl)
   if changed then wake() end
-  keep(mine.ttl)
+  keep(mine.ttl, till(mine))
   return {'held', epoch, text, name}
 end
 
 if mode == 'release' then
-  local was = redis.call('ZREM', H, id)
+  exempt()
+  local was = redis.call('ZSCORE', H, id) and 1 or 0
   local mine, oldText = record(id)
   if not oldText and text ~= '' then mine = parse(text) end
   if oldText then was = 1 end
@@ -370,19 +497,38 @@ if mode == 'release' then
     if stored then name = stored end
     enter()
   end
-  forget(mine)
+  if oldText and till(mine) > now and redis.call('ZSCORE', H, id) and not redis.call('HGET', E, id .. '!') then
+    -- The slot stays for the rest of the hold.
+    if not alive(mine, id) then was = 0 end
+    redis.call('ZADD', H, till(mine), id)
+    redis.call('HDEL', E, id .. '@')
+    remember(id)
+  else
+    forget(mine, id)
+  end
   reap()
   wake()
   return {'released', was, epoch or ''}
 end
 
+if mode == 'evict' then
+  exempt()
+  reap()
+  local r, oldText = record(id)
+  local there = redis.call('ZSCORE', H, id) or (r.order and redis.call('ZSCORE', Q, place(r, id)))
+  if there then
+    evict(id, r, by)
+    changed = true
+  end
+  if changed then wake() end
+  return {there and 'marked' or 'lost'}
+end
+
 -- list: it changes nothing.
 local answer = {'list', stored or '', left(quiet)}
 local function add(state, who, moment)
-  local text = redis.call('HGET', E, who)
-  if text and tonumber(moment) > now then
-    for _, v in ipairs({state, who, left(moment), text}) do answer[#answer + 1] = v end
-  end
+  local r, text = record(who)
+  if text and tonumber(moment) > now then tell(answer, state, who, moment, r, text) end
 end
 local live = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
 for i = 1, #live, 2 do add('holding', live[i], live[i + 1]) end

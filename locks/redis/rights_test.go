@@ -72,14 +72,14 @@ func TestUnknownFormat(t *testing.T) {
 	_, renewErr := l.Renew(background)
 	_, listErr := entries(s, "n")
 	for _, err := range []error{denied(t, s, "n"), renewErr, l.Release(background), listErr} {
-		if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "format 1") {
+		if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "format 2") {
 			t.Errorf("error %v names not both formats", err)
 		}
 	}
 	if got := server.Do("HGET", state, "format"); got != "99" {
 		t.Errorf("format %v", got)
 	}
-	server.Do("HSET", state, "format", "1")
+	server.Do("HSET", state, "format", "2")
 	renew(t, l)
 }
 

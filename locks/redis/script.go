@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,13 +25,14 @@ import (
 var lockScript string
 
 // format is that of what lockScript stores.
-const format = "1"
+const format = "2"
 
 // The script's modes.
 const (
 	join    = "join"
 	renew   = "renew"
 	release = "release"
+	evict   = "evict"
 	list    = "list"
 )
 
@@ -65,6 +67,8 @@ type call struct {
 	record     string // "" likewise
 	noWait     bool
 	within     string
+	most       string // how many may wait already; "": any number
+	by         string // who it is, for those that are evicted
 	quarantine time.Duration
 }
 
@@ -73,7 +77,7 @@ func (k call) args() []any {
 	if k.noWait {
 		wait = "nowait"
 	}
-	return []any{k.mode, k.id, k.quarantine.Milliseconds(), k.channels, k.name, k.epoch, k.record, wait, k.within}
+	return []any{k.mode, k.id, k.quarantine.Milliseconds(), k.channels, k.name, k.epoch, k.record, wait, k.within, k.most, k.by}
 }
 
 // call prepares one for a name.
@@ -99,13 +103,15 @@ func (s *Store) channel(ref locks.Ref) string {
 
 // record is what the store keeps of an entry.
 type record struct {
-	ttl    time.Duration
-	claim  locks.Claim
-	fence  int64
-	since  int64 // us since 1970, on the server's clock
-	ears   bool
-	slots  []int
-	detail string // who it is, in JSON
+	ttl     time.Duration
+	claim   locks.Claim
+	fence   int64
+	since   int64 // us since 1970, on the server's clock
+	ears    bool
+	replace locks.Replacement
+	hold    time.Duration // from the grant on, in whole ms
+	slots   []int
+	detail  string // who it is, in JSON
 }
 
 // order writes a priority so that the bytes of a higher one sort before those
@@ -117,17 +123,23 @@ func (r *record) String() string {
 	if r.ears {
 		ears = 1
 	}
-	return fmt.Sprintf("%d %d %d %016x %016d %016d %016d %d %s %s", r.ttl.Milliseconds(), r.claim.Weight, r.claim.Max,
-		order(r.claim.Priority), r.claim.Ticket, r.fence, r.since, ears, formatSlots(r.slots), r.detail)
+	return fmt.Sprintf("%d %d %d %016x %016d %016d %016d %d %d %d %s %s", r.ttl.Milliseconds(), r.claim.Weight, r.claim.Max,
+		order(r.claim.Priority), r.claim.Ticket, r.fence, r.since, ears, slices.Index(replacements(), r.replace),
+		r.hold.Milliseconds(), formatSlots(r.slots), r.detail)
+}
+
+// replacements by their number in a record.
+func replacements() []locks.Replacement {
+	return []locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}
 }
 
 func parseRecord(text string) (record, error) {
 	var r record
-	fields := strings.SplitN(text, " ", 10)
-	if len(fields) != 10 {
+	fields := strings.SplitN(text, " ", 12)
+	if len(fields) != 12 {
 		return r, fmt.Errorf("a record with %d fields", len(fields))
 	}
-	var numbers [8]int64
+	var numbers [10]int64
 	for i := range numbers {
 		var err error
 		if i == 3 {
@@ -143,9 +155,13 @@ func parseRecord(text string) (record, error) {
 	}
 	r.ttl = time.Duration(numbers[0]) * time.Millisecond
 	r.claim = locks.Claim{Weight: int(numbers[1]), Max: int(numbers[2]), Priority: int(numbers[3]), Ticket: numbers[4]}
-	r.fence, r.since, r.ears, r.detail = numbers[5], numbers[6], numbers[7] == 1, fields[9]
+	r.fence, r.since, r.ears, r.detail = numbers[5], numbers[6], numbers[7] == 1, fields[11]
+	if numbers[8] < 0 || int(numbers[8]) >= len(replacements()) {
+		return r, fmt.Errorf("a replacement of %d", numbers[8])
+	}
+	r.replace, r.hold = replacements()[numbers[8]], time.Duration(numbers[9])*time.Millisecond
 	var err error
-	r.slots, err = parseSlots(fields[8])
+	r.slots, err = parseSlots(fields[10])
 	return r, err
 }
 
@@ -209,8 +225,10 @@ type answer struct {
 
 	inside  string // nested: the id of the enclosing run
 	waiters int
-	entries []listed
-	was     bool // release: it was there
+	full    bool     // busy: no more may wait
+	by      string   // evicted: who did it
+	entries []listed // also, granted or waiting: those that were replaced
+	was     bool     // release: it was there
 }
 
 // listed is one entry of a list or a refusal.
@@ -219,6 +237,9 @@ type listed struct {
 	id     string
 	left   time.Duration
 	record record
+	stays  time.Duration // what is left of its hold
+	ended  bool          // it only stays for that
+	by     string        // who told it to go; "": nobody
 }
 
 // isGrant reports whether a reply is a grant.
@@ -237,15 +258,18 @@ func (k call) read(reply any) (answer, error) {
 		a.epoch = r.text()
 		a.raw, a.record = r.record()
 		a.unsure = r.number() == 1
+		a.entries = r.list()
 	case "waiting":
 		a.epoch = r.text()
 		a.raw, a.record = r.record()
 		a.place, a.look, a.quiet, a.unsure = int(r.number()), r.ms(), r.ms(), r.number() == 1
+		a.entries = r.list()
 	case "nested":
 		a.inside = r.text()
 		a.quiet, a.waiters = r.ms(), int(r.number())
 		a.entries = r.list()
 	case "busy":
+		a.full = r.number() == 1
 		a.quiet, a.waiters = r.ms(), int(r.number())
 		a.entries = r.list()
 	case "held":
@@ -257,7 +281,9 @@ func (k call) read(reply any) (answer, error) {
 	case "list":
 		a.name, a.quiet = r.text(), r.ms()
 		a.entries = r.list()
-	case "gone", "lost":
+	case "evicted":
+		a.by = r.text()
+	case "gone", "lost", "marked":
 	case "format":
 		return a, &FormatError{Found: r.text()}
 	case "name":
@@ -320,6 +346,7 @@ func (r *reader) list() []listed {
 	for len(r.fields) > 0 && !r.bad {
 		l := listed{state: locks.State(r.text()), id: r.text(), left: r.ms()}
 		_, l.record = r.record()
+		l.stays, l.ended, l.by = r.ms(), r.text() == "0", r.text()
 		all = append(all, l)
 	}
 	return all

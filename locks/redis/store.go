@@ -62,7 +62,9 @@ func Open(address string) (*Store, error) {
 func (s *Store) URL() string { return s.target.String() }
 
 // Traits implements locks.Store.
-func (s *Store) Traits() locks.Traits { return locks.Traits{Leased: true, MaxUnits: maxUnits} }
+func (s *Store) Traits() locks.Traits {
+	return locks.Traits{Leased: true, MaxUnits: maxUnits, Queue: true, Hold: true}
+}
 
 // Close implements locks.Store. Leases that are held keep the connection open
 // until they are released.
@@ -106,10 +108,10 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	switch a.word {
 	case "granted":
 		s.note(e)
-		return &ticket{entry: e, lease: newLease(e, asked)}, nil
+		return &ticket{entry: e, lease: newLease(e, asked), replaced: e.listed(a)}, nil
 	case "waiting":
 		s.note(e)
-		return &ticket{entry: e, queued: true, place: a.place, look: a.look, quiet: time.Now().Add(a.quiet)}, nil
+		return &ticket{entry: e, queued: true, place: a.place, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.listed(a)}, nil
 	}
 	return nil, e.refused(a)
 }
@@ -124,6 +126,8 @@ type entry struct {
 	record record
 	raw    string // the record in the store's form; "" if not known
 	noWait bool
+	most   string // how many may wait already; "": any number
+	by     string // who it is, for those that it replaces
 	within []locks.Ref
 	noted  locks.Instant // when the name was last put into the index
 }
@@ -138,9 +142,16 @@ func (s *Store) newEntry(r locks.Request) *entry {
 			e.within = append(e.within, w)
 		}
 	}
+	if r.MaxQueue != nil {
+		e.most = strconv.Itoa(*r.MaxQueue)
+	}
+	if r.Replace != locks.ReplaceNone {
+		e.by = locks.ReplacedBy(r)
+	}
 	claim := r.Claim
-	claim.Ticket = 0 // the store gives them
-	e.record = record{ttl: e.ttl, claim: claim, detail: describe(r.Command)}
+	claim.Ticket = 0              // the store gives them
+	const tick = time.Millisecond // of the store's clock
+	e.record = record{ttl: e.ttl, claim: claim, replace: r.Replace, hold: (r.Hold + tick - 1).Truncate(tick), detail: describe(r.Command)}
 	e.raw = e.record.String()
 	return e
 }
@@ -150,6 +161,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 func (e *entry) ask(ctx context.Context, mode string) (a answer, asked locks.Instant, err error) {
 	k := e.store.call(mode, e.ref.Key)
 	k.id, k.name, k.epoch, k.record, k.noWait = hex.EncodeToString(e.ref.ID[:]), e.name, e.epoch, e.raw, e.noWait
+	k.most, k.by = e.most, e.by
 	ids := make([]string, len(e.within))
 	for i, w := range e.within {
 		ids[i] = hex.EncodeToString(w.ID[:])
@@ -203,10 +215,10 @@ func whyQuiet(left time.Duration) string {
 
 // refused makes an error of an answer that is one.
 func (e *entry) refused(a answer) error {
-	busy := &locks.BusyError{Name: e.name, Waiters: a.waiters}
-	for _, l := range a.entries {
-		busy.Holders = append(busy.Holders, l.entry(e.name, e.ref.Key))
+	if a.word == "evicted" {
+		return &locks.EvictedError{By: a.by}
 	}
+	busy := &locks.BusyError{Name: e.name, Waiters: a.waiters, Full: a.full, Holders: e.listed(a)}
 	if a.quiet > 0 {
 		busy.Reason = whyQuiet(a.quiet)
 	}
@@ -225,6 +237,15 @@ func (e *entry) refused(a answer) error {
 	return busy
 }
 
+// listed are the entries of an answer.
+func (e *entry) listed(a answer) []locks.Entry {
+	var all []locks.Entry
+	for _, l := range a.entries {
+		all = append(all, l.entry(e.name, e.ref.Key))
+	}
+	return all
+}
+
 // note writes the name into the index that Entries reads. In a cluster the
 // script cannot, as the index lives on another node. If it fails, nothing is
 // lost but a line of a list without a name.
@@ -237,7 +258,7 @@ func (s *Store) note(e *entry) {
 		return
 	}
 	e.noted = s.clock()
-	name, span := e.name, max(10*e.ttl, indexSpan)
+	name, span := e.name, max(10*e.ttl, indexSpan)+e.record.hold
 	go func() {
 		defer s.connection.done()
 		ctx, cancel := context.WithTimeout(context.Background(), longestAttempt)

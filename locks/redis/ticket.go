@@ -16,6 +16,8 @@ type ticket struct {
 	look   time.Duration // until when the store wants to be asked again
 	quiet  time.Time     // until then nothing is granted to anybody
 	near   func()        // to be told, once, when the turn is near; nil: nobody
+
+	replaced []locks.Entry // whom it evicted
 }
 
 // Queued implements locks.Ticket.
@@ -23,6 +25,9 @@ func (t *ticket) Queued() bool { return t.queued }
 
 // Place implements locks.Placed.
 func (t *ticket) Place() int { return t.place }
+
+// Replaced implements locks.Replacer.
+func (t *ticket) Replaced() []locks.Entry { return t.replaced }
 
 // WhenNear implements locks.Placed.
 func (t *ticket) WhenNear(f func()) { t.near = f }

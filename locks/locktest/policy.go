@@ -1,0 +1,421 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/locks"
+)
+
+// queueing is for tests that only stores with a queue of their own can pass,
+// holding for those that can keep a slot without a process. What a store
+// declares it is held to; what it does not declare is not asked of it.
+func queueing(test func(*testing.T, *world)) func(*testing.T, *world) {
+	return func(t *testing.T, w *world) {
+		if w.open(t).Traits().Queue {
+			test(t, w)
+		}
+	}
+}
+
+func holding(test func(*testing.T, *world)) func(*testing.T, *world) {
+	return func(t *testing.T, w *world) {
+		if w.open(t).Traits().Hold {
+			test(t, w)
+		}
+	}
+}
+
+func priority(n int) func(*locks.Request) { return func(r *locks.Request) { r.Claim.Priority = n } }
+func maxQueue(n int) func(*locks.Request) { return func(r *locks.Request) { r.MaxQueue = &n } }
+func hold(d time.Duration) func(*locks.Request) {
+	return func(r *locks.Request) { r.Hold = d }
+}
+func replacing(r locks.Replacement) func(*locks.Request) {
+	return func(q *locks.Request) { q.Replace = r }
+}
+
+// Higher goes first, equal ones in the order in which they came.
+func testPriority(t *testing.T, w *world) {
+	holder := w.join(t, request(t, "n", 1, priority(-9)))
+	holder.expect("granted")
+	var queue []*peer
+	for _, p := range []int{0, 5, -5, 5, 6, 0, -2147483648, 2147483647} {
+		one := w.join(t, request(t, "n", 1, priority(p)))
+		one.expect("queued")
+		queue = append(queue, one)
+	}
+	w.join(t, request(t, "n", 1, priority(99), noWait)).expect("busy")
+	for _, i := range []int{7, 4, 1, 3, 0, 5, 2, 6} {
+		for _, one := range queue {
+			one.silent()
+		}
+		holder.release()
+		holder = queue[i]
+		holder.expect("granted")
+	}
+}
+
+// Who would be one too many in the queue is turned away and leaves nothing
+// behind.
+func testMaxQueue(t *testing.T, w *world) {
+	s := w.open(t)
+	holder := w.join(t, request(t, "n", 1, maxQueue(0)))
+	holder.expect("granted")
+	if b := w.join(t, request(t, "n", 1, maxQueue(0))).expect("busy"); !strings.Contains(b.Text, "full") {
+		t.Errorf("the message %q does not say why", b.Text)
+	}
+	first := w.join(t, request(t, "n", 1, maxQueue(1)))
+	first.expect("queued")
+	w.join(t, request(t, "n", 1, maxQueue(1), priority(1))).expect("busy")
+	second := w.join(t, request(t, "n", 1, maxQueue(2)))
+	second.expect("queued")
+	w.join(t, request(t, "n", 1)).expect("queued")
+	if got := states(t, s, "n"); !slices.Equal(got, []string{"holding 0", "waiting 1", "waiting 2", "waiting 3"}) {
+		t.Errorf("entries %v", got)
+	}
+	// The limit is about joining: who waits already stays.
+	holder.release()
+	first.expect("granted")
+	first.release()
+	second.expect("granted")
+}
+
+// However many come at once, no more wait than may.
+func testMaxQueueCrowd(t *testing.T, w *world) {
+	holder := w.join(t, request(t, "n", 1))
+	holder.expect("granted")
+	const crowd, most = 12, 3
+	var all []*peer
+	for range crowd {
+		all = append(all, w.join(t, request(t, "n", 1, maxQueue(most))))
+	}
+	count := map[string]int{}
+	for _, p := range all {
+		select {
+		case r := <-p.reports:
+			count[r.State]++
+		case <-time.After(patience):
+			t.Fatal("a peer says nothing")
+		}
+	}
+	if count["queued"] != most || count["busy"] != crowd-most {
+		t.Errorf("of %d at once: %v, want %d in the queue", crowd, count, most)
+	}
+}
+
+func evict(t *testing.T, s locks.Store, ref locks.Ref, by string) {
+	t.Helper()
+	if err := s.(locks.Evicter).Evict(context.Background(), ref, by); err != nil {
+		t.Fatalf("Evict: %v", err)
+	}
+}
+
+// A waiter that is evicted is told by whom, and those behind it move up.
+func testEvictWaiter(t *testing.T, w *world) {
+	s := w.open(t)
+	holder := w.join(t, request(t, "n", 1))
+	holder.expect("granted")
+	var queue []*peer
+	for range 3 {
+		p := w.join(t, request(t, "n", 1))
+		p.expect("queued")
+		queue = append(queue, p)
+	}
+	evict(t, s, queue[1].ref, "user anna")
+	if r := queue[1].expect("evicted"); !strings.Contains(r.Text, "user anna") {
+		t.Errorf("the message %q does not say by whom", r.Text)
+	}
+	evict(t, s, queue[0].ref, "user anna")
+	queue[0].expect("evicted")
+	eventually(t, "they are gone", func() bool {
+		return slices.Equal(states(t, s, "n"), []string{"holding 0", "waiting 1"})
+	})
+	if err := s.(locks.Evicter).Evict(context.Background(), queue[0].ref, "user anna"); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("evicting it once more: %v, want ErrLost", err)
+	}
+	queue[2].silent()
+	holder.release()
+	queue[2].expect("granted")
+}
+
+// A holder that is evicted is told by whom; its slot stays taken until it gives
+// it back.
+func testEvictHolder(t *testing.T, w *world) {
+	s := w.open(t)
+	holder := w.join(t, request(t, "n", 1, hold(time.Hour)))
+	holder.expect("granted")
+	next := w.join(t, request(t, "n", 1))
+	next.expect("queued")
+	evict(t, s, holder.ref, "user anna")
+	if r := holder.expect("evicted"); !strings.Contains(r.Text, "user anna") {
+		t.Errorf("the message %q does not say by whom", r.Text)
+	}
+	evict(t, s, holder.ref, "user berta") // changes nothing
+	if e := list(t, s, "n")[0]; e.State != locks.Holding || e.Evicted != "user anna" {
+		t.Errorf("the entry is %+v", e)
+	}
+	w.join(t, request(t, "n", 1, noWait)).expect("busy")
+	next.silent()
+	holder.release() // the hold has gone with the eviction
+	next.expect("granted")
+}
+
+func testEvictNobody(t *testing.T, w *world) {
+	s := w.open(t)
+	nobody := request(t, "n", 1).Ref
+	for range 2 {
+		if err := s.(locks.Evicter).Evict(context.Background(), nobody, "user anna"); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Evict = %v, want ErrLost", err)
+		}
+		w.join(t, request(t, "n", 2)).expect("granted")
+	}
+}
+
+// The newest of those that replace waits alone; others keep their places.
+func testReplaceWaiting(t *testing.T, w *world) {
+	s := w.open(t)
+	holder := w.join(t, request(t, "n", 1, replacing(locks.ReplaceRunning)))
+	holder.expect("granted")
+	plain := w.join(t, request(t, "n", 1))
+	plain.expect("queued")
+	old := w.join(t, request(t, "n", 1, replacing(locks.ReplaceWaiting)))
+	old.expect("queued")
+	high := w.join(t, request(t, "n", 1, priority(1)))
+	high.expect("queued")
+	newest := w.join(t, request(t, "n", 1, replacing(locks.ReplaceWaiting)))
+	newest.expect("queued")
+	if r := old.expect("evicted"); !strings.Contains(r.Text, fmt.Sprintf("pid %d", newest.cmd.Process.Pid)) {
+		t.Errorf("the message %q does not say by whom", r.Text)
+	}
+	eventually(t, "one is gone", func() bool { return len(list(t, s, "n")) == 4 })
+	for _, p := range []*peer{high, plain, newest} {
+		holder.silent()
+		holder.release()
+		p.expect("granted")
+		holder = p
+	}
+}
+
+// A holder that can be replaced is evicted, and the newest holds only when that
+// one has given the slot back. Holders that do not replace the running are left
+// alone.
+func testReplaceRunning(t *testing.T, w *world) {
+	running := replacing(locks.ReplaceRunning)
+	for _, old := range []locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting} {
+		name := "left alone " + string(old)
+		holder := w.join(t, request(t, name, 1, replacing(old)))
+		holder.expect("granted")
+		newest := w.join(t, request(t, name, 1, running))
+		newest.expect("queued")
+		holder.silent()
+		holder.release()
+		newest.expect("granted")
+	}
+	first := w.join(t, request(t, "n", 1, running))
+	first.expect("granted")
+	second := w.join(t, request(t, "n", 1, running))
+	second.expect("queued")
+	if r := first.expect("evicted"); !strings.Contains(r.Text, fmt.Sprintf("pid %d", second.cmd.Process.Pid)) {
+		t.Errorf("the message %q does not say by whom", r.Text)
+	}
+	third := w.join(t, request(t, "n", 1, running))
+	third.expect("queued")
+	second.expect("evicted")
+	third.silent()
+	first.release()
+	third.expect("granted")
+}
+
+// With several slots no more are replaced than it takes, the oldest first; a
+// free one is taken without any.
+func testReplaceOldest(t *testing.T, w *world) {
+	running := replacing(locks.ReplaceRunning)
+	var all []*peer
+	for range 3 {
+		p := w.join(t, request(t, "n", 3, running))
+		p.expect("granted")
+		all = append(all, p)
+	}
+	heavy := w.join(t, request(t, "n", 3, running, weight(2)))
+	heavy.expect("queued")
+	all[0].expect("evicted")
+	all[1].expect("evicted")
+	all[1].release()
+	all[2].silent()
+	heavy.silent()
+	all[0].release()
+	heavy.expect("granted")
+	all[2].silent()
+}
+
+// Waiters that go do not count against the limit, and nobody is replaced by one
+// that is turned away.
+func testReplaceMaxQueue(t *testing.T, w *world) {
+	waiting := replacing(locks.ReplaceWaiting)
+	w.join(t, request(t, "n", 1)).expect("granted")
+	old := w.join(t, request(t, "n", 1, waiting))
+	old.expect("queued")
+	plain := w.join(t, request(t, "n", 1))
+	plain.expect("queued")
+	w.join(t, request(t, "n", 1, waiting, maxQueue(1))).expect("busy")
+	old.silent()
+	newest := w.join(t, request(t, "n", 1, waiting, maxQueue(2)))
+	newest.expect("queued")
+	old.expect("evicted")
+	plain.silent()
+}
+
+// Many come at once, each to replace the others: one is left in the end, and
+// never do two hold.
+func testReplaceCrowd(t *testing.T, w *world) {
+	s := w.open(t)
+	var all []*peer
+	for range 8 {
+		all = append(all, w.join(t, request(t, "n", 1, replacing(locks.ReplaceRunning))))
+	}
+	left := len(all)
+	inside := 0
+	for end := time.Now().Add(patience); left > 1 || inside != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d are left, %d hold", left, inside)
+		}
+		for _, p := range all {
+			select {
+			case r := <-p.reports:
+				switch r.State {
+				case "granted":
+					if inside++; inside > 1 {
+						t.Fatal("two hold")
+					}
+					p.holds = true
+				case "evicted":
+					left--
+					if p.holds {
+						inside--
+						p.release()
+					}
+				}
+			default:
+			}
+		}
+	}
+	eventually(t, "one holds", func() bool { return slices.Equal(states(t, s, "n"), []string{"holding 0"}) })
+}
+
+// A slot with a hold stays taken after its release; the next in line gets it
+// when the time is over, and so does not need to be told.
+func testHold(t *testing.T, w *world) {
+	s := w.open(t)
+	const span = 1200 * time.Millisecond
+	began := time.Now()
+	holder := w.join(t, request(t, "n", 2, hold(span)))
+	holder.expect("granted")
+	granted := time.Now()
+	holder.release()
+	if b := w.join(t, request(t, "n", 1, noWait)).expect("busy"); !strings.Contains(b.Text, "its command has ended") {
+		t.Errorf("the message %q does not say what holds it", b.Text)
+	}
+	e := list(t, s, "n")[0]
+	if !e.Ended || e.Orphaned || e.HeldTill.Before(began.Add(span-10*time.Millisecond)) || e.HeldTill.After(granted.Add(span+10*time.Millisecond)) {
+		t.Errorf("the entry is %+v", e)
+	}
+	// It has its slot and its weight.
+	if g := w.join(t, request(t, "n", 2, noWait)).expect("granted"); !slices.Equal(g.Slots, []int{1}) {
+		t.Errorf("slots %v beside a held one", g.Slots)
+	}
+	w.join(t, request(t, "n", 2, noWait)).expect("busy")
+	next := w.join(t, request(t, "n", 2))
+	next.expect("queued")
+	next.expect("granted")
+	if took := time.Since(began); took < span {
+		t.Errorf("granted %v after the start of a hold of %v", took, span)
+	}
+	// Nobody is inside a run that has ended.
+	again := w.join(t, request(t, "m", 1, hold(time.Hour)))
+	again.expect("granted")
+	again.release()
+	w.join(t, request(t, "m", 1, within(again.ref))).expect("queued")
+}
+
+func testShortHold(t *testing.T, w *world) {
+	holder := w.join(t, request(t, "n", 1, hold(time.Millisecond)))
+	holder.expect("granted")
+	next := w.join(t, request(t, "n", 1))
+	next.expect("queued")
+	next.silent()
+	holder.release()
+	next.expect("granted")
+}
+
+// The hold goes on whatever becomes of its holder.
+func testHoldKilled(t *testing.T, w *world) {
+	s := w.open(t)
+	span := w.engine.TTL + 1500*time.Millisecond
+	began := time.Now()
+	holder := w.join(t, request(t, "n", 1, hold(span)))
+	holder.expect("granted")
+	next := w.join(t, request(t, "n", 1))
+	next.expect("queued")
+	holder.kill()
+	eventually(t, "the entry says that nobody is there", func() bool {
+		all := list(t, s, "n")
+		return len(all) == 2 && all[0].Ended && !all[0].Orphaned
+	})
+	next.silent()
+	next.expect("granted")
+	if took := time.Since(began); took < span {
+		t.Errorf("granted %v after the start of a hold of %v", took, span)
+	}
+}
+
+// What nobody holds any more ends at once when it is evicted.
+func testHoldEvicted(t *testing.T, w *world) {
+	s := w.open(t)
+	holder := w.join(t, request(t, "n", 1, hold(time.Hour)))
+	holder.expect("granted")
+	holder.release()
+	next := w.join(t, request(t, "n", 1))
+	next.expect("queued")
+	evict(t, s, holder.ref, "user anna")
+	next.expect("granted")
+	if err := s.(locks.Evicter).Evict(context.Background(), holder.ref, "user anna"); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("evicting it once more: %v, want ErrLost", err)
+	}
+}
+
+// Of many that come at about the same time, none of which waits, one runs.
+func testTicks(t *testing.T, w *world) {
+	const hosts, ticks, span = 10, 3, 700 * time.Millisecond
+	for range ticks {
+		var all []*peer
+		began := time.Now()
+		for range hosts {
+			p := w.join(t, request(t, "n", 1, noWait, hold(span)))
+			all = append(all, p)
+		}
+		runs := 0
+		for _, p := range all {
+			select {
+			case r := <-p.reports:
+				if r.State == "granted" {
+					runs++
+					p.release()
+				}
+			case <-time.After(patience):
+				t.Fatal("a peer says nothing")
+			}
+		}
+		if late := time.Since(began); runs != 1 && late < span {
+			t.Errorf("%d runs", runs)
+		}
+		waits := w.join(t, request(t, "n", 1))
+		waits.granted() // the hold is over
+		waits.release()
+	}
+}

@@ -1,0 +1,42 @@
+package sql_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/locktest"
+)
+
+// The families run one after the other: a process of the suite comes to the
+// first call of Run and is whatever its URL says.
+func TestConformance(t *testing.T) {
+	var stores atomic.Int64
+	for _, f := range families() {
+		t.Run(f.name, func(t *testing.T) {
+			database := sync.OnceValue(func() *base { return f.fresh(t) })
+			locktest.Run(t, locktest.Engine{
+				Fresh: func(*testing.T) string {
+					b := database()
+					return b.server.URL(b.name, "quarantine=0", fmt.Sprintf("table=store%d", stores.Add(1)))
+				},
+				Open: openAny,
+				TTL:  2 * time.Second,
+			})
+		})
+	}
+}
+
+// openAny opens a URL of either family.
+func openAny(url string) (locks.Store, error) {
+	for _, f := range families() {
+		if strings.HasPrefix(url, f.name+"://") {
+			return f.open(url)
+		}
+	}
+	return nil, fmt.Errorf("%s: of no family", url)
+}

@@ -1,0 +1,101 @@
+package sql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// DDL is what makes the table, for an administrator to run where golock's user
+// may not.
+func (s *Store) DDL() string {
+	return s.dialect.CreateByHand(s.table, tableValues("", 0, 0))
+}
+
+// ColumnTypes are the columns and the primary key of the table, one a line; text
+// writes the type of a column of letters.
+func ColumnTypes(text func(size int) string) string { return columnTypes(text) }
+
+// QueueIndex are the columns of the index that the queue is read by.
+const QueueIndex = "lock_key,state,place,ticket,entry_id"
+
+// tableNames are the columns that tableValues are for.
+const tableNames = "lock_key,entry_id,state,server,quiet,seen,format"
+
+// TableNames are the columns of the table's first row that Create fills.
+const TableNames = tableNames
+
+func tableValues(server string, quiet, made int64) string {
+	return fmt.Sprintf("'','','%s','%s',%d,%d,%d", tableRow, escape(server, maxServer), quiet, made, format)
+}
+
+// makeName makes the row of a name. Somebody else may be quicker.
+func (l *line) makeName(ctx context.Context, q *question) error {
+	s := l.store
+	_, err := l.conn.Run(ctx, fmt.Sprintf("ROLLBACK;INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%s','%s')",
+		s.table, q.key, nameRow, escape(q.name, maxInfo)))
+	if err != nil {
+		l.hangUp()
+		if s.verdict(err) == Exists {
+			return nil
+		}
+	}
+	return err
+}
+
+// makeTable makes the table at its first use. A second, empty table says that
+// this has been done before: then the first has been dropped, perhaps under
+// running jobs, and nothing is granted until they have noticed, or have had to
+// stop.
+func (l *line) makeTable(ctx context.Context, q *question) error {
+	s := l.store
+	l.hangUp()
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	mark := s.dialect.Quote(s.target.table + "_made")
+	wasThere := true
+	if _, err := l.conn.Run(ctx, "SELECT COUNT(*) FROM "+mark); err != nil {
+		l.hangUp()
+		if s.verdict(err) != NoTable {
+			return err
+		}
+		wasThere = false
+		if err := l.open(ctx); err != nil {
+			return err
+		}
+	}
+	rows, err := l.conn.Run(ctx, s.dialect.Facts())
+	if err != nil {
+		l.hangUp()
+		return err
+	}
+	var f facts
+	if len(rows) == 1 {
+		f, err = readFacts(rows[0])
+	}
+	if err != nil {
+		return &refusal{err: err}
+	}
+	quiet := int64(0)
+	if wasThere {
+		quiet = f.now + micros(max(s.target.quarantine, q.mine.ttl))
+	}
+	if _, err = l.conn.Run(ctx, s.dialect.Create(s.table, tableValues(f.server, quiet, f.now))); err != nil {
+		l.hangUp()
+		switch s.verdict(err) {
+		case Exists:
+			return nil
+		case NoRight:
+			return &refusal{err: fmt.Errorf("the table %s does not exist and the user may not make it: %w", s.target.table, err), hint: "let somebody who may run: " + oneLine(s.DDL())}
+		}
+		return err
+	}
+	if _, err = l.conn.Run(ctx, s.dialect.CreateMark(mark)); err != nil {
+		l.hangUp()
+	}
+	return nil // without the mark a dropped table is taken for a first use
+}
+
+// oneLine is a statement as an error shows it.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,0 +1,71 @@
+package sql
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+)
+
+// detail is what an entry tells about its owner.
+type detail struct {
+	host    string
+	pid     int
+	uid     int
+	user    string
+	command []string
+}
+
+// maxCommand is how many bytes of a command are stored, as they are written.
+const maxCommand = 2400
+
+func describe(command []string) detail {
+	d := detail{pid: os.Getpid(), uid: os.Geteuid(), command: command}
+	d.host, _ = os.Hostname()
+	if u, err := user.LookupId(strconv.Itoa(d.uid)); err == nil {
+		d.user = u.Username
+	}
+	return d
+}
+
+// String writes it as the query of a URL.
+func (d detail) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "host=%s&pid=%d&uid=%d&user=%s", escape(d.host, 765), d.pid, d.uid, escape(d.user, 300))
+	room := maxCommand
+	for _, word := range d.command {
+		text := escape(word, room)
+		room -= len(text)
+		b.WriteString("&arg=" + text)
+		if room <= 0 {
+			b.WriteString(escape("…", 9))
+			break
+		}
+	}
+	return b.String()
+}
+
+// parseDetail reads what String wrote.
+func parseDetail(text string) detail {
+	d := detail{uid: -1}
+	for field := range strings.SplitSeq(text, "&") {
+		name, value, _ := strings.Cut(field, "=")
+		switch name {
+		case "host":
+			d.host = unescape(value)
+		case "pid":
+			d.pid, _ = strconv.Atoi(value)
+		case "uid":
+			d.uid, _ = strconv.Atoi(value)
+		case "user":
+			d.user = unescape(value)
+		case "arg":
+			d.command = append(d.command, unescape(value))
+		}
+	}
+	if host, err := os.Hostname(); err != nil || host != d.host {
+		d.uid = -1
+	}
+	return d
+}

@@ -1,0 +1,238 @@
+package sql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golock/locks"
+)
+
+// Bounds of one attempt to get one answer, connecting included.
+const (
+	shortestAttempt = 300 * time.Millisecond
+	longestAttempt  = 2 * time.Second
+)
+
+// attemptLimit is how long an attempt may take for an entry of that TTL: one
+// that hangs must leave time for others.
+func attemptLimit(ttl time.Duration) time.Duration {
+	return min(max(ttl/3, shortestAttempt), longestAttempt)
+}
+
+// line is at most one connection, which is opened when it is needed and never
+// used again after an error. One goroutine at a time uses it; others wait.
+type line struct {
+	store *Store
+
+	mu     sync.Mutex
+	conn   Conn
+	number int64 // of the connection at the server
+	closed bool
+}
+
+var errClosed = errors.New("the store is closed")
+
+// close ends the connection, or makes that it is closed after use.
+func (l *line) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.hangUp()
+}
+
+// idle closes the connection until the line is used again.
+func (l *line) idle() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hangUp()
+}
+
+func (l *line) hangUp() {
+	if l.conn != nil {
+		l.conn.Close()
+		l.conn = nil
+	}
+}
+
+// step makes one step: look, decide, write, and wake who has to know. It ends
+// when ctx does, or after the time of an attempt.
+func (l *line) step(ctx context.Context, ttl time.Duration, q *question) (a answer, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, attemptLimit(ttl))
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil {
+			err = &refusal{err: locks.NewPanicError(v)}
+		}
+		if err != nil {
+			l.hangUp()
+		}
+	}()
+	fresh := l.conn == nil
+	for {
+		at := l.store.host.Load()
+		a, err = l.attempt(ctx, q)
+		switch {
+		case err == nil && a.word != again:
+			return a, nil
+		case err == nil:
+		case errors.Is(err, errNoName):
+			if q.name == "" { // nor has it entries
+				return l.nothing(ctx, q)
+			}
+			err = l.makeName(ctx, q)
+		case l.store.verdict(err) == AtOnce:
+			l.hangUp()
+		case l.store.verdict(err) == NoTable && q.name == "":
+			return l.nothing(ctx, q)
+		case l.store.verdict(err) == NoTable:
+			err = l.makeTable(ctx, q)
+		case !fresh && !l.store.said(err): // the connection was closed while nobody used it
+			l.hangUp()
+			fresh, err = true, nil
+		}
+		if err != nil && l.store.verdict(err) != AtOnce {
+			l.store.another(at)
+			return a, l.store.judge(err)
+		}
+		if ctx.Err() != nil {
+			return a, noAnswer{context.Cause(ctx)}
+		}
+	}
+}
+
+// nothing is the answer about an entry of a name that nobody uses.
+func (l *line) nothing(ctx context.Context, q *question) (answer, error) {
+	l.hangUp()
+	if q.mode == release {
+		return answer{word: released}, nil
+	}
+	return answer{word: lost}, nil
+}
+
+// noAnswer is an attempt that took too long.
+type noAnswer struct{ cause error }
+
+func (noAnswer) Error() string   { return "no answer in time" }
+func (e noAnswer) Unwrap() error { return e.cause }
+
+// errNoName says that the name has no row yet.
+var errNoName = errors.New("the name has no row")
+
+func (l *line) attempt(ctx context.Context, q *question) (answer, error) {
+	s := l.store
+	if err := l.open(ctx); err != nil {
+		return answer{}, err
+	}
+	text, wants := s.text(q)
+	rows, err := l.conn.Run(ctx, text)
+	if err != nil {
+		return answer{}, err
+	}
+	v, err := s.read(q, rows, wants)
+	if err != nil {
+		return answer{}, &refusal{err: err}
+	}
+	if text := s.counts(q, v); text != "" {
+		if err := l.count(ctx, text, v); err != nil {
+			return answer{}, err
+		}
+	}
+	q.listens = false
+	if s.target.waiters > 0 {
+		if q.listens = l.conn.Owns(v.conn); !q.listens {
+			s.deaf.Store(true)
+		}
+	}
+	switch {
+	case v.name == nil:
+		return answer{}, errNoName
+	case q.name != "" && v.name.name != q.name:
+		return answer{}, &refusal{err: fmt.Errorf("the hash of the name %q is also that of %q, which is in use: choose another name", q.name, locks.Printable(v.name.name, 300))}
+	}
+	t, a, err := s.decide(q, v)
+	if err != nil {
+		return answer{}, err
+	}
+	if _, err := l.conn.Run(ctx, t.finish()); err != nil {
+		return answer{}, err
+	}
+	l.number = v.conn
+	l.wake(ctx, q, t.sleepers)
+	return a, nil
+}
+
+// count asks how many waiters there are beyond those that a view shows.
+func (l *line) count(ctx context.Context, text string, v *view) error {
+	rows, err := l.conn.Run(ctx, text)
+	if err != nil {
+		return err
+	}
+	if len(rows) != 1 || len(rows[0]) != 1 || len(rows[0][0]) != 2 {
+		return &refusal{err: fmt.Errorf("the server cannot count: %.200q", fmt.Sprint(rows))}
+	}
+	var n numbers
+	v.waiters, v.before = int(n.read(rows[0][0][0])), int(n.read(rows[0][0][1]))
+	return n.err
+}
+
+// wake wakes others, and looks after those that turn out to have died. All of it
+// is only to save time: without it they, and those behind them, look by
+// themselves.
+func (l *line) wake(ctx context.Context, q *question, sleepers []Sleeper) {
+	if len(sleepers) == 0 {
+		return
+	}
+	dead, err := l.conn.Wake(ctx, sleepers)
+	if err != nil {
+		l.hangUp()
+		return
+	}
+	if len(dead) == 0 || len(q.dead) >= frontSize {
+		return
+	}
+	next := &question{mode: nudge, key: q.key, name: q.name, dead: map[string]bool{}}
+	for id := range q.dead {
+		next.dead[id] = true
+	}
+	for _, d := range dead {
+		next.dead[d.ID] = true
+	}
+	if len(next.dead) == len(q.dead) {
+		return
+	}
+	if _, err := l.attempt(ctx, next); err != nil {
+		l.hangUp()
+	}
+}
+
+// open connects to one of the hosts, beginning with the one that worked last.
+func (l *line) open(ctx context.Context) error {
+	if l.conn != nil {
+		return nil
+	}
+	if l.closed {
+		return &refusal{err: errClosed}
+	}
+	s := l.store
+	hosts := s.target.hosts
+	at := s.host.Load()
+	conn, err := s.dialect.Connect(ctx, s.target, hosts[int(at)%len(hosts)])
+	if err != nil {
+		s.another(at)
+		return err
+	}
+	l.conn, l.number = conn, 0
+	return nil
+}
+
+// another makes the next attempt go to the next host.
+func (s *Store) another(than int64) {
+	if len(s.target.hosts) > 1 {
+		s.host.CompareAndSwap(than, than+1)
+	}
+}

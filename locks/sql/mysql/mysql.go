@@ -1,0 +1,322 @@
+// Package mysql is the dialect of MySQL 5.7 and 8, and of MariaDB 10.5 and
+// later.
+//
+// A waiter sleeps in the server, in a statement that a DBA recognises in the
+// process list. Who releases a slot commits first and then ends that statement,
+// after the process list has shown that the connection still runs it: numbers
+// of connections are used again after a restart of the server, and nobody
+// else's statement must be hit.
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	driverpkg "github.com/go-sql-driver/mysql"
+
+	"golock/locks/sql"
+)
+
+// Open understands mysql:// and mariadb:// URLs; see sql.Open.
+func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect{}) }
+
+type dialect struct{}
+
+// Schemes implements sql.Dialect.
+func (dialect) Schemes() []string { return []string{"mysql", "mariadb"} }
+
+// Port implements sql.Dialect.
+func (dialect) Port() string { return "3306" }
+
+// Quote implements sql.Dialect.
+func (dialect) Quote(name string) string {
+	return "`" + strings.ReplaceAll(name, ".", "`.`") + "`"
+}
+
+// session is what every connection is told before its first statement. The
+// server closes one that says nothing for two seconds, in a transaction above
+// all: its locks would hold up everybody. Limits that the administrator has set
+// for statements must not end the sleep of a waiter; MariaDB reads the first
+// comment, MySQL the second.
+const session = "SET SESSION autocommit=1,time_zone='+00:00',wait_timeout=2,innodb_lock_wait_timeout=%d" +
+	"/*M! ,max_statement_time=0*//*!50708 ,max_execution_time=0*/;"
+
+// Begin implements sql.Dialect.
+func (dialect) Begin(lockWait time.Duration) string {
+	return fmt.Sprintf(session, int(lockWait.Seconds())) + "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION READ WRITE"
+}
+
+// Clock implements sql.Dialect.
+func (dialect) Clock() string { return "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)" }
+
+// Facts implements sql.Dialect. UUID_SHORT holds the second in which the server
+// was started; that counts as over. (It moves on by one when the function has
+// been called 2^24 times: still before anything that happens then.)
+func (dialect) Facts() string {
+	return "SELECT UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id),((UUID_SHORT()>>24)&4294967295)+1,CONNECTION_ID()"
+}
+
+// Listen implements sql.Dialect.
+func (dialect) Listen(string) string { return "" }
+
+// Notify implements sql.Dialect.
+func (dialect) Notify(string) string { return "" }
+
+// Create implements sql.Dialect. The table and its row come into being as one,
+// because nobody else can open the table before.
+func (dialect) Create(table, values string) string {
+	var row []string
+	names := strings.Split(sql.TableNames, ",")
+	for i, value := range strings.Split(values, ",") {
+		row = append(row, value+" AS "+names[i])
+	}
+	return create(table) + " AS SELECT " + strings.Join(row, ",")
+}
+
+// CreateByHand implements sql.Dialect.
+func (dialect) CreateByHand(table, values string) string {
+	return create(table) + ";\nINSERT INTO " + table + " (" + sql.TableNames + ") VALUES (" + values + ");"
+}
+
+func create(table string) string {
+	text := func(size int) string { return fmt.Sprintf("VARCHAR(%d) NOT NULL DEFAULT ''", size) }
+	return "CREATE TABLE " + table + " (\n" + sql.ColumnTypes(text) + ",\n  KEY queue (" + sql.QueueIndex + ")\n)" +
+		" ENGINE=InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin"
+}
+
+// CreateMark implements sql.Dialect.
+func (dialect) CreateMark(table string) string {
+	return "CREATE TABLE IF NOT EXISTS " + table + " (made BIGINT PRIMARY KEY) ENGINE=InnoDB"
+}
+
+// Connect implements sql.Dialect.
+func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, error) {
+	c := driverpkg.NewConfig()
+	c.User, c.Passwd, c.DBName = t.User, t.Password, t.Database
+	c.Net, c.Addr = "tcp", host
+	if t.Unix() {
+		c.Net = "unix"
+	}
+	var err error
+	if c.TLS, err = t.TLS(host); err != nil {
+		return nil, err
+	}
+	c.MultiStatements = true
+	c.CheckConnLiveness = false
+	c.Logger = silent{}
+	connector, err := driverpkg.NewConnector(c)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{raw: raw, run: raw.(driver.QueryerContext)}, nil
+}
+
+// silent is for the driver, which logs on standard error.
+type silent struct{}
+
+func (silent) Print(...any) {}
+
+type conn struct {
+	raw    driver.Conn
+	run    driver.QueryerContext
+	number int64 // at the server, once it is known
+}
+
+// Run implements sql.Conn.
+func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
+	rows, err := c.run.QueryContext(ctx, text, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []sql.Rows
+	for {
+		if columns := len(rows.Columns()); columns > 0 {
+			set, err := read(rows, columns)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, set)
+		}
+		more, ok := rows.(driver.RowsNextResultSet)
+		if !ok || !more.HasNextResultSet() {
+			return all, nil
+		}
+		if err := more.NextResultSet(); err == io.EOF {
+			return all, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func read(rows driver.Rows, columns int) (sql.Rows, error) {
+	set := sql.Rows{}
+	values := make([]driver.Value, columns)
+	for {
+		if err := rows.Next(values); err == io.EOF {
+			return set, nil
+		} else if err != nil {
+			return nil, err
+		}
+		line := make([]string, columns)
+		for i, v := range values {
+			switch v := v.(type) {
+			case []byte:
+				line[i] = string(v)
+			case nil:
+			case int64:
+				line[i] = strconv.FormatInt(v, 10)
+			default:
+				line[i] = fmt.Sprint(v)
+			}
+		}
+		set = append(set, line)
+	}
+}
+
+// Owns implements sql.Conn.
+func (c *conn) Owns(number int64) bool {
+	if c.number == 0 {
+		c.number = number
+	}
+	return c.number == number
+}
+
+// asleep begins the statement of a waiter.
+func asleep(id string) string { return "/* golock:wait:" + id + " */" }
+
+// Wait implements sql.Conn.
+func (c *conn) Wait(ctx context.Context, w sql.Sleeper, limit time.Duration) (bool, error) {
+	text := fmt.Sprintf("%s SELECT SLEEP(IF(woken,0,%d.%06d)) FROM %s WHERE lock_key='%s' AND entry_id='%s'",
+		asleep(w.ID), limit/time.Second, limit%time.Second/time.Microsecond, w.Table, w.Key, w.ID)
+	_, err := c.Run(ctx, text)
+	if number(err) == interrupted {
+		return true, nil
+	}
+	return false, err
+}
+
+// Wake implements sql.Conn.
+func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (dead []sql.Sleeper, err error) {
+	list, err := c.processes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	killed := false
+	for _, w := range sleepers {
+		if strings.HasPrefix(list[w.Conn], asleep(w.ID)) {
+			if _, err := c.Run(ctx, "KILL QUERY "+strconv.FormatInt(w.Conn, 10)); err != nil && number(err) != noSuchThread {
+				return nil, err
+			}
+			killed = true
+		}
+	}
+	// A connection whose client has died ends as soon as its statement does.
+	if killed {
+		if list, err = c.processes(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range sleepers {
+		if _, ok := list[w.Conn]; !ok {
+			dead = append(dead, w)
+		}
+	}
+	return dead, nil
+}
+
+// processes are the statements that connections run, by their numbers; of all
+// connections that the user may see, its own at least.
+func (c *conn) processes(ctx context.Context) (map[int64]string, error) {
+	rows, err := c.Run(ctx, "SHOW PROCESSLIST")
+	if err != nil {
+		return nil, err
+	}
+	list := make(map[int64]string)
+	for _, set := range rows {
+		for _, r := range set {
+			if len(r) >= 8 {
+				n, _ := strconv.ParseInt(r[0], 10, 64)
+				list[n] = r[7]
+			}
+		}
+	}
+	return list, nil
+}
+
+// Close implements sql.Conn.
+func (c *conn) Close() { _ = c.raw.Close() }
+
+// The server's error numbers that mean something to us.
+const (
+	interrupted  = 1317
+	noSuchThread = 1094
+)
+
+func number(err error) uint16 {
+	var said *driverpkg.MySQLError
+	if errors.As(err, &said) {
+		return said.Number
+	}
+	return 0
+}
+
+// Judge implements sql.Dialect.
+func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
+	switch number(err) {
+	case 0:
+		return judgeConnection(err)
+	case interrupted, 1213, 1020: // killed, deadlock, record has changed
+		return sql.AtOnce, true, ""
+	case 1146:
+		return sql.NoTable, true, ""
+	case 1050, 1062:
+		return sql.Exists, true, ""
+	case 1054, 1136:
+		return sql.OtherTable, true, ""
+	case 1142, 1143, 1370, 1786: // the last: replication that forbids CREATE ... SELECT
+		return sql.NoRight, true, ""
+	case 1044, 1045, 1698, 1862, 1820, 3118:
+		return sql.Refused, true, "user and password stand before the host, as in mysql://user:password@host/database"
+	case 1049:
+		return sql.Refused, true, "the database must exist"
+	case 1129, 1130:
+		return sql.Refused, true, ""
+	case 1665:
+		return sql.Refused, true, "golock needs binlog_format=ROW or MIXED"
+	case 1021, 1041, 1114, 1037, 1038: // disk, memory, table full
+		return sql.MayPass, true, ""
+	case 1064, 1046, 1193, 1227, 1235, 1305, 1347, 1286:
+		return sql.Refused, true, ""
+	}
+	return sql.Passes, true, ""
+}
+
+func judgeConnection(err error) (sql.Verdict, bool, string) {
+	var opened *net.OpError
+	switch {
+	case errors.Is(err, driverpkg.ErrNoTLS):
+		return sql.Refused, true, "the server does not speak TLS"
+	case errors.Is(err, driverpkg.ErrCleartextPassword), errors.Is(err, driverpkg.ErrNativePassword), errors.Is(err, driverpkg.ErrOldPassword),
+		errors.Is(err, driverpkg.ErrUnknownPlugin), errors.Is(err, driverpkg.ErrOldProtocol):
+		return sql.Refused, true, ""
+	case errors.As(err, &opened):
+		return sql.Passes, false, ""
+	}
+	if hint, bad := sql.BadTLS(err); bad {
+		return sql.Refused, true, hint
+	}
+	return sql.Passes, false, ""
+}

@@ -1,0 +1,236 @@
+// Package postgres is the dialect of PostgreSQL 12 and later.
+//
+// A waiter listens on a channel of its own; who gives a slot back notifies it
+// in the same transaction. Behind a pooler that gives every transaction another
+// connection nothing would be heard; the server's number of the connection
+// shows it.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"golock/locks/sql"
+)
+
+// Open understands postgres:// and postgresql:// URLs; see sql.Open.
+func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect{}) }
+
+type dialect struct{}
+
+// Schemes implements sql.Dialect.
+func (dialect) Schemes() []string { return []string{"postgres", "postgresql"} }
+
+// Port implements sql.Dialect.
+func (dialect) Port() string { return "5432" }
+
+// Quote implements sql.Dialect.
+func (dialect) Quote(name string) string {
+	return `"` + strings.ReplaceAll(name, ".", `"."`) + `"`
+}
+
+// Begin implements sql.Dialect. Limits that the administrator has set for
+// statements give way to ours.
+func (dialect) Begin(lockWait time.Duration) string {
+	ms := lockWait.Milliseconds()
+	return fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;SET LOCAL lock_timeout=%d;"+
+		"SET LOCAL statement_timeout=%d;SET LOCAL idle_in_transaction_session_timeout=%d", ms, 2*ms, ms)
+}
+
+// Clock implements sql.Dialect. Only clock_timestamp is read when its statement
+// runs.
+func (dialect) Clock() string { return "(extract(epoch FROM clock_timestamp())*1000000)::bigint" }
+
+// Facts implements sql.Dialect. No two servers start in the same microsecond.
+func (dialect) Facts() string {
+	return "SELECT extract(epoch FROM clock_timestamp()),extract(epoch FROM pg_postmaster_start_time())," +
+		"extract(epoch FROM pg_postmaster_start_time()),pg_backend_pid()"
+}
+
+func channel(id string) string { return "golock_" + id }
+
+// Listen implements sql.Dialect. It takes effect when the transaction commits.
+func (dialect) Listen(id string) string { return "LISTEN " + channel(id) }
+
+// Notify implements sql.Dialect.
+func (dialect) Notify(id string) string { return "NOTIFY " + channel(id) }
+
+// Create implements sql.Dialect. The text is one transaction of the server's.
+func (dialect) Create(table, values string) string {
+	text := func(size int) string { return fmt.Sprintf(`VARCHAR(%d) COLLATE "C" NOT NULL DEFAULT ''`, size) }
+	index := strings.Trim(table[strings.LastIndexByte(table, '.')+1:], `"`) + "_queue"
+	return "CREATE TABLE " + table + " (\n" + sql.ColumnTypes(text) + "\n) WITH (fillfactor=60);\n" +
+		`CREATE INDEX "` + index + `" ON ` + table + " (" + sql.QueueIndex + ");\n" +
+		"INSERT INTO " + table + " (" + sql.TableNames + ") VALUES (" + values + ")"
+}
+
+// CreateByHand implements sql.Dialect.
+func (d dialect) CreateByHand(table, values string) string { return d.Create(table, values) + ";" }
+
+// CreateMark implements sql.Dialect.
+func (dialect) CreateMark(table string) string {
+	return "CREATE TABLE IF NOT EXISTS " + table + " (made BIGINT PRIMARY KEY)"
+}
+
+// Connect implements sql.Dialect. Nothing but the URL decides: the variables
+// that other programs read (PGHOST, PGOPTIONS and so on) would make a cron job
+// and a login shell go to different places.
+func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, error) {
+	name, port := host, t.Port()
+	if !t.Unix() {
+		name, port, _ = net.SplitHostPort(host)
+	} else if base := path.Base(host); strings.HasPrefix(base, ".s.PGSQL.") {
+		name, port = path.Dir(host), strings.TrimPrefix(base, ".s.PGSQL.")
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("port %q: want a number", port)
+	}
+	c, err := pgconn.ParseConfig("host=localhost user=x dbname=x sslmode=disable")
+	if err != nil {
+		return nil, err
+	}
+	c.Host, c.Port, c.User, c.Password, c.Database = name, uint16(number), t.User, t.Password, t.Database
+	c.Fallbacks, c.RuntimeParams, c.ValidateConnect, c.AfterConnect = nil, map[string]string{}, nil, nil
+	if c.TLSConfig, err = t.TLS(host); err != nil {
+		return nil, err
+	}
+	conn := &conn{}
+	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.heard = true }
+	if conn.raw, err = pgconn.ConnectConfig(ctx, c); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+type conn struct {
+	raw   *pgconn.PgConn
+	heard bool // since the last Run began
+}
+
+// Run implements sql.Conn.
+func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
+	c.heard = false
+	results := c.raw.Exec(ctx, text)
+	var all []sql.Rows
+	for results.NextResult() {
+		r := results.ResultReader()
+		set := sql.Rows{}
+		for r.NextRow() {
+			line := make([]string, len(r.Values()))
+			for i, v := range r.Values() {
+				line[i] = string(v)
+			}
+			set = append(set, line)
+		}
+		if len(r.FieldDescriptions()) > 0 {
+			all = append(all, set)
+		}
+	}
+	if err := results.Close(); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Owns implements sql.Conn. A pooler has told us a number of its own.
+func (c *conn) Owns(number int64) bool { return int64(c.raw.PID()) == number }
+
+// Wait implements sql.Conn.
+func (c *conn) Wait(ctx context.Context, _ sql.Sleeper, limit time.Duration) (bool, error) {
+	if c.heard {
+		return true, nil
+	}
+	bound, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	switch err := c.raw.WaitForNotification(bound); {
+	case err == nil:
+		return true, nil
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case bound.Err() != nil && !c.raw.IsClosed():
+		return false, nil
+	default:
+		return false, err
+	}
+}
+
+// Wake implements sql.Conn. Notify has woken them; the server forgets the
+// backend of a client that has died.
+func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (dead []sql.Sleeper, err error) {
+	fields := make([]string, len(sleepers))
+	for i, w := range sleepers {
+		fields[i] = fmt.Sprintf("(SELECT count(*) FROM pg_stat_get_activity(%d))", w.Conn)
+	}
+	rows, err := c.Run(ctx, "SELECT "+strings.Join(fields, ","))
+	if err != nil {
+		return nil, err
+	}
+	for i, w := range sleepers {
+		if rows[0][0][i] == "0" {
+			dead = append(dead, w)
+		}
+	}
+	return dead, nil
+}
+
+// closeLimit bounds how long it takes to say good-bye.
+const closeLimit = 50 * time.Millisecond
+
+// Close implements sql.Conn.
+func (c *conn) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	_ = c.raw.Close(ctx)
+}
+
+// Judge implements sql.Dialect. The codes are those of PostgreSQL's manual,
+// appendix A.
+func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		if hint, bad := sql.BadTLS(err); bad {
+			return sql.Refused, true, hint
+		}
+		if strings.Contains(err.Error(), "server refused TLS connection") {
+			return sql.Refused, true, "the server does not speak TLS"
+		}
+		return sql.Passes, false, ""
+	}
+	switch e.Code {
+	case "40001", "40P01":
+		return sql.AtOnce, true, ""
+	case "42P01":
+		return sql.NoTable, true, ""
+	case "42P07", "23505", "42710":
+		return sql.Exists, true, ""
+	case "42703":
+		return sql.OtherTable, true, ""
+	case "42501":
+		return sql.NoRight, true, ""
+	case "28000", "28P01":
+		return sql.Refused, true, "user and password stand before the host, as in postgres://user:password@host/database"
+	case "3D000":
+		return sql.Refused, true, "the database must exist"
+	case "3F000":
+		return sql.Refused, true, "the schema must exist"
+	}
+	switch e.Code[:2] {
+	case "53": // short of disk, memory or connections
+		if e.Code == "53300" {
+			return sql.Passes, true, ""
+		}
+		return sql.MayPass, true, ""
+	case "0A", "22", "42":
+		return sql.Refused, true, ""
+	}
+	return sql.Passes, e.Code[:2] != "57" && e.Code[:2] != "08" && e.Code != "25P03", ""
+}

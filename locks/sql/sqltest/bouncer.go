@@ -1,0 +1,104 @@
+package sqltest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// The modes of a Bouncer: how long a client keeps a connection to the server.
+const (
+	Session     = "session"
+	Transaction = "transaction"
+)
+
+// Bouncer is a PgBouncer in front of a PostgreSQL server.
+type Bouncer struct {
+	Process
+}
+
+// StartBouncer starts one, with options as in "default_pool_size=1". It knows
+// the user golock only.
+func StartBouncer(t testing.TB, s *Server, mode string, options ...string) *Bouncer {
+	t.Helper()
+	ours.mu.Lock()
+	dir, err := ours.newDir("pgbouncer", s.account)
+	ours.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Bouncer{Process{Host: loopback, Socket: dir, Dir: dir, account: s.account}}
+	t.Cleanup(func() {
+		b.Kill()
+		os.RemoveAll(dir)
+	})
+	err = b.startAnywhere(func() error {
+		if err := b.settle(s, mode, options); err != nil {
+			return err
+		}
+		return b.start()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// settle writes its files.
+func (b *Bouncer) settle(s *Server, mode string, options []string) error {
+	file := func(name string) string { return filepath.Join(b.Dir, name) }
+	for name, text := range map[string]string{
+		"users": fmt.Sprintf("%q %q\n", s.User, Password),
+		"hba":   "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n",
+		"ini": fmt.Sprintf("[databases]\n* = host=%s port=%d\n[pgbouncer]\npool_mode=%s\nlisten_addr=%s\nlisten_port=%d\nunix_socket_dir=%s\n"+
+			"auth_type=hba\nauth_file=%s\nauth_hba_file=%s\nadmin_users=%s\n%s\n",
+			s.Socket, s.Port, mode, b.Host, b.Port, b.Socket, file("users"), file("hba"), s.User, strings.Join(options, "\n")),
+	} {
+		if err := os.WriteFile(file(name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Bouncer) start() error {
+	path, err := lookUp("pgbouncer")
+	if err != nil {
+		return err
+	}
+	return b.Process.start(path, []string{filepath.Join(b.Dir, "ini")}, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_, err := postgresQuery(ctx, b.Socket, b.Port, "golock", "pgbouncer", "SHOW VERSION")
+		return err == nil
+	})
+}
+
+// Stop ends it. Connections are closed.
+func (b *Bouncer) Stop() { b.end(syscall.SIGTERM) }
+
+// Restart starts it again at the same place.
+func (b *Bouncer) Restart(t testing.TB) {
+	t.Helper()
+	b.Stop()
+	if err := b.start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// URL is that of a store behind it, over its unix socket.
+func (b *Bouncer) URL(database string, options ...string) string {
+	return withOptions(socketURL(&b.Process, "golock", database), options)
+}
+
+// TCPURL is the same over TCP, with the password.
+func (b *Bouncer) TCPURL(database string, options ...string) string {
+	return tcpURL(b.scheme(), "golock", b.Addr(), database, options)
+}
+
+func (b *Bouncer) scheme() string { return "postgres" }
+func (s *Server) scheme() string  { return s.Kind }

@@ -1,0 +1,154 @@
+package sqltest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+type maria struct{}
+
+func (maria) name() string       { return "mariadb" }
+func (maria) accounts() []string { return []string{"mysql"} }
+
+// mariaAccounts leaves root on the socket only.
+const mariaAccounts = `
+FLUSH PRIVILEGES;
+DELETE FROM mysql.global_priv WHERE User <> 'root' AND User <> 'mariadb.sys' OR Host <> 'localhost';
+FLUSH PRIVILEGES;
+CREATE USER golock@localhost, golock@'127.0.0.1' IDENTIFIED BY '` + Password + `';
+`
+
+func (maria) initialize(data string, a *account) error {
+	path, err := lookUp("mariadb-install-db")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(data)
+	file := filepath.Join(dir, "accounts.sql")
+	if err := os.WriteFile(file, []byte(mariaAccounts), 0o644); err != nil {
+		return err
+	}
+	return a.run(dir, "", path, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--innodb-log-file-size=8M", "--skip-name-resolve",
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--extra-file="+file)
+}
+
+func (maria) settle(s *Server) error {
+	s.Socket = filepath.Join(s.Dir, "socket")
+	return nil
+}
+
+func (maria) command(s *Server) (path string, args []string, err error) {
+	if path, err = lookUp("mariadbd"); err != nil {
+		return "", nil, err
+	}
+	args = []string{
+		"--no-defaults", "--datadir=" + s.data(), "--socket=" + s.Socket, "--pid-file=" + filepath.Join(s.Dir, "pid"), "--tmpdir=" + s.Dir,
+		"--bind-address=" + s.Host, "--port=" + strconv.Itoa(s.Port), "--skip-name-resolve",
+		"--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M",
+	}
+	if c := s.Certificates; c != nil {
+		args = append(args, "--ssl-ca="+c.CA, "--ssl-cert="+c.serverCert, "--ssl-key="+c.serverKey, "--require-secure-transport=on")
+	}
+	for _, o := range s.options {
+		args = append(args, "--"+o)
+	}
+	return path, args, nil
+}
+
+func (maria) stop() syscall.Signal { return syscall.SIGTERM }
+
+func (maria) query(ctx context.Context, s *Server, database, text string) ([][]string, error) {
+	c := mysql.NewConfig()
+	c.User, c.Net, c.Addr, c.DBName = "root", "unix", s.Socket, database
+	c.MultiStatements, c.Logger = true, &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	rows, err := db.QueryContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all [][]string
+	for more := true; more; more = rows.NextResultSet() {
+		columns, err := rows.Columns()
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() {
+			values, places := make([]sql.NullString, len(columns)), make([]any, len(columns))
+			for i := range values {
+				places[i] = &values[i]
+			}
+			if err := rows.Scan(places...); err != nil {
+				return nil, err
+			}
+			row := make([]string, len(columns))
+			for i, v := range values {
+				if row[i] = v.String; !v.Valid {
+					row[i] = "NULL"
+				}
+			}
+			all = append(all, row)
+		}
+	}
+	return all, rows.Err()
+}
+
+func (maria) newDatabase(name, clauses string) string {
+	return fmt.Sprintf("CREATE DATABASE %[1]s %[2]s; GRANT ALL ON %[1]s.* TO golock@localhost, golock@'127.0.0.1'", name, clauses)
+}
+
+func (k maria) newUser(s *Server, u *User, rights string) error {
+	if rights == "" {
+		rights = "USAGE"
+	}
+	_, err := s.TryExec("", fmt.Sprintf("CREATE USER %[1]s@localhost, %[1]s@'127.0.0.1' IDENTIFIED BY '%[2]s'; GRANT %[3]s ON %[4]s.* TO %[1]s@localhost, %[1]s@'127.0.0.1'",
+		u.Name, Password, rights, u.Database))
+	return err
+}
+
+func (maria) connections() string {
+	return "SELECT ID, IFNULL(DB, ''), IFNULL(INFO, '') FROM information_schema.PROCESSLIST WHERE USER = 'golock' ORDER BY ID"
+}
+
+func (maria) kill(id string) string { return "KILL " + id }
+
+func (maria) url(s *Server, user, database string) string {
+	return fmt.Sprintf("mariadb://%s@localhost/%s?socket=%s", user, database, s.Socket)
+}
+
+func (maria) requireCertificate(t testing.TB, s *Server) {
+	t.Helper()
+	s.Exec(t, "", "ALTER USER golock@'127.0.0.1' REQUIRE X509")
+}
+
+func (maria) tidy(*Server) {}
+
+// lookUp finds a program where Debian puts it, too: a user's PATH may lack
+// /usr/sbin, and /usr/lib/postgresql is in none.
+func lookUp(name string, dirs ...string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, dir := range append(dirs, "/usr/sbin") {
+		files, _ := filepath.Glob(filepath.Join(dir, name))
+		if len(files) > 0 {
+			return files[len(files)-1], nil
+		}
+	}
+	return "", fmt.Errorf("%s is not installed: run .ci/deps", strings.TrimSpace(name))
+}

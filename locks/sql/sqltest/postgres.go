@@ -1,0 +1,164 @@
+package sqltest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/sys/unix"
+)
+
+type postgres struct{}
+
+// postgresDirs is where Debian keeps the programs of each version.
+const postgresDirs = "/usr/lib/postgresql/*/bin"
+
+func (postgres) name() string       { return "postgres" }
+func (postgres) accounts() []string { return []string{"postgres"} }
+
+// postgresAccounts is for all databases: until version 14 everybody could make
+// tables.
+const postgresAccounts = "CREATE ROLE golock LOGIN PASSWORD '" + Password + "';\nREVOKE CREATE ON SCHEMA public FROM PUBLIC;\n"
+
+func (postgres) initialize(data string, a *account) error {
+	initdb, err := lookUp("initdb", postgresDirs)
+	if err != nil {
+		return err
+	}
+	program, err := lookUp("postgres", postgresDirs)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(data)
+	// It is copied before it is used: nothing is lost if the machine stops.
+	if err := a.run(dir, "", initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--wal-segsize=1"); err != nil {
+		return err
+	}
+	return a.run(dir, postgresAccounts, program, "--single", "-D", data, "-F", "template1")
+}
+
+func (k postgres) settle(s *Server) error {
+	s.Socket = s.Dir
+	return k.writeRules(s, "")
+}
+
+// writeRules writes who may come from where, and how.
+func (postgres) writeRules(s *Server, more string) error {
+	over := "host"
+	if s.Certificates != nil {
+		over = "hostssl"
+	}
+	text := fmt.Sprintf("local all all trust\n%s all all 127.0.0.1/32 scram-sha-256 %s\n", over, more)
+	return os.WriteFile(filepath.Join(s.Dir, "hba.conf"), []byte(text), 0o644)
+}
+
+func (postgres) command(s *Server) (path string, args []string, err error) {
+	if path, err = lookUp("postgres", postgresDirs); err != nil {
+		return "", nil, err
+	}
+	options := []string{
+		"port=" + strconv.Itoa(s.Port), "listen_addresses=" + s.Host, "unix_socket_directories=" + s.Socket,
+		"hba_file=" + filepath.Join(s.Dir, "hba.conf"), "shared_buffers=16MB", "fsync=on", "synchronous_commit=on",
+		"dynamic_shared_memory_type=mmap", // in the directory: a killed server leaves nothing in /dev/shm
+	}
+	if c := s.Certificates; c != nil {
+		options = append(options, "ssl=on", "ssl_ca_file="+c.CA, "ssl_cert_file="+c.serverCert, "ssl_key_file="+c.serverKey)
+	}
+	args = []string{"-D", s.data()}
+	for _, o := range append(options, s.options...) {
+		args = append(args, "-c", o)
+	}
+	return path, args, nil
+}
+
+func (postgres) stop() syscall.Signal { return syscall.SIGINT } // does not wait for the clients
+
+func (postgres) query(ctx context.Context, s *Server, database, text string) ([][]string, error) {
+	if database == "" {
+		database = "postgres"
+	}
+	return postgresQuery(ctx, s.Socket, s.Port, "postgres", database, text)
+}
+
+func postgresQuery(ctx context.Context, host string, port int, user, database, text string) ([][]string, error) {
+	c, err := pgconn.Connect(ctx, fmt.Sprintf("host=%s port=%d user=%s database=%s sslmode=disable", host, port, user, database))
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close(ctx)
+	results, err := c.Exec(ctx, text).ReadAll()
+	var all [][]string
+	for _, result := range results {
+		for _, values := range result.Rows {
+			row := make([]string, len(values))
+			for i, v := range values {
+				if row[i] = string(v); v == nil {
+					row[i] = "NULL"
+				}
+			}
+			all = append(all, row)
+		}
+	}
+	return all, err
+}
+
+func (postgres) newDatabase(name, clauses string) string {
+	return "CREATE DATABASE " + name + " OWNER golock " + clauses
+}
+
+func (postgres) newUser(s *Server, u *User, rights string) error {
+	text := fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s';", u.Name, Password)
+	if rights != "" {
+		text += fmt.Sprintf("GRANT %[2]s ON ALL TABLES IN SCHEMA public TO %[1]s;"+
+			"ALTER DEFAULT PRIVILEGES FOR ROLE golock IN SCHEMA public GRANT %[2]s ON TABLES TO %[1]s", u.Name, rights)
+	}
+	_, err := s.TryExec(u.Database, text)
+	return err
+}
+
+func (postgres) connections() string {
+	return "SELECT pid, coalesce(datname, ''), query FROM pg_stat_activity WHERE usename = 'golock' AND backend_type = 'client backend' ORDER BY backend_start"
+}
+
+func (postgres) kill(id string) string { return "SELECT pg_terminate_backend(" + id + ")" }
+
+func (postgres) url(s *Server, user, database string) string {
+	return socketURL(&s.Process, user, database)
+}
+
+func socketURL(p *Process, user, database string) string {
+	return fmt.Sprintf("postgres://%s@localhost:%d/%s?socket=%s", user, p.Port, database, p.Socket)
+}
+
+func (k postgres) requireCertificate(t testing.TB, s *Server) {
+	t.Helper()
+	if err := k.writeRules(s, "clientcert=verify-ca"); err != nil {
+		t.Fatal(err)
+	}
+	s.Restart(t)
+}
+
+// tidy removes the shared memory segment by which a postgres knows that it is
+// alone in a directory: a killed one leaves it. The file's seventh line is its
+// key and its ID.
+func (postgres) tidy(s *Server) {
+	text, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	if err != nil {
+		return // it has stopped
+	}
+	lines := strings.Split(string(text), "\n")
+	if len(lines) < 7 {
+		return
+	}
+	if fields := strings.Fields(lines[6]); len(fields) == 2 {
+		if id, err := strconv.Atoi(fields[1]); err == nil {
+			_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+		}
+	}
+}

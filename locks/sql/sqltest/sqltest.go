@@ -1,0 +1,265 @@
+// Package sqltest runs real MariaDB and PostgreSQL servers for tests: on
+// loopback and unix sockets, in temporary directories, ended with the test;
+// with TLS, behind PgBouncer, behind a proxy that makes faults.
+//
+// Servers are as durable as in production, unless options say otherwise. Every
+// server begins with a copy of the same data, made once per test binary: two
+// PostgreSQL servers have the same system identifier.
+package sqltest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// Password is every user's over TCP. Over the unix socket none is asked for.
+const Password = "secret"
+
+// Server is one MariaDB or PostgreSQL server.
+type Server struct {
+	Process
+	Kind         string        // mariadb or postgres
+	User         string        // golock, who may do everything in databases of NewDatabase and nothing else
+	Certificates *Certificates // of one with TLS
+
+	kind    kind
+	options []string
+	names   atomic.Int64
+}
+
+// kind is what differs between the servers.
+type kind interface {
+	name() string
+	accounts() []string                       // users of the operating system
+	initialize(data string, a *account) error // makes a template
+	settle(s *Server) error                   // makes what else is in a server's directory
+	command(s *Server) (path string, args []string, err error)
+	stop() syscall.Signal
+	query(ctx context.Context, s *Server, database, text string) ([][]string, error) // as the administrator
+	newDatabase(name, clauses string) string
+	newUser(s *Server, u *User, rights string) error
+	connections() string // ID, database, statement of the user golock's
+	kill(id string) string
+	url(s *Server, user, database string) string
+	requireCertificate(t testing.TB, s *Server)
+	tidy(s *Server) // removes what is left outside of the directory
+}
+
+// StartMaria starts a MariaDB server with options as in "max_connections=20".
+func StartMaria(t testing.TB, options ...string) *Server {
+	t.Helper()
+	return start(t, maria{}, false, options)
+}
+
+// StartPostgres starts a PostgreSQL server with options as in
+// "max_connections=20".
+func StartPostgres(t testing.TB, options ...string) *Server {
+	t.Helper()
+	return start(t, postgres{}, false, options)
+}
+
+// StartMariaTLS starts one that wants TLS over TCP.
+func StartMariaTLS(t testing.TB, options ...string) *Server {
+	t.Helper()
+	return start(t, maria{}, true, options)
+}
+
+// StartPostgresTLS starts one that wants TLS over TCP.
+func StartPostgresTLS(t testing.TB, options ...string) *Server {
+	t.Helper()
+	return start(t, postgres{}, true, options)
+}
+
+// Maria is a MariaDB server that all tests of a binary share: each makes a
+// database of its own, and none stops the server. See Main for its end.
+func Maria(t testing.TB) *Server {
+	t.Helper()
+	return share(t, maria{})
+}
+
+// Postgres is the same with PostgreSQL.
+func Postgres(t testing.TB) *Server {
+	t.Helper()
+	return share(t, postgres{})
+}
+
+func start(t testing.TB, k kind, tls bool, options []string) *Server {
+	t.Helper()
+	ours.mu.Lock()
+	s, err := ours.prepare(k, tls, options)
+	ours.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.discard)
+	if err := s.startSomewhere(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func share(t testing.TB, k kind) *Server {
+	t.Helper()
+	s, err := ours.share(k, "max_connections=500")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *Server) data() string { return filepath.Join(s.Dir, "data") }
+
+func (s *Server) startSomewhere() error { return s.startAnywhere(s.start) }
+
+func (s *Server) start() error {
+	path, args, err := s.kind.command(s)
+	if err != nil {
+		return err
+	}
+	return s.Process.start(path, args, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_, err := s.kind.query(ctx, s, "", "SELECT 1")
+		return err == nil
+	})
+}
+
+// Stop ends the server in good order. Connections are closed.
+func (s *Server) Stop() { s.end(s.kind.stop()) }
+
+// Restart starts a server that was stopped or killed again, at the same place
+// with the same data. One that runs is stopped first.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.Stop()
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Server) discard() {
+	s.Kill()
+	s.kind.tidy(s)
+	os.RemoveAll(s.Dir)
+}
+
+// NewDatabase makes a database with a name that is new on the server, and with
+// clauses of CREATE DATABASE, as in "CHARACTER SET latin1".
+func (s *Server) NewDatabase(t testing.TB, clauses ...string) string {
+	t.Helper()
+	name := fmt.Sprintf("db%d", s.names.Add(1))
+	s.Exec(t, "", s.kind.newDatabase(name, strings.Join(clauses, " ")))
+	return name
+}
+
+// URL is that of a store in the database, over the unix socket; options are
+// appended to it, as in "quarantine=0".
+func (s *Server) URL(database string, options ...string) string {
+	return withOptions(s.kind.url(s, s.User, database), options)
+}
+
+// TCPURL is the same over TCP, with the password.
+func (s *Server) TCPURL(database string, options ...string) string {
+	return tcpURL(s.Kind, s.User, s.Addr(), database, options)
+}
+
+// TLSURL is the same with TLS, verified.
+func (s *Server) TLSURL(database string, options ...string) string {
+	return s.TCPURL(database, append([]string{"tls=on", "ca=" + s.Certificates.CA}, options...)...)
+}
+
+func tcpURL(scheme, user, address, database string, options []string) string {
+	return withOptions(fmt.Sprintf("%s://%s:%s@%s/%s", scheme, user, Password, address, database), options)
+}
+
+// Exec runs statements as the administrator, which must not fail, and returns
+// the rows of all their results. NULL is "NULL". The database "" is the
+// server's own.
+func (s *Server) Exec(t testing.TB, database, text string) [][]string {
+	t.Helper()
+	rows, err := s.TryExec(database, text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return rows
+}
+
+// TryExec is Exec of what may fail.
+func (s *Server) TryExec(database, text string) ([][]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return s.kind.query(ctx, s, database, text)
+}
+
+// Connection is a client's.
+type Connection struct {
+	ID        string
+	Database  string
+	Statement string // running or, at PostgreSQL, the last
+}
+
+// Connections lists those of the user golock to a database, or to all if it is
+// "".
+func (s *Server) Connections(t testing.TB, database string) []Connection {
+	t.Helper()
+	var list []Connection
+	for _, row := range s.Exec(t, "", s.kind.connections()) {
+		if c := (Connection{ID: row[0], Database: row[1], Statement: row[2]}); database == "" || database == c.Database {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// KillConnections has the server end those, as an administrator would, and
+// returns how many they were. They may be gone a moment later.
+func (s *Server) KillConnections(t testing.TB, database string) int {
+	t.Helper()
+	list := s.Connections(t, database)
+	for _, c := range list {
+		_, _ = s.TryExec("", s.kind.kill(c.ID)) // it may be gone by itself
+	}
+	return len(list)
+}
+
+// User is one with few rights.
+type User struct {
+	Name     string
+	Database string
+	server   *Server
+}
+
+// NewUser makes a user who has rights, as in "SELECT", "INSERT", on all tables
+// of a database, also on those that golock makes later. It cannot make tables.
+// Without any right MariaDB does not even let it use the database.
+func (s *Server) NewUser(t testing.TB, database string, rights ...string) *User {
+	t.Helper()
+	u := &User{Name: fmt.Sprintf("user%d", s.names.Add(1)), Database: database, server: s}
+	if err := s.kind.newUser(s, u, strings.Join(rights, ", ")); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// URL is that of a store in the user's database, over the unix socket.
+func (u *User) URL(options ...string) string {
+	return withOptions(u.server.kind.url(u.server, u.Name, u.Database), options)
+}
+
+// TCPURL is the same over TCP, with the password.
+func (u *User) TCPURL(options ...string) string {
+	return tcpURL(u.server.Kind, u.Name, u.server.Addr(), u.Database, options)
+}
+
+// RequireCertificate makes a server with TLS want a client's certificate over
+// TCP, too. It may restart it.
+func (s *Server) RequireCertificate(t testing.TB) {
+	t.Helper()
+	s.kind.requireCertificate(t, s)
+}

@@ -1,0 +1,135 @@
+package sql
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golock/locks"
+)
+
+// ticket is a request of ours that was granted or queued.
+type ticket struct {
+	entry  *entry
+	lease  *lease // granted at once
+	line   *line  // of a queued one; the lease gets it
+	queued bool
+	place  int           // in the queue when it was joined
+	look   time.Duration // until when the store wants to be asked again
+	quiet  time.Time     // until then nothing is granted to anybody
+	near   func()        // to be told, once, when the turn is near; nil: nobody
+
+	replaced []locks.Entry
+}
+
+// Queued implements locks.Ticket.
+func (t *ticket) Queued() bool { return t.queued }
+
+// Place implements locks.Placed.
+func (t *ticket) Place() int { return t.place }
+
+// WhenNear implements locks.Placed.
+func (t *ticket) WhenNear(f func()) { t.near = f }
+
+// Replaced implements locks.Replacer.
+func (t *ticket) Replaced() []locks.Entry { return t.replaced }
+
+func (t *ticket) isNear(place int) {
+	if t.near != nil && place <= 2 {
+		t.near()
+		t.near = nil
+	}
+}
+
+// Wait implements locks.Ticket. It sleeps until it is woken or the time that
+// the last answer named is over, and looks. Every look also keeps the place
+// alive; a waiter that was taken for dead gets its old place back.
+func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
+	if !t.queued {
+		return t.lease, nil
+	}
+	e := t.entry
+	pause := t.look
+	var outage error // the last look failed with it
+	for {
+		if err := t.line.sleep(ctx, e, pause); err != nil && !errors.Is(err, context.Canceled) {
+			if !isPassing(err) {
+				return nil, t.leave(ctx, err)
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, t.leave(ctx, t.why(ctx, outage))
+		}
+		a, asked, err := e.ask(ctx, t.line, join)
+		pause = retryPause
+		switch {
+		case err != nil && ctx.Err() != nil:
+			continue
+		case err != nil && !isPassing(err):
+			return nil, t.leave(ctx, err)
+		case err != nil:
+			outage = err
+		case a.word == granted:
+			return newLease(e, t.line, asked), nil
+		case a.word == queued:
+			outage, pause, t.quiet = nil, a.look, time.Now().Add(a.quiet)
+			t.isNear(a.place)
+		default:
+			t.line.close()
+			return nil, e.refused(a)
+		}
+	}
+}
+
+// why is the error of a waiting that ctx has ended.
+func (t *ticket) why(ctx context.Context, outage error) error {
+	if outage != nil {
+		return &locks.OutageError{Store: t.entry.store.URL(), Err: outage}
+	}
+	if left := time.Until(t.quiet); left > 0 {
+		return &locks.BusyError{Name: t.entry.name, Reason: whyQuiet(left)}
+	}
+	return ctx.Err()
+}
+
+// leave gives the place up. It waits a moment for the store to know; the rest
+// is done in the background.
+func (t *ticket) leave(ctx context.Context, why error) error {
+	t.line.close()
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		t.entry.leave()
+	}()
+	patience := time.NewTimer(leaveWait)
+	defer patience.Stop()
+	select {
+	case <-told:
+	case <-patience.C:
+	}
+	return why
+}
+
+// sleep waits to be woken, for d at most. A waiter that the store does not wake
+// keeps no connection meanwhile.
+func (l *line) sleep(ctx context.Context, e *entry, d time.Duration) (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil || e.mine.ears == 0 || e.mine.ears != l.number {
+		if d > shortestPoll {
+			l.hangUp()
+		}
+		pause(ctx, d)
+		return nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = &refusal{err: locks.NewPanicError(v)}
+		}
+		if err != nil {
+			l.hangUp()
+		}
+	}()
+	_, err = l.conn.Wait(ctx, Sleeper{Table: l.store.table, Key: e.ref.Key.String(), ID: e.mine.id, Conn: e.mine.ears}, d)
+	return err
+}

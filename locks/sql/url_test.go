@@ -1,0 +1,255 @@
+package sql_test
+
+import (
+	"os/user"
+	"strings"
+	"testing"
+
+	"golock/locks"
+)
+
+func TestURL(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ in, want string }{
+		{"mysql://me@h/d", "mysql://me@h:3306/d"},
+		{"mariadb://me@h/d", "mariadb://me@h:3306/d"},
+		{"mysql://h/d", "mysql://h:3306/d"},
+		{"mysql://:s3cret@h/d", "mysql://h:3306/d"},
+		{"mysql://me:s3cret@h:1/d", "mysql://me@h:1/d"},
+		{"mysql://me:s3%40cret%2F%3F%23@h/d", "mysql://me@h:3306/d"},
+		{"mysql://m%40e:s3cret@h@k:1/d", "mysql://m%40e@k:1/d"},
+		{"mysql://me@h/a%2Fb%3Fc", "mysql://me@h:3306/a%2Fb%3Fc"},
+		{"mysql://me@[::1]/d", "mysql://me@[::1]:3306/d"},
+		{"mysql://me@[::1]:7/d", "mysql://me@[::1]:7/d"},
+		{"mysql://me@a,b:7,[fe80::1]/d", "mysql://me@a:3306,b:7,[fe80::1]:3306/d"},
+		{"mysql://me@/d?socket=/run/a%20b", "mysql://me@localhost:3306/d?socket=/run/a%20b"},
+		{"mysql://me@localhost/d?socket=/run/s", "mysql://me@localhost:3306/d?socket=/run/s"},
+		{"mysql:///d?socket=/run/s", "mysql://localhost:3306/d?socket=/run/s"},
+		{"mysql://me@h/d?table=t", "mysql://me@h:3306/d?table=t"},
+		{"mysql://me@h/d?table=s.t_1", "mysql://me@h:3306/d?table=s.t_1"},
+		{"mysql://me@h/d?table=golock&waiters=16&quarantine=3&tls=off", "mysql://me@h:3306/d"},
+		{"mysql://me@h/d?waiters=0&quarantine=1.5", "mysql://me@h:3306/d?waiters=0&quarantine=1.5s"},
+		{"mysql://me@h/d?quarantine=2m&waiters=1023", "mysql://me@h:3306/d?waiters=1023&quarantine=2m0s"},
+		{"mysql://me@h/d?tls=on&ca=/a%20b&cert=c&key=k&server-name=n", "mysql://me@h:3306/d?tls=on&ca=%2Fa%20b&cert=c&key=k&server-name=n"},
+		{"mysql://me@h/d?key=k&cert=c&tls=on", "mysql://me@h:3306/d?tls=on&cert=c&key=k"},
+		{"postgres://me@h/d", "postgres://me@h:5432/d"},
+		{"postgresql://me@h/d", "postgresql://me@h:5432/d"},
+		{"postgres://me:s3cret@a,[::1]:1/d", "postgres://me@a:5432,[::1]:1/d"},
+		{"postgres://me@localhost:5433/d?socket=/run/postgresql", "postgres://me@localhost:5433/d?socket=/run/postgresql"},
+		{"postgres://me@/d?host=/run/postgresql", "postgres://me@localhost:5432/d?socket=/run/postgresql"},
+	} {
+		s, err := openAnyScheme(tt.in)
+		if err != nil {
+			t.Errorf("%s: %v", tt.in, err)
+			continue
+		}
+		if got := s.URL(); got != tt.want {
+			t.Errorf("%s: URL() = %s, want %s", tt.in, got, tt.want)
+		}
+		if again, err := openAnyScheme(s.URL()); err != nil || again.URL() != s.URL() {
+			t.Errorf("%s: URL() does not open the same store: %v", tt.in, err)
+		}
+	}
+}
+
+func TestBadURL(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ in, want string }{
+		{"mysql:h", "two slashes"},
+		{"postgres:/h/d", "two slashes"},
+		{"mysqlx://h/d", "scheme"},
+		{"mysql+unix://h/d", "scheme"},
+		{"mysql://", "database"},
+		{"mysql://h", "database"},
+		{"mysql://h/", "database"},
+		{"mysql://h/a\nb", "database"},
+		{"mysql://h/%00", "database"},
+		{"mysql://h/%zz", "database"},
+		{"mysql:///d", "host"},
+		{"mysql://me:s3cret@/d", "host"},
+		{"mysql://a,/d", "host"},
+		{"mysql://h h/d", `host "h h"`},
+		{"mysql://h%20/d", "host"},
+		{"mysql://h\nx/d", "host"},
+		{"mysql://h:x/d", `port of host "h"`},
+		{"mysql://h:0/d", "port"},
+		{"mysql://h:/d", "port"},
+		{"mysql://h:70000/d", "port"},
+		{"mysql://h:-1/d", "port"},
+		{"mysql://a:1,b:x/d", `port of host "b"`},
+		{"mysql://::1/d", "square brackets"},
+		{"mysql://[::1/d", "square brackets"},
+		{"mysql://h/d#x", "fragment"},
+		{"mysql://me:s3cret%@h/d", "password"},
+		{"mysql://me:s3cret%00@h/d", "zero byte"},
+		{"mysql://%:s3cret@h/d", "user"},
+		{"mysql://h/d?nonsense=s3cret", `option "nonsense"`},
+		{"mysql://h/d?nonsense", "is not known"},
+		{"mysql://h/d?", ""},
+		{"mysql://h/d?table=", "table"},
+		{"mysql://h/d?table=1a", "table"},
+		{"mysql://h/d?table=a.b.c", "table"},
+		{"mysql://h/d?table=a;b", "table"},
+		{"mysql://h/d?table=a%60b", "table"},
+		{"mysql://h/d?table=a%22b", "table"},
+		{"mysql://h/d?table=ä", "table"},
+		{"mysql://h/d?table=" + strings.Repeat("a", 49), "table"},
+		{"mysql://h/d?table=%zz", "table"},
+		{"mysql://h/d?waiters=x", "waiters"},
+		{"mysql://h/d?waiters=-1", "waiters"},
+		{"mysql://h/d?waiters=1024", "waiters"},
+		{"mysql://h/d?quarantine=soon", "quarantine"},
+		{"mysql://h/d?quarantine=-1s", "quarantine"},
+		{"mysql://h/d?quarantine=NaN", "quarantine"},
+		{"mysql://h/d?quarantine=2h", "quarantine"},
+		{"mysql://h/d?quarantine=1e9", "quarantine"},
+		{"mysql://h/d?tls=yes", "tls"},
+		{"mysql://h/d?tls=skip-verify", "tls"},
+		{"postgres://h/d?sslmode=disable", "tls"},
+		{"mysql://h/d?ssl-mode=REQUIRED", "tls"},
+		{"mysql://h/d?ca=x", "tls=on"},
+		{"mysql://h/d?tls=on&cert=x", "cert and key"},
+		{"mysql://h/d?tls=on&key=x", "cert and key"},
+		{"mysql://h/d?tls=on&ca=", "ca"},
+		{"mysql://h/d?tls=on&socket=/s", ""},
+		{"mysql://h/d?socket=s", "socket"},
+		{"mysql://h/d?socket=", "socket"},
+		{"mysql://h/d?socket=/s%00", "socket"},
+		{"mysql://h/d?socket=/s", "host"},
+		{"mysql://localhost,localhost/d?socket=/s", "host"},
+		{"mysql://localhost/d?socket=/s&tls=on", "tls"},
+		{"mysql://me:s3cret", "database"}, // no host
+		{"mysql://me:s3cret/d", "port"},
+		{"mysql://:s3cret/d", "host"},
+		{"mysql://me:s3:cret:s3cret/d", "host"},
+		{"mysql://me:s3cret@h:s3cret/d", "port"},
+		{"mysql://me:1/s3cret@h/d", "%2F"}, // not escaped
+		{"mysql://me:s3cret/1@h/d", "%2F"},
+		{"mysql://me:s3cret?1@h/d", "%3F"},
+		{"mysql://me:1?s3cret@h/d", "%3F"},
+		{"mysql://me:1?table=s3cret@h/d", "%3F"},
+		{"mysql://me:1/2?s3cret@h/d", "%3F"},
+		{"mysql://me:1@h/s3cret@h/d", "%2F"},
+		{"mysql://me:s3cret#1@h/d", "%23"},
+	} {
+		for _, in := range []string{tt.in, strings.Replace(tt.in, "mysql", "postgres", 1)} {
+			_, err := openAnyScheme(in)
+			if tt.want == "" {
+				continue // it may be right; what counts is that nothing is shown
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: %v, want something about %s", in, err, tt.want)
+			}
+		}
+		if _, err := openAnyScheme(tt.in); err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the error %q shows the password", tt.in, err)
+		}
+	}
+}
+
+// Who leaves out the user means the one that golock runs as.
+func TestUserOfTheURL(t *testing.T) {
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		url := strings.Replace(b.server.TCPURL(b.name), "golock:secret@", "", 1)
+		err := denied(t, f.openURL(t, url), "n")
+		if !strings.Contains(err.Error(), me.Username) {
+			t.Errorf("Join(%s) = %v, want something about %s", url, err, me.Username)
+		}
+	})
+}
+
+// What a connection cannot be made with is no outage, and shows no secrets.
+func TestBadConnection(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		with := func(change ...string) string { return strings.NewReplacer(change...).Replace(b.server.TCPURL(b.name)) }
+		for _, tt := range []struct{ what, url, want string }{
+			{"a file that is not there", f.name + "://127.0.0.1:1/d?tls=on&ca=/nowhere", "option ca"},
+			{"a file with nothing in it", f.name + "://127.0.0.1:1/d?tls=on&ca=/dev/null", "option ca"},
+			{"another password", with(":secret@", ":s3cret@"), "user"},
+			{"no password", with(":secret@", "@"), "user"},
+			{"another user", with("golock:secret@", "nobody:s3cret@"), "nobody"},
+			{"another database", with("/"+b.name, "/nodatabase"), "nodatabase"},
+			{"a server without TLS", with("/"+b.name, "/"+b.name+"?tls=on"), "TLS"},
+		} {
+			s := f.openURL(t, tt.url)
+			err := denied(t, s, "n")
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: Join = %v, want something about %s", tt.what, err, tt.want)
+			}
+			if !strings.Contains(err.Error(), s.URL()) {
+				t.Errorf("%s: the error %q does not name the store", tt.what, err)
+			}
+			for _, listErr := range s.Entries(background, "") {
+				if listErr == nil || !strings.Contains(listErr.Error(), tt.want) {
+					t.Errorf("%s: Entries: %v, want something about %s", tt.what, listErr, tt.want)
+				}
+				for _, text := range []string{err.Error(), listErr.Error(), s.URL()} {
+					if strings.Contains(text, "s3cret") || strings.Contains(text, ":secret") {
+						t.Errorf("%s: %q shows the password", tt.what, text)
+					}
+				}
+			}
+		}
+	})
+}
+
+// openAnyScheme opens what either family understands; what none does is for the
+// first.
+func openAnyScheme(url string) (locks.Store, error) {
+	if strings.HasPrefix(url, "postgres") {
+		return postgresql().open(url)
+	}
+	return mariadb().open(url)
+}
+
+func FuzzURL(f *testing.F) {
+	f.Add("mysql://me:s3cret@h:1/d?table=s.x&waiters=3")
+	f.Add("postgres://a,[::1]:3/m?quarantine=2s&tls=on&cert=c&key=k")
+	f.Add("mariadb://me@localhost/d?socket=/a%2Fb")
+	f.Add("postgresql://me@/d%20e?host=/run/postgresql")
+	f.Add("mysql://m%C3%A9@h/%F0%9F%98%80?ca=%2F%20&tls=on&server-name=n%25")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := openAnyScheme(text)
+		if err != nil {
+			return
+		}
+		again, err := openAnyScheme(s.URL())
+		if err != nil {
+			t.Fatalf("%q gives %q: %v", text, s.URL(), err)
+		}
+		if again.URL() != s.URL() {
+			t.Errorf("%q gives %q, and that %q", text, s.URL(), again.URL())
+		}
+	})
+}
+
+// What stands where a password does is in nothing that a URL gives, whatever is
+// wrong with the rest.
+func FuzzSecret(f *testing.F) {
+	f.Add("me", "@h/d")
+	f.Add("", "@a,b/d?table=x")
+	f.Add("me", "/1@h/d")
+	f.Add("me", "@/d?socket=/run/s")
+	f.Add("me", "")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		const secret = "s3cr3tW0rd"
+		if strings.ContainsAny(before, "/?#[") || strings.Contains(before+after, secret) {
+			return // it is in another place
+		}
+		for _, scheme := range []string{"mysql", "postgres"} {
+			s, err := openAnyScheme(scheme + "://" + before + ":" + secret + after)
+			if err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("before %q, after %q: %v", before, after, err)
+			}
+			if err == nil && strings.HasPrefix(after, "@") && strings.Contains(s.URL(), secret) {
+				t.Errorf("before %q, after %q: %s", before, after, s.URL())
+			}
+		}
+	})
+}
