@@ -38,6 +38,6 @@ func conform(t *testing.T, scheme string) {
 			return scheme + "://" + dir
 		},
 		Open: func(url string) (locks.Store, error) { return leasefile.Open(url) },
-		TTL:  2 * time.Second,
+		TTL:  4 * time.Second,
 	})
 }

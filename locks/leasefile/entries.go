@@ -107,7 +107,7 @@ func (q *queue) entries() ([]locks.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := q.watch(defaultTTL)
+	w := q.store.glance(q)
 	var seats []seat
 	for _, t := range line {
 		if t.kind != holds && t.kind != waits {
@@ -148,13 +148,20 @@ func (q *queue) entries() ([]locks.Entry, error) {
 	return entries, nil
 }
 
+// glance is the watch of those who only look. It remembers, for as long as the
+// store is open.
+func (s *Store) glance(q *queue) *watch {
+	w, _ := s.glances.LoadOrStore(q.key, q.watch(defaultTTL))
+	return w.(*watch)
+}
+
 // entry is what the contract shows of one.
 func (s *seat) entry(name string) locks.Entry {
 	r := &s.record
 	e := locks.Entry{
 		Name: name, Ref: s.queue.refOf(s.token), State: locks.Waiting, Claim: s.claim(), Host: r.Owner.Host,
 		PID: r.Owner.PID, UID: r.UID, User: r.User, Command: r.Command, Since: time.UnixMicro(r.Since),
-		Expires: max(s.lasts(defaultTTL, s.evicted != "")-s.quiet, 0), Evicted: s.evicted,
+		Expires: max(s.left, s.rest), TTL: r.TTL, Evicted: s.evicted,
 	}
 	if host, err := os.Hostname(); err != nil || host != r.Owner.Host {
 		e.UID = -1
@@ -163,16 +170,10 @@ func (s *seat) entry(name string) locks.Entry {
 		return e
 	}
 	e.State, e.Slots, e.Fence = locks.Holding, r.Slots, r.Fence
-	e.Orphaned = !r.Left && r.Owner.gone()
-	if r.Hold > 0 {
-		switch {
-		case r.Left:
-			e.HeldTill = time.Now().Add(r.Hold - s.quiet)
-		case r.Clock != "" && r.Clock == s.queue.store.clockName():
-			e.HeldTill = time.Now().Add(r.Hold - s.queue.store.clock().Sub(r.Granted))
-		default:
-			e.HeldTill = time.Now().Add(r.Hold)
-		}
+	e.Ended = r.Left || (s.left == 0 && s.rest > 0)
+	e.Orphaned = !e.Ended && r.Owner.gone()
+	if s.rest > 0 {
+		e.HeldTill = time.Now().Add(s.rest)
 	}
 	return e
 }

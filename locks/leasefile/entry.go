@@ -2,7 +2,6 @@ package leasefile
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -37,6 +36,7 @@ type entry struct {
 	faces    map[string]record
 	listing  string        // the line as it was
 	changed  locks.Instant // since when it is like that
+	settled  bool          // it was let into the line
 }
 
 func (s *Store) newEntry(q *queue, r locks.Request) *entry {
@@ -140,9 +140,11 @@ func (q *queue) vanished(err error) error {
 type view struct {
 	granted bool
 	place   int  // in the line; 1 is the next
-	waiters int  // besides this one
+	waiters int  // that were there before it
 	passing bool // those in the way do something that takes a moment only
 	holders []seat
+	rivals  []seat        // those ahead that were there before it, and the holders if they are known
+	picked  []seat        // and whom of them it puts out of its way
 	quiet   time.Duration // since when the line is as it is
 }
 
@@ -208,7 +210,10 @@ func (e *entry) lookLocked() (view, error) {
 	if err != nil {
 		return v, err
 	}
-	e.replace(ahead, v.holders)
+	v.picked = e.pick(v.rivals)
+	if e.settled {
+		e.replace(v.picked)
+	}
 	if len(ahead) > 0 {
 		v.passing = !slices.ContainsFunc(ahead, func(s seat) bool { return !s.record.NoWait })
 		return v, nil
@@ -270,7 +275,9 @@ func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
 		case t.kind == holds:
 			holding = append(holding, t)
 		case t.kind == waits:
-			v.waiters++
+			if older(t, e.token) {
+				v.waiters++
+			}
 			rec, ok := e.faces[t.id]
 			if !ok {
 				if _, rec, err = e.queue.readRecord(t.id); err == nil {
@@ -309,10 +316,15 @@ func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
 			return v, nil, err
 		}
 		if s.absent {
-			v.waiters--
+			if older(t, e.token) {
+				v.waiters--
+			}
 			continue
 		}
 		ahead = append(ahead, s)
+		if older(t, e.token) {
+			v.rivals = append(v.rivals, s)
+		}
 	}
 	v.place = len(ahead) + 1
 	// Who does not wait, or may replace somebody, wants to know the holders.
@@ -322,12 +334,19 @@ func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
 			if err != nil {
 				return v, nil, err
 			}
-			if !s.absent {
-				v.holders = append(v.holders, s)
+			if s.absent {
+				continue
 			}
+			v.holders = append(v.holders, s)
+			v.rivals = append(v.rivals, s)
 		}
 	}
 	return v, ahead, nil
+}
+
+// older reports whether a was in the line before b, whatever their priorities.
+func older(a, b token) bool {
+	return a.ticket < b.ticket || (a.ticket == b.ticket && a.id < b.id)
 }
 
 // judge looks at an entry and removes it if it is dead.
@@ -477,29 +496,41 @@ func (e *entry) discard() error {
 	return err
 }
 
-// replace tells those to go that the request puts out of its way.
-func (e *entry) replace(ahead, holders []seat) {
+// pick is whom the request puts out of its way: of those that were there before
+// it.
+func (e *entry) pick(others []seat) (picked []seat) {
 	if e.request.Replace == locks.ReplaceNone || e.request.NoWait {
-		return
+		return nil
 	}
-	by := fmt.Sprintf("a newer run, pid %d on %s", e.record.Owner.PID, e.record.Owner.Host)
-	mark := func(s seat) {
-		if s.evicted == "" {
-			_ = e.queue.evict(s.token, by) // if it fails, the next look tries again
+	rivals := make([]locks.Rival, len(others))
+	for i, s := range others {
+		rivals[i] = locks.Rival{Claim: s.claim(), State: locks.Waiting, Leaving: s.evicted != ""}
+		if older(s.token, e.token) {
+			rivals[i].Replace = s.record.Replace
+		}
+		if s.kind == holds {
+			rivals[i].State = locks.Holding
 		}
 	}
-	for _, s := range ahead {
-		if s.record.Replace != locks.ReplaceNone {
-			mark(s)
-		}
+	for _, i := range locks.Replaced(rivals, e.claim(), e.request.Replace) {
+		picked = append(picked, others[i])
 	}
-	if e.request.Replace == locks.ReplaceRunning {
-		for _, s := range holders {
-			if s.record.Replace == locks.ReplaceRunning {
-				mark(s)
-			}
-		}
+	return picked
+}
+
+// replace tells them to go. If that fails, the next look tries again.
+func (e *entry) replace(picked []seat) {
+	for _, s := range picked {
+		_ = e.queue.evict(s.token, locks.ReplacedBy(e.request))
 	}
+}
+
+// settle has the entry stay in the line: from now on it replaces others.
+func (e *entry) settle(picked []seat) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.settled = true
+	e.replace(picked)
 }
 
 // evict marks an entry, once.

@@ -277,7 +277,7 @@ func (l *lease) abandon(t token, left time.Duration) error {
 	was, _ := parsePulse(beat)
 	now := l.store.clock()
 	p := pulse{count: was.count + 1, asked: now}
-	rec.Hold, rec.Left = left, true
+	rec.Left, rec.Rest = true, left
 	if err := l.queue.writeRecord(t.id, p, &rec); err != nil {
 		return err
 	}

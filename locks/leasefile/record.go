@@ -28,10 +28,11 @@ type record struct {
 	Slots    []int             `json:"slots,omitempty"`
 	Fence    int64             `json:"fence,omitempty"`
 
-	// Hold is how long the slot stays taken, from the grant on; once its holder
-	// has left it, from then on.
+	// Hold is how long the slot stays taken from the grant on. Once its holder
+	// has left it, Rest is what remained then.
 	Hold time.Duration `json:"hold,omitempty"`
 	Left bool          `json:"left,omitempty"`
+	Rest time.Duration `json:"rest,omitempty"`
 
 	Granted locks.Instant `json:"granted,omitempty"` // on the owner's Clock
 	Clock   string        `json:"clock"`

@@ -40,6 +40,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golock/locks"
@@ -59,6 +60,7 @@ type Store struct {
 	make      primitive
 	clock     locks.Clock
 	clockName func() string     // of that clock
+	glances   sync.Map          // by key: the *watch of those who only look
 	at        func(step string) // told before each step of the protocol, for tests
 }
 
@@ -153,7 +155,7 @@ func (s *Store) join(ctx context.Context, r locks.Request) (*ticket, error) {
 	inside := e.enclosing()
 	noWait := r.NoWait || inside != nil
 	limit := passingBrief
-	if noWait {
+	if noWait || r.MaxQueue != nil {
 		limit = passingLimit
 	}
 	began := s.clock()
@@ -174,16 +176,41 @@ func (s *Store) join(ctx context.Context, r locks.Request) (*ticket, error) {
 		case v.passing && s.clock().Sub(began) < limit:
 			pause(ctx, passing)
 			continue
-		case !noWait && (r.MaxQueue == nil || v.waiters < *r.MaxQueue):
+		case !noWait && !v.full(r):
+			e.settle(v.picked)
+			for _, p := range v.picked {
+				t.replaced = append(t.replaced, p.entry(r.Name))
+			}
 			return t, nil
 		}
 		busy := v.busy(r.Name)
+		busy.Full = !noWait
 		e.leave()
 		if inside != nil {
 			return nil, &locks.NestedError{Name: r.Name, Inside: *inside, Busy: busy}
 		}
 		return nil, busy
 	}
+}
+
+// full reports whether a request would be one too many in the line. Those that
+// it puts out of its way do not count.
+func (v view) full(r locks.Request) bool {
+	if r.MaxQueue == nil {
+		return false
+	}
+	staying := v.waiters
+	for _, p := range v.rivals {
+		if p.kind == waits && p.evicted != "" {
+			staying--
+		}
+	}
+	for _, p := range v.picked {
+		if p.kind == waits {
+			staying--
+		}
+	}
+	return staying >= *r.MaxQueue
 }
 
 // enclosing is the innermost of the runs around this one that holds the name.
@@ -200,7 +227,10 @@ func (e *entry) enclosing() *locks.Ref {
 			continue
 		}
 		for _, t := range line {
-			if t.kind == holds && t.of(w) {
+			if t.kind != holds || !t.of(w) {
+				continue
+			}
+			if _, rec, err := e.queue.readRecord(t.id); err != nil || !rec.Left { // nobody is inside what has ended
 				return &w
 			}
 		}

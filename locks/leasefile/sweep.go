@@ -150,7 +150,7 @@ func (w *sweep) round() (removed int, err error) {
 			if err != nil {
 				return removed, err
 			}
-		case !w.alive(t) && !s.record.Left:
+		case !w.alive(t) && s.rest == 0:
 			w.left++
 		}
 	}

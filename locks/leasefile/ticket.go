@@ -15,6 +15,8 @@ type ticket struct {
 	queued bool
 	view   view   // the line when it was last looked at
 	near   func() // to be told, once, when the turn is near; nil: nobody
+
+	replaced []locks.Entry
 }
 
 // Queued implements locks.Ticket.
@@ -22,6 +24,9 @@ func (t *ticket) Queued() bool { return t.queued }
 
 // Place implements locks.Placed.
 func (t *ticket) Place() int { return t.view.place }
+
+// Replaced implements locks.Replacer.
+func (t *ticket) Replaced() []locks.Entry { return t.replaced }
 
 // WhenNear implements locks.Placed.
 func (t *ticket) WhenNear(f func()) { t.near = f }

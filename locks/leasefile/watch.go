@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"sync"
 	"time"
 
 	"golock/locks"
@@ -14,6 +15,7 @@ import (
 type watch struct {
 	queue *queue
 	ttl   time.Duration // for entries that do not tell theirs
+	mu    sync.Mutex
 	seen  map[string]sight
 }
 
@@ -36,6 +38,8 @@ type seat struct {
 	absent  bool // it has gone since it was listed
 	evicted string
 	quiet   time.Duration // how long its pulse has been the same
+	left    time.Duration // how long it counts without another one
+	rest    time.Duration // how long it is held whatever becomes of it
 }
 
 func (s *seat) claim() locks.Claim { return s.record.claim(s.ticket) }
@@ -57,10 +61,11 @@ func (w *watch) look(t token) (seat, error) {
 	case err != nil && err != errDamaged:
 		return s, err
 	}
-	by, evicted := q.evictedBy(t.id)
-	if evicted {
+	if by, ok := q.evictedBy(t.id); ok {
 		s.evicted = by
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	was, known := w.seen[t.id]
 	if !known || was.beat != beat {
 		now := sight{beat: beat, since: clock(), first: !known}
@@ -76,27 +81,47 @@ func (w *watch) look(t token) (seat, error) {
 		s.dead = true
 		return s, nil
 	}
-	s.dead = s.quiet >= s.lasts(w.ttl, evicted)
+	s.left = max(s.lasts(w.ttl)-s.quiet, 0)
+	s.rest = s.heldFor(before)
+	s.dead = s.left == 0 && s.rest == 0
 	return s, nil
 }
 
-// lasts is how long an entry without a sign of life counts.
-func (s *seat) lasts(ttl time.Duration, evicted bool) time.Duration {
-	r := s.record
+// lasts is how long an entry without a sign of life counts, unless it is held.
+func (s *seat) lasts(ttl time.Duration) time.Duration {
 	switch {
-	case r.TTL == 0:
+	case s.record.TTL == 0:
 		return ttl
-	case r.Left:
-		return r.Hold
-	case s.kind == holds && !evicted:
-		return max(r.TTL, r.Hold)
+	case s.record.Left:
+		return 0
 	}
-	return r.TTL
+	return s.record.TTL
+}
+
+// heldFor is how much is left of an entry's hold: on the clock it was taken on
+// that is known, on others it is counted from when the entry was last seen to
+// change.
+func (s *seat) heldFor(now locks.Instant) time.Duration {
+	r := &s.record
+	switch {
+	case s.kind != holds || r.Hold <= 0 || s.evicted != "":
+		return 0
+	case r.Clock != "" && r.Clock == s.queue.store.clockName():
+		return max(r.Granted.Add(r.Hold).Sub(now), 0)
+	case r.Left:
+		return max(r.Rest-s.quiet, 0)
+	}
+	return max(r.Hold-s.quiet, 0)
 }
 
 // alive reports whether the entry has given a sign of life since it was first
 // seen.
-func (w *watch) alive(t token) bool { s, ok := w.seen[t.id]; return ok && !s.first }
+func (w *watch) alive(t token) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, ok := w.seen[t.id]
+	return ok && !s.first
+}
 
 // A run that does not wait sees each entry once. So that a dead one does not
 // live for ever among such runs, they note what they have seen, for the next one
@@ -123,6 +148,8 @@ func (q *queue) seenBefore(id, beat string, now locks.Instant) (locks.Instant, b
 
 // note writes down what was seen. If that fails, it is seen later.
 func (w *watch) note() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for id, s := range w.seen {
 		w.queue.noteSeen(id, s.beat, s.since)
 	}
