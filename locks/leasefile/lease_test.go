@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func TestRenewKeepsTheSlot(t *testing.T) {
 		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
 			t.Errorf("Renew of a lost lease = %v", err)
 		}
-		if err := l.Release(background); !errors.Is(err, locks.ErrLost) {
+		if err := release(l); !errors.Is(err, locks.ErrLost) {
 			t.Errorf("Release of a lost lease = %v", err)
 		}
 		if len(list(t, other, "n")) != 1 {
@@ -110,8 +111,11 @@ func TestLateGrantIsNone(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		for _, at := range []string{"fence", "hold", "held"} {
-			stalls := 1
+			stalls, entered := 1, 0
 			s.At(func(step string) {
+				if step == "queue" {
+					entered++
+				}
 				if step == at && stalls > 0 {
 					stalls--
 					time.Sleep(2 * shortTTL)
@@ -125,12 +129,105 @@ func TestLateGrantIsNone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if left := lease.(locks.Leased).Term().End().Sub(locks.BootTime()); left < 0 {
-				t.Errorf("held up before %q: granted with %v left", at, left)
+			if entered < 2 {
+				t.Errorf("held up before %q: granted all the same", at)
 			}
 			if err := release(lease); err != nil {
 				t.Fatal(err)
 			}
+		}
+	})
+}
+
+// Of two that think they may hold, the later one sees the other and steps back.
+func TestStepsBack(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		slow, s := open(t, url), open(t, url)
+		first := take(t, s, "n")
+		held, arrived := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		slow.At(func(step string) {
+			if step == "hold" {
+				once.Do(func() {
+					close(arrived)
+					<-held
+				})
+			}
+		})
+		w := queue(t, slow, "n")
+		if err := release(first); err != nil {
+			t.Fatal(err)
+		}
+		<-arrived // it has seen that nobody holds
+		overtakes := take(t, s, "n", priority(1))
+		close(held)
+		eventually(t, "it has stepped back", func() bool {
+			all := list(t, s, "n")
+			return len(all) == 2 && all[1].State == locks.Waiting && all[1].Fence == 0 && all[1].Position == 1 && !w.ended()
+		})
+		if _, err := overtakes.Renew(background); err != nil {
+			t.Fatal(err)
+		}
+		if w.ended() {
+			t.Fatal("two hold")
+		}
+		if err := release(overtakes); err != nil {
+			t.Fatal(err)
+		}
+		w.granted()
+	})
+}
+
+// Who is choosing a ticket when another one has chosen may go before that one.
+func TestWaitsForThoseWhoChoose(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		slow, s := open(t, url), open(t, url)
+		held, arrived := make(chan struct{}), make(chan struct{})
+		slow.At(func(step string) {
+			if step == "queue" {
+				close(arrived)
+				<-held
+			}
+		})
+		done := make(chan locks.Ticket, 1)
+		go func() {
+			ticket, err := slow.Join(background, request(t, "n"))
+			if err != nil {
+				t.Error(err)
+			}
+			done <- ticket
+		}()
+		<-arrived
+		refused(t, s, "n")
+		w := queue(t, s, "n")
+		if w.ended() {
+			t.Fatal("granted while somebody who may go before is choosing")
+		}
+		close(held)
+		ticket := <-done
+		got := make(chan locks.Lease, 1)
+		go func() {
+			lease, err := ticket.Wait(background)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- lease
+		}()
+		select {
+		case lease := <-got:
+			if err := release(lease); err != nil {
+				t.Fatal(err)
+			}
+			w.granted()
+		case <-w.done:
+			if err := release(w.granted()); err != nil {
+				t.Fatal(err)
+			}
+			if err := release(<-got); err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(patience):
+			t.Fatal("neither is granted")
 		}
 	})
 }
@@ -283,7 +380,7 @@ func TestAttach(t *testing.T) {
 		if _, err := other.Attach(l.Grant().Ref).Renew(background); !errors.Is(err, locks.ErrLost) {
 			t.Errorf("Renew of what is gone = %v", err)
 		}
-		if err := other.Attach(l.Grant().Ref).Release(background); !errors.Is(err, locks.ErrLost) {
+		if err := release(other.Attach(l.Grant().Ref)); !errors.Is(err, locks.ErrLost) {
 			t.Errorf("Release of what is gone = %v", err)
 		}
 	})

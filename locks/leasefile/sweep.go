@@ -33,8 +33,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 			if err != nil {
 				break
 			}
-			var rec record
-			if _, rec, err = q.readRecord(t.id); rec.Left {
+			if _, rec, unread := q.readRecord(t.id); unread == nil && rec.Left {
 				_, err = q.remove(t)
 				continue
 			}
