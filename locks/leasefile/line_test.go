@@ -1,0 +1,385 @@
+package leasefile_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/leasefile"
+)
+
+func TestPriority(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		holder := take(t, s, "n")
+		low, first, second, high := queue(t, s, "n", priority(-1)), queue(t, s, "n"), queue(t, s, "n"), queue(t, s, "n", priority(7))
+		var places []int
+		for _, e := range list(t, s, "n")[1:] {
+			places = append(places, e.Claim.Priority)
+		}
+		if !slices.Equal(places, []int{7, 0, 0, -1}) {
+			t.Errorf("priorities in the line: %v", places)
+		}
+		if err := release(holder); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range []*waiter{high, first, second, low} {
+			if err := release(w.granted()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestMaxQueue(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		take(t, s, "free", maxQueue(0))
+		take(t, s, "n")
+		queue(t, s, "n", maxQueue(1))
+		var busy *locks.BusyError
+		if _, err := s.Join(background, request(t, "n", maxQueue(1))); !errors.As(err, &busy) || busy.Waiters != 1 || len(busy.Holders) != 1 {
+			t.Errorf("Join = %v", err)
+		}
+		queue(t, s, "n", maxQueue(2))
+	})
+}
+
+// The newest wins, among those that replace.
+func TestReplace(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		running := take(t, s, "n", replace(locks.ReplaceRunning))
+		plain := queue(t, s, "n")
+		old := queue(t, s, "n", replace(locks.ReplaceWaiting))
+		middle := queue(t, s, "n", replace(locks.ReplaceWaiting))
+		<-old.done
+		var evicted *locks.EvictedError
+		if !errors.As(old.err, &evicted) || !strings.Contains(evicted.By, strconv.Itoa(os.Getpid())) {
+			t.Errorf("the old waiter's Wait = %v", old.err)
+		}
+		if _, err := running.Renew(background); err != nil {
+			t.Errorf("a holder was replaced by one that replaces waiters only: %v", err)
+		}
+		newest := queue(t, s, "n", replace(locks.ReplaceRunning))
+		<-middle.done
+		if !errors.Is(middle.err, locks.ErrLost) {
+			t.Errorf("the middle waiter's Wait = %v", middle.err)
+		}
+		eventually(t, "the holder is told", func() bool {
+			_, err := running.Renew(background)
+			return errors.As(err, &evicted)
+		})
+		if newest.ended() || plain.ended() {
+			t.Fatal("granted while the old command may still run")
+		}
+		if err := release(running); err != nil {
+			t.Fatal(err)
+		}
+		if err := release(plain.granted()); err != nil {
+			t.Fatal(err)
+		}
+		newest.granted()
+	})
+}
+
+func TestEvict(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s, other := open(t, url), open(t, url)
+		l := take(t, s, "n")
+		w, next := queue(t, s, "n"), queue(t, s, "n")
+		refs := map[locks.State][]locks.Ref{}
+		for _, e := range list(t, other, "n") {
+			refs[e.State] = append(refs[e.State], e.Ref)
+		}
+		for range 2 {
+			if err := other.Evict(background, refs[locks.Waiting][0], "the operator\x1b"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-w.done
+		var evicted *locks.EvictedError
+		if !errors.As(w.err, &evicted) || evicted.By != "the operator�" {
+			t.Errorf("Wait = %v", w.err)
+		}
+		events := l.Events()
+		if err := other.Evict(background, l.Grant().Ref, "the operator"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-events:
+		case <-time.After(patience):
+			t.Fatal("the holder is not told")
+		}
+		if _, err := l.Renew(background); !errors.As(err, &evicted) {
+			t.Errorf("Renew = %v", err)
+		}
+		if got := list(t, s, "n"); len(got) != 2 || got[0].Evicted != "the operator" {
+			t.Errorf("entries %+v", got)
+		}
+		if next.ended() {
+			t.Fatal("granted before the holder has gone")
+		}
+		if err := release(l); err != nil {
+			t.Fatal(err)
+		}
+		next.granted()
+		for _, ref := range []locks.Ref{l.Grant().Ref, request(t, "unknown").Ref} {
+			if err := other.Evict(background, ref, "x"); !errors.Is(err, locks.ErrLost) {
+				t.Errorf("Evict of what is not there = %v", err)
+			}
+		}
+	})
+}
+
+// A hold outlives its process, and each machine counts it on its own clock.
+func TestHold(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s, other := open(t, url), open(t, url)
+		other.SetClock("other", func() locks.Instant { return locks.BootTime().Add(-time.Hour) })
+		const length = 6 * time.Second
+		began := locks.BootTime()
+		l := take(t, s, "n", hold(length), ttl(shortTTL))
+		if err := release(l); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, s, "n")
+		refused(t, other, "n")
+		if e := list(t, s, "n"); len(e) != 1 || e[0].HeldTill.Before(time.Now()) || e[0].HeldTill.After(time.Now().Add(length)) {
+			t.Errorf("entries %+v", e)
+		}
+		w := queue(t, s, "n")
+		w.granted()
+		if took := locks.BootTime().Sub(began); took < length {
+			t.Errorf("free after %v of %v", took, length)
+		}
+		// One that ends later than its hold leaves nothing.
+		if err := release(w.lease); err != nil {
+			t.Fatal(err)
+		}
+		l = take(t, s, "n", hold(time.Millisecond))
+		time.Sleep(2 * time.Millisecond)
+		if err := release(l); err != nil {
+			t.Fatal(err)
+		}
+		// An eviction ends it at once.
+		l = take(t, s, "n", hold(time.Hour))
+		if err := release(l); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Evict(background, l.Grant().Ref, "the operator"); err != nil {
+			t.Fatal(err)
+		}
+		take(t, s, "n")
+	})
+}
+
+// Runs that do not wait, each a process of its own, do not keep a dead holder
+// alive by seeing it for the first time.
+func TestDeadHolderAmongThoseWhoDoNotWait(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		l := take(t, open(t, url), "n", ttl(shortTTL))
+		began := time.Now()
+		eventually(t, "one of them is granted", func() bool {
+			ticket, err := open(t, url).Join(background, request(t, "n", noWait))
+			if err != nil {
+				return false
+			}
+			lease, err := ticket.Wait(background)
+			return err == nil && release(lease) == nil
+		})
+		if took := time.Since(began); locks.BootTime() < l.Term().End() {
+			t.Errorf("granted after %v, before the end of the term", took)
+		}
+	})
+}
+
+// No clock of another machine has a part in anything: neither its CLOCK_BOOTTIME
+// nor the times of files.
+func TestClocksOfOthers(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		holder := open(t, url)
+		l := take(t, holder, "n", ttl(keptTTL))
+		stop := keep(t, l)
+		var waiters []*waiter
+		for i, off := range []time.Duration{time.Hour, -time.Hour, 0} {
+			s := open(t, url)
+			s.SetClock(fmt.Sprint("machine ", i), func() locks.Instant { return locks.BootTime().Add(off) })
+			waiters = append(waiters, queue(t, s, "n", limit(3)))
+			refused(t, s, "n")
+		}
+		odd := []time.Time{time.Now().Add(time.Hour), time.Now().Add(-time.Hour)}
+		first := l.Term()
+		for n := 0; l.Term().Asked.Sub(first.Asked) < 2*keptTTL; n++ {
+			files, _ := filepath.Glob(directory(t, url) + "/*/*/*")
+			for _, f := range files {
+				_ = os.Chtimes(f, odd[n%2], odd[n%2])
+			}
+			for _, w := range waiters {
+				if w.ended() {
+					t.Fatalf("granted beside a holder that renews, or not kept: %v", w.err)
+				}
+			}
+			time.Sleep(keptTTL / 20)
+		}
+		stop()
+		for _, w := range waiters {
+			w.granted()
+		}
+	})
+}
+
+// Whose Join had returned before another one's began is granted before it.
+func TestNobodyOvertakes(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		type turn struct{ asked, joined, granted locks.Instant }
+		var mu sync.Mutex
+		var turns []turn
+		holder := take(t, open(t, url), "n")
+		var all sync.WaitGroup
+		for range 24 {
+			all.Go(func() {
+				s, err := leasefile.Open(url)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				my := turn{asked: locks.BootTime()}
+				ticket, err := s.Join(background, request(t, "n"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				my.joined = locks.BootTime()
+				lease, err := ticket.Wait(background)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				my.granted = locks.BootTime()
+				turns = append(turns, my)
+				mu.Unlock()
+				if err := release(lease); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(500 * time.Microsecond) // some overlap, some do not
+		}
+		eventually(t, "all wait", func() bool { return len(list(t, open(t, url), "n")) == 25 })
+		if err := release(holder); err != nil {
+			t.Fatal(err)
+		}
+		all.Wait()
+		slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.granted, b.granted) })
+		for i, a := range turns {
+			for _, b := range turns[:i] {
+				if a.joined < b.asked {
+					t.Errorf("granted after one that came %v later", b.asked.Sub(a.joined))
+				}
+			}
+		}
+	})
+}
+
+// At most N, with numbers that nobody else has.
+func TestManyAtOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		var mu sync.Mutex
+		used := map[int]bool{}
+		var last int64
+		var all sync.WaitGroup
+		for i := range 12 {
+			all.Go(func() {
+				for range 4 {
+					s, err := leasefile.Open(url)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					ticket, err := s.Join(background, request(t, "n", limit(3), weight(1+i%2)))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					lease, err := ticket.Wait(background)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					g := lease.Grant()
+					mu.Lock()
+					for _, slot := range g.Slots {
+						if used[slot] || slot > 2 {
+							t.Errorf("slot %d is given twice, or is none", slot)
+						}
+						used[slot] = true
+					}
+					last = max(last, g.Fence)
+					mu.Unlock()
+					time.Sleep(time.Millisecond)
+					mu.Lock()
+					for _, slot := range g.Slots {
+						delete(used, slot)
+					}
+					mu.Unlock()
+					if err := release(lease); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if l := take(t, open(t, url), "n"); l.Grant().Fence <= last {
+			t.Errorf("fence %d after %d", l.Grant().Fence, last)
+		}
+	})
+}
+
+// A fence that is ahead of the clock is counted on.
+func TestFenceAheadOfTheClock(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		if err := take(t, s, "n").Release(background); err != nil {
+			t.Fatal(err)
+		}
+		fences, err := filepath.Glob(directory(t, url) + "/*/fences")
+		if err != nil || len(fences) != 1 {
+			t.Fatal(fences, err)
+		}
+		future := time.Now().Add(time.Hour).UnixMicro()
+		if err := os.Mkdir(fences[0]+"/"+strconv.FormatInt(future, 10), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if got := take(t, s, "n").Grant().Fence; got != future+1 {
+			t.Errorf("fence %d after %d", got, future)
+		}
+	})
+}
+
+// The stores of the three primitives keep each other out.
+func TestPrimitivesTogether(t *testing.T) {
+	dir := memory(t)
+	for _, a := range leasefile.Schemes() {
+		for _, b := range leasefile.Schemes() {
+			l := take(t, open(t, a+"://"+dir), "n", ttl(shortTTL))
+			refused(t, open(t, b+"://"+dir), "n")
+			next := queue(t, open(t, b+"://"+dir), "n").granted() // when it is dead
+			if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+				t.Errorf("%s after %s: Renew = %v", b, a, err)
+			}
+			if err := release(next); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package leasefile
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"golock/locks"
+)
+
+// Evict implements locks.Evicter. Its owner sees the mark within a second, or
+// with its next renewal.
+func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
+	if by == "" {
+		by = "somebody"
+	}
+	_, err := await(ctx, func() (struct{}, error) {
+		q := &queue{store: s, key: ref.Key, path: s.keyPath(ref.Key)}
+		tokens, err := q.find(ref)
+		if errors.Is(err, fs.ErrNotExist) {
+			if err := s.checkDir(); err != nil {
+				return struct{}{}, err
+			}
+			return struct{}{}, locks.ErrLost
+		}
+		if err == nil && len(tokens) == 0 {
+			err = locks.ErrLost
+		}
+		for _, t := range tokens {
+			if err != nil {
+				break
+			}
+			if _, rec, unread := q.readRecord(t.id); unread == nil && rec.Left {
+				_, err = q.remove(t)
+				continue
+			}
+			err = q.evict(t, locks.Printable(by, 200))
+		}
+		return struct{}{}, err
+	}, func(struct{}, error) {})
+	return err
+}
+
+// sweepPause is how long a sweep waits until it looks again.
+const sweepPause = 100 * time.Millisecond
+
+// Sweep implements locks.Sweeper. It takes as long as the longest TTL of what
+// gives no sign of life: only that tells the dead from the living. The age is
+// what an entry says of itself.
+func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int, err error) {
+	queues, unread := await(ctx, s.queues, func([]*queue, error) {})
+	if len(queues) == 0 && unread != nil {
+		return 0, unread
+	}
+	var sweeps []*sweep
+	for _, q := range queues {
+		sweeps = append(sweeps, &sweep{watch: q.watch(defaultTTL), olderThan: olderThan})
+	}
+	n, err := await(ctx, s.sweepUnfinished, func(int, error) {})
+	removed += n
+	for err == nil {
+		left := 0
+		for _, w := range sweeps {
+			n, err = await(ctx, w.round, func(int, error) {})
+			removed += n
+			if err != nil {
+				return removed, err
+			}
+			left += w.left
+		}
+		if left == 0 {
+			return removed, unread
+		}
+		pause(ctx, sweepPause)
+		err = ctx.Err()
+	}
+	return removed, err
+}
+
+// sweepUnfinished removes directories of names that were never finished. One
+// that is just being made is made again by who makes it.
+func (s *Store) sweepUnfinished() (removed int, err error) {
+	names, err := readNames(s.dir + "/.")
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, newPrefix) && len(name) == len(newPrefix)+32 {
+			if err := os.RemoveAll(s.dir + "/" + name); err != nil {
+				return removed, err
+			}
+			removed++
+		}
+	}
+	return removed, nil
+}
+
+// sweep looks after one name.
+type sweep struct {
+	*watch
+	olderThan time.Duration
+	left      int // of how many it is not known yet whether they live
+}
+
+func (w *sweep) round() (removed int, err error) {
+	q := w.queue
+	w.left = 0
+	data, err := readNames(q.path + "/" + recordsDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	line, err := q.list()
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	owned := map[string]bool{}
+	for _, t := range line {
+		owned[t.id] = true
+		if t.kind == goes { // whoever removes it, it comes to the same
+			if ok, err := q.remove(t); err != nil {
+				return removed, err
+			} else if ok {
+				removed++
+			}
+			continue
+		}
+		if w.alive(t) {
+			continue
+		}
+		s, err := w.look(t)
+		switch {
+		case err != nil:
+			return removed, err
+		case s.absent, s.record.Since != 0 && time.Since(time.UnixMicro(s.record.Since)) < w.olderThan:
+		case s.dead:
+			ok, err := q.remove(t)
+			if ok {
+				removed++
+			}
+			if err != nil {
+				return removed, err
+			}
+		case !w.alive(t) && s.rest == 0:
+			w.left++
+		}
+	}
+	// A record is made after its token and goes before it. That a listing has no
+	// token is not enough: it may miss one that is being renamed.
+	for _, id := range data {
+		t := token{kind: isNew, id: id}
+		if _, ok := parseToken(t.String()); !ok || owned[id] || w.alive(t) {
+			continue
+		}
+		s, err := w.look(t)
+		switch {
+		case err != nil:
+			return removed, err
+		case s.absent:
+		case !s.dead:
+			if !w.alive(t) {
+				w.left++
+			}
+		default:
+			if err := os.RemoveAll(q.dataPath(id)); err != nil {
+				return removed, err
+			}
+			removed++
+		}
+	}
+	return removed, nil
+}
