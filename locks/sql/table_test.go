@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"golock/locks"
+	"golock/locks/sql/sqltest"
 )
 
 // short is a TTL in which a test can see leases end.
@@ -47,6 +50,36 @@ func TestTableByHand(t *testing.T) {
 			renew(t, holder)
 			release(t, holder)
 			release(t, w.granted())
+		}
+	})
+}
+
+// The program says it too, with the exit code of a store that refuses.
+func TestTableByHandExitCode(t *testing.T) {
+	golock := filepath.Join(t.TempDir(), "golock")
+	if text, err := exec.Command("go", "build", "-o", golock, "golock").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, text)
+	}
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
+		url := user.TCPURL("quarantine=0")
+		run := func() (code int, stderr string) {
+			cmd := exec.Command(golock, "run", "--store", url, "--name", "n", "--", "true")
+			text, _ := cmd.CombinedOutput()
+			return cmd.ProcessState.ExitCode(), string(text)
+		}
+		code, text := run()
+		ddl := strings.Join(strings.Fields(f.openURL(t, url).DDL()), " ")
+		if code != 69 || !strings.Contains(text, ddl) || strings.Contains(text, sqltest.Password+"@") {
+			t.Fatalf("exit %d with %q, want 69 with %q", code, text, ddl)
+		}
+		b.exec(t, ddl)
+		if f.name == "postgres" {
+			b.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON golock TO "+user.Name)
+		}
+		if code, text := run(); code != 0 {
+			t.Errorf("exit %d with %q after the administrator has run it", code, text)
 		}
 	})
 }
