@@ -100,6 +100,8 @@ func valueTexts() map[string]text {
 		"on-lost":   {"stop|warn", "On a networked store, when the slot is lost: stop the command, exit code 79 (the default), or only warn. ($GOLOCK_ON_LOST)"},
 		"show-args": {"", "On a networked store: show all arguments of the command to others, not only their number."},
 
+		"report": {"FILE", "Append a line of JSON about this run to FILE when it has ended. ($GOLOCK_REPORT)"},
+
 		"verbose":    {"", "Tell each step on standard error."},
 		"quiet":      {"", "Print nothing when there is no slot in time or the time limit is reached, and no warnings."},
 		"log-format": {"FORMAT", "text or json. ($GOLOCK_LOG_FORMAT)"},

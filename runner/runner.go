@@ -79,6 +79,11 @@ type Outcome struct {
 	Status syscall.WaitStatus
 	Signal syscall.Signal
 	Err    error
+
+	Began  time.Time
+	Waited time.Duration // for the slot, or until the waiting ended otherwise
+	Ran    time.Duration // 0: the command did not run
+	Grant  locks.Grant   // zero: there was no slot
 }
 
 // releaseLimit bounds the giving back of a slot.
@@ -87,13 +92,16 @@ const releaseLimit = 2 * time.Second
 // Do does the run. It returns when the command has ended and the slot is free
 // again, or when there is nothing to wait for.
 func (r *Run) Do() (out Outcome) {
-	started := time.Now()
+	began := time.Now()
+	defer func() { out.Began = began }()
 	r.strangers = strangers()
 	cmd := prepare(r.Argv, r.Env, r.Request, r.Store.URL())
 	g := r.guard(cmd)
 	defer g.dismiss()
 	lease, pending, failed := r.acquire(g)
+	waited := time.Since(began)
 	if failed != nil {
+		failed.Waited = waited
 		return *failed
 	}
 	defer func() {
@@ -103,8 +111,9 @@ func (r *Run) Do() (out Outcome) {
 		}
 	}()
 	grant := lease.Grant()
-	r.Log(false, "slot taken", "slots", joinInts(grant.Slots), "fence", grant.Fence, "waited", time.Since(started), "id", grant.Ref.String())
+	r.Log(false, "slot taken", "slots", joinInts(grant.Slots), "fence", grant.Fence, "waited", waited, "id", grant.Ref.String())
 	out = r.hold(lease, cmd, g, pending)
+	out.Grant, out.Waited = grant, waited
 	r.release(lease) // before anything is told: others wait for it
 	if out.Kind == Ended || out.Kind == TimedOut {
 		r.Log(false, "command ended", "status", statusText(out.Status))
@@ -120,6 +129,9 @@ func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.
 		if v := recover(); v != nil {
 			s.endNow()
 			out = faultOf(v)
+		}
+		if !s.spawned.IsZero() {
+			out.Ran = max(time.Since(s.spawned), 1)
 		}
 	}()
 	var err error

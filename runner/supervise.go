@@ -109,9 +109,9 @@ func (s *supervisor) outcome() Outcome {
 	case s.broken != nil:
 		return Outcome{Kind: Fault, Err: s.broken}
 	case s.lost != nil:
-		return Outcome{Kind: Lost, Err: s.lost}
+		return Outcome{Kind: Lost, Status: s.status, Err: s.lost}
 	case s.taken != nil:
-		return Outcome{Kind: Lost, Err: s.taken}
+		return Outcome{Kind: Lost, Status: s.status, Err: s.taken}
 	case s.timedOut:
 		return Outcome{Kind: TimedOut, Status: s.status}
 	}
