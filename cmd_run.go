@@ -9,6 +9,7 @@ import (
 
 	"golock/config"
 	"golock/locks"
+	"golock/locks/open"
 	"golock/runner"
 	"golock/signals"
 )
@@ -74,14 +75,8 @@ func (c *runCommand) run(out *printer) int {
 	if err != nil {
 		return out.exit(err)
 	}
-	run.Log = func(warn bool, message string, pairs ...any) {
-		if warn {
-			out.warn(message, pairs...)
-		} else {
-			out.step(message, pairs...)
-		}
-	}
-	run.Say = out.say
+	run.Log, run.Say = out.log, out.say
+	run.Sockets = func() (string, error) { return open.Directory(true) }
 	o := run.Do()
 	code := own.tell(run, o, out)
 	if own.report != nil {

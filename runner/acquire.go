@@ -170,6 +170,15 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 		}
 	}()
 	for {
+		if r.unwanted != nil {
+			if err := r.unwanted(); err != nil {
+				r.giveBack(a.giveUp())
+				if !waiting {
+					r.withdraw(leaveLimit)
+				}
+				return nil, nil, &Outcome{Kind: Unwanted, Err: err}
+			}
+		}
 		select {
 		case replaced := <-a.replaced:
 			for _, e := range replaced {

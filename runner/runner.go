@@ -47,13 +47,18 @@ type Run struct {
 	Exec       bool // become the command
 	OnlyWarn   bool // when the slot is lost: do not stop the command
 
+	// Sockets is the directory where other golocks of this user look for the one
+	// that holds a slot (see held); nil: nobody is to ask.
+	Sockets func() (dir string, err error)
+
 	// Log takes one step of the run: a message and pairs of name and value.
 	Log func(warn bool, message string, pairs ...any)
 
 	// Say takes what a user wants to know of a run that goes well.
 	Say func(message string)
 
-	strangers []process // see strangers
+	strangers []process    // see strangers
+	unwanted  func() error // asked at every wake-up of the waiting; not nil: it ends
 }
 
 // Kind says how a run went.
@@ -70,6 +75,7 @@ const (
 	Refused                   // the store could not be used, or refused the request: Err
 	Fault                     // a fault of golock's own: Err
 	Lost                      // the slot was lost or taken back and the command stopped: Err
+	Unwanted                  // whom the slot was for has gone: Err; only of a Keep
 )
 
 // Outcome is the result of a run. Unless the kind is Ended or TimedOut the
@@ -148,6 +154,14 @@ func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.
 			return Outcome{Kind: Fault, Err: err}
 		}
 		defer s.letGo()
+	}
+	if _, ok := r.Store.(locks.Witness); !ok { // else the store tells who asks
+		desk, err := r.openDesk(lease, s.hintLost, nil)
+		if err != nil {
+			r.Log(false, "golock held will not be answered", "error", err)
+		}
+		s.desk = desk
+		defer s.desk.close()
 	}
 	pending, told := r.lastSignals(pending)
 	if told != 0 {

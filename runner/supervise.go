@@ -22,6 +22,7 @@ type supervisor struct {
 	// With a lease; see lose.go.
 	guard  *guard // nil: none
 	keep   *keeper
+	desk   *desk // nil: none
 	ticker *ticker
 	killAt locks.Instant // lost: KILL, if not yet sent
 	warned bool          // that the slot is lost
