@@ -92,6 +92,15 @@ Examples:
   golock ls backup
   golock ls --json | jq '.[] | select(.state == "waiting")'`
 
+const helpClean = `Removes the entries of those who are gone, lock files that nobody uses, and what else
+killed golocks have left; never what is in use, however many use it or clean up at the
+same time. Nothing needs it to work: it is for tidiness.
+
+Examples:
+  golock clean
+  golock clean --older-than 30d -q
+        for a monthly crontab line`
+
 // text is the help of one flag, argument or command.
 type text struct {
 	placeholder string
@@ -106,6 +115,7 @@ func commandTexts() map[string]text {
 		"release": {helpRelease, "Give back what acquire took."},
 		"held":    {helpHeld, "Ask whether a slot is still held."},
 		"ls":      {helpLs, "Show who holds and who waits."},
+		"clean":   {helpClean, "Remove what crashed golocks have left."},
 		"version": {"", "Show the version."},
 	}
 }
@@ -152,6 +162,8 @@ func valueTexts() map[string]text {
 		"verbose":    {"", "Tell each step on standard error."},
 		"quiet":      {"", "Print nothing when there is no slot in time or the time limit is reached, and no warnings."},
 		"log-format": {"FORMAT", "text or json. ($GOLOCK_LOG_FORMAT)"},
+
+		"older-than": {"D", "Only what has not been in use for D."},
 
 		"json":    {"", "Print a JSON array."},
 		"command": {"", "The command and its arguments, after -- if it could be taken for a flag."},

@@ -58,6 +58,7 @@ type root struct {
 	Release releaseCommand `cmd:""`
 	Held    heldCommand    `cmd:""`
 	Ls      lsCommand      `cmd:""`
+	Clean   cleanCommand   `cmd:""`
 	Version versionCommand `cmd:""`
 }
 
@@ -164,6 +165,8 @@ func grammarOf(args []string) (any, func(name string) command) {
 			return &g.Release
 		case "held":
 			return &g.Held
+		case "clean":
+			return &g.Clean
 		}
 		return &g.Version
 	}
@@ -172,7 +175,7 @@ func grammarOf(args []string) (any, func(name string) command) {
 // parseProblem makes kong's error one that says where to read on.
 func parseProblem(args []string, err error) error {
 	help := "golock --help"
-	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "version"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "clean", "version"}, args[0]) {
 		help = "golock " + args[0] + " --help"
 	}
 	return fmt.Errorf("%w; see %s", err, help)
