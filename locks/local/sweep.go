@@ -60,46 +60,44 @@ func (d *directory) sweep(ctx context.Context, base string, olderThan time.Durat
 	if err := unix.Fstatat(d.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || !f.same(&st) {
 		return 0, nil // somebody else has removed it
 	}
-	unused := time.Since(time.Unix(st.Mtim.Unix())) >= olderThan // since it was last changed
 	tab, err := f.read()
-	switch {
-	case err == errCorrupt:
+	if err == errCorrupt {
 		if ours, err := f.isGolocks(); err != nil || !ours {
 			return 0, err
 		}
-	case err != nil:
-		return 0, err
-	default:
-		for i := range tab.records {
-			r := &tab.records[i]
-			live, err := f.live(r)
-			switch {
-			case err != nil:
-				return removed, err
-			case live:
-				unused = false
-			case time.Since(r.sinceTime()) >= olderThan:
-				if err := f.vacate(tab, r); err != nil {
-					return removed, err
-				}
-				removed++
-			default:
-				unused = false
-			}
-		}
+		tab, err = &table{}, nil // whose locks tell whether it is in use
 	}
-	// Whatever the table says: the locks are the truth.
+	if err != nil {
+		return 0, err
+	}
 	used, err := writeLocked(f.fd, waitBase, pathBase-waitBase)
 	if err != nil {
-		return removed, f.lockError(err)
+		return 0, f.lockError(err)
 	}
-	if used || !unused {
-		return removed, nil
+	var dead []*record
+	for i := range tab.records {
+		r := &tab.records[i]
+		live, err := f.live(r)
+		if err != nil {
+			return 0, err
+		}
+		if used = used || live; !live && time.Since(r.sinceTime()) >= olderThan {
+			dead = append(dead, r)
+		}
 	}
-	if err := unix.Unlinkat(d.fd, base, 0); err != nil {
-		return removed, &Error{Op: "remove", Path: f.path, Err: err}
+	changed := time.Unix(st.Mtim.Unix())
+	if !used && len(dead) == len(tab.records) && time.Since(changed) >= olderThan {
+		if err := unix.Unlinkat(d.fd, base, 0); err != nil {
+			return 0, &Error{Op: "remove", Path: f.path, Err: err}
+		}
+		return 1, nil
 	}
-	return removed + 1, nil
+	for i, r := range dead {
+		if err := f.vacate(tab, r); err != nil {
+			return i, err
+		}
+	}
+	return len(dead), nil
 }
 
 // live reports whether a record's entry still waits or holds. The caller is
