@@ -166,7 +166,7 @@ func (a *acquisition) forProcess(out *printer) int {
 		switch {
 		case err != nil:
 			k.dismiss()
-			return out.exit(locks.NewPanicError(err))
+			return out.exit(err)
 		case r != nil && r.ID != "":
 			if err := printID(r.ID); err != nil {
 				k.dismiss() // it gives the slot back

@@ -190,7 +190,7 @@ func codeOf(err error) int {
 	var fault *locks.PanicError
 	var output outputError
 	switch {
-	case errors.As(err, &fault), errors.As(err, &output):
+	case errors.As(err, &fault), errors.As(err, &output), errors.Is(err, errKeeperGone):
 		return exitFault
 	case errors.As(err, &usage):
 		return exitUsage

@@ -14,7 +14,7 @@ import (
 // The program as its users see it: every script in testdata runs the real main
 // as a process of its own.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"golock": main})
+	testscript.Main(m, map[string]func(){"golock": main, keeperName: main})
 }
 
 func TestScripts(t *testing.T) {
