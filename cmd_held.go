@@ -47,5 +47,8 @@ func (c *heldCommand) inside() error {
 		return err
 	}
 	defer store.Close()
+	if _, ok := store.(locks.Witness); !ok && c.Store == nil && c.Config == nil {
+		return stillHeld(ctx, ref, nil) // that golock or nobody
+	}
 	return stillHeld(ctx, ref, store)
 }
