@@ -100,7 +100,8 @@ func (d *directory) sweep(ctx context.Context, base string, olderThan time.Durat
 	return len(dead), nil
 }
 
-// live reports whether a record's entry still waits or holds. The caller is
+// live reports whether a record's entry still waits or holds, if only by its
+// time. The caller is
 // inside the gate.
 func (f *lockFile) live(r *record) (bool, error) {
 	at := waitByte(r.claim.Ticket)
@@ -111,7 +112,7 @@ func (f *lockFile) live(r *record) (bool, error) {
 	if err != nil {
 		return false, f.lockError(err)
 	}
-	return locked, nil
+	return locked || r.stays(), nil
 }
 
 // isGolocks reports whether a file that cannot be read as a table was one.

@@ -287,3 +287,16 @@ func TestSweepOfReplacedFile(t *testing.T) {
 	}
 	release(t, l)
 }
+
+// A slot that stays taken by its time alone is in use.
+func TestSweepSparesHolds(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, t.TempDir())
+	l := take(t, s, "x", func(r *locks.Request) { r.Hold = time.Hour })
+	release(t, l)
+	sweep(t, s, 0, 0)
+	refused(t, s, "x")
+	if err := s.Holds(background, l.Grant().Ref); err != locks.ErrLost {
+		t.Errorf("nobody holds it, and Holds = %v", err)
+	}
+}

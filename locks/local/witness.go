@@ -37,7 +37,7 @@ func (s *Store) Holds(ctx context.Context, ref locks.Ref) error {
 		for _, tab := range tables {
 			for _, e := range s.list(tab) {
 				switch {
-				case e.Ref != ref || e.State != locks.Holding:
+				case e.Ref != ref || e.State != locks.Holding || e.Ended:
 				case e.Evicted != "":
 					return &locks.EvictedError{By: e.Evicted}
 				default:

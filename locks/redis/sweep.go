@@ -48,7 +48,12 @@ func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int
 	for _, name := range names {
 		keys := s.call(list, locks.KeyOf(name)).keys
 		err := count(func(bound context.Context) (int64, error) {
-			return client.Eval(bound, sweepScript, keys, olderThan.Milliseconds(), name).Int64()
+			reply, err := client.Eval(bound, sweepScript, keys, olderThan.Milliseconds(), name, format).Result()
+			if found, ok := reply.(string); ok {
+				return 0, &refusal{err: &FormatError{Found: found}}
+			}
+			n, _ := reply.(int64)
+			return n, err
 		})
 		if err != nil {
 			return removed, err

@@ -3,6 +3,7 @@ package redis_test
 import (
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -179,4 +180,27 @@ func TestSweepWithLeastRights(t *testing.T) {
 	take(t, s, "n")
 	sweep(t, s, 0, 0)
 	becomes(t, s, "n", 1, 0)
+}
+
+// A slot that stays taken by its time alone is in use, also after its lease.
+func TestSweepSparesHolds(t *testing.T) {
+	t.Parallel()
+	_, url := steady(t)
+	s := open(t, url)
+	take(t, open(t, url), "n", ttl(time.Second), func(r *locks.Request) { r.Hold = time.Hour })
+	eventually(t, "only the hold is left", func() bool { return list(t, s, "n")[0].Ended })
+	sweep(t, s, 0, 0)
+	refused(t, s, "n")
+}
+
+// What another version has stored is left alone, and told.
+func TestSweepOfUnknownFormat(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	take(t, s, "n")
+	server.Do("HSET", stateKey(t, server), "format", "99")
+	if n, err := s.Sweep(background, 0); n != 0 || err == nil || !strings.Contains(err.Error(), "format 99") {
+		t.Errorf("Sweep = %d, %v", n, err)
+	}
 }
