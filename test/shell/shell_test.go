@@ -234,7 +234,7 @@ func TestExclusive(t *testing.T) {
 }
 
 func TestScripts(t *testing.T) {
-	for _, script := range []string{"shared.sh", "semaphore.sh", "timeout.sh", "nested.sh"} {
+	for _, script := range []string{"shared.sh", "semaphore.sh", "timeout.sh", "nested.sh", "replaced.sh"} {
 		t.Run(script, func(t *testing.T) {
 			everywhere(t, func(w *world) { w.script(script).ends(0).silent() })
 		})
@@ -390,6 +390,23 @@ func TestKeeperKilled(t *testing.T) {
 			w.Error("the script is gone")
 		}
 		w.start("golock", "clean", "-q").ends(0).silent()
+		_ = unix.Kill(-p.Process.Pid, unix.SIGKILL)
+	})
+}
+
+// TERM is how a keeper is told to go, as by a machine that is shut down: it
+// gives the slot back.
+func TestKeeperTold(t *testing.T) {
+	everywhere(t, func(w *world) {
+		p := w.sh(`golock acquire --name k --for $$; sleep 1000`)
+		id := p.line()
+		keeper := w.keeperOf("k")
+		if err := unix.Kill(keeper, unix.SIGTERM); err != nil {
+			w.Fatal(err)
+		}
+		w.start("golock", "run", "--name", "k", "--wait", "20", "--", "true").ends(0)
+		w.start("golock", "held", "--id", id).ends(79).silent()
+		w.await("the keeper is gone", func() bool { return !alive(keeper) })
 		_ = unix.Kill(-p.Process.Pid, unix.SIGKILL)
 	})
 }
