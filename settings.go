@@ -45,6 +45,7 @@ func settings() []config.Setting {
 		{Key: "ttl", Env: "GOLOCK_TTL", Kind: config.Duration},
 		{Key: "on-lost", Env: "GOLOCK_ON_LOST", Kind: config.String},
 		{Key: "show-args", Kind: config.Bool},
+		{Key: "report", Env: "GOLOCK_REPORT", Kind: config.String},
 		{Key: "verbose", Kind: config.Bool, Group: groupVolume},
 		{Key: "quiet", Kind: config.Bool, Group: groupVolume},
 		{Key: "log-format", Env: "GOLOCK_LOG_FORMAT", Kind: config.String},

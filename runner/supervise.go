@@ -22,6 +22,7 @@ type supervisor struct {
 	// With a lease; see lose.go.
 	guard  *guard // nil: none
 	keep   *keeper
+	desk   *desk // nil: none
 	ticker *ticker
 	killAt locks.Instant // lost: KILL, if not yet sent
 	warned bool          // that the slot is lost
@@ -109,9 +110,9 @@ func (s *supervisor) outcome() Outcome {
 	case s.broken != nil:
 		return Outcome{Kind: Fault, Err: s.broken}
 	case s.lost != nil:
-		return Outcome{Kind: Lost, Err: s.lost}
+		return Outcome{Kind: Lost, Status: s.status, Err: s.lost}
 	case s.taken != nil:
-		return Outcome{Kind: Lost, Err: s.taken}
+		return Outcome{Kind: Lost, Status: s.status, Err: s.taken}
 	case s.timedOut:
 		return Outcome{Kind: TimedOut, Status: s.status}
 	}
