@@ -52,6 +52,23 @@ Examples:
   golock ls backup
   golock ls --json | jq '.[] | select(.state == "waiting")'`
 
+const helpBreak = `Evicts: the golock of each holder stops its command (--signal, then KILL after
+--kill-after or what its lease leaves) and exits with 79. golock break returns
+when the slots are free. A slot that only a --hold keeps is free at once; what a
+golock that was killed has left running is killed.
+
+Examples:
+  golock break --name deploy
+  golock break --name nightly --older-than 6h
+  golock break --name nightly --dead
+        only what no golock looks after any more
+  golock break --id $(golock ls --json deploy | jq -r '.[0].id')
+
+Exit codes:
+  0 all that was meant is gone, also if that was nothing; 79 no such ID;
+  69 something could not be told to go, or has not gone in 30 s (on a networked
+  store: in twice its --ttl); the mark stays.`
+
 // text is the help of one flag, argument or command.
 type text struct {
 	placeholder string
@@ -62,6 +79,7 @@ func commandTexts() map[string]text {
 	return map[string]text{
 		"run":     {helpRun, "Hold a slot while a command runs."},
 		"ls":      {helpLs, "Show who holds and who waits."},
+		"break":   {helpBreak, "Take slots back from those who hold them."},
 		"version": {"", "Show the version."},
 	}
 }
@@ -104,6 +122,11 @@ func valueTexts() map[string]text {
 		"quiet":      {"", "Print nothing when there is no slot in time or the time limit is reached, and no warnings."},
 		"log-format": {"FORMAT", "text or json. ($GOLOCK_LOG_FORMAT)"},
 
+		"id":         {"ID", "This entry only, holder or waiter. (GOLOCK_ID, or golock ls --json)"},
+		"older-than": {"D", "Only what has held, or waited, for D or longer."},
+		"dead":       {"", "Only what has no golock any more: what a killed one has left running, and what only --hold keeps."},
+		"all":        {"", "Waiters too; their exit code is 75."},
+
 		"json":    {"", "Print a JSON array."},
 		"command": {"", "The command and its arguments, after -- if it could be taken for a flag."},
 		"lock":    {"", "Show this lock only."},
@@ -138,6 +161,8 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	case node == nil:
 	case node.Name == "run":
 		usage = "golock run --name NAME [flags] [--] COMMAND [ARG...]"
+	case node.Name == "break":
+		usage = "golock break --name NAME | --id ID [flags]"
 	case node.Name == "ls":
 		usage = "golock ls [flags] [NAME]"
 	default:

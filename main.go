@@ -53,6 +53,7 @@ var (
 type root struct {
 	Run     runCommand     `cmd:""`
 	Ls      lsCommand      `cmd:""`
+	Break   breakCommand   `cmd:""`
 	Version versionCommand `cmd:""`
 }
 
@@ -64,6 +65,9 @@ type (
 	}
 	lsOnly struct {
 		Ls lsCommand `cmd:""`
+	}
+	breakOnly struct {
+		Break breakCommand `cmd:""`
 	}
 )
 
@@ -128,6 +132,9 @@ func grammarOf(args []string) (any, func(name string) command) {
 	case "ls":
 		g := &lsOnly{}
 		return g, func(string) command { return &g.Ls }
+	case "break":
+		g := &breakOnly{}
+		return g, func(string) command { return &g.Break }
 	}
 	g := &root{}
 	return g, func(name string) command {
@@ -136,6 +143,8 @@ func grammarOf(args []string) (any, func(name string) command) {
 			return &g.Run
 		case "ls", "ls <lock>":
 			return &g.Ls
+		case "break":
+			return &g.Break
 		}
 		return &g.Version
 	}
@@ -144,7 +153,7 @@ func grammarOf(args []string) (any, func(name string) command) {
 // parseProblem makes kong's error one that says where to read on.
 func parseProblem(args []string, err error) error {
 	help := "golock --help"
-	if len(args) > 0 && (args[0] == "run" || args[0] == "ls" || args[0] == "version") {
+	if len(args) > 0 && (args[0] == "run" || args[0] == "ls" || args[0] == "break" || args[0] == "version") {
 		help = "golock " + args[0] + " --help"
 	}
 	return fmt.Errorf("%w; see %s", err, help)
@@ -171,6 +180,8 @@ func codeOf(err error) int {
 		return exitUsage
 	case errors.As(err, &busy):
 		return exitBusy
+	case errors.Is(err, locks.ErrLost):
+		return exitLost
 	}
 	return exitUnavailable
 }
