@@ -63,6 +63,12 @@ func TestReleasedHoldIsNotRenewed(t *testing.T) {
 	if err := s.Attach(l.Grant().Ref).Release(background); !errors.Is(err, locks.ErrLost) {
 		t.Errorf("another Release = %v", err)
 	}
+	// Nor by its own join, which was held up on the way.
+	late := request(t, "n", hold(time.Hour))
+	late.Ref = l.Grant().Ref
+	if ticket, err := s.Join(background, late); err == nil {
+		t.Errorf("a join that comes late is taken, queued %v", ticket.Queued())
+	}
 	if busy := refused(t, s, "n"); len(busy.Holders) != 1 || !busy.Holders[0].Ended {
 		t.Errorf("holders %+v", busy.Holders)
 	}
