@@ -304,7 +304,7 @@ func (t *step) join() answer {
 	}
 	inside := ""
 	for _, id := range q.within {
-		if slices.ContainsFunc(t.holders, func(r row) bool { return r.id == id }) {
+		if slices.ContainsFunc(t.holders, func(r row) bool { return r.id == id && !r.left(t.v.now) }) {
 			inside = id
 		}
 	}
