@@ -92,12 +92,12 @@ func testMaxQueue(t *testing.T, w *world) {
 
 // However many come at once, no more wait than may.
 func testMaxQueueCrowd(t *testing.T, w *world) {
-	holder := w.join(t, request(t, "n", 1))
+	holder := w.join(t, request(t, "n", 1, calm))
 	holder.expect("granted")
 	const crowd, most = 12, 3
 	var all []*peer
 	for range crowd {
-		all = append(all, w.join(t, request(t, "n", 1, maxQueue(most))))
+		all = append(all, w.join(t, request(t, "n", 1, maxQueue(most), calm)))
 	}
 	count := map[string]int{}
 	for _, p := range all {
