@@ -101,6 +101,23 @@ Examples:
   golock clean --older-than 30d -q
         for a monthly crontab line`
 
+const helpBreak = `Evicts: the golock of each holder stops its command (--signal, then KILL after
+--kill-after or what its lease leaves) and exits with 79. golock break returns
+when the slots are free. A slot that only a --hold keeps is free at once; what a
+golock that was killed has left running is killed.
+
+Examples:
+  golock break --name deploy
+  golock break --name nightly --older-than 6h
+  golock break --name nightly --dead
+        only what no golock looks after any more
+  golock break --id $(golock ls --json deploy | jq -r '.[0].id')
+
+Exit codes:
+  0 all that was meant is gone, also if that was nothing; 79 no such ID;
+  69 something could not be told to go, or has not gone in 30 s (on a networked
+  store: in twice its --ttl); the mark stays.`
+
 // text is the help of one flag, argument or command.
 type text struct {
 	placeholder string
@@ -116,6 +133,7 @@ func commandTexts() map[string]text {
 		"held":    {helpHeld, "Ask whether a slot is still held."},
 		"ls":      {helpLs, "Show who holds and who waits."},
 		"clean":   {helpClean, "Remove what crashed golocks have left."},
+		"break":   {helpBreak, "Take slots back from those who hold them."},
 		"version": {"", "Show the version."},
 	}
 }
@@ -128,7 +146,7 @@ func valueTexts() map[string]text {
 		"config": {"FILE", "Read this configuration file instead of /etc/golock.toml and ~/.config/golock/config.toml. ($GOLOCK_CONFIG)"},
 
 		"for": {"PID|none", "The process that the slot is for, $$ in a shell: it is free when that has ended. Or none, on a networked store."},
-		"id":  {"ID", "The slot, as acquire printed it or GOLOCK_ID says; without it that of the run around."},
+		"id":  {"ID", "The entry: what acquire printed, GOLOCK_ID, or an id of golock ls --json. held without it asks for the run around."},
 
 		"max":       {"N", "At most N at a time; 1 if not given. ($GOLOCK_MAX)"},
 		"shared":    {"", "Run beside other --shared runs, but not beside one without: a reader's lock."},
@@ -163,7 +181,9 @@ func valueTexts() map[string]text {
 		"quiet":      {"", "Print nothing when there is no slot in time or the time limit is reached, and no warnings."},
 		"log-format": {"FORMAT", "text or json. ($GOLOCK_LOG_FORMAT)"},
 
-		"older-than": {"D", "Only what has not been in use for D."},
+		"older-than": {"D", "Only what is at least so old: has held or waited for so long, or has not been in use."},
+		"dead":       {"", "Only what has no golock any more: what a killed one has left running, and what only --hold keeps."},
+		"all":        {"", "Waiters too; their exit code is 75."},
 
 		"json":    {"", "Print a JSON array."},
 		"command": {"", "The command and its arguments, after -- if it could be taken for a flag."},
@@ -205,6 +225,8 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 		usage = "golock " + node.Name + " [flags] ID"
 	case node.Name == "held":
 		usage = "golock held [flags]"
+	case node.Name == "break":
+		usage = "golock break --name NAME | --id ID [flags]"
 	case node.Name == "ls":
 		usage = "golock ls [flags] [NAME]"
 	default:

@@ -58,6 +58,7 @@ type root struct {
 	Release releaseCommand `cmd:""`
 	Held    heldCommand    `cmd:""`
 	Ls      lsCommand      `cmd:""`
+	Break   breakCommand   `cmd:""`
 	Clean   cleanCommand   `cmd:""`
 	Version versionCommand `cmd:""`
 }
@@ -76,6 +77,9 @@ type (
 	}
 	heldOnly struct {
 		Held heldCommand `cmd:""`
+	}
+	breakOnly struct {
+		Break breakCommand `cmd:""`
 	}
 )
 
@@ -143,6 +147,9 @@ func grammarOf(args []string) (any, func(name string) command) {
 	case "ls":
 		g := &lsOnly{}
 		return g, func(string) command { return &g.Ls }
+	case "break":
+		g := &breakOnly{}
+		return g, func(string) command { return &g.Break }
 	case "acquire":
 		g := &acquireOnly{}
 		return g, func(string) command { return &g.Acquire }
@@ -157,6 +164,8 @@ func grammarOf(args []string) (any, func(name string) command) {
 			return &g.Run
 		case "ls", "ls <lock>":
 			return &g.Ls
+		case "break":
+			return &g.Break
 		case "acquire":
 			return &g.Acquire
 		case "renew", "renew <id>":
@@ -175,7 +184,7 @@ func grammarOf(args []string) (any, func(name string) command) {
 // parseProblem makes kong's error one that says where to read on.
 func parseProblem(args []string, err error) error {
 	help := "golock --help"
-	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "clean", "version"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "version"}, args[0]) {
 		help = "golock " + args[0] + " --help"
 	}
 	return fmt.Errorf("%w; see %s", err, help)
@@ -202,6 +211,8 @@ func codeOf(err error) int {
 		return exitUsage
 	case errors.As(err, &busy):
 		return exitBusy
+	case errors.Is(err, locks.ErrLost):
+		return exitLost
 	}
 	return exitUnavailable
 }

@@ -163,7 +163,7 @@ const spawnWindow = time.Millisecond
 // pass takes a signal that golock got. With a terminal the kernel has sent
 // some of them to the whole job, so that the command has them already.
 func (s *supervisor) pass(sig syscall.Signal) {
-	if sig == unix.SIGTERM && s.taken == nil {
+	if sig == unix.SIGTERM {
 		if err := marked(s.lease); err != nil {
 			s.evict(err)
 			return
@@ -186,6 +186,9 @@ func (s *supervisor) pass(sig syscall.Signal) {
 // evict ends the command because the slot was taken back. A time limit that
 // has been reached before stays the reason.
 func (s *supervisor) evict(why error) {
+	if s.taken != nil {
+		return // told again
+	}
 	s.Log(false, "slot taken back", "error", why)
 	if !s.timedOut {
 		s.taken = why
