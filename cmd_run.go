@@ -9,6 +9,7 @@ import (
 
 	"golock/config"
 	"golock/locks"
+	"golock/locks/open"
 	"golock/runner"
 	"golock/signals"
 )
@@ -17,25 +18,9 @@ import (
 // help.go. Values are text here: they are understood together with the
 // environment and the files.
 type runCommand struct {
-	Name   *word
-	Store  *word
-	Config *word
+	slotFlags
 
-	Max       *word
-	Shared    toggle `short:"s"`
-	Exclusive toggle `short:"x"`
-	FlockE    toggle `name:"exclusive-lock" short:"e" hidden:""`
-	Weight    *word
-
-	Wait             *word  `short:"w"`
-	NoWait           toggle `short:"n" aliases:"nonblock,nb"`
-	ConflictExitCode *word  `short:"E"`
-	Timeout          *word  `hidden:""`
-
-	Priority *word
-	MaxQueue *word
-	Replace  *word
-	Hold     *word
+	Timeout *word `hidden:""`
 
 	TimeLimit *word
 	KillAfter *word
@@ -46,33 +31,17 @@ type runCommand struct {
 	Close     toggle `short:"o"`
 	Exec      toggle `short:"F" aliases:"no-fork"`
 
-	TTL      *word `name:"ttl"`
-	OnLost   *word
-	ShowArgs toggle
+	OnLost *word
+	Report *word
 
-	Verbose   toggle `short:"v"`
-	Quiet     toggle `short:"q"`
-	LogFormat *word
+	logFlags
 
 	Command rest `arg:"" optional:"" passthrough:"partial"`
 }
 
 func (c *runCommand) flags() flags {
 	f := flags{}
-	f.text("name", c.Name)
-	f.text("store", c.Store)
-	f.text("config", c.Config)
-	f.text("max", c.Max)
-	f.toggle("shared", c.Shared)
-	f.toggle("exclusive", c.Exclusive, c.FlockE)
-	f.text("weight", c.Weight)
-	f.text("wait", c.Wait)
-	f.toggle("no-wait", c.NoWait)
-	f.text("conflict-exit-code", c.ConflictExitCode)
-	f.text("priority", c.Priority)
-	f.text("max-queue", c.MaxQueue)
-	f.text("replace", c.Replace)
-	f.text("hold", c.Hold)
+	c.slotFlags.addTo(f)
 	f.text("time-limit", c.TimeLimit)
 	f.text("kill-after", c.KillAfter)
 	f.text("signal", c.Signal)
@@ -81,12 +50,9 @@ func (c *runCommand) flags() flags {
 	f.toggle("tree", c.Tree)
 	f.toggle("close", c.Close)
 	f.toggle("exec", c.Exec)
-	f.text("ttl", c.TTL)
 	f.text("on-lost", c.OnLost)
-	f.toggle("show-args", c.ShowArgs)
-	f.toggle("verbose", c.Verbose)
-	f.toggle("quiet", c.Quiet)
-	f.text("log-format", c.LogFormat)
+	f.text("report", c.Report)
+	c.logFlags.addTo(f)
 	return f
 }
 
@@ -94,6 +60,7 @@ func (c *runCommand) flags() flags {
 type runSettings struct {
 	conflictCode int
 	okExit       []int
+	report       *report // nil: none
 }
 
 func (c *runCommand) run(out *printer) int {
@@ -108,15 +75,20 @@ func (c *runCommand) run(out *printer) int {
 	if err != nil {
 		return out.exit(err)
 	}
-	run.Log = func(warn bool, message string, pairs ...any) {
-		if warn {
-			out.warn(message, pairs...)
-		} else {
-			out.step(message, pairs...)
+	run.Log, run.Say = out.log, out.say
+	run.Sockets = func() (string, error) { return open.Directory(true) }
+	o := run.Do()
+	code := own.tell(run, o, out)
+	if own.report != nil {
+		if err := own.report.append(run, o, code); err != nil {
+			out.warn(err.Error())
 		}
 	}
-	run.Say = out.say
-	o := run.Do()
+	return code
+}
+
+// tell tells how the run went and gives its exit code.
+func (own *runSettings) tell(run *runner.Run, o runner.Outcome, out *printer) int {
 	code := codeOfRun(o)
 	switch o.Kind {
 	case runner.Ended:
@@ -158,18 +130,8 @@ func (c *runCommand) settle(run *runner.Run, out *printer) (*runSettings, error)
 	if run.Argv, err = c.argv(); err != nil {
 		return nil, err
 	}
-	if run.Store, err = storeOf(v); err != nil {
-		return nil, err
-	}
-	run.Address = addressOf(v)
-	if err := request(v, run, out); err != nil {
-		return nil, err
-	}
-	if err := queueing(v, run, out); err != nil {
-		return nil, err
-	}
 	own := &runSettings{}
-	if own.conflictCode, err = v.Int("conflict-exit-code", exitBusy, 0, 255); err != nil {
+	if own.conflictCode, err = slot(v, run, out); err != nil {
 		return nil, err
 	}
 	for _, text := range v.List("ok-exit") {
@@ -188,7 +150,13 @@ func (c *runCommand) settle(run *runner.Run, out *printer) (*runSettings, error)
 	if err := leasing(v, run, out); err != nil {
 		return nil, err
 	}
-	return own, finding(v, run)
+	if err := finding(v, run); err != nil {
+		return nil, err
+	}
+	if !run.Exec { // nobody would be there to write
+		own.report, err = openReport(v) // last: what is wrong otherwise makes no file
+	}
+	return own, err
 }
 
 // argv is the command, without the one -- that may stand before it.
@@ -330,7 +298,7 @@ func handing(v *config.Values, run *runner.Run, out *printer) error {
 		return nil
 	}
 	exec, _ := v.Given("exec")
-	for _, key := range []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree"} {
+	for _, key := range []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree", "report"} {
 		source, ok := v.Given(key)
 		switch {
 		case !ok:

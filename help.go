@@ -45,12 +45,78 @@ Exit codes:
 The command sees GOLOCK_ID, GOLOCK_SLOT, GOLOCK_SLOTS, GOLOCK_FENCE,
 GOLOCK_LOCK_NAME, GOLOCK_LOCK_STORE and GOLOCK_HELD.`
 
+const helpAcquire = `Prints the ID of the slot alone on standard output. A process of golock's own keeps
+the slot until golock release ID, or until the process of --for has ended in
+whatever way. With --for none, on a networked store, nothing keeps it: it is free
+after --ttl unless golock renew ID prolongs it by as much.
+
+Examples:
+  id=$(golock acquire --name deploy --for $$) || exit
+  trap 'golock release "$id"' EXIT
+  build; golock held --id "$id" && mv build/new /srv/site
+        a script of its own; when it is killed the slot is free at once
+  id=$(golock acquire --name data --shared --wait 10m --for $$)
+        beside other readers, if there is no writer for ten minutes
+  id=$(golock acquire --name env-3 --store redis://locks --ttl 2h --for none)
+        a slot that outlives the job; another job calls golock release "$id"
+
+Exit codes:
+  64 usage, 69 store not usable, 75 no slot in time or the process has ended (-E),
+  78 configuration, 128+N told by signal N to stop while it waited`
+
+const helpRenew = `Examples:
+  golock renew "$id"
+
+Exit codes: 0 prolonged, 79 not held any more, 69 the store cannot be asked`
+
+const helpRelease = `Only what golock acquire took can be given back; a run does that itself.
+
+Examples:
+  golock release "$id"
+
+Exit codes: 0 given back, 79 it was not held any more, 69 the store cannot be asked`
+
+const helpHeld = `For the moment before a step that must not be done without the slot. Of a
+networked store the lease is renewed first. Prints nothing.
+
+Examples:
+  golock run --name site -- sh -c 'build new && golock held && mv new current'
+  golock held --id "$id" || exit
+
+Exit codes: 0 still held, 79 not any more (or nobody answers), 69 it cannot be told`
+
 const helpLs = `Holders come first, then waiters in the order in which they will be served.
 
 Examples:
   golock ls
   golock ls backup
   golock ls --json | jq '.[] | select(.state == "waiting")'`
+
+const helpClean = `Removes the entries of those who are gone, lock files that nobody uses, and what else
+killed golocks have left; never what is in use, however many use it or clean up at the
+same time. Nothing needs it to work: it is for tidiness.
+
+Examples:
+  golock clean
+  golock clean --older-than 30d -q
+        for a monthly crontab line`
+
+const helpBreak = `Evicts: the golock of each holder stops its command (--signal, then KILL after
+--kill-after or what its lease leaves) and exits with 79. golock break returns
+when the slots are free. A slot that only a --hold keeps is free at once; what a
+golock that was killed has left running is killed.
+
+Examples:
+  golock break --name deploy
+  golock break --name nightly --older-than 6h
+  golock break --name nightly --dead
+        only what no golock looks after any more
+  golock break --id $(golock ls --json deploy | jq -r '.[0].id')
+
+Exit codes:
+  0 all that was meant is gone, also if that was nothing; 79 no such ID;
+  69 something could not be told to go, or has not gone in 30 s (on a networked
+  store: in twice its --ttl); the mark stays.`
 
 // text is the help of one flag, argument or command.
 type text struct {
@@ -61,7 +127,13 @@ type text struct {
 func commandTexts() map[string]text {
 	return map[string]text{
 		"run":     {helpRun, "Hold a slot while a command runs."},
+		"acquire": {helpAcquire, "Take a slot for a script; print its ID."},
+		"renew":   {helpRenew, "Prolong what acquire took."},
+		"release": {helpRelease, "Give back what acquire took."},
+		"held":    {helpHeld, "Ask whether a slot is still held."},
 		"ls":      {helpLs, "Show who holds and who waits."},
+		"clean":   {helpClean, "Remove what crashed golocks have left."},
+		"break":   {helpBreak, "Take slots back from those who hold them."},
 		"version": {"", "Show the version."},
 	}
 }
@@ -72,6 +144,9 @@ func valueTexts() map[string]text {
 		"name":   {"NAME", "The lock's name. Runs of one name in one store limit each other. With flock, fcntl and bind the store is the lock, and a name only a label. ($GOLOCK_NAME)"},
 		"store":  {"URL", "Where the lock lives: local (the default), local:///DIR, flock:///FILE, fcntl:///FILE, bind://ADDRESS, redis://HOST and its kin (docs/stores.md). ($GOLOCK_STORE)"},
 		"config": {"FILE", "Read this configuration file instead of /etc/golock.toml and ~/.config/golock/config.toml. ($GOLOCK_CONFIG)"},
+
+		"for": {"PID|none", "The process that the slot is for, $$ in a shell: it is free when that has ended. Or none, on a networked store."},
+		"id":  {"ID", "The entry: what acquire printed, GOLOCK_ID, or an id of golock ls --json. held without it asks for the run around."},
 
 		"max":       {"N", "At most N at a time; 1 if not given. ($GOLOCK_MAX)"},
 		"shared":    {"", "Run beside other --shared runs, but not beside one without: a reader's lock."},
@@ -100,9 +175,15 @@ func valueTexts() map[string]text {
 		"on-lost":   {"stop|warn", "On a networked store, when the slot is lost: stop the command, exit code 79 (the default), or only warn. ($GOLOCK_ON_LOST)"},
 		"show-args": {"", "On a networked store: show all arguments of the command to others, not only their number."},
 
+		"report": {"FILE", "Append a line of JSON about this run to FILE when it has ended. ($GOLOCK_REPORT)"},
+
 		"verbose":    {"", "Tell each step on standard error."},
 		"quiet":      {"", "Print nothing when there is no slot in time or the time limit is reached, and no warnings."},
 		"log-format": {"FORMAT", "text or json. ($GOLOCK_LOG_FORMAT)"},
+
+		"older-than": {"D", "Only what is at least so old: has held or waited for so long, or has not been in use."},
+		"dead":       {"", "Only what has no golock any more: what a killed one has left running, and what only --hold keeps."},
+		"all":        {"", "Waiters too; their exit code is 75."},
 
 		"json":    {"", "Print a JSON array."},
 		"command": {"", "The command and its arguments, after -- if it could be taken for a flag."},
@@ -138,6 +219,14 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	case node == nil:
 	case node.Name == "run":
 		usage = "golock run --name NAME [flags] [--] COMMAND [ARG...]"
+	case node.Name == "acquire":
+		usage = "golock acquire --name NAME --for PID|none [flags]"
+	case node.Name == "renew" || node.Name == "release":
+		usage = "golock " + node.Name + " [flags] ID"
+	case node.Name == "held":
+		usage = "golock held [flags]"
+	case node.Name == "break":
+		usage = "golock break --name NAME | --id ID [flags]"
 	case node.Name == "ls":
 		usage = "golock ls [flags] [NAME]"
 	default:

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/alecthomas/kong"
 
@@ -52,7 +53,13 @@ var (
 // root is the whole command line.
 type root struct {
 	Run     runCommand     `cmd:""`
+	Acquire acquireCommand `cmd:""`
+	Renew   renewCommand   `cmd:""`
+	Release releaseCommand `cmd:""`
+	Held    heldCommand    `cmd:""`
 	Ls      lsCommand      `cmd:""`
+	Break   breakCommand   `cmd:""`
+	Clean   cleanCommand   `cmd:""`
 	Version versionCommand `cmd:""`
 }
 
@@ -64,6 +71,15 @@ type (
 	}
 	lsOnly struct {
 		Ls lsCommand `cmd:""`
+	}
+	acquireOnly struct {
+		Acquire acquireCommand `cmd:""`
+	}
+	heldOnly struct {
+		Held heldCommand `cmd:""`
+	}
+	breakOnly struct {
+		Break breakCommand `cmd:""`
 	}
 )
 
@@ -80,6 +96,9 @@ func main() {
 	}()
 	if len(os.Args) > 0 && os.Args[0] == runner.GuardName {
 		os.Exit(guard(os.Args, out))
+	}
+	if len(os.Args) > 0 && os.Args[0] == keeperName {
+		os.Exit(keep(out))
 	}
 	os.Exit(start(os.Args[1:], out))
 }
@@ -128,6 +147,15 @@ func grammarOf(args []string) (any, func(name string) command) {
 	case "ls":
 		g := &lsOnly{}
 		return g, func(string) command { return &g.Ls }
+	case "break":
+		g := &breakOnly{}
+		return g, func(string) command { return &g.Break }
+	case "acquire":
+		g := &acquireOnly{}
+		return g, func(string) command { return &g.Acquire }
+	case "held":
+		g := &heldOnly{}
+		return g, func(string) command { return &g.Held }
 	}
 	g := &root{}
 	return g, func(name string) command {
@@ -136,6 +164,18 @@ func grammarOf(args []string) (any, func(name string) command) {
 			return &g.Run
 		case "ls", "ls <lock>":
 			return &g.Ls
+		case "break":
+			return &g.Break
+		case "acquire":
+			return &g.Acquire
+		case "renew", "renew <id>":
+			return &g.Renew
+		case "release", "release <id>":
+			return &g.Release
+		case "held":
+			return &g.Held
+		case "clean":
+			return &g.Clean
 		}
 		return &g.Version
 	}
@@ -144,7 +184,7 @@ func grammarOf(args []string) (any, func(name string) command) {
 // parseProblem makes kong's error one that says where to read on.
 func parseProblem(args []string, err error) error {
 	help := "golock --help"
-	if len(args) > 0 && (args[0] == "run" || args[0] == "ls" || args[0] == "version") {
+	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "version"}, args[0]) {
 		help = "golock " + args[0] + " --help"
 	}
 	return fmt.Errorf("%w; see %s", err, help)
@@ -159,7 +199,7 @@ func codeOf(err error) int {
 	var fault *locks.PanicError
 	var output outputError
 	switch {
-	case errors.As(err, &fault), errors.As(err, &output):
+	case errors.As(err, &fault), errors.As(err, &output), errors.Is(err, errKeeperGone):
 		return exitFault
 	case errors.As(err, &usage):
 		return exitUsage
@@ -171,6 +211,8 @@ func codeOf(err error) int {
 		return exitUsage
 	case errors.As(err, &busy):
 		return exitBusy
+	case errors.Is(err, locks.ErrLost):
+		return exitLost
 	}
 	return exitUnavailable
 }

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == runner.GuardName { // what a run on a store with leases starts
 		main()
 	}
-	testscript.Main(m, map[string]func(){"golock": main})
+	testscript.Main(m, map[string]func(){"golock": main, keeperName: main})
 }
 
 func TestScripts(t *testing.T) {

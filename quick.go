@@ -116,6 +116,8 @@ func (c *runCommand) option(name string) option {
 		return text(&c.TTL)
 	case "on-lost":
 		return text(&c.OnLost)
+	case "report":
+		return text(&c.Report)
 	case "show-args":
 		return option{toggle: &c.ShowArgs}
 	case "verbose":

@@ -140,9 +140,9 @@ func (r *Run) reach(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // giveUp ends the attempt. It waits a moment for what that comes to: the place
 // in the queue is gone then, or the slot was granted just before.
-func (a *attempt) giveUp() acquired {
+func (a *attempt) giveUp(limit time.Duration) acquired {
 	a.cancel()
-	timer := time.NewTimer(leaveLimit)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case got := <-a.got:
@@ -170,6 +170,13 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 		}
 	}()
 	for {
+		if r.unwanted != nil {
+			if err := r.unwanted(); err != nil {
+				r.giveBack(a.giveUp(releaseLimit)) // nobody is kept waiting by it
+				r.withdraw(releaseLimit)
+				return nil, nil, &Outcome{Kind: Unwanted, Err: err}
+			}
+		}
 		select {
 		case replaced := <-a.replaced:
 			for _, e := range replaced {
@@ -206,7 +213,7 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 		sig, ok := r.Relay.Next(timeout)
 		switch {
 		case !ok:
-			got := a.giveUp()
+			got := a.giveUp(leaveLimit)
 			if got.lease != nil {
 				return got.lease, pending, nil // just in time
 			}
@@ -226,7 +233,7 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			}
 			return nil, nil, &Outcome{Kind: Busy, Err: busy}
 		case signals.EndsWaiting(sig):
-			got := a.giveUp()
+			got := a.giveUp(leaveLimit)
 			r.giveBack(got)
 			if err := got.evicted(); err != nil && sig == unix.SIGTERM {
 				return nil, nil, r.refused(err, false)

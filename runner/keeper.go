@@ -115,6 +115,15 @@ func (k *keeper) listen() {
 	}
 }
 
+// hintFrom takes a hint from another goroutine.
+func (k *keeper) hintFrom(e locks.Event) {
+	select {
+	case k.events <- e:
+		k.wake()
+	default: // there is one already
+	}
+}
+
 // stopAt is when the command is told to stop, killAt when it is killed.
 func (k *keeper) stopAt() locks.Instant { return k.term.End().Add(-k.window) }
 func (k *keeper) killAt() locks.Instant { return k.term.End().Add(-killTime(k.term.TTL)) }

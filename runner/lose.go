@@ -75,11 +75,19 @@ func (s *supervisor) attend() {
 	s.ticker.set(at)
 }
 
+// hintLost has the lease renewed at once: somebody was told that it is lost.
+func (s *supervisor) hintLost() {
+	if s.keep != nil {
+		s.keep.hintFrom(locks.Unsure)
+	}
+}
+
 // lose ends the command, with all that descends from it, because the slot is
 // lost or soon will be.
 func (s *supervisor) lose(why error) {
 	s.Log(false, "slot lost", "error", why)
 	s.lost, s.wide = why, true
+	s.desk.shut()
 	now, window := s.keep.clock(), s.keep.window
 	if evicted(why) {
 		window = s.KillAfter
@@ -95,6 +103,7 @@ func (s *supervisor) unguarded(why error) {
 	if s.lost == nil && s.broken == nil {
 		s.broken = why
 	}
+	s.desk.shut()
 	s.wide, s.ending = true, true
 	becomeSubreaper()
 	s.kill()

@@ -47,13 +47,18 @@ type Run struct {
 	Exec       bool // become the command
 	OnlyWarn   bool // when the slot is lost: do not stop the command
 
+	// Sockets is the directory where other golocks of this user look for the one
+	// that holds a slot (see held); nil: nobody is to ask.
+	Sockets func() (dir string, err error)
+
 	// Log takes one step of the run: a message and pairs of name and value.
 	Log func(warn bool, message string, pairs ...any)
 
 	// Say takes what a user wants to know of a run that goes well.
 	Say func(message string)
 
-	strangers []process // see strangers
+	strangers []process    // see strangers
+	unwanted  func() error // asked at every wake-up of the waiting; not nil: it ends
 }
 
 // Kind says how a run went.
@@ -70,6 +75,7 @@ const (
 	Refused                   // the store could not be used, or refused the request: Err
 	Fault                     // a fault of golock's own: Err
 	Lost                      // the slot was lost or taken back and the command stopped: Err
+	Unwanted                  // whom the slot was for has gone: Err; only of a Keep
 )
 
 // Outcome is the result of a run. Unless the kind is Ended or TimedOut the
@@ -79,6 +85,11 @@ type Outcome struct {
 	Status syscall.WaitStatus
 	Signal syscall.Signal
 	Err    error
+
+	Began  time.Time
+	Waited time.Duration // for the slot, or until the waiting ended otherwise
+	Ran    time.Duration // 0: the command did not run
+	Grant  locks.Grant   // zero: there was no slot
 }
 
 // releaseLimit bounds the giving back of a slot.
@@ -87,13 +98,16 @@ const releaseLimit = 2 * time.Second
 // Do does the run. It returns when the command has ended and the slot is free
 // again, or when there is nothing to wait for.
 func (r *Run) Do() (out Outcome) {
-	started := time.Now()
+	began := time.Now()
+	defer func() { out.Began = began }()
 	r.strangers = strangers()
 	cmd := prepare(r.Argv, r.Env, r.Request, r.Store.URL())
 	g := r.guard(cmd)
 	defer g.dismiss()
 	lease, pending, failed := r.acquire(g)
+	waited := time.Since(began)
 	if failed != nil {
+		failed.Waited = waited
 		return *failed
 	}
 	defer func() {
@@ -103,8 +117,9 @@ func (r *Run) Do() (out Outcome) {
 		}
 	}()
 	grant := lease.Grant()
-	r.Log(false, "slot taken", "slots", joinInts(grant.Slots), "fence", grant.Fence, "waited", time.Since(started), "id", grant.Ref.String())
+	r.Log(false, "slot taken", "slots", joinInts(grant.Slots), "fence", grant.Fence, "waited", waited, "id", grant.Ref.String())
 	out = r.hold(lease, cmd, g, pending)
+	out.Grant, out.Waited = grant, waited
 	r.release(lease) // before anything is told: others wait for it
 	if out.Kind == Ended || out.Kind == TimedOut {
 		r.Log(false, "command ended", "status", statusText(out.Status))
@@ -121,6 +136,9 @@ func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.
 			s.endNow()
 			out = faultOf(v)
 		}
+		if !s.spawned.IsZero() {
+			out.Ran = max(time.Since(s.spawned), 1)
+		}
 	}()
 	var err error
 	known := len(cmd.env)
@@ -136,6 +154,14 @@ func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.
 			return Outcome{Kind: Fault, Err: err}
 		}
 		defer s.letGo()
+	}
+	if _, ok := r.Store.(locks.Witness); !ok { // else the store tells who asks
+		desk, err := r.openDesk(lease, s.hintLost, nil)
+		if err != nil {
+			r.Log(false, "golock held will not be answered", "error", err)
+		}
+		s.desk = desk
+		defer s.desk.close()
 	}
 	pending, told := r.lastSignals(pending)
 	if told != 0 {

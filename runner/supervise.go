@@ -22,6 +22,7 @@ type supervisor struct {
 	// With a lease; see lose.go.
 	guard  *guard // nil: none
 	keep   *keeper
+	desk   *desk // nil: none
 	ticker *ticker
 	killAt locks.Instant // lost: KILL, if not yet sent
 	warned bool          // that the slot is lost
@@ -109,9 +110,9 @@ func (s *supervisor) outcome() Outcome {
 	case s.broken != nil:
 		return Outcome{Kind: Fault, Err: s.broken}
 	case s.lost != nil:
-		return Outcome{Kind: Lost, Err: s.lost}
+		return Outcome{Kind: Lost, Status: s.status, Err: s.lost}
 	case s.taken != nil:
-		return Outcome{Kind: Lost, Err: s.taken}
+		return Outcome{Kind: Lost, Status: s.status, Err: s.taken}
 	case s.timedOut:
 		return Outcome{Kind: TimedOut, Status: s.status}
 	}
@@ -162,7 +163,7 @@ const spawnWindow = time.Millisecond
 // pass takes a signal that golock got. With a terminal the kernel has sent
 // some of them to the whole job, so that the command has them already.
 func (s *supervisor) pass(sig syscall.Signal) {
-	if sig == unix.SIGTERM && s.taken == nil {
+	if sig == unix.SIGTERM {
 		if err := marked(s.lease); err != nil {
 			s.evict(err)
 			return
@@ -185,6 +186,9 @@ func (s *supervisor) pass(sig syscall.Signal) {
 // evict ends the command because the slot was taken back. A time limit that
 // has been reached before stays the reason.
 func (s *supervisor) evict(why error) {
+	if s.taken != nil {
+		return // told again
+	}
 	s.Log(false, "slot taken back", "error", why)
 	if !s.timedOut {
 		s.taken = why

@@ -56,6 +56,12 @@ func drawRecord(t *rapid.T) record {
 		since:   rapid.Int64().Draw(t, "since"),
 		command: rapid.SliceOfN(rapid.Byte(), 0, 1500).Draw(t, "command"),
 	}
+	r.replace = rapid.SampledFrom([]locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}).Draw(t, "replace")
+	r.bare = rapid.Bool().Draw(t, "bare")
+	r.until = rapid.Int64().Draw(t, "until")
+	r.boot = bootID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "boot"))
+	r.evicted = rapid.Int64().Draw(t, "evicted")
+	r.evictor = string(rapid.SliceOfN(rapid.Byte(), 0, maxEvictor).Draw(t, "evictor"))
 	if r.state == stateHolding {
 		r.fence = rapid.Int64().Draw(t, "fence")
 		slots := rapid.SliceOfNDistinct(rapid.IntRange(0, maxSlot), r.claim.Weight, r.claim.Weight, rapid.ID).Draw(t, "slots")
@@ -85,7 +91,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%+v: %v", r, err)
 		}
-		r.command = r.command[:min(len(r.command), recordSize-recordTail-slotSize*len(r.slots))]
+		r.command = r.command[:min(len(r.command), recordSize-recordTail-slotSize*len(r.slots)-len(r.evictor))]
 		if !bytes.Equal(got.command, r.command) {
 			t.Fatalf("command %q came back as %q", r.command, got.command)
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -73,6 +74,7 @@ type actor struct {
 	err    error
 
 	ref     locks.Ref
+	replace locks.Replacement
 	hold    bool // the slot stays for longer than the history
 	ended   bool // and that is all there is
 	evicted bool
@@ -98,11 +100,23 @@ func (h *history) join() {
 	}
 
 	fits := place == 0 && locks.Admits(h.claims(), a.claim)
+	var gone []*actor // from the queue, replaced by this one
+	if h.can.Queue {
+		a.replace = rapid.SampledFrom([]locks.Replacement{"", "", "", locks.ReplaceWaiting, locks.ReplaceRunning}).Draw(h.rt, "replace")
+		r.Replace = a.replace
+		if rapid.IntRange(0, 3).Draw(h.rt, "limited") == 0 {
+			most := rapid.IntRange(0, 3).Draw(h.rt, "max queue")
+			r.MaxQueue = &most
+		}
+	}
 	refused := r.NoWait && !fits
-	if h.can.Queue && rapid.IntRange(0, 3).Draw(h.rt, "limited") == 0 {
-		most := rapid.IntRange(0, 3).Draw(h.rt, "max queue")
-		r.MaxQueue = &most
-		refused = refused || (!fits && len(h.queue) >= most)
+	if !fits && !refused {
+		gone, refused = h.makeRoom(a, r.MaxQueue)
+		place = 0
+		for place < len(h.queue) && h.queue[place].claim.Before(a.claim) {
+			place++
+		}
+		fits = place == 0 && locks.Admits(h.claims(), a.claim)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a.cancel = cancel
@@ -121,6 +135,9 @@ func (h *history) join() {
 	}
 	if err != nil {
 		h.rt.Fatalf("Join: %v", err)
+	}
+	for _, o := range gone {
+		h.isEvicted(o, locks.ReplacedBy(r))
 	}
 	if ticket.Queued() == fits {
 		h.rt.Fatalf("queued %v, the rule says fits %v", ticket.Queued(), fits)
@@ -171,6 +188,47 @@ func (h *history) leave() {
 	h.admit()
 }
 
+// makeRoom is the model's: it evicts whom a newcomer replaces, unless there are
+// too many waiters also without them. It returns the waiters.
+func (h *history) makeRoom(a *actor, most *int) (gone []*actor, full bool) {
+	var rivals []locks.Rival
+	all := append(slices.Clone(h.queue), h.holders...)
+	for i, o := range all {
+		rival := locks.Rival{Claim: o.claim, State: locks.Holding, Replace: o.replace, Leaving: o.evicted}
+		if i < len(h.queue) {
+			rival.State = locks.Waiting
+		}
+		rivals = append(rivals, rival)
+	}
+	picked := locks.Replaced(rivals, a.claim, a.replace)
+	for _, i := range picked {
+		if i < len(h.queue) {
+			gone = append(gone, all[i])
+		}
+	}
+	if most != nil && len(h.queue)-len(gone) >= *most {
+		return nil, true
+	}
+	for _, i := range picked {
+		all[i].evicted = true
+	}
+	h.queue = slices.DeleteFunc(h.queue, func(o *actor) bool { return o.evicted })
+	h.holders = slices.DeleteFunc(h.holders, func(o *actor) bool { return o.evicted && o.ended })
+	return gone, false
+}
+
+// isEvicted demands that a waiter is told that it was evicted, and by whom.
+func (h *history) isEvicted(a *actor, by string) {
+	if !h.can.Leased {
+		a.cancel() // as its owner does when it gets the signal
+	}
+	<-a.done
+	var evicted *locks.EvictedError
+	if a.lease != nil || !errors.As(a.err, &evicted) || !strings.HasPrefix(by, evicted.By) {
+		h.rt.Fatalf("an evicted waiter is told %v", a.err)
+	}
+}
+
 // evict takes back a place or a slot. A holder keeps its slot until it releases
 // it; what only a hold keeps is free at once.
 func (h *history) evict() {
@@ -183,13 +241,7 @@ func (h *history) evict() {
 	is := func(o *actor) bool { return o == a }
 	switch {
 	case slices.ContainsFunc(h.queue, is):
-		if !h.can.Leased {
-			a.cancel() // as its owner does when it gets the signal
-		}
-		<-a.done
-		if a.lease != nil || !errors.As(a.err, &evicted) || evicted.By != "the model" {
-			h.rt.Fatalf("an evicted waiter is told %v", a.err)
-		}
+		h.isEvicted(a, "the model")
 		h.queue = slices.DeleteFunc(h.queue, is)
 	case !slices.ContainsFunc(h.holders, is):
 		if !errors.Is(err, locks.ErrLost) {

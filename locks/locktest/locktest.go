@@ -68,6 +68,7 @@ func Run(t *testing.T, e Engine) {
 		{"ReplaceAndMaxQueue", queueing(testReplaceMaxQueue)},
 		{"ReplaceCrowd", queueing(testReplaceCrowd)},
 		{"Hold", holding(testHold)},
+		{"HoldEnds", holding(testHoldEnds)},
 		{"HoldShorterThanRun", holding(testShortHold)},
 		{"HoldOutlivesHolder", holding(testHoldKilled)},
 		{"HoldEvicted", holding(testHoldEvicted)},

@@ -184,7 +184,9 @@ func within(refs ...locks.Ref) func(*locks.Request) {
 // join starts a peer with a request.
 func (w *world) join(t *testing.T, r locks.Request) *peer {
 	t.Helper()
-	r.TTL = w.engine.TTL
+	if r.TTL == 0 {
+		r.TTL = w.engine.TTL
+	}
 	text, err := json.Marshal(order{URL: w.url, Request: r})
 	if err != nil {
 		t.Fatal(err)

@@ -55,6 +55,10 @@ func isScheme(text string) bool {
 	return text != "" && len(text) <= 20 && strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz+") == ""
 }
 
+// Directory is where the golocks of this user find each other, whatever stores
+// they use (local.DefaultDirectory). With create a missing one is made.
+func Directory(create bool) (string, error) { return local.DefaultDirectory(create) }
+
 func openLocal(address string) (locks.Store, error) {
 	rest, ok := strings.CutPrefix(address, "local:")
 	if !ok {

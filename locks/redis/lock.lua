@@ -278,6 +278,7 @@ local function evict(id, r, by)
   if redis.call('ZSCORE', H, id) then
     if not alive(r, id) then return forget(r, id) end
     redis.call('HSETNX', E, id .. '!', by)
+    if r.hold > 0 then redis.call('ZADD', H, redis.call('HGET', E, id .. '@'), id) end -- the hold is void
   else
     forget(r, id)
     redis.call('HSET', E, id .. '!', by)
@@ -290,9 +291,10 @@ local function left(moment) return math.max(moment - now, 0) end
 
 -- One entry of an answer.
 local function tell(answer, state, id, moment, r, text)
-  local stays, held = left(till(r)), '1'
-  if state == 'waiting' then stays = 0 elseif not alive(r, id) then held = '0' end
-  for _, v in ipairs({state, id, left(moment), text, stays, held, redis.call('HGET', E, id .. '!') or ''}) do
+  local stays, held, evictor = left(till(r)), '1', redis.call('HGET', E, id .. '!') or ''
+  if state == 'waiting' or evictor ~= '' then stays = 0 end
+  if state == 'holding' and not alive(r, id) then held = '0' end
+  for _, v in ipairs({state, id, left(moment), text, stays, held, evictor}) do
     answer[#answer + 1] = v
   end
 end
@@ -367,7 +369,7 @@ if mode == 'join' then
   reap()
   if not gone and redis.call('ZSCORE', H, id) then
     local r = oldText and old or mine
-    lease(r, id, mine.ttl)
+    if not redis.call('HGET', E, id .. '!') then lease(r, id, mine.ttl) end
     keep(mine.ttl, till(r))
     return {'granted', epoch, oldText or write(mine), unsure}
   end

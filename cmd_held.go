@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"golock/config"
+	"golock/locks"
+	"golock/locks/open"
+)
+
+// heldCommand is the grammar of golock held.
+type heldCommand struct {
+	idFlags
+	ID *word `name:"id"`
+}
+
+func (c *heldCommand) run(out *printer) int {
+	if c.ID != nil {
+		return out.exitAsk(c.ask(string(*c.ID), stillHeld), true)
+	}
+	return out.exitAsk(c.inside(), true)
+}
+
+// inside asks for the slot of the run around this process. The URL of its store
+// that is in the environment has no secrets; that is enough to find a store of
+// the kernel's. For the others the golock of that run answers.
+func (c *heldCommand) inside() error {
+	id := os.Getenv("GOLOCK_ID")
+	if id == "" {
+		return usageError{errors.New("not inside a golock run (GOLOCK_ID is not set): name the slot with --id ID")}
+	}
+	ref, err := parseID(id)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	var store locks.Store
+	if url := os.Getenv("GOLOCK_LOCK_STORE"); url == "" || c.Store != nil || c.Config != nil {
+		store, err = c.store()
+	} else if store, err = open.Store(url); err != nil {
+		err = &config.Error{Source: config.Source{Env: "GOLOCK_LOCK_STORE"}, Problem: err.Error()}
+	}
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if _, ok := store.(locks.Witness); !ok && c.Store == nil && c.Config == nil {
+		return stillHeld(ctx, ref, nil) // that golock or nobody
+	}
+	return stillHeld(ctx, ref, store)
+}

@@ -1,0 +1,125 @@
+package local
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+)
+
+func bytesOf(l *lease) string { return strconv.FormatInt(holdByte(l.place.self.claim.Ticket), 10) }
+
+func hold(d time.Duration) change { return func(r *locks.Request) { r.Hold = d } }
+
+// rewrite changes the only record of a lock file that is in use.
+func rewrite(t *testing.T, path string, by func(*record)) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, recordSize)
+	if _, err := f.ReadAt(b, recordOffset(0)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := decodeRecord(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	by(&r)
+	if _, err := f.WriteAt(r.encode(), recordOffset(0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A hold ends with the boot that it was made in, and when its time is over.
+func TestHoldOfAnotherBoot(t *testing.T) {
+	for what, by := range map[string]func(*record){
+		"another boot": func(r *record) { r.boot[0]++ },
+		"over":         func(r *record) { r.until = int64(locks.BootTime()) },
+	} {
+		dir := t.TempDir()
+		s := newStore(t, dir)
+		release(t, take(t, s, "x", hold(time.Hour)))
+		if busy := refused(t, s, "x"); len(busy.Holders) != 1 || !busy.Holders[0].Ended {
+			t.Fatalf("%s: holders %+v", what, busy.Holders)
+		}
+		rewrite(t, lockPath(dir, "x"), by)
+		take(t, s, "x")
+	}
+}
+
+// The kernel tells this boot by a name that is not all zero.
+func TestThisBoot(t *testing.T) {
+	if id := thisBoot(); id == (bootID{}) || id != thisBoot() {
+		t.Errorf("boot id %x", id)
+	}
+}
+
+// A record that slots fill to the last has room for who evicts it; a long name
+// is cut between its letters.
+func TestEvictorFits(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(t, dir)
+	l := take(t, s, "x", limit(maxUnits), weight(maxUnits/2), command(strings.Repeat("c", 2000)))
+	// Every second slot of those that there can be.
+	rewrite(t, lockPath(dir, "x"), func(r *record) {
+		r.claim.Weight = maxUnits
+		var slots []int
+		for i := range maxUnits {
+			slots = append(slots, 2*i)
+		}
+		r.slots = slotRanges(slots)
+	})
+	by := strings.Repeat("ä", 100)
+	f, err := l.place.dir.openKey(l.grant.Ref.Key)
+	if err != nil || f == nil {
+		t.Fatal(f, err)
+	}
+	defer f.close()
+	tab, err := f.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.mark(&tab.records[0], by); err != nil {
+		t.Fatal(err)
+	}
+	told, ok := l.Evicted().(*locks.EvictedError)
+	if !ok || len(told.By) < maxEvictor-1 || !strings.HasPrefix(by, told.By) {
+		t.Errorf("Evicted = %v", told)
+	}
+}
+
+// Nobody who merely has the lock file open, or other bytes of it locked, counts
+// as one who keeps the slot.
+func TestKeepers(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	l := take(t, s, "x", limit(2))
+	other := take(t, s, "x", limit(2))
+	f, err := l.place.dir.openKey(l.grant.Ref.Key)
+	if err != nil || f == nil {
+		t.Fatal(f, err)
+	}
+	defer f.close()
+	if err := f.gate(background, unix.F_WRLCK, gateLimit); err != nil {
+		t.Fatal(err)
+	}
+	file := f.kernelName()
+	f.openGate()
+	if !keeps(os.Getpid(), file, bytesOf(l)) || !keeps(os.Getpid(), file, bytesOf(other)) {
+		t.Error("the holder does not keep its slot")
+	}
+	release(t, other)
+	if keeps(os.Getpid(), file, bytesOf(other)) || !keeps(os.Getpid(), file, bytesOf(l)) {
+		t.Error("released, and still kept, or not released and not kept")
+	}
+	if keeps(os.Getpid(), file+"0", bytesOf(l)) || keeps(os.Getppid(), file, bytesOf(l)) {
+		t.Error("a stranger keeps the slot")
+	}
+}

@@ -1,0 +1,99 @@
+package redis_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/locks"
+)
+
+func hold(d time.Duration) change { return func(r *locks.Request) { r.Hold = d } }
+
+// No key of a name goes before its hold is over, whatever else happens to it.
+func TestKeysOutliveHold(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	release(t, take(t, s, "n", limit(3), ttl(time.Second), hold(48*time.Hour)))
+	release(t, take(t, s, "n", limit(3), ttl(time.Second)))
+	refused(t, s, "n")
+	checked := 0
+	for _, key := range server.Do("KEYS", "*").([]any) {
+		if strings.HasSuffix(key.(string), ":g") {
+			continue // who has gone
+		}
+		checked++
+		if left := server.Do("PTTL", key).(int64); left < (48*time.Hour-patience).Milliseconds() || left > (96*time.Hour).Milliseconds() {
+			t.Errorf("%s goes in %v", key, time.Duration(left)*time.Millisecond)
+		}
+	}
+	if checked < 4 {
+		t.Errorf("%d keys", checked)
+	}
+}
+
+// A holder that the server forgot brings its hold back with it.
+func TestHoldSurvivesFlush(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	l := take(t, s, "n", hold(time.Hour))
+	server.Do("FLUSHALL")
+	renew(t, l)
+	release(t, l)
+	busy := refused(t, s, "n")
+	if len(busy.Holders) != 1 || !busy.Holders[0].Ended || time.Until(busy.Holders[0].HeldTill) < time.Hour-patience {
+		t.Errorf("holders %+v", busy.Holders)
+	}
+}
+
+// What was released is not brought back by a renewal that comes late, though
+// its slot is still held.
+func TestReleasedHoldIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	_, url := steady(t)
+	s := open(t, url)
+	l := take(t, s, "n", hold(time.Hour))
+	release(t, l)
+	if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew = %v", err)
+	}
+	if err := s.Attach(l.Grant().Ref).Release(background); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("another Release = %v", err)
+	}
+	// Nor by its own join, which was held up on the way.
+	late := request(t, "n", hold(time.Hour))
+	late.Ref = l.Grant().Ref
+	if ticket, err := s.Join(background, late); err == nil {
+		t.Errorf("a join that comes late is taken, queued %v", ticket.Queued())
+	}
+	if busy := refused(t, s, "n"); len(busy.Holders) != 1 || !busy.Holders[0].Ended {
+		t.Errorf("holders %+v", busy.Holders)
+	}
+}
+
+// A lease that ran out is lost, though its slot is still held.
+func TestHoldIsNoLease(t *testing.T) {
+	t.Parallel()
+	_, url := steady(t)
+	s := open(t, url)
+	l := take(t, s, "n", ttl(time.Second), hold(time.Hour))
+	eventually(t, "the lease is over", func() bool { return refused(t, s, "n").Holders[0].Ended })
+	if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew = %v", err)
+	}
+}
+
+// An eviction ends the hold, also of a holder that never releases.
+func TestEvictionEndsHold(t *testing.T) {
+	t.Parallel()
+	_, url := steady(t)
+	s := open(t, url)
+	l := take(t, s, "n", ttl(time.Second), hold(time.Hour))
+	if err := s.Evict(background, l.Grant().Ref, "user anna"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the slot is free", func() bool { h, w := count(t, s, "n"); return h+w == 0 })
+}

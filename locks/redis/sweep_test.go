@@ -1,0 +1,206 @@
+package redis_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/redis"
+	"golock/locks/redis/redistest"
+)
+
+func sweep(t testing.TB, s *redis.Store, olderThan time.Duration, want int) {
+	t.Helper()
+	if n, err := s.Sweep(background, olderThan); n != want || err != nil {
+		t.Fatalf("Sweep = %d, %v, want %d", n, err, want)
+	}
+}
+
+// Entries whose time is over go, those that live stay, and so do the names that
+// something is stored of.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	sweep(t, s, 0, 0)
+	live := take(t, s, "live")
+	w := queue(t, s, "live")
+	short := open(t, url)
+	dead := take(t, short, "dead", ttl(time.Second), limit(2))
+	take(t, short, "dead", limit(2))
+	eventually(t, "the lease has ended", func() bool { return len(list(t, s, "dead")) == 1 })
+	if n := server.Do("HLEN", entriesKey(t, server, "dead")); n != int64(2) {
+		t.Fatalf("%v entries are stored, want the dead one too", n)
+	}
+	sweep(t, s, time.Hour, 0)
+	sweep(t, s, 0, 1)
+	if n := server.Do("HLEN", entriesKey(t, server, "dead")); n != int64(1) {
+		t.Fatalf("%v entries are left", n)
+	}
+	if err := dead.Release(background); err != locks.ErrLost {
+		t.Errorf("Release = %v", err)
+	}
+	for _, key := range server.Do("KEYS", "golock:{"+locks.KeyOf("dead").String()+"}*").([]any) {
+		server.Do("DEL", key)
+	}
+	sweep(t, s, 0, 1)
+	if n := server.Do("ZCARD", "golock:names"); n != int64(1) {
+		t.Errorf("%v names are listed", n)
+	}
+	becomes(t, s, "live", 1, 1)
+	renew(t, live)
+	release(t, live)
+	w.granted()
+}
+
+func entriesKey(t testing.TB, server *redistest.Server, name string) string {
+	t.Helper()
+	return "golock:{" + locks.KeyOf(name).String() + "}:e"
+}
+
+// In a Cluster every name is cleaned up where it lives.
+func TestSweepInCluster(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.StartCluster(t).URL("quarantine=0"))
+	for i := range 6 {
+		take(t, s, fmt.Sprint("n", i), ttl(time.Second))
+	}
+	eventually(t, "all names are listed", func() bool {
+		n, err := s.Sweep(background, time.Hour)
+		return n == 0 && err == nil && len(list(t, s, "")) == 0
+	})
+	removed := 0
+	eventually(t, "all are removed", func() bool {
+		n, err := s.Sweep(background, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		removed += n
+		return removed == 6
+	})
+}
+
+// Two who clean up all the time and twenty who use two names, some of whom die:
+// never two inside, and nobody fails.
+func TestSweepBesideUsers(t *testing.T) {
+	t.Parallel()
+	_, url := steady(t)
+	until := time.Now().Add(campaign())
+	var inside [2]atomic.Int32
+	var visits, removed atomic.Int64
+	var all sync.WaitGroup
+	failed := make(chan error, 100)
+	for i := range 20 {
+		all.Go(func() {
+			s, err := redis.Open(url)
+			if err != nil {
+				failed <- err
+				return
+			}
+			defer s.Close()
+			for round := 0; time.Now().Before(until); round++ {
+				name := fmt.Sprint("n", i%2)
+				r := locks.Request{Name: name, Claim: locks.Claim{Weight: 1, Max: 1}, TTL: longTTL}
+				r.Ref, _ = locks.NewRef(name)
+				dies := i == 0 && round%20 == 0
+				if dies {
+					r.TTL = time.Second // until the others get in
+				}
+				ticket, err := s.Join(background, r)
+				if err != nil {
+					failed <- err
+					return
+				}
+				l, err := ticket.Wait(background)
+				if err != nil {
+					failed <- err
+					return
+				}
+				if n := inside[i%2].Add(1); n != 1 {
+					failed <- fmt.Errorf("%d are inside", n)
+				}
+				visits.Add(1)
+				inside[i%2].Add(-1)
+				if !dies {
+					_ = l.Release(background)
+				}
+			}
+		})
+	}
+	for range 2 {
+		all.Go(func() {
+			s, err := redis.Open(url)
+			if err != nil {
+				failed <- err
+				return
+			}
+			defer s.Close()
+			for time.Now().Before(until) {
+				n, err := s.Sweep(background, 0)
+				if err != nil {
+					failed <- err
+					return
+				}
+				removed.Add(int64(n))
+			}
+		})
+	}
+	all.Wait()
+	close(failed)
+	for err := range failed {
+		t.Error(err)
+	}
+	t.Logf("%d visits, %d removed", visits.Load(), removed.Load())
+	if visits.Load() < 100 {
+		t.Error("too few to mean anything")
+	}
+}
+
+// campaign is how long a test with chance in it lasts: seconds, or what
+// GOLOCK_CAMPAIGN says.
+func campaign() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv("GOLOCK_CAMPAIGN")); err == nil {
+		return d
+	}
+	return 3 * time.Second
+}
+
+// The rights that docs/stores.md names are enough.
+func TestSweepWithLeastRights(t *testing.T) {
+	t.Parallel()
+	server, _ := steady(t)
+	url := user(t, server, "resetchannels", "&golock:*", "-@all", "+evalsha", "+eval", "+time", "+info", "+publish", "+subscribe",
+		"+pexpire", "+pttl", "+@hash", "+@sortedset")
+	s := open(t, url+"?quarantine=0")
+	take(t, s, "n")
+	sweep(t, s, 0, 0)
+	becomes(t, s, "n", 1, 0)
+}
+
+// A slot that stays taken by its time alone is in use, also after its lease.
+func TestSweepSparesHolds(t *testing.T) {
+	t.Parallel()
+	_, url := steady(t)
+	s := open(t, url)
+	take(t, open(t, url), "n", ttl(time.Second), func(r *locks.Request) { r.Hold = time.Hour })
+	eventually(t, "only the hold is left", func() bool { return list(t, s, "n")[0].Ended })
+	sweep(t, s, 0, 0)
+	refused(t, s, "n")
+}
+
+// What another version has stored is left alone, and told.
+func TestSweepOfUnknownFormat(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	take(t, s, "n")
+	server.Do("HSET", stateKey(t, server), "format", "99")
+	if n, err := s.Sweep(background, 0); n != 0 || err == nil || !strings.Contains(err.Error(), "format 99") {
+		t.Errorf("Sweep = %d, %v", n, err)
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/config"
+	"golock/locks"
+	"golock/runner"
+	"golock/signals"
+)
+
+// report is the file of --report: one line of JSON for each run that came so
+// far as to ask for a slot.
+type report struct {
+	fd   int
+	path string
+}
+
+// openReport opens the file before anything is locked. It is nil if there is
+// none. Nothing about it may keep a run waiting, a FIFO without a reader
+// neither; and it is not for the command to inherit.
+func openReport(v *config.Values) (*report, error) {
+	path := v.Text("report", "")
+	if path == "" {
+		return nil, nil
+	}
+	for {
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0o666)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return nil, v.Errorf("report", "cannot append to %q: %v", path, err)
+		default:
+			return &report{fd, path}, nil
+		}
+	}
+}
+
+// reportLine is what users and their programs read; times are seconds.
+type reportLine struct {
+	Name     string   `json:"name"`
+	Store    string   `json:"store"`
+	ID       string   `json:"id"`
+	Since    string   `json:"since"`  // when golock began to wait
+	Waited   float64  `json:"waited"` // for the slot, or until the waiting was given up
+	Ran      float64  `json:"ran"`
+	ExitCode int      `json:"exit_code"` // golock's
+	Signal   string   `json:"signal"`    // that the command died of, or golock was told to stop by; "": none
+	Outcome  string   `json:"outcome"`
+	Slots    []int    `json:"slots"`
+	Fence    int64    `json:"fence"`
+	Host     string   `json:"host"`
+	PID      int      `json:"pid"`
+	User     string   `json:"user"`
+	Command  []string `json:"command"`
+}
+
+// outcomeWord names what a run came to.
+func outcomeWord(k runner.Kind) string {
+	switch k {
+	case runner.Ended:
+		return "ended"
+	case runner.TimedOut:
+		return "time-limit"
+	case runner.NotFound:
+		return "not-found"
+	case runner.NotExecutable:
+		return "not-executable"
+	case runner.Busy:
+		return "busy"
+	case runner.Interrupted:
+		return "interrupted"
+	case runner.Lost:
+		return "lost"
+	case runner.Refused:
+		return "refused"
+	}
+	return "fault"
+}
+
+// append writes the line of a run that has ended with code.
+func (r *report) append(run *runner.Run, o runner.Outcome, code int) error {
+	uid := strconv.Itoa(os.Geteuid())
+	line := reportLine{
+		Name: run.Request.Name, Store: run.Store.URL(), ID: run.Request.Ref.String(),
+		Since: o.Began.Format(time.RFC3339Nano), Waited: seconds(o.Waited), Ran: seconds(o.Ran),
+		ExitCode: code, Outcome: outcomeWord(o.Kind), Slots: o.Grant.Slots, Fence: o.Grant.Fence,
+		PID: os.Getpid(), User: uid, Command: run.Argv,
+	}
+	line.Host, _ = os.Hostname()
+	if u, err := user.LookupId(uid); err == nil {
+		line.User = u.Username
+	}
+	switch {
+	case o.Kind == runner.Interrupted:
+		line.Signal = signals.Name(o.Signal)
+	case o.Ran > 0 && o.Status.Signaled():
+		line.Signal = signals.Name(o.Status.Signal())
+	}
+	if o.Grant.Ref != (locks.Ref{}) {
+		line.ID = o.Grant.Ref.String()
+	}
+	if line.Slots == nil {
+		line.Slots = []int{}
+	}
+	text, err := json.Marshal(line)
+	if err == nil {
+		err = r.write(append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("the report could not be written to %s: %w", r.path, err)
+	}
+	return nil
+}
+
+func seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
+
+// write appends in one call, so that the lines of many writers stay whole (the
+// kernel keeps other writers of a file out for the time of a write). Of a line
+// that the disk has no room for nothing is left, or the next one would be
+// unreadable too.
+func (r *report) write(line []byte) error {
+	for {
+		n, err := unix.Write(r.fd, line)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return err
+		case n < len(line):
+			if end, err := unix.Seek(r.fd, 0, io.SeekCurrent); err == nil {
+				var st unix.Stat_t
+				if unix.Fstat(r.fd, &st) == nil && st.Size == end {
+					_ = unix.Ftruncate(r.fd, end-int64(n))
+				}
+			}
+			return io.ErrShortWrite
+		}
+		return nil
+	}
+}

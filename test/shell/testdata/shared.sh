@@ -1,0 +1,11 @@
+# Readers together, a writer alone.
+set -eu
+a=$(golock acquire --name data --shared --for $$)
+b=$(golock acquire --name data -s --for $$)
+if golock acquire --name data -n -q -E 9 --for $$ >out; then exit 1; else [ $? -eq 9 ]; fi
+[ ! -s out ]
+golock release "$a"
+golock release "$b"
+w=$(golock acquire --name data -x -n --for $$)
+golock acquire --name data -s -n -q --for $$ && exit 1 || [ $? -eq 75 ]
+golock release "$w"
