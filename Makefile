@@ -25,6 +25,7 @@ deps: ## Debian's packages that tests and benchmarks use, if missing
 test: deps lint ## everything, with the race detector
 	$(GO) test -race -p 1 -timeout 15m ./...
 	GOLOCK_TEST_STORE=redis $(GO) test -race ./test/matrix
+	GOLOCK_TEST_STORE=mariadb $(GO) test -race ./test/matrix
 	$(GO) test -tags portable ./signals
 
 test-short: ## without the race detector, without lint

@@ -166,10 +166,11 @@ func (e *entry) ask(ctx context.Context, l *line, m mode) (a answer, asked locks
 }
 
 // leaveLimit is until when one tries to tell the store that an entry is given
-// up, leaveWait how much of that a caller waits.
+// up, leaveWait how much of that a caller waits. His caller has no patience:
+// later the reason would be lost.
 const (
 	leaveLimit = 2 * time.Second
-	leaveWait  = 50 * time.Millisecond
+	leaveWait  = 30 * time.Millisecond
 )
 
 // giveUp leaves. It waits a moment for the store to know, as the process may be

@@ -153,6 +153,7 @@ func (s *strangers) leave() {
 // whose, in its session mode too: nobody can be woken. Each golock that waits
 // says so once, and they look by themselves.
 func TestSQLPooler(t *testing.T) {
+	t.Parallel()
 	const warning = "does not keep connections together"
 	for _, mode := range []string{sqltest.Transaction, sqltest.Session} {
 		t.Run(mode, func(t *testing.T) {
