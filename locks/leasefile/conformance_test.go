@@ -37,7 +37,8 @@ func conform(t *testing.T, scheme string) {
 			}
 			return scheme + "://" + dir
 		},
-		Open: func(url string) (locks.Store, error) { return leasefile.Open(url) },
-		TTL:  4 * time.Second,
+		Open:      func(url string) (locks.Store, error) { return leasefile.Open(url) },
+		TTL:       4 * time.Second,
+		Hesitates: true,
 	})
 }

@@ -215,7 +215,7 @@ func (e *entry) lookLocked() (view, error) {
 		e.replace(v.picked)
 	}
 	if len(ahead) > 0 {
-		v.passing = !slices.ContainsFunc(ahead, func(s seat) bool { return !s.record.NoWait })
+		v.passing = !slices.ContainsFunc(ahead, func(s seat) bool { return !s.record.NoWait && s.evicted == "" })
 		return v, nil
 	}
 	if !admits(v.holders, e.claim()) {

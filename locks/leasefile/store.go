@@ -108,11 +108,12 @@ func (s *Store) Traits() locks.Traits {
 func (s *Store) Close() error { return nil }
 
 // Bounds of what a request that cannot be queued waits for others that are only
-// passing through: they choose a ticket, or do not wait either.
+// passing through: they choose a ticket, do not wait either, or have been told
+// to go.
 const (
 	passing      = 2 * time.Millisecond // until it looks again
 	passingLimit = time.Second          // a run that does not wait
-	passingBrief = 20 * time.Millisecond
+	passingBrief = 100 * time.Millisecond
 )
 
 // Join implements locks.Store.

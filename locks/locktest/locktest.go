@@ -27,6 +27,10 @@ type Engine struct {
 	// TTL is that of requests from processes which the suite may kill; what
 	// they held is free again after it. A store without leases needs none.
 	TTL time.Duration
+
+	// Hesitates says that a request that could be granted at once may be queued
+	// first, for a moment: the store knows no step that is one for all.
+	Hesitates bool
 }
 
 // Run runs the suite. It must be called by a test named TestConformance at the
