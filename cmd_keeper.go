@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -21,8 +23,17 @@ func keep(out *printer) int {
 	}
 	unix.CloseOnExec(keeperSocket)
 	unix.CloseOnExec(keeperProcess)
+	// A file that nobody refers to is closed by the collector, and its number
+	// becomes another's.
+	socket := os.NewFile(keeperSocket, "socket")
+	defer runtime.KeepAlive(socket)
 	var what order
-	if err := json.NewDecoder(os.NewFile(keeperSocket, "socket")).Decode(&what); err != nil {
+	// The whole line: what is left of it would be taken for the next message.
+	text, err := bufio.NewReader(socket).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(text, &what)
+	}
+	if err != nil {
 		return 0 // nobody is left who would want it
 	}
 	_ = unix.SetNonblock(keeperSocket, true)

@@ -214,6 +214,18 @@ func (w *world) free(name string) {
 	w.await(name+" is free", func() bool { return len(w.ids(name, "holding"))+len(w.ids(name, "waiting")) == 0 })
 }
 
+// What golock tells the keeping process has every length, those at which a
+// buffer is just full among them.
+func TestEveryLength(t *testing.T) {
+	everywhere(t, func(w *world) {
+		if w.leased {
+			return // the same words, and slower
+		}
+		w.env = append(w.env, "NAMES=250")
+		w.script("lengths.sh").ends(0).silent()
+	})
+}
+
 func TestExclusive(t *testing.T) {
 	everywhere(t, func(w *world) {
 		count := filepath.Join(w.dir, "count")
