@@ -31,6 +31,9 @@ type Dialect interface {
 	// to be had for the given time, or its client says nothing for longer.
 	Begin(lockWait time.Duration) string
 
+	// Commit ends it. The connection may then be silent for longer.
+	Commit() string
+
 	// Clock is the server's clock as an expression, in us since 1970, as a whole
 	// number. It must be read when its statement runs.
 	Clock() string

@@ -11,7 +11,9 @@ import (
 // lease is a held slot, or one that another process took (Attach).
 //
 // Its connection is open for a moment after the grant and during each renewal:
-// databases have few, and most short commands have ended by then.
+// databases have few, and most short commands have ended by then. While somebody
+// waits it stays open, so that the slot is handed on without connecting first;
+// but of many holders of one name none keeps it.
 type lease struct {
 	store    *Store
 	line     *line
@@ -35,9 +37,11 @@ const (
 
 // newLease is for an entry that was granted when asked. The line is the lease's
 // from now on.
-func newLease(e *entry, line *line, asked locks.Instant) *lease {
+func newLease(e *entry, line *line, asked locks.Instant, crowd bool) *lease {
 	l := &lease{store: e.store, line: line, entry: *e, term: locks.Term{Asked: asked, TTL: e.ttl}}
-	l.hangUp = time.AfterFunc(idleLimit, line.idle)
+	if !crowd {
+		l.hangUp = time.AfterFunc(idleLimit, line.idle)
+	}
 	return l
 }
 
@@ -71,7 +75,9 @@ func (l *lease) Term() locks.Term {
 func (l *lease) Renew(ctx context.Context) (locks.Term, error) {
 	e := l.known()
 	a, asked, err := e.ask(ctx, l.line, renew)
-	l.line.idle()
+	if err != nil || !a.crowd {
+		l.line.idle()
+	}
 	switch {
 	case err != nil:
 		return locks.Term{}, err

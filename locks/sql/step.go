@@ -55,6 +55,7 @@ type answer struct {
 	replaced []row // whom a newcomer has evicted
 	now      int64
 	was      bool // released: it was there
+	crowd    bool // somebody waits, and holders are few
 }
 
 type word int
@@ -98,6 +99,7 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 		t.wake()
 	}
 	a.epoch, a.name, a.now = t.name.epoch, t.name.name, v.now
+	a.crowd = len(t.queue) > 0 && len(t.holders) <= s.target.waiters
 	return t, a, t.err
 }
 
@@ -464,6 +466,9 @@ func (t *step) pollPause(ahead int, ttl time.Duration) time.Duration {
 }
 
 func (t *step) lastGrant() int64 {
+	if len(t.holders) == 0 || len(t.queue) > 0 && t.fits(&t.queue[0]) {
+		return t.v.now // one is just being made
+	}
 	last := t.name.granted
 	for i := range t.holders {
 		last = max(last, t.holders[i].since)
@@ -648,5 +653,5 @@ func (t *step) finish() string {
 	if len(t.writes) == 0 {
 		return "ROLLBACK"
 	}
-	return strings.Join(t.writes, ";") + ";COMMIT"
+	return strings.Join(t.writes, ";") + ";" + t.store.dialect.Commit()
 }

@@ -97,7 +97,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	}
 	switch a.word {
 	case granted:
-		return &ticket{entry: e, lease: newLease(e, line, asked), replaced: e.others(a)}, nil
+		return &ticket{entry: e, lease: newLease(e, line, asked, a.crowd), replaced: e.others(a)}, nil
 	case queued:
 		return &ticket{entry: e, line: line, queued: true, place: a.place, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.others(a)}, nil
 	}

@@ -70,7 +70,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		case err != nil:
 			outage = err
 		case a.word == granted:
-			return newLease(e, t.line, asked), nil
+			return newLease(e, t.line, asked, a.crowd), nil
 		case a.word == queued:
 			outage, pause, t.quiet = nil, a.look, time.Now().Add(a.quiet)
 			t.isNear(a.place)

@@ -53,6 +53,9 @@ func (dialect) Begin(lockWait time.Duration) string {
 	return fmt.Sprintf(session, int(lockWait.Seconds())) + "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION READ WRITE"
 }
 
+// Commit implements sql.Dialect.
+func (dialect) Commit() string { return "COMMIT;SET SESSION wait_timeout=60" }
+
 // Clock implements sql.Dialect.
 func (dialect) Clock() string { return "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)" }
 

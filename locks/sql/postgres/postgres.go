@@ -45,6 +45,9 @@ func (dialect) Begin(lockWait time.Duration) string {
 		"SET LOCAL statement_timeout=%d;SET LOCAL idle_in_transaction_session_timeout=%d", ms, 2*ms, ms)
 }
 
+// Commit implements sql.Dialect.
+func (dialect) Commit() string { return "COMMIT" }
+
 // Clock implements sql.Dialect. Only clock_timestamp is read when its statement
 // runs.
 func (dialect) Clock() string { return "(extract(epoch FROM clock_timestamp())*1000000)::bigint" }
