@@ -118,6 +118,16 @@ Exit codes:
   69 something could not be told to go, or has not gone in 30 s (on a networked
   store: in twice its --ttl); the mark stays.`
 
+const helpCompletion = `Completes commands, flags, their values, the names of locks that are held or
+waited for, IDs, and behind golock run the command as if it stood alone.
+
+Examples:
+  source <(golock completion bash)
+        in ~/.bashrc
+  source <(golock completion zsh)
+        in ~/.zshrc, after compinit
+  golock completion fish > ~/.config/fish/completions/golock.fish`
+
 // text is the help of one flag, argument or command.
 type text struct {
 	placeholder string
@@ -135,6 +145,8 @@ func commandTexts() map[string]text {
 		"clean":   {helpClean, "Remove what crashed golocks have left."},
 		"break":   {helpBreak, "Take slots back from those who hold them."},
 		"version": {"", "Show the version."},
+
+		"completion": {helpCompletion, "Print a completion script for a shell."},
 	}
 }
 
@@ -188,6 +200,7 @@ func valueTexts() map[string]text {
 		"json":    {"", "Print a JSON array."},
 		"command": {"", "The command and its arguments, after -- if it could be taken for a flag."},
 		"lock":    {"", "Show this lock only."},
+		"shell":   {"", "bash, zsh or fish."},
 	}
 }
 
@@ -215,22 +228,8 @@ func explain(model *kong.Application, args []string) error {
 // order in which they must stand.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	usage := "golock COMMAND"
-	switch node := ctx.Selected(); {
-	case node == nil:
-	case node.Name == "run":
-		usage = "golock run --name NAME [flags] [--] COMMAND [ARG...]"
-	case node.Name == "acquire":
-		usage = "golock acquire --name NAME --for PID|none [flags]"
-	case node.Name == "renew" || node.Name == "release":
-		usage = "golock " + node.Name + " [flags] ID"
-	case node.Name == "held":
-		usage = "golock held [flags]"
-	case node.Name == "break":
-		usage = "golock break --name NAME | --id ID [flags]"
-	case node.Name == "ls":
-		usage = "golock ls [flags] [NAME]"
-	default:
-		usage = "golock " + node.Name
+	if node := ctx.Selected(); node != nil {
+		usage = usageOf(node.Name)
 	}
 	if _, err := fmt.Fprintf(ctx.Stdout, "Usage: %s\n", usage); err != nil {
 		return outputError{err}
@@ -239,4 +238,25 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 		return outputError{err}
 	}
 	return nil
+}
+
+// usageOf is how a command is called.
+func usageOf(name string) string {
+	switch name {
+	case "run":
+		return "golock run --name NAME [flags] [--] COMMAND [ARG...]"
+	case "acquire":
+		return "golock acquire --name NAME --for PID|none [flags]"
+	case "renew", "release":
+		return "golock " + name + " [flags] ID"
+	case "held":
+		return "golock held [flags]"
+	case "break":
+		return "golock break --name NAME | --id ID [flags]"
+	case "ls":
+		return "golock ls [flags] [NAME]"
+	case "completion":
+		return "golock completion bash|zsh|fish"
+	}
+	return "golock " + name
 }

@@ -61,6 +61,10 @@ type root struct {
 	Break   breakCommand   `cmd:""`
 	Clean   cleanCommand   `cmd:""`
 	Version versionCommand `cmd:""`
+
+	Completion completionCommand `cmd:""`
+	Complete   completeCommand   `cmd:"" hidden:""`
+	Manual     manualCommand     `cmd:"" hidden:""`
 }
 
 // Each command alone, for the usual start: building and checking the grammar
@@ -176,6 +180,12 @@ func grammarOf(args []string) (any, func(name string) command) {
 			return &g.Held
 		case "clean":
 			return &g.Clean
+		case "completion", "completion <shell>":
+			return &g.Completion
+		case "complete", "complete <words>":
+			return &g.Complete
+		case "manual":
+			return &g.Manual
 		}
 		return &g.Version
 	}
@@ -184,7 +194,7 @@ func grammarOf(args []string) (any, func(name string) command) {
 // parseProblem makes kong's error one that says where to read on.
 func parseProblem(args []string, err error) error {
 	help := "golock --help"
-	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "version"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "version", "completion"}, args[0]) {
 		help = "golock " + args[0] + " --help"
 	}
 	return fmt.Errorf("%w; see %s", err, help)
