@@ -30,15 +30,25 @@ func (manualCommand) run(out *printer) int {
 // manual puts into the page what the program knows about itself.
 func manual(page string, commands []commandModel) string {
 	var synopsis, sections, variables strings.Builder
+	described := map[string]bool{}
 	for _, c := range commands {
 		fmt.Fprintf(&synopsis, "\\fBgolock %s\\fR%s\n", c.name, roff(strings.TrimPrefix(c.usage, "golock "+c.name)))
 		fmt.Fprintf(&sections, ".SS golock %s\n%s\n", c.name, roff(c.summary))
 		prose, examples, found := strings.Cut(c.detail, "Examples:\n")
 		paragraphs(&sections, prose)
+		var again []string
 		for _, f := range c.flags {
-			if f.names[0] != "--help" { // every command has it
-				section(&sections, strings.Join(f.names, ", "), f.value, f.help)
+			switch names := strings.Join(f.names, ", "); {
+			case f.names[0] == "--help": // every command has it
+			case described[names]:
+				again = append(again, "\\fB"+roff(names)+"\\fR")
+			default:
+				described[names] = true
+				section(&sections, names, f.value, f.help)
 			}
+		}
+		if len(again) > 0 {
+			fmt.Fprintf(&sections, ".PP\nAs above: %s\n", strings.Join(again, ", "))
 		}
 		if found {
 			paragraphs(&sections, "Examples:\n"+examples)

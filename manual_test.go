@@ -142,7 +142,7 @@ func TestManualIsComplete(t *testing.T) {
 			}
 		}
 		var documented []string
-		for _, names := range matches(section, `(?m)^\.TP\n\\fB(.*?)\\fR`) {
+		for _, names := range matches(section, `\\fB(.*?)\\fR`) {
 			documented = append(documented, matches(strings.ReplaceAll(names, `\-`, "-"), `--[a-z-]+`)...)
 		}
 		same(t, "golock "+node.Name, documented, flags)
