@@ -26,6 +26,9 @@ const exitFailed = 1
 // usual lease, after which every lock must be free again.
 const checkPatience = time.Minute
 
+// tidyLimit bounds the tidying up in the store.
+const tidyLimit = 2 * time.Second
+
 // checkCommand is the grammar of golock check.
 type checkCommand struct {
 	Store    *word
@@ -68,7 +71,7 @@ func (c *checkCommand) run(out *printer) int {
 		}
 		return exitFailed
 	case errors.As(err, &start):
-		out.fail(fmt.Errorf("no child ever got inside: exit code %d: %s", start.Code, start.Message))
+		out.fail(fmt.Errorf("no child ever got inside: %w", start))
 		return exitFailed
 	case err != nil:
 		return out.exit(err)
@@ -100,6 +103,8 @@ type checking struct {
 	test  check.Test
 	what  string // what is tested, in words
 	began time.Time
+
+	reached bool // the store could be used
 }
 
 // do makes the check and tidies up after it.
@@ -129,7 +134,9 @@ func (t *checking) do(ctx context.Context, c *checkCommand) (report *check.Repor
 		t.test.Progress = t.progress
 		defer t.out.write([]byte("\r\x1b[K"))
 	}
-	return t.test.Do(ctx)
+	report, err = t.test.Do(ctx)
+	t.reached = err == nil
+	return report, err
 }
 
 // settle reads the numbers.
@@ -221,7 +228,18 @@ func (t *checking) useGolock(c *checkCommand) (tidy func(), err error) {
 		Golock:  true,
 		Ordered: store.Traits().Queue,
 	}
-	return func() { store.Close() }, nil
+	return func() {
+		defer store.Close()
+		forgetter, ok := store.(locks.Forgetter)
+		if !ok {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), tidyLimit)
+		defer cancel()
+		if err := forgetter.Forget(ctx, name); err != nil && t.reached {
+			t.out.warn("what is left of the lock could not be removed", "name", name, "error", err)
+		}
+	}, nil
 }
 
 // environment is golock's own, without some variables.

@@ -57,7 +57,7 @@ type StartError struct {
 
 func (e *StartError) Error() string {
 	if e.Message == "" {
-		return fmt.Sprintf("exit code %d and not a word", e.Code)
+		return fmt.Sprintf("the tool ended with exit code %d, without a word", e.Code)
 	}
 	return e.Message
 }

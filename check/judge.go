@@ -90,8 +90,10 @@ func (t *Test) judge(runs []*run, notes map[int]*note) *Report {
 			r.fault("%d runs overtook one that waited already when they began", *r.OrderInversions)
 		}
 	}
-	r.handOffs = handOffs(runs, notes, t.Tool.Golock)
-	r.HandOff = timesOf(r.handOffs)
+	if r.MaxConcurrent <= t.Limit { // else nothing was handed from one to the next
+		r.handOffs = handOffs(runs, notes, t.Tool.Golock)
+		r.HandOff = timesOf(r.handOffs)
+	}
 	return r
 }
 
