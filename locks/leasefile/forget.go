@@ -2,6 +2,7 @@ package leasefile
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"golock/locks"
@@ -12,7 +13,8 @@ var _ locks.Forgetter = (*Store)(nil)
 // Forget implements locks.Forgetter.
 func (s *Store) Forget(ctx context.Context, name string) error {
 	_, err := await(ctx, func() (struct{}, error) {
-		return struct{}{}, os.RemoveAll(s.keyPath(locks.KeyOf(name)))
+		path := s.keyPath(locks.KeyOf(name))
+		return struct{}{}, errors.Join(os.RemoveAll(path), os.RemoveAll(path+usedSuffix))
 	}, func(struct{}, error) {})
 	return err
 }
