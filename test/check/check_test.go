@@ -217,7 +217,7 @@ func TestSettings(t *testing.T) {
 
 // The address of a store may have a password in it.
 func TestSecret(t *testing.T) {
-	server := redistest.Start(t, "requirepass hidden-word")
+	server := redistest.Start(t, "--requirepass", "hidden-word")
 	t.Setenv("GOLOCK_STORE", strings.Replace(server.URL("quarantine=0s"), "redis://", "redis://:hidden-word@", 1))
 	cmd, _ := command(t, "--loops", "100", "--kill", "10")
 	var out bytes.Buffer
