@@ -204,7 +204,7 @@ func (w *work) ended(r *run) {
 		w.first = r
 	}
 	switch inside := hasNotes(w.Dir); {
-	case !inside && w.failed >= w.Children:
+	case !inside && w.failed >= min(w.Children, w.upTo):
 		w.cancel(&StartError{Code: w.first.code, Message: w.first.message()})
 	case inside && w.Tool.Golock && w.failed >= 2*w.Children:
 		w.cancel(errHopeless)
