@@ -131,8 +131,8 @@ func (w *work) round(ctx context.Context, n, kill int) {
 	var workers sync.WaitGroup
 	for range min(w.Children, n) {
 		workers.Go(func() {
-			for r := w.take(ctx); r != nil; r = w.take(ctx) {
-				r.do(ctx, w.killAfter(kill))
+			for r := w.take(ctx, kill); r != nil; r = w.take(ctx, kill) {
+				r.do(ctx)
 				w.ended(r)
 			}
 		})
@@ -161,28 +161,22 @@ func (w *work) round(ctx context.Context, n, kill int) {
 	}
 }
 
-// take gives the next run, nil if there is none.
-func (w *work) take(ctx context.Context) *run {
+// take gives the next run, nil if there is none. Of a hundred, kill are to be
+// killed, at any moment of their lives.
+func (w *work) take(ctx context.Context, kill int) *run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.next == w.upTo || ctx.Err() != nil {
 		return nil
 	}
-	r := &run{tool: &w.Tool, number: w.next, child: w.child(w.next)}
+	doomed := rand.IntN(100) < kill
+	r := &run{tool: &w.Tool, number: w.next, child: w.child(w.next, doomed)}
+	if doomed {
+		r.doom = rand.N(w.usual + longestOfDoom)
+	}
 	w.next++
 	w.runs = append(w.runs, r)
 	return r
-}
-
-// killAfter is when a run is to be killed, at any moment of its life; negative:
-// never.
-func (w *work) killAfter(percent int) time.Duration {
-	if rand.IntN(100) >= percent {
-		return -1
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return rand.N(max(w.usual, 5*time.Millisecond))
 }
 
 // ended counts a run.

@@ -25,13 +25,21 @@ const (
 // slotBytes is where the bytes of the slots begin, behind those of the children.
 const slotBytes = 1 << 40
 
-// longestStay is how long a child stays at most between reading the counter and
-// writing it.
-const longestStay = time.Millisecond
+// How long a child stays at most between reading the counter and writing it. One
+// whose tool is to be killed stays for longer: if the lock is free too early the
+// next one must find it still there.
+const (
+	longestStay   = time.Millisecond
+	longestOfDoom = 20 * time.Millisecond
+)
 
 // child is the command line of a child.
-func (t *Test) child(number int) []string {
-	return []string{t.Program, ChildName, t.Dir, strconv.Itoa(number), strconv.Itoa(t.Limit)}
+func (t *Test) child(number int, doomed bool) []string {
+	longest := longestStay
+	if doomed {
+		longest = longestOfDoom
+	}
+	return []string{t.Program, ChildName, t.Dir, strconv.Itoa(number), strconv.Itoa(t.Limit), rand.N(longest).String()}
 }
 
 // Child is a child: it goes inside, adds one, and goes. Its arguments are what
@@ -43,7 +51,7 @@ func (t *Test) child(number int) []string {
 // are inside together the last one to come sees all the others.
 func Child(args []string) error {
 	n := note{begin: now(), slot: -1}
-	if len(args) != 3 {
+	if len(args) != 4 {
 		return errors.New("only golock check starts this")
 	}
 	dir := args[0]
@@ -52,6 +60,10 @@ func Child(args []string) error {
 		return err
 	}
 	limit, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	stay, err := time.ParseDuration(args[3])
 	if err != nil {
 		return err
 	}
@@ -85,7 +97,7 @@ func Child(args []string) error {
 	if err := n.append(dir); err != nil {
 		return err
 	}
-	time.Sleep(rand.N(longestStay))
+	time.Sleep(stay)
 	if counter != "" {
 		if err := writeCount(counter, count{value: value.value + 1, last: n.number}); err != nil {
 			return err

@@ -15,6 +15,7 @@ type run struct {
 	tool   *Tool
 	number int
 	child  []string
+	doom   time.Duration // when it is to be killed; 0: never
 
 	started int64 // before it was started
 	queued  int64 // when it was known to wait; 0: it was not
@@ -36,7 +37,7 @@ const keptWords = 4096
 // error open any more: then also what a killed one had left running has ended.
 // It has a session of its own, so that a key on the terminal reaches nobody but
 // the test.
-func (r *run) do(ctx context.Context, killAfter time.Duration) {
+func (r *run) do(ctx context.Context) {
 	defer func() { r.ended, r.stopped = now(), ctx.Err() != nil }()
 	argv := r.tool.Command(r.child)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -50,8 +51,8 @@ func (r *run) do(ctx context.Context, killAfter time.Duration) {
 		r.code = 127
 		return
 	}
-	if killAfter >= 0 {
-		timer := time.AfterFunc(killAfter, func() { _ = cmd.Process.Kill() })
+	if r.doom > 0 {
+		timer := time.AfterFunc(r.doom, func() { r.kill(cmd.Process) })
 		defer timer.Stop()
 	}
 	err := cmd.Wait()
@@ -62,7 +63,7 @@ func (r *run) do(ctx context.Context, killAfter time.Duration) {
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if r.code = status.ExitStatus(); status.Signaled() {
 		r.code = 128 + int(status.Signal())
-		r.killed = killAfter >= 0 && status.Signal() == syscall.SIGKILL
+		r.killed = r.doom > 0 && status.Signal() == syscall.SIGKILL
 	}
 }
 
