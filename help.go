@@ -101,6 +101,30 @@ Examples:
   golock clean --older-than 30d -q
         for a monthly crontab line`
 
+const helpCheck = `The strength test: a thousand child processes, five at a time, each through a golock
+run of its own. Each reads a counter that nothing else protects, adds one and writes
+it back. The report on standard output says how many were inside at the same time,
+whether an addition was lost, whether anybody was overtaken, and how long it took from
+the end of one child to the start of the next. The lock it uses has a random name and
+disturbs no other; with flock, fcntl and bind, the store itself is the lock.
+
+With --max N each slot number has a counter. With --kill the killed golocks are shot at
+a random moment with KILL; what their children had not done is done by others. With
+--with it is another tool that is tested, and of what it promises only that no more
+than --max are inside.
+
+Examples:
+  golock check
+  golock check --store redis://locks.example.net --kill 20
+  golock check --max 3 --loops 200
+  golock check --with 'flock /tmp/x {}'
+  golock check --with 'env {}'
+        which locks nothing, and so fails
+
+Exit codes:
+  0 passed, 1 failed; 64 usage, 69 the store cannot be used, 78 configuration,
+  128+N stopped by signal N (nothing stays behind)`
+
 const helpBreak = `Evicts: the golock of each holder stops its command (--signal, then KILL after
 --kill-after or what its lease leaves) and exits with 79. golock break returns
 when the slots are free. A slot that only a --hold keeps is free at once; what a
@@ -142,6 +166,7 @@ func commandTexts() map[string]text {
 		"release": {helpRelease, "Give back what acquire took."},
 		"held":    {helpHeld, "Ask whether a slot is still held."},
 		"ls":      {helpLs, "Show who holds and who waits."},
+		"check":   {helpCheck, "Test whether a store, or another tool, excludes."},
 		"clean":   {helpClean, "Remove what crashed golocks have left."},
 		"break":   {helpBreak, "Take slots back from those who hold them."},
 		"version": {"", "Show the version."},
@@ -197,7 +222,12 @@ func valueTexts() map[string]text {
 		"dead":       {"", "Only what has no golock any more: what a killed one has left running, and what only --hold keeps."},
 		"all":        {"", "Waiters too; their exit code is 75."},
 
-		"json":    {"", "Print a JSON array."},
+		"loops":    {"N", "How many children; 1000 if not given."},
+		"children": {"N", "How many at a time; 5 if not given, more for a larger --max."},
+		"kill":     {"PERCENT", "How many of a hundred golocks are killed at a random moment; 0 if not given."},
+		"with":     {"TEMPLATE", "Test this shell command, with the child's command line in place of {}, instead of golock."},
+
+		"json":    {"", "Print JSON."},
 		"command": {"", "The command and its arguments, after -- if it could be taken for a flag."},
 		"lock":    {"", "Show this lock only."},
 		"shell":   {"", "bash, zsh or fish."},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"golock/check"
 	"golock/config"
 	"golock/locks"
 	"golock/runner"
@@ -59,6 +60,7 @@ type root struct {
 	Held    heldCommand    `cmd:""`
 	Ls      lsCommand      `cmd:""`
 	Break   breakCommand   `cmd:""`
+	Check   checkCommand   `cmd:""`
 	Clean   cleanCommand   `cmd:""`
 	Version versionCommand `cmd:""`
 
@@ -103,6 +105,9 @@ func main() {
 	}
 	if len(os.Args) > 0 && os.Args[0] == keeperName {
 		os.Exit(keep(out))
+	}
+	if len(os.Args) > 1 && os.Args[1] == check.ChildName {
+		os.Exit(checkChild(os.Args[2:], out))
 	}
 	os.Exit(start(os.Args[1:], out))
 }
@@ -178,6 +183,8 @@ func grammarOf(args []string) (any, func(name string) command) {
 			return &g.Release
 		case "held":
 			return &g.Held
+		case "check":
+			return &g.Check
 		case "clean":
 			return &g.Clean
 		case "completion", "completion <shell>":
@@ -194,7 +201,7 @@ func grammarOf(args []string) (any, func(name string) command) {
 // parseProblem makes kong's error one that says where to read on.
 func parseProblem(args []string, err error) error {
 	help := "golock --help"
-	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "version", "completion"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "check", "version", "completion"}, args[0]) {
 		help = "golock " + args[0] + " --help"
 	}
 	return fmt.Errorf("%w; see %s", err, help)
