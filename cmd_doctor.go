@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"golock/config"
@@ -48,7 +50,11 @@ func (c *doctorCommand) run(out *printer) int {
 	if err != nil {
 		return out.exit(err)
 	}
-	found, code := diagnose(v, store, ttl)
+	ctx, told := untilTold()
+	found, code := diagnose(ctx, v, store, ttl)
+	if sig := told(); sig != 0 {
+		return exitSignal + int(sig)
+	}
 	show := printFindings
 	if c.JSON {
 		show = printFindingsJSON
@@ -57,6 +63,29 @@ func (c *doctorCommand) run(out *printer) int {
 		return out.exit(outputError{err})
 	}
 	return code
+}
+
+// untilTold gives a context that ends when a signal tells golock to stop: what
+// has been done in the store is taken back even then. The function ends it, and
+// says which signal that was; 0 if none came.
+func untilTold() (context.Context, func() syscall.Signal) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals, which := make(chan os.Signal, 1), make(chan syscall.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		defer close(which)
+		select {
+		case sig := <-signals:
+			which <- sig.(syscall.Signal)
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() syscall.Signal {
+		signal.Stop(signals)
+		cancel()
+		return <-which
+	}
 }
 
 // doctorTTL is that of the runs in question, as they would read it.
@@ -76,7 +105,7 @@ func doctorTTL(v *config.Values, store locks.Store) (time.Duration, error) {
 
 // diagnose collects what there is to say, and the exit code: that of the store's
 // error if it could not be examined at all, else 1 if there is any problem.
-func diagnose(v *config.Values, store locks.Store, ttl time.Duration) (found []locks.Finding, code int) {
+func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time.Duration) (found []locks.Finding, code int) {
 	found = []locks.Finding{
 		{Level: locks.OK, Subject: "golock", What: fmt.Sprintf("%s (%s %s/%s)", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)},
 		{Level: locks.OK, Subject: "store", What: store.URL() + ", " + chosenBy(v)},
@@ -88,7 +117,7 @@ func diagnose(v *config.Values, store locks.Store, ttl time.Duration) (found []l
 	}
 	examiner, ok := store.(locks.Examiner)
 	if ok {
-		more, err := examiner.Examine(context.Background(), ttl)
+		more, err := examiner.Examine(ctx, ttl)
 		found = append(found, more...)
 		if err != nil {
 			found = append(found, locks.Finding{Level: locks.Problem, Subject: "reach", What: err.Error(), Why: "nothing can be locked there, and nothing more can be said about the store"})

@@ -33,7 +33,9 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	}
 	x.transport()
 	x.nodes(ctx)
-	x.rehearse(ctx, ttl)
+	if !x.readOnly {
+		x.rehearse(ctx, ttl)
+	}
 	x.ears(ctx)
 	return x.found, nil
 }
@@ -43,6 +45,8 @@ type examination struct {
 	store  *Store
 	client goredis.UniversalClient
 	found  []locks.Finding
+
+	readOnly bool // there is nothing to rehearse
 }
 
 func (x *examination) add(f locks.Finding) {
@@ -208,6 +212,7 @@ func older(version string, major, minor int) bool {
 
 func (x *examination) role(info map[string]string) {
 	if role := info["role"]; role != "master" {
+		x.readOnly = true
 		x.add(locks.Finding{
 			Level: locks.Problem, Subject: "role", What: "the server is a replica (" + locks.Printable(role, 20) + ")", Why: "nothing can be written there",
 			Mend: "name the master, or redis+sentinel:// to be led to it",
