@@ -146,7 +146,7 @@ func (x *examination) facts(ctx context.Context) {
 	default:
 		x.add(locks.Finding{
 			Level: locks.Note, Subject: "pooler", What: "there is a pooler or proxy between golock and the server that does not keep connections together",
-			Why: "locks are as safe as without it, but who waits cannot be woken and looks again now and then", Mend: "connect to the server itself, or a pool in session mode",
+			Why: "locks are as safe as without it, but who waits cannot be woken and looks again now and then", Mend: "connect to the server itself",
 		})
 	}
 }
@@ -234,6 +234,12 @@ func Settings(rows []Rows) map[string]string {
 		}
 	}
 	return all
+}
+
+// Forgotten says what it means that a server can lose what it has committed.
+func (s Surroundings) Forgotten() string {
+	return fmt.Sprintf("slots that were given last are forgotten. Who holds one puts it back with the next renewal, after a third of the TTL at most; "+
+		"for %v after the restart (?quarantine=) nothing is granted, but then another run may be let in. What --hold keeps is lost", s.Quarantine)
 }
 
 // Room judges how many connections there may be.

@@ -57,7 +57,7 @@ func (dialect) Examine(ctx context.Context, ask sql.Ask, around sql.Surroundings
 		add(f)
 	}
 	if on("log_bin") {
-		binlog(set, on, add)
+		binlog(set, on, around, add)
 	}
 	if on("wsrep_on") {
 		add(locks.Finding{
@@ -101,14 +101,14 @@ func flush(value string, around sql.Surroundings) locks.Finding {
 	switch value {
 	case "0", "2":
 		f.Level, f.What = locks.Problem, "is "+value+": a crash loses about the last second"
-		f.Why = fmt.Sprintf("slots that were given in it are forgotten: those who hold one put it back within the quarantine (%v), but what --hold keeps is lost, and a second run may follow", around.Quarantine)
+		f.Why = around.Forgotten()
 		f.Mend = "SET GLOBAL innodb_flush_log_at_trx_commit=1 and the same in the server's configuration"
 	}
 	return f
 }
 
 // binlog looks at what only servers with a binary log have.
-func binlog(set map[string]string, on func(string) bool, add func(locks.Finding)) {
+func binlog(set map[string]string, on func(string) bool, around sql.Surroundings, add func(locks.Finding)) {
 	if set["binlog_format"] == "STATEMENT" {
 		add(locks.Finding{
 			Level: locks.Problem, Subject: "binlog_format", What: "is STATEMENT", Why: "the server refuses every step of golock's, which read committed data", Mend: "SET GLOBAL binlog_format=ROW or MIXED and the same in the server's configuration",
@@ -122,7 +122,7 @@ func binlog(set map[string]string, on func(string) bool, add func(locks.Finding)
 	}
 	if !on("rpl_semi_sync_master_enabled") && !on("rpl_semi_sync_source_enabled") {
 		add(locks.Finding{
-			Level: locks.Note, Subject: "replicas", What: "if there are any, commits do not wait for them", Why: "one that takes over may lack the last grants: their holders put them back within the quarantine, but a run that was let in first stays",
+			Level: locks.Note, Subject: "replicas", What: "if there are any, commits do not wait for them", Why: "one that takes over may lack the last grants: " + around.Forgotten(),
 			Mend: "semi-synchronous replication, if a replica may take over",
 		})
 	}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -52,7 +51,7 @@ func (dialect) Examine(ctx context.Context, ask sql.Ask, around sql.Surroundings
 	add(durable(set, around))
 	if number("replicas") > 0 && set["synchronous_standby_names"] == "" {
 		add(locks.Finding{
-			Level: locks.Note, Subject: "replicas", What: set["replicas"] + " connected, and commits do not wait for them", Why: "one that takes over may lack the last grants: their holders put them back within the quarantine, but a run that was let in first stays",
+			Level: locks.Note, Subject: "replicas", What: set["replicas"] + " connected, and commits do not wait for them", Why: "one that takes over may lack the last grants: " + around.Forgotten(),
 			Mend: "synchronous_standby_names, if a standby may take over",
 		})
 	}
@@ -74,7 +73,7 @@ func durable(set map[string]string, around sql.Surroundings) locks.Finding {
 		if set[name] == "off" {
 			return locks.Finding{
 				Level: locks.Problem, Subject: name, What: "is off: a crash of the machine can lose what was committed, or damage the table",
-				Why:  fmt.Sprintf("slots are forgotten: those who hold one put it back within the quarantine (%v), but what --hold keeps is lost, and a second run may follow", around.Quarantine),
+				Why:  around.Forgotten(),
 				Mend: name + " = on in postgresql.conf, and a reload",
 			}
 		}
