@@ -103,3 +103,37 @@ func TestDoctorOutage(t *testing.T) {
 		t.Errorf("%v, %v", found, err)
 	}
 }
+
+// Behind Sentinel it is the master that is looked at; in a Cluster each.
+func TestDoctorMany(t *testing.T) {
+	t.Parallel()
+	sentinels := redistest.StartSentinel(t)
+	found := examine(t, sentinels.URL())
+	level(t, found, "replicas", locks.Note)
+	level(t, found, "rehearsal", locks.OK)
+	c := redistest.StartCluster(t)
+	found = examine(t, c.URL("quarantine=0"))
+	for _, subject := range []string{"cluster", "maxmemory-policy", "rehearsal", "wake-up"} {
+		level(t, found, subject, locks.OK)
+	}
+	c.Nodes[1].Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
+	s := open(t, c.URL("quarantine=0"))
+	all, err := s.Examine(background, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems := 0
+	for _, f := range all {
+		if f.Level == locks.Problem && f.Subject == "maxmemory-policy" {
+			problems++
+		}
+	}
+	if problems != 1 {
+		t.Errorf("%+v", all)
+	}
+	for _, n := range c.Nodes {
+		if keys := n.Do("KEYS", "*").([]any); len(keys) != 0 {
+			t.Errorf("left behind: %v", keys)
+		}
+	}
+}
