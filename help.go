@@ -124,6 +124,19 @@ Examples:
 Exit codes:
   0 passed, 1 failed; 64 usage, 69 the store cannot be used, 78 configuration,
   128+N stopped by signal N (nothing stays behind)`
+const helpDoctor = `Looks at this machine and at the store, as a run with the same flags would find
+them, and tells what holds there and what does not: ok, note, or problem, why it
+matters, and how to mend it. Takes and gives back the slot of a name that nobody
+uses; leaves nothing behind. For SQL stores it prints the table's DDL.
+
+Examples:
+  golock doctor
+  golock doctor --store redis://locks --ttl 10s
+  golock doctor --json | jq '.[] | select(.level == "problem")'
+
+Exit codes:
+  0 every promise holds here (there may be notes), 1 there is a problem,
+  69 the store cannot be reached or refuses: it could not be examined`
 
 const helpBreak = `Evicts: the golock of each holder stops its command (--signal, then KILL after
 --kill-after or what its lease leaves) and exits with 79. golock break returns
@@ -168,6 +181,7 @@ func commandTexts() map[string]text {
 		"ls":      {helpLs, "Show who holds and who waits."},
 		"check":   {helpCheck, "Test whether a store, or another tool, excludes."},
 		"clean":   {helpClean, "Remove what crashed golocks have left."},
+		"doctor":  {helpDoctor, "Tell what this machine and the store guarantee, and what to mend."},
 		"break":   {helpBreak, "Take slots back from those who hold them."},
 		"version": {"", "Show the version."},
 

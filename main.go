@@ -62,6 +62,7 @@ type root struct {
 	Break   breakCommand   `cmd:""`
 	Check   checkCommand   `cmd:""`
 	Clean   cleanCommand   `cmd:""`
+	Doctor  doctorCommand  `cmd:""`
 	Version versionCommand `cmd:""`
 
 	Completion completionCommand `cmd:""`
@@ -193,6 +194,8 @@ func grammarOf(args []string) (any, func(name string) command) {
 			return &g.Complete
 		case "manual":
 			return &g.Manual
+		case "doctor":
+			return &g.Doctor
 		}
 		return &g.Version
 	}
@@ -201,7 +204,7 @@ func grammarOf(args []string) (any, func(name string) command) {
 // parseProblem makes kong's error one that says where to read on.
 func parseProblem(args []string, err error) error {
 	help := "golock --help"
-	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "check", "version", "completion"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "check", "doctor", "version", "completion"}, args[0]) {
 		help = "golock " + args[0] + " --help"
 	}
 	return fmt.Errorf("%w; see %s", err, help)

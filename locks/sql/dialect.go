@@ -3,6 +3,8 @@ package sql
 import (
 	"context"
 	"time"
+
+	"golock/locks"
 )
 
 // Dialect is what one family of servers does in its own way. The rest, and all
@@ -61,6 +63,13 @@ type Dialect interface {
 	// one that the server has said. hint is what the user can do, if there is
 	// something.
 	Judge(err error) (v Verdict, said bool, hint string)
+
+	// Examine looks at what in the server's settings a promise hangs on.
+	Examine(ctx context.Context, ask Ask, s Surroundings) []locks.Finding
+
+	// MayCreate reports whether the user may make a table that does not exist,
+	// without making it. The name is as in the URL.
+	MayCreate(ctx context.Context, ask Ask, table string) (bool, error)
 }
 
 // Conn is one connection. It is used by one goroutine at a time. An error of
