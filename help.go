@@ -90,6 +90,8 @@ const helpLs = `Holders come first, then waiters in the order in which they will
 Examples:
   golock ls
   golock ls backup
+  golock ls --watch --interval 5s
+        redrawn in place until Ctrl-C; into a pipe or file a table whenever it changes
   golock ls --json | jq '.[] | select(.state == "waiting")'`
 
 const helpClean = `Removes the entries of those who are gone, lock files that nobody uses, and what else
@@ -185,9 +187,11 @@ func valueTexts() map[string]text {
 		"dead":       {"", "Only what has no golock any more: what a killed one has left running, and what only --hold keeps."},
 		"all":        {"", "Waiters too; their exit code is 75."},
 
-		"json":    {"", "Print a JSON array."},
-		"command": {"", "The command and its arguments, after -- if it could be taken for a flag."},
-		"lock":    {"", "Show this lock only."},
+		"json":     {"", "Print a JSON array."},
+		"watch":    {"", "Look again and again, and redraw the table in place, until Ctrl-C (exit code 0)."},
+		"interval": {"D", "With --watch: look every D; 1s if not given."},
+		"command":  {"", "The command and its arguments, after -- if it could be taken for a flag."},
+		"lock":     {"", "Show this lock only."},
 	}
 }
 
