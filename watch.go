@@ -136,7 +136,7 @@ func (w *watch) draw(s sight, size screen) error {
 	var b strings.Builder
 	b.WriteString("\x1b[H")
 	for _, line := range lines {
-		b.WriteString(cut(line, size.columns) + "\x1b[K\r\n")
+		b.WriteString("\x1b[2K" + cut(line, size.columns) + "\n")
 	}
 	b.WriteString("\x1b[J")
 	return writeOut(b.String())
