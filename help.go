@@ -103,6 +103,15 @@ Examples:
   golock clean --older-than 30d -q
         for a monthly crontab line`
 
+const helpReport = `Sums up what golock run --report has written, by lock: how many runs and what they
+came to, and of the last one when it ended, how long it waited and ran, its exit code.
+Give it all files of one node_exporter at once, rotated ones too.
+
+Examples:
+  golock report /var/log/golock.jsonl
+  * * * * * golock report --textfile /var/lib/prometheus/node-exporter/golock.prom /var/log/golock.jsonl
+        a crontab line; the metrics are described in docs/monitoring.md`
+
 const helpBreak = `Evicts: the golock of each holder stops its command (--signal, then KILL after
 --kill-after or what its lease leaves) and exits with 79. golock break returns
 when the slots are free. A slot that only a --hold keeps is free at once; what a
@@ -136,6 +145,7 @@ func commandTexts() map[string]text {
 		"ls":      {helpLs, "Show who holds and who waits."},
 		"clean":   {helpClean, "Remove what crashed golocks have left."},
 		"break":   {helpBreak, "Take slots back from those who hold them."},
+		"report":  {helpReport, "Make of the lines of --report what Prometheus reads."},
 		"version": {"", "Show the version."},
 	}
 }
@@ -183,6 +193,8 @@ func valueTexts() map[string]text {
 		"quiet":      {"", "Print nothing when there is no slot in time or the time limit is reached, and no warnings."},
 		"log-format": {"FORMAT", "text or json. ($GOLOCK_LOG_FORMAT)"},
 
+		"textfile": {"FILE", "Replace FILE, in one step, instead of printing: for node_exporter's textfile collector."},
+
 		"older-than": {"D", "Only what is at least so old: has held or waited for so long, or has not been in use."},
 		"dead":       {"", "Only what has no golock any more: what a killed one has left running, and what only --hold keeps."},
 		"all":        {"", "Waiters too; their exit code is 75."},
@@ -190,6 +202,7 @@ func valueTexts() map[string]text {
 		"json":     {"", "Print a JSON array."},
 		"watch":    {"", "Look again and again, and redraw the table in place, until Ctrl-C (exit code 0)."},
 		"interval": {"D", "With --watch: look every D; 1s if not given."},
+		"reports":  {"", "Files that --report has written, in any order."},
 		"command":  {"", "The command and its arguments, after -- if it could be taken for a flag."},
 		"lock":     {"", "Show this lock only."},
 	}
@@ -231,6 +244,8 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 		usage = "golock held [flags]"
 	case node.Name == "break":
 		usage = "golock break --name NAME | --id ID [flags]"
+	case node.Name == "report":
+		usage = "golock report [flags] REPORT..."
 	case node.Name == "ls":
 		usage = "golock ls [flags] [NAME]"
 	default:

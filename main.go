@@ -60,6 +60,7 @@ type root struct {
 	Ls      lsCommand      `cmd:""`
 	Break   breakCommand   `cmd:""`
 	Clean   cleanCommand   `cmd:""`
+	Report  reportCommand  `cmd:""`
 	Version versionCommand `cmd:""`
 }
 
@@ -176,6 +177,8 @@ func grammarOf(args []string) (any, func(name string) command) {
 			return &g.Held
 		case "clean":
 			return &g.Clean
+		case "report", "report <reports>":
+			return &g.Report
 		}
 		return &g.Version
 	}
@@ -184,7 +187,7 @@ func grammarOf(args []string) (any, func(name string) command) {
 // parseProblem makes kong's error one that says where to read on.
 func parseProblem(args []string, err error) error {
 	help := "golock --help"
-	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "version"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "report", "version"}, args[0]) {
 		help = "golock " + args[0] + " --help"
 	}
 	return fmt.Errorf("%w; see %s", err, help)
