@@ -33,6 +33,7 @@ type watch struct {
 
 const (
 	defaultInterval = time.Second
+	longestLook     = 3 * time.Second        // then the store counts as out of reach
 	leastInterval   = 100 * time.Millisecond // every look is a question to the store
 )
 
@@ -66,7 +67,9 @@ func (w *watch) loop() int {
 						looks <- sight{err: locks.NewPanicError(v)}
 					}
 				}()
-				shown, err := listOf(ctx, w.store, w.name)
+				bound, end := context.WithTimeout(ctx, longestLook)
+				defer end()
+				shown, err := listOf(bound, w.store, w.name)
 				looks <- sight{shown, err}
 			}()
 		}

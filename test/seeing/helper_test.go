@@ -189,7 +189,7 @@ func (p *proc) shows(expression string) string {
 			return found
 		}
 		if time.Now().After(until) {
-			p.t.Fatalf("%q does not show %q but %q", p.cmd.Args, expression, rest)
+			p.t.Fatalf("%q does not show %q but, in the end, %q", p.cmd.Args, expression, rest[max(len(rest)-2000, 0):])
 		}
 	}
 }
