@@ -189,8 +189,8 @@ func valueTexts() map[string]text {
 
 		"report": {"FILE", "Append a line of JSON about this run to FILE when it has ended. ($GOLOCK_REPORT)"},
 
-		"verbose":    {"", "Tell each step on standard error."},
-		"quiet":      {"", "Print nothing when there is no slot in time or the time limit is reached, and no warnings."},
+		"verbose":    {"", "Tell each step, and when, on standard error."},
+		"quiet":      {"", "Print nothing while waiting, when there is no slot in time or the time limit is reached, and no warnings."},
 		"log-format": {"FORMAT", "text or json. ($GOLOCK_LOG_FORMAT)"},
 
 		"textfile": {"FILE", "Replace FILE, in one step, instead of printing: for node_exporter's textfile collector."},
