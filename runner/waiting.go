@@ -36,7 +36,8 @@ const (
 type onlooker struct {
 	run   *Run
 	view  Waiting
-	place func() int // the last known, no I/O; nil: not waiting
+	place func() int // by the ticket, no I/O; nil: not waiting
+	moved int        // what that said at the last look; while it does, the look's own count is newer
 	due   time.Time  // to tell; zero: not at all
 	ready bool       // to do so without a look
 
@@ -49,6 +50,7 @@ type onlooker struct {
 // view is what a look came to.
 type view struct {
 	holders []locks.Entry
+	place   int // 0: not known
 	cost    time.Duration
 	err     error
 }
@@ -75,6 +77,9 @@ func (o *onlooker) attend() error {
 		switch fault := v.err.(type) {
 		case nil:
 			o.view.Holders, o.view.Problem = v.holders, ""
+			if v.place > 0 {
+				o.view.Place, o.moved = v.place, o.place()
+			}
 		case *locks.PanicError:
 			return fault
 		default:
@@ -112,11 +117,19 @@ func (o *onlooker) patience(limit time.Duration) time.Duration {
 
 // tell tells what is known.
 func (o *onlooker) tell() {
-	o.view.Place = o.place()
+	o.view.Place = o.at()
 	o.ready, o.due = false, time.Time{}
 	if again := o.run.Waits(&o.view); again > 0 {
 		o.due = time.Now().Add(again)
 	}
+}
+
+// at is the place in the queue as far as it is known.
+func (o *onlooker) at() int {
+	if now := o.place(); now != o.moved || o.view.Place == 0 {
+		o.view.Place, o.moved = now, now
+	}
+	return o.view.Place
 }
 
 // mayLook reports whether the store may be asked now.
@@ -126,7 +139,7 @@ func (o *onlooker) mayLook() bool {
 		pause = max(pause, o.run.Request.TTL/beats)
 	}
 	last := o.asked
-	if place := o.place(); place > farPlace {
+	if place := o.at(); place > farPlace {
 		pause = max(pause, time.Duration(place)*lookByPlace)
 		if last.IsZero() {
 			last = o.view.Began
@@ -138,7 +151,7 @@ func (o *onlooker) mayLook() bool {
 func (o *onlooker) look() {
 	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
 	o.cancel, o.asked = cancel, time.Now()
-	name := o.run.Request.Name
+	name, own := o.run.Request.Name, o.run.Request.Ref.ID
 	go func() {
 		defer o.run.Relay.Wake()
 		var v view
@@ -154,10 +167,13 @@ func (o *onlooker) look() {
 				v.err = err
 				return
 			}
-			if e.State != locks.Holding {
-				return // the holders come first
+			switch {
+			case e.State == locks.Holding:
+				v.holders = append(v.holders, e)
+			case e.Ref.ID == own:
+				v.place = e.Position
+				return
 			}
-			v.holders = append(v.holders, e)
 		}
 	}()
 }
@@ -169,7 +185,7 @@ func (o *onlooker) end(settled bool) {
 	if o.place == nil {
 		return
 	}
-	o.place, o.due = nil, time.Time{}
+	o.place, o.due, o.view.Place, o.moved = nil, time.Time{}, 0, 0
 	if o.cancel != nil {
 		o.cancel()
 		if settled {

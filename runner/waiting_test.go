@@ -20,6 +20,7 @@ type shown struct {
 	leased bool
 	err    error
 	slow   time.Duration
+	own    int // the run's place as the store shows it
 	looks  []time.Duration
 	began  time.Time
 }
@@ -39,7 +40,8 @@ func (s *shown) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 			yield(locks.Entry{}, s.err)
 			return
 		}
-		_ = yield(locks.Entry{State: locks.Holding, PID: 7}, nil) && yield(locks.Entry{State: locks.Waiting}, nil)
+		_ = yield(locks.Entry{State: locks.Holding, PID: 7}, nil) && yield(locks.Entry{State: locks.Waiting, Ref: locks.Ref{ID: [16]byte{9}}, Position: 1}, nil) && s.own > 0 &&
+			yield(locks.Entry{State: locks.Waiting, Position: s.own}, nil)
 	}
 }
 
@@ -89,6 +91,8 @@ func TestLooks(t *testing.T) {
 		{"on a kernel's lock", shown{}, 0, 5 * time.Second, "[1s 4s]", "0, 1 "},
 		{"leased", shown{leased: true}, 1, 25 * time.Second, "[1s 11s 21s]", "1, 1 "},
 		{"far", shown{leased: true}, 100, 45 * time.Second, "[20s 40s]", "100, 1 "},
+		{"moving on", shown{own: 3}, 5, 9 * time.Second, "[1s 4s 7s]", "3, 1 "},
+		{"no longer far", shown{own: 3}, 20, 12 * time.Second, "[4s 7s 10s]", "3, 1 "},
 		{"very far", shown{}, 1000, 60 * time.Second, "[]", "1000, 0 "},
 		{"slow", shown{slow: 400 * time.Millisecond}, 1, 20 * time.Second, "[1s 9.4s 17.8s]", "1, 1 "},
 		{"out of reach", shown{err: errors.New("gone")}, 1, 5 * time.Second, "[1s 4s]", "1, 0 gone"},

@@ -40,6 +40,9 @@ func setUp(m *testing.M) int {
 	golock = filepath.Join(dir, "golock")
 	build := exec.Command("go", "build", "-trimpath", "-o", golock, "../..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if os.Getenv("GOLOCK_TEST_RACE") == "1" {
+		build = exec.Command("go", "build", "-race", "-o", golock, "../..")
+	}
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building golock: %v\n%s", err, out)
 		return 1

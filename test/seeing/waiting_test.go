@@ -47,6 +47,35 @@ func TestLineOnATerminal(t *testing.T) {
 	}
 }
 
+// The place is the present one, also where a waiter sleeps until the one before
+// it has gone.
+func TestLineMovesOn(t *testing.T) {
+	t.Parallel()
+	w := local(t)
+	release := w.hold("job")
+	var gates []string
+	for i := range 2 {
+		gates = append(gates, filepath.Join(w.dir, "gate"+string(rune('0'+i))))
+		w.start("run", "--name", "job", "-q", "--", "sh", "-c", `until test -e "$1"; do sleep 0.02; done`, "sh", gates[i])
+		ls := func() string {
+			p := w.start("ls", "--json", "job")
+			p.code(0)
+			return p.all()
+		}
+		await(t, "waiter", func() bool { return strings.Count(ls(), `"waiting"`) == i+1 })
+	}
+	p := w.onTerminal(200, 24, "run", "--name", "job", "--", "true")
+	p.shows("3rd in line")
+	release()
+	p.shows("2nd in line")
+	for _, gate := range gates {
+		if err := os.WriteFile(gate, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.code(0)
+}
+
 // A message takes the line's place, and so does Ctrl-C.
 func TestLineMakesRoom(t *testing.T) {
 	t.Parallel()
