@@ -52,6 +52,9 @@ func (c *acquireCommand) run(out *printer) int {
 	}
 	a.run.Log, a.run.Say = out.log, out.say
 	if a.process < 0 {
+		a.run.Waits = out.waits()
+	}
+	if a.process < 0 {
 		return a.forNone(out)
 	}
 	return a.forProcess(out)
@@ -157,7 +160,7 @@ func (a *acquisition) forNone(out *printer) int {
 
 // forProcess has a keeper take the slot and keep it.
 func (a *acquisition) forProcess(out *printer) int {
-	k, err := startKeeper(a)
+	k, err := startKeeper(a, out)
 	if err != nil {
 		return out.exit(err)
 	}

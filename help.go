@@ -90,6 +90,8 @@ const helpLs = `Holders come first, then waiters in the order in which they will
 Examples:
   golock ls
   golock ls backup
+  golock ls --watch --interval 5s
+        redrawn in place until Ctrl-C; into a pipe or file a table whenever it changes
   golock ls --json | jq '.[] | select(.state == "waiting")'`
 
 const helpClean = `Removes the entries of those who are gone, lock files that nobody uses, and what else
@@ -137,6 +139,14 @@ Examples:
 Exit codes:
   0 every promise holds here (there may be notes), 1 there is a problem,
   69 the store cannot be reached or refuses: it could not be examined`
+const helpReport = `Sums up what golock run --report has written, by lock: how many runs and what they
+came to, and of the last one when it ended, how long it waited and ran, its exit code.
+Give it all files of one node_exporter at once, rotated ones too.
+
+Examples:
+  golock report /var/log/golock.jsonl
+  * * * * * golock report --textfile /var/lib/prometheus/node-exporter/golock.prom /var/log/golock.jsonl
+        a crontab line; the metrics are described in docs/monitoring.md`
 
 const helpBreak = `Evicts: the golock of each holder stops its command (--signal, then KILL after
 --kill-after or what its lease leaves) and exits with 79. golock break returns
@@ -183,6 +193,7 @@ func commandTexts() map[string]text {
 		"clean":   {helpClean, "Remove what crashed golocks have left."},
 		"doctor":  {helpDoctor, "Tell what this machine and the store guarantee, and what to mend."},
 		"break":   {helpBreak, "Take slots back from those who hold them."},
+		"report":  {helpReport, "Make of the lines of --report what Prometheus reads."},
 		"version": {"", "Show the version."},
 
 		"completion": {helpCompletion, "Print a completion script for a shell."},
@@ -228,9 +239,11 @@ func valueTexts() map[string]text {
 
 		"report": {"FILE", "Append a line of JSON about this run to FILE when it has ended. ($GOLOCK_REPORT)"},
 
-		"verbose":    {"", "Tell each step on standard error."},
-		"quiet":      {"", "Print nothing when there is no slot in time or the time limit is reached, and no warnings."},
+		"verbose":    {"", "Tell each step, and when, on standard error."},
+		"quiet":      {"", "Print nothing while waiting, when there is no slot in time or the time limit is reached, and no warnings."},
 		"log-format": {"FORMAT", "text or json. ($GOLOCK_LOG_FORMAT)"},
+
+		"textfile": {"FILE", "Replace FILE, in one step, instead of printing: for node_exporter's textfile collector."},
 
 		"older-than": {"D", "Only what is at least so old: has held or waited for so long, or has not been in use."},
 		"dead":       {"", "Only what has no golock any more: what a killed one has left running, and what only --hold keeps."},
@@ -241,10 +254,13 @@ func valueTexts() map[string]text {
 		"kill":     {"PERCENT", "How many of a hundred golocks are killed at a random moment; 0 if not given."},
 		"with":     {"TEMPLATE", "Test this shell command, with the child's command line in place of {}, instead of golock."},
 
-		"json":    {"", "Print JSON."},
-		"command": {"", "The command and its arguments, after -- if it could be taken for a flag."},
-		"lock":    {"", "Show this lock only."},
 		"shell":   {"", "bash, zsh or fish."},
+		"json":     {"", "Print a JSON array."},
+		"watch":    {"", "Look again and again, and redraw the table in place, until Ctrl-C (exit code 0)."},
+		"interval": {"D", "With --watch: look every D; 1s if not given."},
+		"reports":  {"", "Files that --report has written, in any order."},
+		"command":  {"", "The command and its arguments, after -- if it could be taken for a flag."},
+		"lock":     {"", "Show this lock only."},
 	}
 }
 

@@ -63,6 +63,7 @@ type root struct {
 	Check   checkCommand   `cmd:""`
 	Clean   cleanCommand   `cmd:""`
 	Doctor  doctorCommand  `cmd:""`
+	Report  reportCommand  `cmd:""`
 	Version versionCommand `cmd:""`
 
 	Completion completionCommand `cmd:""`
@@ -196,6 +197,8 @@ func grammarOf(args []string) (any, func(name string) command) {
 			return &g.Manual
 		case "doctor":
 			return &g.Doctor
+		case "report", "report <reports>":
+			return &g.Report
 		}
 		return &g.Version
 	}
@@ -204,7 +207,7 @@ func grammarOf(args []string) (any, func(name string) command) {
 // parseProblem makes kong's error one that says where to read on.
 func parseProblem(args []string, err error) error {
 	help := "golock --help"
-	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "check", "doctor", "version", "completion"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "check", "doctor", "report", "version", "completion"}, args[0]) {
 		help = "golock " + args[0] + " --help"
 	}
 	return fmt.Errorf("%w; see %s", err, help)

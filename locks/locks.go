@@ -200,14 +200,22 @@ func (e *BusyError) Error() string {
 
 // Holder describes in a few words who an entry belongs to.
 func (e Entry) Holder() string {
-	who := fmt.Sprintf("pid %d", e.PID)
+	who := "a process that cannot be seen" // of another container, or user
+	if e.PID > 0 {
+		who = fmt.Sprintf("pid %d", e.PID)
+	}
 	if e.Orphaned {
-		who = fmt.Sprintf("what pid %d left running", e.PID)
+		who = "what " + who + " left running"
+	}
+	if e.TTL > 0 && e.Host != "" { // others may be on other hosts
+		who += " on " + Printable(e.Host, 80)
 	}
 	if len(e.Command) > 0 {
 		who += " (" + Printable(strings.Join(e.Command, " "), 60) + ")"
 	}
-	who += " since " + e.Since.Local().Format("2006-01-02 15:04:05")
+	if !e.Since.IsZero() {
+		who += " since " + e.Since.Local().Format("2006-01-02 15:04:05")
+	}
 	switch {
 	case e.Ended:
 		who += ", held until " + clockTime(e.HeldTill) + ", its command has ended"

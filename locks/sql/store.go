@@ -99,7 +99,9 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	case granted:
 		return &ticket{entry: e, lease: newLease(e, line, asked), replaced: e.others(a)}, nil
 	case queued:
-		return &ticket{entry: e, line: line, queued: true, place: a.place, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.others(a)}, nil
+		t := &ticket{entry: e, line: line, queued: true, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.others(a)}
+		t.place.Store(int64(a.place))
+		return t, nil
 	}
 	line.close()
 	return nil, e.refused(a)
