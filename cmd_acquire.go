@@ -86,6 +86,7 @@ func (c *acquireCommand) settle(a *acquisition, out *printer) error {
 	if a.process < 0 && !a.run.Store.Traits().Leased {
 		return usageError{fmt.Errorf("--for none needs a networked store: on %s a slot is held by a process; in a shell --for $$", a.run.Store.URL())}
 	}
+	a.run.Request.NoGolock = a.process < 0
 	if err := leasing(v, a.run, out); err != nil {
 		return err
 	}

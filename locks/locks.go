@@ -104,7 +104,7 @@ type Request struct {
 	MaxQueue *int          // *BusyError if it would have to wait and this many wait already; nil: no limit
 	Replace  Replacement   // whom it puts out of its way
 	Hold     time.Duration // keep the slot until this long after the grant, whatever becomes of its holder
-	NoGolock bool          // the holder becomes its command (--exec): nobody there heeds an eviction
+	NoGolock bool          // no golock stays with the holder, be it that it becomes its command or has nothing but its lease: nobody there heeds an eviction
 
 	// TTL is how long a leased store keeps the slot, or the place in the
 	// queue, without a sign of life. Others do not look at it.

@@ -15,7 +15,7 @@ import (
 
 // leaveLimit bounds how long a golock that was told to stop looks after its
 // place in the queue.
-const leaveLimit = 50 * time.Millisecond
+const leaveLimit = 60 * time.Millisecond
 
 // How long a store that does not answer is tried, at most.
 const (

@@ -85,7 +85,8 @@ type Conn interface {
 	Owns(number int64) bool
 
 	// Wait sleeps until the entry is woken, for the given time at most, or
-	// until ctx ends. It reports whether the entry was woken.
+	// until ctx ends. It reports whether the entry was woken. Whatever ended the
+	// sleep without an error has left the connection as good as before.
 	Wait(ctx context.Context, w Sleeper, limit time.Duration) (woken bool, err error)
 
 	// Wake wakes those whose Wait runs, unless Notify has done so, after what

@@ -74,7 +74,7 @@ func (s *Store) judge(err error) error {
 	case OtherTable:
 		return &refusal{err: fmt.Errorf("the table %s was made by another version of golock, or by hand: %w", s.target.table, err), hint: "use the same version everywhere, or another ?table="}
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return noAnswer{err}
 	}
 	return err

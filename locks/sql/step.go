@@ -229,7 +229,7 @@ func (t *step) call(r *row) {
 	if t.called[r.id] || r.id == t.me {
 		return
 	}
-	t.called[r.id] = true
+	t.called[r.id], r.woken = true, true
 	t.write("UPDATE %s SET woken=1 WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, r.id)
 	if r.ears == 0 {
 		return
@@ -254,16 +254,25 @@ func (t *step) wake() time.Duration {
 			return soon
 		}
 		if !t.q.dead[w.id] {
+			if w.ears == 0 && !w.woken { // it comes by itself, after a third of its TTL at the latest
+				t.expect(w, max(w.ends-micros(w.ttl*2/3), t.v.now)+micros(longestAttempt))
+			}
 			t.call(w)
 			break
 		}
-		if over := t.v.now + micros(suspect); w.ends > over {
-			w.ends = over
-			t.write("UPDATE %s SET ends=%d WHERE lock_key='%s' AND entry_id='%s'", t.store.table, over, t.q.key, w.id)
-		}
+		t.expect(w, t.v.now+micros(suspect))
 		soon = span(w.ends-t.v.now) + time.Millisecond
 	}
 	return 0
+}
+
+// expect says that a waiter that has not looked until then is dead.
+func (t *step) expect(w *row, until int64) {
+	if w.ends <= until {
+		return
+	}
+	w.ends = until
+	t.write("UPDATE %s SET ends=%d WHERE lock_key='%s' AND entry_id='%s'", t.store.table, until, t.q.key, w.id)
 }
 
 func (t *step) join() answer {

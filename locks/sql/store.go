@@ -90,7 +90,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	if err != nil {
 		line.close()
 		if !isFinal(err) {
-			e.giveUp() // the server may have been told and its answer lost
+			e.giveUp(nil) // the server may have been told and its answer lost
 			return nil, err
 		}
 		return nil, fmt.Errorf("%s: %w", s.URL(), err)
@@ -172,17 +172,21 @@ func (e *entry) ask(ctx context.Context, l *line, m mode) (a answer, asked locks
 // later the reason would be lost.
 const (
 	leaveLimit = 2 * time.Second
-	leaveWait  = 30 * time.Millisecond
+	leaveWait  = 50 * time.Millisecond
 )
 
-// giveUp leaves. It waits a moment for the store to know, as the process may be
+// giveUp leaves, over a line that nobody else uses any more, or over a new one
+// if it is nil. It waits a moment for the store to know, as the process may be
 // about to end; the rest is done in the background.
-func (e *entry) giveUp() {
+func (e *entry) giveUp(l *line) {
 	gone := *e // its owner may go on with it
+	if l == nil {
+		l = &line{store: e.store}
+	}
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		gone.leave()
+		gone.leave(l)
 	}()
 	patience := time.NewTimer(leaveWait)
 	defer patience.Stop()
@@ -192,11 +196,10 @@ func (e *entry) giveUp() {
 	}
 }
 
-// leave tells the store that the entry is given up.
-func (e *entry) leave() {
+// leave tells the store that the entry is given up, and closes the line.
+func (e *entry) leave(l *line) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
-	l := &line{store: e.store}
 	defer l.close()
 	_ = e.store.insist(ctx, func() error {
 		_, _, err := e.ask(ctx, l, release)

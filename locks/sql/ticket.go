@@ -94,10 +94,10 @@ func (t *ticket) why(ctx context.Context, outage error) error {
 	return ctx.Err()
 }
 
-// leave gives the place up, for a reason.
+// leave gives the place up, for a reason. A connection that is there is used for
+// it: to make another one may take longer than there is time.
 func (t *ticket) leave(why error) error {
-	t.line.close()
-	t.entry.giveUp()
+	t.entry.giveUp(t.line)
 	return why
 }
 
