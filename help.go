@@ -254,7 +254,7 @@ func valueTexts() map[string]text {
 		"kill":     {"PERCENT", "How many of a hundred golocks are killed at a random moment; 0 if not given."},
 		"with":     {"TEMPLATE", "Test this shell command, with the child's command line in place of {}, instead of golock."},
 
-		"shell":   {"", "bash, zsh or fish."},
+		"shell":    {"", "bash, zsh or fish."},
 		"json":     {"", "Print a JSON array."},
 		"watch":    {"", "Look again and again, and redraw the table in place, until Ctrl-C (exit code 0)."},
 		"interval": {"D", "With --watch: look every D; 1s if not given."},
@@ -315,6 +315,8 @@ func usageOf(name string) string {
 		return "golock break --name NAME | --id ID [flags]"
 	case "ls":
 		return "golock ls [flags] [NAME]"
+	case "report":
+		return "golock report [flags] REPORT..."
 	case "completion":
 		return "golock completion bash|zsh|fish"
 	}
