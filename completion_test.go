@@ -65,7 +65,7 @@ func TestCompletionInShells(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			screen := watchScreen(terminal)
+			screen := watchTerminal(terminal)
 			t.Cleanup(func() {
 				cmd.Process.Kill()
 				terminal.Close()
@@ -139,14 +139,14 @@ func hold(t *testing.T, golock, store, name string) string {
 	return id
 }
 
-// screen collects what a terminal shows.
-type screen struct {
+// shownText collects what a terminal shows.
+type shownText struct {
 	read chan []byte
 	all  string
 }
 
-func watchScreen(terminal io.Reader) *screen {
-	s := &screen{read: make(chan []byte, 1000)}
+func watchTerminal(terminal io.Reader) *shownText {
+	s := &shownText{read: make(chan []byte, 1000)}
 	go func() {
 		defer close(s.read)
 		for {
@@ -161,7 +161,7 @@ func watchScreen(terminal io.Reader) *screen {
 	return s
 }
 
-func (s *screen) await(text string) bool {
+func (s *shownText) await(text string) bool {
 	timeout := time.After(patienceForTests)
 	for !strings.Contains(s.all, text) {
 		select {
@@ -177,9 +177,9 @@ func (s *screen) await(text string) bool {
 	return true
 }
 
-func (s *screen) forget() { s.all = "" }
+func (s *shownText) forget() { s.all = "" }
 
-func (s *screen) text() string {
+func (s *shownText) text() string {
 	for {
 		select {
 		case b, ok := <-s.read:
