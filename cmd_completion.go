@@ -184,7 +184,7 @@ func (c *commandModel) values(f flagModel, prefix string, given map[string]strin
 			a.words = append(a.words, suggestion{shell, ""})
 		}
 	default:
-		if f.value == "FILE" {
+		if f.value == "FILE" || key == "reports" {
 			return answer{kind: "files"}
 		}
 		for word := range strings.SplitSeq(f.value, "|") {

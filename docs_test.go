@@ -47,9 +47,10 @@ func TestDocs(t *testing.T) {
 	read, set := variables(t)
 	known := append(read, set...)
 	call := regexp.MustCompile(`\bgolock (run|acquire|renew|release|held|ls|break|clean|[a-z]+)((?: [^\s` + "`" + `|;&)]+)*)`)
+	quoted := regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"`)
 	calls := 0
 	for path, text := range pages(t) {
-		for _, m := range call.FindAllStringSubmatch(text, -1) {
+		for _, m := range call.FindAllStringSubmatch(quoted.ReplaceAllString(text, "QUOTED"), -1) {
 			i := slices.IndexFunc(commands, func(c commandModel) bool { return c.name == m[1] })
 			if i < 0 {
 				continue // a sentence about golock

@@ -65,18 +65,25 @@ func matches(text, pattern string) (all []string) {
 	return all
 }
 
-// exitCodes are the program's own: the constants exit... of main.go.
+// exitCodes are the program's own: the constants exit... of this package.
 func exitCodes(t *testing.T) (codes []string) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "main.go", nil, 0)
+	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range file.Decls {
-		if decl, ok := d.(*ast.GenDecl); ok && decl.Tok == token.CONST {
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			decl, ok := d.(*ast.GenDecl)
+			if !ok || decl.Tok != token.CONST || strings.HasSuffix(name, "_test.go") {
+				continue
+			}
 			for _, spec := range decl.Specs {
-				v := spec.(*ast.ValueSpec)
-				if strings.HasPrefix(v.Names[0].Name, "exit") {
+				if v := spec.(*ast.ValueSpec); strings.HasPrefix(v.Names[0].Name, "exit") && len(v.Values) == 1 {
 					codes = append(codes, v.Values[0].(*ast.BasicLit).Value)
 				}
 			}
