@@ -110,10 +110,10 @@ whether an addition was lost, whether anybody was overtaken, and how long it too
 the end of one child to the start of the next. The lock it uses has a random name and
 disturbs no other; with flock, fcntl and bind, the store itself is the lock.
 
-With --max N each slot number has a counter. With --kill the killed golocks are shot at
-a random moment with KILL; what their children had not done is done by others. With
---with it is another tool that is tested, and of what it promises only that no more
-than --max are inside.
+With --max N each slot number has a counter of its own. With --kill some golocks are
+killed with KILL at a random moment; what their children had not done is done by others
+afterwards. With --with another tool is tested, and only whether no more than --max are
+inside at a time. A test in which nothing happens for a minute has failed.
 
 Examples:
   golock check

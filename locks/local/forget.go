@@ -13,7 +13,7 @@ var _ locks.Forgetter = (*Store)(nil)
 // Forget implements locks.Forgetter.
 func (s *Store) Forget(_ context.Context, name string) error {
 	d, err := openDirectory(s.path, s.roots, false)
-	if err != nil {
+	if err != nil || d.readOnly {
 		return err
 	}
 	defer unix.Close(d.fd)

@@ -188,6 +188,11 @@ func TestKilled(t *testing.T) {
 	})
 }
 
+func TestCluster(t *testing.T) {
+	r, code := check(t, "--store", redistest.StartCluster(t).URL("quarantine=0s"), "--loops", "40", "--kill", "10")
+	r.passed(t, code, 40, 1)
+}
+
 func TestSeveral(t *testing.T) {
 	r, code := check(t, "--store", "local://"+t.TempDir(), "--loops", "200", "--max", "3", "--children", "8")
 	r.passed(t, code, 200, 3)
