@@ -71,7 +71,11 @@ func (c *doctorCommand) run(out *printer) int {
 func untilTold() (context.Context, func() syscall.Signal) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals, which := make(chan os.Signal, 1), make(chan syscall.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(sig) { // nohup, a background job of a script
+			signal.Notify(signals, sig)
+		}
+	}
 	go func() {
 		defer close(which)
 		select {

@@ -47,8 +47,12 @@ func procfs(proc string) locks.Finding {
 	if err != nil {
 		return f
 	}
-	switch value, _ := m.Option("hidepid"); value {
-	case "", "0", "off":
+	value, _ := m.Option("hidepid")
+	_, hidden := os.ReadFile(proc + "/1/stat") // not from root, and a group may be let through
+	switch {
+	case value == "" || value == "0" || value == "off":
+	case hidden == nil:
+		f.What = "is mounted with hidepid=" + value + ", but shows this user all processes"
 	default:
 		f.Level, f.What = locks.Note, "is mounted with hidepid="+value
 		f.Why = "processes of other users are not seen: a run as another user than its command (sudo under golock) cannot find them; ls of flock, fcntl and bind does not name them"

@@ -97,8 +97,13 @@ func TestDoctorMounts(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	must(t, os.Remove(filepath.Join(proc, "1/root")))
+	must(t, os.MkdirAll(other+dir, 0o755))
 	must(t, os.Symlink(other, filepath.Join(proc, "1/root")))
 	if f := look(); f.Level != locks.Problem || f.Mend == "" {
 		t.Errorf("%+v", f)
+	}
+	must(t, os.RemoveAll(other+dir))
+	if f := look(); f.Level != locks.Problem {
+		t.Errorf("not there at all: %+v", f)
 	}
 }
