@@ -27,7 +27,7 @@ func onRedis(t *testing.T) (start func(dir string, argv ...string) *command) {
 func entry(t *testing.T, crontab, job string) string {
 	t.Helper()
 	for _, line := range lines(read(t, filepath.Join(examples, "cron", crontab))) {
-		if strings.HasSuffix(line, " "+job) && !strings.HasPrefix(line, "#") {
+		if strings.Contains(line, "-- "+job) && !strings.HasPrefix(line, "#") {
 			_, command, _ := strings.Cut(line, "  golock ")
 			return "golock " + strings.TrimSpace(command)
 		}
