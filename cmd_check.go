@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"golock/check"
 	"golock/config"
 	"golock/locks"
@@ -194,8 +196,9 @@ func (t *checking) useTemplate(template string) {
 }
 
 // useGolock tests golock on a store, with a name that nobody else has. The runs
-// take the store's address from a file, where no ps shows its secrets, and
-// nothing else from files and variables: a wait or a hold there is not meant
+// take the store's address from a file that is nowhere on disk and that only this
+// user can read, since it may have a password in it, and nothing else from files
+// and variables: a wait or a hold there is not meant
 // for them.
 func (t *checking) useGolock(c *checkCommand) (tidy func(), err error) {
 	given := flags{}
@@ -209,12 +212,12 @@ func (t *checking) useGolock(c *checkCommand) (tidy func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	file := t.test.Dir + "/golock.toml"
-	if err := os.WriteFile(file, []byte("[defaults]\nstore = "+strconv.Quote(addressOf(v))+"\n"), 0o600); err != nil {
-		return nil, err
+	file, err := memoryFile("[defaults]\nstore = " + strconv.Quote(addressOf(v)) + "\n")
+	if err != nil {
+		return nil, fmt.Errorf("a file for the settings of the runs: %w", err)
 	}
 	name := "golock-check-" + strings.ToLower(rand.Text())
-	golock := []string{t.test.Program, "run", "--config", file, "--name", name, "--max", strconv.Itoa(t.test.Limit), "-v", "--log-format", "json", "--"}
+	golock := []string{t.test.Program, "run", "--config", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), file.Fd()), "--name", name, "--max", strconv.Itoa(t.test.Limit), "-v", "--log-format", "json", "--"}
 	var own []string
 	for _, s := range settings() {
 		if s.Env != "" {
@@ -230,6 +233,7 @@ func (t *checking) useGolock(c *checkCommand) (tidy func(), err error) {
 	}
 	return func() {
 		defer store.Close()
+		file.Close()
 		forgetter, ok := store.(locks.Forgetter)
 		if !ok {
 			return
@@ -240,6 +244,24 @@ func (t *checking) useGolock(c *checkCommand) (tidy func(), err error) {
 			t.out.warn("what is left of the lock could not be removed", "name", name, "error", err)
 		}
 	}, nil
+}
+
+// memoryFile is a file without a name that is gone when nobody has it open.
+func memoryFile(text string) (*os.File, error) {
+	fd, err := unix.MemfdCreate("golock-check", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "settings")
+	if err := f.Chmod(0o600); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if _, err := f.WriteString(text); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // environment is golock's own, without some variables.
