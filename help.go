@@ -244,6 +244,8 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 		usage = "golock break --name NAME | --id ID [flags]"
 	case node.Name == "ls":
 		usage = "golock ls [flags] [NAME]"
+	case node.Name == "doctor":
+		usage = "golock doctor [flags]"
 	default:
 		usage = "golock " + node.Name
 	}
