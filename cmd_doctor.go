@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -124,7 +125,12 @@ func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time
 		more, err := examiner.Examine(ctx, ttl)
 		found = append(found, more...)
 		if err != nil {
-			found = append(found, locks.Finding{Level: locks.Problem, Subject: "reach", What: err.Error(), Why: "nothing can be locked there, and nothing more can be said about the store"})
+			f := locks.Finding{Level: locks.Problem, Subject: "reach", What: err.Error(), Why: "nothing can be locked there, and nothing more can be said about the store"}
+			var outage *locks.OutageError
+			if errors.As(err, &outage) {
+				f.Mend = "start the server, or mend its URL or what lies between"
+			}
+			found = append(found, f)
 			return found, codeOf(err)
 		}
 	}

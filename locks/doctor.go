@@ -123,7 +123,10 @@ func (r Rehearsal) Finding(ttl time.Duration) Finding {
 	case r.Renew > limit:
 		f.Level, f.What = Problem, fmt.Sprintf("a renewal takes %v, and is given up after %v", short(r.Renew), limit)
 		f.Why = "leases run out under commands that are running"
-		f.Mend = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * r.Renew).Round(time.Second))
+		f.Mend = "a store that is nearer"
+		if r.Renew < time.Second { // which no TTL makes longer
+			f.Mend = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * r.Renew).Round(time.Second))
+		}
 	case r.Renew > limit/4:
 		f.Level, f.What = Note, fmt.Sprintf("a renewal takes %v; with a TTL of %v one is given up after %v", short(r.Renew), ttl, limit)
 		f.Why = "little is left for a bad moment of network or server"

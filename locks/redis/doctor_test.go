@@ -137,3 +137,31 @@ func TestDoctorMany(t *testing.T) {
 		}
 	}
 }
+
+// A server that is far away: renewals take longer than an attempt may.
+func TestDoctorSlow(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Start(t))
+	proxy.Judge(func([]string) redistest.Verdict {
+		time.Sleep(120 * time.Millisecond)
+		return redistest.Pass
+	})
+	rehearsal := func(ttl time.Duration) locks.Finding {
+		found, err := open(t, proxy.URL("quarantine=0")).Examine(background, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if f.Subject == "rehearsal" {
+				return f
+			}
+		}
+		return locks.Finding{}
+	}
+	if f := rehearsal(time.Second); f.Level != locks.Problem || !strings.Contains(f.Mend, "--ttl of at least") {
+		t.Errorf("%+v", f)
+	}
+	if f := rehearsal(4 * time.Second); f.Level == locks.OK {
+		t.Errorf("%+v", f)
+	}
+}
