@@ -249,14 +249,14 @@ func usageOf(name string) string {
 		return "golock acquire --name NAME --for PID|none [flags]"
 	case "renew", "release":
 		return "golock " + name + " [flags] ID"
-	case "held":
-		return "golock held [flags]"
 	case "break":
 		return "golock break --name NAME | --id ID [flags]"
 	case "ls":
 		return "golock ls [flags] [NAME]"
 	case "completion":
 		return "golock completion bash|zsh|fish"
+	case "version":
+		return "golock version"
 	}
-	return "golock " + name
+	return "golock " + name + " [flags]"
 }
