@@ -309,8 +309,6 @@ func usageOf(name string) string {
 		return "golock acquire --name NAME --for PID|none [flags]"
 	case "renew", "release":
 		return "golock " + name + " [flags] ID"
-	case "held":
-		return "golock held [flags]"
 	case "break":
 		return "golock break --name NAME | --id ID [flags]"
 	case "ls":
@@ -319,6 +317,8 @@ func usageOf(name string) string {
 		return "golock report [flags] REPORT..."
 	case "completion":
 		return "golock completion bash|zsh|fish"
+	case "version":
+		return "golock version"
 	}
-	return "golock " + name
+	return "golock " + name + " [flags]"
 }
