@@ -113,15 +113,16 @@ func (p *printer) tellWaiting(how pace) func(w *runner.Waiting, line bool) {
 		}
 		switch {
 		case line && how.Live:
-			p.live("golock: " + waitingText(w, host, time.Now()))
+			const prefix = "golock: "
+			p.live(prefix + waitingText(w, host, time.Now(), screenOf(p.fd).columns-1-len(prefix)))
 		case line && p.json:
 			p.line("info", "still waiting", []any{
 				"name", w.Name, "place", w.Place, "waited", time.Since(w.Began), "holders", len(w.Holders), "held_by", holdersText(w.Holders),
 			})
 		case line:
-			p.line("info", waitingText(w, host, time.Now()), nil)
+			p.line("info", waitingText(w, host, time.Now(), 0), nil)
 		}
-		manager.waiting(waitingText(w, host, time.Now()))
+		manager.waiting(waitingText(w, host, time.Now(), 0))
 	}
 }
 
@@ -137,9 +138,21 @@ func holdersText(holders []locks.Entry) string {
 	return strings.Join(texts, ", ")
 }
 
-// waitingText says why a run waits, what matters most first: the end of a long
-// line is cut off.
-func waitingText(w *runner.Waiting, host string, now time.Time) string {
+// waitingText says why a run waits. With a width the holder's command is
+// shortened first to make it fit; the end of what is still too long is for the
+// caller to cut off.
+func waitingText(w *runner.Waiting, host string, now time.Time, width int) string {
+	const longest = 40
+	text := waitingTextWith(w, host, now, longest)
+	if over := columnsWide(text) - width; width > 0 && over > 0 && len(w.Holders) > 0 {
+		command := columnsWide(locks.Printable(strings.Join(w.Holders[0].Command, " "), longest))
+		text = waitingTextWith(w, host, now, max(command-over-1, 0))
+	}
+	return text
+}
+
+// waitingTextWith gives the command at most that many characters.
+func waitingTextWith(w *runner.Waiting, host string, now time.Time, command int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "waiting for %q", locks.Printable(w.Name, nameLimit))
 	if waited := now.Sub(w.Began); waited >= 10*time.Second {
@@ -156,7 +169,7 @@ func waitingText(w *runner.Waiting, host string, now time.Time) string {
 		sep = ", "
 	}
 	if len(w.Holders) > 0 {
-		b.WriteString(sep + "held by " + holderText(w.Holders[0], host, now))
+		b.WriteString(sep + "held by " + holderText(w.Holders[0], host, now, command))
 		if more := len(w.Holders) - 1; more > 0 {
 			fmt.Fprintf(&b, " and %d more", more)
 		}
@@ -169,7 +182,7 @@ func waitingText(w *runner.Waiting, host string, now time.Time) string {
 }
 
 // holderText says in few words who holds and for how long.
-func holderText(e locks.Entry, host string, now time.Time) string {
+func holderText(e locks.Entry, host string, now time.Time, command int) string {
 	text := "a process that cannot be seen"
 	if e.PID > 0 {
 		text = fmt.Sprintf("pid %d", e.PID)
@@ -180,8 +193,8 @@ func holderText(e locks.Entry, host string, now time.Time) string {
 	if e.Host != "" && e.Host != host {
 		text += " on " + locks.Printable(e.Host, nameLimit)
 	}
-	if len(e.Command) > 0 {
-		text += " (" + locks.Printable(strings.Join(e.Command, " "), 40) + ")"
+	if len(e.Command) > 0 && command > 0 {
+		text += " (" + cut(locks.Printable(strings.Join(e.Command, " "), 40), command+1) + ")"
 	}
 	switch {
 	case e.Ended:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -27,8 +28,19 @@ func TestWaitingText(t *testing.T) {
 		{runner.Waiting{Name: "a", Began: now, Place: 3, Problem: "redis://h cannot be reached"}, `waiting for "a": 3rd in line, redis://h cannot be reached`},
 		{runner.Waiting{Name: "a", Began: now, Place: 111, Holders: []locks.Entry{ended}}, `waiting for "a": 111th in line, held by pid 1 until ` + sinceText(now.Format(time.RFC3339Nano), true) + `, which has ended`},
 	} {
-		if got := waitingText(&c.w, "here", now); got != c.want {
+		if got := waitingText(&c.w, "here", now, 0); got != c.want {
 			t.Errorf("%s\nwant\n%s", got, c.want)
+		}
+	}
+	w := runner.Waiting{Name: "backup", Began: now.Add(-72 * time.Second), Place: 2, Holders: []locks.Entry{holder}}
+	w.Holders[0].Command = []string{"rsync", "-a", "/srv", "/mnt/backup"}
+	for width := 60; width <= 120; width++ {
+		got := waitingText(&w, "here", now, width)
+		if width >= 71 && (columnsWide(got) > width || !strings.HasSuffix(got, " for 3m12s")) {
+			t.Errorf("in %d columns: %q", width, got)
+		}
+		if width == 120 && !strings.Contains(got, "(rsync -a /srv /mnt/backup)") {
+			t.Errorf("cut though there is room: %q", got)
 		}
 	}
 	for d, want := range map[time.Duration]string{-time.Second: "0s", 59900 * time.Millisecond: "59s", time.Hour: "1h00m", 25*time.Hour + time.Minute: "1d01h"} {
