@@ -42,7 +42,7 @@ func (t *checking) text(r *check.Report) string {
 		line("order", "%d of %d were let in before one that had waited when they began", *r.OrderInversions, r.Ranked)
 	}
 	if r.HandOffs() > 0 {
-		line("hand-off", "median %.3g ms, 99 of 100 within %.3g ms, longest %.3g ms (from the end of one child to the start of the next)", r.HandOff.P50, r.HandOff.P99, r.HandOff.Max)
+		line("hand-off", "median %s, 99 of 100 within %s, longest %s (from the end of one child to the start of the next)", ms(r.HandOff.P50), ms(r.HandOff.P99), ms(r.HandOff.Max))
 	}
 	if isTerminal(1) {
 		for _, bar := range r.Histogram(terminalWidth(1)) {
@@ -61,6 +61,14 @@ func (t *checking) text(r *check.Report) string {
 		line(label, "%s", p)
 	}
 	return b.String()
+}
+
+// ms writes milliseconds with three digits at least.
+func ms(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f ms", v)
+	}
+	return fmt.Sprintf("%.3g ms", v)
 }
 
 // isTerminal reports whether a descriptor is one.

@@ -28,6 +28,11 @@ const exitFailed = 1
 // usual lease, after which every lock must be free again.
 const checkPatience = time.Minute
 
+// killedTTL is the lease of runs of which some are killed. One that dies between
+// its grant and the start of its guard is known to nobody, and the others wait
+// for the end of its lease.
+const killedTTL = 10 * time.Second
+
 // tidyLimit bounds the tidying up in the store.
 const tidyLimit = 2 * time.Second
 
@@ -212,7 +217,11 @@ func (t *checking) useGolock(c *checkCommand) (tidy func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := memoryFile("[defaults]\nstore = " + strconv.Quote(addressOf(v)) + "\n")
+	text := "[defaults]\nstore = " + strconv.Quote(addressOf(v)) + "\n"
+	if t.test.Kill > 0 {
+		text += "ttl = " + strconv.Quote(killedTTL.String()) + "\n"
+	}
+	file, err := memoryFile(text)
 	if err != nil {
 		return nil, fmt.Errorf("a file for the settings of the runs: %w", err)
 	}
