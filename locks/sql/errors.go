@@ -31,6 +31,14 @@ func isFinal(err error) bool {
 	return errors.As(err, &r)
 }
 
+// located says which store an error is of, if it does not say so itself.
+func (s *Store) located(err error) error {
+	if isFinal(err) {
+		return fmt.Errorf("%s: %w", s.URL(), err)
+	}
+	return err
+}
+
 // isPassing is the opposite, for somebody who holds or waits already: a server
 // gets room again, and an outage never ends the waiting.
 func isPassing(err error) bool {

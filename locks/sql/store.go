@@ -93,7 +93,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 			e.giveUp(nil) // the server may have been told and its answer lost
 			return nil, err
 		}
-		return nil, fmt.Errorf("%s: %w", s.URL(), err)
+		return nil, s.located(err)
 	}
 	switch a.word {
 	case granted:
@@ -292,7 +292,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	})
 	switch {
 	case err != nil:
-		return err
+		return s.located(err)
 	case a.word == lost && !doubtful:
 		return locks.ErrLost
 	}

@@ -1,6 +1,7 @@
 package sql_test
 
 import (
+	"strings"
 	"testing"
 
 	"golock/locks/sql"
@@ -29,6 +30,25 @@ func TestDifferentUsers(t *testing.T) {
 				later.waits()
 			}
 			release(t, l)
+		}
+	})
+}
+
+// Whatever is asked, an error of the server's says which store it is of.
+func TestErrorsAreLocated(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		l := take(t, b.store(t), "n")
+		s := f.openURL(t, b.server.NewUser(t, b.name).URL())
+		_, swept := s.Sweep(background, 0)
+		var listed error
+		for _, err := range s.Entries(background, "n") {
+			listed = err
+		}
+		for what, err := range map[string]error{"Join": denied(t, s, "n"), "Evict": s.Evict(background, l.Grant().Ref, "x"), "Sweep": swept, "Entries": listed} {
+			if err == nil || !strings.HasPrefix(err.Error(), s.URL()+": ") {
+				t.Errorf("%s: %v, want an error that begins with %s", what, err, s.URL())
+			}
 		}
 	})
 }
