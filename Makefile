@@ -3,12 +3,14 @@
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X main.version=$(VERSION)
+ARCHS   ?= amd64 arm64 arm 386
+DIST    ?= dist
 TOOL    := $(GO) tool -modfile=.ci/tools.mod
 
 # Processes built with the race detector would sleep a second at their end.
 export GORACE := atexit_sleep_ms=0
 
-.PHONY: help build install deps test test-short fuzz lint bench clean
+.PHONY: help build install dist deb deps test test-short fuzz lint bench clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -16,8 +18,20 @@ help:
 build: ## the program, static, in bin/golock
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/golock .
 
-install: ## bin/golock into PREFIX (default /usr/local); after make build
-	install -D -m 755 bin/golock $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/golock
+install: ## bin/golock, manual and completion into PREFIX (default /usr/local); after make build
+	packaging/install $(DESTDIR)$(or $(PREFIX),/usr/local)
+
+dist: ## static binaries for linux amd64, arm64, arm, 386 with SHA256SUMS in dist/
+	mkdir -p $(DIST)
+	rm -f $(DIST)/golock-*-linux-* $(DIST)/SHA256SUMS
+	for arch in $(ARCHS); do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch GOARM=6 GO386=sse2 \
+		$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(DIST)/golock-$(VERSION)-linux-$$arch . || exit; \
+	done
+	cd $(DIST) && sha256sum golock-*-linux-* >SHA256SUMS
+
+deb: build ## a Debian package of bin/golock in dist/
+	packaging/deb $(VERSION)
 
 deps: ## Debian's packages that tests and benchmarks use, if missing
 	.ci/deps
@@ -43,4 +57,4 @@ bench: deps ## start-up, hand-off, bursts, memory beside flock, setlock and sem;
 	$(GO) run ./bench -markdown docs/benchmarks.md
 
 clean:
-	rm -rf bin
+	rm -rf bin dist

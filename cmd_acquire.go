@@ -52,6 +52,9 @@ func (c *acquireCommand) run(out *printer) int {
 	}
 	a.run.Log, a.run.Say = out.log, out.say
 	if a.process < 0 {
+		a.run.Waits = out.waits()
+	}
+	if a.process < 0 {
 		return a.forNone(out)
 	}
 	return a.forProcess(out)
@@ -83,6 +86,7 @@ func (c *acquireCommand) settle(a *acquisition, out *printer) error {
 	if a.process < 0 && !a.run.Store.Traits().Leased {
 		return usageError{fmt.Errorf("--for none needs a networked store: on %s a slot is held by a process; in a shell --for $$", a.run.Store.URL())}
 	}
+	a.run.Request.NoGolock = a.process < 0
 	if err := leasing(v, a.run, out); err != nil {
 		return err
 	}
@@ -157,7 +161,7 @@ func (a *acquisition) forNone(out *printer) int {
 
 // forProcess has a keeper take the slot and keep it.
 func (a *acquisition) forProcess(out *printer) int {
-	k, err := startKeeper(a)
+	k, err := startKeeper(a, out)
 	if err != nil {
 		return out.exit(err)
 	}

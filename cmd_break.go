@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,6 +137,7 @@ type breaking struct {
 
 	name      string    // "": ref
 	ref       locks.Ref // the one entry
+	found     string    // the name that it was found under
 	dead      bool      // only what no golock holds
 	all       bool      // waiters too
 	olderThan time.Duration
@@ -154,14 +156,18 @@ func (b *breaking) wants(e locks.Entry) bool {
 	return false
 }
 
-// entries lists what there is under the name, or with the ID.
+// entries lists what there is under the name, or with the ID. Once that is
+// found, it does not matter what is the matter with other names.
 func (b *breaking) entries(ctx context.Context) (all []locks.Entry, err error) {
-	for e, err := range b.store.Entries(ctx, b.name) {
+	for e, err := range b.store.Entries(ctx, cmp.Or(b.name, b.found)) {
 		if err != nil {
 			return all, err
 		}
-		if b.name != "" || e.Ref == b.ref {
+		if b.name != "" {
 			all = append(all, e)
+		} else if e.Ref == b.ref {
+			b.found = e.Name
+			return []locks.Entry{e}, nil
 		}
 	}
 	return all, nil
@@ -169,11 +175,9 @@ func (b *breaking) entries(ctx context.Context) (all []locks.Entry, err error) {
 
 func (b *breaking) do(ctx context.Context) error {
 	there, err := b.entries(ctx)
-	if len(there) == 0 && b.name == "" {
-		if err != nil {
-			return err
-		}
-		// A store of many may not have it on its list.
+	var outage *locks.OutageError
+	if len(there) == 0 && b.name == "" && !errors.As(err, &outage) {
+		// It may be on no list: the store has many, or one of them cannot be read.
 		if err := b.store.Evict(ctx, b.ref, b.by); err != nil {
 			return unknownID(b.ref, err)
 		}
@@ -233,7 +237,7 @@ func (b *breaking) await(ctx context.Context, left []locks.Entry) (failed []erro
 				limit = 2 * defaultTTL
 			}
 			switch {
-			case !known && err == nil:
+			case !known && (err == nil || errors.Is(missed, locks.ErrLost)):
 				b.out.step("gone", "id", e.Ref.String())
 				return true
 			case time.Since(began) < limit:

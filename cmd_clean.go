@@ -21,7 +21,7 @@ type cleanCommand struct {
 
 func (c *cleanCommand) run(out *printer) int {
 	removed, err := c.clean()
-	if c.Quiet != "true" {
+	if c.Quiet != "true" && (err == nil || removed > 0) {
 		if _, err := fmt.Printf("%d removed\n", removed); err != nil {
 			return out.exit(outputError{err})
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"golock/config"
+	"golock/held"
 	"golock/locks"
 	"golock/locks/open"
 )
@@ -38,7 +39,13 @@ func (c *heldCommand) inside() error {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	var store locks.Store
-	if url := os.Getenv("GOLOCK_LOCK_STORE"); url == "" || c.Store != nil || c.Config != nil {
+	url := os.Getenv("GOLOCK_LOCK_STORE")
+	if url == "" && c.Store == nil && c.Config == nil {
+		if err := askHolder(ctx, ref, held.Still); !errors.Is(err, held.ErrNobody) {
+			return err
+		}
+	}
+	if url == "" || c.Store != nil || c.Config != nil {
 		store, err = c.store()
 	} else if store, err = open.Store(url); err != nil {
 		err = &config.Error{Source: config.Source{Env: "GOLOCK_LOCK_STORE"}, Problem: err.Error()}

@@ -85,6 +85,9 @@ func keep(out *printer) int {
 			return tell(news{Result: &result{ID: g.Ref.String()}})
 		},
 	}
+	k.Waits = what.Pace.waits(func(w *runner.Waiting, line bool) {
+		_ = tell(news{Waits: w, Line: line, Over: w == nil})
+	})
 	o := k.Do()
 	if !granted {
 		return failed(o)

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"golock/config"
@@ -17,48 +17,85 @@ import (
 
 // lsCommand is the grammar of golock ls.
 type lsCommand struct {
-	Name   *word `arg:"" optional:"" name:"lock"`
-	JSON   bool  `name:"json"`
-	Store  *word
-	Config *word
+	Name     *word `arg:"" optional:"" name:"lock"`
+	JSON     bool  `name:"json"`
+	Watch    bool
+	Interval *word
+	Store    *word
+	Config   *word
 }
 
 func (c *lsCommand) run(out *printer) int {
-	if err := c.list(); err != nil {
+	w, err := c.settle(out)
+	if err != nil {
+		return out.exit(err)
+	}
+	defer w.store.Close()
+	if c.Watch {
+		return w.loop()
+	}
+	if err := w.once(); err != nil {
 		return out.exit(err)
 	}
 	return 0
 }
 
-func (c *lsCommand) list() error {
+// settle finds out what is to be shown.
+func (c *lsCommand) settle(out *printer) (*watch, error) {
 	given := flags{}
 	given.text("store", c.Store)
 	given.text("config", c.Config)
-	name := ""
+	w := &watch{json: c.JSON, out: out, interval: defaultInterval}
 	if c.Name != nil {
-		name = string(*c.Name)
-		if err := locks.CheckName(name); err != nil {
-			return usageError{fmt.Errorf("name %q: %w", locks.Printable(name, 80), err)}
+		w.name = string(*c.Name)
+		if err := locks.CheckName(w.name); err != nil {
+			return nil, usageError{fmt.Errorf("name %q: %w", locks.Printable(w.name, 80), err)}
 		}
-		given[config.NameKey] = []string{name} // its table in the file may name a store
+		given[config.NameKey] = []string{w.name} // its table in the file may name a store
+	}
+	if c.Interval != nil {
+		d, err := config.ParseDuration(string(*c.Interval))
+		switch {
+		case err != nil:
+			return nil, usageError{fmt.Errorf("--interval: %w", err)}
+		case !c.Watch:
+			return nil, usageError{errors.New("--interval needs --watch")}
+		case d < leastInterval:
+			return nil, usageError{fmt.Errorf("--interval: %v is too short: at least %v", d, leastInterval)}
+		}
+		w.interval = d
 	}
 	// The variable is for run: without a name the user wants to see all.
 	v, err := given.resolveWithout("GOLOCK_NAME")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	store, err := storeOf(v)
+	w.store, err = storeOf(v)
+	return w, err
+}
+
+// once shows what there is. After a failure that is what was seen before it.
+func (w *watch) once() error {
+	shown, failed := listOf(context.Background(), w.store, w.name)
+	var err error
+	if w.json {
+		err = printJSON(shown)
+	} else if lines := tableOf(shown, screenOf(1).columns); len(lines) > 0 {
+		_, err = fmt.Println(strings.Join(lines, "\n"))
+	}
 	if err != nil {
-		return err
+		return outputError{err}
 	}
-	defer store.Close()
+	return failed
+}
+
+// listOf asks a store for the entries of a name, or of all.
+func listOf(ctx context.Context, store locks.Store, name string) ([]shownEntry, error) {
 	users := userNames{}
 	shown := []shownEntry{}
-	var failed error
-	for e, err := range store.Entries(context.Background(), name) {
+	for e, err := range store.Entries(ctx, name) {
 		if err != nil {
-			failed = err // what there is to see is shown
-			break
+			return shown, err
 		}
 		one := users.show(e)
 		if store.Traits().Leased {
@@ -67,14 +104,7 @@ func (c *lsCommand) list() error {
 		}
 		shown = append(shown, one)
 	}
-	show := printTable
-	if c.JSON {
-		show = printJSON
-	}
-	if err := show(shown); err != nil {
-		return outputError{err}
-	}
-	return failed
+	return shown, nil
 }
 
 // shownEntry is an entry as users and their programs see it; the names are part
@@ -148,50 +178,6 @@ func printJSON(shown []shownEntry) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(shown)
-}
-
-func printTable(shown []shownEntry) error {
-	if len(shown) == 0 {
-		return nil
-	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tSTATE\tSLOT\tMAX\tPID\tUSER\tSINCE\tCOMMAND")
-	for _, e := range shown {
-		state, slot, limit := string(e.State), slotText(e.Slots), strconv.Itoa(e.Max)
-		if e.State == locks.Waiting {
-			state, slot = fmt.Sprintf("waiting %d", e.Position), "-"
-		}
-		switch {
-		case e.Orphaned:
-			state = "orphaned"
-		case e.ended:
-			till, _ := time.Parse(time.RFC3339Nano, e.HeldTill)
-			state = "held until " + till.Local().Format(time.TimeOnly)
-		case e.leaving:
-			state += ", told to go"
-		}
-		switch {
-		case e.Max == 0:
-			limit = "shared"
-		case e.Max < 0:
-			limit = "?"
-		}
-		if slot == "" {
-			slot = "-"
-		}
-		pid, who, when := "?", "?", "?" // a plain lock may not tell
-		if e.PID > 0 {
-			pid = strconv.Itoa(e.PID)
-		}
-		if e.User != "" {
-			who = locks.Printable(e.User, 20)
-		}
-		if since, err := time.Parse(time.RFC3339Nano, e.Since); err == nil {
-			when = since.Local().Format("2006-01-02 15:04:05")
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", locks.Printable(e.Name, 40), state, slot, limit, pid, who, when, locks.Printable(strings.Join(e.Command, " "), 60))
-	}
-	return w.Flush()
 }
 
 func slotText(slots []int) string {

@@ -75,7 +75,7 @@ func (c *runCommand) run(out *printer) int {
 	if err != nil {
 		return out.exit(err)
 	}
-	run.Log, run.Say = out.log, out.say
+	run.Log, run.Say, run.Waits = out.log, out.say, out.waits()
 	run.Sockets = func() (string, error) { return open.Directory(true) }
 	o := run.Do()
 	code := own.tell(run, o, out)

@@ -90,6 +90,8 @@ const helpLs = `Holders come first, then waiters in the order in which they will
 Examples:
   golock ls
   golock ls backup
+  golock ls --watch --interval 5s
+        redrawn in place until Ctrl-C; into a pipe or file a table whenever it changes
   golock ls --json | jq '.[] | select(.state == "waiting")'`
 
 const helpClean = `Removes the entries of those who are gone, lock files that nobody uses, and what else
@@ -100,6 +102,51 @@ Examples:
   golock clean
   golock clean --older-than 30d -q
         for a monthly crontab line`
+
+const helpCheck = `The strength test: a thousand child processes, five at a time, each through a golock
+run of its own. Each reads a counter that nothing else protects, adds one and writes
+it back. The report on standard output says how many were inside at the same time,
+whether an addition was lost, whether anybody was overtaken, and how long it took from
+the end of one child to the start of the next. The lock it uses has a random name and
+disturbs no other; with flock, fcntl and bind, the store itself is the lock.
+
+With --max N each slot number has a counter of its own. With --kill some golocks are
+killed with KILL at a random moment; what their children had not done is done by others
+afterwards. With --with another tool is tested, and only whether no more than --max are
+inside at a time. A test in which nothing happens for a minute has failed.
+
+Examples:
+  golock check
+  golock check --store redis://locks.example.net --kill 20
+  golock check --max 3 --loops 200
+  golock check --with 'flock /tmp/x {}'
+  golock check --with 'env {}'
+        which locks nothing, and so fails
+
+Exit codes:
+  0 passed, 1 failed; 64 usage, 69 the store cannot be used, 78 configuration,
+  128+N stopped by signal N (nothing stays behind)`
+const helpDoctor = `Looks at this machine and at the store, as a run with the same flags would find
+them, and tells what holds there and what does not: ok, note, or problem, why it
+matters, and how to mend it. Takes and gives back the slot of a name that nobody
+uses; leaves nothing behind. For SQL stores it prints the table's DDL.
+
+Examples:
+  golock doctor
+  golock doctor --store redis://locks --ttl 10s
+  golock doctor --json | jq '.[] | select(.level == "problem")'
+
+Exit codes:
+  0 every promise holds here (there may be notes), 1 there is a problem,
+  69 the store cannot be reached or refuses: it could not be examined`
+const helpReport = `Sums up what golock run --report has written, by lock: how many runs and what they
+came to, and of the last one when it ended, how long it waited and ran, its exit code.
+Give it all files of one node_exporter at once, rotated ones too.
+
+Examples:
+  golock report /var/log/golock.jsonl
+  * * * * * golock report --textfile /var/lib/prometheus/node-exporter/golock.prom /var/log/golock.jsonl
+        a crontab line; the metrics are described in docs/monitoring.md`
 
 const helpBreak = `Evicts: the golock of each holder stops its command (--signal, then KILL after
 --kill-after or what its lease leaves) and exits with 79. golock break returns
@@ -118,6 +165,16 @@ Exit codes:
   69 something could not be told to go, or has not gone in 30 s (on a networked
   store: in twice its --ttl); the mark stays.`
 
+const helpCompletion = `Completes commands, flags, their values, the names of locks that are held or
+waited for, IDs, and behind golock run the command as if it stood alone.
+
+Examples:
+  source <(golock completion bash)
+        in ~/.bashrc
+  source <(golock completion zsh)
+        in ~/.zshrc, after compinit
+  golock completion fish > ~/.config/fish/completions/golock.fish`
+
 // text is the help of one flag, argument or command.
 type text struct {
 	placeholder string
@@ -132,9 +189,14 @@ func commandTexts() map[string]text {
 		"release": {helpRelease, "Give back what acquire took."},
 		"held":    {helpHeld, "Ask whether a slot is still held."},
 		"ls":      {helpLs, "Show who holds and who waits."},
+		"check":   {helpCheck, "Test whether a store, or another tool, excludes."},
 		"clean":   {helpClean, "Remove what crashed golocks have left."},
+		"doctor":  {helpDoctor, "Tell what this machine and the store guarantee, and what to mend."},
 		"break":   {helpBreak, "Take slots back from those who hold them."},
+		"report":  {helpReport, "Make of the lines of --report what Prometheus reads."},
 		"version": {"", "Show the version."},
+
+		"completion": {helpCompletion, "Print a completion script for a shell."},
 	}
 }
 
@@ -177,17 +239,28 @@ func valueTexts() map[string]text {
 
 		"report": {"FILE", "Append a line of JSON about this run to FILE when it has ended. ($GOLOCK_REPORT)"},
 
-		"verbose":    {"", "Tell each step on standard error."},
-		"quiet":      {"", "Print nothing when there is no slot in time or the time limit is reached, and no warnings."},
+		"verbose":    {"", "Tell each step, and when, on standard error."},
+		"quiet":      {"", "Print nothing while waiting, when there is no slot in time or the time limit is reached, and no warnings."},
 		"log-format": {"FORMAT", "text or json. ($GOLOCK_LOG_FORMAT)"},
+
+		"textfile": {"FILE", "Replace FILE, in one step, instead of printing: for node_exporter's textfile collector."},
 
 		"older-than": {"D", "Only what is at least so old: has held or waited for so long, or has not been in use."},
 		"dead":       {"", "Only what has no golock any more: what a killed one has left running, and what only --hold keeps."},
 		"all":        {"", "Waiters too; their exit code is 75."},
 
-		"json":    {"", "Print a JSON array."},
-		"command": {"", "The command and its arguments, after -- if it could be taken for a flag."},
-		"lock":    {"", "Show this lock only."},
+		"loops":    {"N", "How many children; 1000 if not given."},
+		"children": {"N", "How many at a time; 5 if not given, more for a larger --max."},
+		"kill":     {"PERCENT", "How many of a hundred golocks are killed at a random moment; 0 if not given."},
+		"with":     {"TEMPLATE", "Test this shell command, with the child's command line in place of {}, instead of golock."},
+
+		"shell":    {"", "bash, zsh or fish."},
+		"json":     {"", "Print a JSON array."},
+		"watch":    {"", "Look again and again, and redraw the table in place, until Ctrl-C (exit code 0)."},
+		"interval": {"D", "With --watch: look every D; 1s if not given."},
+		"reports":  {"", "Files that --report has written, in any order."},
+		"command":  {"", "The command and its arguments, after -- if it could be taken for a flag."},
+		"lock":     {"", "Show this lock only."},
 	}
 }
 
@@ -215,22 +288,8 @@ func explain(model *kong.Application, args []string) error {
 // order in which they must stand.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	usage := "golock COMMAND"
-	switch node := ctx.Selected(); {
-	case node == nil:
-	case node.Name == "run":
-		usage = "golock run --name NAME [flags] [--] COMMAND [ARG...]"
-	case node.Name == "acquire":
-		usage = "golock acquire --name NAME --for PID|none [flags]"
-	case node.Name == "renew" || node.Name == "release":
-		usage = "golock " + node.Name + " [flags] ID"
-	case node.Name == "held":
-		usage = "golock held [flags]"
-	case node.Name == "break":
-		usage = "golock break --name NAME | --id ID [flags]"
-	case node.Name == "ls":
-		usage = "golock ls [flags] [NAME]"
-	default:
-		usage = "golock " + node.Name
+	if node := ctx.Selected(); node != nil {
+		usage = usageOf(node.Name)
 	}
 	if _, err := fmt.Fprintf(ctx.Stdout, "Usage: %s\n", usage); err != nil {
 		return outputError{err}
@@ -239,4 +298,27 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 		return outputError{err}
 	}
 	return nil
+}
+
+// usageOf is how a command is called.
+func usageOf(name string) string {
+	switch name {
+	case "run":
+		return "golock run --name NAME [flags] [--] COMMAND [ARG...]"
+	case "acquire":
+		return "golock acquire --name NAME --for PID|none [flags]"
+	case "renew", "release":
+		return "golock " + name + " [flags] ID"
+	case "break":
+		return "golock break --name NAME | --id ID [flags]"
+	case "ls":
+		return "golock ls [flags] [NAME]"
+	case "report":
+		return "golock report [flags] REPORT..."
+	case "completion":
+		return "golock completion bash|zsh|fish"
+	case "version":
+		return "golock version"
+	}
+	return "golock " + name + " [flags]"
 }

@@ -42,6 +42,7 @@ type order struct {
 	Address string // the store's URL, which may have secrets in it: not for the command line
 	Request locks.Request
 	Wait    time.Duration
+	Pace    pace // in which the waiting is to be told of
 }
 
 // news is what a keeper tells.
@@ -51,6 +52,10 @@ type news struct {
 	Log    string   `json:",omitempty"`
 	Pairs  []string `json:",omitempty"`
 	Say    string   `json:",omitempty"`
+
+	Waits *runner.Waiting `json:",omitempty"` // and will go on
+	Line  bool            `json:",omitempty"` // and that is to be told
+	Over  bool            `json:",omitempty"` // the waiting
 }
 
 // keeper is golock acquire's end of it.
@@ -58,13 +63,15 @@ type keeper struct {
 	pid    int
 	socket int
 	heard  []byte // and not yet understood
+	tell   func(w *runner.Waiting, line bool)
 }
 
 var errKeeperGone = errors.New("the process that was to keep the slot has ended")
 
 // startKeeper starts one for a process.
-func startKeeper(a *acquisition) (*keeper, error) {
-	text, err := json.Marshal(order{Address: a.run.Address, Request: a.run.Request, Wait: a.run.Wait})
+func startKeeper(a *acquisition, out *printer) (*keeper, error) {
+	how := out.paceOf()
+	text, err := json.Marshal(order{Address: a.run.Address, Request: a.run.Request, Wait: a.run.Wait, Pace: how})
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +87,7 @@ func startKeeper(a *acquisition) (*keeper, error) {
 	}
 	defer unix.Close(null)
 	keepToYourself()
-	k := &keeper{socket: pair[0]}
+	k := &keeper{socket: pair[0], tell: out.tellWaiting(how)}
 	a.run.Relay.AsCaller(func() {
 		k.pid, err = syscall.ForkExec("/proc/self/exe", []string{keeperName, a.run.Request.Name, "for", strconv.Itoa(a.pid)}, &syscall.ProcAttr{
 			Dir: "/", Env: os.Environ(),
@@ -149,8 +156,13 @@ func (k *keeper) next(run *runner.Run) (*result, error) {
 		if err := json.Unmarshal(line, &m); err != nil {
 			return nil, err
 		}
-		if m.Result != nil {
+		switch {
+		case m.Result != nil:
+			k.tell(nil, false)
 			return m.Result, nil
+		case m.Waits != nil || m.Over:
+			k.tell(m.Waits, m.Line)
+			continue
 		}
 		pairs := make([]any, len(m.Pairs))
 		for i, p := range m.Pairs {
@@ -170,6 +182,7 @@ func (k *keeper) confirm() { _ = k.send([]byte{'\n'}) }
 // dismiss tells the keeper that nobody wants the slot, and waits a moment for
 // its end.
 func (k *keeper) dismiss() {
+	k.tell(nil, false)
 	_ = unix.Shutdown(k.socket, unix.SHUT_WR)
 	for until := time.Now().Add(keeperLimit); time.Now().Before(until); {
 		if pid, err := syscall.Wait4(k.pid, nil, syscall.WNOHANG, nil); pid != 0 && err != syscall.EINTR {

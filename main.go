@@ -19,6 +19,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"golock/check"
 	"golock/config"
 	"golock/locks"
 	"golock/runner"
@@ -59,8 +60,15 @@ type root struct {
 	Held    heldCommand    `cmd:""`
 	Ls      lsCommand      `cmd:""`
 	Break   breakCommand   `cmd:""`
+	Check   checkCommand   `cmd:""`
 	Clean   cleanCommand   `cmd:""`
+	Doctor  doctorCommand  `cmd:""`
+	Report  reportCommand  `cmd:""`
 	Version versionCommand `cmd:""`
+
+	Completion completionCommand `cmd:""`
+	Complete   completeCommand   `cmd:"" hidden:""`
+	Manual     manualCommand     `cmd:"" hidden:""`
 }
 
 // Each command alone, for the usual start: building and checking the grammar
@@ -99,6 +107,9 @@ func main() {
 	}
 	if len(os.Args) > 0 && os.Args[0] == keeperName {
 		os.Exit(keep(out))
+	}
+	if len(os.Args) > 1 && os.Args[1] == check.ChildName {
+		os.Exit(checkChild(os.Args[2:], out))
 	}
 	os.Exit(start(os.Args[1:], out))
 }
@@ -174,8 +185,20 @@ func grammarOf(args []string) (any, func(name string) command) {
 			return &g.Release
 		case "held":
 			return &g.Held
+		case "check":
+			return &g.Check
 		case "clean":
 			return &g.Clean
+		case "completion", "completion <shell>":
+			return &g.Completion
+		case "complete", "complete <words>":
+			return &g.Complete
+		case "manual":
+			return &g.Manual
+		case "doctor":
+			return &g.Doctor
+		case "report", "report <reports>":
+			return &g.Report
 		}
 		return &g.Version
 	}
@@ -184,7 +207,7 @@ func grammarOf(args []string) (any, func(name string) command) {
 // parseProblem makes kong's error one that says where to read on.
 func parseProblem(args []string, err error) error {
 	help := "golock --help"
-	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "version"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"run", "acquire", "renew", "release", "held", "ls", "break", "clean", "check", "doctor", "report", "version", "completion"}, args[0]) {
 		help = "golock " + args[0] + " --help"
 	}
 	return fmt.Errorf("%w; see %s", err, help)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"golock/check"
 	"golock/runner"
 )
 
@@ -17,6 +18,9 @@ import (
 // as a process of its own.
 func TestMain(m *testing.M) {
 	if os.Args[0] == runner.GuardName { // what a run on a store with leases starts
+		main()
+	}
+	if len(os.Args) > 1 && os.Args[1] == check.ChildName { // what golock check has its runs start
 		main()
 	}
 	testscript.Main(m, map[string]func(){"golock": main, keeperName: main})

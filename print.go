@@ -25,6 +25,7 @@ type printer struct {
 	json    bool
 	verbose bool
 	quiet   bool
+	drawn   bool          // a line stands on the terminal that is to be removed before anything else
 	stuck   chan struct{} // closed when a line that was given up on has been taken; nil: none was
 }
 
@@ -33,10 +34,10 @@ func newPrinter(fd int) *printer { return &printer{fd: fd} }
 // patience is how long a line may wait for its reader.
 const patience = 100 * time.Millisecond
 
-// step tells what golock does, if the user asked for it.
+// step tells what golock does, and when, if the user asked for it.
 func (p *printer) step(message string, pairs ...any) {
 	if p.verbose {
-		p.line("info", message, pairs)
+		p.line("step", message, pairs)
 	}
 }
 
@@ -76,15 +77,30 @@ func (p *printer) exit(err error) int {
 // line writes one message with its pairs of name and value.
 func (p *printer) line(level, message string, pairs []any) {
 	var b strings.Builder
+	if p.drawn {
+		p.drawn = false
+		b.WriteString(clearLine)
+	}
+	now := time.Now()
 	if p.json {
-		fmt.Fprintf(&b, `{"time":%s,"level":%q,"msg":%s`, asJSON(time.Now().Format(time.RFC3339Nano)), level, asJSON(message))
+		if level == "step" {
+			level = "info"
+		}
+		fmt.Fprintf(&b, `{"time":%s,"level":%q,"msg":%s`, asJSON(now.Format(time.RFC3339Nano)), level, asJSON(message))
 		for i := 0; i+1 < len(pairs); i += 2 {
-			fmt.Fprintf(&b, `,%s:%s`, asJSON(pairs[i]), asJSON(plain(pairs[i+1])))
+			value := plain(pairs[i+1])
+			if d, ok := pairs[i+1].(time.Duration); ok {
+				value = seconds(d)
+			}
+			fmt.Fprintf(&b, `,%s:%s`, asJSON(pairs[i]), asJSON(value))
 		}
 		b.WriteByte('}')
 	} else {
 		b.WriteString("golock: ")
-		if level == "warning" {
+		switch level {
+		case "step":
+			b.WriteString(now.Format("15:04:05.000 "))
+		case "warning":
 			b.WriteString("warning: ")
 		}
 		b.WriteString(locks.Printable(message, 4000))

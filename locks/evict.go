@@ -124,6 +124,15 @@ type Sweeper interface {
 	Sweep(ctx context.Context, olderThan time.Duration) (removed int, err error)
 }
 
+// Forgetter is a Store that can remove all it keeps of one name.
+type Forgetter interface {
+	Store
+
+	// Forget removes what is left of a name, and asks nobody: it is for a name
+	// of the caller's own that nobody uses and nobody will use again.
+	Forget(ctx context.Context, name string) error
+}
+
 // EvictedError says who took a place or a slot back. For a holder it means the
 // same as ErrLost, but the slot stays taken until it is released or its term
 // ends.

@@ -73,14 +73,19 @@ type Warner interface {
 	Warnings() []string
 }
 
-// Placed is a Ticket that knows its place. What takes its time can be done
-// before the grant then, if that is near.
-type Placed interface {
+// Located is a Ticket that knows its place.
+type Located interface {
 	Ticket
 
-	// Place is the place in the queue that the request was given; 1 is the
-	// next. It does no I/O.
+	// Place is the place in the queue when it was last looked at; 1 is the next.
+	// It does no I/O and may be called at any time from any goroutine.
 	Place() int
+}
+
+// Placed is a Located that tells when its turn is near. What takes its time can
+// be done before the grant then.
+type Placed interface {
+	Located
 
 	// WhenNear has f called once, while Wait sleeps, when the place has become
 	// one of the first two. It must be called before Wait.

@@ -104,7 +104,7 @@ type Request struct {
 	MaxQueue *int          // *BusyError if it would have to wait and this many wait already; nil: no limit
 	Replace  Replacement   // whom it puts out of its way
 	Hold     time.Duration // keep the slot until this long after the grant, whatever becomes of its holder
-	NoGolock bool          // the holder becomes its command (--exec): nobody there heeds an eviction
+	NoGolock bool          // no golock stays with the holder, be it that it becomes its command or has nothing but its lease: nobody there heeds an eviction
 
 	// TTL is how long a leased store keeps the slot, or the place in the
 	// queue, without a sign of life. Others do not look at it.
@@ -200,14 +200,22 @@ func (e *BusyError) Error() string {
 
 // Holder describes in a few words who an entry belongs to.
 func (e Entry) Holder() string {
-	who := fmt.Sprintf("pid %d", e.PID)
+	who := "a process that cannot be seen" // of another container, or user
+	if e.PID > 0 {
+		who = fmt.Sprintf("pid %d", e.PID)
+	}
 	if e.Orphaned {
-		who = fmt.Sprintf("what pid %d left running", e.PID)
+		who = "what " + who + " left running"
+	}
+	if e.TTL > 0 && e.Host != "" { // others may be on other hosts
+		who += " on " + Printable(e.Host, 80)
 	}
 	if len(e.Command) > 0 {
 		who += " (" + Printable(strings.Join(e.Command, " "), 60) + ")"
 	}
-	who += " since " + e.Since.Local().Format("2006-01-02 15:04:05")
+	if !e.Since.IsZero() {
+		who += " since " + e.Since.Local().Format("2006-01-02 15:04:05")
+	}
 	switch {
 	case e.Ended:
 		who += ", held until " + clockTime(e.HeldTill) + ", its command has ended"

@@ -15,7 +15,7 @@ import (
 
 // leaveLimit bounds how long a golock that was told to stop looks after its
 // place in the queue.
-const leaveLimit = 50 * time.Millisecond
+const leaveLimit = 60 * time.Millisecond
 
 // How long a store that does not answer is tried, at most.
 const (
@@ -43,7 +43,7 @@ type acquired struct {
 // has room for it, and wakes the relay after each message.
 type attempt struct {
 	cancel   context.CancelFunc
-	queued   chan int // the place in the queue, 0: not known
+	queued   chan func() int // the place in the queue; 0: not known
 	near     chan struct{}
 	replaced chan []locks.Entry
 	got      chan acquired
@@ -51,7 +51,7 @@ type attempt struct {
 
 func (r *Run) attempt() *attempt {
 	ctx, cancel := context.WithCancel(context.Background())
-	a := &attempt{cancel: cancel, queued: make(chan int, 1), near: make(chan struct{}, 1), replaced: make(chan []locks.Entry, 1), got: make(chan acquired, 1)}
+	a := &attempt{cancel: cancel, queued: make(chan func() int, 1), near: make(chan struct{}, 1), replaced: make(chan []locks.Entry, 1), got: make(chan acquired, 1)}
 	request := r.Request
 	request.NoWait = r.Wait == 0
 
@@ -108,9 +108,11 @@ func (r *Run) wait(ctx context.Context, request locks.Request, ticket locks.Tick
 		a.tell(ticket)
 	}
 	if ticket.Queued() {
-		place := 0
+		place := func() int { return 0 }
+		if p, ok := ticket.(locks.Located); ok {
+			place = p.Place
+		}
 		if p, ok := ticket.(locks.Placed); ok {
-			place = p.Place()
 			p.WhenNear(func() {
 				a.near <- struct{}{}
 				r.Relay.Wake()
@@ -163,7 +165,9 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 	a := r.attempt()
 	_ = g.raise() // while the store is being asked; what went wrong shows when it is needed
 	waiting := false
+	onlooker := onlooker{run: r}
 	defer func() {
+		onlooker.end(false)
 		a.cancel()
 		if waiting && r.Terminal {
 			r.Relay.DropStop()
@@ -196,9 +200,10 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			return got.lease, pending, nil
 		case place := <-a.queued:
 			r.Log(false, "waiting")
-			if place == 0 || place > nearPlaces {
+			if at := place(); at == 0 || at > nearPlaces {
 				g.dismiss() // thousands may wait
 			}
+			onlooker.begin(place)
 			if waiting = true; r.Terminal {
 				r.Relay.CatchStop()
 			}
@@ -206,12 +211,17 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			_ = g.raise() // as at the beginning
 		default:
 		}
+		if err := onlooker.attend(); err != nil {
+			r.giveBack(a.giveUp(leaveLimit))
+			return nil, nil, r.refused(err, false)
+		}
 		timeout := time.Duration(-1)
 		if !until.IsZero() {
 			timeout = max(time.Until(until), 0)
 		}
-		sig, ok := r.Relay.Next(timeout)
+		sig, ok := r.Relay.Next(onlooker.patience(timeout))
 		switch {
+		case !ok && (until.IsZero() || time.Now().Before(until)): // the onlooker's time
 		case !ok:
 			got := a.giveUp(leaveLimit)
 			if got.lease != nil {
@@ -247,6 +257,7 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			// everybody behind it. Here the end of the attempt is waited for.
 			a.cancel()
 			r.giveBack(<-a.got)
+			onlooker.end(true)
 			r.Log(false, "left the queue", "signal", "TSTP")
 			r.Relay.Suspend()
 			if ref, err := locks.NewRef(r.Request.Name); err == nil {
@@ -340,6 +351,9 @@ func (r *Run) refused(err error, noWait bool) *Outcome {
 	case errors.As(err, &nested) && !noWait:
 		return &Outcome{Kind: Refused, Err: err}
 	case errors.As(err, &busy):
+		if len(busy.Holders) == 0 && busy.Reason == "" { // a kernel's lock may not tell at once
+			busy.Holders = r.whyBusy().Holders
+		}
 		return &Outcome{Kind: Busy, Err: err}
 	case evicted(err):
 		return &Outcome{Kind: Busy, Err: fmt.Errorf("the place in the queue of %q is lost: %w", r.Request.Name, err)}

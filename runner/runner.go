@@ -54,6 +54,12 @@ type Run struct {
 	// Log takes one step of the run: a message and pairs of name and value.
 	Log func(warn bool, message string, pairs ...any)
 
+	// Waits, if not nil, is told of the waiting: when the run has queued, and
+	// again when the time is over that it has returned (0: not any more). With
+	// nil it is told that the waiting is over, before the command is started. It
+	// may keep the view until the next call.
+	Waits func(w *Waiting) (again time.Duration)
+
 	// Say takes what a user wants to know of a run that goes well.
 	Say func(message string)
 

@@ -171,7 +171,7 @@ func (s *seat) entry(name string) locks.Entry {
 	}
 	e.State, e.Slots, e.Fence = locks.Holding, r.Slots, r.Fence
 	e.Ended = r.Left || (s.left == 0 && s.rest > 0)
-	e.Orphaned = !e.Ended && r.Owner.gone()
+	e.Orphaned = !e.Ended && !r.Alone && r.Owner.gone()
 	if s.rest > 0 {
 		e.HeldTill = time.Now().Add(s.rest)
 	}

@@ -170,6 +170,7 @@ func (s *Store) join(ctx context.Context, r locks.Request) (*ticket, error) {
 			return nil, err
 		}
 		t := &ticket{entry: e, queued: !v.granted, view: v}
+		t.place.Store(int64(v.place))
 		switch {
 		case v.granted:
 			t.lease = newLease(e)

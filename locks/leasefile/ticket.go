@@ -3,6 +3,7 @@ package leasefile
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"golock/locks"
@@ -13,7 +14,8 @@ type ticket struct {
 	entry  *entry
 	lease  *lease // granted at once
 	queued bool
-	view   view   // the line when it was last looked at
+	view   view // the line when it was last looked at
+	place  atomic.Int64
 	near   func() // to be told, once, when the turn is near; nil: nobody
 
 	replaced []locks.Entry
@@ -22,8 +24,8 @@ type ticket struct {
 // Queued implements locks.Ticket.
 func (t *ticket) Queued() bool { return t.queued }
 
-// Place implements locks.Placed.
-func (t *ticket) Place() int { return t.view.place }
+// Place implements locks.Located.
+func (t *ticket) Place() int { return int(t.place.Load()) }
 
 // Replaced implements locks.Replacer.
 func (t *ticket) Replaced() []locks.Entry { return t.replaced }
@@ -90,6 +92,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			return nil, t.leave(ctx, outage)
 		case err == nil:
 			t.view, outage, next = v, nil, v.nextLook(ttl)
+			t.place.Store(int64(v.place))
 		case mayPassInLine(err):
 			outage = err
 		default:

@@ -28,7 +28,8 @@ type ticket struct {
 	left  bool
 	place *place // replaced by the walker alone
 	lease *lease
-	after bool // the last look found the holders of a removed file in the way
+	line  atomic.Int64 // the place in the queue
+	after bool         // the last look found the holders of a removed file in the way
 
 	own      atomic.Pointer[whereabouts]
 	replaced []locks.Entry // whom it evicted
@@ -140,6 +141,7 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 	if err != nil || lease != nil {
 		return lease, err
 	}
+	t.line.Store(p.inLine(tab))
 	if removed, err := p.table.removed(); err != nil || removed {
 		return nil, orMoved(err)
 	}
@@ -246,6 +248,17 @@ func (p *place) look(t *ticket, tab *table) (decision, *lease, error) {
 		return do, l, err
 	}
 	return do, nil, nil
+}
+
+// inLine is the place in the queue, by the records.
+func (p *place) inLine(tab *table) int64 {
+	line := int64(1)
+	for i := range tab.records {
+		if r := &tab.records[i]; r.state == stateWaiting && r.evictor == "" && r.claim.Before(p.self.claim) {
+			line++
+		}
+	}
+	return line
 }
 
 // inFront finds the live waiter that stands directly before p.
@@ -376,6 +389,9 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	return nil, t.gaveUp(ctx)
 }
 
+// Place implements locks.Located.
+func (t *ticket) Place() int { return int(t.line.Load()) }
+
 // Replaced implements locks.Replacer.
 func (t *ticket) Replaced() []locks.Entry { return t.replaced }
 
@@ -471,6 +487,7 @@ func (t *ticket) step(ctx context.Context) (decision, error) {
 		return decision{}, &locks.EvictedError{By: by}
 	}
 	do, l, err := p.look(t, tab)
+	t.line.Store(p.inLine(tab))
 	p.table.openGate()
 	t.after = do.removed
 	if l != nil {

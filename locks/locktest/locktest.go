@@ -60,6 +60,7 @@ func Run(t *testing.T, e Engine) {
 		{"Names", testNames},
 		{"Nested", testNested},
 		{"Entries", testEntries},
+		{"Forget", testForget},
 		{"Priority", queueing(testPriority)},
 		{"MaxQueue", queueing(testMaxQueue)},
 		{"MaxQueueCrowd", queueing(testMaxQueueCrowd)},

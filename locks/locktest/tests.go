@@ -292,6 +292,34 @@ func testEntries(t *testing.T, w *world) {
 	}
 }
 
+// A name that is forgotten is as one that was never used, and no other is.
+func testForget(t *testing.T, w *world) {
+	s, ok := w.open(t).(locks.Forgetter)
+	if !ok {
+		return // nothing is ever kept
+	}
+	if err := s.Forget(context.Background(), "unknown"); err != nil {
+		t.Errorf("Forget of an unknown name: %v", err)
+	}
+	other := w.join(t, request(t, "m", 1))
+	other.expect("granted")
+	for range 2 {
+		holder := w.join(t, request(t, "n", 1))
+		holder.expect("granted")
+		killed := w.join(t, request(t, "n", 1))
+		killed.expect("queued")
+		killed.kill()
+		holder.release()
+		if err := s.Forget(context.Background(), "n"); err != nil {
+			t.Fatalf("Forget: %v", err)
+		}
+		if got := states(t, s, ""); !slices.Equal(got, []string{"holding 0"}) {
+			t.Errorf("entries %v, want that of the other name", got)
+		}
+	}
+	w.join(t, request(t, "m", 1, noWait)).expect("busy")
+}
+
 func list(t *testing.T, s locks.Store, name string) []locks.Entry {
 	t.Helper()
 	var entries []locks.Entry

@@ -49,6 +49,16 @@ func Store(address string) (locks.Store, error) {
 	return nil, fmt.Errorf("scheme %q is not known: want %s", scheme, strings.Join(forms, ", "))
 }
 
+// Schemes gives all schemes that Store knows, in the order in which messages
+// name them.
+func Schemes() []string {
+	var all []string
+	for _, e := range engines() {
+		all = append(all, e.scheme)
+	}
+	return all
+}
+
 // isScheme reports whether a text could be one (RFC 3986, 3.1), of those that
 // people are likely to write.
 func isScheme(text string) bool {

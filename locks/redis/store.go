@@ -111,7 +111,9 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 		return &ticket{entry: e, lease: newLease(e, asked), replaced: e.listed(a)}, nil
 	case "waiting":
 		s.note(e)
-		return &ticket{entry: e, queued: true, place: a.place, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.listed(a)}, nil
+		t := &ticket{entry: e, queued: true, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.listed(a)}
+		t.place.Store(int64(a.place))
+		return t, nil
 	}
 	return nil, e.refused(a)
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"golock/locks"
@@ -12,7 +13,7 @@ type ticket struct {
 	entry  *entry
 	lease  *lease // granted at once
 	queued bool
-	place  int           // in the queue when it was joined
+	place  atomic.Int64  // in the queue, by the last answer
 	look   time.Duration // until when the store wants to be asked again
 	quiet  time.Time     // until then nothing is granted to anybody
 	near   func()        // to be told, once, when the turn is near; nil: nobody
@@ -23,8 +24,8 @@ type ticket struct {
 // Queued implements locks.Ticket.
 func (t *ticket) Queued() bool { return t.queued }
 
-// Place implements locks.Placed.
-func (t *ticket) Place() int { return t.place }
+// Place implements locks.Located.
+func (t *ticket) Place() int { return int(t.place.Load()) }
 
 // Replaced implements locks.Replacer.
 func (t *ticket) Replaced() []locks.Entry { return t.replaced }
@@ -98,6 +99,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			return newLease(e, asked), nil
 		case a.word == "waiting":
 			outage, pause, t.quiet = nil, a.look, time.Now().Add(a.quiet)
+			t.place.Store(int64(a.place))
 			if a.place <= 2 {
 				t.isNear()
 			}

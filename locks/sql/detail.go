@@ -14,14 +14,15 @@ type detail struct {
 	pid     int
 	uid     int
 	user    string
+	login   string // its user at the server; "" if it does not say
 	command []string
 }
 
 // maxCommand is how many bytes of a command are stored, as they are written.
 const maxCommand = 2400
 
-func describe(command []string) detail {
-	d := detail{pid: os.Getpid(), uid: os.Geteuid(), command: command}
+func describe(command []string, login string) detail {
+	d := detail{pid: os.Getpid(), uid: os.Geteuid(), command: command, login: login}
 	d.host, _ = os.Hostname()
 	if u, err := user.LookupId(strconv.Itoa(d.uid)); err == nil {
 		d.user = u.Username
@@ -32,12 +33,12 @@ func describe(command []string) detail {
 // String writes it as the query of a URL.
 func (d detail) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "host=%s&pid=%d&uid=%d&user=%s", escape(d.host, 765), d.pid, d.uid, escape(d.user, 300))
+	fmt.Fprintf(&b, "host=%s&pid=%d&uid=%d&user=%s&login=%s", escape(d.host, 765), d.pid, d.uid, escape(d.user, 300), escape(d.login, 300))
 	room := maxCommand
 	for _, word := range d.command {
-		text := escape(word, room)
+		text := "&arg=" + escape(word, room)
 		room -= len(text)
-		b.WriteString("&arg=" + text)
+		b.WriteString(text)
 		if room <= 0 {
 			b.WriteString(escape("…", 9))
 			break
@@ -60,6 +61,8 @@ func parseDetail(text string) detail {
 			d.uid, _ = strconv.Atoi(value)
 		case "user":
 			d.user = unescape(value)
+		case "login":
+			d.login = unescape(value)
 		case "arg":
 			d.command = append(d.command, unescape(value))
 		}
@@ -68,4 +71,11 @@ func parseDetail(text string) detail {
 		d.uid = -1
 	}
 	return d
+}
+
+// loginOf is the login in what String wrote.
+func loginOf(info string) string {
+	_, rest, _ := strings.Cut(info, "&login=")
+	login, _, _ := strings.Cut(rest, "&")
+	return unescape(login)
 }

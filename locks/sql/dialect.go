@@ -3,6 +3,8 @@ package sql
 import (
 	"context"
 	"time"
+
+	"golock/locks"
 )
 
 // Dialect is what one family of servers does in its own way. The rest, and all
@@ -64,6 +66,13 @@ type Dialect interface {
 	// one that the server has said. hint is what the user can do, if there is
 	// something.
 	Judge(err error) (v Verdict, said bool, hint string)
+
+	// Examine looks at what in the server's settings a promise hangs on.
+	Examine(ctx context.Context, ask Ask, s Surroundings) []locks.Finding
+
+	// MayCreate reports whether the user may make a table that does not exist,
+	// without making it. The name is as in the URL.
+	MayCreate(ctx context.Context, ask Ask, table string) (bool, error)
 }
 
 // Conn is one connection. It is used by one goroutine at a time. An error of
@@ -79,7 +88,8 @@ type Conn interface {
 	Owns(number int64) bool
 
 	// Wait sleeps until the entry is woken, for the given time at most, or
-	// until ctx ends. It reports whether the entry was woken.
+	// until ctx ends. It reports whether the entry was woken. Whatever ended the
+	// sleep without an error has left the connection as good as before.
 	Wait(ctx context.Context, w Sleeper, limit time.Duration) (woken bool, err error)
 
 	// Wake wakes those whose Wait runs, unless Notify has done so, after what

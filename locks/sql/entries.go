@@ -26,7 +26,7 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 			return s.judge(err)
 		})
 		if err != nil {
-			yield(locks.Entry{}, err)
+			yield(locks.Entry{}, s.located(err))
 			return
 		}
 		for _, e := range entries {

@@ -31,6 +31,14 @@ func isFinal(err error) bool {
 	return errors.As(err, &r)
 }
 
+// located says which store an error is of, if it does not say so itself.
+func (s *Store) located(err error) error {
+	if isFinal(err) {
+		return fmt.Errorf("%s: %w", s.URL(), err)
+	}
+	return err
+}
+
 // isPassing is the opposite, for somebody who holds or waits already: a server
 // gets room again, and an outage never ends the waiting.
 func isPassing(err error) bool {
@@ -74,7 +82,7 @@ func (s *Store) judge(err error) error {
 	case OtherTable:
 		return &refusal{err: fmt.Errorf("the table %s was made by another version of golock, or by hand: %w", s.target.table, err), hint: "use the same version everywhere, or another ?table="}
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return noAnswer{err}
 	}
 	return err

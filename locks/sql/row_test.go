@@ -32,7 +32,7 @@ func FuzzRow(f *testing.F) {
 		r := row{
 			state: holding, id: "0123456789abcdef0123456789abcdef", claim: locks.Claim{Weight: int(slots), Max: limit, Priority: priority, Ticket: moment},
 			ends: moment, ttl: 30 * time.Second, fence: moment, since: 1, hold: 2, ears: 3, woken: true, replaces: locks.ReplaceRunning,
-			evicted: by, info: describe([]string{word, by}).String(),
+			evicted: by, info: describe([]string{word, by}, by).String(),
 		}
 		for slot := range int(slots) {
 			if slot%7 != 3 {
@@ -72,5 +72,33 @@ func TestForeignRows(t *testing.T) {
 		} else if i != 14 && !errors.Is(err, errNotOurs) {
 			t.Errorf("field %d with %q: %v", i, text, err)
 		}
+	}
+}
+
+// However many arguments a command has, what is shown of them has room.
+func TestManyArguments(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"", "1", "12345678", "ü", strings.Repeat("ü", 5000)} {
+		var command []string
+		for range 3000 {
+			command = append(command, word)
+		}
+		if n := len(describe(command, strings.Repeat("ü", 500)).String()); n > maxInfo {
+			t.Errorf("%d times %.10q: %d bytes, want at most %d", len(command), word, n, maxInfo)
+		}
+	}
+}
+
+// Whose connections this client cannot see is known from what golock writes.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	for _, login := range []string{"golock", "a&login=b", "ü", ""} {
+		info := describe([]string{"x", "&login=c", "login=d"}, login).String()
+		if got := loginOf(info); got != login || parseDetail(info).login != login {
+			t.Errorf("login %q is read as %q", login, got)
+		}
+	}
+	if got := loginOf("host=a&pid=1"); got != "" {
+		t.Errorf("no login is read as %q", got)
 	}
 }

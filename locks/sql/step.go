@@ -231,9 +231,9 @@ func (t *step) call(r *row) {
 	if t.called[r.id] || r.id == t.me {
 		return
 	}
-	t.called[r.id] = true
+	t.called[r.id], r.woken = true, true
 	t.write("UPDATE %s SET woken=1 WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, r.id)
-	if r.ears == 0 {
+	if !t.reaches(r) {
 		return
 	}
 	if text := t.store.dialect.Notify(r.id); text != "" {
@@ -256,16 +256,50 @@ func (t *step) wake() time.Duration {
 			return soon
 		}
 		if !t.q.dead[w.id] {
+			if !t.reaches(w) && !w.woken { // it comes by itself, after a third of its TTL at the latest
+				t.expect(w, max(w.ends-micros(w.ttl*2/3), t.v.now)+micros(longestAttempt))
+			}
 			t.call(w)
 			break
 		}
-		if over := t.v.now + micros(suspect); w.ends > over {
-			w.ends = over
-			t.write("UPDATE %s SET ends=%d WHERE lock_key='%s' AND entry_id='%s'", t.store.table, over, t.q.key, w.id)
-		}
+		t.expect(w, t.v.now+micros(suspect))
 		soon = span(w.ends-t.v.now) + time.Millisecond
 	}
 	return 0
+}
+
+// reaches reports whether this client can wake a waiter, and see whether its
+// connection has gone. Where that takes the server's list of connections, those
+// of another user are not on it.
+func (t *step) reaches(w *row) bool { return w.ears != 0 && t.knows(w) }
+
+func (t *step) knows(r *row) bool {
+	login := loginOf(r.info)
+	return login == "" || login == t.store.target.User || t.store.dialect.Notify(r.id) != ""
+}
+
+// heard reports whether a waiter can be woken by those who are there before it.
+func (t *step) heard(ahead int) bool {
+	if !t.q.listens || ahead >= t.store.target.waiters {
+		return false
+	}
+	for _, rows := range [][]row{t.holders, t.queue[:min(ahead, len(t.queue))]} {
+		for i := range rows {
+			if !t.knows(&rows[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// expect says that a waiter that has not looked until then is dead.
+func (t *step) expect(w *row, until int64) {
+	if w.ends <= until {
+		return
+	}
+	w.ends = until
+	t.write("UPDATE %s SET ends=%d WHERE lock_key='%s' AND entry_id='%s'", t.store.table, until, t.q.key, w.id)
 }
 
 func (t *step) join() answer {
@@ -401,7 +435,7 @@ func (t *step) queueUp(mine row, ahead int) answer {
 	mine.state = waiting
 	mine.ends = t.v.now + micros(mine.ttl)
 	mine.ears = 0
-	if t.q.listens && ahead < t.store.target.waiters {
+	if t.heard(ahead) {
 		mine.ears = t.v.conn
 	}
 	t.save(&mine)
@@ -453,7 +487,7 @@ const (
 // had lately. When nothing has moved for some time, it may sleep for half of
 // that in addition: what it then loses is little of what it has waited already.
 func (t *step) pollPause(ahead int, ttl time.Duration) time.Duration {
-	if !t.q.listens {
+	if !t.q.listens || ahead < t.store.target.waiters {
 		return min(ttl/3, time.Duration(ahead+1)*frontPoll)
 	}
 	pace := t.name.pace

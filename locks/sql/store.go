@@ -90,16 +90,18 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	if err != nil {
 		line.close()
 		if !isFinal(err) {
-			e.giveUp() // the server may have been told and its answer lost
+			e.giveUp(nil) // the server may have been told and its answer lost
 			return nil, err
 		}
-		return nil, fmt.Errorf("%s: %w", s.URL(), err)
+		return nil, s.located(err)
 	}
 	switch a.word {
 	case granted:
 		return &ticket{entry: e, lease: newLease(e, line, asked, a.crowd), replaced: e.others(a)}, nil
 	case queued:
-		return &ticket{entry: e, line: line, queued: true, place: a.place, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.others(a)}, nil
+		t := &ticket{entry: e, line: line, queued: true, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.others(a)}
+		t.place.Store(int64(a.place))
+		return t, nil
 	}
 	line.close()
 	return nil, e.refused(a)
@@ -133,7 +135,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	}
 	claim := r.Claim
 	claim.Ticket = 0 // the store gives them
-	e.mine = row{state: waiting, id: idOf(r.Ref), claim: claim, ttl: e.ttl, hold: micros(r.Hold), replaces: r.Replace, info: describe(r.Command).String()}
+	e.mine = row{state: waiting, id: idOf(r.Ref), claim: claim, ttl: e.ttl, hold: micros(r.Hold), replaces: r.Replace, info: describe(r.Command, s.target.User).String()}
 	e.who = locks.ReplacedBy(r)
 	return e
 }
@@ -170,17 +172,21 @@ func (e *entry) ask(ctx context.Context, l *line, m mode) (a answer, asked locks
 // later the reason would be lost.
 const (
 	leaveLimit = 2 * time.Second
-	leaveWait  = 30 * time.Millisecond
+	leaveWait  = 50 * time.Millisecond
 )
 
-// giveUp leaves. It waits a moment for the store to know, as the process may be
+// giveUp leaves, over a line that nobody else uses any more, or over a new one
+// if it is nil. It waits a moment for the store to know, as the process may be
 // about to end; the rest is done in the background.
-func (e *entry) giveUp() {
+func (e *entry) giveUp(l *line) {
 	gone := *e // its owner may go on with it
+	if l == nil {
+		l = &line{store: e.store}
+	}
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		gone.leave()
+		gone.leave(l)
 	}()
 	patience := time.NewTimer(leaveWait)
 	defer patience.Stop()
@@ -190,11 +196,10 @@ func (e *entry) giveUp() {
 	}
 }
 
-// leave tells the store that the entry is given up.
-func (e *entry) leave() {
+// leave tells the store that the entry is given up, and closes the line.
+func (e *entry) leave(l *line) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
-	l := &line{store: e.store}
 	defer l.close()
 	_ = e.store.insist(ctx, func() error {
 		_, _, err := e.ask(ctx, l, release)
@@ -287,7 +292,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	})
 	switch {
 	case err != nil:
-		return err
+		return s.located(err)
 	case a.word == lost && !doubtful:
 		return locks.ErrLost
 	}

@@ -46,7 +46,7 @@ func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int
 	if errors.Is(err, errNoTable) {
 		err = nil
 	}
-	return removed, err
+	return removed, s.located(err)
 }
 
 // errNoTable says that nothing was ever kept here.

@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"golock/locks"
@@ -14,7 +15,7 @@ type ticket struct {
 	lease  *lease // granted at once
 	line   *line  // of a queued one; the lease gets it
 	queued bool
-	place  int           // in the queue when it was joined
+	place  atomic.Int64  // in the queue, by the last answer
 	look   time.Duration // until when the store wants to be asked again
 	quiet  time.Time     // until then nothing is granted to anybody
 	near   func()        // to be told, once, when the turn is near; nil: nobody
@@ -25,8 +26,8 @@ type ticket struct {
 // Queued implements locks.Ticket.
 func (t *ticket) Queued() bool { return t.queued }
 
-// Place implements locks.Placed.
-func (t *ticket) Place() int { return t.place }
+// Place implements locks.Located.
+func (t *ticket) Place() int { return int(t.place.Load()) }
 
 // WhenNear implements locks.Placed.
 func (t *ticket) WhenNear(f func()) { t.near = f }
@@ -73,6 +74,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			return newLease(e, t.line, asked, a.crowd), nil
 		case a.word == queued:
 			outage, pause, t.quiet = nil, a.look, time.Now().Add(a.quiet)
+			t.place.Store(int64(a.place))
 			t.isNear(a.place)
 		default:
 			t.line.close()
@@ -92,10 +94,10 @@ func (t *ticket) why(ctx context.Context, outage error) error {
 	return ctx.Err()
 }
 
-// leave gives the place up, for a reason.
+// leave gives the place up, for a reason. A connection that is there is used for
+// it: to make another one may take longer than there is time.
 func (t *ticket) leave(why error) error {
-	t.line.close()
-	t.entry.giveUp()
+	t.entry.giveUp(t.line)
 	return why
 }
 

@@ -162,10 +162,10 @@ func (c *conn) Wait(ctx context.Context, _ sql.Sleeper, limit time.Duration) (bo
 	switch err := c.raw.WaitForNotification(bound); {
 	case err == nil:
 		return true, nil
+	case bound.Err() != nil && !c.raw.IsClosed(): // it is as good as before
+		return false, nil
 	case ctx.Err() != nil:
 		return false, ctx.Err()
-	case bound.Err() != nil && !c.raw.IsClosed():
-		return false, nil
 	default:
 		return false, err
 	}

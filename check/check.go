@@ -1,0 +1,216 @@
+// Package check is the strength test of a lock: many processes, some at a time,
+// each of which goes inside once, by way of the lock under test, and there adds
+// one to a counter that nothing else protects. What they note is judged
+// afterwards (judge.go): how many were inside at the same time, whether an
+// addition was lost, whether anybody was overtaken, and how long the lock took
+// from one to the next.
+//
+// The lock is a command line that is put in front of a child's own (Tool). The
+// package knows no store and prints nothing.
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tool is the lock under test.
+type Tool struct {
+	// Command gives the arguments of one run of the tool around a child.
+	Command func(child []string) []string
+	Env     []string
+
+	Golock  bool // it is golock: it tells in JSON when it waits, and ends with 0 if all is well
+	Ordered bool // first come, first served is promised
+}
+
+// Test is one strength test.
+type Test struct {
+	Tool     Tool
+	Program  string // the path of this program, for the children
+	Dir      string // an empty directory for what they note
+	Loops    int    // how many children
+	Children int    // how many at a time
+	Limit    int    // how many may be inside at the same time
+	Kill     int    // how many of a hundred runs of the tool are killed
+
+	// Patience is how long nothing may happen at all.
+	Patience time.Duration
+
+	// Progress hears now and then how many runs have ended, of how many.
+	Progress func(done, of int)
+}
+
+// StartError says that no child ever got inside: the tool itself could not do
+// its work.
+type StartError struct {
+	Code    int    // its exit code
+	Message string // the last it said; "" if nothing
+}
+
+func (e *StartError) Error() string {
+	if e.Message == "" {
+		return fmt.Sprintf("the tool ended with exit code %d, without a word", e.Code)
+	}
+	return e.Message
+}
+
+// What ends a test early, with a report.
+var (
+	errStalled  = errors.New("stalled")
+	errHopeless = errors.New("one run after the other fails")
+)
+
+// work is a test while it goes on.
+type work struct {
+	*Test
+	cancel context.CancelCauseFunc
+
+	mu       sync.Mutex
+	runs     []*run
+	next     int           // number of the next run
+	upTo     int           // its end
+	done     int           // how many have ended
+	failed   int           // how many of the last ones failed, without a break
+	first    *run          // that failed
+	usual    time.Duration // how long a run takes
+	lastDone time.Time
+}
+
+// Do runs the test. If ctx ends first the runs are stopped and its error is
+// returned; a *StartError means that there is nothing to report. When Do returns
+// nothing is running any more.
+func (t *Test) Do(ctx context.Context) (*Report, error) {
+	began := time.Now()
+	if err := os.WriteFile(t.Dir+"/"+recordFile, nil, 0o600); err != nil {
+		return nil, err
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := &work{Test: t, cancel: cancel, lastDone: began}
+	w.round(inner, t.Loops, t.Kill)
+	notes, err := readNotes(t.Dir)
+	// What the killed ones have not done is done by others: whoever was killed,
+	// the lock must be as good as before.
+	if missing := t.missing(w.runs, notes); err == nil && missing > 0 && inner.Err() == nil {
+		w.round(inner, missing, 0)
+		notes, err = readNotes(t.Dir)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	why := context.Cause(inner)
+	if start := (*StartError)(nil); errors.As(why, &start) {
+		return nil, start
+	}
+	if err != nil {
+		return nil, err
+	}
+	report := t.judge(w.runs, notes)
+	switch why {
+	case errStalled:
+		report.fault("nothing happened for %v: nobody got in, and nobody ended", t.Patience)
+	case errHopeless:
+		report.fault("given up, as one run after the other failed")
+	}
+	report.Seconds = time.Since(began).Seconds()
+	report.conclude()
+	return report, nil
+}
+
+// round makes n more runs.
+func (w *work) round(ctx context.Context, n, kill int) {
+	w.upTo = w.next + n
+	var workers sync.WaitGroup
+	for range min(w.Children, n) {
+		workers.Go(func() {
+			for r := w.take(ctx, kill); r != nil; r = w.take(ctx, kill) {
+				r.do(ctx)
+				w.ended(r)
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() {
+		workers.Wait()
+		close(over)
+	}()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-over:
+			w.Progress(w.done, w.upTo)
+			return
+		case <-tick.C:
+			w.mu.Lock()
+			done, idle := w.done, time.Since(w.lastDone)
+			w.mu.Unlock()
+			w.Progress(done, w.upTo)
+			if idle > w.Patience {
+				w.cancel(errStalled)
+			}
+		}
+	}
+}
+
+// take gives the next run, nil if there is none. Of a hundred, kill are to be
+// killed, at any moment of their lives.
+func (w *work) take(ctx context.Context, kill int) *run {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.next == w.upTo || ctx.Err() != nil {
+		return nil
+	}
+	doomed := rand.IntN(100) < kill
+	r := &run{tool: &w.Tool, number: w.next, child: w.child(w.next, doomed)}
+	if doomed {
+		r.doom = rand.N(w.usual + longestOfDoom)
+	}
+	w.next++
+	w.runs = append(w.runs, r)
+	return r
+}
+
+// ended counts a run.
+func (w *work) ended(r *run) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done++
+	w.lastDone = time.Now()
+	if r.killed || r.stopped {
+		return
+	}
+	w.usual += (time.Duration(r.ended-r.started) - w.usual) / 8
+	if r.err == nil && r.code == 0 {
+		w.failed = 0
+		return
+	}
+	w.failed++
+	if w.first == nil {
+		w.first = r
+	}
+	switch inside := hasNotes(w.Dir); {
+	case !inside && w.failed >= min(w.Children, w.upTo):
+		w.cancel(&StartError{Code: w.first.code, Message: w.first.message()})
+	case inside && w.Tool.Golock && w.failed >= 2*w.Children:
+		w.cancel(errHopeless)
+	}
+}
+
+// now is the clock that all processes of a machine share and nobody sets, in
+// nanoseconds.
+func now() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0
+	}
+	return ts.Nano()
+}

@@ -1,0 +1,130 @@
+package check
+
+import (
+	"strings"
+	"testing"
+)
+
+// runsOf makes runs of (started, queued), their notes of (begin, end, fence).
+// Times are in ms.
+func runsOf(all ...[5]int64) (runs []*run, notes map[int]*note) {
+	notes = map[int]*note{}
+	for i, v := range all {
+		r := &run{number: i, started: v[0] * 1e6, queued: v[1] * 1e6, ended: v[3]*1e6 + 1}
+		runs = append(runs, r)
+		if v[2] != 0 {
+			notes[i] = &note{number: i, begin: v[2] * 1e6, end: v[3] * 1e6, fence: v[4]}
+		}
+	}
+	return runs, notes
+}
+
+func TestInversions(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want int
+		all  [][5]int64
+	}{
+		{"in order", 0, [][5]int64{{1, 0, 2, 10, 1}, {3, 4, 11, 12, 2}, {5, 6, 13, 14, 3}}},
+		{"overtaken in the queue", 1, [][5]int64{{1, 0, 2, 10, 1}, {3, 4, 13, 14, 3}, {5, 6, 11, 12, 2}}},
+		{"overtaken by one that did not queue", 1, [][5]int64{{1, 0, 2, 10, 1}, {3, 4, 13, 14, 3}, {5, 0, 11, 12, 2}}},
+		{"two overtake one", 2, [][5]int64{{1, 0, 2, 10, 1}, {3, 4, 15, 16, 4}, {5, 6, 11, 12, 2}, {7, 8, 13, 14, 3}}},
+		{"begun at the same time", 0, [][5]int64{{1, 0, 2, 10, 1}, {3, 6, 13, 14, 3}, {5, 6, 11, 12, 2}}},
+		{"a fence that goes back", 1, [][5]int64{{1, 0, 2, 3, 7}, {4, 0, 5, 6, 6}}},
+		{"killed while it waited", 0, [][5]int64{{1, 0, 2, 10, 1}, {3, 4, 0, 0, 0}, {5, 6, 11, 12, 2}}},
+	} {
+		runs, notes := runsOf(c.all...)
+		if got, ranked := inversions(runs, notes); got != c.want || ranked != len(notes) {
+			t.Errorf("%s: %d inversions of %d, want %d of %d", c.name, got, ranked, c.want, len(notes))
+		}
+	}
+}
+
+func TestHandOffs(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want []float64
+		all  [][5]int64
+	}{
+		{"one after the other", []float64{1, 3}, [][5]int64{{1, 0, 2, 10, 0}, {3, 4, 11, 12, 0}, {5, 6, 15, 16, 0}}},
+		{"nobody waited", nil, [][5]int64{{1, 0, 2, 10, 0}, {11, 12, 13, 14, 0}}},
+		{"one came later, one waited", []float64{2}, [][5]int64{{1, 0, 2, 10, 0}, {11, 12, 13, 20, 0}, {14, 15, 22, 23, 0}}},
+		{"killed inside: nobody knows when", []float64{1}, [][5]int64{{1, 0, 2, 0, 0}, {3, 4, 11, 12, 0}, {5, 6, 13, 14, 0}}},
+		{"two at a time", []float64{1, 2}, [][5]int64{{1, 0, 2, 10, 0}, {1, 0, 3, 12, 0}, {4, 5, 11, 20, 0}, {4, 5, 14, 20, 0}}},
+	} {
+		runs, notes := runsOf(c.all...)
+		got := handOffs(runs, notes, true)
+		if len(got) != len(c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+			continue
+		}
+		for i := range got {
+			if got[i] != c.want[i] {
+				t.Errorf("%s: %v, want %v", c.name, got, c.want)
+			}
+		}
+	}
+}
+
+// What a killed child has added counts if anybody has seen it.
+func TestAdded(t *testing.T) {
+	notes := map[int]*note{
+		0: {number: 0, end: 1, found: count{last: -1}},
+		1: {number: 1, found: count{1, 0}}, // killed after it had written
+		2: {number: 2, end: 3, found: count{2, 1}},
+		3: {number: 3, found: count{3, 2}}, // killed before
+		4: {number: 4, found: count{3, 2}}, // killed after, and the last one
+	}
+	got := added(notes, map[int]bool{4: true})
+	for n := range 5 {
+		if got[n] != (n != 3) {
+			t.Errorf("%d added: %v", n, got[n])
+		}
+	}
+}
+
+// The verdict names each thing that is wrong.
+func TestProblems(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		bad  func(map[int]*note, []*run)
+	}{
+		{"2 were inside at the same time, where 1 may be", func(n map[int]*note, _ []*run) { n[1].others = 1 }},
+		{"1 times a slot number was given to two", func(n map[int]*note, _ []*run) { n[1].clash = true }},
+		{"1 times a slot number was not below", func(n map[int]*note, _ []*run) { n[1].slot = 1 }},
+		{"1 runs overtook one", func(n map[int]*note, _ []*run) { n[1].fence = 9 }},
+		{"a run ended without having done its work: exit code 79 (the slot was lost)", func(_ map[int]*note, r []*run) { r[1].code, r[1].said = 79, []byte("the slot was lost\n") }},
+		{"a run ended without having done its work: exit code 0", func(n map[int]*note, _ []*run) { delete(n, 2) }},
+	} {
+		test := &Test{Dir: t.TempDir(), Loops: 3, Limit: 1, Tool: Tool{Golock: true, Ordered: true}}
+		runs, notes := runsOf([5]int64{1, 0, 2, 10, 1}, [5]int64{3, 4, 11, 12, 2}, [5]int64{5, 6, 13, 14, 3})
+		c.bad(notes, runs)
+		if err := writeCount(test.Dir+"/counter.0", count{len(notes), len(notes) - 1}); err != nil {
+			t.Fatal(err)
+		}
+		r := test.judge(runs, notes)
+		r.conclude()
+		if r.Passed || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], c.want) {
+			t.Errorf("problems %q, want %q", r.Problems, c.want)
+		}
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	r := &Report{handOffs: []float64{0.3, 0.6, 0.7, 1.2, 4, 4.5, 30}}
+	want := []string{
+		"  below    0.5 ms       1  ##########",
+		"  below      1 ms       2  ####################",
+		"  below      2 ms       1  ##########",
+		"  below      5 ms       2  ####################",
+		"  below     10 ms       0",
+		"  below     20 ms       0",
+		"  below     50 ms       1  ##########",
+	}
+	if got := r.Histogram(50); strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+	if got := timesOf(r.handOffs); got != (Times{1.2, 30, 30}) {
+		t.Errorf("times %v", got)
+	}
+}

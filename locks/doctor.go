@@ -1,0 +1,189 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Level says how much a Finding matters.
+type Level string
+
+// The levels.
+const (
+	OK      Level = "ok"
+	Note    Level = "note"    // good to know; every promise holds
+	Problem Level = "problem" // a promise does not hold here
+)
+
+// Finding is one thing that was found out about a machine or a store. The names
+// of its fields in JSON are what golock doctor --json prints.
+type Finding struct {
+	Level   Level  `json:"level"`
+	Subject string `json:"subject"` // a word or two, always the same for the same thing
+	What    string `json:"what"`
+	Why     string `json:"why,omitempty"`  // it matters
+	Mend    string `json:"mend,omitempty"` // what the user can do
+	Text    string `json:"text,omitempty"` // lines to copy
+}
+
+// Examiner is a Store that can tell what it really guarantees where it is.
+type Examiner interface {
+	Store
+
+	// Examine looks at everything that a promise hangs on. For that it may take
+	// and give back the slot of a name that nobody else uses; nothing stays
+	// behind. An error says that the store could not be examined at all: it is
+	// not there, or lets nobody in. What was found before is given all the same.
+	Examine(ctx context.Context, ttl time.Duration) ([]Finding, error)
+}
+
+// Rehearsal is what the steps of a run came to.
+type Rehearsal struct {
+	Name   string // which no run uses
+	Ref    Ref
+	Join   time.Duration // 0: it had to wait
+	Renew  time.Duration // the median; 0: the store has no leases
+	Failed error         // of the step that failed
+}
+
+// rehearsed is how often a lease is renewed in a rehearsal.
+const rehearsed = 5
+
+// Rehearse takes, renews and gives back the slot of a name made up for it.
+func Rehearse(ctx context.Context, s Store) (r Rehearsal) {
+	maker, err := NewRef("golock doctor")
+	if err != nil {
+		return Rehearsal{Failed: err}
+	}
+	r.Name = fmt.Sprintf("golock-doctor-%x", maker.ID)
+	if r.Ref, err = NewRef(r.Name); err != nil {
+		return Rehearsal{Failed: err}
+	}
+	began := BootTime()
+	ticket, err := s.Join(ctx, Request{Ref: r.Ref, Name: r.Name, Claim: Claim{Weight: 1, Max: 1}, TTL: rehearsalTTL, Command: []string{"golock", "doctor"}})
+	if err != nil {
+		r.Failed = fmt.Errorf("taking a slot: %w", err)
+		return r
+	}
+	if !ticket.Queued() {
+		r.Join = BootTime().Sub(began)
+	}
+	lease, err := ticket.Wait(ctx)
+	if err != nil {
+		r.Failed = fmt.Errorf("waiting for a slot: %w", err)
+		return r
+	}
+	if leased, ok := lease.(Leased); ok {
+		r.Renew, err = renewals(ctx, leased)
+	}
+	released, cancel := context.WithTimeout(context.WithoutCancel(ctx), rehearsalTTL)
+	defer cancel()
+	if failed := lease.Release(released); err == nil && failed != nil {
+		err = fmt.Errorf("giving the slot back: %w", failed)
+	}
+	r.Failed = err
+	return r
+}
+
+// rehearsalTTL ends what a rehearsal that was killed leaves behind.
+const rehearsalTTL = 5 * time.Second
+
+func renewals(ctx context.Context, l Leased) (time.Duration, error) {
+	took := make([]time.Duration, rehearsed)
+	for i := range took {
+		began := BootTime()
+		if _, err := l.Renew(ctx); err != nil {
+			return 0, fmt.Errorf("renewing the lease: %w", err)
+		}
+		took[i] = BootTime().Sub(began)
+	}
+	return Median(took), nil
+}
+
+// Median is the middle one of some durations; 0 if there are none.
+func Median(d []time.Duration) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	d = slices.Sorted(slices.Values(d))
+	return d[len(d)/2]
+}
+
+// Finding tells how a rehearsal went. ttl is that of the runs in question.
+func (r Rehearsal) Finding(ttl time.Duration) Finding {
+	f := Finding{Level: OK, Subject: "rehearsal"}
+	// An attempt to renew a lease is given up after this time.
+	limit := min(ttl/10, time.Second)
+	switch {
+	case r.Failed != nil:
+		f.Level, f.What = Problem, r.Failed.Error()
+		f.Why = "a run would fail at the same step"
+	case r.Renew > limit:
+		f.Level, f.What = Problem, fmt.Sprintf("a renewal takes %v, and is given up after %v", short(r.Renew), limit)
+		f.Why = "leases run out under commands that are running"
+		f.Mend = "a store that is nearer"
+		if r.Renew < time.Second { // which no TTL makes longer
+			f.Mend = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * r.Renew).Round(time.Second))
+		}
+	case r.Renew > limit/4:
+		f.Level, f.What = Note, fmt.Sprintf("a renewal takes %v; with a TTL of %v one is given up after %v", short(r.Renew), ttl, limit)
+		f.Why = "little is left for a bad moment of network or server"
+		f.Mend = "a longer --ttl, or a store that is nearer"
+	case r.Renew > 0 && r.Join > 0:
+		f.What = fmt.Sprintf("a slot was taken (%v), its lease renewed (%v, the median of %d) and given back", short(r.Join), short(r.Renew), rehearsed)
+	case r.Renew > 0:
+		f.What = fmt.Sprintf("a slot was waited for, its lease renewed (%v, the median of %d) and given back", short(r.Renew), rehearsed)
+	default:
+		f.What = fmt.Sprintf("a slot was taken (%v) and given back", short(r.Join))
+	}
+	return f
+}
+
+// short is a duration in as many digits as mean something.
+func short(d time.Duration) time.Duration {
+	switch {
+	case d > time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d > time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d.Round(time.Microsecond)
+}
+
+// RoundTrip tells how long a question to the store takes: ask is called a few
+// times.
+func RoundTrip(ask func() error) (Finding, error) {
+	const times = 9
+	took := make([]time.Duration, times)
+	for i := range took {
+		began := BootTime()
+		if err := ask(); err != nil {
+			return Finding{}, err
+		}
+		took[i] = BootTime().Sub(began)
+	}
+	return Finding{Level: OK, Subject: "round trip", What: fmt.Sprintf("%v, the median of %d; the longest %v", short(Median(took)), times, short(slices.Max(took)))}, nil
+}
+
+// Skew tells how a store's clock differs from this machine's. server was read
+// between the two moments here.
+func Skew(server, before, after time.Time) Finding {
+	middle := before.Add(after.Sub(before) / 2)
+	off := server.Sub(middle)
+	f := Finding{Level: OK, Subject: "clock", Why: "for people who compare logs only: golock never compares clocks of two machines"}
+	switch margin := after.Sub(before)/2 + time.Millisecond; {
+	case off > margin:
+		f.What = fmt.Sprintf("the store's is %v ahead of this machine's", short(off))
+	case off < -margin:
+		f.What = fmt.Sprintf("the store's is %v behind this machine's", short(-off))
+	default:
+		f.What, f.Why = "the store's agrees with this machine's", ""
+	}
+	if off > time.Minute || off < -time.Minute {
+		f.Level, f.Mend = Note, "set both by NTP"
+		f.Why = "the times in golock ls are the store's; golock itself never compares clocks of two machines"
+	}
+	return f
+}

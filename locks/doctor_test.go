@@ -1,0 +1,65 @@
+package locks
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A renewal that takes longer than an attempt may loses every lease.
+func TestRehearsalFinding(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		r    Rehearsal
+		ttl  time.Duration
+		want Level
+	}{
+		{"quick", Rehearsal{Join: time.Millisecond, Renew: time.Millisecond}, 30 * time.Second, OK},
+		{"no leases", Rehearsal{Join: time.Second}, 0, OK},
+		{"little room", Rehearsal{Join: time.Second, Renew: 300 * time.Millisecond}, 30 * time.Second, Note},
+		{"too slow", Rehearsal{Join: time.Second, Renew: 1100 * time.Millisecond}, 30 * time.Second, Problem},
+		{"too slow for a short lease", Rehearsal{Join: time.Second, Renew: 150 * time.Millisecond}, time.Second, Problem},
+		{"failed", Rehearsal{Failed: errors.New("refused")}, 30 * time.Second, Problem},
+	} {
+		if f := tt.r.Finding(tt.ttl); f.Level != tt.want || f.What == "" || f.Level != OK && f.Why == "" {
+			t.Errorf("%s: %+v, want %s", tt.name, f, tt.want)
+		}
+	}
+}
+
+// Clocks are told, but no difference is a problem.
+func TestSkew(t *testing.T) {
+	before := time.Now()
+	after := before.Add(10 * time.Millisecond)
+	for off, says := range map[time.Duration]string{
+		3 * time.Millisecond: "agrees", -3 * time.Millisecond: "agrees",
+		time.Second: "1s ahead of", -time.Second: "1s behind",
+	} {
+		if f := Skew(before.Add(5*time.Millisecond+off), before, after); f.Level != OK || !strings.Contains(f.What, says) {
+			t.Errorf("%v: %+v", off, f)
+		}
+	}
+	if f := Skew(before.Add(time.Hour), before, after); f.Level != Note || f.Mend == "" {
+		t.Errorf("an hour: %+v", f)
+	}
+}
+
+func TestMountOf(t *testing.T) {
+	if m, err := MountOf("/proc/self"); err != nil || m.Type != "proc" || m.Point != "/proc" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if m, err := MountOf("/nowhere/at/all"); err == nil {
+		t.Errorf("%+v", m)
+	}
+	m, _, device := readMount("36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - nfs4 server:/root rw,vers=4.2,hard\n")
+	if m.Point != "/mnt2" || m.Type != "nfs4" || m.Source != "server:/root" || device != "98:0" {
+		t.Errorf("%+v %s", m, device)
+	}
+	if value, there := m.Option("vers"); !there || value != "4.2" {
+		t.Errorf("%q %v", value, there)
+	}
+	if _, there := m.Option("soft"); there {
+		t.Error("soft")
+	}
+}

@@ -1,0 +1,167 @@
+package redis_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/redis/redistest"
+)
+
+// examine gives the findings by their subjects.
+func examine(t *testing.T, url string) map[string]locks.Finding {
+	t.Helper()
+	found, err := open(t, url).Examine(background, 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := map[string]locks.Finding{}
+	for _, f := range found {
+		by[f.Subject] = f
+		if f.What == "" || f.Subject == "" || (f.Level != locks.OK && f.Why == "") {
+			t.Errorf("says too little: %+v", f)
+		}
+	}
+	return by
+}
+
+func level(t *testing.T, found map[string]locks.Finding, subject string, want locks.Level) {
+	t.Helper()
+	if f, ok := found[subject]; !ok || f.Level != want {
+		t.Errorf("%s: %q %+v, want %s", subject, f.Level, f, want)
+	}
+}
+
+// A good server: nothing but notes, and nothing stays behind.
+func TestDoctorGood(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--appendonly", "yes")
+	found := examine(t, server.URL())
+	for subject, f := range found {
+		if f.Level != locks.OK {
+			t.Errorf("%s: %+v", subject, f)
+		}
+	}
+	for _, subject := range []string{"round trip", "clock", "version", "maxmemory-policy", "persistence", "replicas", "rehearsal", "wake-up"} {
+		level(t, found, subject, locks.OK)
+	}
+	if keys := server.Do("KEYS", "*"); len(keys.([]any)) != 0 {
+		t.Errorf("left behind: %v", keys)
+	}
+}
+
+func TestDoctorEviction(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
+	found := examine(t, server.URL())
+	level(t, found, "maxmemory-policy", locks.Problem)
+	level(t, found, "persistence", locks.Note)
+	server.Do("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
+	level(t, examine(t, server.URL()), "maxmemory-policy", locks.Problem)
+	server.Do("CONFIG", "SET", "maxmemory-policy", "noeviction")
+	level(t, examine(t, server.URL()), "maxmemory-policy", locks.OK)
+}
+
+func TestDoctorRights(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	found := examine(t, user(t, server, "-info", "-config"))
+	level(t, found, "INFO", locks.Problem)
+	level(t, found, "rehearsal", locks.OK)
+	level(t, examine(t, user(t, server, "-info")+"?quarantine=0"), "INFO", locks.Note)
+	found = examine(t, user(t, server, "-subscribe", "resetchannels", "+info"))
+	level(t, found, "wake-up", locks.Note)
+	level(t, found, "rehearsal", locks.OK)
+	found = examine(t, user(t, server, "-@scripting"))
+	level(t, found, "rehearsal", locks.Problem)
+}
+
+func TestDoctorReplica(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t)
+	replica := redistest.Start(t, "--replicaof", master.Host+" "+strconv.Itoa(master.Port))
+	eventually(t, "the replica is connected", func() bool {
+		text, _ := master.Do("INFO", "replication").(string)
+		return strings.Contains(text, "connected_slaves:1")
+	})
+	level(t, examine(t, master.URL()), "replicas", locks.Note)
+	level(t, examine(t, master.URL("min-replicas=1")), "replicas", locks.OK)
+	found := examine(t, replica.URL("quarantine=0"))
+	level(t, found, "role", locks.Problem)
+	if f, ok := found["rehearsal"]; ok {
+		t.Errorf("tried all the same: %+v", f)
+	}
+}
+
+// A server that is not there, or lets nobody in, cannot be examined.
+func TestDoctorOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--requirepass", "s3cret")
+	if found, err := open(t, "redis://:wrong@"+server.Addr()).Examine(background, time.Minute); err == nil || strings.Contains(err.Error(), "wrong@") {
+		t.Errorf("%v, %v", found, err)
+	}
+}
+
+// Behind Sentinel it is the master that is looked at; in a Cluster each.
+func TestDoctorMany(t *testing.T) {
+	t.Parallel()
+	sentinels := redistest.StartSentinel(t)
+	found := examine(t, sentinels.URL())
+	level(t, found, "replicas", locks.Note)
+	level(t, found, "rehearsal", locks.OK)
+	c := redistest.StartCluster(t)
+	found = examine(t, c.URL("quarantine=0"))
+	for _, subject := range []string{"cluster", "maxmemory-policy", "rehearsal", "wake-up"} {
+		level(t, found, subject, locks.OK)
+	}
+	c.Nodes[1].Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
+	s := open(t, c.URL("quarantine=0"))
+	all, err := s.Examine(background, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems := 0
+	for _, f := range all {
+		if f.Level == locks.Problem && f.Subject == "maxmemory-policy" {
+			problems++
+		}
+	}
+	if problems != 1 {
+		t.Errorf("%+v", all)
+	}
+	for _, n := range c.Nodes {
+		if keys := n.Do("KEYS", "*").([]any); len(keys) != 0 {
+			t.Errorf("left behind: %v", keys)
+		}
+	}
+}
+
+// A server that is far away: renewals take longer than an attempt may.
+func TestDoctorSlow(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Start(t))
+	proxy.Judge(func([]string) redistest.Verdict {
+		time.Sleep(120 * time.Millisecond)
+		return redistest.Pass
+	})
+	rehearsal := func(ttl time.Duration) locks.Finding {
+		found, err := open(t, proxy.URL("quarantine=0")).Examine(background, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if f.Subject == "rehearsal" {
+				return f
+			}
+		}
+		return locks.Finding{}
+	}
+	if f := rehearsal(time.Second); f.Level != locks.Problem || !strings.Contains(f.Mend, "--ttl of at least") {
+		t.Errorf("%+v", f)
+	}
+	if f := rehearsal(4 * time.Second); f.Level == locks.OK {
+		t.Errorf("%+v", f)
+	}
+}

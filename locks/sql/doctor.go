@@ -1,0 +1,255 @@
+package sql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"golock/locks"
+)
+
+var _ locks.Examiner = (*Store)(nil)
+
+// reachLimit is for how long a server is looked for that does not answer.
+const reachLimit = 10 * time.Second
+
+// Ask puts a question to the server; several statements give several answers.
+type Ask func(ctx context.Context, text string) ([]Rows, error)
+
+// Surroundings is what a dialect is told when it examines a server.
+type Surroundings struct {
+	Table      string // quoted; "" if it does not exist
+	Waiters    int    // of a name keep a connection
+	Quarantine time.Duration
+}
+
+// Examine implements locks.Examiner.
+func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
+	x := &examination{store: s, line: &line{store: s}}
+	defer x.line.close()
+	if err := x.reach(ctx); err != nil {
+		return nil, err
+	}
+	x.transport()
+	x.facts(ctx)
+	there := x.table(ctx)
+	around := Surroundings{Waiters: s.target.waiters, Quarantine: s.target.quarantine}
+	if there {
+		around.Table = s.table
+		x.rehearse(ctx, ttl)
+	}
+	x.found = append(x.found, s.dialect.Examine(ctx, x.ask, around)...)
+	return x.found, nil
+}
+
+// examination collects findings.
+type examination struct {
+	store *Store
+	line  *line
+	found []locks.Finding
+}
+
+func (x *examination) add(f locks.Finding) { x.found = append(x.found, f) }
+
+// ask is an Ask: an error costs the connection.
+func (x *examination) ask(ctx context.Context, text string) ([]Rows, error) {
+	bound, cancel := context.WithTimeout(ctx, longestAttempt)
+	defer cancel()
+	x.line.mu.Lock()
+	defer x.line.mu.Unlock()
+	if err := x.line.open(bound); err != nil {
+		return nil, err
+	}
+	rows, err := x.line.conn.Run(bound, text)
+	if err != nil {
+		x.line.hangUp()
+	}
+	return rows, err
+}
+
+// reach finds out whether there is anybody who lets us in.
+func (x *examination) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	defer cancel()
+	err := x.store.once(ctx, x.line, func(ctx context.Context) error {
+		_, err := x.line.conn.Run(ctx, "SELECT 1")
+		return err
+	})
+	if isFinal(err) {
+		return fmt.Errorf("%s: %w", x.store.URL(), err)
+	}
+	if err != nil {
+		return err
+	}
+	f, err := locks.RoundTrip(func() error {
+		_, err := x.ask(ctx, "SELECT 1")
+		return err
+	})
+	if err == nil {
+		x.add(f)
+	}
+	return nil
+}
+
+// transport looks at the way to the server.
+func (x *examination) transport() {
+	t := x.store.target
+	if t.tls || t.Unix() {
+		return
+	}
+	for _, at := range t.hosts {
+		host, _, _ := net.SplitHostPort(at)
+		if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
+			x.add(locks.Finding{
+				Level: locks.Note, Subject: "transport", What: "the way to the server is not encrypted",
+				Why: "who sees the packets sees the names of locks, and can change them", Mend: "?tls=on in the URL",
+			})
+			return
+		}
+	}
+}
+
+// facts compares the clocks, and finds out whether connections are the
+// server's own: a pooler gives each transaction another one.
+func (x *examination) facts(ctx context.Context) {
+	ask := func() (f facts, before time.Time, own bool, err error) {
+		before = time.Now()
+		rows, err := x.ask(ctx, x.store.dialect.Facts())
+		if err == nil && len(rows) != 1 {
+			err = errors.New("no answer")
+		}
+		if err == nil {
+			f, err = readFacts(rows[0])
+		}
+		return f, before, err == nil && x.line.conn.Owns(f.conn), err
+	}
+	f, before, own, err := ask()
+	if err != nil {
+		x.add(locks.Finding{Level: locks.Problem, Subject: "clock", What: "the server does not tell its own: " + err.Error(), Why: "every step needs it"})
+		return
+	}
+	x.add(locks.Skew(time.UnixMicro(f.now), before, time.Now()))
+	for i := 0; own && i < 3; i++ {
+		if _, _, own, err = ask(); err != nil {
+			return
+		}
+	}
+	switch {
+	case x.store.target.waiters == 0:
+		x.add(locks.Finding{Level: locks.Note, Subject: "wake-up", What: "?waiters=0: nobody is woken", Why: "who waits looks again now and then", Mend: "leave ?waiters= away"})
+	case own:
+		x.add(locks.Finding{Level: locks.OK, Subject: "wake-up", What: "connections are the server's own: waiters are woken"})
+	default:
+		x.add(locks.Finding{
+			Level: locks.Note, Subject: "pooler", What: "there is a pooler or proxy between golock and the server that does not keep connections together",
+			Why: "locks are as safe as without it, but who waits cannot be woken and looks again now and then", Mend: "connect to the server itself",
+		})
+	}
+}
+
+// table reports whether golock's table is there and tells what is wrong with it.
+// Its text is given in any case.
+func (x *examination) table(ctx context.Context) (there bool) {
+	s := x.store
+	f := locks.Finding{Level: locks.OK, Subject: "table", Text: s.DDL()}
+	defer func() { x.add(f) }()
+	rows, err := x.ask(ctx, "SELECT format FROM "+s.table+" WHERE lock_key='' AND entry_id=''")
+	switch verdict := s.verdict(err); {
+	case err == nil && len(rows) == 1 && len(rows[0]) == 0:
+		f.Level, f.What = locks.Note, s.target.table+" has lost its own row: somebody has emptied it"
+		f.Why = "the next run makes the row again and grants nothing for as long as leases may last"
+		return false
+	case err == nil && (len(rows) != 1 || rows[0][0][0] != fmt.Sprint(format)):
+		found := ""
+		if len(rows) == 1 {
+			found = rows[0][0][0]
+		}
+		f.Level, f.What = locks.Problem, (&FormatError{Table: s.target.table, Found: found}).Error()
+		f.Why, f.Mend = "no slot can be had there", "the same version everywhere, or another ?table="
+		return false
+	case err == nil:
+		f.What = fmt.Sprintf("%s is there, format %d", s.target.table, format)
+		return true
+	case verdict == NoTable:
+		x.missing(ctx, &f)
+	case verdict == NoRight:
+		f.Level, f.What = locks.Problem, s.target.table+" may not be read: "+err.Error()
+		f.Why, f.Mend = "no slot can be had there", "GRANT SELECT, INSERT, UPDATE, DELETE ON "+s.table+" to this user"
+	default:
+		f.Level, f.What = locks.Problem, s.target.table+" cannot be used: "+s.judge(err).Error()
+		f.Why = "no slot can be had there"
+	}
+	return false
+}
+
+// missing is for a table that does not exist. golock doctor does not make it.
+func (x *examination) missing(ctx context.Context, f *locks.Finding) {
+	s := x.store
+	f.What = s.target.table + " does not exist"
+	may, err := s.dialect.MayCreate(ctx, x.ask, s.target.table)
+	switch {
+	case err != nil:
+		f.Level, f.Why = locks.Problem, "whether this user may make it cannot be found out: "+err.Error()
+	case may:
+		f.What += " yet; the first run makes it"
+		f.Why = "until then rights and times cannot be rehearsed here"
+		f.Level = locks.Note
+		return
+	default:
+		f.Level, f.What = locks.Problem, f.What+", and this user may not make it"
+		f.Why = "no slot can be had"
+	}
+	f.Mend = "let somebody who may run the lines below, and grant this user SELECT, INSERT, UPDATE and DELETE on " + s.table
+}
+
+// rehearse does what a run does, and removes the name's rows.
+func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
+	s := x.store
+	bound, cancel := context.WithTimeout(ctx, 5*time.Second+s.target.quarantine)
+	defer cancel()
+	r := locks.Rehearse(bound, s)
+	x.add(r.Finding(ttl))
+	text := fmt.Sprintf("START TRANSACTION READ WRITE;DELETE FROM %s WHERE lock_key='%s';COMMIT", s.table, r.Ref.Key)
+	_, err := x.ask(context.WithoutCancel(ctx), text)
+	if s.verdict(err) == NoRight {
+		x.add(locks.Finding{
+			Level: locks.Problem, Subject: "rights", What: "DELETE is missing: " + err.Error(), Why: "who is over cannot be removed: the table grows, and golock clean fails",
+			Mend: "GRANT DELETE ON " + s.table + " to this user",
+		})
+	}
+}
+
+// Settings reads an answer with rows of a name and a value.
+func Settings(rows []Rows) map[string]string {
+	all := make(map[string]string)
+	for _, set := range rows {
+		for _, r := range set {
+			if len(r) == 2 {
+				all[strings.ToLower(r[0])] = r[1]
+			}
+		}
+	}
+	return all
+}
+
+// Forgotten says what it means that a server can lose what it has committed.
+func (s Surroundings) Forgotten() string {
+	return fmt.Sprintf("slots that were given last are forgotten. Who holds one puts it back with the next renewal, after a third of the TTL at most; "+
+		"for %v after the restart (?quarantine=) nothing is granted, but then another run may be let in. What --hold keeps is lost", s.Quarantine)
+}
+
+// Room judges how many connections there may be.
+func Room(most, used, waiters int) locks.Finding {
+	f := locks.Finding{Level: locks.OK, Subject: "connections", What: fmt.Sprintf("at most %d, %d in use; up to %d waiters of each name keep one, and each holder that renews", most, used, waiters)}
+	switch {
+	case most > 0 && most-used < waiters+2:
+		f.Level = locks.Note
+		f.Why = "a queue can use up what is left: others are turned away then, and renewals with them"
+		f.Mend = "more connections, or a smaller ?waiters= in the URL"
+	}
+	return f
+}

@@ -1,0 +1,77 @@
+package sql_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"golock/locks"
+)
+
+// Who gives up leaves over the connection that it has: the server may be slow
+// to let another one in, and there is no time.
+func TestLeaveOverItsConnection(t *testing.T) {
+	t.Parallel()
+	b := postgresql().fresh(t)
+	s := b.store(t)
+	take(t, s, "n")
+	w := queue(t, s, "n")
+	b.listening(t, 1)
+	b.server.Exec(t, "", `ALTER DATABASE "`+b.name+`" CONNECTION LIMIT 0`)
+	w.cancel()
+	w.ended()
+	if !errors.Is(w.err, context.Canceled) {
+		t.Errorf("Wait: %v, want that it was cancelled", w.err)
+	}
+	eventually(t, "the place is gone", func() bool {
+		return len(b.exec(t, "SELECT 1 FROM golock WHERE state='W'")) == 0
+	})
+}
+
+// A waiter without a connection that has died is given the time until its next
+// look, not all of its TTL. One that lives, and is called, is not hurried.
+func TestCalledWithoutConnection(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		const life = time.Hour
+		b := f.fresh(t)
+		s := b.store(t, "waiters=0")
+		holders := []locks.Leased{take(t, s, "n", limit(2)), take(t, s, "n", limit(2))}
+		dead, err := s.Join(background, request(t, "n", ttl(life))) // it never looks
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			ctx, cancel := context.WithCancel(background)
+			cancel()
+			_, _ = dead.Wait(ctx)
+		}()
+		left := func() time.Duration {
+			for _, e := range list(t, s, "n") {
+				if e.State == locks.Waiting {
+					return e.Expires
+				}
+			}
+			t.Fatal("the waiter has gone")
+			return 0
+		}
+		if d := left(); d < life*9/10 {
+			t.Errorf("before it is called it has %v, want %v", d, life)
+		}
+		release(t, holders[0])
+		if d := left(); d < life*9/10 {
+			t.Errorf("it is not its turn yet and it has %v, want %v", d, life)
+		}
+		release(t, holders[1])
+		if d := left(); d < life/4 || d > life/3+time.Minute {
+			t.Errorf("called it has %v, want about %v", d, life/3)
+		}
+		behind := queue(t, s, "n")
+		behind.cancel() // who leaves looks after the first
+		behind.ended()
+		becomes(t, s, "n", 0, 1)
+		if d := left(); d < life/4 {
+			t.Errorf("called before it has %v, want about %v", d, life/3)
+		}
+	})
+}

@@ -1,0 +1,54 @@
+package sql_test
+
+import (
+	"strings"
+	"testing"
+
+	"golock/locks/sql"
+)
+
+// Golocks that log in as different users keep the order, although they cannot
+// see each other's connections.
+func TestDifferentUsers(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		release(t, take(t, b.store(t), "n")) // the table is there
+		var stores []*sql.Store
+		for range 2 {
+			user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
+			stores = append(stores, f.openURL(t, user.URL("quarantine=0")))
+		}
+		holder := take(t, stores[0], "n")
+		var waiters []*waiter
+		for i := range 5 {
+			waiters = append(waiters, queue(t, stores[(i+1)%2], "n"))
+		}
+		release(t, holder)
+		for i, w := range waiters {
+			l := w.granted()
+			for _, later := range waiters[i+1:] {
+				later.waits()
+			}
+			release(t, l)
+		}
+	})
+}
+
+// Whatever is asked, an error of the server's says which store it is of.
+func TestErrorsAreLocated(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		l := take(t, b.store(t), "n")
+		s := f.openURL(t, b.server.NewUser(t, b.name).URL())
+		_, swept := s.Sweep(background, 0)
+		var listed error
+		for _, err := range s.Entries(background, "n") {
+			listed = err
+		}
+		for what, err := range map[string]error{"Join": denied(t, s, "n"), "Evict": s.Evict(background, l.Grant().Ref, "x"), "Sweep": swept, "Entries": listed} {
+			if err == nil || !strings.HasPrefix(err.Error(), s.URL()+": ") {
+				t.Errorf("%s: %v, want an error that begins with %s", what, err, s.URL())
+			}
+		}
+	})
+}

@@ -1,0 +1,386 @@
+// Package check_test holds golock check to its word: real golocks pass it, on
+// every kind of store, also when they are killed; what does not exclude fails;
+// and nothing stays behind.
+package check_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"golock/locks/redis/redistest"
+	"golock/locks/sql/sqltest"
+)
+
+// limit is how long a test waits for something that has to happen.
+const limit = 60 * time.Second
+
+var golock string // the program under test
+
+func TestMain(m *testing.M) {
+	code, err := buildAndRun(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func buildAndRun(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("", "check-test-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	golock = filepath.Join(dir, "golock")
+	build := exec.Command("go", "build", "-trimpath", "-o", golock, "../..")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("building golock: %w\n%s", err, out)
+	}
+	return sqltest.Main(m), nil
+}
+
+// report is what golock check --json prints.
+type report struct {
+	Loops           int
+	Counter         int
+	LostUpdates     int  `json:"lost_updates"`
+	MaxConcurrent   int  `json:"max_concurrent"`
+	Limit           int  `json:"limit"`
+	OrderInversions *int `json:"order_inversions"`
+	HandOff         struct {
+		P50, P99, Max float64
+	} `json:"handoff_ms"`
+	Killed   int
+	Passed   bool
+	Failed   int
+	Problems []string
+}
+
+// command is golock check with a TMPDIR of its own and these arguments.
+func command(t testing.TB, args ...string) (cmd *exec.Cmd, tmp string) {
+	t.Helper()
+	tmp = t.TempDir()
+	cmd = exec.Command(golock, append([]string{"check"}, args...)...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+	return cmd, tmp
+}
+
+// check runs it with --json, demands that it leaves nothing in TMPDIR, and
+// gives its report and exit code.
+func check(t testing.TB, args ...string) (report, int) {
+	t.Helper()
+	cmd, tmp := command(t, append([]string{"--json"}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil && cmd.ProcessState.ExitCode() < 0 {
+		t.Fatalf("%v; stderr %q", err, &stderr)
+	}
+	isEmpty(t, tmp)
+	var r report
+	if code := cmd.ProcessState.ExitCode(); code > 1 {
+		t.Fatalf("code %d, stderr %q", code, &stderr)
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatalf("%v: %q; stderr %q", err, &stdout, &stderr)
+	}
+	if stderr.Len() > 0 {
+		t.Errorf("stderr %q", &stderr)
+	}
+	return r, cmd.ProcessState.ExitCode()
+}
+
+func isEmpty(t testing.TB, dir string) {
+	t.Helper()
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range left {
+		t.Errorf("%s is left in %s", f.Name(), dir)
+	}
+}
+
+// passed demands that a report says so in all its parts.
+func (r report) passed(t testing.TB, code, loops, limit int) {
+	t.Helper()
+	if code != 0 || !r.Passed || len(r.Problems) > 0 {
+		t.Errorf("code %d, passed %v, problems %q", code, r.Passed, r.Problems)
+	}
+	if r.Loops != loops || r.Counter != loops || r.LostUpdates != 0 || r.Failed != 0 {
+		t.Errorf("loops %d, counter %d, %d lost, %d failed, want %d", r.Loops, r.Counter, r.LostUpdates, r.Failed, loops)
+	}
+	if r.Limit != limit || r.MaxConcurrent < 1 || r.MaxConcurrent > limit {
+		t.Errorf("at most %d of %d at the same time, want a limit of %d", r.MaxConcurrent, r.Limit, limit)
+	}
+	if h := r.HandOff; h.P50 <= 0 || h.P99 < h.P50 || h.Max < h.P99 {
+		t.Errorf("hand-offs %+v", h)
+	}
+}
+
+// stores are of all kinds; left demands that nothing is kept in them.
+func stores(t *testing.T, test func(t *testing.T, url string, ordered bool, left func())) {
+	t.Run("local", func(t *testing.T) {
+		dir := t.TempDir()
+		test(t, "local://"+dir, true, func() { isEmpty(t, dir) })
+	})
+	t.Run("mkdir", func(t *testing.T) {
+		dir := t.TempDir()
+		test(t, "mkdir://"+dir, true, func() { isEmpty(t, dir) })
+	})
+	t.Run("flock", func(t *testing.T) {
+		test(t, "flock://"+t.TempDir()+"/file", false, func() {})
+	})
+	t.Run("redis", func(t *testing.T) {
+		server := redistest.Start(t)
+		test(t, server.SocketURL("quarantine=0s"), true, func() {
+			if n := server.Do("DBSIZE"); n != int64(0) {
+				t.Errorf("%v keys are left: %v", n, server.Do("KEYS", "*"))
+			}
+		})
+	})
+	for name, start := range map[string]func(testing.TB) *sqltest.Server{"mariadb": sqltest.Maria, "postgres": sqltest.Postgres} {
+		t.Run(name, func(t *testing.T) {
+			server := start(t)
+			db := server.NewDatabase(t)
+			test(t, server.URL(db, "quarantine=0s"), true, func() {
+				if rows := server.Exec(t, db, "SELECT COUNT(*) FROM golock WHERE lock_key<>''"); rows[0][0] != "0" {
+					t.Errorf("%s rows are left", rows[0][0])
+				}
+			})
+		})
+	}
+}
+
+func TestPassed(t *testing.T) {
+	stores(t, func(t *testing.T, url string, ordered bool, left func()) {
+		r, code := check(t, "--store", url, "--loops", "60")
+		r.passed(t, code, 60, 1)
+		if (r.OrderInversions != nil) != ordered || ordered && *r.OrderInversions != 0 {
+			t.Errorf("order inversions %v, want them to be counted: %v", r.OrderInversions, ordered)
+		}
+		left()
+	})
+}
+
+// Whoever is killed, nobody else gets in, and the lock is as good as before.
+func TestKilled(t *testing.T) {
+	stores(t, func(t *testing.T, url string, _ bool, left func()) {
+		r, code := check(t, "--store", url, "--loops", "100", "--kill", "30")
+		r.passed(t, code, 100, 1)
+		if r.Killed < 5 || r.Killed > 60 {
+			t.Errorf("%d of 100 were killed, want about 30", r.Killed)
+		}
+		left()
+	})
+}
+
+func TestCluster(t *testing.T) {
+	r, code := check(t, "--store", redistest.StartCluster(t).URL("quarantine=0s"), "--loops", "40", "--kill", "10")
+	r.passed(t, code, 40, 1)
+}
+
+func TestSeveral(t *testing.T) {
+	r, code := check(t, "--store", "local://"+t.TempDir(), "--loops", "200", "--max", "3", "--children", "8")
+	r.passed(t, code, 200, 3)
+	if r.MaxConcurrent != 3 {
+		t.Errorf("%d at a time, want 3", r.MaxConcurrent)
+	}
+}
+
+// A thousand children are a matter of seconds.
+func TestDefaults(t *testing.T) {
+	began := time.Now()
+	r, code := check(t, "--store", "local://"+t.TempDir())
+	r.passed(t, code, 1000, 1)
+	t.Logf("%v", time.Since(began))
+}
+
+// Settings of the user's own runs are not for those of a check.
+func TestSettings(t *testing.T) {
+	for _, kv := range []string{"GOLOCK_WAIT=0", "GOLOCK_HOLD=5", "GOLOCK_MAX=9", "GOLOCK_NAME=mine", "GOLOCK_REPORT=/nonexistent/file", "GOLOCK_SLOT=8", "GOLOCK_FENCE=1"} {
+		name, value, _ := strings.Cut(kv, "=")
+		t.Setenv(name, value)
+	}
+	t.Setenv("GOLOCK_STORE", "local://"+t.TempDir())
+	r, code := check(t, "--loops", "40")
+	r.passed(t, code, 40, 1)
+}
+
+// The address of a store may have a password in it.
+func TestSecret(t *testing.T) {
+	server := redistest.Start(t, "--requirepass", "hidden-word")
+	t.Setenv("GOLOCK_STORE", strings.Replace(server.URL("quarantine=0s"), "redis://", "redis://:hidden-word@", 1))
+	cmd, _ := command(t, "--loops", "100", "--kill", "10")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- cmd.Wait() }()
+	seen := 0
+	for {
+		select {
+		case err := <-over:
+			if err != nil || strings.Contains(out.String(), "hidden-word") || seen == 0 {
+				t.Errorf("%v, %d command lines seen: %s", err, seen, &out)
+			}
+			return
+		case <-time.After(time.Millisecond):
+		}
+		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range lines {
+			line, _ := os.ReadFile(file)
+			if !bytes.Contains(line, []byte(golock)) {
+				continue
+			}
+			if seen++; bytes.Contains(line, []byte("hidden-word")) {
+				t.Fatalf("the password is in a command line: %q", line)
+			}
+		}
+	}
+}
+
+func TestOtherTools(t *testing.T) {
+	dir := t.TempDir()
+	script := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return file + " {}"
+	}
+	atomically := script("mkdir-lock", "until mkdir "+dir+"/d 2>/dev/null; do sleep 0.01; done\n\"$@\"\nrmdir "+dir+"/d\n")
+	testThenCreate := script("test-then-create", "while [ -e "+dir+"/l ]; do sleep 0.001; done\n: >"+dir+"/l\n\"$@\"\nrm -f "+dir+"/l\n")
+	sloppy := script("not-waiting", "flock -n "+dir+"/n \"$@\"\n:\n")
+	for _, c := range []struct {
+		name, template string
+		args           []string
+		passes         bool
+		problem        string
+	}{
+		{"flock", "flock " + dir + "/x {}", []string{"--loops", "200"}, true, ""},
+		{"flock killed", "flock " + dir + "/x {}", []string{"--loops", "200", "--kill", "20"}, true, ""},
+		{"mkdir", atomically, []string{"--loops", "100"}, true, ""},
+		{"quotes", "sh -c 'exec flock \"$0\" \"$@\"' '" + dir + "/a \"b' {}", []string{"--loops", "50"}, true, ""},
+		{"golock", golock + " run --store local://" + dir + "/store --name n --max 2 -- {}", []string{"--loops", "100", "--max", "2"}, true, ""},
+		{"flock that does not hand its lock on, killed", "flock -o " + dir + "/o {}", []string{"--loops", "500", "--kill", "30"}, false, "inside at the same time"},
+		{"golock that does not, killed", golock + " run --close --store local://" + dir + "/store --name c -- {}", []string{"--loops", "500", "--kill", "30"}, false, "inside at the same time"},
+		{"env", "env {}", nil, false, "inside at the same time"},
+		{"env with several", "env {}", []string{"--max", "3"}, false, "inside at the same time"},
+		{"test, then create", testThenCreate, nil, false, "2 were inside at the same time"},
+		{"wider than allowed", golock + " run --store local://" + dir + "/store --name w --max 2 -- {}", []string{"--loops", "200"}, false, "2 were inside at the same time"},
+		{"not waiting", sloppy, []string{"--loops", "200"}, false, "ended without having done their work"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, code := check(t, append([]string{"--with", c.template}, c.args...)...)
+			problems := strings.Join(r.Problems, "; ")
+			if r.Passed != c.passes || (code == 0) != c.passes || !strings.Contains(problems, c.problem) {
+				t.Errorf("code %d, passed %v, problems %q", code, r.Passed, problems)
+			}
+			if r.OrderInversions != nil {
+				t.Errorf("order inversions %d, of a tool that promises no order", *r.OrderInversions)
+			}
+			if r.Counter+r.LostUpdates+r.Failed != r.Loops && r.Killed == 0 {
+				t.Errorf("%d children: counter %d, %d lost, %d failed", r.Loops, r.Counter, r.LostUpdates, r.Failed)
+			}
+		})
+	}
+}
+
+// A check that is interrupted ends its runs and removes what it has made.
+func TestInterrupted(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		for name, lock := range map[string][]string{
+			"golock": {"--store", "local://" + t.TempDir()},
+			"flock":  {"--with", "flock " + t.TempDir() + "/x {}"},
+		} {
+			t.Run(unix.SignalName(sig)+" "+name, func(t *testing.T) {
+				cmd, tmp := command(t, append(lock, "--loops", "100000", "--kill", "10")...)
+				var out bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &out, &out
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				record := ""
+				for end := time.Now().Add(limit); record == ""; time.Sleep(5 * time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatal("it never began")
+					}
+					files, _ := filepath.Glob(tmp + "/golock-check-*/record")
+					for _, f := range files {
+						if st, err := os.Stat(f); err == nil && st.Size() > 1000 {
+							record = f
+						}
+					}
+				}
+				if err := cmd.Process.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+				var exit *exec.ExitError
+				if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 128+int(sig) {
+					t.Errorf("%v: %s", err, &out)
+				}
+				isEmpty(t, tmp)
+				files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+				for _, f := range files {
+					if line, _ := os.ReadFile(f); bytes.Contains(line, []byte(filepath.Dir(record))) {
+						t.Errorf("still running: %q", line)
+					}
+				}
+				if out.Len() > 0 {
+					t.Errorf("it said %q", &out)
+				}
+			})
+		}
+	}
+}
+
+// On a terminal there is a line that tells how far it is, and a picture.
+func TestTerminal(t *testing.T) {
+	cmd, _ := command(t, "--store", "local://"+t.TempDir(), "--loops", "200")
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 70})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	var out bytes.Buffer
+	_, _ = out.ReadFrom(tty) // ends with an error when the terminal is closed
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, &out)
+	}
+	text := out.String()
+	for _, want := range []string{"\r\x1b[Kgolock: ", " of 200 runs", "\r\x1b[Ktested ", "below", "#", "passed "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %q", want, text)
+		}
+	}
+	bars, most := 0, 0
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) > 3 && words[0] == "below" {
+			n, err := strconv.Atoi(words[3])
+			if err != nil || len(strings.TrimRight(line, "\r\n")) > 70 {
+				t.Errorf("%v: %q", err, line)
+			}
+			bars += n
+			most = max(most, strings.Count(line, "#"))
+		}
+	}
+	if bars < 50 || most < 30 {
+		t.Errorf("%d hand-offs in the picture, the longest bar has %d", bars, most)
+	}
+}
