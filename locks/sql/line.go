@@ -17,6 +17,10 @@ import (
 const (
 	shortestAttempt = 300 * time.Millisecond
 	longestAttempt  = 2 * time.Second
+
+	// firstAttempt is for who has no place yet: one of hundreds that come at once
+	// would only make it worse by giving up and connecting anew.
+	firstAttempt = 4 * time.Second
 )
 
 // attemptLimit is how long an attempt may take for an entry of that TTL: one
@@ -65,7 +69,11 @@ func (l *line) hangUp() {
 func (l *line) step(ctx context.Context, ttl time.Duration, q *question) (a answer, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit(ttl))
+	limit := attemptLimit(ttl)
+	if q.mode == join && q.epoch == "" {
+		limit = max(limit, firstAttempt)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil {

@@ -22,6 +22,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -247,13 +248,16 @@ func whyQuiet(left time.Duration) string {
 	return fmt.Sprintf("the server, or the table, has just come back; nothing is granted for another %v, so that those who held a slot can say so", left.Round(100*time.Millisecond))
 }
 
-// retryPause lies between two attempts.
-const retryPause = 200 * time.Millisecond
+// retryPause lies between two attempts, and grows with their number.
+const (
+	retryPause   = 200 * time.Millisecond
+	longestPause = time.Second
+)
 
 // insist repeats attempts until one is answered, fails for good, or ctx ends.
 func (s *Store) insist(ctx context.Context, attempt func() error) error {
 	var last error
-	for {
+	for wait := retryPause; ; wait = min(wait*3/2, longestPause) {
 		err := attempt()
 		if err == nil || isFinal(err) {
 			return err
@@ -261,7 +265,7 @@ func (s *Store) insist(ctx context.Context, attempt func() error) error {
 		if last == nil || (ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded)) { // the last attempt is often cut short
 			last = err
 		}
-		pause(ctx, retryPause)
+		pause(ctx, wait+rand.N(wait/2)) // not all at the same moment
 		if ctx.Err() != nil {
 			return &locks.OutageError{Store: s.URL(), Err: last}
 		}
