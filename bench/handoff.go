@@ -18,7 +18,7 @@ func (b *bench) handOff() error {
 		{tool: b.tools["golock"], waiters: b.plan.waiters},
 		{tool: b.tools["sem"], waiters: b.plan.semWaiters},
 	}
-	if err := b.drainAll(b.plan.handoff, rows, 0); err != nil {
+	if err := b.drainAll(b.plan.handoff, rows, 0, 0); err != nil {
 		return err
 	}
 
@@ -54,15 +54,15 @@ type queued struct {
 }
 
 // drainAll has every tool work off a queue in each round. A holder stays for
-// a time up to linger, the same for all tools in a round.
-func (b *bench) drainAll(rounds int, rows []*queued, linger time.Duration) error {
+// a random time from least to most, the same for all tools in a round.
+func (b *bench) drainAll(rounds int, rows []*queued, least, most time.Duration) error {
 	for _, r := range rows {
 		r.typical, r.drain = paired{}, paired{}
 	}
 	for round := range rounds {
-		stay := time.Duration(0)
-		if linger > 0 {
-			stay = rand.N(linger)
+		stay := least
+		if most > least {
+			stay += rand.N(most - least)
 		}
 		for i := range rows {
 			r := rows[(round+i)%len(rows)]

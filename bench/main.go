@@ -4,7 +4,7 @@
 // machine, in interleaved rounds. It prints tables and, with -markdown, writes
 // the page docs/benchmarks.md.
 //
-//	go run ./bench            everything, about a quarter of an hour
+//	go run ./bench            everything, about twenty minutes
 //	go run ./bench -quick     everything with few rounds
 //	go run ./bench -only start,handoff
 //	go run ./bench -only redis   all that begin with redis-; so mysql, postgres
@@ -53,7 +53,7 @@ func newPlan(quick bool, rounds, many int) plan {
 		start: 600, startSem: 20, burst: 15, burstJobs: 200, burstSem: 20, handoff: 15, waiters: 100, semWaiters: 10,
 		memory: 5, window: 10, crash: 100, many: 1000, manyRounds: 3, manyIdle: 5,
 		redis: redisPlan{start: 300, trips: 15, single: 60, queue: 10, waiters: 50, burst: 10, jobs: 50, section: 5, idle: 100, settle: 3, ttl: 15, memory: 5, link: 600},
-		sql: sqlPlan{start: 300, single: 60, queue: 10, waiters: 50, burst: 10, jobs: 50, section: 5, crowds: []int{16, 100, 400}, grants: 3,
+		sql: sqlPlan{start: 300, single: 60, long: 6, queue: 10, waiters: 50, burst: 10, jobs: 50, section: 5, crowds: []int{16, 100, 400}, grants: 3,
 			idle: []int{16, 100}, settle: 3, ttl: 15, memory: 5, link: 600},
 	}
 	if quick {
@@ -62,14 +62,14 @@ func newPlan(quick bool, rounds, many int) plan {
 		r := &p.redis
 		r.start, r.trips, r.single, r.queue, r.burst, r.settle, r.ttl, r.memory, r.link = 50, 5, 10, 1, 1, 1, 3, 2, 100
 		q := &p.sql
-		q.start, q.single, q.queue, q.burst, q.grants, q.settle, q.ttl, q.memory, q.link = 50, 10, 1, 1, 1, 1, 6, 2, 100
+		q.start, q.single, q.long, q.queue, q.burst, q.grants, q.settle, q.ttl, q.memory, q.link = 50, 10, 2, 1, 1, 1, 1, 6, 2, 100
 	}
 	if rounds > 0 {
 		p.start, p.burst, p.handoff, p.crash = rounds, max(3, rounds/40), max(3, rounds/40), max(10, rounds/6)
 		r := &p.redis
 		r.start, r.link, r.single, r.queue, r.burst = rounds, rounds, max(3, rounds/10), max(1, rounds/60), max(3, rounds/60)
 		q := &p.sql
-		q.start, q.link, q.single, q.queue, q.burst, q.grants = rounds, rounds, r.single, r.queue, r.burst, max(1, rounds/200)
+		q.start, q.link, q.single, q.long, q.queue, q.burst, q.grants = rounds, rounds, r.single, max(2, rounds/60), r.queue, r.burst, max(1, rounds/200)
 	}
 	if many > 0 {
 		p.many = many

@@ -84,9 +84,13 @@ func (postgreSQL) sessionNote() string {
 }
 
 // work implements sqlKind. What was asked is counted in the log, if there is
-// one; the server's own counters are late by seconds.
+// one; the server's own counter is late by seconds.
 func (postgreSQL) work(d *database) (w work, err error) {
-	if w.cpu, err = cpuOf(d.pid); err != nil || !d.logged {
+	if w.cpu, err = cpuOf(d.pid); err != nil {
+		return w, err
+	}
+	if !d.logged {
+		w.connections, err = d.number("SELECT sessions FROM pg_stat_database WHERE datname='" + sqlDatabase + "'")
 		return w, err
 	}
 	log, err := os.Open(d.path("log"))

@@ -22,7 +22,7 @@ func (b *bench) redisHandOff() error {
 		}
 		// A client that polls must not always be met in the same moment of its
 		// pause: the holder stays for a part of that.
-		if err := b.drainAll(m.rounds, rows, 100*time.Millisecond); err != nil {
+		if err := b.drainAll(m.rounds, rows, 0, 100*time.Millisecond); err != nil {
 			return err
 		}
 		s := section{

@@ -20,6 +20,7 @@ import (
 type sqlPlan struct {
 	start   int // rounds of the start-up comparison
 	single  int // hand-offs with one waiter
+	long    int // such behind a command that has run for seconds
 	queue   int // rounds of hand-offs with waiters
 	waiters int
 	burst   int // rounds

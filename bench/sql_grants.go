@@ -15,8 +15,8 @@ func (b *bench) sqlGrants(kind sqlKind) error {
 	}
 	type row struct {
 		*tool
-		waiters   int
-		cpu, gaps []float64
+		waiters              int
+		cpu, connected, gaps []float64
 	}
 	var rows []*row
 	for _, n := range b.plan.sql.crowds {
@@ -44,7 +44,9 @@ func (b *bench) sqlGrants(kind sqlKind) error {
 			if err != nil {
 				return err
 			}
-			r.cpu = append(r.cpu, after.since(before).cpu/float64(r.waiters+1))
+			spent := after.since(before)
+			r.cpu = append(r.cpu, spent.cpu/float64(r.waiters+1))
+			r.connected = append(r.connected, float64(spent.connections)/float64(r.waiters+1))
 			for i := 1; i < len(records); i++ {
 				r.gaps = append(r.gaps, records[i].start-records[i-1].end)
 			}
@@ -54,11 +56,11 @@ func (b *bench) sqlGrants(kind sqlKind) error {
 		title: kind.title() + ", what a grant costs the server",
 		how: "Some wait behind a holder, which lets go when all are queued. From then until the last has ended: the CPU time of the server, " +
 			"all its processes, by the number of commands that have had their turn. Of golock's waiters the first 16 keep a connection.",
-		head: []string{"tool", "waiting", "rounds", "server cpu ms per grant", "gap ms median", "p90", "max"},
+		head: []string{"tool", "waiting", "rounds", "server cpu ms per grant", "connections per grant", "gap ms median", "p90", "max"},
 	}
 	for _, r := range rows {
 		s.rows = append(s.rows, []string{
-			r.name, count(r.waiters), count(len(r.cpu)), fmt.Sprintf("%.3f", median(r.cpu)),
+			r.name, count(r.waiters), count(len(r.cpu)), fmt.Sprintf("%.3f", median(r.cpu)), fmt.Sprintf("%.2f", median(r.connected)),
 			ms(median(r.gaps)), ms(quantile(r.gaps, 0.9)), ms(quantile(r.gaps, 1)),
 		})
 	}

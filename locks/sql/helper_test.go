@@ -104,17 +104,11 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // change makes a request special.
 type change func(*locks.Request)
 
-func noWait(r *locks.Request)       { r.NoWait = true }
-func limit(n int) change            { return func(r *locks.Request) { r.Claim.Max = n } }
-func weight(n int) change           { return func(r *locks.Request) { r.Claim.Weight = n } }
-func priority(n int) change         { return func(r *locks.Request) { r.Claim.Priority = n } }
-func ttl(d time.Duration) change    { return func(r *locks.Request) { r.TTL = d } }
-func hold(d time.Duration) change   { return func(r *locks.Request) { r.Hold = d } }
-func maxQueue(n int) change         { return func(r *locks.Request) { r.MaxQueue = &n } }
-func within(rs ...locks.Ref) change { return func(r *locks.Request) { r.Within = rs } }
-func replacing(whom locks.Replacement) change {
-	return func(r *locks.Request) { r.Replace = whom }
-}
+func noWait(r *locks.Request)    { r.NoWait = true }
+func limit(n int) change         { return func(r *locks.Request) { r.Claim.Max = n } }
+func weight(n int) change        { return func(r *locks.Request) { r.Claim.Weight = n } }
+func priority(n int) change      { return func(r *locks.Request) { r.Claim.Priority = n } }
+func ttl(d time.Duration) change { return func(r *locks.Request) { r.TTL = d } }
 
 func request(t testing.TB, name string, changes ...change) locks.Request {
 	t.Helper()

@@ -173,7 +173,7 @@ type loss struct{ what, text string }
 func losses() []loss {
 	return []loss{
 		{"dropped", "DROP TABLE golock"},
-		{"dropped twice", "DROP TABLE golock; DROP TABLE golock_made"},
+		{"dropped twice", "DROP TABLE golock; DROP TABLE IF EXISTS golock_made"},
 		{"truncated", "TRUNCATE TABLE golock"},
 		{"emptied", "DELETE FROM golock"},
 		{"without its names", "DELETE FROM golock WHERE entry_id='' AND lock_key<>''"},
