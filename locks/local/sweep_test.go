@@ -133,13 +133,17 @@ func TestSweepBesideUsers(t *testing.T) {
 	until := time.Now().Add(campaign())
 	var inside [2]atomic.Int32
 	var visits, removed atomic.Int64
+	goesOn := func() bool {
+		now := time.Now()
+		return now.Before(until) || (visits.Load() < 100 || removed.Load() < 10) && now.Before(until.Add(patience)) // or it means nothing
+	}
 	var all sync.WaitGroup
 	failed := make(chan error, 100)
 	for i := range 20 {
 		all.Go(func() {
 			s := New(dir)
 			defer s.Close()
-			for time.Now().Before(until) {
+			for goesOn() {
 				name := fmt.Sprint("n", i%2)
 				r := locks.Request{Name: name, Claim: locks.Claim{Weight: 1, Max: 1}, NoWait: i%5 == 0}
 				r.Ref, _ = locks.NewRef(name)
@@ -177,7 +181,7 @@ func TestSweepBesideUsers(t *testing.T) {
 		all.Go(func() {
 			s := New(dir)
 			defer s.Close()
-			for time.Now().Before(until) {
+			for goesOn() {
 				n, err := s.Sweep(background, 0)
 				if err != nil {
 					failed <- err
