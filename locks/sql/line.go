@@ -38,6 +38,7 @@ type line struct {
 	conn   Conn
 	number int64 // of the connection at the server
 	closed bool
+	sent   bool // the last attempt has sent what it writes: it may have been done
 }
 
 var errClosed = errors.New("the store is closed")
@@ -107,7 +108,7 @@ func (l *line) step(ctx context.Context, ttl time.Duration, q *question) (a answ
 			return l.nothing(ctx, q)
 		case l.store.verdict(err) == NoTable:
 			err = l.makeTable(ctx, q)
-		case !fresh && !l.store.said(err): // the connection was closed while nobody used it
+		case !fresh && !l.sent && !l.store.said(err): // the connection was closed while nobody used it
 			l.hangUp()
 			fresh, err = true, nil
 		}
@@ -148,6 +149,7 @@ var errNotLocked = errors.New("the name's row is not locked")
 
 func (l *line) attempt(ctx context.Context, q *question) (answer, error) {
 	s := l.store
+	l.sent = false
 	if err := l.open(ctx); err != nil {
 		return answer{}, err
 	}
@@ -185,6 +187,7 @@ func (l *line) attempt(ctx context.Context, q *question) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	l.sent = true
 	if _, err := l.conn.Run(ctx, t.finish()); err != nil {
 		return answer{}, err
 	}
