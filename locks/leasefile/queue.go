@@ -31,7 +31,7 @@ const (
 // Beside the directories of the names lie, in the store's directory, files with
 // the suffix: a name whose directory has gone while its file is there was taken
 // away under those who use it. Directories that are not complete yet have the
-// prefix.
+// prefix, and the name's key.
 const (
 	usedSuffix = ".used"
 	newPrefix  = "new."
@@ -128,7 +128,7 @@ func (q *queue) build() error {
 	if err != nil {
 		return err
 	}
-	fresh := q.store.dir + "/" + newPrefix + hex.EncodeToString(id.ID[:])
+	fresh := q.store.dir + "/" + newPrefix + q.key.String() + "." + hex.EncodeToString(id.ID[:])
 	text, err := json.Marshal(head{Format: format, Name: q.name})
 	if err != nil {
 		return err

@@ -88,7 +88,7 @@ func (s *Store) sweepUnfinished() (removed int, err error) {
 		return 0, err
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name, newPrefix) && len(name) == len(newPrefix)+32 {
+		if own := len(name) - len(newPrefix); strings.HasPrefix(name, newPrefix) && (own == 32 || own == 65) {
 			if err := os.RemoveAll(s.dir + "/" + name); err != nil {
 				return removed, err
 			}
