@@ -39,10 +39,17 @@ const (
 // from now on.
 func newLease(e *entry, line *line, asked locks.Instant, crowd bool) *lease {
 	l := &lease{store: e.store, line: line, entry: *e, term: locks.Term{Asked: asked, TTL: e.ttl}}
-	if !crowd {
-		l.hangUp = time.AfterFunc(idleLimit, line.idle)
-	}
+	l.hangUp = time.AfterFunc(l.patience(crowd), line.idle)
 	return l
+}
+
+// patience is how long the connection is kept: if somebody waits until the next
+// renewal, which there is in a TTL or never.
+func (l *lease) patience(crowd bool) time.Duration {
+	if crowd {
+		return l.entry.ttl
+	}
+	return idleLimit
 }
 
 // Attach implements locks.Attacher. The store tells the lease what it does not
@@ -75,8 +82,11 @@ func (l *lease) Term() locks.Term {
 func (l *lease) Renew(ctx context.Context) (locks.Term, error) {
 	e := l.known()
 	a, asked, err := e.ask(ctx, l.line, renew)
-	if err != nil || !a.crowd {
+	switch {
+	case err != nil || a.word != held || !a.crowd:
 		l.line.idle()
+	case l.hangUp != nil:
+		l.hangUp.Reset(l.patience(true))
 	}
 	switch {
 	case err != nil:
