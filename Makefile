@@ -37,7 +37,7 @@ deps: ## Debian's packages that tests and benchmarks use, if missing
 	.ci/deps
 
 test: deps lint ## everything, with the race detector
-	$(GO) test -race -p 1 -timeout 15m ./...
+	$(GO) test -race -p 1 -timeout 30m ./...
 	GOLOCK_TEST_STORE=redis $(GO) test -race ./test/matrix
 	GOLOCK_TEST_STORE=mariadb $(GO) test -race ./test/matrix
 	$(GO) test -tags portable ./signals
