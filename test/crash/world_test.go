@@ -135,9 +135,23 @@ func (w *world) hear(r *os.File) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		w.mu.Lock()
-		w.lines = append(w.lines, lines.Text())
+		if line := withoutTime(lines.Text()); !strings.HasPrefix(line, "golock: waiting for ") { // what a person reads while it waits
+			w.lines = append(w.lines, line)
+		}
 		w.mu.Unlock()
 	}
+}
+
+// withoutTime is a line of -v without the time of day that it begins with.
+func withoutTime(line string) string {
+	const form = "15:04:05.000"
+	rest, ok := strings.CutPrefix(line, "golock: ")
+	if ok && len(rest) > len(form) {
+		if _, err := time.Parse(form, rest[:len(form)]); err == nil {
+			return "golock: " + strings.TrimPrefix(rest[len(form):], " ")
+		}
+	}
+	return line
 }
 
 // said counts a line that golock prints with -v.
