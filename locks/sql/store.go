@@ -173,7 +173,7 @@ func (e *entry) ask(ctx context.Context, l *line, m mode) (a answer, asked locks
 // later the reason would be lost.
 const (
 	leaveLimit = 2 * time.Second
-	leaveWait  = 50 * time.Millisecond
+	leaveWait  = 40 * time.Millisecond
 )
 
 // giveUp leaves, over a line that nobody else uses any more, or over a new one
