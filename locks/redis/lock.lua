@@ -367,12 +367,13 @@ if mode == 'join' then
   if oldText or mine.ticket ~= digits(0) then exempt() end
   enter()
   reap()
-  if not gone and redis.call('ZSCORE', H, id) then
-    local r = oldText and old or mine
-    if not redis.call('HGET', E, id .. '!') then lease(r, id, mine.ttl) end
-    keep(mine.ttl, till(r))
-    return {'granted', epoch, oldText or write(mine), unsure}
+  if not gone and oldText and redis.call('ZSCORE', H, id) and old.slots ~= '-' then
+    if not redis.call('HGET', E, id .. '!') then lease(old, id, mine.ttl) end
+    keep(mine.ttl, till(old))
+    return {'granted', epoch, oldText, unsure}
   end
+  -- Who asks to join has not begun: a grant without slots is made again.
+  if not gone then redis.call('ZREM', H, id) end
   if oldText and old.ticket then mine.ticket, mine.since = old.ticket, old.since end
   local new = mine.ticket == digits(0)
   if new then mine.ticket, mine.since = after(ticket), digits(micros) end
