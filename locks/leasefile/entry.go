@@ -384,7 +384,10 @@ func (e *entry) take(v view) (view, error) {
 	}
 	at("held")
 	fits, err := e.fits()
-	if err == nil && fits && clock() < e.term.End() && !e.given.Load() {
+	// Told to go since it last looked: what it fits into may be free only because
+	// of the one who told it.
+	by, evicted := q.evictedBy(waiting.id)
+	if err == nil && fits && !evicted && clock() < e.term.End() && !e.given.Load() {
 		at("granted")
 		v.granted = true
 		return v, nil
@@ -392,6 +395,9 @@ func (e *entry) take(v view) (view, error) {
 	at("step back")
 	if back := e.turn(waiting); back != nil {
 		return v, back
+	}
+	if evicted {
+		return v, &locks.EvictedError{By: by}
 	}
 	v.passing = true
 	return v, err

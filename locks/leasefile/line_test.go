@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,10 +102,8 @@ func TestEvict(t *testing.T) {
 		for _, e := range list(t, other, "n") {
 			refs[e.State] = append(refs[e.State], e.Ref)
 		}
-		for range 2 {
-			if err := other.Evict(background, refs[locks.Waiting][0], "the operator\x1b"); err != nil {
-				t.Fatal(err)
-			}
+		if err := other.Evict(background, refs[locks.Waiting][0], "the operator\x1b"); err != nil {
+			t.Fatal(err)
 		}
 		<-w.done
 		var evicted *locks.EvictedError
@@ -112,8 +111,10 @@ func TestEvict(t *testing.T) {
 			t.Errorf("Wait = %v", w.err)
 		}
 		events := l.Events()
-		if err := other.Evict(background, l.Grant().Ref, "the operator"); err != nil {
-			t.Fatal(err)
+		for _, by := range []string{"the operator", "somebody else"} { // the first one counts
+			if err := other.Evict(background, l.Grant().Ref, by); err != nil {
+				t.Fatal(err)
+			}
 		}
 		select {
 		case <-events:
@@ -138,6 +139,39 @@ func TestEvict(t *testing.T) {
 				t.Errorf("Evict of what is not there = %v", err)
 			}
 		}
+	})
+}
+
+// A waiter that is told to go in the middle of being granted goes.
+func TestEvictedInMidGrant(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s, other := open(t, url), open(t, url)
+		l := take(t, s, "n")
+		var armed atomic.Bool
+		var ref locks.Ref
+		s.At(func(step string) {
+			if step == "fence" && armed.CompareAndSwap(true, false) {
+				if err := other.Evict(background, ref, "the operator"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		w := queue(t, s, "n")
+		for _, e := range list(t, other, "n") {
+			if e.State == locks.Waiting {
+				ref = e.Ref
+			}
+		}
+		armed.Store(true)
+		if err := release(l); err != nil {
+			t.Fatal(err)
+		}
+		<-w.done
+		var evicted *locks.EvictedError
+		if !errors.As(w.err, &evicted) || armed.Load() {
+			t.Errorf("Wait = %v, want that it is evicted", w.err)
+		}
+		release(take(t, other, "n"))
 	})
 }
 
