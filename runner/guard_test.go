@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -218,4 +219,41 @@ func TestWire(t *testing.T) {
 		t.Errorf("the other side is gone: %v", err)
 	}
 	unix.Close(pair[1])
+}
+
+// A message that arrives while another one is looked for is heard whole: a
+// command that misses its variables does not know its slot.
+func TestWireArrivesMeanwhile(t *testing.T) {
+	pair, err := socketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[1])
+	const many = 20_000
+	go func() {
+		defer unix.Close(pair[0])
+		for i := range many {
+			m := message{kind: toStart, number: int64(i), texts: []string{"SLOT=0", "FENCE=1"}}
+			for m.sendTo(pair[0]) == unix.EAGAIN {
+				runtime.Gosched()
+			}
+			for size := 1; size != 0; { // the next when this one was taken
+				var err error
+				if size, err = unix.IoctlGetInt(pair[0], unix.SIOCOUTQ); err != nil {
+					return
+				}
+			}
+		}
+	}()
+	for i := 0; i < many; {
+		switch m, err := receive(pair[1]); {
+		case err == unix.EAGAIN:
+		case err != nil:
+			t.Fatal(err)
+		case m.number != int64(i) || len(m.texts) != 2:
+			t.Fatalf("message %d was received as %+v", i, m)
+		default:
+			i++
+		}
+	}
 }

@@ -63,28 +63,36 @@ func (m message) sendTo(fd int) error {
 }
 
 // receive takes the next message, without waiting: unix.EAGAIN if there is
-// none, unix.EPIPE if the other side has gone.
+// none, unix.EPIPE if the other side has gone. How long a message is, is asked
+// of that very message: what does not fit when it is taken is lost (recv(2),
+// MSG_TRUNC), and one can arrive between two calls.
 func receive(fd int) (message, error) {
-	size, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+	size, err := receiveFrom(fd, nil, unix.MSG_PEEK|unix.MSG_TRUNC)
 	if err != nil {
 		return message{}, err
 	}
-	packet := make([]byte, max(size, headSize))
+	packet := make([]byte, size)
+	if _, err = receiveFrom(fd, packet, 0); err != nil {
+		return message{}, err
+	}
+	m := message{kind: kind(packet[0]), number: int64(binary.NativeEndian.Uint64(packet[1:]))}
+	if size > headSize {
+		m.texts = strings.Split(string(packet[headSize:]), "\x00")
+	}
+	return m, nil
+}
+
+// receiveFrom is recv(2) of a packet that has at least a head.
+func receiveFrom(fd int, into []byte, flags int) (int, error) {
 	for {
-		n, err := unix.Read(fd, packet)
+		n, _, err := unix.Recvfrom(fd, into, flags|unix.MSG_DONTWAIT)
 		switch {
 		case err == unix.EINTR:
-			continue
 		case err == unix.ECONNRESET || (err == nil && n < headSize):
-			return message{}, unix.EPIPE
-		case err != nil:
-			return message{}, err
+			return 0, unix.EPIPE
+		default:
+			return n, err
 		}
-		m := message{kind: kind(packet[0]), number: int64(binary.NativeEndian.Uint64(packet[1:]))}
-		if n > headSize {
-			m.texts = strings.Split(string(packet[headSize:n]), "\x00")
-		}
-		return m, nil
 	}
 }
 
