@@ -234,7 +234,7 @@ func (p *peer) expect(state string) report {
 		}
 		return r
 	case <-time.After(patience):
-		p.t.Fatalf("peer %d does not report %s", p.cmd.Process.Pid, state)
+		p.stuck("does not report " + state)
 	}
 	return report{}
 }
@@ -253,9 +253,17 @@ func (p *peer) granted() report {
 			}
 			return r
 		case <-time.After(patience):
-			p.t.Fatalf("peer %d is not granted", p.cmd.Process.Pid)
+			p.stuck("is not granted")
 		}
 	}
+}
+
+// stuck fails and has the peer say, on standard error, where it is.
+func (p *peer) stuck(what string) {
+	p.t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+	_, _ = p.cmd.Process.Wait()
+	p.t.Fatalf("peer %d %s", p.cmd.Process.Pid, what)
 }
 
 // silent fails if the peer has reported anything by now.

@@ -335,3 +335,27 @@ func TestDeafWaiter(t *testing.T) {
 		}
 	})
 }
+
+// The connection over which a waiter sleeps dies, and nobody tells it.
+func TestWaiterIsCutOff(t *testing.T) {
+	t.Parallel()
+	b := mariadb().fresh(t) // PostgreSQL's waiters sleep by themselves
+	s := b.store(t)
+	held := take(t, s, "n")
+	proxy := sqltest.NewProxy(t, b.server)
+	hung := make(chan struct{}, 1)
+	proxy.Judge(func(text string) sqltest.Verdict {
+		if strings.HasPrefix(text, "/* golock:wait:") {
+			select {
+			case hung <- struct{}{}:
+				return sqltest.Hang
+			default:
+			}
+		}
+		return sqltest.Pass
+	})
+	w := queue(t, b.behind(t, proxy), "n", ttl(3*time.Second))
+	eventually(t, "it sleeps", func() bool { return len(hung) == 1 })
+	release(t, held)
+	w.granted()
+}

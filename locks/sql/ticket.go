@@ -126,6 +126,9 @@ func (l *line) sleep(ctx context.Context, e *entry, d time.Duration) (err error)
 			l.hangUp()
 		}
 	}()
-	_, err = l.conn.Wait(ctx, Sleeper{Table: l.store.table, Key: e.ref.Key.String(), ID: e.mine.id, Conn: e.mine.ears}, d)
+	// A connection that has silently died never answers.
+	bound, cancel := context.WithTimeout(ctx, d+attemptLimit(e.ttl))
+	defer cancel()
+	_, err = l.conn.Wait(bound, Sleeper{Table: l.store.table, Key: e.ref.Key.String(), ID: e.mine.id, Conn: e.mine.ears}, d)
 	return err
 }
