@@ -44,7 +44,7 @@ func TestFirstUse(t *testing.T) {
 					}
 					mu.Unlock()
 					inside.Add(-1)
-					if err := lease.(locks.Leased).Release(background); err != nil {
+					if err := giveBack(lease.(locks.Leased)); err != nil {
 						t.Errorf("Release: %v", err)
 					}
 				})

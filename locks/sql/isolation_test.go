@@ -114,7 +114,7 @@ func contend(t *testing.T, b *base, clients, rounds int) {
 				counter.Store(n + 1)
 				grants.Add(1)
 				inside.Add(-1)
-				if err := lease.Release(background); err != nil {
+				if err := giveBack(lease); err != nil {
 					t.Errorf("client %d: Release: %v", i, err)
 					return
 				}

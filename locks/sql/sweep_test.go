@@ -37,7 +37,7 @@ func TestSweep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := gone.Release(background); err != nil {
+		if err := giveBack(gone); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := enter(t, s, "crashed", false); err != nil {
@@ -97,7 +97,7 @@ func TestSweepUnderUse(t *testing.T) {
 						t.Errorf("%d are inside", now)
 					}
 					inside[n].Add(-1)
-					if err := lease.Release(background); err != nil {
+					if err := giveBack(lease); err != nil {
 						t.Errorf("Release: %v", err)
 					}
 				}

@@ -247,7 +247,7 @@ func (b *base) lose(t *testing.T, l loss) {
 					}
 				}
 				inside.Add(-1)
-				if err := lease.Release(background); err != nil && !errors.Is(err, locks.ErrLost) {
+				if err := giveBack(lease); err != nil && !errors.Is(err, locks.ErrLost) {
 					t.Errorf("client %d: Release: %v", i, err)
 				}
 			}
