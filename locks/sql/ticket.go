@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -50,7 +51,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		return t.lease, nil
 	}
 	e := t.entry
-	pause := t.look
+	pause, retry := t.look, retryPause
 	var outage error // the last look failed with it
 	for {
 		if err := t.line.sleep(ctx, e, pause); err != nil && !errors.Is(err, context.Canceled) {
@@ -62,18 +63,19 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			return nil, t.leave(t.why(ctx, outage))
 		}
 		a, asked, err := e.ask(ctx, t.line, join)
-		pause = retryPause
 		switch {
 		case err != nil && ctx.Err() != nil:
 			continue
 		case err != nil && !isPassing(err):
 			return nil, t.leave(err)
-		case err != nil:
-			outage = err
+		case err != nil: // a server that is too busy is not to be made busier
+			outage, pause = err, retry+rand.N(retry/2)
+			retry = min(retry*3/2, longestPause)
+			e.mine.ears = 0 // nor is there a connection to be woken over
 		case a.word == granted:
 			return newLease(e, t.line, asked, a.crowd), nil
 		case a.word == queued:
-			outage, pause, t.quiet = nil, a.look, time.Now().Add(a.quiet)
+			outage, pause, retry, t.quiet = nil, a.look, retryPause, time.Now().Add(a.quiet)
 			t.place.Store(int64(a.place))
 			t.isNear(a.place)
 		default:
