@@ -39,6 +39,7 @@ const (
 	No      Answer = "no"      // not held any more
 	Unknown Answer = "unknown" // the store does not tell just now
 	Refused Answer = "refused" // the slot is a command's and not for others to give back
+	Silence Answer = ""        // none: for who asks, nobody is there
 )
 
 // ErrNobody says that nobody answers for an ID.
@@ -140,6 +141,9 @@ func (l *Listener) talk(c *net.UnixConn) {
 	}
 	defer l.answers.Done()
 	a, failed := l.answer(Question(text[:n]))
+	if a == Silence {
+		return
+	}
 	said := string(a)
 	if failed != nil {
 		said += " " + failed.Error()

@@ -83,6 +83,16 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// Who has nothing to speak of yet is nobody.
+func TestSilence(t *testing.T) {
+	dir := directory(t)
+	l := listen(t, dir, func(Question) (Answer, error) { return Silence, nil })
+	defer l.Close()
+	if a, err := ask(dir, Release); err != ErrNobody {
+		t.Errorf("%q, %v", a, err)
+	}
+}
+
 // Several ask at a time; one that says nothing is in nobody's way, also not in
 // that of the end.
 func TestSilentClient(t *testing.T) {

@@ -155,15 +155,18 @@ func (a *attempt) giveUp(limit time.Duration) acquired {
 }
 
 // acquire waits for the slot. It gives the lease and the signals that came
-// meanwhile and are the command's, or how the run failed.
-func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
+// meanwhile and are the command's, or how the run failed. Guard and desk, if any,
+// are made ready while the store is being asked; what goes wrong with that shows
+// when they are needed.
+func (r *Run) acquire(g *guard, d *desk) (locks.Lease, []syscall.Signal, *Outcome) {
 	var pending []syscall.Signal
 	var until time.Time
 	if r.Wait > 0 {
 		until = time.Now().Add(r.Wait)
 	}
 	a := r.attempt()
-	_ = g.raise() // while the store is being asked; what went wrong shows when it is needed
+	makeReady := func() { _, _ = g.raise(), d.open() }
+	makeReady()
 	waiting := false
 	onlooker := onlooker{run: r}
 	defer func() {
@@ -202,13 +205,14 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			r.Log(false, "waiting")
 			if at := place(); at == 0 || at > nearPlaces {
 				g.dismiss() // thousands may wait
+				d.close()
 			}
 			onlooker.begin(place)
 			if waiting = true; r.Terminal {
 				r.Relay.CatchStop()
 			}
 		case <-a.near:
-			_ = g.raise() // as at the beginning
+			makeReady()
 		default:
 		}
 		if err := onlooker.attend(); err != nil {
@@ -263,6 +267,7 @@ func (r *Run) acquire(g *guard) (locks.Lease, []syscall.Signal, *Outcome) {
 			if ref, err := locks.NewRef(r.Request.Name); err == nil {
 				r.Request.Ref.ID = ref.ID // what has left a queue does not come back into it
 				g.introduce()
+				d.close()
 			}
 			a = r.attempt()
 		case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:

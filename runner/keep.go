@@ -41,7 +41,7 @@ var (
 // Take takes the slot and leaves it to the caller, to whom it belongs with the
 // lease. The outcome says why there is none.
 func (r *Run) Take() (locks.Lease, *Outcome) {
-	lease, _, failed := r.acquire(nil)
+	lease, _, failed := r.acquire(nil, nil)
 	return lease, failed
 }
 
@@ -92,18 +92,19 @@ func (k *Keep) hold(lease locks.Lease) (out Outcome) {
 			return nil // of one that is only not renewed in time nothing is known: it may be put back
 		}
 	}
-	desk, err := k.openDesk(lease, lost, func() error {
+	desk := k.desk()
+	defer desk.close()
+	err := desk.serve(slot{lease: lease, lost: lost, giveBack: func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 		defer cancel()
 		err := lease.Release(ctx)
 		k.given.Store(true)
 		k.Relay.Wake()
 		return err
-	})
+	}})
 	if err != nil {
 		return Outcome{Kind: Refused, Err: err}
 	}
-	defer desk.close()
 	if err := k.Granted(lease.Grant()); err != nil {
 		return Outcome{Kind: Unwanted, Err: err}
 	}

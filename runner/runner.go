@@ -110,7 +110,15 @@ func (r *Run) Do() (out Outcome) {
 	cmd := prepare(r.Argv, r.Env, r.Request, r.Store.URL())
 	g := r.guard(cmd)
 	defer g.dismiss()
-	lease, pending, failed := r.acquire(g)
+	var d, early *desk
+	if _, ok := r.Store.(locks.Witness); !ok { // else the store tells who asks
+		d = r.desk()
+		defer d.close() // after the release, for which others wait
+	}
+	if r.Store.Traits().Leased { // else there is nothing to be done meanwhile
+		early = d
+	}
+	lease, pending, failed := r.acquire(g, early)
 	waited := time.Since(began)
 	if failed != nil {
 		failed.Waited = waited
@@ -124,7 +132,7 @@ func (r *Run) Do() (out Outcome) {
 	}()
 	grant := lease.Grant()
 	r.Log(false, "slot taken", "slots", joinInts(grant.Slots), "fence", grant.Fence, "waited", waited, "id", grant.Ref.String())
-	out = r.hold(lease, cmd, g, pending)
+	out = r.hold(lease, cmd, g, d, pending)
 	out.Grant, out.Waited = grant, waited
 	r.release(lease) // before anything is told: others wait for it
 	if out.Kind == Ended || out.Kind == TimedOut {
@@ -135,8 +143,9 @@ func (r *Run) Do() (out Outcome) {
 
 // hold runs the command. When it returns, also after a panic, no command is
 // running any more.
-func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.Signal) (out Outcome) {
-	s := &supervisor{Run: r, kin: own{}, guard: g, lease: lease}
+func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, d *desk, pending []syscall.Signal) (out Outcome) {
+	s := &supervisor{Run: r, kin: own{}, guard: g, desk: d, lease: lease}
+	defer d.shut()
 	defer func() {
 		if v := recover(); v != nil {
 			s.endNow()
@@ -161,13 +170,8 @@ func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, pending []syscall.
 		}
 		defer s.letGo()
 	}
-	if _, ok := r.Store.(locks.Witness); !ok { // else the store tells who asks
-		desk, err := r.openDesk(lease, s.hintLost, nil)
-		if err != nil {
-			r.Log(false, "golock held will not be answered", "error", err)
-		}
-		s.desk = desk
-		defer s.desk.close()
+	if err := d.serve(slot{lease: lease, lost: s.hintLost}); err != nil {
+		r.Log(false, "golock held will not be answered", "error", err)
 	}
 	pending, told := r.lastSignals(pending)
 	if told != 0 {
