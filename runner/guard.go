@@ -155,8 +155,10 @@ func (g *guard) start(variables []string, k *keeper) (pid int, err error) {
 				return 0, errGuardMute
 			}
 			ready := []unix.PollFd{{Fd: int32(g.socket), Events: unix.POLLIN}}
-			ts := unix.NsecToTimespec(int64(left))
-			_, _ = unix.Ppoll(ready, &ts, nil)
+			ts := unix.NsecToTimespec(int64(min(left, muteLook)))
+			if n, _ := unix.Ppoll(ready, &ts, nil); n == 0 {
+				g.goOn()
+			}
 		case err != nil:
 			g.abandon()
 			return 0, errGuardGone
@@ -165,6 +167,17 @@ func (g *guard) start(variables []string, k *keeper) (pid int, err error) {
 		case m.kind == nowFailed:
 			return 0, g.cmd.problem(unix.Errno(m.number))
 		}
+	}
+}
+
+// muteLook is when golock looks what has become of a guard that does not answer.
+const muteLook = 100 * time.Millisecond
+
+// goOn continues a guard that somebody has stopped.
+func (g *guard) goOn() {
+	var info unix.Siginfo
+	if unix.Waitid(unix.P_PID, g.pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil) == nil && info.Signo != 0 {
+		_ = unix.Kill(g.pid, unix.SIGCONT) // golock's own child and not collected
 	}
 }
 

@@ -272,8 +272,10 @@ func (r *Run) release(lease locks.Lease) {
 
 func notStarted(err error) Outcome {
 	switch {
-	case errors.Is(err, errGuardGone), errors.Is(err, errGuardMute):
+	case errors.Is(err, errGuardGone):
 		return Outcome{Kind: Fault, Err: err}
+	case errors.Is(err, errGuardMute): // until the lease was over
+		return Outcome{Kind: Lost, Err: fmt.Errorf("%w: %w", errTooLate, err)}
 	case errors.Is(err, unix.ETIME):
 		return Outcome{Kind: Lost, Err: errTooLate}
 	}

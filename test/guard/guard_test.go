@@ -99,6 +99,21 @@ func TestStoppedGuard(t *testing.T) {
 	r.expectCode(143)
 }
 
+// One that was stopped before the command is started, too.
+func TestStoppedGuardOfAWaiter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.household()
+	waiter := w.golock("--", "echo", "started")
+	w.guardOf(waiter).signal(t, unix.SIGSTOP)
+	begin := time.Now()
+	h.signal(unix.SIGKILL)
+	waiter.expectCode(0)
+	if took := time.Since(begin); took > limit/4 {
+		t.Errorf("the next one ran after %v", took)
+	}
+}
+
 // With both killed at once the kernel still kills the command itself.
 func TestBothKilled(t *testing.T) {
 	t.Parallel()

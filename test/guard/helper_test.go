@@ -206,6 +206,25 @@ func (w *world) household(flags ...string) *household {
 	return h
 }
 
+// guardOf waits for the guard of a golock whose command does not run yet.
+func (w *world) guardOf(r *run) process {
+	w.t.Helper()
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", r.cmd.Process.Pid))
+		for _, list := range lists {
+			text, _ := os.ReadFile(list)
+			for _, word := range strings.Fields(string(text)) {
+				name, _ := os.ReadFile("/proc/" + word + "/comm")
+				if pid, err := strconv.Atoi(word); err == nil && string(name) == "golock-guard\n" {
+					return watch(w.t, pid)
+				}
+			}
+		}
+	}
+	w.t.Fatal("there is no guard")
+	return process{}
+}
+
 func parent(t testing.TB, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
