@@ -56,11 +56,16 @@ func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
 	case answer == held.No:
 		return locks.ErrLost
 	case answer == held.Refused:
-		return usageError{fmt.Errorf("%s is the slot of a run, which gives it back itself when its command has ended", ref)}
+		return slotOfRun(ref)
 	case why == nil:
 		why = errors.New("nothing is known about it just now")
 	}
 	return why
+}
+
+// slotOfRun says that a slot is not for others to give back.
+func slotOfRun(ref locks.Ref) error {
+	return usageError{fmt.Errorf("%s is the slot of a run, which gives it back itself when its command has ended", ref)}
 }
 
 // stillHeld finds out whether a slot is held, and prolongs its lease if it is
@@ -88,6 +93,15 @@ func giveBack(ctx context.Context, ref locks.Ref, store locks.Store) error {
 	}
 	switch s := store.(type) {
 	case locks.Attacher:
+		// The golock that holds it may be another user's, or on another machine. Of
+		// what has gone the release tells more.
+		e, err := s.Find(ctx, ref)
+		if err != nil && !errors.Is(err, locks.ErrLost) {
+			return err
+		}
+		if e.Runs && !e.Ended {
+			return slotOfRun(ref)
+		}
 		return s.Attach(ref).Release(ctx)
 	case locks.Witness:
 		if err := s.Holds(ctx, ref); err != nil {

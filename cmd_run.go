@@ -134,6 +134,7 @@ func (c *runCommand) settle(run *runner.Run, out *printer) (*runSettings, error)
 	if own.conflictCode, err = slot(v, run, out); err != nil {
 		return nil, err
 	}
+	run.Request.Runs = true
 	for _, text := range v.List("ok-exit") {
 		code, err := config.ParseInt(text, 0, 255)
 		if err != nil {

@@ -109,6 +109,19 @@ type Attacher interface {
 	// Attach gives the lease that ref names. It asks the store nothing; what
 	// has gone shows as ErrLost in the lease's methods.
 	Attach(ref Ref) Leased
+
+	// Find gives the live entry that ref names. ErrLost: there is none.
+	Find(ctx context.Context, ref Ref) (Entry, error)
+}
+
+// Pick gives the entry of a list that ref names, or ErrLost.
+func Pick(entries []Entry, ref Ref) (Entry, error) {
+	for _, e := range entries {
+		if e.Ref == ref {
+			return e, nil
+		}
+	}
+	return Entry{}, ErrLost
 }
 
 // ErrLost says that a slot is held no longer: its lease ran out, or it was

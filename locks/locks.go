@@ -110,6 +110,10 @@ type Request struct {
 	// queue, without a sign of life. Others do not look at it.
 	TTL time.Duration
 
+	// Runs says that the slot is for a command, which only its own golock can end:
+	// nobody else may give the slot back.
+	Runs bool
+
 	// What ls shows. A networked store publishes it as it stands.
 	Command []string
 }
@@ -151,6 +155,7 @@ type Entry struct {
 	HeldTill time.Time     // until when the slot stays taken whatever becomes of its holder; zero: not at all
 	Ended    bool          // nobody holds it any more, it only stays until HeldTill
 	Evicted  string        // by whom it was told to go, but has not gone yet; "": by nobody
+	Runs     bool          // leased stores: as in the Request
 }
 
 // Traits declares what a store can do, so that a flag it cannot honour is

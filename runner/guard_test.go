@@ -31,6 +31,10 @@ func (s leasedStore) Traits() locks.Traits { return locks.Traits{Leased: true} }
 
 func (s leasedStore) Attach(locks.Ref) locks.Leased { return &leasedLease{store: s} }
 
+func (s leasedStore) Find(context.Context, locks.Ref) (locks.Entry, error) {
+	return locks.Entry{}, locks.ErrLost
+}
+
 func (s leasedStore) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
 	t, err := s.Store.Join(ctx, r)
 	return leasedTicket{t, s}, err

@@ -49,6 +49,26 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 	}
 }
 
+// Find implements locks.Attacher.
+func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
+	entries, err := await(ctx, func() ([]locks.Entry, error) {
+		q := &queue{store: s, key: ref.Key, path: s.keyPath(ref.Key)}
+		h, err := q.readHead()
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, s.checkDir()
+		case err != nil:
+			return nil, err
+		}
+		q.name = h.Name
+		return q.entries()
+	}, func([]locks.Entry, error) {})
+	if err != nil {
+		return locks.Entry{}, err
+	}
+	return locks.Pick(entries, ref)
+}
+
 // known gives the queue of a name if there is one. It changes nothing.
 func (s *Store) known(name string) ([]*queue, error) {
 	key := locks.KeyOf(name)
@@ -161,7 +181,7 @@ func (s *seat) entry(name string) locks.Entry {
 	e := locks.Entry{
 		Name: name, Ref: s.queue.refOf(s.token), State: locks.Waiting, Claim: s.claim(), Host: r.Owner.Host,
 		PID: r.Owner.PID, UID: r.UID, User: r.User, Command: r.Command, Since: time.UnixMicro(r.Since),
-		Expires: max(s.left, s.rest), TTL: r.TTL, Evicted: s.evicted,
+		Expires: max(s.left, s.rest), TTL: r.TTL, Evicted: s.evicted, Runs: r.Runs,
 	}
 	if host, err := os.Hostname(); err != nil || host != r.Owner.Host {
 		e.UID = -1

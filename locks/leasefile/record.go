@@ -26,6 +26,7 @@ type record struct {
 	NoWait   bool              `json:"no_wait,omitempty"`
 	Replace  locks.Replacement `json:"replace,omitempty"`
 	Alone    bool              `json:"alone,omitempty"` // once it holds, its owner need not be there
+	Runs     bool              `json:"runs,omitempty"`  // see locks.Request
 	Slots    []int             `json:"slots,omitempty"`
 	Fence    int64             `json:"fence,omitempty"`
 
@@ -135,7 +136,7 @@ const maxCommand = 1024
 func (s *Store) newRecord(r locks.Request) record {
 	rec := record{
 		TTL: r.TTL, Weight: r.Claim.Weight, Max: r.Claim.Max, Priority: r.Claim.Priority, NoWait: r.NoWait,
-		Replace: r.Replace, Alone: r.NoGolock, Hold: max(r.Hold, 0), Clock: s.clockName(), Owner: thisProcess(),
+		Replace: r.Replace, Alone: r.NoGolock, Runs: r.Runs, Hold: max(r.Hold, 0), Clock: s.clockName(), Owner: thisProcess(),
 		Since: time.Now().UnixMicro(), UID: os.Geteuid(),
 	}
 	if rec.TTL <= 0 {

@@ -60,6 +60,7 @@ func Run(t *testing.T, e Engine) {
 		{"Names", testNames},
 		{"Nested", testNested},
 		{"Entries", testEntries},
+		{"Find", testFind},
 		{"Forget", testForget},
 		{"Priority", queueing(testPriority)},
 		{"MaxQueue", queueing(testMaxQueue)},

@@ -292,6 +292,34 @@ func testEntries(t *testing.T, w *world) {
 	}
 }
 
+// Who knows no more than an ID learns whether a command runs for it.
+func testFind(t *testing.T, w *world) {
+	s, ok := w.open(t).(locks.Attacher)
+	if !ok {
+		return // nothing is found so
+	}
+	find := func(p *peer, state locks.State, runs bool) {
+		t.Helper()
+		if e, err := s.Find(context.Background(), p.ref); err != nil || e.Ref != p.ref || e.Name != "n" || e.State != state || e.Runs != runs {
+			t.Errorf("found %+v, %v; want it %s, runs %v", e, err, state, runs)
+		}
+	}
+	run := w.join(t, request(t, "n", 1, func(r *locks.Request) { r.Runs = true }))
+	run.expect("granted")
+	kept := w.join(t, request(t, "n", 1))
+	kept.expect("queued")
+	find(run, locks.Holding, true)
+	find(kept, locks.Waiting, false)
+	run.release()
+	kept.expect("granted")
+	find(kept, locks.Holding, false)
+	for _, gone := range []locks.Ref{run.ref, request(t, "unknown", 1).Ref} {
+		if e, err := s.Find(context.Background(), gone); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("found %+v, %v of what has gone", e, err)
+		}
+	}
+}
+
 // A name that is forgotten is as one that was never used, and no other is.
 func testForget(t *testing.T, w *world) {
 	s, ok := w.open(t).(locks.Forgetter)

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -65,7 +66,11 @@ func (s *Store) names(ctx context.Context) (names []string, err error) {
 // list gives the live entries of one name: holders by slot, then waiters in
 // their order.
 func (s *Store) list(ctx context.Context, name string) ([]locks.Entry, error) {
-	key := locks.KeyOf(name)
+	return s.listKey(ctx, locks.KeyOf(name), name)
+}
+
+// listKey is list for a name of which only the key may be known.
+func (s *Store) listKey(ctx context.Context, key locks.Key, name string) ([]locks.Entry, error) {
 	k := s.call(list, key)
 	k.name = name
 	var a answer
@@ -79,7 +84,7 @@ func (s *Store) list(ctx context.Context, name string) ([]locks.Entry, error) {
 	entries := make([]locks.Entry, 0, len(a.entries))
 	position := 0
 	for _, l := range a.entries {
-		e := l.entry(name, key)
+		e := l.entry(cmp.Or(name, a.name), key)
 		if e.State == locks.Waiting {
 			position++
 			e.Position = position
@@ -95,6 +100,17 @@ func (s *Store) list(ctx context.Context, name string) ([]locks.Entry, error) {
 	return entries, nil
 }
 
+// Find implements locks.Attacher.
+func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, listLimit)
+	defer cancel()
+	entries, err := s.listKey(ctx, ref.Key, "")
+	if err != nil {
+		return locks.Entry{}, err
+	}
+	return locks.Pick(entries, ref)
+}
+
 // entry is what the contract shows of a listed one.
 func (l *listed) entry(name string, key locks.Key) locks.Entry {
 	var d detail
@@ -105,7 +121,7 @@ func (l *listed) entry(name string, key locks.Key) locks.Entry {
 	e := locks.Entry{
 		Name: name, Ref: locks.Ref{Key: key}, State: l.state, Claim: l.record.claim, Host: d.Host, PID: d.PID,
 		UID: d.UID, User: d.User, Command: d.Command, Since: time.UnixMicro(l.record.since), Expires: l.left,
-		TTL: l.record.ttl, Ended: l.ended, Evicted: l.by,
+		TTL: l.record.ttl, Ended: l.ended, Evicted: l.by, Runs: d.Runs,
 	}
 	if l.stays > 0 {
 		e.HeldTill = time.Now().Add(l.stays)

@@ -153,7 +153,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	claim := r.Claim
 	claim.Ticket = 0              // the store gives them
 	const tick = time.Millisecond // of the store's clock
-	e.record = record{ttl: e.ttl, claim: claim, replace: r.Replace, hold: (r.Hold + tick - 1).Truncate(tick), detail: describe(r.Command)}
+	e.record = record{ttl: e.ttl, claim: claim, replace: r.Replace, hold: (r.Hold + tick - 1).Truncate(tick), detail: describe(r)}
 	e.raw = e.record.String()
 	return e
 }
@@ -287,20 +287,21 @@ type detail struct {
 	PID     int      `json:"pid"`
 	UID     int      `json:"uid"`
 	User    string   `json:"user,omitempty"`
+	Runs    bool     `json:"runs,omitempty"` // see locks.Request
 	Command []string `json:"command,omitempty"`
 }
 
 // maxCommand is how many bytes of a command are stored.
 const maxCommand = 1024
 
-func describe(command []string) string {
-	d := detail{PID: os.Getpid(), UID: os.Geteuid()}
+func describe(r locks.Request) string {
+	d := detail{PID: os.Getpid(), UID: os.Geteuid(), Runs: r.Runs}
 	d.Host, _ = os.Hostname()
 	if u, err := user.LookupId(strconv.Itoa(d.UID)); err == nil {
 		d.User = u.Username
 	}
 	room := maxCommand
-	for _, word := range command {
+	for _, word := range r.Command {
 		if len(word) > room {
 			d.Command = append(d.Command, word[:room]+"…")
 			break

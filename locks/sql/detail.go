@@ -6,6 +6,8 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+
+	"golock/locks"
 )
 
 // detail is what an entry tells about its owner.
@@ -15,14 +17,15 @@ type detail struct {
 	uid     int
 	user    string
 	login   string // its user at the server; "" if it does not say
+	runs    bool   // see locks.Request
 	command []string
 }
 
 // maxCommand is how many bytes of a command are stored, as they are written.
 const maxCommand = 2400
 
-func describe(command []string, login string) detail {
-	d := detail{pid: os.Getpid(), uid: os.Geteuid(), command: command, login: login}
+func describe(r locks.Request, login string) detail {
+	d := detail{pid: os.Getpid(), uid: os.Geteuid(), command: r.Command, login: login, runs: r.Runs}
 	d.host, _ = os.Hostname()
 	if u, err := user.LookupId(strconv.Itoa(d.uid)); err == nil {
 		d.user = u.Username
@@ -34,6 +37,9 @@ func describe(command []string, login string) detail {
 func (d detail) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "host=%s&pid=%d&uid=%d&user=%s&login=%s", escape(d.host, 765), d.pid, d.uid, escape(d.user, 300), escape(d.login, 300))
+	if d.runs {
+		b.WriteString("&runs=1")
+	}
 	room := maxCommand
 	for _, word := range d.command {
 		text := "&arg=" + escape(word, room)
@@ -63,6 +69,8 @@ func parseDetail(text string) detail {
 			d.user = unescape(value)
 		case "login":
 			d.login = unescape(value)
+		case "runs":
+			d.runs = true
 		case "arg":
 			d.command = append(d.command, unescape(value))
 		}

@@ -22,7 +22,11 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 		defer cancel()
 		var entries []locks.Entry
 		err := s.insist(ctx, func() (err error) {
-			entries, err = s.list(ctx, name)
+			key := ""
+			if name != "" {
+				key = locks.KeyOf(name).String()
+			}
+			entries, err = s.list(ctx, key)
 			return s.judge(err)
 		})
 		if err != nil {
@@ -37,9 +41,24 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 	}
 }
 
-// list gives the live entries: name by name, holders by slot, then waiters in
-// their order. It locks and changes nothing.
-func (s *Store) list(ctx context.Context, name string) ([]locks.Entry, error) {
+// Find implements locks.Attacher.
+func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, listLimit)
+	defer cancel()
+	var entries []locks.Entry
+	err := s.insist(ctx, func() (err error) {
+		entries, err = s.list(ctx, ref.Key.String())
+		return s.judge(err)
+	})
+	if err != nil {
+		return locks.Entry{}, s.located(err)
+	}
+	return locks.Pick(entries, ref)
+}
+
+// list gives the live entries of a key, or of all (""): name by name, holders by
+// slot, then waiters in their order. It locks and changes nothing.
+func (s *Store) list(ctx context.Context, key string) ([]locks.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestAttempt)
 	defer cancel()
 	l := &line{store: s}
@@ -49,8 +68,7 @@ func (s *Store) list(ctx context.Context, name string) ([]locks.Entry, error) {
 	}
 	where := "entry_id<>''"
 	names := "SELECT lock_key,info FROM " + s.table + " WHERE entry_id='' AND lock_key<>''"
-	if name != "" {
-		key := locks.KeyOf(name).String()
+	if key != "" {
 		where += " AND lock_key='" + key + "'"
 		names += " AND lock_key='" + key + "'"
 	}
@@ -110,7 +128,7 @@ func (r *row) entry(name string, key locks.Key, now int64) locks.Entry {
 	d := parseDetail(r.info)
 	e := locks.Entry{
 		Name: name, Ref: locks.Ref{Key: key}, State: locks.Waiting, Claim: r.claim, Host: d.host, PID: d.pid, UID: d.uid, User: d.user, Command: d.command,
-		Since: time.UnixMicro(r.since), Expires: max(span(r.ends-now), 0), TTL: r.ttl, Evicted: r.evicted,
+		Since: time.UnixMicro(r.since), Expires: max(span(r.ends-now), 0), TTL: r.ttl, Evicted: r.evicted, Runs: d.runs,
 	}
 	if id, err := hex.DecodeString(r.id); err == nil {
 		copy(e.Ref.ID[:], id)

@@ -116,6 +116,22 @@ func TestHeldOfALostSlotThatOnlyWarns(t *testing.T) {
 	j.ends(3)
 }
 
+// Only its own golock may give the slot of a command back: also who can ask
+// nobody but the store, as on another machine, is refused.
+func TestReleaseOfARunFromElsewhere(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test needs root, to be somebody else")
+	}
+	_ = os.Chmod(filepath.Dir(golock), 0o755)
+	j := startJob(t)
+	id := j.w.ids("job", "holding")[0]
+	j.w.start("setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups", golock, "release", "--store", j.server.URL("quarantine=0"), id).ends(64)
+	j.comes("golock held", "0")
+	j.tell("exit 3")
+	j.ends(3)
+}
+
 // Another user is told that nobody answers.
 func TestHeldAsAnotherUser(t *testing.T) {
 	t.Parallel()
