@@ -124,6 +124,12 @@ func Pick(entries []Entry, ref Ref) (Entry, error) {
 	return Entry{}, ErrLost
 }
 
+// ErrStandsStill is the cause (context.Cause) with which who waits ends that
+// because its process is about to be stopped. A step that it began would hold up
+// the others for as long as it stands still: leaving the queue is then waited
+// for, by which Wait or Join may return some seconds later.
+var ErrStandsStill = errors.New("the process is about to be stopped")
+
 // ErrLost says that a slot is held no longer: its lease ran out, or it was
 // taken back.
 var ErrLost = errors.New("the slot is not held any more")

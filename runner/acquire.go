@@ -43,6 +43,7 @@ type acquired struct {
 // has room for it, and wakes the relay after each message.
 type attempt struct {
 	cancel   context.CancelFunc
+	suspend  func() // cancel, before the process is stopped
 	queued   chan func() int // the place in the queue; 0: not known
 	near     chan struct{}
 	replaced chan []locks.Entry
@@ -50,8 +51,8 @@ type attempt struct {
 }
 
 func (r *Run) attempt() *attempt {
-	ctx, cancel := context.WithCancel(context.Background())
-	a := &attempt{cancel: cancel, queued: make(chan func() int, 1), near: make(chan struct{}, 1), replaced: make(chan []locks.Entry, 1), got: make(chan acquired, 1)}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	a := &attempt{cancel: func() { cancel(nil) }, suspend: func() { cancel(locks.ErrStandsStill) }, queued: make(chan func() int, 1), near: make(chan struct{}, 1), replaced: make(chan []locks.Entry, 1), got: make(chan acquired, 1)}
 	request := r.Request
 	request.NoWait = r.Wait == 0
 
@@ -259,7 +260,7 @@ func (r *Run) acquire(g *guard, d *desk) (locks.Lease, []syscall.Signal, *Outcom
 		case sig == unix.SIGTSTP:
 			// A stopped process must not keep its place: it would hold up
 			// everybody behind it. Here the end of the attempt is waited for.
-			a.cancel()
+			a.suspend()
 			r.giveBack(<-a.got)
 			onlooker.end(true)
 			r.Log(false, "left the queue", "signal", "TSTP")

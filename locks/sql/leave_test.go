@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/sql/sqltest"
 )
 
 // Who gives up leaves over the connection that it has: the server may be slow
@@ -26,6 +27,31 @@ func TestLeaveOverItsConnection(t *testing.T) {
 	}
 	eventually(t, "the place is gone", func() bool {
 		return len(b.exec(t, "SELECT 1 FROM golock WHERE state='W'")) == 0
+	})
+}
+
+// Who is about to be stopped has left when the waiting ends, however long the
+// server takes: stopped in the midst of a step it would hold up all others.
+func TestLeaveBeforeStandingStill(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		direct := b.store(t)
+		take(t, direct, "n")
+		proxy := sqltest.NewProxy(t, b.server)
+		s := b.behind(t, proxy)
+		ctx, cancel := context.WithCancelCause(background)
+		ticket, err := s.Join(ctx, request(t, "n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy.Delay(150*time.Millisecond, 0)
+		cancel(locks.ErrStandsStill)
+		if _, err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Wait: %v, want that it was cancelled", err)
+		}
+		if n := len(list(t, direct, "n")); n != 1 {
+			t.Errorf("%d entries, want only the holder's", n)
+		}
 	})
 }
 

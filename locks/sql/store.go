@@ -91,7 +91,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	if err != nil {
 		line.close()
 		if !isFinal(err) {
-			e.giveUp(nil) // the server may have been told and its answer lost
+			e.giveUp(ctx, nil) // the server may have been told and its answer lost
 			return nil, err
 		}
 		return nil, s.located(err)
@@ -178,8 +178,13 @@ const (
 
 // giveUp leaves, over a line that nobody else uses any more, or over a new one
 // if it is nil. It waits a moment for the store to know, as the process may be
-// about to end; the rest is done in the background.
-func (e *entry) giveUp(l *line) {
+// about to end; the rest is done in the background. A process that is about to
+// stand still (the cause of ctx) has no background.
+func (e *entry) giveUp(ctx context.Context, l *line) {
+	wait := leaveWait
+	if errors.Is(context.Cause(ctx), locks.ErrStandsStill) {
+		wait = leaveLimit
+	}
 	gone := *e // its owner may go on with it
 	if l == nil {
 		l = &line{store: e.store}
@@ -189,7 +194,7 @@ func (e *entry) giveUp(l *line) {
 		defer close(told)
 		gone.leave(l)
 	}()
-	patience := time.NewTimer(leaveWait)
+	patience := time.NewTimer(wait)
 	defer patience.Stop()
 	select {
 	case <-told:

@@ -56,18 +56,18 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	for {
 		if err := t.line.sleep(ctx, e, pause); err != nil && !errors.Is(err, context.Canceled) {
 			if !isPassing(err) {
-				return nil, t.leave(err)
+				return nil, t.leave(ctx, err)
 			}
 		}
 		if ctx.Err() != nil {
-			return nil, t.leave(t.why(ctx, outage))
+			return nil, t.leave(ctx, t.why(ctx, outage))
 		}
 		a, asked, err := e.ask(ctx, t.line, join)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			continue
 		case err != nil && !isPassing(err):
-			return nil, t.leave(err)
+			return nil, t.leave(ctx, err)
 		case err != nil: // a server that is too busy is not to be made busier
 			outage, pause = err, retry+rand.N(retry/2)
 			retry = min(retry*3/2, longestPause)
@@ -98,8 +98,8 @@ func (t *ticket) why(ctx context.Context, outage error) error {
 
 // leave gives the place up, for a reason. A connection that is there is used for
 // it: to make another one may take longer than there is time.
-func (t *ticket) leave(why error) error {
-	t.entry.giveUp(t.line)
+func (t *ticket) leave(ctx context.Context, why error) error {
+	t.entry.giveUp(ctx, t.line)
 	return why
 }
 
