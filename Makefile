@@ -10,7 +10,7 @@ TOOL    := $(GO) tool -modfile=.ci/tools.mod
 # Processes built with the race detector would sleep a second at their end.
 export GORACE := atexit_sleep_ms=0
 
-.PHONY: help build install dist deb deps test test-short fuzz lint bench clean
+.PHONY: help build install dist deb deps test test-short fuzz lint bench campaign clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -55,6 +55,12 @@ lint: ## formatting, vet, the linters of .ci/golangci.yml
 
 bench: deps ## start-up, hand-off, bursts, memory beside flock, setlock and sem; writes docs/benchmarks.md
 	$(GO) run ./bench -markdown docs/benchmarks.md
+
+# A single round is played again without writing the page: make campaign STORE=redis ROUND=0x1234
+campaign: deps ## random faults on every store for DURATION (10m) each; SEED, STORE, ROUND; writes docs/reliability.md
+	GOLOCK_CAMPAIGN=$(or $(DURATION),10m) GOLOCK_TEST_SEED=$(SEED) GOLOCK_TEST_STORE=$(STORE) GOLOCK_TEST_ROUND=$(ROUND) \
+	GOLOCK_TEST_PAGE=$(if $(STORE)$(ROUND),,$(CURDIR)/docs/reliability.md) \
+	$(GO) test -count 1 -timeout 0 -run '^TestCampaign$$' -v ./test/campaign
 
 clean:
 	rm -rf bin dist

@@ -1,0 +1,200 @@
+package campaign_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// This file pins the judge: it finds nothing in a good history, and every kind
+// of breach in one that was made bad; and what is not promised is excused only
+// where it is the reason.
+
+const (
+	ms = moment(time.Millisecond)
+	s1 = moment(time.Second)
+)
+
+// good is a leased store where run 0 holds from 10 to 100 ms, run 1 waits from
+// 20 ms and holds from 110 to 200 ms, run 2 was refused.
+func good() *history {
+	h := &history{
+		terms: terms{Leased: true, Ordered: true, Fenced: true, Slots: true, Mutual: true, TTL: 2 * time.Second, Quarantine: 3 * time.Second},
+	}
+	for i := range 3 {
+		h.runs = append(h.runs, &run{request: request{Token: i, Max: 1, Weight: 1, MaxQueue: -1}, started: moment(i+1) * 5 * ms})
+	}
+	h.runs[0].lives = []*life{{lifeID: lifeID{0, 0}, from: 10 * ms, bye: 99 * ms, to: 100 * ms, slots: []int{0}, fence: 7}}
+	h.runs[0].ended = 101 * ms
+	h.runs[1].queued = 20 * ms
+	h.runs[1].lives = []*life{{lifeID: lifeID{1, 0}, from: 110 * ms, bye: 199 * ms, to: 200 * ms, slots: []int{0}, fence: 9}}
+	h.runs[1].ended = 201 * ms
+	h.runs[2].NoWait, h.runs[2].ended, h.runs[2].code = true, 30*ms, busyCode
+	h.healed, h.over = 150*ms, 300*ms
+	return h
+}
+
+// third makes run 2 one that was served: from 300 to 400 ms.
+func third(h *history) *run {
+	r := h.runs[2]
+	r.NoWait, r.code, r.ended = false, 0, 401*ms
+	r.lives = []*life{{lifeID: lifeID{2, 0}, from: 300 * ms, bye: 399 * ms, to: 400 * ms, slots: []int{0}, fence: 11}}
+	return r
+}
+
+func TestJudgeIsContent(t *testing.T) {
+	for _, f := range judge(good()) {
+		t.Errorf("%+v", f)
+	}
+	h := good()
+	third(h)
+	for _, f := range judge(h) {
+		t.Errorf("three served: %+v", f)
+	}
+}
+
+func TestJudgeFinds(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind string
+		make func(h *history)
+	}{
+		"two inside": {overlap, func(h *history) { h.runs[1].lives[0].saw = []lifeID{{0, 0}}; h.runs[1].lives[0].slots = nil }},
+		"a weight too much": {overlap, func(h *history) {
+			h.runs[0].Max, h.runs[0].Weight, h.runs[0].lives[0].slots = 3, 2, []int{0, 1}
+			h.runs[1].Max, h.runs[1].Weight, h.runs[1].lives[0].slots = 3, 2, []int{1, 2}
+			h.runs[1].lives[0].saw = []lifeID{{0, 0}}
+		}},
+		"the smallest max of those inside": {overlap, func(h *history) {
+			h.runs[1].Max = 5
+			h.runs[1].lives[0].saw, h.runs[1].lives[0].slots = []lifeID{{0, 0}}, []int{1}
+		}},
+		"a reader beside a writer": {overlap, func(h *history) {
+			h.runs[1].Max = 0
+			h.runs[1].lives[0].saw, h.runs[1].lives[0].slots = []lifeID{{0, 0}}, []int{1}
+		}},
+		"what a killed golock has started": {overlap, func(h *history) {
+			h.runs[0].killed, h.runs[0].ended = true, 50*ms
+			h.runs[0].lives[0].bye, h.runs[0].lives[0].to = 0, 51*ms
+			h.runs[0].lives = append(h.runs[0].lives, &life{lifeID: lifeID{0, 1}, from: 20 * ms, to: 115 * ms})
+			h.runs[1].lives[0].saw = []lifeID{{0, 1}}
+		}},
+		"a tree": {overlap, func(h *history) {
+			h.runs[0].Tree, h.runs[0].ended = true, 120*ms
+			h.runs[0].lives = append(h.runs[0].lives, &life{lifeID: lifeID{0, 1}, from: 20 * ms, to: 119 * ms})
+			h.runs[1].lives[0].saw = []lifeID{{0, 1}}
+		}},
+		"a slot that is held for longer": {overlap, func(h *history) { h.runs[0].Hold = 500 * time.Millisecond }},
+		"two commands":                   {twice, func(h *history) { h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 0}, pid: 2}) }},
+		"a slot twice": {slotTwice, func(h *history) {
+			h.runs[0].Max, h.runs[1].Max = 2, 2
+			h.runs[1].lives[0].saw = []lifeID{{0, 0}}
+		}},
+		"a slot beyond the max": {slotTwice, func(h *history) { h.runs[1].lives[0].slots = []int{1} }},
+		"too few slots":         {slotTwice, func(h *history) { h.runs[1].Max, h.runs[1].Weight = 2, 2 }},
+		"no slot for a reader":  {slotTwice, func(h *history) { h.runs[1].Max, h.runs[1].lives[0].slots = 0, nil }},
+		"not free":              {lostSlot, func(h *history) { h.free = "run -n: exit status 75" }},
+		"one that has not ended": {starved, func(h *history) {
+			h.runs[2].ended, h.stuck = 0, []int{2}
+		}},
+		"nobody inside for long": {starved, func(h *history) { l := h.runs[1].lives[0]; l.from, l.bye, l.to = 9*s1, 9*s1, 9*s1 }},
+		"overtaken": {inverted, func(h *history) {
+			third(h).started = 30 * ms
+			h.runs[2].lives[0].fence = 8
+		}},
+		"a lower priority first": {inverted, func(h *history) {
+			r := third(h)
+			r.started, r.lives[0].fence = 30*ms, 8
+			h.runs[1].Priority = 3
+		}},
+		"a command that outlives its golock": {orphaned, func(h *history) { h.runs[1].lives[0].to = 2 * s1 }},
+		"a command that never ends":          {orphaned, func(h *history) { h.runs[1].lives[0].to = 0 }},
+		"a daemon after kill -9": {orphaned, func(h *history) {
+			h.runs[1].killed, h.runs[1].ended = true, 150*ms
+			h.runs[1].lives[0].bye, h.runs[1].lives[0].to = 0, 160*ms
+			h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 1}, from: 120 * ms, to: 4 * s1})
+		}},
+		"a tree that is left": {orphaned, func(h *history) {
+			h.runs[1].Tree = true
+			h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 1}, from: 120 * ms, to: 4 * s1})
+		}},
+		"another code":                  {wrongCode, func(h *history) { h.runs[1].code = 1 }},
+		"success without a command":     {wrongCode, func(h *history) { h.runs[2].code = 0 }},
+		"refused without being asked":   {wrongCode, func(h *history) { h.runs[2].NoWait = false }},
+		"lost without an outage":        {wrongCode, func(h *history) { h.runs[1].code = lostCode }},
+		"unreachable without an outage": {wrongCode, func(h *history) { h.runs[2].code = unavailableCode }},
+		"a fault of its own":            {wrongCode, func(h *history) { h.runs[1].code = faultCode }},
+		"killed by somebody":            {wrongCode, func(h *history) { h.runs[1].code = -11 }},
+		"the same fence":                {badFence, func(h *history) { h.runs[1].lives[0].fence = 7 }},
+		"a smaller fence":               {badFence, func(h *history) { third(h).started = 250 * ms; h.runs[2].lives[0].fence = 8 }},
+		"no fence":                      {badFence, func(h *history) { h.runs[1].lives[0].fence = 0 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := good()
+			c.make(h)
+			found := judge(h)
+			if !slices.ContainsFunc(found, func(f finding) bool { return f.kind == c.kind && f.excuse == "" }) {
+				t.Errorf("no %s: %+v\n%s", c.kind, found, h.text())
+			}
+		})
+	}
+}
+
+// The same, and a fault for which it is not promised.
+func TestJudgeExcuses(t *testing.T) {
+	two := func(h *history) {
+		h.runs[0].lives[0].to, h.runs[0].lives[0].bye = 300*ms, 0
+		h.runs[0].ended, h.runs[0].code = 301*ms, lostCode
+		h.runs[1].lives[0].saw = []lifeID{{0, 0}}
+	}
+	for name, c := range map[string]struct {
+		excuse string
+		make   func(h *history)
+	}{
+		notFlushed: {notFlushed, func(h *history) {
+			two(h)
+			h.faults = []fault{{kind: serverFlush, token: -1, driver: -1, from: 90 * ms, to: 91 * ms}}
+		}},
+		notBothStop: {notBothStop, func(h *history) {
+			two(h)
+			h.TTL = 500 * time.Millisecond
+			h.faults = []fault{{kind: stopBoth, token: 0, driver: -1, from: 20 * ms, to: 290 * ms}}
+		}},
+		notRemoved: {notRemoved, func(h *history) {
+			two(h)
+			h.Leased, h.Mutual, h.runs[0].code = false, false, 0
+			h.runs[0].lives[0].bye = 299 * ms
+			h.faults = []fault{{kind: removeFiles, token: -1, driver: -1, from: 50 * ms, to: 50 * ms}}
+		}},
+		notClosed: {notClosed, func(h *history) {
+			two(h)
+			h.Leased, h.runs[0].Close, h.runs[0].killed, h.runs[0].ended = false, true, true, 80*ms
+		}},
+		notBoth: {notBoth, func(h *history) {
+			r := h.runs[0]
+			r.killed, r.ended, r.lives[0].bye, r.lives[0].to = true, 50*ms, 0, 51*ms
+			r.lives = append(r.lives, &life{lifeID: lifeID{0, 1}, from: 20 * ms, to: 9 * s1})
+			h.runs[1].lives[0].saw = []lifeID{{0, 1}}
+			h.faults = []fault{{kind: killBoth, token: 0, driver: -1, from: 50 * ms, to: 50 * ms}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := good()
+			c.make(h)
+			excused := 0
+			for _, f := range judge(h) {
+				if f.excuse == "" {
+					t.Errorf("%+v", f)
+				} else if f.excuse == c.excuse {
+					excused++
+				}
+			}
+			if excused == 0 {
+				t.Error("nothing was found")
+			}
+			h.faults, h.runs[0].Close = nil, false // and without the reason?
+			if !slices.ContainsFunc(judge(h), func(f finding) bool { return f.excuse == "" }) {
+				t.Error("excused for no reason")
+			}
+		})
+	}
+}

@@ -1,0 +1,143 @@
+// Package campaign_test attacks every store with random schedules of faults,
+// for as long as it is told to, and judges what came of it.
+//
+// Golocks are started by several driver processes, as by several hosts. Their
+// commands tell a recorder of their lives, on one clock and by a socket that
+// golock knows nothing of; the end of a life is what the kernel says. A judge,
+// which sees only that, looks for promises that were broken. What is not
+// promised happens here, too, and is counted apart.
+//
+// All that is chosen at random in a round follows from the round's seed, which
+// a failure prints with the command that plays it again. docs/reliability.md is
+// written by this package: make campaign.
+//
+// GOLOCK_CAMPAIGN=10m is for how long each store is attacked; without it, some
+// seconds. GOLOCK_TEST_SEED is the seed of all, GOLOCK_TEST_STORE the only store,
+// GOLOCK_TEST_ROUND the seed of the only round.
+package campaign_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks/sql/sqltest"
+)
+
+var (
+	golock, member string // programs
+	seed           uint64
+	onlyRound      uint64
+	duration       time.Duration // of a store's attack; 0: the short form
+	mayMount       bool          // in a mount namespace of our own
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == driverArg {
+		os.Exit(driverMain())
+	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", strconv.Itoa(max(5, runtime.GOMAXPROCS(0)))) // most of the time they wait
+	code, err := setUp(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+const insideVariable = "GOLOCK_CAMPAIGN_INSIDE" // a mount namespace
+
+func setUp(m *testing.M) (code int, err error) {
+	if os.Geteuid() == 0 && os.Getenv(insideVariable) == "" {
+		return inside()
+	}
+	mayMount = os.Getenv(insideVariable) != ""
+	if mayMount {
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return 1, fmt.Errorf("making mounts private: %w", err)
+		}
+		// The disk is not what is tried: servers write as safely, and faster.
+		temporary, err := os.MkdirTemp("", "golock-campaign-")
+		if err != nil {
+			return 1, err
+		}
+		defer os.Remove(temporary)
+		if err := unix.Mount("tmpfs", temporary, "tmpfs", 0, "size=2g,mode=1777"); err != nil {
+			return 1, fmt.Errorf("tmpfs: %w", err)
+		}
+		defer unix.Unmount(temporary, unix.MNT_DETACH)
+		os.Setenv("TMPDIR", temporary)
+	}
+	seed = uint64(time.Now().UnixNano())
+	for name, to := range map[string]*uint64{"GOLOCK_TEST_SEED": &seed, "GOLOCK_TEST_ROUND": &onlyRound} {
+		if text := os.Getenv(name); text != "" {
+			if *to, err = strconv.ParseUint(text, 0, 64); err != nil {
+				return 1, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	if text := os.Getenv("GOLOCK_CAMPAIGN"); text != "" {
+		if duration, err = time.ParseDuration(text); err != nil {
+			return 1, fmt.Errorf("GOLOCK_CAMPAIGN: %w", err)
+		}
+	}
+	dir, err := os.MkdirTemp("", "golock-campaign-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	golock, member = filepath.Join(dir, "golock"), filepath.Join(dir, "member")
+	if built := os.Getenv("GOLOCK_TEST_BINARY"); built != "" { // another program under test
+		golock = built
+	} else {
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", golock, ".")
+		build.Dir = filepath.Join("..", "..")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return 1, fmt.Errorf("building golock: %w\n%s", err, out)
+		}
+	}
+	cc := exec.Command("gcc", "-O2", "-Wall", "-Werror", "-static", "-o", member, filepath.Join("testdata", "member.c"))
+	if out, err := cc.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("building the command (run .ci/deps): %w\n%s", err, out)
+	}
+	return sqltest.Main(m), nil
+}
+
+// inside runs all of it again where mounts are nobody else's.
+func inside() (code int, err error) {
+	runtime.LockOSThread() // with which the other process ends
+	self := exec.Command("/proc/self/exe", os.Args[1:]...)
+	self.Env = append(os.Environ(), insideVariable+"=1")
+	self.Stdin, self.Stdout, self.Stderr = os.Stdin, os.Stdout, os.Stderr
+	self.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if err := self.Run(); err != nil {
+		if self.ProcessState != nil {
+			return max(self.ProcessState.ExitCode(), 1), nil
+		}
+		return 1, fmt.Errorf("in a mount namespace: %w", err)
+	}
+	return 0, nil
+}
+
+// environment is the caller's without golock's variables.
+func environment() []string {
+	var env []string
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "GOLOCK_") {
+			env = append(env, e)
+		}
+	}
+	return env
+}

@@ -1,0 +1,469 @@
+package campaign_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// This file pins nothing. A round is a plan that is carried out: golocks of
+// several drivers on several names of one store, faults, then quiet, until all
+// have ended; last it is looked whether the locks are free.
+
+type round struct {
+	*plan
+	engine *engine
+	site   site
+	dir    string // of the recorder
+	rec    *recorder
+	hosts  []*driver
+	begun  moment
+
+	mu     sync.Mutex
+	runs   []*run // by token
+	faults []fault
+	missed int // faults that found nobody to hit
+}
+
+// patience is how long after the last fault and request everybody must have
+// had a turn and ended, on a busy machine. It is much more than that takes.
+const patience = 90 * time.Second
+
+// play carries out a plan and gives a history for each name.
+func (e *engine) play(s site, p *plan) (list []*history, err error) {
+	name := fmt.Sprintf("r%x", p.Seed)
+	dir, err := os.MkdirTemp("", "golock-campaign-") // a socket's path must be short
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	r := &round{plan: p, engine: e, site: s, dir: dir}
+	if r.rec, err = newRecorder(filepath.Join(dir, "recorder")); err != nil {
+		return nil, err
+	}
+	defer r.rec.close()
+	if err := s.begin(name, p); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	for i := range p.Requests {
+		r.runs = append(r.runs, &run{request: p.Requests[i]})
+	}
+	for i := range p.Drivers {
+		d, err := startDriver(i, p.Ahead[i], r.hear)
+		if err != nil {
+			return nil, err
+		}
+		defer d.close()
+		r.hosts = append(r.hosts, d)
+	}
+	stop := r.pulse()
+	healed, stuck := r.run()
+	over := monotonic()
+	free := make([]string, len(p.Names))
+	var all sync.WaitGroup
+	for i := range p.Names {
+		all.Go(func() { free[i] = r.free(i) })
+	}
+	all.Wait()
+	stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.rec.trouble) > 0 {
+		return nil, fmt.Errorf("the recorder does not understand %q", r.rec.trouble)
+	}
+	for i := range p.Names {
+		h := &history{terms: e.terms(p), begun: r.begun, wall: wallAhead(), healed: healed, over: over, free: free[i]}
+		r.rec.mu.Lock()
+		for _, u := range r.runs {
+			if u.Name != i || u.started == 0 {
+				continue
+			}
+			c := *u
+			for _, l := range r.rec.lives {
+				if l.token == u.Token {
+					one := *l
+					c.lives = append(c.lives, &one)
+				}
+			}
+			slices.SortStableFunc(c.lives, func(a, b *life) int { return int(a.from - b.from) })
+			h.runs = append(h.runs, &c)
+			if slices.Contains(stuck, u.Token) {
+				h.stuck = append(h.stuck, u.Token)
+			}
+		}
+		r.rec.mu.Unlock()
+		for _, f := range r.faults {
+			if f.token < 0 || r.runs[f.token].Name == i {
+				h.faults = append(h.faults, f)
+			}
+		}
+		list = append(list, h)
+	}
+	return list, nil
+}
+
+// run makes what is planned, and waits for the end of all that lives.
+func (r *round) run() (healed moment, stuck []int) {
+	r.begun = monotonic()
+	var all sync.WaitGroup
+	all.Go(func() {
+		for i := range r.Requests {
+			q := &r.Requests[i]
+			r.until(q.At)
+			r.hosts[q.Driver].start(q.Token, r.argv(q), q.KilledWhen)
+		}
+	})
+	for _, f := range r.Faults {
+		all.Go(func() {
+			r.until(f.At)
+			r.make(f)
+		})
+	}
+	all.Wait()
+	healed = monotonic()
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		stuck = r.going()
+		if len(stuck) == 0 && r.rec.living() == 0 {
+			return healed, nil
+		}
+		if time.Now().After(end) {
+			break
+		}
+		// A golock that was told to go on while it was about to stop is one that
+		// has stopped (signals.Relay.Suspend): told again, it goes on.
+		r.mu.Lock()
+		var suspended []*run
+		for _, f := range r.faults {
+			if f.kind == suspend && r.runs[f.token].ended == 0 {
+				suspended = append(suspended, r.runs[f.token])
+			}
+		}
+		r.mu.Unlock()
+		for _, u := range suspended {
+			r.hosts[u.Driver].signal(u.Token, "golock", syscall.SIGCONT, 0)
+		}
+	}
+	for _, token := range stuck {
+		r.hosts[r.runs[token].Driver].signal(token, "golock", syscall.SIGKILL, 0)
+	}
+	return healed, stuck
+}
+
+func (r *round) until(at time.Duration) {
+	time.Sleep(at - time.Duration(monotonic()-r.begun)) // the plan says when
+}
+
+// going are the golocks that have not ended.
+func (r *round) going() (list []int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, u := range r.runs {
+		if u.ended == 0 {
+			list = append(list, u.Token)
+		}
+	}
+	return list
+}
+
+// hear takes in what drivers tell.
+func (r *round) hear(n news) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u := r.runs[n.Token]
+	switch n.What {
+	case "started":
+		u.started = n.At
+		if u.KilledWhen > 0 {
+			r.faults = append(r.faults, fault{kind: killNewcomer, token: u.Token, driver: -1, from: n.At + int64(u.KilledWhen), to: n.At + int64(u.KilledWhen)})
+		}
+	case "said":
+		if n.Text == "waiting" {
+			if u.queued == 0 {
+				u.queued = n.At
+			}
+		} else if len(u.said) < 6 {
+			u.said = append(u.said, n.Text)
+		}
+	case "ended":
+		u.ended, u.code, u.killed = n.At, n.Code, n.Kill
+		if n.Code == notRun {
+			u.started, u.said = n.At, append(u.said, n.Text)
+		}
+	}
+}
+
+// argv is the golock of a request.
+func (r *round) argv(q *request) []string {
+	argv := []string{golock, "run", "--store", r.site.url(q.Name, q.Driver), "--name", r.site.name(q.Name), "-v", "--log-format", "json"}
+	flag := func(yes bool, words ...string) {
+		if yes {
+			argv = append(argv, words...)
+		}
+	}
+	seconds := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 6, 64) }
+	flag(q.Max == 0, "--shared")
+	flag(q.Max > 1, "--max", strconv.Itoa(q.Max))
+	flag(q.Weight > 1, "--weight", strconv.Itoa(q.Weight))
+	flag(q.Priority != 0, "--priority="+strconv.Itoa(q.Priority))
+	flag(q.NoWait, "-n")
+	flag(!q.NoWait && q.Wait > 0, "-w", seconds(q.Wait))
+	flag(q.MaxQueue >= 0, "--max-queue", strconv.Itoa(q.MaxQueue))
+	flag(q.Replace != "", "--replace", q.Replace)
+	flag(q.Hold > 0, "--hold", seconds(q.Hold))
+	flag(q.Limit > 0, "--time-limit", seconds(q.Limit))
+	flag(!q.Exec, "--kill-after", "0.2")
+	flag(q.Exec, "-F")
+	flag(q.Close, "-o")
+	flag(q.Tree, "--tree")
+	flag(r.engine.leased, "--ttl", seconds(r.TTL))
+	micros := func(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
+	argv = append(argv, "--", member, r.rec.socket, filepath.Join(r.dir, fmt.Sprintf("lives-%d", q.Name)),
+		strconv.Itoa(q.Token), micros(q.Lasts), strconv.Itoa(q.Code))
+	flag(q.Stubborn, "T")
+	for _, d := range q.Daemons {
+		argv = append(argv, "D:"+micros(d))
+	}
+	for _, d := range q.Children {
+		argv = append(argv, "C:"+micros(d))
+	}
+	return argv
+}
+
+// make makes a planned fault, and notes it when it is over.
+func (r *round) make(f planned) {
+	note := func(token, driver int, from moment) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.faults = append(r.faults, fault{kind: f.Kind, token: token, driver: driver, from: from, to: monotonic()})
+	}
+	if !slices.Contains(processFaults, f.Kind) {
+		from := monotonic()
+		if driver, ok := r.site.fault(f); ok {
+			note(-1, driver, from)
+		}
+		return
+	}
+	token, command := r.target(f)
+	if token < 0 {
+		r.mu.Lock()
+		r.missed++
+		r.mu.Unlock()
+		return
+	}
+	d := r.hosts[r.runs[token].Driver]
+	from := monotonic()
+	send := func(who string, sig, other syscall.Signal) bool { return d.signal(token, who, sig, other) }
+	frozen := func(who string) {
+		if send(who, syscall.SIGSTOP, 0) {
+			time.Sleep(f.For) // the fault
+			send(who, syscall.SIGCONT, 0)
+			note(token, -1, from)
+		}
+	}
+	const stop, cont, kill = syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGKILL
+	done := false
+	switch f.Kind {
+	case killHolder, killWaiter:
+		done = send("golock", kill, 0)
+	case killEnding:
+		time.Sleep(f.After)
+		done = send("golock", kill, 0)
+	case killCommand:
+		done = r.rec.signal(command, kill)
+	case killPair:
+		if f.Pick%2 == 0 {
+			done = send("golock", kill, 0)
+			r.rec.signal(command, kill)
+		} else {
+			done = r.rec.signal(command, kill)
+			send("golock", kill, 0)
+		}
+	case killGuard:
+		done = send("guard", kill, 0)
+	case killBoth:
+		done = send("both", kill, 0)
+	case term:
+		done = send("golock", syscall.SIGTERM, 0)
+	case interrupt:
+		done = send("golock", syscall.SIGINT, 0)
+	case stopHolder, stopWaiter:
+		frozen("golock")
+	case stopGuard:
+		frozen("guard")
+	case stopBoth:
+		frozen("both")
+	case stopCommand, stopTree:
+		r.rec.signal(command, stop)
+		if f.Kind == stopTree {
+			frozen("both")
+		} else {
+			time.Sleep(f.For) // the fault
+			note(token, -1, from)
+		}
+		r.rec.signal(command, cont)
+	case stopThenKill:
+		if send("both", stop, kill) {
+			time.Sleep(f.For) // the fault
+			send("golock", cont, 0)
+			note(token, -1, from)
+		}
+	case killStopped:
+		// With its parent the guard's group loses who would continue it: then
+		// the kernel does, if it has stopped by then.
+		if d.order(order{Op: "signal", Token: token, Who: "both", Sig: int(kill), Sig2: int(stop), Age: f.For}) {
+			time.Sleep(f.For) // the fault
+			done = true
+		}
+	case suspend:
+		if send("golock", syscall.SIGTSTP, 0) {
+			time.Sleep(f.For) // the fault
+			send("golock", cont, 0)
+			note(token, -1, from)
+		}
+	}
+	if done {
+		note(token, -1, from)
+	}
+}
+
+var processFaults = []kind{
+	killHolder, killWaiter, killEnding, killCommand, killPair, killGuard, killBoth, stopHolder, stopWaiter, stopCommand, stopGuard, stopBoth,
+	stopTree, stopThenKill, killStopped, term, interrupt, suspend,
+}
+
+// target finds whom a fault hits; -1: nobody is there for it.
+func (r *round) target(f planned) (token int, command *life) {
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		switch f.Kind {
+		case killEnding:
+			if token, ok := r.rec.ending(time.Until(end)); ok {
+				return token, nil
+			}
+		case killWaiter, stopWaiter, suspend:
+			if list := r.waiting(); len(list) > 0 {
+				return list[f.Pick%len(list)], nil
+			}
+		case term, interrupt: // whoever there is
+			if list := r.going(); len(list) > 0 {
+				if token := list[f.Pick%len(list)]; r.hasStarted(token) {
+					return token, nil
+				}
+			}
+		default:
+			list := r.rec.commands(func(token int) bool {
+				return !r.runs[token].Exec || f.Kind == killCommand || f.Kind == stopCommand || f.Kind == killHolder
+			})
+			if len(list) > 0 {
+				l := list[f.Pick%len(list)]
+				return l.token, l
+			}
+		}
+	}
+	return -1, nil
+}
+
+func (r *round) hasStarted(token int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.runs[token].started > 0
+}
+
+// waiting are the golocks that wait, as far as that is known.
+func (r *round) waiting() (list []int) {
+	running := r.rec.commands(func(int) bool { return true })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, u := range r.runs {
+		if u.queued > 0 && u.ended == 0 && !slices.ContainsFunc(running, func(l *life) bool { return l.token == u.Token }) {
+			list = append(list, u.Token)
+		}
+	}
+	return list
+}
+
+// pulse notes when the machine stood still for all: this process, too, was held
+// up. It returns what ends that.
+func (r *round) pulse() (stop func()) {
+	over, done := make(chan bool), make(chan bool)
+	go func() {
+		defer close(done)
+		const beat, late = 10 * time.Millisecond, 90 * time.Millisecond
+		for last := monotonic(); ; {
+			select {
+			case <-over:
+				return
+			case <-time.After(beat):
+			}
+			now := monotonic()
+			if time.Duration(now-last) > late {
+				r.mu.Lock()
+				r.faults = append(r.faults, fault{kind: heldUp, token: -1, driver: -1, from: last, to: now})
+				r.mu.Unlock()
+			}
+			last = now
+		}
+	}()
+	return func() {
+		close(over)
+		<-done
+	}
+}
+
+// free says why a lock is not free at last; "": it is. Leases and holds may have
+// to end first, and a server that has just come back has its quarantine.
+func (r *round) free(name int) string {
+	limit := 15 * time.Second
+	if r.engine.leased {
+		limit += r.TTL + quarantine
+	}
+	said := ""
+	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		if said = r.look(name); said == "" {
+			return ""
+		}
+		if time.Now().After(end) {
+			return fmt.Sprintf("after %v: %s", limit, said)
+		}
+	}
+}
+
+func (r *round) look(name int) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	command := func(argv ...string) (string, string, error) {
+		c := exec.CommandContext(ctx, golock, argv...)
+		c.Env = environment()
+		var out, says strings.Builder
+		c.Stdout, c.Stderr = &out, &says
+		err := c.Run()
+		return out.String(), says.String(), err
+	}
+	// First one that takes the slot: a lease file whose golock is dead is known
+	// as such by who has looked for a whole TTL, and a list looks but once.
+	url, label := r.site.url(name, -1), r.site.name(name)
+	if _, says, err := command("run", "-n", "--store", url, "--name", label, "--", "true"); err != nil {
+		return fmt.Sprintf("run -n: %v: %s", err, says)
+	}
+	out, says, err := command("ls", "--json", "--store", url, label)
+	var entries []any
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &entries)
+	}
+	if err != nil {
+		return fmt.Sprintf("ls: %v: %s%s", err, out, says)
+	}
+	if len(entries) > 0 {
+		return "ls: " + strings.TrimSpace(out)
+	}
+	return ""
+}
