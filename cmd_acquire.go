@@ -207,10 +207,21 @@ func (a *acquisition) failed(r result, out *printer) int {
 	return r.Code
 }
 
-// printID prints what the caller is waiting for, and nothing else.
+// printID prints what the caller is waiting for, and nothing else. It writes by
+// itself: the library ends the process if nobody reads any more (SIGPIPE), and
+// the slot would be left to its lease.
 func printID(id string) error {
-	if _, err := fmt.Fprintln(os.Stdout, id); err != nil {
-		return outputError{err}
+	for text := []byte(id + "\n"); len(text) > 0; {
+		n, err := unix.Write(unix.Stdout, text)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(unix.Stdout), Events: unix.POLLOUT}}, -1)
+		case err != nil:
+			return outputError{&os.PathError{Op: "write", Path: os.Stdout.Name(), Err: err}}
+		default:
+			text = text[n:]
+		}
 	}
 	return nil
 }

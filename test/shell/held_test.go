@@ -2,7 +2,9 @@ package shell_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +132,32 @@ func TestReleaseOfARunFromElsewhere(t *testing.T) {
 	j.comes("golock held", "0")
 	j.tell("exit 3")
 	j.ends(3)
+}
+
+// An ID that nobody reads is that of no slot: there would be nobody to give it
+// back.
+func TestAcquireWithoutAReader(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(w *world) {
+		for _, whom := range []string{"none", strconv.Itoa(os.Getpid())} {
+			if whom == "none" && !w.leased {
+				continue
+			}
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			read.Close()
+			cmd := exec.Command(golock, "acquire", "--name", "unread", "--for", whom)
+			cmd.Dir, cmd.Env, cmd.Stdout = w.dir, w.env, write
+			out := cmd.Run()
+			write.Close()
+			if cmd.ProcessState.ExitCode() != 70 {
+				w.Errorf("--for %s ends with %v, want 70", whom, out)
+			}
+			w.await("the slot is free", func() bool { return len(w.ids("unread", "holding")) == 0 })
+		}
+	})
 }
 
 // Another user is told that nobody answers.
