@@ -17,9 +17,11 @@ type Waiting struct {
 }
 
 // How often a run that waits looks who holds, at most. A store over a network is
-// asked once in a third of the TTL; where that makes much of a long queue, the
-// look costs the more the longer the queue is, and those far behind leave it to
-// those in front.
+// asked once in a third of the TTL, and only by those in front: a look costs the
+// more the longer the queue is, and where thousands have begun to wait in the same
+// second they would all look in the same second, each at all the others. Their
+// place they know without. On a store of one machine those far behind look more
+// rarely.
 const (
 	lookPause   = 3 * time.Second
 	lookByPlace = 200 * time.Millisecond // times the place of who is far behind
@@ -135,11 +137,15 @@ func (o *onlooker) at() int {
 // mayLook reports whether the store may be asked now.
 func (o *onlooker) mayLook() bool {
 	pause := max(lookPause, lookByCost*o.cost)
-	if o.run.Store.Traits().Leased {
+	place, leased := o.at(), o.run.Store.Traits().Leased
+	if leased {
 		pause = max(pause, o.run.Request.TTL/beats)
 	}
 	last := o.asked
-	if place := o.at(); place > farPlace {
+	if place > farPlace {
+		if leased {
+			return false
+		}
 		pause = max(pause, time.Duration(place)*lookByPlace)
 		if last.IsZero() {
 			last = o.view.Began
