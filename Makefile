@@ -53,8 +53,9 @@ lint: ## formatting, vet, the linters of .ci/golangci.yml
 	$(GO) vet ./...
 	$(TOOL) golangci-lint run -c .ci/golangci.yml ./...
 
-bench: deps ## start-up, hand-off, bursts, memory beside flock, setlock and sem; writes docs/benchmarks.md
-	$(GO) run ./bench -markdown docs/benchmarks.md
+bench: ## beside flock, setlock, sem, etcdctl ..., and with long lines; 25 minutes; writes docs/benchmarks.md, docs/scale.md
+	.ci/deps bench
+	$(GO) run ./bench -markdown docs/benchmarks.md $(BENCHFLAGS)
 
 # A single round is played again without writing the page: make campaign STORE=redis ROUND=0x1234
 campaign: deps ## random faults on every store for DURATION (10m) each; SEED, STORE, ROUND; writes docs/reliability.md

@@ -15,12 +15,13 @@ import (
 // bench is one run of the harness.
 type bench struct {
 	plan
-	dir      string // temporary, removed by close
-	tools    map[string]*tool
-	stamp    stamp
-	about    section // the machine and the tools
-	sections []section
-	targets  []target
+	dir       string // temporary, removed by close
+	tools     map[string]*tool
+	stamp     stamp
+	about     section // the machine and the tools
+	*report           // of the experiment under way
+	pages     []*report
+	constants constants // measured on the way, for the estimate
 
 	null, log int      // descriptors every command gets as stdin, and as stdout and stderr
 	env       []string // the same for all
@@ -47,12 +48,21 @@ func newBench(p plan, golock string, chosen func(prefix string) bool) (*bench, e
 		return nil, err
 	}
 	b := &bench{plan: p, dir: dir, tools: tools, null: -1, log: -1}
+	for _, h := range pageHeads {
+		b.pages = append(b.pages, &report{pageHead: h})
+	}
 	err = b.prepare(golock)
-	if err == nil && (chosen("redis-") || chosen("sql-")) {
+	if err == nil && (chosen("redis-") || chosen("sql-") || chosen("etcd-") || chosen("scale-")) {
 		err = b.addRedis()
 	}
+	if err == nil && chosen("etcd-") {
+		err = b.addEtcd()
+	}
+	if err == nil && chosen("scale-") {
+		err = b.addTickets()
+	}
 	for _, kind := range sqlKinds {
-		if err == nil && chosen(kind.scheme()+"-") {
+		if err == nil && (chosen(kind.scheme()+"-") || chosen("scale-")) {
 			err = kind.find(b)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 func (b *bench) crash() error {
 	type row struct {
 		*tool
-		grant, stop []float64
+		grant, stop paired
 	}
-	rows := []*row{{tool: b.tools["flock"]}, {tool: b.tools["golock"]}}
+	rows := []*row{{b.tools["flock"], paired{}, paired{}}, {b.tools["golock"], paired{}, paired{}}}
 	for round := range b.plan.crash {
 		for i := range rows {
 			r := rows[(round+i)%len(rows)]
@@ -32,7 +32,7 @@ func (b *bench) crash() error {
 			if err != nil {
 				return err
 			}
-			r.grant, r.stop = append(r.grant, grant), append(r.stop, stop)
+			r.grant[round], r.stop[round] = grant, stop
 		}
 	}
 
@@ -47,7 +47,10 @@ func (b *bench) crash() error {
 		for _, m := range []struct {
 			what   string
 			sample []float64
-		}{{"next grant after kill -9", r.grant}, {"stop while waiting", r.stop}} {
+			pair   paired
+			of     paired
+		}{{"next grant after kill -9", r.grant.values(), r.grant, rows[0].grant}, {"stop while waiting", r.stop.values(), r.stop, rows[0].stop}} {
+			b.noteRatio("crash, "+m.what, r.tool, m.pair, rows[0].name, m.of)
 			s.rows = append(s.rows, []string{
 				r.name, m.what, count(len(m.sample)), ms(median(m.sample)), ms(quantile(m.sample, 0.9)),
 				ms(quantile(m.sample, 0.99)), ms(quantile(m.sample, 1)),
@@ -55,8 +58,8 @@ func (b *bench) crash() error {
 		}
 	}
 	b.sections = append(b.sections, s)
-	b.target("next grant after kill -9 of a holder's tree, p99", 10, 0, " ms", quantile(rows[1].grant, 0.99))
-	b.target("stop while waiting, p99", 20, 0, " ms", quantile(rows[1].stop, 0.99))
+	b.target("next grant after kill -9 of a holder's tree, p99", 10, 0, " ms", quantile(rows[1].grant.values(), 0.99))
+	b.target("stop while waiting, p99", 20, 0, " ms", quantile(rows[1].stop.values(), 0.99))
 	return nil
 }
 

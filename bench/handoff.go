@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"slices"
 	"time"
 )
 
@@ -14,6 +15,8 @@ func (b *bench) handOff() error {
 	rows := []*queued{
 		{tool: b.tools["flock"], waiters: b.plan.waiters},
 		{tool: b.tools["setlock"], waiters: b.plan.waiters},
+		{tool: b.tools["s6-setlock"], waiters: b.plan.waiters},
+		{tool: b.tools["chpst -l"], waiters: b.plan.waiters},
 		{tool: b.tools["floor"], waiters: b.plan.waiters},
 		{tool: b.tools["golock"], waiters: b.plan.waiters},
 		{tool: b.tools["sem"], waiters: b.plan.semWaiters},
@@ -32,11 +35,13 @@ func (b *bench) handOff() error {
 	}
 	for _, r := range rows {
 		s.rows = append(s.rows, r.cells(rows[0]))
+		b.noteRatio("handoff", r.tool, r.typical, rows[0].name, rows[0].typical)
+		b.plot("hand-off", fmt.Sprintf("locks of this machine, %d waiting (sem: %d)", b.plan.waiters, b.plan.semWaiters), r.tool, r.gaps)
 	}
 	s.notes = append(s.notes, floorNote)
 	s.notes = append(s.notes, fmt.Sprintf("sem: %d waiting only, each seen in the pause between two of its polls before the next is started", b.plan.semWaiters))
 	b.sections = append(b.sections, s)
-	golock := rows[3]
+	golock := rows[slices.IndexFunc(rows, func(r *queued) bool { return r.tool == b.tools["golock"] })]
 	b.target(fmt.Sprintf("hand-off with %d waiting, against flock", b.plan.waiters), 1.1, 0, "x", golock.typical.against(rows[0].typical))
 	b.target("order inversions at the hand-off", 0, 0, "", float64(golock.inversions))
 	return nil

@@ -26,10 +26,10 @@ func (b *bench) machine() section {
 		{"fdatasync there", syncTime(b.dir)},
 		{"load before the start", strings.Join(strings.Fields(string(load))[:3], " ")},
 	}
-	for _, name := range []string{"golock", "flock", "setlock", "sem"} {
+	for _, name := range []string{"golock", "flock", "setlock", "s6-setlock", "chpst -l", "sem", "timeout", "tini", "dumb-init"} {
 		rows = append(rows, []string{name, b.tools[name].version})
 	}
-	for _, name := range []string{"redis-server", "poll", "mariadbd", "getlock", "postgres", "advisory"} {
+	for _, name := range []string{"redis-server", "poll", "etcd", "etcdctl", "mariadbd", "getlock", "postgres", "advisory"} {
 		if t := b.tools[name]; t != nil {
 			rows = append(rows, []string{t.name, t.version})
 		}

@@ -13,9 +13,13 @@ const settle = 3
 func (b *bench) many() error {
 	type row struct {
 		*tool
-		queued, drained, pss, cpu, switches []float64
+		queued, drained    paired
+		pss, cpu, switches []float64
 	}
-	rows := []*row{{tool: b.tools["flock"]}, {tool: b.tools["golock"]}}
+	rows := []*row{{tool: b.tools["flock"]}, {tool: b.tools["golock -q"]}}
+	for _, r := range rows {
+		r.queued, r.drained = paired{}, paired{}
+	}
 	for round := range b.plan.manyRounds {
 		for i := range rows {
 			r := rows[(round+i)%len(rows)]
@@ -79,8 +83,8 @@ func (b *bench) many() error {
 				return err
 			}
 			idle := after.since(before)
-			r.queued = append(r.queued, queued)
-			r.drained = append(r.drained, records[len(records)-1].end-records[0].end)
+			r.queued[round] = queued
+			r.drained[round] = records[len(records)-1].end - records[0].end
 			r.pss = append(r.pss, pss/float64(len(pids)))
 			r.cpu = append(r.cpu, idle.cpu)
 			r.switches = append(r.switches, float64(idle.switches))
@@ -95,13 +99,19 @@ func (b *bench) many() error {
 		head: []string{"tool", "rounds", "queued ms", "idle cpu µs", "idle context switches", "Pss each MiB", "drain ms", "drain, of flock's"},
 	}
 	for _, r := range rows {
+		what := fmt.Sprintf("many, %d waiting", b.plan.many)
+		b.noteRatio(what+", queued", r.tool, r.queued, rows[0].name, rows[0].queued)
+		b.noteRatio(what+", drain", r.tool, r.drained, rows[0].name, rows[0].drained)
 		s.rows = append(s.rows, []string{
-			r.name, count(len(r.queued)), ms(median(r.queued)), fmt.Sprintf("%.0f", quantile(r.cpu, 1)),
-			fmt.Sprintf("%.0f", quantile(r.switches, 1)), mib(median(r.pss)), ms(median(r.drained)),
-			ratio(median(r.drained) / median(rows[0].drained)),
+			r.name, count(len(r.queued)), ms(median(r.queued.values())), fmt.Sprintf("%.0f", quantile(r.cpu, 1)),
+			fmt.Sprintf("%.0f", quantile(r.switches, 1)), mib(median(r.pss)), ms(median(r.drained.values())),
+			ratio(r.drained.against(rows[0].drained)),
 		})
 	}
+	s.notes = append(s.notes, tellsNote)
 	b.sections = append(b.sections, s)
+	b.note(fmt.Sprintf("many, %d waiting: golock run -q, wake-ups in %d s", b.plan.many, b.plan.manyIdle), "", rows[1].switches)
+	b.note(fmt.Sprintf("many, %d waiting: golock run -q, Pss each", b.plan.many), "MiB", inMiB(rows[1].pss))
 	b.target(fmt.Sprintf("wake-ups of %d waiters in %d s", b.plan.many, b.plan.manyIdle), 0, 0, "", quantile(rows[1].switches, 1))
 	return nil
 }

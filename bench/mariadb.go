@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/go-sql-driver/mysql"
+	"golang.org/x/sys/unix"
 )
 
 //go:embed testdata/getlock.go
@@ -77,9 +78,39 @@ func (k mariaDB) session(d *database) *tool {
 	return &t
 }
 
+func (k mariaDB) sessions() []func(d *database) *tool {
+	return []func(*database) *tool{k.session, k.polling}
+}
+
+// polling is the same client, which does not let the server wait but asks ten
+// times a second.
+func (k mariaDB) polling(d *database) *tool {
+	t := *k.session(d)
+	t.name += ", polling"
+	argv := t.argv
+	t.argv = func(l lock, command ...string) []string {
+		args := argv(l, command...)
+		return append([]string{args[0], "-poll"}, args[1:]...)
+	}
+	t.waiting = func(lock) (int, error) { // all but the holder
+		n, err := d.number("SELECT count(*) FROM information_schema.PROCESSLIST WHERE USER='" + sqlUser + "'")
+		return n - 1, err
+	}
+	return &t
+}
+
 func (mariaDB) sessionNote() string {
 	return "GET_LOCK: a client made at home that connects with database/sql, calls GET_LOCK, runs the command and calls RELEASE_LOCK; " +
 		"a connection for everyone who waits, no guard: when the session is lost the next one starts beside the command"
+}
+
+// size implements sqlKind: the file, as the server's own figures come late.
+func (mariaDB) size(d *database) (float64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(d.path("data/"+sqlDatabase+"/golock.ibd"), &st); err != nil {
+		return 0, fmt.Errorf("the table's file: %w", err)
+	}
+	return float64(st.Size) / 1024, nil
 }
 
 // work implements sqlKind. The server counts all by itself.

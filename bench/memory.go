@@ -53,19 +53,33 @@ func (b *bench) memory() error {
 	s := section{
 		title: "Memory of the wrapper",
 		how: "From /proc/PID/smaps_rollup of the tool itself, its command not included. One holds and one waits: the " +
-			"pages of the program are then shared, and private is what each of them needs for itself. setlock is not listed: it becomes its command " +
-			"and occupies nothing then; so do `flock -F` and `golock run -F`.",
+			"pages of the program are then shared, and private is what each of them needs for itself. setlock, s6-setlock and chpst are not listed: they become their command " +
+			"and occupy nothing then; so do `flock -F` and `golock run -F`.",
 		head: []string{"tool", "state", "samples", "RSS MiB", "Pss MiB", "private MiB"},
 	}
 	for _, r := range rows {
 		s.rows = append(s.rows, []string{
 			r.name, r.state, count(len(r.rss)), mib(median(r.rss)), mib(median(r.pss)), mib(median(r.private)),
 		})
+		if r.state == "holding" {
+			b.plotAs("memory", "", r.name, r.isGolock(), inMiB(r.rss))
+		}
 		if r.tool == b.tools["golock"] {
-			b.target(fmt.Sprintf("RSS while %s", r.state), 7, 0, " MiB", median(r.rss)/1024)
+			b.note("memory: "+r.name+", "+r.state+", RSS", "MiB", inMiB(r.rss))
+			b.note("memory: "+r.name+", "+r.state+", private", "MiB", inMiB(r.private))
+			b.target(fmt.Sprintf("RSS while %s", r.state), 10, 6, " MiB", median(r.rss)/1024)
 			b.target(fmt.Sprintf("private memory while %s", r.state), 2.5, 0, " MiB", median(r.private)/1024)
 		}
 	}
 	b.sections = append(b.sections, s)
 	return nil
+}
+
+// inMiB is a sample of KiB.
+func inMiB(kib []float64) []float64 {
+	var all []float64
+	for _, v := range kib {
+		all = append(all, v/1024)
+	}
+	return all
 }

@@ -21,9 +21,17 @@ type tool struct {
 	argv func(l lock, command ...string) []string
 	// waiting counts those that wait for the lock and do nothing meanwhile.
 	waiting func(l lock) (int, error)
+	// polls says that nothing shows who waits but that it sleeps.
+	polls bool
 	// store is the URL of golock's store for a lock, nil for the others.
 	store func(l lock) string
 }
+
+// isGolock tells golock's rows from those of others.
+func (t *tool) isGolock() bool { return strings.HasPrefix(t.name, "golock") }
+
+// packaged is the version of a Debian package.
+func packaged(name string) string { return firstLine("dpkg-query", "-W", name) }
 
 // findPeers looks for the tools that golock is measured against. All of them
 // must be there: a table with a row missing is not a comparison.
@@ -47,6 +55,21 @@ func findPeers() (map[string]*tool, error) {
 		{"setlock", "daemontools", nil, func(path string, l lock, command []string) []string {
 			return append([]string{path, filepath.Join(l.dir, "lock")}, command...)
 		}},
+		{"s6-setlock", "s6", nil, func(path string, l lock, command []string) []string {
+			return append([]string{path, filepath.Join(l.dir, "lock")}, command...)
+		}},
+		{"chpst -l", "runit", nil, func(path string, l lock, command []string) []string {
+			return append([]string{path, "-l", filepath.Join(l.dir, "lock")}, command...)
+		}},
+		{"timeout", "coreutils", []string{"--version"}, func(path string, _ lock, command []string) []string {
+			return append([]string{path, "3600"}, command...)
+		}},
+		{"tini", "tini", []string{"--version"}, func(path string, _ lock, command []string) []string {
+			return append([]string{path, "-s", "--"}, command...)
+		}},
+		{"dumb-init", "dumb-init", nil, func(path string, _ lock, command []string) []string {
+			return append([]string{path, "--"}, command...)
+		}},
 		{"sem", "parallel", []string{"--version"}, func(path string, l lock, command []string) []string {
 			return append([]string{path, "--fg", "-j1", "--id", l.name}, command...)
 		}},
@@ -60,16 +83,16 @@ func findPeers() (map[string]*tool, error) {
 			missing = append(missing, p.debian)
 			continue
 		}
-		t := &tool{name: p.name, path: path, waiting: blocked, argv: func(l lock, command ...string) []string { return p.argv(path, l, command) }}
+		t := &tool{name: p.name, path: path, waiting: blocked, polls: p.name == "sem", argv: func(l lock, command ...string) []string { return p.argv(path, l, command) }}
 		if p.version != nil {
 			t.version = firstLine(path, p.version...)
 		} else {
-			t.version = firstLine("dpkg-query", "-W", p.debian)
+			t.version = packaged(p.debian)
 		}
 		tools[p.name] = t
 	}
 	if missing != nil {
-		return nil, fmt.Errorf("a tool to compare with is missing: apt-get install %s", strings.Join(missing, " "))
+		return nil, fmt.Errorf("a tool to compare with is missing: run .ci/deps bench, or apt-get install %s", strings.Join(missing, " "))
 	}
 	return tools, nil
 }
@@ -110,6 +133,7 @@ func (b *bench) addGolock(path string) error {
 	}
 	b.tools["golock"] = golockTool("golock run", path, localStore)
 	b.tools["golock"].version = version
+	b.tools["golock -q"] = golockTool("golock run -q", path, localStore, "-q")
 	b.tools["golock -F"] = golockTool("golock run -F", path, localStore, "-F")
 	return nil
 }

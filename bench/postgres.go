@@ -78,9 +78,17 @@ func (k postgreSQL) session(d *database) *tool {
 	return &t
 }
 
+func (k postgreSQL) sessions() []func(d *database) *tool { return []func(*database) *tool{k.session} }
+
 func (postgreSQL) sessionNote() string {
 	return "pg_advisory_lock: a client made at home that connects with pgconn, locks, runs the command and unlocks; " +
 		"a connection for everyone who waits, no guard: when the session is lost the next one starts beside the command"
+}
+
+// size implements sqlKind.
+func (postgreSQL) size(d *database) (float64, error) {
+	n, err := d.number("SELECT pg_total_relation_size('golock') / 1024")
+	return float64(n), err
 }
 
 // work implements sqlKind. What was asked is counted in the log, if there is

@@ -15,6 +15,7 @@ import (
 // any file in l's directory: the lines with an arrow in /proc/locks. A waiter
 // of flock, setlock or golock is one such line from the moment it sleeps, and
 // no two of these lines are alike: flock's name the process, golock's the byte.
+// (Those of golock's store fcntl are all alike and all counted.)
 // The file is longer than what one read(2) gives, so that a line may come twice
 // when the list changes in between.
 func blocked(l lock) (int, error) {
@@ -41,21 +42,33 @@ func blocked(l lock) (int, error) {
 			continue
 		}
 		if inodes[f[6][strings.LastIndexByte(f[6], ':')+1:]] {
-			waiting[strings.Join(f[2:], " ")] = true
+			key := strings.Join(f[2:], " ")
+			if f[2] == "OFDLCK" && strings.HasSuffix(key, " 0 EOF") { // of the store fcntl: one is like the other
+				key += strconv.Itoa(len(waiting))
+			}
+			waiting[key] = true
 		}
 	}
 	return len(waiting), nil
 }
 
-// sleepsBetweenPolls tells whether a tool that polls is in one of its pauses.
+// sleepsBetweenPolls tells whether a tool that polls is in one of its pauses: its
+// first thread sleeps for a time, or any of them waits for signals until a time.
 func sleepsBetweenPolls(pid int) (bool, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", pid))
-	if err != nil {
-		return false, fmt.Errorf("what process %d sleeps on: %w", pid, err)
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil || tasks == nil {
+		return false, fmt.Errorf("process %d has ended while it was watched", pid)
 	}
-	where := string(data)
-	timed := strings.HasPrefix(where, "poll_schedule_timeout") || strings.HasPrefix(where, "hrtimer_nanosleep") ||
-		strings.HasPrefix(where, "do_select")
+	timed := false
+	for _, task := range tasks {
+		data, err := os.ReadFile(filepath.Join(task, "wchan"))
+		if err != nil {
+			continue // this thread has ended
+		}
+		where := string(data)
+		timed = timed || strings.HasPrefix(where, "poll_schedule_timeout") || strings.HasPrefix(where, "do_select") ||
+			(filepath.Base(task) == strconv.Itoa(pid) && strings.HasPrefix(where, "hrtimer_nanosleep"))
+	}
 	return timed && len(childrenOf(pid)) == 0, nil
 }
 
@@ -139,6 +152,27 @@ func activityOf(pids ...int) (activity, error) {
 	return sum, nil
 }
 
+// cpuOfOne is the CPU time in ms that one process has used, and those children
+// that it has waited for.
+func cpuOfOne(pid int) (float64, error) {
+	reaped, err := cpuOfReaped(pid)
+	if err != nil {
+		return 0, err
+	}
+	own, err := cpuClock(pid)
+	return own + reaped, err
+}
+
+// cpuClock is the CPU time in ms of a process; see clock_getcpuclockid(3).
+func cpuClock(pid int) (float64, error) {
+	const scheduled = 2 // CPUCLOCK_SCHED, of the whole process
+	var t unix.Timespec
+	if err := unix.ClockGettime(^int32(pid)<<3|scheduled, &t); err != nil {
+		return 0, fmt.Errorf("clock of process %d: %w", pid, err)
+	}
+	return float64(t.Nano()) / 1e6, nil
+}
+
 // cpuOf is the CPU time in ms that a process and its children have used since
 // they were started, those that it has waited for included.
 func cpuOf(pid int) (float64, error) {
@@ -149,14 +183,12 @@ func cpuOf(pid int) (float64, error) {
 		}
 		sum, lost := before, false
 		for _, p := range append(childrenOf(pid), pid) {
-			var t unix.Timespec
-			const scheduled = 2                                                               // CPUCLOCK_SCHED, of the whole process
-			if err := unix.ClockGettime(^int32(p)<<3|scheduled, &t); err != nil && p == pid { // see clock_getcpuclockid(3)
-				return 0, fmt.Errorf("clock of process %d: %w", pid, err)
-			} else if err != nil {
-				lost = true
+			cpu, err := cpuClock(p)
+			if err != nil && p == pid {
+				return 0, err
 			}
-			sum += float64(t.Nano()) / 1e6
+			lost = lost || err != nil
+			sum += cpu
 		}
 		if after, err := cpuOfReaped(pid); err != nil || (after == before && !lost) {
 			return sum, err

@@ -74,8 +74,9 @@ type server struct {
 	client  *redis.Client
 }
 
-// startServer starts one on a free port and returns when it answers.
-func (b *bench) startServer() (*server, error) {
+// startServer starts one on a free port, with these options besides, and returns
+// when it answers.
+func (b *bench) startServer(options ...string) (*server, error) {
 	for range 10 {
 		l, err := b.place("redis")
 		if err != nil {
@@ -86,10 +87,10 @@ func (b *bench) startServer() (*server, error) {
 			return nil, err
 		}
 		socket := filepath.Join(l.dir, "socket")
-		p, err := b.start([]string{
+		p, err := b.start(append([]string{
 			b.tools["redis-server"].path, "--bind", "127.0.0.1", "--port", port, "--unixsocket", socket,
 			"--dir", l.dir, "--save", "", "--appendonly", "no", "--daemonize", "no",
-		})
+		}, options...))
 		if err != nil {
 			return nil, err
 		}

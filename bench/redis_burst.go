@@ -30,6 +30,8 @@ func (b *bench) redisBurst() error {
 	}
 	for _, r := range rows {
 		s.rows = append(s.rows, r.cells(rows[0]))
+		b.noteRatio("redis-burst", r.tool, r.job, rows[0].name, rows[0].job)
+		b.plot("burst", fmt.Sprintf("%d at once with sections of %d ms", p.jobs, p.section), r.tool, r.job.values())
 	}
 	s.notes = append(s.notes, pollNote)
 	b.sections = append(b.sections, s)

@@ -33,11 +33,16 @@ func (b *bench) redisHandOff() error {
 		}
 		for _, r := range rows {
 			s.rows = append(s.rows, r.cells(rows[0]))
+			b.noteRatio(fmt.Sprintf("redis-handoff, %d waiting", m.waiters), r.tool, r.typical, rows[0].name, rows[0].typical)
+			if m.waiters == 1 && r != rows[0] {
+				b.plot("hand-off", "locks on a server, 1 waiting", r.tool, r.gaps)
+			}
 		}
 		s.notes = append(s.notes, pollNote)
 		b.sections = append(b.sections, s)
 		if m.waiters == 1 {
-			b.target("redis: hand-off with 1 waiting, median", 2, 0, " ms", median(rows[1].gaps))
+			b.target("redis: hand-off with 1 waiting, beyond the local store", 0.5, 0, " ms", rows[1].typical.beyond(rows[0].typical))
+			b.target("redis: hand-off with 1 waiting, median", 1, 0, " ms", median(rows[1].gaps))
 		} else {
 			b.target(fmt.Sprintf("redis: order inversions with %d waiting", m.waiters), 0, 0, "", float64(rows[1].inversions))
 		}

@@ -25,7 +25,7 @@ func (b *bench) redisIdle() error {
 	ttl := fmt.Sprintf("%ds", p.ttl)
 	var rows []*row
 	for _, tools := range []func(s *server) (waiter, holder *tool){
-		func(s *server) (*tool, *tool) { return s.golock(b, "--ttl", ttl), s.golock(b, "--ttl", "1h") },
+		func(s *server) (*tool, *tool) { return s.golock(b, "-q", "--ttl", ttl), s.golock(b, "--ttl", "1h") },
 		func(s *server) (*tool, *tool) { return s.poll(b), s.poll(b) },
 	} {
 		srv, err := b.startServer()
@@ -115,10 +115,11 @@ func (b *bench) redisIdle() error {
 			ms(r.usedBy.cpu / r.lasted), ms(r.wokeBy.cpu / r.lasted), fmt.Sprintf("%.0f", float64(r.wokeBy.switches)/r.lasted*1e3),
 		})
 		if i == 0 {
+			b.note(fmt.Sprintf("redis-idle, %d waiting: golock run, redis -q, commands per waiter and TTL/3", p.idle), "", []float64{each * float64(p.ttl) / 3})
 			b.target(fmt.Sprintf("redis: commands per waiter and TTL/3 while %d wait", p.idle), 1, 0, "", each*float64(p.ttl)/3)
 		}
 	}
-	s.notes = append(s.notes, pollNote)
+	s.notes = append(s.notes, pollNote, tellsNote)
 	b.sections = append(b.sections, s)
 	return nil
 }

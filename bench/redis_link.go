@@ -32,6 +32,7 @@ func (b *bench) redisLink() error {
 		if err != nil {
 			return err
 		}
+		b.noteRatio("redis-link", r.tool, r.wall, rows[0].name, rows[0].wall)
 		s.rows = append(s.rows, append(r.cells(rows[0]), ms(r.wall.beyond(rows[0].wall)), mib(float64(info.Size())/1024)))
 	}
 	b.sections = append(b.sections, s)

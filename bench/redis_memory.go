@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"strings"
 )
 
 // redisMemory looks at what golock and its guard occupy while the command runs
@@ -91,6 +92,22 @@ func (b *bench) memoryOf(samples int, tools ...*tool) (section, error) {
 		s.rows = append(s.rows, []string{
 			r.name, r.state, count(len(r.rss)), mib(median(r.rss)), mib(median(r.pss)), mib(median(r.private)),
 		})
+		own := strings.HasPrefix(r.name, "golock")
+		if own {
+			b.note("memory: "+r.name+", "+r.state+", RSS", "MiB", inMiB(r.rss))
+			b.note("memory: "+r.name+", "+r.state+", private", "MiB", inMiB(r.private))
+		}
+		switch {
+		case !own || r.state != "holding" || strings.Contains(r.name, "--on-lost"):
+		case strings.HasSuffix(r.name, "its guard"):
+			b.target(r.name+", private memory", 1.5, 0, " MiB", median(r.private)/1024)
+		default:
+			b.target(r.name+", RSS while holding", 10, 6, " MiB", median(r.rss)/1024)
+			b.target(r.name+", private memory while holding", 2.5, 0, " MiB", median(r.private)/1024)
+		}
+		if r.state == "holding" {
+			b.plotAs("memory", "", r.name, own, inMiB(r.rss))
+		}
 	}
 	return s, nil
 }

@@ -31,6 +31,10 @@ func (b *bench) redisStart() error {
 	s.head = append(s.head, "beyond local ms")
 	for _, r := range rows {
 		s.rows = append(s.rows, append(r.cells(rows[0]), ms(r.wall.beyond(rows[0].wall))))
+		b.noteRatio("redis-start", r.tool, r.wall, rows[0].name, rows[0].wall)
+		if r != rows[0] {
+			b.plot("start-up", "locks on a server, on loopback", r.tool, r.wall.values())
+		}
 	}
 	s.notes = append(s.notes, pollNote)
 	b.sections = append(b.sections, s)
@@ -94,6 +98,8 @@ func (b *bench) redisTrips(srv *server) error {
 		s.rows = append(s.rows, cells)
 	}
 	b.sections = append(b.sections, s)
+	b.note("redis-start: golock run, redis, commands of the whole run", "", rows[0].whole)
+	b.note("redis-start: golock run, redis, round trips to acquire", "", []float64{median(rows[0].hello) + median(rows[0].scripts)})
 	b.target("redis: round trips to acquire, HELLO and scripts", 2, 0, "", median(rows[0].hello)+median(rows[0].scripts))
 	return nil
 }

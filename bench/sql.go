@@ -18,21 +18,20 @@ import (
 
 // sqlPlan says how much is measured of each SQL store.
 type sqlPlan struct {
-	start   int // rounds of the start-up comparison
-	single  int // hand-offs with one waiter
-	long    int // such behind a command that has run for seconds
-	queue   int // rounds of hand-offs with waiters
-	waiters int
-	burst   int // rounds
-	jobs    int
-	section int   // ms that each of the jobs lasts
-	crowds  []int // waiters, for what a grant costs the server
-	grants  int   // rounds of each crowd
-	idle    []int // waiters that are watched
-	settle  int   // seconds before they are
-	ttl     int   // of theirs, in seconds; they are watched for two thirds of it
-	memory  int   // samples
-	link    int   // rounds
+	start    int // rounds of the start-up comparison
+	single   int // hand-offs with one waiter
+	long     int // such behind a command that has run for seconds
+	queue    int // rounds of hand-offs with waiters
+	waiters  int
+	burst    int // rounds
+	jobs     int
+	section  int   // ms that each of the jobs lasts
+	idle     []int // waiters that are watched
+	sessions int   // of clients that have a connection each
+	settle   int   // seconds before they are
+	ttl      int   // of theirs, in seconds; they are watched for two thirds of it
+	memory   int   // samples
+	link     int   // rounds
 }
 
 // sqlKind is a kind of SQL server.
@@ -68,6 +67,12 @@ type sqlKind interface {
 	// its session lasts, sessionNote says what it is.
 	session(d *database) *tool
 	sessionNote() string
+
+	// sessions are the ways to wait for that lock: asleep, and by asking again.
+	sessions() []func(d *database) *tool
+
+	// size is what golock's table takes up, its indexes included, in KiB.
+	size(d *database) (float64, error)
 
 	// work is what the server has been asked so far.
 	work(d *database) (work, error)

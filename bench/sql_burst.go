@@ -32,6 +32,10 @@ func (b *bench) sqlBurst(kind sqlKind) error {
 	}
 	for _, r := range rows {
 		s.rows = append(s.rows, r.cells(rows[0]))
+		b.noteRatio(kind.scheme()+"-burst", r.tool, r.job, rows[0].name, rows[0].job)
+		if r != rows[0] {
+			b.plot("burst", fmt.Sprintf("%d at once with sections of %d ms", p.jobs, p.section), r.tool, r.job.values())
+		}
 	}
 	s.notes = append(s.notes, kind.sessionNote())
 	b.sections = append(b.sections, s)

@@ -44,6 +44,10 @@ func (b *bench) sqlHandOff(kind sqlKind) error {
 		}
 		for _, r := range rows {
 			s.rows = append(s.rows, r.cells(rows[0]))
+			b.noteRatio(kind.scheme()+"-"+m.title, r.tool, r.typical, rows[0].name, rows[0].typical)
+			if m.rounds == p.single && m.least == 0 && m.waiters == 1 && r != rows[0] {
+				b.plot("hand-off", "locks on a server, 1 waiting", r.tool, r.gaps)
+			}
 		}
 		s.notes = append(s.notes, kind.sessionNote())
 		b.sections = append(b.sections, s)

@@ -16,54 +16,73 @@ func (b *bench) sqlIdle(kind sqlKind) error {
 			"The first 16 keep a connection, the others come back now and then. The holder's lease is long enough that it renews nothing meanwhile.", 2*p.ttl/3, p.settle),
 		head: []string{"tool", "waiting", "transactions", fmt.Sprintf("per waiter and TTL/3 of %d s", p.ttl/3), "statements", fmt.Sprintf("per waiter and TTL/3 of %d s", p.ttl/3), "connections", "server cpu ms/s"},
 	}
-	for i, waiters := range p.idle {
-		spent, lasted, err := b.idleOn(kind, waiters, ttl)
+	golock := func(d *database) (holding, waiting *tool) {
+		return d.golock("--ttl", "1h"), d.golock("-q", "--ttl", ttl)
+	}
+	type row struct {
+		waiters int
+		tools   func(d *database) (holding, waiting *tool)
+	}
+	var rows []row
+	for _, n := range p.idle {
+		rows = append(rows, row{n, golock})
+	}
+	for _, session := range kind.sessions() {
+		rows = append(rows, row{p.sessions, func(d *database) (holding, waiting *tool) { t := session(d); return t, t }})
+	}
+	for i, r := range rows {
+		name, spent, lasted, err := b.idleOn(kind, r.waiters, r.tools)
 		if err != nil {
 			return err
 		}
-		each := func(n int) float64 { return float64(n) / float64(waiters) / lasted * 1e3 * float64(p.ttl) / 3 }
+		each := func(n int) float64 { return float64(n) / float64(r.waiters) / lasted * 1e3 * float64(p.ttl) / 3 }
 		s.rows = append(s.rows, []string{
-			"golock run, " + kind.scheme() + " --ttl " + ttl, count(waiters), count(spent.transactions), fmt.Sprintf("%.2f", each(spent.transactions)),
+			name, count(r.waiters), count(spent.transactions), fmt.Sprintf("%.2f", each(spent.transactions)),
 			count(spent.statements), fmt.Sprintf("%.2f", each(spent.statements)), count(spent.connections), ms(spent.cpu / lasted * 1e3),
 		})
+		if i < len(p.idle) {
+			b.note(fmt.Sprintf("%s-idle, %d waiting: transactions per waiter and TTL/3", kind.scheme(), r.waiters), "", []float64{each(spent.transactions)})
+		}
 		if i == 0 {
-			b.target(fmt.Sprintf("%s: transactions per waiter and TTL/3 while %d wait", kind.scheme(), waiters), 1, 0, "", each(spent.transactions))
+			b.target(fmt.Sprintf("%s: transactions per waiter and TTL/3 while %d wait", kind.scheme(), r.waiters), 1, 0, "", each(spent.transactions))
 		}
 	}
+	s.notes = append(s.notes, kind.sessionNote(), tellsNote)
 	b.sections = append(b.sections, s)
 	return nil
 }
 
 // idleOn has so many wait on a server of their own, and gives what was done in
 // how many ms.
-func (b *bench) idleOn(kind sqlKind, waiters int, ttl string) (spent work, lasted float64, err error) {
+func (b *bench) idleOn(kind sqlKind, waiters int, tools func(d *database) (holding, waiting *tool)) (name string, spent work, lasted float64, err error) {
 	d, err := b.startDatabase(kind, true)
 	if err != nil {
-		return spent, 0, err
+		return name, spent, 0, err
 	}
 	defer d.stop()
-	c, err := b.crowd(d.golock("--ttl", "1h"), d.golock("--ttl", ttl), waiters)
+	holding, waiting := tools(d)
+	c, err := b.crowd(holding, waiting, waiters)
 	if err != nil {
-		return spent, 0, err
+		return name, spent, 0, err
 	}
 	if err := b.pause(b.plan.sql.settle); err != nil {
-		return spent, 0, err
+		return name, spent, 0, err
 	}
 	before, err := kind.work(d)
 	if err != nil {
-		return spent, 0, err
+		return name, spent, 0, err
 	}
 	begun := now()
 	if err := b.pause(2 * b.plan.sql.ttl / 3); err != nil {
-		return spent, 0, err
+		return name, spent, 0, err
 	}
 	after, err := kind.work(d)
 	if err != nil {
-		return spent, 0, err
+		return name, spent, 0, err
 	}
 	lasted = now() - begun
 	_, err = c.finish()
-	return after.since(before), lasted, err
+	return waiting.name, after.since(before), lasted, err
 }
 
 // waitingCrowd is a holder and many who were started behind it.
@@ -72,6 +91,7 @@ type waitingCrowd struct {
 	tool *tool
 	lock lock
 	all  []*process
+	cpu  float64 // of all that waited, in ms, when finish has returned
 }
 
 // crowd starts them, a few at a time, and returns when all are queued.
@@ -122,9 +142,13 @@ func (c *waitingCrowd) queued(want int) error {
 // turn.
 func (c *waitingCrowd) finish() ([]record, error) {
 	c.release()
-	for _, p := range c.all {
-		if _, err := p.succeed(); err != nil {
+	for i, p := range c.all {
+		end, err := p.succeed()
+		if err != nil {
 			return nil, err
+		}
+		if i > 0 {
+			c.cpu += end.cpu
 		}
 	}
 	return readRecords(c.tool, c.lock, len(c.all))

@@ -48,6 +48,7 @@ func (b *bench) sqlLink() error {
 			if err != nil {
 				return err
 			}
+			b.noteRatio("sql-link", r.tool, r.wall, of[0].name, of[0].wall)
 			s.rows = append(s.rows, append(r.cells(of[0]), ms(r.wall.beyond(of[0].wall)), mib(float64(info.Size())/1024)))
 		}
 		whole := of[len(of)-1]

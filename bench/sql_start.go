@@ -34,6 +34,10 @@ func (b *bench) sqlStart(kind sqlKind) error {
 	}
 	for _, r := range rows {
 		s.rows = append(s.rows, append(r.cells(rows[0]), ms(r.wall.beyond(rows[0].wall))))
+		b.noteRatio(kind.scheme()+"-start", r.tool, r.wall, rows[0].name, rows[0].wall)
+		if r != rows[0] {
+			b.plot("start-up", "locks on a server, on loopback", r.tool, r.wall.values())
+		}
 	}
 	s.notes = append(s.notes, kind.sessionNote())
 	b.sections = append(b.sections, s)

@@ -198,10 +198,10 @@ func (b *bench) queue(t *tool, l lock, n int) (*process, error) {
 		return nil, err
 	}
 	what := fmt.Sprintf("waiter %d of %s is blocked", n, t.name)
-	if t.name == "sem" {
+	if t.polls {
 		return p, b.until(what, time.Millisecond, func() (bool, error) {
 			asleep, err := sleepsBetweenPolls(p.pid)
-			return asleep || p.gone(), err // some end with a fault of their own
+			return asleep || p.gone(), err // some sems end with a fault of their own
 		})
 	}
 	return p, b.until(what, 50*time.Microsecond, func() (bool, error) {

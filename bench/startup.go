@@ -8,12 +8,17 @@ import (
 // floorNote explains the row of the tables.
 const floorNote = "flock in Go: 40 lines that do what flock does and nothing more, the least that any program in Go costs"
 
+// becomesNote explains why some rows are below flock's.
+const becomesNote = "setlock, s6-setlock and chpst become their command, as `flock -F` and `golock run -F` do: there is one process less"
+
 // startUp compares what one uncontended run of /bin/true costs.
 func (b *bench) startUp() error {
 	rows := []*starter{
 		{tool: b.tools["true"], base: "flock"},
 		{tool: b.tools["flock"], base: "flock"},
 		{tool: b.tools["setlock"], base: "flock"},
+		{tool: b.tools["s6-setlock"], base: "flock"},
+		{tool: b.tools["chpst -l"], base: "flock"},
 		{tool: b.tools["floor"], base: "flock"},
 		{tool: b.tools["golock"], base: "flock"},
 		{tool: b.tools["sem"], base: "flock", every: b.plan.startSem},
@@ -36,12 +41,15 @@ func (b *bench) startUp() error {
 	}
 	for _, r := range rows {
 		s.rows = append(s.rows, r.cells(find(r.base)))
+		b.noteRatio("start", r.tool, r.wall, r.base, find(r.base).wall)
+		b.plot("start-up", "locks of this machine", r.tool, r.wall.values())
 	}
 	s.notes = append(s.notes, floorNote)
+	s.notes = append(s.notes, becomesNote)
 	s.notes = append(s.notes, fmt.Sprintf("sem takes part in every %dth round only", b.plan.startSem))
 	b.sections = append(b.sections, s)
-	b.target("start-up of `run -- true`, against flock", 1.8, 1.5, "x", find("golock run").wall.against(find("flock").wall))
-	b.target("start-up of `run -F -- true`, against flock -F", 1.8, 0, "x", find("golock run -F").wall.against(find("flock -F").wall))
+	b.target("start-up of `run -- true`, against flock", 2.2, 1.5, "x", find("golock run").wall.against(find("flock").wall))
+	b.target("start-up of `run -F -- true`, against flock -F", 2.5, 1.8, "x", find("golock run -F").wall.against(find("flock -F").wall))
 	return nil
 }
 

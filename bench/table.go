@@ -9,8 +9,8 @@ import (
 // section is one measurement as it is printed.
 type section struct {
 	title string
-	how   string // a paragraph: what was done
-	head  []string
+	how   string   // a paragraph: what was done
+	head  []string // nil: no table, only text
 	rows  [][]string
 	notes []string
 }
@@ -41,6 +41,9 @@ func text(s section) string {
 		}
 		out.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
+	if s.head == nil {
+		out.WriteString(s.how + "\n")
+	}
 	for _, note := range s.notes {
 		fmt.Fprintf(&out, "  %s\n", note)
 	}
@@ -55,6 +58,9 @@ func markdown(s section) string {
 	}
 	if s.how != "" {
 		fmt.Fprintf(&out, "%s\n\n", s.how)
+	}
+	if s.head == nil {
+		return out.String()
 	}
 	rule := []string{"---"}
 	for range s.head[1:] {

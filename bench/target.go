@@ -6,7 +6,7 @@ import "fmt"
 type target struct {
 	what     string
 	limit    float64
-	aim      float64 // better than the limit is hoped for; 0: no aim
+	aim      float64 // what it should come to; 0: the limit is all
 	unit     string
 	measured float64
 }
@@ -31,7 +31,7 @@ func (t target) verdict() string {
 func (b *bench) verdicts() section {
 	s := section{
 		title: "Targets",
-		how: "What golock is held to, and what this run measured. A ratio is the median of the ratios " +
+		how: "What golock is held to, the aim that it should come to where there is one, and what this run measured. A ratio is the median of the ratios " +
 			"within each round, a difference that of the differences, so that a machine that changes speed does not favour anyone.",
 		head: []string{"what", "target", "measured", ""},
 	}

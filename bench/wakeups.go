@@ -2,6 +2,9 @@ package main
 
 import "fmt"
 
+// tellsNote explains the rows without -q.
+const tellsNote = "golock run without -q tells its user that it waits, a line after one, three, seven, fifteen ... seconds, and wakes up for it"
+
 // wakeUps watches a waiter and its holder do nothing.
 func (b *bench) wakeUps() error {
 	type row struct {
@@ -14,7 +17,7 @@ func (b *bench) wakeUps() error {
 	var rows []*row
 	var holders []*holder
 	var all []*process
-	for _, name := range []string{"flock", "sem", "golock"} {
+	for _, name := range []string{"flock", "sem", "golock", "golock -q"} {
 		t := b.tools[name]
 		l, err := b.place("wakeups")
 		if err != nil {
@@ -70,10 +73,12 @@ func (b *bench) wakeUps() error {
 		s.rows = append(s.rows, []string{
 			r.name, r.state, count(r.spent.threads), count(r.spent.switches), fmt.Sprintf("%.0f", r.spent.cpu),
 		})
-		if r.tool == b.tools["golock"] {
-			b.target(fmt.Sprintf("wake-ups in %d s while %s", b.plan.window, r.state), 0, 0, "", float64(r.spent.switches))
+		if r.tool == b.tools["golock -q"] {
+			b.note(fmt.Sprintf("wakeups: %s, %s, in %d s", r.name, r.state, b.plan.window), "", []float64{float64(r.spent.switches)})
+			b.target(fmt.Sprintf("wake-ups in %d s while %s, with -q", b.plan.window, r.state), 0, 0, "", float64(r.spent.switches))
 		}
 	}
+	s.notes = append(s.notes, tellsNote)
 	b.sections = append(b.sections, s)
 	return nil
 }

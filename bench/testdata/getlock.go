@@ -1,7 +1,9 @@
 // The lock that MySQL and MariaDB have built in, held as long as a command
 // runs. It belongs to the session: nobody stops the command when that ends.
 //
-//	getlock DSN NAME COMMAND [ARG...]
+//	getlock [-poll] DSN NAME COMMAND [ARG...]
+//
+// With -poll it does not let the server wait, but asks every 100 ms.
 package main
 
 import (
@@ -9,6 +11,7 @@ import (
 	"database/sql"
 	"os"
 	"os/exec"
+	"time"
 
 	_ "github.com/go-sql-driver/mysql"
 )
@@ -16,7 +19,11 @@ import (
 const year = 365 * 24 * 60 * 60
 
 func main() {
-	dsn, name, command := os.Args[1], os.Args[2], os.Args[3:]
+	args, wait := os.Args[1:], year
+	if args[0] == "-poll" {
+		args, wait = args[1:], 0
+	}
+	dsn, name, command := args[0], args[1], args[2:]
 	ctx := context.Background()
 	db, err := sql.Open("mysql", dsn+"?interpolateParams=true")
 	if err != nil {
@@ -27,8 +34,17 @@ func main() {
 		os.Exit(69)
 	}
 	var got sql.NullInt64
-	if err := session.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", name, year).Scan(&got); err != nil || got.Int64 != 1 {
-		os.Exit(69)
+	for {
+		if err := session.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", name, wait).Scan(&got); err != nil {
+			os.Exit(69)
+		}
+		if got.Int64 == 1 {
+			break
+		}
+		if wait == year {
+			os.Exit(69)
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
