@@ -43,6 +43,9 @@ const (
 	tellAgain = time.Second
 )
 
+// evictLimit bounds how long a store is tried that does not answer.
+const evictLimit = 10 * time.Second
+
 var (
 	errBreakWhat = errors.New("missing --name or --id: what is to be broken? See golock break --help")
 	errBreakBoth = errors.New("--name and --id cannot be combined: an ID names its lock")
@@ -178,7 +181,7 @@ func (b *breaking) do(ctx context.Context) error {
 	var outage *locks.OutageError
 	if len(there) == 0 && b.name == "" && !errors.As(err, &outage) {
 		// It may be on no list: the store has many, or one of them cannot be read.
-		if err := b.store.Evict(ctx, b.ref, b.by); err != nil {
+		if err := b.tell(ctx, b.ref, evictLimit); err != nil {
 			return unknownID(b.ref, err)
 		}
 		there = []locks.Entry{{Ref: b.ref, State: locks.Holding}}
@@ -191,7 +194,7 @@ func (b *breaking) do(ctx context.Context) error {
 		if !b.wants(e) {
 			continue
 		}
-		err := b.store.Evict(ctx, e.Ref, b.by)
+		err := b.tell(ctx, e.Ref, evictLimit)
 		switch {
 		case errors.Is(err, locks.ErrLost): // it has just gone
 		case err != nil:
@@ -202,6 +205,14 @@ func (b *breaking) do(ctx context.Context) error {
 		}
 	}
 	return errors.Join(append(failed, b.await(ctx, left)...)...)
+}
+
+// tell tells an entry to go. A store that does not answer is tried again until
+// limit is over.
+func (b *breaking) tell(ctx context.Context, ref locks.Ref, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return b.store.Evict(ctx, ref, b.by)
 }
 
 func unknownID(ref locks.Ref, err error) error {
@@ -223,18 +234,18 @@ func (b *breaking) await(ctx context.Context, left []locks.Entry) (failed []erro
 			told = time.Now()
 		}
 		left = slices.DeleteFunc(left, func(e locks.Entry) bool {
-			known := slices.ContainsFunc(there, func(o locks.Entry) bool { return o.Ref == e.Ref })
-			missed := err
-			if known && again || !known && e.Name == "" { // an entry on no list can only be asked for so
-				missed = b.store.Evict(ctx, e.Ref, b.by)
-				known = !errors.Is(missed, locks.ErrLost)
-			}
 			limit := goneWithin
 			switch {
 			case e.TTL > 0:
 				limit = 2 * e.TTL
 			case b.store.Traits().Leased:
 				limit = 2 * defaultTTL
+			}
+			known := slices.ContainsFunc(there, func(o locks.Entry) bool { return o.Ref == e.Ref })
+			missed := err
+			if known && again || !known && e.Name == "" { // an entry on no list can only be asked for so
+				missed = b.tell(ctx, e.Ref, max(limit-time.Since(began), tellAgain))
+				known = !errors.Is(missed, locks.ErrLost)
 			}
 			switch {
 			case !known && (err == nil || errors.Is(missed, locks.ErrLost)):

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golock/locks/sql/sqltest"
 )
 
 const stubborn = `trap "" TERM; echo $$ >pid; while :; do sleep 0.05; done`
@@ -237,4 +239,26 @@ func TestBreakIsHeardAtOnce(t *testing.T) {
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("it took %v", took)
 	}
+}
+
+// A store that can be read but does not take the order: break tells so after a
+// while.
+func TestBreakOfWhatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	server := sqltest.Postgres(t)
+	database := server.NewDatabase(t)
+	w := &world{t: t, dir: t.TempDir(), url: server.URL(database)}
+	w.run("job", "--", "sh", "-c", "echo $$ >pid; exec sleep 300")
+	w.await("pid")
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = server.TryExec(database, "BEGIN;SELECT 1 FROM golock WHERE entry_id='' FOR UPDATE;SELECT pg_sleep(300)")
+	}()
+	const sleeper = " FROM pg_stat_activity WHERE datname=current_database() AND wait_event='PgSleep'"
+	w.eventually("the rows are locked", func() bool { return len(server.Exec(t, database, "SELECT pid"+sleeper)) == 1 })
+	w.breaks("--name", "job").expect(69, "cannot be reached")
+	server.Exec(t, database, "SELECT pg_terminate_backend(pid)"+sleeper)
+	<-over
+	w.breaks("--name", "job").expect(0)
 }

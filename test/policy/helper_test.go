@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golock/locks/redis/redistest"
+	"golock/locks/sql/sqltest"
 )
 
 // limit is how long a test waits for something that has to happen.
@@ -45,7 +46,7 @@ func setUp(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "building golock: %v\n%s", err, out)
 		return 1
 	}
-	return m.Run()
+	return sqltest.Main(m)
 }
 
 // world is a store and a directory in which commands leave their traces.
