@@ -3,7 +3,9 @@ package leasefile
 import (
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -275,9 +277,6 @@ func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
 		case t.kind == holds:
 			holding = append(holding, t)
 		case t.kind == waits:
-			if older(t, e.token) {
-				v.waiters++
-			}
 			rec, ok := e.faces[t.id]
 			if !ok {
 				if _, rec, err = e.queue.readRecord(t.id); err == nil {
@@ -285,6 +284,9 @@ func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
 				} else if !errors.Is(err, fs.ErrNotExist) && err != errDamaged {
 					return v, nil, err
 				}
+			}
+			if older(t, e.token) && !rec.NoWait {
+				v.waiters++
 			}
 			if c := rec.claim(t.ticket); c.Before(mine) || (!mine.Before(c) && t.id < e.token.id) {
 				before = append(before, t)
@@ -316,7 +318,7 @@ func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
 			return v, nil, err
 		}
 		if s.absent {
-			if older(t, e.token) {
+			if older(t, e.token) && !e.faces[t.id].NoWait {
 				v.waiters--
 			}
 			continue
@@ -384,6 +386,9 @@ func (e *entry) take(v view) (view, error) {
 	}
 	at("held")
 	fits, err := e.fits()
+	if err == nil && fits {
+		err = e.renumber()
+	}
 	// Told to go since it last looked: what it fits into may be free only because
 	// of the one who told it.
 	by, evicted := q.evictedBy(waiting.id)
@@ -401,6 +406,20 @@ func (e *entry) take(v view) (view, error) {
 	}
 	v.passing = true
 	return v, err
+}
+
+// renumber gives a holder a higher fence if others were given since it took its
+// own: it may have been held up between the two, and they are over.
+func (e *entry) renumber() error {
+	last, _, err := lastFence(e.queue.path + "/" + fencesDir)
+	if err != nil || last == e.record.Fence {
+		return err
+	}
+	e.store.at("renumber")
+	if e.record.Fence, err = e.queue.nextFence(); err != nil {
+		return err
+	}
+	return e.sign(func(p pulse) error { return e.queue.writeRecord(e.token.id, p, &e.record) })
 }
 
 // fits looks, as a holder, at all other holders.
@@ -545,7 +564,14 @@ func (q *queue) evict(t token, by string) error {
 	if here, err := exists(path); err != nil || here {
 		return err
 	}
-	err := replaceFile(path, []byte(by+"\n"))
+	// Several may do so at once, each with a file of its own.
+	own := path + "." + strconv.FormatUint(rand.Uint64(), 36)
+	err := writeFile(own, []byte(by+"\n"))
+	if err == nil {
+		if err = rename(own, path); err != nil {
+			err = &Error{Op: "rename", Path: own, Err: err}
+		}
+	}
 	if errors.Is(err, unix.ENOENT) {
 		return locks.ErrLost
 	}

@@ -255,7 +255,15 @@ func (q *queue) remove(t token) (bool, error) {
 		}
 		q.store.at("removed")
 	}
-	if err := os.RemoveAll(q.dataPath(t.id)); err != nil {
+	// Somebody who has seen the entry before may just be noting it (noteSeen).
+	err := os.RemoveAll(q.dataPath(t.id))
+	for range 10 {
+		if !errors.Is(err, unix.ENOTEMPTY) {
+			break
+		}
+		err = os.RemoveAll(q.dataPath(t.id))
+	}
+	if err != nil {
 		return true, &Error{Path: q.dataPath(t.id), Err: errors.Unwrap(err)}
 	}
 	q.store.at("emptied")
@@ -266,18 +274,25 @@ func (q *queue) remove(t token) (bool, error) {
 }
 
 // find gives the entry of a ref. Of several, left by attempts that were cut
-// short, it is the one that got furthest.
+// short, it is the one that got furthest. A name that is changed while a
+// directory is read may be in it neither as it was nor as it is (readdir(3)), so
+// what is not found is looked for again.
 func (q *queue) find(ref locks.Ref) (found []token, err error) {
-	line, err := q.list()
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range line {
-		if t.kind != goes && t.of(ref) {
-			found = append(found, t)
-			if t.kind == holds {
-				found[0], found[len(found)-1] = t, found[0]
+	for range 3 {
+		line, err := q.list()
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range line {
+			if t.kind != goes && t.of(ref) {
+				found = append(found, t)
+				if t.kind == holds {
+					found[0], found[len(found)-1] = t, found[0]
+				}
 			}
+		}
+		if len(found) > 0 {
+			break
 		}
 	}
 	return found, nil

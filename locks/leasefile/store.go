@@ -149,12 +149,13 @@ func (s *Store) join(ctx context.Context, r locks.Request) (*ticket, error) {
 		return nil, err
 	}
 	e := s.newEntry(q, r)
+	inside := e.enclosing()
+	noWait := r.NoWait || inside != nil
+	e.record.NoWait = noWait || (r.MaxQueue != nil && *r.MaxQueue <= 0) // others need not count with it
 	if err := e.enter(); err != nil {
 		e.leave()
 		return nil, err
 	}
-	inside := e.enclosing()
-	noWait := r.NoWait || inside != nil
 	limit := passingBrief
 	if noWait || r.MaxQueue != nil {
 		limit = passingLimit

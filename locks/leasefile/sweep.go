@@ -34,7 +34,10 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 				break
 			}
 			if _, rec, unread := q.readRecord(t.id); unread == nil && rec.Left {
-				_, err = q.remove(t)
+				var removed bool
+				if removed, err = q.remove(t); removed {
+					err = nil // what is left of it counts for nothing
+				}
 				continue
 			}
 			err = q.evict(t, locks.Printable(by, 200))

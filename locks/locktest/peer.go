@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -95,8 +96,9 @@ func (e Engine) servePeer() {
 	}
 	g := lease.Grant()
 	say(report{State: "granted", Slots: g.Slots, Fence: g.Fence})
+	stop := func() {}
 	if leased, ok := lease.(locks.Leased); ok {
-		go keep(leased, func(err error) { say(report{State: "evicted", Text: err.Error()}) })
+		stop = keep(leased, func(err error) { say(report{State: "evicted", Text: err.Error()}) })
 	}
 	if marked, ok := lease.(locks.Marked); ok {
 		holding <- marked
@@ -105,6 +107,7 @@ func (e Engine) servePeer() {
 	if strings.TrimSpace(word) != "release" {
 		return
 	}
+	stop()
 	if err := lease.Release(context.Background()); err != nil {
 		say(report{State: "error", Text: err.Error()})
 		return
@@ -113,25 +116,35 @@ func (e Engine) servePeer() {
 	_, _ = io.Copy(io.Discard, os.Stdin) // lives on without the slot
 }
 
-// keep renews a lease as long as the process lives, or until it is evicted. A
-// renewal that fails ends nothing here: whether the lease is lost shows in what
-// others are granted.
-func keep(l locks.Leased, evicted func(error)) {
-	beat := time.NewTicker(l.Term().TTL / 4)
-	defer beat.Stop()
-	for {
-		ctx, cancel := context.WithTimeout(context.Background(), l.Term().TTL/4)
-		_, err := l.Renew(ctx)
-		cancel()
-		var e *locks.EvictedError
-		if errors.As(err, &e) {
-			evicted(err)
-			return
+// keep renews a lease until it is told to stop, for which it returns the
+// function, or until the lease is evicted. A renewal that fails ends nothing
+// here: whether the lease is lost shows in what others are granted. None is under
+// way when the slot is given back.
+func keep(l locks.Leased, evicted func(error)) (stop func()) {
+	running, quit := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		beat := time.NewTicker(l.Term().TTL / 4)
+		defer beat.Stop()
+		for running.Err() == nil {
+			ctx, cancel := context.WithTimeout(running, l.Term().TTL/4)
+			_, err := l.Renew(ctx)
+			cancel()
+			var e *locks.EvictedError
+			if errors.As(err, &e) {
+				evicted(err)
+				return
+			}
+			select {
+			case <-beat.C:
+			case <-l.Events():
+			case <-running.Done():
+			}
 		}
-		select {
-		case <-beat.C:
-		case <-l.Events():
-		}
+	})
+	return func() {
+		quit()
+		done.Wait()
 	}
 }
 

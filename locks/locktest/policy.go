@@ -358,6 +358,26 @@ func testHoldEnds(t *testing.T, w *world) {
 	}
 }
 
+// So does the next but one, which was not in front when the hold began: it gets
+// the slot then, and not when it would look by itself.
+func testHoldEndsBehind(t *testing.T, w *world) {
+	const span = time.Second
+	holder := w.join(t, request(t, "n", 1, calm))
+	holder.expect("granted")
+	short := w.join(t, request(t, "n", 1, calm, hold(span)))
+	short.expect("queued")
+	next := w.join(t, request(t, "n", 1, calm))
+	next.expect("queued")
+	began := time.Now()
+	holder.release()
+	short.expect("granted")
+	short.release()
+	next.expect("granted")
+	if took := time.Since(began); took < span-10*time.Millisecond || took > 5*span {
+		t.Errorf("granted %v after the start of a hold of %v", took, span)
+	}
+}
+
 func testShortHold(t *testing.T, w *world) {
 	holder := w.join(t, request(t, "n", 1, hold(time.Millisecond)))
 	holder.expect("granted")

@@ -32,7 +32,7 @@
 --            look quiet unsure replaced... | busy full quiet waiters holders...
 --            | gone | nested id quiet waiters holders... | evicted by
 --   renew    held epoch record name | lost | evicted by
---   release  released was-there epoch
+--   release  released was-there epoch; leave, which leaves no hold behind, too
 --   evict    marked | lost
 --   list     list name quiet entries...
 --   An entry is: holding or waiting, id, ms that are left, record, ms that are
@@ -224,15 +224,27 @@ local function enter()
   stored = name
 end
 
+local function left(moment) return math.max(moment - now, 0) end
+
 -- Tells the first waiter that it is its turn, and the next when to make sure
 -- that the first has come. A publish that nobody receives lowers that waiter's
 -- time; then the next is told to look when that is over. If the caller is the
--- next, its ms are the result.
+-- next, its ms are the result. One that does not fit yet is told when the first
+-- slot is over that only a hold keeps: nobody is there to give it back.
 local function wake()
   local place = first()
   if not place or quiet > now then return nil end
   local sum, limit = holders()
-  if not fits(record(place:sub(33)), sum, limit) then return nil end
+  if not fits(record(place:sub(33)), sum, limit) then
+    local live = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
+    for i = 1, #live, 2 do
+      if not alive(record(live[i]), live[i]) then
+        redis.pcall('PUBLISH', channels .. place:sub(33), left(live[i + 1]) + 1)
+        break
+      end
+    end
+    return nil
+  end
   local wait, told, i = 0, false, 0
   while place do
     local waiter = place:sub(33)
@@ -286,8 +298,6 @@ local function evict(id, r, by)
   end
   redis.pcall('PUBLISH', channels .. id, 'evicted')
 end
-
-local function left(moment) return math.max(moment - now, 0) end
 
 -- One entry of an answer.
 local function tell(answer, state, id, moment, r, text)
@@ -489,7 +499,7 @@ if mode == 'renew' then
   return {'held', epoch, text, name}
 end
 
-if mode == 'release' then
+if mode == 'release' or mode == 'leave' then
   exempt()
   local was = redis.call('ZSCORE', H, id) and 1 or 0
   local mine, oldText = record(id)
@@ -500,7 +510,7 @@ if mode == 'release' then
     if stored then name = stored end
     enter()
   end
-  if oldText and till(mine) > now and redis.call('ZSCORE', H, id) and not redis.call('HGET', E, id .. '!') then
+  if mode == 'release' and oldText and till(mine) > now and redis.call('ZSCORE', H, id) and not redis.call('HGET', E, id .. '!') then
     -- The slot stays for the rest of the hold.
     if not alive(mine, id) then was = 0 end
     redis.call('ZADD', H, till(mine), id)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/redis/redistest"
 )
 
 func hold(d time.Duration) change { return func(r *locks.Request) { r.Hold = d } }
@@ -96,4 +97,26 @@ func TestEvictionEndsHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the slot is free", func() bool { h, w := count(t, s, "n"); return h+w == 0 })
+}
+
+// A waiter that gives up while the answer with its grant is on the way has begun
+// nothing, so nothing stays of it.
+func TestLeavingLeavesNoHold(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	proxy := redistest.NewProxy(t, server)
+	watch := open(t, url)
+	holder := take(t, watch, "n")
+	w := queue(t, open(t, proxy.URL("quarantine=0")), "n", hold(time.Hour))
+	proxy.Judge(func(args []string) redistest.Verdict {
+		if redistest.Mode(args) == "join" {
+			return redistest.LoseReply
+		}
+		return redistest.Pass
+	})
+	release(t, holder)
+	becomes(t, watch, "n", 1, 0)
+	w.cancel()
+	w.ended()
+	becomes(t, watch, "n", 0, 0)
 }

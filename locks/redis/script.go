@@ -32,6 +32,7 @@ const (
 	join    = "join"
 	renew   = "renew"
 	release = "release"
+	quit    = "leave" // release, for one that does not know of a grant: it has no hold
 	evict   = "evict"
 	list    = "list"
 )

@@ -206,7 +206,7 @@ func (e *entry) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
 	_ = e.store.insist(ctx, func() error {
-		_, _, err := gone.ask(ctx, release)
+		_, _, err := gone.ask(ctx, quit)
 		return err
 	})
 }

@@ -3,6 +3,7 @@ package sql_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -358,4 +359,22 @@ func TestWaiterIsCutOff(t *testing.T) {
 	eventually(t, "it sleeps", func() bool { return len(hung) == 1 })
 	release(t, held)
 	w.granted()
+}
+
+// A waiter that gives up while the answer with its grant is on the way has begun
+// nothing, so nothing stays of it.
+func TestLeavingLeavesNoHold(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		holder := take(t, s, "n", limit(2), weight(2))
+		w := queue(t, s, "n", limit(2), func(r *locks.Request) { r.Hold = time.Hour })
+		until := time.Now().Add(time.Hour).UnixMicro()
+		b.exec(t, fmt.Sprintf("UPDATE golock SET state='H',hold=%d WHERE state='W'", until))
+		becomes(t, s, "n", 2, 0)
+		w.cancel()
+		w.ended()
+		becomes(t, s, "n", 1, 0)
+		renew(t, holder)
+	})
 }

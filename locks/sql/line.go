@@ -125,7 +125,7 @@ func (l *line) step(ctx context.Context, ttl time.Duration, q *question) (a answ
 // nothing is the answer about an entry of a name that nobody uses.
 func (l *line) nothing(ctx context.Context, q *question) (answer, error) {
 	l.hangUp()
-	if q.mode == release {
+	if q.mode == release || q.mode == quit {
 		return answer{word: released}, nil
 	}
 	return answer{word: lost}, nil

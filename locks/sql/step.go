@@ -91,7 +91,7 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 		a = t.join()
 	case renew:
 		a = t.renew()
-	case release:
+	case release, quit:
 		a = t.release()
 	case evict:
 		a = t.evict()
@@ -242,11 +242,18 @@ func (t *step) call(r *row) {
 	t.sleepers = append(t.sleepers, Sleeper{Table: t.store.table, Key: t.q.key, ID: r.id, Conn: r.ears})
 }
 
-// wake tells the first waiter that it is its turn. One whose connection has
+// wake tells the first waiter that it is its turn, or that what is in its way is
+// a hold that ends by itself: then it looks when that is over. One whose connection has
 // gone gets little time to show that it lives, and the next is told to look.
 // If that is the caller, the result is when; 0 is not at all.
 func (t *step) wake() time.Duration {
-	if len(t.queue) == 0 || t.quietUntil() > t.v.now || !t.fits(&t.queue[0]) {
+	if len(t.queue) == 0 || t.quietUntil() > t.v.now {
+		return 0
+	}
+	if !t.fits(&t.queue[0]) {
+		if slices.ContainsFunc(t.holders, func(h row) bool { return h.left(t.v.now) }) {
+			t.call(&t.queue[0])
+		}
 		return 0
 	}
 	soon := time.Duration(0)
@@ -643,8 +650,14 @@ func (t *step) release() answer {
 	if !was {
 		t.enter()
 	}
-	if was && own.state == holding && own.hold > t.v.now && own.evicted == "" {
+	if t.q.mode == release && was && own.state == holding && own.hold > t.v.now && own.evicted == "" {
 		t.write("UPDATE %s SET ttl=0,ends=%d,evicted='' WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.v.now, t.q.key, own.id)
+		for i := range t.holders {
+			if h := &t.holders[i]; h.id == own.id {
+				h.ttl, h.ends = 0, t.v.now
+			}
+		}
+		t.wake()
 		return answer{word: released, was: true, mine: *own}
 	}
 	if own == nil || own.state != gone {

@@ -208,7 +208,7 @@ func (e *entry) leave(l *line) {
 	defer cancel()
 	defer l.close()
 	_ = e.store.insist(ctx, func() error {
-		_, _, err := e.ask(ctx, l, release)
+		_, _, err := e.ask(ctx, l, quit)
 		return err
 	})
 }

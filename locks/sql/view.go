@@ -71,6 +71,7 @@ const (
 	join mode = iota
 	renew
 	release
+	quit // release, for one that does not know of a grant: it has no hold
 	evict
 	nudge // look after waiters that have died
 )
