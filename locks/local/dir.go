@@ -38,6 +38,7 @@ type directory struct {
 	users    atomic.Int32 // the store, and each place in one of its files
 	path     string       // as the kernel knows it, symbolic links resolved
 	mode     uint32
+	owner    uint32
 	ino, dev uint64
 	readOnly bool // it does not exist and was asked for to look only: fd is -1
 }
@@ -180,7 +181,7 @@ func (d *directory) check(isDefault bool, r roots) error {
 	if err := unix.Fstat(d.fd, &st); err != nil {
 		return &Error{Op: "fstat", Path: d.path, Err: err}
 	}
-	d.mode, d.ino, d.dev = st.Mode, st.Ino, st.Dev
+	d.mode, d.owner, d.ino, d.dev = st.Mode, st.Uid, st.Ino, st.Dev
 	if isDefault {
 		if st.Uid != uint32(r.euid) {
 			return &Error{Path: d.path, Err: fmt.Errorf("belongs to user %d, not to %d", st.Uid, r.euid), Hint: "somebody took the place; have it removed, or name a directory with --store local:///DIR"}

@@ -176,6 +176,13 @@ func (x *examination) mode() {
 		}
 	}
 	x.add(f)
+	if owner := x.dir.owner; owner != 0 && owner != uint32(x.store.roots.euid) {
+		x.add(locks.Finding{
+			Level: locks.Note, Subject: "owner", What: fmt.Sprintf("the directory belongs to user %d", owner),
+			Why:  "who owns it can remove and replace what everybody has in it, and lead its path to another place",
+			Mend: "a directory of root's with the sticky bit (mkdir -m 1777), if that user is not trusted",
+		})
+	}
 }
 
 // users looks at what is there already.

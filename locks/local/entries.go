@@ -54,9 +54,15 @@ func (d *directory) snapshots(ctx context.Context) ([]*table, error) {
 	}
 	var tables []*table
 	var failed []error
+	visit := newVisit(ctx)
+	defer visit.end()
 	for _, f := range files {
 		if isLockFile(f.Name()) {
-			if tables, err = d.snapshot(ctx, f.Name(), tables); err != nil {
+			err := visit.to(d.path+"/"+f.Name(), func(ctx context.Context) (err error) {
+				tables, err = d.snapshot(ctx, f.Name(), tables)
+				return err
+			})
+			if err != nil {
 				failed = append(failed, err)
 			}
 		}
@@ -95,16 +101,12 @@ func (d *directory) snapshot(ctx context.Context, base string, tables []*table) 
 		}
 		return tables, &Error{Path: f.path, Err: errDamaged}
 	}
-	if err != nil || tab.name == "" {
+	if err != nil || !tab.belongs(base) {
 		return tables, err
 	}
 	live := tab.records[:0]
 	for _, r := range tab.records {
-		at := waitByte(r.claim.Ticket)
-		if r.state == stateHolding {
-			at = holdByte(r.claim.Ticket)
-		}
-		locked, err := writeLocked(f.fd, at, 1)
+		locked, err := writeLocked(f.fd, r.lockByte(), 1)
 		if err != nil {
 			return tables, f.lockError(err)
 		}

@@ -159,11 +159,9 @@ func (f *lockFile) evict(tab *table, r *record, by string) (victim, error) {
 	if err := f.mark(r, by); err != nil {
 		return victim{}, err
 	}
-	v := victim{record: *r, again: again}
-	if r.state == stateHolding && (r.bare || r.isOrphan()) {
-		v.file, v.path = f.kernelName(), f.path
-	}
-	return v, nil
+	return victim{
+		record: *r, again: again, alone: r.state == stateHolding && (r.bare || r.isOrphan()), file: f.kernelName(), path: f.path,
+	}, nil
 }
 
 // isOrphan reports whether the record's golock is gone for certain.
@@ -184,7 +182,25 @@ func (s *Store) evict(ctx context.Context, ref locks.Ref, by string) (victim, er
 		return victim{}, orLost(err)
 	}
 	defer unix.Close(d.fd)
-	f, err := d.openKey(ref.Key)
+	files, err := d.ofKey(ref.Key)
+	if err != nil {
+		return victim{}, err
+	}
+	var failed error
+	for _, base := range files {
+		v, err := d.evict(ctx, base, ref, by)
+		if err == nil {
+			return v, nil
+		}
+		if err != locks.ErrLost {
+			failed = err
+		}
+	}
+	return victim{}, orLost(failed)
+}
+
+func (d *directory) evict(ctx context.Context, base string, ref locks.Ref, by string) (victim, error) {
+	f, err := d.open(base, unix.O_RDWR)
 	if err != nil || f == nil {
 		return victim{}, orLost(err)
 	}
@@ -200,16 +216,15 @@ func (s *Store) evict(ctx context.Context, ref locks.Ref, by string) (victim, er
 	if err != nil {
 		return victim{}, err
 	}
+	if !tab.belongs(base) {
+		return victim{}, locks.ErrLost
+	}
 	for i := range tab.records {
 		r := &tab.records[i]
 		if r.id != ref.ID {
 			continue
 		}
-		at := waitByte(r.claim.Ticket)
-		if r.state == stateHolding {
-			at = holdByte(r.claim.Ticket)
-		}
-		live, err := writeLocked(f.fd, at, 1)
+		live, err := writeLocked(f.fd, r.lockByte(), 1)
 		if err != nil {
 			return victim{}, f.lockError(err)
 		}
@@ -227,27 +242,32 @@ func orLost(err error) error {
 	return locks.ErrLost
 }
 
-// openKey opens the lock file of the name with that hash, or gives nil.
-func (d *directory) openKey(key locks.Key) (*lockFile, error) {
+// ofKey are the files that are named like the lock file of the name with that
+// hash. There is one; but whoever may write the directory can make others.
+func (d *directory) ofKey(key locks.Key) (bases []string, err error) {
 	files, err := os.ReadDir(d.path)
 	if err != nil {
 		return nil, &Error{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
 	}
 	for _, f := range files {
 		if isLockFile(f.Name()) && strings.HasSuffix(f.Name(), "."+key.String()+".lock") {
-			return d.open(f.Name(), unix.O_RDWR)
+			bases = append(bases, f.Name())
 		}
 	}
-	return nil, nil
+	return bases, nil
 }
 
 // victim is an entry that was evicted and has to be told.
 type victim struct {
 	record record // its index is of no use any more
 	again  bool   // it had been evicted before
-	file   string // where no golock is there: the kernel's name of the lock file
+	alone  bool   // no golock is there to be told
+	file   string // the kernel's name of the lock file
 	path   string
 }
+
+// at is the byte that the victim has locked, as the kernel's lists have it.
+func (v victim) at() string { return strconv.FormatInt(v.record.lockByte(), 10) }
 
 // Times of those who are ended because no golock is there to do it.
 const (
@@ -261,7 +281,7 @@ func (v victim) tell() error {
 	switch {
 	case r.state == stateFree || r.ended:
 		return nil
-	case v.file == "":
+	case !v.alone:
 		return v.signal(unix.SIGTERM)
 	case r.bare && !v.again:
 		return v.endKeepers(unix.SIGTERM, 0)
@@ -272,7 +292,9 @@ func (v victim) tell() error {
 }
 
 // signal sends the entry's golock a signal, and lets it go on if it is stopped.
-// It never reaches a later process of the same number.
+// It never reaches a later process of the same number, nor one that is no
+// golock of this lock: what a record says is anybody's to write who shares the
+// directory, so the kernel is asked whether that process has locked the byte.
 func (v victim) signal(sig unix.Signal) error {
 	r := &v.record
 	if r.pidNS == 0 || r.pidNS != pidNamespace() {
@@ -290,6 +312,15 @@ func (v victim) signal(sig unix.Signal) error {
 		return fmt.Errorf("pidfd_open of pid %d: %w", r.pid, err)
 	}
 	defer unix.Close(fd)
+	switch has, err := keeps(r.pid, v.file, v.at()); {
+	case has:
+	case !v.isLocked():
+		return nil // it has just let go
+	case err != nil:
+		return fmt.Errorf("pid %d cannot be told to go: it belongs to another user", r.pid)
+	default:
+		return fmt.Errorf("pid %d is not told to go: %s names it, but it does not have the lock", r.pid, v.path)
+	}
 	if err = unix.PidfdSendSignal(fd, sig, nil, 0); err == nil {
 		if state, _ := processState(pid); state == 'T' {
 			err = unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
@@ -307,7 +338,7 @@ func (v victim) signal(sig unix.Signal) error {
 // endKeepers sends a signal to every process that has the holder's description
 // open. With a patience it does so until there is none.
 func (v victim) endKeepers(sig unix.Signal, patience time.Duration) error {
-	at := strconv.FormatInt(holdByte(v.record.claim.Ticket), 10)
+	at := v.at()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		found, refused := 0, 0
 		for _, pid := range keepers(v.file, at) {
@@ -319,7 +350,7 @@ func (v victim) endKeepers(sig unix.Signal, patience time.Duration) error {
 		switch {
 		case refused > 0:
 			return fmt.Errorf("what keeps the slot cannot be ended: it belongs to another user (%s)", v.path)
-		case found == 0 && v.isHeld():
+		case found == 0 && v.isLocked():
 			return fmt.Errorf("what keeps the slot cannot be seen from here: it belongs to another user or container (%s)", v.path)
 		case found == 0 || patience == 0:
 			return nil
@@ -329,15 +360,15 @@ func (v victim) endKeepers(sig unix.Signal, patience time.Duration) error {
 	}
 }
 
-// isHeld reports whether the slot is still kept.
-func (v victim) isHeld() bool {
-	fd, err := unix.Open(v.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+// isLocked reports whether somebody still has the victim's byte.
+func (v victim) isLocked() bool {
+	fd, err := unix.Open(v.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(fd)
-	held, err := writeLocked(fd, holdByte(v.record.claim.Ticket), 1)
-	return held && err == nil
+	locked, err := writeLocked(fd, v.record.lockByte(), 1)
+	return locked && err == nil
 }
 
 // keepers are the processes that have a description open on which that byte of
@@ -347,16 +378,22 @@ func keepers(file, at string) []int {
 	var pids []int
 	procs, _ := os.ReadDir("/proc")
 	for _, p := range procs {
-		if pid, err := strconv.Atoi(p.Name()); err == nil && keeps(pid, file, at) {
+		pid, err := strconv.Atoi(p.Name())
+		if err != nil {
+			continue
+		}
+		if has, _ := keeps(pid, file, at); has {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-func keeps(pid int, file, at string) bool {
+// keeps reports whether a process has such a description open; an error means
+// that it cannot be seen.
+func keeps(pid int, file, at string) (bool, error) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/fdinfo/"
-	infos, _ := os.ReadDir(dir)
+	infos, err := os.ReadDir(dir)
 	for _, info := range infos {
 		text, _ := os.ReadFile(dir + info.Name())
 		for line := range strings.Lines(string(text)) {
@@ -365,11 +402,11 @@ func keeps(pid int, file, at string) bool {
 				continue
 			}
 			if inode, start := lockLine(line); inode == file && start == at {
-				return true
+				return true, nil
 			}
 		}
 	}
-	return false
+	return false, err
 }
 
 // signalKeeper signals that very process, if it still keeps the slot.
@@ -379,7 +416,7 @@ func signalKeeper(pid int, file, at string, sig unix.Signal) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if !keeps(pid, file, at) {
+	if has, _ := keeps(pid, file, at); !has {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil || sig == unix.SIGKILL {

@@ -50,6 +50,13 @@ func fileName(name string) string {
 	return string(readable) + "." + locks.KeyOf(name).String() + ".lock"
 }
 
+// belongs reports whether a table is that of the lock that the file's name
+// stands for. Whoever may write the directory can make files of any name, with
+// anything in them.
+func (t *table) belongs(base string) bool {
+	return locks.CheckName(t.name) == nil && fileName(t.name) == base
+}
+
 // isLockFile reports whether a directory entry is named like a lock file.
 func isLockFile(entry string) bool {
 	base, ok := strings.CutSuffix(entry, ".lock")

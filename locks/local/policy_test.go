@@ -78,7 +78,7 @@ func TestEvictorFits(t *testing.T) {
 		r.slots = slotRanges(slots)
 	})
 	by := strings.Repeat("ä", 100)
-	f, err := l.place.dir.openKey(l.grant.Ref.Key)
+	f, err := l.place.dir.open(fileName("x"), unix.O_RDWR)
 	if err != nil || f == nil {
 		t.Fatal(f, err)
 	}
@@ -102,7 +102,7 @@ func TestKeepers(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	l := take(t, s, "x", limit(2))
 	other := take(t, s, "x", limit(2))
-	f, err := l.place.dir.openKey(l.grant.Ref.Key)
+	f, err := l.place.dir.open(fileName("x"), unix.O_RDWR)
 	if err != nil || f == nil {
 		t.Fatal(f, err)
 	}
@@ -112,6 +112,10 @@ func TestKeepers(t *testing.T) {
 	}
 	file := f.kernelName()
 	f.openGate()
+	keeps := func(pid int, file, at string) bool {
+		has, _ := keeps(pid, file, at)
+		return has
+	}
 	if !keeps(os.Getpid(), file, bytesOf(l)) || !keeps(os.Getpid(), file, bytesOf(other)) {
 		t.Error("the holder does not keep its slot")
 	}

@@ -254,7 +254,7 @@ func (p *place) look(t *ticket, tab *table) (decision, *lease, error) {
 func (p *place) inLine(tab *table) int64 {
 	line := int64(1)
 	for i := range tab.records {
-		if r := &tab.records[i]; r.state == stateWaiting && r.evictor == "" && r.claim.Before(p.self.claim) {
+		if r := &tab.records[i]; p.isBehind(r) {
 			line++
 		}
 	}
@@ -263,12 +263,17 @@ func (p *place) inLine(tab *table) int64 {
 
 // inFront finds the live waiter that stands directly before p.
 func (p *place) inFront(tab *table) (*record, error) {
+	var before []*record // all of them, once the nearest was found dead
 	for {
 		var front *record
-		for i := range tab.records {
-			r := &tab.records[i]
-			if r.state == stateWaiting && r.evictor == "" && r.claim.Before(p.self.claim) && (front == nil || front.claim.Before(r.claim)) {
-				front = r
+		switch {
+		case len(before) > 0:
+			front, before = before[0], before[1:]
+		case before == nil:
+			for i := range tab.records {
+				if r := &tab.records[i]; p.isBehind(r) && (front == nil || front.claim.Before(r.claim)) {
+					front = r
+				}
 			}
 		}
 		if front == nil {
@@ -284,7 +289,36 @@ func (p *place) inFront(tab *table) (*record, error) {
 		if err := p.table.vacate(tab, front); err != nil {
 			return nil, err
 		}
+		if before == nil {
+			before = p.allBefore(tab)
+		}
 	}
+}
+
+// isBehind reports whether r waits before p.
+func (p *place) isBehind(r *record) bool {
+	return r.state == stateWaiting && r.evictor == "" && r.claim.Before(p.self.claim)
+}
+
+// allBefore are those that wait before p by the records, the nearest first;
+// never nil. There may be thousands, all dead.
+func (p *place) allBefore(tab *table) []*record {
+	before := []*record{}
+	for i := range tab.records {
+		if r := &tab.records[i]; p.isBehind(r) {
+			before = append(before, r)
+		}
+	}
+	slices.SortFunc(before, func(a, b *record) int {
+		switch {
+		case a.claim.Before(b.claim):
+			return 1
+		case b.claim.Before(a.claim):
+			return -1
+		}
+		return 0
+	})
+	return before
 }
 
 // take makes p a holder. What fails half-way leaves no lock behind.

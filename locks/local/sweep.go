@@ -29,11 +29,17 @@ func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int
 		return 0, &Error{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
 	}
 	var failed []error
+	visit := newVisit(ctx)
+	defer visit.end()
 	for _, f := range files {
 		if !isLockFile(f.Name()) || !f.Type().IsRegular() {
 			continue
 		}
-		n, err := d.sweep(ctx, f.Name(), olderThan)
+		n := 0
+		err := visit.to(d.path+"/"+f.Name(), func(ctx context.Context) (err error) {
+			n, err = d.sweep(ctx, f.Name(), olderThan)
+			return err
+		})
 		removed += n
 		if err != nil && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
 			failed = append(failed, err)
@@ -104,11 +110,7 @@ func (d *directory) sweep(ctx context.Context, base string, olderThan time.Durat
 // time. The caller is
 // inside the gate.
 func (f *lockFile) live(r *record) (bool, error) {
-	at := waitByte(r.claim.Ticket)
-	if r.state == stateHolding {
-		at = holdByte(r.claim.Ticket)
-	}
-	locked, err := writeLocked(f.fd, at, 1)
+	locked, err := writeLocked(f.fd, r.lockByte(), 1)
 	if err != nil {
 		return false, f.lockError(err)
 	}

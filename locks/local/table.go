@@ -270,6 +270,14 @@ func (r *record) decode(b []byte) error {
 	return nil
 }
 
+// lockByte is the byte that the entry has locked as long as it lives.
+func (r *record) lockByte() int64 {
+	if r.state == stateHolding {
+		return holdByte(r.claim.Ticket)
+	}
+	return waitByte(r.claim.Ticket)
+}
+
 // holds reports whether slot is among the record's slots.
 func (r *record) holds(slot int) bool {
 	for _, s := range r.slots {

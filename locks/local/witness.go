@@ -2,8 +2,6 @@ package local
 
 import (
 	"context"
-	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -21,18 +19,15 @@ func (s *Store) Holds(ctx context.Context, ref locks.Ref) error {
 		return locks.ErrLost
 	}
 	defer unix.Close(d.fd)
-	files, err := os.ReadDir(d.path)
+	files, err := d.ofKey(ref.Key)
 	if err != nil {
-		return &Error{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
+		return err
 	}
-	suffix := "." + ref.Key.String() + ".lock"
-	for _, f := range files {
-		if !strings.HasSuffix(f.Name(), suffix) {
-			continue
-		}
-		tables, err := d.snapshot(ctx, f.Name(), nil)
+	var failed error // with a file that may be the lock's or not
+	for _, base := range files {
+		tables, err := d.snapshot(ctx, base, nil)
 		if err != nil {
-			return err
+			failed = err
 		}
 		for _, tab := range tables {
 			for _, e := range s.list(tab) {
@@ -46,5 +41,5 @@ func (s *Store) Holds(ctx context.Context, ref locks.Ref) error {
 			}
 		}
 	}
-	return locks.ErrLost
+	return orLost(failed)
 }
