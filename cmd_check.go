@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -84,9 +83,7 @@ func (c *checkCommand) run(out *printer) int {
 		return out.exit(err)
 	}
 	if c.JSON {
-		enc := json.NewEncoder(os.Stdout)
-		enc.SetEscapeHTML(false)
-		err = enc.Encode(report)
+		err = writeJSON(os.Stdout, report, "")
 	} else {
 		_, err = fmt.Print(t.text(report))
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -165,10 +164,7 @@ func meeting() locks.Finding {
 }
 
 func printFindingsJSON(to io.Writer, found []locks.Finding) error {
-	enc := json.NewEncoder(to)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(found)
+	return writeJSON(to, found, "  ")
 }
 
 // printFindings writes them for people, and their number in the last line.

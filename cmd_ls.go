@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -174,10 +173,7 @@ func (names userNames) show(e locks.Entry) shownEntry {
 }
 
 func printJSON(shown []shownEntry) error {
-	enc := json.NewEncoder(os.Stdout)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(shown)
+	return writeJSON(os.Stdout, shown, "  ")
 }
 
 func slotText(slots []int) string {

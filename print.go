@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -82,6 +85,7 @@ func (p *printer) line(level, message string, pairs []any) {
 		b.WriteString(clearLine)
 	}
 	now := time.Now()
+	message = withoutPasswords(message)
 	if p.json {
 		if level == "step" {
 			level = "info"
@@ -89,6 +93,9 @@ func (p *printer) line(level, message string, pairs []any) {
 		fmt.Fprintf(&b, `{"time":%s,"level":%q,"msg":%s`, asJSON(now.Format(time.RFC3339Nano)), level, asJSON(message))
 		for i := 0; i+1 < len(pairs); i += 2 {
 			value := plain(pairs[i+1])
+			if text, ok := value.(string); ok {
+				value = withoutPasswords(text)
+			}
 			if d, ok := pairs[i+1].(time.Duration); ok {
 				value = seconds(d)
 			}
@@ -105,7 +112,7 @@ func (p *printer) line(level, message string, pairs []any) {
 		}
 		b.WriteString(locks.Printable(message, 4000))
 		for i := 0; i+1 < len(pairs); i += 2 {
-			fmt.Fprintf(&b, " %v=%s", pairs[i], quoted(locks.Printable(fmt.Sprint(plain(pairs[i+1])), 400)))
+			fmt.Fprintf(&b, " %v=%s", pairs[i], quoted(locks.Printable(withoutPasswords(fmt.Sprint(plain(pairs[i+1]))), 400)))
 		}
 	}
 	b.WriteByte('\n')
@@ -128,7 +135,61 @@ func asJSON(v any) string {
 	if err != nil {
 		text, _ = json.Marshal(fmt.Sprint(v))
 	}
-	return string(text)
+	return string(harmless(text))
+}
+
+// harmless writes characters that steer a terminal as escapes in a JSON text:
+// what others have called themselves is looked at with cat, too. The library
+// does so only with those below the space, which have other uses between values.
+func harmless(text []byte) []byte {
+	if !bytes.ContainsFunc(text, func(r rune) bool { return r > ' ' && locks.Steers(r) }) {
+		return text
+	}
+	var b []byte
+	for _, r := range string(text) {
+		if r > ' ' && locks.Steers(r) {
+			b = fmt.Appendf(b, `\u%04x`, r)
+		} else {
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return b
+}
+
+// writeJSON writes a value for users and their programs.
+func writeJSON(to io.Writer, v any, indent string) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := to.Write(harmless(b.Bytes()))
+	return err
+}
+
+// withoutPasswords takes the password out of a URL in a line of golock's: one
+// that was put where something else belongs is repeated by the message that says
+// so.
+func withoutPasswords(text string) string {
+	const mark = "://"
+	begin := 0
+	for {
+		i := strings.Index(text[begin:], mark)
+		if i < 0 {
+			return text
+		}
+		begin += i + len(mark)
+		word := text[begin:]
+		if end := strings.IndexAny(word, " \t\n\"'`<>()"); end >= 0 {
+			word = word[:end]
+		}
+		login := word[:max(strings.LastIndexByte(word, '@'), 0)]
+		if user, password, found := strings.Cut(login, ":"); found && password != "" {
+			text = text[:begin] + user + ":…" + text[begin+len(login):]
+		}
+	}
 }
 
 // write gives up on a line that nobody takes; until somebody does, those that
