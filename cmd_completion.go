@@ -231,6 +231,9 @@ func inUse(ids bool, given map[string]string) (found []suggestion) {
 		if ids {
 			one = suggestion{e.Ref.String(), e.Name + ": " + one.meaning}
 		}
+		if locks.CheckName(e.Name) != nil { // nobody can ask for it, and it could be more than a line
+			continue
+		}
 		if one.word != "" && !slices.ContainsFunc(found, func(s suggestion) bool { return s.word == one.word }) {
 			found = append(found, one)
 		}

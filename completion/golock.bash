@@ -49,7 +49,19 @@ _golock() {
 	for line in "${lines[@]:1}"; do
 		line=${line%%$'\t'*}
 		line=${line#"$cut"}
-		[[ $quote ]] || printf -v line %q "$line"
+		case $quote in
+		\') line=${line//\'/\'\\\'\'} ;;
+		\")
+			line=${line//\\/\\\\}
+			line=${line//\"/\\\"}
+			line=${line//\$/\\\$}
+			line=${line//\`/\\\`}
+			line=${line//!/\"\'!\'\"}
+			;;
+		*) printf -v line %q "$line" ;;
+		esac
+		# readline closes the quotes unless they look closed.
+		[[ $quote && $line == *"$quote" ]] && line+=$quote
 		COMPREPLY+=("${line//\\:/:}")
 	done
 }

@@ -3,7 +3,7 @@
 _golock() {
 	local -a lines values shown
 	local kind line
-	lines=("${(@f)$("${(Q)words[1]}" complete -- "${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
+	lines=("${(@f)$("${(Q)words[1]}" complete -- "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)}")
 	kind=$lines[1]
 	case $kind in
 	command\ *)
