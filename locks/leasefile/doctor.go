@@ -33,7 +33,7 @@ func (s *Store) examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	if err := s.checkDir(); err != nil {
 		return nil, err
 	}
-	found := []locks.Finding{{Level: locks.OK, Subject: "directory", What: s.dir + " is there"}}
+	found := []locks.Finding{s.judgeMode()}
 	if m, err := locks.MountOf(s.dir); err == nil {
 		found = append(found, judgeMount(m)...)
 	} else {
@@ -48,6 +48,19 @@ func (s *Store) examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	found = append(found, r.Finding(ttl), locks.Finding{Level: locks.OK, Subject: "waiting", What: "nothing is pushed over a shared directory: the next in line looks ten times a second"})
 	s.forget(locks.KeyOf(r.Name))
 	return found, nil
+}
+
+// judgeMode says who is trusted. The sticky bit is of no help: who finds a dead
+// entry removes it, whoever made it.
+func (s *Store) judgeMode() locks.Finding {
+	f := locks.Finding{Level: locks.OK, Subject: "directory", What: s.dir + " is there"}
+	var st unix.Stat_t
+	if again(func() error { return unix.Stat(s.dir, &st) }) == nil && st.Mode&0o002 != 0 {
+		f.Level, f.What = locks.Note, s.dir+" is there, and every user may write to it"
+		f.Why = "whoever may write there can take or end the slots of all, and put links where golock writes"
+		f.Mend = "a group for those who share it, and chmod o-w"
+	}
+	return f
 }
 
 // judgeMount says what the file system means for locks.

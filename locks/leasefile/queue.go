@@ -349,14 +349,30 @@ func lastFence(dir string) (last int64, others []int64, err error) {
 	return last, others, nil
 }
 
-// openFile opens what is no symbolic link.
+// openFile opens a file or directory, and nothing else that somebody may have put
+// there: no symbolic link is followed, no FIFO waited for.
 func openFile(path string, flags int) (fd int, err error) {
 	err = again(func() error {
 		fd, err = unix.Open(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 		return err
 	})
-	return fd, err
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	err = again(func() error { return unix.Fstat(fd, &st) })
+	if kind := st.Mode & unix.S_IFMT; err == nil && kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		err = errForeign
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
+
+// errForeign is for what golock has not made.
+var errForeign = errors.New("is neither a file nor a directory")
 
 // maxFile bounds what is read of a file that others have written.
 const maxFile = 64 << 10
@@ -376,9 +392,16 @@ func readFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// writeFile makes a new file whose name nobody looks at yet.
+// writeFile makes a new file whose name nobody looks at yet. What is there
+// already was left by somebody who was killed, or put there by somebody else: it
+// is not written to.
 func writeFile(path string, text []byte) error {
-	fd, err := openFile(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
+	fd, err := openFile(path, flags)
+	if err == unix.EEXIST {
+		_ = again(func() error { return unix.Unlink(path) })
+		fd, err = openFile(path, flags)
+	}
 	if err != nil {
 		return &Error{Op: "create", Path: path, Err: err}
 	}

@@ -106,7 +106,7 @@ func (q *queue) readRecord(id string) (beat string, r record, err error) {
 		return string(text), r, errDamaged
 	}
 	beat = string(text[:pulseSize])
-	if json.Unmarshal(text[pulseSize:], &r) != nil || r.Weight < 1 || r.Max < 0 || r.TTL <= 0 {
+	if json.Unmarshal(text[pulseSize:], &r) != nil || r.Weight < 1 || r.Weight > maxUnits || r.Max < 0 || r.TTL <= 0 {
 		return beat, record{}, errDamaged
 	}
 	return beat, r, nil

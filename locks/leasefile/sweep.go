@@ -2,6 +2,7 @@ package leasefile
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -91,7 +92,7 @@ func (s *Store) sweepUnfinished() (removed int, err error) {
 		return 0, err
 	}
 	for _, name := range names {
-		if own := len(name) - len(newPrefix); strings.HasPrefix(name, newPrefix) && (own == 32 || own == 65) {
+		if isUnfinished(name) {
 			if err := os.RemoveAll(s.dir + "/" + name); err != nil {
 				return removed, err
 			}
@@ -99,6 +100,17 @@ func (s *Store) sweepUnfinished() (removed int, err error) {
 		}
 	}
 	return removed, nil
+}
+
+// isUnfinished reports whether a name in the store's directory is that of one
+// which was being made: a key and an ID, or the ID alone.
+func isUnfinished(name string) bool {
+	text, ok := strings.CutPrefix(name, newPrefix)
+	if len(text) == 65 && text[32] == '.' {
+		text = text[:32] + text[33:]
+	}
+	_, err := hex.DecodeString(text)
+	return ok && err == nil && (len(text) == 32 || len(text) == 64)
 }
 
 // sweep looks after one name.
