@@ -3,6 +3,7 @@ package lockfile
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -154,6 +155,9 @@ func (s *Store) open(access int) (int, error) {
 		// What is no file is not even opened: with some devices that alone does
 		// something.
 		var st unix.Stat_t
+		if err := s.checkLink(); err != nil {
+			return -1, err
+		}
 		if unix.Stat(s.path, &st) == nil {
 			if err := s.checkKind(&st); err != nil {
 				return -1, err
@@ -161,8 +165,8 @@ func (s *Store) open(access int) (int, error) {
 		}
 		fd, err := s.sys.open(s.path, access)
 		if err == unix.ENOENT {
-			fd, err = s.sys.open(s.path, access|unix.O_CREAT)
-			if err == unix.EACCES && unix.Stat(s.path, &st) == nil {
+			fd, err = s.create(access)
+			if (err == unix.EACCES || err == unix.EEXIST) && unix.Stat(s.path, &st) == nil {
 				continue // another user has just made it
 			}
 		}
@@ -181,6 +185,31 @@ func (s *Store) open(access int) (int, error) {
 	}
 	return -1, &Error{Path: s.path, Err: errors.New("something makes and removes it all the time")}
 }
+
+// create makes the file. A symbolic link that leads nowhere is a place that
+// somebody else has chosen for it, unless it is our own or root's.
+func (s *Store) create(access int) (int, error) {
+	fd, err := s.sys.open(s.path, access|unix.O_CREAT|unix.O_EXCL)
+	var st unix.Stat_t
+	if err != unix.EEXIST || unix.Lstat(s.path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK || isForeign(&st) {
+		return fd, err
+	}
+	return s.sys.open(s.path, access|unix.O_CREAT)
+}
+
+// checkLink refuses a symbolic link that another user has made, as the kernel
+// does in directories with the sticky bit if fs.protected_symlinks is set (proc(5)):
+// the lock would be on a file of that user's choice.
+func (s *Store) checkLink() error {
+	var st unix.Stat_t
+	if unix.Lstat(s.path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK || !isForeign(&st) {
+		return nil
+	}
+	return &Error{Path: s.path, Err: fmt.Errorf("is a symbolic link of user %d", st.Uid), Hint: "name the file that it leads to"}
+}
+
+// isForeign reports whether something belongs neither to this user nor to root.
+func isForeign(st *unix.Stat_t) bool { return st.Uid != 0 && st.Uid != uint32(os.Geteuid()) }
 
 func (s *Store) openError(err error) error {
 	e := &Error{Op: "open", Path: s.path, Err: err}
