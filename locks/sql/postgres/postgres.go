@@ -11,9 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"os"
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -102,7 +105,7 @@ func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Con
 	if err != nil {
 		return nil, fmt.Errorf("port %q: want a number", port)
 	}
-	c, err := pgconn.ParseConfig("host=localhost user=x dbname=x sslmode=disable")
+	c, err := plainConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -111,12 +114,39 @@ func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Con
 	if c.TLSConfig, err = t.TLS(host); err != nil {
 		return nil, err
 	}
+	if c.TLSConfig == nil && !t.Unix() && !isLoopback(name) {
+		c.RequireAuth = "!password" // the server may ask for it in the clear, and so may who sits in between
+	}
 	conn := &conn{}
 	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.heard = true }
 	if conn.raw, err = pgconn.ConnectConfig(ctx, c); err != nil {
 		return nil, err
 	}
 	return conn, nil
+}
+
+// environment is the process's own, and there is only one.
+var environment sync.Mutex
+
+// plainConfig is a configuration in which no variable has a part: the library
+// looks at those that psql knows, and takes what is not said here from them. One
+// cannot be overridden: a name of PGSERVICE is looked up in a file.
+func plainConfig() (*pgconn.Config, error) {
+	const service = "PGSERVICE"
+	environment.Lock()
+	defer environment.Unlock()
+	if was, set := os.LookupEnv(service); set {
+		_ = os.Unsetenv(service)
+		defer func() { _ = os.Setenv(service, was) }()
+	}
+	return pgconn.ParseConfig("host=localhost port=5432 user=x password=x dbname=x sslmode=disable sslnegotiation=postgres sslcertmode=disable " +
+		"connect_timeout=0 target_session_attrs=any min_protocol_version=3.0 max_protocol_version=3.0 channel_binding=prefer require_auth=''")
+}
+
+// isLoopback reports whether nothing leaves this machine on the way to a host.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || (err == nil && ip.IsLoopback())
 }
 
 type conn struct {
@@ -213,6 +243,9 @@ func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
 		}
 		if strings.Contains(err.Error(), "server refused TLS connection") {
 			return sql.Refused, true, "the server does not speak TLS"
+		}
+		if strings.Contains(err.Error(), "authentication method requirement") {
+			return sql.Refused, true, "it wants the password in the clear, which is not sent over an open network: ?tls=on"
 		}
 		return sql.Passes, false, ""
 	}
