@@ -348,6 +348,7 @@ func (r *reader) list() []listed {
 		l := listed{state: locks.State(r.text()), id: r.text(), left: r.ms()}
 		_, l.record = r.record()
 		l.stays, l.ended, l.by = r.ms(), r.text() == "0", r.text()
+		r.bad = r.bad || (l.state != locks.Holding && l.state != locks.Waiting)
 		all = append(all, l)
 	}
 	return all

@@ -88,10 +88,15 @@ func (s *Store) list(ctx context.Context, key string) ([]locks.Entry, error) {
 	}
 	called := make(map[string]string)
 	for _, r := range answers[1] {
-		called[r[0]] = unescape(r[1])
+		if len(r) == 2 {
+			called[r[0]] = unescape(r[1])
+		}
 	}
 	var all []locks.Entry
 	for _, fields := range answers[2] {
+		if len(fields) == 0 {
+			return nil, &refusal{err: errNotOurs}
+		}
 		r, err := parseRow(fields[1:])
 		if err != nil {
 			return nil, &refusal{err: err}
