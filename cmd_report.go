@@ -68,7 +68,11 @@ func (c *reportCommand) convert(out *printer) error {
 func (m metrics) read(from io.Reader, bad func(line int, err error)) error {
 	lines := bufio.NewReader(from)
 	for n := 1; ; n++ {
-		text, err := lines.ReadBytes('\n')
+		text, err := readLine(lines)
+		if err == errLongLine {
+			bad(n, err)
+			continue
+		}
 		if len(bytes.TrimSpace(text)) > 0 {
 			var line reportLine
 			if problem := line.parse(text); problem != nil {
@@ -82,6 +86,33 @@ func (m metrics) read(from io.Reader, bad func(line int, err error)) error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+}
+
+// longestLine is more than a line of --report can have: a command has 2 MiB at
+// most, of which JSON can make six times as much.
+const longestLine = 16 << 20
+
+var errLongLine = errors.New("longer than 16 MiB")
+
+// readLine reads to the end of a line, and gives it unless it is too long to be
+// kept.
+func readLine(from *bufio.Reader) (line []byte, err error) {
+	long := false
+	for {
+		part, err := from.ReadSlice('\n')
+		if long = long || len(line)+len(part) > longestLine; long {
+			line = nil
+		} else {
+			line = append(line, part...)
+		}
+		switch {
+		case err == bufio.ErrBufferFull:
+		case long && err == nil:
+			return nil, errLongLine
+		default:
+			return line, err
 		}
 	}
 }
