@@ -1,0 +1,248 @@
+package hostile_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file pins what other users can and cannot do who share a directory of
+// the store local. They are free to keep locks for ever; they get no signal sent
+// to a process that is not theirs, and golock neither crashes nor hangs.
+
+// A record says which process is to be told to go. One that names somebody
+// else's process has nobody told, not even by root.
+func TestForgedRecordSignalsNobody(t *testing.T) {
+	t.Parallel()
+	dir := place(t, 0o1777)
+	store := "local://" + dir
+	hold(t, attacker, "--store", store, "--name", "x", "--replace", "running")
+	waiter := start(attacker, golock, "run", "--store", store, "--name", "x", "--", "true")
+	must(t, waiter.Start())
+	t.Cleanup(func() {
+		_ = waiter.Process.Kill()
+		_ = waiter.Wait()
+	})
+	await(t, "the second waits", func() bool {
+		return strings.Contains(as(t, attacker, "ls", "--store", store, "x").out, "waiting 1")
+	})
+	file := lockFile(t, dir, "x")
+	for _, uid := range []uint32{0, victim} {
+		target := bystander(t, uid)
+		for index := range 2 {
+			forge(t, file, index, func(b []byte) {
+				binary.LittleEndian.PutUint32(b[48:], uint32(target.Process.Pid))
+				binary.LittleEndian.PutUint64(b[64:], uint64(bootTime()))
+			})
+		}
+		says(t, "break", as(t, uid, "break", "--store", store, "--name", "x", "--all"), 69, "does not have the lock")
+		// Who replaces waits for those that cannot be told.
+		says(t, "run --replace", as(t, uid, "run", "--store", store, "--name", "x", "--replace", "running", "-w", "0.2", "--", "true"), 75)
+		if !unhurt(target) {
+			t.Errorf("the record of a lock had a process of user %d signalled", uid)
+		}
+		_ = target.Process.Kill()
+	}
+}
+
+// Files that look like the lock file of a name, and are not, hide nothing.
+func TestDecoys(t *testing.T) {
+	t.Parallel()
+	dir := place(t, 0o1777)
+	store := "local://" + dir
+	h := hold(t, victim, "--store", store, "--name", "pay")
+	file := lockFile(t, dir, "pay")
+	text, err := os.ReadFile(file)
+	must(t, err)
+	for _, decoy := range []string{"!", "\x1b[2J", "zzz"} {
+		path := filepath.Join(dir, decoy+strings.TrimPrefix(filepath.Base(file), "pay"))
+		must(t, os.WriteFile(path, text, 0o666))
+		must(t, os.Chmod(path, 0o666))
+		must(t, os.Chown(path, attacker, attacker))
+	}
+	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "#"+strings.TrimPrefix(filepath.Base(file), "pay"))))
+	r := as(t, victim, "ls", "--store", store)
+	if strings.Count(r.out, "holding") != 1 || strings.Contains(r.out+r.err, "\x1b") {
+		t.Errorf("ls: %q %q", r.out, r.err)
+	}
+	says(t, "held", as(t, victim, "held", "--store", store, "--id", h.id), 0)
+	says(t, "break", as(t, victim, "break", "--store", store, "--name", "pay"), 0)
+	await(t, "the holder has ended", func() bool { return !unhurt(h.cmd) })
+}
+
+// Whatever somebody writes into a lock file, golock ends in time with one of
+// its own codes, and does not grow.
+func TestGarbageInLockFiles(t *testing.T) {
+	t.Parallel()
+	dir := place(t, 0o1777)
+	store := "local://" + dir
+	says(t, "run", as(t, attacker, "run", "--store", store, "--name", "x", "--hold", "1h", "--", "true"), 0)
+	file := lockFile(t, dir, "x")
+	good, err := os.ReadFile(file)
+	must(t, err)
+	random := rand.New(rand.NewPCG(7, 7))
+	mutants := map[string]func(b []byte) []byte{
+		"empty":     func([]byte) []byte { return nil },
+		"zeros":     func(b []byte) []byte { return make([]byte, len(b)) },
+		"ones":      func(b []byte) []byte { return []byte(strings.Repeat("\xff", len(b))) },
+		"cut":       func(b []byte) []byte { return b[:headerSize+100] },
+		"one page":  func(b []byte) []byte { return b[:headerSize] },
+		"no page":   func(b []byte) []byte { return b[:50] },
+		"format 99": func(b []byte) []byte { b[8] = 99; return b },
+	}
+	for i := range 12 { // right checksums, wrong values
+		mutants[fmt.Sprint("forged ", i)] = func(b []byte) []byte {
+			record := b[headerSize : headerSize+recordSize]
+			for range 1 + i {
+				record[4+random.IntN(recordSize-4)] = byte(random.Uint32())
+				record[4+random.IntN(124)] = byte(random.Uint32())
+			}
+			signRecord(record)
+			return b
+		}
+	}
+	for what, change := range mutants {
+		must(t, os.WriteFile(file, change(append([]byte{}, good...)), 0o666))
+		for _, args := range [][]string{
+			{"ls", "x"}, {"ls", "--json"}, {"run", "--name", "x", "-n", "--", "true"}, {"break", "--name", "x", "--all"}, {"doctor"},
+			{"clean"},
+		} {
+			args = append([]string{args[0], "--store", store}, args[1:]...)
+			judge(t, fmt.Sprintf("%s: %v", what, args), as(t, victim, args...))
+		}
+	}
+}
+
+// judge holds a command to an end in time, a code of its own, no panic and no
+// more memory than it takes.
+func judge(t *testing.T, what string, r result) {
+	t.Helper()
+	const most = 150 << 10
+	switch r.code {
+	case 0, 1, 64, 69, 75, 78, 79:
+	default:
+		t.Errorf("%s: exit code %d: %s%s", what, r.code, r.out, r.err)
+	}
+	if strings.Contains(r.err, "panic") || strings.Contains(r.err, "goroutine") || r.memory > most || r.took > limit/2 {
+		t.Errorf("%s: %v, %d KiB: %s", what, r.took, r.memory, r.err)
+	}
+}
+
+// A lock file of a terabyte, and one full of waiters that do not exist, hold
+// nobody up.
+func TestHugeLockFiles(t *testing.T) {
+	t.Parallel()
+	dir := place(t, 0o1777)
+	store := "local://" + dir
+	says(t, "run", as(t, attacker, "run", "--store", store, "--name", "x", "--", "true"), 0)
+	file := lockFile(t, dir, "x")
+	must(t, os.Truncate(file, 1<<40))
+	for _, args := range [][]string{{"ls"}, {"break", "--name", "x"}, {"run", "--name", "x", "-n", "--", "true"}} {
+		r := as(t, victim, append([]string{args[0], "--store", store}, args[1:]...)...)
+		judge(t, "a terabyte: "+args[0], r)
+		if args[0] == "run" && r.code != 0 {
+			t.Errorf("a terabyte: exit code %d, %s", r.code, r.err)
+		}
+	}
+
+	const most = 1 << 16
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	must(t, err)
+	defer f.Close()
+	forgeHeader(t, file, func(page []byte) {
+		binary.LittleEndian.PutUint32(page[20:], most)
+		binary.LittleEndian.PutUint64(page[24:], most+1)
+	})
+	all := make([]byte, most*recordSize)
+	for i := range most {
+		b := all[i*recordSize : (i+1)*recordSize]
+		b[4] = 1 // waits
+		binary.LittleEndian.PutUint64(b[8:], uint64(i))
+		binary.LittleEndian.PutUint32(b[32:], 1)
+		binary.LittleEndian.PutUint32(b[36:], 1)
+		signRecord(b)
+	}
+	_, err = f.WriteAt(all, headerSize)
+	must(t, err)
+	r := as(t, victim, "ls", "--store", store)
+	judge(t, "65536 dead waiters: ls", r)
+	r = as(t, victim, "run", "--store", store, "--name", "x", "-n", "--", "true")
+	judge(t, "65536 dead waiters: run", r)
+	if r.code != 0 || r.took > 5*time.Second {
+		t.Errorf("65536 dead waiters: exit code %d after %v: %s", r.code, r.took, r.err)
+	}
+}
+
+// Who may read a lock file can lock it for ever. A run that does not wait says
+// so in its time, and a list is not held up by each such file anew.
+func TestGateKeptShut(t *testing.T) {
+	t.Parallel()
+	dir := place(t, 0o1777)
+	store := "local://" + dir
+	for i := range 30 {
+		says(t, "run", as(t, victim, "run", "--store", store, "--name", fmt.Sprint("x", i), "--", "true"), 0)
+	}
+	files, err := filepath.Glob(dir + "/*.lock")
+	must(t, err)
+	for _, file := range files { // of this process; whose it is does not matter
+		fd, err := unix.Open(file, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		must(t, err)
+		defer unix.Close(fd)
+		const gate = 1 << 59
+		must(t, unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: gate, Len: 1}))
+	}
+	done := make(chan result, 3)
+	for _, args := range [][]string{{"ls"}, {"clean"}, {"run", "--name", "x0", "-n", "--", "true"}} {
+		go func() { done <- as(t, victim, append([]string{args[0], "--store", store}, args[1:]...)...) }()
+	}
+	for range 3 {
+		if r := <-done; r.code != 69 || r.took > 20*time.Second || !strings.Contains(r.err, "being changed by") {
+			t.Errorf("exit code %d after %v: %.300s", r.code, r.took, r.err)
+		}
+	}
+}
+
+// Somebody who has taken the place of a user's default directory keeps golock
+// from running there, and gets neither its locks nor its files.
+func TestDefaultDirectoryTaken(t *testing.T) {
+	t.Parallel()
+	for what, attack := range map[string]string{
+		"a directory":            "mkdir -m 777 $D; chown 20001:20001 $D",
+		"a link to the victim's": "mkdir /tmp/own; chown 20002:20002 /tmp/own; ln -s /tmp/own $D; chown -h 20001:20001 $D",
+		"a link to nowhere":      "ln -s /tmp/made $D; chown -h 20001:20001 $D",
+		"a file":                 "echo precious >$D; chown 20001:20001 $D",
+		"a FIFO":                 "mkfifo $D; chown 20001:20001 $D",
+		"open to all":            "mkdir $D; chmod 777 $D; chown 20002:20002 $D",
+	} {
+		for _, parent := range []string{"/run/lock", "/tmp"} {
+			script := `set -e
+				mount --make-rprivate /
+				cp "$0" /dev/shm/golock-$$
+				mount -t tmpfs -o mode=755 none /run
+				mount -t tmpfs -o mode=1777 none /tmp
+				` + map[string]string{"/run/lock": "mkdir -m 1777 /run/lock", "/tmp": ":"}[parent] + `
+				D=` + parent + `/golock-20002
+				` + attack + `
+				trap 'rm /dev/shm/golock-$$' EXIT
+				code=0
+				setpriv --reuid 20002 --regid 20002 --clear-groups /dev/shm/golock-$$ run --name x -- true || code=$?
+				find /run /tmp -name '*.lock' -o -name made -o -type s
+				exit $code`
+			cmd := start(0, "sh", "-c", script, golock)
+			cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS
+			r := finish(t, cmd)
+			says(t, what+" in "+parent, r, 69, parent+"/golock-20002")
+			if r.out != "" {
+				t.Errorf("%s in %s: something was made: %s", what, parent, r.out)
+			}
+		}
+	}
+}

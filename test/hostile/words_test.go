@@ -1,0 +1,385 @@
+package hostile_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/creack/pty"
+
+	"golock/locks"
+	"golock/locks/redis/redistest"
+	"golock/locks/sql/sqltest"
+)
+
+// This file pins that what others call themselves, their commands and their
+// machines steers no terminal, forges no line and ends no record, wherever
+// golock shows it.
+
+// evil has what a terminal obeys in it: ESC, BEL, CSI as one character of C1, a
+// newline that would forge a message, what turns the direction of writing, a tab,
+// NUL left out, and bytes that are no UTF-8.
+const evil = "\x1b]0;owned\x07\x1b[2J\u009b31m\r\ngolock: forged\t\u202egnp\u2066\u200f\u2028\x7f\xff\x9b1m"
+
+// The same as far as JSON and SQL carry it.
+const evilText = "\x1b]0;owned\x07\x1b[2J\u009b31m\r\ngolock: forged\t\u202egnp\u2066\u200f\u2028\x7f"
+
+// plainText fails the test if there is something in a text that is not seen.
+func plainText(t testing.TB, what, text string) {
+	t.Helper()
+	if !utf8.ValidString(text) {
+		t.Errorf("%s: not UTF-8: %q", what, text)
+	}
+	for _, r := range text {
+		if r != '\n' && locks.Steers(r) {
+			t.Errorf("%s: %U in %q", what, r, text)
+			return
+		}
+	}
+	if strings.Contains(text, "\ngolock: forged") || strings.HasPrefix(text, "golock: forged") {
+		t.Errorf("%s: a forged line: %q", what, text)
+	}
+}
+
+// shownEverywhere has golock show a holder of "x" and those that wait for it in
+// every form.
+func shownEverywhere(t *testing.T, store string, uid uint32) {
+	t.Helper()
+	show := func(want int, args ...string) string {
+		t.Helper()
+		args = append([]string{args[0], "--store", store}, args[1:]...)
+		r := as(t, uid, args...)
+		what := fmt.Sprint(args)
+		plainText(t, what+", stdout", r.out)
+		plainText(t, what+", stderr", r.err)
+		if r.code != want {
+			t.Errorf("%s: exit code %d, want %d: %s", what, r.code, want, r.err)
+		}
+		return r.out
+	}
+	if table := show(0, "ls"); !strings.Contains(table, "owned") {
+		t.Errorf("ls does not show it: %q", table)
+	}
+	var entries []map[string]any
+	if err := json.Unmarshal([]byte(show(0, "ls", "x", "--json")), &entries); err != nil || len(entries) == 0 {
+		t.Errorf("ls --json: %v, %v", entries, err)
+	} else if words, _ := entries[0]["command"].([]any); len(words) == 0 || !strings.Contains(fmt.Sprint(words), "\x1b]0;owned") {
+		t.Errorf("ls --json has not what was written: %q", words)
+	}
+	show(75, "run", "--name", "x", "-n", "--", "true")
+	show(75, "run", "--name", "x", "-n", "-v", "--log-format", "json", "--", "true")
+	show(75, "run", "--name", "x", "-v", "-w", "1.3", "--", "true")
+	show(75, "run", "--name", "x", "-v", "-w", "1.3", "--log-format", "json", "--", "true")
+	show(75, "acquire", "--name", "x", "-n", "--for", fmt.Sprint(os.Getpid()))
+	show(0, "complete", "--", "ls", "")
+
+	// A terminal gets what golock itself draws with, and nothing else.
+	for _, args := range [][]string{{"ls", "--watch", "--interval", "0.1"}, {"run", "--name", "x", "-w", "1", "--", "true"}} {
+		args = append([]string{args[0], "--store", store}, args[1:]...)
+		cmd := start(uid, append([]string{golock}, args...)...)
+		cmd.Env = append(cmd.Env, "TERM=xterm")
+		cmd.SysProcAttr.Setctty = true
+		terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 200})
+		must(t, err)
+		if args[0] == "ls" {
+			time.AfterFunc(700*time.Millisecond, func() { _ = cmd.Process.Signal(os.Interrupt) })
+		}
+		var screen bytes.Buffer
+		_, _ = screen.ReadFrom(terminal) // ends with an error when golock does
+		_ = cmd.Wait()
+		terminal.Close()
+		text := screen.String()
+		if !strings.Contains(text, "owned") {
+			t.Errorf("%v shows nothing of it: %q", args, text)
+		}
+		for _, own := range []string{"\x1b[H", "\x1b[2K", "\x1b[J", "\r\x1b[K", "\r\n", "\r"} {
+			text = strings.ReplaceAll(text, own, "\n")
+		}
+		plainText(t, fmt.Sprint(args, ", on a terminal"), text)
+	}
+
+	// systemd reads lines.
+	socket := filepath.Join(place(t, 0o777), "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	must(t, err)
+	defer manager.Close()
+	must(t, os.Chmod(socket, 0o666))
+	cmd := start(uid, golock, "run", "--store", store, "--name", "x", "-q", "-w", "0.5", "--", "true")
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+socket)
+	if r := finish(t, cmd); r.code != 75 {
+		t.Errorf("with NOTIFY_SOCKET: %d %s", r.code, r.err)
+	}
+	must(t, manager.SetDeadline(time.Now().Add(limit)))
+	text := make([]byte, 4096)
+	n, err := manager.Read(text)
+	must(t, err)
+	if lines := strings.Split(string(text[:n]), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "STATUS=") {
+		t.Errorf("told to systemd: %q", lines)
+	}
+	plainText(t, "sd_notify", string(text[:n]))
+}
+
+func TestWordsOfLocalHolder(t *testing.T) {
+	t.Parallel()
+	dir := place(t, 0o1777)
+	store := "local://" + dir
+	hold(t, attacker, "--store", store, "--name", "x")
+	forge(t, lockFile(t, dir, "x"), 0, func(b []byte) { setCommand(b, "sh", evil) })
+	shownEverywhere(t, store, victim)
+
+	// Who is told to go hears by whom.
+	says(t, "break", as(t, attacker, "break", "--store", store, "--name", "x"), 0)
+	h := hold(t, victim, "--store", store, "--name", "y")
+	forge(t, lockFile(t, dir, "y"), 0, func(b []byte) {
+		n := copy(b[128+3:], evil)
+		binary.LittleEndian.PutUint16(b[54:], uint16(n))
+		binary.LittleEndian.PutUint16(b[6:], 0)
+	})
+	must(t, h.cmd.Process.Signal(os.Signal(sigTERM)))
+	_ = h.cmd.Wait()
+	if code := h.cmd.ProcessState.ExitCode(); code != 79 {
+		t.Errorf("exit code %d: %s", code, h.err)
+	}
+	plainText(t, "evicted", h.err.String())
+}
+
+func TestWordsOfLeaseFiles(t *testing.T) {
+	t.Parallel()
+	dir := place(t, 0o777)
+	store := "mkdir://" + dir
+	hold(t, attacker, "--store", store, "--name", "x")
+	records, err := filepath.Glob(dir + "/*/data/*/record")
+	if err != nil || len(records) != 1 {
+		t.Fatal(records, err)
+	}
+	text, err := os.ReadFile(records[0])
+	must(t, err)
+	pulse, body := text[:42], map[string]any{}
+	must(t, json.Unmarshal(text[42:], &body))
+	body["command"], body["user"] = []string{"sh", evilText}, evilText
+	body["owner"].(map[string]any)["host"] = evilText
+	changed, err := json.Marshal(body)
+	must(t, err)
+	must(t, os.WriteFile(records[0], append(append(pulse, changed...), '\n'), 0o666))
+	shownEverywhere(t, store, victim)
+}
+
+func TestWordsOnRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := fmt.Sprintf("redis://%s?quarantine=0s", server.Addr())
+	h := hold(t, attacker, "--store", store, "--name", "x", "--ttl", "60s")
+	key, id, _ := strings.Cut(h.id, "-")
+	detail, err := json.Marshal(map[string]any{"host": evilText, "pid": 1, "uid": 0, "user": evilText, "command": []string{"sh", evilText}})
+	must(t, err)
+	entries := "golock:{" + key + "}:e"
+	record := server.Do("HGET", entries, id).(string)
+	server.Do("HSET", entries, id, record[:strings.Index(record, "{")]+string(detail))
+	// A name that no rule allows, in the list of names.
+	other := locks.KeyOf(evilText).String()
+	for _, part := range "she" {
+		server.Do("COPY", "golock:{"+key+"}:"+string(part), "golock:{"+other+"}:"+string(part))
+	}
+	server.Do("HSET", "golock:{"+other+"}:s", "name", evilText)
+	server.Do("ZADD", "golock:names", time.Now().Add(time.Hour).UnixMilli(), evilText)
+	if r := as(t, victim, "ls", "--store", store); strings.Count(r.out, "holding") != 2 {
+		t.Errorf("the forged name is not listed: %q %q", r.out, r.err)
+	}
+	shownEverywhere(t, store, victim)
+}
+
+func TestWordsInTables(t *testing.T) {
+	t.Parallel()
+	server := sqltest.Postgres(t)
+	db := server.NewDatabase(t)
+	store := server.TCPURL(db, "quarantine=0s")
+	h := hold(t, attacker, "--store", store, "--name", "x", "--ttl", "60s")
+	_, id, _ := strings.Cut(h.id, "-")
+	text := url.QueryEscape(evilText)
+	server.Exec(t, db, fmt.Sprintf("UPDATE golock SET info='host=%[1]s&pid=1&uid=0&user=%[1]s&arg=sh&arg=%[1]s',evicted='%[1]s' WHERE entry_id='%[2]s'", text, id))
+	server.Exec(t, db, fmt.Sprintf("INSERT INTO golock (lock_key,entry_id,state,info,server) SELECT 'ab',entry_id,state,'%s',server FROM golock WHERE entry_id='' AND lock_key<>''", text))
+	server.Exec(t, db, fmt.Sprintf("INSERT INTO golock (lock_key,entry_id,state,ends,weight,max_units,info) SELECT 'ab',entry_id,state,ends,weight,max_units,info FROM golock WHERE entry_id='%s'", id))
+	if r := as(t, victim, "ls", "--store", store); strings.Count(r.out, "\n") != 3 {
+		t.Errorf("the forged name is not listed: %q %q", r.out, r.err)
+	}
+	shownEverywhere(t, store, victim)
+}
+
+// What a server says is an error like any other text. It may be any server.
+func TestWordsOfServers(t *testing.T) {
+	t.Parallel()
+	words := strings.NewReplacer("\r", "", "\n", "").Replace(evil)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for what, answer := range map[string]string{
+		"an error":           "-ERR " + words + "\r\n",
+		"a refused login":    "-WRONGPASS " + words + "\r\n",
+		"a word":             fmt.Sprintf("*1\r\n$%d\r\n%s\r\n", len(words), words),
+		"another format":     fmt.Sprintf("*2\r\n$6\r\nformat\r\n$%d\r\n%s\r\n", len(evil), evil),
+		"another name":       fmt.Sprintf("*2\r\n$4\r\nname\r\n$%d\r\n%s\r\n", len(evil), evil),
+		"an evictor":         fmt.Sprintf("*2\r\n$7\r\nevicted\r\n$%d\r\n%s\r\n", len(evil), evil),
+		"no protocol at all": evil,
+		"a state": fmt.Sprintf("*10\r\n$4\r\nlist\r\n$1\r\nx\r\n:0\r\n$%d\r\n%s\r\n$32\r\n%032d\r\n:1000\r\n$%d\r\n%s\r\n:0\r\n$1\r\n1\r\n$0\r\n\r\n",
+			len(evil), evil, 1, len(someRecord), someRecord),
+	} {
+		at := answering(t, answer)
+		// All at a time: some answers count as an outage.
+		for _, args := range [][]string{
+			{"run", "--name", "x", "-n", "--", "true"}, {"run", "--name", "x", "-n", "-v", "--log-format", "json", "--", "true"}, {"ls", "x"}, {"ls", "--json"},
+			{"doctor", "--json"},
+		} {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				r := as(t, victim, append([]string{args[0], "--store", "redis://" + at}, args[1:]...)...)
+				plainText(t, fmt.Sprint(what, ": ", args), r.out+r.err)
+				judge(t, fmt.Sprint(what, ": ", args), r)
+			}()
+		}
+	}
+}
+
+const someRecord = `30000 1 1 7fffffffffffffff 0000000000000001 0000000000000001 0000000000000001 0 0 0 0 {}`
+
+// answering is the address of somebody who answers every request, be it a
+// greeting, with the same words.
+func answering(t testing.TB, words string) string {
+	t.Helper()
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { socket.Close() })
+	go func() {
+		for {
+			c, err := socket.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				b := make([]byte, 64<<10)
+				for {
+					if _, err := c.Read(b); err != nil {
+						return
+					}
+					if _, err := c.Write([]byte(words)); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return socket.Addr().String()
+}
+
+// Reports are read by people and by Prometheus.
+func TestWordsInReports(t *testing.T) {
+	t.Parallel()
+	dir := place(t, 0o777)
+	file := filepath.Join(dir, "report")
+	name := "x\"} 1\u202e\u2028{\\"
+	cmd := start(victim, golock, "run", "--store", "local://"+dir, "--name", name, "--report", file, "--", "true", evil)
+	says(t, "run", finish(t, cmd), 0)
+	text, err := os.ReadFile(file)
+	must(t, err)
+	plainText(t, "--report", string(text))
+	if strings.Count(string(text), "\n") != 1 {
+		t.Errorf("more than a line: %q", text)
+	}
+	r := as(t, victim, "report", file)
+	says(t, "report", r, 0)
+	for line := range strings.Lines(r.out) {
+		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, `golock_`) || strings.Count(line, "\n") != 1 {
+			t.Errorf("a line of its own: %q", line)
+		}
+		if strings.HasPrefix(line, "golock_") && !strings.Contains(line, `{name="x\"} 1`+"\u202e\u2028"+`{\\",store="local://`) {
+			t.Errorf("the name is not whole: %q", line)
+		}
+	}
+
+	// A line without an end is passed over, not kept.
+	huge, err := os.Create(filepath.Join(dir, "huge"))
+	must(t, err)
+	defer huge.Close()
+	must(t, huge.Truncate(1<<30))
+	_, err = huge.WriteAt(append([]byte("\n"), text...), 1<<30)
+	must(t, err)
+	r = as(t, 0, "report", huge.Name())
+	judge(t, "a line of a gigabyte", r)
+	says(t, "a line of a gigabyte", r, 0, "golock_runs_total", "longer than")
+}
+
+// Names are completed to themselves and to nothing that the shell would run.
+func TestNamesInShells(t *testing.T) {
+	t.Parallel()
+	names := []string{
+		"a$(touch OWNED)", "b`touch OWNED`", "c'; touch OWNED; '", `d"; touch OWNED; "`, "e; touch OWNED;", "f|touch OWNED", "g\\$(touch OWNED)",
+		"i{1,2}", "j*", `k\"; touch OWNED; \"`, `l\'; touch OWNED; \'`, "m!!", "n ~", "o\u202e",
+	}
+	for _, shell := range [][]string{{"bash", "--rcfile", "rc", "-i"}, {"zsh", "-i"}, {"fish", "-i"}} {
+		t.Run(shell[0], func(t *testing.T) {
+			t.Parallel()
+			home := place(t, 0o755)
+			store := "local://" + home + "/store"
+			for _, name := range names {
+				hold(t, 0, "--store", store, "--name", name)
+			}
+			file := func(name, text string) {
+				t.Helper()
+				must(t, os.MkdirAll(filepath.Dir(filepath.Join(home, name)), 0o755))
+				must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o755))
+			}
+			log := filepath.Join(home, "log")
+			file("bin/golock", fmt.Sprintf("#!/bin/sh\ncase $1 in complete | completion) exec '%s' \"$@\" ;; esac\n"+
+				"text=; for arg; do text=\"$text[$arg]\"; done; echo \"$text\" >>'%s'\n", golock, log))
+			file("rc", "PS1='ready> '\nsource <(golock completion bash)\n")
+			file(".zshrc", "PS1='ready> '\nautoload -U compinit\ncompinit -u\nsource <(golock completion zsh)\n")
+			file(".config/fish/config.fish", "function fish_prompt; echo 'ready> '; end\nfunction fish_greeting; end\ngolock completion fish | source\n")
+			cmd := exec.Command(shell[0], shell[1:]...)
+			cmd.Dir = home
+			cmd.Env = []string{"HOME=" + home, "PATH=" + home + "/bin:" + os.Getenv("PATH"), "TERM=dumb", "GOLOCK_STORE=" + store, "LC_ALL=C.UTF-8"}
+			terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200})
+			must(t, err)
+			screen := watch(terminal)
+			t.Cleanup(func() {
+				_ = cmd.Process.Kill()
+				terminal.Close()
+				_ = cmd.Wait()
+			})
+			for _, quote := range []string{"", "'", `"`} {
+				for _, name := range names {
+					screen.await(t, "ready> ")
+					before, _ := os.ReadFile(log)
+					// The closing quote, if the shell leaves that to the user, ends the line too.
+					_, err := fmt.Fprintf(terminal, "golock ls %s%s\t\r", quote, name[:1])
+					must(t, err)
+					var after []byte
+					if !soon(func() bool {
+						after, _ = os.ReadFile(log)
+						return len(after) > len(before)
+					}) {
+						t.Errorf("%s%s: nothing was started; the screen: %q", quote, name, screen.text())
+						_, _ = terminal.WriteString("\x03")
+						continue
+					}
+					if got := strings.TrimSpace(string(after[len(before):])); got != "[ls]["+name+"]" {
+						t.Errorf("%s%s became %s", quote, name, got)
+					}
+				}
+			}
+			if _, err := os.Lstat(filepath.Join(home, "OWNED")); err == nil {
+				t.Error("a name was run")
+			}
+		})
+	}
+}
