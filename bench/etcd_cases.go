@@ -134,15 +134,12 @@ func (b *bench) etcdIdle() error {
 			if err := b.pause(p.settle); err != nil {
 				return err
 			}
-			before, err := m.asked()
-			if err != nil {
-				return err
-			}
-			w, err := b.watchIdle(c, m.server, 2*p.ttl/3)
-			if err != nil {
-				return err
-			}
-			after, err := m.asked()
+			w, err := b.watchIdle(c, 2*p.ttl/3, func() (w work, err error) {
+				if w.statements, err = m.asked(); err == nil {
+					w.cpu, err = cpuOf(m.server)
+				}
+				return w, err
+			})
 			if err != nil {
 				return err
 			}
@@ -154,44 +151,12 @@ func (b *bench) etcdIdle() error {
 				return err
 			}
 			s.rows = append(s.rows, []string{
-				m.waiting.name, count(p.idle), count(after - before), fmt.Sprintf("%.3f", float64(after-before)/float64(p.idle)/w.lasted*1e3*float64(p.ttl)/3),
-				ms(w.server / w.lasted * 1e3), ms(w.waiters.cpu / w.lasted), fmt.Sprintf("%.0f", float64(w.waiters.switches)/w.lasted*1e3), mib(f.rss),
+				m.waiting.name, count(p.idle), count(w.spent.statements), fmt.Sprintf("%.3f", float64(w.spent.statements)/float64(p.idle)/w.lasted*1e3*float64(p.ttl)/3),
+				ms(w.spent.cpu / w.lasted * 1e3), ms(w.waiters.cpu / w.watched), fmt.Sprintf("%.0f", float64(w.waiters.switches)/w.watched*1e3), mib(f.rss),
 			})
 		}
 		s.notes = append(s.notes, etcdNote, tellsNote)
 		b.sections = append(b.sections, s)
 		return nil
 	})
-}
-
-// idleness is what was spent in a window in which nothing happened.
-type idleness struct {
-	lasted  float64  // ms
-	server  float64  // ms of CPU
-	waiters activity // all together
-}
-
-// watchIdle watches a crowd that waits, and a server if there is one.
-func (b *bench) watchIdle(c *waitingCrowd, server, seconds int) (w idleness, err error) {
-	var pids []int
-	for _, p := range c.all[1:] {
-		pids = append(pids, p.pid)
-	}
-	look := func() (cpu float64, crowd activity, err error) {
-		if crowd, err = activityOf(pids...); err == nil && server > 0 {
-			cpu, err = cpuOf(server)
-		}
-		return cpu, crowd, err
-	}
-	cpu, crowd, err := look()
-	if err != nil {
-		return w, err
-	}
-	begun := now()
-	if err := b.pause(seconds); err != nil {
-		return w, err
-	}
-	lasted := now() - begun
-	cpuAfter, crowdAfter, err := look()
-	return idleness{lasted, cpuAfter - cpu, crowdAfter.since(crowd)}, err
 }

@@ -16,7 +16,7 @@ import (
 type scalePlan struct {
 	crowds   []int // waiters on one name, each a process
 	rounds   []int // of each
-	ttl      int   // of the waiters, in seconds; they are watched for two thirds of it
+	ttl      int   // of the waiters, in seconds; they are watched for a third of it
 	settle   int   // seconds before they are
 	names    int   // held at once
 	more     int   // rounds of start-up beside them

@@ -15,7 +15,7 @@ func (b *bench) scaleLine() error {
 		title: "Waiting, while nothing happens",
 		how: fmt.Sprintf("Some wait behind a holder, each a process; they are watched for %d s, beginning %d s after the last was queued. Queued: how long it took "+
 			"from one to the next, some on their way at a time. Requests are commands on Redis and statements on MariaDB; PostgreSQL does not tell. A wake-up is a context switch. TTL %d s.",
-			2*p.ttl/3, p.settle, p.ttl),
+			p.ttl/3, p.settle, p.ttl),
 		head: []string{"tool", "waiting", "queued ms each", "server cpu ms/s", "requests per waiter and TTL/3", "waiters cpu ms/s", "wake-ups per waiter and s", "RSS each MiB", "private each MiB"},
 	}
 	grants := section{
@@ -84,11 +84,8 @@ func (b *bench) scaleLine() error {
 		growth := median(last) / median(first)
 		most := crowds[len(crowds)-1]
 		b.note(fmt.Sprintf("scale: %s, cost of a grant with %d waiting, against %d", s.name, most, crowds[0]), "x", []float64{growth})
-		switch {
-		case s.server > 0:
+		if s.scheme != "redis" && s.server > 0 {
 			b.target(fmt.Sprintf("%s: what a grant costs the server with %d waiting, against %d", s.scheme, most, crowds[0]), 1.5, 0, "x", growth)
-		case s.crowds == 0: // lease files are read by everyone
-			b.target(fmt.Sprintf("%s: what a grant costs with %d waiting, against %d", s.scheme, most, crowds[0]), 1.5, 0, "x", growth)
 		}
 	}
 	idle.notes = append(idle.notes, tellsNote)
@@ -118,21 +115,9 @@ func (b *bench) scaleIdle(to *section, s *scaleStore, c *waitingCrowd, queued fl
 	if err := b.pause(p.settle); err != nil {
 		return err
 	}
-	var before, after work
-	var err error
-	if s.work != nil {
-		if before, err = s.work(); err != nil {
-			return err
-		}
-	}
-	w, err := b.watchIdle(c, s.server, 2*p.ttl/3)
+	w, err := b.watchIdle(c, p.ttl/3, s.work)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.name, err)
-	}
-	if s.work != nil {
-		if after, err = s.work(); err != nil {
-			return err
-		}
 	}
 	var rss, private []float64
 	for _, process := range c.all[1:] {
@@ -144,15 +129,15 @@ func (b *bench) scaleIdle(to *section, s *scaleStore, c *waitingCrowd, queued fl
 	}
 	n := len(rss)
 	thirds := w.lasted / 1e3 / (float64(p.ttl) / 3) // how many times TTL/3 they were watched
-	requests := float64(after.since(before).statements) / float64(n) / thirds
-	wakeups := float64(w.waiters.switches) / float64(n) / w.lasted * 1e3
+	requests := float64(w.spent.statements) / float64(n) / thirds
+	wakeups := float64(w.waiters.switches) / float64(n) / w.watched * 1e3
 	to.rows = append(to.rows, []string{
-		s.name, count(n), ms(queued), dash(s.server > 0, "%.2f", w.server/w.lasted*1e3), dash(requests > 0, "%.2f", requests),
-		ms(w.waiters.cpu / w.lasted), fmt.Sprintf("%.2f", wakeups), mib(median(rss)), mib(median(private)),
+		s.name, count(n), ms(queued), dash(s.server > 0, "%.2f", w.spent.cpu/w.lasted*1e3), dash(requests > 0, "%.2f", requests),
+		ms(w.waiters.cpu / w.watched), fmt.Sprintf("%.2f", wakeups), mib(median(rss)), mib(median(private)),
 	})
 	switch s.scheme {
 	case "local":
-		b.target(fmt.Sprintf("local: wake-ups of %d waiters in %d s", n, 2*p.ttl/3), 0, 0, "", float64(w.waiters.switches))
+		b.target(fmt.Sprintf("local: wake-ups of %d waiters in %d s", n, p.ttl/3), 0, 0, "", float64(w.waiters.switches))
 	case "redis":
 		// One round is due in TTL/3, and a window may catch the beginning of one more.
 		b.target(fmt.Sprintf("redis: commands per waiter and TTL/3 while %d wait", n), 1, 0, "", requests)
