@@ -13,6 +13,42 @@ import (
 	"golock/locks/redis/redistest"
 )
 
+// Waiters that have come in the same moment do not look in the same moment ever
+// after.
+func TestLooksApart(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	const waiters, short = 30, 12 * time.Second
+	holder := take(t, open(t, url), "n", ttl(longTTL))
+	store := open(t, url)
+	var all []*waiter
+	for range waiters {
+		all = append(all, queue(t, store, "n", ttl(short)))
+	}
+	listening(t, server, waiters)
+	// The moment in which a waiter counts as dead is its TTL after its last look.
+	deadlines := func() (ends []float64) {
+		for _, key := range server.Do("KEYS", "*:d").([]any) {
+			for i, text := range server.Do("ZRANGE", key, "0", "-1", "WITHSCORES").([]any) {
+				if end, err := strconv.ParseFloat(text.(string), 64); i%2 == 1 && err == nil {
+					ends = append(ends, end)
+				}
+			}
+		}
+		return ends
+	}
+	first := slices.Max(deadlines())
+	eventually(t, "all have looked once more", func() bool { return slices.Min(deadlines()) > first })
+	ends := deadlines()
+	if apart := slices.Max(ends) - slices.Min(ends); apart < float64((short / 3 / 4).Milliseconds()) {
+		t.Errorf("all look within %v ms of a third of %v", apart, short)
+	}
+	holder.Release(background)
+	for _, w := range all {
+		release(t, w.granted())
+	}
+}
+
 // A waiter that sleeps costs the server one script run in a third of its TTL.
 func TestIdleWaiters(t *testing.T) {
 	t.Parallel()

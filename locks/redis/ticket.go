@@ -55,7 +55,8 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	alarm := time.NewTimer(t.look)
 	defer alarm.Stop()
 	next := time.Now().Add(t.look)
-	var outage error // the last look failed with it
+	var outage error  // the last look failed with it
+	together := false // subscribed, perhaps in the same moment as all others
 	for {
 		select {
 		case <-ctx.Done():
@@ -71,6 +72,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 				return nil, n.err
 			case n.kind == up:
 				e.setEars(true)
+				together = true
 			case n.kind == down: // is it the connection, or the server?
 				e.setEars(false)
 			case n.kind == deaf:
@@ -99,6 +101,9 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			return newLease(e, asked), nil
 		case a.word == "waiting":
 			outage, pause, t.quiet = nil, a.look, time.Now().Add(a.quiet)
+			if together {
+				pause, together = e.apart(pause), false
+			}
 			t.place.Store(int64(a.place))
 			if a.place <= 2 {
 				t.isNear()
@@ -109,6 +114,14 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		next = time.Now().Add(pause)
 		alarm.Reset(pause)
 	}
+}
+
+// apart shortens a pause by up to a half, for each entry by another part. Who
+// came together, at a full hour or when the server was back, would otherwise
+// look together from then on, all within the same moment of each third of the
+// TTL.
+func (e *entry) apart(pause time.Duration) time.Duration {
+	return pause - pause/2*time.Duration(e.ref.ID[0])/256
 }
 
 // leave gives the place up. It waits a moment for the store to know; the rest
