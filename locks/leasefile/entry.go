@@ -573,6 +573,9 @@ func (q *queue) evict(t token, by string) error {
 		}
 	}
 	if errors.Is(err, unix.ENOENT) {
+		if here, err := exists(path); err != nil || here { // two said so at once
+			return err
+		}
 		return locks.ErrLost
 	}
 	return err

@@ -219,22 +219,39 @@ func (l *lease) release() error {
 		l.released = true
 		return locks.ErrLost
 	}
+	over := false
 	for _, t := range tokens {
 		if err != nil {
 			break
 		}
 		if t.kind == holds {
-			_, l.record, _ = l.queue.readRecord(t.id)
+			var text string
+			text, l.record, _ = l.queue.readRecord(t.id)
+			if l.record.Left { // nobody holds it any more, it only stays
+				l.released = true
+				return locks.ErrLost
+			}
+			over = l.ranOut(text)
 		}
 		err = l.drop(t)
 	}
+	if err == nil && over {
+		err = locks.ErrLost
+	}
 	return err
+}
+
+// ranOut reports whether the record that was read last, with its pulse, is of a
+// lease whose time is over, as far as this machine can know.
+func (l *lease) ranOut(text string) bool {
+	p, ok := parsePulse(text)
+	return ok && l.record.Clock != "" && l.record.Clock == l.store.clockName() && l.store.clock() >= p.asked.Add(l.record.TTL)
 }
 
 // drop removes an entry, or leaves a holder's to itself for the rest of its
 // hold.
 func (l *lease) drop(t token) error {
-	if left := l.holdLeft(); t.kind == holds && left > 0 {
+	if left := l.holdLeft(t); t.kind == holds && left > 0 {
 		if err := l.abandon(t, left); !errors.Is(err, fs.ErrNotExist) {
 			l.released = l.released || err == nil
 			return err
@@ -253,12 +270,12 @@ func (l *lease) drop(t token) error {
 }
 
 // holdLeft is how much of its hold an entry has before it.
-func (l *lease) holdLeft() time.Duration {
+func (l *lease) holdLeft(t token) time.Duration {
 	r := &l.record
 	if r.Hold <= 0 || r.Left {
 		return 0
 	}
-	if _, evicted := l.queue.evictedBy(l.token.id); evicted {
+	if _, evicted := l.queue.evictedBy(t.id); evicted {
 		return 0
 	}
 	if r.Clock == "" || r.Clock != l.store.clockName() {

@@ -385,3 +385,55 @@ func TestAttach(t *testing.T) {
 		}
 	})
 }
+
+// Who gives back what only stays for its hold, or has run out, has nothing to
+// give back; the hold lasts.
+func TestReleaseOfWhatHasEnded(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s, other := open(t, url), open(t, url)
+		l := take(t, s, "n", hold(time.Hour))
+		if err := release(l); err != nil {
+			t.Fatal(err)
+		}
+		if err := release(other.Attach(l.Grant().Ref)); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Release of what has left = %v", err)
+		}
+		refused(t, other, "n")
+		// Told to go, it does not stay.
+		l = take(t, s, "m", hold(time.Hour))
+		if err := other.Evict(background, l.Grant().Ref, "a test"); err != nil {
+			t.Fatal(err)
+		}
+		if err := release(other.Attach(l.Grant().Ref)); err != nil {
+			t.Fatal(err)
+		}
+		l = take(t, other, "m", ttl(shortTTL))
+		eventually(t, "it has run out", func() bool { return locks.BootTime() > l.Term().Asked.Add(shortTTL) })
+		if err := release(other.Attach(l.Grant().Ref)); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Release of what has run out = %v", err)
+		}
+		take(t, s, "m", noWait)
+	})
+}
+
+// Several may tell an entry to go at the same time.
+func TestEvictTogether(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		for range 50 {
+			l := take(t, s, "n")
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					if err := s.Evict(background, l.Grant().Ref, "a test"); err != nil {
+						t.Errorf("Evict = %v", err)
+					}
+				})
+			}
+			all.Wait()
+			if err := release(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

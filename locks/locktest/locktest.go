@@ -62,6 +62,7 @@ func Run(t *testing.T, e Engine) {
 		{"Nested", testNested},
 		{"Entries", testEntries},
 		{"Find", testFind},
+		{"ReleaseOfWhatRanOut", testReleaseRanOut},
 		{"Forget", testForget},
 		{"Priority", queueing(testPriority)},
 		{"MaxQueue", queueing(testMaxQueue)},

@@ -320,6 +320,25 @@ func testFind(t *testing.T, w *world) {
 	}
 }
 
+// Who gives a lease back whose time is over is told that it was.
+func testReleaseRanOut(t *testing.T, w *world) {
+	s, ok := w.open(t).(locks.Attacher)
+	if !ok {
+		return // nothing runs out
+	}
+	p := w.join(t, request(t, "n", 1, func(r *locks.Request) { r.TTL = time.Second }))
+	p.expect("granted")
+	p.kill()
+	eventually(t, "its time is over", func() bool {
+		_, err := s.Find(context.Background(), p.ref)
+		return errors.Is(err, locks.ErrLost)
+	})
+	if err := s.Attach(p.ref).Release(context.Background()); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Release = %v", err)
+	}
+	w.join(t, request(t, "n", 1, noWait)).expect("granted")
+}
+
 // A name that is forgotten is as one that was never used, and no other is.
 func testForget(t *testing.T, w *world) {
 	s, ok := w.open(t).(locks.Forgetter)

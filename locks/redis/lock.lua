@@ -501,10 +501,10 @@ end
 
 if mode == 'release' or mode == 'leave' then
   exempt()
-  local was = redis.call('ZSCORE', H, id) and 1 or 0
+  local over = tonumber(redis.call('ZSCORE', H, id) or nil)
   local mine, oldText = record(id)
   if not oldText and text ~= '' then mine = parse(text) end
-  if oldText then was = 1 end
+  local was = (over and over > now or oldText and not over) and 1 or 0 -- what has run out was not there
   -- Missing because it was taken out, or because this is another server now?
   if was == 0 and epoch then
     if stored then name = stored end
