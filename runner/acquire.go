@@ -43,7 +43,7 @@ type acquired struct {
 // has room for it, and wakes the relay after each message.
 type attempt struct {
 	cancel   context.CancelFunc
-	suspend  func() // cancel, before the process is stopped
+	suspend  func()          // cancel, before the process is stopped
 	queued   chan func() int // the place in the queue; 0: not known
 	near     chan struct{}
 	replaced chan []locks.Entry

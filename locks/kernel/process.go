@@ -88,7 +88,7 @@ func Describe(e *locks.Entry, pid int) bool {
 	if !ok || s.dead() {
 		return false
 	}
-	ago := time.Duration(locks.BootTime()) - time.Duration(s.start)*time.Second/ticksPerSecond
+	ago := time.Duration(locks.BootTime()) - afterBoot(s.start)
 	e.Since = time.Now().Add(-ago)
 	e.UID = owner(dir)
 	if text, err := os.ReadFile(dir + "/cmdline"); err == nil && len(text) > 0 {
@@ -99,6 +99,11 @@ func Describe(e *locks.Entry, pid int) bool {
 
 // ticksPerSecond is USER_HZ, 100 on every architecture that Go runs on.
 const ticksPerSecond = 100
+
+// afterBoot is a number of clock ticks as a time. A machine may be up for years.
+func afterBoot(ticks int64) time.Duration {
+	return time.Duration(ticks) * (time.Second / ticksPerSecond)
+}
 
 // status is a part of /proc/PID/stat.
 type status struct {
