@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -130,6 +131,12 @@ func (b *bench) place(tool string) (lock, error) {
 // errStopped ends a measurement that was interrupted.
 var errStopped = errors.New("stopped")
 
+// lastLine is the last of logTail.
+func (b *bench) lastLine() string {
+	lines := strings.Split(b.logTail(), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}
+
 // logTail is the last of what the tools printed, to explain a failure.
 func (b *bench) logTail() string {
 	data, err := os.ReadFile(b.logReader)
@@ -137,5 +144,9 @@ func (b *bench) logTail() string {
 		return ""
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	// Servers that have just been ended have the last word otherwise.
+	if own := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.HasPrefix(line, "golock: ") }); len(own) > 0 {
+		lines = own
+	}
 	return "\nthe tools printed last:\n  " + strings.Join(lines[max(0, len(lines)-5):], "\n  ")
 }

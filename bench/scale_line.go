@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
 
 // scaleLine measures what waiting and a grant cost as the line of one name
 // grows, everyone a process.
@@ -25,71 +29,78 @@ func (b *bench) scaleLine() error {
 		head: []string{"tool", "waiting", "rounds", "gap ms median", "p90", "max", "grants/s", "server cpu ms per grant", "requests per grant", "connections per grant", "clients cpu ms per grant"},
 	}
 	for _, s := range stores {
-		golock := s.waiting.isGolock()
-		var first, last []float64 // what a grant costs the server, or without one the clients
-		crowds := s.upTo(p.crowds)
-		for i, n := range crowds {
-			var gaps, rate, server, requests, connections, clients []float64
-			for round := range p.rounds[i] {
-				begun := now()
-				c, err := b.crowd(s.holding, s.waiting, n)
-				if err != nil {
-					return fmt.Errorf("%s, %d waiting: %w", s.name, n, err)
-				}
-				queued := (now() - begun) / float64(n)
-				if round == 0 && golock && (i == 0 || i == len(crowds)-1) {
-					if err := b.scaleIdle(&idle, s, c, queued); err != nil {
-						return err
-					}
-				}
-				spent, records, err := b.scaleDrain(s, c)
-				if err != nil {
-					return fmt.Errorf("%s, %d waiting: %w", s.name, n, err)
-				}
-				each := float64(n + 1)
-				for k := 1; k < len(records); k++ {
-					gaps = append(gaps, records[k].start-records[k-1].end)
-				}
-				rate = append(rate, 1e3*float64(n)/(records[n].end-records[0].end))
-				server, requests = append(server, spent.cpu/each), append(requests, float64(spent.statements)/each)
-				connections, clients = append(connections, float64(spent.connections)/each), append(clients, c.cpu/float64(n))
-			}
-			cost := server
-			if s.server == 0 {
-				cost = clients
-			}
-			if i == 0 {
-				first = cost
-			}
-			last = cost
-			row := []string{
-				s.name, count(n), count(len(rate)), ms(median(gaps)), ms(quantile(gaps, 0.9)), ms(quantile(gaps, 1)), fmt.Sprintf("%.0f", median(rate)),
-				dash(s.server > 0, "%.3f", median(server)), dash(median(requests) > 0, "%.1f", median(requests)), dash(s.server > 0, "%.2f", median(connections)), fmt.Sprintf("%.2f", median(clients)),
-			}
-			grants.rows = append(grants.rows, row)
-			group := s.name
-			b.plotAs("scale-grant", group, fmt.Sprintf("%d waiting", n), golock, gaps)
-			both := clients
-			if s.server > 0 {
-				both = sum(clients, server)
-			}
-			b.plotAs("scale-cpu", group, fmt.Sprintf("%d waiting", n), golock, both)
-			if golock && s.server > 0 && median(requests) > 0 {
-				b.note(fmt.Sprintf("scale: %s, %d waiting, requests per grant", s.name, n), "", requests)
-			}
-		}
-		if !golock {
-			continue
-		}
-		growth := median(last) / median(first)
-		most := crowds[len(crowds)-1]
-		b.note(fmt.Sprintf("scale: %s, cost of a grant with %d waiting, against %d", s.name, most, crowds[0]), "x", []float64{growth})
-		if s.scheme != "redis" && s.server > 0 {
-			b.target(fmt.Sprintf("%s: what a grant costs the server with %d waiting, against %d", s.scheme, most, crowds[0]), 1.5, 0, "x", growth)
+		if err := b.scaleStore(s, &idle, &grants); err != nil {
+			return err
 		}
 	}
 	idle.notes = append(idle.notes, tellsNote)
 	b.sections = append(b.sections, idle, grants)
+	return nil
+}
+
+// scaleStore adds the rows of one store. A line that does not stand, because
+// some of it end, is the last of its store and a row that says so.
+func (b *bench) scaleStore(s *scaleStore, idle, grants *section) error {
+	p := b.plan.scale
+	golock := s.waiting.isGolock()
+	crowds := s.upTo(p.crowds)
+	var first, last []float64 // what a grant costs the server, or without one the clients
+	reached := 0
+	for i, n := range crowds {
+		var gaps, rate, server, requests, connections, clients []float64
+		for round := range p.rounds[i] {
+			begun := now()
+			c, err := b.crowd(s.holding, s.waiting, n)
+			if err == nil && round == 0 && golock && (i == 0 || i == len(crowds)-1) {
+				err = b.scaleIdle(idle, s, c, (now()-begun)/float64(n))
+			}
+			var spent work
+			var records []record
+			if err == nil {
+				spent, records, err = b.scaleDrain(s, c)
+			}
+			switch {
+			case errors.Is(err, errStopped) || (err != nil && (c == nil || i == 0)):
+				return fmt.Errorf("%s, %d waiting: %w", s.name, n, err)
+			case err != nil:
+				c.kill()
+				grants.rows = append(grants.rows, append([]string{s.name, count(n)}, slices.Repeat([]string{"-"}, len(grants.head)-2)...))
+				grants.notes = append(grants.notes, fmt.Sprintf("%s with %d waiting did not stand: %v; last was printed: %s", s.name, n, err, b.lastLine()))
+				b.target(fmt.Sprintf("%s: lines of %d that did not stand", s.scheme, n), 0, 0, "", 1)
+				return nil
+			}
+			each := float64(n + 1)
+			for k := 1; k < len(records); k++ {
+				gaps = append(gaps, records[k].start-records[k-1].end)
+			}
+			rate = append(rate, 1e3*float64(n)/(records[n].end-records[0].end))
+			server, requests = append(server, spent.cpu/each), append(requests, float64(spent.statements)/each)
+			connections, clients = append(connections, float64(spent.connections)/each), append(clients, c.cpu/float64(n))
+		}
+		cost, both := clients, clients
+		if s.server > 0 {
+			cost, both = server, sum(clients, server)
+		}
+		if last, reached = cost, n; i == 0 {
+			first = cost
+		}
+		grants.rows = append(grants.rows, []string{
+			s.name, count(n), count(len(rate)), ms(median(gaps)), ms(quantile(gaps, 0.9)), ms(quantile(gaps, 1)), fmt.Sprintf("%.0f", median(rate)),
+			dash(s.server > 0, "%.3f", median(server)), dash(median(requests) > 0, "%.1f", median(requests)), dash(s.server > 0, "%.2f", median(connections)), fmt.Sprintf("%.2f", median(clients)),
+		})
+		b.plotAs("scale-grant", s.name, fmt.Sprintf("%d waiting", n), golock, gaps)
+		b.plotAs("scale-cpu", s.name, fmt.Sprintf("%d waiting", n), golock, both)
+		if golock && median(requests) > 0 {
+			b.note(fmt.Sprintf("scale: %s, %d waiting, requests per grant", s.name, n), "", requests)
+		}
+	}
+	if golock {
+		growth := median(last) / median(first)
+		b.note(fmt.Sprintf("scale: %s, cost of a grant with %d waiting, against %d", s.name, reached, crowds[0]), "x", []float64{growth})
+		if s.scheme != "redis" && s.server > 0 {
+			b.target(fmt.Sprintf("%s: what a grant costs the server with %d waiting, against %d", s.scheme, reached, crowds[0]), 1.5, 0, "x", growth)
+		}
+	}
 	return nil
 }
 

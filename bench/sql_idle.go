@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // sqlIdle watches a server while some wait and nothing happens.
@@ -94,7 +96,8 @@ type waitingCrowd struct {
 	cpu  float64 // of all that waited, in ms, when finish has returned
 }
 
-// crowd starts them, a few at a time, and returns when all are queued.
+// crowd starts them, a few at a time, and returns when all are queued. With an
+// error it gives those that have been started, unless that is not even one.
 func (b *bench) crowd(holding, waiting *tool, waiters int) (*waitingCrowd, error) {
 	l, err := b.place("crowd")
 	if err != nil {
@@ -108,14 +111,27 @@ func (b *bench) crowd(holding, waiting *tool, waiters int) (*waitingCrowd, error
 	for n := range waiters {
 		p, err := b.start(waiting.argv(l, b.stamp.section(l, n+1)...))
 		if err != nil {
-			return nil, err
+			return c, err
 		}
 		c.all = append(c.all, p)
 		if err := c.queued(n - eager); err != nil {
-			return nil, err
+			return c, err
 		}
 	}
 	return c, c.queued(waiters)
+}
+
+// kill ends them all.
+func (c *waitingCrowd) kill() {
+	for _, p := range c.all {
+		p.b.mu.Lock()
+		if !p.b.stopped && !p.gone() {
+			_ = unix.Kill(p.pid, unix.SIGKILL)
+		}
+		p.b.mu.Unlock()
+		_, _ = p.wait()
+	}
+	unix.Close(c.fifo)
 }
 
 // eager is how many are on their way into the queue at a time: a server that is
@@ -129,9 +145,9 @@ func (c *waitingCrowd) queued(want int) error {
 	}
 	return c.b.until(fmt.Sprintf("%d are queued", want), time.Millisecond, func() (bool, error) {
 		n, err := c.tool.waiting(c.lock)
-		for _, p := range c.all {
+		for i, p := range c.all {
 			if err == nil && n < want && p.gone() {
-				err = fmt.Errorf("%q ended instead of waiting", p.argv)
+				err = fmt.Errorf("number %d ended instead of waiting", i)
 			}
 		}
 		return n >= want, err
