@@ -261,8 +261,8 @@ func TestVanishedWaiters(t *testing.T) {
 	}
 }
 
-// One that vanishes after it was told that it is its turn, and before it could
-// take it, is found out too.
+// One that has to ask, and vanishes after it was told that it is its turn and
+// before it could take it, is found out too.
 func TestVanishedAtItsTurn(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
@@ -271,6 +271,7 @@ func TestVanishedAtItsTurn(t *testing.T) {
 	queue(t, open(t, proxy.URL("quarantine=0")), "n")
 	next := queue(t, open(t, url), "n")
 	listening(t, server, 2)
+	asking(server)
 	told := make(chan struct{}, 100)
 	proxy.Judge(func(args []string) redistest.Verdict {
 		if redistest.Mode(args) == "join" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -16,7 +17,10 @@ import (
 type notice struct {
 	kind noticeKind
 	look time.Duration // message: when to look; 0 is now
-	err  error         // broken
+
+	epoch, raw string // given
+	record     record // given
+	err        error  // broken
 }
 
 type noticeKind int
@@ -26,12 +30,36 @@ const (
 	down                      // the connection has gone; another is tried
 	deaf                      // the server does not allow it: nothing will be heard
 	message                   // look at the state, now or later
+	given                     // it is a holder now
 	evicted                   // somebody took the entry back
 	broken                    // a fault of the listener's own
 )
 
-// wordEvicted is published to a holder whose slot was taken back.
-const wordEvicted = "evicted"
+// What is published to an entry beside numbers.
+const (
+	wordEvicted = "evicted" // to a holder whose slot was taken back
+	wordGranted = "granted" // to a waiter, followed by epoch and record
+)
+
+// understand makes a notice of what was published. What it does not understand is
+// a reason to look.
+func understand(payload string) notice {
+	word, rest, _ := strings.Cut(payload, " ")
+	switch word {
+	case wordEvicted:
+		return notice{kind: evicted}
+	case wordGranted:
+		epoch, text, _ := strings.Cut(rest, " ")
+		if r, err := parseRecord(text); err == nil {
+			return notice{kind: given, epoch: epoch, raw: text, record: r}
+		}
+	}
+	ms, err := strconv.Atoi(word)
+	if err != nil || ms < 0 {
+		ms = 0
+	}
+	return notice{kind: message, look: time.Duration(ms) * time.Millisecond}
+}
 
 // listen subscribes to an entry's channel, on a connection of its own and on
 // new ones if that ends, until ctx does; then the channel is closed. A server
@@ -97,11 +125,7 @@ func hear(ctx context.Context, client goredis.UniversalClient, channel string, k
 		case *goredis.Subscription:
 			tell(notice{kind: up})
 		case *goredis.Message:
-			if m.Payload == wordEvicted {
-				tell(notice{kind: evicted})
-			} else if ms, err := strconv.Atoi(m.Payload); err == nil && ms >= 0 {
-				tell(notice{kind: message, look: time.Duration(ms) * time.Millisecond})
-			}
+			tell(understand(m.Payload))
 		}
 	}
 }

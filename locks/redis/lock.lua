@@ -18,7 +18,8 @@
 -- A place is order .. ticket .. id; 16, 16 and 32 digits.
 -- A record is "ttl weight max order ticket fence since ears replace hold slots
 -- text": the TTL in ms; max 0 for none; order, the priority turned round, in
--- hexadecimal; ears 1 if the waiter has subscribed; replace 1 for waiters, 2 for
+-- hexadecimal; ears 1 if the waiter has subscribed, 2 if it also takes a grant
+-- that is published to it; replace 1 for waiters, 2 for
 -- holders too; hold the ms from the grant on in which the slot stays taken
 -- whatever becomes of its holder; slots as "0,3-5"; text is not looked at.
 -- Moments are ms, ticket, fence and since us of the server's clock.
@@ -39,6 +40,7 @@
 --   left of the hold, 1 if somebody holds it and 0 if it only stays, who told it
 --   to go.
 --   any      format theirs | name theirs
+-- Published to an entry: ms until it is to look | granted epoch record | evicted
 local S, H, Q, D, E, G, INDEX = unpack(KEYS)
 local mode, id, quarantine, channels = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local name, known, text, nowait, within = ARGV[5], ARGV[6], ARGV[7], ARGV[8] == 'nowait', ARGV[9]
@@ -206,7 +208,9 @@ local function after(last) return digits(math.max((tonumber(last) or 0) + 1, mic
 -- had the time to say so; also if nothing at all is stored and the server has
 -- just been started. Data that vanished from a server that runs on was deleted
 -- by somebody, or never there: nothing to wait for.
+local entered = false
 local function enter()
+  entered = true
   local info = redis.pcall('INFO', 'server')
   local here, age = '', nil
   if type(info) == 'string' then
@@ -226,38 +230,85 @@ end
 
 local function left(moment) return math.max(moment - now, 0) end
 
--- Tells the first waiter that it is its turn, and the next when to make sure
+-- Makes the first waiter a holder and tells it so, which spares it asking. Its
+-- lease on the server lasts longer than it may rely on itself: it counts from its
+-- last look. Undone if nobody hears it.
+local function give(place, waiter, taken)
+  if not stored then return false end
+  if not entered then -- after a restart nothing may be given for a while
+    name = stored
+    enter()
+    if quiet > now then return false end
+  end
+  local r, text = record(waiter)
+  local ends = redis.call('ZSCORE', D, place)
+  if r.ears ~= '2' or not ends then return false end
+  r.fence, r.since, r.slots = after(fence), digits(micros), lowest(taken, r.weight)
+  fence = r.fence
+  redis.call('HSET', S, 'fence', fence)
+  redis.call('ZREM', Q, place)
+  redis.call('ZREM', D, place)
+  redis.call('HSET', E, waiter, write(r))
+  lease(r, waiter, r.ttl)
+  keep(r.ttl, till(r))
+  local heard = redis.pcall('PUBLISH', channels .. waiter, 'granted ' .. epoch .. ' ' .. write(r))
+  if type(heard) == 'number' and heard > 0 then return true end
+  redis.call('ZREM', H, waiter)
+  redis.call('HDEL', E, waiter .. '@')
+  redis.call('HSET', E, waiter, text)
+  redis.call('ZADD', D, ends, place)
+  redis.call('ZADD', Q, 0, place)
+  return false
+end
+
+-- Tells a waiter when the first slot is over that only a hold keeps: nobody is
+-- there to give it back.
+local function foretell(waiter)
+  local live = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
+  for i = 1, #live, 2 do
+    if not alive(record(live[i]), live[i]) then
+      redis.pcall('PUBLISH', channels .. waiter, left(live[i + 1]) + 1)
+      return
+    end
+  end
+end
+
+-- Gives the first waiter its turn, or tells it so, and the next when to make sure
 -- that the first has come. A publish that nobody receives lowers that waiter's
 -- time; then the next is told to look when that is over. If the caller is the
--- next, its ms are the result. One that does not fit yet is told when the first
--- slot is over that only a hold keeps: nobody is there to give it back.
+-- next, its ms are the result.
 local function wake()
-  local place = first()
-  if not place or quiet > now then return nil end
-  local sum, limit = holders()
-  if not fits(record(place:sub(33)), sum, limit) then
-    local live = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
-    for i = 1, #live, 2 do
-      if not alive(record(live[i]), live[i]) then
-        redis.pcall('PUBLISH', channels .. place:sub(33), left(live[i + 1]) + 1)
-        break
-      end
-    end
-    return nil
-  end
   local wait, told, i = 0, false, 0
+  local place = first()
   while place do
     local waiter = place:sub(33)
+    local fit, taken = true, nil
+    if i == 0 then
+      local sum, limit
+      sum, limit, taken = holders()
+      fit = quiet <= now and fits(record(waiter), sum, limit)
+      if fit then
+        told, wait = false, 0
+      elseif not told then
+        if quiet <= now then foretell(waiter) end
+        return nil
+      end
+    end
     if waiter == id then return wait end
-    local heard = redis.pcall('PUBLISH', channels .. waiter, wait)
-    if heard ~= 0 then -- or an error: then nobody can know
-      if told then return nil end
-      told, wait = true, math.max(wait, CHECK)
-    elseif not told then
-      local over = now + (record(waiter).ears == '1' and SUSPECT or NEWCOMER)
-      local before = tonumber(redis.call('ZSCORE', D, place) or nil)
-      if before and before <= over then over = before else redis.call('ZADD', D, over, place) end
-      wait = math.max(wait, over + 1 - now)
+    if fit and taken and give(place, waiter, taken) then
+      told, wait, i = true, CHECK, -1
+    else
+      if quiet > now then return nil end
+      local heard = redis.pcall('PUBLISH', channels .. waiter, wait)
+      if heard ~= 0 then -- or an error: then nobody can know
+        if told then return nil end
+        told, wait = true, math.max(wait, CHECK)
+      elseif not told then
+        local over = now + (record(waiter).ears == '0' and NEWCOMER or SUSPECT)
+        local before = tonumber(redis.call('ZSCORE', D, place) or nil)
+        if before and before <= over then over = before else redis.call('ZADD', D, over, place) end
+        wait = math.max(wait, over + 1 - now)
+      end
     end
     i = i + 1
     place = redis.call('ZRANGE', Q, i, i)[1]
@@ -415,6 +466,7 @@ if mode == 'join' then
   end
   if full == 0 and turn() then
     mine.fence, mine.since, mine.slots = after(fence), digits(micros), lowest(taken, mine.weight)
+    fence = mine.fence
     redis.call('HSET', S, 'fence', mine.fence, 'ticket', ticket and ticket > mine.ticket and ticket or mine.ticket)
     if not new then
       redis.call('ZREM', Q, spot)

@@ -108,24 +108,29 @@ type record struct {
 	claim   locks.Claim
 	fence   int64
 	since   int64 // us since 1970, on the server's clock
-	ears    bool
+	ears    hearing
 	replace locks.Replacement
 	hold    time.Duration // from the grant on, in whole ms
 	slots   []int
 	detail  string // who it is, in JSON
 }
 
+// hearing is what a waiter takes in of what is published to it.
+type hearing int
+
+const (
+	deafened hearing = iota // nothing: it has not subscribed
+	hints                   // that it is to look
+	grants                  // also that it has become a holder
+)
+
 // order writes a priority so that the bytes of a higher one sort before those
 // of a lower one.
 func order(priority int) uint64 { return uint64(math.MaxInt64) - uint64(int64(priority)) }
 
 func (r *record) String() string {
-	ears := 0
-	if r.ears {
-		ears = 1
-	}
 	return fmt.Sprintf("%d %d %d %016x %016d %016d %016d %d %d %d %s %s", r.ttl.Milliseconds(), r.claim.Weight, r.claim.Max,
-		order(r.claim.Priority), r.claim.Ticket, r.fence, r.since, ears, slices.Index(replacements(), r.replace),
+		order(r.claim.Priority), r.claim.Ticket, r.fence, r.since, r.ears, slices.Index(replacements(), r.replace),
 		r.hold.Milliseconds(), formatSlots(r.slots), r.detail)
 }
 
@@ -156,7 +161,7 @@ func parseRecord(text string) (record, error) {
 	}
 	r.ttl = time.Duration(numbers[0]) * time.Millisecond
 	r.claim = locks.Claim{Weight: int(numbers[1]), Max: int(numbers[2]), Priority: int(numbers[3]), Ticket: numbers[4]}
-	r.fence, r.since, r.ears, r.detail = numbers[5], numbers[6], numbers[7] == 1, fields[11]
+	r.fence, r.since, r.ears, r.detail = numbers[5], numbers[6], hearing(numbers[7]), fields[11]
 	if numbers[8] < 0 || int(numbers[8]) >= len(replacements()) {
 		return r, fmt.Errorf("a replacement of %d", numbers[8])
 	}

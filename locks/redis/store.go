@@ -111,7 +111,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 		return &ticket{entry: e, lease: newLease(e, asked), replaced: e.listed(a)}, nil
 	case "waiting":
 		s.note(e)
-		t := &ticket{entry: e, queued: true, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.listed(a)}
+		t := &ticket{entry: e, queued: true, asked: asked, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.listed(a)}
 		t.place.Store(int64(a.place))
 		return t, nil
 	}
@@ -186,8 +186,8 @@ func (e *entry) ask(ctx context.Context, mode string) (a answer, asked locks.Ins
 	return a, asked, nil
 }
 
-// setEars says whether the waiter hears what is published to it.
-func (e *entry) setEars(ears bool) {
+// setEars says what the waiter hears of what is published to it.
+func (e *entry) setEars(ears hearing) {
 	if e.record.ears != ears {
 		e.record.ears = ears
 		e.raw = e.record.String()

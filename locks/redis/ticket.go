@@ -13,6 +13,7 @@ type ticket struct {
 	entry  *entry
 	lease  *lease // granted at once
 	queued bool
+	asked  locks.Instant // before the last look that was answered
 	place  atomic.Int64  // in the queue, by the last answer
 	look   time.Duration // until when the store wants to be asked again
 	quiet  time.Time     // until then nothing is granted to anybody
@@ -42,8 +43,9 @@ func (t *ticket) isNear() {
 
 // Wait implements locks.Ticket. It subscribes, looks again when that is
 // confirmed, because its turn may have come meanwhile, and sleeps until it is
-// told to look or the time that the store named is over. Every look also keeps
-// the place alive; a waiter that was taken for dead gets its old place back.
+// told that it holds, or to look, or the time that the store named is over. Every
+// look also keeps the place alive; a waiter that was taken for dead gets its old
+// place back.
 func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	if !t.queued {
 		return t.lease, nil
@@ -71,10 +73,15 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 				t.leave(ctx, nil)
 				return nil, n.err
 			case n.kind == up:
-				e.setEars(true)
+				e.setEars(grants)
+				if e.store.target.replicas > 0 { // to be waited for: only who asks can
+					e.setEars(hints)
+				}
 				together = true
 			case n.kind == down: // is it the connection, or the server?
-				e.setEars(false)
+				e.setEars(deafened)
+			case n.kind == given && t.fresh():
+				return t.take(n), nil
 			case n.kind == deaf:
 				e.store.deaf.Store(true)
 				continue
@@ -100,7 +107,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		case a.word == "granted":
 			return newLease(e, asked), nil
 		case a.word == "waiting":
-			outage, pause, t.quiet = nil, a.look, time.Now().Add(a.quiet)
+			outage, pause, t.quiet, t.asked = nil, a.look, time.Now().Add(a.quiet), asked
 			if together {
 				pause, together = e.apart(pause), false
 			}
@@ -122,6 +129,22 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 // TTL.
 func (e *entry) apart(pause time.Duration) time.Duration {
 	return pause - pause/2*time.Duration(e.ref.ID[0])/256
+}
+
+// fresh reports whether a grant that was not asked for is still good for as long
+// as a renewal would be: it counts from the last look.
+func (t *ticket) fresh() bool {
+	return t.entry.store.clock().Sub(t.asked) <= t.entry.ttl/looks
+}
+
+// looks is how many a waiter makes in its TTL.
+const looks = 3
+
+// take makes the lease that was given.
+func (t *ticket) take(n notice) *lease {
+	e := t.entry
+	e.epoch, e.raw, e.record = n.epoch, n.raw, n.record
+	return newLease(e, t.asked)
 }
 
 // leave gives the place up. It waits a moment for the store to know; the rest

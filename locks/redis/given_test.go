@@ -1,0 +1,125 @@
+package redis_test
+
+import (
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/redis"
+	"golock/locks/redis/redistest"
+)
+
+// scripts is how often the server has run the script.
+func scripts(server *redistest.Server) int {
+	n := 0
+	for _, command := range []string{"evalsha", "eval"} {
+		calls, _, _ := strings.Cut(strings.TrimPrefix(server.Info("commandstats", "cmdstat_"+command), "calls="), ",")
+		c, _ := strconv.Atoi(calls)
+		n += c
+	}
+	return n
+}
+
+// Who gives a slot back gives it to the next, who need not ask for it: one that
+// knows when it has last asked for anything, and lives on the lease from then.
+func TestGiven(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	holder := take(t, open(t, url), "n")
+	before := locks.BootTime()
+	w := queue(t, open(t, url), "n")
+	listening(t, server, 1)
+	looked := locks.BootTime()
+	runs := scripts(server)
+	release(t, holder)
+	l := w.granted().(locks.Leased)
+	if got := scripts(server) - runs; got != 1 {
+		t.Errorf("%d script runs for a hand-off", got)
+	}
+	if asked := l.Term().Asked; asked < before || asked > looked {
+		t.Errorf("the lease counts from %d, the waiter asked between %d and %d", asked, before, looked)
+	}
+	renew(t, l)
+	if l.Term().Asked <= looked {
+		t.Error("a renewal does not prolong it")
+	}
+	if g := l.Grant(); len(g.Slots) != 1 || g.Slots[0] != 0 || g.Fence <= holder.Grant().Fence {
+		t.Errorf("%+v after %+v", g, holder.Grant())
+	}
+	release(t, l)
+	becomes(t, open(t, url), "n", 0, 0)
+}
+
+// A grant that finds its waiter late is not lived on: how much of the lease is
+// left is not known.
+func TestGivenTooLate(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	holder := take(t, open(t, url), "n", ttl(longTTL))
+	s := open(t, url)
+	var ahead atomic.Int64 // of the waiter's clock
+	redis.SetClock(s, func() locks.Instant { return locks.BootTime().Add(time.Duration(ahead.Load())) })
+	w := queue(t, s, "n", ttl(longTTL))
+	listening(t, server, 1)
+	ahead.Store(int64(longTTL/3 + time.Second))
+	late := locks.BootTime().Add(time.Duration(ahead.Load()))
+	release(t, holder)
+	l := w.granted().(locks.Leased)
+	if asked := l.Term().Asked; asked < late {
+		t.Errorf("the lease counts from %v before the late moment", late.Sub(asked))
+	}
+	release(t, l)
+}
+
+// One release can make room for several.
+func TestGivenToSeveral(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	holder := take(t, open(t, url), "n", limit(3), weight(3))
+	waiters := make([]*waiter, 4)
+	for i := range waiters {
+		waiters[i] = queue(t, open(t, url), "n", limit(3))
+	}
+	listening(t, server, len(waiters))
+	runs := scripts(server)
+	release(t, holder)
+	fences, slots := map[int64]bool{}, map[int]bool{}
+	for i, w := range waiters[:3] {
+		g := w.granted().Grant()
+		fences[g.Fence], slots[g.Slots[0]] = true, true
+		if len(fences) != i+1 || len(slots) != i+1 || g.Slots[0] > 2 {
+			t.Errorf("waiter %d: %+v", i, g)
+		}
+	}
+	if got := scripts(server) - runs; got > 2 { // the fourth makes sure that the third has come
+		t.Errorf("%d script runs for three grants", got)
+	}
+	becomes(t, open(t, url), "n", 3, 1)
+	for _, w := range waiters {
+		release(t, w.granted())
+	}
+}
+
+// A server that has come back with its data gives nothing to anybody before the
+// quarantine is over, also when the first that it hears of is a release.
+func TestGivenNothingAfterARestart(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	holder := take(t, open(t, url), "n", ttl(longTTL))
+	w := queue(t, open(t, url), "n", ttl(longTTL))
+	listening(t, server, 1)
+	for _, key := range server.Do("KEYS", "*:s").([]any) {
+		server.Do("HSET", key, "run", strings.Repeat("0", 40)) // as if it had been another server
+	}
+	quarantined := open(t, strings.Replace(url, "quarantine=0", "quarantine=20s", 1)).Attach(holder.Grant().Ref)
+	if err := quarantined.Release(background); err != nil {
+		t.Fatal(err)
+	}
+	if holding, waiting := count(t, open(t, url), "n"); holding != 0 || waiting != 1 {
+		t.Errorf("%d hold and %d wait", holding, waiting)
+	}
+	w.waits()
+}
