@@ -1,9 +1,11 @@
 package leasefile_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,5 +162,72 @@ func FuzzTokens(f *testing.F) {
 		if text, ok := leasefile.TokenText(name); ok && text != name {
 			t.Errorf("%q is read as %q", name, text)
 		}
+	})
+}
+
+// Whoever cleans up while names are used for the first time is in nobody's way,
+// and leaves every name as it must be.
+func TestSweepWhileNamesAreMade(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		done := make(chan struct{})
+		var sweepers, users sync.WaitGroup
+		for range 2 {
+			s := open(t, url)
+			sweepers.Go(func() {
+				for {
+					if _, err := s.Sweep(background, 0); err != nil {
+						t.Errorf("Sweep: %v", err)
+					}
+					select {
+					case <-done:
+						return
+					default:
+					}
+				}
+			})
+		}
+		s := open(t, url)
+		for user := range 8 {
+			users.Go(func() {
+				for i := range 40 {
+					for range 2 {
+						ticket, err := s.Join(background, request(t, fmt.Sprint(user, "-", i)))
+						if err != nil {
+							t.Errorf("Join: %v", err)
+							return
+						}
+						if l, err := ticket.Wait(background); err != nil {
+							t.Errorf("Wait: %v", err)
+						} else if err := release(l); err != nil {
+							t.Errorf("Release: %v", err)
+						}
+					}
+				}
+			})
+		}
+		users.Wait()
+		close(done)
+		sweepers.Wait()
+	})
+}
+
+// Who makes a name and is held up for so long that it is taken for left behind
+// makes it again.
+func TestSweptWhileItIsMade(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		slow, s := open(t, url), open(t, url)
+		held := true
+		slow.At(func(step string) {
+			if step == "built" && held {
+				held = false
+				if n, err := s.Sweep(background, 0); n != 1 || err != nil {
+					t.Errorf("Sweep = %d, %v, want 1", n, err)
+				}
+			}
+		})
+		if err := release(take(t, slow, "n")); err != nil {
+			t.Error(err)
+		}
+		sweepAll(t, url)
 	})
 }

@@ -96,7 +96,7 @@ func sweepAll(t *testing.T, url string) {
 		t.Fatalf("Sweep: %v", err)
 	}
 	dir := directory(t, url)
-	for _, pattern := range []string{"/new.*", "/*/line/*", "/*/data/*"} {
+	for _, pattern := range []string{"/new.*", "/old.*", "/*/line/*", "/*/data/*"} {
 		left, err := filepath.Glob(dir + pattern)
 		if err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v, %v", left, err)

@@ -35,6 +35,7 @@ const (
 const (
 	usedSuffix = ".used"
 	newPrefix  = "new."
+	oldPrefix  = "old." // of such that are being removed; as long
 )
 
 // queue is one name's directory.

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"golock/locks"
 )
@@ -63,7 +66,7 @@ func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int
 	for _, q := range queues {
 		sweeps = append(sweeps, &sweep{watch: q.watch(defaultTTL), olderThan: olderThan})
 	}
-	n, err := await(ctx, s.sweepUnfinished, func(int, error) {})
+	n, err := await(ctx, func() (int, error) { return s.sweepUnfinished(ctx) }, func(int, error) {})
 	removed += n
 	for err == nil {
 		left := 0
@@ -84,28 +87,48 @@ func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int
 	return removed, err
 }
 
+// makingTime is what the making of a directory may take before a sweep takes it
+// for left behind.
+const makingTime = time.Second
+
 // sweepUnfinished removes directories of names that were never finished. One
-// that is just being made is made again by who makes it.
-func (s *Store) sweepUnfinished() (removed int, err error) {
+// that is being made after all gets its place in the moment in which it is
+// complete, and others use it from then on: so it is taken away, under another
+// name, before anything in it is touched, and who makes it makes it again.
+func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
 	names, err := readNames(s.dir + "/.")
 	if err != nil {
 		return 0, err
 	}
+	isOther := func(name string) bool { return !isUnfinished(name, newPrefix) && !isUnfinished(name, oldPrefix) }
+	if names = slices.DeleteFunc(names, isOther); len(names) == 0 {
+		return 0, nil
+	}
+	pause(ctx, makingTime)
 	for _, name := range names {
-		if isUnfinished(name) {
-			if err := os.RemoveAll(s.dir + "/" + name); err != nil {
-				return removed, err
-			}
-			removed++
+		if err := ctx.Err(); err != nil {
+			return removed, err
 		}
+		old := s.dir + "/" + oldPrefix + name[len(newPrefix):]
+		if isUnfinished(name, newPrefix) {
+			if err := rename(s.dir+"/"+name, old); err == unix.ENOENT {
+				continue // it is finished
+			} else if err != nil {
+				return removed, &Error{Op: "rename", Path: s.dir + "/" + name, Err: err}
+			}
+		}
+		if err := os.RemoveAll(old); err != nil {
+			return removed, err
+		}
+		removed++
 	}
 	return removed, nil
 }
 
 // isUnfinished reports whether a name in the store's directory is that of one
-// which was being made: a key and an ID, or the ID alone.
-func isUnfinished(name string) bool {
-	text, ok := strings.CutPrefix(name, newPrefix)
+// which was being made: a prefix, and a key and an ID, or the ID alone.
+func isUnfinished(name, prefix string) bool {
+	text, ok := strings.CutPrefix(name, prefix)
 	if len(text) == 65 && text[32] == '.' {
 		text = text[:32] + text[33:]
 	}
