@@ -11,6 +11,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"hash/adler32"
 	"io"
@@ -62,6 +63,8 @@ func setUp(m *testing.M) int {
 	if out, err := build.CombinedOutput(); err != nil {
 		return fail(fmt.Errorf("building golock: %w\n%s", err, out))
 	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // they mostly wait
 	return sqltest.Main(m)
 }
 

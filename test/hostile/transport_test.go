@@ -1,0 +1,320 @@
+package hostile_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks/sql/sqltest"
+)
+
+// This file pins what golock tells a server that is not the one it should be,
+// or somebody in between: no password in the clear, and nothing at all if the
+// way was to be encrypted. What a good server with TLS is asked for, and that
+// certificates and names are verified, is tested beside the stores.
+
+// talker is a server that says what it is told to, and keeps what it hears.
+type talker struct {
+	net.Listener
+	mu    sync.Mutex
+	heard []byte
+	calls int
+}
+
+// listen starts one. talk gets each connection, whose reads are kept.
+func listen(t testing.TB, socket net.Listener, talk func(c net.Conn)) *talker {
+	t.Helper()
+	s := &talker{Listener: socket}
+	t.Cleanup(func() { s.Close() })
+	go func() {
+		for {
+			c, err := s.Accept()
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.calls++
+			s.mu.Unlock()
+			go func() {
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(limit))
+				ear := &ear{c, s}
+				talk(ear)
+				b := make([]byte, 4096)
+				for {
+					if _, err := ear.Read(b); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return s
+}
+
+type ear struct {
+	net.Conn
+	of *talker
+}
+
+func (e *ear) Read(b []byte) (int, error) {
+	n, err := e.Conn.Read(b)
+	e.of.mu.Lock()
+	defer e.of.mu.Unlock()
+	e.of.heard = append(e.of.heard, b[:n]...)
+	return n, err
+}
+
+func (s *talker) all() (heard []byte, calls int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heard, s.calls
+}
+
+func loopback(t testing.TB) net.Listener {
+	t.Helper()
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	return socket
+}
+
+func message(kind byte, body ...byte) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(body)+4)), body...)
+}
+
+// A server of PostgreSQL's that says no to TLS is told nothing more.
+func TestStrippedPostgres(t *testing.T) {
+	t.Parallel()
+	for what, answer := range map[string]string{"no": "N", "an error": "E", "nonsense": "x", "yes and more in the clear": "S" + string(message('R', 0, 0, 0, 3))} {
+		s := listen(t, loopback(t), func(c net.Conn) {
+			b := make([]byte, 8)
+			if _, err := c.Read(b); err == nil {
+				_, _ = c.Write([]byte(answer))
+			}
+		})
+		r := as(t, victim, "run", "--store", "postgres://job:"+secret+"@"+s.Addr().String()+"/db?tls=on", "-n", "--name", "x", "--", "echo", "started")
+		heard, calls := s.all()
+		if r.code != 69 || calls == 0 || bytes.Contains(heard, []byte("job")) || (what == "no" && len(heard) != 8*calls) {
+			t.Errorf("%s: exit code %d, heard %q in %d calls: %s", what, r.code, heard, calls, r.err)
+		}
+		shows(t, what, r.out+r.err)
+	}
+}
+
+// mysqlPacket frames a packet.
+func mysqlPacket(number byte, body ...byte) []byte {
+	n := len(body)
+	return append([]byte{byte(n), byte(n >> 8), byte(n >> 16), number}, body...)
+}
+
+// greeting is how a MySQL server begins.
+func greeting(capabilities uint32, plugin string) []byte {
+	b := append([]byte{10}, "8.0.0\x00"...)
+	b = append(b, 1, 0, 0, 0)
+	b = append(b, "12345678\x00"...)
+	b = append(b, byte(capabilities), byte(capabilities>>8), 45, 2, 0, byte(capabilities>>16), byte(capabilities>>24), 21)
+	b = append(b, make([]byte, 10)...)
+	b = append(b, "123456789012\x00"...)
+	return mysqlPacket(0, append(b, plugin+"\x00"...)...)
+}
+
+const (
+	mysqlUsual = 0x000fa20f | 1<<7 // protocol 4.1, plugins, several statements, LOCAL among them; not TLS
+)
+
+// A server of MySQL's that has no TLS, or asks for the password as it is, does
+// not get it; one that asks for a file gets none.
+func TestHostileMySQL(t *testing.T) {
+	t.Parallel()
+	run := func(s *talker, options string) result {
+		return as(t, victim, "run", "--store", "mysql://job:"+secret+"@"+s.Addr().String()+"/db"+options, "-n", "--name", "x", "--", "echo", "started")
+	}
+	stripped := listen(t, loopback(t), func(c net.Conn) { _, _ = c.Write(greeting(mysqlUsual, "mysql_native_password")) })
+	r := run(stripped, "?tls=on")
+	if heard, calls := stripped.all(); r.code != 69 || calls == 0 || len(heard) != 0 {
+		t.Errorf("no TLS: exit code %d, heard %q: %s", r.code, heard, r.err)
+	}
+	says(t, "no TLS", r, 69, "does not speak TLS")
+
+	for _, plugin := range []string{"mysql_clear_password", "mysql_old_password", "dialog"} {
+		asking := listen(t, loopback(t), func(c net.Conn) {
+			_, _ = c.Write(greeting(mysqlUsual, "mysql_native_password"))
+			if _, err := c.Read(make([]byte, 4096)); err == nil {
+				_, _ = c.Write(mysqlPacket(2, append([]byte{0xfe}, plugin+"\x0012345678901234567890\x00"...)...))
+			}
+		})
+		r := run(asking, "")
+		heard, calls := asking.all()
+		if r.code != 69 || calls == 0 || bytes.Contains(heard, []byte(secret)) {
+			t.Errorf("%s: exit code %d, heard %q: %s", plugin, r.code, heard, r.err)
+		}
+		shows(t, plugin, r.out+r.err)
+	}
+
+	path := place(t, 0o755) + "/precious"
+	must(t, os.WriteFile(path, []byte("PRECIOUS"), 0o644))
+	greedy := listen(t, loopback(t), func(c net.Conn) {
+		_, _ = c.Write(greeting(mysqlUsual, "mysql_native_password"))
+		b := make([]byte, 64<<10)
+		for number, answer := byte(2), []byte{0, 0, 0, 2, 0, 0, 0}; ; number, answer = 1, append([]byte{0xfb}, path...) {
+			if _, err := c.Read(b); err != nil {
+				return
+			}
+			_, _ = c.Write(mysqlPacket(number, answer...))
+		}
+	})
+	r = run(greedy, "")
+	heard, _ := greedy.all()
+	if r.code != 69 || !bytes.Contains(heard, []byte("golock")) || bytes.Contains(heard, []byte("PRECIOUS")) {
+		t.Errorf("LOCAL INFILE: exit code %d, heard %q: %s", r.code, heard, r.err)
+	}
+}
+
+// Where TLS was asked for, a server gets nothing else, and not an old one.
+func TestStrippedRedis(t *testing.T) {
+	t.Parallel()
+	plain := listen(t, loopback(t), func(c net.Conn) { _, _ = c.Write([]byte("+OK\r\n")) })
+	r := as(t, victim, "run", "--store", "rediss://job:"+secret+"@"+plain.Addr().String(), "-n", "--name", "x", "--", "echo", "started")
+	if heard, _ := plain.all(); r.code != 69 || len(heard) == 0 || heard[0] != 0x16 || bytes.Contains(heard, []byte(secret)) {
+		t.Errorf("in the clear: exit code %d, heard %q: %s", r.code, heard, r.err)
+	}
+
+	certificate, file := certificate(t)
+	old := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
+	outdated, err := tls.Listen("tcp", "127.0.0.1:0", old)
+	must(t, err)
+	s := listen(t, outdated, func(net.Conn) {})
+	r = as(t, victim, "run", "--store", "rediss://job:"+secret+"@"+s.Addr().String()+"?ca="+file, "-n", "--name", "x", "--", "echo", "started")
+	if heard, _ := s.all(); r.code != 69 || r.out != "" || len(heard) != 0 {
+		t.Errorf("TLS 1.1: exit code %d, heard %q: %s", r.code, heard, r.err)
+	}
+}
+
+// certificate makes one for 127.0.0.1 that signs itself, and a file of it.
+func certificate(t testing.TB) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, err)
+	path := place(t, 0o755) + "/ca.pem"
+	must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644))
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, path
+}
+
+// A server of PostgreSQL's that asks for the password as it is gets it on this
+// machine, where administrators want it so for PAM and LDAP, and not over an
+// open network.
+func TestClearPasswordOverTheNetwork(t *testing.T) {
+	t.Parallel()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its network
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			for _, args := range []string{"addr add 10.9.9.9/32 dev lo", "link set lo up"} {
+				if text, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+					return fmt.Errorf("ip %s: %w: %s", args, err, text)
+				}
+			}
+			for host, want := range map[string]bool{"10.9.9.9": false, "127.0.0.1": true} {
+				socket, err := net.Listen("tcp", host+":0")
+				if err != nil {
+					return err
+				}
+				s := listen(t, socket, func(c net.Conn) {
+					if _, err := c.Read(make([]byte, 4096)); err == nil {
+						_, _ = c.Write(message('R', 0, 0, 0, 3))
+					}
+				})
+				r := as(t, 0, "run", "--store", "postgres://job:"+secret+"@"+s.Addr().String()+"/db", "-w", "1", "--name", "x", "--", "echo", "started")
+				heard, calls := s.all()
+				if got := bytes.Contains(heard, []byte(secret)); got != want || calls == 0 || r.code != 69 {
+					t.Errorf("%s: the password was sent: %v; exit code %d: %s", host, got, r.code, r.err)
+				}
+				if !want && !strings.Contains(r.err, "?tls=on") {
+					t.Errorf("%s: %s", host, r.err)
+				}
+			}
+			return nil
+		}()
+	}()
+	select {
+	case err := <-done:
+		must(t, err)
+	case <-time.After(2 * limit):
+		t.Fatal(errors.New("too long"))
+	}
+}
+
+// Of the variables that other programs of the databases read none has a part in
+// where golock goes, how, and as whom.
+func TestVariablesOfDatabases(t *testing.T) {
+	t.Parallel()
+	for _, server := range []*sqltest.Server{sqltest.Postgres(t), sqltest.Maria(t)} {
+		cmd := start(victim, golock, "run", "--store", server.TCPURL(server.NewDatabase(t), "quarantine=0s"), "--name", "x", "--", "sh", "-c", "echo $PGSERVICE")
+		cmd.Env = append(cmd.Env,
+			"PGSERVICE=nowhere", "PGSERVICEFILE=/dev/zero", "PGHOST=/nowhere", "PGPORT=abc", "PGUSER=nobody", "PGPASSWORD=wrong", "PGDATABASE=x", "PGOPTIONS=-c nonsense",
+			"PGSSLMODE=verify-full", "PGSSLNEGOTIATION=direct", "PGREQUIREAUTH=none", "PGCHANNELBINDING=require", "PGTARGETSESSIONATTRS=standby",
+			"PGCONNECT_TIMEOUT=abc", "PGMINPROTOCOLVERSION=9", "PGMAXPROTOCOLVERSION=x", "PGPASSFILE=/dev/zero", "PGSSLCERT=/nowhere", "PGSSLCERTMODE=x",
+			"MYSQL_HOST=nowhere", "MYSQL_TCP_PORT=1", "MYSQL_PWD=wrong", "MYSQL_UNIX_PORT=/nowhere", "HOME=/nowhere",
+		)
+		r := finish(t, cmd)
+		says(t, server.Kind, r, 0)
+		if r.out != "nowhere\n" {
+			t.Errorf("%s: the command's PGSERVICE is %q", server.Kind, r.out)
+		}
+	}
+}
+
+// What is said of a table or a name in SQL is a name, whatever is in it.
+func TestInjection(t *testing.T) {
+	t.Parallel()
+	for _, server := range []*sqltest.Server{sqltest.Postgres(t), sqltest.Maria(t)} {
+		db := server.NewDatabase(t)
+		url := server.TCPURL(db, "quarantine=0s")
+		for _, name := range []string{"'; DROP TABLE golock; --", `"; DROP TABLE golock; --`, `\'; DROP TABLE golock; --`, "/*!50000 x*/ %s%n {a}*?[b]", "x;y`z\U0001f512\u2028"} {
+			h := hold(t, victim, "--store", url, "--name", name)
+			r := as(t, victim, "run", "--store", url, "--name", name, "-n", "--", "true", name)
+			says(t, name, r, 75)
+			says(t, name, as(t, victim, "ls", "--store", url, name), 0, "holding")
+			h.in.Close()
+			_ = h.cmd.Wait()
+		}
+		for _, option := range []string{"golock;DROP", "golock'", `golock"`, "golock--", "a.b.c", "golock%20x", "golock%00", "1x", strings.Repeat("x", 49), "."} {
+			r := as(t, victim, "run", "--store", url+"&table="+option, "-n", "--name", "x", "--", "true")
+			says(t, option, r, 64, "table")
+		}
+		for _, user := range []string{"%27;DROP", "%22x", "x%60", "x%00", "%0a", "%1b%5b2J"} {
+			r := as(t, victim, "run", "--store", server.Kind+"://"+user+":x@"+server.Addr()+"/"+db, "-n", "--name", "x", "--", "true")
+			if r.code != 69 && r.code != 64 {
+				t.Errorf("user %s: exit code %d", user, r.code)
+			}
+			plainText(t, user, r.out+r.err)
+		}
+	}
+}
