@@ -261,7 +261,11 @@ func (r *Run) acquire(g *guard, d *desk) (locks.Lease, []syscall.Signal, *Outcom
 			// A stopped process must not keep its place: it would hold up
 			// everybody behind it. Here the end of the attempt is waited for.
 			a.suspend()
-			r.giveBack(<-a.got)
+			got := <-a.got
+			r.giveBack(got)
+			if err := got.evicted(); err != nil { // it is not to come again
+				return nil, nil, r.refused(err, false)
+			}
 			onlooker.end(true)
 			r.Log(false, "left the queue", "signal", "TSTP")
 			r.Relay.Suspend()

@@ -73,7 +73,7 @@ func (e *engine) attack(t *testing.T, s *storeSummary) {
 					s.Failing = append(s.Failing, again)
 				}
 				t.Errorf("%s: %s\nplay it again: make campaign STORE=%s ROUND=%#x", f.kind, f.text, e.name, number)
-				if dir := os.Getenv("GOLOCK_TEST_HISTORIES"); dir != "" {
+				if dir := os.Getenv("GOLOCK_TEST_RECORDS"); dir != "" {
 					file := fmt.Sprintf("%s/%s-%x-%d", dir, e.name, number, i)
 					_ = os.WriteFile(file, []byte(f.kind+": "+f.text+"\n"+h.text()), 0o600)
 				}

@@ -63,6 +63,11 @@ func (e *engine) terms(p *plan) terms {
 	return t
 }
 
+// skewed is a site whose server has another wall clock than this machine.
+type skewed interface{ skewed() bool }
+
+func (s *served) skewed() bool { return s.clock.set }
+
 func (e *engine) server() bool { return e.leased && e.clocks }
 
 const quarantine = 3 * time.Second // the default of the stores
@@ -90,11 +95,11 @@ var engines = []*engine{
 	{name: "symlink", leased: true, queue: true, mutual: true, ttls: leaseTimes, pace: filePace, youth: 30 * time.Millisecond, mixes: allMixes, faults: onLeased, places: []kind{diskFull}, open: openDir("symlink")},
 	{name: "excl", leased: true, queue: true, mutual: true, ttls: leaseTimes, pace: filePace, youth: 30 * time.Millisecond, mixes: allMixes, faults: onLeased, places: []kind{diskFull}, open: openDir("excl")},
 	{name: "redis", leased: true, queue: true, mutual: true, clocks: true, ttls: leaseTimes, pace: serverPace, youth: 30 * time.Millisecond, mixes: allMixes, faults: onLeased,
-		places: append([]kind{serverEmpty, serverEmpty, serverMemory}, onServer...), beyond: []kind{serverFlush}, open: openRedis},
+		places: append([]kind{serverEmpty, serverEmpty, serverMemory}, onServer...), beyond: []kind{serverFlush, serverClock}, open: openRedis},
 	{name: "mariadb", leased: true, queue: true, mutual: true, rows: true, clocks: true, ttls: leaseTimes, pace: serverPace, youth: 40 * time.Millisecond, mixes: allMixes, faults: onLeased,
-		places: append([]kind{serverKill, serverKill}, onServer...), open: openSQL(sqltest.StartMaria)},
+		places: append([]kind{serverKill, serverKill}, onServer...), beyond: []kind{serverClock}, open: openSQL(sqltest.StartMaria)},
 	{name: "postgres", leased: true, queue: true, mutual: true, rows: true, clocks: true, ttls: leaseTimes, pace: serverPace, youth: 40 * time.Millisecond, mixes: allMixes, faults: onLeased,
-		places: append([]kind{serverKill, serverKill}, onServer...), open: openSQL(sqltest.StartPostgres)},
+		places: append([]kind{serverKill, serverKill}, onServer...), beyond: []kind{serverClock}, open: openSQL(sqltest.StartPostgres)},
 }
 
 // directory is the site of stores on this machine.
@@ -191,15 +196,18 @@ type served struct {
 	connections func()
 	memory      func(full bool)
 	flush       func()
+	clock       *clock
 }
 
 func openRedis(t *testing.T, _ *engine) site {
-	s := redistest.Start(t)
+	c := newClock(t)
+	var s *redistest.Server
+	c.under(func() { s = redistest.Start(t) })
 	config := "0"
 	return &served{
 		t: t, addr: s.Addr(), direct: s.URL(),
 		link: func(addr string) string { return "redis://" + addr },
-		stop: s.Stop, cont: s.Continue, kill: s.Kill, restart: s.Restart,
+		stop: s.Stop, cont: s.Continue, kill: s.Kill, restart: func() { c.under(s.Restart) }, clock: c,
 		connections: func() {
 			_, _ = s.Try("CLIENT", "KILL", "TYPE", "normal")
 			_, _ = s.Try("CLIENT", "KILL", "TYPE", "pubsub")
@@ -216,12 +224,14 @@ func openRedis(t *testing.T, _ *engine) site {
 
 func openSQL(start func(testing.TB, ...string) *sqltest.Server) func(*testing.T, *engine) site {
 	return func(t *testing.T, _ *engine) site {
-		s := start(t, "max_connections=400")
+		c := newClock(t)
+		var s *sqltest.Server
+		c.under(func() { s = start(t, "max_connections=400") })
 		database := s.NewDatabase(t)
 		return &served{
 			t: t, addr: s.Addr(), direct: s.URL(database),
 			link: func(addr string) string { return strings.Replace(s.TCPURL(database), s.Addr(), addr, 1) },
-			stop: s.Pause, cont: s.Resume, kill: s.Kill, restart: func() { s.Restart(t) },
+			stop: s.Pause, cont: s.Resume, kill: s.Kill, restart: func() { c.under(func() { s.Restart(t) }) }, clock: c,
 			connections: func() { s.KillConnections(t, "") },
 		}
 	}
@@ -305,6 +315,8 @@ func (s *served) fault(f planned) (driver int, ok bool) {
 		s.memory(false)
 	case serverFlush:
 		s.flush()
+	case serverClock:
+		s.clock.step(f.Pick)
 	default:
 		return -1, false
 	}

@@ -167,6 +167,7 @@ type terms struct {
 	Fenced     bool
 	Slots      bool // also for --shared
 	Rows       bool // a step of one that is stopped may hold up the others
+	Skewed     bool // the server's wall clock is another
 	Mutual     bool // whoever holds excludes: false where removed files let the next one in
 	TTL        time.Duration
 	Quarantine time.Duration

@@ -45,9 +45,9 @@ const (
 const (
 	notClosed      = "kill -9 of a golock with --close: its command goes on without the slot"
 	notBoth        = "golock and its guard killed in the same moment: what the command has started goes on"
-	notBothStop    = "golock and its guard stopped in the same moment: nobody is left to end the command"
+	notBothStop    = "golock and its guard stopped (or one stopped, one killed) in the same moment: nobody is left to end the command"
 	notRemoved     = "a lock file that is removed while it is held"
-	notRemovedLine = "the order of a line whose lock file is removed"
+	notRemovedLine = "the order of a line whose lock file is removed, and who was replaced in it (143 instead of 75)"
 	notFlushed     = "FLUSHALL: two may run for up to a third of the TTL and the kill window"
 	notVanished    = "a server that comes back empty while a holder is cut off, with a quarantine shorter than the TTL"
 	notClock       = "a step of the server's clock"
@@ -72,7 +72,11 @@ func judge(h *history) []finding {
 		all = append(all, h.admission(r)...)
 		all = append(all, h.orphans(r)...)
 		if text := h.code(r); text != "" {
-			all = append(all, finding{kind: wrongCode, text: fmt.Sprintf("%v: %s: %q", r, text, r.said)})
+			f := finding{kind: wrongCode, text: fmt.Sprintf("%v: %s: %q", r, text, r.said)}
+			if r.Replace != "" && r.code == 128+int(syscall.SIGTERM) && r.command() == nil && len(h.hit(r, h.begun, r.ended, removeFiles)) > 0 {
+				f.excuse = notRemovedLine // TERM came, and the mark that says why has gone
+			}
+			all = append(all, f)
 		}
 		if gap, limit := h.gap(r); gap > limit {
 			all = append(all, finding{kind: starved, text: fmt.Sprintf("%v waited %v while nobody held, at most %v expected", r, gap, limit)})
@@ -122,7 +126,7 @@ func (h *history) holder(r *run, saw []*life, at moment) (holds bool, excuse str
 	if holds {
 		return true, h.excuse(r, at)
 	}
-	if r.Hold > 0 && r.Replace == "" && at < h.granted(c)+int64(r.Hold-grantSlop) && at > c.from {
+	if r.Hold > 0 && r.Replace == "" && !h.Skewed && at < h.granted(c)+int64(r.Hold-grantSlop) && at > c.from {
 		if len(h.hit(r, c.from, at, losses...)) > 0 {
 			return true, notHold
 		}
@@ -177,7 +181,7 @@ func (h *history) excuse(r *run, at moment) string {
 				return notVanished
 			}
 		case heldUp:
-			if h.Leased && f.overlaps(at-int64(noticed), at) {
+			if h.Leased && f.overlaps(at-int64(300*time.Millisecond), at) {
 				return notHeldUp
 			}
 		}
@@ -211,11 +215,15 @@ func (h *history) admission(r *run) (all []finding) {
 	sum, most := r.Weight, limitOf(r)
 	strictSum, strictMost := sum, most // without those that are excused
 	var inside []string
+	own := h.excuse(r, c.from) // it may have lost its slot before it began
 	why := ""
 	for o, saw := range others {
 		holds, excuse := h.holder(o, saw, c.from)
 		if !holds {
 			continue
+		}
+		if own != "" {
+			excuse = own
 		}
 		inside = append(inside, o.String())
 		sum, most = sum+o.Weight, min(most, limitOf(o))
@@ -371,7 +379,7 @@ func (h *history) code(r *run) string {
 		if len(h.hit(r, r.started, r.ended, refused...)) > 0 || h.Rows && h.outage(r, r.started, r.ended) > 0 || !h.Leased && h.anyStopped(r.started, r.ended) {
 			may = append(may, unavailableCode)
 		}
-		if h.Quarantine > 0 && r.Wait > 0 && r.Wait < withinOne { // no answer in that time
+		if h.Leased && r.Wait > 0 && r.Wait < withinOne { // no answer in that time
 			may = append(may, unavailableCode)
 		}
 	default:
@@ -464,16 +472,13 @@ func (h *history) gap(r *run) (gap, limit time.Duration) {
 			from = max(from, min(c.from, oc.from+int64(o.Hold)))
 		}
 	}
-	if h.Leased {
-		limit += h.TTL
-	}
-	silent := 0 // golocks that were killed and may have had the slot for a moment
+	// A lease may have to end first: of a golock that was killed, perhaps with
+	// its guard, perhaps after a grant that nobody else has seen.
 	for _, o := range h.runs {
-		if o != r && o.killed && o.started < c.from && o.ended >= from-int64(h.TTL) && o.command() == nil {
-			silent++
+		if o != r && o.started < c.from && o.ended != 0 && o.ended >= from-int64(h.TTL) && (o.killed || o.code == lostCode || o.code == faultCode || o.code < 0) {
+			limit += max(h.TTL, time.Second)
 		}
 	}
-	limit += time.Duration(silent) * max(h.TTL, time.Second)
 	gap = time.Duration(c.from - from)
 	for _, f := range h.faults {
 		if !f.overlaps(from, c.from) || f.kind == removeFiles {
@@ -485,11 +490,14 @@ func (h *history) gap(r *run) (gap, limit time.Duration) {
 		}
 		limit += time.Duration(end - max(f.from, from))
 		if slices.Contains(servers, f.kind) || f.kind == serverFlush {
-			limit += h.Quarantine
+			limit += h.Quarantine + busy // an attempt that hangs has to fail first
 		}
 		if slices.Contains(nets, f.kind) || slices.Contains(stops, f.kind) {
 			limit += h.TTL
 		}
+	}
+	if len(h.hit(r, from-int64(longestStep*time.Second+h.TTL), c.from, serverClock)) > 0 { // back: all lasts longer
+		limit += longestStep * time.Second
 	}
 	return gap, limit
 }

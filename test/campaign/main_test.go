@@ -135,7 +135,7 @@ func inside() (code int, err error) {
 func environment() []string {
 	var env []string
 	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "GOLOCK_") {
+		if !strings.HasPrefix(e, "GOLOCK_") && !strings.HasPrefix(e, "LD_PRELOAD=") && !strings.HasPrefix(e, "CLOCK_SHIFT_FILE=") { // of a server that starts
 			env = append(env, e)
 		}
 	}

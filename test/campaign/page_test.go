@@ -42,9 +42,9 @@ func TestPageIsOfTheFigures(t *testing.T) {
 
 const pageHead = `# Reliability
 
-What golock does when processes, servers, networks and disks fail at random moments, measured. This page and [reliability.json](reliability.json) are
+What golock does when processes, servers, networks and disks fail at random moments, measured. This page is
 written by ` + "`make campaign`" + `, which anybody can run: ten minutes for each store, all at the same time (` + "`DURATION=1h`, `SEED=n`, `STORE=redis`" + ` change that); a short form is part of
-` + "`make test`" + `. What each single fault does is in [failures.md](failures.md); here they come together.
+` + "`make test`" + `. The same figures for programs are beside it in the repository, ` + "`docs/reliability.json`" + `. What each single fault does is in [failures.md](failures.md); here they come together.
 
 How it is done (` + "`test/campaign`" + `):
 
@@ -66,7 +66,7 @@ How it is done (` + "`test/campaign`" + `):
 func (s *summary) page() string {
 	var b strings.Builder
 	b.WriteString(pageHead)
-	fmt.Fprintf(&b, "%s, %s, seed %d.\n\n", s.Date, s.Machine, s.Seed)
+	fmt.Fprintf(&b, "%s, %s, load average of 15 minutes %.0f, seed %d.\n\n", s.Date, s.Machine, s.Load, s.Seed)
 	b.WriteString("| store | rounds | minutes | golocks | commands | killed golocks | faults | violations | longest time free with somebody waiting |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, one := range s.Stores {
 		faults := 0
@@ -132,6 +132,9 @@ func limits(store string) (list []string) {
 		if e.name == "redis" {
 			list = append(list, notFlushed, notVanished, notHold)
 		}
+		if e.server() {
+			list = append(list, notClock)
+		}
 	}
 	return list
 }
@@ -139,16 +142,15 @@ func limits(store string) (list []string) {
 // beyond is what is not promised and does not happen in a campaign.
 func beyond(store string) []string {
 	frozen := "a machine that is frozen as a whole, with its clocks"
-	stepped := "a step of the server's wall clock (a steady difference is harmless: `test/crash: TestSQLClocksApart`)"
 	switch store {
 	case "local":
 		return []string{"a waiter stopped with SIGSTOP holds up those behind it (it happens here, and is taken into account)", "a restart of the machine"}
 	case "flock", "fcntl", "bind":
 		return []string{"order, and fences: there are none"}
 	case "redis":
-		return []string{frozen, stepped, "a failover to a replica that does not know of a grant (`test/crash: TestRedisSentinelFailover`)"}
+		return []string{frozen, "a failover to a replica that does not know of a grant (`test/crash: TestRedisSentinelFailover`)"}
 	case "mariadb", "postgres":
-		return []string{frozen, stepped, "a server that forgets what it has committed, or a replica that does not know of it"}
+		return []string{frozen, "a server that forgets what it has committed, or a replica that does not know of it"}
 	}
 	return []string{frozen, "a directory that is removed and made anew while somebody holds", "a file system that shows an old directory (NFS with `nocto`, mirrors)"}
 }

@@ -168,11 +168,16 @@ func (e *engine) vary(r *rand.Rand, q *request) {
 	if r.IntN(3) == 0 {
 		q.Code = r.IntN(64) // golock's own begin there
 	}
-	for range r.IntN(8) / 6 * (1 + r.IntN(3)) {
-		q.Daemons = append(q.Daemons, time.Duration(r.Int64N(int64(4*e.pace.lasts))))
-	}
-	for range r.IntN(8) / 7 * (1 + r.IntN(2)) {
-		q.Children = append(q.Children, time.Duration(r.Int64N(int64(2*e.pace.lasts))))
+	for range r.IntN(8) / 5 * (1 + r.IntN(2)) {
+		life := time.Duration(r.Int64N(int64(4 * e.pace.lasts)))
+		if e.leased && r.IntN(3) == 0 { // longer than it may live when it has to die
+			life += withinOne + noticed + busy
+		}
+		if r.IntN(3) == 0 {
+			q.Children = append(q.Children, life)
+		} else {
+			q.Daemons = append(q.Daemons, life)
+		}
 	}
 	if r.IntN(12) == 0 {
 		q.Stubborn = true

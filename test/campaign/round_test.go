@@ -83,6 +83,9 @@ func (e *engine) play(s site, p *plan) (list []*history, err error) {
 	}
 	for i := range p.Names {
 		h := &history{terms: e.terms(p), begun: r.begun, wall: wallAhead(), healed: healed, over: over, free: free[i]}
+		if k, ok := s.(skewed); ok {
+			h.Skewed = k.skewed()
+		}
 		r.rec.mu.Lock()
 		for _, u := range r.runs {
 			if u.Name != i || u.started == 0 {

@@ -19,6 +19,7 @@ import (
 type summary struct {
 	Date    string
 	Machine string
+	Load    float64 // the load average of the last minutes, at the end
 	Seed    uint64
 	Stores  []*storeSummary
 }
@@ -103,11 +104,7 @@ func (h *history) clearGap(r *run) (gap time.Duration, clear bool) {
 		return 0, false
 	}
 	gap, limit := h.gap(r)
-	plain := busy
-	if h.Leased {
-		plain += h.TTL
-	}
-	return gap, gap > 0 && limit == plain
+	return gap, gap > 0 && limit == busy
 }
 
 func (s *storeSummary) found(f finding) {
@@ -125,6 +122,8 @@ func (s *storeSummary) String() string {
 
 // write writes the page, and the figures beside it.
 func (s *summary) write(page string) error {
+	load, _ := os.ReadFile("/proc/loadavg")
+	_, _ = fmt.Sscanf(string(load), "%f %f %f", new(float64), new(float64), &s.Load)
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err

@@ -95,28 +95,6 @@ func (p pair) lose(t *testing.T) {
 	p.nothingLeft()
 }
 
-func TestRedisKilledAtAnyMoment(t *testing.T) {
-	server := redistest.Start(t)
-	for i, s := range strategies {
-		if s.name == "sixteen" || s.name == "a changing max" {
-			continue
-		}
-		t.Run(s.name, func(t *testing.T) {
-			w := worlds(t, server, i+1, shortTTL)[i]
-			w.store += "&quarantine=0s" // which would last longer than the campaign
-			c := newCampaignOn(t, w, s)
-			for end := c.end(len(strategies)); c.killed() < kills/3 || time.Now().Before(end); {
-				c.populate(10)
-				c.attack()
-				if p := c.holder(); p != nil && c.random.IntN(4) == 0 {
-					c.count("guard", p.killGuard())
-				}
-			}
-			c.finish()
-		})
-	}
-}
-
 // killGuard kills the guard of a golock and reports whether there was one.
 func (p *proc) killGuard() bool {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.process.Pid))

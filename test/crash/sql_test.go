@@ -125,29 +125,6 @@ func (p *proc) since(from int64) time.Duration {
 	return time.Duration(p.at - from)
 }
 
-func TestSQLKilledAtAnyMoment(t *testing.T) {
-	onSQL(t, func(t *testing.T, start starter) {
-		server := start(t)
-		for _, s := range strategies {
-			if campaign == 0 && s.name != "three" && s.name != "readers and writers" {
-				continue
-			}
-			t.Run(s.name, func(t *testing.T) {
-				w := sqlWorlds(t, server, 1, shortTTL, "quarantine=0")[0]
-				c := newCampaignOn(t, w, s)
-				for end := c.end(2 * len(strategies)); c.killed() < kills/5 || time.Now().Before(end); {
-					c.populate(8)
-					c.attack()
-					if p := c.holder(); p != nil && c.random.IntN(4) == 0 {
-						c.count("guard", p.killGuard())
-					}
-				}
-				c.finish()
-			})
-		}
-	})
-}
-
 // A holder is killed: its guard ends the command and gives the slot back, long
 // before the lease ends. Killed waiters hold up nobody for longer than a second.
 func TestSQLQueueGoesOn(t *testing.T) {

@@ -12,39 +12,9 @@ import (
 	"time"
 )
 
-// This file pins what happens around golocks that are stopped and continued:
-// STOP may hold up those behind it, but neither breaks exclusion nor loses
-// anybody; a waiter that gets TSTP leaves the queue and comes again with CONT.
-
-func TestStoppedAndContinued(t *testing.T) {
-	for _, s := range strategies {
-		t.Run(s.name, func(t *testing.T) {
-			c := newCampaign(t, s)
-			stops := 0
-			for len(c.procs) < 120 {
-				c.populate(12)
-				p := c.live[c.random.IntN(len(c.live))]
-				signal := p.process.Signal
-				if c.random.IntN(3) == 0 {
-					signal = func(sig os.Signal) error {
-						if !c.signalCommand(p, sig.(syscall.Signal)) {
-							return os.ErrProcessDone
-						}
-						return nil
-					}
-				}
-				if signal(syscall.SIGSTOP) != nil {
-					continue
-				}
-				stops++
-				pass(c.some(8 * time.Millisecond))
-				_ = signal(syscall.SIGCONT)
-			}
-			c.finish()
-			t.Logf("%d stops", stops)
-		})
-	}
-}
+// This file pins what happens around golocks that are stopped and continued: a
+// waiter that gets TSTP leaves the queue and comes again with CONT; one that
+// stands still in the midst of a step holds up others, but breaks nothing.
 
 func TestTSTPLeavesTheQueue(t *testing.T) {
 	w := newWorld(t)

@@ -1,0 +1,52 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/locks/local"
+)
+
+// evicting is a store that takes every waiter out of its queue.
+type evicting struct{ locks.Store }
+
+func (evicting) Join(context.Context, locks.Request) (locks.Ticket, error) {
+	return &evictedTicket{}, nil
+}
+
+type evictedTicket struct{ locks.Ticket }
+
+func (*evictedTicket) Queued() bool { return true }
+
+func (*evictedTicket) Wait(ctx context.Context) (locks.Lease, error) {
+	<-ctx.Done()
+	return nil, &locks.EvictedError{}
+}
+
+// A waiter that was taken out just when it is told to stop ends, and does not
+// come again when it is continued.
+func TestEvictedWhenItIsToStop(t *testing.T) {
+	// What this test sees to must not stop it for ever if it fails.
+	if err := exec.Command("/bin/sh", "-c", fmt.Sprintf("(sleep 2; kill -CONT %d; sleep 1; kill -TERM %[1]d) >/dev/null 2>&1 &", os.Getpid())).Run(); err != nil {
+		t.Fatal(err)
+	}
+	r := testRun(t, evicting{local.New(filepath.Join(t.TempDir(), "locks"))}, "true")
+	r.Wait = -1
+	r.Log = func(_ bool, message string, _ ...any) {
+		if message == "waiting" {
+			_ = unix.Kill(os.Getpid(), unix.SIGTSTP)
+		}
+	}
+	begin := time.Now()
+	if o := r.Do(); o.Kind != Busy {
+		t.Errorf("outcome %+v after %v, want that it was evicted", o, time.Since(begin))
+	}
+}
