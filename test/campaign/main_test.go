@@ -13,7 +13,9 @@
 //
 // GOLOCK_CAMPAIGN=10m is for how long each store is attacked; without it, some
 // seconds. GOLOCK_TEST_SEED is the seed of all, GOLOCK_TEST_STORE the only store,
-// GOLOCK_TEST_ROUND the seed of the only round.
+// GOLOCK_TEST_ROUND the seed of the only round. GOLOCK_TEST_RECORDS=DIR writes there
+// what happened in a round with a violation; GOLOCK_TEST_BINARY=FILE is another
+// golock to be tried.
 package campaign_test
 
 import (
