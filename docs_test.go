@@ -164,6 +164,32 @@ func TestDocsOfFailures(t *testing.T) {
 	}
 }
 
+// docs/security.md names tests that exist, and all of those that attack.
+func TestDocsOfSecurity(t *testing.T) {
+	text := pages(t)["docs/security.md"]
+	named := matches(text, "`(Test[A-Za-z]+)`")
+	for _, test := range named {
+		if !hasFunction(t, "test/hostile", test) {
+			t.Errorf("test/hostile has no test %s", test)
+		}
+	}
+	files, err := filepath.Glob("test/hostile/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range matches(string(text), `(?m)^func (Test[A-Z][A-Za-z]+)\(t `) {
+			if !slices.Contains(named, test) {
+				t.Errorf("docs/security.md does not tell of %s", test)
+			}
+		}
+	}
+}
+
 func hasFunction(t *testing.T, folder, name string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))

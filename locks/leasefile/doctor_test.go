@@ -40,6 +40,12 @@ func TestDoctor(t *testing.T) {
 				t.Errorf("%s: %+v", scheme, found[subject])
 			}
 		}
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if f := examineIn(t, scheme, dir)["directory"]; f.Level != locks.Note || f.Mend == "" {
+			t.Errorf("open to all: %+v", f)
+		}
 		if found["file system"].Level != locks.Note { // tests run on a local one
 			t.Errorf("%+v", found["file system"])
 		}

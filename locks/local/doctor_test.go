@@ -57,6 +57,11 @@ func TestDoctorUsers(t *testing.T) {
 	}
 	must(t, unix.Chmod(dir, 0o777))
 	level(t, examine(t, newStore(t, dir)), "mode", locks.Note, "without the sticky bit")
+	if f, told := examine(t, newStore(t, dir))["owner"]; told {
+		t.Errorf("%+v", f)
+	}
+	must(t, os.Chown(dir, somebody, somebody))
+	level(t, examine(t, newStore(t, dir)), "owner", locks.Note, "belongs to user 4242")
 }
 
 // The default directory that somebody else has taken, or that others may write,
