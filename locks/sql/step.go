@@ -125,6 +125,11 @@ func (t *step) enter() {
 			t.name.quiet = t.v.now + span
 		}
 	}
+	if t.name.epoch == "" && t.v.tableQuiet > 0 {
+		// The table has lost what it held, and was made again by somebody with
+		// perhaps a shorter lease. Those who held this name are known to none.
+		t.name.quiet = max(t.name.quiet, t.v.tableMade+micros(t.q.mine.ttl))
+	}
 	t.name.epoch = fmt.Sprintf("%s-%d", t.q.mine.id, t.v.now)
 	servers = slices.DeleteFunc(servers, func(s string) bool { return s == here })
 	t.name.server = strings.Join(append([]string{here}, servers[:min(len(servers), manyServers-1)]...), " ")

@@ -303,6 +303,21 @@ func TestTableDroppedTellsWhy(t *testing.T) {
 	})
 }
 
+// Who makes a dropped table again may have a shorter lease than others: names
+// that are used with a longer one are granted later.
+func TestTableDroppedBesideShortLeases(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		holder := take(t, s, "n", ttl(longTTL))
+		b.exec(t, "DROP TABLE golock")
+		release(t, queue(t, s, "other", ttl(short)).granted())
+		refused(t, s, "n", ttl(longTTL))
+		renew(t, holder)
+		release(t, take(t, s, "unused", ttl(short)))
+	})
+}
+
 // An entry that somebody deletes by hand is gone for good: its owner has lost
 // it, and the next is served.
 func TestEntryDeleted(t *testing.T) {
