@@ -169,6 +169,15 @@ func TestJudgeExcuses(t *testing.T) {
 			two(h)
 			h.Leased, h.runs[0].Close, h.runs[0].killed, h.runs[0].ended = false, true, true, 80*ms
 		}},
+		"its own": {notClosed, func(h *history) { // run 1 had lost its slot before its command began
+			h.Leased = false
+			r := h.runs[1]
+			r.Close, r.killed, r.ended = true, true, 108*ms
+			r.lives[0].from, r.lives[0].saw = 320*ms, []lifeID{{2, 0}}
+			r.lives[0].bye, r.lives[0].to = 339*ms, 340*ms
+			third(h)
+			h.runs[0].Close = false
+		}},
 		notBoth: {notBoth, func(h *history) {
 			r := h.runs[0]
 			r.killed, r.ended, r.lives[0].bye, r.lives[0].to = true, 50*ms, 0, 51*ms
@@ -191,7 +200,10 @@ func TestJudgeExcuses(t *testing.T) {
 			if excused == 0 {
 				t.Error("nothing was found")
 			}
-			h.faults, h.runs[0].Close = nil, false // and without the reason?
+			h.faults = nil // and without the reason?
+			for _, r := range h.runs {
+				r.Close = false
+			}
 			if !slices.ContainsFunc(judge(h), func(f finding) bool { return f.excuse == "" }) {
 				t.Error("excused for no reason")
 			}

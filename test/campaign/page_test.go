@@ -43,7 +43,7 @@ func TestPageIsOfTheFigures(t *testing.T) {
 const pageHead = `# Reliability
 
 What golock does when processes, servers, networks and disks fail at random moments, measured. This page is
-written by ` + "`make campaign`" + `, which anybody can run: ten minutes for each store, all at the same time (` + "`DURATION=1h`, `SEED=n`, `STORE=redis`" + ` change that); a short form is part of
+written by ` + "`make campaign`" + `, which anybody can run: ten minutes for each store, five at the same time (` + "`DURATION=1h`, `SEED=n`, `STORE=redis`" + ` change that); a short form is part of
 ` + "`make test`" + `. The same figures for programs are beside it in the repository, ` + "`docs/reliability.json`" + `. What each single fault does is in [failures.md](failures.md); here they come together.
 
 How it is done (` + "`test/campaign`" + `):
@@ -124,7 +124,7 @@ func limits(store string) (list []string) {
 			list = append(list, notClosed)
 		}
 		if e.queue && !e.leased {
-			list = append(list, notRemovedLine, notHold)
+			list = append(list, notRemovedLine, notWhy, notHold)
 		}
 		if !e.mutual {
 			list = append(list, notRemoved)
