@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"golock/locks"
 	"golock/locks/redis"
 	"golock/locks/redis/redistest"
@@ -122,4 +124,62 @@ func TestGivenNothingAfterARestart(t *testing.T) {
 		t.Errorf("%d hold and %d wait", holding, waiting)
 	}
 	w.waits()
+}
+
+// A message about a grant that was under way for longer than that lasted is not
+// taken for one: it answers another look.
+func TestGivenLongAgo(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	holder := take(t, open(t, url), "n")
+	w := queue(t, open(t, url), "n")
+	listening(t, server, 1)
+	var channel, id, key string
+	for _, c := range server.Do("PUBSUB", "CHANNELS").([]any) {
+		channel = c.(string)
+		id = channel[strings.LastIndexByte(channel, ':')+1:]
+		key = strings.TrimSuffix(channel, "c:"+id) + "e"
+	}
+	record := func() []string { return strings.SplitN(server.Do("HGET", key, id).(string), " ", 12) }
+	old := record()
+	server.Do("PUBLISH", channel, "0")
+	eventually(t, "it has looked again", func() bool { return record()[7] != old[7] })
+	old[5], old[10] = "7", "0"
+	epoch := server.Do("HGET", strings.TrimSuffix(key, "e")+"s", "epoch").(string)
+	looks := record()[7]
+	server.Do("PUBLISH", channel, "granted "+epoch+" "+strings.Join(old, " "))
+	eventually(t, "it asks what that is", func() bool { return record()[7] != looks })
+	w.waits()
+	release(t, holder)
+	if f := w.granted().Grant().Fence; f == 7 {
+		t.Error("an old grant was taken")
+	}
+}
+
+// Who is subscribed elsewhere hears that it is to look, and of no grant: nobody
+// would know that it has.
+func TestGivenToNobodyElsewhere(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	replica := redistest.Start(t, "--replicaof", server.Host, strconv.Itoa(server.Port))
+	eventually(t, "the replica follows", func() bool { return replica.Info("replication", "master_link_status") == "up" })
+	holder := take(t, open(t, url), "n")
+	queue(t, open(t, url), "n")
+	listening(t, server, 1)
+	channel := server.Do("PUBSUB", "CHANNELS").([]any)[0].(string)
+	client := goredis.NewClient(&goredis.Options{Addr: replica.Addr()})
+	defer client.Close()
+	sub := client.Subscribe(background, channel)
+	if _, err := sub.Receive(background); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("CLIENT", "KILL", "TYPE", "pubsub") // and it comes back only after a moment
+	release(t, holder)
+	m, err := sub.ReceiveMessage(background)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasPrefix(m.Payload, "granted") {
+		t.Errorf("published: %s", m.Payload)
+	}
 }

@@ -18,9 +18,9 @@
 -- A place is order .. ticket .. id; 16, 16 and 32 digits.
 -- A record is "ttl weight max order ticket fence since ears replace hold slots
 -- text": the TTL in ms; max 0 for none; order, the priority turned round, in
--- hexadecimal; ears 1 if the waiter has subscribed, 2 if it also takes a grant
--- that is published to it; replace 1 for waiters, 2 for
--- holders too; hold the ms from the grant on in which the slot stays taken
+-- hexadecimal; ears 1 if the waiter has subscribed, the number of its look, from
+-- 2 on, if it also takes a grant that is published to it; replace 1 for waiters,
+-- 2 for holders too; hold the ms from the grant on in which the slot stays taken
 -- whatever becomes of its holder; slots as "0,3-5"; text is not looked at.
 -- Moments are ms, ticket, fence and since us of the server's clock.
 --
@@ -69,7 +69,7 @@ local unsure = 0 -- 1 if the server does not tell who it is
 
 local function parse(text)
   local ttl, weight, max, order, ticket, fence, since, ears, replace, hold, slots, rest =
-    text:match('^(%d+) (%d+) (%d+) (%x+) (%d+) (%d+) (%d+) (%d) (%d) (%d+) (%S+) (.*)$')
+    text:match('^(%d+) (%d+) (%d+) (%x+) (%d+) (%d+) (%d+) (%d+) (%d) (%d+) (%S+) (.*)$')
   return {ttl = tonumber(ttl), weight = tonumber(weight), max = tonumber(max), order = order, ticket = ticket,
     fence = fence, since = since, ears = ears, replace = replace, hold = tonumber(hold), slots = slots, text = rest}
 end
@@ -232,7 +232,9 @@ local function left(moment) return math.max(moment - now, 0) end
 
 -- Makes the first waiter a holder and tells it so, which spares it asking. Its
 -- lease on the server lasts longer than it may rely on itself: it counts from its
--- last look. Undone if nobody hears it.
+-- last look, whose number is in the record. Who is not subscribed on this very
+-- server could hear of it too, through a replica or another node, but nobody
+-- would know: it is only told to look.
 local function give(place, waiter, taken)
   if not stored then return false end
   if not entered then -- after a restart nothing may be given for a while
@@ -240,9 +242,10 @@ local function give(place, waiter, taken)
     enter()
     if quiet > now then return false end
   end
-  local r, text = record(waiter)
-  local ends = redis.call('ZSCORE', D, place)
-  if r.ears ~= '2' or not ends then return false end
+  local r = record(waiter)
+  if tonumber(r.ears) < 2 or not redis.call('ZSCORE', D, place) then return false end
+  local ears = redis.pcall('PUBSUB', 'NUMSUB', channels .. waiter)
+  if (tonumber(ears[2]) or 0) == 0 then return false end
   r.fence, r.since, r.slots = after(fence), digits(micros), lowest(taken, r.weight)
   fence = r.fence
   redis.call('HSET', S, 'fence', fence)
@@ -251,14 +254,8 @@ local function give(place, waiter, taken)
   redis.call('HSET', E, waiter, write(r))
   lease(r, waiter, r.ttl)
   keep(r.ttl, till(r))
-  local heard = redis.pcall('PUBLISH', channels .. waiter, 'granted ' .. epoch .. ' ' .. write(r))
-  if type(heard) == 'number' and heard > 0 then return true end
-  redis.call('ZREM', H, waiter)
-  redis.call('HDEL', E, waiter .. '@')
-  redis.call('HSET', E, waiter, text)
-  redis.call('ZADD', D, ends, place)
-  redis.call('ZADD', Q, 0, place)
-  return false
+  redis.pcall('PUBLISH', channels .. waiter, 'granted ' .. epoch .. ' ' .. write(r))
+  return true
 end
 
 -- Tells a waiter when the first slot is over that only a hold keeps: nobody is

@@ -132,7 +132,7 @@ func TestLeastRights(t *testing.T) {
 	t.Parallel()
 	server, _ := steady(t)
 	server.Do("ACL", "SETUSER", "job", "on", ">s3cret", "~golock:*", "&golock:*",
-		"+evalsha", "+eval", "+time", "+info", "+publish", "+subscribe", "+pexpire", "+pttl", "+@hash", "+@sortedset")
+		"+evalsha", "+eval", "+time", "+info", "+publish", "+subscribe", "+pubsub|numsub", "+pexpire", "+pttl", "+@hash", "+@sortedset")
 	s := open(t, "redis://job:s3cret@"+server.Addr()+"?quarantine=0")
 	holder := take(t, s, "n")
 	w := queue(t, s, "n")

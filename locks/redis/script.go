@@ -116,12 +116,12 @@ type record struct {
 }
 
 // hearing is what a waiter takes in of what is published to it.
-type hearing int
+type hearing int64
 
 const (
 	deafened hearing = iota // nothing: it has not subscribed
 	hints                   // that it is to look
-	grants                  // also that it has become a holder
+	grants                  // also that it has become a holder: this, or any higher number
 )
 
 // order writes a priority so that the bytes of a higher one sort before those

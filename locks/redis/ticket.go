@@ -14,6 +14,7 @@ type ticket struct {
 	lease  *lease // granted at once
 	queued bool
 	asked  locks.Instant // before the last look that was answered
+	looked hearing       // what that look said that it hears
 	place  atomic.Int64  // in the queue, by the last answer
 	look   time.Duration // until when the store wants to be asked again
 	quiet  time.Time     // until then nothing is granted to anybody
@@ -57,7 +58,8 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	alarm := time.NewTimer(t.look)
 	defer alarm.Stop()
 	next := time.Now().Add(t.look)
-	var outage error  // the last look failed with it
+	var outage error // the last look failed with it
+	hears, looks := deafened, hearing(0)
 	together := false // subscribed, perhaps in the same moment as all others
 	for {
 		select {
@@ -73,14 +75,14 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 				t.leave(ctx, nil)
 				return nil, n.err
 			case n.kind == up:
-				e.setEars(grants)
+				hears = grants
 				if e.store.target.replicas > 0 { // to be waited for: only who asks can
-					e.setEars(hints)
+					hears = hints
 				}
 				together = true
 			case n.kind == down: // is it the connection, or the server?
-				e.setEars(deafened)
-			case n.kind == given && t.fresh():
+				hears = deafened
+			case n.kind == given && t.isFor(n):
 				return t.take(n), nil
 			case n.kind == deaf:
 				e.store.deaf.Store(true)
@@ -94,6 +96,12 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 				continue
 			}
 		}
+		ears := hears
+		if hears == grants {
+			looks++
+			ears += looks
+		}
+		e.setEars(ears)
 		a, asked, err := e.ask(ctx, join)
 		pause := retryPause
 		switch {
@@ -107,7 +115,8 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		case a.word == "granted":
 			return newLease(e, asked), nil
 		case a.word == "waiting":
-			outage, pause, t.quiet, t.asked = nil, a.look, time.Now().Add(a.quiet), asked
+			outage, pause, t.quiet = nil, a.look, time.Now().Add(a.quiet)
+			t.asked, t.looked = asked, ears
 			if together {
 				pause, together = e.apart(pause), false
 			}
@@ -131,14 +140,16 @@ func (e *entry) apart(pause time.Duration) time.Duration {
 	return pause - pause/2*time.Duration(e.ref.ID[0])/256
 }
 
-// fresh reports whether a grant that was not asked for is still good for as long
-// as a renewal would be: it counts from the last look.
-func (t *ticket) fresh() bool {
-	return t.entry.store.clock().Sub(t.asked) <= t.entry.ttl/looks
+// isFor reports whether a grant that was not asked for is an answer to the last
+// look, and as good as one for as long as a renewal would be: it counts from
+// there. A message that was under way for longer than a lease lasts may be about
+// one that has ended.
+func (t *ticket) isFor(n notice) bool {
+	return t.looked >= grants && n.record.ears == t.looked && t.entry.store.clock().Sub(t.asked) <= t.entry.ttl/beats
 }
 
-// looks is how many a waiter makes in its TTL.
-const looks = 3
+// beats is how many looks a waiter makes in its TTL.
+const beats = 3
 
 // take makes the lease that was given.
 func (t *ticket) take(n notice) *lease {
