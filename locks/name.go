@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"unicode/utf8"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,11 +64,16 @@ func (k Key) String() string { return hex.EncodeToString(k[:]) }
 func NewRef(name string) (Ref, error) {
 	r := Ref{Key: KeyOf(name)}
 	for got := 0; got < len(r.ID); {
-		n, err := unix.Getrandom(r.ID[got:], 0)
-		if err != nil && err != unix.EINTR {
-			return Ref{}, fmt.Errorf("getrandom: %w", err)
+		// Not unix.Getrandom, which sets up a generator in this process for the
+		// many calls that do not follow.
+		n, _, errno := unix.Syscall(unix.SYS_GETRANDOM, uintptr(unsafe.Pointer(&r.ID[got])), uintptr(len(r.ID)-got), 0)
+		switch errno {
+		case 0:
+			got += int(n)
+		case unix.EINTR:
+		default:
+			return Ref{}, fmt.Errorf("getrandom: %w", errno)
 		}
-		got += max(n, 0)
 	}
 	return r, nil
 }

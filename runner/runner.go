@@ -257,8 +257,12 @@ func faultOf(v any) Outcome {
 // release gives the slot back. A failure is told and changes nothing else: the
 // command has ended.
 func (r *Run) release(lease locks.Lease) {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
-	defer cancel()
+	ctx := context.Background()
+	if r.Store.Traits().Leased { // elsewhere nobody is waited for, and the first timer of a process costs more than the release
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, releaseLimit)
+		defer cancel()
+	}
 	if err := lease.Release(ctx); err != nil && !errors.Is(err, locks.ErrLost) {
 		r.Log(true, "the slot could not be given back", "error", err)
 		return

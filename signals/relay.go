@@ -275,8 +275,13 @@ func StopSelf(terminal bool) {
 // ignored reports whether sig is ignored now. Of the signals that the caller
 // had ignored, the Go runtime leaves HUP and INT, and those of job control, as
 // they were; the others it has taken over before main starts, and nothing
-// tells any more that they were ignored.
+// tells any more that they were ignored, and to ask costs a system call each.
 func ignored(sig syscall.Signal) bool {
+	switch sig {
+	case unix.SIGHUP, unix.SIGINT, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU:
+	default:
+		return false
+	}
 	const sigIgn = 1
 	var now action
 	return sigaction(sig, nil, &now) == 0 && now[0] == sigIgn
