@@ -150,8 +150,7 @@ func (b *bench) scaleIdle(to *section, s *scaleStore, c *waitingCrowd, queued fl
 	case "local":
 		b.target(fmt.Sprintf("local: wake-ups of %d waiters in %d s", n, p.ttl/3), 0, 0, "", float64(w.waiters.switches))
 	case "redis":
-		// One round is due in TTL/3, and a window may catch the beginning of one more.
-		b.target(fmt.Sprintf("redis: commands per waiter and TTL/3 while %d wait", n), 1, 0, "", requests)
+		b.target(fmt.Sprintf("redis: commands per waiter and TTL/3 while %d wait", n), oneLook, 0, "", requests)
 		b.note(fmt.Sprintf("scale: %s, %d waiting, commands per waiter and TTL/3", s.name, n), "", []float64{requests})
 	}
 	return nil

@@ -186,7 +186,7 @@ func (b *bench) scaleTickets() error {
 	b.sections = append(b.sections, s)
 	b.note(fmt.Sprintf("scale: redis, %d tickets, commands per waiter and TTL/3", k.tickets), "", []float64{k.looks})
 	b.note(fmt.Sprintf("scale: redis, %d tickets, memory by waiter", k.tickets), "KiB", []float64{k.ticketKiB})
-	b.target(fmt.Sprintf("redis: commands per waiter and TTL/3 while %d wait", k.tickets), 1, 0, "", k.looks)
+	b.target(fmt.Sprintf("redis: commands per waiter and TTL/3 while %d wait", k.tickets), oneLook, 0, "", k.looks)
 	if k.renewalCPU > 0 {
 		b.sections = append(b.sections, k.estimate())
 	}
