@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 )
 
@@ -49,11 +50,11 @@ func (b *bench) noteRatio(experiment string, t *tool, p paired, base string, of 
 
 // rounded keeps four digits: no more mean anything.
 func rounded(v float64) float64 {
-	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
 		return 0
 	}
-	unit := math.Pow(10, math.Floor(math.Log10(math.Abs(v)))-3)
-	return math.Round(v/unit) * unit
+	return short
 }
 
 // change is what became of a measure between two runs.
@@ -137,6 +138,9 @@ func changes(all []change, before results) section {
 		s.rows = append(s.rows, []string{
 			c.What, fmt.Sprintf("%.4g %s", c.was, c.Unit), fmt.Sprintf("%.4g %s", c.Value, c.Unit), fmt.Sprintf("%.2g", c.tolerance), verdict,
 		})
+	}
+	if s.rows == nil {
+		s.head = nil
 	}
 	s.notes = append(s.notes, fmt.Sprintf("%d of %d measures that both runs have are within their tolerance", same, len(all)))
 	return s

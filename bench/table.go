@@ -59,21 +59,22 @@ func markdown(s section) string {
 	if s.how != "" {
 		fmt.Fprintf(&out, "%s\n\n", s.how)
 	}
-	if s.head == nil {
-		return out.String()
-	}
-	rule := []string{"---"}
-	for range s.head[1:] {
-		if len(s.head) == 2 {
-			rule = append(rule, "---")
-		} else {
-			rule = append(rule, "---:")
+	var lines [][]string
+	if s.head != nil {
+		rule := []string{"---"}
+		for range s.head[1:] {
+			if len(s.head) == 2 {
+				rule = append(rule, "---")
+			} else {
+				rule = append(rule, "---:")
+			}
 		}
+		lines = append([][]string{s.head, rule}, s.rows...)
 	}
-	for _, row := range append([][]string{s.head, rule}, s.rows...) {
+	for _, row := range lines {
 		fmt.Fprintf(&out, "| %s |\n", strings.ReplaceAll(strings.Join(row, " | "), "\n", " "))
 	}
-	if s.notes != nil {
+	if s.notes != nil && lines != nil {
 		out.WriteString("\n")
 	}
 	for _, note := range s.notes {
