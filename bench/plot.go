@@ -76,16 +76,20 @@ text{fill:#e6edf3}.faint{fill:#9198a1}.ground{fill:#0d1117}.grid{stroke:#30363d}
 func (p *plot) svg(foot string) string {
 	strokes := slices.Clone(p.strokes)
 	var groups []string
+	headings := 0
 	for _, s := range strokes {
 		if !slices.Contains(groups, s.group) {
 			groups = append(groups, s.group)
+			if s.group != "" {
+				headings++
+			}
 		}
 	}
 	slices.SortStableFunc(strokes, func(a, b stroke) int {
 		return cmp.Compare(slices.Index(groups, a.group), slices.Index(groups, b.group))
 	})
 	scale := newScale(strokes)
-	height := plotTop + plotLine*(len(strokes)+len(groups)) + 46
+	height := plotTop + plotLine*(len(strokes)+headings) + 46
 
 	var out strings.Builder
 	draw := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
@@ -100,11 +104,10 @@ func (p *plot) svg(foot string) string {
 		draw(`<text class="faint middle" x="%.1f" y="%d">%s</text>`, scale.x(at), bottom+14, strconv.FormatFloat(at, 'f', -1, 64))
 	}
 	y, group := plotTop, ""
-	for i, s := range strokes {
-		if s.group != group || i == 0 {
-			if group = s.group; group != "" {
-				draw(`<text class="faint" x="12" y="%d">%s</text>`, y+14, html.EscapeString(group))
-			}
+	for _, s := range strokes {
+		if s.group != group {
+			group = s.group
+			draw(`<text class="faint" x="12" y="%d">%s</text>`, y+14, html.EscapeString(group))
 			y += plotLine
 		}
 		color := "other"
