@@ -203,13 +203,10 @@ func main() {
 	// or the wait under way then fails with errStopped.
 	context.AfterFunc(ctx, b.close)
 
-	err = b.measure(chosen)
+	failed := b.measure(chosen)
 	b.close()
-	if ctx.Err() != nil || errors.Is(err, errStopped) {
+	if ctx.Err() != nil || errors.Is(failed, errStopped) {
 		fail(130, errors.New("interrupted; what was started is ended and the temporary directory removed"))
-	}
-	if err != nil {
-		fail(1, err)
 	}
 	var bad []change
 	for _, page := range b.pages {
@@ -239,14 +236,18 @@ func main() {
 	for _, c := range bad {
 		fmt.Fprintf(os.Stderr, "bench: worse than before: %s: %.4g %s, was %.4g\n", c.What, c.Value, c.Unit, c.was)
 	}
+	if failed != nil {
+		fail(1, failed)
+	}
 	if *check && bad != nil {
 		os.Exit(2)
 	}
 }
 
-// measure runs the chosen experiments and prints each table when it is there.
+// measure runs the chosen experiments and prints each table when it is there. An
+// error is told in the place of the tables; the others are measured all the same.
 // A panic in one still cleans up.
-func (b *bench) measure(chosen map[string]bool) error {
+func (b *bench) measure(chosen map[string]bool) (failed error) {
 	defer func() {
 		if r := recover(); r != nil {
 			b.close()
@@ -266,8 +267,15 @@ func (b *bench) measure(chosen map[string]bool) error {
 			b.report = b.pages[1]
 		}
 		n := len(b.sections)
-		if err := e.run(b); err != nil {
-			return fmt.Errorf("%s: %w%s", e.name, err, b.logTail())
+		if err := e.run(b); errors.Is(err, errStopped) {
+			return err
+		} else if err != nil {
+			// What else there is to measure is not lost for it.
+			failed = errors.Join(failed, fmt.Errorf("%s: %w%s", e.name, err, b.logTail()))
+			fmt.Fprintf(os.Stderr, "bench: %s: %v%s\n", e.name, err, b.logTail())
+			b.sections = append(b.sections, section{
+				title: "Failed: " + e.name, how: fmt.Sprintf("This measurement ended with an error, and its tables are missing: %v.", err),
+			})
 		}
 		for _, s := range b.sections[n:] {
 			fmt.Println()
@@ -277,7 +285,7 @@ func (b *bench) measure(chosen map[string]bool) error {
 		runtime.GC()
 		fmt.Fprintf(os.Stderr, "bench: %s took %.0f s\n", e.name, time.Since(begun).Seconds())
 	}
-	return nil
+	return failed
 }
 
 func fail(code int, err error) {

@@ -18,6 +18,7 @@ type constants struct {
 
 	tickets     int     // waiters on one name
 	ticketKiB   float64 // of the server's memory, a waiter with a connection
+	comingCPU   float64 // ms of the server's for one that comes, to when it listens
 	looks       float64 // commands of a waiter in TTL/3
 	lookCPU     float64 // ms of the server's for each
 	connections float64 // of a golock that waits or holds
@@ -60,6 +61,10 @@ func (b *bench) scaleTickets() error {
 		k.tickets = int(limit.Max) / 2 // each is a connection of the server
 	}
 	k.tickets -= k.tickets % holders
+	came, err := srv.work()
+	if err != nil {
+		return err
+	}
 	begun := now()
 	var all []*ticketsProcess
 	for range holders {
@@ -82,6 +87,11 @@ func (b *bench) scaleTickets() error {
 		return err
 	}
 	queued := now() - begun
+	there, err := srv.work()
+	if err != nil {
+		return err
+	}
+	k.comingCPU = there.since(came).cpu / float64(k.tickets)
 	if err := b.pause(b.plan.scale.settle); err != nil {
 		return err
 	}
@@ -171,6 +181,7 @@ func (b *bench) scaleTickets() error {
 		head: []string{"what", "measured"},
 		rows: [][]string{
 			{"queued, all", fmt.Sprintf("%.1f s", queued/1e3)},
+			{"server: CPU for each that comes: connection, join, subscription", fmt.Sprintf("%.3f ms", k.comingCPU)},
 			{"server: memory for each waiter, its connection included", fmt.Sprintf("%.2f KiB", k.ticketKiB)},
 			{"server: commands of a waiter in TTL/3", fmt.Sprintf("%.3f", k.looks)},
 			{"server: CPU for each of them", fmt.Sprintf("%.4f ms", k.lookCPU)},
@@ -267,8 +278,8 @@ func (k *constants) estimate() section {
 		},
 		notes: []string{
 			fmt.Sprintf("What breaks first is the number of connections: raise `maxclients` and the server's limit of open files to %.0f and more.", 1.2*hosts*k.connections),
-			fmt.Sprintf("Next is the moment in which all come at once, after an outage or at a full hour: %d joins, and a HELLO for each connection, are %.1f s of a core; "+
-				"a random delay in the timers (systemd's RandomizedDelaySec) spreads them.", hosts, hosts*k.grantCPU/1e3),
+			fmt.Sprintf("Next is the moment in which all come at once, after an outage or at a full hour: %d joins with their connections are %.1f s of a core; "+
+				"a random delay in the timers (systemd's RandomizedDelaySec) spreads them.", hosts, hosts*k.comingCPU/1e3),
 		},
 	}
 }
