@@ -97,8 +97,12 @@ func await(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// start is a program that is to run as a user, not yet started.
+// start is a program that is to run as a user, not yet started. golock is not
+// given more memory than a few hundred MiB: one that grows without bound dies.
 func start(uid uint32, argv ...string) *exec.Cmd {
+	if argv[0] == golock {
+		argv = append([]string{"sh", "-c", `ulimit -d 400000; exec "$0" "$@"`}, argv...)
+	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = "/"
 	for _, v := range os.Environ() {
@@ -118,7 +122,7 @@ type result struct {
 	out, err string
 	code     int
 	took     time.Duration
-	memory   int64 // the most that it had, in KiB
+	cpu      time.Duration
 }
 
 // finish runs a program to its end.
@@ -135,11 +139,8 @@ func finish(t testing.TB, cmd *exec.Cmd) result {
 	timer := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	_ = cmd.Wait()
-	r := result{out: out.String(), err: err.String(), code: cmd.ProcessState.ExitCode(), took: time.Since(began)}
-	if used, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		r.memory = used.Maxrss
-	}
-	return r
+	s := cmd.ProcessState
+	return result{out: out.String(), err: err.String(), code: s.ExitCode(), took: time.Since(began), cpu: s.UserTime() + s.SystemTime()}
 }
 
 // as runs golock as a user to its end.

@@ -49,10 +49,11 @@ func TestPasswordInTheWrongPlace(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"MAX", "WAIT", "CONFLICT_EXIT_CODE", "HOLD", "TIME_LIMIT", "KILL_AFTER", "TTL", "ON_LOST", "REPORT", "LOG_FORMAT", "CONFIG", "NAME"} {
-		cmd := start(0, golock, "run", "--name", "x", "--store", "mkdir://"+place(t, 0o777), "-n", "--", "true")
-		if name == "NAME" {
-			cmd.Args = append([]string{golock, "run"}, cmd.Args[4:]...)
+		args := []string{golock, "run", "--store", "mkdir://" + place(t, 0o777), "-n"}
+		if name != "NAME" {
+			args = append(args, "--name", "x")
 		}
+		cmd := start(0, append(args, "--", "true")...)
 		cmd.Env = append(cmd.Env, "GOLOCK_"+name+"="+url)
 		r := finish(t, cmd)
 		shows(t, name, r.out+r.err)
@@ -150,8 +151,16 @@ func TestProcessesShowNoPassword(t *testing.T) {
 	}
 
 	checks := start(victim, golock, "check", "--config", path, "--loops", "60", "--json")
+	var out, said bytes.Buffer
+	checks.Stdout, checks.Stderr = &out, &said
+	must(t, checks.Start())
+	timer := time.AfterFunc(limit, func() { _ = checks.Process.Kill() })
+	defer timer.Stop()
 	done := make(chan result)
-	go func() { done <- finish(t, checks) }()
+	go func() {
+		_ = checks.Wait()
+		done <- result{out: out.String(), err: said.String(), code: checks.ProcessState.ExitCode()}
+	}()
 	seen := false
 	for {
 		select {
@@ -162,12 +171,30 @@ func TestProcessesShowNoPassword(t *testing.T) {
 			}
 			return
 		default:
-			all := processes(t)
+			all := descendants(checks.Process)
 			seen = seen || strings.Contains(all, "golock-check-")
 			shows(t, "a check", all)
 			time.Sleep(time.Millisecond)
 		}
 	}
+}
+
+// descendants are arguments and environments of what descends from a process.
+func descendants(p *os.Process) string {
+	var b strings.Builder
+	for next := []string{fmt.Sprint(p.Pid)}; len(next) > 0; {
+		dir := "/proc/" + next[0]
+		args, _ := os.ReadFile(dir + "/cmdline")
+		environ, _ := os.ReadFile(dir + "/environ")
+		fmt.Fprintf(&b, "%q %q\n", args, environ)
+		next = next[1:]
+		tasks, _ := filepath.Glob(dir + "/task/*/children")
+		for _, task := range tasks {
+			children, _ := os.ReadFile(task)
+			next = append(next, strings.Fields(string(children))...)
+		}
+	}
+	return b.String()
 }
 
 // processes are arguments and environments of all golocks.
