@@ -68,7 +68,7 @@ func newPlan(quick bool, rounds, many int) plan {
 		supervise: 200,
 		stores:    storesPlan{start: 150, handoff: 5, waiters: 16, burst: 3, jobs: 50},
 		etcd:      etcdPlan{start: 150, single: 30, queue: 5, waiters: 50, burst: 3, jobs: 50, section: 5, idle: 100, settle: 3, ttl: 15, memory: 5},
-		scale: scalePlan{crowds: []int{16, 100, 400, 1000}, rounds: []int{5, 3, 2, 1}, ttl: 30, settle: 3, names: 10000, more: 200,
+		scale: scalePlan{crowds: []int{16, 100, 400, 1000}, rounds: []int{5, 3, 2, 1}, ttl: 30, settle: 3, names: 10000, rows: 2000, more: 200,
 			renewals: 1000, tickets: 10000, seconds: 3, lines: 8},
 	}
 	if p.quick = quick; quick {
@@ -81,7 +81,7 @@ func newPlan(quick bool, rounds, many int) plan {
 		p.supervise = 30
 		p.stores = storesPlan{start: 20, handoff: 2, waiters: 16, burst: 1, jobs: 20}
 		p.etcd = etcdPlan{start: 20, single: 5, queue: 1, waiters: 20, burst: 1, jobs: 20, section: 5, idle: 30, settle: 1, ttl: 6, memory: 2}
-		p.scale = scalePlan{crowds: []int{16, 100}, rounds: []int{2, 1}, ttl: 12, settle: 3, names: 1000, more: 30, renewals: 100, tickets: 1000, seconds: 1, lines: 8}
+		p.scale = scalePlan{crowds: []int{16, 100}, rounds: []int{2, 1}, ttl: 30, settle: 3, names: 1000, rows: 200, more: 30, renewals: 100, tickets: 1000, seconds: 1, lines: 8}
 	}
 	if rounds > 0 {
 		p.start, p.burst, p.handoff, p.crash = rounds, max(3, rounds/40), max(3, rounds/40), max(10, rounds/6)

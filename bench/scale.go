@@ -19,6 +19,7 @@ type scalePlan struct {
 	ttl      int   // of the waiters, in seconds; they are watched for a third of it
 	settle   int   // seconds before they are
 	names    int   // held at once
+	rows     int   // the same on an SQL server
 	more     int   // rounds of start-up beside them
 	renewals int   // of those names
 	tickets  int   // waiters on one name in a few processes
@@ -34,6 +35,7 @@ type scaleStore struct {
 	holding *tool
 	url     func(lock) string
 	crowds  int // no more waiters than these are sensible; 0: as the plan says
+	names   int // held at once
 	server  int // the process; 0: none
 	work    func() (work, error)
 	stop    func()
@@ -52,7 +54,7 @@ func (b *bench) scaleStores() (stores []*scaleStore, err error) {
 		}
 	}()
 	golock := func(name, scheme string, url func(lock) string, line func(lock) (int, error)) *scaleStore {
-		s := &scaleStore{name: name, scheme: scheme, url: url, stop: func() {}}
+		s := &scaleStore{name: name, scheme: scheme, url: url, names: b.plan.scale.names, stop: func() {}}
 		s.waiting, s.holding = golockTool(name+" -q", b.tools["golock"].path, url, "-q", "--ttl", ttl), golockTool(name, b.tools["golock"].path, url, "--ttl", "1h")
 		if line != nil {
 			s.waiting.waiting, s.holding.waiting = line, line
@@ -81,6 +83,7 @@ func (b *bench) scaleStores() (stores []*scaleStore, err error) {
 			return stores, err
 		}
 		s := golock("golock run, "+kind.scheme(), kind.scheme(), d.url, func(lock) (int, error) { return d.queued() })
+		s.names = b.plan.scale.rows
 		s.server, s.stop, s.work = d.pid, d.stop, func() (work, error) { return kind.work(d) }
 		s.size = func(lock) (float64, error) { return kind.size(d) }
 		if err := d.used(); err != nil {

@@ -26,11 +26,11 @@ func (b *bench) scaleNames() error {
 	defer stopStores(empty)
 	p := b.plan.scale
 	s := section{
-		title: fmt.Sprintf("%d names, all held", p.names),
+		title: fmt.Sprintf("%d names and more, all held", p.rows),
 		how: fmt.Sprintf("On this machine each name is taken and given back once; then %d processes take them all, eight at a time each. First and last ones: the median of the first and "+
 			"the last twentieth of what a process took. New names: taken and given back while all others are held. "+
-			"Kept is what files, memory or table have grown by, by name. Start-up is that of a run of /bin/true under one name more, beside a store without any, in interleaved rounds. Times are medians.", holders),
-		head: []string{"tool", "first use, ms each", "held, names/s", "first ones, ms each", "last ones, ms each", "a new name beside them, ms", "KiB kept by name", "`golock ls` ms", "start-up ms", "against an empty store", "server cpu ms per renewal"},
+			"Kept is what files, memory or table have grown by, by name. On an SQL server there are fewer: a holder keeps its connection for a second, so that no more can begin in a second than the server has connections. Start-up is that of a run of /bin/true under one name more, beside a store without any, in interleaved rounds. Times are medians.", holders),
+		head: []string{"tool", "names", "first use, ms each", "held, names/s", "first ones, ms each", "last ones, ms each", "a new name beside them, ms", "KiB kept by name", "`golock ls` ms", "start-up ms", "against an empty store", "server cpu ms per renewal"},
 	}
 	for i, store := range stores {
 		if store.url == nil {
@@ -63,7 +63,7 @@ func (b *bench) namesOf(store, empty *scaleStore, l lock) ([]string, error) {
 		if store.server > 0 { // to a server it makes no difference
 			break
 		}
-		t, err := b.startTickets("visit", store.url(l), "1h", fmt.Sprintf("%s-%d-", l.name, k), strconv.Itoa(p.names/holders))
+		t, err := b.startTickets("visit", store.url(l), "1h", fmt.Sprintf("%s-%d-", l.name, k), strconv.Itoa(store.names/holders))
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func (b *bench) namesOf(store, empty *scaleStore, l lock) ([]string, error) {
 	var all []*ticketsProcess
 	begun := now()
 	for k := range holders {
-		t, err := b.startTickets("hold", store.url(l), "1h", fmt.Sprintf("%s-%d-", l.name, k), strconv.Itoa(p.names/holders))
+		t, err := b.startTickets("hold", store.url(l), "1h", fmt.Sprintf("%s-%d-", l.name, k), strconv.Itoa(store.names/holders))
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +103,7 @@ func (b *bench) namesOf(store, empty *scaleStore, l lock) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := (after - before) / float64(p.names)
+	kept := (after - before) / float64(store.names)
 	if store.scheme == "redis" {
 		b.constants.nameKiB = kept
 		b.note("scale: golock run, redis, memory by name", "KiB", []float64{kept})
@@ -121,8 +121,8 @@ func (b *bench) namesOf(store, empty *scaleStore, l lock) ([]string, error) {
 	if err := json.Unmarshal(out, &entries); err != nil {
 		return nil, err
 	}
-	if len(entries) != p.names/holders*holders {
-		return nil, fmt.Errorf("golock ls lists %d entries of %d", len(entries), p.names)
+	if len(entries) != store.names/holders*holders {
+		return nil, fmt.Errorf("golock ls lists %d entries of %d", len(entries), store.names)
 	}
 
 	// The same name over and over, beside the others and in a store that has none.
@@ -138,8 +138,8 @@ func (b *bench) namesOf(store, empty *scaleStore, l lock) ([]string, error) {
 		return nil, err
 	}
 	beside := rows[1].wall.against(rows[0].wall)
-	b.note(fmt.Sprintf("scale: %s, start-up beside %d names, against none", store.name, p.names), "x", rows[1].wall.ratios(rows[0].wall))
-	b.target(fmt.Sprintf("%s: start-up beside %d names, against none", store.scheme, p.names), 1.1, 0, "x", beside)
+	b.note(fmt.Sprintf("scale: %s, start-up beside %d names, against none", store.name, store.names), "x", rows[1].wall.ratios(rows[0].wall))
+	b.target(fmt.Sprintf("%s: start-up beside %d names, against none", store.scheme, store.names), 1.1, 0, "x", beside)
 
 	renewal := "-"
 	if store.server > 0 {
@@ -147,7 +147,7 @@ func (b *bench) namesOf(store, empty *scaleStore, l lock) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		n := min(p.renewals, p.names/holders)
+		n := min(p.renewals, store.names/holders)
 		if _, err := all[0].renew(n); err != nil {
 			return nil, err
 		}
@@ -167,7 +167,7 @@ func (b *bench) namesOf(store, empty *scaleStore, l lock) ([]string, error) {
 		}
 	}
 	return []string{
-		store.name, dash(store.server == 0, "%.2f", median(visited)), fmt.Sprintf("%.0f", float64(p.names)/lasted*1e3), ms(median(first)), ms(median(last)), ms(median(fresh.Took)), fmt.Sprintf("%.2f", kept), fmt.Sprintf("%.0f", listed),
+		store.name, count(store.names), dash(store.server == 0, "%.2f", median(visited)), fmt.Sprintf("%.0f", float64(store.names)/lasted*1e3), ms(median(first)), ms(median(last)), ms(median(fresh.Took)), fmt.Sprintf("%.2f", kept), fmt.Sprintf("%.0f", listed),
 		ms(median(rows[1].wall.values())), ratio(beside), renewal,
 	}, nil
 }
