@@ -492,6 +492,9 @@ func (h *history) gap(r *run) (gap, limit time.Duration) {
 			end = c.from
 		}
 		limit += time.Duration(end - max(f.from, from))
+		if f.kind == heldUp { // what takes many steps is held up in each
+			limit += 3 * time.Duration(end-max(f.from, from))
+		}
 		if slices.Contains(servers, f.kind) || f.kind == serverFlush {
 			limit += h.Quarantine + busy // an attempt that hangs has to fail first
 		}
