@@ -276,6 +276,8 @@ func (g *guard) missed(s *supervisor) {
 	}
 }
 
+func (g *guard) signal(s *supervisor, sig syscall.Signal) { s.send(sig) }
+
 // root is the process whose descendants are the command and what it started.
 func (g *guard) root() int {
 	if g.pid != 0 {

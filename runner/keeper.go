@@ -30,6 +30,7 @@ type keeper struct {
 	wake   func()
 	log    func(warn bool, message string, pairs ...any)
 	window time.Duration // from stop to end, at most
+	beat   time.Duration // from one renewal to the next
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -62,6 +63,17 @@ func tryLimit(ttl time.Duration) time.Duration { return min(ttl/10, time.Second)
 // tryLimit: after it, what hangs may take one tryLimit to fail.
 func retryPause(ttl time.Duration) time.Duration { return min(ttl/40, 100*time.Millisecond) }
 
+// beat is how long after a renewal was sent the next one follows: a third of the
+// TTL. That promise has half a tryLimit left for a pause, for the drift of clocks
+// (locks.Term.End) and for KILL where the stop window is nothing; where they take
+// more, by a long TTL, the renewals come sooner by that.
+func beat(ttl, killAfter time.Duration) time.Duration {
+	const roundTrip = 10 * time.Millisecond
+	drift := ttl - locks.Term{TTL: ttl}.End().Sub(0)
+	kill := stopWindow(ttl, killAfter) - min(killAfter, ttl/6)
+	return ttl/beats - max(retryPause(ttl)+drift+kill+roundTrip-tryLimit(ttl)/2, 0)
+}
+
 // killTime is what it may take to kill: so long before the end KILL is sent.
 func killTime(ttl time.Duration) time.Duration { return min(ttl/20, 100*time.Millisecond) }
 
@@ -76,7 +88,7 @@ func newKeeper(lease locks.Leased, clock locks.Clock, killAfter time.Duration, w
 	k := &keeper{
 		lease: lease, clock: clock, wake: wake, log: log, window: stopWindow(term.TTL, killAfter),
 		answers: make(chan answer, 1), events: make(chan locks.Event, 1),
-		term: term, next: term.Asked.Add(term.TTL / beats),
+		term: term, beat: beat(term.TTL, killAfter), next: term.Asked.Add(beat(term.TTL, killAfter)),
 	}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	go k.listen()
@@ -181,7 +193,7 @@ func (k *keeper) answered(a answer) {
 			k.log(false, "the store answers again", "without", k.clock().Sub(k.term.Asked))
 		}
 		k.term, k.failure = a.term, nil
-		k.next = a.term.Asked.Add(a.term.TTL / beats)
+		k.next = a.term.Asked.Add(k.beat)
 		if !k.final {
 			k.lost = nil // which is of no help to a command that is being stopped
 		}

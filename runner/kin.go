@@ -14,12 +14,17 @@ type kin interface {
 
 	// root is the process whose descendants they are.
 	root() int
+
+	// signal sends the command a signal, and all those who share its fate now.
+	signal(s *supervisor, sig syscall.Signal)
 }
 
 // own is a command that golock has started itself.
 type own struct{}
 
 func (own) root() int { return unix.Getpid() }
+
+func (own) signal(s *supervisor, sig syscall.Signal) { s.send(sig) }
 
 // collect takes in every child that has changed: the command, and orphans that
 // came to golock as PID 1 or with Tree.

@@ -210,7 +210,7 @@ func (s *supervisor) deliver(sig syscall.Signal) {
 		s.Log(false, "signal dropped", "signal", signals.Name(sig))
 		return
 	}
-	s.send(to)
+	s.kin.signal(s, to)
 	s.Log(false, "signal passed on", "signal", signals.Name(to))
 }
 
@@ -218,6 +218,9 @@ func (s *supervisor) deliver(sig syscall.Signal) {
 // itself and those of its descendants that are in golock's group. With Tree it
 // signals every descendant.
 func (s *supervisor) send(sig syscall.Signal) {
+	if sig == unix.SIGKILL && s.wide && !s.ended { // before the search for the others, who are not lost by this
+		_ = unix.Kill(s.pid, unix.SIGKILL)
+	}
 	if !s.ended && !s.Terminal && !s.Tree && !s.wide {
 		_ = unix.Kill(-s.pid, sig)
 		return
@@ -268,8 +271,8 @@ func (s *supervisor) end(after time.Duration) {
 		return
 	}
 	s.deadline = time.Now().Add(after)
-	s.send(s.StopSignal)
-	s.send(unix.SIGCONT)
+	s.kin.signal(s, s.StopSignal)
+	s.kin.signal(s, unix.SIGCONT)
 	s.Log(false, "stop signal sent", "signal", signals.Name(s.StopSignal))
 }
 
@@ -279,10 +282,7 @@ func (s *supervisor) kill() {
 		s.Log(false, "sending KILL")
 	}
 	s.killing, s.deadline = true, time.Time{}
-	if s.wide && !s.ended { // before the search for the others, who are not lost by this
-		_ = unix.Kill(s.pid, unix.SIGKILL)
-	}
-	s.send(unix.SIGKILL)
+	s.kin.signal(s, unix.SIGKILL)
 }
 
 // endNow ends the command without the help of anything that may have failed:

@@ -120,7 +120,7 @@ func hungUp(socket int) bool {
 func (w *warden) run() {
 	for {
 		w.listen()
-		if w.socket < 0 || (w.until != 0 && w.clock() >= w.until) {
+		if w.due() {
 			w.endAll()
 		}
 		if w.socket < 0 {
@@ -131,6 +131,10 @@ func (w *warden) run() {
 		w.relay.Next(-1)
 	}
 }
+
+// due says whether the command must be dead: golock is gone, or has not told of
+// a later deadline in time.
+func (w *warden) due() bool { return w.socket < 0 || (w.until != 0 && w.clock() >= w.until) }
 
 // listen does what golock has asked for.
 func (w *warden) listen() {

@@ -267,7 +267,6 @@ const nearest = 16
 // survey finds out who holds and who waits before this entry. The dead are
 // removed.
 func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
-	mine := e.claim()
 	var before, holding []token
 	names := make([]string, 0, len(line))
 	for _, t := range line {
@@ -277,18 +276,14 @@ func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
 		case t.kind == holds:
 			holding = append(holding, t)
 		case t.kind == waits:
-			rec, ok := e.faces[t.id]
-			if !ok {
-				if _, rec, err = e.queue.readRecord(t.id); err == nil {
-					e.faces[t.id] = rec // what it brought with it does not change
-				} else if !errors.Is(err, fs.ErrNotExist) && err != errDamaged {
-					return v, nil, err
-				}
+			rec, err := e.face(t)
+			if err != nil {
+				return v, nil, err
 			}
 			if older(t, e.token) && !rec.NoWait {
 				v.waiters++
 			}
-			if c := rec.claim(t.ticket); c.Before(mine) || (!mine.Before(c) && t.id < e.token.id) {
+			if e.behind(t, &rec) {
 				before = append(before, t)
 			}
 		}
@@ -344,6 +339,27 @@ func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
 		}
 	}
 	return v, ahead, nil
+}
+
+// face is what an entry brought with it, which does not change.
+func (e *entry) face(t token) (record, error) {
+	if rec, ok := e.faces[t.id]; ok {
+		return rec, nil
+	}
+	_, rec, err := e.queue.readRecord(t.id)
+	switch {
+	case err == nil:
+		e.faces[t.id] = rec
+	case errors.Is(err, fs.ErrNotExist) || err == errDamaged:
+		err = nil
+	}
+	return rec, err
+}
+
+// behind reports whether this entry stands behind a waiter.
+func (e *entry) behind(t token, rec *record) bool {
+	mine, its := e.claim(), rec.claim(t.ticket)
+	return its.Before(mine) || (!mine.Before(its) && t.id < e.token.id)
 }
 
 // older reports whether a was in the line before b, whatever their priorities.
@@ -422,7 +438,8 @@ func (e *entry) renumber() error {
 	return e.sign(func(p pulse) error { return e.queue.writeRecord(e.token.id, p, &e.record) })
 }
 
-// fits looks, as a holder, at all other holders.
+// fits looks, as a holder, at all other holders, and at who has come to wait
+// before it since it looked last: it may have been held up for any time.
 func (e *entry) fits() (bool, error) {
 	line, err := e.queue.list()
 	if err != nil {
@@ -432,6 +449,11 @@ func (e *entry) fits() (bool, error) {
 	mine := false
 	for _, t := range line {
 		mine = mine || t == e.token
+		if t.kind == waits && t.id != e.token.id {
+			if rec, err := e.face(t); err != nil || e.behind(t, &rec) {
+				return false, err
+			}
+		}
 		if t.kind != holds || t.id == e.token.id {
 			continue
 		}

@@ -175,6 +175,56 @@ func TestEvictedInMidGrant(t *testing.T) {
 	})
 }
 
+// A waiter that is held up in the middle of being granted overtakes nobody who
+// has come before it meanwhile.
+func TestHeldUpInMidGrant(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s, slow, later := open(t, url), open(t, url), open(t, url)
+		var back atomic.Bool
+		stop := func(s *leasefile.Store, at string) (arm func(), there <-chan struct{}, goOn func()) {
+			var armed atomic.Bool
+			reached, gate := make(chan struct{}), make(chan struct{})
+			s.At(func(step string) {
+				if step == "step back" {
+					back.Store(true)
+				}
+				if step == at && armed.CompareAndSwap(true, false) {
+					close(reached)
+					<-gate
+				}
+			})
+			return func() { armed.Store(true) }, reached, func() { close(gate) }
+		}
+		armLow, lowThere, lowGoesOn := stop(slow, "fence")
+		armHigh, highThere, highGoesOn := stop(later, "look")
+
+		first := take(t, s, "n")
+		low := queue(t, slow, "n", priority(-1))
+		armLow()
+		if err := release(first); err != nil {
+			t.Fatal(err)
+		}
+		<-lowThere // it has seen that the slot is free
+		second := take(t, s, "n")
+		high := queue(t, later, "n", priority(1))
+		armHigh()
+		<-highThere
+		if err := release(second); err != nil {
+			t.Fatal(err)
+		}
+		lowGoesOn()
+		eventually(t, "it has made up its mind", func() bool { return back.Load() || low.ended() })
+		if low.ended() {
+			t.Error("it has overtaken the one with the higher priority")
+		}
+		highGoesOn()
+		if err := release(high.granted()); err != nil {
+			t.Fatal(err)
+		}
+		low.granted()
+	})
+}
+
 // A hold outlives its process, and each machine counts it on its own clock.
 func TestHold(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {

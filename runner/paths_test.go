@@ -1,0 +1,494 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/signals"
+)
+
+// The timing of a lease, along every path up to a depth: what becomes of each
+// renewal, and what disturbs golock between two of its steps, is tried in all
+// combinations. Keeper, supervisor and the guard's judgement are the program's
+// own; the store, the command and the clock are played, in virtual time.
+
+// fate is what becomes of a renewal.
+type fate int
+
+const (
+	arrives     fate = iota
+	lostOnWay        // the store never sees it
+	replyLost        // the store has it, its answer is lost
+	refusedFate      // an error at once, the store has not seen it
+	replyLate        // the answer is here just before golock gives it up
+	lateOnWay        // the store has it just before that
+	ghost            // the store has it after golock has given it up
+	takenAway        // the store says that the slot is lost
+)
+
+var fateNames = []string{"arrives", "lost on the way", "reply lost", "refused", "reply late", "late on the way", "comes as a ghost", "says it is lost"}
+
+// disturbance is what befalls golock when it is about to look.
+type disturbance int
+
+const (
+	none      disturbance = iota
+	stalled               // golock is stopped; the guard is not
+	suspended             // the machine is: no clock but CLOCK_BOOTTIME goes on
+	killed                // golock, with SIGKILL
+	ended                 // the command has come to its end
+	hinted                // the store's connection has gone
+)
+
+var disturbanceNames = []string{"", "golock stalls", "the machine is suspended", "golock is killed", "the command ends", "the connection goes"}
+
+// chooser walks the tree of choices: each path once, the last choice first.
+type chooser struct {
+	path, width []int
+	at          int
+}
+
+func (c *chooser) pick(n int) int {
+	if n < 2 {
+		return 0
+	}
+	if c.at == len(c.path) {
+		c.path, c.width = append(c.path, 0), append(c.width, n)
+	}
+	c.at++
+	return c.path[c.at-1]
+}
+
+// next goes on to the next path, if there is one.
+func (c *chooser) next() bool {
+	for i := len(c.path) - 1; i >= 0; i-- {
+		if c.path[i]++; c.path[i] < c.width[i] {
+			c.path, c.width, c.at = c.path[:i+1], c.width[:i+1], 0
+			return true
+		}
+	}
+	return false
+}
+
+// bounds are how far the tree is explored.
+type bounds struct {
+	ttl, killAfter time.Duration
+	obeys          bool // the command ends when it gets the stop signal
+	fates          []fate
+	renewals       int // whose fates are chosen; those that follow all arrive, or none does
+	disturbances   []disturbance
+	budget         int // of disturbances
+	looks          int // of golock's first looks, at which they come
+}
+
+// scene is one path.
+type scene struct {
+	bounds
+	*chooser
+	offset   time.Duration // of CLOCK_BOOTTIME, by what the machine was suspended
+	story    []string
+	problem  string
+	tail     fate
+	answered locks.Term // the last that golock knows of
+
+	// The store.
+	expiry locks.Instant
+	gone   bool
+	asked  int
+
+	// The command.
+	alive bool
+	died  locks.Instant
+
+	// For the promise about outages.
+	sent        []locks.Instant // renewals since the last that went well that do not
+	undisturbed bool
+	firmly      bool // no fate but those of an outage
+
+	golock bool          // lives
+	woke   locks.Instant // when the machine was last suspended until
+	events chan locks.Event
+	s      *supervisor
+	w      *warden
+	woken  chan struct{}
+}
+
+func (c *scene) now() locks.Instant { return bubbleClock().Add(c.offset) }
+
+func (c *scene) tell(format string, args ...any) {
+	c.story = append(c.story, fmt.Sprintf("%8v  ", c.now().Sub(c.began()).Round(time.Millisecond))+fmt.Sprintf(format, args...))
+}
+
+func (c *scene) wrong(format string, args ...any) {
+	if c.problem == "" {
+		c.problem = fmt.Sprintf(format, args...)
+		c.tell("WRONG: %s", c.problem)
+	}
+}
+
+// The command, as the supervisor sees it.
+func (c *scene) collect(*supervisor) {}
+func (c *scene) root() int           { return 0 }
+func (c *scene) signal(_ *supervisor, sig syscall.Signal) {
+	if sig == unix.SIGKILL || (sig == unix.SIGTERM && c.obeys) {
+		c.die(signals.Name(sig))
+	}
+}
+
+func (c *scene) die(of string) {
+	if c.alive {
+		c.alive, c.died = false, c.now()
+		c.tell("the command dies of %s", of)
+	}
+	c.s.ended, c.s.alone = true, true
+}
+
+// sceneLease is the lease in the store that is played.
+type sceneLease struct {
+	*fakeLease
+	c *scene
+}
+
+func (l sceneLease) Events() <-chan locks.Event { return l.c.events }
+
+func (l sceneLease) Renew(ctx context.Context) (locks.Term, error) {
+	c := l.c
+	term := locks.Term{Asked: c.now(), TTL: c.ttl}
+	f := c.tail
+	if c.asked < c.renewals {
+		f = c.fates[c.pick(len(c.fates))]
+	}
+	c.asked++
+	c.tell("renewal %d %s", c.asked, fateNames[f])
+	switch f {
+	case arrives, lostOnWay, replyLost, refusedFate:
+	default:
+		c.firmly = false
+	}
+	if f != arrives {
+		c.sent = append(c.sent, term.Asked)
+	}
+	limit := tryLimit(c.ttl)
+	const trip, early = time.Millisecond, 2 * time.Millisecond
+	way := map[fate]reply{
+		arrives: {there: trip, back: trip}, lostOnWay: {there: -1}, replyLost: {there: trip, back: -1},
+		refusedFate: {err: errNetwork}, replyLate: {there: trip, back: limit - early - trip}, lateOnWay: {there: limit - early - trip, back: trip},
+		ghost: {there: -1}, takenAway: {there: trip, back: trip},
+	}[f]
+	if f == ghost {
+		go func() {
+			time.Sleep(limit + early)
+			c.renewed()
+		}()
+	}
+	if f == refusedFate {
+		return locks.Term{}, way.err
+	}
+	if err := travel(ctx, way.there); err != nil {
+		return locks.Term{}, err
+	}
+	if f == takenAway {
+		c.gone = true
+	}
+	kept := c.renewed()
+	if err := travel(ctx, way.back); err != nil {
+		return locks.Term{}, err
+	}
+	if !kept {
+		return locks.Term{}, fmt.Errorf("store: %w", locks.ErrLost)
+	}
+	return term, nil
+}
+
+// renewed is the store's part.
+func (c *scene) renewed() bool {
+	if c.gone || c.now() >= c.expiry {
+		c.gone = true
+		return false
+	}
+	c.expiry = c.now().Add(c.ttl)
+	return true
+}
+
+func (c *scene) began() locks.Instant { return c.s.lease.(sceneLease).term.Asked }
+
+// lengths are how long golock stalls, or the machine is suspended: to just
+// before and just after each moment of the arithmetic.
+func (c *scene) lengths() []time.Duration {
+	k, now := c.s.keep, c.now()
+	var ds []time.Duration
+	for _, at := range []locks.Instant{k.next, k.stopAt(), k.killAt(), k.term.End(), c.expiry} {
+		for _, d := range []time.Duration{-time.Millisecond, time.Millisecond} {
+			if d += at.Sub(now); d > 0 {
+				ds = append(ds, d)
+			}
+		}
+	}
+	return append(ds, tryLimit(c.ttl)+5*time.Millisecond)
+}
+
+// check holds the promises against this moment, in which everybody who is awake
+// has done what is due.
+func (c *scene) check() {
+	if c.alive && c.now() >= c.expiry {
+		c.wrong("the command lives, and the store may give the slot away since %v", c.now().Sub(c.expiry))
+	}
+	if end := c.answered.Asked.Add(c.answered.TTL); c.alive && c.now() >= end {
+		c.wrong("the command lives %v after the end of the lease, counted from when the last renewal that went well was sent", c.now().Sub(end))
+	}
+}
+
+// excuse demands a reason for the end of a command: an outage as long as those
+// that it is promised to survive, if nothing else has happened.
+func (c *scene) excuse() {
+	if !c.undisturbed || !c.firmly {
+		return
+	}
+	outage := time.Duration(0)
+	if len(c.sent) > 0 {
+		outage = c.sent[len(c.sent)-1].Sub(c.sent[0])
+	}
+	if covered := c.ttl*2/3 - min(c.killAfter, c.ttl/6) - min(c.ttl/10, time.Second)*3/2; outage < covered {
+		c.wrong("ended for an outage of %v; %v do no harm", outage, covered)
+	}
+}
+
+// guard does what the guard does whenever it wakes up (warden.run).
+func (c *scene) guard() {
+	c.w.listen()
+	if c.w.due() {
+		if c.s.lost == nil {
+			c.excuse()
+		}
+		c.die("the guard")
+		c.w.until = 0
+	}
+}
+
+// look is a round of the supervisor's loop (supervise).
+func (c *scene) look() {
+	s, before, lost := c.s, c.s.keep.term, c.s.lost
+	s.attend()
+	if lost == nil && s.lost != nil {
+		c.excuse()
+	}
+	s.timers()
+	synctest.Wait() // a renewal that was begun has been sent
+	if s.keep.term != before {
+		c.answered = s.keep.term
+		c.sent = slices.DeleteFunc(c.sent, func(at locks.Instant) bool { return at != c.now() })
+	}
+}
+
+// disturb chooses what befalls golock now. It returns until when golock does
+// nothing.
+func (c *scene) disturb(looks int) (until time.Time) {
+	if c.budget == 0 || looks >= c.looks || !c.alive {
+		return
+	}
+	d := c.disturbances[c.pick(len(c.disturbances))]
+	if d == none {
+		return
+	}
+	c.budget--
+	c.undisturbed = false
+	length := time.Duration(0)
+	if d == stalled || d == suspended {
+		all := c.lengths()
+		length = all[c.pick(len(all))]
+	}
+	c.tell("%s %v", disturbanceNames[d], length)
+	switch d {
+	case stalled:
+		return time.Now().Add(length)
+	case suspended:
+		// Nobody does anything meanwhile; then everybody wakes in some order.
+		c.offset += length
+		c.woke = c.now()
+		if c.pick(2) == 1 {
+			c.look()
+		}
+		c.guard()
+	case killed:
+		c.golock = false
+		unix.Close(c.s.guard.socket)
+		c.s.guard.socket = -1
+		c.guard()
+		if c.alive {
+			c.wrong("the command outlives golock")
+		}
+	case ended:
+		c.alive = false
+	case hinted:
+		c.events <- locks.Unsure
+	}
+	return
+}
+
+// play goes along one path to its end.
+func (c *scene) play(relay *signals.Relay) {
+	pair, err := socketPair()
+	if err != nil {
+		c.wrong("%v", err)
+		return
+	}
+	tick, err := newTicker()
+	if err != nil {
+		c.wrong("%v", err)
+		return
+	}
+	defer tick.close()
+	c.events = make(chan locks.Event, 8)
+	c.woken = make(chan struct{}, 1)
+	c.alive, c.golock, c.undisturbed, c.firmly = true, true, true, true
+	lease := sceneLease{newFakeLease(c.ttl), c}
+	c.answered, c.expiry = lease.term, lease.term.Asked.Add(c.ttl)
+	run := &Run{KillAfter: c.killAfter, StopSignal: unix.SIGTERM, Log: func(_ bool, message string, _ ...any) { c.tell("golock: %s", message) }}
+	wake := func() {
+		select {
+		case c.woken <- struct{}{}:
+		default:
+		}
+	}
+	c.s = &supervisor{Run: run, kin: c, lease: lease, ticker: tick, guard: &guard{run: run, socket: pair[0]}}
+	c.s.keep = newKeeper(lease, c.now, c.killAfter, wake, run.Log)
+	c.w = &warden{relay: relay, clock: c.now, socket: pair[1], until: c.s.keep.killAt()}
+	defer func() {
+		for _, fd := range []int{c.s.guard.socket, c.w.socket} {
+			if fd >= 0 {
+				unix.Close(fd)
+			}
+		}
+	}()
+	c.tail = []fate{arrives, lostOnWay}[c.pick(2)]
+	defer func() {
+		began := time.Now()
+		c.s.keep.end()
+		if took := time.Since(began); took > leaveLimit {
+			c.wrong("the end takes %v", took)
+		}
+	}()
+
+	// Long enough for all fates to be chosen, and for what follows to show.
+	horizon := time.Now().Add(time.Duration(c.renewals)*(c.ttl/beats+tryLimit(c.ttl)) + 4*c.ttl)
+	var asleep time.Time // until when golock is stopped
+	for looks := 0; c.alive && c.problem == ""; looks++ {
+		synctest.Wait()
+		c.guard()
+		if !c.alive {
+			break
+		}
+		if c.golock && !time.Now().Before(asleep) {
+			if asleep = c.disturb(looks); !c.alive {
+				break
+			}
+			if asleep.IsZero() {
+				c.look()
+				c.guard() // it hears of it at once
+			}
+		}
+		c.check()
+		if looks > 2000 {
+			c.wrong("it has no end")
+		}
+		if !time.Now().Before(horizon) {
+			if c.tail == lostOnWay {
+				c.wrong("the command lives although nothing was heard of the store for long")
+			}
+			return
+		}
+		next := horizon
+		sooner := func(at locks.Instant) {
+			if t := time.Unix(0, int64(at)).Add(-c.offset); at != 0 && t.Before(next) {
+				next = t
+			}
+		}
+		if c.w.until != 0 {
+			sooner(c.w.until)
+		}
+		woken := c.woken
+		if asleep.IsZero() || !time.Now().Before(asleep) {
+			sooner(tick.at)
+			if d := c.s.patience(); d >= 0 {
+				sooner(c.now().Add(d))
+			}
+		} else {
+			woken = nil
+			if asleep.Before(next) {
+				next = asleep
+			}
+		}
+		timer := time.NewTimer(time.Until(next))
+		select {
+		case <-timer.C:
+		case <-woken:
+		}
+		timer.Stop()
+	}
+	// A command that was suspended past the end of its lease has done nothing
+	// meanwhile and is dead on waking.
+	if c.died > c.expiry && c.died != c.woke {
+		c.wrong("the command died %v after the end of the store's lease", c.died.Sub(c.expiry))
+	}
+}
+
+// depthVariable makes the tree deeper: more renewals, and more disturbances.
+const depthVariable = "GOLOCK_TEST_DEPTH"
+
+func TestEveryPathOfALease(t *testing.T) {
+	depth := 0
+	if text := os.Getenv(depthVariable); text != "" {
+		var err error
+		if depth, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("%s: %v", depthVariable, err)
+		}
+	}
+	relay, err := signals.NewRelay(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outage := []fate{arrives, lostOnWay, replyLost, refusedFate}
+	late := append(outage, replyLate, lateOnWay, ghost, takenAway)
+	all := []disturbance{none, stalled, suspended, killed, ended, hinted}
+	var trees []bounds
+	for _, obeys := range []bool{false, true} {
+		for _, killAfter := range []time.Duration{0, 10 * time.Second} {
+			trees = append(trees,
+				bounds{ttl: time.Second, killAfter: killAfter, obeys: obeys, fates: outage, renewals: 5 + depth},
+				bounds{ttl: 30 * time.Second, killAfter: killAfter, obeys: obeys, fates: late, renewals: 3 + depth},
+				bounds{ttl: 30 * time.Second, killAfter: killAfter, obeys: obeys, fates: late, renewals: 1 + depth, disturbances: all, budget: 1, looks: 6 + 2*depth},
+				bounds{ttl: time.Second, killAfter: killAfter, obeys: obeys, fates: []fate{arrives, replyLost}, renewals: 1 + depth/2, disturbances: []disturbance{none, stalled, suspended, killed}, budget: 2, looks: 4 + depth},
+			)
+		}
+	}
+	paths := 0
+	for _, b := range trees {
+		synctest.Test(t, func(t *testing.T) {
+			c := &chooser{}
+			for more := true; more; more = c.next() {
+				s := &scene{bounds: b, chooser: c}
+				s.play(relay)
+				paths++
+				if s.problem != "" {
+					t.Errorf("TTL %v, kill after %v, the command obeys %v: %s\n  %s", b.ttl, b.killAfter, b.obeys, s.problem, strings.Join(s.story, "\n  "))
+					return
+				}
+			}
+		})
+	}
+	t.Logf("%d paths", paths)
+	if paths < 10000 {
+		t.Errorf("only %d paths: the tree was not explored", paths)
+	}
+}
