@@ -13,7 +13,7 @@ const sigTERM = syscall.SIGTERM
 
 // soon is await that fails nothing, and does not take as long.
 func soon(cond func() bool) bool {
-	for end := time.Now().Add(limit / 12); !cond(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(limit / 3); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			return false
 		}

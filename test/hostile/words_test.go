@@ -342,9 +342,11 @@ func TestNamesInShells(t *testing.T) {
 			log := filepath.Join(home, "log")
 			file("bin/golock", fmt.Sprintf("#!/bin/sh\ncase $1 in complete | completion) exec '%s' \"$@\" ;; esac\n"+
 				"text=; for arg; do text=\"$text[$arg]\"; done; echo \"$text\" >>'%s'\n", golock, log))
-			file("rc", "PS1='ready> '\nsource <(golock completion bash)\n")
-			file(".zshrc", "PS1='ready> '\nautoload -U compinit\ncompinit -u\nsource <(golock completion zsh)\n")
-			file(".config/fish/config.fish", "function fish_prompt; echo 'ready> '; end\nfunction fish_greeting; end\ngolock completion fish | source\n")
+			// A prompt tells how many commands have ended: shells draw it more than once.
+			file("log", "")
+			file("rc", "PS1='ready $(wc -l <log)> '\nsource <(golock completion bash)\n")
+			file(".zshrc", "setopt PROMPT_SUBST\nPS1='ready $(wc -l <log)> '\nautoload -U compinit\ncompinit -u\nsource <(golock completion zsh)\n")
+			file(".config/fish/config.fish", "function fish_prompt; echo ready (wc -l <log)'> '; end\nfunction fish_greeting; end\ngolock completion fish | source\n")
 			cmd := exec.Command(shell[0], shell[1:]...)
 			cmd.Dir = home
 			cmd.Env = []string{"HOME=" + home, "PATH=" + home + "/bin:" + os.Getenv("PATH"), "TERM=dumb", "GOLOCK_STORE=" + store, "LC_ALL=C.UTF-8"}
@@ -358,8 +360,8 @@ func TestNamesInShells(t *testing.T) {
 			})
 			for _, quote := range []string{"", "'", `"`} {
 				for _, name := range names {
-					screen.await(t, "ready> ")
 					before, _ := os.ReadFile(log)
+					screen.await(t, fmt.Sprintf("ready %d>", bytes.Count(before, []byte("\n"))))
 					// The closing quote, if the shell leaves that to the user, ends the line too.
 					_, err := fmt.Fprintf(terminal, "golock ls %s%s\t\r", quote, name[:1])
 					must(t, err)
