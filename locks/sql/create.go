@@ -120,7 +120,7 @@ func (s *Store) quietAfterLoss(f facts, q *question) int64 {
 
 // facts asks the server what it says of itself.
 func (l *line) facts(ctx context.Context) (f facts, err error) {
-	rows, err := l.conn.Run(ctx, l.store.dialect.Facts())
+	rows, err := l.conn.Run(ctx, "SELECT "+l.store.dialect.Facts())
 	if err != nil {
 		l.hangUp()
 		return f, err

@@ -33,17 +33,19 @@ type Dialect interface {
 	// to be had for the given time, or its client says nothing for longer.
 	Begin(lockWait time.Duration) string
 
-	// Commit ends it. The connection may then be silent for longer.
-	Commit() string
+	// Commit ends it. The connection may then be silent for longer. What is not
+	// lasting need not be on the disk when the server says that it is done, where
+	// that can be said of one transaction.
+	Commit(lasting bool) string
 
 	// Clock is the server's clock as an expression, in us since 1970, as a whole
 	// number. It must be read when its statement runs.
 	Clock() string
 
-	// Facts is a statement with one row: the server's clock in seconds since
-	// 1970 with six digits after the point, which server this is, when it was
-	// started (likewise in seconds), and the number of the connection. The clock
-	// must be read when the statement runs.
+	// Facts is four expressions: the server's clock in seconds since 1970 with
+	// six digits after the point, which server this is, when it was started
+	// (likewise in seconds), and the number of the connection. The clock must be
+	// read when the statement runs.
 	Facts() string
 
 	// Listen is a statement, run in the transaction that queues an entry, after

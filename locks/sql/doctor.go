@@ -118,7 +118,7 @@ func (x *examination) transport() {
 func (x *examination) facts(ctx context.Context) {
 	ask := func() (f facts, before time.Time, own bool, err error) {
 		before = time.Now()
-		rows, err := x.ask(ctx, x.store.dialect.Facts())
+		rows, err := x.ask(ctx, "SELECT "+x.store.dialect.Facts())
 		if err == nil && len(rows) != 1 {
 			err = errors.New("no answer")
 		}

@@ -72,7 +72,7 @@ func (s *Store) list(ctx context.Context, key string) ([]locks.Entry, error) {
 		where += " AND lock_key='" + key + "'"
 		names += " AND lock_key='" + key + "'"
 	}
-	answers, err := l.conn.Run(ctx, s.dialect.Facts()+";"+names+";SELECT lock_key,"+columns+" FROM "+s.table+" WHERE "+where+
+	answers, err := l.conn.Run(ctx, "SELECT "+s.dialect.Facts()+";"+names+";SELECT lock_key,"+columns+" FROM "+s.table+" WHERE "+where+
 		" AND state IN ('H','W') ORDER BY lock_key,state,place,ticket,entry_id")
 	switch {
 	case s.verdict(err) == NoTable:

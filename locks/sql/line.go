@@ -153,19 +153,12 @@ func (l *line) attempt(ctx context.Context, q *question) (answer, error) {
 	if err := l.open(ctx); err != nil {
 		return answer{}, err
 	}
-	text, wants := s.text(q)
-	rows, err := l.conn.Run(ctx, text)
+	v, err := l.look(ctx, q)
 	if err != nil {
 		return answer{}, err
 	}
-	v, err := s.read(q, rows, wants)
-	if err != nil {
-		return answer{}, &refusal{err: err}
-	}
-	if text := s.counts(q, v); text != "" {
-		if err := l.count(ctx, text, v); err != nil {
-			return answer{}, err
-		}
+	if !v.hasTable {
+		return answer{}, errNoTableRow
 	}
 	q.listens = false
 	if s.target.waiters > 0 {
@@ -174,8 +167,6 @@ func (l *line) attempt(ctx context.Context, q *question) (answer, error) {
 		}
 	}
 	switch {
-	case !v.hasTable:
-		return answer{}, errNoTableRow
 	case v.name == nil:
 		return answer{}, errNoName
 	case v.name.turn != q.turn:
@@ -187,7 +178,7 @@ func (l *line) attempt(ctx context.Context, q *question) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	l.sent = true
+	l.sent, q.sent = true, true
 	if _, err := l.conn.Run(ctx, t.finish()); err != nil {
 		return answer{}, err
 	}
@@ -196,18 +187,43 @@ func (l *line) attempt(ctx context.Context, q *question) (answer, error) {
 	return a, nil
 }
 
-// count asks how many waiters there are beyond those that a view shows.
-func (l *line) count(ctx context.Context, text string, v *view) error {
-	rows, err := l.conn.Run(ctx, text)
+// look locks the name's row and reads what there is to know of the name.
+func (l *line) look(ctx context.Context, q *question) (*view, error) {
+	s := l.store
+	answers, err := l.conn.Run(ctx, s.text(q))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(rows) != 1 || len(rows[0]) != 1 || len(rows[0][0]) != 2 {
-		return &refusal{err: fmt.Errorf("the server cannot count: %.200q", fmt.Sprint(rows))}
+	v, err := s.read(q, answers)
+	if err != nil {
+		return nil, &refusal{err: err}
 	}
-	var n numbers
-	v.waiters, v.before = int(n.read(rows[0][0][0])), int(n.read(rows[0][0][1]))
-	return n.err
+	for limit := usualRows(q); v.short(); {
+		limit *= 4
+		if answers, err = l.conn.Run(ctx, s.rows(q, limit)); err != nil {
+			return nil, err
+		}
+		if len(answers) != 1 {
+			return nil, &refusal{err: fmt.Errorf("%d answers to a question", len(answers))}
+		}
+		if err := v.readRows(q, answers[0], limit); err != nil {
+			return nil, &refusal{err: err}
+		}
+	}
+	if v.name == nil {
+		return v, nil
+	}
+	text, parts := s.rest(q, v)
+	if text == "" {
+		return v, nil
+	}
+	if answers, err = l.conn.Run(ctx, text); err != nil {
+		return nil, err
+	}
+	if err := v.readRest(answers, parts); err != nil {
+		return nil, &refusal{err: err}
+	}
+	return v, nil
 }
 
 // wake wakes others, and stays until they have come or their connections have

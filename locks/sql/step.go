@@ -32,6 +32,7 @@ type step struct {
 
 	writes   []string
 	renamed  bool // name has to be written
+	lasting  bool // a crash of the server must not undo it
 	sleepers []Sleeper
 	called   map[string]bool
 	err      error // something could not be written
@@ -79,7 +80,7 @@ func span(us int64) time.Duration  { return time.Duration(us) * time.Microsecond
 
 // decide makes the step of a question.
 func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
-	t = &step{store: s, q: q, v: v, me: q.mine.id, name: *v.name, called: map[string]bool{}}
+	t = &step{store: s, q: q, v: v, me: q.mine.id, name: *v.name, called: map[string]bool{}, lasting: true}
 	if q.mode == evict || q.mode == nudge {
 		t.me = ""
 	}
@@ -383,6 +384,7 @@ func (t *step) join() answer {
 		a = t.grant(mine)
 	} else {
 		a = t.queueUp(mine, ahead)
+		t.lasting = t.renamed || len(replaced) > 0 // who is forgotten comes again, with its ticket
 	}
 	a.replaced = replaced
 	return a
@@ -672,7 +674,11 @@ func (t *step) release() answer {
 			t.sleepers = append(t.sleepers, Sleeper{Table: t.store.table, Key: t.q.key, ID: own.id, Conn: own.ears})
 		}
 	}
+	before := len(t.sleepers)
 	t.wake()
+	if was && own.state == holding && len(t.sleepers) > before {
+		t.lasting = false // the grant that follows is, and with it all that came before
+	}
 	return answer{word: released, was: was}
 }
 
@@ -705,5 +711,5 @@ func (t *step) finish() string {
 	if len(t.writes) == 0 {
 		return "ROLLBACK"
 	}
-	return strings.Join(t.writes, ";") + ";" + t.store.dialect.Commit()
+	return strings.Join(t.writes, ";") + ";" + t.store.dialect.Commit(t.lasting)
 }

@@ -117,6 +117,7 @@ type entry struct {
 	epoch    string
 	mine     row
 	known    bool // mine is more than an id
+	sent     bool // a step of it may have been done
 	place    int  // the last that was answered; 0: none
 	noWait   bool
 	within   []locks.Ref
@@ -147,7 +148,7 @@ func idOf(ref locks.Ref) string { return hex.EncodeToString(ref.ID[:]) }
 // the question was written.
 func (e *entry) ask(ctx context.Context, l *line, m mode) (a answer, asked locks.Instant, err error) {
 	q := &question{
-		mode: m, key: e.ref.Key.String(), name: e.name, mine: e.mine, known: e.known, epoch: e.epoch, noWait: e.noWait, maxQueue: e.maxQueue,
+		mode: m, key: e.ref.Key.String(), name: e.name, mine: e.mine, known: e.known, sent: e.sent, epoch: e.epoch, noWait: e.noWait, maxQueue: e.maxQueue,
 		near: e.place > 0 && e.place <= 3, who: e.who,
 	}
 	q.mine.id = idOf(e.ref)
@@ -155,7 +156,9 @@ func (e *entry) ask(ctx context.Context, l *line, m mode) (a answer, asked locks
 		q.within = append(q.within, idOf(w))
 	}
 	asked = e.store.clock()
-	if a, err = l.step(ctx, e.ttl, q); err != nil {
+	a, err = l.step(ctx, e.ttl, q)
+	e.sent = e.sent || q.sent
+	if err != nil {
 		return a, asked, err
 	}
 	switch a.word {

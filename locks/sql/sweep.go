@@ -81,14 +81,9 @@ func (s *Store) once(ctx context.Context, l *line, do func(context.Context) erro
 func (l *line) sweep(ctx context.Context, key string, olderThan time.Duration) (int, error) {
 	s := l.store
 	q := &question{mode: nudge, key: key}
-	text, wants := s.text(q)
-	rows, err := l.conn.Run(ctx, text)
+	v, err := l.look(ctx, q)
 	if err != nil {
 		return 0, err
-	}
-	v, err := s.read(q, rows, wants)
-	if err != nil {
-		return 0, &refusal{err: err}
 	}
 	if v.name == nil || v.name.turn != q.turn { // somebody else has swept it
 		l.hangUp()

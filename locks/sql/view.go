@@ -54,6 +54,7 @@ type question struct {
 	name     string // "" if only the ref is known
 	mine     row    // what the caller knows of its entry
 	known    bool   // mine is more than an id
+	sent     bool   // a step of this entry may have been done already
 	epoch    string // the caller's, of its last answer
 	noWait   bool
 	within   []string // ids of the enclosing runs
@@ -76,130 +77,185 @@ const (
 	nudge // look after waiters that have died
 )
 
-// The statements that make a view, by what they answer.
-type part int
-
 const (
-	partFacts part = iota
-	partNames
-	partEntries
-	partFront
-	partReplaceable
-)
-
-const (
-	nameColumns = "lock_key,epoch,server,quiet,ticket,seen,pace,granted,info,format,turn"
+	// nameColumns are read beside those of the entries, and are a name's.
+	nameColumns = "epoch,server,quiet,seen,pace,granted,turn"
 	inOrder     = " ORDER BY place,ticket,entry_id"
 )
 
 // text is the statements that make a view, beginning with the transaction and
-// the lock; wants are the parts whose answers will come. A new connection of a
-// server that has a process for each has much to learn: few and simple
-// statements make a short start.
-func (s *Store) text(q *question) (text string, wants []part) {
-	var b strings.Builder
-	of := s.of(q)
-	add := func(p part, statement string) {
-		wants = append(wants, p)
-		b.WriteString(statement + ";")
-	}
-	b.WriteString(s.dialect.Begin(lockWait) + ";")
+// the lock. A new connection of a server that has a process for each has much to
+// learn: few and simple statements make a short start.
+func (s *Store) text(q *question) string {
 	// Lock first; only later statements see what the last one has committed. A
 	// row that somebody makes meanwhile is seen too, but not locked: it does not
 	// have the number of this turn.
 	q.turn = rand.Int64()
-	fmt.Fprintf(&b, "UPDATE %s SET seen=ticket,ticket=GREATEST(ticket+1,%s),turn=%d WHERE lock_key='%s' AND entry_id='';",
-		s.table, s.dialect.Clock(), q.turn, q.key)
-	add(partFacts, s.dialect.Facts())
-	add(partNames, fmt.Sprintf("SELECT %s FROM %s WHERE lock_key IN ('','%s') AND entry_id=''", nameColumns, s.table, q.key))
-	entries := "SELECT " + columns + of + " AND state='H'"
-	if q.mine.id != "" {
-		entries += " UNION ALL SELECT " + columns + of + " AND entry_id='" + q.mine.id + "'"
+	statements := []string{
+		s.dialect.Begin(lockWait),
+		fmt.Sprintf("UPDATE %s SET seen=ticket,ticket=GREATEST(ticket+1,%s),turn=%d WHERE lock_key='%s' AND entry_id=''", s.table, s.dialect.Clock(), q.turn, q.key),
+		"SELECT " + s.dialect.Facts() + ",format,server,quiet,seen FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
+		s.rows(q, usualRows(q)),
 	}
-	add(partEntries, entries)
-	add(partFront, "SELECT "+columns+of+" AND state='W'"+inOrder+" LIMIT "+strconv.Itoa(frontSize))
-	if q.mode == join && q.mine.replaces != locks.ReplaceNone && q.mine.claim.Ticket == 0 {
-		add(partReplaceable, "SELECT "+columns+of+" AND state='W' AND replaces<>''"+inOrder)
+	if q.replacing() {
+		statements = append(statements, "SELECT "+columns+s.of(q)+" AND state='W' AND replaces<>''"+inOrder)
 	}
-	return b.String(), wants
+	return strings.Join(statements, ";")
+}
+
+// rows reads the holders, the name's own row and the first waiters: so they
+// follow each other in the order of states.
+func (s *Store) rows(q *question, limit int) string {
+	return "SELECT " + columns + "," + nameColumns + s.of(q) + " AND state>='" + holding + "' ORDER BY state,place,ticket,entry_id LIMIT " + strconv.Itoa(limit)
+}
+
+// usualRows is how many of them are enough if there are no more holders than
+// the caller's own max allows.
+func usualRows(q *question) int {
+	holders := q.mine.claim.Max
+	if holders == 0 {
+		holders = frontSize
+	}
+	return holders + 1 + frontSize
 }
 
 func (s *Store) of(q *question) string {
 	return fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
 }
 
-// counts is a statement that counts the waiters, all and those before the
-// caller, if there are more than a view shows and it matters; "" if not.
-func (s *Store) counts(q *question, v *view) string {
-	if !v.more || q.mode != join || q.near {
-		return ""
-	}
-	p := place(q.mine.claim.Priority)
-	before := fmt.Sprintf("place<=%d", p)
-	if t := q.mine.claim.Ticket; t != 0 {
-		before = fmt.Sprintf("place<%d OR place=%d AND ticket<%d", p, p, t)
-	}
-	return fmt.Sprintf("SELECT COUNT(*),COALESCE(SUM(CASE WHEN %s THEN 1 ELSE 0 END),0)%s AND state='W'", before, s.of(q))
+// replacing reports whether the caller is a newcomer that may evict others.
+func (q *question) replacing() bool {
+	return q.mode == join && q.mine.replaces != locks.ReplaceNone && q.mine.claim.Ticket == 0
 }
 
 // read makes a view of the answers.
-func (s *Store) read(q *question, answers []Rows, wants []part) (*view, error) {
-	if len(answers) != len(wants) {
-		return nil, fmt.Errorf("%d answers to %d questions", len(answers), len(wants))
+func (s *Store) read(q *question, answers []Rows) (v *view, err error) {
+	if len(answers) != 2 && !q.replacing() || len(answers) != 3 && q.replacing() {
+		return nil, fmt.Errorf("%d answers to a question", len(answers))
 	}
-	v := &view{}
+	v = &view{}
+	if len(answers[0]) == 0 {
+		return v, nil // without its own row the table is of no use
+	}
+	if err = v.readTable(s, answers[0]); err == nil {
+		err = v.readRows(q, answers[1], usualRows(q))
+	}
+	if err == nil && q.replacing() {
+		v.replaceable, err = parseRows(answers[2])
+	}
+	return v, err
+}
+
+// readTable reads the table's own row, and what the server says of itself.
+func (v *view) readTable(s *Store, rows Rows) (err error) {
+	if len(rows) != 1 || len(rows[0]) != 8 {
+		return errNotOurs
+	}
+	if v.facts, err = readFacts(Rows{rows[0][:4]}); err != nil {
+		return err
+	}
 	var n numbers
-	for i, p := range wants {
-		rows := answers[i]
-		var err error
-		switch p {
-		case partFacts:
-			v.facts, err = readFacts(rows)
-		case partNames:
-			for _, f := range rows {
-				if len(f) != strings.Count(nameColumns, ",")+1 {
-					return nil, fmt.Errorf("a name's row with %d columns", len(f))
-				}
-				if f[0] == "" { // the table's
-					v.hasTable = true
-					if found := n.read(f[9]); found != format {
-						return nil, &FormatError{Table: s.target.table, Found: f[9]}
-					}
-					v.tableServer, v.tableQuiet, v.tableMade = f[2], n.read(f[3]), n.read(f[5])
-					continue
-				}
-				if !isPlain(f[1], f[2]) {
-					return nil, errNotOurs
-				}
-				v.name = &nameState{epoch: f[1], server: f[2], quiet: n.read(f[3]), counter: n.read(f[4]), seen: n.read(f[5]), pace: n.read(f[6]), granted: n.read(f[7]), turn: n.read(f[10]), name: unescape(f[8])}
-			}
-		case partEntries:
-			var all []row
-			all, err = parseRows(rows)
-			for _, r := range all {
-				own := r.id == q.mine.id
-				if own && v.own != nil {
-					continue // a holder's own comes twice
-				}
-				if own {
-					v.own = &r
-				}
-				if r.state == holding {
-					v.holders = append(v.holders, r)
-				}
-			}
-		case partFront:
-			v.front, err = parseRows(rows)
-			v.more = len(v.front) == frontSize
-			v.waiters = len(v.front)
-		case partReplaceable:
-			v.replaceable, err = parseRows(rows)
+	f := rows[0][4:]
+	if n.read(f[0]) != format {
+		return &FormatError{Table: s.target.table, Found: f[0]}
+	}
+	v.hasTable, v.tableServer, v.tableQuiet, v.tableMade = true, f[1], n.read(f[2]), n.read(f[3])
+	return n.err
+}
+
+// readRows reads what rows has asked for.
+func (v *view) readRows(q *question, rows Rows, limit int) error {
+	entries := strings.Count(columns, ",") + 1
+	v.name, v.own, v.holders, v.front = nil, nil, nil, nil
+	var n numbers
+	for _, f := range rows {
+		if len(f) != entries+strings.Count(nameColumns, ",")+1 {
+			return fmt.Errorf("a row with %d columns", len(f))
 		}
+		r, err := parseRow(f[:entries])
 		if err != nil {
-			return nil, err
+			return err
+		}
+		switch r.state {
+		case nameRow:
+			f = f[entries:]
+			if !isPlain(f[0], f[1]) {
+				return errNotOurs
+			}
+			v.name = &nameState{
+				name: unescape(r.info), epoch: f[0], server: f[1], quiet: n.read(f[2]), counter: r.claim.Ticket, seen: n.read(f[3]),
+				pace: n.read(f[4]), granted: n.read(f[5]), turn: n.read(f[6]),
+			}
+			continue
+		case holding:
+			v.holders = append(v.holders, r)
+		case waiting:
+			v.front = append(v.front, r)
+		}
+		if r.id == q.mine.id {
+			v.own = &r
 		}
 	}
-	return v, n.err
+	v.more = len(rows) == limit
+	v.waiters = len(v.front)
+	return n.err
+}
+
+// short reports whether the rows that were read ended too early to know who
+// holds and who is next.
+func (v *view) short() bool { return v.more && (v.name == nil || len(v.front) < frontSize/2) }
+
+// part is something else that a view may need.
+type part int
+
+const (
+	partOwn    part = iota // the caller's row, if it was not among the others
+	partCounts             // the numbers of the waiters, all and those before the caller
+)
+
+// rest is the statements for the parts that the question needs, "" for none.
+func (s *Store) rest(q *question, v *view) (text string, parts []part) {
+	var statements []string
+	if q.mine.id != "" && v.own == nil && (q.mode != join || q.sent) {
+		parts = append(parts, partOwn)
+		statements = append(statements, "SELECT "+columns+s.of(q)+" AND entry_id='"+q.mine.id+"'")
+	}
+	if v.more && q.mode == join && !q.near {
+		p := place(q.mine.claim.Priority)
+		before := fmt.Sprintf("place<=%d", p)
+		if t := q.mine.claim.Ticket; t != 0 {
+			before = fmt.Sprintf("place<%d OR place=%d AND ticket<%d", p, p, t)
+		}
+		parts = append(parts, partCounts)
+		statements = append(statements, fmt.Sprintf("SELECT COUNT(*),COALESCE(SUM(CASE WHEN %s THEN 1 ELSE 0 END),0)%s AND state='W'", before, s.of(q)))
+	}
+	return strings.Join(statements, ";"), parts
+}
+
+// readRest reads what rest has asked for.
+func (v *view) readRest(answers []Rows, parts []part) error {
+	if len(answers) != len(parts) {
+		return fmt.Errorf("%d answers to %d questions", len(answers), len(parts))
+	}
+	var n numbers
+	for i, p := range parts {
+		switch rows := answers[i]; p {
+		case partOwn:
+			all, err := parseRows(rows)
+			if err != nil {
+				return err
+			}
+			if len(all) > 0 {
+				v.own = &all[0]
+			}
+		case partCounts:
+			if len(rows) != 1 || len(rows[0]) != 2 {
+				return fmt.Errorf("the server cannot count: %.200q", fmt.Sprint(rows))
+			}
+			v.waiters, v.before = int(n.read(rows[0][0])), int(n.read(rows[0][1]))
+		}
+	}
+	return n.err
 }
 
 // facts is what a server says of itself.

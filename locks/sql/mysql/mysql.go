@@ -53,8 +53,9 @@ func (dialect) Begin(lockWait time.Duration) string {
 	return fmt.Sprintf(session, int(lockWait.Seconds())) + "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION READ WRITE"
 }
 
-// Commit implements sql.Dialect.
-func (dialect) Commit() string { return "COMMIT;SET SESSION wait_timeout=60" }
+// Commit implements sql.Dialect. Whether the disk is waited for is a setting of
+// the whole server.
+func (dialect) Commit(bool) string { return "COMMIT;SET SESSION wait_timeout=60" }
 
 // Clock implements sql.Dialect.
 func (dialect) Clock() string { return "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)" }
@@ -63,7 +64,7 @@ func (dialect) Clock() string { return "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 
 // was started; that counts as over. (It moves on by one when the function has
 // been called 2^24 times: still before anything that happens then.)
 func (dialect) Facts() string {
-	return "SELECT UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id),((UUID_SHORT()>>24)&4294967295)+1,CONNECTION_ID()"
+	return "UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id),((UUID_SHORT()>>24)&4294967295)+1,CONNECTION_ID()"
 }
 
 // Listen implements sql.Dialect.

@@ -49,7 +49,12 @@ func (dialect) Begin(lockWait time.Duration) string {
 }
 
 // Commit implements sql.Dialect.
-func (dialect) Commit() string { return "COMMIT" }
+func (dialect) Commit(lasting bool) string {
+	if lasting {
+		return "COMMIT"
+	}
+	return "SET LOCAL synchronous_commit=off;COMMIT"
+}
 
 // Clock implements sql.Dialect. Only clock_timestamp is read when its statement
 // runs.
@@ -57,7 +62,7 @@ func (dialect) Clock() string { return "(extract(epoch FROM clock_timestamp())*1
 
 // Facts implements sql.Dialect. No two servers start in the same microsecond.
 func (dialect) Facts() string {
-	return "SELECT extract(epoch FROM clock_timestamp()),extract(epoch FROM pg_postmaster_start_time())," +
+	return "extract(epoch FROM clock_timestamp()),extract(epoch FROM pg_postmaster_start_time())," +
 		"extract(epoch FROM pg_postmaster_start_time()),pg_backend_pid()"
 }
 
