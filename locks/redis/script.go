@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -171,49 +172,22 @@ func parseRecord(text string) (record, error) {
 	return r, err
 }
 
-// formatSlots writes ascending numbers as "0,3-5"; none is "-".
+// formatSlots writes a field that is not empty: none is "-".
 func formatSlots(slots []int) string {
 	if len(slots) == 0 {
 		return "-"
 	}
-	var b strings.Builder
-	for i := 0; i < len(slots); {
-		j := i
-		for j+1 < len(slots) && slots[j+1] == slots[j]+1 {
-			j++
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(slots[i]))
-		if j > i {
-			b.WriteString("-" + strconv.Itoa(slots[j]))
-		}
-		i = j + 1
-	}
-	return b.String()
+	return locks.FormatSlots(slots)
 }
 
 func parseSlots(text string) ([]int, error) {
-	if text == "-" {
+	switch text {
+	case "-":
 		return nil, nil
+	case "":
+		return nil, errors.New("a record without slots")
 	}
-	var slots []int
-	for part := range strings.SplitSeq(text, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		from, err := strconv.Atoi(first)
-		to := from
-		if err == nil && isRange {
-			to, err = strconv.Atoi(last)
-		}
-		if err != nil || from < 0 || to < from || to-from > maxUnits || len(slots) > maxUnits {
-			return nil, fmt.Errorf("slots %q", locks.Printable(text, 40))
-		}
-		for ; from <= to; from++ {
-			slots = append(slots, from)
-		}
-	}
-	return slots, nil
+	return locks.ParseSlots(text, maxUnits)
 }
 
 // answer is what the script says. word tells which fields are set.

@@ -148,7 +148,7 @@ func parseRow(f []string) (row, error) {
 		return r, errNotOurs
 	}
 	var err error
-	if r.slots, err = parseSlots(f[14]); err != nil {
+	if r.slots, err = locks.ParseSlots(f[14], maxUnits); err != nil {
 		return r, err
 	}
 	return r, n.err
@@ -156,7 +156,7 @@ func parseRow(f []string) (row, error) {
 
 // fields are the row's values as SQL writes them, in the order of columns.
 func (r *row) fields() ([]string, error) {
-	slots := formatSlots(r.slots)
+	slots := locks.FormatSlots(r.slots)
 	if len(slots) > maxSlots {
 		return nil, &refusal{err: fmt.Errorf("the free slots are too scattered to be written down (%d bytes)", len(slots))}
 	}
@@ -171,48 +171,6 @@ func (r *row) fields() ([]string, error) {
 		number(int64(r.claim.Weight)), number(int64(r.claim.Max)), number(r.fence), number(r.since), number(r.hold), number(r.ears), number(woken),
 		text(string(r.replaces)), text(slots), text(escape(r.evicted, maxEvicted)), text(r.info),
 	}, nil
-}
-
-// formatSlots writes ascending numbers as "0,3-5".
-func formatSlots(slots []int) string {
-	var b strings.Builder
-	for i := 0; i < len(slots); {
-		j := i
-		for j+1 < len(slots) && slots[j+1] == slots[j]+1 {
-			j++
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(slots[i]))
-		if j > i {
-			b.WriteString("-" + strconv.Itoa(slots[j]))
-		}
-		i = j + 1
-	}
-	return b.String()
-}
-
-func parseSlots(text string) ([]int, error) {
-	if text == "" {
-		return nil, nil
-	}
-	var slots []int
-	for part := range strings.SplitSeq(text, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		from, err := strconv.Atoi(first)
-		to := from
-		if err == nil && isRange {
-			to, err = strconv.Atoi(last)
-		}
-		if err != nil || from < 0 || to < from || to-from > maxUnits || len(slots) > maxUnits {
-			return nil, fmt.Errorf("slots %q", locks.Printable(text, 40))
-		}
-		for ; from <= to; from++ {
-			slots = append(slots, from)
-		}
-	}
-	return slots, nil
 }
 
 // errNotOurs is for a table that somebody else writes to.
