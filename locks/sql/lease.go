@@ -129,7 +129,7 @@ func (l *lease) Release(ctx context.Context) error {
 	var a answer
 	err := l.store.insist(ctx, func() (err error) {
 		a, _, err = e.ask(ctx, l.line, release)
-		doubtful = doubtful || err != nil
+		doubtful = doubtful || err != nil || a.doubtful
 		return err
 	})
 	l.mu.Lock()

@@ -84,12 +84,14 @@ func (l *line) step(ctx context.Context, ttl time.Duration, q *question) (a answ
 			l.hangUp()
 		}
 	}()
-	fresh := l.conn == nil
+	fresh, doubtful := l.conn == nil, false
 	for {
 		at := l.store.host.Load()
 		a, err = l.attempt(ctx, q)
+		doubtful = doubtful || err != nil && l.sent
 		switch {
 		case err == nil && a.word != again:
+			a.doubtful = doubtful
 			return a, nil
 		case err == nil:
 		case errors.Is(err, errNoName):

@@ -56,6 +56,7 @@ type answer struct {
 	replaced []row // whom a newcomer has evicted
 	now      int64
 	was      bool // released: it was there
+	doubtful bool // it may be so because of an attempt whose answer was an error
 	crowd    bool // somebody waits, and holders are few
 }
 
@@ -676,7 +677,7 @@ func (t *step) release() answer {
 	}
 	before := len(t.sleepers)
 	t.wake()
-	if was && own.state == holding && len(t.sleepers) > before {
+	if was && own.state == holding && len(t.sleepers) > before && t.fits(&t.queue[0]) {
 		t.lasting = false // the grant that follows is, and with it all that came before
 	}
 	return answer{word: released, was: was}

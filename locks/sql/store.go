@@ -299,7 +299,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	doubtful := false // an attempt may have been done, its answer lost
 	err := s.insist(ctx, func() (err error) {
 		a, _, err = e.ask(ctx, l, evict)
-		doubtful = doubtful || err != nil
+		doubtful = doubtful || err != nil || a.doubtful
 		return err
 	})
 	switch {

@@ -54,8 +54,9 @@ func (dialect) Begin(lockWait time.Duration) string {
 }
 
 // Commit implements sql.Dialect. Whether the disk is waited for is a setting of
-// the whole server.
-func (dialect) Commit(bool) string { return "COMMIT;SET SESSION wait_timeout=60" }
+// the whole server. Nothing follows the COMMIT: a KILL QUERY that came late would
+// hit that, and look as if nothing had been done.
+func (dialect) Commit(bool) string { return "SET SESSION wait_timeout=60;COMMIT" }
 
 // Clock implements sql.Dialect.
 func (dialect) Clock() string { return "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)" }

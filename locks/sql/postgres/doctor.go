@@ -66,7 +66,7 @@ func (dialect) Examine(ctx context.Context, ask sql.Ask, around sql.Surroundings
 	return found
 }
 
-// durable judges what a crash leaves. That commits wait for the disk golock says
+// durable judges what a crash leaves. Which commits wait for the disk golock says
 // in each of its own (synchronous_commit).
 func durable(set map[string]string, around sql.Surroundings) locks.Finding {
 	for _, name := range []string{"fsync", "full_page_writes"} {
@@ -78,7 +78,7 @@ func durable(set map[string]string, around sql.Surroundings) locks.Finding {
 			}
 		}
 	}
-	return locks.Finding{Level: locks.OK, Subject: "fsync", What: "is on, and golock's own commits wait for it whatever synchronous_commit is: what was committed outlives a crash"}
+	return locks.Finding{Level: locks.OK, Subject: "fsync", What: "is on, and golock's grants wait for it whatever synchronous_commit is: they outlive a crash"}
 }
 
 // rights names those that are missing on the table.
