@@ -251,3 +251,36 @@ func TestKilledWaiterWithoutListening(t *testing.T) {
 		dead.cancel()
 	})
 }
+
+// There are more holders than the newcomer's own max, and more waiters than a
+// step reads: it knows all of the former, and who is first.
+func TestMoreHoldersThanOwnMax(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		const many, crowd = 50, 24
+		var holders []locks.Leased
+		for range many {
+			holders = append(holders, take(t, s, "n", limit(many)))
+		}
+		if busy := refused(t, s, "n"); len(busy.Holders) != many {
+			t.Errorf("busy: %d holders, want %d", len(busy.Holders), many)
+		}
+		var waiters []*waiter
+		for range crowd {
+			waiters = append(waiters, queue(t, s, "n"))
+		}
+		if busy := refused(t, s, "n"); len(busy.Holders) != many || busy.Waiters != crowd {
+			t.Errorf("busy: %d holders and %d waiters, want %d and %d", len(busy.Holders), busy.Waiters, many, crowd)
+		}
+		renew(t, holders[many-1])
+		for _, l := range holders {
+			waiters[0].waits()
+			release(t, l)
+		}
+		for _, w := range waiters {
+			release(t, w.granted())
+		}
+		becomes(t, s, "n", 0, 0)
+	})
+}
