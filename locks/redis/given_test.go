@@ -37,7 +37,7 @@ func TestGiven(t *testing.T) {
 	looked := locks.BootTime()
 	runs := scripts(server)
 	release(t, holder)
-	l := w.granted().(locks.Leased)
+	l := w.granted()
 	if got := scripts(server) - runs; got != 1 {
 		t.Errorf("%d script runs for a hand-off", got)
 	}
@@ -69,7 +69,7 @@ func TestGivenTooLate(t *testing.T) {
 	ahead.Store(int64(longTTL/3 + time.Second))
 	late := locks.BootTime().Add(time.Duration(ahead.Load()))
 	release(t, holder)
-	l := w.granted().(locks.Leased)
+	l := w.granted()
 	if asked := l.Term().Asked; asked < late {
 		t.Errorf("the lease counts from %v before the late moment", late.Sub(asked))
 	}
