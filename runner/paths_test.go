@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -96,6 +97,7 @@ type bounds struct {
 type scene struct {
 	bounds
 	*chooser
+	mu       sync.Mutex    // guards what follows; free while anybody sleeps
 	offset   time.Duration // of CLOCK_BOOTTIME, by what the machine was suspended
 	story    []string
 	problem  string
@@ -164,6 +166,7 @@ func (l sceneLease) Events() <-chan locks.Event { return l.c.events }
 
 func (l sceneLease) Renew(ctx context.Context) (locks.Term, error) {
 	c := l.c
+	c.mu.Lock()
 	term := locks.Term{Asked: c.now(), TTL: c.ttl}
 	f := c.tail
 	if c.asked < c.renewals {
@@ -179,6 +182,7 @@ func (l sceneLease) Renew(ctx context.Context) (locks.Term, error) {
 	if f != arrives {
 		c.sent = append(c.sent, term.Asked)
 	}
+	c.mu.Unlock()
 	limit := tryLimit(c.ttl)
 	const trip, early = time.Millisecond, 2 * time.Millisecond
 	way := map[fate]reply{
@@ -189,7 +193,7 @@ func (l sceneLease) Renew(ctx context.Context) (locks.Term, error) {
 	if f == ghost {
 		go func() {
 			time.Sleep(limit + early)
-			c.renewed()
+			c.renewed(f)
 		}()
 	}
 	if f == refusedFate {
@@ -198,10 +202,7 @@ func (l sceneLease) Renew(ctx context.Context) (locks.Term, error) {
 	if err := travel(ctx, way.there); err != nil {
 		return locks.Term{}, err
 	}
-	if f == takenAway {
-		c.gone = true
-	}
-	kept := c.renewed()
+	kept := c.renewed(f)
 	if err := travel(ctx, way.back); err != nil {
 		return locks.Term{}, err
 	}
@@ -212,8 +213,10 @@ func (l sceneLease) Renew(ctx context.Context) (locks.Term, error) {
 }
 
 // renewed is the store's part.
-func (c *scene) renewed() bool {
-	if c.gone || c.now() >= c.expiry {
+func (c *scene) renewed(f fate) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f == takenAway || c.gone || c.now() >= c.expiry {
 		c.gone = true
 		return false
 	}
@@ -284,11 +287,18 @@ func (c *scene) look() {
 		c.excuse()
 	}
 	s.timers()
-	synctest.Wait() // a renewal that was begun has been sent
+	c.settle() // a renewal that was begun has been sent
 	if s.keep.term != before {
 		c.answered = s.keep.term
 		c.sent = slices.DeleteFunc(c.sent, func(at locks.Instant) bool { return at != c.now() })
 	}
+}
+
+// settle waits until everybody else sleeps.
+func (c *scene) settle() {
+	c.mu.Unlock()
+	synctest.Wait()
+	c.mu.Lock()
 }
 
 // disturb chooses what befalls golock now. It returns until when golock does
@@ -371,10 +381,14 @@ func (c *scene) play(relay *signals.Relay) {
 			}
 		}
 	}()
+	c.mu.Lock()
 	c.tail = []fate{arrives, lostOnWay}[c.pick(2)]
 	defer func() {
 		began := time.Now()
+		c.mu.Unlock()
 		c.s.keep.end()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if took := time.Since(began); took > leaveLimit {
 			c.wrong("the end takes %v", took)
 		}
@@ -384,7 +398,7 @@ func (c *scene) play(relay *signals.Relay) {
 	horizon := time.Now().Add(time.Duration(c.renewals)*(c.ttl/beats+tryLimit(c.ttl)) + 4*c.ttl)
 	var asleep time.Time // until when golock is stopped
 	for looks := 0; c.alive && c.problem == ""; looks++ {
-		synctest.Wait()
+		c.settle()
 		c.guard()
 		if !c.alive {
 			break
@@ -430,10 +444,12 @@ func (c *scene) play(relay *signals.Relay) {
 			}
 		}
 		timer := time.NewTimer(time.Until(next))
+		c.mu.Unlock()
 		select {
 		case <-timer.C:
 		case <-woken:
 		}
+		c.mu.Lock()
 		timer.Stop()
 	}
 	// A command that was suspended past the end of its lease has done nothing
