@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,11 +43,13 @@ type schedule struct {
 	path, width []int
 	at          int
 	switches    int // that are left
-	all         []*who
-	clock       int // counts what happens
-	freed       int // when the last release began
-	story       []string
-	problem     string
+
+	mu      sync.Mutex // guards what follows
+	all     []*who
+	clock   int // counts what happens
+	freed   int // when the last release began
+	story   []string
+	problem string
 }
 
 func (s *schedule) pick(n int) int {
@@ -85,13 +88,22 @@ func (s *schedule) wrong(format string, args ...any) {
 // live is what a request does: it takes the slot, and gives it back.
 func (s *schedule) live(t *testing.T, i int) {
 	w := s.all[i]
+	s.mu.Lock()
+	defer s.mu.Unlock() // and free in whatever the store does
 	defer func() { w.done = true }()
 	r := request(t, "n", w.changes...)
 	r.Ref.ID = [16]byte{byte(i)} // it decides between equal tickets: the same each time
 	w.claim = r.Claim
 	stop := func(step string) {
+		s.mu.Lock()
 		w.step = step
+		s.mu.Unlock()
 		<-w.gate
+	}
+	do := func(f func()) {
+		s.mu.Unlock()
+		f()
+		s.mu.Lock()
 	}
 	w.store.At(func(step string) {
 		switch step {
@@ -102,9 +114,11 @@ func (s *schedule) live(t *testing.T, i int) {
 		}
 		stop(step)
 	})
-	stop("come")
+	do(func() { stop("come") })
 	w.came = s.clock
-	ticket, err := w.store.Join(background, r)
+	var ticket locks.Ticket
+	var err error
+	do(func() { ticket, err = w.store.Join(background, r) })
 	if errors.As(err, new(*locks.BusyError)) {
 		s.tell(i, "is refused")
 		return
@@ -117,17 +131,19 @@ func (s *schedule) live(t *testing.T, i int) {
 		s.tell(i, "waits")
 		w.queued = s.clock
 	}
-	lease, err := ticket.Wait(background)
+	var lease locks.Lease
+	do(func() { lease, err = ticket.Wait(background) })
 	if err != nil {
 		s.wrong("%d: %v", i, err)
 		return
 	}
 	s.tell(i, fmt.Sprintf("holds %v", lease.Grant().Slots))
 	s.granted(i, lease)
-	stop("release")
+	do(func() { stop("release") })
 	s.clock++
 	s.freed, w.inside = s.clock, false
-	if err := lease.Release(background); err != nil {
+	do(func() { err = lease.Release(background) })
+	if err != nil {
 		s.wrong("%d: %v", i, err)
 	}
 	s.tell(i, "has released")
@@ -176,8 +192,12 @@ func (s *schedule) run(t *testing.T, url string) {
 		go s.live(t, i)
 	}
 	last := 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for {
+		s.mu.Unlock()
 		synctest.Wait()
+		s.mu.Lock()
 		var ready []int // who could go on; the one that went last first
 		left := 0
 		for i, w := range s.all {
@@ -201,7 +221,9 @@ func (s *schedule) run(t *testing.T, url string) {
 		case len(ready) == 0 && time.Since(began) > 20*time.Second: // none of it may need a TTL
 			panic("nobody goes on:\n  " + strings.Join(s.story, "\n  "))
 		case len(ready) == 0:
+			s.mu.Unlock()
 			time.Sleep(time.Millisecond)
+			s.mu.Lock()
 			continue
 		}
 		choice := 0
@@ -216,7 +238,9 @@ func (s *schedule) run(t *testing.T, url string) {
 		w := s.all[last]
 		s.tell(last, w.step)
 		w.step = ""
+		s.mu.Unlock()
 		w.gate <- struct{}{}
+		s.mu.Lock()
 	}
 }
 
