@@ -70,7 +70,9 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			return nil, t.leave(ctx, err)
 		case err != nil: // a server that is too busy is not to be made busier
 			outage, pause = err, retry+rand.N(retry/2)
-			retry = min(retry*3/2, longestPause)
+			if e.place > e.store.target.waiters { // those in front must be back before they are taken for dead
+				retry = min(retry*3/2, longestPause)
+			}
 			e.mine.ears = 0 // nor is there a connection to be woken over
 		case a.word == granted:
 			return newLease(e, t.line, asked, a.crowd), nil
