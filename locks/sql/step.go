@@ -581,10 +581,11 @@ func (t *step) evictWaiter(w *row, by string) {
 	t.call(w)
 }
 
-// mark tells a holder to go. Its golock learns of it with its next renewal.
+// mark tells a holder to go. Its golock learns of it with its next renewal. Its
+// hold is void.
 func (t *step) mark(h *row, by string) {
-	h.evicted = by
-	t.write("UPDATE %s SET evicted='%s' WHERE lock_key='%s' AND entry_id='%s'", t.store.table, escape(by, maxEvicted), t.q.key, h.id)
+	h.evicted, h.hold = by, 0
+	t.write("UPDATE %s SET evicted='%s',hold=0 WHERE lock_key='%s' AND entry_id='%s'", t.store.table, escape(by, maxEvicted), t.q.key, h.id)
 }
 
 func (t *step) renew() answer {
