@@ -197,7 +197,11 @@ type served struct {
 	memory      func(full bool)
 	flush       func()
 	clock       *clock
+	young       time.Time // until then nothing new is granted
 }
+
+// settled is when a server that has started by now is not young any more.
+func settled() time.Time { return time.Now().Add(quarantine + withinOne) }
 
 func openRedis(t *testing.T, _ *engine) site {
 	c := newClock(t)
@@ -207,7 +211,7 @@ func openRedis(t *testing.T, _ *engine) site {
 	return &served{
 		t: t, addr: s.Addr(), direct: s.URL(),
 		link: func(addr string) string { return "redis://" + addr },
-		stop: s.Stop, cont: s.Continue, kill: s.Kill, restart: func() { c.under(s.Restart) }, clock: c,
+		stop: s.Stop, cont: s.Continue, kill: s.Kill, restart: func() { c.under(s.Restart) }, clock: c, young: settled(),
 		connections: func() {
 			_, _ = s.Try("CLIENT", "KILL", "TYPE", "normal")
 			_, _ = s.Try("CLIENT", "KILL", "TYPE", "pubsub")
@@ -231,7 +235,7 @@ func openSQL(start func(testing.TB, ...string) *sqltest.Server) func(*testing.T,
 		return &served{
 			t: t, addr: s.Addr(), direct: s.URL(database),
 			link: func(addr string) string { return strings.Replace(s.TCPURL(database), s.Addr(), addr, 1) },
-			stop: s.Pause, cont: s.Resume, kill: s.Kill, restart: func() { c.under(func() { s.Restart(t) }) }, clock: c,
+			stop: s.Pause, cont: s.Resume, kill: s.Kill, restart: func() { c.under(func() { s.Restart(t) }) }, clock: c, young: settled(),
 			connections: func() { s.KillConnections(t, "") },
 		}
 	}
@@ -239,6 +243,7 @@ func openSQL(start func(testing.TB, ...string) *sqltest.Server) func(*testing.T,
 
 func (s *served) begin(round string, p *plan) error {
 	s.round = round
+	time.Sleep(time.Until(s.young)) // its quarantine is no fault of the round's
 	for range p.Drivers {
 		k, err := newLink(s.addr)
 		if err != nil {
@@ -307,6 +312,7 @@ func (s *served) fault(f planned) (driver int, ok bool) {
 		s.kill()
 		time.Sleep(away)
 		s.restart()
+		s.young = settled()
 	case connections:
 		s.connections()
 	case serverMemory:
