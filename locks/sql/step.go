@@ -358,7 +358,7 @@ func (t *step) join() answer {
 			inside = id
 		}
 	}
-	full := isNew && q.maxQueue != nil && t.v.waiters-t.replaceableAhead(&mine) >= *q.maxQueue
+	full := isNew && !q.noWait && inside == "" && q.maxQueue != nil && t.v.waiters-t.replaceableAhead(&mine) >= *q.maxQueue
 	if inside != "" || q.noWait || full {
 		if own != nil && !hasGone {
 			t.forget("")
