@@ -210,9 +210,9 @@ func (s *sequence) evict() {
 	if err == nil {
 		s.signal(s.all[n])
 	}
-	if p := s.all[n]; p.lease != nil && !p.gone {
+	if lease, _ := s.all[n].result(); lease != nil && !s.all[n].gone {
 		var told error
-		switch l := p.lease.(type) {
+		switch l := lease.(type) {
 		case locks.Marked:
 			told = l.Evicted()
 		case locks.Leased:
@@ -300,18 +300,18 @@ func (s *sequence) settle() {
 func (s *sequence) end() {
 	for _, p := range s.all {
 		p.cancel()
-		if l, _ := p.result(); l != nil && !p.gone {
-			_ = l.Release(context.Background())
-		}
-		if p.stays {
-			_ = s.watch.(locks.Evicter).Evict(context.Background(), p.ref, "the end")
-		}
 	}
 	for _, p := range s.all {
 		eventually(s.t, "a waiting ends", func() bool {
 			l, err := p.result()
 			return p.gone || l != nil || err != nil
 		})
+		if l, _ := p.result(); l != nil && !p.gone {
+			_ = l.Release(context.Background())
+		}
+		if p.stays {
+			_ = s.watch.(locks.Evicter).Evict(context.Background(), p.ref, "the end")
+		}
 		p.store.Close()
 	}
 }

@@ -213,7 +213,7 @@ func (l line) after(q asked, a told) (line, bool) {
 	case granting:
 		return l, e != nil && !e.holds && l.admit(e, q, a)
 	case unseen:
-		if e != nil && !e.holds && l.fits(e.claim) && !l.unordered {
+		if e != nil && !e.holds && l.fits(e.claim) && (!l.unordered || (l.sleepers && !l.searching)) {
 			e.holds, e.unseen, e.slots = true, true, l.lowest(e.claim)
 		}
 		return l, true

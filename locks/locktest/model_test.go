@@ -132,6 +132,14 @@ func TestCheckerSees(t *testing.T) {
 		{"the fence goes back, in a store of many steps", file, []deed{
 			came(0, 1, "queued"), got(0, 2, 0), did(giving, 0, ""), came(1, 1, "queued"), got(1, 1, 0),
 		}, porcupine.Illegal},
+		{"queued behind one that has it and does not know, and leaves", promises{unordered: true, sleepers: true}, []deed{
+			came(0, 1, "granted", with(0, 0)).during(1, 2), came(1, 1, "queued").during(10, 11), did(unseen, 1, "").during(10, 40), did(giving, 0, "").during(20, 21),
+			came(2, 1, "queued").during(30, 31), did(leaving, 1, "").during(38, 40), got(2, 0, 0).during(30, 45),
+		}, porcupine.Ok},
+		{"granted beside one that has left only later", promises{unordered: true, sleepers: true}, []deed{
+			came(0, 1, "granted", with(0, 0)).during(1, 2), came(1, 1, "queued").during(10, 11), did(giving, 0, "").during(20, 21), got(1, 0, 0).during(10, 25),
+			came(2, 1, "queued").during(30, 31), got(2, 0, 0).during(30, 45), did(giving, 1, "").during(50, 51),
+		}, porcupine.Illegal},
 		{"a release that is forgotten", promises{}, []deed{
 			came(0, 1, "granted", with(1, 0)), did(giving, 0, ""), looked(nil, seen{0, []int{0}, false}),
 		}, porcupine.Illegal},
