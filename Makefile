@@ -36,10 +36,11 @@ deb: build ## a Debian package of bin/golock in dist/
 deps: ## Debian's packages that tests and benchmarks use, if missing
 	.ci/deps
 
+# Not from the cache, which knows nothing of the programs that tests build.
 test: deps lint ## everything, with the race detector
-	$(GO) test -race -p 1 -timeout 30m ./...
-	GOLOCK_TEST_STORE=redis $(GO) test -race ./test/matrix
-	GOLOCK_TEST_STORE=mariadb $(GO) test -race ./test/matrix
+	$(GO) test -race -count=1 -p 1 -timeout 30m ./...
+	GOLOCK_TEST_STORE=redis $(GO) test -race -count=1 ./test/matrix
+	GOLOCK_TEST_STORE=mariadb $(GO) test -race -count=1 ./test/matrix
 	$(GO) test -tags portable ./signals
 
 test-short: ## without the race detector, without lint
