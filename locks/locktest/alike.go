@@ -154,6 +154,9 @@ func (s *sequence) join() {
 	// Whether it had to queue for a moment is not asked here.
 	s.write("%s: in line", said)
 	if r, ok := ticket.(locks.Replacer); ok {
+		for _, e := range r.Replaced() { // where that takes several steps it is told before it is done
+			s.all[s.number(e.Ref)].leaves = e.State == locks.Waiting
+		}
 		for _, n := range s.numbers(r.Replaced()) {
 			s.write("    in the place of %d", n)
 			s.signal(s.all[n])
