@@ -77,20 +77,20 @@ func (l *lease) Term() locks.Term {
 }
 
 // use runs f while no other call of this lease uses the directory. A file system
-// that hangs holds up f, not the caller.
-func (l *lease) use(ctx context.Context, f func() error) error {
+// that hangs holds up f, not the caller: f may still be running when use has
+// returned, and what it finds then goes nowhere.
+func use[T any](ctx context.Context, l *lease, f func() (T, error)) (found T, err error) {
 	select {
 	case l.using <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return found, ctx.Err()
 	}
-	_, err := await(ctx, func() (struct{}, error) {
+	return await(ctx, func() (T, error) {
 		defer func() { <-l.using }()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return struct{}{}, f()
-	}, func(struct{}, error) {})
-	return err
+		return f()
+	}, func(T, error) {})
 }
 
 // errElsewhere is for a renewal of what another machine has taken: only the
@@ -100,30 +100,26 @@ var errElsewhere = errors.New("the slot was taken on another machine, or before 
 // Renew implements locks.Leased. An answer after the end of the last term is
 // ErrLost, whatever the directory shows: somebody may have judged already.
 func (l *lease) Renew(ctx context.Context) (locks.Term, error) {
-	var term locks.Term
-	err := l.use(ctx, func() error {
+	return use(ctx, l, func() (none locks.Term, err error) {
 		if l.released {
-			return locks.ErrLost
+			return none, locks.ErrLost
 		}
 		if l.attached {
 			if err := l.fetch(); err != nil {
-				return err
+				return none, err
 			}
 		}
 		if by, ok := l.queue.evictedBy(l.token.id); ok {
-			return &locks.EvictedError{By: by}
+			return none, &locks.EvictedError{By: by}
 		}
-		err := l.beat()
-		if errors.Is(err, errGone) {
-			return locks.ErrLost
+		if err := l.beat(); errors.Is(err, errGone) {
+			return none, locks.ErrLost
+		} else if err != nil {
+			return none, err
 		}
-		if err == nil {
-			l.learn()
-			term = l.entry.term
-		}
-		return err
+		l.learn()
+		return l.entry.term, nil
 	})
-	return term, err
 }
 
 // fetch reads what another process has written last.
@@ -177,11 +173,10 @@ func (l *lease) watchOver() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), every)
-		_ = l.use(ctx, func() error {
+		told, _ = use(ctx, l, func() (bool, error) {
 			here, err := l.queue.here(l.token)
 			_, evicted := l.queue.evictedBy(l.token.id)
-			told = err == nil && (!here || evicted)
-			return nil
+			return err == nil && (!here || evicted), nil
 		})
 		cancel()
 	}
@@ -198,7 +193,7 @@ func (l *lease) Release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	for {
-		err := l.use(ctx, l.release)
+		_, err := use(ctx, l, func() (struct{}, error) { return struct{}{}, l.release() })
 		if err == nil || errors.Is(err, locks.ErrLost) || ctx.Err() != nil || !mayPassInLine(err) {
 			return err
 		}

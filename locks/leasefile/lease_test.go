@@ -279,6 +279,32 @@ func TestHangingDirectory(t *testing.T) {
 	})
 }
 
+// A renewal whose caller has gone goes on alone. (That they share nothing then is
+// for the race detector to see.)
+func TestRenewalAlone(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		l := take(t, s, "n")
+		var each atomic.Pointer[func()]
+		s.At(func(string) {
+			if f := each.Swap(nil); f != nil {
+				(*f)()
+			}
+		})
+		for range 50 {
+			ctx, cancel := context.WithCancel(background)
+			each.Store((*func())(&cancel))
+			if _, err := l.Renew(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+		each.Store(nil)
+		if _, err := l.Renew(background); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A record that cannot be written just now is no lost lease; one that has gone is.
 func TestFaultsOfARenewal(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
