@@ -450,7 +450,8 @@ func (e *entry) fits() (bool, error) {
 	for _, t := range line {
 		mine = mine || t == e.token
 		if t.kind == waits && t.id != e.token.id {
-			if rec, err := e.face(t); err != nil || e.behind(t, &rec) {
+			// Who does not wait sees a holder here, and goes.
+			if rec, err := e.face(t); err != nil || (!rec.NoWait && e.behind(t, &rec)) {
 				return false, err
 			}
 		}

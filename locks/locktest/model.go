@@ -79,7 +79,7 @@ type promises struct {
 	unordered bool // the kernel decides who is next, and which of the free slots it is
 	searching bool // free units are looked for one after the other: a refusal proves nothing
 	sleepers  bool // who left may get what it waited for, for a moment: so does one
-	hesitant  bool // joins and grants take several steps, which others may see
+	hesitant  bool // joins and grants take several steps, which others may see: a slot that a waiter is about to take may count as taken
 	scanning  bool // holders are looked at one after the other: a slot that is given back just then may count as taken
 }
 
@@ -135,6 +135,14 @@ func (l *line) holders() (cs []locks.Claim) {
 		if e.holds {
 			cs = append(cs, e.claim)
 		}
+	}
+	return cs
+}
+
+// claims are those of all, as if everybody who waits held.
+func (l *line) claims() (cs []locks.Claim) {
+	for _, e := range l.entries {
+		cs = append(cs, e.claim)
 	}
 	return cs
 }
@@ -306,7 +314,10 @@ func (l line) join(q asked, a told) (line, bool) {
 		return o != nil && o.holds && !o.ended
 	})
 	unsure := l.searching || (l.sleepers && l.ghosts) // a refusal may be right all the same
-	fits := l.fits(e.claim) && !unsure && (a.word != "busy" || q.passing == 0)
+	fits := l.fits(e.claim) && !unsure
+	if a.word == "busy" && fits {
+		fits = q.passing == 0 && !(l.hesitant && !locks.Admits(l.claims(), e.claim))
+	}
 	patient := !q.noWait && !inside
 	switch a.word {
 	case "nested":
