@@ -25,21 +25,28 @@ const (
 // slotBytes is where the bytes of the slots begin, behind those of the children.
 const slotBytes = 1 << 40
 
-// How long a child stays at most between reading the counter and writing it. One
+// How long a child stays between reading the counter and writing it, at most. One
 // whose tool is to be killed stays for longer: if the lock is free too early the
-// next one must find it still there.
+// next one must find it still there. And of every hundred in a row one more than
+// may be inside stay for so long that they meet there if nothing keeps them
+// apart, also where starting them takes most of the time.
 const (
 	longestStay   = time.Millisecond
 	longestOfDoom = 20 * time.Millisecond
+	meeting       = 50 * time.Millisecond
+	meetEvery     = 100
 )
 
 // child is the command line of a child.
 func (t *Test) child(number int, doomed bool) []string {
-	longest := longestStay
-	if doomed {
-		longest = longestOfDoom
+	stay := rand.N(longestStay)
+	switch {
+	case doomed:
+		stay = rand.N(longestOfDoom)
+	case number%meetEvery <= t.Limit:
+		stay = meeting
 	}
-	return []string{t.Program, ChildName, t.Dir, strconv.Itoa(number), strconv.Itoa(t.Limit), rand.N(longest).String()}
+	return []string{t.Program, ChildName, t.Dir, strconv.Itoa(number), strconv.Itoa(t.Limit), stay.String()}
 }
 
 // Child is a child: it goes inside, adds one, and goes. Its arguments are what

@@ -282,7 +282,7 @@ func TestOtherTools(t *testing.T) {
 		{"golock that does not, killed", golock + " run --close --store local://" + dir + "/store --name c -- {}", []string{"--loops", "500", "--kill", "30"}, false, "inside at the same time"},
 		{"env", "env {}", nil, false, "inside at the same time"},
 		{"env with several", "env {}", []string{"--max", "3"}, false, "inside at the same time"},
-		{"test, then create", testThenCreate, nil, false, "2 were inside at the same time"},
+		{"test, then create", testThenCreate, nil, false, "were inside at the same time"},
 		{"wider than allowed", golock + " run --store local://" + dir + "/store --name w --max 2 -- {}", []string{"--loops", "200"}, false, "2 were inside at the same time"},
 		{"not waiting", sloppy, []string{"--loops", "200"}, false, "ended without having done their work"},
 	} {
