@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/locks/locktest"
 	"golock/signals"
 )
 
@@ -54,34 +55,6 @@ const (
 
 var disturbanceNames = []string{"", "golock stalls", "the machine is suspended", "golock is killed", "the command ends", "the connection goes"}
 
-// chooser walks the tree of choices: each path once, the last choice first.
-type chooser struct {
-	path, width []int
-	at          int
-}
-
-func (c *chooser) pick(n int) int {
-	if n < 2 {
-		return 0
-	}
-	if c.at == len(c.path) {
-		c.path, c.width = append(c.path, 0), append(c.width, n)
-	}
-	c.at++
-	return c.path[c.at-1]
-}
-
-// next goes on to the next path, if there is one.
-func (c *chooser) next() bool {
-	for i := len(c.path) - 1; i >= 0; i-- {
-		if c.path[i]++; c.path[i] < c.width[i] {
-			c.path, c.width, c.at = c.path[:i+1], c.width[:i+1], 0
-			return true
-		}
-	}
-	return false
-}
-
 // bounds are how far the tree is explored.
 type bounds struct {
 	ttl, killAfter time.Duration
@@ -96,7 +69,7 @@ type bounds struct {
 // scene is one path.
 type scene struct {
 	bounds
-	*chooser
+	*locktest.Choices
 	mu       sync.Mutex    // guards what follows; free while anybody sleeps
 	offset   time.Duration // of CLOCK_BOOTTIME, by what the machine was suspended
 	story    []string
@@ -170,7 +143,7 @@ func (l sceneLease) Renew(ctx context.Context) (locks.Term, error) {
 	term := locks.Term{Asked: c.now(), TTL: c.ttl}
 	f := c.tail
 	if c.asked < c.renewals {
-		f = c.fates[c.pick(len(c.fates))]
+		f = c.fates[c.Pick(len(c.fates))]
 	}
 	c.asked++
 	c.tell("renewal %d %s", c.asked, fateNames[f])
@@ -307,7 +280,7 @@ func (c *scene) disturb(looks int) (until time.Time) {
 	if c.budget == 0 || looks >= c.looks || !c.alive {
 		return
 	}
-	d := c.disturbances[c.pick(len(c.disturbances))]
+	d := c.disturbances[c.Pick(len(c.disturbances))]
 	if d == none {
 		return
 	}
@@ -316,7 +289,7 @@ func (c *scene) disturb(looks int) (until time.Time) {
 	length := time.Duration(0)
 	if d == stalled || d == suspended {
 		all := c.lengths()
-		length = all[c.pick(len(all))]
+		length = all[c.Pick(len(all))]
 	}
 	c.tell("%s %v", disturbanceNames[d], length)
 	switch d {
@@ -326,7 +299,7 @@ func (c *scene) disturb(looks int) (until time.Time) {
 		// Nobody does anything meanwhile; then everybody wakes in some order.
 		c.offset += length
 		c.woke = c.now()
-		if c.pick(2) == 1 {
+		if c.Pick(2) == 1 {
 			c.look()
 		}
 		c.guard()
@@ -382,7 +355,7 @@ func (c *scene) play(relay *signals.Relay) {
 		}
 	}()
 	c.mu.Lock()
-	c.tail = []fate{arrives, lostOnWay}[c.pick(2)]
+	c.tail = []fate{arrives, lostOnWay}[c.Pick(2)]
 	defer func() {
 		began := time.Now()
 		c.mu.Unlock()
@@ -491,9 +464,9 @@ func TestEveryPathOfALease(t *testing.T) {
 	paths := 0
 	for _, b := range trees {
 		synctest.Test(t, func(t *testing.T) {
-			c := &chooser{}
-			for more := true; more; more = c.next() {
-				s := &scene{bounds: b, chooser: c}
+			c := &locktest.Choices{}
+			for more := true; more; more = c.Next() {
+				s := &scene{bounds: b, Choices: c}
 				s.play(relay)
 				paths++
 				if s.problem != "" {

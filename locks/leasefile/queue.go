@@ -257,11 +257,8 @@ func (q *queue) remove(t token) (bool, error) {
 		q.store.at("removed")
 	}
 	// Somebody who has seen the entry before may just be noting it (noteSeen).
-	err := os.RemoveAll(q.dataPath(t.id))
-	for range 10 {
-		if !errors.Is(err, unix.ENOTEMPTY) {
-			break
-		}
+	err := error(unix.ENOTEMPTY)
+	for try := 0; try < 10 && errors.Is(err, unix.ENOTEMPTY); try++ {
 		err = os.RemoveAll(q.dataPath(t.id))
 	}
 	if err != nil {

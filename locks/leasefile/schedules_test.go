@@ -14,6 +14,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/leasefile"
+	"golock/locks/locktest"
 )
 
 // The protocol of the lease files under every schedule with few switches: some
@@ -40,9 +41,8 @@ type who struct {
 
 // schedule is one of them.
 type schedule struct {
-	path, width []int
-	at          int
-	switches    int // that are left
+	*locktest.Choices
+	switches int // that are left
 
 	mu      sync.Mutex // guards what follows
 	all     []*who
@@ -50,28 +50,6 @@ type schedule struct {
 	freed   int // when the last release began
 	story   []string
 	problem string
-}
-
-func (s *schedule) pick(n int) int {
-	if n < 2 {
-		return 0
-	}
-	if s.at == len(s.path) {
-		s.path, s.width = append(s.path, 0), append(s.width, n)
-	}
-	s.at++
-	return s.path[s.at-1]
-}
-
-// next goes on to the next schedule, if there is one.
-func (s *schedule) next() bool {
-	for i := len(s.path) - 1; i >= 0; i-- {
-		if s.path[i]++; s.path[i] < s.width[i] {
-			s.path, s.width, s.at = s.path[:i+1], s.width[:i+1], 0
-			return true
-		}
-	}
-	return false
 }
 
 func (s *schedule) tell(i int, what string) {
@@ -228,9 +206,9 @@ func (s *schedule) run(t *testing.T, url string) {
 		}
 		choice := 0
 		if ready[0] != last { // it sleeps, or is done: no switch but a turn
-			choice = s.pick(len(ready))
+			choice = s.Pick(len(ready))
 		} else if s.switches > 0 && s.problem == "" {
-			if choice = s.pick(len(ready)); choice > 0 {
+			if choice = s.Pick(len(ready)); choice > 0 {
 				s.switches--
 			}
 		}
@@ -265,15 +243,14 @@ func TestEverySchedule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root, count := memory(t), 0
-			tree := &schedule{}
-			for more := true; more; more = tree.next() {
+			tree := &locktest.Choices{}
+			for more := true; more; more = tree.Next() {
 				count++
 				dir := filepath.Join(root, strconv.Itoa(count))
 				if err := os.Mkdir(dir, 0o700); err != nil {
 					t.Fatal(err)
 				}
-				s := tree
-				s.switches, s.all, s.clock, s.freed, s.story, s.problem, s.at = switches, requests(), 0, 0, nil, "", 0
+				s := &schedule{Choices: tree, switches: switches, all: requests()}
 				if len(s.all) > 2 {
 					s.switches--
 				}
