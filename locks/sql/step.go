@@ -430,7 +430,8 @@ func (t *step) grant(mine row) answer {
 }
 
 // keepPace learns how fast grants follow each other. Only those count that
-// somebody had to wait for, and one slow command says little.
+// somebody had to wait for, and was there for: who came late would teach others
+// to come late. And one slow command says little.
 func (t *step) keepPace() {
 	if t.v.own == nil && len(t.v.front) == 0 {
 		return
@@ -439,7 +440,7 @@ func (t *step) keepPace() {
 	if t.name.pace == 0 {
 		t.name.pace = first
 	}
-	if last := t.v.now - t.name.granted; last > 0 && t.name.granted > 0 && t.v.own != nil {
+	if last := t.v.now - t.name.granted; last > 0 && t.name.granted > 0 && t.v.own != nil && (t.v.own.ears != 0 || !t.q.listens) {
 		t.name.pace += (min(last, 2*t.name.pace+first) - t.name.pace) / 4
 	}
 	t.name.granted, t.renamed = t.v.now, true
@@ -497,20 +498,25 @@ const (
 	firstPace    = 8 * time.Millisecond   // of a name that has none yet
 )
 
-// pollPause is how long such a waiter sleeps. Behind those that listen it must
-// be back before they have all had their turn, at the pace that the name has
-// had lately. When nothing has moved for some time, it may sleep for half of
-// that in addition: what it then loses is little of what it has waited already.
+// pollPause is how long such a waiter sleeps; see Store.pollPause.
 func (t *step) pollPause(ahead int, ttl time.Duration) time.Duration {
 	if !t.q.listens || ahead < t.store.target.waiters {
 		return min(ttl/3, time.Duration(ahead+1)*frontPoll)
 	}
-	pace := t.name.pace
+	return t.store.pollPause(ahead, ttl, span(t.name.pace), span(t.v.now-t.lastGrant()))
+}
+
+// pollPause is how long a waiter sleeps that has so many ahead of it, more than
+// listen. It must be back before they have all had their turn, at the pace that
+// the name has had lately (0: it has none yet). When nothing has moved for some
+// time (still), it may sleep for half of that in addition: what it then loses is
+// little of what it has waited already.
+func (s *Store) pollPause(ahead int, ttl, pace, still time.Duration) time.Duration {
 	if pace == 0 {
-		pace = micros(firstPace)
+		pace = firstPace
 	}
-	turn := span(pace) * time.Duration(max(ahead-t.store.target.waiters/2, 1)) * 3 / 4
-	turn += min(span(max(t.v.now-t.lastGrant(), 0))/2, stepPoll*time.Duration(ahead-t.store.target.waiters+4))
+	turn := pace * time.Duration(max(ahead-s.target.waiters/2, 1)) * 3 / 4
+	turn += min(max(still, 0)/2, stepPoll*time.Duration(ahead-s.target.waiters+4))
 	return min(ttl/3, max(turn, shortestPoll))
 }
 

@@ -44,17 +44,24 @@ func (t *ticket) isNear(place int) {
 }
 
 // Wait implements locks.Ticket. It sleeps until it is woken or the time that
-// the last answer named is over, and looks. Every look also keeps the place
-// alive; a waiter that was taken for dead gets its old place back.
+// the last answer named is over, and looks; from far back only at its place.
+// Every look that is more than that also keeps the place alive; a waiter that was
+// taken for dead gets its old place back.
 func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	if !t.queued {
 		return t.lease, nil
 	}
 	e := t.entry
-	pause, retry := t.look, retryPause
+	pause, keep, retry := t.look, shortestPoll, retryPause
 	var outage error // the last look failed with it
+	moved := func(from, to int) {
+		if keep = shortestPoll; to < from {
+			keep = keepConn
+		}
+		t.place.Store(int64(to))
+	}
 	for {
-		if err := t.line.sleep(ctx, e, pause); err != nil && !errors.Is(err, context.Canceled) {
+		if err := t.line.sleep(ctx, e, pause, keep); err != nil && !errors.Is(err, context.Canceled) {
 			if !isPassing(err) {
 				return nil, t.leave(ctx, err)
 			}
@@ -62,6 +69,12 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		if ctx.Err() != nil {
 			return nil, t.leave(ctx, t.why(ctx, outage))
 		}
+		if g, ok := t.line.glance(ctx, e); ok {
+			moved(e.place, g.place)
+			e.place, pause = g.place, g.look
+			continue
+		}
+		place := e.place
 		a, asked, err := e.ask(ctx, t.line, join)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -78,7 +91,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			return newLease(e, t.line, asked, a.crowd), nil
 		case a.word == queued:
 			outage, pause, retry, t.quiet = nil, a.look, retryPause, time.Now().Add(a.quiet)
-			t.place.Store(int64(a.place))
+			moved(place, a.place)
 			t.isNear(a.place)
 		default:
 			t.line.close()
@@ -105,15 +118,21 @@ func (t *ticket) leave(ctx context.Context, why error) error {
 	return why
 }
 
+// keepConn is for how long a waiter that the store does not wake keeps its
+// connection for its next look if it has come further since the last one. In a
+// line that moves quickly those are a dozen, and to connect costs more than to
+// look.
+const keepConn = 250 * time.Millisecond
+
 // sleep waits to be woken, for d at most. A waiter that the store does not wake
-// keeps no connection meanwhile; one that it would wake over a connection that
-// is lost comes again soon.
-func (l *line) sleep(ctx context.Context, e *entry, d time.Duration) (err error) {
+// keeps no connection meanwhile, if that is longer than keep; one that it would
+// wake over a connection that is lost comes again soon.
+func (l *line) sleep(ctx context.Context, e *entry, d, keep time.Duration) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case e.mine.ears == 0:
-		if d > shortestPoll {
+		if d > keep {
 			l.hangUp()
 		}
 		pause(ctx, d)

@@ -1,0 +1,65 @@
+package sql_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"golock/locks"
+	"golock/locks/sql/sqltest"
+)
+
+// Who stands far back looks without locking or writing anything, comes in its
+// turn, and learns of its eviction.
+func TestFarWaitersOnlyLook(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		proxy := sqltest.NewProxy(t, b.server)
+		direct, far := b.store(t), b.openURL(t, proxy.URL(b.name, "quarantine=0"))
+		last := take(t, direct, "n")
+		var waiters []*waiter
+		for range 30 {
+			waiters = append(waiters, queue(t, direct, "n"))
+		}
+		one, other := queue(t, far, "n"), queue(t, far, "n")
+		var mu sync.Mutex
+		looks, steps := 0, 0
+		proxy.Judge(func(statement string) sqltest.Verdict {
+			mu.Lock()
+			defer mu.Unlock()
+			if strings.HasPrefix(statement, "SELECT") && strings.Contains(statement, "JOIN") {
+				looks++
+			} else if strings.Contains(statement, "UPDATE") {
+				steps++
+			}
+			return sqltest.Pass
+		})
+		eventually(t, "they look", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if steps > 0 {
+				t.Fatalf("%d steps of waiters that stand far back", steps)
+			}
+			return looks >= 4
+		})
+		if err := direct.Evict(background, other.ref, "the test"); err != nil {
+			t.Fatal(err)
+		}
+		other.ended()
+		var evicted *locks.EvictedError
+		if !errors.As(other.err, &evicted) {
+			t.Errorf("the evicted one: %v", other.err)
+		}
+		fence := last.Grant().Fence
+		for i, w := range append(waiters, one) {
+			release(t, last)
+			last = w.granted()
+			if f := last.Grant().Fence; f <= fence {
+				t.Errorf("waiter %d has fence %d after %d", i, f, fence)
+			} else {
+				fence = f
+			}
+		}
+	})
+}
