@@ -16,16 +16,15 @@ type detail struct {
 	pid     int
 	uid     int
 	user    string
-	login   string // its user at the server; "" if it does not say
-	runs    bool   // see locks.Request
+	runs    bool // see locks.Request
 	command []string
 }
 
 // maxCommand is how many bytes of a command are stored, as they are written.
 const maxCommand = 2400
 
-func describe(r locks.Request, login string) detail {
-	d := detail{pid: os.Getpid(), uid: os.Geteuid(), command: r.Command, login: login, runs: r.Runs}
+func describe(r locks.Request) detail {
+	d := detail{pid: os.Getpid(), uid: os.Geteuid(), command: r.Command, runs: r.Runs}
 	d.host, _ = os.Hostname()
 	if u, err := user.LookupId(strconv.Itoa(d.uid)); err == nil {
 		d.user = u.Username
@@ -36,7 +35,7 @@ func describe(r locks.Request, login string) detail {
 // String writes it as the query of a URL.
 func (d detail) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "host=%s&pid=%d&uid=%d&user=%s&login=%s", escape(d.host, 765), d.pid, d.uid, escape(d.user, 300), escape(d.login, 300))
+	fmt.Fprintf(&b, "host=%s&pid=%d&uid=%d&user=%s", escape(d.host, 765), d.pid, d.uid, escape(d.user, 300))
 	if d.runs {
 		b.WriteString("&runs=1")
 	}
@@ -67,8 +66,6 @@ func parseDetail(text string) detail {
 			d.uid, _ = strconv.Atoi(value)
 		case "user":
 			d.user = unescape(value)
-		case "login":
-			d.login = unescape(value)
 		case "runs":
 			d.runs = true
 		case "arg":
@@ -81,9 +78,17 @@ func parseDetail(text string) detail {
 	return d
 }
 
-// loginOf is the login in what String wrote.
+// loginMark stands before an entry's account at the server, which is the last of
+// its information: it is known only when the entry is written.
+const loginMark = "&login="
+
+func withLogin(info, account string) string {
+	info, _, _ = strings.Cut(info, loginMark)
+	return info + loginMark + escape(account, 300)
+}
+
+// loginOf is the account that withLogin has added, "" for none.
 func loginOf(info string) string {
-	_, rest, _ := strings.Cut(info, "&login=")
-	login, _, _ := strings.Cut(rest, "&")
+	_, login, _ := strings.Cut(info, loginMark)
 	return unescape(login)
 }

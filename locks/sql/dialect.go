@@ -42,10 +42,11 @@ type Dialect interface {
 	// number. It must be read when its statement runs.
 	Clock() string
 
-	// Facts is four expressions: the server's clock in seconds since 1970 with
+	// Facts is five expressions: the server's clock in seconds since 1970 with
 	// six digits after the point, which server this is, when it was started
-	// (likewise in seconds), and the number of the connection. The clock must be
-	// read when the statement runs.
+	// (likewise in seconds), the number of the connection, and whose it is: what
+	// decides which other connections it may see. The clock must be read when the
+	// statement runs.
 	Facts() string
 
 	// Listen is a statement, run in the transaction that queues an entry, after

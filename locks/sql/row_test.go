@@ -32,7 +32,7 @@ func FuzzRow(f *testing.F) {
 		r := row{
 			state: holding, id: "0123456789abcdef0123456789abcdef", claim: locks.Claim{Weight: int(slots), Max: limit, Priority: priority, Ticket: moment},
 			ends: moment, ttl: 30 * time.Second, fence: moment, since: 1, hold: 2, ears: 3, woken: true, replaces: locks.ReplaceRunning,
-			evicted: by, info: describe(locks.Request{Command: []string{word, by}}, by).String(),
+			evicted: by, info: withLogin(describe(locks.Request{Command: []string{word, by}}).String(), by),
 		}
 		for slot := range int(slots) {
 			if slot%7 != 3 {
@@ -83,7 +83,7 @@ func TestManyArguments(t *testing.T) {
 		for range 3000 {
 			command = append(command, word)
 		}
-		if n := len(describe(locks.Request{Command: command, Runs: true}, strings.Repeat("ü", 500)).String()); n > maxInfo {
+		if n := len(withLogin(describe(locks.Request{Command: command, Runs: true}).String(), strings.Repeat("ü", 500))); n > maxInfo {
 			t.Errorf("%d times %.10q: %d bytes, want at most %d", len(command), word, n, maxInfo)
 		}
 	}
@@ -92,9 +92,11 @@ func TestManyArguments(t *testing.T) {
 // Whose connections this client cannot see is known from what golock writes.
 func TestLogin(t *testing.T) {
 	t.Parallel()
-	for _, login := range []string{"golock", "a&login=b", "ü", ""} {
-		info := describe(locks.Request{Command: []string{"x", "&login=c", "login=d"}, Runs: true}, login).String()
-		if got := loginOf(info); got != login || parseDetail(info).login != login {
+	command := []string{"x", "&login=c", "login=d"}
+	info := describe(locks.Request{Command: command, Runs: true}).String()
+	for _, login := range []string{"golock@localhost", "a&login=b", "ü", ""} {
+		info = withLogin(info, login) // a second time it takes the place of the first
+		if got := loginOf(info); got != login || !slices.Equal(parseDetail(info).command, command) {
 			t.Errorf("login %q is read as %q", login, got)
 		}
 	}

@@ -284,12 +284,12 @@ func (t *step) wake() time.Duration {
 
 // reaches reports whether this client can wake a waiter, and see whether its
 // connection has gone. Where that takes the server's list of connections, those
-// of another user are not on it.
+// of another account are not on it, be it of the same user from another host.
 func (t *step) reaches(w *row) bool { return w.ears != 0 && t.knows(w) }
 
 func (t *step) knows(r *row) bool {
 	login := loginOf(r.info)
-	return login == "" || login == t.store.target.User || t.store.dialect.Notify(r.id) != ""
+	return login == "" || login == t.v.account || t.store.dialect.Notify(r.id) != ""
 }
 
 // heard reports whether a waiter can be woken by those who are there before it.
@@ -327,7 +327,7 @@ func (t *step) join() answer {
 	}
 	t.enter()
 	mine := q.mine
-	mine.woken, mine.evicted = false, ""
+	mine.woken, mine.evicted, mine.info = false, "", withLogin(mine.info, t.v.account)
 	if own != nil && own.state == holding && !hasGone {
 		if own.evicted != "" { // before it knew that it held
 			by := own.evicted

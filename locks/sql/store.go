@@ -137,7 +137,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	}
 	claim := r.Claim
 	claim.Ticket = 0 // the store gives them
-	e.mine = row{state: waiting, id: idOf(r.Ref), claim: claim, ttl: e.ttl, hold: micros(r.Hold), replaces: r.Replace, info: describe(r, s.target.User).String()}
+	e.mine = row{state: waiting, id: idOf(r.Ref), claim: claim, ttl: e.ttl, hold: micros(r.Hold), replaces: r.Replace, info: describe(r).String()}
 	e.who = locks.ReplacedBy(r)
 	return e
 }

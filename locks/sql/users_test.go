@@ -3,6 +3,7 @@ package sql_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"golock/locks/sql"
 )
@@ -18,20 +19,39 @@ func TestDifferentUsers(t *testing.T) {
 			user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
 			stores = append(stores, f.openURL(t, user.URL("quarantine=0")))
 		}
-		holder := take(t, stores[0], "n")
-		var waiters []*waiter
-		for i := range 5 {
-			waiters = append(waiters, queue(t, stores[(i+1)%2], "n"))
-		}
-		release(t, holder)
-		for i, w := range waiters {
-			l := w.granted()
-			for _, later := range waiters[i+1:] {
-				later.waits()
-			}
-			release(t, l)
-		}
+		inTurn(t, stores)
 	})
+}
+
+// So do those of one user who come from different places, which MariaDB takes
+// for different accounts.
+func TestOneUserFromTwoPlaces(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		inTurn(t, []*sql.Store{b.store(t), f.openURL(t, b.server.TCPURL(b.name, "quarantine=0"))})
+	})
+}
+
+// inTurn has waiters of two stores wait for each other; none waits until it
+// looks by itself.
+func inTurn(t *testing.T, stores []*sql.Store) {
+	began := time.Now()
+	holder := take(t, stores[0], "n")
+	var waiters []*waiter
+	for i := range 5 {
+		waiters = append(waiters, queue(t, stores[(i+1)%2], "n"))
+	}
+	release(t, holder)
+	for i, w := range waiters {
+		l := w.granted()
+		for _, later := range waiters[i+1:] {
+			later.waits()
+		}
+		release(t, l)
+	}
+	if took := time.Since(began); took > longTTL/3 {
+		t.Errorf("all took %v", took)
+	}
 }
 
 // Whatever is asked, an error of the server's says which store it is of.

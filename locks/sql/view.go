@@ -148,14 +148,14 @@ func (s *Store) read(q *question, answers []Rows) (v *view, err error) {
 
 // readTable reads the table's own row, and what the server says of itself.
 func (v *view) readTable(s *Store, rows Rows) (err error) {
-	if len(rows) != 1 || len(rows[0]) != 8 {
+	if len(rows) != 1 || len(rows[0]) != 9 {
 		return errNotOurs
 	}
-	if v.facts, err = readFacts(Rows{rows[0][:4]}); err != nil {
+	if v.facts, err = readFacts(Rows{rows[0][:5]}); err != nil {
 		return err
 	}
 	var n numbers
-	f := rows[0][4:]
+	f := rows[0][5:]
 	if n.read(f[0]) != format {
 		return &FormatError{Table: s.target.table, Found: f[0]}
 	}
@@ -260,19 +260,20 @@ func (v *view) readRest(answers []Rows, parts []part) error {
 
 // facts is what a server says of itself.
 type facts struct {
-	now    int64
-	server string // which one it is
-	start  int64  // when it was started
-	conn   int64  // the connection's number
+	now     int64
+	server  string // which one it is
+	start   int64  // when it was started
+	conn    int64  // the connection's number
+	account string // the connection's user, as the server knows it
 }
 
 func readFacts(rows Rows) (facts, error) {
-	if len(rows) != 1 || len(rows[0]) != 4 {
+	if len(rows) != 1 || len(rows[0]) != 5 {
 		return facts{}, fmt.Errorf("the server does not tell its clock: %.200q", fmt.Sprint(rows))
 	}
 	f := rows[0]
 	var n numbers
-	return facts{now: n.seconds(f[0]), server: f[1], start: n.seconds(f[2]), conn: n.read(f[3])}, n.err
+	return facts{now: n.seconds(f[0]), server: f[1], start: n.seconds(f[2]), conn: n.read(f[3]), account: f[4]}, n.err
 }
 
 func parseRows(rows Rows) ([]row, error) {

@@ -65,7 +65,7 @@ func (dialect) Clock() string { return "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 
 // was started; that counts as over. (It moves on by one when the function has
 // been called 2^24 times: still before anything that happens then.)
 func (dialect) Facts() string {
-	return "UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id),((UUID_SHORT()>>24)&4294967295)+1,CONNECTION_ID()"
+	return "UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id),((UUID_SHORT()>>24)&4294967295)+1,CONNECTION_ID(),CURRENT_USER()"
 }
 
 // Listen implements sql.Dialect.

@@ -63,7 +63,7 @@ func (dialect) Clock() string { return "(extract(epoch FROM clock_timestamp())*1
 // Facts implements sql.Dialect. No two servers start in the same microsecond.
 func (dialect) Facts() string {
 	return "extract(epoch FROM clock_timestamp()),extract(epoch FROM pg_postmaster_start_time())," +
-		"extract(epoch FROM pg_postmaster_start_time()),pg_backend_pid()"
+		"extract(epoch FROM pg_postmaster_start_time()),pg_backend_pid(),current_user"
 }
 
 func channel(id string) string { return "golock_" + id }
