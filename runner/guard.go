@@ -139,10 +139,23 @@ func (g *guard) start(variables []string, k *keeper) (pid int, err error) {
 		return 0, fmt.Errorf("%w: %w", errGuardGone, err)
 	}
 	until := k.killAt()
-	if err := (message{kind: toStart, number: int64(until), texts: variables}).sendTo(g.socket); err != nil {
-		if err == unix.EMSGSIZE {
-			err = unix.E2BIG
+	order := message{kind: toStart, number: int64(until), texts: variables}
+	err = order.sendTo(g.socket)
+	if err == unix.EPIPE || err == unix.ECONNRESET { // it was killed while the slot was waited for, and has started nothing
+		g.dismiss()
+		if err := g.raise(); err != nil {
+			return 0, fmt.Errorf("%w: %w", errGuardGone, err)
 		}
+		err = order.sendTo(g.socket)
+	}
+	switch err {
+	case nil:
+	case unix.EPIPE, unix.ECONNRESET:
+		g.abandon()
+		return 0, errGuardGone
+	case unix.EMSGSIZE:
+		return 0, g.cmd.problem(unix.E2BIG)
+	default:
 		return 0, g.cmd.problem(err)
 	}
 	for {

@@ -114,6 +114,22 @@ func TestStoppedGuardOfAWaiter(t *testing.T) {
 	}
 }
 
+// One that is killed before the command is started has another one started in its
+// place.
+func TestKilledGuardOfAWaiter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.household()
+	waiter := w.golock("--", "echo", "started")
+	guard := w.guardOf(waiter)
+	guard.signal(t, unix.SIGKILL)
+	if !guard.diesWithin(limit) {
+		t.Fatal("the guard lives")
+	}
+	h.signal(unix.SIGKILL)
+	waiter.expectCode(0)
+}
+
 // With both killed at once the kernel still kills the command itself.
 func TestBothKilled(t *testing.T) {
 	t.Parallel()
