@@ -426,7 +426,11 @@ if mode == 'join' then
   enter()
   reap()
   if not gone and oldText and redis.call('ZSCORE', H, id) and old.slots ~= '-' then
-    if not redis.call('HGET', E, id .. '!') then lease(old, id, mine.ttl) end
+    -- A lease that is prolonged no more is none to begin with. The slot stays taken
+    -- until its owner leaves: this may come late, and the command be running.
+    local evictor = redis.call('HGET', E, id .. '!')
+    if evictor then return {'evicted', evictor} end
+    lease(old, id, mine.ttl)
     keep(mine.ttl, till(old))
     return {'granted', epoch, oldText, unsure}
   end

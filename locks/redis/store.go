@@ -114,6 +114,8 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 		t := &ticket{entry: e, queued: true, asked: asked, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.listed(a)}
 		t.place.Store(int64(a.place))
 		return t, nil
+	case "evicted":
+		e.leave() // it may have been granted in an answer that was lost
 	}
 	return nil, e.refused(a)
 }

@@ -124,6 +124,9 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			if a.place <= 2 {
 				t.isNear()
 			}
+		case a.word == "evicted":
+			t.leave(ctx, nil) // it may have been given the slot meanwhile
+			return nil, e.refused(a)
 		default:
 			return nil, e.refused(a)
 		}
