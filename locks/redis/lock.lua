@@ -543,7 +543,10 @@ if mode == 'renew' then
     if changed then wake() end
     return {'lost'}
   end
-  -- The store has forgotten this holder, and its slots are still free.
+  -- The store has forgotten this holder, and its slots are still free. It may
+  -- remember it as the waiter that it was before.
+  redis.call('ZREM', Q, place(mine, id))
+  redis.call('ZREM', D, place(mine, id))
   if not fence or fence < mine.fence then redis.call('HSET', S, 'fence', mine.fence) end
   redis.call('HSET', E, id, text)
   lease(mine, id, mine.ttl)
