@@ -161,20 +161,9 @@ func (t *ticket) take(n notice) *lease {
 	return newLease(e, t.asked)
 }
 
-// leave gives the place up. It waits a moment for the store to know; the rest
-// is done in the background.
+// leave gives the place up.
 func (t *ticket) leave(ctx context.Context, outage error) error {
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		t.entry.leave()
-	}()
-	patience := time.NewTimer(leaveWait)
-	defer patience.Stop()
-	select {
-	case <-told:
-	case <-patience.C:
-	}
+	t.entry.giveUp(ctx, leaveWait)
 	if outage != nil {
 		return &locks.OutageError{Store: t.entry.store.URL(), Err: outage}
 	}
