@@ -76,6 +76,24 @@ func TestGivenTooLate(t *testing.T) {
 	release(t, l)
 }
 
+// With a grant to an old look begins a lease that has as much left as is promised
+// to be harmless of an outage (contract, self-fencing): then what hangs takes its
+// time to fail, and the next renewal and the ending of the command take theirs.
+func TestGivenWithEnoughLeft(t *testing.T) {
+	t.Parallel()
+	for _, ttl := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute, time.Hour} {
+		for _, killAfter := range []time.Duration{0, 10 * time.Second} {
+			window, try := min(killAfter, ttl/6), min(ttl/10, time.Second)
+			outage := ttl*2/3 - window - try*3/2
+			const roundTrip = 10 * time.Millisecond
+			needs := outage + try + min(ttl/40, 100*time.Millisecond) + roundTrip + max(window, min(ttl/20, 100*time.Millisecond))
+			if left := (locks.Term{TTL: ttl}).End().Sub(0) - redis.Fresh(ttl); left < needs {
+				t.Errorf("ttl %v, kill-after %v: %v is left, and it takes %v", ttl, killAfter, left, needs)
+			}
+		}
+	}
+}
+
 // One release can make room for several.
 func TestGivenToSeveral(t *testing.T) {
 	t.Parallel()

@@ -144,15 +144,20 @@ func (e *entry) apart(pause time.Duration) time.Duration {
 }
 
 // isFor reports whether a grant that was not asked for is an answer to the last
-// look, and as good as one for as long as a renewal would be: it counts from
-// there. A message that was under way for longer than a lease lasts may be about
-// one that has ended.
+// look, and as good as one, for it counts from there. A message that was under
+// way for longer than a lease lasts may be about one that has ended.
 func (t *ticket) isFor(n notice) bool {
-	return t.looked >= grants && n.record.ears == t.looked && t.entry.store.clock().Sub(t.asked) <= t.entry.ttl/beats
+	return t.looked >= grants && n.record.ears == t.looked && t.entry.store.clock().Sub(t.asked) <= fresh(t.entry.ttl)
 }
 
 // beats is how many looks a waiter makes in its TTL.
 const beats = 3
+
+// fresh is how old a look may be when it is answered by a grant. An outage that
+// begins then must leave the command alone for as long as it does between two
+// renewals, which for the drift of clocks and for KILL come a little sooner than
+// looks.
+func fresh(ttl time.Duration) time.Duration { return ttl/beats - ttl/20 }
 
 // take makes the lease that was given.
 func (t *ticket) take(n notice) *lease {
