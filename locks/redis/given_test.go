@@ -15,9 +15,12 @@ import (
 )
 
 // scripts is how often the server has run the script.
-func scripts(server *redistest.Server) int {
+func scripts(server *redistest.Server) int { return calls(server, "evalsha", "eval") }
+
+// calls is how often the server has run these commands, those in scripts too.
+func calls(server *redistest.Server, commands ...string) int {
 	n := 0
-	for _, command := range []string{"evalsha", "eval"} {
+	for _, command := range commands {
 		calls, _, _ := strings.Cut(strings.TrimPrefix(server.Info("commandstats", "cmdstat_"+command), "calls="), ",")
 		c, _ := strconv.Atoi(calls)
 		n += c
@@ -120,6 +123,32 @@ func TestGivenToSeveral(t *testing.T) {
 	becomes(t, open(t, url), "n", 3, 1)
 	for _, w := range waiters {
 		release(t, w.granted())
+	}
+}
+
+// Who lets many in does not look at all holders for each of them: the server
+// serves nobody else meanwhile.
+func TestGivenToMany(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	holder := take(t, open(t, url), "n")
+	waiters := make([]*waiter, 100)
+	for i := range waiters {
+		waiters[i] = queue(t, open(t, url), "n", limit(0))
+	}
+	listening(t, server, len(waiters))
+	before := calls(server, "hget")
+	release(t, holder)
+	took := calls(server, "hget") - before
+	slots := map[int]bool{}
+	for _, w := range waiters {
+		slots[w.granted().Grant().Slots[0]] = true
+	}
+	if len(slots) != len(waiters) {
+		t.Errorf("%d slots for %d readers", len(slots), len(waiters))
+	}
+	if took > 10*len(waiters) {
+		t.Errorf("%d records were read for %d grants", took, len(waiters))
 	}
 }
 
