@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -228,5 +229,43 @@ func TestGivenToNobodyElsewhere(t *testing.T) {
 	}
 	if strings.HasPrefix(m.Payload, "granted") {
 		t.Errorf("published: %s", m.Payload)
+	}
+}
+
+// A renewal that puts a holder back, on a server whose clock is behind, may give a
+// slot in the same step: its fence is higher than that of the holder.
+func TestGivenBesideAHolderPutBack(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	take(t, s, "n", limit(2))
+	names := strings.TrimSuffix(stateKey(t, server), "s")
+	server.Do("HSET", names+"s", "fence", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))
+	holder := take(t, s, "n", limit(2))
+	server.Do("FLUSHALL")
+	for range 2 {
+		take(t, s, "n", limit(2), ttl(time.Second))
+	}
+	r := request(t, "n", limit(2))
+	if _, err := s.Join(background, r); err != nil { // and does not look when those are over
+		t.Fatal(err)
+	}
+	id := hex.EncodeToString(r.Ref.ID[:])
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	defer client.Close()
+	sub := client.Subscribe(background, names+"c:"+id)
+	defer sub.Close()
+	if _, err := sub.Receive(background); err != nil {
+		t.Fatal(err)
+	}
+	record := strings.SplitN(server.Do("HGET", names+"e", id).(string), " ", 12)
+	record[7] = "2"
+	server.Do("HSET", names+"e", id, strings.Join(record, " "))
+	eventually(t, "the short leases are over", func() bool { h, _ := count(t, s, "n"); return h == 0 })
+	renew(t, holder)
+	for _, e := range list(t, s, "n") {
+		if e.Ref == r.Ref && (e.State != locks.Holding || e.Fence <= holder.Grant().Fence) {
+			t.Errorf("%s, fence %d after %d", e.State, e.Fence, holder.Grant().Fence)
+		}
 	}
 }

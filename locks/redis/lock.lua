@@ -554,7 +554,10 @@ if mode == 'renew' then
   -- remember it as the waiter that it was before.
   redis.call('ZREM', Q, place(mine, id))
   redis.call('ZREM', D, place(mine, id))
-  if not fence or fence < mine.fence then redis.call('HSET', S, 'fence', mine.fence) end
+  if not fence or fence < mine.fence then
+    fence = mine.fence
+    redis.call('HSET', S, 'fence', fence)
+  end
   redis.call('HSET', E, id, text)
   lease(mine, id, mine.ttl)
   if changed then wake() end
