@@ -34,9 +34,10 @@ const GuardName = "golock-guard"
 type guard struct {
 	run    *Run
 	cmd    *command
-	pid    int  // 0: none is there
-	socket int  // -1: the guard has hung up, or there is none
-	heard  bool // from the guard, that the command has ended
+	env    []string // of the command, without what the store gives: that comes with start
+	pid    int      // 0: none is there
+	socket int      // -1: the guard has hung up, or there is none
+	heard  bool     // from the guard, that the command has ended
 }
 
 var (
@@ -51,7 +52,7 @@ func (r *Run) guard(cmd *command) *guard {
 	if !r.Store.Traits().Leased || r.OnlyWarn {
 		return nil
 	}
-	return &guard{run: r, cmd: cmd, socket: -1}
+	return &guard{run: r, cmd: cmd, env: cmd.env, socket: -1}
 }
 
 // raise starts the guard. What it needs for the command is there before the
@@ -79,7 +80,7 @@ func (g *guard) raise() error {
 		group = unix.Getpgrp()
 	}
 	warden := &command{
-		path: "/proc/self/exe", env: g.cmd.env, inherit: []int{theirs},
+		path: "/proc/self/exe", env: g.env, inherit: []int{theirs},
 		argv: append([]string{GuardName, strconv.Itoa(theirs), strconv.Itoa(group)}, g.cmd.argv...),
 	}
 	// Not in golock's group, whose other members are fair game to whoever
@@ -139,10 +140,23 @@ func (g *guard) start(variables []string, k *keeper) (pid int, err error) {
 		return 0, fmt.Errorf("%w: %w", errGuardGone, err)
 	}
 	until := k.killAt()
-	if err := (message{kind: toStart, number: int64(until), texts: variables}).sendTo(g.socket); err != nil {
-		if err == unix.EMSGSIZE {
-			err = unix.E2BIG
+	order := message{kind: toStart, number: int64(until), texts: variables}
+	err = order.sendTo(g.socket)
+	if err == unix.EPIPE || err == unix.ECONNRESET { // it was killed while the slot was waited for, and has started nothing
+		g.dismiss()
+		if err := g.raise(); err != nil {
+			return 0, fmt.Errorf("%w: %w", errGuardGone, err)
 		}
+		err = order.sendTo(g.socket)
+	}
+	switch err {
+	case nil:
+	case unix.EPIPE, unix.ECONNRESET:
+		g.abandon()
+		return 0, errGuardGone
+	case unix.EMSGSIZE:
+		return 0, g.cmd.problem(unix.E2BIG)
+	default:
 		return 0, g.cmd.problem(err)
 	}
 	for {

@@ -76,16 +76,18 @@ func (o *onlooker) attend() error {
 	case v := <-o.seen:
 		o.cancel()
 		o.cancel, o.cost = nil, v.cost
-		switch fault := v.err.(type) {
-		case nil:
+		switch fault, panicked := v.err.(*locks.PanicError); {
+		case panicked:
+			return fault
+		case o.place == nil: // it was for a waiting that is over
+			return nil
+		case v.err != nil:
+			o.view.Problem = v.err.Error()
+		default:
 			o.view.Holders, o.view.Problem = v.holders, ""
 			if v.place > 0 {
 				o.view.Place, o.moved = v.place, o.place()
 			}
-		case *locks.PanicError:
-			return fault
-		default:
-			o.view.Problem = v.err.Error()
 		}
 		if o.ready {
 			o.tell()

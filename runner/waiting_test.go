@@ -141,3 +141,39 @@ func TestLookThatPanics(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A look that has not even ended in the time in which it should, before the process
+// was stopped, is of no use to the next waiting.
+func TestLookOfAWaitingThatIsOver(t *testing.T) {
+	relay, err := signals.NewRelay(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &stubborn{shown: shown{own: 1}}
+		o := &onlooker{run: &Run{Store: s, Relay: relay, Waits: func(*Waiting) time.Duration { return time.Second }}}
+		o.begin(func() int { return 1 })
+		time.Sleep(time.Second)
+		if err := o.attend(); err != nil || o.cancel == nil {
+			t.Fatal("there is no look", err)
+		}
+		o.end(true)
+		time.Sleep(time.Minute)
+		if err := o.attend(); err != nil {
+			t.Error(err)
+		}
+		o.begin(func() int { return 2 })
+		if o.view.Place != 2 || len(o.view.Holders) != 0 {
+			t.Errorf("%+v", o.view)
+		}
+		o.end(true)
+	})
+}
+
+// stubborn is a store that cannot be called back from a look.
+type stubborn struct{ shown }
+
+func (s *stubborn) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, error] {
+	time.Sleep(30 * time.Second)
+	return s.shown.Entries(context.Background(), name)
+}

@@ -238,6 +238,34 @@ func TestLeaveFrozenServer(t *testing.T) {
 	}
 }
 
+// Who is about to be stopped has left when the waiting ends, however long that
+// takes: stopped it would hold up all others, and be given the slot.
+func TestLeaveBeforeStandingStill(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	proxy := redistest.NewProxy(t, server)
+	direct := open(t, url)
+	take(t, direct, "n")
+	ctx, cancel := context.WithCancelCause(background)
+	ticket, err := open(t, proxy.URL("quarantine=0")).Join(ctx, request(t, "n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Judge(func(args []string) redistest.Verdict {
+		if redistest.Mode(args) == "leave" {
+			time.Sleep(150 * time.Millisecond) // far away
+		}
+		return redistest.Pass
+	})
+	cancel(locks.ErrStandsStill)
+	if _, err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Wait: %v, want that it was cancelled", err)
+	}
+	if n := len(list(t, direct, "n")); n != 1 {
+		t.Errorf("%d entries, want only the holder's", n)
+	}
+}
+
 // A waiter that has vanished keeps up the next for a second at most, not for
 // its TTL.
 func TestVanishedWaiters(t *testing.T) {

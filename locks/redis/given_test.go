@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -15,9 +16,12 @@ import (
 )
 
 // scripts is how often the server has run the script.
-func scripts(server *redistest.Server) int {
+func scripts(server *redistest.Server) int { return calls(server, "evalsha", "eval") }
+
+// calls is how often the server has run these commands, those in scripts too.
+func calls(server *redistest.Server, commands ...string) int {
 	n := 0
-	for _, command := range []string{"evalsha", "eval"} {
+	for _, command := range commands {
 		calls, _, _ := strings.Cut(strings.TrimPrefix(server.Info("commandstats", "cmdstat_"+command), "calls="), ",")
 		c, _ := strconv.Atoi(calls)
 		n += c
@@ -76,6 +80,24 @@ func TestGivenTooLate(t *testing.T) {
 	release(t, l)
 }
 
+// With a grant to an old look begins a lease that has as much left as is promised
+// to be harmless of an outage (contract, self-fencing): then what hangs takes its
+// time to fail, and the next renewal and the ending of the command take theirs.
+func TestGivenWithEnoughLeft(t *testing.T) {
+	t.Parallel()
+	for _, ttl := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute, time.Hour} {
+		for _, killAfter := range []time.Duration{0, 10 * time.Second} {
+			window, try := min(killAfter, ttl/6), min(ttl/10, time.Second)
+			outage := ttl*2/3 - window - try*3/2
+			const roundTrip = 10 * time.Millisecond
+			needs := outage + try + min(ttl/40, 100*time.Millisecond) + roundTrip + max(window, min(ttl/20, 100*time.Millisecond))
+			if left := (locks.Term{TTL: ttl}).End().Sub(0) - redis.Fresh(ttl); left < needs {
+				t.Errorf("ttl %v, kill-after %v: %v is left, and it takes %v", ttl, killAfter, left, needs)
+			}
+		}
+	}
+}
+
 // One release can make room for several.
 func TestGivenToSeveral(t *testing.T) {
 	t.Parallel()
@@ -102,6 +124,32 @@ func TestGivenToSeveral(t *testing.T) {
 	becomes(t, open(t, url), "n", 3, 1)
 	for _, w := range waiters {
 		release(t, w.granted())
+	}
+}
+
+// Who lets many in does not look at all holders for each of them: the server
+// serves nobody else meanwhile.
+func TestGivenToMany(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	holder := take(t, open(t, url), "n")
+	waiters := make([]*waiter, 100)
+	for i := range waiters {
+		waiters[i] = queue(t, open(t, url), "n", limit(0))
+	}
+	listening(t, server, len(waiters))
+	before := calls(server, "hget")
+	release(t, holder)
+	took := calls(server, "hget") - before
+	slots := map[int]bool{}
+	for _, w := range waiters {
+		slots[w.granted().Grant().Slots[0]] = true
+	}
+	if len(slots) != len(waiters) {
+		t.Errorf("%d slots for %d readers", len(slots), len(waiters))
+	}
+	if took > 10*len(waiters) {
+		t.Errorf("%d records were read for %d grants", took, len(waiters))
 	}
 }
 
@@ -181,5 +229,43 @@ func TestGivenToNobodyElsewhere(t *testing.T) {
 	}
 	if strings.HasPrefix(m.Payload, "granted") {
 		t.Errorf("published: %s", m.Payload)
+	}
+}
+
+// A renewal that puts a holder back, on a server whose clock is behind, may give a
+// slot in the same step: its fence is higher than that of the holder.
+func TestGivenBesideAHolderPutBack(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	take(t, s, "n", limit(2))
+	names := strings.TrimSuffix(stateKey(t, server), "s")
+	server.Do("HSET", names+"s", "fence", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))
+	holder := take(t, s, "n", limit(2))
+	server.Do("FLUSHALL")
+	for range 2 {
+		take(t, s, "n", limit(2), ttl(time.Second))
+	}
+	r := request(t, "n", limit(2))
+	if _, err := s.Join(background, r); err != nil { // and does not look when those are over
+		t.Fatal(err)
+	}
+	id := hex.EncodeToString(r.Ref.ID[:])
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	defer client.Close()
+	sub := client.Subscribe(background, names+"c:"+id)
+	defer sub.Close()
+	if _, err := sub.Receive(background); err != nil {
+		t.Fatal(err)
+	}
+	record := strings.SplitN(server.Do("HGET", names+"e", id).(string), " ", 12)
+	record[7] = "2"
+	server.Do("HSET", names+"e", id, strings.Join(record, " "))
+	eventually(t, "the short leases are over", func() bool { h, _ := count(t, s, "n"); return h == 0 })
+	renew(t, holder)
+	for _, e := range list(t, s, "n") {
+		if e.Ref == r.Ref && (e.State != locks.Holding || e.Fence <= holder.Grant().Fence) {
+			t.Errorf("%s, fence %d after %d", e.State, e.Fence, holder.Grant().Fence)
+		}
 	}
 }

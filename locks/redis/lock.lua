@@ -151,39 +151,42 @@ local function ranges(slots, into)
   end
 end
 
--- The holders' weights, the smallest max among them (0: none) and their slots.
+-- The smaller of a max and another one; 0 is none.
+local function least(limit, max) return max > 0 and (limit == 0 or max < limit) and max or limit end
+
+-- The holders' weights, the smallest max among them (0: none) and their slots,
+-- in their order and with one beyond all.
 local function holders()
   local sum, limit, taken = 0, 0, {}
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
     local r = record(h)
-    sum = sum + r.weight
-    if r.max > 0 and (limit == 0 or r.max < limit) then limit = r.max end
+    sum, limit = sum + r.weight, least(limit, r.max)
     ranges(r.slots, taken)
   end
   table.sort(taken, function(a, b) return a[1] < b[1] end)
+  taken[#taken + 1] = {math.huge, math.huge}
   return sum, limit, taken
 end
 
 -- The one rule of admission; who is first in the queue is asked elsewhere.
 local function fits(r, sum, limit)
-  if r.max > 0 and (limit == 0 or r.max < limit) then limit = r.max end
+  limit = least(limit, r.max)
   return limit == 0 or sum + r.weight <= limit
 end
 
--- The lowest numbers from 0 that nobody has, one for each unit of weight.
-local function lowest(taken, units)
-  local list, from = {}, 0
-  taken[#taken + 1] = {math.huge, math.huge}
+-- The lowest numbers that nobody has, one for each unit of weight, and the one
+-- after them. All before from are taken.
+local function lowest(taken, units, from)
+  local list = {}
   for _, t in ipairs(taken) do
     local n = math.min(t[1] - from, units)
     if n > 0 then
       list[#list + 1] = n == 1 and string.format('%d', from) or string.format('%d-%d', from, from + n - 1)
       units = units - n
     end
-    if units == 0 then break end
+    if units == 0 then return table.concat(list, ','), from + n end
     from = math.max(from, t[2] + 1)
   end
-  return table.concat(list, ',')
 end
 
 local function overlap(slots, taken)
@@ -230,23 +233,25 @@ end
 
 local function left(moment) return math.max(moment - now, 0) end
 
--- Makes the first waiter a holder and tells it so, which spares it asking. Its
+-- Makes the first waiter a holder and tells it so, which spares it asking. Returns
+-- its record, and from where on slots are free; nil if it is to ask. Its
 -- lease on the server lasts longer than it may rely on itself: it counts from its
 -- last look, whose number is in the record. Who is not subscribed on this very
 -- server could hear of it too, through a replica or another node, but nobody
 -- would know: it is only told to look.
-local function give(place, waiter, taken)
-  if not stored then return false end
+local function give(place, waiter, taken, from)
+  if not stored then return nil end
   if not entered then -- after a restart nothing may be given for a while
     name = stored
     enter()
-    if quiet > now then return false end
+    if quiet > now then return nil end
   end
   local r = record(waiter)
-  if tonumber(r.ears) < 2 or not redis.call('ZSCORE', D, place) then return false end
+  if tonumber(r.ears) < 2 or not redis.call('ZSCORE', D, place) then return nil end
   local ears = redis.pcall('PUBSUB', 'NUMSUB', channels .. waiter)
-  if (tonumber(ears[2]) or 0) == 0 then return false end
-  r.fence, r.since, r.slots = after(fence), digits(micros), lowest(taken, r.weight)
+  if (tonumber(ears[2]) or 0) == 0 then return nil end
+  r.fence, r.since = after(fence), digits(micros)
+  r.slots, from = lowest(taken, r.weight, from)
   fence = r.fence
   redis.call('HSET', S, 'fence', fence)
   redis.call('ZREM', Q, place)
@@ -255,7 +260,7 @@ local function give(place, waiter, taken)
   lease(r, waiter, r.ttl)
   keep(r.ttl, till(r))
   redis.pcall('PUBLISH', channels .. waiter, 'granted ' .. epoch .. ' ' .. write(r))
-  return true
+  return r, from
 end
 
 -- Tells a waiter when the first slot is over that only a hold keeps: nobody is
@@ -276,13 +281,14 @@ end
 -- next, its ms are the result.
 local function wake()
   local wait, told, i = 0, false, 0
+  local sum, limit, taken -- looked up once: there may be thousands
+  local from = 0
   local place = first()
   while place do
     local waiter = place:sub(33)
-    local fit, taken = true, nil
-    if i == 0 then
-      local sum, limit
-      sum, limit, taken = holders()
+    local fit, given, free = i == 0, nil, nil
+    if fit then
+      if not taken then sum, limit, taken = holders() end
       fit = quiet <= now and fits(record(waiter), sum, limit)
       if fit then
         told, wait = false, 0
@@ -292,7 +298,9 @@ local function wake()
       end
     end
     if waiter == id then return wait end
-    if fit and taken and give(place, waiter, taken) then
+    if fit then given, free = give(place, waiter, taken, from) end
+    if given then
+      sum, limit, from = sum + given.weight, least(limit, given.max), free
       told, wait, i = true, CHECK, -1
     else
       if quiet > now then return nil end
@@ -397,8 +405,7 @@ local function replace(mine, rivals)
   local function room()
     local sum, limit = 0, 0
     for _, v in ipairs(stay) do
-      sum = sum + v.r.weight
-      if v.r.max > 0 and (limit == 0 or v.r.max < limit) then limit = v.r.max end
+      sum, limit = sum + v.r.weight, least(limit, v.r.max)
     end
     return fits(mine, sum, limit)
   end
@@ -426,7 +433,11 @@ if mode == 'join' then
   enter()
   reap()
   if not gone and oldText and redis.call('ZSCORE', H, id) and old.slots ~= '-' then
-    if not redis.call('HGET', E, id .. '!') then lease(old, id, mine.ttl) end
+    -- A lease that is prolonged no more is none to begin with. The slot stays taken
+    -- until its owner leaves: this may come late, and the command be running.
+    local evictor = redis.call('HGET', E, id .. '!')
+    if evictor then return {'evicted', evictor} end
+    lease(old, id, mine.ttl)
     keep(mine.ttl, till(old))
     return {'granted', epoch, oldText, unsure}
   end
@@ -462,7 +473,7 @@ if mode == 'join' then
     return answer
   end
   if full == 0 and turn() then
-    mine.fence, mine.since, mine.slots = after(fence), digits(micros), lowest(taken, mine.weight)
+    mine.fence, mine.since, mine.slots = after(fence), digits(micros), lowest(taken, mine.weight, 0)
     fence = mine.fence
     redis.call('HSET', S, 'fence', mine.fence, 'ticket', ticket and ticket > mine.ticket and ticket or mine.ticket)
     if not new then
@@ -539,8 +550,14 @@ if mode == 'renew' then
     if changed then wake() end
     return {'lost'}
   end
-  -- The store has forgotten this holder, and its slots are still free.
-  if not fence or fence < mine.fence then redis.call('HSET', S, 'fence', mine.fence) end
+  -- The store has forgotten this holder, and its slots are still free. It may
+  -- remember it as the waiter that it was before.
+  redis.call('ZREM', Q, place(mine, id))
+  redis.call('ZREM', D, place(mine, id))
+  if not fence or fence < mine.fence then
+    fence = mine.fence
+    redis.call('HSET', S, 'fence', fence)
+  end
   redis.call('HSET', E, id, text)
   lease(mine, id, mine.ttl)
   if changed then wake() end

@@ -120,3 +120,53 @@ func TestLeavingLeavesNoHold(t *testing.T) {
 	w.ended()
 	becomes(t, watch, "n", 0, 0)
 }
+
+// Who is evicted before it knows of its grant does not begin: its lease is as old
+// as the grant, which it has no way to tell.
+func TestEvictedBeforeItKnows(t *testing.T) {
+	t.Parallel()
+	_, url := steady(t)
+	s := open(t, url)
+	unaware := request(t, "n")
+	if _, err := s.Join(background, unaware); err != nil { // and the answer is lost
+		t.Fatal(err)
+	}
+	if err := s.Evict(background, unaware.Ref, "user anna"); err != nil {
+		t.Fatal(err)
+	}
+	var evicted *locks.EvictedError
+	if _, err := open(t, url).Join(background, unaware); !errors.As(err, &evicted) || evicted.By != "user anna" {
+		t.Errorf("Join = %v, want an EvictedError", err)
+	}
+	take(t, s, "n")
+}
+
+// Likewise a waiter.
+func TestEvictedWaiterBeforeItKnows(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	proxy := redistest.NewProxy(t, server)
+	watch := open(t, url)
+	holder := take(t, watch, "n")
+	w := queue(t, open(t, proxy.URL("quarantine=0")), "n")
+	listening(t, server, 1)
+	asking(server)
+	proxy.Judge(func(args []string) redistest.Verdict {
+		if redistest.Mode(args) == "join" {
+			return redistest.LoseReply
+		}
+		return redistest.Pass
+	})
+	release(t, holder)
+	becomes(t, watch, "n", 1, 0)
+	if err := watch.Evict(background, list(t, watch, "n")[0].Ref, "user anna"); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Judge(func([]string) redistest.Verdict { return redistest.Pass })
+	w.ended()
+	var evicted *locks.EvictedError
+	if !errors.As(w.err, &evicted) {
+		t.Errorf("Wait = %v, want an EvictedError", w.err)
+	}
+	becomes(t, watch, "n", 0, 0)
+}

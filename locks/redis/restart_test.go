@@ -81,6 +81,40 @@ func TestRestartWithOldData(t *testing.T) {
 	}
 }
 
+// A holder that the server remembers as the waiter that it was before is put back,
+// and waits no more: it would be given a slot for a second time.
+func TestRestartWithAHolderThatWaited(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	url := server.SocketURL("quarantine=0")
+	s := open(t, url)
+	known := take(t, s, "n", limit(2))
+	take(t, s, "n", limit(2), ttl(time.Second))
+	w := queue(t, open(t, url), "n", limit(2))
+	listening(t, server, 1)
+	server.Do("SAVE")
+	l := w.granted() // when the short lease is over
+	l.Events()       // it listens as runs do
+	grant := l.Grant()
+	server.Kill()
+	server.Restart()
+	for _, l := range []locks.Leased{l, known} {
+		if err := renewUntil(l, time.Now().Add(patience)); err != nil {
+			t.Fatalf("Renew: %v", err)
+		}
+	}
+	if h, w := count(t, s, "n"); h != 2 || w != 0 {
+		t.Errorf("%d hold and %d wait, want 2 and 0", h, w)
+	}
+	subscribed(t, server, 1)
+	release(t, known)
+	if other := take(t, s, "n", limit(2)).Grant(); other.Slots[0] == grant.Slots[0] {
+		t.Errorf("slot %d is given twice", other.Slots[0])
+	}
+	renew(t, l)
+	same(t, l.Grant(), grant)
+}
+
 // Without a holder to wait for, the quarantine still ends by itself.
 func TestQuarantineEnds(t *testing.T) {
 	t.Parallel()

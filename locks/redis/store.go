@@ -17,6 +17,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -100,7 +101,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	})
 	if err != nil {
 		if !isFinal(err) {
-			go e.leave() // the store may have been told and its answer lost
+			e.giveUp(ctx, 0) // the store may have been told and its answer lost
 			return nil, err
 		}
 		return nil, fmt.Errorf("%s: %w", s.URL(), err)
@@ -114,6 +115,8 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 		t := &ticket{entry: e, queued: true, asked: asked, look: a.look, quiet: time.Now().Add(a.quiet), replaced: e.listed(a)}
 		t.place.Store(int64(a.place))
 		return t, nil
+	case "evicted":
+		e.leave() // it may have been granted in an answer that was lost
 	}
 	return nil, e.refused(a)
 }
@@ -200,13 +203,33 @@ const (
 	leaveWait  = 30 * time.Millisecond // of which a caller waits this much
 )
 
+// giveUp leaves, and waits that long at most for the store to know; the rest is
+// done in the background. A process that is about to stand still (the cause of
+// ctx) has no background.
+func (e *entry) giveUp(ctx context.Context, wait time.Duration) {
+	if errors.Is(context.Cause(ctx), locks.ErrStandsStill) {
+		wait = leaveLimit
+	}
+	gone := *e // its owner may go on with it
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		gone.leave()
+	}()
+	patience := time.NewTimer(wait)
+	defer patience.Stop()
+	select {
+	case <-told:
+	case <-patience.C:
+	}
+}
+
 // leave tells the store that the entry is given up.
 func (e *entry) leave() {
-	gone := *e // its owner may go on with it
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
 	_ = e.store.insist(ctx, func() error {
-		_, _, err := gone.ask(ctx, quit)
+		_, _, err := e.ask(ctx, quit)
 		return err
 	})
 }

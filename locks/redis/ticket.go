@@ -124,6 +124,9 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			if a.place <= 2 {
 				t.isNear()
 			}
+		case a.word == "evicted":
+			t.leave(ctx, nil) // it may have been given the slot meanwhile
+			return nil, e.refused(a)
 		default:
 			return nil, e.refused(a)
 		}
@@ -141,15 +144,20 @@ func (e *entry) apart(pause time.Duration) time.Duration {
 }
 
 // isFor reports whether a grant that was not asked for is an answer to the last
-// look, and as good as one for as long as a renewal would be: it counts from
-// there. A message that was under way for longer than a lease lasts may be about
-// one that has ended.
+// look, and as good as one, for it counts from there. A message that was under
+// way for longer than a lease lasts may be about one that has ended.
 func (t *ticket) isFor(n notice) bool {
-	return t.looked >= grants && n.record.ears == t.looked && t.entry.store.clock().Sub(t.asked) <= t.entry.ttl/beats
+	return t.looked >= grants && n.record.ears == t.looked && t.entry.store.clock().Sub(t.asked) <= fresh(t.entry.ttl)
 }
 
 // beats is how many looks a waiter makes in its TTL.
 const beats = 3
+
+// fresh is how old a look may be when it is answered by a grant. An outage that
+// begins then must leave the command alone for as long as it does between two
+// renewals, which for the drift of clocks and for KILL come a little sooner than
+// looks.
+func fresh(ttl time.Duration) time.Duration { return ttl/beats - ttl/20 }
 
 // take makes the lease that was given.
 func (t *ticket) take(n notice) *lease {
@@ -158,20 +166,9 @@ func (t *ticket) take(n notice) *lease {
 	return newLease(e, t.asked)
 }
 
-// leave gives the place up. It waits a moment for the store to know; the rest
-// is done in the background.
+// leave gives the place up.
 func (t *ticket) leave(ctx context.Context, outage error) error {
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		t.entry.leave()
-	}()
-	patience := time.NewTimer(leaveWait)
-	defer patience.Stop()
-	select {
-	case <-told:
-	case <-patience.C:
-	}
+	t.entry.giveUp(ctx, leaveWait)
 	if outage != nil {
 		return &locks.OutageError{Store: t.entry.store.URL(), Err: outage}
 	}

@@ -114,6 +114,25 @@ func TestStoppedGuardOfAWaiter(t *testing.T) {
 	}
 }
 
+// One that is killed before the command is started has another one started in its
+// place.
+func TestKilledGuardOfAWaiter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.household()
+	waiter := w.golock("--", "sh", "-c", "tr '\\0' '\\n' </proc/$$/environ | grep -c ^GOLOCK_ID=")
+	guard := w.guardOf(waiter)
+	guard.signal(t, unix.SIGKILL)
+	if !guard.diesWithin(limit) {
+		t.Fatal("the guard lives")
+	}
+	h.signal(unix.SIGKILL)
+	if n := waiter.line(); n != "1" {
+		t.Errorf("the command has %s IDs", n)
+	}
+	waiter.expectCode(0)
+}
+
 // With both killed at once the kernel still kills the command itself.
 func TestBothKilled(t *testing.T) {
 	t.Parallel()
