@@ -1,6 +1,7 @@
 package sql_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -282,5 +283,32 @@ func TestMoreHoldersThanOwnMax(t *testing.T) {
 			release(t, w.granted())
 		}
 		becomes(t, s, "n", 0, 0)
+	})
+}
+
+// Who comes behind a waiter that has died finds that out itself when the slot is
+// free, and is called by itself: it does not sleep over that.
+func TestBehindDeadWaiter(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		take(t, s, "n", ttl(time.Second)) // and is never renewed
+		dead, err := s.Join(background, request(t, "n"))
+		if err != nil || !dead.Queued() {
+			t.Fatalf("Join: %v, %v", dead, err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithCancel(background)
+			cancel()
+			_, _ = dead.Wait(ctx)
+		})
+		b.server.KillConnections(t, b.name)
+		eventually(t, "the slot is free", func() bool { n, _ := count(t, s, "n"); return n == 0 })
+		w := queue(t, s, "n")
+		from := time.Now()
+		w.granted()
+		if took := time.Since(from); took > longTTL/6 {
+			t.Errorf("granted after %v", took)
+		}
 	})
 }
