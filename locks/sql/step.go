@@ -85,6 +85,11 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	if q.mode == evict || q.mode == nudge {
 		t.me = ""
 	}
+	// The step after this one takes it for a proof that nothing was forgotten. A
+	// name without an epoch has not had any entries yet.
+	if t.name.epoch != "" {
+		t.enter()
+	}
 	if !t.reap() {
 		return t, answer{word: again}, nil
 	}
