@@ -2,6 +2,7 @@ package leasefile_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -466,4 +467,26 @@ func TestPrimitivesTogether(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A waiter that has died is one less, also if nobody stands behind it who would
+// look after it.
+func TestMaxQueueBesideTheDead(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		take(t, s, "n")
+		const life = 500 * time.Millisecond
+		if dead, err := s.Join(background, request(t, "n", priority(-1), ttl(life))); err != nil || !dead.Queued() { // it never looks again
+			t.Fatalf("Join = %+v, %v; want a place in the line", dead, err)
+		}
+		eventually(t, "there is room in the line", func() bool {
+			ticket, err := s.Join(background, request(t, "n", maxQueue(1)))
+			if err == nil {
+				ctx, cancel := context.WithCancel(background)
+				cancel()
+				_, _ = ticket.Wait(ctx)
+			}
+			return err == nil
+		})
+	})
 }
