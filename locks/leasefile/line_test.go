@@ -490,3 +490,36 @@ func TestMaxQueueBesideTheDead(t *testing.T) {
 		})
 	})
 }
+
+// Who does not wait is none of those who wait, and makes no room by going.
+func TestMaxQueueBesideThePassing(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s, passing := open(t, url), open(t, url)
+		take(t, s, "n")
+		queue(t, s, "n")
+		there, goOn := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		passing.At(func(step string) {
+			if step == "look" {
+				once.Do(func() {
+					close(there)
+					<-goOn
+				})
+			}
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if _, err := passing.Join(background, request(t, "n", noWait, replace(locks.ReplaceWaiting))); err == nil {
+				t.Error("it was granted")
+			}
+		}()
+		<-there
+		var busy *locks.BusyError
+		if ticket, err := s.Join(background, request(t, "n", maxQueue(1), replace(locks.ReplaceWaiting))); !errors.As(err, &busy) || !busy.Full {
+			t.Errorf("Join = %+v, %v; want that the queue is full", ticket, err)
+		}
+		close(goOn)
+		<-done
+	})
+}

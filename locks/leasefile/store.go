@@ -202,14 +202,14 @@ func (v view) full(r locks.Request) bool {
 	if r.MaxQueue == nil {
 		return false
 	}
-	staying := v.waiters
+	staying := v.waiters // without those that do not wait
 	for _, p := range v.rivals {
-		if p.kind == waits && p.evicted != "" {
+		if p.kind == waits && p.evicted != "" && !p.record.NoWait {
 			staying--
 		}
 	}
 	for _, p := range v.picked {
-		if p.kind == waits {
+		if p.kind == waits && !p.record.NoWait {
 			staying--
 		}
 	}
