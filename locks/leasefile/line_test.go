@@ -523,3 +523,40 @@ func TestMaxQueueBesideThePassing(t *testing.T) {
 		<-done
 	})
 }
+
+// Who has little time gets a place in the line, however long somebody else takes
+// to get his.
+func TestLittleTimeBehindOneWhoChooses(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s, slow := open(t, url), open(t, url)
+		there, goOn := make(chan struct{}), make(chan struct{})
+		slow.At(func(step string) {
+			if step == "choosing" {
+				close(there)
+				<-goOn
+			}
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if ticket, err := slow.Join(background, request(t, "n")); err != nil {
+				t.Error(err)
+			} else if l, err := ticket.Wait(background); err != nil || release(l.(locks.Leased)) != nil {
+				t.Error(err)
+			}
+		}()
+		<-there
+		for _, c := range [][]change{nil, {maxQueue(3)}} {
+			ctx, cancel := context.WithTimeout(background, 90*time.Millisecond)
+			ticket, err := s.Join(ctx, request(t, "n", c...))
+			if err != nil || !ticket.Queued() {
+				t.Errorf("Join = %+v, %v; want a place in the line", ticket, err)
+			} else if _, err := ticket.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Wait = %v", err)
+			}
+			cancel()
+		}
+		close(goOn)
+		<-done
+	})
+}

@@ -160,6 +160,9 @@ func (s *Store) join(ctx context.Context, r locks.Request) (*ticket, error) {
 	if noWait || r.MaxQueue != nil {
 		limit = passingLimit
 	}
+	if end, ok := ctx.Deadline(); ok { // it knows by then what became of it, and does not take the store for out of reach
+		limit = min(limit, time.Until(end)/2)
+	}
 	began := s.clock()
 	for {
 		v, err := e.look()
