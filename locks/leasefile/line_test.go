@@ -560,3 +560,36 @@ func TestLittleTimeBehindOneWhoChooses(t *testing.T) {
 		<-done
 	})
 }
+
+// A listing that has missed a token in the moment in which it was given its last
+// name costs nobody his slot: neither one whose process has ended by then, nor
+// one that only stays.
+func TestSweepMissesToken(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		l := take(t, s, "n", hold(time.Hour))
+		if err := release(l); err != nil {
+			t.Fatal(err)
+		}
+		line := filepath.Join(directory(t, url), locks.KeyOf("n").String(), "line")
+		tokens, err := os.ReadDir(line)
+		if err != nil || len(tokens) != 1 {
+			t.Fatalf("tokens %v, %v", tokens, err)
+		}
+		here, away := filepath.Join(line, tokens[0].Name()), filepath.Join(line, "elsewhere")
+		s.At(func(step string) {
+			switch step {
+			case "sweep line":
+				_ = os.Rename(here, away)
+			case "sweep records":
+				_ = os.Rename(away, here)
+			}
+		})
+		if n, err := s.Sweep(background, 0); n != 0 || err != nil {
+			t.Errorf("%d removed, %v", n, err)
+		}
+		if got := list(t, s, "n"); len(got) != 1 || !got[0].Ended {
+			t.Errorf("entries %+v, want the one that stays", got)
+		}
+	})
+}
