@@ -168,8 +168,11 @@ func (e *entry) look() (view, error) {
 	if err := e.discard(); err != nil {
 		return v, err
 	}
-	if err := e.enterLocked(); err != nil && !errors.Is(err, errGone) {
-		return v, err
+	if err := e.enterLocked(); err != nil {
+		e.term = locks.Term{} // what came into being of it counts for nothing: the next look begins anew
+		if !errors.Is(err, errGone) {
+			return v, err
+		}
 	}
 	return view{passing: true, place: 1}, nil
 }

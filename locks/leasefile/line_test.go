@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"golock/locks"
 	"golock/locks/leasefile"
 )
@@ -592,4 +594,46 @@ func TestSweepMissesToken(t *testing.T) {
 			t.Errorf("entries %+v, want the one that stays", got)
 		}
 	})
+}
+
+// Who has to come again, and cannot at once, comes again until he can.
+func TestComingAgainIsHeldUp(t *testing.T) {
+	for _, at := range []string{"choose", "choosing", "queued"} {
+		t.Run(at, func(t *testing.T) {
+			url := "mkdir://" + memory(t)
+			holder := take(t, open(t, url), "n", ttl(time.Hour))
+			s := open(t, url)
+			var late atomic.Int64
+			s.SetClock("another machine's", func() locks.Instant { return locks.BootTime() + locks.Instant(late.Load()) })
+			w := queue(t, s, "n", ttl(2*time.Second))
+			var usual unix.Rlimit
+			if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &usual); err != nil {
+				t.Fatal(err)
+			}
+			restore := func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &usual) }
+			t.Cleanup(restore)
+			failing := make(chan struct{})
+			var once sync.Once
+			s.At(func(step string) {
+				if step == at {
+					once.Do(func() {
+						_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: usual.Max})
+						close(failing)
+					})
+				}
+			})
+			late.Store(int64(3 * time.Second)) // its place is gone
+			<-failing
+			time.Sleep(20 * time.Millisecond)
+			restore()
+			eventually(t, "it waits again", func() bool { return w.ended() || len(list(t, s, "n")) == 2 })
+			if w.ended() {
+				t.Fatalf("Wait = %v", w.err)
+			}
+			if err := release(holder); err != nil {
+				t.Fatal(err)
+			}
+			w.granted()
+		})
+	}
 }
