@@ -168,8 +168,11 @@ func (e *entry) look() (view, error) {
 	if err := e.discard(); err != nil {
 		return v, err
 	}
-	if err := e.enterLocked(); err != nil && !errors.Is(err, errGone) {
-		return v, err
+	if err := e.enterLocked(); err != nil {
+		e.term = locks.Term{} // what came into being of it counts for nothing: the next look begins anew
+		if !errors.Is(err, errGone) {
+			return v, err
+		}
 	}
 	return view{passing: true, place: 1}, nil
 }
@@ -267,7 +270,7 @@ const nearest = 16
 // survey finds out who holds and who waits before this entry. The dead are
 // removed.
 func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
-	var before, holding []token
+	var before, behind, holding []token
 	names := make([]string, 0, len(line))
 	for _, t := range line {
 		names = append(names, t.String())
@@ -285,6 +288,8 @@ func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
 			}
 			if e.behind(t, &rec) {
 				before = append(before, t)
+			} else if older(t, e.token) && !rec.NoWait {
+				behind = append(behind, t)
 			}
 		}
 	}
@@ -321,6 +326,17 @@ func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
 		ahead = append(ahead, s)
 		if older(t, e.token) {
 			v.rivals = append(v.rivals, s)
+		}
+	}
+	if e.request.MaxQueue != nil && !e.settled { // with them too it counts, and perhaps nobody else looks after them
+		for _, t := range behind {
+			s, err := e.judge(t)
+			if err != nil {
+				return v, nil, err
+			}
+			if s.absent {
+				v.waiters--
+			}
 		}
 	}
 	v.place = len(ahead) + 1

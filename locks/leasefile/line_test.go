@@ -2,6 +2,7 @@ package leasefile_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"golock/locks"
 	"golock/locks/leasefile"
@@ -465,5 +468,172 @@ func TestPrimitivesTogether(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// A waiter that has died is one less, also if nobody stands behind it who would
+// look after it.
+func TestMaxQueueBesideTheDead(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		take(t, s, "n")
+		const life = 500 * time.Millisecond
+		if dead, err := s.Join(background, request(t, "n", priority(-1), ttl(life))); err != nil || !dead.Queued() { // it never looks again
+			t.Fatalf("Join = %+v, %v; want a place in the line", dead, err)
+		}
+		eventually(t, "there is room in the line", func() bool {
+			ticket, err := s.Join(background, request(t, "n", maxQueue(1)))
+			if err == nil {
+				ctx, cancel := context.WithCancel(background)
+				cancel()
+				_, _ = ticket.Wait(ctx)
+			}
+			return err == nil
+		})
+	})
+}
+
+// Who does not wait is none of those who wait, and makes no room by going.
+func TestMaxQueueBesideThePassing(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s, passing := open(t, url), open(t, url)
+		take(t, s, "n")
+		queue(t, s, "n")
+		there, goOn := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		passing.At(func(step string) {
+			if step == "look" {
+				once.Do(func() {
+					close(there)
+					<-goOn
+				})
+			}
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if _, err := passing.Join(background, request(t, "n", noWait, replace(locks.ReplaceWaiting))); err == nil {
+				t.Error("it was granted")
+			}
+		}()
+		<-there
+		var busy *locks.BusyError
+		if ticket, err := s.Join(background, request(t, "n", maxQueue(1), replace(locks.ReplaceWaiting))); !errors.As(err, &busy) || !busy.Full {
+			t.Errorf("Join = %+v, %v; want that the queue is full", ticket, err)
+		}
+		close(goOn)
+		<-done
+	})
+}
+
+// Who has little time gets a place in the line, however long somebody else takes
+// to get his.
+func TestLittleTimeBehindOneWhoChooses(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s, slow := open(t, url), open(t, url)
+		there, goOn := make(chan struct{}), make(chan struct{})
+		slow.At(func(step string) {
+			if step == "choosing" {
+				close(there)
+				<-goOn
+			}
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if ticket, err := slow.Join(background, request(t, "n")); err != nil {
+				t.Error(err)
+			} else if l, err := ticket.Wait(background); err != nil || release(l.(locks.Leased)) != nil {
+				t.Error(err)
+			}
+		}()
+		<-there
+		for _, c := range [][]change{nil, {maxQueue(3)}} {
+			ctx, cancel := context.WithTimeout(background, 90*time.Millisecond)
+			ticket, err := s.Join(ctx, request(t, "n", c...))
+			if err != nil || !ticket.Queued() {
+				t.Errorf("Join = %+v, %v; want a place in the line", ticket, err)
+			} else if _, err := ticket.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Wait = %v", err)
+			}
+			cancel()
+		}
+		close(goOn)
+		<-done
+	})
+}
+
+// A listing that has missed a token in the moment in which it was given its last
+// name costs nobody his slot: neither one whose process has ended by then, nor
+// one that only stays.
+func TestSweepMissesToken(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		l := take(t, s, "n", hold(time.Hour))
+		if err := release(l); err != nil {
+			t.Fatal(err)
+		}
+		line := filepath.Join(directory(t, url), locks.KeyOf("n").String(), "line")
+		tokens, err := os.ReadDir(line)
+		if err != nil || len(tokens) != 1 {
+			t.Fatalf("tokens %v, %v", tokens, err)
+		}
+		here, away := filepath.Join(line, tokens[0].Name()), filepath.Join(line, "elsewhere")
+		s.At(func(step string) {
+			switch step {
+			case "sweep line":
+				_ = os.Rename(here, away)
+			case "sweep records":
+				_ = os.Rename(away, here)
+			}
+		})
+		if n, err := s.Sweep(background, 0); n != 0 || err != nil {
+			t.Errorf("%d removed, %v", n, err)
+		}
+		if got := list(t, s, "n"); len(got) != 1 || !got[0].Ended {
+			t.Errorf("entries %+v, want the one that stays", got)
+		}
+	})
+}
+
+// Who has to come again, and cannot at once, comes again until he can.
+func TestComingAgainIsHeldUp(t *testing.T) {
+	for _, at := range []string{"choose", "choosing", "queued"} {
+		t.Run(at, func(t *testing.T) {
+			url := "mkdir://" + memory(t)
+			holder := take(t, open(t, url), "n", ttl(time.Hour))
+			s := open(t, url)
+			var late atomic.Int64
+			s.SetClock("another machine's", func() locks.Instant { return locks.BootTime() + locks.Instant(late.Load()) })
+			w := queue(t, s, "n", ttl(2*time.Second))
+			var usual unix.Rlimit
+			if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &usual); err != nil {
+				t.Fatal(err)
+			}
+			restore := func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &usual) }
+			t.Cleanup(restore)
+			failing := make(chan struct{})
+			var once sync.Once
+			s.At(func(step string) {
+				if step == at {
+					once.Do(func() {
+						_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: usual.Max})
+						close(failing)
+					})
+				}
+			})
+			late.Store(int64(3 * time.Second)) // its place is gone
+			<-failing
+			time.Sleep(20 * time.Millisecond)
+			restore()
+			eventually(t, "it waits again", func() bool { return w.ended() || len(list(t, s, "n")) == 2 })
+			if w.ended() {
+				t.Fatalf("Wait = %v", w.err)
+			}
+			if err := release(holder); err != nil {
+				t.Fatal(err)
+			}
+			w.granted()
+		})
 	}
 }

@@ -160,6 +160,9 @@ func (s *Store) join(ctx context.Context, r locks.Request) (*ticket, error) {
 	if noWait || r.MaxQueue != nil {
 		limit = passingLimit
 	}
+	if end, ok := ctx.Deadline(); ok { // it knows by then what became of it, and does not take the store for out of reach
+		limit = min(limit, time.Until(end)/2)
+	}
 	began := s.clock()
 	for {
 		v, err := e.look()
@@ -202,14 +205,14 @@ func (v view) full(r locks.Request) bool {
 	if r.MaxQueue == nil {
 		return false
 	}
-	staying := v.waiters
+	staying := v.waiters // without those that do not wait
 	for _, p := range v.rivals {
-		if p.kind == waits && p.evicted != "" {
+		if p.kind == waits && p.evicted != "" && !p.record.NoWait {
 			staying--
 		}
 	}
 	for _, p := range v.picked {
-		if p.kind == waits {
+		if p.kind == waits && !p.record.NoWait {
 			staying--
 		}
 	}

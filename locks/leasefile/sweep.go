@@ -153,6 +153,7 @@ func (w *sweep) round() (removed int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	q.store.at("sweep line")
 	line, err := q.list()
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -160,6 +161,7 @@ func (w *sweep) round() (removed int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	q.store.at("sweep records")
 	owned := map[string]bool{}
 	for _, t := range line {
 		owned[t.id] = true
@@ -208,6 +210,14 @@ func (w *sweep) round() (removed int, err error) {
 				w.left++
 			}
 		default:
+			// What is dead is not renamed any more, but it was when the line was
+			// listed, perhaps; and of a holder more counts than its process.
+			if line, err = q.list(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return removed, err
+			}
+			if slices.ContainsFunc(line, func(o token) bool { return o.id == id }) {
+				continue
+			}
 			if err := os.RemoveAll(q.dataPath(id)); err != nil {
 				return removed, err
 			}

@@ -166,8 +166,8 @@ func (s *Store) open(access int) (int, error) {
 		fd, err := s.sys.open(s.path, access)
 		if err == unix.ENOENT {
 			fd, err = s.create(access)
-			if (err == unix.EACCES || err == unix.EEXIST) && unix.Stat(s.path, &st) == nil {
-				continue // another user has just made it
+			if err == unix.EEXIST || err == unix.EACCES && unix.Stat(s.path, &st) == nil {
+				continue // somebody else has just made it, and may have removed it by now
 			}
 		}
 		if err != nil {

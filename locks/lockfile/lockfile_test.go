@@ -402,3 +402,17 @@ func TestEntries(t *testing.T) {
 		})
 	}
 }
+
+// Somebody makes the file just before us, and removes it again.
+func TestMadeAndRemoved(t *testing.T) {
+	s := New(Flock, filepath.Join(t.TempDir(), "lock"))
+	real, moves := s.sys.open, 2
+	s.sys.open = func(path string, flags int) (int, error) {
+		if flags&unix.O_EXCL != 0 && moves > 0 {
+			moves--
+			return -1, unix.EEXIST
+		}
+		return real(path, flags)
+	}
+	take(t, s, 1)
+}

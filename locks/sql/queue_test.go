@@ -1,6 +1,8 @@
 package sql_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -282,5 +284,65 @@ func TestMoreHoldersThanOwnMax(t *testing.T) {
 			release(t, w.granted())
 		}
 		becomes(t, s, "n", 0, 0)
+	})
+}
+
+// Who comes behind a waiter that has died finds that out itself when the slot is
+// free, and is called by itself: it does not sleep over that.
+func TestBehindDeadWaiter(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		take(t, s, "n", ttl(time.Second)) // and is never renewed
+		dead, err := s.Join(background, request(t, "n"))
+		if err != nil || !dead.Queued() {
+			t.Fatalf("Join: %v, %v", dead, err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithCancel(background)
+			cancel()
+			_, _ = dead.Wait(ctx)
+		})
+		b.server.KillConnections(t, b.name)
+		eventually(t, "the slot is free", func() bool { n, _ := count(t, s, "n"); return n == 0 })
+		w := queue(t, s, "n")
+		from := time.Now()
+		w.granted()
+		if took := time.Since(from); took > longTTL/6 {
+			t.Errorf("granted after %v", took)
+		}
+	})
+}
+
+// The dead at the end of a long queue count for nothing, although nobody has come
+// by them who would remove them.
+func TestMaxQueueBesideTheDead(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		const living, dead = 25, 5
+		b := f.fresh(t)
+		s := b.store(t, "waiters=0")
+		take(t, s, "n")
+		for i := range living + dead {
+			if i < living {
+				queue(t, s, "n")
+				continue
+			}
+			ticket, err := s.Join(background, request(t, "n", priority(-1))) // it never looks again
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				ctx, cancel := context.WithCancel(background)
+				cancel()
+				_, _ = ticket.Wait(ctx)
+			})
+		}
+		b.exec(t, "UPDATE golock SET ends=1 WHERE state='W' AND place>-1") // the priority turned round
+		most := func(n int) change { return func(r *locks.Request) { r.MaxQueue = &n } }
+		var busy *locks.BusyError
+		if ticket, err := s.Join(background, request(t, "n", most(living))); !errors.As(err, &busy) || busy.Waiters != living {
+			t.Errorf("Join = %v, %v, want that %d wait", ticket, err, living)
+		}
+		queue(t, s, "n", most(living+1))
 	})
 }

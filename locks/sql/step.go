@@ -85,6 +85,11 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	if q.mode == evict || q.mode == nudge {
 		t.me = ""
 	}
+	// The step after this one takes it for a proof that nothing was forgotten. A
+	// name without an epoch has not had any entries yet.
+	if t.name.epoch != "" {
+		t.enter()
+	}
 	if !t.reap() {
 		return t, answer{word: again}, nil
 	}
@@ -169,7 +174,9 @@ func (t *step) reap() bool {
 	if dead > 0 && t.v.more {
 		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='W' AND ends<=%d", t.store.table, t.q.key, t.v.now)
 	}
-	t.v.waiters -= min(dead, t.v.waiters)
+	if !t.v.living {
+		t.v.waiters -= min(dead, t.v.waiters)
+	}
 	if t.v.own != nil && t.v.own.state != gone && t.v.own.until() <= t.v.now {
 		t.drop(t.v.own.id)
 		t.v.own = nil

@@ -102,7 +102,9 @@ func (l *line) sweep(ctx context.Context, key string, olderThan time.Duration) (
 	}
 	var n numbers
 	removed, left := int(n.read(answers[0][0][0])), n.read(answers[1][0][0])
-	end := "COMMIT"
+	// Nothing shows that the name was looked at: neither is it used by that, nor
+	// known since when the server runs.
+	end := "UPDATE " + s.table + " SET ticket=seen WHERE lock_key='" + key + "' AND entry_id='';COMMIT"
 	if left == 0 && v.name.seen <= before {
 		removed++
 		end = "DELETE" + s.of(q) + " AND entry_id='';COMMIT"

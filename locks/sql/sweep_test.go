@@ -63,6 +63,30 @@ func TestSweep(t *testing.T) {
 	})
 }
 
+// A sweep is no use of a name: one that is swept all the time grows old too.
+func TestSweepAgain(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		used, removed := time.Now(), 0
+		release(t, take(t, s, "n"))
+		b.exec(t, "DELETE FROM golock WHERE state='G'")
+		for removed == 0 {
+			n, err := s.Sweep(background, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if removed += n; removed == 0 && time.Since(used) > patience {
+				t.Fatal("the name is still there")
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(used); took < time.Second {
+			t.Errorf("removed %v after it was used", took)
+		}
+	})
+}
+
 // Sweepers take the rows of names away under those who are about to use them.
 func TestSweepUnderUse(t *testing.T) {
 	both(t, func(t *testing.T, f family) {

@@ -40,6 +40,7 @@ type view struct {
 	own         *row  // of the caller, in whatever state; nil: there is none
 	before      int   // waiters before the caller, if it was asked for
 	waiters     int   // all of them, if it was asked for
+	living      bool  // only those that live were counted
 	replaceable []row
 }
 
@@ -226,8 +227,12 @@ func (s *Store) rest(q *question, v *view) (text string, parts []part) {
 		if t := q.mine.claim.Ticket; t != 0 {
 			before = fmt.Sprintf("place<%d OR place=%d AND ticket<%d", p, p, t)
 		}
+		count := fmt.Sprintf("SELECT COUNT(*),COALESCE(SUM(CASE WHEN %s THEN 1 ELSE 0 END),0)%s AND state='W'", before, s.of(q))
+		if v.living = q.maxQueue != nil; v.living { // that is in no index
+			count += fmt.Sprintf(" AND ends>%d", v.now)
+		}
 		parts = append(parts, partCounts)
-		statements = append(statements, fmt.Sprintf("SELECT COUNT(*),COALESCE(SUM(CASE WHEN %s THEN 1 ELSE 0 END),0)%s AND state='W'", before, s.of(q)))
+		statements = append(statements, count)
 	}
 	return strings.Join(statements, ";"), parts
 }

@@ -156,12 +156,11 @@ func isLoopback(host string) bool {
 
 type conn struct {
 	raw   *pgconn.PgConn
-	heard bool // since the last Run began
+	heard bool // since the last Wait: the statements that come between must not swallow it
 }
 
 // Run implements sql.Conn.
 func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
-	c.heard = false
 	results := c.raw.Exec(ctx, text)
 	var all []sql.Rows
 	for results.NextResult() {
@@ -189,6 +188,7 @@ func (c *conn) Owns(number int64) bool { return int64(c.raw.PID()) == number }
 
 // Wait implements sql.Conn.
 func (c *conn) Wait(ctx context.Context, _ sql.Sleeper, limit time.Duration) (bool, error) {
+	defer func() { c.heard = false }()
 	if c.heard {
 		return true, nil
 	}

@@ -1,0 +1,56 @@
+package sql_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/sql"
+)
+
+// Whatever is done first with a name after the server has come back: those whom
+// it has forgotten are waited for, and may come back.
+func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
+	first := map[string]func(t *testing.T, s *sql.Store, known locks.Leased){
+		"a release": func(t *testing.T, _ *sql.Store, known locks.Leased) { release(t, known) },
+		"an eviction": func(t *testing.T, s *sql.Store, known locks.Leased) {
+			if err := s.Evict(background, known.Grant().Ref, "the test"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a sweep": func(t *testing.T, s *sql.Store, _ locks.Leased) {
+			if _, err := s.Sweep(background, 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	both(t, func(t *testing.T, f family) {
+		b := f.alone(t)
+		const second = 1100 * time.Millisecond // in which a server was started: MariaDB tells no more
+		time.Sleep(second)
+		s := b.store(t, "quarantine=30s")
+		known, forgotten := map[string]locks.Leased{}, map[string]locks.Leased{}
+		for name := range first {
+			known[name] = take(t, s, name, limit(3))
+			forgotten[name] = take(t, s, name, limit(3))
+		}
+		for _, l := range forgotten {
+			b.exec(t, fmt.Sprintf("DELETE FROM golock WHERE entry_id='%x'", l.Grant().Ref.ID))
+		}
+		b.server.Restart(t)
+		time.Sleep(second)
+		for name, do := range first {
+			do(t, s, known[name])
+			ticket, err := s.Join(background, request(t, name, limit(3), noWait))
+			var busy *locks.BusyError
+			if !errors.As(err, &busy) || busy.Reason == "" {
+				t.Errorf("after %s: Join = %v, %v, want that nothing is granted yet", name, ticket, err)
+			}
+			if err := tryRenew(forgotten[name]); err != nil {
+				t.Errorf("after %s who was forgotten: %v", name, err)
+			}
+		}
+	})
+}
