@@ -146,7 +146,7 @@ type stranger struct {
 func (b *base) stranger(t testing.TB) *stranger {
 	t.Helper()
 	c := mysql.NewConfig()
-	c.User, c.Net, c.Addr, c.DBName, c.Logger = "golock", "unix", b.server.Socket, b.name, &mysql.NopLogger{}
+	c.User, c.Passwd, c.Net, c.Addr, c.DBName, c.Logger = "golock", sqltest.Password, "unix", b.server.Socket, b.name, &mysql.NopLogger{}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		t.Fatal(err)

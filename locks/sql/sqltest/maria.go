@@ -20,12 +20,13 @@ type maria struct{}
 func (maria) name() string       { return "mariadb" }
 func (maria) accounts() []string { return []string{"mysql"} }
 
-// mariaAccounts leaves root on the socket only.
+// mariaAccounts leaves root on the socket only. golock is the same account from
+// everywhere: MariaDB shows an account no others' connections.
 const mariaAccounts = `
 FLUSH PRIVILEGES;
 DELETE FROM mysql.global_priv WHERE User <> 'root' AND User <> 'mariadb.sys' OR Host <> 'localhost';
 FLUSH PRIVILEGES;
-CREATE USER golock@localhost, golock@'127.0.0.1' IDENTIFIED BY '` + Password + `';
+CREATE USER golock@'%' IDENTIFIED BY '` + Password + `';
 `
 
 func (maria) initialize(data string, a *account) error {
@@ -109,14 +110,14 @@ func (maria) query(ctx context.Context, s *Server, database, text string) ([][]s
 }
 
 func (maria) newDatabase(name, clauses string) string {
-	return fmt.Sprintf("CREATE DATABASE %[1]s %[2]s; GRANT ALL ON %[1]s.* TO golock@localhost, golock@'127.0.0.1'", name, clauses)
+	return fmt.Sprintf("CREATE DATABASE %[1]s %[2]s; GRANT ALL ON %[1]s.* TO golock@'%%'", name, clauses)
 }
 
 func (k maria) newUser(s *Server, u *User, rights string) error {
 	if rights == "" {
 		rights = "USAGE"
 	}
-	_, err := s.TryExec("", fmt.Sprintf("CREATE USER %[1]s@localhost, %[1]s@'127.0.0.1' IDENTIFIED BY '%[2]s'; GRANT %[3]s ON %[4]s.* TO %[1]s@localhost, %[1]s@'127.0.0.1'",
+	_, err := s.TryExec("", fmt.Sprintf("CREATE USER %[1]s@localhost IDENTIFIED BY '%[2]s', %[1]s@'127.0.0.1' IDENTIFIED BY '%[2]s'; GRANT %[3]s ON %[4]s.* TO %[1]s@localhost, %[1]s@'127.0.0.1'",
 		u.Name, Password, rights, u.Database))
 	return err
 }
@@ -128,12 +129,12 @@ func (maria) connections() string {
 func (maria) kill(id string) string { return "KILL " + id }
 
 func (maria) url(s *Server, user, database string) string {
-	return fmt.Sprintf("mariadb://%s@localhost/%s?socket=%s", user, database, s.Socket)
+	return fmt.Sprintf("mariadb://%s:%s@localhost/%s?socket=%s", user, Password, database, s.Socket)
 }
 
 func (maria) requireCertificate(t testing.TB, s *Server) {
 	t.Helper()
-	s.Exec(t, "", "ALTER USER golock@'127.0.0.1' REQUIRE X509")
+	s.Exec(t, "", "ALTER USER golock@'%' REQUIRE X509")
 }
 
 func (maria) tidy(*Server) {}
