@@ -345,7 +345,7 @@ func evicted(err error) bool {
 // giveBack releases a slot that came too late to be wanted.
 func (r *Run) giveBack(a acquired) {
 	if a.lease != nil {
-		r.release(a.lease)
+		r.release(a.lease, Interrupted)
 	}
 }
 

@@ -64,7 +64,7 @@ func (k *Keep) Do() (out Outcome) {
 		l.Settle()
 	}
 	out = k.hold(lease)
-	k.release(lease)
+	k.release(lease, out.Kind)
 	return out
 }
 

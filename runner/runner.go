@@ -134,7 +134,7 @@ func (r *Run) Do() (out Outcome) {
 	r.Log(false, "slot taken", "slots", joinInts(grant.Slots), "fence", grant.Fence, "waited", waited, "id", grant.Ref.String())
 	out = r.hold(lease, cmd, g, d, pending)
 	out.Grant, out.Waited = grant, waited
-	r.release(lease) // before anything is told: others wait for it
+	r.release(lease, out.Kind) // before anything is told: others wait for it
 	if out.Kind == Ended || out.Kind == TimedOut {
 		r.Log(false, "command ended", "status", statusText(out.Status))
 	}
@@ -255,8 +255,9 @@ func faultOf(v any) Outcome {
 }
 
 // release gives the slot back. A failure is told and changes nothing else: the
-// command has ended.
-func (r *Run) release(lease locks.Lease) {
+// command has ended. If it never began, the hold is given back as well: another
+// host may be able to run it.
+func (r *Run) release(lease locks.Lease, how Kind) {
 	ctx := context.Background()
 	if r.Store.Traits().Leased { // elsewhere nobody is waited for, and the first timer of a process costs more than the release
 		var cancel context.CancelFunc
@@ -267,9 +268,19 @@ func (r *Run) release(lease locks.Lease) {
 		r.Log(true, "the slot could not be given back", "error", err)
 		return
 	}
-	if r.Request.Hold > 0 {
+	if r.Request.Hold <= 0 {
+		r.Log(false, "slot given back")
+		return
+	}
+	if how != NotFound && how != NotExecutable && how != Interrupted {
 		r.Log(false, "slot given back", "held", r.Request.Hold)
 		return
+	}
+	if s, ok := r.Store.(locks.Evicter); ok {
+		if err := s.Evict(ctx, lease.Grant().Ref, "nothing was begun with it"); err != nil && !errors.Is(err, locks.ErrLost) {
+			r.Log(true, "the slot stays taken for its hold", "error", err)
+			return
+		}
 	}
 	r.Log(false, "slot given back")
 }

@@ -69,6 +69,23 @@ func TestOneRunPerTick(t *testing.T) {
 	})
 }
 
+// What could not be started has no hold: the next host may have what this one
+// lacks.
+func TestNoHoldWithoutACommand(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		for code, args := range map[int][]string{127: {"--", "/golock-no-such-program"}, 126: {"--", "/"}} {
+			p := w.run("x", append([]string{"--hold", "1h", ttl(w)}, args...)...)
+			if got := p.code(); got != code {
+				t.Errorf("code %d, want %d: %s", got, code, p.said())
+			}
+			p = w.run("x", "-n", ttl(w), "--", "true")
+			if got := p.code(); got != 0 {
+				t.Errorf("after %d: code %d: %s", code, got, p.said())
+			}
+		}
+	})
+}
+
 // The hold counts from the start, and the next in line is let in when it is
 // over, whether the command ended or golock was killed.
 func TestNextAfterHold(t *testing.T) {
