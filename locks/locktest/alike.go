@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,9 +20,7 @@ import (
 // waits after it. Two stores with the same traits write the same.
 func Alike(t *testing.T, e Engine, seed uint64) []string {
 	t.Helper()
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM)
-	defer signal.Stop(told)
+	beTold()
 
 	w := &world{engine: e, url: e.Fresh(t)}
 	s := &sequence{t: t, w: w, watch: w.open(t), rng: rand.New(rand.NewPCG(seed, 1))}

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -53,10 +51,7 @@ func testConcurrent(t *testing.T, w *world) {
 			t.Fatalf("%s: %v", seedVariable, err)
 		}
 	}
-	// A store that tells its owners by a signal tells this process.
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM)
-	defer signal.Stop(told)
+	beTold()
 
 	began, rounds, events, open := time.Now(), 0, 0, 0
 	for ; rounds == 0 || time.Since(began) < span; rounds++ {

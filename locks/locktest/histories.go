@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,10 +20,7 @@ import (
 func testHistories(t *testing.T, w *world) {
 	round, watch := 0, w.open(t)
 	can := watch.Traits()
-	// A store that tells its owners by a signal tells this process.
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM)
-	defer signal.Stop(told)
+	beTold()
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
 		h := &history{t: t, rt: rt, w: w, can: can, watch: watch, name: fmt.Sprintf("history %d", round)}

@@ -10,6 +10,8 @@ package locktest
 
 import (
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 	"time"
 
@@ -107,3 +109,7 @@ func (e Engine) isPlain(t *testing.T) bool {
 	_, plain := s.(locks.Plain)
 	return plain
 }
+
+// beTold has this process bear the signal by which some stores tell an owner that
+// it is evicted. It is not taken back: the last one may be on its way.
+func beTold() { signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM) }
