@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -527,39 +528,44 @@ func TestMaxQueueBesideThePassing(t *testing.T) {
 }
 
 // Who has little time gets a place in the line, however long somebody else takes
-// to get his.
+// to get his. The time is virtual: what the test's machine takes does not count.
 func TestLittleTimeBehindOneWhoChooses(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
-		s, slow := open(t, url), open(t, url)
-		there, goOn := make(chan struct{}), make(chan struct{})
-		slow.At(func(step string) {
-			if step == "choosing" {
-				close(there)
-				<-goOn
+		synctest.Test(t, func(t *testing.T) {
+			s, slow := open(t, url), open(t, url)
+			for _, store := range []*leasefile.Store{s, slow} {
+				store.SetClock("virtual", func() locks.Instant { return locks.Instant(time.Now().UnixNano()) })
 			}
+			there, goOn := make(chan struct{}), make(chan struct{})
+			slow.At(func(step string) {
+				if step == "choosing" {
+					close(there)
+					<-goOn
+				}
+			})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if ticket, err := slow.Join(background, request(t, "n")); err != nil {
+					t.Error(err)
+				} else if l, err := ticket.Wait(background); err != nil || release(l.(locks.Leased)) != nil {
+					t.Error(err)
+				}
+			}()
+			<-there
+			for _, c := range [][]change{nil, {maxQueue(3)}} {
+				ctx, cancel := context.WithTimeout(context.Background(), 90*time.Millisecond)
+				ticket, err := s.Join(ctx, request(t, "n", c...))
+				if err != nil || !ticket.Queued() {
+					t.Errorf("Join = %+v, %v; want a place in the line", ticket, err)
+				} else if _, err := ticket.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Wait = %v", err)
+				}
+				cancel()
+			}
+			close(goOn)
+			<-done
 		})
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if ticket, err := slow.Join(background, request(t, "n")); err != nil {
-				t.Error(err)
-			} else if l, err := ticket.Wait(background); err != nil || release(l.(locks.Leased)) != nil {
-				t.Error(err)
-			}
-		}()
-		<-there
-		for _, c := range [][]change{nil, {maxQueue(3)}} {
-			ctx, cancel := context.WithTimeout(background, 90*time.Millisecond)
-			ticket, err := s.Join(ctx, request(t, "n", c...))
-			if err != nil || !ticket.Queued() {
-				t.Errorf("Join = %+v, %v; want a place in the line", ticket, err)
-			} else if _, err := ticket.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Wait = %v", err)
-			}
-			cancel()
-		}
-		close(goOn)
-		<-done
 	})
 }
 
@@ -605,26 +611,28 @@ func TestComingAgainIsHeldUp(t *testing.T) {
 			s := open(t, url)
 			var late atomic.Int64
 			s.SetClock("another machine's", func() locks.Instant { return locks.BootTime() + locks.Instant(late.Load()) })
-			w := queue(t, s, "n", ttl(2*time.Second))
 			var usual unix.Rlimit
 			if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &usual); err != nil {
 				t.Fatal(err)
 			}
 			restore := func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &usual) }
 			t.Cleanup(restore)
+			var armed atomic.Bool
 			failing := make(chan struct{})
-			var once sync.Once
 			s.At(func(step string) {
-				if step == at {
-					once.Do(func() {
-						_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: usual.Max})
-						close(failing)
-					})
+				if step == at && armed.CompareAndSwap(true, false) {
+					_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: usual.Max})
+					close(failing)
 				}
 			})
+			w := queue(t, s, "n", ttl(2*time.Second))
+			armed.Store(true)
 			late.Store(int64(3 * time.Second)) // its place is gone
 			<-failing
-			time.Sleep(20 * time.Millisecond)
+			select { // nothing can be seen of one that goes on trying
+			case <-w.done:
+			case <-time.After(50 * time.Millisecond):
+			}
 			restore()
 			eventually(t, "it waits again", func() bool { return w.ended() || len(list(t, s, "n")) == 2 })
 			if w.ended() {
