@@ -23,6 +23,7 @@ import (
 	"golock/config"
 	"golock/locks"
 	"golock/runner"
+	"golock/signals"
 )
 
 // The exit codes of golock's own, from sysexits.h where that has one, else as
@@ -95,6 +96,7 @@ type (
 type command interface{ run(out *printer) int }
 
 func main() {
+	signals.Stay()
 	out := newPrinter(2)
 	defer func() {
 		if v := recover(); v != nil {

@@ -77,6 +77,13 @@ func NewRelay(terminal bool) (*Relay, error) {
 	return &Relay{terminal: terminal, read: ends[0], write: ends[1]}, nil
 }
 
+// Stay keeps this goroutine in its thread until Catch. It is for the begin of
+// main, whose thread is the process's first: the kernel gives that one a signal
+// while it can. The Go runtime may need a moment to die of a signal that came
+// before Catch; a main that had gone on in another thread by then could have
+// started a command, and would leave it behind.
+func Stay() { runtime.LockOSThread() }
+
 // Catch starts to catch signals; only the first call does anything. Signals
 // that the caller had ignored stay ignored, for the command to inherit.
 //
@@ -96,6 +103,7 @@ func (r *Relay) Catch() {
 	}
 	r.list = slices.DeleteFunc(list, ignored)
 	r.catch(r.list)
+	runtime.UnlockOSThread() // see Stay
 	r.unblock(r.list)
 }
 

@@ -1,8 +1,10 @@
 package signals
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -24,6 +26,7 @@ func TestMain(m *testing.M) {
 
 var children = map[string]func(){
 	"order": childOrder, "burst": childBurst, "wake": childWake, "pipe": childPipe, "ignored": childIgnored, "blocked": childBlocked,
+	"stay": childStay,
 }
 
 func child(t *testing.T, name string) {
@@ -42,6 +45,7 @@ func TestWakeAndTimeout(t *testing.T)            { child(t, "wake") }
 func TestBrokenPipeIsForgotten(t *testing.T)     { child(t, "pipe") }
 func TestIgnoredStaysIgnored(t *testing.T)       { child(t, "ignored") }
 func TestBlockedIsHeardAndHandedOn(t *testing.T) { child(t, "blocked") }
+func TestStaysInItsThread(t *testing.T)          { child(t, "stay") }
 
 func say(words ...string) { os.Stdout.WriteString(strings.Join(words, " ") + "\n") }
 
@@ -162,6 +166,25 @@ func childBlocked() {
 
 // A watched descriptor makes Next return for as long as it is readable, and
 // signals come before it.
+func childStay() {
+	Stay()
+	first := unix.Gettid()
+	for range runtime.NumCPU() {
+		go func() {
+			for {
+				runtime.Gosched()
+			}
+		}()
+	}
+	for range 1000 {
+		time.Sleep(time.Microsecond) // who comes back may do so in any thread
+		if now := unix.Gettid(); now != first {
+			fmt.Printf("thread %d, then %d\n", first, now)
+			return
+		}
+	}
+}
+
 func TestWatch(t *testing.T) {
 	r, err := NewRelay(false)
 	if err != nil {

@@ -22,7 +22,7 @@ func TestJobs(t *testing.T) {
 			server := tt.server(t)
 			db := server.NewDatabase(t)
 			dir, home := copyExample(t, "jobs"), t.TempDir()
-			write(t, filepath.Join(home, ".my.cnf"), 0o600, fmt.Sprintf("[client]\nuser=%s\nsocket=%s\n[mysql]\ndatabase=%s\n", server.User, server.Socket, db))
+			write(t, filepath.Join(home, ".my.cnf"), 0o600, fmt.Sprintf("[client]\nuser=%s\npassword=\"%s\"\nsocket=%s\n[mysql]\ndatabase=%s\n", server.User, sqltest.Password, server.Socket, db))
 			write(t, filepath.Join(dir, "work"), 0o755, `#!/bin/sh
 echo "$1" >>log
 case $1 in slow*) until [ -e "go.$PPID" ] || [ -e go.all ]; do sleep 0.01; done; echo "$PPID" ;; *) printf %s "$1" | wc -c | tr -d ' ' ;; esac
