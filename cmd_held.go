@@ -5,10 +5,13 @@ import (
 	"errors"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"golock/config"
 	"golock/held"
 	"golock/locks"
 	"golock/locks/open"
+	"golock/signals"
 )
 
 // heldCommand is the grammar of golock held.
@@ -36,6 +39,10 @@ func (c *heldCommand) inside() error {
 	if err != nil {
 		return err
 	}
+	// The golock that is asked may find out by that that the slot is lost, and
+	// stop all that it has started. A script that bears that is to hear 79 from
+	// this process, and not that it was stopped too.
+	signals.Ignore(unix.SIGTERM)
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	var store locks.Store

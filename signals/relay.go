@@ -290,10 +290,15 @@ func ignored(sig syscall.Signal) bool {
 	default:
 		return false
 	}
-	const sigIgn = 1
 	var now action
 	return sigaction(sig, nil, &now) == 0 && now[0] == sigIgn
 }
+
+// Ignore makes a signal be ignored from now on, for a process that has nothing
+// to pass it on to and ends soon. Children would inherit that.
+func Ignore(sig syscall.Signal) { sigaction(sig, &action{sigIgn}, nil) }
+
+const sigIgn = 1
 
 // action is the kernel's struct sigaction with room to spare (rt_sigaction(2)):
 // handler, flags, restorer and mask on 64-bit machines. All zero is the default
