@@ -39,6 +39,7 @@ type entry struct {
 	listing  string        // the line as it was
 	changed  locks.Instant // since when it is like that
 	settled  bool          // it was let into the line
+	replaces []token       // whom it put out of its way by that, as long as they have not been told
 }
 
 func (s *Store) newEntry(q *queue, r locks.Request) *entry {
@@ -216,9 +217,7 @@ func (e *entry) lookLocked() (view, error) {
 		return v, err
 	}
 	v.picked = e.pick(v.rivals)
-	if e.settled {
-		e.replace(v.picked)
-	}
+	e.replace()
 	if len(ahead) > 0 {
 		v.passing = !slices.ContainsFunc(ahead, func(s seat) bool { return !s.record.NoWait && s.evicted == "" })
 		return v, nil
@@ -582,19 +581,25 @@ func (e *entry) pick(others []seat) (picked []seat) {
 	return picked
 }
 
-// replace tells them to go. If that fails, the next look tries again.
-func (e *entry) replace(picked []seat) {
-	for _, s := range picked {
-		_ = e.queue.evict(s.token, locks.ReplacedBy(e.request))
-	}
+// replace tells those to go whom the entry replaces. If that fails, the next
+// look tries again.
+func (e *entry) replace() {
+	e.replaces = slices.DeleteFunc(e.replaces, func(t token) bool {
+		err := e.queue.evict(t, locks.ReplacedBy(e.request))
+		return err == nil || errors.Is(err, locks.ErrLost)
+	})
 }
 
-// settle has the entry stay in the line: from now on it replaces others.
+// settle has the entry stay in the line: it replaces those who are in its way
+// now, and nobody later.
 func (e *entry) settle(picked []seat) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.settled = true
-	e.replace(picked)
+	for _, s := range picked {
+		e.replaces = append(e.replaces, s.token)
+	}
+	e.replace()
 }
 
 // evict marks an entry, once.

@@ -59,6 +59,29 @@ func TestMaxQueue(t *testing.T) {
 	})
 }
 
+// Who did not have to replace anybody when it came does not do so later, when
+// others have come before it.
+func TestReplacesWhenItComes(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s, own := open(t, url), open(t, url)
+		var looks atomic.Int64
+		own.At(func(step string) {
+			if step == "look" {
+				looks.Add(1)
+			}
+		})
+		running := take(t, s, "n", limit(2), replace(locks.ReplaceRunning))
+		queue(t, s, "n", limit(2), weight(2))
+		queue(t, own, "n", limit(2), replace(locks.ReplaceRunning)) // there would be room for it
+		take(t, s, "n", limit(2), priority(1))
+		seen := looks.Load()
+		eventually(t, "it has looked", func() bool { return looks.Load() > seen+2 })
+		if _, err := running.Renew(background); err != nil {
+			t.Errorf("the holder: %v", err)
+		}
+	})
+}
+
 // The newest wins, among those that replace.
 func TestReplace(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
