@@ -111,6 +111,22 @@ func take(t testing.TB, s *leasefile.Store, name string, changes ...change) lock
 	return l.(locks.Leased)
 }
 
+// get joins and waits for as long as it takes. (A busy machine may take so long
+// for the join that a short lease in its way is over by then.)
+func get(t testing.TB, s *leasefile.Store, name string, changes ...change) locks.Leased {
+	t.Helper()
+	ticket, err := s.Join(background, request(t, name, changes...))
+	if err != nil {
+		t.Fatalf("Join(%q): %v", name, err)
+	}
+	l, err := ticket.Wait(background)
+	if err != nil {
+		t.Fatalf("Wait(%q): %v", name, err)
+	}
+	t.Cleanup(func() { _ = l.Release(background) })
+	return l.(locks.Leased)
+}
+
 // refused joins without waiting and must be told that the name is busy.
 func refused(t testing.TB, s *leasefile.Store, name string, changes ...change) *locks.BusyError {
 	t.Helper()

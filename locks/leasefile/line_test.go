@@ -484,7 +484,7 @@ func TestPrimitivesTogether(t *testing.T) {
 		for _, b := range leasefile.Schemes() {
 			l := take(t, open(t, a+"://"+dir), "n", ttl(shortTTL))
 			refused(t, open(t, b+"://"+dir), "n")
-			next := queue(t, open(t, b+"://"+dir), "n").granted() // when it is dead
+			next := get(t, open(t, b+"://"+dir), "n") // when it is dead
 			if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
 				t.Errorf("%s after %s: Renew = %v", b, a, err)
 			}
