@@ -99,16 +99,7 @@ func request(t testing.TB, name string, changes ...change) locks.Request {
 // take joins and must be granted at once.
 func take(t testing.TB, s *leasefile.Store, name string, changes ...change) locks.Leased {
 	t.Helper()
-	ticket, err := s.Join(background, request(t, name, append(changes, noWait)...))
-	if err != nil {
-		t.Fatalf("Join(%q): %v", name, err)
-	}
-	l, err := ticket.Wait(background)
-	if err != nil {
-		t.Fatalf("Wait(%q): %v", name, err)
-	}
-	t.Cleanup(func() { _ = l.Release(background) })
-	return l.(locks.Leased)
+	return get(t, s, name, append(changes, noWait)...)
 }
 
 // get joins and waits for as long as it takes. (A busy machine may take so long

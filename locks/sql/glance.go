@@ -24,6 +24,12 @@ func (l *line) glance(ctx context.Context, e *entry) (g glance, ok bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer func() {
+		if recover() != nil { // the step that follows will tell
+			l.hangUp()
+			ok = false
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit(e.ttl))
 	defer cancel()
 	if l.open(ctx) != nil {

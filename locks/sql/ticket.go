@@ -69,10 +69,12 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		if ctx.Err() != nil {
 			return nil, t.leave(ctx, t.why(ctx, outage))
 		}
-		if g, ok := t.line.glance(ctx, e); ok {
-			moved(e.place, g.place)
-			e.place, pause = g.place, g.look
-			continue
+		if outage == nil { // else one attempt is enough
+			if g, ok := t.line.glance(ctx, e); ok {
+				moved(e.place, g.place)
+				e.place, pause = g.place, g.look
+				continue
+			}
 		}
 		place := e.place
 		a, asked, err := e.ask(ctx, t.line, join)
