@@ -607,7 +607,6 @@ func (t *step) renew() answer {
 		if own.evicted != "" {
 			return answer{word: evicted, by: own.evicted}
 		}
-		t.enter()
 		mine := *own
 		mine.ends = t.v.now + micros(mine.ttl)
 		t.write("UPDATE %s SET ends=%d WHERE lock_key='%s' AND entry_id='%s'", t.store.table, mine.ends, t.q.key, mine.id)
@@ -668,9 +667,6 @@ func (t *step) release() answer {
 	was := own != nil && own.state != gone && !own.left(t.v.now)
 	if own != nil && own.left(t.v.now) {
 		return answer{word: released}
-	}
-	if !was {
-		t.enter()
 	}
 	if t.q.mode == release && was && own.state == holding && own.hold > t.v.now && own.evicted == "" {
 		t.write("UPDATE %s SET ttl=0,ends=%d,evicted='' WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.v.now, t.q.key, own.id)
