@@ -1,152 +1,135 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
+
+//go:embed native/stamp.c
+var stampSource []byte
 
 // bench is one run of the harness.
 type bench struct {
-	plan
-	dir       string // temporary, removed by close
-	tools     map[string]*tool
-	stamp     stamp
-	about     section // the machine and the tools
-	*report           // of the experiment under way
-	pages     []*report
-	constants constants // measured on the way, for the estimate
-
-	null, log int      // descriptors every command gets as stdin, and as stdout and stderr
-	env       []string // the same for all
-
-	closing   sync.Once
-	mu        sync.Mutex // guards what follows, and starting and reaping against stopping
-	stopped   bool
-	awaited   *process // by wait, since
-	since     time.Time
-	fresh     int // for unused names
-	servers   []*process
-	logReader string
+	*starter
+	dir     string // temporary
+	stamp   string // the command that runs under the locks
+	golock  string // the program
+	log     string // what all programs print
+	shell   *shell
+	servers servers
+	places  int
+	quick   bool
 }
 
-// newBench checks the peers, makes the temporary directory and builds what is
-// missing in it.
-func newBench(p plan, golock string, chosen func(prefix string) bool) (*bench, error) {
-	tools, err := findPeers()
+// failure is what a measurement that cannot go on panics with, as a test ends
+// with Fatal. The runner recovers it.
+type failure struct{ error }
+
+func must(err error) {
 	if err != nil {
-		return nil, err
+		panic(failure{err})
 	}
-	dir, err := os.MkdirTemp("", "golock-bench-")
-	if err != nil {
-		return nil, err
-	}
-	b := &bench{plan: p, dir: dir, tools: tools, null: -1, log: -1}
-	for _, h := range pageHeads {
-		b.pages = append(b.pages, &report{pageHead: h})
-	}
-	err = b.prepare(golock)
-	if err == nil && (chosen("redis-") || chosen("sql-") || chosen("etcd-") || chosen("scale-")) {
-		err = b.addRedis()
-	}
-	if err == nil && chosen("etcd-") {
-		err = b.addEtcd()
-	}
-	if err == nil && chosen("scale-") {
-		err = b.addTickets()
-	}
-	for _, kind := range sqlKinds {
-		if err == nil && (chosen(kind.scheme()+"-") || chosen("scale-")) {
-			err = kind.find(b)
+}
+
+func get[T any](value T, err error) T {
+	must(err)
+	return value
+}
+
+// try runs what may fail.
+func try(f func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			failed, is := p.(failure)
+			if !is {
+				panic(p)
+			}
+			err = failed.error
 		}
-	}
+	}()
+	f()
+	return nil
+}
+
+// errEnded is that of a program that ended instead of holding or waiting.
+var errEnded = errors.New("ended too early")
+
+// newBench makes the temporary directory and builds what is measured. Without a
+// golock it builds one as a release is built.
+func newBench(golock string) *bench {
+	dir := get(os.MkdirTemp("", "golock-bench-"))
+	b := &bench{dir: dir, stamp: filepath.Join(dir, "stamp"), log: filepath.Join(dir, "output")}
+	err := try(func() {
+		log := get(os.OpenFile(b.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600))
+		defer log.Close()
+		b.starter = newStarter(dir, log)
+		compileC(b.stamp, stampSource)
+		if golock == "" {
+			b.golock = b.build("golock", "..", ".")
+		} else {
+			b.golock = get(filepath.Abs(golock))
+		}
+	})
 	if err != nil {
 		b.close()
-		return nil, err
+		must(err)
 	}
-	return b, nil
+	return b
 }
 
-func (b *bench) prepare(golock string) (err error) {
-	// Orphans of the tools become children of the harness: so it can end them
-	// all without ever guessing at a process number.
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("becoming the reaper of orphans: %w", err)
+// build gives a copy of what the linker has written, as an installation does.
+// The linker's file lies in the cache in single pages, and its program starts up
+// to half a millisecond later.
+func (b *bench) build(name, dir, what string) string {
+	const script = `go build -trimpath -ldflags "-s -w -E golock/internal/entry.start" -o "$0.linked" "$1" && cp "$0.linked" "$0"`
+	path := filepath.Join(b.dir, name)
+	build := exec.Command("sh", "-c", script, path, what)
+	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		must(fmt.Errorf("%s: %w\n%s", build, err, out))
 	}
-	go b.watch()
-	b.env = []string{
-		"PATH=/usr/bin:/bin", "HOME=" + b.dir, "TMPDIR=" + b.dir, "LC_ALL=C",
-		"PARALLEL_HOME=" + filepath.Join(b.dir, "parallel"),
-	}
-	if b.null, err = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
-		return err
-	}
-	b.logReader = filepath.Join(b.dir, "output")
-	if b.log, err = unix.Open(b.logReader, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC, 0o600); err != nil {
-		return err
-	}
-	if err := b.buildStamp(); err != nil {
-		return err
-	}
-	if err := b.addFloor(); err != nil {
-		return err
-	}
-	return b.addGolock(golock)
+	return path
 }
 
-// close ends every process that the harness started, and those that these
-// started, and removes the temporary directory. It may be called from any
-// goroutine and more than once.
+// interrupt ends all that is measured; then nothing can be measured any more.
+func (b *bench) interrupt() { _ = b.cmd.Process.Kill() }
+
 func (b *bench) close() {
-	b.mu.Lock()
-	b.stopped = true
-	b.mu.Unlock()
-	b.closing.Do(func() {
-		b.endServers()
-		b.endStrays()
-		os.RemoveAll(b.dir)
-	})
-}
-
-// place is a fresh directory for one lock, and the name of that lock.
-func (b *bench) place(tool string) (lock, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.stopped {
-		return lock{}, errStopped
+	if b.shell != nil {
+		b.shell.in.Close()
+		_ = b.shell.cmd.Wait()
 	}
-	b.fresh++
-	name := fmt.Sprintf("%s-%d", tool, b.fresh)
-	dir := filepath.Join(b.dir, name)
-	return lock{dir: dir, name: name}, os.Mkdir(dir, 0o700)
+	if b.starter != nil {
+		b.starter.close()
+	}
+	b.servers.close()
+	os.RemoveAll(b.dir)
 }
 
-// errStopped ends a measurement that was interrupted.
-var errStopped = errors.New("stopped")
-
-// lastLine is the last of logTail.
+// lastLine is the last that a program printed, to explain a failure.
 func (b *bench) lastLine() string {
-	lines := strings.Split(b.logTail(), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
+	data, _ := os.ReadFile(b.log)
+	text := strings.TrimSpace(string(data))
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// logTail is the last of what the tools printed, to explain a failure.
-func (b *bench) logTail() string {
-	data, err := os.ReadFile(b.logReader)
-	if err != nil || len(data) == 0 {
-		return ""
+// until asks again and again until the answer is yes. So events are ordered by
+// what can be seen, never by time; the limit turns a hang into an error.
+func (b *bench) until(what string, pause time.Duration, question func() (bool, error)) {
+	var yes bool
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(pause) {
+		if yes, err = question(); err == nil && yes {
+			return
+		} else if errors.Is(err, errEnded) {
+			must(err)
+		}
 	}
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	// Servers that have just been ended have the last word otherwise.
-	if own := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.HasPrefix(line, "golock: ") }); len(own) > 0 {
-		lines = own
-	}
-	return "\nthe tools printed last:\n  " + strings.Join(lines[max(0, len(lines)-5):], "\n  ")
+	must(fmt.Errorf("not seen within %v: %s (%w)", patience, what, err))
 }

@@ -1,87 +1,110 @@
 package main
 
 import (
-	_ "embed"
+	"embed"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
-// report is what one page tells.
-type report struct {
-	pageHead
-	sections []section
-	targets  []target
-	measures []measure
-	plots    []*plot
-	changed  []section // against an earlier run
+//go:embed pages
+var pages embed.FS
+
+// writePage writes a page: its text, drawings, the machine, and the tables.
+func (r results) writePage(dir, page string) {
+	prose := get(pages.ReadFile("pages/" + page + ".md"))
+	parts := []string{strings.TrimSpace(string(prose)) + "\n"}
+	var tables []string
+	for _, c := range r.Cases {
+		if c.Page != page {
+			continue
+		}
+		tables = append(tables, c.markdown())
+		if c.Drawing == "" {
+			continue
+		}
+		file := filepath.Join("plots", c.Drawing+".svg")
+		must(os.MkdirAll(filepath.Join(dir, "plots"), 0o755))
+		replaceFile(filepath.Join(dir, file), c.draw())
+		parts = append(parts, fmt.Sprintf("![%s](%s)\n", c.Title, file))
+	}
+	parts = append(parts, r.machineTable())
+	text := strings.Join(append(parts, tables...), "\n")
+	replaceFile(filepath.Join(dir, page+".md"), []byte(text))
 }
 
-// pageHead is what of a page is not measured.
-type pageHead struct{ name, prose string }
-
-//go:embed testdata/page.md
-var benchmarksProse string
-
-//go:embed testdata/scale.md
-var scaleProse string
-
-// pageHeads are the pages: the second one has the experiments of scale.
-var pageHeads = []pageHead{{"benchmarks", benchmarksProse}, {"scale", scaleProse}}
-
-// plotTitles are the drawings, by the names of their files.
-var plotTitles = map[string]struct{ title, unit string }{
-	"start-up":    {"Start-up: a run of /bin/true, free lock", "ms"},
-	"hand-off":    {"Hand-off: from the end of one command to the start of the next", "ms"},
-	"burst":       {"Burst: many at once on one lock, by process", "ms"},
-	"memory":      {"Resident memory of one process that holds", "MiB"},
-	"scale-grant": {"Hand-off as the line grows", "ms"},
-	"scale-cpu":   {"CPU time for each grant as the line grows, clients and server", "ms"},
+func (r results) machineTable() string {
+	lines := [][]string{{"date", r.Date}, {"the run took", fmt.Sprintf("%.0f minutes", r.Minutes)}}
+	return "## Machine\n\n" + markdownTable([]string{"", ""}, append(lines, r.Machine...))
 }
 
-// writePage writes the report of b under path, or in its directory if it is
-// another one than the first: its prose, then the tables of this run, the
-// results for later runs beside it, and the drawings below it.
-func (b *bench) writePage(path string) error {
-	if b.report != b.pages[0] {
-		path = filepath.Join(filepath.Dir(path), b.name+".md")
-	}
-	parts := []string{strings.TrimSpace(b.prose) + "\n"}
-	foot := ""
-	for _, row := range b.about.rows {
-		if row[0] == "date" || row[0] == "processor" {
-			foot = strings.TrimPrefix(foot+", "+row[1], ", ")
+func (c outcome) markdown() string {
+	text := fmt.Sprintf("## %s\n\n%s\n\n%s", c.Title, c.How, markdownTable(c.head(), c.cells()))
+	for _, row := range c.Rows {
+		if row.Failed != "" {
+			text += fmt.Sprintf("\n- %s failed: %s\n", row.Tool, strings.ReplaceAll(row.Failed, "\n", " "))
 		}
 	}
-	if b.quick {
-		foot += ", few rounds"
-	}
-	for _, p := range b.plots {
-		file := filepath.Join("plots", p.file+".svg")
-		if err := os.MkdirAll(filepath.Join(filepath.Dir(path), "plots"), 0o755); err != nil {
-			return err
-		}
-		if err := replaceFile(filepath.Join(filepath.Dir(path), file), p.svg(foot)); err != nil {
-			return err
-		}
-		parts = append(parts, "!["+p.title+"]("+file+")\n")
-	}
-	parts = append(parts, markdown(b.about))
-	for _, s := range slices.Concat([]section{b.verdicts()}, b.changed, b.sections) {
-		parts = append(parts, markdown(s))
-	}
-	if err := b.results(b.about).write(strings.TrimSuffix(path, ".md") + ".json"); err != nil {
-		return err
-	}
-	return replaceFile(path, strings.Join(parts, "\n"))
+	return text
 }
 
-// replaceFile writes beside and renames, so that a failure leaves the old file.
-func replaceFile(path, text string) error {
-	beside := path + ".new"
-	if err := os.WriteFile(beside, []byte(text), 0o644); err != nil {
-		return err
+func markdownTable(head []string, lines [][]string) string {
+	rule := []string{"---"}
+	for range head[1:] {
+		rule = append(rule, "---:")
 	}
-	return os.Rename(beside, path)
+	var out strings.Builder
+	for _, cells := range append([][]string{head, rule}, lines...) {
+		fmt.Fprintf(&out, "| %s |\n", strings.Join(cells, " | "))
+	}
+	return out.String()
+}
+
+// head names the columns. The first metric has its spread, and its ratio to the
+// base.
+func (c outcome) head() []string {
+	head := []string{"", "rounds"}
+	for i, m := range c.Metrics {
+		head = append(head, strings.TrimSpace(m.Name+" "+m.Unit))
+		if i == 0 {
+			head = append(head, "p10", "p90")
+			if c.Base != "" {
+				head = append(head, "ratio to "+c.Base)
+			}
+		}
+	}
+	return head
+}
+
+func (c outcome) cells() (lines [][]string) {
+	for _, row := range c.Rows {
+		cells := []string{row.Tool, fmt.Sprint(row.Rounds)}
+		for i, m := range c.Metrics {
+			v, is := row.Values[m.Name]
+			cells = append(cells, number(v.Median, is))
+			if i == 0 {
+				cells = append(cells, number(v.P10, is), number(v.P90, is))
+				if c.Base != "" {
+					cells = append(cells, number(row.Ratio, row.Ratio != 0))
+				}
+			}
+		}
+		lines = append(lines, cells)
+	}
+	return lines
+}
+
+// number shows three digits, and a dash where there is none.
+func number(v float64, is bool) string {
+	switch {
+	case !is:
+		return "-"
+	case v == math.Trunc(v) || math.Abs(v) >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case math.Abs(v) >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
 }

@@ -1,16 +1,8 @@
-// Package config finds out what the user wants: it puts the flags, the
-// environment and the configuration files in their order of precedence and
-// hands out typed values.
+// Package config finds out what the user wants: it puts flags, environment and
+// files in order and gives typed values. It knows no setting by itself, never
+// prints, and reports every value with its source.
 //
-// It promises that a value is always reported together with the place it came
-// from, that nothing misspelt in a file passes unseen, and that a file which
-// somebody else could have written is never used. Which settings exist is told
-// to it by a table; what they mean, which of them contradict each other and
-// what applies when nobody gave one is left to the caller. It never prints.
-// Where no file exists it costs a look into the password database and two
-// failed opens.
-//
-// Precedence, from the strongest:
+// Precedence, the strongest first:
 //
 //	flag
 //	environment variable
@@ -20,122 +12,185 @@
 //	[defaults] of the system's file
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
-// NameKey and ConfigKey are the two settings that Resolve looks at itself: the
-// name selects the [lock."NAME"] table, config names the only file to read.
-// Both come from a flag or the environment; their rows need NotInFile.
+// Resolve itself reads two settings: the name selects a [lock."NAME"] table,
+// config names the only file to read.
 const (
 	NameKey   = "name"
 	ConfigKey = "config"
 )
 
-// Kind says how a setting may be written. Flags and variables are always text;
-// in a file the TOML type has to fit as well.
+// Kind says how a setting may be written in a file.
 type Kind int
 
-// The kinds, with the TOML types each one takes.
+// The kinds.
 const (
 	String   Kind = iota // a string
-	Word                 // a string or an integer, for things that have names and numbers (signals)
-	Int                  // an integer, see ParseInt
+	Word                 // a string or an integer: signals have names and numbers
+	Int                  // an integer
 	Bool                 // true or false
-	Duration             // a string, or an integer or float of seconds, see ParseDuration
-	List                 // an array of strings and integers, or just one of them; never merged across sources
+	Duration             // a string, or seconds as an integer or a float
+	List                 // an array of strings and integers, or one of them
 )
 
-// Setting is one row of the table of all settings.
+// expected says what a value must be, by its kind.
+func (k Kind) expected() string {
+	return []string{
+		"a string in quotes", "a string in quotes or an integer", "an integer without quotes", "true or false without quotes",
+		`seconds or a string such as "1m30s"`, "an array of strings in quotes or integers",
+	}[k]
+}
+
+// Setting declares one setting.
 type Setting struct {
-	Key       string // the long flag without its dashes, and the key in a file: "kill-after"
-	Env       string // the environment variable, "" if there is none
-	Kind      Kind
-	Group     string // settings with the same Group are alternatives; "" for a setting that has none
-	NotInFile bool   // only flag and environment may give it
+	Key        string // the long flag without dashes, and the key in a file
+	Env        string // the environment variable; "": none
+	Kind       Kind
+	Default    string
+	Group      string // settings with the same group are alternatives
+	NotInFile  bool
+	EmptyIsSet bool // an empty variable is a value; others count as unset
 }
 
-// Layers is everything that Resolve draws from. Its zero value gives nothing.
+// Layers is everything that Resolve reads.
 type Layers struct {
-	// Flags holds the texts of the flags that were really given, by key. Of a
-	// flag given more than once the last counts, except for a List, which
-	// takes all. "true" and "false" are the texts of a Bool.
-	Flags map[string][]string
-
-	// Lookup reads the environment, as os.LookupEnv does. A variable that is
-	// set but empty counts as unset.
+	Flags  map[string][]string // by key; of several texts the last counts, except for a List
 	Lookup func(name string) (string, bool)
-
-	// Files says where files are looked for, usually HostFiles().
-	Files Files
+	Files  Files
 }
 
-// Resolve reads the files and puts all sources in order. The highest source
-// that gives any setting of a group hides the whole group of all lower ones, so
-// that --shared on the command line is not contradicted by a max in a file; two
-// settings of one group in the same source both remain, for the caller to
-// judge.
-//
-// Files are checked in full, also those of their tables that do not apply now.
-// The texts of flags and variables are checked when Values is asked for them.
-// The error is an *Error. A key in Flags that is not in the table is a mistake
-// in the program, and panics.
+// Source says where a value comes from: a file if File is set, else a variable
+// if Env is set, else a flag.
+type Source struct {
+	Key, Env, File string
+
+	line func() int // nil: unknown
+}
+
+// FromFlag reports whether the source is the command line.
+func (s Source) FromFlag() bool { return s.File == "" && s.Env == "" }
+
+// Line finds the line in the file, from 1; 0: unknown.
+func (s Source) Line() int {
+	if s.line == nil {
+		return 0
+	}
+	return s.line()
+}
+
+// String names the source: "--max", "GOLOCK_MAX", "/etc/golock.toml:7: max".
+func (s Source) String() string {
+	switch {
+	case s.File == "" && s.Env == "":
+		return "--" + s.Key
+	case s.File == "":
+		return s.Env
+	}
+	text := s.File
+	if line := s.Line(); line > 0 {
+		text += ":" + strconv.Itoa(line)
+	}
+	if s.Key != "" {
+		text += ": " + s.Key
+	}
+	return text
+}
+
+// Error is something that the user has to change.
+type Error struct {
+	Source  Source
+	Problem string
+}
+
+func (e *Error) Error() string { return e.Source.String() + ": " + e.Problem }
+
+// FromFlag reports whether the command line is wrong: its exit code differs.
+func (e *Error) FromFlag() bool { return e.Source.FromFlag() }
+
+// Resolve reads all sources. The strongest source that gives a setting of a
+// group hides the group of all weaker ones; what one source gives stays together.
+// Every file is checked in full. Flags and variables are checked when Values is
+// asked for them. The error is an *Error.
 func Resolve(settings []Setting, from Layers) (*Values, error) {
-	v := &Values{settings: settings, found: make([]given, len(settings))}
+	v := &Values{settings: settings, found: make([]value, len(settings))}
 	for key := range from.Flags {
 		v.index(key)
 	}
-	v.add(func(s Setting) (given, bool) {
+	v.add(func(s Setting) (value, bool) {
 		texts := from.Flags[s.Key]
-		return given{texts: texts, source: Source{Key: s.Key}}, len(texts) > 0
+		return value{texts, Source{Key: s.Key}}, len(texts) > 0
 	})
-	v.add(func(s Setting) (given, bool) {
+	v.add(func(s Setting) (value, bool) {
 		if s.Env == "" || from.Lookup == nil {
-			return given{}, false
+			return value{}, false
 		}
-		text, _ := from.Lookup(s.Env)
-		return given{texts: []string{text}, source: Source{Key: s.Key, Env: s.Env}}, text != ""
+		text, ok := from.Lookup(s.Env)
+		return value{[]string{text}, Source{Key: s.Key, Env: s.Env}}, text != "" || ok && s.EmptyIsSet
 	})
-
 	files, err := v.load(from.Files)
 	if err != nil {
 		return nil, err
 	}
-	if i, ok := v.find(NameKey); ok && v.found[i].layer > 0 {
-		name := v.found[i].last()
+	if name, ok := v.text(NameKey); ok {
 		for _, f := range files {
-			v.add(f.locks[name].layer(f.path))
+			v.add(f.locks[name].get)
 		}
 	}
 	for _, f := range files {
-		v.add(f.defaults.layer(f.path))
+		v.add(f.defaults.get)
 	}
 	return v, nil
 }
 
-// load reads the files that apply, the strongest first.
-func (v *Values) load(files Files) ([]file, error) {
-	paths, explicit := []string(nil), false
-	if i, ok := v.find(ConfigKey); ok && v.found[i].layer > 0 {
-		if v.found[i].last() == "" {
-			return nil, v.Errorf(ConfigKey, "names no file")
+// add adds the next weaker source.
+func (v *Values) add(get func(Setting) (value, bool)) {
+	var groups []string
+	for i, s := range v.settings {
+		if v.found[i].texts != nil || s.Group != "" && v.closed[s.Group] {
+			continue
 		}
-		paths, explicit = []string{v.found[i].last()}, true
-	} else {
-		var err error
+		if found, ok := get(s); ok {
+			v.found[i] = found
+			groups = append(groups, s.Group)
+		}
+	}
+	for _, group := range groups {
+		if v.closed == nil {
+			v.closed = map[string]bool{}
+		}
+		v.closed[group] = true
+	}
+}
+
+// load reads the files that apply, the strongest first.
+func (v *Values) load(files Files) (all []*file, err error) {
+	path, explicit := v.text(ConfigKey)
+	paths := []string{path}
+	switch {
+	case explicit && path == "":
+		return nil, v.Errorf(ConfigKey, "names no file")
+	case explicit && path == "/dev/null": // the usual way to say: no file
+		return nil, nil
+	case !explicit:
 		if paths, err = files.Paths(); err != nil {
 			return nil, err
 		}
 	}
-
-	var all []file
 	for _, path := range paths {
 		data, err := files.read(path)
-		if isMissing(err) {
-			if explicit {
-				return nil, &Error{Source{File: path}, fmt.Sprintf("there is no such file, though %s names it", v.source(ConfigKey))}
-			}
+		switch {
+		case isMissing(err) && explicit:
+			return nil, &Error{Source{File: path}, fmt.Sprintf("there is no such file, though %s names it", v.source(ConfigKey))}
+		case isMissing(err):
 			continue
-		}
-		if err != nil {
+		case err != nil && !explicit && path != files.System && isHidden(path):
+			v.notes = append(v.notes, path+": a directory above it cannot be searched, so it is taken as missing")
+			continue
+		case err != nil:
 			return nil, err
 		}
 		f, err := parse(path, data, v.settings)

@@ -1,29 +1,28 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
-// maxSize is far above any configuration written by hand; it keeps a path given
-// by mistake from filling the memory.
+// maxSize keeps a path given by mistake from filling the memory.
 const maxSize = 1 << 20
 
-// Files says where the default files are and whom they may belong to. Its zero
-// value reads no file unless the setting ConfigKey names one.
+// Files says where the default files are and whom they may belong to.
 type Files struct {
-	System string // the path of the system's file; "" for none
+	System string // the path of the system's file; "": none
 	User   string // the path of the user's file below the home directory
-	Passwd string // the password database that knows the home directory; "" for no user's file
-	UID    int    // the user on whose behalf files are read, and who may own them as root may
+	Passwd string // the password database; "": there is no user's file
+	UID    int    // the user who may own files, as root may
 }
 
-// HostFiles returns the files of this machine for the effective user. No
-// environment variable has a part in it: a cron job and a login shell of one
-// user must find the same lock.
+// HostFiles gives the files of this host for the effective user. No environment
+// variable counts: cron and a login shell must find the same file.
 func HostFiles() Files {
 	return Files{
 		System: "/etc/golock.toml",
@@ -33,15 +32,12 @@ func HostFiles() Files {
 	}
 }
 
-// Paths returns the default files, whether they exist or not, the strongest
-// first. A user who is not in the password database has none of his own. The
-// error is an *Error about a database that exists and cannot be read.
-func (f Files) Paths() ([]string, error) {
-	home, err := homeOf(f.UID, f.Passwd)
+// Paths gives the default files, whether they exist or not, the strongest first.
+func (f Files) Paths() (paths []string, err error) {
+	home, err := f.home()
 	if err != nil {
 		return nil, err
 	}
-	var paths []string
 	if home != "" {
 		paths = append(paths, filepath.Join(home, f.User))
 	}
@@ -51,46 +47,110 @@ func (f Files) Paths() ([]string, error) {
 	return paths, nil
 }
 
-// read returns the content of a file that nobody but root and the user can have
-// written; the error is ENOENT or ENOTDIR for a file that does not exist, else
-// an *Error. All checks are made on the open descriptor, so that the file that
-// was checked is the one that is read, whatever happens to its path meanwhile.
-// Write permission that an ACL gives shows in the group bits.
-func (f Files) read(path string) ([]byte, error) {
-	fail := func(format string, args ...any) ([]byte, error) {
-		return nil, &Error{Source{File: path}, fmt.Sprintf(format, args...)}
+// home gives the home directory in the password database; "": there is none.
+// Package os/user would fall back to $HOME.
+func (f Files) home() (string, error) {
+	if f.Passwd == "" {
+		return "", nil
 	}
-	file, err := openFile(path)
+	data, err := readFile(f.Passwd, nil)
+	if isMissing(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", &Error{Source{File: f.Passwd}, fmt.Sprintf("cannot look up the home directory of user %d: %v", f.UID, err)}
+	}
+	uid := strconv.Itoa(f.UID)
+	for line := range bytes.Lines(data) {
+		// name:password:UID:GID:GECOS:directory:shell
+		fields := strings.Split(strings.TrimSuffix(string(line), "\n"), ":")
+		if len(fields) < 6 || fields[2] != uid {
+			continue
+		}
+		if strings.HasPrefix(fields[5], "/") {
+			return fields[5], nil
+		}
+		break
+	}
+	return "", nil
+}
+
+// read gives the content of a file that nobody but root and the user can have
+// written. The error is an *Error, or isMissing. Write permission that an ACL
+// gives shows in the group bits.
+func (f Files) read(path string) ([]byte, error) {
+	data, err := readFile(path, func(st *syscall.Stat_t) error {
+		switch {
+		case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
+			return fmt.Errorf("is a directory, not a file")
+		case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
+			return fmt.Errorf("is not a regular file")
+		case st.Uid != 0 && int(st.Uid) != f.UID:
+			return fmt.Errorf("belongs to user %d, who could write anything into it: chown %d %s", st.Uid, f.UID, path)
+		case st.Mode&0o022 != 0:
+			return fmt.Errorf("other users can write to it (mode %04o): chmod go-w %s", st.Mode&0o7777, path)
+		}
+		return nil
+	})
+	if err == nil && len(data) > maxSize {
+		err = fmt.Errorf("is larger than 1 MiB, which no configuration is")
+	}
+	if err != nil && !isMissing(err) {
+		err = &Error{Source{File: path}, err.Error()}
+	}
+	return data, err
+}
+
+// readFile reads a file that check accepts; a file that is too large is cut. It
+// checks the open descriptor, so that this file is the one that is read. Package
+// os would set up the runtime's poller, at every start.
+func readFile(path string, check func(*syscall.Stat_t) error) (data []byte, err error) {
+	// Do not wait for the writer of a FIFO, do not get a controlling terminal.
+	fd, err := retry(func() (int, error) {
+		return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	})
 	if isMissing(err) {
 		return nil, err
 	}
 	if err != nil {
-		return fail("the file cannot be opened: %v", err)
+		return nil, fmt.Errorf("the file cannot be opened: %w", err)
 	}
-	defer file.close()
-
-	st, err := file.stat()
-	switch {
-	case err != nil:
-		return fail("the file cannot be examined: %v", err)
-	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
-		return fail("is a directory, not a file")
-	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
-		return fail("is not a regular file")
-	case st.Uid != 0 && int(st.Uid) != f.UID:
-		return fail("belongs to user %d, who could write anything into it: chown %d %s", st.Uid, f.UID, path)
-	case st.Mode&0o022 != 0:
-		return fail("other users can write to it (mode %04o): chmod go-w %s", st.Mode&0o7777, path)
+	defer syscall.Close(fd)
+	if check != nil {
+		var st syscall.Stat_t
+		if err := syscall.Fstat(fd, &st); err != nil {
+			return nil, fmt.Errorf("the file cannot be examined: %w", err)
+		}
+		if err := check(&st); err != nil {
+			return nil, err
+		}
 	}
-
-	data, err := io.ReadAll(io.LimitReader(file, maxSize+1))
-	if err != nil {
-		return fail("the file cannot be read: %v", err)
-	}
-	if len(data) > maxSize {
-		return fail("is larger than 1 MiB, which no configuration is")
+	for chunk := make([]byte, 8192); len(data) <= maxSize || check == nil; {
+		n, err := retry(func() (int, error) { return syscall.Read(fd, chunk) })
+		if err != nil {
+			return nil, fmt.Errorf("the file cannot be read: %w", err)
+		}
+		if n == 0 {
+			break
+		}
+		data = append(data, chunk[:n]...)
 	}
 	return data, nil
+}
+
+func retry(call func() (int, error)) (n int, err error) {
+	err = syscall.EINTR
+	for err == syscall.EINTR {
+		n, err = call()
+	}
+	return n, err
+}
+
+// isHidden reports whether a directory above the path cannot be searched: a
+// service with ProtectHome= may not look into its home.
+func isHidden(path string) bool {
+	var st syscall.Stat_t
+	return syscall.Lstat(path, &st) == syscall.EACCES
 }
 
 func isMissing(err error) bool { return err == syscall.ENOENT || err == syscall.ENOTDIR }

@@ -1,6 +1,8 @@
 package config_test
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -62,7 +64,7 @@ func TestUnreadablePasswordDatabase(t *testing.T) {
 	h := newHost(t)
 	h.files.Passwd = t.TempDir()
 	_, err := h.resolve(nil, nil)
-	wantError(t, err, h.files.Passwd+": cannot look up the home directory of user 0: is a directory", false)
+	wantError(t, err, h.files.Passwd+": cannot look up the home directory of user 0: the file cannot be read: is a directory", false)
 
 	// With a file of its own choice the run does not need the database.
 	own := write(t, filepath.Join(t.TempDir(), "own.toml"), "")
@@ -198,24 +200,63 @@ func TestRefusedFiles(t *testing.T) {
 	}
 }
 
-// A file without read permission is not like a missing one. Root reads
-// everything, so a thread of this test becomes somebody else.
+// A file without read permission is not like a missing one.
 func TestForbiddenFile(t *testing.T) {
 	h := newHost(t)
 	file(0o600, 0, "")(t, h.system)
-	result := make(chan error)
+	var err error
+	asStranger(t, func() {
+		_, err = config.Resolve(settings, config.Layers{Files: config.Files{System: h.system, UID: stranger}})
+	})
+	// Not the file is what is forbidden, but the test's own directory.
+	wantError(t, err, h.system+": the file cannot be opened: permission denied", false)
+}
+
+// A home that may not be looked into has no file; one in it that is there and
+// unreadable is an error.
+func TestHiddenFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files := config.Files{User: "golock.toml", Passwd: filepath.Join(dir, "passwd"), UID: stranger}
+	write(t, files.Passwd, fmt.Sprintf("s:x:%d:0::%s/home:/bin/sh\n", stranger, dir))
+	user := write(t, filepath.Join(dir, "home/golock.toml"), "this is wrong")
+	resolve := func() (v *config.Values, err error) {
+		asStranger(t, func() { v, err = config.Resolve(settings, config.Layers{Files: files}) })
+		return v, err
+	}
+	if err := os.Chmod(filepath.Dir(user), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	v, err := resolve()
+	if err != nil || len(v.Notes()) != 1 || !strings.Contains(v.Notes()[0], user) {
+		t.Errorf("%v, %v, want one note about %s", v, err, user)
+	}
+	if err := errors.Join(os.Chmod(filepath.Dir(user), 0o755), os.Chmod(user, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = resolve()
+	wantError(t, err, user+": the file cannot be opened: permission denied", false)
+}
+
+// asStranger calls a function as a user who is not root: root reads everything.
+func asStranger(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
 		_, _, errno := syscall.RawSyscall(syscall.SYS_SETFSUID, stranger, 0, 0)
 		if errno != 0 {
-			result <- errno
+			done <- errno
 			return
 		}
-		_, err := config.Resolve(settings, config.Layers{Files: config.Files{System: h.system, UID: stranger}})
-		result <- err
+		f()
+		done <- nil
 	}()
-	// Not the file is what is forbidden, but the test's own directory.
-	wantError(t, <-result, h.system+": the file cannot be opened: permission denied", false)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestMissingFiles(t *testing.T) {
@@ -228,6 +269,7 @@ func TestMissingFiles(t *testing.T) {
 
 	// A file that was asked for must be there, and the others do not matter.
 	write(t, h.system, "this is wrong")
+	h.mustResolve(flags{"config": {"/dev/null"}}, nil)
 	none := filepath.Join(t.TempDir(), "none.toml")
 	_, err := h.resolve(flags{"config": {none}}, nil)
 	wantError(t, err, none+": there is no such file, though --config names it", false)

@@ -31,7 +31,6 @@ func TestIntRange(t *testing.T) {
 	}{
 		{1, 255, `"x" is not an integer from 1 to 255`},
 		{1, math.MaxInt, `"x" is not an integer of 1 or more`},
-		{math.MinInt, 0, `"x" is not an integer of 0 or less`},
 		{math.MinInt, math.MaxInt, `"x" is not an integer`},
 	} {
 		if _, err := config.ParseInt("x", c.low, c.high); err == nil || err.Error() != c.want {

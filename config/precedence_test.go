@@ -52,7 +52,7 @@ var three = []config.Setting{
 	{Key: "name", Env: "ENV_name", NotInFile: true},
 	{Key: "a", Env: "ENV_a", Kind: config.Word, Group: "ab"},
 	{Key: "b", Env: "ENV_b", Kind: config.Word, Group: "ab"},
-	{Key: "c", Env: "ENV_c", Kind: config.Word},
+	{Key: "c", Env: "ENV_c", Kind: config.Word, Default: "nobody"},
 }
 
 // Every subset of the sources, for one setting.
@@ -72,7 +72,7 @@ func TestPrecedenceOfOneSetting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := v.Text("c", "nobody"); got != want {
+		if got := v.Text("c"); got != want {
 			t.Errorf("sources %06b: %s, want %s", set, got, want)
 		}
 	}
@@ -120,7 +120,7 @@ func TestPrecedenceProperty(t *testing.T) {
 
 		// The model: go down the sources; a group that was seen is closed for
 		// the sources below.
-		want, closed := map[string]string{}, map[string]bool{}
+		want, closed := map[string]string{"c": "nobody"}, map[string]bool{}
 		for s := range sources {
 			var seen []string
 			for _, row := range table[1:] {
@@ -144,7 +144,7 @@ func TestPrecedenceProperty(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, key := range []string{"a", "b", "c"} {
-			if got := v.Text(key, ""); got != want[key] {
+			if got := v.Text(key); got != want[key] {
 				t.Fatalf("%s is from %q, want %q", key, got, want[key])
 			}
 		}

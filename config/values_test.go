@@ -14,13 +14,14 @@ func TestNobodyGaveAnything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err1 := v.Int("max", 1, 2, 3) // a default outside of the range is the caller's affair
-	d, err2 := v.Duration("kill-after", 10*time.Second)
-	b, err3 := v.Bool("tree", true)
-	if n != 1 || d != 10*time.Second || !b || err1 != nil || err2 != nil || err3 != nil {
-		t.Errorf("defaults: %d %v %v, errors %v %v %v", n, d, b, err1, err2, err3)
+	n, err1 := v.Int("max", 2, 3) // a default need not be in the range
+	d, err2 := v.Duration("kill-after")
+	b, err3 := v.Bool("tree")
+	none, err4 := v.Duration("wait")
+	if n != 1 || d != 10*time.Second || b || none != 0 || err1 != nil || err2 != nil || err3 != nil || err4 != nil {
+		t.Errorf("defaults: %d %v %v %v, errors %v %v %v %v", n, d, b, none, err1, err2, err3, err4)
 	}
-	if s := v.Text("store", "local"); s != "local" {
+	if s := v.Text("store"); s != "local" {
 		t.Errorf("Text: %q", s)
 	}
 	if l := v.List("ok-exit"); l != nil {
@@ -38,11 +39,11 @@ func TestFlags(t *testing.T) {
 	v := newHost(t).mustResolve(flags{
 		"max": {"2", "3"}, "store": {"local"}, "wait": {"1m30s"}, "signal": {"INT"}, "ok-exit": {"1", "143"}, "tree": {"true"}, "shared": {"false"}, "name": {},
 	}, nil)
-	n, _ := v.Int("max", 0, 1, 10)
-	d, _ := v.Duration("wait", 0)
-	tree, _ := v.Bool("tree", false)
-	shared, _ := v.Bool("shared", true)
-	got := fmt.Sprintln(n, v.Text("store", ""), d, v.Text("signal", ""), v.List("ok-exit"), tree, shared)
+	n, _ := v.Int("max", 1, 10)
+	d, _ := v.Duration("wait")
+	tree, _ := v.Bool("tree")
+	shared, _ := v.Bool("shared")
+	got := fmt.Sprintln(n, v.Text("store"), d, v.Text("signal"), v.List("ok-exit"), tree, shared)
 	if want := "3 local 1m30s INT [1 143] true false\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -53,16 +54,16 @@ func TestFlags(t *testing.T) {
 
 func TestVariables(t *testing.T) {
 	v := newHost(t).mustResolve(nil, env{
-		"GOLOCK_MAX": "3", "GOLOCK_STORE": "", "GOLOCK_OK_EXIT": "143", "GOLOCK_TREE": "true",
+		"GOLOCK_MAX": "3", "GOLOCK_WAIT": "", "GOLOCK_STORE": "", "GOLOCK_OK_EXIT": "143", "GOLOCK_TREE": "true",
 		"GOLOCK_ID": "of the run around", "GOLOCK_MAXX": "nobody knows it",
 	})
-	n, _ := v.Int("max", 0, 1, 10)
-	tree, _ := v.Bool("tree", false)
-	if got, want := fmt.Sprintln(n, v.Text("store", "local"), v.List("ok-exit"), tree), "3 local [143] true\n"; got != want {
+	n, _ := v.Int("max", 1, 10)
+	tree, _ := v.Bool("tree")
+	if got, want := fmt.Sprintln(n, v.Text("store"), v.List("ok-exit"), tree), "3  [143] true\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if source(v, "store") != "" || source(v, "max") != "GOLOCK_MAX" {
-		t.Errorf("sources: store %q, max %q", source(v, "store"), source(v, "max"))
+	if source(v, "wait") != "" || source(v, "store") != "GOLOCK_STORE" || source(v, "max") != "GOLOCK_MAX" {
+		t.Errorf("sources: wait %q, store %q, max %q", source(v, "wait"), source(v, "store"), source(v, "max"))
 	}
 }
 
@@ -79,23 +80,23 @@ func TestValueErrors(t *testing.T) {
 		t.Helper()
 		wantError(t, err, text, fromFlag)
 	}
-	_, err := v.Duration("kill-after", 0)
+	_, err := v.Duration("kill-after")
 	check(err, "--kill-after: "+notDuration, true)
-	_, err = v.Duration("wait", 0)
+	_, err = v.Duration("wait")
 	check(err, "GOLOCK_WAIT: "+notDuration, false)
-	_, err = v.Bool("shared", false)
+	_, err = v.Bool("shared")
 	check(err, `--shared: "yes" is neither true nor false`, true)
-	_, err = v.Bool("tree", false)
+	_, err = v.Bool("tree")
 	check(err, `GOLOCK_TREE: "1" is neither true nor false`, false)
-	check(v.Errorf("signal", "there is no signal %q", v.Text("signal", "")), `--signal: there is no signal "TREM"`, true)
+	check(v.Errorf("signal", "there is no signal %q", v.Text("signal")), `--signal: there is no signal "TREM"`, true)
 	check(v.Errorf("ok-exit", "%s is not an exit code", v.List("ok-exit")[0]), `--ok-exit: 999 is not an exit code`, true)
 	check(v.Errorf("store", "unknown scheme"), h.user+":2: store: unknown scheme", false)
 
 	v = h.mustResolve(nil, env{"GOLOCK_MAX": "many"})
-	_, err = v.Int("max", 1, 1, 100)
+	_, err = v.Int("max", 1, 100)
 	check(err, `GOLOCK_MAX: "many" is not an integer from 1 to 100`, false)
 	v = h.mustResolve(nil, nil)
-	_, err = v.Int("max", 1, 1, 100)
+	_, err = v.Int("max", 1, 100)
 	check(err, h.user+`:3: max: "0" is not an integer from 1 to 100`, false)
 }
 
@@ -111,13 +112,8 @@ func TestListIsACopy(t *testing.T) {
 func TestMistakesInTheProgramPanic(t *testing.T) {
 	v := newHost(t).mustResolve(nil, nil)
 	for want, call := range map[string]func(){
-		"config: no setting has the key maxx":               func() { v.Given("maxx") },
-		"config: no setting has the key speed":              func() { _, _ = config.Resolve(settings, config.Layers{Flags: flags{"speed": {"9"}}}) },
-		"config: the setting store is of another kind":      func() { _, _ = v.Int("store", 0, 0, 0) },
-		"config: the setting max is of another kind":        func() { v.Text("max", "") },
-		"config: the setting ok-exit is of another kind":    func() { _, _ = v.Bool("ok-exit", false) },
-		"config: the setting tree is of another kind":       func() { _, _ = v.Duration("tree", 0) },
-		"config: the setting kill-after is of another kind": func() { v.List("kill-after") },
+		"config: no setting has the key maxx":  func() { v.Given("maxx") },
+		"config: no setting has the key speed": func() { _, _ = config.Resolve(settings, config.Layers{Flags: flags{"speed": {"9"}}}) },
 	} {
 		func() {
 			defer func() {

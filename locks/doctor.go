@@ -24,19 +24,8 @@ type Finding struct {
 	Subject string `json:"subject"` // a word or two, always the same for the same thing
 	What    string `json:"what"`
 	Why     string `json:"why,omitempty"`  // it matters
-	Mend    string `json:"mend,omitempty"` // what the user can do
+	Fix     string `json:"fix,omitempty"`  // what the user can do
 	Text    string `json:"text,omitempty"` // lines to copy
-}
-
-// Examiner is a Store that can tell what it really guarantees where it is.
-type Examiner interface {
-	Store
-
-	// Examine looks at everything that a promise hangs on. For that it may take
-	// and give back the slot of a name that nobody else uses; nothing stays
-	// behind. An error says that the store could not be examined at all: it is
-	// not there, or lets nobody in. What was found before is given all the same.
-	Examine(ctx context.Context, ttl time.Duration) ([]Finding, error)
 }
 
 // Rehearsal is what the steps of a run came to.
@@ -75,7 +64,7 @@ func Rehearse(ctx context.Context, s Store) (r Rehearsal) {
 		r.Failed = fmt.Errorf("waiting for a slot: %w", err)
 		return r
 	}
-	if leased, ok := lease.(Leased); ok {
+	if leased, ok := lease.(RenewableLease); ok {
 		r.Renew, err = renewals(ctx, leased)
 	}
 	released, cancel := context.WithTimeout(context.WithoutCancel(ctx), rehearsalTTL)
@@ -90,7 +79,7 @@ func Rehearse(ctx context.Context, s Store) (r Rehearsal) {
 // rehearsalTTL ends what a rehearsal that was killed leaves behind.
 const rehearsalTTL = 5 * time.Second
 
-func renewals(ctx context.Context, l Leased) (time.Duration, error) {
+func renewals(ctx context.Context, l RenewableLease) (time.Duration, error) {
 	took := make([]time.Duration, rehearsed)
 	for i := range took {
 		began := BootTime()
@@ -123,14 +112,14 @@ func (r Rehearsal) Finding(ttl time.Duration) Finding {
 	case r.Renew > limit:
 		f.Level, f.What = Problem, fmt.Sprintf("a renewal takes %v, and is given up after %v", short(r.Renew), limit)
 		f.Why = "leases run out under commands that are running"
-		f.Mend = "a store that is nearer"
+		f.Fix = "a store that is nearer"
 		if r.Renew < time.Second { // which no TTL makes longer
-			f.Mend = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * r.Renew).Round(time.Second))
+			f.Fix = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * r.Renew).Round(time.Second))
 		}
 	case r.Renew > limit/4:
 		f.Level, f.What = Note, fmt.Sprintf("a renewal takes %v; with a TTL of %v one is given up after %v", short(r.Renew), ttl, limit)
 		f.Why = "little is left for a bad moment of network or server"
-		f.Mend = "a longer --ttl, or a store that is nearer"
+		f.Fix = "a longer --ttl, or a store that is nearer"
 	case r.Renew > 0 && r.Join > 0:
 		f.What = fmt.Sprintf("a slot was taken (%v), its lease renewed (%v, the median of %d) and given back", short(r.Join), short(r.Renew), rehearsed)
 	case r.Renew > 0:
@@ -182,7 +171,7 @@ func Skew(server, before, after time.Time) Finding {
 		f.What, f.Why = "the store's agrees with this machine's", ""
 	}
 	if off > time.Minute || off < -time.Minute {
-		f.Level, f.Mend = Note, "set both by NTP"
+		f.Level, f.Fix = Note, "set both by NTP"
 		f.Why = "the times in golock ls are the store's; golock itself never compares clocks of two machines"
 	}
 	return f

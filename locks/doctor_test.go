@@ -40,7 +40,7 @@ func TestSkew(t *testing.T) {
 			t.Errorf("%v: %+v", off, f)
 		}
 	}
-	if f := Skew(before.Add(time.Hour), before, after); f.Level != Note || f.Mend == "" {
+	if f := Skew(before.Add(time.Hour), before, after); f.Level != Note || f.Fix == "" {
 		t.Errorf("an hour: %+v", f)
 	}
 }

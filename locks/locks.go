@@ -12,14 +12,14 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"runtime/debug"
 	"strings"
 	"time"
 )
 
-// Store is one place where locks live. Opening one does no I/O; errors of the
-// place itself (unreachable, refused, not writable) come from its methods.
-// A Store is safe for use by several goroutines.
+// Store is one place where locks live. Every engine is one; which of the three kinds
+// it is shows in its type (KindOf). Opening one does no I/O; errors of the place itself
+// (unreachable, refused, not writable) come from its methods. A Store is safe for use
+// by several goroutines.
 type Store interface {
 	// Join puts one entry into the queue of r.Name, in one atomic step. It
 	// never waits for a slot: the ticket it returns is granted already or
@@ -38,7 +38,14 @@ type Store interface {
 	// After an error the sequence ends.
 	Entries(ctx context.Context, name string) iter.Seq2[Entry, error]
 
-	// Traits says what the store can do. It does no I/O.
+	// Examine looks at everything that a promise hangs on, for doctor. For that it may
+	// take and give back the slot of a name that nobody else uses; nothing stays
+	// behind. An error says that the store could not be examined at all: it is
+	// not there, or lets nobody in. What was found before is given all the same.
+	// ttl is that of the runs in question.
+	Examine(ctx context.Context, ttl time.Duration) ([]Finding, error)
+
+	// Traits says what no type states. It does no I/O.
 	Traits() Traits
 
 	// URL is the store's address without secrets, in a form that opens the
@@ -49,45 +56,169 @@ type Store interface {
 	Close() error
 }
 
+// QueueStore is a Store that serves in strict order and keeps what the kernel does
+// not know: priorities, holds, evictions.
+type QueueStore interface {
+	Store
+
+	// Find gives the live entry that ref names. ErrLost: there is none. It changes
+	// nothing.
+	Find(ctx context.Context, ref Ref) (Entry, error)
+
+	// Evict marks an entry: by says who wants it gone, in words for its owner.
+	// A waiter's place ends at once, its Wait with an *EvictedError. A holder's
+	// entry stays until its golock has stopped the command and released it, or
+	// its time is over; its owner's Renew ends with an *EvictedError. What is
+	// held without a process (Request.Hold) ends at once, and so does the hold
+	// of a holder when it releases. ErrLost: there is no such entry. After any
+	// other error its owner may not have been told; the mark stays if it was
+	// made. Evicting twice changes nothing, but what could not be told or ended
+	// the first time is tried again.
+	Evict(ctx context.Context, ref Ref, by string) error
+
+	// Sweep removes what is dead or unused and at least olderThan old, and says
+	// how many things that were. It never removes what is live, with any number
+	// of sweepers and users at once.
+	Sweep(ctx context.Context, olderThan time.Duration) (removed int, err error)
+
+	// Forget removes what is left of a name, and asks nobody: it is for a name
+	// of the caller's own that nobody uses and nobody will use again.
+	Forget(ctx context.Context, name string) error
+}
+
+// LeaseStore is a QueueStore whose grants expire unless they are renewed: it cannot
+// see whether a holder lives. Its leases are RenewableLeases.
+type LeaseStore interface {
+	QueueStore
+
+	// Attach gives the lease that ref names, also in another process than the one that
+	// took it. It asks the store nothing; what has gone shows as ErrLost in the lease's
+	// methods.
+	Attach(ref Ref) RenewableLease
+
+	// Warnings are what the store has found out, while it was used, that makes its
+	// promises weaker: a line each.
+	Warnings() []string
+}
+
+// Kind is what a Store is by its type.
+type Kind int
+
+// The kinds. A plain store is one lock of the kernel's: its URL says which, and a name is
+// only a label for people. Other tools may use the same lock and know nothing of golock.
+const (
+	PlainLock  Kind = iota
+	LocalQueue      // a QueueStore of one machine: it sees by itself who holds
+	LeaseQueue      // a LeaseStore
+)
+
+// KindOf tells the kind of a store.
+func KindOf(s Store) Kind {
+	switch s.(type) {
+	case LeaseStore:
+		return LeaseQueue
+	case QueueStore:
+		return LocalQueue
+	}
+	return PlainLock
+}
+
+// Holds reports whether the entry that ref names holds a slot: nil if so, ErrLost (or an
+// *EvictedError) if not, or not any more. After any other error nothing is known.
+func Holds(ctx context.Context, s QueueStore, ref Ref) error {
+	e, err := s.Find(ctx, ref)
+	switch {
+	case err != nil:
+		return err
+	case e.State != Holding || e.Ended:
+		return ErrLost
+	case e.Evicted != "":
+		return &EvictedError{By: e.Evicted}
+	}
+	return nil
+}
+
+// Pick gives the entry of a list that ref names, or ErrLost.
+func Pick(entries []Entry, ref Ref) (Entry, error) {
+	for _, e := range entries {
+		if e.Ref == ref {
+			return e, nil
+		}
+	}
+	return Entry{}, ErrLost
+}
+
 // Ticket is a place in a queue, or a grant that waits to be fetched. It
 // belongs to the caller of Join, who calls Wait exactly once.
 type Ticket interface {
 	// Queued reports whether the ticket had to queue.
 	Queued() bool
 
+	// Replaced are those that were evicted when it was joined.
+	Replaced() []Entry
+
 	// Wait sleeps until the slot is granted. If ctx ends first it leaves the
 	// queue and returns ctx's error without delay, or an *OutageError if the
 	// store was out of reach then, or a *BusyError with a Reason if something
-	// other than holders and waiters was in the way; the place is gone (a networked store is told
-	// so, its answer not awaited). A place that was taken back gives an
+	// other than holders and waiters was in the way; the place is gone (a networked
+	// store is told so, its answer not awaited). A place that was taken back gives an
 	// *EvictedError. An outage does not end the waiting. The
 	// returned lease must be released by the caller.
 	Wait(ctx context.Context) (Lease, error)
 }
 
-// Lease is a held slot.
+// Lease is a held slot. Its methods may be called from several goroutines.
 type Lease interface {
 	// Grant says what was given.
 	Grant() Grant
+
+	// Files are descriptors to hand to the command under the same numbers, nil where
+	// there are none: whoever has inherited them keeps the slot when the holder dies
+	// without releasing it. They are close-on-exec; clearing that for one spawn is up
+	// to the caller. The lease owns them.
+	Files() []int
+
+	// Evicted is an *EvictedError if the slot was taken back, in a store that cannot
+	// tell its owner otherwise: he gets SIGTERM and asks. A waiter gets it too; it ends
+	// its Wait, which then returns the *EvictedError if that was why. It does not wait.
+	Evicted() error
 
 	// Release gives the slot back. It may be called more than once.
 	Release(ctx context.Context) error
 }
 
-// Inherited is a Lease that lives in open files: whoever has inherited them
-// keeps the slot when the holder dies without releasing it.
-type Inherited interface {
+// RenewableLease is a Lease of a LeaseStore. It ends by itself unless it is renewed.
+type RenewableLease interface {
 	Lease
 
-	// Files are the descriptors to hand to the command under the same numbers.
-	// They are close-on-exec; clearing that for one spawn is up to the caller.
-	// The lease owns them.
-	Files() []int
+	// Term is that of the last good answer: the grant's, or a renewal's.
+	Term() Term
+
+	// Renew prolongs the lease by its TTL, in one attempt that ctx bounds. If
+	// the store has forgotten the lease, because it lost its data, Renew puts
+	// it back where that breaks nobody's rule. ErrLost is final: the slot is
+	// not ours any more. After any other error nothing is known, and another
+	// attempt is in order until the term ends; it goes over a new connection.
+	Renew(ctx context.Context) (Term, error)
+
+	// Events gives hints that a renewal should be tried at once. The channel
+	// is never closed and drops what nobody takes.
+	Events() <-chan Event
 }
+
+// Event is a hint about a lease.
+type Event int
+
+// The hints.
+const (
+	Unsure  Event = iota // the connection went away
+	Evicted              // somebody has taken the slot back
+)
 
 // Settler is a Lease with something to do that can wait: the first moments
 // after a grant belong to the start of the command. Nothing depends on when
-// Settle is called, or whether; Release does it too.
+// Settle is called, or whether; Release does it too. It is optional because only
+// the local queue has such work.
 type Settler interface {
 	Lease
 	Settle()
@@ -116,6 +247,18 @@ type Request struct {
 
 	// What ls shows. A networked store publishes it as it stands.
 	Command []string
+
+	// Progress, if not nil, is told the place in the queue whenever it becomes known, by
+	// Join and Wait and from any goroutine; 1 is the next. What takes its time can be
+	// done when the place is one of the first two. A plain store knows no places.
+	Progress func(place int) `json:"-"`
+}
+
+// TellPlace calls Progress.
+func (r *Request) TellPlace(place int) {
+	if r.Progress != nil {
+		r.Progress(place)
+	}
 }
 
 // Grant is what a holder was given.
@@ -154,53 +297,18 @@ type Entry struct {
 	TTL      time.Duration // leased stores: of its lease
 	HeldTill time.Time     // until when the slot stays taken whatever becomes of its holder; zero: not at all
 	Ended    bool          // nobody holds it any more, it only stays until HeldTill
-	Evicted  string        // by whom it was told to go, but has not gone yet; "": by nobody
+	Evicted  string        // by whom it was evicted, while it has not gone yet; "": by nobody
 	Runs     bool          // leased stores: as in the Request
 }
 
-// Traits declares what a store can do, so that a flag it cannot honour is
-// refused before anything is joined.
+// Traits are what the type of a store does not state, so that a flag it cannot honour
+// is refused before anything is joined.
 type Traits struct {
-	Inherits bool // leases implement Inherited: --exec and --close have a meaning
-	Leased   bool // leases implement Leased, the store Attacher: --ttl and --on-lost have a meaning
-	MaxUnits int  // largest max and weight the store can count; 0: no limit
-	Queue    bool // strict order: --priority, --max-queue and --replace have a meaning
-	Hold     bool // --hold has a meaning
-}
+	MaxUnits int // largest max and weight the store can count; 0: no limit
 
-// BusyError says that there was no slot to be had now.
-type BusyError struct {
-	Name    string
-	Holders []Entry // who holds it, as far as the store knows
-	Waiters int     // how many wait already
-	Full    bool    // and no more than these may (Request.MaxQueue)
-	Reason  string  // set if something other than holders and waiters is in the way
-}
-
-func (e *BusyError) Error() string {
-	if e.Reason != "" {
-		return fmt.Sprintf("%q is busy: %s", e.Name, e.Reason)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%q is busy", e.Name)
-	for i, h := range e.Holders {
-		if i == 3 {
-			fmt.Fprintf(&b, " and %d more", len(e.Holders)-i)
-			break
-		}
-		sep := ": held"
-		if i > 0 {
-			sep = ","
-		}
-		fmt.Fprintf(&b, "%s by %s", sep, h.Holder())
-	}
-	if e.Waiters > 0 {
-		fmt.Fprintf(&b, "; %d waiting", e.Waiters)
-	}
-	if e.Full {
-		b.WriteString(", the queue is full")
-	}
-	return b.String()
+	// Reasons why something cannot be asked, in words for who asks for it; "" where it
+	// can: a max above MaxUnits, a weight above 1, no max at all.
+	NoMax, NoWeight, NoShared string
 }
 
 // Holder describes in a few words who an entry belongs to.
@@ -225,7 +333,7 @@ func (e Entry) Holder() string {
 	case e.Ended:
 		who += ", held until " + clockTime(e.HeldTill) + ", its command has ended"
 	case e.Evicted != "":
-		who += ", told to go by " + Printable(e.Evicted, 80)
+		who += ", evicted by " + Printable(e.Evicted, 80)
 	}
 	return who
 }
@@ -237,63 +345,4 @@ func clockTime(t time.Time) string {
 		return t.Format(time.TimeOnly)
 	}
 	return t.Format(time.DateTime)
-}
-
-// NestedError says that a run asked for a name that a run around it holds, and
-// that waiting for it would be waiting for itself.
-type NestedError struct {
-	Name   string
-	Inside Ref
-	Busy   *BusyError
-}
-
-func (e *NestedError) Error() string {
-	return fmt.Sprintf("%q is held by the enclosing run %s and has no free slot: waiting here would wait for ever", e.Name, e.Inside)
-}
-
-// Unwrap gives the *BusyError: a nested run without a slot is busy too.
-func (e *NestedError) Unwrap() error { return e.Busy }
-
-// PanicError carries a panic from a store's goroutine to whoever waits for it,
-// who releases what is held before anything else.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-// NewPanicError is called in the deferred function that recovered v.
-func NewPanicError(v any) *PanicError { return &PanicError{Value: v, Stack: debug.Stack()} }
-
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
-
-// Printable shortens s to at most limit runes on one line, with control
-// characters replaced: what others wrote into a store must not steer a
-// terminal.
-func Printable(s string, limit int) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range s {
-		if n == limit {
-			b.WriteString("…")
-			break
-		}
-		if Steers(r) {
-			r = '�'
-		}
-		b.WriteRune(r)
-		n++
-	}
-	return b.String()
-}
-
-// Steers reports whether a character does something to a terminal, or to the
-// order in which text is read, instead of being seen: control characters, those
-// of C1 among them, ends of lines, and what turns the direction of writing
-// (Unicode Standard Annex 9).
-func Steers(r rune) bool {
-	switch {
-	case isControl(r), r == '\u061c', r == '\u200e', r == '\u200f', r >= '\u2028' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
-		return true
-	}
-	return false
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"golock/test/testkit"
 )
 
 // The rule, held by random histories of a queue that applies it: at no moment
@@ -11,6 +13,7 @@ import (
 // never kept out although it would fit, nobody overtakes, and slots are the
 // lowest free ones.
 func TestRuleKeepsEveryHoldersPromise(t *testing.T) {
+	testkit.FixRapid()
 	rapid.Check(t, func(t *rapid.T) {
 		type entry struct {
 			Claim

@@ -14,16 +14,18 @@ import (
 	"golock/locks"
 	"golock/locks/local"
 	"golock/signals"
+	"golock/test/testkit"
 )
 
 // A fault in golock itself stops the command first and gives the slot back
 // then, wherever it happens.
 
 func TestMain(m *testing.M) {
-	if os.Args[0] == GuardName {
-		_ = Guard(os.Args, func(string) (locks.Attacher, error) { return nil, os.ErrNotExist })
+	if os.Args[0] == WatchdogName {
+		_ = Watchdog(os.Args, func(string) (locks.LeaseStore, error) { return nil, os.ErrNotExist })
 		os.Exit(0)
 	}
+	testkit.SetDefaults()
 	// The relay is one for a process, and these tests are one process.
 	relay, err := signals.NewRelay(false)
 	if err != nil {

@@ -1,189 +1,188 @@
 package runner
 
 import (
-	"os"
+	"errors"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"golock/internal/proctree"
 )
 
-// process is what /proc says about one (proc(5), /proc/PID/stat).
-type process struct {
-	pid, parent, group int
-	state              byte
-	start              string // tells it from a later process of the same number
-}
-
-// family lists this process's descendants, by the kernel's lists of children
-// (proc(5), /proc/PID/task/TID/children): in a large system that is much faster
-// than a look at all processes. It reports false where there are no such lists.
-// What processes says of its completeness holds here too.
-func family() ([]process, bool) {
-	var list []process
-	for next := []int{unix.Getpid()}; len(next) > 0; next = next[1:] {
-		dir := "/proc/" + strconv.Itoa(next[0]) + "/task"
-		tasks, _ := os.ReadDir(dir)
-		for _, task := range tasks {
-			text, err := os.ReadFile(dir + "/" + task.Name() + "/children")
-			if err != nil && next[0] == unix.Getpid() {
-				return nil, false
-			}
-			for _, word := range strings.Fields(string(text)) {
-				pid, _ := strconv.Atoi(word)
-				// A zombie may be the dead first thread of a process that lives.
-				if p, ok := readProcess(pid); ok {
-					list, next = append(list, p), append(next, pid)
-				}
-			}
-		}
+// collect takes in all that has happened to the command and its descendants.
+func (s *supervisor) collect() {
+	if s.watchdog != nil {
+		s.hearWatchdog()
 	}
-	return list, true
-}
-
-// processes lists the live processes. One that appears or goes meanwhile may
-// be missing: who must have all of them asks until none is left.
-func processes() []process {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	var list []process
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			if p, ok := readProcess(pid); ok && p.state != 'Z' && p.state != 'X' {
-				list = append(list, p)
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG|unix.WUNTRACED, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil || pid <= 0:
+			if !s.watchdog.exists() {
+				s.childless = err == unix.ECHILD || s.onlyPreexisting()
+			}
+			return
+		case s.watchdog.exists() && pid == s.watchdog.pid:
+			s.onWatchdog(ws)
+		case pid != s.pid: // an orphan
+		case ws.Stopped():
+			if s.watchdog == nil {
+				s.followStop()
+			}
+		default:
+			s.pid, s.exit = 0, ws
+			if s.watchdog != nil { // which is gone: else the command is its child
+				s.failClosed()
 			}
 		}
 	}
-	return list
 }
 
-func readProcess(pid int) (process, bool) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return process{}, false
+// hearWatchdog takes in what the watchdog has sent.
+func (s *supervisor) hearWatchdog() {
+	w := s.watchdog
+	for w.socket >= 0 {
+		m, err := receive(w.socket)
+		if err == unix.EAGAIN {
+			return
+		}
+		if err != nil {
+			s.Relay.Unwatch(w.socket)
+			w.hangUp()
+			s.onWatchdogGone()
+			break
+		}
+		switch m.kind {
+		case msgStopped:
+			s.followStop()
+		case msgEnded:
+			s.pid, s.exit = 0, syscall.WaitStatus(m.number)
+			if len(m.texts) > 0 && s.because(leaseLost, errHeldUp) && s.state != killing {
+				s.enter(killing)
+			}
+			w.send(message{kind: msgReap})
+		case msgUnkillable:
+			s.refused(proctree.Process{PID: int(m.number)}, errors.New(m.texts[0]))
+		case msgChildless:
+			s.childless = true
+		}
 	}
-	// The name in parentheses may contain anything, also parentheses.
-	after := string(text[strings.LastIndexByte(string(text), ')')+1:])
-	field := strings.Fields(after)
-	if len(field) < 20 {
-		return process{}, false
+	if w.exists() { // it has hung up and lives
+		_ = unix.Kill(w.pid, unix.SIGKILL)
 	}
-	p := process{pid: pid, state: field[0][0], start: field[19]}
-	p.parent, _ = strconv.Atoi(field[1])
-	p.group, _ = strconv.Atoi(field[2])
-	return p, true
 }
 
-func isStopped(pid int) bool {
-	p, ok := readProcess(pid)
-	return ok && p.state == 'T'
+// onWatchdog takes a change of the watchdog's state.
+func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
+	if ws.Stopped() {
+		_ = unix.Kill(s.watchdog.pid, unix.SIGCONT) // it could neither protect nor tell anything
+		return
+	}
+	s.watchdog.pid = 0
+	s.Log(false, "watchdog ended", "status", statusText(ws))
+	s.onWatchdogGone()
 }
 
-// strangers are the children that this process has had from the beginning: a
-// shell may have started some and then become golock. They and what descends
-// from them are no part of the run.
-func strangers() []process {
+// onWatchdogGone ends what nobody watches any more.
+func (s *supervisor) onWatchdogGone() {
+	if s.pid != 0 || s.Tree || s.reason.tree {
+		s.failClosed()
+	}
+}
+
+// preexistingChildren are those that this process has had from the beginning: a shell may have
+// started some and then become golock. They and their descendants are no part of the run.
+func preexistingChildren() []proctree.Process {
 	var info unix.Siginfo
 	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == unix.ECHILD {
 		return nil // as nearly always
 	}
-	var list []process
-	for _, p := range processes() {
-		if p.parent == unix.Getpid() {
-			list = append(list, p)
-		}
-	}
-	return list
+	return proctree.Descendants(proctree.Live(), unix.Getpid(), nil)
 }
 
-// descendants are the children of root, their children, and so on, but for
-// those of the strangers.
-func descendants(all []process, root int, strangers []process) []process {
-	children := map[int][]process{}
-	for _, p := range all {
-		known := func(s process) bool { return s.pid == p.pid && s.start == p.start }
-		if !slices.ContainsFunc(strangers, known) {
-			children[p.parent] = append(children[p.parent], p)
-		}
+// root is the process whose descendants are the command and what it started.
+func (s *supervisor) root() int {
+	if s.watchdog.exists() {
+		return s.watchdog.pid
 	}
-	var found []process
-	for next := children[root]; len(next) > 0; {
-		p := next[0]
-		found = append(found, p)
-		next = append(next[1:len(next):len(next)], children[p.pid]...)
-	}
-	return found
+	return unix.Getpid()
 }
 
-func inGroup(all []process, group int) []process {
-	var found []process
-	for _, p := range all {
-		if p.group == group {
-			found = append(found, p)
-		}
-	}
-	return found
+// onlyPreexisting reports whether the children that are left are none of the command's.
+func (s *supervisor) onlyPreexisting() bool {
+	return len(s.preexisting) > 0 && s.pid == 0 &&
+		len(proctree.Descendants(proctree.Live(), unix.Getpid(), s.preexisting)) == 0
 }
 
-// signal sends a signal to that very process, not to a later one that was
-// given its number.
-func (p process) signal(sig unix.Signal) {
-	fd, err := unix.PidfdOpen(p.pid, 0)
-	if err == unix.ENOSYS {
-		_ = unix.Kill(p.pid, sig)
+// remaining are the live processes that belong to the command.
+func (s *supervisor) remaining() []proctree.Process {
+	live := proctree.Live()
+	switch {
+	case s.Tree || s.reason.tree:
+		return proctree.Descendants(live, s.root(), s.preexisting)
+	case s.Terminal:
+		return inGroup(proctree.Descendants(live, s.root(), s.preexisting), unix.Getpgrp())
+	}
+	return inGroup(live, s.group)
+}
+
+func inGroup(list []proctree.Process, group int) []proctree.Process {
+	return slices.DeleteFunc(list, func(p proctree.Process) bool { return p.Group != group })
+}
+
+// send signals the command: its process group where that is its own; else itself and those of its
+// descendants that are in golock's group. With Tree it signals every descendant.
+func (s *supervisor) send(sig syscall.Signal) {
+	if sig == unix.SIGKILL && s.reason.tree && s.pid != 0 { // before the search, which may take long
+		s.signalCommand(s.pid, sig)
+	}
+	grouped := s.pid != 0 && !s.Terminal
+	if grouped && !s.Tree && !s.reason.tree {
+		s.signalCommand(-s.pid, sig)
 		return
 	}
-	if err != nil {
-		return
+	// The search comes first: the children of a process that dies of the signal are lost to it.
+	rest := s.remaining()
+	switch {
+	case grouped:
+		s.signalCommand(-s.pid, sig)
+	case s.pid != 0:
+		s.signalCommand(s.pid, sig)
 	}
-	defer unix.Close(fd)
-	if now, ok := readProcess(p.pid); ok && now.start == p.start {
-		_ = unix.PidfdSendSignal(fd, sig, nil, 0)
-	}
-}
-
-// endDescendants kills all that descends from this process, but for strangers,
-// as often as it takes until the kernel says that no child is left. Those that are found are
-// stopped before they are killed, so that none has children meanwhile. collected
-// is told of each one's end; pause waits a little, or until a child has ended.
-func endDescendants(strangers []process, collected func(pid int, ws syscall.WaitStatus), pause func(time.Duration)) {
-	for wait := time.Millisecond; ; wait = min(2*wait, lookAgain) {
-		all, ok := family()
-		if !ok {
-			all = processes()
+	for _, p := range rest {
+		if p.PID == s.pid || (grouped && p.Group == s.pid) {
+			continue // has it already
 		}
-		found := descendants(all, unix.Getpid(), strangers)
-		for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGKILL} {
-			for _, p := range found {
-				p.signal(sig)
-			}
-		}
-		pause(wait)
-		for {
-			var ws syscall.WaitStatus
-			pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG, nil)
-			if err == unix.ECHILD {
-				return
-			}
-			if err == nil && pid > 0 {
-				collected(pid, ws)
-			} else if err != unix.EINTR {
-				break
-			}
-		}
-		if len(strangers) > 0 && len(found) == 0 {
-			return
+		if err := proctree.Signal(p, sig); err != nil {
+			s.refused(p, err)
 		}
 	}
 }
 
-// becomeSubreaper makes descendants whose parent dies children of this process
-// instead of init's (prctl(2)).
-func becomeSubreaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+// signalCommand is kill(2) of the command or of its group.
+func (s *supervisor) signalCommand(pid int, sig syscall.Signal) {
+	if err := unix.Kill(pid, sig); err != nil && err != unix.ESRCH {
+		s.refused(proctree.Process{PID: s.pid}, err)
+	}
+}
+
+// warnUnkillable gives a function that warns of a process that cannot be signalled.
+func (r *Run) warnUnkillable() func(proctree.Process, error) {
+	return oncePerProcess(func(p proctree.Process, err error) {
+		r.Log(true, "a process of the command cannot be signalled and may outlive the slot", "pid", p.PID, "error", err)
+	})
+}
+
+// oncePerProcess calls tell for the first refusal of each process only.
+func oncePerProcess(tell func(proctree.Process, error)) func(proctree.Process, error) {
+	told := map[int]bool{}
+	return func(p proctree.Process, err error) {
+		if !told[p.PID] {
+			told[p.PID] = true
+			tell(p, err)
+		}
+	}
+}

@@ -1,13 +1,9 @@
-// Package runner holds a slot while a command runs: it waits for the slot,
-// starts the command, passes signals on, gives the slot back on every way out,
-// and tells how it went.
+// Package runner holds a slot while a command runs: it waits for the slot, starts the command,
+// passes signals on, gives the slot back on every way out, and says how it went.
 //
-// One goroutine, the caller's, owns all state of a run and takes its events,
-// one by one, from the relay: signals, among them those of children, and
-// wake-ups. Another one waits for the slot (acquire.go) and ends with that. On
-// a leased store two more renew the lease and hear of it (keeper.go), and a
-// process of its own, the guard, stands between golock and the command
-// (guard.go).
+// One goroutine, the caller's, owns all state of a run. It takes its events one by one from the
+// relay: signals, among them those of children, and wake-ups by other goroutines. A process of its
+// own, the watchdog, stands between golock and the command on a store with leases (watchdog.go).
 package runner
 
 import (
@@ -20,15 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/runner/progress"
 	"golock/signals"
 )
 
-// Run is one run of a command under a lock. The fields are read only, but for
-// the request's Ref: a place in the queue that was given up is never taken
-// again.
+// Run is one run of a command under a lock. The fields are read only, but for the request's Ref:
+// a place in the queue that was given up is never taken again.
 type Run struct {
 	Store   locks.Store
-	Address string        // its URL as it was given, for the guard of a leased store
+	Address string        // its URL as it was given, for the watchdog
 	Request locks.Request // NoWait is set from Wait
 	Wait    time.Duration // longest time to wait for the slot; negative: for ever
 
@@ -47,25 +43,25 @@ type Run struct {
 	Exec       bool // become the command
 	OnlyWarn   bool // when the slot is lost: do not stop the command
 
-	// Sockets is the directory where other golocks of this user look for the one
-	// that holds a slot (see held); nil: nobody is to ask.
+	// Sockets is the directory where other golocks of this user look for the one that holds a slot
+	// (package held); nil: nobody is to ask.
 	Sockets func() (dir string, err error)
 
 	// Log takes one step of the run: a message and pairs of name and value.
 	Log func(warn bool, message string, pairs ...any)
 
-	// Waits, if not nil, is told of the waiting: when the run has queued, and
-	// again when the time is over that it has returned (0: not any more). With
-	// nil it is told that the waiting is over, before the command is started. It
-	// may keep the view until the next call.
+	// Waits, if not nil, is told of the waiting (progress.Reporter), and with nil that it is over,
+	// before the command is started. It may keep the value until the next call.
 	Waits func(w *Waiting) (again time.Duration)
 
 	// Say takes what a user wants to know of a run that goes well.
 	Say func(message string)
 
-	strangers []process    // see strangers
-	unwanted  func() error // asked at every wake-up of the waiting; not nil: it ends
+	onTransition func(from, to state) // for tests
 }
+
+// Waiting is what is known of a run that waits for its slot.
+type Waiting = progress.Waiting
 
 // Kind says how a run went.
 type Kind int
@@ -80,12 +76,12 @@ const (
 	Interrupted               // told to stop while waiting: Signal
 	Refused                   // the store could not be used, or refused the request: Err
 	Fault                     // a fault of golock's own: Err
-	Lost                      // the slot was lost or taken back and the command stopped: Err
-	Unwanted                  // whom the slot was for has gone: Err; only of a Keep
+	Lost                      // the slot was lost or evicted and the command stopped: Err
+	Unwanted                  // the process that the slot was for has ended: Err; only of a Holder
 )
 
-// Outcome is the result of a run. Unless the kind is Ended or TimedOut the
-// command did not run, or (Fault, Lost) was stopped.
+// Outcome is the result of a run. Unless the kind is Ended or TimedOut the command did not run, or
+// (Fault, Lost) was stopped.
 type Outcome struct {
 	Kind   Kind
 	Status syscall.WaitStatus
@@ -98,168 +94,155 @@ type Outcome struct {
 	Grant  locks.Grant   // zero: there was no slot
 }
 
-// releaseLimit bounds the giving back of a slot.
-const releaseLimit = 2 * time.Second
+// Do does the run. It returns when the command has ended and the slot is free again, or when there
+// is nothing to wait for. A panic in a phase is a fault; the phases that clean up follow anyway.
+func (r *Run) Do() Outcome {
+	s := r.prepare()
+	for _, phase := range []func() *Outcome{s.wait, s.start, s.supervise} {
+		if s.out == nil {
+			s.do(phase)
+		}
+	}
+	for _, phase := range []func() *Outcome{s.end, s.giveBack, s.report} {
+		s.do(phase)
+	}
+	return *s.out
+}
 
-// Do does the run. It returns when the command has ended and the slot is free
-// again, or when there is nothing to wait for.
-func (r *Run) Do() (out Outcome) {
-	began := time.Now()
-	defer func() { out.Began = began }()
-	r.strangers = strangers()
-	cmd := prepare(r.Argv, r.Env, r.Request, r.Store.URL())
-	g := r.guard(cmd)
-	defer g.dismiss()
-	var d, early *desk
-	if _, ok := r.Store.(locks.Witness); !ok { // else the store tells who asks
-		d = r.desk()
-		defer d.close() // after the release, for which others wait
-	}
-	if r.Store.Traits().Leased { // else there is nothing to be done meanwhile
-		early = d
-	}
-	lease, pending, failed := r.acquire(g, early)
-	waited := time.Since(began)
-	if failed != nil {
-		failed.Waited = waited
-		return *failed
-	}
+// do runs a phase. Its outcome, if it has one, is that of the run.
+func (s *supervisor) do(phase func() *Outcome) {
 	defer func() {
 		if v := recover(); v != nil {
-			out = faultOf(v)
-			_ = lease.Release(context.Background())
+			s.out = faultOf(v)
 		}
 	}()
-	grant := lease.Grant()
-	r.Log(false, "slot taken", "slots", joinInts(grant.Slots), "fence", grant.Fence, "waited", waited, "id", grant.Ref.String())
-	out = r.hold(lease, cmd, g, d, pending)
-	out.Grant, out.Waited = grant, waited
-	r.release(lease, out.Kind) // before anything is told: others wait for it
-	if out.Kind == Ended || out.Kind == TimedOut {
-		r.Log(false, "command ended", "status", statusText(out.Status))
+	if out := phase(); out != nil {
+		s.out = out
 	}
-	return out
 }
 
-// hold runs the command. When it returns, also after a panic, no command is
-// running any more.
-func (r *Run) hold(lease locks.Lease, cmd *command, g *guard, d *desk, pending []syscall.Signal) (out Outcome) {
-	s := &supervisor{Run: r, kin: own{}, guard: g, desk: d, lease: lease}
-	defer d.shut()
-	defer func() {
-		if v := recover(); v != nil {
-			s.endNow()
-			out = faultOf(v)
-		}
-		if !s.spawned.IsZero() {
-			out.Ran = max(time.Since(s.spawned), 1)
-		}
-	}()
-	var err error
-	known := len(cmd.env)
-	cmd.grant(lease.Grant())
-	if in, ok := lease.(locks.Inherited); ok && !r.Close {
-		cmd.inherit = in.Files()
-	}
-	if r.Exec {
-		return r.become(lease, cmd, pending)
-	}
-	if l, ok := lease.(locks.Leased); ok {
-		if err := s.keepAlive(l); err != nil {
-			return Outcome{Kind: Fault, Err: err}
-		}
-		defer s.letGo()
-	}
-	if err := d.serve(slot{lease: lease, lost: s.hintLost}); err != nil {
-		r.Log(false, "golock held will not be answered", "error", err)
-	}
-	pending, told := r.lastSignals(pending)
-	if told != 0 {
-		return interrupted(lease, told)
-	}
-	if r.Tree {
-		becomeSubreaper() // before there is anybody to miss
-	}
-	if g != nil {
-		s.kin = g
-		s.pid, err = g.start(cmd.env[known:], s.keep)
-	} else {
-		r.Relay.AsCaller(func() { s.pid, err = cmd.spawn(&syscall.SysProcAttr{Setpgid: !r.Terminal}) })
-	}
-	if err != nil {
-		return notStarted(err)
-	}
-	s.spawned = time.Now()
-	s.listen()
-	if l, ok := lease.(locks.Settler); ok {
-		l.Settle()
-	}
-	r.Log(false, "command started", "pid", s.pid)
-	if w, ok := r.Store.(locks.Warner); ok {
-		for _, warning := range w.Warnings() {
-			r.Log(true, warning)
-		}
-	}
-	return s.supervise(pending)
-}
-
-// become executes the command in golock's place. It returns only if that
-// cannot be. Signals that came before, for the command, do to this process what
-// they would do to a command that has just begun.
-func (r *Run) become(lease locks.Lease, cmd *command, pending []syscall.Signal) Outcome {
-	r.Relay.Yield()
-	pending, told := r.lastSignals(pending)
-	if told != 0 {
-		return interrupted(lease, told)
-	}
-	var err error
-	r.Relay.AsCaller(func() {
-		for _, sig := range pending {
-			_ = unix.Kill(unix.Getpid(), sig)
-		}
-		err = cmd.exec()
-	})
-	return notStarted(err)
-}
-
-// interrupted is the outcome of a run that was told to stop before its command
-// was started.
-func interrupted(lease locks.Lease, told syscall.Signal) Outcome {
-	if told == unix.SIGTERM {
-		if err := marked(lease); err != nil {
-			return Outcome{Kind: Lost, Err: err}
-		}
-	}
-	return Outcome{Kind: Interrupted, Signal: told}
-}
-
-// marked is the error of a lease whose owner has been told by SIGTERM that it
-// is evicted.
-func marked(lease locks.Lease) error {
-	if l, ok := lease.(locks.Marked); ok {
-		if err := l.Evicted(); err != nil {
-			return takenBack(err)
-		}
-	}
-	return nil
-}
-
-func takenBack(err error) error { return fmt.Errorf("the slot was taken back: %w", err) }
-
-func faultOf(v any) Outcome {
+func faultOf(v any) *Outcome {
 	p, ok := v.(*locks.PanicError)
 	if !ok {
 		p = locks.NewPanicError(v)
 	}
-	return Outcome{Kind: Fault, Err: p}
+	return &Outcome{Kind: Fault, Err: p}
 }
 
-// release gives the slot back. A failure is told and changes nothing else: the
-// command has ended. If it never began, the hold is given back as well: another
-// host may be able to run it.
-func (r *Run) release(lease locks.Lease, how Kind) {
+// prepare does what needs neither store nor slot.
+func (r *Run) prepare() *supervisor {
+	s := &supervisor{Run: r, began: time.Now(), clock: locks.BootTime, preexisting: preexistingChildren()}
+	s.cmd = prepareCommand(r.Argv, r.Env, r.Request, r.Store.URL())
+	s.refused = s.warnUnkillable()
+	s.signal = s.send
+	if locks.KindOf(r.Store) == locks.LeaseQueue && !r.OnlyWarn {
+		s.watchdog = &watchdog{run: r, cmd: s.cmd, preexisting: s.preexisting, env: s.cmd.env, socket: -1}
+	}
+	if locks.KindOf(r.Store) != locks.LocalQueue { // else the store itself answers
+		s.status = &statusServer{run: r}
+	}
+	return s
+}
+
+// wait waits for the slot. What it takes to start the command is reserved before: a limit on
+// descriptors must not show only then.
+func (s *supervisor) wait() *Outcome {
+	free, err := s.reserve()
+	if err != nil {
+		return notStarted(s.cmd.problem(err))
+	}
+	defer free()
+	w := &waiter{Run: s.Run, watchdog: s.watchdog}
+	if locks.KindOf(s.Store) == locks.LeaseQueue { // there is time for it while the store is asked
+		w.status = s.status
+	}
+	lease, failed := w.wait()
+	s.waited = time.Since(s.began)
+	if failed != nil {
+		return failed
+	}
+	s.lease, s.pending = lease, w.pending
+	s.enter(starting)
+	g := lease.Grant()
+	s.Log(false, "slot taken", "slots", joinInts(g.Slots), "fence", g.Fence, "waited", s.waited, "id", g.Ref.String())
+	return nil
+}
+
+// reserve takes the descriptors that starting the command needs: a pipe (syscall.ForkExec), and with
+// a lease those of the watchdog and of the timer.
+func (s *supervisor) reserve() (free func(), err error) {
+	var taken []int
+	free = func() {
+		for _, fd := range taken {
+			unix.Close(fd)
+		}
+	}
+	pairs := 1
+	if s.watchdog != nil {
+		pairs = 3
+	}
+	for range pairs {
+		var pair [2]int
+		if err := unix.Pipe2(pair[:], unix.O_CLOEXEC); err != nil {
+			free()
+			return nil, err
+		}
+		taken = append(taken, pair[:]...)
+	}
+	return free, nil
+}
+
+// end makes sure that nothing of the command runs, which after a fault something may, and that
+// nobody is told any more that the slot is held.
+func (s *supervisor) end() *Outcome {
+	if s.state >= running && s.state < ended {
+		s.stopAfterFault()
+	}
+	if s.state >= starting && s.state < ended {
+		s.enter(ended)
+	}
+	s.renewer.stop()
+	if s.watchdog != nil {
+		s.Relay.Unwatch(s.watchdog.socket)
+	}
+	if !s.spawned.IsZero() {
+		s.ran = max(time.Since(s.spawned), 1)
+	}
+	s.status.markLost()
+	return nil
+}
+
+// giveBack releases the slot, and then whatever served the run.
+func (s *supervisor) giveBack() *Outcome {
+	s.enter(released)
+	if s.lease != nil {
+		s.release(s.lease, s.out.Kind)
+	}
+	s.status.close()
+	s.watchdog.dismiss()
+	return nil
+}
+
+// report completes the outcome.
+func (s *supervisor) report() *Outcome {
+	s.out.Began, s.out.Waited, s.out.Ran = s.began, s.waited, s.ran
+	if s.lease != nil {
+		s.out.Grant = s.lease.Grant()
+	}
+	if s.out.Kind == Ended || s.out.Kind == TimedOut {
+		s.Log(false, "command ended", "status", statusText(s.out.Status))
+	}
+	return nil
+}
+
+// releaseLimit bounds the release of a slot.
+const releaseLimit = 2 * time.Second
+
+// release gives a slot back. A failure is a warning and changes nothing else. If the command never
+// began, the hold is given back as well: another host may be able to run it.
+func (r *Run) release(lease locks.Lease, kind Kind) {
 	ctx := context.Background()
-	if r.Store.Traits().Leased { // elsewhere nobody is waited for, and the first timer of a process costs more than the release
+	if locks.KindOf(r.Store) == locks.LeaseQueue { // elsewhere it does not wait, and a process's first timer costs more
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, releaseLimit)
 		defer cancel()
@@ -268,40 +251,49 @@ func (r *Run) release(lease locks.Lease, how Kind) {
 		r.Log(true, "the slot could not be given back", "error", err)
 		return
 	}
-	if r.Request.Hold <= 0 {
-		r.Log(false, "slot given back")
-		return
-	}
-	if how != NotFound && how != NotExecutable && how != Interrupted {
-		r.Log(false, "slot given back", "held", r.Request.Hold)
-		return
-	}
-	if s, ok := r.Store.(locks.Evicter); ok {
-		if err := s.Evict(ctx, lease.Grant().Ref, "nothing was begun with it"); err != nil && !errors.Is(err, locks.ErrLost) {
-			r.Log(true, "the slot stays taken for its hold", "error", err)
+	if hold := r.Request.Hold; hold > 0 {
+		if kind != NotFound && kind != NotExecutable && kind != Interrupted {
+			r.Log(false, "slot given back", "held", hold)
 			return
+		}
+		if e, ok := r.Store.(locks.QueueStore); ok {
+			err := e.Evict(ctx, lease.Grant().Ref, "nothing was begun with it")
+			if err != nil && !errors.Is(err, locks.ErrLost) {
+				r.Log(true, "the slot stays taken for its hold", "error", err)
+				return
+			}
 		}
 	}
 	r.Log(false, "slot given back")
 }
 
-func notStarted(err error) Outcome {
-	switch {
-	case errors.Is(err, errGuardGone):
-		return Outcome{Kind: Fault, Err: err}
-	case errors.Is(err, errGuardMute): // until the lease was over
-		return Outcome{Kind: Lost, Err: fmt.Errorf("%w: %w", errTooLate, err)}
-	case errors.Is(err, unix.ETIME):
-		return Outcome{Kind: Lost, Err: errTooLate}
+// evictionOf is the error of a lease whose owner is told by SIGTERM that it is evicted.
+func evictionOf(lease locks.Lease) error {
+	if err := lease.Evicted(); err != nil {
+		return fmt.Errorf("the slot was taken back: %w", err)
 	}
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return Outcome{Kind: NotFound, Err: err}
-	}
-	return Outcome{Kind: NotExecutable, Err: err}
+	return nil
 }
 
-// HasTerminal reports whether this process has a controlling terminal,
-// whatever its standard input is.
+func isEviction(err error) bool {
+	var e *locks.EvictedError
+	return errors.As(err, &e)
+}
+
+// interruptedBy is the outcome of a run that a signal ended before its command was started.
+func interruptedBy(sig syscall.Signal) *Outcome {
+	if signals.IsFault(sig) {
+		return &Outcome{Kind: Fault, Err: faultSent(sig)}
+	}
+	return &Outcome{Kind: Interrupted, Signal: sig}
+}
+
+func faultSent(sig syscall.Signal) error {
+	return fmt.Errorf("another process sent golock %s, the signal of a fault", signals.Name(sig))
+}
+
+// HasTerminal reports whether this process has a controlling terminal, whatever its standard input
+// is.
 func HasTerminal() bool {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -26,6 +26,8 @@ type evictedTicket struct{ locks.Ticket }
 
 func (*evictedTicket) Queued() bool { return true }
 
+func (*evictedTicket) Replaced() []locks.Entry { return nil }
+
 func (*evictedTicket) Wait(ctx context.Context) (locks.Lease, error) {
 	<-ctx.Done()
 	return nil, &locks.EvictedError{}

@@ -15,6 +15,30 @@ TEXT ·handler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	ADDQ	$24, SP
 	RET
 
+// The same for faults, XCPU (24) and XFSZ (25), with the siginfo in SI.
+TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
+	MOVL	8(SI), AX // si_code
+	CMPL	AX, $0
+	JGT	kernel
+	MOVL	16(SI), AX // si_pid
+	CMPL	AX, ·ownPID(SB)
+	JEQ	kernel
+	JMP	·handler(SB)
+kernel:
+	CMPL	DI, $24
+	JEQ	forget
+	CMPL	DI, $25
+	JEQ	forget
+	MOVQ	·runtimesOwn(SB), AX
+	JMP	AX
+forget:
+	RET
+
+TEXT ·faultHandlerPC(SB), NOSPLIT, $0-8
+	LEAQ	·faultHandler(SB), AX
+	MOVQ	AX, ret+0(FP)
+	RET
+
 // Where handler returns to.
 TEXT ·restorer(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVL	$15, AX // rt_sigreturn()

@@ -15,6 +15,31 @@ TEXT ·handler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	ADD	$16, RSP
 	RET
 
+// The same for faults, XCPU (24) and XFSZ (25), with the siginfo in R1.
+TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
+	MOVW	8(R1), R3 // si_code
+	CMPW	$0, R3
+	BGT	kernel
+	MOVW	16(R1), R3 // si_pid
+	MOVW	·ownPID(SB), R4
+	CMPW	R4, R3
+	BEQ	kernel
+	B	·handler(SB)
+kernel:
+	CMPW	$24, R0
+	BEQ	forget
+	CMPW	$25, R0
+	BEQ	forget
+	MOVD	·runtimesOwn(SB), R3
+	B	(R3)
+forget:
+	RET
+
+TEXT ·faultHandlerPC(SB), NOSPLIT, $0-8
+	MOVD	$·faultHandler(SB), R0
+	MOVD	R0, ret+0(FP)
+	RET
+
 TEXT ·handlerPC(SB), NOSPLIT, $0-8
 	MOVD	$·handler(SB), R0
 	MOVD	R0, ret+0(FP)

@@ -6,20 +6,49 @@ import (
 	"syscall"
 )
 
-// os/signal would do, but its set-up takes a thread switch for each signal and
-// three threads, together more than taking a lock, and it merges and reorders
-// signals that come close together. The handler here (catch_*.s) is a few
-// instructions that write the signal's number into the pipe; it touches nothing
-// of the Go runtime and runs on the signal stack that every thread of the
-// runtime has. The runtime itself uses none of the signals caught here.
+// os/signal would do, but its set-up takes a thread switch for each signal and three threads,
+// together more than taking a lock, and it merges and reorders signals that come close together. The
+// handler here (catch_*.s) is a few instructions that write the signal's number into the pipe. It
+// touches nothing of the Go runtime and runs on the signal stack that each of its threads has. The
+// runtime itself uses none of the signals caught here.
 
-// pipeEnd is where the handler writes. It has to be a global variable: a handler
-// gets nothing but the signal.
+// catcher is what this way of catching needs in a Relay.
+type catcher struct{}
+
+// pipeEnd is where the handler writes. It has to be a global variable: a handler gets nothing but the
+// signal.
 var pipeEnd int32 //nolint:unused // read by the handler in assembly
 
-// handlerPC and restorerPC give the addresses of the two functions in assembly
-// that the kernel jumps to.
+// For catchFaults: this process, and the Go runtime's handler.
+var (
+	ownPID      int32   //nolint:unused // read by the handler in assembly
+	runtimesOwn uintptr //nolint:unused // the same
+)
+
+// catchFaults catches faults, XCPU and XFSZ by another handler, which tells the kernel's signals about
+// golock itself from those of another process (sigaction(2), si_code). The runtime gets its faults,
+// the other two are dropped.
+func (r *Relay) catchFaults() {
+	ownPID = int32(syscall.Getpid())
+	r.catch([]syscall.Signal{rtMin}) // which the runtime leaves alone
+	var a action
+	for _, sig := range append(faults(), syscall.SIGXCPU, syscall.SIGXFSZ) {
+		if sig == rtMin || sigaction(sig, nil, &a) != 0 || a[0] == sigIgn {
+			continue
+		}
+		if IsFault(sig) {
+			runtimesOwn = a[0]
+		}
+		const withInfo = 4 // SA_SIGINFO: without it the handler is told nothing
+		a[0], a[1] = faultHandlerPC(), a[1]|withInfo
+		sigaction(sig, &a, nil)
+	}
+}
+
+// handlerPC, faultHandlerPC and restorerPC give the addresses of the functions in assembly that the
+// kernel jumps to.
 func handlerPC() uintptr
+func faultHandlerPC() uintptr
 func restorerPC() uintptr
 
 func (r *Relay) catch(list []syscall.Signal) {
@@ -38,3 +67,6 @@ func (r *Relay) catch(list []syscall.Signal) {
 		sigaction(sig, &a, nil)
 	}
 }
+
+// settle has nothing to wait for: a handler has written when it returns.
+func (catcher) settle() {}

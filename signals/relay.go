@@ -2,6 +2,8 @@ package signals
 
 import (
 	"fmt"
+	"math"
+	"os/signal"
 	"runtime"
 	"slices"
 	"syscall"
@@ -9,12 +11,13 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"golock/internal/entry"
 )
 
-// standard are the signals that golock passes on, without the real-time ones.
-// Not among them: KILL and STOP, which nobody can catch; CHLD, PIPE, URG and
-// PROF, which are about golock itself (the Go runtime sends itself URG); and
-// the faults ILL TRAP BUS FPE SEGV SYS.
+// standard are the signals that golock passes on, without the real-time ones. Not among them: KILL
+// and STOP, which nobody can catch; CHLD, PIPE, URG and PROF, which are about golock itself (the Go
+// runtime sends itself URG); and the faults ILL TRAP BUS FPE SEGV SYS.
 func standard() []syscall.Signal {
 	return []syscall.Signal{
 		unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
@@ -22,8 +25,7 @@ func standard() []syscall.Signal {
 	}
 }
 
-// jobControl are those that a shell and the kernel use to steer the jobs of a
-// terminal.
+// jobControl are those by which shell and kernel control the jobs of a terminal.
 func jobControl() []syscall.Signal {
 	return []syscall.Signal{unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGWINCH}
 }
@@ -33,62 +35,73 @@ func Forwarded(sig syscall.Signal) bool {
 	return slices.Contains(standard(), sig) || slices.Contains(jobControl(), sig) || (sig > rtMin && sig <= rtMax)
 }
 
-// FromTerminal reports whether sig reaches every process of a terminal's job
-// by itself, from the kernel or the shell.
+// FromTerminal reports whether kernel and shell send sig to every process of a terminal's job.
 func FromTerminal(sig syscall.Signal) bool {
 	return sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGHUP || slices.Contains(jobControl(), sig)
 }
 
-// EndsWaiting reports whether sig tells a golock that still waits to give up.
-func EndsWaiting(sig syscall.Signal) bool {
+// AsksToStop reports whether people and service managers end a program by sig.
+func AsksToStop(sig syscall.Signal) bool {
 	return sig == unix.SIGINT || sig == unix.SIGTERM || sig == unix.SIGHUP || sig == unix.SIGQUIT
 }
 
-// Relay is the one queue of events of this process: the signals it gets, in
-// their order, among them CHLD, and wake-ups from its own goroutines. It is a
-// pipe (the "self-pipe" of D. J. Bernstein): a signal's handler writes its
-// number there.
+// EndsWaiting reports whether sig ends a golock that still waits, as it ends a program by default
+// (signal(7)).
+func EndsWaiting(sig syscall.Signal) bool {
+	return IsFault(sig) || Forwarded(sig) && !slices.Contains(jobControl(), sig)
+}
+
+// faults tell a process of its own fault. 34 is among them because the C library keeps it for
+// itself: no program expects it.
+func faults() []syscall.Signal {
+	return []syscall.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, rtMin}
+}
+
+// IsFault reports whether sig tells of a fault. Next gives it only if another process sent it.
+func IsFault(sig syscall.Signal) bool { return slices.Contains(faults(), sig) }
+
+// Relay is the one queue of events of this process: its signals in their order, among them CHLD, and
+// wake-ups by its own goroutines. It is a pipe (the "self-pipe" of D. J. Bernstein) to which a
+// signal's handler writes its number.
 //
-// There is one Relay in a process; Next belongs to one goroutine, Wake to all.
+// There is one Relay in a process. Next belongs to one goroutine; all may call Wake.
 type Relay struct {
 	terminal bool
 	caught   bool
-	list     []syscall.Signal // those that are caught
-	blocked  uint64           // of these: those that the caller had blocked
+	list     []syscall.Signal // the caught ones
+	blocked  uint64           // the ones that the caller had blocked
 	read     int
 	write    int
 	watched  []int
 	buffer   [64]byte
-	have     []byte // of buffer, not yet given out
+	unread   []byte // of buffer
+	catcher
 }
 
-// NewRelay makes a relay that catches nothing yet. With terminal, the job
-// control signals will keep their default action, so that golock stops and
-// continues with its job.
+// NewRelay makes a relay that catches nothing yet. With terminal, the job control signals will keep
+// their default action, so that golock stops and continues with its job.
 func NewRelay(terminal bool) (*Relay, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("pipe: %w", err)
 	}
-	// A handler must never wait. 64 Ki signals have room.
+	// A handler must never wait. There is room for 64 Ki signals.
 	if err := unix.SetNonblock(ends[1], true); err != nil {
 		return nil, fmt.Errorf("fcntl: %w", err)
 	}
 	return &Relay{terminal: terminal, read: ends[0], write: ends[1]}, nil
 }
 
-// Stay keeps this goroutine in its thread until Catch. It is for the begin of
-// main, whose thread is the process's first: the kernel gives that one a signal
-// while it can. The Go runtime may need a moment to die of a signal that came
-// before Catch; a main that had gone on in another thread by then could have
-// started a command, and would leave it behind.
+// Stay keeps this goroutine in its thread until Catch. It is for the first lines of main, whose
+// thread is the process's first: the kernel prefers that one for signals. The Go runtime may need a
+// moment to die of one that came before Catch; in another thread main could start a command by then.
 func Stay() { runtime.LockOSThread() }
 
-// Catch starts to catch signals; only the first call does anything. Signals
-// that the caller had ignored stay ignored, for the command to inherit.
+// Catch starts to catch signals; only the first call does anything. Signals that the caller had
+// ignored stay ignored, for the command to inherit.
 //
-// SIGPIPE is caught and forgotten: a closed standard error must not end golock.
-// (Ignoring it would be inherited by the command.)
+// SIGPIPE is caught and dropped: a closed standard error must not end golock, and the command would
+// inherit that it is ignored. Faults, XCPU and XFSZ of golock itself do not come through Next.
 func (r *Relay) Catch() {
 	if r.caught {
 		return
@@ -103,86 +116,101 @@ func (r *Relay) Catch() {
 	}
 	r.list = slices.DeleteFunc(list, ignored)
 	r.catch(r.list)
+	r.catchFaults()
+	keepIgnored()
+	r.unblock()
 	runtime.UnlockOSThread() // see Stay
-	r.unblock(r.list)
 }
 
-// Yield gives the signals that are caught their default action back, for a
-// process that becomes its command: what comes now does to it what it would do
-// to the command. What came before is still to be had from Next.
+// keepIgnored makes ignored again what the caller ignored and the Go runtime has
+// taken over.
+func keepIgnored() {
+	set, _ := entry.Ignored()
+	for sig := syscall.Signal(1); set != 0 && sig <= rtMax; sig++ {
+		if ignored(sig) {
+			signal.Ignore(sig)
+		}
+	}
+}
+
+// Yield restores the default action of the caught signals, for a process that becomes its command:
+// they do to it what they would do to the command. Next still gives those that came before.
 func (r *Relay) Yield() {
 	for _, sig := range r.list {
 		sigaction(sig, &action{}, nil)
 	}
+	r.settle()
 }
 
-// unblock lets signals through that the caller had blocked: golock has to hear
-// of them, the command is to find them blocked. They are unblocked in this
-// thread only, and the goroutine stays in it.
-func (r *Relay) unblock(list []syscall.Signal) {
-	var mask uint64
-	for _, sig := range list {
-		mask |= 1 << (sig - 1)
-	}
+// unblock unblocks signals in this thread, the process's first, which lives as long as the process:
+// those that package entry has blocked, and of those that the caller had blocked the caught ones.
+func (r *Relay) unblock() {
 	var now uint64
 	sigprocmask(unix.SIG_BLOCK, nil, &now)
-	if r.blocked = now & mask; r.blocked != 0 {
-		runtime.LockOSThread()
-		sigprocmask(unix.SIG_UNBLOCK, &r.blocked, nil)
+	r.blocked = now
+	if mask, known := entry.Mask(); known {
+		r.blocked = mask
+	}
+	mask := r.blocked
+	for _, sig := range r.list {
+		mask &^= 1 << (sig - 1)
+	}
+	if mask != now {
+		sigprocmask(unix.SIG_SETMASK, &mask, nil)
 	}
 }
 
-// AsCaller calls start with the caller's signals blocked again, for a command
-// to inherit that. It must be called by the goroutine that called Catch.
+// AsCaller calls start with the caller's signals blocked, for a command to inherit that.
 func (r *Relay) AsCaller(start func()) {
-	if r.blocked != 0 {
-		sigprocmask(unix.SIG_BLOCK, &r.blocked, nil)
-		defer sigprocmask(unix.SIG_UNBLOCK, &r.blocked, nil)
-	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var now uint64
+	sigprocmask(unix.SIG_SETMASK, &r.blocked, &now)
+	defer sigprocmask(unix.SIG_SETMASK, &now, nil)
 	start()
 }
 
-// Next gives the next signal, or 0 for a wake-up. It waits for at most timeout
-// (negative: for ever) and reports false if nothing came.
+// Next gives the next signal, or 0 for a wake-up. It waits at most timeout (negative: for ever) and
+// reports false if nothing came.
 func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 	until := time.Now().Add(timeout)
 	for {
-		for len(r.have) > 0 {
-			sig := syscall.Signal(r.have[0])
-			r.have = r.have[1:]
+		for len(r.unread) > 0 {
+			sig := syscall.Signal(r.unread[0])
+			r.unread = r.unread[1:]
 			if sig != unix.SIGPIPE {
 				return sig, true
 			}
 		}
 		if timeout >= 0 || len(r.watched) > 0 {
 			switch r.await(timeout >= 0, until) {
-			case nothing:
+			case timedOut:
 				return 0, false
-			case other:
+			case watchedReady:
 				return 0, true
 			}
 		}
 		n, err := unix.Read(r.read, r.buffer[:])
 		if err == nil {
-			r.have = r.buffer[:n]
+			r.unread = r.buffer[:n]
 		}
 	}
 }
 
-// Suspend stops this process after a stop signal came through Next, unless the
-// CONT that takes it back has come already, and returns when the process was
-// continued. (A CONT that comes between that look and the stop is lost: on a
-// busy machine, one in a hundred of those that are sent right after the TSTP.)
+// Suspend stops this process after a stop signal came through Next, unless the CONT that undoes it
+// has come already, and returns when the process was continued. Without a terminal a CONT between
+// that look and the stop is lost: on a busy machine one in a hundred that follow a TSTP at once.
 func (r *Relay) Suspend() {
 	runtime.LockOSThread() // which can take a while the first time
 	defer runtime.UnlockOSThread()
-	if sig, ok := r.peek(); !ok || sig != unix.SIGCONT {
-		StopSelf(r.terminal)
+	if r.terminal {
+		StopJob(func() bool { return true })
+	} else if sig, ok := r.peek(); !ok || sig != unix.SIGCONT {
+		StopSelf()
 	}
 }
 
-// peek gives what Next would give without waiting, and leaves it there. It
-// passes over wake-ups.
+// peek gives the signal that Next would give without waiting, and leaves it there. It drops wake-ups.
 func (r *Relay) peek() (syscall.Signal, bool) {
 	for {
 		sig, ok := r.Next(0)
@@ -190,14 +218,14 @@ func (r *Relay) peek() (syscall.Signal, bool) {
 			return 0, false
 		}
 		if sig != 0 {
-			r.have = append([]byte{byte(sig)}, r.have...)
+			r.unread = append([]byte{byte(sig)}, r.unread...)
 			return sig, true
 		}
 	}
 }
 
-// Watch makes Next also return, as for a wake-up, while there is something to
-// read from one of these descriptors. To read it is up to the caller of Next.
+// Watch makes Next also return, as for a wake-up, while one of these descriptors is readable. The
+// caller of Next reads from it.
 func (r *Relay) Watch(fds ...int) { r.watched = append(r.watched, fds...) }
 
 // Unwatch ends that.
@@ -209,10 +237,17 @@ func (r *Relay) Unwatch(fds ...int) {
 type readiness int
 
 const (
-	nothing readiness = iota // in time
-	own                      // the relay has something to read
-	other                    // only something watched has
+	timedOut     readiness = iota
+	relayReady             // the relay has something to read
+	watchedReady           // only a watched descriptor has
 )
+
+// maxTimeout is what a timespec holds where its seconds have 32 bits: 68 years.
+const maxTimeout = math.MaxInt32 * time.Second
+
+func timespec(d time.Duration) unix.Timespec {
+	return unix.NsecToTimespec(int64(min(max(d, 0), maxTimeout)))
+}
 
 // await waits until there is something to read, or until.
 func (r *Relay) await(limited bool, until time.Time) readiness {
@@ -224,17 +259,17 @@ func (r *Relay) await(limited bool, until time.Time) readiness {
 	for {
 		var ts *unix.Timespec
 		if limited {
-			left := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
+			left := timespec(time.Until(until))
 			ts = &left
 		}
 		n, err := unix.Ppoll(ready, ts, nil)
 		switch {
 		case ready[0].Revents != 0:
-			return own
+			return relayReady
 		case n > 0:
-			return other
+			return watchedReady
 		case limited && (err == nil || !time.Now().Before(until)):
-			return nothing
+			return timedOut
 		}
 	}
 }
@@ -249,42 +284,58 @@ func (r *Relay) Wake() {
 	}
 }
 
-// CatchStop makes the terminal's stop signal come through Next, for a golock
-// that waits: it must leave the queue before it stops. Undone by DropStop.
+// CatchStop makes the terminal's stop signal come through Next, for a golock that waits: it must leave
+// the queue before it stops. DropStop undoes it.
 func (r *Relay) CatchStop() { r.catch(slices.DeleteFunc([]syscall.Signal{unix.SIGTSTP}, ignored)) }
 
-// DropStop gives the stop signal its default action back.
+// DropStop restores the default action of the stop signal.
 func (r *Relay) DropStop() {
 	if !ignored(unix.SIGTSTP) {
 		sigaction(unix.SIGTSTP, &action{}, nil)
 	}
 }
 
-// StopSelf stops this process and returns when it was continued. With a
-// terminal it does so the way an uncaught SIGTSTP does: the kernel does not
-// stop a process when nobody is left in its session to continue it.
-func StopSelf(terminal bool) {
+// StopSelf stops this process and returns when it was continued. It is for a process without a
+// terminal.
+func StopSelf() {
 	// To this very thread, so that the signal has worked when Tgkill returns.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if !terminal {
-		_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
-		return
-	}
+	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
+}
+
+// StopJob stops this process as an uncaught SIGTSTP does, if still reports true, and returns when
+// it was continued. The kernel stops nobody when nobody is left in the session to continue it.
+//
+// The signal is pending while still looks: a SIGCONT that comes meanwhile discards it (signal(7)).
+// Otherwise a job that is stopped and continued in between would stop once more.
+func StopJob(still func() bool) {
 	if ignored(unix.SIGTSTP) {
 		return
 	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var caught action
 	sigaction(unix.SIGTSTP, &action{}, &caught)
+	defer sigaction(unix.SIGTSTP, &caught, nil)
+	var mask, before uint64 = 1 << (unix.SIGTSTP - 1), 0
+	sigprocmask(unix.SIG_BLOCK, &mask, &before)
 	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGTSTP)
-	sigaction(unix.SIGTSTP, &caught, nil)
+	if !still() {
+		sigaction(unix.SIGTSTP, &action{sigIgn}, nil) // discards it
+		sigaction(unix.SIGTSTP, &action{}, nil)
+	}
+	sigprocmask(unix.SIG_UNBLOCK, &mask, nil) // stops here
+	sigprocmask(unix.SIG_SETMASK, &before, nil)
 }
 
-// ignored reports whether sig is ignored now. Of the signals that the caller
-// had ignored, the Go runtime leaves HUP and INT, and those of job control, as
-// they were; the others it has taken over before main starts, and nothing
-// tells any more that they were ignored, and to ask costs a system call each.
+// ignored reports whether the caller ignores sig and golock leaves it so: it needs CHLD, and the
+// runtime needs the faults. In a plain go build only HUP, INT and the signals of job control can tell:
+// the Go runtime takes the others over before main starts.
 func ignored(sig syscall.Signal) bool {
+	if set, known := entry.Ignored(); known {
+		return set&(1<<(sig-1)) != 0 && sig != unix.SIGCHLD && !IsFault(sig)
+	}
 	switch sig {
 	case unix.SIGHUP, unix.SIGINT, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU:
 	default:
@@ -294,15 +345,14 @@ func ignored(sig syscall.Signal) bool {
 	return sigaction(sig, nil, &now) == 0 && now[0] == sigIgn
 }
 
-// Ignore makes a signal be ignored from now on, for a process that has nothing
-// to pass it on to and ends soon. Children would inherit that.
+// Ignore makes a signal be ignored from now on, for a process that has no command and ends soon.
+// Children would inherit that.
 func Ignore(sig syscall.Signal) { sigaction(sig, &action{sigIgn}, nil) }
 
 const sigIgn = 1
 
-// action is the kernel's struct sigaction with room to spare (rt_sigaction(2)):
-// handler, flags, restorer and mask on 64-bit machines. All zero is the default
-// action.
+// action is the kernel's struct sigaction with room to spare (rt_sigaction(2)): handler, flags,
+// restorer and mask on 64-bit machines. All zero is the default action.
 type action [16]uintptr
 
 const setSize = 8 // bytes of a signal set, on all architectures but MIPS

@@ -2,6 +2,7 @@ package signals
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"golock/test/testkit"
 )
 
 // The relay takes over the signals of its process, so each test runs in a
@@ -21,12 +24,21 @@ func TestMain(m *testing.M) {
 		child()
 		os.Exit(0)
 	}
+	testkit.SetDefaults()
 	os.Exit(m.Run())
 }
 
 var children = map[string]func(){
 	"order": childOrder, "burst": childBurst, "wake": childWake, "pipe": childPipe, "ignored": childIgnored, "blocked": childBlocked,
-	"stay": childStay,
+	"stay": childStay, "yield": childYield,
+	"stop": func() { StopJob(func() bool { return true }) },
+	"stop, taken back": func() {
+		StopJob(func() bool {
+			raise(unix.SIGCONT)
+			return true
+		})
+	},
+	"stop, not any more": func() { StopJob(func() bool { return false }) },
 }
 
 func child(t *testing.T, name string) {
@@ -39,12 +51,34 @@ func child(t *testing.T, name string) {
 	}
 }
 
+// A job that was continued after the decision to stop does not stop.
+func TestStopJob(t *testing.T) {
+	for name, stops := range map[string]bool{"stop": true, "stop, taken back": false, "stop, not any more": false} {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "GOLOCK_SIGNALS_CHILD="+name)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // and somebody who could continue it
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		if err != nil || status.Stopped() != stops {
+			t.Errorf("%s: status %v, %v", name, status, err)
+		}
+		if status.Stopped() {
+			_ = cmd.Process.Signal(unix.SIGCONT)
+			_ = cmd.Wait()
+		}
+	}
+}
+
 func TestEverySignalArrivesInOrder(t *testing.T) { child(t, "order") }
 func TestNothingIsLostInABurst(t *testing.T)     { child(t, "burst") }
 func TestWakeAndTimeout(t *testing.T)            { child(t, "wake") }
 func TestBrokenPipeIsForgotten(t *testing.T)     { child(t, "pipe") }
 func TestIgnoredStaysIgnored(t *testing.T)       { child(t, "ignored") }
 func TestBlockedIsHeardAndHandedOn(t *testing.T) { child(t, "blocked") }
+func TestYieldLosesNothing(t *testing.T)         { child(t, "yield") }
 func TestStaysInItsThread(t *testing.T)          { child(t, "stay") }
 
 func say(words ...string) { os.Stdout.WriteString(strings.Join(words, " ") + "\n") }
@@ -62,7 +96,7 @@ func raise(sig syscall.Signal) { _ = unix.Kill(unix.Getpid(), sig) }
 
 func childOrder() {
 	r := start()
-	list := append(standard(), jobControl()...)
+	list := append(raisable(), jobControl()...)
 	for sig := syscall.Signal(rtMin + 1); sig <= rtMax; sig++ {
 		list = append(list, sig)
 	}
@@ -164,8 +198,28 @@ func childBlocked() {
 	}
 }
 
-// A watched descriptor makes Next return for as long as it is readable, and
-// signals come before it.
+// What came before Yield can be had after it.
+// raisable are those that a process gets also if it sends them to itself.
+func raisable() []syscall.Signal {
+	return slices.DeleteFunc(standard(), func(sig syscall.Signal) bool { return sig == unix.SIGXCPU || sig == unix.SIGXFSZ })
+}
+
+func childYield() {
+	r := start()
+	runtime.LockOSThread()
+	for _, sig := range raisable() {
+		_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig) // the handler has run when this returns
+	}
+	r.Yield()
+	var got []syscall.Signal
+	for sig, ok := r.Next(0); ok; sig, ok = r.Next(0) {
+		got = append(got, sig)
+	}
+	if len(got) != len(raisable()) {
+		say(fmt.Sprint(got))
+	}
+}
+
 func childStay() {
 	Stay()
 	first := unix.Gettid()
@@ -185,6 +239,24 @@ func childStay() {
 	}
 }
 
+// A time limit of centuries is one, also where the kernel counts seconds in 32
+// bits.
+func TestTimespec(t *testing.T) {
+	for _, d := range []time.Duration{0, 1, time.Second + 1, maxTimeout} {
+		if ts := timespec(d); ts.Nano() != int64(d) {
+			t.Errorf("%v becomes %+v", d, ts)
+		}
+	}
+	if ts := timespec(math.MaxInt64); ts.Nano() < int64(maxTimeout) {
+		t.Errorf("292 years become %+v", ts)
+	}
+	if ts := timespec(-time.Second); ts.Nano() != 0 {
+		t.Errorf("the past becomes %+v", ts)
+	}
+}
+
+// A watched descriptor makes Next return for as long as it is readable, and
+// signals come before it.
 func TestWatch(t *testing.T) {
 	r, err := NewRelay(false)
 	if err != nil {

@@ -17,21 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/test/testkit"
 )
 
 var background = context.Background()
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func request(t testing.TB, s *Store, limit int) locks.Request {
 	t.Helper()
 	ref, err := locks.NewRef(s.URL())
-	must(t, err)
+	testkit.Must(t, err)
 	return locks.Request{Ref: ref, Name: "label", Claim: locks.Claim{Weight: 1, Max: limit}, NoWait: true}
 }
 
@@ -42,7 +36,7 @@ func try(t testing.TB, s *Store) (locks.Lease, error) {
 		return nil, err
 	}
 	l, err := ticket.Wait(background)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = l.Release(background) })
 	return l, nil
 }
@@ -50,7 +44,7 @@ func try(t testing.TB, s *Store) (locks.Lease, error) {
 func take(t testing.TB, s *Store) locks.Lease {
 	t.Helper()
 	l, err := try(t, s)
-	must(t, err)
+	testkit.Must(t, err)
 	return l
 }
 
@@ -87,9 +81,9 @@ func newPort(t testing.TB) (*Store, string) {
 	for range 100 {
 		address := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000))
 		s, err := NewPort(address)
-		must(t, err)
+		testkit.Must(t, err)
 		if l, err := try(t, s); err == nil {
-			must(t, l.Release(background))
+			testkit.Must(t, l.Release(background))
 			return s, address
 		}
 	}
@@ -101,11 +95,11 @@ func newPort(t testing.TB) (*Store, string) {
 func newSocketFile(t testing.TB) (*Store, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "golock-bind-")
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "sock")
 	s, err := NewSocket(path)
-	must(t, err)
+	testkit.Must(t, err)
 	return s, path
 }
 
@@ -113,7 +107,7 @@ func newAbstract(t testing.TB) (*Store, string) {
 	t.Helper()
 	name := fmt.Sprintf("golock-bind-%d-%x", os.Getpid(), rand.Uint64())
 	s, err := NewAbstract(name)
-	must(t, err)
+	testkit.Must(t, err)
 	return s, name
 }
 
@@ -121,27 +115,23 @@ func newAbstract(t testing.TB) (*Store, string) {
 func TestTimeWait(t *testing.T) {
 	s, address := newPort(t)
 	server, err := net.Listen("tcp", address)
-	must(t, err)
+	testkit.Must(t, err)
 	client, err := net.Dial("tcp", address)
-	must(t, err)
+	testkit.Must(t, err)
 	conn, err := server.Accept()
-	must(t, err)
-	must(t, conn.Close()) // who closes first has the TIME_WAIT
+	testkit.Must(t, err)
+	testkit.Must(t, conn.Close()) // who closes first has the TIME_WAIT
 	_, _ = client.Read(make([]byte, 1))
-	must(t, client.Close())
+	testkit.Must(t, client.Close())
 	refused(t, s)
-	must(t, server.Close())
-	if fd, err := s.space.(*port).bind(s.space.(*port).first, false); err != errTaken {
-		unix.Close(fd)
-		t.Fatalf("%v: there is nothing left of the connection", err)
-	}
+	testkit.Must(t, server.Close())
 	l := take(t, s)
 	refused(t, s)
 	if other, err := net.Listen("tcp", address); err == nil {
 		other.Close()
 		t.Error("a server got the port beside ours")
 	}
-	must(t, l.Release(background))
+	testkit.Must(t, l.Release(background))
 	take(t, s)
 }
 
@@ -149,25 +139,24 @@ func TestTimeWait(t *testing.T) {
 func TestPortOfOthers(t *testing.T) {
 	s, address := newPort(t)
 	_, number, _ := strings.Cut(address, ":")
-	p := s.space.(*port)
-	_, to := socketAddress(p.first)
+	_, to, _ := socketAddress(s.address.(*port).first)
 	raw := func(reuse int) (int, error) {
-		fd, err := newSocket(unix.AF_INET)
-		must(t, err)
+		fd, err := newSocket(unix.AF_INET, address)
+		testkit.Must(t, err)
 		t.Cleanup(func() { unix.Close(fd) })
-		must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, reuse))
+		testkit.Must(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, reuse))
 		return fd, unix.Bind(fd, to)
 	}
 	for _, where := range []string{address, ":" + number, "0.0.0.0:" + number} {
 		server, err := net.Listen("tcp", where) // sets SO_REUSEADDR
-		must(t, err)
+		testkit.Must(t, err)
 		refused(t, s)
-		must(t, server.Close())
+		testkit.Must(t, server.Close())
 	}
 	fd, err := raw(0) // bound, and no more
-	must(t, err)
+	testkit.Must(t, err)
 	refused(t, s)
-	must(t, unix.Close(fd))
+	testkit.Must(t, unix.Close(fd))
 
 	take(t, s)
 	for _, where := range []string{address, "0.0.0.0:" + number} {
@@ -204,32 +193,44 @@ func TestConnections(t *testing.T) {
 			t.Errorf("%s: nobody can see that it is there", c.network)
 		}
 		refused(t, c.s)
-		must(t, l.Release(background))
+		testkit.Must(t, l.Release(background))
 		for _, client := range clients {
-			must(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
+			testkit.Must(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
 			if _, err := client.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 				t.Errorf("%s: the connection lives: %v", c.network, err)
 			}
 		}
 		again := take(t, c.s)
-		must(t, again.Release(background))
+		testkit.Must(t, again.Release(background))
 	}
 }
 
-// A connection that nobody ever took does not keep the slot when what the
-// command left behind has the socket open.
-func TestLeftBehindWithConnections(t *testing.T) {
+// What a command left behind does not keep a port or a socket file, also if there
+// are connections that nobody ever took. It keeps an abstract name.
+func TestLeftBehind(t *testing.T) {
 	tcp, _ := newPort(t)
 	file, path := newSocketFile(t)
 	name, _ := newAbstract(t)
 	for _, s := range []*Store{tcp, file, name} {
 		l := take(t, s)
-		refused(t, s) // by a connection, with unix sockets
-		daemon, err := unix.Dup(l.(*lease).fd)
-		must(t, err)
-		defer unix.Close(daemon)
-		must(t, l.Release(background))
-		if s == file {
+		refused(t, s)
+		files := l.Files()
+		if s == file && len(files) != 2 {
+			t.Errorf("descriptors %v, want the socket's and that of PATH.lock", files)
+		}
+		var daemon []int
+		for _, fd := range files {
+			fd, err := unix.Dup(fd)
+			testkit.Must(t, err)
+			defer unix.Close(fd)
+			daemon = append(daemon, fd)
+		}
+		testkit.Must(t, l.Release(background))
+		switch s {
+		case name:
+			refused(t, s)
+			testkit.Must(t, unix.Close(daemon[0]))
+		case file:
 			stale(t, path) // and then one was killed
 		}
 		take(t, s)
@@ -240,18 +241,18 @@ func TestLeftBehindWithConnections(t *testing.T) {
 // What cannot be bound.
 func TestPortErrors(t *testing.T) {
 	s, err := NewPort("192.0.2.1:7001")
-	must(t, err)
+	testkit.Must(t, err)
 	fails(t, s, "bind 192.0.2.1:7001", "does not have that address")
 }
 
 // stale leaves a socket file behind as a killed holder does.
 func stale(t testing.TB, path string) {
 	t.Helper()
-	fd, err := newSocket(unix.AF_UNIX)
-	must(t, err)
-	must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: path}))
-	must(t, unix.Listen(fd, 1))
-	must(t, unix.Close(fd))
+	fd, err := newSocket(unix.AF_UNIX, path)
+	testkit.Must(t, err)
+	testkit.Must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: path}))
+	testkit.Must(t, unix.Listen(fd, 1))
+	testkit.Must(t, unix.Close(fd))
 	if _, err := os.Lstat(path); err != nil {
 		t.Fatal("nothing stayed")
 	}
@@ -260,16 +261,17 @@ func stale(t testing.TB, path string) {
 // However many find a socket file that was left behind, one wins. Each round
 // leaves one behind again.
 func TestStaleSocketFile(t *testing.T) {
+	t.Parallel()
 	s, path := newSocketFile(t)
-	const rounds, racers = 200, 8
+	const rounds, racers = 50, 8
 	for round := range rounds {
 		stale(t, path)
 		var won atomic.Int32
-		var all sync.WaitGroup
+		var all, released sync.WaitGroup
 		start, done := make(chan struct{}), make(chan struct{})
 		for range racers {
 			all.Add(1)
-			go func() {
+			released.Go(func() {
 				<-start
 				ticket, err := s.Join(background, request(t, s, 1))
 				if err == nil {
@@ -283,7 +285,7 @@ func TestStaleSocketFile(t *testing.T) {
 					l, _ := ticket.Wait(background)
 					_ = l.Release(background)
 				}
-			}()
+			})
 		}
 		close(start)
 		all.Wait()
@@ -291,12 +293,7 @@ func TestStaleSocketFile(t *testing.T) {
 			t.Fatalf("round %d: %d have the slot", round, won.Load())
 		}
 		close(done)
-		for { // until it is given back
-			if _, err := os.Lstat(path); err != nil {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
+		released.Wait()
 	}
 }
 
@@ -304,15 +301,15 @@ func TestStaleSocketFile(t *testing.T) {
 func TestSocketFileIsRemoved(t *testing.T) {
 	s, path := newSocketFile(t)
 	l := take(t, s)
-	must(t, l.Release(background))
+	testkit.Must(t, l.Release(background))
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket stayed: %v", err)
 	}
 	// One that took the place meanwhile is not ours to remove.
 	l = take(t, s)
-	must(t, os.Remove(path))
-	must(t, os.WriteFile(path, nil, 0o600))
-	must(t, l.Release(background))
+	testkit.Must(t, os.Remove(path))
+	testkit.Must(t, os.WriteFile(path, nil, 0o600))
+	testkit.Must(t, l.Release(background))
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("a stranger's file was removed: %v", err)
 	}
@@ -322,150 +319,49 @@ func TestSocketFileIsRemoved(t *testing.T) {
 // What is in the way and must not be removed.
 func TestSocketFileErrors(t *testing.T) {
 	s, path := newSocketFile(t)
-	must(t, os.WriteFile(path, []byte("precious"), 0o600))
+	testkit.Must(t, os.WriteFile(path, []byte("precious"), 0o600))
 	fails(t, s, path, "is there and is no socket")
-	must(t, os.Remove(path))
-	must(t, os.Symlink("nowhere", path))
-	fails(t, s, path, "is a symbolic link")
-	must(t, os.Remove(path))
-	must(t, os.Mkdir(path, 0o700))
+	testkit.Must(t, os.Remove(path))
+	testkit.Must(t, os.Symlink("nowhere", path))
+	fails(t, s, path, "symbolic link")
+	testkit.Must(t, os.Remove(path))
+	testkit.Must(t, os.Mkdir(path, 0o700))
 	fails(t, s, path, "is there and is no socket")
 
 	missing, err := NewSocket(filepath.Join(filepath.Dir(path), "no", "sock"))
-	must(t, err)
+	testkit.Must(t, err)
 	fails(t, missing, "the directory must be there")
 	readOnly, err := NewSocket("/proc/sock")
-	must(t, err)
+	testkit.Must(t, err)
 	fails(t, readOnly, "/proc/sock")
 }
 
-// Sockets of other tools keep us out, whether they listen or not.
+// Sockets of other tools keep us out: any that has an abstract name, at a file those
+// that listen or are of another kind. A file at which nobody listens is left over.
 func TestSocketsOfOthers(t *testing.T) {
 	file, path := newSocketFile(t)
 	name, abstract := newAbstract(t)
 	for _, c := range []struct {
-		s     *Store
-		to    string
-		kinds []int // abstract names of different kinds are different names
-	}{{file, path, []int{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_SEQPACKET}}, {name, "@" + abstract, []int{unix.SOCK_STREAM}}} {
-		for _, kind := range c.kinds {
-			fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
-			must(t, err)
-			must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: c.to}))
+		s          *Store
+		to         string
+		kind       int
+		unlistened bool // keeps us out before it listens
+	}{
+		{file, path, unix.SOCK_STREAM, false}, {file, path, unix.SOCK_DGRAM, true}, {file, path, unix.SOCK_SEQPACKET, true},
+		{name, "@" + abstract, unix.SOCK_STREAM, true},
+	} {
+		fd, err := unix.Socket(unix.AF_UNIX, c.kind|unix.SOCK_CLOEXEC, 0)
+		testkit.Must(t, err)
+		testkit.Must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: c.to}))
+		if c.unlistened {
 			refused(t, c.s)
-			if kind != unix.SOCK_DGRAM {
-				must(t, unix.Listen(fd, 1))
-				refused(t, c.s)
-			}
-			must(t, unix.Close(fd))
-			l := take(t, c.s)
-			must(t, l.Release(background))
 		}
-	}
-}
-
-// A process that is stopped inside the second lock holds up those who come, not
-// for ever, and not those who wait already.
-func TestGuardIsStuck(t *testing.T) {
-	s, path := newSocketFile(t)
-	f := s.space.(*socketFile)
-	guard, err := f.guard(background, guardWait)
-	must(t, err)
-	start := time.Now()
-	fails(t, s, path, "may be stopped")
-	if took := time.Since(start); took < guardWait || took > 10*guardWait {
-		t.Errorf("it took %v", took)
-	}
-	ended, cancel := context.WithCancel(background)
-	cancel()
-	start = time.Now()
-	if _, err := s.Join(ended, request(t, s, 1)); err != context.Canceled || time.Since(start) > guardWait/2 {
-		t.Errorf("Join = %v after %v", err, time.Since(start))
-	}
-	must(t, unix.Close(guard))
-	take(t, s)
-}
-
-// Being late is no reason to be turned away.
-func TestGuardIsStuckWhileWaiting(t *testing.T) {
-	s, _ := newSocketFile(t)
-	l := take(t, s)
-	r := request(t, s, 1)
-	r.NoWait = false
-	ticket, err := s.Join(background, r)
-	must(t, err)
-	guard, err := s.space.(*socketFile).guard(background, guardWait)
-	must(t, err)
-	must(t, l.Release(background))
-	got := make(chan error)
-	go func() {
-		second, err := ticket.Wait(background)
-		if err == nil {
-			err = second.Release(background)
+		if c.kind != unix.SOCK_DGRAM {
+			testkit.Must(t, unix.Listen(fd, 1))
+			refused(t, c.s)
 		}
-		got <- err
-	}()
-	select {
-	case err := <-got:
-		t.Fatalf("Wait came through: %v", err)
-	case <-time.After(guardWait * 3 / 2):
-	}
-	must(t, unix.Close(guard))
-	must(t, <-got)
-}
-
-// Three sockets that were given back and live on, in a daemon, and newcomers all
-// at once: one wins.
-func TestAbstractGenerations(t *testing.T) {
-	s, name := newAbstract(t)
-	for range 3 {
-		l := take(t, s)
-		daemon, err := unix.Dup(l.(*lease).fd)
-		must(t, err)
-		defer unix.Close(daemon)
-		must(t, l.Release(background))
-	}
-	if _, ok := list()["@"+name+"@2"]; !ok {
-		t.Fatal("there are not three names")
-	}
-	for round := range 100 {
-		var leases []locks.Lease
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		for range 8 {
-			all.Go(func() {
-				ticket, err := s.Join(background, request(t, s, 1))
-				if err != nil {
-					return
-				}
-				l, _ := ticket.Wait(background)
-				mu.Lock()
-				leases = append(leases, l)
-				mu.Unlock()
-			})
-		}
-		all.Wait()
-		if len(leases) != 1 {
-			t.Fatalf("round %d: %d have the slot", round, len(leases))
-		}
-		refused(t, s)
-		must(t, leases[0].Release(background))
-	}
-}
-
-// Who has an earlier name is seen by who comes to a later one, and the other way
-// round.
-func TestAbstractRivals(t *testing.T) {
-	s, name := newAbstract(t)
-	a := s.space.(*abstract)
-	for _, g := range []int{0, 5} {
-		fd, err := listenAt(generationName(name, 0, g))
-		must(t, err)
-		refused(t, s)
-		if err := a.alone(0, 3); err != errTaken {
-			t.Errorf("generation %d: %v", g, err)
-		}
-		must(t, unix.Close(fd))
-		must(t, a.alone(0, 3))
+		testkit.Must(t, unix.Close(fd))
+		l := take(t, c.s)
+		testkit.Must(t, l.Release(background))
 	}
 }

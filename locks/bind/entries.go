@@ -3,22 +3,45 @@ package bind
 import (
 	"context"
 	"iter"
-	"os"
 	"slices"
+	"time"
 
+	"golock/internal/procfs"
 	"golock/locks"
 	"golock/locks/kernel"
 )
 
-// Entries implements locks.Store, whatever the name: there is one lock. It knows
-// the holders as far as the units that are taken are close together; nobody knows who waits, and the number of
-// a process only who may look into it.
+const (
+	widestGap  = 8  // beyond so many free units it is rather somebody else's port
+	unknownMax = -1 // the kernel is not told a holder's max
+)
+
+// Entries implements locks.Store, whatever the name: there is one lock. Nobody knows
+// who waits. The process of a holder is shown to those who may look into it.
 func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, error] {
 	return func(yield func(locks.Entry, error) bool) {
 		if name == "" {
 			name = s.URL()
 		}
-		for _, e := range s.list(name) {
+		inodes := s.inodes(s.Traits().MaxUnits)
+		if slices.Max(inodes) == 0 {
+			return
+		}
+		users := map[uint64][]int{} // the processes that have a socket open, by its inode
+		for _, pid := range procfs.PIDs() {
+			sockets, _ := procfs.SocketsOf(pid)
+			for _, inode := range sockets {
+				users[inode] = append(users[inode], pid)
+			}
+		}
+		last := -1
+		for unit, inode := range inodes {
+			if inode == 0 || unit-last > widestGap {
+				continue
+			}
+			last = unit
+			e := locks.Entry{Name: name, State: locks.Holding, Slots: []int{unit}, Claim: locks.Claim{Weight: 1, Max: unknownMax}}
+			kernel.Describe(&e, append(kernel.Eldest(users[inode]), 0)[0])
 			if !yield(e, nil) {
 				return
 			}
@@ -26,82 +49,39 @@ func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, e
 	}
 }
 
-func (s *Store) list(name string) []locks.Entry {
-	sockets := s.space.sockets(s.Traits().MaxUnits)
-	last := -1 // further on it is rather somebody else's port
-	for unit := range s.Traits().MaxUnits {
-		if _, ok := sockets[unit]; !ok {
-			continue
-		}
-		if unit-last > widestGap {
-			delete(sockets, unit)
-			continue
-		}
-		last = unit
+// inodes are those of the sockets that have the first units now; 0: nobody.
+func (s *Store) inodes(units int) (found []uint64) {
+	listeners := s.address.listeners()
+	for unit := range units {
+		found = append(found, listeners[s.address.listenerKey(unit)])
 	}
-	owners := map[string][]int{} // by inode
-	for _, inode := range sockets {
-		owners[socketName(inode)] = nil
-	}
-	if len(owners) == 0 {
-		return nil
-	}
-	kernel.Processes(func(pid int, dir string) bool {
-		_ = kernel.Descriptors(dir, func(number string) bool {
-			socket, _ := os.Readlink(dir + "/fd/" + number)
-			if have, ok := owners[socket]; ok && !slices.Contains(have, pid) {
-				owners[socket] = append(have, pid)
-			}
-			return true
-		})
-		return true
-	})
-	var entries []locks.Entry
-	for unit := range s.Traits().MaxUnits {
-		inode, ok := sockets[unit]
-		if !ok {
-			continue
-		}
-		e := locks.Entry{Name: name, State: locks.Holding, Slots: []int{unit}, UID: -1, Claim: locks.Claim{Weight: 1, Max: unknownMax}}
-		e.Host, _ = os.Hostname()
-		if eldest := kernel.Eldest(owners[socketName(inode)]); len(eldest) > 0 {
-			kernel.Describe(&e, eldest[0])
-		}
-		entries = append(entries, e)
-	}
-	return entries
+	return found
 }
 
-// widestGap is how far from one unit that is taken the next one is looked for.
-const widestGap = 8
-
-// unknownMax is the max of a holder: the kernel is not told.
-const unknownMax = -1
-
-func socketName(inode string) string { return "socket:[" + inode + "]" }
-
-// enclosing finds the run around us that holds a unit. That GOLOCK_HELD names it
-// is not enough: what a run has left behind names it too, when others hold.
-func (s *Store) enclosing(r locks.Request) *locks.Ref {
-	for i := len(r.Within) - 1; i >= 0; i-- {
-		if r.Within[i].Key != r.Ref.Key {
-			continue
+// hasUnit reports whether a process has one of the first units.
+func (s *Store) hasUnit(pid, units int) (bool, error) {
+	sockets, err := procfs.SocketsOf(pid)
+	for _, inode := range s.inodes(units) {
+		if inode != 0 && slices.Contains(sockets, inode) {
+			return true, nil
 		}
-		ours := map[string]bool{}
-		for _, inode := range s.space.sockets(r.Claim.Max) {
-			ours[socketName(inode)] = true
-		}
-		if kernel.Around(func(dir string) (yes bool, err error) {
-			err = kernel.Descriptors(dir, func(number string) bool {
-				socket, _ := os.Readlink(dir + "/fd/" + number)
-				yes = ours[socket]
-				return !yes
-			})
-			return yes, err
-		}) {
-			return &r.Within[i]
-		}
-		return nil
 	}
-	return nil
+	return false, err
+}
+
+// Examine implements locks.Store. It never takes the address: a run with -n would find
+// it taken.
+func (s *Store) Examine(context.Context, time.Duration) ([]locks.Finding, error) {
+	users := locks.Finding{Level: locks.OK, Subject: "users", What: "nobody has the address now, as far as this user may see"}
+	if s.inodes(1)[0] != 0 {
+		users.What = "somebody has the address now"
+	}
+	found := []locks.Finding{users, s.address.examine()}
+	if n, ok := s.address.(socketName); !ok || !n.isFile() {
+		found = append(found, locks.Finding{Level: locks.OK, Subject: "reach", What: "one network namespace: containers with a network of their own do not meet here"})
+	}
+	return append(found, locks.Finding{
+		Level: locks.Note, Subject: "order", What: "there is no queue: who waits tries ten times a second",
+		Why: "nobody is served in order", Fix: "the store local, if there is a directory that all share",
+	}), nil
 }

@@ -1,161 +1,153 @@
 package bind
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"golock/internal/procfs"
+	"golock/locks"
+	"golock/locks/kernel"
+	"golock/locks/lockfile"
 )
 
-// longestName is how many bytes of an address a unix socket can have (unix(7)),
+// longestName is how many bytes the address of a unix socket can have (unix(7)),
 // with the @ that stands for the first byte of an abstract one.
 const longestName = 107
 
-// unitName is the name of a unit: unit 0 has the name itself, the others get
-// their number, NAME.1, NAME.2.
-func unitName(name string, unit int) string {
-	if unit == 0 {
-		return name
+// socketName is the address of a unix socket: @NAME, or the path of a socket file.
+type socketName string
+
+// NewAbstract takes an abstract name, of one byte or more. Whoever has the socket open
+// has the name, also what a command has left behind.
+func NewAbstract(text string) (*Store, error) {
+	if text == "" || len(text) >= longestName || strings.ContainsRune(text, 0) {
+		return nil, fmt.Errorf("name: is %d bytes long: want 1 to %d without a zero byte, as in bind://@job", len(text), longestName-1)
 	}
-	return name + "." + strconv.Itoa(unit)
+	return &Store{socketName("@" + text)}, nil
 }
 
-// unitsFor is how many units have names that fit, if room bytes are left.
-func unitsFor(room int) int {
-	switch {
-	case room < 2:
-		return 1
-	case room == 2:
-		return 10
-	case room == 3:
-		return 100
+// NewSocket takes the absolute path of a socket file.
+func NewSocket(path string) (*Store, error) {
+	if len(path) > longestName {
+		return nil, fmt.Errorf("path: is %d bytes long, a socket's can have at most %d", len(path), longestName)
 	}
-	return 1000
+	return &Store{socketName(path)}, nil
 }
 
-// presence is what a connection attempt tells of an address.
-type presence int
+func (n socketName) url() string { return "bind://" + kernel.EscapePath(string(n)) }
 
-const (
-	absent presence = iota
-	silent          // there is a socket, or only its file, and nobody listens
-	alive           // somebody listens
-)
+func (n socketName) isFile() bool { return n[0] == '/' }
 
-// look asks whether somebody listens at an address. What that leaves in the
-// listener's queue is bounded, and a full one is an answer too.
-func look(name string) (presence, error) {
-	fd, err := newSocket(unix.AF_UNIX)
+// unit is NAME, NAME.1, NAME.2 ...
+func (n socketName) unit(number int) socketName {
+	if number == 0 {
+		return n
+	}
+	return n + "." + socketName(strconv.Itoa(number))
+}
+
+func (n socketName) units() int {
+	units := 1
+	for units < maxUnits && len(n.unit(units)) <= longestName {
+		units++
+	}
+	return units
+}
+
+func (n socketName) take(unit int) (fds []int, release func() error, err error) {
+	name := string(n.unit(unit))
+	if n.isFile() {
+		return takeFile(name)
+	}
+	fd, err := listen(unix.AF_UNIX, &unix.SockaddrUnix{Name: name}, name)
+	return []int{fd}, func() error { return closeSocket(fd) }, err
+}
+
+// takeFile takes a socket file, which stays when its holder dies. Only who has PATH.lock
+// locked may remove it, or bind: it stays locked as long as the slot is held.
+func takeFile(path string) (fds []int, release func() error, err error) {
+	lock, err := lockfile.New(lockfile.Flock, path+".lock").TryLock()
 	if err != nil {
-		return absent, &Error{Op: "socket", Address: name, Err: err}
+		return nil, nil, err
+	}
+	fd := -1
+	if err = removeLeftOver(path); err == nil {
+		fd, err = listen(unix.AF_UNIX, &unix.SockaddrUnix{Name: path}, path)
+	}
+	if err != nil {
+		_ = lock.Release(context.Background())
+		return nil, nil, err
+	}
+	var ours unix.Stat_t
+	_ = unix.Lstat(path, &ours) // if that fails, the next one removes it
+	return append(lock.Files(), fd), func() error {
+		_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+		var now unix.Stat_t
+		if unix.Lstat(path, &now) == nil && kernel.SameFile(&now, &ours) {
+			_ = unix.Unlink(path)
+		}
+		unix.Close(fd)
+		return lock.Release(context.Background())
+	}, nil
+}
+
+// removeLeftOver removes a socket file at which nobody listens. Only sockets are
+// removed, so anything else is an error.
+func removeLeftOver(path string) error {
+	var st unix.Stat_t
+	switch err := unix.Lstat(path, &st); {
+	case err == unix.ENOENT:
+		return nil
+	case err != nil:
+		return &kernel.Error{Op: "stat", Path: path, Err: err}
+	case st.Mode&unix.S_IFMT != unix.S_IFSOCK:
+		return &kernel.Error{Path: path, Err: errors.New("is there and is no socket"), Hint: "it is not removed; name another file, or what the symbolic link leads to"}
+	}
+	fd, err := newSocket(unix.AF_UNIX, path)
+	if err != nil {
+		return err
 	}
 	defer unix.Close(fd)
-	switch err := unix.Connect(fd, &unix.SockaddrUnix{Name: name}); err {
+	switch err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err {
 	case nil, unix.EAGAIN, unix.EPROTOTYPE, unix.EINTR:
-		return alive, nil // EPROTOTYPE: a socket of another kind
-	case unix.ECONNREFUSED:
-		return silent, nil
-	case unix.ENOENT:
-		return absent, nil
-	case unix.EACCES, unix.EPERM:
-		return absent, &Error{Op: "connect", Address: name, Err: err, Hint: "the socket belongs to another user: whether somebody listens cannot be seen"}
+		return kernel.ErrTaken // EAGAIN: the listener's queue is full; EPROTOTYPE: a socket of another kind
+	case unix.ECONNREFUSED, unix.ENOENT:
 	default:
-		return absent, &Error{Op: "connect", Address: name, Err: err}
+		return &kernel.Error{Op: "connect", Path: path, Err: err, Hint: "who may not write the socket cannot see whether somebody listens"}
 	}
-}
-
-// listenAt binds and listens. errTaken: there is something of that name.
-func listenAt(name string) (fd int, err error) {
-	if fd, err = newSocket(unix.AF_UNIX); err != nil {
-		return -1, &Error{Op: "socket", Address: name, Err: err}
-	}
-	defer func() {
-		if err != nil {
-			unix.Close(fd)
-			fd = -1
-		}
-	}()
-	switch err := unix.Bind(fd, &unix.SockaddrUnix{Name: name}); err {
-	case nil:
-	case unix.EADDRINUSE:
-		return fd, errTaken
-	default:
-		e := &Error{Op: "bind", Address: name, Err: err}
-		switch err {
-		case unix.ENOENT:
-			e.Hint = "the directory must be there"
-		case unix.EACCES, unix.EPERM, unix.EROFS:
-			e.Hint = "to make a socket takes the right to write the directory"
-		}
-		return fd, e
-	}
-	if err := unix.Listen(fd, backlog); err != nil {
-		return fd, &Error{Op: "listen", Address: name, Err: err}
-	}
-	return fd, nil
-}
-
-// quiet makes a socket refuse connections from now on, whoever has it open.
-func quiet(name string, fd int) error {
-	if err := unix.Shutdown(fd, unix.SHUT_RDWR); err != nil {
-		return &Error{Op: "shutdown", Address: name, Err: err}
+	if err := unix.Unlink(path); err != nil && err != unix.ENOENT {
+		return &kernel.Error{Op: "unlink", Path: path, Err: err, Hint: "it was left behind by somebody whose files only that user may remove"}
 	}
 	return nil
 }
 
-// socket is a line of the kernel's list.
-type socket struct {
-	inode   uint64
-	listens bool // or did, when it was made quiet
-	idle    bool // is bound, and neither listens nor is an end of a connection
-}
+func (n socketName) listeners() map[string]uint64 { return procfs.UnixListeners() }
 
-// list gives the bound sockets of this network namespace by their names, in
-// which the kernel writes @ for a zero byte (proc(5), /proc/net/unix).
-func list() map[string][]socket {
-	const (
-		acceptsConnections = 0x10000 // __SO_ACCEPTCON
-		unconnected        = "01"    // SS_UNCONNECTED
-	)
-	text, _ := os.ReadFile("/proc/self/net/unix")
-	found := map[string][]socket{}
-	for line := range strings.Lines(string(text)) {
-		// Num RefCount Protocol Flags Type St Inode Path; a path may contain blanks
-		field := strings.Fields(line)
-		if len(field) < 8 {
-			continue
-		}
-		flags, _ := strconv.ParseUint(field[3], 16, 64)
-		inode, err := strconv.ParseUint(field[6], 10, 64)
-		_, name, ok := strings.Cut(line, " "+field[6]+" ")
-		if err != nil || !ok {
-			continue
-		}
-		name = strings.TrimSuffix(name, "\n")
-		listens := flags&acceptsConnections != 0
-		found[name] = append(found[name], socket{inode, listens, !listens && field[5] == unconnected})
-	}
-	return found
-}
-
-// listed is a name as the list has it.
-func listed(name string) string { return strings.ReplaceAll(name, "\x00", "@") }
-
-// listener is the inode of the socket that somebody listens at, or "". Those of
-// the same name that were made quiet are older.
-func listener(all map[string][]socket, name string) string {
-	var inode uint64
-	for _, s := range all[listed(name)] {
-		if s.listens {
-			inode = max(inode, s.inode)
-		}
-	}
-	if inode == 0 {
+// listenerKey leaves out a socket file that was released: its socket may live on.
+func (n socketName) listenerKey(unit int) string {
+	path := string(n.unit(unit))
+	if _, err := os.Lstat(path); err != nil && n.isFile() {
 		return ""
 	}
-	if state, err := look(name); err != nil || state != alive {
-		return ""
+	return path
+}
+
+func (n socketName) examine() locks.Finding {
+	if !n.isFile() {
+		return locks.Finding{Level: locks.OK, Subject: "name", What: "what a command leaves behind keeps the slot for as long as it has the socket open; --close prevents that"}
 	}
-	return strconv.FormatUint(inode, 10)
+	dir := path.Dir(string(n))
+	f := locks.Finding{Level: locks.OK, Subject: "directory", What: dir + " can be written"}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		f.Level, f.What, f.Why = locks.Problem, dir+" cannot be written: "+err.Error(), "no socket can be made there"
+		f.Fix = "give this user the right to write it"
+	}
+	return f
 }

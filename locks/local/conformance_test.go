@@ -9,6 +9,7 @@ import (
 	"golock/locks/locktest"
 )
 
+// Slow: random histories, with processes of their own.
 func TestConformance(t *testing.T) {
 	locktest.Run(t, locktest.Engine{
 		Fresh: func(t *testing.T) string { return "local://" + t.TempDir() + "/locks" },

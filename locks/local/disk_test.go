@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"golock/test/testkit"
 )
 
 const memoryPage = 4096 // of tmpfs
@@ -19,7 +21,7 @@ func fill(t *testing.T, dir string, pages int64) (empty func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")
 	f, err := os.Create(path)
-	must(t, err)
+	testkit.Must(t, err)
 	defer f.Close()
 	var size int64
 	for page := make([]byte, memoryPage); ; size += memoryPage {
@@ -33,24 +35,8 @@ func fill(t *testing.T, dir string, pages int64) (empty func()) {
 	if size < pages*memoryPage {
 		t.Fatalf("only %d bytes were free", size)
 	}
-	must(t, f.Truncate(size-pages*memoryPage))
-	return func() { must(t, os.Remove(path)) }
-}
-
-// mustBeFull demands the error of a full disk, which names the file, and that
-// nothing was granted.
-func mustBeFull(t *testing.T, s *Store, name string, held int) {
-	t.Helper()
-	path := lockPath(s.path, name)
-	if err := fails(t, s, name, path); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("%v is not the error of a full disk", err)
-	}
-	if held == 0 && heldBytes(t, path) {
-		t.Error("something is locked after the error")
-	}
-	if got := list(t, s, name); len(got) != held {
-		t.Errorf("%d entries, want %d", len(got), held)
-	}
+	testkit.Must(t, f.Truncate(size-pages*memoryPage))
+	return func() { testkit.Must(t, os.Remove(path)) }
 }
 
 // A lock that was used before needs no more space.
@@ -70,17 +56,6 @@ func TestFullDiskDoesNotConcernAnExistingLock(t *testing.T) {
 		take(t, s, "x", limit(0))
 	}
 	empty()
-}
-
-func TestFullDiskRefusesANewLock(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, mount(t, "tmpfs", "size=64k"))
-	empty := fill(t, s.path, 0)
-	mustBeFull(t, s, "x", 0)
-	mustBeFull(t, s, "x", 0)
-	empty()
-	take(t, s, "x")
-	refused(t, s, "x")
 }
 
 // The fifth entry needs another page.
@@ -145,9 +120,12 @@ func TestDiskBecomesFullAtEveryWrite(t *testing.T) {
 				continue
 			}
 			l, err := ticket.Wait(background)
-			must(t, err)
+			testkit.Must(t, err)
 			held = append(held, l.(*lease))
 			granted++
+		}
+		if len(held) == 0 && heldBytes(t, lockPath(dir, name)) {
+			t.Errorf("with %d pages: something is locked after the error", pages)
 		}
 		if got := list(t, s, name); len(got) != len(held) {
 			t.Errorf("with %d pages: %d entries for %d grants", pages, len(got), len(held))
@@ -156,7 +134,7 @@ func TestDiskBecomesFullAtEveryWrite(t *testing.T) {
 		for _, l := range append(held, take(t, s, name, limit(0))) {
 			release(t, l)
 		}
-		must(t, os.Remove(lockPath(dir, name)))
+		testkit.Must(t, os.Remove(lockPath(dir, name)))
 	}
 	if granted == 0 || refused == 0 {
 		t.Errorf("%d grants and %d refusals: the disk was never on the edge", granted, refused)
@@ -196,7 +174,7 @@ func TestFileSizeLimitAtEveryWrite(t *testing.T) {
 					t.Errorf("size %d: %s", size, a.Err)
 				}
 			}
-			eventually(t, "the child's lock is gone", func() bool { return !heldBytes(t, path) })
+			testkit.Eventually(t, "the child's lock is gone", func() bool { return !heldBytes(t, path) })
 			l := take(t, s, "x")
 			if f := l.Grant().Fence; f <= last {
 				t.Errorf("size %d: fence %d after %d", size, f, last)
@@ -216,9 +194,9 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	asleep(t, lockPath(dir, "x"), 1)
 	w.leave()
 	release(t, l)
-	eventually(t, "nothing is open there any more", func() bool { return !heldBytes(t, lockPath(dir, "x")) })
+	testkit.Eventually(t, "nothing is open there any more", func() bool { return !heldBytes(t, lockPath(dir, "x")) })
 	s.Close()
-	eventually(t, "it is read-only", func() bool {
+	testkit.Eventually(t, "it is read-only", func() bool {
 		return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil
 	})
 	again := newStore(t, dir)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -14,26 +15,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/procfs"
 	"golock/locks"
+	"golock/locks/kernel"
 )
 
-var _ locks.Examiner = (*Store)(nil)
-
-// Examine implements locks.Examiner. A directory that does not exist is not
-// made.
+// Examine implements locks.Store. It makes no directory.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
 	d, err := openDirectory(s.path, s.roots, false)
 	if err != nil {
 		return nil, err
 	}
-	if d.fd >= 0 {
-		defer unix.Close(d.fd)
-	}
-	x := &examination{store: s, dir: d}
-	x.where()
+	defer d.close()
+	x := &examination{store: s, opened: d}
+	x.directory()
 	x.fileSystem()
-	x.view("/proc")
-	if !d.readOnly {
+	x.mounts("/proc", append([]int{1}, procfs.Ancestors(0)...))
+	if d.exists {
 		x.mode()
 		x.users()
 		x.rehearse(ctx, ttl)
@@ -43,26 +41,26 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 
 // examination collects findings.
 type examination struct {
-	store *Store
-	dir   *directory
-	found []locks.Finding
+	store  *Store
+	opened *directory
+	found  []locks.Finding
 }
 
 func (x *examination) add(f locks.Finding) { x.found = append(x.found, f) }
 
-// where says which directory it is, and why.
-func (x *examination) where() {
-	f := locks.Finding{Level: locks.OK, Subject: "directory", What: x.dir.path + ", as the URL says"}
+// directory says which directory it is, and why.
+func (x *examination) directory() {
+	f := locks.Finding{Level: locks.OK, Subject: "directory", What: x.opened.path + ", as the URL says"}
 	if x.store.path == "" {
-		f.What = x.dir.path + ", the default: of /run/golock/UID, /run/lock/golock-UID and /tmp/golock-UID the first that exists, else the first that can be made"
+		f.What = x.opened.path + ", the default: of /run/golock/UID, /run/lock/golock-UID and /tmp/golock-UID the first that exists, else the first that can be made"
 		f.Why = "other users have other directories: runs of two users do not limit each other here"
-		f.Mend = "for several users: one directory that all may write, --store local:///DIR"
+		f.Fix = "for several users: one directory that all may write, --store local:///DIR"
 	}
-	if x.dir.readOnly {
+	if !x.opened.exists {
 		f.What += "; it does not exist yet"
-		if parent := path.Dir(x.dir.path); unix.Access(parent, unix.W_OK|unix.X_OK) != nil && !(x.store.path == "" && x.store.roots.euid == 0) {
+		if parent := path.Dir(x.opened.path); unix.Access(parent, unix.W_OK|unix.X_OK) != nil && !(x.store.path == "" && x.store.roots.euid == 0) {
 			f.Level, f.Why = locks.Problem, "golock makes its last part, and may not write "+parent
-			f.Mend = "mkdir " + x.dir.path + " for this user"
+			f.Fix = "mkdir " + x.opened.path + " for this user"
 		} else {
 			f.What += ", the first run makes it"
 		}
@@ -70,9 +68,9 @@ func (x *examination) where() {
 	x.add(f)
 }
 
-// nearest is the directory, or the one above it that exists.
-func (x *examination) nearest() string {
-	at := x.dir.path
+// nearestExisting is the directory, or the one above it that exists.
+func (x *examination) nearestExisting() string {
+	at := x.opened.path
 	for at != "/" {
 		if _, err := os.Stat(at); err == nil {
 			break
@@ -82,9 +80,10 @@ func (x *examination) nearest() string {
 	return at
 }
 
-// fileSystem names the file system. One of another machine's is refused before.
+// fileSystem names the file system. openDirectory has refused those that it knows to be
+// another machine's.
 func (x *examination) fileSystem() {
-	m, err := locks.MountOf(x.nearest())
+	m, err := locks.MountOf(x.nearestExisting())
 	if err != nil {
 		x.add(locks.Finding{Level: locks.Note, Subject: "file system", What: "cannot be found out: " + err.Error(), Why: "locks on a network file system could exclude nobody else"})
 		return
@@ -92,44 +91,45 @@ func (x *examination) fileSystem() {
 	f := locks.Finding{Level: locks.OK, Subject: "file system", What: m.Type + ", mounted on " + m.Point}
 	if strings.HasPrefix(m.Type, "fuse") && m.Type != "fuseblk" {
 		f.Level, f.Why = locks.Note, "golock does not know whether this one has locks of its own that others do not see"
-		f.Mend = "take a directory on a local disk, if other machines mount it too"
+		f.Fix = "take a directory on a local disk, if other machines mount it too"
 	}
 	x.add(f)
 }
 
-// view finds out whether this process sees the directory that others see. It
-// compares with process 1 and with its own ancestors, as far as it may.
-func (x *examination) view(proc string) {
+// mounts finds out whether other processes, process 1 and the ancestors, see the same
+// directory.
+func (x *examination) mounts(proc string, pids []int) {
 	own, err := os.Readlink(proc + "/self/ns/mnt")
 	if err != nil {
 		return // the machine's findings say that there is no /proc
 	}
-	at := x.nearest()
+	at := x.nearestExisting()
 	f := locks.Finding{Level: locks.OK, Subject: "mounts"}
-	alike, apart := false, false
-	for _, pid := range append([]string{"1"}, ancestors(proc)...) {
-		theirs, err := os.Readlink(proc + "/" + pid + "/ns/mnt")
+	sameNamespace, sameDirectory := false, false
+	for _, pid := range pids {
+		dir := proc + "/" + strconv.Itoa(pid)
+		theirs, err := os.Readlink(dir + "/ns/mnt")
 		switch {
 		case err != nil:
 			continue
 		case theirs == own:
-			alike = true
+			sameNamespace = true
 			continue
 		}
-		if sameFile(at, proc+"/"+pid+"/root"+at) {
-			apart = true
+		if sameFile(at, dir+"/root"+at) {
+			sameDirectory = true
 			continue
 		}
-		f.Level, f.What = locks.Problem, at+" is private: this process has mounts of its own (a service with PrivateTmp=, a container, unshare -m), and process "+pid+" sees another directory there"
+		f.Level, f.What = locks.Problem, at+" is private: this process has mounts of its own (a service with PrivateTmp=, a container, unshare -m), and process "+strconv.Itoa(pid)+" sees another directory there"
 		f.Why = "runs elsewhere on this machine have other locks: both would run"
-		f.Mend = "have /run/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), or name a directory that all of them see with --store local:///DIR"
+		f.Fix = "have /run/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), or name a directory that all of them see with --store local:///DIR"
 		x.add(f)
 		return
 	}
 	switch {
-	case apart:
+	case sameDirectory:
 		f.What = "this process has mounts of its own (a namespace), but " + at + " is the same as outside"
-	case alike:
+	case sameNamespace:
 		f.What = "nothing points to a private " + at
 	default:
 		f.What = "other processes cannot be looked at; nothing points to a private " + at
@@ -139,130 +139,60 @@ func (x *examination) view(proc string) {
 
 func sameFile(a, b string) bool {
 	var one, two unix.Stat_t
-	return unix.Stat(a, &one) == nil && unix.Stat(b, &two) == nil && one.Dev == two.Dev && one.Ino == two.Ino
-}
-
-// ancestors are the processes around this one, the nearest first.
-func ancestors(proc string) (pids []string) {
-	for pid := "self"; len(pids) < 1000; {
-		text, err := os.ReadFile(proc + "/" + pid + "/stat")
-		if err != nil {
-			break
-		}
-		_, after, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
-		field := strings.Fields(after) // state, parent, ...
-		if len(field) < 2 || field[1] == "0" {
-			break
-		}
-		pid = field[1]
-		pids = append(pids, pid)
-	}
-	return pids
+	return unix.Stat(a, &one) == nil && unix.Stat(b, &two) == nil && kernel.SameFile(&one, &two)
 }
 
 func (x *examination) mode() {
 	if x.store.path == "" {
-		x.add(locks.Finding{Level: locks.OK, Subject: "mode", What: fmt.Sprintf("%04o, only this user may write", x.dir.mode&0o7777)})
+		x.add(locks.Finding{Level: locks.OK, Subject: "mode", What: fmt.Sprintf("%04o, only this user may write", x.opened.stat.Mode&0o7777)})
 		return
 	}
-	f := locks.Finding{Level: locks.OK, Subject: "mode", What: fmt.Sprintf("%04o", x.dir.mode&0o7777)}
-	if x.dir.mode&0o022 != 0 {
+	f := locks.Finding{Level: locks.OK, Subject: "mode", What: fmt.Sprintf("%04o", x.opened.stat.Mode&0o7777)}
+	if x.opened.stat.Mode&0o022 != 0 {
 		f.Level, f.Why = locks.Note, "other users may make, and keep, locks here: that is how several share a directory, and all of them are trusted"
-		f.Mend = "chmod 700 if only one user is meant"
-		if x.dir.mode&unix.S_ISVTX == 0 {
+		f.Fix = "chmod 700 if only one user is meant"
+		if x.opened.stat.Mode&unix.S_ISVTX == 0 {
 			f.What += ", without the sticky bit"
 			f.Why += "; each can remove the others' lock files (golock notices that as long as /proc is there)"
-			f.Mend = "chmod +t, or chmod 700 if only one user is meant"
+			f.Fix = "chmod +t, or chmod 700 if only one user is meant"
 		}
 	}
 	x.add(f)
-	if owner := x.dir.owner; owner != 0 && owner != uint32(x.store.roots.euid) {
+	if owner := x.opened.stat.Uid; owner != 0 && owner != uint32(x.store.roots.euid) {
 		x.add(locks.Finding{
 			Level: locks.Note, Subject: "owner", What: fmt.Sprintf("the directory belongs to user %d", owner),
-			Why:  "who owns it can remove and replace what everybody has in it, and lead its path to another place",
-			Mend: "a directory of root's with the sticky bit (mkdir -m 1777), if that user is not trusted",
+			Why: "who owns it can remove and replace what everybody has in it, and lead its path to another place",
+			Fix: "a directory of root's with the sticky bit (mkdir -m 1777), if that user is not trusted",
 		})
 	}
 }
 
-// users looks at what is there already.
+// users counts the lock files by their users.
 func (x *examination) users() {
-	files, err := os.ReadDir(x.dir.path)
+	files, err := x.opened.lockFiles(isLockFile)
 	if err != nil {
 		x.add(locks.Finding{Level: locks.Problem, Subject: "directory", What: "cannot be listed: " + err.Error(), Why: "golock ls and golock clean do not work"})
 		return
 	}
 	byUser := map[uint32]int{}
-	var strange []string
-	count := 0
-	for _, file := range files {
-		if !isLockFile(file.Name()) {
-			continue
-		}
+	for _, base := range files {
 		var st unix.Stat_t
-		if unix.Fstatat(x.dir.fd, file.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-			continue
-		}
-		count++
-		byUser[st.Uid]++
-		if found := x.strange(file.Name()); found != "" {
-			strange = append(strange, file.Name()+" ("+found+")")
+		if unix.Fstatat(x.opened.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Uid != uint32(x.store.roots.euid) {
+			byUser[st.Uid]++
 		}
 	}
-	f := locks.Finding{Level: locks.OK, Subject: "users", What: fmt.Sprintf("%d lock files", count)}
-	var who []string
-	for uid, n := range byUser {
-		if uid != uint32(x.store.roots.euid) {
-			who = append(who, fmt.Sprintf("%d of user %d", n, uid))
-		}
-	}
-	slices.Sort(who)
-	if len(who) > 0 {
-		f.What += ", " + strings.Join(who, ", ")
+	f := locks.Finding{Level: locks.OK, Subject: "users", What: fmt.Sprintf("%d lock files", len(files))}
+	for _, uid := range slices.Sorted(maps.Keys(byUser)) {
+		f.What += fmt.Sprintf(", %d of user %d", byUser[uid], uid)
 	}
 	x.add(f)
-	if len(strange) > 0 {
-		if len(strange) > 5 {
-			strange = append(strange[:5], fmt.Sprintf("and %d more", len(strange)-5))
-		}
-		x.add(locks.Finding{
-			Level: locks.Note, Subject: "files", What: "not of this version: " + strings.Join(strange, ", "), Why: "runs of these names are refused",
-			Mend: "the same version of golock everywhere; or remove them when no run of their names is left",
-		})
-	}
-}
-
-// strange says what keeps a lock file from being used, if something does.
-func (x *examination) strange(base string) string {
-	f, err := x.dir.open(base, unix.O_RDONLY)
-	if err != nil || f == nil {
-		if errors.Is(err, unix.EACCES) || err == nil {
-			return ""
-		}
-		return err.Error()
-	}
-	defer f.close()
-	b := make([]byte, pageSize)
-	n, err := f.readAt(b, 0)
-	if err != nil {
-		return err.Error()
-	}
-	_, err = decodeHeader(b[:n])
-	var other *formatError
-	switch {
-	case errors.As(err, &other):
-		return "format " + strconv.Itoa(int(other.found))
-	case err == errCorrupt && string(b[:min(n, len(magic))]) != magic:
-		return "not golock's"
-	}
-	return "" // a damaged one is written anew
 }
 
 // rehearse does what a run does, and removes the lock file.
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	bound, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	s := New(x.dir.path)
+	s := New(x.opened.path)
 	s.roots = x.store.roots
 	defer s.Close()
 	r := locks.Rehearse(bound, s)
@@ -271,7 +201,7 @@ func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 		f.What += ", with open file description locks"
 	}
 	x.add(f)
-	if _, err := x.dir.sweep(context.WithoutCancel(ctx), fileName(r.Name), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		x.add(locks.Finding{Level: locks.Note, Subject: "rehearsal", What: "its lock file could not be removed: " + err.Error(), Mend: "golock clean"})
+	if _, err := x.opened.sweep(context.WithoutCancel(ctx), fileName(r.Name), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		x.add(locks.Finding{Level: locks.Note, Subject: "rehearsal", What: "its lock file could not be removed: " + err.Error(), Fix: "golock clean"})
 	}
 }

@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/test/testkit"
 )
 
 // examine gives the findings by their subjects.
 func examine(t *testing.T, s *Store) map[string]locks.Finding {
 	t.Helper()
 	found, err := s.Examine(context.Background(), 0)
-	must(t, err)
+	testkit.Must(t, err)
 	by := map[string]locks.Finding{}
 	for _, f := range found {
 		by[f.Subject] = f
@@ -31,36 +32,31 @@ func level(t *testing.T, found map[string]locks.Finding, subject string, want lo
 	}
 }
 
-// What is in the directory is told: whose it is, what golock cannot use, and
+// What is in the directory is told, and whose it is, and
 // the trial's own file is gone afterwards.
 func TestDoctorUsers(t *testing.T) {
 	needRoot(t)
 	dir := openDir(t, 0o1777|os.ModeSticky)
-	must(t, unix.Chmod(dir, 0o1777))
-	h := header{name: "old", next: 1}
-	text := h.encode()
-	text[8] = 1 // the format
-	must(t, os.WriteFile(filepath.Join(dir, fileName("old")), text, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, fileName("strange")), []byte("a text"), 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
-	must(t, os.Chown(filepath.Join(dir, fileName("old")), somebody, somebody))
+	testkit.Must(t, unix.Chmod(dir, 0o1777))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, fileName("old")), nil, 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, fileName("strange")), []byte("a text"), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
+	testkit.Must(t, os.Chown(filepath.Join(dir, fileName("old")), somebody, somebody))
 	found := examine(t, newStore(t, dir))
 	level(t, found, "users", locks.OK, "2 lock files, 1 of user 4242")
-	level(t, found, "files", locks.Note, "(format 1)")
-	level(t, found, "files", locks.Note, "(not golock's)")
 	level(t, found, "mode", locks.Note, "1777")
 	level(t, found, "rehearsal", locks.OK, "given back")
 	files, err := os.ReadDir(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	if len(files) != 3 {
 		t.Errorf("left behind: %v", files)
 	}
-	must(t, unix.Chmod(dir, 0o777))
+	testkit.Must(t, unix.Chmod(dir, 0o777))
 	level(t, examine(t, newStore(t, dir)), "mode", locks.Note, "without the sticky bit")
 	if f, told := examine(t, newStore(t, dir))["owner"]; told {
 		t.Errorf("%+v", f)
 	}
-	must(t, os.Chown(dir, somebody, somebody))
+	testkit.Must(t, os.Chown(dir, somebody, somebody))
 	level(t, examine(t, newStore(t, dir)), "owner", locks.Note, "belongs to user 4242")
 }
 
@@ -85,29 +81,29 @@ func TestDoctorMounts(t *testing.T) {
 	dir, proc := t.TempDir(), t.TempDir()
 	other := t.TempDir()
 	d, err := openDirectory(dir, systemRoots(), false)
-	must(t, err)
+	testkit.Must(t, err)
 	defer unix.Close(d.fd)
 	for _, p := range []string{"self/ns", "1/ns"} {
-		must(t, os.MkdirAll(filepath.Join(proc, p), 0o755))
+		testkit.Must(t, os.MkdirAll(filepath.Join(proc, p), 0o755))
 	}
-	must(t, os.Symlink("mnt:[1]", filepath.Join(proc, "self/ns/mnt")))
-	must(t, os.Symlink("mnt:[2]", filepath.Join(proc, "1/ns/mnt")))
+	testkit.Must(t, os.Symlink("mnt:[1]", filepath.Join(proc, "self/ns/mnt")))
+	testkit.Must(t, os.Symlink("mnt:[2]", filepath.Join(proc, "1/ns/mnt")))
 	look := func() locks.Finding {
-		x := &examination{store: New(dir), dir: d}
-		x.view(proc)
+		x := &examination{store: New(dir), opened: d}
+		x.mounts(proc, []int{1})
 		return x.found[0]
 	}
-	must(t, os.Symlink("/", filepath.Join(proc, "1/root")))
+	testkit.Must(t, os.Symlink("/", filepath.Join(proc, "1/root")))
 	if f := look(); f.Level != locks.OK || !strings.Contains(f.What, "the same as outside") {
 		t.Errorf("%+v", f)
 	}
-	must(t, os.Remove(filepath.Join(proc, "1/root")))
-	must(t, os.MkdirAll(other+dir, 0o755))
-	must(t, os.Symlink(other, filepath.Join(proc, "1/root")))
-	if f := look(); f.Level != locks.Problem || f.Mend == "" {
+	testkit.Must(t, os.Remove(filepath.Join(proc, "1/root")))
+	testkit.Must(t, os.MkdirAll(other+dir, 0o755))
+	testkit.Must(t, os.Symlink(other, filepath.Join(proc, "1/root")))
+	if f := look(); f.Level != locks.Problem || f.Fix == "" {
 		t.Errorf("%+v", f)
 	}
-	must(t, os.RemoveAll(other+dir))
+	testkit.Must(t, os.RemoveAll(other+dir))
 	if f := look(); f.Level != locks.Problem {
 		t.Errorf("not there at all: %+v", f)
 	}

@@ -6,31 +6,58 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/procfs"
 	"golock/locks"
+	"golock/locks/kernel"
 )
 
-// Entries implements locks.Store. It changes nothing, not even a missing
-// directory.
+// A slot with a hold outlasts its holder: the record alone keeps it, on CLOCK_BOOTTIME
+// and for this boot only. It is the one case in which a record counts although nobody
+// has locked its byte. An eviction takes the hold back.
+
+func (r *record) holdLeft() time.Duration { return locks.Instant(r.holdUntil).Sub(locks.BootTime()) }
+
+func (r *record) holdLasts() bool {
+	return r.state == stateHolding && r.holdUntil != 0 && r.evictor == "" && r.holdLeft() > 0 && r.boot == procfs.BootID()
+}
+
+// isAlive reports whether the process that made the record is still there. A later
+// process of the same number started after that. Where /proc hides other users'
+// processes (hidepid=) only their being there is seen.
+func (r *record) isAlive() bool {
+	s, err := procfs.ReadStat(r.pid)
+	if err != nil || r.pid == 0 {
+		return r.pid != 0 && unix.Kill(r.pid, 0) == unix.EPERM
+	}
+	return s.Alive() && s.Start <= r.joined/(1e9/procfs.TicksPerSecond)
+}
+
+// isOrphan reports whether the record's golock is gone for certain.
+func (r *record) isOrphan() bool {
+	return r.pidNS != 0 && r.pidNS == procfs.Namespace("pid") && !r.isAlive()
+}
+
+// Entries implements locks.Store. It changes nothing, not even a missing directory.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
 	return func(yield func(locks.Entry, error) bool) {
-		d, err := openDirectory(s.path, s.roots, false)
-		if err != nil {
-			yield(locks.Entry{}, err)
-			return
-		}
-		if d.readOnly {
-			return
-		}
-		defer unix.Close(d.fd)
 		var tables []*table
-		if name != "" {
-			tables, err = d.snapshot(ctx, fileName(name), tables)
-		} else {
-			tables, err = d.snapshots(ctx)
+		d, err := s.existingDirectory()
+		switch {
+		case d == nil:
+		case name == "":
+			defer d.close()
+			tables, err = d.snapshots(ctx, isLockFile)
+		default:
+			defer d.close()
+			var tab *table
+			if tab, err = d.snapshot(ctx, fileName(name)); tab != nil {
+				tables = []*table{tab}
+			}
 		}
 		for _, tab := range tables {
 			for _, e := range s.list(tab) {
@@ -45,97 +72,129 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 	}
 }
 
-// snapshots reads every lock file of the directory, in the order of the names.
-// One that cannot be read hides none of the others.
-func (d *directory) snapshots(ctx context.Context) ([]*table, error) {
+// snapshots reads lock files of the directory, in the order of the names. One that
+// cannot be read hides none of the others.
+func (d *directory) snapshots(ctx context.Context, wanted func(base string) bool) (tables []*table, err error) {
+	files, err := d.lockFiles(wanted)
+	if err != nil {
+		return nil, err
+	}
+	err = d.eachFile(ctx, files, func(ctx context.Context, base string) error {
+		tab, err := d.snapshot(ctx, base)
+		if tab != nil {
+			tables = append(tables, tab)
+		}
+		return err
+	})
+	slices.SortFunc(tables, func(a, b *table) int { return strings.Compare(a.name, b.name) })
+	return tables, err
+}
+
+// lockFiles are the files that are named like wanted lock files.
+func (d *directory) lockFiles(wanted func(base string) bool) (bases []string, err error) {
 	files, err := os.ReadDir(d.path)
 	if err != nil {
-		return nil, &Error{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
+		return nil, &kernel.Error{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
 	}
-	var tables []*table
+	for _, file := range files {
+		if isLockFile(file.Name()) && wanted(file.Name()) {
+			bases = append(bases, file.Name())
+		}
+	}
+	return bases, nil
+}
+
+// eachFile calls f for lock files. Whoever may read one can keep its gate shut, so all
+// of them have one budget of time: when those that failed have used it up, the others
+// are only tried.
+func (d *directory) eachFile(caller context.Context, bases []string, f func(ctx context.Context, base string) error) error {
+	ctx, cancel := context.WithCancel(caller)
+	defer cancel()
+	gateBudget := gateLimit
 	var failed []error
-	visit := newVisit(ctx)
-	defer visit.end()
-	for _, f := range files {
-		if isLockFile(f.Name()) {
-			err := visit.to(d.path+"/"+f.Name(), func(ctx context.Context) (err error) {
-				tables, err = d.snapshot(ctx, f.Name(), tables)
-				return err
-			})
-			if err != nil {
-				failed = append(failed, err)
-			}
+	for _, base := range bases {
+		began := time.Now()
+		err := f(ctx, base)
+		if err == nil {
+			continue
 		}
+		if errors.Is(err, context.Canceled) && caller.Err() == nil {
+			err = &kernel.Error{Path: d.path + "/" + base, Err: errors.New("is being changed by somebody else, as others were for long")}
+		}
+		if gateBudget -= time.Since(began); gateBudget <= 0 {
+			cancel()
+		}
+		failed = append(failed, err)
 	}
-	slices.SortFunc(tables, func(a, b *table) int {
-		switch {
-		case a.name < b.name:
-			return -1
-		case a.name > b.name:
-			return 1
-		}
-		return 0
-	})
-	return tables, errors.Join(failed...)
+	return errors.Join(failed...)
 }
 
-// snapshot appends the table of one file, with only the live records in it.
-func (d *directory) snapshot(ctx context.Context, base string, tables []*table) ([]*table, error) {
-	f, err := d.open(base, unix.O_RDONLY)
-	if err != nil || f == nil {
-		return tables, err
+// withTable calls f inside the gate of a lock file, with the file and its table. The
+// table is nil if it cannot be read and nobody uses it. A missing file is no error.
+func (d *directory) withTable(ctx context.Context, base string, access int, f func(*lockFile, *table) error) error {
+	file, err := d.open(base, access)
+	if err != nil || file == nil {
+		return err
 	}
-	defer f.close()
-	if err := f.gate(ctx, unix.F_RDLCK, gateLimit); err != nil {
-		return tables, err
+	defer file.close()
+	kind := int16(unix.F_WRLCK)
+	if access == unix.O_RDONLY {
+		kind = unix.F_RDLCK
 	}
-	defer f.openGate()
-	tab, err := f.read()
+	if err := file.gate(ctx, kind, gateLimit); err != nil {
+		return err
+	}
+	defer file.openGate()
+	tab, err := file.read()
 	if err == errCorrupt {
-		used, err := writeLocked(f.fd, waitBase, pathBase-waitBase)
-		switch {
-		case err != nil:
-			return tables, f.lockError(err)
-		case !used:
-			return tables, nil // the next user repairs it
-		}
-		return tables, &Error{Path: f.path, Err: errDamaged}
-	}
-	if err != nil || !tab.belongs(base) {
-		return tables, err
-	}
-	live := tab.records[:0]
-	for _, r := range tab.records {
-		locked, err := writeLocked(f.fd, r.lockByte(), 1)
-		if err != nil {
-			return tables, f.lockError(err)
-		}
-		r.ended = !locked && r.stays()
-		if locked || r.ended {
-			if r.words, err = f.readCommand(&r); err != nil {
-				return tables, &Error{Path: f.path, Err: err}
-			}
-			live = append(live, r)
+		tab = nil
+		var used bool
+		if used, err = file.isUsed(); used {
+			err = &kernel.Error{Path: file.path, Err: errDamaged}
 		}
 	}
-	tab.records = live
-	return append(tables, tab), nil
+	if err != nil {
+		return err
+	}
+	return f(file, tab)
 }
 
-// list turns a table of live records into entries: holders by slot, then
-// waiters in the order of the queue.
+// snapshot is the table of one file, with only the live records in it; nil if there is
+// none.
+func (d *directory) snapshot(ctx context.Context, base string) (found *table, err error) {
+	err = d.withTable(ctx, base, unix.O_RDONLY, func(f *lockFile, tab *table) error {
+		if tab == nil || !tab.belongs(base) {
+			return nil
+		}
+		live := tab.records[:0]
+		for _, r := range tab.records {
+			isLive, err := f.isLive(&r)
+			if err == nil && isLive {
+				err = f.readCommand(&r)
+				live = append(live, r)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		tab.records = live
+		found = tab
+		return nil
+	})
+	return found, err
+}
+
+// list turns a table of live records into entries: holders by slot, then waiters in the
+// order of the queue.
 func (s *Store) list(tab *table) []locks.Entry {
 	slices.SortFunc(tab.records, func(a, b record) int {
 		switch {
 		case a.state != b.state:
 			return int(b.state) - int(a.state)
 		case a.state == stateHolding:
-			return int(a.slots[0].first) - int(b.slots[0].first)
-		case a.claim.Before(b.claim):
-			return -1
-		default:
-			return 1
+			return a.slots[0] - b.slots[0]
 		}
+		return inQueueOrder(a, b)
 	})
 	entries := make([]locks.Entry, 0, len(tab.records))
 	position := 0
@@ -155,35 +214,68 @@ func (s *Store) entry(name string, r *record) locks.Entry {
 	host, _ := os.Hostname()
 	e := locks.Entry{
 		Name: name, Ref: locks.Ref{Key: locks.KeyOf(name), ID: r.id}, State: locks.Waiting, Claim: r.claim,
-		Host: host, PID: r.pid, UID: r.uid, Command: r.words, Since: r.sinceTime(), Evicted: r.evictor,
+		Host: host, PID: r.pid, UID: r.uid, Command: r.command, Since: time.UnixMicro(r.since), Evicted: r.evictor,
 	}
 	if r.state == stateHolding {
-		e.State, e.Slots, e.Fence = locks.Holding, r.slotList(), r.fence
-		e.Ended, e.Orphaned = r.ended, !r.ended && r.isOrphan()
-		if r.stays() {
-			e.HeldTill = time.Now().Add(r.left())
+		e.State, e.Slots, e.Fence = locks.Holding, r.slots, r.fence
+		e.Ended, e.Orphaned = r.onlyHold, !r.onlyHold && r.isOrphan()
+		if r.holdLasts() {
+			e.HeldTill = time.Now().Add(r.holdLeft())
 		}
 	}
 	return e
 }
 
 // busy tells who is in the way.
-func (s *Store) busy(f *lockFile, tab *table, do decision) *locks.BusyError {
+func (s *Store) busy(f *lockFile, tab *table, v view) *locks.BusyError {
 	busy := &locks.BusyError{Name: tab.name}
-	for i := range do.holders {
-		do.holders[i].words, _ = f.readCommand(&do.holders[i])
-		busy.Holders = append(busy.Holders, s.entry(tab.name, &do.holders[i]))
+	for i := range v.holders {
+		_ = f.readCommand(&v.holders[i])
+		busy.Holders = append(busy.Holders, s.entry(tab.name, &v.holders[i]))
 	}
-	for _, r := range tab.records {
+	for i := range tab.records {
+		r := &tab.records[i]
 		if r.state != stateWaiting || r.evictor != "" {
 			continue
 		}
-		if live, _ := writeLocked(f.fd, waitByte(r.claim.Ticket), 1); live {
+		if live, _ := f.isLive(r); live {
 			busy.Waiters++
 		}
 	}
-	if do.removed {
+	if v.removed {
 		busy.Reason = whyRemoved
 	}
 	return busy
+}
+
+var _ locks.QueueStore = (*Store)(nil)
+
+// Find implements locks.QueueStore. A slot whose golock is gone counts as held as long
+// as somebody keeps it.
+func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
+	d, err := s.existingDirectory()
+	if d == nil {
+		return locks.Entry{}, orLost(err)
+	}
+	defer d.close()
+	tables, err := d.snapshots(ctx, isFileOf(ref.Key))
+	for _, tab := range tables {
+		if e, err := locks.Pick(s.list(tab), ref); err == nil {
+			return e, nil
+		}
+	}
+	return locks.Entry{}, orLost(err)
+}
+
+// isFileOf picks the files that are named like the lock file of the name with that hash.
+// There is one; but whoever may write the directory can make others.
+func isFileOf(key locks.Key) func(base string) bool {
+	return func(base string) bool { return strings.HasSuffix(base, "."+key.String()+".lock") }
+}
+
+func orLost(err error) error {
+	if err != nil {
+		return err
+	}
+	return locks.ErrLost
 }

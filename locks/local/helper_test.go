@@ -11,7 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -22,7 +22,10 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"golock/internal/procfs"
 	"golock/locks"
+	"golock/locks/kernel"
+	"golock/test/testkit"
 )
 
 // Tests that need another process run this binary again: with the variable set
@@ -34,16 +37,13 @@ func TestMain(m *testing.M) {
 		serveChild()
 		os.Exit(0)
 	}
-	flag.Parse()
-	// These tests wait more than they compute.
-	_ = flag.Set("test.parallel", strconv.Itoa(max(16, runtime.GOMAXPROCS(0))))
+	testkit.Parallel(16) // they wait more than they compute
 	code := m.Run()
 	if code == 0 && flag.Lookup("test.fuzz").Value.String() == "" {
 		// Who sleeps on a holder ends with it, which may be a process that is
 		// just being killed.
 		if err := goleak.Find(
-			goleak.IgnoreAnyFunction("golock/locks/local.(*place).watch.func1"),
-			goleak.IgnoreAnyFunction("golock/locks/local.(*place).sleep"),
+			goleak.IgnoreAnyFunction("golock/locks/local.(*place).sleepOn.func1"),
 		); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
@@ -53,20 +53,6 @@ func TestMain(m *testing.M) {
 }
 
 var background = context.Background()
-
-// patience bounds every wait for something that must happen. It is long: it
-// ends a broken test, it is no measure of speed.
-const patience = 30 * time.Second
-
-// eventually polls for a state that comes about in its own time.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
 
 // change makes a request special.
 type change func(*locks.Request)
@@ -80,14 +66,24 @@ func command(argv ...string) change { return func(r *locks.Request) { r.Command 
 func request(t testing.TB, name string, changes ...change) locks.Request {
 	t.Helper()
 	ref, err := locks.NewRef(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	r := locks.Request{Ref: ref, Name: name, Claim: locks.Claim{Weight: 1, Max: 1}}
 	for _, c := range changes {
 		c(&r)
 	}
 	return r
+}
+
+// openLock opens the lock file of a name beside the store.
+func openLock(t testing.TB, s *Store, name string) *lockFile {
+	t.Helper()
+	d, err := openDirectory(s.path, s.roots, true)
+	testkit.Must(t, err)
+	defer d.close()
+	f, err := d.openFile(name)
+	testkit.Must(t, err)
+	t.Cleanup(f.close)
+	return f
 }
 
 // newStore is closed with the test.
@@ -139,7 +135,7 @@ func refused(t testing.TB, s *Store, name string, changes ...change) *locks.Busy
 func fails(t testing.TB, s *Store, name, path string) error {
 	t.Helper()
 	_, err := s.Join(background, request(t, name, noWait))
-	var e *Error
+	var e *kernel.Error
 	if !errors.As(err, &e) {
 		t.Fatalf("Join(%q) = %v, want an error of the file", name, err)
 	}
@@ -192,7 +188,7 @@ func (w *waiter) ended() {
 	w.t.Helper()
 	select {
 	case <-w.done:
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		w.t.Fatal("Wait does not return")
 	}
 }
@@ -291,13 +287,9 @@ func mount(t testing.TB, fstype, options string) string {
 func openDir(t testing.TB, mode os.FileMode) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "golock-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, mode); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(dir, mode))
 	return dir
 }
 
@@ -366,7 +358,7 @@ func serveChild() {
 			case "release":
 				err = leases[c.Name].Release(background)
 			case "spawn": // a sleeping process that inherits the slot
-				a.PID, err = spawnHeir(leases[c.Name].(locks.Inherited))
+				a.PID, err = spawnHeir(leases[c.Name])
 			case "gate":
 				var d *directory
 				if d, err = openDirectory(c.Dir, systemRoots(), true); err != nil {
@@ -407,7 +399,7 @@ func serveChild() {
 }
 
 // spawnHeir starts a process that has a lease's files open.
-func spawnHeir(l locks.Inherited) (int, error) {
+func spawnHeir(l locks.Lease) (int, error) {
 	cmd := exec.Command("sleep", "1000")
 	for _, fd := range l.Files() {
 		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -456,16 +448,10 @@ func startChild(t testing.TB, options ...func(*exec.Cmd)) *child {
 		o(cmd)
 	}
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, cmd.Start())
 	c := &child{t: t, cmd: cmd, in: in, pid: cmd.Process.Pid, answers: make(chan answer, 16)}
 	go func() {
 		defer close(c.answers)
@@ -503,7 +489,7 @@ func (c *child) hear() answer {
 			c.t.Fatalf("child %d has ended", c.pid)
 		}
 		return a
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		c.t.Fatalf("child %d does not answer", c.pid)
 	}
 	panic("not reached")
@@ -543,9 +529,9 @@ func (c *child) stop() {
 	if err := unix.Kill(c.pid, unix.SIGSTOP); err != nil {
 		c.t.Fatal(err)
 	}
-	eventually(c.t, "a child is stopped", func() bool {
-		state, _ := processState(strconv.Itoa(c.pid))
-		return state == 'T'
+	testkit.Eventually(c.t, "a child is stopped", func() bool {
+		s, _ := procfs.ReadStat(c.pid)
+		return s.Stopped()
 	})
 }
 
@@ -557,9 +543,9 @@ func reap(t testing.TB, pid int) {
 	t.Helper()
 	_ = unix.Kill(pid, unix.SIGKILL)
 	_, _ = unix.Wait4(pid, nil, 0, nil)
-	eventually(t, "a killed process ends", func() bool {
-		state, _ := processState(strconv.Itoa(pid))
-		return state == 0 || state == 'Z'
+	testkit.Eventually(t, "a killed process ends", func() bool {
+		s, _ := procfs.ReadStat(pid)
+		return !s.Alive()
 	})
 }
 
@@ -567,9 +553,7 @@ func reap(t testing.TB, pid int) {
 func openFiles(t testing.TB) int {
 	t.Helper()
 	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return len(files)
 }
 
@@ -578,20 +562,12 @@ func openFiles(t testing.TB) int {
 func asleep(t testing.TB, path string, n int) {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Stat(path, &st))
 	inode := ":" + strconv.FormatUint(st.Ino, 10)
-	eventually(t, fmt.Sprintf("%d sleep on %s", n, path), func() bool {
-		text, _ := readPieces("/proc/locks")
-		count := 0
-		for line := range strings.Lines(text) {
-			field := strings.Fields(line)
-			if len(field) > 6 && field[1] == "->" && strings.HasSuffix(field[6], inode) {
-				count++
-			}
-		}
-		return count == n
+	sleeps := func(l procfs.Lock) bool { return l.Waiting && strings.HasSuffix(l.File, inode) }
+	testkit.Eventually(t, fmt.Sprintf("%d sleep on %s", n, path), func() bool {
+		all := procfs.Locks()
+		return len(all)-len(slices.DeleteFunc(all, sleeps)) == n
 	})
 }
 
@@ -600,13 +576,9 @@ func asleep(t testing.TB, path string, n int) {
 func heldBytes(t testing.TB, path string) bool {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer unix.Close(fd)
-	used, err := writeLocked(fd, waitBase, pathBase-waitBase)
-	if err != nil {
-		t.Fatal(err)
-	}
+	used, err := (&lockFile{fd: fd}).isUsed()
+	testkit.Must(t, err)
 	return used
 }

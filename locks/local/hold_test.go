@@ -1,8 +1,8 @@
 package local
 
 import (
+	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"reflect"
@@ -12,28 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/test/testkit"
 )
-
-// A daemon that the command left behind does not keep a slot that was given
-// back, although it has the descriptor open.
-func TestReleaseFreesTheSlotUnderAnHeir(t *testing.T) {
-	s := newStore(t, t.TempDir())
-	l := take(t, s, "x")
-	heir, err := spawnHeir(l)
-	must(t, err)
-	defer reap(t, heir)
-	w := queue(t, s, "x")
-	refused(t, s, "x")
-	release(t, l)
-	release(t, w.granted())
-	if state, _ := processState(fmt.Sprint(heir)); state == 0 || state == 'Z' {
-		t.Fatal("the heir has ended: nothing was tested")
-	}
-	if got := list(t, s, "x"); len(got) != 0 {
-		t.Errorf("%+v", got)
-	}
-	take(t, s, "x")
-}
 
 // Killed, a holder leaves the slot to what it started, and to nobody else
 // before that has ended.
@@ -57,6 +37,7 @@ func TestHeirKeepsTheSlotOfAKilledHolder(t *testing.T) {
 	if busy := refused(t, s, "x"); len(busy.Holders) != 1 || !busy.Holders[0].Orphaned || busy.Waiters != 1 {
 		t.Errorf("%+v", busy)
 	}
+	sweep(t, s, 0, 0)
 	w.blocked(stillBusy / 5)
 	reap(t, heir)
 	release(t, w.granted())
@@ -79,99 +60,19 @@ func TestBusyCountsTheLivingOnly(t *testing.T) {
 	}
 }
 
-// The fence grows from grant to grant, whoever is granted: another process, in
-// a repaired file, in a new one.
-func TestFenceGrowsOverEverything(t *testing.T) {
+// A clock that was set back does not count: the last fence does.
+func TestFenceGrowsWhenTheClockIsSetBack(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	path := lockPath(s.path, "x")
-	var last int64
-	grows := func(what string, fence int64) {
-		t.Helper()
-		if fence <= last {
-			t.Errorf("%s: fence %d after %d", what, fence, last)
-		}
-		last = fence
-	}
-	again := func(what string) {
-		t.Helper()
-		l := take(t, s, "x")
-		grows(what, l.Grant().Fence)
-		release(t, l)
-	}
-	for range 20 {
-		again("the same process")
-	}
-	for range 2 {
-		c := startChild(t)
-		grows("another process", c.ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1}).Fence)
-		c.kill()
-	}
-	must(t, os.Truncate(path, 100))
-	again("a repaired file")
-	must(t, os.Remove(path))
-	again("a new file")
-
-	// A clock that was set back does not count: the last fence does.
-	ahead := last + 3600e6
+	release(t, take(t, s, "x"))
 	text, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	h, err := decodeHeader(text)
-	must(t, err)
-	h.fence = ahead
+	testkit.Must(t, err)
+	h.fence += 3600e6
 	patched(0, h.encode())(t, path)
-	last = ahead
-	again("a clock behind the last fence")
-	if last != ahead+1 {
-		t.Errorf("fence %d after %d", last, ahead)
-	}
-}
-
-// Random weights come and go: slots are always the lowest free ones, never held
-// twice, and stay what they were, in the grant and in what is shown.
-func TestSlotsAreTheLowestFreeAndStable(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, t.TempDir())
-	random := rand.New(rand.NewPCG(1, 2))
-	held := map[*lease][]int{}
-	taken := map[int]bool{}
-	for round := range 400 {
-		if len(held) > 20 || (len(held) > 0 && random.IntN(2) == 0) {
-			for l, slots := range held { // in random order
-				if got := l.Grant().Slots; !reflect.DeepEqual(got, slots) {
-					t.Fatalf("slots %v have become %v", slots, got)
-				}
-				for _, n := range slots {
-					delete(taken, n)
-				}
-				release(t, l)
-				delete(held, l)
-				break
-			}
-			continue
-		}
-		n := 1 + random.IntN(9)
-		want := locks.FreeSlots(func(n int) bool { return taken[n] }, n)
-		l := take(t, s, "x", limit(0), weight(n))
-		if got := l.Grant().Slots; !reflect.DeepEqual(got, want) {
-			t.Fatalf("round %d: slots %v, want %v", round, got, want)
-		}
-		held[l] = want
-		for _, n := range want {
-			taken[n] = true
-		}
-	}
-	shown := list(t, s, "x")
-	if len(shown) != len(held) {
-		t.Fatalf("%d entries, want %d", len(shown), len(held))
-	}
-	if !slices.IsSortedFunc(shown, func(a, b locks.Entry) int { return a.Slots[0] - b.Slots[0] }) {
-		t.Error("the holders are not shown in the order of their slots")
-	}
-	for l, slots := range held {
-		i := slices.IndexFunc(shown, func(e locks.Entry) bool { return e.Ref == l.Grant().Ref })
-		if i < 0 || !reflect.DeepEqual(shown[i].Slots, slots) {
-			t.Errorf("%v is not shown", slots)
-		}
+	if got := take(t, s, "x").Grant().Fence; got != h.fence+1 {
+		t.Errorf("fence %d after %d", got, h.fence)
 	}
 }
 
@@ -204,64 +105,32 @@ func TestHeaviestEntryWithScatteredSlots(t *testing.T) {
 	}
 }
 
-// A process that was killed after it wrote the header and before it wrote its
-// record has used a ticket up. Nobody gets it again.
+// A process that was killed after it wrote the header and before it wrote its record has
+// used a ticket up. Nobody gets it again. Who is refused uses none.
 func TestTicketsAreNeverGivenTwice(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	path := lockPath(s.path, "x")
-	next := func() int64 {
+	read := func() header {
 		t.Helper()
 		text, err := os.ReadFile(path)
-		must(t, err)
+		testkit.Must(t, err)
 		h, err := decodeHeader(text)
-		must(t, err)
-		return h.next
+		testkit.Must(t, err)
+		return h
 	}
-	release(t, take(t, s, "x"))
-	holder := take(t, s, "x")
-	seen := map[int64]bool{}
-	for range 5 {
-		w := queue(t, s, "x")
-		for _, e := range list(t, s, "x") {
-			seen[e.Claim.Ticket] = true
-		}
-		w.leave()
-
-		// As far as the killed one came.
-		text, err := os.ReadFile(path)
-		must(t, err)
-		h, err := decodeHeader(text)
-		must(t, err)
-		seen[h.next] = true
-		h.next++
-		patched(0, h.encode())(t, path)
-
-		w = queue(t, s, "x")
-		for _, e := range list(t, s, "x") {
-			if e.State == locks.Waiting && seen[e.Claim.Ticket] {
-				t.Errorf("ticket %d was given twice", e.Claim.Ticket)
-			}
-			seen[e.Claim.Ticket] = true
-		}
-		w.leave()
+	take(t, s, "x")
+	killed := read()
+	killed.next++ // as far as it came
+	patched(0, killed.encode())(t, path)
+	queue(t, s, "x")
+	if e := list(t, s, "x"); len(e) != 2 || e[1].Claim.Ticket != killed.next || read().next != killed.next+1 {
+		t.Errorf("%+v, next ticket %d after %d", e, read().next, killed.next)
 	}
-	release(t, holder)
-	was := next()
-	for range 5 {
-		release(t, take(t, s, "x"))
-		if n := next(); n <= was {
-			t.Errorf("next ticket %d after %d", n, was)
-		} else {
-			was = n
-		}
-	}
-	refusedBefore := next()
-	holder = take(t, s, "x")
+	was := read()
 	refused(t, s, "x")
-	if n := next(); n != refusedBefore+1 {
-		t.Errorf("one who was refused changed the table: next ticket %d, want %d", n, refusedBefore+1)
+	if now := read(); now != was {
+		t.Errorf("one who was refused changed the table: %+v, was %+v", now, was)
 	}
-	release(t, holder)
 }
 
 // The header is on the disk before the record: what a process leaves that could
@@ -272,22 +141,22 @@ func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
 	path := lockPath(s.path, "x")
 	patched(pageSize, make([]byte, recordSize))(t, path) // nothing is to be freed
 	before, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	was, err := decodeHeader(before)
-	must(t, err)
+	testkit.Must(t, err)
 	c := startChild(t)
 	c.ask(call{Do: "fsize", Number: pageSize}) // the header fits, no record does
 	if a := c.try(call{Do: "join", Dir: s.path, Name: "x", Max: 1}); a.Err == "" {
 		t.Fatal("granted without a record")
 	}
 	after, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	is, err := decodeHeader(after)
-	must(t, err)
+	testkit.Must(t, err)
 	if is.next != was.next+1 || is.fence <= was.fence {
 		t.Errorf("next ticket %d after %d, fence %d after %d", is.next, was.next, is.fence, was.fence)
 	}
-	if !allZero(after[pageSize:]) {
+	if bytes.Trim(after[pageSize:], "\x00") != nil {
 		t.Error("a record was written")
 	}
 	if heldBytes(t, path) {
@@ -302,10 +171,10 @@ func TestOnlyTheSlotIsInherited(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	l := take(t, s, "x")
 	heir, err := spawnHeir(l)
-	must(t, err)
+	testkit.Must(t, err)
 	defer reap(t, heir)
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", heir))
-	must(t, err)
+	testkit.Must(t, err)
 	var open []string
 	for _, f := range files {
 		if to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", heir, f.Name())); to == lockPath(s.path, "x") || to == s.path {
@@ -325,6 +194,6 @@ func TestOnlyTheSlotIsInherited(t *testing.T) {
 	w := queue(t, s, "x")
 	release(t, l)
 	release(t, w.granted())
-	must(t, exec.Command("true").Run())
+	testkit.Must(t, exec.Command("true").Run())
 	take(t, s, "x")
 }

@@ -2,7 +2,6 @@ package local
 
 import (
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/test/testkit"
 )
-
-func bytesOf(l *lease) string { return strconv.FormatInt(holdByte(l.place.self.claim.Ticket), 10) }
 
 func hold(d time.Duration) change { return func(r *locks.Request) { r.Hold = d } }
 
@@ -20,18 +18,14 @@ func hold(d time.Duration) change { return func(r *locks.Request) { r.Hold = d }
 func rewrite(t *testing.T, path string, by func(*record)) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	b := make([]byte, recordSize)
 	if _, err := f.ReadAt(b, recordOffset(0)); err != nil {
 		t.Fatal(err)
 	}
 	r, err := decodeRecord(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	by(&r)
 	if _, err := f.WriteAt(r.encode(), recordOffset(0)); err != nil {
 		t.Fatal(err)
@@ -42,7 +36,7 @@ func rewrite(t *testing.T, path string, by func(*record)) {
 func TestHoldOfAnotherBoot(t *testing.T) {
 	for what, by := range map[string]func(*record){
 		"another boot": func(r *record) { r.boot[0]++ },
-		"over":         func(r *record) { r.until = int64(locks.BootTime()) },
+		"over":         func(r *record) { r.holdUntil = int64(locks.BootTime()) },
 	} {
 		dir := t.TempDir()
 		s := newStore(t, dir)
@@ -52,13 +46,6 @@ func TestHoldOfAnotherBoot(t *testing.T) {
 		}
 		rewrite(t, lockPath(dir, "x"), by)
 		take(t, s, "x")
-	}
-}
-
-// The kernel tells this boot by a name that is not all zero.
-func TestThisBoot(t *testing.T) {
-	if id := thisBoot(); id == (bootID{}) || id != thisBoot() {
-		t.Errorf("boot id %x", id)
 	}
 }
 
@@ -75,7 +62,7 @@ func TestEvictorFits(t *testing.T) {
 		for i := range maxUnits {
 			slots = append(slots, 2*i)
 		}
-		r.slots = slotRanges(slots)
+		r.slots = slots
 	})
 	by := strings.Repeat("ä", 100)
 	f, err := l.place.dir.open(fileName("x"), unix.O_RDWR)
@@ -84,12 +71,8 @@ func TestEvictorFits(t *testing.T) {
 	}
 	defer f.close()
 	tab, err := f.read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.mark(&tab.records[0], by); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, f.mark(&tab.records[0], by))
 	told, ok := l.Evicted().(*locks.EvictedError)
 	if !ok || len(told.By) < maxEvictor-1 || !strings.HasPrefix(by, told.By) {
 		t.Errorf("Evicted = %v", told)
@@ -98,7 +81,7 @@ func TestEvictorFits(t *testing.T) {
 
 // Nobody who merely has the lock file open, or other bytes of it locked, counts
 // as one who keeps the slot.
-func TestKeepers(t *testing.T) {
+func TestSlotOwners(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	l := take(t, s, "x", limit(2))
 	other := take(t, s, "x", limit(2))
@@ -107,23 +90,21 @@ func TestKeepers(t *testing.T) {
 		t.Fatal(f, err)
 	}
 	defer f.close()
-	if err := f.gate(background, unix.F_WRLCK, gateLimit); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, f.gate(background, unix.F_WRLCK, gateLimit))
 	file := f.kernelName()
 	f.openGate()
-	keeps := func(pid int, file, at string) bool {
-		has, _ := keeps(pid, file, at)
+	owns := func(pid int, file string, l *lease) bool {
+		has, _ := victim{record: l.place.self, file: file}.owns(pid)
 		return has
 	}
-	if !keeps(os.Getpid(), file, bytesOf(l)) || !keeps(os.Getpid(), file, bytesOf(other)) {
+	if !owns(os.Getpid(), file, l) || !owns(os.Getpid(), file, other) {
 		t.Error("the holder does not keep its slot")
 	}
 	release(t, other)
-	if keeps(os.Getpid(), file, bytesOf(other)) || !keeps(os.Getpid(), file, bytesOf(l)) {
+	if owns(os.Getpid(), file, other) || !owns(os.Getpid(), file, l) {
 		t.Error("released, and still kept, or not released and not kept")
 	}
-	if keeps(os.Getpid(), file+"0", bytesOf(l)) || keeps(os.Getppid(), file, bytesOf(l)) {
+	if owns(os.Getpid(), file+"0", l) || owns(os.Getppid(), file, l) {
 		t.Error("a stranger keeps the slot")
 	}
 }

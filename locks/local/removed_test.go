@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/test/testkit"
 )
 
 // stillBusy is longer than who is first in a new file sleeps between two looks
@@ -27,46 +28,39 @@ var removals = []struct {
 	do   func(t *testing.T, dir, name string)
 }{
 	{"file removed", func(t *testing.T, dir, name string) {
-		must(t, os.Remove(lockPath(dir, name)))
+		testkit.Must(t, os.Remove(lockPath(dir, name)))
 	}},
 	{"file renamed away", func(t *testing.T, dir, name string) {
-		must(t, os.Rename(lockPath(dir, name), filepath.Join(dir, "old")))
+		testkit.Must(t, os.Rename(lockPath(dir, name), filepath.Join(dir, "old")))
 	}},
 	{"directory removed", func(t *testing.T, dir, name string) {
-		must(t, os.RemoveAll(dir))
+		testkit.Must(t, os.RemoveAll(dir))
 	}},
 	{"directory removed and made again", func(t *testing.T, dir, name string) {
-		must(t, os.RemoveAll(dir))
-		must(t, os.Mkdir(dir, 0o700))
+		testkit.Must(t, os.RemoveAll(dir))
+		testkit.Must(t, os.Mkdir(dir, 0o700))
 	}},
 	{"directory renamed away", func(t *testing.T, dir, name string) {
-		must(t, os.Rename(dir, dir+".old"))
+		testkit.Must(t, os.Rename(dir, dir+".old"))
 	}},
 	// A copy says of itself all that the original said.
 	{"file replaced by a copy", func(t *testing.T, dir, name string) {
 		text, err := os.ReadFile(lockPath(dir, name))
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(dir, "copy"), text, 0o600))
-		must(t, os.Rename(filepath.Join(dir, "copy"), lockPath(dir, name)))
+		testkit.Must(t, err)
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "copy"), text, 0o600))
+		testkit.Must(t, os.Rename(filepath.Join(dir, "copy"), lockPath(dir, name)))
 	}},
 	{"file replaced by another directory's", func(t *testing.T, dir, name string) {
 		other := newStore(t, dir+".other")
 		release(t, take(t, other, name))
-		must(t, os.Rename(lockPath(other.path, name), lockPath(dir, name)))
+		testkit.Must(t, os.Rename(lockPath(other.path, name), lockPath(dir, name)))
 	}},
 	{"directory replaced by another one", func(t *testing.T, dir, name string) {
 		other := newStore(t, dir+".other")
 		release(t, take(t, other, name))
-		must(t, os.Rename(dir, dir+".old"))
-		must(t, os.Rename(other.path, dir))
+		testkit.Must(t, os.Rename(dir, dir+".old"))
+		testkit.Must(t, os.Rename(other.path, dir))
 	}},
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // However the file goes while somebody holds, nobody else is granted before
@@ -136,20 +130,21 @@ func TestFenceGrowsOverRemoval(t *testing.T) {
 		}
 		last = l.Grant().Fence
 		release(t, l)
-		must(t, remove(lockPath(dir, "x")))
+		testkit.Must(t, remove(lockPath(dir, "x")))
 	}
 }
 
 // While somebody removes the file again and again, never more than max hold.
 // Half of them wait; the others come again and again, as cron would.
+// Slow: a waiter looks for the holders of a removed file once a second.
 func TestRemovedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{1, 3} {
 		t.Run(fmt.Sprintf("max %d", most), func(t *testing.T) {
 			t.Parallel()
-			const people, rounds = 20, 25
+			const people, rounds = 12, 8
 			dir := filepath.Join(t.TempDir(), "locks")
-			must(t, os.Mkdir(dir, 0o700))
+			testkit.Must(t, os.Mkdir(dir, 0o700))
 			var in guard
 			var removed, granted atomic.Int64
 			var crowd, vandal sync.WaitGroup
@@ -190,12 +185,14 @@ func TestRemovedAgainAndAgain(t *testing.T) {
 			vandal.Add(1)
 			go func() {
 				defer vandal.Done()
+				served := int64(-1)               // at the last removal: on a busy machine one of each millisecond lets nobody in
 				for removed.Load() < maxMoves-1 { // so that nobody may give up
 					select {
 					case <-end:
 						return
 					case <-time.After(time.Millisecond):
-						if os.Remove(lockPath(dir, "x")) == nil {
+						if now := granted.Load(); now != served && os.Remove(lockPath(dir, "x")) == nil {
+							served = now
 							removed.Add(1)
 						}
 					}
@@ -210,7 +207,7 @@ func TestRemovedAgainAndAgain(t *testing.T) {
 			if got := in.most.Load(); int(got) > most {
 				t.Errorf("%d held at the same time", got)
 			}
-			if removed.Load() < 20 {
+			if removed.Load() < 5 {
 				t.Errorf("the file was removed only %d times", removed.Load())
 			}
 			t.Logf("removed %d times, at most %d held", removed.Load(), in.most.Load())
@@ -248,7 +245,7 @@ func TestLockListIsReadRight(t *testing.T) {
 		{"never there", []reading{{long, 3}, {long, 3}, {long, 3}, {long, 3}}, false, 4},
 	} {
 		asked := 0
-		got := lockedElsewhere("fe:00:5", traces{99, 97}, func() (string, int) {
+		got := lockedElsewhere("fe:00:5", pathLocks{99, 97}, func() (string, int) {
 			r := tt.readings[min(asked, len(tt.readings)-1)]
 			asked++
 			return r.text, r.pieces
@@ -268,18 +265,16 @@ func TestHolderIsFoundInALongChangingList(t *testing.T) {
 	holder := take(t, s, "x")
 	var fds []int
 	file := filepath.Join(dir, "others")
-	for i := range 300 {
+	for i := range 200 {
 		fd, err := unix.Open(file, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
-		must(t, err)
+		testkit.Must(t, err)
 		defer unix.Close(fd)
 		fds = append(fds, fd)
-		must(t, setLock(fd, unix.F_RDLCK, int64(2*i), 1, false))
+		testkit.Must(t, setLock(fd, unix.F_RDLCK, int64(2*i), 1, false))
 	}
-	must(t, os.Remove(lockPath(dir, "x")))
-	f, err := s.dir.openFile("x")
-	must(t, err)
-	defer f.close()
-	must(t, f.gate(background, unix.F_WRLCK, gateLimit))
+	testkit.Must(t, os.Remove(lockPath(dir, "x")))
+	f := openLock(t, s, "x")
+	testkit.Must(t, f.gate(background, unix.F_WRLCK, gateLimit))
 
 	var churn sync.WaitGroup
 	end := make(chan struct{})
@@ -299,8 +294,8 @@ func TestHolderIsFoundInALongChangingList(t *testing.T) {
 		}()
 	}
 	missed := 0
-	for range 150 {
-		if !f.heldElsewhere(holder.place.traces) {
+	for range 40 {
+		if !f.heldElsewhere(holder.place.pathLocks) {
 			missed++
 		}
 	}
@@ -310,7 +305,7 @@ func TestHolderIsFoundInALongChangingList(t *testing.T) {
 		t.Errorf("the holder was missed %d times", missed)
 	}
 	release(t, holder)
-	if f.heldElsewhere(holder.place.traces) {
+	if f.heldElsewhere(holder.place.pathLocks) {
 		t.Error("a holder is seen that has gone")
 	}
 }
@@ -321,12 +316,12 @@ func TestRemovedWhileHeldSeenByAnotherPath(t *testing.T) {
 	t.Parallel()
 	dir := mount(t, "tmpfs", "")
 	other := t.TempDir()
-	must(t, unix.Mount(dir, other, "", unix.MS_BIND, ""))
+	testkit.Must(t, unix.Mount(dir, other, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(other, unix.MNT_DETACH) })
 	one, two := newStore(t, dir), newStore(t, other)
 	l := take(t, one, "x")
 	refused(t, two, "x")
-	must(t, os.Remove(lockPath(dir, "x")))
+	testkit.Must(t, os.Remove(lockPath(dir, "x")))
 	if busy := refused(t, two, "x"); busy.Reason == "" {
 		t.Errorf("%+v does not tell why", busy)
 	}
@@ -339,7 +334,7 @@ func TestRemovedWhileHeldSeenByAnotherPath(t *testing.T) {
 func TestRemovedAroundANestedRun(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	l := take(t, s, "x")
-	must(t, os.Remove(lockPath(s.path, "x")))
+	testkit.Must(t, os.Remove(lockPath(s.path, "x")))
 	_, err := s.Join(background, request(t, "x", func(r *locks.Request) { r.Within = []locks.Ref{l.Grant().Ref} }))
 	var nested *locks.NestedError
 	if !errors.As(err, &nested) {
@@ -355,12 +350,12 @@ func TestRemovedWhileHeldOnOverlayfs(t *testing.T) {
 	needRoot(t)
 	lower, upper := mount(t, "tmpfs", "size=1m"), mount(t, "tmpfs", "size=1m")
 	for _, d := range []string{"up", "work"} {
-		must(t, os.Mkdir(filepath.Join(upper, d), 0o755))
+		testkit.Must(t, os.Mkdir(filepath.Join(upper, d), 0o755))
 	}
 	dir := mount(t, "overlay", "lowerdir="+lower+",upperdir="+upper+"/up,workdir="+upper+"/work")
 	s := newStore(t, dir)
 	holder := take(t, s, "x")
-	must(t, os.Remove(lockPath(dir, "x")))
+	testkit.Must(t, os.Remove(lockPath(dir, "x")))
 	if busy := refused(t, newStore(t, dir), "x"); busy.Reason == "" {
 		t.Errorf("%v", busy)
 	}
@@ -375,56 +370,41 @@ func TestSamePathOnAnotherDeviceIsAnotherLock(t *testing.T) {
 	dir := t.TempDir()
 	holder := take(t, newStore(t, dir), "x")
 	needRoot(t)
-	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
+	testkit.Must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	take(t, newStore(t, dir), "x")
 	release(t, holder)
 }
 
 // systemd-tmpfiles leaves a directory alone that is flock'ed. It is, as long as
-// somebody holds or waits, also after the store was closed, and as long as what
-// a killed holder started lives; not longer.
+// somebody holds or waits, and as long as what a killed holder started lives;
+// not longer.
 func TestDirectoryIsMarkedAsInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	defer unix.Close(fd)
 	marked := func() bool {
 		if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			return true
 		}
-		must(t, unix.Flock(fd, unix.LOCK_UN))
+		testkit.Must(t, unix.Flock(fd, unix.LOCK_UN))
 		return false
 	}
-	s := New(dir)
+	s := newStore(t, dir)
 	holder := take(t, s, "x")
-	other := New(dir)
-	w := queue(t, other, "x")
-	must(t, s.Close())
+	w := queue(t, s, "x")
 	if !marked() {
 		t.Error("not marked while one holds and one waits")
 	}
 	release(t, holder)
 	w.granted()
-	must(t, other.Close())
 	if !marked() {
-		t.Error("not marked while one holds, after the store was closed")
+		t.Error("not marked while one holds")
 	}
 	release(t, w.lease)
-	eventually(t, "the mark is gone with the last holder", func() bool { return !marked() })
-
-	third := New(dir)
-	fourth := take(t, third, "x")
-	fifth := New(dir)
-	last := queue(t, fifth, "x")
-	must(t, fifth.Close())
-	must(t, third.Close())
-	asleep(t, lockPath(dir, "x"), 1)
-	release(t, fourth)
-	last.granted()
-	release(t, last.lease)
-	eventually(t, "the mark is gone with the last waiter", func() bool { return !marked() })
+	testkit.Eventually(t, "the mark is gone with the last holder", func() bool { return !marked() })
 
 	c := startChild(t)
 	c.ask(call{Do: "join", Dir: dir, Name: "x", Max: 1})
@@ -435,23 +415,5 @@ func TestDirectoryIsMarkedAsInUse(t *testing.T) {
 		t.Error("not marked while an heir holds")
 	}
 	reap(t, heir)
-	eventually(t, "the mark is gone with the heir", func() bool { return !marked() })
-}
-
-// Closing a store takes nothing from its leases: what they hand on stays open.
-func TestLeaseOutlivesStore(t *testing.T) {
-	s := New(t.TempDir())
-	l := take(t, s, "x")
-	must(t, s.Close())
-	for _, fd := range l.Files() {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
-			t.Errorf("descriptor %d: %v", fd, err)
-		}
-		if fd < lowestInherited {
-			t.Errorf("descriptor %d is one that commands use themselves", fd)
-		}
-	}
-	refused(t, newStore(t, s.path), "x")
-	release(t, l)
-	take(t, newStore(t, s.path), "x")
+	testkit.Eventually(t, "the mark is gone with the heir", func() bool { return !marked() })
 }

@@ -12,7 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/procfs"
 	"golock/locks"
+	"golock/test/testkit"
 )
 
 const nobody = 65534
@@ -24,7 +26,7 @@ func protect(t *testing.T) {
 	t.Helper()
 	const path = "/proc/sys/fs/protected_regular"
 	was, err := os.ReadFile(path)
-	must(t, err)
+	testkit.Must(t, err)
 	if os.WriteFile(path, []byte("2"), 0) != nil {
 		return
 	}
@@ -40,7 +42,7 @@ func TestUsersShareAnOpenDirectory(t *testing.T) {
 	needRoot(t)
 	protect(t)
 	dir := openDir(t, 0o1777|os.ModeSticky)
-	must(t, unix.Chmod(dir, 0o1777))
+	testkit.Must(t, unix.Chmod(dir, 0o1777))
 	root := newStore(t, dir)
 	user := startChild(t, asUser(nobody))
 	other := startChild(t, asUser(somebody))
@@ -73,7 +75,7 @@ func TestUsersShareAnOpenDirectory(t *testing.T) {
 	}
 	for name, owner := range map[string]uint32{"theirs": nobody, "roots": 0} {
 		var st unix.Stat_t
-		must(t, unix.Stat(lockPath(dir, name), &st))
+		testkit.Must(t, unix.Stat(lockPath(dir, name), &st))
 		if st.Mode != unix.S_IFREG|0o666 || st.Uid != owner {
 			t.Errorf("%s: mode %o of user %d", name, st.Mode, st.Uid)
 		}
@@ -92,10 +94,10 @@ func TestFileModeFollowsTheDirectory(t *testing.T) {
 		c.ask(call{Do: "umask", Number: umask})
 		for dirMode, want := range map[uint32]os.FileMode{0o700: 0o600, 0o770: 0o660, 0o750: 0o640, 0o755: 0o644, 0o1777: 0o666} {
 			dir := openDir(t, 0o700)
-			must(t, unix.Chmod(dir, dirMode))
+			testkit.Must(t, unix.Chmod(dir, dirMode))
 			c.ask(call{Do: "join", Dir: dir, Name: "x", Max: 1})
 			info, err := os.Stat(lockPath(dir, "x"))
-			must(t, err)
+			testkit.Must(t, err)
 			if info.Mode() != want {
 				t.Errorf("umask %03o, directory %o: mode %o, want %o", umask, dirMode, info.Mode(), want)
 			}
@@ -103,7 +105,7 @@ func TestFileModeFollowsTheDirectory(t *testing.T) {
 		made := filepath.Join(openDir(t, 0o755), "made")
 		c.ask(call{Do: "join", Dir: made, Name: "x", Max: 1})
 		info, err := os.Stat(made)
-		must(t, err)
+		testkit.Must(t, err)
 		if info.Mode().Perm() != 0o700 {
 			t.Errorf("umask %03o: a directory of mode %o", umask, info.Mode().Perm())
 		}
@@ -186,16 +188,16 @@ func TestForeignThingsAreLeftAlone(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := openDir(t, 0o700)
-			must(t, unix.Chmod(dir, 0o1777))
+			testkit.Must(t, unix.Chmod(dir, 0o1777))
 			path, victim := lockPath(dir, "x"), filepath.Join(dir, "victim")
-			must(t, os.WriteFile(victim, tt.text, 0o600))
-			must(t, os.Chmod(victim, 0o666))
-			must(t, tt.place(path, victim))
+			testkit.Must(t, os.WriteFile(victim, tt.text, 0o600))
+			testkit.Must(t, os.Chmod(victim, 0o666))
+			testkit.Must(t, tt.place(path, victim))
 			if tt.open {
-				must(t, os.Chmod(path, 0o666))
+				testkit.Must(t, os.Chmod(path, 0o666))
 			}
 			var before unix.Stat_t
-			must(t, unix.Lstat(path, &before))
+			testkit.Must(t, unix.Lstat(path, &before))
 
 			users := []*child{startChild(t, asUser(nobody))}
 			if !tt.user {
@@ -224,7 +226,7 @@ func TestForeignThingsAreLeftAlone(t *testing.T) {
 				t.Errorf("the victim was changed: %d bytes, %v", len(text), err)
 			}
 			var after unix.Stat_t
-			must(t, unix.Lstat(path, &after))
+			testkit.Must(t, unix.Lstat(path, &after))
 			if before.Ino != after.Ino || before.Mode != after.Mode || before.Size != after.Size || before.Mtim != after.Mtim {
 				t.Errorf("what was there was changed: %+v, then %+v", before, after)
 			}
@@ -237,7 +239,7 @@ func TestDirectoryOfAnotherUser(t *testing.T) {
 	needRoot(t)
 	for _, mode := range []uint32{0o755, 0o700, 0o000} {
 		dir := openDir(t, 0o700)
-		must(t, unix.Chmod(dir, mode))
+		testkit.Must(t, unix.Chmod(dir, mode))
 		c := startChild(t, asUser(nobody))
 		if a := c.try(call{Do: "join", Dir: dir, Name: "x", Max: 1}); a.Busy || !strings.Contains(a.Err, dir) {
 			t.Errorf("mode %o: %q", mode, a.Err)
@@ -250,7 +252,7 @@ func TestDirectoryOfAnotherUser(t *testing.T) {
 func TestHiddenHolderIsNotAnOrphan(t *testing.T) {
 	needRoot(t)
 	dir := openDir(t, 0o700)
-	must(t, unix.Chmod(dir, 0o1777))
+	testkit.Must(t, unix.Chmod(dir, 0o1777))
 	take(t, newStore(t, dir), "x")
 	gone := startChild(t)
 	gone.ask(call{Do: "join", Dir: dir, Name: "y", Max: 1})
@@ -297,31 +299,32 @@ func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
 
 func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {
 	self := record{pid: os.Getpid(), joined: int64(locks.BootTime())}
-	if !self.alive() {
+	if !self.isAlive() {
 		t.Error("this process is not alive")
 	}
-	_, start := processState("self")
-	self.joined = (start - 1) * (1e9 / ticksPerSecond)
-	if self.alive() {
+	stat, err := procfs.Self()
+	testkit.Must(t, err)
+	self.joined = (stat.Start - 1) * (1e9 / procfs.TicksPerSecond)
+	if self.isAlive() {
 		t.Error("a record from before this process was made is taken for its own")
 	}
 
 	c := startChild(t)
 	r := record{pid: c.pid, joined: int64(locks.BootTime())}
-	if !r.alive() {
+	if !r.isAlive() {
 		t.Error("a child is not alive")
 	}
-	must(t, unix.Kill(c.pid, unix.SIGKILL))
-	eventually(t, "the child is a zombie", func() bool {
-		state, _ := processState(fmt.Sprint(c.pid))
-		return state == 'Z'
+	testkit.Must(t, unix.Kill(c.pid, unix.SIGKILL))
+	testkit.Eventually(t, "the child is a zombie", func() bool {
+		s, _ := procfs.ReadStat(c.pid)
+		return s.State == 'Z'
 	})
-	if r.alive() {
+	if r.isAlive() {
 		t.Error("a zombie is alive")
 	}
 	c.kill()
 	r.joined = int64(locks.BootTime()) + int64(time.Hour)
-	if r.alive() {
+	if r.isAlive() {
 		t.Error("a process that was reaped is alive")
 	}
 }

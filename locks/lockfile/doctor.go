@@ -11,12 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/locks/kernel"
 )
 
-var _ locks.Examiner = (*Store)(nil)
-
-// Examine implements locks.Examiner. It never takes the lock: another run that
-// does not wait would go away empty-handed.
+// Examine implements locks.Store. It never takes the lock: a run with -n would find it
+// taken.
 func (s *Store) Examine(ctx context.Context, _ time.Duration) ([]locks.Finding, error) {
 	var found []locks.Finding
 	add := func(f locks.Finding) { found = append(found, f) }
@@ -30,10 +29,10 @@ func (s *Store) Examine(ctx context.Context, _ time.Duration) ([]locks.Finding, 
 		add(s.access(&st))
 	case unix.ENOENT:
 		if _, err := os.Stat(dir); err != nil {
-			return nil, &Error{Path: s.path, Err: err, Hint: "the directory must be there"}
+			return nil, &kernel.Error{Path: s.path, Err: err, Hint: "the directory must be there"}
 		}
 		if unix.Access(dir, unix.W_OK|unix.X_OK) != nil {
-			return nil, &Error{Path: s.path, Err: unix.EACCES, Hint: "the file does not exist, and this user may not make it in " + dir}
+			return nil, &kernel.Error{Path: s.path, Err: unix.EACCES, Hint: "the file does not exist, and this user may not make it in " + dir}
 		}
 		add(locks.Finding{Level: locks.OK, Subject: "file", What: s.path + " does not exist yet, the first run makes it"})
 	default:
@@ -55,11 +54,11 @@ func (s *Store) Examine(ctx context.Context, _ time.Duration) ([]locks.Finding, 
 		}
 	}
 	add(locks.Finding{Level: locks.OK, Subject: "users", What: fmt.Sprintf("%d hold the lock now, %d wait, as far as this user may see", holders, waiters)})
-	add(locks.Finding{Level: locks.Note, Subject: "order", What: "the kernel decides who is next", Why: "readers that keep coming can starve a writer; a newcomer can slip in", Mend: "the store local, if no other tool has to share the lock"})
+	add(locks.Finding{Level: locks.Note, Subject: "order", What: "the kernel decides who is next", Why: "readers that keep coming can starve a writer; a newcomer can slip in", Fix: "the store local, if no other tool has to share the lock"})
 	return found, nil
 }
 
-// access finds out whether the file that is there can be locked by this user.
+// access checks that this user may lock the existing file.
 func (s *Store) access(st *unix.Stat_t) locks.Finding {
 	need, word := uint32(unix.R_OK), "read"
 	if s.family == Fcntl {
@@ -68,13 +67,12 @@ func (s *Store) access(st *unix.Stat_t) locks.Finding {
 	f := locks.Finding{Level: locks.OK, Subject: "file", What: fmt.Sprintf("%s is there, mode %04o, of user %d", s.path, st.Mode&0o7777, st.Uid)}
 	if err := unix.Access(s.path, need); err != nil {
 		f.Level, f.What = locks.Problem, f.What+": this user may not "+word+" it"
-		f.Why, f.Mend = "the lock cannot be taken", "chmod or chgrp "+s.path
+		f.Why, f.Fix = "the lock cannot be taken", "chmod or chgrp "+s.path
 	}
 	return f
 }
 
-// supported tries the kernel's call on a file without a name in the same
-// directory.
+// supported locks an unnamed file in the same directory.
 func (s *Store) supported(dir string) locks.Finding {
 	f := locks.Finding{Level: locks.OK, Subject: "locks", What: string(s.family) + " locks work in " + dir}
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -90,18 +88,18 @@ func (s *Store) supported(dir string) locks.Finding {
 	}
 	if err != nil {
 		f.Level, f.What = locks.Problem, fmt.Sprintf("%s locks do not work in %s: %v", s.family, dir, err)
-		f.Why, f.Mend = "nothing can be locked there", "a file on another file system"
+		f.Why, f.Fix = "nothing can be locked there", "a file on another file system"
 	}
 	return f
 }
 
-// cleaners warns of places where files are removed by age.
+// cleaners warns of directories whose files are removed by age.
 func (s *Store) cleaners(dir string) locks.Finding {
 	for _, place := range []string{"/tmp", "/var/tmp"} {
 		if dir == place || strings.HasPrefix(dir, place+"/") {
 			return locks.Finding{
 				Level: locks.Note, Subject: "cleaners", What: "what lies in " + place + " is removed by age (systemd-tmpfiles, tmpreaper)",
-				Why: "a lock file that is removed while it is held lets a second one in", Mend: "a file in /run or /run/lock",
+				Why: "a lock file that is removed while it is held lets a second one in", Fix: "a file in /run or /run/lock",
 			}
 		}
 	}
@@ -117,10 +115,10 @@ func (s *Store) mount(m locks.Mount) locks.Finding {
 		if _, local := m.Option("local_lock"); local {
 			f.Why += "; option local_lock: other machines may not see them at all"
 		}
-		f.Mend = "a networked store, which notices a loss"
+		f.Fix = "a networked store, which notices a loss"
 	case strings.HasPrefix(m.Type, "fuse"), m.Type == "cifs", m.Type == "smb3", m.Type == "9p":
 		f.Level, f.Why = locks.Note, "golock does not know whether other machines see these locks"
-		f.Mend = "a file on a local disk, or a networked store"
+		f.Fix = "a file on a local disk, or a networked store"
 	}
 	return f
 }

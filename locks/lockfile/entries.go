@@ -6,19 +6,17 @@ import (
 	"iter"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/procfs"
 	"golock/locks"
 	"golock/locks/kernel"
 )
 
-// Entries implements locks.Store, whatever the name: there is one lock. Who
-// holds it is what the kernel tells: the process that has it, not when that took
-// it, and not even the process if it belongs to another user and the lock is of
-// the fcntl family. Waiters come in the order in which the kernel lists them.
+// Entries implements locks.Store, whatever the name: there is one lock. The kernel
+// tells which process has it, but not since when; of a lock of the fcntl family that
+// another user has, not even the process. Waiters come in the kernel's order.
 func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, error] {
 	return func(yield func(locks.Entry, error) bool) {
 		if name == "" {
@@ -30,11 +28,12 @@ func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, e
 		case unix.ENOENT:
 			return
 		default:
-			yield(locks.Entry{}, &Error{Op: "stat", Path: s.path, Err: err})
+			yield(locks.Entry{}, &kernel.Error{Op: "stat", Path: s.path, Err: err})
 			return
 		}
-		holders, waiters := s.list(name, &st)
-		for _, e := range append(holders, waiters...) {
+		seen := s.holders(&st)
+		entries := s.seenEntries(name, seen)
+		for _, e := range append(entries, s.listedEntries(name, &st, seen, len(entries))...) {
 			if !yield(e, nil) {
 				return
 			}
@@ -42,147 +41,125 @@ func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, e
 	}
 }
 
-// held is a lock that a descriptor of a process carries.
-type held struct {
+// holder is a process that has a descriptor of the locked file.
+type holder struct {
 	pid  int
-	line lockLine
+	lock procfs.Lock
 }
 
-// list puts together what two places tell. The descriptors of processes show
-// exactly who has a lock, but only to those who may look; the kernel's list
-// shows all locks, by a process number that may be of the past, or by none.
-func (s *Store) list(name string, st *unix.Stat_t) (holders, waiters []locks.Entry) {
-	var seen []held
-	kernel.Processes(func(pid int, dir string) bool {
-		_, _ = s.carries(dir, st, func(line lockLine) {
-			seen = append(seen, held{pid, line})
-		})
-		return true
-	})
-	file := fileName(st)
-	var pids, owners, shown []int
+// holders finds them by their descriptors: that is exact, but shows only processes
+// that this user may look into.
+func (s *Store) holders(st *unix.Stat_t) (found []holder) {
+	for _, pid := range procfs.PIDs() {
+		all, _ := s.locksOf(pid, st)
+		for _, lock := range all {
+			found = append(found, holder{pid, lock})
+		}
+	}
+	return found
+}
+
+// locksOf are the locks that the descriptors of one process carry.
+func (s *Store) locksOf(pid int, st *unix.Stat_t) (found []procfs.Lock, err error) {
+	fds, err := procfs.FDs(pid)
+	for _, fd := range fds {
+		var file unix.Stat_t
+		if unix.Stat(fmt.Sprintf("%s/fd/%d", procfs.Dir(pid), fd), &file) == nil && kernel.SameFile(&file, st) {
+			found = append(found, s.ofFamily(procfs.FDLocks(pid, fd))...)
+		}
+	}
+	return found, err
+}
+
+// seenEntries are the locks that were found by descriptors, each once, with the
+// process that took it.
+func (s *Store) seenEntries(name string, seen []holder) (entries []locks.Entry) {
+	var pids []int
 	for _, h := range seen {
-		file = h.line.file // on overlayfs and btrfs the device of stat(2) is another
-		pids, owners = append(pids, h.pid), append(owners, h.line.owner)
+		pids = append(pids, h.pid)
 	}
 	slices.Sort(pids)
 	pids = slices.Compact(pids)
+	var owners []int
 	for _, pid := range kernel.Eldest(pids) {
-		line := seen[slices.IndexFunc(seen, func(h held) bool { return h.pid == pid })].line
-		owner := line.owner
-		if len(holders) > 0 && (!line.shared || (owner > 0 && slices.Contains(shown, owner))) {
+		lock := seen[slices.IndexFunc(seen, func(h holder) bool { return h.pid == pid })].lock
+		if len(entries) > 0 && (!lock.Shared || (lock.PID > 0 && slices.Contains(owners, lock.PID))) {
 			continue // the same lock, in another process
 		}
-		shown = append(shown, owner)
-		e := s.entry(name, locks.Holding, line)
-		if owner > 0 && !slices.Contains(pids, owner) {
-			if e.Orphaned = !kernel.Hidden(owner); !e.Orphaned {
-				pid = owner // another user's, from which the one that is seen has it
+		owners = append(owners, lock.PID)
+		e := newEntry(name, lock)
+		if lock.PID > 0 && !slices.Contains(pids, lock.PID) {
+			if e.Orphaned = !kernel.Hidden(lock.PID); !e.Orphaned {
+				pid = lock.PID // another user's, from which the one that is seen has it
 			}
 		}
 		kernel.Describe(&e, pid)
-		holders = append(holders, e)
+		entries = append(entries, e)
 	}
-	text, _ := os.ReadFile("/proc/locks")
-	unknown := -len(holders) // locks of the list that no process was seen to have
-	own := int(s.sleepers.Load())
-	for _, line := range s.lines(string(text), file) {
+	return entries
+}
+
+// listedEntries are what /proc/locks tells beyond that: holders in processes that
+// may not be looked into, and waiters.
+func (s *Store) listedEntries(name string, st *unix.Stat_t, seen []holder, shown int) []locks.Entry {
+	file := fileName(st)
+	if len(seen) > 0 {
+		file = seen[0].lock.File
+	}
+	var holders, waiters []locks.Entry
+	unknown := -shown // locks of the list that no process was seen to have
+	own := int(s.waiting.Load())
+	for _, lock := range s.ofFamily(procfs.Locks()) {
+		e := newEntry(name, lock)
 		switch {
-		case line.waits && own > 0 && (line.owner == os.Getpid() || line.owner < 0):
+		case lock.File != file:
+		case lock.Waiting && own > 0 && (lock.PID == os.Getpid() || lock.PID < 0):
 			own-- // who asks is not waiting any more
-		case line.waits:
-			e := s.entry(name, locks.Waiting, line)
+		case lock.Waiting:
 			e.Position = len(waiters) + 1
-			kernel.Describe(&e, max(line.owner, 0))
+			kernel.Describe(&e, max(lock.PID, 0))
 			waiters = append(waiters, e)
-		case line.owner > 0 && slices.Contains(owners, line.owner):
+		case lock.PID > 0 && slices.ContainsFunc(seen, func(h holder) bool { return h.lock.PID == lock.PID }):
 			unknown++
-		case line.owner > 0:
-			e := s.entry(name, locks.Holding, line)
-			e.Orphaned = !kernel.Describe(&e, line.owner)
+		case lock.PID > 0:
+			e.Orphaned = !kernel.Describe(&e, lock.PID)
 			holders = append(holders, e)
+		case !lock.Shared && shown+len(holders) > 0: // the list is read in pieces and may have a line twice
 		default:
 			if unknown++; unknown > 0 {
-				e := s.entry(name, locks.Holding, line)
-				e.UID = -1
-				e.Host, _ = os.Hostname()
+				kernel.Describe(&e, 0)
 				holders = append(holders, e)
 			}
 		}
 	}
-	return holders, waiters
+	return append(holders, waiters...)
 }
 
-func (s *Store) entry(name string, state locks.State, line lockLine) locks.Entry {
-	e := locks.Entry{Name: name, State: state, Claim: locks.Claim{Weight: 1, Max: 1}}
-	if line.shared {
+func newEntry(name string, lock procfs.Lock) locks.Entry {
+	e := locks.Entry{Name: name, State: locks.Holding, Claim: locks.Claim{Weight: 1, Max: 1}}
+	if lock.Waiting {
+		e.State = locks.Waiting
+	}
+	if lock.Shared {
 		e.Claim.Max = 0
-	} else if state == locks.Holding {
+	} else if !lock.Waiting {
 		e.Slots = []int{0}
 	}
 	return e
 }
 
-// carries calls f with each lock of the file that a descriptor of a process
-// carries, and reports whether there is one.
-func (s *Store) carries(dir string, st *unix.Stat_t, f func(lockLine)) (yes bool, err error) {
-	err = kernel.Descriptors(dir, func(number string) bool {
-		if !kernel.Is(dir+"/fd/"+number, st) {
-			return true
+// ofFamily keeps the locks of the family.
+func (s *Store) ofFamily(all []procfs.Lock) []procfs.Lock {
+	return slices.DeleteFunc(all, func(l procfs.Lock) bool {
+		if s.family == Flock {
+			return l.Kind != "FLOCK"
 		}
-		text, _ := os.ReadFile(dir + "/fdinfo/" + number)
-		for line := range strings.Lines(string(text)) {
-			rest, ok := strings.CutPrefix(line, "lock:")
-			if !ok {
-				continue
-			}
-			for _, l := range s.lines(rest, "") {
-				yes = true
-				f(l)
-			}
-		}
-		return true
+		return l.Kind != "OFDLCK" && l.Kind != "POSIX"
 	})
-	return yes, err
 }
 
-// lockLine is a line of /proc/locks or of a descriptor's fdinfo (proc(5)):
-// "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF". Who waits has an arrow
-// before the kind.
-type lockLine struct {
-	waits, shared bool
-	owner         int    // who made the lock; 0: of another pid namespace, -1: the kernel keeps nobody
-	file          string // MAJOR:MINOR:INODE
-}
-
-// lines picks out those of the family, and of the file if that is given.
-func (s *Store) lines(text, file string) []lockLine {
-	var found []lockLine
-	for line := range strings.Lines(text) {
-		field := strings.Fields(line)
-		l := lockLine{}
-		if len(field) > 1 && field[1] == "->" {
-			l.waits = true
-			field = slices.Delete(field, 1, 2)
-		}
-		if len(field) < 8 || !s.kind(field[1]) || (file != "" && field[5] != file) {
-			continue
-		}
-		l.shared, l.file = field[3] == "READ", field[5]
-		l.owner, _ = strconv.Atoi(field[4])
-		found = append(found, l)
-	}
-	return found
-}
-
-func (s *Store) kind(word string) bool {
-	if s.family == Flock {
-		return word == "FLOCK"
-	}
-	return word == "OFDLCK" || word == "POSIX"
-}
-
-// fileName is what the kernel's list calls a file, on most file systems.
+// fileName is the name of a file in the kernel's lists. Overlayfs and btrfs have
+// another device there than in stat(2).
 func fileName(st *unix.Stat_t) string {
 	return fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
 }
@@ -194,34 +171,25 @@ func (s *Store) busy(name string) *locks.BusyError {
 	if unix.Stat(s.path, &st) != nil {
 		return busy
 	}
-	text, _ := os.ReadFile("/proc/locks")
-	for _, line := range s.lines(string(text), fileName(&st)) {
-		e := s.entry(name, locks.Holding, line)
+	for _, lock := range s.ofFamily(procfs.Locks()) {
+		e := newEntry(name, lock)
 		switch {
-		case line.waits:
+		case lock.File != fileName(&st):
+		case lock.Waiting:
 			busy.Waiters++
-		case line.owner > 0 && kernel.Describe(&e, line.owner):
+		case lock.PID > 0 && kernel.Describe(&e, lock.PID):
 			busy.Holders = append(busy.Holders, e)
 		}
 	}
 	return busy
 }
 
-// enclosing finds the run around us that holds the lock. That GOLOCK_HELD names
-// it is not enough: what a run has left behind names it too, when another one
-// holds.
-func (s *Store) enclosing(r locks.Request) *locks.Ref {
-	for i := len(r.Within) - 1; i >= 0; i-- {
-		if r.Within[i].Key != r.Ref.Key {
-			continue
-		}
-		var st unix.Stat_t
-		if unix.Stat(s.path, &st) == nil && kernel.Around(func(dir string) (bool, error) {
-			return s.carries(dir, &st, func(lockLine) {})
-		}) {
-			return &r.Within[i]
-		}
-		return nil
+// hasLock reports whether a process has a descriptor that carries the lock.
+func (s *Store) hasLock(pid int) (bool, error) {
+	var st unix.Stat_t
+	if unix.Stat(s.path, &st) != nil {
+		return false, nil
 	}
-	return nil
+	found, err := s.locksOf(pid, &st)
+	return len(found) > 0, err
 }

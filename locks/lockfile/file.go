@@ -6,23 +6,24 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"golock/locks/kernel"
 )
 
-// system is what is asked of the kernel. A test puts a file system in its place
-// that no machine for tests has.
-type system struct {
+// syscalls are the calls to the kernel. A test replaces them to act as NFS.
+type syscalls struct {
 	open   func(path string, flags int) (fd int, err error)
 	lock   func(fd int, shared, wait bool) error
 	unlock func(fd int) error
 	close  func(fd int)
 }
 
-func kernelCalls(family Family) system {
-	s := system{
+func kernelCalls(family Family) syscalls {
+	s := syscalls{
 		open: openFile,
 		lock: flock,
 		unlock: func(fd int) error {
-			return again(func() error { return unix.Flock(fd, unix.LOCK_UN) })
+			return ignoringEINTR(func() error { return unix.Flock(fd, unix.LOCK_UN) })
 		},
 		close: func(fd int) { unix.Close(fd) },
 	}
@@ -42,10 +43,9 @@ func kernelCalls(family Family) system {
 	return s
 }
 
-// openFile never waits for a FIFO. A new file gets the mode that flock(1) would
-// give it.
+// openFile never blocks on a FIFO. A new file gets the same mode as from flock(1).
 func openFile(path string, flags int) (fd int, err error) {
-	err = again(func() (err error) {
+	err = ignoringEINTR(func() (err error) {
 		fd, err = unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0o666)
 		return err
 	})
@@ -60,17 +60,17 @@ func flock(fd int, shared, wait bool) error {
 	if !wait {
 		how |= unix.LOCK_NB
 	}
-	return again(func() error { return unix.Flock(fd, how) })
+	return ignoringEINTR(func() error { return unix.Flock(fd, how) })
 }
 
-// setLock is about the whole file, however long it becomes.
+// setLock locks or unlocks the whole file, however long it becomes.
 func setLock(fd, command, kind int) error {
 	lk := unix.Flock_t{Type: int16(kind)}
-	return again(func() error { return unix.FcntlFlock(uintptr(fd), command, &lk) })
+	return ignoringEINTR(func() error { return unix.FcntlFlock(uintptr(fd), command, &lk) })
 }
 
-// again repeats a system call that a signal interrupted.
-func again(call func() error) error {
+// ignoringEINTR repeats a system call that a signal interrupted.
+func ignoringEINTR(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {
 			return err
@@ -78,19 +78,14 @@ func again(call func() error) error {
 	}
 }
 
-var (
-	errLocked = errors.New("is locked")
-	errLeft   = errors.New("nobody waits for it any more")
-)
+var errCancelled = errors.New("nobody waits for it any more")
 
-// maxMoves is how often in a row the file may be removed or replaced while it
-// is being locked.
+// maxMoves is how often in a row the file may be removed or replaced while it is locked.
 const maxMoves = 100
 
-// lock opens the file that the path leads to, and locks it. It waits for the
-// lock, in the kernel, unless gone is nil; then errLocked says that it is taken.
-// When gone is closed it does not begin to wait again.
-func (s *Store) lock(shared bool, gone <-chan struct{}) (int, error) {
+// lock opens the file that the path leads to, and locks it. If cancelled is nil it gives
+// kernel.ErrTaken instead of waiting. Once cancelled is closed it does not wait again.
+func (s *Store) lock(shared bool, cancelled <-chan struct{}) (int, error) {
 	access := unix.O_RDONLY
 	if s.family == Fcntl && !shared {
 		access = unix.O_RDWR // fcntl(2): an exclusive lock needs a descriptor for writing
@@ -100,16 +95,16 @@ func (s *Store) lock(shared bool, gone <-chan struct{}) (int, error) {
 		if err != nil {
 			return -1, err
 		}
-		if gone != nil {
-			s.sleepers.Add(1)
+		if cancelled != nil {
+			s.waiting.Add(1)
 		}
-		err = s.sys.lock(fd, shared, gone != nil)
-		if gone != nil {
-			s.sleepers.Add(-1)
+		err = s.sys.lock(fd, shared, cancelled != nil)
+		if cancelled != nil {
+			s.waiting.Add(-1)
 		}
 		if (err == unix.EBADF || err == unix.EIO) && access == unix.O_RDONLY && !shared {
-			// NFS version 4 makes a flock a record lock, which needs a
-			// descriptor for writing; flock(1) does the same.
+			// On NFS version 4 a flock is a record lock, which needs a descriptor for
+			// writing. flock(1) does the same.
 			s.sys.close(fd)
 			access = unix.O_RDWR
 			continue
@@ -123,21 +118,21 @@ func (s *Store) lock(shared bool, gone <-chan struct{}) (int, error) {
 		s.sys.close(fd)
 		switch {
 		case err == unix.EWOULDBLOCK || err == unix.EACCES:
-			return -1, errLocked
+			return -1, kernel.ErrTaken
 		case err != nil:
 			return -1, s.lockError(err)
 		}
 		select {
-		case <-gone:
-			return -1, errLeft
+		case <-cancelled:
+			return -1, errCancelled
 		default:
 		}
 	}
-	return -1, &Error{Path: s.path, Err: errors.New("something removes or replaces it all the time")}
+	return -1, &kernel.Error{Path: s.path, Err: errors.New("something removes or replaces it all the time")}
 }
 
 func (s *Store) lockError(err error) error {
-	e := &Error{Op: "lock", Path: s.path, Err: err}
+	e := &kernel.Error{Op: "lock", Path: s.path, Err: err}
 	switch err {
 	case unix.EINVAL, unix.ENOTSUP, unix.ENOLCK, unix.ENOSYS:
 		e.Hint = "this file system has no " + string(s.family) + " locks, or no more of them"
@@ -147,13 +142,11 @@ func (s *Store) lockError(err error) error {
 	return e
 }
 
-// open opens the file, and makes it if there is none. O_CREAT comes only when it
-// is needed: fs.protected_regular forbids it for the files of other users in a
-// sticky directory (proc(5)).
+// open opens the file, and makes it if there is none. O_CREAT is set only then:
+// fs.protected_regular forbids it for other users' files in a sticky directory (proc(5)).
 func (s *Store) open(access int) (int, error) {
 	for range maxMoves {
-		// What is no file is not even opened: with some devices that alone does
-		// something.
+		// To open a device can have effects, so the kind is checked before.
 		var st unix.Stat_t
 		if err := s.checkLink(); err != nil {
 			return -1, err
@@ -167,7 +160,7 @@ func (s *Store) open(access int) (int, error) {
 		if err == unix.ENOENT {
 			fd, err = s.create(access)
 			if err == unix.EEXIST || err == unix.EACCES && unix.Stat(s.path, &st) == nil {
-				continue // somebody else has just made it, and may have removed it by now
+				continue // another process has just made it
 			}
 		}
 		if err != nil {
@@ -175,7 +168,7 @@ func (s *Store) open(access int) (int, error) {
 		}
 		if err := unix.Fstat(fd, &st); err != nil {
 			s.sys.close(fd)
-			return -1, &Error{Op: "fstat", Path: s.path, Err: err}
+			return -1, &kernel.Error{Op: "fstat", Path: s.path, Err: err}
 		}
 		if err := s.checkKind(&st); err != nil {
 			s.sys.close(fd)
@@ -183,11 +176,11 @@ func (s *Store) open(access int) (int, error) {
 		}
 		return fd, nil
 	}
-	return -1, &Error{Path: s.path, Err: errors.New("something makes and removes it all the time")}
+	return -1, &kernel.Error{Path: s.path, Err: errors.New("something makes and removes it all the time")}
 }
 
-// create makes the file. A symbolic link that leads nowhere is a place that
-// somebody else has chosen for it, unless it is our own or root's.
+// create makes the file. It follows a dangling symbolic link only if this user or root
+// has made the link.
 func (s *Store) create(access int) (int, error) {
 	fd, err := s.sys.open(s.path, access|unix.O_CREAT|unix.O_EXCL)
 	var st unix.Stat_t
@@ -197,22 +190,21 @@ func (s *Store) create(access int) (int, error) {
 	return s.sys.open(s.path, access|unix.O_CREAT)
 }
 
-// checkLink refuses a symbolic link that another user has made, as the kernel
-// does in directories with the sticky bit if fs.protected_symlinks is set (proc(5)):
-// the lock would be on a file of that user's choice.
+// checkLink refuses another user's symbolic link: that user would choose the file. The
+// kernel does so in sticky directories if fs.protected_symlinks is set (proc(5)).
 func (s *Store) checkLink() error {
 	var st unix.Stat_t
 	if unix.Lstat(s.path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK || !isForeign(&st) {
 		return nil
 	}
-	return &Error{Path: s.path, Err: fmt.Errorf("is a symbolic link of user %d", st.Uid), Hint: "name the file that it leads to"}
+	return &kernel.Error{Path: s.path, Err: fmt.Errorf("is a symbolic link of user %d", st.Uid), Hint: "name the file that it leads to"}
 }
 
 // isForeign reports whether something belongs neither to this user nor to root.
 func isForeign(st *unix.Stat_t) bool { return st.Uid != 0 && st.Uid != uint32(os.Geteuid()) }
 
 func (s *Store) openError(err error) error {
-	e := &Error{Op: "open", Path: s.path, Err: err}
+	e := &kernel.Error{Op: "open", Path: s.path, Err: err}
 	switch err {
 	case unix.ENOENT:
 		e.Hint = "the directory must be there"
@@ -225,7 +217,7 @@ func (s *Store) openError(err error) error {
 	return e
 }
 
-// checkKind refuses what is no file. A directory can be locked by flock.
+// checkKind refuses everything but files, and directories for flock.
 func (s *Store) checkKind(st *unix.Stat_t) error {
 	kind := ""
 	switch st.Mode & unix.S_IFMT {
@@ -235,7 +227,7 @@ func (s *Store) checkKind(st *unix.Stat_t) error {
 		if s.family == Flock {
 			return nil
 		}
-		return &Error{Path: s.path, Err: errors.New("is a directory, which has no fcntl locks"), Hint: "name a file in it, or use flock://"}
+		return &kernel.Error{Path: s.path, Err: errors.New("is a directory, which has no fcntl locks"), Hint: "name a file in it, or use flock://"}
 	case unix.S_IFIFO:
 		kind = "FIFO"
 	case unix.S_IFSOCK:
@@ -243,7 +235,7 @@ func (s *Store) checkKind(st *unix.Stat_t) error {
 	default:
 		kind = "device"
 	}
-	return &Error{Path: s.path, Err: fmt.Errorf("is a %s, not a file", kind)}
+	return &kernel.Error{Path: s.path, Err: fmt.Errorf("is a %s, not a file", kind)}
 }
 
 // inPlace reports whether the path still leads to the file of fd.

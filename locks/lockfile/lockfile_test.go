@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,34 +14,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/procfs"
 	"golock/locks"
+	"golock/test/testkit"
 )
 
 var background = context.Background()
-
-const patience = 30 * time.Second
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // request asks for the exclusive lock, or with limit 0 for a shared one.
 func request(t testing.TB, s *Store, limit int, noWait bool) locks.Request {
 	t.Helper()
 	ref, err := locks.NewRef(s.URL())
-	must(t, err)
+	testkit.Must(t, err)
 	return locks.Request{Ref: ref, Name: "label", Claim: locks.Claim{Weight: 1, Max: limit}, NoWait: noWait}
 }
 
@@ -51,7 +36,7 @@ func try(t testing.TB, s *Store, limit int) (locks.Lease, error) {
 		return nil, err
 	}
 	l, err := ticket.Wait(background)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = l.Release(background) })
 	return l, nil
 }
@@ -59,7 +44,7 @@ func try(t testing.TB, s *Store, limit int) (locks.Lease, error) {
 func take(t testing.TB, s *Store, limit int) locks.Lease {
 	t.Helper()
 	l, err := try(t, s, limit)
-	must(t, err)
+	testkit.Must(t, err)
 	return l
 }
 
@@ -74,8 +59,8 @@ func free(t testing.TB, s *Store) bool {
 	if isBusy(err) {
 		return false
 	}
-	must(t, err)
-	must(t, l.Release(background))
+	testkit.Must(t, err)
+	testkit.Must(t, l.Release(background))
 	return true
 }
 
@@ -100,10 +85,10 @@ func holding(t testing.TB, argv ...string) (end func()) {
 	t.Helper()
 	cmd := exec.Command(argv[0], append(argv[1:], "sh", "-c", "echo in; read line")...)
 	in, err := cmd.StdinPipe()
-	must(t, err)
+	testkit.Must(t, err)
 	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	testkit.Must(t, err)
+	testkit.Must(t, cmd.Start())
 	if _, err := out.Read(make([]byte, 3)); err != nil {
 		t.Fatalf("%v does not get its lock: %v", argv, err)
 	}
@@ -113,54 +98,52 @@ func holding(t testing.TB, argv ...string) (end func()) {
 	}
 }
 
-// The other tools of each family keep golock out, and are kept out by it.
-func TestOtherTools(t *testing.T) {
-	for _, c := range []struct {
-		family       Family
-		tool, shared []string // with the file after them
-		code         int      // when it does not get the lock
-	}{
-		{Flock, []string{"flock", "-n"}, []string{"flock", "-n", "-s"}, 1},
-		{Flock, []string{"setlock", "-n"}, nil, 111},
-		{Fcntl, []string{"s6-setlock", "-n"}, []string{"s6-setlock", "-n", "-r"}, 1},
-		{Fcntl, []string{"runlock", "-f"}, nil, 73},
-	} {
-		t.Run(c.tool[0], func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "with blanks and %41")
-			s := New(c.family, file)
-			l := take(t, s, 1)
-			if code := tool(t, append(c.tool, file, "true")...); code != c.code {
-				t.Errorf("exit code %d beside ours, want %d", code, c.code)
-			}
-			must(t, l.Release(background))
-			if code := tool(t, append(c.tool, file, "true")...); code != 0 {
-				t.Errorf("exit code %d after ours", code)
-			}
-			end := holding(t, append(c.tool, file)...)
-			if _, err := try(t, s, 1); !isBusy(err) {
-				t.Errorf("beside the other tool: %v", err)
-			}
-			if _, err := try(t, s, 0); !isBusy(err) {
-				t.Errorf("shared beside the other tool: %v", err)
-			}
-			end()
-			eventually(t, "free after the other tool", func() bool { return free(t, s) })
-			if c.shared == nil {
-				return
-			}
-			end = holding(t, append(c.shared, file)...)
-			if _, err := try(t, s, 1); !isBusy(err) {
-				t.Errorf("exclusive beside a reader: %v", err)
-			}
-			take(t, s, 0)
-			end()
-			if code := tool(t, append(c.shared, file, "true")...); code != 0 {
-				t.Errorf("exit code %d of a reader beside our reader", code)
-			}
-			if code := tool(t, append(c.tool, file, "true")...); code != c.code {
-				t.Errorf("exit code %d of a writer beside our reader, want %d", code, c.code)
-			}
-		})
+// otherTool is one that takes the same lock.
+type otherTool struct {
+	family       Family
+	tool, shared []string // with the file after them
+	code         int      // when it does not get the lock
+}
+
+// flock(1) keeps golock out, and is kept out by it.
+func TestFlock(t *testing.T) {
+	otherTool{Flock, []string{"flock", "-n"}, []string{"flock", "-n", "-s"}, 1}.meets(t)
+}
+
+func (c otherTool) meets(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "with blanks and %41")
+	s := New(c.family, file)
+	l := take(t, s, 1)
+	if code := tool(t, append(c.tool, file, "true")...); code != c.code {
+		t.Errorf("exit code %d beside ours, want %d", code, c.code)
+	}
+	testkit.Must(t, l.Release(background))
+	if code := tool(t, append(c.tool, file, "true")...); code != 0 {
+		t.Errorf("exit code %d after ours", code)
+	}
+	end := holding(t, append(c.tool, file)...)
+	for _, limit := range []int{1, 0} {
+		if _, err := try(t, s, limit); !isBusy(err) {
+			t.Errorf("limit %d, beside the other tool: %v", limit, err)
+		}
+	}
+	end()
+	testkit.Eventually(t, "free after the other tool", func() bool { return free(t, s) })
+	if c.shared == nil {
+		return
+	}
+	end = holding(t, append(c.shared, file)...)
+	if _, err := try(t, s, 1); !isBusy(err) {
+		t.Errorf("exclusive beside a reader: %v", err)
+	}
+	take(t, s, 0)
+	end()
+	if code := tool(t, append(c.shared, file, "true")...); code != 0 {
+		t.Errorf("exit code %d of a reader beside our reader", code)
+	}
+	if code := tool(t, append(c.tool, file, "true")...); code != c.code {
+		t.Errorf("exit code %d of a writer beside our reader, want %d", code, c.code)
 	}
 }
 
@@ -180,24 +163,24 @@ func TestTargets(t *testing.T) {
 	}
 
 	readable := filepath.Join(dir, "readable")
-	must(t, os.WriteFile(readable, []byte("text"), 0o400))
+	testkit.Must(t, os.WriteFile(readable, []byte("text"), 0o400))
 	for _, family := range []Family{Flock, Fcntl} {
 		l := take(t, New(family, readable), 1)
-		must(t, l.Release(background))
+		testkit.Must(t, l.Release(background))
 	}
 	if text, err := os.ReadFile(readable); err != nil || string(text) != "text" {
 		t.Errorf("the file reads %q, %v", text, err)
 	}
 
 	link := filepath.Join(dir, "link")
-	must(t, os.Symlink("target", link))
+	testkit.Must(t, os.Symlink("target", link))
 	take(t, New(Flock, link), 1)
 	if free(t, New(Flock, filepath.Join(dir, "target"))) {
 		t.Error("a symbolic link and its target are two locks")
 	}
 
-	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	testkit.Must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	for path, words := range map[string]string{
 		filepath.Join(dir, "fifo"):       "is a FIFO",
 		"/dev/null":                      "is a device",
@@ -221,12 +204,12 @@ func TestMode(t *testing.T) {
 	dir := t.TempDir()
 	tool(t, "flock", filepath.Join(dir, "theirs"), "true")
 	theirs, err := os.Stat(filepath.Join(dir, "theirs"))
-	must(t, err)
+	testkit.Must(t, err)
 	for _, family := range []Family{Flock, Fcntl} {
 		file := filepath.Join(dir, string(family))
 		take(t, New(family, file), 1)
 		ours, err := os.Stat(file)
-		must(t, err)
+		testkit.Must(t, err)
 		if ours.Mode() != theirs.Mode() || ours.Size() != 0 {
 			t.Errorf("%s: %v, %d bytes; flock(1) makes %v", family, ours.Mode(), ours.Size(), theirs.Mode())
 		}
@@ -248,28 +231,24 @@ func TestReplacedWhileWaiting(t *testing.T) {
 				s := New(family, path)
 				first := take(t, s, 1)
 				ticket, err := s.Join(background, request(t, s, 1, false))
-				must(t, err)
+				testkit.Must(t, err)
 				got := make(chan locks.Lease)
 				go func() { l, _ := ticket.Wait(background); got <- l }()
-				eventually(t, "the waiter sleeps", func() bool { return s.sleepers.Load() == 1 })
-				eventually(t, "the waiter sleeps in the kernel", func() bool {
-					text, _ := os.ReadFile("/proc/locks")
+				testkit.Eventually(t, "the waiter sleeps", func() bool { return s.waiting.Load() == 1 })
+				testkit.Eventually(t, "the waiter sleeps in the kernel", func() bool {
 					var st unix.Stat_t
-					must(t, unix.Stat(path, &st))
-					for _, l := range s.lines(string(text), fileName(&st)) {
-						if l.waits {
-							return true
-						}
-					}
-					return false
+					testkit.Must(t, unix.Stat(path, &st))
+					return slices.ContainsFunc(procfs.Locks(), func(l procfs.Lock) bool {
+						return l.File == fileName(&st) && l.Waiting
+					})
 				})
-				must(t, replace(path))
-				must(t, first.Release(background))
+				testkit.Must(t, replace(path))
+				testkit.Must(t, first.Release(background))
 				second := <-got
 				if free(t, s) {
 					t.Error("the waiter holds a file that the path does not lead to")
 				}
-				must(t, second.Release(background))
+				testkit.Must(t, second.Release(background))
 			})
 		}
 	}
@@ -315,7 +294,7 @@ func TestRemovedAllTheTime(t *testing.T) {
 	s := New(Flock, filepath.Join(t.TempDir(), "lock"))
 	real := s.sys.lock
 	s.sys.lock = func(fd int, shared, wait bool) error {
-		must(t, os.Remove(s.path))
+		testkit.Must(t, os.Remove(s.path))
 		return real(fd, shared, wait)
 	}
 	if _, err := try(t, s, 1); err == nil || !strings.Contains(err.Error(), "all the time") {
@@ -331,17 +310,17 @@ func TestOtherUsersFile(t *testing.T) {
 	}
 	const setting = "/proc/sys/fs/protected_regular"
 	was, err := os.ReadFile(setting)
-	must(t, err)
+	testkit.Must(t, err)
 	if os.WriteFile(setting, []byte("2"), 0) == nil {
-		t.Cleanup(func() { must(t, os.WriteFile(setting, was[:1], 0)) })
+		t.Cleanup(func() { testkit.Must(t, os.WriteFile(setting, was[:1], 0)) })
 	}
 	dir, err := os.MkdirTemp("/tmp", "golock-lockfile-")
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	must(t, unix.Chmod(dir, 0o1777))
+	testkit.Must(t, unix.Chmod(dir, 0o1777))
 	file := filepath.Join(dir, "lock")
-	must(t, os.WriteFile(file, nil, 0o666))
-	must(t, os.Chown(file, 65534, 65534))
+	testkit.Must(t, os.WriteFile(file, nil, 0o666))
+	testkit.Must(t, os.Chown(file, 65534, 65534))
 	for _, family := range []Family{Flock, Fcntl} {
 		take(t, New(family, file), 1)
 	}
@@ -349,58 +328,59 @@ func TestOtherUsersFile(t *testing.T) {
 
 // What the kernel tells of holders and waiters, and whom it does not tell of.
 func TestEntries(t *testing.T) {
-	for _, family := range []Family{Flock, Fcntl} {
-		t.Run(string(family), func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "lock")
-			s := New(family, file)
-			list := func() (all []locks.Entry) {
-				for e, err := range s.Entries(background, "") {
-					must(t, err)
-					all = append(all, e)
-				}
-				return all
-			}
-			if all := list(); len(all) != 0 {
-				t.Errorf("%+v without a file", all)
-			}
-			l := take(t, s, 1)
-			argv := []string{"flock", file, "true"}
-			if family == Fcntl {
-				argv = []string{"s6-setlock", file, "true"}
-			}
-			waiter := exec.Command(argv[0], argv[1:]...)
-			must(t, waiter.Start())
-			var all []locks.Entry
-			eventually(t, "a waiter is seen", func() bool { all = list(); return len(all) == 2 })
-			if h := all[0]; h.State != locks.Holding || h.PID != os.Getpid() || h.Name != s.URL() || h.Orphaned || h.UID != os.Geteuid() || time.Since(h.Since) > time.Hour {
-				t.Errorf("holder %+v", h)
-			}
-			if w := all[1]; w.State != locks.Waiting || w.Position != 1 || w.PID != waiter.Process.Pid || w.Claim.Max != 1 {
-				t.Errorf("waiter %+v", w)
-			}
-			must(t, l.Release(background))
-			must(t, waiter.Wait())
+	file := filepath.Join(t.TempDir(), "lock")
+	s := New(Flock, file)
+	holderAndWaiter(t, s, "flock", file, "true")
 
-			// What an heir keeps has no golock any more.
-			heir := exec.Command("sh", "-c", "flock -n 9 && sleep 1000 & wait $!", "sh")
-			if family == Fcntl {
-				return
-			}
-			heir.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-			f, err := os.Open(file)
-			must(t, err)
-			defer f.Close()
-			for range 7 { // number 9
-				heir.ExtraFiles = append(heir.ExtraFiles, f)
-			}
-			must(t, heir.Start())
-			defer unix.Kill(-heir.Process.Pid, unix.SIGKILL)
-			eventually(t, "the heir's lock is seen", func() bool { all = list(); return len(all) == 1 })
-			if !all[0].Orphaned {
-				t.Errorf("%+v: who took it has gone", all[0])
-			}
-		})
+	// What an heir keeps has no golock any more.
+	heir := exec.Command("sh", "-c", "flock -n 9 && sleep 1000 & wait $!", "sh")
+	heir.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	f, err := os.Open(file)
+	testkit.Must(t, err)
+	defer f.Close()
+	for range 7 { // number 9
+		heir.ExtraFiles = append(heir.ExtraFiles, f)
 	}
+	testkit.Must(t, heir.Start())
+	defer heir.Wait()
+	defer unix.Kill(-heir.Process.Pid, unix.SIGKILL)
+	var all []locks.Entry
+	testkit.Eventually(t, "the heir's lock is seen", func() bool { all = entries(t, s); return len(all) == 1 })
+	if !all[0].Orphaned {
+		t.Errorf("%+v: who took it has ended", all[0])
+	}
+}
+
+func entries(t *testing.T, s *Store) (all []locks.Entry) {
+	t.Helper()
+	for e, err := range s.Entries(background, "") {
+		testkit.Must(t, err)
+		all = append(all, e)
+	}
+	return all
+}
+
+// holderAndWaiter checks what is told of this process, which holds, and of a
+// tool that waits.
+func holderAndWaiter(t *testing.T, s *Store, argv ...string) {
+	t.Helper()
+	if all := entries(t, s); len(all) != 0 {
+		t.Errorf("%+v without a file", all)
+	}
+	l := take(t, s, 1)
+	waiter := exec.Command(argv[0], argv[1:]...)
+	testkit.Must(t, waiter.Start())
+	var all []locks.Entry
+	testkit.Eventually(t, "a waiter is seen", func() bool { all = entries(t, s); return len(all) == 2 })
+	if h := all[0]; h.State != locks.Holding || h.PID != os.Getpid() || h.Name != s.URL() || h.Orphaned ||
+		h.UID != os.Geteuid() || time.Since(h.Since) > time.Hour {
+		t.Errorf("holder %+v", h)
+	}
+	if w := all[1]; w.State != locks.Waiting || w.Position != 1 || w.PID != waiter.Process.Pid || w.Claim.Max != 1 {
+		t.Errorf("waiter %+v", w)
+	}
+	testkit.Must(t, l.Release(background))
+	testkit.Must(t, waiter.Wait())
 }
 
 // Somebody makes the file just before us, and removes it again.

@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,20 +14,20 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"golock/locks"
+	"golock/test/testkit"
 )
 
-// How long random concurrent histories are tried, and with which seed they
-// begin. A seed gives the same questions; in which order they meet is up to the
-// machine.
+// Concurrent histories have seeds: 1, 2, 3 ..., or those after any number for as
+// long as the variable says. A seed gives the same questions; in which order they
+// meet is up to the machine.
 const (
-	historiesVariable = "GOLOCK_TEST_HISTORIES"      // a duration for each store
-	seedVariable      = "GOLOCK_TEST_HISTORIES_SEED" // a number
-	historiesFor      = 2 * time.Second
-	verdictLimit      = 5 * time.Second // for the judgement of one history: it is a search
+	historiesVariable = "GOLOCK_TEST_HISTORIES" // a duration for each store
+	histories         = 8
 
 	// latest is when a waiter has what is free. It is less than the third of the
 	// TTL after which it would look anyhow: somebody has to tell it.
-	latest = 6 * time.Second
+	latest     = 50 * time.Second
+	historyTTL = 3 * time.Minute
 )
 
 // testConcurrent has several workers, each with stores of its own, do random
@@ -38,23 +36,10 @@ const (
 // the state machine gives the same answers (Herlihy and Wing, Linearizability,
 // 1990).
 func testConcurrent(t *testing.T, w *world) {
-	span, seed := historiesFor, rand.Uint64()
-	if text := os.Getenv(historiesVariable); text != "" {
-		var err error
-		if span, err = time.ParseDuration(text); err != nil {
-			t.Fatalf("%s: %v", historiesVariable, err)
-		}
-	}
-	if text := os.Getenv(seedVariable); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s: %v", seedVariable, err)
-		}
-	}
+	seed, more := testkit.Seed(t), moreRounds(t)
 	beTold()
-
-	began, rounds, events, open := time.Now(), 0, 0, 0
-	for ; rounds == 0 || time.Since(began) < span; rounds++ {
+	rounds, events, open := 0, 0, 0
+	for ; more(rounds); rounds++ {
 		c := newCrowd(t, w, seed+uint64(rounds), rounds)
 		c.run()
 		n, decided := c.judge()
@@ -66,118 +51,22 @@ func testConcurrent(t *testing.T, w *world) {
 			return
 		}
 	}
-	t.Logf("%d histories, %d events, %d not decided", rounds, events, open)
+	t.Logf("%d histories from seed %d, %d events, %d not decided", rounds, seed, events, open)
 }
 
-// mix is what a crowd does, and how often.
-type mix struct {
-	workers, deeds, locks int
-	pause                 time.Duration // between two deeds, at most
-	units                 []int         // the maxima that are asked for
-	weights, priorities   bool
-	holds                 bool
-	patience              int // one in so many does not wait
-	odds                  map[string]int
-}
-
-// crowd makes one history.
-type crowd struct {
-	t        *testing.T
-	w        *world
-	can      locks.Traits
-	plain    bool
-	promises promises
-	seed     uint64
-	mix      mix
-	names    []string
-	urls     []string
-	stores   []locks.Store // by worker and name
-	watch    []locks.Store // by name
-	began    time.Time
-
-	mu      sync.Mutex // guards what follows
-	members []*member
-	history []porcupine.Operation
-	broken  error
-	waits   sync.WaitGroup
-}
-
-// member is one entry.
-type member struct {
-	id, lock, worker int
-	request          locks.Request
-	store            locks.Store
-	joined           int64 // when it began to
-	cancel           context.CancelFunc
-
-	// Guarded by the crowd's mutex.
-	waiting  bool
-	left     int64 // when it was told to leave; 0: it was not
-	lease    locks.Lease
-	released bool
-	stays    bool // after its release, for longer than the history
-}
-
-func newCrowd(t *testing.T, w *world, seed uint64, round int) *crowd {
-	c := &crowd{t: t, w: w, seed: seed, began: time.Now()}
-	rng := rand.New(rand.NewPCG(seed, 0))
-	pick := func(all ...int) int { return all[rng.IntN(len(all))] }
-	first, err := w.engine.Open(w.url)
+// moreRounds reports whether there is one more history: a few in a usual run, or for
+// as long as GOLOCK_TEST_HISTORIES says.
+func moreRounds(t *testing.T) func(rounds int) bool {
+	text := os.Getenv(historiesVariable)
+	if text == "" {
+		return func(rounds int) bool { return rounds < histories }
+	}
+	span, err := time.ParseDuration(text)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", historiesVariable, err)
 	}
-	c.can = first.Traits()
-	plain, isPlain := first.(locks.Plain)
-	first.Close()
-	m := mix{
-		workers: pick(2, 3, 4), deeds: pick(4, 8, 12), locks: pick(1, 1, 2),
-		pause: time.Duration(pick(0, 0, 50, 500)) * time.Microsecond, patience: pick(2, 4, 10),
-		odds: map[string]int{"join": 4, "release": 4, "leave": 1, "list": 1},
-	}
-	switch rng.IntN(4) {
-	case 0:
-		m.units = []int{1}
-	case 1:
-		m.units = []int{0, 0, 1}
-	case 2:
-		m.units = []int{pick(2, 3)}
-	default:
-		m.units, m.weights = []int{0, 1, 2, 3, 4}, true
-	}
-	m.priorities, m.holds = rng.IntN(2) == 0, c.can.Hold && rng.IntN(4) == 0
-	if c.can.Queue {
-		m.odds["evict"], m.odds["renew"] = pick(0, 1), 1
-	}
-	if c.plain = isPlain; isPlain {
-		lacks := plain.Lacks()
-		m.weights, m.priorities = false, false
-		switch {
-		case lacks.Max != "":
-			m.units = []int{0, 1}
-		case lacks.Shared != "": // everybody names the same
-			m.units = []int{pick(1, 1, 2, 3)}
-		}
-	}
-	c.mix = m
-	c.promises = promises{unordered: !c.can.Queue, hesitant: w.engine.Hesitates, scanning: w.engine.Hesitates || c.can.Inherits}
-	if isPlain {
-		c.promises.searching, c.promises.sleepers = m.units[0] > 1, true
-	}
-	for i := range m.locks {
-		url := w.url
-		if isPlain && round+i > 0 { // its URL is the lock
-			url = w.engine.Fresh(t)
-		}
-		c.urls = append(c.urls, url)
-		c.names = append(c.names, fmt.Sprintf("history %d, name %d", round, i))
-		c.watch = append(c.watch, c.open(i))
-	}
-	for range m.workers {
-		for i := range m.locks {
-			c.stores = append(c.stores, c.open(i))
-		}
-	}
-	return c
+	end := time.Now().Add(span)
+	return func(rounds int) bool { return rounds == 0 || time.Now().Before(end) }
 }
 
 func (c *crowd) open(lock int) locks.Store {
@@ -298,7 +187,7 @@ func (c *crowd) request(lock int, held []*member, rng *rand.Rand) (r locks.Reque
 	}
 	q.noWait = rng.IntN(c.mix.patience) == 0
 	var within []locks.Ref
-	if c.can.Queue {
+	if c.kind != locks.PlainLock {
 		if rng.IntN(5) == 0 {
 			most := rng.IntN(3)
 			q.most = &most
@@ -316,6 +205,7 @@ func (c *crowd) request(lock int, held []*member, rng *rand.Rand) (r locks.Reque
 	}
 	r = request(c.t, c.names[lock], q.claim.Max)
 	r.Claim, r.NoWait, r.MaxQueue, r.Replace, r.Within = q.claim, q.noWait, q.most, q.replace, within
+	r.TTL = historyTTL
 	if c.mix.holds && rng.IntN(4) == 0 {
 		q.hold, r.Hold = true, time.Duration(2+rng.IntN(20))*time.Millisecond
 		if stays = rng.IntN(2) == 0; stays {
@@ -344,8 +234,8 @@ func (c *crowd) join(worker int, held []*member, rng *rand.Rand) {
 	var nested *locks.NestedError
 	var evicted *locks.EvictedError
 	var a told
-	if r, ok := ticket.(locks.Replacer); ok && err == nil {
-		a.replaced = c.replaced(r.Replaced())
+	if err == nil {
+		a.replaced = c.replaced(ticket.Replaced())
 	}
 	switch {
 	case errors.As(err, &nested):
@@ -409,7 +299,7 @@ func (c *crowd) replaced(entries []locks.Entry) []int {
 // signal ends the waiting of an entry as the owner does when it gets the
 // store's signal.
 func (c *crowd) signal(m *member) {
-	if !c.can.Leased {
+	if c.kind != locks.LeaseQueue {
 		m.cancel()
 	}
 }
@@ -459,7 +349,7 @@ func (c *crowd) wait(ctx context.Context, m *member, ticket locks.Ticket) {
 // ended records that an entry has left its place without a grant. The store's
 // answer is not awaited by who leaves, so the leaving ends when others see it.
 func (c *crowd) ended(m *member, how kind, ret int64) {
-	if c.can.Leased {
+	if c.kind == locks.LeaseQueue {
 		eventually(c, fmt.Sprintf("entry %d is gone", m.id), func() bool {
 			if c.failed() {
 				return true
@@ -519,14 +409,9 @@ func (c *crowd) release(m *member) {
 
 func (c *crowd) renew(m *member) {
 	call := c.now()
-	var err error
-	switch l := m.lease.(type) {
-	case locks.Leased:
+	err := m.lease.Evicted()
+	if l, ok := m.lease.(locks.RenewableLease); ok {
 		_, err = l.Renew(context.Background())
-	case locks.Marked:
-		err = l.Evicted()
-	default:
-		return
 	}
 	var evicted *locks.EvictedError
 	a := told{}
@@ -543,7 +428,7 @@ func (c *crowd) renew(m *member) {
 }
 
 func (c *crowd) evict(worker int, m *member) {
-	e, ok := c.watch[m.lock].(locks.Evicter)
+	e, ok := c.watch[m.lock].(locks.QueueStore)
 	if !ok {
 		return
 	}
@@ -566,7 +451,7 @@ func (c *crowd) evict(worker int, m *member) {
 
 // list looks at a line. Where a look is no single step it proves nothing.
 func (c *crowd) list(worker, lock int) {
-	if c.plain || c.promises.hesitant {
+	if c.kind == locks.PlainLock || c.promises.hesitant {
 		return
 	}
 	a := told{holders: []seen{}, queue: []int{}}
@@ -652,156 +537,4 @@ func (c *crowd) drain() {
 			return
 		}
 	}
-}
-
-// rank tells each grant how many come before it by their fences, which is where
-// it must stand, and which slots were given back, or taken, while it was made.
-func rank(history []porcupine.Operation, of promises) {
-	var grants []*porcupine.Operation
-	slots := map[int][]int{}
-	for i := range history {
-		o := &history[i]
-		q, a := o.Input.(asked), o.Output.(told)
-		if q.kind == granting || (q.kind == joining && a.word == "granted") {
-			grants, slots[q.id] = append(grants, o), a.slots
-		}
-	}
-	for i := range history {
-		turned, q := &history[i], history[i].Input.(asked)
-		if !of.hesitant || q.kind != joining || turned.Output.(told).word != "busy" {
-			continue
-		}
-		for _, o := range history {
-			p, a := o.Input.(asked), o.Output.(told)
-			if p.lock == q.lock && p.kind == joining && p.id != q.id && p.most != nil && a.word == "busy" && o.Call <= turned.Return && turned.Call <= o.Return {
-				q.passing++
-			}
-		}
-		turned.Input = q
-	}
-	for _, g := range grants {
-		q, a := g.Input.(asked), g.Output.(told)
-		if q.rank = 0; of.unordered || of.hesitant {
-			q.rank = -1
-		}
-		for _, o := range grants {
-			if q.rank >= 0 && o.Input.(asked).lock == q.lock && o.Output.(told).fence < a.fence {
-				q.rank++
-			}
-		}
-		for _, o := range history {
-			p := o.Input.(asked)
-			moves := p.kind == giving || p.kind == holdOver || p.kind == evicting || (of.hesitant && p.id != q.id)
-			if of.scanning && moves && p.lock == q.lock && o.Call <= g.Return && g.Call <= o.Return {
-				q.fading = append(q.fading, slots[p.id]...)
-			}
-		}
-		g.Input = q
-	}
-}
-
-// machine is the state machine of several names for the checker.
-func machine(names int, of promises) porcupine.Model {
-	return porcupine.Model{
-		Partition: func(all []porcupine.Operation) (parts [][]porcupine.Operation) {
-			parts = make([][]porcupine.Operation, names)
-			for _, o := range all {
-				lock := o.Input.(asked).lock
-				parts[lock] = append(parts[lock], o)
-			}
-			return parts
-		},
-		Init: func() any { return line{promises: of} },
-		Step: func(state, q, a any) (bool, any) {
-			next, ok := state.(line).after(q.(asked), a.(told))
-			return ok, next
-		},
-		Equal:             func(a, b any) bool { return a.(line).key() == b.(line).key() },
-		Hash:              func(a any) uint64 { return a.(line).hash() },
-		DescribeOperation: func(q, a any) string { return strings.TrimSpace(fmt.Sprintf("%v: %v", q, a)) },
-		DescribeState:     func(state any) string { return state.(line).String() },
-	}
-}
-
-// decide says whether a history is one of the state machine's.
-func decide(model porcupine.Model, history []porcupine.Operation, of promises) porcupine.CheckResult {
-	rank(history, of)
-	// What nobody has seen is rarely needed, and makes the search long.
-	sight := slices.DeleteFunc(slices.Clone(history), func(o porcupine.Operation) bool { return o.Input.(asked).kind == unseen })
-	result := porcupine.CheckOperationsTimeout(model, sight, verdictLimit)
-	if result == porcupine.Illegal && len(sight) < len(history) {
-		result = porcupine.CheckOperationsTimeout(model, history, verdictLimit)
-	}
-	return result
-}
-
-// judge demands that the history is one of the state machine's. It returns how
-// many events there were, and whether it came to a verdict in time.
-func (c *crowd) judge() (events int, decided bool) {
-	model := machine(c.mix.locks, c.promises)
-	result := decide(model, c.history, c.promises)
-	if result != porcupine.Illegal && c.broken == nil {
-		return len(c.history), result == porcupine.Ok
-	}
-	c.t.Errorf("%s=%d: %s", seedVariable, c.seed, c.verdict(result))
-	if result == porcupine.Illegal {
-		_, info := porcupine.CheckOperationsVerbose(model, c.history, verdictLimit)
-		c.t.Log(c.furthest(info))
-		if f, err := os.CreateTemp("", "golock-history-*.html"); err == nil {
-			defer f.Close()
-			if porcupine.Visualize(model, info, f) == nil {
-				c.t.Logf("drawn in %s", f.Name())
-			}
-		}
-	}
-	return len(c.history), true
-}
-
-// furthest tells how far an order can go, and what cannot follow.
-func (c *crowd) furthest(info porcupine.LinearizationInfo) string {
-	var b strings.Builder
-	for lock, orders := range info.PartialLinearizationsOperations() {
-		var longest []porcupine.Operation
-		for _, o := range orders {
-			if len(o) > len(longest) {
-				longest = o
-			}
-		}
-		state, done := line{promises: c.promises}, map[string]bool{}
-		fmt.Fprintf(&b, "lock %d, as far as it goes:", lock)
-		for _, o := range longest {
-			q, a := o.Input.(asked), o.Output.(told)
-			done[fmt.Sprint(q, a, o.Call)] = true
-			state, _ = state.after(q, a)
-			fmt.Fprintf(&b, "\n    %v: %v   => %v", q, a, state)
-		}
-		b.WriteString("\n  and not in it:")
-		for _, o := range c.history {
-			if q, a := o.Input.(asked), o.Output.(told); q.lock == lock && !done[fmt.Sprint(q, a, o.Call)] {
-				fmt.Fprintf(&b, "\n    from %d us: %v: %v", o.Call/1000, q, a)
-			}
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
-}
-
-// verdict tells what is wrong, and the whole history.
-func (c *crowd) verdict(result porcupine.CheckResult) string {
-	var b strings.Builder
-	switch {
-	case c.broken != nil:
-		fmt.Fprintf(&b, "%v (the history is %s)", c.broken, result)
-	default:
-		b.WriteString("there is no order in which this could have happened one after the other")
-	}
-	slices.SortStableFunc(c.history, func(a, b porcupine.Operation) int { return int(min(max(a.Call-b.Call, -1), 1)) })
-	for _, o := range c.history {
-		until := strconv.FormatInt(o.Return/1000, 10)
-		if o.Return == forever {
-			until = "..."
-		}
-		fmt.Fprintf(&b, "\n%8d to %8s us  lock %d  worker %d  %v: %v", o.Call/1000, until, o.Input.(asked).lock, o.ClientId, o.Input, o.Output)
-	}
-	return b.String()
 }

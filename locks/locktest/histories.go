@@ -12,18 +12,18 @@ import (
 	"pgregory.net/rapid"
 
 	"golock/locks"
+	"golock/test/testkit"
 )
 
 // testHistories lets random joins, releases and departures happen on the store
 // and on a model that applies the rule, and compares them after every step. All
 // entries are of this process, each through a store of its own.
 func testHistories(t *testing.T, w *world) {
-	round, watch := 0, w.open(t)
-	can := watch.Traits()
+	round, watch := 0, w.open(t).(locks.QueueStore)
 	beTold()
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
-		h := &history{t: t, rt: rt, w: w, can: can, watch: watch, name: fmt.Sprintf("history %d", round)}
+		h := &history{t: t, rt: rt, w: w, leases: locks.KindOf(watch) == locks.LeaseQueue, watch: watch, name: fmt.Sprintf("history %d", round)}
 		defer h.end()
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 5).Draw(rt, "step") {
@@ -34,9 +34,7 @@ func testHistories(t *testing.T, w *world) {
 			case 4:
 				h.leave()
 			case 5:
-				if can.Queue {
-					h.evict()
-				}
+				h.evict()
 			}
 			h.compare()
 		}
@@ -45,16 +43,19 @@ func testHistories(t *testing.T, w *world) {
 
 // history is one random history.
 type history struct {
-	t       *testing.T
-	rt      *rapid.T
-	w       *world
-	can     locks.Traits
-	watch   locks.Store // for looking at the entries
-	name    string
-	ticket  int64
-	queue   []*actor // of the model
-	holders []*actor
-	all     []*actor
+	t        *testing.T
+	rt       *rapid.T
+	w        *world
+	leases   bool
+	watch    locks.QueueStore // for looking at the entries
+	name     string
+	ticket   int64
+	queue    []*actor // of the model
+	holders  []*actor
+	all      []*actor
+	fence    int64    // the highest so far
+	replaced []string // by the last request that had to wait
+	between  bool     // in a store that hesitates: several were replaced, one after the other, and with the last a slot came free
 }
 
 // actor is one entry, in the model and in the store.
@@ -72,6 +73,7 @@ type actor struct {
 	hold    bool // the slot stays for longer than the history
 	ended   bool // and that is all there is
 	evicted bool
+	fence   int64
 }
 
 func (h *history) join() {
@@ -81,11 +83,9 @@ func (h *history) join() {
 	r := request(h.t, h.name, a.claim.Max, weight(a.claim.Weight))
 	a.ref = r.Ref
 	r.NoWait = rapid.IntRange(0, 4).Draw(h.rt, "patience") == 0
-	if h.can.Queue {
-		a.claim.Priority = max(rapid.IntRange(-2, 1).Draw(h.rt, "priority"), -1)
-		r.Claim.Priority = a.claim.Priority
-	}
-	if h.can.Hold && rapid.IntRange(0, 4).Draw(h.rt, "hold") == 0 {
+	a.claim.Priority = max(rapid.IntRange(-2, 1).Draw(h.rt, "priority"), -1)
+	r.Claim.Priority = a.claim.Priority
+	if rapid.IntRange(0, 4).Draw(h.rt, "hold") == 0 {
 		a.hold, r.Hold = true, time.Hour
 	}
 	place := 0
@@ -93,15 +93,14 @@ func (h *history) join() {
 		place++
 	}
 
+	h.replaced = nil
 	fits := place == 0 && locks.Admits(h.claims(), a.claim)
 	var gone []*actor // from the queue, replaced by this one
-	if h.can.Queue {
-		a.replace = rapid.SampledFrom([]locks.Replacement{"", "", "", locks.ReplaceWaiting, locks.ReplaceRunning}).Draw(h.rt, "replace")
-		r.Replace = a.replace
-		if rapid.IntRange(0, 3).Draw(h.rt, "limited") == 0 {
-			most := rapid.IntRange(0, 3).Draw(h.rt, "max queue")
-			r.MaxQueue = &most
-		}
+	a.replace = rapid.SampledFrom([]locks.Replacement{"", "", "", locks.ReplaceWaiting, locks.ReplaceRunning}).Draw(h.rt, "replace")
+	r.Replace = a.replace
+	if rapid.IntRange(0, 3).Draw(h.rt, "limited") == 0 {
+		most := rapid.IntRange(0, 3).Draw(h.rt, "max queue")
+		r.MaxQueue = &most
 	}
 	refused := r.NoWait && !fits
 	if !fits && !refused {
@@ -122,9 +121,7 @@ func (h *history) join() {
 	ticket, err := a.store.Join(ctx, r)
 	if refused {
 		cancel()
-		if err == nil {
-			h.rt.Fatal("granted out of turn, or queued, although it does not wait")
-		}
+		h.isBusy(err, !r.NoWait)
 		return
 	}
 	if err != nil {
@@ -132,6 +129,9 @@ func (h *history) join() {
 	}
 	for _, o := range gone {
 		h.isEvicted(o, locks.ReplacedBy(r))
+	}
+	if !h.w.engine.Hesitates {
+		h.same("replaced", refs(ticket.Replaced()), h.replaced)
 	}
 	if ticket.Queued() == fits && !(fits && h.w.engine.Hesitates) {
 		h.rt.Fatalf("queued %v, the rule says fits %v", ticket.Queued(), fits)
@@ -195,7 +195,9 @@ func (h *history) makeRoom(a *actor, most *int) (gone []*actor, full bool) {
 		rivals = append(rivals, rival)
 	}
 	picked := locks.Replaced(rivals, a.claim, a.replace)
+	h.replaced = nil
 	for _, i := range picked {
+		h.replaced = append(h.replaced, all[i].ref.String())
 		if i < len(h.queue) {
 			gone = append(gone, all[i])
 		}
@@ -205,15 +207,51 @@ func (h *history) makeRoom(a *actor, most *int) (gone []*actor, full bool) {
 	}
 	for _, i := range picked {
 		all[i].evicted = true
+		h.between = h.between || all[i].ended && len(picked) > 1 && h.w.engine.Hesitates
 	}
 	h.queue = slices.DeleteFunc(h.queue, func(o *actor) bool { return o.evicted })
 	h.holders = slices.DeleteFunc(h.holders, func(o *actor) bool { return o.evicted && o.ended })
 	return gone, false
 }
 
+// isBusy demands that a request which may not wait is told who is in the way.
+func (h *history) isBusy(err error, full bool) {
+	var busy *locks.BusyError
+	if !errors.As(err, &busy) {
+		h.rt.Fatalf("Join = %v, want that it is busy", err)
+	}
+	if h.w.engine.Hesitates { // those who have just gone may still be seen
+		return
+	}
+	var holders []string
+	for _, a := range h.holders {
+		holders = append(holders, a.ref.String())
+	}
+	h.same("in the way", refs(busy.Holders), holders)
+	if busy.Waiters != len(h.queue) || busy.Full != full {
+		h.rt.Fatalf("%d wait, full %v; want %d, %v", busy.Waiters, busy.Full, len(h.queue), full)
+	}
+}
+
+func refs(entries []locks.Entry) []string {
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Ref.String())
+	}
+	return all
+}
+
+// same compares two lists that may differ in order.
+func (h *history) same(what string, got, want []string) {
+	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) {
+		h.rt.Fatalf("%s: %q, want %q", what, got, want)
+	}
+}
+
 // isEvicted demands that a waiter is told that it was evicted, and by whom.
 func (h *history) isEvicted(a *actor, by string) {
-	if !h.can.Leased {
+	if !h.leases {
 		a.cancel() // as its owner does when it gets the signal
 	}
 	<-a.done
@@ -230,7 +268,7 @@ func (h *history) evict() {
 		return
 	}
 	a := h.all[rapid.IntRange(0, len(h.all)-1).Draw(h.rt, "victim")]
-	err := h.watch.(locks.Evicter).Evict(context.Background(), a.ref, "the model")
+	err := h.watch.Evict(context.Background(), a.ref, "the model")
 	var evicted *locks.EvictedError
 	is := func(o *actor) bool { return o == a }
 	switch {
@@ -246,11 +284,8 @@ func (h *history) evict() {
 		h.holders = slices.DeleteFunc(h.holders, is)
 	default:
 		a.evicted = true
-		told := error(nil)
-		switch l := a.lease.(type) {
-		case locks.Marked:
-			told = l.Evicted()
-		case locks.Leased:
+		told := a.lease.Evicted()
+		if l, ok := a.lease.(locks.RenewableLease); ok {
 			_, told = l.Renew(context.Background())
 		}
 		if !errors.As(told, &evicted) {
@@ -286,6 +321,7 @@ func (h *history) admit() {
 // compare waits until all of the model's holders hold in the store, and
 // demands that nobody else does.
 func (h *history) compare() {
+	var fresh []*actor
 	for _, a := range h.holders {
 		select {
 		case <-a.done:
@@ -295,9 +331,25 @@ func (h *history) compare() {
 		if a.err != nil {
 			h.rt.Fatalf("Wait: %v", a.err)
 		}
-		if got := a.lease.Grant().Slots; !slices.Equal(got, a.slots) {
+		got := a.lease.Grant().Slots
+		if h.between { // it may have been let in before the last of them
+			a.slots = got
+		}
+		if !slices.Equal(got, a.slots) {
 			h.rt.Fatalf("slots %v, want %v", got, a.slots)
 		}
+		if a.fence == 0 {
+			fresh = append(fresh, a)
+		}
+	}
+	h.between = false
+	h.slotsDiffer()
+	before := h.fence // of two that are granted in one step either may have the higher one
+	for _, a := range fresh {
+		if a.fence = a.lease.Grant().Fence; a.fence <= before {
+			h.rt.Fatalf("fence %d after %d", a.fence, before)
+		}
+		h.fence = max(h.fence, a.fence)
 	}
 	for _, a := range h.queue {
 		select {
@@ -307,17 +359,53 @@ func (h *history) compare() {
 		}
 	}
 	// Who left is gone a moment later in a networked store.
-	eventually(h.rt, "the store shows the model's holders and waiters", func() bool {
-		holding, waiting := 0, 0
+	want := h.shown()
+	var got []string
+	if !testkit.Within(patience, func() bool {
+		got = nil
 		for _, e := range list(h.t, h.watch, h.name) {
-			if e.State == locks.Holding {
-				holding++
-			} else {
-				waiting++
-			}
+			got = append(got, show(e))
 		}
-		return holding == len(h.holders) && waiting == len(h.queue)
-	})
+		return slices.Equal(got, want)
+	}) {
+		h.rt.Fatalf("the store shows %q, want %q", got, want)
+	}
+}
+
+// shown is what the store has to show: holders by slot, then waiters in order.
+func (h *history) shown() []string {
+	all := []string{}
+	holders := slices.SortedFunc(slices.Values(h.holders), func(a, b *actor) int { return a.slots[0] - b.slots[0] })
+	for _, a := range holders {
+		all = append(all, show(locks.Entry{
+			Ref: a.ref, State: locks.Holding, Claim: a.claim, Slots: a.slots, Fence: a.lease.Grant().Fence,
+			Ended: a.ended, Evicted: map[bool]string{true: "x"}[a.evicted], HeldTill: map[bool]time.Time{true: time.Now()}[a.hold && !a.evicted],
+		}))
+	}
+	for i, a := range h.queue {
+		all = append(all, show(locks.Entry{Ref: a.ref, State: locks.Waiting, Claim: a.claim, Position: i + 1}))
+	}
+	return all
+}
+
+// show writes what an entry tells. A store without priorities has none to show.
+func show(e locks.Entry) string {
+	return fmt.Sprintf("%s %s slots %v fence %d position %d, %d of %d, priority %d, ended %v, evicted %v, held %v", e.Ref, e.State, e.Slots, e.Fence,
+		e.Position, e.Claim.Weight, e.Claim.Max, e.Claim.Priority, e.Ended, e.Evicted != "", !e.HeldTill.IsZero())
+}
+
+// slotsDiffer demands that no two holders have the same slot, and none has one
+// that its own max does not allow.
+func (h *history) slotsDiffer() {
+	var taken []int
+	for _, a := range h.holders {
+		for _, slot := range a.slots {
+			if slices.Contains(taken, slot) || a.claim.Max > 0 && slot >= a.claim.Max {
+				h.rt.Fatalf("slot %d of %+v, beside %v", slot, a.claim, taken)
+			}
+			taken = append(taken, slot)
+		}
+	}
 }
 
 // end leaves nothing behind for the next history.

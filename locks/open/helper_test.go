@@ -20,39 +20,18 @@ import (
 
 	"golock/locks"
 	"golock/locks/open"
+	"golock/test/testkit"
 )
 
 // Tests that need another process run this binary again: with the variable set
 // it is no test but a child that does what it is told (serveChild).
 const childVariable = "GOLOCK_OPEN_TEST_CHILD"
 
-func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
-		serveChild()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
 var background = context.Background()
-
-// patience bounds every wait for something that must happen.
-const patience = 30 * time.Second
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }
 
 // freePort finds count ports in a row that nobody has, outside the range from
@@ -214,7 +193,7 @@ func serveChild() {
 			case "release":
 				err = held.Release(background)
 			case "spawn": // a sleeping process that inherits the slot
-				a.PID, err = spawnHeir(held.(locks.Inherited))
+				a.PID, err = spawnHeir(held)
 			case "count": // Number times: take, read, add one, write
 				err = repeat(c, func([]int) error { return addOne(c.File) })
 			case "meet": // Number times: take, and meet nobody who has the same slot
@@ -319,7 +298,7 @@ func lives(pid int) bool {
 }
 
 // spawnHeir starts a process that has a lease's files open.
-func spawnHeir(l locks.Inherited) (int, error) {
+func spawnHeir(l locks.Lease) (int, error) {
 	cmd := exec.Command("sleep", "1000")
 	for _, fd := range l.Files() {
 		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -347,7 +326,7 @@ type child struct {
 func startChild(t testing.TB) *child {
 	t.Helper()
 	c := &child{t: t, cmd: exec.Command(os.Args[0])}
-	c.cmd.Env = append(os.Environ(), childVariable+"=1")
+	c.cmd.Env = append(os.Environ(), childVariable+"=1", "GORACE=atexit_sleep_ms=0")
 	c.cmd.Stderr = os.Stderr
 	var err error
 	c.in, err = c.cmd.StdinPipe()

@@ -15,7 +15,7 @@ import (
 // engines lists the schemes, in the order in which messages name them.
 func engines() []engine {
 	return slices.Concat([]engine{{scheme: "local", form: "local or local:///DIR", open: openLocal}},
-		plainEngines(), leasefileEngines(), redisEngines(), mysqlEngines(), postgresEngines())
+		plainEngines(), filesEngines(), redisEngines(), mysqlEngines(), postgresEngines())
 }
 
 type engine struct {

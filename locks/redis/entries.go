@@ -3,134 +3,114 @@ package redis
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
-	"encoding/json"
+	_ "embed"
 	"iter"
-	"os"
 	"slices"
+	"strconv"
 	"time"
 
-	"golock/locks"
-)
+	goredis "github.com/redis/go-redis/v9"
 
-// listLimit bounds a list whose caller sets no bound.
-const listLimit = 10 * time.Second
+	"golock/locks"
+	"golock/locks/lease"
+)
 
 // Entries implements locks.Store.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return func(yield func(locks.Entry, error) bool) {
-		ctx, cancel := context.WithTimeout(ctx, listLimit)
-		defer cancel()
+	return lease.Entries(ctx, func(ctx context.Context) (all []locks.Entry, err error) {
 		names := []string{name}
 		if name == "" {
-			var err error
 			if names, err = s.names(ctx); err != nil {
-				yield(locks.Entry{}, err)
-				return
+				return nil, err
 			}
 		}
 		for _, name := range names {
-			entries, err := s.list(ctx, name)
+			entries, err := s.list(ctx, locks.KeyOf(name), name)
 			if err != nil {
-				yield(locks.Entry{}, err)
-				return
+				return all, err
 			}
-			for _, e := range entries {
-				if !yield(e, nil) {
-					return
-				}
-			}
+			all = append(all, entries...)
 		}
-	}
-}
-
-// names reads the index.
-func (s *Store) names(ctx context.Context) (names []string, err error) {
-	client, err := s.connection.use(defaultTTL)
-	if err != nil {
-		return nil, err
-	}
-	defer s.connection.done()
-	err = s.insist(ctx, func() error {
-		bound, cancel := context.WithTimeout(ctx, longestAttempt)
-		defer cancel()
-		if names, err = client.ZRange(bound, s.index(), 0, -1).Result(); err != nil {
-			return s.judge(err)
-		}
-		return nil
+		return all, nil
 	})
-	slices.Sort(names)
-	return names, err
 }
 
-// list gives the live entries of one name: holders by slot, then waiters in
-// their order.
-func (s *Store) list(ctx context.Context, name string) ([]locks.Entry, error) {
-	return s.listKey(ctx, locks.KeyOf(name), name)
-}
-
-// listKey is list for a name of which only the key may be known.
-func (s *Store) listKey(ctx context.Context, key locks.Key, name string) ([]locks.Entry, error) {
-	k := s.call(list, key)
-	k.name = name
-	var a answer
-	err := s.insist(ctx, func() (err error) {
-		a, err = s.once(ctx, defaultTTL, k)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	entries := make([]locks.Entry, 0, len(a.entries))
-	position := 0
-	for _, l := range a.entries {
-		e := l.entry(cmp.Or(name, a.name), key)
-		if e.State == locks.Waiting {
-			position++
-			e.Position = position
-		}
-		entries = append(entries, e)
-	}
-	slices.SortStableFunc(entries, func(a, b locks.Entry) int {
-		if len(a.Slots) == 0 || len(b.Slots) == 0 {
-			return len(b.Slots) - len(a.Slots)
-		}
-		return a.Slots[0] - b.Slots[0]
-	})
-	return entries, nil
-}
-
-// Find implements locks.Attacher.
+// Find implements locks.QueueStore.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, listLimit)
+	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
-	entries, err := s.listKey(ctx, ref.Key, "")
+	entries, err := s.list(ctx, ref.Key, "")
 	if err != nil {
 		return locks.Entry{}, err
 	}
 	return locks.Pick(entries, ref)
 }
 
-// entry is what the contract shows of a listed one.
-func (l *listed) entry(name string, key locks.Key) locks.Entry {
-	var d detail
-	_ = json.Unmarshal([]byte(l.record.detail), &d)
-	if host, err := os.Hostname(); err != nil || host != d.Host {
-		d.UID = -1
+// names reads the index.
+func (s *Store) names(ctx context.Context) (names []string, err error) {
+	err = s.try(ctx, func(ctx context.Context, client goredis.UniversalClient) (err error) {
+		names, err = client.ZRange(ctx, s.index(), 0, -1).Result()
+		return err
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// list gives the live entries of one lock. Its name may not be known.
+func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.Entry, error) {
+	k := s.call(list, key)
+	k.name = name
+	var a reply
+	err := lease.Retry(ctx, s.URL(), func() (err error) {
+		a, err = s.once(ctx, lease.DefaultTTL, k)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	e := locks.Entry{
-		Name: name, Ref: locks.Ref{Key: key}, State: l.state, Claim: l.record.claim, Host: d.Host, PID: d.PID,
-		UID: d.UID, User: d.User, Command: d.Command, Since: time.UnixMicro(l.record.since), Expires: l.left,
-		TTL: l.record.ttl, Ended: l.ended, Evicted: l.by, Runs: d.Runs,
+	entries := make([]locks.Entry, len(a.entries))
+	for i := range a.entries {
+		entries[i] = a.entries[i].entry(cmp.Or(name, a.name), key)
 	}
-	if l.stays > 0 {
-		e.HeldTill = time.Now().Add(l.stays)
+	lease.Arrange(entries)
+	return entries, nil
+}
+
+// sweepScript removes what is left of one lock.
+//
+//go:embed sweep.lua
+var sweepScript string
+
+// Sweep implements locks.QueueStore: it removes the entries whose lease ended olderThan
+// ago, and lines of the index whose names nothing is stored of. Keys end by
+// themselves.
+func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int, err error) {
+	names, err := s.names(ctx)
+	if err != nil {
+		return 0, err
 	}
-	if id, err := hex.DecodeString(l.id); err == nil {
-		copy(e.Ref.ID[:], id)
+	for _, name := range names {
+		keys := s.call(list, locks.KeyOf(name)).keys
+		err := s.try(ctx, func(ctx context.Context, client goredis.UniversalClient) error {
+			answer, err := client.Eval(ctx, sweepScript, keys, olderThan.Milliseconds(), name, format).Result()
+			if found, ok := answer.(string); ok {
+				return &lease.Refusal{Err: &FormatError{Found: found}}
+			}
+			n, _ := answer.(int64)
+			removed += int(n)
+			return err
+		})
+		if err != nil {
+			return removed, err
+		}
 	}
-	if l.state == locks.Holding {
-		e.Slots, e.Fence = l.record.slots, l.record.fence
-	}
-	return e
+	// In a Cluster the index is not within the script's reach: its lines end with
+	// their time.
+	err = s.try(ctx, func(ctx context.Context, client goredis.UniversalClient) error {
+		until := time.Now().Add(-olderThan).UnixMilli()
+		n, err := client.ZRemRangeByScore(ctx, s.index(), "-inf", strconv.FormatInt(until, 10)).Result()
+		removed += int(n)
+		return err
+	})
+	return removed, err
 }

@@ -1,3 +1,5 @@
+//go:build integration
+
 package redis
 
 import "golock/locks"
@@ -5,5 +7,5 @@ import "golock/locks"
 // SetClock replaces a store's clock. It must not have been used yet.
 func SetClock(s *Store, c locks.Clock) { s.clock = c }
 
-// Fresh is how old a look may be when it is answered by a grant.
-var Fresh = fresh
+// MaxGrantAge is how old an Ask may be when it is answered by a published grant.
+var MaxGrantAge = maxGrantAge

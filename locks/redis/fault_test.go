@@ -1,3 +1,5 @@
+//go:build integration
+
 package redis_test
 
 import (
@@ -9,7 +11,9 @@ import (
 	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/redis/redistest"
+	"golock/test/testkit"
 )
 
 // steady is a server without quarantine: nothing here restarts it.
@@ -23,13 +27,13 @@ func steady(t *testing.T, options ...string) (*redistest.Server, string) {
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
-	release(t, take(t, open(t, url), "n")) // the server knows the script now
+	Release(t, Take(t, open(t, url), "n")) // the server knows the script now
 	proxy := redistest.NewProxy(t, server)
-	l := take(t, open(t, proxy.URL("quarantine=0")), "n")
+	l := Take(t, open(t, proxy.URL("quarantine=0")), "n")
 	if got := proxy.Requests(); got != 2 {
 		t.Errorf("%d requests, want 2", got)
 	}
-	release(t, l)
+	Release(t, l)
 	if got := proxy.Requests(); got != 3 {
 		t.Errorf("%d requests after the release, want 3", got)
 	}
@@ -51,36 +55,36 @@ func TestLostReplies(t *testing.T) {
 		})
 	}
 	lose("join", 3)
-	holder := take(t, s, "n", limit(2))
+	holder := Take(t, s, "n", Limit(2))
 	lose("join", 2)
-	second := take(t, s, "n", limit(2))
+	second := Take(t, s, "n", Limit(2))
 	if f, g := holder.Grant().Fence, second.Grant().Fence; g <= f {
 		t.Errorf("fence %d after %d", g, f)
 	}
 	lose("join", 2)
-	w := queue(t, s, "n", limit(2))
+	w := Queue(t, s, "n", Limit(2))
 	watch := open(t, url)
-	if h, w := count(t, watch, "n"); h != 2 || w != 1 {
+	if h, w := Count(t, watch, "n"); h != 2 || w != 1 {
 		t.Errorf("%d hold and %d wait, want 2 and 1", h, w)
 	}
 	lose("join", 2)
 	var nested *locks.NestedError
-	if _, err := s.Join(background, request(t, "n", limit(2), within(holder.Grant().Ref))); !errors.As(err, &nested) {
+	if _, err := s.Join(background, NewRequest(t, "n", Limit(2), Within(holder.Grant().Ref))); !errors.As(err, &nested) {
 		t.Errorf("Join inside = %v, want a NestedError", err)
 	}
 	lose("renew", 1)
-	ctx, cancel := context.WithTimeout(background, patience)
+	ctx, cancel := context.WithTimeout(background, testkit.Patience)
 	defer cancel()
 	if _, err := holder.Renew(ctx); err == nil || errors.Is(err, locks.ErrLost) {
 		t.Errorf("Renew without a reply = %v", err)
 	}
-	renew(t, holder)
+	Renew(t, holder)
 	lose("release", 2)
-	release(t, holder)
-	release(t, holder)
-	w.granted()
+	Release(t, holder)
+	Release(t, holder)
+	w.Granted()
 	lose("join", 0)
-	if e := refused(t, s, "n", limit(2)); len(e.Holders) != 2 || e.Waiters != 0 {
+	if e := Refused(t, s, "n", Limit(2)); len(e.Holders) != 2 || e.Waiters != 0 {
 		t.Errorf("busy: %v", e)
 	}
 }
@@ -91,26 +95,28 @@ func TestDelayedDuplicates(t *testing.T) {
 	server, url := steady(t)
 	proxy := redistest.NewProxy(t, server)
 	s, watch := open(t, proxy.URL("quarantine=0")), open(t, url)
-	holder := take(t, s, "n")
-	refused(t, s, "n")
-	gaveUp := queue(t, s, "n")
-	gaveUp.cancel()
-	gaveUp.ended()
-	becomes(t, watch, "n", 1, 0)
-	nested, err := s.Join(background, request(t, "n", within(holder.Grant().Ref)))
+	holder := Take(t, s, "n")
+	Refused(t, s, "n")
+	gaveUp := Queue(t, s, "n")
+	gaveUp.Cancel()
+	gaveUp.Ended()
+	Becomes(t, watch, "n", 1, 0)
+	nested, err := s.Join(background, NewRequest(t, "n", Within(holder.Grant().Ref)))
 	if err == nil {
 		t.Fatalf("granted inside itself: %v", nested)
 	}
-	w := queue(t, s, "n")
-	release(t, holder)
-	release(t, w.granted())
-	becomes(t, watch, "n", 0, 0)
-	proxy.Replay()
-	proxy.Replay()
-	if h, w := count(t, watch, "n"); h != 0 || w != 0 {
-		t.Errorf("after the duplicates %d hold and %d wait", h, w)
+	w := Queue(t, s, "n")
+	Release(t, holder)
+	Release(t, w.Granted())
+	Becomes(t, watch, "n", 0, 0)
+	// The joins alone too: no release or leave comes after them.
+	for _, modes := range [][]string{nil, nil, {"join"}} {
+		proxy.Replay(modes...)
+		if h, w := Count(t, watch, "n"); h != 0 || w != 0 {
+			t.Errorf("after the duplicates %d hold and %d wait", h, w)
+		}
 	}
-	take(t, watch, "n")
+	Take(t, watch, "n")
 }
 
 // Nobody there: Join tries until its context ends and says what happened.
@@ -120,13 +126,13 @@ func TestUnreachable(t *testing.T) {
 	server.Kill()
 	s := open(t, url)
 	var outage *locks.OutageError
-	if err := fails(t, s, "n"); !errors.As(err, &outage) || outage.Store != s.URL() {
+	if err := Fails(t, s, "n"); !errors.As(err, &outage) || outage.Store != s.URL() {
 		t.Errorf("Join = %v, want an outage of %s", err, s.URL())
 	}
 	// It goes on as soon as the server is there.
 	got := make(chan error, 1)
 	go func() {
-		ticket, err := s.Join(background, request(t, "n"))
+		ticket, err := s.Join(background, NewRequest(t, "n"))
 		if err == nil {
 			var l locks.Lease
 			if l, err = ticket.Wait(background); err == nil {
@@ -146,7 +152,7 @@ func TestEndedContext(t *testing.T) {
 	s := open(t, "redis://127.0.0.1:1")
 	ctx, cancel := context.WithCancel(background)
 	cancel()
-	if _, err := s.Join(ctx, request(t, "n")); !errors.Is(err, context.Canceled) {
+	if _, err := s.Join(ctx, NewRequest(t, "n")); !errors.Is(err, context.Canceled) {
 		t.Errorf("Join = %v, want context.Canceled", err)
 	}
 }
@@ -162,7 +168,7 @@ func TestRefusedLogin(t *testing.T) {
 		{"redis://" + server.Addr(), "user and password"},
 		{"redis://:right-s3cret" + at + "/9999", "DB index"},
 	} {
-		err := denied(t, open(t, tt.url), "n")
+		err := Denied(t, open(t, tt.url), "n")
 		if !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", tt.url, err)
 		}
@@ -170,7 +176,7 @@ func TestRefusedLogin(t *testing.T) {
 			t.Errorf("the error %q shows the password", err)
 		}
 	}
-	release(t, take(t, open(t, "redis://:right-s3cret"+at+"?quarantine=0"), "n"))
+	Release(t, Take(t, open(t, "redis://:right-s3cret"+at+"?quarantine=0"), "n"))
 }
 
 // A waiter lives through an outage with its place, and ends without delay.
@@ -178,29 +184,29 @@ func TestWaitThroughOutage(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	proxy := redistest.NewProxy(t, server)
-	holder := take(t, open(t, url), "n")
-	first := queue(t, open(t, proxy.URL("quarantine=0")), "n")
-	second := queue(t, open(t, url), "n")
+	holder := Take(t, open(t, url), "n")
+	first := Queue(t, open(t, proxy.URL("quarantine=0")), "n")
+	second := Queue(t, open(t, url), "n")
 	listening(t, server, 2)
 	proxy.Refuse(true)
 	proxy.Cut()
 	subscribed(t, server, 1)
-	first.waits()
+	first.Waits()
 	proxy.Refuse(false)
 	listening(t, server, 2)
-	release(t, holder)
-	l := first.granted()
-	second.waits()
-	release(t, l)
-	second.granted()
+	Release(t, holder)
+	l := first.Granted()
+	second.Waits()
+	Release(t, l)
+	second.Granted()
 }
 
 func TestWaitEndsInOutage(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	proxy := redistest.NewProxy(t, server)
-	take(t, open(t, url), "n")
-	w := queue(t, open(t, proxy.URL("quarantine=0")), "n", ttl(time.Second))
+	Take(t, open(t, url), "n")
+	w := Queue(t, open(t, proxy.URL("quarantine=0")), "n", TTL(time.Second))
 	listening(t, server, 1)
 	var lost atomic.Int32
 	proxy.Judge(func([]string) redistest.Verdict {
@@ -209,12 +215,12 @@ func TestWaitEndsInOutage(t *testing.T) {
 	})
 	proxy.Cut()
 	// The listener tries every 200 ms, the waiter every 333 ms at first.
-	eventually(t, "a look has failed", func() bool { return lost.Load() > 10 })
-	w.cancel()
-	w.ended()
+	testkit.Eventually(t, "a look has failed", func() bool { return lost.Load() > 10 })
+	w.Cancel()
+	w.Ended()
 	var outage *locks.OutageError
-	if !errors.As(w.err, &outage) {
-		t.Errorf("Wait = %v, want an outage", w.err)
+	if !errors.As(w.Err, &outage) {
+		t.Errorf("Wait = %v, want an outage", w.Err)
 	}
 }
 
@@ -222,19 +228,19 @@ func TestWaitEndsInOutage(t *testing.T) {
 func TestLeaveFrozenServer(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
-	take(t, open(t, url), "n")
-	w := queue(t, open(t, url), "n")
+	Take(t, open(t, url), "n")
+	w := Queue(t, open(t, url), "n")
 	listening(t, server, 1)
 	server.Stop()
 	defer server.Continue()
 	start := time.Now()
-	w.cancel()
-	w.ended()
+	w.Cancel()
+	w.Ended()
 	if d := time.Since(start); d > time.Second {
 		t.Errorf("giving up took %v", d)
 	}
-	if !errors.Is(w.err, context.Canceled) {
-		t.Errorf("Wait = %v", w.err)
+	if !errors.Is(w.Err, context.Canceled) {
+		t.Errorf("Wait = %v", w.Err)
 	}
 }
 
@@ -245,9 +251,9 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 	server, url := steady(t)
 	proxy := redistest.NewProxy(t, server)
 	direct := open(t, url)
-	take(t, direct, "n")
+	Take(t, direct, "n")
 	ctx, cancel := context.WithCancelCause(background)
-	ticket, err := open(t, proxy.URL("quarantine=0")).Join(ctx, request(t, "n"))
+	ticket, err := open(t, proxy.URL("quarantine=0")).Join(ctx, NewRequest(t, "n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +267,7 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 	if _, err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Wait: %v, want that it was cancelled", err)
 	}
-	if n := len(list(t, direct, "n")); n != 1 {
+	if n := len(List(t, direct, "n")); n != 1 {
 		t.Errorf("%d entries, want only the holder's", n)
 	}
 }
@@ -272,18 +278,18 @@ func TestVanishedWaiters(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	proxy := redistest.NewProxy(t, server)
-	holder := take(t, open(t, url), "n")
+	holder := Take(t, open(t, url), "n")
 	for range 3 {
-		queue(t, open(t, proxy.URL("quarantine=0")), "n")
+		Queue(t, open(t, proxy.URL("quarantine=0")), "n")
 	}
-	next := queue(t, open(t, url), "n")
+	next := Queue(t, open(t, url), "n")
 	listening(t, server, 4)
 	proxy.Refuse(true)
 	proxy.Cut()
 	subscribed(t, server, 1)
 	start := time.Now()
-	release(t, holder)
-	next.granted()
+	Release(t, holder)
+	next.Granted()
 	if d := time.Since(start); d > 2*time.Second {
 		t.Errorf("the next was granted after %v", d)
 	}
@@ -295,9 +301,9 @@ func TestVanishedAtItsTurn(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	proxy := redistest.NewProxy(t, server)
-	holder := take(t, open(t, url), "n")
-	queue(t, open(t, proxy.URL("quarantine=0")), "n")
-	next := queue(t, open(t, url), "n")
+	holder := Take(t, open(t, url), "n")
+	Queue(t, open(t, proxy.URL("quarantine=0")), "n")
+	next := Queue(t, open(t, url), "n")
 	listening(t, server, 2)
 	asking(server)
 	told := make(chan struct{}, 100)
@@ -308,13 +314,13 @@ func TestVanishedAtItsTurn(t *testing.T) {
 		}
 		return redistest.Pass
 	})
-	release(t, holder)
+	Release(t, holder)
 	<-told
-	next.waits()
+	next.Waits()
 	proxy.Refuse(true)
 	proxy.Cut()
 	start := time.Now()
-	next.granted()
+	next.Granted()
 	if d := time.Since(start); d > 3*time.Second {
 		t.Errorf("the next was granted after %v", d)
 	}
@@ -324,7 +330,7 @@ func TestVanishedAtItsTurn(t *testing.T) {
 func TestPausedServer(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
-	l := take(t, open(t, url), "n")
+	l := Take(t, open(t, url), "n")
 	server.Do("CLIENT", "PAUSE", 1500, "ALL")
 	ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
 	defer cancel()
@@ -335,7 +341,7 @@ func TestPausedServer(t *testing.T) {
 	if d := time.Since(start); d > 1300*time.Millisecond {
 		t.Errorf("Renew was bounded by 300 ms and took %v", d)
 	}
-	if err := renewUntil(l, time.Now().Add(patience)); err != nil {
+	if err := renewUntil(l, time.Now().Add(testkit.Patience)); err != nil {
 		t.Errorf("Renew after the pause: %v", err)
 	}
 }
@@ -344,14 +350,14 @@ func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	s := open(t, url)
-	l := take(t, s, "n")
-	w := queue(t, s, "n")
+	l := Take(t, s, "n")
+	w := Queue(t, s, "n")
 	server.Do("SCRIPT", "FLUSH")
-	renew(t, l)
+	Renew(t, l)
 	server.Do("SCRIPT", "FLUSH")
-	release(t, l)
+	Release(t, l)
 	server.Do("SCRIPT", "FLUSH")
-	w.granted()
+	w.Granted()
 }
 
 // A server without memory takes nobody in, and throws nobody out.
@@ -359,16 +365,16 @@ func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	s := open(t, url)
-	l := take(t, s, "n")
-	w := queue(t, s, "n")
+	l := Take(t, s, "n")
+	w := Queue(t, s, "n")
 	listening(t, server, 1)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
-	if err := denied(t, s, "m"); !strings.Contains(err.Error(), "maxmemory") {
+	if err := Denied(t, s, "m"); !strings.Contains(err.Error(), "maxmemory") {
 		t.Errorf("Join = %v", err)
 	}
-	renew(t, l)
-	release(t, l)
-	renew(t, w.granted())
+	Renew(t, l)
+	Release(t, l)
+	Renew(t, w.Granted())
 }
 
 // A server that may not write for a while is an outage.
@@ -376,15 +382,15 @@ func TestNoReplicas(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	s := open(t, url)
-	l := take(t, s, "n")
+	l := Take(t, s, "n")
 	server.Do("CONFIG", "SET", "min-replicas-to-write", 1)
 	var outage *locks.OutageError
-	if err := fails(t, s, "m"); !errors.As(err, &outage) || !strings.Contains(err.Error(), "NOREPLICAS") {
+	if err := Fails(t, s, "m"); !errors.As(err, &outage) || !strings.Contains(err.Error(), "NOREPLICAS") {
 		t.Errorf("Join = %v", err)
 	}
 	if _, err := l.Renew(background); err == nil || errors.Is(err, locks.ErrLost) {
 		t.Errorf("Renew = %v", err)
 	}
 	server.Do("CONFIG", "SET", "min-replicas-to-write", 0)
-	renew(t, l)
+	Renew(t, l)
 }

@@ -1,3 +1,5 @@
+//go:build integration
+
 package redis_test
 
 import (
@@ -11,8 +13,10 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/redis"
 	"golock/locks/redis/redistest"
+	"golock/test/testkit"
 )
 
 // scripts is how often the server has run the script.
@@ -34,29 +38,29 @@ func calls(server *redistest.Server, commands ...string) int {
 func TestGiven(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
-	holder := take(t, open(t, url), "n")
+	holder := Take(t, open(t, url), "n")
 	before := locks.BootTime()
-	w := queue(t, open(t, url), "n")
+	w := Queue(t, open(t, url), "n")
 	listening(t, server, 1)
 	looked := locks.BootTime()
 	runs := scripts(server)
-	release(t, holder)
-	l := w.granted()
+	Release(t, holder)
+	l := w.Granted()
 	if got := scripts(server) - runs; got != 1 {
 		t.Errorf("%d script runs for a hand-off", got)
 	}
 	if asked := l.Term().Asked; asked < before || asked > looked {
 		t.Errorf("the lease counts from %d, the waiter asked between %d and %d", asked, before, looked)
 	}
-	renew(t, l)
+	Renew(t, l)
 	if l.Term().Asked <= looked {
 		t.Error("a renewal does not prolong it")
 	}
 	if g := l.Grant(); len(g.Slots) != 1 || g.Slots[0] != 0 || g.Fence <= holder.Grant().Fence {
 		t.Errorf("%+v after %+v", g, holder.Grant())
 	}
-	release(t, l)
-	becomes(t, open(t, url), "n", 0, 0)
+	Release(t, l)
+	Becomes(t, open(t, url), "n", 0, 0)
 }
 
 // A grant that finds its waiter late is not lived on: how much of the lease is
@@ -64,20 +68,20 @@ func TestGiven(t *testing.T) {
 func TestGivenTooLate(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
-	holder := take(t, open(t, url), "n", ttl(longTTL))
+	holder := Take(t, open(t, url), "n", TTL(LongTTL))
 	s := open(t, url)
 	var ahead atomic.Int64 // of the waiter's clock
 	redis.SetClock(s, func() locks.Instant { return locks.BootTime().Add(time.Duration(ahead.Load())) })
-	w := queue(t, s, "n", ttl(longTTL))
+	w := Queue(t, s, "n", TTL(LongTTL))
 	listening(t, server, 1)
-	ahead.Store(int64(longTTL/3 + time.Second))
+	ahead.Store(int64(LongTTL/3 + time.Second))
 	late := locks.BootTime().Add(time.Duration(ahead.Load()))
-	release(t, holder)
-	l := w.granted()
+	Release(t, holder)
+	l := w.Granted()
 	if asked := l.Term().Asked; asked < late {
 		t.Errorf("the lease counts from %v before the late moment", late.Sub(asked))
 	}
-	release(t, l)
+	Release(t, l)
 }
 
 // With a grant to an old look begins a lease that has as much left as is promised
@@ -91,7 +95,7 @@ func TestGivenWithEnoughLeft(t *testing.T) {
 			outage := ttl*2/3 - window - try*3/2
 			const roundTrip = 10 * time.Millisecond
 			needs := outage + try + min(ttl/40, 100*time.Millisecond) + roundTrip + max(window, min(ttl/20, 100*time.Millisecond))
-			if left := (locks.Term{TTL: ttl}).End().Sub(0) - redis.Fresh(ttl); left < needs {
+			if left := (locks.Term{TTL: ttl}).End().Sub(0) - redis.MaxGrantAge(ttl); left < needs {
 				t.Errorf("ttl %v, kill-after %v: %v is left, and it takes %v", ttl, killAfter, left, needs)
 			}
 		}
@@ -102,17 +106,17 @@ func TestGivenWithEnoughLeft(t *testing.T) {
 func TestGivenToSeveral(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
-	holder := take(t, open(t, url), "n", limit(3), weight(3))
-	waiters := make([]*waiter, 4)
+	holder := Take(t, open(t, url), "n", Limit(3), Weight(3))
+	waiters := make([]*Waiter, 4)
 	for i := range waiters {
-		waiters[i] = queue(t, open(t, url), "n", limit(3))
+		waiters[i] = Queue(t, open(t, url), "n", Limit(3))
 	}
 	listening(t, server, len(waiters))
 	runs := scripts(server)
-	release(t, holder)
+	Release(t, holder)
 	fences, slots := map[int64]bool{}, map[int]bool{}
 	for i, w := range waiters[:3] {
-		g := w.granted().Grant()
+		g := w.Granted().Grant()
 		fences[g.Fence], slots[g.Slots[0]] = true, true
 		if len(fences) != i+1 || len(slots) != i+1 || g.Slots[0] > 2 {
 			t.Errorf("waiter %d: %+v", i, g)
@@ -121,9 +125,9 @@ func TestGivenToSeveral(t *testing.T) {
 	if got := scripts(server) - runs; got > 2 { // the fourth makes sure that the third has come
 		t.Errorf("%d script runs for three grants", got)
 	}
-	becomes(t, open(t, url), "n", 3, 1)
+	Becomes(t, open(t, url), "n", 3, 1)
 	for _, w := range waiters {
-		release(t, w.granted())
+		Release(t, w.Granted())
 	}
 }
 
@@ -132,18 +136,18 @@ func TestGivenToSeveral(t *testing.T) {
 func TestGivenToMany(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
-	holder := take(t, open(t, url), "n")
-	waiters := make([]*waiter, 100)
+	holder := Take(t, open(t, url), "n")
+	waiters := make([]*Waiter, 100)
 	for i := range waiters {
-		waiters[i] = queue(t, open(t, url), "n", limit(0))
+		waiters[i] = Queue(t, open(t, url), "n", Limit(0))
 	}
 	listening(t, server, len(waiters))
 	before := calls(server, "hget")
-	release(t, holder)
+	Release(t, holder)
 	took := calls(server, "hget") - before
 	slots := map[int]bool{}
 	for _, w := range waiters {
-		slots[w.granted().Grant().Slots[0]] = true
+		slots[w.Granted().Grant().Slots[0]] = true
 	}
 	if len(slots) != len(waiters) {
 		t.Errorf("%d slots for %d readers", len(slots), len(waiters))
@@ -158,8 +162,8 @@ func TestGivenToMany(t *testing.T) {
 func TestGivenNothingAfterARestart(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
-	holder := take(t, open(t, url), "n", ttl(longTTL))
-	w := queue(t, open(t, url), "n", ttl(longTTL))
+	holder := Take(t, open(t, url), "n", TTL(LongTTL))
+	w := Queue(t, open(t, url), "n", TTL(LongTTL))
 	listening(t, server, 1)
 	for _, key := range server.Do("KEYS", "*:s").([]any) {
 		server.Do("HSET", key, "run", strings.Repeat("0", 40)) // as if it had been another server
@@ -168,10 +172,10 @@ func TestGivenNothingAfterARestart(t *testing.T) {
 	if err := quarantined.Release(background); err != nil {
 		t.Fatal(err)
 	}
-	if holding, waiting := count(t, open(t, url), "n"); holding != 0 || waiting != 1 {
+	if holding, waiting := Count(t, open(t, url), "n"); holding != 0 || waiting != 1 {
 		t.Errorf("%d hold and %d wait", holding, waiting)
 	}
-	w.waits()
+	w.Waits()
 }
 
 // A message about a grant that was under way for longer than that lasted is not
@@ -179,8 +183,8 @@ func TestGivenNothingAfterARestart(t *testing.T) {
 func TestGivenLongAgo(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
-	holder := take(t, open(t, url), "n")
-	w := queue(t, open(t, url), "n")
+	holder := Take(t, open(t, url), "n")
+	w := Queue(t, open(t, url), "n")
 	listening(t, server, 1)
 	var channel, id, key string
 	for _, c := range server.Do("PUBSUB", "CHANNELS").([]any) {
@@ -191,15 +195,15 @@ func TestGivenLongAgo(t *testing.T) {
 	record := func() []string { return strings.SplitN(server.Do("HGET", key, id).(string), " ", 12) }
 	old := record()
 	server.Do("PUBLISH", channel, "0")
-	eventually(t, "it has looked again", func() bool { return record()[7] != old[7] })
+	testkit.Eventually(t, "it has looked again", func() bool { return record()[7] != old[7] })
 	old[5], old[10] = "7", "0"
 	epoch := server.Do("HGET", strings.TrimSuffix(key, "e")+"s", "epoch").(string)
 	looks := record()[7]
 	server.Do("PUBLISH", channel, "granted "+epoch+" "+strings.Join(old, " "))
-	eventually(t, "it asks what that is", func() bool { return record()[7] != looks })
-	w.waits()
-	release(t, holder)
-	if f := w.granted().Grant().Fence; f == 7 {
+	testkit.Eventually(t, "it asks what that is", func() bool { return record()[7] != looks })
+	w.Waits()
+	Release(t, holder)
+	if f := w.Granted().Grant().Fence; f == 7 {
 		t.Error("an old grant was taken")
 	}
 }
@@ -210,9 +214,9 @@ func TestGivenToNobodyElsewhere(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	replica := redistest.Start(t, "--replicaof", server.Host, strconv.Itoa(server.Port))
-	eventually(t, "the replica follows", func() bool { return replica.Info("replication", "master_link_status") == "up" })
-	holder := take(t, open(t, url), "n")
-	queue(t, open(t, url), "n")
+	testkit.Eventually(t, "the replica follows", func() bool { return replica.Info("replication", "master_link_status") == "up" })
+	holder := Take(t, open(t, url), "n")
+	Queue(t, open(t, url), "n")
 	listening(t, server, 1)
 	channel := server.Do("PUBSUB", "CHANNELS").([]any)[0].(string)
 	client := goredis.NewClient(&goredis.Options{Addr: replica.Addr()})
@@ -222,7 +226,7 @@ func TestGivenToNobodyElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Do("CLIENT", "KILL", "TYPE", "pubsub") // and it comes back only after a moment
-	release(t, holder)
+	Release(t, holder)
 	m, err := sub.ReceiveMessage(background)
 	if err != nil {
 		t.Fatal(err)
@@ -238,15 +242,15 @@ func TestGivenBesideAHolderPutBack(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	s := open(t, url)
-	take(t, s, "n", limit(2))
+	Take(t, s, "n", Limit(2))
 	names := strings.TrimSuffix(stateKey(t, server), "s")
 	server.Do("HSET", names+"s", "fence", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))
-	holder := take(t, s, "n", limit(2))
+	holder := Take(t, s, "n", Limit(2))
 	server.Do("FLUSHALL")
 	for range 2 {
-		take(t, s, "n", limit(2), ttl(time.Second))
+		Take(t, s, "n", Limit(2), TTL(time.Second))
 	}
-	r := request(t, "n", limit(2))
+	r := NewRequest(t, "n", Limit(2))
 	if _, err := s.Join(background, r); err != nil { // and does not look when those are over
 		t.Fatal(err)
 	}
@@ -261,9 +265,9 @@ func TestGivenBesideAHolderPutBack(t *testing.T) {
 	record := strings.SplitN(server.Do("HGET", names+"e", id).(string), " ", 12)
 	record[7] = "2"
 	server.Do("HSET", names+"e", id, strings.Join(record, " "))
-	eventually(t, "the short leases are over", func() bool { h, _ := count(t, s, "n"); return h == 0 })
-	renew(t, holder)
-	for _, e := range list(t, s, "n") {
+	testkit.Eventually(t, "the short leases are over", func() bool { h, _ := Count(t, s, "n"); return h == 0 })
+	Renew(t, holder)
+	for _, e := range List(t, s, "n") {
 		if e.Ref == r.Ref && (e.State != locks.Holding || e.Fence <= holder.Grant().Fence) {
 			t.Errorf("%s, fence %d after %d", e.State, e.Fence, holder.Grant().Fence)
 		}

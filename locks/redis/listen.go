@@ -11,61 +11,56 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
-// notice is what a listener hears.
+// notice is what a listener tells.
 type notice struct {
-	kind noticeKind
-	look time.Duration // message: when to look; 0 is now
+	kind    noticeKind
+	recheck time.Duration // message: when to ask; 0 is now
 
-	epoch, raw string // given
-	record     record // given
+	epoch, raw string // granted
+	record     record // granted
 	err        error  // broken
 }
 
 type noticeKind int
 
 const (
-	up      noticeKind = iota // subscribed, for the first time or again
-	down                      // the connection has gone; another is tried
-	deaf                      // the server does not allow it: nothing will be heard
-	message                   // look at the state, now or later
-	given                     // it is a holder now
-	evicted                   // somebody took the entry back
-	broken                    // a fault of the listener's own
+	subscribed   noticeKind = iota // for the first time or again
+	disconnected                   // another connection is tried
+	denied                         // the server does not allow it: no wake-up arrives
+	message                        // ask, now or later
+	granted                        // it is a holder now
+	evicted                        // somebody took the entry back
+	broken                         // a fault of the listener's own
 )
 
-// What is published to an entry beside numbers.
-const (
-	wordEvicted = "evicted" // to a holder whose slot was taken back
-	wordGranted = "granted" // to a waiter, followed by epoch and record
-)
-
-// understand makes a notice of what was published. What it does not understand is
-// a reason to look.
-func understand(payload string) notice {
+// parseMessage makes a notice of what was published: a word of queue.lua, or the ms
+// until the waiter is to ask. What it does not understand is a reason to ask.
+func parseMessage(payload string) notice {
 	word, rest, _ := strings.Cut(payload, " ")
 	switch word {
-	case wordEvicted:
+	case "evicted":
 		return notice{kind: evicted}
-	case wordGranted:
+	case "granted":
 		epoch, text, _ := strings.Cut(rest, " ")
 		if r, err := parseRecord(text); err == nil {
-			return notice{kind: given, epoch: epoch, raw: text, record: r}
+			return notice{kind: granted, epoch: epoch, raw: text, record: r}
 		}
 	}
 	ms, err := strconv.Atoi(word)
 	if err != nil || ms < 0 {
 		ms = 0
 	}
-	return notice{kind: message, look: time.Duration(ms) * time.Millisecond}
+	return notice{kind: message, recheck: time.Duration(ms) * time.Millisecond}
 }
 
-// listen subscribes to an entry's channel, on a connection of its own and on
-// new ones if that ends, until ctx does; then the channel is closed. A server
-// in a cluster counts only its own subscribers, and go-redis subscribes at the
-// node that has the keys. With a keepAlive the server must answer twice in that
-// time; without, only the kernel tells of a dead connection.
+// listen subscribes to an entry's channel, on a connection of its own and on new ones
+// if that ends, until ctx does; then the channel is closed. A server in a cluster
+// counts only its own subscribers, and go-redis subscribes at the node that has the
+// keys. With a keepAlive the server must answer twice in that time; without, only
+// the kernel tells of a dead connection.
 func (s *Store) listen(ctx context.Context, ref locks.Ref, ttl, keepAlive time.Duration) <-chan notice {
 	out := make(chan notice)
 	tell := func(n notice) {
@@ -84,24 +79,24 @@ func (s *Store) listen(ctx context.Context, ref locks.Ref, ttl, keepAlive time.D
 		defer s.connection.done()
 		defer func() {
 			if v := recover(); v != nil {
-				tell(notice{kind: broken, err: locks.NewPanicError(v)})
+				tell(notice{kind: broken, err: &lease.Refusal{Err: locks.NewPanicError(v)}})
 			}
 		}()
 		for ctx.Err() == nil {
-			err := hear(ctx, client, s.channel(ref), keepAlive, tell)
-			if err = s.judge(err); isFinal(err) {
-				tell(notice{kind: deaf, err: err})
+			err := receive(ctx, client, s.channel(ref), keepAlive, tell)
+			if lease.IsFinal(s.judge(err)) {
+				tell(notice{kind: denied})
 				return
 			}
-			tell(notice{kind: down, err: err})
-			pause(ctx, retryPause)
+			tell(notice{kind: disconnected})
+			lease.Pause(ctx, lease.RetryPause)
 		}
 	}()
 	return out
 }
 
-// hear listens on one connection until it ends.
-func hear(ctx context.Context, client goredis.UniversalClient, channel string, keepAlive time.Duration, tell func(notice)) error {
+// receive listens on one connection until it ends.
+func receive(ctx context.Context, client goredis.UniversalClient, channel string, keepAlive time.Duration, tell func(notice)) error {
 	sub := client.Subscribe(ctx, channel)
 	defer sub.Close()
 	// Nothing but closing ends a read that waits for ever.
@@ -123,9 +118,9 @@ func hear(ctx context.Context, client goredis.UniversalClient, channel string, k
 		pinged = false
 		switch m := m.(type) {
 		case *goredis.Subscription:
-			tell(notice{kind: up})
+			tell(notice{kind: subscribed})
 		case *goredis.Message:
-			tell(understand(m.Payload))
+			tell(parseMessage(m.Payload))
 		}
 	}
 }

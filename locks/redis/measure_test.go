@@ -1,3 +1,5 @@
+//go:build integration
+
 package redis_test
 
 import (
@@ -9,21 +11,24 @@ import (
 	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/redis"
 	"golock/locks/redis/redistest"
+	"golock/test/testkit"
 )
 
 // Waiters that have come in the same moment do not look in the same moment ever
 // after.
+// Slow: it counts the questions of a few thirds of a TTL.
 func TestLooksApart(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	const waiters, short = 30, 12 * time.Second
-	holder := take(t, open(t, url), "n", ttl(longTTL))
+	holder := Take(t, open(t, url), "n", TTL(LongTTL))
 	store := open(t, url)
-	var all []*waiter
+	var all []*Waiter
 	for range waiters {
-		all = append(all, queue(t, store, "n", ttl(short)))
+		all = append(all, Queue(t, store, "n", TTL(short)))
 	}
 	listening(t, server, waiters)
 	// The moment in which a waiter counts as dead is its TTL after its last look.
@@ -38,26 +43,27 @@ func TestLooksApart(t *testing.T) {
 		return ends
 	}
 	first := slices.Max(deadlines())
-	eventually(t, "all have looked once more", func() bool { return slices.Min(deadlines()) > first })
+	testkit.Eventually(t, "all have looked once more", func() bool { return slices.Min(deadlines()) > first })
 	ends := deadlines()
 	if apart := slices.Max(ends) - slices.Min(ends); apart < float64((short / 3 / 4).Milliseconds()) {
 		t.Errorf("all look within %v ms of a third of %v", apart, short)
 	}
 	holder.Release(background)
 	for _, w := range all {
-		release(t, w.granted())
+		Release(t, w.Granted())
 	}
 }
 
 // A waiter that sleeps costs the server one script run in a third of its TTL.
+// Slow: it counts the questions of a few thirds of a TTL.
 func TestIdleWaiters(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	const waiters, short = 30, 3 * time.Second
-	holder := take(t, open(t, url), "n", ttl(longTTL))
-	var all []*waiter
+	holder := Take(t, open(t, url), "n", TTL(LongTTL))
+	var all []*Waiter
 	for range waiters {
-		all = append(all, queue(t, open(t, url), "n", ttl(short)))
+		all = append(all, Queue(t, open(t, url), "n", TTL(short)))
 	}
 	listening(t, server, waiters)
 	runs := func() int {
@@ -70,7 +76,7 @@ func TestIdleWaiters(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "all have looked after subscribing", func() bool { return runs() >= 1+2*waiters })
+	testkit.Eventually(t, "all have looked after subscribing", func() bool { return runs() >= 1+2*waiters })
 	before, start := runs(), time.Now()
 	time.Sleep(2 * short / 3)
 	// Two rounds are due, and one may just have been beginning at either end.
@@ -79,7 +85,7 @@ func TestIdleWaiters(t *testing.T) {
 	}
 	holder.Release(background)
 	for _, w := range all {
-		release(t, w.granted())
+		Release(t, w.Granted())
 	}
 }
 
@@ -87,7 +93,7 @@ func TestIdleWaiters(t *testing.T) {
 func BenchmarkAcquire(b *testing.B) {
 	s := open(b, redistest.Start(b).SocketURL("quarantine=0"))
 	for b.Loop() {
-		ticket, err := s.Join(background, request(b, "n"))
+		ticket, err := s.Join(background, NewRequest(b, "n"))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -95,7 +101,7 @@ func BenchmarkAcquire(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		release(b, l)
+		Release(b, l)
 	}
 }
 
@@ -104,30 +110,30 @@ func BenchmarkAcquire(b *testing.B) {
 func BenchmarkHandOff(b *testing.B) {
 	url := redistest.Start(b).SocketURL("quarantine=0")
 	s, other := open(b, url), open(b, url)
-	var last locks.Leased
+	var last locks.RenewableLease
 	{
-		ticket, err := s.Join(background, request(b, "n"))
+		ticket, err := s.Join(background, NewRequest(b, "n"))
 		if err != nil {
 			b.Fatal(err)
 		}
 		l, _ := ticket.Wait(background)
-		last = l.(locks.Leased)
+		last = l.(locks.RenewableLease)
 	}
 	var took []time.Duration
 	for b.Loop() {
 		b.StopTimer()
-		w := queue(b, other, "n")
+		w := Queue(b, other, "n")
 		time.Sleep(5 * time.Millisecond) // it has subscribed and looked
 		b.StartTimer()
 		start := time.Now()
-		release(b, last)
-		last = w.granted()
+		Release(b, last)
+		last = w.Granted()
 		took = append(took, time.Since(start))
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "us-median")
 	b.ReportMetric(float64(took[len(took)*9/10].Microseconds()), "us-p90")
-	release(b, last)
+	Release(b, last)
 }
 
 func ExampleStore_URL() {

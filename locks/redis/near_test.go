@@ -1,11 +1,15 @@
+//go:build integration
+
 package redis_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 )
 
 // Who becomes the second in line is told so at once, not at its next look: what
@@ -14,15 +18,21 @@ func TestNear(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	s := open(t, url)
-	holder := take(t, s, "n")
-	first, second := queue(t, s, "n"), queue(t, s, "n")
+	holder := Take(t, s, "n")
+	first, second := Queue(t, s, "n"), Queue(t, s, "n")
 	ctx, cancel := context.WithCancel(background)
-	ticket, err := s.Join(ctx, request(t, "n"))
+	near, done := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	ticket, err := s.Join(ctx, NewRequest(t, "n", func(r *locks.Request) {
+		r.Progress = func(place int) {
+			if place <= 2 {
+				once.Do(func() { close(near) })
+			}
+		}
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	near, done := make(chan struct{}), make(chan struct{})
-	ticket.(locks.Placed).WhenNear(func() { close(near) })
 	go func() {
 		defer close(done)
 		_, _ = ticket.Wait(ctx)
@@ -32,14 +42,14 @@ func TestNear(t *testing.T) {
 		<-done
 	}()
 	listening(t, server, 3)
-	release(t, holder)
-	l := first.granted()
+	Release(t, holder)
+	l := first.Granted()
 	select {
 	case <-near:
 		t.Error("told to be near with two in front")
 	default:
 	}
-	release(t, l)
+	Release(t, l)
 	server.Do("CLIENT", "PAUSE", 20000, "WRITE") // nobody's look is answered
 	select {
 	case <-near:
@@ -47,5 +57,5 @@ func TestNear(t *testing.T) {
 		t.Error("not told")
 	}
 	server.Do("CLIENT", "UNPAUSE")
-	release(t, second.granted())
+	Release(t, second.Granted())
 }

@@ -1,3 +1,5 @@
+//go:build integration
+
 package redis_test
 
 import (
@@ -10,7 +12,9 @@ import (
 	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/redis"
+	"golock/locks/redis/redistest"
 )
 
 // 200 wait, all of them are served, none before another that came earlier.
@@ -20,21 +24,21 @@ func TestManyInOrder(t *testing.T) {
 	for _, slots := range []int{1, 3} {
 		name := fmt.Sprint(slots)
 		s := open(t, url)
-		var holders []locks.Leased
+		var holders []locks.RenewableLease
 		for range slots {
-			holders = append(holders, take(t, s, name, limit(slots)))
+			holders = append(holders, Take(t, s, name, Limit(slots)))
 		}
 		const many = 100
-		var waiters []*waiter
+		var waiters []*Waiter
 		for range many {
-			waiters = append(waiters, queue(t, open(t, url), name, limit(slots)))
+			waiters = append(waiters, Queue(t, open(t, url), name, Limit(slots)))
 		}
 		var inside, most atomic.Int32
 		var all sync.WaitGroup
 		for _, w := range waiters {
 			all.Go(func() {
-				<-w.done
-				if w.err != nil {
+				<-w.Done
+				if w.Err != nil {
 					return
 				}
 				if n := inside.Add(1); n > most.Load() {
@@ -42,18 +46,18 @@ func TestManyInOrder(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 				inside.Add(-1)
-				if err := w.lease.Release(background); err != nil {
+				if err := w.Lease.Release(background); err != nil {
 					t.Errorf("Release: %v", err)
 				}
 			})
 		}
 		for _, l := range holders {
-			release(t, l)
+			Release(t, l)
 		}
 		all.Wait()
 		var fence int64
 		for i, w := range waiters {
-			f := w.granted().Grant().Fence
+			f := w.Granted().Grant().Fence
 			if f <= fence {
 				t.Errorf("max %d: waiter %d has fence %d after %d", slots, i, f, fence)
 			}
@@ -62,7 +66,7 @@ func TestManyInOrder(t *testing.T) {
 		if most.Load() > int32(slots) {
 			t.Errorf("%d were inside at once, %d may be", most.Load(), slots)
 		}
-		becomes(t, s, name, 0, 0)
+		Becomes(t, s, name, 0, 0)
 	}
 }
 
@@ -71,11 +75,11 @@ func TestPriority(t *testing.T) {
 	t.Parallel()
 	_, url := steady(t)
 	s := open(t, url)
-	holder := take(t, s, "n")
-	priorities := []int{0, -1, 5, 0, math.MaxInt64, 5, math.MinInt64, 300}
-	var waiters []*waiter
+	holder := Take(t, s, "n")
+	priorities := []int{0, -1, 5, 0, math.MaxInt, 5, math.MinInt, 300}
+	var waiters []*Waiter
 	for _, p := range priorities {
-		waiters = append(waiters, queue(t, s, "n", priority(p)))
+		waiters = append(waiters, Queue(t, s, "n", Priority(p)))
 	}
 	want := []int{4, 2, 5, 7, 0, 3, 1, 6}
 	slices.SortStableFunc(want, func(a, b int) int {
@@ -87,18 +91,18 @@ func TestPriority(t *testing.T) {
 		}
 		return a - b
 	})
-	for i, e := range list(t, s, "n")[1:] {
+	for i, e := range List(t, s, "n")[1:] {
 		if e.Position != i+1 || e.Claim.Priority != priorities[want[i]] {
 			t.Errorf("entry %d has priority %d, want %d", i, e.Claim.Priority, priorities[want[i]])
 		}
 	}
-	last := locks.Leased(holder)
+	last := locks.RenewableLease(holder)
 	for i, n := range want {
 		for _, later := range want[i:] {
-			waiters[later].waits()
+			waiters[later].Waits()
 		}
-		release(t, last)
-		last = waiters[n].granted()
+		Release(t, last)
+		last = waiters[n].Granted()
 	}
 }
 
@@ -107,12 +111,12 @@ func TestManySlots(t *testing.T) {
 	t.Parallel()
 	_, url := steady(t)
 	s := open(t, url)
-	a := take(t, s, "n", limit(5000), weight(2000))
-	b := take(t, s, "n", limit(5000), weight(1))
-	c := take(t, s, "n", limit(5000), weight(1000))
-	release(t, a)
-	release(t, c)
-	d := take(t, s, "n", limit(5000), weight(3000)).Grant().Slots
+	a := Take(t, s, "n", Limit(5000), Weight(2000))
+	b := Take(t, s, "n", Limit(5000), Weight(1))
+	c := Take(t, s, "n", Limit(5000), Weight(1000))
+	Release(t, a)
+	Release(t, c)
+	d := Take(t, s, "n", Limit(5000), Weight(3000)).Grant().Slots
 	if len(d) != 3000 || d[0] != 0 || d[1999] != 1999 || d[2000] != 2001 || slices.Contains(d, b.Grant().Slots[0]) {
 		t.Errorf("slots %v...", d[:3])
 	}
@@ -122,28 +126,35 @@ func TestManySlots(t *testing.T) {
 // for too.
 func TestTerm(t *testing.T) {
 	t.Parallel()
-	_, url := steady(t)
-	s := open(t, url)
+	server, _ := steady(t)
+	proxy := redistest.NewProxy(t, server)
+	s := open(t, proxy.URL("quarantine=0"))
 	var now atomic.Int64
 	redis.SetClock(s, func() locks.Instant { return locks.Instant(now.Load()) })
+	proxy.Judge(func(args []string) redistest.Verdict { // time passes while a question is under way
+		if mode := redistest.Mode(args); mode == "join" || mode == "renew" {
+			now.Add(100)
+		}
+		return redistest.Pass
+	})
 	now.Store(1000)
-	holder := take(t, s, "n", ttl(7*time.Second))
+	holder := Take(t, s, "n", TTL(7*time.Second))
 	if got := holder.Term(); got != (locks.Term{Asked: 1000, TTL: 7 * time.Second}) {
 		t.Errorf("term %+v", got)
 	}
 	now.Store(2000)
-	renew(t, holder)
+	Renew(t, holder)
 	if got := holder.Term(); got.Asked != 2000 {
 		t.Errorf("term %+v", got)
 	}
-	w := queue(t, s, "n", ttl(9*time.Second))
-	now.Store(3000)
-	release(t, holder)
-	if got := w.granted().Term(); got != (locks.Term{Asked: 3000, TTL: 9 * time.Second}) {
+	w := Queue(t, s, "n", TTL(9*time.Second))
+	Release(t, holder)
+	if got := w.Granted().Term(); got.Asked < 2100 || int64(got.Asked) >= now.Load() || got.TTL != 9*time.Second {
 		t.Errorf("term %+v", got)
 	}
-	attached := s.Attach(w.lease.Grant().Ref)
-	if term, err := attached.Renew(background); err != nil || term != (locks.Term{Asked: 3000, TTL: 9 * time.Second}) {
+	attached := s.Attach(w.Lease.Grant().Ref)
+	now.Store(30000)
+	if term, err := attached.Renew(background); err != nil || term != (locks.Term{Asked: 30000, TTL: 9 * time.Second}) {
 		t.Errorf("Renew = %+v, %v", term, err)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build integration
+
 package redis_test
 
 import (
@@ -7,26 +9,28 @@ import (
 	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/redis/redistest"
+	"golock/test/testkit"
 )
 
-func hold(d time.Duration) change { return func(r *locks.Request) { r.Hold = d } }
+func hold(d time.Duration) Change { return func(r *locks.Request) { r.Hold = d } }
 
 // No key of a name goes before its hold is over, whatever else happens to it.
 func TestKeysOutliveHold(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	s := open(t, url)
-	release(t, take(t, s, "n", limit(3), ttl(time.Second), hold(48*time.Hour)))
-	release(t, take(t, s, "n", limit(3), ttl(time.Second)))
-	refused(t, s, "n")
+	Release(t, Take(t, s, "n", Limit(3), TTL(time.Second), hold(48*time.Hour)))
+	Release(t, Take(t, s, "n", Limit(3), TTL(time.Second)))
+	Refused(t, s, "n")
 	checked := 0
 	for _, key := range server.Do("KEYS", "*").([]any) {
 		if strings.HasSuffix(key.(string), ":g") {
 			continue // who has gone
 		}
 		checked++
-		if left := server.Do("PTTL", key).(int64); left < (48*time.Hour-patience).Milliseconds() || left > (96*time.Hour).Milliseconds() {
+		if left := server.Do("PTTL", key).(int64); left < (48*time.Hour-testkit.Patience).Milliseconds() || left > (96*time.Hour).Milliseconds() {
 			t.Errorf("%s goes in %v", key, time.Duration(left)*time.Millisecond)
 		}
 	}
@@ -40,12 +44,12 @@ func TestHoldSurvivesFlush(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	s := open(t, url)
-	l := take(t, s, "n", hold(time.Hour))
+	l := Take(t, s, "n", hold(time.Hour))
 	server.Do("FLUSHALL")
-	renew(t, l)
-	release(t, l)
-	busy := refused(t, s, "n")
-	if len(busy.Holders) != 1 || !busy.Holders[0].Ended || time.Until(busy.Holders[0].HeldTill) < time.Hour-patience {
+	Renew(t, l)
+	Release(t, l)
+	busy := Refused(t, s, "n")
+	if len(busy.Holders) != 1 || !busy.Holders[0].Ended || time.Until(busy.Holders[0].HeldTill) < time.Hour-testkit.Patience {
 		t.Errorf("holders %+v", busy.Holders)
 	}
 }
@@ -56,8 +60,8 @@ func TestReleasedHoldIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	_, url := steady(t)
 	s := open(t, url)
-	l := take(t, s, "n", hold(time.Hour))
-	release(t, l)
+	l := Take(t, s, "n", hold(time.Hour))
+	Release(t, l)
 	if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
 		t.Errorf("Renew = %v", err)
 	}
@@ -65,12 +69,12 @@ func TestReleasedHoldIsNotRenewed(t *testing.T) {
 		t.Errorf("another Release = %v", err)
 	}
 	// Nor by its own join, which was held up on the way.
-	late := request(t, "n", hold(time.Hour))
+	late := NewRequest(t, "n", hold(time.Hour))
 	late.Ref = l.Grant().Ref
 	if ticket, err := s.Join(background, late); err == nil {
 		t.Errorf("a join that comes late is taken, queued %v", ticket.Queued())
 	}
-	if busy := refused(t, s, "n"); len(busy.Holders) != 1 || !busy.Holders[0].Ended {
+	if busy := Refused(t, s, "n"); len(busy.Holders) != 1 || !busy.Holders[0].Ended {
 		t.Errorf("holders %+v", busy.Holders)
 	}
 }
@@ -80,8 +84,8 @@ func TestHoldIsNoLease(t *testing.T) {
 	t.Parallel()
 	_, url := steady(t)
 	s := open(t, url)
-	l := take(t, s, "n", ttl(time.Second), hold(time.Hour))
-	eventually(t, "the lease is over", func() bool { return refused(t, s, "n").Holders[0].Ended })
+	l := Take(t, s, "n", TTL(time.Second), hold(time.Hour))
+	testkit.Eventually(t, "the lease is over", func() bool { return Refused(t, s, "n").Holders[0].Ended })
 	if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
 		t.Errorf("Renew = %v", err)
 	}
@@ -92,11 +96,11 @@ func TestEvictionEndsHold(t *testing.T) {
 	t.Parallel()
 	_, url := steady(t)
 	s := open(t, url)
-	l := take(t, s, "n", ttl(time.Second), hold(time.Hour))
+	l := Take(t, s, "n", TTL(time.Second), hold(time.Hour))
 	if err := s.Evict(background, l.Grant().Ref, "user anna"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the slot is free", func() bool { h, w := count(t, s, "n"); return h+w == 0 })
+	testkit.Eventually(t, "the slot is free", func() bool { h, w := Count(t, s, "n"); return h+w == 0 })
 }
 
 // A waiter that gives up while the answer with its grant is on the way has begun
@@ -106,19 +110,19 @@ func TestLeavingLeavesNoHold(t *testing.T) {
 	server, url := steady(t)
 	proxy := redistest.NewProxy(t, server)
 	watch := open(t, url)
-	holder := take(t, watch, "n")
-	w := queue(t, open(t, proxy.URL("quarantine=0")), "n", hold(time.Hour))
+	holder := Take(t, watch, "n")
+	w := Queue(t, open(t, proxy.URL("quarantine=0")), "n", hold(time.Hour))
 	proxy.Judge(func(args []string) redistest.Verdict {
 		if redistest.Mode(args) == "join" {
 			return redistest.LoseReply
 		}
 		return redistest.Pass
 	})
-	release(t, holder)
-	becomes(t, watch, "n", 1, 0)
-	w.cancel()
-	w.ended()
-	becomes(t, watch, "n", 0, 0)
+	Release(t, holder)
+	Becomes(t, watch, "n", 1, 0)
+	w.Cancel()
+	w.Ended()
+	Becomes(t, watch, "n", 0, 0)
 }
 
 // Who is evicted before it knows of its grant does not begin: its lease is as old
@@ -127,7 +131,7 @@ func TestEvictedBeforeItKnows(t *testing.T) {
 	t.Parallel()
 	_, url := steady(t)
 	s := open(t, url)
-	unaware := request(t, "n")
+	unaware := NewRequest(t, "n")
 	if _, err := s.Join(background, unaware); err != nil { // and the answer is lost
 		t.Fatal(err)
 	}
@@ -138,7 +142,7 @@ func TestEvictedBeforeItKnows(t *testing.T) {
 	if _, err := open(t, url).Join(background, unaware); !errors.As(err, &evicted) || evicted.By != "user anna" {
 		t.Errorf("Join = %v, want an EvictedError", err)
 	}
-	take(t, s, "n")
+	Take(t, s, "n")
 }
 
 // Likewise a waiter.
@@ -147,8 +151,8 @@ func TestEvictedWaiterBeforeItKnows(t *testing.T) {
 	server, url := steady(t)
 	proxy := redistest.NewProxy(t, server)
 	watch := open(t, url)
-	holder := take(t, watch, "n")
-	w := queue(t, open(t, proxy.URL("quarantine=0")), "n")
+	holder := Take(t, watch, "n")
+	w := Queue(t, open(t, proxy.URL("quarantine=0")), "n")
 	listening(t, server, 1)
 	asking(server)
 	proxy.Judge(func(args []string) redistest.Verdict {
@@ -157,16 +161,16 @@ func TestEvictedWaiterBeforeItKnows(t *testing.T) {
 		}
 		return redistest.Pass
 	})
-	release(t, holder)
-	becomes(t, watch, "n", 1, 0)
-	if err := watch.Evict(background, list(t, watch, "n")[0].Ref, "user anna"); err != nil {
+	Release(t, holder)
+	Becomes(t, watch, "n", 1, 0)
+	if err := watch.Evict(background, List(t, watch, "n")[0].Ref, "user anna"); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Judge(func([]string) redistest.Verdict { return redistest.Pass })
-	w.ended()
+	w.Ended()
 	var evicted *locks.EvictedError
-	if !errors.As(w.err, &evicted) {
-		t.Errorf("Wait = %v, want an EvictedError", w.err)
+	if !errors.As(w.Err, &evicted) {
+		t.Errorf("Wait = %v, want an EvictedError", w.Err)
 	}
-	becomes(t, watch, "n", 0, 0)
+	Becomes(t, watch, "n", 0, 0)
 }

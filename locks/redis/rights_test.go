@@ -1,11 +1,15 @@
+//go:build integration
+
 package redis_test
 
 import (
+	. "golock/locks/locktest"
 	"strings"
 	"testing"
 	"time"
 
 	"golock/locks/redis/redistest"
+	"golock/test/testkit"
 )
 
 // user makes one with some rights only and gives the start of its URL.
@@ -20,18 +24,18 @@ func TestNoPubSub(t *testing.T) {
 	t.Parallel()
 	server, _ := steady(t)
 	url := user(t, server, "-subscribe", "-publish", "resetchannels") + "?quarantine=0"
-	holder := take(t, open(t, url), "n")
+	holder := Take(t, open(t, url), "n")
 	s := open(t, url)
-	first, second := queue(t, s, "n"), queue(t, open(t, url), "n")
-	eventually(t, "the store says that it hears nothing", func() bool {
+	first, second := Queue(t, s, "n"), Queue(t, open(t, url), "n")
+	testkit.Eventually(t, "the store says that it hears nothing", func() bool {
 		return len(s.Warnings()) == 1 && strings.Contains(s.Warnings()[0], "&golock:*")
 	})
-	first.waits()
-	release(t, holder)
-	l := first.granted()
-	second.waits()
-	release(t, l)
-	second.granted()
+	first.Waits()
+	Release(t, holder)
+	l := first.Granted()
+	second.Waits()
+	Release(t, l)
+	second.Granted()
 }
 
 // Without the right to INFO all works but the quarantine, and the store says so.
@@ -42,11 +46,11 @@ func TestNoInfo(t *testing.T) {
 	if w := s.Warnings(); len(w) != 0 {
 		t.Errorf("warnings before the first use: %q", w)
 	}
-	l := take(t, s, "n")
+	l := Take(t, s, "n")
 	if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "INFO") {
 		t.Errorf("warnings %q", w)
 	}
-	renew(t, l)
+	Renew(t, l)
 	if s := open(t, server.URL()); len(s.Warnings()) != 0 {
 		t.Error("a warning for who may ask")
 	}
@@ -56,7 +60,7 @@ func TestNoInfo(t *testing.T) {
 func TestNoScripts(t *testing.T) {
 	t.Parallel()
 	server, _ := steady(t)
-	if err := denied(t, open(t, user(t, server, "-evalsha")), "n"); !strings.Contains(err.Error(), "EVALSHA") {
+	if err := Denied(t, open(t, user(t, server, "-evalsha")), "n"); !strings.Contains(err.Error(), "EVALSHA") {
 		t.Errorf("Join = %v", err)
 	}
 }
@@ -66,12 +70,12 @@ func TestUnknownFormat(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	s := open(t, url)
-	l := take(t, s, "n")
+	l := Take(t, s, "n")
 	state := stateKey(t, server)
 	server.Do("HSET", state, "format", "99")
 	_, renewErr := l.Renew(background)
 	_, listErr := entries(s, "n")
-	for _, err := range []error{denied(t, s, "n"), renewErr, l.Release(background), listErr} {
+	for _, err := range []error{Denied(t, s, "n"), renewErr, l.Release(background), listErr} {
 		if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "format 2") {
 			t.Errorf("error %v names not both formats", err)
 		}
@@ -80,7 +84,7 @@ func TestUnknownFormat(t *testing.T) {
 		t.Errorf("format %v", got)
 	}
 	server.Do("HSET", state, "format", "2")
-	renew(t, l)
+	Renew(t, l)
 }
 
 // Two names with one hash are told apart.
@@ -88,9 +92,9 @@ func TestHashCollision(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	s := open(t, url)
-	take(t, s, "n")
+	Take(t, s, "n")
 	server.Do("HSET", stateKey(t, server), "name", "other")
-	if err := denied(t, s, "n"); !strings.Contains(err.Error(), "other") {
+	if err := Denied(t, s, "n"); !strings.Contains(err.Error(), "other") {
 		t.Errorf("Join = %v", err)
 	}
 }
@@ -101,9 +105,9 @@ func TestKeysExpire(t *testing.T) {
 	server, url := steady(t)
 	s := open(t, url)
 	const short = 10 * time.Second
-	take(t, s, "n", ttl(short))
-	queue(t, s, "n", ttl(short))
-	refused(t, s, "n", ttl(short))
+	Take(t, s, "n", TTL(short))
+	Queue(t, s, "n", TTL(short))
+	Refused(t, s, "n", TTL(short))
 	for _, key := range server.Do("KEYS", "*").([]any) {
 		limit := 10 * short
 		if strings.HasSuffix(key.(string), ":g") {
@@ -134,14 +138,14 @@ func TestLeastRights(t *testing.T) {
 	server.Do("ACL", "SETUSER", "job", "on", ">s3cret", "~golock:*", "&golock:*",
 		"+evalsha", "+eval", "+time", "+info", "+publish", "+subscribe", "+pubsub|numsub", "+pexpire", "+pttl", "+@hash", "+@sortedset")
 	s := open(t, "redis://job:s3cret@"+server.Addr()+"?quarantine=0")
-	holder := take(t, s, "n")
-	w := queue(t, s, "n")
-	if len(list(t, s, "n")) != 2 || len(list(t, s, "")) != 2 {
+	holder := Take(t, s, "n")
+	w := Queue(t, s, "n")
+	if len(List(t, s, "n")) != 2 || len(List(t, s, "")) != 2 {
 		t.Error("not both are listed")
 	}
-	renew(t, holder)
-	release(t, holder)
-	release(t, w.granted())
+	Renew(t, holder)
+	Release(t, holder)
+	Release(t, w.Granted())
 	if warnings := s.Warnings(); len(warnings) != 0 {
 		t.Errorf("warnings: %q", warnings)
 	}

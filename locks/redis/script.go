@@ -5,62 +5,55 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"math"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
-// lockScript is the whole decision about a name; see there for what it stores
-// and answers.
-//
-//go:embed lock.lua
-var lockScript string
+// The script is the whole decision about a lock: what it stores and answers is in the
+// head of queue.lua. Its modes are the steps of lease, and list.
+var (
+	//go:embed queue.lua
+	queueScript string
 
-// format is that of what lockScript stores.
+	//go:embed steps.lua
+	stepsScript string
+)
+
+// format is that of what the script stores.
 const format = "2"
 
-// The script's modes.
-const (
-	join    = "join"
-	renew   = "renew"
-	release = "release"
-	quit    = "leave" // release, for one that does not know of a grant: it has no hold
-	evict   = "evict"
-	list    = "list"
-)
+const list = "list"
 
-// script knows the script's hash, once it has been asked for.
+// script is the whole text and its hash, once it has been asked for.
 type script struct {
-	once sync.Once
-	hash string
+	once       sync.Once
+	text, hash string
 }
 
-// run sends the hash, and the text if the server does not have it: after a
-// restart, a failover, SCRIPT FLUSH.
+// run sends the hash, and the text if the server does not have it: after a restart,
+// a failover, SCRIPT FLUSH.
 func (s *script) run(ctx context.Context, to goredis.Scripter, k call) (any, error) {
 	s.once.Do(func() {
-		sum := sha1.Sum([]byte(lockScript))
+		s.text = queueScript + stepsScript
+		sum := sha1.Sum([]byte(s.text))
 		s.hash = hex.EncodeToString(sum[:])
 	})
-	reply, err := to.EvalSha(ctx, s.hash, k.keys, k.args()...).Result()
+	fields, err := to.EvalSha(ctx, s.hash, k.keys, k.args()...).Result()
 	if goredis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = to.Eval(ctx, lockScript, k.keys, k.args()...).Result()
+		fields, err = to.Eval(ctx, s.text, k.keys, k.args()...).Result()
 	}
-	return reply, err
+	return fields, err
 }
 
 // call is one run of the script for one entry.
 type call struct {
-	mode       string
+	step       string
 	keys       []string
 	channels   string // what comes before the id in the name of its channel
 	id         string
@@ -69,7 +62,7 @@ type call struct {
 	record     string // "" likewise
 	noWait     bool
 	within     string
-	most       string // how many may wait already; "": any number
+	maxQueue   string // how many may wait already; "": any number
 	by         string // who it is, for those that are evicted
 	quarantine time.Duration
 }
@@ -79,13 +72,13 @@ func (k call) args() []any {
 	if k.noWait {
 		wait = "nowait"
 	}
-	return []any{k.mode, k.id, k.quarantine.Milliseconds(), k.channels, k.name, k.epoch, k.record, wait, k.within, k.most, k.by}
+	return []any{k.step, k.id, k.quarantine.Milliseconds(), k.channels, k.name, k.epoch, k.record, wait, k.within, k.maxQueue, k.by}
 }
 
-// call prepares one for a name.
-func (s *Store) call(mode string, key locks.Key) call {
+// call prepares one for a lock.
+func (s *Store) call(step string, key locks.Key) call {
 	tag := s.target.prefix + ":{" + key.String() + "}:"
-	k := call{mode: mode, channels: tag + "c:", quarantine: s.target.quarantine, keys: make([]string, 0, 7)}
+	k := call{step: step, channels: tag + "c:", quarantine: s.target.Quarantine, keys: make([]string, 0, 7)}
 	for _, part := range "shqdeg" {
 		k.keys = append(k.keys, tag+string(part))
 	}
@@ -100,115 +93,20 @@ func (s *Store) index() string { return s.target.prefix + ":names" }
 
 // channel is where an entry is told something.
 func (s *Store) channel(ref locks.Ref) string {
-	return s.target.prefix + ":{" + ref.Key.String() + "}:c:" + hex.EncodeToString(ref.ID[:])
+	return s.target.prefix + ":{" + ref.Key.String() + "}:c:" + idOf(ref)
 }
 
-// record is what the store keeps of an entry.
-type record struct {
-	ttl     time.Duration
-	claim   locks.Claim
-	fence   int64
-	since   int64 // us since 1970, on the server's clock
-	ears    hearing
-	replace locks.Replacement
-	hold    time.Duration // from the grant on, in whole ms
-	slots   []int
-	detail  string // who it is, in JSON
-}
+func idOf(ref locks.Ref) string { return hex.EncodeToString(ref.ID[:]) }
 
-// hearing is what a waiter takes in of what is published to it.
-type hearing int64
-
-const (
-	deafened hearing = iota // nothing: it has not subscribed
-	hints                   // that it is to look
-	grants                  // also that it has become a holder: this, or any higher number
-)
-
-// order writes a priority so that the bytes of a higher one sort before those
-// of a lower one.
-func order(priority int) uint64 { return uint64(math.MaxInt64) - uint64(int64(priority)) }
-
-func (r *record) String() string {
-	return fmt.Sprintf("%d %d %d %016x %016d %016d %016d %d %d %d %s %s", r.ttl.Milliseconds(), r.claim.Weight, r.claim.Max,
-		order(r.claim.Priority), r.claim.Ticket, r.fence, r.since, r.ears, slices.Index(replacements(), r.replace),
-		r.hold.Milliseconds(), formatSlots(r.slots), r.detail)
-}
-
-// replacements by their number in a record.
-func replacements() []locks.Replacement {
-	return []locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}
-}
-
-func parseRecord(text string) (record, error) {
-	var r record
-	fields := strings.SplitN(text, " ", 12)
-	if len(fields) != 12 {
-		return r, fmt.Errorf("a record with %d fields", len(fields))
-	}
-	var numbers [10]int64
-	for i := range numbers {
-		var err error
-		if i == 3 {
-			var n uint64
-			n, err = strconv.ParseUint(fields[i], 16, 64)
-			numbers[i] = int64(uint64(math.MaxInt64) - n)
-		} else {
-			numbers[i], err = strconv.ParseInt(fields[i], 10, 64)
-		}
-		if err != nil {
-			return r, err
-		}
-	}
-	r.ttl = time.Duration(numbers[0]) * time.Millisecond
-	r.claim = locks.Claim{Weight: int(numbers[1]), Max: int(numbers[2]), Priority: int(numbers[3]), Ticket: numbers[4]}
-	r.fence, r.since, r.ears, r.detail = numbers[5], numbers[6], hearing(numbers[7]), fields[11]
-	if numbers[8] < 0 || int(numbers[8]) >= len(replacements()) {
-		return r, fmt.Errorf("a replacement of %d", numbers[8])
-	}
-	r.replace, r.hold = replacements()[numbers[8]], time.Duration(numbers[9])*time.Millisecond
-	var err error
-	r.slots, err = parseSlots(fields[10])
-	return r, err
-}
-
-// formatSlots writes a field that is not empty: none is "-".
-func formatSlots(slots []int) string {
-	if len(slots) == 0 {
-		return "-"
-	}
-	return locks.FormatSlots(slots)
-}
-
-func parseSlots(text string) ([]int, error) {
-	switch text {
-	case "-":
-		return nil, nil
-	case "":
-		return nil, errors.New("a record without slots")
-	}
-	return locks.ParseSlots(text, maxUnits)
-}
-
-// answer is what the script says. word tells which fields are set.
-type answer struct {
-	word   string
-	epoch  string
-	record record
-	raw    string // the record as it is stored
-	name   string
-
-	place  int           // waiting: 1 is the next
-	look   time.Duration // waiting: when to look again
-	quiet  time.Duration // nothing is granted for this long
-	unsure bool          // the server does not tell which one it is
-
-	inside  string // nested: the id of the enclosing run
-	waiters int
-	full    bool     // busy: no more may wait
-	by      string   // evicted: who did it
-	entries []listed // also, granted or waiting: those that were replaced
-	was     bool     // release: it was there
+// reply is what the script answers. The verdict tells which fields are set.
+type reply struct {
+	lease.Answer
+	record  record
+	raw     string // the record as it is stored
+	name    string
+	inside  string
+	noRunID bool     // the server does not tell which one it is
+	entries []listed // of a list or a refusal, or those that were replaced
 }
 
 // listed is one entry of a list or a refusal.
@@ -217,53 +115,55 @@ type listed struct {
 	id     string
 	left   time.Duration
 	record record
-	stays  time.Duration // what is left of its hold
-	ended  bool          // it only stays for that
-	by     string        // who told it to go; "": nobody
+	hold   time.Duration // what is left of it
+	ended  bool          // only its hold keeps the slot
+	by     string        // who evicted it; "": nobody
 }
 
 // isGrant reports whether a reply is a grant.
 func isGrant(reply any) bool {
 	fields, ok := reply.([]any)
-	return ok && len(fields) > 0 && fields[0] == "granted"
+	return ok && len(fields) > 0 && fields[0] == string(lease.Granted)
 }
 
 // read understands a reply.
-func (k call) read(reply any) (answer, error) {
+func (k call) read(fields any) (reply, error) {
 	r := reader{}
-	r.fields, _ = reply.([]any)
-	a := answer{word: r.text()}
-	switch a.word {
-	case "granted":
-		a.epoch = r.text()
+	r.fields, _ = fields.([]any)
+	var a reply
+	a.Returned = "the server"
+	a.Verdict = lease.Verdict(r.text())
+	switch a.Verdict {
+	case lease.Granted:
+		a.Epoch = r.text()
 		a.raw, a.record = r.record()
-		a.unsure = r.number() == 1
+		a.noRunID = r.number() == 1
 		a.entries = r.list()
-	case "waiting":
-		a.epoch = r.text()
+	case lease.Queued:
+		a.Epoch = r.text()
 		a.raw, a.record = r.record()
-		a.place, a.look, a.quiet, a.unsure = int(r.number()), r.ms(), r.ms(), r.number() == 1
+		a.Place, a.Recheck, a.Quarantine, a.noRunID = int(r.number()), r.ms(), r.ms(), r.number() == 1
 		a.entries = r.list()
-	case "nested":
+	case lease.Nested:
 		a.inside = r.text()
-		a.quiet, a.waiters = r.ms(), int(r.number())
+		a.Quarantine, a.Waiters = r.ms(), int(r.number())
 		a.entries = r.list()
-	case "busy":
-		a.full = r.number() == 1
-		a.quiet, a.waiters = r.ms(), int(r.number())
+	case lease.Busy:
+		a.Full = r.number() == 1
+		a.Quarantine, a.Waiters = r.ms(), int(r.number())
 		a.entries = r.list()
-	case "held":
-		a.epoch = r.text()
+	case lease.Held:
+		a.Epoch = r.text()
 		a.raw, a.record = r.record()
 		a.name = r.text()
-	case "released":
-		a.was, a.epoch = r.number() == 1, r.text()
-	case "list":
-		a.name, a.quiet = r.text(), r.ms()
+	case lease.Released:
+		a.Existed, a.Epoch = r.number() == 1, r.text()
+	case list:
+		a.name, a.Quarantine = r.text(), r.ms()
 		a.entries = r.list()
-	case "evicted":
-		a.by = r.text()
-	case "gone", "lost", "marked":
+	case lease.Evicted:
+		a.By = r.text()
+	case lease.Gone, lease.Lost, lease.Marked:
 	case "format":
 		return a, &FormatError{Found: r.text()}
 	case "name":
@@ -272,7 +172,7 @@ func (k call) read(reply any) (answer, error) {
 		r.bad = true
 	}
 	if r.bad {
-		return a, fmt.Errorf("%s: an answer that golock does not understand: %.200q", k.keys[0], fmt.Sprint(reply))
+		return a, fmt.Errorf("%s: an answer that golock does not understand: %.200q", k.keys[0], fmt.Sprint(fields))
 	}
 	return a, nil
 }
@@ -326,7 +226,7 @@ func (r *reader) list() []listed {
 	for len(r.fields) > 0 && !r.bad {
 		l := listed{state: locks.State(r.text()), id: r.text(), left: r.ms()}
 		_, l.record = r.record()
-		l.stays, l.ended, l.by = r.ms(), r.text() == "0", r.text()
+		l.hold, l.ended, l.by = r.ms(), r.text() == "0", r.text()
 		r.bad = r.bad || (l.state != locks.Holding && l.state != locks.Waiting)
 		all = append(all, l)
 	}

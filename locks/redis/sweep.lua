@@ -1,7 +1,7 @@
 -- Removes what is over and what nobody uses of one name. Everything that uses
 -- the name does the first by itself; this is for names that nobody uses.
 --
--- KEYS: as in lock.lua. ARGV: 1 for how many ms it must be over, 2 the name,
+-- KEYS: as in queue.lua. ARGV: 1 for how many ms it must be over, 2 the name,
 -- 3 the format that the caller knows.
 -- Answer: how many things were removed, or the format if that is another.
 local S, H, Q, D, E, G, INDEX = unpack(KEYS)

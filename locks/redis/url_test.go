@@ -1,7 +1,10 @@
+//go:build integration
+
 package redis_test
 
 import (
 	"context"
+	. "golock/locks/locktest"
 	"strings"
 	"testing"
 
@@ -114,7 +117,7 @@ func TestBadURL(t *testing.T) {
 // A certificate that cannot be read is no outage.
 func TestMissingCertificate(t *testing.T) {
 	t.Parallel()
-	err := denied(t, open(t, "rediss://127.0.0.1:1?ca=/nowhere"), "n")
+	err := Denied(t, open(t, "rediss://127.0.0.1:1?ca=/nowhere"), "n")
 	if !strings.Contains(err.Error(), "option ca") {
 		t.Errorf("Join = %v", err)
 	}

@@ -1,3 +1,5 @@
+//go:build integration
+
 package sql_test
 
 import (
@@ -12,12 +14,13 @@ import (
 	"golock/locks/locktest"
 )
 
-// The families run one after the other: a process of the suite comes to the
-// first call of Run and is whatever its URL says.
+// A process of the suite comes to one of the calls of Run and is whatever its URL
+// says.
 func TestConformance(t *testing.T) {
 	var stores atomic.Int64
 	for _, f := range families() {
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
 			database := sync.OnceValue(func() *base { return f.fresh(t) })
 			locktest.Run(t, locktest.Engine{
 				Fresh: func(*testing.T) string {
@@ -25,7 +28,7 @@ func TestConformance(t *testing.T) {
 					return b.server.URL(b.name, "quarantine=0", fmt.Sprintf("table=store%d", stores.Add(1)))
 				},
 				Open: openAny,
-				TTL:  2 * time.Second,
+				TTL:  4 * time.Second,
 			})
 		})
 	}

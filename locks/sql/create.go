@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"golock/locks/lease"
 )
 
 // DDL is what makes the table, for an administrator to run where golock's user
@@ -30,12 +32,12 @@ func tableValues(server string, quiet, made int64) string {
 }
 
 // makeName makes the row of a name. Somebody else may be quicker.
-func (l *line) makeName(ctx context.Context, q *question) error {
-	s := l.store
-	_, err := l.conn.Run(ctx, fmt.Sprintf("ROLLBACK;START TRANSACTION READ WRITE;INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%s','%s');COMMIT",
+func (c *session) makeName(ctx context.Context, q *question) error {
+	s := c.store
+	_, err := c.conn.Run(ctx, fmt.Sprintf("ROLLBACK;START TRANSACTION READ WRITE;INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%s','%s');COMMIT",
 		s.table, q.key, nameRow, escape(q.name, maxInfo)))
 	if err != nil {
-		l.hangUp()
+		c.hangUp()
 		if s.verdict(err) == Exists {
 			return nil
 		}
@@ -47,25 +49,25 @@ func (l *line) makeName(ctx context.Context, q *question) error {
 // this has been done before: then the first has been dropped, perhaps under
 // running jobs, and nothing is granted until they have noticed, or have had to
 // stop.
-func (l *line) makeTable(ctx context.Context, q *question) error {
-	s := l.store
-	l.hangUp()
-	if err := l.open(ctx); err != nil {
+func (c *session) makeTable(ctx context.Context, q *question) error {
+	s := c.store
+	c.hangUp()
+	if err := c.open(ctx); err != nil {
 		return err
 	}
 	mark := s.dialect.Quote(s.target.table + "_made")
 	wasThere := true
-	if _, err := l.conn.Run(ctx, "SELECT COUNT(*) FROM "+mark); err != nil {
-		l.hangUp()
+	if _, err := c.conn.Run(ctx, "SELECT COUNT(*) FROM "+mark); err != nil {
+		c.hangUp()
 		if s.verdict(err) != NoTable {
 			return err
 		}
 		wasThere = false
-		if err := l.open(ctx); err != nil {
+		if err := c.open(ctx); err != nil {
 			return err
 		}
 	}
-	f, err := l.facts(ctx)
+	f, err := c.facts(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,38 +75,38 @@ func (l *line) makeTable(ctx context.Context, q *question) error {
 	if wasThere {
 		quiet = s.quietAfterLoss(f, q)
 	}
-	if _, err = l.conn.Run(ctx, s.dialect.Create(s.table, tableValues(f.server, quiet, f.now))); err != nil {
-		l.hangUp()
+	if _, err = c.conn.Run(ctx, s.dialect.Create(s.table, tableValues(f.server, quiet, f.now))); err != nil {
+		c.hangUp()
 		switch s.verdict(err) {
 		case Exists:
 			return nil
 		case NoRight:
-			return &refusal{err: fmt.Errorf("the table %s does not exist and the user may not make it: %w", s.target.table, err), hint: "let somebody who may run: " + oneLine(s.DDL())}
+			return &lease.Refusal{Err: fmt.Errorf("the table %s does not exist and the user may not make it: %w", s.target.table, err), Hint: "let somebody who may run: " + oneLine(s.DDL())}
 		}
 		return err
 	}
-	if _, err = l.conn.Run(ctx, s.dialect.CreateMark(mark)); err != nil {
-		l.hangUp()
+	if _, err = c.conn.Run(ctx, s.dialect.CreateMark(mark)); err != nil {
+		c.hangUp()
 	}
 	return nil // without the mark a dropped table is taken for a first use
 }
 
 // makeTableRow makes the table's own row again. Who has deleted it has most
 // likely emptied the table, perhaps under running jobs.
-func (l *line) makeTableRow(ctx context.Context, q *question) error {
-	s := l.store
-	l.hangUp()
-	if err := l.open(ctx); err != nil {
+func (c *session) makeTableRow(ctx context.Context, q *question) error {
+	s := c.store
+	c.hangUp()
+	if err := c.open(ctx); err != nil {
 		return err
 	}
-	f, err := l.facts(ctx)
+	f, err := c.facts(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = l.conn.Run(ctx, fmt.Sprintf("START TRANSACTION READ WRITE;INSERT INTO %s (%s) VALUES (%s);COMMIT",
+	_, err = c.conn.Run(ctx, fmt.Sprintf("START TRANSACTION READ WRITE;INSERT INTO %s (%s) VALUES (%s);COMMIT",
 		s.table, tableNames, tableValues(f.server, s.quietAfterLoss(f, q), f.now)))
 	if err != nil {
-		l.hangUp()
+		c.hangUp()
 		if s.verdict(err) == Exists {
 			return nil
 		}
@@ -115,21 +117,21 @@ func (l *line) makeTableRow(ctx context.Context, q *question) error {
 // quietAfterLoss is until when nothing is granted in a table that has lost what
 // it held.
 func (s *Store) quietAfterLoss(f facts, q *question) int64 {
-	return f.now + micros(max(s.target.quarantine, q.mine.ttl))
+	return f.now + micros(max(s.target.Quarantine, q.mine.ttl))
 }
 
 // facts asks the server what it says of itself.
-func (l *line) facts(ctx context.Context) (f facts, err error) {
-	rows, err := l.conn.Run(ctx, "SELECT "+l.store.dialect.Facts())
+func (c *session) facts(ctx context.Context) (f facts, err error) {
+	rows, err := c.conn.Run(ctx, "SELECT "+c.store.dialect.Facts())
 	if err != nil {
-		l.hangUp()
+		c.hangUp()
 		return f, err
 	}
 	if len(rows) == 1 {
 		f, err = readFacts(rows[0])
 	}
 	if err != nil {
-		return f, &refusal{err: err}
+		return f, &lease.Refusal{Err: err}
 	}
 	return f, nil
 }

@@ -1,3 +1,5 @@
+//go:build integration
+
 package sql_test
 
 import (
@@ -7,12 +9,14 @@ import (
 	"testing"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/sql/sqltest"
 )
 
 // What a promise hangs on is on the disk before anybody is told; only what the
 // next step makes good, or repeats, is not waited for. (That only PostgreSQL can
 // tell one from the other is why it is asked alone.)
+// Slow: a server of its own.
 func TestWhatWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	b := postgresql().fresh(t)
@@ -31,7 +35,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		return sqltest.Pass
 	})
 	s := b.openURL(t, proxy.URL(b.name, "quarantine=0"))
-	release(t, take(t, s, "n")) // makes table and name
+	Release(t, Take(t, s, "n")) // makes table and name
 	said := func(what string, want ...string) {
 		t.Helper()
 		mu.Lock()
@@ -42,33 +46,33 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		commits = nil
 	}
 	commits = nil
-	holder := take(t, s, "n")
+	holder := Take(t, s, "n")
 	said("a grant", "waits")
-	renew(t, holder)
+	Renew(t, holder)
 	said("a renewal", "waits")
-	first := queue(t, s, "n")
+	first := Queue(t, s, "n")
 	b.listening(t, 1)
 	said("a place in the queue", "goes on")
-	evicted := queue(t, s, "n")
+	evicted := Queue(t, s, "n")
 	b.listening(t, 2)
 	said("another", "goes on")
-	if err := s.Evict(background, evicted.ref, "the test"); err != nil {
+	if err := s.Evict(background, evicted.Ref, "the test"); err != nil {
 		t.Fatal(err)
 	}
-	evicted.ended()
+	evicted.Ended()
 	said("an eviction", "waits")
-	release(t, holder)
-	last := first.granted()
+	Release(t, holder)
+	last := first.Granted()
 	said("a release, and the grant that follows", "goes on", "waits")
-	replacing := queue(t, s, "n", func(r *locks.Request) { r.Hold = longTTL })
+	replacing := Queue(t, s, "n", func(r *locks.Request) { r.Hold = LongTTL })
 	said("another place", "goes on")
 	if err := s.Evict(background, last.Grant().Ref, "the test"); err != nil {
 		t.Fatal(err)
 	}
 	said("the eviction of a holder", "waits")
-	release(t, last)
-	last = replacing.granted()
+	Release(t, last)
+	last = replacing.Granted()
 	said("its release, and a grant with a hold", "goes on", "waits")
-	release(t, last)
+	Release(t, last)
 	said("a release that leaves the slot to its hold", "waits")
 }

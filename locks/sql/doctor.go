@@ -4,18 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"strings"
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
-
-var _ locks.Examiner = (*Store)(nil)
-
-// reachLimit is for how long a server is looked for that does not answer.
-const reachLimit = 10 * time.Second
 
 // Ask puts a question to the server; several statements give several answers.
 type Ask func(ctx context.Context, text string) ([]Rows, error)
@@ -27,17 +21,24 @@ type Surroundings struct {
 	Quarantine time.Duration
 }
 
-// Examine implements locks.Examiner.
+// Examine implements locks.Store.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
-	x := &examination{store: s, line: &line{store: s}}
-	defer x.line.close()
-	if err := x.reach(ctx); err != nil {
+	x := &examination{store: s, session: &session{store: s}}
+	defer x.session.idle()
+	var err error
+	x.found, err = lease.Reach(ctx, s.URL(), func(ctx context.Context) error {
+		_, err := x.ask(ctx, "SELECT 1")
+		return s.judge(err)
+	})
+	if err != nil {
 		return nil, err
 	}
-	x.transport()
+	if !s.target.TLS && !s.target.Unix() {
+		x.found = append(x.found, lease.Transport(s.target.hosts, "the names of locks", "?tls=on in the URL")...)
+	}
 	x.facts(ctx)
 	there := x.table(ctx)
-	around := Surroundings{Waiters: s.target.waiters, Quarantine: s.target.quarantine}
+	around := Surroundings{Waiters: s.target.waiters, Quarantine: s.target.Quarantine}
 	if there {
 		around.Table = s.table
 		x.rehearse(ctx, ttl)
@@ -48,69 +49,27 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 
 // examination collects findings.
 type examination struct {
-	store *Store
-	line  *line
-	found []locks.Finding
+	store   *Store
+	session *session
+	found   []locks.Finding
 }
 
 func (x *examination) add(f locks.Finding) { x.found = append(x.found, f) }
 
 // ask is an Ask: an error costs the connection.
 func (x *examination) ask(ctx context.Context, text string) ([]Rows, error) {
-	bound, cancel := context.WithTimeout(ctx, longestAttempt)
+	bound, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 	defer cancel()
-	x.line.mu.Lock()
-	defer x.line.mu.Unlock()
-	if err := x.line.open(bound); err != nil {
+	x.session.mu.Lock()
+	defer x.session.mu.Unlock()
+	if err := x.session.open(bound); err != nil {
 		return nil, err
 	}
-	rows, err := x.line.conn.Run(bound, text)
+	rows, err := x.session.conn.Run(bound, text)
 	if err != nil {
-		x.line.hangUp()
+		x.session.hangUp()
 	}
 	return rows, err
-}
-
-// reach finds out whether there is anybody who lets us in.
-func (x *examination) reach(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, reachLimit)
-	defer cancel()
-	err := x.store.once(ctx, x.line, func(ctx context.Context) error {
-		_, err := x.line.conn.Run(ctx, "SELECT 1")
-		return err
-	})
-	if isFinal(err) {
-		return fmt.Errorf("%s: %w", x.store.URL(), err)
-	}
-	if err != nil {
-		return err
-	}
-	f, err := locks.RoundTrip(func() error {
-		_, err := x.ask(ctx, "SELECT 1")
-		return err
-	})
-	if err == nil {
-		x.add(f)
-	}
-	return nil
-}
-
-// transport looks at the way to the server.
-func (x *examination) transport() {
-	t := x.store.target
-	if t.tls || t.Unix() {
-		return
-	}
-	for _, at := range t.hosts {
-		host, _, _ := net.SplitHostPort(at)
-		if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
-			x.add(locks.Finding{
-				Level: locks.Note, Subject: "transport", What: "the way to the server is not encrypted",
-				Why: "who sees the packets sees the names of locks, and can change them", Mend: "?tls=on in the URL",
-			})
-			return
-		}
-	}
 }
 
 // facts compares the clocks, and finds out whether connections are the
@@ -125,7 +84,7 @@ func (x *examination) facts(ctx context.Context) {
 		if err == nil {
 			f, err = readFacts(rows[0])
 		}
-		return f, before, err == nil && x.line.conn.Owns(f.conn), err
+		return f, before, err == nil && x.session.conn.Owns(f.conn), err
 	}
 	f, before, own, err := ask()
 	if err != nil {
@@ -140,13 +99,13 @@ func (x *examination) facts(ctx context.Context) {
 	}
 	switch {
 	case x.store.target.waiters == 0:
-		x.add(locks.Finding{Level: locks.Note, Subject: "wake-up", What: "?waiters=0: nobody is woken", Why: "who waits looks again now and then", Mend: "leave ?waiters= away"})
+		x.add(locks.Finding{Level: locks.Note, Subject: "wake-up", What: "?waiters=0: nobody is woken", Why: "who waits looks again now and then", Fix: "leave ?waiters= away"})
 	case own:
 		x.add(locks.Finding{Level: locks.OK, Subject: "wake-up", What: "connections are the server's own: waiters are woken"})
 	default:
 		x.add(locks.Finding{
 			Level: locks.Note, Subject: "pooler", What: "there is a pooler or proxy between golock and the server that does not keep connections together",
-			Why: "locks are as safe as without it, but who waits cannot be woken and looks again now and then", Mend: "connect to the server itself",
+			Why: "locks are as safe as without it, but who waits cannot be woken and looks again now and then", Fix: "connect to the server itself",
 		})
 	}
 }
@@ -169,7 +128,7 @@ func (x *examination) table(ctx context.Context) (there bool) {
 			found = rows[0][0][0]
 		}
 		f.Level, f.What = locks.Problem, (&FormatError{Table: s.target.table, Found: found}).Error()
-		f.Why, f.Mend = "no slot can be had there", "the same version everywhere, or another ?table="
+		f.Why, f.Fix = "no slot can be had there", "the same version everywhere, or another ?table="
 		return false
 	case err == nil:
 		f.What = fmt.Sprintf("%s is there, format %d", s.target.table, format)
@@ -178,7 +137,7 @@ func (x *examination) table(ctx context.Context) (there bool) {
 		x.missing(ctx, &f)
 	case verdict == NoRight:
 		f.Level, f.What = locks.Problem, s.target.table+" may not be read: "+err.Error()
-		f.Why, f.Mend = "no slot can be had there", "GRANT SELECT, INSERT, UPDATE, DELETE ON "+s.table+" to this user"
+		f.Why, f.Fix = "no slot can be had there", "GRANT SELECT, INSERT, UPDATE, DELETE ON "+s.table+" to this user"
 	default:
 		f.Level, f.What = locks.Problem, s.target.table+" cannot be used: "+s.judge(err).Error()
 		f.Why = "no slot can be had there"
@@ -203,22 +162,20 @@ func (x *examination) missing(ctx context.Context, f *locks.Finding) {
 		f.Level, f.What = locks.Problem, f.What+", and this user may not make it"
 		f.Why = "no slot can be had"
 	}
-	f.Mend = "let somebody who may run the lines below, and grant this user SELECT, INSERT, UPDATE and DELETE on " + s.table
+	f.Fix = "let somebody who may run the lines below, and grant this user SELECT, INSERT, UPDATE and DELETE on " + s.table
 }
 
 // rehearse does what a run does, and removes the name's rows.
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	s := x.store
-	bound, cancel := context.WithTimeout(ctx, 5*time.Second+s.target.quarantine)
-	defer cancel()
-	r := locks.Rehearse(bound, s)
+	r := lease.Rehearse(ctx, s, s.target.Quarantine)
 	x.add(r.Finding(ttl))
 	text := fmt.Sprintf("START TRANSACTION READ WRITE;DELETE FROM %s WHERE lock_key='%s';COMMIT", s.table, r.Ref.Key)
 	_, err := x.ask(context.WithoutCancel(ctx), text)
 	if s.verdict(err) == NoRight {
 		x.add(locks.Finding{
 			Level: locks.Problem, Subject: "rights", What: "DELETE is missing: " + err.Error(), Why: "who is over cannot be removed: the table grows, and golock clean fails",
-			Mend: "GRANT DELETE ON " + s.table + " to this user",
+			Fix: "GRANT DELETE ON " + s.table + " to this user",
 		})
 	}
 }
@@ -249,7 +206,7 @@ func Room(most, used, waiters int) locks.Finding {
 	case most > 0 && most-used < waiters+2:
 		f.Level = locks.Note
 		f.Why = "a queue can use up what is left: others are turned away then, and renewals with them"
-		f.Mend = "more connections, or a smaller ?waiters= in the URL"
+		f.Fix = "more connections, or a smaller ?waiters= in the URL"
 	}
 	return f
 }

@@ -3,67 +3,50 @@ package sql
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 	"iter"
-	"slices"
-	"strings"
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
-
-// listLimit bounds a list whose caller sets no bound.
-const listLimit = 10 * time.Second
 
 // Entries implements locks.Store.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return func(yield func(locks.Entry, error) bool) {
-		ctx, cancel := context.WithTimeout(ctx, listLimit)
-		defer cancel()
-		var entries []locks.Entry
-		err := s.insist(ctx, func() (err error) {
-			key := ""
-			if name != "" {
-				key = locks.KeyOf(name).String()
-			}
-			entries, err = s.list(ctx, key)
-			return s.judge(err)
-		})
-		if err != nil {
-			yield(locks.Entry{}, s.located(err))
-			return
-		}
-		for _, e := range entries {
-			if !yield(e, nil) {
-				return
-			}
-		}
+	key := ""
+	if name != "" {
+		key = locks.KeyOf(name).String()
 	}
+	return lease.Entries(ctx, func(ctx context.Context) ([]locks.Entry, error) { return s.list(ctx, key) })
 }
 
-// Find implements locks.Attacher.
+// Find implements locks.QueueStore.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, listLimit)
+	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
-	var entries []locks.Entry
-	err := s.insist(ctx, func() (err error) {
-		entries, err = s.list(ctx, ref.Key.String())
-		return s.judge(err)
-	})
+	entries, err := s.list(ctx, ref.Key.String())
 	if err != nil {
-		return locks.Entry{}, s.located(err)
+		return locks.Entry{}, err
 	}
 	return locks.Pick(entries, ref)
 }
 
-// list gives the live entries of a key, or of all (""): name by name, holders by
-// slot, then waiters in their order. It locks and changes nothing.
-func (s *Store) list(ctx context.Context, key string) ([]locks.Entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, longestAttempt)
+// list gives the live entries of a key, or of all ("").
+func (s *Store) list(ctx context.Context, key string) (entries []locks.Entry, err error) {
+	err = lease.Retry(ctx, s.URL(), func() error {
+		entries, err = s.listOnce(ctx, key)
+		return s.judge(err)
+	})
+	lease.Arrange(entries)
+	return entries, lease.Located(s.URL(), err)
+}
+
+// listOnce is one attempt. It locks and changes nothing.
+func (s *Store) listOnce(ctx context.Context, key string) ([]locks.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 	defer cancel()
-	l := &line{store: s}
-	defer l.close()
-	if err := l.open(ctx); err != nil {
+	c := &session{store: s}
+	defer c.idle()
+	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
 	where := "entry_id<>''"
@@ -72,7 +55,7 @@ func (s *Store) list(ctx context.Context, key string) ([]locks.Entry, error) {
 		where += " AND lock_key='" + key + "'"
 		names += " AND lock_key='" + key + "'"
 	}
-	answers, err := l.conn.Run(ctx, "SELECT "+s.dialect.Facts()+";"+names+";SELECT lock_key,"+columns+" FROM "+s.table+" WHERE "+where+
+	answers, err := c.conn.Run(ctx, "SELECT "+s.dialect.Facts()+";"+names+";SELECT lock_key,"+columns+" FROM "+s.table+" WHERE "+where+
 		" AND state IN ('H','W') ORDER BY lock_key,state,place,ticket,entry_id")
 	switch {
 	case s.verdict(err) == NoTable:
@@ -80,11 +63,11 @@ func (s *Store) list(ctx context.Context, key string) ([]locks.Entry, error) {
 	case err != nil:
 		return nil, err
 	case len(answers) != 3:
-		return nil, &refusal{err: fmt.Errorf("%d answers to 3 questions", len(answers))}
+		return nil, refusal("%d answers to 3 questions", len(answers))
 	}
 	f, err := readFacts(answers[0])
 	if err != nil {
-		return nil, &refusal{err: err}
+		return nil, &lease.Refusal{Err: err}
 	}
 	called := make(map[string]string)
 	for _, r := range answers[1] {
@@ -95,11 +78,11 @@ func (s *Store) list(ctx context.Context, key string) ([]locks.Entry, error) {
 	var all []locks.Entry
 	for _, fields := range answers[2] {
 		if len(fields) == 0 {
-			return nil, &refusal{err: errNotOurs}
+			return nil, &lease.Refusal{Err: errNotOurs}
 		}
 		r, err := parseRow(fields[1:])
 		if err != nil {
-			return nil, &refusal{err: err}
+			return nil, &lease.Refusal{Err: err}
 		}
 		if r.until() <= f.now {
 			continue
@@ -108,33 +91,16 @@ func (s *Store) list(ctx context.Context, key string) ([]locks.Entry, error) {
 		_, _ = hex.Decode(key[:], []byte(fields[0]))
 		all = append(all, r.entry(called[fields[0]], key, f.now))
 	}
-	slices.SortStableFunc(all, func(a, b locks.Entry) int {
-		switch {
-		case a.Name != b.Name:
-			return strings.Compare(a.Name, b.Name)
-		case len(a.Slots) == 0 || len(b.Slots) == 0:
-			return len(b.Slots) - len(a.Slots)
-		}
-		return a.Slots[0] - b.Slots[0]
-	})
-	for i := range all {
-		if all[i].State == locks.Waiting {
-			all[i].Position = 1
-			if i > 0 && all[i-1].Name == all[i].Name {
-				all[i].Position += all[i-1].Position
-			}
-		}
-	}
 	return all, nil
 }
 
 // entry is what the contract shows of a row.
 func (r *row) entry(name string, key locks.Key, now int64) locks.Entry {
-	d := parseDetail(r.info)
 	e := locks.Entry{
-		Name: name, Ref: locks.Ref{Key: key}, State: locks.Waiting, Claim: r.claim, Host: d.host, PID: d.pid, UID: d.uid, User: d.user, Command: d.command,
-		Since: time.UnixMicro(r.since), Expires: max(span(r.ends-now), 0), TTL: r.ttl, Evicted: r.evicted, Runs: d.runs,
+		Name: name, Ref: locks.Ref{Key: key}, State: locks.Waiting, Claim: r.claim,
+		Since: time.UnixMicro(r.since), Expires: max(span(r.ends-now), 0), TTL: r.ttl, Evicted: r.evicted,
 	}
+	parseOwner(r.info).Describe(&e)
 	if id, err := hex.DecodeString(r.id); err == nil {
 		copy(e.Ref.ID[:], id)
 	}

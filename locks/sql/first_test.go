@@ -1,3 +1,5 @@
+//go:build integration
+
 package sql_test
 
 import (
@@ -7,6 +9,7 @@ import (
 	"testing"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 )
 
 // Many come to a name that nobody has used before, at the same moment: one of
@@ -14,10 +17,10 @@ import (
 func TestFirstUse(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
-		const clients = 8
-		for round := range rounds(25) {
+		const clients = 5
+		for round := range rounds(9) {
 			// The table is new too, now and then.
-			table := fmt.Sprintf("table=t%d", round/8)
+			table := fmt.Sprintf("table=t%d", round/3)
 			name := fmt.Sprint("n", round)
 			var inside atomic.Int64
 			var mu sync.Mutex
@@ -44,7 +47,7 @@ func TestFirstUse(t *testing.T) {
 					}
 					mu.Unlock()
 					inside.Add(-1)
-					if err := giveBack(lease.(locks.Leased)); err != nil {
+					if err := GiveBack(lease.(locks.RenewableLease)); err != nil {
 						t.Errorf("Release: %v", err)
 					}
 				})

@@ -1,3 +1,5 @@
+//go:build integration
+
 package sql_test
 
 import (
@@ -5,9 +7,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
 // Who stands far back looks without locking or writing anything, comes in its
@@ -17,12 +22,14 @@ func TestFarWaitersOnlyLook(t *testing.T) {
 		b := f.fresh(t)
 		proxy := sqltest.NewProxy(t, b.server)
 		direct, far := b.store(t), b.openURL(t, proxy.URL(b.name, "quarantine=0"))
-		last := take(t, direct, "n")
-		var waiters []*waiter
+		last := Take(t, direct, "n")
+		var waiters []*Waiter
 		for range 30 {
-			waiters = append(waiters, queue(t, direct, "n"))
+			waiters = append(waiters, Queue(t, direct, "n"))
 		}
-		one, other := queue(t, far, "n"), queue(t, far, "n")
+		// Their places last: who looks after a third of the TTL writes too.
+		long := TTL(time.Hour)
+		one, other := Queue(t, far, "n", long), Queue(t, far, "n", long)
 		var mu sync.Mutex
 		looks, steps := 0, 0
 		proxy.Judge(func(statement string) sqltest.Verdict {
@@ -35,7 +42,7 @@ func TestFarWaitersOnlyLook(t *testing.T) {
 			}
 			return sqltest.Pass
 		})
-		eventually(t, "they look", func() bool {
+		testkit.Eventually(t, "they look", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			if steps > 0 {
@@ -43,19 +50,19 @@ func TestFarWaitersOnlyLook(t *testing.T) {
 			}
 			return looks >= 4
 		})
-		if err := direct.Evict(background, other.ref, "the test"); err != nil {
+		if err := direct.Evict(background, other.Ref, "the test"); err != nil {
 			t.Fatal(err)
 		}
-		other.ended()
+		other.Ended()
 		var evicted *locks.EvictedError
-		if !errors.As(other.err, &evicted) {
-			t.Errorf("the evicted one: %v", other.err)
+		if !errors.As(other.Err, &evicted) {
+			t.Errorf("the evicted one: %v", other.Err)
 		}
 		proxy.Cut() // whoever looks just then comes again
 		fence := last.Grant().Fence
 		for i, w := range append(waiters, one) {
-			release(t, last)
-			last = w.granted()
+			Release(t, last)
+			last = w.Granted()
 			if f := last.Grant().Fence; f <= fence {
 				t.Errorf("waiter %d has fence %d after %d", i, f, fence)
 			} else {

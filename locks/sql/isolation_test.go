@@ -1,10 +1,11 @@
+//go:build integration
+
 package sql_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/sql"
+	"golock/test/testkit"
 )
 
 // defaults are what administrators set for everybody: none of it may decide
@@ -46,34 +49,27 @@ func defaults(f family) []string {
 // twice, no attempt fails, and fences grow.
 func TestDefaultsOfTransactions(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		server := f.start(t)
+		server := f.shared(t)
+		if f.name == "mariadb" { // whose setting is for all
+			server = f.start(t)
+		}
 		for _, setting := range defaults(f) {
 			t.Run(setting, func(t *testing.T) {
 				b := &base{f, server, server.NewDatabase(t)}
 				if f.name == "postgres" {
-					b.exec(t, "ALTER ROLE golock RESET ALL; ALTER ROLE golock SET "+setting)
+					b.exec(t, "ALTER DATABASE "+b.name+" SET "+setting)
 				} else {
 					b.exec(t, "SET GLOBAL init_connect=\"SET SESSION "+setting+"\"")
 				}
-				contend(t, b, 2, rounds(30))
-				contend(t, b, 8, rounds(12))
+				contend(t, b, 6, rounds(4))
 			})
 		}
 	})
 }
 
-// Many more rounds than above, on a server as it is installed.
-func TestContention(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		contend(t, b, 2, rounds(300))
-		contend(t, b, 8, rounds(100))
-	})
-}
-
 // rounds are ten times as many if somebody has the time.
 func rounds(n int) int {
-	if os.Getenv("GOLOCK_CAMPAIGN") != "" {
+	if testkit.Campaign() {
 		return 10 * n
 	}
 	return n
@@ -114,7 +110,7 @@ func contend(t *testing.T, b *base, clients, rounds int) {
 				counter.Store(n + 1)
 				grants.Add(1)
 				inside.Add(-1)
-				if err := giveBack(lease); err != nil {
+				if err := GiveBack(lease); err != nil {
 					t.Errorf("client %d: Release: %v", i, err)
 					return
 				}
@@ -127,16 +123,16 @@ func contend(t *testing.T, b *base, clients, rounds int) {
 	if counter.Load() != grants.Load() || grants.Load() < int64((clients+1)/2*rounds) {
 		t.Errorf("%d clients: %d grants, counted %d", clients, grants.Load(), counter.Load())
 	}
-	becomes(t, b.store(t), name, 0, 0)
+	Becomes(t, b.store(t), name, 0, 0)
 	t.Logf("%d clients: %d grants in %d attempts, %.1f ms each", clients, grants.Load(), clients*rounds,
 		time.Since(started).Seconds()*1000/float64(clients*rounds))
 }
 
 // enter takes the slot; nil if it is busy, for one who does not wait.
 func enter(t *testing.T, s *sql.Store, name string, impatient bool) (locks.Lease, error) {
-	ctx, cancel := context.WithTimeout(background, patience)
+	ctx, cancel := context.WithTimeout(background, testkit.Patience)
 	defer cancel()
-	r := request(t, name)
+	r := NewRequest(t, name)
 	r.NoWait = impatient
 	ticket, err := s.Join(ctx, r)
 	if e := (*locks.BusyError)(nil); errors.As(err, &e) {

@@ -1,3 +1,5 @@
+//go:build integration
+
 package sql_test
 
 import (
@@ -7,7 +9,9 @@ import (
 	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
 // Who gives up leaves over the connection that it has: the server may be slow
@@ -16,16 +20,16 @@ func TestLeaveOverItsConnection(t *testing.T) {
 	t.Parallel()
 	b := postgresql().fresh(t)
 	s := b.store(t)
-	take(t, s, "n")
-	w := queue(t, s, "n")
+	Take(t, s, "n")
+	w := Queue(t, s, "n")
 	b.listening(t, 1)
 	b.server.Exec(t, "", `ALTER DATABASE "`+b.name+`" CONNECTION LIMIT 0`)
-	w.cancel()
-	w.ended()
-	if !errors.Is(w.err, context.Canceled) {
-		t.Errorf("Wait: %v, want that it was cancelled", w.err)
+	w.Cancel()
+	w.Ended()
+	if !errors.Is(w.Err, context.Canceled) {
+		t.Errorf("Wait: %v, want that it was cancelled", w.Err)
 	}
-	eventually(t, "the place is gone", func() bool {
+	testkit.Eventually(t, "the place is gone", func() bool {
 		return len(b.exec(t, "SELECT 1 FROM golock WHERE state='W'")) == 0
 	})
 }
@@ -36,20 +40,21 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
 		direct := b.store(t)
-		take(t, direct, "n")
+		Take(t, direct, "n")
 		proxy := sqltest.NewProxy(t, b.server)
 		s := b.behind(t, proxy)
 		ctx, cancel := context.WithCancelCause(background)
-		ticket, err := s.Join(ctx, request(t, "n"))
+		ticket, err := s.Join(ctx, NewRequest(t, "n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		proxy.Delay(150*time.Millisecond, 0)
+		proxy.Freeze()
+		defer time.AfterFunc(300*time.Millisecond, proxy.Thaw).Stop()
 		cancel(locks.ErrStandsStill)
 		if _, err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Wait: %v, want that it was cancelled", err)
 		}
-		if n := len(list(t, direct, "n")); n != 1 {
+		if n := len(List(t, direct, "n")); n != 1 {
 			t.Errorf("%d entries, want only the holder's", n)
 		}
 	})
@@ -62,8 +67,8 @@ func TestCalledWithoutConnection(t *testing.T) {
 		const life = time.Hour
 		b := f.fresh(t)
 		s := b.store(t, "waiters=0")
-		holders := []locks.Leased{take(t, s, "n", limit(2)), take(t, s, "n", limit(2))}
-		dead, err := s.Join(background, request(t, "n", ttl(life))) // it never looks
+		holders := []locks.RenewableLease{Take(t, s, "n", Limit(2)), Take(t, s, "n", Limit(2))}
+		dead, err := s.Join(background, NewRequest(t, "n", TTL(life))) // it never looks
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +78,7 @@ func TestCalledWithoutConnection(t *testing.T) {
 			_, _ = dead.Wait(ctx)
 		}()
 		left := func() time.Duration {
-			for _, e := range list(t, s, "n") {
+			for _, e := range List(t, s, "n") {
 				if e.State == locks.Waiting {
 					return e.Expires
 				}
@@ -84,18 +89,18 @@ func TestCalledWithoutConnection(t *testing.T) {
 		if d := left(); d < life*9/10 {
 			t.Errorf("before it is called it has %v, want %v", d, life)
 		}
-		release(t, holders[0])
+		Release(t, holders[0])
 		if d := left(); d < life*9/10 {
 			t.Errorf("it is not its turn yet and it has %v, want %v", d, life)
 		}
-		release(t, holders[1])
+		Release(t, holders[1])
 		if d := left(); d < life/4 || d > life/3+time.Minute {
 			t.Errorf("called it has %v, want about %v", d, life/3)
 		}
-		behind := queue(t, s, "n")
-		behind.cancel() // who leaves looks after the first
-		behind.ended()
-		becomes(t, s, "n", 0, 1)
+		behind := Queue(t, s, "n")
+		behind.Cancel() // who leaves looks after the first
+		behind.Ended()
+		Becomes(t, s, "n", 0, 1)
 		if d := left(); d < life/4 {
 			t.Errorf("called before it has %v, want about %v", d, life/3)
 		}

@@ -1,3 +1,5 @@
+//go:build integration
+
 package sql_test
 
 import (
@@ -7,20 +9,21 @@ import (
 	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/sql"
 )
 
 // Whatever is done first with a name after the server has come back: those whom
 // it has forgotten are waited for, and may come back.
 func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
-	first := map[string]func(t *testing.T, s *sql.Store, known locks.Leased){
-		"a release": func(t *testing.T, _ *sql.Store, known locks.Leased) { release(t, known) },
-		"an eviction": func(t *testing.T, s *sql.Store, known locks.Leased) {
+	first := map[string]func(t *testing.T, s *sql.Store, known locks.RenewableLease){
+		"a release": func(t *testing.T, _ *sql.Store, known locks.RenewableLease) { Release(t, known) },
+		"an eviction": func(t *testing.T, s *sql.Store, known locks.RenewableLease) {
 			if err := s.Evict(background, known.Grant().Ref, "the test"); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"a sweep": func(t *testing.T, s *sql.Store, _ locks.Leased) {
+		"a sweep": func(t *testing.T, s *sql.Store, _ locks.RenewableLease) {
 			if _, err := s.Sweep(background, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -31,10 +34,10 @@ func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
 		const second = 1100 * time.Millisecond // in which a server was started: MariaDB tells no more
 		time.Sleep(second)
 		s := b.store(t, "quarantine=30s")
-		known, forgotten := map[string]locks.Leased{}, map[string]locks.Leased{}
+		known, forgotten := map[string]locks.RenewableLease{}, map[string]locks.RenewableLease{}
 		for name := range first {
-			known[name] = take(t, s, name, limit(3))
-			forgotten[name] = take(t, s, name, limit(3))
+			known[name] = Take(t, s, name, Limit(3))
+			forgotten[name] = Take(t, s, name, Limit(3))
 		}
 		for _, l := range forgotten {
 			b.exec(t, fmt.Sprintf("DELETE FROM golock WHERE entry_id='%x'", l.Grant().Ref.ID))
@@ -43,12 +46,12 @@ func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
 		time.Sleep(second)
 		for name, do := range first {
 			do(t, s, known[name])
-			ticket, err := s.Join(background, request(t, name, limit(3), noWait))
+			ticket, err := s.Join(background, NewRequest(t, name, Limit(3), NoWait))
 			var busy *locks.BusyError
 			if !errors.As(err, &busy) || busy.Reason == "" {
 				t.Errorf("after %s: Join = %v, %v, want that nothing is granted yet", name, ticket, err)
 			}
-			if err := tryRenew(forgotten[name]); err != nil {
+			if err := TryRenew(forgotten[name]); err != nil {
 				t.Errorf("after %s who was forgotten: %v", name, err)
 			}
 		}

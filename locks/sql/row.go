@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
 // format is that of what the table holds. It stands in its first row.
@@ -89,6 +90,7 @@ type row struct {
 	slots    []int
 	evicted  string
 	info     string
+	goneAt   int64 // of one that has gone
 }
 
 // until is when an entry that nobody prolongs is over.
@@ -110,6 +112,14 @@ func (r *row) before(o *row) bool {
 	return r.claim.Before(o.claim)
 }
 
+// place is the column of that name.
+func (r *row) place() int64 {
+	if r.state == gone {
+		return r.goneAt
+	}
+	return place(r.claim.Priority)
+}
+
 // place is the priority as a number that sorts upwards.
 func place(priority int) int64 { return ^int64(priority) }
 
@@ -118,10 +128,21 @@ type numbers struct{ err error }
 
 func (n *numbers) read(field string) int64 {
 	v, err := strconv.ParseInt(field, 10, 64)
+	n.note(err)
+	return v
+}
+
+// count reads a number that fits into an int.
+func (n *numbers) count(field string) int {
+	v, err := strconv.Atoi(field)
+	n.note(err)
+	return v
+}
+
+func (n *numbers) note(err error) {
 	if err != nil && n.err == nil {
 		n.err = err
 	}
-	return v
 }
 
 // seconds reads a number of them, with a fraction, as us.
@@ -137,18 +158,20 @@ func parseRow(f []string) (row, error) {
 	var n numbers
 	r := row{
 		state: f[0], id: f[1],
-		claim: locks.Claim{Priority: int(^n.read(f[2])), Ticket: n.read(f[3]), Weight: int(n.read(f[6])), Max: int(n.read(f[7]))},
+		claim: locks.Claim{Ticket: n.read(f[3]), Weight: n.count(f[6]), Max: n.count(f[7])},
 		ends:  n.read(f[4]), ttl: time.Duration(n.read(f[5])) * time.Microsecond, fence: n.read(f[8]), since: n.read(f[9]), hold: n.read(f[10]),
 		ears: n.read(f[11]), woken: n.read(f[12]) != 0, replaces: locks.Replacement(f[13]), evicted: unescape(f[15]), info: f[16],
 	}
 	if r.state == gone {
-		r.claim.Priority = 0
+		r.goneAt = n.read(f[2])
+	} else {
+		r.claim.Priority = ^n.count(f[2])
 	}
 	if !isPlain(r.id, r.state, string(r.replaces), r.info) {
 		return r, errNotOurs
 	}
 	var err error
-	if r.slots, err = locks.ParseSlots(f[14], maxUnits); err != nil {
+	if r.slots, err = locks.ParseSlots(f[14], lease.MaxUnits); err != nil {
 		return r, err
 	}
 	return r, n.err
@@ -158,7 +181,7 @@ func parseRow(f []string) (row, error) {
 func (r *row) fields() ([]string, error) {
 	slots := locks.FormatSlots(r.slots)
 	if len(slots) > maxSlots {
-		return nil, &refusal{err: fmt.Errorf("the free slots are too scattered to be written down (%d bytes)", len(slots))}
+		return nil, refusal("the free slots are too scattered to be written down (%d bytes)", len(slots))
 	}
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	text := func(s string) string { return "'" + s + "'" }
@@ -167,7 +190,7 @@ func (r *row) fields() ([]string, error) {
 		woken = 1
 	}
 	return []string{
-		text(r.state), text(r.id), number(place(r.claim.Priority)), number(r.claim.Ticket), number(r.ends), number(r.ttl.Microseconds()),
+		text(r.state), text(r.id), number(r.place()), number(r.claim.Ticket), number(r.ends), number(r.ttl.Microseconds()),
 		number(int64(r.claim.Weight)), number(int64(r.claim.Max)), number(r.fence), number(r.since), number(r.hold), number(r.ears), number(woken),
 		text(string(r.replaces)), text(slots), text(escape(r.evicted, maxEvicted)), text(r.info),
 	}, nil

@@ -1,8 +1,11 @@
+//go:build integration
+
 package sql
 
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,12 +30,12 @@ func written(t *testing.T, r row) []string {
 // could end a text of SQL.
 func FuzzRow(f *testing.F) {
 	f.Add("user anna", "host", int64(1), 3, -5, uint8(2))
-	f.Add("'; DROP TABLE golock; --", "a\\b\"c\x00\u2028", int64(-1), 0, 1<<31, uint8(255))
+	f.Add("'; DROP TABLE golock; --", "a\\b\"c\x00\u2028", int64(-1), 0, -1<<31, uint8(255))
 	f.Fuzz(func(t *testing.T, by, word string, moment int64, limit, priority int, slots uint8) {
 		r := row{
 			state: holding, id: "0123456789abcdef0123456789abcdef", claim: locks.Claim{Weight: int(slots), Max: limit, Priority: priority, Ticket: moment},
 			ends: moment, ttl: 30 * time.Second, fence: moment, since: 1, hold: 2, ears: 3, woken: true, replaces: locks.ReplaceRunning,
-			evicted: by, info: withLogin(describe(locks.Request{Command: []string{word, by}}).String(), by),
+			evicted: by, info: withLogin(infoOf(locks.Request{Command: []string{word, by}}), by),
 		}
 		for slot := range int(slots) {
 			if slot%7 != 3 {
@@ -55,8 +58,8 @@ func FuzzRow(f *testing.F) {
 		if want := strings.ToValidUTF8(by, "�"); len(by) < maxEvicted/3 && back.evicted != want {
 			t.Errorf("evicted by %q came back as %q", by, back.evicted)
 		}
-		if d := parseDetail(back.info); len(word)+len(by) < maxCommand/4 && (len(d.command) != 2 || d.command[0] != strings.ToValidUTF8(word, "�")) {
-			t.Errorf("the command %q came back as %q", word, d.command)
+		if d := parseOwner(back.info); len(word)+len(by) < maxCommand/4 && (len(d.Command) != 2 || d.Command[0] != strings.ToValidUTF8(word, "�")) {
+			t.Errorf("the command %q came back as %q", word, d.Command)
 		}
 	})
 }
@@ -75,6 +78,29 @@ func TestForeignRows(t *testing.T) {
 	}
 }
 
+// The moment when an entry has gone has 64 bits on every machine.
+func TestRowOfTheGone(t *testing.T) {
+	r := row{state: gone, id: "00", claim: locks.Claim{Weight: 1}, goneAt: 1795327713524546}
+	fields := written(t, r)
+	if fields[2] != "1795327713524546" {
+		t.Errorf("place is %s", fields[2])
+	}
+	if back, err := parseRow(fields); err != nil || back.goneAt != r.goneAt || back.claim.Priority != 0 {
+		t.Errorf("read as %+v, %v", back, err)
+	}
+}
+
+// Numbers that no int holds are not cut.
+func TestRowOfLargeNumbers(t *testing.T) {
+	for i, text := range map[int]string{2: "9223372036854775808", 6: "4294967296", 7: "9223372036854775808"} {
+		fields := written(t, row{state: waiting, id: "00", claim: locks.Claim{Weight: 1}, ttl: time.Second})
+		fields[i] = text
+		if r, err := parseRow(fields); err == nil && (strconv.IntSize == 32 || text != "4294967296") {
+			t.Errorf("field %d with %s is read as %+v", i, text, r)
+		}
+	}
+}
+
 // However many arguments a command has, what is shown of them has room.
 func TestManyArguments(t *testing.T) {
 	t.Parallel()
@@ -83,7 +109,7 @@ func TestManyArguments(t *testing.T) {
 		for range 3000 {
 			command = append(command, word)
 		}
-		if n := len(withLogin(describe(locks.Request{Command: command, Runs: true}).String(), strings.Repeat("ü", 500))); n > maxInfo {
+		if n := len(withLogin(infoOf(locks.Request{Command: command, Runs: true}), strings.Repeat("ü", 500))); n > maxInfo {
 			t.Errorf("%d times %.10q: %d bytes, want at most %d", len(command), word, n, maxInfo)
 		}
 	}
@@ -93,10 +119,10 @@ func TestManyArguments(t *testing.T) {
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	command := []string{"x", "&login=c", "login=d"}
-	info := describe(locks.Request{Command: command, Runs: true}).String()
+	info := infoOf(locks.Request{Command: command, Runs: true})
 	for _, login := range []string{"golock@localhost", "a&login=b", "ü", ""} {
 		info = withLogin(info, login) // a second time it takes the place of the first
-		if got := loginOf(info); got != login || !slices.Equal(parseDetail(info).command, command) {
+		if got := loginOf(info); got != login || !slices.Equal(parseOwner(info).Command, command) {
 			t.Errorf("login %q is read as %q", login, got)
 		}
 	}

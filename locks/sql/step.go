@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
 // The times of a queue.
@@ -40,41 +41,32 @@ type step struct {
 
 // answer is what a step tells its caller.
 type answer struct {
-	word   word
-	epoch  string
-	name   string
-	mine   row
-	place  int           // queued: 1 is the next
-	look   time.Duration // queued: when to look again
-	quiet  time.Duration // nothing is granted for this long
-	inside string        // nested: the id of the enclosing run
-	by     string        // evicted
-
-	waiters  int
-	full     bool  // refused: for that reason
-	holders  []row // refused: who is in the way
-	replaced []row // whom a newcomer has evicted
+	lease.Answer
+	name     string
+	mine     row
+	inside   string // nested: the id of the enclosing run
+	holders  []row  // refused: who is in the way
+	replaced []row  // whom a newcomer has evicted
 	now      int64
-	was      bool // released: it was there
-	doubtful bool // it may be so because of an attempt whose answer was an error
-	crowd    bool // somebody waits, and holders are few
+	keepConn bool // somebody waits, and holders are few
 }
 
-type word int
+func verdict(v lease.Verdict) answer { return answer{Answer: lease.Answer{Verdict: v}} }
 
-const (
-	granted word = iota
-	queued
-	refused
-	nested
-	left
-	evicted
-	held
-	lost
-	released
-	marked
-	again // clean-up came first: ask once more
-)
+func released(existed bool) answer {
+	return answer{Answer: lease.Answer{Verdict: lease.Released, Existed: existed}}
+}
+
+func evictedBy(by string) answer {
+	return answer{Answer: lease.Answer{Verdict: lease.Evicted, By: by}}
+}
+
+func granted(v lease.Verdict, mine row) answer {
+	return answer{Answer: lease.Answer{Verdict: v}, mine: mine}
+}
+
+// again is the verdict that clean-up came first: ask once more.
+const again lease.Verdict = "again"
 
 func micros(d time.Duration) int64 { return d.Microseconds() }
 func span(us int64) time.Duration  { return time.Duration(us) * time.Microsecond }
@@ -82,7 +74,7 @@ func span(us int64) time.Duration  { return time.Duration(us) * time.Microsecond
 // decide makes the step of a question.
 func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	t = &step{store: s, q: q, v: v, me: q.mine.id, name: *v.name, called: map[string]bool{}, lasting: true}
-	if q.mode == evict || q.mode == nudge {
+	if q.mode == lease.Evict || q.mode == checkDead {
 		t.me = ""
 	}
 	// The step after this one takes it for a proof that nothing was forgotten. A
@@ -91,22 +83,23 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 		t.enter()
 	}
 	if !t.reap() {
-		return t, answer{word: again}, nil
+		return t, verdict(again), nil
 	}
 	switch q.mode {
-	case join:
+	case lease.Join:
 		a = t.join()
-	case renew:
+	case lease.Renew:
 		a = t.renew()
-	case release, quit:
+	case lease.Release, lease.Leave:
 		a = t.release()
-	case evict:
+	case lease.Evict:
 		a = t.evict()
-	case nudge:
+	case checkDead:
 		t.wake()
 	}
-	a.epoch, a.name, a.now = t.name.epoch, t.name.name, v.now
-	a.crowd = len(t.queue) > 0 && len(t.holders) <= s.target.waiters
+	a.Returned = "the server, or the table,"
+	a.Epoch, a.name, a.now = t.name.epoch, t.name.name, v.now
+	a.keepConn = len(t.queue) > 0 && len(t.holders) <= s.target.waiters
 	return t, a, t.err
 }
 
@@ -123,7 +116,7 @@ func (t *step) enter() {
 	if t.name.epoch != "" && slices.Contains(servers, here) && t.v.start <= t.name.seen {
 		return
 	}
-	if span := micros(t.store.target.quarantine); span > 0 {
+	if span := micros(t.store.target.Quarantine); span > 0 {
 		switch {
 		case t.name.epoch == "" && here == t.v.tableServer && t.v.start <= t.v.tableMade: // no name of this table can have been forgotten
 		case t.name.epoch == "", t.v.start > t.name.seen:
@@ -225,8 +218,7 @@ func (t *step) forget(evictedBy string) {
 }
 
 func (t *step) saveGone(r *row) {
-	r.state, r.claim.Weight = gone, 1
-	r.claim.Priority = int(^t.v.now) // place is then the moment itself
+	r.state, r.claim.Weight, r.goneAt = gone, 1, t.v.now
 	t.save(r)
 }
 
@@ -278,7 +270,7 @@ func (t *step) wake() time.Duration {
 		}
 		if !t.q.dead[w.id] {
 			if !t.reaches(w) && !w.woken { // it comes by itself, after a third of its TTL at the latest
-				t.expect(w, max(w.ends-micros(w.ttl*2/3), t.v.now)+micros(longestAttempt))
+				t.expect(w, max(w.ends-micros(w.ttl*2/3), t.v.now)+micros(lease.LongestAttempt))
 			}
 			t.call(w)
 			break
@@ -327,10 +319,10 @@ func (t *step) join() answer {
 	q, own := t.q, t.v.own
 	hasGone := own != nil && (own.state == gone || own.left(t.v.now))
 	if hasGone && own.evicted != "" {
-		return answer{word: evicted, by: own.evicted}
+		return evictedBy(own.evicted)
 	}
 	if hasGone && !q.noWait && len(q.within) == 0 {
-		return answer{word: left}
+		return verdict(lease.Gone)
 	}
 	t.enter()
 	mine := q.mine
@@ -340,12 +332,12 @@ func (t *step) join() answer {
 			by := own.evicted
 			t.forget(by)
 			t.wake()
-			return answer{word: evicted, by: by}
+			return evictedBy(by)
 		}
 		mine = *own
 		mine.ends = t.v.now + micros(mine.ttl)
 		t.save(&mine)
-		return answer{word: granted, mine: mine}
+		return granted(lease.Granted, mine)
 	}
 	if own != nil && own.state == waiting {
 		mine.claim.Ticket, mine.since = own.claim.Ticket, own.since
@@ -373,14 +365,15 @@ func (t *step) join() answer {
 		if t.changed {
 			t.wake()
 		}
-		a := answer{word: refused, waiters: t.v.waiters, full: full, holders: t.holders, quiet: t.quietLeft()}
+		a := verdict(lease.Busy)
+		a.Waiters, a.Full, a.Quarantine, a.holders = t.v.waiters, full, t.quietLeft(), t.holders
 		if inside != "" {
-			a.word, a.inside = nested, inside
+			a.Verdict, a.inside = lease.Nested, inside
 		}
 		return a
 	}
 	if hasGone {
-		return answer{word: left}
+		return verdict(lease.Gone)
 	}
 	var replaced []row
 	if isNew && mine.replaces != locks.ReplaceNone {
@@ -433,7 +426,7 @@ func (t *step) grant(mine row) answer {
 	t.queue = slices.DeleteFunc(t.queue, func(r row) bool { return r.id == mine.id })
 	t.holders = append(t.holders, mine)
 	t.wake()
-	return answer{word: granted, mine: mine}
+	return granted(lease.Granted, mine)
 }
 
 // keepPace learns how fast grants follow each other. Only those count that
@@ -494,7 +487,9 @@ func (t *step) queueUp(mine row, ahead int) answer {
 	if mine.ears == 0 {
 		look = min(look, t.pollPause(ahead, mine.ttl))
 	}
-	return answer{word: queued, mine: mine, place: ahead + 1, look: look, quiet: t.quietLeft()}
+	a := granted(lease.Queued, mine)
+	a.Place, a.Recheck, a.Quarantine = ahead+1, look, t.quietLeft()
+	return a
 }
 
 // The pauses of a waiter that nobody can wake.
@@ -605,7 +600,7 @@ func (t *step) renew() answer {
 	own := t.v.own
 	if own != nil && own.state == holding && !own.left(t.v.now) {
 		if own.evicted != "" {
-			return answer{word: evicted, by: own.evicted}
+			return evictedBy(own.evicted)
 		}
 		mine := *own
 		mine.ends = t.v.now + micros(mine.ttl)
@@ -613,10 +608,10 @@ func (t *step) renew() answer {
 		if t.changed {
 			t.wake()
 		}
-		return answer{word: held, mine: mine}
+		return granted(lease.Held, mine)
 	}
 	if own != nil && own.state == gone && own.evicted != "" {
-		return answer{word: evicted, by: own.evicted}
+		return evictedBy(own.evicted)
 	}
 	if own == nil && t.q.known {
 		t.enter()
@@ -627,7 +622,7 @@ func (t *step) renew() answer {
 	if t.changed {
 		t.wake()
 	}
-	return answer{word: lost}
+	return verdict(lease.Lost)
 }
 
 // reassert puts back a holder that the store has forgotten, if its slots are
@@ -651,7 +646,7 @@ func (t *step) reassert() (answer, bool) {
 	if t.changed {
 		t.wake()
 	}
-	return answer{word: held, mine: mine}, true
+	return granted(lease.Held, mine), true
 }
 
 // raise makes that numbers to come are higher than one that was given before
@@ -666,9 +661,9 @@ func (t *step) release() answer {
 	own := t.v.own
 	was := own != nil && own.state != gone && !own.left(t.v.now)
 	if own != nil && own.left(t.v.now) {
-		return answer{word: released}
+		return released(false)
 	}
-	if t.q.mode == release && was && own.state == holding && own.hold > t.v.now && own.evicted == "" {
+	if t.q.mode == lease.Release && was && own.state == holding && own.hold > t.v.now && own.evicted == "" {
 		t.write("UPDATE %s SET ttl=0,ends=%d,evicted='' WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.v.now, t.q.key, own.id)
 		for i := range t.holders {
 			if h := &t.holders[i]; h.id == own.id {
@@ -676,7 +671,7 @@ func (t *step) release() answer {
 			}
 		}
 		t.wake()
-		return answer{word: released, was: true, mine: *own}
+		return released(true)
 	}
 	if own == nil || own.state != gone {
 		sleeper := own != nil && own.state == waiting && own.ears != 0
@@ -690,26 +685,26 @@ func (t *step) release() answer {
 	if was && own.state == holding && len(t.sleepers) > before && t.fits(&t.queue[0]) {
 		t.lasting = false // the grant that follows is, and with it all that came before
 	}
-	return answer{word: released, was: was}
+	return released(was)
 }
 
 func (t *step) evict() answer {
 	own := t.v.own
 	switch {
 	case own == nil || own.state == gone:
-		return answer{word: lost}
+		return verdict(lease.Lost)
 	case own.left(t.v.now):
 		t.forget(t.q.who)
 	case own.state == holding:
 		if own.evicted == "" {
 			t.mark(own, t.q.who)
 		}
-		return answer{word: marked}
+		return verdict(lease.Marked)
 	default:
 		t.evictWaiter(own, t.q.who)
 	}
 	t.wake()
-	return answer{word: marked}
+	return verdict(lease.Marked)
 }
 
 // finish is the text that writes the step and ends its transaction. What only

@@ -1,3 +1,5 @@
+//go:build integration
+
 package sql_test
 
 import (
@@ -12,7 +14,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
 // The numbers of connections begin anew when MariaDB is restarted. Waiters of
@@ -23,14 +27,17 @@ func TestStrangersAfterRestart(t *testing.T) {
 	b := mariadb().alone(t)
 	s := b.store(t)
 	const slots = 6
-	var holders []locks.Leased
+	var holders []locks.RenewableLease
 	for range slots {
-		holders = append(holders, take(t, s, "n", limit(slots)))
+		holders = append(holders, Take(t, s, "n", Limit(slots)))
+	}
+	for range 40 { // so many may be used up before there are strangers
+		b.exec(t, "SELECT 1")
 	}
 	p := sqltest.NewProxy(t, b.server)
 	behind := b.openURL(t, p.URL(b.name, "quarantine=0"))
 	for range slots {
-		queue(t, behind, "n", limit(slots))
+		Queue(t, behind, "n", Limit(slots))
 	}
 	b.listening(t, slots)
 	p.Refuse(true)
@@ -58,7 +65,7 @@ func TestStrangersAfterRestart(t *testing.T) {
 		t.Fatalf("none of %d strangers has one of the numbers %v", len(strangers), ears)
 	}
 	for _, l := range holders {
-		release(t, l)
+		Release(t, l)
 	}
 	// The last release is over, and so is all that it has ended.
 	b.undisturbed(t, strangers)
@@ -83,21 +90,21 @@ func TestStrangersWithWaitersWords(t *testing.T) {
 		"/* golock:wait:PART */ SELECT SLEEP(600)",
 	} {
 		name := fmt.Sprint("n", i)
-		holder := take(t, s, name)
-		first, second := queue(t, s, name), queue(t, s, name)
+		holder := Take(t, s, name)
+		first, second := Queue(t, s, name), Queue(t, s, name)
 		b.listening(t, 2)
-		id, other := fmt.Sprintf("%x", first.ref.ID), fmt.Sprintf("%x", second.ref.ID)
+		id, other := fmt.Sprintf("%x", first.Ref.ID), fmt.Sprintf("%x", second.Ref.ID)
 		st := b.stranger(t)
 		st.begin(strings.NewReplacer("FIRST", id, "SECOND", other, "PART", id[:20]).Replace(words))
 		b.busy(t, []*stranger{st})
 		// The first waiter's sleep ends by itself much later; the store believes
 		// that it is the stranger's connection that has to be woken.
 		b.exec(t, fmt.Sprintf("UPDATE golock SET ears=%d WHERE entry_id='%s'", st.number, id))
-		release(t, holder)
+		Release(t, holder)
 		b.undisturbed(t, []*stranger{st})
-		first.waits()
-		first.cancel()
-		release(t, second.granted())
+		first.Waits()
+		first.Cancel()
+		Release(t, second.Granted())
 	}
 }
 
@@ -106,8 +113,8 @@ func TestWaiterDisturbed(t *testing.T) {
 	t.Parallel()
 	b := mariadb().fresh(t)
 	s := b.store(t)
-	holder := take(t, s, "n")
-	w := queue(t, s, "n")
+	holder := Take(t, s, "n")
+	w := Queue(t, s, "n")
 	for range 20 {
 		b.listening(t, 1)
 		for _, c := range b.sleepers(t) {
@@ -115,9 +122,9 @@ func TestWaiterDisturbed(t *testing.T) {
 		}
 	}
 	b.listening(t, 1)
-	w.waits()
-	release(t, holder)
-	w.granted()
+	w.Waits()
+	Release(t, holder)
+	w.Granted()
 }
 
 // ears are the connections of waiters, as the table has them.
@@ -181,7 +188,7 @@ func (s *stranger) begin(statement string) {
 // busy waits until the server executes the statements of all.
 func (b *base) busy(t testing.TB, strangers []*stranger) {
 	t.Helper()
-	eventually(t, "the strangers' statements run", func() bool {
+	testkit.Eventually(t, "the strangers' statements run", func() bool {
 		running := b.running(t)
 		return !slices.ContainsFunc(strangers, func(s *stranger) bool { return !slices.Contains(running, s.number) })
 	})

@@ -6,28 +6,26 @@ import (
 	"fmt"
 	"time"
 
-	"golock/locks"
+	"golock/locks/lease"
 )
 
-var _ locks.Sweeper = (*Store)(nil)
-
-// Sweep implements locks.Sweeper: it removes the entries whose time ended
+// Sweep implements locks.QueueStore: it removes the entries whose time ended
 // olderThan ago, and the rows of names that have none and were not used for as
 // long. A name that comes back goes on with higher numbers, as they follow the
 // clock. Each name is swept in a transaction that locks it like every step.
 func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int, err error) {
-	l := &line{store: s}
-	defer l.close()
+	c := &session{store: s}
+	defer c.idle()
 	var keys []string
-	err = s.once(ctx, l, func(ctx context.Context) error {
-		rows, err := l.conn.Run(ctx, "SELECT lock_key FROM "+s.table+" WHERE entry_id='' AND lock_key<>''")
+	err = s.once(ctx, c, func(ctx context.Context) error {
+		rows, err := c.conn.Run(ctx, "SELECT lock_key FROM "+s.table+" WHERE entry_id='' AND lock_key<>''")
 		if err != nil || len(rows) != 1 {
 			return err
 		}
 		keys = nil
 		for _, r := range rows[0] {
 			if !isPlain(r[0]) {
-				return &refusal{err: errNotOurs}
+				return &lease.Refusal{Err: errNotOurs}
 			}
 			keys = append(keys, r[0])
 		}
@@ -37,8 +35,8 @@ func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int
 		if err != nil {
 			break
 		}
-		err = s.once(ctx, l, func(ctx context.Context) error {
-			n, err := l.sweep(ctx, key, olderThan)
+		err = s.once(ctx, c, func(ctx context.Context) error {
+			n, err := c.sweep(ctx, key, olderThan)
 			removed += n
 			return err
 		})
@@ -46,59 +44,59 @@ func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int
 	if errors.Is(err, errNoTable) {
 		err = nil
 	}
-	return removed, s.located(err)
+	return removed, lease.Located(s.URL(), err)
 }
 
 // errNoTable says that nothing was ever kept here.
 var errNoTable = errors.New("the table does not exist")
 
-// once does one thing over the line, again if the connection fails. It does not
+// once does one thing over the session, again if the connection fails. It does not
 // make a table that does not exist.
-func (s *Store) once(ctx context.Context, l *line, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, listLimit)
+func (s *Store) once(ctx context.Context, c *session, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
-	return s.insist(ctx, func() error {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		ctx, cancel := context.WithTimeout(ctx, longestAttempt)
+	return lease.Retry(ctx, s.URL(), func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		ctx, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 		defer cancel()
-		err := l.open(ctx)
+		err := c.open(ctx)
 		if err == nil {
 			err = do(ctx)
 		}
 		if err == nil {
 			return nil
 		}
-		l.hangUp()
+		c.hangUp()
 		if s.verdict(err) == NoTable {
-			return &refusal{err: errNoTable}
+			return &lease.Refusal{Err: errNoTable}
 		}
 		return s.judge(err)
 	})
 }
 
 // sweep removes what is left of one name and reports how much that was.
-func (l *line) sweep(ctx context.Context, key string, olderThan time.Duration) (int, error) {
-	s := l.store
-	q := &question{mode: nudge, key: key}
-	v, err := l.look(ctx, q)
+func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration) (int, error) {
+	s := c.store
+	q := &question{mode: checkDead, key: key}
+	v, err := c.look(ctx, q)
 	if err != nil {
 		return 0, err
 	}
 	if v.name == nil || v.name.turn != q.turn { // somebody else has swept it
-		l.hangUp()
+		c.hangUp()
 		return 0, nil
 	}
 	before := v.now - micros(olderThan)
 	of := s.of(q) + " AND entry_id<>''"
 	dead := fmt.Sprintf("(state='W' AND ends<=%d OR state='H' AND ends<=%d AND hold<=%d)", before, before, before)
 	forgotten := fmt.Sprintf("(state='G' AND place<=%d)", v.now-micros(max(olderThan, remember)))
-	answers, err := l.conn.Run(ctx, "SELECT COUNT(*)"+of+" AND "+dead+";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of)
+	answers, err := c.conn.Run(ctx, "SELECT COUNT(*)"+of+" AND "+dead+";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of)
 	if err != nil {
 		return 0, err
 	}
 	if len(answers) != 2 || len(answers[0]) != 1 || len(answers[1]) != 1 {
-		return 0, &refusal{err: fmt.Errorf("%d answers to 2 questions", len(answers))}
+		return 0, refusal("%d answers to 2 questions", len(answers))
 	}
 	var n numbers
 	removed, left := int(n.read(answers[0][0][0])), n.read(answers[1][0][0])
@@ -110,8 +108,8 @@ func (l *line) sweep(ctx context.Context, key string, olderThan time.Duration) (
 		end = "DELETE" + s.of(q) + " AND entry_id='';COMMIT"
 	}
 	if n.err != nil {
-		return 0, &refusal{err: n.err}
+		return 0, &lease.Refusal{Err: n.err}
 	}
-	_, err = l.conn.Run(ctx, end)
+	_, err = c.conn.Run(ctx, end)
 	return removed, err
 }

@@ -1,3 +1,5 @@
+//go:build integration
+
 package sql_test
 
 import (
@@ -9,6 +11,8 @@ import (
 	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
+	"golock/test/testkit"
 )
 
 // A sweep takes what is dead, and what is used by nobody, and nothing else.
@@ -37,7 +41,7 @@ func TestSweep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := giveBack(gone); err != nil {
+		if err := GiveBack(gone); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := enter(t, s, "crashed", false); err != nil {
@@ -57,7 +61,7 @@ func TestSweep(t *testing.T) {
 		if n := sweep(0); n != 0 {
 			t.Errorf("%d removed of what is in use", n)
 		}
-		if _, err := lease.(locks.Leased).Renew(background); err != nil {
+		if _, err := lease.(locks.RenewableLease).Renew(background); err != nil {
 			t.Errorf("the live one: %v", err)
 		}
 	})
@@ -69,14 +73,14 @@ func TestSweepAgain(t *testing.T) {
 		b := f.fresh(t)
 		s := b.store(t)
 		used, removed := time.Now(), 0
-		release(t, take(t, s, "n"))
+		Release(t, Take(t, s, "n"))
 		b.exec(t, "DELETE FROM golock WHERE state='G'")
 		for removed == 0 {
 			n, err := s.Sweep(background, time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if removed += n; removed == 0 && time.Since(used) > patience {
+			if removed += n; removed == 0 && time.Since(used) > testkit.Patience {
 				t.Fatal("the name is still there")
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -110,7 +114,7 @@ func TestSweepUnderUse(t *testing.T) {
 		for i := range 6 {
 			s := b.store(t)
 			users.Go(func() {
-				for round := range 20 {
+				for round := range 6 {
 					n := (i + round) % len(inside)
 					lease, err := enter(t, s, fmt.Sprint("n", n), false)
 					if err != nil {
@@ -121,7 +125,7 @@ func TestSweepUnderUse(t *testing.T) {
 						t.Errorf("%d are inside", now)
 					}
 					inside[n].Add(-1)
-					if err := giveBack(lease); err != nil {
+					if err := GiveBack(lease); err != nil {
 						t.Errorf("Release: %v", err)
 					}
 				}

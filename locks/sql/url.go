@@ -1,8 +1,6 @@
 package sql
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -12,21 +10,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
 // What a URL may leave out.
 const (
-	defaultTable      = "golock"
-	defaultQuarantine = 3 * time.Second
-	defaultWaiters    = 16
+	defaultTable   = "golock"
+	defaultWaiters = 16
 )
 
 // Target is what a URL says.
 type Target struct {
+	lease.Options
 	Database string
 	User     string
 	Password string
@@ -37,12 +35,8 @@ type Target struct {
 	socket string   // as the URL has it
 	port   string   // likewise, beside a socket
 
-	tls                       bool
-	ca, cert, key, serverName string
-
-	table      string
-	waiters    int // so many keep a connection
-	quarantine time.Duration
+	table   string
+	waiters int // so many keep a connection
 }
 
 // Unix reports whether the hosts are one unix socket.
@@ -51,69 +45,39 @@ func (t *Target) Unix() bool { return t.socket != "" }
 // Port is the URL's, for a socket whose name depends on it.
 func (t *Target) Port() string { return t.port }
 
-// parse reads a URL. Its errors begin with the part that is wrong and show no
-// secrets: nothing of what stands before the host is ever repeated, nor what a
-// mistake may have put in the place of something else.
+// parse reads a URL. Its errors begin with the part that is wrong.
 func parse(address string, d Dialect) (*Target, error) {
 	t, err := read(address, d)
-	if _, rest, _ := strings.Cut(address, "://"); atAfterHost(rest) {
-		return nil, errors.New("user and password: in them a / is written %2F, a ? %3F and a @ %40 (an @ elsewhere is %40 too)")
+	if lease.HasLateAt(address) {
+		return nil, lease.ErrUnescaped
 	}
 	return t, err
 }
 
-// atAfterHost reports whether there is an @ where no host can follow.
-func atAfterHost(rest string) bool {
-	end := strings.IndexAny(rest, "/?")
-	return end >= 0 && strings.Contains(rest[end:], "@")
-}
-
 func read(address string, d Dialect) (*Target, error) {
-	scheme, rest, ok := strings.Cut(address, "://")
-	if !ok {
-		return nil, fmt.Errorf("want %s://USER@HOST:%s/DATABASE, with two slashes after the colon", d.Schemes()[0], d.Port())
+	u, err := lease.SplitURL(address, fmt.Sprintf("%s://USER@HOST:%s/DATABASE", d.Schemes()[0], d.Port()))
+	switch {
+	case err != nil:
+		return nil, err
+	case !slices.Contains(d.Schemes(), u.Scheme):
+		return nil, fmt.Errorf("scheme %q: want %s", locks.Printable(u.Scheme, 20), strings.Join(d.Schemes(), " or "))
+	case strings.ContainsRune(u.User+u.Password, 0):
+		return nil, errors.New("user and password: must not contain a zero byte")
 	}
-	if !slices.Contains(d.Schemes(), scheme) {
-		return nil, fmt.Errorf("scheme %q: want %s", locks.Printable(scheme, 20), strings.Join(d.Schemes(), " or "))
+	t := &Target{
+		Options: lease.NewOptions(), scheme: u.Scheme, login: u.User, Password: u.Password,
+		table: defaultTable, waiters: defaultWaiters, port: d.Port(),
 	}
-	if strings.Contains(rest, "#") {
-		return nil, errors.New("fragment: a store's URL has none (write %23 if the # belongs to a password)")
-	}
-	t := &Target{scheme: scheme, table: defaultTable, waiters: defaultWaiters, quarantine: defaultQuarantine, port: d.Port()}
-	rest, query, _ := strings.Cut(rest, "?")
-	authority, path, _ := strings.Cut(rest, "/")
-	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		if err := t.readLogin(authority[:at]); err != nil {
-			return nil, err
-		}
-		authority = authority[at+1:]
-	}
-	if query != "" {
-		for option := range strings.SplitSeq(query, "&") {
-			if err := t.option(option); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if err := t.place(authority, path, d); err != nil {
+	if err := u.EachOption(t.option); err != nil {
 		return nil, err
 	}
-	return t, t.check()
-}
-
-func (t *Target) readLogin(userinfo string) error {
-	name, password, _ := strings.Cut(userinfo, ":")
-	var err error
-	if t.login, err = url.PathUnescape(name); err != nil {
-		return errors.New("user: has a % that is not followed by two hexadecimal digits (write %25 for a percent sign)")
+	if err := t.place(u.Authority, u.Path, d); err != nil {
+		return nil, err
 	}
-	if t.Password, err = url.PathUnescape(password); err != nil {
-		return errors.New("password: has a % that is not followed by two hexadecimal digits (write %25 for a percent sign)")
+	if t.TLS && t.socket != "" {
+		return nil, errors.New("option tls: not on a socket")
 	}
-	if strings.ContainsRune(t.login+t.Password, 0) {
-		return errors.New("user and password: must not contain a zero byte")
-	}
-	return nil
+	return t, t.Check("tls=on")
 }
 
 // place reads hosts and path. Who leaves out the user means the one that golock
@@ -134,7 +98,7 @@ func (t *Target) place(authority, path string, d Dialect) error {
 		}
 	}
 	if t.socket == "" {
-		t.hosts, err = hostList(authority, d.Port())
+		t.hosts, err = lease.Hosts(authority, d.Port())
 		return err
 	}
 	if t.socket[0] != '/' {
@@ -144,7 +108,7 @@ func (t *Target) place(authority, path string, d Dialect) error {
 	if authority == "" {
 		return nil
 	}
-	hosts, err := hostList(authority, d.Port())
+	hosts, err := lease.Hosts(authority, d.Port())
 	if err != nil {
 		return err
 	}
@@ -156,95 +120,37 @@ func (t *Target) place(authority, path string, d Dialect) error {
 	return nil
 }
 
-func hostList(list, port string) ([]string, error) {
-	var hosts []string
-	for host := range strings.SplitSeq(list, ",") {
-		name, number := host, port
-		if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-			name, number = host[:i], host[i+1:]
-		}
-		if strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]") {
-			name = name[1 : len(name)-1]
-		} else if strings.ContainsAny(name, ":[]") {
-			return nil, fmt.Errorf("host: an IPv6 address stands in square brackets, as in [::1]:%s", port)
-		}
-		shown := locks.Printable(name, 60)
-		if name == "" || strings.ContainsAny(name, " %") || strings.ContainsFunc(name, unicode.IsControl) {
-			return nil, fmt.Errorf("host %q: want a name or an address", shown)
-		}
-		if n, err := strconv.ParseUint(number, 10, 16); err != nil || n == 0 {
-			// Not what it is: it is the password of a URL without a host.
-			return nil, fmt.Errorf("port of host %q: want a number from 1 to 65535", shown)
-		}
-		hosts = append(hosts, net.JoinHostPort(name, number))
-	}
-	return hosts, nil
-}
-
 const optionNames = "socket, table, waiters, quarantine, tls, ca, cert, key or server-name"
 
-// option reads one KEY=VALUE.
-func (t *Target) option(text string) error {
-	name, escaped, _ := strings.Cut(text, "=")
-	value, err := url.PathUnescape(escaped)
-	if err != nil {
-		return fmt.Errorf("option %s: has a %% that is not followed by two hexadecimal digits", locks.Printable(name, 20))
+func (t *Target) option(name, value string) error {
+	if known, err := t.Set(name, value); known {
+		return err
 	}
 	shown := locks.Printable(value, 20)
-	var where *string
 	switch name {
 	case "table":
 		if !isTable(value) {
 			return fmt.Errorf("option table=%q: want a name of letters, digits and _, at most 48, perhaps after another one and a dot", shown)
 		}
-		where = &t.table
+		t.table = value
 	case "waiters":
 		n, err := strconv.ParseUint(value, 10, 10)
 		if err != nil {
 			return fmt.Errorf("option waiters=%q: want a number from 0 to 1023", shown)
 		}
 		t.waiters = int(n)
-		return nil
-	case "quarantine":
-		if t.quarantine, err = time.ParseDuration(value); err != nil {
-			seconds, numberErr := strconv.ParseFloat(value, 64)
-			if numberErr != nil || !(seconds >= 0 && seconds <= 3600) {
-				return fmt.Errorf("option quarantine=%q: want a duration, as in 3s", shown)
-			}
-			t.quarantine = time.Duration(seconds * float64(time.Second))
-		}
-		if t.quarantine < 0 || t.quarantine > time.Hour {
-			return fmt.Errorf("option quarantine=%q: want 0 to 1h", shown)
-		}
-		return nil
 	case "tls":
-		switch value {
-		case "on":
-			t.tls = true
-		case "off":
-		default:
+		if value != "on" && value != "off" {
 			return fmt.Errorf("option tls=%q: want on, which verifies the server, or off", shown)
 		}
-		return nil
+		t.TLS = t.TLS || value == "on"
 	case "sslmode", "ssl-mode":
 		return fmt.Errorf("option %s: is tls here: tls=on verifies the server's certificate and name, tls=off is in the clear", name)
 	case "socket", "host":
-		where = &t.socket
-	case "ca":
-		where = &t.ca
-	case "cert":
-		where = &t.cert
-	case "key":
-		where = &t.key
-	case "server-name":
-		where = &t.serverName
+		return lease.Text(name, value, &t.socket)
 	default:
 		return fmt.Errorf("option %q: is not known: want %s", locks.Printable(name, 20), optionNames)
 	}
-	if value == "" || strings.ContainsRune(value, 0) {
-		return fmt.Errorf("option %s: is empty, or contains a zero byte", name)
-	}
-	*where = value
 	return nil
 }
 
@@ -267,87 +173,30 @@ func isTable(name string) bool {
 	return true
 }
 
-// check finds options that contradict each other.
-func (t *Target) check() error {
-	switch {
-	case !t.tls && (t.ca != "" || t.cert != "" || t.key != "" || t.serverName != ""):
-		return errors.New("options ca, cert, key and server-name: only with tls=on")
-	case (t.cert == "") != (t.key == ""):
-		return errors.New("options cert and key: one without the other")
-	case t.tls && t.socket != "":
-		return errors.New("option tls: not on a socket")
-	}
-	return nil
-}
-
-// TLS is the configuration for one of the hosts, which verifies the server
-// against the system's authorities or the given one, and its name. nil: none.
-func (t *Target) TLS(host string) (*tls.Config, error) {
-	if !t.tls {
-		return nil, nil
-	}
-	c := &tls.Config{ServerName: t.serverName, MinVersion: tls.VersionTLS12}
-	if c.ServerName == "" {
-		c.ServerName, _, _ = net.SplitHostPort(host)
-	}
-	if t.ca != "" {
-		text, err := os.ReadFile(t.ca)
-		if err != nil {
-			return nil, &refusal{err: fmt.Errorf("option ca: %w", err)}
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, &refusal{err: fmt.Errorf("option ca: %s holds no certificate", t.ca)}
-		}
-	}
-	if t.cert != "" {
-		pair, err := tls.LoadX509KeyPair(t.cert, t.key)
-		if err != nil {
-			return nil, &refusal{err: fmt.Errorf("options cert and key: %w", err)}
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
-}
-
 // String is the URL without its secrets.
 func (t *Target) String() string {
 	var b strings.Builder
 	b.WriteString(t.scheme + "://")
 	if t.login != "" {
-		b.WriteString(escape(t.login, 1<<16) + "@")
+		b.WriteString(lease.Escape(t.login) + "@")
 	}
-	var options []string
-	add := func(name, value string) {
-		if value != "" {
-			options = append(options, name+"="+escape(value, 1<<16))
-		}
-	}
+	var options lease.Query
 	if t.socket != "" {
 		b.WriteString("localhost:" + t.port)
-		options = append(options, "socket="+strings.ReplaceAll(escape(t.socket, 1<<16), "%2F", "/"))
+		options = append(options, "socket="+strings.ReplaceAll(lease.Escape(t.socket), "%2F", "/"))
 	} else {
 		b.WriteString(strings.Join(t.hosts, ","))
 	}
-	b.WriteString("/" + escape(t.Database, 1<<16))
 	if t.table != defaultTable {
-		add("table", t.table)
+		options.Add("table", t.table)
 	}
 	if t.waiters != defaultWaiters {
-		add("waiters", strconv.Itoa(t.waiters))
+		options.Add("waiters", strconv.Itoa(t.waiters))
 	}
-	if t.quarantine != defaultQuarantine {
-		add("quarantine", t.quarantine.String())
+	options.AddQuarantine(&t.Options)
+	if t.TLS {
+		options.Add("tls", "on")
 	}
-	if t.tls {
-		add("tls", "on")
-	}
-	add("ca", t.ca)
-	add("cert", t.cert)
-	add("key", t.key)
-	add("server-name", t.serverName)
-	if len(options) > 0 {
-		b.WriteString("?" + strings.Join(options, "&"))
-	}
-	return b.String()
+	options.AddTLS(&t.Options)
+	return b.String() + "/" + lease.Escape(t.Database) + options.String()
 }

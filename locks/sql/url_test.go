@@ -1,3 +1,5 @@
+//go:build integration
+
 package sql_test
 
 import (
@@ -6,6 +8,7 @@ import (
 	"testing"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 )
 
 func TestURL(t *testing.T) {
@@ -156,7 +159,7 @@ func TestUserOfTheURL(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
 		url := strings.Replace(b.server.TCPURL(b.name), "golock:secret@", "", 1)
-		err := denied(t, f.openURL(t, url), "n")
+		err := Denied(t, f.openURL(t, url), "n")
 		if !strings.Contains(err.Error(), me.Username) {
 			t.Errorf("Join(%s) = %v, want something about %s", url, err, me.Username)
 		}
@@ -167,7 +170,7 @@ func TestUserOfTheURL(t *testing.T) {
 func TestBadConnection(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
-		with := func(change ...string) string { return strings.NewReplacer(change...).Replace(b.server.TCPURL(b.name)) }
+		with := func(Change ...string) string { return strings.NewReplacer(Change...).Replace(b.server.TCPURL(b.name)) }
 		for _, tt := range []struct{ what, url, want string }{
 			{"a file that is not there", f.name + "://127.0.0.1:1/d?tls=on&ca=/nowhere", "option ca"},
 			{"a file with nothing in it", f.name + "://127.0.0.1:1/d?tls=on&ca=/dev/null", "option ca"},
@@ -178,7 +181,7 @@ func TestBadConnection(t *testing.T) {
 			{"a server without TLS", with("/"+b.name, "/"+b.name+"?tls=on"), "TLS"},
 		} {
 			s := f.openURL(t, tt.url)
-			err := denied(t, s, "n")
+			err := Denied(t, s, "n")
 			if !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s: Join = %v, want something about %s", tt.what, err, tt.want)
 			}

@@ -1,6 +1,9 @@
+//go:build integration
+
 package sql_test
 
 import (
+	. "golock/locks/locktest"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +16,7 @@ import (
 func TestDifferentUsers(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
-		release(t, take(t, b.store(t), "n")) // the table is there
+		Release(t, Take(t, b.store(t), "n")) // the table is there
 		var stores []*sql.Store
 		for range 2 {
 			user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
@@ -28,7 +31,7 @@ func TestDifferentUsers(t *testing.T) {
 func TestOneUserFromTwoPlaces(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
-		release(t, take(t, b.store(t), "n"))
+		Release(t, Take(t, b.store(t), "n"))
 		user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
 		inTurn(t, []*sql.Store{f.openURL(t, user.URL("quarantine=0")), f.openURL(t, user.TCPURL("quarantine=0"))})
 	})
@@ -38,20 +41,20 @@ func TestOneUserFromTwoPlaces(t *testing.T) {
 // looks by itself.
 func inTurn(t *testing.T, stores []*sql.Store) {
 	began := time.Now()
-	holder := take(t, stores[0], "n")
-	var waiters []*waiter
+	holder := Take(t, stores[0], "n")
+	var waiters []*Waiter
 	for i := range 5 {
-		waiters = append(waiters, queue(t, stores[(i+1)%2], "n"))
+		waiters = append(waiters, Queue(t, stores[(i+1)%2], "n"))
 	}
-	release(t, holder)
+	Release(t, holder)
 	for i, w := range waiters {
-		l := w.granted()
+		l := w.Granted()
 		for _, later := range waiters[i+1:] {
-			later.waits()
+			later.Waits()
 		}
-		release(t, l)
+		Release(t, l)
 	}
-	if took := time.Since(began); took > longTTL/3 {
+	if took := time.Since(began); took > LongTTL/3 {
 		t.Errorf("all took %v", took)
 	}
 }
@@ -60,14 +63,14 @@ func inTurn(t *testing.T, stores []*sql.Store) {
 func TestErrorsAreLocated(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
-		l := take(t, b.store(t), "n")
+		l := Take(t, b.store(t), "n")
 		s := f.openURL(t, b.server.NewUser(t, b.name).URL())
 		_, swept := s.Sweep(background, 0)
 		var listed error
 		for _, err := range s.Entries(background, "n") {
 			listed = err
 		}
-		for what, err := range map[string]error{"Join": denied(t, s, "n"), "Evict": s.Evict(background, l.Grant().Ref, "x"), "Sweep": swept, "Entries": listed} {
+		for what, err := range map[string]error{"Join": Denied(t, s, "n"), "Evict": s.Evict(background, l.Grant().Ref, "x"), "Sweep": swept, "Entries": listed} {
 			if err == nil || !strings.HasPrefix(err.Error(), s.URL()+": ") {
 				t.Errorf("%s: %v, want an error that begins with %s", what, err, s.URL())
 			}

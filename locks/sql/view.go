@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
 // nameState is a name's own row.
@@ -50,7 +51,7 @@ const frontSize = 20
 
 // question is what a caller wants to be done with its entry.
 type question struct {
-	mode     mode
+	mode     lease.Step
 	key      string // hash of the name
 	name     string // "" if only the ref is known
 	mine     row    // what the caller knows of its entry
@@ -67,16 +68,8 @@ type question struct {
 	turn     int64 // of the attempt
 }
 
-type mode int
-
-const (
-	join mode = iota
-	renew
-	release
-	quit // release, for one that does not know of a grant: it has no hold
-	evict
-	nudge // look after waiters that have died
-)
+// checkDead is a step that looks after waiters that have died.
+const checkDead lease.Step = "check dead"
 
 const (
 	// nameColumns are read beside those of the entries, and are a name's.
@@ -126,7 +119,7 @@ func (s *Store) of(q *question) string {
 
 // replacing reports whether the caller is a newcomer that may evict others.
 func (q *question) replacing() bool {
-	return q.mode == join && q.mine.replaces != locks.ReplaceNone && q.mine.claim.Ticket == 0
+	return q.mode == lease.Join && q.mine.replaces != locks.ReplaceNone && q.mine.claim.Ticket == 0
 }
 
 // read makes a view of the answers.
@@ -217,11 +210,11 @@ const (
 // rest is the statements for the parts that the question needs, "" for none.
 func (s *Store) rest(q *question, v *view) (text string, parts []part) {
 	var statements []string
-	if q.mine.id != "" && v.own == nil && (q.mode != join || q.sent) {
+	if q.mine.id != "" && v.own == nil && (q.mode != lease.Join || q.sent) {
 		parts = append(parts, partOwn)
 		statements = append(statements, "SELECT "+columns+s.of(q)+" AND entry_id='"+q.mine.id+"'")
 	}
-	if v.more && q.mode == join && !q.near {
+	if v.more && q.mode == lease.Join && !q.near {
 		p := place(q.mine.claim.Priority)
 		before := fmt.Sprintf("place<=%d", p)
 		if t := q.mine.claim.Ticket; t != 0 {

@@ -1,3 +1,5 @@
+//go:build integration
+
 package campaign_test
 
 import (
@@ -15,9 +17,6 @@ import (
 // stopped, cut off or filled, never more inside than the rule allows, no slot
 // lost or twice, nobody forgotten or overtaken, nothing left alive, the right
 // exit codes, fences that grow.
-
-// shortForm is for how long a store is attacked where nobody says.
-const shortForm = 6 * time.Second
 
 func TestCampaign(t *testing.T) {
 	only := strings.Split(os.Getenv("GOLOCK_TEST_STORE"), ",")
@@ -41,21 +40,25 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
-// attack plays rounds until the time is over.
+// attack plays rounds: the engine's few of the short form, or until the time is over.
 func (e *engine) attack(t *testing.T, s *storeSummary) {
-	t.Logf("GOLOCK_TEST_SEED=%d", seed)
 	here := e.open(t, e)
+	rounds := e.short
+	if onlyRound != 0 {
+		rounds = []uint64{onlyRound}
+	}
 	h := fnv.New64a()
 	fmt.Fprint(h, e.name)
 	seeds := rand.New(rand.NewPCG(seed, h.Sum64()))
-	limit := duration
-	if limit == 0 {
-		limit = shortForm
-	}
-	for end := time.Now().Add(limit); time.Now().Before(end) && s.broken() < 20; {
+	for end := time.Now().Add(duration); s.broken() < 20; {
 		number := seeds.Uint64()
-		if onlyRound != 0 {
-			number = onlyRound
+		if duration == 0 || onlyRound != 0 {
+			if s.Rounds == len(rounds) {
+				break
+			}
+			number = rounds[s.Rounds]
+		} else if time.Now().After(end) {
+			break
 		}
 		p := newPlan(e, number)
 		begun := time.Now()
@@ -66,22 +69,22 @@ func (e *engine) attack(t *testing.T, s *storeSummary) {
 		s.count(p, list, time.Since(begun))
 		for i, h := range list {
 			for _, f := range judge(h) {
-				if s.found(f); f.excuse != "" {
-					continue
-				}
-				if again := fmt.Sprintf("%#x", number); !slices.Contains(s.Failing, again) {
-					s.Failing = append(s.Failing, again)
-				}
-				t.Errorf("%s: %s\nplay it again: make campaign STORE=%s ROUND=%#x", f.kind, f.text, e.name, number)
-				if dir := os.Getenv("GOLOCK_TEST_RECORDS"); dir != "" {
-					file := fmt.Sprintf("%s/%s-%x-%d", dir, e.name, number, i)
-					_ = os.WriteFile(file, []byte(f.kind+": "+f.text+"\n"+h.text()), 0o600)
+				if s.found(f); f.excuse == "" {
+					e.report(t, s, number, i, f, h)
 				}
 			}
 		}
-		if onlyRound != 0 {
-			break
-		}
 	}
 	t.Log(s)
+}
+
+func (e *engine) report(t *testing.T, s *storeSummary, number uint64, name int, f finding, h *history) {
+	if again := fmt.Sprintf("%#x", number); !slices.Contains(s.Failing, again) {
+		s.Failing = append(s.Failing, again)
+	}
+	t.Errorf("%s: %s\nplay it again: make campaign STORE=%s ROUND=%#x", f.kind, f.text, e.name, number)
+	if dir := os.Getenv("GOLOCK_TEST_RECORDS"); dir != "" {
+		file := fmt.Sprintf("%s/%s-%x-%d", dir, e.name, number, name)
+		_ = os.WriteFile(file, []byte(f.kind+": "+f.text+"\n"+h.text()), 0o600)
+	}
 }

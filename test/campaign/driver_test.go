@@ -1,3 +1,5 @@
+//go:build integration
+
 package campaign_test
 
 import (
@@ -34,6 +36,7 @@ type order struct {
 	Op    string
 	Token int
 	Argv  []string      `json:",omitempty"`
+	Lives string        `json:",omitempty"` // the commands' file
 	Age   time.Duration `json:",omitempty"` // at which the golock is killed; after which the guard is continued
 	Who   string        `json:",omitempty"` // golock, guard or both
 	Sig   int           `json:",omitempty"`
@@ -49,6 +52,7 @@ type news struct {
 	Text  string `json:",omitempty"`
 	Code  int
 	Kill  bool
+	Left  []int `json:",omitempty"` // processes of the run that lived when golock had ended
 	OK    bool
 }
 
@@ -128,7 +132,8 @@ func (d *driven) start(o order) {
 	go d.listen(o.Token, r)
 	d.wait.Go(func() {
 		state, err := p.Wait()
-		n := news{Token: o.Token, What: "ended", At: monotonic(), Code: notRun}
+		n := news{Token: o.Token, What: "ended", Left: living(o.Lives, o.Token), Code: notRun}
+		n.At = monotonic()
 		if err == nil {
 			n.Code = state.ExitCode()
 			ws, _ := state.Sys().(syscall.WaitStatus)
@@ -175,6 +180,10 @@ func (d *driven) signal(o order) bool {
 		return p.Signal(sig) == nil
 	}
 	guard := guardOf(p.Pid)
+	if guard >= 0 && p.Signal(syscall.Signal(0)) != nil { // the number may be another golock's by now
+		unix.Close(guard)
+		return false
+	}
 	if guard < 0 {
 		return o.Who == "both" && sig == syscall.SIGCONT && p.Signal(sig) == nil
 	}
@@ -185,8 +194,9 @@ func (d *driven) signal(o order) bool {
 	if o.Sig2 == 0 {
 		o.Sig2 = o.Sig
 	}
-	ok := unix.PidfdSendSignal(guard, syscall.Signal(o.Sig2), nil, 0) == nil
-	ok = p.Signal(sig) == nil && ok
+	// A guard that has gone since is as good as killed; what golock got must be noted.
+	_ = unix.PidfdSendSignal(guard, syscall.Signal(o.Sig2), nil, 0)
+	ok := p.Signal(sig) == nil
 	if o.Age == 0 {
 		unix.Close(guard)
 		return ok
@@ -211,7 +221,7 @@ func guardOf(golock int) int {
 				continue
 			}
 			name, _ := os.ReadFile("/proc/" + word + "/comm")
-			if strings.TrimSpace(string(name)) == "golock-guard" {
+			if strings.HasPrefix(string(name), "golock-") {
 				return fd
 			}
 			unix.Close(fd)
@@ -281,16 +291,16 @@ func startDriver(number int, ahead int64, hear func(news)) (*driver, error) {
 	return d, nil
 }
 
-func (d *driver) start(token int, argv []string, age time.Duration) {
+func (d *driver) start(token int, argv []string, lives string, age time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_ = d.out.Encode(order{Op: "start", Token: token, Argv: argv, Age: age})
+	_ = d.out.Encode(order{Op: "start", Token: token, Argv: argv, Lives: lives, Age: age})
 }
 
 // signal signals a golock, its guard or both, and reports whether that was
 // possible.
-func (d *driver) signal(token int, who string, sig, other syscall.Signal) bool {
-	return d.order(order{Op: "signal", Token: token, Who: who, Sig: int(sig), Sig2: int(other)})
+func (d *driver) signal(token int, who string, sig syscall.Signal) bool {
+	return d.order(order{Op: "signal", Token: token, Who: who, Sig: int(sig)})
 }
 
 func (d *driver) order(o order) bool {

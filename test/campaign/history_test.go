@@ -1,3 +1,5 @@
+//go:build integration
+
 package campaign_test
 
 import (
@@ -9,7 +11,10 @@ import (
 
 // This file pins nothing. A history is what has happened in one round on one
 // name, as the recorder and the drivers saw it; the judge knows nothing else.
-// All moments are nanoseconds of CLOCK_MONOTONIC.
+//
+// All moments are nanoseconds of CLOCK_MONOTONIC. Whoever reads the clock may be held
+// up, so each is read before or after what it is about, as its comment says: x < y
+// proves an order only where x was read after and y before.
 
 type moment = int64
 
@@ -17,18 +22,18 @@ type moment = int64
 // are the parts from 1.
 type lifeID struct{ token, part int }
 
-// life is a process of a run. The recorder saw its end, the kernel's word: its
-// connection was closed. What it saw when it began is the kernel's word too.
+// life is a process of a run. Whom it saw when it began is the kernel's word.
 type life struct {
 	lifeID
-	pid   int
-	from  moment // its first instruction
-	to    moment // 0: alive at the end of the round
-	bye   moment // when it said that it ends by itself; 0: never
-	code  int    // with which code then
-	saw   []lifeID
-	slots []int
-	fence int64
+	pid    int
+	from   moment // after its first instruction
+	looked moment // after it had looked who lives
+	to     moment // after its end; 0: alive at the end of the round
+	bye    moment // before it ended by itself; 0: it did not
+	code   int    // with which code then
+	saw    []lifeID
+	slots  []int
+	fence  int64
 }
 
 // request is what a golock is asked for.
@@ -63,8 +68,9 @@ func (r *request) impatient() bool { return r.NoWait || r.Wait > 0 || r.MaxQueue
 type run struct {
 	request
 	started moment // before it was forked
-	queued  moment // when it had said that it waits; 0: never
-	ended   moment // 0: it lives
+	queued  moment // after it had said that it waits; 0: it has not
+	ended   moment // after its end; 0: it lives
+	left    []int  // parts that lived when it had ended: the kernel's word
 	code    int    // of exit; negative: the signal that it died of
 	killed  bool   // died of KILL, which only the campaign sends
 	said    []string
@@ -148,7 +154,7 @@ type fault struct {
 	kind     kind
 	token    int
 	driver   int
-	from, to moment // to 0: it lasts
+	from, to moment // before it and after it; to 0: it lasts
 }
 
 func (f *fault) String() string {
@@ -167,6 +173,7 @@ type terms struct {
 	Fenced     bool
 	Slots      bool // also for --shared
 	Rows       bool // a step of one that is stopped may hold up the others
+	Heirs      bool // a daemon keeps the slot when it has inherited it
 	Skewed     bool // the server's wall clock is another
 	Mutual     bool // whoever holds excludes: false where removed files let the next one in
 	TTL        time.Duration
@@ -184,7 +191,6 @@ type history struct {
 	runs   []*run // by token
 	faults []fault
 	begun  moment
-	wall   int64  // nanoseconds that the wall clock is ahead
 	healed moment // when the last fault was over
 	over   moment // when the last golock and the last process had ended, or patience had
 	stuck  []int  // tokens of golocks that had not
@@ -200,22 +206,15 @@ func (h *history) run(token int) *run {
 	return nil
 }
 
-func (h *history) life(id lifeID) *life {
-	if r := h.run(id.token); r != nil {
-		for _, l := range r.lives {
-			if l.part == id.part {
-				return l
-			}
-		}
-	}
-	return nil
+// meets reports whether a fault is a run's own, of its host, or of all.
+func (f *fault) meets(r *run) bool {
+	return (f.token < 0 || f.token == r.Token) && (f.driver < 0 || f.driver == r.Driver)
 }
 
-// hit gives the faults of some kinds that hit a run at some time between: its
-// own, those of its host, those of all.
+// hit gives the faults of some kinds that may have hit a run between.
 func (h *history) hit(r *run, from, to moment, kinds ...kind) (list []fault) {
 	for _, f := range h.faults {
-		if (f.token < 0 || f.token == r.Token) && (f.driver < 0 || f.driver == r.Driver) && slices.Contains(kinds, f.kind) && f.overlaps(from, to) {
+		if f.meets(r) && slices.Contains(kinds, f.kind) && f.overlaps(from, to) {
 			list = append(list, f)
 		}
 	}
@@ -238,7 +237,7 @@ func (h *history) text() string {
 			add(r.queued, "run %d waits", r.Token)
 		}
 		if r.ended > 0 {
-			add(r.ended, "run %d ends: %d %s", r.Token, r.code, strings.Join(r.said, " | "))
+			add(r.ended, "run %d ends: %d, left %v: %s", r.Token, r.code, r.left, strings.Join(r.said, " | "))
 		}
 		for _, l := range r.lives {
 			add(l.from, "run %d, process %d (pid %d) begins, slots %v, fence %d, sees %v", r.Token, l.part, l.pid, l.slots, l.fence, l.saw)

@@ -1,3 +1,5 @@
+//go:build integration
+
 package campaign_test
 
 import (
@@ -10,6 +12,12 @@ import (
 
 // This file pins nothing. It is the judge of the campaign: a pure function of
 // what was seen. judged_test.go shows that it finds what it looks for.
+//
+// Whether two were inside together is never read from clocks. A command tells whom it
+// saw alive when it began, and a driver what was alive when a golock had ended: both is
+// the order of the kernel (testdata/member.c). An excuse holds if its fault may have
+// come first. Only what is a promise about time is measured, with bounds that are far
+// from what a busy machine needs.
 
 // The ways in which a promise can be broken.
 const (
@@ -24,7 +32,9 @@ const (
 	badFence  = "fence" // one that does not grow
 )
 
-var breaches = []string{overlap, twice, slotTwice, lostSlot, starved, inverted, orphaned, wrongCode, badFence}
+var breaches = []string{
+	overlap, twice, slotTwice, lostSlot, starved, inverted, orphaned, wrongCode, badFence,
+}
 
 // finding is something that was seen and must not be: a violation, unless it
 // belongs to what is not promised.
@@ -33,12 +43,17 @@ type finding struct {
 	excuse     string // what is not promised; "": a violation
 }
 
-// What the judge grants to a busy machine and to the recorder.
+// Bounds in time.
 const (
-	noticed   = time.Second           // the end of a process that has ended
-	busy      = 3 * time.Second       // to do what is to be done at once
-	withinOne = time.Second           // contract: dead within a second
-	grantSlop = 50 * time.Millisecond // of the time of a grant that a fence tells
+	// soon is for a kill "within a second". What is left lives on for twice as long.
+	soon = 10 * time.Second
+	// handed is for a slot that is free and waited for, which takes milliseconds.
+	handed = 5 * time.Second
+	// holdSlop is for fences, which tell when slots were granted, and are numbers, too: the
+	// next one is higher in any case.
+	holdSlop = 100 * time.Millisecond
+	// nearStall is how long before a look a stall may have made a kill come late.
+	nearStall = 300 * time.Millisecond
 )
 
 // What is not promised, in the words of the documents.
@@ -57,7 +72,6 @@ const (
 )
 
 var (
-	kills    = []kind{killNewcomer, killHolder, killWaiter, killEnding, killPair, killBoth, killStopped}
 	stops    = []kind{stopHolder, stopWaiter, stopBoth, stopTree, stopThenKill}
 	standing = slices.Concat(stops, []kind{stopGuard, killStopped})
 	nets     = []kind{netCut, netFreeze, netDeaf, netRefuse, netDelay}
@@ -74,7 +88,8 @@ func judge(h *history) []finding {
 		all = append(all, h.orphans(r)...)
 		if text := h.code(r); text != "" {
 			f := finding{kind: wrongCode, text: fmt.Sprintf("%v: %s: %q", r, text, r.said)}
-			if !h.Leased && r.Replace != "" && r.code == 128+int(syscall.SIGTERM) && r.command() == nil { // it was told by TERM
+			told := r.code == 128+int(syscall.SIGTERM) && r.command() == nil
+			if !h.Leased && r.Replace != "" && told {
 				if f.excuse = notWhy; len(h.hit(r, h.begun, r.ended, removeFiles)) > 0 {
 					f.excuse = notRemovedLine
 				}
@@ -82,12 +97,15 @@ func judge(h *history) []finding {
 			all = append(all, f)
 		}
 		if gap, limit := h.gap(r); gap > limit {
-			all = append(all, finding{kind: starved, text: fmt.Sprintf("%v waited %v while nobody held, at most %v expected", r, gap, limit)})
+			text := fmt.Sprintf("%v waited %v while nobody held, at most %v expected", r, gap, limit)
+			all = append(all, finding{kind: starved, text: text})
 		}
 	}
 	all = append(all, h.order()...)
 	for _, token := range h.stuck {
-		all = append(all, finding{kind: starved, text: fmt.Sprintf("%v has not ended, %v after the last fault", h.run(token), time.Duration(h.over-h.healed))})
+		after := time.Duration(h.over - h.healed)
+		text := fmt.Sprintf("%v has not ended, %v after the last fault", h.run(token), after)
+		all = append(all, finding{kind: starved, text: text})
 	}
 	if h.free != "" {
 		all = append(all, finding{kind: lostSlot, text: h.free})
@@ -95,104 +113,7 @@ func judge(h *history) []finding {
 	return all
 }
 
-// granted is when a run was granted its slot: the fence of a store is a clock.
-func (h *history) granted(c *life) moment {
-	at := c.fence*1000 - h.wall
-	if c.fence == 0 || at > c.from || c.from-at > int64(time.Minute) {
-		return c.from
-	}
-	return at
-}
-
-// holder reports whether a run has its slot at the moment in which another
-// command began that saw some of its processes, and what excuses that.
-func (h *history) holder(r *run, saw []*life, at moment) (holds bool, excuse string) {
-	c := r.command()
-	if c == nil {
-		return false, ""
-	}
-	for _, l := range saw {
-		switch {
-		case l.part == 0, r.Exec:
-			holds = true
-		case r.killed:
-			// On a leased store the guard has to end it first; on a local one it
-			// has the lock open. If the command had ended before, golock may
-			// have given the slot back.
-			holds = holds || (c.bye == 0 || c.bye > r.ended) && (c.to == 0 || c.to > r.ended)
-		case r.Tree:
-			holds = holds || r.ended == 0 || r.ended > at
-		case h.Leased && (r.code == lostCode || r.code == faultCode):
-			holds = holds || c.bye == 0
-		}
-	}
-	if holds {
-		return true, h.excuse(r, at)
-	}
-	if r.Hold > 0 && r.Replace == "" && !h.Skewed && at < h.granted(c)+int64(r.Hold-grantSlop) && at > c.from {
-		if len(h.hit(r, c.from, at, losses...)) > 0 {
-			return true, notHold
-		}
-		return true, h.excuse(r, at)
-	}
-	return false, ""
-}
-
-// killedFrom is the first moment at which a run that was killed may have died.
-func (h *history) killedFrom(r *run) moment {
-	from := r.ended
-	for _, f := range h.faults {
-		if f.token == r.Token && slices.Contains(kills, f.kind) {
-			from = min(from, f.from)
-		}
-	}
-	return from
-}
-
-// excuse says why a run may be inside with somebody who began at that moment.
-func (h *history) excuse(r *run, at moment) string {
-	c := r.command()
-	if r.Close && r.killed && h.killedFrom(r) <= at {
-		return notClosed
-	}
-	for _, f := range h.faults {
-		mine := (f.token < 0 || f.token == r.Token) && (f.driver < 0 || f.driver == r.Driver) && f.from <= at
-		if !mine {
-			continue
-		}
-		switch f.kind {
-		case stopBoth, stopTree, killStopped:
-			if f.overlaps(at-int64(withinOne+noticed), at) {
-				return notBothStop
-			}
-		case killBoth, stopThenKill:
-			if c.to != 0 && c.to <= at { // the command itself must be dead
-				return notBoth
-			}
-		case removeFiles:
-			if !h.Mutual && f.from >= r.started {
-				return notRemoved
-			}
-		case serverFlush:
-			if f.from >= c.from-int64(h.TTL) && at-f.from < int64(h.TTL) {
-				return notFlushed
-			}
-		case serverClock:
-			return notClock
-		case serverEmpty:
-			if h.TTL > h.Quarantine && len(h.hit(r, f.from, f.to+int64(h.Quarantine), slices.Concat(stops, nets)...)) > 0 {
-				return notVanished
-			}
-		case heldUp:
-			if h.Leased && f.overlaps(at-int64(300*time.Millisecond), at) {
-				return notHeldUp
-			}
-		}
-	}
-	return ""
-}
-
-// admission judges the moment in which a run's command began.
+// admission judges the moment in which a run's command looked whom it is with.
 func (h *history) admission(r *run) (all []finding) {
 	c := r.command()
 	if c == nil {
@@ -200,29 +121,34 @@ func (h *history) admission(r *run) (all []finding) {
 	}
 	for _, l := range r.lives {
 		if l.part == 0 && l != c {
-			all = append(all, finding{kind: twice, text: fmt.Sprintf("%v: pids %d and %d", r, c.pid, l.pid)})
+			text := fmt.Sprintf("%v: pids %d and %d", r, c.pid, l.pid)
+			all = append(all, finding{kind: twice, text: text})
 		}
 	}
 	all = append(all, h.slots(r, c)...)
-	others := map[*run][]*life{}
-	for _, id := range c.saw {
-		if l := h.life(id); l != nil && id.token != r.Token {
-			others[h.run(id.token)] = append(others[h.run(id.token)], l)
-		}
-	}
-	for _, o := range h.runs {
-		if o.Hold > 0 && o != r && others[o] == nil {
-			others[o] = nil
-		}
-	}
 	sum, most := r.Weight, limitOf(r)
 	strictSum, strictMost := sum, most // without those that are excused
 	var inside []string
-	own := h.excuse(r, c.from) // it may have lost its slot before it began
+	own := h.excuse(r, []lifeID{c.lifeID}, c) // it may have lost its slot before it looked
 	why := ""
-	for o, saw := range others {
-		holds, excuse := h.holder(o, saw, c.from)
-		if !holds {
+	for _, o := range h.runs {
+		var saw []lifeID
+		for _, id := range c.saw {
+			if id.token == o.Token {
+				saw = append(saw, id)
+			}
+		}
+		excuse := ""
+		switch {
+		case o == r:
+			continue
+		case h.holds(o, saw):
+			excuse = h.excuse(o, saw, c)
+		case h.stays(o, c):
+			if excuse = h.excuse(o, saw, c); len(h.hit(o, o.started, c.looked, losses...)) > 0 {
+				excuse = notHold
+			}
+		default:
 			continue
 		}
 		if own != "" {
@@ -237,7 +163,8 @@ func (h *history) admission(r *run) (all []finding) {
 		}
 		for _, s := range c.slots {
 			if slices.Contains(o.command().slots, s) {
-				all = append(all, finding{slotTwice, fmt.Sprintf("%v and %v both have slot %d", r, o, s), excuse})
+				text := fmt.Sprintf("%v and %v both have slot %d", r, o, s)
+				all = append(all, finding{slotTwice, text, excuse})
 			}
 		}
 	}
@@ -245,10 +172,105 @@ func (h *history) admission(r *run) (all []finding) {
 		if strictSum > strictMost {
 			why = ""
 		}
-		slices.Sort(inside)
-		all = append(all, finding{overlap, fmt.Sprintf("%v began with %v inside: %d units of %d", r, inside, sum, most), why})
+		text := fmt.Sprintf("%v began with %v inside: %d units of %d", r, inside, sum, most)
+		all = append(all, finding{overlap, text, why})
 	}
 	return all
+}
+
+// holds reports whether a run must still have its slot where these of its processes
+// were seen alive.
+func (h *history) holds(r *run, saw []lifeID) bool {
+	c := r.command()
+	switch {
+	case c == nil || len(saw) == 0:
+		return false
+	case slices.Contains(saw, c.lifeID), r.Exec:
+		return true
+	case r.killed:
+		return h.outlived(r)
+	}
+	return r.Tree || h.lost(r)
+}
+
+// outlived reports whether the command of a golock that was killed was alive then: so
+// golock has not given the slot back, which it does when it has seen that end. A driver
+// saw it, or nobody but the guard can have ended the command.
+func (h *history) outlived(r *run) bool {
+	if c := r.command(); slices.Contains(r.left, 0) || c.bye > 0 {
+		return slices.Contains(r.left, 0)
+	}
+	return r.Limit == 0 && r.Replace == "" && !h.marked(r, killCommand, killPair, term, interrupt)
+}
+
+// lost reports whether golock has ended the command with all that descends from it.
+func (h *history) lost(r *run) bool {
+	c := r.command()
+	return h.Leased && (r.code == lostCode || r.code == faultCode) && c != nil && c.bye == 0
+}
+
+// stays reports whether a run's --hold kept its slot when another was granted one.
+// Both fences are of one clock, the store's.
+func (h *history) stays(r *run, next *life) bool {
+	c := r.command()
+	if c == nil || r.Hold == 0 || r.Replace != "" || h.Skewed {
+		return false
+	}
+	after := time.Duration(next.fence-c.fence) * time.Microsecond
+	return after > 0 && after < r.Hold-holdSlop
+}
+
+// marked reports whether a run was hit by one of some faults of processes.
+func (h *history) marked(r *run, kinds ...kind) bool {
+	return slices.ContainsFunc(h.faults, func(f fault) bool {
+		return f.token == r.Token && slices.Contains(kinds, f.kind)
+	})
+}
+
+// excuse says why a run, of which some processes were seen alive by a command that
+// began, may have been without a slot.
+func (h *history) excuse(r *run, saw []lifeID, by *life) string {
+	if r.Close && r.killed {
+		return notClosed
+	}
+	for _, f := range h.faults {
+		if !f.meets(r) || by.looked < f.from { // it came after the look
+			continue
+		}
+		if f.kind == serverClock {
+			return notClock
+		}
+		if f.to != 0 && f.to < r.started { // it was over before
+			continue
+		}
+		switch f.kind {
+		case stopBoth, stopTree, killStopped:
+			return notBothStop
+		case killBoth, stopThenKill:
+			if !slices.Contains(saw, lifeID{r.Token, 0}) { // the command itself must be dead
+				return notBoth
+			}
+		case removeFiles:
+			if !h.Mutual {
+				return notRemoved
+			}
+		case serverFlush:
+			if by.looked-f.to < int64(h.TTL+soon) {
+				return notFlushed
+			}
+		case serverEmpty:
+			cutOff := slices.Concat(stops, nets)
+			if h.TTL > h.Quarantine && len(h.hit(r, f.from, f.to+int64(h.Quarantine), cutOff...)) > 0 {
+				return notVanished
+			}
+		case heldUp: // a kill at the deadline has 1 % of the TTL
+			ran := r.code == lostCode || r.code == faultCode || r.killed
+			if h.Leased && ran && f.to >= by.from-int64(nearStall) {
+				return notHeldUp
+			}
+		}
+	}
+	return ""
 }
 
 func limitOf(r *run) int {
@@ -263,294 +285,53 @@ func (h *history) slots(r *run, c *life) (all []finding) {
 	if len(c.slots) == 0 && r.Max == 0 && !h.Slots {
 		return nil
 	}
-	seen := map[int]bool{}
+	seen, wrong := map[int]bool{}, len(c.slots) != r.Weight
 	for _, s := range c.slots {
-		if s < 0 || s >= limitOf(r) || seen[s] {
-			all = append(all, finding{kind: slotTwice, text: fmt.Sprintf("%v has slots %v", r, c.slots)})
-		}
+		wrong = wrong || s < 0 || s >= limitOf(r) || seen[s]
 		seen[s] = true
 	}
-	if len(c.slots) != r.Weight {
-		all = append(all, finding{kind: slotTwice, text: fmt.Sprintf("%v has slots %v, its weight is %d", r, c.slots, r.Weight)})
+	if wrong {
+		text := fmt.Sprintf("%v has slots %v, its weight is %d", r, c.slots, r.Weight)
+		all = append(all, finding{kind: slotTwice, text: text})
 	}
 	return all
+}
+
+// mustEnd reports whether a process must not outlive its golock.
+func (h *history) mustEnd(r *run, l *life) bool {
+	switch {
+	case r.command() == nil || r.ended == 0 || r.Exec:
+		return false
+	case !r.killed:
+		return l.part == 0 || r.Tree || h.lost(r)
+	case !h.Leased || !h.outlived(r):
+		return false
+	}
+	return l.part == 0 || !h.marked(r, killBoth, stopThenKill, killGuard)
 }
 
 // orphans judges what was alive when it should not be.
 func (h *history) orphans(r *run) (all []finding) {
-	c := r.command()
-	if c == nil || r.ended == 0 {
-		return nil
-	}
-	late := func(l *life, until moment, what string, excuse string) {
-		if l.to == 0 || l.to > until {
-			if excuse == "" && len(h.hit(r, r.ended, until, heldUp)) > 0 {
-				excuse = notHeldUp
-			}
-			left := "for ever"
-			if l.to != 0 {
-				left = "for " + time.Duration(l.to-r.ended).String()
-			}
-			all = append(all, finding{orphaned, fmt.Sprintf("%v: process %d lived on %s, %s", r, l.part, left, what), excuse})
-		}
-	}
-	ended := c.bye > 0 && c.bye <= r.ended || c.to > 0 && c.to <= r.ended
 	for _, l := range r.lives {
+		text := ""
 		switch {
-		case r.killed && h.Leased:
-			if ended && l.part > 0 {
-				continue // a daemon of a command that had ended
+		case !h.mustEnd(r, l):
+		case !r.killed:
+			if slices.Contains(r.left, l.part) {
+				text = "was alive when its golock had ended"
 			}
-			until, excuse := r.ended+int64(withinOne+noticed), ""
-			for _, f := range h.hit(r, r.started, until, stopBoth, stopTree, killStopped, killBoth, stopThenKill, killGuard) {
-				switch f.kind {
-				case stopBoth, stopTree, killStopped:
-					until = max(until, f.to+int64(withinOne+noticed))
-				default:
-					if l.part > 0 {
-						excuse = notBoth
-					}
-				}
+		default:
+			until := r.ended + int64(soon)
+			for _, f := range h.hit(r, r.started, until, stopBoth, stopTree, killStopped) {
+				until = max(until, f.to+int64(soon)) // nobody was there to kill it
 			}
-			late(l, until, "after kill -9 of its golock", excuse)
-		case r.killed, r.Exec:
-		case l.part == 0:
-			late(l, r.ended+int64(noticed), "after its golock had ended", "")
-		case r.Tree:
-			late(l, r.ended+int64(noticed), "after its golock had ended, with --tree", "")
-		case h.Leased && (r.code == lostCode || r.code == faultCode) && c.bye == 0:
-			late(l, r.ended+int64(noticed), "after the slot was lost", "")
-		}
-	}
-	return all
-}
-
-// Exit codes of golock's own.
-const (
-	limitCode       = 124
-	unavailableCode = 69
-	faultCode       = 70
-	busyCode        = 75
-	lostCode        = 79
-)
-
-// code says what is wrong with how a golock ended.
-func (h *history) code(r *run) string {
-	c := r.command()
-	marked := func(kinds ...kind) bool {
-		for _, f := range h.faults {
-			if f.token == r.Token && slices.Contains(kinds, f.kind) {
-				return true
+			if l.to == 0 || l.to > until {
+				text = fmt.Sprintf("lived on for more than %v after kill -9 of its golock", soon)
 			}
 		}
-		return false
-	}
-	var may []int
-	if marked(term) {
-		may = append(may, 128+int(syscall.SIGTERM))
-	}
-	if marked(interrupt) {
-		may = append(may, 128+int(syscall.SIGINT))
-	}
-	if marked(killGuard, killBoth, stopThenKill) {
-		may = append(may, faultCode)
-	}
-	if r.Limit > 0 && (c == nil || r.Tree || c.bye == 0 || c.bye-c.from > int64(r.Limit-noticed)) {
-		may = append(may, limitCode)
-	}
-	if r.Replace != "" || h.mayBeLost(r) {
-		may = append(may, lostCode)
-	}
-	if r.Exec { // it has become the command
-		for i := range may {
-			may[i] = -(may[i] - 128)
-		}
-		may = append(may, 128+int(syscall.SIGTERM), 128+int(syscall.SIGINT))
-	}
-	switch {
-	case r.ended == 0 || r.killed:
-		return ""
-	case c == nil:
-		// Before golock can catch anything a signal ends it as any process.
-		if r.queued == 0 && marked(term, interrupt) {
-			may = append(may, -int(syscall.SIGTERM), -int(syscall.SIGINT))
-		}
-		if r.impatient() || r.Replace != "" {
-			may = append(may, busyCode)
-		}
-		refused := slices.Concat(nets, servers, []kind{diskFull, removeFiles, heldUp, serverFlush})
-		if len(h.hit(r, r.started, r.ended, refused...)) > 0 || h.Rows && h.outage(r, r.started, r.ended) > 0 || !h.Leased && h.anyStopped(r.started, r.ended) {
-			may = append(may, unavailableCode)
-		}
-		if h.Leased && r.Wait > 0 && r.Wait < withinOne { // no answer in that time
-			may = append(may, unavailableCode)
-		}
-	default:
-		if c.bye > 0 {
-			may = append(may, c.code)
-		}
-		if marked(killCommand, killPair) {
-			may = append(may, 128+int(syscall.SIGKILL))
-		}
-	}
-	if slices.Contains(may, r.code) {
-		return ""
-	}
-	if c == nil {
-		return fmt.Sprintf("ended with %d without a command, may be %v", r.code, may)
-	}
-	return fmt.Sprintf("ended with %d, may be %v", r.code, may)
-}
-
-// mayBeLost reports whether a lease may have been lost: outages of about the
-// length that is promised to be harmless.
-func (h *history) mayBeLost(r *run) bool {
-	if !h.Leased {
-		return false
-	}
-	if len(h.hit(r, r.started, r.ended, serverFlush, serverClock)) > 0 {
-		return true
-	}
-	return h.outage(r, r.started-int64(h.TTL), r.ended) >= h.tolerance()/2
-}
-
-// outage is for how long, in all, nothing could be expected of a run.
-func (h *history) outage(r *run, from, to moment) (sum time.Duration) {
-	add := func(f fault) {
-		end := f.to
-		if end == 0 || end > to {
-			end = to
-		}
-		sum += max(0, time.Duration(end-max(f.from, from)))
-	}
-	for _, f := range h.hit(r, from, to, outages...) {
-		add(f)
-	}
-	if h.Rows {
-		for _, f := range h.faults {
-			if f.token >= 0 && f.token != r.Token && slices.Contains(standing, f.kind) {
-				f.to = max(f.to, f.from+int64(standsStill))
-				add(f)
-			}
-		}
-	}
-	return sum
-}
-
-// standsStill is how long a server of SQL lets a client hold up the others in
-// the midst of a transaction: documented.
-const standsStill = 2 * time.Second
-
-// anyStopped reports whether some golock was stopped, which on a local store
-// may hold up the others.
-func (h *history) anyStopped(from, to moment) bool {
-	return slices.ContainsFunc(h.faults, func(f fault) bool {
-		return slices.Contains(stops, f.kind) && f.overlaps(from, to)
-	})
-}
-
-// gap is for how long a run that was served waited while nothing of the name
-// was alive, outages apart, and how long that may be.
-func (h *history) gap(r *run) (gap, limit time.Duration) {
-	c := r.command()
-	if c == nil {
-		return 0, 0
-	}
-	from := r.started
-	limit = busy
-	for _, o := range h.runs {
-		for _, l := range o.lives {
-			switch {
-			case o == r:
-			case l.to != 0 && l.to <= c.from:
-				from = max(from, l.to)
-			case l.from < c.from:
-				return 0, 0 // not alone
-			}
-		}
-	}
-	for _, o := range h.runs {
-		oc := o.command()
-		if oc != nil && o.Hold > 0 && oc.from < c.from {
-			from = max(from, min(c.from, oc.from+int64(o.Hold)))
-		}
-	}
-	// A lease may have to end first: of a golock that was killed, perhaps with
-	// its guard, perhaps after a grant that nobody else has seen.
-	for _, o := range h.runs {
-		if o != r && o.started < c.from && o.ended != 0 && o.ended >= from-int64(h.TTL) && (o.killed || o.code == lostCode || o.code == faultCode || o.code < 0) {
-			limit += max(h.TTL, time.Second)
-		}
-	}
-	gap = time.Duration(c.from - from)
-	for _, f := range h.faults {
-		if !f.overlaps(from, c.from) || f.kind == removeFiles {
-			continue
-		}
-		end := f.to
-		if end == 0 || end > c.from {
-			end = c.from
-		}
-		limit += time.Duration(end - max(f.from, from))
-		if f.kind == heldUp { // what takes many steps is held up in each
-			limit += 3 * time.Duration(end-max(f.from, from))
-		}
-		if slices.Contains(servers, f.kind) || f.kind == serverFlush {
-			limit += h.Quarantine + busy // an attempt that hangs has to fail first
-		}
-		if slices.Contains(nets, f.kind) || slices.Contains(stops, f.kind) {
-			limit += h.TTL
-		}
-	}
-	if len(h.hit(r, from-int64(longestStep*time.Second+h.TTL), c.from, serverClock)) > 0 { // back: all lasts longer
-		limit += longestStep * time.Second
-	}
-	return gap, limit
-}
-
-// order judges who was served before whom, by the fences, and the fences.
-func (h *history) order() (all []finding) {
-	if !h.Fenced {
-		return nil
-	}
-	var served []*run
-	for _, r := range h.runs {
-		if c := r.command(); c != nil {
-			if c.fence <= 0 {
-				all = append(all, finding{kind: badFence, text: fmt.Sprintf("%v has none", r)})
-				continue
-			}
-			served = append(served, r)
-		}
-	}
-	clock := ""
-	removed := slices.IndexFunc(h.faults, func(f fault) bool { return f.kind == removeFiles })
-	if slices.ContainsFunc(h.faults, func(f fault) bool { return f.kind == serverClock }) {
-		clock = notClock
-	}
-	for _, a := range served {
-		for _, b := range served {
-			ca, cb := a.command(), b.command()
-			if a == b {
-				continue
-			}
-			if ca.from < b.started && ca.fence >= cb.fence || ca.fence == cb.fence {
-				all = append(all, finding{badFence, fmt.Sprintf("%v has %d, %v, which was started later, %d", a, ca.fence, b, cb.fence), clock})
-				continue
-			}
-			if !h.Ordered || a.queued == 0 || a.queued >= b.started || ca.fence < cb.fence || a.Priority < b.Priority || a.Replace != "" || b.Replace != "" {
-				continue
-			}
-			// A waiter that could not say that it is there is taken for gone.
-			if len(h.hit(a, a.queued, cb.from, slices.Concat(stops, nets, []kind{suspend, heldUp, stopGuard, serverFlush, serverMemory})...)) > 0 ||
-				h.outage(a, a.queued, cb.from) >= h.tolerance()/2 && h.Leased {
-				continue
-			}
-			excuse := clock
-			if removed >= 0 && h.faults[removed].from <= cb.from {
-				excuse = notRemovedLine
-			}
-			all = append(all, finding{inverted, fmt.Sprintf("%v waited when %v was started, which was served before it", a, b), excuse})
+		if text != "" {
+			text = fmt.Sprintf("%v: process %d %s", r, l.part, text)
+			all = append(all, finding{kind: orphaned, text: text})
 		}
 	}
 	return all

@@ -1,3 +1,5 @@
+//go:build integration
+
 package campaign_test
 
 import (
@@ -29,6 +31,7 @@ func good() *history {
 	h.runs[1].queued = 20 * ms
 	h.runs[1].lives = []*life{{lifeID: lifeID{1, 0}, from: 110 * ms, bye: 199 * ms, to: 200 * ms, slots: []int{0}, fence: 9}}
 	h.runs[1].ended = 201 * ms
+	h.runs[0].lives[0].looked, h.runs[1].lives[0].looked = 11*ms, 111*ms
 	h.runs[2].NoWait, h.runs[2].ended, h.runs[2].code = true, 30*ms, busyCode
 	h.healed, h.over = 150*ms, 300*ms
 	return h
@@ -38,18 +41,48 @@ func good() *history {
 func third(h *history) *run {
 	r := h.runs[2]
 	r.NoWait, r.code, r.ended = false, 0, 401*ms
-	r.lives = []*life{{lifeID: lifeID{2, 0}, from: 300 * ms, bye: 399 * ms, to: 400 * ms, slots: []int{0}, fence: 11}}
+	r.lives = []*life{{lifeID: lifeID{2, 0}, from: 300 * ms, looked: 301 * ms, bye: 399 * ms, to: 400 * ms, slots: []int{0}, fence: 11}}
 	return r
 }
 
+// A recorder or a driver that is told late, and a command that is held up before it
+// looks, make no violation.
 func TestJudgeIsContent(t *testing.T) {
-	for _, f := range judge(good()) {
-		t.Errorf("%+v", f)
-	}
-	h := good()
-	third(h)
-	for _, f := range judge(h) {
-		t.Errorf("three served: %+v", f)
+	for name, make := range map[string]func(h *history){
+		"two served":   func(*history) {},
+		"three served": func(h *history) { third(h) },
+		"the end of a command is heard of late": func(h *history) {
+			h.runs[0].lives[0].to, h.runs[0].ended = 500*ms, 600*ms
+		},
+		"a daemon of one that was killed after its command": func(h *history) {
+			r := h.runs[0]
+			r.killed, r.ended, r.lives[0].bye, r.lives[0].to = true, 101*ms, 0, 500*ms
+			r.lives = append(r.lives, &life{lifeID: lifeID{0, 1}, from: 20 * ms, to: 130 * ms})
+			h.runs[1].lives[0].saw = []lifeID{{0, 1}}
+			h.faults = []fault{{kind: killCommand, token: 0, driver: -1, from: 90 * ms, to: 91 * ms}}
+		},
+		"a lock file that was removed late": func(h *history) { // run 1 started in between
+			h.Leased, h.Mutual = false, false
+			h.runs[1].lives[0].to = 320 * ms
+			h.runs[1].ended = 321 * ms
+			third(h).lives[0].saw = []lifeID{{1, 0}}
+			h.faults = []fault{{kind: removeFiles, token: -1, driver: -1, from: 8 * ms, to: 150 * ms}}
+		},
+		"a look that came late": func(h *history) { // the file went between beginning and look
+			h.Leased, h.Mutual = false, false
+			h.runs[1].lives[0].saw, h.runs[1].lives[0].looked = []lifeID{{2, 0}}, 320*ms
+			h.runs[1].lives[0].bye, h.runs[1].lives[0].to, h.runs[1].ended = 330*ms, 331*ms, 332*ms
+			third(h)
+			h.faults = []fault{{kind: removeFiles, token: -1, driver: -1, from: 120 * ms, to: 121 * ms}}
+		},
+	} {
+		h := good()
+		make(h)
+		for _, f := range judge(h) {
+			if f.excuse == "" {
+				t.Errorf("%s: %+v\n%s", name, f, h.text())
+			}
+		}
 	}
 }
 
@@ -84,7 +117,11 @@ func TestJudgeFinds(t *testing.T) {
 			h.runs[1].lives[0].saw = []lifeID{{0, 1}}
 		}},
 		"a slot that is held for longer": {overlap, func(h *history) { h.runs[0].Hold = 500 * time.Millisecond }},
-		"two commands":                   {twice, func(h *history) { h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 0}, pid: 2}) }},
+		"one that ended by itself while the machine was held up": {overlap, func(h *history) {
+			h.runs[1].lives[0].saw = []lifeID{{0, 0}}
+			h.faults = []fault{{kind: heldUp, token: -1, driver: -1, from: 90 * ms, to: 110 * ms}}
+		}},
+		"two commands": {twice, func(h *history) { h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 0}, pid: 2}) }},
 		"a slot twice": {slotTwice, func(h *history) {
 			h.runs[0].Max, h.runs[1].Max = 2, 2
 			h.runs[1].lives[0].saw = []lifeID{{0, 0}}
@@ -106,16 +143,23 @@ func TestJudgeFinds(t *testing.T) {
 			r.started, r.lives[0].fence = 30*ms, 8
 			h.runs[1].Priority = 3
 		}},
-		"a command that outlives its golock": {orphaned, func(h *history) { h.runs[1].lives[0].to = 2 * s1 }},
-		"a command that never ends":          {orphaned, func(h *history) { h.runs[1].lives[0].to = 0 }},
+		"a command that outlives its golock": {orphaned, func(h *history) { h.runs[1].left = []int{0} }},
 		"a daemon after kill -9": {orphaned, func(h *history) {
 			h.runs[1].killed, h.runs[1].ended = true, 150*ms
 			h.runs[1].lives[0].bye, h.runs[1].lives[0].to = 0, 160*ms
-			h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 1}, from: 120 * ms, to: 4 * s1})
+			h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 1}, from: 120 * ms, to: 40 * s1})
+		}},
+		"a daemon of a command that ended after kill -9": {orphaned, func(h *history) {
+			h.runs[1].killed, h.runs[1].ended, h.runs[1].left = true, 150*ms, []int{0, 1}
+			h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 1}, from: 120 * ms})
 		}},
 		"a tree that is left": {orphaned, func(h *history) {
-			h.runs[1].Tree = true
-			h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 1}, from: 120 * ms, to: 4 * s1})
+			h.runs[1].Tree, h.runs[1].left = true, []int{1}
+			h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 1}, from: 120 * ms, to: 220 * ms})
+		}},
+		"what a lost slot has left": {orphaned, func(h *history) {
+			h.runs[1].code, h.runs[1].lives[0].bye, h.runs[1].left = lostCode, 0, []int{1}
+			h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 1}, from: 120 * ms, to: 220 * ms})
 		}},
 		"another code":                  {wrongCode, func(h *history) { h.runs[1].code = 1 }},
 		"success without a command":     {wrongCode, func(h *history) { h.runs[2].code = 0 }},
@@ -164,6 +208,14 @@ func TestJudgeExcuses(t *testing.T) {
 			h.Leased, h.Mutual, h.runs[0].code = false, false, 0
 			h.runs[0].lives[0].bye = 299 * ms
 			h.faults = []fault{{kind: removeFiles, token: -1, driver: -1, from: 50 * ms, to: 50 * ms}}
+		}},
+		notHeldUp: {notHeldUp, func(h *history) {
+			two(h)
+			h.TTL = 500 * time.Millisecond
+			h.faults = []fault{
+				{kind: stopHolder, token: 0, driver: -1, from: 20 * ms, to: 290 * ms},
+				{kind: heldUp, token: -1, driver: -1, from: 90 * ms, to: 110 * ms},
+			}
 		}},
 		notClosed: {notClosed, func(h *history) {
 			two(h)

@@ -1,9 +1,11 @@
+//go:build integration
+
 // Package campaign_test attacks every store with random schedules of faults,
 // for as long as it is told to, and judges what came of it.
 //
 // Golocks are started by several driver processes, as by several hosts. Their
-// commands tell a recorder of their lives, on one clock and by a socket that
-// golock knows nothing of; the end of a life is what the kernel says. A judge,
+// commands tell a recorder of their lives by a socket that golock knows nothing of; who
+// was alive together is what the kernel says, by locks on bytes of a file. A judge,
 // which sees only that, looks for promises that were broken. What is not
 // promised happens here, too, and is counted apart.
 //
@@ -11,9 +13,9 @@
 // a failure prints with the command that plays it again. docs/reliability.md is
 // written by this package: make campaign.
 //
-// GOLOCK_CAMPAIGN=10m is for how long each store is attacked; without it, some
-// seconds. GOLOCK_TEST_SEED is the seed of all, GOLOCK_TEST_STORE the only store,
-// GOLOCK_TEST_ROUND the seed of the only round. GOLOCK_TEST_RECORDS=DIR writes there
+// GOLOCK_CAMPAIGN=10m is for how long each store is attacked, with random rounds;
+// GOLOCK_TEST_SEED is their seed. Without it the same few rounds are played every time.
+// GOLOCK_TEST_STORE is the only store, GOLOCK_TEST_ROUND the seed of the only round. GOLOCK_TEST_RECORDS=DIR writes there
 // what happened in a round with a violation; GOLOCK_TEST_BINARY=FILE is another
 // golock to be tried.
 package campaign_test
@@ -49,7 +51,11 @@ func TestMain(m *testing.M) {
 		os.Exit(driverMain())
 	}
 	flag.Parse()
-	_ = flag.Set("test.parallel", strconv.Itoa(max(5, runtime.GOMAXPROCS(0)))) // most of the time they wait
+	parallel := 5 // most of the time they wait
+	if os.Getenv("GOLOCK_CAMPAIGN") == "" {
+		parallel = len(engines)
+	}
+	_ = flag.Set("test.parallel", strconv.Itoa(max(parallel, runtime.GOMAXPROCS(0))))
 	code, err := setUp(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -58,7 +64,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const insideVariable = "GOLOCK_CAMPAIGN_INSIDE" // a mount namespace
+const insideVariable = "GOLOCK_CAMPAIGN_INSIDE" // namespaces of our own
 
 func setUp(m *testing.M) (code int, err error) {
 	if os.Geteuid() == 0 && os.Getenv(insideVariable) == "" {
@@ -68,6 +74,9 @@ func setUp(m *testing.M) (code int, err error) {
 	if mayMount {
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return 1, fmt.Errorf("making mounts private: %w", err)
+		}
+		if err := loopbackUp(); err != nil {
+			return 1, fmt.Errorf("loopback: %w", err)
 		}
 		// The disk is not what is tried: servers write as safely, and faster.
 		temporary, err := os.MkdirTemp("", "golock-campaign-")
@@ -103,7 +112,7 @@ func setUp(m *testing.M) (code int, err error) {
 	if built := os.Getenv("GOLOCK_TEST_BINARY"); built != "" { // another program under test
 		golock = built
 	} else {
-		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", golock, ".")
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -E golock/internal/entry.start", "-o", golock, ".")
 		build.Dir = filepath.Join("..", "..")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
@@ -117,18 +126,33 @@ func setUp(m *testing.M) (code int, err error) {
 	return sqltest.Main(m), nil
 }
 
-// inside runs all of it again where mounts are nobody else's.
+func loopbackUp() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo)
+}
+
+// inside runs all of it again where mounts are nobody else's, and no port of a server
+// that is away for a moment.
 func inside() (code int, err error) {
 	runtime.LockOSThread() // with which the other process ends
 	self := exec.Command("/proc/self/exe", os.Args[1:]...)
 	self.Env = append(os.Environ(), insideVariable+"=1")
 	self.Stdin, self.Stdout, self.Stderr = os.Stdin, os.Stdout, os.Stderr
-	self.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	self.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if err := self.Run(); err != nil {
 		if self.ProcessState != nil {
 			return max(self.ProcessState.ExitCode(), 1), nil
 		}
-		return 1, fmt.Errorf("in a mount namespace: %w", err)
+		return 1, fmt.Errorf("in namespaces of its own: %w", err)
 	}
 	return 0, nil
 }

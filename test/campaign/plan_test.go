@@ -1,3 +1,5 @@
+//go:build integration
+
 package campaign_test
 
 import (
@@ -18,6 +20,7 @@ type plan struct {
 	TTL      time.Duration
 	Requests []request
 	Faults   []planned
+	Outlasts bool // the first request is only for the fault that hits it
 }
 
 // planned is a fault to come. Whom of those that are there then it hits is what
@@ -27,6 +30,7 @@ type planned struct {
 	At    time.Duration
 	For   time.Duration
 	Pick  int
+	First bool          // it hits the first run, whatever Pick says
 	After time.Duration // between what has to happen and the fault
 }
 
@@ -104,6 +108,13 @@ func newPlan(e *engine, seed uint64) *plan {
 			p.Requests = append(p.Requests, q)
 		}
 	}
+	if p.Outlasts = e.leased && r.IntN(2) == 0; p.Outlasts { // a command would outlast the lease of its golock, which is stopped
+		q := request{Max: 1, Weight: 1, MaxQueue: -1, At: -1, Lasts: 3 * p.TTL}
+		q.Stubborn = r.IntN(2) == 0
+		p.Requests = append(p.Requests, q)
+		f := planned{Kind: stopHolder, First: true, At: p.TTL / 8, For: 2 * p.TTL}
+		p.Faults = append(p.Faults, f)
+	}
 	slices.SortStableFunc(p.Requests, func(a, b request) int { return int(a.At - b.At) })
 	for i := range p.Requests {
 		p.Requests[i].Token = i
@@ -170,8 +181,8 @@ func (e *engine) vary(r *rand.Rand, q *request) {
 	}
 	for range r.IntN(8) / 5 * (1 + r.IntN(2)) {
 		life := time.Duration(r.Int64N(int64(4 * e.pace.lasts)))
-		if e.leased && r.IntN(3) == 0 { // longer than it may live when it has to die
-			life += withinOne + noticed + busy
+		if r.IntN(3) == 0 && !q.Tree && !q.Exec { // longer than it may keep a slot, or live when it has to die
+			life = 2 * soon
 		}
 		if r.IntN(3) == 0 {
 			q.Children = append(q.Children, life)

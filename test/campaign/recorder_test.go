@@ -1,33 +1,43 @@
+//go:build integration
+
 package campaign_test
 
 import (
 	"fmt"
+	"maps"
 	"net"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // This file pins nothing. The recorder hears from the commands by a socket of
-// which golock knows nothing. What they say is believed of their beginning;
-// their end is seen: the kernel closes the connection of a process that dies.
+// which golock knows nothing. It is told of beginnings and ends some time after
+// they happened, so its order says nothing about who lived together: the bytes of
+// LIVES do (testdata/member.c).
 
-const parts = 8 // of a run, at most; as in member.c
+const parts = 8 // bytes of a run; as in member.c
 
 type recorder struct {
 	socket   string
 	listener *net.UnixListener
+	ending   chan int // tells who listens which command says that it ends
+	open     sync.WaitGroup
 
 	mu      sync.Mutex
 	lives   []*life
-	pidfds  map[*life]int
-	watch   []chan int // who wants to know which command says that it ends
+	peers   map[*life]*peer // those that have not ended
 	trouble []string
-	open    sync.WaitGroup
+}
+
+type peer struct {
+	conn  *net.UnixConn
+	pidfd int // -1: none
 }
 
 func newRecorder(socket string) (*recorder, error) {
@@ -35,7 +45,7 @@ func newRecorder(socket string) (*recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &recorder{socket: socket, listener: l, pidfds: map[*life]int{}}
+	r := &recorder{socket: socket, listener: l, ending: make(chan int), peers: map[*life]*peer{}}
 	r.open.Go(func() {
 		for {
 			c, err := l.AcceptUnix()
@@ -56,70 +66,81 @@ func (r *recorder) hear(c *net.UnixConn) {
 	for {
 		n, err := c.Read(b)
 		at := monotonic()
-		if n == 0 || err != nil {
-			if l != nil {
-				r.mu.Lock()
-				l.to = at
-				if fd, ok := r.pidfds[l]; ok {
-					unix.Close(fd)
-					delete(r.pidfds, l)
-				}
-				r.mu.Unlock()
-			}
-			return
-		}
-		field := strings.Fields(string(b[:n]))
+		r.mu.Lock()
 		switch {
-		case field[0] == "b" && len(field) == 8 && l == nil:
-			l = begun(field)
-			r.mu.Lock()
-			r.lives = append(r.lives, l)
-			if fd, err := unix.PidfdOpen(l.pid, 0); err == nil {
-				if alive(c) { // so it is that process, and no later one of its number
-					r.pidfds[l] = fd
-				} else {
+		case n == 0 || err != nil:
+			if l != nil {
+				l.to = at
+				if fd := r.peers[l].pidfd; fd >= 0 {
 					unix.Close(fd)
 				}
+				delete(r.peers, l)
 			}
 			r.mu.Unlock()
-		case field[0] == "e" && len(field) == 5 && l != nil:
-			r.mu.Lock()
-			l.bye, _ = strconv.ParseInt(field[3], 10, 64)
-			l.code, _ = strconv.Atoi(field[4])
+			return
+		case l == nil:
+			if l, err = begun(string(b[:n])); err == nil {
+				r.lives, r.peers[l] = append(r.lives, l), newPeer(c, l.pid)
+			}
+		default:
+			_, err = fmt.Sscanf(string(b[:n]), "e %d %d", &l.bye, &l.code)
 			if l.part == 0 {
-				for _, w := range r.watch {
-					select {
-					case w <- l.token:
-					default:
-					}
+				select {
+				case r.ending <- l.token:
+				default:
 				}
 			}
-			r.mu.Unlock()
-		default:
-			r.mu.Lock()
-			r.trouble = append(r.trouble, fmt.Sprintf("%q", b[:n]))
-			r.mu.Unlock()
 		}
+		if err != nil {
+			r.trouble = append(r.trouble, fmt.Sprintf("%q: %v", b[:n], err))
+		}
+		r.mu.Unlock()
 	}
 }
 
-func begun(field []string) *life {
-	number := func(text string) int64 {
-		n, _ := strconv.ParseInt(text, 10, 64)
-		return n
+func newPeer(c *net.UnixConn, pid int) *peer {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == nil && !alive(c) { // it may be a later process of that number
+		unix.Close(fd)
+		fd = -1
 	}
-	l := &life{lifeID: lifeID{int(number(field[1])), int(number(field[2]))}, pid: int(number(field[3])), from: number(field[4]), fence: number(field[5])}
-	if field[6] != "-" {
-		for _, s := range strings.Split(field[6], ",") {
-			l.slots = append(l.slots, int(number(s)))
+	return &peer{c, fd}
+}
+
+func begun(text string) (*life, error) {
+	l := &life{}
+	var slots, saw string
+	_, err := fmt.Sscanf(text, "b %d %d %d %d %d %d %s %s",
+		&l.token, &l.part, &l.pid, &l.from, &l.looked, &l.fence, &slots, &saw)
+	numbers := func(text string) (list []int) {
+		for s := range strings.SplitSeq(text, ",") {
+			if n, err := strconv.Atoi(s); err == nil {
+				list = append(list, n)
+			}
+		}
+		return list
+	}
+	l.slots = numbers(slots)
+	for _, at := range numbers(saw) {
+		l.saw = append(l.saw, lifeID{at / parts, at % parts})
+	}
+	return l, err
+}
+
+// living gives the parts of a run whose bytes are locked.
+func living(lives string, token int) (list []int) {
+	f, err := os.OpenFile(lives, os.O_RDWR, 0)
+	if err != nil {
+		return nil // no command has begun yet
+	}
+	defer f.Close()
+	for part := range parts {
+		l := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(token*parts + part), Len: 1}
+		if unix.FcntlFlock(f.Fd(), unix.F_GETLK, &l) == nil && l.Type != unix.F_UNLCK {
+			list = append(list, part)
 		}
 	}
-	if field[7] != "-" {
-		for _, s := range strings.Split(field[7], ",") {
-			l.saw = append(l.saw, lifeID{int(number(s)) / parts, int(number(s)) % parts})
-		}
-	}
-	return l
+	return list
 }
 
 // alive reports whether the other end of a connection is open.
@@ -153,56 +174,33 @@ func (r *recorder) commands(of func(token int) bool) (list []*life) {
 func (r *recorder) signal(l *life, sig syscall.Signal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fd, ok := r.pidfds[l]
-	return ok && unix.PidfdSendSignal(fd, sig, nil, 0) == nil
+	p := r.peers[l]
+	return p != nil && unix.PidfdSendSignal(p.pidfd, sig, nil, 0) == nil
 }
 
-// ending gives the next command that says that it ends.
-func (r *recorder) ending(patience time.Duration) (token int, ok bool) {
-	w := make(chan int, 1)
-	r.mu.Lock()
-	r.watch = append(r.watch, w)
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for i, o := range r.watch {
-			if o == w {
-				r.watch = append(r.watch[:i], r.watch[i+1:]...)
-				break
-			}
-		}
-	}()
-	select {
-	case token = <-w:
-		return token, true
-	case <-time.After(patience):
-		return 0, false
-	}
-}
-
-// living counts the processes that have not ended.
-func (r *recorder) living() (n int) {
+// running are the processes of which no end was heard.
+func (r *recorder) running() (list []*life) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, l := range r.lives {
-		if l.to == 0 {
-			n++
-		}
-	}
-	return n
+	return slices.Collect(maps.Keys(r.peers))
 }
 
-// close returns when nothing is heard any more: the processes that still live
-// end when they lose the recorder.
+// end ends a process that nobody needs any more.
+func (r *recorder) end(l *life) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.peers[l]; p != nil {
+		_ = p.conn.CloseWrite()
+	}
+}
+
+// close returns when nothing is heard any more.
 func (r *recorder) close() {
 	r.listener.Close()
-	r.mu.Lock()
-	for _, fd := range r.pidfds {
-		_ = unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
-		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	for _, l := range r.running() {
+		r.signal(l, unix.SIGCONT)
+		r.signal(l, unix.SIGKILL)
 	}
-	r.mu.Unlock()
 	r.open.Wait()
 }
 
@@ -210,9 +208,4 @@ func monotonic() moment {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return ts.Nano()
-}
-
-// wallAhead is by how much the wall clock is ahead of the monotonic one.
-func wallAhead() int64 {
-	return time.Now().UnixNano() - monotonic()
 }

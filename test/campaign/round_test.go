@@ -1,3 +1,5 @@
+//go:build integration
+
 package campaign_test
 
 import (
@@ -31,7 +33,6 @@ type round struct {
 	mu     sync.Mutex
 	runs   []*run // by token
 	faults []fault
-	missed int // faults that found nobody to hit
 }
 
 // patience is how long after the last fault and request everybody must have
@@ -47,6 +48,7 @@ func (e *engine) play(s site, p *plan) (list []*history, err error) {
 	}
 	defer os.RemoveAll(dir)
 	r := &round{plan: p, engine: e, site: s, dir: dir}
+	stalls.once.Do(watchStalls)
 	if r.rec, err = newRecorder(filepath.Join(dir, "recorder")); err != nil {
 		return nil, err
 	}
@@ -66,7 +68,6 @@ func (e *engine) play(s site, p *plan) (list []*history, err error) {
 		defer d.close()
 		r.hosts = append(r.hosts, d)
 	}
-	stop := r.pulse()
 	healed, stuck := r.run()
 	over := monotonic()
 	free := make([]string, len(p.Names))
@@ -75,44 +76,53 @@ func (e *engine) play(s site, p *plan) (list []*history, err error) {
 		all.Go(func() { free[i] = r.free(i) })
 	}
 	all.Wait()
-	stop()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.rec.trouble) > 0 {
-		return nil, fmt.Errorf("the recorder does not understand %q", r.rec.trouble)
-	}
 	for i := range p.Names {
-		h := &history{terms: e.terms(p), begun: r.begun, wall: wallAhead(), healed: healed, over: over, free: free[i]}
-		if k, ok := s.(skewed); ok {
-			h.Skewed = k.skewed()
-		}
-		r.rec.mu.Lock()
-		for _, u := range r.runs {
-			if u.Name != i || u.started == 0 {
-				continue
-			}
-			c := *u
-			for _, l := range r.rec.lives {
-				if l.token == u.Token {
-					one := *l
-					c.lives = append(c.lives, &one)
-				}
-			}
-			slices.SortStableFunc(c.lives, func(a, b *life) int { return int(a.from - b.from) })
-			h.runs = append(h.runs, &c)
+		h := r.history(i)
+		h.healed, h.over, h.free = healed, over, free[i]
+		for _, u := range h.runs {
 			if slices.Contains(stuck, u.Token) {
 				h.stuck = append(h.stuck, u.Token)
 			}
 		}
-		r.rec.mu.Unlock()
-		for _, f := range r.faults {
-			if f.token < 0 || r.runs[f.token].Name == i {
-				h.faults = append(h.faults, f)
-			}
-		}
 		list = append(list, h)
 	}
+	if len(r.rec.trouble) > 0 {
+		return nil, fmt.Errorf("the recorder does not understand %q", r.rec.trouble)
+	}
 	return list, nil
+}
+
+// history is what has happened on a name until now.
+func (r *round) history(name int) *history {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rec.mu.Lock()
+	defer r.rec.mu.Unlock()
+	h := &history{terms: r.engine.terms(r.plan), begun: r.begun}
+	if k, ok := r.site.(skewed); ok {
+		h.Skewed = k.skewed()
+	}
+	for _, u := range r.runs {
+		if u.Name != name || u.started == 0 {
+			continue
+		}
+		c := *u
+		for _, l := range r.rec.lives {
+			if l.token == u.Token {
+				one := *l
+				c.lives = append(c.lives, &one)
+			}
+		}
+		slices.SortStableFunc(c.lives, func(a, b *life) int { return a.part - b.part })
+		h.runs = append(h.runs, &c)
+	}
+	for _, f := range r.faults {
+		if f.token < 0 || r.runs[f.token].Name == name {
+			h.faults = append(h.faults, f)
+		}
+	}
+	h.faults = append(h.faults, stallsSince(r.begun)...)
+	return h
 }
 
 // run makes what is planned, and waits for the end of all that lives.
@@ -123,7 +133,7 @@ func (r *round) run() (healed moment, stuck []int) {
 		for i := range r.Requests {
 			q := &r.Requests[i]
 			r.until(q.At)
-			r.hosts[q.Driver].start(q.Token, r.argv(q), q.KilledWhen)
+			r.hosts[q.Driver].start(q.Token, r.argv(q), r.lives(q.Name), q.KilledWhen)
 		}
 	})
 	for _, f := range r.Faults {
@@ -132,14 +142,21 @@ func (r *round) run() (healed moment, stuck []int) {
 			r.make(f)
 		})
 	}
+	over := make(chan bool)
+	go func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(100 * time.Millisecond):
+				r.letGo(false)
+			}
+		}
+	}()
 	all.Wait()
 	healed = monotonic()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		stuck = r.going()
-		if len(stuck) == 0 && r.rec.living() == 0 {
-			return healed, nil
-		}
-		if time.Now().After(end) {
+		if stuck = r.going(); len(stuck) == 0 || time.Now().After(end) {
 			break
 		}
 		// A golock that was told to go on while it was about to stop is one that
@@ -153,13 +170,36 @@ func (r *round) run() (healed moment, stuck []int) {
 		}
 		r.mu.Unlock()
 		for _, u := range suspended {
-			r.hosts[u.Driver].signal(u.Token, "golock", syscall.SIGCONT, 0)
+			r.hosts[u.Driver].signal(u.Token, "golock", syscall.SIGCONT)
 		}
 	}
 	for _, token := range stuck {
-		r.hosts[r.runs[token].Driver].signal(token, "golock", syscall.SIGKILL, 0)
+		r.hosts[r.runs[token].Driver].signal(token, "golock", syscall.SIGKILL)
 	}
+	for end := time.Now().Add(2 * soon); r.letGo(true) && time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	close(over)
 	return healed, stuck
+}
+
+// letGo ends processes that may outlive their golock, all of them or those that keep a
+// slot because it was killed, and reports whether any are left.
+func (r *round) letGo(all bool) (left bool) {
+	var list []*history
+	for i := range r.Names {
+		list = append(list, r.history(i))
+	}
+	for _, l := range r.rec.running() {
+		h := list[r.runs[l.token].Name]
+		switch u := h.run(l.token); {
+		case u == nil: // not heard of yet
+		case all && !h.mustEnd(u, l), !h.Leased && u.killed && l.part > 0:
+			r.rec.end(l)
+		}
+		left = true
+	}
+	return left
 }
 
 func (r *round) until(at time.Duration) {
@@ -198,12 +238,15 @@ func (r *round) hear(n news) {
 			u.said = append(u.said, n.Text)
 		}
 	case "ended":
-		u.ended, u.code, u.killed = n.At, n.Code, n.Kill
+		u.ended, u.code, u.killed, u.left = n.At, n.Code, n.Kill, n.Left
 		if n.Code == notRun {
 			u.started, u.said = n.At, append(u.said, n.Text)
 		}
 	}
 }
+
+// lives is where the commands of a name lock their bytes.
+func (r *round) lives(name int) string { return filepath.Join(r.dir, fmt.Sprintf("lives-%d", name)) }
 
 // argv is the golock of a request.
 func (r *round) argv(q *request) []string {
@@ -230,7 +273,7 @@ func (r *round) argv(q *request) []string {
 	flag(q.Tree, "--tree")
 	flag(r.engine.leased, "--ttl", seconds(r.TTL))
 	micros := func(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
-	argv = append(argv, "--", member, r.rec.socket, filepath.Join(r.dir, fmt.Sprintf("lives-%d", q.Name)),
+	argv = append(argv, "--", member, r.rec.socket, r.lives(q.Name),
 		strconv.Itoa(q.Token), micros(q.Lasts), strconv.Itoa(q.Code))
 	flag(q.Stubborn, "T")
 	for _, d := range q.Daemons {
@@ -242,133 +285,125 @@ func (r *round) argv(q *request) []string {
 	return argv
 }
 
+// strike is what a fault sends to processes.
+type strike struct {
+	who   string // golock, guard or both; "": only to the command
+	sig   syscall.Signal
+	guard syscall.Signal // to the guard, if it is another one
+	lasts bool           // then CONT
+}
+
+var strikes = map[kind]strike{
+	killHolder: {who: "golock", sig: syscall.SIGKILL},
+	killWaiter: {who: "golock", sig: syscall.SIGKILL},
+	killEnding: {who: "golock", sig: syscall.SIGKILL},
+	killPair:   {who: "golock", sig: syscall.SIGKILL},
+	killGuard:  {who: "guard", sig: syscall.SIGKILL},
+	killBoth:   {who: "both", sig: syscall.SIGKILL},
+	term:       {who: "golock", sig: syscall.SIGTERM},
+	interrupt:  {who: "golock", sig: syscall.SIGINT},
+	suspend:    {who: "golock", sig: syscall.SIGTSTP, lasts: true},
+	stopHolder: {who: "golock", sig: syscall.SIGSTOP, lasts: true},
+	stopWaiter: {who: "golock", sig: syscall.SIGSTOP, lasts: true},
+	stopGuard:  {who: "guard", sig: syscall.SIGSTOP, lasts: true},
+	stopBoth:   {who: "both", sig: syscall.SIGSTOP, lasts: true},
+	stopTree:   {who: "both", sig: syscall.SIGSTOP, lasts: true},
+	// golock is continued, and finds its guard killed.
+	stopThenKill: {who: "both", sig: syscall.SIGSTOP, guard: syscall.SIGKILL, lasts: true},
+	// With its parent the guard's group loses who would continue it: then the kernel
+	// does, if it has stopped by then; else the driver.
+	killStopped: {who: "both", sig: syscall.SIGKILL, guard: syscall.SIGSTOP, lasts: true},
+	killCommand: {},
+	stopCommand: {lasts: true},
+}
+
 // make makes a planned fault, and notes it when it is over.
 func (r *round) make(f planned) {
-	note := func(token, driver int, from moment) {
+	from := monotonic()
+	note := func(token, driver int) {
+		made := fault{kind: f.Kind, token: token, driver: driver, from: from, to: monotonic()}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.faults = append(r.faults, fault{kind: f.Kind, token: token, driver: driver, from: from, to: monotonic()})
+		r.faults = append(r.faults, made)
 	}
-	if !slices.Contains(processFaults, f.Kind) {
-		from := monotonic()
+	s, ok := strikes[f.Kind]
+	if !ok {
 		if driver, ok := r.site.fault(f); ok {
-			note(-1, driver, from)
+			note(-1, driver)
 		}
 		return
 	}
 	token, command := r.target(f)
 	if token < 0 {
-		r.mu.Lock()
-		r.missed++
-		r.mu.Unlock()
 		return
 	}
-	d := r.hosts[r.runs[token].Driver]
-	from := monotonic()
-	send := func(who string, sig, other syscall.Signal) bool { return d.signal(token, who, sig, other) }
-	frozen := func(who string) {
-		if send(who, syscall.SIGSTOP, 0) {
-			time.Sleep(f.For) // the fault
-			send(who, syscall.SIGCONT, 0)
-			note(token, -1, from)
+	from = monotonic()
+	d, done := r.hosts[r.runs[token].Driver], false
+	switch {
+	case f.Kind == killEnding:
+		time.Sleep(f.After) // the fault
+	case f.Kind == killCommand, f.Kind == killPair && f.Pick%2 == 0:
+		done = r.rec.signal(command, syscall.SIGKILL)
+	case f.Kind == stopCommand, f.Kind == stopTree:
+		done = r.rec.signal(command, syscall.SIGSTOP)
+		defer r.rec.signal(command, syscall.SIGCONT)
+	}
+	if s.who != "" {
+		o := order{Op: "signal", Token: token, Who: s.who, Sig: int(s.sig), Sig2: int(s.guard)}
+		if f.Kind == killStopped {
+			o.Age = f.For
+		}
+		done = d.order(o) || done
+	}
+	if f.Kind == killPair && f.Pick%2 > 0 {
+		r.rec.signal(command, syscall.SIGKILL)
+	}
+	if !done {
+		return
+	}
+	if s.lasts {
+		time.Sleep(f.For) // the fault
+		if s.who != "" && f.Kind != killStopped {
+			d.signal(token, s.who, syscall.SIGCONT)
 		}
 	}
-	const stop, cont, kill = syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGKILL
-	done := false
-	switch f.Kind {
-	case killHolder, killWaiter:
-		done = send("golock", kill, 0)
-	case killEnding:
-		time.Sleep(f.After)
-		done = send("golock", kill, 0)
-	case killCommand:
-		done = r.rec.signal(command, kill)
-	case killPair:
-		if f.Pick%2 == 0 {
-			done = send("golock", kill, 0)
-			r.rec.signal(command, kill)
-		} else {
-			done = r.rec.signal(command, kill)
-			send("golock", kill, 0)
-		}
-	case killGuard:
-		done = send("guard", kill, 0)
-	case killBoth:
-		done = send("both", kill, 0)
-	case term:
-		done = send("golock", syscall.SIGTERM, 0)
-	case interrupt:
-		done = send("golock", syscall.SIGINT, 0)
-	case stopHolder, stopWaiter:
-		frozen("golock")
-	case stopGuard:
-		frozen("guard")
-	case stopBoth:
-		frozen("both")
-	case stopCommand, stopTree:
-		r.rec.signal(command, stop)
-		if f.Kind == stopTree {
-			frozen("both")
-		} else {
-			time.Sleep(f.For) // the fault
-			note(token, -1, from)
-		}
-		r.rec.signal(command, cont)
-	case stopThenKill:
-		if send("both", stop, kill) {
-			time.Sleep(f.For) // the fault
-			send("golock", cont, 0)
-			note(token, -1, from)
-		}
-	case killStopped:
-		// With its parent the guard's group loses who would continue it: then
-		// the kernel does, if it has stopped by then.
-		if d.order(order{Op: "signal", Token: token, Who: "both", Sig: int(kill), Sig2: int(stop), Age: f.For}) {
-			time.Sleep(f.For) // the fault
-			done = true
-		}
-	case suspend:
-		if send("golock", syscall.SIGTSTP, 0) {
-			time.Sleep(f.For) // the fault
-			send("golock", cont, 0)
-			note(token, -1, from)
-		}
-	}
-	if done {
-		note(token, -1, from)
-	}
-}
-
-var processFaults = []kind{
-	killHolder, killWaiter, killEnding, killCommand, killPair, killGuard, killBoth, stopHolder, stopWaiter, stopCommand, stopGuard, stopBoth,
-	stopTree, stopThenKill, killStopped, term, interrupt, suspend,
+	note(token, -1)
 }
 
 // target finds whom a fault hits; -1: nobody is there for it.
 func (r *round) target(f planned) (token int, command *life) {
-	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(300 * time.Millisecond); f.First || time.Now().Before(end); time.Sleep(time.Millisecond) {
 		switch f.Kind {
 		case killEnding:
-			if token, ok := r.rec.ending(time.Until(end)); ok {
+			select {
+			case token := <-r.rec.ending:
 				return token, nil
+			case <-time.After(time.Until(end)):
 			}
 		case killWaiter, stopWaiter, suspend:
 			if list := r.waiting(); len(list) > 0 {
 				return list[f.Pick%len(list)], nil
 			}
 		case term, interrupt: // whoever there is
-			if list := r.going(); len(list) > 0 {
-				if token := list[f.Pick%len(list)]; r.hasStarted(token) {
-					return token, nil
-				}
+			list := slices.DeleteFunc(r.going(), func(token int) bool {
+				return r.Outlasts && token == 0 || !r.hasStarted(token)
+			})
+			if len(list) > 0 {
+				return list[f.Pick%len(list)], nil
 			}
 		default:
 			list := r.rec.commands(func(token int) bool {
+				if f.First || r.Outlasts && token == 0 {
+					return f.First && token == 0
+				}
 				return !r.runs[token].Exec || f.Kind == killCommand || f.Kind == stopCommand || f.Kind == killHolder
 			})
 			if len(list) > 0 {
 				l := list[f.Pick%len(list)]
 				return l.token, l
+			}
+			if f.First && !slices.Contains(r.going(), 0) {
+				return -1, nil
 			}
 		}
 	}
@@ -392,34 +427,6 @@ func (r *round) waiting() (list []int) {
 		}
 	}
 	return list
-}
-
-// pulse notes when the machine stood still for all: this process, too, was held
-// up. It returns what ends that.
-func (r *round) pulse() (stop func()) {
-	over, done := make(chan bool), make(chan bool)
-	go func() {
-		defer close(done)
-		const beat, late = 10 * time.Millisecond, 90 * time.Millisecond
-		for last := monotonic(); ; {
-			select {
-			case <-over:
-				return
-			case <-time.After(beat):
-			}
-			now := monotonic()
-			if time.Duration(now-last) > late {
-				r.mu.Lock()
-				r.faults = append(r.faults, fault{kind: heldUp, token: -1, driver: -1, from: last, to: now})
-				r.mu.Unlock()
-			}
-			last = now
-		}
-	}()
-	return func() {
-		close(over)
-		<-done
-	}
 }
 
 // free says why a lock is not free at last; "": it is. Leases and holds may have

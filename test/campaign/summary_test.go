@@ -1,3 +1,5 @@
+//go:build integration
+
 package campaign_test
 
 import (
@@ -104,7 +106,7 @@ func (h *history) clearGap(r *run) (gap time.Duration, clear bool) {
 		return 0, false
 	}
 	gap, limit := h.gap(r)
-	return gap, gap > 0 && limit == busy
+	return gap, gap > 0 && limit == handed
 }
 
 func (s *storeSummary) found(f finding) {

@@ -1,3 +1,5 @@
+//go:build integration
+
 // Package check_test holds golock check to its word: real golocks pass it, on
 // every kind of store, also when they are killed; what does not exclude fails;
 // and nothing stays behind.
@@ -7,7 +9,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,35 +24,11 @@ import (
 
 	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
-// limit is how long a test waits for something that has to happen.
-const limit = 60 * time.Second
-
-var golock string // the program under test
-
 func TestMain(m *testing.M) {
-	code, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func buildAndRun(m *testing.M) (int, error) {
-	dir, err := os.MkdirTemp("", "check-test-")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(dir)
-	golock = filepath.Join(dir, "golock")
-	build := exec.Command("go", "build", "-trimpath", "-o", golock, "../..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("building golock: %w\n%s", err, out)
-	}
-	return sqltest.Main(m), nil
+	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
 }
 
 // report is what golock check --json prints.
@@ -74,7 +52,7 @@ type report struct {
 func command(t testing.TB, args ...string) (cmd *exec.Cmd, tmp string) {
 	t.Helper()
 	tmp = t.TempDir()
-	cmd = exec.Command(golock, append([]string{"check"}, args...)...)
+	cmd = exec.Command(testkit.Golock, append([]string{"check"}, args...)...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	return cmd, tmp
 }
@@ -145,10 +123,12 @@ func stores(t *testing.T, test func(t *testing.T, url string, ordered bool, left
 		test(t, "flock://"+t.TempDir()+"/file", false, func() {})
 	})
 	t.Run("redis", func(t *testing.T) {
-		server := redistest.Start(t)
-		test(t, server.SocketURL("quarantine=0s"), true, func() {
-			if n := server.Do("DBSIZE"); n != int64(0) {
-				t.Errorf("%v keys are left: %v", n, server.Do("KEYS", "*"))
+		store := redistest.StoreURL(t)
+		u, err := url.Parse(store)
+		testkit.Must(t, err)
+		test(t, store, true, func() {
+			if left := redistest.Shared(t).Do("KEYS", "*"+u.Query().Get("prefix")+"*"); len(left.([]any)) > 0 {
+				t.Errorf("keys are left: %v", left)
 			}
 		})
 	})
@@ -165,48 +145,42 @@ func stores(t *testing.T, test func(t *testing.T, url string, ordered bool, left
 	}
 }
 
+// On every kind of store it passes; whoever is killed, nobody else gets in, and
+// the lock is as good as before.
 func TestPassed(t *testing.T) {
 	stores(t, func(t *testing.T, url string, ordered bool, left func()) {
-		r, code := check(t, "--store", url, "--loops", "60")
-		r.passed(t, code, 60, 1)
-		if (r.OrderInversions != nil) != ordered || ordered && *r.OrderInversions != 0 {
+		r, code := check(t, "--store", url, "--loops", "50", "--kill", "30")
+		r.passed(t, code, 50, 1)
+		if (r.OrderInversions != nil) != ordered {
 			t.Errorf("order inversions %v, want them to be counted: %v", r.OrderInversions, ordered)
 		}
-		left()
-	})
-}
-
-// Whoever is killed, nobody else gets in, and the lock is as good as before.
-func TestKilled(t *testing.T) {
-	stores(t, func(t *testing.T, url string, _ bool, left func()) {
-		r, code := check(t, "--store", url, "--loops", "100", "--kill", "30")
-		r.passed(t, code, 100, 1)
-		if r.Killed < 5 || r.Killed > 60 {
-			t.Errorf("%d of 100 were killed, want about 30", r.Killed)
+		if r.Killed < 1 || r.Killed > 35 { // about 15; fewer where a busy machine kills late
+			t.Errorf("%d of 50 were killed", r.Killed)
 		}
 		left()
 	})
 }
 
-func TestCluster(t *testing.T) {
-	r, code := check(t, "--store", redistest.StartCluster(t).URL("quarantine=0s"), "--loops", "40", "--kill", "10")
-	r.passed(t, code, 40, 1)
-}
-
-func TestSeveral(t *testing.T) {
-	r, code := check(t, "--store", "local://"+t.TempDir(), "--loops", "200", "--max", "3", "--children", "8")
-	r.passed(t, code, 200, 3)
-	if r.MaxConcurrent != 3 {
-		t.Errorf("%d at a time, want 3", r.MaxConcurrent)
+// Nobody who waits is overtaken.
+func TestOrder(t *testing.T) {
+	r, code := check(t, "--store", "local://"+t.TempDir(), "--loops", "60")
+	r.passed(t, code, 60, 1)
+	if r.OrderInversions == nil || *r.OrderInversions != 0 || r.Killed != 0 {
+		t.Errorf("order inversions %v, %d killed", r.OrderInversions, r.Killed)
 	}
 }
 
-// A thousand children are a matter of seconds.
-func TestDefaults(t *testing.T) {
-	began := time.Now()
-	r, code := check(t, "--store", "local://"+t.TempDir())
-	r.passed(t, code, 1000, 1)
-	t.Logf("%v", time.Since(began))
+func TestCluster(t *testing.T) {
+	r, code := check(t, "--store", redistest.StartCluster(t).URL("quarantine=0s"), "--loops", "20", "--kill", "10")
+	r.passed(t, code, 20, 1)
+}
+
+func TestSeveral(t *testing.T) {
+	r, code := check(t, "--store", "local://"+t.TempDir(), "--loops", "80", "--max", "3", "--children", "8")
+	r.passed(t, code, 80, 3)
+	if r.MaxConcurrent != 3 {
+		t.Errorf("%d at a time, want 3", r.MaxConcurrent)
+	}
 }
 
 // Settings of the user's own runs are not for those of a check.
@@ -216,15 +190,15 @@ func TestSettings(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	t.Setenv("GOLOCK_STORE", "local://"+t.TempDir())
-	r, code := check(t, "--loops", "40")
-	r.passed(t, code, 40, 1)
+	r, code := check(t, "--loops", "20")
+	r.passed(t, code, 20, 1)
 }
 
 // The address of a store may have a password in it.
 func TestSecret(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "hidden-word")
 	t.Setenv("GOLOCK_STORE", strings.Replace(server.URL("quarantine=0s"), "redis://", "redis://:hidden-word@", 1))
-	cmd, _ := command(t, "--loops", "100", "--kill", "10")
+	cmd, _ := command(t, "--loops", "30", "--kill", "10")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -245,7 +219,7 @@ func TestSecret(t *testing.T) {
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, file := range lines {
 			line, _ := os.ReadFile(file)
-			if !bytes.Contains(line, []byte(golock)) {
+			if !bytes.Contains(line, []byte(testkit.Golock)) {
 				continue
 			}
 			if seen++; bytes.Contains(line, []byte("hidden-word")) {
@@ -273,18 +247,18 @@ func TestOtherTools(t *testing.T) {
 		passes         bool
 		problem        string
 	}{
-		{"flock", "flock " + dir + "/x {}", []string{"--loops", "200"}, true, ""},
-		{"flock killed", "flock " + dir + "/x {}", []string{"--loops", "200", "--kill", "20"}, true, ""},
-		{"mkdir", atomically, []string{"--loops", "100"}, true, ""},
-		{"quotes", "sh -c 'exec flock \"$0\" \"$@\"' '" + dir + "/a \"b' {}", []string{"--loops", "50"}, true, ""},
-		{"golock", golock + " run --store local://" + dir + "/store --name n --max 2 -- {}", []string{"--loops", "100", "--max", "2"}, true, ""},
-		{"flock that does not hand its lock on, killed", "flock -o " + dir + "/o {}", []string{"--loops", "500", "--kill", "30"}, false, "inside at the same time"},
-		{"golock that does not, killed", golock + " run --close --store local://" + dir + "/store --name c -- {}", []string{"--loops", "500", "--kill", "30"}, false, "inside at the same time"},
-		{"env", "env {}", nil, false, "inside at the same time"},
-		{"env with several", "env {}", []string{"--max", "3"}, false, "inside at the same time"},
-		{"test, then create", testThenCreate, nil, false, "were inside at the same time"},
-		{"wider than allowed", golock + " run --store local://" + dir + "/store --name w --max 2 -- {}", []string{"--loops", "200"}, false, "2 were inside at the same time"},
-		{"not waiting", sloppy, []string{"--loops", "200"}, false, "ended without having done their work"},
+		{"flock", "flock " + dir + "/x {}", []string{"--loops", "40"}, true, ""},
+		{"flock killed", "flock " + dir + "/x {}", []string{"--loops", "60", "--kill", "30"}, true, ""},
+		{"mkdir", atomically, []string{"--loops", "40"}, true, ""},
+		{"quotes", "sh -c 'exec flock \"$0\" \"$@\"' '" + dir + "/a \"b' {}", []string{"--loops", "20"}, true, ""},
+		{"golock", testkit.Golock + " run --store local://" + dir + "/store --name n --max 2 -- {}", []string{"--loops", "40", "--max", "2"}, true, ""},
+		{"flock that does not hand its lock on, killed", "flock -o " + dir + "/o {}", []string{"--loops", "100", "--kill", "50"}, false, "inside at the same time"},
+		{"golock that does not, killed", testkit.Golock + " run --close --store local://" + dir + "/store --name c -- {}", []string{"--loops", "100", "--kill", "50"}, false, "inside at the same time"},
+		{"env", "env {}", []string{"--loops", "60"}, false, "inside at the same time"},
+		{"env with several", "env {}", []string{"--loops", "60", "--max", "3"}, false, "inside at the same time"},
+		{"test, then create", testThenCreate, []string{"--loops", "300"}, false, "were inside at the same time"},
+		{"wider than allowed", testkit.Golock + " run --store local://" + dir + "/store --name w --max 2 -- {}", []string{"--loops", "60"}, false, "2 were inside at the same time"},
+		{"not waiting", sloppy, []string{"--loops", "40"}, false, "ended without having done their work"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, code := check(t, append([]string{"--with", c.template}, c.args...)...)
@@ -317,17 +291,15 @@ func TestInterrupted(t *testing.T) {
 					t.Fatal(err)
 				}
 				record := ""
-				for end := time.Now().Add(limit); record == ""; time.Sleep(5 * time.Millisecond) {
-					if time.Now().After(end) {
-						t.Fatal("it never began")
-					}
+				testkit.Eventually(t, "it begins", func() bool {
 					files, _ := filepath.Glob(tmp + "/golock-check-*/record")
 					for _, f := range files {
 						if st, err := os.Stat(f); err == nil && st.Size() > 1000 {
 							record = f
 						}
 					}
-				}
+					return record != ""
+				})
 				if err := cmd.Process.Signal(sig); err != nil {
 					t.Fatal(err)
 				}

@@ -1,3 +1,5 @@
+//go:build integration
+
 package crash_test
 
 import (
@@ -11,6 +13,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/redis/redistest"
+	"golock/test/testkit"
 )
 
 // This file pins what becomes of runs when a server answers, but not as it
@@ -26,11 +29,16 @@ type state struct {
 	begin, end func()
 }
 
-// middleTTL is for leases that live through a state in which those of
-// shortTTL end.
-const middleTTL = 15 * time.Second
+// The longer lease lives through a state in which the shorter one ends. Both
+// bear that a busy machine is late.
+const (
+	middleTTL = 24 * time.Second
+	lesserTTL = 6 * time.Second
+)
 
+// Slow: a lease must end, and a longer one must come to its renewal.
 func TestRedisStates(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T) state{
 		"loading":    loading,
 		"busy":       busyScript,
@@ -42,50 +50,26 @@ func TestRedisStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := prepare(t)
-			var ps []pair
-			for i, ttl := range []time.Duration{middleTTL, shortTTL} {
-				w := worlds(t, &redistest.Server{}, 1, ttl)[0]
-				w.store = s.url(fmt.Sprintf("prefix=w%d", i), "quarantine=0s")
-				w.always = append(w.always, "-v")
-				ps = append(ps, pairs(t, []*world{w})...)
-			}
-			long, short := ps[0], ps[1]
+			long := newRow(leasing(t, s.url("prefix=long", "quarantine=0s"), middleTTL), 1)
+			short := newRow(leasing(t, s.url("prefix=short", "quarantine=0s"), lesserTTL), 1)
 			s.begin()
-			short.awaitDeath()
+			short.holder.awaitDeath()
 			// What it says first may be of the moment in which the server was just being restarted.
-			await(t, "the one with the longer lease has noticed", func() bool { return long.heard("warning: the slot cannot be renewed", "") })
+			long.holder.Says("warning: the slot cannot be renewed")
 			s.end()
-			await(t, "the one with the longer lease has its store back", func() bool {
-				if long.holder.isDone() {
-					t.Fatalf("the holder with the longer lease: %v\n%s", long.holder.state, long.report())
-				}
-				return long.heard("the store answers again", "")
-			})
-			short.lose(t)
-			if !within(limit, func() bool { return short.heard("the slot could not be kept", s.says) }) {
+			long.holder.Says("the store answers again")
+			short.lost()
+			if !short.heard("the slot could not be kept", s.says) {
 				t.Errorf("79 without the reason %s: %s", s.says, short.report())
 			}
-			long.finish(t)
+			long.served()
 		})
 	}
 }
 
-// heard reports whether golock has printed a line that begins with one text and
-// contains another.
-func (w *world) heard(begin, contains string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, line := range w.lines {
-		if strings.HasPrefix(line, "golock: "+begin) && strings.Contains(line, contains) {
-			return true
-		}
-	}
-	return false
-}
-
 // loading is a restart with much data.
 func loading(t *testing.T) state {
-	server := redistest.Start(t, "--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024")
+	server := redistest.Start(t, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
 	server.Do("EVAL", "for i = 1, 20000 do redis.call('SET', 'other' .. i, 'x') end return 1", 0)
 	back := make(chan struct{})
 	return state{
@@ -99,7 +83,7 @@ func loading(t *testing.T) state {
 			}()
 		},
 		end: func() {
-			redistest.Eventually(t, "the delay is over", func() bool {
+			testkit.Eventually(t, "the delay is over", func() bool {
 				_, err := server.Try("CONFIG", "SET", "key-load-delay", 0)
 				return err == nil
 			})
@@ -115,7 +99,7 @@ func busyScript(t *testing.T) state {
 		says: "BUSY", url: server.URL,
 		begin: func() { go func() { _, _ = server.Try("EVAL", "while true do end", 0) }() },
 		end: func() {
-			redistest.Eventually(t, "the script is killed", func() bool {
+			testkit.Eventually(t, "the script is killed", func() bool {
 				_, err := server.Try("SCRIPT", "KILL")
 				return err == nil
 			})
@@ -138,7 +122,7 @@ func cannotSave(t *testing.T) state {
 				t.Fatal(err)
 			}
 			server.Do("BGSAVE")
-			redistest.Eventually(t, "the server cannot save", func() bool { return server.Info("persistence", "rdb_last_bgsave_status") == "err" })
+			testkit.Eventually(t, "the server cannot save", func() bool { return server.Info("persistence", "rdb_last_bgsave_status") == "err" })
 		},
 		end: func() { server.Do("CONFIG", "SET", "stop-writes-on-bgsave-error", "no") },
 	}
@@ -156,9 +140,9 @@ func demoted(t *testing.T) state {
 	}
 }
 
-// slotOf gives the slot of the lock "n" at a node.
+// slotOf gives the slot of the lock "job" at a node.
 func slotOf(node *redistest.Server) int64 {
-	return node.Do("CLUSTER", "KEYSLOT", "{"+locks.KeyOf("n").String()+"}").(int64)
+	return node.Do("CLUSTER", "KEYSLOT", "{"+locks.KeyOf("job").String()+"}").(int64)
 }
 
 // resharding moves the slot of the name from one node of a cluster to another,
@@ -197,7 +181,7 @@ func incomplete(t *testing.T) state {
 		text, _ := node.Do("CLUSTER", "INFO").(string)
 		return strings.Contains(text, "cluster_state:ok")
 	}
-	redistest.Eventually(t, "the cluster is complete", isOK)
+	testkit.Eventually(t, "the cluster is complete", isOK)
 	other := (slotOf(node) + 1) % 16384
 	return state{
 		says: "CLUSTERDOWN",
@@ -207,7 +191,7 @@ func incomplete(t *testing.T) state {
 		begin: func() { node.Do("CLUSTER", "DELSLOTS", other) },
 		end: func() {
 			node.Do("CLUSTER", "ADDSLOTS", other)
-			redistest.Eventually(t, "the cluster is complete again", isOK)
+			testkit.Eventually(t, "the cluster is complete again", isOK)
 		},
 	}
 }
@@ -216,6 +200,7 @@ func incomplete(t *testing.T) state {
 // are closed: the lease cannot be renewed, the job ends in time with 79; who
 // waits is refused. Both name the cause.
 func TestRedisPasswordChanged(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, says, user string
 		change           []any
@@ -228,33 +213,23 @@ func TestRedisPasswordChanged(t *testing.T) {
 			server := redistest.Start(t)
 			server.Do("ACL", "SETUSER", "job", "on", ">s3cret", "~*", "&*", "+@all")
 			server.Do("ACL", "SETUSER", "operator", "on", ">s3cret", "~*", "&*", "+@all")
-			w := worlds(t, server, 1, shortTTL)[0]
-			w.store = strings.Replace(w.store, "redis://", "redis://"+c.user, 1) + "&quarantine=0s"
-			p := pairs(t, []*world{w})[0]
-			from := time.Now()
+			url := func(user string) string {
+				return strings.Replace(server.URL("quarantine=0s"), "redis://", "redis://"+user, 1)
+			}
+			r := newRow(leasing(t, url(c.user), lesserTTL), 1)
 			operate(t, server, c.change, []any{"CLIENT", "KILL", "TYPE", "normal"}, []any{"CLIENT", "KILL", "TYPE", "pubsub"})
-			p.awaitDeath()
-			if took := time.Since(from); took > shortTTL {
-				t.Errorf("the command was dead %v after the change, TTL %v", took, shortTTL)
+			r.holder.Expects(79)
+			r.queue[0].Expects(69)
+			if !r.heard("the slot could not be kept", c.says) {
+				t.Errorf("79 without the reason: %s", r.report())
 			}
-			if holder, waiter := p.holder.code(), p.waiter.code(); holder != 79 || waiter != 69 {
-				t.Errorf("exit codes %d and %d, want 79 and 69", holder, waiter)
-			}
-			p.drain()
-			if !within(limit, func() bool { return p.heard("the slot could not be kept", c.says) }) {
-				t.Errorf("79 without the reason: %s", p.report())
-			}
-			if p.begun(p.waiter) || strings.Contains(p.report(), "s3cret") {
-				t.Errorf("the waiter has run, or a password is shown: %s", p.report())
+			if r.begun(r.queue[0]) || strings.Contains(r.report(), "s3cret") {
+				t.Errorf("the waiter has run, or a password is shown: %s", r.report())
 			}
 			// With the right one the slot is free when the lease has run out.
-			next := worlds(t, server, 1, shortTTL)[0]
-			next.store = strings.Replace(next.store, "redis://", "redis://operator:s3cret@", 1) + "&quarantine=0s"
-			if last := next.start(spec{max: 1}); last.code() != 0 {
-				t.Errorf("the next one: %v\n%s", last.state, next.report())
-			}
-			next.drain()
-			next.check()
+			next := leasing(t, url("operator:s3cret@"), shortTTL)
+			next.start(spec{max: 1})
+			next.finish()
 		})
 	}
 }
@@ -267,7 +242,7 @@ func operate(t *testing.T, server *redistest.Server, commands ...[]any) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(limit))
+	_ = conn.SetDeadline(time.Now().Add(testkit.Patience))
 	reply := make([]byte, 1024)
 	for _, command := range append([][]any{{"AUTH", "operator", "s3cret"}}, commands...) {
 		if _, err := fmt.Fprintln(conn, command...); err != nil {
@@ -285,32 +260,25 @@ func operate(t *testing.T, server *redistest.Server, commands ...[]any) {
 func TestRedisSentinelFailover(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
-	all := worlds(t, s.Master, 3, 20*time.Second)
-	for i, w := range all {
-		w.store = s.URL(fmt.Sprintf("prefix=w%d", i))
+	var rs []row
+	for i := range 3 {
+		rs = append(rs, newRow(leasing(t, s.URL(fmt.Sprintf("prefix=w%d", i)), 30*time.Second), 1))
 	}
-	ps := pairs(t, all)
 	s.Master.Stop()
-	redistest.Eventually(t, "the replica is promoted", func() bool {
+	testkit.Eventually(t, "the replica is promoted", func() bool {
 		text, err := s.Replica.Try("INFO", "replication") // being promoted it closes connections
 		return err == nil && strings.Contains(fmt.Sprint(text), "role:master")
 	})
 	s.Master.Continue()
-	for _, p := range ps {
-		await(t, "the holder is known to the new master, or has given up", func() bool { return p.holder.isDone() || len(p.ls()) == 2 })
-	}
-	for _, p := range ps {
-		if p.holder.isDone() {
-			p.lose(t)
-			continue
+	for _, r := range rs {
+		r.Eventually("the holder is known to the new master, or has given up", func() bool {
+			return !r.holder.Running() || len(r.List("job")) == 2
+		})
+		r.holder.release()
+		if end := r.holder.Wait(); end.Code != 0 && end.Code != 79 {
+			t.Errorf("the holder: %v", end)
 		}
-		p.release()
-		if code := p.holder.code(); code != 0 && code != 79 {
-			t.Errorf("the holder: %v\n%s", p.holder.state, p.report())
-		}
-		p.holder.killed = true // judged here
-		p.drain()
-		p.check()
-		p.nothingLeft()
+		r.holder.judged = true
+		r.finish()
 	}
 }

@@ -1,3 +1,5 @@
+//go:build integration
+
 package crash_test
 
 import (
@@ -5,188 +7,135 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golock/test/testkit"
 )
 
-// This file pins what happens around golocks that are stopped and continued: a
-// waiter that gets TSTP leaves the queue and comes again with CONT; one that
-// stands still in the midst of a step holds up others, but breaks nothing.
-
+// A waiter that gets TSTP leaves the queue and comes again with CONT.
 func TestTSTPLeavesTheQueue(t *testing.T) {
-	w := newWorld(t)
-	w.wanted = []string{""}
-	first, release := w.lasting(spec{max: 1})
-	w.awaitBegin(w.start(first))
+	t.Parallel()
+	w := newWorld(t, "")
+	first := w.holding(spec{max: 1})
 	absent := w.queued(spec{max: 1})
-	second, releaseSecond := w.lasting(spec{max: 1})
-	behind := w.queued(second)
-	if err := absent.process.Signal(syscall.SIGTSTP); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "a golock that leaves", func() bool { return w.said("left the queue") > 0 })
-	for _, e := range w.ls() {
-		if e.PID == absent.process.Pid {
-			t.Errorf("the stopped golock is still listed: %+v", e)
-		}
-	}
-	release()
+	behind := w.queued(spec{max: 1, hold: -1})
+	absent.Signal(syscall.SIGTSTP)
+	absent.Says("left the queue")
+	w.AwaitWaiters(behind.PID)
+	first.release()
 	w.awaitBegin(behind)
 	last := w.queued(spec{max: 1})
-	waiting := w.said("waiting")
-	if err := absent.process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the return to the queue", func() bool { return w.said("waiting") > waiting })
-	if list := w.ls(); len(list) != 3 || list[1].PID != last.process.Pid || list[2].PID != absent.process.Pid {
-		t.Errorf("ls after the return: %+v", list)
-	}
-	releaseSecond()
-	w.drain()
-	w.check()
-	inOrder(t, []*proc{behind, last, absent}, "fence", func(p *proc) int64 { return p.fence })
-	w.nothingLeft()
+	absent.Signal(syscall.SIGCONT)
+	w.AwaitWaiters(last.PID, absent.PID)
+	behind.release()
+	w.finishInOrder(first, behind, last, absent)
 }
 
 // A golock that was told to stop just when the slot comes to it either has it,
 // or leaves with nothing in its hands.
 func TestTSTPWhenTheSlotComes(t *testing.T) {
+	t.Parallel()
 	random := newRand(t)
-	w := newWorld(t)
-	w.wanted = []string{""}
-	leavers := 0
-	for range 60 {
-		first, release := w.lasting(spec{max: 1})
-		holder := w.start(first)
-		w.awaitBegin(holder)
+	w := newWorld(t, "")
+	for range 25 {
+		holder := w.holding(spec{max: 1})
 		waiter := w.queued(spec{max: 1})
-		release()
+		holder.release()
 		pass(time.Duration(random.Int64N(int64(600 * time.Microsecond))))
-		before := w.said("left the queue")
-		left := func() bool { return w.said("left the queue") > before }
-		_ = waiter.process.Signal(syscall.SIGTSTP)
-		<-holder.done
-		await(t, "the golock leaves, its command stops, or both end", func() bool {
-			return waiter.isDone() || left() || waiter.commandStopped()
+		left := func() bool { return strings.Contains(waiter.Stderr(), "left the queue") }
+		w.Signal(waiter.PID, syscall.SIGTSTP)
+		holder.Wait()
+		w.Eventually("the golock leaves, its command stops, or both end", func() bool {
+			return !waiter.Running() || left() || slices.ContainsFunc(testkit.Children(waiter.PID), testkit.Stopped)
 		})
 		if left() {
-			leavers++
-			if p := w.start(spec{max: 1, judge: "n", flags: []string{"-n"}}); p.code() != 0 {
-				t.Errorf("-n after the only other golock has left the queue: %v, ls: %+v", p.state, w.ls())
-			}
+			w.IsFree()
 		}
 		// A signal of a golock that has just stopped its command may be on its way.
-		await(t, "the end of the waiter", func() bool {
-			_ = waiter.process.Signal(syscall.SIGCONT)
-			return waiter.isDone()
+		w.Eventually("the waiter ends", func() bool {
+			w.Signal(waiter.PID, syscall.SIGCONT)
+			return !waiter.Running()
 		})
 	}
-	t.Logf("%d left the queue", leavers)
-	w.drain()
-	w.check()
-	w.nothingLeft()
+	w.finish()
 }
 
 // CONT right after TSTP: no process may be left stopped. Known and not to be
 // helped without a terminal: a CONT that comes between golock's last look and
-// its own STOP is lost (signals.Relay.Suspend). On a busy machine that is one of
-// forty or less, which goes on with the next CONT.
+// its own STOP is lost (signals.Relay.Suspend). That is one of forty, and more
+// on a busy machine; it goes on with the next CONT.
 func TestTSTPAndCONTAtOnce(t *testing.T) {
+	t.Parallel()
 	random := newRand(t)
-	w := newWorld(t)
-	w.wanted = []string{""}
-	first, release := w.lasting(spec{max: 1})
-	w.awaitBegin(w.start(first))
+	w := newWorld(t, "")
+	holder := w.holding(spec{max: 1})
 	var waiters []*proc
-	for range 40 {
+	for range 20 {
 		p := w.queued(spec{max: 1})
 		waiters = append(waiters, p)
-		_ = p.process.Signal(syscall.SIGTSTP)
+		p.Signal(syscall.SIGTSTP)
 		pass(time.Duration(random.Int64N(int64(400 * time.Microsecond))))
-		_ = p.process.Signal(syscall.SIGCONT)
+		p.Signal(syscall.SIGCONT)
 	}
-	release()
-	if !within(limit/6, func() bool { return !slices.ContainsFunc(waiters, func(p *proc) bool { return !p.isDone() }) }) {
-		n := 0
+	holder.release()
+	again := map[*proc]bool{}
+	w.Eventually("all have ended", func() bool {
+		ended := true
 		for _, p := range waiters {
-			if p.stopped() {
-				n++
-				_ = p.process.Signal(syscall.SIGCONT)
+			ended = ended && !p.Running()
+			if testkit.Stopped(p.PID) && w.Signal(p.PID, syscall.SIGCONT) {
+				again[p] = true
 			}
 		}
-		t.Logf("%d of %d golocks are stopped, after a CONT", n, len(waiters))
-		if n == 0 || n > len(waiters)/10 {
-			t.Errorf("that is no accident; ls: %+v", w.ls())
-		}
+		return ended
+	})
+	if len(again) > len(waiters)/2 {
+		t.Errorf("%d of %d golocks were left stopped", len(again), len(waiters))
 	}
-	w.drain()
-	w.check()
+	w.finish()
 }
 
 // A golock that is stopped at the worst moment, while it changes the table,
 // holds up the others. Those who do not want to wait are told; those who wait
 // go on waiting and are served when it continues.
 func TestStoppedWhileItChangesTheTable(t *testing.T) {
-	w := newWorld(t)
-	w.wanted = []string{""}
-	first, release := w.lasting(spec{max: 1})
-	holder := w.start(first)
-	w.awaitBegin(holder)
-	queue := []*proc{holder, w.queued(spec{max: 1}), w.queued(spec{max: 1})}
-	inside, _ := w.trace(spec{max: 1, flags: []string{"-n"}}, func(p *proc) syscall.Signal {
-		if p.holdsLock() {
+	t.Parallel()
+	w := newWorld(t, "")
+	queue := []*proc{w.holding(spec{max: 1}), w.queued(spec{max: 1}), w.queued(spec{max: 1})}
+	inside := w.trace(spec{max: 1, flags: []string{"-n"}}, func(p *proc) syscall.Signal {
+		if holdsLock(p.PID) {
 			return syscall.SIGSTOP
 		}
 		return 0
 	})
-	if !inside.stopped() || !inside.holdsLock() {
+	if !testkit.Stopped(inside.PID) || !holdsLock(inside.PID) {
 		t.Fatal("there is no golock that is stopped inside")
 	}
-	release()
-	<-holder.done
+	queue[0].release()
+	queue[0].Wait()
 	impatient := w.start(spec{max: 1, flags: []string{"-n"}})
-	if code := impatient.code(); code != 69 && code != 75 {
-		t.Errorf("-n behind a stopped golock: %v", impatient.state)
+	impatient.judged = true
+	if r := impatient.Wait(); r.Code != 69 && r.Code != 75 {
+		t.Errorf("-n behind a stopped golock: %v", r)
 	}
-	impatient.killed = true // its end is judged here
-	_ = inside.process.Signal(syscall.SIGCONT)
-	w.drain()
-	w.check()
-	inOrder(t, queue, "fence", func(p *proc) int64 { return p.fence })
-	w.nothingLeft()
+	inside.Signal(syscall.SIGCONT)
+	w.finishInOrder(queue...)
 }
 
-// holdsLock reports whether the golock has a write lock, which one that does
-// not wait and is not served has only while it changes the table.
-func (p *proc) holdsLock() bool {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", p.process.Pid))
-	for _, f := range files {
+// holdsLock reports whether a golock has a write lock, which one that does not
+// wait and is not served has only while it changes the table.
+func holdsLock(pid int) bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	return slices.ContainsFunc(files, func(f string) bool {
 		text, _ := os.ReadFile(f)
 		for line := range strings.Lines(string(text)) {
 			if strings.HasPrefix(line, "lock:") && strings.Contains(line, " OFDLCK ") && strings.Contains(line, " WRITE ") {
 				return true
 			}
 		}
-	}
-	return false
+		return false
+	})
 }
-
-// commandStopped reports whether a child of the golock is stopped.
-func (p *proc) commandStopped() bool {
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.process.Pid))
-	for _, list := range lists {
-		text, _ := os.ReadFile(list)
-		for _, pid := range strings.Fields(string(text)) {
-			if n, _ := strconv.Atoi(pid); processState(n) == 'T' {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// stopped reports whether the golock is stopped.
-func (p *proc) stopped() bool { return processState(p.process.Pid) == 'T' }

@@ -1,3 +1,5 @@
+//go:build integration
+
 package examples_test
 
 import (
@@ -7,11 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golock/test/testkit"
 )
 
 // A job that overruns its period under a real cron daemon. The daemon has its own mount namespace, in which its spool,
 // its pid file and its mailer are the test's, and a clock in which a minute passes in a second.
 func TestCron(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Fatal("cron runs as root only, so must this test")
 	}
@@ -20,7 +25,7 @@ func TestCron(t *testing.T) {
 		t.Fatalf("%v; run: make deps", err)
 	}
 	for _, program := range []string{"cc", "unshare", "nsenter", "mount"} {
-		need(t, program)
+		testkit.Need(t, program)
 	}
 
 	dir := t.TempDir()
@@ -28,22 +33,16 @@ func TestCron(t *testing.T) {
 	jobs, starts, mail := in("jobs"), in("starts"), in("mail")
 
 	crontab, err := os.ReadFile(filepath.Join(examples, "cron", "crontab"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	write(t, in("spool", "root"), 0o600, string(crontab))
 	write(t, in("crontab"), 0o644, "")
 	for _, d := range []string{"cron.d", "run", "mail"} {
-		if err := os.Mkdir(in(d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Mkdir(in(d), 0o755))
 	}
 	// cron's mailer, in a /usr/sbin that holds nothing else.
 	write(t, in("sbin", "sendmail"), 0o755, fmt.Sprintf("#!/bin/sh\ncat >'%s/'$$.part && mv '%[1]s/'$$.part '%[1]s/'$$.mail\n", mail))
 	b, err := os.ReadFile(daemon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	write(t, in("cron"), 0o755, string(b))
 	if out, err := exec.Command("cc", "-O2", "-shared", "-fPIC", "-o", in("fastclock.so"), "testdata/fastclock.c").CombinedOutput(); err != nil {
 		t.Fatalf("cc: %v\n%s", err, out)
@@ -104,9 +103,9 @@ rmdir inside
 	}
 
 	for round := 1; round <= 2; round++ {
-		await(t, "the job's start", func() bool { return count(jobs, "begin") == round })
+		testkit.Eventually(t, "the job's start", func() bool { return count(jobs, "begin") == round })
 		skipped := count(starts, "report 0")
-		await(t, "two more starts, which find it running", func() bool { return count(starts, "report 0") >= skipped+2 })
+		testkit.Eventually(t, "two more starts, which find it running", func() bool { return count(starts, "report 0") >= skipped+2 })
 		if n := count(jobs, "end"); n != round-1 {
 			t.Fatalf("%d jobs have ended before they were told to", n)
 		}
@@ -121,10 +120,10 @@ rmdir inside
 		}
 		write(t, in(fmt.Sprintf("end.%d", round)), 0o644, "")
 	}
-	await(t, "the third job", func() bool { return count(jobs, "begin") == 3 })
+	testkit.Eventually(t, "the third job", func() bool { return count(jobs, "begin") == 3 })
 	write(t, in("end.3"), 0o644, "")
-	await(t, "its end", func() bool { return count(jobs, "end") == 3 })
-	await(t, "a mail", func() bool { m, _ := filepath.Glob(mail + "/*.mail"); return len(m) > 0 })
+	testkit.Eventually(t, "its end", func() bool { return count(jobs, "end") == 3 })
+	testkit.Eventually(t, "a mail", func() bool { m, _ := filepath.Glob(mail + "/*.mail"); return len(m) > 0 })
 
 	if s := read(t, jobs); strings.Contains(s, "overlap") || most(s) != 1 {
 		t.Errorf("two jobs at once:\n%s", s)
@@ -138,9 +137,7 @@ rmdir inside
 		t.Error("the backup's exit code has not reached cron")
 	}
 	mails, err := filepath.Glob(mail + "/*.mail")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, m := range mails {
 		text := read(t, m)
 		head, body, _ := strings.Cut(text, "\n\n")

@@ -1,3 +1,5 @@
+//go:build integration
+
 package examples_test
 
 import (
@@ -8,13 +10,13 @@ import (
 	"testing"
 
 	"golock/locks/redis/redistest"
+	"golock/test/testkit"
 )
 
-// onRedis returns a command that takes its locks from a server: the variable that the examples leave to the user. It has
-// just been started, which real ones have not.
+// onRedis returns a command that takes its locks from a server: the variable that the examples leave to the user.
 func onRedis(t *testing.T) (start func(dir string, argv ...string) *command) {
 	t.Helper()
-	url := redistest.Start(t).URL("quarantine=0")
+	url := redistest.StoreURL(t)
 	return func(dir string, argv ...string) *command {
 		t.Helper()
 		c := newCommand(t, "", dir, argv...)
@@ -36,10 +38,11 @@ func entry(t *testing.T, crontab, job string) string {
 	return ""
 }
 
-// Thirty hosts reach the same minute: one of them runs, silently for all the others, and no later one does until the
+// Twenty hosts reach the same minute: one of them runs, silently for all the others, and no later one does until the
 // hold has been given back.
 func TestCronFleet(t *testing.T) {
-	const hosts = 30
+	t.Parallel()
+	const hosts = 20
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "bin", "sync-accounts"), 0o755, "#!/bin/sh\necho begin >>log\necho end >>log\n")
 	write(t, filepath.Join(dir, "bin", "reindex-host"), 0o755, "#!/bin/sh\necho begin >>log2\nsleep 0.02\necho end >>log2\n")
@@ -52,7 +55,7 @@ func TestCronFleet(t *testing.T) {
 			all = append(all, start(dir, "env", path, "sh", "-c", entry(t, "crontab.fleet", job)))
 		}
 		for _, c := range all {
-			if code := c.code(t); code != 0 || c.out.Len()+c.err.Len() > 0 {
+			if code := c.code(t); code != 0 || c.out.Len() > 0 || c.said() != "" {
 				t.Errorf("%q: code %d, output %q %q; cron would mail it", c.Args, code, &c.out, &c.err)
 			}
 		}
@@ -84,7 +87,7 @@ func steps(t *testing.T, file string) string {
 	}
 	for _, line := range lines(text) {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "- ")
-		if strings.HasPrefix(line, "golock ") || strings.HasPrefix(line, "make ") {
+		if strings.HasPrefix(strings.TrimPrefix(line, "exec "), "golock ") || strings.HasPrefix(line, "make ") {
 			shell = append(shell, line)
 		}
 	}
@@ -96,8 +99,9 @@ func steps(t *testing.T, file string) string {
 
 // Pipelines of all systems run beside each other, their deployments one after the other.
 func TestCIPipelines(t *testing.T) {
-	need(t, "make")
-	need(t, "cc")
+	t.Parallel()
+	testkit.Need(t, "make")
+	testkit.Need(t, "cc")
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "Makefile"), 0o644, "all: a.o b.o c.o\n")
 	for _, c := range []string{"a.c", "b.c", "c.c"} {
@@ -111,7 +115,7 @@ func TestCIPipelines(t *testing.T) {
 		all = append(all, start(dir, "sh", "-e", "-c", steps(t, file)))
 	}
 	for _, c := range all {
-		if code := c.code(t); code != 0 || c.err.Len() > 0 {
+		if code := c.code(t); code != 0 || c.said() != "" {
 			t.Errorf("%q: code %d, stderr %s", c.Args, code, &c.err)
 		}
 	}
@@ -124,15 +128,13 @@ func TestCIPipelines(t *testing.T) {
 	got := map[string]string{}
 	pipeline := func(n int) string {
 		d := filepath.Join(dir, fmt.Sprint(n))
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(d, 0o755))
 		return d
 	}
 	take := func(n int) {
 		t.Helper()
 		c := start(pipeline(n), script, "take")
-		if code := c.code(t); code != 0 || c.err.Len() > 0 {
+		if code := c.code(t); code != 0 || c.said() != "" {
 			t.Fatalf("take: code %d, stderr %s", code, &c.err)
 		}
 		got[strings.TrimSpace(c.out.String())] = pipeline(n)
@@ -144,7 +146,7 @@ func TestCIPipelines(t *testing.T) {
 		t.Fatalf("the environments are %q", got)
 	}
 	late := start(pipeline(3), script, "take")
-	await(t, "the fourth in the queue", func() bool {
+	testkit.Eventually(t, "the fourth in the queue", func() bool {
 		c := start(dir, "golock", "ls", "--json", "environments")
 		c.code(t)
 		return strings.Contains(c.out.String(), `"waiting"`)
@@ -159,6 +161,7 @@ func TestCIPipelines(t *testing.T) {
 
 // One leads; when its golock is killed, or it is told to step down, the next in line does, and never two at once.
 func TestLeader(t *testing.T) {
+	t.Parallel()
 	dir, work := copyExample(t, "leader"), t.TempDir()
 	log := filepath.Join(work, "log")
 	write(t, filepath.Join(work, "lead"), 0o755, `#!/bin/sh
@@ -173,7 +176,7 @@ while [ -e log ]; do sleep 0.02; done
 	stand := func(host string, line int) *command {
 		t.Helper()
 		c := start(dir, "./leader", filepath.Join(work, "lead"), host)
-		await(t, host+" stands in line", func() bool {
+		testkit.Eventually(t, host+" stands in line", func() bool {
 			ls := start(dir, "golock", "ls", "--json", "leader")
 			ls.code(t)
 			return strings.Count(ls.out.String(), `"state"`) == line
@@ -183,7 +186,7 @@ while [ -e log ]; do sleep 0.02; done
 	var fence int64
 	leads := func(host string) {
 		t.Helper()
-		await(t, host+" leads", func() bool { return strings.Contains(read(t, log), "begin "+host+" ") })
+		testkit.Eventually(t, host+" leads", func() bool { return strings.Contains(read(t, log), "begin "+host+" ") })
 		all := lines(read(t, log))
 		var term int64
 		if _, err := fmt.Sscanf(all[len(all)-1], "begin "+host+" %d", &term); err != nil || term <= fence {
@@ -197,7 +200,7 @@ while [ -e log ]; do sleep 0.02; done
 	if err := a.Process.Kill(); err != nil { // golock itself: the guard kills the command, with the throne
 		t.Fatal(err)
 	}
-	await(t, "a has gone", func() bool {
+	testkit.Eventually(t, "a has gone", func() bool {
 		return os.Remove(filepath.Join(work, "throne")) == nil || strings.Contains(read(t, log), "begin b ")
 	})
 	leads("b")
@@ -208,9 +211,7 @@ while [ -e log ]; do sleep 0.02; done
 		t.Errorf("the one that stepped down: code %d, stderr %s", code, &b.err)
 	}
 	leads("c")
-	if err := os.Rename(log, log+".old"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Rename(log, log+".old"))
 	if code := c.code(t); code != 0 {
 		t.Errorf("the last: code %d, stderr %s", code, &c.err)
 	}

@@ -1,3 +1,5 @@
+//go:build integration
+
 package examples_test
 
 import (
@@ -8,17 +10,20 @@ import (
 	"testing"
 
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
 // Workers share a table of jobs: each job is done once, by somebody, and a
 // worker that is too late changes nothing.
 func TestJobs(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		server func(testing.TB) *sqltest.Server
 		client string
 	}{{sqltest.Maria, "mariadb"}, {sqltest.Postgres, "psql"}} {
 		t.Run(tt.client, func(t *testing.T) {
-			need(t, tt.client)
+			t.Parallel()
+			testkit.Need(t, tt.client)
 			server := tt.server(t)
 			db := server.NewDatabase(t)
 			dir, home := copyExample(t, "jobs"), t.TempDir()
@@ -36,7 +41,7 @@ case $1 in slow*) until [ -e "go.$PPID" ] || [ -e go.all ]; do sleep 0.01; done;
 			}
 			finish := func(c *command) string {
 				t.Helper()
-				if code := c.code(t); code != 0 || c.err.Len() > 0 {
+				if code := c.code(t); code != 0 || c.said() != "" {
 					t.Fatalf("%q: exit code %d, stderr: %s", c.Args, code, &c.err)
 				}
 				return c.out.String()
@@ -44,7 +49,7 @@ case $1 in slow*) until [ -e "go.$PPID" ] || [ -e go.all ]; do sleep 0.01; done;
 			done := func() []string { return lines(read(t, filepath.Join(dir, "log"))) }
 
 			finish(start("sh", "-c", "./db <schema.sql"))
-			const jobs = 24
+			const jobs = 12
 			insert := "INSERT INTO jobs (id, input) VALUES (0, 'job0')"
 			var want []string
 			for i := range jobs {
@@ -55,7 +60,7 @@ case $1 in slow*) until [ -e "go.$PPID" ] || [ -e go.all ]; do sleep 0.01; done;
 			}
 			finish(start("sh", "-c", "echo \"$1;\" | ./db", "sh", insert))
 			var workers []*command
-			for range 4 {
+			for range 3 {
 				workers = append(workers, start("./worker"))
 			}
 			for _, w := range workers {
@@ -90,10 +95,10 @@ case $1 in slow*) until [ -e "go.$PPID" ] || [ -e go.all ]; do sleep 0.01; done;
 			// A job is taken over from a worker that is slow: it comes too late.
 			finish(start("sh", "-c", "echo \"INSERT INTO jobs (id, input) VALUES (100, 'slow');\" | ./db"))
 			slow := start("./worker")
-			await(t, "the slow one has begun", func() bool { return len(done()) == jobs+1 })
+			testkit.Eventually(t, "the slow one has begun", func() bool { return len(done()) == jobs+1 })
 			finish(start("./stale", "0"))
 			heir := start("./worker")
-			await(t, "the heir has begun", func() bool { return len(done()) == jobs+2 })
+			testkit.Eventually(t, "the heir has begun", func() bool { return len(done()) == jobs+2 })
 			write(t, filepath.Join(dir, fmt.Sprint("go.", heir.Process.Pid)), 0o644, "")
 			finish(heir)
 			write(t, filepath.Join(dir, "go.all"), 0o644, "")

@@ -1,4 +1,6 @@
-// Package examples_test runs what is in examples/ for real: a cron daemon, make and a compiler, databases, and a test that
+//go:build integration
+
+// Package examples_test runs what is in docs/examples/ for real: a cron daemon, make and a compiler, databases, and a test that
 // plays systemd. Each test copies the files a user would copy and asserts on what a user would see.
 package examples_test
 
@@ -10,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,74 +21,49 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
-// patience bounds every wait for something that must happen. It is long because machines are slow, and reached only
-// when the test fails.
-const patience = 60 * time.Second
-
-var (
-	golock   string // the built program
-	examples string // the folder with the examples
-)
+// golock is the program under test, examples the folder with the examples.
+var golock, examples string
 
 func TestMain(m *testing.M) {
 	// The test binary is also the service that the systemd examples start.
 	if len(os.Args) > 1 && os.Args[1] == "play" {
 		os.Exit(play(os.Args[2]))
 	}
-	code, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(testkit.Main(tests{m}, redistest.Close, sqltest.Close))
 }
 
-func buildAndRun(m *testing.M) (int, error) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		return 1, err
-	}
-	examples = filepath.Join(root, "examples")
-	// No variable of the caller reaches the program but what a test sets.
-	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "GOLOCK_") {
-			os.Unsetenv(name)
+type tests struct{ *testing.M }
+
+// Run has golock in the PATH, under that name.
+func (m tests) Run() int {
+	root, err := testkit.Root()
+	if err == nil {
+		var bin string
+		if bin, err = os.MkdirTemp("", "golock-examples"); err == nil {
+			defer os.RemoveAll(bin)
+			golock, examples = filepath.Join(bin, "golock"), filepath.Join(root, "docs", "examples")
+			err = os.Symlink(testkit.Golock, golock)
+			os.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 		}
 	}
-	bin, err := os.MkdirTemp("", "golock-examples")
 	if err != nil {
-		return 1, err
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
-	defer os.RemoveAll(bin)
-	golock = filepath.Join(bin, "golock")
-	build := exec.Command("go", "build", "-trimpath", "-o", golock, ".")
-	build.Dir = root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("go build in %s: %w\n%s", root, err, out)
-	}
-	os.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	return sqltest.Main(m), nil
-}
-
-// need fails the test if a program that it cannot do without is missing.
-func need(t *testing.T, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		t.Fatalf("%v; run: make deps", err)
-	}
+	testkit.Parallel(8) // they wait
+	return m.M.Run()
 }
 
 // copyExample puts a copy of one example into a fresh folder and returns it.
 func copyExample(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(examples, name))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.CopyFS(dir, os.DirFS(filepath.Join(examples, name))))
 	// CopyFS keeps only the bits of the mode that the umask lets through; scripts must stay executable.
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -97,23 +75,15 @@ func copyExample(t *testing.T, name string) string {
 		}
 		return os.Chmod(path, from.Mode().Perm())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return dir
 }
 
 func write(t *testing.T, path string, mode os.FileMode, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	// Renamed, so that no fork of this process has it open for writing (ETXTBSY).
+	testkit.Output(t, text, "sh", "-c", `cat >"$0.new" && chmod "$1" "$0.new" && mv "$0.new" "$0"`, path, fmt.Sprintf("%o", mode))
 }
 
 // read returns the file's text, or "" as long as it does not exist.
@@ -128,16 +98,6 @@ func read(t *testing.T, path string) string {
 
 func lines(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == '\n' })
-}
-
-// await returns as soon as done says so, and fails the test if it never does.
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no sign of it in %v: %s", patience, what)
-		}
-	}
 }
 
 // command is a program with its own store, in its own session as cron, systemd and CI runners start theirs, and ended at
@@ -182,9 +142,7 @@ func newCommand(t *testing.T, store, dir string, argv ...string) *command {
 
 func (c *command) start(t *testing.T) *command {
 	t.Helper()
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Start())
 	go func() {
 		// As long as it is not reaped its number, and its group's, is nobody else's.
 		for unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
@@ -223,13 +181,22 @@ func (c *command) signalAll(sig syscall.Signal) {
 	}
 }
 
+// said is standard error without the lines that golock writes when it has waited
+// for a second, which it does on a busy machine.
+func (c *command) said() string {
+	rest := slices.DeleteFunc(lines(c.err.String()), func(line string) bool {
+		return strings.HasPrefix(line, "golock: waiting for ")
+	})
+	return strings.Join(rest, "\n")
+}
+
 // code waits for the end and returns the exit code, 128+N for a death by signal N.
 func (c *command) code(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-c.done:
-	case <-time.After(patience):
-		t.Fatalf("%q still runs after %v\nstdout: %s\nstderr: %s", c.Args, patience, &c.out, &c.err)
+	case <-time.After(testkit.Patience):
+		t.Fatalf("%q still runs after %v\nstdout: %s\nstderr: %s", c.Args, testkit.Patience, &c.out, &c.err)
 	}
 	ws := c.ProcessState.Sys().(syscall.WaitStatus)
 	if ws.Signaled() {

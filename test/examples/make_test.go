@@ -1,3 +1,5 @@
+//go:build integration
+
 package examples_test
 
 import (
@@ -9,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golock/test/testkit"
 )
 
 // ccWrapper stands before the compiler, writes down when it is at work, and holds the first one back until $TOGETHER
@@ -29,12 +33,10 @@ exit $code
 // project is the make example with sources, and a compiler in front of the real one.
 func project(t *testing.T) (dir, bin string) {
 	t.Helper()
-	need(t, "make")
-	need(t, "cc")
+	testkit.Need(t, "make")
+	testkit.Need(t, "cc")
 	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dir, bin = copyExample(t, "make"), t.TempDir()
 	write(t, filepath.Join(bin, "cc"), 0o755, fmt.Sprintf(ccWrapper, cc))
 	var calls, protos strings.Builder
@@ -65,7 +67,7 @@ func checkBuild(t *testing.T, c *command) {
 	if all := c.out.String() + c.err.String(); strings.Contains(all, "jobserver") {
 		t.Errorf("make complains of its jobserver:\n%s", all)
 	}
-	if strings.Contains(c.err.String(), "golock:") {
+	if strings.Contains(c.said(), "golock:") {
 		t.Errorf("golock spoke in a build that went well:\n%s", &c.err)
 	}
 }
@@ -73,6 +75,7 @@ func checkBuild(t *testing.T, c *command) {
 // Every jobserver that this make can offer reaches the compilers' makes through golock, and never more than two
 // compilers are at work, where without golock there are three and more.
 func TestMakeLimitsCompilers(t *testing.T) {
+	t.Parallel()
 	styles := [][]string{{}}
 	version, err := exec.Command("make", "--version").Output()
 	if err != nil {
@@ -117,6 +120,7 @@ func TestMakeLimitsCompilers(t *testing.T) {
 
 // Two CI jobs on one machine, each with -j8, share the two slots; the second tests after the first.
 func TestMakeCISteps(t *testing.T) {
+	t.Parallel()
 	store, log := t.TempDir(), filepath.Join(t.TempDir(), "log")
 	var steps []*command
 	for range 2 {
@@ -141,6 +145,7 @@ func TestMakeCISteps(t *testing.T) {
 // The jobserver as its clients see it, with the test as the make above: the variable and the tokens, by descriptors and
 // by the path of a fifo, come through golock, and a token that is given back is there for the next.
 func TestJobserverTokens(t *testing.T) {
+	t.Parallel()
 	const client = `
 		case $MAKEFLAGS in
 		*fifo:*) exec 8<>"${MAKEFLAGS##*fifo:}" ;;
@@ -152,14 +157,10 @@ func TestJobserverTokens(t *testing.T) {
 		t.Fatalf("mkfifo: %v %s", err, out)
 	}
 	f, err := os.OpenFile(fifo, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer r.Close()
 	defer w.Close()
 

@@ -1,3 +1,5 @@
+//go:build integration
+
 package examples_test
 
 import (
@@ -8,18 +10,20 @@ import (
 	"testing"
 
 	"golock/locks/redis/redistest"
+	"golock/test/testkit"
 )
 
 // The crontab lines of the README, as they stand there, with nothing but what Debian's cron gives a job: no variables of a
 // login, and a PATH of two folders.
 func TestReadmeCrontab(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Fatal("/usr/local/bin is replaced for this test: it must run as root")
 	}
-	readme := read(t, filepath.Join(examples, "..", "README.md"))
+	readme := read(t, filepath.Join(examples, "..", "..", "README.md"))
 	_, section, _ := strings.Cut(readme, "\n## In a crontab\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	url := redistest.Start(t).URL("quarantine=0")
+	url := redistest.StoreURL(t)
 	jobs := 0
 	for i, block := range strings.Split(section, "```crontab\n")[1:] {
 		block, _, _ = strings.Cut(block, "```")
@@ -46,13 +50,13 @@ func TestReadmeCrontab(t *testing.T) {
 				`mount --bind "$0" /usr/local/bin && exec "$@"`, bin, "env", "-i"}, variables...)
 			argv = append(argv, "sh", "-c", entry)
 			first := newCommand(t, "", dir, argv...).start(t)
-			await(t, "the job's start", func() bool { return read(t, filepath.Join(dir, "log")) == "begin\n" })
+			testkit.Eventually(t, "the job's start", func() bool { return read(t, filepath.Join(dir, "log")) == "begin\n" })
 			second := newCommand(t, "", dir, argv...).start(t)
-			if code := second.code(t); code != 0 || second.out.Len()+second.err.Len() > 0 {
+			if code := second.code(t); code != 0 || second.out.Len() > 0 || second.said() != "" {
 				t.Errorf("%s: while it runs: code %d, output %q %q; want silence", line, code, &second.out, &second.err)
 			}
 			write(t, filepath.Join(dir, "go"), 0o644, "")
-			if code := first.code(t); code != 0 || first.out.String() != "synced\n" || first.err.Len() > 0 {
+			if code := first.code(t); code != 0 || first.out.String() != "synced\n" || first.said() != "" {
 				t.Errorf("%s: code %d, output %q %q", line, code, &first.out, &first.err)
 			}
 		}

@@ -1,3 +1,5 @@
+//go:build integration
+
 package examples_test
 
 import (
@@ -6,11 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golock/test/testkit"
 )
 
 // Frames are rendered three at a time, each on a device that no other has at the time.
 func TestDevices(t *testing.T) {
-	need(t, "mkdir")
+	t.Parallel()
+	testkit.Need(t, "mkdir")
 	for _, tt := range []struct {
 		name          string
 		devices       int
@@ -42,7 +47,7 @@ for d in $CUDA_VISIBLE_DEVICES; do rmdir "busy.$d"; done
 			c.Env = append(c.Env, "PATH="+bin+":"+os.Getenv("PATH"), "WORK="+work, fmt.Sprint("ATONCE=", tt.atOnce),
 				fmt.Sprint("DEVICES=", tt.devices), fmt.Sprint("WEIGHT=", tt.weight))
 			c.start(t)
-			if code := c.code(t); code != 0 || c.err.Len() > 0 {
+			if code := c.code(t); code != 0 || c.said() != "" {
 				t.Fatalf("code %d, stderr: %s", code, &c.err)
 			}
 			log := read(t, filepath.Join(work, "log"))
@@ -83,6 +88,7 @@ for d in $CUDA_VISIBLE_DEVICES; do rmdir "busy.$d"; done
 
 // Readers meet inside, a writer waits for them and is alone, and a reader that comes after the writer waits for it.
 func TestReadersWriter(t *testing.T) {
+	t.Parallel()
 	dir, work, store := copyExample(t, "readers-writer"), t.TempDir(), t.TempDir()
 	write(t, filepath.Join(work, "use"), 0o755, `#!/bin/sh
 # use WHO: says that it is in, and goes out when told to
@@ -97,11 +103,11 @@ echo "end $1" >>log
 	}
 	inside := func(who string) {
 		t.Helper()
-		await(t, who+" is in", func() bool { return strings.Contains(read(t, log), "begin "+who+"\n") })
+		testkit.Eventually(t, who+" is in", func() bool { return strings.Contains(read(t, log), "begin "+who+"\n") })
 	}
 	waiting := func(n int) {
 		t.Helper()
-		await(t, "the queue's length", func() bool {
+		testkit.Eventually(t, "the queue's length", func() bool {
 			return strings.Count(mustRun(t, store, "", "golock", "ls", "--json", "catalog"), `"waiting"`) == n
 		})
 	}
@@ -126,7 +132,7 @@ echo "end $1" >>log
 	waiting(1)
 	leave("w")
 	for _, c := range all {
-		if code := c.code(t); code != 0 || c.err.Len() > 0 {
+		if code := c.code(t); code != 0 || c.said() != "" {
 			t.Errorf("%q: code %d, stderr: %s", c.Args, code, &c.err)
 		}
 	}

@@ -1,3 +1,5 @@
+//go:build integration
+
 package examples_test
 
 import (
@@ -14,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golock/test/testkit"
 )
 
 // The services that the units start. The test binary plays them: play is its main function then.
@@ -38,7 +42,7 @@ func play(service string) int {
 		fmt.Fprintf(conn, "READY=1\nSTATUS=pid %d, watchdog for %s, %s us", os.Getpid(), os.Getenv("WATCHDOG_PID"), os.Getenv("WATCHDOG_USEC"))
 		fallthrough
 	case "idle":
-		time.Sleep(2 * patience) // far longer than any test, but no process stays for ever if one fails
+		time.Sleep(2 * testkit.Patience) // far longer than any test, but no process stays for ever if one fails
 		return 1
 	case "echo-server":
 		// sd_listen_fds(3): the descriptors are for the process of that PID only.
@@ -77,9 +81,7 @@ func execStart(t *testing.T, unit string) []string {
 			t.Fatalf("%s: not a command under golock: %s", unit, line)
 		}
 		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return append(append([]string{golock}, argv[1:i+1]...), self, "play", filepath.Base(argv[i+1]))
 	}
 	t.Fatalf("%s: no ExecStart", unit)
@@ -98,20 +100,14 @@ type service struct {
 func startService(t *testing.T, store string, argv []string, socket *os.File, env ...string) *service {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "notify") // t.TempDir may be too long for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	address := &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"}
 	conn, err := net.ListenUnixgram("unixgram", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	raw, err := conn.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var errOpt error
 	if err := raw.Control(func(fd uintptr) {
 		errOpt = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_PASSCRED, 1)
@@ -119,9 +115,7 @@ func startService(t *testing.T, store string, argv []string, socket *os.File, en
 		t.Fatal(err, errOpt)
 	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { r.Close() })
 
 	vars := "NOTIFY_SOCKET='" + address.Name + "' WATCHDOG_USEC=30000000 WATCHDOG_PID=$$"
@@ -143,7 +137,7 @@ func startService(t *testing.T, store string, argv []string, socket *os.File, en
 func (s *service) ready(t *testing.T) (pid int, message string) {
 	t.Helper()
 	b, oob := make([]byte, 4096), make([]byte, 4096)
-	s.notify.SetReadDeadline(time.Now().Add(patience))
+	s.notify.SetReadDeadline(time.Now().Add(testkit.Patience))
 	n, oobn, _, _, err := s.notify.ReadMsgUnix(b, oob)
 	if err != nil {
 		t.Fatalf("no READY from %q: %v\nstderr: %s", s.Args, err, &s.err)
@@ -153,16 +147,14 @@ func (s *service) ready(t *testing.T) (pid int, message string) {
 		t.Fatalf("%d control messages: %v", len(messages), err)
 	}
 	credentials, err := syscall.ParseUnixCredentials(&messages[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return int(credentials.Pid), string(b[:n])
 }
 
 // over waits until no process of the service is left.
 func (s *service) over(t *testing.T) {
 	t.Helper()
-	s.alive.SetReadDeadline(time.Now().Add(patience))
+	s.alive.SetReadDeadline(time.Now().Add(testkit.Patience))
 	if _, err := s.alive.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("processes of %q are left: %v", s.Args, err)
 	}
@@ -178,6 +170,7 @@ func free(t *testing.T, store, name string) {
 
 // With --exec the service is the main process: READY and the watchdog are its own, and it is stopped directly.
 func TestSystemdExec(t *testing.T) {
+	t.Parallel()
 	store := t.TempDir()
 	s := startService(t, store, execStart(t, "worker.service"), nil)
 	pid, message := s.ready(t)
@@ -189,9 +182,7 @@ func TestSystemdExec(t *testing.T) {
 	if code := second.code(t); code != 75 {
 		t.Errorf("a second worker: code %d, want 75", code)
 	}
-	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Process.Signal(syscall.SIGTERM))
 	if code := s.code(t); code != 143 {
 		t.Errorf("stopped: code %d, want 143 (death by TERM)\nstderr: %s", code, &s.err)
 	}
@@ -202,6 +193,7 @@ func TestSystemdExec(t *testing.T) {
 // Without --exec golock is the main process: READY comes from its command, which is why the unit says NotifyAccess=all,
 // and TERM to golock alone ends the command with all it has started.
 func TestSystemdSupervisor(t *testing.T) {
+	t.Parallel()
 	unit := "worker-limited@.service"
 	for _, line := range []string{"NotifyAccess=all", "KillMode=mixed"} {
 		if !slices.Contains(lines(read(t, filepath.Join(examples, "systemd", unit))), line) {
@@ -234,15 +226,11 @@ func TestSystemdSupervisor(t *testing.T) {
 				t.Errorf("PID %d said %q, golock is %d", pid, message, s.Process.Pid)
 			}
 			worker, err := os.FindProcess(pid) // that very process, also when it has ended
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			defer worker.Release()
-			if err := s.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Process.Signal(syscall.SIGTERM))
 			if tt.all {
-				_ = worker.Signal(syscall.SIGTERM)
+				_ = syscall.Kill(-pid, syscall.SIGTERM) // the worker leads a group, which its child is in
 			}
 			if code := s.code(t); code != tt.code {
 				t.Errorf("stopped: code %d, want %d\nstderr: %s", code, tt.code, &s.err)
@@ -255,6 +243,7 @@ func TestSystemdSupervisor(t *testing.T) {
 
 // A service that is stopped while it waits for its slot has started nothing and leaves the queue.
 func TestSystemdStopWhileWaiting(t *testing.T) {
+	t.Parallel()
 	store := t.TempDir()
 	holders := []*service{
 		startService(t, store, execStart(t, "worker-limited@.service"), nil),
@@ -267,10 +256,8 @@ func TestSystemdStopWhileWaiting(t *testing.T) {
 	waiters := func() int {
 		return strings.Count(mustRun(t, store, "", golock, "ls", "--json", "worker-limited"), `"waiting"`)
 	}
-	await(t, "the third in the queue", func() bool { return waiters() == 1 })
-	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Eventually(t, "the third in the queue", func() bool { return waiters() == 1 })
+	testkit.Must(t, s.Process.Signal(syscall.SIGTERM))
 	if code := s.code(t); code != 143 {
 		t.Errorf("stopped while waiting: code %d, want 143", code)
 	}
@@ -286,29 +273,22 @@ func TestSystemdStopWhileWaiting(t *testing.T) {
 
 // A socket that systemd opened is the command's, as descriptor 3 and under its PID.
 func TestSystemdSocketActivation(t *testing.T) {
+	t.Parallel()
 	store := t.TempDir()
 	dir, err := os.MkdirTemp("", "socket")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer os.RemoveAll(dir)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "echo.sock"), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer l.Close()
 	socket, err := l.File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer socket.Close()
 	s := startService(t, store, execStart(t, "echo.service"), socket)
 	conn, err := net.Dial("unix", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(testkit.Patience))
 	reply := make(chan string, 1)
 	go func() {
 		b := make([]byte, 5)
@@ -327,7 +307,7 @@ func TestSystemdSocketActivation(t *testing.T) {
 		t.Errorf("the service ended without a reply; stderr: %s", &s.err)
 	}
 	conn.Close()
-	if code := s.code(t); code != 0 || s.err.Len() > 0 {
+	if code := s.code(t); code != 0 || s.said() != "" {
 		t.Errorf("code %d, stderr: %s", code, &s.err)
 	}
 	free(t, store, "echo")
@@ -335,24 +315,21 @@ func TestSystemdSocketActivation(t *testing.T) {
 
 // The timer's job is skipped, with success and without a word, while the same job runs by hand.
 func TestSystemdTimerJob(t *testing.T) {
+	t.Parallel()
 	store, argv := t.TempDir(), execStart(t, "nightly-report.service")
 	byHand := newCommand(t, store, "", golock, "run", "--name", "nightly-report", "--", "sh", "-c", "echo in; read out")
 	stdin, err := byHand.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	byHand.Stdout = nil
 	stdout, err := byHand.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	byHand.start(t)
-	_ = stdout.(*os.File).SetReadDeadline(time.Now().Add(patience))
+	_ = stdout.(*os.File).SetReadDeadline(time.Now().Add(testkit.Patience))
 	if _, err := io.ReadFull(stdout, make([]byte, len("in\n"))); err != nil {
 		t.Fatal(err)
 	}
 	skipped := startService(t, store, argv, nil)
-	if code := skipped.code(t); code != 0 || skipped.out.Len() > 0 || skipped.err.Len() > 0 {
+	if code := skipped.code(t); code != 0 || skipped.out.Len() > 0 || skipped.said() != "" {
 		t.Errorf("skipped: code %d, stdout %q, stderr %q; want 0 and nothing", code, &skipped.out, &skipped.err)
 	}
 	if _, err := io.WriteString(stdin, "out\n"); err != nil {
@@ -362,19 +339,18 @@ func TestSystemdTimerJob(t *testing.T) {
 		t.Fatalf("by hand: code %d", code)
 	}
 	ran := startService(t, store, argv, nil)
-	if code := ran.code(t); code != 0 || ran.out.String() != "report made\n" || ran.err.Len() > 0 {
+	if code := ran.code(t); code != 0 || ran.out.String() != "report made\n" || ran.said() != "" {
 		t.Errorf("code %d, stdout %q, stderr %q", code, &ran.out, &ran.err)
 	}
 }
 
 // systemd itself finds nothing to say about the units.
 func TestSystemdUnitsVerify(t *testing.T) {
-	need(t, "systemd-analyze")
+	t.Parallel()
+	testkit.Need(t, "systemd-analyze")
 	from, dir := filepath.Join(examples, "systemd"), t.TempDir()
 	units, err := filepath.Glob(filepath.Join(from, "*.[^m]*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	argv := []string{"systemd-analyze", "verify", "--man=no"}
 	for _, unit := range append(units, filepath.Join(examples, "leader", "leader.service")) {
 		text := strings.ReplaceAll(read(t, unit), "/usr/bin/golock", golock)

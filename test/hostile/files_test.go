@@ -1,3 +1,5 @@
+//go:build integration
+
 package hostile_test
 
 import (
@@ -9,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"golock/test/testkit"
 )
 
 // This file pins that golock, root's above all, writes nowhere where another
@@ -23,23 +27,24 @@ func exists(path string) bool {
 // A lock file is not made, and no lock taken, where somebody else's link leads.
 func TestLinksToLockFiles(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	for _, scheme := range []string{"flock", "fcntl", "bind"} {
-		dir := place(t, 0o777)
+		dir := testkit.Place(t, 0o777)
 		link, target, there := dir+"/job.lock", dir+"/target", dir+"/there"
-		must(t, os.WriteFile(there, nil, 0o666))
+		testkit.Must(t, os.WriteFile(there, nil, 0o666))
 		for _, to := range []string{target, there, "/dev/null", dir} {
 			for _, uid := range []int{attacker, 0} {
-				must(t, os.Symlink(to, link))
-				must(t, os.Lchown(link, uid, uid))
-				r := as(t, victim, "run", "--store", scheme+"://"+link, "--", "true")
+				testkit.Must(t, os.Symlink(to, link))
+				testkit.Must(t, os.Lchown(link, uid, uid))
+				r := as(s, victim, "run", "--store", scheme+"://"+link, "--", "true")
 				foreign := uid == attacker || to == "/dev/null" || scheme == "bind" || (scheme == "fcntl" && to == dir)
 				switch {
-				case foreign && (r.code != 69 || exists(target)):
-					t.Errorf("%s, link of user %d to %s: exit code %d: %s", scheme, uid, to, r.code, r.err)
-				case !foreign && to != there && r.code != 0:
-					t.Errorf("%s, link of user %d to %s: exit code %d: %s", scheme, uid, to, r.code, r.err)
+				case foreign && (r.Code != 69 || exists(target)):
+					t.Errorf("%s, link of user %d to %s: exit code %d: %s", scheme, uid, to, r.Code, r.Stderr)
+				case !foreign && to != there && r.Code != 0:
+					t.Errorf("%s, link of user %d to %s: exit code %d: %s", scheme, uid, to, r.Code, r.Stderr)
 				}
-				must(t, os.Remove(link))
+				testkit.Must(t, os.Remove(link))
 				_ = os.Remove(target)
 			}
 		}
@@ -50,48 +55,49 @@ func TestLinksToLockFiles(t *testing.T) {
 // holds nothing up.
 func TestLinksToReports(t *testing.T) {
 	t.Parallel()
-	dir := place(t, 0o777)
-	store, link, target := "local://"+place(t, 0o1777), dir+"/report", dir+"/target"
-	run := func() result {
-		return as(t, 0, "run", "--store", store, "--name", "x", "--report", link, "--", "echo", "started")
+	s := testkit.New(t, "")
+	dir := testkit.Place(t, 0o777)
+	store, link, target := "local://"+testkit.Place(t, 0o1777), dir+"/report", dir+"/target"
+	run := func() testkit.Result {
+		return as(s, 0, "run", "--store", store, "--name", "x", "--report", link, "--", "echo", "started")
 	}
-	must(t, os.Symlink(target, link))
-	must(t, os.Lchown(link, attacker, attacker))
-	if r := run(); r.code != 64 || r.out != "" || exists(target) {
+	testkit.Must(t, os.Symlink(target, link))
+	testkit.Must(t, os.Lchown(link, attacker, attacker))
+	if r := run(); r.Code != 64 || r.Stdout != "" || exists(target) {
 		t.Errorf("a foreign link: %+v, made %v", r, exists(target))
 	}
-	must(t, os.Lchown(link, 0, 0))
-	if r := run(); r.code != 0 || !exists(target) {
+	testkit.Must(t, os.Lchown(link, 0, 0))
+	if r := run(); r.Code != 0 || !exists(target) {
 		t.Errorf("a link of its own: %+v", r)
 	}
-	must(t, os.Remove(link))
-	must(t, unix.Mkfifo(link, 0o666))
-	if r := run(); r.code != 64 || r.out != "" {
+	testkit.Must(t, os.Remove(link))
+	testkit.Must(t, unix.Mkfifo(link, 0o666))
+	if r := run(); r.Code != 64 || r.Stdout != "" {
 		t.Errorf("a FIFO that nobody reads: %+v", r)
 	}
 	reader, err := unix.Open(link, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	defer unix.Close(reader)
 	for { // nothing more goes in
 		writer, err := unix.Open(link, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-		must(t, err)
+		testkit.Must(t, err)
 		_, err = unix.Write(writer, make([]byte, 4096))
 		unix.Close(writer)
 		if err != nil {
 			break
 		}
 	}
-	if r := run(); r.code != 0 || !strings.Contains(r.err, "report could not be written") {
+	if r := run(); r.Code != 0 || !strings.Contains(r.Stderr, "report could not be written") {
 		t.Errorf("a FIFO that is full: %+v", r)
 	}
 
 	// The metrics take the place of what is there, whatever that is.
-	must(t, os.Remove(link))
-	must(t, os.Symlink("/etc/passwd", dir+"/golock.prom"))
+	testkit.Must(t, os.Remove(link))
+	testkit.Must(t, os.Symlink("/etc/passwd", dir+"/golock.prom"))
 	before, err := os.ReadFile("/etc/passwd")
-	must(t, err)
+	testkit.Must(t, err)
 	says(t, "run", run(), 0)
-	says(t, "report --textfile", as(t, 0, "report", "--textfile", dir+"/golock.prom", link), 0)
+	says(t, "report --textfile", as(s, 0, "report", "--textfile", dir+"/golock.prom", link), 0)
 	if after, err := os.ReadFile("/etc/passwd"); err != nil || string(after) != string(before) {
 		t.Error("a report was written through a link")
 	}
@@ -101,52 +107,53 @@ func TestLinksToReports(t *testing.T) {
 // comes to them. Neither HOME nor the working directory have a part in it.
 func TestSettingsOfOthers(t *testing.T) {
 	t.Parallel()
-	dir := place(t, 0o755)
+	s := testkit.New(t, "")
+	dir := testkit.Place(t, 0o755)
 	path := dir + "/config.toml"
 	text := []byte("[defaults]\nstore = \"local://" + dir + "/not\"\n")
 	for what, prepare := range map[string]func(){
 		"of another user": func() {
-			must(t, os.WriteFile(path, text, 0o644))
-			must(t, os.Chown(path, attacker, attacker))
+			testkit.Must(t, os.WriteFile(path, text, 0o644))
+			testkit.Must(t, os.Chown(path, attacker, attacker))
 		},
 		"open to a group": func() {
-			must(t, os.WriteFile(path, text, 0o644))
-			must(t, os.Chmod(path, 0o664))
+			testkit.Must(t, os.WriteFile(path, text, 0o644))
+			testkit.Must(t, os.Chmod(path, 0o664))
 		},
 		"open to all": func() {
-			must(t, os.WriteFile(path, text, 0o644))
-			must(t, os.Chmod(path, 0o646))
+			testkit.Must(t, os.WriteFile(path, text, 0o644))
+			testkit.Must(t, os.Chmod(path, 0o646))
 		},
 		"a link to another user's": func() {
-			must(t, os.WriteFile(path+".x", text, 0o644))
-			must(t, os.Chown(path+".x", attacker, attacker))
-			must(t, os.Symlink(path+".x", path))
+			testkit.Must(t, os.WriteFile(path+".x", text, 0o644))
+			testkit.Must(t, os.Chown(path+".x", attacker, attacker))
+			testkit.Must(t, os.Symlink(path+".x", path))
 		},
-		"a FIFO":    func() { must(t, unix.Mkfifo(path, 0o600)) },
-		"a device":  func() { must(t, os.Symlink("/dev/zero", path)) },
-		"a dir":     func() { must(t, os.Mkdir(path, 0o755)) },
-		"a torrent": func() { must(t, os.WriteFile(path, nil, 0o600)); must(t, os.Truncate(path, 1<<40)) },
+		"a FIFO":    func() { testkit.Must(t, unix.Mkfifo(path, 0o600)) },
+		"a device":  func() { testkit.Must(t, os.Symlink("/dev/zero", path)) },
+		"a dir":     func() { testkit.Must(t, os.Mkdir(path, 0o755)) },
+		"a torrent": func() { testkit.Must(t, os.WriteFile(path, nil, 0o600)); testkit.Must(t, os.Truncate(path, 1<<40)) },
 	} {
 		prepare()
 		for _, way := range []string{"variable", "flag"} {
-			cmd := start(0, golock, "run", "--config", path, "--name", "x", "--", "echo", "started")
+			cmd := command(s, 0, "run", "--config", path, "--name", "x", "--", "echo", "started")
 			if way == "variable" {
-				cmd = start(0, golock, "run", "--name", "x", "--", "echo", "started")
-				cmd.Env = append(cmd.Env, "GOLOCK_CONFIG="+path)
+				cmd = command(s, 0, "run", "--name", "x", "--", "echo", "started")
+				cmd.Setenv("GOLOCK_CONFIG=" + path)
 			}
-			r := finish(t, cmd)
+			r := cmd.Run()
 			judge(t, what, r)
-			if r.code != 78 || r.out != "" || exists(dir+"/not") {
+			if r.Code != 78 || r.Stdout != "" || exists(dir+"/not") {
 				t.Errorf("%s, by %s: %+v", what, way, r)
 			}
 		}
-		must(t, os.RemoveAll(path))
+		testkit.Must(t, os.RemoveAll(path))
 	}
-	must(t, os.MkdirAll(dir+"/.config/golock", 0o755))
-	must(t, os.WriteFile(dir+"/.config/golock/config.toml", []byte("nonsense\n"), 0o644))
-	cmd := start(victim, golock, "run", "--store", "local://"+place(t, 0o1777), "--name", "x", "--", "true")
+	testkit.Must(t, os.MkdirAll(dir+"/.config/golock", 0o755))
+	testkit.Must(t, os.WriteFile(dir+"/.config/golock/config.toml", []byte("nonsense\n"), 0o644))
+	cmd := command(s, victim, "run", "--store", "local://"+testkit.Place(t, 0o1777), "--name", "x", "--", "true")
 	cmd.Env, cmd.Dir = append(cmd.Env, "HOME="+dir, "XDG_CONFIG_HOME="+dir+"/.config"), dir
-	says(t, "HOME", finish(t, cmd), 0)
+	says(t, "HOME", cmd.Run(), 0)
 }
 
 // In a directory of lease files everybody who may write is trusted. Still
@@ -154,39 +161,40 @@ func TestSettingsOfOthers(t *testing.T) {
 // remove what it has not made.
 func TestForeignThingsAmongLeaseFiles(t *testing.T) {
 	t.Parallel()
-	dir := place(t, 0o777)
+	s := testkit.New(t, "")
+	dir := testkit.Place(t, 0o777)
 	store := "mkdir://" + dir
-	precious := place(t, 0o700)
-	must(t, os.WriteFile(precious+"/file", []byte("precious"), 0o600))
+	precious := testkit.Place(t, 0o700)
+	testkit.Must(t, os.WriteFile(precious+"/file", []byte("precious"), 0o600))
 
 	// A holder that was killed, whose data has become a link; names that only
 	// look like what golock has begun.
-	h := hold(t, attacker, "--store", store, "--name", "killed", "--ttl", "1s", "--on-lost", "warn")
-	must(t, h.cmd.Process.Kill())
-	h.in.Close() // ends the command, too
-	_ = h.cmd.Wait()
+	h := hold(s, attacker, "--store", store, "--name", "killed", "--ttl", "1s", "--on-lost", "warn")
+	h.Signal(unix.SIGKILL)
+	h.In.Close() // ends the command, too
+	h.Wait()
 	data, err := filepath.Glob(dir + "/*/data/*")
 	if err != nil || len(data) != 1 {
 		t.Fatal(data, err)
 	}
 	record, err := os.ReadFile(data[0] + "/record")
-	must(t, err)
-	must(t, os.WriteFile(precious+"/record", record, 0o600)) // it says how long it counts
-	must(t, os.RemoveAll(data[0]))
-	must(t, os.Symlink(precious, data[0]))
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(precious+"/record", record, 0o600)) // it says how long it counts
+	testkit.Must(t, os.RemoveAll(data[0]))
+	testkit.Must(t, os.Symlink(precious, data[0]))
 	kept := []string{
 		dir + "/new.customers-of-the-year-2026-final", dir + "/new." + strings.Repeat("x", 65), dir + "/notes.used",
 		filepath.Dir(filepath.Dir(data[0])) + "/line/q.1", filepath.Dir(filepath.Dir(data[0])) + "/line/h.000000000001.notes",
 		filepath.Dir(filepath.Dir(data[0])) + "/fences/999999999999999999999999",
 	}
 	for _, path := range kept {
-		must(t, os.MkdirAll(path+"/deep", 0o777))
+		testkit.Must(t, os.MkdirAll(path+"/deep", 0o777))
 	}
 	for i := range 3000 {
-		must(t, os.WriteFile(fmt.Sprintf("%s/foreign.%d", filepath.Dir(kept[3]), i), nil, 0o666))
+		testkit.Must(t, os.WriteFile(fmt.Sprintf("%s/foreign.%d", filepath.Dir(kept[3]), i), nil, 0o666))
 	}
-	judge(t, "clean", as(t, 0, "clean", "--store", store))
-	says(t, "run", as(t, 0, "run", "--store", store, "--name", "killed", "-w", "5", "--", "true"), 0)
+	judge(t, "clean", as(s, 0, "clean", "--store", store))
+	says(t, "run", as(s, 0, "run", "--store", store, "--name", "killed", "-w", "5", "--", "true"), 0)
 	if text, err := os.ReadFile(precious + "/file"); err != nil || string(text) != "precious" {
 		t.Errorf("what a link led to is %q, %v", text, err)
 	}
@@ -197,31 +205,31 @@ func TestForeignThingsAmongLeaseFiles(t *testing.T) {
 	}
 
 	// A record that is a FIFO which somebody keeps open.
-	hold(t, attacker, "--store", store, "--name", "x", "--on-lost", "warn")
+	hold(s, attacker, "--store", store, "--name", "x", "--on-lost", "warn")
 	records, err := filepath.Glob(dir + "/*/data/*/record")
 	if err != nil || len(records) != 1 {
 		t.Fatal(records, err)
 	}
-	must(t, os.Remove(records[0]))
-	must(t, unix.Mkfifo(records[0], 0o666))
+	testkit.Must(t, os.Remove(records[0]))
+	testkit.Must(t, unix.Mkfifo(records[0], 0o666))
 	fifo, err := unix.Open(records[0], unix.O_RDWR|unix.O_CLOEXEC, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	defer unix.Close(fifo)
 	for _, args := range [][]string{{"ls"}, {"break", "--name", "x"}, {"run", "--name", "x", "-n", "--", "true"}, {"clean"}} {
-		r := as(t, victim, append([]string{args[0], "--store", store}, args[1:]...)...)
+		r := as(s, victim, append([]string{args[0], "--store", store}, args[1:]...)...)
 		judge(t, fmt.Sprint(args), r)
-		if r.code != 69 || !strings.Contains(r.err, "neither a file") {
-			t.Errorf("%v: exit code %d after %v: %s", args, r.code, r.took, r.err)
+		if r.Code != 69 || !strings.Contains(r.Stderr, "neither a file") {
+			t.Errorf("%v: exit code %d after %v: %s", args, r.Code, r.Took, r.Stderr)
 		}
 	}
 
 	// A file that is there under the name of one that is being written.
-	must(t, os.Remove(records[0]))
-	must(t, unix.Mkfifo(records[0]+".new", 0o666))
+	testkit.Must(t, os.Remove(records[0]))
+	testkit.Must(t, unix.Mkfifo(records[0]+".new", 0o666))
 	if err := os.Link(precious+"/file", filepath.Dir(records[0])+"/evicted.new"); err != nil && !errors.Is(err, unix.EXDEV) {
 		t.Fatal(err)
 	}
-	judge(t, "break", as(t, 0, "break", "--store", store, "--name", "x"))
+	judge(t, "break", as(s, 0, "break", "--store", store, "--name", "x"))
 	if text, err := os.ReadFile(precious + "/file"); err != nil || string(text) != "precious" {
 		t.Errorf("what had two names is %q, %v", text, err)
 	}
@@ -230,25 +238,32 @@ func TestForeignThingsAmongLeaseFiles(t *testing.T) {
 // What golock starts itself serves nobody who calls it by hand.
 func TestHiddenCommandsByHand(t *testing.T) {
 	t.Parallel()
-	for what, script := range map[string]string{
-		"guard without anything":    `exec -a golock-guard "$0"`,
-		"guard without a socket":    `exec -a golock-guard "$0" 0 0 touch OWNED`,
-		"guard with a file":         `exec -a golock-guard "$0" 9 0 touch OWNED 9</etc/passwd`,
-		"guard with a bad number":   `exec -a golock-guard "$0" x -1 touch OWNED`,
-		"guard of a large number":   `exec -a golock-guard "$0" 99999999999 0 touch OWNED`,
-		"keeper without a socket":   `exec -a golock-keeper "$0" x for 1 3>&-`,
-		"keeper with a file":        `exec -a golock-keeper "$0" x for 1 3</etc/passwd`,
-		"child without anything":    `exec "$0" golock-check-child`,
-		"child of a bad number":     `exec "$0" golock-check-child . x 1`,
-		"child of no directory":     `exec "$0" golock-check-child /nowhere 1 1`,
-		"child of a negative limit": `exec "$0" golock-check-child . -1 -1`,
-	} {
-		cmd := start(attacker, "bash", "-c", script, golock)
-		cmd.Dir = place(t, 0o777)
-		r := finish(t, cmd)
-		judge(t, what, r)
-		if r.code != 64 || exists(cmd.Dir+"/OWNED") {
-			t.Errorf("%s: exit code %d: %s", what, r.code, r.err)
-		}
+	s := testkit.New(t, "")
+	scripts := []string{
+		`exec -a golock-watchdog "$0"`,
+		`exec -a golock-watchdog "$0" 0 0 touch OWNED`,
+		`exec -a golock-watchdog "$0" 9 0 touch OWNED 9</etc/passwd`,
+		`exec -a golock-watchdog "$0" x -1 touch OWNED`,
+		`exec -a golock-watchdog "$0" 99999999999 0 touch OWNED`,
+		`exec -a golock-holder "$0" x for 1 3>&-`,
+		`exec -a golock-holder "$0" x for 1 3</etc/passwd`,
+		`exec "$0" golock-check-child`,
+		`exec "$0" golock-check-child . x 1`,
+		`exec "$0" golock-check-child /nowhere 1 1`,
+		`exec "$0" golock-check-child . -1 -1`,
+	}
+	dir := testkit.Place(t, 0o777)
+	var calls []*testkit.Command
+	for _, script := range scripts {
+		cmd := s.Exec("bash", "-c", script, testkit.Golock).As(attacker)
+		cmd.Dir = dir
+		calls = append(calls, cmd)
+	}
+	for i, r := range testkit.RunAll(calls) {
+		judge(t, scripts[i], r)
+		says(t, scripts[i], r, 64)
+	}
+	if exists(dir + "/OWNED") {
+		t.Error("one has started what it was told to")
 	}
 }

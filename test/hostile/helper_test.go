@@ -1,35 +1,26 @@
+//go:build integration
+
 // Package hostile_test attacks the program from outside: other users in the
 // same directory, names and texts made to steer terminals and shells, servers
 // that lie, mistakes that could show a password, and numbers at the end of what
 // they can be.
-//
-// This file pins nothing. It builds golock once and runs it as different users,
-// which takes root.
 package hostile_test
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"hash/adler32"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
-
-// limit is how long a test waits for something that has to happen.
-const limit = 30 * time.Second
 
 // The users that play in these tests, beside root.
 const (
@@ -37,167 +28,78 @@ const (
 	victim   = 20002
 )
 
-var golock string // the program under test, which every user may execute
-
-func TestMain(m *testing.M) { os.Exit(setUp(m)) }
-
-func setUp(m *testing.M) int {
-	fail := func(err error) int {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 {
-		return fail(fmt.Errorf("these tests need root, to be different users"))
+		fmt.Fprintln(os.Stderr, "these tests need root, to be different users")
+		os.Exit(1)
 	}
-	dir, err := os.MkdirTemp("", "golock-hostile-")
-	if err != nil {
-		return fail(err)
-	}
-	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return fail(err)
-	}
-	golock = filepath.Join(dir, "golock")
-	build := exec.Command("go", "build", "-trimpath", "-o", golock, "../..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fail(fmt.Errorf("building golock: %w\n%s", err, out))
-	}
-	flag.Parse()
-	_ = flag.Set("test.parallel", "8") // they mostly wait
-	return sqltest.Main(m)
+	testkit.Parallel(12) // they mostly wait
+	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
 }
 
-// place makes a directory that every user can walk to.
-func place(t testing.TB, mode uint32) string {
+// redisURL is that of a store on the shared server for other users, too.
+func redisURL(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hostile-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	must(t, unix.Chmod(dir, mode))
-	return dir
+	server := redistest.Shared(t)
+	return strings.Replace(redistest.StoreURL(t), server.SocketURL(), server.URL(), 1)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// await returns once cond holds.
-func await(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); !cond(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited %v in vain: %s", limit, what)
-		}
-	}
-}
-
-// start is a program that is to run as a user, not yet started. golock is not
-// given more memory than a few hundred MiB: one that grows without bound dies.
-func start(uid uint32, argv ...string) *exec.Cmd {
-	if argv[0] == golock {
-		argv = append([]string{"sh", "-c", `ulimit -d 400000; exec "$0" "$@"`}, argv...)
-	}
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir = "/"
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "GOLOCK_") && !strings.HasPrefix(v, "PG") {
-			cmd.Env = append(cmd.Env, v)
-		}
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if uid != 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: uid}
-	}
-	return cmd
-}
-
-// result is how a program ended.
-type result struct {
-	out, err string
-	code     int
-	took     time.Duration
-	cpu      time.Duration
-}
-
-// finish runs a program to its end.
-func finish(t testing.TB, cmd *exec.Cmd) result {
-	t.Helper()
-	var out, err bytes.Buffer
-	if cmd.Stdout == nil {
-		cmd.Stdout = &out
-	}
-	cmd.Stderr = &err
-	cmd.WaitDelay = limit
-	began := time.Now()
-	must(t, cmd.Start())
-	timer := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
-	_ = cmd.Wait()
-	s := cmd.ProcessState
-	return result{out: out.String(), err: err.String(), code: s.ExitCode(), took: time.Since(began), cpu: s.UserTime() + s.SystemTime()}
+// command is a golock that is to run as a user. It is not given more memory than
+// a few hundred MiB: one that grows without bound dies.
+func command(s *testkit.Sandbox, uid int, args ...string) *testkit.Command {
+	return s.Golock(args...).By("sh", "-c", `ulimit -d 400000; exec "$0" "$@"`).As(uid)
 }
 
 // as runs golock as a user to its end.
-func as(t testing.TB, uid uint32, args ...string) result {
-	t.Helper()
-	return finish(t, start(uid, append([]string{golock}, args...)...))
+func as(s *testkit.Sandbox, uid int, args ...string) testkit.Result {
+	s.T.Helper()
+	return command(s, uid, args...).Run()
 }
 
 // holder is a run that lasts until the end of the test, or until it is told.
 type holder struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	err *bytes.Buffer
-	id  string // GOLOCK_ID
+	*testkit.Process
+	id string // GOLOCK_ID
 }
 
-// hold has a user run something until the end of the test.
-func hold(t testing.TB, uid uint32, args ...string) *holder {
-	t.Helper()
-	h := &holder{err: &bytes.Buffer{}}
-	h.cmd = start(uid, append(append([]string{golock, "run"}, args...), "--", "sh", "-c", `echo "$GOLOCK_ID"; read end`)...)
-	h.cmd.Stderr = h.err
-	in, err := h.cmd.StdinPipe()
-	must(t, err)
-	out, err := h.cmd.StdoutPipe()
-	must(t, err)
-	must(t, h.cmd.Start())
-	h.in = in
-	t.Cleanup(func() {
-		in.Close()
-		_ = h.cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("%q holds nothing: %v, %s", args, err, h.err)
-	}
-	h.id = strings.TrimSpace(line)
-	return h
+func hold(s *testkit.Sandbox, uid int, args ...string) *holder {
+	s.T.Helper()
+	args = append(append([]string{"run"}, args...), "--", "sh", "-c", `echo "$GOLOCK_ID"; read end`)
+	p := command(s, uid, args...).Start()
+	return &holder{p, p.Line()}
 }
 
 // bystander is a process of a user that has to do with nothing.
-func bystander(t testing.TB, uid uint32) *exec.Cmd {
-	t.Helper()
-	cmd := start(uid, "sleep", "1000")
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return cmd
+func bystander(s *testkit.Sandbox, uid int) *testkit.Process {
+	s.T.Helper()
+	return s.Exec("sleep", "1000").As(uid).Begin()
 }
 
-// unhurt reports whether a process lives and no signal waits for it.
-func unhurt(cmd *exec.Cmd) bool {
-	var info unix.Siginfo
-	err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil)
-	return err == nil && info.Signo == 0
+// judge holds a command to an end in time, a code of its own and no panic.
+func judge(t testing.TB, what string, r testkit.Result) {
+	t.Helper()
+	switch r.Code {
+	case 0, 1, 64, 69, 75, 78, 79:
+	default:
+		t.Errorf("%s: %v", what, r)
+	}
+	if strings.Contains(r.Stderr, "panic") || strings.Contains(r.Stderr, "goroutine") {
+		t.Errorf("%s: %v", what, r)
+	}
+}
+
+// says fails the test if a program did not end with a code, or does not tell
+// all of the words.
+func says(t testing.TB, what string, r testkit.Result, code int, words ...string) {
+	t.Helper()
+	if r.Code != code {
+		t.Errorf("%s: %v, want exit code %d", what, r, code)
+	}
+	for _, w := range words {
+		if !strings.Contains(r.Stdout+r.Stderr, w) {
+			t.Errorf("%s: %v, want something about %q", what, r, w)
+		}
+	}
 }
 
 // lockFile is the only file of a store local of which that is the beginning.
@@ -222,15 +124,15 @@ const (
 func forge(t testing.TB, path string, index int, change func(record []byte)) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	defer f.Close()
 	b := make([]byte, recordSize)
 	_, err = f.ReadAt(b, headerSize+int64(index)*recordSize)
-	must(t, err)
+	testkit.Must(t, err)
 	change(b)
 	signRecord(b)
 	_, err = f.WriteAt(b, headerSize+int64(index)*recordSize)
-	must(t, err)
+	testkit.Must(t, err)
 }
 
 func signRecord(b []byte) {
@@ -242,15 +144,15 @@ func signRecord(b []byte) {
 func forgeHeader(t testing.TB, path string, change func(page []byte)) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	defer f.Close()
 	b := make([]byte, headerSize)
 	_, err = f.ReadAt(b, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	change(b)
 	binary.LittleEndian.PutUint32(b[12:], adler32.Checksum(b[16:nameEnd]))
 	_, err = f.WriteAt(b, 0)
-	must(t, err)
+	testkit.Must(t, err)
 }
 
 // setCommand writes what a record says of its command.
@@ -264,18 +166,4 @@ func bootTime() int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
 	return ts.Nano()
-}
-
-// says fails the test if a program did not end with a code, or does not tell
-// all of the words.
-func says(t testing.TB, what string, r result, code int, words ...string) {
-	t.Helper()
-	if r.code != code {
-		t.Errorf("%s: exit code %d, want %d: %s%s", what, r.code, code, r.out, r.err)
-	}
-	for _, w := range words {
-		if !strings.Contains(r.out+r.err, w) {
-			t.Errorf("%s: want something about %q: %s%s", what, w, r.out, r.err)
-		}
-	}
 }

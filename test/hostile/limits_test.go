@@ -1,3 +1,5 @@
+//go:build integration
+
 package hostile_test
 
 import (
@@ -6,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"golock/locks/redis/redistest"
+	"golock/test/testkit"
 )
 
 // This file pins that nothing is too large to be judged.
@@ -15,17 +17,17 @@ import (
 // refused before anything is started.
 func TestLargestNumbers(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	for _, store := range []string{"local://" + place(t, 0o1777), "mkdir://" + place(t, 0o777), fmt.Sprintf("redis://%s?quarantine=0s", server.Addr())} {
+	s := testkit.New(t, "")
+	for _, store := range []string{"local://" + testkit.Place(t, 0o1777), "mkdir://" + testkit.Place(t, 0o777), redisURL(t)} {
 		name := 0
 		run := func(want int, flags ...string) {
 			t.Helper()
 			name++
 			args := append([]string{"run", "--store", store, "--name", fmt.Sprint("n", name)}, flags...)
-			r := as(t, victim, append(args, "--", "echo", "started")...)
+			r := as(s, victim, append(args, "--", "echo", "started")...)
 			judge(t, fmt.Sprint(args), r)
-			if r.code != want || (want == 64) != (r.out == "") {
-				t.Errorf("%v: exit code %d, want %d: %s%s", args, r.code, want, r.out, r.err)
+			if r.Code != want || (want == 64) != (r.Stdout == "") {
+				t.Errorf("%v: exit code %d, want %d: %s%s", args, r.Code, want, r.Stdout, r.Stderr)
 			}
 		}
 		const longest = "106751d"
@@ -54,9 +56,10 @@ func TestLargestNumbers(t *testing.T) {
 // A configuration of at most 1 MiB takes a moment, whatever is in it.
 func TestBombs(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	const size = 1 << 20
-	dir := place(t, 0o755)
-	store := "local://" + place(t, 0o1777)
+	dir := testkit.Place(t, 0o755)
+	store := "local://" + testkit.Place(t, 0o1777)
 	for what, text := range map[string]string{
 		"arrays":        "[defaults]\nok-exit = " + strings.Repeat("[", size-100),
 		"dotted keys":   strings.Repeat("a.", size/2-10) + "a = 1",
@@ -67,8 +70,8 @@ func TestBombs(t *testing.T) {
 		"many tables":   manyTables(),
 	} {
 		path := dir + "/config.toml"
-		must(t, os.WriteFile(path, []byte(text), 0o600))
-		judge(t, what, as(t, 0, "run", "--config", path, "--name", "1", "--store", store, "--", "true"))
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
+		judge(t, what, as(s, 0, "run", "--config", path, "--name", "1", "--store", store, "--", "true"))
 	}
 }
 
@@ -84,43 +87,31 @@ func manyTables() string {
 // through a guard, or are refused as without golock.
 func TestManyArguments(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	word := strings.Repeat("w", 100_000)
-	for _, store := range []string{"local://" + place(t, 0o1777), "mkdir://" + place(t, 0o777)} {
-		for _, count := range []int{18, 30} { // 1.8 MB fit, 3 MB do not
-			args := []string{golock, "run", "--store", store, "--name", "x", "--", "sh", "-c", `echo $#`, "sh"}
-			for range count / 2 {
-				args = append(args, word)
-			}
-			cmd := start(victim, args...)
-			for i := range count / 2 {
-				cmd.Env = append(cmd.Env, fmt.Sprintf("V%d=%s", i, word))
-			}
-			if count == 30 { // the kernel does not even start golock
-				if err := cmd.Start(); err == nil {
-					t.Error("3 MB of arguments: started")
-					_ = cmd.Wait()
-				}
-				continue
-			}
-			r := finish(t, cmd)
-			if r.code != 0 || strings.TrimSpace(r.out) != fmt.Sprint(count/2) {
-				t.Errorf("%d x 100 kB on %s: %d %q %.300s", count, store, r.code, r.out, r.err)
-			}
+	for _, store := range []string{"local://" + testkit.Place(t, 0o1777), "mkdir://" + testkit.Place(t, 0o777)} {
+		run := func(script string, args, vars []string) testkit.Result {
+			args = append([]string{"run", "--store", store, "--name", "x", "--", "sh", "-c", script, "sh"}, args...)
+			return command(s, victim, args...).Setenv(vars...).Run()
 		}
-		cmd := start(victim, golock, "run", "--store", store, "--name", "x", "--", "sh", "-c", "env | grep -c ^V")
-		const variables = 50_000
-		for i := range variables {
-			cmd.Env = append(cmd.Env, fmt.Sprintf("V%d=x", i))
+		var args, large, many []string
+		for i := range 9 { // 1.8 MB; the kernel takes 2 MiB
+			args, large = append(args, word), append(large, fmt.Sprintf("V%d=%s", i, word))
 		}
-		if r := finish(t, cmd); r.code != 0 || strings.TrimSpace(r.out) != fmt.Sprint(variables) {
-			t.Errorf("%d variables on %s: %d %q %.300s", variables, store, r.code, r.out, r.err)
+		if r := run("echo $#", args, large); r.Code != 0 || r.Stdout != "9\n" {
+			t.Errorf("18 x 100 kB on %s: %v", store, r)
+		}
+		for i := range 10_000 {
+			many = append(many, fmt.Sprintf("V%d=x", i))
+		}
+		if r := run("env | grep -c ^V", nil, many); r.Code != 0 || r.Stdout != "10000\n" {
+			t.Errorf("10000 variables on %s: %v", store, r)
 		}
 		// Runs that this one is said to be inside of are anybody's to make up.
-		cmd = start(victim, golock, "run", "--store", store, "--name", "x", "--", "sh", "-c", "echo ${#GOLOCK_HELD}")
 		id := strings.Repeat("a", 32) + "-" + strings.Repeat("b", 32) + ",,x\n\x1b,"
-		cmd.Env = append(cmd.Env, "GOLOCK_HELD="+strings.Repeat(id, 1700), "GOLOCK_ID=x\ny", "GOLOCK_LOCK_NAME=x")
-		if r := finish(t, cmd); r.code != 0 || len(strings.TrimSpace(r.out)) != 6 {
-			t.Errorf("a long GOLOCK_HELD on %s: %d %q %.300s", store, r.code, r.out, r.err)
+		held := []string{"GOLOCK_HELD=" + strings.Repeat(id, 1700), "GOLOCK_ID=x\ny", "GOLOCK_LOCK_NAME=x"}
+		if r := run("echo ${#GOLOCK_HELD}", nil, held); r.Code != 0 || len(r.Stdout) != 7 {
+			t.Errorf("a long GOLOCK_HELD on %s: %v", store, r)
 		}
 	}
 }

@@ -1,18 +1,17 @@
+//go:build integration
+
 package hostile_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"golock/locks/redis/redistest"
+	"golock/test/testkit"
 )
 
 // This file pins where a store's password does not show, beside what
@@ -31,8 +30,9 @@ func shows(t *testing.T, what, text string) {
 // A URL with a password in it is easily put where something else belongs.
 func TestPasswordInTheWrongPlace(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	url := "redis://job:" + secret + "@127.0.0.1:1/0"
-	path := place(t, 0o755) + "/config.toml"
+	path := testkit.Place(t, 0o755) + "/config.toml"
 	for _, text := range []string{
 		"store = \"" + url, "store = " + url, "store = '" + url + "' x", "store = [\"" + url + "\"]", url, "\"" + url + "\" = 1", "\"" + url + "\"",
 		"store = \"" + url + "\\q\"", "store = \"\"\"" + url, "max = \"" + url + "\"", "wait = \"" + url + "\"", "ok-exit = [\"" + url + "\"]", "signal = \"" + url + "\"",
@@ -40,32 +40,31 @@ func TestPasswordInTheWrongPlace(t *testing.T) {
 		"store = \"" + url + "\x01\"", "[" + url + "]", "[lock.\"" + url + "\"]\nstore = 1", "store = \"x\"\nstore = \"" + url + "\"",
 	} {
 		for _, head := range []string{"[defaults]\n", ""} {
-			must(t, os.WriteFile(path, []byte(head+text+"\n"), 0o600))
+			testkit.Must(t, os.WriteFile(path, []byte(head+text+"\n"), 0o600))
 			for _, format := range []string{"text", "json"} {
-				r := as(t, 0, "run", "--config", path, "--log-format", format, "-v", "-w", "0.1", "--name", "x", "--", "true")
+				r := as(s, 0, "run", "--config", path, "--log-format", format, "-v", "-w", "0.1", "--name", "x", "--", "true")
 				judge(t, text, r)
-				shows(t, text, r.out+r.err)
+				shows(t, text, r.Stdout+r.Stderr)
 			}
 		}
 	}
-	for _, name := range []string{"MAX", "WAIT", "CONFLICT_EXIT_CODE", "HOLD", "TIME_LIMIT", "KILL_AFTER", "TTL", "ON_LOST", "REPORT", "LOG_FORMAT", "CONFIG", "NAME"} {
-		args := []string{golock, "run", "--store", "mkdir://" + place(t, 0o777), "-n"}
+	store := "mkdir://" + testkit.Place(t, 0o777)
+	for name := range strings.FieldsSeq("MAX WAIT CONFLICT_EXIT_CODE HOLD TIME_LIMIT KILL_AFTER TTL ON_LOST REPORT LOG_FORMAT CONFIG NAME") {
+		args := []string{"run", "--store", store, "-n"}
 		if name != "NAME" {
 			args = append(args, "--name", "x")
 		}
-		cmd := start(0, append(args, "--", "true")...)
-		cmd.Env = append(cmd.Env, "GOLOCK_"+name+"="+url)
-		r := finish(t, cmd)
-		shows(t, name, r.out+r.err)
+		r := s.Golock(append(args, "--", "true")...).Setenv("GOLOCK_" + name + "=" + url).Run()
+		shows(t, name, r.Stdout+r.Stderr)
 	}
 	for _, args := range [][]string{
 		{"run", url}, {"run", "--" + url}, {"run", "--name", "x", "--max", url, "--", "true"}, {"run", "--name", "x", "--signal", url, "--", "true"}, {url}, {"ls", "--store", "x" + url},
 		{"run", "--name", "x", "-n", "--store=redis" + url, "--", "true"}, {"held", "--id", url}, {"break", "--id", url}, {"acquire", "--name", "x", "--for", url},
 		{"doctor", "--ttl", url}, {"check", "--max", url}, {"clean", "--older-than", url}, {"completion", url}, {"report", url}, {"ls", "--interval", url, "--watch"},
 	} {
-		r := as(t, victim, args...)
-		shows(t, fmt.Sprint(args), r.out+r.err)
-		if r.code == 0 {
+		r := as(s, victim, args...)
+		shows(t, fmt.Sprint(args), r.Stdout+r.Stderr)
+		if r.Code == 0 {
 			t.Errorf("%v went well", args)
 		}
 	}
@@ -75,40 +74,32 @@ func TestPasswordInTheWrongPlace(t *testing.T) {
 // of what it knew.
 func TestCrashShowsNoPassword(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	server.Do("ACL", "SETUSER", "job", "on", ">"+secret, "~*", "&*", "+@all")
+	s := testkit.New(t, "")
+	server := secretServer(t, secret)
 	url := "redis://job:" + secret + "@" + server.Addr() + "?quarantine=0s"
-	for _, sig := range []syscall.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGQUIT} {
-		for _, who := range []string{"golock", "guard"} {
-			if who == "guard" && sig != unix.SIGSEGV {
-				continue
-			}
-			dir := place(t, 0o777)
-			cmd := start(victim, "sh", "-c", `ulimit -c unlimited; exec "$0" "$@"`, golock, "run", "--name", fmt.Sprint(who, sig), "--ttl", "3s", "--", "sh", "-c", "ulimit -c 0; echo $PPID; exec sleep 20")
-			cmd.Env = append(cmd.Env, "GOLOCK_STORE="+url)
-			cmd.Dir = dir
-			var said bytes.Buffer
-			cmd.Stderr = &said
-			out, err := cmd.StdoutPipe()
-			must(t, err)
-			must(t, cmd.Start())
-			pid := 0
-			if _, err := fmt.Fscan(out, &pid); err != nil {
-				t.Fatalf("%v, %s", err, &said)
-			}
-			if who == "golock" {
-				pid = cmd.Process.Pid
-			}
-			must(t, unix.Kill(pid, sig))
-			timer := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
-			_ = cmd.Wait()
-			timer.Stop()
-			shows(t, fmt.Sprint(sig, " to ", who), said.String())
-			if left, _ := os.ReadDir(dir); len(left) > 0 {
-				t.Errorf("%v to %s: %v is left", sig, who, left)
-			}
+	dir := testkit.Place(t, 0o777) // for cores
+	crash := func(who string, sig syscall.Signal) {
+		t.Helper()
+		cmd := s.Golock("run", "--name", fmt.Sprint(who, sig), "--ttl", "3s", "--", "sh", "-c", "ulimit -c 0; echo pid $PPID; exec sleep 20").
+			Sh("ulimit -c unlimited").As(victim).Setenv("GOLOCK_STORE=" + url)
+		cmd.Dir = dir
+		p := cmd.Start()
+		pid := p.ExpectPID("pid")
+		if who == "golock" {
+			pid = p.PID
+		}
+		if !s.Signal(pid, sig) {
+			t.Fatalf("no %s to signal: %s", who, s.All())
+		}
+		shows(t, fmt.Sprint(sig, " to ", who), p.Wait().Stderr)
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%v to %s: %v is left", sig, who, left)
 		}
 	}
+	for _, sig := range []syscall.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGQUIT} {
+		crash("golock", sig)
+	}
+	crash("guard", unix.SIGSEGV)
 }
 
 // No process that golock starts has the password in its arguments, or in its
@@ -116,6 +107,7 @@ func TestCrashShowsNoPassword(t *testing.T) {
 // the runs of a check.
 func TestProcessesShowNoPassword(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	const ours = "pass-0WN" // that of other tests is in arguments on purpose
 	shows := func(t *testing.T, what, text string) {
 		t.Helper()
@@ -123,92 +115,50 @@ func TestProcessesShowNoPassword(t *testing.T) {
 			t.Errorf("%s: it shows the password: %.500s", what, text)
 		}
 	}
-	server := redistest.Start(t)
-	server.Do("ACL", "SETUSER", "job", "on", ">"+ours, "~*", "&*", "+@all")
-	path := place(t, 0o755) + "/config.toml"
-	must(t, os.WriteFile(path, fmt.Appendf(nil, "[defaults]\nstore = \"redis://job:%s@%s?quarantine=0s\"\n", ours, server.Addr()), 0o600))
-	must(t, os.Chown(path, victim, victim))
-	settle := func(what string, r result) {
+	server := secretServer(t, ours)
+	path := testkit.Place(t, 0o755) + "/config.toml"
+	testkit.Must(t, os.WriteFile(path, fmt.Appendf(nil, "[defaults]\nstore = \"redis://job:%s@%s?quarantine=0s\"\n", ours, server.Addr()), 0o600))
+	testkit.Must(t, os.Chown(path, victim, victim))
+	settle := func(what string, r testkit.Result) {
 		t.Helper()
 		says(t, what, r, 0)
-		shows(t, what, r.out+r.err)
+		shows(t, what, r.Stdout+r.Stderr)
 	}
 
-	r := as(t, victim, "acquire", "--config", path, "--name", "kept", "--for", fmt.Sprint(bystander(t, victim).Process.Pid))
+	r := as(s, victim, "acquire", "--config", path, "--name", "kept", "--for", fmt.Sprint(bystander(s, victim).PID))
 	settle("acquire", r)
-	id := strings.TrimSpace(r.out)
-	if all := processes(t); !strings.Contains(all, "golock-keeper") {
-		t.Error("the keeper is not to be seen")
+	id := strings.TrimSpace(r.Stdout)
+	if all := processes(s); !strings.Contains(all, "golock-holder") {
+		t.Errorf("the keeper is not to be seen: %s", all)
 	} else {
 		shows(t, "a keeper", all)
 	}
 	for _, args := range [][]string{{"held", "--id", id}, {"renew", id}, {"ls", "--json"}, {"release", id}, {"clean"}} {
-		settle(args[0], as(t, victim, append([]string{args[0], "--config", path}, args[1:]...)...))
+		settle(args[0], as(s, victim, append([]string{args[0], "--config", path}, args[1:]...)...))
 	}
-	for _, args := range [][]string{{"doctor"}, {"doctor", "--json"}} {
-		r := as(t, victim, append(args, "--config", path)...)
-		shows(t, fmt.Sprint(args), r.out+r.err)
-	}
+	r = as(s, victim, "doctor", "--json", "--config", path)
+	shows(t, "doctor", r.Stdout+r.Stderr)
 
-	checks := start(victim, golock, "check", "--config", path, "--loops", "60", "--json")
-	var out, said bytes.Buffer
-	checks.Stdout, checks.Stderr = &out, &said
-	must(t, checks.Start())
-	timer := time.AfterFunc(limit, func() { _ = checks.Process.Kill() })
-	defer timer.Stop()
-	done := make(chan result)
-	go func() {
-		_ = checks.Wait()
-		done <- result{out: out.String(), err: said.String(), code: checks.ProcessState.ExitCode()}
-	}()
+	checks := command(s, victim, "check", "--config", path, "--loops", "60", "--json").Begin()
 	seen := false
-	for {
-		select {
-		case r := <-done:
-			settle("check", r)
-			if !seen {
-				t.Error("the runs of a check are not to be seen")
-			}
-			return
-		default:
-			all := descendants(checks.Process)
-			seen = seen || strings.Contains(all, "golock-check-")
-			shows(t, "a check", all)
-			time.Sleep(time.Millisecond)
-		}
+	for checks.Running() {
+		all := processes(s)
+		seen = seen || strings.Contains(all, "golock-check-")
+		shows(t, "a check", all)
+	}
+	settle("check", checks.Wait())
+	if !seen {
+		t.Error("the runs of a check are not to be seen")
 	}
 }
 
-// descendants are arguments and environments of what descends from a process.
-func descendants(p *os.Process) string {
+// processes are arguments and environments of all that runs in a sandbox.
+func processes(s *testkit.Sandbox) string {
 	var b strings.Builder
-	for next := []string{fmt.Sprint(p.Pid)}; len(next) > 0; {
-		dir := "/proc/" + next[0]
-		args, _ := os.ReadFile(dir + "/cmdline")
-		environ, _ := os.ReadFile(dir + "/environ")
+	for _, pid := range s.Living() {
+		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		fmt.Fprintf(&b, "%q %q\n", args, environ)
-		next = next[1:]
-		tasks, _ := filepath.Glob(dir + "/task/*/children")
-		for _, task := range tasks {
-			children, _ := os.ReadFile(task)
-			next = append(next, strings.Fields(string(children))...)
-		}
-	}
-	return b.String()
-}
-
-// processes are arguments and environments of all golocks.
-func processes(t testing.TB) string {
-	t.Helper()
-	var b strings.Builder
-	all, err := filepath.Glob("/proc/[0-9]*/exe")
-	must(t, err)
-	for _, exe := range all {
-		if program, _ := os.Readlink(exe); program == golock {
-			args, _ := os.ReadFile(filepath.Dir(exe) + "/cmdline")
-			environ, _ := os.ReadFile(filepath.Dir(exe) + "/environ")
-			fmt.Fprintf(&b, "%q %q\n", args, environ)
-		}
 	}
 	return b.String()
 }

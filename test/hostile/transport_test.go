@@ -1,3 +1,5 @@
+//go:build integration
+
 package hostile_test
 
 import (
@@ -24,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
 // This file pins what golock tells a server that is not the one it should be,
@@ -55,7 +58,7 @@ func listen(t testing.TB, socket net.Listener, talk func(c net.Conn)) *talker {
 			s.mu.Unlock()
 			go func() {
 				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(limit))
+				_ = c.SetDeadline(time.Now().Add(testkit.Patience))
 				ear := &ear{c, s}
 				talk(ear)
 				b := make([]byte, 4096)
@@ -92,7 +95,7 @@ func (s *talker) all() (heard []byte, calls int) {
 func loopback(t testing.TB) net.Listener {
 	t.Helper()
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	return socket
 }
 
@@ -103,19 +106,20 @@ func message(kind byte, body ...byte) []byte {
 // A server of PostgreSQL's that says no to TLS is told nothing more.
 func TestStrippedPostgres(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	for what, answer := range map[string]string{"no": "N", "an error": "E", "nonsense": "x", "yes and more in the clear": "S" + string(message('R', 0, 0, 0, 3))} {
-		s := listen(t, loopback(t), func(c net.Conn) {
+		server := listen(t, loopback(t), func(c net.Conn) {
 			b := make([]byte, 8)
 			if _, err := c.Read(b); err == nil {
 				_, _ = c.Write([]byte(answer))
 			}
 		})
-		r := as(t, victim, "run", "--store", "postgres://job:"+secret+"@"+s.Addr().String()+"/db?tls=on", "-n", "--name", "x", "--", "echo", "started")
-		heard, calls := s.all()
-		if r.code != 69 || calls == 0 || bytes.Contains(heard, []byte("job")) || (what == "no" && len(heard) != 8*calls) {
-			t.Errorf("%s: exit code %d, heard %q in %d calls: %s", what, r.code, heard, calls, r.err)
+		r := as(s, victim, "run", "--store", "postgres://job:"+secret+"@"+server.Addr().String()+"/db?tls=on", "-n", "--name", "x", "--", "echo", "started")
+		heard, calls := server.all()
+		if r.Code != 69 || calls == 0 || bytes.Contains(heard, []byte("job")) || (what == "no" && len(heard) != 8*calls) {
+			t.Errorf("%s: exit code %d, heard %q in %d calls: %s", what, r.Code, heard, calls, r.Stderr)
 		}
-		shows(t, what, r.out+r.err)
+		shows(t, what, r.Stdout+r.Stderr)
 	}
 }
 
@@ -144,13 +148,14 @@ const (
 // not get it; one that asks for a file gets none.
 func TestHostileMySQL(t *testing.T) {
 	t.Parallel()
-	run := func(s *talker, options string) result {
-		return as(t, victim, "run", "--store", "mysql://job:"+secret+"@"+s.Addr().String()+"/db"+options, "-n", "--name", "x", "--", "echo", "started")
+	s := testkit.New(t, "")
+	run := func(server *talker, options string) testkit.Result {
+		return as(s, victim, "run", "--store", "mysql://job:"+secret+"@"+server.Addr().String()+"/db"+options, "-n", "--name", "x", "--", "echo", "started")
 	}
 	stripped := listen(t, loopback(t), func(c net.Conn) { _, _ = c.Write(greeting(mysqlUsual, "mysql_native_password")) })
 	r := run(stripped, "?tls=on")
-	if heard, calls := stripped.all(); r.code != 69 || calls == 0 || len(heard) != 0 {
-		t.Errorf("no TLS: exit code %d, heard %q: %s", r.code, heard, r.err)
+	if heard, calls := stripped.all(); r.Code != 69 || calls == 0 || len(heard) != 0 {
+		t.Errorf("no TLS: exit code %d, heard %q: %s", r.Code, heard, r.Stderr)
 	}
 	says(t, "no TLS", r, 69, "does not speak TLS")
 
@@ -163,14 +168,14 @@ func TestHostileMySQL(t *testing.T) {
 		})
 		r := run(asking, "")
 		heard, calls := asking.all()
-		if r.code != 69 || calls == 0 || bytes.Contains(heard, []byte(secret)) {
-			t.Errorf("%s: exit code %d, heard %q: %s", plugin, r.code, heard, r.err)
+		if r.Code != 69 || calls == 0 || bytes.Contains(heard, []byte(secret)) {
+			t.Errorf("%s: exit code %d, heard %q: %s", plugin, r.Code, heard, r.Stderr)
 		}
-		shows(t, plugin, r.out+r.err)
+		shows(t, plugin, r.Stdout+r.Stderr)
 	}
 
-	path := place(t, 0o755) + "/precious"
-	must(t, os.WriteFile(path, []byte("PRECIOUS"), 0o644))
+	path := testkit.Place(t, 0o755) + "/precious"
+	testkit.Must(t, os.WriteFile(path, []byte("PRECIOUS"), 0o644))
 	greedy := listen(t, loopback(t), func(c net.Conn) {
 		_, _ = c.Write(greeting(mysqlUsual, "mysql_native_password"))
 		b := make([]byte, 64<<10)
@@ -183,28 +188,29 @@ func TestHostileMySQL(t *testing.T) {
 	})
 	r = run(greedy, "")
 	heard, _ := greedy.all()
-	if r.code != 69 || !bytes.Contains(heard, []byte("golock")) || bytes.Contains(heard, []byte("PRECIOUS")) {
-		t.Errorf("LOCAL INFILE: exit code %d, heard %q: %s", r.code, heard, r.err)
+	if r.Code != 69 || !bytes.Contains(heard, []byte("golock")) || bytes.Contains(heard, []byte("PRECIOUS")) {
+		t.Errorf("LOCAL INFILE: exit code %d, heard %q: %s", r.Code, heard, r.Stderr)
 	}
 }
 
 // Where TLS was asked for, a server gets nothing else, and not an old one.
 func TestStrippedRedis(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	plain := listen(t, loopback(t), func(c net.Conn) { _, _ = c.Write([]byte("+OK\r\n")) })
-	r := as(t, victim, "run", "--store", "rediss://job:"+secret+"@"+plain.Addr().String(), "-n", "--name", "x", "--", "echo", "started")
-	if heard, _ := plain.all(); r.code != 69 || len(heard) == 0 || heard[0] != 0x16 || bytes.Contains(heard, []byte(secret)) {
-		t.Errorf("in the clear: exit code %d, heard %q: %s", r.code, heard, r.err)
+	r := as(s, victim, "run", "--store", "rediss://job:"+secret+"@"+plain.Addr().String(), "-n", "--name", "x", "--", "echo", "started")
+	if heard, _ := plain.all(); r.Code != 69 || len(heard) == 0 || heard[0] != 0x16 || bytes.Contains(heard, []byte(secret)) {
+		t.Errorf("in the clear: exit code %d, heard %q: %s", r.Code, heard, r.Stderr)
 	}
 
 	certificate, file := certificate(t)
 	old := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
 	outdated, err := tls.Listen("tcp", "127.0.0.1:0", old)
-	must(t, err)
-	s := listen(t, outdated, func(net.Conn) {})
-	r = as(t, victim, "run", "--store", "rediss://job:"+secret+"@"+s.Addr().String()+"?ca="+file, "-n", "--name", "x", "--", "echo", "started")
-	if heard, _ := s.all(); r.code != 69 || r.out != "" || len(heard) != 0 {
-		t.Errorf("TLS 1.1: exit code %d, heard %q: %s", r.code, heard, r.err)
+	testkit.Must(t, err)
+	server := listen(t, outdated, func(net.Conn) {})
+	r = as(s, victim, "run", "--store", "rediss://job:"+secret+"@"+server.Addr().String()+"?ca="+file, "-n", "--name", "x", "--", "echo", "started")
+	if heard, _ := server.all(); r.Code != 69 || r.Stdout != "" || len(heard) != 0 {
+		t.Errorf("TLS 1.1: exit code %d, heard %q: %s", r.Code, heard, r.Stderr)
 	}
 }
 
@@ -212,15 +218,15 @@ func TestStrippedRedis(t *testing.T) {
 func certificate(t testing.TB) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	testkit.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
-	path := place(t, 0o755) + "/ca.pem"
-	must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644))
+	testkit.Must(t, err)
+	path := testkit.Place(t, 0o755) + "/ca.pem"
+	testkit.Must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644))
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, path
 }
 
@@ -229,6 +235,7 @@ func certificate(t testing.TB) (tls.Certificate, string) {
 // open network.
 func TestClearPasswordOverTheNetwork(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with its network
@@ -246,18 +253,18 @@ func TestClearPasswordOverTheNetwork(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				s := listen(t, socket, func(c net.Conn) {
+				server := listen(t, socket, func(c net.Conn) {
 					if _, err := c.Read(make([]byte, 4096)); err == nil {
 						_, _ = c.Write(message('R', 0, 0, 0, 3))
 					}
 				})
-				r := as(t, 0, "run", "--store", "postgres://job:"+secret+"@"+s.Addr().String()+"/db", "-w", "1", "--name", "x", "--", "echo", "started")
-				heard, calls := s.all()
-				if got := bytes.Contains(heard, []byte(secret)); got != want || calls == 0 || r.code != 69 {
-					t.Errorf("%s: the password was sent: %v; exit code %d: %s", host, got, r.code, r.err)
+				r := as(s, 0, "run", "--store", "postgres://job:"+secret+"@"+server.Addr().String()+"/db", "-w", "1", "--name", "x", "--", "echo", "started")
+				heard, calls := server.all()
+				if got := bytes.Contains(heard, []byte(secret)); got != want || calls == 0 || r.Code != 69 {
+					t.Errorf("%s: the password was sent: %v; exit code %d: %s", host, got, r.Code, r.Stderr)
 				}
-				if !want && !strings.Contains(r.err, "?tls=on") {
-					t.Errorf("%s: %s", host, r.err)
+				if !want && !strings.Contains(r.Stderr, "?tls=on") {
+					t.Errorf("%s: %s", host, r.Stderr)
 				}
 			}
 			return nil
@@ -265,8 +272,8 @@ func TestClearPasswordOverTheNetwork(t *testing.T) {
 	}()
 	select {
 	case err := <-done:
-		must(t, err)
-	case <-time.After(2 * limit):
+		testkit.Must(t, err)
+	case <-time.After(2 * testkit.Patience):
 		t.Fatal(errors.New("too long"))
 	}
 }
@@ -275,18 +282,19 @@ func TestClearPasswordOverTheNetwork(t *testing.T) {
 // where golock goes, how, and as whom.
 func TestVariablesOfDatabases(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	for _, server := range []*sqltest.Server{sqltest.Postgres(t), sqltest.Maria(t)} {
-		cmd := start(victim, golock, "run", "--store", server.TCPURL(server.NewDatabase(t), "quarantine=0s"), "--name", "x", "--", "sh", "-c", "echo $PGSERVICE")
+		cmd := command(s, victim, "run", "--store", server.TCPURL(server.NewDatabase(t), "quarantine=0s"), "--name", "x", "--", "sh", "-c", "echo $PGSERVICE")
 		cmd.Env = append(cmd.Env,
 			"PGSERVICE=nowhere", "PGSERVICEFILE=/dev/zero", "PGHOST=/nowhere", "PGPORT=abc", "PGUSER=nobody", "PGPASSWORD=wrong", "PGDATABASE=x", "PGOPTIONS=-c nonsense",
 			"PGSSLMODE=verify-full", "PGSSLNEGOTIATION=direct", "PGREQUIREAUTH=none", "PGCHANNELBINDING=require", "PGTARGETSESSIONATTRS=standby",
 			"PGCONNECT_TIMEOUT=abc", "PGMINPROTOCOLVERSION=9", "PGMAXPROTOCOLVERSION=x", "PGPASSFILE=/dev/zero", "PGSSLCERT=/nowhere", "PGSSLCERTMODE=x",
 			"MYSQL_HOST=nowhere", "MYSQL_TCP_PORT=1", "MYSQL_PWD=wrong", "MYSQL_UNIX_PORT=/nowhere", "HOME=/nowhere",
 		)
-		r := finish(t, cmd)
+		r := cmd.Run()
 		says(t, server.Kind, r, 0)
-		if r.out != "nowhere\n" {
-			t.Errorf("%s: the command's PGSERVICE is %q", server.Kind, r.out)
+		if r.Stdout != "nowhere\n" {
+			t.Errorf("%s: the command's PGSERVICE is %q", server.Kind, r.Stdout)
 		}
 	}
 }
@@ -294,27 +302,28 @@ func TestVariablesOfDatabases(t *testing.T) {
 // What is said of a table or a name in SQL is a name, whatever is in it.
 func TestInjection(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	for _, server := range []*sqltest.Server{sqltest.Postgres(t), sqltest.Maria(t)} {
 		db := server.NewDatabase(t)
 		url := server.TCPURL(db, "quarantine=0s")
 		for _, name := range []string{"'; DROP TABLE golock; --", `"; DROP TABLE golock; --`, `\'; DROP TABLE golock; --`, "/*!50000 x*/ %s%n {a}*?[b]", "x;y`z\U0001f512\u2028"} {
-			h := hold(t, victim, "--store", url, "--name", name)
-			r := as(t, victim, "run", "--store", url, "--name", name, "-n", "--", "true", name)
+			h := hold(s, victim, "--store", url, "--name", name)
+			r := as(s, victim, "run", "--store", url, "--name", name, "-n", "--", "true", name)
 			says(t, name, r, 75)
-			says(t, name, as(t, victim, "ls", "--store", url, name), 0, "holding")
-			h.in.Close()
-			_ = h.cmd.Wait()
+			says(t, name, as(s, victim, "ls", "--store", url, name), 0, "holding")
+			h.In.Close()
+			h.Wait()
 		}
 		for _, option := range []string{"golock;DROP", "golock'", `golock"`, "golock--", "a.b.c", "golock%20x", "golock%00", "1x", strings.Repeat("x", 49), "."} {
-			r := as(t, victim, "run", "--store", url+"&table="+option, "-n", "--name", "x", "--", "true")
+			r := as(s, victim, "run", "--store", url+"&table="+option, "-n", "--name", "x", "--", "true")
 			says(t, option, r, 64, "table")
 		}
 		for _, user := range []string{"%27;DROP", "%22x", "x%60", "x%00", "%0a", "%1b%5b2J"} {
-			r := as(t, victim, "run", "--store", server.Kind+"://"+user+":x@"+server.Addr()+"/"+db, "-n", "--name", "x", "--", "true")
-			if r.code != 69 && r.code != 64 {
-				t.Errorf("user %s: exit code %d", user, r.code)
+			r := as(s, victim, "run", "--store", server.Kind+"://"+user+":x@"+server.Addr()+"/"+db, "-n", "--name", "x", "--", "true")
+			if r.Code != 69 && r.Code != 64 {
+				t.Errorf("user %s: exit code %d", user, r.Code)
 			}
-			plainText(t, user, r.out+r.err)
+			plainText(t, user, r.Stdout+r.Stderr)
 		}
 	}
 }

@@ -1,26 +1,26 @@
+//go:build integration
+
 package hostile_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/creack/pty"
-
 	"golock/locks"
 	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
 // This file pins that what others call themselves, their commands and their
@@ -54,19 +54,20 @@ func plainText(t testing.TB, what, text string) {
 
 // shownEverywhere has golock show a holder of "x" and those that wait for it in
 // every form.
-func shownEverywhere(t *testing.T, store string, uid uint32) {
+func shownEverywhere(s *testkit.Sandbox, store string, uid int) {
+	t := s.T
 	t.Helper()
 	show := func(want int, args ...string) string {
 		t.Helper()
 		args = append([]string{args[0], "--store", store}, args[1:]...)
-		r := as(t, uid, args...)
+		r := as(s, uid, args...)
 		what := fmt.Sprint(args)
-		plainText(t, what+", stdout", r.out)
-		plainText(t, what+", stderr", r.err)
-		if r.code != want {
-			t.Errorf("%s: exit code %d, want %d: %s", what, r.code, want, r.err)
+		plainText(t, what+", stdout", r.Stdout)
+		plainText(t, what+", stderr", r.Stderr)
+		if r.Code != want {
+			t.Errorf("%s: exit code %d, want %d: %s", what, r.Code, want, r.Stderr)
 		}
-		return r.out
+		return r.Stdout
 	}
 	if table := show(0, "ls"); !strings.Contains(table, "owned") {
 		t.Errorf("ls does not show it: %q", table)
@@ -87,22 +88,12 @@ func shownEverywhere(t *testing.T, store string, uid uint32) {
 	// A terminal gets what golock itself draws with, and nothing else.
 	for _, args := range [][]string{{"ls", "--watch", "--interval", "0.1"}, {"run", "--name", "x", "-w", "1", "--", "true"}} {
 		args = append([]string{args[0], "--store", store}, args[1:]...)
-		cmd := start(uid, append([]string{golock}, args...)...)
-		cmd.Env = append(cmd.Env, "TERM=xterm")
-		cmd.SysProcAttr.Setctty = true
-		terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 200})
-		must(t, err)
+		p := command(s, uid, args...).Setenv("TERM=xterm").OnTerminal(200, 30)
+		p.Shows("owned")
 		if args[0] == "ls" {
-			time.AfterFunc(700*time.Millisecond, func() { _ = cmd.Process.Signal(os.Interrupt) })
+			p.Key("\x03")
 		}
-		var screen bytes.Buffer
-		_, _ = screen.ReadFrom(terminal) // ends with an error when golock does
-		_ = cmd.Wait()
-		terminal.Close()
-		text := screen.String()
-		if !strings.Contains(text, "owned") {
-			t.Errorf("%v shows nothing of it: %q", args, text)
-		}
+		text := p.Wait().Stdout
 		for _, own := range []string{"\x1b[H", "\x1b[2K", "\x1b[J", "\r\x1b[K", "\r\n", "\r"} {
 			text = strings.ReplaceAll(text, own, "\n")
 		}
@@ -110,20 +101,20 @@ func shownEverywhere(t *testing.T, store string, uid uint32) {
 	}
 
 	// systemd reads lines.
-	socket := filepath.Join(place(t, 0o777), "notify")
+	socket := filepath.Join(testkit.Place(t, 0o777), "notify")
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	must(t, err)
+	testkit.Must(t, err)
 	defer manager.Close()
-	must(t, os.Chmod(socket, 0o666))
-	cmd := start(uid, golock, "run", "--store", store, "--name", "x", "-q", "-w", "0.5", "--", "true")
-	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+socket)
-	if r := finish(t, cmd); r.code != 75 {
-		t.Errorf("with NOTIFY_SOCKET: %d %s", r.code, r.err)
+	testkit.Must(t, os.Chmod(socket, 0o666))
+	cmd := command(s, uid, "run", "--store", store, "--name", "x", "-q", "-w", "0.5", "--", "true")
+	cmd.Setenv("NOTIFY_SOCKET=" + socket)
+	if r := cmd.Run(); r.Code != 75 {
+		t.Errorf("with NOTIFY_SOCKET: %d %s", r.Code, r.Stderr)
 	}
-	must(t, manager.SetDeadline(time.Now().Add(limit)))
+	testkit.Must(t, manager.SetDeadline(time.Now().Add(testkit.Patience)))
 	text := make([]byte, 4096)
 	n, err := manager.Read(text)
-	must(t, err)
+	testkit.Must(t, err)
 	if lines := strings.Split(string(text[:n]), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "STATUS=") {
 		t.Errorf("told to systemd: %q", lines)
 	}
@@ -132,57 +123,56 @@ func shownEverywhere(t *testing.T, store string, uid uint32) {
 
 func TestWordsOfLocalHolder(t *testing.T) {
 	t.Parallel()
-	dir := place(t, 0o1777)
+	s := testkit.New(t, "")
+	dir := testkit.Place(t, 0o1777)
 	store := "local://" + dir
-	hold(t, attacker, "--store", store, "--name", "x")
+	hold(s, attacker, "--store", store, "--name", "x")
 	forge(t, lockFile(t, dir, "x"), 0, func(b []byte) { setCommand(b, "sh", evil) })
-	shownEverywhere(t, store, victim)
+	shownEverywhere(s, store, victim)
 
 	// Who is told to go hears by whom.
-	says(t, "break", as(t, attacker, "break", "--store", store, "--name", "x"), 0)
-	h := hold(t, victim, "--store", store, "--name", "y")
+	says(t, "break", as(s, attacker, "break", "--store", store, "--name", "x"), 0)
+	h := hold(s, victim, "--store", store, "--name", "y")
 	forge(t, lockFile(t, dir, "y"), 0, func(b []byte) {
 		n := copy(b[128+3:], evil)
 		binary.LittleEndian.PutUint16(b[54:], uint16(n))
 		binary.LittleEndian.PutUint16(b[6:], 0)
 	})
-	must(t, h.cmd.Process.Signal(os.Signal(sigTERM)))
-	_ = h.cmd.Wait()
-	if code := h.cmd.ProcessState.ExitCode(); code != 79 {
-		t.Errorf("exit code %d: %s", code, h.err)
-	}
-	plainText(t, "evicted", h.err.String())
+	h.Signal(syscall.SIGTERM)
+	plainText(t, "evicted", h.Expects(79).Stderr)
 }
 
 func TestWordsOfLeaseFiles(t *testing.T) {
 	t.Parallel()
-	dir := place(t, 0o777)
+	s := testkit.New(t, "")
+	dir := testkit.Place(t, 0o777)
 	store := "mkdir://" + dir
-	hold(t, attacker, "--store", store, "--name", "x")
+	hold(s, attacker, "--store", store, "--name", "x")
 	records, err := filepath.Glob(dir + "/*/data/*/record")
 	if err != nil || len(records) != 1 {
 		t.Fatal(records, err)
 	}
 	text, err := os.ReadFile(records[0])
-	must(t, err)
+	testkit.Must(t, err)
 	pulse, body := text[:42], map[string]any{}
-	must(t, json.Unmarshal(text[42:], &body))
+	testkit.Must(t, json.Unmarshal(text[42:], &body))
 	body["command"], body["user"] = []string{"sh", evilText}, evilText
 	body["owner"].(map[string]any)["host"] = evilText
 	changed, err := json.Marshal(body)
-	must(t, err)
-	must(t, os.WriteFile(records[0], append(append(pulse, changed...), '\n'), 0o666))
-	shownEverywhere(t, store, victim)
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(records[0], append(append(pulse, changed...), '\n'), 0o666))
+	shownEverywhere(s, store, victim)
 }
 
 func TestWordsOnRedis(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	server := redistest.Start(t)
 	store := fmt.Sprintf("redis://%s?quarantine=0s", server.Addr())
-	h := hold(t, attacker, "--store", store, "--name", "x", "--ttl", "60s")
+	h := hold(s, attacker, "--store", store, "--name", "x", "--ttl", "60s")
 	key, id, _ := strings.Cut(h.id, "-")
 	detail, err := json.Marshal(map[string]any{"host": evilText, "pid": 1, "uid": 0, "user": evilText, "command": []string{"sh", evilText}})
-	must(t, err)
+	testkit.Must(t, err)
 	entries := "golock:{" + key + "}:e"
 	record := server.Do("HGET", entries, id).(string)
 	server.Do("HSET", entries, id, record[:strings.Index(record, "{")]+string(detail))
@@ -193,32 +183,35 @@ func TestWordsOnRedis(t *testing.T) {
 	}
 	server.Do("HSET", "golock:{"+other+"}:s", "name", evilText)
 	server.Do("ZADD", "golock:names", time.Now().Add(time.Hour).UnixMilli(), evilText)
-	if r := as(t, victim, "ls", "--store", store); strings.Count(r.out, "holding") != 2 {
-		t.Errorf("the forged name is not listed: %q %q", r.out, r.err)
+	if r := as(s, victim, "ls", "--store", store); strings.Count(r.Stdout, "holding") != 2 {
+		t.Errorf("the forged name is not listed: %q %q", r.Stdout, r.Stderr)
 	}
-	shownEverywhere(t, store, victim)
+	shownEverywhere(s, store, victim)
 }
 
 func TestWordsInTables(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	server := sqltest.Postgres(t)
 	db := server.NewDatabase(t)
 	store := server.TCPURL(db, "quarantine=0s")
-	h := hold(t, attacker, "--store", store, "--name", "x", "--ttl", "60s")
+	h := hold(s, attacker, "--store", store, "--name", "x", "--ttl", "60s")
 	_, id, _ := strings.Cut(h.id, "-")
 	text := url.QueryEscape(evilText)
 	server.Exec(t, db, fmt.Sprintf("UPDATE golock SET info='host=%[1]s&pid=1&uid=0&user=%[1]s&arg=sh&arg=%[1]s',evicted='%[1]s' WHERE entry_id='%[2]s'", text, id))
 	server.Exec(t, db, fmt.Sprintf("INSERT INTO golock (lock_key,entry_id,state,info,server) SELECT 'ab',entry_id,state,'%s',server FROM golock WHERE entry_id='' AND lock_key<>''", text))
 	server.Exec(t, db, fmt.Sprintf("INSERT INTO golock (lock_key,entry_id,state,ends,weight,max_units,info) SELECT 'ab',entry_id,state,ends,weight,max_units,info FROM golock WHERE entry_id='%s'", id))
-	if r := as(t, victim, "ls", "--store", store); strings.Count(r.out, "\n") != 3 {
-		t.Errorf("the forged name is not listed: %q %q", r.out, r.err)
+	if r := as(s, victim, "ls", "--store", store); strings.Count(r.Stdout, "\n") != 3 {
+		t.Errorf("the forged name is not listed: %q %q", r.Stdout, r.Stderr)
 	}
-	shownEverywhere(t, store, victim)
+	shownEverywhere(s, store, victim)
 }
 
 // What a server says is an error like any other text. It may be any server.
+// Slow: some answers count as an outage, of which golock waits for the end.
 func TestWordsOfServers(t *testing.T) {
 	t.Parallel()
+	s := testkit.New(t, "")
 	words := strings.NewReplacer("\r", "", "\n", "").Replace(evil)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -242,8 +235,8 @@ func TestWordsOfServers(t *testing.T) {
 			all.Add(1)
 			go func() {
 				defer all.Done()
-				r := as(t, victim, append([]string{args[0], "--store", "redis://" + at}, args[1:]...)...)
-				plainText(t, fmt.Sprint(what, ": ", args), r.out+r.err)
+				r := as(s, victim, append([]string{args[0], "--store", "redis://" + at}, args[1:]...)...)
+				plainText(t, fmt.Sprint(what, ": ", args), r.Stdout+r.Stderr)
 				judge(t, fmt.Sprint(what, ": ", args), r)
 			}()
 		}
@@ -257,7 +250,7 @@ const someRecord = `30000 1 1 7fffffffffffffff 0000000000000001 0000000000000001
 func answering(t testing.TB, words string) string {
 	t.Helper()
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { socket.Close() })
 	go func() {
 		for {
@@ -285,20 +278,21 @@ func answering(t testing.TB, words string) string {
 // Reports are read by people and by Prometheus.
 func TestWordsInReports(t *testing.T) {
 	t.Parallel()
-	dir := place(t, 0o777)
+	s := testkit.New(t, "")
+	dir := testkit.Place(t, 0o777)
 	file := filepath.Join(dir, "report")
 	name := "x\"} 1\u202e\u2028{\\"
-	cmd := start(victim, golock, "run", "--store", "local://"+dir, "--name", name, "--report", file, "--", "true", evil)
-	says(t, "run", finish(t, cmd), 0)
+	cmd := command(s, victim, "run", "--store", "local://"+dir, "--name", name, "--report", file, "--", "true", evil)
+	says(t, "run", cmd.Run(), 0)
 	text, err := os.ReadFile(file)
-	must(t, err)
+	testkit.Must(t, err)
 	plainText(t, "--report", string(text))
 	if strings.Count(string(text), "\n") != 1 {
 		t.Errorf("more than a line: %q", text)
 	}
-	r := as(t, victim, "report", file)
+	r := as(s, victim, "report", file)
 	says(t, "report", r, 0)
-	for line := range strings.Lines(r.out) {
+	for line := range strings.Lines(r.Stdout) {
 		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, `golock_`) || strings.Count(line, "\n") != 1 {
 			t.Errorf("a line of its own: %q", line)
 		}
@@ -309,12 +303,12 @@ func TestWordsInReports(t *testing.T) {
 
 	// A line without an end is passed over, not kept.
 	huge, err := os.Create(filepath.Join(dir, "huge"))
-	must(t, err)
+	testkit.Must(t, err)
 	defer huge.Close()
-	must(t, huge.Truncate(64<<20))
+	testkit.Must(t, huge.Truncate(64<<20))
 	_, err = huge.WriteAt(append([]byte("\n"), text...), 64<<20)
-	must(t, err)
-	r = as(t, 0, "report", huge.Name())
+	testkit.Must(t, err)
+	r = as(s, 0, "report", huge.Name())
 	judge(t, "a line of 64 MiB", r)
 	says(t, "a line of 64 MiB", r, 0, "golock_runs_total", "longer than")
 }
@@ -329,57 +323,48 @@ func TestNamesInShells(t *testing.T) {
 	for _, shell := range [][]string{{"bash", "--rcfile", "rc", "-i"}, {"zsh", "-i"}, {"fish", "-i"}} {
 		t.Run(shell[0], func(t *testing.T) {
 			t.Parallel()
-			home := place(t, 0o755)
-			store := "local://" + home + "/store"
+			s := testkit.New(t, "")
 			for _, name := range names {
-				hold(t, 0, "--store", store, "--name", name)
+				hold(s, 0, "--store", s.Store, "--name", name)
 			}
 			file := func(name, text string) {
 				t.Helper()
-				must(t, os.MkdirAll(filepath.Dir(filepath.Join(home, name)), 0o755))
-				must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o755))
+				testkit.Must(t, os.MkdirAll(filepath.Dir(s.Path(name)), 0o755))
+				testkit.Must(t, os.WriteFile(s.Path(name), []byte(text), 0o755))
 			}
-			log := filepath.Join(home, "log")
+			log := s.Path("log")
 			file("bin/golock", fmt.Sprintf("#!/bin/sh\ncase $1 in complete | completion) exec '%s' \"$@\" ;; esac\n"+
-				"text=; for arg; do text=\"$text[$arg]\"; done; echo \"$text\" >>'%s'\n", golock, log))
+				"text=; for arg; do text=\"$text[$arg]\"; done; echo \"$text\" >>'%s'\n", testkit.Golock, log))
 			// A prompt tells how many commands have ended: shells draw it more than once.
 			file("log", "")
 			file("rc", "PS1='ready $(wc -l <log)> '\nsource <(golock completion bash)\n")
 			file(".zshrc", "setopt PROMPT_SUBST\nPS1='ready $(wc -l <log)> '\nautoload -U compinit\ncompinit -u\nsource <(golock completion zsh)\n")
 			file(".config/fish/config.fish", "function fish_prompt; echo ready (wc -l <log)'> '; end\nfunction fish_greeting; end\ngolock completion fish | source\n")
-			cmd := exec.Command(shell[0], shell[1:]...)
-			cmd.Dir = home
-			cmd.Env = []string{"HOME=" + home, "PATH=" + home + "/bin:" + os.Getenv("PATH"), "TERM=dumb", "GOLOCK_STORE=" + store, "LC_ALL=C.UTF-8"}
-			terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200})
-			must(t, err)
-			screen := watch(terminal)
-			t.Cleanup(func() {
-				_ = cmd.Process.Kill()
-				terminal.Close()
-				_ = cmd.Wait()
-			})
-			for _, quote := range []string{"", "'", `"`} {
-				for _, name := range names {
-					before, _ := os.ReadFile(log)
-					screen.await(t, fmt.Sprintf("ready %d>", bytes.Count(before, []byte("\n"))))
-					// The closing quote, if the shell leaves that to the user, ends the line too.
-					_, err := fmt.Fprintf(terminal, "golock ls %s%s\t\r", quote, name[:1])
-					must(t, err)
-					var after []byte
-					if !soon(func() bool {
-						after, _ = os.ReadFile(log)
-						return len(after) > len(before)
-					}) {
-						t.Errorf("%s%s: nothing was started; the screen: %q", quote, name, screen.text())
-						_, _ = terminal.WriteString("\x03")
-						continue
+			cmd := s.Exec(shell...)
+			cmd.Env = append(cmd.Env[2:], "HOME="+s.Dir, "PATH="+s.Path("bin")+":"+os.Getenv("PATH"), "TERM=dumb", "GOLOCK_STORE="+s.Store, "LC_ALL=C.UTF-8")
+			p := cmd.OnTerminal(200, 50)
+			ended := 0
+			for i, quote := range []string{"", "'", `"`} {
+				for j, name := range names {
+					if i > 0 && j%2 != i%2 {
+						continue // half of them with each quote
 					}
-					if got := strings.TrimSpace(string(after[len(before):])); got != "[ls]["+name+"]" {
+					p.Shows(fmt.Sprintf("ready %d>", ended))
+					ended++
+					// The closing quote, if the shell leaves that to the user, ends the line too.
+					p.Key(fmt.Sprintf("golock ls %s%s\t\r", quote, name[:1]))
+					var lines []string
+					s.Eventually(quote+name+" is completed", func() bool {
+						text, _ := os.ReadFile(log)
+						lines = strings.Split(string(text), "\n")
+						return len(lines) > ended
+					})
+					if got := lines[ended-1]; got != "[ls]["+name+"]" {
 						t.Errorf("%s%s became %s", quote, name, got)
 					}
 				}
 			}
-			if _, err := os.Lstat(filepath.Join(home, "OWNED")); err == nil {
+			if s.Exists("OWNED") {
 				t.Error("a name was run")
 			}
 		})

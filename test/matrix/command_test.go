@@ -1,3 +1,5 @@
+//go:build integration
+
 // The command's side: what the test binary does when golock runs it.
 
 package matrix_test
@@ -14,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golock/test/testkit"
 )
 
 // command plays the part named by the first argument:
@@ -21,6 +25,7 @@ import (
 //	@args A...     write the arguments as a JSON array of byte strings
 //	@signals TAG   write each signal received; obey stdin
 //	@pair          @signals parent with a child @signals child in its group
+//	@twice A...    become A, with TWICE twice in the environment
 //	@orphans N     make N orphans, wait until init has reaped them
 //
 // @signals writes "TAG ready PID" and then "TAG NUMBER" for every signal
@@ -37,6 +42,10 @@ func command(part string, args []string) int {
 		return 0
 	case "@signals":
 		return recordSignals(args[0], args[1:])
+	case "@twice":
+		path, _ := exec.LookPath(args[0])
+		fmt.Fprintln(os.Stderr, syscall.Exec(path, args, append(os.Environ(), "TWICE=1", "TWICE=2")))
+		return 99
 	case "@orphans":
 		n, _ := strconv.Atoi(args[0])
 		return makeOrphans(n)
@@ -117,13 +126,13 @@ func makeOrphans(n int) int {
 	}
 	// What is left beside init and this process has not been reaped.
 	var left []string
-	for end := time.Now().Add(limit / 2); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience / 2); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		left = nil
 		dirs, _ := filepath.Glob("/proc/[0-9]*")
 		for _, d := range dirs {
 			pid, _ := strconv.Atoi(filepath.Base(d))
-			if s := stat(pid); pid != 1 && pid != os.Getpid() && pid != os.Getppid() && s.state != 0 { // golock may have a guard here
-				left = append(left, fmt.Sprintf("%d %c", pid, s.state))
+			if s := testkit.StatOf(pid); pid != 1 && pid != os.Getpid() && pid != os.Getppid() && s.State != 0 { // golock may have a guard here
+				left = append(left, fmt.Sprintf("%d %c", pid, s.State))
 			}
 		}
 		if len(left) == 0 {

@@ -1,46 +1,46 @@
+//go:build integration
+
 package policy_test
 
 import (
+	"errors"
 	"os"
-	"os/exec"
-	"strconv"
+	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
-const stubborn = `trap "" TERM; echo $$ >pid; while :; do sleep 0.05; done`
-
-// break is golock break, as a program to be started.
-func (w *world) breaks(args ...string) *proc { return w.golock("break", args...) }
+const (
+	stubborn = `trap "" TERM; echo $$ >pid; while :; do sleep 0.05; done`
+	sleeps   = `echo $$ >pid; exec sleep 300`
+)
 
 // A command that ignores the stop signal is killed, and break returns when it
 // is dead.
 func TestBreakStubborn(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		holder := w.run("job", "--kill-after", "0.5", "--", "sh", "-c", stubborn)
-		pid := w.await("pid")
-		w.breaks("--name", "job").expect(0)
-		if alive(pid) {
-			t.Error("break has returned, and the command lives")
-		}
-		holder.expect(79, "golock: the slot was taken back: evicted by user root (golock break, pid ")
-		w.isFree("job")
+		holder := w.sh(stubborn, "--kill-after", "0.5")
+		pid := w.awaitPID("pid")
+		w.breaks("--name", "job")
+		w.dead(pid)
+		holder.Expects(79, "golock: the slot was taken back: evicted by user root (golock break, pid ")
+		w.IsFree()
 	})
 }
 
 // The stop signal is the one of --signal, and nothing else.
 func TestBreakSignal(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		holder := w.run("job", "--signal", "USR1", "--rewrite", "TERM:0", "--", "sh", "-c",
-			`trap "echo term >term" TERM; trap "echo usr1 >usr1; exit 3" USR1; echo $$ >pid; while :; do sleep 0.01; done`)
-		w.await("pid")
-		w.breaks("--name", "job").expect(0)
-		holder.expect(79)
-		if w.await("usr1"); w.exists("term") {
-			t.Error("the command got TERM")
+		holder := w.sh(`trap "echo term >term" TERM; trap "echo usr1 >usr1; exit 3" USR1
+			echo $$ >pid; while :; do sleep 0.01; done`, "--signal", "USR1", "--rewrite", "TERM:0")
+		w.AwaitFile("pid")
+		w.breaks("--name", "job")
+		holder.Expects(79)
+		if !w.Exists("usr1") || w.Exists("term") {
+			t.Error("the command got another signal than USR1")
 		}
 	})
 }
@@ -48,10 +48,10 @@ func TestBreakSignal(t *testing.T) {
 // TERM from somebody else is passed on as ever.
 func TestTermIsNoBreak(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		holder := w.run("job", "--", "sh", "-c", `trap "exit 5" TERM; echo $$ >pid; while :; do sleep 0.01; done`)
-		w.await("pid")
-		holder.signal(syscall.SIGTERM)
-		holder.expect(5)
+		holder := w.sh(`trap "exit 5" TERM; echo $$ >pid; while :; do sleep 0.01; done`)
+		w.AwaitFile("pid")
+		holder.Signal(syscall.SIGTERM)
+		holder.Expects(5)
 	})
 }
 
@@ -59,206 +59,187 @@ func TestTermIsNoBreak(t *testing.T) {
 // a networked store its lease ends.
 func TestBreakStopped(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		holder := w.run("job", ttl(w), "--", "sh", "-c", "echo $$ >pid; exec sleep 300")
-		pid := w.await("pid")
-		holder.signal(syscall.SIGSTOP)
-		w.breaks("--name", "job").expect(0)
-		if alive(pid) {
-			t.Error("break has returned, and the command lives")
-		}
-		_ = holder.cmd.Process.Signal(syscall.SIGCONT) // it may have ended
-		holder.expect(79)
+		holder := w.sh(sleeps, w.ttl())
+		pid := w.awaitPID("pid")
+		holder.Signal(syscall.SIGSTOP)
+		w.breaks("--name", "job")
+		w.dead(pid)
+		w.Signal(holder.PID, syscall.SIGCONT) // it may have ended
+		holder.Expects(79)
 	})
 }
 
 // A waiter that is stopped is evicted all the same.
 func TestBreakStoppedWaiter(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		w.run("job", "--", "sh", "-c", "echo $$ >pid; exec sleep 300")
-		w.await("pid")
-		waiter := w.run("job", "--", "touch", "ran")
-		w.waiting("job", 1)
-		waiter.signal(syscall.SIGSTOP)
-		w.breaks("--id", w.ls("job")[1].ID).expect(0)
-		_ = waiter.cmd.Process.Signal(syscall.SIGCONT) // it may have ended
-		waiter.expect(75, `the place in the queue of "job" is lost: evicted by user root`)
+		w.sh(sleeps)
+		w.AwaitFile("pid")
+		waiter := w.Job("--", "touch", "ran").Begin()
+		w.AwaitWaiters(waiter.PID)
+		waiter.Signal(syscall.SIGSTOP)
+		w.breaks("--id", w.List("job")[1].ID)
+		w.Signal(waiter.PID, syscall.SIGCONT) // it may have ended
+		waiter.Expects(75, `the place in the queue of "job" is lost: evicted by user root`)
 	})
 }
 
 // What a killed golock has left running, wherever it went, is killed; others
 // who have the file open, or were its children, are not.
 func TestBreakOrphan(t *testing.T) {
+	t.Parallel()
 	w := local(t)
-	holder := w.run("job", "--", "sh", "-c", `
+	holder := w.sh(`
 		setsid sh -c 'trap "" TERM HUP; echo $$ >far; exec sleep 300' &
-		bash -c 'for fd in /proc/$$/fd/1??; do eval "exec ${fd##*/}>&-"; done; echo $$ >stranger; exec sleep 300' &
-		`+stubborn)
-	pid, far, stranger := w.await("pid"), w.await("far"), w.await("stranger")
-	defer exec.Command("kill", "-9", stranger).Run()
-	reader := w.start("sh", "-c", `for f in store/job.*.lock; do exec 3<"$f"; done; echo $$ >reader; exec sleep 300`)
-	readerPID := w.await("reader")
-	w.breaks("--name", "job", "--dead").expect(0)
-	if !alive(pid) {
+		bash -c 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ $fd -lt 3 ] || eval "exec $fd>&-"; done
+			echo $$ >stranger; exec sleep 300' &
+		` + stubborn)
+	pid, far, stranger := w.awaitPID("pid"), w.awaitPID("far"), w.awaitPID("stranger")
+	reader := w.Exec("sh", "-c", `for f in "$0"/job.*.lock; do exec 3<"$f"; done; echo $$ >reader; exec sleep 300`,
+		w.Store[len("local://"):]).Begin()
+	w.AwaitFile("reader")
+	w.breaks("--name", "job", "--dead")
+	if !w.Lives(pid) {
 		t.Fatal("--dead has broken what a golock looks after")
 	}
-	holder.signal(syscall.SIGKILL)
-	w.eventually("it is an orphan", func() bool { return w.ls("job")[0].Orphaned })
-	w.breaks("--name", "job", "--dead").expect(0)
-	for _, dead := range []string{pid, far} {
-		if alive(dead) {
-			t.Errorf("%s lives", dead)
-		}
+	holder.Signal(syscall.SIGKILL)
+	w.Eventually("it is an orphan", func() bool { return w.List("job")[0].Orphaned })
+	w.breaks("--name", "job", "--dead")
+	w.dead(pid)
+	w.dead(far)
+	if !w.Lives(stranger) || !reader.Running() {
+		t.Error("a stranger was killed")
 	}
-	for _, p := range []string{stranger, readerPID} {
-		if !alive(p) {
-			t.Error("a stranger was killed")
-		}
-	}
-	reader.signal(syscall.SIGKILL)
-	w.isFree("job")
+	reader.Signal(syscall.SIGKILL)
+	w.IsFree()
 }
 
 // A nested run is broken without the one around it, and the one around with it.
 func TestBreakNested(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		inner := golock + ` run --store $STORE --name inner -- sh -c "echo \$\$ >pid; exec sleep 300"`
-		outer := w.run("outer", "--", "sh", "-c", inner+`; echo $? >code; exit 4`)
-		w.await("pid")
-		w.breaks("--name", "inner").expect(0)
-		outer.expect(4, "the slot was taken back")
-		if code := w.await("code"); code != "79" {
+		inner := testkit.Golock + " run --store '" + w.Store + `' --name inner -- sh -c "echo \$\$ >pid; exec sleep 300"`
+		outer := w.sh(inner + "; echo $? >code; exit 4")
+		w.AwaitFile("pid")
+		w.breaks("--name", "inner")
+		outer.Expects(4, "the slot was taken back")
+		if code := w.AwaitFile("code"); code != "79" {
 			t.Errorf("the inner run has ended with %s", code)
 		}
 
-		if err := os.Remove(w.path("pid")); err != nil {
-			t.Fatal(err)
-		}
-		outer = w.run("outer", "--", "sh", "-c", "exec "+inner)
-		pid := w.await("pid")
-		w.breaks("--name", "outer").expect(0)
-		outer.expect(79)
-		if alive(pid) {
-			t.Error("the inner command lives")
-		}
-		w.isFree("inner")
+		testkit.Must(t, os.Remove(w.Path("pid")))
+		outer = w.sh("exec " + inner)
+		pid := w.awaitPID("pid")
+		w.breaks("--name", "job")
+		outer.Expects(79)
+		w.dead(pid)
+		w.Lock("inner", "-n", "--", "true").Run().Expect(t, 0)
 	})
 }
 
 // Runs of one name inside each other are broken together.
 func TestBreakSameName(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		outer := w.run("job", "--max", "2", "--", golock, "run", "--store", w.url, "--name", "job", "--max", "2", "--", "sh", "-c", "echo $$ >pid; exec sleep 300")
-		w.await("pid")
-		w.breaks("--name", "job").expect(0)
-		outer.expect(79)
-		w.isFree("job")
+		inner := w.Job("--max", "2", "--", "sh", "-c", sleeps)
+		outer := w.Job(append([]string{"--max", "2", "--"}, inner.Argv...)...).Begin()
+		w.AwaitFile("pid")
+		w.breaks("--name", "job")
+		outer.Expects(79)
+		w.IsFree()
 	})
 }
 
-// A golock that became its command: the command gets TERM.
+// A golock that became its command: the command gets TERM. One that ignores it
+// is killed in the end, though no golock is there to do it.
+// Slow: golock break gives a bare command 10 s.
 func TestBreakExec(t *testing.T) {
-	w := local(t)
-	holder := w.run("job", "-F", "--", "sh", "-c", `trap "exit 3" TERM; echo $$ >pid; while :; do sleep 0.01; done`)
-	w.await("pid")
-	w.breaks("--name", "job").expect(0)
-	holder.expect(3)
-	w.isFree("job")
-}
-
-// A command that ignores TERM is killed in the end, though no golock is there
-// to do it.
-func TestBreakExecStubborn(t *testing.T) {
-	w := local(t)
-	holder := w.run("job", "-F", "--", "sh", "-c", stubborn)
-	w.await("pid")
-	w.breaks("--name", "job").expect(0)
-	if code := holder.code(); code != -1 {
-		t.Errorf("code %d, want death by a signal", code)
+	t.Parallel()
+	for end, script := range map[syscall.Signal]string{
+		0:               `trap "exit 3" TERM; echo $$ >pid; while :; do sleep 0.01; done`,
+		syscall.SIGKILL: stubborn,
+	} {
+		t.Run(end.String(), func(t *testing.T) {
+			t.Parallel()
+			w := local(t)
+			holder := w.sh(script, "-F")
+			w.AwaitFile("pid")
+			w.breaks("--name", "job")
+			if r := holder.Wait(); r.Signal != end || end == 0 && r.Code != 3 {
+				t.Errorf("the command: %v", r)
+			}
+			w.IsFree()
+		})
 	}
-	w.isFree("job")
 }
 
 // Who may not signal the holder is told so, and the mark stays: the golock heeds
 // it when somebody else sends it TERM.
 func TestBreakOtherUser(t *testing.T) {
-	w := &world{t: t, dir: "/tmp/golock-policy-" + strconv.Itoa(os.Getpid())}
-	w.url = "local://" + w.dir + "/store"
-	if err := os.Mkdir(w.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(w.dir) })
-	if err := os.Mkdir(w.path("store"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(w.path("store"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	holder := w.run("job", "--", "sh", "-c", "echo $$ >pid; exec sleep 300")
-	pid := w.await("pid")
-	nobody := w.start("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", golock, "break", "--store", w.url, "--name", "job")
-	nobody.expect(69, `golock: "job": pid `, "cannot be told to go: it belongs to another user")
-	if !alive(pid) {
+	t.Parallel()
+	dir := t.TempDir() // below one that only its owner may enter
+	testkit.Must(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)))
+	w := &world{testkit.New(t, "local://"+dir)}
+	holder := w.sh(sleeps)
+	pid := w.awaitPID("pid")
+	other := w.Golock("break", "--store", w.Store, "--name", "job").As(65534)
+	other.Dir = "/"
+	other.Run().Expect(t, 69, `golock: "job": pid `, "cannot be signalled: it belongs to another user")
+	if !w.Lives(pid) {
 		t.Fatal("the command is dead")
 	}
-	w.run("job", "-n", "--", "true").expect(75, "told to go by u") // user nobody, or its number
-	holder.signal(syscall.SIGTERM)
-	holder.expect(79, "evicted by u")
+	w.Job("-n", "--", "true").Run().Expect(t, 75, "evicted by u") // user nobody, or its number
+	holder.Signal(syscall.SIGTERM)
+	holder.Expects(79, "evicted by u")
 }
 
 // A holder in another pid namespace cannot be told.
 func TestBreakOtherContainer(t *testing.T) {
+	t.Parallel()
 	w := local(t)
-	holder := w.start("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", golock, "run", "--store", w.url, "--name", "job", "--", "sh", "-c", "echo in >in; exec sleep 300")
-	w.await("in")
-	w.breaks("--name", "job").expect(69, "another container")
-	holder.signal(syscall.SIGKILL)
-	holder.code()
+	w.Job("--", "sh", "-c", "echo in >in; exec sleep 300").
+		By("unshare", "--pid", "--fork", "--kill-child", "--mount-proc").Begin()
+	w.AwaitFile("in")
+	w.tryBreak("--name", "job").Expect(t, 69, "another container")
 }
 
 // Where the loss of a slot is only warned of, an eviction still ends the
 // command.
 func TestBreakOnLostWarn(t *testing.T) {
+	t.Parallel()
 	w := networked(t)
-	holder := w.run("job", "--on-lost", "warn", "--kill-after", "0.3", "--", "sh", "-c", stubborn)
-	pid := w.await("pid")
-	w.breaks("--name", "job").expect(0)
-	holder.expect(79, "the slot was taken back")
-	if alive(pid) {
-		t.Error("the command lives")
-	}
+	holder := w.sh(stubborn, "--on-lost", "warn", "--kill-after", "0.3")
+	pid := w.awaitPID("pid")
+	w.breaks("--name", "job")
+	holder.Expects(79, "the slot was taken back")
+	w.dead(pid)
 }
 
 // A lease that is renewed rarely: the holder hears of it at once.
 func TestBreakIsHeardAtOnce(t *testing.T) {
+	t.Parallel()
 	w := networked(t)
-	holder := w.run("job", "--ttl", "10m", "--", "sh", "-c", "echo $$ >pid; exec sleep 300")
-	w.await("pid")
-	begin := time.Now()
-	w.breaks("--name", "job").expect(0)
-	holder.expect(79)
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("it took %v", took)
-	}
+	holder := w.sh(sleeps, "--ttl", "30m") // the next renewal is later than any patience
+	w.AwaitFile("pid")
+	w.breaks("--name", "job")
+	holder.Expects(79)
 }
 
 // A store that can be read but does not take the order: break tells so after a
 // while.
+// Slow: it tries for 10 s.
 func TestBreakOfWhatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	server := sqltest.Postgres(t)
 	database := server.NewDatabase(t)
-	w := &world{t: t, dir: t.TempDir(), url: server.URL(database)}
-	w.run("job", "--", "sh", "-c", "echo $$ >pid; exec sleep 300")
-	w.await("pid")
+	w := &world{testkit.New(t, server.URL(database))}
+	w.sh(sleeps)
+	w.AwaitFile("pid")
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		_, _ = server.TryExec(database, "BEGIN;SELECT 1 FROM golock WHERE entry_id='' FOR UPDATE;SELECT pg_sleep(300)")
 	}()
 	const sleeper = " FROM pg_stat_activity WHERE datname=current_database() AND wait_event='PgSleep'"
-	w.eventually("the rows are locked", func() bool { return len(server.Exec(t, database, "SELECT pid"+sleeper)) == 1 })
-	w.breaks("--name", "job").expect(69, "cannot be reached")
+	w.Eventually("the rows are locked", func() bool { return len(server.Exec(t, database, "SELECT pid"+sleeper)) == 1 })
+	w.tryBreak("--name", "job").Expect(t, 69, "cannot be reached")
 	server.Exec(t, database, "SELECT pg_terminate_backend(pid)"+sleeper)
 	<-over
-	w.breaks("--name", "job").expect(0)
 }

@@ -1,11 +1,15 @@
+//go:build integration
+
 package policy_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
+	"slices"
+	"strconv"
 	"testing"
-	"time"
+
+	"golock/test/testkit"
 )
 
 // inside is a command that notes if another one is inside, ends in its own time
@@ -20,49 +24,36 @@ rmdir in`
 // last one stays, and everybody is told.
 func TestReplaceUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		const crowd = 25
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
-		random := rand.New(rand.NewPCG(seed, 0))
-		var all []*proc
-		for i := range crowd {
-			all = append(all, w.run("job", "--replace", "running", "--", "sh", "-c", inside, fmt.Sprint(i)))
-			time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
-		}
-		left := func() (n int) {
-			for _, p := range all {
-				select {
-				case <-p.ended:
-				default:
-					n++
-				}
+		var all []*testkit.Process
+		for i := range 20 {
+			all = append(all, w.Job("--replace", "running", "--", "sh", "-c", inside, strconv.Itoa(i)).Begin())
+			if i%4 == 0 { // the others come as quickly as they can be started
+				w.Eventually("one is inside", func() bool { return w.Exists("in") })
 			}
-			return n
 		}
-		w.eventually("one is left", func() bool { return left() == 1 })
-		w.eventually("and it runs", func() bool {
-			entries := w.ls("job")
-			return len(entries) == 1 && entries[0].State == "holding"
+		w.Eventually("one is left, and it runs", func() bool {
+			left := slices.DeleteFunc(slices.Clone(all), func(p *testkit.Process) bool { return !p.Running() })
+			entries := w.List("job")
+			return len(left) == 1 && len(entries) == 1 && entries[0].State == "holding"
 		})
-		if err := os.WriteFile(w.path("end"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(w.Path("end"), nil, 0o600))
 		won := 0
 		for i, p := range all {
-			switch code := p.code(); code {
+			switch r := p.Wait(); r.Code {
 			case 0:
 				won++
 			case 75, 79:
-				p.expect(code, "evicted by a newer run that replaces it: pid ")
+				r.Expect(t, r.Code, "evicted by a newer run that replaces it: pid ")
+			case 143: // a waiter that was told by TERM and had no time to find out why
+				if !w.IsLocal() {
+					t.Errorf("run %d: %v", i, r)
+				}
 			default:
-				t.Errorf("run %d: code %d, stderr %q", i, code, p.said())
+				t.Errorf("run %d: %v", i, r)
 			}
 		}
-		if won != 1 {
-			t.Errorf("%d runs were not replaced", won)
-		}
-		if w.exists("bad") {
-			t.Error("two commands were inside at once")
+		if won != 1 || w.Exists("bad") {
+			t.Errorf("%d runs were not replaced; two commands were inside at once: %v", won, w.Exists("bad"))
 		}
 	})
 }
@@ -70,39 +61,35 @@ func TestReplaceUnderLoad(t *testing.T) {
 // The new command starts when the old one is dead, also if that takes KILL.
 func TestReplaceStubborn(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		old := w.run("job", "--replace", "running", "--kill-after", "0.5", "--", "sh", "-c", `trap "" TERM; echo $$ >old; while :; do sleep 0.05; done`)
-		pid := w.await("old")
-		next := w.run("job", "--replace", "running", "--", "sh", "-c", `kill -0 `+pid+` 2>/dev/null && echo alive >bad; true`)
-		old.expect(79, "the slot was taken back")
-		next.expect(0, "replaced pid "+fmt.Sprint(old.cmd.Process.Pid))
-		if w.exists("bad") {
-			t.Error("the old command was alive")
-		}
+		old := w.sh(stubborn, "--replace", "running", "--kill-after", "0.5")
+		pid := w.awaitPID("pid")
+		next := w.sh(fmt.Sprintf("! kill -0 %d", pid), "--replace", "running")
+		old.Expects(79, "the slot was taken back")
+		next.Expects(0, "replaced pid "+strconv.Itoa(old.PID))
 	})
 }
 
 // With waiting, only waiters are replaced.
 func TestReplaceWaiting(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		holder := w.run("job", "--replace", "running", "--", "sh", "-c", inside, "holder")
-		w.await("order")
-		old := w.run("job", "--replace", "waiting", "-E", "7", "--", "touch", "ran")
-		w.waiting("job", 1)
-		plain := w.run("job", "--", "true")
-		w.waiting("job", 2)
-		newest := w.run("job", "--replace", "waiting", "-q", "--", "sh", "-c", "echo newest >>order")
-		old.expect(7, "evicted by a newer run")
-		w.waiting("job", 2)
-		if err := os.WriteFile(w.path("end"), nil, 0o600); err != nil {
-			t.Fatal(err)
+		holder := w.Job("--replace", "running", "--", "sh", "-c", inside, "holder").Begin()
+		w.AwaitFile("order")
+		old := w.Job("--replace", "waiting", "-E", "7", "--", "touch", "ran").Begin()
+		w.AwaitWaiters(old.PID)
+		plain := w.Job("--", "true").Begin()
+		w.AwaitWaiters(old.PID, plain.PID)
+		newest := w.sh("echo newest >>order", "--replace", "waiting", "-q")
+		if r := old.Wait(); r.Code != 7 && !(w.IsLocal() && r.Code == 143) {
+			t.Errorf("%v, want 7 (143: it was told by TERM and had no time to find out why)", r)
 		}
-		for _, p := range []*proc{holder, plain, newest} {
-			p.expect(0)
+		w.AwaitWaiters(plain.PID, newest.PID)
+		testkit.Must(t, os.WriteFile(w.Path("end"), nil, 0o600))
+		holder.Expects(0)
+		plain.Expects(0)
+		if r := newest.Expects(0); r.Stderr != "" {
+			t.Errorf("-q: %q", r.Stderr)
 		}
-		if newest.said() != "" {
-			t.Errorf("-q: %q", newest.said())
-		}
-		if w.exists("ran") {
+		if w.Exists("ran") {
 			t.Error("the old one has run")
 		}
 	})

@@ -1,176 +1,133 @@
+//go:build integration
+
 package shell_test
 
 import (
+	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"golock/locks/redis/redistest"
+	"golock/test/testkit"
 )
 
-// job is a run on a Redis server of its own whose command does what it is told
-// through a FIFO, line by line, and prints each line's exit code.
+// job is a run on a Redis server whose command does what it is told, line by
+// line, and prints each line's exit code.
 type job struct {
-	*proc
-	server *redistest.Server
-	orders *os.File
+	*testkit.Process
+	s *sandbox
 }
 
-func startJob(t *testing.T, flags ...string) *job {
+// startJob starts one, on a server of its own or on the shared one.
+func startJob(t *testing.T, server *redistest.Server, flags ...string) *job {
 	t.Helper()
-	j := &job{server: redistest.Start(t)}
-	w := &world{TB: t, shell: "/bin/sh", dir: t.TempDir(), leased: true}
-	w.env = []string{"PATH=" + filepath.Dir(golock) + ":/usr/bin:/bin", "GOLOCK_STORE=" + j.server.SocketURL("quarantine=0"), "LC_ALL=C"}
-	fifo := filepath.Join(w.dir, "fifo")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
+	store := redistest.StoreURL(t)
+	if server != nil {
+		store = server.URL("quarantine=0s")
 	}
-	var err error
-	if j.orders, err = os.OpenFile(fifo, os.O_RDWR, 0); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { j.orders.Close() })
+	s := newSandbox(t, store, "sh")
 	// What it asks with has no store's password, nor anything else of the kind.
-	command := `unset GOLOCK_STORE; echo ready; while read -r line; do eval "$line"; echo "$line: $?"; done <fifo`
-	j.proc = w.start(append(append([]string{"golock", "run", "--name", "job"}, flags...), "--", "sh", "-c", command)...)
-	j.line()
+	command := `unset GOLOCK_STORE; while read -r line; do eval "$line" </dev/null; echo "$line: $?"; done`
+	j := &job{s.Job(append(flags, "--", "sh", "-c", command)...).Start(), s}
+	j.comes(":", "0")
 	return j
 }
 
-// tell has the job do something.
-func (j *job) tell(line string) {
-	j.w.Helper()
-	if _, err := j.orders.WriteString(line + "\n"); err != nil {
-		j.w.Fatal(err)
-	}
-}
-
-// does has the job do something that comes to an exit code.
-func (j *job) does(line string) string {
-	j.w.Helper()
-	before := len(text(j.out))
-	j.tell(line)
-	j.w.await("an answer to "+line, func() bool { return strings.HasSuffix(text(j.out)[before:], "\n") })
-	return strings.TrimSpace(strings.TrimPrefix(text(j.out)[before:], line+": "))
-}
-
+// comes has the job do something that comes to an exit code.
 func (j *job) comes(line, want string) {
-	j.w.Helper()
-	if got := j.does(line); got != want {
-		j.w.Errorf("%s comes to %s, want %s; stderr %q", line, got, want, text(j.err))
-	}
+	j.T.Helper()
+	j.Tell(line)
+	j.Expect(line + ": " + want)
 }
 
 // forget takes the job's entry out of the store, as somebody who gave the slot
 // away.
 func (j *job) forget() {
-	j.w.Helper()
-	key, entry, _ := strings.Cut(j.w.ids("job", "holding")[0], "-")
-	j.server.Do("ZREM", "golock:{"+key+"}:h", entry)
-	j.server.Do("ZADD", "golock:{"+key+"}:g", time.Now().UnixMilli(), entry)
+	j.T.Helper()
+	at, err := url.Parse(j.s.Store)
+	testkit.Must(j.T, err)
+	key, entry, _ := strings.Cut(j.s.ids("job", "holding")[0], "-")
+	set := at.Query().Get("prefix") + ":{" + key + "}:"
+	redistest.Shared(j.T).Do("ZREM", set+"h", entry)
+	redistest.Shared(j.T).Do("ZADD", set+"g", time.Now().UnixMilli(), entry)
 }
 
 // The golock of the run asks the store: with it, and while that is out of reach
 // nothing can be said.
 func TestHeldThroughAnOutage(t *testing.T) {
 	t.Parallel()
-	j := startJob(t)
+	server := redistest.Start(t)
+	j := startJob(t, server)
 	j.comes("golock held", "0")
 	j.comes("golock run --store local://$PWD/locks --name x -- golock held", "0")
-	j.server.Stop()
+	server.Stop()
 	j.comes("golock held", "69")
-	j.server.Continue()
-	j.w.await("it is held again", func() bool { return j.does("golock held") == "0" })
-	j.tell("exit 3")
-	j.ends(3)
+	server.Continue()
+	j.s.Eventually("it is held again", func() bool {
+		j.Tell("golock held")
+		return j.Line() == "golock held: 0"
+	})
+	j.Tell("exit 3")
+	j.Expects(3)
 }
 
 // A command whose slot is lost hears of it, and is stopped at once, not at the
 // next renewal.
 func TestHeldOfALostSlot(t *testing.T) {
 	t.Parallel()
-	j := startJob(t, "--ttl", "600", "--kill-after", "1")
+	j := startJob(t, nil, "--ttl", "600", "--kill-after", "1")
 	j.comes("golock held", "0")
 	j.comes("trap '' TERM", "0")
 	j.forget()
-	began := time.Now()
 	j.comes("golock held", "79")
-	j.ends(79)
-	if d := time.Since(began); d > time.Minute {
-		t.Errorf("stopped after %v", d)
-	}
+	j.Expects(79)
 }
 
 // With --on-lost warn it goes on, and hears the same again.
 func TestHeldOfALostSlotThatOnlyWarns(t *testing.T) {
 	t.Parallel()
-	j := startJob(t, "--ttl", "600", "--on-lost", "warn")
+	j := startJob(t, nil, "--ttl", "600", "--on-lost", "warn")
 	j.forget()
 	j.comes("golock held", "79")
 	j.comes("golock held", "79")
-	j.tell("exit 3")
-	j.ends(3)
+	j.Tell("exit 3")
+	j.Expects(3)
 }
 
 // Only its own golock may give the slot of a command back: also who can ask
-// nobody but the store, as on another machine, is refused.
-func TestReleaseOfARunFromElsewhere(t *testing.T) {
+// nobody but the store, as on another machine, is refused. Another user who asks
+// whether it is held is told that nobody answers.
+func TestRunAsAnotherUser(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Fatal("this test needs root, to be somebody else")
-	}
-	_ = os.Chmod(filepath.Dir(golock), 0o755)
-	j := startJob(t)
-	id := j.w.ids("job", "holding")[0]
-	j.w.start("setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups", golock, "release", "--store", j.server.URL("quarantine=0"), id).ends(64)
+	j := startJob(t, redistest.Start(t))
+	id := j.s.ids("job", "holding")[0]
+	j.s.Golock("release", "--store", j.s.Store, id).As(stranger).Begin().Expects(64)
+	j.comes("setpriv --reuid 12345 --regid 12345 --clear-groups golock held", "79")
 	j.comes("golock held", "0")
-	j.tell("exit 3")
-	j.ends(3)
+	j.Tell("exit 3")
+	silent(j.Expects(3), t)
 }
 
 // An ID that nobody reads is that of no slot: there would be nobody to give it
 // back.
 func TestAcquireWithoutAReader(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(w *world) {
+	onBothStores(t, func(s *sandbox) {
 		for _, whom := range []string{"none", strconv.Itoa(os.Getpid())} {
-			if whom == "none" && !w.leased {
+			if whom == "none" && s.IsLocal() {
 				continue
 			}
 			read, write, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			read.Close()
-			cmd := exec.Command(golock, "acquire", "--name", "unread", "--for", whom)
-			cmd.Dir, cmd.Env, cmd.Stdout = w.dir, w.env, write
-			out := cmd.Run()
+			acquire := s.Golock("acquire", "--name", "unread", "--for", whom)
+			acquire.Stdout = write
+			acquire.Begin().Expects(70)
 			write.Close()
-			if cmd.ProcessState.ExitCode() != 70 {
-				w.Errorf("--for %s ends with %v, want 70", whom, out)
-			}
-			w.await("the slot is free", func() bool { return len(w.ids("unread", "holding")) == 0 })
+			s.free("unread")
 		}
 	})
-}
-
-// Another user is told that nobody answers.
-func TestHeldAsAnotherUser(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Fatal("this test needs root, to be somebody else")
-	}
-	_ = os.Chmod(filepath.Dir(golock), 0o755)
-	j := startJob(t)
-	j.comes("setpriv --reuid 12345 --regid 12345 --clear-groups golock held", "79")
-	j.comes("golock held", "0")
-	if s := text(j.err); s != "" {
-		t.Errorf("said %q", s)
-	}
 }

@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golock/locks/locktest/server"
+	"golock/test/testkit"
 )
 
 // MasterName is what the sentinels call the master.
@@ -38,9 +41,9 @@ func StartSentinel(t testing.TB) *Sentinels {
 		one.startSomewhere()
 		s.Sentinels = append(s.Sentinels, one)
 	}
-	Eventually(t, "the replica follows", func() bool { return s.Replica.Info("replication", "master_link_status") == "up" })
+	testkit.Eventually(t, "the replica follows", func() bool { return s.Replica.Info("replication", "master_link_status") == "up" })
 	for _, one := range s.Sentinels {
-		Eventually(t, "the sentinels know each other", func() bool {
+		testkit.Eventually(t, "the sentinels know each other", func() bool {
 			return strings.HasSuffix(one.Info("sentinel", "master0"), "status=ok,address="+s.Master.Addr()+",slaves=1,sentinels=3")
 		})
 	}
@@ -49,7 +52,7 @@ func StartSentinel(t testing.TB) *Sentinels {
 
 // URL is that of a store at the sentinels' master.
 func (s *Sentinels) URL(options ...string) string {
-	return withOptions("redis+sentinel://"+addresses(s.Sentinels)+"/"+MasterName, options)
+	return server.WithOptions("redis+sentinel://"+addresses(s.Sentinels)+"/"+MasterName, options)
 }
 
 // Cluster is three masters.
@@ -71,7 +74,7 @@ func StartCluster(t testing.TB) *Cluster {
 		}
 	}
 	for _, n := range c.Nodes {
-		Eventually(t, "the cluster is complete", func() bool {
+		testkit.Eventually(t, "the cluster is complete", func() bool {
 			text, _ := n.Do("CLUSTER", "INFO").(string)
 			return strings.Contains(text, "cluster_state:ok") && strings.Contains(text, "cluster_known_nodes:3")
 		})
@@ -81,7 +84,7 @@ func StartCluster(t testing.TB) *Cluster {
 
 // URL is that of a store on the cluster.
 func (c *Cluster) URL(options ...string) string {
-	return withOptions("redis+cluster://"+addresses(c.Nodes), options)
+	return server.WithOptions("redis+cluster://"+addresses(c.Nodes), options)
 }
 
 func addresses(servers []*Server) string {

@@ -6,59 +6,54 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"golock/locks/locktest/server"
 )
 
 // Verdict is what becomes of a request.
-type Verdict int
+type Verdict = server.Verdict
 
 // The verdicts.
 const (
-	Pass      Verdict = iota // forward it, and the reply
-	LoseReply                // forward it, then close the connection instead of replying
-	Lose                     // close the connection instead of forwarding it
-	Hang                     // neither
+	Pass      = server.Pass
+	LoseReply = server.LoseReply
+	Lose      = server.Lose
+	Hang      = server.Hang
 )
 
 // Proxy stands between clients and a server and makes faults.
 type Proxy struct {
+	*server.Proxy
 	t      testing.TB
-	listen net.Listener
 	server string
-	wg     sync.WaitGroup
 
 	mu      sync.Mutex
 	judge   func(args []string) Verdict
-	refuse  bool
-	conns   map[net.Conn]bool
-	scripts [][]byte // the script runs seen so far, as they came
-	count   int      // requests
+	scripts []script // the script runs seen so far
+}
+
+// script is a script run: what came, and of which mode it is.
+type script struct {
+	raw  []byte
+	mode string
 }
 
 // NewProxy starts one before a server. It passes everything on.
 func NewProxy(t testing.TB, s *Server) *Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Proxy{t: t, listen: l, server: s.Addr(), conns: map[net.Conn]bool{}}
-	p.wg.Add(1)
-	go p.accept()
-	t.Cleanup(func() {
-		l.Close()
-		p.Cut()
-		p.wg.Wait()
-	})
+	p := &Proxy{t: t, server: s.Addr(), Proxy: server.NewProxy(t, s.Addr(), func() server.Wire { return wire{} })}
+	p.Proxy.Judge(p.see)
 	return p
 }
 
 // URL is that of a store behind the proxy.
 func (p *Proxy) URL(options ...string) string {
-	return withOptions("redis://"+p.listen.Addr().String(), options)
+	return server.WithOptions("redis://"+p.Addr(), options)
 }
 
 // Judge sets what decides about every request from now on. It is called by
@@ -69,32 +64,23 @@ func (p *Proxy) Judge(f func(args []string) Verdict) {
 	p.judge = f
 }
 
-// Cut closes all connections.
-func (p *Proxy) Cut() {
+func (p *Proxy) see(m server.Message) Verdict {
+	_, args, _ := readRequest(bufio.NewReader(bytes.NewReader(m.Raw)))
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.conns {
-		c.Close()
+	if strings.HasPrefix(strings.ToLower(args[0]), "eval") {
+		p.scripts = append(p.scripts, script{m.Raw, Mode(args)})
 	}
+	judge := p.judge
+	p.mu.Unlock()
+	if judge == nil {
+		return Pass
+	}
+	return judge(args)
 }
 
-// Refuse makes the proxy close every new connection at once, or stop that.
-func (p *Proxy) Refuse(yes bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.refuse = yes
-}
-
-// Requests is how many have come.
-func (p *Proxy) Requests() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.count
-}
-
-// Replay sends all script runs that were ever seen to the server again, in
-// their order, as a network that delivers late would.
-func (p *Proxy) Replay() {
+// Replay sends all script runs that were ever seen to the server again, or
+// those of some modes, in their order, as a network that delivers late would.
+func (p *Proxy) Replay(modes ...string) {
 	p.t.Helper()
 	p.mu.Lock()
 	scripts := p.scripts
@@ -104,8 +90,11 @@ func (p *Proxy) Replay() {
 		p.t.Fatal(err)
 	}
 	defer c.Close()
-	for _, request := range scripts {
-		if _, err := c.Write(request); err != nil {
+	for _, s := range scripts {
+		if len(modes) > 0 && !slices.Contains(modes, s.mode) {
+			continue
+		}
+		if _, err := c.Write(s.raw); err != nil {
 			p.t.Fatal(err)
 		}
 	}
@@ -124,99 +113,24 @@ func (p *Proxy) Replay() {
 	}
 }
 
-func (p *Proxy) accept() {
-	defer p.wg.Done()
-	for {
-		client, err := p.listen.Accept()
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		refuse := p.refuse
-		p.mu.Unlock()
-		server, err := net.Dial("tcp", p.server)
-		if refuse || err != nil {
-			client.Close()
-			if server != nil {
-				server.Close()
-			}
-			continue
-		}
-		p.wg.Add(1)
-		go p.serve(client, server)
-	}
+// wire is https://redis.io/docs/latest/develop/reference/protocol-spec/ ; of the
+// replies it only knows that one has come.
+type wire struct{}
+
+func (wire) Begin() {}
+
+func (wire) Request(r *bufio.Reader) (server.Message, error) {
+	raw, _, err := readRequest(r)
+	return server.Message{Raw: raw, IsRequest: true}, err
 }
 
-// serve passes on one connection until either end closes.
-func (p *Proxy) serve(client, server net.Conn) {
-	defer p.wg.Done()
-	p.mu.Lock()
-	p.conns[client], p.conns[server] = true, true
-	p.mu.Unlock()
-	end := func() {
-		client.Close()
-		server.Close()
+func (wire) Reply(r *bufio.Reader) (raw []byte, last bool, err error) {
+	if _, err := r.Peek(1); err != nil {
+		return nil, false, err
 	}
-	var lose sync.Once
-	losing := make(chan struct{}) // closed when the next reply is to be lost
-	p.wg.Add(1)
-	go func() {
-		defer p.wg.Done()
-		defer end()
-		buffer := make([]byte, 64<<10)
-		for {
-			n, err := server.Read(buffer)
-			if err != nil {
-				return
-			}
-			select {
-			case <-losing:
-				return
-			default:
-			}
-			if _, err := client.Write(buffer[:n]); err != nil {
-				return
-			}
-		}
-	}()
-	defer func() {
-		end()
-		p.mu.Lock()
-		delete(p.conns, client)
-		delete(p.conns, server)
-		p.mu.Unlock()
-	}()
-	for r := bufio.NewReader(client); ; {
-		raw, args, err := readRequest(r)
-		if err != nil {
-			return
-		}
-		switch p.see(raw, args) {
-		case Lose:
-			return
-		case Hang:
-			continue
-		case LoseReply:
-			lose.Do(func() { close(losing) })
-		}
-		if _, err := server.Write(raw); err != nil {
-			return
-		}
-	}
-}
-
-func (p *Proxy) see(raw []byte, args []string) Verdict {
-	p.mu.Lock()
-	p.count++
-	if strings.HasPrefix(strings.ToLower(args[0]), "eval") {
-		p.scripts = append(p.scripts, raw)
-	}
-	judge := p.judge
-	p.mu.Unlock()
-	if judge == nil {
-		return Pass
-	}
-	return judge(args)
+	raw = make([]byte, r.Buffered())
+	_, err = io.ReadFull(r, raw)
+	return raw, true, err
 }
 
 // readRequest reads one command as clients send it: an array of strings.

@@ -50,7 +50,7 @@ func (dialect) Examine(ctx context.Context, ask sql.Ask, around sql.Surroundings
 	on := func(name string) bool { return set[name] == "ON" || set[name] == "1" }
 	add(flush(set["innodb_flush_log_at_trx_commit"], around))
 	if on("read_only") || on("super_read_only") || on("innodb_read_only") {
-		f := locks.Finding{Level: locks.Problem, Subject: "read_only", What: "the server is read-only, perhaps a replica", Why: "no slot can be had there", Mend: "name the primary server"}
+		f := locks.Finding{Level: locks.Problem, Subject: "read_only", What: "the server is read-only, perhaps a replica", Why: "no slot can be had there", Fix: "name the primary server"}
 		if around.Table != "" && !on("super_read_only") && !on("innodb_read_only") {
 			f.Why += ", unless this user may write all the same (see rehearsal)"
 		}
@@ -62,7 +62,7 @@ func (dialect) Examine(ctx context.Context, ask sql.Ask, around sql.Surroundings
 	if on("wsrep_on") {
 		add(locks.Finding{
 			Level: locks.Note, Subject: "Galera", What: "the server is a node of a cluster",
-			Why: "each time another node answers it counts as a server that has just come back, and nothing is granted for the quarantine", Mend: "name one node in the URL, the others after it only for when that fails",
+			Why: "each time another node answers it counts as a server that has just come back, and nothing is granted for the quarantine", Fix: "name one node in the URL, the others after it only for when that fails",
 		})
 	}
 	if around.Table != "" {
@@ -77,7 +77,7 @@ func (dialect) Examine(ctx context.Context, ask sql.Ask, around sql.Surroundings
 	if n, _ := strconv.Atoi(set["max_user_connections"]); n > 0 && n < around.Waiters+2 {
 		add(locks.Finding{
 			Level: locks.Note, Subject: "max_user_connections", What: fmt.Sprintf("one user may have %d connections, and up to %d waiters of each name keep one", n, around.Waiters),
-			Why: "a queue can use them up: renewals of the same user fail then", Mend: "a larger max_user_connections, or a smaller ?waiters= in the URL",
+			Why: "a queue can use them up: renewals of the same user fail then", Fix: "a larger max_user_connections, or a smaller ?waiters= in the URL",
 		})
 	}
 	return found
@@ -91,7 +91,7 @@ func version(text string) locks.Finding {
 	}
 	var major, minor int
 	if n, _ := fmt.Sscanf(text, "%d.%d", &major, &minor); n == 2 && (major < least[0] || major == least[0] && minor < least[1]) {
-		f.Level, f.Why, f.Mend = locks.Problem, fmt.Sprintf("golock is made for %d.%d and later", least[0], least[1]), "a newer server"
+		f.Level, f.Why, f.Fix = locks.Problem, fmt.Sprintf("golock is made for %d.%d and later", least[0], least[1]), "a newer server"
 	}
 	return f
 }
@@ -102,7 +102,7 @@ func flush(value string, around sql.Surroundings) locks.Finding {
 	case "0", "2":
 		f.Level, f.What = locks.Problem, "is "+value+": a crash loses about the last second"
 		f.Why = around.Forgotten()
-		f.Mend = "SET GLOBAL innodb_flush_log_at_trx_commit=1 and the same in the server's configuration"
+		f.Fix = "SET GLOBAL innodb_flush_log_at_trx_commit=1 and the same in the server's configuration"
 	}
 	return f
 }
@@ -111,19 +111,19 @@ func flush(value string, around sql.Surroundings) locks.Finding {
 func binlog(set map[string]string, on func(string) bool, around sql.Surroundings, add func(locks.Finding)) {
 	if set["binlog_format"] == "STATEMENT" {
 		add(locks.Finding{
-			Level: locks.Problem, Subject: "binlog_format", What: "is STATEMENT", Why: "the server refuses every step of golock's, which read committed data", Mend: "SET GLOBAL binlog_format=ROW or MIXED and the same in the server's configuration",
+			Level: locks.Problem, Subject: "binlog_format", What: "is STATEMENT", Why: "the server refuses every step of golock's, which read committed data", Fix: "SET GLOBAL binlog_format=ROW or MIXED and the same in the server's configuration",
 		})
 	}
 	if set["sync_binlog"] != "1" {
 		add(locks.Finding{
 			Level: locks.Note, Subject: "sync_binlog", What: "is " + set["sync_binlog"] + " on a server with a binary log", Why: "a crash of the machine can undo what was committed last, or leave replicas without it",
-			Mend: "SET GLOBAL sync_binlog=1 and the same in the server's configuration",
+			Fix: "SET GLOBAL sync_binlog=1 and the same in the server's configuration",
 		})
 	}
 	if !on("rpl_semi_sync_master_enabled") && !on("rpl_semi_sync_source_enabled") {
 		add(locks.Finding{
 			Level: locks.Note, Subject: "replicas", What: "if there are any, commits do not wait for them", Why: "one that takes over may lack the last grants: " + around.Forgotten(),
-			Mend: "semi-synchronous replication, if a replica may take over",
+			Fix: "semi-synchronous replication, if a replica may take over",
 		})
 	}
 }
@@ -138,7 +138,7 @@ func engine(ctx context.Context, ask sql.Ask, table string, add func(locks.Findi
 		_, name, _ := strings.Cut(text, "ENGINE=")
 		name, _, _ = strings.Cut(name, " ")
 		add(locks.Finding{
-			Level: locks.Problem, Subject: "engine", What: "the table's is " + locks.Printable(name, 30), Why: "it has no transactions: two may be let in at once", Mend: "ALTER TABLE " + table + " ENGINE=InnoDB",
+			Level: locks.Problem, Subject: "engine", What: "the table's is " + locks.Printable(name, 30), Why: "it has no transactions: two may be let in at once", Fix: "ALTER TABLE " + table + " ENGINE=InnoDB",
 		})
 	}
 }

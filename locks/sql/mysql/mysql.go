@@ -21,6 +21,7 @@ import (
 
 	driverpkg "github.com/go-sql-driver/mysql"
 
+	"golock/locks/lease"
 	"golock/locks/sql"
 )
 
@@ -114,7 +115,7 @@ func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Con
 		c.Net = "unix"
 	}
 	var err error
-	if c.TLS, err = t.TLS(host); err != nil {
+	if c.TLS, err = t.Config(host); err != nil {
 		return nil, err
 	}
 	c.MultiStatements = true
@@ -327,7 +328,7 @@ func judgeConnection(err error) (sql.Verdict, bool, string) {
 	case errors.As(err, &opened):
 		return sql.Passes, false, ""
 	}
-	if hint, bad := sql.BadTLS(err); bad {
+	if hint, bad := lease.TLSHint(err); bad {
 		return sql.Refused, true, hint
 	}
 	return sql.Passes, false, ""

@@ -42,17 +42,17 @@ func (dialect) Examine(ctx context.Context, ask sql.Ask, around sql.Surroundings
 	number := func(name string) int { n, _ := strconv.Atoi(set[name]); return n }
 	version := locks.Finding{Level: locks.OK, Subject: "version", What: "PostgreSQL " + locks.Printable(set["server_version"], 60)}
 	if n := number("server_version_num"); n > 0 && n < 120000 {
-		version.Level, version.Why, version.Mend = locks.Problem, "golock is made for 12 and later", "a newer server"
+		version.Level, version.Why, version.Fix = locks.Problem, "golock is made for 12 and later", "a newer server"
 	}
 	add(version)
 	if set["recovery"] == "true" {
-		add(locks.Finding{Level: locks.Problem, Subject: "recovery", What: "the server is a standby", Why: "nothing can be written there", Mend: "name the primary server, or all of them separated by commas"})
+		add(locks.Finding{Level: locks.Problem, Subject: "recovery", What: "the server is a standby", Why: "nothing can be written there", Fix: "name the primary server, or all of them separated by commas"})
 	}
 	add(durable(set, around))
 	if number("replicas") > 0 && set["synchronous_standby_names"] == "" {
 		add(locks.Finding{
 			Level: locks.Note, Subject: "replicas", What: set["replicas"] + " connected, and commits do not wait for them", Why: "one that takes over may lack the last grants: " + around.Forgotten(),
-			Mend: "synchronous_standby_names, if a standby may take over",
+			Fix: "synchronous_standby_names, if a standby may take over",
 		})
 	}
 	most := number("max_connections") - number("superuser_reserved_connections")
@@ -73,8 +73,8 @@ func durable(set map[string]string, around sql.Surroundings) locks.Finding {
 		if set[name] == "off" {
 			return locks.Finding{
 				Level: locks.Problem, Subject: name, What: "is off: a crash of the machine can lose what was committed, or damage the table",
-				Why:  around.Forgotten(),
-				Mend: name + " = on in postgresql.conf, and a reload",
+				Why: around.Forgotten(),
+				Fix: name + " = on in postgresql.conf, and a reload",
 			}
 		}
 	}
@@ -93,6 +93,6 @@ func rights(ctx context.Context, ask sql.Ask, table string, add func(locks.Findi
 	}
 	if len(missing) > 0 {
 		list := strings.Join(missing, ", ")
-		add(locks.Finding{Level: locks.Problem, Subject: "rights", What: "missing on the table: " + list, Why: "steps of a run fail", Mend: "GRANT " + list + " ON " + table + " TO this user"})
+		add(locks.Finding{Level: locks.Problem, Subject: "rights", What: "missing on the table: " + list, Why: "steps of a run fail", Fix: "GRANT " + list + " ON " + table + " TO this user"})
 	}
 }

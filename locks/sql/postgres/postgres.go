@@ -21,6 +21,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"golock/locks/lease"
 	"golock/locks/sql"
 )
 
@@ -116,7 +117,7 @@ func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Con
 	}
 	c.Host, c.Port, c.User, c.Password, c.Database = name, uint16(number), t.User, t.Password, t.Database
 	c.Fallbacks, c.RuntimeParams, c.ValidateConnect, c.AfterConnect = nil, map[string]string{}, nil, nil
-	if c.TLSConfig, err = t.TLS(host); err != nil {
+	if c.TLSConfig, err = t.Config(host); err != nil {
 		return nil, err
 	}
 	if c.TLSConfig == nil && !t.Unix() && !isLoopback(name) {
@@ -144,7 +145,7 @@ func plainConfig() (*pgconn.Config, error) {
 		_ = os.Unsetenv(service)
 		defer func() { _ = os.Setenv(service, was) }()
 	}
-	return pgconn.ParseConfig("host=localhost port=5432 user=x password=x dbname=x sslmode=disable sslnegotiation=postgres sslcertmode=disable " +
+	return pgconn.ParseConfig("host=localhost port=5432 user=x password=x dbname=x sslmode=disable sslnegotiation=postgres sslcertmode=allow " +
 		"connect_timeout=0 target_session_attrs=any min_protocol_version=3.0 max_protocol_version=3.0 channel_binding=prefer require_auth=''")
 }
 
@@ -243,7 +244,7 @@ func (c *conn) Close() {
 func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
-		if hint, bad := sql.BadTLS(err); bad {
+		if hint, bad := lease.TLSHint(err); bad {
 			return sql.Refused, true, hint
 		}
 		if strings.Contains(err.Error(), "server refused TLS connection") {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golock/locks/locktest/server"
 )
 
 // The modes of a Bouncer: how long a client keeps a connection to the server.
@@ -18,7 +20,7 @@ const (
 
 // Bouncer is a PgBouncer in front of a PostgreSQL server.
 type Bouncer struct {
-	Process
+	server.Process
 }
 
 // StartBouncer starts one, with options as in "default_pool_size=1". It knows
@@ -26,17 +28,17 @@ type Bouncer struct {
 func StartBouncer(t testing.TB, s *Server, mode string, options ...string) *Bouncer {
 	t.Helper()
 	ours.mu.Lock()
-	dir, err := ours.newDir("pgbouncer", s.account)
+	dir, err := ours.newDir("pgbouncer", s.Credential)
 	ours.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Bouncer{Process{Host: loopback, Socket: dir, Dir: dir, account: s.account}}
+	b := &Bouncer{server.Process{Host: server.Loopback, Socket: dir, Dir: dir, Credential: s.Credential}}
 	t.Cleanup(func() {
 		b.Kill()
 		os.RemoveAll(dir)
 	})
-	err = b.startAnywhere(func() error {
+	err = b.StartAnywhere(server.SQLPorts, func() error {
 		if err := b.settle(s, mode, options); err != nil {
 			return err
 		}
@@ -70,8 +72,8 @@ func (b *Bouncer) start() error {
 	if err != nil {
 		return err
 	}
-	return b.Process.start(path, []string{filepath.Join(b.Dir, "ini")}, func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+	return b.Process.Start(path, []string{filepath.Join(b.Dir, "ini")}, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), server.Patience)
 		defer cancel()
 		_, err := postgresQuery(ctx, b.Socket, b.Port, "golock", "pgbouncer", "SHOW VERSION")
 		return err == nil
@@ -79,7 +81,7 @@ func (b *Bouncer) start() error {
 }
 
 // Stop ends it. Connections are closed.
-func (b *Bouncer) Stop() { b.end(syscall.SIGTERM) }
+func (b *Bouncer) Stop() { b.End(syscall.SIGTERM) }
 
 // Restart starts it again at the same place.
 func (b *Bouncer) Restart(t testing.TB) {
@@ -92,7 +94,7 @@ func (b *Bouncer) Restart(t testing.TB) {
 
 // URL is that of a store behind it, over its unix socket.
 func (b *Bouncer) URL(database string, options ...string) string {
-	return withOptions(socketURL(&b.Process, "golock", database), options)
+	return server.WithOptions(socketURL(&b.Process, "golock", database), options)
 }
 
 // TCPURL is the same over TCP, with the password.

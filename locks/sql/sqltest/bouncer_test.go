@@ -1,3 +1,5 @@
+//go:build integration
+
 package sqltest_test
 
 import (
@@ -8,6 +10,7 @@ import (
 
 // In transaction mode two clients have the same connection to the server, one
 // after the other; in session mode each has its own.
+// Slow: a pooler keeps its connections to a server for seconds.
 func TestBouncer(t *testing.T) {
 	t.Parallel()
 	s := sqltest.Postgres(t)

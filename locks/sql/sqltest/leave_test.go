@@ -1,3 +1,5 @@
+//go:build integration
+
 package sqltest_test
 
 import (
@@ -10,6 +12,7 @@ import (
 	"testing"
 
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
 // leaving says how a process of TestLeave ends.
@@ -19,7 +22,7 @@ const leaving = "SQLTEST_LEAVING"
 // nor files nor shared memory remain.
 func TestNothingRemains(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"panic", "killed"} {
+	for _, how := range []string{"killed"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			dir, err := os.MkdirTemp("", "leave-") // the servers' users must get through
@@ -53,11 +56,11 @@ func TestNothingRemains(t *testing.T) {
 				_ = cmd.Process.Kill()
 			}
 			_ = cmd.Wait()
-			sqltest.Eventually(t, "all files are gone", func() bool {
+			testkit.Eventually(t, "all files are gone", func() bool {
 				list, err := os.ReadDir(dir)
 				return err == nil && len(list) == 0
 			})
-			sqltest.Eventually(t, "all processes are gone", func() bool { return !works(dir) })
+			testkit.Eventually(t, "all processes are gone", func() bool { return !works(dir) })
 			if exists(t, segment) {
 				t.Errorf("segment %s is left", segment)
 			}
@@ -97,7 +100,7 @@ func TestLeave(t *testing.T) {
 	if how == "" {
 		return
 	}
-	s := sqltest.Postgres(t)
+	s := sqltest.StartPostgres(t)
 	text, err := os.ReadFile(filepath.Join(s.Dir, "data", "postmaster.pid"))
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -29,7 +28,7 @@ FLUSH PRIVILEGES;
 CREATE USER golock@'%' IDENTIFIED BY '` + Password + `';
 `
 
-func (maria) initialize(data string, a *account) error {
+func (maria) initialize(data string, a *syscall.Credential) error {
 	path, err := lookUp("mariadb-install-db")
 	if err != nil {
 		return err
@@ -39,7 +38,7 @@ func (maria) initialize(data string, a *account) error {
 	if err := os.WriteFile(file, []byte(mariaAccounts), 0o644); err != nil {
 		return err
 	}
-	return a.run(dir, "", path, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--innodb-log-file-size=8M", "--skip-name-resolve",
+	return run(a, dir, "", path, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--innodb-log-file-size=8M", "--skip-name-resolve",
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--extra-file="+file)
 }
 
@@ -57,8 +56,8 @@ func (maria) command(s *Server) (path string, args []string, err error) {
 		"--bind-address=" + s.Host, "--port=" + strconv.Itoa(s.Port), "--skip-name-resolve",
 		"--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M",
 	}
-	if c := s.Certificates; c != nil {
-		args = append(args, "--ssl-ca="+c.CA, "--ssl-cert="+c.serverCert, "--ssl-key="+c.serverKey, "--require-secure-transport=on")
+	if s.Certificate != "" {
+		args = append(args, "--ssl-ca="+s.Certificate, "--ssl-cert="+s.Certificate, "--ssl-key="+s.Key, "--require-secure-transport=on")
 	}
 	for _, o := range s.options {
 		args = append(args, "--"+o)
@@ -109,8 +108,12 @@ func (maria) query(ctx context.Context, s *Server, database, text string) ([][]s
 	return all, rows.Err()
 }
 
-func (maria) newDatabase(name, clauses string) string {
-	return fmt.Sprintf("CREATE DATABASE %[1]s %[2]s; GRANT ALL ON %[1]s.* TO golock@'%%'", name, clauses)
+func (maria) newDatabase(s *Server, name, clauses string) string {
+	require := ""
+	if s.Certificate != "" {
+		require = "; ALTER USER golock@'%' REQUIRE X509"
+	}
+	return fmt.Sprintf("CREATE DATABASE %[1]s %[2]s; GRANT ALL ON %[1]s.* TO golock@'%%'", name, clauses) + require
 }
 
 func (k maria) newUser(s *Server, u *User, rights string) error {
@@ -130,11 +133,6 @@ func (maria) kill(id string) string { return "KILL " + id }
 
 func (maria) url(s *Server, user, database string) string {
 	return fmt.Sprintf("mariadb://%s:%s@localhost/%s?socket=%s", user, Password, database, s.Socket)
-}
-
-func (maria) requireCertificate(t testing.TB, s *Server) {
-	t.Helper()
-	s.Exec(t, "", "ALTER USER golock@'%' REQUIRE X509")
 }
 
 func (maria) tidy(*Server) {}

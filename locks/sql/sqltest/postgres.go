@@ -8,10 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sys/unix"
+
+	"golock/locks/locktest/server"
 )
 
 type postgres struct{}
@@ -26,7 +27,7 @@ func (postgres) accounts() []string { return []string{"postgres"} }
 // tables.
 const postgresAccounts = "CREATE ROLE golock LOGIN PASSWORD '" + Password + "';\nREVOKE CREATE ON SCHEMA public FROM PUBLIC;\n"
 
-func (postgres) initialize(data string, a *account) error {
+func (postgres) initialize(data string, a *syscall.Credential) error {
 	initdb, err := lookUp("initdb", postgresDirs)
 	if err != nil {
 		return err
@@ -37,25 +38,19 @@ func (postgres) initialize(data string, a *account) error {
 	}
 	dir := filepath.Dir(data)
 	// It is copied before it is used: nothing is lost if the machine stops.
-	if err := a.run(dir, "", initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--wal-segsize=1"); err != nil {
+	if err := run(a, dir, "", initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--wal-segsize=1"); err != nil {
 		return err
 	}
-	return a.run(dir, postgresAccounts, program, "--single", "-D", data, "-F", "template1")
+	return run(a, dir, postgresAccounts, program, "--single", "-D", data, "-F", "template1")
 }
 
-func (k postgres) settle(s *Server) error {
+func (postgres) settle(s *Server) error {
 	s.Socket = s.Dir
-	return k.writeRules(s, "")
-}
-
-// writeRules writes who may come from where, and how.
-func (postgres) writeRules(s *Server, more string) error {
-	over := "host"
-	if s.Certificates != nil {
-		over = "hostssl"
+	rules := "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+	if s.Certificate != "" {
+		rules = "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\n"
 	}
-	text := fmt.Sprintf("local all all trust\n%s all all 127.0.0.1/32 scram-sha-256 %s\n", over, more)
-	return os.WriteFile(filepath.Join(s.Dir, "hba.conf"), []byte(text), 0o644)
+	return os.WriteFile(filepath.Join(s.Dir, "hba.conf"), []byte(rules), 0o644)
 }
 
 func (postgres) command(s *Server) (path string, args []string, err error) {
@@ -67,8 +62,8 @@ func (postgres) command(s *Server) (path string, args []string, err error) {
 		"hba_file=" + filepath.Join(s.Dir, "hba.conf"), "shared_buffers=16MB", "fsync=on", "synchronous_commit=on",
 		"dynamic_shared_memory_type=mmap", // in the directory: a killed server leaves nothing in /dev/shm
 	}
-	if c := s.Certificates; c != nil {
-		options = append(options, "ssl=on", "ssl_ca_file="+c.CA, "ssl_cert_file="+c.serverCert, "ssl_key_file="+c.serverKey)
+	if s.Certificate != "" {
+		options = append(options, "ssl=on", "ssl_ca_file="+s.Certificate, "ssl_cert_file="+s.Certificate, "ssl_key_file="+s.Key)
 	}
 	args = []string{"-D", s.data()}
 	for _, o := range append(options, s.options...) {
@@ -108,7 +103,7 @@ func postgresQuery(ctx context.Context, host string, port int, user, database, t
 	return all, err
 }
 
-func (postgres) newDatabase(name, clauses string) string {
+func (postgres) newDatabase(_ *Server, name, clauses string) string {
 	return "CREATE DATABASE " + name + " OWNER golock " + clauses
 }
 
@@ -132,16 +127,8 @@ func (postgres) url(s *Server, user, database string) string {
 	return socketURL(&s.Process, user, database)
 }
 
-func socketURL(p *Process, user, database string) string {
+func socketURL(p *server.Process, user, database string) string {
 	return fmt.Sprintf("postgres://%s@localhost:%d/%s?socket=%s", user, p.Port, database, p.Socket)
-}
-
-func (k postgres) requireCertificate(t testing.TB, s *Server) {
-	t.Helper()
-	if err := k.writeRules(s, "clientcert=verify-ca"); err != nil {
-		t.Fatal(err)
-	}
-	s.Restart(t)
 }
 
 // tidy removes the shared memory segment by which a postgres knows that it is

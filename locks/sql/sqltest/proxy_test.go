@@ -1,3 +1,5 @@
+//go:build integration
+
 package sqltest_test
 
 import (
@@ -97,7 +99,7 @@ func TestProxyLosesRequest(t *testing.T) {
 	})
 }
 
-// What is frozen or hangs has no answer; what is thawed or late has one.
+// What is frozen or hangs has no answer; what is thawed has one.
 func TestProxyWaits(t *testing.T) {
 	t.Parallel()
 	proxied(t, func(t *testing.T, s *sqltest.Server, database string, p *sqltest.Proxy) {
@@ -126,24 +128,6 @@ func TestProxyWaits(t *testing.T) {
 			t.Error(err)
 		}
 
-		p.Delay(0, 300*time.Millisecond)
-		begin := time.Now()
-		go ask()
-		sqltest.Eventually(t, "the server has done it", func() bool { return value(t, s, database) == "2" })
-		if err := <-answer; err != nil || time.Since(begin) < 300*time.Millisecond {
-			t.Errorf("%v after %v", err, time.Since(begin))
-		}
-		p.Delay(300*time.Millisecond, 0)
-		begin = time.Now()
-		go ask()
-		if got := value(t, s, database); got != "2" {
-			t.Errorf("n = %s: the request was not late", got)
-		}
-		if err := <-answer; err != nil || time.Since(begin) < 300*time.Millisecond {
-			t.Errorf("%v after %v", err, time.Since(begin))
-		}
-		p.Delay(0, 0)
-
 		p.Judge(about("UPDATE", sqltest.Hang))
 		go ask()
 		silent()
@@ -151,7 +135,7 @@ func TestProxyWaits(t *testing.T) {
 		if err := <-answer; err == nil {
 			t.Error("a request that hung was answered")
 		}
-		if got := value(t, s, database); got != "3" {
+		if got := value(t, s, database); got != "1" {
 			t.Errorf("n = %s", got)
 		}
 	})

@@ -16,17 +16,24 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"golock/locks/locktest/server"
 )
 
 // Password is every user's over TCP. Over the unix socket none is asked for.
 const Password = "secret"
 
+// ServerName is in the certificate of a server with TLS.
+const ServerName = "lock.example"
+
 // Server is one MariaDB or PostgreSQL server.
 type Server struct {
-	Process
-	Kind         string        // mariadb or postgres
-	User         string        // golock, who may do everything in databases of NewDatabase and nothing else
-	Certificates *Certificates // of one with TLS
+	server.Process
+	Kind string // mariadb or postgres
+	User string // golock, who may do everything in databases of NewDatabase and nothing else
+
+	// Of one with TLS, which is called ServerName. It wants the same from clients.
+	Certificate, Key string
 
 	kind    kind
 	options []string
@@ -36,18 +43,17 @@ type Server struct {
 // kind is what differs between the servers.
 type kind interface {
 	name() string
-	accounts() []string                       // users of the operating system
-	initialize(data string, a *account) error // makes a template
-	settle(s *Server) error                   // makes what else is in a server's directory
+	accounts() []string                                  // users of the operating system
+	initialize(data string, a *syscall.Credential) error // makes a template
+	settle(s *Server) error                              // makes what else is in a server's directory
 	command(s *Server) (path string, args []string, err error)
 	stop() syscall.Signal
 	query(ctx context.Context, s *Server, database, text string) ([][]string, error) // as the administrator
-	newDatabase(name, clauses string) string
+	newDatabase(s *Server, name, clauses string) string
 	newUser(s *Server, u *User, rights string) error
 	connections() string // ID, database, statement of the user golock's
 	kill(id string) string
 	url(s *Server, user, database string) string
-	requireCertificate(t testing.TB, s *Server)
 	tidy(s *Server) // removes what is left outside of the directory
 }
 
@@ -76,8 +82,9 @@ func StartPostgresTLS(t testing.TB, options ...string) *Server {
 	return start(t, postgres{}, true, options)
 }
 
-// Maria is a MariaDB server that all tests of a binary share: each makes a
-// database of its own, and none stops the server. See Main for its end.
+// Maria is a MariaDB server that all tests share: each makes a database of its
+// own, and none stops the server or changes its settings. It belongs to the run
+// of all tests (Share), or to this process, which ends it in Main.
 func Maria(t testing.TB) *Server {
 	t.Helper()
 	return share(t, maria{})
@@ -115,15 +122,15 @@ func share(t testing.TB, k kind) *Server {
 
 func (s *Server) data() string { return filepath.Join(s.Dir, "data") }
 
-func (s *Server) startSomewhere() error { return s.startAnywhere(s.start) }
+func (s *Server) startSomewhere() error { return s.StartAnywhere(server.SQLPorts, s.start) }
 
 func (s *Server) start() error {
 	path, args, err := s.kind.command(s)
 	if err != nil {
 		return err
 	}
-	return s.Process.start(path, args, func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+	return s.Process.Start(path, args, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), server.Patience)
 		defer cancel()
 		_, err := s.kind.query(ctx, s, "", "SELECT 1")
 		return err == nil
@@ -131,7 +138,7 @@ func (s *Server) start() error {
 }
 
 // Stop ends the server in good order. Connections are closed.
-func (s *Server) Stop() { s.end(s.kind.stop()) }
+func (s *Server) Stop() { s.End(s.kind.stop()) }
 
 // Restart starts a server that was stopped or killed again, at the same place
 // with the same data. One that runs is stopped first.
@@ -149,19 +156,24 @@ func (s *Server) discard() {
 	os.RemoveAll(s.Dir)
 }
 
+// newName is new on the server, which other processes use too.
+func (s *Server) newName(what string) string {
+	return fmt.Sprintf("%s%d_%d", what, os.Getpid(), s.names.Add(1))
+}
+
 // NewDatabase makes a database with a name that is new on the server, and with
 // clauses of CREATE DATABASE, as in "CHARACTER SET latin1".
 func (s *Server) NewDatabase(t testing.TB, clauses ...string) string {
 	t.Helper()
-	name := fmt.Sprintf("db%d", s.names.Add(1))
-	s.Exec(t, "", s.kind.newDatabase(name, strings.Join(clauses, " ")))
+	name := s.newName("db")
+	s.Exec(t, "", s.kind.newDatabase(s, name, strings.Join(clauses, " ")))
 	return name
 }
 
 // URL is that of a store in the database, over the unix socket; options are
 // appended to it, as in "quarantine=0".
 func (s *Server) URL(database string, options ...string) string {
-	return withOptions(s.kind.url(s, s.User, database), options)
+	return server.WithOptions(s.kind.url(s, s.User, database), options)
 }
 
 // TCPURL is the same over TCP, with the password.
@@ -169,13 +181,8 @@ func (s *Server) TCPURL(database string, options ...string) string {
 	return tcpURL(s.Kind, s.User, s.Addr(), database, options)
 }
 
-// TLSURL is the same with TLS, verified.
-func (s *Server) TLSURL(database string, options ...string) string {
-	return s.TCPURL(database, append([]string{"tls=on", "ca=" + s.Certificates.CA}, options...)...)
-}
-
 func tcpURL(scheme, user, address, database string, options []string) string {
-	return withOptions(fmt.Sprintf("%s://%s:%s@%s/%s", scheme, user, Password, address, database), options)
+	return server.WithOptions(fmt.Sprintf("%s://%s:%s@%s/%s", scheme, user, Password, address, database), options)
 }
 
 // Exec runs statements as the administrator, which must not fail, and returns
@@ -192,7 +199,7 @@ func (s *Server) Exec(t testing.TB, database, text string) [][]string {
 
 // TryExec is Exec of what may fail.
 func (s *Server) TryExec(database, text string) ([][]string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), server.Patience)
 	defer cancel()
 	return s.kind.query(ctx, s, database, text)
 }
@@ -240,7 +247,7 @@ type User struct {
 // Without any right MariaDB does not even let it use the database.
 func (s *Server) NewUser(t testing.TB, database string, rights ...string) *User {
 	t.Helper()
-	u := &User{Name: fmt.Sprintf("user%d", s.names.Add(1)), Database: database, server: s}
+	u := &User{Name: s.newName("user"), Database: database, server: s}
 	if err := s.kind.newUser(s, u, strings.Join(rights, ", ")); err != nil {
 		t.Fatal(err)
 	}
@@ -249,17 +256,10 @@ func (s *Server) NewUser(t testing.TB, database string, rights ...string) *User 
 
 // URL is that of a store in the user's database, over the unix socket.
 func (u *User) URL(options ...string) string {
-	return withOptions(u.server.kind.url(u.server, u.Name, u.Database), options)
+	return server.WithOptions(u.server.kind.url(u.server, u.Name, u.Database), options)
 }
 
 // TCPURL is the same over TCP, with the password.
 func (u *User) TCPURL(options ...string) string {
 	return tcpURL(u.server.Kind, u.Name, u.server.Addr(), u.Database, options)
-}
-
-// RequireCertificate makes a server with TLS want a client's certificate over
-// TCP, too. It may restart it.
-func (s *Server) RequireCertificate(t testing.TB) {
-	t.Helper()
-	s.kind.requireCertificate(t, s)
 }

@@ -1,3 +1,5 @@
+//go:build integration
+
 package sqltest_test
 
 import (
@@ -13,10 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
-
-// patience bounds every wait for something that must happen.
-const patience = 30 * time.Second
 
 // kinds are the two servers: a test of what both promise runs for each.
 func kinds(t *testing.T, test func(t *testing.T, start func(testing.TB, ...string) *sqltest.Server)) {
@@ -36,25 +36,17 @@ func dial(t testing.TB, address string) (*client, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	password, _ := u.User.Password()
 	database, socket := strings.TrimPrefix(u.Path, "/"), u.Query().Get("socket")
-	ca := u.Query().Get("ca")
 	if u.Scheme == "postgres" {
 		host := u.Hostname()
 		if socket != "" {
 			host = socket
 		}
 		text := fmt.Sprintf("host=%s port=%s user=%s password='%s' database=%s", host, u.Port(), u.User.Username(), password, database)
-		if ca != "" {
-			text += " sslmode=verify-full sslrootcert=" + ca
-			if cert := u.Query().Get("cert"); cert != "" {
-				text += " sslcert=" + cert + " sslkey=" + u.Query().Get("key")
-			}
-		} else {
-			text += " sslmode=disable"
-		}
+		text += " sslmode=disable"
 		conn, err := pgconn.Connect(ctx, text)
 		if err != nil {
 			return nil, err
@@ -67,10 +59,6 @@ func dial(t testing.TB, address string) (*client, error) {
 	c.MultiStatements, c.Logger = true, &mysql.NopLogger{}
 	if socket != "" {
 		c.Net, c.Addr = "unix", socket
-	}
-	if ca != "" {
-		c.TLS = tlsConfig(t, ca, u.Query().Get("cert"), u.Query().Get("key"))
-		c.TLS.ServerName = u.Hostname()
 	}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
@@ -97,7 +85,7 @@ func open(t testing.TB, address string) *client {
 
 // try runs statements and gives the last value of their results.
 func (c *client) try(text string) (last string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	if c.postgres != nil {
 		results, err := c.postgres.Exec(ctx, text).ReadAll()
@@ -222,72 +210,4 @@ func TestPause(t *testing.T) {
 		}
 		s.Pause() // and the end of the test ends it
 	})
-}
-
-// A password is asked for over TCP, and not over the socket.
-func TestPassword(t *testing.T) {
-	t.Parallel()
-	for _, s := range []*sqltest.Server{sqltest.Maria(t), sqltest.Postgres(t)} {
-		database := s.NewDatabase(t)
-		if got := open(t, s.TCPURL(database)).do(t, "SELECT 7"); got != "7" {
-			t.Errorf("%s: %s", s.Kind, got)
-		}
-		if _, err := dial(t, strings.Replace(s.TCPURL(database), sqltest.Password, "wrong", 1)); err == nil {
-			t.Errorf("%s: a wrong password does", s.Kind)
-		}
-		if _, err := dial(t, strings.Replace(s.TCPURL(database), ":"+sqltest.Password, "", 1)); err == nil {
-			t.Errorf("%s: no password does", s.Kind)
-		}
-	}
-}
-
-// Tests that share a server have databases of their own.
-func TestShared(t *testing.T) {
-	t.Parallel()
-	for _, share := range []func(testing.TB) *sqltest.Server{sqltest.Maria, sqltest.Postgres} {
-		s := share(t)
-		if share(t) != s {
-			t.Fatal("two shared servers")
-		}
-		one, c := table(t, s)
-		two, _ := table(t, s)
-		c.do(t, "UPDATE t SET n = 1")
-		if got := value(t, s, two); got != "0" {
-			t.Errorf("%s: %s", s.Kind, got)
-		}
-		if n := len(s.Connections(t, one)); n != 1 {
-			t.Errorf("%s: %d connections", s.Kind, n)
-		}
-		if n := s.KillConnections(t, one); n != 1 {
-			t.Errorf("%s: %d were killed", s.Kind, n)
-		}
-		sqltest.Eventually(t, "it is gone", func() bool { return len(s.Connections(t, one)) == 0 })
-		if _, err := c.try("SELECT 1"); err == nil {
-			t.Errorf("%s: a killed connection works", s.Kind)
-		}
-		if n := len(s.Connections(t, two)); n != 1 {
-			t.Errorf("%s: %d connections are left", s.Kind, n)
-		}
-	}
-}
-
-// A user has the rights that were given and no others.
-func TestNewUser(t *testing.T) {
-	t.Parallel()
-	for _, s := range []*sqltest.Server{sqltest.Maria(t), sqltest.Postgres(t)} {
-		database, owner := table(t, s)
-		u := s.NewUser(t, database, "SELECT", "UPDATE")
-		owner.do(t, "CREATE TABLE later (n INT); INSERT INTO later VALUES (3)")
-		for _, at := range []string{u.URL(), u.TCPURL()} {
-			c := open(t, at)
-			if got := c.do(t, "UPDATE t SET n = 4; UPDATE later SET n = 5; SELECT n FROM later"); got != "5" {
-				t.Errorf("%s: %s", s.Kind, got)
-			}
-			for _, text := range []string{"CREATE TABLE mine (n INT)", "DELETE FROM t", "DROP TABLE t"} {
-				if _, err := c.try(text); err == nil {
-					t.Errorf("%s: may %s", s.Kind, text)
-				}
-			}
-		}
-	}
 }

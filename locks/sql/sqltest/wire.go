@@ -7,32 +7,60 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"testing"
+
+	"golock/locks/locktest/server"
 )
 
-// wire cuts the two streams of a connection into messages. One goroutine reads
-// requests, one replies.
-type wire interface {
-	request(r *bufio.Reader) (message, error)
-	// begin is told before a statement goes to the server.
-	begin()
-	// reply reads the next message of the server's. last: the server has done
-	// all of the statement that begin announced.
-	reply(r *bufio.Reader) (raw []byte, last bool, err error)
+// Verdict is what becomes of a statement.
+type Verdict = server.Verdict
+
+// The verdicts.
+const (
+	Pass      = server.Pass
+	LoseReply = server.LoseReply
+	Lose      = server.Lose
+	Hang      = server.Hang
+)
+
+// Upstream is what a proxy stands before: a server or a pooler.
+type Upstream interface {
+	Addr() string
+	scheme() string
 }
 
-// message is one of a client's.
-type message struct {
-	raw         []byte
-	answer      []byte // what the proxy itself says to it, instead of passing it on
-	isStatement bool
-	statement   string
+// Proxy stands between clients and a server and makes faults. It tells PostgreSQL's
+// clients that there is no TLS.
+type Proxy struct {
+	*server.Proxy
+	scheme string
 }
 
-func newWire(scheme string) wire {
-	if scheme == "postgres" {
-		return &postgresWire{}
+// NewProxy starts one. It passes everything on.
+func NewProxy(t testing.TB, up Upstream) *Proxy {
+	t.Helper()
+	wire := func() server.Wire { return &mariaWire{} }
+	if up.scheme() == "postgres" {
+		wire = func() server.Wire { return &postgresWire{} }
 	}
-	return &mariaWire{}
+	return &Proxy{server.NewProxy(t, up.Addr(), wire), up.scheme()}
+}
+
+// URL is that of a store behind the proxy, with the password.
+func (p *Proxy) URL(database string, options ...string) string {
+	return tcpURL(p.scheme, "golock", p.Addr(), database, options)
+}
+
+// Judge sets what decides about every request from now on; nil passes all. It
+// is called by several goroutines with the request's text, which may be several
+// statements: of a query or, at PostgreSQL, of what is to be prepared. Other
+// requests pass.
+func (p *Proxy) Judge(f func(statement string) Verdict) {
+	if f == nil {
+		p.Proxy.Judge(nil)
+		return
+	}
+	p.Proxy.Judge(func(m server.Message) Verdict { return f(m.Request) })
 }
 
 // postgresWire: https://www.postgresql.org/docs/current/protocol-message-formats.html
@@ -44,41 +72,41 @@ const (
 	cancelRequest = 80877102
 )
 
-func (w *postgresWire) request(r *bufio.Reader) (message, error) {
+func (w *postgresWire) Request(r *bufio.Reader) (server.Message, error) {
 	kind := 0
 	if w.started {
 		kind = 1
 	}
 	raw, err := postgresMessage(r, kind)
 	if err != nil {
-		return message{}, err
+		return server.Message{}, err
 	}
 	if !w.started {
 		switch binary.BigEndian.Uint32(raw[4:]) {
 		case sslRequest, gssRequest:
-			return message{answer: []byte("N")}, nil
+			return server.Message{Answer: []byte("N")}, nil
 		case cancelRequest:
 		default:
 			w.started = true
 		}
-		return message{raw: raw}, nil
+		return server.Message{Raw: raw}, nil
 	}
-	m := message{raw: raw}
+	m := server.Message{Raw: raw}
 	switch raw[0] {
 	case 'Q':
-		m.isStatement = true
-		m.statement = strings.TrimRight(string(raw[5:]), "\x00")
+		m.IsRequest = true
+		m.Request = strings.TrimRight(string(raw[5:]), "\x00")
 	case 'P': // a name, then the statement
 		_, rest, _ := strings.Cut(string(raw[5:]), "\x00")
-		m.isStatement = true
-		m.statement, _, _ = strings.Cut(rest, "\x00")
+		m.IsRequest = true
+		m.Request, _, _ = strings.Cut(rest, "\x00")
 	}
 	return m, nil
 }
 
-func (w *postgresWire) begin() {}
+func (w *postgresWire) Begin() {}
 
-func (w *postgresWire) reply(r *bufio.Reader) (raw []byte, last bool, err error) {
+func (w *postgresWire) Reply(r *bufio.Reader) (raw []byte, last bool, err error) {
 	raw, err = postgresMessage(r, 1)
 	return raw, err == nil && raw[0] == 'Z', err // ready for the next query
 }
@@ -129,12 +157,12 @@ const (
 	maxEOF      = 9 // bytes; longer is a row that begins with a long value
 )
 
-func (w *mariaWire) request(r *bufio.Reader) (message, error) {
+func (w *mariaWire) Request(r *bufio.Reader) (server.Message, error) {
 	raw, err := mariaPacket(r)
 	if err != nil {
-		return message{}, err
+		return server.Message{}, err
 	}
-	m := message{raw: raw}
+	m := server.Message{Raw: raw}
 	if !w.greeted {
 		w.greeted = true
 		if len(raw) >= packetHead+4 {
@@ -145,19 +173,19 @@ func (w *mariaWire) request(r *bufio.Reader) (message, error) {
 		return m, nil
 	}
 	if len(raw) > packetHead && raw[3] == 0 && raw[packetHead] == comQuery { // a command is packet 0
-		m.isStatement = true
-		m.statement = string(raw[packetHead+1:])
+		m.IsRequest = true
+		m.Request = string(raw[packetHead+1:])
 	}
 	return m, nil
 }
 
-func (w *mariaWire) begin() {
+func (w *mariaWire) Begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.state = result
 }
 
-func (w *mariaWire) reply(r *bufio.Reader) (raw []byte, last bool, err error) {
+func (w *mariaWire) Reply(r *bufio.Reader) (raw []byte, last bool, err error) {
 	if raw, err = mariaPacket(r); err != nil {
 		return nil, false, err
 	}

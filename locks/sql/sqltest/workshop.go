@@ -7,8 +7,11 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
+
+	"golock/locks/locktest/server"
 )
 
 // workshop is what the servers of one test binary have in common: a directory,
@@ -30,9 +33,12 @@ var ours workshop
 // Main runs the tests of a binary and ends what Maria and Postgres started, as
 // in os.Exit(sqltest.Main(m)). Without it that ends soon after the process.
 func Main(m interface{ Run() int }) int {
-	defer ours.close()
+	defer Close()
 	return m.Run()
 }
+
+// Close ends the servers that Maria, Postgres and Share started.
+func Close() { ours.close() }
 
 // janitorScript waits for the end of the tests, however it comes about (its
 // standard input ends), then ends who still works in the directory and removes
@@ -83,25 +89,64 @@ func (w *workshop) close() {
 		return
 	}
 	for _, s := range w.shared {
-		s.discard()
+		if s.Running() { // else it is the run's
+			s.discard()
+		}
 	}
 	w.leash.Close()
 	_ = w.janitor.Wait()
 	w.dir = ""
 }
 
-// share gives the server of a kind that all tests share.
+// share gives the server of a kind that all tests share: that of the run of all
+// tests, if there is one.
 func (w *workshop) share(k kind, options ...string) (*Server, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.open(); err != nil {
+		return nil, err
+	}
 	if s := w.shared[k]; s != nil {
 		return s, nil
 	}
-	s, err := w.server(k, false, options)
+	s, err := attach(k)
+	if s == nil && err == nil {
+		s, err = w.server(k, false, options)
+	}
 	if err == nil {
 		w.shared[k] = s
 	}
 	return s, err
+}
+
+// Share starts the servers that the processes of a run share, and returns the
+// variables by which those find them. Close ends them.
+func Share() (variables []string, err error) {
+	for _, k := range []kind{maria{}, postgres{}} {
+		s, err := ours.share(k, "max_connections=500")
+		if err != nil {
+			return nil, err
+		}
+		variables = append(variables, variable(k).Setting(&s.Process))
+	}
+	return variables, nil
+}
+
+func variable(k kind) server.Shared {
+	return server.Shared("GOLOCK_TEST_" + strings.ToUpper(k.name()))
+}
+
+// attach gives the server that the run of all tests has started; nil: none.
+func attach(k kind) (*Server, error) {
+	p, err := variable(k).Find()
+	if p == nil || err != nil {
+		return nil, err
+	}
+	s := &Server{Process: *p, Kind: k.name(), User: "golock", kind: k}
+	if s.Credential, err = accountFor(k.accounts()...); err != nil {
+		return nil, err
+	}
+	return s, k.settle(s)
 }
 
 // server makes and starts one. The caller holds w.mu.
@@ -143,12 +188,15 @@ func (w *workshop) prepare(k kind, tls bool, options []string) (*Server, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Process: Process{Host: loopback, Dir: dir, account: account}, Kind: k.name(), User: "golock", kind: k, options: options}
+	s := &Server{Process: server.Process{Host: server.Loopback, Dir: dir, Credential: account}, Kind: k.name(), User: "golock", kind: k, options: options}
 	if text, err := exec.Command("cp", "-a", "--reflink=auto", template, s.data()).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy of %s: %w\n%s", template, err, text)
 	}
 	if tls {
-		if s.Certificates, err = newCertificates(dir, account); err != nil {
+		if s.Certificate, s.Key, err = server.NewCertificate(dir, ServerName); err != nil {
+			return nil, err
+		}
+		if err := own(account, s.Key); err != nil {
 			return nil, err
 		}
 	}
@@ -156,21 +204,18 @@ func (w *workshop) prepare(k kind, tls bool, options []string) (*Server, error) 
 }
 
 // newDir makes a directory that a server's user owns. The caller holds w.mu.
-func (w *workshop) newDir(name string, a *account) (string, error) {
+func (w *workshop) newDir(name string, a *syscall.Credential) (string, error) {
 	w.count++
 	dir := filepath.Join(w.dir, name+strconv.Itoa(w.count))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	return dir, a.own(dir)
+	return dir, own(a, dir)
 }
-
-// account is the user that a server runs as; nil is that of the tests.
-type account struct{ uid, gid int }
 
 // accountFor is the first of these users that exists, if the tests run as root:
 // the servers refuse to run as that.
-func accountFor(names ...string) (*account, error) {
+func accountFor(names ...string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
@@ -187,36 +232,24 @@ func accountFor(names ...string) (*account, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &account{uid, gid}, nil
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
 	return nil, fmt.Errorf("no user %v for servers, and they do not run as root", names)
 }
 
-func (a *account) own(file string) error {
+func own(a *syscall.Credential, file string) error {
 	if a == nil {
 		return nil
 	}
-	return os.Chown(file, a.uid, a.gid)
-}
-
-// attributes are those of a process of the user's that does not outlive the
-// thread that starts it.
-func (a *account) attributes() *syscall.SysProcAttr {
-	s := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if a != nil {
-		s.Credential = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
-	}
-	return s
+	return os.Chown(file, int(a.Uid), int(a.Gid))
 }
 
 // run runs a program to its end as the user.
-func (a *account) run(dir, input, path string, args ...string) error {
+func run(a *syscall.Credential, dir, input, path string, args ...string) error {
 	cmd := exec.Command(path, args...)
-	cmd.Dir = dir
-	if a != nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.attributes().Credential}
-	}
-	if text, err := withInput(cmd, input).CombinedOutput(); err != nil {
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(input)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a}
+	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", path, err, text)
 	}
 	return nil

@@ -1,19 +1,24 @@
-// The command that every golock of the campaign runs. It knows nothing of
-// golock but its variables, and tells the recorder of its life by a socket.
+// The command of every golock of the campaign. It knows nothing of golock but
+// its variables, and tells the recorder of its life by a socket.
 //
-//   member SOCKET LIVES TOKEN HOLD CODE [D:LIFE | C:LIFE | T]...
+//   member SOCKET LIVES TOKEN LASTS CODE [D:LIFE | C:LIFE | T]...
 //
-//   SOCKET  the recorder's, SOCK_SEQPACKET; its end is the end of this process
+//   SOCKET  the recorder's, SOCK_SEQPACKET; whoever loses it ends
 //   LIVES   a file: each process that lives has locked a byte of its own
-//   HOLD    microseconds to live, then it ends with CODE
+//   LASTS   microseconds to live, then it ends with CODE
 //   D:LIFE  leaves a daemon behind that lives so long; C:LIFE a plain child
-//   T       does not care about TERM
+//   T       ignores TERM
 //
-// The locks on LIVES are those of fcntl(2): the kernel drops them as soon as it
-// begins to close the files of a process that dies, and before those of higher
-// numbers, which golock's are. Who begins locks its byte first and looks at all
-// others then, so of two that live together at least one sees the other,
-// whatever clocks say.
+// No clock says who lived together. A process locks its byte with fcntl(2) before
+// anything else, and then looks whose bytes are locked: of two that live together at
+// least one sees the other. It never unlocks. When it ends, by exit or by a signal, the
+// kernel (do_exit) runs no instruction of it any more, then closes its descriptors one
+// by one: a close drops the byte at once, but the lock or socket of an open file, which
+// golock's is, only with the last reference, in __fput(), which is put off until all
+// descriptors are closed; so it stays even where its descriptor has the lower number. A
+// parent hears of the end later still. So the byte is free before anybody can be let in
+// because of that end, and not before the last instruction. With -F the process is
+// golock until execve(2), has golock's lock from there, and ends like any other.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { parts = 8 };
+enum { parts = 8 }; // bytes of a run; as in recorder_test.go
 
 static const char *address, *lives;
 static long token;
@@ -58,6 +63,7 @@ static void begin(int part, long long at) {
 	if (file < 0 || fcntl(file, F_SETLK, &own) != 0) _exit(7);
 	sawn = 0;
 	look(0, 1L << 40);
+	long long looked = now();
 	recorder = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
 	strncpy(to.sun_path, address, sizeof to.sun_path - 1);
@@ -65,7 +71,7 @@ static void begin(int part, long long at) {
 		if (errno != EINTR) _exit(8);
 	const char *slots = getenv("GOLOCK_SLOTS"), *fence = getenv("GOLOCK_FENCE");
 	char b[5000];
-	int n = snprintf(b, sizeof b, "b %ld %d %d %lld %s %s %s", token, part, (int)getpid(), at,
+	int n = snprintf(b, sizeof b, "b %ld %d %d %lld %lld %s %s %s", token, part, (int)getpid(), at, looked,
 		fence && *fence ? fence : "0", slots && *slots ? slots : "-", sawn ? saw : "-");
 	if (send(recorder, b, n, MSG_NOSIGNAL) != n) _exit(9);
 }
@@ -79,13 +85,13 @@ static void stay(long us) {
 		struct timespec wait = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
 		int n = ppoll(&in, 1, &wait, NULL);
 		if (n == 0) return;
-		if (n > 0) _exit(10); // the recorder is gone
+		if (n > 0) _exit(10); // the recorder lets go of it
 	}
 }
 
-static void end(int part, int code) {
+static void end(int code) {
 	char b[100];
-	int n = snprintf(b, sizeof b, "e %ld %d %lld %d", token, part, now(), code);
+	int n = snprintf(b, sizeof b, "e %lld %d", now(), code);
 	send(recorder, b, n, MSG_NOSIGNAL);
 	_exit(code);
 }
@@ -109,7 +115,7 @@ static void descend(int part, int daemon, long us) {
 		close(sync[0]);
 		close(sync[1]);
 		stay(us);
-		end(part, 0);
+		end(0);
 	}
 	close(sync[1]);
 	while (read(sync[0], &c, 1) < 0 && errno == EINTR) {}
@@ -128,5 +134,5 @@ int main(int argc, char **argv) {
 		else if (part < parts) descend(part++, argv[i][0] == 'D', atol(argv[i] + 2));
 	}
 	stay(atol(argv[4]));
-	end(0, atoi(argv[5]));
+	end(atoi(argv[5]));
 }

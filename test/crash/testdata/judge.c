@@ -4,7 +4,6 @@
 //   judge TOKEN MAX WEIGHT MODE HOLD   MODE: n none, u slots, s and x slots and
 //                                      a shared or exclusive mode, HOLD: us or -1
 //   judge @after PROGRAM ARG...        becomes PROGRAM when descriptor 3 ends
-//   judge @spin                        burns a processor until stdin ends
 //
 // Records go to stdout, one write(2) each. It ends when HOLD is over or stdin
 // ends.
@@ -39,8 +38,6 @@ static void take(const char *file, short how) {
 }
 
 int main(int argc, char **argv) {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	char c;
 	if (argc > 2 && !strcmp(argv[1], "@after")) {
 		while (read(3, &c, 1) < 0 && errno == EINTR) {}
@@ -49,10 +46,6 @@ int main(int argc, char **argv) {
 		return 127;
 	}
 	struct pollfd in = {.fd = 0, .events = POLLIN};
-	if (argc > 1 && !strcmp(argv[1], "@spin")) {
-		for (volatile long i = 0;; i++)
-			if (i % 1000000 == 0 && poll(&in, 1, 0) > 0) return 0;
-	}
 	if (argc != 6) return 2;
 	token = argv[1];
 	int max = atoi(argv[2]), weight = atoi(argv[3]), units = 0;
@@ -71,10 +64,9 @@ int main(int argc, char **argv) {
 		if (argv[4][0] == 's') take("mode", F_RDLCK);
 		if (argv[4][0] == 'x') take("mode", F_WRLCK);
 	}
-	tell(b, snprintf(b, sizeof b, "b %s %d %s %lld\n", token, (int)getpid(), fence, now.tv_sec * 1000000000LL + now.tv_nsec));
+	tell(b, snprintf(b, sizeof b, "b %s %d %s\n", token, (int)getpid(), fence));
 	struct timespec wait = {.tv_sec = hold / 1000000, .tv_nsec = hold % 1000000 * 1000};
 	ppoll(&in, 1, hold < 0 ? NULL : &wait, NULL);
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	tell(b, snprintf(b, sizeof b, "e %s %lld\n", token, now.tv_sec * 1000000000LL + now.tv_nsec));
+	tell(b, snprintf(b, sizeof b, "e %s\n", token));
 	_exit(0);
 }

@@ -12,7 +12,7 @@ while :; do
     flock 8
   fi
   echo $$ >"owner.$slot"
-  echo in >>visits
+  echo in
   sleep 0.0"$(($$ % 10))" 8>&-
   : >"owner.$slot"
   exec 8>&-

@@ -1,0 +1,195 @@
+package main
+
+import "slices"
+
+const benchmarksPage, scalePage = "benchmarks", "scale"
+
+var (
+	startMetrics   = []metric{{"wall", "ms"}, {"CPU", "ms"}, {"max RSS", "MiB"}}
+	handOffMetrics = []metric{{"gap", "ms"}, {"worst gap", "ms"}, {"inversions", ""}}
+	burstMetrics   = []metric{{"each", "ms"}, {"total", "ms"}}
+	waitingMetrics = []metric{{"RSS, holding", "MiB"}, {"private, holding", "MiB"},
+		{"RSS, waiting", "MiB"}, {"private, waiting", "MiB"}, {"wake-ups", ""}}
+	lineMetrics = []metric{{"grants", "/s"}, {"gap", "ms"}, {"worst gap", "ms"}, {"server CPU", "ms"},
+		{"client CPU", "ms"}, {"server CPU at rest", "ms/s"}, {"client CPU at rest", "ms/s"}}
+)
+
+// tools are rows with nothing else to say.
+func tools(names ...string) (rows []row) {
+	for _, name := range names {
+		rows = append(rows, row{tool: name})
+	}
+	return rows
+}
+
+// acrossMachines are tools whose locks several machines can share.
+var acrossMachines = tools("golock redis", "golock mysql", "golock postgres", "golock mkdir",
+	"SET NX, polling", "etcdctl lock", "GET_LOCK", "pg_advisory_lock")
+
+// experiments is the table of cases, in the order in which they run: those of
+// one machine first, while no server runs. When there is a lean program, it
+// takes the place of golock in the bars of start (1.8) and waiting.
+func experiments() []experiment {
+	return slices.Concat(localExperiments(), serverExperiments(), []experiment{scaleExperiment()})
+}
+
+func localExperiments() []experiment {
+	return []experiment{
+		{
+			Name: "start", Page: benchmarksPage, Drawing: "start-up", Base: "flock", Metrics: startMetrics,
+			Title: "Start-up: a run of /bin/true on a free lock",
+			How: "From before the fork until the tool has been waited for. " +
+				"CPU time and memory include the command.",
+			rounds: 400, measure: measureStart,
+			rows: append(tools("true", "flock", "flock -F", "setlock", "flock in Go",
+				"golock", "golock -F"), row{tool: "sem", every: 25}),
+			bars: []bar{
+				{metric: "wall", of: "golock", against: "flock", limit: 2.5, unit: "x"},
+				{metric: "wall", of: "golock -F", against: "flock -F", limit: 2.0, unit: "x"},
+			},
+		},
+		{
+			Name: "start-shell", Page: benchmarksPage, Base: "flock, from bash", Metrics: startMetrics[:1],
+			Title: "Start-up from a shell",
+			How: "The same, started by a bash that runs a script, with a user's environment. " +
+				"Its children get a table of 256 descriptors and a copy of a larger process.",
+			rounds: 300, measure: measureStart,
+			rows: tools("flock", "flock, from bash", "golock", "golock, from bash"),
+		},
+		{
+			Name: "burst", Page: benchmarksPage, Drawing: "burst", Base: "flock", Metrics: burstMetrics,
+			Title: "Burst: 200 at once on one lock",
+			How: "All are started as fast as one process can; each appends a record to a file. " +
+				"Total is from before the first start until the last has been waited for.",
+			rounds: 11, size: 200, quick: 40, measure: measureBurst(0),
+			rows: tools("flock", "setlock", "flock in Go", "golock"),
+			bars: []bar{{metric: "total", of: "golock", against: "flock", limit: 2.1, unit: "x"}},
+		},
+		{
+			Name: "handoff", Page: benchmarksPage, Drawing: "hand-off", Base: "flock",
+			Metrics: handOffMetrics, Title: "Hand-off with 100 waiting",
+			How: "Waiters are started one by one behind a holder. When all are seen to wait, the holder's " +
+				"command ends. A gap is from the end of a command to the start of the next: the tool's " +
+				"own end, the wake-up, the start of the command. An inversion is a command that ran " +
+				"before one ahead of it.",
+			rounds: 11, size: 100, quick: 10, measure: measureHandOff,
+			rows: tools("flock", "setlock", "flock in Go", "golock"),
+			bars: []bar{
+				{metric: "gap", of: "golock", against: "flock", limit: 1.2, unit: "x"},
+				{metric: "inversions", of: "golock", worst: true},
+			},
+		},
+	}
+}
+
+func serverExperiments() []experiment {
+	return []experiment{
+		{
+			Name: "waiting", Page: benchmarksPage, Drawing: "memory", Base: "flock", Metrics: waitingMetrics,
+			Title: "Memory and wake-ups of one that holds and one that waits",
+			How: "Of the tool without its command and watchdog. Private is what each of them needs for " +
+				"itself. Wake-ups are the context switches of all threads of the waiter in 3 s. Without " +
+				"-q golock tells its user now and then that it waits. setlock, flock -F and golock -F " +
+				"become their command: nothing of them is left.",
+			rounds: 2, size: 3, quick: 1, measure: measureWaiting,
+			rows: tools("flock", "golock -q", "golock redis -q", "golock mysql -q",
+				"golock postgres -q", "etcdctl lock", "GET_LOCK", "pg_advisory_lock"),
+			bars: []bar{
+				{metric: "RSS, holding", of: "golock -q", limit: 5.5, unit: "MiB"},
+				{metric: "wake-ups", of: "golock -q", worst: true},
+			},
+		},
+		{
+			Name: "server-start", Page: benchmarksPage, Drawing: "start-up-servers", Base: "golock",
+			Metrics: startMetrics, Title: "Across machines, start-up: a run of /bin/true",
+			How:    "As above. A network adds its round trips.",
+			rounds: 120, measure: measureStart, rows: append(tools("golock"), acrossMachines...),
+			bars: []bar{{metric: "wall", of: "golock redis", against: "golock", limit: 2.5, unit: "ms"}},
+		},
+		{
+			Name: "server-handoff-1", Page: benchmarksPage, Drawing: "hand-off-servers", Base: "golock",
+			Metrics: handOffMetrics[:2], Title: "Across machines, hand-off with 1 waiting",
+			How:    "As above. The holder stays for a random part of 100 ms more.",
+			rounds: 41, size: 1, measure: measureHandOff, rows: append(tools("golock"), acrossMachines...),
+			bars: []bar{
+				{metric: "gap", of: "golock redis", limit: 1.8, unit: "ms"},
+				{metric: "gap", of: "golock mysql", against: "GET_LOCK", limit: 2.3, unit: "x"},
+				{metric: "gap", of: "golock postgres", against: "pg_advisory_lock", limit: 2.2, unit: "x"},
+				{metric: "gap", of: "golock mkdir", limit: 15, unit: "ms"},
+			},
+		},
+		{
+			Name: "server-handoff-50", Page: benchmarksPage, Base: "golock", Metrics: handOffMetrics,
+			Title: "Across machines, hand-off with 50 waiting", How: "As above. mkdir: 100.",
+			rounds: 5, size: 50, quick: 10, measure: measureHandOff,
+			rows: append(tools("golock", "golock redis", "golock mysql", "GET_LOCK", "golock postgres",
+				"pg_advisory_lock", "etcdctl lock"), row{tool: "golock mkdir", size: 100, every: 2}),
+			bars: []bar{
+				{metric: "gap", of: "golock mysql", against: "GET_LOCK", limit: 3, unit: "x"},
+				{metric: "gap", of: "golock postgres", against: "pg_advisory_lock", limit: 2.2, unit: "x"},
+				{metric: "gap", of: "golock mkdir, 100", limit: 8, unit: "ms"},
+				{metric: "worst gap", of: "golock mkdir, 100", limit: 60, unit: "ms", worst: true},
+				{metric: "inversions", of: "golock redis", worst: true},
+				{metric: "inversions", of: "golock mysql", worst: true},
+				{metric: "inversions", of: "golock postgres", worst: true},
+			},
+		},
+		{
+			Name: "server-burst", Page: benchmarksPage, Drawing: "burst-servers", Base: "golock",
+			Metrics: burstMetrics, Title: "Across machines, burst: 50 at once with sections of 5 ms",
+			How:    "Each sleeps for 5 ms under the lock: no lock can be faster than 5 ms each.",
+			rounds: 7, size: 50, quick: 10, measure: measureBurst(5),
+			rows: append(tools("golock"), acrossMachines...),
+			bars: []bar{
+				{metric: "total", of: "golock redis", limit: 450, unit: "ms"},
+				{metric: "total", of: "golock mysql", against: "GET_LOCK", limit: 1.5, unit: "x"},
+				{metric: "total", of: "golock postgres", against: "pg_advisory_lock", limit: 1.4, unit: "x"},
+				{metric: "total", of: "golock mkdir", against: "golock redis", limit: 1.5, unit: "x"},
+			},
+		},
+		{
+			Name: "burst-200", Page: scalePage, Base: "golock", Metrics: burstMetrics,
+			Title: "Burst: 200 at once", How: "Each appends a record to a file under the lock.",
+			rounds: 3, size: 200, quick: 40, measure: measureBurst(0),
+			rows: tools("golock", "golock redis", "golock mysql", "golock postgres", "golock mkdir"),
+			bars: []bar{{metric: "total", of: "golock mkdir", limit: 4000, unit: "ms"}},
+		},
+	}
+}
+
+func scaleExperiment() experiment {
+	e := experiment{
+		Name: "scale", Page: scalePage, Metrics: lineMetrics, Title: "Long lines on one name",
+		How: "Everyone in the line is a process. Lines of 100 and more are watched at rest for 4 s. " +
+			"Then the holder ends. CPU time is per grant: the server's, and the waiters', with " +
+			"watchdogs and commands. At rest it is per second: the server's, and each waiter's.",
+		rounds: 3, measure: measureLine,
+	}
+	for _, line := range []struct {
+		tool    string
+		lengths []int
+	}{
+		{"golock -q", []int{16, 100, 400, 1000}}, {"golock redis -q", []int{16, 100, 400, 1000}},
+		{"golock mysql -q", []int{16, 100, 400, 1000}}, {"golock postgres -q", []int{16, 100, 400, 1000}},
+		{"golock mkdir -q", []int{16, 100}}, {"golock symlink -q", []int{16, 100}},
+		{"golock excl -q", []int{16, 100}}, {"GET_LOCK", []int{16}}, {"pg_advisory_lock", []int{16}},
+	} {
+		for _, n := range line.lengths {
+			every := map[int]int{16: 1, 100: 2, 400: 3, 1000: 3}[n]
+			e.rows = append(e.rows, row{tool: line.tool, size: n, every: every})
+		}
+	}
+	e.bars = []bar{
+		{metric: "server CPU", of: "golock mysql -q, 16", limit: 2, unit: "ms"},
+		{metric: "server CPU", of: "golock mysql -q, 400", against: "golock mysql -q, 16",
+			limit: 1.5, unit: "x"},
+		{metric: "server CPU at rest", of: "golock mysql -q, 1000", limit: 50, unit: "ms/s"},
+		{metric: "server CPU", of: "golock postgres -q, 16", limit: 5, unit: "ms"},
+		{metric: "server CPU", of: "golock postgres -q, 400", against: "golock postgres -q, 16",
+			limit: 2, unit: "x"},
+		{metric: "server CPU at rest", of: "golock postgres -q, 400", limit: 150, unit: "ms/s"},
+		{metric: "client CPU", of: "golock mkdir -q, 100", limit: 10, unit: "ms"},
+		{metric: "client CPU at rest", of: "golock mkdir -q, 100", limit: 4, unit: "ms/s"},
+	}
+	return e
+}

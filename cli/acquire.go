@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/cli/term"
+	"golock/config"
+	"golock/locks"
+	"golock/locks/open"
+	"golock/runner"
+	"golock/signals"
+)
+
+// acquireCommand is golock acquire.
+type acquireCommand struct {
+	slotFlags
+	For textFlag `name:"for" file:"no" placeholder:"PID|none" help:"The process whose end frees the slot, $$$$ in a shell; or none, on a networked store."`
+	logFlags
+}
+
+// Help implements kong.HelpProvider.
+func (*acquireCommand) Help() string {
+	return `Prints the ID of the slot alone on standard output. A holder process keeps the slot
+until golock release ID, or until the process of --for has ended in whatever way.
+With --for none, on a networked store, no process holds it: it is free after --ttl
+unless golock renew ID renews it.
+
+Examples:
+  id=$(golock acquire --name deploy --for $$) || exit
+  trap 'golock release "$id"' EXIT
+  build; golock held --id "$id" && mv build/new /srv/site
+        a script of its own; when it is killed the slot is free at once
+  id=$(golock acquire --name data --shared --wait 10m --for $$)
+        beside other readers, if there is no writer for ten minutes
+  id=$(golock acquire --name env-3 --store redis://locks --ttl 2h --for none)
+        a slot that outlives the job; another job calls golock release "$id"
+
+Exit codes:
+  64 usage, 69 store not usable, 75 no slot in time or the process has ended (-E),
+  78 configuration, 128+N stopped by signal N while it waited`
+}
+
+var (
+	errMissingFor = errors.New("missing --for: name the process whose end frees the slot, in a shell --for $$ (or --for none on a networked store)")
+	errNoPidfd    = errors.New("--for PID needs Linux 5.3 or later, where the end of a process can be watched")
+)
+
+// acquisition is what golock acquire has to do.
+type acquisition struct {
+	run          *runner.Run
+	process      int // a pidfd; -1: the slot is for none
+	pid          int
+	conflictCode int
+}
+
+func (c *acquireCommand) run(out *term.Printer) int {
+	terminal := runner.HasTerminal()
+	relay, err := signals.NewRelay(terminal)
+	if err != nil {
+		return exit(out, err)
+	}
+	relay.Catch()
+	a := &acquisition{run: &runner.Run{Relay: relay, Terminal: terminal}}
+	if err := c.settle(a, out); err != nil {
+		return exit(out, err)
+	}
+	a.run.Log, a.run.Say = out.Log, out.Say
+	if a.process < 0 {
+		a.run.Waits = out.Waits()
+		return a.forNone(out)
+	}
+	return a.forProcess(out)
+}
+
+// settle finds out what is asked for and checks it.
+func (c *acquireCommand) settle(a *acquisition, out *term.Printer) error {
+	v, err := resolve(c)
+	if err != nil {
+		return err
+	}
+	if err := configureLog(out, v); err != nil {
+		return err
+	}
+	if !c.For.given() {
+		return usageError{errMissingFor}
+	}
+	// Before anything that takes time: a later process of the same number is not
+	// meant.
+	if err := a.openProcess(c.For.text()); err != nil {
+		return err
+	}
+	if a.conflictCode, err = readSlot(v, a.run, out); err != nil {
+		return err
+	}
+	if a.process < 0 && locks.KindOf(a.run.Store) != locks.LeaseQueue {
+		return usageError{fmt.Errorf("--for none needs a networked store: on %s a slot is held by a process; in a shell --for $$", a.run.Store.URL())}
+	}
+	a.run.Request.NoGolock = a.process < 0
+	if err := readLease(v, a.run, out); err != nil {
+		return err
+	}
+	if a.process >= 0 {
+		// Where others will find the holder process: fail before the slot is taken.
+		_, err = open.Directory(true)
+	}
+	return err
+}
+
+// openProcess opens the process of --for.
+func (a *acquisition) openProcess(text string) (err error) {
+	a.process = -1
+	if text == "none" {
+		a.run.Argv = []string{"golock", "acquire", "--for", "none"}
+		return nil
+	}
+	wrong := func(problem string, args ...any) error {
+		return usageError{fmt.Errorf("--for: "+problem, args...)}
+	}
+	if a.pid, err = config.ParseInt(text, 1, math.MaxInt32); err != nil {
+		return wrong("%q is neither the number of a process nor none", locks.Printable(text, 40))
+	}
+	a.process, err = unix.PidfdOpen(a.pid, 0)
+	switch {
+	case err == unix.ESRCH:
+		return wrong("there is no process %d", a.pid)
+	case err == unix.EINVAL || err == unix.ENOENT:
+		return wrong("%d is a thread, not a process", a.pid)
+	case err == unix.ENOSYS || err == unix.EPERM:
+		return errNoPidfd
+	case err != nil:
+		return fmt.Errorf("--for %d: pidfd_open: %w", a.pid, err)
+	case isReadable(a.process):
+		return wrong("process %d has ended", a.pid)
+	}
+	a.run.Argv = commandOf(a.pid)
+	return nil
+}
+
+// isReadable reports whether there is something to read, without waiting.
+func isReadable(fd int) bool {
+	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(ready, 0)
+	return err == nil && n > 0
+}
+
+// commandOf is the command line of a process, for those who look who holds.
+func commandOf(pid int) []string {
+	const enough = 4096
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	line := strings.TrimRight(string(text[:min(len(text), enough)]), "\x00")
+	if line == "" {
+		return []string{"golock", "acquire", "--for", strconv.Itoa(pid)}
+	}
+	return strings.Split(line, "\x00")
+}
+
+// forNone takes the slot and leaves it to its lease.
+func (a *acquisition) forNone(out *term.Printer) int {
+	lease, failed := a.run.Take()
+	if failed != nil {
+		return a.failed(resultOf(*failed), out)
+	}
+	if err := printID(lease.Grant().Ref.String()); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+		defer cancel()
+		_ = lease.Release(ctx) // nobody knows its ID
+		return exit(out, err)
+	}
+	return 0
+}
+
+// releaseLimit bounds the release of a slot.
+const releaseLimit = 2 * time.Second
+
+// forProcess lets a holder process take the slot and keep it.
+func (a *acquisition) forProcess(out *term.Printer) int {
+	h, err := startHolder(a, out)
+	if err != nil {
+		return exit(out, err)
+	}
+	for {
+		r, err := h.next(a.run)
+		switch {
+		case err != nil:
+			h.abandon()
+			return exit(out, err)
+		case r != nil && r.ID != "":
+			if err := printID(r.ID); err != nil {
+				h.abandon() // it releases the slot
+				return exit(out, err)
+			}
+			h.confirm()
+			return 0
+		case r != nil:
+			h.abandon()
+			return a.failed(*r, out)
+		}
+		if sig, _ := a.run.Relay.Next(-1); signals.EndsWaiting(sig) {
+			h.abandon()
+			return a.failed(resultOf(runner.Outcome{Kind: runner.Interrupted, Signal: sig}), out)
+		}
+	}
+}
+
+// failed says why there is no slot and gives the exit code.
+func (a *acquisition) failed(r result, out *term.Printer) int {
+	switch {
+	case r.Busy:
+		printBusy(out, r.Text, a.conflictCode)
+		return a.conflictCode
+	case r.Signal != 0:
+		printStopped(out, r.Signal)
+	default:
+		out.Fail(errors.New(r.Text))
+	}
+	return r.Code
+}
+
+// printBusy says why there is no slot, as loud as its exit code.
+func printBusy(out *term.Printer, why string, code int) {
+	if code != 0 && !out.Quiet {
+		out.Fail(errors.New(why))
+	} else {
+		out.Step(why)
+	}
+}
+
+func printStopped(out *term.Printer, sig syscall.Signal) {
+	out.Step("told to stop while waiting", "signal", signals.Name(sig))
+}
+
+// printID prints the ID alone, to a copy of standard output: for the original os
+// ends the process if nobody reads (SIGPIPE), and the slot would be left to its
+// lease.
+func printID(id string) error {
+	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, 3)
+	if err == nil {
+		out := os.NewFile(uintptr(fd), os.Stdout.Name())
+		defer out.Close()
+		_, err = out.WriteString(id + "\n")
+	}
+	if err != nil {
+		return outputError{err}
+	}
+	return nil
+}

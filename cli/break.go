@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"time"
+
+	"golock/cli/term"
+	"golock/locks"
+)
+
+// breakCommand is golock break.
+type breakCommand struct {
+	nameFlag
+	idFlag
+	olderThanFlag
+	Dead boolFlag `name:"dead" help:"Only what has no golock any more: what a killed one has left running, and what only --hold keeps."`
+	All  boolFlag `name:"all" help:"Waiters too; their exit code is 75."`
+	storeFlags
+	logFlags
+}
+
+// Help implements kong.HelpProvider.
+func (*breakCommand) Help() string {
+	return `Evicts: the golock of each holder stops its command (--signal, then KILL after
+--kill-after or what its lease leaves) and exits with 79. golock break returns
+when the slots are free. A slot that only a --hold keeps is free at once; what a
+golock that was killed has left running is killed.
+
+Examples:
+  golock break --name deploy
+  golock break --name nightly --older-than 6h
+  golock break --name nightly --dead
+        only what no golock looks after any more
+  golock break --id $(golock ls --json deploy | jq -r '.[0].id')
+
+Exit codes:
+  0 all that was meant is gone, also if that was nothing; 79 no such ID;
+  69 something could not be evicted, or is not gone in 30 s (on a networked
+  store: in twice its --ttl); the mark stays.`
+}
+
+// goneLimit is how long an entry of a store without leases may take to go. On one
+// with leases it is twice its TTL, of one that is unknown twice the usual TTL.
+const (
+	goneLimit        = 30 * time.Second
+	unknownGoneLimit = time.Minute
+)
+
+// How often break looks whether an entry is gone, and how often it evicts one
+// again: a store may have forgotten, or a new process may keep the slot of one
+// that ended.
+const (
+	firstLook  = 5 * time.Millisecond
+	lastLook   = 200 * time.Millisecond
+	evictAgain = time.Second
+)
+
+// evictLimit bounds the attempts on a store that does not answer.
+const evictLimit = 10 * time.Second
+
+var (
+	errBreakWhat = errors.New("missing --name or --id; see golock break --help")
+	errBreakBoth = errors.New("--name and --id cannot be combined: an ID names its lock")
+	errBreakAll  = errors.New("--id and --all cannot be combined: an ID is that of one entry")
+)
+
+func (c *breakCommand) run(out *term.Printer) int {
+	if err := c.evict(out); err != nil {
+		return exit(out, err)
+	}
+	return 0
+}
+
+func (c *breakCommand) evict(out *term.Printer) error {
+	// What to break is never left to a variable that is meant for run.
+	v, err := resolveWithoutName(c, nil)
+	if err != nil {
+		return err
+	}
+	if err := configureLog(out, v); err != nil {
+		return err
+	}
+	b := &eviction{out: out, by: evictedBy(), name: c.Name.text(), dead: c.Dead.on(), all: c.All.on()}
+	switch {
+	case !c.Name.given() && !c.ID.given():
+		return usageError{errBreakWhat}
+	case c.Name.given() && c.ID.given():
+		return usageError{errBreakBoth}
+	case c.Name.given():
+		if err := locks.CheckName(b.name); err != nil {
+			return v.Errorf("name", "%v", err)
+		}
+	case b.all:
+		return usageError{errBreakAll}
+	default:
+		if b.ref, err = locks.ParseRef(c.ID.text()); err != nil {
+			return usageError{fmt.Errorf("--id: %w", err)}
+		}
+	}
+	if b.olderThan, err = v.Duration("older-than"); err != nil {
+		return err
+	}
+	store, err := openStore(v)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	evicter, ok := store.(locks.QueueStore)
+	if !ok {
+		return v.Errorf("store", "%s cannot take a slot back: end the process that has it", store.URL())
+	}
+	b.store = evicter
+	return b.do(context.Background())
+}
+
+// evictedBy is what evicted runs print.
+func evictedBy() string {
+	who := "uid " + strconv.Itoa(os.Geteuid())
+	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil {
+		who = "user " + u.Username
+	}
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s (golock break, pid %d on %s)", who, os.Getpid(), host)
+}
+
+// eviction is one run of golock break.
+type eviction struct {
+	store locks.QueueStore
+	out   *term.Printer
+	by    string
+
+	name      string    // "": only ref
+	ref       locks.Ref // of one entry
+	found     string    // the name of that entry
+	dead      bool      // only what no golock holds
+	all       bool      // waiters too
+	olderThan time.Duration
+}
+
+// wants reports whether an entry is to be evicted.
+func (b *eviction) wants(e locks.Entry) bool {
+	switch {
+	case b.name == "" && e.Ref != b.ref:
+	case b.name != "" && e.State == locks.Waiting && !b.all:
+	case b.dead && !e.Orphaned && !e.Ended:
+	case b.olderThan > 0 && time.Since(e.Since) < b.olderThan:
+	default:
+		return true
+	}
+	return false
+}
+
+// entries lists what has the name, or the ID. When that is found, errors about
+// other names do not matter.
+func (b *eviction) entries(ctx context.Context) (all []locks.Entry, err error) {
+	for e, err := range b.store.Entries(ctx, cmp.Or(b.name, b.found)) {
+		if err != nil {
+			return all, err
+		}
+		if b.name != "" {
+			all = append(all, e)
+		} else if e.Ref == b.ref {
+			b.found = e.Name
+			return []locks.Entry{e}, nil
+		}
+	}
+	return all, nil
+}
+
+func (b *eviction) do(ctx context.Context) error {
+	all, err := b.entries(ctx)
+	var outage *locks.OutageError
+	if len(all) == 0 && b.name == "" && !errors.As(err, &outage) {
+		// The list may not have it: the store has many names, or cannot read one.
+		if err := b.mark(ctx, b.ref, evictLimit); err != nil {
+			return unknownID(b.ref, err)
+		}
+		all = []locks.Entry{{Ref: b.ref, State: locks.Holding}}
+	} else if err != nil {
+		return err
+	}
+	var failed []error
+	var left []locks.Entry
+	for _, e := range slices.Backward(all) { // waiters first: none is granted what a holder leaves
+		if !b.wants(e) {
+			continue
+		}
+		err := b.mark(ctx, e.Ref, evictLimit)
+		switch {
+		case errors.Is(err, locks.ErrLost): // it is gone already
+		case err != nil:
+			failed = append(failed, fmt.Errorf("%q: %w", e.Name, err))
+		default:
+			b.out.Step("evicted", "id", e.Ref.String(), "state", string(e.State), "pid", e.PID, "host", e.Host)
+			left = append(left, e)
+		}
+	}
+	return errors.Join(append(failed, b.await(ctx, left)...)...)
+}
+
+// mark marks an entry as evicted. It repeats attempts on a store that does not
+// answer until limit is over.
+func (b *eviction) mark(ctx context.Context, ref locks.Ref, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return b.store.Evict(ctx, ref, b.by)
+}
+
+func unknownID(ref locks.Ref, err error) error {
+	if errors.Is(err, locks.ErrLost) {
+		return fmt.Errorf("nothing has the ID %s: %w", ref, locks.ErrLost)
+	}
+	return err
+}
+
+// await returns when the entries are gone, with an error for each that is not in
+// its time.
+func (b *eviction) await(ctx context.Context, left []locks.Entry) (failed []error) {
+	began, marked := time.Now(), time.Now()
+	for look := firstLook; len(left) > 0; look = min(2*look, lastLook) {
+		time.Sleep(look)
+		all, err := b.entries(ctx)
+		again := time.Since(marked) >= evictAgain
+		if again {
+			marked = time.Now()
+		}
+		left = slices.DeleteFunc(left, func(e locks.Entry) bool {
+			limit := b.limit(e)
+			known := slices.ContainsFunc(all, func(o locks.Entry) bool { return o.Ref == e.Ref })
+			why := err
+			if known && again || !known && e.Name == "" { // only the mark finds an entry on no list
+				why = b.mark(ctx, e.Ref, max(limit-time.Since(began), evictAgain))
+				known = !errors.Is(why, locks.ErrLost)
+			}
+			switch {
+			case !known && (err == nil || errors.Is(why, locks.ErrLost)):
+				b.out.Step("gone", "id", e.Ref.String())
+				return true
+			case time.Since(began) < limit:
+				return false
+			}
+			problem := fmt.Errorf("%q: %s is still there %v after its eviction", e.Name, e.Holder(), limit)
+			if why != nil && !errors.Is(why, locks.ErrLost) {
+				problem = fmt.Errorf("%w: %w", problem, why)
+			}
+			failed = append(failed, problem)
+			return true
+		})
+	}
+	return failed
+}
+
+// limit is how long an entry may take to go.
+func (b *eviction) limit(e locks.Entry) time.Duration {
+	switch {
+	case e.TTL > 0:
+		return 2 * e.TTL
+	case locks.KindOf(b.store) == locks.LeaseQueue:
+		return unknownGoneLimit
+	}
+	return goneLimit
+}

@@ -1,0 +1,288 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/cli/check"
+	"golock/cli/term"
+	"golock/config"
+	"golock/locks"
+)
+
+// exitFailed is the exit code of a failed check.
+const exitFailed = 1
+
+// checkPatience is how long a check waits while nothing happens: twice the usual
+// TTL, after which every lock must be free again.
+const checkPatience = time.Minute
+
+// killedTTL is the lease time if some runs are killed. One that dies between its
+// grant and the start of its watchdog is unknown: the others wait for its expiry.
+const killedTTL = 10 * time.Second
+
+// tidyLimit bounds the tidying up in the store.
+const tidyLimit = 2 * time.Second
+
+// checkCommand is golock check.
+type checkCommand struct {
+	storeFlags
+	Max      intFlag  `name:"max" default:"1" placeholder:"N" help:"Let N at a time inside."`
+	Loops    intFlag  `name:"loops" file:"no" default:"1000" placeholder:"N" help:"How many children."`
+	Children intFlag  `name:"children" file:"no" placeholder:"N" help:"How many at a time; 5 if not given, more for a larger --max."`
+	Kill     intFlag  `name:"kill" file:"no" default:"0" placeholder:"PERCENT" help:"How many of a hundred golocks are killed at a random moment."`
+	With     textFlag `name:"with" placeholder:"TEMPLATE" help:"Test this shell command, with the child's command line in place of {}, instead of golock."`
+	JSON     boolFlag `name:"json" help:"Print the report as JSON."`
+}
+
+// Help implements kong.HelpProvider.
+func (*checkCommand) Help() string {
+	return `The strength test: a thousand child processes, five at a time, each through a golock
+run of its own. Each reads a counter that nothing else protects, adds one and writes
+it back. The report on standard output says how many were inside at the same time,
+whether an addition was lost, whether anybody was overtaken, and how long it took from
+the end of one child to the start of the next. The lock it uses has a random name and
+disturbs no other; with flock, fcntl and bind, the store itself is the lock.
+
+With --max N each slot number has a counter of its own. With --kill some golocks are
+killed with KILL at a random moment; others do afterwards what their children had not
+done. With --with another tool is tested, and only whether no more than --max are
+inside at a time. A test in which nothing happens for a minute has failed.
+
+Examples:
+  golock check
+  golock check --store redis://locks.example.net --kill 20
+  golock check --max 3 --loops 200
+  golock check --with 'flock /tmp/x {}'
+  golock check --with 'env {}'
+        which locks nothing, and so fails
+
+Exit codes:
+  0 passed, 1 failed; 64 usage, 69 the store cannot be used, 78 configuration,
+  128+N stopped by signal N (nothing stays behind)`
+}
+
+func (c *checkCommand) run(out *term.Printer) int {
+	// A signal ends the runs first, then the test tidies up. A reader of the report
+	// that is gone must not end it before.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stopped := untilStopped(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	t := &strengthTest{out: out}
+	report, err := t.do(ctx, c)
+	var start *check.StartError
+	switch sig := stopped(); {
+	case err != nil && sig != 0:
+		return exitSignal + int(sig)
+	case errors.As(err, &start) && t.test.Tool.Golock:
+		out.Fail(start)
+		if slices.Contains([]int{exitUsage, exitUnavailable, exitFault, exitConfig}, start.Code) {
+			return start.Code
+		}
+		return exitFailed
+	case errors.As(err, &start):
+		out.Fail(fmt.Errorf("no child could start: %w", start))
+		return exitFailed
+	case err != nil:
+		return exit(out, err)
+	}
+	if c.JSON.on() {
+		err = term.WriteJSON(os.Stdout, report, "")
+	} else {
+		_, err = os.Stdout.WriteString(t.text(report))
+	}
+	switch {
+	case err != nil:
+		return exit(out, outputError{err})
+	case !report.Passed:
+		return exitFailed
+	}
+	return 0
+}
+
+// strengthTest is one run of golock check.
+type strengthTest struct {
+	out   *term.Printer
+	test  check.Test
+	what  string // what is tested, in words
+	began time.Time
+
+	reached bool // the store could be used
+}
+
+// do runs the test and tidies up.
+func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.Report, err error) {
+	v, err := resolveWithoutName(c, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.settle(c, v); err != nil {
+		return nil, err
+	}
+	if t.test.Program, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	if t.test.Dir, err = os.MkdirTemp("", "golock-check-"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(t.test.Dir)
+	if c.With.given() {
+		t.useTemplate(c.With.text())
+	} else {
+		tidy, err := t.useGolock(v)
+		if err != nil {
+			return nil, err
+		}
+		defer tidy()
+	}
+	t.began = time.Now()
+	t.test.Progress = func(int, int) {}
+	if term.IsTerminal(2) {
+		t.test.Progress = t.progress
+		defer t.out.Write([]byte("\r\x1b[K"))
+	}
+	report, err = t.test.Do(ctx)
+	t.reached = err == nil
+	return report, err
+}
+
+// settle reads the numbers. They come from flags only: variables and files are
+// for runs.
+func (t *strengthTest) settle(c *checkCommand, v *config.Values) error {
+	t.test.Patience = checkPatience
+	number := func(flag *intFlag, key string, otherwise, least, most int) (int, error) {
+		if !flag.given() {
+			return otherwise, nil
+		}
+		return v.Int(key, least, most)
+	}
+	const most = 1_000_000
+	var err error
+	if t.test.Limit, err = number(&c.Max, "max", 1, 1, most); err != nil {
+		return err
+	}
+	if t.test.Loops, err = v.Int("loops", 1, most); err != nil {
+		return err
+	}
+	enough := 5
+	if t.test.Limit >= enough { // fewer could not be too many
+		enough = t.test.Limit + 2
+	}
+	if t.test.Children, err = number(&c.Children, "children", enough, 1, 10_000); err != nil {
+		return err
+	}
+	if t.test.Kill, err = v.Int("kill", 0, 100); err != nil {
+		return err
+	}
+	switch {
+	case c.With.given() && c.Store.given():
+		return usageError{errors.New("--with: cannot be combined with --store: another tool is tested then")}
+	case c.With.given() && !strings.Contains(c.With.text(), "{}"):
+		return usageError{errors.New("--with: has no {} where the child's command line belongs, as in 'flock /tmp/x {}'")}
+	case min(t.test.Children, t.test.Loops) <= t.test.Limit:
+		t.out.Warn(fmt.Sprintf("%d children can never be more than %d at once: this proves nothing about the limit",
+			min(t.test.Children, t.test.Loops), t.test.Limit))
+	}
+	return nil
+}
+
+// useTemplate tests another tool.
+func (t *strengthTest) useTemplate(template string) {
+	t.what = locks.Printable(template, 80)
+	t.test.Tool = check.Tool{
+		Command: func(child []string) []string {
+			return []string{"/bin/sh", "-c", strings.ReplaceAll(template, "{}", check.Quote(child))}
+		},
+		Env: environment("GOLOCK_SLOT", "GOLOCK_SLOTS", "GOLOCK_FENCE"),
+	}
+}
+
+// useGolock tests golock on a store, with a name that nobody else has. The runs
+// read the store's URL, which may have a password, from a file without a name,
+// and nothing from variables and other files.
+func (t *strengthTest) useGolock(v *config.Values) (tidy func(), err error) {
+	store, err := openStore(v)
+	if err != nil {
+		return nil, err
+	}
+	text := "[defaults]\nstore = " + strconv.Quote(v.Text("store")) + "\n"
+	if t.test.Kill > 0 {
+		text += "ttl = " + strconv.Quote(killedTTL.String()) + "\n"
+	}
+	file, err := memoryFile(text)
+	if err != nil {
+		return nil, fmt.Errorf("creating a file for the settings of the runs: %w", err)
+	}
+	name := "golock-check-" + strings.ToLower(rand.Text())
+	golock := []string{t.test.Program, "run", "--config", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), file.Fd()), "--name", name, "--max", strconv.Itoa(t.test.Limit), "-v", "--log-format", "json", "--"}
+	ignored := []string{"GOLOCK_SLOT", "GOLOCK_SLOTS", "GOLOCK_FENCE"}
+	for _, s := range settings(&runCommand{}) {
+		ignored = append(ignored, s.Env)
+	}
+	t.what = store.URL()
+	t.test.Tool = check.Tool{
+		Command: func(child []string) []string { return append(slices.Clone(golock), child...) },
+		Env:     environment(ignored...),
+		Golock:  true,
+		Ordered: locks.KindOf(store) != locks.PlainLock,
+	}
+	return func() {
+		defer store.Close()
+		file.Close()
+		forgetter, ok := store.(locks.QueueStore)
+		if !ok {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), tidyLimit)
+		defer cancel()
+		if err := forgetter.Forget(ctx, name); err != nil && t.reached {
+			t.out.Warn("what is left of the lock could not be removed", "name", name, "error", err)
+		}
+	}, nil
+}
+
+// memoryFile makes a file without a name that is gone when nobody has it open.
+func memoryFile(text string) (*os.File, error) {
+	fd, err := unix.MemfdCreate("golock-check", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "settings")
+	if err := f.Chmod(0o600); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if _, err := f.WriteString(text); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// environment is that of golock without some variables.
+func environment(without ...string) []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(without, name)
+	})
+}
+
+// CheckChild is golock as a child of golock check.
+func CheckChild(args []string) int {
+	return recovered(func(out *term.Printer) int {
+		if err := check.Child(args); err != nil {
+			return exit(out, usageError{err})
+		}
+		return 0
+	})
+}

@@ -1,0 +1,108 @@
+package check
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The test binary is the children's program too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == ChildName {
+		if err := Child(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// testOf is a test of a shell script around a child.
+func testOf(t *testing.T, script string) *Test {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Test{
+		Tool: Tool{
+			Command: func(child []string) []string { return append([]string{"sh", "-c", script, "sh"}, child...) },
+			Env:     os.Environ(),
+		},
+		Program: program, Dir: t.TempDir(), Loops: 20, Children: 4, Limit: 1, Patience: time.Minute,
+		Progress: func(int, int) {},
+	}
+}
+
+// A lock that is never free again, as after the crash of who made its file, ends
+// the test.
+func TestStalled(t *testing.T) {
+	t.Parallel()
+	test := testOf(t, `until mkdir "$DIR/lock" 2>/dev/null; do sleep 0.01; done; "$@"`)
+	test.Tool.Env = append(test.Tool.Env, "DIR="+t.TempDir())
+	test.Patience = 5 * time.Second // Slow: longer than a busy machine needs to start a child
+	r, err := test.Do(context.Background())
+	if err != nil || r.Passed || r.Counter != 1 || r.Failed != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "nothing happened for 5s") {
+		t.Errorf("problems %q", r.Problems)
+	}
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range lines {
+		if line, _ := os.ReadFile(file); bytes.Contains(line, []byte(test.Dir)) {
+			t.Errorf("still running: %q", line)
+		}
+	}
+}
+
+// A tool that never starts a child is no lock that fails, it does not work.
+func TestNeverInside(t *testing.T) {
+	test := testOf(t, `echo "no such luck" >&2; exit 3`)
+	_, err := test.Do(context.Background())
+	var start *StartError
+	if !errors.As(err, &start) || start.Code != 3 || start.Message != "no such luck" {
+		t.Errorf("%v", err)
+	}
+}
+
+// A tool that says more than anybody wants to read does no harm.
+func TestNoise(t *testing.T) {
+	t.Parallel()
+	test := testOf(t, `exec 9>"$DIR/lock"; flock 9; yes | head -c 100000 >&2; "$@"`)
+	test.Tool.Env = append(test.Tool.Env, "DIR="+t.TempDir())
+	if r, err := test.Do(context.Background()); err != nil || !r.Passed {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// The end of the context ends all, and there is no report.
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	test := testOf(t, `"$@"; sleep 60`)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if r, err := test.Do(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if d := time.Since(began); d > 30*time.Second {
+		t.Errorf("it took %v", d)
+	}
+}
+
+// Words go through a shell unchanged.
+func TestQuote(t *testing.T) {
+	words := []string{"printf", "[%s]", "a b", "it's", `"$HOME"`, "", "*", "\\", "new\nline", "ä"}
+	out, err := exec.Command("sh", "-c", Quote(words)).Output()
+	if want := "[" + strings.Join(words[2:], "][") + "]"; err != nil || string(out) != want {
+		t.Errorf("%q, %v, want %q", out, err, want)
+	}
+}

@@ -1,0 +1,198 @@
+// Package cli is the command line: one file for each command. It turns flags,
+// variables and files into settings, runs the command, and the outcome into an
+// exit code. What people see is printed by term.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"reflect"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"golock/cli/term"
+	"golock/locks"
+)
+
+// commands is the whole command line.
+type commands struct {
+	Run     runCommand     `cmd:"" usage:"--name NAME [flags] [--] COMMAND [ARG...]" help:"Hold a slot while a command runs."`
+	Acquire acquireCommand `cmd:"" usage:"--name NAME --for PID|none [flags]" help:"Take a slot for a script; print its ID."`
+	Renew   renewCommand   `cmd:"" usage:"[flags] ID" help:"Renew what acquire took."`
+	Release releaseCommand `cmd:"" usage:"[flags] ID" help:"Release what acquire took."`
+	Held    heldCommand    `cmd:"" help:"Ask whether a slot is still held."`
+	Ls      lsCommand      `cmd:"" usage:"[flags] [NAME]" help:"Show who holds and who waits."`
+	Break   breakCommand   `cmd:"" usage:"--name NAME | --id ID [flags]" help:"Evict holders and waiters."`
+	Check   checkCommand   `cmd:"" help:"Test whether a store, or another tool, excludes."`
+	Clean   cleanCommand   `cmd:"" help:"Remove what crashed golocks have left."`
+	Doctor  doctorCommand  `cmd:"" help:"Show what this host and the store guarantee, and what to fix."`
+	Report  reportCommand  `cmd:"" usage:"[flags] REPORT..." help:"Convert reports to Prometheus metrics."`
+	Version versionCommand `cmd:"" usage:" " help:"Show the version."`
+
+	Completion completionCommand `cmd:"" usage:"bash|zsh|fish" help:"Print a completion script for a shell."`
+	Complete   completeCommand   `cmd:"" hidden:""`
+	Manual     manualCommand     `cmd:"" hidden:""`
+}
+
+// command is what the command line selects.
+type command interface {
+	run(out *term.Printer) int
+}
+
+// named finds a command; nil: there is none.
+func (c *commands) named(name string) command {
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		if strings.ToLower(v.Type().Field(i).Name) == name {
+			return v.Field(i).Addr().Interface().(command)
+		}
+	}
+	return nil
+}
+
+const helpRoot = `golock limits how many of a kind run at a time.
+
+Examples:
+  golock run --name backup -- rsync -a /srv /mnt/backup
+        one at a time, the others wait in order
+  golock run --name backup -n -E 0 -- rsync -a /srv /mnt/backup
+        skip this time if one is running; for crontabs
+  golock run --name cc --max 4 -- cc -c x.c
+        at most four at a time
+  golock ls
+        who holds and who waits`
+
+// Main is golock as users call it.
+func Main(args []string) int {
+	return recovered(func(out *term.Printer) int {
+		name := ""
+		if len(args) > 0 {
+			name = args[0]
+		}
+		if c := (&commands{}).named(name); c != nil && parseFast(c, args[1:]) {
+			return c.run(out)
+		}
+		return parse(args, out)
+	})
+}
+
+// recovered makes a panic an exit code.
+func recovered(program func(*term.Printer) int) (code int) {
+	out := term.New(2)
+	defer func() {
+		if v := recover(); v != nil {
+			out.Fail(locks.NewPanicError(v))
+			code = exitFault
+		}
+	}()
+	return program(out)
+}
+
+// newParser gives kong's parser of the whole command line. Variables and
+// defaults are for config: kong would take them for flags.
+func newParser(onExit func(code int)) *kong.Kong {
+	parser := kong.Must(&commands{},
+		kong.Name("golock"),
+		kong.Description(helpRoot),
+		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100, NoAppSummary: true}),
+		kong.ValueFormatter(helpText),
+		kong.Help(printHelp),
+		kong.Exit(onExit),
+	)
+	err := kong.Visit(parser.Model, func(node kong.Visitable, next kong.Next) error {
+		if f, ok := node.(*kong.Flag); ok {
+			f.Tag.Envs, f.Default, f.HasDefault = nil, "", false
+		}
+		return next(nil)
+	})
+	if err != nil {
+		panic(err)
+	}
+	parser.Model.HelpFlag.Help = "Show this help."
+	return parser
+}
+
+// parse lets kong understand the command line, and runs the command.
+func parse(args []string, out *term.Printer) int {
+	ended, code := false, 0 // by --help
+	parser := newParser(func(c int) { ended, code = true, c })
+	parsed, err := parser.Parse(args)
+	failed := outputError{}
+	switch {
+	case errors.As(err, &failed):
+		return exit(out, failed)
+	case ended:
+		return code
+	case err != nil:
+		help := "golock --help"
+		if len(args) > 0 && (&commands{}).named(args[0]) != nil {
+			help = "golock " + args[0] + " --help"
+		}
+		return exit(out, usageError{fmt.Errorf("%w; see %s", err, help)})
+	}
+	return parsed.Selected().Target.Addr().Interface().(command).run(out)
+}
+
+// printHelp is kong's, with a usage line that has flags and command in the order
+// in which they must stand.
+func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	usage := "golock COMMAND"
+	if node := ctx.Selected(); node != nil {
+		usage = usageOf(node)
+	}
+	if _, err := fmt.Fprintf(ctx.Stdout, "Usage: %s\n", usage); err != nil {
+		return outputError{err}
+	}
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return outputError{err}
+	}
+	return nil
+}
+
+// usageOf is how a command is called.
+func usageOf(node *kong.Node) string {
+	usage := "[flags]"
+	if node.Tag.Has("usage") {
+		usage = node.Tag.Get("usage")
+	}
+	return strings.TrimSpace("golock " + node.Name + " " + usage)
+}
+
+// printOut writes to standard output.
+func printOut(out *term.Printer, text string) int {
+	if _, err := os.Stdout.WriteString(text); err != nil {
+		return exit(out, outputError{err})
+	}
+	return 0
+}
+
+// untilStopped gives a context that a signal ends: what the command has begun must
+// be undone then. The function ends it and gives the signal; 0: none came.
+func untilStopped(all ...os.Signal) (context.Context, func() syscall.Signal) {
+	ctx, cancel := context.WithCancel(context.Background())
+	caught, result := make(chan os.Signal, 1), make(chan syscall.Signal, 1)
+	for _, sig := range all {
+		if !signal.Ignored(sig) { // nohup, a background job of a script
+			signal.Notify(caught, sig)
+		}
+	}
+	go func() {
+		defer close(result)
+		select {
+		case sig := <-caught:
+			result <- sig.(syscall.Signal)
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() syscall.Signal {
+		signal.Stop(caught)
+		cancel()
+		return <-result
+	}
+}

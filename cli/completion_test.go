@@ -1,0 +1,152 @@
+//go:build integration
+
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"golock/test/testkit"
+)
+
+// lines are what is typed, with a tab where the user presses it, and the
+// arguments that golock gets when the line is entered. ID is that of a holder.
+var typedLines = []struct{ typed, want string }{
+	{"golock ver\t", "[version]"},
+	{"golock run --nam\tjob --no-w\ttrue", "[run][--name][job][--no-wait][true]"},
+	{"golock run --name nig\ttrue", "[run][--name][nightly][true]"},
+	{"golock run --name=nig\ttrue", "[run][--name=nightly][true]"},
+	{"golock run --name dat\ttrue", "[run][--name][data load][true]"},
+	{"golock ls nig\t", "[ls][nightly]"},
+	{"golock release ID6\t", "[release][ID]"},
+	{"golock run --store redis+se\thost/m --name n true", "[run][--store][redis+sentinel://host/m][--name][n][true]"},
+	{"golock run --store=redis+se\thost/m --name n true", "[run][--store=redis+sentinel://host/m][--name][n][true]"},
+	{"golock run --on-lost w\t--replace=run\ttrue", "[run][--on-lost][warn][--replace=running][true]"},
+	{"golock run --report rep\t--name n true", "[run][--report][report.jsonl][--name][n][true]"},
+	{"golock run --name n heavy-w\t", "[run][--name][n][heavy-work]"},
+	{"golock run --name n -- heavy-w\t", "[run][--name][n][--][heavy-work]"},
+	{"golock run --name n -- cat inp\t", "[run][--name][n][--][cat][input.txt]"},
+	{"golock run -n --name n cat -n inp\t", "[run][-n][--name][n][cat][-n][input.txt]"},
+}
+
+var interactiveShells = []struct {
+	name   string
+	argv   []string
+	rc     string // the file that it reads, below its home
+	script string
+}{
+	{"bash", []string{"bash", "--rcfile", "rc", "-i"}, "rc",
+		"PS1='ready> '\nsource <(golock completion bash)\n"},
+	{"bash-completion", []string{"bash", "--rcfile", "rc", "-i"}, "rc",
+		"source /usr/share/bash-completion/bash_completion\nPS1='ready> '\nsource <(golock completion bash)\n"},
+	{"zsh", []string{"zsh", "-i"}, ".zshrc",
+		"PS1='ready> '\nautoload -U compinit\ncompinit -u\nsource <(golock completion zsh)\n"},
+	{"zsh-fpath", []string{"zsh", "-i"}, ".zshrc",
+		"PS1='ready> '\nmkdir fp; golock completion zsh >fp/_golock\nfpath=(~/fp $fpath)\nautoload -U compinit\ncompinit -u\n"},
+	{"fish", []string{"fish", "-i"}, ".config/fish/config.fish",
+		"function fish_prompt; echo 'ready> '; end\nfunction fish_greeting; end\ngolock completion fish | source\n"},
+}
+
+// The shells themselves, on a terminal.
+func TestCompletionInShells(t *testing.T) {
+	linked, err := exec.LookPath("golock") // this binary, by testscript.Main
+	testkit.Must(t, err)
+	testkit.Golock = cmp.Or(os.Getenv(testkit.BinaryVariable), linked)
+	for _, shell := range interactiveShells {
+		t.Run(shell.name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Need(t, shell.argv[0])
+			s := testkit.New(t, "")
+			holder := func(name string) *testkit.Process {
+				return s.Lock(name, "--", "sh", "-c", `echo "$GOLOCK_ID"; read end`).Start()
+			}
+			id := holder("nightly").Line()
+			holder("data load").Line()
+			// Without this directory fish reads all manual pages in the background.
+			for _, dir := range []string{"bin", ".local/share/fish/generated_completions", filepath.Dir(shell.rc)} {
+				testkit.Must(t, os.MkdirAll(s.Path(dir), 0o755))
+			}
+			s.Script("bin/golock", fmt.Sprintf("#!/bin/sh\ncase $1 in complete | completion) exec '%s' \"$@\" ;; esac\n"+
+				"for arg; do printf '[%%s]' \"$arg\"; done >>log; echo >>log; echo \"ran $(wc -l <log).\"\n", testkit.Golock))
+			s.Script("bin/heavy-work", "#!/bin/sh\n")
+			for name, text := range map[string]string{"report.jsonl": "", "input.txt": "", shell.rc: shell.script} {
+				testkit.Must(t, os.WriteFile(s.Path(name), []byte(text), 0o644))
+			}
+
+			cmd := exec.Command(shell.argv[0], shell.argv[1:]...)
+			cmd.Dir = s.Dir
+			cmd.Env = append(s.Env, "HOME="+s.Dir, "PATH="+s.Path("bin")+":/usr/local/bin:/usr/bin:/bin",
+				"TERM=dumb", "GOLOCK_STORE="+s.Store, "LC_ALL=C.UTF-8")
+			terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200})
+			testkit.Must(t, err)
+			defer terminal.Close()
+			screen := watchTerminal(t, terminal)
+			screen.await("ready> ")
+			fill := strings.NewReplacer("ID6", id[:6], "ID", id)
+			for i, line := range typedLines {
+				io.WriteString(terminal, fill.Replace(line.typed)+"\r")
+				screen.await(fmt.Sprintf("ran %d.", i+1))
+				all := strings.Split(strings.TrimSpace(s.AwaitFile("log")), "\n")
+				if got, want := all[len(all)-1], fill.Replace(line.want); got != want {
+					t.Errorf("%q became %s, want %s", line.typed, got, want)
+				}
+				screen.await("ready> ") // the one after the command, not one that completion drew again
+			}
+			io.WriteString(terminal, "exit\r")
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%s: %v", shell.name, err)
+			}
+		})
+	}
+}
+
+// shownText collects what a terminal shows.
+type shownText struct {
+	t    *testing.T
+	read chan []byte
+	all  string
+}
+
+func watchTerminal(t *testing.T, terminal io.Reader) *shownText {
+	s := &shownText{t: t, read: make(chan []byte, 1000)}
+	go func() {
+		defer close(s.read)
+		for {
+			b := make([]byte, 4096)
+			n, err := terminal.Read(b)
+			if err != nil {
+				return
+			}
+			s.read <- b[:n]
+		}
+	}()
+	return s
+}
+
+// await waits for a text and forgets what was shown up to it.
+func (s *shownText) await(text string) {
+	s.t.Helper()
+	for late := time.After(testkit.Patience); ; {
+		if _, after, found := strings.Cut(s.all, text); found {
+			s.all = after
+			return
+		}
+		select {
+		case b, ok := <-s.read:
+			if s.all += string(b); ok {
+				continue
+			}
+		case <-late:
+		}
+		s.t.Fatalf("no %q on the terminal:\n%s", text, s.all)
+	}
+}

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
+
+	"golock/locks/open"
+)
+
+// projectDir is the module's root.
+const projectDir = ".."
+
+// pages are all that is written for users, by path.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	add := func(path string) {
+		text, err := os.ReadFile(filepath.Join(projectDir, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[path] = string(text)
+	}
+	add("README.md")
+	add("CHANGELOG.md")
+	err := fs.WalkDir(os.DirFS(projectDir), "docs", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".md") {
+			add(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// What the pages tell exists: flags, variables, exit codes, stores, files, tests.
+func TestDocs(t *testing.T) {
+	commands := commandsOf(newParser(nil).Model)
+	read, set := variables(t)
+	known := append(read, set...)
+	call := regexp.MustCompile(`\bgolock (run|acquire|renew|release|held|ls|break|clean|[a-z]+)((?: [^\s` + "`" + `|;&)]+)*)`)
+	quoted := regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"`)
+	calls := 0
+	for path, text := range pages(t) {
+		for _, m := range call.FindAllStringSubmatch(quoted.ReplaceAllString(text, "QUOTED"), -1) {
+			i := slices.IndexFunc(commands, func(c *kong.Node) bool { return c.Name == m[1] })
+			if i < 0 {
+				continue // a sentence about golock
+			}
+			calls++
+			args, _, _ := strings.Cut(m[2]+" ", " -- ")
+			words := strings.Fields(args)
+			for n := 0; n < len(words); n++ {
+				name, _, attached := strings.Cut(strings.TrimRight(words[n], ".,:'\""), "=")
+				if !strings.HasPrefix(name, "-") {
+					if m[1] == "run" {
+						break // the command begins
+					}
+					continue
+				}
+				f := flagNamed(commands[i], name)
+				if f == nil && name != "--" {
+					t.Errorf("%s: golock %s has no flag %s: %s", path, m[1], name, m[0])
+				}
+				if f != nil && !f.IsBool() && !attached {
+					n++
+				}
+			}
+		}
+		for _, name := range matches(text, `\bGOLOCK_[A-Z]+(?:_[A-Z]+)*`) {
+			if !slices.Contains(known, name) && !strings.HasPrefix(name, "GOLOCK_TEST_") && name != "GOLOCK_CAMPAIGN" {
+				t.Errorf("%s: there is no variable %s", path, name)
+			}
+		}
+		for _, link := range matches(text, `\]\(([^)#:]+)(?:#[^)]*)?\)`) {
+			if _, err := os.Stat(filepath.Join(projectDir, filepath.Dir(path), link)); err != nil {
+				t.Errorf("%s: a link: %v", path, err)
+			}
+		}
+	}
+	if calls < 80 {
+		t.Errorf("only %d commands were found: the test is blind", calls)
+	}
+
+	readme := pages(t)["README.md"]
+	_, table, _ := strings.Cut(readme, "\n## Exit codes\n")
+	table, _, _ = strings.Cut(table, "\n\nWith ")
+	var codes []string
+	for _, row := range matches(table, `(?m)^\| ([0-9+N, ]+) \|`) {
+		codes = append(codes, matches(row, `\d+`)...)
+	}
+	same(t, "README, exit codes", codes, exitCodes(t))
+	schemes := open.Schemes()
+	for _, scheme := range schemes {
+		if !strings.Contains(pages(t)["docs/stores.md"], scheme+"://") {
+			t.Errorf("docs/stores.md does not tell of %s://", scheme)
+		}
+	}
+	_, table, _ = strings.Cut(readme, "\n## Stores\n")
+	table, _, _ = strings.Cut(table, "\nURLs, ")
+	for _, scheme := range []string{"local", "flock", "fcntl", "bind", "mkdir", "symlink", "excl", "redis", "mysql", "mariadb", "postgres"} {
+		if !strings.Contains(table, scheme+"://") {
+			t.Errorf("README's table of stores does not tell of %s://", scheme)
+		}
+	}
+	for _, scheme := range matches(table, `([a-z+]+)://`) {
+		if !slices.Contains(schemes, scheme) {
+			t.Errorf("README's table of stores tells of %s://, which is not there", scheme)
+		}
+	}
+}
+
+// Every test that docs/operations.md names exists, and every store has a table of failures.
+func TestDocsOfFailures(t *testing.T) {
+	_, text, _ := strings.Cut(pages(t)["docs/operations.md"], "\n## Failures\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	exist := testFunctions(t)
+	named := matches(text, "`([Tt]est[A-Za-z0-9]+)`")
+	for _, test := range named {
+		if !exist[test] {
+			t.Errorf("docs/operations.md: there is no test %s", test)
+		}
+	}
+	if len(named) < 70 {
+		t.Errorf("only %d tests are named", len(named))
+	}
+	headings := strings.Join(matches(text, `(?m)^### (.*)$`), ", ")
+	for _, scheme := range open.Schemes() {
+		family, _, _ := strings.Cut(scheme, "+")
+		switch family {
+		case "rediss":
+			family = "redis"
+		case "postgresql":
+			family = "postgres"
+		}
+		if !strings.Contains(headings, family) {
+			t.Errorf("no table for %s", scheme)
+		}
+	}
+}
+
+// Pages that are written by hand fit into 100 columns, and the README is short.
+func TestPagesAreShort(t *testing.T) {
+	generated := []string{"docs/benchmarks.md", "docs/scale.md", "docs/reliability.md"}
+	for path, text := range pages(t) {
+		number := 0
+		for line := range strings.Lines(text) {
+			number++
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 && !slices.Contains(generated, path) {
+				t.Errorf("%s:%d has %d columns", path, number, n)
+			}
+		}
+		if path == "README.md" && number > 110 {
+			t.Errorf("README.md has %d lines", number)
+		}
+	}
+}
+
+// testFunctions are the names of all tests of the module, wherever they are.
+func testFunctions(t *testing.T) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	err := filepath.WalkDir(projectDir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, name := range matches(string(text), `(?m)^func ([Tt]est\w+)\(`) {
+			all[name] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// docs/security.md names tests that exist, and all of those that attack.
+func TestDocsOfSecurity(t *testing.T) {
+	text := pages(t)["docs/security.md"]
+	named := matches(text, "`(Test[A-Za-z]+)`")
+	for _, test := range named {
+		if !hasFunction(t, "test/hostile", test) {
+			t.Errorf("test/hostile has no test %s", test)
+		}
+	}
+	files, err := filepath.Glob(projectDir + "/test/hostile/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range matches(string(text), `(?m)^func (Test[A-Z][A-Za-z]+)\(t `) {
+			if !slices.Contains(named, test) {
+				t.Errorf("docs/security.md does not tell of %s", test)
+			}
+		}
+	}
+}
+
+func hasFunction(t *testing.T, folder, name string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(projectDir, folder, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Errorf("no folder %q: %v", folder, err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\nfunc "+name+"(") {
+			return true
+		}
+	}
+	return false
+}
+
+// The commands and flags in docs/reference.md are what the program makes of its flags.
+func TestReferenceIsCurrent(t *testing.T) {
+	text, err := os.ReadFile(projectDir + "/docs/reference.md")
+	_, rest, _ := strings.Cut(string(text), "<!-- flags -->\n")
+	part, _, found := strings.Cut(rest, "\n<!-- /flags -->")
+	if err != nil || !found || part != reference(newParser(nil).Model) {
+		t.Errorf("not current (%v): go run . manual --markdown is between the marks", err)
+	}
+}

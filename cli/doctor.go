@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golock/cli/doctor"
+	"golock/cli/term"
+	"golock/config"
+	"golock/locks"
+	"golock/locks/open"
+)
+
+// exitProblem says that a promise does not hold here.
+const exitProblem = 1
+
+// doctorCommand is golock doctor.
+type doctorCommand struct {
+	nameFlag
+	storeFlags
+	TTL  durationFlag `name:"ttl" env:"GOLOCK_TTL" default:"30s" placeholder:"D" help:"On a networked store: the lease time of the runs in question."`
+	JSON boolFlag     `name:"json" help:"Print a JSON array."`
+}
+
+// Help implements kong.HelpProvider.
+func (*doctorCommand) Help() string {
+	return `Looks at this host and at the store, as a run with the same flags would find them.
+It prints what holds there and what does not (ok, note, or problem), why it matters,
+and how to fix it. It takes and releases the slot of a name that nobody uses, and
+leaves nothing behind. For SQL stores it prints the table's DDL.
+
+Examples:
+  golock doctor
+  golock doctor --store redis://locks --ttl 10s
+  golock doctor --json | jq '.[] | select(.level == "problem")'
+
+Exit codes:
+  0 every promise holds here (there may be notes), 1 there is a problem,
+  69 the store cannot be reached or refuses: it could not be examined`
+}
+
+func (c *doctorCommand) run(out *term.Printer) int {
+	v, err := resolve(c)
+	if err != nil {
+		return exit(out, err)
+	}
+	store, err := openStore(v)
+	if err != nil {
+		return exit(out, err)
+	}
+	defer store.Close()
+	ttl, err := readTTL(v, store)
+	if err != nil {
+		return exit(out, err)
+	}
+	ctx, stopped := untilStopped(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	found, code := diagnose(ctx, v, store, ttl)
+	if sig := stopped(); sig != 0 {
+		return exitSignal + int(sig)
+	}
+	show := printFindings
+	if c.JSON.on() {
+		show = printFindingsJSON
+	}
+	if err := show(os.Stdout, found); err != nil {
+		return exit(out, outputError{err})
+	}
+	return code
+}
+
+// diagnose collects findings and gives the exit code: that of the error if the
+// store could not be examined, else 1 if there is a problem.
+func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time.Duration) (found []locks.Finding, code int) {
+	found = []locks.Finding{
+		{Level: locks.OK, Subject: "golock", What: buildText()},
+		{Level: locks.OK, Subject: "store", What: store.URL() + ", " + chosenBy(v)},
+	}
+	leased := locks.KindOf(store) == locks.LeaseQueue
+	found = append(found, doctor.Examine(leased, ttl)...)
+	if leased {
+		found = append(found, socketFinding())
+	}
+	more, err := store.Examine(ctx, ttl)
+	found = append(found, more...)
+	if err != nil {
+		f := locks.Finding{Level: locks.Problem, Subject: "reach", What: err.Error(), Why: "nothing can be locked there, and the store could not be examined"}
+		var outage *locks.OutageError
+		if errors.As(err, &outage) {
+			f.Fix = "start the server, or fix its URL or the network"
+		}
+		found = append(found, f)
+		return found, codeOf(err)
+	}
+	for _, f := range found {
+		if f.Level == locks.Problem {
+			code = exitProblem
+		}
+	}
+	return found, code
+}
+
+// chosenBy names the source of the store's URL.
+func chosenBy(v *config.Values) string {
+	source, ok := v.Given("store")
+	if !ok {
+		return "the default"
+	}
+	return "named by " + source.String()
+}
+
+// socketFinding examines the directory where golocks of this user find each other.
+func socketFinding() locks.Finding {
+	f := locks.Finding{Level: locks.OK, Subject: "held", What: "sockets of golock held and acquire are in "}
+	dir, err := open.Directory(false)
+	if err != nil {
+		f.Level, f.What = locks.Note, "there is no directory for sockets: "+err.Error()
+		f.Why, f.Fix = "golock acquire does not work, and golock held without --id has nobody to ask", "the directory of the store local, as golock doctor --store local says"
+		return f
+	}
+	f.What += dir
+	return f
+}
+
+func printFindingsJSON(to io.Writer, found []locks.Finding) error {
+	return term.WriteJSON(to, found, "  ")
+}
+
+// printFindings writes findings for people, and their number in the last line.
+func printFindings(to io.Writer, found []locks.Finding) error {
+	w := bufio.NewWriter(to)
+	indent := strings.Repeat(" ", 9)
+	count := map[locks.Level]int{}
+	for _, f := range found {
+		count[f.Level]++
+		fmt.Fprintf(w, "%-8s %s: %s\n", f.Level, f.Subject, locks.Printable(f.What, 2000))
+		if f.Level != locks.OK {
+			paragraph(w, indent, "why: ", f.Why)
+			paragraph(w, indent, "fix: ", f.Fix)
+		}
+		for line := range strings.Lines(f.Text) {
+			fmt.Fprintf(w, "%s%s\n", indent+"  ", locks.Printable(strings.TrimRight(line, "\n"), 2000))
+		}
+	}
+	fmt.Fprintf(w, "%s, %s\n", several(count[locks.Problem], "problem"), several(count[locks.Note], "note"))
+	return w.Flush()
+}
+
+func paragraph(w io.Writer, indent, title, text string) {
+	if text != "" {
+		fmt.Fprintf(w, "%s%s%s\n", indent, title, locks.Printable(text, 2000))
+	}
+}
+
+func several(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
+}

@@ -1,0 +1,186 @@
+// Package doctor finds out what a host guarantees: what the kernel can do, what
+// /proc shows, how long a process is delayed. It changes nothing.
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/internal/entry"
+	"golock/locks"
+)
+
+// Examine looks at everything that the promises of a run depend on. ttl counts if
+// the store has leases.
+func Examine(leased bool, ttl time.Duration) []locks.Finding {
+	found := []locks.Finding{kernel(), procfs("/proc"), pidfds(), subreaper(leased), limits(), build()}
+	if f, inside := container("/proc"); inside {
+		found = append(found, f)
+	}
+	return append(found, stalls(Stalls(measured), leased, ttl))
+}
+
+// kernel gives its version.
+func kernel() locks.Finding {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return locks.Finding{Level: locks.Note, Subject: "kernel", What: "its version is unknown: " + err.Error()}
+	}
+	return locks.Finding{Level: locks.OK, Subject: "kernel", What: unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Machine[:])}
+}
+
+// procfs finds out whether /proc shows all processes.
+func procfs(proc string) locks.Finding {
+	f := locks.Finding{Level: locks.OK, Subject: "/proc", What: "is mounted and shows all processes"}
+	if _, err := os.ReadFile(proc + "/self/stat"); err != nil {
+		f.Level, f.What = locks.Problem, "is not mounted: "+err.Error()
+		f.Why = "golock finds descendants there: --tree and the end of a lease miss processes that left the command's group, and nobody notices that a held lock file was removed"
+		f.Fix = "mount -t proc proc /proc"
+		return f
+	}
+	m, err := locks.MountOf(proc)
+	if err != nil {
+		return f
+	}
+	value, _ := m.Option("hidepid")
+	_, hidden := os.ReadFile(proc + "/1/stat") // not from root, and a group may be let through
+	switch {
+	case value == "" || value == "0" || value == "off":
+	case hidden == nil:
+		f.What = "is mounted with hidepid=" + value + ", but shows this user all processes"
+	default:
+		f.Level, f.What = locks.Note, "is mounted with hidepid="+value
+		f.Why = "processes of other users are hidden: golock cannot find a command of another user (sudo under golock); ls of flock, fcntl and bind does not name them"
+		f.Fix = "run golock as the user of its command, or mount /proc with gid= of a group of that user"
+	}
+	return f
+}
+
+func pidfds() locks.Finding {
+	f := locks.Finding{Level: locks.OK, Subject: "pidfd", What: "the end of a process can be watched"}
+	what := "pidfd_open"
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err == nil {
+		defer unix.Close(fd)
+		what, err = "pidfd_send_signal", unix.PidfdSendSignal(fd, 0, nil, 0)
+	}
+	if err == nil {
+		return f
+	}
+	f.Level, f.What = locks.Problem, what+" is refused: "+err.Error()
+	f.Why, f.Fix = "golock acquire --for PID, break and --replace need it", "Linux 5.3 or later, and a seccomp profile that allows pidfd_open and pidfd_send_signal"
+	return f
+}
+
+// subreaper examines what a run on a leased store needs of prctl(2).
+func subreaper(leased bool) locks.Finding {
+	f := locks.Finding{Level: locks.OK, Subject: "descendants", What: "golock adopts orphans, and children can die with it"}
+	var flag, sig uintptr
+	err := prctl(unix.PR_GET_CHILD_SUBREAPER, &flag)
+	what := "PR_SET_CHILD_SUBREAPER"
+	if err == nil {
+		err, what = prctl(unix.PR_GET_PDEATHSIG, &sig), "PR_SET_PDEATHSIG"
+	}
+	if err == nil {
+		return f
+	}
+	f.What = what + " is refused: " + err.Error()
+	f.Level, f.Why, f.Fix = locks.Note, "--tree does not see what left the command's process group", "Linux 3.4 or later, and a seccomp profile that allows prctl"
+	if leased {
+		f.Level, f.Why = locks.Problem, "when golock is killed, what the command has started can outlive its lease"
+	}
+	return f
+}
+
+// limits examines resource limits.
+func limits() locks.Finding {
+	f := locks.Finding{Level: locks.OK, Subject: "limits", What: "are high enough"}
+	var tight []string
+	for _, l := range []struct {
+		name     string
+		resource int
+		least    uint64
+	}{{"open files (ulimit -n)", unix.RLIMIT_NOFILE, 64}, {"processes and threads (ulimit -u)", unix.RLIMIT_NPROC, 64}, {"address space in bytes (ulimit -v)", unix.RLIMIT_AS, 1 << 30}} {
+		var r unix.Rlimit
+		if unix.Getrlimit(l.resource, &r) == nil && r.Cur < l.least {
+			tight = append(tight, fmt.Sprintf("%s %d", l.name, r.Cur))
+		}
+	}
+	if len(tight) > 0 {
+		f.Level, f.What = locks.Note, "are low: "+strings.Join(tight, ", ")
+		f.Why, f.Fix = "golock, or the command under it, can fail at its start", "raise them where golock is started"
+	}
+	return f
+}
+
+// build says what this program knows of its caller's signals.
+func build() locks.Finding {
+	if _, known := entry.Mask(); known {
+		return locks.Finding{Level: locks.OK, Subject: "signals", What: "what the caller ignores or blocks reaches the command so"}
+	}
+	return locks.Finding{
+		Level: locks.Note, Subject: "signals", What: "this program was not made by make build or a package for amd64 or arm64",
+		Why: "of what the caller ignores only HUP, INT and the signals of job control reach the command so, and a USR1 in the first milliseconds is lost",
+		Fix: "make build, or a package",
+	}
+}
+
+// initialPIDs is the first PID namespace, in every Linux (PROC_PID_INIT_INO).
+const initialPIDs = "pid:[4026531836]"
+
+// container reports whether this is a PID namespace of its own.
+func container(proc string) (f locks.Finding, inside bool) {
+	at, err := os.Readlink(proc + "/self/ns/pid")
+	if err != nil || at == initialPIDs {
+		return f, false
+	}
+	return locks.Finding{
+		Level: locks.Note, Subject: "container", What: "this is a PID namespace of its own",
+		Why: "runs inside and outside share a lock only through a directory mounted into both, or a networked store. On a local store break and --replace running cannot signal across",
+		Fix: "mount one directory into all and name it with --store local:///DIR, or use a networked store",
+	}, true
+}
+
+// measured is how long stalls are measured.
+const measured = 500 * time.Millisecond
+
+// Stalls measures how late this process wakes up. The longest comes last.
+func Stalls(span time.Duration) []time.Duration {
+	const nap = time.Millisecond
+	var late []time.Duration
+	for end := locks.BootTime().Add(span); ; {
+		before := locks.BootTime()
+		if before >= end {
+			break
+		}
+		time.Sleep(nap)
+		late = append(late, max(locks.BootTime().Sub(before)-nap, 0))
+	}
+	slices.Sort(late)
+	return late
+}
+
+// stalls judges them: from the stop signal to the deadline golock has at most a
+// sixth of the TTL.
+func stalls(late []time.Duration, leased bool, ttl time.Duration) locks.Finding {
+	worst := late[len(late)-1]
+	f := locks.Finding{Level: locks.OK, Subject: "stalls", What: fmt.Sprintf("in %v golock woke up at most %v late", measured, worst.Round(10*time.Microsecond))}
+	if !leased {
+		return f
+	}
+	f.What += fmt.Sprintf(", with a TTL of %v", ttl)
+	switch {
+	case worst > ttl/6:
+		f.Level, f.Why = locks.Problem, "commands may be stopped too late, or leases may expire, while the host delays golock"
+		f.Fix = fmt.Sprintf("--ttl of at least %v, or less load on this host", (12*worst).Round(time.Second)+time.Second)
+	case worst > ttl/30:
+		f.Level, f.Why = locks.Note, "leases survive only shorter outages of network or server"
+		f.Fix = "a longer --ttl, or less load on this host"
+	}
+	return f
+}

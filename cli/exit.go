@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"errors"
+
+	"golock/cli/term"
+	"golock/config"
+	"golock/locks"
+	"golock/runner"
+)
+
+// golock's own exit codes, from sysexits.h, timeout(1) and the shell. The
+// command's own codes pass unchanged.
+const (
+	exitUsage         = 64  // wrong flags or arguments; nothing was locked or started
+	exitUnavailable   = 69  // the store refused or could not be reached; nothing was started
+	exitFault         = 70  // a fault of golock's own
+	exitBusy          = 75  // no slot in time; nothing was started
+	exitConfig        = 78  // the configuration or the environment is wrong
+	exitLost          = 79  // the slot was lost while the command ran, which was stopped
+	exitTimeLimit     = 124 // --time-limit ended the command
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // + the signal's number
+)
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+// outputError is a failed write to standard output.
+type outputError struct{ error }
+
+// exit prints an error and gives its exit code.
+func exit(out *term.Printer, err error) int {
+	out.Fail(err)
+	return codeOf(err)
+}
+
+// codeOf is the exit code of an error.
+func codeOf(err error) int {
+	var usage usageError
+	var setting *config.Error
+	var nested *locks.NestedError
+	var busy *locks.BusyError
+	var fault *locks.PanicError
+	var output outputError
+	switch {
+	case errors.As(err, &fault), errors.As(err, &output), errors.Is(err, errHolderGone):
+		return exitFault
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &setting) && setting.FromFlag():
+		return exitUsage
+	case errors.As(err, &setting):
+		return exitConfig
+	case errors.As(err, &nested):
+		return exitUsage
+	case errors.As(err, &busy):
+		return exitBusy
+	case errors.Is(err, locks.ErrLost):
+		return exitLost
+	}
+	return exitUnavailable
+}
+
+// codeOfRun is the exit code of a run, before --ok-exit.
+func codeOfRun(o runner.Outcome) int {
+	switch o.Kind {
+	case runner.Ended:
+		if o.Status.Signaled() {
+			return exitSignal + int(o.Status.Signal())
+		}
+		return o.Status.ExitStatus()
+	case runner.TimedOut:
+		return exitTimeLimit
+	case runner.NotFound:
+		return exitNotFound
+	case runner.NotExecutable:
+		return exitNotExecutable
+	case runner.Interrupted:
+		return exitSignal + int(o.Signal)
+	case runner.Fault:
+		return exitFault
+	case runner.Busy:
+		return exitBusy
+	case runner.Lost:
+		return exitLost
+	}
+	return codeOf(o.Err)
+}

@@ -1,0 +1,385 @@
+package cli
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"golock/config"
+)
+
+// A flag is declared once, as a field in the struct of its command. The field's
+// type says how a value is written, its tags say the rest. Kong knows the tags
+// name, short, aliases, env, default, placeholder, hidden and help; these are
+// golock's:
+//
+//	alternative:"X"  flags with the same X exclude each other
+//	file:"no"        no configuration file can give it
+//	empty:"set"      an empty variable is a value
+//
+// The tag help stands last: what reads the tags at start-up stops there.
+// Everything else is derived: settings and parseFast below, help, manual,
+// reference and completion from kong's model.
+
+// argument is what the command line gives. Arguments are bytes, which kong's own
+// strings would turn into UTF-8.
+type argument struct{ texts []string }
+
+// The types of flags.
+type (
+	textFlag     struct{ argument }
+	wordFlag     struct{ argument } // a name or a number
+	intFlag      struct{ argument }
+	durationFlag struct{ argument }
+	listFlag     struct{ argument }
+	boolFlag     struct{ argument }
+	rest         []string // everything that is left of the command line
+)
+
+type flagValue interface {
+	kind() config.Kind
+	values() *argument
+}
+
+func (*textFlag) kind() config.Kind     { return config.String }
+func (*wordFlag) kind() config.Kind     { return config.Word }
+func (*intFlag) kind() config.Kind      { return config.Int }
+func (*durationFlag) kind() config.Kind { return config.Duration }
+func (*listFlag) kind() config.Kind     { return config.List }
+func (*boolFlag) kind() config.Kind     { return config.Bool }
+
+func (a *argument) values() *argument { return a }
+
+// given reports whether the flag is on the command line.
+func (a *argument) given() bool { return a.texts != nil }
+
+// text is the last value; "": none.
+func (a *argument) text() string {
+	if a.texts == nil {
+		return ""
+	}
+	return a.texts[len(a.texts)-1]
+}
+
+// on reports whether the command line sets the flag.
+func (f *boolFlag) on() bool { return f.text() == "true" }
+
+// Decode implements kong.MapperValue.
+func (a *argument) Decode(ctx *kong.DecodeContext) error {
+	token := ctx.Scan.Peek()
+	// Kong takes a number below zero for a flag.
+	if text := rawText(token); len(text) > 1 && text[0] == '-' && text[1] >= '0' && text[1] <= '9' {
+		ctx.Scan.Pop()
+	} else {
+		var err error
+		if token, err = ctx.Scan.PopValue("a"); err != nil {
+			return err
+		}
+	}
+	a.texts = append(a.texts, rawText(token))
+	return nil
+}
+
+// IsBool implements kong.BoolMapperValue.
+func (f *boolFlag) IsBool() bool { return true }
+
+// Decode implements kong.MapperValue. --flag=false overrides a file.
+func (f *boolFlag) Decode(ctx *kong.DecodeContext) error {
+	text := "true"
+	if ctx.Scan.Peek().Type == kong.FlagValueToken {
+		text = rawText(ctx.Scan.Pop())
+	}
+	if text != "true" && text != "false" {
+		return fmt.Errorf("%q is neither true nor false", text)
+	}
+	f.texts = append(f.texts, text)
+	return nil
+}
+
+// Decode implements kong.MapperValue.
+func (r *rest) Decode(ctx *kong.DecodeContext) error {
+	for !ctx.Scan.Peek().IsEOL() {
+		*r = append(*r, rawText(ctx.Scan.Pop()))
+	}
+	return nil
+}
+
+func rawText(token kong.Token) string {
+	if s, ok := token.Value.(string); ok {
+		return s
+	}
+	return fmt.Sprint(token.Value)
+}
+
+// declaration is a field of a command's struct.
+type declaration struct {
+	config.Setting
+	short, aliases string
+	hidden         bool
+	positional     bool
+	optional       bool
+	value          any // a pointer to the field
+}
+
+// declarations reads a command's struct, given as a pointer.
+func declarations(command any) []declaration {
+	return appendDeclarations(make([]declaration, 0, 48), reflect.ValueOf(command).Elem())
+}
+
+func appendDeclarations(all []declaration, v reflect.Value) []declaration {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		if field.Anonymous {
+			all = appendDeclarations(all, v.Field(i))
+			continue
+		}
+		d := declaration{value: v.Field(i).Addr().Interface()}
+		if flag, ok := d.value.(flagValue); ok {
+			d.Kind = flag.kind()
+		}
+		d.readTags(string(field.Tag))
+		all = append(all, d)
+	}
+	return all
+}
+
+// readTags is reflect.StructTag.Lookup for all tags before help, in one pass.
+func (d *declaration) readTags(tags string) {
+	for tags != "" {
+		name, value, _ := strings.Cut(tags, `:"`)
+		if name == "help" {
+			return
+		}
+		value, tags, _ = strings.Cut(value, `"`)
+		tags = strings.TrimPrefix(tags, " ")
+		switch name {
+		case "name":
+			d.Key = value
+		case "short":
+			d.short = value
+		case "aliases":
+			d.aliases = value
+		case "env":
+			d.Env = value
+		case "default":
+			d.Default = value
+		case "alternative":
+			d.Group = value
+		case "file":
+			d.NotInFile = true
+		case "empty":
+			d.EmptyIsSet = true
+		case "hidden":
+			d.hidden = true
+		case "arg":
+			d.positional = true
+		case "optional":
+			d.optional = true
+		}
+	}
+}
+
+// isNamed reports whether a name or a letter means the flag.
+func (d *declaration) isNamed(name string) bool {
+	if d.positional || name == "" {
+		return false
+	}
+	if name == d.Key || name == d.short {
+		return true
+	}
+	return d.aliases != "" && slices.Contains(strings.Split(d.aliases, ","), name)
+}
+
+// parseFast understands a command line as kong does. To build kong's grammar costs
+// more than to take a lock. It reports false for mistakes, --help, and values that
+// look like flags: then kong has its say.
+func parseFast(command any, args []string) bool {
+	p := fastParser{declarations(command), args}
+	for len(p.args) > 0 {
+		word := p.args[0]
+		var ok, done bool
+		switch {
+		case len(word) < 2 || word[0] != '-' || word == "--":
+			ok, done = p.positional()
+		case word[1] == '-':
+			p.args = p.args[1:]
+			name, value, attached := strings.Cut(word[2:], "=")
+			ok = len(name) > 1 && p.flag(name, value, attached)
+		default:
+			p.args = p.args[1:]
+			ok = p.letters(word[1:])
+		}
+		if !ok || done {
+			return ok
+		}
+	}
+	return !slices.ContainsFunc(p.all, func(d declaration) bool { return d.positional && !d.optional })
+}
+
+type fastParser struct {
+	all  []declaration
+	args []string // that are left
+}
+
+// positional takes an argument; done: with all that follow.
+func (p *fastParser) positional() (ok, done bool) {
+	i := slices.IndexFunc(p.all, func(d declaration) bool { return d.positional })
+	if i < 0 {
+		return false, false
+	}
+	switch target := p.all[i].value.(type) {
+	case *rest:
+		*target = p.args
+		return true, true
+	case *textFlag:
+		target.texts = p.args[:1:1]
+		ok = p.args[0] != "--"
+		p.args = p.args[1:]
+		p.all = slices.Delete(p.all, i, i+1)
+	}
+	return ok, false
+}
+
+// letters takes a word such as -n, -nE0 or -w5.
+func (p *fastParser) letters(word string) bool {
+	for i := range len(word) {
+		d := p.find(word[i : i+1])
+		if d == nil || strings.Contains(word, "=") {
+			return false
+		}
+		if d.Kind != config.Bool {
+			return p.flag(word[i:i+1], word[i+1:], i+1 < len(word))
+		}
+		if !p.flag(word[i:i+1], "", false) {
+			return false
+		}
+	}
+	return true
+}
+
+// flag takes a flag and its value, which may be the next argument.
+func (p *fastParser) flag(name, value string, attached bool) bool {
+	d := p.find(name)
+	switch {
+	case d == nil:
+		return false
+	case d.Kind == config.Bool && !attached:
+		value = "true"
+	case d.Kind == config.Bool && value != "true" && value != "false":
+		return false
+	case attached:
+	case len(p.args) == 0 || strings.HasPrefix(p.args[0], "-"):
+		return false
+	default:
+		value, p.args = p.args[0], p.args[1:]
+	}
+	texts := &d.value.(flagValue).values().texts
+	*texts = append(*texts, value)
+	return true
+}
+
+func (p *fastParser) find(name string) *declaration {
+	for i := range p.all {
+		if p.all[i].isNamed(name) {
+			return &p.all[i]
+		}
+	}
+	return nil
+}
+
+// settings are what flags, variables and files can give a command: its own flags
+// and those of golock run, for which variables and files are made.
+func settings(command any) []config.Setting {
+	all, _ := settingsAndFlags(command)
+	return all
+}
+
+// settingsAndFlags also gives what the command line gave, by key.
+func settingsAndFlags(command any) ([]config.Setting, map[string][]string) {
+	all, flags := make([]config.Setting, 0, 48), map[string][]string{}
+	if _, isRun := command.(*runCommand); !isRun {
+		all = settings(&runCommand{})
+	}
+	common := len(all)
+	for _, d := range declarations(command) {
+		flag, ok := d.value.(flagValue)
+		if !ok || d.positional || d.hidden {
+			continue
+		}
+		if flag.values().given() {
+			flags[d.Key] = flag.values().texts
+		}
+		if !slices.ContainsFunc(all[:common], func(s config.Setting) bool { return s.Key == d.Key }) {
+			all = append(all, d.Setting)
+		}
+	}
+	return all, flags
+}
+
+// storeFlags say where the lock lives.
+type storeFlags struct {
+	Store  textFlag `name:"store" env:"GOLOCK_STORE" default:"local" empty:"set" placeholder:"URL" help:"Where the lock lives: local, local:///DIR, flock:///FILE, fcntl:///FILE, bind://ADDRESS, redis://HOST and others (docs/stores.md)."`
+	Config textFlag `name:"config" env:"GOLOCK_CONFIG" file:"no" placeholder:"FILE" help:"Read this configuration file instead of /etc/golock.toml and ~/.config/golock/config.toml."`
+}
+
+// nameFlag names the lock.
+type nameFlag struct {
+	Name textFlag `name:"name" env:"GOLOCK_NAME" file:"no" placeholder:"NAME" help:"The lock's name. Runs of one name in one store limit each other. With flock, fcntl and bind the store is the lock, and a name only a label."`
+}
+
+// slotFlags say which slot a run or acquire takes, and how.
+type slotFlags struct {
+	nameFlag
+	storeFlags
+
+	Max       intFlag  `name:"max" env:"GOLOCK_MAX" default:"1" alternative:"limit" placeholder:"N" help:"At most N at a time."`
+	Shared    boolFlag `name:"shared" short:"s" alternative:"limit" help:"Run beside other --shared runs, but not beside one without: a reader's lock."`
+	Exclusive boolFlag `name:"exclusive" short:"x" aliases:"e" alternative:"limit" help:"The same as --max 1: a writer's lock."`
+	Weight    intFlag  `name:"weight" default:"1" placeholder:"W" help:"Units of the max that this run takes."`
+
+	Wait             durationFlag `name:"wait" short:"w" env:"GOLOCK_WAIT" alternative:"wait" placeholder:"D" help:"Give up after D. Without it golock waits for ever."`
+	NoWait           boolFlag     `name:"no-wait" short:"n" aliases:"nonblock,nb" alternative:"wait" help:"Do not wait at all: the same as --wait 0."`
+	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" env:"GOLOCK_CONFLICT_EXIT_CODE" default:"75" placeholder:"N" help:"Exit code when there was no slot in time, or the place in the queue was lost. With 0 nothing is printed either."`
+
+	Priority intFlag      `name:"priority" default:"0" placeholder:"P" help:"Higher goes first, equal ones in the order in which they came; an integer."`
+	MaxQueue intFlag      `name:"max-queue" placeholder:"N" help:"Give up at once if there is no slot and N wait already; 0 is the same as --no-wait."`
+	Replace  textFlag     `name:"replace" placeholder:"waiting|running" help:"The newest wins, among runs with --replace: evict those that wait before this one (exit code 75); with running also those that run and said running (79). The slot is taken when the old command is dead."`
+	Hold     durationFlag `name:"hold" env:"GOLOCK_HOLD" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner and whatever becomes of golock: with -n -E 0 one run per tick on many hosts."`
+
+	TTL      durationFlag `name:"ttl" env:"GOLOCK_TTL" default:"30s" placeholder:"D" help:"On a networked store: lease time, counted from the last renewal; at least 1s."`
+	ShowArgs boolFlag     `name:"show-args" help:"On a networked store: publish all arguments of the command, not only their number."`
+}
+
+// logFlags say how much a command prints about itself.
+type logFlags struct {
+	Verbose   boolFlag `name:"verbose" short:"v" alternative:"volume" help:"Print each step, with its time, on standard error."`
+	Quiet     boolFlag `name:"quiet" short:"q" alternative:"volume" help:"Print nothing while waiting, when there is no slot in time or the time limit is reached, and no warnings."`
+	LogFormat textFlag `name:"log-format" env:"GOLOCK_LOG_FORMAT" default:"text" placeholder:"text|json" help:"The format of what golock prints on standard error."`
+}
+
+// describe gives the help of a flag or an argument, with its default and variable.
+func describe(v *kong.Value) string {
+	var notes []string
+	if value := v.Tag.Get("default"); value != "" {
+		notes = append(notes, "default "+value)
+	}
+	if variable := v.Tag.Get("env"); variable != "" {
+		notes = append(notes, "$"+variable)
+	}
+	if len(notes) == 0 {
+		return v.Help
+	}
+	return v.Help + " (" + strings.Join(notes, ", ") + ")"
+}
+
+// helpText also names aliases, which kong's help leaves out.
+func helpText(v *kong.Value) string {
+	if v.Flag == nil || len(v.Flag.Aliases) == 0 {
+		return describe(v)
+	}
+	names := namesOf(v.Flag)
+	return describe(v) + " (also " + strings.Join(names[len(names)-len(v.Flag.Aliases):], ", ") + ")"
+}

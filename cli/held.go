@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"golock/cli/term"
+	"golock/config"
+	"golock/internal/held"
+	"golock/locks"
+	"golock/locks/open"
+	"golock/signals"
+)
+
+// idFlag names an entry.
+type idFlag struct {
+	ID textFlag `name:"id" placeholder:"ID" help:"The entry: what acquire printed, GOLOCK_ID, or an id of golock ls --json."`
+}
+
+// heldCommand is golock held.
+type heldCommand struct {
+	storeFlags
+	idFlag
+}
+
+// Help implements kong.HelpProvider.
+func (*heldCommand) Help() string {
+	return `For the moment before a step that must not be done without the slot. Without --id it
+asks for the run around. On a networked store the lease is renewed first. Prints nothing.
+
+Examples:
+  golock run --name site -- sh -c 'build new && golock held && mv new current'
+  golock held --id "$id" || exit
+
+Exit codes: 0 still held, 79 not any more (or nobody answers), 69 unknown`
+}
+
+func (c *heldCommand) run(out *term.Printer) int {
+	if c.ID.given() {
+		return statusCode(out, withEntry(c, c.ID.text(), renewEntry), true)
+	}
+	return statusCode(out, c.ownRun(), true)
+}
+
+// ownRun asks for the slot of the run around this process. The URL in the
+// environment has no secrets: it is enough for a store of the kernel's. For
+// others the golock of that run answers.
+func (c *heldCommand) ownRun() error {
+	id := os.Getenv("GOLOCK_ID")
+	if id == "" {
+		return usageError{errors.New("not inside a golock run (GOLOCK_ID is not set): name the slot with --id ID")}
+	}
+	ref, err := parseID(id)
+	if err != nil {
+		return err
+	}
+	// The golock that is asked may find that the slot is lost, and stop what it
+	// has started, this process too. A caller that survives needs 79.
+	signals.Ignore(unix.SIGTERM)
+	url := os.Getenv("GOLOCK_LOCK_STORE")
+	switch ctx, cancel := context.WithTimeout(context.Background(), statusLimit); {
+	case c.Store.given() || c.Config.given():
+		cancel()
+		return withEntry(c, id, renewEntry)
+	case url == "":
+		err := askHolder(ctx, ref, held.Still)
+		cancel()
+		if !errors.Is(err, held.ErrNobody) {
+			return err
+		}
+		return withEntry(c, id, renewOwn)
+	default:
+		defer cancel()
+		store, err := open.Store(url)
+		if err != nil {
+			return &config.Error{Source: config.Source{Env: "GOLOCK_LOCK_STORE"}, Problem: err.Error()}
+		}
+		defer store.Close()
+		return renewOwn(ctx, ref, store)
+	}
+}
+
+// renewOwn does without a store that cannot tell who holds: the golock of the run
+// answers, or nobody.
+func renewOwn(ctx context.Context, ref locks.Ref, store locks.Store) error {
+	if locks.KindOf(store) != locks.LocalQueue {
+		store = nil
+	}
+	return renewEntry(ctx, ref, store)
+}

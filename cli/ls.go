@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/cli/term"
+	"golock/locks"
+	"golock/runner"
+	"golock/signals"
+)
+
+// lsCommand is golock ls.
+type lsCommand struct {
+	Name     textFlag     `arg:"" optional:"" name:"lock" help:"Show this lock only."`
+	JSON     boolFlag     `name:"json" help:"Print a JSON array."`
+	Watch    boolFlag     `name:"watch" help:"Redraw the table in place whenever it changes, until Ctrl-C (exit code 0)."`
+	Interval durationFlag `name:"interval" file:"no" default:"1s" placeholder:"D" help:"With --watch: look every D."`
+	storeFlags
+}
+
+const (
+	questionLimit = 3 * time.Second        // then the store counts as out of reach
+	leastInterval = 100 * time.Millisecond // every look is a question to the store
+)
+
+// Help implements kong.HelpProvider.
+func (*lsCommand) Help() string {
+	return `Holders come first, then waiters in the order in which they will be served.
+
+Examples:
+  golock ls
+  golock ls backup
+  golock ls --watch --interval 5s
+        redrawn in place until Ctrl-C; into a pipe or file a table whenever it changes
+  golock ls --json | jq '.[] | select(.state == "waiting")'`
+}
+
+func (c *lsCommand) run(out *term.Printer) int {
+	w, err := c.settle(out)
+	if err != nil {
+		return exit(out, err)
+	}
+	defer w.store.Close()
+	if c.Watch.on() {
+		return w.loop()
+	}
+	if err := w.once(); err != nil {
+		return exit(out, err)
+	}
+	return 0
+}
+
+// settle finds out what is to be shown.
+func (c *lsCommand) settle(out *term.Printer) (*lister, error) {
+	name := c.Name.text()
+	var flags map[string][]string
+	if c.Name.given() {
+		if err := locks.CheckName(name); err != nil {
+			return nil, usageError{fmt.Errorf("name %q: %w", locks.Printable(name, 80), err)}
+		}
+		flags = map[string][]string{"name": {name}} // its table in the file may name a store
+	}
+	// Without a name the user wants to see all, whatever GOLOCK_NAME says.
+	v, err := resolveWithoutName(c, flags)
+	if err != nil {
+		return nil, err
+	}
+	interval, err := v.Duration("interval")
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Interval.given() && !c.Watch.on():
+		return nil, v.Errorf("interval", "needs --watch")
+	case interval < leastInterval:
+		return nil, v.Errorf("interval", "%v is too short: at least %v", interval, leastInterval)
+	}
+	store, err := openStore(v)
+	if err != nil {
+		return nil, err
+	}
+	return &lister{store, term.Watch{Out: out, Name: name, URL: store.URL(), Interval: interval, JSON: c.JSON.on()}}, nil
+}
+
+// lister asks a store for entries and shows them.
+type lister struct {
+	store locks.Store
+	term.Watch
+}
+
+// once shows what there is. After a failure that is what was read before it.
+func (l *lister) once() error {
+	rows, failed := l.list(context.Background())
+	var err error
+	if l.JSON {
+		err = term.WriteJSON(os.Stdout, rows, "  ")
+	} else if lines := term.Table(rows, term.ScreenOf(1).Columns); len(lines) > 0 {
+		_, err = os.Stdout.WriteString(strings.Join(lines, "\n") + "\n")
+	}
+	if err != nil {
+		return outputError{err}
+	}
+	return failed
+}
+
+// list asks for the entries of the name, or of all.
+func (l *lister) list(ctx context.Context) ([]term.Row, error) {
+	users := term.Users{}
+	rows := []term.Row{}
+	for e, err := range l.store.Entries(ctx, l.Name) {
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, users.Row(e, locks.KindOf(l.store) == locks.LeaseQueue))
+	}
+	return rows, nil
+}
+
+// answer is what the store said.
+type answer struct {
+	rows []term.Row
+	err  error
+}
+
+// loop is golock ls --watch: it asks until a signal ends it. INT, with which a
+// user ends it, gives the exit code 0. A question, which may take its time, has a
+// goroutine of its own.
+func (l *lister) loop() int {
+	relay, err := signals.NewRelay(runner.HasTerminal())
+	if err != nil {
+		return exit(l.Out, err)
+	}
+	relay.Catch()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	answers := make(chan answer, 1)
+	asking := false
+	next := time.Now()
+	for {
+		if now := time.Now(); !asking && !now.Before(next) {
+			asking, next = true, now.Add(l.Interval)
+			go func() {
+				defer relay.Wake()
+				answers <- l.ask(ctx)
+			}()
+		}
+		timeout := time.Duration(-1)
+		if !asking {
+			timeout = max(time.Until(next), 0)
+		}
+		sig, _ := relay.Next(timeout)
+		switch {
+		case sig == unix.SIGINT:
+			return 0
+		case signals.EndsWaiting(sig):
+			return exitSignal + int(sig)
+		}
+		select {
+		case a := <-answers:
+			asking = false
+			if next.Before(time.Now()) { // a slow store is not asked without a pause
+				next = time.Now().Add(l.Interval)
+			}
+			if code, ended := l.show(a); ended {
+				return code
+			}
+		default:
+		}
+	}
+}
+
+// ask asks the store once. A panic is an answer too.
+func (l *lister) ask(ctx context.Context) (a answer) {
+	defer func() {
+		if v := recover(); v != nil {
+			a.err = locks.NewPanicError(v)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, questionLimit)
+	defer cancel()
+	a.rows, a.err = l.list(ctx)
+	return a
+}
+
+// show shows an answer. It reports true if there is no point in going on.
+func (l *lister) show(a answer) (code int, ended bool) {
+	if a.err != nil && codeOf(a.err) != exitUnavailable {
+		return exit(l.Out, a.err), true
+	}
+	switch err := l.Show(a.rows, a.err); err {
+	case nil:
+		return 0, false
+	case syscall.EPIPE: // the reader has seen enough
+		return exitSignal + int(unix.SIGPIPE), true
+	default:
+		return exit(l.Out, outputError{err}), true
+	}
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"golock/cli/term"
+)
+
+// manualPage is golock(1) as far as it is written by hand.
+//
+//go:embed manual/golock.1.in
+var manualPage string
+
+// manualCommand is golock manual, which prints golock(1), or with --markdown the
+// reference of docs.
+type manualCommand struct {
+	Markdown boolFlag `name:"markdown"`
+}
+
+func (c *manualCommand) run(out *term.Printer) int {
+	app := newParser(nil).Model
+	if c.Markdown.on() {
+		return printOut(out, reference(app))
+	}
+	return printOut(out, manual(manualPage, app))
+}
+
+// manual puts commands, flags and variables into the page.
+func manual(page string, app *kong.Application) string {
+	var synopsis, sections, variables strings.Builder
+	described := map[string]bool{}
+	for _, c := range commandsOf(app) {
+		usage := strings.TrimPrefix(usageOf(c), "golock "+c.Name)
+		fmt.Fprintf(&synopsis, "\\fBgolock %s\\fR%s\n", c.Name, roff(usage))
+		fmt.Fprintf(&sections, ".SS golock %s\n%s\n", c.Name, roff(c.Help))
+		prose, examples, found := strings.Cut(c.Detail, "Examples:\n")
+		paragraphs(&sections, prose)
+		var again []string
+		for _, f := range flagsOf(c) {
+			names := strings.Join(namesOf(f), ", ")
+			switch same := names + f.Help; {
+			case f.Name == "help": // every command has it
+			case described[same]:
+				again = append(again, "\\fB"+roff(names)+"\\fR")
+			default:
+				described[same] = true
+				section(&sections, names, valueOf(f), describe(f.Value))
+			}
+		}
+		if len(again) > 0 {
+			fmt.Fprintf(&sections, ".PP\nAs above: %s\n", strings.Join(again, ", "))
+		}
+		if found {
+			paragraphs(&sections, "Examples:\n"+examples)
+		}
+	}
+	for _, s := range settings(&runCommand{}) {
+		if s.Env != "" {
+			fmt.Fprintf(&variables, ".TP\n\\fB%s\\fR\n\\fB%s\\fR\n", s.Env, roff("--"+s.Key))
+		}
+	}
+	return strings.NewReplacer("@VERSION@", roff(versionText()), "@SYNOPSIS@\n", synopsis.String(), "@COMMANDS@\n", sections.String(),
+		"@SETTINGS@\n", variables.String()).Replace(page)
+}
+
+// reference is the part of docs/reference.md about commands and flags. What is as
+// for run is not said again.
+func reference(app *kong.Application) string {
+	var b strings.Builder
+	inRun := map[string]string{}
+	for _, c := range commandsOf(app) {
+		fmt.Fprintf(&b, "\n### golock %s\n\n%s\n", c.Name, fold(c.Help+" `"+usageOf(c)+"`", ""))
+		var items, same []string
+		for _, f := range flagsOf(c) {
+			switch {
+			case f.Name == "help":
+			case inRun[f.Name] == f.Help:
+				same = append(same, "`--"+f.Name+"`")
+			default:
+				items = append(items, referenceItem(f, c.Name == "run" && f.Tag.Has("file")))
+			}
+			if c.Name == "run" {
+				inRun[f.Name] = f.Help
+			}
+		}
+		if len(items) > 0 {
+			b.WriteString("\n" + strings.Join(items, ""))
+		}
+		if len(same) > 0 {
+			fmt.Fprintf(&b, "\n%s\n", fold("As for `run`: "+strings.Join(same, ", ")+".", ""))
+		}
+	}
+	return b.String()
+}
+
+func referenceItem(f *kong.Flag, flagOnly bool) string {
+	names := "`" + strings.Join(namesOf(f), "`, `")
+	if value := valueOf(f); value != "" {
+		names += " " + value
+	}
+	names += "`"
+	var notes []string
+	if env := f.Tag.Get("env"); env != "" {
+		notes = append(notes, env)
+	}
+	if value := f.Tag.Get("default"); value != "" {
+		notes = append(notes, "default "+value)
+	}
+	if flagOnly {
+		notes = append(notes, "flag only")
+	}
+	if len(notes) > 0 {
+		names += " (" + strings.Join(notes, ", ") + ")"
+	}
+	return fold("- "+names+": "+f.Help, "  ") + "\n"
+}
+
+// fold breaks a text into lines of at most 100 columns.
+func fold(text, indent string) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i > 0 && column+1+len(word) > 100:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		case i > 0:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}
+
+// valueOf is the placeholder of a flag's value; "": it takes none.
+func valueOf(f *kong.Flag) string {
+	if f.IsBool() {
+		return ""
+	}
+	return f.PlaceHolder
+}
+
+// section is one flag.
+func section(b *strings.Builder, names, value, help string) {
+	fmt.Fprintf(b, ".TP\n\\fB%s\\fR", roff(names))
+	if value != "" {
+		fmt.Fprintf(b, " \\fI%s\\fR", roff(value))
+	}
+	fmt.Fprintf(b, "\n%s\n", roff(help))
+}
+
+// paragraphs sets a text of --help: lines that begin with a blank, and what stands
+// between them, are kept as they are.
+func paragraphs(b *strings.Builder, text string) {
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
+		if strings.TrimSpace(paragraph) == "" {
+			continue
+		}
+		b.WriteString(".PP\n")
+		if !strings.Contains(paragraph, "\n  ") || strings.HasPrefix(paragraph, "Exit codes:") {
+			fmt.Fprintln(b, roff(strings.Join(strings.Fields(paragraph), " ")))
+			continue
+		}
+		head, rest, found := strings.Cut(paragraph, ":\n")
+		if found && !strings.HasPrefix(head, " ") {
+			fmt.Fprintf(b, "%s:\n.PP\n", roff(head))
+			paragraph = rest
+		}
+		fmt.Fprintf(b, ".EX\n%s\n.EE\n", roff(paragraph))
+	}
+}
+
+// roff writes text so that groff shows it as it is.
+func roff(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(text)
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.HasPrefix(strings.TrimLeft(line, " "), ".") {
+			line = `\&` + line
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}

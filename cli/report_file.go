@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/cli/term"
+	"golock/config"
+	"golock/locks"
+	"golock/runner"
+	"golock/signals"
+)
+
+// reportFile is the file of --report: one line of JSON for each run that asked for
+// a slot.
+type reportFile struct {
+	fd   int
+	path string
+}
+
+// openReportFile opens the file before anything is locked; nil: there is none. A
+// FIFO without a reader must not block the run.
+func openReportFile(v *config.Values) (*reportFile, error) {
+	path := v.Text("report")
+	if path == "" {
+		return nil, nil
+	}
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK && st.Uid != 0 && st.Uid != uint32(os.Geteuid()) {
+		return nil, v.Errorf("report", "%q is a symbolic link of user %d, who could lead it anywhere: name the file itself", path, st.Uid)
+	}
+	for {
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0o666)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return nil, v.Errorf("report", "cannot append to %q: %v", path, err)
+		default:
+			return &reportFile{fd, path}, nil
+		}
+	}
+}
+
+// reportLine is one line; times are seconds.
+type reportLine struct {
+	Name     string   `json:"name"`
+	Store    string   `json:"store"`
+	ID       string   `json:"id"`
+	Since    string   `json:"since"`  // when golock began to wait
+	Waited   float64  `json:"waited"` // for the slot, or until golock gave up
+	Ran      float64  `json:"ran"`
+	ExitCode int      `json:"exit_code"` // golock's
+	Signal   string   `json:"signal"`    // that the command died of, or that ended the waiting; "": none
+	Outcome  string   `json:"outcome"`
+	Slots    []int    `json:"slots"`
+	Fence    int64    `json:"fence"`
+	Host     string   `json:"host"`
+	PID      int      `json:"pid"`
+	User     string   `json:"user"`
+	Command  []string `json:"command"`
+}
+
+// outcomeWord names an outcome.
+func outcomeWord(k runner.Kind) string {
+	switch k {
+	case runner.Ended:
+		return "ended"
+	case runner.TimedOut:
+		return "time-limit"
+	case runner.NotFound:
+		return "not-found"
+	case runner.NotExecutable:
+		return "not-executable"
+	case runner.Busy:
+		return "busy"
+	case runner.Interrupted:
+		return "interrupted"
+	case runner.Lost:
+		return "lost"
+	case runner.Refused:
+		return "refused"
+	}
+	return "fault"
+}
+
+// append writes the line of a run; code is golock's exit code.
+func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
+	uid := strconv.Itoa(os.Geteuid())
+	line := reportLine{
+		Name: run.Request.Name, Store: run.Store.URL(), ID: run.Request.Ref.String(),
+		Since: o.Began.Format(time.RFC3339Nano), Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
+		ExitCode: code, Outcome: outcomeWord(o.Kind), Slots: o.Grant.Slots, Fence: o.Grant.Fence,
+		PID: os.Getpid(), User: uid, Command: run.Argv,
+	}
+	line.Host, _ = os.Hostname()
+	if u, err := user.LookupId(uid); err == nil {
+		line.User = u.Username
+	}
+	switch {
+	case o.Kind == runner.Interrupted:
+		line.Signal = signals.Name(o.Signal)
+	case o.Ran > 0 && o.Status.Signaled():
+		line.Signal = signals.Name(o.Status.Signal())
+	}
+	if o.Grant.Ref != (locks.Ref{}) {
+		line.ID = o.Grant.Ref.String()
+	}
+	if line.Slots == nil {
+		line.Slots = []int{}
+	}
+	text, err := json.Marshal(line)
+	if err == nil {
+		err = r.write(append(term.EscapeControls(text), '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("the report could not be written to %s: %w", r.path, err)
+	}
+	return nil
+}
+
+// write appends in one call: the kernel keeps lines of several writers whole. It
+// removes a line that the disk had no room for, or the next one would be
+// unreadable too.
+func (r *reportFile) write(line []byte) error {
+	for {
+		n, err := unix.Write(r.fd, line)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return err
+		case n < len(line):
+			if end, err := unix.Seek(r.fd, 0, io.SeekCurrent); err == nil {
+				var st unix.Stat_t
+				if unix.Fstat(r.fd, &st) == nil && st.Size == end {
+					_ = unix.Ftruncate(r.fd, end-int64(n))
+				}
+			}
+			return io.ErrShortWrite
+		}
+		return nil
+	}
+}

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golock/cli/term"
+	"golock/config"
+	"golock/internal/entry"
+	"golock/locks"
+	"golock/locks/open"
+	"golock/runner"
+	"golock/signals"
+)
+
+// runCommand is golock run.
+type runCommand struct {
+	slotFlags
+
+	Timeout textFlag `name:"timeout" hidden:""`
+
+	TimeLimit durationFlag `name:"time-limit" env:"GOLOCK_TIME_LIMIT" placeholder:"D" help:"Stop the command after D; the exit code is 124 then."`
+	KillAfter durationFlag `name:"kill-after" env:"GOLOCK_KILL_AFTER" default:"10s" placeholder:"D" help:"When golock itself stops the command: time from the stop signal to KILL; 0 kills at once."`
+	Signal    wordFlag     `name:"signal" default:"TERM" placeholder:"SIG" help:"The stop signal, by name or number."`
+	Rewrite   listFlag     `name:"rewrite" placeholder:"A:B" help:"Pass signal A on as B; A:0 drops it. Repeatable."`
+	OkExit    listFlag     `name:"ok-exit" placeholder:"CODE" help:"Report this exit code of the command as 0. Repeatable."`
+	Tree      boolFlag     `name:"tree" help:"The run lasts until every descendant of the command has ended; stopping it stops them all."`
+	Close     boolFlag     `name:"close" short:"o" help:"Do not hand the lock on to the command: if golock is killed the slot is free, though the command runs on."`
+	Exec      boolFlag     `name:"exec" short:"F" aliases:"no-fork" help:"Take the slot, then become the command: no golock stays behind."`
+
+	OnLost textFlag `name:"on-lost" env:"GOLOCK_ON_LOST" default:"stop" placeholder:"stop|warn" help:"On a networked store, when the slot is lost: stop the command, exit code 79, or only warn."`
+	Report textFlag `name:"report" env:"GOLOCK_REPORT" placeholder:"FILE" help:"Append a line of JSON about this run to FILE when it has ended."`
+
+	logFlags
+
+	Command rest `arg:"" optional:"" passthrough:"partial" name:"command" help:"The command and its arguments, after -- if it could be taken for a flag."`
+}
+
+// Help implements kong.HelpProvider.
+func (*runCommand) Help() string {
+	return `Everything after the first word that is no flag belongs to the command.
+A duration D is 10, 0.5 (seconds), 1m30s or 2d.
+
+Examples:
+  */5 * * * * golock run --name sync -n -E 0 -- /usr/local/bin/sync
+        a crontab line: never two at once, no mail when one is skipped
+  ExecStart=/usr/local/bin/golock run --exec --name db -- /usr/bin/worker
+        a systemd unit: the command keeps the unit's process
+  golock run --name cc --max 2 -- cc -c x.c
+        at most two compilers at a time, as in make -j8 CC='golock run ...'
+  golock run --name data -s -- report; golock run --name data -- load
+        any number of reports together, but none while data is loaded
+  golock run --name gpu --max 4 -- sh -c 'CUDA_VISIBLE_DEVICES=$GOLOCK_SLOT train'
+        each of four has a number of its own, from 0 to 3
+
+Exit codes:
+  the command's own, 128+N if it died of signal N;
+  64 usage, 69 store not usable, 70 fault in golock, 75 no slot in time (-E),
+  78 configuration, 79 slot lost, 124 time limit, 126 not executable, 127 not found
+
+The command sees GOLOCK_ID, GOLOCK_SLOT, GOLOCK_SLOTS, GOLOCK_FENCE,
+GOLOCK_LOCK_NAME, GOLOCK_LOCK_STORE and GOLOCK_HELD.`
+}
+
+var (
+	errMissingName    = errors.New("missing --name: every lock has a name; see golock run --help")
+	errMissingCommand = errors.New("missing command: golock run --name NAME -- COMMAND; see golock run --help")
+)
+
+// reporting is what becomes of the outcome of a run.
+type reporting struct {
+	conflictCode int
+	okExit       []int
+	file         *reportFile // nil: none
+}
+
+func (c *runCommand) run(out *term.Printer) int {
+	terminal := runner.HasTerminal()
+	relay, err := signals.NewRelay(terminal)
+	if err != nil {
+		return exit(out, err)
+	}
+	relay.Catch()
+	run := &runner.Run{Relay: relay, Terminal: terminal, Env: entry.Environ()}
+	reporting, err := c.settle(run, out)
+	if err != nil {
+		return exit(out, err)
+	}
+	run.Log, run.Say, run.Waits = out.Log, out.Say, out.Waits()
+	run.Sockets = socketDir
+	o := run.Do()
+	code := reporting.print(run, o, out)
+	if reporting.file != nil {
+		if err := reporting.file.append(run, o, code); err != nil {
+			out.Warn(err.Error())
+		}
+	}
+	return code
+}
+
+// socketDir is where golocks of this user find each other.
+func socketDir() (string, error) { return open.Directory(true) }
+
+// print says how the run went and gives its exit code.
+func (r *reporting) print(run *runner.Run, o runner.Outcome, out *term.Printer) int {
+	code := codeOfRun(o)
+	switch o.Kind {
+	case runner.Ended:
+		if slices.Contains(r.okExit, code) {
+			return 0
+		}
+	case runner.Busy:
+		code = r.conflictCode
+		printBusy(out, o.Err.Error(), code)
+	case runner.Interrupted:
+		printStopped(out, o.Signal)
+	case runner.TimedOut:
+		if !out.Quiet {
+			out.Fail(fmt.Errorf("%q was stopped at its time limit of %v", run.Request.Name, run.TimeLimit))
+		}
+	default:
+		out.Fail(o.Err)
+	}
+	return code
+}
+
+// settle reads the settings into run, and checks them.
+func (c *runCommand) settle(run *runner.Run, out *term.Printer) (*reporting, error) {
+	if c.Timeout.given() {
+		return nil, usageError{errors.New("--timeout: flock's --timeout is --wait here, timeout(1)'s is --time-limit")}
+	}
+	v, err := resolve(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := configureLog(out, v); err != nil {
+		return nil, err
+	}
+	run.Argv = c.Command
+	if len(run.Argv) > 0 && run.Argv[0] == "--" {
+		run.Argv = run.Argv[1:]
+	}
+	if len(run.Argv) == 0 {
+		return nil, usageError{errMissingCommand}
+	}
+	r := &reporting{}
+	if r.conflictCode, err = readSlot(v, run, out); err != nil {
+		return nil, err
+	}
+	run.Request.Runs = true
+	for _, text := range v.List("ok-exit") {
+		code, err := config.ParseInt(text, 0, 255)
+		if err != nil {
+			return nil, v.Errorf("ok-exit", "%v", err)
+		}
+		r.okExit = append(r.okExit, code)
+	}
+	for _, read := range []func(*config.Values, *runner.Run, *term.Printer) error{readStop, readExec, readLease, checkProc} {
+		if err := read(v, run, out); err != nil {
+			return nil, err
+		}
+	}
+	if !run.Exec { // nobody would be there to write
+		r.file, err = openReportFile(v) // last: another mistake must not create the file
+	}
+	return r, err
+}
+
+// readStop reads how a command is stopped.
+func readStop(v *config.Values, run *runner.Run, _ *term.Printer) (err error) {
+	if run.TimeLimit, err = v.Duration("time-limit"); err != nil {
+		return err
+	}
+	if run.KillAfter, err = v.Duration("kill-after"); err != nil {
+		return err
+	}
+	if run.StopSignal, err = signals.Parse(v.Text("signal")); err != nil {
+		return v.Errorf("signal", "%v", err)
+	}
+	run.Rewrites = signals.Rewrites{}
+	for _, rule := range v.List("rewrite") {
+		if err := run.Rewrites.Add(rule); err != nil {
+			return v.Errorf("rewrite", "%v", err)
+		}
+	}
+	return nil
+}
+
+// checkProc makes sure that descendants can be found, where that is needed.
+func checkProc(v *config.Values, run *runner.Run, _ *term.Printer) error {
+	leased := locks.KindOf(run.Store) == locks.LeaseQueue && !run.OnlyWarn
+	if !run.Tree && !leased {
+		return nil
+	}
+	if _, err := os.Stat("/proc/self/stat"); err == nil {
+		return nil
+	}
+	if run.Tree {
+		return v.Errorf("tree", "needs /proc, which is not mounted here")
+	}
+	return fmt.Errorf("the store %s needs /proc, which is not mounted here, to stop a command in time (--on-lost warn does without)", run.Store.URL())
+}
+
+// readExec reads what the command inherits, and whether a golock stays.
+func readExec(v *config.Values, run *runner.Run, out *term.Printer) error {
+	if err := readBools(v, "tree", &run.Tree, "close", &run.Close, "exec", &run.Exec); err != nil {
+		return err
+	}
+	if locks.KindOf(run.Store) == locks.LeaseQueue {
+		lack := "the store " + run.Store.URL() + " has nothing that a command could inherit"
+		for _, key := range []string{"exec", "close"} {
+			if _, err := isUsable(v, key, false, lack, out); err != nil {
+				return err
+			}
+		}
+		run.Exec, run.Close = false, false
+	}
+	if !run.Exec {
+		return nil
+	}
+	exec, _ := v.Given("exec")
+	for _, key := range []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree", "report"} {
+		source, ok := v.Given(key)
+		switch {
+		case !ok:
+		case source.FromFlag() && exec.FromFlag():
+			return v.Errorf(key, "cannot be combined with --exec: no golock stays to see to it")
+		case source.FromFlag():
+			out.Step("ignored: a flag needs a golock that stays", "setting", exec.String())
+			run.Exec = false
+			return nil
+		default:
+			out.Step("ignored: it has no meaning with --exec", "setting", source.String())
+		}
+	}
+	run.Close = false
+	run.Request.NoGolock = true
+	return nil
+}

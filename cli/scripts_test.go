@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"golock/cli/check"
+	"golock/runner"
+	"golock/signals"
+	"golock/test/testkit"
+)
+
+// The program as its users see it: every script in testdata runs it as a process
+// of its own.
+func TestMain(m *testing.M) {
+	programs := map[string]func() int{
+		"golock":            func() int { return Main(os.Args[1:]) },
+		runner.WatchdogName: func() int { return Watchdog(os.Args) },
+		HolderName:          Holder,
+	}
+	if len(os.Args) > 1 && os.Args[1] == check.ChildName {
+		programs["golock"] = func() int { return CheckChild(os.Args[2:]) }
+	}
+	commands := map[string]func(){}
+	for name, program := range programs {
+		commands[name] = func() {
+			signals.Stay()
+			os.Exit(program())
+		}
+	}
+	testscript.Main(tests{m}, commands)
+}
+
+// tests are what is run if this process is none of the programs.
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	testkit.SetDefaults()
+	testkit.Parallel(8) // scripts wait
+	return m.M.Run()
+}
+
+func TestScripts(t *testing.T) { runScripts(t, "../testdata") }
+
+func runScripts(t *testing.T, dir string) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 dir,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, "home")
+			env.Setenv("HOME", home)
+			env.Setenv("STORE", "local://"+filepath.Join(env.WorkDir, "store"))
+			return os.Mkdir(home, 0o755)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits,
+			"await": await,
+			"json":  jsonValues,
+		},
+	})
+}
+
+// exits CODE COMMAND [ARG...] runs a command and demands its exit code. What it
+// printed is there for the commands after it.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := err.(*exec.ExitError)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// await FILE waits until the file is there.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await FILE")
+	}
+	file := ts.MkAbs(args[0])
+	there := func() bool {
+		_, err := os.Stat(file)
+		return err == nil
+	}
+	if !testkit.Within(testkit.Patience, there) {
+		ts.Fatalf("%s did not appear", args[0])
+	}
+}

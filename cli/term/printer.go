@@ -1,0 +1,250 @@
+package term
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+)
+
+// Printer writes what golock says about itself: on standard error, one line for
+// each message, with the prefix "golock: ".
+//
+// Printing must never delay a slot or a command: a line that nobody reads within
+// patience is dropped. A Printer belongs to the main goroutine.
+type Printer struct {
+	fd      int
+	JSON    bool
+	Verbose bool
+	Quiet   bool
+	drawn   bool          // the progress line is on the terminal
+	stuck   chan struct{} // closed when a line that was given up is written; nil: none
+}
+
+// New gives a printer for a descriptor.
+func New(fd int) *Printer { return &Printer{fd: fd} }
+
+// patience is how long a line waits for its reader.
+const patience = 100 * time.Millisecond
+
+// Step prints what golock does, and when, with -v.
+func (p *Printer) Step(message string, pairs ...any) {
+	if p.Verbose {
+		p.Line("step", message, pairs)
+	}
+}
+
+// Say prints the effect of a flag, such as whom --replace replaced.
+func (p *Printer) Say(message string) {
+	if !p.Quiet {
+		p.Line("info", message, nil)
+	}
+}
+
+// Warn prints a problem that does not change the outcome.
+func (p *Printer) Warn(message string, pairs ...any) {
+	if !p.Quiet {
+		p.Line("warning", message, pairs)
+	}
+}
+
+// Fail prints why golock ends.
+func (p *Printer) Fail(err error) {
+	for line := range strings.Lines(err.Error()) { // joined errors
+		p.Line("error", strings.TrimRight(line, "\n"), nil)
+	}
+	if fault, ok := err.(*locks.PanicError); ok {
+		for line := range strings.Lines(string(fault.Stack)) {
+			p.Line("error", strings.TrimRight(line, "\n"), nil)
+		}
+	}
+}
+
+// Line prints a message with pairs of name and value.
+func (p *Printer) Line(level, message string, pairs []any) {
+	var b strings.Builder
+	if p.drawn {
+		p.drawn = false
+		b.WriteString(clearLine)
+	}
+	now := time.Now()
+	message = withoutPasswords(message)
+	if p.JSON {
+		if level == "step" {
+			level = "info"
+		}
+		fmt.Fprintf(&b, `{"time":%s,"level":%q,"msg":%s`, JSON(now.Format(time.RFC3339Nano)), level, JSON(message))
+		for i := 0; i+1 < len(pairs); i += 2 {
+			value := LogValue(pairs[i+1])
+			if text, ok := value.(string); ok {
+				value = withoutPasswords(text)
+			}
+			if d, ok := pairs[i+1].(time.Duration); ok {
+				value = Seconds(d)
+			}
+			fmt.Fprintf(&b, `,%s:%s`, JSON(pairs[i]), JSON(value))
+		}
+		b.WriteByte('}')
+	} else {
+		b.WriteString("golock: ")
+		switch level {
+		case "step":
+			b.WriteString(now.Format("15:04:05.000 "))
+		case "warning":
+			b.WriteString("warning: ")
+		}
+		b.WriteString(locks.Printable(message, 4000))
+		for i := 0; i+1 < len(pairs); i += 2 {
+			fmt.Fprintf(&b, " %v=%s", pairs[i], quoted(locks.Printable(withoutPasswords(fmt.Sprint(LogValue(pairs[i+1]))), 400)))
+		}
+	}
+	b.WriteByte('\n')
+	p.Write([]byte(b.String()))
+}
+
+// LogValue gives a value as a log shows it.
+func LogValue(v any) any {
+	switch v := v.(type) {
+	case time.Duration:
+		return v.Round(time.Microsecond).String()
+	case error:
+		return v.Error()
+	}
+	return v
+}
+
+func JSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		text, _ = json.Marshal(fmt.Sprint(v))
+	}
+	return string(EscapeControls(text))
+}
+
+// EscapeControls escapes characters that steer a terminal in a JSON text: people
+// look at it with cat. The library escapes only those below the space.
+func EscapeControls(text []byte) []byte {
+	if !bytes.ContainsFunc(text, func(r rune) bool { return r > ' ' && locks.Steers(r) }) {
+		return text
+	}
+	var b []byte
+	for _, r := range string(text) {
+		if r > ' ' && locks.Steers(r) {
+			b = fmt.Appendf(b, `\u%04x`, r)
+		} else {
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return b
+}
+
+// WriteJSON writes a value as JSON.
+func WriteJSON(to io.Writer, v any, indent string) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := to.Write(EscapeControls(b.Bytes()))
+	return err
+}
+
+// withoutPasswords takes passwords out of URLs. A URL in the wrong place is
+// repeated by the message that says so.
+func withoutPasswords(text string) string {
+	const mark = "://"
+	begin := 0
+	for {
+		i := strings.Index(text[begin:], mark)
+		if i < 0 {
+			return text
+		}
+		begin += i + len(mark)
+		word := text[begin:]
+		if end := strings.IndexAny(word, " \t\n\"'`<>()"); end >= 0 {
+			word = word[:end]
+		}
+		login := word[:max(strings.LastIndexByte(word, '@'), 0)]
+		if user, password, found := strings.Cut(login, ":"); found && password != "" {
+			text = text[:begin] + user + ":…" + text[begin+len(login):]
+		}
+	}
+}
+
+// Write gives up a line that nobody reads, and drops all that follow until then.
+func (p *Printer) Write(b []byte) {
+	if p.stuck != nil {
+		select {
+		case <-p.stuck:
+			p.stuck = nil
+		default:
+			return
+		}
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for len(b) > 0 {
+			n, err := unix.Write(p.fd, b)
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil {
+				return
+			}
+			b = b[n:]
+		}
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-written:
+	case <-timer.C:
+		p.stuck = written
+	}
+}
+
+// quoted puts a value with spaces in quotes.
+func quoted(text string) string {
+	if strings.ContainsAny(text, " \"=") {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// Log prints a warning or a step.
+func (p *Printer) Log(warn bool, message string, pairs ...any) {
+	if warn {
+		p.Warn(message, pairs...)
+	} else {
+		p.Step(message, pairs...)
+	}
+}
+
+// Seconds is a time as JSON has it.
+func Seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
+
+// WriteOut writes to standard output. The error is the kernel's.
+func WriteOut(text string) error {
+	_, err := os.Stdout.WriteString(text)
+	return SyscallError(err)
+}
+
+// SyscallError is the kernel's word for a failed write.
+func SyscallError(err error) error {
+	if path, ok := err.(*os.PathError); ok {
+		return path.Err
+	}
+	return err
+}

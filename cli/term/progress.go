@@ -1,0 +1,249 @@
+package term
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/runner"
+)
+
+// When a waiting run reports its progress.
+const (
+	liveAfter  = 300 * time.Millisecond // a line that is rewritten in place
+	livePeriod = time.Second
+	linesAfter = time.Second // then the pause doubles after each line
+	linesMost  = time.Hour
+	statusBeat = time.Minute // to the service manager
+)
+
+// Pace says when and how the progress of waiting is reported.
+type Pace struct {
+	Live   bool // on a terminal: one line, rewritten in place
+	Lines  bool // elsewhere: a line now and then
+	Notify bool // to the service manager, by sd_notify(3)
+
+	began time.Time
+	pause time.Duration // between lines
+	line  time.Time     // when the next is due
+}
+
+// PaceOf finds out who reads. A line is only rewritten where golock leads the job
+// of a terminal: in make -j it would run into what others write.
+func (p *Printer) PaceOf() Pace {
+	pace := Pace{Notify: os.Getenv("NOTIFY_SOCKET") != ""}
+	if p.Quiet || isNull(p.fd) {
+		return pace
+	}
+	term := os.Getenv("TERM")
+	pace.Live = !p.JSON && ScreenOf(p.fd).Columns > 0 && term != "" && term != "dumb" && unix.Getpgrp() == os.Getpid()
+	pace.Lines = !pace.Live
+	return pace
+}
+
+// isNull reports whether a descriptor is closed or /dev/null.
+func isNull(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) != nil || (st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3))
+}
+
+// Waits gives the function that a waiting run calls: it reports, and returns when
+// to call again. line: a line is due. It is nil if nobody reads.
+func (p *Pace) Waits(report func(w *runner.Waiting, line bool)) func(*runner.Waiting) time.Duration {
+	if !p.Live && !p.Lines && !p.Notify {
+		return nil
+	}
+	return func(w *runner.Waiting) time.Duration {
+		if w == nil {
+			report(nil, false)
+			p.began = time.Time{}
+			return 0
+		}
+		now := time.Now()
+		if p.began.IsZero() {
+			p.began, p.pause, p.line = now, linesAfter, now.Add(linesAfter)
+			if p.Live {
+				p.line = now.Add(liveAfter)
+			}
+		}
+		due := !now.Before(p.line) && (p.Live || p.Lines)
+		report(w, due)
+		switch {
+		case due && p.Live:
+			p.line = now.Add(livePeriod)
+		case !now.Before(p.line):
+			p.pause = min(2*p.pause, linesMost)
+			p.line = now.Add(p.pause)
+		}
+		next := max(p.line.Sub(now), time.Millisecond)
+		if p.Notify {
+			next = min(next, statusBeat)
+		}
+		return next
+	}
+}
+
+// Waits reports progress to whoever reads.
+func (p *Printer) Waits() func(*runner.Waiting) time.Duration {
+	pace := p.PaceOf()
+	return pace.Waits(p.Progress(pace))
+}
+
+// Progress gives the function that reports, for Pace.Waits.
+func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
+	var manager *notifier
+	if pace.Notify {
+		manager = newNotifier(os.Getenv("NOTIFY_SOCKET"))
+	}
+	host := ""
+	return func(w *runner.Waiting, line bool) {
+		switch {
+		case w == nil:
+			p.live("")
+			manager.done()
+			return
+		case host == "":
+			host, _ = os.Hostname()
+		}
+		switch {
+		case line && pace.Live:
+			const prefix = "golock: "
+			p.live(prefix + waitingText(w, host, time.Now(), ScreenOf(p.fd).Columns-1-len(prefix)))
+		case line && p.JSON:
+			p.Line("info", "still waiting", []any{
+				"name", w.Name, "place", w.Place, "waited", time.Since(w.Began), "holders", len(w.Holders), "held_by", holdersText(w.Holders),
+			})
+		case line:
+			p.Line("info", waitingText(w, host, time.Now(), 0), nil)
+		}
+		manager.waiting(waitingText(w, host, time.Now(), 0))
+	}
+}
+
+func holdersText(holders []locks.Entry) string {
+	var texts []string
+	for i, h := range holders {
+		if i == 3 {
+			texts = append(texts, fmt.Sprintf("%d more", len(holders)-i))
+			break
+		}
+		texts = append(texts, h.Holder())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// waitingText says why a run waits. To fit into a width it shortens the holder's
+// command; the caller cuts what is still too long.
+func waitingText(w *runner.Waiting, host string, now time.Time, width int) string {
+	const longest = 40
+	text := waitingLine(w, host, now, longest)
+	if over := Width(text) - width; width > 0 && over > 0 && len(w.Holders) > 0 {
+		command := Width(locks.Printable(strings.Join(w.Holders[0].Command, " "), longest))
+		text = waitingLine(w, host, now, max(command-over-1, 0))
+	}
+	return text
+}
+
+// waitingLine shows at most so many characters of the command.
+func waitingLine(w *runner.Waiting, host string, now time.Time, command int) string {
+	text := fmt.Sprintf("waiting for %q", locks.Printable(w.Name, NameLimit))
+	if waited := now.Sub(w.Began); waited >= 10*time.Second {
+		text += " for " + spanText(waited)
+	}
+	var place, holders []string
+	switch w.Place {
+	case 0:
+	case 1:
+		place = append(place, "next in line")
+	default:
+		place = append(place, ordinal(w.Place)+" in line")
+	}
+	if len(w.Holders) > 0 {
+		held := "held by " + holderText(w.Holders[0], host, now, command)
+		if more := len(w.Holders) - 1; more > 0 {
+			held += fmt.Sprintf(" and %d more", more)
+		}
+		place = append(place, held)
+	}
+	if w.Problem != "" {
+		problem := locks.Printable(w.Problem, 200)
+		if len(w.Holders) == 0 {
+			place = append(place, problem)
+		} else {
+			holders = append(holders, problem)
+		}
+	}
+	if len(place) > 0 {
+		text += ": " + strings.Join(append([]string{strings.Join(place, ", ")}, holders...), "; ")
+	}
+	return text
+}
+
+// holderText says in few words who holds and for how long.
+func holderText(e locks.Entry, host string, now time.Time, command int) string {
+	text := "a process that cannot be seen"
+	if e.PID > 0 {
+		text = fmt.Sprintf("pid %d", e.PID)
+	}
+	if e.Orphaned {
+		text = "what " + text + " left running"
+	}
+	if e.Host != "" && e.Host != host {
+		text += " on " + locks.Printable(e.Host, NameLimit)
+	}
+	if len(e.Command) > 0 && command > 0 {
+		text += " (" + Cut(locks.Printable(strings.Join(e.Command, " "), 40), command+1) + ")"
+	}
+	switch {
+	case e.Ended:
+		return text + " until " + momentText(e.HeldTill.Format(time.RFC3339Nano), true) + ", which has ended"
+	case e.Evicted != "":
+		text += ", evicted,"
+	}
+	if !e.Since.IsZero() {
+		text += " for " + spanText(now.Sub(e.Since))
+	}
+	return text
+}
+
+// spanText is a time for people: its two largest units.
+func spanText(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}
+
+func ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		suffix = [10]string{"th", "st", "nd", "rd", "th", "th", "th", "th", "th", "th"}[n%10]
+	}
+	return fmt.Sprintf("%d%s", n, suffix)
+}
+
+// live rewrites the line on the terminal while golock waits; "" removes it. In
+// the background it writes nothing: the terminal belongs to the foreground job.
+func (p *Printer) live(text string) {
+	if text == "" {
+		if p.drawn {
+			p.drawn = false
+			p.Write([]byte(clearLine))
+		}
+		return
+	}
+	front, err := unix.IoctlGetInt(p.fd, unix.TIOCGPGRP)
+	if p.drawn = err == nil && front == unix.Getpgrp(); p.drawn {
+		p.Write([]byte(clearLine + Cut(text, max(ScreenOf(p.fd).Columns-1, 1))))
+	}
+}

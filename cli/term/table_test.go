@@ -1,0 +1,117 @@
+package term
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"golock/locks"
+)
+
+// some are entries of all kinds; the first five of a networked store.
+func some() []Row {
+	left := int64(27400)
+	now := time.Now().Format(time.RFC3339Nano)
+	var all []Row
+	for i := range 8 {
+		e := Row{
+			Name: "nightly", State: locks.Holding, Slots: []int{i}, Max: 8, PID: 47110 + i, User: "deploy", Host: "build-7", Since: now,
+			Command: []string{"rsync", "-a", "--delete", "/srv/with a long path", "/mnt/backup"},
+		}
+		switch i {
+		case 1:
+			e.Name, e.Command = strings.Repeat("n", 255), nil
+		case 2:
+			e.Name, e.Command = "日本語の名前", []string{"日本語", strings.Repeat("語", 60)}
+		case 3:
+			e.State, e.Slots, e.Position = locks.Waiting, nil, 12
+		case 4:
+			e.Name, e.User = "a\x1b]0;x\ab", "\x1b[2J"
+		case 5:
+			e.HeldTill, e.ended = now, true
+		case 6:
+			e.HeldTill = now
+		case 7:
+			e.PID, e.User, e.Max, e.Since = 0, "", -1, ""
+		}
+		if i < 5 {
+			e.Expires = &left
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// No line is longer than the terminal is wide, whatever is in it; each entry has
+// one, which says its name and state as long as there is room for anything.
+func TestTableFits(t *testing.T) {
+	all := some()
+	for width := 1; width <= 300; width++ {
+		lines := Table(all, width)
+		if len(lines) != len(all)+1 {
+			t.Fatalf("width %d: %d lines for %d entries", width, len(lines), len(all))
+		}
+		for i, line := range lines {
+			if n := Width(line); n > width {
+				t.Fatalf("width %d: %d columns in %q", width, n, line)
+			}
+			if strings.ContainsAny(line, "\x1b\a\n\r") || !utf8.ValidString(line) {
+				t.Fatalf("width %d: %q", width, line)
+			}
+			if i > 0 && width >= 60 && !strings.Contains(line, "holding") && !strings.Contains(line, "waiting 12") && !strings.Contains(line, "held until") {
+				t.Errorf("width %d: no state in %q", width, line)
+			}
+		}
+		if width >= 150 {
+			for i, want := range map[int]string{0: "UNTIL", 1: "deploy@build-7", 4: "27s", 8: "?"} {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("width %d: no %s in %q", width, want, lines[i])
+				}
+			}
+		}
+	}
+	if got := Table(all[:1], 300)[1]; !strings.HasSuffix(got, "/mnt/backup") {
+		t.Errorf("cut though there is room: %q", got)
+	}
+}
+
+// Columns stand below each other also where characters are wide or of no width.
+func TestTableColumns(t *testing.T) {
+	for _, width := range []int{0, 100, 200} {
+		lines := Table(some(), width)
+		at := strings.Index(lines[0], "STATE")
+		for i, line := range lines[1:] {
+			n := 0
+			for j := range line {
+				if n = Width(line[:j]); n == at {
+					if !strings.HasPrefix(line[j:], "h") && !strings.HasPrefix(line[j:], "waiting") {
+						t.Errorf("width %d, line %d: %q at column %d", width, i, line[j:], at)
+					}
+					break
+				}
+			}
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"abc", 3, "abc"},
+		{"abcd", 3, "ab…"},
+		{"日本", 4, "日本"},
+		{"日本", 3, "日…"},
+		{"日本", 2, "…"},
+		{"e\u0301e\u0301", 2, "e\u0301e\u0301"},
+		{"", 0, ""},
+	} {
+		if got := Cut(c.text, c.width); got != c.want {
+			t.Errorf("%s in %d: %q, want %q", fmt.Sprintf("%q", c.text), c.width, got, c.want)
+		}
+	}
+}

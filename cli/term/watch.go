@@ -1,0 +1,94 @@
+package term
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golock/locks"
+)
+
+// Watch shows the entries of a store again and again: on a terminal a table that
+// is redrawn in place; elsewhere, and as JSON, what is not what was written last.
+type Watch struct {
+	Out      *Printer
+	Name     string // of the lock; "": all
+	URL      string // of the store
+	Interval time.Duration
+	JSON     bool
+
+	seen   string // what was written last, without the rests of leases
+	failed string // the failure that was printed last
+}
+
+// Show shows entries, and the error that ended the list.
+func (w *Watch) Show(rows []Row, failed error) error {
+	if size := ScreenOf(1); size.Columns > 0 && !w.JSON {
+		return w.draw(rows, failed, size)
+	}
+	return w.report(rows, failed)
+}
+
+// draw fills the terminal from its upper left corner.
+func (w *Watch) draw(rows []Row, failed error, size Screen) error {
+	what := "every lock"
+	if w.Name != "" {
+		what = locks.Printable(w.Name, NameLimit)
+	}
+	head := fmt.Sprintf("%s  every %v: %s in %s", time.Now().Format(time.TimeOnly), w.Interval, what, w.URL)
+	lines := append([]string{head, ""}, Table(rows, size.Columns)...)
+	if len(rows) == 0 && failed == nil {
+		lines = append(lines, "no holders, no waiters")
+	}
+	if failed != nil {
+		lines = append(lines, "golock: "+locks.Printable(failed.Error(), 400))
+	}
+	if room := max(size.Rows-1, 1); len(lines) > room {
+		more := len(lines) - room + 1
+		lines = append(lines[:room-1], fmt.Sprintf("… and %d more", more))
+	}
+	var b strings.Builder
+	b.WriteString("\x1b[H")
+	for _, line := range lines {
+		b.WriteString("\x1b[2K" + Cut(line, size.Columns) + "\n")
+	}
+	b.WriteString("\x1b[J")
+	return WriteOut(b.String())
+}
+
+// report writes what is new, and a failure once.
+func (w *Watch) report(rows []Row, failed error) error {
+	failure := ""
+	if failed != nil {
+		failure = failed.Error()
+	}
+	if failure != w.failed && failure != "" {
+		w.Out.Warn(failure)
+	}
+	w.failed = failure
+	lasting := make([]Row, len(rows))
+	for i, e := range rows {
+		e.Expires = nil
+		if e.HeldTill != "" {
+			e.HeldTill = "held"
+		}
+		lasting[i] = e
+	}
+	if failed != nil && len(rows) == 0 {
+		return nil // nothing is known
+	}
+	seen := fmt.Sprintf("%+v", lasting)
+	if seen == w.seen {
+		return nil
+	}
+	w.seen = seen
+	if w.JSON {
+		return SyscallError(WriteJSON(os.Stdout, rows, "  "))
+	}
+	lines := append([]string{time.Now().Format(time.RFC3339)}, Table(rows, 0)...)
+	if len(rows) == 0 {
+		lines = append(lines, "no holders, no waiters")
+	}
+	return WriteOut(strings.Join(lines, "\n") + "\n\n")
+}

@@ -1,0 +1,265 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// file is the content of one file.
+type file struct {
+	path     string
+	data     []byte
+	defaults table
+	locks    map[string]table
+}
+
+// table is [defaults] or one [lock."NAME"], by key.
+type table map[string]value
+
+func (t table) get(s Setting) (value, bool) {
+	found, ok := t[s.Key]
+	return found, ok
+}
+
+// maxDots bounds the dots in a line: the decoder takes memory by the square of a key's parts.
+const maxDots = 1000
+
+// parse reads a file. Every error names a line.
+func parse(path string, data []byte, settings []Setting) (*file, error) {
+	f := &file{path: path, data: data, locks: map[string]table{}}
+	row := 0
+	for line := range bytes.Lines(data) {
+		if row++; bytes.Count(line, []byte(".")) > maxDots {
+			return nil, f.errorAt(row, fmt.Sprintf("has more than %d dots", maxDots))
+		}
+	}
+	var content map[string]any
+	if err := toml.Unmarshal(data, &content); err != nil {
+		row := 0
+		if decode := (*toml.DecodeError)(nil); errors.As(err, &decode) {
+			row, _ = decode.Position()
+		}
+		return nil, f.errorAt(row, "this is not TOML: "+strings.TrimPrefix(err.Error(), "toml: "))
+	}
+	var err error
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		switch name {
+		case "defaults":
+			f.defaults, err = f.table([]string{name}, content[name], settings)
+		case "lock":
+			err = f.lockTables(content[name], settings)
+		default:
+			key, row := f.find([]string{name})
+			err = f.errorAt(row, misplaced(key, settings))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func (f *file) lockTables(content any, settings []Setting) (err error) {
+	all, ok := content.(map[string]any)
+	if !ok {
+		return f.notTable([]string{"lock"})
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if f.locks[name], err = f.table([]string{"lock", name}, all[name], settings); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// table reads the settings of one table.
+func (f *file) table(path []string, content any, settings []Setting) (table, error) {
+	all, ok := content.(map[string]any)
+	if !ok {
+		return nil, f.notTable(path)
+	}
+	t := table{}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		path := append(slices.Clone(path), key)
+		source := Source{Key: key, File: f.path, line: func() int {
+			_, row := f.find(path)
+			return row
+		}}
+		i := slices.IndexFunc(settings, func(s Setting) bool { return s.Key == key })
+		_, isTable := all[key].(map[string]any)
+		switch {
+		case i < 0 && isTable && path[0] == "lock":
+			return nil, f.errorAt(source.line(), fmt.Sprintf("unknown table [%s]: a name with dots needs quotes, [%s]",
+				display(path), display([]string{"lock", path[1] + "." + key})))
+		case i < 0 || settings[i].NotInFile:
+			return nil, f.errorAt(source.line(), unknown(key, settings))
+		}
+		texts, problem := textsOf(settings[i].Kind, all[key])
+		if problem != "" {
+			return nil, &Error{source, problem}
+		}
+		t[key] = value{texts, source}
+	}
+	return t, nil
+}
+
+func (f *file) errorAt(row int, problem string) error {
+	return &Error{Source{File: f.path, line: func() int { return row }}, problem}
+}
+
+func (f *file) notTable(path []string) error {
+	_, row := f.find(path)
+	return f.errorAt(row, display(path)+` must be a table: settings stand in [defaults] or [lock."NAME"]`)
+}
+
+// find gives the whole key that begins with a path, and its line. A strict decoder
+// that knows the tables and no setting reports the place of every key. In an inline
+// table it leaves out the tables around: then the first key that can be meant counts.
+func (f *file) find(path []string) (key []string, row int) {
+	var tables struct {
+		Defaults struct{}            `toml:"defaults"`
+		Lock     map[string]struct{} `toml:"lock"`
+	}
+	var target any = &tables
+	if len(path) == 1 {
+		target = &struct{}{}
+	}
+	err := toml.NewDecoder(bytes.NewReader(f.data)).DisallowUnknownFields().Decode(target)
+	if decode := (*toml.DecodeError)(nil); errors.As(err, &decode) && !errors.As(err, new(*toml.StrictMissingError)) {
+		row, _ = decode.Position() // a value in the place of a table
+		return path, row
+	}
+	var missing *toml.StrictMissingError
+	if !errors.As(err, &missing) {
+		return path, 0
+	}
+	for _, e := range missing.Errors {
+		line, _ := e.Position()
+		switch found := e.Key(); {
+		case len(found) >= len(path) && slices.Equal(found[:len(path)], path):
+			return found, line
+		case row == 0 && isPart(found, path):
+			row = line
+		}
+	}
+	return path, row
+}
+
+// isPart reports whether a key can be that of a path without some tables around.
+func isPart(key, path []string) bool {
+	for _, word := range path {
+		if len(key) > 0 && key[0] == word {
+			key = key[1:]
+		}
+	}
+	return len(key) == 0
+}
+
+// misplaced says what is wrong with a key outside of [defaults] and [lock."NAME"].
+func misplaced(key []string, settings []Setting) string {
+	if len(key) == 1 && slices.ContainsFunc(settings, func(s Setting) bool { return s.Key == key[0] }) {
+		return fmt.Sprintf(`%s stands outside of a table: put it below [defaults] or [lock."NAME"]`, key[0])
+	}
+	if near := nearest(key[0], []string{"defaults", "lock"}); near != "" {
+		return fmt.Sprintf("unknown table [%s], did you mean [%s]?", display(key), display(append([]string{near}, key[1:]...)))
+	}
+	return fmt.Sprintf(`unknown table [%s]: there are [defaults] and [lock."NAME"]`, display(key))
+}
+
+// unknown says what is wrong with a key that no file can have.
+func unknown(key string, settings []Setting) string {
+	var known []string
+	for _, s := range settings {
+		switch {
+		case !s.NotInFile:
+			known = append(known, s.Key)
+		case s.Key == key && s.Env != "":
+			return fmt.Sprintf("%s cannot stand in a file: use --%s or %s", key, key, s.Env)
+		case s.Key == key:
+			return fmt.Sprintf("%s cannot stand in a file: use --%s", key, key)
+		}
+	}
+	if near := nearest(key, known); near != "" {
+		return fmt.Sprintf("unknown setting %q, did you mean %s?", key, near)
+	}
+	return fmt.Sprintf("unknown setting %q: settings are named as the flags are, without the dashes", key)
+}
+
+// textsOf gives a value as a flag would have it, or says what is wrong with it.
+func textsOf(kind Kind, content any) (texts []string, problem string) {
+	elements := []any{content}
+	if list, ok := content.([]any); ok && kind == List {
+		elements = list
+	}
+	texts = []string{}
+	for _, e := range elements {
+		text, ok := "", false
+		switch e := e.(type) {
+		case string:
+			text, ok = e, kind != Int && kind != Bool
+		case int64:
+			text, ok = strconv.FormatInt(e, 10), kind != String && kind != Bool
+		case float64:
+			text, ok = strconv.FormatFloat(e, 'f', -1, 64), kind == Duration
+		case bool:
+			text, ok = strconv.FormatBool(e), kind == Bool
+		}
+		if !ok { // without the value: it may be a store with a password
+			return nil, "must be " + kind.expected()
+		}
+		if kind == Duration {
+			if _, err := ParseDuration(text); err != nil {
+				return nil, err.Error()
+			}
+		}
+		texts = append(texts, text)
+	}
+	return texts, ""
+}
+
+// display writes a key as TOML does, with quotes only where it needs them.
+func display(path []string) string {
+	parts := make([]string, len(path))
+	for i, p := range path {
+		parts[i] = p
+		if p == "" || strings.Trim(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
+			parts[i] = strconv.Quote(p)
+		}
+	}
+	return strings.Join(parts, ".")
+}
+
+// nearest gives the candidate that a word is a misspelling of; "": none. It may
+// differ in two letters, in a short word in less than half.
+func nearest(word string, candidates []string) string {
+	for n := range min(3, (len(word)+1)/2) {
+		for _, c := range candidates {
+			if within(n, word, c) {
+				return c
+			}
+		}
+	}
+	return ""
+}
+
+// within reports whether n letters, inserted, deleted, replaced or swapped with
+// their neighbour, turn one word into the other.
+func within(n int, a, b string) bool {
+	switch {
+	case n < 0:
+		return false
+	case a == "" || b == "":
+		return len(a)+len(b) <= n
+	case a[0] == b[0]:
+		return within(n, a[1:], b[1:])
+	}
+	swapped := len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0]
+	return within(n-1, a[1:], b) || within(n-1, a, b[1:]) || within(n-1, a[1:], b[1:]) || swapped && within(n-1, a[2:], b[2:])
+}

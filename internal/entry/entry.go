@@ -1,0 +1,75 @@
+//go:build linux && (amd64 || arm64) && !portable
+
+// Package entry keeps what the Go runtime forgets: which signals the caller had
+// blocked and ignored, and variables that are there twice. Its start is the first code of the process, before the
+// runtime, if the linker is told so (-ldflags '-E golock/internal/entry.start').
+// If the first argument is "run" it also blocks all signals that golock catches
+// later: what comes in the first milliseconds stays pending until package
+// signals unblocks it. Other commands end by a signal as programs do by default.
+// In a plain go build nothing of this happens.
+//
+// The runtime unblocks HUP INT QUIT ABRT TERM and STKFLT again: until package
+// signals catches them they end golock, as they end any program.
+package entry
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// Written by start (start_*.s), before anything else runs.
+var (
+	stack unsafe.Pointer // argc, argv, NULL, environment, NULL (System V ABI)
+	// block is what start blocks: all but the faults ILL TRAP BUS FPE SEGV SYS, PROF, URG, by which
+	// the runtime preempts goroutines, and 32 and 33, which belong to the C library.
+	block   uint64 = ^uint64(1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30 | 1<<22 | 1<<26 | 1<<31 | 1<<32) //nolint:unused // read by start
+	blocked uint64
+	ignored uint64
+	scratch [8]uint64 //nolint:unused // a struct sigaction of the kernel
+)
+
+// Mask returns the caller's blocked signals, signal 1 in bit 0, and whether
+// that is known.
+func Mask() (set uint64, known bool) { return blocked, stack != nil }
+
+// Ignored returns the signals that the caller ignored, likewise.
+func Ignored() (set uint64, known bool) { return ignored, stack != nil }
+
+// Environ returns the environment with all that it holds: of variables that are
+// there twice os.Environ has only the last.
+func Environ() []string {
+	if stack == nil {
+		return syscall.Environ()
+	}
+	argc := *(*int)(stack)
+	next := unsafe.Add(stack, (argc+2)*int(unsafe.Sizeof(stack)))
+	var list []string
+	for *(*unsafe.Pointer)(next) != nil {
+		list = append(list, text(*(*unsafe.Pointer)(next)))
+		next = unsafe.Add(next, unsafe.Sizeof(stack))
+	}
+	return list
+}
+
+// text is a string of C. Its memory is the process's own and stays as it is.
+func text(p unsafe.Pointer) string {
+	n := 0
+	for *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return unsafe.String((*byte)(p), n)
+}
+
+// init gives QUIT, ABRT and STKFLT their default action: of the runtime's
+// handlers golock would die with code 2 and a stack dump.
+func init() { //nolint:gochecknoinits // every package that is initialised before main takes its time
+	if stack == nil {
+		return
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGSTKFLT} {
+		if ignored&(1<<(sig-1)) == 0 {
+			clear(scratch[:])
+			_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&scratch)), 0, 8, 0, 0)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+//go:build linux && !portable
+
+#include "textflag.h"
+
+// The kernel jumps here with argc at the top of the stack; the runtime's own
+// entry needs no register.
+TEXT ·start(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
+	MOVQ	$0, SI
+	MOVQ	0(SP), AX // argc
+	CMPQ	AX, $2
+	JLT	mask
+	MOVQ	16(SP), AX // argv[1]
+	MOVL	(AX), AX
+	CMPL	AX, $0x006e7572 // "run"
+	JNE	mask
+	LEAQ	·block(SB), SI
+mask:
+	MOVQ	$14, AX // rt_sigprocmask(SIG_BLOCK, &block or NULL, &blocked, 8)
+	MOVQ	$0, DI
+	LEAQ	·blocked(SB), DX
+	MOVQ	$8, R10
+	SYSCALL
+	MOVQ	$64, BX
+next:
+	MOVQ	$13, AX // rt_sigaction(BX, NULL, &scratch, 8)
+	MOVQ	BX, DI
+	MOVQ	$0, SI
+	LEAQ	·scratch(SB), DX
+	MOVQ	$8, R10
+	SYSCALL
+	MOVQ	·scratch(SB), AX
+	CMPQ	AX, $1 // SIG_IGN
+	JNE	other
+	LEAQ	-1(BX), CX
+	MOVQ	$1, AX
+	SHLQ	CX, AX
+	ORQ	AX, ·ignored(SB)
+other:
+	DECQ	BX
+	JNZ	next
+	MOVQ	SP, ·stack(SB)
+	JMP	_rt0_amd64_linux(SB)

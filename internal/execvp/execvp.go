@@ -1,0 +1,68 @@
+// Package execvp finds and executes programs as execvp(3) does.
+package execvp
+
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Do executes the program at path, which Find gave some time ago, or "". A file that is no program is
+// given to the shell. One that has gone since is looked for once more.
+func Do(path string, argv []string, execute func(path string, argv []string) error) error {
+	err := error(unix.ENOENT)
+	if path != "" {
+		err = execute(path, argv)
+	}
+	if err == unix.ENOENT || err == unix.EACCES {
+		again, findErr := Find(argv[0])
+		switch {
+		case findErr != nil:
+			err = findErr
+		case again != path:
+			path = again
+			err = execute(path, argv)
+		}
+	}
+	if err == unix.ENOEXEC {
+		err = execute("/bin/sh", append([]string{"/bin/sh", path}, argv[1:]...))
+	}
+	return err
+}
+
+// Find looks a program up along PATH: a name with a slash is a path; an unset PATH means
+// /bin:/usr/bin, and an empty word in it the working directory. A file that may not be executed does
+// not end the search; it is the error if no other is found.
+func Find(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	if name == "" {
+		return "", unix.ENOENT
+	}
+	path, set := os.LookupEnv("PATH")
+	if !set {
+		path = "/bin:/usr/bin"
+	}
+	failed := unix.ENOENT
+	for dir := range strings.SplitSeq(path, ":") {
+		if dir == "" {
+			dir = "."
+		}
+		file := dir + "/" + name
+		var st unix.Stat_t
+		if err := unix.Stat(file, &st); err != nil {
+			if err == unix.EACCES {
+				failed = unix.EACCES
+			}
+			continue
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFREG || unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS) != nil {
+			failed = unix.EACCES
+			continue
+		}
+		return file, nil
+	}
+	return "", failed
+}

@@ -1,0 +1,203 @@
+// Package held is the protocol between a golock that holds a slot and other golocks of the same user
+// that name the slot by its ID: is it still held, renew it, release it.
+//
+// The holder listens on a socket named after the ID, in a directory that only its user may enter.
+// Both sides also ask the kernel who the other one is. A question is one packet, an answer another.
+package held
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Question is what a client asks.
+type Question string
+
+// The questions.
+const (
+	Still   Question = "held"    // is it still held? A lease is renewed first
+	Release Question = "release" // give it back, if it was taken for that
+)
+
+// Answer is what a holder says.
+type Answer string
+
+// The answers.
+const (
+	Yes     Answer = "yes"     // still held; or, to Release, given back
+	No      Answer = "no"      // not held any more
+	Unknown Answer = "unknown" // the store cannot tell now
+	Refused Answer = "refused" // only the golock that runs the command may release the slot
+	Silence Answer = ""        // none: the client sees nobody
+)
+
+// ErrNobody says that nobody answers for an ID.
+var ErrNobody = errors.New("no golock of this user answers for it")
+
+const (
+	network = "unixpacket"
+	suffix  = ".sock"
+	maxText = 1024
+)
+
+// socketPath is where the holder of an ID listens.
+func socketPath(dir, id string) string { return dir + "/" + id + suffix }
+
+// Listener answers for one ID.
+type Listener struct {
+	socket *net.UnixListener
+	answer func(Question) (Answer, error)
+	quit   chan struct{}
+	done   chan struct{} // closed when no connection is accepted any more
+
+	mu      sync.Mutex
+	closed  bool
+	answers sync.WaitGroup // those under way
+}
+
+// Listen begins to answer for id. It calls answer from goroutines of its own, several at a time, and
+// sends the text of its error with the answer. The caller closes the listener.
+func Listen(dir, id string, answer func(Question) (Answer, error)) (*Listener, error) {
+	socket, err := net.ListenUnix(network, &net.UnixAddr{Name: socketPath(dir, id), Net: network})
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{socket: socket, answer: answer, quit: make(chan struct{}), done: make(chan struct{})}
+	go l.serve()
+	return l, nil
+}
+
+// Close removes the socket. It waits for the answers under way.
+func (l *Listener) Close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	close(l.quit)
+	l.socket.Close()
+	<-l.done
+	l.answers.Wait()
+}
+
+// begin reports whether a question may still be answered, and counts it.
+func (l *Listener) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.answers.Add(1)
+	}
+	return !l.closed
+}
+
+// ioLimit bounds one read or write. A client asks as soon as it has connected.
+const ioLimit = time.Second
+
+func (l *Listener) serve() {
+	defer close(l.done)
+	for {
+		c, err := l.socket.AcceptUnix()
+		if err != nil {
+			select {
+			case <-l.quit:
+				return
+			case <-time.After(10 * time.Millisecond): // perhaps no descriptors are left
+				continue
+			}
+		}
+		go l.handle(c)
+	}
+}
+
+// handle answers one client.
+func (l *Listener) handle(c *net.UnixConn) {
+	defer c.Close()
+	if !sameUser(c) {
+		return
+	}
+	_ = c.SetDeadline(time.Now().Add(ioLimit))
+	var question [maxText]byte
+	n, err := c.Read(question[:])
+	if err != nil || n == 0 || !l.begin() {
+		return
+	}
+	defer l.answers.Done()
+	a, err := l.answer(Question(question[:n]))
+	if a == Silence {
+		return
+	}
+	text := string(a)
+	if err != nil {
+		text += " " + err.Error()
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(ioLimit))
+	_, _ = c.Write([]byte(text[:min(len(text), maxText)]))
+}
+
+// Ask asks the holder of an ID. ErrNobody: nobody answers. With Unknown comes an error that says what
+// the holder knows.
+func Ask(ctx context.Context, dir, id string, q Question) (Answer, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, socketPath(dir, id))
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOTDIR) {
+		return "", ErrNobody
+	}
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	c := conn.(*net.UnixConn)
+	if !sameUser(c) {
+		return "", ErrNobody
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
+	defer stop()
+	if _, err := c.Write([]byte(q)); err != nil {
+		return "", closedError(err)
+	}
+	var text [maxText]byte
+	n, err := c.Read(text[:])
+	if err != nil || n == 0 {
+		return "", closedError(err)
+	}
+	word, reason, _ := strings.Cut(string(text[:n]), " ")
+	switch a := Answer(word); {
+	case a != Yes && a != No && a != Unknown && a != Refused:
+		return "", fmt.Errorf("an answer that golock does not understand: %q", word)
+	case reason != "":
+		return a, errors.New(reason)
+	default:
+		return a, nil
+	}
+}
+
+// closedError is the error of a holder that ended before it answered.
+func closedError(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errors.New("the golock that holds it does not answer")
+	}
+	return ErrNobody
+}
+
+// sameUser asks the kernel who opened the other end (SO_PEERCRED, unix(7)).
+func sameUser(c *net.UnixConn) bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	same := false
+	_ = raw.Control(func(fd uintptr) {
+		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		same = err == nil && int(cred.Uid) == os.Geteuid()
+	})
+	return same
+}

@@ -1,0 +1,65 @@
+package held
+
+import (
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// minAge is the least age of a socket that may be removed: a new one does not answer yet.
+const minAge = 10 * time.Second
+
+// Sweep removes the sockets of killed holders that are at least olderThan old, and says how many.
+func Sweep(dir string, olderThan time.Duration) (removed int, err error) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		if os.IsNotExist(err) {
+			return 0, nil
+		}
+		return 0, err
+	}
+	for _, f := range files {
+		if !isSocketName(f.Name()) {
+			continue
+		}
+		info, err := f.Info()
+		if err != nil || info.Mode()&os.ModeSocket == 0 || time.Since(info.ModTime()) < max(olderThan, minAge) {
+			continue
+		}
+		path := filepath.Join(dir, f.Name())
+		if !abandoned(path) {
+			continue
+		}
+		if err := os.Remove(path); err == nil {
+			removed++
+		} else if !os.IsNotExist(err) {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// isSocketName reports whether a directory entry is named like a holder's socket.
+func isSocketName(name string) bool {
+	id, ok := strings.CutSuffix(name, suffix)
+	if !ok || len(id) != 65 || id[32] != '-' {
+		return false
+	}
+	_, err := hex.DecodeString(id[:32] + id[33:])
+	return err == nil
+}
+
+// abandoned reports whether nobody listens any more. A holder keeps its socket open for as long as it
+// lives, so a refused connection is final.
+func abandoned(path string) bool {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) == unix.ECONNREFUSED
+}

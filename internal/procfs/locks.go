@@ -1,0 +1,67 @@
+package procfs
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Lock is a line of /proc/locks, or of the list of one descriptor.
+type Lock struct {
+	Kind    string // FLOCK, POSIX, OFDLCK ...
+	Waiting bool   // somebody waits for it
+	Shared  bool
+	PID     int    // who made it; 0: of another pid namespace, -1: the kernel keeps nobody
+	File    string // MAJOR:MINOR:INODE; the device can differ from stat(2)'s
+	Start   string // the first byte
+}
+
+// ParseLock reads a line like "1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF".
+// Who waits has an arrow before the kind.
+func ParseLock(line string) (l Lock, ok bool) {
+	field := strings.Fields(line)
+	if len(field) > 1 && field[1] == "->" {
+		l.Waiting = true
+		field = slices.Delete(field, 1, 2)
+	}
+	if len(field) < 8 {
+		return Lock{}, false
+	}
+	l.Kind, l.Shared, l.File, l.Start = field[1], field[3] == "READ", field[5], field[6]
+	l.PID, _ = strconv.Atoi(field[4])
+	return l, true
+}
+
+// Locks are all locks that the kernel lists.
+func Locks() []Lock {
+	text, _ := LockText()
+	return parseLocks(text)
+}
+
+func parseLocks(text string) (found []Lock) {
+	for line := range strings.Lines(text) {
+		if l, ok := ParseLock(line); ok {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+// LockText is /proc/locks, read in as few pieces as the kernel gives it: between
+// two of them the list may change.
+func LockText() (text string, pieces int) {
+	text, pieces, _ = read("/proc/locks", 1<<14)
+	return text, pieces
+}
+
+// FDLocks are the locks on the open file of a descriptor.
+func FDLocks(pid, fd int) []Lock {
+	text, _, _ := read(Dir(pid)+"/fdinfo/"+strconv.Itoa(fd), 1<<10)
+	var found []Lock
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "lock:"); ok {
+			found = append(found, parseLocks(rest)...)
+		}
+	}
+	return found
+}

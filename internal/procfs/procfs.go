@@ -1,0 +1,226 @@
+// Package procfs reads what the kernel tells about processes in /proc (proc(5)).
+package procfs
+
+import (
+	"encoding/hex"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// TicksPerSecond is USER_HZ, 100 on every architecture that Go runs on.
+const TicksPerSecond = 100
+
+// Stat is a part of /proc/PID/stat. Of a process that is not there it is zero.
+type Stat struct {
+	PID     int
+	State   byte // R S D T Z ...
+	Parent  int
+	Group   int
+	Session int
+	TTY     int   // device number of the controlling terminal; 0: none
+	Start   int64 // clock ticks since boot: a later process of the same number has another
+}
+
+// Alive reports whether the process is there and is no zombie. The first thread
+// of a live process may be one.
+func (s Stat) Alive() bool { return s.State != 0 && s.State != 'Z' && s.State != 'X' }
+
+// Stopped reports whether a signal or a debugger has stopped the process.
+func (s Stat) Stopped() bool { return s.State == 'T' || s.State == 't' }
+
+var errStat = errors.New("unexpected text in /proc/PID/stat")
+
+// Self reads about this process.
+func Self() (Stat, error) { return ReadStat(0) }
+
+// ReadStat reads about one process.
+func ReadStat(pid int) (Stat, error) {
+	text, _, err := read(Dir(pid)+"/stat", 512)
+	if err != nil {
+		return Stat{}, err
+	}
+	return ParseStat(text)
+}
+
+// read reads a whole file and counts the pieces in which it came. Unlike os.ReadFile
+// it does not start Go's poller, which most runs need for nothing else.
+func read(path string, size int) (text string, pieces int, err error) {
+	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return "", 0, err
+	}
+	defer unix.Close(fd)
+	var all strings.Builder
+	for piece := make([]byte, size); ; pieces++ {
+		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, piece) })
+		if n <= 0 || err != nil {
+			return all.String(), pieces, err
+		}
+		all.Write(piece[:n])
+	}
+}
+
+func ignoringEINTR(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// ParseStat reads the text of /proc/PID/stat.
+func ParseStat(text string) (s Stat, err error) {
+	// The name in parentheses may contain anything, also parentheses.
+	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
+	if open < 0 || end < open {
+		return Stat{}, errStat
+	}
+	field := strings.Fields(text[end+1:])
+	if len(field) < 20 {
+		return Stat{}, errStat
+	}
+	s.PID, _ = strconv.Atoi(strings.TrimSpace(text[:open]))
+	s.State = field[0][0]
+	s.Parent, _ = strconv.Atoi(field[1])
+	s.Group, _ = strconv.Atoi(field[2])
+	s.Session, _ = strconv.Atoi(field[3])
+	s.TTY, _ = strconv.Atoi(field[4])
+	s.Start, _ = strconv.ParseInt(field[19], 10, 64)
+	return s, nil
+}
+
+// Dir is the directory of a process; 0 stands for this one, whatever its number is in
+// the pid namespace that /proc shows.
+func Dir(pid int) string {
+	if pid == 0 {
+		return "/proc/self"
+	}
+	return "/proc/" + strconv.Itoa(pid)
+}
+
+// PIDs are the numbers of all processes that this one may see.
+func PIDs() []int {
+	all, _ := numbers("/proc")
+	return all
+}
+
+// FDs are the descriptors of a process.
+func FDs(pid int) ([]int, error) { return numbers(Dir(pid) + "/fd") }
+
+// numbers are the entries of a directory that are numbers, in no order.
+func numbers(dir string) ([]int, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	found := make([]int, 0, len(names))
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil {
+			found = append(found, n)
+		}
+	}
+	return found, err
+}
+
+// Children are the children of all threads of a process, zombies included. Some
+// kernels have no such lists; the error says so. One that is born or ends
+// meanwhile may be missing.
+func Children(pid int) ([]int, error) {
+	threads, err := numbers(Dir(pid) + "/task")
+	if err != nil {
+		return nil, err
+	}
+	var found []int
+	for _, thread := range threads {
+		text, _, err := read(Dir(pid)+"/task/"+strconv.Itoa(thread)+"/children", 512)
+		if err != nil && thread == pid {
+			return nil, err
+		}
+		for word := range strings.FieldsSeq(text) {
+			child, _ := strconv.Atoi(word)
+			found = append(found, child)
+		}
+	}
+	return found, nil
+}
+
+// Ancestors are the parent of a process, its parent, and so on, the nearest first.
+func Ancestors(pid int) (pids []int) {
+	for {
+		s, err := ReadStat(pid)
+		if err != nil || s.Parent == 0 || slices.Contains(pids, s.Parent) {
+			return pids
+		}
+		pid = s.Parent
+		pids = append(pids, pid)
+	}
+}
+
+// Command is the command line of a process; nil if it cannot be read.
+func Command(pid int) []string { return words(pid, "cmdline") }
+
+// Environ is the environment that a process was started with; nil if it cannot
+// be read.
+func Environ(pid int) []string { return words(pid, "environ") }
+
+func words(pid int, file string) []string {
+	text, _, err := read(Dir(pid)+"/"+file, 4096)
+	if err != nil || text == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
+}
+
+// Status is a line of /proc/PID/status without its key; "" if there is none.
+func Status(pid int, key string) string {
+	text, _, _ := read(Dir(pid)+"/status", 4096)
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, key+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// SignalMask is a mask of /proc/PID/status: SigBlk, SigIgn, SigCgt, SigPnd, ShdPnd.
+// Bit 0 is signal 1.
+func SignalMask(pid int, key string) uint64 {
+	mask, _ := strconv.ParseUint(Status(pid, key), 16, 64)
+	return mask
+}
+
+// EffectiveUID is the effective user of a process; -1 if it cannot be known. The
+// directory in /proc can belong to root instead.
+func EffectiveUID(pid int) int {
+	if field := strings.Fields(Status(pid, "Uid")); len(field) > 1 {
+		if uid, err := strconv.Atoi(field[1]); err == nil {
+			return uid
+		}
+	}
+	return -1
+}
+
+// Namespace is the inode of a namespace of this process ("pid", "time"); 0 if it
+// cannot be known.
+func Namespace(kind string) uint64 {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/"+kind, &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// BootID is the number that the kernel makes anew at every boot; zero if it cannot
+// be known.
+func BootID() (id [16]byte) {
+	text, _, _ := read("/proc/sys/kernel/random/boot_id", 64)
+	_, _ = hex.Decode(id[:], []byte(strings.ReplaceAll(strings.TrimSpace(text), "-", "")))
+	return id
+}

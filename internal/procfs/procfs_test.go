@@ -1,0 +1,83 @@
+package procfs
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseStat(t *testing.T) {
+	text := "42 (a) R (b (c) T 7 8 9 1025 9 0 0 0 0 0 0 0 0 0 20 0 1 0 123456789 5 6\n"
+	got, err := ParseStat(text)
+	want := Stat{PID: 42, State: 'T', Parent: 7, Group: 8, Session: 9, TTY: 1025, Start: 123456789}
+	if err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	for _, text := range []string{"", "42 (a", "42 (a) S 1", ") (", "42"} {
+		if s, err := ParseStat(text); err == nil {
+			t.Errorf("%q: %+v", text, s)
+		}
+	}
+}
+
+// What is read about real processes.
+func TestProcess(t *testing.T) {
+	child := exec.Command("sleep", "60")
+	child.Env = []string{"ONE=1", "TWO="}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := child.Process.Pid
+	s, err := ReadStat(pid)
+	self, selfErr := Self()
+	if err != nil || selfErr != nil || self.PID != os.Getpid() || s.Parent != self.PID || s.Session != self.Session ||
+		s.Start < self.Start || !s.Alive() {
+		t.Errorf("%+v (%v), child of %+v (%v)", s, err, self, selfErr)
+	}
+	children, err := Children(os.Getpid())
+	if err != nil || !slices.Contains(children, pid) {
+		t.Errorf("children %v (%v), want %d among them", children, err, pid)
+	}
+	if !slices.Contains(PIDs(), pid) {
+		t.Errorf("%d is not listed", pid)
+	}
+	if a := Ancestors(pid); len(a) == 0 || a[0] != os.Getpid() {
+		t.Errorf("ancestors %v", a)
+	}
+	if got := Command(pid); !slices.Equal(got, []string{"sleep", "60"}) {
+		t.Errorf("command %q", got)
+	}
+	if got := Environ(pid); !slices.Equal(got, child.Env) {
+		t.Errorf("environment %q", got)
+	}
+	if got := EffectiveUID(pid); got != os.Geteuid() {
+		t.Errorf("user %d", got)
+	}
+	if fds, err := FDs(pid); err != nil || !slices.Contains(fds, 0) {
+		t.Errorf("descriptors %v (%v)", fds, err)
+	}
+	_ = child.Process.Kill()
+	_ = child.Wait()
+	if s, err := ReadStat(pid); err == nil || s.Alive() || EffectiveUID(pid) != -1 || Command(pid) != nil {
+		t.Errorf("after its end: %+v, %v", s, err)
+	}
+	if BootID() == [16]byte{} || Namespace("pid") == 0 {
+		t.Error("no boot ID, or no namespace")
+	}
+}
+
+func TestParseLock(t *testing.T) {
+	for line, want := range map[string]Lock{
+		"1: OFDLCK ADVISORY  READ -1 fe:00:1234 576460752303423488 576460752303423488\n": {Kind: "OFDLCK", Shared: true, PID: -1, File: "fe:00:1234", Start: "576460752303423488"},
+		"3: -> FLOCK  ADVISORY  WRITE 77 00:2f:9 0 EOF\n":                                {Kind: "FLOCK", Waiting: true, PID: 77, File: "00:2f:9", Start: "0"},
+	} {
+		if got, ok := ParseLock(line); !ok || got != want {
+			t.Errorf("%q: %+v", strings.TrimSpace(line), got)
+		}
+	}
+	if l, ok := ParseLock("1: FLOCK ADVISORY"); ok {
+		t.Errorf("%+v", l)
+	}
+}

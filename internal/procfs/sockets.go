@@ -1,0 +1,74 @@
+package procfs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// SocketsOf are the inodes of the sockets that a process has open.
+func SocketsOf(pid int) (inodes []uint64, err error) {
+	fds, err := FDs(pid)
+	for _, fd := range fds {
+		link, _ := os.Readlink(Dir(pid) + "/fd/" + strconv.Itoa(fd))
+		if rest, ok := strings.CutPrefix(link, "socket:["); ok {
+			inode, _ := strconv.ParseUint(strings.TrimSuffix(rest, "]"), 10, 64)
+			inodes = append(inodes, inode)
+		}
+	}
+	slices.Sort(inodes)
+	return slices.Compact(inodes), err
+}
+
+// TCPName is an address as the kernel lists it (/proc/net/tcp): words of 32 bits in
+// the machine's own order, a colon, the port.
+func TCPName(at netip.AddrPort) string {
+	var b strings.Builder
+	for bytes := at.Addr().AsSlice(); len(bytes) > 0; bytes = bytes[4:] {
+		fmt.Fprintf(&b, "%08X", binary.NativeEndian.Uint32(bytes))
+	}
+	fmt.Fprintf(&b, ":%04X", at.Port())
+	return b.String()
+}
+
+// TCPListeners are the inodes of the TCP sockets of this network namespace that
+// listen, by TCPName.
+func TCPListeners() map[string]uint64 {
+	found := map[string]uint64{}
+	for _, list := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+		text, _, _ := read(list, 1<<14)
+		for line := range strings.Lines(text) {
+			if field := strings.Fields(line); len(field) > 9 && field[3] == "0A" {
+				found[field[1]], _ = strconv.ParseUint(field[9], 10, 64)
+			}
+		}
+	}
+	return found
+}
+
+// UnixListeners are the inodes of the unix sockets of this network namespace that
+// listen, by name; an abstract one begins with @. Of several of one name it is the
+// newest. A name that contains a line feed can forge a line.
+func UnixListeners() map[string]uint64 {
+	const listening = 0x10000 // __SO_ACCEPTCON
+	found := map[string]uint64{}
+	text, _, _ := read("/proc/self/net/unix", 1<<14)
+	for line := range strings.Lines(text) {
+		// Num RefCount Protocol Flags Type St Inode Path; a path may contain blanks
+		field := strings.Fields(line)
+		if len(field) < 8 {
+			continue
+		}
+		flags, _ := strconv.ParseUint(field[3], 16, 64)
+		inode, err := strconv.ParseUint(field[6], 10, 64)
+		_, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "+field[6]+" ")
+		if err == nil && flags&listening != 0 {
+			found[name] = max(found[name], inode)
+		}
+	}
+	return found
+}

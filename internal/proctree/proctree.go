@@ -1,0 +1,152 @@
+// Package proctree finds the descendants of a process, and signals and kills them.
+package proctree
+
+import (
+	"slices"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"golock/internal/procfs"
+)
+
+// Process is a process of a list.
+type Process = procfs.Stat
+
+// Live lists the live processes. One that appears or ends meanwhile may be missing.
+func Live() []Process {
+	var list []Process
+	for _, pid := range procfs.PIDs() {
+		if p, err := procfs.ReadStat(pid); err == nil && p.Alive() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// family lists the descendants of this process, zombies included: one may be the dead first thread of
+// a process that lives. It reads the kernel's lists of children: much faster than Live on a large
+// system, and just as incomplete. It reports false where the kernel has no such lists.
+func family() ([]Process, bool) {
+	var list []Process
+	for next := []int{unix.Getpid()}; len(next) > 0; next = next[1:] {
+		children, err := procfs.Children(next[0])
+		if err != nil && next[0] == unix.Getpid() {
+			return nil, false
+		}
+		for _, pid := range children {
+			if p, err := procfs.ReadStat(pid); err == nil {
+				list, next = append(list, p), append(next, pid)
+			}
+		}
+	}
+	return list, true
+}
+
+// Descendants picks from a list the children of root, their children, and so on, without those of
+// the processes in except.
+func Descendants(list []Process, root int, except []Process) []Process {
+	children := map[int][]Process{}
+	for _, p := range list {
+		excepted := func(e Process) bool { return e.PID == p.PID && e.Start == p.Start }
+		if !slices.ContainsFunc(except, excepted) {
+			children[p.Parent] = append(children[p.Parent], p)
+		}
+	}
+	var found []Process
+	for next := children[root]; len(next) > 0; {
+		p := next[0]
+		found = append(found, p)
+		next = append(next[1:len(next):len(next)], children[p.PID]...)
+	}
+	return found
+}
+
+// Signal sends a signal to this very process, not to a later one of its number. One that has ended
+// is no error. Where a pidfd is refused (ENOSYS before Linux 5.3, EPERM under older seccomp
+// profiles) kill(2) does it: the number would have to go round between look and signal.
+func Signal(p Process, sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if err == nil {
+		defer unix.Close(fd)
+	}
+	if now, gone := procfs.ReadStat(p.PID); gone != nil || now.Start != p.Start {
+		return nil
+	}
+	if err == nil {
+		err = unix.PidfdSendSignal(fd, sig, nil, 0)
+	}
+	if err != nil && err != unix.ESRCH {
+		err = unix.Kill(p.PID, sig)
+	}
+	if err == unix.ESRCH {
+		return nil
+	}
+	return err
+}
+
+// KillDescendants kills all descendants of this process, but for those of except, until the kernel
+// says that no child is left. They are stopped before they are killed, so that none has children
+// meanwhile. collected is told of each one's end, refused of each one that cannot be killed; pause
+// waits a little, or until a child has ended.
+func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitStatus), refused func(Process, error), pause func(time.Duration)) {
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		all, ok := family()
+		if !ok {
+			all = Live()
+		}
+		found := Descendants(all, unix.Getpid(), except)
+		for _, p := range found {
+			_ = Signal(p, unix.SIGSTOP) // if that fails, KILL does it, or is refused
+		}
+		for _, p := range found {
+			if err := Signal(p, unix.SIGKILL); err != nil {
+				refused(p, err)
+			}
+		}
+		pause(wait)
+		for {
+			var ws syscall.WaitStatus
+			pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG, nil)
+			if err == unix.ECHILD {
+				return
+			}
+			if err == nil && pid > 0 {
+				collected(pid, ws)
+			} else if err != unix.EINTR {
+				break
+			}
+		}
+		if len(except) > 0 && len(found) == 0 {
+			return
+		}
+	}
+}
+
+// BecomeSubreaper makes descendants whose parent dies children of this process instead of init's
+// (prctl(2)).
+func BecomeSubreaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// PeekEnded gives a child that has ended, and its wait status as wait4(2) would give it, but does not
+// reap it. The pid is 0 if there is none.
+func PeekEnded() (pid int, status syscall.WaitStatus, err error) {
+	var info unix.Siginfo
+	err = unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if err != nil || info.Signo == 0 {
+		return 0, 0, err
+	}
+	// What follows signo, errno and code, which are padded (sigaction(2)).
+	const after = 2*4 + unsafe.Sizeof(uintptr(0))
+	child := (*struct{ pid, uid, status int32 })(unsafe.Add(unsafe.Pointer(&info), after))
+	status = syscall.WaitStatus(child.status)
+	const exited, dumped = 1, 3 // CLD_EXITED, CLD_DUMPED
+	switch info.Code {
+	case exited:
+		status <<= 8
+	case dumped:
+		status |= 0x80
+	}
+	return int(child.pid), status, nil
+}

@@ -1,0 +1,71 @@
+package proctree
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/internal/procfs"
+)
+
+func children() []Process { return Descendants(Live(), os.Getpid(), nil) }
+
+// PeekEnded gives what wait4(2) gives afterwards.
+func TestPeekEnded(t *testing.T) {
+	if pid, _, err := PeekEnded(); pid != 0 || err != unix.ECHILD {
+		t.Fatalf("without children: %d, %v", pid, err)
+	}
+	for _, script := range []string{"exit 7", "kill -TERM $$", "ulimit -c 0; kill -QUIT $$"} {
+		pid, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", script}, &syscall.ProcAttr{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var peeked syscall.WaitStatus
+		for got := 0; got == 0; time.Sleep(time.Millisecond) {
+			if got, peeked, err = PeekEnded(); err != nil || (got != 0 && got != pid) {
+				t.Fatalf("%s: %d, %v, want %d", script, got, err, pid)
+			}
+		}
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil || status != peeked {
+			t.Errorf("%s: peeked %#x, waited %#x, %v", script, peeked, status, err)
+		}
+	}
+}
+
+// A family is found by both ways, without those that are excepted; then all of it is killed.
+func TestDescendants(t *testing.T) {
+	BecomeSubreaper()
+	cmd := exec.Command("/bin/sh", "-c", "setsid sleep 1000 & sh -c 'sleep 1000 & wait' & wait")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); len(children()) < 4 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	pids := func(list []Process) (pids []int) {
+		for _, p := range list {
+			pids = append(pids, p.PID)
+		}
+		slices.Sort(pids)
+		return pids
+	}
+	all := children()
+	if family, ok := family(); len(all) != 4 || (ok && !slices.Equal(pids(family), pids(all))) {
+		t.Errorf("found %+v and %+v", all, family)
+	}
+	shell, _ := procfs.ReadStat(cmd.Process.Pid)
+	if left := Descendants(Live(), os.Getpid(), []Process{shell}); len(left) != 0 {
+		t.Errorf("excepted, and found: %+v", left)
+	}
+	ended := 0
+	KillDescendants(nil, func(int, syscall.WaitStatus) { ended++ }, func(p Process, err error) { t.Errorf("%+v: %v", p, err) }, time.Sleep)
+	if ended != 4 || len(children()) != 0 {
+		t.Errorf("%d ended, left %+v", ended, children())
+	}
+}

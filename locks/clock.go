@@ -1,0 +1,41 @@
+package locks
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Instant is a moment on CLOCK_BOOTTIME, in nanoseconds: a clock that only goes
+// forward and also counts the time that the machine was suspended. Instants of
+// two machines, or of two boots, have nothing to do with each other.
+type Instant int64
+
+// Clock gives the present Instant. It is a parameter so that tests can drive
+// it; the real one is BootTime.
+type Clock func() Instant
+
+// BootTime reads CLOCK_BOOTTIME (clock_gettime(2)).
+func BootTime() Instant {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	return Instant(ts.Nano())
+}
+
+// Add is the moment d later.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+
+// Sub is the time from j to i.
+func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
+
+// Term is what one answer of a leased store promises: the slot is ours until
+// TTL after Asked, which was read before the request was written.
+type Term struct {
+	Asked Instant
+	TTL   time.Duration
+}
+
+// End is the moment from which the slot must count as somebody else's. It is
+// earlier than the store's own by what two good clocks may drift apart: 1 % of
+// the TTL and 2 ms.
+func (t Term) End() Instant { return t.Asked.Add(t.TTL - t.TTL/100 - 2*time.Millisecond) }

@@ -1,0 +1,101 @@
+package locks
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+)
+
+// ErrStandsStill is the cause (context.Cause) with which who waits ends that
+// because its process is about to be stopped. A step that it began would hold up
+// the others for as long as it stands still: leaving the queue is then waited
+// for, by which Wait or Join may return some seconds later.
+var ErrStandsStill = errors.New("the process is about to be stopped")
+
+// ErrLost says that a slot is held no longer: its lease ran out, or it was
+// taken back.
+var ErrLost = errors.New("the slot is not held any more")
+
+// OutageError says that a store could not be reached for as long as it was
+// tried. Nothing is known about what it holds.
+type OutageError struct {
+	Store string // its URL without secrets
+	Err   error  // the last failure
+}
+
+func (e *OutageError) Error() string { return fmt.Sprintf("%s cannot be reached: %v", e.Store, e.Err) }
+
+func (e *OutageError) Unwrap() error { return e.Err }
+
+// EvictedError says who took a place or a slot back. For a holder it means the
+// same as ErrLost, but the slot stays taken until it is released or its term
+// ends.
+type EvictedError struct{ By string }
+
+func (e *EvictedError) Error() string { return fmt.Sprintf("evicted by %s", Printable(e.By, 200)) }
+
+// Is makes it an ErrLost.
+func (e *EvictedError) Is(target error) bool { return target == ErrLost }
+
+// BusyError says that there was no slot to be had now.
+type BusyError struct {
+	Name    string
+	Holders []Entry // who holds it, as far as the store knows
+	Waiters int     // how many wait already
+	Full    bool    // and no more than these may (Request.MaxQueue)
+	Reason  string  // set if something other than holders and waiters is in the way
+}
+
+func (e *BusyError) Error() string {
+	if e.Reason != "" {
+		return fmt.Sprintf("%q is busy: %s", e.Name, e.Reason)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q is busy", e.Name)
+	for i, h := range e.Holders {
+		if i == 3 {
+			fmt.Fprintf(&b, " and %d more", len(e.Holders)-i)
+			break
+		}
+		sep := ": held"
+		if i > 0 {
+			sep = ","
+		}
+		fmt.Fprintf(&b, "%s by %s", sep, h.Holder())
+	}
+	if e.Waiters > 0 {
+		fmt.Fprintf(&b, "; %d waiting", e.Waiters)
+	}
+	if e.Full {
+		b.WriteString(", the queue is full")
+	}
+	return b.String()
+}
+
+// NestedError says that a run asked for a name that a run around it holds, and
+// that waiting for it would be waiting for itself.
+type NestedError struct {
+	Name   string
+	Inside Ref
+	Busy   *BusyError
+}
+
+func (e *NestedError) Error() string {
+	return fmt.Sprintf("%q is held by the enclosing run %s and has no free slot: waiting here would wait for ever", e.Name, e.Inside)
+}
+
+// Unwrap gives the *BusyError: a nested run without a slot is busy too.
+func (e *NestedError) Unwrap() error { return e.Busy }
+
+// PanicError carries a panic from a store's goroutine to whoever waits for it,
+// who releases what is held before anything else.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// NewPanicError is called in the deferred function that recovered v.
+func NewPanicError(v any) *PanicError { return &PanicError{Value: v, Stack: debug.Stack()} }
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }

@@ -1,0 +1,110 @@
+package files
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+)
+
+func examineIn(t *testing.T, scheme, dir string) map[string]locks.Finding {
+	t.Helper()
+	s, err := Open(scheme + "://" + dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := s.Examine(context.Background(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := map[string]locks.Finding{}
+	for _, f := range found {
+		by[f.Subject] = f
+	}
+	return by
+}
+
+// A directory that can be used: the trials say so and leave nothing.
+func TestDoctor(t *testing.T) {
+	for _, scheme := range Schemes() {
+		dir := t.TempDir()
+		found := examineIn(t, scheme, dir)
+		for _, subject := range []string{"directory", "primitives", "rehearsal"} {
+			if found[subject].Level != locks.OK {
+				t.Errorf("%s: %+v", scheme, found[subject])
+			}
+		}
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if f := examineIn(t, scheme, dir)["directory"]; f.Level != locks.Note || f.Fix == "" {
+			t.Errorf("open to all: %+v", f)
+		}
+		if found["file system"].Level != locks.Note { // tests run on a local one
+			t.Errorf("%+v", found["file system"])
+		}
+		files, err := os.ReadDir(dir)
+		if err != nil || len(files) != 0 {
+			t.Errorf("left behind: %v, %v", files, err)
+		}
+	}
+}
+
+// A primitive that makes the same name twice is found out.
+func TestDoctorNotAtomic(t *testing.T) {
+	s, err := Open("mkdir://" + t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.make = func(path string) error { return os.MkdirAll(path, 0o755) }
+	f, able := s.atomic()
+	if able || f.Level != locks.Problem || !strings.Contains(f.What, "making it again: <nil>, want file exists") {
+		t.Errorf("%+v", f)
+	}
+	if files, _ := filepath.Glob(s.dir + "/*"); len(files) != 0 {
+		t.Errorf("left behind: %v", files)
+	}
+}
+
+func TestDoctorNoDirectory(t *testing.T) {
+	s, err := Open("excl://" + t.TempDir() + "/nowhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := s.Examine(context.Background(), time.Minute); err == nil || len(found) != 0 {
+		t.Errorf("%v, %v", found, err)
+	}
+}
+
+func TestDoctorReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	if os.Geteuid() == 0 {
+		dir = "/proc/self" // where not even root makes anything
+	} else if err := unix.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if f := examineIn(t, "mkdir", dir)["primitives"]; f.Level != locks.Problem || f.Fix == "" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// What mount options of NFS mean.
+func TestDoctorNFS(t *testing.T) {
+	for options, want := range map[string]locks.Level{
+		"rw,relatime,rw,vers=4.2,hard,proto=tcp": locks.OK,
+		"rw,vers=4.1,soft,proto=tcp":             locks.Note,
+		"rw,vers=3,hard,nocto":                   locks.Problem,
+		"rw,vers=2,hard":                         locks.Problem,
+	} {
+		found := judgeMount(locks.Mount{Point: "/mnt", Type: "nfs4", Source: "server:/export", Options: options})
+		if len(found) != 2 || found[1].Level != want || (want != locks.OK && found[1].Why == "") {
+			t.Errorf("%s: %+v", options, found)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package files
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+)
+
+// Error is a directory or file of the store that cannot be used.
+type Error struct {
+	Op   string // the system call, if one failed
+	Path string
+	Err  error
+	Hint string // what the user can do, if that is known
+}
+
+func (e *Error) Error() string {
+	s := e.Path + ": " + e.Err.Error()
+	if e.Op != "" {
+		s = e.Op + " " + s
+	}
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// mayPass reports an error that a shared file system may get over by itself.
+func mayPass(err error) bool {
+	for _, passes := range []error{unix.EIO, unix.ESTALE, unix.ETIMEDOUT, unix.EAGAIN, unix.EHOSTDOWN, unix.ENETDOWN, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.EREMOTEIO, unix.ENFILE, unix.EMFILE, unix.ENOMEM} {
+		if errors.Is(err, passes) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayPassInQueue is mayPass for somebody who has an entry already: disks get room
+// again.
+func mayPassInQueue(err error) bool {
+	return mayPass(err) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+// await runs f, which a file system may hold up for any time, and waits for what
+// it gives until ctx ends.
+func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		defer func() {
+			if v := recover(); v != nil {
+				r.err = locks.NewPanicError(v)
+			}
+			done <- r
+		}()
+		r.value, r.err = f()
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-done: // both at once
+		return r.value, r.err
+	default:
+		var none T
+		return none, ctx.Err()
+	}
+}

@@ -1,0 +1,204 @@
+package files_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/locks/files"
+	. "golock/locks/locktest"
+)
+
+var background = context.Background()
+
+// keptTTL is for leases that are renewed, on a machine that may be busy.
+const keptTTL = 6 * time.Second
+
+// onOne runs a test in a fresh directory with one of the three primitives: which
+// one is nothing but a matter of the test's name.
+func onOne(t *testing.T, test func(t *testing.T, url string)) {
+	t.Parallel()
+	test(t, scheme(t)+"://"+memory(t))
+}
+
+// virtually runs a test in virtual time, which the stores of openAt have too.
+func virtually(t *testing.T, test func(t *testing.T, url string)) {
+	onOne(t, func(t *testing.T, url string) {
+		synctest.Test(t, func(t *testing.T) { test(t, url) })
+	})
+}
+
+func scheme(t testing.TB) string {
+	all := files.Schemes()
+	return all[len(t.Name())%len(all)]
+}
+
+// openAt opens a store whose machine's clock is ahead of the virtual time.
+func openAt(t testing.TB, url, machine string, ahead time.Duration) *files.Store {
+	t.Helper()
+	s := open(t, url)
+	s.SetClock(machine, func() locks.Instant { return locks.Instant(time.Now().UnixNano()).Add(ahead) })
+	return s
+}
+
+// memory is a fresh directory in memory if there is room for one: a disk that is
+// busy with something else holds up a renaming for seconds.
+func memory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "golock-files-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func open(t testing.TB, url string) *files.Store {
+	t.Helper()
+	s, err := files.Open(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// keep renews a lease until the test ends or stop is called.
+func keep(t testing.TB, l locks.RenewableLease) (stop func()) {
+	ctx, cancel := context.WithCancel(background)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(l.Term().TTL / 5); ; {
+			select {
+			case <-tick.C:
+				if _, err := l.Renew(ctx); err != nil && ctx.Err() == nil {
+					t.Errorf("Renew: %v", err)
+					return
+				}
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// orderVariable tells a process of these tests what to do.
+const orderVariable = "GOLOCK_LEASEFILE_ORDER"
+
+type order struct {
+	URL     string
+	Do      string // "use" or "sweep"
+	Step    int    // the step before which it kills itself; 0: never
+	Times   int
+	Witness string // use: a file that only one may have locked
+	TTL     time.Duration
+}
+
+func process(t testing.TB, o order) *exec.Cmd {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	// One with the race detector would sleep a second at its end.
+	cmd.Env = append(os.Environ(), orderVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+func obey(text string) {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		fail(err)
+	}
+	s, err := files.Open(o.URL)
+	if err != nil {
+		fail(err)
+	}
+	n := 0
+	s.At(func(string) {
+		if n++; n == o.Step {
+			killSelf()
+		}
+	})
+	for range o.Times {
+		if o.Do == "sweep" {
+			_, err = s.Sweep(background, 0)
+		} else {
+			err = o.use(s)
+		}
+		if err != nil {
+			fail(err)
+		}
+	}
+}
+
+func killSelf() {
+	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+	select {}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// use takes the slot, is alone in it for a moment, and gives it back.
+func (o order) use(s *files.Store) error {
+	ref, err := locks.NewRef("n")
+	if err != nil {
+		return err
+	}
+	ticket, err := s.Join(background, locks.Request{Ref: ref, Name: "n", Claim: locks.Claim{Weight: 1, Max: 1}, TTL: o.TTL})
+	if err != nil {
+		return err
+	}
+	l, err := ticket.Wait(background)
+	if err != nil {
+		return err
+	}
+	lease := l.(locks.RenewableLease)
+	if o.Witness != "" && lease.Term().End().Sub(locks.BootTime()) > o.TTL/2 {
+		fd, err := unix.Open(o.Witness, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil && locks.BootTime() < lease.Term().End() {
+			return fmt.Errorf("two hold at once: %w", err)
+		}
+		time.Sleep(time.Millisecond)
+		unix.Close(fd)
+	}
+	if err := GiveBack(lease); err != nil && !errors.Is(err, locks.ErrLost) {
+		return err
+	}
+	return nil
+}
+
+// directory is where the store of a URL is.
+func directory(t testing.TB, url string) string {
+	t.Helper()
+	_, dir, ok := strings.Cut(url, "://")
+	if !ok {
+		t.Fatal(url)
+	}
+	return dir
+}

@@ -1,0 +1,467 @@
+package files_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golock/locks"
+	. "golock/locks/locktest"
+	"golock/test/testkit"
+)
+
+func TestRenewKeepsTheSlot(t *testing.T) {
+	virtually(t, func(t *testing.T, url string) {
+		s, other := openAt(t, url, "one", 0), openAt(t, url, "other", time.Hour)
+		l := Take(t, s, "n", TTL(keptTTL))
+		stop := keep(t, l)
+		w := Queue(t, other, "n")
+		first := l.Term()
+		testkit.Eventually(t, "several times the TTL has passed", func() bool { return l.Term().Asked.Sub(first.Asked) > 2*keptTTL })
+		if w.IsOver() {
+			t.Fatalf("granted beside a holder that renews: %v", w.Err)
+		}
+		stop()
+		last := l.Term().End()
+		w.Granted()
+		if now := locks.Instant(time.Now().UnixNano()); now < last {
+			t.Errorf("granted %v before the end of the last term", last.Sub(now))
+		}
+		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Renew of a lost lease = %v", err)
+		}
+		if err := GiveBack(l); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Release of a lost lease = %v", err)
+		}
+		if len(List(t, other, "n")) != 1 {
+			t.Error("the release of a lost lease has hit another one")
+		}
+	})
+}
+
+// Who was held up for longer than its term has lost, also if nobody has noticed.
+func TestLateRenewalIsLost(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		var ahead atomic.Int64
+		clock := func() locks.Instant { return locks.BootTime().Add(time.Duration(ahead.Load())) }
+		s.SetClock("late", clock)
+		l := Take(t, s, "n", TTL(time.Minute))
+		if _, err := l.Renew(background); err != nil {
+			t.Fatal(err)
+		}
+		ahead.Store(int64(2 * time.Minute))
+		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Renew after the term = %v", err)
+		}
+		// Time also runs while the directory is being written.
+		ahead.Store(0)
+		late := open(t, url)
+		late.SetClock("late", clock)
+		l = Take(t, late, "m", TTL(time.Minute))
+		late.At(func(step string) {
+			if step == "beaten" {
+				ahead.Store(int64(2 * time.Minute))
+			}
+		})
+		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Renew that came through after the term = %v", err)
+		}
+	})
+}
+
+// A waiter that was held up for longer than its TTL may have been taken for dead:
+// it comes again, behind those who came meanwhile.
+func TestLateWaiterComesAgain(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		slow, s := open(t, url), open(t, url)
+		holder := Take(t, s, "n")
+		held := make(chan struct{})
+		var stall atomic.Bool
+		slow.At(func(step string) {
+			if step == "look again" && stall.CompareAndSwap(true, false) {
+				<-held
+			}
+		})
+		late := Queue(t, slow, "n", TTL(shortTTL))
+		stall.Store(true)
+		testkit.Eventually(t, "it is held up", func() bool { return !stall.Load() })
+		early := Queue(t, s, "n")
+		testkit.Eventually(t, "it was taken for dead", func() bool { return len(List(t, s, "n")) == 2 })
+		close(held)
+		testkit.Eventually(t, "it is back", func() bool { return len(List(t, s, "n")) == 3 })
+		if err := GiveBack(holder); err != nil {
+			t.Fatal(err)
+		}
+		if err := GiveBack(early.Granted()); err != nil {
+			t.Fatal(err)
+		}
+		late.Granted()
+	})
+}
+
+// One that is about to hold when its time is over steps back, although nobody
+// has noticed yet.
+func TestLateGrantIsNone(t *testing.T) {
+	virtually(t, func(t *testing.T, url string) {
+		s := openAt(t, url, "virtual", 0)
+		for _, at := range []string{"fence", "hold", "held"} {
+			stalls, entered := 1, 0
+			s.At(func(step string) {
+				if step == "queue" {
+					entered++
+				}
+				if step == at && stalls > 0 {
+					stalls--
+					time.Sleep(2 * shortTTL)
+				}
+			})
+			l, err := s.Join(background, NewRequest(t, "n", TTL(shortTTL)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lease, err := l.Wait(background)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if entered < 2 {
+				t.Errorf("held up before %q: granted all the same", at)
+			}
+			if err := GiveBack(lease); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Of two that think they may hold, the later one sees the other and steps back.
+func TestStepsBack(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		slow, s := open(t, url), open(t, url)
+		first := Take(t, s, "n")
+		held, arrived := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		slow.At(func(step string) {
+			if step == "hold" {
+				once.Do(func() {
+					close(arrived)
+					<-held
+				})
+			}
+		})
+		w := Queue(t, slow, "n")
+		if err := GiveBack(first); err != nil {
+			t.Fatal(err)
+		}
+		<-arrived // it has seen that nobody holds
+		overtakes := Take(t, s, "n", Priority(1))
+		close(held)
+		testkit.Eventually(t, "it has stepped back", func() bool {
+			all := List(t, s, "n")
+			return len(all) == 2 && all[1].State == locks.Waiting && all[1].Fence == 0 && all[1].Position == 1 && !w.IsOver()
+		})
+		if _, err := overtakes.Renew(background); err != nil {
+			t.Fatal(err)
+		}
+		if w.IsOver() {
+			t.Fatal("two hold")
+		}
+		if err := GiveBack(overtakes); err != nil {
+			t.Fatal(err)
+		}
+		w.Granted()
+	})
+}
+
+// Who is choosing a ticket when another one has chosen may go before that one.
+func TestWaitsForThoseWhoChoose(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		slow, s := open(t, url), open(t, url)
+		held, arrived := make(chan struct{}), make(chan struct{})
+		slow.At(func(step string) {
+			if step == "queue" {
+				close(arrived)
+				<-held
+			}
+		})
+		done := make(chan locks.Ticket, 1)
+		go func() {
+			ticket, err := slow.Join(background, NewRequest(t, "n"))
+			if err != nil {
+				t.Error(err)
+			}
+			done <- ticket
+		}()
+		<-arrived
+		Refused(t, s, "n")
+		w := Queue(t, s, "n")
+		if w.IsOver() {
+			t.Fatal("granted while somebody who may go before is choosing")
+		}
+		close(held)
+		ticket := <-done
+		got := make(chan locks.Lease, 1)
+		go func() {
+			lease, err := ticket.Wait(background)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- lease
+		}()
+		select {
+		case lease := <-got:
+			if err := GiveBack(lease); err != nil {
+				t.Fatal(err)
+			}
+			w.Granted()
+		case <-w.Done:
+			if err := GiveBack(w.Granted()); err != nil {
+				t.Fatal(err)
+			}
+			if err := GiveBack(<-got); err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(testkit.Patience):
+			t.Fatal("neither is granted")
+		}
+	})
+}
+
+// A directory that does not answer holds up no caller.
+func TestHangingDirectory(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		l := Take(t, s, "n")
+		free, hangs := make(chan struct{}), make(chan struct{}, 1)
+		var hang atomic.Bool
+		s.At(func(string) {
+			if hang.Load() {
+				hangs <- struct{}{}
+				<-free
+			}
+		})
+		hang.Store(true)
+		began := time.Now()
+		ctx, cancel := context.WithCancel(background)
+		go func() {
+			<-hangs
+			cancel()
+		}()
+		if _, err := l.Renew(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, locks.ErrLost) {
+			t.Errorf("Renew = %v", err)
+		}
+		if _, err := l.Renew(ctx); !errors.Is(err, context.Canceled) { // while that one hangs
+			t.Errorf("second Renew = %v", err)
+		}
+		ctx, cancel = context.WithCancel(background)
+		go func() {
+			<-hangs
+			cancel()
+		}()
+		var outage *locks.OutageError
+		if _, err := s.Join(ctx, NewRequest(t, "m")); !errors.As(err, &outage) {
+			t.Errorf("Join = %v", err)
+		}
+		if took := time.Since(began); took > testkit.Patience {
+			t.Errorf("held up for %v", took)
+		}
+		hang.Store(false)
+		close(free)
+		if _, err := l.Renew(background); err != nil {
+			t.Errorf("Renew when it answers again: %v", err)
+		}
+		testkit.Eventually(t, "what came too late is gone", func() bool { return len(List(t, open(t, url), "m")) == 0 })
+	})
+}
+
+// A renewal whose caller has gone goes on alone. (That they share nothing then is
+// for the race detector to see.)
+func TestRenewalAlone(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		l := Take(t, s, "n")
+		var each atomic.Pointer[func()]
+		s.At(func(string) {
+			if f := each.Swap(nil); f != nil {
+				(*f)()
+			}
+		})
+		for range 15 {
+			ctx, cancel := context.WithCancel(background)
+			each.Store((*func())(&cancel))
+			if _, err := l.Renew(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+		each.Store(nil)
+		if _, err := l.Renew(background); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A record that cannot be written just now is no lost lease; one that has gone is.
+func TestFaultsOfARenewal(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		l := Take(t, s, "n")
+		records, err := filepath.Glob(directory(t, url) + "/*/data/*/record")
+		if err != nil || len(records) != 1 {
+			t.Fatalf("records %v, %v", records, err)
+		}
+		aside := records[0] + ".aside"
+		if err := os.Rename(records[0], aside); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(aside, records[0]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Renew(background); err == nil || errors.Is(err, locks.ErrLost) {
+			t.Errorf("Renew = %v, want an error after which nothing is known", err)
+		}
+		if err := os.Rename(aside, records[0]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Renew(background); err != nil {
+			t.Errorf("Renew when that is mended: %v", err)
+		}
+		if err := os.RemoveAll(directory(t, url)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case e := <-l.Events():
+			if e != locks.Unsure {
+				t.Errorf("event %v", e)
+			}
+		case <-time.After(testkit.Patience):
+			t.Error("nobody is told that the directory has gone")
+		}
+		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Renew without a directory = %v", err)
+		}
+		if _, err := s.Join(background, NewRequest(t, "n")); err == nil || !strings.Contains(err.Error(), "does not exist") {
+			t.Errorf("Join without a directory = %v", err)
+		}
+	})
+}
+
+// What was removed under a holder is not made anew.
+func TestRemovedName(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		l := Take(t, s, "n")
+		w := Queue(t, s, "n", TTL(shortTTL))
+		names, err := filepath.Glob(directory(t, url) + "/*/name")
+		if err != nil || len(names) != 1 {
+			t.Fatal(names, err)
+		}
+		if err := os.RemoveAll(filepath.Dir(names[0])); err != nil {
+			t.Fatal(err)
+		}
+		<-w.Done
+		if w.Err == nil || !strings.Contains(w.Err.Error(), "was removed while it was in use") {
+			t.Errorf("Wait = %v, %v", w.Lease, w.Err)
+		}
+		if _, err := s.Join(background, NewRequest(t, "n")); err == nil || !strings.Contains(err.Error(), ".used") {
+			t.Errorf("Join = %v", err)
+		}
+		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Renew = %v", err)
+		}
+	})
+}
+
+// The guard gives back what golock has taken.
+func TestAttach(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, other := open(t, url), open(t, url)
+		l := Take(t, s, "n", Limit(3), Weight(2))
+		a := other.Attach(l.Grant().Ref)
+		term, err := a.Renew(background)
+		if err != nil || term.TTL != LongTTL || !slices.Equal(a.Grant().Slots, []int{0, 1}) || a.Grant().Fence != l.Grant().Fence {
+			t.Fatalf("Renew = %+v, %v; grant %+v", term, err, a.Grant())
+		}
+		if _, err := l.Renew(background); err != nil {
+			t.Fatalf("the taker's Renew: %v", err)
+		}
+		elsewhere := open(t, url)
+		elsewhere.SetClock("elsewhere", locks.BootTime)
+		if _, err := elsewhere.Attach(l.Grant().Ref).Renew(background); err == nil || errors.Is(err, locks.ErrLost) {
+			t.Errorf("Renew on another machine = %v", err)
+		}
+		if err := GiveBack(a); err != nil {
+			t.Fatal(err)
+		}
+		if err := GiveBack(a); err != nil {
+			t.Errorf("second Release: %v", err)
+		}
+		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("the taker's Renew = %v", err)
+		}
+		if _, err := other.Attach(l.Grant().Ref).Renew(background); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Renew of what is gone = %v", err)
+		}
+		if err := GiveBack(other.Attach(l.Grant().Ref)); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Release of what is gone = %v", err)
+		}
+	})
+}
+
+// Who gives back what only stays for its hold, or has run out, has nothing to
+// give back; the hold lasts.
+func TestReleaseOfWhatHasEnded(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, other := open(t, url), open(t, url)
+		l := Take(t, s, "n", Hold(time.Hour))
+		if err := GiveBack(l); err != nil {
+			t.Fatal(err)
+		}
+		if err := GiveBack(other.Attach(l.Grant().Ref)); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Release of what has left = %v", err)
+		}
+		Refused(t, other, "n")
+		// Told to go, it does not stay.
+		l = Take(t, s, "m", Hold(time.Hour))
+		if err := other.Evict(background, l.Grant().Ref, "a test"); err != nil {
+			t.Fatal(err)
+		}
+		if err := GiveBack(other.Attach(l.Grant().Ref)); err != nil {
+			t.Fatal(err)
+		}
+		l = Take(t, other, "m", TTL(shortTTL))
+		testkit.Eventually(t, "it has run out", func() bool { return locks.BootTime() > l.Term().Asked.Add(shortTTL) })
+		if err := GiveBack(other.Attach(l.Grant().Ref)); !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Release of what has run out = %v", err)
+		}
+		Take(t, s, "m", NoWait)
+	})
+}
+
+// Several may tell an entry to go at the same time.
+func TestEvictTogether(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		for range 10 {
+			l := Take(t, s, "n")
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					if err := s.Evict(background, l.Grant().Ref, "a test"); err != nil {
+						t.Errorf("Evict = %v", err)
+					}
+				})
+			}
+			all.Wait()
+			if err := GiveBack(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

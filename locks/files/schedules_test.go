@@ -1,0 +1,268 @@
+package files_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golock/locks"
+	"golock/locks/files"
+	. "golock/locks/locktest"
+)
+
+// The protocol of the lease files under every schedule with few switches: some
+// requests, each with a store of its own, are stopped before each of their
+// steps, and it is tried in all ways who goes on (Musuvathi and Qadeer,
+// Iterative context bounding, 2007). Time is virtual: it goes on only when all
+// of them sleep.
+
+// who is one request of a schedule.
+type who struct {
+	changes []Change
+	late    bool // comes when one before it waits, or all are done
+
+	store  *files.Store
+	claim  locks.Claim
+	gate   chan struct{} // lets it go on
+	step   string        // before which it is stopped; "": it is not
+	came   int           // the moment at which it began
+	queued int           // and at which it had a place; 0: it has none
+	inside bool
+	done   bool
+	lease  locks.Lease
+}
+
+// schedule is one of them.
+type schedule struct {
+	*Choices
+	switches int // that are left
+
+	mu      sync.Mutex // guards what follows
+	all     []*who
+	clock   int // counts what happens
+	freed   int // when the last release began
+	story   []string
+	problem string
+}
+
+func (s *schedule) tell(i int, what string) {
+	s.clock++
+	s.story = append(s.story, fmt.Sprintf("%d %s", i, what))
+}
+
+func (s *schedule) wrong(format string, args ...any) {
+	if s.problem == "" {
+		s.problem = fmt.Sprintf(format, args...)
+	}
+}
+
+// live is what a request does: it takes the slot, and gives it back.
+func (s *schedule) live(t *testing.T, i int) {
+	w := s.all[i]
+	s.mu.Lock()
+	defer s.mu.Unlock() // and free in whatever the store does
+	defer func() { w.done = true }()
+	r := NewRequest(t, "n", w.changes...)
+	r.Ref.ID = [16]byte{byte(i)} // it decides between equal tickets: the same each time
+	w.claim = r.Claim
+	stop := func(step string) {
+		s.mu.Lock()
+		w.step = step
+		s.mu.Unlock()
+		<-w.gate
+	}
+	do := func(f func()) {
+		s.mu.Unlock()
+		f()
+		s.mu.Lock()
+	}
+	w.store.At(func(step string) {
+		switch step {
+		case "build", "built", "create", "created", "record", "choose", "beaten", "removed", "emptied":
+			if len(s.all) > 2 { // nobody else sees what these Change
+				return
+			}
+		}
+		stop(step)
+	})
+	do(func() { stop("come") })
+	w.came = s.clock
+	var ticket locks.Ticket
+	var err error
+	do(func() { ticket, err = w.store.Join(background, r) })
+	if errors.As(err, new(*locks.BusyError)) {
+		s.tell(i, "is refused")
+		return
+	}
+	if err != nil {
+		s.wrong("%d: %v", i, err)
+		return
+	}
+	if ticket.Queued() {
+		s.tell(i, "waits")
+		w.queued = s.clock
+	}
+	var lease locks.Lease
+	do(func() { lease, err = ticket.Wait(background) })
+	if err != nil {
+		s.wrong("%d: %v", i, err)
+		return
+	}
+	s.tell(i, fmt.Sprintf("holds %v", lease.Grant().Slots))
+	s.granted(i, lease)
+	do(func() { stop("release") })
+	s.clock++
+	s.freed, w.inside = s.clock, false
+	do(func() { err = lease.Release(background) })
+	if err != nil {
+		s.wrong("%d: %v", i, err)
+	}
+	s.tell(i, "has released")
+}
+
+// granted holds a grant against the rule and the order.
+func (s *schedule) granted(i int, l locks.Lease) {
+	w := s.all[i]
+	var beside []locks.Claim
+	taken := map[int]int{}
+	for j, o := range s.all {
+		if !o.inside {
+			if o.lease != nil && l.Grant().Fence <= o.lease.Grant().Fence && !locks.Admits([]locks.Claim{o.claim}, w.claim) {
+				s.wrong("%d has fence %d after %d of %d, which is gone", i, l.Grant().Fence, o.lease.Grant().Fence, j)
+			}
+			// Whoever had its place before the slot came free goes first, if it
+			// stands before.
+			first := o.claim.Priority > w.claim.Priority || (o.claim.Priority == w.claim.Priority && o.queued < w.came)
+			if o.queued != 0 && o.queued < s.freed && o.lease == nil && !o.done && j != i && first {
+				s.wrong("%d has overtaken %d", i, j)
+			}
+			continue
+		}
+		beside = append(beside, o.claim)
+		for _, slot := range o.lease.Grant().Slots {
+			taken[slot]++
+		}
+	}
+	if !locks.Admits(beside, w.claim) {
+		s.wrong("%d holds beside %d others", i, len(beside))
+	}
+	for _, slot := range l.Grant().Slots {
+		if taken[slot] > 0 || slot >= w.claim.Max {
+			s.wrong("slot %d is not for %d", slot, i)
+		}
+	}
+	w.inside, w.lease = true, l
+}
+
+// run follows one schedule to its end.
+func (s *schedule) run(t *testing.T, url string) {
+	began := time.Now()
+	for i, w := range s.all {
+		w.store, w.gate = open(t, url), make(chan struct{})
+		w.store.SetClock("virtual", func() locks.Instant { return locks.Instant(time.Now().UnixNano()) })
+		go s.live(t, i)
+	}
+	last := 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		s.mu.Unlock()
+		synctest.Wait()
+		s.mu.Lock()
+		var ready []int // who could go on; the one that went last first
+		left := 0
+		for i, w := range s.all {
+			if !w.done {
+				left++
+			}
+			come, others := false, false
+			for _, o := range s.all[:i] {
+				come, others = come || o.queued != 0, others || !o.done
+			}
+			if w.step == "" || (w.late && w.step == "come" && others && !come) {
+				continue
+			}
+			if ready = append(ready, i); i == last {
+				ready[0], ready[len(ready)-1] = i, ready[0]
+			}
+		}
+		switch {
+		case left == 0:
+			return
+		case len(ready) == 0 && time.Since(began) > 20*time.Second: // none of it may need a TTL
+			panic("nobody goes on:\n  " + strings.Join(s.story, "\n  "))
+		case len(ready) == 0:
+			s.mu.Unlock()
+			time.Sleep(time.Millisecond)
+			s.mu.Lock()
+			continue
+		}
+		choice := 0
+		if ready[0] != last { // it sleeps, or is done: no switch but a turn
+			choice = s.Pick(len(ready))
+		} else if s.switches > 0 && s.problem == "" {
+			if choice = s.Pick(len(ready)); choice > 0 {
+				s.switches--
+			}
+		}
+		last = ready[choice]
+		w := s.all[last]
+		s.tell(last, w.step)
+		w.step = ""
+		s.mu.Unlock()
+		w.gate <- struct{}{}
+		s.mu.Lock()
+	}
+}
+
+func TestEverySchedule(t *testing.T) {
+	switches := 2
+	if text := os.Getenv("GOLOCK_TEST_DEPTH"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switches += n
+	}
+	for name, requests := range map[string]func() []*who{
+		"two":             func() []*who { return []*who{{}, {}} },
+		"one of them -n":  func() []*who { return []*who{{}, {changes: []Change{NoWait}}} },
+		"two of two":      func() []*who { return []*who{{changes: []Change{Limit(2)}}, {changes: []Change{Limit(2)}}} },
+		"heavy and light": func() []*who { return []*who{{changes: []Change{Limit(2), Weight(2)}}, {changes: []Change{Limit(2)}}} },
+		"a high one comes late": func() []*who {
+			return []*who{{}, {changes: []Change{Priority(-1)}}, {late: true}, {changes: []Change{Priority(1)}, late: true}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root, count := memory(t), 0
+			tree := &Choices{}
+			for more := true; more; more = tree.Next() {
+				count++
+				dir := filepath.Join(root, strconv.Itoa(count))
+				if err := os.Mkdir(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				s := &schedule{Choices: tree, switches: switches, all: requests()}
+				if len(s.all) > 2 {
+					s.switches--
+				}
+				synctest.Test(t, func(t *testing.T) { s.run(t, "mkdir://"+dir) })
+				if s.problem != "" {
+					t.Fatalf("schedule %d: %s\n  %s", count, s.problem, strings.Join(s.story, "\n  "))
+				}
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Logf("%d schedules", count)
+		})
+	}
+}

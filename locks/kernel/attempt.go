@@ -1,0 +1,93 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golock/locks"
+)
+
+// ErrTaken says that somebody else has the lock.
+var ErrTaken = errors.New("is taken")
+
+// Attempt is a Join of an engine that keeps no queue.
+type Attempt struct {
+	Request locks.Request
+	Take    func() (*Lease, error)                // ErrTaken; waits for nothing
+	Wait    func(context.Context) (*Lease, error) // until it is taken
+	Has     func(pid int) (bool, error)           // whether a process has the lock open
+	Busy    func() *locks.BusyError
+}
+
+// Join gives a ticket that has a lease, or that has to wait for one.
+func (a Attempt) Join() (locks.Ticket, error) {
+	lease, err := a.Take()
+	if err == nil {
+		return &attemptTicket{lease: lease}, nil
+	}
+	if !errors.Is(err, ErrTaken) {
+		return nil, err
+	}
+	if inside := Enclosing(a.Request, a.Has); inside != nil {
+		return nil, &locks.NestedError{Name: a.Request.Name, Inside: *inside, Busy: a.Busy()}
+	}
+	if a.Request.NoWait {
+		return nil, a.Busy()
+	}
+	return &attemptTicket{wait: a.Wait}, nil
+}
+
+// attemptTicket has a lease, or waits for it.
+type attemptTicket struct {
+	lease *Lease
+	wait  func(context.Context) (*Lease, error)
+}
+
+// Queued implements locks.Ticket.
+func (t *attemptTicket) Queued() bool { return t.lease == nil }
+
+// Replaced implements locks.Ticket.
+func (t *attemptTicket) Replaced() []locks.Entry { return nil }
+
+// Wait implements locks.Ticket.
+func (t *attemptTicket) Wait(ctx context.Context) (locks.Lease, error) {
+	if t.lease != nil {
+		return t.lease, nil
+	}
+	lease, err := t.wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return lease, nil
+}
+
+// Lease is a lock that open descriptors hold.
+type Lease struct {
+	grant   locks.Grant
+	fds     []int
+	release func() error
+	once    sync.Once
+	err     error
+}
+
+// NewLease makes a lease. release closes the descriptors. It must free the lock also
+// if other processes have inherited them.
+func NewLease(grant locks.Grant, fds []int, release func() error) *Lease {
+	return &Lease{grant: grant, fds: fds, release: release}
+}
+
+// Grant implements locks.Lease.
+func (l *Lease) Grant() locks.Grant { return l.grant }
+
+// Files implements locks.Lease.
+func (l *Lease) Files() []int { return l.fds }
+
+// Evicted implements locks.Lease. Nobody can take it back.
+func (l *Lease) Evicted() error { return nil }
+
+// Release implements locks.Lease.
+func (l *Lease) Release(context.Context) error {
+	l.once.Do(func() { l.err = l.release() })
+	return l.err
+}

@@ -1,0 +1,72 @@
+package kernel
+
+import (
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/internal/procfs"
+	"golock/locks"
+)
+
+// Enclosing is the run around this process that holds the lock. has tells whether
+// a process has the lock open. GOLOCK_HELD (Request.Within) alone is no proof: what
+// a run has left behind has it too, when another run holds.
+func Enclosing(r locks.Request, has func(pid int) (bool, error)) *locks.Ref {
+	for i := len(r.Within) - 1; i >= 0; i-- {
+		if r.Within[i].Key != r.Ref.Key {
+			continue
+		}
+		for _, pid := range append([]int{os.Getpid()}, procfs.Ancestors(os.Getpid())...) {
+			// A process that may not be looked into counts as having it.
+			if yes, err := has(pid); yes || os.IsPermission(err) {
+				return &r.Within[i]
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+// Hidden reports whether a process is there whose descriptors may not be seen.
+func Hidden(pid int) bool {
+	_, err := procfs.FDs(pid)
+	return os.IsPermission(err)
+}
+
+// Eldest keeps those live processes of a list whose parent is not in it: of several
+// that have a file open, the one that opened it.
+func Eldest(pids []int) []int {
+	var eldest []int
+	for _, pid := range pids {
+		if s, _ := procfs.ReadStat(pid); s.Alive() && !slices.Contains(pids, s.Parent) {
+			eldest = append(eldest, pid)
+		}
+	}
+	return eldest
+}
+
+// Describe fills in what the kernel tells about a process; 0 stands for one that is
+// not known. Since is its start: nobody records when it took a lock. It reports
+// false if the process is gone.
+func Describe(e *locks.Entry, pid int) bool {
+	e.PID, e.UID = pid, -1
+	e.Host, _ = os.Hostname()
+	s, _ := procfs.ReadStat(pid)
+	if pid == 0 || !s.Alive() {
+		return false
+	}
+	e.Since = time.Now().Add(AfterBoot(s.Start) - time.Duration(locks.BootTime()))
+	e.UID, e.Command = procfs.EffectiveUID(pid), procfs.Command(pid)
+	return true
+}
+
+// AfterBoot is a number of clock ticks as a time. A machine may be up for years.
+func AfterBoot(ticks int64) time.Duration {
+	return time.Duration(ticks) * (time.Second / procfs.TicksPerSecond)
+}
+
+// SameFile reports whether two stat(2) results are of one file.
+func SameFile(a, b *unix.Stat_t) bool { return a.Ino == b.Ino && a.Dev == b.Dev }

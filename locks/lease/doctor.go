@@ -1,0 +1,55 @@
+package lease
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+
+	"golock/locks"
+)
+
+// reachLimit is for how long a server is looked for that does not answer.
+const reachLimit = 10 * time.Second
+
+// Reach asks until the server answers, and tells how long a round trip takes.
+func Reach(ctx context.Context, store string, ask func(context.Context) error) ([]locks.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	defer cancel()
+	brief := func() error {
+		ctx, cancel := context.WithTimeout(ctx, LongestAttempt)
+		defer cancel()
+		return ask(ctx)
+	}
+	if err := Retry(ctx, store, brief); err != nil {
+		return nil, Located(store, err)
+	}
+	f, err := locks.RoundTrip(brief)
+	if err != nil {
+		return nil, nil
+	}
+	return []locks.Finding{f}, nil
+}
+
+// Transport looks at the way to a server without TLS. seen is what others can see on
+// it, mend what encrypts it.
+func Transport(hosts []string, seen, mend string) []locks.Finding {
+	for _, at := range hosts {
+		host, _, _ := net.SplitHostPort(at)
+		if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
+			return []locks.Finding{{
+				Level: locks.Note, Subject: "transport", What: "the way to the server is not encrypted",
+				Why: "who sees the packets sees " + seen + ", and can change them", Fix: mend,
+			}}
+		}
+	}
+	return nil
+}
+
+// Rehearse does what a run does. A server that has just come back needs its
+// quarantine for it.
+func Rehearse(ctx context.Context, s locks.Store, quarantine time.Duration) locks.Rehearsal {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second+quarantine)
+	defer cancel()
+	return locks.Rehearse(ctx, s)
+}

@@ -1,0 +1,106 @@
+package lease
+
+import (
+	"context"
+	"iter"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golock/locks"
+)
+
+// Owner is what an entry tells about the process that it belongs to.
+type Owner struct {
+	Host    string   `json:"host"`
+	PID     int      `json:"pid"`
+	UID     int      `json:"uid"`
+	User    string   `json:"user,omitempty"`
+	Runs    bool     `json:"runs,omitempty"` // see locks.Request
+	Command []string `json:"command,omitempty"`
+}
+
+// maxCommand is how many bytes of a command are stored.
+const maxCommand = 1024
+
+// ThisOwner describes a request of this process.
+func ThisOwner(r locks.Request) Owner {
+	o := Owner{PID: os.Getpid(), UID: os.Geteuid(), Runs: r.Runs}
+	o.Host, _ = os.Hostname()
+	if u, err := user.LookupId(strconv.Itoa(o.UID)); err == nil {
+		o.User = u.Username
+	}
+	room := maxCommand
+	for _, word := range r.Command {
+		if len(word) > room {
+			o.Command = append(o.Command, word[:room]+"…")
+			break
+		}
+		room -= len(word)
+		o.Command = append(o.Command, word)
+	}
+	return o
+}
+
+// Describe writes the owner into an entry. The UID means nothing on another host.
+func (o Owner) Describe(e *locks.Entry) {
+	e.Host, e.PID, e.UID, e.User, e.Runs, e.Command = o.Host, o.PID, o.UID, o.User, o.Runs, o.Command
+	if host, err := os.Hostname(); err != nil || host != o.Host {
+		e.UID = -1
+	}
+}
+
+// Enclosing are those of the enclosing runs that are entries of the same lock.
+func Enclosing(r locks.Request) []locks.Ref {
+	var within []locks.Ref
+	for _, w := range r.Within {
+		if w.Key == r.Ref.Key {
+			within = append(within, w)
+		}
+	}
+	return within
+}
+
+// Arrange sorts entries as they are shown: by name, holders by slot, then waiters,
+// which come in the order of their queue and are numbered.
+func Arrange(entries []locks.Entry) {
+	slices.SortStableFunc(entries, func(a, b locks.Entry) int {
+		switch {
+		case a.Name != b.Name:
+			return strings.Compare(a.Name, b.Name)
+		case len(a.Slots) == 0 || len(b.Slots) == 0:
+			return len(b.Slots) - len(a.Slots)
+		}
+		return a.Slots[0] - b.Slots[0]
+	})
+	for i := range entries {
+		e := &entries[i]
+		if e.State != locks.Waiting {
+			continue
+		}
+		e.Position = 1
+		if i > 0 && entries[i-1].Name == e.Name {
+			e.Position += entries[i-1].Position
+		}
+	}
+}
+
+// Entries is locks.Store's method for an engine that reads all at once. What was
+// read before an error is yielded.
+func Entries(ctx context.Context, read func(context.Context) ([]locks.Entry, error)) iter.Seq2[locks.Entry, error] {
+	return func(yield func(locks.Entry, error) bool) {
+		ctx, cancel := context.WithTimeout(ctx, ListLimit)
+		defer cancel()
+		entries, err := read(ctx)
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(locks.Entry{}, err)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package lease
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"golock/locks"
+)
+
+// URL is the URL of a server, taken apart. No error shows what stands before the
+// host, nor what a mistake may have put in the place of something else: a password
+// with a slash or a question mark goes on where hosts, paths and options are.
+//
+// It does not use url.Parse, which knows no lists of hosts and puts the whole
+// text, password included, into its errors.
+type URL struct {
+	Scheme, User, Password string
+	Authority              string // without user and password
+	Path                   string // behind the slash
+	HasPath                bool
+	query                  string
+}
+
+// SplitURL takes an address apart. example is what a right one looks like.
+func SplitURL(address, example string) (u URL, err error) {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		return u, fmt.Errorf("want %s, with two slashes after the colon", example)
+	}
+	if strings.Contains(rest, "#") {
+		return u, errors.New("fragment: a store's URL has none (write %23 if the # belongs to a password)")
+	}
+	u.Scheme = scheme
+	rest, u.query, _ = strings.Cut(rest, "?")
+	u.Authority, u.Path, u.HasPath = strings.Cut(rest, "/")
+	at := strings.LastIndexByte(u.Authority, '@')
+	if at < 0 {
+		return u, nil
+	}
+	name, password, _ := strings.Cut(u.Authority[:at], ":")
+	u.Authority = u.Authority[at+1:]
+	if u.User, err = url.PathUnescape(name); err != nil {
+		return u, errors.New("user: has a % that is not followed by two hexadecimal digits (write %25 for a percent sign)")
+	}
+	if u.Password, err = url.PathUnescape(password); err != nil {
+		return u, errors.New("password: has a % that is not followed by two hexadecimal digits (write %25 for a percent sign)")
+	}
+	return u, nil
+}
+
+// ErrUnescaped says that a part of the password was taken for something else.
+var ErrUnescaped = errors.New("user and password: in them a / is written %2F, a ? %3F and a @ %40 (an @ elsewhere is %40 too)")
+
+// HasLateAt reports whether an address has an @ where no host can follow.
+func HasLateAt(address string) bool {
+	_, rest, _ := strings.Cut(address, "://")
+	end := strings.IndexAny(rest, "/?")
+	return end >= 0 && strings.Contains(rest[end:], "@")
+}
+
+// EachOption gives each option, unescaped.
+func (u URL) EachOption(set func(name, value string) error) error {
+	if u.query == "" {
+		return nil
+	}
+	for option := range strings.SplitSeq(u.query, "&") {
+		name, escaped, _ := strings.Cut(option, "=")
+		value, err := url.PathUnescape(escaped)
+		if err != nil {
+			return fmt.Errorf("option %s: has a %% that is not followed by two hexadecimal digits", locks.Printable(name, 20))
+		}
+		if err := set(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Text is the value of an option that must have one.
+func Text(name, value string, where *string) error {
+	if value == "" || strings.ContainsRune(value, 0) {
+		return fmt.Errorf("option %s: is empty, or contains a zero byte", name)
+	}
+	*where = value
+	return nil
+}
+
+// Hosts reads a list of hosts, each with the port that it may leave out.
+func Hosts(list, port string) ([]string, error) {
+	var hosts []string
+	for host := range strings.SplitSeq(list, ",") {
+		name, number := host, port
+		if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
+			name, number = host[:i], host[i+1:]
+		}
+		if strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]") {
+			name = name[1 : len(name)-1]
+		} else if strings.ContainsAny(name, ":[]") {
+			return nil, fmt.Errorf("host: an IPv6 address stands in square brackets, as in [::1]:%s", port)
+		}
+		shown := locks.Printable(name, 60)
+		if name == "" || strings.ContainsAny(name, " %") || strings.ContainsFunc(name, unicode.IsControl) {
+			return nil, fmt.Errorf("host %q: want a name or an address", shown)
+		}
+		if n, err := strconv.ParseUint(number, 10, 16); err != nil || n == 0 {
+			// The text is not shown: it is the password of a URL without a host.
+			return nil, fmt.Errorf("port of host %q: want a number from 1 to 65535", shown)
+		}
+		hosts = append(hosts, net.JoinHostPort(name, number))
+	}
+	return hosts, nil
+}
+
+const defaultQuarantine = 3 * time.Second
+
+// Options are those that all servers have.
+type Options struct {
+	Quarantine time.Duration
+	TLS        bool
+	ca         string
+	cert, key  string
+	serverName string
+}
+
+// NewOptions are those of a URL that has none.
+func NewOptions() Options { return Options{Quarantine: defaultQuarantine} }
+
+// Set takes an option, if it is one of these.
+func (o *Options) Set(name, value string) (known bool, err error) {
+	switch name {
+	case "quarantine":
+		return true, o.setQuarantine(value)
+	case "ca":
+		return true, Text(name, value, &o.ca)
+	case "cert":
+		return true, Text(name, value, &o.cert)
+	case "key":
+		return true, Text(name, value, &o.key)
+	case "server-name":
+		return true, Text(name, value, &o.serverName)
+	}
+	return false, nil
+}
+
+func (o *Options) setQuarantine(value string) (err error) {
+	shown := locks.Printable(value, 20)
+	if o.Quarantine, err = time.ParseDuration(value); err != nil {
+		seconds, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(seconds >= 0 && seconds <= 3600) {
+			return fmt.Errorf("option quarantine=%q: want a duration, as in 3s", shown)
+		}
+		o.Quarantine = time.Duration(seconds * float64(time.Second))
+	}
+	if o.Quarantine < 0 || o.Quarantine > time.Hour {
+		return fmt.Errorf("option quarantine=%q: want 0 to 1h", shown)
+	}
+	return nil
+}
+
+// Check finds options that contradict each other. tls is how TLS is switched on.
+func (o *Options) Check(tls string) error {
+	switch {
+	case !o.TLS && (o.ca != "" || o.cert != "" || o.key != "" || o.serverName != ""):
+		return fmt.Errorf("options ca, cert, key and server-name: only with %s", tls)
+	case (o.cert == "") != (o.key == ""):
+		return errors.New("options cert and key: one without the other")
+	}
+	return nil
+}
+
+// Config verifies the server against the system's authorities or the given one, and
+// its name. It is nil without TLS. host is HOST:PORT, or "" if the client knows it.
+func (o *Options) Config(host string) (*tls.Config, error) {
+	if !o.TLS {
+		return nil, nil
+	}
+	c := &tls.Config{ServerName: o.serverName, MinVersion: tls.VersionTLS12}
+	if c.ServerName == "" && host != "" {
+		c.ServerName, _, _ = net.SplitHostPort(host)
+	}
+	if o.ca != "" {
+		text, err := os.ReadFile(o.ca)
+		if err != nil {
+			return nil, &Refusal{Err: fmt.Errorf("option ca: %w", err)}
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, &Refusal{Err: fmt.Errorf("option ca: %s holds no certificate", o.ca)}
+		}
+	}
+	if o.cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		if err != nil {
+			return nil, &Refusal{Err: fmt.Errorf("options cert and key: %w", err)}
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// TLSHint says what to do about an error of a server that is not the one that it
+// should be, or does not take us for whom it should.
+func TLSHint(err error) (hint string, bad bool) {
+	var certificate *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var noTLS tls.RecordHeaderError
+	var alert tls.AlertError
+	switch {
+	case errors.As(err, &certificate), errors.As(err, &authority):
+		return "?ca=FILE names the authority that signed it, ?server-name= the name in it", true
+	case errors.As(err, &alert):
+		return "the server wants another certificate than ?cert=FILE&key=FILE give", true
+	case errors.As(err, &noTLS):
+		return "the server does not speak TLS on this port", true
+	}
+	return "", false
+}
+
+// Query collects the options of a URL that is written.
+type Query []string
+
+// Add writes an option, unless it is empty.
+func (q *Query) Add(name, value string) {
+	if value != "" {
+		*q = append(*q, name+"="+Escape(value))
+	}
+}
+
+// AddTLS writes the names of the files.
+func (q *Query) AddTLS(o *Options) {
+	q.Add("ca", o.ca)
+	q.Add("cert", o.cert)
+	q.Add("key", o.key)
+	q.Add("server-name", o.serverName)
+}
+
+// AddQuarantine writes it if it is not what a URL without it has.
+func (q *Query) AddQuarantine(o *Options) {
+	if o.Quarantine != defaultQuarantine {
+		q.Add("quarantine", o.Quarantine.String())
+	}
+}
+
+func (q Query) String() string {
+	if len(q) == 0 {
+		return ""
+	}
+	return "?" + strings.Join(q, "&")
+}
+
+// Escape writes text so that it can stand in any part of a URL. A plus sign means
+// itself where a URL is read.
+func Escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }

@@ -1,0 +1,276 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks/kernel"
+	"golock/test/testkit"
+)
+
+// somebody is a user who is neither root nor nobody.
+const somebody = 4242
+
+// world builds a set of roots out of lines "PATH MODE [OWNER]", or "PATH ->
+// TARGET" for a symbolic link and "PATH file" for a file. run, lock and tmp are
+// directories of their own in it.
+func world(t *testing.T, euid int, lines ...string) roots {
+	t.Helper()
+	needRoot(t)
+	base := t.TempDir()
+	r := roots{run: base + "/run", lock: base + "/run/lock", tmp: base + "/tmp", euid: euid, mountinfo: base + "/mountinfo"}
+	for _, line := range lines {
+		var owner int
+		field := strings.Fields(line)
+		path := filepath.Join(base, field[0])
+		switch {
+		case field[1] == "->":
+			testkit.Must(t, os.Symlink(filepath.Join(base, field[2]), path))
+			continue
+		case field[1] == "file":
+			testkit.Must(t, os.WriteFile(path, []byte("a file\n"), 0o644))
+		default:
+			var mode uint32
+			_, err := fmt.Sscanf(field[1], "%o", &mode)
+			testkit.Must(t, err)
+			testkit.Must(t, os.Mkdir(path, 0o700))
+			testkit.Must(t, unix.Chmod(path, mode))
+		}
+		if len(field) > 2 {
+			_, err := fmt.Sscan(field[2], &owner)
+			testkit.Must(t, err)
+			testkit.Must(t, os.Chown(path, owner, owner))
+		}
+	}
+	return r
+}
+
+// The default directory depends on what is there, and the first that fits is
+// taken, unless the user has one already.
+func TestDefaultDirectory(t *testing.T) {
+	const all = "run/golock 1777,run/lock 1777,tmp 1777"
+	for _, tt := range []struct {
+		name  string
+		euid  int
+		lines string // after "run 755"
+		want  string // "" for none
+	}{
+		{"prepared at boot", somebody, all, "run/golock/4242"},
+		{"not prepared", somebody, "run/lock 1777,tmp 1777", "run/lock/golock-4242"},
+		{"only tmp", somebody, "tmp 1777", "tmp/golock-4242"},
+		{"nothing", somebody, "", ""},
+		{"root's own place is not for others", somebody, "run/golock 755,run/lock 1777,tmp 1777", "run/lock/golock-4242"},
+		{"not sticky", somebody, "run/golock 777,run/lock 777,tmp 1777", "tmp/golock-4242"},
+		{"not open", somebody, "run/golock 1775,run/lock 1755,tmp 1777", "tmp/golock-4242"},
+		{"not root's", somebody, "run/golock 1777 7,run/lock 1777 4242,tmp 1777", "tmp/golock-4242"},
+		{"symbolic link for a parent", somebody, "other 1777,run/golock -> other,run/lock -> other,tmp 1777", "tmp/golock-4242"},
+		{"file for a parent", somebody, "run/golock file,run/lock file,tmp 1777", "tmp/golock-4242"},
+		{"nothing that fits", somebody, "run/golock 755,run/lock 755,tmp 777", ""},
+
+		{"own one in tmp", somebody, all + ",tmp/golock-4242 700 4242", "tmp/golock-4242"},
+		{"own one in lock", somebody, all + ",run/lock/golock-4242 700 4242,tmp/golock-4242 700 4242", "run/lock/golock-4242"},
+		{"own one in run", somebody, all + ",run/golock/4242 700 4242,run/lock/golock-4242 700 4242", "run/golock/4242"},
+		{"somebody else's is not own", somebody, all + ",tmp/golock-4242 700 7", "run/golock/4242"},
+		{"somebody took the place", somebody, all + ",run/golock/4242 700 7", "run/golock/4242"},
+		{"own one in a place that is not safe", somebody, "run/golock 777,run/golock/4242 700 4242,run/lock 1777", "run/lock/golock-4242"},
+
+		{"root prepares its own place", 0, "run/lock 1777,tmp 1777", "run/golock/0"},
+		{"root in the prepared place", 0, all, "run/golock/0"},
+		{"root, prepared before", 0, "run/golock 755,run/lock 1777", "run/golock/0"},
+		{"root, own one in lock", 0, "run/lock 1777,run/lock/golock-0 700,tmp 1777", "run/lock/golock-0"},
+		{"root, the place can be written by a group", 0, "run/golock 775,run/lock 1777", "run/lock/golock-0"},
+		{"root, the place is somebody's", 0, "run/golock 755 7,run/lock 1777", "run/lock/golock-0"},
+		{"root, the place is a link", 0, "other 755,run/golock -> other,run/lock 1777", "run/lock/golock-0"},
+		{"root, the place is a file", 0, "run/golock file,run/lock 1777", "run/lock/golock-0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lines := []string{"run 755"}
+			if tt.lines != "" {
+				lines = append(lines, strings.Split(tt.lines, ",")...)
+			}
+			r := world(t, tt.euid, lines...)
+			base := filepath.Dir(r.run)
+			got, err := r.pick()
+			if tt.want == "" {
+				if err == nil || !strings.Contains(err.Error(), r.lock) || !strings.Contains(err.Error(), "--store") {
+					t.Errorf("pick = %q, %v; want an error with a remedy", got, err)
+				}
+				return
+			}
+			if err != nil || got != filepath.Join(base, tt.want) {
+				t.Errorf("pick = %q, %v; want %s", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// Without /run, as on a bare chroot, root goes on to the next place.
+func TestRootWithoutRun(t *testing.T) {
+	r := world(t, 0, "tmp 1777")
+	if got, err := r.pick(); err != nil || got != r.tmp+"/golock-0" {
+		t.Errorf("pick = %q, %v", got, err)
+	}
+}
+
+// What is at the place of the default directory must be a directory of this
+// user that nobody else can write; no other place is taken instead, and nothing
+// is changed.
+func TestDefaultDirectoryIsNotTrustedBlindly(t *testing.T) {
+	for _, tt := range []struct {
+		name, lines, want string
+		euid              int
+	}{
+		{"foreign", "run/lock/golock-4242 700 7", "belongs to user 7", somebody},
+		{"root's", "run/lock/golock-4242 700", "belongs to user 0", somebody},
+		{"group can write", "run/lock/golock-4242 770 4242", "chmod 700", somebody},
+		{"all can write", "run/lock/golock-4242 702 4242", "chmod 700", somebody},
+		{"symbolic link", "other 700 4242,run/lock/golock-4242 -> other", "golock-4242", somebody},
+		{"file", "run/lock/golock-4242 file", "golock-4242", somebody},
+		{"own file", "run/lock/golock-4242 file 4242", "golock-4242", somebody},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := world(t, tt.euid, append([]string{"run 755", "run/lock 1777", "tmp 1777"}, strings.Split(tt.lines, ",")...)...)
+			for _, create := range []bool{true, false} {
+				d, err := openDirectory("", r, create)
+				if err == nil {
+					unix.Close(d.fd)
+					t.Fatalf("%s was accepted", d.path)
+				}
+				if !strings.Contains(err.Error(), r.lock+"/golock-4242") || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("%v; want the path and %q", err, tt.want)
+				}
+			}
+			for _, made := range []string{r.run + "/golock", r.tmp + "/golock-4242"} {
+				if _, err := os.Lstat(made); err == nil {
+					t.Errorf("%s was made instead", made)
+				}
+			}
+		})
+	}
+}
+
+// Root's places come out the same under every umask.
+func TestUmaskDoesNotChangeTheDefaultDirectory(t *testing.T) {
+	for _, umask := range []int{0o000, 0o022, 0o077} {
+		t.Run(fmt.Sprintf("%03o", umask), func(t *testing.T) {
+			r := world(t, 0, "run 755", "run/lock 1777")
+			old := unix.Umask(umask)
+			d, err := openDirectory("", r, true)
+			unix.Umask(old)
+			testkit.Must(t, err)
+			unix.Close(d.fd)
+			for path, want := range map[string]os.FileMode{r.run + "/golock": 0o755, r.run + "/golock/0": 0o700} {
+				info, err := os.Stat(path)
+				testkit.Must(t, err)
+				if info.Mode().Perm() != want {
+					t.Errorf("%s has mode %v, want %v", path, info.Mode(), want)
+				}
+			}
+		})
+	}
+}
+
+// To look only is to make nothing.
+func TestLookingMakesNoDirectory(t *testing.T) {
+	r := world(t, 0, "run 755", "run/lock 1777", "run/lock/golock-0 700")
+	testkit.Must(t, os.Remove(r.lock+"/golock-0"))
+	r.euid = somebody
+	d, err := openDirectory("", r, false)
+	testkit.Must(t, err)
+	if d.exists {
+		t.Errorf("%+v", d)
+	}
+	dir := filepath.Join(t.TempDir(), "missing")
+	if got := list(t, newStore(t, dir), "x"); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	for _, path := range []string{dir, r.lock + "/golock-4242"} {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s was made", path)
+		}
+	}
+}
+
+// A /tmp that only one service sees is refused; the other places are not
+// concerned.
+func TestPrivateTmpIsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name, root, point string
+		private           bool
+	}{
+		{"systemd, /tmp on disk", "/tmp/systemd-private-0123-job.service-abc/tmp", "", true},
+		{"systemd, /tmp in memory", "/systemd-private-0123-job.service-abc/tmp", "", true},
+		{"tmpfs", "/", "", false},
+		{"another mount point", "/tmp/systemd-private-0123-job.service-abc/tmp", "/var/tmp", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := world(t, somebody, "run 755", "run/lock 755", "tmp 1777")
+			point := r.tmp
+			if tt.point != "" {
+				point = tt.point
+			}
+			text := "25 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\nshort line\n" +
+				"36 25 254:0 " + tt.root + " " + point + " rw,nosuid shared:2 - ext4 /dev/vda rw\n"
+			testkit.Must(t, os.WriteFile(r.mountinfo, []byte(text), 0o600))
+			_, err := openDirectory("", r, false)
+			if tt.private != (err != nil) {
+				t.Errorf("openDirectory = %v", err)
+			}
+			if tt.private {
+				var e *kernel.Error
+				if !errors.As(err, &e) || !strings.Contains(err.Error(), "tmpfiles.d") || !strings.Contains(err.Error(), "--store") {
+					t.Errorf("%v does not name both remedies", err)
+				}
+				// An own directory there is as private.
+				testkit.Must(t, os.Mkdir(r.tmp+"/golock-4242", 0o700))
+				testkit.Must(t, os.Chown(r.tmp+"/golock-4242", somebody, somebody))
+				if _, err := openDirectory("", r, false); err == nil {
+					t.Error("an own directory in a private /tmp is accepted")
+				}
+			}
+			testkit.Must(t, unix.Chmod(r.lock, 0o1777))
+			if _, err := openDirectory("", r, false); !tt.private && err != nil {
+				t.Errorf("with another place: %v", err)
+			}
+		})
+	}
+}
+
+// A directory that the user names is made, but not its parents; and it may be
+// a symbolic link, which is the user's own business.
+func TestNamedDirectory(t *testing.T) {
+	base := t.TempDir()
+	s := newStore(t, base+"/new")
+	take(t, s, "x")
+	info, err := os.Stat(base + "/new")
+	testkit.Must(t, err)
+	if info.Mode().Perm() != 0o700 {
+		t.Errorf("mode %v", info.Mode())
+	}
+	testkit.Must(t, os.Symlink("new", base+"/link"))
+	refused(t, newStore(t, base+"/link"), "x")
+
+	fails(t, newStore(t, base+"/a/b"), "x", base+"/a/b")
+	testkit.Must(t, os.WriteFile(base+"/file", nil, 0o600))
+	fails(t, newStore(t, base+"/file"), "x", base+"/file")
+	testkit.Must(t, os.Symlink("nowhere", base+"/dangling"))
+	fails(t, newStore(t, base+"/dangling"), "x", base+"/dangling")
+}
+
+func TestURLOpensTheSameDirectory(t *testing.T) {
+	for path, want := range map[string]string{
+		"":            "local",
+		"/run/golock": "local:///run/golock",
+		"/a b/%41#?é": "local:///a%20b/%2541%23%3F%C3%A9",
+	} {
+		if got := New(path).URL(); got != want {
+			t.Errorf("URL of %q is %s, want %s", path, got, want)
+		}
+	}
+}

@@ -1,0 +1,344 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/internal/fdtable"
+	"golock/internal/procfs"
+	"golock/locks"
+	"golock/locks/kernel"
+)
+
+// place is an entry in one lock file. Two descriptions of the file belong to it. table
+// has the gate and the wait byte, is close-on-exec and the only one through which the
+// text is read and written: a gate on a description that the command inherited would
+// shut the name for as long as the command lives. hold has the hold byte and the path
+// locks, and is what the command inherits.
+type place struct {
+	dir       *directory
+	table     *lockFile // nil once p holds
+	hold      int
+	pathLocks pathLocks
+	self      record
+	victims   []victim // evicted, and to be told when the gate is open
+
+	asleep map[int64]bool // bytes that a goroutine sleeps on, through table
+	freed  chan error     // hears when one of them is free
+}
+
+// view is what a look at the table came to, if not to a grant.
+type view struct {
+	position int
+	front    *record  // sleep until this one no longer waits
+	holders  []record // else until enough of these no longer hold
+	removed  bool     // or, for a moment: the holders of a removed file are in the way
+}
+
+// enter joins the queue.
+func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
+	var err error
+	if p.table, err = p.dir.openFile(t.request.Name); err != nil {
+		return nil, err
+	}
+	again, err := p.dir.openFile(t.request.Name)
+	if err != nil {
+		return nil, err
+	}
+	p.hold = fdtable.MoveHigh(again.fd)
+	if !kernel.SameFile(&again.stat, &p.table.stat) {
+		return nil, errMoved
+	}
+	if err := p.table.gate(ctx, unix.F_WRLCK, gateLimit); err != nil {
+		return nil, err
+	}
+	defer p.table.openGate()
+	tab, err := p.load(t.request.Name)
+	if err != nil {
+		return nil, err
+	}
+	p.self = t.store.newRecord(t.request)
+	p.self.claim.Ticket = tab.next
+	tab.next++
+	v, l, err := p.look(t, tab)
+	if err != nil || l != nil {
+		return l, err
+	}
+	if err := p.table.checkPath(); err != nil {
+		return nil, err
+	}
+	if inside := enclosing(t.request, v); inside != nil {
+		return nil, &locks.NestedError{Name: t.request.Name, Inside: *inside, Busy: t.store.busy(p.table, tab, v)}
+	}
+	if t.request.NoWait {
+		return nil, t.store.busy(p.table, tab, v)
+	}
+	if !t.queued {
+		full, err := p.makeRoom(t, tab)
+		if err != nil {
+			return nil, err
+		}
+		if full {
+			busy := t.store.busy(p.table, tab, v)
+			busy.Full = true
+			return nil, busy
+		}
+		if len(p.victims) > 0 {
+			if v, l, err = p.look(t, tab); err != nil || l != nil {
+				return l, err
+			}
+		}
+	}
+	if err := setLock(p.table.fd, unix.F_WRLCK, waitByte(p.self.claim.Ticket), 1, false); err != nil {
+		return nil, p.table.lockError(err)
+	}
+	t.request.TellPlace(v.position)
+	p.self.state = stateWaiting
+	return nil, p.table.write(tab, &p.self)
+}
+
+// load reads the table inside the gate, makes it if the file is new, and makes it anew
+// if it is unreadable and nobody uses it.
+func (p *place) load(name string) (*table, error) {
+	f := p.table
+	tab, err := f.read()
+	switch {
+	case err == errCorrupt || err == nil && tab.name == "":
+	case err != nil:
+		return nil, err
+	case tab.name != name:
+		return nil, &kernel.Error{Path: f.path, Err: fmt.Errorf("belongs to the name %q", tab.name), Hint: "remove it"}
+	default:
+		return tab, nil
+	}
+	used, err := f.isUsed()
+	switch {
+	case err != nil:
+		return nil, err
+	case used || p.self.state == stateWaiting: // also if p itself is the only one
+		return nil, &kernel.Error{Path: f.path, Err: errDamaged, Hint: "it is repaired when they have ended"}
+	case f.stat.Nlink > 1:
+		return nil, &kernel.Error{Path: f.path, Err: fmt.Errorf("is not a lock file of golock and has %d names", f.stat.Nlink), Hint: "remove it"}
+	}
+	return f.reset(name)
+}
+
+// look decides what the table means for p, and takes the slot if it is p's turn. The
+// caller is inside the gate. Records of the dead that it meets are freed.
+func (p *place) look(t *ticket, tab *table) (v view, l *lease, err error) {
+	f := p.table
+	v.front, v.position, err = p.inFront(tab)
+	if err != nil || v.front != nil && p.self.state == stateWaiting {
+		return v, nil, err // only the first looks at the holders
+	}
+	var claims []locks.Claim
+	for i := range tab.records {
+		r := &tab.records[i]
+		if r.state != stateHolding {
+			continue
+		}
+		live, err := f.isLive(r)
+		if err == nil && !live {
+			err = f.clear(tab, r)
+		}
+		if err != nil {
+			return v, nil, err
+		}
+		if live {
+			v.holders, claims = append(v.holders, *r), append(claims, r.claim)
+		}
+	}
+	switch {
+	case v.front != nil:
+	case tab.checkedPath != p.pathMark() && f.heldElsewhere(p.pathLocks):
+		v.removed = true
+	case locks.Admits(claims, p.self.claim):
+		l, err = p.take(t, tab, v.holders)
+	}
+	return v, l, err
+}
+
+// inFront finds the live waiter directly before p, and p's position.
+func (p *place) inFront(tab *table) (*record, int, error) {
+	var before []*record
+	for i := range tab.records {
+		r := &tab.records[i]
+		if r.state == stateWaiting && r.evictor == "" && r.claim.Before(p.self.claim) {
+			before = append(before, r)
+		}
+	}
+	slices.SortFunc(before, func(a, b *record) int { return inQueueOrder(*a, *b) })
+	for len(before) > 0 {
+		front := before[len(before)-1]
+		live, err := p.table.isLocked(waitByte(front.claim.Ticket), 1)
+		if err == nil && !live {
+			err = p.table.clear(tab, front)
+		}
+		if err != nil || live {
+			return front, len(before) + 1, err
+		}
+		before = before[:len(before)-1]
+	}
+	return nil, 1, nil
+}
+
+func inQueueOrder(a, b record) int {
+	switch {
+	case a.claim.Before(b.claim):
+		return -1
+	case b.claim.Before(a.claim):
+		return 1
+	}
+	return 0
+}
+
+// take makes p a holder. What fails half-way leaves no lock behind.
+func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err error) {
+	f := p.table
+	slots := locks.FreeSlots(func(slot int) bool {
+		return slices.ContainsFunc(holders, func(h record) bool { return slices.Contains(h.slots, slot) })
+	}, p.self.claim.Weight)
+	if slots[len(slots)-1] > maxSlot {
+		return nil, &kernel.Error{Path: f.path, Err: fmt.Errorf("more than %d units are in use", maxSlot)}
+	}
+	defer func() {
+		if err != nil {
+			_ = unlockAll(p.hold)
+		}
+	}()
+	if err := setLock(p.hold, unix.F_WRLCK, holdByte(p.self.claim.Ticket), 1, false); err != nil {
+		return nil, f.lockError(err)
+	}
+	for _, at := range p.pathLocks {
+		if err := setLock(p.hold, unix.F_RDLCK, at, 1, false); err != nil {
+			return nil, f.lockError(err)
+		}
+	}
+	// The path locks come before this question: who makes a new file after it sees them.
+	if err := f.checkPath(); err != nil {
+		return nil, err
+	}
+	now := time.Now().UnixMicro()
+	tab.checkedPath = p.pathMark()
+	tab.fence = max(tab.fence+1, now)
+	p.self.state, p.self.fence, p.self.slots, p.self.since = stateHolding, tab.fence, slots, now
+	if t.request.Hold > 0 {
+		p.self.holdUntil, p.self.boot = int64(locks.BootTime().Add(t.request.Hold)), procfs.BootID()
+	}
+	if err := f.write(tab, &p.self); err != nil {
+		return nil, err
+	}
+	return &lease{
+		grant:     locks.Grant{Ref: t.request.Ref, Slots: slots, Fence: tab.fence},
+		place:     p,
+		exclusive: len(holders) == 0 && p.self.claim.Weight == p.self.claim.Max,
+	}, nil
+}
+
+// enclosing finds the run around this one among the holders of its name. Those of a
+// removed file are not listed, but one that says it is around us may be there.
+func enclosing(r locks.Request, v view) *locks.Ref {
+	for i := len(r.Within) - 1; i >= 0; i-- {
+		isEnclosing := func(h record) bool { return h.id == r.Within[i].ID && !h.onlyHold }
+		if r.Within[i].Key == r.Ref.Key && (v.removed || slices.ContainsFunc(v.holders, isEnclosing)) {
+			return &r.Within[i]
+		}
+	}
+	return nil
+}
+
+// sleep lasts until what is in the way may have gone.
+func (p *place) sleep(ctx context.Context, v view) error {
+	var look <-chan time.Time
+	switch {
+	case v.removed:
+		look = time.After(removedCheck)
+	case v.front != nil:
+		p.sleepOn(waitByte(v.front.claim.Ticket))
+	default:
+		for _, h := range p.blockers(v.holders) {
+			if h.onlyHold {
+				look = time.After(min(h.holdLeft(), holdCheck))
+			} else {
+				p.sleepOn(holdByte(h.claim.Ticket))
+			}
+		}
+	}
+	select {
+	case err := <-p.freed:
+		return err
+	case <-look:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// blockers picks holders that keep p out as long as they all are there. They are few,
+// because each takes a thread: one if it alone is enough, and never more than p's max.
+func (p *place) blockers(holders []record) []record {
+	enough := func(h record) bool { return !locks.Admits([]locks.Claim{h.claim}, p.self.claim) }
+	if i := slices.IndexFunc(holders, enough); i >= 0 {
+		return holders[i : i+1]
+	}
+	var some []record
+	var claims []locks.Claim
+	for _, h := range holders {
+		some, claims = append(some, h), append(claims, h.claim)
+		if !locks.Admits(claims, p.self.claim) {
+			break
+		}
+	}
+	return some
+}
+
+// sleepOn has a goroutine sleep in the kernel until a byte is free. It can outlast p, so
+// it shares the file.
+func (p *place) sleepOn(at int64) {
+	if p.asleep[at] {
+		return
+	}
+	if p.asleep == nil {
+		p.asleep = map[int64]bool{}
+	}
+	p.asleep[at] = true
+	f := p.table
+	f.share()
+	go func() {
+		defer f.close()
+		err := setLock(f.fd, unix.F_RDLCK, at, 1, true)
+		if err != nil {
+			err = f.lockError(err)
+		}
+		select {
+		case p.freed <- err:
+		default: // one wake-up is enough
+		}
+	}()
+}
+
+// close gives the place up, the slot first. It unlocks before it closes: others can have
+// inherited the slot's description, and a goroutine can still have the table open.
+func (p *place) close() (err error) {
+	if p.hold >= 0 {
+		err = unlockAll(p.hold)
+		unix.Close(p.hold)
+		p.hold = -1
+	}
+	p.closeTable()
+	p.dir.close()
+	return err
+}
+
+// closeTable leaves the queue, which wakes the next, and closes what only a waiter needs.
+func (p *place) closeTable() {
+	if p.table != nil {
+		_ = unlockAll(p.table.fd)
+		p.table.close()
+		p.table = nil
+	}
+}

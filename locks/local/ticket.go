@@ -1,0 +1,156 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/locks/kernel"
+)
+
+// ticket is one request, from Join to the grant. It sleeps on the entry in front of it
+// and looks again whenever that has gone.
+type ticket struct {
+	store    *Store
+	request  locks.Request
+	queued   bool
+	place    *place
+	ref      recordRef
+	lease    *lease // once it is granted
+	replaced []locks.Entry
+
+	removed bool // the last look found the holders of a removed file in the way
+}
+
+var (
+	// errMoved says that the lock file was removed or replaced: join again.
+	errMoved = errors.New("the lock file was removed")
+
+	// errDamaged says that the table cannot be read and is in use.
+	errDamaged = errors.New("is damaged, and somebody holds or waits by it")
+)
+
+const (
+	// maxMoves is how often in a row the file may be removed under a newcomer.
+	maxMoves = 100
+
+	// The kernel wakes nobody when a hold is taken back by an eviction, or when the
+	// holders of a removed file are gone. The first in line looks so often.
+	holdCheck    = time.Second
+	removedCheck = time.Second
+)
+
+// Queued implements locks.Ticket.
+func (t *ticket) Queued() bool { return t.queued }
+
+// Replaced implements locks.Ticket.
+func (t *ticket) Replaced() []locks.Entry { return t.replaced }
+
+// join takes a place in the file that the path leads to now, and maybe the slot.
+func (t *ticket) join(ctx context.Context) error {
+	path := ""
+	for range maxMoves {
+		d, err := t.store.openForUse()
+		if err != nil {
+			return err
+		}
+		p := &place{dir: d, hold: -1, pathLocks: d.pathLocks(t.request.Name), freed: make(chan error, 1)}
+		l, err := p.enter(ctx, t)
+		for _, v := range p.victims {
+			_ = v.end() // who cannot be told is waited for
+		}
+		if err == nil {
+			t.ref = recordRef{path: p.table.path, index: p.self.index, id: p.self.id}
+			if l != nil {
+				l.ref = t.ref
+				p.closeTable()
+			}
+			t.place, t.lease = p, l
+			return nil
+		}
+		path = p.dir.path + "/" + fileName(t.request.Name)
+		_ = p.close()
+		if err != errMoved {
+			return err
+		}
+	}
+	return &kernel.Error{Path: path, Err: errors.New("something removes it all the time")}
+}
+
+// Wait implements locks.Ticket.
+func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
+	if t.lease != nil {
+		return t.lease, nil
+	}
+	err := t.wait(ctx)
+	if err == nil {
+		return t.lease, nil
+	}
+	_ = t.place.close()
+	if ctx.Err() == nil {
+		return nil, err
+	}
+	if evicted := t.ref.evicted(); evicted != nil {
+		return nil, evicted
+	}
+	if t.removed {
+		return nil, &locks.BusyError{Name: t.request.Name, Reason: whyRemoved}
+	}
+	return nil, ctx.Err()
+}
+
+// wait moves t forward in the queue until it holds.
+func (t *ticket) wait(ctx context.Context) error {
+	for {
+		v, err := t.look(ctx)
+		if err == errMoved {
+			old := t.place
+			if err = t.join(ctx); err == nil {
+				_ = old.close()
+				if t.lease == nil {
+					continue
+				}
+			}
+		}
+		if err != nil || t.lease != nil {
+			return err
+		}
+		if err := t.place.sleep(ctx, v); err != nil {
+			return err
+		}
+	}
+}
+
+// look looks once, inside the gate.
+func (t *ticket) look(ctx context.Context) (view, error) {
+	p := t.place
+	if err := p.table.gate(ctx, unix.F_WRLCK, forever); err != nil {
+		return view{}, err
+	}
+	v, l, err := t.lookInside()
+	p.table.openGate()
+	if l != nil {
+		t.lease, l.ref = l, t.ref
+		if !l.exclusive {
+			l.Settle()
+		}
+	}
+	return v, err
+}
+
+func (t *ticket) lookInside() (view, *lease, error) {
+	tab, err := t.place.load(t.request.Name)
+	if err != nil {
+		return view{}, nil, err
+	}
+	if by := t.place.self.evictedBy(tab); by != "" {
+		return view{}, nil, &locks.EvictedError{By: by}
+	}
+	v, l, err := t.place.look(t, tab)
+	t.request.TellPlace(v.position)
+	t.removed = v.removed
+	return v, l, err
+}

@@ -1,0 +1,154 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/test/testkit"
+)
+
+// Chaos lets actors use two names of a store with leases while something happens
+// to its server, n times, after some of them have been in or given up. Never are
+// more inside than the rule allows; at the end nothing is left.
+func Chaos(t *testing.T, open func() locks.Store, happens func(n int)) {
+	t.Helper()
+	const actors, between = 8, 6
+	acts := 6
+	if testkit.Campaign() {
+		acts = 300
+	}
+	seed := testkit.Seed(t)
+	t.Logf("seed %d", seed)
+	books := map[string]*ledger{}
+	for _, name := range []string{"a", "b"} {
+		books[name] = &ledger{inside: map[locks.RenewableLease]locks.Claim{}, fences: map[int64]bool{}}
+	}
+	var all sync.WaitGroup
+	var count atomic.Int64
+	var one sync.Mutex // happens is called by one at a time
+	for i := range actors {
+		s, name := open(), []string{"a", "b"}[i%2]
+		all.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			for range acts {
+				books[name].act(t, s, name, rng)
+				if n := int(count.Add(1)); n%between == 0 {
+					one.Lock()
+					happens(n / between)
+					one.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	watch := open()
+	for name, book := range books {
+		if book.visits == 0 {
+			t.Errorf("seed %d: nobody ever came in", seed)
+		}
+		testkit.Eventually(t, "nothing is left", func() bool {
+			n := 0
+			for _, err := range watch.Entries(context.Background(), name) {
+				if err == nil {
+					n++
+				} else {
+					return false
+				}
+			}
+			return n == 0
+		})
+	}
+}
+
+// ledger is who is inside, independently of the store.
+type ledger struct {
+	mu     sync.Mutex // guards what follows
+	inside map[locks.RenewableLease]locks.Claim
+	fences map[int64]bool
+	visits int
+}
+
+// enter notes somebody who has been let in. Who is inside longer than his lease
+// lasts, because the machine is too busy to let him go, does not count: a runner
+// would have killed what he does.
+func (b *ledger) enter(t *testing.T, claim locks.Claim, l locks.RenewableLease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := l.Grant()
+	var others []locks.Claim
+	for o, claim := range b.inside {
+		if o.Term().End() <= locks.BootTime() {
+			continue
+		}
+		others = append(others, claim)
+		for _, slot := range g.Slots {
+			if slices.Contains(o.Grant().Slots, slot) {
+				t.Errorf("slot %d is held twice", slot)
+			}
+		}
+	}
+	if !locks.Admits(others, claim) {
+		t.Errorf("%+v is inside beside %+v", claim, others)
+	}
+	if b.fences[g.Fence] {
+		t.Errorf("fence %d was given twice", g.Fence)
+	}
+	b.fences[g.Fence] = true
+	b.visits++
+	b.inside[l] = claim
+}
+
+func (b *ledger) leave(l locks.RenewableLease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.inside, l)
+}
+
+// act is one request of an actor, who may give up or vanish.
+func (b *ledger) act(t *testing.T, s locks.Store, name string, rng *rand.Rand) {
+	const ttl = 2 * time.Second
+	r := request(t, name, 3, weight(1+rng.IntN(2)))
+	r.TTL, r.NoWait = ttl, rng.IntN(4) == 0
+	stays, vanishes := rng.IntN(4), rng.IntN(30) == 0
+	wait := testkit.Patience
+	if rng.IntN(2) == 0 {
+		wait = time.Duration(rng.IntN(1000)) * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	ticket, err := s.Join(ctx, r)
+	if err != nil {
+		return
+	}
+	lease, err := ticket.Wait(ctx)
+	if err != nil {
+		return
+	}
+	l := lease.(locks.RenewableLease)
+	b.enter(t, r.Claim, l)
+	for range stays {
+		one, cancel := context.WithTimeout(context.Background(), ttl/5)
+		_, err := l.Renew(one)
+		cancel()
+		if errors.Is(err, locks.ErrLost) {
+			if locks.BootTime() < l.Term().End() {
+				t.Error("lost before the end of the term")
+			}
+			break
+		}
+		if locks.BootTime() > l.Term().End().Add(-ttl/4) {
+			break
+		}
+	}
+	b.leave(l)
+	if !vanishes {
+		_ = l.Release(context.Background())
+	}
+}

@@ -1,0 +1,274 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/test/testkit"
+)
+
+// What the engines' own tests do with a store with leases. Everything here fails the
+// test when the store does something else.
+
+// LongTTL is for leases that nothing renews.
+const LongTTL = time.Minute
+
+// Change makes a request special.
+type Change func(*locks.Request)
+
+// NoWait has a request not queue.
+func NoWait(r *locks.Request) { r.NoWait = true }
+
+// Limit sets the max.
+func Limit(n int) Change { return func(r *locks.Request) { r.Claim.Max = n } }
+
+// Weight sets the weight.
+func Weight(n int) Change { return func(r *locks.Request) { r.Claim.Weight = n } }
+
+// Priority sets the priority.
+func Priority(n int) Change { return func(r *locks.Request) { r.Claim.Priority = n } }
+
+// TTL sets the TTL.
+func TTL(d time.Duration) Change { return func(r *locks.Request) { r.TTL = d } }
+
+// Within sets the enclosing runs.
+func Within(refs ...locks.Ref) Change { return func(r *locks.Request) { r.Within = refs } }
+
+// Hold sets the hold.
+func Hold(d time.Duration) Change { return func(r *locks.Request) { r.Hold = d } }
+
+// MaxQueue sets how many may wait.
+func MaxQueue(n int) Change { return func(r *locks.Request) { r.MaxQueue = &n } }
+
+// Replace sets whom a request replaces.
+func Replace(whom locks.Replacement) Change { return func(r *locks.Request) { r.Replace = whom } }
+
+// NewRequest is for one slot of a lock with one.
+func NewRequest(t testing.TB, name string, changes ...Change) locks.Request {
+	t.Helper()
+	ref, err := locks.NewRef(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := locks.Request{Ref: ref, Name: name, Claim: locks.Claim{Weight: 1, Max: 1}, TTL: LongTTL, Command: []string{"job"}}
+	for _, c := range changes {
+		c(&r)
+	}
+	return r
+}
+
+// Take is granted at once. The test's end releases it.
+func Take(t testing.TB, s locks.Store, name string, changes ...Change) locks.RenewableLease {
+	t.Helper()
+	return Get(t, s, name, append(changes, NoWait)...)
+}
+
+// Get waits for the grant, as for the quarantine of a server that was just started.
+func Get(t testing.TB, s locks.Store, name string, changes ...Change) locks.RenewableLease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
+	defer cancel()
+	ticket, err := s.Join(ctx, NewRequest(t, name, changes...))
+	if err != nil {
+		t.Fatalf("Join(%q): %v", name, err)
+	}
+	l, err := ticket.Wait(ctx)
+	if err != nil {
+		t.Fatalf("Wait(%q): %v", name, err)
+	}
+	t.Cleanup(func() { _ = l.Release(context.Background()) })
+	return l.(locks.RenewableLease)
+}
+
+// Refused does not wait, and is told that the lock is busy.
+func Refused(t testing.TB, s locks.Store, name string, changes ...Change) *locks.BusyError {
+	t.Helper()
+	_, err := s.Join(context.Background(), NewRequest(t, name, append(changes, NoWait)...))
+	var busy *locks.BusyError
+	if !errors.As(err, &busy) {
+		t.Fatalf("Join(%q) = %v, want a BusyError", name, err)
+	}
+	return busy
+}
+
+// Denied is told at once, and for good, why the request cannot be.
+func Denied(t testing.TB, s locks.Store, name string, changes ...Change) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
+	defer cancel()
+	_, err := s.Join(ctx, NewRequest(t, name, changes...))
+	var outage *locks.OutageError
+	if err == nil || errors.As(err, &outage) {
+		t.Fatalf("Join(%q) = %v, want an error that is final", name, err)
+	}
+	return err
+}
+
+// Fails joins for as long as a busy server may need to answer, and gives the error.
+func Fails(t testing.TB, s locks.Store, name string, changes ...Change) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	ticket, err := s.Join(ctx, NewRequest(t, name, changes...))
+	if err == nil {
+		t.Fatalf("Join(%q) succeeded, queued %v", name, ticket.Queued())
+	}
+	return err
+}
+
+// Release gives a slot back.
+func Release(t testing.TB, l locks.Lease) {
+	t.Helper()
+	if err := GiveBack(l); err != nil {
+		t.Fatalf("Release: %v", err)
+	}
+}
+
+// GiveBack releases, again and again: the two seconds of one release may pass on a
+// machine that is busy with other tests.
+func GiveBack(l locks.Lease) error {
+	var outage *locks.OutageError
+	for end := time.Now().Add(testkit.Patience); ; {
+		err := l.Release(context.Background())
+		if !errors.As(err, &outage) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// Renew prolongs a lease.
+func Renew(t testing.TB, l locks.RenewableLease) {
+	t.Helper()
+	if err := TryRenew(l); err != nil {
+		t.Fatalf("Renew: %v", err)
+	}
+}
+
+// TryRenew is one attempt of a renewal, and another one where a busy machine has let
+// the time of that pass.
+func TryRenew(l locks.RenewableLease) error {
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
+	defer cancel()
+	for {
+		_, err := l.Renew(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// Waiter is a queued request in a goroutine of its own.
+type Waiter struct {
+	Ref    locks.Ref
+	Cancel context.CancelFunc
+	Done   chan struct{} // closed when Wait has returned
+	Lease  locks.RenewableLease
+	Err    error
+	t      testing.TB
+}
+
+// Queue joins and has to wait. The waiting goes on in the background.
+func Queue(t testing.TB, s locks.Store, name string, changes ...Change) *Waiter {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := NewRequest(t, name, changes...)
+	ticket, err := s.Join(ctx, r)
+	if err != nil || !ticket.Queued() {
+		cancel()
+		t.Fatalf("Join(%q) = %v, %v; want a place in the queue", name, ticket, err)
+	}
+	w := &Waiter{t: t, Ref: r.Ref, Cancel: cancel, Done: make(chan struct{})}
+	go func() {
+		defer close(w.Done)
+		var l locks.Lease
+		if l, w.Err = ticket.Wait(ctx); w.Err == nil {
+			w.Lease = l.(locks.RenewableLease)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-w.Done
+		if w.Lease != nil {
+			_ = w.Lease.Release(context.Background())
+		}
+	})
+	return w
+}
+
+// Ended waits until Wait has returned.
+func (w *Waiter) Ended() {
+	w.t.Helper()
+	select {
+	case <-w.Done:
+	case <-time.After(testkit.Patience):
+		w.t.Fatal("Wait does not return")
+	}
+}
+
+// IsOver reports whether Wait has returned.
+func (w *Waiter) IsOver() bool {
+	select {
+	case <-w.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Granted waits for the lease.
+func (w *Waiter) Granted() locks.RenewableLease {
+	w.t.Helper()
+	w.Ended()
+	if w.Err != nil {
+		w.t.Fatalf("Wait: %v", w.Err)
+	}
+	return w.Lease
+}
+
+// Waits fails if w does not wait any more by now.
+func (w *Waiter) Waits() {
+	w.t.Helper()
+	if w.IsOver() {
+		w.t.Fatalf("Wait returned %v, %v out of turn", w.Lease, w.Err)
+	}
+}
+
+// List gives the entries of a lock.
+func List(t testing.TB, s locks.Store, name string) []locks.Entry {
+	t.Helper()
+	return list(t, s, name)
+}
+
+// Count gives the number of holders and waiters.
+func Count(t testing.TB, s locks.Store, name string) (holding, waiting int) {
+	t.Helper()
+	for _, e := range list(t, s, name) {
+		if e.State == locks.Holding {
+			holding++
+		} else {
+			waiting++
+		}
+	}
+	return holding, waiting
+}
+
+// Becomes waits until a lock has that many holders and waiters.
+func Becomes(t testing.TB, s locks.Store, name string, holding, waiting int) {
+	t.Helper()
+	testkit.Eventually(t, "the entries are as they should be", func() bool {
+		h, w := Count(t, s, name)
+		return h == holding && w == waiting
+	})
+}
+
+// Same fails unless two grants are one.
+func Same(t testing.TB, got, want locks.Grant) {
+	t.Helper()
+	if got.Ref != want.Ref || got.Fence != want.Fence || !slices.Equal(got.Slots, want.Slots) {
+		t.Errorf("grant %+v, want %+v", got, want)
+	}
+}

@@ -1,0 +1,123 @@
+package locktest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"golock/locks"
+)
+
+// mix is what a crowd does, and how often.
+type mix struct {
+	workers, deeds, locks int
+	pause                 time.Duration // between two deeds, at most
+	units                 []int         // the maxima that are asked for
+	weights, priorities   bool
+	holds                 bool
+	patience              int // one in so many does not wait
+	odds                  map[string]int
+}
+
+// crowd makes one history.
+type crowd struct {
+	t        *testing.T
+	w        *world
+	kind     locks.Kind
+	promises promises
+	seed     uint64
+	mix      mix
+	names    []string
+	urls     []string
+	stores   []locks.Store // by worker and name
+	watch    []locks.Store // by name
+	began    time.Time
+
+	mu      sync.Mutex // guards what follows
+	members []*member
+	history []porcupine.Operation
+	broken  error
+	waits   sync.WaitGroup
+}
+
+// member is one entry.
+type member struct {
+	id, lock, worker int
+	request          locks.Request
+	store            locks.Store
+	joined           int64 // when it began to
+	cancel           context.CancelFunc
+
+	// Guarded by the crowd's mutex.
+	waiting  bool
+	left     int64 // when it was told to leave; 0: it was not
+	lease    locks.Lease
+	released bool
+	stays    bool // after its release, for longer than the history
+}
+
+func newCrowd(t *testing.T, w *world, seed uint64, round int) *crowd {
+	c := &crowd{t: t, w: w, seed: seed, began: time.Now()}
+	rng := rand.New(rand.NewPCG(seed, 0))
+	pick := func(all ...int) int { return all[rng.IntN(len(all))] }
+	first, err := w.engine.Open(w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.kind = locks.KindOf(first)
+	lacks, isPlain := first.Traits(), c.kind == locks.PlainLock
+	first.Close()
+	m := mix{
+		workers: pick(2, 3, 4), deeds: pick(4, 8, 12), locks: pick(1, 1, 2),
+		pause: time.Duration(pick(0, 0, 50, 500)) * time.Microsecond, patience: pick(2, 4, 10),
+		odds: map[string]int{"join": 4, "release": 4, "leave": 1, "list": 1},
+	}
+	switch rng.IntN(4) {
+	case 0:
+		m.units = []int{1}
+	case 1:
+		m.units = []int{0, 0, 1}
+	case 2:
+		m.units = []int{pick(2, 3)}
+	default:
+		m.units, m.weights = []int{0, 1, 2, 3, 4}, true
+	}
+	m.priorities, m.holds = rng.IntN(2) == 0, !isPlain && rng.IntN(4) == 0
+	if !isPlain {
+		m.odds["evict"], m.odds["renew"] = pick(0, 1), 1
+	}
+	if isPlain {
+		m.weights, m.priorities = false, false
+		switch {
+		case lacks.NoMax != "":
+			m.units = []int{0, 1}
+		case lacks.NoShared != "": // everybody names the same
+			m.units = []int{pick(1, 1, 2, 3)}
+		}
+	}
+	c.mix = m
+	c.promises = promises{unordered: isPlain, hesitant: w.engine.Hesitates, scanning: w.engine.Hesitates || c.kind != locks.LeaseQueue}
+	if isPlain {
+		c.promises.searching, c.promises.sleepers = m.units[0] > 1, true
+	}
+	for i := range m.locks {
+		url := w.url
+		if isPlain && round+i > 0 { // its URL is the lock
+			url = w.engine.Fresh(t)
+		}
+		c.urls = append(c.urls, url)
+		c.names = append(c.names, fmt.Sprintf("history %d, name %d", round, i))
+		c.watch = append(c.watch, c.open(i))
+	}
+	for range m.workers {
+		for i := range m.locks {
+			c.stores = append(c.stores, c.open(i))
+		}
+	}
+	return c
+}

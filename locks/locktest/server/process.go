@@ -1,0 +1,289 @@
+// Package server is what tests need to run real servers: a process that can be
+// killed, frozen and started again, and a proxy before it that makes faults.
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Patience bounds every wait for something that must happen.
+const Patience = 30 * time.Second
+
+// Loopback is where all servers listen.
+const Loopback = "127.0.0.1"
+
+// Process is a server's or pooler's, with all its children. One goroutine at a
+// time changes its state.
+type Process struct {
+	Host   string // 127.0.0.1
+	Port   int
+	Socket string // MariaDB: the socket; PostgreSQL and PgBouncer: its directory
+	Dir    string // its data, and its log
+
+	// Credential is the user that it runs as; nil: that of the tests.
+	Credential *syscall.Credential
+
+	cmd    *exec.Cmd // nil: it does not run
+	ended  chan struct{}
+	paused bool
+}
+
+// Addr is HOST:PORT.
+func (p *Process) Addr() string { return net.JoinHostPort(p.Host, strconv.Itoa(p.Port)) }
+
+// Log is what it has logged so far.
+func (p *Process) Log() string {
+	text, _ := os.ReadFile(p.logFile())
+	return string(text)
+}
+
+func (p *Process) logFile() string { return filepath.Join(p.Dir, "log") }
+
+// errEnded is a process's that has ended instead of answering.
+var errEnded = errors.New("it has ended")
+
+// Start starts the program and returns when it answers.
+func (p *Process) Start(path string, args []string, answers func() bool) error {
+	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(path, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: p.Credential}
+	ended, started := make(chan struct{}), make(chan error, 1)
+	go func() {
+		// The process dies with this thread, so it does nothing else.
+		runtime.LockOSThread()
+		defer close(ended)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	p.cmd, p.ended = cmd, ended
+	for end := time.Now().Add(Patience); !answers(); time.Sleep(3 * time.Millisecond) {
+		select {
+		case <-ended:
+			p.Kill() // its children
+			return fmt.Errorf("%s: %w:\n%s", path, errEnded, p.Log())
+		default:
+		}
+		if time.Now().After(end) {
+			p.Kill()
+			return fmt.Errorf("%s does not answer:\n%s", path, p.Log())
+		}
+	}
+	return nil
+}
+
+// StartAnywhere finds a port too: another process may be quicker to take it.
+func (p *Process) StartAnywhere(first int, start func() error) (err error) {
+	for range 10 {
+		if p.Port, err = FreePort(first); err != nil {
+			return err
+		}
+		if err = start(); !errors.Is(err, errEnded) {
+			return err
+		}
+	}
+	return err
+}
+
+// Running reports whether the main process has not ended.
+func (p *Process) Running() bool {
+	if p.cmd == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Kill ends all its processes as kill -9 does.
+func (p *Process) Kill() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+	p.cmd, p.paused = nil, false
+	for {
+		list := workersIn(p.Dir)
+		if len(list) == 0 {
+			return
+		}
+		for _, pid := range list {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// End sends a signal and waits for the end; a process that does not care is
+// killed.
+func (p *Process) End(sig syscall.Signal) {
+	if p.cmd == nil {
+		return
+	}
+	p.Resume()
+	_ = p.cmd.Process.Signal(sig)
+	select {
+	case <-p.ended:
+	case <-time.After(Patience):
+	}
+	p.Kill()
+}
+
+// Pause freezes all its processes and returns when they stand still.
+func (p *Process) Pause() {
+	if p.cmd == nil {
+		return
+	}
+	p.paused = true
+	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
+	for {
+		moving := false
+		for _, pid := range workersIn(p.Dir) {
+			if !still(pid) {
+				moving = true
+				_ = syscall.Kill(pid, syscall.SIGSTOP)
+			}
+		}
+		if !moving {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Resume ends a Pause.
+func (p *Process) Resume() {
+	if !p.paused {
+		return
+	}
+	p.paused = false
+	for _, pid := range workersIn(p.Dir) {
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+	}
+}
+
+// workersIn are the processes whose working directory is below dir. That is how
+// the children of a server are known when their parent is gone.
+func workersIn(dir string) []int {
+	var list []int
+	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, link := range links {
+		at, err := os.Readlink(link)
+		if err != nil || at != dir && !strings.HasPrefix(at, dir+"/") {
+			continue // another's, or it has ended
+		}
+		if pid, err := strconv.Atoi(strings.Split(link, "/")[2]); err == nil && pid != os.Getpid() {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// still reports whether every thread of a process is stopped, or has ended.
+func still(pid int) bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		// "PID (NAME) STATE ...", and the name may have parentheses.
+		rest := string(text)[strings.LastIndexByte(string(text), ')')+1:]
+		if state := strings.TrimSpace(rest)[:1]; !strings.Contains("TZX", state) {
+			return false
+		}
+	}
+	return true
+}
+
+// The first of the ports that each kind of server uses: none is taken by another kind
+// while its server is away. They are not among the ones that the kernel gives to
+// outgoing connections. A node of a Redis Cluster uses the one 10000 higher, too.
+const (
+	RedisPorts = 10000
+	SQLPorts   = 26000
+	portCount  = 6000
+)
+
+// ports counts those that were tried, so that none is used twice in a process: a
+// sentinel would take a stranger at the port of its dead master for that one.
+// Processes begin far from each other.
+var ports atomic.Int64
+
+// FreePort finds a port that nobody uses.
+func FreePort(first int) (int, error) {
+	for range 100 {
+		port := first + int((ports.Add(1)+int64(os.Getpid())*1009)%portCount)
+		free := true
+		for _, p := range []int{port, port + 10000} {
+			l, err := net.Listen("tcp", net.JoinHostPort(Loopback, strconv.Itoa(p)))
+			if err != nil {
+				free = false
+				break
+			}
+			l.Close()
+		}
+		if free {
+			return port, nil
+		}
+	}
+	return 0, errors.New("no free port")
+}
+
+// WithOptions appends options to a URL, as in "quarantine=0".
+func WithOptions(url string, options []string) string {
+	if len(options) == 0 {
+		return url
+	}
+	mark := "?"
+	if strings.Contains(url, "?") {
+		mark = "&"
+	}
+	return url + mark + strings.Join(options, "&")
+}
+
+// Shared tells by an environment variable where the server is that all tests of a run
+// share.
+type Shared string
+
+// Setting is the variable with its value.
+func (v Shared) Setting(p *Process) string { return fmt.Sprintf("%s=%d:%s", v, p.Port, p.Dir) }
+
+// Find gives the process that the run has started; nil: none.
+func (v Shared) Find() (*Process, error) {
+	text := os.Getenv(string(v))
+	if text == "" {
+		return nil, nil
+	}
+	port, dir, _ := strings.Cut(text, ":")
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", v, err)
+	}
+	return &Process{Host: Loopback, Port: number, Dir: dir}, nil
+}

@@ -1,0 +1,287 @@
+package server
+
+import (
+	"bufio"
+	"net"
+	"sync"
+	"testing"
+)
+
+// Verdict is what becomes of a request.
+type Verdict int
+
+// The verdicts.
+const (
+	Pass      Verdict = iota // forward it, and the reply
+	LoseReply                // forward it, wait until the server has done it all, then close the connection instead of replying
+	Lose                     // close the connection instead of forwarding it
+	Hang                     // neither
+)
+
+// Message is one of a client's.
+type Message struct {
+	Raw       []byte
+	Answer    []byte // what the proxy itself says to it, instead of passing it on
+	IsRequest bool   // it is judged
+	Request   string // its text
+}
+
+// Wire cuts the two streams of a connection into messages. One goroutine reads
+// requests, one replies.
+type Wire interface {
+	Request(r *bufio.Reader) (Message, error)
+	// Begin is told before a request goes to the server.
+	Begin()
+	// Reply reads the next message of the server's. last: the server has done
+	// all of the request that Begin announced.
+	Reply(r *bufio.Reader) (raw []byte, last bool, err error)
+}
+
+// Proxy stands between clients and a server and makes faults. It does not
+// understand TLS.
+type Proxy struct {
+	listen   net.Listener
+	upstream string
+	wire     func() Wire
+	wg       sync.WaitGroup
+	closed   chan struct{}
+
+	mu     sync.Mutex
+	judge  func(Message) Verdict
+	refuse bool
+	thaw   chan struct{} // nil: it is not frozen
+	conns  map[net.Conn]bool
+	count  int // requests
+}
+
+// NewProxy starts one before HOST:PORT. It passes everything on.
+func NewProxy(t testing.TB, upstream string, wire func() Wire) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(Loopback, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{listen: l, upstream: upstream, wire: wire, conns: map[net.Conn]bool{}, closed: make(chan struct{})}
+	p.wg.Add(1)
+	go p.accept()
+	t.Cleanup(func() {
+		l.Close()
+		close(p.closed)
+		p.Cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+// Addr is HOST:PORT.
+func (p *Proxy) Addr() string { return p.listen.Addr().String() }
+
+// Judge sets what decides about every request from now on; nil passes all. It is
+// called by several goroutines.
+func (p *Proxy) Judge(f func(Message) Verdict) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.judge = f
+}
+
+// Cut closes all connections.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.Close()
+	}
+}
+
+// Refuse makes the proxy close every new connection at once, or stop that.
+func (p *Proxy) Refuse(yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = yes
+}
+
+// Freeze makes the proxy keep what comes, in both directions.
+func (p *Proxy) Freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.thaw == nil {
+		p.thaw = make(chan struct{})
+	}
+}
+
+// Thaw makes it deliver that.
+func (p *Proxy) Thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.thaw != nil {
+		close(p.thaw)
+		p.thaw = nil
+	}
+}
+
+// Requests is how many have come.
+func (p *Proxy) Requests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
+}
+
+func (p *Proxy) accept() {
+	defer p.wg.Done()
+	for {
+		client, err := p.listen.Accept()
+		if err != nil {
+			return
+		}
+		p.wg.Add(1)
+		go p.serve(client)
+	}
+}
+
+// serve passes on one connection until either end closes.
+func (p *Proxy) serve(client net.Conn) {
+	defer p.wg.Done()
+	p.mu.Lock()
+	refuse := p.refuse
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", p.upstream)
+	if refuse || err != nil {
+		client.Close()
+		if server != nil {
+			server.Close()
+		}
+		return
+	}
+	l := &link{proxy: p, client: client, server: server, wire: p.wire()}
+	p.keep(l, true)
+	end := func() {
+		client.Close()
+		server.Close()
+	}
+	p.wg.Add(1)
+	go func() {
+		defer p.wg.Done()
+		defer end()
+		l.replies()
+	}()
+	defer p.keep(l, false)
+	defer end()
+	l.requests()
+}
+
+func (p *Proxy) keep(l *link, yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range []net.Conn{l.client, l.server} {
+		if yes {
+			p.conns[c] = true
+		} else {
+			delete(p.conns, c)
+		}
+	}
+	select {
+	case <-p.closed: // the last Cut may have come too early
+		l.client.Close()
+		l.server.Close()
+	default:
+	}
+}
+
+func (p *Proxy) see(m Message) Verdict {
+	p.mu.Lock()
+	p.count++
+	judge := p.judge
+	p.mu.Unlock()
+	if judge == nil {
+		return Pass
+	}
+	return judge(m)
+}
+
+// hold waits while the proxy is frozen, and reports whether to go on.
+func (p *Proxy) hold() bool {
+	for {
+		p.mu.Lock()
+		thaw := p.thaw
+		p.mu.Unlock()
+		if thaw == nil {
+			return true
+		}
+		select {
+		case <-thaw:
+		case <-p.closed:
+			return false
+		}
+	}
+}
+
+// link is one connection through a proxy.
+type link struct {
+	proxy          *Proxy
+	client, server net.Conn
+	wire           Wire
+
+	mu     sync.Mutex
+	losing bool // replies are dropped, and after the next one all ends
+}
+
+func (l *link) requests() {
+	for r := bufio.NewReader(l.client); ; {
+		m, err := l.wire.Request(r)
+		if err != nil {
+			return
+		}
+		if m.Answer != nil { // the proxy's own
+			if _, err := l.client.Write(m.Answer); err != nil {
+				return
+			}
+			continue
+		}
+		verdict := Pass
+		if m.IsRequest {
+			verdict = l.proxy.see(m)
+		}
+		switch verdict {
+		case Lose:
+			return
+		case Hang:
+			continue
+		}
+		if !l.proxy.hold() {
+			return
+		}
+		l.mu.Lock()
+		l.losing = l.losing || verdict == LoseReply
+		l.mu.Unlock()
+		if m.IsRequest {
+			l.wire.Begin()
+		}
+		if _, err := l.server.Write(m.Raw); err != nil {
+			return
+		}
+	}
+}
+
+func (l *link) replies() {
+	for r := bufio.NewReader(l.server); ; {
+		raw, last, err := l.wire.Reply(r)
+		if err != nil {
+			return
+		}
+		l.mu.Lock()
+		losing := l.losing
+		l.mu.Unlock()
+		if losing {
+			if last {
+				return
+			}
+			continue
+		}
+		if !l.proxy.hold() {
+			return
+		}
+		if _, err := l.client.Write(raw); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package locktest
+
+import (
+	"strings"
+	"testing"
+
+	"golock/locks"
+)
+
+// TLS tests a store at a server on 127.0.0.1 whose certificate, which signs itself, is
+// for the given name, and which wants that one from clients too. address gives the URL
+// with options.
+func TLS(t *testing.T, name, cert, key string, open func(url string) (locks.Store, error), address func(options ...string) string) {
+	t.Helper()
+	store := func(options ...string) locks.Store {
+		s, err := open(address(options...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	Release(t, Get(t, store("ca="+cert, "server-name="+name, "cert="+cert, "key="+key), "n"))
+	for _, tt := range []struct {
+		options []string
+		want    string
+	}{
+		{nil, "?ca=FILE"},
+		{[]string{"ca=" + cert}, "127.0.0.1"},
+		{[]string{"ca=" + cert, "server-name=other.example"}, "other.example"},
+	} {
+		if err := Denied(t, store(tt.options...), "n"); !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: %v, want something about %s", tt.options, err, tt.want)
+		}
+	}
+	// The server gets no certificate. What it says to that may be lost with the
+	// connection.
+	Fails(t, store("ca="+cert, "server-name="+name), "n")
+}

@@ -1,0 +1,79 @@
+package sql
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golock/locks"
+	"golock/locks/lease"
+)
+
+// maxCommand is how many bytes of a command are stored, as they are written.
+const maxCommand = 2400
+
+// infoOf describes a request of this process, with more of its command than others
+// store.
+func infoOf(r locks.Request) string {
+	o := lease.ThisOwner(r)
+	o.Command = r.Command
+	return formatOwner(o)
+}
+
+// formatOwner writes an owner as the query of a URL.
+func formatOwner(o lease.Owner) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "host=%s&pid=%d&uid=%d&user=%s", escape(o.Host, 765), o.PID, o.UID, escape(o.User, 300))
+	if o.Runs {
+		b.WriteString("&runs=1")
+	}
+	room := maxCommand
+	for _, word := range o.Command {
+		text := "&arg=" + escape(word, room)
+		room -= len(text)
+		b.WriteString(text)
+		if room <= 0 {
+			b.WriteString(escape("…", 9))
+			break
+		}
+	}
+	return b.String()
+}
+
+// parseOwner reads what formatOwner wrote.
+func parseOwner(text string) lease.Owner {
+	o := lease.Owner{UID: -1}
+	for field := range strings.SplitSeq(text, "&") {
+		name, value, _ := strings.Cut(field, "=")
+		switch name {
+		case "host":
+			o.Host = unescape(value)
+		case "pid":
+			o.PID, _ = strconv.Atoi(value)
+		case "uid":
+			o.UID, _ = strconv.Atoi(value)
+		case "user":
+			o.User = unescape(value)
+		case "runs":
+			o.Runs = true
+		case "arg":
+			o.Command = append(o.Command, unescape(value))
+		}
+	}
+	return o
+}
+
+// loginMark stands before an entry's account at the server, which is the last of
+// its information: it is known only when the entry is written.
+const loginMark = "&login="
+
+func withLogin(info, account string) string {
+	info, _, _ = strings.Cut(info, loginMark)
+	return info + loginMark + escape(account, 300)
+}
+
+// loginOf is the account that withLogin has added, "" for none.
+func loginOf(info string) string {
+	_, login, _ := strings.Cut(info, loginMark)
+	return unescape(login)
+}

@@ -1,0 +1,5 @@
+//go:build integration && !race
+
+package runner
+
+func init() { depth = 0 }

@@ -1,0 +1,129 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+)
+
+// Holder holds a slot for another process, without a command: the holder process of `golock
+// acquire`. It signals nobody; that the slot is lost is for others to ask.
+type Holder struct {
+	*Run
+
+	// Process is a pidfd of the process that the slot is for. The slot is given back when it ends.
+	Process int
+
+	// Caller is a socket, not blocking, to the golock that was called. It sends one byte when it
+	// has told its own caller the ID; if it goes before that, nobody knows of the slot.
+	Caller int
+
+	// Granted tells the caller.
+	Granted func(locks.Grant) error
+
+	confirmed bool
+	released  atomic.Bool // by somebody who asked for it
+}
+
+var (
+	errProcessGone = errors.New("the process that the slot was for has ended")
+	errCallerGone  = errors.New("the golock that asked for the slot is gone")
+)
+
+// Take takes the slot and leaves it to the caller, to whom it belongs with the lease. The outcome
+// says why there is none.
+func (r *Run) Take() (locks.Lease, *Outcome) { return (&waiter{Run: r}).wait() }
+
+// Do takes the slot and returns when it is given back, lost, or could not be had.
+func (h *Holder) Do() (out Outcome) {
+	h.Relay.Watch(h.Process, h.Caller)
+	w := &waiter{Run: h.Run, wanted: h.wanted}
+	lease, failed := w.wait()
+	if failed != nil {
+		return *failed
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			out = *faultOf(v)
+			_ = lease.Release(context.Background())
+		}
+	}()
+	if l, ok := lease.(locks.Settler); ok {
+		l.Settle()
+	}
+	out = h.hold(lease)
+	h.release(lease, out.Kind)
+	return out
+}
+
+// hold keeps the slot until there is a reason to give it back.
+func (h *Holder) hold(lease locks.Lease) (out Outcome) {
+	var renewer *renewer
+	if l, ok := lease.(locks.RenewableLease); ok {
+		var err error
+		if renewer, err = h.startRenewer(l, 0); err != nil {
+			return Outcome{Kind: Fault, Err: err}
+		}
+		defer renewer.stop()
+	}
+	status := &statusServer{run: h.Run}
+	defer status.close()
+	err := status.serve(heldLease{lease: lease, onLost: renewer.renewSoon, release: func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+		defer cancel()
+		err := lease.Release(ctx)
+		h.released.Store(true)
+		h.Relay.Wake()
+		return err
+	}})
+	if err != nil {
+		return Outcome{Kind: Refused, Err: err}
+	}
+	if err := h.Granted(lease.Grant()); err != nil {
+		return Outcome{Kind: Unwanted, Err: err}
+	}
+	for {
+		if err := h.wanted(); err != nil {
+			return Outcome{Kind: Unwanted, Err: err}
+		}
+		if renewer != nil {
+			renewer.Step()
+			renewer.timer.set(renewer.WakeAt())
+			if renewer.Final { // one that is only not renewed in time may be put back
+				return Outcome{Kind: Lost, Err: renewer.Lost}
+			}
+		}
+		if h.released.Load() {
+			return Outcome{Kind: Ended}
+		}
+		if sig, _ := h.Relay.Next(-1); sig == unix.SIGTERM {
+			return Outcome{Kind: Interrupted, Signal: sig}
+		}
+	}
+}
+
+// wanted is an error if nobody wants the slot any more.
+func (h *Holder) wanted() error {
+	ready := []unix.PollFd{{Fd: int32(h.Process), Events: unix.POLLIN}}
+	if n, err := unix.Poll(ready, 0); err == nil && n > 0 {
+		return errProcessGone
+	}
+	if h.confirmed {
+		return nil
+	}
+	var word [1]byte
+	n, err := unix.Read(h.Caller, word[:])
+	switch {
+	case n > 0:
+		h.confirmed = true
+		h.Relay.Unwatch(h.Caller)
+		unix.Close(h.Caller)
+	case err != unix.EAGAIN && err != unix.EINTR:
+		return errCallerGone
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package progress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golock/locks"
+)
+
+// shown is a store of which only the looks count.
+type shown struct {
+	locks.Store
+	leased bool
+	err    error
+	slow   time.Duration
+	own    int // the run's place as the store shows it
+	looks  []time.Duration
+	began  time.Time
+}
+
+// shownLeases is one with leases.
+type shownLeases struct {
+	locks.LeaseStore
+	*shown
+}
+
+func (s shownLeases) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
+	return s.shown.Entries(ctx, name)
+}
+
+func (s *shown) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
+	return func(yield func(locks.Entry, error) bool) {
+		s.looks = append(s.looks, time.Since(s.began).Round(100*time.Millisecond))
+		select {
+		case <-time.After(s.slow):
+		case <-ctx.Done():
+			yield(locks.Entry{}, ctx.Err())
+			return
+		}
+		if s.err != nil {
+			yield(locks.Entry{}, s.err)
+			return
+		}
+		_ = yield(locks.Entry{State: locks.Holding, PID: 7}, nil) && yield(locks.Entry{State: locks.Waiting, Ref: locks.Ref{ID: [16]byte{9}}, Position: 1}, nil) && s.own > 0 &&
+			yield(locks.Entry{State: locks.Waiting, Position: s.own}, nil)
+	}
+}
+
+// onlook lets a run wait for a time, whose user wants to be told each second.
+func onlook(t *testing.T, s *shown, place int, d time.Duration) (told []string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s.began = time.Now()
+		var store locks.Store = s
+		if s.leased {
+			store = shownLeases{shown: s}
+		}
+		o := &Reporter{Store: store, Name: "n", ID: new([16]byte), TTL: 30 * time.Second, Wake: func() {}}
+		o.Report = func(w *Waiting) time.Duration {
+			if w == nil {
+				told = append(told, "over")
+				return 0
+			}
+			told = append(told, fmt.Sprintf("%v: %d, %d %s", time.Since(s.began).Round(100*time.Millisecond), w.Place, len(w.Holders), w.Problem))
+			return time.Second
+		}
+		o.Begin(func() int { return place })
+		for time.Since(s.began) < d {
+			if err := o.Update(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(min(o.Patience(-1), 10*time.Millisecond)) // and is woken by the looks
+		}
+		o.End(true)
+		o.End(true)
+		synctest.Wait()
+	})
+	return told
+}
+
+func TestLooks(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		store  shown
+		place  int
+		d      time.Duration
+		looks  string
+		finish string // what was told in the end
+	}{
+		{"near", shown{}, 2, 9 * time.Second, "[1s 4s 7s]", "2, 1 "},
+		{"on a kernel's lock", shown{}, 0, 5 * time.Second, "[1s 4s]", "0, 1 "},
+		{"leased", shown{leased: true}, 1, 25 * time.Second, "[1s 11s 21s]", "1, 1 "},
+		{"far", shown{}, 100, 45 * time.Second, "[20s 40s]", "100, 1 "},
+		{"far, leased", shown{leased: true}, 17, 45 * time.Second, "[]", "17, 0 "},
+		{"moving on", shown{own: 3}, 5, 9 * time.Second, "[1s 4s 7s]", "3, 1 "},
+		{"no longer far", shown{own: 3}, 20, 12 * time.Second, "[4s 7s 10s]", "3, 1 "},
+		{"very far", shown{}, 1000, 60 * time.Second, "[]", "1000, 0 "},
+		{"slow", shown{slow: 400 * time.Millisecond}, 1, 20 * time.Second, "[1s 9.4s 17.8s]", "1, 1 "},
+		{"out of reach", shown{err: errors.New("gone")}, 1, 5 * time.Second, "[1s 4s]", "1, 0 gone"},
+	} {
+		told := onlook(t, &c.store, c.place, c.d)
+		if got := fmt.Sprint(c.store.looks); got != c.looks {
+			t.Errorf("%s: looks at %s, want %s", c.what, got, c.looks)
+		}
+		n := len(told)
+		if told[n-1] != "over" || strings.Count(strings.Join(told, "|"), "over") != 1 || !strings.HasSuffix(told[n-2], c.finish) {
+			t.Errorf("%s: told %q", c.what, told)
+		}
+		if !strings.HasPrefix(told[0], "0s:") || n < int(c.d/time.Second)*2/3 {
+			t.Errorf("%s: told %d times: %q", c.what, n, told)
+		}
+	}
+}
+
+// A user is not kept waiting for a store that is, and the end of a look that is
+// under way is waited for where the process will be stopped.
+func TestLookThatHangs(t *testing.T) {
+	s := &shown{slow: time.Minute}
+	told := onlook(t, s, 1, 5*time.Second)
+	if len(s.looks) != 1 || !strings.HasPrefix(told[1], "1.5s: 1, 0") {
+		t.Errorf("%v, told %q", s.looks, told)
+	}
+}
+
+// A panic in a look is the run's.
+func TestLookThatPanics(t *testing.T) {
+	report := func(*Waiting) time.Duration { return time.Nanosecond }
+	o := &Reporter{Store: struct{ *shown }{}, ID: new([16]byte), Wake: func() {}, Report: report}
+	var err error
+	o.looks = make(chan look, 1)
+	o.look()
+	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		if err = o.Update(); err != nil {
+			break
+		}
+	}
+	var fault *locks.PanicError
+	if !errors.As(err, &fault) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A look that has not even ended in the time in which it should, before the process
+// was stopped, is of no use to the next waiting.
+func TestLookOfAWaitingThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stubborn{shown: shown{own: 1}}
+		report := func(*Waiting) time.Duration { return time.Second }
+		o := &Reporter{Store: s, ID: new([16]byte), Wake: func() {}, Report: report}
+		o.Begin(func() int { return 1 })
+		time.Sleep(time.Second)
+		if err := o.Update(); err != nil || o.cancel == nil {
+			t.Fatal("there is no look", err)
+		}
+		o.End(true)
+		time.Sleep(time.Minute)
+		if err := o.Update(); err != nil {
+			t.Error(err)
+		}
+		o.Begin(func() int { return 2 })
+		if o.view.Place != 2 || len(o.view.Holders) != 0 {
+			t.Errorf("%+v", o.view)
+		}
+		o.End(true)
+	})
+}
+
+// stubborn is a store that cannot be called back from a look.
+type stubborn struct{ shown }
+
+func (s *stubborn) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, error] {
+	time.Sleep(30 * time.Second)
+	return s.shown.Entries(context.Background(), name)
+}

@@ -1,0 +1,244 @@
+// Package renewal keeps leases: it decides when one is renewed and when it must count as lost. It knows
+// no processes and makes no system calls, so that it can be tested in virtual time.
+package renewal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golock/locks"
+)
+
+// Renewer renews one lease and says when it is at risk or lost, for all stores with leases.
+//
+// Its state belongs to the goroutine that calls Step, which never waits. A renewal has a goroutine
+// of its own, at most one at a time, which ends with one message to answers; another one passes the
+// lease's events on until Stop. All of them call wake when there is something for Step.
+//
+// When the slot must count as lost follows from the clock and from what the store has promised,
+// never from the state of a connection (Gray and Cheriton, Leases, 1989):
+//
+//	sent                                    stop      kill     end
+//	  |--------- TTL/3 --------|--- ... -----|---------|--------|
+//	  a renewal                the next      stop signal  KILL   somebody else's
+type Renewer struct {
+	lease    locks.RenewableLease
+	clock    locks.Clock
+	wake     func()
+	log      func(warn bool, message string, pairs ...any)
+	window   time.Duration // from stop to end, at most
+	interval time.Duration // from one renewal to the next
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	answers chan answer // has room for the one that can come
+	events  chan locks.Event
+
+	next     locks.Instant // when to renew
+	inFlight bool          // a renewal is
+	repeat   bool          // and another one is to follow at once
+	failure  error         // of the last renewal; nil: it went well
+
+	Term  locks.Term // the last that was promised
+	Lost  error      // the slot is not ours any more, or soon will not be
+	Final bool       // and will not be again
+}
+
+// answer is what a renewal comes to.
+type answer struct {
+	term locks.Term
+	err  error
+}
+
+// PerTTL is how often a lease is renewed in its TTL, if all goes well.
+const PerTTL = 3
+
+// stopLimit bounds how long Stop waits.
+const stopLimit = 60 * time.Millisecond
+
+// TryLimit bounds one renewal.
+func TryLimit(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
+
+// retryPause is how long after one that failed the next follows. An outage has then done no harm if
+// it was shorter than 2/3 TTL - the stop window - 1.5 TryLimit: after it, what hangs may take one
+// TryLimit to fail.
+func retryPause(ttl time.Duration) time.Duration { return min(ttl/40, 100*time.Millisecond) }
+
+// renewInterval is a third of the TTL. The promise about outages has half a TryLimit left for a
+// pause, for the drift of clocks (locks.Term.End) and for KILL where the stop window is nothing;
+// where they take more, by a long TTL, the renewals come sooner by that.
+func renewInterval(ttl, killAfter time.Duration) time.Duration {
+	const roundTrip = 10 * time.Millisecond
+	drift := ttl - locks.Term{TTL: ttl}.End().Sub(0)
+	kill := stopWindow(ttl, killAfter) - min(killAfter, ttl/6)
+	return ttl/PerTTL - max(retryPause(ttl)+drift+kill+roundTrip-TryLimit(ttl)/2, 0)
+}
+
+// killTime is what it may take to kill: so long before the end KILL is sent.
+func killTime(ttl time.Duration) time.Duration { return min(ttl/20, 100*time.Millisecond) }
+
+// stopWindow is how long before the end the stop signal is sent.
+func stopWindow(ttl, killAfter time.Duration) time.Duration {
+	return max(min(killAfter, ttl/6), killTime(ttl))
+}
+
+// New keeps a lease until Stop is called. The command is to have killAfter between the stop signal and
+// KILL, as far as the TTL allows.
+func New(lease locks.RenewableLease, clock locks.Clock, killAfter time.Duration, wake func(), log func(bool, string, ...any)) *Renewer {
+	term := lease.Term()
+	interval := renewInterval(term.TTL, killAfter)
+	r := &Renewer{
+		lease: lease, clock: clock, wake: wake, log: log,
+		window: stopWindow(term.TTL, killAfter), interval: interval,
+		answers: make(chan answer, 1), events: make(chan locks.Event, 1),
+		Term: term, next: term.Asked.Add(interval),
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	go r.passEvents()
+	return r
+}
+
+// Stop ends the renewals. One that is under way is waited for, but not for long: it can do no harm
+// to what comes after.
+func (r *Renewer) Stop() {
+	r.cancel()
+	if r.inFlight {
+		timer := time.NewTimer(stopLimit)
+		defer timer.Stop()
+		select {
+		case <-r.answers:
+		case <-timer.C:
+		}
+		r.inFlight = false
+	}
+}
+
+func (r *Renewer) passEvents() {
+	for {
+		select {
+		case e := <-r.lease.Events():
+			select {
+			case r.events <- e:
+				r.wake()
+			case <-r.ctx.Done():
+				return
+			}
+		case <-r.ctx.Done():
+			return
+		}
+	}
+}
+
+// RenewSoon has the lease renewed at once. It may be called from any goroutine.
+func (r *Renewer) RenewSoon() {
+	if r == nil {
+		return
+	}
+	select {
+	case r.events <- locks.Unsure:
+		r.wake()
+	default: // there is an event already
+	}
+}
+
+// StopAt is when the command is told to stop, KillAt when it is killed, and NextAt when the lease is
+// renewed.
+func (r *Renewer) StopAt() locks.Instant { return r.Term.End().Add(-r.window) }
+func (r *Renewer) KillAt() locks.Instant { return r.Term.End().Add(-killTime(r.Term.TTL)) }
+func (r *Renewer) NextAt() locks.Instant { return r.next }
+
+// Window is the time from StopAt to the end of the lease.
+func (r *Renewer) Window() time.Duration { return r.window }
+
+// Step does what is due: it takes in the store's answer, looks at the clock, and only then asks the
+// store.
+func (r *Renewer) Step() {
+	r.takeIn()
+	now := r.clock()
+	if r.Lost == nil && now >= r.StopAt() {
+		without := now.Sub(r.Term.Asked).Round(time.Millisecond)
+		r.Lost = fmt.Errorf("the slot could not be kept: no renewal for %v", without)
+		if r.failure != nil {
+			r.Lost = fmt.Errorf("%w: %w", r.Lost, r.failure)
+		}
+	}
+	if !r.Final && !r.inFlight && now >= r.next {
+		r.inFlight = true
+		go r.ask(TryLimit(r.Term.TTL))
+	}
+}
+
+// WakeAt is when Step has something to do next, unless wake is called before; 0: nothing.
+func (r *Renewer) WakeAt() locks.Instant {
+	var at locks.Instant
+	if r.Lost == nil {
+		at = r.StopAt()
+	}
+	if !r.Final && !r.inFlight && (at == 0 || r.next < at) {
+		at = r.next
+	}
+	return at
+}
+
+// takeIn takes in what has come, without waiting.
+func (r *Renewer) takeIn() {
+	for {
+		select {
+		case a := <-r.answers:
+			r.inFlight = false
+			r.answered(a)
+		case <-r.events: // a renewal says what is true
+			r.repeat = r.inFlight
+			if !r.inFlight {
+				r.next = r.clock()
+			}
+		default:
+			return
+		}
+	}
+}
+
+func (r *Renewer) answered(a answer) {
+	var panicked *locks.PanicError
+	switch {
+	case a.err == nil:
+		if r.failure != nil {
+			r.log(false, "the store answers again", "without", r.clock().Sub(r.Term.Asked))
+		}
+		r.Term, r.failure = a.term, nil
+		r.next = a.term.Asked.Add(r.interval)
+		if !r.Final {
+			r.Lost = nil // which is of no help to a command that is being stopped
+		}
+	case errors.Is(a.err, locks.ErrLost):
+		r.Lost, r.Final = a.err, true
+	case errors.As(a.err, &panicked):
+		panic(panicked)
+	default:
+		if r.failure == nil {
+			left := r.Term.End().Sub(r.clock())
+			r.log(true, "the slot cannot be renewed at the moment", "error", a.err, "left", left)
+		}
+		r.failure = a.err
+		r.next = r.clock().Add(retryPause(r.Term.TTL))
+	}
+	if r.repeat {
+		r.repeat, r.next = false, r.clock()
+	}
+}
+
+// ask makes one renewal.
+func (r *Renewer) ask(limit time.Duration) {
+	defer r.wake()
+	defer func() {
+		if v := recover(); v != nil {
+			r.answers <- answer{err: locks.NewPanicError(v)}
+		}
+	}()
+	ctx, cancel := context.WithTimeout(r.ctx, limit)
+	defer cancel()
+	term, err := r.lease.Renew(ctx)
+	r.answers <- answer{term, err}
+}

@@ -1,0 +1,123 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/internal/proctree"
+	"golock/locks"
+	"golock/signals"
+)
+
+// start starts the command, or becomes it. An outcome says why there is none.
+func (s *supervisor) start() *Outcome {
+	var err error
+	common := len(s.cmd.env)
+	s.cmd.addGrant(s.lease.Grant())
+	if !s.Close {
+		s.cmd.inherit = s.lease.Files()
+	}
+	if s.Exec {
+		return s.becomeCommand()
+	}
+	if l, ok := s.lease.(locks.RenewableLease); ok {
+		killAfter := s.KillAfter
+		if s.OnlyWarn {
+			killAfter = 0 // nobody is told to stop
+		}
+		if s.renewer, err = s.startRenewer(l, killAfter); err != nil {
+			return &Outcome{Kind: Fault, Err: err}
+		}
+	}
+	if err := s.status.serve(heldLease{lease: s.lease, onLost: s.renewer.renewSoon}); err != nil {
+		s.Log(false, "status socket unavailable", "error", err)
+	}
+	if failed := s.takeSignals(); failed != nil {
+		return failed
+	}
+	if s.Tree {
+		proctree.BecomeSubreaper()
+	}
+	if s.watchdog != nil {
+		s.pid, err = s.watchdog.start(s.cmd.env[common:], s.renewer.KillAt(), s.clock)
+	} else {
+		attr := &syscall.SysProcAttr{Setpgid: !s.Terminal}
+		s.Relay.AsCaller(func() { s.pid, err = s.cmd.spawn(attr) })
+	}
+	if err != nil {
+		return notStarted(err)
+	}
+	s.group, s.spawned = s.pid, time.Now()
+	s.enter(running)
+	if s.watchdog != nil {
+		s.Relay.Watch(s.watchdog.socket)
+	}
+	if l, ok := s.lease.(locks.Settler); ok {
+		l.Settle()
+	}
+	s.Log(false, "command started", "pid", s.pid)
+	if w, ok := s.Store.(locks.LeaseStore); ok {
+		for _, warning := range w.Warnings() {
+			s.Log(true, warning)
+		}
+	}
+	return nil
+}
+
+// becomeCommand executes the command in golock's place. It returns only if that cannot be. Signals
+// that came before do to this process what they would do to a command that has just begun.
+func (s *supervisor) becomeCommand() *Outcome {
+	s.Relay.Yield()
+	if failed := s.takeSignals(); failed != nil {
+		return failed
+	}
+	var err error
+	s.Relay.AsCaller(func() {
+		for _, sig := range s.pending {
+			_ = unix.Kill(unix.Getpid(), sig)
+		}
+		err = s.cmd.exec()
+	})
+	return notStarted(err)
+}
+
+// takeSignals takes in what came since the slot was granted. If golock was told to stop, the command
+// need not be started.
+func (s *supervisor) takeSignals() *Outcome {
+	for {
+		sig, ok := s.Relay.Next(0)
+		switch {
+		case !ok:
+			return nil
+		case signals.EndsWaiting(sig):
+			if sig == unix.SIGTERM {
+				if err := evictionOf(s.lease); err != nil {
+					return &Outcome{Kind: Lost, Err: err}
+				}
+			}
+			return interruptedBy(sig)
+		case sig != 0 && sig != unix.SIGCHLD:
+			s.pending = append(s.pending, sig)
+		}
+	}
+}
+
+var errTooLate = errors.New("the slot could not be kept: it was lost before the command was started")
+
+func notStarted(err error) *Outcome {
+	switch {
+	case errors.Is(err, errWatchdogGone):
+		return &Outcome{Kind: Fault, Err: err}
+	case errors.Is(err, errWatchdogMute):
+		return &Outcome{Kind: Lost, Err: fmt.Errorf("%w: %w", errTooLate, err)}
+	case errors.Is(err, unix.ETIME):
+		return &Outcome{Kind: Lost, Err: errTooLate}
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return &Outcome{Kind: NotFound, Err: err}
+	}
+	return &Outcome{Kind: NotExecutable, Err: err}
+}

@@ -1,0 +1,93 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+)
+
+// state is how far a run is. docs/runner-states.md has the diagram.
+type state int
+
+const (
+	waiting  state = iota // for the slot
+	starting              // has the slot, prepares and starts the command
+	running               // the command runs
+	draining              // the command has ended, its descendants have not (Run.Tree)
+	stopping              // the stop signal is sent, KILL follows
+	killing               // KILL is sent, again until nothing is left
+	ended                 // nothing of the command runs
+	released              // the slot is given back, or there was none
+)
+
+func (s state) String() string {
+	return [...]string{"waiting", "starting", "running", "draining", "stopping", "killing", "ended", "released"}[s]
+}
+
+// next are the states that may follow.
+func (s state) next() []state {
+	return [...][]state{
+		waiting:  {starting, released},
+		starting: {running, ended},
+		running:  {draining, stopping, killing, ended},
+		draining: {stopping, killing, ended},
+		stopping: {killing, ended},
+		killing:  {ended},
+		ended:    {released},
+		released: {},
+	}[s]
+}
+
+// enter changes the state. A change that the diagram does not have is a fault of golock's own.
+func (s *supervisor) enter(to state) {
+	if !slices.Contains(s.state.next(), to) {
+		panic(fmt.Sprintf("a run cannot go from %v to %v", s.state, to))
+	}
+	if s.onTransition != nil {
+		s.onTransition(s.state, to)
+	}
+	s.state = to
+}
+
+// cause is why golock ends a command.
+type cause int
+
+const (
+	noCause       cause = iota
+	stopRequested       // by a signal; with Run.Tree it also stops what the command left running
+	timeLimit
+	evicted   // from a store without leases
+	leaseLost // or evicted from a store with leases
+	fault
+)
+
+// reason is a cause and what belongs to it.
+type reason struct {
+	cause cause
+	err   error
+	tree  bool // every descendant is ended, whatever Run.Tree says
+}
+
+// because records a reason and reports whether it counts. A graver cause replaces a lesser one; of
+// two that are equally grave the first counts.
+func (s *supervisor) because(c cause, err error) bool {
+	gravity := [...]int{noCause: 0, stopRequested: 1, timeLimit: 2, evicted: 2, leaseLost: 3, fault: 3}
+	if gravity[c] <= gravity[s.reason.cause] {
+		return false
+	}
+	s.reason = reason{cause: c, err: err, tree: c == leaseLost || c == fault}
+	return true
+}
+
+// outcome is that of a command that has ended with status.
+func (r reason) outcome(status syscall.WaitStatus) *Outcome {
+	switch r.cause {
+	case timeLimit:
+		return &Outcome{Kind: TimedOut, Status: status}
+	case evicted, leaseLost:
+		return &Outcome{Kind: Lost, Status: status, Err: r.err}
+	case fault:
+		return &Outcome{Kind: Fault, Err: r.err}
+	}
+	return &Outcome{Kind: Ended, Status: status}
+}

@@ -1,0 +1,238 @@
+package runner
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/locks/local"
+)
+
+// allStates is every state in its order.
+func allStates() []state {
+	return []state{waiting, starting, running, draining, stopping, killing, ended, released}
+}
+
+func legalTransitions() map[string]bool {
+	legal := map[string]bool{}
+	for _, from := range allStates() {
+		for _, to := range from.next() {
+			legal[fmt.Sprintf("%v -> %v", from, to)] = true
+		}
+	}
+	return legal
+}
+
+// walk does a run and gives the transitions that it made. With at, something happens when a log
+// event comes for the first time.
+func walk(t *testing.T, r *Run, at map[string]func()) (made []string, out Outcome) {
+	t.Helper()
+	r.onTransition = func(from, to state) { made = append(made, fmt.Sprintf("%v -> %v", from, to)) }
+	r.Log = func(_ bool, message string, _ ...any) {
+		if f := at[message]; f != nil {
+			delete(at, message)
+			f()
+		}
+	}
+	out = r.Do()
+	return made, out
+}
+
+// raise sends a signal to this process, which it has when the function returns.
+func raise(sig unix.Signal) func() {
+	return func() {
+		_ = unix.Kill(os.Getpid(), sig)
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// Every transition of the diagram happens, and no other.
+func TestEveryTransition(t *testing.T) {
+	seen := map[string]bool{}
+	daemon := "trap '' TERM; sleep 0.3 & exit 0"
+	forever := "(trap '' TERM; while :; do sleep 0.1; done) & exit 0"
+	panics := func() { panic("a fault made by the test") }
+	for _, c := range []struct {
+		what  string
+		argv  []string
+		setUp func(*Run)
+		at    map[string]func()
+		want  Kind
+		path  string
+	}{
+		{"a command", []string{"true"}, nil, nil, Ended, "starting running ended released"},
+		{"no such command", []string{"golock-no-such-program"}, nil, nil, NotFound, "starting ended released"},
+		{"a fault before the command", []string{"true"}, nil, map[string]func(){"slot taken": panics}, Fault, "starting ended released"},
+		{"told to stop before it starts", []string{"true"}, nil, map[string]func(){"slot taken": raise(unix.SIGTERM)}, Interrupted, "starting ended released"},
+		{"a tree", []string{"sh", "-c", daemon}, func(r *Run) { r.Tree = true }, nil, Ended, "starting running draining ended released"},
+		{"a tree, its time is over", []string{"sh", "-c", daemon}, func(r *Run) { r.Tree, r.TimeLimit = true, 100*time.Millisecond }, nil, TimedOut, "starting running draining stopping ended released"},
+		{"a tree, to be killed at once", []string{"sh", "-c", forever}, func(r *Run) { r.Tree, r.TimeLimit, r.KillAfter = true, 100*time.Millisecond, 0 }, nil, TimedOut, "starting running draining killing ended released"},
+		{"a time limit", []string{"sleep", "1000"}, func(r *Run) { r.TimeLimit = 100 * time.Millisecond }, nil, TimedOut, "starting running stopping ended released"},
+		{"one that does not obey", []string{"sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"}, func(r *Run) { r.TimeLimit, r.KillAfter = 200*time.Millisecond, 200*time.Millisecond }, nil, TimedOut, "starting running stopping killing ended released"},
+		{"killed at once", []string{"sleep", "1000"}, func(r *Run) { r.TimeLimit, r.KillAfter = 100*time.Millisecond, 0 }, nil, TimedOut, "starting running killing ended released"},
+		{"a fault while it runs", []string{"sleep", "1000"}, nil, map[string]func(){"command started": panics}, Fault, "starting running stopping ended released"},
+	} {
+		r := testRun(t, local.New(filepath.Join(t.TempDir(), "locks")), c.argv...)
+		if c.setUp != nil {
+			c.setUp(r)
+		}
+		made, out := walk(t, r, c.at)
+		for _, step := range made {
+			seen[step] = true
+		}
+		want := strings.Fields("waiting " + c.path)
+		for i := range want[1:] {
+			want[i] += " -> " + want[i+1]
+		}
+		if want = want[:len(want)-1]; out.Kind != c.want || !slices.Equal(made, want) {
+			t.Errorf("%s: %+v by %q, want kind %d by %q", c.what, out, made, c.want, want)
+		}
+	}
+	// A run that gets no slot.
+	store := local.New(filepath.Join(t.TempDir(), "locks"))
+	lease, failed := testRun(t, store).Take()
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	made, out := walk(t, testRun(t, store, "true"), nil)
+	if seen[made[0]] = true; out.Kind != Busy || len(made) != 1 {
+		t.Errorf("busy: %+v by %q", out, made)
+	}
+	_ = lease.Release(t.Context())
+
+	for step := range legalTransitions() {
+		if !seen[step] {
+			t.Errorf("%s never happens", step)
+		}
+	}
+}
+
+// The same with a watchdog: it is gone, or the slot.
+func TestTransitionsWithAWatchdog(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		tree  bool
+		renew error
+		want  Kind
+		path  []string
+	}{
+		{"the slot is lost", false, locks.ErrLost, Lost, []string{"running -> stopping"}},
+		{"the slot is lost after the command", true, locks.ErrLost, Lost, []string{"running -> draining", "draining -> stopping"}},
+		{"the watchdog is killed", false, nil, Fault, []string{"running -> killing"}},
+		{"the watchdog is killed after the command", true, nil, Fault, []string{"running -> draining", "draining -> killing"}},
+	} {
+		store := newLeasedStore(t, time.Second)
+		var drained atomic.Bool
+		store.renew = func() error {
+			if c.tree && !drained.Load() {
+				return nil
+			}
+			return c.renew
+		}
+		argv := []string{"sleep", "1000"}
+		if c.tree {
+			argv = []string{"sh", "-c", "sleep 1000 & sleep 0.1"}
+		}
+		r := testRun(t, store, argv...)
+		r.Tree = c.tree
+		kill := func() { _ = unix.Kill(watchdogChild(t), unix.SIGKILL) }
+		var made []string
+		r.onTransition = func(from, to state) {
+			made = append(made, fmt.Sprintf("%v -> %v", from, to))
+			drained.Store(drained.Load() || to == draining)
+			if c.renew == nil && (to == draining || to == running && !c.tree) {
+				kill()
+			}
+		}
+		out := r.Do()
+		if want := slices.Concat([]string{"waiting -> starting", "starting -> running"}, c.path); out.Kind != c.want || len(made) < len(want) || !slices.Equal(made[:len(want)], want) {
+			t.Errorf("%s: %+v by %q, want kind %d by %q", c.what, out, made, c.want, want)
+		}
+		for _, step := range made {
+			if !legalTransitions()[step] {
+				t.Errorf("%s: %s", c.what, step)
+			}
+		}
+		noChildren(t)
+		free(t, store.QueueStore)
+	}
+}
+
+func TestIllegalTransitionPanics(t *testing.T) {
+	legal := legalTransitions()
+	for _, from := range allStates() {
+		for _, to := range allStates() {
+			func() {
+				defer func() {
+					if panicked := recover() != nil; panicked == legal[fmt.Sprintf("%v -> %v", from, to)] {
+						t.Errorf("%v -> %v: panic %v", from, to, panicked)
+					}
+				}()
+				(&supervisor{Run: &Run{}, state: from}).enter(to)
+			}()
+		}
+	}
+}
+
+// The diagram shows what the code does.
+func TestDiagram(t *testing.T) {
+	text, err := os.ReadFile("../docs/runner-states.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| [^|]* \\| ([^|]*) \\|$").FindAllStringSubmatch(string(text), -1) {
+		for _, to := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(m[2], -1) {
+			shown[m[1]+" -> "+to[1]] = true
+		}
+	}
+	if !maps.Equal(shown, legalTransitions()) {
+		t.Errorf("docs/runner-states.md shows %q, the code has %q", slices.Sorted(maps.Keys(shown)), slices.Sorted(maps.Keys(legalTransitions())))
+	}
+}
+
+// A graver reason replaces a lesser one, and none of the same gravity.
+func TestReasons(t *testing.T) {
+	for _, c := range []struct {
+		causes []cause
+		want   cause
+	}{
+		{[]cause{stopRequested, timeLimit}, timeLimit},
+		{[]cause{timeLimit, evicted}, timeLimit},
+		{[]cause{evicted, timeLimit}, evicted},
+		{[]cause{evicted, stopRequested}, evicted},
+		{[]cause{timeLimit, leaseLost}, leaseLost},
+		{[]cause{leaseLost, fault}, leaseLost},
+		{[]cause{fault, leaseLost, timeLimit}, fault},
+	} {
+		s := &supervisor{}
+		for _, cause := range c.causes {
+			s.because(cause, nil)
+		}
+		if s.reason.cause != c.want || s.reason.tree != (c.want >= leaseLost) {
+			t.Errorf("%v come to %v", c.causes, s.reason)
+		}
+	}
+}
+
+// watchdogChild is the watchdog of the run under way.
+func watchdogChild(t *testing.T) int {
+	t.Helper()
+	for _, pid := range childrenOf(os.Getpid()) {
+		if text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(text) == WatchdogName+"\n" {
+			return pid
+		}
+	}
+	t.Error("there is no watchdog")
+	return os.Getpid()
+}

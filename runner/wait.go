@@ -1,0 +1,379 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/runner/progress"
+	"golock/signals"
+)
+
+const (
+	// leaveLimit bounds how long a golock that was told to stop waits to leave the queue.
+	leaveLimit = 60 * time.Millisecond
+
+	// withdrawLimit bounds how long a golock that gives up on a store tells it so. Without that a
+	// grant that it may have made lasts for its TTL.
+	withdrawLimit = 200 * time.Millisecond
+
+	// How long a store that does not answer is tried.
+	reachLimit       = 10 * time.Second
+	reachLimitNoWait = 2 * time.Second
+
+	// nearPlaces is how many waiters of a lock keep their watchdog, so that a handover does not
+	// wait for one to start. Those behind start it when their turn is near: there may be thousands.
+	nearPlaces = 8
+
+	// readyPlace is the place at which those who have none start it.
+	readyPlace = 2
+)
+
+// waiter waits for the slot of a run. It belongs to the goroutine that owns the run. The store is
+// asked at once for what takes no waiting; the rest is done by a goroutine that ends with one
+// message to result and wakes the relay after each message.
+type waiter struct {
+	*Run
+	watchdog *watchdog
+	status   *statusServer
+	wanted   func() error // asked at every wake-up, if not nil; an error ends the waiting
+
+	cancel   context.CancelCauseFunc
+	joined   chan locks.Ticket // that has queued
+	near     chan struct{}
+	place    *atomic.Int64 // in the queue; 0: not known
+	result   chan waitResult
+	queued   bool
+	progress progress.Reporter
+	pending  []syscall.Signal // that came meanwhile and are the command's
+}
+
+type waitResult struct {
+	ticket locks.Ticket
+	lease  locks.Lease
+	err    error
+}
+
+// wait gives the lease, or how the run failed.
+func (w *waiter) wait() (locks.Lease, *Outcome) {
+	var deadline time.Time
+	if w.Wait > 0 {
+		deadline = time.Now().Add(w.Wait)
+	}
+	w.progress = progress.Reporter{
+		Store: w.Store, Name: w.Request.Name, ID: &w.Request.Ref.ID, TTL: w.Request.TTL, Report: w.Waits, Wake: w.Relay.Wake,
+	}
+	w.begin()
+	defer func() {
+		w.progress.End(false)
+		w.cancel(nil)
+		if w.Terminal {
+			w.Relay.DropStop()
+		}
+	}()
+	w.makeReady()
+	for {
+		if w.wanted != nil {
+			if err := w.wanted(); err != nil {
+				_ = w.leave(nil, releaseLimit) // nobody is kept waiting by it
+				w.withdraw(releaseLimit)
+				return nil, &Outcome{Kind: Unwanted, Err: err}
+			}
+		}
+		select {
+		case got := <-w.result:
+			return w.received(got)
+		case ticket := <-w.joined:
+			w.hasQueued(ticket)
+		case <-w.near:
+			w.makeReady()
+		default:
+		}
+		if err := w.progress.Update(); err != nil {
+			_ = w.leave(nil, leaveLimit)
+			return nil, w.refusal(err, false)
+		}
+		left := time.Duration(-1)
+		if !deadline.IsZero() {
+			left = max(time.Until(deadline), 0)
+		}
+		sig, ok := w.Relay.Next(w.progress.Patience(left))
+		switch {
+		case !ok && !deadline.IsZero() && !time.Now().Before(deadline):
+			return w.timedOut()
+		case !ok: // the progress has something to do
+		case signals.EndsWaiting(sig):
+			return nil, w.interrupted(sig)
+		case sig == unix.SIGTSTP:
+			if failed := w.suspend(); failed != nil {
+				return nil, failed
+			}
+		case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
+			w.pending = append(w.pending, sig)
+		}
+	}
+}
+
+// begin asks the store for the slot.
+func (w *waiter) begin() {
+	var ctx context.Context
+	ctx, w.cancel = context.WithCancelCause(context.Background())
+	w.queued, w.joined, w.near = false, make(chan locks.Ticket, 1), make(chan struct{}, 1)
+	w.result = make(chan waitResult, 1)
+	request := w.Request
+	request.NoWait = w.Wait == 0
+	place, near := new(atomic.Int64), w.near
+	var isNear atomic.Bool
+	w.place = place
+	request.Progress = func(at int) {
+		place.Store(int64(at))
+		if at <= readyPlace && !isNear.Swap(true) {
+			near <- struct{}{}
+			w.Relay.Wake()
+		}
+	}
+	atOnce, cancel := context.WithCancel(ctx)
+	cancel()
+	got := w.join(atOnce, atOnce, request)
+	if got.lease != nil || (got.err != nil && !errors.Is(got.err, context.Canceled)) {
+		w.result <- got
+		return
+	}
+	go func() {
+		defer w.Relay.Wake()
+		if got.err = nil; got.ticket == nil {
+			joining, cancel := w.boundJoin(ctx)
+			defer cancel()
+			got = w.join(joining, ctx, request)
+		}
+		if got.lease == nil && got.err == nil {
+			got = w.queue(ctx, got.ticket)
+		}
+		w.result <- got
+	}()
+}
+
+// join gives a ticket, and the lease too if it is granted.
+func (w *waiter) join(joining, ctx context.Context, request locks.Request) (got waitResult) {
+	defer got.recoverPanic()
+	if got.ticket, got.err = w.Store.Join(joining, request); got.err == nil && !got.ticket.Queued() {
+		got.lease, got.err = got.ticket.Wait(ctx)
+	}
+	return got
+}
+
+// queue waits in the queue.
+func (w *waiter) queue(ctx context.Context, ticket locks.Ticket) (got waitResult) {
+	defer got.recoverPanic()
+	w.joined <- ticket
+	w.Relay.Wake()
+	got.lease, got.err = ticket.Wait(ctx)
+	got.ticket = ticket
+	return got
+}
+
+func (r *waitResult) recoverPanic() {
+	if v := recover(); v != nil {
+		*r = waitResult{err: locks.NewPanicError(v)}
+	}
+}
+
+// boundJoin bounds how long a store over a network is tried to be reached. Once queued, an outage
+// ends nothing.
+func (w *waiter) boundJoin(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := reachLimit
+	switch {
+	case locks.KindOf(w.Store) != locks.LeaseQueue:
+		return ctx, func() {}
+	case w.Wait == 0:
+		limit = reachLimitNoWait
+	case w.Wait > 0:
+		limit = min(limit, w.Wait)
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// makeReady starts what the command will need. What goes wrong with that shows when it is needed.
+func (w *waiter) makeReady() {
+	_ = w.watchdog.spawn()
+	_ = w.status.open()
+}
+
+func (w *waiter) hasQueued(ticket locks.Ticket) {
+	w.sayReplaced(ticket)
+	w.Log(false, "waiting")
+	last := w.place
+	place := func() int { return int(last.Load()) }
+	if at := place(); at == 0 || at > nearPlaces {
+		w.watchdog.dismiss()
+		w.status.close()
+	}
+	w.progress.Begin(place)
+	if w.queued = true; w.Terminal {
+		w.Relay.CatchStop()
+	}
+}
+
+// received takes the result of a waiting that was not given up.
+func (w *waiter) received(got waitResult) (locks.Lease, *Outcome) {
+	if !w.queued {
+		w.sayReplaced(got.ticket)
+	}
+	if got.err == nil {
+		return got.lease, nil
+	}
+	var outage *locks.OutageError
+	if errors.As(got.err, &outage) {
+		w.withdraw(withdrawLimit)
+	}
+	return nil, w.refusal(got.err, w.Wait == 0)
+}
+
+func (w *waiter) sayReplaced(ticket locks.Ticket) {
+	if ticket == nil {
+		return
+	}
+	for _, e := range ticket.Replaced() {
+		w.Say("replaced " + e.Holder())
+	}
+}
+
+// giveUp ends the attempt. It waits for the result, at most limit (negative: for ever): the place in
+// the queue is gone then, or the slot was granted just before.
+func (w *waiter) giveUp(cause error, limit time.Duration) waitResult {
+	w.cancel(cause)
+	var timeout <-chan time.Time
+	if limit >= 0 {
+		timeout = time.After(limit)
+	}
+	select {
+	case got := <-w.result:
+		return got
+	case <-timeout:
+		return waitResult{}
+	}
+}
+
+// leave gives up and releases a slot that came too late. The error says if the place was evicted.
+func (w *waiter) leave(cause error, limit time.Duration) error {
+	got := w.giveUp(cause, limit)
+	if got.lease != nil {
+		w.release(got.lease, Interrupted)
+	}
+	return got.eviction()
+}
+
+// timedOut ends a waiting whose time is over.
+func (w *waiter) timedOut() (locks.Lease, *Outcome) {
+	got := w.giveUp(nil, leaveLimit)
+	var panicked *locks.PanicError
+	var outage *locks.OutageError
+	var busy *locks.BusyError
+	switch {
+	case got.lease != nil:
+		return got.lease, nil // just in time
+	case errors.As(got.err, &panicked), got.eviction() != nil:
+		return nil, w.refusal(got.err, false)
+	case errors.As(got.err, &outage), !w.queued && locks.KindOf(w.Store) == locks.LeaseQueue:
+		if w.withdraw(withdrawLimit); outage == nil {
+			got.err = &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}
+		}
+		return nil, &Outcome{Kind: Refused, Err: got.err}
+	case !errors.As(got.err, &busy):
+		busy = w.whyBusy()
+	}
+	return nil, &Outcome{Kind: Busy, Err: busy}
+}
+
+// interrupted ends a waiting because of a signal.
+func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
+	if err := w.leave(nil, leaveLimit); err != nil && sig == unix.SIGTERM {
+		return w.refusal(err, false)
+	}
+	w.withdraw(leaveLimit)
+	return interruptedBy(sig)
+}
+
+// suspend leaves the queue, stops golock, and joins anew when it was continued: a stopped process
+// in the queue would hold up everybody behind it. So the end of the attempt is waited for.
+func (w *waiter) suspend() *Outcome {
+	if err := w.leave(locks.ErrStandsStill, -1); err != nil {
+		return w.refusal(err, false)
+	}
+	w.progress.End(true)
+	w.Log(false, "left the queue", "signal", "TSTP")
+	w.Relay.Suspend()
+	if ref, err := locks.NewRef(w.Request.Name); err == nil {
+		w.Request.Ref.ID = ref.ID // an entry that has left a queue never comes back into it
+		w.watchdog.sendLeaseRef()
+		w.status.close()
+	}
+	w.begin()
+	return nil
+}
+
+// withdraw tells a store that has not answered yet that it need not grant anything.
+func (w *waiter) withdraw(limit time.Duration) {
+	if store, ok := w.Store.(locks.LeaseStore); ok && !w.queued {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		_ = store.Attach(w.Request.Ref).Release(ctx)
+	}
+}
+
+// eviction is the error of a request that was evicted, or of a lease that was before its use.
+func (r waitResult) eviction() error {
+	if r.lease != nil {
+		return r.lease.Evicted()
+	}
+	if isEviction(r.err) {
+		return r.err
+	}
+	return nil
+}
+
+// refusal sorts an error of the store. A nested run that does not wait is just busy; one that would
+// wait is a mistake.
+func (w *waiter) refusal(err error, noWait bool) *Outcome {
+	var panicked *locks.PanicError
+	var nested *locks.NestedError
+	var busy *locks.BusyError
+	switch {
+	case errors.As(err, &panicked):
+		return &Outcome{Kind: Fault, Err: err}
+	case errors.As(err, &nested) && !noWait:
+		return &Outcome{Kind: Refused, Err: err}
+	case errors.As(err, &busy):
+		if len(busy.Holders) == 0 && busy.Reason == "" { // a kernel lock may not tell at once
+			busy.Holders = w.whyBusy().Holders
+		}
+		return &Outcome{Kind: Busy, Err: err}
+	case isEviction(err):
+		return &Outcome{Kind: Busy, Err: fmt.Errorf("the place in the queue of %q is lost: %w", w.Request.Name, err)}
+	}
+	return &Outcome{Kind: Refused, Err: err}
+}
+
+// whyBusy asks the store who was in the way, for the message.
+func (w *waiter) whyBusy() *locks.BusyError {
+	busy := &locks.BusyError{Name: w.Request.Name}
+	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+	defer cancel()
+	for e, err := range w.Store.Entries(ctx, w.Request.Name) {
+		if err != nil {
+			break
+		}
+		if e.State == locks.Holding {
+			busy.Holders = append(busy.Holders, e)
+		} else {
+			busy.Waiters++
+		}
+	}
+	return busy
+}

@@ -1,0 +1,210 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/internal/fdtable"
+	"golock/internal/procfs"
+	"golock/internal/proctree"
+	"golock/locks"
+)
+
+// On a store with leases the command must not outlive the lease, even if golock is killed, stopped
+// or swapped out. So it is the child of a watchdog, a process of this same program
+// (watchdog_process.go), which is golock's child:
+//
+//	golock ---- watchdog ---- command ---- ...
+//
+// The watchdog is told the deadline after each renewal. It kills all descendants of the command when
+// the deadline passes, and when golock is gone; nothing can leave its tree, since it is a child
+// subreaper. If the watchdog is gone, golock, which is one too, inherits the tree and ends it.
+//
+// golock signals the command itself. The watchdog tells of the command's end at once but reaps it
+// only when golock has heard of it, or past the deadline: no other process has its number till then.
+
+// WatchdogName is the first argument of a process that is to be a watchdog.
+const WatchdogName = "golock-watchdog"
+
+// watchdog is golock's side of it. It belongs to the goroutine that owns the run.
+type watchdog struct {
+	run         *Run
+	cmd         *command
+	preexisting []proctree.Process
+	env         []string // of the command, without what the store gives: that comes with start
+	pid         int      // 0: there is none
+	socket      int      // -1: the watchdog has hung up, or there is none
+}
+
+var (
+	errWatchdogGone = errors.New("the watchdog of the command is gone")
+	errWatchdogMute = errors.New("the watchdog of the command does not answer")
+	errHeldUp       = errors.New("the slot could not be kept: golock was held up for longer than the lease lasted")
+)
+
+func (w *watchdog) exists() bool { return w != nil && w.pid != 0 }
+
+// spawn starts the process, while the slot is waited for: it takes longer than a grant.
+func (w *watchdog) spawn() error {
+	if w == nil || w.pid != 0 {
+		return nil
+	}
+	r := w.run
+	pair, err := socketPair()
+	if err != nil {
+		return fmt.Errorf("socketpair: %w", err)
+	}
+	theirs := fdtable.MoveHigh(pair[1])
+	defer unix.Close(theirs)
+	proctree.BecomeSubreaper() // before there is a descendant to miss
+
+	group := 0
+	if r.Terminal {
+		group = unix.Getpgrp()
+	}
+	program := &command{
+		path: "/proc/self/exe", env: w.env, inherit: []int{theirs},
+		argv: append([]string{WatchdogName, strconv.Itoa(theirs), strconv.Itoa(group)}, w.cmd.argv...),
+	}
+	// Not in golock's group, whose members are stopped and killed with the job. But a child of
+	// golock's in another group of the session would keep the kernel from seeing that nobody would
+	// continue a stopped job (setpgid(2), "orphaned process group").
+	attr := &syscall.SysProcAttr{Setpgid: !r.Terminal || !groupIsOrphaned()}
+	r.Relay.AsCaller(func() { w.pid, err = program.spawn(attr) })
+	if err != nil {
+		unix.Close(pair[0])
+		return fmt.Errorf("starting the watchdog from /proc/self/exe: %w", err)
+	}
+	w.socket = pair[0]
+	w.sendLeaseRef()
+	return nil
+}
+
+// sendLeaseRef tells the watchdog what to release in golock's stead.
+func (w *watchdog) sendLeaseRef() {
+	if w != nil {
+		w.send(message{kind: msgLeaseRef, texts: []string{w.run.Address, w.run.Request.Ref.String()}})
+	}
+}
+
+// groupIsOrphaned reports whether nobody in this session, outside of golock's process group, would
+// continue it.
+func groupIsOrphaned() bool {
+	session, _ := unix.Getsid(0)
+	for pid := os.Getppid(); pid > 0; {
+		if its, err := unix.Getsid(pid); err != nil || its != session {
+			return true
+		}
+		if group, err := unix.Getpgid(pid); err != nil || group != unix.Getpgrp() {
+			return err != nil
+		}
+		parent, _ := procfs.ReadStat(pid)
+		pid = parent.Parent
+	}
+	return true
+}
+
+// send sends a message. That the watchdog is gone is found out elsewhere.
+func (w *watchdog) send(m message) {
+	if w != nil && w.socket >= 0 {
+		_ = m.sendTo(w.socket)
+	}
+}
+
+// start has the watchdog start the command, with variables added to its environment. After an error
+// no command is running.
+func (w *watchdog) start(variables []string, deadline locks.Instant, clock locks.Clock) (pid int, err error) {
+	order := message{kind: msgStart, number: int64(deadline), texts: variables}
+	for again := true; ; again = false {
+		if err := w.spawn(); err != nil {
+			return 0, fmt.Errorf("%w: %w", errWatchdogGone, err)
+		}
+		err = order.sendTo(w.socket)
+		if !again || err != unix.EPIPE {
+			break
+		}
+		w.dismiss() // it was killed while the slot was waited for, and has started nothing
+	}
+	switch {
+	case err == unix.EPIPE:
+		w.abandon()
+		return 0, errWatchdogGone
+	case err == unix.EMSGSIZE:
+		return 0, w.cmd.problem(unix.E2BIG)
+	case err != nil:
+		return 0, w.cmd.problem(err)
+	}
+	for {
+		m, err := receive(w.socket)
+		switch {
+		case err == unix.EAGAIN:
+			left := deadline.Sub(clock())
+			if left <= 0 {
+				w.abandon()
+				return 0, errWatchdogMute
+			}
+			ready := []unix.PollFd{{Fd: int32(w.socket), Events: unix.POLLIN}}
+			ts := unix.NsecToTimespec(int64(min(left, resumePause)))
+			if n, _ := unix.Ppoll(ready, &ts, nil); n == 0 {
+				w.resume()
+			}
+		case err != nil:
+			w.abandon()
+			return 0, errWatchdogGone
+		case m.kind == msgStarted:
+			return int(m.number), nil
+		case m.kind == msgFailed:
+			return 0, w.cmd.problem(unix.Errno(m.number))
+		}
+	}
+}
+
+// resumePause is after what time a watchdog that does not answer may have been stopped.
+const resumePause = 100 * time.Millisecond
+
+// resume continues a watchdog that somebody has stopped.
+func (w *watchdog) resume() {
+	var info unix.Siginfo
+	if unix.Waitid(unix.P_PID, w.pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil) == nil && info.Signo != 0 {
+		_ = unix.Kill(w.pid, unix.SIGCONT) // golock's own child and not reaped
+	}
+}
+
+// dismiss ends the watchdog. What the command left running is the user's.
+func (w *watchdog) dismiss() {
+	if !w.exists() {
+		return
+	}
+	flags := 0
+	for {
+		if unix.Kill(w.pid, unix.SIGKILL) != nil { // golock's own child and not reaped
+			flags = unix.WNOHANG // refused: again, instead of a wait without end
+			time.Sleep(time.Millisecond)
+		}
+		if pid, err := syscall.Wait4(w.pid, nil, flags, nil); pid == w.pid || err == unix.ECHILD {
+			break
+		}
+		flags = 0
+	}
+	w.hangUp()
+	w.pid = 0
+}
+
+// abandon ends a watchdog that may have started something, and that too.
+func (w *watchdog) abandon() {
+	w.dismiss()
+	proctree.KillDescendants(w.preexisting, func(int, syscall.WaitStatus) {}, w.run.warnUnkillable(), time.Sleep)
+}
+
+func (w *watchdog) hangUp() {
+	if w.socket >= 0 {
+		unix.Close(w.socket)
+		w.socket = -1
+	}
+}

@@ -1,0 +1,294 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"golock/internal/entry"
+	"golock/internal/execvp"
+	"golock/internal/proctree"
+	"golock/locks"
+	"golock/signals"
+)
+
+// watchdogProcess is the process between golock and the command (see watchdog.go). One goroutine
+// owns all of it, on a thread that lives as long as the process: the kernel kills the command when
+// that thread ends (PR_SET_PDEATHSIG, prctl(2)).
+//
+// Every signal that can be caught is caught, and passed on to golock. What golock's caller ignored
+// or blocked comes through golock and the watchdog to the command.
+type watchdogProcess struct {
+	relay  *signals.Relay
+	timer  *bootTimer
+	clock  locks.Clock
+	socket int // to golock; -1: golock is gone
+	golock int // its process
+	cmd    *command
+	group  int // of the command; 0: its own
+
+	store, lease string // what to release
+
+	deadline  locks.Instant // 0: none
+	pid       int           // of the command; 0: none, or reaped
+	reported  bool          // that it has ended
+	childless bool          // and that nothing is left
+	stops     int           // reported since golock was last heard of
+}
+
+// maxStops bounds what a golock that does not listen is sent, so that there is room for the rest.
+const maxStops = 32
+
+// ErrNotSpawned says that somebody called the watchdog who has no use for one.
+var ErrNotSpawned = errors.New("a watchdog is started by golock run only")
+
+// Watchdog acts as the watchdog that its arguments describe. attach opens a store. It refuses to
+// act for anybody but a golock that is its parent.
+func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error)) error {
+	runtime.LockOSThread()
+	w, err := newWatchdogProcess(args)
+	if err != nil {
+		return err
+	}
+	w.run()
+	if w.socket >= 0 || w.store == "" {
+		return nil
+	}
+	ref, err := locks.ParseRef(w.lease)
+	if err != nil {
+		return err
+	}
+	store, err := attach(w.store)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+	defer cancel()
+	return store.Attach(ref).Release(ctx)
+}
+
+func newWatchdogProcess(args []string) (*watchdogProcess, error) {
+	if len(args) < 4 {
+		return nil, ErrNotSpawned
+	}
+	socket, noSocket := strconv.Atoi(args[1])
+	group, noGroup := strconv.Atoi(args[2])
+	peer, err := unix.GetsockoptUcred(socket, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if errors.Join(noSocket, noGroup, err) != nil || (int(peer.Pid) != os.Getppid() && !peerGone(socket)) {
+		return nil, ErrNotSpawned
+	}
+	unix.CloseOnExec(socket)
+	w := &watchdogProcess{
+		clock: locks.BootTime, socket: socket, golock: int(peer.Pid), group: group,
+		cmd: &command{argv: args[3:], env: entry.Environ()},
+	}
+	if w.relay, err = signals.NewRelay(false); err != nil {
+		return nil, err
+	}
+	w.relay.Catch()
+	if w.timer, err = newBootTimer(); err != nil {
+		return nil, err
+	}
+	w.relay.Watch(socket, w.timer.fd)
+	proctree.BecomeSubreaper()
+	name := append([]byte(WatchdogName), 0)
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)
+	w.cmd.path, _ = execvp.Find(w.cmd.argv[0])
+	return w, nil
+}
+
+// peerGone reports whether the other side has gone: a golock that was killed just now.
+func peerGone(socket int) bool {
+	ready := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLIN}}
+	_, err := unix.Poll(ready, 0)
+	return err == nil && ready[0].Revents&unix.POLLHUP != 0
+}
+
+// run returns when golock is gone and nothing is left of the command.
+func (w *watchdogProcess) run() {
+	for {
+		w.obey()
+		if w.due() {
+			w.killAll()
+		}
+		if w.socket < 0 {
+			return
+		}
+		w.collect()
+		w.timer.set(w.deadline)
+		if sig, _ := w.relay.Next(-1); sig != 0 {
+			w.passOn(sig)
+		}
+	}
+}
+
+// passOn gives golock a signal that was sent to the watchdog: a command knows its parent's number,
+// and means golock. What a terminal sends golock has too.
+func (w *watchdogProcess) passOn(sig syscall.Signal) {
+	if signals.FromTerminal(sig) && w.group != 0 || !signals.Forwarded(sig) && !signals.IsFault(sig) || w.socket < 0 {
+		return
+	}
+	if parent := os.Getppid(); parent == w.golock {
+		_ = unix.Kill(parent, sig)
+	}
+}
+
+// due reports whether the command must be dead: golock is gone, or has not told of a later deadline
+// in time.
+func (w *watchdogProcess) due() bool {
+	return w.socket < 0 || (w.deadline != 0 && w.clock() >= w.deadline)
+}
+
+// obey does what golock has asked for.
+func (w *watchdogProcess) obey() {
+	for w.socket >= 0 {
+		m, err := receive(w.socket)
+		if err == unix.EAGAIN {
+			return
+		}
+		if err != nil {
+			w.relay.Unwatch(w.socket)
+			unix.Close(w.socket)
+			w.socket = -1
+			return
+		}
+		w.stops = 0
+		switch m.kind {
+		case msgLeaseRef:
+			if len(m.texts) == 2 {
+				w.store, w.lease = m.texts[0], m.texts[1]
+			}
+		case msgStart:
+			w.deadline = locks.Instant(m.number)
+			w.start(m.texts)
+		case msgDeadline:
+			w.deadline = locks.Instant(m.number)
+		case msgReap:
+			if w.reported {
+				_, _ = syscall.Wait4(w.pid, nil, 0, nil)
+				w.pid, w.reported = 0, false
+			}
+		}
+	}
+}
+
+func (w *watchdogProcess) send(k messageKind, number int64, texts ...string) {
+	if w.socket >= 0 {
+		_ = message{kind: k, number: number, texts: texts}.sendTo(w.socket)
+	}
+}
+
+// start starts the command, unless it is too late for that.
+func (w *watchdogProcess) start(variables []string) {
+	w.timer.set(w.deadline)
+	if w.clock() >= w.deadline {
+		w.send(msgFailed, int64(unix.ETIME))
+		return
+	}
+	w.cmd.env = append(w.cmd.env, variables...)
+	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: w.group, Pdeathsig: unix.SIGKILL}
+	var err error
+	w.relay.AsCaller(func() { w.pid, err = w.cmd.spawn(attr) })
+	if err != nil {
+		errno := unix.EINVAL
+		errors.As(err, &errno)
+		w.send(msgFailed, int64(errno))
+		return
+	}
+	w.send(msgStarted, int64(w.pid))
+	w.cmd = nil
+	closeInherited()
+}
+
+// closeInherited closes what was there for the command: a pipe must not stay open because of the
+// watchdog. All that the watchdog has itself is close-on-exec.
+func closeInherited() {
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(null)
+	for fd := range 3 {
+		_ = unix.Dup3(null, fd, unix.O_CLOEXEC)
+	}
+	list, _ := os.ReadDir("/proc/self/fd")
+	for _, entry := range list {
+		fd, _ := strconv.Atoi(entry.Name())
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// collect tells golock what has become of the command, and reaps orphans. The command itself stays
+// a zombie until golock knows of its end.
+func (w *watchdogProcess) collect() {
+	for w.pid != 0 && !w.reported {
+		var info unix.Siginfo
+		if unix.Waitid(unix.P_PID, w.pid, &info, unix.WSTOPPED|unix.WNOHANG, nil) != nil || info.Signo == 0 {
+			break
+		}
+		if w.stops++; w.stops <= maxStops {
+			w.send(msgStopped, 0)
+		}
+	}
+	for !w.reported && !w.childless {
+		pid, status, err := proctree.PeekEnded()
+		switch {
+		case err == unix.EINTR:
+		case err == unix.ECHILD:
+			w.reportChildless()
+			return
+		case err != nil || pid == 0:
+			return
+		case pid == w.pid:
+			w.reported = true
+			w.send(msgEnded, int64(status))
+		default:
+			_, _ = syscall.Wait4(pid, nil, 0, nil)
+		}
+	}
+}
+
+// reportChildless is called when the watchdog has no child. Before the command that means nothing.
+func (w *watchdogProcess) reportChildless() {
+	if w.cmd == nil && w.pid == 0 && !w.childless {
+		w.childless = true
+		w.send(msgChildless, 0)
+	}
+}
+
+// killAll kills all descendants. It returns when none is left.
+func (w *watchdogProcess) killAll() {
+	// What needs no search comes first: many watchdogs may have to search at the same time.
+	switch {
+	case w.pid == 0:
+	case w.group == 0:
+		_ = unix.Kill(-w.pid, unix.SIGKILL)
+	default:
+		_ = unix.Kill(w.pid, unix.SIGKILL)
+	}
+	w.relay.Unwatch(w.socket, w.timer.fd) // what golock has to say can wait
+	defer w.relay.Watch(w.socket, w.timer.fd)
+	proctree.KillDescendants(nil,
+		func(pid int, ws syscall.WaitStatus) {
+			if pid == w.pid {
+				if !w.reported {
+					w.send(msgEnded, int64(ws), "killed")
+				}
+				w.pid, w.reported = 0, false
+			}
+		},
+		oncePerProcess(func(p proctree.Process, err error) { w.send(msgUnkillable, int64(p.PID), err.Error()) }),
+		func(d time.Duration) { w.relay.Next(d) },
+	)
+	w.deadline = 0
+	w.reportChildless()
+}

@@ -1,0 +1,87 @@
+package runner
+
+import (
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// message is what golock and the watchdog send each other: one packet each, a kind, a number and
+// texts without zero bytes.
+type message struct {
+	kind   messageKind
+	number int64
+	texts  []string
+}
+
+type messageKind byte
+
+const (
+	// golock to watchdog
+	msgLeaseRef messageKind = iota + 1 // texts: the store's URL, the lease's ID; to release in golock's stead
+	msgStart                           // number: the deadline; texts: variables for the command
+	msgDeadline                        // number: the deadline, on CLOCK_BOOTTIME
+	msgReap                            // golock knows of the command's end
+
+	// watchdog to golock
+	msgStarted    // number: the command's process
+	msgFailed     // number: the errno with which the command could not be executed
+	msgStopped    // the command has stopped
+	msgEnded      // number: its wait status; texts: "killed" if the watchdog did that
+	msgUnkillable // number: a process that cannot be killed; texts: the error
+	msgChildless  // no descendant of the command is left
+)
+
+// socketPair makes a connection that keeps packets apart and that no other process can come by.
+func socketPair() ([2]int, error) {
+	return unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+}
+
+// sendTo sends without waiting: unix.EPIPE if the other side has gone.
+func (m message) sendTo(fd int) error {
+	fields := append([]string{string(rune(m.kind)), strconv.FormatInt(m.number, 10)}, m.texts...)
+	for {
+		switch err := unix.Send(fd, []byte(strings.Join(fields, "\x00")), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT); err {
+		case unix.EINTR:
+		case unix.ECONNRESET:
+			return unix.EPIPE
+		default:
+			return err
+		}
+	}
+}
+
+// receive takes the next message, without waiting: unix.EAGAIN if there is none, unix.EPIPE if the
+// other side has gone. How long a message is, is asked of that very message: what does not fit is
+// lost (recv(2), MSG_TRUNC), and one can arrive between two calls.
+func receive(fd int) (message, error) {
+	size, err := receivePacket(fd, nil, unix.MSG_PEEK|unix.MSG_TRUNC)
+	if err != nil {
+		return message{}, err
+	}
+	packet := make([]byte, size)
+	if _, err = receivePacket(fd, packet, 0); err != nil {
+		return message{}, err
+	}
+	fields := strings.Split(string(packet), "\x00")
+	if len(fields) < 2 || fields[0] == "" {
+		return message{}, unix.EPIPE
+	}
+	number, err := strconv.ParseInt(fields[1], 10, 64)
+	return message{kind: messageKind(fields[0][0]), number: number, texts: fields[2:]}, err
+}
+
+// receivePacket is recv(2) of a packet; an empty one is the end.
+func receivePacket(fd int, into []byte, flags int) (int, error) {
+	for {
+		n, _, err := unix.Recvfrom(fd, into, flags|unix.MSG_DONTWAIT)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.ECONNRESET || (err == nil && n == 0):
+			return 0, unix.EPIPE
+		default:
+			return n, err
+		}
+	}
+}

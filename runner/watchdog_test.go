@@ -1,0 +1,278 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/internal/procfs"
+	"golock/internal/proctree"
+	"golock/locks"
+	"golock/locks/local"
+)
+
+// leasedStore makes a local store one with leases, for what golock and its
+// watchdog do with each other; what they are for is tested from outside, in
+// test/guard.
+type leasedStore struct {
+	locks.QueueStore
+	ttl   time.Duration
+	renew func() error
+}
+
+func (s leasedStore) Warnings() []string { return nil }
+
+func (s leasedStore) Attach(locks.Ref) locks.RenewableLease { return &leasedLease{store: s} }
+
+func (s leasedStore) Find(context.Context, locks.Ref) (locks.Entry, error) {
+	return locks.Entry{}, locks.ErrLost
+}
+
+func (s leasedStore) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
+	t, err := s.QueueStore.Join(ctx, r)
+	return leasedTicket{t, s}, err
+}
+
+type leasedTicket struct {
+	locks.Ticket
+	store leasedStore
+}
+
+func (t leasedTicket) Wait(ctx context.Context) (locks.Lease, error) {
+	l, err := t.Ticket.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &leasedLease{l, t.store, locks.Term{Asked: locks.BootTime(), TTL: t.store.ttl}}, nil
+}
+
+type leasedLease struct {
+	locks.Lease
+	store leasedStore
+	term  locks.Term
+}
+
+func (l *leasedLease) Files() []int { return nil }
+
+func (l *leasedLease) Evicted() error { return nil }
+
+func (l *leasedLease) Term() locks.Term { return l.term }
+
+func (l *leasedLease) Renew(context.Context) (locks.Term, error) {
+	if l.store.renew != nil {
+		if err := l.store.renew(); err != nil {
+			return locks.Term{}, err
+		}
+	}
+	return locks.Term{Asked: locks.BootTime(), TTL: l.store.ttl}, nil
+}
+
+func (l *leasedLease) Events() <-chan locks.Event { return nil }
+
+func (l *leasedLease) Release(ctx context.Context) error {
+	if l.Lease == nil {
+		return nil
+	}
+	return l.Lease.Release(ctx)
+}
+
+func newLeasedStore(t *testing.T, ttl time.Duration) leasedStore {
+	return leasedStore{QueueStore: local.New(filepath.Join(t.TempDir(), "locks")), ttl: ttl}
+}
+
+func TestWatched(t *testing.T) {
+	store := newLeasedStore(t, 30*time.Second)
+	for _, c := range []struct {
+		argv []string
+		want Kind
+		code int
+	}{
+		{[]string{"true"}, Ended, 0},
+		{[]string{"sh", "-c", "exit 9"}, Ended, 9},
+		{[]string{"golock-no-such-program"}, NotFound, 0},
+		{[]string{"/"}, NotExecutable, 0},
+	} {
+		o := testRun(t, store, c.argv...).Do()
+		if o.Kind != c.want || (o.Kind == Ended && o.Status.ExitStatus() != c.code) {
+			t.Errorf("%q: %+v, want kind %d, code %d", c.argv, o, c.want, c.code)
+		}
+	}
+	noChildren(t)
+	free(t, store.QueueStore)
+}
+
+// A fault in golock itself, with a watchdog.
+func TestFaultWithAWatchdog(t *testing.T) {
+	for _, moment := range []string{"slot taken", "command started", "stop signal sent"} {
+		store := newLeasedStore(t, 30*time.Second)
+		pidFile := filepath.Join(t.TempDir(), "pid")
+		r := testRun(t, store, "sh", "-c", "echo $$ > "+pidFile+"; exec sleep 1000")
+		r.TimeLimit = 100 * time.Millisecond
+		faults := 0
+		r.Log = func(_ bool, message string, _ ...any) {
+			if message == moment && faults == 0 {
+				faults++
+				panic("a fault made by the test")
+			}
+		}
+		if o := doRecovering(r); o.Kind != Fault || faults != 1 {
+			t.Errorf("fault at %q: outcome %+v", moment, o)
+		}
+		gone(t, pidFile)
+		noChildren(t)
+		free(t, store.QueueStore)
+	}
+}
+
+// A renewal that is refused, fails, or panics.
+func TestRenewals(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		err  error
+		want Kind
+	}{
+		{"refused", locks.ErrLost, Lost},
+		{"failing", errors.New("a fault made by the test"), Lost},
+		{"panic", nil, Fault},
+	} {
+		store := newLeasedStore(t, time.Second)
+		store.renew = func() error {
+			if c.err == nil {
+				panic("a fault made by the test")
+			}
+			return c.err
+		}
+		pidFile := filepath.Join(t.TempDir(), "pid")
+		o := testRun(t, store, "sh", "-c", "echo $$ > "+pidFile+"; exec sleep 1000").Do()
+		if o.Kind != c.want || (c.err != nil && !errors.Is(o.Err, c.err)) {
+			t.Errorf("%s: outcome %+v", c.what, o)
+		}
+		gone(t, pidFile)
+		noChildren(t)
+		free(t, store.QueueStore)
+	}
+}
+
+// With OnlyWarn a lost slot costs one line.
+func TestOnlyWarns(t *testing.T) {
+	store := newLeasedStore(t, 300*time.Millisecond)
+	store.renew = func() error { return locks.ErrLost }
+	r := testRun(t, store, "sleep", "1")
+	r.OnlyWarn = true
+	var warnings atomic.Int32
+	r.Log = func(warn bool, _ string, _ ...any) {
+		if warn {
+			warnings.Add(1)
+		}
+	}
+	if o := r.Do(); o.Kind != Ended || o.Status != 0 || warnings.Load() != 1 {
+		t.Errorf("outcome %+v with %d warnings", o, warnings.Load())
+	}
+}
+
+func gone(t *testing.T, pidFile string) {
+	t.Helper()
+	if text, err := os.ReadFile(pidFile); err == nil {
+		// A dead one may not have been reaped by a watchdog that was dismissed at that moment. The
+		// file is empty if the command died before it wrote.
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		if p, _ := procfs.ReadStat(pid); pid != 0 && p.Alive() {
+			t.Errorf("the command is alive: %+v", p)
+		}
+	}
+}
+
+func noChildren(t *testing.T) {
+	t.Helper()
+	if left := proctree.Descendants(proctree.Live(), os.Getpid(), nil); len(left) != 0 {
+		t.Errorf("left over: %+v", left)
+	}
+}
+
+// What one side says is what the other hears, and the end of a side is heard
+// after all that it said.
+func TestWire(t *testing.T) {
+	pair, err := socketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := []message{
+		{kind: msgLeaseRef, texts: []string{"redis://host/?a=b", "id"}},
+		{kind: msgStart, number: -1, texts: []string{"A=", "B=" + strings.Repeat("x", 100_000)}},
+		{kind: msgChildless},
+	}
+	if _, err := receive(pair[1]); err != unix.EAGAIN {
+		t.Errorf("nothing was said: %v", err)
+	}
+	for _, m := range sent {
+		if err := m.sendTo(pair[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unix.Close(pair[0])
+	for _, want := range sent {
+		got, err := receive(pair[1])
+		if err != nil || got.kind != want.kind || got.number != want.number || strings.Join(got.texts, "|") != strings.Join(want.texts, "|") {
+			t.Errorf("received %.100v, %v; want %.100v", got, err, want)
+		}
+	}
+	if _, err := receive(pair[1]); err != unix.EPIPE {
+		t.Errorf("the other side is gone: %v", err)
+	}
+	unix.Close(pair[1])
+}
+
+// A message that arrives while another one is looked for is heard whole: a
+// command that misses its variables does not know its slot.
+func TestWireArrivesMeanwhile(t *testing.T) {
+	pair, err := socketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[1])
+	const many = 4_000
+	go func() {
+		defer unix.Close(pair[0])
+		for i := range many {
+			m := message{kind: msgStart, number: int64(i), texts: []string{"SLOT=0", "FENCE=1"}}
+			for m.sendTo(pair[0]) == unix.EAGAIN {
+				runtime.Gosched()
+			}
+			for size := 1; size != 0; { // the next when this one was taken
+				var err error
+				if size, err = unix.IoctlGetInt(pair[0], unix.SIOCOUTQ); err != nil {
+					return
+				}
+			}
+		}
+	}()
+	for i := 0; i < many; {
+		switch m, err := receive(pair[1]); {
+		case err == unix.EAGAIN:
+		case err != nil:
+			t.Fatal(err)
+		case m.number != int64(i) || len(m.texts) != 2:
+			t.Fatalf("message %d was received as %+v", i, m)
+		default:
+			i++
+		}
+	}
+}
+
+func childrenOf(parent int) (list []int) {
+	for _, p := range proctree.Live() {
+		if p.Parent == parent {
+			list = append(list, p.PID)
+		}
+	}
+	return list
+}

@@ -1,0 +1,63 @@
+//go:build integration
+
+package campaign_test
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file pins nothing. It notes when a processor did not run what wanted to run
+// there: a thread on each sleeps for a short time, again and again.
+
+const (
+	beat = 5 * time.Millisecond
+	late = 25 * time.Millisecond // less than what a guard has for its kill: 1 % of 3 s
+)
+
+// stalls are those of the whole test.
+var stalls struct {
+	once sync.Once
+	mu   sync.Mutex
+	list []fault
+}
+
+func watchStalls() {
+	for cpu := range runtime.NumCPU() {
+		go func() {
+			runtime.LockOSThread()
+			var here unix.CPUSet
+			here.Set(cpu)
+			if unix.SchedSetaffinity(0, &here) != nil {
+				return // not one of ours
+			}
+			pause := unix.NsecToTimespec(int64(beat))
+			for last := monotonic(); ; {
+				_ = unix.Nanosleep(&pause, nil)
+				now := monotonic()
+				if time.Duration(now-last) > beat+late {
+					stalls.mu.Lock()
+					f := fault{kind: heldUp, token: -1, driver: -1, from: last, to: now}
+					stalls.list = append(stalls.list, f)
+					stalls.mu.Unlock()
+				}
+				last = now
+			}
+		}()
+	}
+}
+
+// stallsSince gives those that ended after a moment.
+func stallsSince(from moment) (list []fault) {
+	stalls.mu.Lock()
+	defer stalls.mu.Unlock()
+	for _, f := range stalls.list {
+		if f.to > from {
+			list = append(list, f)
+		}
+	}
+	return list
+}

@@ -1,0 +1,348 @@
+//go:build integration
+
+package crash_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golock/locks/redis/redistest"
+	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
+)
+
+// This file shows exclusion, order and patience on networked stores when
+// golocks, guards, waiters, connections and servers are killed or stopped. The
+// judges know nothing of the server.
+
+const (
+	shortTTL = 2 * time.Second
+	// longTTL is so long that what a waiter looks for by itself, after a third
+	// of it, comes after any patience: who is served has been woken.
+	longTTL = 10 * time.Minute
+)
+
+// server is one that a test may stop, kill and restart.
+type server struct {
+	url                          func(i int, quarantine string) string // of one store of many
+	pause, resume, kill, restart func()
+	sql                          *sqltest.Server // nil: Redis
+}
+
+// sqlStarter starts a server of one kind.
+type sqlStarter func(t testing.TB, options ...string) *sqltest.Server
+
+var sqlStarters = map[string]sqlStarter{"mariadb": sqltest.StartMaria, "postgres": sqltest.StartPostgres}
+
+// onSQL runs a test with each kind of database.
+func onSQL(t *testing.T, test func(t *testing.T, start sqlStarter)) {
+	t.Parallel()
+	for name, start := range sqlStarters {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, start)
+		})
+	}
+}
+
+// onServers runs a test with each kind of server.
+func onServers(t *testing.T, test func(t *testing.T, s *server)) {
+	onSQL(t, func(t *testing.T, start sqlStarter) { test(t, sqlServer(t, start(t))) })
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		r := redistest.Start(t)
+		test(t, &server{
+			url: func(i int, quarantine string) string {
+				return r.URL("prefix=w"+strconv.Itoa(i), "quarantine="+quarantine)
+			},
+			pause: r.Stop, resume: r.Continue, kill: r.Kill, restart: r.Restart,
+		})
+	})
+}
+
+func sqlServer(t *testing.T, s *sqltest.Server) *server {
+	db := s.NewDatabase(t)
+	return &server{
+		url: func(i int, quarantine string) string {
+			return s.URL(db, "table=w"+strconv.Itoa(i), "quarantine="+quarantine)
+		},
+		pause: s.Pause, resume: s.Resume, kill: s.Kill, restart: func() { s.Restart(t) }, sql: s,
+	}
+}
+
+// leasing makes a world on a store with leases.
+func leasing(t *testing.T, url string, ttl time.Duration) *world {
+	w := newWorld(t, url)
+	w.always = []string{"-v", "--ttl", strconv.FormatFloat(ttl.Seconds(), 'f', -1, 64)}
+	return w
+}
+
+// row is a world with a holder, and a queue behind it.
+type row struct {
+	*world
+	holder *proc
+	queue  []*proc
+}
+
+func newRow(w *world, length int) row {
+	w.T.Helper()
+	r := row{world: w, holder: w.holding(spec{max: 1})}
+	for range length {
+		r.queue = append(r.queue, w.queued(spec{max: 1}))
+	}
+	return r
+}
+
+// rows makes n of them, each with a store of its own: the same fault hits all.
+func (s *server) rows(t *testing.T, n int, ttl time.Duration, length int) []row {
+	t.Helper()
+	return s.rowsAfter(t, "0s", n, ttl, length)
+}
+
+// rowsAfter makes them with a quarantine after a restart.
+func (s *server) rowsAfter(t *testing.T, quarantine string, n int, ttl time.Duration, length int) []row {
+	t.Helper()
+	var rs []row
+	for i := range n {
+		rs = append(rs, newRow(leasing(t, s.url(i, quarantine), ttl), length))
+	}
+	return rs
+}
+
+// undisturbed fails the test if the holder has ended or somebody else is in.
+func (r row) undisturbed() {
+	r.T.Helper()
+	for _, p := range r.queue {
+		if r.begun(p) || !p.Running() {
+			r.T.Fatalf("golock %d does not wait any more: %s", p.token, r.report())
+		}
+	}
+	if !r.holder.Running() {
+		r.T.Fatalf("the holder has ended: %s", r.report())
+	}
+}
+
+// served releases the holder and expects that all run, in their order.
+func (r row) served() {
+	r.T.Helper()
+	r.undisturbed()
+	r.holder.release()
+	r.finishInOrder(append([]*proc{r.holder}, r.queue...)...)
+}
+
+// lost expects that the holder has lost its slot, and that the others run.
+func (r row) lost() {
+	r.T.Helper()
+	r.holder.Expects(79)
+	r.holder.judged = true
+	r.finishInOrder(r.queue...)
+}
+
+// A holder or its guard is killed: the command ends and the slot is given back,
+// long before the lease ends. Killed waiters hold up nobody.
+func TestQueueGoesOn(t *testing.T) {
+	onServers(t, func(t *testing.T, s *server) {
+		for i, r := range s.rows(t, 6, longTTL, 4) {
+			if i >= 3 { // two in a row, of whom the server may know or not know yet
+				r.queue[0].kill()
+				r.queue[1].kill()
+			}
+			r.holder.judged = true
+			switch i % 3 {
+			case 0:
+				r.holder.kill()
+			case 1:
+				r.holder.release()
+			case 2:
+				r.Kill(testkit.GuardOf(r.holder.PID))
+			}
+			r.finish()
+		}
+	})
+}
+
+// A server does not answer for longer than the lease, and gives the slot to the
+// next one as soon as it does: the command is dead by then.
+func TestServerStopped(t *testing.T) {
+	onServers(t, func(t *testing.T, s *server) {
+		rs := s.rows(t, 4, shortTTL, 1)
+		s.pause()
+		time.Sleep(shortTTL) // until the leases are over for the server
+		s.resume()
+		for _, r := range rs {
+			r.lost()
+		}
+	})
+}
+
+// A golock is stopped for longer than the lease: its guard has killed the
+// command before the next one starts.
+func TestGolockStopped(t *testing.T) {
+	onServers(t, func(t *testing.T, s *server) {
+		rs := s.rows(t, 4, shortTTL, 1)
+		for _, r := range rs {
+			r.holder.Signal(syscall.SIGSTOP)
+		}
+		for _, r := range rs {
+			r.queue[0].Wait()
+			r.holder.Signal(syscall.SIGCONT)
+			r.lost()
+		}
+	})
+}
+
+// An outage that is shorter than the promise says disturbs nobody, at whatever
+// moment between two renewals it begins. The holder says so once.
+// Slow: it is a part of a lease.
+func TestBlip(t *testing.T) {
+	onServers(t, func(t *testing.T, s *server) {
+		// Half of what is promised: the rest is for a busy machine. (What is
+		// promised exactly, package runner tests in virtual time.)
+		const ttl = 24 * time.Second
+		const outage = (ttl*2/3 - ttl/6 - 3*time.Second/2) / 2
+		var rs []row
+		for i := range 4 { // their renewals lie apart
+			rs = append(rs, newRow(leasing(t, s.url(i, "0s"), ttl), 1))
+			time.Sleep(ttl / 3 / 6)
+		}
+		s.pause()
+		time.Sleep(outage)
+		s.resume()
+		for _, r := range rs {
+			r.served()
+			if n := strings.Count(r.holder.Stderr(), "cannot be renewed"); n > 1 {
+				t.Errorf("%d warnings about one outage: %s", n, r.report())
+			}
+		}
+	})
+}
+
+// A server is killed and comes back, with nothing or with all: the jobs go on,
+// waiters keep their order, and who asks meanwhile is told why nothing is granted.
+// Slow: -n waits 5 s for the end of a quarantine.
+func TestRestart(t *testing.T) {
+	onServers(t, func(t *testing.T, s *server) {
+		rs := s.rowsAfter(t, "3s", 3, 20*time.Second, 2)
+		idle := leasing(t, s.url(len(rs), "20m"), shortTTL)
+		if s.sql != nil { // a new table has no past, a new Redis may have
+			idle.start(spec{max: 1}).Expects(0)
+		}
+		for i := range 2 {
+			if s.sql != nil && i == 0 {
+				s.sql.Stop() // in good order
+			} else {
+				s.kill()
+			}
+			s.restart()
+			for _, r := range rs {
+				r.Eventually("holder and waiters are known", func() bool { return len(r.List("job")) == 3 })
+				r.undisturbed()
+			}
+		}
+		for _, r := range rs {
+			r.served()
+		}
+		idle.refused(75, "-n")
+		if !idle.heard("has just come back", "") {
+			t.Errorf("-n at a free slot in quarantine: %s", idle.report())
+		}
+	})
+}
+
+// While the server is away a waiter does not give up before its time; when that
+// is over the code says who answered last.
+// Slow: the time of one waiter has to pass.
+func TestAwayWhileWaiting(t *testing.T) {
+	onServers(t, func(t *testing.T, s *server) {
+		w := leasing(t, s.url(0, "0s"), shortTTL)
+		holder := w.holding(spec{max: 1})
+		long := w.queued(spec{max: 1, flags: []string{"-w", "10m"}})
+		short := w.queued(spec{max: 1, flags: []string{"-w", "5"}})
+		s.kill()
+		holder.judged, short.judged = true, true // it loses its slot
+		if took := short.Expects(69, "cannot be reached").Took; took < 5*time.Second {
+			t.Errorf("gave up after %v, want 5 s", took)
+		}
+		s.restart()
+		long.Expects(0)
+		w.finish()
+	})
+}
+
+// An operator empties the database: holders put themselves back before anybody
+// has asked, and the jobs go on. (Who asks in between gets in; that is not
+// promised to be noticed before a third of the TTL.)
+func TestRedisFlushed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := newRow(leasing(t, server.URL("quarantine=0s"), 6*time.Second), 0)
+	server.Do("FLUSHALL")
+	r.Eventually("the holder is known again", func() bool { return len(r.List("job")) == 1 })
+	r.queue = append(r.queue, r.queued(spec{max: 1}))
+	r.served()
+}
+
+// Somebody ends all connections, again and again: those of holders, of waiters,
+// and in the midst of a transaction.
+func TestSQLConnectionsKilled(t *testing.T) {
+	onSQL(t, func(t *testing.T, start sqlStarter) {
+		s := sqlServer(t, start(t))
+		rs := s.rows(t, 3, 12*time.Second, 3)
+		killed := 0
+		testkit.Eventually(t, "connections are made and killed", func() bool {
+			killed += s.sql.KillConnections(t, "")
+			return killed >= 100
+		})
+		for _, r := range rs {
+			r.served()
+		}
+	})
+}
+
+// The server's clock is off by an hour: only that it goes on steadily counts.
+func TestSQLClocksApart(t *testing.T) {
+	dir, err := os.MkdirTemp("", "golock-clock-") // the server has a user of its own, who must get at it
+	testkit.Must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	testkit.Must(t, os.Chmod(dir, 0o755))
+	library := filepath.Join(dir, "shift.so")
+	testkit.Output(t, "", "gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, filepath.Join("testdata", "shift.c"))
+	for _, shift := range []float64{-3600, 3600} {
+		for name, start := range sqlStarters {
+			// The variables are those of this process: no other test runs now.
+			os.Setenv("LD_PRELOAD", library)
+			os.Setenv("CLOCK_SHIFT", fmt.Sprint(shift))
+			s := sqlServer(t, start(t))
+			os.Unsetenv("LD_PRELOAD")
+			t.Run(name+fmt.Sprint(shift), func(t *testing.T) {
+				t.Parallel()
+				clock := s.sql.Exec(t, "", s.choose("SELECT UNIX_TIMESTAMP(SYSDATE(6))", "SELECT extract(epoch FROM clock_timestamp())"))
+				at, err := strconv.ParseFloat(clock[0][0], 64)
+				if off := at - float64(time.Now().Unix()) - shift; err != nil || off > 600 || off < -600 {
+					t.Fatalf("the server's clock is not off by %v s: %v", shift, clock)
+				}
+				rs := s.rows(t, 2, 6*time.Second, 1)
+				dies := rs[1].holder
+				dies.Signal(syscall.SIGSTOP)
+				rs[1].Kill(testkit.GuardOf(dies.PID))
+				dies.kill()
+				rs[1].finish() // the lease of the dead has ended
+				rs[0].served() // those of the living have not
+			})
+		}
+	}
+}
+
+// choose gives what is for the kind of database.
+func (s *server) choose(maria, postgres string) string {
+	if s.sql.Kind == "postgres" {
+		return postgres
+	}
+	return maria
+}

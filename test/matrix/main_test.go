@@ -1,0 +1,127 @@
+//go:build integration
+
+// Package matrix_test holds the program, seen from outside, against tables of
+// what a user can rely on: exit codes, signals, transparency, terminals, PID 1,
+// process trees, crashes, exec and nesting.
+//
+// The same tables hold on a leased store, where a guard stands between golock
+// and the command: GOLOCK_TEST_STORE=redis, mariadb or postgres runs them there.
+// What is about lock files and inherited locks is left out.
+package matrix_test
+
+import (
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"golock/locks/redis/redistest"
+	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
+)
+
+// self is this test binary, which is also the command (command_test.go).
+var self, _ = os.Executable()
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
+		os.Exit(command(os.Args[1], os.Args[2:]))
+	}
+	testkit.Parallel(6)
+	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
+}
+
+// storeKind is local, redis, mariadb or postgres. Each test asks for itself: go
+// test remembers what a test read, not what TestMain did.
+func storeKind() string {
+	if kind := os.Getenv("GOLOCK_TEST_STORE"); kind != "" {
+		return kind
+	}
+	return "local"
+}
+
+func leased() bool { return storeKind() != "local" }
+
+// database is where all sandboxes have their tables, if their stores are in one.
+var database struct {
+	sync.Mutex
+	server *sqltest.Server
+	name   string
+	tables int
+}
+
+func newSandbox(t testing.TB) *testkit.Sandbox {
+	t.Helper()
+	d := &database
+	switch kind := storeKind(); kind {
+	case "local":
+		return testkit.New(t, "")
+	case "redis":
+		return testkit.New(t, redistest.StoreURL(t))
+	case "mariadb", "postgres":
+		d.Lock()
+		defer d.Unlock()
+		if d.server == nil {
+			if d.server = sqltest.Maria(t); kind == "postgres" {
+				d.server = sqltest.Postgres(t)
+			}
+			d.name = d.server.NewDatabase(t)
+		}
+		d.tables++
+		u := d.server.URL(d.name, "table=matrix"+strconv.Itoa(d.tables), "quarantine=0s")
+		// As golock shows it.
+		return testkit.New(t, strings.Replace(u, "@localhost/", "@localhost:3306/", 1))
+	default:
+		t.Fatalf("GOLOCK_TEST_STORE=%s: want local, redis, mariadb or postgres", kind)
+		return nil
+	}
+}
+
+// used reports whether golock has left something in the store.
+func used(s *testkit.Sandbox) (found bool) {
+	s.T.Helper()
+	at, err := url.Parse(s.Store)
+	testkit.Must(s.T, err)
+	switch storeKind() {
+	case "local":
+		_ = filepath.WalkDir(at.Path, func(_ string, f fs.DirEntry, _ error) error {
+			found = found || f != nil && !f.IsDir()
+			return nil
+		})
+		return found
+	case "redis":
+		keys := redistest.Shared(s.T).Do("KEYS", at.Query().Get("prefix")+":*")
+		return len(keys.([]any)) > 0
+	}
+	_, err = database.server.TryExec(database.name, "SELECT 1 FROM "+at.Query().Get("table"))
+	return err == nil
+}
+
+// supported takes out what a leased store refuses.
+func supported(flags ...[]string) [][]string {
+	return slices.DeleteFunc(flags, func(f []string) bool {
+		return leased() && (slices.Contains(f, "--exec") || slices.Contains(f, "--close"))
+	})
+}
+
+// golockOf is the golock that runs a command.
+func golockOf(command int) int {
+	parent := testkit.StatOf(command).Parent
+	if leased() {
+		parent = testkit.StatOf(parent).Parent // past the guard
+	}
+	return parent
+}
+
+// awaitPID waits for a file with a process number.
+func awaitPID(s *testkit.Sandbox, file string) int {
+	s.T.Helper()
+	pid, err := strconv.Atoi(s.AwaitFile(file))
+	testkit.Must(s.T, err)
+	return pid
+}

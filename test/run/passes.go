@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// pass is one go test. They run one after the other.
+type pass struct {
+	name     string
+	flags    []string
+	packages func(path string) bool
+	env      []string
+}
+
+// passes are all of make test. The race detector watches what is linked into
+// the test; suites that start the program have no use for it.
+var passes = []pass{
+	{name: "race", flags: []string{"-race", "-tags", "integration"}, packages: isUnit},
+	{name: "black box", flags: []string{"-tags", "integration"}, packages: isSuite},
+	{name: "matrix on redis", flags: []string{"-tags", "integration"}, packages: is("test/matrix"), env: []string{"GOLOCK_TEST_STORE=redis"}},
+	{name: "matrix on mariadb", flags: []string{"-tags", "integration"}, packages: is("test/matrix"), env: []string{"GOLOCK_TEST_STORE=mariadb"}},
+	{name: "paths", flags: []string{"-tags", "integration", "-run", "^TestEveryPathOfALease$"}, packages: is("runner")},
+	{name: "portable", flags: []string{"-tags", "portable"}, packages: is("signals")},
+	{name: "32 bits", packages: isUnit, env: []string{"GOARCH=386", "CGO_ENABLED=0"}},
+}
+
+const module = "golock"
+
+func is(path string) func(string) bool {
+	return func(p string) bool { return p == module+"/"+path }
+}
+
+func isSuite(path string) bool { return strings.HasPrefix(path, module+"/test/") }
+
+func isUnit(path string) bool { return !isSuite(path) }
+
+// run runs the pass to its end.
+func (p *pass) run(ctx context.Context, variables []string, r *results) error {
+	list, err := exec.CommandContext(ctx, "go", "list", "-tags", "integration", "./...").Output()
+	if err != nil {
+		return fmt.Errorf("go list: %w", err)
+	}
+	packages := slices.DeleteFunc(strings.Fields(string(list)), func(path string) bool { return !p.packages(path) })
+	args := slices.Concat([]string{"test", "-json", "-count=1", "-p", "2", "-timeout", "20m"}, p.flags, packages)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = slices.Concat(os.Environ(), variables, p.env)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	events, out, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	cmd.Stdout = out
+	err = cmd.Start()
+	out.Close()
+	if err != nil {
+		return err
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		r.read(p, events)
+	}()
+	err = cmd.Wait()
+	// A process that a test has left may hold the other end.
+	_ = events.SetReadDeadline(time.Now().Add(5 * time.Second))
+	<-read
+	return err
+}
+
+// replay is the command that runs a test of the pass again.
+func (p *pass) replay(path, test string) string {
+	words := slices.Concat(p.env, []string{"go", "test", "-count=1"}, p.flags)
+	if test != "" {
+		parts := strings.Split(test, "/")
+		for i, part := range parts {
+			parts[i] = "^" + part + "$"
+		}
+		words = append(words, "-run", "'"+strings.Join(parts, "/")+"'")
+	}
+	return strings.Join(append(words, "."+strings.TrimPrefix(path, module)), " ")
+}

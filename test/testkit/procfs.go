@@ -1,0 +1,62 @@
+package testkit
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golock/internal/procfs"
+)
+
+// StatOf reads about a process; the zero value means no such process.
+func StatOf(pid int) procfs.Stat {
+	s, _ := procfs.ReadStat(pid)
+	return s
+}
+
+// Alive reports whether a process is there and is no zombie.
+func Alive(pid int) bool { return StatOf(pid).Alive() }
+
+// Stopped reports whether a process is stopped by a signal.
+func Stopped(pid int) bool { return StatOf(pid).State == 'T' }
+
+// Caught returns the signals that a process catches or blocks, as a mask.
+func Caught(pid int) uint64 {
+	return procfs.SignalMask(pid, "SigCgt") | procfs.SignalMask(pid, "SigBlk")
+}
+
+// Processes lists the processes that fit, zombies included.
+func Processes(fit func(pid int) bool) []int {
+	return slices.DeleteFunc(procfs.PIDs(), func(pid int) bool { return !fit(pid) })
+}
+
+// Children lists the children of a process, zombies included.
+func Children(parent int) []int {
+	return Processes(func(pid int) bool { return StatOf(pid).Parent == parent })
+}
+
+// GuardOf returns the guard of a golock on a leased store; 0: it has none.
+func GuardOf(golock int) int {
+	for _, pid := range Children(golock) {
+		if procfs.Status(pid, "Name") == "golock-watchdog" {
+			return pid
+		}
+	}
+	return 0
+}
+
+// Describe is a line about processes, for failures.
+func Describe(pids []int) string {
+	var all []string
+	for _, pid := range pids {
+		asleep, _ := os.ReadFile(procfs.Dir(pid) + "/wchan")
+		s := StatOf(pid)
+		all = append(all, fmt.Sprintf("%d (child of %d, group %d, %c in %s) %.200q", pid, s.Parent,
+			s.Group, s.State, asleep, strings.Join(procfs.Command(pid), " ")))
+	}
+	if all == nil {
+		return "no processes"
+	}
+	return strings.Join(all, "; ")
+}

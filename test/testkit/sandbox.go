@@ -1,0 +1,246 @@
+package testkit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"golock/internal/procfs"
+)
+
+// Sandbox is a store, a working directory and the processes started in it. What
+// still runs at the end of the test is killed.
+type Sandbox struct {
+	T     testing.TB
+	Dir   string   // working directory of everything started
+	Store string   // URL of the store
+	Env   []string // environment of everything started
+	mark  string   // VARIABLE=VALUE in that environment: descendants are found by it
+}
+
+const markVariable = "TESTKIT_MARK"
+
+var sandboxes atomic.Int64
+
+// New makes a sandbox with a store; "" is a local one of its own.
+func New(t testing.TB, store string) *Sandbox {
+	t.Helper()
+	mark := fmt.Sprintf("%s=%d.%d", markVariable, os.Getpid(), sandboxes.Add(1))
+	dir := Place(t, 0o755)
+	s := &Sandbox{T: t, Dir: filepath.Join(dir, "cwd"), Store: store, mark: mark}
+	s.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", mark}
+	if store == "" {
+		s.Store = "local://" + filepath.Join(dir, "store")
+		Must(t, os.Mkdir(filepath.Join(dir, "store"), 0o700))
+	}
+	Must(t, os.Mkdir(s.Dir, 0o755))
+	t.Cleanup(func() {
+		// Again and again: a process may fork while the list is read.
+		if !Within(Patience, func() bool {
+			left := s.Living()
+			for _, pid := range left {
+				s.Signal(pid, syscall.SIGKILL)
+			}
+			return len(left) == 0
+		}) {
+			t.Errorf("cannot kill %s", s.All())
+		}
+	})
+	return s
+}
+
+// Place makes a directory that every user can walk to.
+func Place(t testing.TB, mode uint32) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "golock-place-")
+	Must(t, err)
+	t.Cleanup(func() { Must(t, os.RemoveAll(dir)) })
+	Must(t, unix.Chmod(dir, mode)) // without the umask
+	return dir
+}
+
+// IsLocal reports whether the store is of this machine and has no leases.
+func (s *Sandbox) IsLocal() bool { return strings.HasPrefix(s.Store, "local") }
+
+// Path names a file in the working directory.
+func (s *Sandbox) Path(name string) string { return filepath.Join(s.Dir, name) }
+
+// Exists reports whether a file is in the working directory.
+func (s *Sandbox) Exists(name string) bool {
+	_, err := os.Lstat(s.Path(name))
+	return err == nil
+}
+
+// AwaitFile waits until a file in the working directory ends in a newline, and
+// returns its text without that.
+func (s *Sandbox) AwaitFile(name string) string {
+	s.T.Helper()
+	var text []byte
+	s.Eventually(name+" is written", func() bool {
+		text, _ = os.ReadFile(s.Path(name))
+		return bytes.HasSuffix(text, []byte("\n"))
+	})
+	return strings.TrimSpace(string(text))
+}
+
+// Script writes an executable file and returns its path.
+func (s *Sandbox) Script(name, text string) string {
+	s.T.Helper()
+	// Written under another name and renamed by a process of its own, so that
+	// no fork of this process holds it open for writing (ETXTBSY).
+	path := s.Path(name)
+	Output(s.T, text, "sh", "-c", `cat >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0"`, path)
+	return path
+}
+
+// Output runs a tool to its end, which must be a success, and returns what it
+// prints.
+func Output(t testing.TB, stdin string, argv ...string) string {
+	t.Helper()
+	ctx, end := context.WithTimeout(context.Background(), Patience)
+	defer end()
+	tool := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	tool.Stdin = strings.NewReader(stdin)
+	out, err := tool.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", argv, err, out)
+	}
+	return string(out)
+}
+
+// Eventually is the function of that name, and shows the processes on failure.
+func (s *Sandbox) Eventually(what string, ok func() bool) {
+	s.T.Helper()
+	if !Within(Patience, ok) {
+		s.T.Fatalf("not in %v: %s; running: %s", Patience, what, s.All())
+	}
+}
+
+// Living lists the processes of the sandbox that have not ended, whatever group
+// or session they moved to.
+func (s *Sandbox) Living() []int {
+	return Processes(s.Lives)
+}
+
+// has reports whether a process belongs to the sandbox. A zombie does not.
+func (s *Sandbox) has(pid int) bool {
+	return slices.Contains(procfs.Environ(pid), s.mark)
+}
+
+// Lives reports whether a process is one of the sandbox's that have not ended:
+// no later process of its number.
+func (s *Sandbox) Lives(pid int) bool { return s.has(pid) && Alive(pid) }
+
+// All describes the processes of the sandbox.
+func (s *Sandbox) All() string { return Describe(s.Living()) }
+
+// Signal signals a process of the sandbox that is not a child of this one, and
+// reports whether it was there: by a pidfd and after a look, so that no later
+// process of its number, which may be anybody's, is hit.
+func (s *Sandbox) Signal(pid int, sig syscall.Signal) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return s.has(pid) && unix.PidfdSendSignal(fd, sig, nil, 0) == nil
+}
+
+// Kill kills a process that has to be there. (For an instant of its execve it
+// has no environment to know it by.)
+func (s *Sandbox) Kill(pid int) {
+	s.T.Helper()
+	s.Eventually(fmt.Sprintf("%d can be killed", pid), func() bool {
+		return s.Signal(pid, syscall.SIGKILL) || !Alive(pid)
+	})
+	s.Eventually(fmt.Sprintf("%d is dead", pid), func() bool { return !Alive(pid) })
+}
+
+// NoneLeft waits until no process of the sandbox runs.
+func (s *Sandbox) NoneLeft() {
+	s.T.Helper()
+	s.Eventually("all have ended", func() bool { return len(s.Living()) == 0 })
+}
+
+// NoneNow fails the test if a process of the sandbox runs now.
+func (s *Sandbox) NoneNow() {
+	s.T.Helper()
+	if left := s.Living(); len(left) > 0 {
+		s.T.Fatalf("still running: %s", Describe(left))
+	}
+}
+
+// Entry is one object of golock ls --json, as far as tests look at it.
+type Entry struct {
+	Name     string
+	ID       string
+	State    string
+	Slots    []int
+	Position int
+	PID      int
+	Orphaned bool
+}
+
+// List is what golock ls --json says of a lock.
+func (s *Sandbox) List(name string) []Entry {
+	s.T.Helper()
+	r := s.Golock("ls", name, "--json", "--store", s.Store).Run()
+	var list []Entry
+	if err := json.Unmarshal([]byte(r.Stdout), &list); r.Code != 0 || err != nil {
+		s.T.Fatalf("golock ls: %v %v", r, err)
+	}
+	return list
+}
+
+// Waiters lists the process numbers of those that wait for a lock, in order.
+func (s *Sandbox) Waiters(name string) []int {
+	s.T.Helper()
+	var pids []int
+	for _, e := range s.List(name) {
+		if e.State == "waiting" {
+			pids = append(pids, e.PID)
+		}
+	}
+	return pids
+}
+
+// AwaitWaiters returns once exactly these wait for "job", in this order.
+func (s *Sandbox) AwaitWaiters(pids ...int) {
+	s.T.Helper()
+	s.Eventually(fmt.Sprintf("%v wait", pids), func() bool {
+		return slices.Equal(s.Waiters("job"), pids)
+	})
+}
+
+// AwaitWaiting returns once so many wait for a lock.
+func (s *Sandbox) AwaitWaiting(name string, n int) {
+	s.T.Helper()
+	s.Eventually(fmt.Sprintf("%d wait", n), func() bool { return len(s.Waiters(name)) == n })
+}
+
+// IsFree fails the test unless the slot of "job" can be had at once.
+func (s *Sandbox) IsFree() {
+	s.T.Helper()
+	if r := s.Job("-n", "--", "true").Run(); r.Code != 0 {
+		s.T.Fatalf("the slot is not free: %v", r)
+	}
+}
+
+// IsTaken fails the test unless the slot of "job" is held.
+func (s *Sandbox) IsTaken() {
+	s.T.Helper()
+	if r := s.Job("-n", "--", "true").Run(); r.Code != 75 {
+		s.T.Fatalf("the slot is not taken: %v", r)
+	}
+}

@@ -1,0 +1,173 @@
+// Package testkit is what the black-box suites share: the program under test,
+// sandboxes to start it in, processes to watch, and waits that end as soon as
+// the awaited state is there.
+//
+// A run of all tests (test/run) builds the program once and names it in
+// GOLOCK_TEST_BINARY. A package that is tested alone builds it in Main.
+package testkit
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// BinaryVariable names a golock that is tested instead of one built here.
+const BinaryVariable = "GOLOCK_TEST_BINARY"
+
+// Golock is the path of the program under test, which every user may execute.
+// Main sets it.
+var Golock string
+
+// Main runs the tests of a package with the program built, as in
+// os.Exit(testkit.Main(m, sqltest.Close)). It calls the functions last.
+func Main(m interface{ Run() int }, atEnd ...func()) int {
+	code, err := run(m, atEnd)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func run(m interface{ Run() int }, atEnd []func()) (code int, err error) {
+	for _, end := range atEnd {
+		defer end()
+	}
+	SetDefaults()
+	dir, err := os.MkdirTemp("", "golock-bin-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	if Golock = os.Getenv(BinaryVariable); Golock == "" {
+		Golock = filepath.Join(dir, "golock")
+		if err := Build(Golock); err != nil {
+			return 1, err
+		}
+	}
+	// No setting of the caller reaches the program but what a test sets.
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "GOLOCK_") && !strings.HasPrefix(name, "GOLOCK_TEST_") {
+			os.Unsetenv(name)
+		}
+	}
+	return m.Run(), nil
+}
+
+// Library runs the tests of a package that does not start golock: many at a time,
+// as they wait more than they compute, and with a look for goroutines that are
+// left. It calls the functions last.
+func Library(m interface{ Run() int }, atEnd ...func()) int {
+	SetDefaults()
+	usually("rapid.checks", "100", "20") // on real stores
+	Parallel(max(8, runtime.GOMAXPROCS(0)))
+	code := m.Run()
+	for _, end := range atEnd {
+		end()
+	}
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// SetDefaults gives what tests start the same surroundings everywhere.
+func SetDefaults() {
+	// nohup ignores HUP, a shell without job control INT and QUIT. A signal that
+	// is caught here has its default action in what is started from here.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
+	FixRapid()
+	// Commands that die of QUIT or ABRT leave no core files.
+	var core unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err == nil {
+		core.Cur = 0
+		_ = unix.Setrlimit(unix.RLIMIT_CORE, &core)
+	}
+}
+
+// Campaign reports whether somebody has the time for random seeds and more rounds.
+func Campaign() bool {
+	return os.Getenv("GOLOCK_CAMPAIGN") != "" || os.Getenv("GOLOCK_TEST_HISTORIES") != ""
+}
+
+// usually changes a flag that has its default, unless somebody has the time.
+func usually(name, from, to string) {
+	if f := flag.Lookup(name); f != nil && f.Value.String() == from && !Campaign() {
+		_ = f.Value.Set(to)
+	}
+}
+
+// Build builds the program as a release is built.
+func Build(path string) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -E golock/internal/entry.start", "-o", path, ".")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building golock: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// BuildC compiles a C program, static where that is possible: it starts faster.
+func BuildC(source, path string) error {
+	var out []byte
+	var err error
+	for _, how := range []string{"-static", "-fPIE"} {
+		cc := exec.Command("gcc", "-O2", "-Wall", "-Werror", how, "-o", path, source)
+		if out, err = cc.CombinedOutput(); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("building %s (make deps installs gcc): %w\n%s", source, err, out)
+}
+
+// Root is the directory of the module.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	for ; err == nil && dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("no go.mod above the working directory: %w", err)
+}
+
+// Parallel lets n tests of a package run at a time: most of them wait.
+func Parallel(n int) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", strconv.Itoa(n))
+}
+
+// Need fails the test if a program that it uses is not installed.
+func Need(t testing.TB, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatalf("%v; make deps installs it", err)
+	}
+	return path
+}
