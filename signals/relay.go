@@ -3,7 +3,6 @@ package signals
 import (
 	"fmt"
 	"math"
-	"os/signal"
 	"runtime"
 	"slices"
 	"syscall"
@@ -117,20 +116,8 @@ func (r *Relay) Catch() {
 	r.list = slices.DeleteFunc(list, ignored)
 	r.catch(r.list)
 	r.catchFaults()
-	keepIgnored()
 	r.unblock()
 	runtime.UnlockOSThread() // see Stay
-}
-
-// keepIgnored makes ignored again what the caller ignored and the Go runtime has
-// taken over.
-func keepIgnored() {
-	set, _ := entry.Ignored()
-	for sig := syscall.Signal(1); set != 0 && sig <= rtMax; sig++ {
-		if ignored(sig) {
-			signal.Ignore(sig)
-		}
-	}
 }
 
 // Yield restores the default action of the caught signals, for a process that becomes its command:

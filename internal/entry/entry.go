@@ -17,15 +17,18 @@ import (
 	"unsafe"
 )
 
+// faults are ILL TRAP BUS FPE SEGV SYS.
+const faults = 1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30
+
 // Written by start (start_*.s), before anything else runs.
 var (
 	stack unsafe.Pointer // argc, argv, NULL, environment, NULL (System V ABI)
-	// block is what start blocks: all but the faults ILL TRAP BUS FPE SEGV SYS, PROF, URG, by which
-	// the runtime preempts goroutines, and 32 and 33, which belong to the C library.
-	block   uint64 = ^uint64(1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30 | 1<<22 | 1<<26 | 1<<31 | 1<<32) //nolint:unused // read by start
+	// block is what start blocks: all but faults, PROF, URG, by which the runtime preempts goroutines,
+	// and 32 and 33, which belong to the C library.
+	block   uint64 = ^uint64(faults | 1<<22 | 1<<26 | 1<<31 | 1<<32) //nolint:unused // read by start
 	blocked uint64
 	ignored uint64
-	scratch [8]uint64 //nolint:unused // a struct sigaction of the kernel
+	scratch [8]uint64 // a struct sigaction of the kernel
 )
 
 // Mask returns the caller's blocked signals, signal 1 in bit 0, and whether
@@ -60,16 +63,26 @@ func text(p unsafe.Pointer) string {
 	return unsafe.String((*byte)(p), n)
 }
 
-// init gives QUIT, ABRT and STKFLT their default action: of the runtime's
-// handlers golock would die with code 2 and a stack dump.
+// init undoes what the runtime has taken over. What the caller ignored is ignored again: but CHLD,
+// which golock needs, and faults, which the runtime needs. QUIT, ABRT and STKFLT get their default
+// action: of the runtime's handlers golock would die with code 2 and a stack dump.
 func init() { //nolint:gochecknoinits // every package that is initialised before main takes its time
 	if stack == nil {
 		return
 	}
-	for _, sig := range []syscall.Signal{syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGSTKFLT} {
-		if ignored&(1<<(sig-1)) == 0 {
-			clear(scratch[:])
-			_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&scratch)), 0, 8, 0, 0)
+	const (
+		taken = 1<<(syscall.SIGQUIT-1) | 1<<(syscall.SIGABRT-1) | 1<<(syscall.SIGSTKFLT-1)
+		kept  = 1<<(syscall.SIGCHLD-1) | faults
+	)
+	for sig := range 64 {
+		bit := uint64(1) << sig
+		if (ignored&^kept|taken)&bit == 0 {
+			continue
 		}
+		clear(scratch[:])
+		if ignored&bit != 0 {
+			scratch[0] = 1 // SIG_IGN
+		}
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig+1), uintptr(unsafe.Pointer(&scratch)), 0, 8, 0, 0)
 	}
 }

@@ -57,6 +57,7 @@ type site interface {
 // terms are those of a round.
 func (e *engine) terms(p *plan) terms {
 	t := terms{Leased: e.leased, Ordered: e.queue, Fenced: e.queue, Slots: e.queue, Mutual: e.mutual, Rows: e.rows}
+	t.Late = e.leased && !e.server()
 	t.Heirs = e.name == "bind" && !usesSocketFile(p)
 	if e.leased {
 		t.TTL = p.TTL

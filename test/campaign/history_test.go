@@ -171,6 +171,7 @@ type terms struct {
 	Leased     bool
 	Ordered    bool
 	Fenced     bool
+	Late       bool // who is held up as it takes a slot gets a later fence than who came in meanwhile
 	Slots      bool // also for --shared
 	Rows       bool // a step of one that is stopped may hold up the others
 	Heirs      bool // a daemon keeps the slot when it has inherited it

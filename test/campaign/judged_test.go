@@ -51,6 +51,10 @@ func TestJudgeIsContent(t *testing.T) {
 	for name, make := range map[string]func(h *history){
 		"two served":   func(*history) {},
 		"three served": func(h *history) { third(h) },
+		"a fence that is taken again beside a later reader": func(h *history) {
+			h.Late, h.runs[1].Max, third(h).Max = true, 0, 0
+			h.runs[2].started, h.runs[2].lives[0].fence = 30*ms, 8
+		},
 		"the end of a command is heard of late": func(h *history) {
 			h.runs[0].lives[0].to, h.runs[0].ended = 500*ms, 600*ms
 		},
@@ -137,6 +141,10 @@ func TestJudgeFinds(t *testing.T) {
 		"overtaken": {inverted, func(h *history) {
 			third(h).started = 30 * ms
 			h.runs[2].lives[0].fence = 8
+		}},
+		"overtaken where a fence may be taken again": {inverted, func(h *history) {
+			third(h).started = 30 * ms
+			h.runs[2].lives[0].fence, h.Late = 8, true
 		}},
 		"a lower priority first": {inverted, func(h *history) {
 			r := third(h)

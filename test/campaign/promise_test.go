@@ -235,6 +235,9 @@ func (h *history) order() (all []finding) {
 			if !h.Ordered || a.queued == 0 || a.queued >= b.started || ca.fence < cb.fence || a.Priority < b.Priority || a.Replace != "" || b.Replace != "" {
 				continue
 			}
+			if h.Late && h.room(a, b) {
+				continue
+			}
 			// A waiter that could not say that it is there is taken for gone.
 			away := slices.Concat(stops, nets, []kind{suspend, stopGuard, serverFlush, serverMemory})
 			if len(h.hit(a, a.started, cb.from, away...)) > 0 ||
@@ -249,4 +252,15 @@ func (h *history) order() (all []finding) {
 		}
 	}
 	return all
+}
+
+// room reports whether a fitted beside b and all that b saw: b did not make it wait.
+func (h *history) room(a, b *run) bool {
+	sum := a.Weight + b.Weight
+	for _, id := range b.command().saw {
+		if id.part == 0 && id.token != a.Token {
+			sum += h.run(id.token).Weight
+		}
+	}
+	return sum <= min(limitOf(a), limitOf(b))
 }
