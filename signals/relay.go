@@ -3,6 +3,7 @@ package signals
 import (
 	"fmt"
 	"math"
+	"os/signal"
 	"runtime"
 	"slices"
 	"syscall"
@@ -116,8 +117,20 @@ func (r *Relay) Catch() {
 	r.list = slices.DeleteFunc(list, ignored)
 	r.catch(r.list)
 	r.catchFaults()
+	keepIgnored()
 	r.unblock()
 	runtime.UnlockOSThread() // see Stay
+}
+
+// keepIgnored tells the Go runtime what the caller ignored: of signals that it believes to handle it
+// restores the default action in children.
+func keepIgnored() {
+	set, _ := entry.Ignored()
+	for sig := syscall.Signal(1); set != 0 && sig <= rtMax; sig++ {
+		if ignored(sig) {
+			signal.Ignore(sig)
+		}
+	}
 }
 
 // Yield restores the default action of the caught signals, for a process that becomes its command:
