@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golock/cli/term"
@@ -17,7 +18,7 @@ import (
 
 // breakCommand is golock break.
 type breakCommand struct {
-	nameFlag
+	lockArgument
 	idFlag
 	olderThanFlag
 	Dead boolFlag `name:"dead" help:"Only what has no golock any more: what a killed one has left running, and what only --hold keeps."`
@@ -34,9 +35,9 @@ when the slots are free. A slot that only a --hold keeps is free at once; what a
 golock that was killed has left running is killed.
 
 Examples:
-  golock break --name deploy
-  golock break --name nightly --older-than 6h
-  golock break --name nightly --dead
+  golock break deploy
+  golock break nightly --older-than 6h
+  golock break nightly --dead
         only what no golock looks after any more
   golock break --id $(golock ls --json deploy | jq -r '.[0].id')
 
@@ -66,8 +67,8 @@ const (
 const evictLimit = 10 * time.Second
 
 var (
-	errBreakWhat = errors.New("missing --name or --id; see golock break --help")
-	errBreakBoth = errors.New("--name and --id cannot be combined: an ID names its lock")
+	errBreakWhat = errors.New("missing NAME or --id; see golock break --help")
+	errBreakBoth = errors.New("NAME and --id cannot be combined: an ID names its lock")
 	errBreakAll  = errors.New("--id and --all cannot be combined: an ID is that of one entry")
 )
 
@@ -87,16 +88,17 @@ func (c *breakCommand) evict(out *term.Printer) error {
 	if err := configureLog(out, v); err != nil {
 		return err
 	}
-	b := &eviction{out: out, by: evictedBy(), name: c.Name.text(), dead: c.Dead.on(), all: c.All.on()}
+	b := &eviction{out: out, by: evictedBy(), dead: c.Dead.on(), all: c.All.on()}
+	named := false
+	b.name, named, err = c.lock()
 	switch {
-	case !c.Name.given() && !c.ID.given():
+	case err != nil:
+		return err
+	case !named && !c.ID.given():
 		return usageError{errBreakWhat}
-	case c.Name.given() && c.ID.given():
+	case named && c.ID.given():
 		return usageError{errBreakBoth}
-	case c.Name.given():
-		if err := locks.CheckName(b.name); err != nil {
-			return v.Errorf("name", "%v", err)
-		}
+	case named:
 	case b.all:
 		return usageError{errBreakAll}
 	default:
@@ -117,7 +119,17 @@ func (c *breakCommand) evict(out *term.Printer) error {
 		return v.Errorf("store", "%s cannot take a slot back: end the process that has it", store.URL())
 	}
 	b.store = evicter
-	return b.do(context.Background())
+	err = b.do(context.Background())
+	if len(b.gone) == 0 && err == nil {
+		b.gone = []string{"nothing to evict"}
+	}
+	if out.Quiet || len(b.gone) == 0 {
+		return err
+	}
+	if _, failed := os.Stdout.WriteString(strings.Join(b.gone, "\n") + "\n"); failed != nil {
+		return errors.Join(err, outputError{failed})
+	}
+	return err
 }
 
 // evictedBy is what evicted runs print.
@@ -142,6 +154,8 @@ type eviction struct {
 	dead      bool      // only what no golock holds
 	all       bool      // waiters too
 	olderThan time.Duration
+
+	gone []string // what was evicted, for the user
 }
 
 // wants reports whether an entry is to be evicted.
@@ -205,6 +219,13 @@ func (b *eviction) do(ctx context.Context) error {
 	return errors.Join(append(failed, b.await(ctx, left)...)...)
 }
 
+func evictedText(e locks.Entry) string {
+	if e.Name == "" { // found on no list
+		return "evicted " + e.Ref.String()
+	}
+	return fmt.Sprintf("evicted from %q, %s: %s", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
+}
+
 // mark marks an entry as evicted. It repeats attempts on a store that does not
 // answer until limit is over.
 func (b *eviction) mark(ctx context.Context, ref locks.Ref, limit time.Duration) error {
@@ -242,6 +263,7 @@ func (b *eviction) await(ctx context.Context, left []locks.Entry) (failed []erro
 			switch {
 			case !known && (err == nil || errors.Is(why, locks.ErrLost)):
 				b.out.Step("gone", "id", e.Ref.String())
+				b.gone = append(b.gone, evictedText(e))
 				return true
 			case time.Since(began) < limit:
 				return false

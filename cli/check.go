@@ -215,7 +215,11 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	text := "[defaults]\nstore = " + strconv.Quote(v.Text("store")) + "\n"
+	address, err := readAddress(v)
+	if err != nil {
+		return nil, err
+	}
+	text := "[defaults]\nstore = " + strconv.Quote(address.url) + "\n"
 	if t.test.Kill > 0 {
 		text += "ttl = " + strconv.Quote(killedTTL.String()) + "\n"
 	}

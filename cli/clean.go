@@ -13,6 +13,7 @@ import (
 
 // cleanCommand is golock clean.
 type cleanCommand struct {
+	lockArgument
 	storeFlags
 	olderThanFlag
 	Quiet boolFlag `name:"quiet" short:"q" help:"Print no number."`
@@ -30,6 +31,7 @@ golocks have left; never what is in use. golock works without it: it is for tidi
 
 Examples:
   golock clean
+  golock clean nightly
   golock clean --older-than 30d -q
         for a monthly crontab line`
 }
@@ -49,6 +51,10 @@ func (c *cleanCommand) run(out *term.Printer) int {
 
 // clean removes what crashed golocks have left in the store, and their sockets.
 func (c *cleanCommand) clean() (removed int, err error) {
+	name, given, err := c.lock()
+	if err != nil {
+		return 0, err
+	}
 	v, err := resolveWithoutName(c, nil)
 	if err != nil {
 		return 0, err
@@ -66,7 +72,10 @@ func (c *cleanCommand) clean() (removed int, err error) {
 	if !ok {
 		return 0, usageError{fmt.Errorf("nothing is ever left in the store %s", store.URL())}
 	}
-	removed, err = sweeper.Sweep(context.Background(), olderThan)
+	removed, err = sweeper.Sweep(context.Background(), name, olderThan)
+	if given { // sockets have no name
+		return removed, err
+	}
 	dir, dirErr := open.Directory(false)
 	if dirErr == nil {
 		var n int

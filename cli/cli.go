@@ -23,16 +23,17 @@ import (
 type commands struct {
 	Run     runCommand     `cmd:"" usage:"--name NAME [flags] [--] COMMAND [ARG...]" help:"Hold a slot while a command runs."`
 	Acquire acquireCommand `cmd:"" usage:"--name NAME --for PID|none [flags]" help:"Take a slot for a script; print its ID."`
-	Renew   renewCommand   `cmd:"" usage:"[flags] ID" help:"Renew what acquire took."`
-	Release releaseCommand `cmd:"" usage:"[flags] ID" help:"Release what acquire took."`
-	Held    heldCommand    `cmd:"" help:"Ask whether a slot is still held."`
-	Ls      lsCommand      `cmd:"" usage:"[flags] [NAME]" help:"Show who holds and who waits."`
-	Break   breakCommand   `cmd:"" usage:"--name NAME | --id ID [flags]" help:"Evict holders and waiters."`
+	Renew   renewCommand   `cmd:"" usage:"ID [flags]" help:"Renew what acquire took."`
+	Release releaseCommand `cmd:"" usage:"ID [flags]" help:"Release what acquire took."`
+	Held    heldCommand    `cmd:"" usage:"[ID] [flags]" help:"Ask whether a slot is still held."`
+	Ls      lsCommand      `cmd:"" usage:"[NAME] [flags]" help:"Show who holds and who waits."`
+	Break   breakCommand   `cmd:"" usage:"NAME | --id ID [flags]" help:"Evict holders and waiters."`
 	Check   checkCommand   `cmd:"" help:"Test whether a store, or another tool, excludes."`
-	Clean   cleanCommand   `cmd:"" help:"Remove what crashed golocks have left."`
+	Clean   cleanCommand   `cmd:"" usage:"[NAME] [flags]" help:"Remove what crashed golocks have left."`
 	Doctor  doctorCommand  `cmd:"" help:"Show what this host and the store guarantee, and what to fix."`
 	Report  reportCommand  `cmd:"" usage:"[flags] REPORT..." help:"Convert reports to Prometheus metrics."`
-	Version versionCommand `cmd:"" usage:" " help:"Show the version."`
+	Version versionCommand `cmd:"" usage:" " help:"Show the version; also golock --version."`
+	Help    helpCommand    `cmd:"" usage:"[COMMAND]" help:"Show all that there is to say about a command."`
 
 	Completion completionCommand `cmd:"" usage:"bash|zsh|fish" help:"Print a completion script for a shell."`
 	Complete   completeCommand   `cmd:"" hidden:""`
@@ -74,6 +75,10 @@ func Main(args []string) int {
 		if len(args) > 0 {
 			name = args[0]
 		}
+		if name == "--version" || name == "-V" {
+			args[0] = "version"
+			name = args[0]
+		}
 		if c := (&commands{}).named(name); c != nil && parseFast(c, args[1:]) {
 			return c.run(out)
 		}
@@ -102,6 +107,7 @@ func newParser(onExit func(code int)) *kong.Kong {
 		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100, NoAppSummary: true}),
 		kong.ValueFormatter(helpText),
 		kong.Help(printHelp),
+		flagGroups(),
 		kong.Exit(onExit),
 	)
 	err := kong.Visit(parser.Model, func(node kong.Visitable, next kong.Next) error {
@@ -113,7 +119,7 @@ func newParser(onExit func(code int)) *kong.Kong {
 	if err != nil {
 		panic(err)
 	}
-	parser.Model.HelpFlag.Help = "Show this help."
+	parser.Model.HelpFlag.Help = "Show this help; -h shows the usual flags only."
 	return parser
 }
 
@@ -136,31 +142,6 @@ func parse(args []string, out *term.Printer) int {
 		return exit(out, usageError{fmt.Errorf("%w; see %s", err, help)})
 	}
 	return parsed.Selected().Target.Addr().Interface().(command).run(out)
-}
-
-// printHelp is kong's, with a usage line that has flags and command in the order
-// in which they must stand.
-func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
-	usage := "golock COMMAND"
-	if node := ctx.Selected(); node != nil {
-		usage = usageOf(node)
-	}
-	if _, err := fmt.Fprintf(ctx.Stdout, "Usage: %s\n", usage); err != nil {
-		return outputError{err}
-	}
-	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
-		return outputError{err}
-	}
-	return nil
-}
-
-// usageOf is how a command is called.
-func usageOf(node *kong.Node) string {
-	usage := "[flags]"
-	if node.Tag.Has("usage") {
-		usage = node.Tag.Get("usage")
-	}
-	return strings.TrimSpace("golock " + node.Name + " " + usage)
 }
 
 // printOut writes to standard output.

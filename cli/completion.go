@@ -166,8 +166,8 @@ func unused(c *kong.Node, given map[string][]string) completions {
 func values(key, placeholder, prefix string, given map[string][]string) completions {
 	a := completions{kind: kindWords}
 	switch key {
-	case "name", "lock", "id":
-		a.words = inUse(key == "id", given)
+	case "name", "lock", "id", "entry":
+		a.words = inUse(key == "id" || key == "entry", given)
 	case "store":
 		a.kind = "part"
 		for _, scheme := range open.Schemes() {
@@ -207,7 +207,7 @@ const lookLimit = time.Second
 // Errors are ignored: nobody would read them.
 func inUse(ids bool, given map[string][]string) (found []suggestion) {
 	flags := map[string][]string{}
-	for _, key := range []string{"store", "config"} {
+	for _, key := range []string{"store", "store-file", "config"} {
 		if value, ok := given[key]; ok {
 			flags[key] = value
 		}

@@ -108,11 +108,12 @@ func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time
 
 // chosenBy names the source of the store's URL.
 func chosenBy(v *config.Values) string {
-	source, ok := v.Given("store")
-	if !ok {
-		return "the default"
+	for _, key := range []string{"store", "store-file"} {
+		if source, ok := v.Given(key); ok {
+			return "named by " + source.String()
+		}
 	}
-	return "named by " + source.String()
+	return "the default"
 }
 
 // socketFinding examines the directory where golocks of this user find each other.

@@ -9,6 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"golock/config"
+	"golock/locks"
 )
 
 // A flag is declared once, as a field in the struct of its command. The field's
@@ -19,6 +20,7 @@ import (
 //	alternative:"X"  flags with the same X exclude each other
 //	file:"no"        no configuration file can give it
 //	empty:"set"      an empty variable is a value
+//	brief:""         -h shows it
 //
 // The tag help stands last: what reads the tags at start-up stops there.
 // Everything else is derived: settings and parseFast below, help, manual,
@@ -321,43 +323,83 @@ func settingsAndFlags(command any) ([]config.Setting, map[string][]string) {
 
 // storeFlags say where the lock lives.
 type storeFlags struct {
-	Store  textFlag `name:"store" env:"GOLOCK_STORE" default:"local" empty:"set" placeholder:"URL" help:"Where the lock lives: local, local:///DIR, flock:///FILE, fcntl:///FILE, bind://ADDRESS, redis://HOST and others (docs/stores.md)."`
-	Config textFlag `name:"config" env:"GOLOCK_CONFIG" file:"no" placeholder:"FILE" help:"Read this configuration file instead of /etc/golock.toml and ~/.config/golock/config.toml."`
+	Store     textFlag `name:"store" brief:"" env:"GOLOCK_STORE" default:"local" empty:"set" alternative:"store" group:"slot" placeholder:"URL" help:"Where the lock lives: local, local:///DIR, flock:///FILE, fcntl:///FILE, bind://ADDRESS, redis://HOST and others (docs/stores.md)."`
+	StoreFile textFlag `name:"store-file" env:"GOLOCK_STORE_FILE" empty:"set" alternative:"store" group:"slot" placeholder:"FILE" help:"The store's URL is the first line of FILE, which nobody else may write: a credential of systemd, a secret of docker."`
+	Config    textFlag `name:"config" env:"GOLOCK_CONFIG" file:"no" group:"output" placeholder:"FILE" help:"Read this configuration file instead of /etc/golock.toml and ~/.config/golock/config.toml."`
 }
 
 // nameFlag names the lock.
 type nameFlag struct {
-	Name textFlag `name:"name" env:"GOLOCK_NAME" file:"no" placeholder:"NAME" help:"The lock's name. Runs of one name in one store limit each other. With flock, fcntl and bind the store is the lock, and a name only a label."`
+	Name textFlag `name:"name" brief:"" env:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Runs of one name in one store limit each other. With flock, fcntl and bind the store is the lock, and a name only a label."`
 }
 
 // slotFlags say which slot a run or acquire takes, and how.
 type slotFlags struct {
 	nameFlag
 	storeFlags
+	RequireNetworked boolFlag `name:"require-networked" env:"GOLOCK_REQUIRE_NETWORKED" group:"slot" help:"Refuse a store that excludes on one machine only."`
 
-	Max       intFlag  `name:"max" env:"GOLOCK_MAX" default:"1" alternative:"limit" placeholder:"N" help:"At most N at a time."`
-	Shared    boolFlag `name:"shared" short:"s" alternative:"limit" help:"Run beside other --shared runs, but not beside one without: a reader's lock."`
-	Exclusive boolFlag `name:"exclusive" short:"x" aliases:"e" alternative:"limit" help:"The same as --max 1: a writer's lock."`
-	Weight    intFlag  `name:"weight" default:"1" placeholder:"W" help:"Units of the max that this run takes."`
+	Max       intFlag  `name:"max" short:"m" brief:"" env:"GOLOCK_MAX" default:"1" alternative:"limit" group:"slot" placeholder:"N" help:"At most N at a time."`
+	Shared    boolFlag `name:"shared" short:"s" brief:"" alternative:"limit" group:"slot" help:"Run beside other --shared runs, but not beside one without: a reader's lock."`
+	Exclusive boolFlag `name:"exclusive" short:"x" aliases:"e" alternative:"limit" group:"slot" help:"The same as --max 1: a writer's lock."`
+	Weight    intFlag  `name:"weight" default:"1" group:"slot" placeholder:"W" help:"Units of the max that this run takes."`
 
-	Wait             durationFlag `name:"wait" short:"w" env:"GOLOCK_WAIT" alternative:"wait" placeholder:"D" help:"Give up after D. Without it golock waits for ever."`
-	NoWait           boolFlag     `name:"no-wait" short:"n" aliases:"nonblock,nb" alternative:"wait" help:"Do not wait at all: the same as --wait 0."`
-	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" env:"GOLOCK_CONFLICT_EXIT_CODE" default:"75" placeholder:"N" help:"Exit code when there was no slot in time, or the place in the queue was lost. With 0 nothing is printed either."`
+	Wait             durationFlag `name:"wait" short:"w" brief:"" env:"GOLOCK_WAIT" alternative:"wait" group:"waiting" placeholder:"D" help:"Give up after D. Without it golock waits for ever."`
+	NoWait           boolFlag     `name:"no-wait" short:"n" brief:"" aliases:"nonblock,nb" alternative:"wait" group:"waiting" help:"Do not wait at all: the same as --wait 0."`
+	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" env:"GOLOCK_CONFLICT_EXIT_CODE" default:"75" group:"waiting" placeholder:"N" help:"Exit code when there was no slot in time, or the place in the queue was lost. With 0 nothing is printed either."`
 
-	Priority intFlag      `name:"priority" default:"0" placeholder:"P" help:"Higher goes first, equal ones in the order in which they came; an integer."`
-	MaxQueue intFlag      `name:"max-queue" placeholder:"N" help:"Give up at once if there is no slot and N wait already; 0 is the same as --no-wait."`
-	Replace  textFlag     `name:"replace" placeholder:"waiting|running" help:"The newest wins, among runs with --replace: evict those that wait before this one (exit code 75); with running also those that run and said running (79). The slot is taken when the old command is dead."`
-	Hold     durationFlag `name:"hold" env:"GOLOCK_HOLD" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner and whatever becomes of golock: with -n -E 0 one run per tick on many hosts."`
+	Jitter   durationFlag `name:"jitter" group:"waiting" placeholder:"D" help:"First wait a random time of up to D, so that many hosts do not come at once."`
+	Priority intFlag      `name:"priority" default:"0" group:"waiting" placeholder:"P" help:"Higher goes first, equal ones in the order in which they came; an integer."`
+	MaxQueue intFlag      `name:"max-queue" group:"waiting" placeholder:"N" help:"Give up at once if there is no slot and N wait already; 0 is the same as --no-wait."`
+	Replace  textFlag     `name:"replace" group:"waiting" placeholder:"waiting|running" help:"The newest wins, among runs with --replace: evict those that wait before this one (exit code 75); with running also those that run and said running (79). The slot is taken when the old command is dead."`
+	Hold     durationFlag `name:"hold" brief:"" env:"GOLOCK_HOLD" group:"ending" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner and whatever becomes of golock: with -n -E 0 one run per tick on many hosts."`
 
-	TTL      durationFlag `name:"ttl" env:"GOLOCK_TTL" default:"30s" placeholder:"D" help:"On a networked store: lease time, counted from the last renewal; at least 1s."`
-	ShowArgs boolFlag     `name:"show-args" help:"On a networked store: publish all arguments of the command, not only their number."`
+	TTL      durationFlag `name:"ttl" env:"GOLOCK_TTL" default:"30s" group:"network" placeholder:"D" help:"On a networked store: lease time, counted from the last renewal; at least 1s."`
+	ShowArgs boolFlag     `name:"show-args" group:"network" help:"On a networked store: publish all arguments of the command, not only their number."`
 }
 
 // logFlags say how much a command prints about itself.
 type logFlags struct {
-	Verbose   boolFlag `name:"verbose" short:"v" alternative:"volume" help:"Print each step, with its time, on standard error."`
-	Quiet     boolFlag `name:"quiet" short:"q" alternative:"volume" help:"Print nothing while waiting, when there is no slot in time or the time limit is reached, and no warnings."`
-	LogFormat textFlag `name:"log-format" env:"GOLOCK_LOG_FORMAT" default:"text" placeholder:"text|json" help:"The format of what golock prints on standard error."`
+	Verbose   boolFlag `name:"verbose" short:"v" alternative:"volume" group:"output" help:"Print each step, with its time, on standard error."`
+	Quiet     boolFlag `name:"quiet" short:"q" alternative:"volume" group:"output" help:"Print nothing while waiting, when there is no slot in time or the time limit is reached, and no warnings."`
+	LogFormat textFlag `name:"log-format" env:"GOLOCK_LOG_FORMAT" default:"text" group:"output" placeholder:"text|json" help:"The format of what golock prints on standard error."`
+}
+
+// lockArgument names the lock, as an argument or with --name: never by the variable,
+// which is meant for run.
+type lockArgument struct {
+	Lock textFlag `arg:"" optional:"" name:"lock" help:"The lock's name."`
+	Name textFlag `name:"name" file:"no" placeholder:"NAME" help:"The same as the argument."`
+}
+
+// lock gives the name; given: there is one.
+func (a *lockArgument) lock() (name string, given bool, err error) {
+	name, given, err = oneOf(&a.Lock, &a.Name, "--name")
+	if err == nil && given {
+		if err = locks.CheckName(name); err != nil {
+			err = usageError{fmt.Errorf("name %q: %w", locks.Printable(name, 80), err)}
+		}
+	}
+	return name, given, err
+}
+
+// idArgument names an entry, as an argument or with --id.
+type idArgument struct {
+	Entry textFlag `arg:"" optional:"" name:"entry" help:"The entry's ID."`
+	idFlag
+}
+
+func (a *idArgument) id() (id string, given bool, err error) { return oneOf(&a.Entry, &a.ID, "--id") }
+
+// oneOf gives what is given as an argument or as a flag.
+func oneOf(argument, flag *textFlag, name string) (text string, given bool, err error) {
+	if argument.given() && flag.given() {
+		return "", false, usageError{fmt.Errorf("%s and the argument %q cannot be combined: they mean the same", name, locks.Printable(argument.text(), 80))}
+	}
+	if argument.given() {
+		flag = argument
+	}
+	return flag.text(), flag.given(), nil
 }
 
 // describe gives the help of a flag or an argument, with its default and variable.

@@ -23,24 +23,28 @@ type idFlag struct {
 // heldCommand is golock held.
 type heldCommand struct {
 	storeFlags
-	idFlag
+	idArgument
 }
 
 // Help implements kong.HelpProvider.
 func (*heldCommand) Help() string {
-	return `For the moment before a step that must not be done without the slot. Without --id it
+	return `For the moment before a step that must not be done without the slot. Without an ID it
 asks for the run around. On a networked store the lease is renewed first. Prints nothing.
 
 Examples:
   golock run --name site -- sh -c 'build new && golock held && mv new current'
-  golock held --id "$id" || exit
+  golock held "$id" || exit
 
 Exit codes: 0 still held, 79 not any more (or nobody answers), 69 unknown`
 }
 
 func (c *heldCommand) run(out *term.Printer) int {
-	if c.ID.given() {
-		return statusCode(out, withEntry(c, c.ID.text(), renewEntry), true)
+	id, given, err := c.id()
+	switch {
+	case err != nil:
+		return exit(out, err)
+	case given:
+		return statusCode(out, withEntry(c, id, renewEntry), true)
 	}
 	return statusCode(out, c.ownRun(), true)
 }
@@ -62,7 +66,7 @@ func (c *heldCommand) ownRun() error {
 	signals.Ignore(unix.SIGTERM)
 	url := os.Getenv("GOLOCK_LOCK_STORE")
 	switch ctx, cancel := context.WithTimeout(context.Background(), statusLimit); {
-	case c.Store.given() || c.Config.given():
+	case c.Store.given() || c.StoreFile.given() || c.Config.given():
 		cancel()
 		return withEntry(c, id, renewEntry)
 	case url == "":

@@ -56,7 +56,7 @@ func hold(out *term.Printer) int {
 	}
 	keep := &runner.Holder{
 		Run: &runner.Run{
-			Store: store, Address: request.Address, Request: request.Request, Wait: request.Wait, Relay: relay,
+			Store: store, Address: request.Address, Request: request.Request, Jitter: request.Jitter, Wait: request.Wait, Relay: relay,
 			Sockets: socketDir, Log: h.log, Say: h.say,
 			Waits: request.Pace.Waits(func(w *runner.Waiting, line bool) {
 				_ = h.send(holderMessage{Waits: w, Line: line, Over: w == nil})

@@ -46,6 +46,7 @@ var errHolderGone = errors.New("the process that was to hold the slot has ended"
 type holderRequest struct {
 	Address string // the store's URL may have secrets: not for the command line
 	Request locks.Request
+	Jitter  time.Duration
 	Wait    time.Duration
 	Pace    term.Pace // of the progress of waiting
 }
@@ -96,7 +97,7 @@ type holderClient struct {
 // startHolder starts a holder process.
 func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 	pace := out.PaceOf()
-	text, err := json.Marshal(holderRequest{Address: a.run.Address, Request: a.run.Request, Wait: a.run.Wait, Pace: pace})
+	text, err := json.Marshal(holderRequest{Address: a.run.Address, Request: a.run.Request, Jitter: a.run.Jitter, Wait: a.run.Wait, Pace: pace})
 	if err != nil {
 		return nil, err
 	}

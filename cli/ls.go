@@ -2,7 +2,7 @@ package cli
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"strings"
 	"syscall"
@@ -12,13 +12,15 @@ import (
 
 	"golock/cli/term"
 	"golock/locks"
+	"golock/locks/open"
 	"golock/runner"
 	"golock/signals"
 )
 
 // lsCommand is golock ls.
 type lsCommand struct {
-	Name     textFlag     `arg:"" optional:"" name:"lock" help:"Show this lock only."`
+	lockArgument
+	AllUsers boolFlag     `name:"all-users" help:"Show every user's default directory that this user may read."`
 	JSON     boolFlag     `name:"json" help:"Print a JSON array."`
 	Watch    boolFlag     `name:"watch" help:"Redraw the table in place whenever it changes, until Ctrl-C (exit code 0)."`
 	Interval durationFlag `name:"interval" file:"no" default:"1s" placeholder:"D" help:"With --watch: look every D."`
@@ -47,7 +49,7 @@ func (c *lsCommand) run(out *term.Printer) int {
 	if err != nil {
 		return exit(out, err)
 	}
-	defer w.store.Close()
+	defer w.close()
 	if c.Watch.on() {
 		return w.loop()
 	}
@@ -59,12 +61,12 @@ func (c *lsCommand) run(out *term.Printer) int {
 
 // settle finds out what is to be shown.
 func (c *lsCommand) settle(out *term.Printer) (*lister, error) {
-	name := c.Name.text()
+	name, given, err := c.lock()
+	if err != nil {
+		return nil, err
+	}
 	var flags map[string][]string
-	if c.Name.given() {
-		if err := locks.CheckName(name); err != nil {
-			return nil, usageError{fmt.Errorf("name %q: %w", locks.Printable(name, 80), err)}
-		}
+	if given {
 		flags = map[string][]string{"name": {name}} // its table in the file may name a store
 	}
 	// Without a name the user wants to see all, whatever GOLOCK_NAME says.
@@ -81,17 +83,32 @@ func (c *lsCommand) settle(out *term.Printer) (*lister, error) {
 	case interval < leastInterval:
 		return nil, v.Errorf("interval", "%v is too short: at least %v", interval, leastInterval)
 	}
+	l := &lister{Watch: term.Watch{Out: out, Name: name, URL: "the directories of all users", Interval: interval, JSON: c.JSON.on()}}
+	if c.AllUsers.on() {
+		if c.Store.given() || c.StoreFile.given() {
+			return nil, v.Errorf("all-users", "cannot be combined with a store: it shows the default ones")
+		}
+		l.stores = open.Locals()
+		return l, nil
+	}
 	store, err := openStore(v)
 	if err != nil {
 		return nil, err
 	}
-	return &lister{store, term.Watch{Out: out, Name: name, URL: store.URL(), Interval: interval, JSON: c.JSON.on()}}, nil
+	l.stores, l.URL = []locks.Store{store}, store.URL()
+	return l, nil
 }
 
-// lister asks a store for entries and shows them.
+// lister asks stores for entries and shows them.
 type lister struct {
-	store locks.Store
+	stores []locks.Store
 	term.Watch
+}
+
+func (l *lister) close() {
+	for _, s := range l.stores {
+		s.Close()
+	}
 }
 
 // once shows what there is. After a failure that is what was read before it.
@@ -102,6 +119,8 @@ func (l *lister) once() error {
 		err = term.WriteJSON(os.Stdout, rows, "  ")
 	} else if lines := term.Table(rows, term.ScreenOf(1).Columns); len(lines) > 0 {
 		_, err = os.Stdout.WriteString(strings.Join(lines, "\n") + "\n")
+	} else if failed == nil {
+		l.Out.Say("nothing holds or waits in " + l.URL)
 	}
 	if err != nil {
 		return outputError{err}
@@ -113,11 +132,16 @@ func (l *lister) once() error {
 func (l *lister) list(ctx context.Context) ([]term.Row, error) {
 	users := term.Users{}
 	rows := []term.Row{}
-	for e, err := range l.store.Entries(ctx, l.Name) {
-		if err != nil {
-			return rows, err
+	for _, store := range l.stores {
+		for e, err := range store.Entries(ctx, l.Name) {
+			switch {
+			case len(l.stores) > 1 && errors.Is(err, unix.EACCES): // another user's
+			case err != nil:
+				return rows, err
+			default:
+				rows = append(rows, users.Row(e, locks.KindOf(store) == locks.LeaseQueue))
+			}
 		}
-		rows = append(rows, users.Row(e, locks.KindOf(l.store) == locks.LeaseQueue))
 	}
 	return rows, nil
 }

@@ -1,17 +1,23 @@
 package cli
 
-import "golock/cli/term"
+import (
+	"context"
+	"errors"
+
+	"golock/cli/term"
+	"golock/locks"
+)
 
 // releaseCommand is golock release.
 type releaseCommand struct {
 	storeFlags
-	ID textFlag `arg:"" name:"id" help:"The ID that acquire printed."`
+	idArgument
 }
 
 // renewCommand is golock renew.
 type renewCommand struct {
 	storeFlags
-	ID textFlag `arg:"" name:"id" help:"The ID that acquire printed."`
+	idArgument
 }
 
 // Help implements kong.HelpProvider.
@@ -33,9 +39,24 @@ Exit codes: 0 renewed, 79 not held any more, 69 the store cannot be reached`
 }
 
 func (c *releaseCommand) run(out *term.Printer) int {
-	return statusCode(out, withEntry(c, c.ID.text(), releaseEntry), false)
+	return c.do(out, c, releaseEntry)
 }
 
 func (c *renewCommand) run(out *term.Printer) int {
-	return statusCode(out, withEntry(c, c.ID.text(), renewEntry), false)
+	return c.do(out, c, renewEntry)
+}
+
+var errMissingID = errors.New("missing ID: what golock acquire printed")
+
+// do does something with the entry.
+func (a *idArgument) do(out *term.Printer, command any, action func(context.Context, locks.Ref, locks.Store) error) int {
+	id, given, err := a.id()
+	switch {
+	case err != nil:
+	case !given:
+		err = usageError{errMissingID}
+	default:
+		err = withEntry(command, id, action)
+	}
+	return statusCode(out, err, false)
 }

@@ -21,17 +21,18 @@ type runCommand struct {
 
 	Timeout textFlag `name:"timeout" hidden:""`
 
-	TimeLimit durationFlag `name:"time-limit" env:"GOLOCK_TIME_LIMIT" placeholder:"D" help:"Stop the command after D; the exit code is 124 then."`
-	KillAfter durationFlag `name:"kill-after" env:"GOLOCK_KILL_AFTER" default:"10s" placeholder:"D" help:"When golock itself stops the command: time from the stop signal to KILL; 0 kills at once."`
-	Signal    wordFlag     `name:"signal" default:"TERM" placeholder:"SIG" help:"The stop signal, by name or number."`
-	Rewrite   listFlag     `name:"rewrite" placeholder:"A:B" help:"Pass signal A on as B; A:0 drops it. Repeatable."`
-	OkExit    listFlag     `name:"ok-exit" placeholder:"CODE" help:"Report this exit code of the command as 0. Repeatable."`
-	Tree      boolFlag     `name:"tree" help:"The run lasts until every descendant of the command has ended; stopping it stops them all."`
-	Close     boolFlag     `name:"close" short:"o" help:"Do not hand the lock on to the command: if golock is killed the slot is free, though the command runs on."`
-	Exec      boolFlag     `name:"exec" short:"F" aliases:"no-fork" help:"Take the slot, then become the command: no golock stays behind."`
+	TimeLimit durationFlag `name:"time-limit" brief:"" env:"GOLOCK_TIME_LIMIT" group:"ending" placeholder:"D" help:"Stop the command after D; the exit code is 124 then."`
+	KillAfter durationFlag `name:"kill-after" short:"k" brief:"" env:"GOLOCK_KILL_AFTER" default:"10s" group:"ending" placeholder:"D" help:"From the stop signal to KILL, when golock itself stops the command; 0 kills at once."`
+	Signal    wordFlag     `name:"signal" default:"TERM" group:"ending" placeholder:"SIG" help:"The stop signal, by name or number."`
+	Rewrite   listFlag     `name:"rewrite" group:"ending" placeholder:"A:B" help:"Pass signal A on as B; A:0 drops it. Repeatable."`
+	OkExit    listFlag     `name:"ok-exit" group:"ending" placeholder:"CODE" help:"Report this exit code of the command as 0. Repeatable."`
+	Tree      boolFlag     `name:"tree" group:"ending" help:"The run lasts until every descendant of the command has ended; stopping it stops them all."`
+	Close     boolFlag     `name:"close" short:"o" group:"ending" help:"Do not hand the lock on to the command: if golock is killed the slot is free, though the command runs on."`
+	Exec      boolFlag     `name:"exec" short:"F" aliases:"no-fork" group:"ending" help:"Take the slot, then become the command: no golock stays behind."`
 
-	OnLost textFlag `name:"on-lost" env:"GOLOCK_ON_LOST" default:"stop" placeholder:"stop|warn" help:"On a networked store, when the slot is lost: stop the command, exit code 79, or only warn."`
-	Report textFlag `name:"report" env:"GOLOCK_REPORT" placeholder:"FILE" help:"Append a line of JSON about this run to FILE when it has ended."`
+	OnUnavailable textFlag `name:"on-unavailable" env:"GOLOCK_ON_UNAVAILABLE" default:"fail" group:"network" placeholder:"fail|skip|run" help:"If the store cannot be reached at the start: fail with 69; skip, as if there were no slot (75, -E); or run the command without a slot, with GOLOCK_UNLOCKED=1: then two may run."`
+	OnLost        textFlag `name:"on-lost" env:"GOLOCK_ON_LOST" default:"stop" group:"network" placeholder:"stop|warn" help:"On a networked store, when the slot is lost: stop the command, exit code 79, or only warn."`
+	Report        textFlag `name:"report" env:"GOLOCK_REPORT" group:"output" placeholder:"FILE" help:"Append a line of JSON about this run to FILE when it has ended."`
 
 	logFlags
 
@@ -61,7 +62,7 @@ Exit codes:
   78 configuration, 79 slot lost, 124 time limit, 126 not executable, 127 not found
 
 The command sees GOLOCK_ID, GOLOCK_SLOT, GOLOCK_SLOTS, GOLOCK_FENCE,
-GOLOCK_LOCK_NAME, GOLOCK_LOCK_STORE and GOLOCK_HELD.`
+GOLOCK_LOCK_NAME, GOLOCK_LOCK_STORE and GOLOCK_HELD, or GOLOCK_UNLOCKED=1.`
 }
 
 var (
@@ -157,7 +158,7 @@ func (c *runCommand) settle(run *runner.Run, out *term.Printer) (*reporting, err
 		}
 		r.okExit = append(r.okExit, code)
 	}
-	for _, read := range []func(*config.Values, *runner.Run, *term.Printer) error{readStop, readExec, readLease, checkProc} {
+	for _, read := range []func(*config.Values, *runner.Run, *term.Printer) error{readStop, readExec, readLease, readUnavailable, checkProc} {
 		if err := read(v, run, out); err != nil {
 			return nil, err
 		}
@@ -185,6 +186,17 @@ func readStop(v *config.Values, run *runner.Run, _ *term.Printer) (err error) {
 			return v.Errorf("rewrite", "%v", err)
 		}
 	}
+	return nil
+}
+
+// readUnavailable reads what becomes of a run whose store cannot be reached.
+func readUnavailable(v *config.Values, run *runner.Run, _ *term.Printer) error {
+	choice := v.Text("on-unavailable")
+	at := slices.Index([]string{"fail", "skip", "run"}, choice)
+	if at < 0 {
+		return v.Errorf("on-unavailable", "%q is none of fail, skip and run", choice)
+	}
+	run.Unavailable = []runner.Unavailable{runner.Fail, runner.Skip, runner.RunAnyway}[at]
 	return nil
 }
 

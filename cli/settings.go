@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"maps"
+	"net/url"
 	"os"
 	"slices"
+	"strings"
 
 	"golock/cli/term"
 	"golock/config"
@@ -49,15 +52,58 @@ func readBools(v *config.Values, into ...any) error {
 
 // openStore opens the store that the settings name.
 func openStore(v *config.Values) (locks.Store, error) {
-	url := v.Text("store")
-	if url == "" {
-		return nil, v.Errorf("store", "is empty: unset it for the local store, or set it to a URL")
-	}
-	store, err := open.Store(url)
+	address, err := readAddress(v)
 	if err != nil {
-		return nil, v.Errorf("store", "%v", err)
+		return nil, err
+	}
+	store, err := open.Store(address.url)
+	if err != nil {
+		return nil, v.Errorf(address.key, "%v", err)
 	}
 	return store, nil
+}
+
+// address is the URL of a store.
+type address struct {
+	url  string
+	key  string // of the setting that names it
+	bare string // a file with a password in it that others can read
+}
+
+// readAddress finds the URL of the store that the settings name.
+func readAddress(v *config.Values) (a address, err error) {
+	_, ok := v.Given("store-file")
+	if a = (address{url: v.Text("store"), key: "store"}); !ok {
+		if a.url == "" {
+			err = v.Errorf("store", "is empty: unset it for the local store, or set it to a URL")
+		}
+		return a, err
+	}
+	if _, both := v.Given("store"); both {
+		return a, v.Errorf("store-file", "cannot be combined with --store")
+	}
+	a.key = "store-file"
+	path := v.Text(a.key)
+	if path == "" {
+		return a, v.Errorf(a.key, "names no file")
+	}
+	text, mode, err := config.HostFiles().Read(path)
+	var wrong *config.Error
+	if errors.As(err, &wrong) {
+		return a, v.Errorf(a.key, "%s: %s", path, wrong.Problem)
+	} else if err != nil {
+		return a, v.Errorf(a.key, "%s: %v", path, err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	if a.url = strings.TrimSpace(line); a.url == "" {
+		return a, v.Errorf(a.key, "%s: its first line has no URL", path)
+	}
+	if u, err := url.Parse(a.url); mode&0o044 != 0 && err == nil && u.User != nil {
+		if _, secret := u.User.Password(); secret {
+			a.bare = path
+		}
+	}
+	return a, nil
 }
 
 // configureLog sets up the printer as the settings say.

@@ -21,7 +21,23 @@ func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCod
 	if run.Store, err = openStore(v); err != nil {
 		return 0, err
 	}
-	run.Address = v.Text("store")
+	address, err := readAddress(v)
+	if err != nil {
+		return 0, err
+	}
+	if run.Address = address.url; address.bare != "" {
+		out.Warn(address.bare + " has the store's password, and other users can read it")
+	}
+	networked, err := v.Bool("require-networked")
+	switch {
+	case err != nil:
+		return 0, err
+	case networked && locks.KindOf(run.Store) != locks.LeaseQueue:
+		return 0, v.Errorf("require-networked", "the store %s excludes on one machine only", run.Store.URL())
+	}
+	if run.Jitter, err = v.Duration("jitter"); err != nil {
+		return 0, err
+	}
 	for _, read := range []func(*config.Values, *runner.Run, *term.Printer) error{readName, readClaim, readWait, readQueue} {
 		if err := read(v, run, out); err != nil {
 			return 0, err

@@ -181,7 +181,7 @@ func (v *Values) load(files Files) (all []*file, err error) {
 		}
 	}
 	for _, path := range paths {
-		data, err := files.read(path)
+		data, _, err := files.Read(path)
 		switch {
 		case isMissing(err) && explicit:
 			return nil, &Error{Source{File: path}, fmt.Sprintf("there is no such file, though %s names it", v.source(ConfigKey))}

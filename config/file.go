@@ -75,11 +75,12 @@ func (f Files) home() (string, error) {
 	return "", nil
 }
 
-// read gives the content of a file that nobody but root and the user can have
-// written. The error is an *Error, or isMissing. Write permission that an ACL
-// gives shows in the group bits.
-func (f Files) read(path string) ([]byte, error) {
-	data, err := readFile(path, func(st *syscall.Stat_t) error {
+// Read gives the content of a file that nobody but root and the user can have
+// written, and its mode. The error is an *Error, or says that there is no such
+// file. Write permission that an ACL gives shows in the group bits.
+func (f Files) Read(path string) (data []byte, mode uint32, err error) {
+	data, err = readFile(path, func(st *syscall.Stat_t) error {
+		mode = st.Mode
 		switch {
 		case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
 			return fmt.Errorf("is a directory, not a file")
@@ -98,7 +99,7 @@ func (f Files) read(path string) ([]byte, error) {
 	if err != nil && !isMissing(err) {
 		err = &Error{Source{File: path}, err.Error()}
 	}
-	return data, err
+	return data, mode, err
 }
 
 // readFile reads a file that check accepts; a file that is too large is cut. It

@@ -76,10 +76,10 @@ type QueueStore interface {
 	// the first time is tried again.
 	Evict(ctx context.Context, ref Ref, by string) error
 
-	// Sweep removes what is dead or unused and at least olderThan old, and says
-	// how many things that were. It never removes what is live, with any number
+	// Sweep removes what is dead or unused and at least olderThan old, of one name
+	// or, if that is empty, of all, and says how many things that were. It never removes what is live, with any number
 	// of sweepers and users at once.
-	Sweep(ctx context.Context, olderThan time.Duration) (removed int, err error)
+	Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error)
 
 	// Forget removes what is left of a name, and asks nobody: it is for a name
 	// of the caller's own that nobody uses and nobody will use again.
@@ -157,6 +157,9 @@ type Ticket interface {
 	// Replaced are those that were evicted when it was joined.
 	Replaced() []Entry
 
+	// Evicted is as a Lease's, of the place in the queue.
+	Evicted() error
+
 	// Wait sleeps until the slot is granted. If ctx ends first it leaves the
 	// queue and returns ctx's error without delay, or an *OutageError if the
 	// store was out of reach then, or a *BusyError with a Reason if something
@@ -179,8 +182,7 @@ type Lease interface {
 	Files() []int
 
 	// Evicted is an *EvictedError if the slot was taken back, in a store that cannot
-	// tell its owner otherwise: he gets SIGTERM and asks. A waiter gets it too; it ends
-	// its Wait, which then returns the *EvictedError if that was why. It does not wait.
+	// tell its owner otherwise: he gets SIGTERM and asks. It does not wait.
 	Evicted() error
 
 	// Release gives the slot back. It may be called more than once.

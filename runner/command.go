@@ -30,6 +30,8 @@ const (
 	envName  = "GOLOCK_LOCK_NAME"
 	envStore = "GOLOCK_LOCK_STORE"
 	EnvHeld  = "GOLOCK_HELD" // IDs of the enclosing runs, outermost first, separated by commas
+
+	envUnlocked = "GOLOCK_UNLOCKED" // 1: the command has no slot (Run.Unavailable)
 )
 
 // prepareCommand does what does not need the slot.
@@ -40,7 +42,7 @@ func prepareCommand(argv, env []string, r locks.Request, store string) *command 
 		switch name {
 		case EnvHeld:
 			c.held = value
-		case envID, envSlot, envSlots, envFence, envName, envStore:
+		case envID, envSlot, envSlots, envFence, envName, envStore, envUnlocked:
 		default:
 			c.env = append(c.env, e)
 		}
@@ -63,6 +65,14 @@ func (c *command) addGrant(g locks.Grant) {
 	if g.Fence != 0 {
 		c.env = append(c.env, envFence+"="+strconv.FormatInt(g.Fence, 10))
 	}
+}
+
+// addNoGrant says that there is no slot.
+func (c *command) addNoGrant() {
+	if c.held != "" {
+		c.env = append(c.env, EnvHeld+"="+strings.TrimSuffix(c.held, ","))
+	}
+	c.env = append(c.env, envUnlocked+"=1")
 }
 
 func joinInts(list []int) string {

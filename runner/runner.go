@@ -26,7 +26,11 @@ type Run struct {
 	Store   locks.Store
 	Address string        // its URL as it was given, for the watchdog
 	Request locks.Request // NoWait is set from Wait
-	Wait    time.Duration // longest time to wait for the slot; negative: for ever
+	Jitter  time.Duration // before the store is asked: a random time up to it
+	Wait    time.Duration // longest time to wait for the slot, after that; negative: for ever
+
+	// Unavailable says what to do if the store cannot be reached at the start.
+	Unavailable Unavailable
 
 	Argv []string // the command; not empty
 	Env  []string // its environment, without what a run adds
@@ -62,6 +66,16 @@ type Run struct {
 
 // Waiting is what is known of a run that waits for its slot.
 type Waiting = progress.Waiting
+
+// Unavailable is what becomes of a run whose store cannot be reached at the start.
+type Unavailable int
+
+// The choices: the run ends as Refused or as Busy, or its command runs without a slot.
+const (
+	Fail Unavailable = iota
+	Skip
+	RunAnyway
+)
 
 // Kind says how a run went.
 type Kind int
@@ -158,15 +172,41 @@ func (s *supervisor) wait() *Outcome {
 	}
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
-	if failed != nil {
+	s.pending = w.pending
+	var outage *locks.OutageError
+	switch {
+	case failed == nil:
+	case s.Unavailable == Fail || failed.Kind != Refused || w.queued || !errors.As(failed.Err, &outage):
 		return failed
+	case s.Unavailable == Skip:
+		return &Outcome{Kind: Busy, Err: failed.Err}
+	default:
+		s.runWithoutSlot(failed.Err)
+		return nil
 	}
-	s.lease, s.pending = lease, w.pending
+	s.lease = lease
 	s.enter(starting)
 	g := lease.Grant()
 	s.Log(false, "slot taken", "slots", joinInts(g.Slots), "fence", g.Fence, "waited", s.waited, "id", g.Ref.String())
 	return nil
 }
+
+// runWithoutSlot goes on without a slot. Nobody can lose it, so nobody looks after it.
+func (s *supervisor) runWithoutSlot(err error) {
+	s.Log(true, "the command runs without a slot", "error", err)
+	s.watchdog.dismiss()
+	s.status.close()
+	s.lease, s.watchdog, s.status = noLease{}, nil, nil
+	s.enter(starting)
+}
+
+// noLease stands for the slot of a run without one.
+type noLease struct{}
+
+func (noLease) Grant() locks.Grant            { return locks.Grant{} }
+func (noLease) Files() []int                  { return nil }
+func (noLease) Evicted() error                { return nil }
+func (noLease) Release(context.Context) error { return nil }
 
 // reserve takes the descriptors that starting the command needs: a pipe (syscall.ForkExec), and with
 // a lease those of the watchdog and of the timer.
@@ -215,7 +255,7 @@ func (s *supervisor) end() *Outcome {
 // giveBack releases the slot, and then whatever served the run.
 func (s *supervisor) giveBack() *Outcome {
 	s.enter(released)
-	if s.lease != nil {
+	if s.lease != nil && s.lease != (noLease{}) {
 		s.release(s.lease, s.out.Kind)
 	}
 	s.status.close()

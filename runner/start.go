@@ -17,7 +17,11 @@ import (
 func (s *supervisor) start() *Outcome {
 	var err error
 	common := len(s.cmd.env)
-	s.cmd.addGrant(s.lease.Grant())
+	if s.lease == (noLease{}) {
+		s.cmd.addNoGrant()
+	} else {
+		s.cmd.addGrant(s.lease.Grant())
+	}
 	if !s.Close {
 		s.cmd.inherit = s.lease.Files()
 	}

@@ -16,20 +16,31 @@ import (
 )
 
 // evicting is a store that takes every waiter out of its queue.
-type evicting struct{ locks.Store }
-
-func (evicting) Join(context.Context, locks.Request) (locks.Ticket, error) {
-	return &evictedTicket{}, nil
+type evicting struct {
+	locks.Store
+	told chan struct{} // the end of Wait, if it does not hear of its context's
 }
 
-type evictedTicket struct{ locks.Ticket }
+func (s evicting) Join(context.Context, locks.Request) (locks.Ticket, error) {
+	return &evictedTicket{told: s.told}, nil
+}
+
+type evictedTicket struct {
+	locks.Ticket
+	told chan struct{}
+}
 
 func (*evictedTicket) Queued() bool { return true }
 
 func (*evictedTicket) Replaced() []locks.Entry { return nil }
+func (*evictedTicket) Evicted() error          { return &locks.EvictedError{} }
 
-func (*evictedTicket) Wait(ctx context.Context) (locks.Lease, error) {
-	<-ctx.Done()
+func (t *evictedTicket) Wait(ctx context.Context) (locks.Lease, error) {
+	if t.told == nil {
+		<-ctx.Done()
+	} else {
+		<-t.told
+	}
 	return nil, &locks.EvictedError{}
 }
 
@@ -40,7 +51,7 @@ func TestEvictedWhenItIsToStop(t *testing.T) {
 	if err := exec.Command("/bin/sh", "-c", fmt.Sprintf("(sleep 2; kill -CONT %d; sleep 1; kill -TERM %[1]d) >/dev/null 2>&1 &", os.Getpid())).Run(); err != nil {
 		t.Fatal(err)
 	}
-	r := testRun(t, evicting{local.New(filepath.Join(t.TempDir(), "locks"))}, "true")
+	r := testRun(t, evicting{Store: local.New(filepath.Join(t.TempDir(), "locks"))}, "true")
 	r.Wait = -1
 	r.Log = func(_ bool, message string, _ ...any) {
 		if message == "waiting" {
@@ -50,5 +61,21 @@ func TestEvictedWhenItIsToStop(t *testing.T) {
 	begin := time.Now()
 	if o := r.Do(); o.Kind != Busy {
 		t.Errorf("outcome %+v after %v, want that it was evicted", o, time.Since(begin))
+	}
+}
+
+// A waiter whose store is slow to answer says that it was evicted all the same.
+func TestEvictedBySignal(t *testing.T) {
+	told := make(chan struct{})
+	defer close(told)
+	r := testRun(t, evicting{local.New(filepath.Join(t.TempDir(), "locks")), told}, "true")
+	r.Wait = -1
+	r.Log = func(_ bool, message string, _ ...any) {
+		if message == "waiting" {
+			_ = unix.Kill(os.Getpid(), unix.SIGTERM)
+		}
+	}
+	if o := r.Do(); o.Kind != Busy {
+		t.Errorf("outcome %+v, want that it was evicted", o)
 	}
 }

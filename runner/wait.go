@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -50,6 +51,7 @@ type waiter struct {
 	place    *atomic.Int64 // in the queue; 0: not known
 	result   chan waitResult
 	queued   bool
+	ticket   locks.Ticket // once it is queued
 	progress progress.Reporter
 	pending  []syscall.Signal // that came meanwhile and are the command's
 }
@@ -62,6 +64,9 @@ type waitResult struct {
 
 // wait gives the lease, or how the run failed.
 func (w *waiter) wait() (locks.Lease, *Outcome) {
+	if failed := w.delay(); failed != nil {
+		return nil, failed
+	}
 	var deadline time.Time
 	if w.Wait > 0 {
 		deadline = time.Now().Add(w.Wait)
@@ -120,11 +125,37 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	}
 }
 
+// delay waits a random time before the store is asked.
+func (w *waiter) delay() *Outcome {
+	if w.Jitter <= 0 {
+		return nil
+	}
+	pause := rand.N(w.Jitter)
+	w.Log(false, "waits a random time", "for", pause)
+	until := time.Now().Add(pause)
+	for left := time.Until(until); left > 0; left = time.Until(until) {
+		if w.wanted != nil {
+			if err := w.wanted(); err != nil {
+				return &Outcome{Kind: Unwanted, Err: err}
+			}
+		}
+		sig, ok := w.Relay.Next(left)
+		switch {
+		case !ok, sig == 0:
+		case signals.EndsWaiting(sig):
+			return interruptedBy(sig)
+		case sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
+			w.pending = append(w.pending, sig)
+		}
+	}
+	return nil
+}
+
 // begin asks the store for the slot.
 func (w *waiter) begin() {
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancelCause(context.Background())
-	w.queued, w.joined, w.near = false, make(chan locks.Ticket, 1), make(chan struct{}, 1)
+	w.queued, w.ticket, w.joined, w.near = false, nil, make(chan locks.Ticket, 1), make(chan struct{}, 1)
 	w.result = make(chan waitResult, 1)
 	request := w.Request
 	request.NoWait = w.Wait == 0
@@ -206,6 +237,7 @@ func (w *waiter) makeReady() {
 }
 
 func (w *waiter) hasQueued(ticket locks.Ticket) {
+	w.ticket = ticket
 	w.sayReplaced(ticket)
 	w.Log(false, "waiting")
 	last := w.place
@@ -293,8 +325,19 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 
 // interrupted ends a waiting because of a signal.
 func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
-	if err := w.leave(nil, leaveLimit); err != nil && sig == unix.SIGTERM {
-		return w.refusal(err, false)
+	select {
+	case w.ticket = <-w.joined:
+	default:
+	}
+	var evicted error
+	if w.ticket != nil {
+		evicted = w.ticket.Evicted()
+	}
+	if err := w.leave(nil, leaveLimit); evicted == nil {
+		evicted = err
+	}
+	if evicted != nil && sig == unix.SIGTERM {
+		return w.refusal(evicted, false)
 	}
 	w.withdraw(leaveLimit)
 	return interruptedBy(sig)

@@ -2,6 +2,7 @@ package term
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,35 +63,60 @@ func Table(shown []Row, width int) []string {
 	return lines
 }
 
-// fillColumns leaves out UNTIL if no entry has an end.
+// fillColumns leaves out columns in which no entry has something to say.
 func fillColumns(shown []Row, brief bool) []column {
-	columns := []column{{head: "NAME"}, {head: "STATE"}, {head: "SLOT"}, {head: "MAX"}, {head: "PID"}, {head: "USER"}, {head: "SINCE"}, {head: "UNTIL"}, {head: "COMMAND"}}
-	limited := false
+	var columns []column
+	for _, head := range []string{"NAME", "STATE", "POS", "SLOT", "MAX", "WEIGHT", "PRIORITY", "PID", "USER", "SINCE", "AGE", "UNTIL", "COMMAND"} {
+		columns = append(columns, column{head: head})
+	}
+	telling := map[string]bool{"COMMAND": true}
 	longest := commandLimit
 	if brief {
 		longest = 1000
 	}
 	for _, e := range shown {
-		until := endText(e)
-		limited = limited || until != ""
+		position := ""
+		if e.State == locks.Waiting {
+			position = strconv.Itoa(e.Position)
+		}
 		for i, cell := range []string{
-			locks.Printable(e.Name, NameLimit), stateText(e), slotCell(e), limitText(e.Max), pidText(e.PID), userText(e),
-			momentText(e.Since, brief), until, locks.Printable(strings.Join(e.Command, " "), longest),
+			locks.Printable(e.Name, NameLimit), stateText(e), position, slotCell(e), limitText(e.Max), unlessUsual(e.Weight, 1), unlessUsual(e.Priority, 0),
+			pidText(e.PID), userText(e), momentText(e.Since, brief), ageText(e.Since), endText(e), locks.Printable(strings.Join(e.Command, " "), longest),
 		} {
 			columns[i].add(cell)
+			if cell != "" {
+				telling[columns[i].head] = true
+			}
 		}
 	}
-	if !limited {
-		columns = append(columns[:7], columns[8:]...)
+	return slices.DeleteFunc(columns, func(c column) bool { return !telling[c.head] })
+}
+
+func unlessUsual(n, usual int) string {
+	if n == usual {
+		return ""
 	}
-	return columns
+	return strconv.Itoa(n)
+}
+
+// ageText is how long ago a moment was, in its two largest units.
+func ageText(text string) string {
+	since, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return "?"
+	}
+	age := max(time.Since(since), 0)
+	switch {
+	case age >= 24*time.Hour:
+		return fmt.Sprintf("%dd%dh", age/(24*time.Hour), age%(24*time.Hour)/time.Hour)
+	case age >= time.Hour:
+		return fmt.Sprintf("%dh%dm", age/time.Hour, age%time.Hour/time.Minute)
+	}
+	return age.Truncate(time.Second).String()
 }
 
 func stateText(e Row) string {
 	state := string(e.State)
-	if e.State == locks.Waiting {
-		state = fmt.Sprintf("waiting %d", e.Position)
-	}
 	switch {
 	case e.Orphaned:
 		return "orphaned"
@@ -184,7 +210,7 @@ func fitColumns(columns []column, width int) []column {
 	if over := used() + command - width; over > 0 {
 		columns[0].width = max(columns[0].width-over, min(columns[0].width, nameLeast))
 	}
-	for _, head := range []string{"MAX", "USER", "UNTIL", "SINCE", "SLOT", "PID"} {
+	for _, head := range []string{"PRIORITY", "WEIGHT", "MAX", "USER", "UNTIL", "SINCE", "AGE", "SLOT", "POS", "PID"} {
 		if used()+command <= width {
 			break
 		}

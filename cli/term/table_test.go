@@ -17,7 +17,7 @@ func some() []Row {
 	var all []Row
 	for i := range 8 {
 		e := Row{
-			Name: "nightly", State: locks.Holding, Slots: []int{i}, Max: 8, PID: 47110 + i, User: "deploy", Host: "build-7", Since: now,
+			Name: "nightly", State: locks.Holding, Slots: []int{i}, Max: 8, Weight: 1, PID: 47110 + i, User: "deploy", Host: "build-7", Since: now,
 			Command: []string{"rsync", "-a", "--delete", "/srv/with a long path", "/mnt/backup"},
 		}
 		switch i {
@@ -26,6 +26,7 @@ func some() []Row {
 		case 2:
 			e.Name, e.Command = "日本語の名前", []string{"日本語", strings.Repeat("語", 60)}
 		case 3:
+			e.Weight, e.Priority = 2, -3
 			e.State, e.Slots, e.Position = locks.Waiting, nil, 12
 		case 4:
 			e.Name, e.User = "a\x1b]0;x\ab", "\x1b[2J"
@@ -60,12 +61,12 @@ func TestTableFits(t *testing.T) {
 			if strings.ContainsAny(line, "\x1b\a\n\r") || !utf8.ValidString(line) {
 				t.Fatalf("width %d: %q", width, line)
 			}
-			if i > 0 && width >= 60 && !strings.Contains(line, "holding") && !strings.Contains(line, "waiting 12") && !strings.Contains(line, "held until") {
+			if i > 0 && width >= 60 && !strings.Contains(line, "holding") && !strings.Contains(line, "waiting") && !strings.Contains(line, "held until") {
 				t.Errorf("width %d: no state in %q", width, line)
 			}
 		}
-		if width >= 150 {
-			for i, want := range map[int]string{0: "UNTIL", 1: "deploy@build-7", 4: "27s", 8: "?"} {
+		if width >= 160 {
+			for i, want := range map[int]string{0: "POS  SLOT  MAX  WEIGHT  PRIORITY  PID", 1: "deploy@build-7", 4: "27s", 8: "?"} {
 				if !strings.Contains(lines[i], want) {
 					t.Errorf("width %d: no %s in %q", width, want, lines[i])
 				}

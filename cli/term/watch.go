@@ -36,11 +36,8 @@ func (w *Watch) draw(rows []Row, failed error, size Screen) error {
 	if w.Name != "" {
 		what = locks.Printable(w.Name, NameLimit)
 	}
-	head := fmt.Sprintf("%s  every %v: %s in %s", time.Now().Format(time.TimeOnly), w.Interval, what, w.URL)
+	head := fmt.Sprintf("%s  %s, every %v: %s in %s", time.Now().Format(time.TimeOnly), totals(rows), w.Interval, what, w.URL)
 	lines := append([]string{head, ""}, Table(rows, size.Columns)...)
-	if len(rows) == 0 && failed == nil {
-		lines = append(lines, "no holders, no waiters")
-	}
 	if failed != nil {
 		lines = append(lines, "golock: "+locks.Printable(failed.Error(), 400))
 	}
@@ -55,6 +52,17 @@ func (w *Watch) draw(rows []Row, failed error, size Screen) error {
 	}
 	b.WriteString("\x1b[J")
 	return WriteOut(b.String())
+}
+
+// totals counts holders and waiters.
+func totals(rows []Row) string {
+	waiting := 0
+	for _, e := range rows {
+		if e.State == locks.Waiting {
+			waiting++
+		}
+	}
+	return fmt.Sprintf("%d holding, %d waiting", len(rows)-waiting, waiting)
 }
 
 // report writes what is new, and a failure once.
@@ -88,7 +96,7 @@ func (w *Watch) report(rows []Row, failed error) error {
 	}
 	lines := append([]string{time.Now().Format(time.RFC3339)}, Table(rows, 0)...)
 	if len(rows) == 0 {
-		lines = append(lines, "no holders, no waiters")
+		lines = append(lines, totals(rows))
 	}
 	return WriteOut(strings.Join(lines, "\n") + "\n\n")
 }

@@ -65,7 +65,7 @@ func TestForeignFiles(t *testing.T) {
 		if err := Take(t, s, "n").Release(background); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Sweep(background, 0); err != nil {
+		if _, err := s.Sweep(background, "", 0); err != nil {
 			t.Fatal(err)
 		}
 		if got := List(t, s, ""); len(got) != 0 {
@@ -139,10 +139,10 @@ func TestSweep(t *testing.T) {
 		}
 		waiting := Queue(t, s, "live", TTL(keptTTL))
 		dead := Take(t, s, "dead", TTL(keptTTL))
-		if n, err := s.Sweep(background, time.Hour); n != 0 || err != nil {
+		if n, err := s.Sweep(background, "", time.Hour); n != 0 || err != nil {
 			t.Errorf("Sweep of what is an hour old = %d, %v", n, err)
 		}
-		if n, err := s.Sweep(background, 0); n != 1 || err != nil {
+		if n, err := s.Sweep(background, "", 0); n != 1 || err != nil {
 			t.Errorf("Sweep = %d, %v", n, err)
 		}
 		if _, err := dead.Renew(background); err == nil {
@@ -151,7 +151,7 @@ func TestSweep(t *testing.T) {
 		if waiting.IsOver() || len(List(t, s, "live")) != 2 || len(List(t, s, "held")) != 1 {
 			t.Errorf("what is left: %+v", List(t, s, ""))
 		}
-		if n, err := s.Sweep(background, 0); n != 0 || err != nil {
+		if n, err := s.Sweep(background, "", 0); n != 0 || err != nil {
 			t.Errorf("second Sweep = %d, %v", n, err)
 		}
 	})
@@ -176,7 +176,7 @@ func TestSweepWhileNamesAreMade(t *testing.T) {
 			s := open(t, url)
 			sweepers.Go(func() {
 				for {
-					if _, err := s.Sweep(background, 0); err != nil {
+					if _, err := s.Sweep(background, "", 0); err != nil {
 						t.Errorf("Sweep: %v", err)
 					}
 					select {
@@ -221,7 +221,7 @@ func TestSweptWhileItIsMade(t *testing.T) {
 		slow.At(func(step string) {
 			if step == "built" && held {
 				held = false
-				if n, err := s.Sweep(background, 0); n != 1 || err != nil {
+				if n, err := s.Sweep(background, "", 0); n != 1 || err != nil {
 					t.Errorf("Sweep = %d, %v, want 1", n, err)
 				}
 			}

@@ -111,7 +111,7 @@ func sweepAll(t *testing.T, url string) {
 	t.Helper()
 	// What has no record is given time, so it is virtual, and begins in 2000.
 	synctest.Test(t, func(t *testing.T) {
-		if _, err := openAt(t, url, "virtual", 0).Sweep(background, math.MinInt64); err != nil {
+		if _, err := openAt(t, url, "virtual", 0).Sweep(background, "", math.MinInt64); err != nil {
 			t.Fatalf("Sweep: %v", err)
 		}
 	})

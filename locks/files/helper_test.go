@@ -141,7 +141,7 @@ func obey(text string) {
 	})
 	for range o.Times {
 		if o.Do == "sweep" {
-			_, err = s.Sweep(background, 0)
+			_, err = s.Sweep(background, "", 0)
 		} else {
 			err = o.use(s)
 		}

@@ -483,7 +483,7 @@ func TestSweepMissesToken(t *testing.T) {
 				_ = os.Rename(away, here)
 			}
 		})
-		if n, err := s.Sweep(background, 0); n != 0 || err != nil {
+		if n, err := s.Sweep(background, "", 0); n != 0 || err != nil {
 			t.Errorf("%d removed, %v", n, err)
 		}
 		if got := List(t, s, "n"); len(got) != 1 || !got[0].Ended {

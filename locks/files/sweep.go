@@ -62,17 +62,22 @@ const sweepPause = 100 * time.Millisecond
 // Sweep implements locks.QueueStore. It takes as long as the longest TTL of what
 // gives no sign of life: only that tells the dead from the living. The age is
 // what an entry says of itself.
-func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int, err error) {
+func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	queues, unread := await(ctx, s.queues)
 	if len(queues) == 0 && unread != nil {
 		return 0, unread
 	}
 	var sweeps []*sweep
 	for _, q := range queues {
+		if name != "" && q.name != name {
+			continue
+		}
 		sweeps = append(sweeps, &sweep{watch: q.watch(lease.DefaultTTL), olderThan: olderThan})
 	}
-	n, err := await(ctx, func() (int, error) { return s.sweepUnfinished(ctx) })
-	removed += n
+	n := 0
+	if name == "" {
+		removed, err = await(ctx, func() (int, error) { return s.sweepUnfinished(ctx) })
+	}
 	for err == nil {
 		left := 0
 		for _, w := range sweeps {

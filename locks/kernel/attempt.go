@@ -49,6 +49,7 @@ func (t *attemptTicket) Queued() bool { return t.lease == nil }
 
 // Replaced implements locks.Ticket.
 func (t *attemptTicket) Replaced() []locks.Entry { return nil }
+func (t *attemptTicket) Evicted() error          { return nil }
 
 // Wait implements locks.Ticket.
 func (t *attemptTicket) Wait(ctx context.Context) (locks.Lease, error) {

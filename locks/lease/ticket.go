@@ -61,6 +61,9 @@ func (t *Ticket) Queued() bool { return t.lease == nil }
 // Replaced implements locks.Ticket.
 func (t *Ticket) Replaced() []locks.Entry { return t.replaced }
 
+// Evicted implements locks.Ticket: a waiter hears of it by its Wait.
+func (t *Ticket) Evicted() error { return nil }
+
 // tellNear is for a waiter that hears, before it asks, that its turn is near.
 func (t *Ticket) tellNear() { t.request.TellPlace(min(t.place, 2)) }
 

@@ -142,6 +142,25 @@ func DefaultDirectory(create bool) (string, error) {
 	return d.path, nil
 }
 
+// Directories are the default directories of all users that exist, as long as each
+// belongs to the user whom its name tells.
+func Directories() (paths []string) {
+	r := systemRoots()
+	for _, place := range []struct{ parent, prefix string }{{r.run + "/golock", ""}, {r.lock, "golock-"}, {r.tmp, "golock-"}} {
+		entries, _ := os.ReadDir(place.parent)
+		for _, e := range entries {
+			digits, ok := strings.CutPrefix(e.Name(), place.prefix)
+			uid, err := strconv.ParseUint(digits, 10, 32)
+			path := place.parent + "/" + e.Name()
+			var st unix.Stat_t
+			if ok && err == nil && unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && uint64(st.Uid) == uid {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
 // openDirectory opens the lock directory: the default one if path is empty. With create
 // a missing one is made (the last part of the path only).
 func openDirectory(path string, r roots, create bool) (*directory, error) {

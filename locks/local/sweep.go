@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/locks"
 	"golock/locks/kernel"
 )
 
@@ -16,15 +17,19 @@ import (
 //
 // A file is judged and removed inside its gate. Who has opened it before comes into the
 // gate after that, sees that the path no longer leads to it, and joins anew.
-func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int, err error) {
+func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	d, err := s.existingDirectory()
 	if d == nil {
 		return 0, err
 	}
 	defer d.close()
+	wanted := func(string) bool { return true }
+	if name != "" {
+		wanted = isFileOf(locks.KeyOf(name))
+	}
 	files, err := d.lockFiles(func(base string) bool {
 		var st unix.Stat_t
-		return unix.Fstatat(d.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+		return wanted(base) && unix.Fstatat(d.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 	})
 	if err != nil {
 		return 0, err

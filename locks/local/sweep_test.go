@@ -19,7 +19,7 @@ import (
 
 func sweep(t testing.TB, s *Store, olderThan time.Duration, want int) {
 	t.Helper()
-	if n, err := s.Sweep(background, olderThan); n != want || err != nil {
+	if n, err := s.Sweep(background, "", olderThan); n != want || err != nil {
 		t.Fatalf("Sweep = %d, %v, want %d", n, err, want)
 	}
 }
@@ -50,7 +50,7 @@ func TestSweepTakesOnlyWhatNobodyUses(t *testing.T) {
 	header[8] = 9 // a format of another time
 	testkit.Must(t, os.WriteFile(other, header, 0o600))
 
-	n, err := s.Sweep(background, time.Hour)
+	n, err := s.Sweep(background, "", time.Hour)
 	if n != 0 || err == nil || !strings.Contains(err.Error(), "format 9") {
 		t.Fatalf("Sweep = %d, %v", n, err)
 	}
@@ -149,7 +149,7 @@ func TestSweepBesideUsers(t *testing.T) {
 			s := New(dir)
 			defer s.Close()
 			for {
-				n, err := s.Sweep(background, 0)
+				n, err := s.Sweep(background, "", 0)
 				if err != nil {
 					failed <- err
 					return
@@ -243,7 +243,7 @@ func TestSweepOfReplacedFile(t *testing.T) {
 	testkit.Must(t, gate.gate(background, unix.F_WRLCK, gateLimit))
 	swept := make(chan int)
 	go func() {
-		n, _ := New(s.path).Sweep(background, 0)
+		n, _ := New(s.path).Sweep(background, "", 0)
 		swept <- n
 	}()
 	asleep(t, path, 1)

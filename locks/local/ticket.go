@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,8 +19,8 @@ type ticket struct {
 	request  locks.Request
 	queued   bool
 	place    *place
-	ref      recordRef
-	lease    *lease // once it is granted
+	ref      atomic.Pointer[recordRef] // Evicted is asked from another goroutine than Wait
+	lease    *lease                    // once it is granted
 	replaced []locks.Entry
 
 	removed bool // the last look found the holders of a removed file in the way
@@ -49,6 +50,9 @@ func (t *ticket) Queued() bool { return t.queued }
 // Replaced implements locks.Ticket.
 func (t *ticket) Replaced() []locks.Entry { return t.replaced }
 
+// Evicted implements locks.Ticket.
+func (t *ticket) Evicted() error { return t.ref.Load().evicted() }
+
 // join takes a place in the file that the path leads to now, and maybe the slot.
 func (t *ticket) join(ctx context.Context) error {
 	path := ""
@@ -63,9 +67,9 @@ func (t *ticket) join(ctx context.Context) error {
 			_ = v.end() // who cannot be told is waited for
 		}
 		if err == nil {
-			t.ref = recordRef{path: p.table.path, index: p.self.index, id: p.self.id}
-			if l != nil {
-				l.ref = t.ref
+			ref := recordRef{path: p.table.path, index: p.self.index, id: p.self.id}
+			if t.ref.Store(&ref); l != nil {
+				l.ref = ref
 				p.closeTable()
 			}
 			t.place, t.lease = p, l
@@ -93,7 +97,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	if ctx.Err() == nil {
 		return nil, err
 	}
-	if evicted := t.ref.evicted(); evicted != nil {
+	if evicted := t.Evicted(); evicted != nil {
 		return nil, evicted
 	}
 	if t.removed {
@@ -133,7 +137,7 @@ func (t *ticket) look(ctx context.Context) (view, error) {
 	v, l, err := t.lookInside()
 	p.table.openGate()
 	if l != nil {
-		t.lease, l.ref = l, t.ref
+		t.lease, l.ref = l, *t.ref.Load()
 		if !l.exclusive {
 			l.Settle()
 		}

@@ -69,6 +69,14 @@ func isScheme(text string) bool {
 // they use (local.DefaultDirectory). With create a missing one is made.
 func Directory(create bool) (string, error) { return local.DefaultDirectory(create) }
 
+// Locals are the default stores of all users of this host.
+func Locals() (stores []locks.Store) {
+	for _, path := range local.Directories() {
+		stores = append(stores, local.New(path))
+	}
+	return stores
+}
+
 func openLocal(address string) (locks.Store, error) {
 	rest, ok := strings.CutPrefix(address, "local:")
 	if !ok {

@@ -84,15 +84,17 @@ var sweepScript string
 // Sweep implements locks.QueueStore: it removes the entries whose lease ended olderThan
 // ago, and lines of the index whose names nothing is stored of. Keys end by
 // themselves.
-func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int, err error) {
-	names, err := s.names(ctx)
-	if err != nil {
-		return 0, err
+func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
+	names := []string{name}
+	if name == "" {
+		if names, err = s.names(ctx); err != nil {
+			return 0, err
+		}
 	}
-	for _, name := range names {
-		keys := s.call(list, locks.KeyOf(name)).keys
+	for _, one := range names {
+		keys := s.call(list, locks.KeyOf(one)).keys
 		err := s.try(ctx, func(ctx context.Context, client goredis.UniversalClient) error {
-			answer, err := client.Eval(ctx, sweepScript, keys, olderThan.Milliseconds(), name, format).Result()
+			answer, err := client.Eval(ctx, sweepScript, keys, olderThan.Milliseconds(), one, format).Result()
 			if found, ok := answer.(string); ok {
 				return &lease.Refusal{Err: &FormatError{Found: found}}
 			}
@@ -103,6 +105,9 @@ func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int
 		if err != nil {
 			return removed, err
 		}
+	}
+	if name != "" {
+		return removed, nil
 	}
 	// In a Cluster the index is not within the script's reach: its lines end with
 	// their time.

@@ -19,7 +19,7 @@ import (
 
 func sweep(t testing.TB, s *redis.Store, olderThan time.Duration, want int) {
 	t.Helper()
-	if n, err := s.Sweep(background, olderThan); n != want || err != nil {
+	if n, err := s.Sweep(background, "", olderThan); n != want || err != nil {
 		t.Fatalf("Sweep = %d, %v, want %d", n, err, want)
 	}
 }
@@ -74,12 +74,12 @@ func TestSweepInCluster(t *testing.T) {
 		Take(t, s, fmt.Sprint("n", i), TTL(time.Second))
 	}
 	testkit.Eventually(t, "all names are listed", func() bool {
-		n, err := s.Sweep(background, time.Hour)
+		n, err := s.Sweep(background, "", time.Hour)
 		return n == 0 && err == nil && len(List(t, s, "")) == 0
 	})
 	removed := 0
 	testkit.Eventually(t, "all are removed", func() bool {
-		n, err := s.Sweep(background, 0)
+		n, err := s.Sweep(background, "", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestSweepBesideUsers(t *testing.T) {
 					return
 				default:
 				}
-				n, err := s.Sweep(background, 0)
+				n, err := s.Sweep(background, "", 0)
 				if err != nil {
 					failed <- err
 					return
@@ -202,7 +202,7 @@ func TestSweepOfUnknownFormat(t *testing.T) {
 	s := open(t, url)
 	Take(t, s, "n")
 	server.Do("HSET", stateKey(t, server), "format", "99")
-	if n, err := s.Sweep(background, 0); n != 0 || err == nil || !strings.Contains(err.Error(), "format 99") {
+	if n, err := s.Sweep(background, "", 0); n != 0 || err == nil || !strings.Contains(err.Error(), "format 99") {
 		t.Errorf("Sweep = %d, %v", n, err)
 	}
 }

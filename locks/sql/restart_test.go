@@ -24,7 +24,7 @@ func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
 			}
 		},
 		"a sweep": func(t *testing.T, s *sql.Store, _ locks.RenewableLease) {
-			if _, err := s.Sweep(background, 0); err != nil {
+			if _, err := s.Sweep(background, "", 0); err != nil {
 				t.Fatal(err)
 			}
 		},

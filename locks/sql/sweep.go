@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golock/locks"
 	"golock/locks/lease"
 )
 
@@ -13,12 +14,16 @@ import (
 // olderThan ago, and the rows of names that have none and were not used for as
 // long. A name that comes back goes on with higher numbers, as they follow the
 // clock. Each name is swept in a transaction that locks it like every step.
-func (s *Store) Sweep(ctx context.Context, olderThan time.Duration) (removed int, err error) {
+func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	c := &session{store: s}
 	defer c.idle()
 	var keys []string
+	where := " WHERE entry_id='' AND lock_key<>''"
+	if name != "" {
+		where += " AND lock_key='" + locks.KeyOf(name).String() + "'"
+	}
 	err = s.once(ctx, c, func(ctx context.Context) error {
-		rows, err := c.conn.Run(ctx, "SELECT lock_key FROM "+s.table+" WHERE entry_id='' AND lock_key<>''")
+		rows, err := c.conn.Run(ctx, "SELECT lock_key FROM "+s.table+where)
 		if err != nil || len(rows) != 1 {
 			return err
 		}

@@ -21,7 +21,7 @@ func TestSweep(t *testing.T) {
 		b := f.fresh(t)
 		s := b.store(t)
 		sweep := func(olderThan time.Duration) int {
-			n, err := s.Sweep(background, olderThan)
+			n, err := s.Sweep(background, "", olderThan)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func TestSweepAgain(t *testing.T) {
 		Release(t, Take(t, s, "n"))
 		b.exec(t, "DELETE FROM golock WHERE state='G'")
 		for removed == 0 {
-			n, err := s.Sweep(background, time.Second)
+			n, err := s.Sweep(background, "", time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +101,7 @@ func TestSweepUnderUse(t *testing.T) {
 			s := b.store(t)
 			sweepers.Go(func() {
 				for ctx.Err() == nil {
-					if _, err := s.Sweep(background, 0); err != nil {
+					if _, err := s.Sweep(background, "", 0); err != nil {
 						t.Errorf("Sweep: %v", err)
 						return
 					}

@@ -65,7 +65,7 @@ func TestErrorsAreLocated(t *testing.T) {
 		b := f.fresh(t)
 		l := Take(t, b.store(t), "n")
 		s := f.openURL(t, b.server.NewUser(t, b.name).URL())
-		_, swept := s.Sweep(background, 0)
+		_, swept := s.Sweep(background, "", 0)
 		var listed error
 		for _, err := range s.Entries(background, "n") {
 			listed = err

@@ -63,7 +63,6 @@ const (
 	notBothStop    = "golock and its guard stopped (or one stopped, one killed) in the same moment: nobody is left to end the command"
 	notRemoved     = "a lock file that is removed while it is held"
 	notRemovedLine = "the order of a line whose lock file is removed, and who was replaced in it (143 instead of 75)"
-	notWhy         = "a waiter that is replaced says so (75) if it can find out in 60 ms; else 143, for the TERM that told it"
 	notFlushed     = "FLUSHALL: two may run for up to a third of the TTL and the kill window"
 	notVanished    = "a server that comes back empty while a holder is cut off, with a quarantine shorter than the TTL"
 	notClock       = "a step of the server's clock"
@@ -89,10 +88,8 @@ func judge(h *history) []finding {
 		if text := h.code(r); text != "" {
 			f := finding{kind: wrongCode, text: fmt.Sprintf("%v: %s: %q", r, text, r.said)}
 			told := r.code == 128+int(syscall.SIGTERM) && r.command() == nil
-			if !h.Leased && r.Replace != "" && told {
-				if f.excuse = notWhy; len(h.hit(r, h.begun, r.ended, removeFiles)) > 0 {
-					f.excuse = notRemovedLine
-				}
+			if !h.Leased && r.Replace != "" && told && len(h.hit(r, h.begun, r.ended, removeFiles)) > 0 {
+				f.excuse = notRemovedLine
 			}
 			all = append(all, f)
 		}

@@ -126,7 +126,7 @@ func limits(store string) (list []string) {
 			list = append(list, notClosed)
 		}
 		if e.queue && !e.leased {
-			list = append(list, notRemovedLine, notWhy, notHold)
+			list = append(list, notRemovedLine, notHold)
 		}
 		if !e.mutual {
 			list = append(list, notRemoved)

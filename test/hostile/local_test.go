@@ -34,7 +34,7 @@ func TestForgedRecordSignalsNobody(t *testing.T) {
 	hold(s, attacker, "--store", store, "--name", "x", "--replace", "running")
 	command(s, attacker, "run", "--store", store, "--name", "x", "--", "true").Begin()
 	testkit.Eventually(t, "the second waits", func() bool {
-		return strings.Contains(as(s, attacker, "ls", "--store", store, "x").Stdout, "waiting 1")
+		return strings.Contains(as(s, attacker, "ls", "--store", store, "x").Stdout, "waiting")
 	})
 	file := lockFile(t, dir, "x")
 	for _, uid := range []int{0, victim} {

@@ -55,8 +55,8 @@ func TestTableOfLeases(t *testing.T) {
 	s := networked(t)
 	defer hold(s, "job", "--ttl", "60")()
 	p := onTerminal(s, 200, 24, "ls")
-	p.Shows(`NAME +STATE +SLOT +MAX +PID +USER +SINCE +UNTIL +COMMAND`)
-	p.Shows(`job +holding +0 +1 +[0-9]+ +[a-z]+@\S+ +[0-9:]{8} +(5[0-9]s|1m0s) +sh`)
+	p.Shows(`NAME +STATE +SLOT +MAX +PID +USER +SINCE +AGE +UNTIL +COMMAND`)
+	p.Shows(`job +holding +0 +1 +[0-9]+ +[a-z]+@\S+ +[0-9:]{8} +[0-9]+s +(5[0-9]s|1m0s) +sh`)
 	p.Expects(0)
 }
 
@@ -64,7 +64,7 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	s := local(t)
 	p := onTerminal(s, 80, 6, "ls", "--watch", "--interval", "0.1")
-	p.Shows("no holders, no waiters")
+	p.Shows("0 holding, 0 waiting")
 	release := hold(s, "job")
 	p.Shows(`job +holding`)
 	second := hold(s, "other")
@@ -88,7 +88,7 @@ func TestWatch(t *testing.T) {
 	for _, f := range append(more, second, release) {
 		f()
 	}
-	p.Shows("no holders, no waiters")
+	p.Shows("0 holding")
 	last := p.Stdout()[strings.LastIndex(p.Stdout(), "\x1b[H"):]
 	for _, line := range screen(t, last) {
 		if n := len([]rune(line)); n > 30 {
@@ -104,15 +104,15 @@ func TestWatchEnds(t *testing.T) {
 	t.Parallel()
 	s := local(t)
 	p := onTerminal(s, 80, 24, "ls", "--watch")
-	p.Shows("no waiters")
+	p.Shows("0 holding, 0 waiting")
 	p.Key("\x03")
 	p.Expects(0)
 	p = start(s, "ls", "--watch")
-	p.Shows("no waiters")
+	p.Shows("0 holding, 0 waiting")
 	p.Signal(syscall.SIGTERM)
 	p.Expects(143)
 	p = start(s, "ls", "--watch", "job")
-	p.Shows("no waiters")
+	p.Shows("0 holding, 0 waiting")
 	p.Signal(syscall.SIGINT)
 	p.Expects(0)
 	for _, wrong := range [][]string{{"--interval", "5"}, {"--watch", "--interval", "0.01"}, {"--watch", "--interval", "x"}} {
@@ -131,12 +131,12 @@ func TestWatchWritesChanges(t *testing.T) {
 	table.Shows(`(?m)^job +holding`)
 	array.Shows(`(?m)^\]`)
 	waiter := start(s, "run", "--name", "job", "-q", "--", "sh", "-c", "true")
-	table.Shows(`(?m)^job +waiting 1`)
+	table.Shows(`(?m)^job +waiting +1`)
 	array.Shows(`(?m)^\]`)
 	time.Sleep(1500 * time.Millisecond) // no order: leases have less time left then, and nothing is to be seen
 	release()
 	waiter.Expects(0)
-	table.Shows("no holders, no waiters")
+	table.Shows("0 holding, 0 waiting")
 	array.Shows(`(?m)^\[\]`)
 	for _, p := range []*testkit.Process{table, array} {
 		p.Signal(syscall.SIGINT)
@@ -166,11 +166,11 @@ func TestWatchThroughAnOutage(t *testing.T) {
 	server := redistest.Start(t)
 	s := on(t, server.SocketURL("quarantine=0s"))
 	p := onTerminal(s, 120, 24, "ls", "--watch", "--interval", "0.1")
-	p.Shows("no holders")
+	p.Shows("0 holding")
 	server.Kill()
 	p.Shows("golock: .*(reached|refused|no such file)")
 	server.Restart()
-	p.Shows("no holders")
+	p.Shows("0 holding")
 	p.Signal(syscall.SIGINT)
 	p.Expects(0)
 }

@@ -370,7 +370,7 @@ golock release "$id" 2>/dev/null && exit 1 || [ $? -eq 79 ]
 id=$(golock acquire --name n --for none --ttl 3)
 sleep 1.5; golock renew "$id"; sleep 2; golock renew "$id"
 golock ls n | grep -q holding
-until [ -z "$(golock ls n)" ]; do sleep 0.1; done
+until [ -z "$(golock ls n 2>/dev/null)" ]; do sleep 0.1; done
 golock renew "$id" 2>/dev/null && exit 1 || [ $? -eq 79 ]
 golock held --id "$id" && exit 1 || [ $? -eq 79 ]`).Expects(0), t)
 }

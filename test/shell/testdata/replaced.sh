@@ -9,4 +9,4 @@ golock held --id "$a" && exit 1 || [ $? -eq 79 ]
 golock release "$a" 2>/dev/null && exit 1 || [ $? -eq 79 ]
 golock held --id "$b"
 golock release "$b"
-[ -z "$(golock ls r)" ]
+[ -z "$(golock ls r 2>/dev/null)" ]

@@ -12,4 +12,4 @@ golock release "$2"
 again=$(golock acquire --name build --max 3 -n --for $$)
 golock ls --json build | tr -d ' \n' | grep -q "\"id\":\"$again\",\"state\":\"holding\",\"slots\":\[1\]"
 for id in "$1" "$3" "$again"; do golock release "$id"; done
-[ -z "$(golock ls build)" ]
+[ -z "$(golock ls build 2>/dev/null)" ]

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/alecthomas/kong"
+
+	"golock/cli/term"
+)
+
+// helpCommand is golock help.
+type helpCommand struct {
+	Command textFlag `arg:"" optional:"" name:"command" help:"The command; without one all of them."`
+}
+
+// Help implements kong.HelpProvider.
+func (*helpCommand) Help() string { return "The same as golock COMMAND --help." }
+
+func (c *helpCommand) run(out *term.Printer) int {
+	args := []string{"--help"}
+	if name := c.Command.text(); name != "" {
+		args = []string{name, "--help"}
+	}
+	return parse(args, out)
+}
+
+// flagGroups are the titles under which --help lists flags.
+func flagGroups() kong.Option {
+	var groups []kong.Group
+	for _, g := range [][2]string{
+		{"slot", "Which slot:"}, {"waiting", "Waiting for it:"}, {"ending", "Signals, and how it ends:"},
+		{"network", "Stores of several hosts:"}, {"output", "Output and settings:"},
+	} {
+		groups = append(groups, kong.Group{Key: g[0], Title: g[1]})
+	}
+	return kong.ExplicitGroups(groups)
+}
+
+// printHelp prints the help of a command, or of golock: for -h what fits on a
+// screen, for --help everything. The usage line has flags and command in the
+// order in which they must stand.
+func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	node := ctx.Selected()
+	usage := "golock COMMAND"
+	if node != nil {
+		usage = usageOf(node)
+	}
+	if _, err := fmt.Fprintf(ctx.Stdout, "Usage: %s\n", usage); err != nil {
+		return outputError{err}
+	}
+	at := slices.IndexFunc(ctx.Args, func(arg string) bool { return arg == "-h" || arg == "--help" })
+	if at >= 0 && ctx.Args[at] == "-h" && node != nil && slices.ContainsFunc(node.Flags, isBrief) {
+		return printBrief(ctx, node)
+	}
+	options.Compact = node == nil
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return outputError{err}
+	}
+	return nil
+}
+
+func isBrief(f *kong.Flag) bool { return f.Tag.Has("brief") }
+
+// printBrief prints the flags that people use, a line for each.
+func printBrief(ctx *kong.Context, node *kong.Node) error {
+	w := tabwriter.NewWriter(ctx.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\n%s\n\n", node.Help)
+	for _, f := range node.Flags {
+		if !isBrief(f) {
+			continue
+		}
+		short := "   "
+		if f.Short != 0 {
+			short = "-" + string(f.Short) + ","
+		}
+		name := "--" + f.Name
+		if value := valueOf(f); value != "" {
+			name += " " + value
+		}
+		text := f.Help
+		if end := strings.IndexAny(text, ".,;:"); end > 0 {
+			text = text[:end]
+		}
+		if value := f.Tag.Get("default"); value != "" {
+			text += " (default " + value + ")"
+		}
+		fmt.Fprintf(w, "  %s %s\t%s\n", short, name, text)
+	}
+	fmt.Fprintf(w, "\nAll flags, examples and exit codes: golock help %s\n", node.Name)
+	if err := w.Flush(); err != nil {
+		return outputError{err}
+	}
+	return nil
+}
+
+// usageOf is how a command is called.
+func usageOf(node *kong.Node) string {
+	usage := "[flags]"
+	if node.Tag.Has("usage") {
+		usage = node.Tag.Get("usage")
+	}
+	return strings.TrimSpace("golock " + node.Name + " " + usage)
+}
