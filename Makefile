@@ -60,8 +60,8 @@ bench: ## beside flock, setlock, sem, etcdctl ..., and with long lines; 15 minut
 
 # A single round is played again without writing the page: make campaign STORE=redis ROUND=0x1234
 campaign: deps ## random faults on every store for DURATION (10m) each; SEED, STORE, ROUND; writes docs/reliability.md
-	GOLOCK_CAMPAIGN=$(or $(DURATION),10m) GOLOCK_TEST_SEED=$(SEED) GOLOCK_TEST_STORE=$(STORE) GOLOCK_TEST_ROUND=$(ROUND) \
-	GOLOCK_TEST_PAGE=$(if $(STORE)$(ROUND),,$(CURDIR)/docs/reliability.md) \
+	LOCKTEST_CAMPAIGN=$(or $(DURATION),10m) LOCKTEST_SEED=$(SEED) LOCKTEST_STORE=$(STORE) LOCKTEST_ROUND=$(ROUND) \
+	LOCKTEST_PAGE=$(if $(STORE)$(ROUND),,$(CURDIR)/docs/reliability.md) \
 	$(GO) test -tags integration -count 1 -timeout 0 -run '^TestCampaign$$' -v ./test/campaign
 
 clean:

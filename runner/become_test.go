@@ -15,7 +15,7 @@ import (
 // A golock that was told to stop does not become its command any more. Another
 // process plays it, as the signals have their default action afterwards.
 func TestToldBeforeItBecomesTheCommand(t *testing.T) {
-	const dir = "GOLOCK_RUNNER_TEST_DIR"
+	const dir = "LOCKTEST_RUNNER_DIR"
 	if os.Getenv(dir) == "" {
 		self := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
 		self.Env = append(os.Environ(), dir+"="+t.TempDir())

@@ -465,7 +465,7 @@ func (c *scene) play(relay *signals.Relay) {
 var depth = -1
 
 // depthVariable says how deep it is.
-const depthVariable = "GOLOCK_TEST_DEPTH"
+const depthVariable = "LOCKTEST_DEPTH"
 
 func TestEveryPathOfALease(t *testing.T) {
 	if text := os.Getenv(depthVariable); text != "" {

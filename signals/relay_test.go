@@ -20,7 +20,7 @@ import (
 // The relay takes over the signals of its process, so each test runs in a
 // process of its own: this binary again, at one function of children.
 func TestMain(m *testing.M) {
-	if child, ok := children[os.Getenv("GOLOCK_SIGNALS_CHILD")]; ok {
+	if child, ok := children[os.Getenv("LOCKTEST_SIGNALS_CHILD")]; ok {
 		child()
 		os.Exit(0)
 	}
@@ -44,7 +44,7 @@ var children = map[string]func(){
 func child(t *testing.T, name string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "GOLOCK_SIGNALS_CHILD="+name)
+	cmd.Env = append(os.Environ(), "LOCKTEST_SIGNALS_CHILD="+name)
 	out, err := cmd.CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)
@@ -55,7 +55,7 @@ func child(t *testing.T, name string) {
 func TestStopJob(t *testing.T) {
 	for name, stops := range map[string]bool{"stop": true, "stop, taken back": false, "stop, not any more": false} {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "GOLOCK_SIGNALS_CHILD="+name)
+		cmd.Env = append(os.Environ(), "LOCKTEST_SIGNALS_CHILD="+name)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // and somebody who could continue it
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -158,8 +158,8 @@ func childPipe() {
 }
 
 func childIgnored() {
-	if os.Getenv("GOLOCK_SIGNALS_STEP") == "" {
-		cmd := exec.Command("/bin/sh", "-c", `trap '' HUP TSTP; GOLOCK_SIGNALS_STEP=2 exec "$0"`, os.Args[0])
+	if os.Getenv("LOCKTEST_SIGNALS_STEP") == "" {
+		cmd := exec.Command("/bin/sh", "-c", `trap '' HUP TSTP; LOCKTEST_SIGNALS_STEP=2 exec "$0"`, os.Args[0])
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		_ = cmd.Run()
 		return
@@ -177,9 +177,9 @@ func childIgnored() {
 // by the caller finds it blocked.
 func childBlocked() {
 	mask := uint64(1 << (unix.SIGUSR2 - 1))
-	if os.Getenv("GOLOCK_SIGNALS_STEP") == "" {
+	if os.Getenv("LOCKTEST_SIGNALS_STEP") == "" {
 		sigprocmask(unix.SIG_BLOCK, &mask, nil)
-		_ = syscall.Exec(os.Args[0], os.Args, append(os.Environ(), "GOLOCK_SIGNALS_STEP=2"))
+		_ = syscall.Exec(os.Args[0], os.Args, append(os.Environ(), "LOCKTEST_SIGNALS_STEP=2"))
 	}
 	r := start()
 	raise(unix.SIGUSR2)

@@ -17,7 +17,7 @@ const id = "0123456789abcdef0123456789abcdef-0123456789abcdef0123456789abcdef"
 
 // The test binary is also the other user.
 func TestMain(m *testing.M) {
-	if dir := os.Getenv("GOLOCK_HELD_TEST_ASK"); dir != "" {
+	if dir := os.Getenv("LOCKTEST_HELD_ASK"); dir != "" {
 		a, err := ask(dir, Still)
 		if a != "" || err != ErrNobody {
 			println("asked as another user:", string(a), err.Error())
@@ -162,7 +162,7 @@ func TestOtherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := exec.Command("/proc/self/exe")
-	other.Env = []string{"GOLOCK_HELD_TEST_ASK=" + dir}
+	other.Env = []string{"LOCKTEST_HELD_ASK=" + dir}
 	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
 	if out, err := other.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)

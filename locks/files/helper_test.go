@@ -100,7 +100,7 @@ func keep(t testing.TB, l locks.RenewableLease) (stop func()) {
 }
 
 // orderVariable tells a process of these tests what to do.
-const orderVariable = "GOLOCK_LEASEFILE_ORDER"
+const orderVariable = "LOCKTEST_LEASEFILE_ORDER"
 
 type order struct {
 	URL     string

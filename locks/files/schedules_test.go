@@ -224,7 +224,7 @@ func (s *schedule) run(t *testing.T, url string) {
 
 func TestEverySchedule(t *testing.T) {
 	switches := 2
-	if text := os.Getenv("GOLOCK_TEST_DEPTH"); text != "" {
+	if text := os.Getenv("LOCKTEST_DEPTH"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			t.Fatal(err)

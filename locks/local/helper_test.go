@@ -30,7 +30,7 @@ import (
 
 // Tests that need another process run this binary again: with the variable set
 // it is no test but a child that does what it is told (serveChild).
-const childVariable = "GOLOCK_LOCAL_TEST_CHILD"
+const childVariable = "LOCKTEST_LOCAL_CHILD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {

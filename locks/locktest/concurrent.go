@@ -21,7 +21,7 @@ import (
 // long as the variable says. A seed gives the same questions; in which order they
 // meet is up to the machine.
 const (
-	historiesVariable = "GOLOCK_TEST_HISTORIES" // a duration for each store
+	historiesVariable = "LOCKTEST_HISTORIES" // a duration for each store
 	histories         = 8
 
 	// latest is when a waiter has what is free. It is less than the third of the
@@ -55,7 +55,7 @@ func testConcurrent(t *testing.T, w *world) {
 }
 
 // moreRounds reports whether there is one more history: a few in a usual run, or for
-// as long as GOLOCK_TEST_HISTORIES says.
+// as long as LOCKTEST_HISTORIES says.
 func moreRounds(t *testing.T) func(rounds int) bool {
 	text := os.Getenv(historiesVariable)
 	if text == "" {

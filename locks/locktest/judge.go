@@ -17,7 +17,7 @@ const verdictLimit = 5 * time.Second
 
 // replay is the command that runs a history again.
 func replay(t *testing.T, seed uint64) string {
-	return fmt.Sprintf("GOLOCK_TEST_SEED=%d go test -race -tags integration -count=1 -run '^%s$' .",
+	return fmt.Sprintf("LOCKTEST_SEED=%d go test -race -tags integration -count=1 -run '^%s$' .",
 		seed, strings.ReplaceAll(t.Name(), "/", "$/^"))
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // peerVariable tells a process of the suite what to ask for.
-const peerVariable = "GOLOCK_LOCKTEST_PEER"
+const peerVariable = "LOCKTEST_PEER"
 
 // patience bounds every wait for something that must happen. It is long: it
 // ends a broken test, it is no measure of speed.

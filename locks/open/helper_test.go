@@ -25,7 +25,7 @@ import (
 
 // Tests that need another process run this binary again: with the variable set
 // it is no test but a child that does what it is told (serveChild).
-const childVariable = "GOLOCK_OPEN_TEST_CHILD"
+const childVariable = "LOCKTEST_OPEN_CHILD"
 
 var background = context.Background()
 

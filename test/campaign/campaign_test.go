@@ -19,7 +19,7 @@ import (
 // exit codes, fences that grow.
 
 func TestCampaign(t *testing.T) {
-	only := strings.Split(os.Getenv("GOLOCK_TEST_STORE"), ",")
+	only := strings.Split(os.Getenv("LOCKTEST_STORE"), ",")
 	all := &summary{Seed: seed, Date: time.Now().UTC().Format(time.DateOnly), Machine: machine()}
 	t.Run("stores", func(t *testing.T) {
 		for _, e := range engines {
@@ -33,7 +33,7 @@ func TestCampaign(t *testing.T) {
 			})
 		}
 	})
-	if page := os.Getenv("GOLOCK_TEST_PAGE"); page != "" && onlyRound == 0 {
+	if page := os.Getenv("LOCKTEST_PAGE"); page != "" && onlyRound == 0 {
 		if err := all.write(page); err != nil {
 			t.Error(err)
 		}
@@ -83,7 +83,7 @@ func (e *engine) report(t *testing.T, s *storeSummary, number uint64, name int, 
 		s.Failing = append(s.Failing, again)
 	}
 	t.Errorf("%s: %s\nplay it again: make campaign STORE=%s ROUND=%#x", f.kind, f.text, e.name, number)
-	if dir := os.Getenv("GOLOCK_TEST_RECORDS"); dir != "" {
+	if dir := os.Getenv("LOCKTEST_RECORDS"); dir != "" {
 		file := fmt.Sprintf("%s/%s-%x-%d", dir, e.name, number, name)
 		_ = os.WriteFile(file, []byte(f.kind+": "+f.text+"\n"+h.text()), 0o600)
 	}

@@ -13,10 +13,10 @@
 // a failure prints with the command that plays it again. docs/reliability.md is
 // written by this package: make campaign.
 //
-// GOLOCK_CAMPAIGN=10m is for how long each store is attacked, with random rounds;
-// GOLOCK_TEST_SEED is their seed. Without it the same few rounds are played every time.
-// GOLOCK_TEST_STORE is the only store, GOLOCK_TEST_ROUND the seed of the only round. GOLOCK_TEST_RECORDS=DIR writes there
-// what happened in a round with a violation; GOLOCK_TEST_BINARY=FILE is another
+// LOCKTEST_CAMPAIGN=10m is for how long each store is attacked, with random rounds;
+// LOCKTEST_SEED is their seed. Without it the same few rounds are played every time.
+// LOCKTEST_STORE is the only store, LOCKTEST_ROUND the seed of the only round. LOCKTEST_RECORDS=DIR writes there
+// what happened in a round with a violation; LOCKTEST_BINARY=FILE is another
 // golock to be tried.
 package campaign_test
 
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	parallel := 5 // most of the time they wait
-	if os.Getenv("GOLOCK_CAMPAIGN") == "" {
+	if os.Getenv("LOCKTEST_CAMPAIGN") == "" {
 		parallel = len(engines)
 	}
 	_ = flag.Set("test.parallel", strconv.Itoa(max(parallel, runtime.GOMAXPROCS(0))))
@@ -64,7 +64,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const insideVariable = "GOLOCK_CAMPAIGN_INSIDE" // namespaces of our own
+const insideVariable = "LOCKTEST_CAMPAIGN_INSIDE" // namespaces of our own
 
 func setUp(m *testing.M) (code int, err error) {
 	if os.Geteuid() == 0 && os.Getenv(insideVariable) == "" {
@@ -91,16 +91,16 @@ func setUp(m *testing.M) (code int, err error) {
 		os.Setenv("TMPDIR", temporary)
 	}
 	seed = uint64(time.Now().UnixNano())
-	for name, to := range map[string]*uint64{"GOLOCK_TEST_SEED": &seed, "GOLOCK_TEST_ROUND": &onlyRound} {
+	for name, to := range map[string]*uint64{"LOCKTEST_SEED": &seed, "LOCKTEST_ROUND": &onlyRound} {
 		if text := os.Getenv(name); text != "" {
 			if *to, err = strconv.ParseUint(text, 0, 64); err != nil {
 				return 1, fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
-	if text := os.Getenv("GOLOCK_CAMPAIGN"); text != "" {
+	if text := os.Getenv("LOCKTEST_CAMPAIGN"); text != "" {
 		if duration, err = time.ParseDuration(text); err != nil {
-			return 1, fmt.Errorf("GOLOCK_CAMPAIGN: %w", err)
+			return 1, fmt.Errorf("LOCKTEST_CAMPAIGN: %w", err)
 		}
 	}
 	dir, err := os.MkdirTemp("", "golock-campaign-")
@@ -109,7 +109,7 @@ func setUp(m *testing.M) (code int, err error) {
 	}
 	defer os.RemoveAll(dir)
 	golock, member = filepath.Join(dir, "golock"), filepath.Join(dir, "member")
-	if built := os.Getenv("GOLOCK_TEST_BINARY"); built != "" { // another program under test
+	if built := os.Getenv("LOCKTEST_BINARY"); built != "" { // another program under test
 		golock = built
 	} else {
 		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -E golock/internal/entry.start", "-o", golock, ".")

@@ -28,8 +28,8 @@ func TestPageIsOfTheFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _ := os.ReadFile(page); string(got) != s.page() {
-		t.Errorf("%s is not what make campaign writes of its figures; to write it anew: GOLOCK_TEST_PAGE=again go test -tags integration -run %s ./test/campaign", page, t.Name())
-		if os.Getenv("GOLOCK_TEST_PAGE") == "again" {
+		t.Errorf("%s is not what make campaign writes of its figures; to write it anew: LOCKTEST_PAGE=again go test -tags integration -run %s ./test/campaign", page, t.Name())
+		if os.Getenv("LOCKTEST_PAGE") == "again" {
 			if err := os.WriteFile(page, []byte(s.page()), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,7 @@
 // The judge (testdata/judge.c) is the command of every golock here and decides
 // about exclusion with means that have nothing to do with golock's.
 //
-// Random choices come from a fixed seed; GOLOCK_TEST_SEED sets another one.
+// Random choices come from a fixed seed; LOCKTEST_SEED sets another one.
 package crash_test
 
 import (
@@ -51,11 +51,11 @@ func (s suite) Run() int {
 func newRand(t *testing.T) *rand.Rand {
 	t.Helper()
 	var seed, stream uint64 = 1, 0
-	if text := os.Getenv("GOLOCK_TEST_SEED"); text != "" {
+	if text := os.Getenv("LOCKTEST_SEED"); text != "" {
 		_, err := fmt.Sscan(text, &seed)
 		testkit.Must(t, err)
 	}
-	t.Logf("GOLOCK_TEST_SEED=%d", seed)
+	t.Logf("LOCKTEST_SEED=%d", seed)
 	for _, c := range t.Name() {
 		stream = stream*31 + uint64(c)
 	}

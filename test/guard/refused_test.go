@@ -36,7 +36,7 @@ func TestRefusedSystemCalls(t *testing.T) {
 		for j, call := range calls {
 			errnos := errnos
 			signals := call == "kill" || strings.HasPrefix(call, "pidfd")
-			if !signals && os.Getenv("GOLOCK_CAMPAIGN") == "" { // one of them for each
+			if !signals && os.Getenv("LOCKTEST_CAMPAIGN") == "" { // one of them for each
 				errnos = errnos[(i+j)%len(errnos):][:1]
 			}
 			for _, errno := range errnos {

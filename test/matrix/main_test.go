@@ -5,7 +5,7 @@
 // process trees, crashes, exec and nesting.
 //
 // The same tables hold on a leased store, where a guard stands between golock
-// and the command: GOLOCK_TEST_STORE=redis, mariadb or postgres runs them there.
+// and the command: LOCKTEST_STORE=redis, mariadb or postgres runs them there.
 // What is about lock files and inherited locks is left out.
 package matrix_test
 
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 // storeKind is local, redis, mariadb or postgres. Each test asks for itself: go
 // test remembers what a test read, not what TestMain did.
 func storeKind() string {
-	if kind := os.Getenv("GOLOCK_TEST_STORE"); kind != "" {
+	if kind := os.Getenv("LOCKTEST_STORE"); kind != "" {
 		return kind
 	}
 	return "local"
@@ -77,7 +77,7 @@ func newSandbox(t testing.TB) *testkit.Sandbox {
 		// As golock shows it.
 		return testkit.New(t, strings.Replace(u, "@localhost/", "@localhost:3306/", 1))
 	default:
-		t.Fatalf("GOLOCK_TEST_STORE=%s: want local, redis, mariadb or postgres", kind)
+		t.Fatalf("LOCKTEST_STORE=%s: want local, redis, mariadb or postgres", kind)
 		return nil
 	}
 }

@@ -404,7 +404,7 @@ func TestEnvironment(t *testing.T) {
 	for _, flags := range supported(nil, []string{"--tree"}, []string{"--exec"}, []string{"--close"}) {
 		c := s.Job(append(flags, show...)...).Setenv(
 			"EMPTY=", "SPACE= a  b ", "LINE=a\nb", "BYTES=\xff\xfe\x80", "=odd", "EQUALS=a=b=c", "NOEQUALS",
-			"GOLOCK_MAX=1", "GOLOCK_WAIT=60", "GOLOCK_TIME_LIMIT=60", "GOLOCK_TTL=40s", "GOLOCK_OTHER=x", "GOLOCKX=y", "LONG="+strings.Repeat("x", 100_000))
+			"GOLOCK_MAX=1", "GOLOCK_WAIT=60", "GOLOCK_TIME_LIMIT=60", "GOLOCK_TTL=40s", "GOLOCKX=y", "LONG="+strings.Repeat("x", 100_000))
 		own, rest := environment(t, c)
 		want := slices.Clone(c.Env)
 		slices.Sort(want)

@@ -41,7 +41,7 @@ func main() {
 }
 
 // dirVariable names the temporary directory to the process that runs the tests.
-const dirVariable = "GOLOCK_TEST_DIR"
+const dirVariable = "LOCKTEST_DIR"
 
 // supervise runs this program again, to run the tests, collects what becomes an
 // orphan meanwhile, and ends and removes what is left. It is a process of its

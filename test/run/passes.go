@@ -24,8 +24,8 @@ type pass struct {
 var passes = []pass{
 	{name: "race", flags: []string{"-race", "-tags", "integration"}, packages: isUnit},
 	{name: "black box", flags: []string{"-tags", "integration"}, packages: isSuite},
-	{name: "matrix on redis", flags: []string{"-tags", "integration"}, packages: is("test/matrix"), env: []string{"GOLOCK_TEST_STORE=redis"}},
-	{name: "matrix on mariadb", flags: []string{"-tags", "integration"}, packages: is("test/matrix"), env: []string{"GOLOCK_TEST_STORE=mariadb"}},
+	{name: "matrix on redis", flags: []string{"-tags", "integration"}, packages: is("test/matrix"), env: []string{"LOCKTEST_STORE=redis"}},
+	{name: "matrix on mariadb", flags: []string{"-tags", "integration"}, packages: is("test/matrix"), env: []string{"LOCKTEST_STORE=mariadb"}},
 	{name: "paths", flags: []string{"-tags", "integration", "-run", "^TestEveryPathOfALease$"}, packages: is("runner")},
 	{name: "portable", flags: []string{"-tags", "portable"}, packages: is("signals")},
 	{name: "32 bits", packages: isUnit, env: []string{"GOARCH=386", "CGO_ENABLED=0"}},

@@ -10,7 +10,7 @@ import (
 )
 
 // seedVariable sets another seed of random choices.
-const seedVariable = "GOLOCK_TEST_SEED"
+const seedVariable = "LOCKTEST_SEED"
 
 // Seed is that of random choices: the same in each run, except in a campaign.
 func Seed(t testing.TB) uint64 {

@@ -3,7 +3,7 @@
 // the awaited state is there.
 //
 // A run of all tests (test/run) builds the program once and names it in
-// GOLOCK_TEST_BINARY. A package that is tested alone builds it in Main.
+// LOCKTEST_BINARY. A package that is tested alone builds it in Main.
 package testkit
 
 import (
@@ -24,7 +24,7 @@ import (
 )
 
 // BinaryVariable names a golock that is tested instead of one built here.
-const BinaryVariable = "GOLOCK_TEST_BINARY"
+const BinaryVariable = "LOCKTEST_BINARY"
 
 // Golock is the path of the program under test, which every user may execute.
 // Main sets it.
@@ -63,7 +63,7 @@ func run(m interface{ Run() int }, atEnd []func()) (code int, err error) {
 	// No setting of the caller reaches the program but what a test sets.
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "GOLOCK_") && !strings.HasPrefix(name, "GOLOCK_TEST_") {
+		if strings.HasPrefix(name, "GOLOCK_") {
 			os.Unsetenv(name)
 		}
 	}
@@ -108,7 +108,7 @@ func SetDefaults() {
 
 // Campaign reports whether somebody has the time for random seeds and more rounds.
 func Campaign() bool {
-	return os.Getenv("GOLOCK_CAMPAIGN") != "" || os.Getenv("GOLOCK_TEST_HISTORIES") != ""
+	return os.Getenv("LOCKTEST_CAMPAIGN") != "" || os.Getenv("LOCKTEST_HISTORIES") != ""
 }
 
 // usually changes a flag that has its default, unless somebody has the time.

@@ -11,7 +11,7 @@ import (
 
 // variable holds the port and the directory of the server that a run of all
 // tests shares.
-const variable server.Shared = "GOLOCK_TEST_REDIS"
+const variable server.Shared = "LOCKTEST_REDIS"
 
 // ours is the shared server, as this process knows it.
 var ours struct {

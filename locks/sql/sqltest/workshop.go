@@ -133,7 +133,7 @@ func Share() (variables []string, err error) {
 }
 
 func variable(k kind) server.Shared {
-	return server.Shared("GOLOCK_TEST_" + strings.ToUpper(k.name()))
+	return server.Shared("LOCKTEST_" + strings.ToUpper(k.name()))
 }
 
 // attach gives the server that the run of all tests has started; nil: none.
