@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"golock/locks/open"
+	"golock/runner"
 )
 
 // page is golock(1) of this program.
@@ -109,6 +110,11 @@ func variables(t *testing.T) (read, set []string) {
 	}
 	if len(set) < 7 {
 		t.Fatalf("runner sets only %q", set)
+	}
+	for _, name := range set {
+		if !runner.IsOutput(name) {
+			t.Errorf("golock takes its own variable %s for a misspelt setting", name)
+		}
 	}
 	return read, set
 }

@@ -12,6 +12,7 @@ import (
 	"golock/config"
 	"golock/locks"
 	"golock/locks/open"
+	"golock/runner"
 )
 
 // resolve puts a command's flags in order with variables and files.
@@ -27,6 +28,9 @@ func resolveWithoutName(command any, more map[string][]string) (*config.Values, 
 
 func resolveWith(command any, lookup func(string) (string, bool), more map[string][]string) (*config.Values, error) {
 	all, flags := settingsAndFlags(command)
+	if err := checkVariables(all); err != nil {
+		return nil, err
+	}
 	maps.Copy(flags, more)
 	return config.Resolve(all, config.Layers{Flags: flags, Lookup: lookup, Files: config.HostFiles()})
 }
@@ -36,6 +40,24 @@ func lookupWithoutName(variable string) (string, bool) {
 		return "", false
 	}
 	return os.LookupEnv(variable)
+}
+
+// checkVariables reports a variable of golock that nobody reads or sets.
+func checkVariables(all []config.Setting) error {
+	const prefix = "GOLOCK_"
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, prefix) {
+			continue
+		}
+		name, _, _ := strings.Cut(variable, "=")
+		if runner.IsOutput(name) {
+			continue
+		}
+		if err := config.CheckVariable(name, prefix, all); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readBools reads several settings; the first error wins.

@@ -14,7 +14,9 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Resolve itself reads two settings: the name selects a [lock."NAME"] table,
@@ -144,6 +146,30 @@ func Resolve(settings []Setting, from Layers) (*Values, error) {
 		v.add(f.defaults.get)
 	}
 	return v, nil
+}
+
+// CheckVariable reports a variable that is no setting: a misspelt one would be
+// ignored in silence. The variables of all settings begin with prefix.
+func CheckVariable(name, prefix string, settings []Setting) error {
+	if slices.ContainsFunc(settings, func(s Setting) bool { return s.Env == name }) {
+		return nil
+	}
+	problem := "is not a setting of golock"
+	word := strings.TrimPrefix(name, prefix)
+	key := strings.ToLower(strings.ReplaceAll(word, "_", "-"))
+	var known []string
+	for _, s := range settings {
+		if s.Key == key {
+			return &Error{Source{Env: name}, problem + ": use --" + key}
+		}
+		if s.Env != "" {
+			known = append(known, strings.TrimPrefix(s.Env, prefix))
+		}
+	}
+	if near := nearest(word, known); near != "" {
+		problem += "; did you mean " + prefix + near + "?"
+	}
+	return &Error{Source{Env: name}, problem}
 }
 
 // add adds the next weaker source.

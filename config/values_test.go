@@ -55,7 +55,6 @@ func TestFlags(t *testing.T) {
 func TestVariables(t *testing.T) {
 	v := newHost(t).mustResolve(nil, env{
 		"GOLOCK_MAX": "3", "GOLOCK_WAIT": "", "GOLOCK_STORE": "", "GOLOCK_OK_EXIT": "143", "GOLOCK_TREE": "true",
-		"GOLOCK_ID": "of the run around", "GOLOCK_MAXX": "nobody knows it",
 	})
 	n, _ := v.Int("max", 1, 10)
 	tree, _ := v.Bool("tree")
@@ -64,6 +63,24 @@ func TestVariables(t *testing.T) {
 	}
 	if source(v, "wait") != "" || source(v, "store") != "GOLOCK_STORE" || source(v, "max") != "GOLOCK_MAX" {
 		t.Errorf("sources: wait %q, store %q, max %q", source(v, "wait"), source(v, "store"), source(v, "max"))
+	}
+}
+
+// A variable that is no setting is reported, with what may be meant.
+func TestUnknownVariables(t *testing.T) {
+	for name, want := range map[string]string{
+		"GOLOCK_MAX":    "",
+		"GOLOCK_STROE":  "GOLOCK_STROE: is not a setting of golock; did you mean GOLOCK_STORE?",
+		"GOLOCK_MAXX":   "GOLOCK_MAXX: is not a setting of golock; did you mean GOLOCK_MAX?",
+		"GOLOCK_SIGNAL": "GOLOCK_SIGNAL: is not a setting of golock: use --signal",
+		"GOLOCK_COLOUR": "GOLOCK_COLOUR: is not a setting of golock",
+		"GOLOCK_":       "GOLOCK_: is not a setting of golock",
+	} {
+		err := config.CheckVariable(name, "GOLOCK_", settings)
+		if want == "" && err == nil {
+			continue
+		}
+		wantError(t, err, want, false)
 	}
 }
 

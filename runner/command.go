@@ -34,16 +34,24 @@ const (
 	envUnlocked = "GOLOCK_UNLOCKED" // 1: the command has no slot (Run.Unavailable)
 )
 
+// IsOutput reports whether a variable is one that a run sets.
+func IsOutput(variable string) bool {
+	switch variable {
+	case envID, envSlot, envSlots, envFence, envName, envStore, EnvHeld, envUnlocked:
+		return true
+	}
+	return false
+}
+
 // prepareCommand does what does not need the slot.
 func prepareCommand(argv, env []string, r locks.Request, store string) *command {
 	c := &command{argv: argv, env: make([]string, 0, len(env)+7)}
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
-		switch name {
-		case EnvHeld:
+		if name == EnvHeld {
 			c.held = value
-		case envID, envSlot, envSlots, envFence, envName, envStore, envUnlocked:
-		default:
+		}
+		if !IsOutput(name) {
 			c.env = append(c.env, e)
 		}
 	}
