@@ -361,7 +361,7 @@ type slotFlags struct {
 // logFlags say how much a command prints about itself.
 type logFlags struct {
 	Verbose   boolFlag `name:"verbose" short:"v" alternative:"volume" group:"output" help:"Print each step, with its time, on standard error."`
-	Quiet     boolFlag `name:"quiet" short:"q" alternative:"volume" group:"output" help:"Print nothing while waiting, when there is no slot in time or the time limit is reached, and no warnings."`
+	Quiet     boolFlag `name:"quiet" short:"q" alternative:"volume" group:"output" help:"Print nothing while waiting, nothing when there is no slot in time, and no warnings. Why a command was stopped or could not be started is still printed."`
 	LogFormat textFlag `name:"log-format" env:"GOLOCK_LOG_FORMAT" default:"text" group:"output" placeholder:"text|json" help:"The format of what golock prints on standard error."`
 }
 

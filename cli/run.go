@@ -114,13 +114,11 @@ func (r *reporting) print(run *runner.Run, o runner.Outcome, out *term.Printer) 
 		}
 	case runner.Busy:
 		code = r.conflictCode
-		printBusy(out, o.Err.Error(), code)
+		printBusy(out, o.Err.Error(), o.IsEviction(), code)
 	case runner.Interrupted:
 		printStopped(out, o.Signal)
 	case runner.TimedOut:
-		if !out.Quiet {
-			out.Fail(fmt.Errorf("%q was stopped at its time limit of %v", run.Request.Name, run.TimeLimit))
-		}
+		out.Fail(fmt.Errorf("%q was stopped at its time limit of %v", run.Request.Name, run.TimeLimit))
 	default:
 		out.Fail(o.Err)
 	}
