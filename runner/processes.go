@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"syscall"
 
@@ -60,7 +61,7 @@ func (s *supervisor) hearWatchdog() {
 			s.followStop()
 		case msgEnded:
 			s.pid, s.exit = 0, syscall.WaitStatus(m.number)
-			if len(m.texts) > 0 && s.because(leaseLost, errHeldUp) && s.state != killing {
+			if len(m.texts) > 0 && s.because(leaseLost, fmt.Errorf("%w, no renewal for %v", errHeldUp, s.renewer.Without())) && s.state != killing {
 				s.enter(killing)
 			}
 			w.send(message{kind: msgReap})

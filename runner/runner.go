@@ -272,6 +272,13 @@ func (s *supervisor) report() *Outcome {
 	if s.lease != nil {
 		s.out.Grant = s.lease.Grant()
 	}
+	if s.out.Kind == Lost {
+		became := "stopped"
+		if s.ran == 0 {
+			became = "not started"
+		}
+		s.out.Err = fmt.Errorf("lock %q: %w; the command was %s", s.Request.Name, s.out.Err, became)
+	}
 	if s.out.Kind == Ended || s.out.Kind == TimedOut {
 		s.Log(false, "command ended", "status", statusText(s.out.Status))
 	}

@@ -110,7 +110,7 @@ func (s *supervisor) takeSignals() *Outcome {
 	}
 }
 
-var errTooLate = errors.New("the slot could not be kept: it was lost before the command was started")
+var errTooLate = errors.New("the slot could not be kept: its lease was over")
 
 func notStarted(err error) *Outcome {
 	switch {

@@ -45,7 +45,7 @@ type watchdog struct {
 var (
 	errWatchdogGone = errors.New("the watchdog of the command is gone")
 	errWatchdogMute = errors.New("the watchdog of the command does not answer")
-	errHeldUp       = errors.New("the slot could not be kept: golock was held up for longer than the lease lasted")
+	errHeldUp       = errors.New("the slot could not be kept: golock itself was stopped or held up")
 )
 
 func (w *watchdog) exists() bool { return w != nil && w.pid != 0 }

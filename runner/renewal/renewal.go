@@ -152,17 +152,29 @@ func (r *Renewer) NextAt() locks.Instant { return r.next }
 // Window is the time from StopAt to the end of the lease.
 func (r *Renewer) Window() time.Duration { return r.window }
 
+// Without is the time since the last good renewal was sent, or since the grant, for people.
+func (r *Renewer) Without() time.Duration {
+	return r.clock().Sub(r.Term.Asked).Round(100 * time.Millisecond)
+}
+
+// cause is why the lease was not renewed.
+func (r *Renewer) cause() error {
+	switch {
+	case r.failure != nil:
+		return r.failure
+	case r.inFlight:
+		return errors.New("the store has not answered")
+	}
+	return errors.New("golock itself was stopped or held up")
+}
+
 // Step does what is due: it takes in the store's answer, looks at the clock, and only then asks the
 // store.
 func (r *Renewer) Step() {
 	r.takeIn()
 	now := r.clock()
 	if r.Lost == nil && now >= r.StopAt() {
-		without := now.Sub(r.Term.Asked).Round(time.Millisecond)
-		r.Lost = fmt.Errorf("the slot could not be kept: no renewal for %v", without)
-		if r.failure != nil {
-			r.Lost = fmt.Errorf("%w: %w", r.Lost, r.failure)
-		}
+		r.Lost = fmt.Errorf("the slot could not be kept: no renewal for %v: %w", r.Without(), r.cause())
 	}
 	if !r.Final && !r.inFlight && now >= r.next {
 		r.inFlight = true
@@ -212,8 +224,10 @@ func (r *Renewer) answered(a answer) {
 		if !r.Final {
 			r.Lost = nil // which is of no help to a command that is being stopped
 		}
-	case errors.Is(a.err, locks.ErrLost):
+	case errors.As(a.err, new(*locks.EvictedError)):
 		r.Lost, r.Final = a.err, true
+	case errors.Is(a.err, locks.ErrLost):
+		r.Lost, r.Final = fmt.Errorf("%w: it is gone from the store, last renewed %v ago", a.err, r.Without()), true
 	case errors.As(a.err, &panicked):
 		panic(panicked)
 	default:

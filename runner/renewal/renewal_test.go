@@ -280,8 +280,8 @@ func TestLostInTime(t *testing.T) {
 		k = keep(30*time.Second, 10*time.Second)
 		time.Sleep(26 * time.Second)
 		k.Step()
-		if k.Lost == nil {
-			t.Error("held up past the end, and nothing is lost")
+		if want := "the slot could not be kept: no renewal for 26s: golock itself was stopped or held up"; k.Lost == nil || k.Lost.Error() != want {
+			t.Errorf("held up past the end: %v, want %s", k.Lost, want)
 		}
 		k.Stop()
 

@@ -25,7 +25,7 @@ func TestOutage(t *testing.T) {
 	h := newHousehold(testkit.New(t, server.SocketURL("quarantine=0s", "prefix=other")), "--ttl", "2")
 	server.Stop()
 	polite.Expect("stopped")
-	polite.Expects(79, "could not be kept")
+	polite.Expects(79, `golock: lock "job": the slot could not be kept: no renewal for 1.`, "; the command was stopped\n")
 	for _, pid := range h.family {
 		awaitDeath(h.s, "the family", pid)
 	}

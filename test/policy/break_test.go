@@ -26,7 +26,7 @@ func TestBreakStubborn(t *testing.T) {
 		pid := w.awaitPID("pid")
 		w.breaks("--name", "job")
 		w.dead(pid)
-		holder.Expects(79, "golock: the slot was taken back: evicted by user root (golock break, pid ")
+		holder.Expects(79, `golock: lock "job": the slot was taken back: evicted by user root (golock break, pid `, "; the command was stopped")
 		w.IsFree()
 	})
 }

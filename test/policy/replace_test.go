@@ -64,7 +64,7 @@ func TestReplaceStubborn(t *testing.T) {
 		old := w.sh(stubborn, "--replace", "running", "--kill-after", "0.5")
 		pid := w.awaitPID("pid")
 		next := w.sh(fmt.Sprintf("! kill -0 %d", pid), "--replace", "running")
-		old.Expects(79, "the slot was taken back")
+		old.Expects(79, `golock: lock "job": the slot was taken back: evicted by `, "; the command was stopped\n")
 		next.Expects(0, "replaced pid "+strconv.Itoa(old.PID))
 	})
 }

@@ -83,7 +83,7 @@ func TestHeldOfALostSlot(t *testing.T) {
 	j.comes("trap '' TERM", "0")
 	j.forget()
 	j.comes("golock held", "79")
-	j.Expects(79)
+	j.Expects(79, `golock: lock "job": the slot is not held any more: it is gone from the store, last renewed `, "s ago; the command was stopped\n")
 }
 
 // With --on-lost warn it goes on, and hears the same again.
