@@ -26,26 +26,28 @@ type reportFile struct {
 }
 
 // openReportFile opens the file before anything is locked; nil: there is none. A
-// FIFO without a reader must not block the run.
+// link is never followed: its owner could lead golock anywhere. A FIFO without a
+// reader must not block the run.
 func openReportFile(v *config.Values) (*reportFile, error) {
 	path := v.Text("report")
 	if path == "" {
 		return nil, nil
 	}
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	fd, err := unix.Open(path, flags, 0o666)
+	for err == unix.EINTR {
+		fd, err = unix.Open(path, flags, 0o666)
+	}
 	var st unix.Stat_t
-	if unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK && st.Uid != 0 && st.Uid != uint32(os.Geteuid()) {
-		return nil, v.Errorf("report", "%q is a symbolic link of user %d, who could lead it anywhere: name the file itself", path, st.Uid)
+	switch {
+	case err == unix.ELOOP && unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return nil, v.Errorf("report", "%q is a symbolic link, which is not followed: name the file itself", path)
+	case err != nil:
+		return nil, v.Errorf("report", "cannot append to %q: %v", path, err)
+	case unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFBLK:
+		return nil, v.Errorf("report", "%q is a block device", path)
 	}
-	for {
-		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0o666)
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return nil, v.Errorf("report", "cannot append to %q: %v", path, err)
-		default:
-			return &reportFile{fd, path}, nil
-		}
-	}
+	return &reportFile{fd, path}, nil
 }
 
 // reportLine is one line; times are seconds.
@@ -125,26 +127,16 @@ func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
 	return nil
 }
 
-// write appends in one call: the kernel keeps lines of several writers whole. It
-// removes a line that the disk had no room for, or the next one would be
-// unreadable too.
+// write appends in one call: the kernel keeps lines of several writers whole. Of a
+// line that the disk has no room for a part may stay: to remove it could remove
+// what another run has appended since.
 func (r *reportFile) write(line []byte) error {
-	for {
-		n, err := unix.Write(r.fd, line)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return err
-		case n < len(line):
-			if end, err := unix.Seek(r.fd, 0, io.SeekCurrent); err == nil {
-				var st unix.Stat_t
-				if unix.Fstat(r.fd, &st) == nil && st.Size == end {
-					_ = unix.Ftruncate(r.fd, end-int64(n))
-				}
-			}
-			return io.ErrShortWrite
-		}
-		return nil
+	n, err := unix.Write(r.fd, line)
+	for err == unix.EINTR {
+		n, err = unix.Write(r.fd, line)
 	}
+	if err == nil && n < len(line) {
+		err = io.ErrShortWrite
+	}
+	return err
 }
