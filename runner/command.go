@@ -120,7 +120,11 @@ func (c *command) problem(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("cannot execute %q: %w", c.argv[0], err)
+	err = fmt.Errorf("cannot execute %q: %w", c.argv[0], err)
+	if more := execvp.Explain(c.argv[0], err); more != "" {
+		err = fmt.Errorf("%w: %s", err, more)
+	}
+	return err
 }
 
 // Enclosing reads the IDs of the runs around this process from GOLOCK_HELD. Words that are no IDs
