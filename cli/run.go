@@ -146,6 +146,9 @@ func (c *runCommand) settle(run *runner.Run, out *term.Printer) (*reporting, err
 	}
 	r := &reporting{}
 	if r.conflictCode, err = readSlot(v, run, out); err != nil {
+		if errors.Is(err, errMissingName) && len(run.Argv) > 2 && run.Argv[1] == "--" {
+			err = usageError{fmt.Errorf("%w; did you mean --name %s?", errMissingName, locks.Printable(run.Argv[0], 80))}
+		}
 		return nil, err
 	}
 	run.Request.Runs = true
