@@ -71,6 +71,7 @@ func (c *acquireCommand) run(out *term.Printer) int {
 	}
 	relay.Catch()
 	a := &acquisition{run: &runner.Run{Relay: relay, Terminal: terminal}}
+	out.Request = &a.run.Request
 	if err := c.settle(a, out); err != nil {
 		return exit(out, err)
 	}

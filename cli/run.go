@@ -85,6 +85,7 @@ func (c *runCommand) run(out *term.Printer) int {
 	}
 	relay.Catch()
 	run := &runner.Run{Relay: relay, Terminal: terminal, Env: entry.Environ()}
+	out.Request = &run.Request
 	reporting, err := c.settle(run, out)
 	if err != nil {
 		return exit(out, err)

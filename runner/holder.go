@@ -56,7 +56,7 @@ func (h *Holder) Do() (out Outcome) {
 		l.Settle()
 	}
 	out = h.hold(lease)
-	h.release(lease, out.Kind)
+	h.release(lease, out.Kind)()
 	return out
 }
 

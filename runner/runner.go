@@ -190,7 +190,7 @@ func (s *supervisor) wait() *Outcome {
 	s.lease = lease
 	s.enter(starting)
 	g := lease.Grant()
-	s.Log(false, "slot taken", "slots", joinInts(g.Slots), "fence", g.Fence, "waited", s.waited, "id", g.Ref.String())
+	s.Log(false, "slot taken", "slots", append([]int{}, g.Slots...), "fence", g.Fence, "waited", s.waited, "id", g.Ref.String())
 	return nil
 }
 
@@ -258,9 +258,14 @@ func (s *supervisor) end() *Outcome {
 // giveBack releases the slot, and then whatever served the run.
 func (s *supervisor) giveBack() *Outcome {
 	s.enter(released)
+	tell := func() {}
 	if s.lease != nil && s.lease != (noLease{}) {
-		s.release(s.lease, s.out.Kind)
+		tell = s.release(s.lease, s.out.Kind)
 	}
+	if s.ran > 0 && s.out.Kind != Fault { // of a fault the status is not known
+		s.Log(false, "command ended", "status", statusText(s.out.Status))
+	}
+	tell()
 	s.status.close()
 	s.watchdog.dismiss()
 	return nil
@@ -279,9 +284,6 @@ func (s *supervisor) report() *Outcome {
 		}
 		s.out.Err = fmt.Errorf("lock %q: %w; the command was %s", s.Request.Name, s.out.Err, became)
 	}
-	if s.out.Kind == Ended || s.out.Kind == TimedOut {
-		s.Log(false, "command ended", "status", statusText(s.out.Status))
-	}
 	return nil
 }
 
@@ -289,8 +291,9 @@ func (s *supervisor) report() *Outcome {
 const releaseLimit = 2 * time.Second
 
 // release gives a slot back. A failure is a warning and changes nothing else. If the command never
-// began, the hold is given back as well: another host may be able to run it.
-func (r *Run) release(lease locks.Lease, kind Kind) {
+// began, the hold is given back as well: another host may be able to run it. Nothing is printed
+// before: tell logs what has become of it.
+func (r *Run) release(lease locks.Lease, kind Kind) (tell func()) {
 	ctx := context.Background()
 	if locks.KindOf(r.Store) == locks.LeaseQueue { // elsewhere it does not wait, and a process's first timer costs more
 		var cancel context.CancelFunc
@@ -298,23 +301,20 @@ func (r *Run) release(lease locks.Lease, kind Kind) {
 		defer cancel()
 	}
 	if err := lease.Release(ctx); err != nil && !errors.Is(err, locks.ErrLost) {
-		r.Log(true, "the slot could not be given back", "error", err)
-		return
+		return func() { r.Log(true, "the slot could not be given back", "error", err) }
 	}
 	if hold := r.Request.Hold; hold > 0 {
 		if kind != NotFound && kind != NotExecutable && kind != Interrupted {
-			r.Log(false, "slot given back", "held", hold)
-			return
+			return func() { r.Log(false, "slot given back", "held", hold) }
 		}
 		if e, ok := r.Store.(locks.QueueStore); ok {
 			err := e.Evict(ctx, lease.Grant().Ref, "nothing was begun with it")
 			if err != nil && !errors.Is(err, locks.ErrLost) {
-				r.Log(true, "the slot stays taken for its hold", "error", err)
-				return
+				return func() { r.Log(true, "the slot stays taken for its hold", "error", err) }
 			}
 		}
 	}
-	r.Log(false, "slot given back")
+	return func() { r.Log(false, "slot given back") }
 }
 
 // evictionOf is the error of a lease whose owner is told by SIGTERM that it is evicted.

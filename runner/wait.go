@@ -296,7 +296,7 @@ func (w *waiter) giveUp(cause error, limit time.Duration) waitResult {
 func (w *waiter) leave(cause error, limit time.Duration) error {
 	got := w.giveUp(cause, limit)
 	if got.lease != nil {
-		w.release(got.lease, Interrupted)
+		w.release(got.lease, Interrupted)()
 	}
 	return got.eviction()
 }

@@ -26,8 +26,9 @@ type Printer struct {
 	JSON    bool
 	Verbose bool
 	Quiet   bool
-	drawn   bool          // the progress line is on the terminal
-	stuck   chan struct{} // closed when a line that was given up is written; nil: none
+	Request *locks.Request // of the run that the lines are about; nil: of none
+	drawn   bool           // the progress line is on the terminal
+	stuck   chan struct{}  // closed when a line that was given up is written; nil: none
 }
 
 // New gives a printer for a descriptor.
@@ -82,6 +83,7 @@ func (p *Printer) Line(level, message string, pairs []any) {
 		if level == "step" {
 			level = "info"
 		}
+		pairs = p.withRun(pairs)
 		fmt.Fprintf(&b, `{"time":%s,"level":%q,"msg":%s`, JSON(now.Format(time.RFC3339Nano)), level, JSON(message))
 		for i := 0; i+1 < len(pairs); i += 2 {
 			value := LogValue(pairs[i+1])
@@ -104,11 +106,25 @@ func (p *Printer) Line(level, message string, pairs []any) {
 		}
 		b.WriteString(locks.Printable(message, 4000))
 		for i := 0; i+1 < len(pairs); i += 2 {
-			fmt.Fprintf(&b, " %v=%s", pairs[i], quoted(locks.Printable(withoutPasswords(fmt.Sprint(LogValue(pairs[i+1]))), 400)))
+			fmt.Fprintf(&b, " %v=%s", pairs[i], quoted(locks.Printable(withoutPasswords(logText(pairs[i+1])), 400)))
 		}
 	}
 	b.WriteByte('\n')
 	p.Write([]byte(b.String()))
+}
+
+// withRun adds what all lines of a run have in JSON.
+func (p *Printer) withRun(pairs []any) []any {
+	if p.Request == nil || p.Request.Name == "" {
+		return pairs
+	}
+	all := []any{"name", p.Request.Name, "id", p.Request.Ref.String()}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i] != "name" && pairs[i] != "id" {
+			all = append(all, pairs[i], pairs[i+1])
+		}
+	}
+	return all
 }
 
 // LogValue gives a value as a log shows it.
@@ -120,6 +136,15 @@ func LogValue(v any) any {
 		return v.Error()
 	}
 	return v
+}
+
+// logText is a value in a line for people; numbers of slots are written as in GOLOCK_SLOTS.
+func logText(v any) string {
+	text := fmt.Sprint(LogValue(v))
+	if _, ok := v.([]int); ok {
+		text = strings.ReplaceAll(strings.Trim(text, "[]"), " ", ",")
+	}
+	return text
 }
 
 func JSON(v any) string {
