@@ -17,14 +17,23 @@ var ErrStandsStill = errors.New("the process is about to be stopped")
 // taken back.
 var ErrLost = errors.New("the slot is not held any more")
 
-// OutageError says that a store could not be reached for as long as it was
-// tried. Nothing is known about what it holds.
+// OutageError says that a store is unavailable for now: it could not be reached for
+// as long as it was tried, or it refuses for a reason that passes (it loads its data,
+// has no room or no connections left, is in quarantine). Nothing is known about what
+// it holds. errors.As finds it, also in what other errors wrap. Whatever else a store
+// refuses for (the URL, login, rights, versions) is never an OutageError.
 type OutageError struct {
-	Store string // its URL without secrets
-	Err   error  // the last failure
+	Store    string // its URL without secrets
+	Err      error  // the last failure
+	Answered bool   // the store is there, and says no
 }
 
-func (e *OutageError) Error() string { return fmt.Sprintf("%s cannot be reached: %v", e.Store, e.Err) }
+func (e *OutageError) Error() string {
+	if e.Answered {
+		return fmt.Sprintf("%s: %v", e.Store, e.Err)
+	}
+	return fmt.Sprintf("%s cannot be reached: %v", e.Store, e.Err)
+}
 
 func (e *OutageError) Unwrap() error { return e.Err }
 

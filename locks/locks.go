@@ -28,7 +28,8 @@ type Store interface {
 	// again until ctx ends. Errors: *BusyError if the request cannot be granted
 	// now and may not wait, *NestedError if an enclosing run holds the name and
 	// there is no free slot, *OutageError if ctx ended before the store was
-	// reached; any other error means that the store could not be used. After
+	// reached or it refuses for a reason that passes; any other error means that
+	// the store could not be used. After
 	// an error nothing of the request is left in the store, except by a
 	// networked one that could not be told; there it ends with its TTL.
 	Join(ctx context.Context, r Request) (Ticket, error)

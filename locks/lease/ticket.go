@@ -192,8 +192,11 @@ func giveUp(ctx context.Context, store string, e Entry) {
 
 // Located says which store an error is of, if it does not say so itself.
 func Located(store string, err error) error {
-	if IsFinal(err) {
-		return fmt.Errorf("%s: %w", store, err)
+	switch {
+	case !IsFinal(err):
+		return err
+	case MayPass(err):
+		return &locks.OutageError{Store: store, Err: err, Answered: true}
 	}
-	return err
+	return fmt.Errorf("%s: %w", store, err)
 }

@@ -369,7 +369,8 @@ func TestOutOfMemory(t *testing.T) {
 	w := Queue(t, s, "n")
 	listening(t, server, 1)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
-	if err := Denied(t, s, "m"); !strings.Contains(err.Error(), "maxmemory") {
+	var outage *locks.OutageError
+	if err := Fails(t, s, "m"); !errors.As(err, &outage) || !outage.Answered || !strings.Contains(err.Error(), "maxmemory") {
 		t.Errorf("Join = %v", err)
 	}
 	Renew(t, l)
