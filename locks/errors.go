@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"time"
 )
 
 // ErrStandsStill is the cause (context.Cause) with which who waits ends that
@@ -36,6 +37,19 @@ func (e *OutageError) Error() string {
 }
 
 func (e *OutageError) Unwrap() error { return e.Err }
+
+// QuarantineError says that a store that may have forgotten who holds gives no slots
+// until End. An *OutageError of a request that could not wait so long wraps it.
+type QuarantineError struct {
+	Cause string // what has happened to the store
+	End   time.Time
+}
+
+func (e *QuarantineError) Error() string {
+	left := max(time.Until(e.End), 0)
+	return fmt.Sprintf("%s: it gives no slots for another %v, so that holders it may have forgotten can come back (?quarantine= in the URL)",
+		e.Cause, left.Round(100*time.Millisecond))
+}
 
 // EvictedError says who took a place or a slot back. For a holder it means the
 // same as ErrLost, but the slot stays taken until it is released or its term

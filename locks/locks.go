@@ -23,7 +23,9 @@ import (
 type Store interface {
 	// Join puts one entry into the queue of r.Name, in one atomic step. It
 	// never waits for a slot: the ticket it returns is granted already or
-	// queued. With a ctx that has ended it does what takes no waiting of any
+	// queued. In a store that gives nobody a slot for some seconds
+	// (QuarantineError) the Wait of a request that does not queue lasts until
+	// that is over. With a ctx that has ended it does what takes no waiting of any
 	// kind, or returns ctx's error. A store that cannot be reached is tried
 	// again until ctx ends. Errors: *BusyError if the request cannot be granted
 	// now and may not wait, *NestedError if an enclosing run holds the name and
@@ -163,8 +165,7 @@ type Ticket interface {
 
 	// Wait sleeps until the slot is granted. If ctx ends first it leaves the
 	// queue and returns ctx's error without delay, or an *OutageError if the
-	// store was out of reach then, or a *BusyError with a Reason if something
-	// other than holders and waiters was in the way; the place is gone (a networked
+	// store was out of reach or in quarantine then; the place is gone (a networked
 	// store is told so, its answer not awaited). A place that was taken back gives an
 	// *EvictedError. An outage does not end the waiting. The
 	// returned lease must be released by the caller.
@@ -255,6 +256,10 @@ type Request struct {
 	// Join and Wait and from any goroutine; 1 is the next. What takes its time can be
 	// done when the place is one of the first two. A plain store knows no places.
 	Progress func(place int) `json:"-"`
+
+	// Quarantined, if not nil, is told that the store gives no slots to anybody for now,
+	// as Progress is told places.
+	Quarantined func(*QuarantineError) `json:"-"`
 }
 
 // TellPlace calls Progress.

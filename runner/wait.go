@@ -49,6 +49,7 @@ type waiter struct {
 	joined   chan locks.Ticket // that has queued
 	near     chan struct{}
 	place    *atomic.Int64 // in the queue; 0: not known
+	pause    atomic.Pointer[locks.QuarantineError]
 	result   chan waitResult
 	queued   bool
 	ticket   locks.Ticket // once it is queued
@@ -73,6 +74,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	}
 	w.progress = progress.Reporter{
 		Store: w.Store, Name: w.Request.Name, ID: &w.Request.Ref.ID, TTL: w.Request.TTL, Report: w.Waits, Wake: w.Relay.Wake,
+		Quarantine: w.pause.Load,
 	}
 	w.begin()
 	defer func() {
@@ -169,6 +171,8 @@ func (w *waiter) begin() {
 			w.Relay.Wake()
 		}
 	}
+	w.pause.Store(nil)
+	request.Quarantined = w.pause.Store
 	atOnce, cancel := context.WithCancel(ctx)
 	cancel()
 	got := w.join(atOnce, atOnce, request)

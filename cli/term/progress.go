@@ -115,7 +115,7 @@ func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
 			p.live(prefix + waitingText(w, host, time.Now(), ScreenOf(p.fd).Columns-1-len(prefix)))
 		case line && p.JSON:
 			p.Line("info", "still waiting", []any{
-				"name", w.Name, "place", w.Place, "waited", time.Since(w.Began), "holders", len(w.Holders), "held_by", holdersText(w.Holders),
+				"name", w.Name, "place", w.Place, "waited", time.Since(w.Began), "holders", len(w.Holders), "held_by", holdersText(w.Holders), "pause", w.Pause,
 			})
 		case line:
 			p.Line("info", waitingText(w, host, time.Now(), 0), nil)
@@ -169,11 +169,12 @@ func waitingLine(w *runner.Waiting, host string, now time.Time, command int) str
 		}
 		place = append(place, held)
 	}
-	if w.Problem != "" {
-		problem := locks.Printable(w.Problem, 200)
-		if len(w.Holders) == 0 {
+	for _, problem := range []string{w.Pause, w.Problem} {
+		switch problem = locks.Printable(problem, 200); {
+		case problem == "":
+		case len(w.Holders) == 0:
 			place = append(place, problem)
-		} else {
+		default:
 			holders = append(holders, problem)
 		}
 	}

@@ -26,6 +26,7 @@ func TestWaitingText(t *testing.T) {
 		{runner.Waiting{Name: "a", Began: now, Holders: []locks.Entry{there, hidden, holder}}, `waiting for "a": held by what pid 4711 left running on far� for 3m12s and 2 more`},
 		{runner.Waiting{Name: "a", Began: now, Holders: []locks.Entry{hidden}}, `waiting for "a": held by a process that cannot be seen`},
 		{runner.Waiting{Name: "a", Began: now, Place: 3, Problem: "redis://h cannot be reached"}, `waiting for "a": 3rd in line, redis://h cannot be reached`},
+		{runner.Waiting{Name: "a", Began: now, Pause: "the server has restarted"}, `waiting for "a": the server has restarted`},
 		{runner.Waiting{Name: "a", Began: now, Place: 111, Holders: []locks.Entry{ended}}, `waiting for "a": 111th in line, held by pid 1 until ` + momentText(now.Format(time.RFC3339Nano), true) + `, which has ended`},
 	} {
 		if got := waitingText(&c.w, "here", now, 0); got != c.want {

@@ -64,10 +64,12 @@ type Answer struct {
 	TTL     time.Duration // likewise
 	Epoch   string        // of the store: a stretch of time in which it forgot nothing
 
-	Place      int           // Queued: 1 is the next
-	Recheck    time.Duration // Queued: when to ask again
-	Quarantine time.Duration // nothing is granted for this long,
-	Returned   string        // because this has just come back
+	Place   int           // Queued: 1 is the next
+	Recheck time.Duration // Queued: when to ask again
+	// Queued, Busy, Nested: holders leave room, but nothing is granted for this long,
+	// because of this. A request that may not wait can be asked again afterwards.
+	Quarantine      time.Duration
+	QuarantineCause string
 
 	Inside   locks.Ref     // Nested: the enclosing run
 	Waiters  int           // Busy, Nested

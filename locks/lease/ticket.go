@@ -12,16 +12,16 @@ import (
 
 // Ticket implements locks.Ticket.
 type Ticket struct {
-	entry         Entry
-	store         string
-	lease         *Lease // granted at once
-	recheck       time.Duration
-	quarantineEnd time.Time
-	returned      string        // what it is the quarantine of
-	longest       time.Duration // between two attempts
-	request       locks.Request
-	place         int
-	replaced      []locks.Entry
+	entry      Entry
+	store      string
+	lease      *Lease // granted at once
+	postponed  bool   // not in the queue: it is asked again when the quarantine is over
+	recheck    time.Duration
+	quarantine *locks.QuarantineError // of the last answer
+	longest    time.Duration          // between two attempts
+	request    locks.Request
+	place      int
+	replaced   []locks.Entry
 }
 
 // NewTicket joins the queue with an entry. It tries again until ctx ends.
@@ -44,11 +44,16 @@ func NewTicket(ctx context.Context, store string, r locks.Request, e Entry) (*Ti
 		return nil, err
 	}
 	t := &Ticket{entry: e, store: store, request: r, replaced: a.Replaced, longest: cmp.Or(r.TTL, DefaultTTL) / 3}
-	switch a.Verdict {
-	case Granted:
+	switch {
+	case a.Verdict == Granted:
 		t.lease = newLease(store, e, a, sent)
-	case Queued:
+	case a.Verdict == Queued:
 		t.learn(a)
+	case a.Quarantine > 0:
+		t.postponed = true
+		if err := t.postpone(ctx, a, time.Now().Add(quarantinePatience)); err != nil {
+			return nil, err
+		}
 	default:
 		return nil, t.refused(ctx, a)
 	}
@@ -70,8 +75,66 @@ func (t *Ticket) tellNear() { t.request.TellPlace(min(t.place, 2)) }
 func (t *Ticket) learn(a Answer) {
 	t.recheck, t.place = a.Recheck, a.Place
 	t.request.TellPlace(a.Place)
+	t.learnQuarantine(a)
+}
+
+func (t *Ticket) learnQuarantine(a Answer) {
+	t.quarantine = nil
 	if a.Quarantine > 0 {
-		t.quarantineEnd, t.returned = time.Now().Add(a.Quarantine), a.Returned
+		t.quarantine = &locks.QuarantineError{Cause: a.QuarantineCause, End: time.Now().Add(a.Quarantine)}
+	}
+	if t.request.Quarantined != nil {
+		t.request.Quarantined(t.quarantine)
+	}
+}
+
+// quarantinePatience is how long a request that does not wait for others waits for the
+// end of a quarantine.
+const quarantinePatience = 5 * time.Second
+
+// postpone is for such a request. It fails if the quarantine lasts until after the end
+// of its patience.
+func (t *Ticket) postpone(ctx context.Context, a Answer, end time.Time) error {
+	t.learnQuarantine(a)
+	if t.quarantine.End.After(end) {
+		giveUp(ctx, t.store, t.entry)
+		return t.unavailable(t.quarantine)
+	}
+	return nil
+}
+
+func (t *Ticket) unavailable(q *locks.QuarantineError) error {
+	return &locks.OutageError{Store: t.store, Err: q, Answered: true}
+}
+
+// askAgain is the Wait of a request that was postponed.
+func (t *Ticket) askAgain(ctx context.Context) (locks.Lease, error) {
+	for end := time.Now().Add(quarantinePatience); ; {
+		Pause(ctx, time.Until(t.quarantine.End)+time.Millisecond)
+		if ctx.Err() != nil {
+			giveUp(ctx, t.store, t.entry)
+			return nil, t.why(ctx, nil)
+		}
+		bound, cancel := context.WithTimeout(ctx, LongestAttempt)
+		var a Answer
+		var sent locks.Instant
+		err := Retry(bound, t.store, func() (err error) {
+			a, sent, err = t.entry.Ask(bound, Join)
+			return err
+		})
+		cancel()
+		switch {
+		case err != nil:
+			giveUp(ctx, t.store, t.entry)
+			return nil, Located(t.store, err)
+		case a.Verdict == Granted:
+			return newLease(t.store, t.entry, a, sent), nil
+		case a.Quarantine == 0:
+			return nil, t.refused(ctx, a)
+		}
+		if err := t.postpone(ctx, a, end); err != nil {
+			return nil, err
+		}
 	}
 }
 
@@ -84,6 +147,9 @@ const frontPlaces = 16
 func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	if t.lease != nil {
 		return t.lease, nil
+	}
+	if t.postponed {
+		return t.askAgain(ctx)
 	}
 	var outage error // of the last Ask
 	pause, retry := t.recheck, RetryPause
@@ -126,15 +192,10 @@ func (t *Ticket) why(ctx context.Context, outage error) error {
 	if outage != nil {
 		return &locks.OutageError{Store: t.store, Err: outage}
 	}
-	if left := time.Until(t.quarantineEnd); left > 0 {
-		return &locks.BusyError{Name: t.request.Name, Reason: quarantineReason(t.returned, left)}
+	if q := t.quarantine; q != nil && time.Now().Before(q.End) {
+		return t.unavailable(q)
 	}
 	return ctx.Err()
-}
-
-func quarantineReason(returned string, left time.Duration) string {
-	return fmt.Sprintf("%s has just come back; nothing is granted for another %v, so that those who held a slot can say so",
-		returned, left.Round(100*time.Millisecond))
 }
 
 // refused makes an error of an answer that ends a request.
@@ -145,9 +206,6 @@ func (t *Ticket) refused(ctx context.Context, a Answer) error {
 	}
 	t.entry.Close()
 	busy := &locks.BusyError{Name: t.request.Name, Waiters: a.Waiters, Full: a.Full, Holders: a.Holders, Reason: a.Reason}
-	if a.Quarantine > 0 {
-		busy.Reason = quarantineReason(a.Returned, a.Quarantine)
-	}
 	switch a.Verdict {
 	case Nested:
 		return &locks.NestedError{Name: t.request.Name, Busy: busy, Inside: a.Inside}

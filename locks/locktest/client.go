@@ -95,6 +95,25 @@ func Refused(t testing.TB, s locks.Store, name string, changes ...Change) *locks
 	return busy
 }
 
+// Quarantined does not wait for others, and gives what the store says of its
+// quarantine.
+func Quarantined(t testing.TB, s locks.Store, name string, changes ...Change) *locks.QuarantineError {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ticket, err := s.Join(ctx, NewRequest(t, name, append(changes, NoWait)...))
+	if err == nil {
+		cancel()
+		_, err = ticket.Wait(ctx)
+	}
+	var outage *locks.OutageError
+	var quarantine *locks.QuarantineError
+	if !errors.As(err, &outage) || !outage.Answered || !errors.As(err, &quarantine) {
+		t.Fatalf("Join(%q) = %v, want a quarantine", name, err)
+	}
+	return quarantine
+}
+
 // Denied is told at once, and for good, why the request cannot be.
 func Denied(t testing.TB, s locks.Store, name string, changes ...Change) error {
 	t.Helper()

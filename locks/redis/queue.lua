@@ -32,6 +32,7 @@
 --   join     granted epoch record unsure replaced... | waiting epoch record place
 --            look quiet unsure replaced... | busy full quiet waiters holders...
 --            | gone | nested id quiet waiters holders... | evicted by
+--            quiet: for how many ms nothing but the quarantine is in the way
 --   renew    held epoch record name | lost | evicted by
 --   release  released was-there epoch; leave, which leaves no hold behind, too
 --   evict    marked | lost
@@ -365,10 +366,10 @@ local function tell(answer, state, id, moment, r, text)
   end
 end
 
--- A refusal says who is in the way.
-local function refuse(...)
+-- A refusal says who is in the way, or for how many ms nothing but the quarantine is.
+local function refuse(quarantined, ...)
   local answer = {...}
-  answer[#answer + 1] = msUntil(quiet)
+  answer[#answer + 1] = quarantined
   answer[#answer + 1] = redis.call('ZCARD', Q)
   local live = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
   for i = 1, #live, 2 do

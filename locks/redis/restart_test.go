@@ -31,17 +31,14 @@ func TestEmptyRestart(t *testing.T) {
 	listening(t, server, 2)
 	server.Kill()
 	server.Restart()
-	busy := Refused(t, s, "n")
-	if !strings.Contains(busy.Reason, "come back") {
-		t.Errorf("busy: %v", busy)
-	}
+	quarantine := Quarantined(t, s, "n")
 	if err := renewUntil(holder, time.Now().Add(testkit.Patience)); err != nil {
 		t.Fatalf("Renew: %v", err)
 	}
 	Becomes(t, s, "n", 1, 2)
 	Same(t, holder.Grant(), grant)
-	// The quarantine ends, and the slot is still taken.
-	testkit.Eventually(t, "the quarantine ends", func() bool { return Refused(t, s, "n").Reason == "" })
+	Refused(t, s, "n") // the holder is in the way now
+	time.Sleep(time.Until(quarantine.End))
 	first.Waits()
 	second.Waits()
 	Release(t, holder)
@@ -68,9 +65,7 @@ func TestRestartWithOldData(t *testing.T) {
 	grants := []locks.Grant{known.Grant(), forgotten.Grant()}
 	server.Kill()
 	server.Restart()
-	if busy := Refused(t, s, "n", Limit(3)); !strings.Contains(busy.Reason, "come back") {
-		t.Errorf("busy: %v", busy)
-	}
+	quarantine := Quarantined(t, s, "n", Limit(3))
 	if err := short.Release(background); err != nil {
 		t.Errorf("Release of a forgotten slot = %v", err)
 	}
@@ -80,7 +75,7 @@ func TestRestartWithOldData(t *testing.T) {
 		}
 		Same(t, l.Grant(), grants[i])
 	}
-	testkit.Eventually(t, "the quarantine ends", func() bool { return Refused(t, s, "n").Reason == "" })
+	time.Sleep(time.Until(quarantine.End))
 	if h, _ := Count(t, s, "n"); h != 2 {
 		t.Errorf("%d hold, want 2", h)
 	}
@@ -257,8 +252,47 @@ func TestGivingUpInQuarantine(t *testing.T) {
 	}
 	cancel()
 	_, err = ticket.Wait(ctx)
-	var busy *locks.BusyError
-	if !errors.As(err, &busy) || !strings.Contains(busy.Reason, "come back") {
+	var outage *locks.OutageError
+	if !errors.As(err, &outage) || !strings.Contains(err.Error(), "gives no slots for another") {
 		t.Errorf("Wait = %v", err)
+	}
+	if _, err := s.Join(background, NewRequest(t, "n", NoWait)); !errors.As(err, &outage) {
+		t.Errorf("Join without waiting = %v, want that the quarantine is too long", err)
+	}
+}
+
+// A request that does not wait for others waits for the end of a short quarantine, and
+// is told of it. Slow: that passes.
+func TestNoWaitInQuarantine(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t) // is young
+	s := open(t, server.SocketURL("quarantine=2s"))
+	first := Queue(t, s, "held")
+	none := 0
+	for what, change := range map[string]Change{"nowait": NoWait, "maxqueue": func(r *locks.Request) { r.MaxQueue = &none }} {
+		var told *locks.QuarantineError
+		r := NewRequest(t, what, change, func(r *locks.Request) { r.Quarantined = func(q *locks.QuarantineError) { told = q } })
+		began := time.Now()
+		ticket, err := s.Join(background, r)
+		if err != nil || !ticket.Queued() || told == nil {
+			t.Fatalf("%s: Join = %v, %v; told %v", what, ticket, err, told)
+		}
+		again, err := s.Join(background, NewRequest(t, "held", change))
+		if err != nil {
+			t.Fatalf("%s: Join = %v", what, err)
+		}
+		l, err := ticket.Wait(background)
+		if err != nil {
+			t.Fatalf("%s: Wait = %v after %v", what, err, time.Since(began))
+		}
+		Release(t, l)
+		first.Granted()
+		var busy *locks.BusyError
+		if _, err := again.Wait(background); !errors.As(err, &busy) {
+			t.Errorf("%s: Wait = %v, want busy", what, err)
+		}
+		server.Kill()
+		server.Restart()
+		first = Queue(t, s, "held")
 	}
 }

@@ -131,7 +131,7 @@ func (k call) read(fields any) (reply, error) {
 	r := reader{}
 	r.fields, _ = fields.([]any)
 	var a reply
-	a.Returned = "the server"
+	a.QuarantineCause = "the server has restarted, or another one took over"
 	a.Verdict = lease.Verdict(r.text())
 	switch a.Verdict {
 	case lease.Granted:

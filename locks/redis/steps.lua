@@ -91,16 +91,18 @@ local function join()
     grant(mine, at, new, taken)
     return granted('granted', epoch, write(mine), noRunID)
   end
+  local quarantined = quiet > now and fits(mine, sum, limit) and msUntil(quiet) or 0
   if inside or nowait or full == 1 then
-    forget(mine, id)
+    if gone or (full == 1 and maxQueue > 0) then quarantined = 0 end
+    if quarantined == 0 then forget(mine, id) end -- or else it is asked again
     wake()
-    if inside then return refuse('nested', inside) end
-    return refuse('busy', full)
+    if inside then return refuse(quarantined, 'nested', inside) end
+    return refuse(quarantined, 'busy', full)
   end
   if gone then return {'gone'} end
   local look = queueUp(mine, at, before)
   keep(mine.ttl)
-  return granted('waiting', epoch, write(mine), before + 1, look, msUntil(quiet), noRunID)
+  return granted('waiting', epoch, write(mine), before + 1, look, quarantined, noRunID)
 end
 
 local function renew()

@@ -97,7 +97,7 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	case checkDead:
 		t.wake()
 	}
-	a.Returned = "the server, or the table,"
+	a.QuarantineCause = "the server has restarted, or its table was emptied or made again"
 	a.Epoch, a.name, a.now = t.name.epoch, t.name.name, v.now
 	a.keepConn = len(t.queue) > 0 && len(t.holders) <= s.target.waiters
 	return t, a, t.err
@@ -139,7 +139,14 @@ func (t *step) enter() {
 // quietUntil is when something may be granted again.
 func (t *step) quietUntil() int64 { return max(t.name.quiet, t.v.tableQuiet) }
 
-func (t *step) quietLeft() time.Duration { return span(max(t.quietUntil()-t.v.now, 0)) }
+// quarantineLeft is how long a request waits for nothing but the quarantine and those
+// before it.
+func (t *step) quarantineLeft(mine *row) time.Duration {
+	if !t.fits(mine) {
+		return 0
+	}
+	return span(max(t.quietUntil()-t.v.now, 0))
+}
 
 // reap drops those whose time is over. It reports whether a live waiter, or
 // the end of the queue, is in sight.
@@ -366,7 +373,10 @@ func (t *step) join() answer {
 			t.wake()
 		}
 		a := verdict(lease.Busy)
-		a.Waiters, a.Full, a.Quarantine, a.holders = t.v.waiters, full, t.quietLeft(), t.holders
+		a.Waiters, a.Full, a.holders = t.v.waiters, full, t.holders
+		if !hasGone && !(full && *q.maxQueue > 0) {
+			a.Quarantine = t.quarantineLeft(&mine)
+		}
 		if inside != "" {
 			a.Verdict, a.inside = lease.Nested, inside
 		}
@@ -488,7 +498,7 @@ func (t *step) queueUp(mine row, ahead int) answer {
 		look = min(look, t.pollPause(ahead, mine.ttl))
 	}
 	a := granted(lease.Queued, mine)
-	a.Place, a.Recheck, a.Quarantine = ahead+1, look, t.quietLeft()
+	a.Place, a.Recheck, a.Quarantine = ahead+1, look, t.quarantineLeft(&mine)
 	return a
 }
 

@@ -283,8 +283,8 @@ func TestTableDroppedTellsWhy(t *testing.T) {
 		holder := Take(t, s, "n", TTL(LongTTL))
 		grant := holder.Grant()
 		b.exec(t, "DROP TABLE golock")
-		if busy := Refused(t, s, "n", TTL(short)); !strings.Contains(busy.Reason, "table") {
-			t.Errorf("busy: %v, want a reason that names the table", busy)
+		if q := Quarantined(t, s, "n", TTL(short)); !strings.Contains(q.Error(), "table") {
+			t.Errorf("%v, want a reason that names the table", q)
 		}
 		w := Queue(t, s, "n", TTL(short))
 		Renew(t, holder)
@@ -309,7 +309,7 @@ func TestTableDroppedBesideShortLeases(t *testing.T) {
 		holder := Take(t, s, "n", TTL(LongTTL))
 		b.exec(t, "DROP TABLE golock")
 		Release(t, Queue(t, s, "other", TTL(short)).Granted())
-		Refused(t, s, "n", TTL(LongTTL))
+		Quarantined(t, s, "n", TTL(LongTTL))
 		Renew(t, holder)
 		Release(t, Take(t, s, "unused", TTL(short)))
 	})

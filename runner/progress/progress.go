@@ -17,6 +17,7 @@ type Waiting struct {
 	Place   int           // in the queue, 1 is the next; 0: not known
 	Holders []locks.Entry // when they were last seen; none: not known
 	Problem string        // why they could not be seen the last time; "": they could
+	Pause   string        // why the store gives nobody a slot for now; "": it does
 }
 
 // How often a run that waits asks the store who holds, at most. A networked store is asked once in a
@@ -41,6 +42,9 @@ type Reporter struct {
 	ID    *[16]byte // of the entry in the queue
 	TTL   time.Duration
 	Wake  func()
+
+	// Quarantine is what the store has said of it, nil: nothing. It does no I/O. It may be nil.
+	Quarantine func() *locks.QuarantineError
 
 	// Report is called when the run has queued, and again when the time is over that it has
 	// returned (0: not any more). With nil the waiting is over. Report nil: nothing is reported.
@@ -136,11 +140,20 @@ func (p *Reporter) Patience(limit time.Duration) time.Duration {
 }
 
 func (p *Reporter) report() {
-	p.view.Place = p.currentPlace()
+	p.view.Place, p.view.Pause = p.currentPlace(), p.pause()
 	p.noLook, p.due = false, time.Time{}
 	if again := p.Report(&p.view); again > 0 {
 		p.due = time.Now().Add(again)
 	}
+}
+
+func (p *Reporter) pause() string {
+	if p.Quarantine != nil {
+		if q := p.Quarantine(); q != nil && time.Now().Before(q.End) {
+			return q.Error()
+		}
+	}
+	return ""
 }
 
 // currentPlace is the place in the queue as far as it is known.

@@ -224,14 +224,17 @@ func TestBlip(t *testing.T) {
 }
 
 // A server is killed and comes back, with nothing or with all: the jobs go on,
-// waiters keep their order, and who asks meanwhile is told why nothing is granted.
-// Slow: -n waits 5 s for the end of a quarantine.
+// waiters keep their order. Who asks meanwhile without waiting gets a slot when the
+// quarantine is over, or is told why not if it is long.
+// Slow: -n waits for the end of a quarantine.
 func TestRestart(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
 		rs := s.rowsAfter(t, "3s", 3, 20*time.Second, 2)
 		idle := leasing(t, s.url(len(rs), "20m"), shortTTL)
+		brief := leasing(t, s.url(len(rs)+1, "3s"), shortTTL)
 		if s.sql != nil { // a new table has no past, a new Redis may have
 			idle.start(spec{max: 1}).Expects(0)
+			brief.start(spec{max: 1}).Expects(0)
 		}
 		for i := range 2 {
 			if s.sql != nil && i == 0 {
@@ -240,6 +243,7 @@ func TestRestart(t *testing.T) {
 				s.kill()
 			}
 			s.restart()
+			brief.start(spec{max: 1, flags: []string{"-n"}}).Expects(0)
 			for _, r := range rs {
 				r.Eventually("holder and waiters are known", func() bool { return len(r.List("job")) == 3 })
 				r.undisturbed()
@@ -248,9 +252,11 @@ func TestRestart(t *testing.T) {
 		for _, r := range rs {
 			r.served()
 		}
-		idle.refused(75, "-n")
-		if !idle.heard("has just come back", "") {
-			t.Errorf("-n at a free slot in quarantine: %s", idle.report())
+		for _, flags := range [][]string{{"-n"}, {"--max-queue", "0"}, {"-w", "0.5"}} {
+			idle.refused(69, flags...)
+		}
+		if !idle.heard("gives no slots for another", "") {
+			t.Errorf("at a free slot in quarantine: %s", idle.report())
 		}
 	})
 }
