@@ -26,6 +26,9 @@ func (e *Refusal) Error() string {
 
 func (e *Refusal) Unwrap() error { return e.Err }
 
+// LoginHint is for a server that refuses a login.
+const LoginHint = "user and password stand before the host, USER:PASSWORD@HOST, best in GOLOCK_STORE"
+
 // IsFinal reports whether there is no point in another attempt.
 func IsFinal(err error) bool {
 	var r *Refusal

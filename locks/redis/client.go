@@ -176,14 +176,15 @@ func (s *Store) send(ctx context.Context, client goredis.UniversalClient, k call
 func (s *Store) try(ctx context.Context, command func(context.Context, goredis.UniversalClient) error) error {
 	client, err := s.connection.use(lease.DefaultTTL)
 	if err != nil {
-		return err
+		return lease.Located(s.URL(), err)
 	}
 	defer s.connection.done()
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
-	return lease.Retry(ctx, s.URL(), func() error {
+	err = lease.Retry(ctx, s.URL(), func() error {
 		bound, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 		defer cancel()
 		return s.judge(command(bound, client))
 	})
+	return lease.Located(s.URL(), err)
 }

@@ -66,7 +66,7 @@ func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.E
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, lease.Located(s.URL(), err)
 	}
 	entries := make([]locks.Entry, len(a.entries))
 	for i := range a.entries {

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -27,7 +28,28 @@ func (s *Store) judge(err error) error {
 	return err
 }
 
-const needLogin = "user and password stand before the host, as in redis://user:password@host"
+// refusedLogin says whose login was refused. A server that wants one says so in several
+// ways, one of them a fault of the protocol: a request too long for a stranger.
+func (s *Store) refusedLogin(err error, stranger bool) error {
+	t := s.target
+	user := "the default user"
+	if t.user != "" {
+		user = fmt.Sprintf("the user %q", t.user)
+	}
+	hint := lease.LoginHint
+	if t.kind == sentinel {
+		hint += "; for the sentinels ?sentinel-user= and ?sentinel-password="
+	}
+	switch {
+	case !stranger:
+		err = fmt.Errorf("login of %s is refused: %w", user, err)
+	case t.password == "":
+		err = fmt.Errorf("the server wants a password for %s, and the URL has none", user)
+	default:
+		err = fmt.Errorf("the server wants another login than that of %s", user)
+	}
+	return &lease.Refusal{Err: err, Hint: hint}
+}
 
 func (s *Store) judgeReply(err goredis.Error) error {
 	text := err.Error()
@@ -43,7 +65,7 @@ func (s *Store) judgeReply(err goredis.Error) error {
 	case "OOM":
 		return &lease.Refusal{Err: err, Hint: "raise the server's maxmemory", Temporary: true}
 	case "WRONGPASS", "NOAUTH":
-		return &lease.Refusal{Err: err, Hint: needLogin}
+		return s.refusedLogin(err, code == "NOAUTH")
 	case "NOPERM":
 		return &lease.Refusal{Err: err, Hint: "the user needs EVAL, EVALSHA and what they run, on the keys with the prefix " + s.target.prefix}
 	case "ERR":
@@ -53,8 +75,8 @@ func (s *Store) judgeReply(err goredis.Error) error {
 				return err
 			}
 		}
-		if strings.Contains(text, "unauthenticated") { // a request too long for a stranger
-			return &lease.Refusal{Err: err, Hint: needLogin}
+		if strings.Contains(text, "unauthenticated") {
+			return s.refusedLogin(err, true)
 		}
 		if strings.Contains(text, "-OOM") {
 			return &lease.Refusal{Err: err, Hint: "raise the server's maxmemory", Temporary: true}

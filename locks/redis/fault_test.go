@@ -163,17 +163,26 @@ func TestRefusedLogin(t *testing.T) {
 	server, _ := steady(t, "--requirepass", "right-s3cret")
 	at := "@" + server.Addr()
 	for _, tt := range []struct{ url, want string }{
-		{"redis://:wrong-s3cret" + at, "WRONGPASS"},
-		{"redis://nobody:wrong-s3cret" + at, "WRONGPASS"},
-		{"redis://" + server.Addr(), "user and password"},
+		{"redis://:wrong-s3cret" + at, "login of the default user is refused: WRONGPASS"},
+		{"redis://nobody:wrong-s3cret" + at, `login of the user "nobody" is refused: WRONGPASS`},
+		{"redis://" + server.Addr(), "the server wants a password for the default user, and the URL has none (user and password stand before the host"},
+		{"redis://bob" + at, `the server wants a password for the user "bob", and the URL has none (user and password stand before the host`},
 		{"redis://:right-s3cret" + at + "/9999", "DB index"},
 	} {
-		err := Denied(t, open(t, tt.url), "n")
-		if !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v", tt.url, err)
-		}
-		if strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("the error %q shows the password", err)
+		s := open(t, tt.url)
+		_, listed := entries(s, "")
+		_, shown := entries(s, "n")
+		_, swept := s.Sweep(background, 0)
+		for what, err := range map[string]error{
+			"Join": Denied(t, s, "n"), "Entries": listed, "Entries of a name": shown, "Sweep": swept,
+			"Evict": s.Evict(background, NewRequest(t, "n").Ref, "x"),
+		} {
+			var outage *locks.OutageError
+			if err == nil || errors.As(err, &outage) || !strings.HasPrefix(err.Error(), s.URL()+": ") || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: %s: %v", tt.url, what, err)
+			} else if strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("the error %q shows the password", err)
+			}
 		}
 	}
 	Release(t, Take(t, open(t, "redis://:right-s3cret"+at+"?quarantine=0"), "n"))

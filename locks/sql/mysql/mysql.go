@@ -302,7 +302,7 @@ func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
 	case 1142, 1143, 1370, 1786: // the last: replication that forbids CREATE ... SELECT
 		return sql.NoRight, true, ""
 	case 1044, 1045, 1698, 1862, 1820, 3118:
-		return sql.Refused, true, "user and password stand before the host, as in mysql://user:password@host/database"
+		return sql.Refused, true, lease.LoginHint
 	case 1049:
 		return sql.Refused, true, "the database must exist"
 	case 1129, 1130:

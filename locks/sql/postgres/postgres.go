@@ -267,7 +267,7 @@ func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
 	case "42501":
 		return sql.NoRight, true, ""
 	case "28000", "28P01":
-		return sql.Refused, true, "user and password stand before the host, as in postgres://user:password@host/database"
+		return sql.Refused, true, lease.LoginHint
 	case "3D000":
 		return sql.Refused, true, "the database must exist"
 	case "3F000":
