@@ -55,7 +55,7 @@ func (c *session) makeTable(ctx context.Context, q *question) error {
 	if err := c.open(ctx); err != nil {
 		return err
 	}
-	mark := s.dialect.Quote(s.target.table + "_made")
+	mark := s.mark()
 	wasThere := true
 	if _, err := c.conn.Run(ctx, "SELECT COUNT(*) FROM "+mark); err != nil {
 		c.hangUp()
@@ -85,10 +85,38 @@ func (c *session) makeTable(ctx context.Context, q *question) error {
 		}
 		return err
 	}
-	if _, err = c.conn.Run(ctx, s.dialect.CreateMark(mark)); err != nil {
+	if err = c.makeMark(ctx, mark); err != nil {
+		text := fmt.Sprintf("the table %s could not be made (%v): %s", s.markName(), err, s.unmarked())
+		s.noMark.Store(&text)
+	}
+	return nil
+}
+
+// makeMark makes the mark. Somebody else may be quicker; something else may have its name.
+func (c *session) makeMark(ctx context.Context, mark string) error {
+	s := c.store
+	_, err := c.conn.Run(ctx, s.dialect.CreateMark(mark))
+	if err == nil {
+		return nil
+	}
+	c.hangUp()
+	if s.verdict(err) == Exists && c.open(ctx) == nil {
+		if _, failed := c.conn.Run(ctx, "SELECT COUNT(*) FROM "+mark); failed == nil {
+			return nil
+		}
 		c.hangUp()
 	}
-	return nil // without the mark a dropped table is taken for a first use
+	return err
+}
+
+// markName is the table that says that the store's own has been made before.
+func (s *Store) markName() string { return s.target.table + "_made" }
+
+func (s *Store) mark() string { return s.dialect.Quote(s.markName()) }
+
+// unmarked says what it means that the mark is missing.
+func (s *Store) unmarked() string {
+	return "if " + s.target.table + " is dropped under running jobs, others may be let in beside them"
 }
 
 // makeTableRow makes the table's own row again. Who has deleted it has most

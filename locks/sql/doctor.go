@@ -41,6 +41,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	around := Surroundings{Waiters: s.target.waiters, Quarantine: s.target.Quarantine}
 	if there {
 		around.Table = s.table
+		x.mark(ctx)
 		x.rehearse(ctx, ttl)
 	}
 	x.found = append(x.found, s.dialect.Examine(ctx, x.ask, around)...)
@@ -163,6 +164,24 @@ func (x *examination) missing(ctx context.Context, f *locks.Finding) {
 		f.Why = "no slot can be had"
 	}
 	f.Fix = "let somebody who may run the lines below, and grant this user SELECT, INSERT, UPDATE and DELETE on " + s.table
+}
+
+// mark finds out whether a table that is dropped would be known for that. Where golock
+// may not make it again, its loss is noticed anyhow.
+func (x *examination) mark(ctx context.Context) {
+	s := x.store
+	_, err := x.ask(ctx, "SELECT COUNT(*) FROM "+s.mark())
+	if s.verdict(err) != NoTable {
+		return
+	}
+	if may, err := s.dialect.MayCreate(ctx, x.ask, s.target.table); err != nil || !may {
+		return
+	}
+	x.add(locks.Finding{
+		Level: locks.Note, Subject: "mark", What: s.markName() + " does not exist", Why: s.unmarked(),
+		Fix:  "let somebody who may run the line below, and grant this user SELECT on " + s.mark(),
+		Text: "CREATE TABLE " + s.mark() + " (made BIGINT PRIMARY KEY);",
+	})
 }
 
 // rehearse does what a run does, and removes the name's rows.

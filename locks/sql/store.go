@@ -32,8 +32,9 @@ type Store struct {
 	dialect  Dialect
 	table    string // quoted
 	clock    locks.Clock
-	host     atomic.Int64 // which of the target's hosts is tried first
-	noNotify atomic.Bool  // connections cannot be woken
+	host     atomic.Int64           // which of the target's hosts is tried first
+	noNotify atomic.Bool            // connections cannot be woken
+	noMark   atomic.Pointer[string] // why makeTable has not left its mark, as a warning
 }
 
 var _ locks.LeaseStore = (*Store)(nil)
@@ -60,10 +61,14 @@ func (s *Store) Close() error { return nil }
 
 // Warnings implements locks.LeaseStore.
 func (s *Store) Warnings() []string {
+	var all []string
 	if s.noNotify.Load() {
-		return []string{"there is a pooler or proxy between golock and the server that does not keep connections together: who waits cannot be woken and looks again now and then"}
+		all = append(all, "there is a pooler or proxy between golock and the server that does not keep connections together: who waits cannot be woken and looks again now and then")
 	}
-	return nil
+	if text := s.noMark.Load(); text != nil {
+		all = append(all, *text)
+	}
+	return all
 }
 
 // Join implements locks.Store.

@@ -348,6 +348,36 @@ func TestForgottenAndItsSlotIsGiven(t *testing.T) {
 	})
 }
 
+// A mark that cannot be made is warned of, and found by doctor.
+func TestNoMark(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		url := b.server.URL(b.name, "quarantine=0")
+		if f.name == "mariadb" {
+			user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
+			b.exec(t, fmt.Sprintf("GRANT CREATE ON %s.golock TO %s@localhost", b.name, user.Name))
+			url = user.URL("quarantine=0")
+		} else {
+			b.exec(t, "CREATE TYPE golock_made AS ENUM ()")
+		}
+		s := f.openURL(t, url)
+		Release(t, Take(t, s, "n"))
+		if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "golock_made") {
+			t.Errorf("warnings %q", w)
+		}
+		level(t, examine(t, f, url), "mark", locks.Note)
+		url = b.server.URL(b.name, "quarantine=0", "table=marked")
+		if found, ok := examine(t, f, url)["mark"]; ok {
+			t.Errorf("before the first use: %+v", found)
+		}
+		other := f.openURL(t, url)
+		Release(t, Take(t, other, "n"))
+		if found, ok := examine(t, f, url)["mark"]; ok || len(other.Warnings()) > 0 {
+			t.Errorf("with a mark: %+v, %q", found, other.Warnings())
+		}
+	})
+}
+
 // Rights that are taken away are no outage for a newcomer, and one for who
 // holds or waits: they may come back.
 func TestRightsRevoked(t *testing.T) {
