@@ -172,7 +172,7 @@ func TestRefusedLogin(t *testing.T) {
 		s := open(t, tt.url)
 		_, listed := entries(s, "")
 		_, shown := entries(s, "n")
-		_, swept := s.Sweep(background, 0)
+		_, swept := s.Sweep(background, "", 0)
 		for what, err := range map[string]error{
 			"Join": Denied(t, s, "n"), "Entries": listed, "Entries of a name": shown, "Sweep": swept,
 			"Evict": s.Evict(background, NewRequest(t, "n").Ref, "x"),
