@@ -25,15 +25,16 @@ const exitProblem = 1
 type doctorCommand struct {
 	nameFlag
 	storeFlags
-	TTL  durationFlag `name:"ttl" env:"GOLOCK_TTL" default:"30s" placeholder:"D" help:"On a networked store: the lease time of the runs in question."`
-	JSON boolFlag     `name:"json" help:"Print a JSON array."`
+	TTL     durationFlag `name:"ttl" env:"GOLOCK_TTL" default:"30s" placeholder:"D" help:"On a networked store: the lease time of the runs in question."`
+	JSON    boolFlag     `name:"json" help:"Print a JSON array."`
+	Verbose boolFlag     `name:"verbose" short:"v" file:"no" help:"Print also what is as it should be, and notes."`
 }
 
 // Help implements kong.HelpProvider.
 func (*doctorCommand) Help() string {
 	return `Looks at this host and at the store, as a run with the same flags would find them.
-It prints what holds there and what does not (ok, note, or problem), why it matters,
-and how to fix it. It takes and releases the slot of a name that nobody uses, and
+It prints each problem, why it matters and how to fix it, and with -v also notes
+and what is as it should be. It takes and releases the slot of a name that nobody uses, and
 leaves nothing behind. For SQL stores it prints the table's DDL.
 
 Examples:
@@ -65,9 +66,12 @@ func (c *doctorCommand) run(out *term.Printer) int {
 	if sig := stopped(); sig != 0 {
 		return exitSignal + int(sig)
 	}
-	show := printFindings
-	if c.JSON.on() {
+	show := printProblems
+	switch {
+	case c.JSON.on():
 		show = printFindingsJSON
+	case c.Verbose.on():
+		show = printFindings
 	}
 	if err := show(os.Stdout, found); err != nil {
 		return exit(out, outputError{err})
@@ -133,13 +137,24 @@ func printFindingsJSON(to io.Writer, found []locks.Finding) error {
 	return term.WriteJSON(to, found, "  ")
 }
 
-// printFindings writes findings for people, and their number in the last line.
+// printProblems writes problems for people, and the number of the other findings.
+func printProblems(to io.Writer, found []locks.Finding) error {
+	return writeFindings(to, found, func(l locks.Level) bool { return l == locks.Problem }, ", %d ok; golock doctor -v shows all\n")
+}
+
+// printFindings writes all findings for people, and their number in the last line.
 func printFindings(to io.Writer, found []locks.Finding) error {
+	return writeFindings(to, found, func(locks.Level) bool { return true }, ", %d ok\n")
+}
+
+func writeFindings(to io.Writer, found []locks.Finding, shown func(locks.Level) bool, end string) error {
 	w := bufio.NewWriter(to)
 	indent := strings.Repeat(" ", 9)
 	count := map[locks.Level]int{}
 	for _, f := range found {
-		count[f.Level]++
+		if count[f.Level]++; !shown(f.Level) {
+			continue
+		}
 		fmt.Fprintf(w, "%-8s %s: %s\n", f.Level, f.Subject, locks.Printable(f.What, 2000))
 		if f.Level != locks.OK {
 			paragraph(w, indent, "why: ", f.Why)
@@ -149,7 +164,7 @@ func printFindings(to io.Writer, found []locks.Finding) error {
 			fmt.Fprintf(w, "%s%s\n", indent+"  ", locks.Printable(strings.TrimRight(line, "\n"), 2000))
 		}
 	}
-	fmt.Fprintf(w, "%s, %s\n", several(count[locks.Problem], "problem"), several(count[locks.Note], "note"))
+	fmt.Fprintf(w, "%s, %s"+end, several(count[locks.Problem], "problem"), several(count[locks.Note], "note"), count[locks.OK])
 	return w.Flush()
 }
 

@@ -73,7 +73,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		deadline = time.Now().Add(w.Wait)
 	}
 	w.progress = progress.Reporter{
-		Store: w.Store, Name: w.Request.Name, ID: &w.Request.Ref.ID, TTL: w.Request.TTL, Report: w.Waits, Wake: w.Relay.Wake,
+		Store: w.Store, Name: w.Request.Name, ID: &w.Request.Ref.ID, TTL: w.Request.TTL, Until: deadline, Report: w.Waits, Wake: w.Relay.Wake,
 		Quarantine: w.pause.Load,
 	}
 	w.begin()

@@ -178,6 +178,9 @@ func waitingLine(w *runner.Waiting, host string, now time.Time, command int) str
 			holders = append(holders, problem)
 		}
 	}
+	if !w.Until.IsZero() {
+		place = append(place, "gives up in "+spanText(w.Until.Sub(now)))
+	}
 	if len(place) > 0 {
 		text += ": " + strings.Join(append([]string{strings.Join(place, ", ")}, holders...), "; ")
 	}

@@ -1,7 +1,6 @@
 package term
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,20 +98,13 @@ func unlessUsual(n, usual int) string {
 	return strconv.Itoa(n)
 }
 
-// ageText is how long ago a moment was, in its two largest units.
+// ageText is how long ago a moment was.
 func ageText(text string) string {
 	since, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		return "?"
 	}
-	age := max(time.Since(since), 0)
-	switch {
-	case age >= 24*time.Hour:
-		return fmt.Sprintf("%dd%dh", age/(24*time.Hour), age%(24*time.Hour)/time.Hour)
-	case age >= time.Hour:
-		return fmt.Sprintf("%dh%dm", age/time.Hour, age%time.Hour/time.Minute)
-	}
-	return age.Truncate(time.Second).String()
+	return spanText(time.Since(since))
 }
 
 func stateText(e Row) string {

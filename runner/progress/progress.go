@@ -14,6 +14,7 @@ import (
 type Waiting struct {
 	Name    string
 	Began   time.Time     // to wait
+	Until   time.Time     // when the run gives up; zero: never
 	Place   int           // in the queue, 1 is the next; 0: not known
 	Holders []locks.Entry // when they were last seen; none: not known
 	Problem string        // why they could not be seen the last time; "": they could
@@ -42,6 +43,7 @@ type Reporter struct {
 	ID    *[16]byte // of the entry in the queue
 	TTL   time.Duration
 	Wake  func()
+	Until time.Time // see Waiting
 
 	// Quarantine is what the store has said of it, nil: nothing. It does no I/O. It may be nil.
 	Quarantine func() *locks.QuarantineError
@@ -77,7 +79,7 @@ func (p *Reporter) Begin(place func() int) {
 	}
 	if p.looks == nil {
 		p.looks = make(chan look, 1)
-		p.view.Name, p.view.Began = p.Name, time.Now()
+		p.view.Name, p.view.Began, p.view.Until = p.Name, time.Now(), p.Until
 	}
 	p.place = place
 	p.report()
