@@ -20,6 +20,7 @@ import (
 //	alternative:"X"  flags with the same X exclude each other
 //	file:"no"        no configuration file can give it
 //	empty:"set"      an empty variable is a value
+//	example:"V"      a value for the sample file, where there is no default
 //	brief:""         -h shows it
 //
 // The tag help stands last: what reads the tags at start-up stops there.
@@ -344,15 +345,15 @@ type slotFlags struct {
 	Exclusive boolFlag `name:"exclusive" short:"x" aliases:"e" alternative:"limit" group:"slot" help:"The same as --max 1: a writer's lock."`
 	Weight    intFlag  `name:"weight" default:"1" group:"slot" placeholder:"W" help:"Units of the max that this run takes."`
 
-	Wait             durationFlag `name:"wait" short:"w" brief:"" env:"GOLOCK_WAIT" alternative:"wait" group:"waiting" placeholder:"D" help:"Give up after D. Without it golock waits for ever."`
+	Wait             durationFlag `name:"wait" short:"w" brief:"" env:"GOLOCK_WAIT" alternative:"wait" group:"waiting" example:"1h" placeholder:"D" help:"Give up after D. Without it golock waits for ever."`
 	NoWait           boolFlag     `name:"no-wait" short:"n" brief:"" aliases:"nonblock,nb" alternative:"wait" group:"waiting" help:"Do not wait at all: the same as --wait 0."`
 	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" env:"GOLOCK_CONFLICT_EXIT_CODE" default:"75" group:"waiting" placeholder:"N" help:"Exit code when there was no slot in time, or the place in the queue was lost. With 0 nothing is printed either."`
 
-	Jitter   durationFlag `name:"jitter" group:"waiting" placeholder:"D" help:"First wait a random time of up to D, so that many hosts do not come at once."`
+	Jitter   durationFlag `name:"jitter" group:"waiting" example:"5s" placeholder:"D" help:"First wait a random time of up to D, so that many hosts do not come at once."`
 	Priority intFlag      `name:"priority" default:"0" group:"waiting" placeholder:"P" help:"Higher goes first, equal ones in the order in which they came; an integer."`
-	MaxQueue intFlag      `name:"max-queue" group:"waiting" placeholder:"N" help:"Give up at once if there is no slot and N wait already; 0 is the same as --no-wait."`
-	Replace  textFlag     `name:"replace" group:"waiting" placeholder:"waiting|running" help:"The newest wins, among runs with --replace: evict those that wait before this one (exit code 75); with running also those that run and said running (79). The slot is taken when the old command is dead."`
-	Hold     durationFlag `name:"hold" brief:"" env:"GOLOCK_HOLD" group:"ending" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner and whatever becomes of golock: with -n -E 0 one run per tick on many hosts."`
+	MaxQueue intFlag      `name:"max-queue" group:"waiting" example:"10" placeholder:"N" help:"Give up at once if there is no slot and N wait already; 0 is the same as --no-wait."`
+	Replace  textFlag     `name:"replace" group:"waiting" example:"waiting" placeholder:"waiting|running" help:"The newest wins, among runs with --replace: evict those that wait before this one (exit code 75); with running also those that run and said running (79). The slot is taken when the old command is dead."`
+	Hold     durationFlag `name:"hold" brief:"" env:"GOLOCK_HOLD" group:"ending" example:"1m" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner and whatever becomes of golock: with -n -E 0 one run per tick on many hosts."`
 
 	TTL      durationFlag `name:"ttl" env:"GOLOCK_TTL" default:"30s" group:"network" placeholder:"D" help:"On a networked store: lease time, counted from the last renewal; at least 1s."`
 	ShowArgs boolFlag     `name:"show-args" group:"network" help:"On a networked store: publish all arguments of the command, not only their number."`

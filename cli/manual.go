@@ -3,11 +3,14 @@ package cli
 import (
 	_ "embed"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"golock/cli/term"
+	"golock/config"
 )
 
 // manualPage is golock(1) as far as it is written by hand.
@@ -16,15 +19,19 @@ import (
 var manualPage string
 
 // manualCommand is golock manual, which prints golock(1), or with --markdown the
-// reference of docs.
+// reference of docs, or with --toml a sample of the configuration file.
 type manualCommand struct {
 	Markdown boolFlag `name:"markdown"`
+	TOML     boolFlag `name:"toml"`
 }
 
 func (c *manualCommand) run(out *term.Printer) int {
 	app := newParser(nil).Model
-	if c.Markdown.on() {
+	switch {
+	case c.Markdown.on():
 		return printOut(out, reference(app))
+	case c.TOML.on():
+		return printOut(out, sample(app))
 	}
 	return printOut(out, manual(manualPage, app))
 }
@@ -117,6 +124,51 @@ func referenceItem(f *kong.Flag, flagOnly bool) string {
 		names += " (" + strings.Join(notes, ", ") + ")"
 	}
 	return fold("- "+names+": "+f.Help, "  ") + "\n"
+}
+
+const sampleHead = `# Settings of golock for all users; see golock(1). Everything is commented out: a
+# line "#key = value" shows the default, or an example where there is none.
+# Remove the # of [defaults] and of a setting to change it. Who runs golock must be
+# able to read this file: a store with a password belongs in the user's own file,
+# ~/.config/golock/config.toml.
+
+#[defaults]
+`
+
+const sampleTail = `
+# A table of one lock counts more than [defaults].
+#[lock."nightly"]
+#max = 3
+`
+
+// sample is a configuration file with every setting commented out. A help begins
+// with "# ", a setting does not.
+func sample(app *kong.Application) string {
+	var b strings.Builder
+	b.WriteString(sampleHead)
+	run := commandsOf(app)[slices.IndexFunc(commandsOf(app), func(c *kong.Node) bool { return c.Name == "run" })]
+	for _, f := range flagsOf(run) {
+		if f.Name == "help" || f.Tag.Has("file") {
+			continue
+		}
+		help, mark, value := f.Help, "#", f.Tag.Get("default")
+		switch example := f.Tag.Get("example"); {
+		case example != "":
+			help, value = help+" No default.", example
+		case value == "" && !f.IsBool(): // store-file, which cannot stand beside store
+			help, mark, value = help+" Not beside "+f.Tag.Get("alternative")+".", "# ", f.PlaceHolder
+		}
+		switch f.Target.Addr().Interface().(flagValue).kind() {
+		case config.Bool:
+			value = "false"
+		case config.List:
+			value = "[" + strconv.Quote(value) + "]"
+		case config.String, config.Word, config.Duration:
+			value = strconv.Quote(value)
+		}
+		fmt.Fprintf(&b, "\n%s\n%s%s = %s\n", fold("# "+help, "# "), mark, f.Name, value)
+	}
+	return b.String() + sampleTail
 }
 
 // fold breaks a text into lines of at most 100 columns.

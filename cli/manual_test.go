@@ -154,3 +154,14 @@ func TestManualIsComplete(t *testing.T) {
 		part(t, text, title)
 	}
 }
+
+// The sample of a configuration file has every setting that a file can give.
+func TestSampleIsComplete(t *testing.T) {
+	var keys []string
+	for _, s := range settings(&runCommand{}) {
+		if !s.NotInFile {
+			keys = append(keys, s.Key)
+		}
+	}
+	same(t, "golock manual --toml", matches(sample(newParser(nil).Model), `(?m)^# ?([a-z-]+) = `), keys)
+}
