@@ -1,7 +1,10 @@
 # golock: build, test, lint, bench. "make help" lists the targets.
 
 GO      ?= go
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+VERSION ?= $(shell packaging/version)
+# Who makes packages, as it is written into them.
+MAINTAINER ?= golock maintainers <golock@example.org>
+export MAINTAINER
 # -E: the process begins in internal/entry, which saves what the caller blocked and ignored.
 LDFLAGS := -s -w -E golock/internal/entry.start -X golock/cli.version=$(VERSION)
 ARCHS   ?= amd64 arm64 arm 386

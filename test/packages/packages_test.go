@@ -7,9 +7,12 @@ package packages_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"debug/elf"
+	"encoding/pem"
 	"fmt"
 	"io/fs"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +24,7 @@ import (
 	"time"
 )
 
-const version = "v1.2.3-4-gabcdef0"
+const version = "1.2.3+git20261122.abcdef0"
 
 func root(t *testing.T) string {
 	t.Helper()
@@ -115,7 +118,7 @@ func source(t *testing.T) string {
 	for _, name := range []string{"packaging", "docs"} {
 		do(t, from, "cp", "-R", name, dir)
 	}
-	for _, name := range []string{"README.md", "CHANGELOG.md", "LICENSE"} {
+	for _, name := range []string{"Makefile", "README.md", "CHANGELOG.md", "LICENSE"} {
 		do(t, from, "cp", name, dir)
 	}
 	do(t, from, "install", "-D", filepath.Join(dist(t), "golock-"+version+"-linux-amd64"), filepath.Join(dir, "bin", "golock"))
@@ -142,6 +145,23 @@ func tree(t *testing.T, dir string) (all []string) {
 	return all
 }
 
+// emptyRoot is a directory that dpkg can install into.
+func emptyRoot(t *testing.T) string {
+	t.Helper()
+	at := t.TempDir()
+	for _, d := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "run", "etc", "usr"} {
+		if err := os.MkdirAll(filepath.Join(at, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{"var/lib/dpkg/status", "var/lib/dpkg/available", "usr/another-package", "etc/another-package"} {
+		if err := os.WriteFile(filepath.Join(at, f), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return at
+}
+
 // The package is installed below a directory of the test's, used, and removed; nothing is left, and the machine's own
 // packages are as before.
 func TestDeb(t *testing.T) {
@@ -150,35 +170,23 @@ func TestDeb(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := source(t)
-	do(t, dir, "packaging/deb", version)
-	deb := filepath.Join(dir, "dist", "golock_1.2.3+4.gabcdef0_amd64.deb")
-	first, err := os.ReadFile(deb)
-	if err != nil {
-		t.Fatal(err, tree(t, filepath.Join(dir, "dist")))
-	}
-	if len(first) > 20<<20 {
-		t.Errorf("the package has %d bytes", len(first))
-	}
+	const maintainer = "Ann O'Neil <ann@example.org>"
+	do(t, dir, "make", "--old-file=build", "deb", "VERSION="+version, "MAINTAINER="+maintainer)
+	deb := filepath.Join(dir, "dist", "golock_"+version+"_amd64.deb")
+	checkDeb(t, deb)
 
-	at := t.TempDir()
-	for _, d := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "run", "etc", "usr"} {
-		if err := os.MkdirAll(filepath.Join(at, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, f := range []string{"var/lib/dpkg/status", "var/lib/dpkg/available", "usr/another-package"} {
-		if err := os.WriteFile(filepath.Join(at, f), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	at := emptyRoot(t)
 	dpkg := func(argv ...string) string {
 		t.Helper()
 		return do(t, at, append([]string{"dpkg", "--root=" + at, "--force-script-chrootless", "--log=/dev/null"}, argv...)...)
 	}
 	empty := tree(t, filepath.Join(at, "usr"))
 	dpkg("--install", deb)
-	if got := dpkg("--status", "golock"); !strings.Contains(got, "Status: install ok installed") {
-		t.Errorf("after its installation: %s", got)
+	status := dpkg("--status", "golock")
+	for _, line := range []string{"Status: install ok installed", "Version: " + version, "Maintainer: " + maintainer, "Conffiles:\n /etc/golock.toml "} {
+		if !strings.Contains(status, line) {
+			t.Errorf("after its installation, without %q: %s", line, status)
+		}
 	}
 	if got := do(t, at, "dpkg", "--root="+at, "--verify", "golock"); got != "" {
 		t.Errorf("files that differ from the package's: %s", got)
@@ -190,6 +198,70 @@ func TestDeb(t *testing.T) {
 		t.Errorf("/run/golock: %v, %v; want it sticky and open to all", info, err)
 	}
 
+	checkInstalled(t, at)
+	checkDocs(t, at, maintainer)
+	checkSettings(t, at)
+
+	// What the admin writes into the settings stays until the purge.
+	settings := filepath.Join(at, "etc/golock.toml")
+	do(t, at, "sed", "-i", "s/^#max = .*/max = 2/", settings)
+	changed := do(t, at, "cat", settings)
+	if got := do(t, at, "systemd-tmpfiles", "--root="+at, "--create", "golock.conf"); got != "" {
+		t.Errorf("systemd-tmpfiles: %s", got)
+	}
+
+	// A lock that somebody has stays, with the directory.
+	if err := os.Mkdir(filepath.Join(at, "run/golock/1000"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dpkg("--remove", "golock")
+	if _, err := os.Stat(filepath.Join(at, "run/golock/1000")); err != nil {
+		t.Error(err)
+	}
+	dpkg("--install", deb)
+	if got := do(t, at, "cat", settings); got != changed {
+		t.Errorf("/etc/golock.toml after another installation: %q", got)
+	}
+	if err := os.Remove(filepath.Join(at, "run/golock/1000")); err != nil {
+		t.Fatal(err)
+	}
+	dpkg("--purge", "golock")
+	if got := tree(t, filepath.Join(at, "usr")); !slices.Equal(got, empty) {
+		t.Errorf("left after the removal: %q", got)
+	}
+	if got := tree(t, filepath.Join(at, "run")); len(got) != 1 {
+		t.Errorf("left in /run: %q", got)
+	}
+	if _, err := os.Stat(settings); err == nil {
+		t.Error("left: /etc/golock.toml")
+	}
+	after, err := os.ReadFile("/var/lib/dpkg/status")
+	if err != nil || bytes.Contains(after, []byte("Package: golock\n")) != bytes.Contains(before, []byte("Package: golock\n")) {
+		t.Errorf("the machine's own packages have changed (%v)", err)
+	}
+}
+
+// checkDeb demands a small package that lintian accepts. make deps does not install
+// lintian: it brings a hundred packages.
+func checkDeb(t *testing.T, deb string) {
+	t.Helper()
+	info, err := os.Stat(deb)
+	if err != nil {
+		t.Fatal(err, tree(t, filepath.Dir(deb)))
+	}
+	if info.Size() > 20<<20 {
+		t.Errorf("the package has %d bytes", info.Size())
+	}
+	if _, err := exec.LookPath("lintian"); err == nil {
+		if got := do(t, filepath.Dir(deb), "lintian", "--fail-on=error,warning", deb); got != "" {
+			t.Errorf("lintian: %s", got)
+		}
+	}
+}
+
+// checkInstalled demands the files of the package, with the right modes.
+func checkInstalled(t *testing.T, at string) {
+	t.Helper()
 	installed := tree(t, filepath.Join(at, "usr"))
 	for _, want := range []string{
 		"-rwxr-xr-x /bin/golock",
@@ -215,74 +287,96 @@ func TestDeb(t *testing.T) {
 			t.Errorf("mode of %s", line)
 		}
 	}
+}
+
+// checkDocs demands a manual, links and a changelog that their readers understand.
+func checkDocs(t *testing.T, at, maintainer string) {
+	t.Helper()
 	if got := do(t, at, "sh", "-c", "zcat usr/share/man/man1/golock.1.gz | mandoc -Tlint -Wwarning && man -l usr/share/man/man1/golock.1.gz"); !strings.Contains(got, "EXIT STATUS") {
 		t.Errorf("the manual: %s", got)
 	}
-	// Links of the README lead to files of the package.
-	readme, err := os.ReadFile(filepath.Join(at, "usr/share/doc/golock/README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllSubmatch(readme, -1) {
-		if _, err := os.Stat(filepath.Join(at, "usr/share/doc/golock", string(m[1]))); err != nil && string(m[1]) != "LICENSE" {
-			t.Errorf("the README's link: %v", err)
+	checkLinks(t, filepath.Join(at, "usr/share/doc/golock"))
+	do(t, at, "gunzip", "--keep", "usr/share/doc/golock/changelog.gz")
+	changelog := do(t, at, "dpkg-parsechangelog", "-l", "usr/share/doc/golock/changelog")
+	for _, line := range []string{"Version: " + version, "Maintainer: " + maintainer} {
+		if !strings.Contains(changelog, line+"\n") {
+			t.Errorf("the changelog has no %q: %s", line, changelog)
 		}
 	}
-	if got := do(t, at, "systemd-tmpfiles", "--root="+at, "--create", "golock.conf"); got != "" {
-		t.Errorf("systemd-tmpfiles: %s", got)
-	}
+	do(t, at, "rm", "usr/share/doc/golock/changelog")
+}
 
-	// A lock that somebody has stays, with the directory.
-	if err := os.Mkdir(filepath.Join(at, "run/golock/1000"), 0o700); err != nil {
-		t.Fatal(err)
+// checkSettings demands the sample that golock makes, where golock reads it.
+func checkSettings(t *testing.T, at string) {
+	t.Helper()
+	settings, golock := filepath.Join(at, "etc/golock.toml"), filepath.Join(at, "usr/bin/golock")
+	if info, err := os.Stat(settings); err != nil || info.Mode() != 0o644 {
+		t.Fatalf("/etc/golock.toml: %v, %v", info, err)
 	}
-	dpkg("--remove", "golock")
-	if _, err := os.Stat(filepath.Join(at, "run/golock/1000")); err != nil {
-		t.Error(err)
+	if got, want := do(t, at, "cat", settings), do(t, at, golock, "manual", "--toml"); got != want {
+		t.Errorf("/etc/golock.toml has %q, want %q", got, want)
 	}
-	dpkg("--install", deb)
-	if err := os.Remove(filepath.Join(at, "run/golock/1000")); err != nil {
-		t.Fatal(err)
+	do(t, at, golock, "run", "--config", settings, "--store", "local://"+t.TempDir(), "--name", "n", "--", "true")
+}
+
+// checkLinks demands that links between pages lead to files of the package.
+func checkLinks(t *testing.T, doc string) {
+	t.Helper()
+	pages, links := do(t, doc, "find", ".", "-name", "*.md"), 0
+	for page := range strings.FieldsSeq(pages) {
+		text := do(t, doc, "cat", page)
+		for _, m := range regexp.MustCompile(`\]\(([^)#: ]+)[)#]`).FindAllStringSubmatch(text, -1) {
+			links++
+			if _, err := os.Stat(filepath.Join(doc, filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("link of %s: %v", page, err)
+			}
+		}
 	}
-	dpkg("--purge", "golock")
-	if got := tree(t, filepath.Join(at, "usr")); !slices.Equal(got, empty) {
-		t.Errorf("left after the removal: %q", got)
-	}
-	if got := tree(t, filepath.Join(at, "run")); len(got) != 1 {
-		t.Errorf("left in /run: %q", got)
-	}
-	after, err := os.ReadFile("/var/lib/dpkg/status")
-	if err != nil || bytes.Contains(after, []byte("Package: golock\n")) != bytes.Contains(before, []byte("Package: golock\n")) {
-		t.Errorf("the machine's own packages have changed (%v)", err)
+	if links < 30 {
+		t.Errorf("only %d links in %s", links, pages)
 	}
 }
 
-// Debian's versions: they begin with a digit, and sort in the order of the commits.
-func TestDebVersions(t *testing.T) {
-	dir := source(t)
-	// A small program in the place of the large one: to pack that takes seconds.
-	program := filepath.Join(dir, "bin", "golock")
-	do(t, dir, "mv", program, program+".real")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nexec \"$0.real\" \"$@\"\n"), 0o755); err != nil {
-		t.Fatal(err)
+// Versions are Debian's: a commit sorts before the first release, and after the release that it follows.
+func TestVersions(t *testing.T) {
+	dir := t.TempDir()
+	do(t, root(t), "install", "-D", "packaging/version", filepath.Join(dir, "packaging/version"))
+	current := func() string { return strings.TrimSpace(do(t, t.TempDir(), filepath.Join(dir, "packaging/version"))) }
+	git := func(argv ...string) {
+		t.Helper()
+		do(t, dir, append([]string{"env", "GIT_COMMITTER_DATE=2026-11-22T23:30:00-0100", "git", "-c", "user.name=n", "-c", "user.email=e"}, argv...)...)
 	}
-	var last string
-	for _, tt := range []struct{ version, want string }{
-		{"abcdef0", "0~git.abcdef0"},
-		{"v0.9.0", "0.9.0"},
-		{"v1.2.3", "1.2.3"},
-		{"v1.2.3-4-gabcdef0", "1.2.3+4.gabcdef0"},
-		{"v1.2.3-14-gabcdef0-dirty", "1.2.3+14.gabcdef0+dirty"},
-		{"v1.3.0", "1.3.0"},
+	if got := current(); got != "1.0.0~devel" {
+		t.Errorf("without git: %s", got)
+	}
+	git("init", "-q")
+	git("add", ".")
+	last := "0.9"
+	for _, tt := range []struct{ tag, dirty, want string }{
+		{"", "", `1\.0\.0~git20261123\.[0-9a-f]+`},
+		{"", "dirty", `1\.0\.0~git20261123\.[0-9a-f]+\+dirty`},
+		{"v1.0.0-rc1", "", `1\.0\.0~rc1`},
+		{"v1.0.0", "", `1\.0\.0`},
+		{"", "", `1\.0\.0\+git20261123\.[0-9a-f]+`},
+		{"", "dirty", `1\.0\.0\+git20261123\.[0-9a-f]+\+dirty`},
+		{"v1.0.1", "dirty", `1\.0\.1\+git20261123\.[0-9a-f]+\+dirty`},
+		{"v1.1.0", "", `1\.1\.0`},
 	} {
-		do(t, dir, "packaging/deb", tt.version)
-		if _, err := os.Stat(filepath.Join(dir, "dist", "golock_"+tt.want+"_amd64.deb")); err != nil {
-			t.Errorf("%s: %v", tt.version, tree(t, filepath.Join(dir, "dist")))
+		if tt.dirty == "" || tt.tag != "" {
+			git("commit", "-q", "-a", "--allow-empty", "-m", "m")
 		}
-		if last != "" {
-			do(t, dir, "dpkg", "--compare-versions", last, "lt", tt.want)
+		if tt.tag != "" {
+			git("tag", tt.tag)
 		}
-		last = tt.want
+		if tt.dirty != "" {
+			do(t, dir, "sh", "-c", "echo '# changed' >>packaging/version")
+		}
+		got := current()
+		if !regexp.MustCompile("^" + tt.want + "$").MatchString(got) {
+			t.Errorf("tag %q %s: %s, want %s", tt.tag, tt.dirty, got, tt.want)
+		}
+		do(t, dir, "dpkg", "--compare-versions", last, "lt", got)
+		last = got
 	}
 }
 
@@ -296,14 +390,18 @@ func TestScratch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"FROM scratch", "RUN mkdir -m 1777 /image/tmp", "COPY --from=build /image /", `ENTRYPOINT ["/golock"]`} {
-		if !slices.Contains(strings.Split(string(text), "\n"), line) {
-			t.Errorf("the Dockerfile has no line %s", line)
+	image, bin := t.TempDir(), t.TempDir()
+	do(t, bin, "install", "-D", filepath.Join(dist(t), "golock-"+version+"-linux-amd64"), "bin/golock")
+	_, commands, _ := strings.Cut(string(text), "\nRUN make build")
+	commands, final, _ := strings.Cut(commands, "\nFROM scratch\n")
+	for _, m := range regexp.MustCompile(`(?m)^RUN (.*)$`).FindAllStringSubmatch(commands, -1) {
+		do(t, bin, "sh", "-c", strings.ReplaceAll(m[1], "/image", image))
+	}
+	for _, line := range []string{"COPY --from=build /image /", `ENTRYPOINT ["/golock"]`} {
+		if !slices.Contains(strings.Split(final, "\n"), line) {
+			t.Errorf("the Dockerfile's image has no line %s", line)
 		}
 	}
-	image := t.TempDir()
-	do(t, image, "install", filepath.Join(dist(t), "golock-"+version+"-linux-amd64"), "golock")
-	do(t, image, "mkdir", "-m", "1777", "tmp")
 	do(t, image, "mkdir", "proc", "dev") // docker mounts them
 	do(t, image, "touch", "dev/null")
 	build := exec.Command("go", "build", "-o", filepath.Join(image, "orphans"), "testdata/orphans.go")
@@ -328,6 +426,8 @@ func TestScratch(t *testing.T) {
 	if out, err = contain("/golock").CombinedOutput(); err == nil || !strings.Contains(string(out), "golock --help") {
 		t.Errorf("without a command: %v\n%s", err, out)
 	}
+
+	checkTLS(t, image, contain)
 
 	cmd := contain("/golock", "run", "--name", "n", "--", "/orphans", "term")
 	stdout, err := cmd.StdoutPipe()
@@ -357,5 +457,40 @@ func TestScratch(t *testing.T) {
 	defer timer.Stop()
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 17 {
 		t.Errorf("after TERM: %v, want the command's own code, 17", err)
+	}
+}
+
+// checkTLS demands that golock in the image trusts a server whose certificate is
+// among those of the image.
+func checkTLS(t *testing.T, image string, contain func(...string) *exec.Cmd) {
+	t.Helper()
+	server := httptest.NewTLSServer(nil) // for its certificate
+	defer server.Close()
+	file, err := os.OpenFile(filepath.Join(image, "etc/ssl/certs/ca-certificates.crt"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", server.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	trusted := make(chan error, 1)
+	go func() {
+		c, err := listener.Accept()
+		if err == nil {
+			err = c.(*tls.Conn).Handshake()
+			c.Close()
+		}
+		trusted <- err
+	}()
+	out, _ := contain("/golock", "ls", "--store", "rediss://"+listener.Addr().String()).CombinedOutput() // it is no Redis
+	listener.Close()
+	if err := <-trusted; err != nil {
+		t.Errorf("the image's golock does not trust a server: %v\n%s", err, out)
 	}
 }
