@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -79,7 +80,7 @@ func (a *argument) Decode(ctx *kong.DecodeContext) error {
 	} else {
 		var err error
 		if token, err = ctx.Scan.PopValue("a"); err != nil {
-			return err
+			return errors.New("needs a value")
 		}
 	}
 	a.texts = append(a.texts, rawText(token))

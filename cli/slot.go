@@ -124,13 +124,15 @@ func readClaim(v *config.Values, run *runner.Run, out *term.Printer) error {
 
 // readUnits reads a number of units. A store that lacks the setting has only 1.
 func readUnits(v *config.Values, key string, most int, lack string, out *term.Printer) (int, error) {
-	n, err := v.Int(key, 1, math.MaxInt32)
-	switch {
-	case err != nil || lack == "" && n <= most:
+	if lack == "" {
+		n, err := v.Int(key, 1, most)
+		if more, wrong := v.Int(key, 1, math.MaxInt32); err != nil && wrong == nil {
+			err = v.Errorf(key, "%d is too many: the store counts to %d", more, most)
+		}
 		return n, err
-	case lack == "":
-		return 0, v.Errorf(key, "%d is too many: the store counts to %d", n, most)
-	case n > 1:
+	}
+	n, err := v.Int(key, 1, math.MaxInt32)
+	if err == nil && n > 1 {
 		_, err = isUsable(v, key, false, "not on this store: "+lack, out)
 	}
 	return 1, err

@@ -41,12 +41,8 @@ func Find(name string) (string, error) {
 	if name == "" {
 		return "", unix.ENOENT
 	}
-	path, set := os.LookupEnv("PATH")
-	if !set {
-		path = "/bin:/usr/bin"
-	}
 	failed := unix.ENOENT
-	for dir := range strings.SplitSeq(path, ":") {
+	for dir := range strings.SplitSeq(searchPath(), ":") {
 		if dir == "" {
 			dir = "."
 		}
@@ -65,4 +61,12 @@ func Find(name string) (string, error) {
 		return file, nil
 	}
 	return "", failed
+}
+
+// searchPath is where programs are looked for.
+func searchPath() string {
+	if path, set := os.LookupEnv("PATH"); set {
+		return path
+	}
+	return "/bin:/usr/bin"
 }

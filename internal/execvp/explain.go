@@ -14,21 +14,33 @@ import (
 // Explain says more about a program that could not be executed than the kernel's error does; "":
 // there is nothing to add.
 func Explain(name string, err error) string {
-	if !errors.Is(err, unix.ENOENT) || name == "" {
+	var st unix.Stat_t
+	path, findErr := Find(name)
+	exists := findErr == nil && name != "" && unix.Stat(path, &st) == nil
+	switch {
+	case exists && st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return "it is a directory"
+	case exists && errors.Is(err, unix.EACCES) && st.Mode&0o111 == 0:
+		return "it is not executable: chmod +x makes it so"
+	case exists && errors.Is(err, unix.ENOENT) && st.Mode&unix.S_IFMT == unix.S_IFREG:
+		return explainInterpreter(path)
+	case exists || name == "" || !errors.Is(err, unix.ENOENT):
 		return ""
-	}
-	if path, err := Find(name); err == nil {
-		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() {
-			return explainInterpreter(path)
-		}
-	}
-	if isBuiltin(name) {
+	case isBuiltin(name):
 		return "it is a command of the shell: use sh -c '...'"
-	}
-	if strings.ContainsAny(name, " \t\n&|;<>") {
+	case strings.ContainsAny(name, " \t\n&|;<>"):
 		return "a line for the shell is run with sh -c '...'"
+	case strings.Contains(name, "/"):
+		return ""
+	case strings.Contains(name, "="):
+		return "a variable is set with env NAME=VALUE COMMAND"
 	}
-	return ""
+	const longest = 200
+	dirs := searchPath()
+	if len(dirs) > longest {
+		dirs = dirs[:longest] + "..."
+	}
+	return "it is in no directory of PATH=" + dirs
 }
 
 // isBuiltin reports whether a command is one that only a shell has, on most systems.
