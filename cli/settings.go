@@ -49,8 +49,8 @@ func checkVariables(all []config.Setting) error {
 		if !strings.HasPrefix(variable, prefix) {
 			continue
 		}
-		name, _, _ := strings.Cut(variable, "=")
-		if runner.IsOutput(name) {
+		name, _, isVariable := strings.Cut(variable, "=")
+		if !isVariable || runner.IsOutput(name) {
 			continue
 		}
 		if err := config.CheckVariable(name, prefix, all); err != nil {
