@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"golock/internal/spelling"
 )
 
 // file is the content of one file.
@@ -236,30 +238,4 @@ func display(path []string) string {
 	return strings.Join(parts, ".")
 }
 
-// nearest gives the candidate that a word is a misspelling of; "": none. It may
-// differ in two letters, in a short word in less than half.
-func nearest(word string, candidates []string) string {
-	for n := range min(3, (len(word)+1)/2) {
-		for _, c := range candidates {
-			if within(n, word, c) {
-				return c
-			}
-		}
-	}
-	return ""
-}
-
-// within reports whether n letters, inserted, deleted, replaced or swapped with
-// their neighbour, turn one word into the other.
-func within(n int, a, b string) bool {
-	switch {
-	case n < 0:
-		return false
-	case a == "" || b == "":
-		return len(a)+len(b) <= n
-	case a[0] == b[0]:
-		return within(n, a[1:], b[1:])
-	}
-	swapped := len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0]
-	return within(n-1, a[1:], b) || within(n-1, a, b[1:]) || within(n-1, a[1:], b[1:]) || swapped && within(n-1, a[2:], b[2:])
-}
+func nearest(word string, candidates []string) string { return spelling.Nearest(word, candidates) }

@@ -108,7 +108,7 @@ func Hosts(list, port string) ([]string, error) {
 			return nil, fmt.Errorf("host: an IPv6 address stands in square brackets, as in [::1]:%s", port)
 		}
 		shown := locks.Printable(name, 60)
-		if name == "" || strings.ContainsAny(name, " %") || strings.ContainsFunc(name, unicode.IsControl) {
+		if name == "" || strings.ContainsAny(name, " %()") || strings.ContainsFunc(name, unicode.IsControl) {
 			return nil, fmt.Errorf("host %q: want a name or an address", shown)
 		}
 		if n, err := strconv.ParseUint(number, 10, 16); err != nil || n == 0 {

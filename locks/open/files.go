@@ -8,7 +8,7 @@ import (
 func filesEngines() []engine {
 	var all []engine
 	for _, scheme := range files.Schemes() {
-		all = append(all, engine{scheme: scheme, form: scheme + ":///DIR", open: openFiles})
+		all = append(all, engine{scheme: scheme, open: openFiles})
 	}
 	return all
 }

@@ -9,8 +9,8 @@ import (
 
 func mysqlEngines() []engine {
 	return []engine{
-		{scheme: "mysql", form: "mysql://USER@HOST/DATABASE", open: openMySQL},
-		{scheme: "mariadb", form: "mariadb://USER@HOST/DATABASE", open: openMySQL},
+		{scheme: "mysql", open: openMySQL},
+		{scheme: "mariadb", open: openMySQL},
 	}
 }
 

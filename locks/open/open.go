@@ -8,45 +8,93 @@ import (
 	"slices"
 	"strings"
 
+	"golock/internal/spelling"
 	"golock/locks"
 	"golock/locks/local"
 )
 
 // engines lists the schemes, in the order in which messages name them.
 func engines() []engine {
-	return slices.Concat([]engine{{scheme: "local", form: "local or local:///DIR", open: openLocal}},
+	return slices.Concat([]engine{{scheme: "local", open: openLocal}},
 		plainEngines(), filesEngines(), redisEngines(), mysqlEngines(), postgresEngines())
 }
 
 type engine struct {
-	scheme string
-	form   string // what its URLs look like; "" if another one stands for it
-	open   func(address string) (locks.Store, error)
+	scheme  string
+	aliases []string // other names of the scheme, as clients of the server know it
+	open    func(address string) (locks.Store, error)
 }
 
-// planned are schemes that people will try and that this version refuses.
+// Store gives the store of a URL. It does no I/O; an error names the part of
+// the URL that is wrong and shows no secrets. Schemes may be in upper case.
+func Store(address string) (locks.Store, error) {
+	scheme, rest, found := strings.Cut(address, ":")
+	scheme = strings.ToLower(scheme)
+	for _, e := range engines() {
+		switch {
+		case e.scheme != scheme && !slices.Contains(e.aliases, scheme):
+		case found:
+			return e.open(e.scheme + ":" + rest)
+		default:
+			return e.open(e.scheme)
+		}
+	}
+	return nil, unknown(address)
+}
+
+// planned is a scheme that people will try and that this version refuses.
 const planned = "etcd"
 
-// Store gives the store of a URL. It does no I/O; an error names the part of
-// the URL that is wrong and shows no secrets.
-func Store(address string) (locks.Store, error) {
-	scheme, _, _ := strings.Cut(address, ":")
-	var forms []string
-	for _, e := range engines() {
-		if e.scheme == scheme {
-			return e.open(address)
-		}
-		if e.form != "" {
-			forms = append(forms, e.form)
-		}
+// unknown says in one line what is wrong with an address that is no engine's. It shows
+// only what cannot be a part of a password.
+func unknown(address string) error {
+	scheme, rest, _ := strings.Cut(address, ":")
+	scheme = strings.ToLower(scheme)
+	base, _, driver := strings.Cut(scheme, "+")
+	names := slices.DeleteFunc(Schemes(), func(name string) bool { return strings.Contains(name, "+") })
+	if url := fromGo(address); url != "" {
+		return fmt.Errorf("scheme: there is none, this is how Go programs write it: want %s", url)
 	}
-	if scheme == planned {
-		return nil, fmt.Errorf("scheme %s: is not in this version", scheme)
+	switch {
+	case scheme == planned:
+		return fmt.Errorf("scheme %s: is not in this version: use redis://, postgres:// or mysql://, or mkdir:///DIR in a directory that hosts share", planned)
+	case strings.HasPrefix(address, "/") && !strings.ContainsAny(address, "@:?#"):
+		path := locks.Printable((&url.URL{Path: address}).EscapedPath(), 200)
+		return fmt.Errorf("has no scheme: did you mean local://%[1]s, a directory of locks, or flock://%[1]s, one lock file?", path)
+	case !strings.HasPrefix(rest, "//"):
+		return fmt.Errorf("begins with no scheme: want one of %s, as in local:///DIR or redis://HOST", strings.Join(names, ", "))
+	case driver && slices.Contains(names, base):
+		return fmt.Errorf("scheme %s+...: did you mean %s://?", base, base)
+	case !isScheme(scheme):
+		return fmt.Errorf("scheme is not known: want one of %s", strings.Join(names, ", "))
 	}
-	if !isScheme(scheme) || !strings.HasPrefix(address[len(scheme):], "://") { // it may be a part of a password
-		return nil, fmt.Errorf("begins with no scheme: want %s", strings.Join(forms, ", "))
+	if near := spelling.Nearest(scheme, Schemes()); near != "" {
+		return fmt.Errorf("scheme %q is not known: did you mean %s://?", scheme, near)
 	}
-	return nil, fmt.Errorf("scheme %q is not known: want %s", scheme, strings.Join(forms, ", "))
+	return fmt.Errorf("scheme %q is not known: want one of %s", scheme, strings.Join(names, ", "))
+}
+
+// fromGo gives the URL of what Go's client of MySQL takes,
+// USER:PASSWORD@tcp(HOST:PORT)/DATABASE, without the password; "" if it is something else.
+func fromGo(address string) string {
+	at := max(strings.LastIndex(address, "@tcp("), strings.LastIndex(address, "@unix("))
+	user, _, hasPassword := strings.Cut(address[:max(at, 0)], ":")
+	network, place, _ := strings.Cut(address[at+1:], "(")
+	host, database, ok := strings.Cut(place, ")/")
+	if !ok || (network != "tcp" && network != "unix") {
+		return ""
+	}
+	if user = url.PathEscape(user); hasPassword {
+		user += ":PASSWORD"
+	}
+	if user != "" {
+		user += "@"
+	}
+	database, _, _ = strings.Cut(database, "?")
+	if network == "unix" {
+		host, database = "localhost", database+"?socket="+host
+	}
+	return locks.Printable("mysql://"+user+host+"/"+database, 200)
 }
 
 // Schemes gives all schemes that Store knows, in the order in which messages

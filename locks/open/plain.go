@@ -13,9 +13,9 @@ import (
 // plainEngines are those whose URL is the lock.
 func plainEngines() []engine {
 	return []engine{
-		{scheme: "flock", form: "flock:///FILE", open: openLockFile},
-		{scheme: "fcntl", form: "fcntl:///FILE", open: openLockFile},
-		{scheme: "bind", form: "bind://127.0.0.1:PORT, bind:///SOCKET or bind://@NAME", open: openBind},
+		{scheme: "flock", open: openLockFile},
+		{scheme: "fcntl", open: openLockFile},
+		{scheme: "bind", open: openBind},
 	}
 }
 

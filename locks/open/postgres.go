@@ -9,7 +9,7 @@ import (
 
 func postgresEngines() []engine {
 	return []engine{
-		{scheme: "postgres", form: "postgres://USER@HOST/DATABASE", open: openPostgres},
+		{scheme: "postgres", aliases: []string{"pgsql"}, open: openPostgres},
 		{scheme: "postgresql", open: openPostgres},
 	}
 }

@@ -9,13 +9,13 @@ import (
 
 func redisEngines() []engine {
 	return []engine{
-		{scheme: "redis", form: "redis://HOST/DB", open: openRedis},
-		{scheme: "rediss", form: "rediss://HOST/DB", open: openRedis},
-		{scheme: "redis+unix", form: "redis+unix:///SOCKET", open: openRedis},
-		{scheme: "redis+sentinel", form: "redis+sentinel://HOSTS/MASTER/DB", open: openRedis},
-		{scheme: "rediss+sentinel", form: "rediss+sentinel://HOSTS/MASTER/DB", open: openRedis},
-		{scheme: "redis+cluster", form: "redis+cluster://HOSTS", open: openRedis},
-		{scheme: "rediss+cluster", form: "rediss+cluster://HOSTS", open: openRedis},
+		{scheme: "redis", aliases: []string{"valkey"}, open: openRedis},
+		{scheme: "rediss", aliases: []string{"valkeys"}, open: openRedis},
+		{scheme: "redis+unix", aliases: []string{"unix"}, open: openRedis},
+		{scheme: "redis+sentinel", aliases: []string{"redis-sentinel"}, open: openRedis},
+		{scheme: "rediss+sentinel", aliases: []string{"rediss-sentinel"}, open: openRedis},
+		{scheme: "redis+cluster", open: openRedis},
+		{scheme: "rediss+cluster", open: openRedis},
 	}
 }
 
