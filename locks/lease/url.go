@@ -126,6 +126,8 @@ const defaultQuarantine = 3 * time.Second
 type Options struct {
 	Quarantine time.Duration
 	TLS        bool
+	AnyName    bool // with TLS: the certificate may be for another name
+	tlsOption  string
 	ca         string
 	cert, key  string
 	serverName string
@@ -152,17 +154,58 @@ func (o *Options) Set(name, value string) (known bool, err error) {
 }
 
 func (o *Options) setQuarantine(value string) (err error) {
-	shown := locks.Printable(value, 20)
-	if o.Quarantine, err = time.ParseDuration(value); err != nil {
-		seconds, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(seconds >= 0 && seconds <= 3600) {
-			return fmt.Errorf("option quarantine=%q: want a duration, as in 3s", shown)
-		}
-		o.Quarantine = time.Duration(seconds * float64(time.Second))
+	o.Quarantine, err = duration("quarantine", value)
+	if err == nil && (o.Quarantine < 0 || o.Quarantine > longestOption) {
+		return fmt.Errorf("option quarantine=%q: want 0 to 1h", locks.Printable(value, 20))
 	}
-	if o.Quarantine < 0 || o.Quarantine > time.Hour {
-		return fmt.Errorf("option quarantine=%q: want 0 to 1h", shown)
+	return err
+}
+
+// longestOption is the longest duration of an option that means anything.
+const longestOption = time.Hour
+
+// duration reads one of an option, or seconds.
+func duration(name, value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err == nil {
+		return d, nil
 	}
+	seconds, err := strconv.ParseFloat(value, 64)
+	if limit := longestOption.Seconds(); err != nil || !(seconds >= -limit && seconds <= limit) {
+		return 0, fmt.Errorf("option %s=%q: want a duration, as in 3s", name, locks.Printable(value, 20))
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// Timeout reads a time limit of the server's own clients; 0 or less is none.
+func Timeout(name, value string, where *time.Duration) error {
+	d, err := duration(name, value)
+	*where = min(max(d, 0), longestOption)
+	return err
+}
+
+// AddTimeout writes a time limit, unless it is none, in seconds.
+func (q *Query) AddTimeout(name string, d time.Duration) {
+	if d > 0 {
+		q.Add(name, strconv.FormatFloat(d.Seconds(), 'f', -1, 64))
+	}
+}
+
+// Bounded is the smaller of a limit and the one that a URL gives, if it gives one.
+func Bounded(limit, given time.Duration) time.Duration {
+	if given > 0 {
+		return min(limit, given)
+	}
+	return limit
+}
+
+// SetTLS is for an option that says whether there is TLS, and whether the server's name
+// is verified too.
+func (o *Options) SetTLS(option string, on, anyName bool) error {
+	if o.tlsOption != "" && (o.TLS != on || o.AnyName != anyName) {
+		return fmt.Errorf("options %s and %s: contradict each other", o.tlsOption, option)
+	}
+	o.tlsOption, o.TLS, o.AnyName = option, on, anyName
 	return nil
 }
 
@@ -204,7 +247,23 @@ func (o *Options) Config(host string) (*tls.Config, error) {
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
+	if o.AnyName {
+		c.InsecureSkipVerify = true // what VerifyConnection does instead
+		c.VerifyConnection = func(s tls.ConnectionState) error { return verifyChain(s, c.RootCAs) }
+	}
 	return c, nil
+}
+
+// verifyChain finds out who signed a server's certificate, whatever name is in it.
+func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
+	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
+	for _, c := range s.PeerCertificates[1:] {
+		options.Intermediates.AddCert(c)
+	}
+	if _, err := s.PeerCertificates[0].Verify(options); err != nil {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: s.PeerCertificates, Err: err}
+	}
+	return nil
 }
 
 // TLSHint says what to do about an error of a server that is not the one that it

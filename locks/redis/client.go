@@ -82,9 +82,13 @@ func (t *target) connect(attempt time.Duration) (goredis.UniversalClient, error)
 	o := goredis.UniversalOptions{
 		Addrs: t.hosts, MasterName: t.master, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
 		Username: t.user, Password: t.password, DB: t.db, TLSConfig: config, Protocol: 2, DisableIdentity: true,
-		MaxRetries: -1, DialerRetries: 1, DialTimeout: attempt, ReadTimeout: attempt, WriteTimeout: attempt, ContextTimeoutEnabled: true,
+		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DialTimeout: lease.Bounded(attempt, t.dialTimeout), ReadTimeout: lease.Bounded(attempt, t.readTimeout), WriteTimeout: lease.Bounded(attempt, t.writeTimeout),
 		PoolSize: 8, MaxIdleConns: 1, PoolTimeout: attempt, PipelinePoolSize: -1, ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if config != nil {
+		o.Dialer = dialTLS(config, o.DialTimeout)
 	}
 	switch t.kind {
 	case sentinel:

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"golock/locks"
 	"golock/locks/lease"
@@ -43,6 +44,8 @@ type target struct {
 
 	prefix   string
 	replicas int // that must have a grant before it counts
+
+	dialTimeout, readTimeout, writeTimeout time.Duration // 0: golock's own
 }
 
 // schemeOf takes a scheme apart. The s of rediss stands for TLS.
@@ -168,12 +171,28 @@ func (t *target) option(name, value string) error {
 		}
 		t.prefix = value
 		return nil
+	case "dial_timeout":
+		return lease.Timeout(name, value, &t.dialTimeout)
+	case "read_timeout":
+		return lease.Timeout(name, value, &t.readTimeout)
+	case "write_timeout":
+		return lease.Timeout(name, value, &t.writeTimeout)
+	case "protocol": // golock needs nothing of the newer one
+		if value != "2" && value != "3" {
+			return fmt.Errorf("option protocol=%q: want 2 or 3", locks.Printable(value, 20))
+		}
+		return nil
+	case "skip_verify":
+		if value != "false" {
+			return errors.New("option skip_verify: the server is always verified: ca=FILE names the authority that signed its certificate")
+		}
+		return nil
 	case "sentinel-user":
 		return lease.Text(name, value, &t.sentinelUser)
 	case "sentinel-password":
 		return lease.Text(name, value, &t.sentinelPassword)
 	}
-	return fmt.Errorf("option %q: is not known: want db, prefix, quarantine, min-replicas, ca, cert, key, server-name, sentinel-user or sentinel-password",
+	return fmt.Errorf("option %q: is not known: want db, prefix, quarantine, min-replicas, ca, cert, key, server-name, sentinel-user, sentinel-password, dial_timeout, read_timeout or write_timeout",
 		locks.Printable(name, 20))
 }
 
@@ -225,5 +244,8 @@ func (t *target) String() string {
 	if t.replicas != 0 {
 		options.Add("min-replicas", strconv.Itoa(t.replicas))
 	}
+	options.AddTimeout("dial_timeout", t.dialTimeout)
+	options.AddTimeout("read_timeout", t.readTimeout)
+	options.AddTimeout("write_timeout", t.writeTimeout)
 	return b.String() + options.String()
 }

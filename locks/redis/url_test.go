@@ -36,6 +36,9 @@ func TestURL(t *testing.T) {
 		{"rediss+sentinel://a/main", "rediss+sentinel://a:26379/main"},
 		{"redis+cluster://a,b:7001", "redis+cluster://a:6379,b:7001"},
 		{"rediss+cluster://a/0", "rediss+cluster://a:6379"},
+		{"redis://h?dial_timeout=5s&read_timeout=0.5&write_timeout=3", "redis://h:6379?dial_timeout=5&read_timeout=0.5&write_timeout=3"},
+		{"redis://h?dial_timeout=0&read_timeout=-1&write_timeout=-2s&protocol=3&skip_verify=false", "redis://h:6379"},
+		{"redis+unix:///s?protocol=2&db=1", "redis+unix:///s?db=1"},
 	} {
 		s, err := redis.Open(tt.in)
 		if err != nil {
@@ -102,6 +105,11 @@ func TestBadURL(t *testing.T) {
 		{"redis+sentinel://me:s3cret/1@h/m", "%2F"},
 		{"redis+cluster://me:1?s3cret@h", "%3F"},
 		{"redis://me:pass@h\nx", "host"},
+		{"redis://h?protocol=4", "protocol"},
+		{"redis://h?dial_timeout=soon", "dial_timeout"},
+		{"redis://h?read_timeout=NaN", "read_timeout"},
+		{"rediss://h?skip_verify=true", "always verified"},
+		{"redis://tcp(h)", `host "tcp(h)"`},
 		{"rediss+unix:///s", "scheme"},
 		{"redis+://h", "scheme"},
 	} {

@@ -263,6 +263,11 @@ func (c *session) open(ctx context.Context) error {
 	s := c.store
 	hosts := s.target.hosts
 	at := s.host.Load()
+	if limit := s.target.connectTimeout; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
 	conn, err := s.dialect.Connect(ctx, s.target, hosts[int(at)%len(hosts)])
 	if err != nil {
 		s.another(at)

@@ -3,6 +3,7 @@
 package sql_test
 
 import (
+	"fmt"
 	"testing"
 
 	"golock/locks"
@@ -21,5 +22,17 @@ func TestTLS(t *testing.T) {
 			return server.TCPURL(database, append(options, "tls=on", "quarantine=0")...)
 		})
 		locktest.Denied(t, f.openURL(t, server.TCPURL(database)), "n")
+
+		// As the servers' own clients write it: the authority alone, or the name too.
+		chain, full := "ssl-mode=VERIFY_CA&ssl-ca=%[1]s&ssl-cert=%[1]s&ssl-key=%[2]s", "ssl-mode=VERIFY_IDENTITY&ssl-ca=%[1]s&ssl-cert=%[1]s&ssl-key=%[2]s"
+		if f.name == "postgres" {
+			chain, full = "sslmode=verify-ca&sslrootcert=%[1]s&sslcert=%[1]s&sslkey=%[2]s", "sslmode=verify-full&sslrootcert=%[1]s&sslcert=%[1]s&sslkey=%[2]s"
+		}
+		with := func(options string) string {
+			return server.TCPURL(database, fmt.Sprintf(options, server.Certificate, server.Key))
+		}
+		locktest.Release(t, locktest.Get(t, f.openURL(t, with(chain)), "chain"))
+		locktest.Denied(t, f.openURL(t, with(full)), "n")
+		locktest.Denied(t, f.openURL(t, server.TCPURL(database, "tls=verify-ca")), "n")
 	})
 }

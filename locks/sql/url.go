@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"golock/locks"
@@ -37,6 +38,9 @@ type Target struct {
 
 	table   string
 	waiters int // so many keep a connection
+
+	Application    string // PostgreSQL's application_name
+	connectTimeout time.Duration
 }
 
 // Unix reports whether the hosts are one unix socket.
@@ -68,14 +72,14 @@ func read(address string, d Dialect) (*Target, error) {
 		Options: lease.NewOptions(), scheme: u.Scheme, login: u.User, Password: u.Password,
 		table: defaultTable, waiters: defaultWaiters, port: d.Port(),
 	}
-	if err := u.EachOption(t.option); err != nil {
+	if err := u.EachOption(func(name, value string) error { return t.option(d, name, value) }); err != nil {
 		return nil, err
 	}
 	if err := t.place(u.Authority, u.Path, d); err != nil {
 		return nil, err
 	}
 	if t.TLS && t.socket != "" {
-		return nil, errors.New("option tls: not on a socket")
+		return nil, errors.New("options tls, sslmode and ssl-mode: not on a socket")
 	}
 	return t, t.Check("tls=on")
 }
@@ -122,7 +126,13 @@ func (t *Target) place(authority, path string, d Dialect) error {
 
 const optionNames = "socket, table, waiters, quarantine, tls, ca, cert, key or server-name"
 
-func (t *Target) option(name, value string) error {
+// option takes one. Those of the servers' own clients mean what they mean there.
+func (t *Target) option(d Dialect, name, value string) error {
+	for _, o := range clientOptions() {
+		if o.of == d.Schemes()[0] && slices.Contains(strings.Fields(o.names), name) {
+			return o.set(t, name, value)
+		}
+	}
 	if known, err := t.Set(name, value); known {
 		return err
 	}
@@ -140,13 +150,10 @@ func (t *Target) option(name, value string) error {
 		}
 		t.waiters = int(n)
 	case "tls":
-		if value != "on" && value != "off" {
-			return fmt.Errorf("option tls=%q: want on, which verifies the server, or off", shown)
-		}
-		t.TLS = t.TLS || value == "on"
-	case "sslmode", "ssl-mode":
-		return fmt.Errorf("option %s: is tls here: tls=on verifies the server's certificate and name, tls=off is in the clear", name)
-	case "socket", "host":
+		return t.setTLS(name, value, "off false", "verify-ca", "on true")
+	case "connect_timeout":
+		return lease.Timeout(name, value, &t.connectTimeout)
+	case "socket":
 		return lease.Text(name, value, &t.socket)
 	default:
 		return fmt.Errorf("option %q: is not known: want %s", locks.Printable(name, 20), optionNames)
@@ -194,9 +201,14 @@ func (t *Target) String() string {
 		options.Add("waiters", strconv.Itoa(t.waiters))
 	}
 	options.AddQuarantine(&t.Options)
-	if t.TLS {
+	switch {
+	case t.TLS && t.AnyName:
+		options.Add("tls", "verify-ca")
+	case t.TLS:
 		options.Add("tls", "on")
 	}
 	options.AddTLS(&t.Options)
+	options.Add("application_name", t.Application)
+	options.AddTimeout("connect_timeout", t.connectTimeout)
 	return b.String() + "/" + lease.Escape(t.Database) + options.String()
 }

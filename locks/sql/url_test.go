@@ -3,9 +3,13 @@
 package sql_test
 
 import (
+	"context"
+	"errors"
+	"net"
 	"os/user"
 	"strings"
 	"testing"
+	"time"
 
 	"golock/locks"
 	. "golock/locks/locktest"
@@ -35,6 +39,21 @@ func TestURL(t *testing.T) {
 		{"mysql://me@h/d?quarantine=2m&waiters=1023", "mysql://me@h:3306/d?waiters=1023&quarantine=2m0s"},
 		{"mysql://me@h/d?tls=on&ca=/a%20b&cert=c&key=k&server-name=n", "mysql://me@h:3306/d?tls=on&ca=%2Fa%20b&cert=c&key=k&server-name=n"},
 		{"mysql://me@h/d?key=k&cert=c&tls=on", "mysql://me@h:3306/d?tls=on&cert=c&key=k"},
+		{"mysql://me@h/d?tls=true", "mysql://me@h:3306/d?tls=on"},
+		{"mysql://me@h/d?tls=false", "mysql://me@h:3306/d"},
+		{"mysql://me@h/d?tls=verify-ca", "mysql://me@h:3306/d?tls=verify-ca"},
+		{"mysql://me@h/d?ssl-mode=DISABLED", "mysql://me@h:3306/d"},
+		{"mysql://me@h/d?ssl-mode=disabled&tls=off", "mysql://me@h:3306/d"},
+		{"mysql://me@h/d?ssl-mode=VERIFY_CA&ssl-ca=/c", "mysql://me@h:3306/d?tls=verify-ca&ca=%2Fc"},
+		{"mysql://me@h/d?ssl-ca=/c&ssl-cert=/x&ssl-key=/k&ssl-mode=VERIFY_IDENTITY", "mysql://me@h:3306/d?tls=on&ca=%2Fc&cert=%2Fx&key=%2Fk"},
+		{"mysql://me@h/d?parseTime=true&charset=utf8mb4&collation=x&loc=Local&interpolateParams=true&multiStatements=true", "mysql://me@h:3306/d"},
+		{"mysql://me@h/d?timeout=5s&readTimeout=3s&writeTimeout=1m&allowCleartextPasswords=false", "mysql://me@h:3306/d?connect_timeout=5"},
+		{"postgres://u:s3cret@host:5432/db?sslmode=verify-full", "postgres://u@host:5432/db?tls=on"},
+		{"postgresql://u:s3cret@host/db?sslmode=verify-ca&sslrootcert=/r&sslcert=/c&sslkey=/k", "postgresql://u@host:5432/db?tls=verify-ca&ca=%2Fr&cert=%2Fc&key=%2Fk"},
+		{"postgres://u@host/db?sslmode=verify-full&sslrootcert=system", "postgres://u@host:5432/db?tls=on"},
+		{"postgres://u@host/db?sslmode=disable&connect_timeout=10&application_name=my%20job", "postgres://u@host:5432/db?application_name=my%20job&connect_timeout=10"},
+		{"postgres://u@host/db?connect_timeout=0&target_session_attrs=read-write&keepalives=1&client_encoding=utf8", "postgres://u@host:5432/db"},
+		{"postgres:///d?host=%2Frun%2Fpostgresql&sslmode=disable", "postgres://localhost:5432/d?socket=/run/postgresql"},
 		{"postgres://me@h/d", "postgres://me@h:5432/d"},
 		{"postgresql://me@h/d", "postgresql://me@h:5432/d"},
 		{"postgres://me:s3cret@a,[::1]:1/d", "postgres://me@a:5432,[::1]:1/d"},
@@ -107,9 +126,27 @@ func TestBadURL(t *testing.T) {
 		{"mysql://h/d?quarantine=2h", "quarantine"},
 		{"mysql://h/d?quarantine=1e9", "quarantine"},
 		{"mysql://h/d?tls=yes", "tls"},
-		{"mysql://h/d?tls=skip-verify", "tls"},
-		{"postgres://h/d?sslmode=disable", "tls"},
-		{"mysql://h/d?ssl-mode=REQUIRED", "tls"},
+		{"mysql://h/d?tls=skip-verify", "does not verify the server: want on"},
+		{"mysql://h/d?tls=off&tls=on", "contradict"},
+		{"mysql://h/d?connect_timeout=soon", "connect_timeout"},
+		{"mysql://h/d?tls=preferred", "does not verify"},
+		{"postgres://h/d?sslmode=require", `option sslmode="require": does not verify the server: want verify-full`},
+		{"postgres://h/d?sslmode=prefer", "does not verify the server: want verify-full"},
+		{"postgres://h/d?sslmode=allow", "does not verify the server: want verify-full"},
+		{"postgres://h/d?sslmode=full", "want verify-full"},
+		{"postgres://h/d?sslmode=disable&tls=on", "options sslmode and tls: contradict"},
+		{"postgres://h/d?sslrootcert=/c", "tls=on"},
+		{"postgres://h/d?options=-csearch_path%3Dx", "table=SCHEMA.golock"},
+		{"postgres://h/d?host=h", "option host"},
+		{"postgres://h/d?target_session_attrs=standby", "read-write"},
+		{"postgres://h/d?application_name=", "application_name"},
+		{"postgres://h/d?ssl-mode=DISABLED", "is not known: want socket"},
+		{"mariadb://h/d?ssl-mode=REQUIRED", `option ssl-mode="REQUIRED": does not verify the server: want VERIFY_IDENTITY`},
+		{"mariadb://h/d?ssl-mode=PREFERRED", "does not verify the server: want VERIFY_IDENTITY"},
+		{"mariadb://h/d?sslmode=disable", "is not known: want socket"},
+		{"mariadb://h/d?allowCleartextPasswords=true", "in the clear"},
+		{"mariadb://h/d?readTimeout=x", "readTimeout"},
+		{"mariadb://tcp(h)/d", `host "tcp(h)"`},
 		{"mysql://h/d?ca=x", "tls=on"},
 		{"mysql://h/d?tls=on&cert=x", "cert and key"},
 		{"mysql://h/d?tls=on&key=x", "cert and key"},
@@ -200,6 +237,47 @@ func TestBadConnection(t *testing.T) {
 			}
 		}
 	})
+}
+
+// PostgreSQL is told the name of the application, and a server that does not answer is
+// given up after connect_timeout.
+func TestClientOptions(t *testing.T) {
+	t.Parallel()
+	f := postgresql()
+	b := f.fresh(t)
+	s := b.store(t, "application_name=my%20job", "connect_timeout=10")
+	Take(t, s, "n")
+	Queue(t, s, "n")
+	b.listening(t, 1)
+	if rows := b.exec(t, "SELECT 1 FROM pg_stat_activity WHERE application_name='my job' AND datname='"+b.name+"'"); len(rows) == 0 {
+		t.Error("no connection has the name")
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, f := range families() {
+		s := f.openURL(t, f.name+"://u@"+silent.Addr().String()+"/d?connect_timeout=0.1")
+		ctx, cancel := context.WithTimeoutCause(background, 1500*time.Millisecond, locks.ErrStandsStill) // its leaving is waited for
+		_, err := s.Join(ctx, NewRequest(t, "n"))
+		cancel()
+		var outage *locks.OutageError
+		if !errors.As(err, &outage) {
+			t.Errorf("%s: Join = %v", f.name, err)
+		}
+	}
+	_ = silent.(*net.TCPListener).SetDeadline(time.Now().Add(200 * time.Millisecond))
+	tries := 0
+	for {
+		if _, err := silent.Accept(); err != nil {
+			break
+		}
+		tries++
+	}
+	if tries < 6 {
+		t.Errorf("%d connections were tried in 2 x 1.5 s", tries)
+	}
 }
 
 // openAnyScheme opens what either family understands; what none does is for the

@@ -117,6 +117,9 @@ func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Con
 	}
 	c.Host, c.Port, c.User, c.Password, c.Database = name, uint16(number), t.User, t.Password, t.Database
 	c.Fallbacks, c.RuntimeParams, c.ValidateConnect, c.AfterConnect = nil, map[string]string{}, nil, nil
+	if t.Application != "" {
+		c.RuntimeParams["application_name"] = t.Application
+	}
 	if c.TLSConfig, err = t.Config(host); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,72 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"golock/locks/lease"
+)
+
+// handshakePatience is for how long nothing is wrong with a server that does not answer
+// a TLS handshake.
+const handshakePatience = 300 * time.Millisecond
+
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialTLS connects over TLS. A server that does not speak it takes the handshake for the
+// beginning of a command and waits for the rest: after a while it is asked in the clear.
+func dialTLS(config *tls.Config, limit time.Duration) dialer {
+	plain := dialer(goredis.NewDialer(&goredis.Options{DialTimeout: limit}))
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		raw, err := plain(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		c := config.Clone()
+		if c.ServerName == "" {
+			c.ServerName, _, _ = net.SplitHostPort(addr)
+		}
+		conn := tls.Client(raw, c)
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- conn.HandshakeContext(ctx) }()
+		select {
+		case err = <-done:
+		case <-time.After(handshakePatience):
+			if plain.speaksRedis(ctx, network, addr) {
+				cancel()
+				err = &lease.Refusal{Err: fmt.Errorf("no TLS answer from %s: it speaks Redis without TLS", addr), Hint: "did you mean redis:// in the place of rediss://?"}
+				<-done
+			} else {
+				err = <-done
+			}
+		}
+		if err != nil {
+			raw.Close()
+			return nil, err
+		}
+		return conn, nil
+	}
+}
+
+// speaksRedis reports whether a server answers in the clear, be it that it wants a login.
+func (dial dialer) speaksRedis(ctx context.Context, network, addr string) bool {
+	conn, err := dial(ctx, network, addr)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(handshakePatience))
+	answer := make([]byte, 1)
+	_, err = conn.Write([]byte("PING\r\n"))
+	if err == nil {
+		_, err = conn.Read(answer)
+	}
+	return err == nil && (answer[0] == '+' || answer[0] == '-')
+}
