@@ -184,10 +184,10 @@ func Timeout(name, value string, where *time.Duration) error {
 	return err
 }
 
-// AddTimeout writes a time limit, unless it is none, in seconds.
+// AddTimeout writes a time limit, unless it is none.
 func (q *Query) AddTimeout(name string, d time.Duration) {
 	if d > 0 {
-		q.Add(name, strconv.FormatFloat(d.Seconds(), 'f', -1, 64))
+		q.Add(name, d.String())
 	}
 }
 

@@ -36,7 +36,7 @@ func TestURL(t *testing.T) {
 		{"rediss+sentinel://a/main", "rediss+sentinel://a:26379/main"},
 		{"redis+cluster://a,b:7001", "redis+cluster://a:6379,b:7001"},
 		{"rediss+cluster://a/0", "rediss+cluster://a:6379"},
-		{"redis://h?dial_timeout=5s&read_timeout=0.5&write_timeout=3", "redis://h:6379?dial_timeout=5&read_timeout=0.5&write_timeout=3"},
+		{"redis://h?dial_timeout=5s&read_timeout=0.5&write_timeout=3", "redis://h:6379?dial_timeout=5s&read_timeout=500ms&write_timeout=3s"},
 		{"redis://h?dial_timeout=0&read_timeout=-1&write_timeout=-2s&protocol=3&skip_verify=false", "redis://h:6379"},
 		{"redis+unix:///s?protocol=2&db=1", "redis+unix:///s?db=1"},
 	} {
@@ -140,6 +140,7 @@ func FuzzURL(f *testing.F) {
 	f.Add("redis://me:s3cret@h:1/2?prefix=x")
 	f.Add("redis+sentinel://a,[::1]:3/m/1?quarantine=2s&sentinel-password=x")
 	f.Add("redis+unix:///a%2Fb?db=1")
+	f.Add("rediss://h?dial_timeout=3.333333333&read_timeout=1ms&protocol=3")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := redis.Open(text)
 		if err != nil {

@@ -47,11 +47,11 @@ func TestURL(t *testing.T) {
 		{"mysql://me@h/d?ssl-mode=VERIFY_CA&ssl-ca=/c", "mysql://me@h:3306/d?tls=verify-ca&ca=%2Fc"},
 		{"mysql://me@h/d?ssl-ca=/c&ssl-cert=/x&ssl-key=/k&ssl-mode=VERIFY_IDENTITY", "mysql://me@h:3306/d?tls=on&ca=%2Fc&cert=%2Fx&key=%2Fk"},
 		{"mysql://me@h/d?parseTime=true&charset=utf8mb4&collation=x&loc=Local&interpolateParams=true&multiStatements=true", "mysql://me@h:3306/d"},
-		{"mysql://me@h/d?timeout=5s&readTimeout=3s&writeTimeout=1m&allowCleartextPasswords=false", "mysql://me@h:3306/d?connect_timeout=5"},
+		{"mysql://me@h/d?timeout=5s&readTimeout=3s&writeTimeout=1m&allowCleartextPasswords=false", "mysql://me@h:3306/d?connect_timeout=5s"},
 		{"postgres://u:s3cret@host:5432/db?sslmode=verify-full", "postgres://u@host:5432/db?tls=on"},
 		{"postgresql://u:s3cret@host/db?sslmode=verify-ca&sslrootcert=/r&sslcert=/c&sslkey=/k", "postgresql://u@host:5432/db?tls=verify-ca&ca=%2Fr&cert=%2Fc&key=%2Fk"},
 		{"postgres://u@host/db?sslmode=verify-full&sslrootcert=system", "postgres://u@host:5432/db?tls=on"},
-		{"postgres://u@host/db?sslmode=disable&connect_timeout=10&application_name=my%20job", "postgres://u@host:5432/db?application_name=my%20job&connect_timeout=10"},
+		{"postgres://u@host/db?sslmode=disable&connect_timeout=10&application_name=my%20job", "postgres://u@host:5432/db?application_name=my%20job&connect_timeout=10s"},
 		{"postgres://u@host/db?connect_timeout=0&target_session_attrs=read-write&keepalives=1&client_encoding=utf8", "postgres://u@host:5432/db"},
 		{"postgres:///d?host=%2Frun%2Fpostgresql&sslmode=disable", "postgres://localhost:5432/d?socket=/run/postgresql"},
 		{"postgres://me@h/d", "postgres://me@h:5432/d"},
@@ -293,6 +293,8 @@ func FuzzURL(f *testing.F) {
 	f.Add("mysql://me:s3cret@h:1/d?table=s.x&waiters=3")
 	f.Add("postgres://a,[::1]:3/m?quarantine=2s&tls=on&cert=c&key=k")
 	f.Add("mariadb://me@localhost/d?socket=/a%2Fb")
+	f.Add("mariadb://h/d?timeout=3.333333333s&ssl-mode=verify_ca&ssl-ca=x")
+	f.Add("postgres://h/d?connect_timeout=0.3333333333&sslmode=verify-full&application_name=a%20b")
 	f.Add("postgresql://me@/d%20e?host=/run/postgresql")
 	f.Add("mysql://m%C3%A9@h/%F0%9F%98%80?ca=%2F%20&tls=on&server-name=n%25")
 	f.Fuzz(func(t *testing.T, text string) {
