@@ -217,7 +217,7 @@ func (a *acquisition) forProcess(out *term.Printer) int {
 func (a *acquisition) failed(r result, out *term.Printer) int {
 	switch {
 	case r.Busy:
-		printBusy(out, r.Text, r.Evicted, a.conflictCode)
+		printBusy(out, r.Text, a.conflictCode)
 		return a.conflictCode
 	case r.Signal != 0:
 		printStopped(out, r.Signal)
@@ -227,10 +227,9 @@ func (a *acquisition) failed(r result, out *term.Printer) int {
 	return r.Code
 }
 
-// printBusy says why there is no slot, unless -E 0 makes that no failure. --quiet
-// silences what is usual, but not that somebody took the place back.
-func printBusy(out *term.Printer, why string, evicted bool, code int) {
-	if code != 0 && (evicted || !out.Quiet) {
+// printBusy says why there is no slot, unless -E 0 makes that no failure.
+func printBusy(out *term.Printer, why string, code int) {
+	if code != 0 {
 		out.Fail(errors.New(why))
 	} else {
 		out.Step(why)

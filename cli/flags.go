@@ -363,7 +363,7 @@ type slotFlags struct {
 // logFlags say how much a command prints about itself.
 type logFlags struct {
 	Verbose   boolFlag `name:"verbose" short:"v" alternative:"volume" group:"output" help:"Print each step, with its time, on standard error."`
-	Quiet     boolFlag `name:"quiet" short:"q" alternative:"volume" group:"output" help:"Print nothing while waiting, nothing when there is no slot in time, and no warnings. Why a command was stopped or could not be started is still printed."`
+	Quiet     boolFlag `name:"quiet" short:"q" alternative:"volume" group:"output" help:"Print nothing while waiting, and no warnings. Why a command was stopped or not started is still printed, but for what -E 0 asks for."`
 	LogFormat textFlag `name:"log-format" env:"GOLOCK_LOG_FORMAT" default:"text" group:"output" placeholder:"text|json" help:"The format of what golock prints on standard error."`
 }
 

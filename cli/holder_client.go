@@ -67,16 +67,15 @@ type holderMessage struct {
 
 // result is the outcome of the attempt to take a slot.
 type result struct {
-	ID      string // "": there is no slot
-	Code    int
-	Busy    bool           // -E sets the exit code
-	Evicted bool           // from the queue
-	Signal  syscall.Signal // that ended the waiting
-	Text    string         // the error
+	ID     string // "": there is no slot
+	Code   int
+	Busy   bool           // -E sets the exit code
+	Signal syscall.Signal // that ended the waiting
+	Text   string         // the error
 }
 
 func resultOf(o runner.Outcome) result {
-	r := result{Code: codeOfRun(o), Signal: o.Signal, Evicted: o.IsEviction()}
+	r := result{Code: codeOfRun(o), Signal: o.Signal}
 	if o.Err != nil {
 		r.Text = o.Err.Error()
 	}

@@ -115,7 +115,7 @@ func (r *reporting) print(run *runner.Run, o runner.Outcome, out *term.Printer) 
 		}
 	case runner.Busy:
 		code = r.conflictCode
-		printBusy(out, o.Err.Error(), o.IsEviction(), code)
+		printBusy(out, o.Err.Error(), code)
 	case runner.Interrupted:
 		printStopped(out, o.Signal)
 	case runner.TimedOut:

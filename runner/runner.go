@@ -108,9 +108,6 @@ type Outcome struct {
 	Grant  locks.Grant   // zero: there was no slot
 }
 
-// IsEviction reports whether somebody took the slot, or the place in the queue, back on purpose.
-func (o Outcome) IsEviction() bool { return isEviction(o.Err) }
-
 // Do does the run. It returns when the command has ended and the slot is free again, or when there
 // is nothing to wait for. A panic in a phase is a fault; the phases that clean up follow anyway.
 func (r *Run) Do() Outcome {
