@@ -22,19 +22,23 @@ help:
 build: ## the program, static, in bin/golock
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/golock .
 
-install: ## bin/golock, manual and completion into PREFIX (default /usr/local); after make build
+# Without clients of servers. Installed, it becomes the full program when it needs one (cli/full.go).
+bin/golock-lean: build
+	CGO_ENABLED=0 $(GO) build -trimpath -tags lean -ldflags '$(LDFLAGS)' -o $@ .
+
+install: bin/golock-lean ## programs, manual and completion into PREFIX (default /usr/local)
 	packaging/install $(DESTDIR)$(or $(PREFIX),/usr/local)
 
-dist: ## static binaries for linux amd64, arm64, arm, 386 with SHA256SUMS in dist/
+dist: ## for linux amd64, arm64, arm, 386: the static program, and an archive of both programs, with SHA256SUMS, in dist/
 	mkdir -p $(DIST)
 	rm -f $(DIST)/golock-*-linux-* $(DIST)/SHA256SUMS
 	for arch in $(ARCHS); do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch GOARM=6 GO386=sse2 \
-		$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(DIST)/golock-$(VERSION)-linux-$$arch . || exit; \
+		packaging/build '$(LDFLAGS)' $(DIST) $(VERSION) $$arch || exit; \
 	done
 	cd $(DIST) && sha256sum golock-*-linux-* >SHA256SUMS
 
-deb: build ## a Debian package of bin/golock in dist/
+deb: bin/golock-lean ## a Debian package of bin/golock in dist/
 	packaging/deb $(VERSION)
 
 deps: ## Debian's packages that tests and benchmarks use, if missing

@@ -64,6 +64,10 @@ type acquisition struct {
 }
 
 func (c *acquireCommand) run(out *term.Printer) int {
+	v, err := resolve(c)
+	if err != nil {
+		return exit(out, err)
+	}
 	terminal := runner.HasTerminal()
 	relay, err := signals.NewRelay(terminal)
 	if err != nil {
@@ -72,7 +76,7 @@ func (c *acquireCommand) run(out *term.Printer) int {
 	relay.Catch()
 	a := &acquisition{run: &runner.Run{Relay: relay, Terminal: terminal}}
 	out.Request = &a.run.Request
-	if err := c.settle(a, out); err != nil {
+	if err := c.settle(v, a, out); err != nil {
 		return exit(out, err)
 	}
 	a.run.Log, a.run.Say = out.Log, out.Say
@@ -84,11 +88,7 @@ func (c *acquireCommand) run(out *term.Printer) int {
 }
 
 // settle finds out what is asked for and checks it.
-func (c *acquireCommand) settle(a *acquisition, out *term.Printer) error {
-	v, err := resolve(c)
-	if err != nil {
-		return err
-	}
+func (c *acquireCommand) settle(v *config.Values, a *acquisition, out *term.Printer) (err error) {
 	if err := configureLog(out, v); err != nil {
 		return err
 	}

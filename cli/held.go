@@ -79,6 +79,9 @@ func (c *heldCommand) ownRun() error {
 	default:
 		defer cancel()
 		store, err := open.Store(url)
+		if errors.Is(err, open.ErrNotLinked) { // the golock of the run answers, or nobody
+			return renewEntry(ctx, ref, nil)
+		}
 		if err != nil {
 			return &config.Error{Source: config.Source{Env: "GOLOCK_LOCK_STORE"}, Problem: err.Error()}
 		}

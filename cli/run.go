@@ -66,6 +66,7 @@ GOLOCK_LOCK_NAME, GOLOCK_LOCK_STORE and GOLOCK_HELD, or GOLOCK_UNLOCKED=1.`
 }
 
 var (
+	errTimeout        = errors.New("--timeout: flock's --timeout is --wait here, timeout(1)'s is --time-limit")
 	errMissingName    = errors.New("missing --name: every lock has a name; see golock run --help")
 	errMissingCommand = errors.New("missing command: golock run --name NAME -- COMMAND; see golock run --help")
 )
@@ -78,6 +79,13 @@ type reporting struct {
 }
 
 func (c *runCommand) run(out *term.Printer) int {
+	if c.Timeout.given() {
+		return exit(out, usageError{errTimeout})
+	}
+	v, err := resolve(c)
+	if err != nil {
+		return exit(out, err)
+	}
 	terminal := runner.HasTerminal()
 	relay, err := signals.NewRelay(terminal)
 	if err != nil {
@@ -86,7 +94,7 @@ func (c *runCommand) run(out *term.Printer) int {
 	relay.Catch()
 	run := &runner.Run{Relay: relay, Terminal: terminal, Env: entry.Environ()}
 	out.Request = &run.Request
-	reporting, err := c.settle(run, out)
+	reporting, err := c.settle(v, run, out)
 	if err != nil {
 		return exit(out, err)
 	}
@@ -127,14 +135,7 @@ func (r *reporting) print(run *runner.Run, o runner.Outcome, out *term.Printer) 
 }
 
 // settle reads the settings into run, and checks them.
-func (c *runCommand) settle(run *runner.Run, out *term.Printer) (*reporting, error) {
-	if c.Timeout.given() {
-		return nil, usageError{errors.New("--timeout: flock's --timeout is --wait here, timeout(1)'s is --time-limit")}
-	}
-	v, err := resolve(c)
-	if err != nil {
-		return nil, err
-	}
+func (c *runCommand) settle(v *config.Values, run *runner.Run, out *term.Printer) (_ *reporting, err error) {
 	if err := configureLog(out, v); err != nil {
 		return nil, err
 	}

@@ -32,7 +32,11 @@ func resolveWith(command any, lookup func(string) (string, bool), more map[strin
 		return nil, err
 	}
 	maps.Copy(flags, more)
-	return config.Resolve(all, config.Layers{Flags: flags, Lookup: lookup, Files: config.HostFiles()})
+	v, err := config.Resolve(all, config.Layers{Flags: flags, Lookup: lookup, Files: config.HostFiles()})
+	if err == nil && open.Lean {
+		err = becomeFull(v)
+	}
+	return v, err
 }
 
 func lookupWithoutName(variable string) (string, bool) {

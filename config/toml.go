@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -36,11 +37,16 @@ const maxDots = 1000
 // parse reads a file. Every error names a line.
 func parse(path string, data []byte, settings []Setting) (*file, error) {
 	f := &file{path: path, data: data, locks: map[string]table{}}
-	row := 0
+	row, empty := 0, true
 	for line := range bytes.Lines(data) {
 		if row++; bytes.Count(line, []byte(".")) > maxDots {
 			return nil, f.errorAt(row, fmt.Sprintf("has more than %d dots", maxDots))
 		}
+		text := bytes.TrimSpace(line)
+		empty = empty && (len(text) == 0 || text[0] == '#')
+	}
+	if empty && utf8.Valid(data) { // as packages install it: no start pays for the decoder
+		return f, nil
 	}
 	var content map[string]any
 	if err := toml.Unmarshal(data, &content); err != nil {

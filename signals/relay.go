@@ -345,6 +345,17 @@ func ignored(sig syscall.Signal) bool {
 	return sigaction(sig, nil, &now) == 0 && now[0] == sigIgn
 }
 
+// Exec becomes another program, which finds the signals as this one's caller left them. It is for
+// the time before Catch. It returns only if that fails.
+func Exec(path string, argv, env []string) error {
+	if mask, known := entry.Mask(); known {
+		var before uint64
+		sigprocmask(unix.SIG_SETMASK, &mask, &before)
+		defer sigprocmask(unix.SIG_SETMASK, &before, nil)
+	}
+	return syscall.Exec(path, argv, env)
+}
+
 // Ignore makes a signal be ignored from now on, for a process that has no command and ends soon.
 // Children would inherit that.
 func Ignore(sig syscall.Signal) { sigaction(sig, &action{sigIgn}, nil) }

@@ -1,8 +1,9 @@
 // Package open turns a store URL into a store. It is the one table of engines;
-// adding one is a line here, a file like redis.go and a folder beside it.
+// adding one is a line here and a folder beside it.
 package open
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -16,8 +17,28 @@ import (
 // engines lists the schemes, in the order in which messages name them.
 func engines() []engine {
 	return slices.Concat([]engine{{scheme: "local", open: openLocal}},
-		plainEngines(), filesEngines(), redisEngines(), mysqlEngines(), postgresEngines())
+		plainEngines(), filesEngines(), servers())
 }
+
+// servers are the engines whose clients a lean program does not have.
+func servers() []engine {
+	return []engine{
+		{scheme: "redis", aliases: []string{"valkey"}, open: openRedis},
+		{scheme: "rediss", aliases: []string{"valkeys"}, open: openRedis},
+		{scheme: "redis+unix", aliases: []string{"unix"}, open: openRedis},
+		{scheme: "redis+sentinel", aliases: []string{"redis-sentinel"}, open: openRedis},
+		{scheme: "rediss+sentinel", aliases: []string{"rediss-sentinel"}, open: openRedis},
+		{scheme: "redis+cluster", open: openRedis},
+		{scheme: "rediss+cluster", open: openRedis},
+		{scheme: "mysql", open: openMySQL},
+		{scheme: "mariadb", open: openMySQL},
+		{scheme: "postgres", aliases: []string{"pgsql"}, open: openPostgres},
+		{scheme: "postgresql", open: openPostgres},
+	}
+}
+
+// ErrNotLinked says that a store needs the full program.
+var ErrNotLinked = errors.New("this golock has no clients of servers")
 
 type engine struct {
 	scheme  string

@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golock/locks/redis/redistest"
 )
 
 const version = "1.2.3+git20261122.abcdef0"
@@ -77,12 +79,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A binary for each machine: static, with its version, and with a checksum that is right.
+// A binary for each machine, and an archive of both programs: static, with its version, and with a checksum that is right.
 func TestDist(t *testing.T) {
 	dir := dist(t)
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "386": elf.EM_386}
 	do(t, dir, "sha256sum", "--check", "--strict", "SHA256SUMS")
-	if sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS")); err != nil || bytes.Count(sums, []byte("\n")) != len(machines) {
+	if sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS")); err != nil || bytes.Count(sums, []byte("\n")) != 2*len(machines) {
 		t.Errorf("SHA256SUMS: %v\n%s", err, sums)
 	}
 	for arch, machine := range machines {
@@ -122,7 +124,47 @@ func source(t *testing.T) string {
 		do(t, from, "cp", name, dir)
 	}
 	do(t, from, "install", "-D", filepath.Join(dist(t), "golock-"+version+"-linux-amd64"), filepath.Join(dir, "bin", "golock"))
+	do(t, from, "install", filepath.Join(unpack(t), "bin", "golock"), filepath.Join(dir, "bin", "golock-lean"))
 	return dir
+}
+
+// unpack unpacks the archive of this machine and gives its directory.
+func unpack(t *testing.T) string {
+	t.Helper()
+	dir, name := t.TempDir(), "golock-"+version+"-linux-amd64"
+	do(t, dir, "tar", "-xzf", filepath.Join(dist(t), name+".tar.gz"))
+	return filepath.Join(dir, name)
+}
+
+// The lean program serves local stores by itself, and becomes the full one of its version for a server's. Without that it
+// says what is missing.
+func TestLean(t *testing.T) {
+	dir := unpack(t)
+	golock, full := filepath.Join(dir, "bin/golock"), filepath.Join(dir, "libexec/golock/golock-"+version)
+	run := func(store string, command ...string) (code int, output string) {
+		t.Helper()
+		cmd := exec.Command(golock, append([]string{"run", "--name", "n", "--store", store, "--"}, command...)...)
+		text, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return cmd.ProcessState.ExitCode(), string(text)
+	}
+	local, server := "local://"+t.TempDir(), redistest.Start(t).URL("quarantine=0s")
+	look := []string{"sh", "-c", golock + " held && " + golock + " ls --store " + server + "; readlink /proc/$PPID/exe; exit 7"}
+	if code, text := run(server, look...); code != 7 || !strings.Contains(text, "holding") || !strings.Contains(text, full+"\n") {
+		t.Errorf("on a server: exit code %d, %s", code, text)
+	}
+	if code, text := run(local, "sh", "-c", "readlink /proc/$PPID/exe"); code != 0 || text != golock+"\n" {
+		t.Errorf("on local: exit code %d, %s", code, text)
+	}
+	do(t, dir, "mv", full, full+".1")
+	if code, text := run(server, "true"); code != 69 || !strings.Contains(text, full) || !strings.Contains(text, "the package golock "+version) {
+		t.Errorf("with another version's full program: exit code %d, %s", code, text)
+	}
+	if code, text := run(local, golock, "held"); code != 0 || text != "" {
+		t.Errorf("on local, with another version's full program: exit code %d, %s", code, text)
+	}
 }
 
 // tree is what stands below a directory: each path with its mode, sorted.
@@ -265,6 +307,7 @@ func checkInstalled(t *testing.T, at string) {
 	installed := tree(t, filepath.Join(at, "usr"))
 	for _, want := range []string{
 		"-rwxr-xr-x /bin/golock",
+		"-rwxr-xr-x /libexec/golock/golock-" + version,
 		"-rw-r--r-- /share/man/man1/golock.1.gz",
 		"-rw-r--r-- /share/bash-completion/completions/golock",
 		"-rw-r--r-- /share/zsh/vendor-completions/_golock",
