@@ -32,10 +32,6 @@ const (
 	badFence  = "fence" // one that does not grow
 )
 
-var breaches = []string{
-	overlap, twice, slotTwice, lostSlot, starved, inverted, orphaned, wrongCode, badFence,
-}
-
 // finding is something that was seen and must not be: a violation, unless it
 // belongs to what is not promised.
 type finding struct {
@@ -59,8 +55,8 @@ const (
 // What is not promised, in the words of the documents.
 const (
 	notClosed      = "kill -9 of a golock with --close: its command goes on without the slot"
-	notBoth        = "golock and its guard killed in the same moment: what the command has started goes on"
-	notBothStop    = "golock and its guard stopped (or one stopped, one killed) in the same moment: nobody is left to end the command"
+	notBoth        = "golock and its watchdog killed in the same moment: what the command has started goes on"
+	notBothStop    = "golock and its watchdog stopped (or one stopped, one killed) in the same moment: nobody is left to end the command"
 	notRemoved     = "a lock file that is removed while it is held"
 	notRemovedLine = "the order of a line whose lock file is removed, and who was replaced in it (143 instead of 75)"
 	notFlushed     = "FLUSHALL: two may run for up to a third of the TTL and the kill window"

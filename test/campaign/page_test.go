@@ -44,115 +44,84 @@ func TestPageIsOfTheFigures(t *testing.T) {
 
 const pageHead = `# Reliability
 
-What golock does when processes, servers, networks and disks fail at random moments, measured. This page is
-written by ` + "`make campaign`" + `, which anybody can run: ten minutes for each store, five at the same time (` + "`DURATION=1h`, `SEED=n`, `STORE=redis`" + ` change that). A short form, the same few rounds every time, is part of
-` + "`make test`" + `. The same figures for programs are beside it in the repository, ` + "`docs/reliability.json`" + `. What each single fault does is in [operations.md](operations.md); here they come together.
+What golock does when processes, servers, networks and disks fail at random moments, measured.
+What a single fault does is in [operations.md](operations.md#failures). The faults of each store
+are in ` + "`docs/reliability.json`" + `.
 
-How it is done (` + "`test/campaign`" + `):
+How it is measured (` + "`test/campaign`" + `):
 
-- **Rounds.** In each, three driver processes, as three hosts, start golocks on several names of one store: readers and writers, weights, priorities, a ` + "`--max`" + ` that changes,
-  ` + "`-n`, `--wait`, `--max-queue`, `--hold`, `--replace`, `--tree`, `--time-limit`, `--exec`, `--close`" + `, commands that leave daemons and children behind or do not care about TERM. On a server
-  each host has its own way there, and on half of them the clock since boot is another. Meanwhile the faults of the tables below happen, some
-  of them to the same run. Then it is quiet until all have ended.
-- **The recorder** hears from the commands by a socket that golock knows nothing of. No clock says whether two were alive together: each
-  has locked a byte of one file, and looks at all others' when it begins; the kernel frees that of a process that ends before anybody can be let in because of it.
-- **The judge** sees only that. It looks for more inside than the rule allows, a slot number given twice, a lock that is not free in the end (` + "`golock run -n` works, `golock ls` shows nothing" + `),
-  somebody who waits for what is free, somebody who was overtaken, processes that live when they should be dead, exit codes other than documented, fences that do not grow. It is tested itself:
-  with made-up histories, and with golocks that were broken on purpose.
-- **Seeds.** All that is chosen at random in a round follows from one number, which a failure prints: ` + "`make campaign STORE=redis ROUND=0x...`" + ` plays that round again.
-- What is **not promised** happens here, too; what came of it is counted, and is no violation. ("A machine that is held up": a thread that wanted to run on a processor
-  did not for 25 ms and more, just before a kill at the end of a lease came too late.)
+- In a round three processes, as three hosts, start golocks on several names of one store: readers,
+  writers, weights, priorities, a changing ` + "`--max`, `-n`, `--wait`, `--hold`, `--replace`" + `,
+  commands that ignore TERM or leave daemons. On a server each host has its own connection.
+- Meanwhile faults happen, some of them to the same run. The round ends when all runs have ended.
+- Each command locks a byte of one file and looks at the bytes of the others. So the kernel, not a
+  clock, says which commands were inside together. golock does not know of that file.
+- A judge sees only this. It looks for too many inside, slots given twice, fences that do not grow,
+  overtaken waiters, slots that stay taken, wrong exit codes, processes that live too long.
+- The judge itself is tested with made-up histories and with golocks broken on purpose.
+- A round follows from one number: ` + "`make campaign STORE=redis ROUND=0x...`" + ` plays it again.
+
+` + "`make campaign`" + ` writes this page: ten minutes for each store, five stores at a time;
+` + "`DURATION=1h` and `SEED=n`" + ` change that. ` + "`make test`" + ` plays the same few rounds every time.
 
 `
 
 func (s *summary) page() string {
 	var b strings.Builder
 	b.WriteString(pageHead)
-	fmt.Fprintf(&b, "%s, %s, load average of 15 minutes %.0f, seed %d.\n\n", s.Date, s.Machine, s.Load, s.Seed)
-	b.WriteString("| store | rounds | minutes | golocks | commands | killed golocks | faults | violations | longest time free with somebody waiting |\n|---|---|---|---|---|---|---|---|---|\n")
+	total, longest := map[kind]int{}, 0.0
 	for _, one := range s.Stores {
-		faults := 0
-		for _, n := range one.Faults {
-			faults += n
+		longest = max(longest, one.Seconds)
+		for k, n := range one.Faults {
+			total[k] += n
 		}
-		fmt.Fprintf(&b, "| %s | %d | %.1f | %d | %d | %d | %d | **%d** | %.2f s |\n",
-			one.Store, one.Rounds, one.Seconds/60, one.Runs, one.Grants, one.Killed, faults, one.broken(), one.LongestGap)
+	}
+	fmt.Fprintf(&b, "## %s\n\nUp to %.0f minutes for each store; seed %d; load average %.0f.\n%s.\n\n",
+		s.Date, longest/60, s.Seed, s.Load, s.Machine)
+	b.WriteString("| store | rounds | runs | commands | runs killed | faults | excused | violations | longest free |\n" +
+		"|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+	for _, one := range s.Stores {
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d | %.2f s |\n", one.Store, one.Rounds, one.Runs,
+			one.Grants, one.Killed, sum(one.Faults), sum(one.Allowed), one.broken(), one.LongestGap)
 	}
 	b.WriteString(`
-Golocks: as many as were started; commands: as many as got a slot (the others were refused as they had asked for, or killed or told to end before). The last column leaves
-out what has a reason: an outage, a stopped process, a hold, a killed golock whose lease has to end first.
+- Runs: golocks that were started. Commands: those that got a slot.
+- Excused: breaches of what a store does not promise. They are provoked on purpose and are no
+  violation. [stores.md](stores.md) lists for each store what is not promised.
+- Longest free: the longest time in which a slot was free and somebody waited. Times with a reason
+  are left out: an outage, a stopped process, a hold, a lease that has to end first.
 `)
 	for _, one := range s.Stores {
-		fmt.Fprintf(&b, "\n## %s\n\n| fault | times |\n|---|---|\n", one.Store)
-		kinds := slices.SortedFunc(maps.Keys(one.Faults), func(a, b kind) int { return cmp.Compare(a, b) })
-		for _, k := range kinds {
-			fmt.Fprintf(&b, "| %s | %d |\n", k, one.Faults[k])
-		}
-		b.WriteString("\n")
-		if one.broken() == 0 {
-			fmt.Fprintf(&b, "No violation. %d golocks were refused as they had asked for, %d ended with 79: their slot was taken back, or could not be kept.\n", one.Refused, one.Lost)
-		} else {
-			b.WriteString("**Violations:**")
-			for _, k := range breaches {
-				if n := one.Violations[k]; n > 0 {
-					fmt.Fprintf(&b, " %s %d", k, n)
-				}
-			}
-			fmt.Fprintf(&b, "; rounds %s.\n", strings.Join(one.Failing, ", "))
-		}
-		b.WriteString("\nNot promised, and how often it was seen:\n\n")
-		for _, text := range limits(one.Store) {
-			fmt.Fprintf(&b, "- %s: %d\n", text, one.Allowed[text])
-		}
-		if more := beyond(one.Store); len(more) > 0 {
-			b.WriteString("\nNot promised, and not tried here:\n\n")
-			for _, text := range more {
-				fmt.Fprintf(&b, "- %s\n", text)
-			}
+		if one.broken() > 0 {
+			fmt.Fprintf(&b, "\nViolations on %s: %s; rounds %s.\n", one.Store, counts(one.Violations), strings.Join(one.Failing, ", "))
 		}
 	}
+	fmt.Fprintf(&b, "\nFaults on all stores together:\n\n%s.\n", counts(total))
 	return b.String()
 }
 
-// limits are what may be seen on a store and is not promised.
-func limits(store string) (list []string) {
-	for _, e := range engines {
-		if e.name != store {
-			continue
-		}
-		if e.leased {
-			list = append(list, notBoth, notBothStop, notHeldUp)
-		} else {
-			list = append(list, notClosed)
-		}
-		if e.queue && !e.leased {
-			list = append(list, notRemovedLine, notHold)
-		}
-		if !e.mutual {
-			list = append(list, notRemoved)
-		}
-		if e.name == "redis" {
-			list = append(list, notFlushed, notVanished, notHold)
-		}
-		if e.server() {
-			list = append(list, notClock)
-		}
+func sum[K comparable](of map[K]int) (n int) {
+	for _, count := range of {
+		n += count
 	}
-	return list
+	return n
 }
 
-// beyond is what is not promised and does not happen in a campaign.
-func beyond(store string) []string {
-	frozen := "a machine that is frozen as a whole, with its clocks"
-	switch store {
-	case "local":
-		return []string{"a waiter stopped with SIGSTOP holds up those behind it (it happens here, and is taken into account)", "a restart of the machine"}
-	case "flock", "fcntl", "bind":
-		return []string{"order, and fences: there are none"}
-	case "redis":
-		return []string{frozen, "a failover to a replica that does not know of a grant (`test/crash: TestRedisSentinelFailover`)"}
-	case "mariadb", "postgres":
-		return []string{frozen, "a server that forgets what it has committed, or a replica that does not know of it"}
+// counts lists what was counted, in lines of at most 100 columns.
+func counts[K cmp.Ordered](of map[K]int) string {
+	var b strings.Builder
+	column := 0
+	for i, k := range slices.Sorted(maps.Keys(of)) {
+		item := fmt.Sprintf("%v: %d", k, of[k])
+		switch {
+		case i > 0 && column+len("; ")+len(item)+len(";") > 100:
+			b.WriteString(";\n")
+			column = 0
+		case i > 0:
+			item = "; " + item
+		}
+		b.WriteString(item)
+		column += len(item)
 	}
-	return []string{frozen, "a directory that is removed and made anew while somebody holds", "a file system that shows an old directory (NFS with `nocto`, mirrors)"}
+	return b.String()
 }

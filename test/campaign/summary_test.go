@@ -51,12 +51,7 @@ func (s *summary) add(e *engine) *storeSummary {
 	return one
 }
 
-func (s *storeSummary) broken() (n int) {
-	for _, count := range s.Violations {
-		n += count
-	}
-	return n
-}
+func (s *storeSummary) broken() int { return sum(s.Violations) }
 
 // count takes in a round.
 func (s *storeSummary) count(p *plan, list []*history, took time.Duration) {
