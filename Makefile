@@ -61,7 +61,7 @@ lint: ## formatting, vet, the linters of .ci/golangci.yml
 	cd bench && $(GO) vet ./... && $(GO) test ./...
 	$(TOOL) golangci-lint run -c .ci/golangci.yml ./...
 
-bench: ## beside flock, setlock, sem, etcdctl ..., and with long lines; 15 minutes; writes docs/benchmarks.md, docs/scale.md
+bench: ## beside flock, setlock, sem, etcdctl ..., and with long queues; 15 minutes; writes docs/benchmarks.md
 	.ci/deps bench
 	cd bench && $(GO) run . -check -out ../docs $(BENCHFLAGS)
 

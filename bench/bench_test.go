@@ -39,8 +39,8 @@ func TestTableOfCases(t *testing.T) {
 				t.Errorf("%s: a bar is of nothing: %v", e.Name, b)
 			}
 		}
-		if e.Page != benchmarksPage && (e.Page != scalePage || e.Drawing != "") {
-			t.Errorf("%s: page %q, drawing %q: not possible", e.Name, e.Page, e.Drawing)
+		if (e.Column != "") != (e.Title == shared) {
+			t.Errorf("%s: a column %q of the table %q", e.Name, e.Column, e.Title)
 		}
 	}
 }
@@ -171,19 +171,27 @@ func TestRecordsShowExclusion(t *testing.T) {
 	}
 }
 
-func TestPagesComeFromTheResultsFile(t *testing.T) {
+func TestPageHasATableForEachQuestion(t *testing.T) {
 	dir, measured := t.TempDir(), 3.0
-	of := func(v float64) map[string]value { return map[string]value{"wall": {v, v, v}} }
-	r := results{Format: resultsFormat, Date: "2026-11-22", Cases: []outcome{{
-		experiment: experiment{Page: benchmarksPage, Title: "Start-up", Drawing: "start-up",
-			Base: "flock", Metrics: []metric{{"wall", "ms"}}},
-		Rows: []rowJSON{
-			{Tool: "flock", Rounds: 3, Values: of(1.25)},
-			{Tool: "golock", Rounds: 3, Values: of(2.5), Ratio: 2},
-			{Tool: "sem", Rounds: 1, Values: of(95), Ratio: 76}, {Tool: "lost", Failed: "not there"},
+	of := func(metric string, v float64) map[string]value { return map[string]value{metric: {v, v, v}} }
+	r := results{Format: resultsFormat, Date: "2026-11-22", Cases: []outcome{
+		{
+			experiment: experiment{Title: "Start-up", Base: "flock", Metrics: []metric{{"wall", "ms"}, {"CPU", "ms"}}},
+			Rows: []rowJSON{
+				{Tool: "flock", Values: of("wall", 1.25)}, {Tool: "golock", Values: of("wall", 2.5), Ratio: 2},
+				{Tool: "lost", Failed: "not there"},
+			},
+			Bars: []barJSON{{What: "golock: wall", Limit: 2, Measured: &measured}},
 		},
-		Bars: []barJSON{{What: "golock: wall", Limit: 2, Measured: &measured}},
-	}}}
+		{
+			experiment: experiment{Title: "Servers", Column: "hand-off", Metrics: []metric{{"gap", "ms"}, {"worst gap", "ms"}}},
+			Rows:       []rowJSON{{Tool: "golock", Values: of("gap", 123.4)}},
+		},
+		{
+			experiment: experiment{Title: "Servers", Column: "burst", Metrics: []metric{{"total", "ms"}}},
+			Rows:       []rowJSON{{Tool: "golock, 100", Values: of("total", 7)}},
+		},
+	}}
 	r.writeAll(dir)
 	must(os.Remove(filepath.Join(dir, "benchmarks.md")))
 	r = readResults(filepath.Join(dir, "benchmarks.json"))
@@ -191,22 +199,24 @@ func TestPagesComeFromTheResultsFile(t *testing.T) {
 	if r.missed() == nil {
 		t.Error("the bar that was missed is lost")
 	}
-	read := func(name string) string { return string(get(os.ReadFile(filepath.Join(dir, name)))) }
-	for name, wanted := range map[string][]string{
-		"benchmarks.md": {"plots/start-up.svg", "| golock | 3 | 2.50 | 2.50 | 2.50 | 2 |",
-			"lost failed: not there"},
-		"plots/start-up.svg": {"wall, ms", "golock", "too long: sem 95 ms"},
+	page := string(get(os.ReadFile(filepath.Join(dir, "benchmarks.md"))))
+	for _, want := range []string{
+		"|  | wall, ms (ratio to flock) | CPU, ms |\n", "| golock | 2.5 (2) | - |\n", "lost failed: not there",
+		"|  | hand-off, ms | burst, ms |\n", "| golock | 123 | - |\n| golock, 100 | - | 7 |\n",
 	} {
-		for _, want := range wanted {
-			if !strings.Contains(read(name), want) {
-				t.Errorf("%s lacks %q:\n%s", name, want, read(name))
-			}
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
-	if strings.Contains(read("benchmarks.md"), r.Cases[0].Bars[0].What) {
+	if strings.Contains(page, r.Cases[0].Bars[0].What) {
 		t.Error("the page tells of bars")
 	}
-	if strings.Contains(read("scale.md"), "svg") {
-		t.Error("scale.md has a drawing")
+}
+
+// docs/benchmarks.md is what its results give.
+func TestPageIsCurrent(t *testing.T) {
+	r := readResults("../docs/benchmarks.json")
+	if page := get(os.ReadFile("../docs/benchmarks.md")); string(page) != r.page() {
+		t.Error("not current: go run . -from ../docs/benchmarks.json -out ../docs")
 	}
 }

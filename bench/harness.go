@@ -13,11 +13,10 @@ import (
 // The results tell the exported part.
 type experiment struct {
 	Name    string   `json:"name"`
-	Page    string   `json:"page"`
-	Drawing string   `json:"drawing,omitempty"` // the file's name
-	Title   string   `json:"title"`
+	Title   string   `json:"title"`            // cases with the same title share a table
+	Column  string   `json:"column,omitempty"` // the first metric's in such a table
 	How     string   `json:"how"`
-	Metrics []metric `json:"metrics"`        // the first one is drawn and compared
+	Metrics []metric `json:"metrics"`        // the first one is compared
 	Base    string   `json:"base,omitempty"` // the row it is compared with
 
 	rounds  int

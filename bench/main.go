@@ -5,9 +5,9 @@
 //	go run .                    everything, at most fifteen minutes; prints the bars
 //	go run . -quick             everything with few rounds: does each case run?
 //	go run . -only '^(start|scale)$'
-//	go run . -out ../docs       also writes benchmarks.json, and from it the pages and drawings
+//	go run . -out ../docs       also writes benchmarks.json, and from it the page
 //	go run . -check             exit code 2 if a bar is missed
-//	go run . -from ../docs/benchmarks.json -out ../docs   pages of an earlier run
+//	go run . -from ../docs/benchmarks.json -out ../docs   the page of an earlier run
 //
 // What it starts or creates is gone when it ends, kill -9 excepted.
 package main
@@ -27,10 +27,10 @@ import (
 
 func main() {
 	only := flag.String("only", "", "measure the cases whose names match this `regexp`")
-	quick := flag.Bool("quick", false, "two rounds and short lines, to see whether each case runs")
+	quick := flag.Bool("quick", false, "two rounds and short queues, to see whether each case runs")
 	golock := flag.String("golock", "", "measure this `program` instead of building one")
 	from := flag.String("from", "", "read the results in this `file` instead of measuring")
-	out := flag.String("out", "", "write results, pages and drawings to this `directory`")
+	out := flag.String("out", "", "write results and page to this `directory`")
 	check := flag.Bool("check", false, "end with exit code 2 if a bar is missed")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -91,7 +91,7 @@ func measure(golock, only string, quick bool) results {
 			continue
 		}
 		c := b.measure(e)
-		fmt.Println(c.markdown())
+		fmt.Println(section([]outcome{c}))
 		r.Cases = append(r.Cases, c)
 	}
 	r.Minutes = rounded(time.Since(begun).Minutes())

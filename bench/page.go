@@ -1,110 +1,123 @@
 package main
 
 import (
-	"embed"
+	_ "embed"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 )
 
-//go:embed pages
-var pages embed.FS
+//go:embed page.md
+var prose string
 
-// writePage writes a page: its text, drawings, the machine, and the tables.
-func (r results) writePage(dir, page string) {
-	prose := get(pages.ReadFile("pages/" + page + ".md"))
-	parts := []string{strings.TrimSpace(string(prose)) + "\n"}
-	var tables []string
-	for _, c := range r.Cases {
-		if c.Page != page {
-			continue
+// page is the text, the machine, and a table for each question. Cases with the
+// same title share a table.
+func (r results) page() string {
+	parts := []string{prose, r.machineList()}
+	for cases := r.Cases; len(cases) > 0; {
+		n := 1
+		for n < len(cases) && cases[n].Title == cases[0].Title {
+			n++
 		}
-		tables = append(tables, c.markdown())
-		if c.Drawing == "" {
-			continue
-		}
-		file := filepath.Join("plots", c.Drawing+".svg")
-		must(os.MkdirAll(filepath.Join(dir, "plots"), 0o755))
-		replaceFile(filepath.Join(dir, file), c.draw())
-		parts = append(parts, fmt.Sprintf("![%s](%s)\n", c.Title, file))
+		parts = append(parts, section(cases[:n]))
+		cases = cases[n:]
 	}
-	parts = append(parts, r.machineTable())
-	text := strings.Join(append(parts, tables...), "\n")
-	replaceFile(filepath.Join(dir, page+".md"), []byte(text))
+	return strings.Join(parts, "\n")
 }
 
-func (r results) machineTable() string {
-	lines := [][]string{{"date", r.Date}, {"the run took", fmt.Sprintf("%.0f minutes", r.Minutes)}}
-	return "## Machine\n\n" + markdownTable([]string{"", ""}, append(lines, r.Machine...))
-}
-
-func (c outcome) markdown() string {
-	text := fmt.Sprintf("## %s\n\n%s\n\n%s", c.Title, c.How, markdownTable(c.head(), c.cells()))
-	for _, row := range c.Rows {
-		if row.Failed != "" {
-			text += fmt.Sprintf("\n- %s failed: %s\n", row.Tool, strings.ReplaceAll(row.Failed, "\n", " "))
-		}
+func (r results) machineList() string {
+	text := "## Machine\n\n- date: " + r.Date + "\n"
+	for _, fact := range r.Machine {
+		text += fmt.Sprintf("- %s: %s\n", fact[0], fact[1])
 	}
 	return text
 }
 
-func markdownTable(head []string, lines [][]string) string {
-	rule := []string{"---"}
-	for range head[1:] {
-		rule = append(rule, "---:")
-	}
-	var out strings.Builder
-	for _, cells := range append([][]string{head, rule}, lines...) {
-		fmt.Fprintf(&out, "| %s |\n", strings.Join(cells, " | "))
-	}
-	return out.String()
-}
-
-// head names the columns. The first metric has its spread, and its ratio to the
-// base.
-func (c outcome) head() []string {
-	head := []string{"", "rounds"}
-	for i, m := range c.Metrics {
-		head = append(head, strings.TrimSpace(m.Name+" "+m.Unit))
-		if i == 0 {
-			head = append(head, "p10", "p90")
-			if c.Base != "" {
-				head = append(head, "ratio to "+c.Base)
+// section is the table of one question.
+func section(cases []outcome) string {
+	head, how := []string{""}, []string{}
+	var tools []string
+	failed := ""
+	for _, c := range cases {
+		if c.How != "" {
+			how = append(how, c.How)
+		}
+		head = append(head, c.head()...)
+		for _, row := range c.Rows {
+			if len(row.Values) > 0 && !slices.Contains(tools, row.Tool) {
+				tools = append(tools, row.Tool)
+			}
+			if row.Failed != "" {
+				failed += fmt.Sprintf("\n- %s failed: %s\n", row.Tool, strings.ReplaceAll(row.Failed, "\n", " "))
 			}
 		}
+	}
+	text := fmt.Sprintf("## %s\n\n%s\n\n%s", cases[0].Title, strings.Join(how, " "), line(head))
+	text += "|---|" + strings.Repeat("---:|", len(head)-1) + "\n"
+	for _, tool := range tools {
+		cells := []string{tool}
+		for _, c := range cases {
+			cells = append(cells, c.cells(tool)...)
+		}
+		text += line(cells)
+	}
+	return text + failed
+}
+
+func line(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
+
+// shown are the metrics on the page: in a table of several cases only the first
+// of each.
+func (c outcome) shown() []metric {
+	if c.Column != "" {
+		return c.Metrics[:1]
+	}
+	return c.Metrics
+}
+
+func (c outcome) head() (head []string) {
+	for i, m := range c.shown() {
+		name := m.Name
+		if c.Column != "" {
+			name = c.Column
+		}
+		if m.Unit != "" {
+			name += ", " + m.Unit
+		}
+		if c.Column == "" && c.Base != "" && i == 0 {
+			name += " (ratio to " + c.Base + ")"
+		}
+		head = append(head, name)
 	}
 	return head
 }
 
-func (c outcome) cells() (lines [][]string) {
-	for _, row := range c.Rows {
-		cells := []string{row.Tool, fmt.Sprint(row.Rounds)}
-		for i, m := range c.Metrics {
-			v, is := row.Values[m.Name]
-			cells = append(cells, number(v.Median, is))
-			if i == 0 {
-				cells = append(cells, number(v.P10, is), number(v.P90, is))
-				if c.Base != "" {
-					cells = append(cells, number(row.Ratio, row.Ratio != 0))
-				}
-			}
-		}
-		lines = append(lines, cells)
+// cells are a tool's medians; the first has the ratio to the base behind it.
+func (c outcome) cells(tool string) (cells []string) {
+	var row rowJSON
+	if i := slices.IndexFunc(c.Rows, func(r rowJSON) bool { return r.Tool == tool }); i >= 0 {
+		row = c.Rows[i]
 	}
-	return lines
+	for i, m := range c.shown() {
+		v, is := row.Values[m.Name]
+		cell := "-"
+		if is {
+			cell = number(v.Median)
+		}
+		if i == 0 && row.Ratio != 0 {
+			cell += " (" + number(row.Ratio) + ")"
+		}
+		cells = append(cells, cell)
+	}
+	return cells
 }
 
-// number shows three digits, and a dash where there is none.
-func number(v float64, is bool) string {
-	switch {
-	case !is:
-		return "-"
-	case v == math.Trunc(v) || math.Abs(v) >= 100:
+// number shows three digits.
+func number(v float64) string {
+	if math.Abs(v) >= 100 {
 		return fmt.Sprintf("%.0f", v)
-	case math.Abs(v) >= 10:
-		return fmt.Sprintf("%.1f", v)
 	}
-	return fmt.Sprintf("%.2f", v)
+	return strconv.FormatFloat(v, 'g', 3, 64)
 }

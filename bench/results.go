@@ -10,8 +10,7 @@ import (
 // resultsFormat changes when an older file cannot be read any more.
 const resultsFormat = 2
 
-// results are those of a run: the pages, the drawings and the bars come from
-// them alone.
+// results are those of a run: the page and the bars come from them alone.
 type results struct {
 	Format  int        `json:"format"`
 	Date    string     `json:"date"`
@@ -41,8 +40,8 @@ type rowJSON struct {
 // value sums up a metric over the rounds.
 type value struct {
 	Median float64 `json:"median"`
-	P10    float64 `json:"p10"`
-	P90    float64 `json:"p90"`
+	P10    float64 `json:"p10,omitempty"`
+	P90    float64 `json:"p90,omitempty"`
 }
 
 // barJSON is a limit and what was measured; nil if nothing was.
@@ -66,7 +65,7 @@ func (b barJSON) String() string {
 	return fmt.Sprintf("%-7s %8s, at most %g %s: %s", verdict, measured, b.Limit, b.Unit, b.What)
 }
 
-// missed gives the bars that are not met. A quick run leaves out long lines, and
+// missed gives the bars that are not met. A quick run leaves out long queues, and
 // with them their bars.
 func (r results) missed() (all []barJSON) {
 	for _, c := range r.Cases {
@@ -87,12 +86,11 @@ func readResults(path string) (r results) {
 	return r
 }
 
-// writeAll writes the results, and what is made from them.
+// writeAll writes the results, and the page from them.
 func (r results) writeAll(dir string) {
 	data := get(json.MarshalIndent(r, "", " "))
 	replaceFile(filepath.Join(dir, "benchmarks.json"), append(data, '\n'))
-	r.writePage(dir, benchmarksPage)
-	r.writePage(dir, scalePage)
+	replaceFile(filepath.Join(dir, "benchmarks.md"), []byte(r.page()))
 }
 
 // replaceFile writes beside and renames, so that a failure leaves the old file.

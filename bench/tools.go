@@ -33,8 +33,6 @@ var commandLines = map[string]string{
 	"sem":              "sem --fg -j1 --id {name}",
 	"golock":           "{golock} run --name {name} --store local://{dir}",
 	"golock mkdir":     "{golock} run --name {name} --store mkdir://{dir}",
-	"golock symlink":   "{golock} run --name {name} --store symlink://{dir}",
-	"golock excl":      "{golock} run --name {name} --store excl://{dir}",
 	"golock redis":     "{golock} run --name {name} --store {redis url}",
 	"golock mysql":     "{golock} run --name {name} --store {maria url}",
 	"golock postgres":  "{golock} run --name {name} --store {postgres url}",
