@@ -19,14 +19,12 @@ export GORACE := atexit_sleep_ms=0
 help:
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
-build: ## the program, static, in bin/golock
+# bin/golock-lean has no clients of servers. Installed, it becomes the full program when it needs one (cli/full.go).
+build: ## the program, static, in bin/golock, and a lean one for make install
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/golock .
+	CGO_ENABLED=0 $(GO) build -trimpath -tags lean -ldflags '$(LDFLAGS)' -o bin/golock-lean .
 
-# Without clients of servers. Installed, it becomes the full program when it needs one (cli/full.go).
-bin/golock-lean: build
-	CGO_ENABLED=0 $(GO) build -trimpath -tags lean -ldflags '$(LDFLAGS)' -o $@ .
-
-install: bin/golock-lean ## programs, manual and completion into PREFIX (default /usr/local)
+install: ## programs, manual and completion into PREFIX (default /usr/local); after make build
 	packaging/install $(DESTDIR)$(or $(PREFIX),/usr/local)
 
 dist: ## for linux amd64, arm64, arm, 386: the static program, and an archive of both programs, with SHA256SUMS, in dist/
@@ -38,7 +36,7 @@ dist: ## for linux amd64, arm64, arm, 386: the static program, and an archive of
 	done
 	cd $(DIST) && sha256sum golock-*-linux-* >SHA256SUMS
 
-deb: bin/golock-lean ## a Debian package of bin/golock in dist/
+deb: build ## a Debian package of bin/golock in dist/
 	packaging/deb $(VERSION)
 
 deps: ## Debian's packages that tests and benchmarks use, if missing
