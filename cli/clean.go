@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golock/cli/term"
 	"golock/internal/held"
@@ -37,9 +38,9 @@ Examples:
 }
 
 func (c *cleanCommand) run(out *term.Printer) int {
-	removed, err := c.clean()
-	if !c.Quiet.on() && (err == nil || removed > 0) {
-		if code := printOut(out, fmt.Sprintf("%d removed\n", removed)); code != 0 {
+	lines, err := c.clean()
+	if !c.Quiet.on() && len(lines) > 0 {
+		if code := printOut(out, strings.Join(lines, "\n")+"\n"); code != 0 {
 			return code
 		}
 	}
@@ -49,38 +50,43 @@ func (c *cleanCommand) run(out *term.Printer) int {
 	return 0
 }
 
-// clean removes what crashed golocks have left in the store, and their sockets.
-func (c *cleanCommand) clean() (removed int, err error) {
+// clean removes what crashed golocks have left in the store, and their sockets. It
+// says how much that was, a line each.
+func (c *cleanCommand) clean() (lines []string, err error) {
 	name, given, err := c.lock()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	v, err := resolveWithoutName(c, nil)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	olderThan, err := v.Duration("older-than")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	store, err := openStore(v)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer store.Close()
 	sweeper, ok := store.(locks.QueueStore)
 	if !ok {
-		return 0, usageError{fmt.Errorf("nothing is ever left in the store %s", store.URL())}
+		return nil, usageError{fmt.Errorf("nothing is ever left in the store %s", store.URL())}
 	}
-	removed, err = sweeper.Sweep(context.Background(), name, olderThan)
+	removed, err := sweeper.Sweep(context.Background(), name, olderThan)
+	if err == nil || removed > 0 {
+		lines = append(lines, fmt.Sprintf("%d removed from %s", removed, store.URL()))
+	}
 	if given { // sockets have no name
-		return removed, err
+		return lines, err
 	}
 	dir, dirErr := open.Directory(false)
 	if dirErr == nil {
-		var n int
-		n, dirErr = held.Sweep(dir, olderThan)
-		removed += n
+		removed, dirErr = held.Sweep(dir, olderThan)
+		if removed > 0 {
+			lines = append(lines, fmt.Sprintf("%s removed from %s", several(removed, "socket"), dir))
+		}
 	}
-	return removed, errors.Join(err, dirErr)
+	return lines, errors.Join(err, dirErr)
 }

@@ -34,13 +34,11 @@ func TestProcessStoppedInsideGateIsNamed(t *testing.T) {
 	c.stop()
 	pid := strconv.Itoa(c.pid)
 	began := time.Now()
-	if err := fails(t, s, "x", lockPath(s.path, "x")); !strings.Contains(err.Error(), pid) {
-		t.Errorf("%v does not name process %s", err, pid)
+	if err := fails(t, s, "x", lockPath(s.path, "x")); !strings.Contains(err.Error(), "process "+pid+" is stopped") {
+		t.Errorf("%v does not name process %s as stopped", err, pid)
 	}
-	// The lower bound is the promise to wait for who is only slow; the upper one
-	// is generous to a busy machine and well below the limit for those.
-	if took := time.Since(began); took < gateWait || took > gateLimit*3/4 {
-		t.Errorf("that took %v, want about %v", took, gateWait)
+	if took := time.Since(began); took < gateWait { // who is only slow is waited for
+		t.Errorf("that took %v, want %v at least", took, gateWait)
 	}
 	for _, err := range s.Entries(background, "x") {
 		if err == nil || !strings.Contains(err.Error(), pid) {
@@ -122,15 +120,15 @@ func TestCrowdAtTheGateIsWaitedFor(t *testing.T) {
 	defer newcomer.close()
 	testkit.Must(t, crowd.gate(background, unix.F_WRLCK, forever))
 	done := make(chan error, 1)
-	const limit = gateWait
+	const limit = 3 * gateWait // a busy machine may hold the crowd up for some of it
 	go func() { done <- newcomer.gate(background, unix.F_WRLCK, limit) }()
 	tab, err := crowd.read()
 	testkit.Must(t, err)
-	for began := time.Now(); time.Since(began) < 3*limit; {
+	for began := time.Now(); time.Since(began) < limit+2*gateWait; {
 		select {
 		case err := <-done:
 			t.Fatalf("gate = %v after %v", err, time.Since(began))
-		case <-time.After(limit / 10):
+		case <-time.After(gateWait / 10):
 			tab.next++
 			testkit.Must(t, crowd.writeAt(tab.encode(), 0))
 		}
