@@ -52,9 +52,7 @@ func (x *examination) add(f locks.Finding) { x.found = append(x.found, f) }
 func (x *examination) directory() {
 	f := locks.Finding{Level: locks.OK, Subject: "directory", What: x.opened.path + ", as the URL says"}
 	if x.store.path == "" {
-		f.What = x.opened.path + ", the default: of /run/golock/UID, /run/lock/golock-UID and /tmp/golock-UID the first that exists, else the first that can be made"
-		f.Why = "other users have other directories: runs of two users do not limit each other here"
-		f.Fix = "for several users: one directory that all may write, --store local:///DIR"
+		f.What = x.opened.path + ", this user's default. Another user has /run/golock/UID, /run/lock/golock-UID or /tmp/golock-UID: for runs of several users name a directory that all may write, --store local:///DIR"
 	}
 	if !x.opened.exists {
 		f.What += "; it does not exist yet"
