@@ -19,7 +19,8 @@ type bench struct {
 	*starter
 	dir     string // temporary
 	stamp   string // the command that runs under the locks
-	golock  string // the program
+	golock  string // the program, lean
+	full    string // what it becomes for a server's store
 	log     string // what all programs print
 	shell   *shell
 	servers servers
@@ -71,9 +72,11 @@ func newBench(golock string) *bench {
 		b.starter = newStarter(dir, log)
 		compileC(b.stamp, stampSource)
 		if golock == "" {
-			b.golock = b.build("golock", "..", ".")
+			b.golock = b.build("bin/golock", "..", ".", "-tags", "lean")
+			b.full = b.build("libexec/golock/golock-bench", "..", ".")
 		} else {
 			b.golock = get(filepath.Abs(golock))
+			b.full = b.golock
 		}
 	})
 	if err != nil {
@@ -86,10 +89,12 @@ func newBench(golock string) *bench {
 // build gives a copy of what the linker has written, as an installation does.
 // The linker's file lies in the cache in single pages, and its program starts up
 // to half a millisecond later.
-func (b *bench) build(name, dir, what string) string {
-	const script = `go build -trimpath -ldflags "-s -w -E golock/internal/entry.start" -o "$0.linked" "$1" && cp "$0.linked" "$0"`
+func (b *bench) build(name, dir, what string, flags ...string) string {
+	const script = `what=$1; shift
+		go build "$@" -trimpath -ldflags "-s -w -E golock/internal/entry.start -X golock/cli.version=bench" -o "$0.linked" "$what" && cp "$0.linked" "$0"`
 	path := filepath.Join(b.dir, name)
-	build := exec.Command("sh", "-c", script, path, what)
+	must(os.MkdirAll(filepath.Dir(path), 0o755))
+	build := exec.Command("sh", append([]string{"-c", script, path, what}, flags...)...)
 	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		must(fmt.Errorf("%s: %w\n%s", build, err, out))

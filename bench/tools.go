@@ -32,6 +32,7 @@ var commandLines = map[string]string{
 	"flock in Go":      "{client floor} {dir}/lock",
 	"sem":              "sem --fg -j1 --id {name}",
 	"golock":           "{golock} run --name {name} --store local://{dir}",
+	"golock, full":     "{full} run --name {name} --store local://{dir}",
 	"golock mkdir":     "{golock} run --name {name} --store mkdir://{dir}",
 	"golock redis":     "{golock} run --name {name} --store {redis url}",
 	"golock mysql":     "{golock} run --name {name} --store {maria url}",
@@ -99,6 +100,8 @@ func (b *bench) lookUp(key string) string {
 		return key
 	case "{golock}":
 		return b.golock
+	case "{full}":
+		return b.full
 	}
 	return b.servers.address(b, strings.Trim(key, "{}"))
 }
