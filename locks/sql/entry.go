@@ -97,7 +97,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	e.known.sent = e.known.sent || q.sent
 	e.failed = err != nil
 	if err != nil {
-		e.known.mine.ears = 0 // there is no connection to be woken over
+		e.known.mine.wakeConn = 0 // there is no connection to be woken over
 		if step == lease.Renew {
 			e.session.idle()
 		}

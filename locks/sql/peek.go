@@ -15,7 +15,7 @@ import (
 // and after anything that is not as usual.
 func (c *session) peekPosition(ctx context.Context, key string, k known) (a lease.Answer, ok bool) {
 	s := c.store
-	if s.target.waiters == 0 || k.place <= s.target.waiters || k.mine.ears != 0 || s.noNotify.Load() {
+	if s.target.waiters == 0 || k.place <= s.target.waiters || k.mine.wakeConn != 0 || s.noNotify.Load() {
 		return a, false
 	}
 	c.mu.Lock()

@@ -84,7 +84,7 @@ type row struct {
 	fence    int64
 	since    int64
 	hold     int64
-	ears     int64
+	wakeConn int64
 	woken    bool
 	replaces locks.Replacement
 	slots    []int
@@ -160,7 +160,7 @@ func parseRow(f []string) (row, error) {
 		state: f[0], id: f[1],
 		claim: locks.Claim{Ticket: n.read(f[3]), Weight: n.count(f[6]), Max: n.count(f[7])},
 		ends:  n.read(f[4]), ttl: time.Duration(n.read(f[5])) * time.Microsecond, fence: n.read(f[8]), since: n.read(f[9]), hold: n.read(f[10]),
-		ears: n.read(f[11]), woken: n.read(f[12]) != 0, replaces: locks.Replacement(f[13]), evicted: unescape(f[15]), info: f[16],
+		wakeConn: n.read(f[11]), woken: n.read(f[12]) != 0, replaces: locks.Replacement(f[13]), evicted: unescape(f[15]), info: f[16],
 	}
 	if r.state == gone {
 		r.goneAt = n.read(f[2])
@@ -191,7 +191,7 @@ func (r *row) fields() ([]string, error) {
 	}
 	return []string{
 		text(r.state), text(r.id), number(r.place()), number(r.claim.Ticket), number(r.ends), number(r.ttl.Microseconds()),
-		number(int64(r.claim.Weight)), number(int64(r.claim.Max)), number(r.fence), number(r.since), number(r.hold), number(r.ears), number(woken),
+		number(int64(r.claim.Weight)), number(int64(r.claim.Max)), number(r.fence), number(r.since), number(r.hold), number(r.wakeConn), number(woken),
 		text(string(r.replaces)), text(slots), text(escape(r.evicted, maxEvicted)), text(r.info),
 	}, nil
 }

@@ -34,7 +34,7 @@ func FuzzRow(f *testing.F) {
 	f.Fuzz(func(t *testing.T, by, word string, moment int64, limit, priority int, slots uint8) {
 		r := row{
 			state: holding, id: "0123456789abcdef0123456789abcdef", claim: locks.Claim{Weight: int(slots), Max: limit, Priority: priority, Ticket: moment},
-			ends: moment, ttl: 30 * time.Second, fence: moment, since: 1, hold: 2, ears: 3, woken: true, replaces: locks.ReplaceRunning,
+			ends: moment, ttl: 30 * time.Second, fence: moment, since: 1, hold: 2, wakeConn: 3, woken: true, replaces: locks.ReplaceRunning,
 			evicted: by, info: withLogin(infoOf(locks.Request{Command: []string{word, by}}), by),
 		}
 		for slot := range int(slots) {

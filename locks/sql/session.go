@@ -290,13 +290,13 @@ func (c *session) sleep(ctx context.Context, ref locks.Ref, k known, d, keep tim
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case k.mine.ears == 0:
+	case k.mine.wakeConn == 0:
 		if d > keep {
 			c.hangUp()
 		}
 		lease.Pause(ctx, d)
 		return nil
-	case c.conn == nil || k.mine.ears != c.number:
+	case c.conn == nil || k.mine.wakeConn != c.number:
 		lease.Pause(ctx, min(d, lease.RetryPause))
 		return nil
 	}
@@ -311,6 +311,6 @@ func (c *session) sleep(ctx context.Context, ref locks.Ref, k known, d, keep tim
 	// A connection that has silently died never answers.
 	bound, cancel := context.WithTimeout(ctx, d+lease.AttemptLimit(k.ttl))
 	defer cancel()
-	_, err = c.conn.Wait(bound, Sleeper{Table: c.store.table, Key: ref.Key.String(), ID: k.mine.id, Conn: k.mine.ears}, d)
+	_, err = c.conn.Wait(bound, Sleeper{Table: c.store.table, Key: ref.Key.String(), ID: k.mine.id, Conn: k.mine.wakeConn}, d)
 	return err
 }

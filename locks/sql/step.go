@@ -69,7 +69,8 @@ func granted(v lease.Verdict, mine row) answer {
 const again lease.Verdict = "again"
 
 func micros(d time.Duration) int64 { return d.Microseconds() }
-func span(us int64) time.Duration  { return time.Duration(us) * time.Microsecond }
+
+func span(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
 // decide makes the step of a question.
 func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
@@ -184,51 +185,6 @@ func (t *step) reap() bool {
 	return len(t.queue) > 0 || !t.v.more
 }
 
-func (t *step) write(format string, args ...any) {
-	t.writes = append(t.writes, fmt.Sprintf(format, args...))
-}
-
-func (t *step) drop(id string) {
-	t.write("DELETE FROM %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, id)
-}
-
-// save writes the caller's row.
-func (t *step) save(r *row) {
-	r.id = t.q.mine.id
-	fields, err := r.fields()
-	if err != nil {
-		t.err = err
-		return
-	}
-	if t.v.own == nil {
-		t.write("INSERT INTO %s (lock_key,%s) VALUES ('%s',%s)", t.store.table, columns, t.q.key, strings.Join(fields, ","))
-		return
-	}
-	var b strings.Builder
-	for i, name := range strings.Split(columns, ",") {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(name + "=" + fields[i])
-	}
-	t.write("UPDATE %s SET %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, b.String(), t.q.key, r.id)
-}
-
-// forget takes the caller's entry out and remembers that it has gone.
-func (t *step) forget(evictedBy string) {
-	t.holders = slices.DeleteFunc(t.holders, func(r row) bool { return r.id == t.q.mine.id })
-	t.queue = slices.DeleteFunc(t.queue, func(r row) bool { return r.id == t.q.mine.id })
-	t.saveGone(&row{evicted: evictedBy})
-	if t.name.counter%tidyEvery == 0 {
-		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='G' AND place<%d", t.store.table, t.q.key, t.v.now-micros(remember))
-	}
-}
-
-func (t *step) saveGone(r *row) {
-	r.state, r.claim.Weight, r.goneAt = gone, 1, t.v.now
-	t.save(r)
-}
-
 func claims(rows []row) []locks.Claim {
 	all := make([]locks.Claim, len(rows))
 	for i := range rows {
@@ -238,89 +194,6 @@ func claims(rows []row) []locks.Claim {
 }
 
 func (t *step) fits(r *row) bool { return locks.Admits(claims(t.holders), r.claim) }
-
-// call says to a waiter that it must look now.
-func (t *step) call(r *row) {
-	if t.called[r.id] || r.id == t.me {
-		return
-	}
-	t.called[r.id], r.woken = true, true
-	t.write("UPDATE %s SET woken=1 WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, r.id)
-	if !t.reaches(r) {
-		return
-	}
-	if text := t.store.dialect.Notify(r.id); text != "" {
-		t.write("%s", text)
-	}
-	t.sleepers = append(t.sleepers, Sleeper{Table: t.store.table, Key: t.q.key, ID: r.id, Conn: r.ears})
-}
-
-// wake tells the first waiter that it is its turn, or that what is in its way is
-// a hold that ends by itself: then it looks when that is over. One whose connection has
-// gone gets little time to show that it lives, and the next is told to look.
-// If that is the caller, the result is when; 0 is not at all.
-func (t *step) wake() time.Duration {
-	if len(t.queue) == 0 || t.quietUntil() > t.v.now {
-		return 0
-	}
-	if !t.fits(&t.queue[0]) {
-		if slices.ContainsFunc(t.holders, func(h row) bool { return h.left(t.v.now) }) {
-			t.call(&t.queue[0])
-		}
-		return 0
-	}
-	soon := time.Duration(0)
-	for i := range t.queue {
-		w := &t.queue[i]
-		if w.id == t.me {
-			return soon
-		}
-		if !t.q.dead[w.id] {
-			if !t.reaches(w) && !w.woken { // it comes by itself, after a third of its TTL at the latest
-				t.expect(w, max(w.ends-micros(w.ttl*2/3), t.v.now)+micros(lease.LongestAttempt))
-			}
-			t.call(w)
-			break
-		}
-		t.expect(w, t.v.now+micros(suspect))
-		soon = span(w.ends-t.v.now) + time.Millisecond
-	}
-	return 0
-}
-
-// reaches reports whether this client can wake a waiter, and see whether its
-// connection has gone. Where that takes the server's list of connections, those
-// of another account are not on it, be it of the same user from another host.
-func (t *step) reaches(w *row) bool { return w.ears != 0 && t.knows(w) }
-
-func (t *step) knows(r *row) bool {
-	login := loginOf(r.info)
-	return login == "" || login == t.v.account || t.store.dialect.Notify(r.id) != ""
-}
-
-// heard reports whether a waiter can be woken by those who are there before it.
-func (t *step) heard(ahead int) bool {
-	if !t.q.listens || ahead >= t.store.target.waiters {
-		return false
-	}
-	for _, rows := range [][]row{t.holders, t.queue[:min(ahead, len(t.queue))]} {
-		for i := range rows {
-			if !t.knows(&rows[i]) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// expect says that a waiter that has not looked until then is dead.
-func (t *step) expect(w *row, until int64) {
-	if w.ends <= until {
-		return
-	}
-	w.ends = until
-	t.write("UPDATE %s SET ends=%d WHERE lock_key='%s' AND entry_id='%s'", t.store.table, until, t.q.key, w.id)
-}
 
 func (t *step) join() answer {
 	q, own := t.q, t.v.own
@@ -419,8 +292,8 @@ func (t *step) ahead(mine *row) int {
 }
 
 func (t *step) grant(mine row) answer {
-	t.keepPace()
-	mine.state, mine.ears, mine.since, mine.fence = holding, 0, t.v.now, t.name.counter
+	t.learnInterval()
+	mine.state, mine.wakeConn, mine.since, mine.fence = holding, 0, t.v.now, t.name.counter
 	mine.ends = t.v.now + micros(mine.ttl)
 	if mine.hold > 0 {
 		mine.hold += t.v.now
@@ -439,33 +312,16 @@ func (t *step) grant(mine row) answer {
 	return granted(lease.Granted, mine)
 }
 
-// keepPace learns how fast grants follow each other. Only those count that
-// somebody had to wait for, and was there for: who came late would teach others
-// to come late. And one slow command says little.
-func (t *step) keepPace() {
-	if t.v.own == nil && len(t.v.front) == 0 {
-		return
-	}
-	first := micros(firstPace)
-	if t.name.pace == 0 {
-		t.name.pace = first
-	}
-	if last := t.v.now - t.name.granted; last > 0 && t.name.granted > 0 && t.v.own != nil && (t.v.own.ears != 0 || !t.q.listens) {
-		t.name.pace += (min(last, 2*t.name.pace+first) - t.name.pace) / 4
-	}
-	t.name.granted, t.renamed = t.v.now, true
-}
-
 func (t *step) queueUp(mine row, ahead int) answer {
 	t.raise(mine.claim.Ticket)
 	mine.state = waiting
 	mine.ends = t.v.now + micros(mine.ttl)
-	mine.ears = 0
+	mine.wakeConn = 0
 	if t.heard(ahead) {
-		mine.ears = t.v.conn
+		mine.wakeConn = t.v.conn
 	}
 	t.save(&mine)
-	if mine.ears != 0 {
+	if mine.wakeConn != 0 {
 		if text := t.store.dialect.Listen(mine.id); text != "" {
 			t.write("%s", text)
 		}
@@ -494,116 +350,12 @@ func (t *step) queueUp(mine row, ahead int) answer {
 			sooner(over)
 		}
 	}
-	if mine.ears == 0 {
+	if mine.wakeConn == 0 {
 		look = min(look, t.pollPause(ahead, mine.ttl))
 	}
 	a := granted(lease.Queued, mine)
 	a.Place, a.Recheck, a.Quarantine = ahead+1, look, t.quarantineLeft(&mine)
 	return a
-}
-
-// The pauses of a waiter that nobody can wake.
-const (
-	shortestPoll = 50 * time.Millisecond
-	frontPoll    = 200 * time.Millisecond // of the first, where nobody listens
-	stepPoll     = 300 * time.Millisecond // at most for every place further back, if nothing moves
-	firstPace    = 8 * time.Millisecond   // of a name that has none yet
-)
-
-// pollPause is how long such a waiter sleeps; see Store.pollPause.
-func (t *step) pollPause(ahead int, ttl time.Duration) time.Duration {
-	if !t.q.listens || ahead < t.store.target.waiters {
-		return min(ttl/3, time.Duration(ahead+1)*frontPoll)
-	}
-	return t.store.pollPause(ahead, ttl, span(t.name.pace), span(t.v.now-t.lastGrant()))
-}
-
-// pollPause is how long a waiter sleeps that has so many ahead of it, more than
-// listen. It must be back before they have all had their turn, at the pace that
-// the name has had lately (0: it has none yet). When nothing has moved for some
-// time (still), it may sleep for half of that in addition: what it then loses is
-// little of what it has waited already.
-func (s *Store) pollPause(ahead int, ttl, pace, still time.Duration) time.Duration {
-	if pace == 0 {
-		pace = firstPace
-	}
-	turn := pace * time.Duration(max(ahead-s.target.waiters/2, 1)) * 3 / 4
-	turn += min(max(still, 0)/2, stepPoll*time.Duration(ahead-s.target.waiters+4))
-	return min(ttl/3, max(turn, shortestPoll))
-}
-
-func (t *step) lastGrant() int64 {
-	if len(t.holders) == 0 || len(t.queue) > 0 && t.fits(&t.queue[0]) {
-		return t.v.now // one is just being made
-	}
-	last := t.name.granted
-	for i := range t.holders {
-		last = max(last, t.holders[i].since)
-	}
-	return last
-}
-
-// replaceableAhead counts the waiters that a newcomer puts out of its way.
-func (t *step) replaceableAhead(mine *row) int {
-	n := 0
-	for i := range t.v.replaceable {
-		if w := &t.v.replaceable[i]; w.ends > t.v.now && w.before(mine) {
-			n++
-		}
-	}
-	return n
-}
-
-// replace evicts those who stand, or hold, where a newcomer wants to be that
-// replaces them.
-func (t *step) replace(mine *row) []row {
-	var all []row
-	var rivals []locks.Rival
-	add := func(r row, state locks.State) {
-		all = append(all, r)
-		rivals = append(rivals, locks.Rival{Claim: r.claim, State: state, Replace: r.replaces, Leaving: r.evicted != ""})
-	}
-	for _, w := range t.v.replaceable {
-		if w.ends > t.v.now && w.id != mine.id {
-			add(w, locks.Waiting)
-		}
-	}
-	for _, h := range t.holders {
-		add(h, locks.Holding)
-	}
-	var replaced []row
-	for _, i := range locks.Replaced(rivals, mine.claim, mine.replaces) {
-		r := all[i]
-		replaced = append(replaced, r)
-		switch {
-		case r.state == waiting:
-			t.evictWaiter(&r, t.q.who)
-		case r.left(t.v.now):
-			t.drop(r.id)
-			t.holders = slices.DeleteFunc(t.holders, func(h row) bool { return h.id == r.id })
-		default:
-			t.mark(&r, t.q.who)
-		}
-	}
-	return replaced
-}
-
-// evictWaiter ends a waiter's place. Its golock learns of it when it looks.
-func (t *step) evictWaiter(w *row, by string) {
-	t.queue = slices.DeleteFunc(t.queue, func(r row) bool { return r.id == w.id })
-	t.write("UPDATE %s SET state='G',place=%d,evicted='%s' WHERE lock_key='%s' AND entry_id='%s'",
-		t.store.table, t.v.now, escape(by, maxEvicted), t.q.key, w.id)
-	t.v.waiters = max(t.v.waiters-1, 0)
-	t.v.before = max(t.v.before-1, 0)
-	t.changed = true
-	t.call(w)
-}
-
-// mark tells a holder to go. Its golock learns of it with its next renewal. Its
-// hold is void.
-func (t *step) mark(h *row, by string) {
-	h.evicted, h.hold = by, 0
-	t.write("UPDATE %s SET evicted='%s',hold=0 WHERE lock_key='%s' AND entry_id='%s'", t.store.table, escape(by, maxEvicted), t.q.key, h.id)
 }
 
 func (t *step) renew() answer {
@@ -684,10 +436,10 @@ func (t *step) release() answer {
 		return released(true)
 	}
 	if own == nil || own.state != gone {
-		sleeper := own != nil && own.state == waiting && own.ears != 0
+		sleeper := own != nil && own.state == waiting && own.wakeConn != 0
 		t.forget("")
 		if sleeper && t.store.dialect.Notify("") == "" { // its statement sleeps on, although nobody waits for the answer
-			t.sleepers = append(t.sleepers, Sleeper{Table: t.store.table, Key: t.q.key, ID: own.id, Conn: own.ears})
+			t.sleepers = append(t.sleepers, Sleeper{Table: t.store.table, Key: t.q.key, ID: own.id, Conn: own.wakeConn})
 		}
 	}
 	before := len(t.sleepers)
@@ -696,36 +448,4 @@ func (t *step) release() answer {
 		t.lasting = false // the grant that follows is, and with it all that came before
 	}
 	return released(was)
-}
-
-func (t *step) evict() answer {
-	own := t.v.own
-	switch {
-	case own == nil || own.state == gone:
-		return verdict(lease.Lost)
-	case own.left(t.v.now):
-		t.forget(t.q.who)
-	case own.state == holding:
-		if own.evicted == "" {
-			t.mark(own, t.q.who)
-		}
-		return verdict(lease.Marked)
-	default:
-		t.evictWaiter(own, t.q.who)
-	}
-	t.wake()
-	return verdict(lease.Marked)
-}
-
-// finish is the text that writes the step and ends its transaction. What only
-// locked, and will not matter to anybody, need not reach the disk.
-func (t *step) finish() string {
-	if t.renamed {
-		t.write("UPDATE %s SET epoch='%s',server='%s',quiet=%d,ticket=%d,pace=%d,granted=%d WHERE lock_key='%s' AND entry_id=''",
-			t.store.table, t.name.epoch, t.name.server, t.name.quiet, t.name.counter, t.name.pace, t.name.granted, t.q.key)
-	}
-	if len(t.writes) == 0 {
-		return "ROLLBACK"
-	}
-	return strings.Join(t.writes, ";") + ";" + t.store.dialect.Commit(t.lasting)
 }

@@ -13,15 +13,15 @@ import (
 
 // nameState is a name's own row.
 type nameState struct {
-	name    string
-	epoch   string
-	server  string // those of lately, the latest first
-	quiet   int64  // nothing is granted before
-	counter int64  // numbers this step: its ticket, or fence, if it needs one
-	seen    int64  // the counter of the step before; also when that was
-	turn    int64  // the number that the step which locks the row has given itself
-	pace    int64  // about how long one grant follows the other while some wait
-	granted int64  // when the last such grant was
+	name     string
+	epoch    string
+	server   string // those of lately, the latest first
+	quiet    int64  // nothing is granted before
+	counter  int64  // numbers this step: its ticket, or fence, if it needs one
+	seen     int64  // the counter of the step before; also when that was
+	turn     int64  // the number that the step which locks the row has given itself
+	interval int64  // about how long one grant follows the other while some wait
+	granted  int64  // when the last such grant was
 }
 
 // view is what one attempt read, while it held the lock on the name's row:
@@ -178,7 +178,7 @@ func (v *view) readRows(q *question, rows Rows, limit int) error {
 			}
 			v.name = &nameState{
 				name: unescape(r.info), epoch: f[0], server: f[1], quiet: n.read(f[2]), counter: r.claim.Ticket, seen: n.read(f[3]),
-				pace: n.read(f[4]), granted: n.read(f[5]), turn: n.read(f[6]),
+				interval: n.read(f[4]), granted: n.read(f[5]), turn: n.read(f[6]),
 			}
 			continue
 		case holding:
