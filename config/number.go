@@ -14,9 +14,9 @@ func ParseInt(text string, low, high int) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || text[0] == '+' || n < low || n > high {
 		switch {
-		case high == math.MaxInt && low == math.MinInt:
+		case high >= math.MaxInt32 && low <= math.MinInt32:
 			return 0, fmt.Errorf("%q is not an integer", text)
-		case high == math.MaxInt:
+		case high >= math.MaxInt32: // the largest that all machines count to
 			return 0, fmt.Errorf("%q is not an integer of %d or more", text, low)
 		}
 		return 0, fmt.Errorf("%q is not an integer from %d to %d", text, low, high)
