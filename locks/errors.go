@@ -61,6 +61,27 @@ func (e *EvictedError) Error() string { return fmt.Sprintf("evicted by %s", Prin
 // Is makes it an ErrLost.
 func (e *EvictedError) Is(target error) bool { return target == ErrLost }
 
+// PathError is a file, directory or address that cannot be used for a lock.
+type PathError struct {
+	Op   string // the system call, if one failed
+	Path string
+	Err  error
+	Hint string // what the user can do, if that is known
+}
+
+func (e *PathError) Error() string {
+	text := e.Path + ": " + e.Err.Error()
+	if e.Op != "" {
+		text = e.Op + " " + text
+	}
+	if e.Hint != "" {
+		text += " (" + e.Hint + ")"
+	}
+	return text
+}
+
+func (e *PathError) Unwrap() error { return e.Err }
+
 // BusyError says that there was no slot to be had now.
 type BusyError struct {
 	Name    string

@@ -112,7 +112,7 @@ func listen(domain int, to unix.Sockaddr, name string) (int, error) {
 		return fdtable.MoveHigh(fd), nil
 	}
 	unix.Close(fd)
-	failed := &kernel.Error{Op: op, Path: name, Err: err}
+	failed := &locks.PathError{Op: op, Path: name, Err: err}
 	switch err {
 	case unix.EADDRINUSE:
 		if op == "listen" {
@@ -132,7 +132,7 @@ func listen(domain int, to unix.Sockaddr, name string) (int, error) {
 func newSocket(domain int, name string) (int, error) {
 	fd, err := unix.Socket(domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return -1, &kernel.Error{Op: "socket", Path: name, Err: err}
+		return -1, &locks.PathError{Op: "socket", Path: name, Err: err}
 	}
 	return fd, nil
 }

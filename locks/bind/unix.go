@@ -106,9 +106,9 @@ func removeLeftOver(path string) error {
 	case err == unix.ENOENT:
 		return nil
 	case err != nil:
-		return &kernel.Error{Op: "stat", Path: path, Err: err}
+		return &locks.PathError{Op: "stat", Path: path, Err: err}
 	case st.Mode&unix.S_IFMT != unix.S_IFSOCK:
-		return &kernel.Error{Path: path, Err: errors.New("is there and is no socket"), Hint: "it is not removed; name another file, or what the symbolic link leads to"}
+		return &locks.PathError{Path: path, Err: errors.New("is there and is no socket"), Hint: "it is not removed; name another file, or what the symbolic link leads to"}
 	}
 	fd, err := newSocket(unix.AF_UNIX, path)
 	if err != nil {
@@ -120,10 +120,10 @@ func removeLeftOver(path string) error {
 		return kernel.ErrTaken // EAGAIN: the listener's queue is full; EPROTOTYPE: a socket of another kind
 	case unix.ECONNREFUSED, unix.ENOENT:
 	default:
-		return &kernel.Error{Op: "connect", Path: path, Err: err, Hint: "who may not write the socket cannot see whether somebody listens"}
+		return &locks.PathError{Op: "connect", Path: path, Err: err, Hint: "who may not write the socket cannot see whether somebody listens"}
 	}
 	if err := unix.Unlink(path); err != nil && err != unix.ENOENT {
-		return &kernel.Error{Op: "unlink", Path: path, Err: err, Hint: "it was left behind by somebody whose files only that user may remove"}
+		return &locks.PathError{Op: "unlink", Path: path, Err: err, Hint: "it was left behind by somebody whose files only that user may remove"}
 	}
 	return nil
 }

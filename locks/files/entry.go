@@ -146,7 +146,7 @@ func (q *queue) vanished(err error) error {
 	if err := q.store.checkDir(); err != nil {
 		return err
 	}
-	return &Error{Path: q.path, Err: errors.New("was removed while it was in use")}
+	return &locks.PathError{Path: q.path, Err: errors.New("was removed while it was in use")}
 }
 
 // sign gives a sign of life. It counts only if it was there before the last one

@@ -9,27 +9,6 @@ import (
 	"golock/locks"
 )
 
-// Error is a directory or file of the store that cannot be used.
-type Error struct {
-	Op   string // the system call, if one failed
-	Path string
-	Err  error
-	Hint string // what the user can do, if that is known
-}
-
-func (e *Error) Error() string {
-	s := e.Path + ": " + e.Err.Error()
-	if e.Op != "" {
-		s = e.Op + " " + s
-	}
-	if e.Hint != "" {
-		s += " (" + e.Hint + ")"
-	}
-	return s
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
 // mayPass reports an error that a shared file system may get over by itself.
 func mayPass(err error) bool {
 	for _, passes := range []error{unix.EIO, unix.ESTALE, unix.ETIMEDOUT, unix.EAGAIN, unix.EHOSTDOWN, unix.ENETDOWN, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.EREMOTEIO, unix.ENFILE, unix.EMFILE, unix.ENOMEM} {

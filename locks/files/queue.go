@@ -71,11 +71,11 @@ func (s *Store) queue(name string) (*queue, error) {
 		case err != nil:
 			return nil, err
 		case h.Name != name:
-			return nil, &Error{Path: q.path, Err: fmt.Errorf("belongs to the name %q, whose key is the same", locks.Printable(h.Name, 80)), Hint: "choose another name"}
+			return nil, &locks.PathError{Path: q.path, Err: fmt.Errorf("belongs to the name %q, whose key is the same", locks.Printable(h.Name, 80)), Hint: "choose another name"}
 		}
 		return q, q.mark()
 	}
-	return nil, &Error{Path: q.path, Err: errors.New("vanishes as often as it is made")}
+	return nil, &locks.PathError{Path: q.path, Err: errors.New("vanishes as often as it is made")}
 }
 
 // readHead reads what the directory belongs to. An error of its not being there
@@ -86,10 +86,10 @@ func (q *queue) readHead() (h head, err error) {
 		return h, err
 	}
 	if err := json.Unmarshal(text, &h); err != nil {
-		return h, &Error{Path: q.path + "/" + headFile, Err: fmt.Errorf("damaged: %w", err), Hint: "remove " + q.path + " and " + q.path + usedSuffix + " when no run uses them"}
+		return h, &locks.PathError{Path: q.path + "/" + headFile, Err: fmt.Errorf("damaged: %w", err), Hint: "remove " + q.path + " and " + q.path + usedSuffix + " when no run uses them"}
 	}
 	if h.Format != format {
-		return h, &Error{Path: q.path, Err: fmt.Errorf("has format %d, this golock knows format %d", h.Format, format)}
+		return h, &locks.PathError{Path: q.path, Err: fmt.Errorf("has format %d, this golock knows format %d", h.Format, format)}
 	}
 	return h, nil
 }
@@ -102,11 +102,11 @@ func (s *Store) checkDir() error {
 	err := again(func() error { return unix.Stat(s.dir, &st) })
 	switch {
 	case err == unix.ENOENT:
-		return &Error{Path: s.dir, Err: errors.New("does not exist"), Hint: "mount what belongs there, or mkdir " + s.dir + "; golock does not make the directory of a shared store"}
+		return &locks.PathError{Path: s.dir, Err: errors.New("does not exist"), Hint: "mount what belongs there, or mkdir " + s.dir + "; golock does not make the directory of a shared store"}
 	case err != nil:
-		return &Error{Op: "stat", Path: s.dir, Err: err}
+		return &locks.PathError{Op: "stat", Path: s.dir, Err: err}
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return &Error{Path: s.dir, Err: unix.ENOTDIR}
+		return &locks.PathError{Path: s.dir, Err: unix.ENOTDIR}
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (q *queue) build() error {
 		if again, err := exists(q.path); err != nil || again {
 			return err
 		}
-		return &Error{Path: q.path, Err: errors.New("was removed while it was in use"), Hint: "when no run holds the name any more, remove " + q.path + usedSuffix + " too"}
+		return &locks.PathError{Path: q.path, Err: errors.New("was removed while it was in use"), Hint: "when no run holds the name any more, remove " + q.path + usedSuffix + " too"}
 	}
 	id, err := locks.NewRef(q.name)
 	if err != nil {
@@ -152,7 +152,7 @@ func (q *queue) build() error {
 		if err == unix.ENOTEMPTY || err == unix.EEXIST { // somebody was faster
 			err = nil
 		} else {
-			err = &Error{Op: "rename", Path: fresh, Err: err}
+			err = &locks.PathError{Op: "rename", Path: fresh, Err: err}
 		}
 	}
 	_ = os.RemoveAll(fresh)
@@ -165,7 +165,7 @@ func (q *queue) mark() error {
 		return err
 	}
 	if err := createFile(q.path + usedSuffix); err != nil && err != unix.EEXIST {
-		return &Error{Op: "create", Path: q.path + usedSuffix, Err: err}
+		return &locks.PathError{Op: "create", Path: q.path + usedSuffix, Err: err}
 	}
 	return nil
 }
@@ -174,10 +174,10 @@ func (q *queue) mark() error {
 func mkdirLike(path, like string) error {
 	var st unix.Stat_t
 	if err := again(func() error { return unix.Stat(like, &st) }); err != nil {
-		return &Error{Op: "stat", Path: like, Err: err}
+		return &locks.PathError{Op: "stat", Path: like, Err: err}
 	}
 	if err := again(func() error { return unix.Mkdir(path, 0o700) }); err != nil {
-		return &Error{Op: "mkdir", Path: path, Err: err}
+		return &locks.PathError{Op: "mkdir", Path: path, Err: err}
 	}
 	// Whatever the umask. Some shared file systems have no modes to change.
 	_ = unix.Chmod(path, st.Mode&0o2777)
@@ -208,7 +208,7 @@ func (q *queue) dataPath(id string) string { return q.path + "/" + recordsDir + 
 // create makes a token.
 func (q *queue) create(t token) error {
 	if err := q.store.make(q.tokenPath(t)); err != nil {
-		return &Error{Op: q.store.scheme, Path: q.tokenPath(t), Err: err}
+		return &locks.PathError{Op: q.store.scheme, Path: q.tokenPath(t), Err: err}
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (q *queue) create(t token) error {
 // fs.ErrNotExist.
 func (q *queue) turn(from, to token) error {
 	if err := rename(q.tokenPath(from), q.tokenPath(to)); err != nil {
-		return &Error{Op: "rename", Path: q.tokenPath(from), Err: err}
+		return &locks.PathError{Op: "rename", Path: q.tokenPath(from), Err: err}
 	}
 	return nil
 }
@@ -230,13 +230,13 @@ func (q *queue) here(t token) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, &Error{Op: "open", Path: path, Err: err}
+		return false, &locks.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	err = again(func() error { return unix.Fstatat(fd, t.String(), &st, unix.AT_SYMLINK_NOFOLLOW) })
 	if err != nil && err != unix.ENOENT {
-		return false, &Error{Op: "stat", Path: q.tokenPath(t), Err: err}
+		return false, &locks.PathError{Op: "stat", Path: q.tokenPath(t), Err: err}
 	}
 	return err == nil, nil
 }
@@ -262,11 +262,11 @@ func (q *queue) remove(t token) (bool, error) {
 		err = os.RemoveAll(q.dataPath(t.id))
 	}
 	if err != nil {
-		return true, &Error{Path: q.dataPath(t.id), Err: errors.Unwrap(err)}
+		return true, &locks.PathError{Path: q.dataPath(t.id), Err: errors.Unwrap(err)}
 	}
 	q.store.at("emptied")
 	if err := removeName(q.tokenPath(gone)); err != nil && err != unix.ENOENT {
-		return true, &Error{Op: "remove", Path: q.tokenPath(gone), Err: err}
+		return true, &locks.PathError{Op: "remove", Path: q.tokenPath(gone), Err: err}
 	}
 	return true, nil
 }
@@ -311,7 +311,7 @@ func (q *queue) nextFence() (int64, error) {
 		if err := q.store.make(path); err == unix.EEXIST {
 			continue
 		} else if err != nil {
-			return 0, &Error{Op: q.store.scheme, Path: path, Err: err}
+			return 0, &locks.PathError{Op: q.store.scheme, Path: path, Err: err}
 		}
 		last, others, err := lastFence(dir)
 		if err != nil {
@@ -325,7 +325,7 @@ func (q *queue) nextFence() (int64, error) {
 		}
 		return fence, nil
 	}
-	return 0, &Error{Path: dir, Err: errors.New("others take every number")}
+	return 0, &locks.PathError{Path: dir, Err: errors.New("others take every number")}
 }
 
 // lastFence gives the highest number and the lower ones.
@@ -379,13 +379,13 @@ const maxFile = 64 << 10
 func readFile(path string) ([]byte, error) {
 	fd, err := openFile(path, unix.O_RDONLY)
 	if err != nil {
-		return nil, &Error{Op: "open", Path: path, Err: err}
+		return nil, &locks.PathError{Op: "open", Path: path, Err: err}
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFile))
 	if err != nil {
-		return nil, &Error{Op: "read", Path: path, Err: errors.Unwrap(err)}
+		return nil, &locks.PathError{Op: "read", Path: path, Err: errors.Unwrap(err)}
 	}
 	return text, nil
 }
@@ -401,7 +401,7 @@ func writeFile(path string, text []byte) error {
 		fd, err = openFile(path, flags)
 	}
 	if err != nil {
-		return &Error{Op: "create", Path: path, Err: err}
+		return &locks.PathError{Op: "create", Path: path, Err: err}
 	}
 	var st unix.Stat_t
 	if unix.Stat(filepath.Dir(path), &st) == nil {
@@ -425,7 +425,7 @@ func finishWrite(fd int, path string, text []byte) error {
 		err = closed
 	}
 	if err != nil {
-		return &Error{Op: "write", Path: path, Err: err}
+		return &locks.PathError{Op: "write", Path: path, Err: err}
 	}
 	return nil
 }
@@ -436,7 +436,7 @@ func replaceFile(path string, text []byte) error {
 		return err
 	}
 	if err := rename(path+".new", path); err != nil {
-		return &Error{Op: "rename", Path: path, Err: err}
+		return &locks.PathError{Op: "rename", Path: path, Err: err}
 	}
 	return nil
 }
@@ -445,7 +445,7 @@ func exists(path string) (bool, error) {
 	var st unix.Stat_t
 	err := again(func() error { return unix.Lstat(path, &st) })
 	if err != nil && err != unix.ENOENT {
-		return false, &Error{Op: "stat", Path: path, Err: err}
+		return false, &locks.PathError{Op: "stat", Path: path, Err: err}
 	}
 	return err == nil, nil
 }
@@ -454,13 +454,13 @@ func exists(path string) (bool, error) {
 func readNames(path string) ([]string, error) {
 	fd, err := openFile(path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return nil, &Error{Op: "open", Path: path, Err: err}
+		return nil, &locks.PathError{Op: "open", Path: path, Err: err}
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
 	if err != nil {
-		return nil, &Error{Op: "read", Path: path, Err: errors.Unwrap(err)}
+		return nil, &locks.PathError{Op: "read", Path: path, Err: errors.Unwrap(err)}
 	}
 	return names, nil
 }

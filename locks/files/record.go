@@ -88,7 +88,7 @@ func (q *queue) writePulse(id string, p pulse) error {
 	path := q.recordPath(id)
 	fd, err := openFile(path, unix.O_WRONLY)
 	if err != nil {
-		return &Error{Op: "open", Path: path, Err: err}
+		return &locks.PathError{Op: "open", Path: path, Err: err}
 	}
 	return finishWrite(fd, path, []byte(p.String()))
 }

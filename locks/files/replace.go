@@ -77,7 +77,7 @@ func (q *queue) evict(t token, by string) error {
 	err := writeFile(own, []byte(by+"\n"))
 	if err == nil {
 		if err = rename(own, path); err != nil {
-			err = &Error{Op: "rename", Path: own, Err: err}
+			err = &locks.PathError{Op: "rename", Path: own, Err: err}
 		}
 	}
 	if errors.Is(err, unix.ENOENT) {

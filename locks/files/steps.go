@@ -130,10 +130,10 @@ func (e *entry) fetch() error {
 	}
 	p, ok := parsePulse(text)
 	if !ok {
-		return &Error{Path: e.queue.recordPath(tokens[0].id), Err: errDamaged}
+		return &locks.PathError{Path: e.queue.recordPath(tokens[0].id), Err: errDamaged}
 	}
 	if rec.Clock == "" || rec.Clock != e.store.clockName() {
-		return &Error{Path: e.queue.recordPath(tokens[0].id), Err: errElsewhere}
+		return &locks.PathError{Path: e.queue.recordPath(tokens[0].id), Err: errElsewhere}
 	}
 	e.token, e.record, e.pulse = tokens[0], rec, p
 	e.term = locks.Term{Asked: p.asked, TTL: rec.TTL}

@@ -106,7 +106,7 @@ func (s *Store) Warnings() []string { return nil }
 // Join implements locks.Store.
 func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
 	t, err := lease.NewTicket(ctx, s.URL(), r, s.newEntry(r))
-	var fault *Error
+	var fault *locks.PathError
 	switch {
 	case err == nil:
 		return t, nil

@@ -124,7 +124,7 @@ func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
 			if err := rename(s.dir+"/"+name, old); err == unix.ENOENT {
 				continue // it is finished
 			} else if err != nil {
-				return removed, &Error{Op: "rename", Path: s.dir + "/" + name, Err: err}
+				return removed, &locks.PathError{Op: "rename", Path: s.dir + "/" + name, Err: err}
 			}
 		}
 		if err := os.RemoveAll(old); err != nil {

@@ -1,27 +1,6 @@
 // Package kernel is what the engines on kernel locks share: local, lockfile and bind.
 package kernel
 
-// Error is a file, directory or address that cannot be used for a lock.
-type Error struct {
-	Op   string // the system call, if one failed
-	Path string
-	Err  error
-	Hint string // what the user can do, if that is known
-}
-
-func (e *Error) Error() string {
-	text := e.Path + ": " + e.Err.Error()
-	if e.Op != "" {
-		text = e.Op + " " + text
-	}
-	if e.Hint != "" {
-		text += " (" + e.Hint + ")"
-	}
-	return text
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
 // EscapePath writes a path or name so that it can stand in a URL.
 func EscapePath(path string) string {
 	const hex = "0123456789ABCDEF"

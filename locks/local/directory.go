@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/internal/fdtable"
-	"golock/locks/kernel"
+	"golock/locks"
 )
 
 // directory is an open lock directory.
@@ -72,7 +72,7 @@ func (r roots) pick() (string, error) {
 			return p.path, r.checkTmp(p.parent)
 		}
 	}
-	return "", &kernel.Error{Path: r.lock, Err: errors.New("no place for lock files: neither it nor " + own + " nor " + r.tmp + " is root's and open to all with the sticky bit"), Hint: "name a directory with --store local:///DIR"}
+	return "", &locks.PathError{Path: r.lock, Err: errors.New("no place for lock files: neither it nor " + own + " nor " + r.tmp + " is root's and open to all with the sticky bit"), Hint: "name a directory with --store local:///DIR"}
 }
 
 // shared reports a directory of root's that is open to all, with the sticky bit.
@@ -101,7 +101,7 @@ func (r roots) checkTmp(parent string) error {
 		// 36 35 98:0 /root-of-mount /mount-point options ... (proc(5))
 		field := strings.Fields(line)
 		if len(field) > 4 && field[4] == r.tmp && field[3] != "/" && strings.Contains(field[3], "private") {
-			return &kernel.Error{Path: r.tmp, Err: errors.New("is private to this service, so locks there exclude nobody else"), Hint: "have " + r.run + "/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), or name a shared directory with --store local:///DIR"}
+			return &locks.PathError{Path: r.tmp, Err: errors.New("is private to this service, so locks there exclude nobody else"), Hint: "have " + r.run + "/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), or name a shared directory with --store local:///DIR"}
 		}
 	}
 	return nil
@@ -184,12 +184,12 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 		case err == nil:
 			_ = unix.Chmod(path, 0o700) // whatever the umask
 		case err != unix.EEXIST:
-			return nil, &kernel.Error{Op: "mkdir", Path: path, Err: err}
+			return nil, &locks.PathError{Op: "mkdir", Path: path, Err: err}
 		}
 		fd, err = unix.Open(path, flags, 0)
 	}
 	if err != nil {
-		return nil, &kernel.Error{Op: "open directory", Path: path, Err: err}
+		return nil, &locks.PathError{Op: "open directory", Path: path, Err: err}
 	}
 	d := &directory{fd: fd, path: path, exists: true}
 	if err := d.check(isDefault, r); err != nil {
@@ -203,18 +203,18 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 func (d *directory) check(isDefault bool, r roots) error {
 	st := &d.stat
 	if err := unix.Fstat(d.fd, st); err != nil {
-		return &kernel.Error{Op: "fstat", Path: d.path, Err: err}
+		return &locks.PathError{Op: "fstat", Path: d.path, Err: err}
 	}
 	if isDefault && st.Uid != uint32(r.euid) {
-		return &kernel.Error{Path: d.path, Err: fmt.Errorf("belongs to user %d, not to %d", st.Uid, r.euid), Hint: "somebody took the place; have it removed, or name a directory with --store local:///DIR"}
+		return &locks.PathError{Path: d.path, Err: fmt.Errorf("belongs to user %d, not to %d", st.Uid, r.euid), Hint: "somebody took the place; have it removed, or name a directory with --store local:///DIR"}
 	}
 	if isDefault && st.Mode&0o022 != 0 {
-		return &kernel.Error{Path: d.path, Err: fmt.Errorf("can be written by others (mode %04o)", st.Mode&0o7777), Hint: "chmod 700 " + d.path}
+		return &locks.PathError{Path: d.path, Err: fmt.Errorf("can be written by others (mode %04o)", st.Mode&0o7777), Hint: "chmod 700 " + d.path}
 	}
 	if kind, err := networkFS(d.fd, d.path); err != nil {
-		return &kernel.Error{Op: "statfs", Path: d.path, Err: err}
+		return &locks.PathError{Op: "statfs", Path: d.path, Err: err}
 	} else if kind != "" {
-		return &kernel.Error{Path: d.path, Err: fmt.Errorf("is on %s, whose locks can be lost or are seen by one host only", kind), Hint: "take a directory on a local disk, or a networked store"}
+		return &locks.PathError{Path: d.path, Err: fmt.Errorf("is on %s, whose locks can be lost or are seen by one host only", kind), Hint: "take a directory on a local disk, or a networked store"}
 	}
 	if real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(d.fd)); err == nil && real[0] == '/' {
 		d.path = real

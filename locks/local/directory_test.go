@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"golock/locks/kernel"
+	"golock/locks"
 	"golock/test/testkit"
 )
 
@@ -223,7 +223,7 @@ func TestPrivateTmpIsRefused(t *testing.T) {
 				t.Errorf("openDirectory = %v", err)
 			}
 			if tt.private {
-				var e *kernel.Error
+				var e *locks.PathError
 				if !errors.As(err, &e) || !strings.Contains(err.Error(), "tmpfiles.d") || !strings.Contains(err.Error(), "--store") {
 					t.Errorf("%v does not name both remedies", err)
 				}

@@ -13,7 +13,6 @@ import (
 
 	"golock/internal/procfs"
 	"golock/locks"
-	"golock/locks/kernel"
 )
 
 // A slot with a hold outlasts its holder: the record alone keeps it, on CLOCK_BOOTTIME
@@ -94,7 +93,7 @@ func (d *directory) snapshots(ctx context.Context, wanted func(base string) bool
 func (d *directory) lockFiles(wanted func(base string) bool) (bases []string, err error) {
 	files, err := os.ReadDir(d.path)
 	if err != nil {
-		return nil, &kernel.Error{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
+		return nil, &locks.PathError{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
 	}
 	for _, file := range files {
 		if isLockFile(file.Name()) && wanted(file.Name()) {
@@ -119,7 +118,7 @@ func (d *directory) eachFile(caller context.Context, bases []string, f func(ctx 
 			continue
 		}
 		if errors.Is(err, context.Canceled) && caller.Err() == nil {
-			err = &kernel.Error{Path: d.path + "/" + base, Err: errors.New("is being changed by somebody else, as others were for long")}
+			err = &locks.PathError{Path: d.path + "/" + base, Err: errors.New("is being changed by somebody else, as others were for long")}
 		}
 		if gateBudget -= time.Since(began); gateBudget <= 0 {
 			cancel()
@@ -150,7 +149,7 @@ func (d *directory) withTable(ctx context.Context, base string, access int, f fu
 		tab = nil
 		var used bool
 		if used, err = file.isUsed(); used {
-			err = &kernel.Error{Path: file.path, Err: errDamaged}
+			err = &locks.PathError{Path: file.path, Err: errDamaged}
 		}
 	}
 	if err != nil {

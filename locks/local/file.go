@@ -94,14 +94,14 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 	case err == unix.ENOENT && flags&unix.O_CREAT == 0:
 		return nil, nil
 	case err == unix.ELOOP:
-		return nil, &kernel.Error{Path: f.path, Err: errors.New("is a symbolic link, which golock does not follow"), Hint: "remove it"}
+		return nil, &locks.PathError{Path: f.path, Err: errors.New("is a symbolic link, which golock does not follow"), Hint: "remove it"}
 	case err == unix.EACCES || err == unix.EPERM:
-		return nil, &kernel.Error{Op: "open", Path: f.path, Err: err, Hint: "it belongs to another user: chmod or remove it, or take a directory of your own"}
+		return nil, &locks.PathError{Op: "open", Path: f.path, Err: err, Hint: "it belongs to another user: chmod or remove it, or take a directory of your own"}
 	case err != nil:
-		return nil, &kernel.Error{Op: "open", Path: f.path, Err: err}
+		return nil, &locks.PathError{Op: "open", Path: f.path, Err: err}
 	}
 	if err = f.readStat(); err == nil && f.stat.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = &kernel.Error{Path: f.path, Err: errors.New("is not a regular file"), Hint: "remove it"}
+		err = &locks.PathError{Path: f.path, Err: errors.New("is not a regular file"), Hint: "remove it"}
 	}
 	if err != nil {
 		f.close()
@@ -112,7 +112,7 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 
 func (f *lockFile) readStat() error {
 	if err := unix.Fstat(f.fd, &f.stat); err != nil {
-		return &kernel.Error{Op: "fstat", Path: f.path, Err: err}
+		return &locks.PathError{Op: "fstat", Path: f.path, Err: err}
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (f *lockFile) close() {
 }
 
 func (f *lockFile) lockError(err error) error {
-	e := &kernel.Error{Op: "lock", Path: f.path, Err: err}
+	e := &locks.PathError{Op: "lock", Path: f.path, Err: err}
 	if err == unix.EINVAL || err == unix.ENOTSUP || err == unix.ENOLCK || err == unix.ENOSYS {
 		e.Hint = "this file system has no open file description locks"
 	}
@@ -144,7 +144,7 @@ func (f *lockFile) checkPath() error {
 		return errMoved
 	}
 	if err != nil {
-		return &kernel.Error{Op: "stat", Path: f.path, Err: err}
+		return &locks.PathError{Op: "stat", Path: f.path, Err: err}
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (f *lockFile) read() (*table, error) {
 	}
 	if t.header, err = decodeHeader(f.buffer[:n]); err != nil {
 		if err != errCorrupt {
-			err = &kernel.Error{Path: f.path, Err: err, Hint: "another version of golock uses this directory"}
+			err = &locks.PathError{Path: f.path, Err: err, Hint: "another version of golock uses this directory"}
 		}
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (f *lockFile) readRecord(index int) (record, error) {
 func (f *lockFile) readCommand(r *record) error {
 	whole, err := f.readRecord(r.index)
 	if err == errCorrupt {
-		err = &kernel.Error{Path: f.path, Err: err}
+		err = &locks.PathError{Path: f.path, Err: err}
 	}
 	r.command = whole.command
 	return err
@@ -270,7 +270,7 @@ func (f *lockFile) write(t *table, r *record) error {
 			r.index = t.size
 		}
 		if r.index >= maxRecords {
-			return &kernel.Error{Path: f.path, Err: fmt.Errorf("the table is full: %d entries", maxRecords)}
+			return &locks.PathError{Path: f.path, Err: fmt.Errorf("the table is full: %d entries", maxRecords)}
 		}
 	}
 	if r.index >= t.size {
@@ -312,7 +312,7 @@ func (f *lockFile) reset(name string) (*table, error) {
 
 func (f *lockFile) truncate(size int64) error {
 	if err := unix.Ftruncate(f.fd, size); err != nil {
-		return &kernel.Error{Op: "truncate", Path: f.path, Err: err}
+		return &locks.PathError{Op: "truncate", Path: f.path, Err: err}
 	}
 	return nil
 }
@@ -327,7 +327,7 @@ func (f *lockFile) writeAt(b []byte, at int64) error {
 			err = io.ErrShortWrite
 		}
 		if err != nil {
-			return &kernel.Error{Op: "write", Path: f.path, Err: err}
+			return &locks.PathError{Op: "write", Path: f.path, Err: err}
 		}
 		b, at = b[n:], at+int64(n)
 	}
@@ -342,7 +342,7 @@ func (f *lockFile) readAt(b []byte, at int64) (read int, err error) {
 			continue
 		}
 		if err != nil {
-			return read, &kernel.Error{Op: "read", Path: f.path, Err: err}
+			return read, &locks.PathError{Op: "read", Path: f.path, Err: err}
 		}
 		if n == 0 {
 			break

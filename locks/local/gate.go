@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/internal/procfs"
-	"golock/locks/kernel"
+	"golock/locks"
 )
 
 // gateWait bounds the wait for the gate behind a process that is stopped inside,
@@ -76,10 +76,10 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 		stuck += gateWait
 		who, stopped := f.gateHolder()
 		if stopped {
-			return &kernel.Error{Path: f.path, Err: fmt.Errorf("process %s is stopped while it changes this file; continue or end it", who)}
+			return &locks.PathError{Path: f.path, Err: fmt.Errorf("process %s is stopped while it changes this file; continue or end it", who)}
 		}
 		if stuck >= limit {
-			return &kernel.Error{Path: f.path, Err: fmt.Errorf("still being changed by %s after %v", who, limit)}
+			return &locks.PathError{Path: f.path, Err: fmt.Errorf("still being changed by %s after %v", who, limit)}
 		}
 	}
 }

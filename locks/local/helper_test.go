@@ -24,7 +24,6 @@ import (
 
 	"golock/internal/procfs"
 	"golock/locks"
-	"golock/locks/kernel"
 	"golock/test/testkit"
 )
 
@@ -135,7 +134,7 @@ func refused(t testing.TB, s *Store, name string, changes ...change) *locks.Busy
 func fails(t testing.TB, s *Store, name, path string) error {
 	t.Helper()
 	_, err := s.Join(background, request(t, name, noWait))
-	var e *kernel.Error
+	var e *locks.PathError
 	if !errors.As(err, &e) {
 		t.Fatalf("Join(%q) = %v, want an error of the file", name, err)
 	}

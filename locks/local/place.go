@@ -111,7 +111,7 @@ func (p *place) load(name string) (*table, error) {
 	case err != nil:
 		return nil, err
 	case tab.name != name:
-		return nil, &kernel.Error{Path: f.path, Err: fmt.Errorf("belongs to the name %q", tab.name), Hint: "remove it"}
+		return nil, &locks.PathError{Path: f.path, Err: fmt.Errorf("belongs to the name %q", tab.name), Hint: "remove it"}
 	default:
 		return tab, nil
 	}
@@ -120,9 +120,9 @@ func (p *place) load(name string) (*table, error) {
 	case err != nil:
 		return nil, err
 	case used || p.self.state == stateWaiting: // also if p itself is the only one
-		return nil, &kernel.Error{Path: f.path, Err: errDamaged, Hint: "it is repaired when they have ended"}
+		return nil, &locks.PathError{Path: f.path, Err: errDamaged, Hint: "it is repaired when they have ended"}
 	case f.stat.Nlink > 1:
-		return nil, &kernel.Error{Path: f.path, Err: fmt.Errorf("is not a lock file of golock and has %d names", f.stat.Nlink), Hint: "remove it"}
+		return nil, &locks.PathError{Path: f.path, Err: fmt.Errorf("is not a lock file of golock and has %d names", f.stat.Nlink), Hint: "remove it"}
 	}
 	return f.reset(name)
 }
@@ -203,7 +203,7 @@ func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err err
 		return slices.ContainsFunc(holders, func(h record) bool { return slices.Contains(h.slots, slot) })
 	}, p.self.claim.Weight)
 	if slots[len(slots)-1] > maxSlot {
-		return nil, &kernel.Error{Path: f.path, Err: fmt.Errorf("more than %d units are in use", maxSlot)}
+		return nil, &locks.PathError{Path: f.path, Err: fmt.Errorf("more than %d units are in use", maxSlot)}
 	}
 	defer func() {
 		if err != nil {

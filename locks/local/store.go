@@ -109,7 +109,7 @@ func (s *Store) Forget(_ context.Context, name string) error {
 	defer d.close()
 	base := fileName(name)
 	if err := unix.Unlinkat(d.fd, base, 0); err != nil && err != unix.ENOENT {
-		return &kernel.Error{Op: "remove", Path: d.path + "/" + base, Err: err}
+		return &locks.PathError{Op: "remove", Path: d.path + "/" + base, Err: err}
 	}
 	return nil
 }

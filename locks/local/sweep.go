@@ -76,7 +76,7 @@ func (d *directory) sweep(ctx context.Context, base string, olderThan time.Durat
 		}
 		if !used && len(dead) == len(tab.records) && time.Since(time.Unix(st.Mtim.Unix())) >= olderThan {
 			if err := unix.Unlinkat(d.fd, base, 0); err != nil {
-				return &kernel.Error{Op: "remove", Path: f.path, Err: err}
+				return &locks.PathError{Op: "remove", Path: f.path, Err: err}
 			}
 			removed = 1
 			return nil

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	"golock/locks/kernel"
 )
 
 // ticket is one request, from Join to the grant. It sleeps on the entry in front of it
@@ -81,7 +80,7 @@ func (t *ticket) join(ctx context.Context) error {
 			return err
 		}
 	}
-	return &kernel.Error{Path: path, Err: errors.New("something removes it all the time")}
+	return &locks.PathError{Path: path, Err: errors.New("something removes it all the time")}
 }
 
 // Wait implements locks.Ticket.

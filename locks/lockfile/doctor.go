@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	"golock/locks/kernel"
 )
 
 // Examine implements locks.Store. It never takes the lock: a run with -n would find it
@@ -29,10 +28,10 @@ func (s *Store) Examine(ctx context.Context, _ time.Duration) ([]locks.Finding, 
 		add(s.access(&st))
 	case unix.ENOENT:
 		if _, err := os.Stat(dir); err != nil {
-			return nil, &kernel.Error{Path: s.path, Err: err, Hint: "the directory must be there"}
+			return nil, &locks.PathError{Path: s.path, Err: err, Hint: "the directory must be there"}
 		}
 		if unix.Access(dir, unix.W_OK|unix.X_OK) != nil {
-			return nil, &kernel.Error{Path: s.path, Err: unix.EACCES, Hint: "the file does not exist, and this user may not make it in " + dir}
+			return nil, &locks.PathError{Path: s.path, Err: unix.EACCES, Hint: "the file does not exist, and this user may not make it in " + dir}
 		}
 		add(locks.Finding{Level: locks.OK, Subject: "file", What: s.path + " does not exist yet, the first run makes it"})
 	default:

@@ -28,7 +28,7 @@ func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, e
 		case unix.ENOENT:
 			return
 		default:
-			yield(locks.Entry{}, &kernel.Error{Op: "stat", Path: s.path, Err: err})
+			yield(locks.Entry{}, &locks.PathError{Op: "stat", Path: s.path, Err: err})
 			return
 		}
 		seen := s.holders(&st)

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/locks"
 	"golock/locks/kernel"
 )
 
@@ -128,11 +129,11 @@ func (s *Store) lock(shared bool, cancelled <-chan struct{}) (int, error) {
 		default:
 		}
 	}
-	return -1, &kernel.Error{Path: s.path, Err: errors.New("something removes or replaces it all the time")}
+	return -1, &locks.PathError{Path: s.path, Err: errors.New("something removes or replaces it all the time")}
 }
 
 func (s *Store) lockError(err error) error {
-	e := &kernel.Error{Op: "lock", Path: s.path, Err: err}
+	e := &locks.PathError{Op: "lock", Path: s.path, Err: err}
 	switch err {
 	case unix.EINVAL, unix.ENOTSUP, unix.ENOLCK, unix.ENOSYS:
 		e.Hint = "this file system has no " + string(s.family) + " locks, or no more of them"
@@ -168,7 +169,7 @@ func (s *Store) open(access int) (int, error) {
 		}
 		if err := unix.Fstat(fd, &st); err != nil {
 			s.sys.close(fd)
-			return -1, &kernel.Error{Op: "fstat", Path: s.path, Err: err}
+			return -1, &locks.PathError{Op: "fstat", Path: s.path, Err: err}
 		}
 		if err := s.checkKind(&st); err != nil {
 			s.sys.close(fd)
@@ -176,7 +177,7 @@ func (s *Store) open(access int) (int, error) {
 		}
 		return fd, nil
 	}
-	return -1, &kernel.Error{Path: s.path, Err: errors.New("something makes and removes it all the time")}
+	return -1, &locks.PathError{Path: s.path, Err: errors.New("something makes and removes it all the time")}
 }
 
 // create makes the file. It follows a dangling symbolic link only if this user or root
@@ -197,14 +198,14 @@ func (s *Store) checkLink() error {
 	if unix.Lstat(s.path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK || !isForeign(&st) {
 		return nil
 	}
-	return &kernel.Error{Path: s.path, Err: fmt.Errorf("is a symbolic link of user %d", st.Uid), Hint: "name the file that it leads to"}
+	return &locks.PathError{Path: s.path, Err: fmt.Errorf("is a symbolic link of user %d", st.Uid), Hint: "name the file that it leads to"}
 }
 
 // isForeign reports whether something belongs neither to this user nor to root.
 func isForeign(st *unix.Stat_t) bool { return st.Uid != 0 && st.Uid != uint32(os.Geteuid()) }
 
 func (s *Store) openError(err error) error {
-	e := &kernel.Error{Op: "open", Path: s.path, Err: err}
+	e := &locks.PathError{Op: "open", Path: s.path, Err: err}
 	switch err {
 	case unix.ENOENT:
 		e.Hint = "the directory must be there"
@@ -227,7 +228,7 @@ func (s *Store) checkKind(st *unix.Stat_t) error {
 		if s.family == Flock {
 			return nil
 		}
-		return &kernel.Error{Path: s.path, Err: errors.New("is a directory, which has no fcntl locks"), Hint: "name a file in it, or use flock://"}
+		return &locks.PathError{Path: s.path, Err: errors.New("is a directory, which has no fcntl locks"), Hint: "name a file in it, or use flock://"}
 	case unix.S_IFIFO:
 		kind = "FIFO"
 	case unix.S_IFSOCK:
@@ -235,7 +236,7 @@ func (s *Store) checkKind(st *unix.Stat_t) error {
 	default:
 		kind = "device"
 	}
-	return &kernel.Error{Path: s.path, Err: fmt.Errorf("is a %s, not a file", kind)}
+	return &locks.PathError{Path: s.path, Err: fmt.Errorf("is a %s, not a file", kind)}
 }
 
 // inPlace reports whether the path still leads to the file of fd.

@@ -87,7 +87,7 @@ func (s *Store) take(r locks.Request, cancelled <-chan struct{}) (*kernel.Lease,
 	fd = fdtable.MoveHigh(fd)
 	return kernel.NewLease(grant, []int{fd}, func() (err error) {
 		if failed := s.sys.unlock(fd); failed != nil {
-			err = &kernel.Error{Op: "unlock", Path: s.path, Err: failed}
+			err = &locks.PathError{Op: "unlock", Path: s.path, Err: failed}
 		}
 		s.sys.close(fd)
 		return err
