@@ -347,7 +347,15 @@ func ignored(sig syscall.Signal) bool {
 
 // Exec becomes another program, which finds the signals as this one's caller left them. It is for
 // the time before Catch. It returns only if that fails.
+//
+// What came before was blocked (package entry) and works now, by default: the Go runtime's handlers
+// would drop most of it.
 func Exec(path string, argv, env []string) error {
+	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
+		if !IsFault(sig) && !ignored(sig) {
+			sigaction(sig, &action{}, nil)
+		}
+	}
 	if mask, known := entry.Mask(); known {
 		var before uint64
 		sigprocmask(unix.SIG_SETMASK, &mask, &before)

@@ -23,6 +23,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"golock/locks/redis/redistest"
 )
 
@@ -157,6 +159,18 @@ func TestLean(t *testing.T) {
 	}
 	if code, text := run(local, "sh", "-c", "readlink /proc/$PPID/exe"); code != 0 || text != golock+"\n" {
 		t.Errorf("on local: exit code %d, %s", code, text)
+	}
+	for i := range 40 { // no signal is lost on the way from one to the other
+		cmd := exec.Command(golock, "run", "--name", "n", "--store", server, "--time-limit", "5s", "--", "sleep", "60")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(i) * 200 * time.Microsecond)
+		_ = cmd.Process.Signal(unix.SIGUSR1)
+		_ = cmd.Wait()
+		if how := cmd.ProcessState.Sys().(syscall.WaitStatus); how.Signal() != unix.SIGUSR1 && how.ExitStatus() != 128+int(unix.SIGUSR1) {
+			t.Fatalf("USR1 %v after the start: %v", time.Duration(i)*200*time.Microsecond, cmd.ProcessState)
+		}
 	}
 	do(t, dir, "mv", full, full+".1")
 	if code, text := run(server, "true"); code != 69 || !strings.Contains(text, full) || !strings.Contains(text, "the package golock "+version) {
