@@ -146,6 +146,8 @@ func (w *waiter) delay() *Outcome {
 		case !ok, sig == 0:
 		case signals.EndsWaiting(sig):
 			return interruptedBy(sig)
+		case sig == unix.SIGTSTP: // there is no terminal: with one it stops golock by itself
+			w.Relay.Suspend()
 		case sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
 			w.pending = append(w.pending, sig)
 		}
@@ -343,7 +345,7 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	if evicted != nil && sig == unix.SIGTERM {
 		return w.refusal(evicted, false)
 	}
-	w.withdraw(leaveLimit)
+	w.withdraw(leaveLimit / 2) // together less than 100 ms
 	return interruptedBy(sig)
 }
 
