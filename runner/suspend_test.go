@@ -79,3 +79,48 @@ func TestEvictedBySignal(t *testing.T) {
 		t.Errorf("outcome %+v, want that it was evicted", o)
 	}
 }
+
+// silent is a store with leases that never answers. stop tells golock to stop once
+// it is asked.
+type silent struct {
+	locks.LeaseStore
+	stop     func()
+	released chan time.Duration // how long a release may take
+}
+
+func (silent) URL() string { return "silent" }
+
+func (s silent) Join(ctx context.Context, _ locks.Request) (locks.Ticket, error) {
+	if ctx.Err() == nil {
+		s.stop()
+		<-ctx.Done()
+		select {}
+	}
+	return nil, ctx.Err()
+}
+
+func (s silent) Attach(locks.Ref) locks.RenewableLease { return silentLease{released: s.released} }
+
+type silentLease struct {
+	locks.RenewableLease
+	released chan time.Duration
+}
+
+func (l silentLease) Release(ctx context.Context) error {
+	until, _ := ctx.Deadline()
+	l.released <- time.Until(until)
+	return ctx.Err()
+}
+
+// Leaving the queue and telling the store so take less than 100 ms together.
+func TestToldToStopBySilentStore(t *testing.T) {
+	store := silent{stop: func() { _ = unix.Kill(os.Getpid(), unix.SIGTERM) }, released: make(chan time.Duration, 1)}
+	r := testRun(t, store, "true")
+	r.Wait, r.OnlyWarn = -1, true
+	if o := r.Do(); o.Kind != Interrupted {
+		t.Errorf("outcome %+v", o)
+	}
+	if limit := <-store.released; leaveLimit+limit >= 100*time.Millisecond {
+		t.Errorf("%v to leave the queue, and %v for the release", leaveLimit, limit)
+	}
+}
