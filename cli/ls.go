@@ -128,22 +128,24 @@ func (l *lister) once() error {
 	return failed
 }
 
-// list asks for the entries of the name, or of all.
+// list asks for the entries of the name, or of all. A store that cannot be read hides
+// none of the others: it may be another user's.
 func (l *lister) list(ctx context.Context) ([]term.Row, error) {
 	users := term.Users{}
 	rows := []term.Row{}
+	var failed error
 	for _, store := range l.stores {
 		for e, err := range store.Entries(ctx, l.Name) {
 			switch {
 			case len(l.stores) > 1 && errors.Is(err, unix.EACCES): // another user's
 			case err != nil:
-				return rows, err
+				failed = errors.Join(failed, err)
 			default:
 				rows = append(rows, users.Row(e, locks.KindOf(store) == locks.LeaseQueue))
 			}
 		}
 	}
-	return rows, nil
+	return rows, failed
 }
 
 // answer is what the store said.
