@@ -32,7 +32,7 @@ func becomeFull(v *config.Values) error {
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return fmt.Errorf("a store on a server needs the full program, which is found by /proc: %w", err)
 	}
 	path := filepath.Join(filepath.Dir(self), fullProgram+versionText())
 	err = signals.Exec(path, os.Args, entry.Environ())

@@ -352,7 +352,8 @@ func ignored(sig syscall.Signal) bool {
 // would drop most of it.
 func Exec(path string, argv, env []string) error {
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
-		if !IsFault(sig) && !ignored(sig) {
+		var now action
+		if !IsFault(sig) && sigaction(sig, nil, &now) == 0 && now[0] != sigIgn {
 			sigaction(sig, &action{}, nil)
 		}
 	}

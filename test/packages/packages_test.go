@@ -172,6 +172,10 @@ func TestLean(t *testing.T) {
 			t.Fatalf("USR1 %v after the start: %v", time.Duration(i)*200*time.Microsecond, cmd.ProcessState)
 		}
 	}
+	text, err := exec.Command("unshare", "--mount", "sh", "-c", "umount -l /proc; exec "+golock+" run --name n --store "+server+" -- true").CombinedOutput()
+	if err == nil || !strings.Contains(string(text), "full program, which is found by /proc") {
+		t.Errorf("without /proc: %v, %s", err, text)
+	}
 	do(t, dir, "mv", full, full+".1")
 	if code, text := run(server, "true"); code != 69 || !strings.Contains(text, full) || !strings.Contains(text, "the package golock "+version) {
 		t.Errorf("with another version's full program: exit code %d, %s", code, text)
