@@ -63,6 +63,7 @@ type reportLine struct {
 	Outcome  string   `json:"outcome"`
 	Slots    []int    `json:"slots"`
 	Fence    int64    `json:"fence"`
+	Unlocked bool     `json:"unlocked,omitempty"`
 	Host     string   `json:"host"`
 	PID      int      `json:"pid"`
 	User     string   `json:"user"`
@@ -98,7 +99,7 @@ func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
 	line := reportLine{
 		Name: run.Request.Name, Store: run.Store.URL(), ID: run.Request.Ref.String(),
 		Since: o.Began.Format(time.RFC3339Nano), Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
-		ExitCode: code, Outcome: outcomeWord(o.Kind), Slots: o.Grant.Slots, Fence: o.Grant.Fence,
+		ExitCode: code, Outcome: outcomeWord(o.Kind), Slots: o.Grant.Slots, Fence: o.Grant.Fence, Unlocked: o.Unlocked,
 		PID: os.Getpid(), User: uid, Command: run.Argv,
 	}
 	line.Host, _ = os.Hostname()

@@ -102,10 +102,11 @@ type Outcome struct {
 	Signal syscall.Signal
 	Err    error
 
-	Began  time.Time
-	Waited time.Duration // for the slot, or until the waiting ended otherwise
-	Ran    time.Duration // 0: the command did not run
-	Grant  locks.Grant   // zero: there was no slot
+	Began    time.Time
+	Waited   time.Duration // for the slot, or until the waiting ended otherwise
+	Ran      time.Duration // 0: the command did not run
+	Grant    locks.Grant   // zero: there was no slot
+	Unlocked bool          // the command ran without one (Run.Unavailable)
 }
 
 // Do does the run. It returns when the command has ended and the slot is free again, or when there
@@ -272,7 +273,7 @@ func (s *supervisor) giveBack() *Outcome {
 func (s *supervisor) report() *Outcome {
 	s.out.Began, s.out.Waited, s.out.Ran = s.began, s.waited, s.ran
 	if s.lease != nil {
-		s.out.Grant = s.lease.Grant()
+		s.out.Grant, s.out.Unlocked = s.lease.Grant(), s.lease == noLease{}
 	}
 	if s.out.Kind == Lost {
 		became := "stopped"

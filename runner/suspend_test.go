@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,5 +123,43 @@ func TestToldToStopBySilentStore(t *testing.T) {
 	}
 	if limit := <-store.released; leaveLimit+limit >= 100*time.Millisecond {
 		t.Errorf("%v to leave the queue, and %v for the release", leaveLimit, limit)
+	}
+}
+
+// slow is a store that answers after some time: that there is no slot.
+type slow struct {
+	locks.LeaseStore
+	after time.Duration
+}
+
+func (slow) URL() string { return "slow" }
+
+func (s slow) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(s.after):
+		return nil, &locks.BusyError{Name: r.Name}
+	}
+}
+
+func (slow) Attach(locks.Ref) locks.RenewableLease {
+	return silentLease{released: make(chan time.Duration, 1)}
+}
+
+func (slow) Entries(context.Context, string) iter.Seq2[locks.Entry, error] {
+	return func(func(locks.Entry, error) bool) {}
+}
+
+// A store that answers later than --wait is slow, not unavailable.
+func TestSlowStoreIsNotUnavailable(t *testing.T) {
+	ran := filepath.Join(t.TempDir(), "ran")
+	r := testRun(t, slow{after: 100 * time.Millisecond}, "touch", ran)
+	r.Wait, r.OnlyWarn, r.Unavailable = 10*time.Millisecond, true, RunAnyway
+	if o := r.Do(); o.Kind != Busy {
+		t.Errorf("outcome %+v, want that it is busy", o)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("the command ran without a slot")
 	}
 }

@@ -51,6 +51,7 @@ type waiter struct {
 	place    *atomic.Int64 // in the queue; 0: not known
 	pause    atomic.Pointer[locks.QuarantineError]
 	result   chan waitResult
+	began    time.Time
 	queued   bool
 	ticket   locks.Ticket // once it is queued
 	progress progress.Reporter
@@ -69,8 +70,8 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		return nil, failed
 	}
 	var deadline time.Time
-	if w.Wait > 0 {
-		deadline = time.Now().Add(w.Wait)
+	if w.began = time.Now(); w.Wait > 0 {
+		deadline = w.began.Add(w.Wait)
 	}
 	w.progress = progress.Reporter{
 		Store: w.Store, Name: w.Request.Name, ID: &w.Request.Ref.ID, TTL: w.Request.TTL, Until: deadline, Report: w.Waits, Wake: w.Relay.Wake,
@@ -107,12 +108,13 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 			return nil, w.refusal(err, false)
 		}
 		left := time.Duration(-1)
-		if !deadline.IsZero() {
-			left = max(time.Until(deadline), 0)
+		end := w.patience(deadline)
+		if !end.IsZero() {
+			left = max(time.Until(end), 0)
 		}
 		sig, ok := w.Relay.Next(w.progress.Patience(left))
 		switch {
-		case !ok && !deadline.IsZero() && !time.Now().Before(deadline):
+		case !ok && !end.IsZero() && !time.Now().Before(end):
 			return w.timedOut()
 		case !ok: // the progress has something to do
 		case signals.EndsWaiting(sig):
@@ -125,6 +127,16 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 			w.pending = append(w.pending, sig)
 		}
 	}
+}
+
+// patience is when the waiting ends. To run without a slot a store must have been tried for
+// reachLimitNoWait at least, however short --wait is: one that is only slow is not unavailable.
+func (w *waiter) patience(deadline time.Time) time.Time {
+	least := w.began.Add(reachLimitNoWait)
+	if w.Unavailable == RunAnyway && !w.queued && !deadline.IsZero() && deadline.Before(least) {
+		return least
+	}
+	return deadline
 }
 
 // delay waits a random time before the store is asked.
@@ -230,6 +242,8 @@ func (w *waiter) boundJoin(ctx context.Context) (context.Context, context.Cancel
 		return ctx, func() {}
 	case w.Wait == 0:
 		limit = reachLimitNoWait
+	case w.Wait > 0 && w.Unavailable == RunAnyway: // see patience
+		limit = min(limit, max(w.Wait, reachLimitNoWait))
 	case w.Wait > 0:
 		limit = min(limit, w.Wait)
 	}

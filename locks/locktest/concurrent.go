@@ -234,8 +234,11 @@ func (c *crowd) join(worker int, held []*member, rng *rand.Rand) {
 	var nested *locks.NestedError
 	var evicted *locks.EvictedError
 	var a told
+	twoSteps := c.promises.hesitant
 	if err == nil {
 		a.replaced = c.replaced(ticket.Replaced())
+		// Who replaces a holder queues. If another holder goes meanwhile, Join gives the slot.
+		twoSteps = twoSteps || slices.ContainsFunc(ticket.Replaced(), func(e locks.Entry) bool { return e.State == locks.Holding })
 	}
 	switch {
 	case errors.As(err, &nested):
@@ -251,7 +254,7 @@ func (c *crowd) join(worker int, held []*member, rng *rand.Rand) {
 	case err != nil:
 		c.fail("join %d: %w", m.id, err)
 		return
-	case ticket.Queued() || c.promises.hesitant:
+	case ticket.Queued() || twoSteps:
 		a.word = "queued"
 		c.note(worker, q, a, m.joined, ret)
 		if c.promises.hesitant && q.most != nil && ticket.Queued() {
@@ -271,7 +274,7 @@ func (c *crowd) join(worker int, held []*member, rng *rand.Rand) {
 		return
 	}
 	a.word, a.slots, a.fence = "granted", l.Grant().Slots, l.Grant().Fence
-	if c.promises.hesitant {
+	if twoSteps {
 		q.kind = granting
 	}
 	c.note(worker, q, a, m.joined, ret)
