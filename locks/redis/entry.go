@@ -24,17 +24,17 @@ type entry struct {
 	by       string // who it is, for those that it evicts
 	within   []locks.Ref
 
-	mu     sync.Mutex // guards what follows; not held while the server is asked
-	name   string     // "" if only the ref is known
-	ttl    time.Duration
-	epoch  string
-	record record
-	raw    string        // the record in the store's form; "" if not known
-	noted  locks.Instant // when the name was last put into the index
-	pinned bool          // it keeps the connection open
-	closed bool
-	wait   *waiting // nil: it does not wait
-	hints  *hinting // nil: nobody has asked for events
+	mu      sync.Mutex // guards what follows; not held while the server is asked
+	name    string     // "" if only the ref is known
+	ttl     time.Duration
+	epoch   string
+	record  record
+	raw     string        // the record in the store's form; "" if not known
+	indexed locks.Instant // when the name was last put into the index
+	pinned  bool          // it keeps the connection open
+	closed  bool
+	wait    *waiting     // nil: it does not wait
+	events  *leaseEvents // nil: nobody has asked for events
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
@@ -60,9 +60,9 @@ func (s *Store) newEntry(r locks.Request) *entry {
 // Ask implements lease.Entry.
 func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
 	e.mu.Lock()
-	if e.hints != nil && e.hints.err != nil && step == lease.Renew {
-		err := e.hints.err
-		e.hints.err = nil
+	if e.events != nil && e.events.err != nil && step == lease.Renew {
+		err := e.events.err
+		e.events.err = nil
 		e.mu.Unlock()
 		return lease.Answer{}, 0, err
 	}
@@ -85,7 +85,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	switch a.Verdict {
 	case lease.Granted, lease.Queued, lease.Held:
 		e.learn(a.Epoch, a.raw, a.record)
-		e.note(a.name)
+		e.addToIndex(a.name)
 		if a.noRunID {
 			e.store.noRunID.Store(true)
 		}
@@ -159,8 +159,8 @@ func (e *entry) Close() {
 	defer e.mu.Unlock()
 	e.closed = true
 	e.stopWaiting()
-	if e.hints != nil {
-		e.hints.stop()
+	if e.events != nil {
+		e.events.stop()
 	}
 	if e.pinned {
 		e.pinned = false
@@ -171,22 +171,22 @@ func (e *entry) Close() {
 // indexSpan is how long a name stays in the index, at least.
 const indexSpan = 24 * time.Hour
 
-// note writes the name into the index that Entries reads, again for a long run. In a
-// cluster the script cannot, as the index lives on another node. If it fails, nothing
+// addToIndex writes the name into the index that Entries reads, again for a long run.
+// In a cluster the script cannot, as the index lives on another node. If it fails, nothing
 // is lost but a line of a list without a name.
-func (e *entry) note(name string) {
+func (e *entry) addToIndex(name string) {
 	if name != "" {
 		e.name = name
 	}
 	s, now := e.store, e.store.clock()
-	if s.target.kind != cluster || e.noted != 0 && now.Sub(e.noted) < indexSpan/2 {
+	if s.target.kind != cluster || e.indexed != 0 && now.Sub(e.indexed) < indexSpan/2 {
 		return
 	}
 	client, err := s.connection.use(e.ttl)
 	if err != nil {
 		return
 	}
-	e.noted = now
+	e.indexed = now
 	member, span := e.name, max(10*e.ttl, indexSpan)+e.record.hold
 	go func() {
 		defer s.connection.done()

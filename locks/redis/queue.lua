@@ -5,23 +5,24 @@
 -- second time changes nothing.
 --
 -- KEYS, all but the last with the name's hash tag:
---   1 S  hash  format, name, epoch, run (the server's run_id), quiet (nothing is
---              granted before this moment), ticket and fence (the last given)
+--   1 S  hash  format, name, epoch, run (the server's run_id), quiet (the end
+--              of the quarantine), ticket and fence (the last given)
 --   2 H  zset  id of each holder      -> when its lease and its hold have ended
 --   3 Q  zset  place of each waiter   -> 0: ordered by the place's bytes
 --   4 D  zset  place of each waiter   -> when it counts as dead
 --   5 E  hash  id -> record; id@ -> when the lease ends of a holder that has a
---              hold; id! -> who told it to go
---   6 G  zset  id of who left or released -> when; kept for ten minutes, so that
---              a join that arrives late makes no entry of somebody who is gone
+--              hold; id! -> who evicted it
+--   6 G  zset  tombstones: id that has left or released -> when; kept for ten
+--              minutes, so that a late join makes no entry for an id that is gone
 --   7    zset  every name in use -> until when it may be (not in a cluster)
 -- A place is order .. ticket .. id; 16, 16 and 32 digits.
 -- A record is "ttl weight max order ticket fence since listens replace hold slots
 -- text": the TTL in ms; max 0 for none; order, the priority turned round, in
--- hexadecimal; listens 1 if the waiter has subscribed, the number of its look, from
--- 2 on, if it also takes a grant that is published to it; replace 1 for waiters,
--- 2 for holders too; hold the ms from the grant on in which the slot stays taken
--- whatever becomes of its holder; slots as "0,3-5"; text is not looked at.
+-- hexadecimal; listens 0 if the waiter has not subscribed, 1 if it has, the number of
+-- its latest join, from 2 on, if it also takes a grant that is published to it;
+-- replace 1 for waiters, 2 for holders too; hold the ms from the grant on in which
+-- the slot stays taken whatever becomes of its holder; slots as "0,3-5"; text is not
+-- looked at.
 -- Moments are ms, ticket, fence and since us of the server's clock.
 --
 -- ARGV: 1 mode, 2 id, 3 quarantine in ms, 4 prefix of the channels, 5 name,
@@ -29,26 +30,28 @@
 --   9 ids of the enclosing runs, outermost first, separated by commas,
 --   10 how many may wait already or "", 11 who it is, for those that are evicted.
 -- Answers, each an array that begins with a word:
---   join     granted epoch record unsure replaced... | waiting epoch record place
---            look quiet unsure replaced... | busy full quiet waiters holders...
---            | gone | nested id quiet waiters holders... | evicted by
---            quiet: for how many ms nothing but the quarantine is in the way
+--   join     granted epoch record noRunID replaced... | waiting epoch record place
+--            recheck quarantined noRunID replaced... | busy full quarantined waiters
+--            holders... | gone | nested id quarantined waiters holders... | evicted by
+--            noRunID: 1 if the server does not tell its run_id; recheck: in how many
+--            ms to ask again; quarantined: for how many ms the quarantine, and
+--            nothing else, is in the way
 --   renew    held epoch record name | lost | evicted by
 --   release  released was-there epoch; leave, which leaves no hold behind, too
 --   evict    marked | lost
---   list     list name quiet entries...
+--   list     list name quarantine-left entries...
 --   An entry is: holding or waiting, id, ms that are left, record, ms that are
---   left of the hold, 1 if somebody holds it and 0 if it only stays, who told it
---   to go.
+--   left of the hold, 0 if only that hold keeps the slot and else 1, who evicted
+--   it.
 --   any      format theirs | name theirs
--- Published to an entry: ms until it is to look | granted epoch record | evicted
+-- Published to an entry: ms until it is to ask again | granted epoch record | evicted
 local S, H, Q, D, E, G, INDEX = unpack(KEYS)
 local mode, id, quarantine, channels = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local name, known, text, nowait, within = ARGV[5], ARGV[6], ARGV[7], ARGV[8] == 'nowait', ARGV[9]
 local maxQueue, by = tonumber(ARGV[10]), ARGV[11]
 
 local FORMAT = '2'
-local REMEMBER = 600000 -- ms that an id is remembered as gone
+local TOMBSTONE = 600000 -- ms that a tombstone is kept
 local SUSPECT = 500     -- ms left to a waiter that has stopped listening
 local NEWCOMER = 3000   -- ms left to one that has not begun to listen yet
 local CHECK = 450       -- ms after which the second makes sure of the first
@@ -90,7 +93,7 @@ end
 -- When a holder's hold is over.
 local function holdEnd(r) return r.hold > 0 and math.floor(tonumber(r.since) / 1000) + r.hold or 0 end
 
--- Whether somebody holds what is in H, or it only stays.
+-- Whether a holder has a lease; if not, only its hold keeps the slot.
 local function alive(r, id) return r.hold == 0 or (tonumber(redis.call('HGET', E, id .. '@') or 0) > now) end
 
 -- Begins or prolongs the lease of a holder.
@@ -103,10 +106,10 @@ local function place(r, id) return r.order .. r.ticket .. id end
 
 local function first() return redis.call('ZRANGE', Q, 0, 0)[1] end
 
--- A server without memory refuses commands that may need some, but only as the
--- first write of a script. What exists already must stay alive: it begins with
--- a write that needs none.
-local function exempt() redis.call('ZREM', H, '-') end
+-- A server at its maxmemory refuses commands that may need memory, but only as the
+-- first write of a script. The steps of entries that exist must not fail so: they
+-- begin with this write, which needs none.
+local function bypassMemoryLimit() redis.call('ZREM', H, '-') end
 
 -- Every key lives on for nine to ten times the TTL after the latest sign of
 -- life, so that most scripts need not prolong it, and as long as a hold lasts.
@@ -236,10 +239,10 @@ local function msUntil(moment) return math.max(moment - now, 0) end
 
 -- Makes the first waiter a holder and tells it so, which spares it asking. Returns
 -- its record, and from where on slots are free; nil if it is to ask. Its
--- lease on the server lasts longer than it may rely on itself: it counts from its
--- last look, whose number is in the record. Who is not subscribed on this very
--- server could hear of it too, through a replica or another node, but nobody
--- would know: it is only told to look.
+-- lease lasts longer on the server than for itself: it counts from its latest join,
+-- whose number is in the record. A waiter that is subscribed on a replica or another
+-- node may get a message too, but this server cannot know: that one is only told to
+-- ask.
 local function grantFirst(place, waiter, taken, from)
   if not stored then return nil end
   if not epochChecked then -- after a restart nothing may be given for a while
@@ -276,10 +279,10 @@ local function publishHoldExpiry(waiter)
   end
 end
 
--- Gives the first waiter its turn, or tells it so, and the next when to make sure
--- that the first has come. A publish that nobody receives lowers that waiter's
--- time; then the next is told to look when that is over. If the caller is the
--- next, its ms are the result.
+-- Grants what the first waiters can get, or tells the first to ask; the one behind is
+-- told when to check that this has happened. A waiter whose message nobody receives
+-- counts as dead soon; the one behind is told to ask then. The caller is not told: if
+-- it is one of them its ms are the result.
 local function wake()
   local wait, told, i = 0, false, 0
   local sum, limit, taken -- looked up once: there may be thousands
@@ -321,43 +324,43 @@ local function wake()
   end
 end
 
--- Notes that an id has gone, and forgets those who went long ago.
-local function remember(id)
+-- Adds the tombstone of an id, and removes old ones.
+local function addTombstone(id)
   redis.call('ZADD', G, now, id)
-  for _, old in ipairs(redis.call('ZRANGEBYSCORE', G, '-inf', now - REMEMBER)) do
+  for _, old in ipairs(redis.call('ZRANGEBYSCORE', G, '-inf', now - TOMBSTONE)) do
     redis.call('ZREM', G, old)
     redis.call('HDEL', E, old .. '!')
   end
-  redis.call('PEXPIRE', G, REMEMBER)
+  redis.call('PEXPIRE', G, TOMBSTONE)
 end
 
-local function forget(r, id)
+local function removeEntry(r, id)
   redis.call('ZREM', H, id)
   if r.order then
     redis.call('ZREM', Q, place(r, id))
     redis.call('ZREM', D, place(r, id))
   end
   redis.call('HDEL', E, id, id .. '@', id .. '!')
-  remember(id)
+  addTombstone(id)
 end
 
--- Tells an entry to go. A waiter is out of the queue at once, and so is what
--- nobody holds; a holder has to end its command first, and is only marked.
+-- Evicts an entry. A waiter is out of the queue at once, and so is a slot that only a
+-- hold keeps; a holder has to end its command first, and is only marked.
 local function evict(id, r, by)
   if redis.call('ZSCORE', H, id) then
-    if not alive(r, id) then return forget(r, id) end
+    if not alive(r, id) then return removeEntry(r, id) end
     redis.call('HSETNX', E, id .. '!', by)
     if r.hold > 0 then redis.call('ZADD', H, redis.call('HGET', E, id .. '@'), id) end -- the hold is void
   else
-    forget(r, id)
+    removeEntry(r, id)
     redis.call('HSET', E, id .. '!', by)
-    prolong(E, REMEMBER, 0)
+    prolong(E, TOMBSTONE, 0)
   end
   redis.pcall('PUBLISH', channels .. id, 'evicted')
 end
 
--- One entry of an answer.
-local function tell(answer, state, id, moment, r, text)
+-- Adds an entry to an answer.
+local function addEntry(answer, state, id, moment, r, text)
   local holdLeft, held, evictor = msUntil(holdEnd(r)), '1', redis.call('HGET', E, id .. '!') or ''
   if state == 'waiting' or evictor ~= '' then holdLeft = 0 end
   if state == 'holding' and not alive(r, id) then held = '0' end
@@ -374,7 +377,7 @@ local function refuse(quarantined, ...)
   local live = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
   for i = 1, #live, 2 do
     local r, text = record(live[i])
-    if text then tell(answer, 'holding', live[i], live[i + 1], r, text) end
+    if text then addEntry(answer, 'holding', live[i], live[i + 1], r, text) end
   end
   return answer
 end
@@ -417,7 +420,7 @@ local function replace(mine, rivals)
   end
   local answer = {}
   for _, v in ipairs(gone) do
-    tell(answer, v.state, v.id, now, v.r, v.text)
+    addEntry(answer, v.state, v.id, now, v.r, v.text)
     evict(v.id, v.r, by)
   end
   return answer

@@ -22,19 +22,19 @@ local function queueUp(mine, at, before)
   redis.call('HSET', E, id, write(mine))
   redis.call('ZADD', Q, 0, at)
   redis.call('ZADD', D, now + mine.ttl, at)
-  local look = math.floor(mine.ttl / 3)
+  local recheck = math.floor(mine.ttl / 3)
   local soon = (changed or before == 1) and wake()
-  if soon then look = math.min(look, soon) end
-  if mine.listens == '0' then look = math.min(look, 1000) end
+  if soon then recheck = math.min(recheck, soon) end
+  if mine.listens == '0' then recheck = math.min(recheck, 1000) end
   if before == 0 then
     local ends = redis.call('ZRANGE', H, 0, 0, 'WITHSCORES')[2]
-    if ends then look = math.min(look, msUntil(ends) + 1) end
-    if quiet > now then look = math.min(look, msUntil(quiet) + 1) end
+    if ends then recheck = math.min(recheck, msUntil(ends) + 1) end
+    if quiet > now then recheck = math.min(recheck, msUntil(quiet) + 1) end
   elseif before == 1 then
     local over = redis.call('ZSCORE', D, first())
-    if over then look = math.min(look, msUntil(over) + 1) end
+    if over then recheck = math.min(recheck, msUntil(over) + 1) end
   end
-  return math.max(look, 1)
+  return math.max(recheck, 1)
 end
 
 local function join()
@@ -44,7 +44,7 @@ local function join()
   local evicted = gone and redis.call('HGET', E, id .. '!')
   if evicted then return {'evicted', evicted} end
   if gone and not nowait and not maxQueue and within == '' then return {'gone'} end
-  if oldText or mine.ticket ~= digits(0) then exempt() end
+  if oldText or mine.ticket ~= digits(0) then bypassMemoryLimit() end
   checkEpoch()
   dropExpired()
   if not gone and oldText and redis.call('ZSCORE', H, id) and old.slots ~= '-' then
@@ -94,19 +94,19 @@ local function join()
   local quarantined = quiet > now and fits(mine, sum, limit) and msUntil(quiet) or 0
   if inside or nowait or full == 1 then
     if gone or (full == 1 and maxQueue > 0) then quarantined = 0 end
-    if quarantined == 0 then forget(mine, id) end -- or else it is asked again
+    if quarantined == 0 then removeEntry(mine, id) end -- or else it is asked again
     wake()
     if inside then return refuse(quarantined, 'nested', inside) end
     return refuse(quarantined, 'busy', full)
   end
   if gone then return {'gone'} end
-  local look = queueUp(mine, at, before)
+  local recheck = queueUp(mine, at, before)
   keep(mine.ttl)
-  return granted('waiting', epoch, write(mine), before + 1, look, quarantined, noRunID)
+  return granted('waiting', epoch, write(mine), before + 1, recheck, quarantined, noRunID)
 end
 
 local function renew()
-  exempt()
+  bypassMemoryLimit()
   dropExpired()
   local gone = redis.call('ZSCORE', G, id)
   if not gone and redis.call('ZSCORE', H, id) then
@@ -158,7 +158,7 @@ local function renew()
 end
 
 local function release()
-  exempt()
+  bypassMemoryLimit()
   local over = tonumber(redis.call('ZSCORE', H, id) or nil)
   local mine, oldText = record(id)
   if not oldText and text ~= '' then mine = parse(text) end
@@ -173,9 +173,9 @@ local function release()
     if not alive(mine, id) then was = 0 end
     redis.call('ZADD', H, holdEnd(mine), id)
     redis.call('HDEL', E, id .. '@')
-    remember(id)
+    addTombstone(id)
   else
-    forget(mine, id)
+    removeEntry(mine, id)
   end
   dropExpired()
   wake()
@@ -183,7 +183,7 @@ local function release()
 end
 
 local function evictEntry()
-  exempt()
+  bypassMemoryLimit()
   dropExpired()
   local r, oldText = record(id)
   local there = redis.call('ZSCORE', H, id) or (r.order and redis.call('ZSCORE', Q, place(r, id)))
@@ -200,7 +200,7 @@ local function list()
   local answer = {'list', stored or '', msUntil(quiet)}
   local function add(state, who, moment)
     local r, text = record(who)
-    if text and tonumber(moment) > now then tell(answer, state, who, moment, r, text) end
+    if text and tonumber(moment) > now then addEntry(answer, state, who, moment, r, text) end
   end
   local live = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
   for i = 1, #live, 2 do add('holding', live[i], live[i + 1]) end

@@ -131,11 +131,11 @@ func (e *entry) stopWaiting() {
 	}
 }
 
-// hinting passes on what a holder's channel says.
-type hinting struct {
-	events chan locks.Event
-	stop   context.CancelFunc
-	err    error // the listener's: the next renewal tells it; guarded by the entry's mutex
+// leaseEvents passes on what a holder's channel says.
+type leaseEvents struct {
+	channel chan locks.Event
+	stop    context.CancelFunc
+	err     error // the listener's: the next renewal tells it; guarded by the entry's mutex
 }
 
 const (
@@ -151,21 +151,21 @@ const (
 func (e *entry) Events() <-chan locks.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.hints == nil {
+	if e.events == nil {
 		ctx, stop := context.WithCancel(context.Background())
-		e.hints = &hinting{events: make(chan locks.Event, eventRoom), stop: stop}
+		e.events = &leaseEvents{channel: make(chan locks.Event, eventRoom), stop: stop}
 		if e.closed {
 			stop()
 		}
-		go e.hint(ctx, e.ttl)
+		go e.watchLease(ctx, e.ttl)
 	}
-	return e.hints.events
+	return e.events.channel
 }
 
-// hint tells of what happens to a lease. A connection that has gone may mean that the
-// server has; one that has come (again) may have missed something. Both are reasons
+// watchLease tells of what happens to a lease. A connection that has gone may mean that
+// the server has; one that has come (again) may have missed something. Both are reasons
 // to renew.
-func (e *entry) hint(ctx context.Context, ttl time.Duration) {
+func (e *entry) watchLease(ctx context.Context, ttl time.Duration) {
 	lease.Pause(ctx, listenDelay)
 	if ctx.Err() != nil {
 		return
@@ -174,22 +174,22 @@ func (e *entry) hint(ctx context.Context, ttl time.Duration) {
 	for n := range e.store.listen(ctx, e.ref, ttl, ttl/10) {
 		switch {
 		case n.kind == evicted:
-			e.hints.tell(locks.Evicted)
+			e.events.tell(locks.Evicted)
 		case n.kind == broken:
 			e.mu.Lock()
-			e.hints.err = n.err
+			e.events.err = n.err
 			e.mu.Unlock()
-			e.hints.tell(locks.Unsure)
+			e.events.tell(locks.Unsure)
 		case n.kind == subscribed, n.kind == disconnected && last != disconnected:
-			e.hints.tell(locks.Unsure)
+			e.events.tell(locks.Unsure)
 		}
 		last = n.kind
 	}
 }
 
-func (h *hinting) tell(e locks.Event) {
+func (h *leaseEvents) tell(e locks.Event) {
 	select {
-	case h.events <- e:
+	case h.channel <- e:
 	default:
 	}
 }
