@@ -88,7 +88,7 @@ func (e *entry) enterLocked() error {
 	}
 	e.term = locks.Term{Asked: e.pulse.asked, TTL: e.record.TTL}
 	at("choose")
-	if err := e.turn(t.as(chooses)); err != nil {
+	if err := e.renameToken(t.as(chooses)); err != nil {
 		return err
 	}
 	at("choosing")
@@ -104,7 +104,7 @@ func (e *entry) enterLocked() error {
 	}
 	t.ticket++
 	at("queue")
-	if err := e.turn(t); err != nil {
+	if err := e.renameToken(t); err != nil {
 		return err
 	}
 	at("queued")
@@ -122,12 +122,12 @@ func (e *entry) enterLocked() error {
 	return nil
 }
 
-// turn makes the entry's own token one of another kind.
-func (e *entry) turn(to token) error {
+// renameToken makes the entry's own token one of another kind.
+func (e *entry) renameToken(to token) error {
 	if e.given.Load() {
 		return errGone
 	}
-	err := e.queue.turn(e.token, to)
+	err := e.queue.renameToken(e.token, to)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return errGone

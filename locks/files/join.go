@@ -111,7 +111,7 @@ func (v view) nextLook(ttl time.Duration) time.Duration {
 		return passing
 	}
 	place := time.Duration(max(v.place, 1))
-	d := min(max(v.quiet/4, place*shortestLook), place*longestLook)
+	d := min(max(v.unchanged/4, place*shortestLook), place*longestLook)
 	return min(d, slowestLook, ttl/beats)
 }
 

@@ -12,15 +12,15 @@ import (
 
 // view is what a look at the line shows.
 type view struct {
-	granted  bool
-	place    int  // in the line; 1 is the next
-	waiters  int  // that were there before it
-	passing  bool // those in the way do something that takes a moment only
-	choosing bool // one that may go before still chooses its ticket: nothing else is known
-	holders  []seat
-	rivals   []seat        // those ahead that were there before it, and the holders if they are known
-	picked   []seat        // and whom of them it puts out of its way
-	quiet    time.Duration // since when the line is as it is
+	granted   bool
+	place     int  // in the line; 1 is the next
+	waiters   int  // that were there before it
+	passing   bool // those in the way do something that takes a moment only
+	choosing  bool // one that may go before still chooses its ticket: nothing else is known
+	holders   []seat
+	rivals    []seat        // those ahead that were there before it, and the holders if they are known
+	picked    []seat        // and whom of them it puts out of its way
+	unchanged time.Duration // for how long the line has been as it is
 }
 
 // look takes the slot if it is this entry's turn. An entry that was taken for
@@ -53,7 +53,7 @@ func (e *entry) look() (view, error) {
 func (e *entry) lookLocked() (view, error) {
 	q, at, clock := e.queue, e.store.at, e.store.clock
 	if e.token.kind == holds { // it could not step back
-		if err := e.turn(e.token.as(waits)); err != nil {
+		if err := e.renameToken(e.token.as(waits)); err != nil {
 			return view{}, err
 		}
 	}
@@ -180,7 +180,7 @@ func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
 	if listing := strings.Join(names, " "); listing != e.listing {
 		e.listing, e.changed = listing, now
 	}
-	v.quiet = now.Sub(e.changed)
+	v.unchanged = now.Sub(e.changed)
 	slices.SortFunc(before, e.compare)
 	for i, t := range before {
 		if i >= nearest && i < len(before)-nearest {
@@ -231,7 +231,8 @@ func (e *entry) survey(line []token) (v view, ahead []seat, err error) {
 	return v, ahead, nil
 }
 
-// face is what an entry brought with it, which does not change.
+// recordOf gives the record of an entry, which is read once: what an entry brought
+// with it does not change.
 func (e *entry) recordOf(t token) (record, error) {
 	if rec, ok := e.records[t.id]; ok {
 		return rec, nil
@@ -287,13 +288,13 @@ func (e *entry) take(v view) (view, error) {
 	}
 	at("hold")
 	waiting := e.token
-	if err := e.turn(waiting.as(holds)); err != nil {
+	if err := e.renameToken(waiting.as(holds)); err != nil {
 		return v, err
 	}
 	at("held")
 	fits, err := e.fits()
 	if err == nil && fits {
-		err = e.renumber()
+		err = e.raiseFence()
 	}
 	// Told to go since it last looked: what it fits into may be free only because
 	// of the one who told it.
@@ -304,7 +305,7 @@ func (e *entry) take(v view) (view, error) {
 		return v, nil
 	}
 	at("step back")
-	if back := e.turn(waiting); back != nil {
+	if back := e.renameToken(waiting); back != nil {
 		return v, back
 	}
 	if evicted {
@@ -314,9 +315,9 @@ func (e *entry) take(v view) (view, error) {
 	return v, err
 }
 
-// renumber gives a holder a higher fence if others were given since it took its
+// raiseFence gives a holder a higher fence if others were given since it took its
 // own: it may have been held up between the two, and they are over.
-func (e *entry) renumber() error {
+func (e *entry) raiseFence() error {
 	last, _, err := lastFence(e.queue.path + "/" + fencesDir)
 	if err != nil || last == e.record.Fence {
 		return err

@@ -213,9 +213,9 @@ func (q *queue) create(t token) error {
 	return nil
 }
 
-// turn makes an entry's token one of another kind. A token that is not there is
+// renameToken makes an entry's token one of another kind. A token that is not there is
 // fs.ErrNotExist.
-func (q *queue) turn(from, to token) error {
+func (q *queue) renameToken(from, to token) error {
 	if err := rename(q.tokenPath(from), q.tokenPath(to)); err != nil {
 		return &locks.PathError{Op: "rename", Path: q.tokenPath(from), Err: err}
 	}
@@ -247,7 +247,7 @@ func (q *queue) remove(t token) (bool, error) {
 	gone := t.as(goes)
 	if t.kind != goes {
 		q.store.at("remove")
-		err := q.turn(t, gone)
+		err := q.renameToken(t, gone)
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}

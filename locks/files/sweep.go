@@ -101,10 +101,9 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 // for left behind.
 const makingTime = time.Second
 
-// sweepUnfinished removes directories of names that were never finished. One
-// that is being made after all gets its place in the moment in which it is
-// complete, and others use it from then on: so it is taken away, under another
-// name, before anything in it is touched, and who makes it makes it again.
+// sweepUnfinished removes directories of names that were never finished. A slow
+// maker may still give one its final name at any moment, and others use it from then
+// on: so it is renamed before anything in it is removed. Its maker begins again.
 func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
 	names, err := readNames(s.dir + "/.")
 	if err != nil {

@@ -32,14 +32,14 @@ func (q *queue) watch(ttl time.Duration) *watch {
 // seat is an entry as somebody else sees it.
 type seat struct {
 	token
-	queue   *queue
-	record  record
-	dead    bool
-	absent  bool // it has gone since it was listed
-	evicted string
-	quiet   time.Duration // how long its pulse has been the same
-	left    time.Duration // how long it counts without another one
-	rest    time.Duration // how long it is held whatever becomes of it
+	queue     *queue
+	record    record
+	dead      bool
+	absent    bool // it has gone since it was listed
+	evicted   string
+	unchanged time.Duration // how long its pulse has been the same
+	left      time.Duration // how long it counts without another one
+	rest      time.Duration // how long it is held whatever becomes of it
 }
 
 func (s *seat) claim() locks.Claim { return s.record.claim(s.ticket) }
@@ -74,14 +74,14 @@ func (w *watch) look(t token) (seat, error) {
 		}
 		w.seen[t.id], was = now, now
 	}
-	s.quiet = max(before.Sub(was.since), 0)
+	s.unchanged = max(before.Sub(was.since), 0)
 	// What has process and slot is a holder whose command may outlive its
 	// golock: only time tells. Nothing depends on the process of others.
 	if t.kind != holds && err == nil && rec.Owner.gone() {
 		s.dead = true
 		return s, nil
 	}
-	s.left = max(s.lasts(w.ttl)-s.quiet, 0)
+	s.left = max(s.lasts(w.ttl)-s.unchanged, 0)
 	s.rest = s.heldFor(before)
 	s.dead = s.left == 0 && s.rest == 0
 	return s, nil
@@ -109,9 +109,9 @@ func (s *seat) heldFor(now locks.Instant) time.Duration {
 	case r.Clock != "" && r.Clock == s.queue.store.clockName():
 		return max(r.Granted.Add(r.Hold).Sub(now), 0)
 	case r.Left:
-		return max(r.Rest-s.quiet, 0)
+		return max(r.Rest-s.unchanged, 0)
 	}
-	return max(r.Hold-s.quiet, 0)
+	return max(r.Hold-s.unchanged, 0)
 }
 
 // alive reports whether the entry has given a sign of life since it was first

@@ -26,11 +26,11 @@ type entry struct {
 	within   []locks.Ref
 	by       string // who it is, for those that it evicts
 
-	mu     sync.Mutex // guards what follows; not held while the server is asked
-	known  known
-	failed bool          // the last Ask failed
-	keep   time.Duration // a sleep that is longer closes the connection
-	hangUp *time.Timer   // closes the connection of a holder
+	mu        sync.Mutex // guards what follows; not held while the server is asked
+	known     known
+	failed    bool          // the last Ask failed
+	keep      time.Duration // a sleep that is longer closes the connection
+	idleTimer *time.Timer   // closes the connection of a holder
 }
 
 // known is what an entry has learned from the last answer.
@@ -159,17 +159,17 @@ func (e *entry) moved(place int) {
 	e.known.place = place
 }
 
-// keepOpen keeps a holder's connection: if somebody waits until the next renewal,
-// which there is in a TTL or never.
+// keepOpen keeps a holder's connection for idleLimit. If others wait it keeps it for a
+// TTL, in which the next renewal comes.
 func (e *entry) keepOpen(others bool) {
 	d := idleLimit
 	if others {
 		d = e.known.ttl
 	}
-	if e.hangUp == nil {
-		e.hangUp = time.AfterFunc(d, e.session.idle)
+	if e.idleTimer == nil {
+		e.idleTimer = time.AfterFunc(d, e.session.idle)
 	} else {
-		e.hangUp.Reset(d)
+		e.idleTimer.Reset(d)
 	}
 }
 
@@ -193,8 +193,8 @@ func (e *entry) Events() <-chan locks.Event { return nil }
 // Close implements lease.Entry.
 func (e *entry) Close() {
 	e.mu.Lock()
-	if e.hangUp != nil {
-		e.hangUp.Stop()
+	if e.idleTimer != nil {
+		e.idleTimer.Stop()
 	}
 	e.mu.Unlock()
 	e.session.idle()

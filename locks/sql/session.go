@@ -74,7 +74,7 @@ func (c *session) step(ctx context.Context, ttl time.Duration, q *question) (a a
 		case err == nil:
 		case errors.Is(err, errNoName):
 			if q.name == "" { // nor has it entries
-				return c.nothing(ctx, q)
+				return c.answerUnused(ctx, q)
 			}
 			err = c.makeName(ctx, q)
 		case errors.Is(err, errNoTableRow):
@@ -85,7 +85,7 @@ func (c *session) step(ctx context.Context, ttl time.Duration, q *question) (a a
 		case c.store.verdict(err) == AtOnce:
 			c.hangUp()
 		case c.store.verdict(err) == NoTable && q.name == "":
-			return c.nothing(ctx, q)
+			return c.answerUnused(ctx, q)
 		case c.store.verdict(err) == NoTable:
 			err = c.makeTable(ctx, q)
 		case !fresh && !c.sent && !c.store.answered(err): // the connection was closed while nobody used it
@@ -93,7 +93,7 @@ func (c *session) step(ctx context.Context, ttl time.Duration, q *question) (a a
 			fresh, err = true, nil
 		}
 		if err != nil && c.store.verdict(err) != AtOnce {
-			c.store.another(at)
+			c.store.useNextHost(at)
 			return a, c.store.judge(err)
 		}
 		if ctx.Err() != nil {
@@ -102,8 +102,8 @@ func (c *session) step(ctx context.Context, ttl time.Duration, q *question) (a a
 	}
 }
 
-// nothing is the answer about an entry of a name that nobody uses.
-func (c *session) nothing(ctx context.Context, q *question) (answer, error) {
+// answerUnused is the answer about an entry of a name that nobody uses.
+func (c *session) answerUnused(ctx context.Context, q *question) (answer, error) {
 	c.hangUp()
 	if q.mode == lease.Release || q.mode == lease.Leave {
 		return released(false), nil
@@ -270,17 +270,17 @@ func (c *session) open(ctx context.Context) error {
 	}
 	conn, err := s.dialect.Connect(ctx, s.target, hosts[int(at)%len(hosts)])
 	if err != nil {
-		s.another(at)
+		s.useNextHost(at)
 		return err
 	}
 	c.conn, c.number = conn, 0
 	return nil
 }
 
-// another makes the next attempt go to the next host.
-func (s *Store) another(than int64) {
+// useNextHost makes the next attempt go to the host after the one that failed.
+func (s *Store) useNextHost(failed int64) {
 	if len(s.target.hosts) > 1 {
-		s.host.CompareAndSwap(than, than+1)
+		s.host.CompareAndSwap(failed, failed+1)
 	}
 }
 

@@ -31,12 +31,12 @@ type step struct {
 	queue   []row // the live ones of the front, in their order
 	changed bool  // somebody has gone
 
-	writes   []string
-	renamed  bool // name has to be written
-	lasting  bool // a crash of the server must not undo it
-	sleepers []Sleeper
-	called   map[string]bool
-	err      error // something could not be written
+	writes      []string
+	nameChanged bool // the row of the name has to be written
+	lasting     bool // a crash of the server must not undo it
+	sleepers    []Sleeper
+	called      map[string]bool
+	err         error // something could not be written
 }
 
 // answer is what a step tells its caller.
@@ -81,7 +81,7 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	// The step after this one takes it for a proof that nothing was forgotten. A
 	// name without an epoch has not had any entries yet.
 	if t.name.epoch != "" {
-		t.enter()
+		t.checkEpoch()
 	}
 	if !t.reap() {
 		return t, verdict(again), nil
@@ -104,14 +104,13 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	return t, a, t.err
 }
 
-// enter finds out whether this is still the server of before. An epoch is a
-// stretch of time in which nothing was forgotten: a holder that is missing in
-// its own epoch was taken out, in another one it may come back. A server that
-// was started, or took over, since the name was last used may have forgotten
-// the last commits: nothing new is granted until those who held a slot have had
-// the time to say so.
-func (t *step) enter() {
-	// Servers behind one address take turns: those of lately are known.
+// checkEpoch finds out whether this is still the server that the name was last used
+// on. An epoch is a stretch of time in which nothing was forgotten: a holder that is
+// missing in its own epoch was taken out, in another one it may come back. A server
+// that was started, or took over, since then may have forgotten the last commits:
+// nothing new is granted until those who held a slot have had the time to say so.
+func (t *step) checkEpoch() {
+	// Several servers may answer at one address: the latest are known.
 	servers := strings.Fields(t.name.server)
 	here := escape(t.v.server, maxServer)
 	if t.name.epoch != "" && slices.Contains(servers, here) && t.v.start <= t.name.seen {
@@ -134,11 +133,11 @@ func (t *step) enter() {
 	t.name.epoch = fmt.Sprintf("%s-%d", t.q.mine.id, t.v.now)
 	servers = slices.DeleteFunc(servers, func(s string) bool { return s == here })
 	t.name.server = strings.Join(append([]string{here}, servers[:min(len(servers), manyServers-1)]...), " ")
-	t.renamed = true
+	t.nameChanged = true
 }
 
-// quietUntil is when something may be granted again.
-func (t *step) quietUntil() int64 { return max(t.name.quiet, t.v.tableQuiet) }
+// quarantineEnd is from when on slots may be granted.
+func (t *step) quarantineEnd() int64 { return max(t.name.quiet, t.v.tableQuiet) }
 
 // quarantineLeft is how long a request waits for nothing but the quarantine and those
 // before it.
@@ -146,7 +145,7 @@ func (t *step) quarantineLeft(mine *row) time.Duration {
 	if !t.fits(mine) {
 		return 0
 	}
-	return span(max(t.quietUntil()-t.v.now, 0))
+	return span(max(t.quarantineEnd()-t.v.now, 0))
 }
 
 // reap drops those whose time is over. It reports whether a live waiter, or
@@ -204,7 +203,7 @@ func (t *step) join() answer {
 	if hasGone && !q.noWait && len(q.within) == 0 {
 		return verdict(lease.Gone)
 	}
-	t.enter()
+	t.checkEpoch()
 	mine := q.mine
 	mine.woken, mine.evicted, mine.info = false, "", withLogin(mine.info, t.v.account)
 	if own != nil && own.state == holding && !hasGone {
@@ -227,7 +226,7 @@ func (t *step) join() answer {
 		mine.claim.Ticket, mine.since = t.name.counter, t.v.now
 	}
 	ahead := t.ahead(&mine)
-	may := func() bool { return !hasGone && ahead == 0 && t.quietUntil() <= t.v.now && t.fits(&mine) }
+	may := func() bool { return !hasGone && ahead == 0 && t.quarantineEnd() <= t.v.now && t.fits(&mine) }
 	if may() {
 		return t.grant(mine)
 	}
@@ -268,14 +267,14 @@ func (t *step) join() answer {
 		a = t.grant(mine)
 	} else {
 		a = t.queueUp(mine, ahead)
-		t.lasting = t.renamed || len(replaced) > 0 // who is forgotten comes again, with its ticket
+		t.lasting = t.nameChanged || len(replaced) > 0 // who is forgotten comes again, with its ticket
 	}
 	a.replaced = replaced
 	return a
 }
 
-// ahead puts the caller into the queue in mind, and counts who stands before
-// it.
+// ahead inserts the caller into t.queue, which writes nothing, and counts the
+// waiters before it.
 func (t *step) ahead(mine *row) int {
 	t.queue = slices.DeleteFunc(t.queue, func(r row) bool { return r.id == mine.id })
 	at, _ := slices.BinarySearchFunc(t.queue, mine, func(r row, m *row) int {
@@ -313,7 +312,7 @@ func (t *step) grant(mine row) answer {
 }
 
 func (t *step) queueUp(mine row, ahead int) answer {
-	t.raise(mine.claim.Ticket)
+	t.raiseCounter(mine.claim.Ticket)
 	mine.state = waiting
 	mine.ends = t.v.now + micros(mine.ttl)
 	mine.wakeConn = 0
@@ -338,8 +337,8 @@ func (t *step) queueUp(mine row, ahead int) answer {
 		for _, h := range t.holders {
 			sooner(h.until())
 		}
-		if t.quietUntil() > t.v.now {
-			sooner(t.quietUntil())
+		if t.quarantineEnd() > t.v.now {
+			sooner(t.quarantineEnd())
 		}
 	default: // it is the first when those before it are over, who may have died
 		if ahead <= len(t.queue) {
@@ -376,7 +375,7 @@ func (t *step) renew() answer {
 		return evictedBy(own.evicted)
 	}
 	if own == nil && t.q.known {
-		t.enter()
+		t.checkEpoch()
 		if a, ok := t.reassert(); ok {
 			return a
 		}
@@ -402,7 +401,7 @@ func (t *step) reassert() (answer, bool) {
 		}
 	}
 	mine.state, mine.ends = holding, t.v.now+micros(mine.ttl)
-	t.raise(mine.fence)
+	t.raiseCounter(mine.fence)
 	t.save(&mine)
 	t.holders = append(t.holders, mine)
 	if t.changed {
@@ -411,11 +410,11 @@ func (t *step) reassert() (answer, bool) {
 	return granted(lease.Held, mine), true
 }
 
-// raise makes that numbers to come are higher than one that was given before
-// the store forgot it.
-func (t *step) raise(number int64) {
+// raiseCounter makes later tickets and fences higher than one that an entry brings
+// back: the store may have lost it.
+func (t *step) raiseCounter(number int64) {
 	if number > t.name.counter {
-		t.name.counter, t.renamed = number, true
+		t.name.counter, t.nameChanged = number, true
 	}
 }
 

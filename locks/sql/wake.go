@@ -28,7 +28,7 @@ func (t *step) call(r *row) {
 // gone gets little time to show that it lives, and the next is told to look.
 // If that is the caller, the result is when; 0 is not at all.
 func (t *step) wake() time.Duration {
-	if len(t.queue) == 0 || t.quietUntil() > t.v.now {
+	if len(t.queue) == 0 || t.quarantineEnd() > t.v.now {
 		return 0
 	}
 	if !t.fits(&t.queue[0]) {
@@ -104,7 +104,7 @@ func (t *step) learnInterval() {
 	if last := t.v.now - t.name.granted; last > 0 && t.name.granted > 0 && t.v.own != nil && (t.v.own.wakeConn != 0 || !t.q.listens) {
 		t.name.interval += (min(last, 2*t.name.interval+first) - t.name.interval) / 4
 	}
-	t.name.granted, t.renamed = t.v.now, true
+	t.name.granted, t.nameChanged = t.v.now, true
 }
 
 // The pauses of a waiter that nobody can wake.

@@ -54,7 +54,7 @@ func (t *step) saveGone(r *row) {
 // finish is the text that writes the step and ends its transaction. What only
 // locked, and will not matter to anybody, need not reach the disk.
 func (t *step) finish() string {
-	if t.renamed {
+	if t.nameChanged {
 		t.write("UPDATE %s SET epoch='%s',server='%s',quiet=%d,ticket=%d,pace=%d,granted=%d WHERE lock_key='%s' AND entry_id=''",
 			t.store.table, t.name.epoch, t.name.server, t.name.quiet, t.name.counter, t.name.interval, t.name.granted, t.q.key)
 	}
