@@ -102,9 +102,9 @@ func (s *supervisor) loseLease(err error) {
 	s.stop(s.leaseKillAt.Sub(now))
 }
 
-// failClosed ends the command and all its descendants because the watchdog is gone: nobody would if
-// golock were stopped now.
-func (s *supervisor) failClosed() {
+// killUnguarded kills the command and all its descendants because the watchdog is gone: if golock were
+// stopped now, nobody would end them in time.
+func (s *supervisor) killUnguarded() {
 	s.because(fault, fmt.Errorf("%w: the command was stopped", errWatchdogGone))
 	s.status.markLost()
 	s.kill()

@@ -372,7 +372,7 @@ func (c *scene) play(relay *signals.Relay) {
 		default:
 		}
 	}
-	c.s = &supervisor{Run: run, clock: c.now, signal: c.signal, lease: lease, state: running, pid: 1, refused: run.warnUnkillable(), watchdog: &watchdog{run: run, socket: pair[0]}}
+	c.s = &supervisor{Run: run, clock: c.now, signal: c.signal, lease: lease, state: running, pid: 1, unkillable: run.warnUnkillable(), watchdog: &watchdog{run: run, socket: pair[0]}}
 	c.s.renewer = &renewer{renewal.New(lease, c.now, c.killAfter, wake, run.Log), timer, relay}
 	c.w = &watchdogProcess{relay: relay, clock: c.now, socket: pair[1], deadline: c.s.renewer.KillAt()}
 	defer func() {
@@ -435,7 +435,7 @@ func (c *scene) play(relay *signals.Relay) {
 		woken := c.woken
 		if asleep.IsZero() || !time.Now().Before(asleep) {
 			sooner(timer.at)
-			if d := c.s.patience(); d >= 0 {
+			if d := c.s.untilNext(); d >= 0 {
 				sooner(c.now().Add(d))
 			}
 		} else {

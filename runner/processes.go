@@ -36,7 +36,7 @@ func (s *supervisor) collect() {
 		default:
 			s.pid, s.exit = 0, ws
 			if s.watchdog != nil { // which is gone: else the command is its child
-				s.failClosed()
+				s.killUnguarded()
 			}
 		}
 	}
@@ -52,7 +52,7 @@ func (s *supervisor) hearWatchdog() {
 		}
 		if err != nil {
 			s.Relay.Unwatch(w.socket)
-			w.hangUp()
+			w.closeSocket()
 			s.onWatchdogGone()
 			break
 		}
@@ -66,7 +66,7 @@ func (s *supervisor) hearWatchdog() {
 			}
 			w.send(message{kind: msgReap})
 		case msgUnkillable:
-			s.refused(proctree.Process{PID: int(m.number)}, errors.New(m.texts[0]))
+			s.unkillable(proctree.Process{PID: int(m.number)}, errors.New(m.texts[0]))
 		case msgChildless:
 			s.childless = true
 		}
@@ -90,7 +90,7 @@ func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
 // onWatchdogGone ends what nobody watches any more.
 func (s *supervisor) onWatchdogGone() {
 	if s.pid != 0 || s.Tree || s.reason.tree {
-		s.failClosed()
+		s.killUnguarded()
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *supervisor) send(sig syscall.Signal) {
 			continue // has it already
 		}
 		if err := proctree.Signal(p, sig); err != nil {
-			s.refused(p, err)
+			s.unkillable(p, err)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (s *supervisor) send(sig syscall.Signal) {
 // signalCommand is kill(2) of the command or of its group.
 func (s *supervisor) signalCommand(pid int, sig syscall.Signal) {
 	if err := unix.Kill(pid, sig); err != nil && err != unix.ESRCH {
-		s.refused(proctree.Process{PID: s.pid}, err)
+		s.unkillable(proctree.Process{PID: s.pid}, err)
 	}
 }
 

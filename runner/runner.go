@@ -148,7 +148,7 @@ func faultOf(v any) *Outcome {
 func (r *Run) prepare() *supervisor {
 	s := &supervisor{Run: r, began: time.Now(), clock: locks.BootTime, preexisting: preexistingChildren()}
 	s.cmd = prepareCommand(r.Argv, r.Env, r.Request, r.Store.URL())
-	s.refused = s.warnUnkillable()
+	s.unkillable = s.warnUnkillable()
 	s.signal = s.send
 	if locks.KindOf(r.Store) == locks.LeaseQueue && !r.OnlyWarn {
 		s.watchdog = &watchdog{run: r, cmd: s.cmd, preexisting: s.preexisting, env: s.cmd.env, socket: -1}

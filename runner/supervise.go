@@ -34,7 +34,7 @@ type supervisor struct {
 	childless   bool // no child of any kind is left
 	signal      func(syscall.Signal)
 	clock       locks.Clock
-	refused     func(proctree.Process, error) // is told of a process that cannot be signalled
+	unkillable  func(proctree.Process, error) // is told of a process that cannot be signalled
 
 	began, spawned time.Time
 	waited, ran    time.Duration
@@ -68,7 +68,7 @@ func (s *supervisor) supervise() *Outcome {
 		if s.state == draining && s.reason.cause == stopRequested {
 			s.stop(s.KillAfter)
 		}
-		if sig, ok := s.Relay.Next(s.patience()); ok && sig != 0 && sig != unix.SIGCHLD {
+		if sig, ok := s.Relay.Next(s.untilNext()); ok && sig != 0 && sig != unix.SIGCHLD {
 			s.onSignal(sig)
 		}
 		s.onTime() // also in a flood of signals
@@ -93,8 +93,8 @@ func (s *supervisor) finished() bool {
 	return true
 }
 
-// patience is how long to wait for the next event at most; negative: for ever.
-func (s *supervisor) patience() time.Duration {
+// untilNext is how long to wait for the next event at most; negative: for ever.
+func (s *supervisor) untilNext() time.Duration {
 	next := s.limitAt
 	if next.IsZero() || (!s.killAt.IsZero() && s.killAt.Before(next)) {
 		next = s.killAt
@@ -122,8 +122,8 @@ func (s *supervisor) onTime() {
 	}
 }
 
-// raceWindow is for what the terminal sends while the command starts, perhaps too early for it. Twice
-// is better there than not at all.
+// raceWindow is how long after the start golock passes on even an INT or QUIT that the terminal sends
+// to the whole job: the command may not have been there yet. Twice is better than not at all.
 const raceWindow = time.Millisecond
 
 // onSignal takes a signal that golock got. With a terminal the kernel has sent some of them to the

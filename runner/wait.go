@@ -108,7 +108,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 			return nil, w.refusal(err, false)
 		}
 		left := time.Duration(-1)
-		end := w.patience(deadline)
+		end := w.waitEnd(deadline)
 		if !end.IsZero() {
 			left = max(time.Until(end), 0)
 		}
@@ -129,9 +129,9 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	}
 }
 
-// patience is when the waiting ends. To run without a slot a store must have been tried for
+// waitEnd is when the waiting ends. To run without a slot a store must have been tried for
 // reachLimitNoWait at least, however short --wait is: one that is only slow is not unavailable.
-func (w *waiter) patience(deadline time.Time) time.Time {
+func (w *waiter) waitEnd(deadline time.Time) time.Time {
 	least := w.began.Add(reachLimitNoWait)
 	if w.Unavailable == RunAnyway && !w.queued && !deadline.IsZero() && deadline.Before(least) {
 		return least
@@ -242,7 +242,7 @@ func (w *waiter) boundJoin(ctx context.Context) (context.Context, context.Cancel
 		return ctx, func() {}
 	case w.Wait == 0:
 		limit = reachLimitNoWait
-	case w.Wait > 0 && w.Unavailable == RunAnyway: // see patience
+	case w.Wait > 0 && w.Unavailable == RunAnyway: // see waitEnd
 		limit = min(limit, max(w.Wait, reachLimitNoWait))
 	case w.Wait > 0:
 		limit = min(limit, w.Wait)

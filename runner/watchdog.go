@@ -133,7 +133,7 @@ func (w *watchdog) start(variables []string, deadline locks.Instant, clock locks
 	}
 	switch {
 	case err == unix.EPIPE:
-		w.abandon()
+		w.killTree()
 		return 0, errWatchdogGone
 	case err == unix.EMSGSIZE:
 		return 0, w.cmd.problem(unix.E2BIG)
@@ -146,7 +146,7 @@ func (w *watchdog) start(variables []string, deadline locks.Instant, clock locks
 		case err == unix.EAGAIN:
 			left := deadline.Sub(clock())
 			if left <= 0 {
-				w.abandon()
+				w.killTree()
 				return 0, errWatchdogMute
 			}
 			ready := []unix.PollFd{{Fd: int32(w.socket), Events: unix.POLLIN}}
@@ -155,7 +155,7 @@ func (w *watchdog) start(variables []string, deadline locks.Instant, clock locks
 				w.resume()
 			}
 		case err != nil:
-			w.abandon()
+			w.killTree()
 			return 0, errWatchdogGone
 		case m.kind == msgStarted:
 			return int(m.number), nil
@@ -176,7 +176,7 @@ func (w *watchdog) resume() {
 	}
 }
 
-// dismiss ends the watchdog. What the command left running is the user's.
+// dismiss ends the watchdog alone: processes that the command left running may stay.
 func (w *watchdog) dismiss() {
 	if !w.exists() {
 		return
@@ -192,17 +192,17 @@ func (w *watchdog) dismiss() {
 		}
 		flags = 0
 	}
-	w.hangUp()
+	w.closeSocket()
 	w.pid = 0
 }
 
-// abandon ends a watchdog that may have started something, and that too.
-func (w *watchdog) abandon() {
+// killTree ends a watchdog that may have started the command, and all descendants.
+func (w *watchdog) killTree() {
 	w.dismiss()
 	proctree.KillDescendants(w.preexisting, func(int, syscall.WaitStatus) {}, w.run.warnUnkillable(), time.Sleep)
 }
 
-func (w *watchdog) hangUp() {
+func (w *watchdog) closeSocket() {
 	if w.socket >= 0 {
 		unix.Close(w.socket)
 		w.socket = -1

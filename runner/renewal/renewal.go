@@ -61,14 +61,14 @@ const stopLimit = 60 * time.Millisecond
 // TryLimit bounds one renewal.
 func TryLimit(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
 
-// retryPause is how long after one that failed the next follows. An outage has then done no harm if
+// retryPause is the time from a failed renewal to the next. An outage has then done no harm if
 // it was shorter than 2/3 TTL - the stop window - 1.5 TryLimit: after it, what hangs may take one
 // TryLimit to fail.
 func retryPause(ttl time.Duration) time.Duration { return min(ttl/40, 100*time.Millisecond) }
 
-// renewInterval is a third of the TTL. The promise about outages has half a TryLimit left for a
-// pause, for the drift of clocks (locks.Term.End) and for KILL where the stop window is nothing;
-// where they take more, by a long TTL, the renewals come sooner by that.
+// renewInterval is a third of the TTL. The promise at retryPause leaves half a TryLimit for that
+// pause, the drift of clocks (locks.Term.End), and KILL if there is no stop window. Where these take
+// more, as with a long TTL, the interval is shorter by the difference.
 func renewInterval(ttl, killAfter time.Duration) time.Duration {
 	const roundTrip = 10 * time.Millisecond
 	drift := ttl - locks.Term{TTL: ttl}.End().Sub(0)
@@ -76,7 +76,7 @@ func renewInterval(ttl, killAfter time.Duration) time.Duration {
 	return ttl/PerTTL - max(retryPause(ttl)+drift+kill+roundTrip-TryLimit(ttl)/2, 0)
 }
 
-// killTime is what it may take to kill: so long before the end KILL is sent.
+// killTime is how long before the end KILL is sent: killing takes time.
 func killTime(ttl time.Duration) time.Duration { return min(ttl/20, 100*time.Millisecond) }
 
 // stopWindow is how long before the end the stop signal is sent.
