@@ -76,7 +76,7 @@ func (c *acquireCommand) run(out *term.Printer) int {
 	relay.Catch()
 	a := &acquisition{run: &runner.Run{Relay: relay, Terminal: terminal}}
 	out.Request = &a.run.Request
-	if err := c.settle(v, a, out); err != nil {
+	if err := c.readSettings(v, a, out); err != nil {
 		return exit(out, err)
 	}
 	a.run.Log, a.run.Say = out.Log, out.Say
@@ -87,8 +87,8 @@ func (c *acquireCommand) run(out *term.Printer) int {
 	return a.forProcess(out)
 }
 
-// settle finds out what is asked for and checks it.
-func (c *acquireCommand) settle(v *config.Values, a *acquisition, out *term.Printer) (err error) {
+// readSettings finds out what is asked for and checks it.
+func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *term.Printer) (err error) {
 	if err := configureLog(out, v); err != nil {
 		return err
 	}

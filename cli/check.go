@@ -126,7 +126,7 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 	if err != nil {
 		return nil, err
 	}
-	if err := t.settle(c, v); err != nil {
+	if err := t.readSettings(c, v); err != nil {
 		return nil, err
 	}
 	if t.test.Program, err = os.Executable(); err != nil {
@@ -156,9 +156,9 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 	return report, err
 }
 
-// settle reads the numbers. They come from flags only: variables and files are
+// readSettings reads the numbers. They come from flags only: variables and files are
 // for runs.
-func (t *strengthTest) settle(c *checkCommand, v *config.Values) error {
+func (t *strengthTest) readSettings(c *checkCommand, v *config.Values) error {
 	t.test.Patience = checkPatience
 	number := func(flag *intFlag, key string, otherwise, least, most int) (int, error) {
 		if !flag.given() {

@@ -20,12 +20,12 @@ import (
 // fullProgram is where the full program is, from the directory of the lean one.
 const fullProgram = "../libexec/golock/golock-"
 
-// becomeFull becomes the full program if the store of the settings needs it, and
-// returns else, or if it cannot.
+// becomeFull executes the full program if the store of the settings needs it. It
+// returns nil if not, an error if it cannot.
 func becomeFull(v *config.Values) error {
 	address, err := readAddress(v)
 	if err != nil {
-		return nil // who opens the store says it
+		return nil // openStore reports it
 	}
 	if _, err := open.Store(address.url); !errors.Is(err, open.ErrNotLinked) {
 		return nil

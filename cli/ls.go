@@ -45,7 +45,7 @@ Examples:
 }
 
 func (c *lsCommand) run(out *term.Printer) int {
-	w, err := c.settle(out)
+	w, err := c.readSettings(out)
 	if err != nil {
 		return exit(out, err)
 	}
@@ -59,8 +59,8 @@ func (c *lsCommand) run(out *term.Printer) int {
 	return 0
 }
 
-// settle finds out what is to be shown.
-func (c *lsCommand) settle(out *term.Printer) (*lister, error) {
+// readSettings finds out what is to be shown.
+func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 	name, given, err := c.lock()
 	if err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func (c *runCommand) run(out *term.Printer) int {
 	relay.Catch()
 	run := &runner.Run{Relay: relay, Terminal: terminal, Env: entry.Environ()}
 	out.Request = &run.Request
-	reporting, err := c.settle(v, run, out)
+	reporting, err := c.readSettings(v, run, out)
 	if err != nil {
 		return exit(out, err)
 	}
@@ -134,8 +134,8 @@ func (r *reporting) print(run *runner.Run, o runner.Outcome, out *term.Printer) 
 	return code
 }
 
-// settle reads the settings into run, and checks them.
-func (c *runCommand) settle(v *config.Values, run *runner.Run, out *term.Printer) (_ *reporting, err error) {
+// readSettings reads the settings into run, and checks them.
+func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.Printer) (_ *reporting, err error) {
 	if err := configureLog(out, v); err != nil {
 		return nil, err
 	}

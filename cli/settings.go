@@ -91,9 +91,9 @@ func openStore(v *config.Values) (locks.Store, error) {
 
 // address is the URL of a store.
 type address struct {
-	url  string
-	key  string // of the setting that names it
-	bare string // a file with a password in it that others can read
+	url     string
+	key     string // of the setting that names it
+	exposed string // a file with a password in it that others can read
 }
 
 // readAddress finds the URL of the store that the settings name.
@@ -126,7 +126,7 @@ func readAddress(v *config.Values) (a address, err error) {
 	}
 	if u, err := url.Parse(a.url); mode&0o044 != 0 && err == nil && u.User != nil {
 		if _, secret := u.User.Password(); secret {
-			a.bare = path
+			a.exposed = path
 		}
 	}
 	return a, nil

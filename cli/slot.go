@@ -25,8 +25,8 @@ func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCod
 	if err != nil {
 		return 0, err
 	}
-	if run.Address = address.url; address.bare != "" {
-		out.Warn(address.bare + " has the store's password, and other users can read it")
+	if run.Address = address.url; address.exposed != "" {
+		out.Warn(address.exposed + " has the store's password, and other users can read it")
 	}
 	networked, err := v.Bool("require-networked")
 	switch {

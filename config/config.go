@@ -1,5 +1,5 @@
 // Package config finds out what the user wants: it puts flags, environment and
-// files in order and gives typed values. It knows no setting by itself, never
+// files in order and gives typed values. It knows two settings by name, never
 // prints, and reports every value with its source.
 //
 // Precedence, the strongest first:

@@ -183,8 +183,8 @@ type Lease interface {
 	// to the caller. The lease owns them.
 	Files() []int
 
-	// Evicted is an *EvictedError if the slot was taken back, in a store that cannot
-	// tell its owner otherwise: he gets SIGTERM and asks. It does not wait.
+	// Evicted is an *EvictedError if the slot was taken back, in a store whose owners
+	// get no more than a SIGTERM, and call this to learn the reason. It does not wait.
 	Evicted() error
 
 	// Release gives the slot back. It may be called more than once.
@@ -239,7 +239,7 @@ type Request struct {
 	MaxQueue *int          // *BusyError if it would have to wait and this many wait already; nil: no limit
 	Replace  Replacement   // whom it puts out of its way
 	Hold     time.Duration // keep the slot until this long after the grant, whatever becomes of its holder
-	NoGolock bool          // no golock stays with the holder, be it that it becomes its command or has nothing but its lease: nobody there heeds an eviction
+	NoGolock bool          // no golock stays to heed an eviction: it becomes the command, or leaves the slot to its lease
 
 	// TTL is how long a leased store keeps the slot, or the place in the
 	// queue, without a sign of life. Others do not look at it.

@@ -51,7 +51,7 @@ func NewTicket(ctx context.Context, store string, r locks.Request, e Entry) (*Ti
 		t.learn(a)
 	case a.Quarantine > 0:
 		t.postponed = true
-		if err := t.postpone(ctx, a, time.Now().Add(quarantinePatience)); err != nil {
+		if err := t.postpone(ctx, a, time.Now().Add(quarantineLimit)); err != nil {
 			return nil, err
 		}
 	default:
@@ -88,12 +88,12 @@ func (t *Ticket) learnQuarantine(a Answer) {
 	}
 }
 
-// quarantinePatience is how long a request that does not wait for others waits for the
+// quarantineLimit is how long a request that does not wait for others waits for the
 // end of a quarantine.
-const quarantinePatience = 5 * time.Second
+const quarantineLimit = 5 * time.Second
 
 // postpone is for such a request. It fails if the quarantine lasts until after the end
-// of its patience.
+// of its limit.
 func (t *Ticket) postpone(ctx context.Context, a Answer, end time.Time) error {
 	t.learnQuarantine(a)
 	if t.quarantine.End.After(end) {
@@ -109,7 +109,7 @@ func (t *Ticket) unavailable(q *locks.QuarantineError) error {
 
 // askAgain is the Wait of a request that was postponed.
 func (t *Ticket) askAgain(ctx context.Context) (locks.Lease, error) {
-	for end := time.Now().Add(quarantinePatience); ; {
+	for end := time.Now().Add(quarantineLimit); ; {
 		Pause(ctx, time.Until(t.quarantine.End)+time.Millisecond)
 		if ctx.Err() != nil {
 			giveUp(ctx, t.store, t.entry)
@@ -240,11 +240,11 @@ func giveUp(ctx context.Context, store string, e Entry) {
 			return err
 		})
 	}()
-	patience := time.NewTimer(wait)
-	defer patience.Stop()
+	limit := time.NewTimer(wait)
+	defer limit.Stop()
 	select {
 	case <-left:
-	case <-patience.C:
+	case <-limit.C:
 	}
 }
 

@@ -266,8 +266,8 @@ func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
 	return nil
 }
 
-// TLSHint says what to do about an error of a server that is not the one that it
-// should be, or does not take us for whom it should.
+// TLSHint says what to do if the server's certificate or ours is not accepted, or the
+// port has no TLS. bad: err is of that kind.
 func TLSHint(err error) (hint string, bad bool) {
 	var certificate *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError
