@@ -217,7 +217,7 @@ func (a *acquisition) forProcess(out *term.Printer) int {
 func (a *acquisition) failed(r result, out *term.Printer) int {
 	switch {
 	case r.Busy:
-		printBusy(out, r.Text, a.conflictCode)
+		printBusy(out, errors.New(r.Text), a.conflictCode)
 		return a.conflictCode
 	case r.Signal != 0:
 		printStopped(out, r.Signal)
@@ -228,11 +228,11 @@ func (a *acquisition) failed(r result, out *term.Printer) int {
 }
 
 // printBusy says why there is no slot, unless -E 0 makes that no failure.
-func printBusy(out *term.Printer, why string, code int) {
+func printBusy(out *term.Printer, why error, code int) {
 	if code != 0 {
-		out.Fail(errors.New(why))
+		out.Fail(why)
 	} else {
-		out.Step(why)
+		out.Step(why.Error())
 	}
 }
 

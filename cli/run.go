@@ -123,7 +123,7 @@ func (r *reporting) print(run *runner.Run, o runner.Outcome, out *term.Printer) 
 		}
 	case runner.Busy:
 		code = r.conflictCode
-		printBusy(out, o.Err.Error(), code)
+		printBusy(out, o.Err, code)
 	case runner.Interrupted:
 		printStopped(out, o.Signal)
 	case runner.TimedOut:

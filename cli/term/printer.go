@@ -3,9 +3,11 @@ package term
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,13 +63,30 @@ func (p *Printer) Warn(message string, pairs ...any) {
 // Fail prints why golock ends.
 func (p *Printer) Fail(err error) {
 	for line := range strings.Lines(err.Error()) { // joined errors
-		p.Line("error", strings.TrimRight(line, "\n"), nil)
+		p.Line("error", strings.TrimRight(line, "\n"), p.whoIsBusy(err))
 	}
 	if fault, ok := err.(*locks.PanicError); ok {
 		for line := range strings.Lines(string(fault.Stack)) {
 			p.Line("error", strings.TrimRight(line, "\n"), nil)
 		}
 	}
+}
+
+// whoIsBusy gives programs what the message of a busy lock says.
+func (p *Printer) whoIsBusy(err error) []any {
+	var busy *locks.BusyError
+	if !p.JSON || !errors.As(err, &busy) {
+		return nil
+	}
+	users, holders := Users{}, []Row{}
+	for _, e := range busy.Holders {
+		e.Command = slices.Clone(e.Command)
+		for i, word := range e.Command {
+			e.Command[i] = withoutPasswords(word)
+		}
+		holders = append(holders, users.Row(e, e.TTL > 0))
+	}
+	return []any{"holders", holders, "waiters", busy.Waiters, "queue_full", busy.Full}
 }
 
 // Line prints a message with pairs of name and value.
