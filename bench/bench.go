@@ -72,8 +72,9 @@ func newBench(golock string) *bench {
 		b.starter = newStarter(dir, log)
 		compileC(b.stamp, stampSource)
 		if golock == "" {
-			b.golock = b.build("bin/golock", "..", ".", "-tags", "lean")
-			b.full = b.build("libexec/golock/golock-bench", "..", ".")
+			const entry = "-ldflags=-s -w -E golock/internal/entry.start -X golock/cli.version=bench"
+			b.golock = b.build("bin/golock", "..", ".", entry, "-tags=lean")
+			b.full = b.build("libexec/golock/golock-bench", "..", ".", entry)
 		} else {
 			b.golock = get(filepath.Abs(golock))
 			b.full = b.golock
@@ -91,7 +92,7 @@ func newBench(golock string) *bench {
 // to half a millisecond later.
 func (b *bench) build(name, dir, what string, flags ...string) string {
 	const script = `what=$1; shift
-		go build "$@" -trimpath -ldflags "-s -w -E golock/internal/entry.start -X golock/cli.version=bench" -o "$0.linked" "$what" && cp "$0.linked" "$0"`
+		go build -trimpath -ldflags "-s -w" "$@" -o "$0.linked" "$what" && cp "$0.linked" "$0"`
 	path := filepath.Join(b.dir, name)
 	must(os.MkdirAll(filepath.Dir(path), 0o755))
 	build := exec.Command("sh", append([]string{"-c", script, path, what}, flags...)...)
