@@ -211,11 +211,11 @@ func (t *strengthTest) useTemplate(template string) {
 // read the store's URL, which may have a password, from a file without a name,
 // and nothing from variables and other files.
 func (t *strengthTest) useGolock(v *config.Values) (tidy func(), err error) {
-	store, err := openStore(v)
+	address, err := readAddress(v)
 	if err != nil {
 		return nil, err
 	}
-	address, err := readAddress(v)
+	store, err := address.open(v)
 	if err != nil {
 		return nil, err
 	}

@@ -82,11 +82,7 @@ func openStore(v *config.Values) (locks.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := open.Store(address.url)
-	if err != nil {
-		return nil, v.Errorf(address.key, "%v", err)
-	}
-	return store, nil
+	return address.open(v)
 }
 
 // address is the URL of a store.
@@ -94,6 +90,16 @@ type address struct {
 	url     string
 	key     string // of the setting that names it
 	exposed string // a file with a password in it that others can read
+}
+
+// open opens the store. Who also needs the URL reads the address once: a file may
+// change in between.
+func (a address) open(v *config.Values) (locks.Store, error) {
+	store, err := open.Store(a.url)
+	if err != nil {
+		return nil, v.Errorf(a.key, "%v", err)
+	}
+	return store, nil
 }
 
 // readAddress finds the URL of the store that the settings name.

@@ -18,11 +18,11 @@ const leastTTL = time.Second
 // readSlot reads which slot is wanted, for run.Argv. It fills run and gives the
 // exit code for a conflict.
 func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCode int, err error) {
-	if run.Store, err = openStore(v); err != nil {
-		return 0, err
-	}
 	address, err := readAddress(v)
 	if err != nil {
+		return 0, err
+	}
+	if run.Store, err = address.open(v); err != nil {
 		return 0, err
 	}
 	if run.Address = address.url; address.exposed != "" {

@@ -316,7 +316,7 @@ func (t *step) queueUp(mine row, ahead int) answer {
 	mine.state = waiting
 	mine.ends = t.v.now + micros(mine.ttl)
 	mine.wakeConn = 0
-	if t.heard(ahead) {
+	if t.canBeWoken(ahead) {
 		mine.wakeConn = t.v.conn
 	}
 	t.save(&mine)

@@ -66,8 +66,8 @@ func (t *step) knows(r *row) bool {
 	return login == "" || login == t.v.account || t.store.dialect.Notify(r.id) != ""
 }
 
-// heard reports whether a waiter can be woken by those who are there before it.
-func (t *step) heard(ahead int) bool {
+// canBeWoken reports whether a waiter can be woken by those who are there before it.
+func (t *step) canBeWoken(ahead int) bool {
 	if !t.q.listens || ahead >= t.store.target.waiters {
 		return false
 	}

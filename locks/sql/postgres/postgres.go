@@ -2,7 +2,7 @@
 //
 // A waiter listens on a channel of its own; who gives a slot back notifies it
 // in the same transaction. Behind a pooler that gives every transaction another
-// connection nothing would be heard; the server's number of the connection
+// connection no notification would come; the server's number of the connection
 // shows it.
 package postgres
 
@@ -127,7 +127,7 @@ func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Con
 		c.RequireAuth = "!password" // the server may ask for it in the clear, and so may who sits in between
 	}
 	conn := &conn{}
-	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.heard = true }
+	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.notified = true }
 	if conn.raw, err = pgconn.ConnectConfig(ctx, c); err != nil {
 		return nil, err
 	}
@@ -159,8 +159,8 @@ func isLoopback(host string) bool {
 }
 
 type conn struct {
-	raw   *pgconn.PgConn
-	heard bool // since the last Wait: the statements that come between must not swallow it
+	raw      *pgconn.PgConn
+	notified bool // since the last Wait: the statements that come between must not swallow it
 }
 
 // Run implements sql.Conn.
@@ -192,8 +192,8 @@ func (c *conn) Owns(number int64) bool { return int64(c.raw.PID()) == number }
 
 // Wait implements sql.Conn.
 func (c *conn) Wait(ctx context.Context, _ sql.Sleeper, limit time.Duration) (bool, error) {
-	defer func() { c.heard = false }()
-	if c.heard {
+	defer func() { c.notified = false }()
+	if c.notified {
 		return true, nil
 	}
 	bound, cancel := context.WithTimeout(ctx, limit)
