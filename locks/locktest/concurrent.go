@@ -238,7 +238,8 @@ func (c *crowd) join(worker int, held []*member, rng *rand.Rand) {
 	if err == nil {
 		a.replaced = c.replaced(ticket.Replaced())
 		// Who replaces a holder queues. If another holder goes meanwhile, Join gives the slot.
-		twoSteps = twoSteps || slices.ContainsFunc(ticket.Replaced(), func(e locks.Entry) bool { return e.State == locks.Holding })
+		// What only a hold kept is gone at once.
+		twoSteps = twoSteps || slices.ContainsFunc(ticket.Replaced(), func(e locks.Entry) bool { return e.State == locks.Holding && !e.Ended })
 	}
 	switch {
 	case errors.As(err, &nested):
