@@ -34,6 +34,10 @@ type Engine struct {
 	// Hesitates says that a request that could be granted at once may be queued
 	// first, for a moment: the store knows no step that is one for all.
 	Hesitates bool
+
+	// OneProcess says that the store is in the memory of this process: tests that need
+	// others are left out.
+	OneProcess bool
 }
 
 var serving sync.Mutex
@@ -93,6 +97,8 @@ func Run(t *testing.T, e Engine) {
 	}
 	if e.isPlain(t) {
 		all = []test{{"ConcurrentHistories", testConcurrent}}
+	} else if e.OneProcess {
+		all = []test{{"Rule", testRule}, {"Names", testNames}, {"RandomHistories", testHistories}, {"ConcurrentHistories", testConcurrent}}
 	}
 	for _, test := range all {
 		t.Run(test.name, func(t *testing.T) {

@@ -3,8 +3,12 @@
 // Decision as one atomic change.
 //
 // Time enters through the View: the engine leaves out an entry whose lease is over, shows
-// a holder that only its hold keeps as Ended, and marks a waiter that does not come as
-// Absent.
+// a holder that only its hold keeps as Ended, and marks as Absent who does not come: a
+// waiter, or one that has an offer.
+//
+// Who has an offer may accept it without a Question, by making its entry Holding in one
+// atomic step. So an engine writes a change of an Offered entry only while that is still
+// Offered, and otherwise asks for another Decision.
 package queue
 
 import (
@@ -38,8 +42,8 @@ type Entry struct {
 	Kept    bool   // its hold is not over: released, it becomes Ended
 
 	// Of a waiter. An offer reaches one that is Reachable; another one has to ask again
-	// before it gets a slot. One that is Absent is overdue: the others go on without it
-	// until it asks again.
+	// before it gets a slot. One that is Absent is overdue: it loses an offer, and the
+	// others go on without it until it asks again.
 	Reachable, Absent bool
 }
 
@@ -50,11 +54,11 @@ type View struct {
 	Quarantined bool   // nobody gets a slot
 
 	Holders []Entry // all that have slots
-	Waiters []Entry // the first ones, in their order
+	Waiters []Entry // the first ones, in their order; one of them is not Absent, if any is
 	More    bool    // there are others behind them
 	Own     *Entry  // that of the question, in whatever state; nil: there is none
 
-	Ahead       int     // if there are More: the waiters before the one that joins
+	Ahead       int     // if there are More: the waiters before one that joins and is not shown
 	Total       int     // of all waiters
 	Replaceable []Entry // all waiters that replace others, for a newcomer that does
 }
@@ -94,17 +98,17 @@ type Decision struct {
 	Remove  []string // IDs
 	Told    []string // IDs of waiters that have an offer or were evicted
 	Due     string   // ID of the first waiter if it could have a slot and is not Reachable
+	Again   bool     // what is free may be for waiters that the view does not show: Look, with more of them
 }
 
 // Decide answers a question.
 func Decide(v View, q Question) Decision {
-	other := func(e Entry) bool { return e.ID == q.Entry.ID }
-	d := &decision{View: v, q: q}
+	d := &decision{View: v, q: q, hidden: v.More}
 	d.holders, d.waiters = slices.Clone(v.Holders), slices.Clone(v.Waiters)
 	d.out.Counter = v.Counter
+	d.withdraw()
 	switch q.Step {
 	case lease.Join:
-		d.waiters = slices.DeleteFunc(d.waiters, other)
 		d.join()
 	case lease.Renew:
 		d.renew()
@@ -122,7 +126,9 @@ type decision struct {
 	View
 	q       Question
 	holders []Entry
-	waiters []Entry // a Join's own is put in when it stays
+	waiters []Entry
+	hidden  bool // waiters that the view does not show may be before the one in question
+	direct  bool // the one that asks gets what is free for it with the answer
 	out     Decision
 }
 
@@ -152,75 +158,102 @@ func claims(all []Entry) []locks.Claim {
 func (d *decision) fits(e *Entry) bool { return locks.Admits(claims(d.holders), e.Claim) }
 
 // hold gives an entry its slots.
-func (d *decision) hold(e Entry, s State, fence int64) Entry {
+func (d *decision) hold(e Entry, s State) Entry {
 	taken := map[int]bool{}
 	for _, h := range d.holders {
 		for _, slot := range h.Slots {
 			taken[slot] = true
 		}
 	}
-	e.State, e.Fence = s, fence
+	e.State, e.Fence = s, d.next()
 	e.Slots = locks.FreeSlots(func(slot int) bool { return taken[slot] }, e.Claim.Weight)
 	d.holders = append(d.holders, e)
 	d.put(e)
 	return e
 }
 
-// forget takes the entry of the question out.
-func (d *decision) forget(by string) {
-	e := Entry{ID: d.q.Entry.ID, State: Gone, Evicted: by}
-	d.holders, d.waiters = without(d.holders, e.ID), without(d.waiters, e.ID)
-	d.put(e)
+// remove ends an entry.
+func (d *decision) remove(id, by string) {
+	d.holders, d.waiters = without(d.holders, id), without(d.waiters, id)
+	d.put(Entry{ID: id, State: Gone, Evicted: by})
 }
 
-// offer gives what is free to the first waiters. Who does not take an offer is Absent to
-// the next step, and loses it.
-func (d *decision) offer() {
-	for i := 0; i < len(d.waiters) && !d.Quarantined; i++ {
-		w := d.waiters[i]
-		if w.Absent {
+// withdraw takes offers back: those that are not taken, and in a quarantine all. The
+// store may have forgotten to whom else it gave those slots.
+func (d *decision) withdraw() {
+	for _, e := range d.Holders {
+		own := e.ID == d.q.Entry.ID
+		if e.State != Offered || !d.Quarantined && (own || !e.Absent) {
 			continue
 		}
-		if !d.fits(&w) {
-			return
+		if e.Evicted != "" {
+			e.State = Gone
+			d.remove(e.ID, e.Evicted)
+		} else {
+			d.holders = without(d.holders, e.ID)
+			e.State, e.Slots, e.Fence = Waiting, nil, 0
+			d.enqueue(e)
+			d.Ahead, d.Total = d.Ahead+1, d.Total+1
 		}
-		if !w.Reachable {
+		if own {
+			d.Own = &e
+		}
+	}
+}
+
+// enqueue puts a waiter into its place, and gives how many are before it.
+func (d *decision) enqueue(e Entry) int {
+	d.out.Counter = max(d.out.Counter, e.Claim.Ticket) // a store that lost its data may have lost it
+	d.put(e)
+	at, _, known := d.ahead(&e)
+	if !known {
+		return max(at, d.Ahead)
+	}
+	d.waiters = slices.Insert(d.waiters, at, e)
+	return at
+}
+
+// ahead gives the place of an entry among the waiters of the view, whether nobody who is
+// there is before it, and whether that is all that are before it.
+func (d *decision) ahead(e *Entry) (at int, first, known bool) {
+	first = true
+	for ; at < len(d.waiters) && d.waiters[at].before(e); at++ {
+		first = first && d.waiters[at].Absent
+	}
+	known = at < len(d.waiters) || !d.hidden || e.ID == d.q.Entry.ID && d.Ahead <= at
+	return at, first && known, known
+}
+
+// before is the order of waiters. Two have the same ticket if a store has lost its data.
+func (e *Entry) before(o *Entry) bool {
+	if e.Claim.Priority == o.Claim.Priority && e.Claim.Ticket == o.Claim.Ticket {
+		return e.ID < o.ID
+	}
+	return e.Claim.Before(o.Claim)
+}
+
+// offer gives what is free to the first waiters.
+func (d *decision) offer() {
+	if d.Quarantined {
+		return
+	}
+	for _, w := range d.waiters {
+		switch {
+		case w.Absent:
+		case !d.fits(&w):
+			return
+		case d.direct && w.ID == d.q.Entry.ID:
+			d.out.Verdict, d.out.Entry = lease.Granted, d.hold(w, Holding)
+			d.out.Place, d.out.Fits = 0, false
+		case !w.Reachable:
 			d.out.Due = w.ID
 			return
-		}
-		d.waiters = slices.Delete(d.waiters, i, i+1)
-		i--
-		d.hold(w, Offered, d.next())
-		d.out.Told = append(d.out.Told, w.ID)
-	}
-}
-
-// ahead counts the waiters before one that joins: all of them, and those that are there.
-func (d *decision) ahead(mine *Entry) (all, present int) {
-	for _, w := range d.waiters {
-		if !w.Claim.Before(mine.Claim) {
-			return all, present
-		}
-		all++
-		if !w.Absent {
-			present++
+		default:
+			d.hold(w, Offered)
+			d.out.Told = append(d.out.Told, w.ID)
 		}
 	}
-	if d.More {
-		all = max(all, d.Ahead)
-		present = max(present, 1)
-	}
-	return all, present
-}
-
-// mayHold reports whether an entry that joins may hold at once.
-func (d *decision) mayHold(mine *Entry) bool {
-	_, before := d.ahead(mine)
-	return before == 0 && !d.Quarantined && d.fits(mine)
-}
-
-func (d *decision) grant(mine Entry, fence int64) {
-	d.out.Verdict, d.out.Entry = lease.Granted, d.hold(mine, Holding, fence)
+	d.out.Again = d.More
 }
 
 func (d *decision) join() {
@@ -228,69 +261,57 @@ func (d *decision) join() {
 	over := own != nil && (own.State == Gone || own.State == Ended)
 	switch {
 	case own == nil || own.State == Waiting:
-	case over && own.Evicted != "":
+	case own.Evicted != "":
 		d.out.Verdict, d.out.By = lease.Evicted, own.Evicted
+		if own.State == Offered { // one that holds may know it by now, and run
+			d.remove(own.ID, own.Evicted)
+		}
 		return
 	case over && !q.NoWait && len(q.Within) == 0:
 		d.out.Verdict = lease.Gone
 		return
 	case over: // it was turned away, and the answer lost
-	case own.Evicted != "": // before it knew that it held
-		d.out.Verdict, d.out.By = lease.Evicted, own.Evicted
-		d.forget(own.Evicted)
-		return
 	default:
-		d.out.Verdict, d.out.Entry = lease.Granted, *own
-		d.out.Entry.State = Holding
-		d.put(d.out.Entry)
+		d.keep(lease.Granted)
 		return
 	}
 	mine := q.Entry
-	mine.State, mine.Absent = Waiting, false
+	mine.State, mine.Slots, mine.Fence, mine.Evicted, mine.Absent = Waiting, nil, 0, "", false
 	if own != nil && own.State == Waiting {
 		mine.Claim.Ticket = own.Claim.Ticket
+		known := len(d.waiters)
+		d.waiters = without(d.waiters, own.ID)
+		d.hidden = d.hidden && len(d.waiters) == known
 	}
 	isNew := mine.Claim.Ticket == 0
 	if isNew {
-		mine.Claim.Ticket = d.Counter + 1
+		mine.Claim.Ticket = d.out.Counter + 1
 	}
-	d.out.Counter = max(d.out.Counter, mine.Claim.Ticket) // a store that lost its data may have lost it
-	fence := func() int64 {
+	if _, first, _ := d.ahead(&mine); over || !first || d.Quarantined || !d.fits(&mine) {
+		if d.refuse(&mine, isNew, over) {
+			return
+		}
+		if over {
+			d.out.Verdict = lease.Gone
+			return
+		}
 		if isNew {
-			return mine.Claim.Ticket
+			d.replace(&mine)
 		}
-		return d.next()
 	}
-	if !over && d.mayHold(&mine) {
-		d.grant(mine, fence())
-		return
-	}
-	if d.refuse(&mine, isNew, over) {
-		return
-	}
-	if over {
-		d.out.Verdict = lease.Gone
-		return
-	}
-	if isNew {
-		d.replace(&mine)
-	}
-	if d.mayHold(&mine) {
-		d.grant(mine, fence())
-		return
-	}
-	all, _ := d.ahead(&mine)
-	at, _ := slices.BinarySearchFunc(d.waiters, mine.Claim, func(w Entry, c locks.Claim) int {
-		if w.Claim.Before(c) {
-			return -1
-		}
-		return 1
-	})
-	if at < len(d.waiters) || !d.More {
-		d.waiters = slices.Insert(d.waiters, at, mine)
-	}
+	// A newcomer that lets others in, because of whom it replaces, has come before that.
+	_, first, _ := d.ahead(&mine)
+	d.direct = first || !isNew
+	d.out.Verdict, d.out.Entry = lease.Queued, mine
+	d.out.Place, d.out.Fits = d.enqueue(mine)+1, d.fits(&mine)
+}
+
+// keep has the entry in question hold what it has, or was offered.
+func (d *decision) keep(v lease.Verdict) {
+	mine := *d.Own
+	mine.State, mine.Absent = Holding, false
 	d.put(mine)
-	d.out.Verdict, d.out.Entry, d.out.Place, d.out.Fits = lease.Queued, mine, all+1, d.fits(&mine)
+	d.out.Verdict, d.out.Entry = v, mine
 }
 
 // refuse turns away a request that must not wait.
@@ -310,13 +331,10 @@ func (d *decision) refuse(mine *Entry, isNew, over bool) bool {
 	if d.out.Inside != "" {
 		d.out.Verdict = lease.Nested
 	}
-	if isNew {
-		d.out.Counter = d.Counter
-	}
 	d.out.Holders, d.out.Waiters = slices.Clone(d.holders), d.Total
 	d.out.Fits = !over && !(full && *q.MaxQueue > 0) && d.fits(mine)
 	if d.Own != nil && !over {
-		d.forget("")
+		d.remove(q.Entry.ID, "")
 	}
 	return true
 }
@@ -324,17 +342,16 @@ func (d *decision) refuse(mine *Entry, isNew, over bool) bool {
 func (d *decision) renew() {
 	own := d.Own
 	switch {
-	case own != nil && own.Evicted != "" && own.State != Waiting && own.State != Ended:
+	case own != nil && own.Evicted != "":
 		d.out.Verdict, d.out.By = lease.Evicted, own.Evicted
 	case own != nil && (own.State == Holding || own.State == Offered):
-		d.out.Verdict, d.out.Entry = lease.Held, *own
-		d.out.Entry.State = Holding
-		d.put(d.out.Entry)
-	case own == nil && d.q.Known && d.q.Epoch != d.Epoch && d.free(&d.q.Entry):
-		// The store has lost its data: the holder is put back.
+		d.keep(lease.Held)
+	case (own == nil || own.State == Waiting) && d.q.Known && d.q.Epoch != d.Epoch && d.free(&d.q.Entry):
+		// The store has lost its data, or the last of it: the holder is put back.
 		mine := d.q.Entry
 		mine.State = Holding
 		d.out.Counter = max(d.out.Counter, mine.Fence, mine.Claim.Ticket)
+		d.waiters = without(d.waiters, mine.ID)
 		d.holders = append(d.holders, mine)
 		d.put(mine)
 		d.out.Verdict, d.out.Entry = lease.Held, mine
@@ -351,50 +368,41 @@ func (d *decision) free(e *Entry) bool {
 }
 
 func (d *decision) release() {
-	own := d.Own
+	own, leaves := d.Own, d.q.Step == lease.Leave
 	d.out.Verdict = lease.Released
 	d.out.Existed = own != nil && own.State != Gone && own.State != Ended
 	switch {
-	case own != nil && own.State == Ended:
-	case d.q.Step == lease.Release && own != nil && own.State == Holding && own.Kept && own.Evicted == "":
+	case own != nil && (own.State == Gone || own.State == Ended && !leaves):
+	case own != nil && own.State == Holding && own.Kept && own.Evicted == "" && !leaves:
 		e := *own
 		e.State = Ended
 		d.put(e)
-	case own == nil || own.State != Gone:
-		d.forget("")
+	default:
+		d.remove(d.q.Entry.ID, "")
 	}
 }
 
 func (d *decision) evict() {
-	own := d.Own
-	switch {
-	case own == nil || own.State == Gone:
+	if d.Own == nil || d.Own.State == Gone {
 		d.out.Verdict = lease.Lost
 		return
-	case own.State == Ended:
-		d.forget(d.q.By)
-	case own.State == Waiting:
-		d.dismiss(*own)
-	default:
-		d.mark(*own)
 	}
+	d.end(*d.Own)
 	d.out.Verdict = lease.Marked
 }
 
-// mark tells a holder to go. Its hold is void.
-func (d *decision) mark(h Entry) {
-	if h.Evicted != "" {
-		return
+// end takes an entry back from its owner. One that holds is told to go; its hold is void.
+func (d *decision) end(e Entry) {
+	switch {
+	case e.State == Waiting || e.State == Ended:
+		d.remove(e.ID, d.q.By)
+	case e.Evicted == "":
+		e.Evicted, e.Kept = d.q.By, false
+		d.put(e)
 	}
-	h.Evicted, h.Kept = d.q.By, false
-	d.put(h)
-}
-
-// dismiss ends a waiter's place.
-func (d *decision) dismiss(w Entry) {
-	d.waiters = without(d.waiters, w.ID)
-	d.put(Entry{ID: w.ID, State: Gone, Evicted: d.q.By})
-	d.out.Told = append(d.out.Told, w.ID)
+	if e.State == Waiting || e.State == Offered {
+		d.out.Told = append(d.out.Told, e.ID)
+	}
 }
 
 // replaceableAhead counts the waiters that a newcomer puts out of its way.
@@ -421,17 +429,10 @@ func (d *decision) replace(mine *Entry) {
 		}
 	}
 	for _, i := range locks.Replaced(rivals, mine.Claim, mine.Replace) {
-		e := all[i]
-		d.out.Replaced = append(d.out.Replaced, e)
-		switch e.State {
-		case Waiting:
-			d.dismiss(e)
-			d.Ahead = max(d.Ahead-1, 0)
-		case Ended:
-			d.holders = without(d.holders, e.ID)
-			d.out.Remove = append(d.out.Remove, e.ID)
-		default:
-			d.mark(e)
+		d.out.Replaced = append(d.out.Replaced, all[i])
+		if all[i].State == Waiting {
+			d.Ahead--
 		}
+		d.end(all[i])
 	}
 }
