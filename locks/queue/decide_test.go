@@ -56,6 +56,9 @@ func TestDecide(t *testing.T) {
 			a join: granted 0; b join replace=running: waiting 1; a release: released, offers b 0
 			c join replace=running: waiting 1, replaces b, ends b; b join: evicted, offers c 0
 			d join replace=running: waiting 1, replaces c, ends c; c absent:; look: offers d 0; c join: evicted`,
+		"an offer that is taken back is a place again, which can be replaced": `
+			a join: granted 0; b join replace=waiting: waiting 1; a release: released, offers b 0; quarantine
+			c join replace=waiting queue=1: waiting 1, replaces b, ends b; d join queue=1: busy full 0+1`,
 		"a hold keeps the slot, whatever becomes of its holder": `
 			a join max=2 hold: granted 0; a release: released; a release: released nothing; b join max=2 hold: granted 1; b expires:
 			c join max=2: waiting 1; b renew: lost; b late: gone; a holdends:; look: offers c 0`,

@@ -194,6 +194,9 @@ func (d *decision) withdraw() {
 			e.State, e.Slots, e.Fence = Waiting, nil, 0
 			d.enqueue(e)
 			d.Ahead, d.Total = d.Ahead+1, d.Total+1
+			if e.Replace != locks.ReplaceNone {
+				d.Replaceable = append(slices.Clip(d.Replaceable), e)
+			}
 		}
 		if own {
 			d.Own = &e
