@@ -95,7 +95,6 @@ type Decision struct {
 
 	Counter int64    // raised if tickets or fences were given
 	Put     []Entry  // new and changed entries
-	Remove  []string // IDs
 	Told    []string // IDs of waiters that have an offer or were evicted
 	Due     string   // ID of the first waiter if it could have a slot and is not Reachable
 	Again   bool     // what is free may be for waiters that the view does not show: Look, with more of them
