@@ -43,6 +43,8 @@ func TestDecide(t *testing.T) {
 			d join replace=waiting priority=1: waiting 1; e join replace=waiting queue=1: busy full 1+3
 			g join replace=waiting queue=2 priority=-1: waiting 2, replaces d, replaces c, ends d, ends c; c join: evicted
 			d late: evicted; a renew: held 0`,
+		"who waits already replaces nobody": `
+			a join: granted 0; b join replace=waiting: waiting 1; c join replace=waiting priority=1: waiting 1; b join: waiting 2`,
 		"a holder that is replaced keeps its slot until its command is dead": `
 			a join replace=running hold: granted 0; b join replace=running: waiting 1, replaces a; c join nowait: busy 1+1
 			a renew: evicted; a late: evicted; b join: waiting 1; a release: released, offers b 0; a renew: lost`,
@@ -59,6 +61,12 @@ func TestDecide(t *testing.T) {
 		"an offer that is taken back is a place again, which can be replaced": `
 			a join: granted 0; b join replace=waiting: waiting 1; a release: released, offers b 0; quarantine
 			c join replace=waiting queue=1: waiting 1, replaces b, ends b; d join queue=1: busy full 0+1`,
+		"a newcomer lets those before it in, and then itself": `
+			a join shared: granted 0; b join replace=waiting: waiting 1; c join shared: waiting 2
+			d join shared replace=waiting: waiting 2, replaces b, ends b, offers c 1, offers d 2`,
+		"of two with the same ticket, after a loss of data, the order is fixed": `
+			a join: granted 0; b join: waiting 1; crash; c join: waiting 1; d join: waiting 2; e join: waiting 3
+			b join: waiting 3; e join: waiting 4`,
 		"a hold keeps the slot, whatever becomes of its holder": `
 			a join max=2 hold: granted 0; a release: released; a release: released nothing; b join max=2 hold: granted 1; b expires:
 			c join max=2: waiting 1; b renew: lost; b late: gone; a holdends:; look: offers c 0`,

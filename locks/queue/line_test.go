@@ -63,7 +63,7 @@ func (l *line) view(q queue.Question, front int) queue.View {
 		v.Waiters = waiters[:front]
 	}
 	for _, w := range waiters {
-		if v.More && w.ID != mine.ID && before(w, mine) {
+		if v.More && !slices.ContainsFunc(v.Waiters, func(e queue.Entry) bool { return e.ID == mine.ID }) && before(w, mine) {
 			v.Ahead++
 		}
 		if w.Replace != locks.ReplaceNone {

@@ -58,7 +58,7 @@ type View struct {
 	More    bool    // there are others behind them
 	Own     *Entry  // that of the question, in whatever state; nil: there is none
 
-	Ahead       int     // if there are More: the waiters before one that joins and is not shown
+	Ahead       int     // if there are More: the waiters before one that joins; not needed if it is shown
 	Total       int     // of all waiters
 	Replaceable []Entry // all waiters that replace others, for a newcomer that does
 }
@@ -102,7 +102,7 @@ type Decision struct {
 
 // Decide answers a question.
 func Decide(v View, q Question) Decision {
-	d := &decision{View: v, q: q, hidden: v.More}
+	d := &decision{View: v, q: q}
 	d.holders, d.waiters = slices.Clone(v.Holders), slices.Clone(v.Waiters)
 	d.out.Counter = v.Counter
 	d.withdraw()
@@ -126,7 +126,6 @@ type decision struct {
 	q       Question
 	holders []Entry
 	waiters []Entry
-	hidden  bool // waiters that the view does not show may be before the one in question
 	direct  bool // the one that asks gets what is free for it with the answer
 	out     Decision
 }
@@ -222,7 +221,7 @@ func (d *decision) ahead(e *Entry) (at int, first, known bool) {
 	for ; at < len(d.waiters) && d.waiters[at].before(e); at++ {
 		first = first && d.waiters[at].Absent
 	}
-	known = at < len(d.waiters) || !d.hidden || e.ID == d.q.Entry.ID && d.Ahead <= at
+	known = at < len(d.waiters) || !d.More || e.ID == d.q.Entry.ID && d.Ahead <= at
 	return at, first && known, known
 }
 
@@ -281,9 +280,7 @@ func (d *decision) join() {
 	mine.State, mine.Slots, mine.Fence, mine.Evicted, mine.Absent = Waiting, nil, 0, "", false
 	if own != nil && own.State == Waiting {
 		mine.Claim.Ticket = own.Claim.Ticket
-		known := len(d.waiters)
 		d.waiters = without(d.waiters, own.ID)
-		d.hidden = d.hidden && len(d.waiters) == known
 	}
 	isNew := mine.Claim.Ticket == 0
 	if isNew {
