@@ -95,7 +95,7 @@ type Decision struct {
 
 	Counter int64    // raised if tickets or fences were given
 	Put     []Entry  // new and changed entries
-	Told    []string // IDs of waiters that have an offer or were evicted
+	Told    []string // IDs of waiters that have an offer, were evicted, or have to ask again
 	Due     string   // ID of the first waiter if it could have a slot and is not Reachable
 	Again   bool     // what is free may be for waiters that the view does not show: Look, with more of them
 }
@@ -242,6 +242,7 @@ func (d *decision) offer() {
 		switch {
 		case w.Absent:
 		case !d.fits(&w):
+			d.tellOfHold(w.ID)
 			return
 		case d.direct && w.ID == d.q.Entry.ID:
 			d.out.Verdict, d.out.Entry = lease.Granted, d.hold(w, Holding)
@@ -255,6 +256,16 @@ func (d *decision) offer() {
 		}
 	}
 	d.out.Again = d.More
+}
+
+// tellOfHold has a waiter that has come to be the first look when a hold is over, which
+// nobody else does.
+func (d *decision) tellOfHold(first string) {
+	moved := d.q.Step != lease.Join && d.q.Step != lease.Renew || len(d.out.Replaced) > 0
+	ended := func(e Entry) bool { return e.State == Ended }
+	if moved && (slices.ContainsFunc(d.holders, ended) || slices.ContainsFunc(d.out.Put, ended)) {
+		d.out.Told = append(d.out.Told, first)
+	}
 }
 
 func (d *decision) join() {

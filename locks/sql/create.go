@@ -19,7 +19,7 @@ func (s *Store) DDL() string {
 func ColumnTypes(text func(size int) string) string { return columnTypes(text) }
 
 // QueueIndex are the columns of the index that the queue is read by.
-const QueueIndex = "lock_key,state,place,ticket,entry_id"
+const QueueIndex = "lock_key,state,ord,entry_id"
 
 // tableNames are the columns that tableValues are for.
 const tableNames = "lock_key,entry_id,state,server,quiet,seen,format"
@@ -28,13 +28,13 @@ const tableNames = "lock_key,entry_id,state,server,quiet,seen,format"
 const TableNames = tableNames
 
 func tableValues(server string, quiet, made int64) string {
-	return fmt.Sprintf("'','','%s','%s',%d,%d,%d", tableRow, escape(server, maxServer), quiet, made, format)
+	return fmt.Sprintf("'','','%c','%s',%d,%d,%d", tableRow, escape(server, maxServer), quiet, made, format)
 }
 
 // makeName makes the row of a name. Somebody else may be quicker.
 func (c *session) makeName(ctx context.Context, q *question) error {
 	s := c.store
-	_, err := c.conn.Run(ctx, fmt.Sprintf("ROLLBACK;START TRANSACTION READ WRITE;INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%s','%s');COMMIT",
+	_, err := c.conn.Run(ctx, fmt.Sprintf("ROLLBACK;START TRANSACTION READ WRITE;INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%c','%s');COMMIT",
 		s.table, q.key, nameRow, escape(q.name, maxInfo)))
 	if err != nil {
 		c.hangUp()

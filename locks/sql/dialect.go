@@ -90,18 +90,15 @@ type Conn interface {
 	// in between shares connections out; then nobody can be woken over it.
 	Owns(number int64) bool
 
-	// Wait sleeps until the entry is woken, for the given time at most, or
-	// until ctx ends. It reports whether the entry was woken. Whatever ended the
-	// sleep without an error has left the connection as good as before.
-	Wait(ctx context.Context, w Sleeper, limit time.Duration) (woken bool, err error)
+	// Wait sleeps until the entry is woken, for the given time at most, or until ctx
+	// ends. offered is a statement that gives 1 if there is nothing to wait for, else 0.
+	// What ended the sleep without an error has left the connection as good as before.
+	Wait(ctx context.Context, id, offered string, limit time.Duration) error
 
-	// Wake wakes those whose Wait runs, unless Notify has done so, after what
-	// they are to see has been committed. It may find none of them.
-	Wake(ctx context.Context, sleepers []Sleeper) error
-
-	// Gone gives those whose connections the server has seen end. It does not
-	// notice at once that a client has died.
-	Gone(ctx context.Context, sleepers []Sleeper) ([]Sleeper, error)
+	// Wake wakes those whose Wait runs, unless Notify has done so, after what they are
+	// to see has been committed. It gives those whose connections the server has seen
+	// end; it does not notice at once that a client has died.
+	Wake(ctx context.Context, sleepers []Sleeper) (gone []Sleeper, err error)
 
 	// Close ends the connection without waiting for the server.
 	Close()
@@ -110,12 +107,10 @@ type Conn interface {
 // Rows is what one statement gave. NULL is "".
 type Rows [][]string
 
-// Sleeper is a waiter that listens: its row, and its connection.
+// Sleeper is a waiter that can be woken, and its connection.
 type Sleeper struct {
-	Table string // quoted
-	Key   string
-	ID    string
-	Conn  int64
+	ID   string
+	Conn int64
 }
 
 // Verdict is what an error of the server means.

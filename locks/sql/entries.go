@@ -8,6 +8,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // Entries implements locks.Store.
@@ -56,7 +57,7 @@ func (s *Store) listOnce(ctx context.Context, key string) ([]locks.Entry, error)
 		names += " AND lock_key='" + key + "'"
 	}
 	answers, err := c.conn.Run(ctx, "SELECT "+s.dialect.Facts()+";"+names+";SELECT lock_key,"+columns+" FROM "+s.table+" WHERE "+where+
-		" AND state IN ('H','W') ORDER BY lock_key,state,place,ticket,entry_id")
+		" AND state IN ('H','O','E','W') ORDER BY lock_key,state,ord,entry_id")
 	switch {
 	case s.verdict(err) == NoTable:
 		return nil, nil
@@ -97,19 +98,20 @@ func (s *Store) listOnce(ctx context.Context, key string) ([]locks.Entry, error)
 // entry is what the contract shows of a row.
 func (r *row) entry(name string, key locks.Key, now int64) locks.Entry {
 	e := locks.Entry{
-		Name: name, Ref: locks.Ref{Key: key}, State: locks.Waiting, Claim: r.claim,
-		Since: time.UnixMicro(r.since), Expires: max(span(r.ends-now), 0), TTL: r.ttl, Evicted: r.evicted,
+		Name: name, Ref: locks.Ref{Key: key}, State: locks.Waiting, Claim: r.Claim,
+		Since: time.UnixMicro(r.since), Expires: max(span(r.ends-now), 0), TTL: r.ttl, Evicted: r.Evicted,
 	}
 	parseOwner(r.info).Describe(&e)
-	if id, err := hex.DecodeString(r.id); err == nil {
+	if id, err := hex.DecodeString(r.ID); err == nil {
 		copy(e.Ref.ID[:], id)
 	}
-	if r.state == holding {
-		e.State, e.Slots, e.Fence = locks.Holding, r.slots, r.fence
-		if r.hold > 0 {
-			e.HeldTill = time.UnixMicro(r.hold)
-		}
-		e.Ended = r.left(now)
+	if r.State == queue.Waiting {
+		return e
 	}
+	e.State, e.Slots, e.Fence = locks.Holding, r.Slots, r.Fence
+	if r.hold > 0 && r.State != queue.Offered {
+		e.HeldTill = time.UnixMicro(r.hold)
+	}
+	e.Ended = r.State == queue.Ended || r.State == queue.Holding && r.ends <= now
 	return e
 }

@@ -9,6 +9,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // entry implements lease.Entry.
@@ -29,8 +30,10 @@ type entry struct {
 	mu        sync.Mutex // guards what follows; not held while the server is asked
 	known     known
 	failed    bool          // the last Ask failed
-	keep      time.Duration // a sleep that is longer closes the connection
-	idleTimer *time.Timer   // closes the connection of a holder
+	moved     int           // so many places further since the last look,
+	movedIn   time.Duration // in this time
+	looked    time.Time
+	idleTimer *time.Timer // closes the connection of a holder
 }
 
 // known is what an entry has learned from the last answer.
@@ -48,14 +51,13 @@ const (
 	// idleLimit is how long the connection of a grant is kept.
 	idleLimit = time.Second
 
-	// keepConn is for how long a waiter that the store does not wake keeps its
-	// connection for its next look if it has come further since the last one: in a
-	// queue that moves quickly, to connect costs more than to look.
+	// keepConn is for how long a waiter that cannot be woken keeps its connection for its
+	// next look: in a queue that moves quickly, to connect costs more than to look.
 	keepConn = 250 * time.Millisecond
 )
 
 func (s *Store) entryOf(ref locks.Ref) *entry {
-	return &entry{store: s, session: &session{store: s}, ref: ref, keep: shortestPoll, known: known{ttl: lease.DefaultTTL}}
+	return &entry{store: s, session: &session{store: s}, ref: ref, known: known{ttl: lease.DefaultTTL}}
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
@@ -68,8 +70,8 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	claim.Ticket = 0 // the store gives them
 	e.known.name, e.known.row = r.Name, true
 	e.known.mine = row{
-		state: waiting, id: idOf(r.Ref), claim: claim, ttl: e.known.ttl, hold: micros(r.Hold),
-		replaces: r.Replace, info: infoOf(r),
+		Entry: queue.Entry{State: queue.Waiting, ID: idOf(r.Ref), Claim: claim, Replace: r.Replace},
+		ttl:   e.known.ttl, hold: micros(r.Hold), info: infoOf(r),
 	}
 	return e
 }
@@ -83,10 +85,14 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	e.mu.Unlock()
 	sent := e.store.clock()
 	if step == lease.Join && !failed { // after a failure one attempt is enough
-		if a, ok := e.session.peekPosition(ctx, e.ref.Key.String(), k); ok {
+		if place, ok := e.session.beat(ctx, e.ref.Key.String(), k); ok {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			e.moved(a.Place)
+			e.moveTo(place)
+			a := lease.Answer{Verdict: lease.Queued, Place: place, Recheck: k.ttl / 3}
+			if k.mine.conn == 0 {
+				a.Recheck = e.pause(place - 1)
+			}
 			return a, sent, nil
 		}
 	}
@@ -97,7 +103,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	e.known.sent = e.known.sent || q.sent
 	e.failed = err != nil
 	if err != nil {
-		e.known.mine.wakeConn = 0 // there is no connection to be woken over
+		e.known.mine.conn = 0 // there is no connection to be woken over
 		if step == lease.Renew {
 			e.session.idle()
 		}
@@ -114,13 +120,11 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 }
 
 func (e *entry) question(step lease.Step, k known) *question {
-	q := &question{
-		mode: step, key: e.ref.Key.String(), name: k.name, mine: k.mine, known: k.row, sent: k.sent, epoch: k.epoch,
-		noWait: e.noWait, maxQueue: e.maxQueue, near: k.place > 0 && k.place <= 3, who: e.by,
-	}
-	q.mine.id = idOf(e.ref)
+	q := &question{key: e.ref.Key.String(), name: k.name, mine: k.mine, sent: k.sent, pause: e.pause}
+	q.mine.ID = idOf(e.ref)
+	q.Question = queue.Question{Step: step, Entry: q.mine.Entry, Known: k.row, Epoch: k.epoch, NoWait: e.noWait, MaxQueue: e.maxQueue, By: e.by}
 	for _, w := range e.within {
-		q.within = append(q.within, idOf(w))
+		q.Within = append(q.Within, idOf(w))
 	}
 	return q
 }
@@ -134,8 +138,8 @@ func (e *entry) learn(a *answer) {
 		if k.name == "" {
 			k.name = a.name
 		}
-		e.moved(a.Place)
-		a.TTL, a.Grant = k.ttl, locks.Grant{Ref: e.ref, Slots: k.mine.slots, Fence: k.mine.fence}
+		e.moveTo(a.Place)
+		a.TTL, a.Grant = k.ttl, locks.Grant{Ref: e.ref, Slots: k.mine.Slots, Fence: k.mine.Fence}
 	}
 	show := func(rows []row) (all []locks.Entry) {
 		for i := range rows {
@@ -151,12 +155,19 @@ func (e *entry) learn(a *answer) {
 	}
 }
 
-func (e *entry) moved(place int) {
-	e.keep = shortestPoll
-	if place < e.known.place {
-		e.keep = keepConn
+func (e *entry) moveTo(place int) {
+	now := time.Now()
+	e.moved, e.movedIn = max(e.known.place-place, 0), now.Sub(e.looked)
+	e.known.place, e.looked = place, now
+}
+
+// pause is for a waiter with so many ahead of it that cannot be woken.
+func (e *entry) pause(ahead int) time.Duration {
+	places, in := e.moved, e.movedIn
+	if e.known.place > ahead+1 { // it is being learned
+		places, in = e.known.place-ahead-1, time.Since(e.looked)
 	}
-	e.known.place = place
+	return e.store.pollPause(ahead, e.known.ttl, places, in)
 }
 
 // keepOpen keeps a holder's connection for idleLimit. If others wait it keeps it for a
@@ -177,13 +188,21 @@ func (e *entry) keepOpen(others bool) {
 // lost, comes again soon.
 func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Answer, locks.Instant, error) {
 	e.mu.Lock()
-	k, keep := e.known, e.keep
+	k := e.known
 	e.mu.Unlock()
-	err := e.session.sleep(ctx, e.ref, k, d, keep)
-	if err != nil && !errors.Is(err, context.Canceled) && !lease.MayPass(err) {
+	mine, sent, err := e.session.sleep(ctx, e.ref.Key.String(), k, d, keepConn)
+	switch {
+	case err != nil && !errors.Is(err, context.Canceled) && !lease.MayPass(err):
 		return lease.Answer{}, 0, err
+	case err != nil || mine.ID == "":
+		return lease.Answer{}, 0, nil
 	}
-	return lease.Answer{}, 0, nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a := answer{Answer: lease.Answer{Verdict: lease.Granted, Epoch: k.epoch}, mine: mine, name: k.name}
+	e.learn(&a)
+	e.keepOpen(true)
+	return a.Answer, sent, nil
 }
 
 // Events implements lease.Entry. There are none: no connection is kept that could

@@ -42,7 +42,7 @@ func (s *Store) judge(err error) error {
 		}
 		return &lease.Refusal{Err: err, Hint: hint}
 	case OtherTable:
-		return &lease.Refusal{Err: fmt.Errorf("the table %s was made by another version of golock, or by hand: %w", s.target.table, err), Hint: "use the same version everywhere, or another ?table="}
+		return &lease.Refusal{Err: fmt.Errorf("the table %s was made by another version of golock, or by hand: %w", s.target.table, err), Hint: "use the same version everywhere: stop all others and drop the table, or name another ?table="}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return lease.NoAnswer{Cause: err}

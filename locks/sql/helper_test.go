@@ -101,9 +101,9 @@ func (b *base) listening(t testing.TB, n int) {
 func (b *base) sleepers(t testing.TB) []sqltest.Connection {
 	t.Helper()
 	return slices.DeleteFunc(b.server.Connections(t, b.name), func(c sqltest.Connection) bool {
-		if b.family.name == "postgres" {
-			return !strings.Contains(c.Statement, "LISTEN golock_") || !strings.HasSuffix(c.Statement, "COMMIT")
+		if b.family.name == "postgres" { // the last of its statements
+			return !strings.Contains(c.Statement, "LISTEN golock_") && !strings.Contains(c.Statement, " AND state='O' AND conn=")
 		}
-		return !strings.HasPrefix(c.Statement, "/* golock:wait:")
+		return !strings.Contains(c.Statement, "golock:wait:")
 	})
 }

@@ -63,13 +63,15 @@ func parseOwner(text string) lease.Owner {
 	return o
 }
 
-// loginMark stands before an entry's account at the server, which is the last of
-// its information: it is known only when the entry is written.
+// loginMark stands before an entry's account and server, which is the last of its
+// information: it is known only when the entry is written.
 const loginMark = "&login="
+
+const maxLogin = 300
 
 func withLogin(info, account string) string {
 	info, _, _ = strings.Cut(info, loginMark)
-	return info + loginMark + escape(account, 300)
+	return info + loginMark + escape(account, maxLogin)
 }
 
 // loginOf is the account that withLogin has added, "" for none.

@@ -262,7 +262,7 @@ func TestMaxQueueBesideTheDead(t *testing.T) {
 				_, _ = ticket.Wait(ctx)
 			})
 		}
-		b.exec(t, "UPDATE golock SET ends=1 WHERE state='W' AND place>-1") // the priority turned round
+		b.exec(t, "UPDATE golock SET ends=1 WHERE state='W' AND ord>='8'") // below the usual priority
 		most := func(n int) Change { return func(r *locks.Request) { r.MaxQueue = &n } }
 		var busy *locks.BusyError
 		if ticket, err := s.Join(background, NewRequest(t, "n", most(living))); !errors.As(err, &busy) || busy.Waiters != living {

@@ -10,37 +10,34 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // format is that of what the table holds. It stands in its first row.
-const format = 1
+const format = 2
 
-// The states of a row.
+// The states of a row that is no entry's. Those of entries are queue's.
 const (
-	tableRow = "T" // the table's own; lock_key and entry_id are empty
-	nameRow  = "N" // a name's own; entry_id is empty
-	holding  = "H"
-	waiting  = "W"
-	gone     = "G" // left or released; remembered for a while, place is when
+	tableRow queue.State = 'T' // the table's own; lock_key and entry_id are empty
+	nameRow  queue.State = 'N' // a name's own; entry_id is empty
 )
 
-// columns are those of the table, but for the two of its key.
+// columns are those of an entry, but for the name's key.
 //
-//	place     waiters: the priority turned round; they stand in the order of
-//	          place, ticket, entry_id
-//	ends      when the lease, or the place in the queue, ends; a holder with
-//	          ttl 0 has gone and keeps its slot until hold
+//	ord       of waiters: the order of the queue, priority and ticket (see order)
+//	ends      when the lease, or the place in the queue, ends; of one that has gone,
+//	          when it went
+//	due       a waiter that has not asked again by then is passed over; an offer that
+//	          is not accepted by then is void
 //	max_units 0: none
-//	hold      until when the slot stays taken in any case
-//	ears      the waiter's connection, if it can be woken; else 0
-//	woken     1: it is its turn, or it must look for another reason
+//	hold      until when the slot stays taken in any case; of a waiter, for how long
+//	conn      the waiter's connection, if it can be woken; else 0
 //	replaces  what its --replace said
 //	evicted   who wants it gone
 //	info      who it is; of a name its text
 //
-// Moments and times are us, of the server's clock. Of a name's own row ticket is
-// the counter that every step advances; see nameState for the other columns.
-const columns = "state,entry_id,place,ticket,ends,ttl,weight,max_units,fence,since,hold,ears,woken,replaces,slots,evicted,info"
+// Moments and times are us, of the server's clock.
+const columns = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn,replaces,slots,evicted,info"
 
 const (
 	maxSlots   = 8000 // bytes of a list of slots
@@ -51,80 +48,90 @@ const (
 	manyServers = 8 // that a name remembers
 )
 
-// columnTypes is what both dialects understand.
+// columnTypes is what both dialects understand. See nameState for the last columns.
 func columnTypes(text func(size int) string) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "  "+format+",\n", args...) }
+	numbers := func(names string) {
+		for _, name := range strings.Fields(names) {
+			line("%s BIGINT NOT NULL DEFAULT 0", name)
+		}
+	}
 	line("lock_key %s", text(32))
 	line("entry_id %s", text(32))
 	line("state %s", text(1))
-	for _, name := range strings.Fields("place ticket ends ttl weight max_units fence since hold ears woken") {
-		line("%s BIGINT NOT NULL DEFAULT 0", name)
-	}
+	line("ord %s", text(orderSize))
+	numbers("ends due ttl weight max_units fence since hold conn")
 	line("replaces %s", text(16))
 	line("slots %s", text(maxSlots))
 	line("evicted %s", text(maxEvicted))
 	line("info %s", text(maxInfo))
 	line("epoch %s", text(64))
 	line("server %s", text(manyServers*(maxServer+1)))
-	for _, name := range strings.Fields("quiet pace seen turn granted format") {
-		line("%s BIGINT NOT NULL DEFAULT 0", name)
-	}
+	line("low %s", text(orderSize))
+	numbers("quiet counter seen turn format")
 	b.WriteString("  PRIMARY KEY (lock_key, entry_id)")
 	return b.String()
 }
 
-// row is an entry.
+// row is an entry as the table has it.
 type row struct {
-	state    string
-	id       string
-	claim    locks.Claim
-	ends     int64
-	ttl      time.Duration
-	fence    int64
-	since    int64
-	hold     int64
-	wakeConn int64
-	woken    bool
-	replaces locks.Replacement
-	slots    []int
-	evicted  string
-	info     string
-	goneAt   int64 // of one that has gone
+	queue.Entry
+	ends, due int64
+	ttl       time.Duration
+	since     int64
+	hold      int64
+	conn      int64
+	info      string
 }
 
 // until is when an entry that nobody prolongs is over.
 func (r *row) until() int64 {
-	if r.state == holding {
+	switch r.State {
+	case queue.Holding:
 		return max(r.ends, r.hold)
+	case queue.Ended:
+		return r.hold
+	case queue.Offered:
+		return r.due
 	}
 	return r.ends
 }
 
-// left reports whether a holder has gone, and only its hold keeps the slot.
-func (r *row) left(now int64) bool { return r.state == holding && (r.ttl == 0 || r.ends <= now) }
+// orderSize is the length of what order gives.
+const orderSize = 32
 
-// before is the order of waiters.
-func (r *row) before(o *row) bool {
-	if r.claim.Priority == o.claim.Priority && r.claim.Ticket == o.claim.Ticket {
-		return r.id < o.id
-	}
-	return r.claim.Before(o.claim)
+// order is the place in the queue as a text that sorts like it: higher priorities
+// first, then lower tickets.
+func order(c locks.Claim) string {
+	return fmt.Sprintf("%016x%016x", ^(uint64(c.Priority) ^ 1<<63), uint64(c.Ticket))
 }
 
-// place is the column of that name.
-func (r *row) place() int64 {
-	if r.state == gone {
-		return r.goneAt
+// parseOrder reads what order wrote into a claim.
+func parseOrder(text string, c *locks.Claim) error {
+	if text == "" {
+		return nil
 	}
-	return place(r.claim.Priority)
+	if len(text) != orderSize {
+		return errNotOurs
+	}
+	priority, err := strconv.ParseUint(text[:16], 16, 64)
+	ticket, err2 := strconv.ParseUint(text[16:], 16, 64)
+	c.Priority, c.Ticket = int(int64(^priority^1<<63)), int64(ticket)
+	if err == nil && err2 == nil && order(*c) != text { // on a machine whose numbers are smaller
+		return errNotOurs
+	}
+	return errors.Join(err, err2)
 }
-
-// place is the priority as a number that sorts upwards.
-func place(priority int) int64 { return ^int64(priority) }
 
 // numbers reads fields one by one and remembers the first that is none.
 type numbers struct{ err error }
+
+func (n *numbers) note(err error) {
+	if err != nil && n.err == nil {
+		n.err = err
+	}
+}
 
 func (n *numbers) read(field string) int64 {
 	v, err := strconv.ParseInt(field, 10, 64)
@@ -139,12 +146,6 @@ func (n *numbers) count(field string) int {
 	return v
 }
 
-func (n *numbers) note(err error) {
-	if err != nil && n.err == nil {
-		n.err = err
-	}
-}
-
 // seconds reads a number of them, with a fraction, as us.
 func (n *numbers) seconds(field string) int64 {
 	whole, fraction, _ := strings.Cut(field, ".")
@@ -152,47 +153,43 @@ func (n *numbers) seconds(field string) int64 {
 }
 
 func parseRow(f []string) (row, error) {
-	if len(f) != strings.Count(columns, ",")+1 {
+	if len(f) != strings.Count(columns, ",")+1 || len(f[0]) != 1 {
 		return row{}, fmt.Errorf("a row with %d columns", len(f))
 	}
 	var n numbers
 	r := row{
-		state: f[0], id: f[1],
-		claim: locks.Claim{Ticket: n.read(f[3]), Weight: n.count(f[6]), Max: n.count(f[7])},
-		ends:  n.read(f[4]), ttl: time.Duration(n.read(f[5])) * time.Microsecond, fence: n.read(f[8]), since: n.read(f[9]), hold: n.read(f[10]),
-		wakeConn: n.read(f[11]), woken: n.read(f[12]) != 0, replaces: locks.Replacement(f[13]), evicted: unescape(f[15]), info: f[16],
+		Entry: queue.Entry{
+			State: queue.State(f[0][0]), ID: f[1], Claim: locks.Claim{Weight: n.count(f[6]), Max: n.count(f[7])},
+			Fence: n.read(f[8]), Replace: locks.Replacement(f[12]), Evicted: unescape(f[14]),
+		},
+		ends: n.read(f[3]), due: n.read(f[4]), ttl: span(n.read(f[5])), since: n.read(f[9]), hold: n.read(f[10]), conn: n.read(f[11]), info: f[15],
 	}
-	if r.state == gone {
-		r.goneAt = n.read(f[2])
-	} else {
-		r.claim.Priority = ^n.count(f[2])
-	}
-	if !isPlain(r.id, r.state, string(r.replaces), r.info) {
+	if !isPlain(f[0], r.ID, f[12], r.info) {
 		return r, errNotOurs
 	}
+	n.note(parseOrder(f[2], &r.Claim))
 	var err error
-	if r.slots, err = locks.ParseSlots(f[14], lease.MaxUnits); err != nil {
-		return r, err
-	}
+	r.Slots, err = locks.ParseSlots(f[13], lease.MaxUnits)
+	n.note(err)
 	return r, n.err
 }
 
 // fields are the row's values as SQL writes them, in the order of columns.
 func (r *row) fields() ([]string, error) {
-	slots := locks.FormatSlots(r.slots)
+	slots := locks.FormatSlots(r.Slots)
 	if len(slots) > maxSlots {
 		return nil, refusal("the free slots are too scattered to be written down (%d bytes)", len(slots))
 	}
+	ord := ""
+	if r.State != queue.Gone {
+		ord = order(r.Claim)
+	}
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	text := func(s string) string { return "'" + s + "'" }
-	woken := int64(0)
-	if r.woken {
-		woken = 1
-	}
 	return []string{
-		text(r.state), text(r.id), number(r.place()), number(r.claim.Ticket), number(r.ends), number(r.ttl.Microseconds()),
-		number(int64(r.claim.Weight)), number(int64(r.claim.Max)), number(r.fence), number(r.since), number(r.hold), number(r.wakeConn), number(woken),
-		text(string(r.replaces)), text(slots), text(escape(r.evicted, maxEvicted)), text(r.info),
+		text(string(r.State)), text(r.ID), text(ord), number(r.ends), number(r.due), number(micros(r.ttl)),
+		number(int64(r.Claim.Weight)), number(int64(r.Claim.Max)), number(r.Fence), number(r.since), number(r.hold), number(r.conn),
+		text(string(r.Replace)), text(slots), text(escape(r.Evicted, maxEvicted)), text(r.info),
 	}, nil
 }
 

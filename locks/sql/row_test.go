@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/queue"
 )
 
 // written is a row as the server gives it back.
@@ -33,13 +34,15 @@ func FuzzRow(f *testing.F) {
 	f.Add("'; DROP TABLE golock; --", "a\\b\"c\x00\u2028", int64(-1), 0, -1<<31, uint8(255))
 	f.Fuzz(func(t *testing.T, by, word string, moment int64, limit, priority int, slots uint8) {
 		r := row{
-			state: holding, id: "0123456789abcdef0123456789abcdef", claim: locks.Claim{Weight: int(slots), Max: limit, Priority: priority, Ticket: moment},
-			ends: moment, ttl: 30 * time.Second, fence: moment, since: 1, hold: 2, wakeConn: 3, woken: true, replaces: locks.ReplaceRunning,
-			evicted: by, info: withLogin(infoOf(locks.Request{Command: []string{word, by}}), by),
+			Entry: queue.Entry{
+				State: queue.Holding, ID: "0123456789abcdef0123456789abcdef", Replace: locks.ReplaceRunning, Evicted: by, Fence: moment,
+				Claim: locks.Claim{Weight: int(slots), Max: limit, Priority: priority, Ticket: max(moment, 0)},
+			},
+			ends: moment, due: 4, ttl: 30 * time.Second, since: 1, hold: 2, conn: 3, info: withLogin(infoOf(locks.Request{Command: []string{word, by}}), by),
 		}
 		for slot := range int(slots) {
 			if slot%7 != 3 {
-				r.slots = append(r.slots, slot)
+				r.Slots = append(r.Slots, slot)
 			}
 		}
 		fields := written(t, r)
@@ -52,11 +55,11 @@ func FuzzRow(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(back.slots, r.slots) || back.claim != r.claim || back.ends != r.ends || back.replaces != r.replaces || !back.woken {
+		if !slices.Equal(back.Slots, r.Slots) || back.Claim != r.Claim || back.ends != r.ends || back.Replace != r.Replace || back.conn != r.conn {
 			t.Errorf("%+v came back as %+v", r, back)
 		}
-		if want := strings.ToValidUTF8(by, "�"); len(by) < maxEvicted/3 && back.evicted != want {
-			t.Errorf("evicted by %q came back as %q", by, back.evicted)
+		if want := strings.ToValidUTF8(by, "�"); len(by) < maxEvicted/3 && back.Evicted != want {
+			t.Errorf("evicted by %q came back as %q", by, back.Evicted)
 		}
 		if d := parseOwner(back.info); len(word)+len(by) < maxCommand/4 && (len(d.Command) != 2 || d.Command[0] != strings.ToValidUTF8(word, "�")) {
 			t.Errorf("the command %q came back as %q", word, d.Command)
@@ -66,34 +69,37 @@ func FuzzRow(f *testing.F) {
 
 // What somebody else has written into the table is not run as SQL.
 func TestForeignRows(t *testing.T) {
-	good := row{state: waiting, id: "00", claim: locks.Claim{Weight: 1}, ttl: time.Second, info: "host=a"}
-	for i, text := range map[int]string{0: "W'", 1: "00'; DROP TABLE golock", 13: "x'", 14: "0'", 16: "host=a'--"} {
+	good := row{Entry: queue.Entry{State: queue.Waiting, ID: "00", Claim: locks.Claim{Weight: 1}}, ttl: time.Second, info: "host=a"}
+	for i, text := range map[int]string{0: "'", 1: "00'; DROP TABLE golock", 2: "0", 12: "x'", 13: "0'", 15: "host=a'--"} {
 		fields := written(t, good)
 		fields[i] = text
 		if _, err := parseRow(fields); err == nil {
 			t.Errorf("field %d with %q is taken", i, text)
-		} else if i != 14 && !errors.Is(err, errNotOurs) {
+		} else if i != 13 && !errors.Is(err, errNotOurs) {
 			t.Errorf("field %d with %q: %v", i, text, err)
 		}
 	}
 }
 
-// The moment when an entry has gone has 64 bits on every machine.
-func TestRowOfTheGone(t *testing.T) {
-	r := row{state: gone, id: "00", claim: locks.Claim{Weight: 1}, goneAt: 1795327713524546}
-	fields := written(t, r)
-	if fields[2] != "1795327713524546" {
-		t.Errorf("place is %s", fields[2])
-	}
-	if back, err := parseRow(fields); err != nil || back.goneAt != r.goneAt || back.claim.Priority != 0 {
-		t.Errorf("read as %+v, %v", back, err)
+// The texts of orders sort like the queue.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	claims := []locks.Claim{{Priority: 1 << 30}, {Priority: 1, Ticket: 1795327713524546}, {Priority: 1, Ticket: 1795327713524547}, {Ticket: 5}, {Ticket: 1 << 62}, {Priority: -1}, {Priority: -1 << 31}}
+	for i, c := range claims {
+		var back locks.Claim
+		if err := parseOrder(order(c), &back); err != nil || back != c {
+			t.Errorf("%+v came back as %+v, %v", c, back, err)
+		}
+		if i > 0 && order(claims[i-1]) >= order(c) {
+			t.Errorf("%+v stands before %+v", c, claims[i-1])
+		}
 	}
 }
 
 // Numbers that no int holds are not cut.
 func TestRowOfLargeNumbers(t *testing.T) {
-	for i, text := range map[int]string{2: "9223372036854775808", 6: "4294967296", 7: "9223372036854775808"} {
-		fields := written(t, row{state: waiting, id: "00", claim: locks.Claim{Weight: 1}, ttl: time.Second})
+	for i, text := range map[int]string{3: "9223372036854775808", 6: "4294967296", 7: "9223372036854775808"} {
+		fields := written(t, row{Entry: queue.Entry{State: queue.Waiting, ID: "00", Claim: locks.Claim{Weight: 1}}, ttl: time.Second})
 		fields[i] = text
 		if r, err := parseRow(fields); err == nil && (strconv.IntSize == 32 || text != "4294967296") {
 			t.Errorf("field %d with %s is read as %+v", i, text, r)

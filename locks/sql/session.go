@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // firstAttempt is the limit for who has no place yet: one of hundreds that come at
@@ -43,17 +43,10 @@ func (c *session) hangUp() {
 	}
 }
 
-// step makes one step: look, decide, write, and wake who has to know. It ends
-// when ctx does, or after the time of an attempt.
-func (c *session) step(ctx context.Context, ttl time.Duration, q *question) (a answer, err error) {
+// guard runs f with the session locked. After an error the connection is closed.
+func (c *session) guard(f func() error) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	limit := lease.AttemptLimit(ttl)
-	if q.mode == lease.Join && q.epoch == "" {
-		limit = max(limit, firstAttempt)
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	defer func() {
 		if v := recover(); v != nil {
 			err = &lease.Refusal{Err: locks.NewPanicError(v)}
@@ -62,19 +55,38 @@ func (c *session) step(ctx context.Context, ttl time.Duration, q *question) (a a
 			c.hangUp()
 		}
 	}()
+	return f()
+}
+
+// step makes one step: look, decide, write, and wake who has to know. It ends
+// when ctx does, or after the time of an attempt.
+func (c *session) step(ctx context.Context, ttl time.Duration, q *question) (a answer, err error) {
+	limit := lease.AttemptLimit(ttl)
+	if q.isNew() {
+		limit = max(limit, firstAttempt)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = c.guard(func() error {
+		a, err = c.stepLocked(ctx, q)
+		return err
+	})
+	return a, err
+}
+
+func (c *session) stepLocked(ctx context.Context, q *question) (a answer, err error) {
 	fresh, doubtful := c.conn == nil, false
 	for {
 		at := c.store.host.Load()
 		a, err = c.attempt(ctx, q)
 		doubtful = doubtful || err != nil && c.sent
 		switch {
-		case err == nil && a.Verdict != again:
+		case err == nil:
 			a.Doubtful = doubtful
 			return a, nil
-		case err == nil:
 		case errors.Is(err, errNoName):
 			if q.name == "" { // nor has it entries
-				return c.answerUnused(ctx, q)
+				return c.answerUnused(q), nil
 			}
 			err = c.makeName(ctx, q)
 		case errors.Is(err, errNoTableRow):
@@ -85,7 +97,7 @@ func (c *session) step(ctx context.Context, ttl time.Duration, q *question) (a a
 		case c.store.verdict(err) == AtOnce:
 			c.hangUp()
 		case c.store.verdict(err) == NoTable && q.name == "":
-			return c.answerUnused(ctx, q)
+			return c.answerUnused(q), nil
 		case c.store.verdict(err) == NoTable:
 			err = c.makeTable(ctx, q)
 		case !fresh && !c.sent && !c.store.answered(err): // the connection was closed while nobody used it
@@ -103,12 +115,13 @@ func (c *session) step(ctx context.Context, ttl time.Duration, q *question) (a a
 }
 
 // answerUnused is the answer about an entry of a name that nobody uses.
-func (c *session) answerUnused(ctx context.Context, q *question) (answer, error) {
+func (c *session) answerUnused(q *question) (a answer) {
 	c.hangUp()
-	if q.mode == lease.Release || q.mode == lease.Leave {
-		return released(false), nil
+	a.Verdict = lease.Lost
+	if q.Step == lease.Release || q.Step == lease.Leave {
+		a.Verdict = lease.Released
 	}
-	return verdict(lease.Lost), nil
+	return a
 }
 
 // errNoName says that the name has no row yet.
@@ -131,23 +144,13 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if !v.hasTable {
-		return answer{}, errNoTableRow
-	}
-	q.listens = false
+	q.conn = false
 	if s.target.waiters > 0 {
-		if q.listens = c.conn.Owns(v.conn); !q.listens {
+		if q.conn = c.conn.Owns(v.conn); !q.conn {
 			s.noNotify.Store(true)
 		}
 	}
-	switch {
-	case v.name == nil:
-		return answer{}, errNoName
-	case v.name.turn != q.turn:
-		return answer{}, errNotLocked
-	case q.name != "" && v.name.name != q.name:
-		return answer{}, refusal("the hash of the name %q is also that of %q, which is in use: choose another name", q.name, locks.Printable(v.name.name, 300))
-	}
+	q.mine.info = withLogin(q.mine.info, v.login())
 	t, a, err := s.decide(q, v)
 	if err != nil {
 		return answer{}, err
@@ -158,10 +161,14 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 	}
 	c.number = v.conn
 	c.wake(ctx, q, t.sleepers)
+	if t.again && c.passOver(ctx, q, nil) != nil { // the next to look does it
+		c.hangUp()
+	}
 	return a, nil
 }
 
-// look locks the name's row and reads what there is to know of the name.
+// look locks the name's row and reads what there is to know of the name. Offers that
+// nobody has taken in time are revoked: from then on they cannot be accepted.
 func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	s := c.store
 	answers, err := c.conn.Run(ctx, s.text(q))
@@ -169,67 +176,89 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 		return nil, err
 	}
 	v, err := s.read(q, answers)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, &lease.Refusal{Err: err}
+	case !v.hasTable:
+		return nil, errNoTableRow
+	case v.name == nil:
+		return nil, errNoName
+	case v.name.turn != q.turn:
+		return nil, errNotLocked
+	case q.name != "" && v.name.name != q.name:
+		return nil, refusal("the hash of the name %q is also that of %q, which is in use: choose another name", q.name, locks.Printable(v.name.name, 300))
 	}
-	for limit := usualRows(q); v.short(); {
-		limit *= 4
-		if answers, err = c.conn.Run(ctx, s.rows(q, limit)); err != nil {
+	for limit := frontSize; ; {
+		revoke := s.revoke(q, v)
+		if v.short() {
+			limit *= 4
+		} else if revoke == "" {
+			return v, nil
+		}
+		if answers, err = c.conn.Run(ctx, revoke+s.entriesText(q, limit)); err != nil {
 			return nil, err
 		}
-		if len(answers) != 1 {
-			return nil, refusal("%d answers to a question", len(answers))
-		}
-		if err := v.readRows(q, answers[0], limit); err != nil {
+		if err := v.readEntries(q, answers, limit); err != nil {
 			return nil, &lease.Refusal{Err: err}
 		}
 	}
-	if v.name == nil {
-		return v, nil
-	}
-	text, parts := s.rest(q, v)
-	if text == "" {
-		return v, nil
-	}
-	if answers, err = c.conn.Run(ctx, text); err != nil {
-		return nil, err
-	}
-	if err := v.readRest(answers, parts); err != nil {
-		return nil, &lease.Refusal{Err: err}
-	}
-	return v, nil
 }
 
-// wake wakes others, and stays until they have come or their connections have
-// gone, but not for long. All of it is only to save time: without it they, and
-// those behind them, look by themselves.
-func (c *session) wake(ctx context.Context, q *question, sleepers []Sleeper) {
-	if len(sleepers) == 0 || len(q.dead) >= frontSize {
-		return
-	}
-	err := c.conn.Wake(ctx, sleepers)
-	for wait := firstWatch; err == nil && wait <= lastWatch; wait *= 2 {
-		lease.Pause(ctx, wait)
-		var gone []Sleeper
-		if sleepers, err = c.asleep(ctx, sleepers); err != nil || len(sleepers) == 0 {
-			break
-		}
-		if gone, err = c.conn.Gone(ctx, sleepers); err != nil || len(gone) == 0 {
+// revoke is the statements that take out those whose offers are over. Like all who were
+// taken for dead they get their old place when they ask again.
+func (s *Store) revoke(q *question, v *view) string {
+	text := ""
+	for i := range v.holders {
+		h := &v.holders[i]
+		if h.State != queue.Offered || h.due > v.now && !slices.Contains(q.missed, h.ID) {
 			continue
 		}
-		next := &question{mode: checkDead, key: q.key, name: q.name, dead: maps.Clone(q.dead)}
-		if next.dead == nil {
-			next.dead = map[string]bool{}
+		verb := "DELETE FROM " + s.table
+		if h.Evicted != "" { // it has to learn that
+			verb = fmt.Sprintf("UPDATE %s SET state='G',ends=%d,slots=''", s.table, v.now)
 		}
-		for _, d := range gone {
-			next.dead[d.ID] = true
+		text += fmt.Sprintf("%s WHERE lock_key='%s' AND entry_id='%s' AND state='O';", verb, q.key, h.ID)
+	}
+	return text
+}
+
+// wake wakes others, and stays until they have come or their connections have gone, but
+// not for long. An offer to one that has gone goes to the next.
+func (c *session) wake(ctx context.Context, q *question, sleepers []Sleeper) {
+	told := c.store.dialect.Notify("") != "" // by the step
+	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0 && len(q.missed) < frontSize; pause *= 2 {
+		var missed []Sleeper
+		err := c.open(ctx)
+		if err == nil && !told && (pause == firstWatch || pause >= nextWake) {
+			missed, err = c.conn.Wake(ctx, sleepers)
 		}
-		_, err = c.attempt(ctx, next)
-		break
+		told = false
+		if err == nil && len(missed) == 0 {
+			lease.Pause(ctx, pause)
+			sleepers, err = c.asleep(ctx, q.key, sleepers)
+		}
+		if err == nil && len(missed) > 0 {
+			if err = c.passOver(ctx, q, missed); err == nil {
+				return
+			}
+		}
+		if err != nil {
+			c.hangUp()
+			if c.store.verdict(err) != AtOnce { // else somebody has woken this one, too late
+				return
+			}
+		}
 	}
-	if err != nil {
-		c.hangUp()
+}
+
+// passOver gives offers that were missed to others, and hands out what is still free.
+func (c *session) passOver(ctx context.Context, q *question, missed []Sleeper) error {
+	next := &question{Question: queue.Question{Step: queue.Look}, key: q.key, name: q.name, missed: slices.Clone(q.missed)}
+	for _, m := range missed {
+		next.missed = append(next.missed, m.ID)
 	}
+	_, err := c.attempt(ctx, next)
+	return err
 }
 
 // The pauses in which wake watches: 2, 4 ... 256 ms. A connection whose client
@@ -237,16 +266,18 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []Sleeper) {
 const (
 	firstWatch = 2 * time.Millisecond
 	lastWatch  = 256 * time.Millisecond
+
+	nextWake = 32 * time.Millisecond // sooner it would disturb who has just been woken
 )
 
-// asleep gives those that have not looked since they were called.
-func (c *session) asleep(ctx context.Context, sleepers []Sleeper) ([]Sleeper, error) {
+// asleep gives those that have not looked since: they did not take their offers, or do not
+// know that they were evicted.
+func (c *session) asleep(ctx context.Context, key string, sleepers []Sleeper) ([]Sleeper, error) {
 	ids := make([]string, len(sleepers))
 	for i, w := range sleepers {
 		ids[i] = "'" + w.ID + "'"
 	}
-	rows, err := c.conn.Run(ctx, fmt.Sprintf("SELECT entry_id FROM %s WHERE lock_key='%s' AND entry_id IN (%s) AND state='W' AND woken=1",
-		c.store.table, sleepers[0].Key, strings.Join(ids, ",")))
+	rows, err := c.conn.Run(ctx, fmt.Sprintf("SELECT entry_id FROM %s WHERE lock_key='%s' AND entry_id IN (%s) AND (state='O' OR state='G' AND conn<>0)", c.store.table, key, strings.Join(ids, ",")))
 	if err != nil || len(rows) != 1 {
 		return nil, err
 	}
@@ -282,35 +313,4 @@ func (s *Store) useNextHost(failed int64) {
 	if len(s.target.hosts) > 1 {
 		s.host.CompareAndSwap(failed, failed+1)
 	}
-}
-
-// sleep waits until the entry is woken, for d at most. Without a connection over
-// which it is woken it keeps none for longer than keep.
-func (c *session) sleep(ctx context.Context, ref locks.Ref, k known, d, keep time.Duration) (err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case k.mine.wakeConn == 0:
-		if d > keep {
-			c.hangUp()
-		}
-		lease.Pause(ctx, d)
-		return nil
-	case c.conn == nil || k.mine.wakeConn != c.number:
-		lease.Pause(ctx, min(d, lease.RetryPause))
-		return nil
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			err = &lease.Refusal{Err: locks.NewPanicError(v)}
-		}
-		if err != nil {
-			c.hangUp()
-		}
-	}()
-	// A connection that has silently died never answers.
-	bound, cancel := context.WithTimeout(ctx, d+lease.AttemptLimit(k.ttl))
-	defer cancel()
-	_, err = c.conn.Wait(bound, Sleeper{Table: c.store.table, Key: ref.Key.String(), ID: k.mine.id, Conn: k.mine.wakeConn}, d)
-	return err
 }

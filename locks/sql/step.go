@@ -6,36 +6,32 @@ import (
 	"strings"
 	"time"
 
-	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // The times of a queue.
 const (
-	remember = 10 * time.Minute       // that an id is known to have gone
-	suspect  = 500 * time.Millisecond // left to a waiter whose connection has gone
+	remember   = 10 * time.Minute     // that an entry has gone
+	offerLimit = 5 * time.Second      // to accept an offer, at most
+	lateness   = lease.LongestAttempt // of a waiter, until it is passed over
 
-	tidyEvery = 16 // of so many who leave about one removes what is forgotten
+	tidyEvery = 16 // of so many steps about one removes what is forgotten
 )
 
-// step is one decision: what a view and a question come to. It touches nothing
-// but its own copies; what is to be written is collected in writes.
+// step is one step: what a view and a question come to, and what is written for it.
 type step struct {
 	store *Store
 	q     *question
 	v     *view
-	me    string // the entry that asks; "" if somebody else asks about it
-
-	name    nameState
-	holders []row // the live ones
-	queue   []row // the live ones of the front, in their order
-	changed bool  // somebody has gone
+	name  nameState
+	rows  map[string]*row // of the view, as they are in the table
 
 	writes      []string
 	nameChanged bool // the row of the name has to be written
 	lasting     bool // a crash of the server must not undo it
 	sleepers    []Sleeper
-	called      map[string]bool
+	again       bool  // more of the waiters have to be read to hand out what is free
 	err         error // something could not be written
 }
 
@@ -51,56 +47,39 @@ type answer struct {
 	keepConn bool // somebody waits, and holders are few
 }
 
-func verdict(v lease.Verdict) answer { return answer{Answer: lease.Answer{Verdict: v}} }
-
-func released(existed bool) answer {
-	return answer{Answer: lease.Answer{Verdict: lease.Released, Existed: existed}}
-}
-
-func evictedBy(by string) answer {
-	return answer{Answer: lease.Answer{Verdict: lease.Evicted, By: by}}
-}
-
-func granted(v lease.Verdict, mine row) answer {
-	return answer{Answer: lease.Answer{Verdict: v}, mine: mine}
-}
-
-// again is the verdict that clean-up came first: ask once more.
-const again lease.Verdict = "again"
-
 func micros(d time.Duration) int64 { return d.Microseconds() }
 
 func span(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
 // decide makes the step of a question.
 func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
-	t = &step{store: s, q: q, v: v, me: q.mine.id, name: *v.name, called: map[string]bool{}, lasting: true}
-	if q.mode == lease.Evict || q.mode == checkDead {
-		t.me = ""
-	}
+	t = &step{store: s, q: q, v: v, name: *v.name, rows: map[string]*row{}, lasting: true}
 	// The step after this one takes it for a proof that nothing was forgotten. A
 	// name without an epoch has not had any entries yet.
-	if t.name.epoch != "" {
+	if t.name.epoch != "" || q.Step == lease.Join || q.Step == lease.Renew {
 		t.checkEpoch()
 	}
-	if !t.reap() {
-		return t, verdict(again), nil
+	d := queue.Decide(t.view(), q.Question)
+	a = answer{Answer: lease.Answer{
+		Verdict: d.Verdict, Place: d.Place, By: d.By, Existed: d.Existed, Full: d.Full, Waiters: d.Waiters, Epoch: t.name.epoch,
+		QuarantineCause: "the server has restarted, or its table was emptied or made again",
+	}, name: t.name.name, inside: d.Inside, now: v.now}
+	if d.Fits {
+		a.Quarantine = span(max(t.quarantineEnd()-v.now, 0))
 	}
-	switch q.mode {
-	case lease.Join:
-		a = t.join()
-	case lease.Renew:
-		a = t.renew()
-	case lease.Release, lease.Leave:
-		a = t.release()
-	case lease.Evict:
-		a = t.evict()
-	case checkDead:
-		t.wake()
+	if d.Verdict == lease.Queued {
+		a.Recheck = t.recheck(d.Place-1, d.Fits)
+		if d.Due == q.mine.ID { // those before it have just been served
+			a.Recheck = time.Millisecond
+		}
 	}
-	a.QuarantineCause = "the server has restarted, or its table was emptied or made again"
-	a.Epoch, a.name, a.now = t.name.epoch, t.name.name, v.now
-	a.keepConn = len(t.queue) > 0 && len(t.holders) <= s.target.waiters
+	t.apply(&d, a.Recheck)
+	if d.Entry.ID != "" {
+		a.mine = *t.rows[d.Entry.ID]
+	}
+	a.holders, a.replaced = t.rowsOf(d.Holders), t.rowsOf(d.Replaced)
+	t.again = d.Again
+	a.keepConn = len(v.front) > 0 && len(v.holders) <= s.target.waiters
 	return t, a, t.err
 }
 
@@ -130,7 +109,7 @@ func (t *step) checkEpoch() {
 		// perhaps a shorter lease. Those who held this name are known to none.
 		t.name.quiet = max(t.name.quiet, t.v.tableMade+micros(t.q.mine.ttl))
 	}
-	t.name.epoch = fmt.Sprintf("%s-%d", t.q.mine.id, t.v.now)
+	t.name.epoch = fmt.Sprintf("%s-%d", t.q.mine.ID, t.v.now)
 	servers = slices.DeleteFunc(servers, func(s string) bool { return s == here })
 	t.name.server = strings.Join(append([]string{here}, servers[:min(len(servers), manyServers-1)]...), " ")
 	t.nameChanged = true
@@ -139,312 +118,269 @@ func (t *step) checkEpoch() {
 // quarantineEnd is from when on slots may be granted.
 func (t *step) quarantineEnd() int64 { return max(t.name.quiet, t.v.tableQuiet) }
 
-// quarantineLeft is how long a request waits for nothing but the quarantine and those
-// before it.
-func (t *step) quarantineLeft(mine *row) time.Duration {
-	if !t.fits(mine) {
-		return 0
+// view is what the decision sees. Those whose time is over are removed.
+func (t *step) view() queue.View {
+	v := t.v
+	seen := queue.View{
+		Counter: t.name.counter - stepNumbers, Epoch: t.name.epoch, Quarantined: t.quarantineEnd() > v.now,
+		More: v.more(), Ahead: v.before, Total: v.waiters, Replaceable: t.alive(v.replaceable),
 	}
-	return span(max(t.quarantineEnd()-t.v.now, 0))
-}
-
-// reap drops those whose time is over. It reports whether a live waiter, or
-// the end of the queue, is in sight.
-func (t *step) reap() bool {
-	for i := range t.v.holders {
-		if h := &t.v.holders[i]; h.until() <= t.v.now {
-			t.drop(h.id)
-			t.changed = true
-		} else {
-			t.holders = append(t.holders, *h)
+	seen.Holders, seen.Waiters = t.alive(v.holders), t.alive(v.front)
+	dead := len(v.front) - len(seen.Waiters)
+	if t.q.MaxQueue == nil { // else only the living were counted
+		seen.Total -= min(dead, seen.Total)
+	}
+	if dead > 0 {
+		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='W' AND ends<=%d", t.store.table, t.q.key, v.now)
+	}
+	if own := v.own; own != nil && (own.State == queue.Gone || own.until() > v.now) {
+		e := t.entry(own)
+		seen.Own = &e
+	} else if own != nil {
+		t.write("DELETE FROM %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, own.ID)
+	}
+	for _, h := range v.holders {
+		if h.until() <= v.now {
+			t.write("DELETE FROM %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, h.ID)
 		}
 	}
-	dead := 0
-	for i := range t.v.front {
-		if w := &t.v.front[i]; w.ends <= t.v.now {
-			dead++
-			t.changed = true
-			if !t.v.more {
-				t.drop(w.id)
-			}
-		} else {
-			t.queue = append(t.queue, *w)
-		}
-	}
-	if dead > 0 && t.v.more {
-		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='W' AND ends<=%d", t.store.table, t.q.key, t.v.now)
-	}
-	if !t.v.living {
-		t.v.waiters -= min(dead, t.v.waiters)
-	}
-	if t.v.own != nil && t.v.own.state != gone && t.v.own.until() <= t.v.now {
-		t.drop(t.v.own.id)
-		t.v.own = nil
-	}
-	return len(t.queue) > 0 || !t.v.more
+	return seen
 }
 
-func claims(rows []row) []locks.Claim {
-	all := make([]locks.Claim, len(rows))
+func (t *step) alive(rows []row) (all []queue.Entry) {
 	for i := range rows {
-		all[i] = rows[i].claim
+		if rows[i].until() > t.v.now {
+			all = append(all, t.entry(&rows[i]))
+		}
 	}
 	return all
 }
 
-func (t *step) fits(r *row) bool { return locks.Admits(claims(t.holders), r.claim) }
-
-func (t *step) join() answer {
-	q, own := t.q, t.v.own
-	hasGone := own != nil && (own.state == gone || own.left(t.v.now))
-	if hasGone && own.evicted != "" {
-		return evictedBy(own.evicted)
+// entry is what the decision sees of a row.
+func (t *step) entry(r *row) queue.Entry {
+	t.rows[r.ID] = r
+	e := r.Entry
+	switch {
+	case e.State == queue.Waiting:
+		e.Reachable, e.Absent = r.conn != 0 && t.reaches(r), r.due <= t.v.now
+	case e.State == queue.Holding && r.ends <= t.v.now:
+		e.State = queue.Ended
 	}
-	if hasGone && !q.noWait && len(q.within) == 0 {
-		return verdict(lease.Gone)
-	}
-	t.checkEpoch()
-	mine := q.mine
-	mine.woken, mine.evicted, mine.info = false, "", withLogin(mine.info, t.v.account)
-	if own != nil && own.state == holding && !hasGone {
-		if own.evicted != "" { // before it knew that it held
-			by := own.evicted
-			t.forget(by)
-			t.wake()
-			return evictedBy(by)
-		}
-		mine = *own
-		mine.ends = t.v.now + micros(mine.ttl)
-		t.save(&mine)
-		return granted(lease.Granted, mine)
-	}
-	if own != nil && own.state == waiting {
-		mine.claim.Ticket, mine.since = own.claim.Ticket, own.since
-	}
-	isNew := mine.claim.Ticket == 0
-	if isNew {
-		mine.claim.Ticket, mine.since = t.name.counter, t.v.now
-	}
-	ahead := t.ahead(&mine)
-	may := func() bool { return !hasGone && ahead == 0 && t.quarantineEnd() <= t.v.now && t.fits(&mine) }
-	if may() {
-		return t.grant(mine)
-	}
-	inside := ""
-	for _, id := range q.within {
-		if slices.ContainsFunc(t.holders, func(r row) bool { return r.id == id && !r.left(t.v.now) }) { // nobody is inside a run that has ended
-			inside = id
-		}
-	}
-	full := isNew && !q.noWait && inside == "" && q.maxQueue != nil && t.v.waiters-t.replaceableAhead(&mine) >= *q.maxQueue
-	if inside != "" || q.noWait || full {
-		if own != nil && !hasGone {
-			t.forget("")
-		}
-		if t.changed {
-			t.wake()
-		}
-		a := verdict(lease.Busy)
-		a.Waiters, a.Full, a.holders = t.v.waiters, full, t.holders
-		if !hasGone && !(full && *q.maxQueue > 0) {
-			a.Quarantine = t.quarantineLeft(&mine)
-		}
-		if inside != "" {
-			a.Verdict, a.inside = lease.Nested, inside
-		}
-		return a
-	}
-	if hasGone {
-		return verdict(lease.Gone)
-	}
-	var replaced []row
-	if isNew && mine.replaces != locks.ReplaceNone {
-		replaced = t.replace(&mine)
-		ahead = t.ahead(&mine)
-	}
-	a := answer{}
-	if may() {
-		a = t.grant(mine)
-	} else {
-		a = t.queueUp(mine, ahead)
-		t.lasting = t.nameChanged || len(replaced) > 0 // who is forgotten comes again, with its ticket
-	}
-	a.replaced = replaced
-	return a
+	e.Kept = e.State == queue.Holding && r.hold > t.v.now
+	return e
 }
 
-// ahead inserts the caller into t.queue, which writes nothing, and counts the
-// waiters before it.
-func (t *step) ahead(mine *row) int {
-	t.queue = slices.DeleteFunc(t.queue, func(r row) bool { return r.id == mine.id })
-	at, _ := slices.BinarySearchFunc(t.queue, mine, func(r row, m *row) int {
-		if r.before(m) {
-			return -1
-		}
-		return 1
-	})
-	if at == len(t.queue) && t.v.more {
-		return max(at, t.v.before)
+func (t *step) rowsOf(entries []queue.Entry) (rows []row) {
+	for _, e := range entries {
+		r := *t.rows[e.ID]
+		r.Entry = e
+		rows = append(rows, r)
 	}
-	t.queue = slices.Insert(t.queue, at, *mine)
-	return at
+	return rows
 }
 
-func (t *step) grant(mine row) answer {
-	t.learnInterval()
-	mine.state, mine.wakeConn, mine.since, mine.fence = holding, 0, t.v.now, t.name.counter
-	mine.ends = t.v.now + micros(mine.ttl)
-	if mine.hold > 0 {
-		mine.hold += t.v.now
-	}
-	taken := make(map[int]bool)
-	for _, h := range t.holders {
-		for _, slot := range h.slots {
-			taken[slot] = true
+// recheck is when a waiter has to look again although nobody wakes it. fits: holders
+// leave room for it.
+func (t *step) recheck(ahead int, fits bool) time.Duration {
+	look := t.q.mine.ttl / 3
+	sooner := func(moment int64) {
+		if moment > t.v.now {
+			look = min(look, span(moment-t.v.now)+time.Millisecond)
 		}
 	}
-	mine.slots = locks.FreeSlots(func(slot int) bool { return taken[slot] }, mine.claim.Weight)
-	t.save(&mine)
-	t.queue = slices.DeleteFunc(t.queue, func(r row) bool { return r.id == mine.id })
-	t.holders = append(t.holders, mine)
-	t.wake()
-	return granted(lease.Granted, mine)
-}
-
-func (t *step) queueUp(mine row, ahead int) answer {
-	t.raiseCounter(mine.claim.Ticket)
-	mine.state = waiting
-	mine.ends = t.v.now + micros(mine.ttl)
-	mine.wakeConn = 0
-	if t.canBeWoken(ahead) {
-		mine.wakeConn = t.v.conn
-	}
-	t.save(&mine)
-	if mine.wakeConn != 0 {
-		if text := t.store.dialect.Listen(mine.id); text != "" {
-			t.write("%s", text)
+	switch {
+	case ahead > 0: // it is the first when those before it are late, who may have died
+		late := int64(0)
+		for i := range t.v.front[:min(ahead, len(t.v.front))] {
+			late = max(late, t.v.front[i].due)
 		}
-	}
-	look := mine.ttl / 3
-	sooner := func(moment int64) { look = min(look, span(max(moment-t.v.now, 0))+time.Millisecond) }
-	if t.changed || ahead == 1 {
-		if soon := t.wake(); soon > 0 {
-			look = min(look, soon)
-		}
-	}
-	switch ahead {
-	case 0:
-		for _, h := range t.holders {
+		sooner(late)
+	case fits:
+		sooner(t.quarantineEnd())
+	default:
+		for i := range t.v.holders {
+			h := &t.v.holders[i]
+			if h.State == queue.Offered {
+				sooner(h.due)
+				continue
+			}
+			sooner(h.hold)
 			sooner(h.until())
 		}
-		if t.quarantineEnd() > t.v.now {
-			sooner(t.quarantineEnd())
-		}
-	default: // it is the first when those before it are over, who may have died
-		if ahead <= len(t.queue) {
-			over := int64(0)
-			for i := range t.queue[:ahead] {
-				over = max(over, t.queue[i].ends)
-			}
-			sooner(over)
-		}
 	}
-	if mine.wakeConn == 0 {
-		look = min(look, t.pollPause(ahead, mine.ttl))
+	if !t.canBeWoken(ahead) {
+		look = min(look, t.q.pause(ahead))
 	}
-	a := granted(lease.Queued, mine)
-	a.Place, a.Recheck, a.Quarantine = ahead+1, look, t.quarantineLeft(&mine)
-	return a
+	return look
 }
 
-func (t *step) renew() answer {
-	own := t.v.own
-	if own != nil && own.state == holding && !own.left(t.v.now) {
-		if own.evicted != "" {
-			return evictedBy(own.evicted)
-		}
-		mine := *own
-		mine.ends = t.v.now + micros(mine.ttl)
-		t.write("UPDATE %s SET ends=%d WHERE lock_key='%s' AND entry_id='%s'", t.store.table, mine.ends, t.q.key, mine.id)
-		if t.changed {
-			t.wake()
-		}
-		return granted(lease.Held, mine)
-	}
-	if own != nil && own.state == gone && own.evicted != "" {
-		return evictedBy(own.evicted)
-	}
-	if own == nil && t.q.known {
-		t.checkEpoch()
-		if a, ok := t.reassert(); ok {
-			return a
+// apply writes a decision.
+func (t *step) apply(d *queue.Decision, recheck time.Duration) {
+	for _, id := range d.Told {
+		if r := t.rows[id]; r.conn != 0 && t.reaches(r) {
+			t.write("%s", t.store.dialect.Notify(id))
+			t.sleepers = append(t.sleepers, Sleeper{ID: id, Conn: r.conn})
 		}
 	}
-	if t.changed {
-		t.wake()
+	if own := t.rows[t.q.mine.ID]; own != nil && own.State == queue.Waiting && own.conn != 0 && d.Verdict == lease.Released && t.store.dialect.Notify("") == "" {
+		t.sleepers = append(t.sleepers, Sleeper{ID: own.ID, Conn: own.conn}) // its statement sleeps on, although nobody waits for the answer
 	}
-	return verdict(lease.Lost)
+	if own := t.v.own; own != nil && own.State == queue.Gone && own.conn != 0 && t.q.Step == lease.Join {
+		t.write("UPDATE %s SET conn=0 WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, own.ID)
+	}
+	offered := false
+	for _, e := range d.Put {
+		r := t.row(e, d, recheck)
+		t.save(&r, t.rows[e.ID])
+		t.rows[e.ID] = &r
+		offered = offered || e.State == queue.Offered
+	}
+	if t.name.counter%tidyEvery == 0 {
+		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='G' AND ends<%d", t.store.table, t.q.key, t.v.now-micros(remember))
+	}
+	// Who is forgotten while it waits comes again, with its ticket; and the acceptance of
+	// an offer lasts, with all that came before it.
+	t.lasting = t.nameChanged || !(d.Verdict == lease.Queued && len(d.Replaced) == 0 || t.q.Step == lease.Release && offered || t.q.Step == lease.Join && d.Verdict == lease.Evicted)
+	if d.Counter > t.name.counter {
+		t.name.counter, t.nameChanged = d.Counter, true
+	}
+	t.moveLow()
 }
 
-// reassert puts back a holder that the store has forgotten, if its slots are
-// still free.
-func (t *step) reassert() (answer, bool) {
-	mine := t.q.mine
-	if t.q.epoch == t.name.epoch || !t.fits(&mine) {
-		return answer{}, false
+// row is what is written for an entry.
+func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row {
+	was, r := queue.State(0), t.q.mine
+	if old := t.rows[e.ID]; old != nil {
+		was, r = old.State, *old
 	}
-	for _, h := range t.holders {
-		for _, slot := range h.slots {
-			if slices.Contains(mine.slots, slot) {
-				return answer{}, false
-			}
+	r.Entry = e
+	switch e.State {
+	case queue.Waiting:
+		if e.ID != t.q.mine.ID { // its offer was withdrawn
+			r.due, r.conn = t.v.now, 0
+			break
 		}
-	}
-	mine.state, mine.ends = holding, t.v.now+micros(mine.ttl)
-	t.raiseCounter(mine.fence)
-	t.save(&mine)
-	t.holders = append(t.holders, mine)
-	if t.changed {
-		t.wake()
-	}
-	return granted(lease.Held, mine), true
-}
-
-// raiseCounter makes later tickets and fences higher than one that an entry brings
-// back: the store may have lost it.
-func (t *step) raiseCounter(number int64) {
-	if number > t.name.counter {
-		t.name.counter, t.nameChanged = number, true
-	}
-}
-
-func (t *step) release() answer {
-	own := t.v.own
-	was := own != nil && own.state != gone && !own.left(t.v.now)
-	if own != nil && own.left(t.v.now) {
-		return released(false)
-	}
-	if t.q.mode == lease.Release && was && own.state == holding && own.hold > t.v.now && own.evicted == "" {
-		t.write("UPDATE %s SET ttl=0,ends=%d,evicted='' WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.v.now, t.q.key, own.id)
-		for i := range t.holders {
-			if h := &t.holders[i]; h.id == own.id {
-				h.ttl, h.ends = 0, t.v.now
+		r.ends, r.due, r.conn = t.v.now+micros(r.ttl), t.v.now+micros(recheck+lateness), 0
+		if was == 0 && r.since == 0 {
+			r.since = t.v.now
+		}
+		if t.canBeWoken(d.Place - 1) {
+			r.conn = t.v.conn
+			t.write("%s", t.store.dialect.Listen(e.ID))
+		}
+	case queue.Offered:
+		r.due = t.v.now + micros(min(offerLimit, r.ttl))
+	case queue.Holding:
+		if t.q.Step == lease.Join && e.ID == t.q.mine.ID && was != queue.Holding {
+			r.since = t.v.now
+			if r.hold > 0 {
+				r.hold += t.v.now
 			}
 		}
-		t.wake()
-		return released(true)
-	}
-	if own == nil || own.state != gone {
-		sleeper := own != nil && own.state == waiting && own.wakeConn != 0
-		t.forget("")
-		if sleeper && t.store.dialect.Notify("") == "" { // its statement sleeps on, although nobody waits for the answer
-			t.sleepers = append(t.sleepers, Sleeper{Table: t.store.table, Key: t.q.key, ID: own.id, Conn: own.wakeConn})
+		if e.ID == t.q.mine.ID && t.q.Step != lease.Evict {
+			r.ends, r.due, r.conn = t.v.now+micros(r.ttl), 0, 0
+		}
+		if e.Evicted != "" {
+			r.hold = 0
+		}
+	case queue.Ended:
+		r.ends = t.v.now
+	case queue.Gone:
+		conn := r.conn
+		r = row{Entry: e, ends: t.v.now}
+		if e.ID != t.q.mine.ID || t.q.Step == lease.Evict {
+			r.conn = conn // until it has looked
 		}
 	}
-	before := len(t.sleepers)
-	t.wake()
-	if was && own.state == holding && len(t.sleepers) > before && t.fits(&t.queue[0]) {
-		t.lasting = false // the grant that follows is, and with it all that came before
+	return r
+}
+
+// moveLow keeps the name's low below all waiters, and near the first: what was removed
+// before it need not be passed again.
+func (t *step) moveLow() {
+	first, mine := "", ""
+	for i := range t.v.front {
+		if r := t.rows[t.v.front[i].ID]; r != nil && r.State == queue.Waiting {
+			first = order(r.Claim)
+			break
+		}
 	}
-	return released(was)
+	if r := t.rows[t.q.mine.ID]; r != nil && r.State == queue.Waiting {
+		mine = order(r.Claim)
+	}
+	switch {
+	case mine != "" && mine < t.name.low:
+		t.name.low, t.nameChanged = mine, true
+	case first > t.name.low && (mine == "" || first <= mine) && (t.nameChanged || t.name.counter%tidyEvery == 0):
+		t.name.low, t.nameChanged = first, true
+	}
+}
+
+func (t *step) write(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); text != "" {
+		t.writes = append(t.writes, text)
+	}
+}
+
+// save writes a row: of one that is there, what is different.
+func (t *step) save(r, old *row) {
+	fields, err := r.fields()
+	if err != nil {
+		t.err = err
+		return
+	}
+	if old == nil {
+		t.write("INSERT INTO %s (lock_key,%s) VALUES ('%s',%s)", t.store.table, columns, t.q.key, strings.Join(fields, ","))
+		return
+	}
+	was, _ := old.fields()
+	var set []string
+	for i, name := range strings.Split(columns, ",") {
+		if fields[i] != was[i] {
+			set = append(set, name+"="+fields[i])
+		}
+	}
+	if len(set) > 0 {
+		t.write("UPDATE %s SET %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, strings.Join(set, ","), t.q.key, r.ID)
+	}
+}
+
+// finish is the text that writes the step and ends its transaction. What only
+// locked, and will not matter to anybody, need not reach the disk.
+func (t *step) finish() string {
+	if t.nameChanged {
+		t.write("UPDATE %s SET epoch='%s',server='%s',quiet=%d,counter=%d,low='%s' WHERE lock_key='%s' AND entry_id=''",
+			t.store.table, t.name.epoch, t.name.server, t.name.quiet, t.name.counter, t.name.low, t.q.key)
+	}
+	if len(t.writes) == 0 {
+		return "ROLLBACK"
+	}
+	return strings.Join(t.writes, ";") + ";" + t.store.dialect.Commit(t.lasting)
+}
+
+// reaches reports whether this client can wake a waiter: over the same server, and where
+// that takes the right to end its statement, as the same account, which is not that of the
+// same user from another host. A connection of before the server's last start means nothing.
+func (t *step) reaches(w *row) bool {
+	return t.knows(w) && w.ends-micros(w.ttl) >= t.v.start
+}
+
+func (t *step) knows(r *row) bool {
+	login := loginOf(r.info)
+	return login == "" || login == t.v.login() || t.store.dialect.Notify(r.ID) != ""
+}
+
+// canBeWoken reports whether a waiter can be woken by those who are there before it.
+func (t *step) canBeWoken(ahead int) bool {
+	if !t.q.conn || t.v.now < t.v.start || ahead >= t.store.target.waiters {
+		return false
+	}
+	for _, rows := range [][]row{t.v.holders, t.v.front[:min(ahead, len(t.v.front))]} {
+		for i := range rows {
+			if !t.knows(&rows[i]) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -5,7 +5,6 @@ package sql_test
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,12 +42,12 @@ func TestStrangersAfterRestart(t *testing.T) {
 	p.Refuse(true)
 	b.server.Restart(t)
 
-	ears := b.ears(t)
-	if len(ears) != slots {
-		t.Fatalf("%d places with a connection, want %d", len(ears), slots)
+	waiting := b.waiting(t)
+	if len(waiting) != slots {
+		t.Fatalf("%d places with a connection, want %d", len(waiting), slots)
 	}
 	var strangers []*stranger
-	for len(strangers) == 0 || strangers[len(strangers)-1].number < slices.Max(ears) {
+	for len(strangers) == 0 || strangers[len(strangers)-1].number < slices.Max(waiting) {
 		strangers = append(strangers, b.stranger(t))
 	}
 	for _, s := range strangers {
@@ -56,56 +55,19 @@ func TestStrangersAfterRestart(t *testing.T) {
 	}
 	b.busy(t, strangers)
 	hits := 0
-	for _, n := range ears {
+	for _, n := range waiting {
 		if slices.ContainsFunc(strangers, func(s *stranger) bool { return s.number == n }) {
 			hits++
 		}
 	}
 	if hits == 0 {
-		t.Fatalf("none of %d strangers has one of the numbers %v", len(strangers), ears)
+		t.Fatalf("none of %d strangers has one of the numbers %v", len(strangers), waiting)
 	}
 	for _, l := range holders {
 		Release(t, l)
 	}
 	// The last release is over, and so is all that it has ended.
 	b.undisturbed(t, strangers)
-	if got := b.exec(t, "SELECT COUNT(*) FROM golock WHERE state='W' AND woken=1"); got[0][0] == "0" {
-		t.Error("no waiter was called")
-	}
-}
-
-// Only the statement of the very waiter that is called is ended: not one that
-// has the waiter's words in another place, not one with the words of another
-// waiter.
-func TestStrangersWithWaitersWords(t *testing.T) {
-	t.Parallel()
-	b := mariadb().fresh(t)
-	s := b.store(t)
-	for i, words := range []string{
-		"SELECT SLEEP(600) /* golock:wait:FIRST */",
-		"SELECT SLEEP(600), '/* golock:wait:FIRST */'",
-		"/* x */ /* golock:wait:FIRST */ SELECT SLEEP(600)",
-		"/* golock:wait:SECOND */ SELECT SLEEP(600)",
-		"/* golock:wait: */ SELECT SLEEP(600)",
-		"/* golock:wait:PART */ SELECT SLEEP(600)",
-	} {
-		name := fmt.Sprint("n", i)
-		holder := Take(t, s, name)
-		first, second := Queue(t, s, name), Queue(t, s, name)
-		b.listening(t, 2)
-		id, other := fmt.Sprintf("%x", first.Ref.ID), fmt.Sprintf("%x", second.Ref.ID)
-		st := b.stranger(t)
-		st.begin(strings.NewReplacer("FIRST", id, "SECOND", other, "PART", id[:20]).Replace(words))
-		b.busy(t, []*stranger{st})
-		// The first waiter's sleep ends by itself much later; the store believes
-		// that it is the stranger's connection that has to be woken.
-		b.exec(t, fmt.Sprintf("UPDATE golock SET ears=%d WHERE entry_id='%s'", st.number, id))
-		Release(t, holder)
-		b.undisturbed(t, []*stranger{st})
-		first.Waits()
-		first.Cancel()
-		Release(t, second.Granted())
-	}
 }
 
 // A waiter whose statement is ended by somebody else looks, and waits on.
@@ -127,11 +89,11 @@ func TestWaiterDisturbed(t *testing.T) {
 	w.Granted()
 }
 
-// ears are the connections of waiters, as the table has them.
-func (b *base) ears(t testing.TB) []int64 {
+// waiting are the connections of waiters, as the table has them.
+func (b *base) waiting(t testing.TB) []int64 {
 	t.Helper()
 	var all []int64
-	for _, r := range b.exec(t, "SELECT ears FROM golock WHERE state='W' AND ears<>0") {
+	for _, r := range b.exec(t, "SELECT conn FROM golock WHERE state='W' AND conn<>0") {
 		n, err := strconv.ParseInt(r[0], 10, 64)
 		if err != nil {
 			t.Fatal(err)

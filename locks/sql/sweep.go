@@ -8,6 +8,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // Sweep implements locks.QueueStore: it removes the entries whose time ended
@@ -83,19 +84,20 @@ func (s *Store) once(ctx context.Context, c *session, do func(context.Context) e
 // sweep removes what is left of one name and reports how much that was.
 func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration) (int, error) {
 	s := c.store
-	q := &question{mode: checkDead, key: key}
+	q := &question{Question: queue.Question{Step: queue.Look}, key: key}
 	v, err := c.look(ctx, q)
-	if err != nil {
-		return 0, err
-	}
-	if v.name == nil || v.name.turn != q.turn { // somebody else has swept it
+	switch {
+	case errors.Is(err, errNoName), errors.Is(err, errNotLocked): // somebody else has swept it
 		c.hangUp()
 		return 0, nil
+	case err != nil:
+		return 0, err
 	}
 	before := v.now - micros(olderThan)
-	of := s.of(q) + " AND entry_id<>''"
-	dead := fmt.Sprintf("(state='W' AND ends<=%d OR state='H' AND ends<=%d AND hold<=%d)", before, before, before)
-	forgotten := fmt.Sprintf("(state='G' AND place<=%d)", v.now-micros(max(olderThan, remember)))
+	name := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, key)
+	of := name + " AND entry_id<>''"
+	dead := fmt.Sprintf("(state IN ('W','O') AND ends<=%[1]d OR state IN ('H','E') AND ends<=%[1]d AND hold<=%[1]d)", before)
+	forgotten := fmt.Sprintf("(state='G' AND ends<=%d)", v.now-micros(max(olderThan, remember)))
 	answers, err := c.conn.Run(ctx, "SELECT COUNT(*)"+of+" AND "+dead+";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of)
 	if err != nil {
 		return 0, err
@@ -107,10 +109,10 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	removed, left := int(n.read(answers[0][0][0])), n.read(answers[1][0][0])
 	// Nothing shows that the name was looked at: neither is it used by that, nor
 	// known since when the server runs.
-	end := "UPDATE " + s.table + " SET ticket=seen WHERE lock_key='" + key + "' AND entry_id='';COMMIT"
+	end := "UPDATE " + s.table + " SET counter=seen WHERE lock_key='" + key + "' AND entry_id='';COMMIT"
 	if left == 0 && v.name.seen <= before {
 		removed++
-		end = "DELETE" + s.of(q) + " AND entry_id='';COMMIT"
+		end = "DELETE" + name + " AND entry_id='';COMMIT"
 	}
 	if n.err != nil {
 		return 0, &lease.Refusal{Err: n.err}

@@ -54,7 +54,7 @@ func TestSweep(t *testing.T) {
 		if n := sweep(0); n != 1 || rows("entry_id='' AND lock_key<>''") != 2 {
 			t.Errorf("%d removed, %d names are left; want the name without entries to go, and one that remembers who left to stay", n, rows("entry_id='' AND lock_key<>''"))
 		}
-		b.exec(t, "UPDATE golock SET place=1 WHERE state='G'")
+		b.exec(t, "UPDATE golock SET ends=1 WHERE state='G'")
 		if n := sweep(0); n != 1 || rows("state='G'") != 0 {
 			t.Errorf("%d removed, %d are remembered", n, rows("state='G'"))
 		}

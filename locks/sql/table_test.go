@@ -97,23 +97,23 @@ func TestOtherVersion(t *testing.T) {
 		s := b.store(t)
 		holder := Take(t, s, "n", TTL(short))
 		w := Queue(t, s, "n")
-		b.exec(t, "UPDATE golock SET format=2 WHERE lock_key='' AND entry_id=''")
+		b.exec(t, "UPDATE golock SET format=9 WHERE lock_key='' AND entry_id=''")
 		for _, name := range []string{"n", "another"} {
 			err := Denied(t, s, name)
-			for _, want := range []string{"golock", "format 2", "format 1", "same version"} {
+			for _, want := range []string{"golock", "format 9", "format 2", "same version"} {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("Join = %v, want something with %q", err, want)
 				}
 			}
 		}
-		if err := TryRenew(holder); err == nil || errors.Is(err, locks.ErrLost) || !strings.Contains(err.Error(), "format 2") {
+		if err := TryRenew(holder); err == nil || errors.Is(err, locks.ErrLost) || !strings.Contains(err.Error(), "format 9") {
 			t.Errorf("Renew = %v, want an error about the format", err)
 		}
 		w.Ended()
-		if w.Err == nil || !strings.Contains(w.Err.Error(), "format 2") {
+		if w.Err == nil || !strings.Contains(w.Err.Error(), "format 9") {
 			t.Errorf("Wait = %v, want an error about the format", w.Err)
 		}
-		b.exec(t, "UPDATE golock SET format=1 WHERE lock_key='' AND entry_id=''")
+		b.exec(t, "UPDATE golock SET format=2 WHERE lock_key='' AND entry_id=''")
 		Take(t, s, "another")
 	})
 }
@@ -129,7 +129,7 @@ func TestOtherColumns(t *testing.T) {
 		w := Queue(t, s, "n")
 		Release(t, holder)
 		Release(t, w.Granted())
-		b.exec(t, "ALTER TABLE golock DROP COLUMN woken")
+		b.exec(t, "ALTER TABLE golock DROP COLUMN low")
 		err := Denied(t, s, "n")
 		for _, want := range []string{"golock", "another version", "?table="} {
 			if !strings.Contains(err.Error(), want) {

@@ -9,23 +9,24 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // nameState is a name's own row.
 type nameState struct {
-	name     string
-	epoch    string
-	server   string // those of lately, the latest first
-	quiet    int64  // nothing is granted before
-	counter  int64  // numbers this step: its ticket, or fence, if it needs one
-	seen     int64  // the counter of the step before; also when that was
-	turn     int64  // the number that the step which locks the row has given itself
-	interval int64  // about how long one grant follows the other while some wait
-	granted  int64  // when the last such grant was
+	name    string
+	epoch   string
+	server  string // those of lately, the latest first
+	quiet   int64  // nothing is granted before
+	counter int64  // the last of this step's numbers
+	seen    int64  // the counter of the step before; also when that was
+	turn    int64  // the number that the step which locks the row has given itself
+	low     string // no waiter's order is lower, but of some that have to ask again
 }
 
-// view is what one attempt read, while it held the lock on the name's row:
-// nobody else changes anything of the name until it ends.
+// view is what one attempt read while it held the lock on the name's row. Nobody else
+// changes anything of the name until it ends, but that waiters prolong their places and
+// accept offers, each in its own row.
 type view struct {
 	facts
 
@@ -37,105 +38,89 @@ type view struct {
 
 	holders     []row
 	front       []row // the first waiters, in their order
-	more        bool  // there may be others behind them
-	own         *row  // of the caller, in whatever state; nil: there is none
-	before      int   // waiters before the caller, if it was asked for
-	waiters     int   // all of them, if it was asked for
-	living      bool  // only those that live were counted
+	limit       int   // as many were asked for
+	own         *row  // of the question, in whatever state; nil: there is none
+	before      int   // waiters before the one that joins
+	waiters     int   // all of them
 	replaceable []row
 }
 
-// frontSize is how many waiters a view shows. More are not needed to know who
-// is next.
+// stepNumbers is how many numbers a step has without asking for more: a ticket and a fence.
+const stepNumbers = 2
+
+// frontSize is how many waiters a view shows.
 const frontSize = 20
 
 // question is what a caller wants to be done with its entry.
 type question struct {
-	mode     lease.Step
-	key      string // hash of the name
-	name     string // "" if only the ref is known
-	mine     row    // what the caller knows of its entry
-	known    bool   // mine is more than an id
-	sent     bool   // a step of this entry may have been done already
-	epoch    string // the caller's, of its last answer
-	noWait   bool
-	within   []string // ids of the enclosing runs
-	maxQueue *int
-	listens  bool            // it can be woken over this connection
-	dead     map[string]bool // waiters whose connections have gone
-	near     bool            // it is one of the first
-	who      string
-	turn     int64 // of the attempt
+	queue.Question
+	key    string                        // hash of the name
+	name   string                        // "" if only the ref is known
+	mine   row                           // what the caller knows of its entry
+	sent   bool                          // a step of this entry may have been done already
+	conn   bool                          // it can be woken over this connection
+	pause  func(ahead int) time.Duration // until a waiter that cannot looks again
+	missed []string                      // offers to these are void
+	turn   int64                         // of the attempt
 }
 
-// checkDead is a step that looks after waiters that have died.
-const checkDead lease.Step = "check dead"
+func (q *question) isNew() bool { return q.Step == lease.Join && q.mine.Claim.Ticket == 0 }
 
-const (
-	// nameColumns are read beside those of the entries, and are a name's.
-	nameColumns = "epoch,server,quiet,seen,pace,granted,turn"
-	inOrder     = " ORDER BY place,ticket,entry_id"
-)
+// replacing reports whether the caller is a newcomer that may evict others.
+func (q *question) replacing() bool { return q.isNew() && q.mine.Replace != locks.ReplaceNone }
 
-// text is the statements that make a view, beginning with the transaction and
-// the lock. A new connection of a server that has a process for each has much to
-// learn: few and simple statements make a short start.
+// nameColumns are read beside those of the entries, and are a name's.
+const nameColumns = "epoch,server,quiet,seen,counter,turn,low"
+
+// text is the statements that make a view, beginning with the transaction and the lock.
 func (s *Store) text(q *question) string {
 	// Lock first; only later statements see what the last one has committed. A
 	// row that somebody makes meanwhile is seen too, but not locked: it does not
 	// have the number of this turn.
 	q.turn = rand.Int64()
-	statements := []string{
+	return strings.Join([]string{
 		s.dialect.Begin(lockWait),
-		fmt.Sprintf("UPDATE %s SET seen=ticket,ticket=GREATEST(ticket+1,%s),turn=%d WHERE lock_key='%s' AND entry_id=''", s.table, s.dialect.Clock(), q.turn, q.key),
+		fmt.Sprintf("UPDATE %s SET seen=counter,counter=GREATEST(counter+%d,%s),turn=%d WHERE lock_key='%s' AND entry_id=''", s.table, stepNumbers, s.dialect.Clock(), q.turn, q.key),
 		"SELECT " + s.dialect.Facts() + ",format,server,quiet,seen FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
-		s.rows(q, usualRows(q)),
+		s.entriesText(q, frontSize),
+	}, ";")
+}
+
+// entriesText reads the entries that a decision needs.
+func (s *Store) entriesText(q *question, limit int) string {
+	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
+	const waiting = " AND state='W'"
+	statements := []string{
+		"SELECT " + columns + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
+		// Removed rows may still lie before the first waiter's, and take time to pass.
+		"SELECT " + columns + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='') ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
+		"SELECT " + columns + of + " AND entry_id='" + q.mine.ID + "'",
+	}
+	if q.isNew() {
+		last := order(locks.Claim{Priority: q.mine.Claim.Priority, Ticket: 1<<63 - 1})
+		count := "SELECT COUNT(*),COALESCE(SUM(CASE WHEN ord<'" + last + "' THEN 1 ELSE 0 END),0)" + of + waiting
+		if q.MaxQueue != nil { // that is in no index
+			count += " AND ends>" + s.dialect.Clock()
+		}
+		statements = append(statements, count)
 	}
 	if q.replacing() {
-		statements = append(statements, "SELECT "+columns+s.of(q)+" AND state='W' AND replaces<>''"+inOrder)
+		statements = append(statements, "SELECT "+columns+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
 	}
 	return strings.Join(statements, ";")
 }
 
-// rows reads the holders, the name's own row and the first waiters: so they
-// follow each other in the order of states.
-func (s *Store) rows(q *question, limit int) string {
-	return "SELECT " + columns + "," + nameColumns + s.of(q) + " AND state>='" + holding + "' ORDER BY state,place,ticket,entry_id LIMIT " + strconv.Itoa(limit)
-}
-
-// usualRows is how many of them are enough if there are no more holders than
-// the caller's own max allows.
-func usualRows(q *question) int {
-	holders := q.mine.claim.Max
-	if holders == 0 {
-		holders = frontSize
-	}
-	return holders + 1 + frontSize
-}
-
-func (s *Store) of(q *question) string {
-	return fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
-}
-
-// replacing reports whether the caller is a newcomer that may evict others.
-func (q *question) replacing() bool {
-	return q.mode == lease.Join && q.mine.replaces != locks.ReplaceNone && q.mine.claim.Ticket == 0
-}
-
 // read makes a view of the answers.
 func (s *Store) read(q *question, answers []Rows) (v *view, err error) {
-	if len(answers) != 2 && !q.replacing() || len(answers) != 3 && q.replacing() {
-		return nil, fmt.Errorf("%d answers to a question", len(answers))
+	if len(answers) == 0 {
+		return nil, errNotOurs
 	}
 	v = &view{}
 	if len(answers[0]) == 0 {
 		return v, nil // without its own row the table is of no use
 	}
 	if err = v.readTable(s, answers[0]); err == nil {
-		err = v.readRows(q, answers[1], usualRows(q))
-	}
-	if err == nil && q.replacing() {
-		v.replaceable, err = parseRows(answers[2])
+		err = v.readEntries(q, answers[1:], frontSize)
 	}
 	return v, err
 }
@@ -157,12 +142,21 @@ func (v *view) readTable(s *Store, rows Rows) (err error) {
 	return n.err
 }
 
-// readRows reads what rows has asked for.
-func (v *view) readRows(q *question, rows Rows, limit int) error {
+// readEntries reads what entriesText has asked for.
+func (v *view) readEntries(q *question, answers []Rows, limit int) (err error) {
+	want := 3
+	if q.isNew() {
+		want++
+	}
+	if q.replacing() {
+		want++
+	}
+	if len(answers) != want {
+		return fmt.Errorf("%d answers to %d questions", len(answers), want)
+	}
+	v.name, v.holders, v.own, v.limit = nil, nil, nil, limit
 	entries := strings.Count(columns, ",") + 1
-	v.name, v.own, v.holders, v.front = nil, nil, nil, nil
-	var n numbers
-	for _, f := range rows {
+	for _, f := range answers[0] {
 		if len(f) != entries+strings.Count(nameColumns, ",")+1 {
 			return fmt.Errorf("a row with %d columns", len(f))
 		}
@@ -170,91 +164,60 @@ func (v *view) readRows(q *question, rows Rows, limit int) error {
 		if err != nil {
 			return err
 		}
-		switch r.state {
-		case nameRow:
-			f = f[entries:]
-			if !isPlain(f[0], f[1]) {
-				return errNotOurs
-			}
-			v.name = &nameState{
-				name: unescape(r.info), epoch: f[0], server: f[1], quiet: n.read(f[2]), counter: r.claim.Ticket, seen: n.read(f[3]),
-				interval: n.read(f[4]), granted: n.read(f[5]), turn: n.read(f[6]),
-			}
-			continue
-		case holding:
+		if r.State != nameRow {
 			v.holders = append(v.holders, r)
-		case waiting:
-			v.front = append(v.front, r)
-		}
-		if r.id == q.mine.id {
-			v.own = &r
+		} else if err := v.readName(&r, f[entries:]); err != nil {
+			return err
 		}
 	}
-	v.more = len(rows) == limit
+	if v.front, err = parseRows(answers[1]); err != nil {
+		return err
+	}
+	own, err := parseRows(answers[2])
+	if err != nil {
+		return err
+	}
+	if len(own) > 0 && q.mine.ID != "" {
+		v.own = &own[0]
+	}
 	v.waiters = len(v.front)
-	return n.err
+	if len(answers) > 3 {
+		var n numbers
+		if len(answers[3]) != 1 || len(answers[3][0]) != 2 {
+			return fmt.Errorf("the server cannot count: %.200q", fmt.Sprint(answers[3]))
+		}
+		v.waiters, v.before, err = n.count(answers[3][0][0]), n.count(answers[3][0][1]), n.err
+	}
+	if len(answers) > 4 && err == nil {
+		v.replaceable, err = parseRows(answers[4])
+	}
+	return err
 }
 
-// short reports whether the rows that were read ended too early to know who
-// holds and who is next.
-func (v *view) short() bool { return v.more && (v.name == nil || len(v.front) < frontSize/2) }
-
-// part is something else that a view may need.
-type part int
-
-const (
-	partOwn    part = iota // the caller's row, if it was not among the others
-	partCounts             // the numbers of the waiters, all and those before the caller
-)
-
-// rest is the statements for the parts that the question needs, "" for none.
-func (s *Store) rest(q *question, v *view) (text string, parts []part) {
-	var statements []string
-	if q.mine.id != "" && v.own == nil && (q.mode != lease.Join || q.sent) {
-		parts = append(parts, partOwn)
-		statements = append(statements, "SELECT "+columns+s.of(q)+" AND entry_id='"+q.mine.id+"'")
-	}
-	if v.more && q.mode == lease.Join && !q.near {
-		p := place(q.mine.claim.Priority)
-		before := fmt.Sprintf("place<=%d", p)
-		if t := q.mine.claim.Ticket; t != 0 {
-			before = fmt.Sprintf("place<%d OR place=%d AND ticket<%d", p, p, t)
-		}
-		count := fmt.Sprintf("SELECT COUNT(*),COALESCE(SUM(CASE WHEN %s THEN 1 ELSE 0 END),0)%s AND state='W'", before, s.of(q))
-		if v.living = q.maxQueue != nil; v.living { // that is in no index
-			count += fmt.Sprintf(" AND ends>%d", v.now)
-		}
-		parts = append(parts, partCounts)
-		statements = append(statements, count)
-	}
-	return strings.Join(statements, ";"), parts
-}
-
-// readRest reads what rest has asked for.
-func (v *view) readRest(answers []Rows, parts []part) error {
-	if len(answers) != len(parts) {
-		return fmt.Errorf("%d answers to %d questions", len(answers), len(parts))
+func (v *view) readName(r *row, f []string) error {
+	if !isPlain(f[0], f[1], f[6]) {
+		return errNotOurs
 	}
 	var n numbers
-	for i, p := range parts {
-		switch rows := answers[i]; p {
-		case partOwn:
-			all, err := parseRows(rows)
-			if err != nil {
-				return err
-			}
-			if len(all) > 0 {
-				v.own = &all[0]
-			}
-		case partCounts:
-			if len(rows) != 1 || len(rows[0]) != 2 {
-				return fmt.Errorf("the server cannot count: %.200q", fmt.Sprint(rows))
-			}
-			v.waiters, v.before = int(n.read(rows[0][0])), int(n.read(rows[0][1]))
-		}
+	v.name = &nameState{
+		name: unescape(r.info), epoch: f[0], server: f[1], quiet: n.read(f[2]), seen: n.read(f[3]), counter: n.read(f[4]), turn: n.read(f[5]), low: f[6],
 	}
 	return n.err
 }
+
+// short reports whether too few of the waiters that were read are there to know who is
+// next.
+func (v *view) short() bool {
+	there := 0
+	for i := range v.front {
+		if v.front[i].due > v.now {
+			there++
+		}
+	}
+	return v.more() && there < v.limit/2
+}
+
+func (v *view) more() bool { return len(v.front) == v.limit }
 
 // facts is what a server says of itself.
 type facts struct {
@@ -264,6 +227,9 @@ type facts struct {
 	conn    int64  // the connection's number
 	account string // the connection's user, as the server knows it
 }
+
+// login is what decides whether a connection may be woken over another one.
+func (f *facts) login() string { return unescape(escape(f.account+" "+f.server, maxLogin)) }
 
 func readFacts(rows Rows) (facts, error) {
 	if len(rows) != 1 || len(rows[0]) != 5 {
@@ -290,7 +256,7 @@ func parseRows(rows Rows) ([]row, error) {
 type FormatError struct{ Table, Found string }
 
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("the table %s has format %s and this golock knows format %d: use the same version everywhere", e.Table, locks.Printable(e.Found, 20), format)
+	return fmt.Sprintf("the table %s has format %s and this golock knows format %d: use the same version everywhere: stop all others and drop the table, or name another ?table=", e.Table, locks.Printable(e.Found, 20), format)
 }
 
 // lockWait is how long the server may let a transaction wait for the name's

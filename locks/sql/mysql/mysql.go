@@ -2,10 +2,7 @@
 // later.
 //
 // A waiter sleeps in the server, in a statement that a DBA recognises in the
-// process list. Who releases a slot commits first and then ends that statement,
-// after the process list has shown that the connection still runs it: numbers
-// of connections are used again after a restart of the server, and nobody
-// else's statement must be hit.
+// process list. Who releases a slot commits first and then ends that statement.
 package mysql
 
 import (
@@ -204,69 +201,31 @@ func (c *conn) Owns(number int64) bool {
 	return c.number == number
 }
 
-// asleep begins the statement of a waiter.
-func asleep(id string) string { return "/* golock:wait:" + id + " */" }
-
-// Wait implements sql.Conn.
-func (c *conn) Wait(ctx context.Context, w sql.Sleeper, limit time.Duration) (bool, error) {
-	text := fmt.Sprintf("%s SELECT SLEEP(IF(woken,0,%d.%06d)) FROM %s WHERE lock_key='%s' AND entry_id='%s'",
-		asleep(w.ID), limit/time.Second, limit%time.Second/time.Microsecond, w.Table, w.Key, w.ID)
-	_, err := c.Run(ctx, text)
+// Wait implements sql.Conn. SELECT ... INTO locks nothing; DO or SET with the same
+// subquery would lock the row. The packet ends with the sleep: the server would also run
+// what followed for a client that is gone.
+func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration) error {
+	_, err := c.Run(ctx, fmt.Sprintf("%s INTO @golock;DO /* golock:wait:%s */ SLEEP(IF(@golock,0,%d.%06d))",
+		offered, id, limit/time.Second, limit%time.Second/time.Microsecond))
 	if number(err) == interrupted {
-		return true, nil
+		return nil
 	}
-	return false, err
+	return err
 }
 
-// Wake implements sql.Conn.
-func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) error {
-	list, err := c.processes(ctx)
-	if err != nil {
-		return err
-	}
+// Wake implements sql.Conn. What a connection runs is not looked at: sql has compared
+// server and account, and a server uses no number twice while it runs. A wake-up that
+// finds the waiter in another statement has that made again.
+func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sleeper, err error) {
 	for _, w := range sleepers {
-		if !strings.HasPrefix(list[w.Conn], asleep(w.ID)) {
-			continue
-		}
-		if _, err := c.Run(ctx, "KILL QUERY "+strconv.FormatInt(w.Conn, 10)); err != nil && number(err) != noSuchThread {
-			return err
-		}
-	}
-	return nil
-}
-
-// Gone implements sql.Conn. A connection whose client has died ends as soon as
-// its statement does.
-func (c *conn) Gone(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sleeper, err error) {
-	list, err := c.processes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range sleepers {
-		if _, ok := list[w.Conn]; !ok {
+		switch _, err := c.Run(ctx, "KILL QUERY "+strconv.FormatInt(w.Conn, 10)); {
+		case number(err) == noSuchThread:
 			gone = append(gone, w)
+		case err != nil:
+			return nil, err
 		}
 	}
 	return gone, nil
-}
-
-// processes are the statements that connections run, by their numbers; of all
-// connections that the user may see, its own at least.
-func (c *conn) processes(ctx context.Context) (map[int64]string, error) {
-	rows, err := c.Run(ctx, "SHOW PROCESSLIST")
-	if err != nil {
-		return nil, err
-	}
-	list := make(map[int64]string)
-	for _, set := range rows {
-		for _, r := range set {
-			if len(r) >= 8 {
-				n, _ := strconv.ParseInt(r[0], 10, 64)
-				list[n] = r[7]
-			}
-		}
-	}
-	return list, nil
 }
 
 // Close implements sql.Conn.

@@ -191,31 +191,22 @@ func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
 func (c *conn) Owns(number int64) bool { return int64(c.raw.PID()) == number }
 
 // Wait implements sql.Conn.
-func (c *conn) Wait(ctx context.Context, _ sql.Sleeper, limit time.Duration) (bool, error) {
+func (c *conn) Wait(ctx context.Context, _, _ string, limit time.Duration) error {
 	defer func() { c.notified = false }()
 	if c.notified {
-		return true, nil
+		return nil
 	}
 	bound, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	switch err := c.raw.WaitForNotification(bound); {
-	case err == nil:
-		return true, nil
-	case bound.Err() != nil && !c.raw.IsClosed(): // it is as good as before
-		return false, nil
-	case ctx.Err() != nil:
-		return false, ctx.Err()
-	default:
-		return false, err
+	if err := c.raw.WaitForNotification(bound); err != nil && (bound.Err() == nil || c.raw.IsClosed()) {
+		return err
 	}
+	return nil
 }
 
-// Wake implements sql.Conn. Notify has woken them.
-func (c *conn) Wake(context.Context, []sql.Sleeper) error { return nil }
-
-// Gone implements sql.Conn. The backend of a client that has died ends, when it
-// comes to read.
-func (c *conn) Gone(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sleeper, err error) {
+// Wake implements sql.Conn. Notify has woken them. The backend of a client that has died
+// ends when it comes to read.
+func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sleeper, err error) {
 	fields := make([]string, len(sleepers))
 	for i, w := range sleepers {
 		fields[i] = fmt.Sprintf("(SELECT count(*) FROM pg_stat_get_activity(%d))", w.Conn)

@@ -1,0 +1,140 @@
+package sql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golock/locks"
+	"golock/locks/lease"
+	"golock/locks/queue"
+)
+
+// nearPlaces are those of the waiters that make a whole step each time they look: they
+// look after those before them.
+const nearPlaces = 3
+
+// beat prolongs the place of a waiter, and looks how far it has come. Only its own row is
+// written, so that a long queue does not hold up the grants at its front. Where that is
+// not enough (ok is false) the waiter has to make a step: if it has come near, if it could
+// be woken from now on, and after anything that is not as usual.
+func (c *session) beat(ctx context.Context, key string, k known) (place int, ok bool) {
+	s := c.store
+	if k.place <= nearPlaces {
+		return 0, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lease.AttemptLimit(k.ttl))
+	defer cancel()
+	ahead, there, wakes := 0, 0, k.mine.conn != 0
+	err := c.guard(func() error {
+		if wakes && (c.conn == nil || c.number != k.mine.conn) {
+			return lease.NoAnswer{}
+		}
+		if err := c.open(ctx); err != nil {
+			return err
+		}
+		clock := s.dialect.Clock()
+		answers, err := c.conn.Run(ctx, fmt.Sprintf("%[1]s;UPDATE %[2]s SET ends=%[3]s+%[4]d,due=%[3]s+%[5]d WHERE lock_key='%[6]s' AND entry_id='%[7]s' AND state='W';"+
+			"SELECT COUNT(*)-1,COALESCE(SUM(CASE WHEN entry_id='%[7]s' THEN 1 ELSE 0 END),0) FROM %[2]s WHERE lock_key='%[6]s' AND state='W' AND ord<='%[8]s' AND ord>=(SELECT low FROM %[2]s WHERE lock_key='%[6]s' AND entry_id='');%[9]s",
+			s.dialect.Begin(lockWait), s.table, clock, micros(k.ttl), micros(k.ttl/3+lateness), key, k.mine.ID, order(k.mine.Claim), s.dialect.Commit(false)))
+		if err != nil {
+			return err
+		}
+		var n numbers
+		ahead, there = n.count(answers[0][0][0]), n.count(answers[0][0][1])
+		return n.err
+	})
+	near := there == 0 || ahead < nearPlaces || !wakes && ahead < s.target.waiters && !s.noNotify.Load()
+	return ahead + 1, err == nil && !near
+}
+
+// nap is how long a waiter sleeps before it looks, without a lock, whether a wake-up was
+// lost, or one before it lets its offer pass: a releaser may have died, or been too early.
+func nap(place int) time.Duration { return max(time.Second, time.Duration(place)*50*time.Millisecond) }
+
+// sleep waits until the entry has an offer, or has to look for another reason; for d at
+// most. It accepts the offer: mine is the entry then, sent the moment from which its lease
+// counts. Without a connection over which it is woken it keeps none for longer than keep.
+func (c *session) sleep(ctx context.Context, key string, k known, d, keep time.Duration) (mine row, sent locks.Instant, err error) {
+	err = c.guard(func() error {
+		switch {
+		case k.mine.conn == 0:
+			if d > keep {
+				c.hangUp()
+			}
+			lease.Pause(ctx, d)
+			return nil
+		case c.conn == nil || k.mine.conn != c.number:
+			lease.Pause(ctx, min(d, lease.RetryPause))
+			return nil
+		}
+		// A connection that has silently died never answers.
+		bound, cancel := context.WithTimeout(ctx, d+lease.AttemptLimit(k.ttl))
+		defer cancel()
+		offered, accept := c.store.acceptText(key, &k.mine)
+		for end := c.store.clock().Add(d); ; {
+			from := c.store.clock()
+			limit := min(max(end.Sub(from), 0), nap(k.place))
+			if err := c.conn.Wait(bound, k.mine.ID, offered, limit); err != nil || ctx.Err() != nil {
+				return err
+			}
+			sent = c.store.clock()
+			answers, err := c.conn.Run(bound, accept)
+			if err != nil || len(answers) != 2 || len(answers[0]) == 0 {
+				return err
+			}
+			mine, err = parseRow(answers[0][0])
+			woken := sent.Sub(from) < limit || len(answers[1]) > 0
+			if err != nil || mine.State != queue.Waiting || woken || sent >= end {
+				return err
+			}
+		}
+	})
+	if mine.State != queue.Holding || mine.Evicted != "" {
+		mine = row{}
+	}
+	return mine, sent, err
+}
+
+// acceptText is what accepts an offer, if there is one, and reads the row, and then whether
+// others let theirs pass; offered tells before that whether there is something to be read.
+// The connection must be the one that was to be woken: then the server has not been
+// started since the offer was made.
+func (s *Store) acceptText(key string, mine *row) (offered, accept string) {
+	clock := s.dialect.Clock()
+	of := fmt.Sprintf("%s WHERE lock_key='%s'", s.table, key)
+	own := of + " AND entry_id='" + mine.ID + "'"
+	offered = "SELECT COALESCE(MAX(CASE WHEN state='W' THEN 0 ELSE 1 END),1) FROM " + own
+	return offered, strings.Join([]string{
+		s.dialect.Begin(lockWait),
+		fmt.Sprintf("UPDATE %s SET state='H',due=0,conn=0,since=%[2]s,hold=CASE WHEN hold>0 THEN hold+%[2]s ELSE 0 END,ends=%[2]s+ttl"+
+			" WHERE lock_key='%[3]s' AND entry_id='%[4]s' AND state='O' AND conn=%[5]d AND evicted='' AND due>%[2]s", s.table, clock, key, mine.ID, mine.conn),
+		"SELECT " + columns + " FROM " + own,
+		"SELECT entry_id FROM " + of + " AND state='O' AND due<=" + clock,
+		s.dialect.Commit(true),
+	}, ";")
+}
+
+// The pauses of a waiter that nobody can wake.
+const (
+	shortestPoll = 50 * time.Millisecond
+	frontPoll    = 200 * time.Millisecond // of the first, where nobody can be woken
+	stepPoll     = 20 * time.Millisecond  // for every place behind those that can
+	longestPoll  = time.Second
+)
+
+// pollPause is how long such a waiter sleeps that has so many ahead of it. moved is the
+// time in which it came so many places further: it is back before those that can be
+// woken have had their turn at that pace.
+func (s *Store) pollPause(ahead int, ttl time.Duration, places int, moved time.Duration) time.Duration {
+	behind := ahead - s.target.waiters
+	if s.target.waiters == 0 || s.noNotify.Load() || behind < 0 {
+		return min(ttl/3, time.Duration(ahead+1)*frontPoll)
+	}
+	pause := min(shortestPoll+time.Duration(behind)*stepPoll, longestPoll)
+	if places > 0 {
+		pause = moved * time.Duration(behind+s.target.waiters/2) / time.Duration(places) / 2
+	}
+	return min(ttl/3, max(pause, shortestPoll), 5*longestPoll)
+}
