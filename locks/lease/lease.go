@@ -1,6 +1,6 @@
 // Package lease is what the engines whose grants expire have in common: the
-// steps of an entry from Join to Release, the waiting loop, retries, the options
-// of URLs, and what an entry tells about its owner.
+// steps of an entry from Join to Release, the waiting loop, retries, and what an
+// entry tells about its owner.
 //
 // An engine provides an Entry: how one attempt of a step is put to its store, and
 // how a waiter sleeps until the store wakes it.

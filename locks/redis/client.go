@@ -13,6 +13,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/network"
 )
 
 // connection is the store's client. It is made when it is first needed, and closed
@@ -83,7 +84,7 @@ func (t *target) connect(attempt time.Duration) (goredis.UniversalClient, error)
 		Addrs: t.hosts, MasterName: t.master, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
 		Username: t.user, Password: t.password, DB: t.db, TLSConfig: config, Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-		DialTimeout: lease.Bounded(attempt, t.dialTimeout), ReadTimeout: lease.Bounded(attempt, t.readTimeout), WriteTimeout: lease.Bounded(attempt, t.writeTimeout),
+		DialTimeout: network.Bounded(attempt, t.dialTimeout), ReadTimeout: network.Bounded(attempt, t.readTimeout), WriteTimeout: network.Bounded(attempt, t.writeTimeout),
 		PoolSize: 8, MaxIdleConns: 1, PoolTimeout: attempt, PipelinePoolSize: -1, ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}

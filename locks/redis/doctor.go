@@ -12,6 +12,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/network"
 )
 
 // Examine implements locks.Store.
@@ -22,11 +23,11 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	}
 	defer s.connection.done()
 	x := &examination{store: s, client: client}
-	if x.found, err = lease.Reach(ctx, s.URL(), x.ping); err != nil {
+	if x.found, err = network.Reach(ctx, s.URL(), x.ping); err != nil {
 		return nil, err
 	}
 	if !s.target.TLS && s.target.kind != unixSocket {
-		x.add(lease.Transport(s.target.hosts, "the password and the names of locks", "rediss:// in the place of redis://")...)
+		x.add(network.Transport(s.target.hosts, "the password and the names of locks", "rediss:// in the place of redis://")...)
 	}
 	x.nodes(ctx)
 	if !x.readOnly {
@@ -252,7 +253,7 @@ func (x *examination) replicas(info map[string]string) {
 // rehearse does what a run does, and removes what that leaves for ten minutes.
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	s := x.store
-	r := lease.Rehearse(ctx, s, s.target.Quarantine)
+	r := network.Rehearse(ctx, s, s.target.Quarantine)
 	x.add(r.Finding(ttl))
 	for _, w := range s.Warnings() {
 		if !strings.Contains(w, "INFO") && !strings.Contains(w, "subscribe") { // found elsewhere

@@ -8,6 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"golock/locks/lease"
+	"golock/locks/network"
 )
 
 // judge makes a Refusal of what another attempt does not cure. What a server says
@@ -22,7 +23,7 @@ func (s *Store) judge(err error) error {
 	if errors.As(err, &reply) {
 		return s.judgeReply(reply)
 	}
-	if hint, bad := lease.TLSHint(err); bad {
+	if hint, bad := network.TLSHint(err); bad {
 		return &lease.Refusal{Err: err, Hint: hint}
 	}
 	return err

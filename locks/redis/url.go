@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"golock/locks"
-	"golock/locks/lease"
+	"golock/locks/network"
 )
 
 // What a URL may leave out.
@@ -31,7 +31,7 @@ const (
 
 // target is what a URL says.
 type target struct {
-	lease.Options
+	network.Options
 	kind     kind
 	hosts    []string // host:port; the socket's path for unixSocket
 	master   string   // sentinel
@@ -71,18 +71,18 @@ func schemeOf(scheme string) (k kind, secure, ok bool) {
 // parse reads a URL. Its errors begin with the part that is wrong.
 func parse(address string) (*target, error) {
 	t, err := read(address)
-	if err != nil && lease.HasLateAt(address) {
-		return nil, lease.ErrUnescaped
+	if err != nil && network.HasLateAt(address) {
+		return nil, network.ErrUnescaped
 	}
 	return t, err
 }
 
 func read(address string) (*target, error) {
-	u, err := lease.SplitURL(address, "redis://HOST:PORT/DB")
+	u, err := network.SplitURL(address, "redis://HOST:PORT/DB")
 	if err != nil {
 		return nil, err
 	}
-	t := &target{Options: lease.NewOptions(), prefix: defaultPrefix, user: u.User, password: u.Password}
+	t := &target{Options: network.NewOptions(), prefix: defaultPrefix, user: u.User, password: u.Password}
 	var ok bool
 	if t.kind, t.TLS, ok = schemeOf(u.Scheme); !ok {
 		return nil, fmt.Errorf("scheme %q: want redis, rediss, redis+unix, redis+sentinel or redis+cluster", locks.Printable(u.Scheme, 20))
@@ -97,7 +97,7 @@ func read(address string) (*target, error) {
 }
 
 // place reads hosts and path.
-func (t *target) place(u lease.URL) (err error) {
+func (t *target) place(u network.URL) (err error) {
 	switch t.kind {
 	case unixSocket:
 		if u.Authority != "" {
@@ -116,12 +116,12 @@ func (t *target) place(u lease.URL) (err error) {
 		if strings.Contains(u.Authority, ",") {
 			return errors.New("host: one is enough here; redis+sentinel:// and redis+cluster:// take several")
 		}
-		if t.hosts, err = lease.Hosts(u.Authority, defaultPort); err != nil {
+		if t.hosts, err = network.Hosts(u.Authority, defaultPort); err != nil {
 			return err
 		}
 		return t.database(u.Path)
 	case sentinel:
-		if t.hosts, err = lease.Hosts(u.Authority, defaultSentinelPort); err != nil {
+		if t.hosts, err = network.Hosts(u.Authority, defaultSentinelPort); err != nil {
 			return err
 		}
 		master, db, _ := strings.Cut(u.Path, "/")
@@ -130,7 +130,7 @@ func (t *target) place(u lease.URL) (err error) {
 		}
 		return t.database(db)
 	}
-	if t.hosts, err = lease.Hosts(u.Authority, defaultPort); err != nil {
+	if t.hosts, err = network.Hosts(u.Authority, defaultPort); err != nil {
 		return err
 	}
 	if u.Path != "" && u.Path != "0" {
@@ -172,11 +172,11 @@ func (t *target) option(name, value string) error {
 		t.prefix = value
 		return nil
 	case "dial_timeout":
-		return lease.Timeout(name, value, &t.dialTimeout)
+		return network.Timeout(name, value, &t.dialTimeout)
 	case "read_timeout":
-		return lease.Timeout(name, value, &t.readTimeout)
+		return network.Timeout(name, value, &t.readTimeout)
 	case "write_timeout":
-		return lease.Timeout(name, value, &t.writeTimeout)
+		return network.Timeout(name, value, &t.writeTimeout)
 	case "protocol": // golock needs nothing of the newer one
 		if value != "2" && value != "3" {
 			return fmt.Errorf("option protocol=%q: want 2 or 3", locks.Printable(value, 20))
@@ -188,9 +188,9 @@ func (t *target) option(name, value string) error {
 		}
 		return nil
 	case "sentinel-user":
-		return lease.Text(name, value, &t.sentinelUser)
+		return network.Text(name, value, &t.sentinelUser)
 	case "sentinel-password":
-		return lease.Text(name, value, &t.sentinelPassword)
+		return network.Text(name, value, &t.sentinelPassword)
 	}
 	return fmt.Errorf("option %q: is not known: want db, prefix, quarantine, min-replicas, ca, cert, key, server-name, sentinel-user, sentinel-password, dial_timeout, read_timeout or write_timeout",
 		locks.Printable(name, 20))
@@ -216,20 +216,20 @@ func (t *target) String() string {
 	}
 	b.WriteString([]string{tcp: "", unixSocket: "+unix", sentinel: "+sentinel", cluster: "+cluster"}[t.kind] + "://")
 	if t.user != "" {
-		b.WriteString(lease.Escape(t.user) + "@")
+		b.WriteString(network.Escape(t.user) + "@")
 	}
 	db := ""
 	if t.db != 0 {
 		db = strconv.Itoa(t.db)
 	}
-	var options lease.Query
+	var options network.Query
 	if t.kind == unixSocket {
 		b.WriteString((&url.URL{Path: t.hosts[0]}).EscapedPath())
 		options.Add("db", db)
 	} else {
 		b.WriteString(strings.Join(t.hosts, ","))
 		if t.kind == sentinel {
-			b.WriteString("/" + lease.Escape(t.master))
+			b.WriteString("/" + network.Escape(t.master))
 		}
 		if db != "" {
 			b.WriteString("/" + db)

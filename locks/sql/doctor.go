@@ -9,6 +9,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/network"
 )
 
 // Ask puts a question to the server; several statements give several answers.
@@ -26,7 +27,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	x := &examination{store: s, session: &session{store: s}}
 	defer x.session.idle()
 	var err error
-	x.found, err = lease.Reach(ctx, s.URL(), func(ctx context.Context) error {
+	x.found, err = network.Reach(ctx, s.URL(), func(ctx context.Context) error {
 		_, err := x.ask(ctx, "SELECT 1")
 		return s.judge(err)
 	})
@@ -34,7 +35,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 		return nil, err
 	}
 	if !s.target.TLS && !s.target.Unix() {
-		x.found = append(x.found, lease.Transport(s.target.hosts, "the names of locks", "?tls=on in the URL")...)
+		x.found = append(x.found, network.Transport(s.target.hosts, "the names of locks", "?tls=on in the URL")...)
 	}
 	x.facts(ctx)
 	there := x.table(ctx)
@@ -187,7 +188,7 @@ func (x *examination) mark(ctx context.Context) {
 // rehearse does what a run does, and removes the name's rows.
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	s := x.store
-	r := lease.Rehearse(ctx, s, s.target.Quarantine)
+	r := network.Rehearse(ctx, s, s.target.Quarantine)
 	x.add(r.Finding(ttl))
 	text := fmt.Sprintf("START TRANSACTION READ WRITE;DELETE FROM %s WHERE lock_key='%s';COMMIT", s.table, r.Ref.Key)
 	_, err := x.ask(context.WithoutCancel(ctx), text)

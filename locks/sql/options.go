@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"golock/locks"
-	"golock/locks/lease"
+	"golock/locks/network"
 )
 
 // clientOption is one or more options of a server's own clients.
@@ -42,7 +42,7 @@ func clientOptions() []clientOption {
 		}},
 		{postgres, "sslcert", as("cert")},
 		{postgres, "sslkey", as("key")},
-		{postgres, "application_name", func(t *Target, name, value string) error { return lease.Text(name, value, &t.Application) }},
+		{postgres, "application_name", func(t *Target, name, value string) error { return network.Text(name, value, &t.Application) }},
 		{postgres, "host", (*Target).setHost},
 		{postgres, "target_session_attrs", func(_ *Target, name, value string) error {
 			if !slices.Contains([]string{"any", "read-write", "primary"}, value) {
@@ -59,8 +59,8 @@ func clientOptions() []clientOption {
 		{mysql, "ssl-ca", as("ca")},
 		{mysql, "ssl-cert", as("cert")},
 		{mysql, "ssl-key", as("key")},
-		{mysql, "timeout", func(t *Target, name, value string) error { return lease.Timeout(name, value, &t.connectTimeout) }},
-		{mysql, "readTimeout writeTimeout", func(_ *Target, name, value string) error { return lease.Timeout(name, value, new(time.Duration)) }},
+		{mysql, "timeout", func(t *Target, name, value string) error { return network.Timeout(name, value, &t.connectTimeout) }},
+		{mysql, "readTimeout writeTimeout", func(_ *Target, name, value string) error { return network.Timeout(name, value, new(time.Duration)) }},
 		{mysql, "allowCleartextPasswords allowFallbackToPlaintext allowOldPasswords", func(_ *Target, name, value string) error {
 			if value != "false" {
 				return fmt.Errorf("option %s: golock sends no password in the clear", name)
@@ -99,5 +99,5 @@ func (t *Target) setHost(name, value string) error {
 	if !strings.HasPrefix(value, "/") {
 		return errors.New("option host: want the directory of a socket; a host's name stands before the database")
 	}
-	return lease.Text(name, value, &t.socket)
+	return network.Text(name, value, &t.socket)
 }

@@ -14,7 +14,7 @@ import (
 	"unicode"
 
 	"golock/locks"
-	"golock/locks/lease"
+	"golock/locks/network"
 )
 
 // What a URL may leave out.
@@ -25,7 +25,7 @@ const (
 
 // Target is what a URL says.
 type Target struct {
-	lease.Options
+	network.Options
 	Database string
 	User     string
 	Password string
@@ -52,14 +52,14 @@ func (t *Target) Port() string { return t.port }
 // parse reads a URL. Its errors begin with the part that is wrong.
 func parse(address string, d Dialect) (*Target, error) {
 	t, err := read(address, d)
-	if lease.HasLateAt(address) {
-		return nil, lease.ErrUnescaped
+	if network.HasLateAt(address) {
+		return nil, network.ErrUnescaped
 	}
 	return t, err
 }
 
 func read(address string, d Dialect) (*Target, error) {
-	u, err := lease.SplitURL(address, fmt.Sprintf("%s://USER@HOST:%s/DATABASE", d.Schemes()[0], d.Port()))
+	u, err := network.SplitURL(address, fmt.Sprintf("%s://USER@HOST:%s/DATABASE", d.Schemes()[0], d.Port()))
 	switch {
 	case err != nil:
 		return nil, err
@@ -69,7 +69,7 @@ func read(address string, d Dialect) (*Target, error) {
 		return nil, errors.New("user and password: must not contain a zero byte")
 	}
 	t := &Target{
-		Options: lease.NewOptions(), scheme: u.Scheme, login: u.User, Password: u.Password,
+		Options: network.NewOptions(), scheme: u.Scheme, login: u.User, Password: u.Password,
 		table: defaultTable, waiters: defaultWaiters, port: d.Port(),
 	}
 	if err := u.EachOption(func(name, value string) error { return t.option(d, name, value) }); err != nil {
@@ -102,7 +102,7 @@ func (t *Target) place(authority, path string, d Dialect) error {
 		}
 	}
 	if t.socket == "" {
-		t.hosts, err = lease.Hosts(authority, d.Port())
+		t.hosts, err = network.Hosts(authority, d.Port())
 		return err
 	}
 	if t.socket[0] != '/' {
@@ -112,7 +112,7 @@ func (t *Target) place(authority, path string, d Dialect) error {
 	if authority == "" {
 		return nil
 	}
-	hosts, err := lease.Hosts(authority, d.Port())
+	hosts, err := network.Hosts(authority, d.Port())
 	if err != nil {
 		return err
 	}
@@ -152,9 +152,9 @@ func (t *Target) option(d Dialect, name, value string) error {
 	case "tls":
 		return t.setTLS(name, value, "off false", "verify-ca", "on true")
 	case "connect_timeout":
-		return lease.Timeout(name, value, &t.connectTimeout)
+		return network.Timeout(name, value, &t.connectTimeout)
 	case "socket":
-		return lease.Text(name, value, &t.socket)
+		return network.Text(name, value, &t.socket)
 	default:
 		return fmt.Errorf("option %q: is not known: want %s", locks.Printable(name, 20), optionNames)
 	}
@@ -185,12 +185,12 @@ func (t *Target) String() string {
 	var b strings.Builder
 	b.WriteString(t.scheme + "://")
 	if t.login != "" {
-		b.WriteString(lease.Escape(t.login) + "@")
+		b.WriteString(network.Escape(t.login) + "@")
 	}
-	var options lease.Query
+	var options network.Query
 	if t.socket != "" {
 		b.WriteString("localhost:" + t.port)
-		options = append(options, "socket="+strings.ReplaceAll(lease.Escape(t.socket), "%2F", "/"))
+		options = append(options, "socket="+strings.ReplaceAll(network.Escape(t.socket), "%2F", "/"))
 	} else {
 		b.WriteString(strings.Join(t.hosts, ","))
 	}
@@ -210,5 +210,5 @@ func (t *Target) String() string {
 	options.AddTLS(&t.Options)
 	options.Add("application_name", t.Application)
 	options.AddTimeout("connect_timeout", t.connectTimeout)
-	return b.String() + "/" + lease.Escape(t.Database) + options.String()
+	return b.String() + "/" + network.Escape(t.Database) + options.String()
 }

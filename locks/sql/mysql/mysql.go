@@ -19,6 +19,7 @@ import (
 	driverpkg "github.com/go-sql-driver/mysql"
 
 	"golock/locks/lease"
+	"golock/locks/network"
 	"golock/locks/sql"
 )
 
@@ -287,7 +288,7 @@ func judgeConnection(err error) (sql.Verdict, bool, string) {
 	case errors.As(err, &opened):
 		return sql.Passes, false, ""
 	}
-	if hint, bad := lease.TLSHint(err); bad {
+	if hint, bad := network.TLSHint(err); bad {
 		return sql.Refused, true, hint
 	}
 	return sql.Passes, false, ""

@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"golock/locks/lease"
+	"golock/locks/network"
 	"golock/locks/sql"
 )
 
@@ -238,7 +239,7 @@ func (c *conn) Close() {
 func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
-		if hint, bad := lease.TLSHint(err); bad {
+		if hint, bad := network.TLSHint(err); bad {
 			return sql.Refused, true, hint
 		}
 		if strings.Contains(err.Error(), "server refused TLS connection") {

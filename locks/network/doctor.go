@@ -1,4 +1,4 @@
-package lease
+package network
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
 // reachLimit is for how long a server is looked for that does not answer.
@@ -17,12 +18,12 @@ func Reach(ctx context.Context, store string, ask func(context.Context) error) (
 	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
 	brief := func() error {
-		ctx, cancel := context.WithTimeout(ctx, LongestAttempt)
+		ctx, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 		defer cancel()
 		return ask(ctx)
 	}
-	if err := Retry(ctx, store, brief); err != nil {
-		return nil, Located(store, err)
+	if err := lease.Retry(ctx, store, brief); err != nil {
+		return nil, lease.Located(store, err)
 	}
 	f, err := locks.RoundTrip(brief)
 	if err != nil {
