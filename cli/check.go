@@ -2,7 +2,7 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -227,7 +227,11 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a file for the settings of the runs: %w", err)
 	}
-	name := "golock-check-" + strings.ToLower(rand.Text())
+	ref, err := locks.NewRef("")
+	if err != nil {
+		return nil, err
+	}
+	name := "golock-check-" + hex.EncodeToString(ref.ID[:])
 	golock := []string{t.test.Program, "run", "--config", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), file.Fd()), "--name", name, "--max", strconv.Itoa(t.test.Limit), "-v", "--log-format", "json", "--"}
 	ignored := []string{"GOLOCK_SLOT", "GOLOCK_SLOTS", "GOLOCK_FENCE"}
 	for _, s := range settings(&runCommand{}) {

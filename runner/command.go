@@ -84,7 +84,14 @@ func (c *command) addNoGrant() {
 }
 
 func joinInts(list []int) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
+	var text []byte
+	for i, n := range list {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, int64(n), 10)
+	}
+	return string(text)
 }
 
 // spawn starts the command.
@@ -130,6 +137,9 @@ func (c *command) problem(err error) error {
 // Enclosing reads the IDs of the runs around this process from GOLOCK_HELD. Words that are no IDs
 // are skipped: anybody may set the variable.
 func Enclosing(held string) []locks.Ref {
+	if held == "" {
+		return nil
+	}
 	var refs []locks.Ref
 	for word := range strings.SplitSeq(held, ",") {
 		if ref, err := locks.ParseRef(word); err == nil {
