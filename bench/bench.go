@@ -25,6 +25,7 @@ type bench struct {
 	shell   *shell
 	servers servers
 	places  int
+	used    map[string]lock // that a tool starts on again and again
 	quick   bool
 }
 
@@ -65,7 +66,7 @@ var errEnded = errors.New("ended too early")
 // golock it builds one as a release is built.
 func newBench(golock string) *bench {
 	dir := get(os.MkdirTemp("", "golock-bench-"))
-	b := &bench{dir: dir, stamp: filepath.Join(dir, "stamp"), log: filepath.Join(dir, "output")}
+	b := &bench{dir: dir, stamp: filepath.Join(dir, "stamp"), log: filepath.Join(dir, "output"), used: map[string]lock{}}
 	err := try(func() {
 		log := get(os.OpenFile(b.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600))
 		defer log.Close()

@@ -38,11 +38,12 @@ func localExperiments() []experiment {
 	return []experiment{
 		{
 			Name: "start", Base: "flock", Metrics: startMetrics,
-			Title:  "Start-up: a run of /bin/true on a free lock",
-			How:    "From the fork to the end of the tool. CPU time and memory include the command.",
+			Title: "Start-up: a run of /bin/true on a free lock",
+			How: "From the fork to the end of the tool, on a used name. CPU time and memory include the " +
+				"command.",
 			rounds: 400, measure: measureStart,
 			rows: append(tools("true", "flock", "flock -F", "setlock", "flock in Go",
-				"golock", "golock -F", "golock, full"), row{tool: "sem", every: 25}),
+				"golock", "golock, new name", "golock -F", "golock, full"), row{tool: "sem", every: 25}),
 			bars: []bar{
 				{metric: "wall", of: "golock", against: "flock", limit: 1.8, unit: "x"},
 				{metric: "wall", of: "golock, full", against: "flock", limit: 2.5, unit: "x"},

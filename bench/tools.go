@@ -20,6 +20,7 @@ type tool struct {
 	lookEvery time.Duration
 	serverPID func() (int, error) // nil: there is no server
 	shell     bool                // started by a shell, not by the starter
+	newName   bool                // each start is on a name of its own
 }
 
 // commandLines are those of the tools. What is in braces and not of the lock is
@@ -46,11 +47,13 @@ var commandLines = map[string]string{
 var placeholder = regexp.MustCompile(`\{[^}]*\}`)
 
 // tool makes the one of a name, and starts its server if it has one. Flags
-// follow golock's name; ", from bash" makes a shell start it.
+// follow golock's name; ", from bash" makes a shell start it, ", new name" makes each
+// start the first one on its name.
 func (b *bench) tool(name string) *tool {
 	t := &tool{name: name, lookEvery: 3 * time.Millisecond}
 	base, flags, _ := strings.Cut(name, " -")
 	base, t.shell = strings.CutSuffix(base, ", from bash")
+	base, t.newName = strings.CutSuffix(base, ", new name")
 	if commandLines[name] != "" {
 		base, flags = name, ""
 	}
