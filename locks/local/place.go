@@ -25,6 +25,7 @@ type place struct {
 	hold      int
 	pathLocks pathLocks
 	self      record
+	joined    view     // what stood in the way when p joined the queue
 	victims   []victim // evicted, and to be told when the gate is open
 
 	asleep map[int64]bool // bytes that a goroutine sleeps on, through table
@@ -97,7 +98,7 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 		return nil, p.table.lockError(err)
 	}
 	t.request.TellPlace(v.position)
-	p.self.state = stateWaiting
+	p.joined, p.self.state = v, stateWaiting
 	return nil, p.table.write(tab, &p.self)
 }
 

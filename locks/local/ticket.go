@@ -105,23 +105,24 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	return nil, ctx.Err()
 }
 
-// wait moves t forward in the queue until it holds.
+// wait moves t forward in the queue until it holds. It begins with what it has seen when
+// it joined: if that has gone since, the sleep ends at once.
 func (t *ticket) wait(ctx context.Context) error {
+	v := t.place.joined
 	for {
-		v, err := t.look(ctx)
+		t.removed = v.removed
+		err := t.place.sleep(ctx, v)
+		if err == nil {
+			v, err = t.look(ctx)
+		}
 		if err == errMoved {
 			old := t.place
 			if err = t.join(ctx); err == nil {
 				_ = old.close()
-				if t.lease == nil {
-					continue
-				}
+				v = t.place.joined
 			}
 		}
 		if err != nil || t.lease != nil {
-			return err
-		}
-		if err := t.place.sleep(ctx, v); err != nil {
 			return err
 		}
 	}
@@ -154,6 +155,5 @@ func (t *ticket) lookInside() (view, *lease, error) {
 	}
 	v, l, err := t.place.look(t, tab)
 	t.request.TellPlace(v.position)
-	t.removed = v.removed
 	return v, l, err
 }
