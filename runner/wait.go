@@ -194,12 +194,18 @@ func (w *waiter) begin() {
 		w.result <- got
 		return
 	}
+	if got.err = nil; got.ticket != nil {
+		w.joined <- got.ticket // received in this goroutine: nobody need be woken
+	}
 	go func() {
 		defer w.Relay.Wake()
-		if got.err = nil; got.ticket == nil {
+		if got.ticket == nil {
 			joining, cancel := w.boundJoin(ctx)
 			defer cancel()
-			got = w.join(joining, ctx, request)
+			if got = w.join(joining, ctx, request); got.lease == nil && got.err == nil {
+				w.joined <- got.ticket
+				w.Relay.Wake()
+			}
 		}
 		if got.lease == nil && got.err == nil {
 			got = w.queue(ctx, got.ticket)
@@ -220,8 +226,6 @@ func (w *waiter) join(joining, ctx context.Context, request locks.Request) (got 
 // queue waits in the queue.
 func (w *waiter) queue(ctx context.Context, ticket locks.Ticket) (got waitResult) {
 	defer got.recoverPanic()
-	w.joined <- ticket
-	w.Relay.Wake()
 	got.lease, got.err = ticket.Wait(ctx)
 	got.ticket = ticket
 	return got
