@@ -29,10 +29,8 @@ type entry struct {
 
 	mu        sync.Mutex // guards what follows; not held while the server is asked
 	known     known
-	failed    bool          // the last Ask failed
-	moved     int           // so many places further since the last look,
-	movedIn   time.Duration // in this time
-	looked    time.Time
+	failed    bool // the last Ask failed
+	pace      pace
 	idleTimer *time.Timer // closes the connection of a holder
 }
 
@@ -88,11 +86,11 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 		if place, ok := e.session.beat(ctx, e.ref.Key.String(), k); ok {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			e.moveTo(place)
 			a := lease.Answer{Verdict: lease.Queued, Place: place, Recheck: k.ttl / 3}
 			if k.mine.conn == 0 {
 				a.Recheck = e.pause(place - 1)
 			}
+			e.moveTo(place)
 			return a, sent, nil
 		}
 	}
@@ -156,18 +154,15 @@ func (e *entry) learn(a *answer) {
 }
 
 func (e *entry) moveTo(place int) {
-	now := time.Now()
-	e.moved, e.movedIn = max(e.known.place-place, 0), now.Sub(e.looked)
-	e.known.place, e.looked = place, now
+	e.known.place = place
+	e.pace.learn(place)
 }
 
 // pause is for a waiter with so many ahead of it that cannot be woken.
 func (e *entry) pause(ahead int) time.Duration {
-	places, in := e.moved, e.movedIn
-	if e.known.place > ahead+1 { // it is being learned
-		places, in = e.known.place-ahead-1, time.Since(e.looked)
-	}
-	return e.store.pollPause(ahead, e.known.ttl, places, in)
+	p := e.pace
+	p.learn(ahead + 1)
+	return p.pause(e.known.ttl, e.store.listeners())
 }
 
 // keepOpen keeps a holder's connection for idleLimit. If others wait it keeps it for a

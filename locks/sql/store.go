@@ -71,6 +71,14 @@ func (s *Store) Warnings() []string {
 	return all
 }
 
+// listeners is how many waiters of a name can be woken.
+func (s *Store) listeners() int {
+	if s.noNotify.Load() {
+		return 0
+	}
+	return s.target.waiters
+}
+
 // Join implements locks.Store.
 func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
 	t, err := lease.NewTicket(ctx, s.URL(), r, s.newEntry(r))

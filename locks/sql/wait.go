@@ -15,8 +15,8 @@ import (
 // look after those before them.
 const nearPlaces = 3
 
-// beat prolongs the place of a waiter, and looks how far it has come. Only its own row is
-// written, so that a long queue does not hold up the grants at its front. Where that is
+// beat prolongs the place of a waiter, if a third of its time is over, and looks how far it
+// has come. Only its own row is written, so that a long queue does not hold up the grants at its front. Where that is
 // not enough (ok is false) the waiter has to make a step: if it has come near, if it could
 // be woken from now on, and after anything that is not as usual.
 func (c *session) beat(ctx context.Context, key string, k known) (place int, ok bool) {
@@ -35,9 +35,9 @@ func (c *session) beat(ctx context.Context, key string, k known) (place int, ok 
 			return err
 		}
 		clock := s.dialect.Clock()
-		answers, err := c.conn.Run(ctx, fmt.Sprintf("%[1]s;UPDATE %[2]s SET ends=%[3]s+%[4]d,due=%[3]s+%[5]d WHERE lock_key='%[6]s' AND entry_id='%[7]s' AND state='W';"+
+		answers, err := c.conn.Run(ctx, fmt.Sprintf("%[1]s;UPDATE %[2]s SET ends=%[3]s+%[4]d,due=%[3]s+%[5]d WHERE lock_key='%[6]s' AND entry_id='%[7]s' AND state='W' AND ends<%[3]s+%[10]d;"+
 			"SELECT COUNT(*)-1,COALESCE(SUM(CASE WHEN entry_id='%[7]s' THEN 1 ELSE 0 END),0) FROM %[2]s WHERE lock_key='%[6]s' AND state='W' AND ord<='%[8]s' AND ord>=(SELECT low FROM %[2]s WHERE lock_key='%[6]s' AND entry_id='');%[9]s",
-			s.dialect.Begin(lockWait), s.table, clock, micros(k.ttl), micros(k.ttl/3+lateness), key, k.mine.ID, order(k.mine.Claim), s.dialect.Commit(false)))
+			s.dialect.Begin(lockWait), s.table, clock, micros(k.ttl), micros(k.ttl*2/3+lateness), key, k.mine.ID, order(k.mine.Claim), s.dialect.Commit(false), micros(k.ttl*2/3)))
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (c *session) beat(ctx context.Context, key string, k known) (place int, ok 
 
 // nap is how long a waiter sleeps before it looks, without a lock, whether a wake-up was
 // lost, or one before it lets its offer pass: a releaser may have died, or been too early.
-func nap(place int) time.Duration { return max(time.Second, time.Duration(place)*50*time.Millisecond) }
+func nap(place int) time.Duration { return 5*time.Second + time.Duration(place)*50*time.Millisecond }
 
 // sleep waits until the entry has an offer, or has to look for another reason; for d at
 // most. It accepts the offer: mine is the entry then, sent the moment from which its lease
@@ -121,20 +121,40 @@ const (
 	shortestPoll = 50 * time.Millisecond
 	frontPoll    = 200 * time.Millisecond // of the first, where nobody can be woken
 	stepPoll     = 20 * time.Millisecond  // for every place behind those that can
-	longestPoll  = time.Second
+	longestPoll  = time.Second            // while the queue moves
 )
 
-// pollPause is how long such a waiter sleeps that has so many ahead of it. moved is the
-// time in which it came so many places further: it is back before those that can be
-// woken have had their turn at that pace.
-func (s *Store) pollPause(ahead int, ttl time.Duration, places int, moved time.Duration) time.Duration {
-	behind := ahead - s.target.waiters
-	if s.target.waiters == 0 || s.noNotify.Load() || behind < 0 {
-		return min(ttl/3, time.Duration(ahead+1)*frontPoll)
+// pace is how a waiter has come further, as far as it has seen.
+type pace struct {
+	place  int
+	seen   time.Time     // when it was there
+	moved  time.Time     // when it came there
+	places int           // so many places in one step,
+	in     time.Duration // that took so long
+}
+
+func (p *pace) learn(place int) {
+	now := time.Now()
+	if place != p.place {
+		p.places, p.in, p.moved = p.place-place, now.Sub(p.seen), now
+	} else {
+		p.places = 0
+	}
+	p.place, p.seen = place, now
+}
+
+// pause is how long a waiter sleeps that cannot be woken. It is to be back before those
+// that can be have had their turn, if the queue goes on at its pace; while nothing moves,
+// it sleeps for half of what it has slept already.
+func (p *pace) pause(ttl time.Duration, listeners int) time.Duration {
+	behind := p.place - 1 - listeners
+	if behind < 0 || listeners == 0 {
+		return min(ttl/3, time.Duration(p.place)*frontPoll)
 	}
 	pause := min(shortestPoll+time.Duration(behind)*stepPoll, longestPoll)
-	if places > 0 {
-		pause = moved * time.Duration(behind+s.target.waiters/2) / time.Duration(places) / 2
+	if p.places > 0 {
+		left := p.in * time.Duration(behind+listeners/2) / time.Duration(p.places)
+		pause = min(max(left/2, shortestPoll), longestPoll)
 	}
-	return min(ttl/3, max(pause, shortestPoll), 5*longestPoll)
+	return min(ttl/3, max(pause, p.seen.Sub(p.moved)/2))
 }
