@@ -2,6 +2,7 @@ package files_test
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -10,21 +11,23 @@ import (
 	"golock/locks"
 	"golock/locks/files"
 	"golock/locks/locktest"
+	"golock/test/testkit"
 )
 
-// One primitive stands for all three (TestPrimitivesTogether).
 func TestConformance(t *testing.T) {
 	var stores atomic.Int64
-	locktest.Run(t, locktest.Engine{
-		Fresh: func(t *testing.T) string {
-			dir := t.TempDir() + "/" + strconv.FormatInt(stores.Add(1), 10)
-			if err := os.Mkdir(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			return "mkdir://" + dir
-		},
-		Open:      func(url string) (locks.Store, error) { return files.Open(url) },
-		TTL:       3 * time.Second,
-		Hesitates: true,
-	})
+	for _, scheme := range files.Schemes() {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			locktest.Run(t, locktest.Engine{
+				Fresh: func(t *testing.T) string {
+					dir := filepath.Join(memory(t), strconv.FormatInt(stores.Add(1), 10))
+					testkit.Must(t, os.Mkdir(dir, 0o755))
+					return scheme + "://" + dir
+				},
+				Open: func(url string) (locks.Store, error) { return files.Open(url) },
+				TTL:  3 * time.Second,
+			})
+		})
+	}
 }

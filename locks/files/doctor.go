@@ -101,8 +101,7 @@ func judgeNFS(m locks.Mount) []locks.Finding {
 	return []locks.Finding{f}
 }
 
-// atomic tries in a directory of its own whether names are made once only and
-// renamed as a whole.
+// atomic tries in a directory of its own whether a version is made once only.
 func (s *Store) atomic() (f locks.Finding, able bool) {
 	f = locks.Finding{Level: locks.Problem, Subject: "primitives"}
 	// Called like what is being built for a name: if golock is killed here,
@@ -112,39 +111,42 @@ func (s *Store) atomic() (f locks.Finding, able bool) {
 		f.What = err.Error()
 		return f, false
 	}
-	dir := fmt.Sprintf("%s/%s%x", s.dir, newPrefix, ref.ID)
-	if err := again(func() error { return unix.Mkdir(dir, 0o700) }); err != nil {
+	d := &directory{store: s, path: fmt.Sprintf("%s/%s%x", s.dir, newPrefix, ref.ID)}
+	if err := makeDirectory(d.path, s.dir); err != nil {
 		f.What, f.Why = "the directory cannot be written: "+err.Error(), "no slot can be had there"
 		f.Fix = "give this user the right to write " + s.dir
 		return f, false
 	}
-	defer os.RemoveAll(dir)
-	one, two := dir+"/1", dir+"/2"
+	defer os.RemoveAll(d.path)
 	step := func(what string, err error, want error) bool {
 		if errors.Is(err, want) && (want != nil || err == nil) {
 			return true
 		}
 		f.What, f.Why = fmt.Sprintf("%s: %v, want %v", what, err, want), "without it two may be let in at once, or nobody"
-		f.Fix = "another file system, or another store"
+		f.Fix = "another file system, or another of mkdir://, symlink:// and excl://"
 		return false
 	}
-	ok := step("making a name with "+s.scheme, s.make(one), nil) &&
-		step("making it again", s.make(one), unix.EEXIST) &&
-		step("renaming it", rename(one, two), nil) &&
-		step("looking for the old name", lstat(one), unix.ENOENT) &&
-		step("looking for the new name", lstat(two), nil) &&
-		step("renaming what is gone", rename(one, two), unix.ENOENT) &&
-		step("removing it", removeName(two), nil)
+	h, err := d.open()
+	if !step("opening the directory", err, nil) {
+		return f, false
+	}
+	defer h.close()
+	text := (&state{}).text()
+	ok := step("making a name with "+s.scheme, s.make(h, "t1.a", "v1", text), nil) &&
+		step("making it again", s.make(h, "t1.b", "v1", text), errTaken) &&
+		step("reading it", last(h.current()), nil)
 	if ok {
-		f.Level, f.What = locks.OK, "names made with "+s.scheme+" are made once only, renamed and removed as a whole"
+		h.remove("v1")
+		_, err = h.readVersion(1)
+		ok = step("reading what was removed", err, unix.ENOENT)
+	}
+	if ok {
+		f.Level, f.What = locks.OK, "names made with "+s.scheme+" are made once only and complete"
 	}
 	return f, ok
 }
 
-func lstat(path string) error {
-	var st unix.Stat_t
-	return again(func() error { return unix.Lstat(path, &st) })
-}
+func last(_ *state, _ []byte, _ int64, err error) error { return err }
 
 // forget removes what a name that nobody else uses has left.
 func (s *Store) forget(key locks.Key) {

@@ -62,9 +62,11 @@ func TestDoctorNotAtomic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.make = func(path string) error { return os.MkdirAll(path, 0o755) }
+	s.make = func(h *handle, _, name string, text []byte) error {
+		return os.WriteFile(h.path+"/"+name, text, 0o600)
+	}
 	f, able := s.atomic()
-	if able || f.Level != locks.Problem || !strings.Contains(f.What, "making it again: <nil>, want file exists") {
+	if able || f.Level != locks.Problem || !strings.Contains(f.What, "making it again: <nil>, want the version exists") {
 		t.Errorf("%+v", f)
 	}
 	if files, _ := filepath.Glob(s.dir + "/*"); len(files) != 0 {

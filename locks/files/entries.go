@@ -3,30 +3,31 @@ package files
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"iter"
 	"slices"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // Entries implements locks.Store. An entry of another machine, or a holder, of
 // which nothing is known but that it has not changed yet, is shown as live.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
 	return lease.Entries(ctx, func(ctx context.Context) (all []locks.Entry, _ error) {
-		queues, failed := await(ctx, func() ([]*queue, error) {
-			if name != "" {
-				return s.known(name)
+		directories, failed := await(ctx, func() ([]*directory, error) {
+			if name == "" {
+				return s.directories()
 			}
-			return s.queues()
+			d := s.directoryOf(locks.KeyOf(name))
+			if ok, err := d.known(); err != nil || !ok || d.name != name {
+				return nil, err
+			}
+			return []*directory{d}, nil
 		})
-		for _, q := range queues {
-			entries, err := await(ctx, q.entries)
+		for _, d := range directories {
+			entries, err := await(ctx, d.entries)
 			if err != nil {
 				return all, err
 			}
@@ -39,16 +40,11 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 // Find implements locks.QueueStore.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	entries, err := await(ctx, func() ([]locks.Entry, error) {
-		q := &queue{store: s, key: ref.Key, path: s.keyPath(ref.Key)}
-		h, err := q.readHead()
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil, s.checkDir()
-		case err != nil:
+		d := s.directoryOf(ref.Key)
+		if ok, err := d.known(); err != nil || !ok {
 			return nil, err
 		}
-		q.name = h.Name
-		return q.entries()
+		return d.entries()
 	})
 	if err != nil {
 		return locks.Entry{}, err
@@ -56,90 +52,33 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return locks.Pick(entries, ref)
 }
 
-// known gives the queue of a name if there is one. It changes nothing.
-func (s *Store) known(name string) ([]*queue, error) {
-	key := locks.KeyOf(name)
-	q := &queue{store: s, key: key, path: s.keyPath(key), name: name}
-	h, err := q.readHead()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, s.checkDir()
-	case err != nil:
-		return nil, err
-	case h.Name != name:
-		return nil, nil
-	}
-	return []*queue{q}, nil
-}
-
-// queues gives all there are, by name. One that cannot be read hides none of the
-// others.
-func (s *Store) queues() ([]*queue, error) {
-	if err := s.checkDir(); err != nil {
-		return nil, err
-	}
-	names, err := readNames(s.dir + "/.") // the directory may be reached by a symbolic link
-	if err != nil {
-		return nil, err
-	}
-	var all []*queue
-	var failed []error
-	for _, base := range names {
-		key, ok := keyFromName(base)
-		if !ok {
-			continue
-		}
-		q := &queue{store: s, key: key, path: s.keyPath(key)}
-		h, err := q.readHead()
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), err == nil && locks.KeyOf(h.Name) != key:
-			continue
-		case err != nil:
-			failed = append(failed, err)
-			continue
-		}
-		q.name = h.Name
-		all = append(all, q)
-	}
-	slices.SortFunc(all, func(a, b *queue) int { return strings.Compare(a.name, b.name) })
-	return all, errors.Join(failed...)
-}
-
 // entries gives one name's: holders by slot, then waiters in their order.
-func (q *queue) entries() ([]locks.Entry, error) {
-	line, err := q.list()
-	if errors.Is(err, fs.ErrNotExist) {
+func (d *directory) entries() ([]locks.Entry, error) {
+	s, _, err := d.read()
+	if errors.Is(err, errRemoved) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	w := q.store.listingWatch(q)
-	var seats []seat
-	for _, t := range line {
-		if t.kind != holds && t.kind != waits {
+	w := d.store.listingWatch(d)
+	var seats []*seat
+	for i := range s.Entries {
+		if s.Entries[i].State == gone {
 			continue
 		}
-		s, err := w.look(t)
+		seat, err := w.judge(&s.Entries[i])
 		if err != nil {
 			return nil, err
 		}
-		if !s.dead && !s.absent {
-			seats = append(seats, s)
+		if !seat.dead {
+			seats = append(seats, seat)
 		}
 	}
-	slices.SortFunc(seats, func(a, b seat) int {
-		switch ca, cb := a.claim(), b.claim(); {
-		case ca.Before(cb):
-			return -1
-		case cb.Before(ca):
-			return 1
-		}
-		return strings.Compare(a.id, b.id)
-	})
+	slices.SortFunc(seats, func(a, b *seat) int { return before(a.member, b.member) })
 	entries := make([]locks.Entry, len(seats))
 	for i := range seats {
-		entries[i] = seats[i].entry(q.name)
+		entries[i] = seats[i].entry(d)
 	}
 	lease.Arrange(entries)
 	return entries, nil
@@ -147,27 +86,53 @@ func (q *queue) entries() ([]locks.Entry, error) {
 
 // listingWatch is the watch of those who only list. It remembers, for as long as the
 // store is open.
-func (s *Store) listingWatch(q *queue) *watch {
-	w, _ := s.listingWatches.LoadOrStore(q.key, q.watch(lease.DefaultTTL))
+func (s *Store) listingWatch(d *directory) *watch {
+	w, _ := s.listingWatches.LoadOrStore(d.key, d.watch())
 	return w.(*watch)
 }
 
 // entry is what the contract shows of one.
-func (s *seat) entry(name string) locks.Entry {
-	r := &s.record
+func (s *seat) entry(d *directory) locks.Entry {
+	m, r := s.member, &s.record
 	e := locks.Entry{
-		Name: name, Ref: s.queue.refOf(s.token), State: locks.Waiting, Claim: s.claim(), Since: time.UnixMicro(r.Since),
-		Expires: max(s.left, s.rest), TTL: r.TTL, Evicted: s.evicted,
+		Name: d.name, Ref: locks.Ref{Key: d.key, ID: refID(m.ID)}, State: locks.Waiting, Claim: m.claim(),
+		Expires: max(s.left, s.rest), TTL: m.TTL, Evicted: m.Evicted,
+	}
+	if r.Since != 0 {
+		e.Since = time.UnixMicro(r.Since)
 	}
 	lease.Owner{Host: r.Owner.Host, PID: r.Owner.PID, UID: r.UID, User: r.User, Runs: r.Runs, Command: r.Command}.Describe(&e)
-	if s.kind != holds {
+	if m.State == waits {
 		return e
 	}
-	e.State, e.Slots, e.Fence = locks.Holding, r.Slots, r.Fence
-	e.Ended = r.Left || (s.left == 0 && s.rest > 0)
-	e.Orphaned = !e.Ended && !r.Alone && r.Owner.gone()
+	e.State, e.Slots, e.Fence = locks.Holding, m.slots, m.Fence
+	e.Ended = m.State == stays || (s.left == 0 && s.rest > 0)
+	e.Orphaned = !e.Ended && !r.NoGolock && r.Owner.gone(d.store.self())
 	if s.rest > 0 {
 		e.HeldTill = time.Now().Add(s.rest)
 	}
 	return e
+}
+
+// Evict implements locks.QueueStore. Its owner sees the mark within a second, or
+// with its next renewal.
+func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
+	if by == "" {
+		by = "somebody"
+	}
+	r, err := await(ctx, func() (r result, err error) {
+		d := s.directoryOf(ref.Key)
+		if err := d.mustBeKnown(); err != nil {
+			return r, err
+		}
+		e := s.entryOf(locks.Request{Ref: ref})
+		p := &step{watch: d.watch(), own: e.own, foreign: true, question: queue.Question{
+			Step: lease.Evict, Entry: queue.Entry{ID: e.own.ID}, By: locks.Printable(by, 200),
+		}}
+		return p.decide(ctx)
+	})
+	if err == nil && r.Verdict == lease.Lost && !r.unsure {
+		err = locks.ErrLost
+	}
+	return err
 }

@@ -1,12 +1,18 @@
 package files
 
 import (
+	"context"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"golock/locks"
+	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // beats is how many signs of life an entry gives in its TTL while it waits. A
@@ -16,204 +22,291 @@ const beats = 3
 // entry is one that this process has made, or that it found (Attach).
 type entry struct {
 	store    *Store
-	queue    *queue
 	request  locks.Request
 	attached bool
-	queued   bool        // it was let into the queue; of the one that joins and waits
-	given    atomic.Bool // it is being given up: nothing is to be taken any more
+	given    atomic.Bool   // it is being given up: nothing is to be taken any more
+	using    chan struct{} // has room for the one that uses the directory
 
 	events   chan locks.Event
 	watching sync.Once
 	closed   chan struct{} // closed by Close
 	closing  sync.Once
-	using    chan struct{} // has room for the one that uses the directory for a lease
 
-	mu       sync.Mutex // guards what follows; held while the directory is used
-	attempt  int
-	token    token // the zero one: there is none
+	mu   sync.Mutex // guards what Sleep and Events need; not held while the directory is used
+	spot spot
+	term locks.Term // of the last good sign of life
+
+	// What follows belongs to who has the room in using.
+	watch    *watch
+	state    *state // that was seen last
+	own      member
 	record   record
 	pulse    pulse
-	term     locks.Term // of the last good sign of life
-	watch    *watch
-	choosing map[string]token // who was choosing when our ticket could be seen
-	records  map[string]record
-	listing  string        // the line as it was
-	changed  locks.Instant // since when it is like that
-	settled  bool          // it is known whom it puts out of its way
+	created  bool // its record is there
+	queued   bool // it was let into the queue
 	released bool
-	replaces []token // whom it put out of its way by that, as long as they have not been told
+}
+
+// spot is where an entry was in the queue when it looked last.
+type spot struct {
+	directory *directory
+	version   int64
+	turns     int           // so many versions there must be until it can hold, or more
+	changed   locks.Instant // when a new version was seen
 }
 
 func (s *Store) entryOf(r locks.Request) *entry {
-	return &entry{store: s, request: r, events: make(chan locks.Event, 1), closed: make(chan struct{}), using: make(chan struct{}, 1)}
+	return &entry{
+		store: s, request: r, events: make(chan locks.Event, 1), closed: make(chan struct{}), using: make(chan struct{}, 1),
+		own: member{ID: hex.EncodeToString(r.Ref.ID[:])},
+	}
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
+	if r.TTL <= 0 {
+		r.TTL = lease.DefaultTTL
+	}
 	e := s.entryOf(r)
 	e.record = s.newRecord(r)
+	e.own.State, e.own.TTL, e.own.Hold, e.own.Replace = waits, r.TTL, max(r.Hold, 0), r.Replace
+	e.own.Weight, e.own.Max, e.own.Priority = r.Claim.Weight, r.Claim.Max, r.Claim.Priority
 	return e
 }
 
-// errGone says that an entry was given up, or taken for dead.
-var errGone = errors.New("the place in the line is gone")
-
-// errTakenOut says that somebody has removed an entry that nobody can have taken for
-// dead.
-var errTakenOut = errors.New("this request was taken out of the queue")
-
-// enter puts the entry at the end of the line.
-func (e *entry) enter() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.enterLocked()
+// outcome is what a step came to. sent is the moment before its sign of life.
+type outcome struct {
+	lease.Answer
+	sent locks.Instant
 }
 
-func (e *entry) enterLocked() error {
-	q, at := e.queue, e.store.at
-	t := token{kind: isNew, id: entryID(e.request.Ref, e.attempt)}
-	e.attempt++
-	at("create")
-	if err := q.create(t); err != nil {
-		return q.vanished(err)
-	}
-	e.token, e.records, e.choosing = t, map[string]record{}, map[string]token{}
-	at("created")
-	if err := mkdirLike(q.dataPath(t.id), q.path); err != nil {
-		return err
-	}
-	at("record")
-	e.pulse, e.record.Slots, e.record.Fence = pulse{count: 1, asked: e.store.clock()}, nil, 0
-	if err := q.writeRecord(t.id, e.pulse, &e.record); err != nil {
-		return err
-	}
-	e.term = locks.Term{Asked: e.pulse.asked, TTL: e.record.TTL}
-	at("choose")
-	if err := e.renameToken(t.as(chooses)); err != nil {
-		return err
-	}
-	at("choosing")
-	line, err := q.list()
-	if err != nil {
-		return err
-	}
-	t = t.as(waits)
-	for _, other := range line {
-		if other.kind == waits || other.kind == holds {
-			t.ticket = max(t.ticket, other.ticket)
+// Ask implements lease.Entry.
+func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
+	var o outcome
+	var err error
+	passes := mayPassInQueue
+	switch step {
+	case lease.Join:
+		if !e.isQueued() {
+			passes = mayPass
 		}
+		o, err = use(ctx, e, e.join)
+	case lease.Renew:
+		o, err = use(ctx, e, e.renew)
+	case lease.Release:
+		e.given.Store(true)
+		o, err = use(ctx, e, e.release)
+	case lease.Leave:
+		e.given.Store(true)
+		o, err = use(ctx, e, e.leave)
 	}
-	t.ticket++
-	at("queue")
-	if err := e.renameToken(t); err != nil {
-		return err
-	}
-	at("queued")
-	// Who chose at the same time may have a ticket that goes before this one.
-	// Who begins to choose from now on sees it.
-	if line, err = q.list(); err != nil {
-		return err
-	}
-	for _, other := range line {
-		if other.kind == chooses {
-			e.choosing[other.id] = other
-		}
-	}
-	e.changed = e.store.clock()
-	return nil
-}
-
-// renameToken makes the entry's own token one of another kind.
-func (e *entry) renameToken(to token) error {
-	if e.given.Load() {
-		return errGone
-	}
-	err := e.queue.renameToken(e.token, to)
+	var panicked *locks.PanicError
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return errGone
-	case err != nil:
-		return err
+	case err == nil:
+		return o.Answer, o.sent, nil
+	case errors.Is(err, locks.ErrLost):
+		return lease.Answer{Verdict: lease.Lost}, 0, nil
+	case !errors.As(err, &panicked) && (passes(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+		return lease.Answer{}, 0, err
 	}
-	e.token = to
-	return nil
+	return lease.Answer{}, 0, &lease.Refusal{Err: err}
 }
 
-// vanished makes a missing directory an error that says so.
-func (q *queue) vanished(err error) error {
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
+// Close implements lease.Entry.
+func (e *entry) Close() { e.closing.Do(func() { close(e.closed) }) }
+
+// use runs f while no other step of the entry uses the directory. A file system that
+// hangs holds up f, not the caller: f may still be running when use has returned, and
+// what it finds then goes nowhere.
+func use[T any](ctx context.Context, e *entry, f func(context.Context) (T, error)) (found T, err error) {
+	select {
+	case e.using <- struct{}{}:
+	case <-ctx.Done():
+		return found, ctx.Err()
 	}
-	if err := q.store.checkDir(); err != nil {
-		return err
-	}
-	return &locks.PathError{Path: q.path, Err: errors.New("was removed while it was in use")}
+	return await(ctx, func() (T, error) {
+		defer func() { <-e.using }()
+		return f(ctx)
+	})
 }
+
+// errLate says that the entry may have been taken for dead.
+var errLate = errors.New("the sign of life came too late")
 
 // sign gives a sign of life. It counts only if it was there before the last one
 // had run out: until then nobody can have taken the entry for dead, and from
 // then on everybody sees the new one.
-func (e *entry) sign(write func(pulse) error) error {
-	asked := e.store.clock()
-	end := e.term.End()
+func (e *entry) sign(phase byte) error {
+	e.store.at("sign")
+	asked, end := e.store.clock(), e.term.End()
 	if asked >= end {
-		return errGone
+		return errLate
 	}
-	p := pulse{count: e.pulse.count + 1, asked: asked}
-	if err := write(p); errors.Is(err, fs.ErrNotExist) {
-		return errGone
+	p := pulse{count: e.pulse.count + 1, asked: asked, phase: phase}
+	if err := e.watch.writePulse(e.own.record(), p); errors.Is(err, fs.ErrNotExist) {
+		return errLate
 	} else if err != nil {
 		return err
 	}
-	e.pulse = p
-	e.store.at("beaten")
+	e.store.at("signed")
 	if e.store.clock() >= end {
-		return errGone
+		return errLate
 	}
-	e.term = locks.Term{Asked: asked, TTL: e.record.TTL}
+	e.pulse = p
+	e.setTerm(locks.Term{Asked: asked, TTL: e.own.TTL})
 	return nil
 }
 
-// beat gives a sign of life and looks whether the entry is still there.
-func (e *entry) beat() error {
-	e.store.at("beat")
-	err := e.sign(func(p pulse) error { return e.queue.writePulse(e.token.id, p) })
+func (e *entry) setTerm(t locks.Term) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term = t
+}
+
+// create makes the entry's record before the entry can be seen.
+func (e *entry) create() error {
+	if e.given.Load() {
+		return errGivenUp
+	}
+	if e.created {
+		return nil
+	}
+	e.store.at("record")
+	e.pulse = pulse{count: e.pulse.count + 1, asked: e.store.clock(), phase: joined}
+	if err := e.watch.createRecord(e.own.record(), e.pulse, &e.record); err != nil {
+		return err
+	}
+	e.created = true
+	e.setTerm(locks.Term{Asked: e.pulse.asked, TTL: e.own.TTL})
+	return nil
+}
+
+// errGivenUp ends a step whose caller has gone.
+var errGivenUp = errors.New("the request was given up")
+
+// renew has the answer after the end of the last term be ErrLost, whatever the
+// directory shows: somebody may have judged already.
+func (e *entry) renew(context.Context) (o outcome, err error) {
+	if e.released {
+		return o, locks.ErrLost
+	}
+	if e.attached {
+		if err := e.fetch(); err != nil {
+			return o, err
+		}
+	}
+	if err := e.sign(accepted); err == errLate {
+		return o, locks.ErrLost
+	} else if err != nil {
+		return o, err
+	}
+	s, version, err := e.watch.read()
+	if errors.Is(err, errRemoved) {
+		return o, locks.ErrLost
+	}
+	if err != nil {
+		return o, err
+	}
+	e.seen(version, 0)
+	m := s.find(e.own.ID)
+	switch {
+	case m == nil || m.State != holds || m.Life != e.own.Life:
+		return o, locks.ErrLost
+	case m.Evicted != "":
+		return outcome{Answer: lease.Answer{Verdict: lease.Evicted, By: m.Evicted}}, nil
+	}
+	return e.held(lease.Held, m.entry()), nil
+}
+
+// held is the outcome of a grant or a renewal.
+func (e *entry) held(v lease.Verdict, q queue.Entry) outcome {
+	grant := locks.Grant{Ref: e.request.Ref, Slots: q.Slots, Fence: q.Fence}
+	return outcome{lease.Answer{Verdict: v, Grant: grant, TTL: e.term.TTL}, e.term.Asked}
+}
+
+// errElsewhere is for a renewal of what another machine has taken: only the
+// clock it was taken on tells whether it still lasts.
+var errElsewhere = errors.New("the slot was taken on another machine, or before the last boot of this one: it can be renewed only there")
+
+// fetch reads what another process has written last.
+func (e *entry) fetch() error {
+	if err := e.watch.mustBeKnown(); err != nil {
+		return err
+	}
+	s, _, err := e.watch.read()
 	if err != nil {
 		return err
 	}
-	if here, err := e.queue.here(e.token); err != nil {
-		return err
-	} else if !here {
-		return errGone
+	m := s.find(e.own.ID)
+	if m == nil || m.State != holds {
+		return locks.ErrLost
 	}
+	beat, rec, err := e.watch.readRecord(m.record())
+	p, ok := parsePulse(beat)
+	path := e.watch.recordPath(m.record())
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return &locks.PathError{Path: path, Err: errDamaged}
+	case rec.Clock == "" || rec.Clock != e.store.clockName():
+		return &locks.PathError{Path: path, Err: errElsewhere}
+	}
+	e.own, e.record, e.pulse = *m, rec, p
+	e.setTerm(locks.Term{Asked: p.asked, TTL: m.TTL})
 	return nil
+}
+
+// release ends what the entry holds.
+func (e *entry) release(ctx context.Context) (o outcome, err error) {
+	o.Verdict = lease.Released
+	if e.released {
+		return o, nil
+	}
+	p := &step{watch: e.watch, own: e.own, foreign: e.attached, question: queue.Question{Step: lease.Release, Entry: queue.Entry{ID: e.own.ID}}}
+	r, err := p.decide(ctx)
+	switch {
+	case err == nil:
+		o.Existed, o.Doubtful = r.Existed, r.unsure
+	case noSpace(err) && !e.attached && e.giveUp() == nil:
+		o.Existed, err = true, nil
+	case errors.Is(err, errRemoved):
+		err = nil
+	}
+	e.released = err == nil
+	return o, err
+}
+
+// noSpace reports that a disk is full.
+func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// giveUp says by the sign of life, for which there is always room, that the entry has
+// left. The next one that can write takes it out.
+func (e *entry) giveUp() error {
+	return e.watch.writePulse(e.own.record(), pulse{count: e.pulse.count + 1, asked: e.store.clock(), phase: left})
 }
 
 // leave gives the entry up, whatever it is by now, and notes for others what
 // this one has seen.
-func (e *entry) leave() {
-	e.given.Store(true)
-	e.withdraw()
-}
-
-func (e *entry) withdraw() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.watch == nil { // it has not come so far
-		return
+func (e *entry) leave(ctx context.Context) (o outcome, err error) {
+	o.Verdict = lease.Released
+	if e.watch == nil || e.released { // it has not come so far
+		return o, nil
 	}
-	_ = e.discard()
-	e.watch.note()
-}
-
-// discard removes the entry.
-func (e *entry) discard() error {
-	if e.token.id == "" {
-		return nil
+	if e.pulse.count > 0 {
+		p := &step{watch: e.watch, own: e.own, question: queue.Question{Step: lease.Leave, Entry: queue.Entry{ID: e.own.ID}}}
+		r, err := p.decide(ctx)
+		if noSpace(err) {
+			err = e.giveUp()
+		}
+		if err != nil {
+			return o, err
+		}
+		e.released = true
+		e.state = r.state
+		if r.state != nil && !r.state.has(e.own.record()) {
+			_ = e.watch.removeRecord(e.own.record()) // perhaps no version has had it
+		}
 	}
-	removed, err := e.queue.remove(e.token)
-	if err == nil || removed {
-		e.token = token{}
-		return nil
-	}
-	return err
+	e.watch.writeNotes(e.state)
+	return o, nil
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,169 +66,12 @@ func TestLateRenewalIsLost(t *testing.T) {
 		late.SetClock("late", clock)
 		l = Take(t, late, "m", TTL(time.Minute))
 		late.At(func(step string) {
-			if step == "beaten" {
+			if step == "signed" {
 				ahead.Store(int64(2 * time.Minute))
 			}
 		})
 		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
 			t.Errorf("Renew that came through after the term = %v", err)
-		}
-	})
-}
-
-// A waiter that was held up for longer than its TTL may have been taken for dead:
-// it comes again, behind those who came meanwhile.
-func TestLateWaiterComesAgain(t *testing.T) {
-	onOne(t, func(t *testing.T, url string) {
-		slow, s := open(t, url), open(t, url)
-		holder := Take(t, s, "n")
-		held := make(chan struct{})
-		var stall atomic.Bool
-		slow.At(func(step string) {
-			if step == "look again" && stall.CompareAndSwap(true, false) {
-				<-held
-			}
-		})
-		late := Queue(t, slow, "n", TTL(shortTTL))
-		stall.Store(true)
-		testkit.Eventually(t, "it is held up", func() bool { return !stall.Load() })
-		early := Queue(t, s, "n")
-		testkit.Eventually(t, "it was taken for dead", func() bool { return len(List(t, s, "n")) == 2 })
-		close(held)
-		testkit.Eventually(t, "it is back", func() bool { return len(List(t, s, "n")) == 3 })
-		if err := GiveBack(holder); err != nil {
-			t.Fatal(err)
-		}
-		if err := GiveBack(early.Granted()); err != nil {
-			t.Fatal(err)
-		}
-		late.Granted()
-	})
-}
-
-// One that is about to hold when its time is over steps back, although nobody
-// has noticed yet.
-func TestLateGrantIsNone(t *testing.T) {
-	virtually(t, func(t *testing.T, url string) {
-		s := openAt(t, url, "virtual", 0)
-		for _, at := range []string{"fence", "hold", "held"} {
-			stalls, entered := 1, 0
-			s.At(func(step string) {
-				if step == "queue" {
-					entered++
-				}
-				if step == at && stalls > 0 {
-					stalls--
-					time.Sleep(2 * shortTTL)
-				}
-			})
-			l, err := s.Join(background, NewRequest(t, "n", TTL(shortTTL)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			lease, err := l.Wait(background)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if entered < 2 {
-				t.Errorf("held up before %q: granted all the same", at)
-			}
-			if err := GiveBack(lease); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-}
-
-// Of two that think they may hold, the later one sees the other and steps back.
-func TestStepsBack(t *testing.T) {
-	onOne(t, func(t *testing.T, url string) {
-		slow, s := open(t, url), open(t, url)
-		first := Take(t, s, "n")
-		held, arrived := make(chan struct{}), make(chan struct{})
-		var once sync.Once
-		slow.At(func(step string) {
-			if step == "hold" {
-				once.Do(func() {
-					close(arrived)
-					<-held
-				})
-			}
-		})
-		w := Queue(t, slow, "n")
-		if err := GiveBack(first); err != nil {
-			t.Fatal(err)
-		}
-		<-arrived // it has seen that nobody holds
-		overtakes := Take(t, s, "n", Priority(1))
-		close(held)
-		testkit.Eventually(t, "it has stepped back", func() bool {
-			all := List(t, s, "n")
-			return len(all) == 2 && all[1].State == locks.Waiting && all[1].Fence == 0 && all[1].Position == 1 && !w.IsOver()
-		})
-		if _, err := overtakes.Renew(background); err != nil {
-			t.Fatal(err)
-		}
-		if w.IsOver() {
-			t.Fatal("two hold")
-		}
-		if err := GiveBack(overtakes); err != nil {
-			t.Fatal(err)
-		}
-		w.Granted()
-	})
-}
-
-// Who is choosing a ticket when another one has chosen may go before that one.
-func TestWaitsForThoseWhoChoose(t *testing.T) {
-	onOne(t, func(t *testing.T, url string) {
-		slow, s := open(t, url), open(t, url)
-		held, arrived := make(chan struct{}), make(chan struct{})
-		slow.At(func(step string) {
-			if step == "queue" {
-				close(arrived)
-				<-held
-			}
-		})
-		done := make(chan locks.Ticket, 1)
-		go func() {
-			ticket, err := slow.Join(background, NewRequest(t, "n"))
-			if err != nil {
-				t.Error(err)
-			}
-			done <- ticket
-		}()
-		<-arrived
-		Refused(t, s, "n")
-		w := Queue(t, s, "n")
-		if w.IsOver() {
-			t.Fatal("granted while somebody who may go before is choosing")
-		}
-		close(held)
-		ticket := <-done
-		got := make(chan locks.Lease, 1)
-		go func() {
-			lease, err := ticket.Wait(background)
-			if err != nil {
-				t.Error(err)
-			}
-			got <- lease
-		}()
-		select {
-		case lease := <-got:
-			if err := GiveBack(lease); err != nil {
-				t.Fatal(err)
-			}
-			w.Granted()
-		case <-w.Done:
-			if err := GiveBack(w.Granted()); err != nil {
-				t.Fatal(err)
-			}
-			if err := GiveBack(<-got); err != nil {
-				t.Fatal(err)
-			}
-		case <-time.After(testkit.Patience):
-			t.Fatal("neither is granted")
 		}
 	})
 }
@@ -312,7 +154,7 @@ func TestFaultsOfARenewal(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		l := Take(t, s, "n")
-		records, err := filepath.Glob(directory(t, url) + "/*/data/*/record")
+		records, err := filepath.Glob(directory(t, url) + "/*/data/*")
 		if err != nil || len(records) != 1 {
 			t.Fatalf("records %v, %v", records, err)
 		}
@@ -441,27 +283,5 @@ func TestReleaseOfWhatHasEnded(t *testing.T) {
 			t.Errorf("Release of what has run out = %v", err)
 		}
 		Take(t, s, "m", NoWait)
-	})
-}
-
-// Several may tell an entry to go at the same time.
-func TestEvictTogether(t *testing.T) {
-	onOne(t, func(t *testing.T, url string) {
-		s := open(t, url)
-		for range 10 {
-			l := Take(t, s, "n")
-			var all sync.WaitGroup
-			for range 4 {
-				all.Go(func() {
-					if err := s.Evict(background, l.Grant().Ref, "a test"); err != nil {
-						t.Errorf("Evict = %v", err)
-					}
-				})
-			}
-			all.Wait()
-			if err := GiveBack(l); err != nil {
-				t.Fatal(err)
-			}
-		}
 	})
 }

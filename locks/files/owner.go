@@ -55,12 +55,9 @@ func clockName() string {
 }
 
 // gone reports that the process has ended. It must be one whose number means
-// something here; of all others nothing is known.
-func (o owner) gone() bool {
-	if o.Boot == "" || o.PIDNS == "" || o.Start == "" || o.Boot != bootID() || o.PID <= 0 {
-		return false
-	}
-	if here, err := os.Readlink("/proc/self/ns/pid"); err != nil || here != o.PIDNS {
+// something to self; of all others nothing is known.
+func (o owner) gone(self owner) bool {
+	if o.Boot == "" || o.PIDNS == "" || o.Start == "" || o.PID <= 0 || o.Boot != self.Boot || o.PIDNS != self.PIDNS {
 		return false
 	}
 	// /proc may hide the processes of others (hidepid=); kill(2) does not.

@@ -3,29 +3,19 @@
 // is that making, renaming and removing a name are atomic there, as NFS, SMB and
 // every local file system have it.
 //
-// An entry is a token in the line of its name, made with the primitive that the
-// URL asks for and called after what it is, its place and its owner:
+// The state of a name is one file, v1, v2, v3 ..., written whole under another name
+// and committed by taking the next number, which only one can. The highest number is
+// the truth; whoever does a step reads it, decides (package queue), and commits the
+// next one. Who releases grants to the next waiter by that; a waiter looks for new
+// versions. Who was held up may make an old number anew after it was removed, so a
+// commit counts only if it is the highest one afterwards, and a version that was read
+// only if it is still the highest.
 //
-//	n.ID         is being made and counts for nothing
-//	c.ID         chooses its ticket
-//	q.TICKET.ID  waits
-//	h.TICKET.ID  holds
-//	x.TICKET.ID  is being removed
-//
-// No token's name is ever used by two entries, so a removal can only hit the
-// entry that was judged. Tickets are Lamport's (A new solution of Dijkstra's
-// concurrent programming problem, 1974): who comes chooses the highest it sees
-// plus one, and is passed by nobody who chose after it. Who is first and fits
-// renames its q to h, looks again, and steps back unless the rule still holds:
-// of two that do so at once the later one sees the other. A listing may miss a
-// name that is being renamed, so nothing that must be seen ever is: a holder's
-// token keeps its name, and its sign of life lies beside it.
-//
-// Leases are counters: each renewal changes the owner's record. An entry is dead
-// when its record has not changed for a whole TTL of the entry's own, on the
-// clock of the one that looks; the owner's time begins before and ends earlier,
-// and an owner that was too late gives up by itself. A waiter of this machine is
-// dead, too, when its process is gone. Clocks of two machines are never compared.
+// Leases are counters: each renewal changes the owner's record, in place. An entry is
+// dead when its record has not changed for a whole TTL of the entry's own, on the clock
+// of the one that looks; the owner's time begins before and ends earlier, and an owner
+// that was too late gives up by itself. One of this machine is dead, too, when its
+// process is gone before it knew of a grant. Clocks of two machines are never compared.
 //
 // It cannot promise more than the file system: one that shows a machine an old
 // directory after that machine has opened it anew can let two run. Nothing is
@@ -51,8 +41,10 @@ type Store struct {
 	scheme         string
 	dir            string
 	make           primitive
+	kept           int64 // versions
 	clock          locks.Clock
 	clockName      func() string     // of that clock
+	self           func() owner      // this process
 	listingWatches sync.Map          // by key: the *watch of those who only list
 	at             func(step string) // told before each step of the protocol, for tests
 }
@@ -88,7 +80,10 @@ func Open(address string) (*Store, error) {
 	case strings.ContainsRune(path, 0):
 		return nil, errors.New("path: contains a zero byte")
 	}
-	return &Store{scheme: scheme, dir: path, make: primitives(scheme), clock: locks.BootTime, clockName: clockName, at: func(string) {}}, nil
+	return &Store{
+		scheme: scheme, dir: path, make: primitives(scheme), kept: kept, clock: locks.BootTime,
+		clockName: sync.OnceValue(clockName), self: sync.OnceValue(thisProcess), at: func(string) {},
+	}, nil
 }
 
 // URL implements locks.Store.
@@ -119,9 +114,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 // Attach implements locks.LeaseStore.
 func (s *Store) Attach(ref locks.Ref) locks.RenewableLease {
 	e := s.entryOf(locks.Request{Ref: ref})
-	e.queue = &queue{store: s, key: ref.Key, path: s.keyPath(ref.Key)}
-	e.watch = e.queue.watch(lease.DefaultTTL)
-	e.attached = true
+	e.watch, e.attached = s.directoryOf(ref.Key).watch(), true
 	return lease.Attach(s.URL(), ref, e)
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,47 +15,8 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
-
-// Evict implements locks.QueueStore. Its owner sees the mark within a second, or
-// with its next renewal.
-func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
-	if by == "" {
-		by = "somebody"
-	}
-	_, err := await(ctx, func() (struct{}, error) {
-		q := &queue{store: s, key: ref.Key, path: s.keyPath(ref.Key)}
-		tokens, err := q.find(ref)
-		if errors.Is(err, fs.ErrNotExist) {
-			if err := s.checkDir(); err != nil {
-				return struct{}{}, err
-			}
-			return struct{}{}, locks.ErrLost
-		}
-		if err == nil && len(tokens) == 0 {
-			err = locks.ErrLost
-		}
-		for _, t := range tokens {
-			if err != nil {
-				break
-			}
-			if _, rec, unread := q.readRecord(t.id); unread == nil && rec.Left {
-				_, over := q.evictedBy(t.id)
-				var removed bool
-				if removed, err = q.remove(t); removed {
-					err = nil // what is left of it counts for nothing
-				}
-				if err == nil && over { // only nobody has removed it yet
-					err = locks.ErrLost
-				}
-				continue
-			}
-			err = q.evict(t, locks.Printable(by, 200))
-		}
-		return struct{}{}, err
-	})
-	return err
-}
 
 // sweepPause is how long a sweep waits until it looks again.
 const sweepPause = 100 * time.Millisecond
@@ -63,32 +25,31 @@ const sweepPause = 100 * time.Millisecond
 // gives no sign of life: only that tells the dead from the living. The age is
 // what an entry says of itself.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
-	queues, unread := await(ctx, s.queues)
-	if len(queues) == 0 && unread != nil {
+	directories, unread := await(ctx, s.directories)
+	if len(directories) == 0 && unread != nil {
 		return 0, unread
 	}
 	var sweeps []*sweep
-	for _, q := range queues {
-		if name != "" && q.name != name {
-			continue
+	for _, d := range directories {
+		if name == "" || d.name == name {
+			sweeps = append(sweeps, &sweep{watch: d.watch(), olderThan: olderThan})
 		}
-		sweeps = append(sweeps, &sweep{watch: q.watch(lease.DefaultTTL), olderThan: olderThan})
 	}
 	n := 0
 	if name == "" {
 		removed, err = await(ctx, func() (int, error) { return s.sweepUnfinished(ctx) })
 	}
 	for err == nil {
-		left := 0
+		open := 0
 		for _, w := range sweeps {
-			n, err = await(ctx, w.round)
+			n, err = await(ctx, func() (int, error) { return w.round(ctx) })
 			removed += n
 			if err != nil {
 				return removed, err
 			}
-			left += w.left
+			open += w.open
 		}
-		if left == 0 {
+		if open == 0 {
 			return removed, unread
 		}
 		lease.Pause(ctx, sweepPause)
@@ -149,93 +110,60 @@ func isUnfinished(name, prefix string) bool {
 type sweep struct {
 	*watch
 	olderThan time.Duration
-	left      int // of how many it is not known yet whether they live
+	open      int // of how many it is not known yet whether they live
 }
 
-func (w *sweep) round() (removed int, err error) {
-	q := w.queue
-	w.left = 0
-	data, err := readNames(q.path + "/" + recordsDir)
+func (w *sweep) round(ctx context.Context) (removed int, err error) {
+	w.open = 0
+	records, err := readNames(w.path + "/" + recordsDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	q.store.at("sweep line")
-	line, err := q.list()
-	if errors.Is(err, fs.ErrNotExist) {
+	p := &step{watch: w.watch, question: queue.Question{Step: queue.Look}, foreign: true, thorough: true, spare: w.isYoung}
+	r, err := p.decide(ctx)
+	if errors.Is(err, errRemoved) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	q.store.at("sweep records")
-	owned := map[string]bool{}
-	for _, t := range line {
-		owned[t.id] = true
-		if t.kind == goes { // whoever removes it, it comes to the same
-			if ok, err := q.remove(t); err != nil {
-				return removed, err
-			} else if ok {
-				removed++
-			}
-			continue
-		}
-		if w.alive(t) {
-			continue
-		}
-		s, err := w.look(t)
-		switch {
-		case err != nil:
-			return removed, err
-		case s.absent, s.record.Since != 0 && time.Since(time.UnixMicro(s.record.Since)) < w.olderThan:
-		case s.dead:
-			ok, err := q.remove(t)
-			if ok {
-				removed++
-			}
-			if err != nil {
-				return removed, err
-			}
-		case !w.alive(t) && s.rest == 0:
-			w.left++
+	for _, seat := range r.seats {
+		if !seat.dead && seat.rest == 0 && seat.left > 0 && !w.alive(seat.member.record()) && !w.isYoung(seat) {
+			w.open++
 		}
 	}
-	n, err := w.removeAlone(data, owned)
-	return removed + n, err
+	n, err := w.removeAlone(records, r.state)
+	return len(r.removed) + n, err
 }
 
-// removeAlone removes the records whose token is gone. A record is made after its
-// token and goes before it. That a listing has no token is not enough: it may miss
-// one that is being renamed.
-func (w *sweep) removeAlone(data []string, owned map[string]bool) (removed int, err error) {
-	q := w.queue
-	for _, id := range data {
-		t := token{kind: isNew, id: id}
-		if _, ok := parseToken(t.String()); !ok || owned[id] || w.alive(t) {
+func (w *sweep) isYoung(s *seat) bool {
+	return s.record.Since != 0 && time.Since(time.UnixMicro(s.record.Since)) < w.olderThan
+}
+
+// removeAlone removes the records that were there before the state was read, and that
+// it does not know: their owners were killed.
+func (w *sweep) removeAlone(records []string, s *state) (removed int, err error) {
+	for _, name := range records {
+		id, life, _ := strings.Cut(name, "-")
+		n, err := strconv.Atoi(life)
+		m := &member{ID: id, Life: n, State: waits, TTL: lease.DefaultTTL}
+		if raw, isID := hex.DecodeString(id); isID != nil || len(raw) != 16 || err != nil || m.record() != name || s.has(name) || w.alive(name) {
 			continue
 		}
-		s, err := w.look(t)
+		seat, err := w.judge(m)
 		switch {
 		case err != nil:
 			return removed, err
-		case s.absent:
-		case !s.dead:
-			if !w.alive(t) {
-				w.left++
+		case w.isYoung(seat):
+		case !seat.dead:
+			if !w.alive(name) {
+				w.open++
 			}
 		default:
-			// What is dead is not renamed any more, but it was when the line was
-			// listed, perhaps; and of a holder more counts than its process.
-			line, err := q.list()
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return removed, err
-			}
-			if slices.ContainsFunc(line, func(o token) bool { return o.id == id }) {
-				continue
-			}
-			if err := os.RemoveAll(q.dataPath(id)); err != nil {
+			if err := w.removeRecord(name); err != nil {
 				return removed, err
 			}
 			removed++

@@ -1,22 +1,24 @@
 package files
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"strconv"
+	"math/rand/v2"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"golock/locks"
 )
 
-// watch remembers when it first saw each entry's pulse.
+// watch remembers when it first saw each entry's sign of life.
 type watch struct {
-	queue *queue
-	ttl   time.Duration // for entries that do not tell theirs
+	*directory
 	mu    sync.Mutex
-	seen  map[string]sight
+	seen  map[string]sight // by record
+	notes map[string]note  // of those who looked before on this clock; nil: not read yet
 }
 
 type sight struct {
@@ -25,101 +27,94 @@ type sight struct {
 	first bool          // nothing else was ever seen
 }
 
-func (q *queue) watch(ttl time.Duration) *watch {
-	return &watch{queue: q, ttl: ttl, seen: map[string]sight{}}
-}
+func (d *directory) watch() *watch { return &watch{directory: d, seen: map[string]sight{}} }
 
 // seat is an entry as somebody else sees it.
 type seat struct {
-	token
-	queue     *queue
+	*member
 	record    record
-	dead      bool
-	absent    bool // it has gone since it was listed
-	evicted   string
-	unchanged time.Duration // how long its pulse has been the same
+	phase     byte          // of its last sign of life; 0: there is none
+	unchanged time.Duration // how long that has been the same
 	left      time.Duration // how long it counts without another one
 	rest      time.Duration // how long it is held whatever becomes of it
+	dead      bool
 }
 
-func (s *seat) claim() locks.Claim { return s.record.claim(s.ticket) }
-
-// look reads an entry's record and judges it.
-func (w *watch) look(t token) (seat, error) {
-	q, clock := w.queue, w.queue.store.clock
+// judge reads an entry's sign of life. One that cannot be read counts as one that has
+// not changed.
+func (w *watch) judge(m *member) (*seat, error) {
+	clock := w.store.clock
 	before := clock()
-	beat, rec, err := q.readRecord(t.id)
-	s := seat{token: t, queue: q, record: rec}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		// It is removed before its token is renamed for the last time, and
-		// made after an n.
-		if here, err := q.here(t); err != nil || !here {
-			s.absent = true
-			return s, err
-		}
-	case err != nil && err != errDamaged:
-		return s, err
+	beat, rec, err := w.readRecord(m.record())
+	if err != nil {
+		return nil, err
 	}
-	if by, ok := q.evictedBy(t.id); ok {
-		s.evicted = by
+	s := &seat{member: m, record: rec}
+	p, ok := parsePulse(beat)
+	if ok {
+		s.phase = p.phase
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	was, known := w.seen[t.id]
-	if !known || was.beat != beat {
-		now := sight{beat: beat, since: clock(), first: !known}
-		if since, ok := q.seenBefore(t.id, beat, before); ok && !known {
-			now.since = since
-		}
-		w.seen[t.id], was = now, now
+	s.unchanged = w.unchanged(m, beat, before, clock)
+	if m.State != stays && s.phase != left {
+		s.left = max(m.TTL-s.unchanged, 0)
 	}
-	s.unchanged = max(before.Sub(was.since), 0)
-	// What has process and slot is a holder whose command may outlive its
-	// golock: only time tells. Nothing depends on the process of others.
-	if t.kind != holds && err == nil && rec.Owner.gone() {
-		s.dead = true
-		return s, nil
+	here := rec.Clock != "" && rec.Clock == w.store.clockName()
+	if here { // what the owner's clock says is true
+		s.left = min(s.left, max(p.asked.Add(m.TTL).Sub(before), 0))
 	}
-	s.left = max(s.lasts(w.ttl)-s.unchanged, 0)
-	s.rest = s.heldFor(before)
+	s.rest = s.heldFor(before, here)
 	s.dead = s.left == 0 && s.rest == 0
+	// What runs a command counts after the end of its golock too: only time tells. One
+	// that has ended may have begun to, just before.
+	if s.phase == joined && m.State != stays && rec.Owner.gone(w.store.self()) {
+		again, _, err := w.readRecord(m.record())
+		s.dead = s.dead || (err == nil && again == beat)
+	}
 	return s, nil
 }
 
-// lasts is how long an entry without a sign of life counts, unless it is held.
-func (s *seat) lasts(ttl time.Duration) time.Duration {
-	switch {
-	case s.record.TTL == 0:
-		return ttl
-	case s.record.Left:
-		return 0
+// unchanged tells for how long an entry has been as it is.
+func (w *watch) unchanged(m *member, beat string, now locks.Instant, clock locks.Clock) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := m.record()
+	was, known := w.seen[name]
+	mark := beat
+	if m.State == stays { // that is counted anew
+		mark = stays + beat
 	}
-	return s.record.TTL
+	if !known || (beat != "" && was.beat != mark) {
+		was = sight{beat: mark, since: clock(), first: !known}
+		if n, ok := w.noted()[name]; ok && !known && n.Beat == mark && n.Since <= now {
+			was.since = n.Since
+		}
+		w.seen[name] = was
+	}
+	return max(now.Sub(was.since), 0)
 }
 
 // heldFor is how much is left of an entry's hold: on the clock it was taken on
 // that is known, on others it is counted from when the entry was last seen to
 // change.
-func (s *seat) heldFor(now locks.Instant) time.Duration {
-	r := &s.record
+func (s *seat) heldFor(now locks.Instant, here bool) time.Duration {
+	m := s.member
 	switch {
-	case s.kind != holds || r.Hold <= 0 || s.evicted != "":
+	case (m.State != holds && m.State != stays) || m.Hold <= 0 || m.Evicted != "":
 		return 0
-	case r.Clock != "" && r.Clock == s.queue.store.clockName():
-		return max(r.Granted.Add(r.Hold).Sub(now), 0)
-	case r.Left:
-		return max(r.Rest-s.unchanged, 0)
+	case here && m.Granted != 0:
+		return max(m.Granted.Add(m.Hold).Sub(now), 0)
+	case m.State == stays:
+		return max(m.Rest-s.unchanged, 0)
 	}
-	return max(r.Hold-s.unchanged, 0)
+	return max(m.Hold-s.unchanged, 0)
 }
 
-// alive reports whether the entry has given a sign of life since it was first
+// alive reports whether an entry has given a sign of life since it was first
 // seen.
-func (w *watch) alive(t token) bool {
+func (w *watch) alive(record string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s, ok := w.seen[t.id]
+	s, ok := w.seen[record]
 	return ok && !s.first
 }
 
@@ -127,41 +122,52 @@ func (w *watch) alive(t token) bool {
 // live for ever among such runs, they note what they have seen, for the next one
 // on the same clock.
 
-func (q *queue) seenPath(id string) (string, bool) {
-	clock := q.store.clockName()
-	return q.dataPath(id) + "/" + seenPrefix + clock, clock != ""
+type note struct {
+	Beat  string        `json:"beat"`
+	Since locks.Instant `json:"since"`
 }
 
-// seenBefore tells since when this pulse has been known on this clock.
-func (q *queue) seenBefore(id, beat string, now locks.Instant) (locks.Instant, bool) {
-	path, ok := q.seenPath(id)
-	if !ok {
-		return 0, false
+func (w *watch) notesPath() string { return w.path + "/" + seenPrefix + w.store.clockName() }
+
+// noted are the notes of those who looked before.
+func (w *watch) noted() map[string]note {
+	if w.notes == nil {
+		w.notes = map[string]note{}
+		if text, err := readFile(w.notesPath()); err == nil && w.store.clockName() != "" {
+			_ = json.Unmarshal(text, &w.notes) // what is damaged says nothing
+		}
 	}
-	text, err := readFile(path)
-	if err != nil || len(text) != len(beat)+21 || string(text[:len(beat)]) != beat {
-		return 0, false
-	}
-	since, err := strconv.ParseInt(string(text[len(beat):len(text)-1]), 10, 64)
-	return locks.Instant(since), err == nil && locks.Instant(since) <= now
+	return w.notes
 }
 
-// note writes down what was seen. If that fails, it is seen later.
-func (w *watch) note() {
+// writeNotes writes down what was seen of the entries that are still there. If that
+// fails, it is seen later.
+func (w *watch) writeNotes(s *state) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for id, s := range w.seen {
-		w.queue.noteSeen(id, s.beat, s.since)
-	}
-}
-
-func (q *queue) noteSeen(id, beat string, since locks.Instant) {
-	path, ok := q.seenPath(id)
-	if !ok {
+	if w.store.clockName() == "" || s == nil {
 		return
 	}
-	if before, ok := q.seenBefore(id, beat, since); ok && before <= since {
+	old, all, isNew := w.noted(), map[string]note{}, false
+	for _, m := range s.Entries {
+		name := m.record()
+		if n, ok := old[name]; ok {
+			all[name] = n
+		}
+		if mine, ok := w.seen[name]; ok && (all[name].Beat != mine.beat || all[name].Since > mine.since) {
+			all[name], isNew = note{mine.beat, mine.since}, true
+		}
+	}
+	text, err := json.Marshal(all)
+	if err != nil || !isNew {
 		return
 	}
-	_ = replaceFile(path, fmt.Appendf([]byte(beat), "%020d\n", since))
+	// An old version's temporary name: what is left behind is pruned.
+	temp := fmt.Sprintf("%s/%s1.%x", w.path, tempPrefix, rand.Uint64())
+	if err := makeFile(temp, w.path, text); err == nil {
+		err = rename(temp, w.notesPath())
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			_ = unix.Unlink(temp)
+		}
+	}
 }

@@ -192,7 +192,7 @@ func (c *crowd) request(lock int, held []*member, rng *rand.Rand) (r locks.Reque
 			most := rng.IntN(3)
 			q.most = &most
 		}
-		if rng.IntN(4) == 0 && !c.promises.hesitant {
+		if rng.IntN(4) == 0 {
 			q.replace = []locks.Replacement{locks.ReplaceWaiting, locks.ReplaceRunning}[rng.IntN(2)]
 		}
 		if rng.IntN(6) == 0 {
@@ -234,12 +234,12 @@ func (c *crowd) join(worker int, held []*member, rng *rand.Rand) {
 	var nested *locks.NestedError
 	var evicted *locks.EvictedError
 	var a told
-	twoSteps := c.promises.hesitant
+	twoSteps := false
 	if err == nil {
 		a.replaced = c.replaced(ticket.Replaced())
 		// Who replaces a holder queues. If another holder goes meanwhile, Join gives the slot.
 		// What only a hold kept is gone at once.
-		twoSteps = twoSteps || slices.ContainsFunc(ticket.Replaced(), func(e locks.Entry) bool { return e.State == locks.Holding && !e.Ended })
+		twoSteps = slices.ContainsFunc(ticket.Replaced(), func(e locks.Entry) bool { return e.State == locks.Holding && !e.Ended })
 	}
 	switch {
 	case errors.As(err, &nested):
@@ -258,9 +258,6 @@ func (c *crowd) join(worker int, held []*member, rng *rand.Rand) {
 	case ticket.Queued() || twoSteps:
 		a.word = "queued"
 		c.note(worker, q, a, m.joined, ret)
-		if c.promises.hesitant && q.most != nil && ticket.Queued() {
-			c.note(worker, asked{kind: staying, lock: lock, id: m.id, most: q.most}, told{}, m.joined, ret)
-		}
 	}
 	if ticket.Queued() {
 		c.mu.Lock()
@@ -453,9 +450,9 @@ func (c *crowd) evict(worker int, m *member) {
 	}
 }
 
-// list looks at a line. Where a look is no single step it proves nothing.
+// list looks at a queue.
 func (c *crowd) list(worker, lock int) {
-	if c.kind == locks.PlainLock || c.promises.hesitant {
+	if c.kind == locks.PlainLock {
 		return
 	}
 	a := told{holders: []seen{}, queue: []int{}}

@@ -101,7 +101,7 @@ func newCrowd(t *testing.T, w *world, seed uint64, round int) *crowd {
 		}
 	}
 	c.mix = m
-	c.promises = promises{unordered: isPlain, hesitant: w.engine.Hesitates, scanning: w.engine.Hesitates || c.kind != locks.LeaseQueue}
+	c.promises = promises{unordered: isPlain, scanning: c.kind != locks.LeaseQueue}
 	if isPlain {
 		c.promises.searching, c.promises.sleepers = m.units[0] > 1, true
 	}

@@ -55,7 +55,6 @@ type history struct {
 	all      []*actor
 	fence    int64    // the highest so far
 	replaced []string // by the last request that had to wait
-	between  bool     // in a store that hesitates: several were replaced, one after the other, and with the last a slot came free
 }
 
 // actor is one entry, in the model and in the store.
@@ -130,10 +129,8 @@ func (h *history) join() {
 	for _, o := range gone {
 		h.isEvicted(o, locks.ReplacedBy(r))
 	}
-	if !h.w.engine.Hesitates {
-		h.same("replaced", refs(ticket.Replaced()), h.replaced)
-	}
-	if ticket.Queued() == fits && !(fits && h.w.engine.Hesitates) {
+	h.same("replaced", refs(ticket.Replaced()), h.replaced)
+	if ticket.Queued() == fits {
 		h.rt.Fatalf("queued %v, the rule says fits %v", ticket.Queued(), fits)
 	}
 	go func() {
@@ -207,7 +204,6 @@ func (h *history) makeRoom(a *actor, most *int) (gone []*actor, full bool) {
 	}
 	for _, i := range picked {
 		all[i].evicted = true
-		h.between = h.between || all[i].ended && len(picked) > 1 && h.w.engine.Hesitates
 	}
 	h.queue = slices.DeleteFunc(h.queue, func(o *actor) bool { return o.evicted })
 	h.holders = slices.DeleteFunc(h.holders, func(o *actor) bool { return o.evicted && o.ended })
@@ -219,9 +215,6 @@ func (h *history) isBusy(err error, full bool) {
 	var busy *locks.BusyError
 	if !errors.As(err, &busy) {
 		h.rt.Fatalf("Join = %v, want that it is busy", err)
-	}
-	if h.w.engine.Hesitates { // those who have just gone may still be seen
-		return
 	}
 	var holders []string
 	for _, a := range h.holders {
@@ -331,18 +324,13 @@ func (h *history) compare() {
 		if a.err != nil {
 			h.rt.Fatalf("Wait: %v", a.err)
 		}
-		got := a.lease.Grant().Slots
-		if h.between { // it may have been let in before the last of them
-			a.slots = got
-		}
-		if !slices.Equal(got, a.slots) {
+		if got := a.lease.Grant().Slots; !slices.Equal(got, a.slots) {
 			h.rt.Fatalf("slots %v, want %v", got, a.slots)
 		}
 		if a.fence == 0 {
 			fresh = append(fresh, a)
 		}
 	}
-	h.between = false
 	h.slotsDiffer()
 	before := h.fence // of two that are granted in one step either may have the higher one
 	for _, a := range fresh {

@@ -33,22 +33,9 @@ func rank(history []porcupine.Operation, of promises) {
 			grants, slots[q.id] = append(grants, o), a.slots
 		}
 	}
-	for i := range history {
-		turned, q := &history[i], history[i].Input.(asked)
-		if !of.hesitant || q.kind != joining || turned.Output.(told).word != "busy" {
-			continue
-		}
-		for _, o := range history {
-			p, a := o.Input.(asked), o.Output.(told)
-			if p.lock == q.lock && p.kind == joining && p.id != q.id && p.most != nil && a.word == "busy" && o.Call <= turned.Return && turned.Call <= o.Return {
-				q.passing++
-			}
-		}
-		turned.Input = q
-	}
 	for _, g := range grants {
 		q, a := g.Input.(asked), g.Output.(told)
-		if q.rank = 0; of.unordered || of.hesitant {
+		if q.rank = 0; of.unordered {
 			q.rank = -1
 		}
 		for _, o := range grants {
@@ -58,7 +45,7 @@ func rank(history []porcupine.Operation, of promises) {
 		}
 		for _, o := range history {
 			p := o.Input.(asked)
-			moves := p.kind == giving || p.kind == holdOver || p.kind == evicting || (of.hesitant && p.id != q.id)
+			moves := p.kind == giving || p.kind == holdOver || p.kind == evicting
 			if of.scanning && moves && p.lock == q.lock && o.Call <= g.Return && g.Call <= o.Return {
 				q.fading = append(q.fading, slots[p.id]...)
 			}

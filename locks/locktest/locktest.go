@@ -31,10 +31,6 @@ type Engine struct {
 	// they held is free again after it. A store without leases needs none.
 	TTL time.Duration
 
-	// Hesitates says that a request that could be granted at once may be queued
-	// first, for a moment: the store knows no step that is one for all.
-	Hesitates bool
-
 	// OneProcess says that the store is in the memory of this process: tests that need
 	// others are left out.
 	OneProcess bool

@@ -33,7 +33,6 @@ const (
 	evicting  kind = "evict"   // an entry, by somebody else
 	holdOver  kind = "hold over"
 	listing   kind = "list"
-	staying   kind = "stay" // in the queue, although it is limited (where joining is no single step)
 )
 
 // asked is an event: what is done, to which entry.
@@ -53,7 +52,6 @@ type asked struct {
 	replace locks.Replacement
 	hold    bool
 	within  []int
-	passing int // how many others were turned away from a full queue at the same time; where joining takes several steps they are taken for waiters
 }
 
 // told is the answer.
@@ -79,7 +77,6 @@ type promises struct {
 	unordered bool // the kernel decides who is next, and which of the free slots it is
 	searching bool // free units are looked for one after the other: a refusal proves nothing
 	sleepers  bool // who left may get what it waited for, for a moment: so does one
-	hesitant  bool // joins and grants take several steps, which others may see: a slot that a waiter is about to take may count as taken
 	scanning  bool // holders are looked at one after the other: a slot that is given back just then may count as taken
 }
 
@@ -90,7 +87,7 @@ type line struct {
 	entries []placed // in the order of their tickets
 	evicted []int    // were waiting, and have not been told yet
 	next    int64    // ticket
-	fence   int64    // the last; where grants take several steps, the highest of those who held and are gone
+	fence   int64    // the last
 	grants  int      // so far, of those that their owners know of
 	ghosts  bool     // somebody has left
 }
@@ -124,9 +121,6 @@ func (l *line) find(id int) *placed {
 }
 
 func (l *line) remove(id int) {
-	if e := l.find(id); e != nil {
-		l.fence = max(l.fence, e.fence)
-	}
 	l.entries = slices.DeleteFunc(l.entries, func(e placed) bool { return e.id == id })
 }
 
@@ -135,14 +129,6 @@ func (l *line) holders() (cs []locks.Claim) {
 		if e.holds {
 			cs = append(cs, e.claim)
 		}
-	}
-	return cs
-}
-
-// claims are those of all, as if everybody who waits held.
-func (l *line) claims() (cs []locks.Claim) {
-	for _, e := range l.entries {
-		cs = append(cs, e.claim)
 	}
 	return cs
 }
@@ -204,10 +190,8 @@ func (l *line) admit(e *placed, q asked, a told) bool {
 		return false
 	}
 	e.holds, e.slots, e.fence = true, a.slots, a.fence
-	if !l.hesitant {
-		l.fence = a.fence
-		l.grants++
-	}
+	l.fence = a.fence
+	l.grants++
 	return true
 }
 
@@ -225,14 +209,6 @@ func (l line) after(q asked, a told) (line, bool) {
 			e.holds, e.unseen, e.slots = true, true, l.lowest(e.claim)
 		}
 		return l, true
-	case staying:
-		older := 0
-		for _, w := range l.waiters() {
-			if e != nil && w.claim.Ticket < e.claim.Ticket {
-				older++
-			}
-		}
-		return l, e == nil || older < *q.most
 	case leaving, dismissed:
 		was := slices.Contains(l.evicted, q.id)
 		l.evicted = slices.DeleteFunc(l.evicted, func(id int) bool { return id == q.id })
@@ -252,7 +228,6 @@ func (l line) after(q asked, a told) (line, bool) {
 		}
 		if e.hold && !e.marked {
 			e.ended = true
-			l.fence = max(l.fence, e.fence)
 		} else {
 			l.remove(q.id)
 		}
@@ -268,9 +243,7 @@ func (l line) after(q asked, a told) (line, bool) {
 		}
 	case evicting:
 		if e == nil || a.word == "lost" {
-			// One that passes through on the way to its refusal can be evicted
-			// where joining takes several steps.
-			return l, e == nil && (a.word == "lost" || l.hesitant || slices.Contains(l.evicted, q.id))
+			return l, e == nil && (a.word == "lost" || slices.Contains(l.evicted, q.id))
 		}
 		l.evict(e)
 		return l, true
@@ -305,7 +278,7 @@ func (l line) join(q asked, a told) (line, bool) {
 	e := placed{id: q.id, claim: q.claim, replace: q.replace, hold: q.hold}
 	e.claim.Ticket = l.next
 	l.next++
-	if a.word == "granted" && !l.hesitant && l.admit(&e, q, a) {
+	if a.word == "granted" && l.admit(&e, q, a) {
 		l.entries = append(l.entries, e)
 		return l, len(a.replaced) == 0
 	}
@@ -315,9 +288,6 @@ func (l line) join(q asked, a told) (line, bool) {
 	})
 	unsure := l.searching || (l.sleepers && l.ghosts) // a refusal may be right all the same
 	fits := l.fits(e.claim) && !unsure
-	if a.word == "busy" && fits {
-		fits = q.passing == 0 && !(l.hesitant && !locks.Admits(l.claims(), e.claim))
-	}
 	patient := !q.noWait && !inside
 	switch a.word {
 	case "nested":
@@ -330,12 +300,8 @@ func (l line) join(q asked, a told) (line, bool) {
 			return l, true
 		}
 	case "queued", "granted":
-		if !l.hesitant && (fits || !patient) {
+		if fits || !patient {
 			return l, false
-		}
-		if l.hesitant {
-			l.entries = append(l.entries, e)
-			return l, true
 		}
 	default:
 		return l, false
@@ -355,7 +321,7 @@ func (l line) join(q asked, a told) (line, bool) {
 			stay--
 		}
 	}
-	full := q.most != nil && stay+q.passing >= *q.most
+	full := q.most != nil && stay >= *q.most
 	if a.word == "busy" || full {
 		return l, a.word == "busy" && full
 	}

@@ -1,0 +1,277 @@
+package files_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/files"
+	. "golock/locks/locktest"
+	"golock/test/testkit"
+)
+
+// A hold outlives its process, and each machine counts it on its own clock.
+func TestHold(t *testing.T) {
+	virtually(t, func(t *testing.T, url string) {
+		s, other := openAt(t, url, "one", 0), openAt(t, url, "other", -time.Hour)
+		const length = 6 * time.Second
+		began := time.Now()
+		l := Take(t, s, "n", Hold(length), TTL(shortTTL))
+		testkit.Must(t, GiveBack(l))
+		Refused(t, s, "n")
+		Refused(t, other, "n")
+		e := List(t, s, "n")
+		if len(e) != 1 || e[0].HeldTill.Before(began) || e[0].HeldTill.After(time.Now().Add(length)) {
+			t.Errorf("entries %+v", e)
+		}
+		w := Queue(t, s, "n")
+		w.Granted()
+		if took := time.Since(began); took < length {
+			t.Errorf("free after %v of %v", took, length)
+		}
+		// One that ends later than its hold leaves nothing.
+		testkit.Must(t, GiveBack(w.Lease))
+		l = Take(t, s, "n", Hold(time.Millisecond))
+		time.Sleep(2 * time.Millisecond)
+		testkit.Must(t, GiveBack(l))
+		Take(t, s, "n")
+	})
+}
+
+// Runs that do not wait, each a process of its own, do not keep a dead holder
+// alive by seeing it for the first time.
+func TestDeadHolderAmongThoseWhoDoNotWait(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		l := Take(t, open(t, url), "n", TTL(shortTTL))
+		began := time.Now()
+		testkit.Eventually(t, "one of them is granted", func() bool {
+			s := open(t, url)
+			s.SetClock("another machine's", locks.BootTime)
+			ticket, err := s.Join(background, NewRequest(t, "n", NoWait))
+			if err != nil {
+				return false
+			}
+			lease, err := ticket.Wait(background)
+			return err == nil && GiveBack(lease) == nil
+		})
+		if took := time.Since(began); locks.BootTime() < l.Term().End() {
+			t.Errorf("granted after %v, before the end of the term", took)
+		}
+	})
+}
+
+// No clock of another machine has a part in anything: neither its CLOCK_BOOTTIME
+// nor the times of files.
+func TestClocksOfOthers(t *testing.T) {
+	virtually(t, func(t *testing.T, url string) {
+		l := Take(t, openAt(t, url, "holder", 0), "n", TTL(keptTTL))
+		stop := keep(t, l)
+		var waiters []*Waiter
+		for i, off := range []time.Duration{time.Hour, -time.Hour, 0} {
+			s := openAt(t, url, fmt.Sprint("machine ", i), off)
+			waiters = append(waiters, Queue(t, s, "n", Limit(3)))
+			Refused(t, s, "n")
+		}
+		odd := []time.Time{time.Now().Add(time.Hour), time.Now().Add(-time.Hour)}
+		first := l.Term()
+		for n := 0; l.Term().Asked.Sub(first.Asked) < 2*keptTTL; n++ {
+			files, _ := filepath.Glob(directory(t, url) + "/*/*/*")
+			for _, f := range files {
+				_ = os.Chtimes(f, odd[n%2], odd[n%2])
+			}
+			for _, w := range waiters {
+				if w.IsOver() {
+					t.Fatalf("granted beside a holder that renews, or not kept: %v", w.Err)
+				}
+			}
+			time.Sleep(keptTTL / 20)
+		}
+		stop()
+		for _, w := range waiters {
+			w.Granted()
+		}
+	})
+}
+
+// Whose Join had returned before another one's began is granted before it.
+func TestNobodyOvertakes(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		type turn struct{ asked, joined, granted locks.Instant }
+		var mu sync.Mutex
+		var turns []turn
+		holder := Take(t, open(t, url), "n")
+		var all sync.WaitGroup
+		for range 12 {
+			all.Go(func() {
+				s, err := files.Open(url)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				my := turn{asked: locks.BootTime()}
+				ticket, err := s.Join(background, NewRequest(t, "n"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				my.joined = locks.BootTime()
+				lease, err := ticket.Wait(background)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				my.granted = locks.BootTime()
+				turns = append(turns, my)
+				mu.Unlock()
+				if err := GiveBack(lease); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(500 * time.Microsecond) // some overlap, some do not
+		}
+		testkit.Eventually(t, "all wait", func() bool { return len(List(t, open(t, url), "n")) == 13 })
+		if err := GiveBack(holder); err != nil {
+			t.Fatal(err)
+		}
+		all.Wait()
+		slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.granted, b.granted) })
+		for i, a := range turns {
+			for _, b := range turns[:i] {
+				if a.joined < b.asked {
+					t.Errorf("granted after one that came %v later", b.asked.Sub(a.joined))
+				}
+			}
+		}
+	})
+}
+
+// A fence that is ahead of the clock is counted on.
+func TestFenceAheadOfTheClock(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		if err := Take(t, s, "n").Release(background); err != nil {
+			t.Fatal(err)
+		}
+		future := time.Now().Add(time.Hour).UnixMicro()
+		version := latest(t, url)
+		testkit.Must(t, os.WriteFile(version, fmt.Appendf(nil, `{"counter":%d}`, future), 0o600))
+		if got := Take(t, s, "n").Grant().Fence; got != future+1 {
+			t.Errorf("fence %d after %d", got, future)
+		}
+	})
+}
+
+// The stores of the three primitives keep each other out.
+func TestPrimitivesTogether(t *testing.T) {
+	t.Parallel()
+	for _, a := range files.Schemes() {
+		for _, b := range files.Schemes() {
+			t.Run(a+" "+b, func(t *testing.T) {
+				t.Parallel()
+				dir := memory(t)
+				l := Take(t, open(t, a+"://"+dir), "n", TTL(shortTTL))
+				Refused(t, open(t, b+"://"+dir), "n")
+				next := Get(t, open(t, b+"://"+dir), "n") // when it is dead
+				if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+					t.Errorf("Renew = %v", err)
+				}
+				behind := Queue(t, open(t, a+"://"+dir), "n")
+				testkit.Must(t, GiveBack(next))
+				testkit.Must(t, GiveBack(behind.Granted()))
+				sweepAll(t, b+"://"+dir)
+			})
+		}
+	}
+}
+
+// A waiter that has died is one less, also if nobody stands behind it who would
+// look after it.
+func TestMaxQueueBesideTheDead(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		Take(t, s, "n")
+		const life = 500 * time.Millisecond
+		if dead, err := s.Join(background, NewRequest(t, "n", Priority(-1), TTL(life))); err != nil || !dead.Queued() { // it never looks again
+			t.Fatalf("Join = %+v, %v; want a place in the line", dead, err)
+		}
+		testkit.Eventually(t, "there is room in the line", func() bool {
+			ticket, err := s.Join(background, NewRequest(t, "n", MaxQueue(1)))
+			if err == nil {
+				ctx, cancel := context.WithCancel(background)
+				cancel()
+				_, _ = ticket.Wait(ctx)
+			}
+			return err == nil
+		})
+	})
+}
+
+// latest is the file of the highest version of the only name.
+func latest(t testing.TB, url string) string {
+	t.Helper()
+	versions, err := filepath.Glob(directory(t, url) + "/*/v*")
+	if err != nil || len(versions) == 0 {
+		t.Fatal(versions, err)
+	}
+	slices.SortFunc(versions, func(a, b string) int { return cmp.Or(len(a)-len(b), cmp.Compare(a, b)) })
+	path := versions[len(versions)-1]
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path += "/state"
+	}
+	return path
+}
+
+// A version takes all its grants from the one before it: whoever releases gives the
+// slot to the next, who need not have run meanwhile.
+func TestReleaserGrants(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, other := open(t, url), open(t, url)
+		l := Take(t, s, "n")
+		ticket, err := other.Join(background, NewRequest(t, "n"))
+		if err != nil || !ticket.Queued() {
+			t.Fatalf("Join = %v, %v", ticket, err)
+		}
+		Release(t, l)
+		if h, w := Count(t, s, "n"); h != 1 || w != 0 {
+			t.Errorf("%d hold, %d wait; want the waiter to hold before it has looked", h, w)
+		}
+		granted, err := ticket.Wait(background)
+		testkit.Must(t, err)
+		Release(t, granted)
+	})
+}
+
+// The state of a name is small, and old versions go.
+func TestOldVersionsGo(t *testing.T) {
+	t.Parallel()
+	for _, scheme := range files.Schemes() {
+		t.Run(scheme, func(t *testing.T) {
+			url := scheme + "://" + memory(t)
+			s := open(t, url)
+			for range 80 {
+				Release(t, Take(t, s, "n"))
+			}
+			names, err := filepath.Glob(directory(t, url) + "/*/*")
+			testkit.Must(t, err)
+			if len(names) < 32 || len(names) > 150 {
+				t.Errorf("%d files are left", len(names))
+			}
+			var state map[string]any
+			text, err := os.ReadFile(latest(t, url))
+			testkit.Must(t, err)
+			if err := json.Unmarshal(text, &state); err != nil || len(text) > 200 {
+				t.Errorf("the state of a name that nobody uses is %q, %v", text, err)
+			}
+		})
+	}
+}

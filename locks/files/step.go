@@ -1,0 +1,316 @@
+package files
+
+import (
+	"context"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/locks/lease"
+	"golock/locks/queue"
+)
+
+// step is what somebody wants to be done with an entry.
+type step struct {
+	*watch
+	question queue.Question
+	own      member             // the entry; as it is to be if it is new
+	foreign  bool               // the entry may be dead: this is not its owner
+	thorough bool               // everybody is judged, not only those in front
+	mustBe   bool               // the entry is there, or nothing is done
+	prepare  func() error       // is called before the entry is written
+	spare    func(s *seat) bool // of the dead; nil: nobody
+}
+
+// result is what a step came to.
+type result struct {
+	queue.Decision
+	state   *state // that was true at the end
+	version int64
+	unsure  bool // an attempt whose end is not known may have done the step
+	missing bool // mustBe, and the entry is not there
+
+	seats   map[string]*seat // by ID: who was judged
+	removed map[string]bool  // the records of those who are gone
+}
+
+// nearest is how many of the first waiters, and of those before its own entry, a step
+// judges.
+const nearest = 8
+
+// Pauses after a version was made by somebody else.
+const (
+	shortestPause = 200 * time.Microsecond
+	longestPause  = 10 * time.Millisecond
+)
+
+// decide asks until the answer is true: the version that it was read from is still the
+// highest, or the one that it needs could be made.
+func (p *step) decide(ctx context.Context) (r result, err error) {
+	r.removed = map[string]bool{}
+	pause := shortestPause
+	for {
+		done, err := p.try(&r)
+		if err != nil {
+			return r, err
+		}
+		if done {
+			break
+		}
+		lease.Pause(ctx, rand.N(pause))
+		if pause = min(2*pause, longestPause); ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+	}
+	// What has left a state does not come back with the same record.
+	for name := range r.removed {
+		if !r.state.has(name) {
+			_ = p.removeRecord(name) // a sweep finds it
+		}
+	}
+	return r, nil
+}
+
+// try is one attempt.
+func (p *step) try(r *result) (done bool, err error) {
+	h, err := p.open()
+	if err != nil {
+		return false, err
+	}
+	defer h.close()
+	s, text, version, err := h.current()
+	if err != nil || s == nil {
+		return false, err
+	}
+	v, dead, err := p.view(s, r)
+	if err != nil {
+		return false, err
+	}
+	if r.missing = p.mustBe && v.Own == nil; r.missing {
+		return p.isHighest(version)
+	}
+	r.Decision = queue.Decide(v, p.question)
+	next, changed := p.apply(s, &v, dead, r)
+	if !changed {
+		r.state, r.version = s, version
+		return p.isHighest(version)
+	}
+	if p.prepare != nil && next.find(p.own.ID) != nil {
+		if err := p.prepare(); err != nil {
+			return false, err
+		}
+	}
+	done, unsure, err := h.commit(version, text, next.text())
+	r.unsure = r.unsure || (unsure && !done)
+	r.state, r.version = next, version+1
+	if done && len(next.Entries) == 0 && r.version%pruneEvery == 0 {
+		h.forgetNotes()
+	}
+	return done, err
+}
+
+// current reads the highest version. There is no state if it went away meanwhile.
+func (h *handle) current() (s *state, text []byte, version int64, err error) {
+	l, err := h.list()
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	name := versionName(l.highest)
+	text, err = h.readVersion(l.highest)
+	if err == unix.ENOENT {
+		if latest, err := h.list(); err != nil || latest.highest > l.highest {
+			return nil, nil, 0, err
+		}
+		return nil, nil, 0, h.damaged(name, unix.ENOENT)
+	}
+	if err != nil && err != errForeign {
+		return nil, nil, 0, h.fault("read", name, err)
+	}
+	if err == nil {
+		s, err = parseState(text)
+	}
+	if err != nil {
+		return nil, nil, 0, h.damaged(name, err)
+	}
+	return s, text, l.highest, nil
+}
+
+// read gives the present state without a decision.
+func (d *directory) read() (s *state, version int64, err error) {
+	for err == nil {
+		var h *handle
+		if h, err = d.open(); err != nil {
+			break
+		}
+		s, _, version, err = h.current()
+		h.close()
+		if err != nil || s == nil {
+			continue
+		}
+		if same, err := d.isHighest(version); same || err != nil {
+			return s, version, err
+		}
+	}
+	return nil, 0, err
+}
+
+// view shows a state to the decision. Those who have died are left out, and told by ID.
+func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, err error) {
+	dead, r.seats = map[string]bool{}, map[string]*seat{}
+	judge := func(m *member) (*seat, error) {
+		seat, err := p.judge(m)
+		if err != nil {
+			return nil, err
+		}
+		r.seats[m.ID] = seat
+		if seat.dead && (m.ID != p.own.ID || p.foreign) && (p.spare == nil || !p.spare(seat)) {
+			dead[m.ID] = true
+		}
+		return seat, nil
+	}
+	var waiting []*member
+	buried := 0
+	for i := range s.Entries {
+		m := &s.Entries[i]
+		switch {
+		case m.State == waits:
+			waiting = append(waiting, m)
+			continue
+		case m.State == gone && m.ID == p.own.ID:
+			e := m.entry()
+			v.Own = &e
+			continue
+		case m.State == gone:
+			if buried++; !p.thorough && buried > nearest {
+				continue
+			}
+		}
+		seat, err := judge(m)
+		if err != nil {
+			return v, nil, err
+		}
+		if m.State == gone || dead[m.ID] {
+			continue
+		}
+		e := m.entry()
+		e.Kept = seat.rest > 0
+		if seat.left == 0 && seat.rest > 0 && (m.ID != p.own.ID || p.foreign) {
+			e.State = queue.Ended
+		}
+		if m.ID == p.own.ID {
+			v.Own = &e
+		}
+		v.Holders = append(v.Holders, e)
+	}
+	if err := p.viewWaiters(&v, waiting, judge, dead); err != nil {
+		return v, nil, err
+	}
+	v.Counter = max(s.Counter, time.Now().UnixMicro())
+	return v, dead, nil
+}
+
+func (p *step) viewWaiters(v *queue.View, waiting []*member, judge func(*member) (*seat, error), dead map[string]bool) error {
+	slices.SortFunc(waiting, before)
+	own := slices.IndexFunc(waiting, func(m *member) bool { return m.ID == p.own.ID })
+	end := own
+	if end < 0 {
+		end = len(waiting)
+	}
+	for i, m := range waiting {
+		isNear := i < nearest || (i < end && i >= end-nearest)
+		if (i == own && p.foreign) || (i != own && (isNear || p.thorough)) {
+			if _, err := judge(m); err != nil {
+				return err
+			}
+		}
+		if dead[m.ID] {
+			continue
+		}
+		e := m.entry()
+		if i == own {
+			v.Own = &e
+		}
+		v.Waiters = append(v.Waiters, e)
+		if m.Replace != locks.ReplaceNone {
+			v.Replaceable = append(v.Replaceable, e)
+		}
+	}
+	v.Total = len(v.Waiters)
+	return nil
+}
+
+// apply makes the next state of a decision.
+func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (next *state, changed bool) {
+	next = &state{Nonce: strconv.FormatUint(rand.Uint64(), 36), Counter: s.Counter}
+	if r.Counter > v.Counter {
+		next.Counter, changed = r.Counter, true
+	}
+	put := map[string]queue.Entry{}
+	for _, e := range r.Put {
+		put[e.ID] = e
+	}
+	ends := p.question.Step == lease.Release || p.question.Step == lease.Leave
+	for _, m := range s.Entries {
+		n, stays := m, !dead[m.ID] && !slices.Contains(r.Remove, m.ID)
+		if e, ok := put[m.ID]; ok {
+			n, stays = p.changed(m, e, r)
+			delete(put, m.ID)
+		}
+		if m.ID == p.own.ID {
+			n.Life = max(m.Life, p.own.Life)
+			stays = stays && (m.State != gone || !ends)
+		}
+		if !stays || n.Life != m.Life {
+			r.removed[m.record()] = true
+		}
+		changed = changed || !stays || !reflect.DeepEqual(m, n)
+		if stays {
+			next.Entries = append(next.Entries, n)
+		}
+	}
+	if e, ok := put[p.own.ID]; ok && e.State != queue.Gone {
+		n, _ := p.changed(p.own, e, r)
+		next.Entries, changed = append(next.Entries, n), true
+	}
+	return next, changed
+}
+
+// changed is an entry after a decision, and whether it stays.
+func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
+	was := m.State
+	m.State, m.Ticket, m.Evicted, m.Fence = string(rune(e.State)), e.Claim.Ticket, e.Evicted, e.Fence
+	m.Slots, m.slots = locks.FormatSlots(e.Slots), e.Slots
+	seat := r.seats[m.ID]
+	switch e.State {
+	case queue.Gone: // a waiter must hear by whom
+		m = member{ID: m.ID, Life: m.Life, State: gone, Ticket: m.Ticket, Weight: 1, Evicted: e.Evicted, TTL: m.TTL}
+		return m, was == waits && e.Evicted != ""
+	case queue.Ended:
+		if seat != nil && was == holds {
+			m.Rest = seat.rest
+		}
+	case queue.Offered, queue.Holding:
+		m.State = holds
+		isOwn := m.ID == p.own.ID && p.question.Step == lease.Join
+		mine := isOwn || (seat != nil && seat.record.Clock != "" && seat.record.Clock == p.store.clockName())
+		if m.Granted == 0 && mine && (was != holds || (isOwn && m.Hold > 0)) {
+			m.Granted = p.store.clock()
+		}
+	}
+	return m, true
+}
+
+// forgetNotes removes what was seen of entries that are gone.
+func (h *handle) forgetNotes() {
+	l, err := h.list()
+	for _, name := range l.names {
+		if err == nil && len(name) > len(seenPrefix) && name[:len(seenPrefix)] == seenPrefix {
+			_ = unix.Unlinkat(h.fd, name, 0)
+		}
+	}
+}
