@@ -146,7 +146,7 @@ func (s *Store) atomic() (f locks.Finding, able bool) {
 	return f, ok
 }
 
-func last(_ *state, _ []byte, _ int64, err error) error { return err }
+func last(_ *state, _ listing, _ []byte, err error) error { return err }
 
 // forget removes what a name that nobody else uses has left.
 func (s *Store) forget(key locks.Key) {

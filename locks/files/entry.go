@@ -42,8 +42,10 @@ type entry struct {
 	own      member
 	record   record
 	pulse    pulse
-	created  bool // its record is there
-	queued   bool // it was let into the queue
+	created  bool          // its record is there
+	asked    bool          // others may let it in
+	queued   bool          // it was let into the queue
+	judged   locks.Instant // when it looked last whether others live
 	released bool
 }
 
@@ -248,6 +250,8 @@ func (e *entry) fetch() error {
 		return err
 	case !ok:
 		return &locks.PathError{Path: path, Err: errDamaged}
+	case p.phase == left:
+		return locks.ErrLost
 	case rec.Clock == "" || rec.Clock != e.store.clockName():
 		return &locks.PathError{Path: path, Err: errElsewhere}
 	}
@@ -262,12 +266,14 @@ func (e *entry) release(ctx context.Context) (o outcome, err error) {
 	if e.released {
 		return o, nil
 	}
+	inTime := !e.attached && e.store.clock() < e.term.End()
+	saysSo := !e.attached && e.giveUp() == nil
 	p := &step{watch: e.watch, own: e.own, foreign: e.attached, question: queue.Question{Step: lease.Release, Entry: queue.Entry{ID: e.own.ID}}}
 	r, err := p.decide(ctx)
 	switch {
-	case err == nil:
-		o.Existed, o.Doubtful = r.Existed, r.unsure
-	case noSpace(err) && !e.attached && e.giveUp() == nil:
+	case err == nil: // another one may have taken it out since it said so
+		o.Existed, o.Doubtful = r.Existed, r.unsure || (saysSo && inTime)
+	case noSpace(err) && saysSo:
 		o.Existed, err = true, nil
 	case errors.Is(err, errRemoved):
 		err = nil
@@ -280,7 +286,8 @@ func (e *entry) release(ctx context.Context) (o outcome, err error) {
 func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // giveUp says by the sign of life, for which there is always room, that the entry has
-// left. The next one that can write takes it out.
+// left. Whoever makes the next version takes it out: a burst of newcomers does not keep
+// a slot from being free.
 func (e *entry) giveUp() error {
 	return e.watch.writePulse(e.own.record(), pulse{count: e.pulse.count + 1, asked: e.store.clock(), phase: left})
 }
@@ -293,12 +300,14 @@ func (e *entry) leave(ctx context.Context) (o outcome, err error) {
 		return o, nil
 	}
 	if e.pulse.count > 0 {
-		p := &step{watch: e.watch, own: e.own, question: queue.Question{Step: lease.Leave, Entry: queue.Entry{ID: e.own.ID}}}
-		r, err := p.decide(ctx)
-		if noSpace(err) {
-			err = e.giveUp()
+		saysSo, asked := e.giveUp() == nil, e.asked
+		if err := e.unask(); err != nil {
+			return o, err
 		}
-		if err != nil {
+		// Who has read the request makes no version any more, after this one.
+		p := &step{watch: e.watch, own: e.own, force: asked, question: queue.Question{Step: lease.Leave, Entry: queue.Entry{ID: e.own.ID}}}
+		r, err := p.decide(ctx)
+		if err != nil && !(noSpace(err) && saysSo) {
 			return o, err
 		}
 		e.released = true

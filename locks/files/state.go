@@ -16,7 +16,7 @@ import (
 // state is one version of a name's queue.
 type state struct {
 	Nonce   string   `json:"nonce,omitempty"` // no two versions are the same
-	Counter int64    `json:"counter"` // the highest ticket or fence so far
+	Counter int64    `json:"counter"`         // the highest ticket or fence so far
 	Entries []member `json:"entries,omitempty"`
 }
 

@@ -22,8 +22,10 @@ type step struct {
 	own      member             // the entry; as it is to be if it is new
 	foreign  bool               // the entry may be dead: this is not its owner
 	thorough bool               // everybody is judged, not only those in front
+	blind    bool               // waiters are judged only if one of them gets a slot
 	mustBe   bool               // the entry is there, or nothing is done
-	prepare  func() error       // is called before the entry is written
+	force    bool               // a version is made also if nothing changes
+	entry    *entry             // of a join: whose it is
 	spare    func(s *seat) bool // of the dead; nil: nobody
 }
 
@@ -41,12 +43,13 @@ type result struct {
 
 // nearest is how many of the first waiters, and of those before its own entry, a step
 // judges.
-const nearest = 8
+const nearest = 4
 
-// Pauses after a version was made by somebody else.
+// Pauses after a version was made by somebody else. They grow until all who come at
+// once have room.
 const (
-	shortestPause = 200 * time.Microsecond
-	longestPause  = 10 * time.Millisecond
+	shortestPause = 500 * time.Microsecond
+	longestPause  = 64 * time.Millisecond
 )
 
 // decide asks until the answer is true: the version that it was read from is still the
@@ -62,9 +65,17 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 		if done {
 			break
 		}
+		if p.canBeFolded() {
+			p.entry.ask()
+		}
 		lease.Pause(ctx, rand.N(pause))
 		if pause = min(2*pause, longestPause); ctx.Err() != nil {
 			return r, ctx.Err()
+		}
+	}
+	if p.entry != nil {
+		if err := p.entry.unask(); err != nil {
+			return r, err
 		}
 	}
 	// What has left a state does not come back with the same record.
@@ -83,25 +94,32 @@ func (p *step) try(r *result) (done bool, err error) {
 		return false, err
 	}
 	defer h.close()
-	s, text, version, err := h.current()
+	s, l, text, err := h.current()
 	if err != nil || s == nil {
 		return false, err
 	}
-	v, dead, err := p.view(s, r)
+	version := l.highest
+	r.seats = map[string]*seat{}
+	next, changed, err := p.answer(s, r)
 	if err != nil {
 		return false, err
 	}
-	if r.missing = p.mustBe && v.Own == nil; r.missing {
-		return p.isHighest(version)
+	if p.blind && (r.Verdict != lease.Queued || len(r.Told)+len(r.removed) > 0) {
+		p.blind = false
+		next, changed, err = p.answer(s, r)
+		if err != nil {
+			return false, err
+		}
 	}
-	r.Decision = queue.Decide(v, p.question)
-	next, changed := p.apply(s, &v, dead, r)
-	if !changed {
+	if !changed && !p.force {
 		r.state, r.version = s, version
 		return p.isHighest(version)
 	}
-	if p.prepare != nil && next.find(p.own.ID) != nil {
-		if err := p.prepare(); err != nil {
+	if next, err = p.fold(h, l, next, r); err != nil {
+		return false, err
+	}
+	if p.entry != nil && next.find(p.own.ID) != nil {
+		if err := p.entry.create(); err != nil {
 			return false, err
 		}
 	}
@@ -114,30 +132,43 @@ func (p *step) try(r *result) (done bool, err error) {
 	return done, err
 }
 
-// current reads the highest version. There is no state if it went away meanwhile.
-func (h *handle) current() (s *state, text []byte, version int64, err error) {
-	l, err := h.list()
+// answer makes the next state.
+func (p *step) answer(s *state, r *result) (next *state, changed bool, err error) {
+	v, dead, err := p.view(s, r)
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, false, err
+	}
+	if r.missing = p.mustBe && v.Own == nil; r.missing {
+		return s, false, nil
+	}
+	r.Decision = queue.Decide(v, p.question)
+	next, changed = p.apply(s, &v, dead, r)
+	return next, changed, nil
+}
+
+// current reads the highest version. There is no state if it went away meanwhile.
+func (h *handle) current() (s *state, l listing, text []byte, err error) {
+	if l, err = h.list(); err != nil {
+		return nil, l, nil, err
 	}
 	name := versionName(l.highest)
 	text, err = h.readVersion(l.highest)
 	if err == unix.ENOENT {
 		if latest, err := h.list(); err != nil || latest.highest > l.highest {
-			return nil, nil, 0, err
+			return nil, l, nil, err
 		}
-		return nil, nil, 0, h.damaged(name, unix.ENOENT)
+		return nil, l, nil, h.damaged(name, unix.ENOENT)
 	}
 	if err != nil && err != errForeign {
-		return nil, nil, 0, h.fault("read", name, err)
+		return nil, l, nil, h.fault("read", name, err)
 	}
 	if err == nil {
 		s, err = parseState(text)
 	}
 	if err != nil {
-		return nil, nil, 0, h.damaged(name, err)
+		return nil, l, nil, h.damaged(name, err)
 	}
-	return s, text, l.highest, nil
+	return s, l, text, nil
 }
 
 // read gives the present state without a decision.
@@ -147,13 +178,14 @@ func (d *directory) read() (s *state, version int64, err error) {
 		if h, err = d.open(); err != nil {
 			break
 		}
-		s, _, version, err = h.current()
+		var l listing
+		s, l, _, err = h.current()
 		h.close()
 		if err != nil || s == nil {
 			continue
 		}
-		if same, err := d.isHighest(version); same || err != nil {
-			return s, version, err
+		if same, err := d.isHighest(l.highest); same || err != nil {
+			return s, l.highest, err
 		}
 	}
 	return nil, 0, err
@@ -161,13 +193,16 @@ func (d *directory) read() (s *state, version int64, err error) {
 
 // view shows a state to the decision. Those who have died are left out, and told by ID.
 func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, err error) {
-	dead, r.seats = map[string]bool{}, map[string]*seat{}
+	dead = map[string]bool{}
 	judge := func(m *member) (*seat, error) {
-		seat, err := p.judge(m)
-		if err != nil {
-			return nil, err
+		seat := r.seats[m.ID]
+		if seat == nil {
+			if seat, err = p.judge(m); err != nil {
+				return nil, err
+			}
+			r.seats[m.ID] = seat
 		}
-		r.seats[m.ID] = seat
+		seat.member = m
 		if seat.dead && (m.ID != p.own.ID || p.foreign) && (p.spare == nil || !p.spare(seat)) {
 			dead[m.ID] = true
 		}
@@ -186,10 +221,11 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 			v.Own = &e
 			continue
 		case m.State == gone:
-			if buried++; !p.thorough && buried > nearest {
+			if buried++; p.blind || (!p.thorough && buried > nearest) {
 				continue
 			}
 		}
+		e := m.entry()
 		seat, err := judge(m)
 		if err != nil {
 			return v, nil, err
@@ -197,7 +233,6 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 		if m.State == gone || dead[m.ID] {
 			continue
 		}
-		e := m.entry()
 		e.Kept = seat.rest > 0
 		if seat.left == 0 && seat.rest > 0 && (m.ID != p.own.ID || p.foreign) {
 			e.State = queue.Ended
@@ -217,13 +252,9 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 func (p *step) viewWaiters(v *queue.View, waiting []*member, judge func(*member) (*seat, error), dead map[string]bool) error {
 	slices.SortFunc(waiting, before)
 	own := slices.IndexFunc(waiting, func(m *member) bool { return m.ID == p.own.ID })
-	end := own
-	if end < 0 {
-		end = len(waiting)
-	}
 	for i, m := range waiting {
-		isNear := i < nearest || (i < end && i >= end-nearest)
-		if (i == own && p.foreign) || (i != own && (isNear || p.thorough)) {
+		isNear := p.thorough || (!p.blind && (i < nearest || (i < own && i >= own-nearest)))
+		if isNear && (i != own || p.foreign) || (i == own && p.foreign) {
 			if _, err := judge(m); err != nil {
 				return err
 			}
@@ -296,7 +327,7 @@ func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 		}
 	case queue.Offered, queue.Holding:
 		m.State = holds
-		isOwn := m.ID == p.own.ID && p.question.Step == lease.Join
+		isOwn := m.ID == p.own.ID && p.entry != nil
 		mine := isOwn || (seat != nil && seat.record.Clock != "" && seat.record.Clock == p.store.clockName())
 		if m.Granted == 0 && mine && (was != holds || (isOwn && m.Hold > 0)) {
 			m.Granted = p.store.clock()

@@ -25,7 +25,7 @@ const (
 
 	// kept is how many old versions stay. More than are made while somebody reads
 	// the directory: then every reader finds one that is there all the time.
-	kept = 48
+	kept = 64
 
 	// pruneEvery is how many versions are made until old ones are removed.
 	pruneEvery = 8

@@ -45,25 +45,30 @@ func (e *entry) joinOnce(ctx context.Context, late bool) (o outcome, err error) 
 		late = err == errLate
 	}
 	if late && e.created {
+		if err := e.unask(); err != nil {
+			return o, err
+		}
 		e.created = false
 		e.own.Life++
 	}
 	r := e.request
-	p := &step{watch: e.watch, own: e.own, prepare: e.create, mustBe: e.queued && e.created, question: queue.Question{
+	p := &step{watch: e.watch, own: e.own, entry: e, mustBe: e.queued && e.created, question: queue.Question{
 		Step: lease.Join, NoWait: r.NoWait, Entry: e.own.entry(), By: locks.ReplacedBy(r),
 	}}
-	p.thorough = r.MaxQueue != nil || r.Replace != locks.ReplaceNone
 	if !e.queued {
-		p.question.MaxQueue = r.MaxQueue
-	} else {
-		p.thorough = false
+		p.question.MaxQueue, p.thorough = r.MaxQueue, r.MaxQueue != nil || r.Replace != locks.ReplaceNone
 	}
 	for _, w := range lease.Enclosing(r) {
 		p.question.Within = append(p.question.Within, hex.EncodeToString(w.ID[:]))
 	}
+	now := e.store.clock()
+	p.blind = !p.thorough && !r.NoWait && len(p.question.Within) == 0 && (!e.queued || now.Sub(e.judged) < e.judgeEvery())
 	out, err := p.decide(ctx)
 	if err != nil {
 		return o, err
+	}
+	if !p.blind {
+		e.judged = now
 	}
 	e.state = out.state
 	return e.answer(&out)
@@ -115,6 +120,11 @@ func (e *entry) answer(r *result) (o outcome, err error) {
 	return o, err
 }
 
+// judgeEvery is how often it looks whether those before it live.
+func (e *entry) judgeEvery() time.Duration {
+	return min(time.Duration(e.spot.turns)*lookEvery, slowestLook) * 9 / 10
+}
+
 // seen notes which version was read.
 func (e *entry) seen(version int64, turns int) {
 	e.mu.Lock()
@@ -160,7 +170,7 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 			return lease.Answer{}, 0, nil
 		}
 		moved, err := await(ctx, func() (bool, error) {
-			return at.directory.moved(at.version, min(max(at.turns/2, 1), kept/3))
+			return at.directory.moved(at.version, min(max(at.turns/2, 1), kept*3/4))
 		})
 		if moved || err != nil { // which the next look tells
 			return lease.Answer{}, 0, nil

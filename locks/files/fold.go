@@ -1,0 +1,86 @@
+package files
+
+import (
+	"encoding/json"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/locks/lease"
+	"golock/locks/queue"
+)
+
+// Who comes to wait and finds that somebody else made the version puts its request
+// beside the versions. The next one that makes a version lets it in. So a burst needs
+// few versions, and nobody tries for long.
+
+const requestPrefix = "join." // and the name of the record
+
+// canBeFolded reports whether others can answer the question: nobody needs to be told
+// more than that it waits or holds.
+func (p *step) canBeFolded() bool {
+	q := &p.question
+	return p.entry != nil && p.own.Ticket == 0 && !q.NoWait && q.MaxQueue == nil && len(q.Within) == 0 && q.Entry.Replace == locks.ReplaceNone
+}
+
+// ask puts the request where others find it. That it fails is no harm.
+func (e *entry) ask() {
+	if e.asked || e.create() != nil {
+		return
+	}
+	e.asked = true
+	e.store.at("ask")
+	if text, err := json.Marshal(state{Entries: []member{e.own}}); err == nil {
+		_ = makeFile(e.requestPath(), e.watch.path, text)
+	}
+}
+
+func (e *entry) requestPath() string { return e.watch.path + "/" + requestPrefix + e.own.record() }
+
+// unask takes the request away, before the entry does anything with its place: it must
+// not be let in a second time.
+func (e *entry) unask() error {
+	if !e.asked {
+		return nil
+	}
+	path := e.requestPath()
+	if err := again(func() error { return unix.Unlink(path) }); err != nil && err != unix.ENOENT {
+		return &locks.PathError{Op: "remove", Path: path, Err: err}
+	}
+	e.asked = false
+	return nil
+}
+
+// fold lets in those who have asked. They are answered in no particular order: none of
+// them knows of its place yet.
+func (p *step) fold(h *handle, l listing, s *state, r *result) (*state, error) {
+	for _, name := range l.names {
+		record, ok := strings.CutPrefix(name, requestPrefix)
+		if !ok || record == p.own.record() {
+			continue
+		}
+		text, err := readAt(h.fd, name, maxFile)
+		if err != nil {
+			continue // it has gone, or golock has not made it
+		}
+		asked, err := parseState(text)
+		if err != nil || len(asked.Entries) != 1 || asked.Entries[0].record() != record || s.find(asked.Entries[0].ID) != nil {
+			continue
+		}
+		m := asked.Entries[0]
+		seat, err := p.judge(&m)
+		if err != nil {
+			return nil, err
+		}
+		if seat.dead || seat.phase == 0 { // who has left has no record
+			_ = unix.Unlinkat(h.fd, name, 0)
+			continue
+		}
+		q := &step{watch: p.watch, own: m, question: queue.Question{Step: lease.Join, Entry: m.entry()}}
+		if s, _, err = q.answer(s, &result{seats: r.seats, removed: r.removed}); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
