@@ -48,7 +48,7 @@ func openAt(dir int, name string, flags int) (fd int, err error) {
 // has 120 kB.
 const (
 	maxFile  = 64 << 10
-	maxState = 64 << 20
+	maxState = 16 << 20
 )
 
 // readAt reads a file through a descriptor of its own: NFS asks the server then

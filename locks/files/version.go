@@ -27,8 +27,8 @@ const (
 	// the directory: then every reader finds one that is there all the time.
 	kept = 64
 
-	// pruneEvery is how many versions are made until old ones are removed.
-	pruneEvery = 8
+	// pruneParts is how often old ones are removed in the time in which so many are made.
+	pruneParts = 8
 )
 
 func versionName(n int64) string { return versionPrefix + strconv.FormatInt(n, 10) }
@@ -164,12 +164,14 @@ func (h *handle) commit(base int64, was, text []byte) (done, unsure bool, err er
 		still, err := h.readVersion(base)
 		return err == nil && bytes.Equal(still, was), true, nil
 	}
-	if n%pruneEvery == 0 {
+	if h.store.prunes(n) {
 		h.store.at("prune")
 		h.prune(l)
 	}
 	return true, false, nil
 }
+
+func (s *Store) prunes(n int64) bool { return n%max(s.kept/pruneParts, 1) == 0 }
 
 // prune removes old versions, the oldest first, and what was made for them.
 func (h *handle) prune(l listing) {

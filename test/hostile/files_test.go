@@ -165,36 +165,33 @@ func TestForeignThingsAmongLeaseFiles(t *testing.T) {
 	precious := testkit.Place(t, 0o700)
 	testkit.Must(t, os.WriteFile(precious+"/file", []byte("precious"), 0o600))
 
-	// A holder that was killed, whose data has become a link; names that only
+	// A holder that was killed, whose record has become a link; names that only
 	// look like what golock has begun.
 	h := hold(s, attacker, "--store", store, "--name", "killed", "--ttl", "1s", "--on-lost", "warn")
 	h.Signal(unix.SIGKILL)
 	h.In.Close() // ends the command, too
 	h.Wait()
-	data, err := filepath.Glob(dir + "/*/data/*")
-	if err != nil || len(data) != 1 {
-		t.Fatal(data, err)
-	}
-	record, err := os.ReadFile(data[0] + "/record")
+	record := onlyRecord(t, dir)
+	name := filepath.Dir(filepath.Dir(record))
+	text, err := os.ReadFile(record)
 	testkit.Must(t, err)
-	testkit.Must(t, os.WriteFile(precious+"/record", record, 0o600)) // it says how long it counts
-	testkit.Must(t, os.RemoveAll(data[0]))
-	testkit.Must(t, os.Symlink(precious, data[0]))
+	testkit.Must(t, os.WriteFile(precious+"/file", text, 0o600))
+	testkit.Must(t, os.Remove(record))
+	testkit.Must(t, os.Symlink(precious+"/file", record))
 	kept := []string{
 		dir + "/new.customers-of-the-year-2026-final", dir + "/new." + strings.Repeat("x", 65), dir + "/notes.used",
-		filepath.Dir(filepath.Dir(data[0])) + "/line/q.1", filepath.Dir(filepath.Dir(data[0])) + "/line/h.000000000001.notes",
-		filepath.Dir(filepath.Dir(data[0])) + "/fences/999999999999999999999999",
+		name + "/v0", name + "/v-1", name + "/v999999999999999999999999", name + "/t", name + "/join.x", name + "/data/notes",
 	}
 	for _, path := range kept {
 		testkit.Must(t, os.MkdirAll(path+"/deep", 0o777))
 	}
 	for i := range 3000 {
-		testkit.Must(t, os.WriteFile(fmt.Sprintf("%s/foreign.%d", filepath.Dir(kept[3]), i), nil, 0o666))
+		testkit.Must(t, os.WriteFile(fmt.Sprintf("%s/foreign.%d", name, i), nil, 0o666))
 	}
 	judge(t, "clean", as(s, 0, "clean", "--store", store))
 	says(t, "run", as(s, 0, "run", "--store", store, "--name", "killed", "-w", "5", "--", "true"), 0)
-	if text, err := os.ReadFile(precious + "/file"); err != nil || string(text) != "precious" {
-		t.Errorf("what a link led to is %q, %v", text, err)
+	if now, err := os.ReadFile(precious + "/file"); err != nil || string(now) != string(text) {
+		t.Errorf("what a link led to is %q, %v", now, err)
 	}
 	for _, path := range kept {
 		if !exists(path + "/deep") {
@@ -202,35 +199,54 @@ func TestForeignThingsAmongLeaseFiles(t *testing.T) {
 		}
 	}
 
-	// A record that is a FIFO which somebody keeps open.
-	hold(s, attacker, "--store", store, "--name", "x", "--on-lost", "warn")
-	records, err := filepath.Glob(dir + "/*/data/*/record")
-	if err != nil || len(records) != 1 {
-		t.Fatal(records, err)
-	}
-	testkit.Must(t, os.Remove(records[0]))
-	testkit.Must(t, unix.Mkfifo(records[0], 0o666))
-	fifo, err := unix.Open(records[0], unix.O_RDWR|unix.O_CLOEXEC, 0)
+	// A record that is a FIFO which somebody keeps open gives no sign of life.
+	testkit.Must(t, os.RemoveAll(name+"/data/notes"))
+	h = hold(s, attacker, "--store", store, "--name", "x", "--on-lost", "warn")
+	record = onlyRecord(t, dir)
+	testkit.Must(t, os.Remove(record))
+	testkit.Must(t, unix.Mkfifo(record, 0o666))
+	fifo, err := unix.Open(record, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	testkit.Must(t, err)
 	defer unix.Close(fifo)
-	for _, args := range [][]string{{"ls"}, {"break", "--name", "x"}, {"run", "--name", "x", "-n", "--", "true"}, {"clean"}} {
+	for _, args := range [][]string{{"ls", "x"}, {"run", "--name", "x", "-n", "--", "true"}} {
 		r := as(s, victim, append([]string{args[0], "--store", store}, args[1:]...)...)
 		judge(t, fmt.Sprint(args), r)
-		if r.Code != 69 || !strings.Contains(r.Stderr, "neither a file") {
+		if want := map[string]int{"ls": 0, "run": 75}[args[0]]; r.Code != want {
 			t.Errorf("%v: exit code %d after %v: %s", args, r.Code, r.Took, r.Stderr)
 		}
 	}
 
-	// A file that is there under the name of one that is being written.
-	testkit.Must(t, os.Remove(records[0]))
-	testkit.Must(t, unix.Mkfifo(records[0]+".new", 0o666))
-	if err := os.Link(precious+"/file", filepath.Dir(records[0])+"/evicted.new"); err != nil && !errors.Is(err, unix.EXDEV) {
-		t.Fatal(err)
+	// A version that is one, or a link to somewhere else, is not what golock has made.
+	name = filepath.Dir(filepath.Dir(record))
+	for what, spoil := range map[string]func(path string) error{
+		"a FIFO": func(path string) error { return unix.Mkfifo(path, 0o666) },
+		"a link": func(path string) error { return os.Symlink(precious+"/file", path) },
+		"large":  func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o666), os.Truncate(path, 1<<40)) },
+	} {
+		version := name + "/v4000000000000000000"
+		testkit.Must(t, spoil(version))
+		for _, args := range [][]string{{"ls"}, {"break", "--name", "x"}, {"run", "--name", "x", "-n", "--", "true"}, {"clean"}} {
+			r := as(s, victim, append([]string{args[0], "--store", store}, args[1:]...)...)
+			judge(t, fmt.Sprint(what, args), r)
+			if r.Code != 69 || !strings.Contains(r.Stderr, "damaged") {
+				t.Errorf("%s: %v: exit code %d after %v: %s", what, args, r.Code, r.Took, r.Stderr)
+			}
+		}
+		testkit.Must(t, os.Remove(version))
 	}
-	judge(t, "break", as(s, 0, "break", "--store", store, "--name", "x"))
-	if text, err := os.ReadFile(precious + "/file"); err != nil || string(text) != "precious" {
-		t.Errorf("what had two names is %q, %v", text, err)
+	judge(t, "ls", as(s, 0, "ls", "--store", store))
+	h.In.Close()
+	h.Wait() // it writes there as long as it lives
+}
+
+// onlyRecord is the file of the only entry in a directory of lease files.
+func onlyRecord(t *testing.T, dir string) string {
+	t.Helper()
+	records, err := filepath.Glob(dir + "/*/data/*-*")
+	if err != nil || len(records) != 1 {
+		t.Fatal(records, err)
 	}
+	return records[0]
 }
 
 // What golock starts itself serves nobody who calls it by hand.

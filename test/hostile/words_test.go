@@ -3,6 +3,7 @@
 package hostile_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -147,21 +148,24 @@ func TestWordsOfLeaseFiles(t *testing.T) {
 	s := testkit.New(t, "")
 	dir := testkit.Place(t, 0o777)
 	store := "mkdir://" + dir
-	hold(s, attacker, "--store", store, "--name", "x")
-	records, err := filepath.Glob(dir + "/*/data/*/record")
+	h := hold(s, attacker, "--store", store, "--name", "x")
+	records, err := filepath.Glob(dir + "/*/data/*")
 	if err != nil || len(records) != 1 {
 		t.Fatal(records, err)
 	}
 	text, err := os.ReadFile(records[0])
 	testkit.Must(t, err)
-	pulse, body := text[:42], map[string]any{}
-	testkit.Must(t, json.Unmarshal(text[42:], &body))
+	pulse, rest, _ := bytes.Cut(text, []byte("\n"))
+	body := map[string]any{}
+	testkit.Must(t, json.Unmarshal(rest, &body))
 	body["command"], body["user"] = []string{"sh", evilText}, evilText
 	body["owner"].(map[string]any)["host"] = evilText
 	changed, err := json.Marshal(body)
 	testkit.Must(t, err)
-	testkit.Must(t, os.WriteFile(records[0], append(append(pulse, changed...), '\n'), 0o666))
+	testkit.Must(t, os.WriteFile(records[0], fmt.Appendf(nil, "%s\n%s\n", pulse, changed), 0o666))
 	shownEverywhere(s, store, victim)
+	h.In.Close()
+	h.Wait() // it writes there as long as it lives
 }
 
 func TestWordsOnRedis(t *testing.T) {

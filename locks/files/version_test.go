@@ -1,0 +1,93 @@
+package files_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"golock/locks"
+	"golock/locks/files"
+	. "golock/locks/locktest"
+)
+
+// stopAt has a store stop once before a step, as soon as it is armed, until goOn is called.
+func stopAt(s *files.Store, at string) (arm func(), there <-chan struct{}, goOn func()) {
+	var armed atomic.Bool
+	reached, gate := make(chan struct{}), make(chan struct{})
+	s.At(func(step string) {
+		if step == at && armed.CompareAndSwap(true, false) {
+			close(reached)
+			<-gate
+		}
+	})
+	return func() { armed.Store(true) }, reached, func() { close(gate) }
+}
+
+// churn makes so many versions that those of before are removed.
+func churn(t *testing.T, url string) {
+	t.Helper()
+	s := open(t, url)
+	s.Keep(4)
+	for range 8 {
+		w := Queue(t, s, "n", Priority(-9))
+		w.Cancel()
+		w.Ended()
+		Becomes(t, s, "n", 1, 0)
+	}
+}
+
+// Whoever was held up before a commit for so long that others have made and removed its
+// number has committed nothing.
+func TestSlowWriter(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		slow, s := open(t, url), open(t, url)
+		Release(t, Take(t, s, "n"))
+		arm, there, goOn := stopAt(slow, "write")
+		arm()
+		got := make(chan error, 1)
+		go func() {
+			_, err := slow.Join(background, NewRequest(t, "n", NoWait))
+			got <- err
+		}()
+		<-there
+		l := Take(t, s, "n")
+		churn(t, url)
+		goOn()
+		if err := <-got; !errors.As(err, new(*locks.BusyError)) {
+			t.Errorf("Join beside a holder = %v", err)
+		}
+		Release(t, l)
+	})
+}
+
+// Whoever was held up before it read a version may read what another one, that was held
+// up, too, has made of its number.
+func TestSlowReader(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, releaser, reader := open(t, url), open(t, url), open(t, url)
+		armReleaser, releases, releaserGoesOn := stopAt(releaser, "write")
+		armReader, reads, readerGoesOn := stopAt(reader, "read")
+		first := Take(t, releaser, "n")
+		w := Queue(t, reader, "n")
+		armReleaser() // it makes a version that grants to w
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = first.Release(background)
+		}()
+		<-releases
+		armReader()
+		if err := s.Evict(background, w.Ref, "a test"); err != nil { // the version of that number
+			t.Fatal(err)
+		}
+		<-reads
+		Take(t, s, "n")
+		churn(t, url)
+		releaserGoesOn()
+		<-done
+		readerGoesOn()
+		if w.Ended(); !errors.As(w.Err, new(*locks.EvictedError)) {
+			t.Errorf("Wait = %v, %v, want that it was evicted", w.Lease, w.Err)
+		}
+	})
+}
