@@ -20,8 +20,9 @@ import (
 // The protocol of the lease files under every schedule with few switches: some
 // requests, each with a store of its own, are stopped before each of their
 // steps, and it is tried in all ways who goes on (Musuvathi and Qadeer,
-// Iterative context bounding, 2007). Time is virtual: it goes on only when all
-// of them sleep.
+// Iterative context bounding, 2007). One of them may be held up before any step until
+// all others are done, as one that is stopped, or killed. Time is virtual: it goes on
+// only when all of them sleep.
 
 // who is one request of a schedule.
 type who struct {
@@ -36,6 +37,7 @@ type who struct {
 	queued int           // and at which it had a place; 0: it has none
 	inside bool
 	done   bool
+	stalls bool // it is, or was, held up for longer than its TTL
 	lease  locks.Lease
 }
 
@@ -43,6 +45,7 @@ type who struct {
 type schedule struct {
 	*Choices
 	switches int // that are left
+	stalls   int // likewise
 
 	mu      sync.Mutex // guards what follows
 	all     []*who
@@ -70,6 +73,7 @@ func (s *schedule) live(t *testing.T, i int) {
 	defer s.mu.Unlock() // and free in whatever the store does
 	defer func() { w.done = true }()
 	r := NewRequest(t, "n", w.changes...)
+	r.TTL = stallTTL
 	r.Ref.ID = [16]byte{byte(i)} // it decides between equal tickets: the same each time
 	w.claim = r.Claim
 	stop := func(step string) {
@@ -119,7 +123,7 @@ func (s *schedule) live(t *testing.T, i int) {
 	s.clock++
 	s.freed, w.inside = s.clock, false
 	do(func() { err = lease.Release(background) })
-	if err != nil {
+	if err != nil && !(w.stalls && (errors.Is(err, locks.ErrLost) || errors.As(err, new(*locks.OutageError)))) {
 		s.wrong("%d: %v", i, err)
 	}
 	s.tell(i, "has released")
@@ -131,14 +135,15 @@ func (s *schedule) granted(i int, l locks.Lease) {
 	var beside []locks.Claim
 	taken := map[int]int{}
 	for j, o := range s.all {
-		if !o.inside {
+		late := o.stalls && o.lease != nil && now() >= o.lease.(locks.RenewableLease).Term().End()
+		if !o.inside || late {
 			if o.lease != nil && l.Grant().Fence <= o.lease.Grant().Fence && !locks.Admits([]locks.Claim{o.claim}, w.claim) {
 				s.wrong("%d has fence %d after %d of %d, which is gone", i, l.Grant().Fence, o.lease.Grant().Fence, j)
 			}
 			// Whoever had its place before the slot came free goes first, if it
 			// stands before.
 			first := o.claim.Priority > w.claim.Priority || (o.claim.Priority == w.claim.Priority && o.queued < w.came)
-			if o.queued != 0 && o.queued < s.freed && o.lease == nil && !o.done && j != i && first {
+			if o.queued != 0 && o.queued < s.freed && o.lease == nil && !o.done && !o.stalls && j != i && first {
 				s.wrong("%d has overtaken %d", i, j)
 			}
 			continue
@@ -164,7 +169,8 @@ func (s *schedule) run(t *testing.T, url string) {
 	began := time.Now()
 	for i, w := range s.all {
 		w.store, w.gate = open(t, url), make(chan struct{})
-		w.store.SetClock("virtual", func() locks.Instant { return locks.Instant(time.Now().UnixNano()) })
+		w.store.SetClock("virtual", now)
+		w.store.Keep(2)
 		go s.live(t, i)
 	}
 	last := 0
@@ -182,9 +188,9 @@ func (s *schedule) run(t *testing.T, url string) {
 			}
 			come, others := false, false
 			for _, o := range s.all[:i] {
-				come, others = come || o.queued != 0, others || !o.done
+				come, others = come || o.queued != 0, others || (!o.done && !o.stalls)
 			}
-			if w.step == "" || (w.late && w.step == "come" && others && !come) {
+			if w.step == "" || (w.stalls && !s.allDone(w)) || (w.late && w.step == "come" && others && !come) {
 				continue
 			}
 			if ready = append(ready, i); i == last {
@@ -192,14 +198,20 @@ func (s *schedule) run(t *testing.T, url string) {
 			}
 		}
 		switch {
-		case left == 0:
+		case left == 0 && len(ready) == 0: // what was given up goes on alone
 			return
-		case len(ready) == 0 && time.Since(began) > 20*time.Second: // none of it may need a TTL
+		case len(ready) == 0 && time.Since(began) > s.longest(): // none of it may need a TTL
 			panic("nobody goes on:\n  " + strings.Join(s.story, "\n  "))
 		case len(ready) == 0:
 			s.mu.Unlock()
 			time.Sleep(time.Millisecond)
 			s.mu.Lock()
+			continue
+		}
+		if w := s.all[ready[0]]; s.stalls > 0 && s.problem == "" && w.step != "come" && !s.allDone(w) && s.Pick(2) == 1 {
+			s.stalls--
+			w.stalls = true
+			s.tell(ready[0], "is held up before "+w.step)
 			continue
 		}
 		choice := 0
@@ -220,6 +232,31 @@ func (s *schedule) run(t *testing.T, url string) {
 	}
 }
 
+// stallTTL is that of all: who waits for it looks often meanwhile.
+const stallTTL = 3 * time.Second
+
+func now() locks.Instant { return locks.Instant(time.Now().UnixNano()) }
+
+// longest is how long nobody may go on.
+func (s *schedule) longest() time.Duration {
+	for _, w := range s.all {
+		if w.stalls {
+			return 4 * stallTTL
+		}
+	}
+	return 20 * time.Second
+}
+
+// allDone reports whether w is the last one.
+func (s *schedule) allDone(w *who) bool {
+	for _, o := range s.all {
+		if o != w && !o.done {
+			return false
+		}
+	}
+	return true
+}
+
 func TestEverySchedule(t *testing.T) {
 	switches := 2
 	if text := os.Getenv("LOCKTEST_DEPTH"); text != "" {
@@ -230,6 +267,7 @@ func TestEverySchedule(t *testing.T) {
 		switches += n
 	}
 	for name, requests := range map[string]func() []*who{
+		"three":           func() []*who { return []*who{{}, {}, {}} },
 		"two":             func() []*who { return []*who{{}, {}} },
 		"one of them -n":  func() []*who { return []*who{{}, {changes: []Change{NoWait}}} },
 		"two of two":      func() []*who { return []*who{{changes: []Change{Limit(2)}}, {changes: []Change{Limit(2)}}} },
@@ -248,7 +286,10 @@ func TestEverySchedule(t *testing.T) {
 				if err := os.Mkdir(dir, 0o700); err != nil {
 					t.Fatal(err)
 				}
-				s := &schedule{Choices: tree, switches: switches, all: requests()}
+				s := &schedule{Choices: tree, switches: switches, stalls: 1, all: requests()}
+				if len(s.all) > 3 {
+					s.stalls = 0
+				}
 				if len(s.all) > 2 {
 					s.switches--
 				}

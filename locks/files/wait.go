@@ -103,6 +103,9 @@ func (e *entry) answer(r *result) (o outcome, err error) {
 		o.Recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.own.TTL/beats)
 		return o, nil
 	}
+	if r.missing && e.store.clock() >= e.term.End() { // it was taken for dead
+		return o, errLate
+	}
 	if r.missing {
 		return outcome{Answer: lease.Answer{Verdict: lease.Gone}}, nil
 	}
