@@ -165,11 +165,13 @@ func TestFenceAheadOfTheClock(t *testing.T) {
 		future := time.Now().Add(time.Hour).UnixMicro()
 		version := latest(t, url)
 		testkit.Must(t, os.WriteFile(version, fmt.Appendf(nil, `{"counter":%d}`, future), 0o600))
-		for next := future + 1; next < future+3; next++ {
+		for last := future; last < future+3; {
 			l := Take(t, s, "n")
-			if got := l.Grant().Fence; got != next {
-				t.Errorf("fence %d, want %d", got, next)
+			got := l.Grant().Fence
+			if got <= last || got > last+2 { // a ticket may lie between
+				t.Errorf("fence %d after %d", got, last)
 			}
+			last = got
 			Release(t, l)
 		}
 	})

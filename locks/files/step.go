@@ -287,7 +287,7 @@ func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (
 	}
 	ends := p.question.Step == lease.Release || p.question.Step == lease.Leave
 	for _, m := range s.Entries {
-		n, stays := m, !dead[m.ID] && !slices.Contains(r.Remove, m.ID)
+		n, stays := m, !dead[m.ID]
 		if e, ok := put[m.ID]; ok {
 			n, stays = p.changed(m, e, r)
 			delete(put, m.ID)
