@@ -222,24 +222,25 @@ func (s *Store) revoke(q *question, v *view) string {
 	return text
 }
 
-// wake wakes others, and stays until they have come or their connections have gone, but
-// not for long. An offer to one that has gone goes to the next.
+// wake wakes others, and stays until they have come, but not for long. An offer to one
+// whose connection has gone all that time goes to the next.
 func (c *session) wake(ctx context.Context, q *question, sleepers []Sleeper) {
 	told := c.store.dialect.Notify("") != "" // by the step
+	var gone []Sleeper
 	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0 && len(q.missed) < frontSize; pause *= 2 {
-		var missed []Sleeper
 		err := c.open(ctx)
 		if err == nil && !told && (pause == firstWatch || pause >= nextWake) {
-			missed, err = c.conn.Wake(ctx, sleepers)
+			gone, err = c.conn.Wake(ctx, sleepers)
 		}
 		told = false
-		if err == nil && len(missed) == 0 {
+		if err == nil {
 			lease.Pause(ctx, pause)
 			sleepers, err = c.asleep(ctx, q.key, sleepers)
 		}
-		if err == nil && len(missed) > 0 {
-			if err = c.passOver(ctx, q, missed); err == nil {
-				return
+		if err == nil && pause == lastWatch {
+			gone = slices.DeleteFunc(gone, func(w Sleeper) bool { return !slices.Contains(sleepers, w) })
+			if len(gone) > 0 {
+				err = c.passOver(ctx, q, gone)
 			}
 		}
 		if err != nil {

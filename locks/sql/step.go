@@ -12,9 +12,8 @@ import (
 
 // The times of a queue.
 const (
-	remember   = 10 * time.Minute     // that an entry has gone
-	offerLimit = 5 * time.Second      // to accept an offer, at most
-	lateness   = lease.LongestAttempt // of a waiter, until it is passed over
+	remember   = 10 * time.Minute // that an entry has gone
+	offerLimit = 5 * time.Second  // to accept an offer, at most
 
 	tidyEvery = 16 // of so many steps about one removes what is forgotten
 )
@@ -235,12 +234,12 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 		t.rows[e.ID] = &r
 		offered = offered || e.State == queue.Offered
 	}
-	if t.name.counter%tidyEvery == 0 {
+	if len(t.writes) > 0 && t.name.counter%tidyEvery == 0 {
 		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='G' AND ends<%d", t.store.table, t.q.key, t.v.now-micros(remember))
 	}
 	// Who is forgotten while it waits comes again, with its ticket; and the acceptance of
 	// an offer lasts, with all that came before it.
-	t.lasting = t.nameChanged || !(d.Verdict == lease.Queued && len(d.Replaced) == 0 || t.q.Step == lease.Release && offered || t.q.Step == lease.Join && d.Verdict == lease.Evicted)
+	t.lasting = t.nameChanged || !(d.Verdict == lease.Queued && len(d.Replaced) == 0 || t.q.Step == lease.Release && offered || len(d.Put) == 0)
 	if d.Counter > t.name.counter {
 		t.name.counter, t.nameChanged = d.Counter, true
 	}
@@ -260,7 +259,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 			r.due, r.conn = t.v.now, 0
 			break
 		}
-		r.ends, r.due, r.conn = t.v.now+micros(r.ttl), t.v.now+micros(recheck+lateness), 0
+		r.ends, r.due, r.conn = t.v.now+micros(r.ttl), t.v.now+micros(recheck+r.ttl/3), 0
 		if was == 0 && r.since == 0 {
 			r.since = t.v.now
 		}

@@ -35,9 +35,9 @@ func (c *session) beat(ctx context.Context, key string, k known) (place int, ok 
 			return err
 		}
 		clock := s.dialect.Clock()
-		answers, err := c.conn.Run(ctx, fmt.Sprintf("%[1]s;UPDATE %[2]s SET ends=%[3]s+%[4]d,due=%[3]s+%[5]d WHERE lock_key='%[6]s' AND entry_id='%[7]s' AND state='W' AND ends<%[3]s+%[10]d;"+
+		answers, err := c.conn.Run(ctx, fmt.Sprintf("%[1]s;UPDATE %[2]s SET ends=%[3]s+%[4]d,due=%[3]s+%[5]d WHERE lock_key='%[6]s' AND entry_id='%[7]s' AND state='W' AND (ends<%[3]s+%[5]d OR due<%[3]s+%[10]d);"+
 			"SELECT COUNT(*)-1,COALESCE(SUM(CASE WHEN entry_id='%[7]s' THEN 1 ELSE 0 END),0) FROM %[2]s WHERE lock_key='%[6]s' AND state='W' AND ord<='%[8]s' AND ord>=(SELECT low FROM %[2]s WHERE lock_key='%[6]s' AND entry_id='');%[9]s",
-			s.dialect.Begin(lockWait), s.table, clock, micros(k.ttl), micros(k.ttl*2/3+lateness), key, k.mine.ID, order(k.mine.Claim), s.dialect.Commit(false), micros(k.ttl*2/3)))
+			s.dialect.Begin(lockWait), s.table, clock, micros(k.ttl), micros(k.ttl*2/3), key, k.mine.ID, order(k.mine.Claim), s.dialect.Commit(false), micros(k.ttl/3)))
 		if err != nil {
 			return err
 		}
