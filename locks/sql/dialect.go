@@ -42,12 +42,16 @@ type Dialect interface {
 	// number. It must be read when its statement runs.
 	Clock() string
 
-	// Facts is five expressions: the server's clock in seconds since 1970 with
+	// Facts is six expressions: the server's clock in seconds since 1970 with
 	// six digits after the point, which server this is, when it was started
 	// (likewise in seconds), the number of the connection, and whose it is: what
-	// decides which other connections it may see. The clock must be read when the
-	// statement runs.
+	// decides which other connections it may see, and how many there may be. The clock
+	// must be read when the statement runs.
 	Facts() string
+
+	// Listeners is how many waiters of a name are to be woken at most; the others look
+	// now and then.
+	Listeners() int
 
 	// Listen is a statement, run in the transaction that queues an entry, after
 	// which the connection hears what Notify, run in another transaction, says

@@ -39,7 +39,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	}
 	x.facts(ctx)
 	there := x.table(ctx)
-	around := Surroundings{Waiters: s.target.waiters, Quarantine: s.target.Quarantine}
+	around := Surroundings{Waiters: s.kept(), Quarantine: s.target.Quarantine}
 	if there {
 		around.Table = s.table
 		x.mark(ctx)
@@ -89,6 +89,7 @@ func (x *examination) facts(ctx context.Context) {
 		return f, before, err == nil && x.session.conn.Owns(f.conn), err
 	}
 	f, before, own, err := ask()
+	x.store.most.Store(f.most)
 	if err != nil {
 		x.add(locks.Finding{Level: locks.Problem, Subject: "clock", What: "the server does not tell its own: " + err.Error(), Why: "every step needs it"})
 		return

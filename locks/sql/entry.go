@@ -49,8 +49,8 @@ const (
 	// idleLimit is how long the connection of a grant is kept.
 	idleLimit = time.Second
 
-	// keepConn is for how long a waiter that cannot be woken keeps its connection for its
-	// next look: in a queue that moves quickly, to connect costs more than to look.
+	// keepConn is for how long a waiter further back keeps its connection for its next
+	// look: in a queue that moves quickly, to connect costs more than to look.
 	keepConn = 250 * time.Millisecond
 )
 
@@ -185,7 +185,7 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 	e.mu.Lock()
 	k := e.known
 	e.mu.Unlock()
-	mine, sent, err := e.session.sleep(ctx, e.ref.Key.String(), k, d, keepConn)
+	mine, sent, err := e.session.sleep(ctx, e.ref.Key.String(), k, d)
 	switch {
 	case err != nil && !errors.Is(err, context.Canceled) && !lease.MayPass(err):
 		return lease.Answer{}, 0, err

@@ -34,7 +34,7 @@ func testManyInOrder(t *testing.T, f family) {
 	holder := Take(t, s, "n")
 	var waiters []*Waiter
 	for range many {
-		waiters = append(waiters, Queue(t, b.store(t), "n"))
+		waiters = append(waiters, Queue(t, b.store(t, "waiters=16"), "n"))
 	}
 	b.listening(t, listen)
 	if h, w := Count(t, s, "n"); h != 1 || w != many {

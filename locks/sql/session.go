@@ -145,7 +145,8 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 		return answer{}, err
 	}
 	q.conn = false
-	if s.target.waiters > 0 {
+	s.most.Store(v.most)
+	if s.target.waiters != 0 {
 		if q.conn = c.conn.Owns(v.conn); !q.conn {
 			s.noNotify.Store(true)
 		}

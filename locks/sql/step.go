@@ -78,7 +78,7 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	}
 	a.holders, a.replaced = t.rowsOf(d.Holders), t.rowsOf(d.Replaced)
 	t.again = d.Again
-	a.keepConn = len(v.front) > 0 && len(v.holders) <= s.target.waiters
+	a.keepConn = len(v.front) > 0 && len(v.holders) <= s.kept()
 	return t, a, t.err
 }
 
@@ -371,7 +371,7 @@ func (t *step) knows(r *row) bool {
 
 // canBeWoken reports whether a waiter can be woken by those who are there before it.
 func (t *step) canBeWoken(ahead int) bool {
-	if !t.q.conn || t.v.now < t.v.start || ahead >= t.store.target.waiters {
+	if !t.q.conn || t.v.now < t.v.start || ahead >= t.store.listeners() {
 		return false
 	}
 	for _, rows := range [][]row{t.v.holders, t.v.front[:min(ahead, len(t.v.front))]} {

@@ -33,6 +33,7 @@ type Store struct {
 	table    string // quoted
 	clock    locks.Clock
 	host     atomic.Int64           // which of the target's hosts is tried first
+	most     atomic.Int64           // connections that the server allows
 	noNotify atomic.Bool            // connections cannot be woken
 	noMark   atomic.Pointer[string] // why makeTable has not left its mark, as a warning
 }
@@ -71,12 +72,21 @@ func (s *Store) Warnings() []string {
 	return all
 }
 
-// listeners is how many waiters of a name can be woken.
+// kept is how many waiters of a name keep a connection: a quarter of those that the server
+// allows, if the URL says nothing.
+func (s *Store) kept() int {
+	if s.target.waiters != autoWaiters {
+		return s.target.waiters
+	}
+	return int(s.most.Load() / 4)
+}
+
+// listeners is how many of them can be woken.
 func (s *Store) listeners() int {
 	if s.noNotify.Load() {
 		return 0
 	}
-	return s.target.waiters
+	return min(s.kept(), s.dialect.Listeners())
 }
 
 // Join implements locks.Store.

@@ -19,8 +19,8 @@ import (
 
 // What a URL may leave out.
 const (
-	defaultTable   = "golock"
-	defaultWaiters = 16
+	defaultTable = "golock"
+	autoWaiters  = -1 // a share of what the server allows
 )
 
 // Target is what a URL says.
@@ -37,7 +37,7 @@ type Target struct {
 	port   string   // likewise, beside a socket
 
 	table   string
-	waiters int // so many keep a connection
+	waiters int // so many of a name keep a connection
 
 	Application    string // PostgreSQL's application_name
 	connectTimeout time.Duration
@@ -70,7 +70,7 @@ func read(address string, d Dialect) (*Target, error) {
 	}
 	t := &Target{
 		Options: network.NewOptions(), scheme: u.Scheme, login: u.User, Password: u.Password,
-		table: defaultTable, waiters: defaultWaiters, port: d.Port(),
+		table: defaultTable, waiters: autoWaiters, port: d.Port(),
 	}
 	if err := u.EachOption(func(name, value string) error { return t.option(d, name, value) }); err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (t *Target) String() string {
 	if t.table != defaultTable {
 		options.Add("table", t.table)
 	}
-	if t.waiters != defaultWaiters {
+	if t.waiters != autoWaiters {
 		options.Add("waiters", strconv.Itoa(t.waiters))
 	}
 	options.AddQuarantine(&t.Options)

@@ -34,7 +34,7 @@ func TestURL(t *testing.T) {
 		{"mysql:///d?socket=/run/s", "mysql://localhost:3306/d?socket=/run/s"},
 		{"mysql://me@h/d?table=t", "mysql://me@h:3306/d?table=t"},
 		{"mysql://me@h/d?table=s.t_1", "mysql://me@h:3306/d?table=s.t_1"},
-		{"mysql://me@h/d?table=golock&waiters=16&quarantine=3&tls=off", "mysql://me@h:3306/d"},
+		{"mysql://me@h/d?table=golock&quarantine=3&tls=off", "mysql://me@h:3306/d"},
 		{"mysql://me@h/d?waiters=0&quarantine=1.5", "mysql://me@h:3306/d?waiters=0&quarantine=1.5s"},
 		{"mysql://me@h/d?quarantine=2m&waiters=1023", "mysql://me@h:3306/d?waiters=1023&quarantine=2m0s"},
 		{"mysql://me@h/d?tls=on&ca=/a%20b&cert=c&key=k&server-name=n", "mysql://me@h:3306/d?tls=on&ca=%2Fa%20b&cert=c&key=k&server-name=n"},

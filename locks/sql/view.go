@@ -127,14 +127,14 @@ func (s *Store) read(q *question, answers []Rows) (v *view, err error) {
 
 // readTable reads the table's own row, and what the server says of itself.
 func (v *view) readTable(s *Store, rows Rows) (err error) {
-	if len(rows) != 1 || len(rows[0]) != 9 {
+	if len(rows) != 1 || len(rows[0]) != 10 {
 		return errNotOurs
 	}
-	if v.facts, err = readFacts(Rows{rows[0][:5]}); err != nil {
+	if v.facts, err = readFacts(Rows{rows[0][:6]}); err != nil {
 		return err
 	}
 	var n numbers
-	f := rows[0][5:]
+	f := rows[0][6:]
 	if n.read(f[0]) != format {
 		return &FormatError{Table: s.target.table, Found: f[0]}
 	}
@@ -226,18 +226,19 @@ type facts struct {
 	start   int64  // when it was started
 	conn    int64  // the connection's number
 	account string // the connection's user, as the server knows it
+	most    int64  // connections at a time
 }
 
 // login is what decides whether a connection may be woken over another one.
 func (f *facts) login() string { return unescape(escape(f.account+" "+f.server, maxLogin)) }
 
 func readFacts(rows Rows) (facts, error) {
-	if len(rows) != 1 || len(rows[0]) != 5 {
+	if len(rows) != 1 || len(rows[0]) != 6 {
 		return facts{}, fmt.Errorf("the server does not tell its clock: %.200q", fmt.Sprint(rows))
 	}
 	f := rows[0]
 	var n numbers
-	return facts{now: n.seconds(f[0]), server: f[1], start: n.seconds(f[2]), conn: n.read(f[3]), account: f[4]}, n.err
+	return facts{now: n.seconds(f[0]), server: f[1], start: n.seconds(f[2]), conn: n.read(f[3]), account: f[4], most: n.read(f[5])}, n.err
 }
 
 func parseRows(rows Rows) ([]row, error) {

@@ -45,7 +45,7 @@ func (c *session) beat(ctx context.Context, key string, k known) (place int, ok 
 		ahead, there = n.count(answers[0][0][0]), n.count(answers[0][0][1])
 		return n.err
 	})
-	near := there == 0 || ahead < nearPlaces || !wakes && ahead < s.target.waiters && !s.noNotify.Load()
+	near := there == 0 || ahead < nearPlaces || !wakes && ahead < s.listeners()
 	return ahead + 1, err == nil && !near
 }
 
@@ -55,12 +55,12 @@ func nap(place int) time.Duration { return 5*time.Second + time.Duration(place)*
 
 // sleep waits until the entry has an offer, or has to look for another reason; for d at
 // most. It accepts the offer: mine is the entry then, sent the moment from which its lease
-// counts. Without a connection over which it is woken it keeps none for longer than keep.
-func (c *session) sleep(ctx context.Context, key string, k known, d, keep time.Duration) (mine row, sent locks.Instant, err error) {
+// counts.
+func (c *session) sleep(ctx context.Context, key string, k known, d time.Duration) (mine row, sent locks.Instant, err error) {
 	err = c.guard(func() error {
 		switch {
 		case k.mine.conn == 0:
-			if d > keep {
+			if d > keepConn && k.place > c.store.kept() {
 				c.hangUp()
 			}
 			lease.Pause(ctx, d)

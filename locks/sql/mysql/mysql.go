@@ -64,8 +64,11 @@ func (dialect) Clock() string { return "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 
 // was started; that counts as over. (It moves on by one when the function has
 // been called 2^24 times: still before anything that happens then.)
 func (dialect) Facts() string {
-	return "UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id),((UUID_SHORT()>>24)&4294967295)+1,CONNECTION_ID(),CURRENT_USER()"
+	return "UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id),((UUID_SHORT()>>24)&4294967295)+1,CONNECTION_ID(),CURRENT_USER(),LEAST(@@max_connections,COALESCE(NULLIF(@@max_user_connections,0),@@max_connections))"
 }
+
+// Listeners implements sql.Dialect: one that sleeps costs the server nothing.
+func (dialect) Listeners() int { return 1 << 20 }
 
 // Listen implements sql.Dialect.
 func (dialect) Listen(string) string { return "" }

@@ -65,10 +65,13 @@ func (dialect) Clock() string { return "(extract(epoch FROM clock_timestamp())*1
 // Facts implements sql.Dialect. No two servers start in the same microsecond.
 func (dialect) Facts() string {
 	return "extract(epoch FROM clock_timestamp()),extract(epoch FROM pg_postmaster_start_time())," +
-		"extract(epoch FROM pg_postmaster_start_time()),pg_backend_pid(),current_user"
+		"extract(epoch FROM pg_postmaster_start_time()),pg_backend_pid(),current_user,current_setting('max_connections')"
 }
 
 func channel(id string) string { return "golock_" + id }
+
+// Listeners implements sql.Dialect: a notification wakes all of a database's.
+func (dialect) Listeners() int { return 32 }
 
 // Listen implements sql.Dialect. It takes effect when the transaction commits.
 func (dialect) Listen(id string) string { return "LISTEN " + channel(id) }
