@@ -339,9 +339,14 @@ func (t *step) save(r, old *row) {
 			set = append(set, name+"="+fields[i])
 		}
 	}
-	if len(set) > 0 {
-		t.write("UPDATE %s SET %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, strings.Join(set, ","), t.q.key, r.ID)
+	if len(set) == 0 {
+		return
 	}
+	still := ""
+	if old.State == queue.Offered && r.State == queue.Waiting { // it may just be accepting
+		still = " AND state='O'"
+	}
+	t.write("UPDATE %s SET %s WHERE lock_key='%s' AND entry_id='%s'%s", t.store.table, strings.Join(set, ","), t.q.key, r.ID, still)
 }
 
 // finish is the text that writes the step and ends its transaction. What only
