@@ -208,6 +208,92 @@ func TestWaiterIsCutOff(t *testing.T) {
 	w.Granted()
 }
 
+// Who is evicted between its offer and its acceptance does not hold, and learns of it;
+// the slot is the next one's.
+func TestEvictedWithAnOffer(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		held := Take(t, s, "n")
+		proxy := sqltest.NewProxy(t, b.server)
+		w := Queue(t, b.behind(t, proxy), "n")
+		b.listening(t, 1)
+		next := Queue(t, s, "n")
+		proxy.Freeze()
+		Release(t, held)
+		if rows := b.exec(t, "SELECT 1 FROM golock WHERE state='O'"); len(rows) != 1 {
+			t.Fatalf("%d offers, want one", len(rows))
+		}
+		if err := s.Evict(background, w.Ref, "the test"); err != nil {
+			t.Fatal(err)
+		}
+		proxy.Thaw()
+		w.Ended()
+		var evicted *locks.EvictedError
+		if !errors.As(w.Err, &evicted) {
+			t.Errorf("Wait: %v, want that it was evicted", w.Err)
+		}
+		next.Granted()
+	})
+}
+
+// One whose connection stands, but that does not take its offer, loses it to the next.
+// Nothing of its late acceptance counts; it has its place when it comes again.
+// Slow: the time of an offer.
+func TestOfferNotTaken(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		held := Take(t, s, "n")
+		proxy := sqltest.NewProxy(t, b.server)
+		w := Queue(t, b.behind(t, proxy), "n", TTL(3*time.Second))
+		b.listening(t, 1)
+		next, last := Queue(t, s, "n"), Queue(t, s, "n")
+		b.listening(t, 3)
+		proxy.Freeze()
+		Release(t, held)
+		l := next.Granted()
+		proxy.Thaw()
+		for range 3 { // it comes again, and waits
+			Becomes(t, s, "n", 1, 2)
+			Renew(t, l)
+		}
+		w.Waits()
+		Release(t, l)
+		Release(t, w.Granted())
+		Release(t, last.Granted())
+	})
+}
+
+// One that accepts its offer in the very moment in which it is taken for lost holds.
+// Slow: the time of an offer.
+func TestAcceptedWhileRevoked(t *testing.T) {
+	t.Parallel()
+	b := postgresql().fresh(t) // the statement is the same for both
+	s := b.store(t)
+	held := Take(t, s, "n")
+	r := NewRequest(t, "n", TTL(3*time.Second))
+	ticket, err := s.Join(background, r) // it does not wait
+	if err != nil || !ticket.Queued() {
+		t.Fatalf("Join: %v", err)
+	}
+	proxy := sqltest.NewProxy(t, b.server)
+	accepted := make(chan struct{}, 10)
+	proxy.Judge(func(text string) sqltest.Verdict {
+		if strings.HasPrefix(text, "DELETE FROM") {
+			b.exec(t, fmt.Sprintf("UPDATE golock SET state='H',due=0,ends=%d WHERE lock_key='%s' AND entry_id='%x' AND state='O'",
+				time.Now().Add(time.Hour).UnixMicro(), r.Ref.Key, r.Ref.ID))
+			accepted <- struct{}{}
+		}
+		return sqltest.Pass
+	})
+	next := Queue(t, b.behind(t, proxy), "n", TTL(3*time.Second))
+	Release(t, held)
+	testkit.Eventually(t, "it accepts", func() bool { return len(accepted) > 0 })
+	Becomes(t, s, "n", 1, 1)
+	next.Waits()
+}
+
 // A waiter that gives up while the answer with its grant is on the way has begun
 // nothing, so nothing stays of it.
 func TestLeavingLeavesNoHold(t *testing.T) {

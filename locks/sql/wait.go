@@ -109,7 +109,7 @@ func (s *Store) acceptText(key string, mine *row) (offered, accept string) {
 	return offered, strings.Join([]string{
 		s.dialect.Begin(lockWait),
 		fmt.Sprintf("UPDATE %s SET state='H',due=0,conn=0,since=%[2]s,hold=CASE WHEN hold>0 THEN hold+%[2]s ELSE 0 END,ends=%[2]s+ttl"+
-			" WHERE lock_key='%[3]s' AND entry_id='%[4]s' AND state='O' AND conn=%[5]d AND evicted='' AND due>%[2]s", s.table, clock, key, mine.ID, mine.conn),
+			" WHERE lock_key='%[3]s' AND entry_id='%[4]s' AND state='O' AND conn=%[5]d AND evicted=''", s.table, clock, key, mine.ID, mine.conn),
 		"SELECT " + columns + " FROM " + own,
 		"SELECT entry_id FROM " + of + " AND state='O' AND due<=" + clock,
 		s.dialect.Commit(true),
