@@ -1,6 +1,12 @@
 package files
 
-import "golock/locks"
+import (
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+)
 
 // At has f told each step of the protocol before it is made.
 func (s *Store) At(f func(step string)) { s.at = f }
@@ -11,4 +17,15 @@ func (s *Store) Keep(n int64) { s.kept = n }
 // SetClock gives the store another machine's clock.
 func (s *Store) SetClock(name string, clock locks.Clock) {
 	s.clock, s.clockName = clock, func() string { return name }
+}
+
+// Fill has the disk be full for versions while full is true.
+func (s *Store) Fill(full *atomic.Bool) {
+	made := s.make
+	s.make = func(h *handle, temp, name string, text []byte) error {
+		if full.Load() {
+			return unix.ENOSPC
+		}
+		return made(h, temp, name, text)
+	}
 }

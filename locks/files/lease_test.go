@@ -285,3 +285,25 @@ func TestReleaseOfWhatHasEnded(t *testing.T) {
 		Take(t, s, "m", NoWait)
 	})
 }
+
+// On a full disk whoever leaves says so in its record, which has its room: what it had is
+// free for the first one that can make a version.
+func TestFullDisk(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, other := open(t, url), open(t, url)
+		var full atomic.Bool
+		s.Fill(&full)
+		l := Take(t, s, "n")
+		w := Queue(t, s, "n")
+		behind := Queue(t, other, "n", Priority(-1))
+		full.Store(true)
+		w.Cancel()
+		w.Ended()
+		Release(t, l)
+		Release(t, behind.Granted())
+		Take(t, other, "n", NoWait)
+		if h, w := Count(t, other, "n"); h != 1 || w != 0 {
+			t.Errorf("%d hold, %d wait; want those who left to be gone", h, w)
+		}
+	})
+}

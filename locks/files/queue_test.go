@@ -50,8 +50,21 @@ func TestHold(t *testing.T) {
 // Runs that do not wait, each a process of its own, do not keep a dead holder
 // alive by seeing it for the first time.
 func TestDeadHolderAmongThoseWhoDoNotWait(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		t.Run(fmt.Sprint("its record is gone: ", gone), func(t *testing.T) { testDeadHolder(t, gone) })
+	}
+}
+
+func testDeadHolder(t *testing.T, gone bool) {
 	onOne(t, func(t *testing.T, url string) {
 		l := Take(t, open(t, url), "n", TTL(shortTTL))
+		if gone {
+			records, err := filepath.Glob(directory(t, url) + "/*/data/*")
+			if err != nil || len(records) != 1 {
+				t.Fatal(records, err)
+			}
+			testkit.Must(t, os.Remove(records[0]))
+		}
 		began := time.Now()
 		testkit.Eventually(t, "one of them is granted", func() bool {
 			s := open(t, url)

@@ -125,7 +125,9 @@ func (p *step) try(r *result) (done bool, err error) {
 	}
 	done, unsure, err := h.commit(version, text, next.text())
 	r.unsure = r.unsure || (unsure && !done)
-	r.state, r.version = next, version+1
+	if done {
+		r.state, r.version = next, version+1
+	}
 	if done && len(next.Entries) == 0 && p.store.prunes(r.version) {
 		h.forgetNotes()
 	}

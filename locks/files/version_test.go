@@ -91,3 +91,38 @@ func TestSlowReader(t *testing.T) {
 		}
 	})
 }
+
+// contended has a store lose its first commit to one of f, and stop when it has put its
+// request beside the versions, for g.
+func contended(s *files.Store, f, g func()) {
+	var lost, asked bool
+	s.At(func(step string) {
+		switch {
+		case step == "commit" && !lost:
+			lost = true
+			f()
+		case step == "ask":
+			asked = true
+		case step == "list" && asked:
+			asked = false
+			g()
+		}
+	})
+}
+
+// One that others let into the queue while it joined has waited, also if it was granted
+// before it knew.
+func TestLetInThenGranted(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, slow := open(t, url), open(t, url)
+		l := Take(t, s, "n")
+		contended(slow, func() { Queue(t, s, "n", Priority(-2)) }, func() {
+			Queue(t, s, "n", Priority(-1))
+			if h, w := Count(t, s, "n"); h != 1 || w != 3 {
+				t.Errorf("%d hold, %d wait; want the request to be let in", h, w)
+			}
+			Release(t, l)
+		})
+		Release(t, Queue(t, slow, "n").Granted())
+	})
+}

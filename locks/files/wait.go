@@ -84,6 +84,11 @@ func (e *entry) answer(r *result) (o outcome, err error) {
 		}
 		return all
 	}
+	// Granted by a later version than that which let it in: it has waited, and did not know.
+	waited := !e.queued && !e.request.NoWait && r.Verdict == lease.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
+	if waited {
+		r.Verdict, r.Place = lease.Queued, 1
+	}
 	switch r.Verdict {
 	case lease.Granted:
 		if err := e.sign(accepted); err != nil {
@@ -101,6 +106,9 @@ func (e *entry) answer(r *result) (o outcome, err error) {
 		e.seen(r.version, turns)
 		o.Verdict, o.Place, o.Replaced = lease.Queued, r.Place, show(r.Replaced)
 		o.Recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.own.TTL/beats)
+		if waited {
+			o.Recheck = time.Nanosecond
+		}
 		return o, nil
 	}
 	if r.missing && e.store.clock() >= e.term.End() { // it was taken for dead

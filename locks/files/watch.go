@@ -154,7 +154,8 @@ func (w *watch) writeNotes(s *state) {
 		if n, ok := old[name]; ok {
 			all[name] = n
 		}
-		if mine, ok := w.seen[name]; ok && (all[name].Beat != mine.beat || all[name].Since > mine.since) {
+		was, noted := all[name]
+		if mine, ok := w.seen[name]; ok && (!noted || was.Beat != mine.beat || was.Since > mine.since) {
 			all[name], isNew = note{mine.beat, mine.since}, true
 		}
 	}
