@@ -52,28 +52,29 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return locks.Pick(entries, ref)
 }
 
-// entries gives one name's: holders by slot, then waiters in their order.
+// entries gives one name's: holders by slot, then waiters in their order. They are those
+// of one moment: nobody has made a version while their signs of life were read.
 func (d *directory) entries() ([]locks.Entry, error) {
-	s, _, err := d.read()
-	if errors.Is(err, errRemoved) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	w := d.store.listingWatch(d)
 	var seats []*seat
-	for i := range s.Entries {
-		if s.Entries[i].State == gone {
-			continue
+	_, _, err := d.read(func(s *state) error {
+		seats = nil
+		for i := range s.Entries {
+			if s.Entries[i].State == gone {
+				continue
+			}
+			seat, err := w.judge(&s.Entries[i])
+			if err != nil {
+				return err
+			}
+			if !seat.dead {
+				seats = append(seats, seat)
+			}
 		}
-		seat, err := w.judge(&s.Entries[i])
-		if err != nil {
-			return nil, err
-		}
-		if !seat.dead {
-			seats = append(seats, seat)
-		}
+		return nil
+	})
+	if errors.Is(err, errRemoved) {
+		return nil, nil
 	}
 	slices.SortFunc(seats, func(a, b *seat) int { return before(a.member, b.member) })
 	entries := make([]locks.Entry, len(seats))
@@ -81,7 +82,7 @@ func (d *directory) entries() ([]locks.Entry, error) {
 		entries[i] = seats[i].entry(d)
 	}
 	lease.Arrange(entries)
-	return entries, nil
+	return entries, err
 }
 
 // listingWatch is the watch of those who only list. It remembers, for as long as the

@@ -201,7 +201,7 @@ func (e *entry) renew(context.Context) (o outcome, err error) {
 	} else if err != nil {
 		return o, err
 	}
-	s, version, err := e.watch.read()
+	s, version, err := e.watch.read(nil)
 	if errors.Is(err, errRemoved) {
 		return o, locks.ErrLost
 	}
@@ -234,7 +234,7 @@ func (e *entry) fetch() error {
 	if err := e.watch.mustBeKnown(); err != nil {
 		return err
 	}
-	s, _, err := e.watch.read()
+	s, _, err := e.watch.read(nil)
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (e *entry) fetch() error {
 		return err
 	case !ok:
 		return &locks.PathError{Path: path, Err: errDamaged}
-	case p.phase == left:
+	case p.phase == left, p.phase == withdrew:
 		return locks.ErrLost
 	case rec.Clock == "" || rec.Clock != e.store.clockName():
 		return &locks.PathError{Path: path, Err: errElsewhere}
@@ -267,7 +267,7 @@ func (e *entry) release(ctx context.Context) (o outcome, err error) {
 		return o, nil
 	}
 	inTime := !e.attached && e.store.clock() < e.term.End()
-	saysSo := !e.attached && e.giveUp() == nil
+	saysSo := !e.attached && e.giveUp(left) == nil
 	p := &step{watch: e.watch, own: e.own, foreign: e.attached, question: queue.Question{Step: lease.Release, Entry: queue.Entry{ID: e.own.ID}}}
 	r, err := p.decide(ctx)
 	switch {
@@ -288,8 +288,8 @@ func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(e
 // giveUp says by the sign of life, for which there is always room, that the entry has
 // left. Whoever makes the next version takes it out: a burst of newcomers does not keep
 // a slot from being free.
-func (e *entry) giveUp() error {
-	return e.watch.writePulse(e.own.record(), pulse{count: e.pulse.count + 1, asked: e.store.clock(), phase: left})
+func (e *entry) giveUp(phase byte) error {
+	return e.watch.writePulse(e.own.record(), pulse{count: e.pulse.count + 1, asked: e.store.clock(), phase: phase})
 }
 
 // leave gives the entry up, whatever it is by now, and notes for others what
@@ -300,7 +300,7 @@ func (e *entry) leave(ctx context.Context) (o outcome, err error) {
 		return o, nil
 	}
 	if e.pulse.count > 0 {
-		saysSo, asked := e.giveUp() == nil, e.asked
+		saysSo, asked := e.giveUp(withdrew) == nil, e.asked
 		if err := e.unask(); err != nil {
 			return o, err
 		}

@@ -19,11 +19,12 @@ func (s *Store) SetClock(name string, clock locks.Clock) {
 	s.clock, s.clockName = clock, func() string { return name }
 }
 
-// Fill has the disk be full for versions while full is true.
-func (s *Store) Fill(full *atomic.Bool) {
+// Fill has the disk be full for versions while full is true, and counts them.
+func (s *Store) Fill(full *atomic.Bool, refused *atomic.Int64) {
 	made := s.make
 	s.make = func(h *handle, temp, name string, text []byte) error {
 		if full.Load() {
+			refused.Add(1)
 			return unix.ENOSPC
 		}
 		return made(h, temp, name, text)

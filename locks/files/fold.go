@@ -77,6 +77,7 @@ func (p *step) fold(h *handle, l listing, s *state, r *result) (*state, error) {
 			_ = unix.Unlinkat(h.fd, name, 0)
 			continue
 		}
+		r.seats[m.ID] = seat
 		q := &step{watch: p.watch, own: m, question: queue.Question{Step: lease.Join, Entry: m.entry()}}
 		if s, _, err = q.answer(s, &result{seats: r.seats, removed: r.removed}); err != nil {
 			return nil, err

@@ -292,14 +292,18 @@ func TestFullDisk(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, other := open(t, url), open(t, url)
 		var full atomic.Bool
-		s.Fill(&full)
+		var refused atomic.Int64
+		s.Fill(&full, &refused)
 		l := Take(t, s, "n")
 		w := Queue(t, s, "n")
-		behind := Queue(t, other, "n", Priority(-1))
+		behind := Queue(t, s, "n", Priority(-1))
 		full.Store(true)
 		w.Cancel()
 		w.Ended()
 		Release(t, l)
+		last := refused.Load()
+		testkit.Eventually(t, "the one behind finds no room, either", func() bool { return refused.Load() > last })
+		full.Store(false)
 		Release(t, behind.Granted())
 		Take(t, other, "n", NoWait)
 		if h, w := Count(t, other, "n"); h != 1 || w != 0 {

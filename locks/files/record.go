@@ -49,7 +49,8 @@ type pulse struct {
 const (
 	joined   = 'j'
 	accepted = 'a' // it knows that it holds: there may be a command
-	left     = 'l' // it has given up what it had, and could not say so in a version
+	left     = 'l' // it has given up what it had; its hold stays
+	withdrew = 'w' // likewise, and nothing of it stays
 )
 
 // pulseSize is the length of a pulse as it is written.

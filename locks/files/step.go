@@ -173,8 +173,8 @@ func (h *handle) current() (s *state, l listing, text []byte, err error) {
 	return s, l, text, nil
 }
 
-// read gives the present state without a decision.
-func (d *directory) read() (s *state, version int64, err error) {
+// read gives the present state without a decision. What f reads of it is as old.
+func (d *directory) read(f func(*state) error) (s *state, version int64, err error) {
 	for err == nil {
 		var h *handle
 		if h, err = d.open(); err != nil {
@@ -185,6 +185,11 @@ func (d *directory) read() (s *state, version int64, err error) {
 		h.close()
 		if err != nil || s == nil {
 			continue
+		}
+		if f != nil {
+			if err = f(s); err != nil {
+				break
+			}
 		}
 		if same, err := d.isHighest(l.highest); same || err != nil {
 			return s, l.highest, err

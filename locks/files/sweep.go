@@ -47,7 +47,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 			if err != nil {
 				return removed, err
 			}
-			open += w.open
+			open += w.unknown
 		}
 		if open == 0 {
 			return removed, unread
@@ -110,11 +110,49 @@ func isUnfinished(name, prefix string) bool {
 type sweep struct {
 	*watch
 	olderThan time.Duration
-	open      int // of how many it is not known yet whether they live
+	unknown   int  // of how many it is not known yet whether they live
+	tidied    bool // what interrupted steps have left is gone
+}
+
+// orphans are the files of a listing that were made for a version which was not made of
+// them.
+func (h *handle) orphans(l listing) (names []string) {
+	for _, name := range l.names {
+		if n, ok := versionOf(name, tempPrefix); ok && !h.pointsTo(versionName(n), name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// tidy makes a version, by which requests are let in and whoever is about to make it
+// fails. Then nobody needs what was made for it and those before.
+func (w *sweep) tidy(ctx context.Context, p *step) (r result, err error) {
+	h, err := w.open()
+	if err != nil {
+		return r, err
+	}
+	defer h.close()
+	l, err := h.list()
+	if err != nil {
+		return r, err
+	}
+	orphans := h.orphans(l)
+	p.force = len(orphans) > 0 || slices.ContainsFunc(l.names, func(name string) bool { return strings.HasPrefix(name, requestPrefix) })
+	if r, err = p.decide(ctx); err != nil {
+		return r, err
+	}
+	for _, name := range h.orphans(listing{names: orphans}) {
+		if n, _ := versionOf(name, tempPrefix); n <= r.version {
+			h.remove(name)
+		}
+	}
+	w.tidied = true
+	return r, nil
 }
 
 func (w *sweep) round(ctx context.Context) (removed int, err error) {
-	w.open = 0
+	w.unknown = 0
 	records, err := readNames(w.path + "/" + recordsDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -123,7 +161,11 @@ func (w *sweep) round(ctx context.Context) (removed int, err error) {
 		return 0, err
 	}
 	p := &step{watch: w.watch, question: queue.Question{Step: queue.Look}, foreign: true, thorough: true, spare: w.isYoung}
-	r, err := p.decide(ctx)
+	do := p.decide
+	if !w.tidied {
+		do = func(ctx context.Context) (result, error) { return w.tidy(ctx, p) }
+	}
+	r, err := do(ctx)
 	if errors.Is(err, errRemoved) {
 		return 0, nil
 	}
@@ -132,7 +174,7 @@ func (w *sweep) round(ctx context.Context) (removed int, err error) {
 	}
 	for _, seat := range r.seats {
 		if !seat.dead && seat.rest == 0 && seat.left > 0 && !w.alive(seat.member.record()) && !w.isYoung(seat) {
-			w.open++
+			w.unknown++
 		}
 	}
 	n, err := w.removeAlone(records, r.state)
@@ -160,7 +202,7 @@ func (w *sweep) removeAlone(records []string, s *state) (removed int, err error)
 		case w.isYoung(seat):
 		case !seat.dead:
 			if !w.alive(name) {
-				w.open++
+				w.unknown++
 			}
 		default:
 			if err := w.removeRecord(name); err != nil {

@@ -1,13 +1,19 @@
 package files_test
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golock/locks"
 	"golock/locks/files"
 	. "golock/locks/locktest"
+	"golock/test/testkit"
 )
 
 // stopAt has a store stop once before a step, as soon as it is armed, until goOn is called.
@@ -124,5 +130,88 @@ func TestLetInThenGranted(t *testing.T) {
 			Release(t, l)
 		})
 		Release(t, Queue(t, slow, "n").Granted())
+	})
+}
+
+// A sweep leaves nothing of those who were killed in a step.
+func TestSweepOfSteps(t *testing.T) {
+	virtually(t, func(t *testing.T, url string) {
+		s, slow := openAt(t, url, "virtual", 0), openAt(t, url, "virtual", 0)
+		l := Take(t, s, "n", TTL(keptTTL))
+		stop := keep(t, l)
+		ctx, cancel := context.WithCancel(background)
+		dead := make(chan struct{})
+		defer close(dead)
+		contended(slow, func() { Queue(t, s, "n", TTL(keptTTL)) }, func() {
+			cancel()
+			<-dead
+		})
+		_, err := slow.Join(ctx, NewRequest(t, "n", TTL(shortTTL)))
+		if err == nil {
+			t.Error("it has joined")
+		}
+		dir := filepath.Dir(strings.TrimSuffix(latest(t, url), "/state"))
+		for _, name := range []string{"t2.a", "t3.b", "t4.c"} {
+			testkit.Must(t, os.WriteFile(dir+"/"+name, nil, 0o600))
+		}
+		if n, err := s.Sweep(background, "", 0); n != 1 || err != nil {
+			t.Errorf("Sweep = %d, %v, want 1", n, err)
+		}
+		left, err := filepath.Glob(dir + "/[jt]*")
+		testkit.Must(t, err)
+		for _, path := range left {
+			if to, _ := filepath.Glob(dir + "/v" + strings.TrimPrefix(strings.Split(filepath.Base(path), ".")[0], "t")); len(to) == 0 || !strings.HasPrefix(url, "symlink:") {
+				t.Errorf("left behind: %s", path)
+			}
+		}
+		if h, w := Count(t, s, "n"); h != 1 || w != 1 {
+			t.Errorf("%d hold, %d wait", h, w)
+		}
+		stop()
+		Release(t, l)
+	})
+}
+
+// A list is of one moment: who stood in the queue when its state was read may have gone
+// when it is looked for.
+func TestListOfOneMoment(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, lister := open(t, url), open(t, url)
+		Take(t, s, "n")
+		first := Queue(t, s, "n")
+		lister.At(func(step string) {
+			if step == "judge" {
+				lister.At(func(string) {})
+				Queue(t, s, "n")
+				first.Cancel()
+				first.Ended()
+			}
+		})
+		for i, e := range List(t, lister, "n") {
+			if e.Ref == first.Ref {
+				t.Errorf("entry %d is listed, and was gone before", i)
+			}
+		}
+	})
+}
+
+// Whoever leaves before it has learnt of its grant leaves no hold, also if the disk has no
+// room for a version.
+func TestNoHoldOfOneThatLeaves(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, other := open(t, url), open(t, url)
+		var full atomic.Bool
+		s.Fill(&full, new(atomic.Int64))
+		l := Take(t, other, "n")
+		ctx, cancel := context.WithCancel(background)
+		ticket, err := s.Join(ctx, NewRequest(t, "n", Hold(time.Hour)))
+		testkit.Must(t, err)
+		Release(t, l)
+		full.Store(true)
+		cancel()
+		if _, err := ticket.Wait(ctx); err == nil {
+			t.Error("granted to one that has left")
+		}
+		Take(t, other, "n", NoWait)
 	})
 }

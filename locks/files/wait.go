@@ -251,7 +251,7 @@ func (e *entry) isTold() (bool, error) {
 	if moved, err := e.watch.moved(at.version, 1); err == nil && !moved {
 		return false, nil
 	}
-	s, version, err := e.watch.read()
+	s, version, err := e.watch.read(nil)
 	if err != nil { // a directory that does not exist is no passing error
 		return errors.Is(err, errRemoved) || !mayPassInQueue(err), nil
 	}

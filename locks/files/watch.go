@@ -43,6 +43,7 @@ type seat struct {
 // judge reads an entry's sign of life. One that cannot be read counts as one that has
 // not changed.
 func (w *watch) judge(m *member) (*seat, error) {
+	w.store.at("judge")
 	clock := w.store.clock
 	before := clock()
 	beat, rec, err := w.readRecord(m.record())
@@ -55,7 +56,7 @@ func (w *watch) judge(m *member) (*seat, error) {
 		s.phase = p.phase
 	}
 	s.unchanged = w.unchanged(m, beat, before, clock)
-	if m.State != stays && s.phase != left {
+	if m.State != stays && s.phase != left && s.phase != withdrew {
 		s.left = max(m.TTL-s.unchanged, 0)
 	}
 	here := rec.Clock != "" && rec.Clock == w.store.clockName()
@@ -99,7 +100,7 @@ func (w *watch) unchanged(m *member, beat string, now locks.Instant, clock locks
 func (s *seat) heldFor(now locks.Instant, here bool) time.Duration {
 	m := s.member
 	switch {
-	case (m.State != holds && m.State != stays) || m.Hold <= 0 || m.Evicted != "":
+	case (m.State != holds && m.State != stays) || m.Hold <= 0 || m.Evicted != "" || s.phase == withdrew:
 		return 0
 	case here && m.Granted != 0:
 		return max(m.Granted.Add(m.Hold).Sub(now), 0)

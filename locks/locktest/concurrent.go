@@ -248,8 +248,8 @@ func (c *crowd) join(worker int, held []*member, rng *rand.Rand) {
 	case errors.As(err, &busy):
 		c.note(worker, q, told{word: "busy"}, m.joined, ret)
 		return
-	case errors.As(err, &evicted): // it had a place before Join was back
-		c.note(worker, q, told{word: "queued"}, m.joined, ret)
+	case errors.As(err, &evicted): // it had a place, or a slot, before Join was back
+		c.note(worker, q, told{word: "evicted"}, m.joined, ret)
 		c.ended(m, dismissed, ret)
 		return
 	case err != nil:

@@ -56,7 +56,7 @@ type asked struct {
 
 // told is the answer.
 type told struct {
-	word     string // "granted", "queued", "busy", "nested"; "", "lost", "evicted" of the rest
+	word     string // "granted", "queued", "busy", "nested", "evicted" of a join; "", "lost", "evicted" of the rest
 	slots    []int
 	fence    int64
 	replaced []int
@@ -288,6 +288,11 @@ func (l line) join(q asked, a told) (line, bool) {
 	})
 	unsure := l.searching || (l.sleepers && l.ghosts) // a refusal may be right all the same
 	fits := l.fits(e.claim) && !unsure
+	if a.word == "evicted" && fits { // it was told of nothing else
+		e.holds, e.unseen, e.slots = true, true, l.lowest(e.claim)
+		l.entries = append(l.entries, e)
+		return l, true
+	}
 	patient := !q.noWait && !inside
 	switch a.word {
 	case "nested":
@@ -299,7 +304,7 @@ func (l line) join(q asked, a told) (line, bool) {
 		if !patient {
 			return l, true
 		}
-	case "queued", "granted":
+	case "queued", "granted", "evicted":
 		if fits || !patient {
 			return l, false
 		}
@@ -326,7 +331,7 @@ func (l line) join(q asked, a told) (line, bool) {
 		return l, a.word == "busy" && full
 	}
 	slices.Sort(gone)
-	if !slices.Equal(gone, a.replaced) {
+	if a.word != "evicted" && !slices.Equal(gone, a.replaced) {
 		return l, false
 	}
 	for _, id := range gone {

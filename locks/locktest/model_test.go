@@ -158,6 +158,10 @@ func TestCheckerSees(t *testing.T) {
 		{"a waiter is told that it was evicted, and was not", promises{}, []deed{
 			came(0, 1, "granted", with(1, 0)), came(1, 1, "queued"), did(dismissed, 1, ""),
 		}, porcupine.Illegal},
+		{"evicted before it knows that it holds", promises{}, []deed{
+			came(0, 1, "evicted").during(1, 9), did(evicting, 0, "").during(2, 3), came(1, 1, "busy", hasty).during(4, 5), did(dismissed, 0, "").during(1, 9),
+		}, porcupine.Ok},
+		{"evicted, and nobody did that", promises{}, []deed{came(0, 1, "evicted"), did(dismissed, 0, "")}, porcupine.Illegal},
 		{"an evicted holder is renewed", promises{}, []deed{
 			came(0, 1, "granted", with(1, 0)), did(evicting, 0, ""), did(renewing, 0, ""),
 		}, porcupine.Illegal},
