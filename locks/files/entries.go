@@ -59,11 +59,11 @@ func (d *directory) entries() ([]locks.Entry, error) {
 	var seats []*seat
 	_, _, err := d.read(func(s *state) error {
 		seats = nil
-		for i := range s.Entries {
-			if s.Entries[i].State == gone {
+		for i := range s.entries {
+			if s.entries[i].state == queue.Gone {
 				continue
 			}
-			seat, err := w.judge(&s.Entries[i])
+			seat, err := w.judge(&s.entries[i])
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func (d *directory) entries() ([]locks.Entry, error) {
 	if errors.Is(err, errRemoved) {
 		return nil, nil
 	}
-	slices.SortFunc(seats, func(a, b *seat) int { return before(a.member, b.member) })
+	slices.SortFunc(seats, func(a, b *seat) int { return inOrder(a.member, b.member) })
 	entries := make([]locks.Entry, len(seats))
 	for i := range seats {
 		entries[i] = seats[i].entry(d)
@@ -96,18 +96,18 @@ func (s *Store) listingWatch(d *directory) *watch {
 func (s *seat) entry(d *directory) locks.Entry {
 	m, r := s.member, &s.record
 	e := locks.Entry{
-		Name: d.name, Ref: locks.Ref{Key: d.key, ID: refID(m.ID)}, State: locks.Waiting, Claim: m.claim(),
-		Expires: max(s.left, s.rest), TTL: m.TTL, Evicted: m.Evicted,
+		Name: d.name, Ref: locks.Ref{Key: d.key, ID: refID(m.id)}, State: locks.Waiting, Claim: m.entry().Claim,
+		Expires: max(s.left, s.rest), TTL: m.ttl, Evicted: m.evicted,
 	}
 	if r.Since != 0 {
 		e.Since = time.UnixMicro(r.Since)
 	}
 	lease.Owner{Host: r.Owner.Host, PID: r.Owner.PID, UID: r.UID, User: r.User, Runs: r.Runs, Command: r.Command}.Describe(&e)
-	if m.State == waits {
+	if m.state == queue.Waiting {
 		return e
 	}
-	e.State, e.Slots, e.Fence = locks.Holding, m.slots, m.Fence
-	e.Ended = m.State == stays || (s.left == 0 && s.rest > 0)
+	e.State, e.Slots, e.Fence = locks.Holding, m.entry().Slots, m.fence
+	e.Ended = m.state == queue.Ended || (s.left == 0 && s.rest > 0)
 	e.Orphaned = !e.Ended && !r.NoGolock && r.Owner.gone(d.store.self())
 	if s.rest > 0 {
 		e.HeldTill = time.Now().Add(s.rest)
@@ -128,7 +128,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 		}
 		e := s.entryOf(locks.Request{Ref: ref})
 		p := &step{watch: d.watch(), own: e.own, foreign: true, question: queue.Question{
-			Step: lease.Evict, Entry: queue.Entry{ID: e.own.ID}, By: locks.Printable(by, 200),
+			Step: lease.Evict, Entry: queue.Entry{ID: e.own.id}, By: locks.Printable(by, 200),
 		}}
 		return p.decide(ctx)
 	})

@@ -60,7 +60,7 @@ type spot struct {
 func (s *Store) entryOf(r locks.Request) *entry {
 	return &entry{
 		store: s, request: r, events: make(chan locks.Event, 1), closed: make(chan struct{}), using: make(chan struct{}, 1),
-		own: member{ID: hex.EncodeToString(r.Ref.ID[:])},
+		own: member{id: hex.EncodeToString(r.Ref.ID[:])},
 	}
 }
 
@@ -70,8 +70,8 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	}
 	e := s.entryOf(r)
 	e.record = s.newRecord(r)
-	e.own.State, e.own.TTL, e.own.Hold, e.own.Replace = waits, r.TTL, max(r.Hold, 0), r.Replace
-	e.own.Weight, e.own.Max, e.own.Priority = r.Claim.Weight, r.Claim.Max, r.Claim.Priority
+	e.own.state, e.own.ttl, e.own.hold, e.own.replace = queue.Waiting, r.TTL, max(r.Hold, 0), r.Replace
+	e.own.weight, e.own.max, e.own.priority = r.Claim.Weight, r.Claim.Max, r.Claim.Priority
 	return e
 }
 
@@ -154,7 +154,7 @@ func (e *entry) sign(phase byte) error {
 		return errLate
 	}
 	e.pulse = p
-	e.setTerm(locks.Term{Asked: asked, TTL: e.own.TTL})
+	e.setTerm(locks.Term{Asked: asked, TTL: e.own.ttl})
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (e *entry) create() error {
 		return err
 	}
 	e.created = true
-	e.setTerm(locks.Term{Asked: e.pulse.asked, TTL: e.own.TTL})
+	e.setTerm(locks.Term{Asked: e.pulse.asked, TTL: e.own.ttl})
 	return nil
 }
 
@@ -209,12 +209,12 @@ func (e *entry) renew(context.Context) (o outcome, err error) {
 		return o, err
 	}
 	e.seen(version, 0)
-	m := s.find(e.own.ID)
+	m := s.find(e.own.id)
 	switch {
-	case m == nil || m.State != holds || m.Life != e.own.Life:
+	case m == nil || m.state != queue.Holding || m.life != e.own.life:
 		return o, locks.ErrLost
-	case m.Evicted != "":
-		return outcome{Answer: lease.Answer{Verdict: lease.Evicted, By: m.Evicted}}, nil
+	case m.evicted != "":
+		return outcome{Answer: lease.Answer{Verdict: lease.Evicted, By: m.evicted}}, nil
 	}
 	return e.held(lease.Held, m.entry()), nil
 }
@@ -238,8 +238,8 @@ func (e *entry) fetch() error {
 	if err != nil {
 		return err
 	}
-	m := s.find(e.own.ID)
-	if m == nil || m.State != holds {
+	m := s.find(e.own.id)
+	if m == nil || m.state != queue.Holding {
 		return locks.ErrLost
 	}
 	beat, rec, err := e.watch.readRecord(m.record())
@@ -256,7 +256,7 @@ func (e *entry) fetch() error {
 		return &locks.PathError{Path: path, Err: errElsewhere}
 	}
 	e.own, e.record, e.pulse = *m, rec, p
-	e.setTerm(locks.Term{Asked: p.asked, TTL: m.TTL})
+	e.setTerm(locks.Term{Asked: p.asked, TTL: m.ttl})
 	return nil
 }
 
@@ -268,7 +268,7 @@ func (e *entry) release(ctx context.Context) (o outcome, err error) {
 	}
 	inTime := !e.attached && e.store.clock() < e.term.End()
 	saysSo := !e.attached && e.giveUp(left) == nil
-	p := &step{watch: e.watch, own: e.own, foreign: e.attached, question: queue.Question{Step: lease.Release, Entry: queue.Entry{ID: e.own.ID}}}
+	p := &step{watch: e.watch, own: e.own, foreign: e.attached, question: queue.Question{Step: lease.Release, Entry: queue.Entry{ID: e.own.id}}}
 	r, err := p.decide(ctx)
 	switch {
 	case err == nil: // another one may have taken it out since it said so
@@ -305,7 +305,7 @@ func (e *entry) leave(ctx context.Context) (o outcome, err error) {
 			return o, err
 		}
 		// Who has read the request makes no version any more, after this one.
-		p := &step{watch: e.watch, own: e.own, force: asked, question: queue.Question{Step: lease.Leave, Entry: queue.Entry{ID: e.own.ID}}}
+		p := &step{watch: e.watch, own: e.own, force: asked, question: queue.Question{Step: lease.Leave, Entry: queue.Entry{ID: e.own.id}}}
 		r, err := p.decide(ctx)
 		if err != nil && !(noSpace(err) && saysSo) {
 			return o, err

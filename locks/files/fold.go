@@ -1,7 +1,6 @@
 package files
 
 import (
-	"encoding/json"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +20,7 @@ const requestPrefix = "join." // and the name of the record
 // more than that it waits or holds.
 func (p *step) canBeFolded() bool {
 	q := &p.question
-	return p.entry != nil && p.own.Ticket == 0 && !q.NoWait && q.MaxQueue == nil && len(q.Within) == 0 && q.Entry.Replace == locks.ReplaceNone
+	return p.entry != nil && p.own.ticket == 0 && !q.NoWait && q.MaxQueue == nil && len(q.Within) == 0 && q.Entry.Replace == locks.ReplaceNone
 }
 
 // ask puts the request where others find it. That it fails is no harm.
@@ -31,9 +30,7 @@ func (e *entry) ask() {
 	}
 	e.asked = true
 	e.store.at("ask")
-	if text, err := json.Marshal(state{Entries: []member{e.own}}); err == nil {
-		_ = makeFile(e.requestPath(), e.watch.path, text)
-	}
+	_ = makeFile(e.requestPath(), e.watch.path, (&state{entries: []member{e.own}}).text())
 }
 
 func (e *entry) requestPath() string { return e.watch.path + "/" + requestPrefix + e.own.record() }
@@ -65,10 +62,10 @@ func (p *step) fold(h *handle, l listing, s *state, r *result) (*state, error) {
 			continue // it has gone, or golock has not made it
 		}
 		asked, err := parseState(text)
-		if err != nil || len(asked.Entries) != 1 || asked.Entries[0].record() != record || s.find(asked.Entries[0].ID) != nil {
+		if err != nil || len(asked.entries) != 1 || asked.entries[0].record() != record || s.find(asked.entries[0].id) != nil {
 			continue
 		}
-		m := asked.Entries[0]
+		m := asked.entries[0]
 		seat, err := p.judge(&m)
 		if err != nil {
 			return nil, err
@@ -77,7 +74,7 @@ func (p *step) fold(h *handle, l listing, s *state, r *result) (*state, error) {
 			_ = unix.Unlinkat(h.fd, name, 0)
 			continue
 		}
-		r.seats[m.ID] = seat
+		r.seats[m.id] = seat
 		q := &step{watch: p.watch, own: m, question: queue.Question{Step: lease.Join, Entry: m.entry()}}
 		if s, _, err = q.answer(s, &result{seats: r.seats, removed: r.removed}); err != nil {
 			return nil, err

@@ -3,7 +3,6 @@ package files_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -177,7 +176,7 @@ func TestFenceAheadOfTheClock(t *testing.T) {
 		}
 		future := time.Now().Add(time.Hour).UnixMicro()
 		version := latest(t, url)
-		testkit.Must(t, os.WriteFile(version, fmt.Appendf(nil, `{"counter":%d}`, future), 0o600))
+		testkit.Must(t, os.WriteFile(version, fmt.Appendf(nil, "0 %d 0\n", future), 0o600))
 		for last := future; last < future+3; {
 			l := Take(t, s, "n")
 			got := l.Grant().Fence
@@ -285,11 +284,10 @@ func TestOldVersionsGo(t *testing.T) {
 			if len(names) < 32 || len(names) > 150 {
 				t.Errorf("%d files are left", len(names))
 			}
-			var state map[string]any
 			text, err := os.ReadFile(latest(t, url))
 			testkit.Must(t, err)
-			if err := json.Unmarshal(text, &state); err != nil || len(text) > 200 {
-				t.Errorf("the state of a name that nobody uses is %q, %v", text, err)
+			if len(text) == 0 || len(text) > 60 {
+				t.Errorf("the state of a name that nobody uses is %q", text)
 			}
 		})
 	}

@@ -1,11 +1,14 @@
 package files
 
 import (
+	"cmp"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golock/locks"
@@ -13,82 +16,128 @@ import (
 	"golock/locks/queue"
 )
 
-// state is one version of a name's queue.
+// state is one version of a name's queue. Its text is a line for the name, and one for
+// each entry.
 type state struct {
-	Nonce   string   `json:"nonce,omitempty"` // no two versions are the same
-	Counter int64    `json:"counter"`         // the highest ticket or fence so far
-	Entries []member `json:"entries,omitempty"`
+	nonce   uint64 // no two versions are the same
+	counter int64  // the highest ticket or fence so far
+	entries []member
 }
 
 // member is an entry as a state has it. What nothing is decided by is in its record.
 type member struct {
-	ID       string            `json:"id"`    // the Ref's, in hexadecimal
-	Life     int               `json:"life"`  // which record of it counts
-	State    string            `json:"state"` // of queue.State; an offer is a grant here
-	Ticket   int64             `json:"ticket,omitempty"`
-	Weight   int               `json:"weight,omitempty"`
-	Max      int               `json:"max,omitempty"`
-	Priority int               `json:"priority,omitempty"`
-	Replace  locks.Replacement `json:"replace,omitempty"`
-	Evicted  string            `json:"evicted,omitempty"`
-	Slots    string            `json:"slots,omitempty"`
-	Fence    int64             `json:"fence,omitempty"`
-	TTL      time.Duration     `json:"ttl"`
+	id       string      // the Ref's, in hexadecimal
+	life     int64       // which record of it counts
+	state    queue.State // Gone: was evicted, and has not heard of it. An offer is a grant here
+	ticket   int64
+	weight   int
+	max      int
+	priority int
+	replace  locks.Replacement
+	evicted  string
+	slots    string
+	fence    int64
+	ttl      time.Duration
 
-	// Hold is how long the slot stays taken from the grant on. Once its holder
-	// has left it, Rest is what remained then.
-	Hold    time.Duration `json:"hold,omitempty"`
-	Granted locks.Instant `json:"granted,omitempty"` // on the owner's clock; 0: it has not told yet
-	Rest    time.Duration `json:"rest,omitempty"`
-
-	slots []int
+	// The slot stays taken for as long as hold from the grant on. Once its holder has
+	// left it, rest is what remained then.
+	hold    time.Duration
+	granted locks.Instant // on the owner's clock; 0: it has not told yet
+	rest    time.Duration
 }
 
-// The states of a member.
-const (
-	waits = string(rune(queue.Waiting))
-	holds = string(rune(queue.Holding))
-	stays = string(rune(queue.Ended)) // for its hold
-	gone  = string(rune(queue.Gone))  // was evicted, and has not heard of it
-)
-
 func (s *state) text() []byte {
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // there is nothing in it that could fail
+	text := fmt.Appendf(nil, "%x %d %d\n", s.nonce, s.counter, len(s.entries))
+	for i := range s.entries {
+		m := &s.entries[i]
+		text = append(append(text, m.id...), ' ', byte(m.state))
+		for _, n := range []int64{
+			m.life, m.ticket, int64(m.weight), int64(m.max), int64(m.priority), m.fence,
+			int64(m.ttl), int64(m.hold), int64(m.granted), int64(m.rest),
+		} {
+			text = strconv.AppendInt(append(text, ' '), n, 10)
+		}
+		text = append(append(text, " s"...), m.slots...)
+		text = append(append(text, " r"...), m.replace...)
+		text = append(strconv.AppendQuote(append(text, ' '), m.evicted), '\n')
 	}
-	return append(text, '\n')
+	return text
 }
 
 var errDamaged = errors.New("is not what golock has written")
 
-func parseState(text []byte) (*state, error) {
-	s := &state{}
-	if err := json.Unmarshal(text, s); err != nil {
-		return nil, err
+// words reads a line word by word.
+type words struct {
+	rest string
+	err  error
+}
+
+func (w *words) next() (word string) {
+	word, w.rest, _ = strings.Cut(w.rest, " ")
+	return word
+}
+
+func (w *words) after(prefix string) string {
+	text, ok := strings.CutPrefix(w.next(), prefix)
+	if !ok {
+		w.err = errDamaged
 	}
-	for i := range s.Entries {
-		m := &s.Entries[i]
-		if id, err := hex.DecodeString(m.ID); err != nil || len(id) != len(locks.Ref{}.ID) {
-			return nil, fmt.Errorf("entry %d: its ID %w", i, errDamaged)
-		}
-		var err error
-		if m.slots, err = locks.ParseSlots(m.Slots, lease.MaxUnits); err != nil {
+	return text
+}
+
+func (w *words) number(least, most int64) int64 {
+	n, err := strconv.ParseInt(w.next(), 10, 64)
+	if err != nil || n < least || n > most {
+		w.err = errDamaged
+	}
+	return n
+}
+
+func parseState(text []byte) (*state, error) {
+	lines := strings.Split(string(text), "\n")
+	w := words{rest: lines[0]}
+	nonce, err := strconv.ParseUint(w.next(), 16, 64)
+	s := &state{nonce: nonce, counter: w.number(0, math.MaxInt64)}
+	if count := w.number(0, math.MaxInt64); w.err != nil || err != nil || int64(len(lines)) != count+2 || lines[count+1] != "" {
+		return nil, errDamaged
+	}
+	s.entries = make([]member, len(lines)-2)
+	for i := range s.entries {
+		if s.entries[i], err = parseMember(lines[i+1]); err != nil {
 			return nil, fmt.Errorf("entry %d: %w", i, err)
-		}
-		known := slices.Contains([]string{waits, holds, stays, gone}, m.State)
-		if !known || m.Weight < 1 || m.Weight > lease.MaxUnits || m.Max < 0 || m.TTL <= 0 {
-			return nil, fmt.Errorf("entry %d: %w", i, errDamaged)
 		}
 	}
 	return s, nil
 }
 
+func parseMember(line string) (m member, err error) {
+	const most = math.MaxInt64
+	w := words{rest: line}
+	id, state := w.next(), w.next()
+	if len(state) != 1 || !strings.Contains("WHEG", state) || len(id) != 2*len(locks.Ref{}.ID) || strings.Trim(id, "0123456789abcdef") != "" {
+		return m, errDamaged
+	}
+	m = member{
+		id: id, state: queue.State(state[0]), life: w.number(0, most), ticket: w.number(0, most),
+		weight: int(w.number(1, lease.MaxUnits)), max: int(w.number(0, math.MaxInt32)), priority: int(w.number(math.MinInt32, math.MaxInt32)),
+		fence: w.number(0, most), ttl: time.Duration(w.number(1, most)), hold: time.Duration(w.number(0, most)),
+		granted: locks.Instant(w.number(math.MinInt64, most)), rest: time.Duration(w.number(0, most)),
+		slots: w.after("s"), replace: locks.Replacement(w.after("r")),
+	}
+	if !slices.Contains([]locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}, m.replace) {
+		return m, errDamaged
+	}
+	if _, err = locks.ParseSlots(m.slots, lease.MaxUnits); err == nil {
+		m.evicted, err = strconv.Unquote(w.rest)
+	}
+	return m, cmp.Or(w.err, err)
+}
+
 // find gives the entry of an ID, or nil.
 func (s *state) find(id string) *member {
-	for i := range s.Entries {
-		if s.Entries[i].ID == id {
-			return &s.Entries[i]
+	for i := range s.entries {
+		if s.entries[i].id == id {
+			return &s.entries[i]
 		}
 	}
 	return nil
@@ -96,33 +145,25 @@ func (s *state) find(id string) *member {
 
 // has reports whether a record belongs to an entry.
 func (s *state) has(record string) bool {
-	return slices.ContainsFunc(s.Entries, func(m member) bool { return m.record() == record })
+	return slices.ContainsFunc(s.entries, func(m member) bool { return m.record() == record })
 }
 
 // record is the name of the entry's file. An ID that comes again after it was taken for
 // dead has another one: nobody can be removing that.
-func (m *member) record() string { return fmt.Sprintf("%s-%d", m.ID, m.Life) }
-
-func (m *member) claim() locks.Claim {
-	return locks.Claim{Weight: m.Weight, Max: m.Max, Priority: m.Priority, Ticket: m.Ticket}
-}
+func (m *member) record() string { return m.id + "-" + strconv.FormatInt(m.life, 10) }
 
 // entry is the member as a decision knows it.
 func (m *member) entry() queue.Entry {
+	slots, _ := locks.ParseSlots(m.slots, lease.MaxUnits) // they were parsed before
 	return queue.Entry{
-		ID: m.ID, State: queue.State(m.State[0]), Claim: m.claim(), Replace: m.Replace, Evicted: m.Evicted,
-		Slots: m.slots, Fence: m.Fence, Reachable: true,
+		ID: m.id, State: m.state, Replace: m.replace, Evicted: m.evicted, Slots: slots, Fence: m.fence, Reachable: true,
+		Claim: locks.Claim{Weight: m.weight, Max: m.max, Priority: m.priority, Ticket: m.ticket},
 	}
 }
 
-func before(a, b *member) int {
-	switch ca, cb := a.claim(), b.claim(); {
-	case ca.Before(cb):
-		return -1
-	case cb.Before(ca):
-		return 1
-	}
-	return 0
+// inOrder compares members by their places.
+func inOrder(a, b *member) int {
+	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.id, b.id))
 }
 
 // refID is the Ref's half of an ID that was parsed.

@@ -3,9 +3,7 @@ package files
 import (
 	"context"
 	"math/rand/v2"
-	"reflect"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -118,7 +116,7 @@ func (p *step) try(r *result) (done bool, err error) {
 	if next, err = p.fold(h, l, next, r); err != nil {
 		return false, err
 	}
-	if p.entry != nil && next.find(p.own.ID) != nil {
+	if p.entry != nil && next.find(p.own.id) != nil {
 		if err := p.entry.create(); err != nil {
 			return false, err
 		}
@@ -128,7 +126,7 @@ func (p *step) try(r *result) (done bool, err error) {
 	if done {
 		r.state, r.version = next, version+1
 	}
-	if done && len(next.Entries) == 0 && p.store.prunes(r.version) {
+	if done && len(next.entries) == 0 && p.store.prunes(r.version) {
 		h.forgetNotes()
 	}
 	return done, err
@@ -202,32 +200,32 @@ func (d *directory) read(f func(*state) error) (s *state, version int64, err err
 func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, err error) {
 	dead = map[string]bool{}
 	judge := func(m *member) (*seat, error) {
-		seat := r.seats[m.ID]
+		seat := r.seats[m.id]
 		if seat == nil {
 			if seat, err = p.judge(m); err != nil {
 				return nil, err
 			}
-			r.seats[m.ID] = seat
+			r.seats[m.id] = seat
 		}
 		seat.member = m
-		if seat.dead && (m.ID != p.own.ID || p.foreign) && (p.spare == nil || !p.spare(seat)) {
-			dead[m.ID] = true
+		if seat.dead && (m.id != p.own.id || p.foreign) && (p.spare == nil || !p.spare(seat)) {
+			dead[m.id] = true
 		}
 		return seat, nil
 	}
 	var waiting []*member
 	buried := 0
-	for i := range s.Entries {
-		m := &s.Entries[i]
+	for i := range s.entries {
+		m := &s.entries[i]
 		switch {
-		case m.State == waits:
+		case m.state == queue.Waiting:
 			waiting = append(waiting, m)
 			continue
-		case m.State == gone && m.ID == p.own.ID:
+		case m.state == queue.Gone && m.id == p.own.id:
 			e := m.entry()
 			v.Own = &e
 			continue
-		case m.State == gone:
+		case m.state == queue.Gone:
 			if buried++; p.blind || (!p.thorough && buried > nearest) {
 				continue
 			}
@@ -237,14 +235,14 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 		if err != nil {
 			return v, nil, err
 		}
-		if m.State == gone || dead[m.ID] {
+		if m.state == queue.Gone || dead[m.id] {
 			continue
 		}
 		e.Kept = seat.rest > 0
-		if seat.left == 0 && seat.rest > 0 && (m.ID != p.own.ID || p.foreign) {
+		if seat.left == 0 && seat.rest > 0 && (m.id != p.own.id || p.foreign) {
 			e.State = queue.Ended
 		}
-		if m.ID == p.own.ID {
+		if m.id == p.own.id {
 			v.Own = &e
 		}
 		v.Holders = append(v.Holders, e)
@@ -252,13 +250,13 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 	if err := p.viewWaiters(&v, waiting, judge, dead); err != nil {
 		return v, nil, err
 	}
-	v.Counter = max(s.Counter, time.Now().UnixMicro())
+	v.Counter = max(s.counter, time.Now().UnixMicro())
 	return v, dead, nil
 }
 
 func (p *step) viewWaiters(v *queue.View, waiting []*member, judge func(*member) (*seat, error), dead map[string]bool) error {
-	slices.SortFunc(waiting, before)
-	own := slices.IndexFunc(waiting, func(m *member) bool { return m.ID == p.own.ID })
+	slices.SortFunc(waiting, inOrder)
+	own := slices.IndexFunc(waiting, func(m *member) bool { return m.id == p.own.id })
 	for i, m := range waiting {
 		isNear := p.thorough || (!p.blind && (i < nearest || (i < own && i >= own-nearest)))
 		if isNear && (i != own || p.foreign) || (i == own && p.foreign) {
@@ -266,7 +264,7 @@ func (p *step) viewWaiters(v *queue.View, waiting []*member, judge func(*member)
 				return err
 			}
 		}
-		if dead[m.ID] {
+		if dead[m.id] {
 			continue
 		}
 		e := m.entry()
@@ -274,7 +272,7 @@ func (p *step) viewWaiters(v *queue.View, waiting []*member, judge func(*member)
 			v.Own = &e
 		}
 		v.Waiters = append(v.Waiters, e)
-		if m.Replace != locks.ReplaceNone {
+		if m.replace != locks.ReplaceNone {
 			v.Replaceable = append(v.Replaceable, e)
 		}
 	}
@@ -284,60 +282,59 @@ func (p *step) viewWaiters(v *queue.View, waiting []*member, judge func(*member)
 
 // apply makes the next state of a decision.
 func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (next *state, changed bool) {
-	next = &state{Nonce: strconv.FormatUint(rand.Uint64(), 36), Counter: s.Counter}
+	next = &state{nonce: rand.Uint64(), counter: s.counter, entries: make([]member, 0, len(s.entries)+1)}
 	if r.Counter > v.Counter {
-		next.Counter, changed = r.Counter, true
+		next.counter, changed = r.Counter, true
 	}
 	put := map[string]queue.Entry{}
 	for _, e := range r.Put {
 		put[e.ID] = e
 	}
 	ends := p.question.Step == lease.Release || p.question.Step == lease.Leave
-	for _, m := range s.Entries {
-		n, stays := m, !dead[m.ID]
-		if e, ok := put[m.ID]; ok {
+	for _, m := range s.entries {
+		n, stays := m, !dead[m.id]
+		if e, ok := put[m.id]; ok {
 			n, stays = p.changed(m, e, r)
-			delete(put, m.ID)
+			delete(put, m.id)
 		}
-		if m.ID == p.own.ID {
-			n.Life = max(m.Life, p.own.Life)
-			stays = stays && (m.State != gone || !ends)
+		if m.id == p.own.id {
+			n.life = max(m.life, p.own.life)
+			stays = stays && (m.state != queue.Gone || !ends)
 		}
-		if !stays || n.Life != m.Life {
+		if !stays || n.life != m.life {
 			r.removed[m.record()] = true
 		}
-		changed = changed || !stays || !reflect.DeepEqual(m, n)
+		changed = changed || !stays || m != n
 		if stays {
-			next.Entries = append(next.Entries, n)
+			next.entries = append(next.entries, n)
 		}
 	}
-	if e, ok := put[p.own.ID]; ok && e.State != queue.Gone {
+	if e, ok := put[p.own.id]; ok && e.State != queue.Gone {
 		n, _ := p.changed(p.own, e, r)
-		next.Entries, changed = append(next.Entries, n), true
+		next.entries, changed = append(next.entries, n), true
 	}
 	return next, changed
 }
 
 // changed is an entry after a decision, and whether it stays.
 func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
-	was := m.State
-	m.State, m.Ticket, m.Evicted, m.Fence = string(rune(e.State)), e.Claim.Ticket, e.Evicted, e.Fence
-	m.Slots, m.slots = locks.FormatSlots(e.Slots), e.Slots
-	seat := r.seats[m.ID]
+	was := m.state
+	m.state, m.ticket, m.evicted, m.fence, m.slots = e.State, e.Claim.Ticket, e.Evicted, e.Fence, locks.FormatSlots(e.Slots)
+	seat := r.seats[m.id]
 	switch e.State {
 	case queue.Gone: // a waiter must hear by whom
-		m = member{ID: m.ID, Life: m.Life, State: gone, Ticket: m.Ticket, Weight: 1, Evicted: e.Evicted, TTL: m.TTL}
-		return m, was == waits && e.Evicted != ""
+		m = member{id: m.id, life: m.life, state: queue.Gone, ticket: m.ticket, weight: 1, evicted: e.Evicted, ttl: m.ttl}
+		return m, was == queue.Waiting && e.Evicted != ""
 	case queue.Ended:
-		if seat != nil && was == holds {
-			m.Rest = seat.rest
+		if seat != nil && was == queue.Holding {
+			m.rest = seat.rest
 		}
 	case queue.Offered, queue.Holding:
-		m.State = holds
-		isOwn := m.ID == p.own.ID && p.entry != nil
+		m.state = queue.Holding
+		isOwn := m.id == p.own.id && p.entry != nil
 		mine := isOwn || (seat != nil && seat.record.Clock != "" && seat.record.Clock == p.store.clockName())
-		if m.Granted == 0 && mine && (was != holds || (isOwn && m.Hold > 0)) {
-			m.Granted = p.store.clock()
+		if m.granted == 0 && mine && (was != queue.Holding || (isOwn && m.hold > 0)) {
+			m.granted = p.store.clock()
 		}
 	}
 	return m, true

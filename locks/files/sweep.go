@@ -190,8 +190,8 @@ func (w *sweep) isYoung(s *seat) bool {
 func (w *sweep) removeAlone(records []string, s *state) (removed int, err error) {
 	for _, name := range records {
 		id, life, _ := strings.Cut(name, "-")
-		n, err := strconv.Atoi(life)
-		m := &member{ID: id, Life: n, State: waits, TTL: lease.DefaultTTL}
+		n, err := strconv.ParseInt(life, 10, 64)
+		m := &member{id: id, life: n, state: queue.Waiting, ttl: lease.DefaultTTL}
 		if raw, isID := hex.DecodeString(id); isID != nil || len(raw) != 16 || err != nil || m.record() != name || s.has(name) || w.alive(name) {
 			continue
 		}

@@ -49,7 +49,7 @@ func (e *entry) joinOnce(ctx context.Context, late bool) (o outcome, err error) 
 			return o, err
 		}
 		e.created = false
-		e.own.Life++
+		e.own.life++
 	}
 	r := e.request
 	p := &step{watch: e.watch, own: e.own, entry: e, mustBe: e.queued && e.created, question: queue.Question{
@@ -98,14 +98,14 @@ func (e *entry) answer(r *result) (o outcome, err error) {
 		o.Replaced = show(r.Replaced)
 		return o, nil
 	case lease.Queued:
-		e.own.Ticket, e.queued = r.Entry.Claim.Ticket, true
+		e.own.ticket, e.queued = r.Entry.Claim.Ticket, true
 		turns := 1
-		if limit := e.own.Max; limit > 0 {
+		if limit := e.own.max; limit > 0 {
 			turns = (r.Place + limit - 1) / limit
 		}
 		e.seen(r.version, turns)
 		o.Verdict, o.Place, o.Replaced = lease.Queued, r.Place, show(r.Replaced)
-		o.Recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.own.TTL/beats)
+		o.Recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.own.ttl/beats)
 		if waited {
 			o.Recheck = time.Nanosecond
 		}
@@ -256,6 +256,6 @@ func (e *entry) isTold() (bool, error) {
 		return errors.Is(err, errRemoved) || !mayPassInQueue(err), nil
 	}
 	e.seen(version, 0)
-	m := s.find(e.own.ID)
-	return m == nil || m.State != holds || m.Evicted != "", nil
+	m := s.find(e.own.id)
+	return m == nil || m.state != queue.Holding || m.evicted != "", nil
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/locks/queue"
 )
 
 // watch remembers when it first saw each entry's sign of life.
@@ -56,18 +57,18 @@ func (w *watch) judge(m *member) (*seat, error) {
 		s.phase = p.phase
 	}
 	s.unchanged = w.unchanged(m, beat, before, clock)
-	if m.State != stays && s.phase != left && s.phase != withdrew {
-		s.left = max(m.TTL-s.unchanged, 0)
+	if m.state != queue.Ended && s.phase != left && s.phase != withdrew {
+		s.left = max(m.ttl-s.unchanged, 0)
 	}
 	here := rec.Clock != "" && rec.Clock == w.store.clockName()
 	if here { // what the owner's clock says is true
-		s.left = min(s.left, max(p.asked.Add(m.TTL).Sub(before), 0))
+		s.left = min(s.left, max(p.asked.Add(m.ttl).Sub(before), 0))
 	}
 	s.rest = s.heldFor(before, here)
 	s.dead = s.left == 0 && s.rest == 0
 	// What runs a command counts after the end of its golock too: only time tells. One
 	// that has ended may have begun to, just before.
-	if s.phase == joined && m.State != stays && rec.Owner.gone(w.store.self()) {
+	if s.phase == joined && m.state != queue.Ended && rec.Owner.gone(w.store.self()) {
 		again, _, err := w.readRecord(m.record())
 		s.dead = s.dead || (err == nil && again == beat)
 	}
@@ -81,8 +82,8 @@ func (w *watch) unchanged(m *member, beat string, now locks.Instant, clock locks
 	name := m.record()
 	was, known := w.seen[name]
 	mark := beat
-	if m.State == stays { // that is counted anew
-		mark = stays + beat
+	if m.state == queue.Ended { // that is counted anew
+		mark = "E" + beat
 	}
 	if !known || (beat != "" && was.beat != mark) {
 		was = sight{beat: mark, since: clock(), first: !known}
@@ -100,14 +101,14 @@ func (w *watch) unchanged(m *member, beat string, now locks.Instant, clock locks
 func (s *seat) heldFor(now locks.Instant, here bool) time.Duration {
 	m := s.member
 	switch {
-	case (m.State != holds && m.State != stays) || m.Hold <= 0 || m.Evicted != "" || s.phase == withdrew:
+	case (m.state != queue.Holding && m.state != queue.Ended) || m.hold <= 0 || m.evicted != "" || s.phase == withdrew:
 		return 0
-	case here && m.Granted != 0:
-		return max(m.Granted.Add(m.Hold).Sub(now), 0)
-	case m.State == stays:
-		return max(m.Rest-s.unchanged, 0)
+	case here && m.granted != 0:
+		return max(m.granted.Add(m.hold).Sub(now), 0)
+	case m.state == queue.Ended:
+		return max(m.rest-s.unchanged, 0)
 	}
-	return max(m.Hold-s.unchanged, 0)
+	return max(m.hold-s.unchanged, 0)
 }
 
 // alive reports whether an entry has given a sign of life since it was first
@@ -150,7 +151,7 @@ func (w *watch) writeNotes(s *state) {
 		return
 	}
 	old, all, isNew := w.noted(), map[string]note{}, false
-	for _, m := range s.Entries {
+	for _, m := range s.entries {
 		name := m.record()
 		if n, ok := old[name]; ok {
 			all[name] = n

@@ -1,0 +1,64 @@
+package files
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golock/locks"
+	"golock/locks/queue"
+)
+
+func example() *state {
+	id := strings.Repeat("0123456789abcdef", 2)
+	return &state{nonce: 1 << 63, counter: 7, entries: []member{
+		{id: id, life: 2, state: queue.Holding, ticket: 3, weight: 2, max: 3, slots: "0-1", fence: 4, ttl: 5, hold: 6, granted: 7, rest: 8, replace: locks.ReplaceRunning},
+		{id: id, state: queue.Waiting, ticket: 5, weight: 1, priority: -1, ttl: 9},
+		{id: id, state: queue.Gone, weight: 1, ttl: 1, evicted: "a \"b\"\nc\xff"},
+	}}
+}
+
+// A state is read as it was written.
+func TestState(t *testing.T) {
+	for _, want := range []*state{example(), {entries: []member{}}} {
+		if got, err := parseState(want.text()); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\nis %+v, %v; want %+v", want.text(), got, err, want)
+		}
+	}
+}
+
+// One that was cut short, or changed, is found out.
+func TestDamagedState(t *testing.T) {
+	text := string(example().text())
+	for i := range len(text) {
+		if s, err := parseState([]byte(text[:i])); err == nil {
+			t.Errorf("the first %d letters are %+v", i, s)
+		}
+	}
+	for from, to := range map[string]string{
+		" 7 3\n": " -7 3\n", " H ": " O ", "ef W": "g W", " 2 3 2 3 ": " 2 3 0 3 ", " s0-1": " s1-0", " rrunning": " running", ` ""`: ` "`,
+	} {
+		if s, err := parseState([]byte(strings.Replace(text, from, to, 1))); err == nil {
+			t.Errorf("with %q for %q it is %+v", to, from, s)
+		}
+	}
+}
+
+// Whatever a file says, it is refused or means one thing.
+func FuzzState(f *testing.F) {
+	f.Add(example().text())
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := parseState(text)
+		if err != nil {
+			return
+		}
+		for i := range s.entries {
+			_ = s.entries[i].entry()
+		}
+		again, err := parseState(s.text())
+		if err != nil || !bytes.Equal(again.text(), s.text()) {
+			t.Errorf("%q is written as %q: %v", text, s.text(), err)
+		}
+	})
+}
