@@ -107,26 +107,16 @@ func (d *directory) damaged(name string, err error) error {
 	}
 }
 
-// known completes the directory of a key if there is one; else ok is false. It
+// known completes the directory of a key; if there is none it is locks.ErrLost. It
 // changes nothing.
-func (d *directory) known() (ok bool, err error) {
+func (d *directory) known() error {
 	h, err := d.readHead()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, d.store.checkDir()
-	case err != nil:
-		return false, err
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = d.store.checkDir(); err == nil {
+			err = locks.ErrLost
+		}
 	}
 	d.name = h.Name
-	return true, nil
-}
-
-// mustBeKnown is known where nothing can be held without the directory.
-func (d *directory) mustBeKnown() error {
-	ok, err := d.known()
-	if err == nil && !ok {
-		err = locks.ErrLost
-	}
 	return err
 }
 
@@ -148,12 +138,11 @@ func (s *Store) directories() ([]*directory, error) {
 			continue
 		}
 		d := s.directoryOf(key)
-		ok, err := d.known()
-		switch {
-		case errors.Is(err, unix.ENOTDIR):
+		switch err := d.known(); {
+		case errors.Is(err, unix.ENOTDIR), errors.Is(err, locks.ErrLost):
 		case err != nil:
 			failed = append(failed, err)
-		case ok && locks.KeyOf(d.name) == key:
+		case locks.KeyOf(d.name) == key:
 			all = append(all, d)
 		}
 	}

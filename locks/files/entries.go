@@ -21,7 +21,9 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 				return s.directories()
 			}
 			d := s.directoryOf(locks.KeyOf(name))
-			if ok, err := d.known(); err != nil || !ok || d.name != name {
+			if err := d.known(); errors.Is(err, locks.ErrLost) || err == nil && d.name != name {
+				return nil, nil
+			} else if err != nil {
 				return nil, err
 			}
 			return []*directory{d}, nil
@@ -41,7 +43,7 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	entries, err := await(ctx, func() ([]locks.Entry, error) {
 		d := s.directoryOf(ref.Key)
-		if ok, err := d.known(); err != nil || !ok {
+		if err := d.known(); err != nil {
 			return nil, err
 		}
 		return d.entries()
@@ -123,7 +125,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	}
 	r, err := await(ctx, func() (r result, err error) {
 		d := s.directoryOf(ref.Key)
-		if err := d.mustBeKnown(); err != nil {
+		if err := d.known(); err != nil {
 			return r, err
 		}
 		e := s.entryOf(locks.Request{Ref: ref})

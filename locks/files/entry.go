@@ -201,22 +201,31 @@ func (e *entry) renew(context.Context) (o outcome, err error) {
 	} else if err != nil {
 		return o, err
 	}
-	s, version, err := e.watch.read(nil)
-	if errors.Is(err, errRemoved) {
-		return o, locks.ErrLost
-	}
-	if err != nil {
-		return o, err
-	}
-	e.seen(version, 0)
-	m := s.find(e.own.id)
+	m, err := e.find()
 	switch {
-	case m == nil || m.state != queue.Holding || m.life != e.own.life:
-		return o, locks.ErrLost
+	case err != nil:
+		return o, err
 	case m.evicted != "":
 		return outcome{Answer: lease.Answer{Verdict: lease.Evicted, By: m.evicted}}, nil
 	}
 	return e.held(lease.Held, m.entry()), nil
+}
+
+// find gives the entry as it holds now, or locks.ErrLost.
+func (e *entry) find() (*member, error) {
+	s, version, err := e.watch.read(nil)
+	if errors.Is(err, errRemoved) {
+		err = locks.ErrLost
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.seen(version, 0)
+	m := s.find(e.own.id)
+	if m == nil || m.state != queue.Holding || (m.life != e.own.life && !e.attached) {
+		return nil, locks.ErrLost
+	}
+	return m, nil
 }
 
 // held is the outcome of a grant or a renewal.
@@ -231,16 +240,12 @@ var errElsewhere = errors.New("the slot was taken on another machine, or before 
 
 // fetch reads what another process has written last.
 func (e *entry) fetch() error {
-	if err := e.watch.mustBeKnown(); err != nil {
+	if err := e.watch.known(); err != nil {
 		return err
 	}
-	s, _, err := e.watch.read(nil)
+	m, err := e.find()
 	if err != nil {
 		return err
-	}
-	m := s.find(e.own.id)
-	if m == nil || m.state != queue.Holding {
-		return locks.ErrLost
 	}
 	beat, rec, err := e.watch.readRecord(m.record())
 	p, ok := parsePulse(beat)
@@ -266,31 +271,32 @@ func (e *entry) release(ctx context.Context) (o outcome, err error) {
 	if e.released {
 		return o, nil
 	}
-	inTime := !e.attached && e.store.clock() < e.term.End()
-	saysSo := !e.attached && e.giveUp(left) == nil
-	p := &step{watch: e.watch, own: e.own, foreign: e.attached, question: queue.Question{Step: lease.Release, Entry: queue.Entry{ID: e.own.id}}}
-	r, err := p.decide(ctx)
-	switch {
-	case err == nil: // another one may have taken it out since it said so
-		o.Existed, o.Doubtful = r.Existed, r.unsure || (saysSo && inTime)
-	case noSpace(err) && saysSo:
-		o.Existed, err = true, nil
-	case errors.Is(err, errRemoved):
-		err = nil
-	}
+	inTime := e.store.clock() < e.term.End()
+	r, saysSo, err := e.end(ctx, lease.Release, left, false)
+	// Another one may have taken it out since it said so.
+	o.Existed, o.Doubtful = r.Existed || r.state == nil && saysSo, r.unsure || (saysSo && inTime)
 	e.released = err == nil
 	return o, err
 }
 
+// end gives up what the entry has. On a full disk its sign of life says so, for which
+// there is always room: then there is no state in the result. Whoever makes the next
+// version takes it out; so a burst of newcomers does not keep a slot from being free, either.
+func (e *entry) end(ctx context.Context, how lease.Step, phase byte, force bool) (r result, saysSo bool, err error) {
+	saysSo = !e.attached && e.watch.writePulse(e.own.record(), pulse{count: e.pulse.count + 1, asked: e.store.clock(), phase: phase}) == nil
+	if err = e.unask(); err != nil {
+		return r, saysSo, err
+	}
+	p := &step{watch: e.watch, own: e.own, foreign: e.attached, force: force, question: queue.Question{Step: how, Entry: queue.Entry{ID: e.own.id}}}
+	r, err = p.decide(ctx)
+	if noSpace(err) && saysSo || errors.Is(err, errRemoved) {
+		err = nil
+	}
+	return r, saysSo, err
+}
+
 // noSpace reports that a disk is full.
 func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
-
-// giveUp says by the sign of life, for which there is always room, that the entry has
-// left. Whoever makes the next version takes it out: a burst of newcomers does not keep
-// a slot from being free.
-func (e *entry) giveUp(phase byte) error {
-	return e.watch.writePulse(e.own.record(), pulse{count: e.pulse.count + 1, asked: e.store.clock(), phase: phase})
-}
 
 // leave gives the entry up, whatever it is by now, and notes for others what
 // this one has seen.
@@ -300,18 +306,12 @@ func (e *entry) leave(ctx context.Context) (o outcome, err error) {
 		return o, nil
 	}
 	if e.pulse.count > 0 {
-		saysSo, asked := e.giveUp(withdrew) == nil, e.asked
-		if err := e.unask(); err != nil {
+		// Who has read its request makes no version any more after a forced one.
+		r, _, err := e.end(ctx, lease.Leave, withdrew, e.asked)
+		if err != nil {
 			return o, err
 		}
-		// Who has read the request makes no version any more, after this one.
-		p := &step{watch: e.watch, own: e.own, force: asked, question: queue.Question{Step: lease.Leave, Entry: queue.Entry{ID: e.own.id}}}
-		r, err := p.decide(ctx)
-		if err != nil && !(noSpace(err) && saysSo) {
-			return o, err
-		}
-		e.released = true
-		e.state = r.state
+		e.released, e.state = true, r.state
 		if r.state != nil && !r.state.has(e.own.record()) {
 			_ = e.watch.removeRecord(e.own.record()) // perhaps no version has had it
 		}

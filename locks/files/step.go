@@ -121,13 +121,10 @@ func (p *step) try(r *result) (done bool, err error) {
 			return false, err
 		}
 	}
-	done, unsure, err := h.commit(version, text, next.text())
+	done, unsure, err := h.commit(version, text, next)
 	r.unsure = r.unsure || (unsure && !done)
 	if done {
 		r.state, r.version = next, version+1
-	}
-	if done && len(next.entries) == 0 && p.store.prunes(r.version) {
-		h.forgetNotes()
 	}
 	return done, err
 }
@@ -207,7 +204,6 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 			}
 			r.seats[m.id] = seat
 		}
-		seat.member = m
 		if seat.dead && (m.id != p.own.id || p.foreign) && (p.spare == nil || !p.spare(seat)) {
 			dead[m.id] = true
 		}
@@ -338,14 +334,4 @@ func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 		}
 	}
 	return m, true
-}
-
-// forgetNotes removes what was seen of entries that are gone.
-func (h *handle) forgetNotes() {
-	l, err := h.list()
-	for _, name := range l.names {
-		if err == nil && len(name) > len(seenPrefix) && name[:len(seenPrefix)] == seenPrefix {
-			_ = unix.Unlinkat(h.fd, name, 0)
-		}
-	}
 }

@@ -40,7 +40,7 @@ import (
 type Store struct {
 	scheme         string
 	dir            string
-	make           primitive
+	make           func(h *handle, temp, name string, text []byte) error
 	kept           int64 // versions
 	clock          locks.Clock
 	clockName      func() string     // of that clock
@@ -81,7 +81,7 @@ func Open(address string) (*Store, error) {
 		return nil, errors.New("path: contains a zero byte")
 	}
 	return &Store{
-		scheme: scheme, dir: path, make: primitives(scheme), kept: kept, clock: locks.BootTime,
+		scheme: scheme, dir: path, make: makeVersion, kept: kept, clock: locks.BootTime,
 		clockName: sync.OnceValue(clockName), self: sync.OnceValue(thisProcess), at: func(string) {},
 	}, nil
 }

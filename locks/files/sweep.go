@@ -118,8 +118,10 @@ type sweep struct {
 // them.
 func (h *handle) orphans(l listing) (names []string) {
 	for _, name := range l.names {
-		if n, ok := versionOf(name, tempPrefix); ok && !h.pointsTo(versionName(n), name) {
-			names = append(names, name)
+		if n, ok := versionOf(name, tempPrefix); ok {
+			if target, err := h.readLink(versionName(n)); err != nil || target != name {
+				names = append(names, name)
+			}
 		}
 	}
 	return names

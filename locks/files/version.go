@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -120,15 +121,14 @@ func (h *handle) readVersion(n int64) ([]byte, error) {
 		defer unix.Close(dir)
 		return readAt(dir, stateFile, maxState)
 	case unix.ELOOP:
-		target := make([]byte, 128)
-		size, err := unix.Readlinkat(h.fd, name, target)
+		target, err := h.readLink(name)
 		if err != nil {
 			return nil, err
 		}
-		if of, ok := versionOf(string(target[:size]), tempPrefix); !ok || of != n || strings.ContainsRune(string(target[:size]), '/') {
+		if of, ok := versionOf(target, tempPrefix); !ok || of != n || strings.Contains(target, "/") {
 			return nil, errForeign
 		}
-		return readAt(h.fd, string(target[:size]), maxState)
+		return readAt(h.fd, target, maxState)
 	}
 	return text, err
 }
@@ -140,11 +140,11 @@ var errTaken = errors.New("the version exists")
 // that was removed. So it is a success only if the version before it is still there,
 // and the same one: old ones are removed first. Otherwise the step may have been done
 // or not (unsure), and is tried again.
-func (h *handle) commit(base int64, was, text []byte) (done, unsure bool, err error) {
+func (h *handle) commit(base int64, was []byte, next *state) (done, unsure bool, err error) {
 	n := base + 1
 	temp := fmt.Sprintf("%s%d.%x", tempPrefix, n, rand.Uint64())
 	h.store.at("write")
-	switch err := h.store.make(h, temp, versionName(n), text); err {
+	switch err := h.store.make(h, temp, versionName(n), next.text()); err {
 	case nil:
 	case errTaken:
 		return false, false, nil
@@ -164,34 +164,31 @@ func (h *handle) commit(base int64, was, text []byte) (done, unsure bool, err er
 		still, err := h.readVersion(base)
 		return err == nil && bytes.Equal(still, was), true, nil
 	}
-	if h.store.prunes(n) {
+	if n%max(h.store.kept/pruneParts, 1) == 0 {
 		h.store.at("prune")
-		h.prune(l)
+		h.prune(l, len(next.entries) == 0)
 	}
 	return true, false, nil
 }
 
-func (s *Store) prunes(n int64) bool { return n%max(s.kept/pruneParts, 1) == 0 }
-
-// prune removes old versions, the oldest first, and what was made for them.
-func (h *handle) prune(l listing) {
-	type old struct {
-		name string
-		of   int64
-	}
-	var all []old
-	for _, name := range l.names {
+// prune removes old versions, the oldest first, and what was made for them; of an empty
+// queue also what was seen of its entries.
+func (h *handle) prune(l listing, empty bool) {
+	madeFor := func(name string) int64 {
 		n, ok := versionOf(name, versionPrefix)
 		if !ok {
-			n, ok = versionOf(name, tempPrefix)
+			n, _ = versionOf(name, tempPrefix)
 		}
-		if ok && n <= l.highest-h.store.kept {
-			all = append(all, old{name, n})
-		}
+		return n
 	}
-	slices.SortFunc(all, func(a, b old) int { return int(a.of - b.of) })
-	for _, o := range all {
-		h.remove(o.name)
+	slices.SortFunc(l.names, func(a, b string) int { return cmp.Compare(madeFor(a), madeFor(b)) })
+	for _, name := range l.names {
+		switch n := madeFor(name); {
+		case n > 0 && n <= l.highest-h.store.kept:
+			h.remove(name)
+		case n == 0 && empty && strings.HasPrefix(name, seenPrefix):
+			_ = unix.Unlinkat(h.fd, name, 0)
+		}
 	}
 }
 
@@ -209,31 +206,34 @@ func (h *handle) remove(name string) {
 	_ = unix.Unlinkat(h.fd, name, unix.AT_REMOVEDIR)
 }
 
-// primitive makes a file and gives it its name, which must not exist: errTaken.
-type primitive func(h *handle, temp, name string, text []byte) error
-
-func primitives(scheme string) primitive {
-	switch scheme {
-	case "mkdir":
-		return makeByRename
-	case "symlink":
-		return makeBySymlink
+// makeVersion makes a file under a temporary name and gives it its own by the store's
+// primitive, which fails if there is one: errTaken. A directory is renamed: that fails if
+// one of that name is there and not empty.
+func makeVersion(h *handle, temp, name string, text []byte) (err error) {
+	scheme, file := h.store.scheme, temp
+	if scheme == "mkdir" {
+		file = temp + "/" + stateFile
+		err = makeDirectoryAt(h.fd, temp, h.mode)
 	}
-	return makeByLink
-}
-
-// makeByRename has a directory renamed, which fails if one of that name is there
-// and not empty.
-func makeByRename(h *handle, temp, name string, text []byte) error {
-	err := makeDirectoryAt(h.fd, temp, h.mode)
 	if err == nil {
-		err = createAt(h.fd, temp+"/"+stateFile, h.mode, text)
+		err = createAt(h.fd, file, h.mode, text)
 	}
 	if err == nil {
 		h.store.at("commit")
-		err = again(func() error { return unix.Renameat(h.fd, temp, h.fd, name) })
+		err = again(func() error {
+			switch scheme {
+			case "mkdir":
+				return unix.Renameat(h.fd, temp, h.fd, name)
+			case "symlink":
+				return unix.Symlinkat(temp, h.fd, name)
+			}
+			return unix.Linkat(h.fd, temp, h.fd, name, 0)
+		})
 	}
-	if err != nil {
+	if err == unix.EEXIST && h.isMadeOf(name, temp) {
+		err = nil // a repeated request of NFS has met its own
+	}
+	if err != nil || scheme == "excl" {
 		h.remove(temp)
 	}
 	switch err {
@@ -243,43 +243,18 @@ func makeByRename(h *handle, temp, name string, text []byte) error {
 	return err
 }
 
-func makeBySymlink(h *handle, temp, name string, text []byte) error {
-	err := createAt(h.fd, temp, h.mode, text)
-	if err == nil {
-		h.store.at("commit")
-		err = again(func() error { return unix.Symlinkat(temp, h.fd, name) })
-	}
-	if err == unix.EEXIST && h.pointsTo(name, temp) {
-		err = nil // a repeated request of NFS has met its own
-	}
-	if err != nil {
-		h.remove(temp)
-	}
-	if err == unix.EEXIST {
-		return errTaken
-	}
-	return err
-}
-
-func (h *handle) pointsTo(name, temp string) bool {
-	target := make([]byte, 128)
-	n, err := unix.Readlinkat(h.fd, name, target)
-	return err == nil && string(target[:n]) == temp
-}
-
-func makeByLink(h *handle, temp, name string, text []byte) error {
-	err := createAt(h.fd, temp, h.mode, text)
-	if err == nil {
-		h.store.at("commit")
-		err = again(func() error { return unix.Linkat(h.fd, temp, h.fd, name, 0) })
+// isMadeOf reports whether a version is a symbolic or another link to a temporary file.
+func (h *handle) isMadeOf(name, temp string) bool {
+	if target, err := h.readLink(name); err == nil {
+		return target == temp
 	}
 	var st unix.Stat_t
-	if err == unix.EEXIST && unix.Fstatat(h.fd, temp, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Nlink == 2 {
-		err = nil // a repeated request of NFS has met its own
-	}
-	h.remove(temp)
-	if err == unix.EEXIST {
-		return errTaken
-	}
-	return err
+	err := unix.Fstatat(h.fd, temp, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink == 2
+}
+
+func (h *handle) readLink(name string) (string, error) {
+	target := make([]byte, 128)
+	n, err := unix.Readlinkat(h.fd, name, target)
+	return string(target[:max(n, 0)]), err
 }

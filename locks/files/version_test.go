@@ -215,3 +215,24 @@ func TestNoHoldOfOneThatLeaves(t *testing.T) {
 		Take(t, other, "n", NoWait)
 	})
 }
+
+// Whom a newcomer has replaced is shown as it was, also if others are let in with it.
+func TestReplacedAsItWas(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, slow := open(t, url), open(t, url)
+		Take(t, s, "n")
+		old := Queue(t, s, "n", Replace(locks.ReplaceWaiting))
+		contended(slow, func() { Queue(t, s, "n") }, func() {
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			ticket, err := s.Join(ctx, NewRequest(t, "n", Replace(locks.ReplaceWaiting)))
+			testkit.Must(t, err)
+			if r := ticket.Replaced(); len(r) != 1 || r[0].Ref != old.Ref || r[0].State != locks.Waiting {
+				t.Errorf("replaced %+v, want the waiter", r)
+			}
+			cancel()
+			_, _ = ticket.Wait(ctx)
+		})
+		Queue(t, slow, "n")
+	})
+}

@@ -251,11 +251,9 @@ func (e *entry) isTold() (bool, error) {
 	if moved, err := e.watch.moved(at.version, 1); err == nil && !moved {
 		return false, nil
 	}
-	s, version, err := e.watch.read(nil)
-	if err != nil { // a directory that does not exist is no passing error
-		return errors.Is(err, errRemoved) || !mayPassInQueue(err), nil
+	m, err := e.find()
+	if err != nil {
+		return errors.Is(err, locks.ErrLost) || !mayPassInQueue(err), nil
 	}
-	e.seen(version, 0)
-	m := s.find(e.own.id)
-	return m == nil || m.state != queue.Holding || m.evicted != "", nil
+	return m.evicted != "", nil
 }
