@@ -15,25 +15,19 @@ import (
 // Entries implements locks.Store. An entry of another machine, or a holder, of
 // which nothing is known but that it has not changed yet, is shown as live.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return lease.Entries(ctx, func(ctx context.Context) (all []locks.Entry, _ error) {
-		directories, failed := await(ctx, func() ([]*directory, error) {
-			if name == "" {
-				return s.directories()
-			}
-			d := s.directoryOf(locks.KeyOf(name))
-			if err := d.known(); errors.Is(err, locks.ErrLost) || err == nil && d.name != name {
-				return nil, nil
-			} else if err != nil {
-				return nil, err
-			}
-			return []*directory{d}, nil
-		})
+	return lease.Entries(ctx, func(ctx context.Context) (all []locks.Entry, failed error) {
+		directories := []*directory{s.directoryOf(locks.KeyOf(name))}
+		if name == "" {
+			directories, failed = await(ctx, s.directories)
+		}
 		for _, d := range directories {
 			entries, err := await(ctx, d.entries)
 			if err != nil {
 				return all, err
 			}
-			all = append(all, entries...)
+			if name == "" || d.name == name {
+				all = append(all, entries...)
+			}
 		}
 		return all, failed
 	})
@@ -41,13 +35,7 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 
 // Find implements locks.QueueStore.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	entries, err := await(ctx, func() ([]locks.Entry, error) {
-		d := s.directoryOf(ref.Key)
-		if err := d.known(); err != nil {
-			return nil, err
-		}
-		return d.entries()
-	})
+	entries, err := await(ctx, s.directoryOf(ref.Key).entries)
 	if err != nil {
 		return locks.Entry{}, err
 	}
@@ -57,7 +45,14 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 // entries gives one name's: holders by slot, then waiters in their order. They are those
 // of one moment: nobody has made a version while their signs of life were read.
 func (d *directory) entries() ([]locks.Entry, error) {
-	w := d.store.listingWatch(d)
+	if err := d.known(); errors.Is(err, locks.ErrLost) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	// Who only lists remembers, for as long as the store is open.
+	known, _ := d.store.listingWatches.LoadOrStore(d.key, d.watch())
+	w := known.(*watch)
 	var seats []*seat
 	_, _, err := d.read(func(s *state) error {
 		seats = nil
@@ -87,13 +82,6 @@ func (d *directory) entries() ([]locks.Entry, error) {
 	return entries, err
 }
 
-// listingWatch is the watch of those who only list. It remembers, for as long as the
-// store is open.
-func (s *Store) listingWatch(d *directory) *watch {
-	w, _ := s.listingWatches.LoadOrStore(d.key, d.watch())
-	return w.(*watch)
-}
-
 // entry is what the contract shows of one.
 func (s *seat) entry(d *directory) locks.Entry {
 	m, r := s.member, &s.record
@@ -104,13 +92,13 @@ func (s *seat) entry(d *directory) locks.Entry {
 	if r.Since != 0 {
 		e.Since = time.UnixMicro(r.Since)
 	}
-	lease.Owner{Host: r.Owner.Host, PID: r.Owner.PID, UID: r.UID, User: r.User, Runs: r.Runs, Command: r.Command}.Describe(&e)
+	r.Describe(&e)
 	if m.state == queue.Waiting {
 		return e
 	}
 	e.State, e.Slots, e.Fence = locks.Holding, m.entry().Slots, m.fence
 	e.Ended = m.state == queue.Ended || (s.left == 0 && s.rest > 0)
-	e.Orphaned = !e.Ended && !r.NoGolock && r.Owner.gone(d.store.self())
+	e.Orphaned = !e.Ended && !r.NoGolock && r.Process.gone(d.store.self())
 	if s.rest > 0 {
 		e.HeldTill = time.Now().Add(s.rest)
 	}

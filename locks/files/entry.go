@@ -83,24 +83,23 @@ type outcome struct {
 
 // Ask implements lease.Entry.
 func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
-	var o outcome
-	var err error
-	passes := mayPassInQueue
+	do, passes := e.join, mayPassInQueue
 	switch step {
 	case lease.Join:
 		if !e.isQueued() {
 			passes = mayPass
 		}
-		o, err = use(ctx, e, e.join)
 	case lease.Renew:
-		o, err = use(ctx, e, e.renew)
+		do = e.renew
 	case lease.Release:
-		e.given.Store(true)
-		o, err = use(ctx, e, e.release)
+		do = e.release
 	case lease.Leave:
-		e.given.Store(true)
-		o, err = use(ctx, e, e.leave)
+		do = e.leave
 	}
+	if step == lease.Release || step == lease.Leave {
+		e.given.Store(true)
+	}
+	o, err := use(ctx, e, do)
 	var panicked *locks.PanicError
 	switch {
 	case err == nil:

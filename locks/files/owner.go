@@ -13,7 +13,6 @@ import (
 
 // owner is the process that an entry belongs to.
 type owner struct {
-	Host  string `json:"host"`
 	Boot  string `json:"boot,omitempty"` // of which boot of which machine; "": not known
 	PIDNS string `json:"pid_ns,omitempty"`
 	PID   int    `json:"pid"`
@@ -22,7 +21,6 @@ type owner struct {
 
 func thisProcess() owner {
 	o := owner{Boot: bootID(), PID: os.Getpid()}
-	o.Host, _ = os.Hostname()
 	o.PIDNS, _ = os.Readlink("/proc/self/ns/pid")
 	if self, err := procfs.Self(); err == nil {
 		o.Start = strconv.FormatInt(self.Start, 10)

@@ -18,22 +18,19 @@ import (
 // record is the file of one entry, which its owner alone writes. Its first line is
 // the sign of life; the rest is what the entry tells about itself.
 type record struct {
-	NoGolock bool     `json:"no_golock,omitempty"` // see locks.Request
-	Runs     bool     `json:"runs,omitempty"`      // likewise
-	Clock    string   `json:"clock"`               // the name of the owner's
-	Owner    owner    `json:"owner"`
-	Since    int64    `json:"since"` // microseconds
-	UID      int      `json:"uid"`
-	User     string   `json:"user,omitempty"`
-	Command  []string `json:"command,omitempty"`
+	lease.Owner
+	NoGolock bool          `json:"no_golock,omitempty"` // see locks.Request
+	Clock    string        `json:"clock"`               // the name of the owner's
+	Process  owner         `json:"process"`
+	Since    int64         `json:"since"` // microseconds
+	TTL      time.Duration `json:"ttl"`
 }
 
 // newRecord describes a request of this process.
 func (s *Store) newRecord(r locks.Request) record {
-	who := lease.ThisOwner(r)
 	return record{
-		NoGolock: r.NoGolock, Runs: r.Runs, Clock: s.clockName(), Owner: s.self(),
-		Since: time.Now().UnixMicro(), UID: who.UID, User: who.User, Command: who.Command,
+		Owner: lease.ThisOwner(r), NoGolock: r.NoGolock, Clock: s.clockName(), Process: s.self(),
+		Since: time.Now().UnixMicro(), TTL: r.TTL,
 	}
 }
 

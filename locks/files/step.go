@@ -196,84 +196,60 @@ func (d *directory) read(f func(*state) error) (s *state, version int64, err err
 // view shows a state to the decision. Those who have died are left out, and told by ID.
 func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, err error) {
 	dead = map[string]bool{}
-	judge := func(m *member) (*seat, error) {
+	v.Counter = max(s.counter, time.Now().UnixMicro())
+	var all, line []*member
+	for i := range s.entries {
+		if m := &s.entries[i]; m.state == queue.Waiting {
+			line = append(line, m)
+		} else {
+			all = append(all, m)
+		}
+	}
+	slices.SortFunc(line, inOrder)
+	own, buried := slices.IndexFunc(line, func(m *member) bool { return m.id == p.own.id }), 0
+	for i, m := range append(all, line...) {
+		e, isOwn, place := m.entry(), m.id == p.own.id, i-len(all)
+		judged := true
+		switch {
+		case isOwn && (m.state == queue.Waiting || m.state == queue.Gone):
+			judged = p.foreign && m.state == queue.Waiting
+		case m.state == queue.Waiting:
+			judged = p.thorough || (!p.blind && (place < nearest || (place < own && place >= own-nearest)))
+		case m.state == queue.Gone:
+			buried++
+			judged = p.thorough || (!p.blind && buried <= nearest)
+		}
 		seat := r.seats[m.id]
-		if seat == nil {
+		if judged && seat == nil {
 			if seat, err = p.judge(m); err != nil {
-				return nil, err
+				return v, nil, err
 			}
 			r.seats[m.id] = seat
 		}
-		if seat.dead && (m.id != p.own.id || p.foreign) && (p.spare == nil || !p.spare(seat)) {
+		if judged && seat.dead && (!isOwn || p.foreign) && (p.spare == nil || !p.spare(seat)) {
 			dead[m.id] = true
+			continue
 		}
-		return seat, nil
-	}
-	var waiting []*member
-	buried := 0
-	for i := range s.entries {
-		m := &s.entries[i]
-		switch {
-		case m.state == queue.Waiting:
-			waiting = append(waiting, m)
-			continue
-		case m.state == queue.Gone && m.id == p.own.id:
-			e := m.entry()
+		if isOwn {
 			v.Own = &e
-			continue
-		case m.state == queue.Gone:
-			if buried++; p.blind || (!p.thorough && buried > nearest) {
-				continue
+		}
+		switch m.state {
+		case queue.Gone:
+		case queue.Waiting:
+			v.Waiters = append(v.Waiters, e)
+			if m.replace != locks.ReplaceNone {
+				v.Replaceable = append(v.Replaceable, e)
 			}
-		}
-		e := m.entry()
-		seat, err := judge(m)
-		if err != nil {
-			return v, nil, err
-		}
-		if m.state == queue.Gone || dead[m.id] {
-			continue
-		}
-		e.Kept = seat.rest > 0
-		if seat.left == 0 && seat.rest > 0 && (m.id != p.own.id || p.foreign) {
-			e.State = queue.Ended
-		}
-		if m.id == p.own.id {
-			v.Own = &e
-		}
-		v.Holders = append(v.Holders, e)
-	}
-	if err := p.viewWaiters(&v, waiting, judge, dead); err != nil {
-		return v, nil, err
-	}
-	v.Counter = max(s.counter, time.Now().UnixMicro())
-	return v, dead, nil
-}
-
-func (p *step) viewWaiters(v *queue.View, waiting []*member, judge func(*member) (*seat, error), dead map[string]bool) error {
-	slices.SortFunc(waiting, inOrder)
-	own := slices.IndexFunc(waiting, func(m *member) bool { return m.id == p.own.id })
-	for i, m := range waiting {
-		isNear := p.thorough || (!p.blind && (i < nearest || (i < own && i >= own-nearest)))
-		if isNear && (i != own || p.foreign) || (i == own && p.foreign) {
-			if _, err := judge(m); err != nil {
-				return err
+		default:
+			e.Kept = seat.rest > 0
+			if seat.left == 0 && e.Kept && (!isOwn || p.foreign) {
+				e.State = queue.Ended
 			}
-		}
-		if dead[m.id] {
-			continue
-		}
-		e := m.entry()
-		if i == own {
-			v.Own = &e
-		}
-		v.Waiters = append(v.Waiters, e)
-		if m.replace != locks.ReplaceNone {
-			v.Replaceable = append(v.Replaceable, e)
+			v.Holders = append(v.Holders, e)
 		}
 	}
 	v.Total = len(v.Waiters)
-	return nil
+	return v, dead, nil
 }
 
 // apply makes the next state of a decision.

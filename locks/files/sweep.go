@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -193,7 +194,8 @@ func (w *sweep) removeAlone(records []string, s *state) (removed int, err error)
 	for _, name := range records {
 		id, life, _ := strings.Cut(name, "-")
 		n, err := strconv.ParseInt(life, 10, 64)
-		m := &member{id: id, life: n, state: queue.Waiting, ttl: lease.DefaultTTL}
+		_, rec, _ := w.readRecord(name)
+		m := &member{id: id, life: n, state: queue.Waiting, ttl: cmp.Or(max(rec.TTL, 0), lease.DefaultTTL)}
 		if raw, isID := hex.DecodeString(id); isID != nil || len(raw) != 16 || err != nil || m.record() != name || s.has(name) || w.alive(name) {
 			continue
 		}
@@ -203,9 +205,7 @@ func (w *sweep) removeAlone(records []string, s *state) (removed int, err error)
 			return removed, err
 		case w.isYoung(seat):
 		case !seat.dead:
-			if !w.alive(name) {
-				w.unknown++
-			}
+			w.unknown++ // until it has given a sign of life
 		default:
 			if err := w.removeRecord(name); err != nil {
 				return removed, err

@@ -68,7 +68,7 @@ func (w *watch) judge(m *member) (*seat, error) {
 	s.dead = s.left == 0 && s.rest == 0
 	// What runs a command counts after the end of its golock too: only time tells. One
 	// that has ended may have begun to, just before.
-	if s.phase == joined && m.state != queue.Ended && rec.Owner.gone(w.store.self()) {
+	if s.phase == joined && m.state != queue.Ended && rec.Process.gone(w.store.self()) {
 		again, _, err := w.readRecord(m.record())
 		s.dead = s.dead || (err == nil && again == beat)
 	}

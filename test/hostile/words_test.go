@@ -159,7 +159,7 @@ func TestWordsOfLeaseFiles(t *testing.T) {
 	body := map[string]any{}
 	testkit.Must(t, json.Unmarshal(rest, &body))
 	body["command"], body["user"] = []string{"sh", evilText}, evilText
-	body["owner"].(map[string]any)["host"] = evilText
+	body["host"] = evilText
 	changed, err := json.Marshal(body)
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(records[0], fmt.Appendf(nil, "%s\n%s\n", pulse, changed), 0o666))
