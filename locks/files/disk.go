@@ -158,6 +158,15 @@ func makeDirectoryAt(dir int, name string, mode uint32) error {
 	return nil
 }
 
+// removeFile removes a file that may have gone.
+func removeFile(path string) error {
+	err := again(func() error { return unix.Unlink(path) })
+	if err != nil && err != unix.ENOENT {
+		return &locks.PathError{Op: "remove", Path: path, Err: err}
+	}
+	return nil
+}
+
 func rename(from, to string) error { return again(func() error { return unix.Rename(from, to) }) }
 
 func exists(path string) (bool, error) {

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/queue"
@@ -293,9 +291,6 @@ func (e *entry) end(ctx context.Context, how lease.Step, phase byte, force bool)
 	}
 	return r, saysSo, err
 }
-
-// noSpace reports that a disk is full.
-func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // leave gives the entry up, whatever it is by now, and notes for others what
 // this one has seen.

@@ -21,9 +21,10 @@ func mayPass(err error) bool {
 
 // mayPassInQueue is mayPass for somebody who has an entry already: disks get room
 // again.
-func mayPassInQueue(err error) bool {
-	return mayPass(err) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
-}
+func mayPassInQueue(err error) bool { return mayPass(err) || noSpace(err) }
+
+// noSpace reports that a disk is full.
+func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // await runs f, which a file system may hold up for any time, and waits for what
 // it gives until ctx ends.

@@ -41,12 +41,9 @@ func (e *entry) unask() error {
 	if !e.asked {
 		return nil
 	}
-	path := e.requestPath()
-	if err := again(func() error { return unix.Unlink(path) }); err != nil && err != unix.ENOENT {
-		return &locks.PathError{Op: "remove", Path: path, Err: err}
-	}
-	e.asked = false
-	return nil
+	err := removeFile(e.requestPath())
+	e.asked = err != nil
+	return err
 }
 
 // fold lets in those who have asked. They are answered in no particular order: none of

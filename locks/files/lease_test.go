@@ -311,3 +311,18 @@ func TestFullDisk(t *testing.T) {
 		}
 	})
 }
+
+// A waiter that finds an older version than it has seen is not told that somebody took it
+// out of the queue: the name is being removed.
+func TestRemovedVersion(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		Take(t, s, "n")
+		ticket, err := s.Join(background, NewRequest(t, "n"))
+		testkit.Must(t, err)
+		testkit.Must(t, os.RemoveAll(strings.TrimSuffix(latest(t, url), "/state")))
+		if l, err := ticket.Wait(background); err == nil || !strings.Contains(err.Error(), "was removed while it was in use") {
+			t.Errorf("Wait = %v, %v", l, err)
+		}
+	})
+}

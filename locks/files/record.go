@@ -106,11 +106,4 @@ func (d *directory) readRecord(name string) (beat string, r record, err error) {
 	return beat, r, nil
 }
 
-func (d *directory) removeRecord(name string) error {
-	path := d.recordPath(name)
-	err := again(func() error { return unix.Unlink(path) })
-	if err != nil && err != unix.ENOENT {
-		return &locks.PathError{Op: "remove", Path: path, Err: err}
-	}
-	return nil
-}
+func (d *directory) removeRecord(name string) error { return removeFile(d.recordPath(name)) }

@@ -114,6 +114,9 @@ func (e *entry) answer(r *result) (o outcome, err error) {
 	if r.missing && e.store.clock() >= e.term.End() { // it was taken for dead
 		return o, errLate
 	}
+	if r.missing && r.version < e.spot.version {
+		return o, &locks.PathError{Path: e.watch.path, Err: errRemoved}
+	}
 	if r.missing {
 		return outcome{Answer: lease.Answer{Verdict: lease.Gone}}, nil
 	}
