@@ -270,3 +270,26 @@ func TestSweptWhileItIsMade(t *testing.T) {
 		sweepAll(t, url)
 	})
 }
+
+// A record that no state knows lives for as long as it says.
+func TestSweepOfALoneRecord(t *testing.T) {
+	virtually(t, func(t *testing.T, url string) {
+		s := openAt(t, url, "one", 0)
+		l := Take(t, s, "n", TTL(keptTTL))
+		records, err := filepath.Glob(directory(t, url) + "/*/data/*")
+		if err != nil || len(records) != 1 {
+			t.Fatal(records, err)
+		}
+		text, err := os.ReadFile(records[0])
+		testkit.Must(t, err)
+		testkit.Must(t, os.WriteFile(filepath.Dir(records[0])+"/"+strings.Repeat("ab", 16)+"-0", text, 0o600))
+		Release(t, l)
+		began := time.Now()
+		if n, err := openAt(t, url, "two", 0).Sweep(background, "", 0); n != 1 || err != nil {
+			t.Errorf("Sweep = %d, %v, want 1", n, err)
+		}
+		if took := time.Since(began); took < keptTTL || took > 2*keptTTL {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
