@@ -272,7 +272,7 @@ func TestAcceptedWhileRevoked(t *testing.T) {
 	b := postgresql().fresh(t) // the statement is the same for both
 	s := b.store(t)
 	held := Take(t, s, "n")
-	r := NewRequest(t, "n", TTL(3*time.Second))
+	r := NewRequest(t, "n")
 	ticket, err := s.Join(background, r) // it does not wait
 	if err != nil || !ticket.Queued() {
 		t.Fatalf("Join: %v", err)
@@ -287,7 +287,7 @@ func TestAcceptedWhileRevoked(t *testing.T) {
 		}
 		return sqltest.Pass
 	})
-	next := Queue(t, b.behind(t, proxy), "n", TTL(3*time.Second))
+	next := Queue(t, b.behind(t, proxy), "n")
 	Release(t, held)
 	testkit.Eventually(t, "it accepts", func() bool { return len(accepted) > 0 })
 	Becomes(t, s, "n", 1, 1)

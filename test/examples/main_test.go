@@ -63,19 +63,8 @@ func (m tests) Run() int {
 func copyExample(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
-	testkit.Must(t, os.CopyFS(dir, os.DirFS(filepath.Join(examples, name))))
-	// CopyFS keeps only the bits of the mode that the umask lets through; scripts must stay executable.
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		from, err := os.Stat(filepath.Join(examples, name, strings.TrimPrefix(path, dir)))
-		if err != nil {
-			return err
-		}
-		return os.Chmod(path, from.Mode().Perm())
-	})
-	testkit.Must(t, err)
+	// By another process, so that no fork of this one has a script open for writing (ETXTBSY).
+	testkit.Output(t, "", "cp", "-R", "--preserve=mode", filepath.Join(examples, name)+"/.", dir)
 	return dir
 }
 
