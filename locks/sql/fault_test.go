@@ -265,35 +265,6 @@ func TestOfferNotTaken(t *testing.T) {
 	})
 }
 
-// One that accepts its offer in the very moment in which it is taken for lost holds.
-// Slow: the time of an offer.
-func TestAcceptedWhileRevoked(t *testing.T) {
-	t.Parallel()
-	b := postgresql().fresh(t) // the statement is the same for both
-	s := b.store(t)
-	held := Take(t, s, "n")
-	r := NewRequest(t, "n")
-	ticket, err := s.Join(background, r) // it does not wait
-	if err != nil || !ticket.Queued() {
-		t.Fatalf("Join: %v", err)
-	}
-	proxy := sqltest.NewProxy(t, b.server)
-	accepted := make(chan struct{}, 10)
-	proxy.Judge(func(text string) sqltest.Verdict {
-		if strings.HasPrefix(text, "DELETE FROM") {
-			b.exec(t, fmt.Sprintf("UPDATE golock SET state='H',due=0,ends=%d WHERE lock_key='%s' AND entry_id='%x' AND state='O'",
-				time.Now().Add(time.Hour).UnixMicro(), r.Ref.Key, r.Ref.ID))
-			accepted <- struct{}{}
-		}
-		return sqltest.Pass
-	})
-	next := Queue(t, b.behind(t, proxy), "n")
-	Release(t, held)
-	testkit.Eventually(t, "it accepts", func() bool { return len(accepted) > 0 })
-	Becomes(t, s, "n", 1, 1)
-	next.Waits()
-}
-
 // A waiter that gives up while the answer with its grant is on the way has begun
 // nothing, so nothing stays of it.
 func TestLeavingLeavesNoHold(t *testing.T) {
