@@ -50,11 +50,15 @@ func section(cases []outcome) string {
 				tools = append(tools, row.Tool)
 			}
 			if row.Failed != "" {
-				failed += fmt.Sprintf("\n- %s failed: %s\n", row.Tool, strings.ReplaceAll(row.Failed, "\n", " "))
+				_, why, isCommand := strings.Cut(row.Failed, "] ") // what was started, with its paths
+				if !isCommand {
+					why = row.Failed
+				}
+				failed += "\n" + wrapped("- "+row.Tool+" failed: "+why)
 			}
 		}
 	}
-	text := fmt.Sprintf("## %s\n\n%s\n\n%s", cases[0].Title, strings.Join(how, " "), line(head))
+	text := fmt.Sprintf("## %s\n\n%s\n%s", cases[0].Title, wrapped(strings.Join(how, " ")), line(head))
 	text += "|---|" + strings.Repeat("---:|", len(head)-1) + "\n"
 	for _, tool := range tools {
 		cells := []string{tool}
@@ -64,6 +68,27 @@ func section(cases []outcome) string {
 		text += line(cells)
 	}
 	return text + failed
+}
+
+// wrapped is a paragraph in lines of at most 100 columns.
+func wrapped(text string) string {
+	const columns = 100
+	var b strings.Builder
+	length := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case length+1+len(word) > columns:
+			b.WriteByte('\n')
+			length = 0
+		default:
+			b.WriteByte(' ')
+			length++
+		}
+		b.WriteString(word)
+		length += len(word)
+	}
+	return b.String() + "\n"
 }
 
 func line(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -9,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,21 +61,21 @@ type acquisition struct {
 	conflictCode int
 }
 
-func (c *acquireCommand) run(out *term.Printer) int {
+func (c *acquireCommand) run(out *term.Printer) error {
 	v, err := resolve(c)
 	if err != nil {
-		return exit(out, err)
+		return err
 	}
 	terminal := runner.HasTerminal()
 	relay, err := signals.NewRelay(terminal)
 	if err != nil {
-		return exit(out, err)
+		return err
 	}
 	relay.Catch()
 	a := &acquisition{run: &runner.Run{Relay: relay, Terminal: terminal}}
 	out.Request = &a.run.Request
 	if err := c.readSettings(v, a, out); err != nil {
-		return exit(out, err)
+		return err
 	}
 	a.run.Log, a.run.Say = out.Log, out.Say
 	if a.process < 0 {
@@ -166,42 +164,37 @@ func commandOf(pid int) []string {
 }
 
 // forNone takes the slot and leaves it to its lease.
-func (a *acquisition) forNone(out *term.Printer) int {
+func (a *acquisition) forNone(out *term.Printer) error {
 	lease, failed := a.run.Take()
 	if failed != nil {
 		return a.failed(resultOf(*failed), out)
 	}
 	if err := printID(lease.Grant().Ref.String()); err != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
-		defer cancel()
-		_ = lease.Release(ctx) // nobody knows its ID
-		return exit(out, err)
+		a.run.GiveBack(lease) // nobody knows its ID
+		return err
 	}
-	return 0
+	return nil
 }
 
-// releaseLimit bounds the release of a slot.
-const releaseLimit = 2 * time.Second
-
 // forProcess lets a holder process take the slot and keep it.
-func (a *acquisition) forProcess(out *term.Printer) int {
+func (a *acquisition) forProcess(out *term.Printer) error {
 	h, err := startHolder(a, out)
 	if err != nil {
-		return exit(out, err)
+		return err
 	}
 	for {
 		r, err := h.next(a.run)
 		switch {
 		case err != nil:
 			h.abandon()
-			return exit(out, err)
+			return err
 		case r != nil && r.ID != "":
 			if err := printID(r.ID); err != nil {
 				h.abandon() // it releases the slot
-				return exit(out, err)
+				return err
 			}
 			h.confirm()
-			return 0
+			return nil
 		case r != nil:
 			h.abandon()
 			return a.failed(*r, out)
@@ -213,31 +206,30 @@ func (a *acquisition) forProcess(out *term.Printer) int {
 	}
 }
 
-// failed says why there is no slot and gives the exit code.
-func (a *acquisition) failed(r result, out *term.Printer) int {
+// failed says why there is no slot.
+func (a *acquisition) failed(r result, out *term.Printer) error {
 	switch {
 	case r.Busy:
-		printBusy(out, errors.New(r.Text), a.conflictCode)
-		return a.conflictCode
+		return noSlot(out, errors.New(r.Text), a.conflictCode)
 	case r.Signal != 0:
-		printStopped(out, r.Signal)
-	default:
-		out.Fail(errors.New(r.Text))
+		return stoppedBy(out, r.Signal)
 	}
-	return r.Code
+	return exitError{r.Code, errors.New(r.Text)}
 }
 
-// printBusy says why there is no slot, unless -E 0 makes that no failure.
-func printBusy(out *term.Printer, why error, code int) {
-	if code != 0 {
-		out.Fail(why)
-	} else {
+// noSlot is for a golock that got none; -E 0 makes that no failure.
+func noSlot(out *term.Printer, why error, code int) error {
+	if code == 0 {
 		out.Step(why.Error())
+		return nil
 	}
+	return exitError{code, why}
 }
 
-func printStopped(out *term.Printer, sig syscall.Signal) {
+// stoppedBy is for a golock that was told to stop while it waited.
+func stoppedBy(out *term.Printer, sig syscall.Signal) error {
 	out.Step("told to stop while waiting", "signal", signals.Name(sig))
+	return exitError{code: exitSignal + int(sig)}
 }
 
 // printID prints the ID alone, to a copy of standard output: for the original os

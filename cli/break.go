@@ -72,14 +72,7 @@ var (
 	errBreakAll  = errors.New("--id and --all cannot be combined: an ID is that of one entry")
 )
 
-func (c *breakCommand) run(out *term.Printer) int {
-	if err := c.evict(out); err != nil {
-		return exit(out, err)
-	}
-	return 0
-}
-
-func (c *breakCommand) evict(out *term.Printer) error {
+func (c *breakCommand) run(out *term.Printer) error {
 	// What to break is never left to a variable that is meant for run.
 	v, err := resolveWithoutName(c, nil)
 	if err != nil {
@@ -126,10 +119,7 @@ func (c *breakCommand) evict(out *term.Printer) error {
 	if out.Quiet || len(b.gone) == 0 {
 		return err
 	}
-	if _, failed := os.Stdout.WriteString(strings.Join(b.gone, "\n") + "\n"); failed != nil {
-		return errors.Join(err, outputError{failed})
-	}
-	return err
+	return errors.Join(err, printOut(strings.Join(b.gone, "\n")+"\n"))
 }
 
 // evictedBy is what evicted runs print.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -73,7 +72,7 @@ Exit codes:
   128+N stopped by signal N (nothing stays behind)`
 }
 
-func (c *checkCommand) run(out *term.Printer) int {
+func (c *checkCommand) run(out *term.Printer) error {
 	// A signal ends the runs first, then the test tidies up. A reader of the report
 	// that is gone must not end it before.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -83,18 +82,16 @@ func (c *checkCommand) run(out *term.Printer) int {
 	var start *check.StartError
 	switch sig := stopped(); {
 	case err != nil && sig != 0:
-		return exitSignal + int(sig)
+		return exitError{code: exitSignal + int(sig)}
 	case errors.As(err, &start) && t.test.Tool.Golock:
-		out.Fail(start)
 		if slices.Contains([]int{exitUsage, exitUnavailable, exitFault, exitConfig}, start.Code) {
-			return start.Code
+			return exitError{start.Code, start}
 		}
-		return exitFailed
+		return exitError{exitFailed, start}
 	case errors.As(err, &start):
-		out.Fail(fmt.Errorf("no child could start: %w", start))
-		return exitFailed
+		return exitError{exitFailed, fmt.Errorf("no child could start: %w", start)}
 	case err != nil:
-		return exit(out, err)
+		return err
 	}
 	if c.JSON.on() {
 		err = term.WriteJSON(os.Stdout, report, "")
@@ -103,11 +100,11 @@ func (c *checkCommand) run(out *term.Printer) int {
 	}
 	switch {
 	case err != nil:
-		return exit(out, outputError{err})
+		return outputError{err}
 	case !report.Passed:
-		return exitFailed
+		return exitError{code: exitFailed}
 	}
-	return 0
+	return nil
 }
 
 // strengthTest is one run of golock check.
@@ -231,7 +228,7 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	name := "golock-check-" + hex.EncodeToString(ref.ID[:])
+	name := "golock-check-" + ref.ID.String()
 	golock := []string{t.test.Program, "run", "--config", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), file.Fd()), "--name", name, "--max", strconv.Itoa(t.test.Limit), "-v", "--log-format", "json", "--"}
 	ignored := []string{"GOLOCK_SLOT", "GOLOCK_SLOTS", "GOLOCK_FENCE"}
 	for _, s := range settings(&runCommand{}) {
@@ -287,10 +284,10 @@ func environment(without ...string) []string {
 
 // CheckChild is golock as a child of golock check.
 func CheckChild(args []string) int {
-	return recovered(func(out *term.Printer) int {
+	return recovered(func(*term.Printer) error {
 		if err := check.Child(args); err != nil {
-			return exit(out, usageError{err})
+			return usageError{err}
 		}
-		return 0
+		return nil
 	})
 }

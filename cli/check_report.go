@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"golock/cli/check"
-	"golock/cli/term"
 )
 
 // progress draws the progress line.
@@ -14,7 +13,7 @@ func (t *strengthTest) progress(done, of int) {
 	t.out.Write(fmt.Appendf(nil, "\r\x1b[Kgolock: %d of %d runs, %v", done, of, time.Since(t.began).Round(time.Second)))
 }
 
-// text is the report for people, on a terminal with a histogram of the hand-offs.
+// text is the report for people.
 func (t *strengthTest) text(r *check.Report) string {
 	var b strings.Builder
 	line := func(label, format string, args ...any) {
@@ -39,13 +38,8 @@ func (t *strengthTest) text(r *check.Report) string {
 	default:
 		line("order", "%d of %d overtook a child that had waited before them", *r.OrderInversions, r.Ranked)
 	}
-	if r.HandOffs() > 0 {
+	if r.HandOff != (check.Times{}) {
 		line("hand-off", "median %s, 99 of 100 within %s, longest %s (from the end of one child to the start of the next)", ms(r.HandOff.P50), ms(r.HandOff.P99), ms(r.HandOff.Max))
-	}
-	if term.IsTerminal(1) {
-		for _, bar := range r.Histogram(term.ScreenOf(1).Columns) {
-			fmt.Fprintln(&b, bar)
-		}
 	}
 	if r.Passed {
 		line("passed", "it excludes: never more than %d inside%s", r.Limit, map[bool]string{true: "", false: ", and no update was lost"}[r.Uncounted])

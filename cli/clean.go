@@ -37,17 +37,14 @@ Examples:
         for a monthly crontab line`
 }
 
-func (c *cleanCommand) run(out *term.Printer) int {
+func (c *cleanCommand) run(out *term.Printer) error {
 	lines, err := c.clean()
 	if !c.Quiet.on() && len(lines) > 0 {
-		if code := printOut(out, strings.Join(lines, "\n")+"\n"); code != 0 {
-			return code
+		if err := printOut(strings.Join(lines, "\n") + "\n"); err != nil {
+			return err
 		}
 	}
-	if err != nil {
-		return exit(out, err)
-	}
-	return 0
+	return err
 }
 
 // clean removes what crashed golocks have left in the store, and their sockets. It

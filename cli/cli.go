@@ -42,7 +42,7 @@ type commands struct {
 
 // command is what the command line selects.
 type command interface {
-	run(out *term.Printer) int
+	run(out *term.Printer) error
 }
 
 // named finds a command; nil: there is none.
@@ -70,7 +70,7 @@ Examples:
 
 // Main is golock as users call it.
 func Main(args []string) int {
-	return recovered(func(out *term.Printer) int {
+	return recovered(func(out *term.Printer) error {
 		name := ""
 		if len(args) > 0 {
 			name = args[0]
@@ -86,16 +86,15 @@ func Main(args []string) int {
 	})
 }
 
-// recovered makes a panic an exit code.
-func recovered(program func(*term.Printer) int) (code int) {
+// recovered makes an exit code of what a program returns, and of a panic.
+func recovered(program func(*term.Printer) error) (code int) {
 	out := term.New(2)
 	defer func() {
 		if v := recover(); v != nil {
-			out.Fail(locks.NewPanicError(v))
-			code = exitFault
+			code = exit(out, locks.NewPanicError(v))
 		}
 	}()
-	return program(out)
+	return exit(out, program(out))
 }
 
 // newParser gives kong's parser of the whole command line. Variables and
@@ -124,32 +123,32 @@ func newParser(onExit func(code int)) *kong.Kong {
 }
 
 // parse lets kong understand the command line, and runs the command.
-func parse(args []string, out *term.Printer) int {
-	ended, code := false, 0 // by --help
-	parser := newParser(func(c int) { ended, code = true, c })
+func parse(args []string, out *term.Printer) error {
+	ended := false // by --help
+	parser := newParser(func(int) { ended = true })
 	parsed, err := parser.Parse(args)
 	failed := outputError{}
 	switch {
 	case errors.As(err, &failed):
-		return exit(out, failed)
+		return failed
 	case ended:
-		return code
+		return nil
 	case err != nil:
 		help := "golock --help"
 		if len(args) > 0 && (&commands{}).named(args[0]) != nil {
 			help = "golock " + args[0] + " --help"
 		}
-		return exit(out, usageError{fmt.Errorf("%w; see %s", err, help)})
+		return usageError{fmt.Errorf("%w; see %s", err, help)}
 	}
 	return parsed.Selected().Target.Addr().Interface().(command).run(out)
 }
 
 // printOut writes to standard output.
-func printOut(out *term.Printer, text string) int {
+func printOut(text string) error {
 	if _, err := os.Stdout.WriteString(text); err != nil {
-		return exit(out, outputError{err})
+		return outputError{err}
 	}
-	return 0
+	return nil
 }
 
 // untilStopped gives a context that a signal ends: what the command has begun must

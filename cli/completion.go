@@ -42,16 +42,16 @@ Examples:
   golock completion fish > ~/.config/fish/completions/golock.fish`
 }
 
-func (c *completionCommand) run(out *term.Printer) int {
+func (c *completionCommand) run(*term.Printer) error {
 	shell := c.Shell.text()
 	if !slices.Contains(shells(), shell) {
-		return exit(out, usageError{fmt.Errorf("completion for %q: want %s", locks.Printable(shell, 40), strings.Join(shells(), ", "))})
+		return usageError{fmt.Errorf("completion for %q: want %s", locks.Printable(shell, 40), strings.Join(shells(), ", "))}
 	}
 	script, err := completionScripts.ReadFile("completion/golock." + shell)
 	if err != nil {
 		panic(err)
 	}
-	return printOut(out, string(script))
+	return printOut(string(script))
 }
 
 func shells() []string { return []string{"bash", "zsh", "fish"} }
@@ -69,7 +69,7 @@ type completeCommand struct {
 	Words rest `arg:"" optional:"" passthrough:"" name:"words"`
 }
 
-func (c *completeCommand) run(out *term.Printer) int {
+func (c *completeCommand) run(*term.Printer) error {
 	words := []string(c.Words)
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
@@ -85,7 +85,7 @@ func (c *completeCommand) run(out *term.Printer) int {
 			fmt.Fprintln(&b, strings.TrimRight(w.word+"\t"+w.meaning, "\t"))
 		}
 	}
-	return printOut(out, b.String())
+	return printOut(b.String())
 }
 
 // completions is what fits.

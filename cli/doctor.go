@@ -47,24 +47,24 @@ Exit codes:
   69 the store cannot be reached or refuses: it could not be examined`
 }
 
-func (c *doctorCommand) run(out *term.Printer) int {
+func (c *doctorCommand) run(*term.Printer) error {
 	v, err := resolve(c)
 	if err != nil {
-		return exit(out, err)
+		return err
 	}
 	store, err := openStore(v)
 	if err != nil {
-		return exit(out, err)
+		return err
 	}
 	defer store.Close()
 	ttl, err := readTTL(v, store)
 	if err != nil {
-		return exit(out, err)
+		return err
 	}
 	ctx, stopped := untilStopped(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	found, code := diagnose(ctx, v, store, ttl)
 	if sig := stopped(); sig != 0 {
-		return exitSignal + int(sig)
+		return exitError{code: exitSignal + int(sig)}
 	}
 	show := printProblems
 	switch {
@@ -74,9 +74,9 @@ func (c *doctorCommand) run(out *term.Printer) int {
 		show = printFindings
 	}
 	if err := show(os.Stdout, found); err != nil {
-		return exit(out, outputError{err})
+		return outputError{err}
 	}
-	return code
+	return exitError{code: code}
 }
 
 // diagnose collects findings and gives the exit code: that of the error if the

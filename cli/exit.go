@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 
 	"golock/cli/term"
 	"golock/config"
@@ -32,10 +33,26 @@ func (e usageError) Unwrap() error { return e.error }
 // outputError is a failed write to standard output.
 type outputError struct{ error }
 
-// exit prints an error and gives its exit code.
+// exitError ends golock with a code of its own. Nothing is printed if there is no error.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
+
+// exit prints an error and gives its exit code; 0: there is none.
 func exit(out *term.Printer, err error) int {
-	out.Fail(err)
-	return codeOf(err)
+	code := 0
+	if e, ok := err.(exitError); ok {
+		code, err = e.code, e.err
+	} else if err != nil {
+		code = codeOf(err)
+	}
+	if err != nil {
+		out.Fail(err)
+	}
+	return code
 }
 
 // codeOf is the exit code of an error.
@@ -73,20 +90,15 @@ func codeOfRun(o runner.Outcome) int {
 			return exitSignal + int(o.Status.Signal())
 		}
 		return o.Status.ExitStatus()
-	case runner.TimedOut:
-		return exitTimeLimit
-	case runner.NotFound:
-		return exitNotFound
-	case runner.NotExecutable:
-		return exitNotExecutable
 	case runner.Interrupted:
 		return exitSignal + int(o.Signal)
-	case runner.Fault:
-		return exitFault
-	case runner.Busy:
-		return exitBusy
-	case runner.Lost:
-		return exitLost
 	}
-	return codeOf(o.Err)
+	code, listed := map[runner.Kind]int{
+		runner.TimedOut: exitTimeLimit, runner.NotFound: exitNotFound, runner.NotExecutable: exitNotExecutable,
+		runner.Fault: exitFault, runner.Busy: exitBusy, runner.Lost: exitLost,
+	}[o.Kind]
+	if !listed {
+		code = codeOf(o.Err)
+	}
+	return code
 }

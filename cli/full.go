@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 
 	"golock/config"
 	"golock/internal/entry"
@@ -35,6 +37,33 @@ func becomeFull(v *config.Values) error {
 		return fmt.Errorf("a store on a server needs the full program, which is found by /proc: %w", err)
 	}
 	path := filepath.Join(filepath.Dir(self), fullProgram+versionText())
-	err = signals.Exec(path, os.Args, entry.Environ())
+	if err = checkOwner(self, path); err == nil {
+		err = signals.Exec(path, os.Args, entry.Environ())
+	}
 	return fmt.Errorf("a store on a server needs the full program: cannot execute %s: %w; install the package golock %s again", path, err, versionText())
+}
+
+// checkOwner refuses a full program that somebody else could have put there. Trusted
+// are those who could replace the lean one anyway: root, its owner, and the caller.
+func checkOwner(lean, full string) error {
+	var st syscall.Stat_t
+	full, err := filepath.EvalSymlinks(full)
+	if err == nil {
+		err = syscall.Stat(lean, &st)
+	}
+	trusted := []uint32{0, st.Uid, uint32(os.Geteuid())}
+	for _, path := range []string{full, filepath.Dir(full)} {
+		if err == nil {
+			err = syscall.Stat(path, &st)
+		}
+		switch {
+		case err != nil:
+			return err
+		case !slices.Contains(trusted, st.Uid):
+			return fmt.Errorf("%s belongs to user %d, who could write anything into it: chown it", path, st.Uid)
+		case st.Mode&0o022 != 0:
+			return fmt.Errorf("other users can write to %s (mode %04o): chmod go-w it", path, st.Mode&0o7777)
+		}
+	}
+	return nil
 }

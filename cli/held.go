@@ -38,15 +38,17 @@ Examples:
 Exit codes: 0 still held, 79 not any more (or nobody answers), 69 unknown`
 }
 
-func (c *heldCommand) run(out *term.Printer) int {
+func (c *heldCommand) run(*term.Printer) error {
 	id, given, err := c.id()
-	switch {
-	case err != nil:
-		return exit(out, err)
-	case given:
-		return statusCode(out, withEntry(c, id, renewEntry), true)
+	if err == nil && given {
+		err = withEntry(c, id, renewEntry)
+	} else if err == nil {
+		err = c.ownRun()
 	}
-	return statusCode(out, c.ownRun(), true)
+	if errors.Is(err, locks.ErrLost) { // which is an answer
+		return exitError{code: exitLost}
+	}
+	return err
 }
 
 // ownRun asks for the slot of the run around this process. The URL in the

@@ -19,7 +19,7 @@ type helpCommand struct {
 // Help implements kong.HelpProvider.
 func (*helpCommand) Help() string { return "The same as golock COMMAND --help." }
 
-func (c *helpCommand) run(out *term.Printer) int {
+func (c *helpCommand) run(out *term.Printer) error {
 	args := []string{"--help"}
 	if name := c.Command.text(); name != "" {
 		args = []string{name, "--help"}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -24,9 +23,9 @@ type holder struct {
 	granted bool // then nobody listens any more
 }
 
-func hold(out *term.Printer) int {
+func hold(*term.Printer) error {
 	if kind, err := unix.GetsockoptInt(holderSocket, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_STREAM {
-		return exit(out, usageError{fmt.Errorf("%s is started by golock acquire only", HolderName)})
+		return usageError{fmt.Errorf("%s is started by golock acquire only", HolderName)}
 	}
 	unix.CloseOnExec(holderSocket)
 	unix.CloseOnExec(holderProcess)
@@ -34,14 +33,9 @@ func hold(out *term.Printer) int {
 	// another's.
 	socket := os.NewFile(holderSocket, "socket")
 	defer runtime.KeepAlive(socket)
-	// Read the whole line: the rest would be taken for the next message.
-	text, err := bufio.NewReader(socket).ReadBytes('\n')
 	var request holderRequest
-	if err == nil {
-		err = json.Unmarshal(text, &request)
-	}
-	if err != nil {
-		return 0 // the caller is gone
+	if json.NewDecoder(socket).Decode(&request) != nil {
+		return nil // the caller is gone
 	}
 	_ = unix.SetNonblock(holderSocket, true)
 	h := &holder{}
@@ -71,21 +65,20 @@ func hold(out *term.Printer) int {
 	if o := keep.Do(); !h.granted {
 		return h.sendResult(o)
 	}
-	return 0
+	return nil
 }
 
 func (h *holder) send(m holderMessage) error {
 	text, err := json.Marshal(m)
 	if err == nil {
-		err = unix.Sendto(holderSocket, append(text, '\n'), unix.MSG_NOSIGNAL, nil)
+		err = unix.Sendto(holderSocket, text, unix.MSG_NOSIGNAL, nil)
 	}
 	return err
 }
 
-func (h *holder) sendResult(o runner.Outcome) int {
+func (h *holder) sendResult(o runner.Outcome) error {
 	r := resultOf(o)
-	_ = h.send(holderMessage{Result: &r})
-	return 0
+	return h.send(holderMessage{Result: &r})
 }
 
 func (h *holder) log(warn bool, message string, pairs ...any) {

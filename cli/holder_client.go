@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,9 +20,9 @@ import (
 // own session, with none of the caller's files open. It takes the slot itself,
 // so nothing is handed over. It talks to golock acquire over a socket:
 //
-//	request   what is wanted, a line of JSON            to the holder
-//	message   a log line or the result, a line of JSON  from the holder
-//	one byte  the ID has been printed                   to the holder
+//	request   what is wanted, in JSON            to the holder
+//	message   a log line or the result, in JSON  from the holder
+//	one byte  the ID has been printed            to the holder
 //
 // If the socket ends before the last, the holder releases whatever it has.
 
@@ -54,11 +53,11 @@ type holderRequest struct {
 // holderMessage is what a holder reports. One of Result, Log, Say, Waits and Over
 // is set.
 type holderMessage struct {
-	Result *result  `json:",omitempty"`
-	Warn   bool     `json:",omitempty"`
-	Log    string   `json:",omitempty"`
-	Pairs  []string `json:",omitempty"`
-	Say    string   `json:",omitempty"`
+	Result *result `json:",omitempty"`
+	Warn   bool    `json:",omitempty"`
+	Log    string  `json:",omitempty"`
+	Pairs  []any   `json:",omitempty"`
+	Say    string  `json:",omitempty"`
 
 	Waits *runner.Waiting `json:",omitempty"`
 	Line  bool            `json:",omitempty"` // a line about it is due
@@ -89,8 +88,8 @@ func resultOf(o runner.Outcome) result {
 // holderClient is golock acquire's end of the socket.
 type holderClient struct {
 	pid      int
-	socket   int
-	buffer   []byte
+	socket   *os.File
+	messages chan holderMessage // closed when the holder has gone
 	progress func(w *runner.Waiting, line bool)
 }
 
@@ -106,28 +105,42 @@ func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 		return nil, fmt.Errorf("socketpair: %w", err)
 	}
 	defer unix.Close(pair[1])
-	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	h := &holderClient{socket: os.NewFile(uintptr(pair[0]), "holder"), messages: make(chan holderMessage, 1), progress: out.Progress(pace)}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		unix.Close(pair[0])
-		return nil, fmt.Errorf("%s: %w", os.DevNull, err)
+		return nil, err
 	}
-	defer unix.Close(null)
+	defer null.Close()
 	closeFilesOnExec()
-	h := &holderClient{socket: pair[0], progress: out.Progress(pace)}
 	a.run.Relay.AsCaller(func() {
 		argv := []string{HolderName, a.run.Request.Name, "for", strconv.Itoa(a.pid)}
 		h.pid, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
 			Dir: "/", Env: os.Environ(),
-			Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1]), uintptr(a.process)},
+			Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), uintptr(pair[1]), uintptr(a.process)},
 			Sys:   &syscall.SysProcAttr{Setsid: true},
 		})
 	})
 	if err != nil {
-		unix.Close(h.socket)
 		return nil, fmt.Errorf("starting the process that holds the slot from /proc/self/exe: %w", err)
 	}
-	a.run.Relay.Watch(h.socket)
-	return h, h.send(append(text, '\n'))
+	if _, err := h.socket.Write(text); err != nil {
+		return nil, fmt.Errorf("%w: %w", errHolderGone, err)
+	}
+	go h.receive(a.run.Relay.Wake)
+	return h, nil
+}
+
+// receive takes what the holder sends.
+func (h *holderClient) receive(wake func()) {
+	defer wake()
+	defer close(h.messages)
+	for from := json.NewDecoder(h.socket); ; wake() {
+		var m holderMessage
+		if from.Decode(&m) != nil {
+			return
+		}
+		h.messages <- m
+	}
 }
 
 // closeFilesOnExec makes all files but the standard ones close-on-exec: who waits
@@ -144,33 +157,20 @@ func closeFilesOnExec() {
 	}
 }
 
-func (h *holderClient) send(text []byte) error {
-	for len(text) > 0 {
-		n, err := unix.SendmsgN(h.socket, text, nil, nil, unix.MSG_NOSIGNAL)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", errHolderGone, err)
-		}
-		text = text[n:]
-	}
-	return nil
-}
-
 // next gives the result, nil if it has not come; it never waits. It prints what
 // the holder reports meanwhile.
 func (h *holderClient) next(run *runner.Run) (*result, error) {
 	for {
-		line, err := h.readLine()
-		if line == nil || err != nil {
-			return nil, err
-		}
 		var m holderMessage
-		if err := json.Unmarshal(line, &m); err != nil {
-			return nil, err
+		var ok bool
+		select {
+		case m, ok = <-h.messages:
+		default:
+			return nil, nil
 		}
 		switch {
+		case !ok:
+			return nil, errHolderGone
 		case m.Result != nil:
 			h.progress(nil, false)
 			return m.Result, nil
@@ -179,44 +179,19 @@ func (h *holderClient) next(run *runner.Run) (*result, error) {
 		case m.Say != "":
 			run.Say(m.Say)
 		default:
-			pairs := make([]any, len(m.Pairs))
-			for i, p := range m.Pairs {
-				pairs[i] = p
-			}
-			run.Log(m.Warn, m.Log, pairs...)
-		}
-	}
-}
-
-// readLine gives the next whole line; nil: there is none yet.
-func (h *holderClient) readLine() ([]byte, error) {
-	for {
-		if line, rest, whole := bytes.Cut(h.buffer, []byte("\n")); whole {
-			h.buffer = rest
-			return line, nil
-		}
-		var more [4096]byte
-		n, _, err := unix.Recvfrom(h.socket, more[:], unix.MSG_DONTWAIT)
-		switch {
-		case err == unix.EINTR:
-		case err == unix.EAGAIN:
-			return nil, nil
-		case err != nil || n == 0:
-			return nil, errHolderGone
-		default:
-			h.buffer = append(h.buffer, more[:n]...)
+			run.Log(m.Warn, m.Log, m.Pairs...)
 		}
 	}
 }
 
 // confirm says that the ID is printed.
-func (h *holderClient) confirm() { _ = h.send([]byte{'\n'}) }
+func (h *holderClient) confirm() { _, _ = h.socket.Write([]byte{'\n'}) }
 
 // abandon says that nobody needs the slot, and waits a moment for the end of the
 // holder.
 func (h *holderClient) abandon() {
 	h.progress(nil, false)
-	_ = unix.Shutdown(h.socket, unix.SHUT_WR)
+	_ = unix.Shutdown(int(h.socket.Fd()), unix.SHUT_WR)
 	for until := time.Now().Add(abandonLimit); time.Now().Before(until); {
 		if pid, err := syscall.Wait4(h.pid, nil, syscall.WNOHANG, nil); pid != 0 && err != syscall.EINTR {
 			return

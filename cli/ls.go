@@ -13,8 +13,6 @@ import (
 	"golock/cli/term"
 	"golock/locks"
 	"golock/locks/open"
-	"golock/runner"
-	"golock/signals"
 )
 
 // lsCommand is golock ls.
@@ -44,19 +42,16 @@ Examples:
   golock ls --json | jq '.[] | select(.state == "waiting")'`
 }
 
-func (c *lsCommand) run(out *term.Printer) int {
+func (c *lsCommand) run(out *term.Printer) error {
 	w, err := c.readSettings(out)
 	if err != nil {
-		return exit(out, err)
+		return err
 	}
 	defer w.close()
 	if c.Watch.on() {
 		return w.loop()
 	}
-	if err := w.once(); err != nil {
-		return exit(out, err)
-	}
-	return 0
+	return w.once()
 }
 
 // readSettings finds out what is to be shown.
@@ -157,46 +152,36 @@ type answer struct {
 // loop is golock ls --watch: it asks until a signal ends it. INT, with which a
 // user ends it, gives the exit code 0. A question, which may take its time, has a
 // goroutine of its own.
-func (l *lister) loop() int {
-	relay, err := signals.NewRelay(runner.HasTerminal())
-	if err != nil {
-		return exit(l.Out, err)
-	}
-	relay.Catch()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+func (l *lister) loop() error {
+	ctx, stopped := untilStopped(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer stopped()
 	answers := make(chan answer, 1)
-	asking := false
-	next := time.Now()
 	for {
-		if now := time.Now(); !asking && !now.Before(next) {
-			asking, next = true, now.Add(l.Interval)
-			go func() {
-				defer relay.Wake()
-				answers <- l.ask(ctx)
-			}()
-		}
-		timeout := time.Duration(-1)
-		if !asking {
-			timeout = max(time.Until(next), 0)
-		}
-		sig, _ := relay.Next(timeout)
-		switch {
-		case sig == unix.SIGINT:
-			return 0
-		case signals.EndsWaiting(sig):
-			return exitSignal + int(sig)
-		}
+		asked := time.Now()
+		go func() { answers <- l.ask(ctx) }()
 		select {
+		case <-ctx.Done():
 		case a := <-answers:
-			asking = false
-			if next.Before(time.Now()) { // a slow store is not asked without a pause
-				next = time.Now().Add(l.Interval)
+			if ctx.Err() != nil {
+				break
 			}
-			if code, ended := l.show(a); ended {
-				return code
+			if err := l.show(a); err != nil {
+				return err
 			}
-		default:
+			pause := l.Interval - time.Since(asked)
+			if pause < 0 { // a slow store is not asked without a pause
+				pause = l.Interval
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+		}
+		if ctx.Err() != nil {
+			if sig := stopped(); sig != syscall.SIGINT {
+				return exitError{code: exitSignal + int(sig)}
+			}
+			return nil
 		}
 	}
 }
@@ -214,17 +199,13 @@ func (l *lister) ask(ctx context.Context) (a answer) {
 	return a
 }
 
-// show shows an answer. It reports true if there is no point in going on.
-func (l *lister) show(a answer) (code int, ended bool) {
+// show shows an answer. An error says that there is no point in going on.
+func (l *lister) show(a answer) error {
 	if a.err != nil && codeOf(a.err) != exitUnavailable {
-		return exit(l.Out, a.err), true
+		return a.err
 	}
-	switch err := l.Show(a.rows, a.err); err {
-	case nil:
-		return 0, false
-	case syscall.EPIPE: // the reader has seen enough
-		return exitSignal + int(unix.SIGPIPE), true
-	default:
-		return exit(l.Out, outputError{err}), true
+	if err := l.Show(a.rows, a.err); err != nil {
+		return outputError{err}
 	}
+	return nil
 }

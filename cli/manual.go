@@ -18,22 +18,18 @@ import (
 //go:embed manual/golock.1.in
 var manualPage string
 
-// manualCommand is golock manual, which prints golock(1), or with --markdown the
-// reference of docs, or with --toml a sample of the configuration file.
+// manualCommand is golock manual, which prints golock(1), or with --toml a sample of
+// the configuration file.
 type manualCommand struct {
-	Markdown boolFlag `name:"markdown"`
-	TOML     boolFlag `name:"toml"`
+	TOML boolFlag `name:"toml"`
 }
 
-func (c *manualCommand) run(out *term.Printer) int {
+func (c *manualCommand) run(*term.Printer) error {
 	app := newParser(nil).Model
-	switch {
-	case c.Markdown.on():
-		return printOut(out, reference(app))
-	case c.TOML.on():
-		return printOut(out, sample(app))
+	if c.TOML.on() {
+		return printOut(sample(app))
 	}
-	return printOut(out, manual(manualPage, app))
+	return printOut(manual(manualPage, app))
 }
 
 // manual puts commands, flags and variables into the page.
@@ -72,58 +68,6 @@ func manual(page string, app *kong.Application) string {
 	}
 	return strings.NewReplacer("@VERSION@", roff(versionText()), "@SYNOPSIS@\n", synopsis.String(), "@COMMANDS@\n", sections.String(),
 		"@SETTINGS@\n", variables.String()).Replace(page)
-}
-
-// reference is the part of docs/reference.md about commands and flags. What is as
-// for run is not said again.
-func reference(app *kong.Application) string {
-	var b strings.Builder
-	inRun := map[string]string{}
-	for _, c := range commandsOf(app) {
-		fmt.Fprintf(&b, "\n### golock %s\n\n%s\n", c.Name, fold(c.Help+" `"+usageOf(c)+"`", ""))
-		var items, same []string
-		for _, f := range flagsOf(c) {
-			switch {
-			case f.Name == "help":
-			case inRun[f.Name] == f.Help:
-				same = append(same, "`--"+f.Name+"`")
-			default:
-				items = append(items, referenceItem(f, c.Name == "run" && f.Tag.Has("file")))
-			}
-			if c.Name == "run" {
-				inRun[f.Name] = f.Help
-			}
-		}
-		if len(items) > 0 {
-			b.WriteString("\n" + strings.Join(items, ""))
-		}
-		if len(same) > 0 {
-			fmt.Fprintf(&b, "\n%s\n", fold("As for `run`: "+strings.Join(same, ", ")+".", ""))
-		}
-	}
-	return b.String()
-}
-
-func referenceItem(f *kong.Flag, flagOnly bool) string {
-	names := "`" + strings.Join(namesOf(f), "`, `")
-	if value := valueOf(f); value != "" {
-		names += " " + value
-	}
-	names += "`"
-	var notes []string
-	if env := f.Tag.Get("env"); env != "" {
-		notes = append(notes, env)
-	}
-	if value := f.Tag.Get("default"); value != "" {
-		notes = append(notes, "default "+value)
-	}
-	if flagOnly {
-		notes = append(notes, "flag only")
-	}
-	if len(notes) > 0 {
-		names += " (" + strings.Join(notes, ", ") + ")"
-	}
-	return fold("- "+names+": "+f.Help, "  ") + "\n"
 }
 
 const sampleHead = `# Settings of golock for all users; see golock(1). Everything is commented out: a

@@ -38,25 +38,24 @@ func (*renewCommand) Help() string {
 Exit codes: 0 renewed, 79 not held any more, 69 the store cannot be reached`
 }
 
-func (c *releaseCommand) run(out *term.Printer) int {
-	return c.do(out, c, releaseEntry)
+func (c *releaseCommand) run(*term.Printer) error {
+	return c.do(c, releaseEntry)
 }
 
-func (c *renewCommand) run(out *term.Printer) int {
-	return c.do(out, c, renewEntry)
+func (c *renewCommand) run(*term.Printer) error {
+	return c.do(c, renewEntry)
 }
 
 var errMissingID = errors.New("missing ID: what golock acquire printed")
 
 // do does something with the entry.
-func (a *idArgument) do(out *term.Printer, command any, action func(context.Context, locks.Ref, locks.Store) error) int {
+func (a *idArgument) do(command any, action func(context.Context, locks.Ref, locks.Store) error) error {
 	id, given, err := a.id()
 	switch {
 	case err != nil:
+		return err
 	case !given:
-		err = usageError{errMissingID}
-	default:
-		err = withEntry(command, id, action)
+		return usageError{errMissingID}
 	}
-	return statusCode(out, err, false)
+	return withEntry(command, id, action)
 }

@@ -35,15 +35,8 @@ Examples:
 
 var errMissingReport = errors.New("missing the files that golock run --report has written; see golock report --help")
 
-func (c *reportCommand) run(out *term.Printer) int {
-	if err := c.convert(out); err != nil {
-		return exit(out, err)
-	}
-	return 0
-}
-
-// convert converts reports to metrics. It writes nothing before it has read all.
-func (c *reportCommand) convert(out *term.Printer) error {
+// run converts reports to metrics. It writes nothing before it has read all.
+func (c *reportCommand) run(out *term.Printer) error {
 	if len(c.Reports) == 0 {
 		return usageError{errMissingReport}
 	}
@@ -64,10 +57,7 @@ func (c *reportCommand) convert(out *term.Printer) error {
 	var b bytes.Buffer
 	m.write(&b)
 	if !c.Textfile.given() {
-		if _, err := os.Stdout.Write(b.Bytes()); err != nil {
-			return outputError{err}
-		}
-		return nil
+		return printOut(b.String())
 	}
 	if err := replaceFile(c.Textfile.text(), b.Bytes()); err != nil {
 		return fmt.Errorf("the textfile cannot be written: %w", err)

@@ -72,25 +72,10 @@ type reportLine struct {
 
 // outcomeWord names an outcome.
 func outcomeWord(k runner.Kind) string {
-	switch k {
-	case runner.Ended:
-		return "ended"
-	case runner.TimedOut:
-		return "time-limit"
-	case runner.NotFound:
-		return "not-found"
-	case runner.NotExecutable:
-		return "not-executable"
-	case runner.Busy:
-		return "busy"
-	case runner.Interrupted:
-		return "interrupted"
-	case runner.Lost:
-		return "lost"
-	case runner.Refused:
-		return "refused"
-	}
-	return "fault"
+	return map[runner.Kind]string{
+		runner.Ended: "ended", runner.TimedOut: "time-limit", runner.NotFound: "not-found", runner.NotExecutable: "not-executable",
+		runner.Busy: "busy", runner.Interrupted: "interrupted", runner.Lost: "lost", runner.Refused: "refused", runner.Fault: "fault",
+	}[k]
 }
 
 // append writes the line of a run; code is golock's exit code.

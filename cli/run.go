@@ -78,60 +78,58 @@ type reporting struct {
 	file         *reportFile // nil: none
 }
 
-func (c *runCommand) run(out *term.Printer) int {
+func (c *runCommand) run(out *term.Printer) error {
 	if c.Timeout.given() {
-		return exit(out, usageError{errTimeout})
+		return usageError{errTimeout}
 	}
 	v, err := resolve(c)
 	if err != nil {
-		return exit(out, err)
+		return err
 	}
 	terminal := runner.HasTerminal()
 	relay, err := signals.NewRelay(terminal)
 	if err != nil {
-		return exit(out, err)
+		return err
 	}
 	relay.Catch()
 	run := &runner.Run{Relay: relay, Terminal: terminal, Env: entry.Environ()}
 	out.Request = &run.Request
 	reporting, err := c.readSettings(v, run, out)
 	if err != nil {
-		return exit(out, err)
+		return err
 	}
 	run.Log, run.Say, run.Waits = out.Log, out.Say, out.Waits()
 	run.Sockets = socketDir
 	o := run.Do()
-	code := reporting.print(run, o, out)
+	code := exit(out, reporting.outcome(run, o, out))
 	if reporting.file != nil {
 		if err := reporting.file.append(run, o, code); err != nil {
 			out.Warn(err.Error())
 		}
 	}
-	return code
+	return exitError{code: code}
 }
 
 // socketDir is where golocks of this user find each other.
 func socketDir() (string, error) { return open.Directory(true) }
 
-// print says how the run went and gives its exit code.
-func (r *reporting) print(run *runner.Run, o runner.Outcome, out *term.Printer) int {
+// outcome says how the run went.
+func (r *reporting) outcome(run *runner.Run, o runner.Outcome, out *term.Printer) error {
 	code := codeOfRun(o)
 	switch o.Kind {
 	case runner.Ended:
 		if slices.Contains(r.okExit, code) {
-			return 0
+			code = 0
 		}
+		return exitError{code: code}
 	case runner.Busy:
-		code = r.conflictCode
-		printBusy(out, o.Err, code)
+		return noSlot(out, o.Err, r.conflictCode)
 	case runner.Interrupted:
-		printStopped(out, o.Signal)
+		return stoppedBy(out, o.Signal)
 	case runner.TimedOut:
-		out.Fail(fmt.Errorf("%q was stopped at its time limit of %v", run.Request.Name, run.TimeLimit))
-	default:
-		out.Fail(o.Err)
+		return exitError{code, fmt.Errorf("%q was stopped at its time limit of %v", run.Request.Name, run.TimeLimit)}
 	}
-	return code
+	return exitError{code, o.Err}
 }
 
 // readSettings reads the settings into run, and checks them.

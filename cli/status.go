@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"golock/cli/term"
 	"golock/internal/held"
 	"golock/locks"
 	"golock/locks/open"
@@ -112,15 +111,4 @@ func releaseEntry(ctx context.Context, ref locks.Ref, store locks.Store) error {
 		return usageError{fmt.Errorf("%s is held, but not by a golock acquire of this user: only its holder can release it", ref)}
 	}
 	return locks.ErrLost
-}
-
-// statusCode gives the exit code of renew, release and held.
-func statusCode(out *term.Printer, err error, silent bool) int {
-	if err == nil {
-		return 0
-	}
-	if errors.Is(err, locks.ErrLost) && silent {
-		return exitLost
-	}
-	return exit(out, err)
 }

@@ -14,8 +14,8 @@ var version string
 // versionCommand is golock version.
 type versionCommand struct{}
 
-func (*versionCommand) run(out *term.Printer) int {
-	return printOut(out, "golock "+buildText()+"\n")
+func (*versionCommand) run(*term.Printer) error {
+	return printOut("golock " + buildText() + "\n")
 }
 
 // buildText names version, Go version and platform.

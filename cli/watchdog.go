@@ -11,11 +11,11 @@ import (
 
 // Watchdog is golock as the watchdog of a command (see runner.Watchdog).
 func Watchdog(argv []string) int {
-	return recovered(func(out *term.Printer) int {
+	return recovered(func(*term.Printer) error {
 		if err := runner.Watchdog(argv, openLeaseStore); err == runner.ErrNotSpawned {
-			return exit(out, usageError{err})
+			return usageError{err}
 		}
-		return 0 // nobody is left to be told
+		return nil // nobody is left to be told
 	})
 }
 

@@ -29,6 +29,26 @@ type Finding struct {
 	Text    string `json:"text,omitempty"` // lines to copy
 }
 
+// Findings are collected one by one.
+type Findings []Finding
+
+// Add adds a finding, once.
+func (f *Findings) Add(level Level, subject, what, why, fix string) {
+	f.Append(Finding{Level: level, Subject: subject, What: what, Why: why, Fix: fix})
+}
+
+// OK adds that something is as it should be.
+func (f *Findings) OK(subject, what string) { f.Add(OK, subject, what, "", "") }
+
+// Append adds findings, each once: several nodes of a cluster may be alike.
+func (f *Findings) Append(found ...Finding) {
+	for _, one := range found {
+		if !slices.Contains(*f, one) {
+			*f = append(*f, one)
+		}
+	}
+}
+
 // Rehearsal is what the steps of a run came to.
 type Rehearsal struct {
 	Name   string // which no run uses
@@ -47,7 +67,7 @@ func Rehearse(ctx context.Context, s Store) (r Rehearsal) {
 	if err != nil {
 		return Rehearsal{Failed: err}
 	}
-	r.Name = fmt.Sprintf("golock-doctor-%x", maker.ID)
+	r.Name = fmt.Sprintf("golock-doctor-%s", maker.ID)
 	if r.Ref, err = NewRef(r.Name); err != nil {
 		return Rehearsal{Failed: err}
 	}
@@ -144,40 +164,4 @@ func short(d time.Duration) time.Duration {
 		return d.Round(10 * time.Microsecond)
 	}
 	return d.Round(time.Microsecond)
-}
-
-// RoundTrip tells how long a question to the store takes: ask is called a few
-// times.
-func RoundTrip(ask func() error) (Finding, error) {
-	const times = 9
-	took := make([]time.Duration, times)
-	for i := range took {
-		began := BootTime()
-		if err := ask(); err != nil {
-			return Finding{}, err
-		}
-		took[i] = BootTime().Sub(began)
-	}
-	return Finding{Level: OK, Subject: "round trip", What: fmt.Sprintf("%v, the median of %d; the longest %v", short(Median(took)), times, short(slices.Max(took)))}, nil
-}
-
-// Skew tells how a store's clock differs from this machine's. server was read
-// between the two moments here.
-func Skew(server, before, after time.Time) Finding {
-	middle := before.Add(after.Sub(before) / 2)
-	off := server.Sub(middle)
-	f := Finding{Level: OK, Subject: "clock", Why: "for people who compare logs only: golock never compares clocks of two machines"}
-	switch margin := after.Sub(before)/2 + time.Millisecond; {
-	case off > margin:
-		f.What = fmt.Sprintf("the store's is %v ahead of this machine's", short(off))
-	case off < -margin:
-		f.What = fmt.Sprintf("the store's is %v behind this machine's", short(-off))
-	default:
-		f.What, f.Why = "the store's agrees with this machine's", ""
-	}
-	if off > time.Minute || off < -time.Minute {
-		f.Level, f.Fix = Note, "set both by NTP"
-		f.Why = "the times in golock ls are the store's; golock itself never compares clocks of two machines"
-	}
-	return f
 }

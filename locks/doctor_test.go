@@ -2,7 +2,6 @@ package locks
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 )
@@ -25,23 +24,6 @@ func TestRehearsalFinding(t *testing.T) {
 		if f := tt.r.Finding(tt.ttl); f.Level != tt.want || f.What == "" || f.Level != OK && f.Why == "" {
 			t.Errorf("%s: %+v, want %s", tt.name, f, tt.want)
 		}
-	}
-}
-
-// Clocks are told, but no difference is a problem.
-func TestSkew(t *testing.T) {
-	before := time.Now()
-	after := before.Add(10 * time.Millisecond)
-	for off, says := range map[time.Duration]string{
-		3 * time.Millisecond: "agrees", -3 * time.Millisecond: "agrees",
-		time.Second: "1s ahead of", -time.Second: "1s behind",
-	} {
-		if f := Skew(before.Add(5*time.Millisecond+off), before, after); f.Level != OK || !strings.Contains(f.What, says) {
-			t.Errorf("%v: %+v", off, f)
-		}
-	}
-	if f := Skew(before.Add(time.Hour), before, after); f.Level != Note || f.Fix == "" {
-		t.Errorf("an hour: %+v", f)
 	}
 }
 

@@ -55,7 +55,7 @@ type Store interface {
 	// same store again.
 	URL() string
 
-	// Close gives back what the store itself has open. Leases stay valid.
+	// Close gives back what the store has open. It comes after the release of its leases.
 	Close() error
 }
 
@@ -141,8 +141,8 @@ func Holds(ctx context.Context, s QueueStore, ref Ref) error {
 	return nil
 }
 
-// Pick gives the entry of a list that ref names, or ErrLost.
-func Pick(entries []Entry, ref Ref) (Entry, error) {
+// FindEntry gives the entry of a list that ref names, or ErrLost.
+func FindEntry(entries []Entry, ref Ref) (Entry, error) {
 	for _, e := range entries {
 		if e.Ref == ref {
 			return e, nil

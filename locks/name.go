@@ -41,8 +41,13 @@ func isControl(r rune) bool { return r < 0x20 || (r >= 0x7f && r <= 0x9f) }
 // every entry. It holds no secret.
 type Ref struct {
 	Key Key
-	ID  [16]byte
+	ID  ID
 }
+
+// ID is what a Ref has beside the name: random bits.
+type ID [16]byte
+
+func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
 // Key stands for a name wherever the name itself does not fit: its FNV-1a hash
 // of 128 bits. Names that were made up to collide can do so; a store therefore
@@ -79,7 +84,7 @@ func NewRef(name string) (Ref, error) {
 }
 
 // String is the form that users see as GOLOCK_ID.
-func (r Ref) String() string { return r.Key.String() + "-" + hex.EncodeToString(r.ID[:]) }
+func (r Ref) String() string { return r.Key.String() + "-" + r.ID.String() }
 
 // ParseRef reads what String wrote.
 func ParseRef(s string) (Ref, error) {

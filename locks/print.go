@@ -13,7 +13,7 @@ func Printable(s string, limit int) string {
 			b.WriteString("…")
 			break
 		}
-		if Steers(r) {
+		if IsTerminalControl(r) {
 			r = '�'
 		}
 		b.WriteRune(r)
@@ -22,11 +22,11 @@ func Printable(s string, limit int) string {
 	return b.String()
 }
 
-// Steers reports whether a character does something to a terminal, or to the
+// IsTerminalControl reports whether a character does something to a terminal, or to the
 // order in which text is read, instead of being seen: control characters, those
 // of C1 among them, ends of lines, and what turns the direction of writing
 // (Unicode Standard Annex 9).
-func Steers(r rune) bool {
+func IsTerminalControl(r rune) bool {
 	switch {
 	case isControl(r), r == '\u061c', r == '\u200e', r == '\u200f', r >= '\u2028' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
 		return true

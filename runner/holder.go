@@ -38,6 +38,9 @@ var (
 // says why there is none.
 func (r *Run) Take() (locks.Lease, *Outcome) { return (&waiter{Run: r}).wait() }
 
+// GiveBack releases a slot that Take gave and nobody knows of.
+func (r *Run) GiveBack(lease locks.Lease) { r.release(lease, true)() }
+
 // Do takes the slot and returns when it is given back, lost, or could not be had.
 func (h *Holder) Do() (out Outcome) {
 	h.Relay.Watch(h.Process, h.Caller)
@@ -56,7 +59,7 @@ func (h *Holder) Do() (out Outcome) {
 		l.Settle()
 	}
 	out = h.hold(lease)
-	h.release(lease, out.Kind)()
+	h.release(lease, !h.confirmed)()
 	return out
 }
 

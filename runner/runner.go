@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -258,7 +259,8 @@ func (s *supervisor) giveBack() *Outcome {
 	s.enter(released)
 	tell := func() {}
 	if s.lease != nil && s.lease != (noLease{}) {
-		tell = s.release(s.lease, s.out.Kind)
+		unused := slices.Contains([]Kind{NotFound, NotExecutable, Interrupted}, s.out.Kind)
+		tell = s.release(s.lease, unused)
 	}
 	if s.ran > 0 && s.out.Kind != Fault { // of a fault the status is not known
 		s.Log(false, "command ended", "status", statusText(s.out.Status))
@@ -288,10 +290,10 @@ func (s *supervisor) report() *Outcome {
 // releaseLimit bounds the release of a slot.
 const releaseLimit = 2 * time.Second
 
-// release gives a slot back. A failure is a warning and changes nothing else. If the command never
-// began, the hold is given back as well: another host may be able to run it. Nothing is printed
-// before: tell logs what has become of it.
-func (r *Run) release(lease locks.Lease, kind Kind) (tell func()) {
+// release gives a slot back. A failure is a warning and changes nothing else. If nothing was done
+// with it, the hold is given back as well: another host may be able to. Nothing is printed before:
+// tell logs what has become of it.
+func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
 	ctx := context.Background()
 	if locks.KindOf(r.Store) == locks.LeaseQueue { // elsewhere it does not wait, and a process's first timer costs more
 		var cancel context.CancelFunc
@@ -302,7 +304,7 @@ func (r *Run) release(lease locks.Lease, kind Kind) (tell func()) {
 		return func() { r.Log(true, "the slot could not be given back", "error", err) }
 	}
 	if hold := r.Request.Hold; hold > 0 {
-		if kind != NotFound && kind != NotExecutable && kind != Interrupted {
+		if !unused {
 			return func() { r.Log(false, "slot given back", "held", hold) }
 		}
 		if e, ok := r.Store.(locks.QueueStore); ok {

@@ -30,7 +30,7 @@ const (
 
 	// nearPlaces is how many waiters of a lock keep their watchdog, so that a handover does not
 	// wait for one to start. Those behind start it when their turn is near: there may be thousands.
-	nearPlaces = 8
+	nearPlaces = 64
 
 	// readyPlace is the place at which those who have none start it.
 	readyPlace = 2
@@ -320,7 +320,7 @@ func (w *waiter) giveUp(cause error, limit time.Duration) waitResult {
 func (w *waiter) leave(cause error, limit time.Duration) error {
 	got := w.giveUp(cause, limit)
 	if got.lease != nil {
-		w.release(got.lease, Interrupted)()
+		w.release(got.lease, true)()
 	}
 	return got.eviction()
 }

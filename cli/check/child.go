@@ -27,25 +27,29 @@ const slotBytes = 1 << 40
 
 // How long a child stays between reading the counter and writing it, at most. One
 // whose tool is to be killed stays for longer: if the lock is free too early the
-// next one must find it still there. And of every hundred in a row one more than
-// may be inside stay for so long that they meet there if nothing keeps them
-// apart: on a busy machine for twice as long as it took them to get there.
+// next one must find it still there. Of those every tenth, and of every hundred in a
+// row one more than may be inside, stay for so long that they meet there if nothing
+// keeps them apart: on a busy machine for twice as long as it took them to get there.
 const (
 	longestStay   = time.Millisecond
 	longestOfDoom = 20 * time.Millisecond
 	meeting       = 50 * time.Millisecond
+	firstMeeting  = 4 * meeting // of the first of all: there may not be a hundred
 	longMeeting   = 2 * time.Second
 	meetEvery     = 100
+	doomMeetEvery = 10
 )
 
 // child is the command line of a child.
 func (t *Test) child(number int, doomed bool) []string {
 	stay := rand.N(longestStay)
 	switch {
+	case number <= t.Limit:
+		stay = firstMeeting
+	case number%meetEvery <= t.Limit, doomed && number%doomMeetEvery == 0:
+		stay = meeting
 	case doomed:
 		stay = rand.N(longestOfDoom)
-	case number%meetEvery <= t.Limit:
-		stay = meeting
 	}
 	return []string{t.Program, ChildName, t.Dir, strconv.Itoa(number), strconv.Itoa(t.Limit), stay.String(), strconv.FormatInt(now(), 10)}
 }
@@ -79,7 +83,7 @@ func Child(args []string) error {
 	if err != nil {
 		return err
 	}
-	if stay == meeting {
+	if stay >= meeting {
 		stay = max(stay, min(2*time.Duration(n.begin-started), longMeeting))
 	}
 	inside, err := unix.Open(dir+"/"+insideFile, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)

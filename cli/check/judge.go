@@ -24,7 +24,6 @@ type Report struct {
 
 	Ranked    int  `json:"-"` // runs whose place in the queue is known
 	Uncounted bool `json:"-"` // there was no counter: several at a time, without slot numbers
-	handOffs  []float64
 }
 
 // missing is how many of the runs that were killed have added nothing.
@@ -91,8 +90,7 @@ func (t *Test) judge(runs []*run, notes map[int]*note) *Report {
 		}
 	}
 	if r.MaxConcurrent <= t.Limit { // else nothing was handed from one to the next
-		r.handOffs = handOffs(runs, notes, t.Tool.Golock)
-		r.HandOff = timesOf(r.handOffs)
+		r.HandOff = timesOf(handOffs(runs, notes, t.Tool.Golock))
 	}
 	return r
 }

@@ -151,15 +151,15 @@ const measured = 500 * time.Millisecond
 
 // Stalls measures how late this process wakes up. The longest comes last.
 func Stalls(span time.Duration) []time.Duration {
-	const nap = time.Millisecond
+	const pause = time.Millisecond
 	var late []time.Duration
 	for end := locks.BootTime().Add(span); ; {
 		before := locks.BootTime()
 		if before >= end {
 			break
 		}
-		time.Sleep(nap)
-		late = append(late, max(locks.BootTime().Sub(before)-nap, 0))
+		time.Sleep(pause)
+		late = append(late, max(locks.BootTime().Sub(before)-pause, 0))
 	}
 	slices.Sort(late)
 	return late

@@ -18,7 +18,7 @@ type notifier struct {
 
 // startTime is what each message grants the start: longer than the pause between
 // two, so that the command has time too.
-const startTime = 2 * statusBeat
+const startTime = 2 * statusPeriod
 
 // newNotifier takes the value of NOTIFY_SOCKET: a path, or @ and an abstract name.
 func newNotifier(address string) *notifier {
@@ -44,7 +44,7 @@ func (n *notifier) done() {
 }
 
 func (n *notifier) send(text string) {
-	n.text, n.until = text, time.Now().Add(statusBeat/2)
+	n.text, n.until = text, time.Now().Add(statusPeriod/2)
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return

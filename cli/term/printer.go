@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,12 +176,12 @@ func JSON(v any) string {
 // EscapeControls escapes characters that steer a terminal in a JSON text: people
 // look at it with cat. The library escapes only those below the space.
 func EscapeControls(text []byte) []byte {
-	if !bytes.ContainsFunc(text, func(r rune) bool { return r > ' ' && locks.Steers(r) }) {
+	if !bytes.ContainsFunc(text, func(r rune) bool { return r > ' ' && locks.IsTerminalControl(r) }) {
 		return text
 	}
 	var b []byte
 	for _, r := range string(text) {
-		if r > ' ' && locks.Steers(r) {
+		if r > ' ' && locks.IsTerminalControl(r) {
 			b = fmt.Appendf(b, `\u%04x`, r)
 		} else {
 			b = utf8.AppendRune(b, r)
@@ -278,17 +277,3 @@ func (p *Printer) Log(warn bool, message string, pairs ...any) {
 
 // Seconds is a time as JSON has it.
 func Seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
-
-// WriteOut writes to standard output. The error is the kernel's.
-func WriteOut(text string) error {
-	_, err := os.Stdout.WriteString(text)
-	return SyscallError(err)
-}
-
-// SyscallError is the kernel's word for a failed write.
-func SyscallError(err error) error {
-	if path, ok := err.(*os.PathError); ok {
-		return path.Err
-	}
-	return err
-}

@@ -14,11 +14,11 @@ import (
 
 // When a waiting run reports its progress.
 const (
-	liveAfter  = 300 * time.Millisecond // a line that is rewritten in place
-	livePeriod = time.Second
-	linesAfter = time.Second // then the pause doubles after each line
-	linesMost  = time.Hour
-	statusBeat = time.Minute // to the service manager
+	liveAfter    = 300 * time.Millisecond // a line that is rewritten in place
+	livePeriod   = time.Second
+	linesAfter   = time.Second // then the pause doubles after each line
+	linesMost    = time.Hour
+	statusPeriod = time.Minute // to the service manager
 )
 
 // Pace says when and how the progress of waiting is reported.
@@ -81,7 +81,7 @@ func (p *Pace) Waits(report func(w *runner.Waiting, line bool)) func(*runner.Wai
 		}
 		next := max(p.line.Sub(now), time.Millisecond)
 		if p.Notify {
-			next = min(next, statusBeat)
+			next = min(next, statusPeriod)
 		}
 		return next
 	}

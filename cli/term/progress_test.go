@@ -71,7 +71,7 @@ func TestPace(t *testing.T) {
 			if p.pause != min(2*before, linesMost) {
 				t.Fatalf("a pause of %v after %v", p.pause, before)
 			}
-			if p.Notify && again > statusBeat {
+			if p.Notify && again > statusPeriod {
 				t.Fatalf("the manager is told after %v", again)
 			}
 			if !p.Notify && again < p.pause-time.Second {

@@ -51,7 +51,8 @@ func (w *Watch) draw(rows []Row, failed error, size Screen) error {
 		b.WriteString("\x1b[2K" + Cut(line, size.Columns) + "\n")
 	}
 	b.WriteString("\x1b[J")
-	return WriteOut(b.String())
+	_, err := os.Stdout.WriteString(b.String())
+	return err
 }
 
 // totals counts holders and waiters.
@@ -92,11 +93,12 @@ func (w *Watch) report(rows []Row, failed error) error {
 	}
 	w.seen = seen
 	if w.JSON {
-		return SyscallError(WriteJSON(os.Stdout, rows, "  "))
+		return WriteJSON(os.Stdout, rows, "  ")
 	}
 	lines := append([]string{time.Now().Format(time.RFC3339)}, Table(rows, 0)...)
 	if len(rows) == 0 {
 		lines = append(lines, totals(rows))
 	}
-	return WriteOut(strings.Join(lines, "\n") + "\n\n")
+	_, err := os.Stdout.WriteString(strings.Join(lines, "\n") + "\n\n")
+	return err
 }

@@ -44,8 +44,7 @@ func Environ() []string {
 	if stack == nil {
 		return syscall.Environ()
 	}
-	argc := *(*int)(stack)
-	next := unsafe.Add(stack, (argc+2)*int(unsafe.Sizeof(stack)))
+	next := argument(*(*int)(stack) + 1)
 	var list []string
 	for *(*unsafe.Pointer)(next) != nil {
 		list = append(list, text(*(*unsafe.Pointer)(next)))
@@ -53,6 +52,9 @@ func Environ() []string {
 	}
 	return list
 }
+
+// argument is where the pointer to argv[n] is.
+func argument(n int) unsafe.Pointer { return unsafe.Add(stack, (n+1)*int(unsafe.Sizeof(stack))) }
 
 // text is a string of C. Its memory is the process's own and stays as it is.
 func text(p unsafe.Pointer) string {
@@ -65,15 +67,17 @@ func text(p unsafe.Pointer) string {
 
 // init undoes what the runtime has taken over. What the caller ignored is ignored again: but CHLD,
 // which golock needs, and faults, which the runtime needs. QUIT, ABRT and STKFLT get their default
-// action: of the runtime's handlers golock would die with code 2 and a stack dump.
+// action: of the runtime's handlers golock would die with code 2 and a stack dump. So do HUP, INT and
+// TERM in a run: the runtime's handlers end the process in one thread while main goes on in another.
 func init() { //nolint:gochecknoinits // every package that is initialised before main takes its time
 	if stack == nil {
 		return
 	}
-	const (
-		taken = 1<<(syscall.SIGQUIT-1) | 1<<(syscall.SIGABRT-1) | 1<<(syscall.SIGSTKFLT-1)
-		kept  = 1<<(syscall.SIGCHLD-1) | faults
-	)
+	const kept = 1<<(syscall.SIGCHLD-1) | faults
+	taken := uint64(1<<(syscall.SIGQUIT-1) | 1<<(syscall.SIGABRT-1) | 1<<(syscall.SIGSTKFLT-1))
+	if *(*int)(stack) > 1 && text(*(*unsafe.Pointer)(argument(1))) == "run" {
+		taken |= 1<<(syscall.SIGHUP-1) | 1<<(syscall.SIGINT-1) | 1<<(syscall.SIGTERM-1)
+	}
 	for sig := range 64 {
 		bit := uint64(1) << sig
 		if (ignored&^kept|taken)&bit == 0 {

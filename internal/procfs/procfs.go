@@ -164,14 +164,8 @@ func Ancestors(pid int) (pids []int) {
 }
 
 // Command is the command line of a process; nil if it cannot be read.
-func Command(pid int) []string { return words(pid, "cmdline") }
-
-// Environ is the environment that a process was started with; nil if it cannot
-// be read.
-func Environ(pid int) []string { return words(pid, "environ") }
-
-func words(pid int, file string) []string {
-	text, _, err := read(Dir(pid)+"/"+file, 4096)
+func Command(pid int) []string {
+	text, _, err := read(Dir(pid)+"/cmdline", 4096)
 	if err != nil || text == "" {
 		return nil
 	}
@@ -187,13 +181,6 @@ func Status(pid int, key string) string {
 		}
 	}
 	return ""
-}
-
-// SignalMask is a mask of /proc/PID/status: SigBlk, SigIgn, SigCgt, SigPnd, ShdPnd.
-// Bit 0 is signal 1.
-func SignalMask(pid int, key string) uint64 {
-	mask, _ := strconv.ParseUint(Status(pid, key), 16, 64)
-	return mask
 }
 
 // EffectiveUID is the effective user of a process; -1 if it cannot be known. The

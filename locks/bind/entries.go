@@ -41,7 +41,7 @@ func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, e
 			}
 			last = unit
 			e := locks.Entry{Name: name, State: locks.Holding, Slots: []int{unit}, Claim: locks.Claim{Weight: 1, Max: unknownMax}}
-			kernel.Describe(&e, append(kernel.Eldest(users[inode]), 0)[0])
+			kernel.Describe(&e, append(kernel.Roots(users[inode]), 0)[0])
 			if !yield(e, nil) {
 				return
 			}

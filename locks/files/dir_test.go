@@ -2,11 +2,9 @@ package files_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -201,52 +199,6 @@ func TestSweep(t *testing.T) {
 		if n, err := s.Sweep(background, "", 0); n != 0 || err != nil {
 			t.Errorf("second Sweep = %d, %v", n, err)
 		}
-	})
-}
-
-// Whoever cleans up while names are used for the first time is in nobody's way,
-// and leaves every name as it must be.
-func TestSweepWhileNamesAreMade(t *testing.T) {
-	onOne(t, func(t *testing.T, url string) {
-		done := make(chan struct{})
-		var sweepers, users sync.WaitGroup
-		for range 2 {
-			s := open(t, url)
-			sweepers.Go(func() {
-				for {
-					if _, err := s.Sweep(background, "", 0); err != nil {
-						t.Errorf("Sweep: %v", err)
-					}
-					select {
-					case <-done:
-						return
-					default:
-					}
-				}
-			})
-		}
-		s := open(t, url)
-		for user := range 4 {
-			users.Go(func() {
-				for i := range 10 {
-					for range 2 {
-						ticket, err := s.Join(background, NewRequest(t, fmt.Sprint(user, "-", i)))
-						if err != nil {
-							t.Errorf("Join: %v", err)
-							return
-						}
-						if l, err := ticket.Wait(background); err != nil {
-							t.Errorf("Wait: %v", err)
-						} else if err := GiveBack(l); err != nil {
-							t.Errorf("Release: %v", err)
-						}
-					}
-				}
-			})
-		}
-		users.Wait()
-		close(done)
-		sweepers.Wait()
 	})
 }
 

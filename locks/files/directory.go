@@ -204,7 +204,7 @@ func (d *directory) build() error {
 	if err != nil {
 		return err
 	}
-	fresh := d.store.dir + "/" + newPrefix + d.key.String() + "." + hex.EncodeToString(id.ID[:])
+	fresh := d.store.dir + "/" + newPrefix + d.key.String() + "." + id.ID.String()
 	d.store.at("build")
 	if err = d.fill(fresh); err == nil {
 		d.store.at("built")

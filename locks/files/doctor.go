@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -44,7 +43,7 @@ func (s *Store) examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	}
 	r := locks.Rehearse(ctx, s)
 	found = append(found, r.Finding(ttl), locks.Finding{Level: locks.OK, Subject: "waiting", What: "nothing is pushed over a shared directory: the next in line looks ten times a second"})
-	s.forget(locks.KeyOf(r.Name))
+	_ = s.Forget(ctx, r.Name)
 	return found, nil
 }
 
@@ -111,7 +110,7 @@ func (s *Store) atomic() (f locks.Finding, able bool) {
 		f.What = err.Error()
 		return f, false
 	}
-	d := &directory{store: s, path: fmt.Sprintf("%s/%s%x", s.dir, newPrefix, ref.ID)}
+	d := &directory{store: s, path: fmt.Sprintf("%s/%s%s", s.dir, newPrefix, ref.ID)}
 	if err := makeDirectory(d.path, s.dir); err != nil {
 		f.What, f.Why = "the directory cannot be written: "+err.Error(), "no slot can be had there"
 		f.Fix = "give this user the right to write " + s.dir
@@ -147,11 +146,3 @@ func (s *Store) atomic() (f locks.Finding, able bool) {
 }
 
 func last(_ *state, _ listing, _ []byte, err error) error { return err }
-
-// forget removes what a name that nobody else uses has left.
-func (s *Store) forget(key locks.Key) {
-	path := s.keyPath(key)
-	if err := os.Remove(path + usedSuffix); err == nil || errors.Is(err, fs.ErrNotExist) {
-		_ = os.RemoveAll(path)
-	}
-}

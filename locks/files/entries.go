@@ -39,7 +39,7 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	if err != nil {
 		return locks.Entry{}, err
 	}
-	return locks.Pick(entries, ref)
+	return locks.FindEntry(entries, ref)
 }
 
 // entries gives one name's: holders by slot, then waiters in their order. They are those
@@ -53,19 +53,19 @@ func (d *directory) entries() ([]locks.Entry, error) {
 	// Who only lists remembers, for as long as the store is open.
 	known, _ := d.store.listingWatches.LoadOrStore(d.key, d.watch())
 	w := known.(*watch)
-	var seats []*seat
+	var observed []*observedEntry
 	_, _, err := d.read(func(s *state) error {
-		seats = nil
+		observed = nil
 		for i := range s.entries {
 			if s.entries[i].state == queue.Gone {
 				continue
 			}
-			seat, err := w.judge(&s.entries[i])
+			seen, err := w.judge(&s.entries[i])
 			if err != nil {
 				return err
 			}
-			if !seat.dead {
-				seats = append(seats, seat)
+			if !seen.dead {
+				observed = append(observed, seen)
 			}
 		}
 		return nil
@@ -73,22 +73,23 @@ func (d *directory) entries() ([]locks.Entry, error) {
 	if errors.Is(err, errRemoved) {
 		return nil, nil
 	}
-	slices.SortFunc(seats, func(a, b *seat) int { return inOrder(a.member, b.member) })
-	entries := make([]locks.Entry, len(seats))
-	for i := range seats {
-		entries[i] = seats[i].entry(d)
+	slices.SortFunc(observed, func(a, b *observedEntry) int { return inOrder(a.member, b.member) })
+	entries := make([]locks.Entry, len(observed))
+	for i := range observed {
+		entries[i] = observed[i].entry(d)
 	}
 	lease.Arrange(entries)
 	return entries, err
 }
 
 // entry is what the contract shows of one.
-func (s *seat) entry(d *directory) locks.Entry {
+func (s *observedEntry) entry(d *directory) locks.Entry {
 	m, r := s.member, &s.record
 	e := locks.Entry{
-		Name: d.name, Ref: locks.Ref{Key: d.key, ID: refID(m.id)}, State: locks.Waiting, Claim: m.entry().Claim,
+		Name: d.name, State: locks.Waiting, Claim: m.entry().Claim,
 		Expires: max(s.left, s.rest), TTL: m.ttl, Evicted: m.evicted,
 	}
+	e.Ref, _ = locks.ParseRef(d.key.String() + "-" + m.id)
 	if r.Since != 0 {
 		e.Since = time.UnixMicro(r.Since)
 	}

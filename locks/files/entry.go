@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"sync"
@@ -13,9 +12,9 @@ import (
 	"golock/locks/queue"
 )
 
-// beats is how many signs of life an entry gives in its TTL while it waits. A
+// heartbeatsPerTTL is how many signs of life an entry gives in its TTL while it waits. A
 // holder is renewed by whoever holds it.
-const beats = 3
+const heartbeatsPerTTL = 3
 
 // entry is one that this process has made, or that it found (Attach).
 type entry struct {
@@ -35,16 +34,16 @@ type entry struct {
 	term locks.Term // of the last good sign of life
 
 	// What follows belongs to who has the room in using.
-	watch    *watch
-	state    *state // that was seen last
-	own      member
-	record   record
-	pulse    pulse
-	created  bool          // its record is there
-	asked    bool          // others may let it in
-	queued   bool          // it was let into the queue
-	judged   locks.Instant // when it looked last whether others live
-	released bool
+	watch     *watch
+	state     *state // that was seen last
+	own       member
+	record    record
+	heartbeat heartbeat
+	created   bool          // its record is there
+	asked     bool          // others may let it in
+	queued    bool          // it was let into the queue
+	judged    locks.Instant // when it looked last whether others live
+	released  bool
 }
 
 // spot is where an entry was in the queue when it looked last.
@@ -58,7 +57,7 @@ type spot struct {
 func (s *Store) entryOf(r locks.Request) *entry {
 	return &entry{
 		store: s, request: r, events: make(chan locks.Event, 1), closed: make(chan struct{}), using: make(chan struct{}, 1),
-		own: member{id: hex.EncodeToString(r.Ref.ID[:])},
+		own: member{id: r.Ref.ID.String()},
 	}
 }
 
@@ -81,11 +80,11 @@ type outcome struct {
 
 // Ask implements lease.Entry.
 func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
-	do, passes := e.join, mayPassInQueue
+	do, passes := e.join, isTemporaryInQueue
 	switch step {
 	case lease.Join:
 		if !e.isQueued() {
-			passes = mayPass
+			passes = isTemporary
 		}
 	case lease.Renew:
 		do = e.renew
@@ -140,8 +139,8 @@ func (e *entry) sign(phase byte) error {
 	if asked >= end {
 		return errLate
 	}
-	p := pulse{count: e.pulse.count + 1, asked: asked, phase: phase}
-	if err := e.watch.writePulse(e.own.record(), p); errors.Is(err, fs.ErrNotExist) {
+	p := heartbeat{count: e.heartbeat.count + 1, asked: asked, phase: phase}
+	if err := e.watch.writeHeartbeat(e.own.record(), p); errors.Is(err, fs.ErrNotExist) {
 		return errLate
 	} else if err != nil {
 		return err
@@ -150,7 +149,7 @@ func (e *entry) sign(phase byte) error {
 	if e.store.clock() >= end {
 		return errLate
 	}
-	e.pulse = p
+	e.heartbeat = p
 	e.setTerm(locks.Term{Asked: asked, TTL: e.own.ttl})
 	return nil
 }
@@ -170,12 +169,12 @@ func (e *entry) create() error {
 		return nil
 	}
 	e.store.at("record")
-	e.pulse = pulse{count: e.pulse.count + 1, asked: e.store.clock(), phase: joined}
-	if err := e.watch.createRecord(e.own.record(), e.pulse, &e.record); err != nil {
+	e.heartbeat = heartbeat{count: e.heartbeat.count + 1, asked: e.store.clock(), phase: joined}
+	if err := e.watch.createRecord(e.own.record(), e.heartbeat, &e.record); err != nil {
 		return err
 	}
 	e.created = true
-	e.setTerm(locks.Term{Asked: e.pulse.asked, TTL: e.own.ttl})
+	e.setTerm(locks.Term{Asked: e.heartbeat.asked, TTL: e.own.ttl})
 	return nil
 }
 
@@ -244,8 +243,8 @@ func (e *entry) fetch() error {
 	if err != nil {
 		return err
 	}
-	beat, rec, err := e.watch.readRecord(m.record())
-	p, ok := parsePulse(beat)
+	text, rec, err := e.watch.readRecord(m.record())
+	p, ok := parseHeartbeat(text)
 	path := e.watch.recordPath(m.record())
 	switch {
 	case err != nil:
@@ -257,7 +256,7 @@ func (e *entry) fetch() error {
 	case rec.Clock == "" || rec.Clock != e.store.clockName():
 		return &locks.PathError{Path: path, Err: errElsewhere}
 	}
-	e.own, e.record, e.pulse = *m, rec, p
+	e.own, e.record, e.heartbeat = *m, rec, p
 	e.setTerm(locks.Term{Asked: p.asked, TTL: m.ttl})
 	return nil
 }
@@ -280,7 +279,7 @@ func (e *entry) release(ctx context.Context) (o outcome, err error) {
 // there is always room: then there is no state in the result. Whoever makes the next
 // version takes it out; so a burst of newcomers does not keep a slot from being free, either.
 func (e *entry) end(ctx context.Context, how lease.Step, phase byte, force bool) (r result, saysSo bool, err error) {
-	saysSo = !e.attached && e.watch.writePulse(e.own.record(), pulse{count: e.pulse.count + 1, asked: e.store.clock(), phase: phase}) == nil
+	saysSo = !e.attached && e.watch.writeHeartbeat(e.own.record(), heartbeat{count: e.heartbeat.count + 1, asked: e.store.clock(), phase: phase}) == nil
 	if err = e.unask(); err != nil {
 		return r, saysSo, err
 	}
@@ -299,7 +298,7 @@ func (e *entry) leave(ctx context.Context) (o outcome, err error) {
 	if e.watch == nil || e.released { // it has not come so far
 		return o, nil
 	}
-	if e.pulse.count > 0 {
+	if e.heartbeat.count > 0 {
 		// Who has read its request makes no version any more after a forced one.
 		r, _, err := e.end(ctx, lease.Leave, withdrew, e.asked)
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"golock/locks"
 )
 
-// mayPass reports an error that a shared file system may get over by itself.
-func mayPass(err error) bool {
+// isTemporary reports an error that a shared file system may get over by itself.
+func isTemporary(err error) bool {
 	for _, passes := range []error{unix.EIO, unix.ESTALE, unix.ETIMEDOUT, unix.EAGAIN, unix.EHOSTDOWN, unix.ENETDOWN, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.EREMOTEIO, unix.ENFILE, unix.EMFILE, unix.ENOMEM} {
 		if errors.Is(err, passes) {
 			return true
@@ -19,9 +19,9 @@ func mayPass(err error) bool {
 	return false
 }
 
-// mayPassInQueue is mayPass for somebody who has an entry already: disks get room
+// isTemporaryInQueue is isTemporary for somebody who has an entry already: disks get room
 // again.
-func mayPassInQueue(err error) bool { return mayPass(err) || noSpace(err) }
+func isTemporaryInQueue(err error) bool { return isTemporary(err) || noSpace(err) }
 
 // noSpace reports that a disk is full.
 func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

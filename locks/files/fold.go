@@ -63,19 +63,36 @@ func (p *step) fold(h *handle, l listing, s *state, r *result) (*state, error) {
 			continue
 		}
 		m := asked.entries[0]
-		seat, err := p.judge(&m)
+		if !m.isRequest() || !h.sameOwner(name, recordsDir+"/"+record) {
+			continue // somebody else has written it
+		}
+		seen, err := p.judge(&m)
 		if err != nil {
 			return nil, err
 		}
-		if seat.dead || seat.phase == 0 { // who has left has no record
+		if seen.dead || seen.phase == 0 { // who has left has no record
 			_ = unix.Unlinkat(h.fd, name, 0)
 			continue
 		}
-		r.seats[m.id] = seat
+		r.observed[m.id] = seen
 		q := &step{watch: p.watch, own: m, question: queue.Question{Step: lease.Join, Entry: m.entry()}}
-		if s, _, err = q.answer(s, &result{seats: r.seats, removed: r.removed}); err != nil {
+		if s, _, err = q.answer(s, &result{observed: r.observed, removed: r.removed}); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
+}
+
+// isRequest reports whether a member is one that ask can have written.
+func (m *member) isRequest() bool {
+	return (m.max == 0 || m.weight <= m.max) && *m == member{
+		id: m.id, life: m.life, state: queue.Waiting, weight: m.weight, max: m.max, priority: m.priority, ttl: m.ttl, hold: m.hold,
+	}
+}
+
+// sameOwner reports whether two files belong to the same user.
+func (h *handle) sameOwner(name, other string) bool {
+	var a, b unix.Stat_t
+	return unix.Fstatat(h.fd, name, &a, unix.AT_SYMLINK_NOFOLLOW) == nil &&
+		unix.Fstatat(h.fd, other, &b, unix.AT_SYMLINK_NOFOLLOW) == nil && a.Uid == b.Uid
 }

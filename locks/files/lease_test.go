@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -220,69 +219,15 @@ func TestRemovedName(t *testing.T) {
 	})
 }
 
-// The guard gives back what golock has taken.
+// A lease is renewed on the machine that has taken it.
 func TestAttach(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s, other := open(t, url), open(t, url)
-		l := Take(t, s, "n", Limit(3), Weight(2))
-		a := other.Attach(l.Grant().Ref)
-		term, err := a.Renew(background)
-		if err != nil || term.TTL != LongTTL || !slices.Equal(a.Grant().Slots, []int{0, 1}) || a.Grant().Fence != l.Grant().Fence {
-			t.Fatalf("Renew = %+v, %v; grant %+v", term, err, a.Grant())
-		}
-		if _, err := l.Renew(background); err != nil {
-			t.Fatalf("the taker's Renew: %v", err)
-		}
+		l := Take(t, open(t, url), "n")
 		elsewhere := open(t, url)
 		elsewhere.SetClock("elsewhere", locks.BootTime)
 		if _, err := elsewhere.Attach(l.Grant().Ref).Renew(background); err == nil || errors.Is(err, locks.ErrLost) {
 			t.Errorf("Renew on another machine = %v", err)
 		}
-		if err := GiveBack(a); err != nil {
-			t.Fatal(err)
-		}
-		if err := GiveBack(a); err != nil {
-			t.Errorf("second Release: %v", err)
-		}
-		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
-			t.Errorf("the taker's Renew = %v", err)
-		}
-		if _, err := other.Attach(l.Grant().Ref).Renew(background); !errors.Is(err, locks.ErrLost) {
-			t.Errorf("Renew of what is gone = %v", err)
-		}
-		if err := GiveBack(other.Attach(l.Grant().Ref)); !errors.Is(err, locks.ErrLost) {
-			t.Errorf("Release of what is gone = %v", err)
-		}
-	})
-}
-
-// Who gives back what only stays for its hold, or has run out, has nothing to
-// give back; the hold lasts.
-func TestReleaseOfWhatHasEnded(t *testing.T) {
-	onOne(t, func(t *testing.T, url string) {
-		s, other := open(t, url), open(t, url)
-		l := Take(t, s, "n", Hold(time.Hour))
-		if err := GiveBack(l); err != nil {
-			t.Fatal(err)
-		}
-		if err := GiveBack(other.Attach(l.Grant().Ref)); !errors.Is(err, locks.ErrLost) {
-			t.Errorf("Release of what has left = %v", err)
-		}
-		Refused(t, other, "n")
-		// Told to go, it does not stay.
-		l = Take(t, s, "m", Hold(time.Hour))
-		if err := other.Evict(background, l.Grant().Ref, "a test"); err != nil {
-			t.Fatal(err)
-		}
-		if err := GiveBack(other.Attach(l.Grant().Ref)); err != nil {
-			t.Fatal(err)
-		}
-		l = Take(t, other, "m", TTL(shortTTL))
-		testkit.Eventually(t, "it has run out", func() bool { return locks.BootTime() > l.Term().Asked.Add(shortTTL) })
-		if err := GiveBack(other.Attach(l.Grant().Ref)); !errors.Is(err, locks.ErrLost) {
-			t.Errorf("Release of what has run out = %v", err)
-		}
-		Take(t, s, "m", NoWait)
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -110,59 +109,6 @@ func TestClocksOfOthers(t *testing.T) {
 		stop()
 		for _, w := range waiters {
 			w.Granted()
-		}
-	})
-}
-
-// Whose Join had returned before another one's began is granted before it.
-func TestNobodyOvertakes(t *testing.T) {
-	onOne(t, func(t *testing.T, url string) {
-		type turn struct{ asked, joined, granted locks.Instant }
-		var mu sync.Mutex
-		var turns []turn
-		holder := Take(t, open(t, url), "n")
-		var all sync.WaitGroup
-		for range 12 {
-			all.Go(func() {
-				s, err := files.Open(url)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				my := turn{asked: locks.BootTime()}
-				ticket, err := s.Join(background, NewRequest(t, "n"))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				my.joined = locks.BootTime()
-				lease, err := ticket.Wait(background)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				my.granted = locks.BootTime()
-				turns = append(turns, my)
-				mu.Unlock()
-				if err := GiveBack(lease); err != nil {
-					t.Error(err)
-				}
-			})
-			time.Sleep(500 * time.Microsecond) // some overlap, some do not
-		}
-		testkit.Eventually(t, "all wait", func() bool { return len(List(t, open(t, url), "n")) == 13 })
-		if err := GiveBack(holder); err != nil {
-			t.Fatal(err)
-		}
-		all.Wait()
-		slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.granted, b.granted) })
-		for i, a := range turns {
-			for _, b := range turns[:i] {
-				if a.joined < b.asked {
-					t.Errorf("granted after one that came %v later", b.asked.Sub(a.joined))
-				}
-			}
 		}
 	})
 }

@@ -34,9 +34,9 @@ func (s *Store) newRecord(r locks.Request) record {
 	}
 }
 
-// pulse is the sign of life: a counter, and the owner's clock before it was
+// heartbeat is the sign of life: a counter, and the owner's clock before it was
 // written. Others compare it for being the same, nothing else.
-type pulse struct {
+type heartbeat struct {
 	count uint64
 	asked locks.Instant
 	phase byte
@@ -50,24 +50,24 @@ const (
 	withdrew = 'w' // likewise, and nothing of it stays
 )
 
-// pulseSize is the length of a pulse as it is written.
-const pulseSize = 20 + 1 + 20 + 1 + 1 + 1
+// heartbeatSize is the length of a heartbeat as it is written.
+const heartbeatSize = 20 + 1 + 20 + 1 + 1 + 1
 
-func (p pulse) String() string { return fmt.Sprintf("%020d %020d %c\n", p.count, p.asked, p.phase) }
+func (p heartbeat) String() string { return fmt.Sprintf("%020d %020d %c\n", p.count, p.asked, p.phase) }
 
-func parsePulse(text string) (p pulse, ok bool) {
-	if len(text) != pulseSize {
+func parseHeartbeat(text string) (p heartbeat, ok bool) {
+	if len(text) != heartbeatSize {
 		return p, false
 	}
 	count, err := strconv.ParseUint(text[:20], 10, 64)
 	asked, err2 := strconv.ParseInt(text[21:41], 10, 64)
-	return pulse{count, locks.Instant(asked), text[42]}, err == nil && err2 == nil
+	return heartbeat{count, locks.Instant(asked), text[42]}, err == nil && err2 == nil
 }
 
 func (d *directory) recordPath(name string) string { return d.path + "/" + recordsDir + "/" + name }
 
 // createRecord makes an entry's file.
-func (d *directory) createRecord(name string, p pulse, r *record) error {
+func (d *directory) createRecord(name string, p heartbeat, r *record) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -75,9 +75,9 @@ func (d *directory) createRecord(name string, p pulse, r *record) error {
 	return makeFile(d.recordPath(name), d.path, slices.Concat([]byte(p.String()), text, []byte("\n")))
 }
 
-// writePulse changes the pulse where it is: that needs no room on the disk. A
+// writeHeartbeat changes the heartbeat where it is: that needs no room on the disk. A
 // record that is not there is fs.ErrNotExist.
-func (d *directory) writePulse(name string, p pulse) error {
+func (d *directory) writeHeartbeat(name string, p heartbeat) error {
 	path := d.recordPath(name)
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_WRONLY)
 	if err == nil {
@@ -89,9 +89,9 @@ func (d *directory) writePulse(name string, p pulse) error {
 	return nil
 }
 
-// readRecord reads an entry's file: its pulse as it stands, and what follows. One that
+// readRecord reads an entry's file: its heartbeat as it stands, and what follows. One that
 // is not there, or that says nothing, is no error: then nothing is known of the entry.
-func (d *directory) readRecord(name string) (beat string, r record, err error) {
+func (d *directory) readRecord(name string) (heartbeat string, r record, err error) {
 	text, err := readFile(d.recordPath(name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errForeign), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENXIO):
@@ -99,11 +99,11 @@ func (d *directory) readRecord(name string) (beat string, r record, err error) {
 	case err != nil:
 		return "", r, err
 	}
-	beat = string(text[:min(len(text), pulseSize)])
-	if _, ok := parsePulse(beat); !ok || json.Unmarshal(text[pulseSize:], &r) != nil {
+	heartbeat = string(text[:min(len(text), heartbeatSize)])
+	if _, ok := parseHeartbeat(heartbeat); !ok || json.Unmarshal(text[heartbeatSize:], &r) != nil {
 		return "", record{}, nil
 	}
-	return beat, r, nil
+	return heartbeat, r, nil
 }
 
 func (d *directory) removeRecord(name string) error { return removeFile(d.recordPath(name)) }

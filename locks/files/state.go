@@ -2,7 +2,6 @@ package files
 
 import (
 	"cmp"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -164,10 +163,4 @@ func (m *member) entry() queue.Entry {
 // inOrder compares members by their places.
 func inOrder(a, b *member) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.id, b.id))
-}
-
-// refID is the Ref's half of an ID that was parsed.
-func refID(text string) (id [16]byte) {
-	_, _ = hex.Decode(id[:], []byte(text))
-	return id
 }

@@ -17,14 +17,14 @@ import (
 type step struct {
 	*watch
 	question queue.Question
-	own      member             // the entry; as it is to be if it is new
-	foreign  bool               // the entry may be dead: this is not its owner
-	thorough bool               // everybody is judged, not only those in front
-	blind    bool               // waiters are judged only if one of them gets a slot
-	mustBe   bool               // the entry is there, or nothing is done
-	force    bool               // a version is made also if nothing changes
-	entry    *entry             // of a join: whose it is
-	spare    func(s *seat) bool // of the dead; nil: nobody
+	own      member                      // the entry; as it is to be if it is new
+	foreign  bool                        // the entry may be dead: this is not its owner
+	thorough bool                        // everybody is judged, not only those in front
+	blind    bool                        // waiters are judged only if one of them gets a slot
+	mustBe   bool                        // the entry is there, or nothing is done
+	force    bool                        // a version is made also if nothing changes
+	entry    *entry                      // of a join: whose it is
+	spare    func(s *observedEntry) bool // of the dead; nil: nobody
 }
 
 // result is what a step came to.
@@ -35,8 +35,8 @@ type result struct {
 	unsure  bool // an attempt whose end is not known may have done the step
 	missing bool // mustBe, and the entry is not there
 
-	seats   map[string]*seat // by ID: who was judged
-	removed map[string]bool  // the records of those who are gone
+	observed map[string]*observedEntry // by ID: who was judged
+	removed  map[string]bool           // the records of those who are gone
 }
 
 // nearest is how many of the first waiters, and of those before its own entry, a step
@@ -97,7 +97,7 @@ func (p *step) try(r *result) (done bool, err error) {
 		return false, err
 	}
 	version := l.highest
-	r.seats = map[string]*seat{}
+	r.observed = map[string]*observedEntry{}
 	next, changed, err := p.answer(s, r)
 	if err != nil {
 		return false, err
@@ -197,17 +197,17 @@ func (d *directory) read(f func(*state) error) (s *state, version int64, err err
 func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, err error) {
 	dead = map[string]bool{}
 	v.Counter = max(s.counter, time.Now().UnixMicro())
-	var all, line []*member
+	var all, waiters []*member
 	for i := range s.entries {
 		if m := &s.entries[i]; m.state == queue.Waiting {
-			line = append(line, m)
+			waiters = append(waiters, m)
 		} else {
 			all = append(all, m)
 		}
 	}
-	slices.SortFunc(line, inOrder)
-	own, buried := slices.IndexFunc(line, func(m *member) bool { return m.id == p.own.id }), 0
-	for i, m := range append(all, line...) {
+	slices.SortFunc(waiters, inOrder)
+	own, gone := slices.IndexFunc(waiters, func(m *member) bool { return m.id == p.own.id }), 0
+	for i, m := range append(all, waiters...) {
 		e, isOwn, place := m.entry(), m.id == p.own.id, i-len(all)
 		judged := true
 		switch {
@@ -216,17 +216,17 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 		case m.state == queue.Waiting:
 			judged = p.thorough || (!p.blind && (place < nearest || (place < own && place >= own-nearest)))
 		case m.state == queue.Gone:
-			buried++
-			judged = p.thorough || (!p.blind && buried <= nearest)
+			gone++
+			judged = p.thorough || (!p.blind && gone <= nearest)
 		}
-		seat := r.seats[m.id]
-		if judged && seat == nil {
-			if seat, err = p.judge(m); err != nil {
+		seen := r.observed[m.id]
+		if judged && seen == nil {
+			if seen, err = p.judge(m); err != nil {
 				return v, nil, err
 			}
-			r.seats[m.id] = seat
+			r.observed[m.id] = seen
 		}
-		if judged && seat.dead && (!isOwn || p.foreign) && (p.spare == nil || !p.spare(seat)) {
+		if judged && seen.dead && (!isOwn || p.foreign) && (p.spare == nil || !p.spare(seen)) {
 			dead[m.id] = true
 			continue
 		}
@@ -241,8 +241,8 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 				v.Replaceable = append(v.Replaceable, e)
 			}
 		default:
-			e.Kept = seat.rest > 0
-			if seat.left == 0 && e.Kept && (!isOwn || p.foreign) {
+			e.Kept = seen.rest > 0
+			if seen.left == 0 && e.Kept && (!isOwn || p.foreign) {
 				e.State = queue.Ended
 			}
 			v.Holders = append(v.Holders, e)
@@ -292,19 +292,19 @@ func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (
 func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 	was := m.state
 	m.state, m.ticket, m.evicted, m.fence, m.slots = e.State, e.Claim.Ticket, e.Evicted, e.Fence, locks.FormatSlots(e.Slots)
-	seat := r.seats[m.id]
+	seen := r.observed[m.id]
 	switch e.State {
 	case queue.Gone: // a waiter must hear by whom
 		m = member{id: m.id, life: m.life, state: queue.Gone, ticket: m.ticket, weight: 1, evicted: e.Evicted, ttl: m.ttl}
 		return m, was == queue.Waiting && e.Evicted != ""
 	case queue.Ended:
-		if seat != nil && was == queue.Holding {
-			m.rest = seat.rest
+		if seen != nil && was == queue.Holding {
+			m.rest = seen.rest
 		}
 	case queue.Offered, queue.Holding:
 		m.state = queue.Holding
 		isOwn := m.id == p.own.id && p.entry != nil
-		mine := isOwn || (seat != nil && seat.record.Clock != "" && seat.record.Clock == p.store.clockName())
+		mine := isOwn || (seen != nil && seen.record.Clock != "" && seen.record.Clock == p.store.clockName())
 		if m.granted == 0 && mine && (was != queue.Holding || (isOwn && m.hold > 0)) {
 			m.granted = p.store.clock()
 		}

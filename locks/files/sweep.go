@@ -175,8 +175,8 @@ func (w *sweep) round(ctx context.Context) (removed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, seat := range r.seats {
-		if !seat.dead && seat.rest == 0 && seat.left > 0 && !w.alive(seat.member.record()) && !w.isYoung(seat) {
+	for _, seen := range r.observed {
+		if !seen.dead && seen.rest == 0 && seen.left > 0 && !w.alive(seen.member.record()) && !w.isYoung(seen) {
 			w.unknown++
 		}
 	}
@@ -184,7 +184,7 @@ func (w *sweep) round(ctx context.Context) (removed int, err error) {
 	return len(r.removed) + n, err
 }
 
-func (w *sweep) isYoung(s *seat) bool {
+func (w *sweep) isYoung(s *observedEntry) bool {
 	return s.record.Since != 0 && time.Since(time.UnixMicro(s.record.Since)) < w.olderThan
 }
 
@@ -199,12 +199,12 @@ func (w *sweep) removeAlone(records []string, s *state) (removed int, err error)
 		if raw, isID := hex.DecodeString(id); isID != nil || len(raw) != 16 || err != nil || m.record() != name || s.has(name) || w.alive(name) {
 			continue
 		}
-		seat, err := w.judge(m)
+		seen, err := w.judge(m)
 		switch {
 		case err != nil:
 			return removed, err
-		case w.isYoung(seat):
-		case !seat.dead:
+		case w.isYoung(seen):
+		case !seen.dead:
 			w.unknown++ // until it has given a sign of life
 		default:
 			if err := w.removeRecord(name); err != nil {

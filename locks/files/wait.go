@@ -3,7 +3,6 @@ package files
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"time"
@@ -38,7 +37,7 @@ func (e *entry) join(ctx context.Context) (o outcome, err error) {
 // comes again, with a new record: a version that has that is newer than what others
 // may have read.
 func (e *entry) joinOnce(ctx context.Context, late bool) (o outcome, err error) {
-	if e.created && !late && e.store.clock() >= e.term.Asked.Add(e.term.TTL/beats) {
+	if e.created && !late && e.store.clock() >= e.term.Asked.Add(e.term.TTL/heartbeatsPerTTL) {
 		if err = e.sign(joined); err != nil && err != errLate {
 			return o, err
 		}
@@ -53,13 +52,10 @@ func (e *entry) joinOnce(ctx context.Context, late bool) (o outcome, err error) 
 	}
 	r := e.request
 	p := &step{watch: e.watch, own: e.own, entry: e, mustBe: e.queued && e.created, question: queue.Question{
-		Step: lease.Join, NoWait: r.NoWait, Entry: e.own.entry(), By: locks.ReplacedBy(r),
+		Step: lease.Join, NoWait: r.NoWait, Entry: e.own.entry(), By: locks.ReplacedBy(r), Within: lease.Enclosing(r),
 	}}
 	if !e.queued {
 		p.question.MaxQueue, p.thorough = r.MaxQueue, r.MaxQueue != nil || r.Replace != locks.ReplaceNone
-	}
-	for _, w := range lease.Enclosing(r) {
-		p.question.Within = append(p.question.Within, hex.EncodeToString(w.ID[:]))
 	}
 	now := e.store.clock()
 	p.blind = !p.thorough && !r.NoWait && len(p.question.Within) == 0 && (!e.queued || now.Sub(e.judged) < e.judgeEvery())
@@ -78,8 +74,8 @@ func (e *entry) joinOnce(ctx context.Context, late bool) (o outcome, err error) 
 func (e *entry) answer(r *result) (o outcome, err error) {
 	show := func(entries []queue.Entry) (all []locks.Entry) {
 		for _, q := range entries {
-			if seat := r.seats[q.ID]; seat != nil {
-				all = append(all, seat.entry(e.watch.directory))
+			if seen := r.observed[q.ID]; seen != nil {
+				all = append(all, seen.entry(e.watch.directory))
 			}
 		}
 		return all
@@ -105,7 +101,7 @@ func (e *entry) answer(r *result) (o outcome, err error) {
 		}
 		e.seen(r.version, turns)
 		o.Verdict, o.Place, o.Replaced = lease.Queued, r.Place, show(r.Replaced)
-		o.Recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.own.ttl/beats)
+		o.Recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.own.ttl/heartbeatsPerTTL)
 		if waited {
 			o.Recheck = time.Nanosecond
 		}
@@ -124,11 +120,7 @@ func (e *entry) answer(r *result) (o outcome, err error) {
 	if r.Verdict == lease.Busy || r.Verdict == lease.Nested {
 		o.Full, o.Waiters, o.Holders = r.Full, r.Waiters, show(r.Holders)
 		slices.SortFunc(o.Holders, func(a, b locks.Entry) int { return cmp.Compare(a.Fence, b.Fence) })
-		for _, w := range e.request.Within {
-			if hex.EncodeToString(w.ID[:]) == r.Inside && w.Key == e.request.Ref.Key {
-				o.Inside = w
-			}
-		}
+		o.Inside = r.Inside
 		_, err = e.leave(context.Background())
 	}
 	return o, err
@@ -225,7 +217,7 @@ func (e *entry) watchOver() {
 	e.mu.Lock()
 	every := eventLimit
 	if ttl := e.term.TTL; ttl > 0 {
-		every = min(every, ttl/beats)
+		every = min(every, ttl/heartbeatsPerTTL)
 	}
 	e.mu.Unlock()
 	tick := time.NewTicker(every)
@@ -256,7 +248,7 @@ func (e *entry) isTold() (bool, error) {
 	}
 	m, err := e.find()
 	if err != nil {
-		return errors.Is(err, locks.ErrLost) || !mayPassInQueue(err), nil
+		return errors.Is(err, locks.ErrLost) || !isTemporaryInQueue(err), nil
 	}
 	return m.evicted != "", nil
 }

@@ -18,20 +18,20 @@ import (
 type watch struct {
 	*directory
 	mu    sync.Mutex
-	seen  map[string]sight // by record
-	notes map[string]note  // of those who looked before on this clock; nil: not read yet
+	seen  map[string]observation // by record
+	notes map[string]note        // of those who looked before on this clock; nil: not read yet
 }
 
-type sight struct {
-	beat  string
+type observation struct {
+	text  string
 	since locks.Instant // after it was read
 	first bool          // nothing else was ever seen
 }
 
-func (d *directory) watch() *watch { return &watch{directory: d, seen: map[string]sight{}} }
+func (d *directory) watch() *watch { return &watch{directory: d, seen: map[string]observation{}} }
 
-// seat is an entry as somebody else sees it.
-type seat struct {
+// observedEntry is an entry as somebody else sees it.
+type observedEntry struct {
 	*member
 	record    record
 	phase     byte          // of its last sign of life; 0: there is none
@@ -43,20 +43,20 @@ type seat struct {
 
 // judge reads an entry's sign of life. One that cannot be read counts as one that has
 // not changed.
-func (w *watch) judge(m *member) (*seat, error) {
+func (w *watch) judge(m *member) (*observedEntry, error) {
 	w.store.at("judge")
 	clock := w.store.clock
 	before := clock()
-	beat, rec, err := w.readRecord(m.record())
+	text, rec, err := w.readRecord(m.record())
 	if err != nil {
 		return nil, err
 	}
-	s := &seat{member: m, record: rec}
-	p, ok := parsePulse(beat)
+	s := &observedEntry{member: m, record: rec}
+	p, ok := parseHeartbeat(text)
 	if ok {
 		s.phase = p.phase
 	}
-	s.unchanged = w.unchanged(m, beat, before, clock)
+	s.unchanged = w.unchanged(m, text, before, clock)
 	if m.state != queue.Ended && s.phase != left && s.phase != withdrew {
 		s.left = max(m.ttl-s.unchanged, 0)
 	}
@@ -70,24 +70,24 @@ func (w *watch) judge(m *member) (*seat, error) {
 	// that has ended may have begun to, just before.
 	if s.phase == joined && m.state != queue.Ended && rec.Process.gone(w.store.self()) {
 		again, _, err := w.readRecord(m.record())
-		s.dead = s.dead || (err == nil && again == beat)
+		s.dead = s.dead || (err == nil && again == text)
 	}
 	return s, nil
 }
 
 // unchanged tells for how long an entry has been as it is.
-func (w *watch) unchanged(m *member, beat string, now locks.Instant, clock locks.Clock) time.Duration {
+func (w *watch) unchanged(m *member, text string, now locks.Instant, clock locks.Clock) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	name := m.record()
 	was, known := w.seen[name]
-	mark := beat
+	mark := text
 	if m.state == queue.Ended { // that is counted anew
-		mark = "E" + beat
+		mark = "E" + text
 	}
-	if !known || (beat != "" && was.beat != mark) {
-		was = sight{beat: mark, since: clock(), first: !known}
-		if n, ok := w.noted()[name]; ok && !known && n.Beat == mark && n.Since <= now {
+	if !known || (text != "" && was.text != mark) {
+		was = observation{text: mark, since: clock(), first: !known}
+		if n, ok := w.noted()[name]; ok && !known && n.Heartbeat == mark && n.Since <= now {
 			was.since = n.Since
 		}
 		w.seen[name] = was
@@ -98,7 +98,7 @@ func (w *watch) unchanged(m *member, beat string, now locks.Instant, clock locks
 // heldFor is how much is left of an entry's hold: on the clock it was taken on
 // that is known, on others it is counted from when the entry was last seen to
 // change.
-func (s *seat) heldFor(now locks.Instant, here bool) time.Duration {
+func (s *observedEntry) heldFor(now locks.Instant, here bool) time.Duration {
 	m := s.member
 	switch {
 	case (m.state != queue.Holding && m.state != queue.Ended) || m.hold <= 0 || m.evicted != "" || s.phase == withdrew:
@@ -125,8 +125,8 @@ func (w *watch) alive(record string) bool {
 // on the same clock.
 
 type note struct {
-	Beat  string        `json:"beat"`
-	Since locks.Instant `json:"since"`
+	Heartbeat string        `json:"beat"`
+	Since     locks.Instant `json:"since"`
 }
 
 func (w *watch) notesPath() string { return w.path + "/" + seenPrefix + w.store.clockName() }
@@ -157,8 +157,8 @@ func (w *watch) writeNotes(s *state) {
 			all[name] = n
 		}
 		was, noted := all[name]
-		if mine, ok := w.seen[name]; ok && (!noted || was.Beat != mine.beat || was.Since > mine.since) {
-			all[name], isNew = note{mine.beat, mine.since}, true
+		if mine, ok := w.seen[name]; ok && (!noted || was.Heartbeat != mine.text || was.Since > mine.since) {
+			all[name], isNew = note{mine.text, mine.since}, true
 		}
 	}
 	text, err := json.Marshal(all)

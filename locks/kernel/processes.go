@@ -36,16 +36,16 @@ func Hidden(pid int) bool {
 	return os.IsPermission(err)
 }
 
-// Eldest keeps those live processes of a list whose parent is not in it: of several
+// Roots keeps those live processes of a list whose parent is not in it: of several
 // that have a file open, the one that opened it.
-func Eldest(pids []int) []int {
-	var eldest []int
+func Roots(pids []int) []int {
+	var roots []int
 	for _, pid := range pids {
 		if s, _ := procfs.ReadStat(pid); s.Alive() && !slices.Contains(pids, s.Parent) {
-			eldest = append(eldest, pid)
+			roots = append(roots, pid)
 		}
 	}
-	return eldest
+	return roots
 }
 
 // Describe fills in what the kernel tells about a process; 0 stands for one that is

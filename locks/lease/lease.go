@@ -71,7 +71,7 @@ type Answer struct {
 	Quarantine      time.Duration
 	QuarantineCause string
 
-	Inside   locks.Ref     // Nested: the enclosing run
+	Inside   string        // Nested: the ID of the enclosing run
 	Waiters  int           // Busy, Nested
 	Reason   string        // Busy: what else is in the way
 	Full     bool          // Busy: no more may wait

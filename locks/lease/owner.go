@@ -52,12 +52,12 @@ func (o Owner) Describe(e *locks.Entry) {
 	}
 }
 
-// Enclosing are those of the enclosing runs that are entries of the same lock.
-func Enclosing(r locks.Request) []locks.Ref {
-	var within []locks.Ref
+// Enclosing are the IDs of those of the enclosing runs that are entries of the same lock.
+func Enclosing(r locks.Request) []string {
+	var within []string
 	for _, w := range r.Within {
 		if w.Key == r.Ref.Key {
-			within = append(within, w)
+			within = append(within, w.ID.String())
 		}
 	}
 	return within

@@ -35,9 +35,9 @@ func IsFinal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// MayPass reports whether who holds or waits already should try again: an outage
+// IsTemporary reports whether who holds or waits already should try again: an outage
 // never ends the waiting.
-func MayPass(err error) bool {
+func IsTemporary(err error) bool {
 	var r *Refusal
 	return !errors.As(err, &r) || r.Temporary
 }

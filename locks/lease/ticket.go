@@ -25,7 +25,7 @@ type Ticket struct {
 }
 
 // NewTicket joins the queue with an entry. It tries again until ctx ends.
-func NewTicket(ctx context.Context, store string, r locks.Request, e Entry) (*Ticket, error) {
+func NewTicket(ctx context.Context, store string, r locks.Request, e Entry) (locks.Ticket, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%s: not asked yet: %w", store, err)
 	}
@@ -168,7 +168,7 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		a, sent, err = t.entry.Ask(ctx, Join)
 		switch {
 		case err != nil && ctx.Err() != nil:
-		case err != nil && !MayPass(err):
+		case err != nil && !IsTemporary(err):
 			giveUp(ctx, t.store, t.entry)
 			return nil, err
 		case err != nil:
@@ -208,7 +208,8 @@ func (t *Ticket) refused(ctx context.Context, a Answer) error {
 	busy := &locks.BusyError{Name: t.request.Name, Waiters: a.Waiters, Full: a.Full, Holders: a.Holders, Reason: a.Reason}
 	switch a.Verdict {
 	case Nested:
-		return &locks.NestedError{Name: t.request.Name, Busy: busy, Inside: a.Inside}
+		inside, _ := locks.ParseRef(t.request.Ref.Key.String() + "-" + a.Inside)
+		return &locks.NestedError{Name: t.request.Name, Busy: busy, Inside: inside}
 	case Gone:
 		busy.Reason = "this request was taken out of the queue"
 	}
@@ -253,7 +254,7 @@ func Located(store string, err error) error {
 	switch {
 	case !IsFinal(err):
 		return err
-	case MayPass(err):
+	case IsTemporary(err):
 		return &locks.OutageError{Store: store, Err: err, Answered: true}
 	}
 	return fmt.Errorf("%s: %w", store, err)

@@ -36,34 +36,34 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 		x.users()
 		x.rehearse(ctx, ttl)
 	}
-	return x.found, nil
+	return x.Findings, nil
 }
 
 // examination collects findings.
 type examination struct {
+	locks.Findings
 	store  *Store
 	opened *directory
-	found  []locks.Finding
 }
-
-func (x *examination) add(f locks.Finding) { x.found = append(x.found, f) }
 
 // directory says which directory it is, and why.
 func (x *examination) directory() {
-	f := locks.Finding{Level: locks.OK, Subject: "directory", What: x.opened.path + ", as the URL says"}
+	at := x.opened.path
+	what := at + ", as the URL says"
 	if x.store.path == "" {
-		f.What = x.opened.path + ", this user's default. Another user has /run/golock/UID, /run/lock/golock-UID or /tmp/golock-UID: for runs of several users name a directory that all may write, --store local:///DIR"
+		what = at + ", this user's default. Another user has /run/golock/UID, /run/lock/golock-UID or /tmp/golock-UID: " +
+			"for runs of several users name a directory that all may write, --store local:///DIR"
 	}
-	if !x.opened.exists {
-		f.What += "; it does not exist yet"
-		if parent := path.Dir(x.opened.path); unix.Access(parent, unix.W_OK|unix.X_OK) != nil && !(x.store.path == "" && x.store.roots.euid == 0) {
-			f.Level, f.Why = locks.Problem, "golock makes its last part, and may not write "+parent
-			f.Fix = "mkdir " + x.opened.path + " for this user"
-		} else {
-			f.What += ", the first run makes it"
-		}
+	parent := path.Dir(at)
+	mayMake := unix.Access(parent, unix.W_OK|unix.X_OK) == nil || x.store.path == "" && x.store.roots.euid == 0
+	switch {
+	case x.opened.exists:
+		x.OK("directory", what)
+	case mayMake:
+		x.OK("directory", what+"; it does not exist yet, the first run makes it")
+	default:
+		x.Add(locks.Problem, "directory", what+"; it does not exist yet", "golock makes its last part, and may not write "+parent, "mkdir "+at+" for this user")
 	}
-	x.add(f)
 }
 
 // nearestExisting is the directory, or the one above it that exists.
@@ -83,15 +83,16 @@ func (x *examination) nearestExisting() string {
 func (x *examination) fileSystem() {
 	m, err := locks.MountOf(x.nearestExisting())
 	if err != nil {
-		x.add(locks.Finding{Level: locks.Note, Subject: "file system", What: "cannot be found out: " + err.Error(), Why: "locks on a network file system could exclude nobody else"})
+		x.Add(locks.Note, "file system", "cannot be found out: "+err.Error(), "locks on a network file system could exclude nobody else", "")
 		return
 	}
-	f := locks.Finding{Level: locks.OK, Subject: "file system", What: m.Type + ", mounted on " + m.Point}
+	what := m.Type + ", mounted on " + m.Point
 	if strings.HasPrefix(m.Type, "fuse") && m.Type != "fuseblk" {
-		f.Level, f.Why = locks.Note, "golock does not know whether this one has locks of its own that others do not see"
-		f.Fix = "take a directory on a local disk, if other machines mount it too"
+		x.Add(locks.Note, "file system", what, "golock does not know whether this one has locks of its own that others do not see",
+			"take a directory on a local disk, if other machines mount it too")
+		return
 	}
-	x.add(f)
+	x.OK("file system", what)
 }
 
 // mounts finds out whether other processes, process 1 and the ancestors, see the same
@@ -102,7 +103,6 @@ func (x *examination) mounts(proc string, pids []int) {
 		return // the machine's findings say that there is no /proc
 	}
 	at := x.nearestExisting()
-	f := locks.Finding{Level: locks.OK, Subject: "mounts"}
 	sameNamespace, sameDirectory := false, false
 	for _, pid := range pids {
 		dir := proc + "/" + strconv.Itoa(pid)
@@ -118,21 +118,19 @@ func (x *examination) mounts(proc string, pids []int) {
 			sameDirectory = true
 			continue
 		}
-		f.Level, f.What = locks.Problem, at+" is private: this process has mounts of its own (a service with PrivateTmp=, a container, unshare -m), and process "+strconv.Itoa(pid)+" sees another directory there"
-		f.Why = "runs elsewhere on this machine have other locks: both would run"
-		f.Fix = "have /run/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), or name a directory that all of them see with --store local:///DIR"
-		x.add(f)
+		x.Add(locks.Problem, "mounts", at+" is private: this process has mounts of its own (a service with PrivateTmp=, a container, unshare -m), and process "+
+			strconv.Itoa(pid)+" sees another directory there", "runs elsewhere on this machine have other locks: both would run",
+			"have /run/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), or name a directory that all of them see with --store local:///DIR")
 		return
 	}
 	switch {
 	case sameDirectory:
-		f.What = "this process has mounts of its own (a namespace), but " + at + " is the same as outside"
+		x.OK("mounts", "this process has mounts of its own (a namespace), but "+at+" is the same as outside")
 	case sameNamespace:
-		f.What = "nothing points to a private " + at
+		x.OK("mounts", "nothing points to a private "+at)
 	default:
-		f.What = "other processes cannot be looked at; nothing points to a private " + at
+		x.OK("mounts", "other processes cannot be looked at; nothing points to a private "+at)
 	}
-	x.add(f)
 }
 
 func sameFile(a, b string) bool {
@@ -141,27 +139,25 @@ func sameFile(a, b string) bool {
 }
 
 func (x *examination) mode() {
-	if x.store.path == "" {
-		x.add(locks.Finding{Level: locks.OK, Subject: "mode", What: fmt.Sprintf("%04o, only this user may write", x.opened.stat.Mode&0o7777)})
+	mode := x.opened.stat.Mode
+	what := fmt.Sprintf("%04o", mode&0o7777)
+	const shared = "other users may make, and keep, locks here: that is how several share a directory, and all of them are trusted"
+	switch {
+	case x.store.path == "":
+		x.OK("mode", what+", only this user may write")
 		return
+	case mode&0o022 == 0:
+		x.OK("mode", what)
+	case mode&unix.S_ISVTX == 0:
+		x.Add(locks.Note, "mode", what+", without the sticky bit", shared+"; each can remove the others' lock files (golock notices that as long as /proc is there)",
+			"chmod +t, or chmod 700 if only one user is meant")
+	default:
+		x.Add(locks.Note, "mode", what, shared, "chmod 700 if only one user is meant")
 	}
-	f := locks.Finding{Level: locks.OK, Subject: "mode", What: fmt.Sprintf("%04o", x.opened.stat.Mode&0o7777)}
-	if x.opened.stat.Mode&0o022 != 0 {
-		f.Level, f.Why = locks.Note, "other users may make, and keep, locks here: that is how several share a directory, and all of them are trusted"
-		f.Fix = "chmod 700 if only one user is meant"
-		if x.opened.stat.Mode&unix.S_ISVTX == 0 {
-			f.What += ", without the sticky bit"
-			f.Why += "; each can remove the others' lock files (golock notices that as long as /proc is there)"
-			f.Fix = "chmod +t, or chmod 700 if only one user is meant"
-		}
-	}
-	x.add(f)
 	if owner := x.opened.stat.Uid; owner != 0 && owner != uint32(x.store.roots.euid) {
-		x.add(locks.Finding{
-			Level: locks.Note, Subject: "owner", What: fmt.Sprintf("the directory belongs to user %d", owner),
-			Why: "who owns it can remove and replace what everybody has in it, and lead its path to another place",
-			Fix: "a directory of root's with the sticky bit (mkdir -m 1777), if that user is not trusted",
-		})
+		x.Add(locks.Note, "owner", fmt.Sprintf("the directory belongs to user %d", owner),
+			"who owns it can remove and replace what everybody has in it, and lead its path to another place",
+			"a directory of root's with the sticky bit (mkdir -m 1777), if that user is not trusted")
 	}
 }
 
@@ -169,7 +165,7 @@ func (x *examination) mode() {
 func (x *examination) users() {
 	files, err := x.opened.lockFiles(isLockFile)
 	if err != nil {
-		x.add(locks.Finding{Level: locks.Problem, Subject: "directory", What: "cannot be listed: " + err.Error(), Why: "golock ls and golock clean do not work"})
+		x.Add(locks.Problem, "directory", "cannot be listed: "+err.Error(), "golock ls and golock clean do not work", "")
 		return
 	}
 	byUser := map[uint32]int{}
@@ -179,11 +175,11 @@ func (x *examination) users() {
 			byUser[st.Uid]++
 		}
 	}
-	f := locks.Finding{Level: locks.OK, Subject: "users", What: fmt.Sprintf("%d lock files", len(files))}
+	what := fmt.Sprintf("%d lock files", len(files))
 	for _, uid := range slices.Sorted(maps.Keys(byUser)) {
-		f.What += fmt.Sprintf(", %d of user %d", byUser[uid], uid)
+		what += fmt.Sprintf(", %d of user %d", byUser[uid], uid)
 	}
-	x.add(f)
+	x.OK("users", what)
 }
 
 // rehearse does what a run does, and removes the lock file.
@@ -198,8 +194,8 @@ func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	if f.Level == locks.OK {
 		f.What += ", with open file description locks"
 	}
-	x.add(f)
+	x.Append(f)
 	if _, err := x.opened.sweep(context.WithoutCancel(ctx), fileName(r.Name), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		x.add(locks.Finding{Level: locks.Note, Subject: "rehearsal", What: "its lock file could not be removed: " + err.Error(), Fix: "golock clean"})
+		x.Add(locks.Note, "rehearsal", "its lock file could not be removed: "+err.Error(), "", "golock clean")
 	}
 }

@@ -91,7 +91,7 @@ func TestDoctorMounts(t *testing.T) {
 	look := func() locks.Finding {
 		x := &examination{store: New(dir), opened: d}
 		x.mounts(proc, []int{1})
-		return x.found[0]
+		return x.Findings[0]
 	}
 	testkit.Must(t, os.Symlink("/", filepath.Join(proc, "1/root")))
 	if f := look(); f.Level != locks.OK || !strings.Contains(f.What, "the same as outside") {

@@ -259,7 +259,7 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	defer d.close()
 	tables, err := d.snapshots(ctx, isFileOf(ref.Key))
 	for _, tab := range tables {
-		if e, err := locks.Pick(s.list(tab), ref); err == nil {
+		if e, err := locks.FindEntry(s.list(tab), ref); err == nil {
 			return e, nil
 		}
 	}

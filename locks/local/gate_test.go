@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -350,30 +349,5 @@ func TestReleaseClosesItsFiles(t *testing.T) {
 	}
 	if n := openFiles(t); n > files {
 		t.Errorf("%d descriptors are open, %d before", n, files)
-	}
-}
-
-// Errors of Wait are the context's own, whatever the waiter slept on.
-func TestCancelledWaitGivesTheContextsError(t *testing.T) {
-	cause := errors.New("cause")
-	for range 50 {
-		s := New(t.TempDir())
-		held := []*lease{take(t, s, "x", limit(2)), take(t, s, "x", limit(2))}
-		ctx, cancel := context.WithCancelCause(background)
-		ticket, err := s.Join(ctx, request(t, "x", limit(2)))
-		testkit.Must(t, err)
-		done := make(chan error, 1)
-		go func() {
-			_, err := ticket.Wait(ctx)
-			done <- err
-		}()
-		cancel(cause)
-		if err := <-done; err != context.Canceled {
-			t.Fatalf("Wait = %v", err)
-		}
-		for _, l := range held {
-			release(t, l)
-		}
-		s.Close()
 	}
 }

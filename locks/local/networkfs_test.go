@@ -45,9 +45,3 @@ func TestNetworkFUSE(t *testing.T) {
 		}
 	}
 }
-
-func TestLocalFileSystemIsAccepted(t *testing.T) {
-	for _, dir := range []string{t.TempDir(), mount(t, "tmpfs", "size=64k")} {
-		take(t, newStore(t, dir), "x")
-	}
-}

@@ -1,13 +1,9 @@
 package local
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,87 +90,6 @@ func TestSweepFreesRecordsOfTheDead(t *testing.T) {
 	refused(t, s, "x")
 }
 
-// Two who clean up all the time and twenty who use two names: never two inside,
-// and nobody fails.
-func TestSweepBesideUsers(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const users, rounds = 20, 15
-	var inside [2]atomic.Int32
-	var removed atomic.Int64
-	var using, sweeping sync.WaitGroup
-	failed := make(chan error, 100)
-	use := func(s *Store, user int) error {
-		name := fmt.Sprint("n", user%2)
-		ticket, err := s.Join(background, request(t, name, func(r *locks.Request) { r.NoWait = user%5 == 0 }))
-		var busy *locks.BusyError
-		if errors.As(err, &busy) {
-			time.Sleep(time.Millisecond)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		l, err := ticket.Wait(background)
-		if err != nil {
-			return err
-		}
-		if n := inside[user%2].Add(1); n != 1 {
-			return fmt.Errorf("%d are inside", n)
-		}
-		if user%4 == 1 {
-			time.Sleep(100 * time.Microsecond)
-		}
-		inside[user%2].Add(-1)
-		return l.Release(background)
-	}
-	for user := range users {
-		using.Go(func() {
-			s := New(dir)
-			defer s.Close()
-			for range rounds {
-				if err := use(s, user); err != nil {
-					failed <- err
-					return
-				}
-				if user%3 == 0 {
-					time.Sleep(2 * time.Millisecond) // now and then nobody uses a name
-				}
-			}
-		})
-	}
-	end := make(chan struct{})
-	for range 2 {
-		sweeping.Go(func() {
-			s := New(dir)
-			defer s.Close()
-			for {
-				n, err := s.Sweep(background, "", 0)
-				if err != nil {
-					failed <- err
-					return
-				}
-				removed.Add(int64(n))
-				select {
-				case <-end:
-					return
-				default:
-				}
-			}
-		})
-	}
-	using.Wait()
-	close(end)
-	sweeping.Wait()
-	close(failed)
-	for err := range failed {
-		t.Error(err)
-	}
-	if removed.Load() < 5 {
-		t.Errorf("%d removed: too few to mean anything", removed.Load())
-	}
-}
-
 // Another process can see who holds.
 func TestHolds(t *testing.T) {
 	t.Parallel()
@@ -254,17 +169,4 @@ func TestSweepOfReplacedFile(t *testing.T) {
 		t.Errorf("%d removed, the file is there: %v", n, exists(path))
 	}
 	release(t, l)
-}
-
-// A slot that stays taken by its time alone is in use.
-func TestSweepSparesHolds(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, t.TempDir())
-	l := take(t, s, "x", func(r *locks.Request) { r.Hold = time.Hour })
-	release(t, l)
-	sweep(t, s, 0, 0)
-	refused(t, s, "x")
-	if err := locks.Holds(background, s, l.Grant().Ref); err != locks.ErrLost {
-		t.Errorf("nobody holds it, and Holds = %v", err)
-	}
 }

@@ -16,8 +16,7 @@ import (
 // Examine implements locks.Store. It never takes the lock: a run with -n would find it
 // taken.
 func (s *Store) Examine(ctx context.Context, _ time.Duration) ([]locks.Finding, error) {
-	var found []locks.Finding
-	add := func(f locks.Finding) { found = append(found, f) }
+	var found locks.Findings
 	dir := path.Dir(s.path)
 	var st unix.Stat_t
 	switch err := unix.Stat(s.path, &st); err {
@@ -25,7 +24,7 @@ func (s *Store) Examine(ctx context.Context, _ time.Duration) ([]locks.Finding, 
 		if err := s.checkKind(&st); err != nil {
 			return nil, err
 		}
-		add(s.access(&st))
+		found.Append(s.access(&st))
 	case unix.ENOENT:
 		if _, err := os.Stat(dir); err != nil {
 			return nil, &locks.PathError{Path: s.path, Err: err, Hint: "the directory must be there"}
@@ -33,14 +32,14 @@ func (s *Store) Examine(ctx context.Context, _ time.Duration) ([]locks.Finding, 
 		if unix.Access(dir, unix.W_OK|unix.X_OK) != nil {
 			return nil, &locks.PathError{Path: s.path, Err: unix.EACCES, Hint: "the file does not exist, and this user may not make it in " + dir}
 		}
-		add(locks.Finding{Level: locks.OK, Subject: "file", What: s.path + " does not exist yet, the first run makes it"})
+		found.OK("file", s.path+" does not exist yet, the first run makes it")
 	default:
 		return nil, s.openError(err)
 	}
-	add(s.supported(dir))
-	add(s.cleaners(dir))
+	found.Append(s.supported(dir))
+	found.Append(s.cleaners(dir))
 	if m, err := locks.MountOf(dir); err == nil {
-		add(s.mount(m))
+		found.Append(s.mount(m))
 	}
 	holders, waiters := 0, 0
 	for e, err := range s.Entries(ctx, "") {
@@ -52,8 +51,9 @@ func (s *Store) Examine(ctx context.Context, _ time.Duration) ([]locks.Finding, 
 			waiters++
 		}
 	}
-	add(locks.Finding{Level: locks.OK, Subject: "users", What: fmt.Sprintf("%d hold the lock now, %d wait, as far as this user may see", holders, waiters)})
-	add(locks.Finding{Level: locks.Note, Subject: "order", What: "the kernel decides who is next", Why: "readers that keep coming can starve a writer; a newcomer can slip in", Fix: "the store local, if no other tool has to share the lock"})
+	found.OK("users", fmt.Sprintf("%d hold the lock now, %d wait, as far as this user may see", holders, waiters))
+	found.Add(locks.Note, "order", "the kernel decides who is next", "readers that keep coming can starve a writer; a newcomer can slip in",
+		"the store local, if no other tool has to share the lock")
 	return found, nil
 }
 

@@ -81,7 +81,7 @@ func (s *Store) seenEntries(name string, seen []holder) (entries []locks.Entry) 
 	slices.Sort(pids)
 	pids = slices.Compact(pids)
 	var owners []int
-	for _, pid := range kernel.Eldest(pids) {
+	for _, pid := range kernel.Roots(pids) {
 		lock := seen[slices.IndexFunc(seen, func(h holder) bool { return h.pid == pid })].lock
 		if len(entries) > 0 && (!lock.Shared || (lock.PID > 0 && slices.Contains(owners, lock.PID))) {
 			continue // the same lock, in another process

@@ -22,7 +22,8 @@ import (
 // meet is up to the machine.
 const (
 	historiesVariable = "LOCKTEST_HISTORIES" // a duration for each store
-	histories         = 8
+	histories         = 24
+	moreHistories     = 200 // of a store in memory
 
 	// latest is when a waiter has what is free. It is less than the third of the
 	// TTL after which it would look anyhow: somebody has to tell it.
@@ -36,7 +37,7 @@ const (
 // the state machine gives the same answers (Herlihy and Wing, Linearizability,
 // 1990).
 func testConcurrent(t *testing.T, w *world) {
-	seed, more := testkit.Seed(t), moreRounds(t)
+	seed, more := testkit.Seed(t), w.engine.moreRounds(t)
 	beTold()
 	rounds, events, open := 0, 0, 0
 	for ; more(rounds); rounds++ {
@@ -56,10 +57,10 @@ func testConcurrent(t *testing.T, w *world) {
 
 // moreRounds reports whether there is one more history: a few in a usual run, or for
 // as long as LOCKTEST_HISTORIES says.
-func moreRounds(t *testing.T) func(rounds int) bool {
+func (e Engine) moreRounds(t *testing.T) func(rounds int) bool {
 	text := os.Getenv(historiesVariable)
 	if text == "" {
-		return func(rounds int) bool { return rounds < histories }
+		return func(rounds int) bool { return rounds < histories || e.OneProcess && rounds < moreHistories }
 	}
 	span, err := time.ParseDuration(text)
 	if err != nil {
@@ -118,6 +119,9 @@ func (c *crowd) run() {
 					return
 				}
 				c.deed(n, rng)
+				if c.mix.workers == 1 {
+					c.list(n, rng.IntN(c.mix.locks))
+				}
 				if c.mix.pause > 0 {
 					time.Sleep(time.Duration(rng.Int64N(int64(c.mix.pause))))
 				}
@@ -168,7 +172,7 @@ func (c *crowd) deed(worker int, rng *rand.Rand) {
 		c.evict(worker, one(all))
 	case word == "list":
 		c.list(worker, rng.IntN(c.mix.locks))
-	case len(held)+len(waiting) < 2:
+	case len(held)+len(waiting) < max(2, 6/c.mix.workers):
 		c.join(worker, held, rng)
 	case len(held) > 0:
 		c.release(one(held))
@@ -405,6 +409,9 @@ func (c *crowd) release(m *member) {
 		c.fail("release %d: %w", m.id, err)
 		return
 	}
+	if err := m.lease.Release(context.Background()); a.word == "" && err != nil {
+		c.fail("second release %d: %w", m.id, err)
+	}
 	c.note(m.worker, asked{kind: giving, lock: m.lock, id: m.id}, a, call, c.now())
 }
 
@@ -473,7 +480,7 @@ func (c *crowd) list(worker, lock int) {
 		case i < 0 && c.broken == nil:
 			c.broken = fmt.Errorf("an entry that nobody made: %+v", e)
 		case e.State == locks.Holding:
-			a.holders = append(a.holders, seen{i, e.Slots, e.Ended})
+			a.holders = append(a.holders, seen{i, e.Slots, e.Ended, e.Evicted != "", !e.Ended && !e.HeldTill.IsZero()})
 		case e.Evicted == "": // who was evicted may take a moment to go
 			a.queue = append(a.queue, i)
 		}

@@ -87,7 +87,11 @@ func newCrowd(t *testing.T, w *world, seed uint64, round int) *crowd {
 	default:
 		m.units, m.weights = []int{0, 1, 2, 3, 4}, true
 	}
-	m.priorities, m.holds = rng.IntN(2) == 0, !isPlain && rng.IntN(4) == 0
+	alone := round%3 > 0 // one thing after the other, each followed by a look
+	if alone {
+		m.workers, m.deeds, m.locks = 1, 25, 1
+	}
+	m.priorities, m.holds = rng.IntN(2) == 0, !isPlain && (alone || rng.IntN(4) == 0)
 	if !isPlain {
 		m.odds["evict"], m.odds["renew"] = pick(0, 1), 1
 	}

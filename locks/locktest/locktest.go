@@ -68,7 +68,9 @@ func Run(t *testing.T, e Engine) {
 		{"Nested", testNested},
 		{"Entries", testEntries},
 		{"Find", testFind},
-		{"ReleaseOfWhatRanOut", testReleaseRanOut},
+		{"Attach", testAttach},
+		{"Ended", testEnded},
+		{"Sweep", testSweep},
 		{"Forget", testForget},
 		{"Priority", testPriority},
 		{"MaxQueue", testMaxQueue},
@@ -88,13 +90,12 @@ func Run(t *testing.T, e Engine) {
 		{"HoldOutlivesHolder", testHoldKilled},
 		{"HoldEvicted", testHoldEvicted},
 		{"HoldOncePerTick", testTicks},
-		{"RandomHistories", testHistories},
-		{"ConcurrentHistories", testConcurrent},
+		{"Histories", testConcurrent},
 	}
 	if e.isPlain(t) {
-		all = []test{{"ConcurrentHistories", testConcurrent}}
+		all = []test{{"Histories", testConcurrent}}
 	} else if e.OneProcess {
-		all = []test{{"Rule", testRule}, {"Names", testNames}, {"RandomHistories", testHistories}, {"ConcurrentHistories", testConcurrent}}
+		all = []test{{"Rule", testRule}, {"Names", testNames}, {"Histories", testConcurrent}}
 	}
 	for _, test := range all {
 		t.Run(test.name, func(t *testing.T) {

@@ -66,9 +66,9 @@ type told struct {
 
 // seen is a holder as it is listed.
 type seen struct {
-	id    int
-	slots []int
-	ended bool
+	id                   int
+	slots                []int
+	ended, evicted, kept bool // kept: will stay after its release
 }
 
 // promises are what a store promises of its queue. The zero value is a store
@@ -353,14 +353,16 @@ func (l *line) shows(a told) bool {
 	var queue []int
 	for _, e := range l.entries {
 		if e.holds {
-			holders = append(holders, seen{e.id, e.slots, e.ended})
+			holders = append(holders, seen{e.id, e.slots, e.ended, e.marked, e.hold && !e.marked && !e.ended})
 		}
 	}
 	for _, e := range l.waiters() {
 		queue = append(queue, e.id)
 	}
 	slices.SortFunc(holders, func(a, b seen) int { return a.id - b.id })
-	same := func(a, b seen) bool { return a.id == b.id && slices.Equal(a.slots, b.slots) && a.ended == b.ended }
+	same := func(a, b seen) bool { // an offer may show no hold yet
+		return a.id == b.id && slices.Equal(a.slots, b.slots) && a.ended == b.ended && a.evicted == b.evicted && (a.kept || !b.kept)
+	}
 	return slices.EqualFunc(holders, a.holders, same) && slices.Equal(queue, a.queue)
 }
 

@@ -138,10 +138,10 @@ func TestCheckerSees(t *testing.T) {
 			came(2, 1, "queued").during(30, 31), got(2, 0, 0).during(30, 45), did(giving, 1, "").during(50, 51),
 		}, porcupine.Illegal},
 		{"a release that is forgotten", promises{}, []deed{
-			came(0, 1, "granted", with(1, 0)), did(giving, 0, ""), looked(nil, seen{0, []int{0}, false}),
+			came(0, 1, "granted", with(1, 0)), did(giving, 0, ""), looked(nil, seen{id: 0, slots: []int{0}}),
 		}, porcupine.Illegal},
 		{"the list forgets a waiter", promises{}, []deed{
-			came(0, 1, "granted", with(1, 0)), came(1, 1, "queued"), looked(nil, seen{0, []int{0}, false}),
+			came(0, 1, "granted", with(1, 0)), came(1, 1, "queued"), looked(nil, seen{id: 0, slots: []int{0}}),
 		}, porcupine.Illegal},
 		{"one too many in the queue", promises{}, []deed{
 			came(0, 1, "granted", with(1, 0)), came(1, 1, "queued", atMost(1)), came(2, 1, "queued", atMost(1)),
@@ -202,12 +202,12 @@ func TestCheckerSees(t *testing.T) {
 			did(unseen, 1, "").during(3, 40),
 			came(3, 0, "queued").during(10, 12),
 			came(4, 0, "busy", hasty).during(13, 14),
-			looked([]int{2, 3}, seen{1, []int{0}, false}).during(15, 30),
+			looked([]int{2, 3}, seen{id: 1, slots: []int{0}}).during(15, 30),
 			did(leaving, 1, "").during(20, 40),
 			did(leaving, 2, "").during(21, 41),
 			got(3, 12, 0).during(10, 42),
 			came(5, 0, "granted", with(13, 1)).during(35, 43),
-			looked(nil, seen{3, []int{0}, false}, seen{5, []int{1}, false}).during(44, 45),
+			looked(nil, seen{id: 3, slots: []int{0}}, seen{id: 5, slots: []int{1}}).during(44, 45),
 		}, porcupine.Ok},
 	} {
 		t.Run(tt.what, func(t *testing.T) {

@@ -127,7 +127,7 @@ func keep(l locks.RenewableLease, evicted func(error)) (stop func()) {
 	running, quit := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
-		beat := time.NewTicker(l.Term().TTL / 4)
+		beat := time.NewTicker(min(l.Term().TTL/4, 2*time.Second)) // some hear of an eviction by it
 		defer beat.Stop()
 		for running.Err() == nil {
 			ctx, cancel := context.WithTimeout(running, l.Term().TTL/4)

@@ -389,16 +389,27 @@ func testHoldKilled(t *testing.T, w *world) {
 	})
 	w.join(t, request(t, "n", 1, noWait)).expect("busy")
 	next.silent()
+
+	// But not of one that was evicted.
+	evicted := w.join(t, request(t, "evicted", 1, hold(time.Hour), w.mortal))
+	evicted.expect("granted")
+	evict(t, s, evicted.ref, "user anna")
+	evicted.kill()
+	w.join(t, request(t, "evicted", 1)).granted()
 }
 
-// What nobody holds any more ends at once when it is evicted.
+// What nobody holds any more ends at once when it is evicted, for the newest of those
+// that replace each other behind it.
 func testHoldEvicted(t *testing.T, w *world) {
 	s := w.open(t)
 	holder := w.join(t, request(t, "n", 1, hold(time.Hour)))
 	holder.expect("granted")
 	holder.release()
-	next := w.join(t, request(t, "n", 1))
+	old := w.join(t, request(t, "n", 1, replacing(locks.ReplaceWaiting)))
+	old.expect("queued")
+	next := w.join(t, request(t, "n", 1, replacing(locks.ReplaceWaiting)))
 	next.expect("queued")
+	old.expect("evicted")
 	evict(t, s, holder.ref, "user anna")
 	next.expect("granted")
 	if err := s.(locks.QueueStore).Evict(context.Background(), holder.ref, "user anna"); !errors.Is(err, locks.ErrLost) {

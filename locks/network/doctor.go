@@ -13,23 +13,15 @@ import (
 // reachLimit is for how long a server is looked for that does not answer.
 const reachLimit = 10 * time.Second
 
-// Reach asks until the server answers, and tells how long a round trip takes.
-func Reach(ctx context.Context, store string, ask func(context.Context) error) ([]locks.Finding, error) {
+// Reach asks until the server answers.
+func Reach(ctx context.Context, store string, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
-	brief := func() error {
+	return lease.Located(store, lease.Retry(ctx, store, func() error {
 		ctx, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 		defer cancel()
 		return ask(ctx)
-	}
-	if err := lease.Retry(ctx, store, brief); err != nil {
-		return nil, lease.Located(store, err)
-	}
-	f, err := locks.RoundTrip(brief)
-	if err != nil {
-		return nil, nil
-	}
-	return []locks.Finding{f}, nil
+	}))
 }
 
 // Transport looks at the way to a server without TLS. seen is what others can see on

@@ -261,7 +261,7 @@ func (d *decision) offer() {
 // tellOfHold has a waiter that has come to be the first look when a hold is over, which
 // nobody else does.
 func (d *decision) tellOfHold(first string) {
-	moved := d.q.Step != lease.Join && d.q.Step != lease.Renew || len(d.out.Replaced) > 0
+	moved := d.q.Step != lease.Join && d.q.Step != lease.Renew || len(d.out.Replaced) > 0 && first != d.q.Entry.ID
 	ended := func(e Entry) bool { return e.State == Ended }
 	if moved && (slices.ContainsFunc(d.holders, ended) || slices.ContainsFunc(d.out.Put, ended)) {
 		d.out.Told = append(d.out.Told, first)

@@ -58,11 +58,8 @@ func (m *memory) Join(ctx context.Context, r locks.Request) (locks.Ticket, error
 	claim := r.Claim
 	claim.Ticket = 0
 	e.q = queue.Question{
-		Entry:  queue.Entry{ID: r.Ref.String(), Claim: claim, Replace: r.Replace, Kept: r.Hold > 0, Reachable: true},
-		NoWait: r.NoWait, MaxQueue: r.MaxQueue, By: locks.ReplacedBy(r),
-	}
-	for _, w := range lease.Enclosing(r) {
-		e.q.Within = append(e.q.Within, w.String())
+		Entry:  queue.Entry{ID: r.Ref.ID.String(), Claim: claim, Replace: r.Replace, Kept: r.Hold > 0, Reachable: true},
+		NoWait: r.NoWait, MaxQueue: r.MaxQueue, By: locks.ReplacedBy(r), Within: lease.Enclosing(r),
 	}
 	m.mu.Lock()
 	m.known[e.q.Entry.ID] = e
@@ -72,12 +69,12 @@ func (m *memory) Join(ctx context.Context, r locks.Request) (locks.Ticket, error
 
 func (m *memory) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	m.mu.Lock()
-	e := m.known[ref.String()]
+	e := m.known[ref.ID.String()]
 	m.mu.Unlock()
 	if e == nil { // its join is under way
 		return locks.ErrLost
 	}
-	return lease.EvictEntry(ctx, m.url, &entry{m: m, r: e.r, q: queue.Question{Entry: queue.Entry{ID: ref.String()}, By: by}})
+	return lease.EvictEntry(ctx, m.url, &entry{m: m, r: e.r, q: queue.Question{Entry: queue.Entry{ID: ref.ID.String()}, By: by}})
 }
 
 func (m *memory) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
@@ -137,9 +134,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	for _, r := range d.Replaced {
 		a.Replaced = append(a.Replaced, e.m.shown(r))
 	}
-	if d.Inside != "" {
-		a.Inside = e.m.known[d.Inside].r.Ref
-	}
+	a.Inside = d.Inside
 	if d.Verdict == lease.Granted && e.r.Hold > 0 && !e.held {
 		e.held = true
 		time.AfterFunc(e.r.Hold, func() { e.m.holdEnds(l, e.q.Entry.ID) })

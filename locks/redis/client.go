@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -16,56 +15,34 @@ import (
 	"golock/locks/network"
 )
 
-// connection is the store's client. It is made when it is first needed, and closed
-// when the store is closed and no entry needs it any more.
+// connection is the store's client. It is made when it is first needed.
 type connection struct {
 	target *target
 
 	mu     sync.Mutex
 	client goredis.UniversalClient
-	users  int
-	closed bool
 }
 
-var errClosed = errors.New("the store is closed")
-
-// use gives the client until done is called.
 func (c *connection) use(ttl time.Duration) (goredis.UniversalClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.client == nil {
-		if c.closed {
-			return nil, &lease.Refusal{Err: errClosed}
-		}
 		client, err := c.target.connect(lease.AttemptLimit(ttl))
 		if err != nil {
 			return nil, err
 		}
 		c.client = client
 	}
-	c.users++
 	return c.client, nil
 }
 
-func (c *connection) done() {
+func (c *connection) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.users--
-	c.closeUnused()
-}
-
-func (c *connection) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	c.closeUnused()
-}
-
-func (c *connection) closeUnused() {
-	if c.closed && c.users == 0 && c.client != nil {
-		_ = c.client.Close()
-		c.client = nil
+	if c.client == nil {
+		return nil
 	}
+	return c.client.Close()
 }
 
 // connect makes the client that the URL asks for. It does no I/O but to read the
@@ -112,14 +89,13 @@ func (s *Store) once(ctx context.Context, ttl time.Duration, k call) (reply, err
 		return reply{}, err
 	}
 	type result struct {
-		fields any
-		err    error
+		reply reply
+		err   error
 	}
 	got := make(chan result, 1)
 	bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(ttl))
 	go func() {
 		var r result
-		defer s.connection.done()
 		defer cancel()
 		defer func() {
 			if v := recover(); v != nil {
@@ -127,18 +103,11 @@ func (s *Store) once(ctx context.Context, ttl time.Duration, k call) (reply, err
 			}
 			got <- r
 		}()
-		r.fields, r.err = s.send(bound, client, k)
+		r.reply, r.err = s.send(bound, client, k)
 	}()
 	select {
 	case r := <-got:
-		if r.err != nil {
-			return reply{}, s.judge(r.err)
-		}
-		a, err := k.read(r.fields)
-		if err != nil {
-			return a, &lease.Refusal{Err: err}
-		}
-		return a, nil
+		return r.reply, s.judge(r.err)
 	case <-ctx.Done():
 		return reply{}, lease.NoAnswer{Cause: context.Cause(ctx)}
 	}
@@ -146,7 +115,7 @@ func (s *Store) once(ctx context.Context, ttl time.Duration, k call) (reply, err
 
 // send runs the script. A grant counts only when enough replicas have it, if the URL
 // says so.
-func (s *Store) send(ctx context.Context, client goredis.UniversalClient, k call) (any, error) {
+func (s *Store) send(ctx context.Context, client goredis.UniversalClient, k call) (reply, error) {
 	if s.target.replicas == 0 || k.step != string(lease.Join) {
 		return s.script.run(ctx, client, k)
 	}
@@ -154,14 +123,14 @@ func (s *Store) send(ctx context.Context, client goredis.UniversalClient, k call
 	if !ok {
 		var err error
 		if node, err = client.(*goredis.ClusterClient).MasterForKey(ctx, k.keys[0]); err != nil {
-			return nil, err
+			return reply{}, err
 		}
 	}
 	conn := node.Conn()
 	defer conn.Close()
-	fields, err := s.script.run(ctx, conn, k)
-	if err != nil || !isGrant(fields) {
-		return fields, err
+	a, err := s.script.run(ctx, conn, k)
+	if err != nil || a.Verdict != lease.Granted {
+		return a, err
 	}
 	limit := lease.LongestAttempt
 	if end, ok := ctx.Deadline(); ok {
@@ -170,11 +139,11 @@ func (s *Store) send(ctx context.Context, client goredis.UniversalClient, k call
 	n, err := conn.Wait(ctx, s.target.replicas, limit).Result()
 	switch {
 	case err != nil:
-		return nil, err
+		return reply{}, err
 	case n < int64(s.target.replicas):
-		return nil, fmt.Errorf("only %d of %d replicas have the grant", n, s.target.replicas)
+		return reply{}, fmt.Errorf("only %d of %d replicas have the grant", n, s.target.replicas)
 	}
-	return fields, nil
+	return a, nil
 }
 
 // try runs one command of the library's until it is answered or ctx ends.
@@ -183,7 +152,6 @@ func (s *Store) try(ctx context.Context, command func(context.Context, goredis.U
 	if err != nil {
 		return lease.Located(s.URL(), err)
 	}
-	defer s.connection.done()
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
 	err = lease.Retry(ctx, s.URL(), func() error {

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,37 +20,27 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.URL(), err)
 	}
-	defer s.connection.done()
 	x := &examination{store: s, client: client}
-	if x.found, err = network.Reach(ctx, s.URL(), x.ping); err != nil {
+	if err = network.Reach(ctx, s.URL(), x.ping); err != nil {
 		return nil, err
 	}
 	if !s.target.TLS && s.target.kind != unixSocket {
-		x.add(network.Transport(s.target.hosts, "the password and the names of locks", "rediss:// in the place of redis://")...)
+		x.Append(network.Transport(s.target.hosts, "the password and the names of locks", "rediss:// in the place of redis://")...)
 	}
 	x.nodes(ctx)
 	if !x.readOnly {
 		x.rehearse(ctx, ttl)
 	}
 	x.wakeUp(ctx)
-	return x.found, nil
+	return x.Findings, nil
 }
 
 // examination collects findings.
 type examination struct {
-	store  *Store
-	client goredis.UniversalClient
-	found  []locks.Finding
-
+	locks.Findings
+	store    *Store
+	client   goredis.UniversalClient
 	readOnly bool // there is nothing to rehearse
-}
-
-func (x *examination) add(found ...locks.Finding) {
-	for _, f := range found {
-		if !slices.Contains(x.found, f) { // several nodes may be alike
-			x.found = append(x.found, f)
-		}
-	}
 }
 
 // brief bounds one question.
@@ -75,10 +64,7 @@ func (x *examination) nodes(ctx context.Context) {
 		x.node(ctx, x.client)
 		return
 	}
-	x.add(locks.Finding{
-		Level: locks.OK, Subject: "cluster", What: "each name lives on one master",
-		Why: "a replica that takes over may lack the last grants; see replicas",
-	})
+	x.OK("cluster", "each name lives on one master")
 	var masters []*goredis.Client
 	bound, cancel := brief(ctx)
 	defer cancel()
@@ -90,7 +76,7 @@ func (x *examination) nodes(ctx context.Context) {
 		return nil
 	})
 	if err != nil {
-		x.add(locks.Finding{Level: locks.Problem, Subject: "cluster", What: "its masters cannot be listed: " + err.Error(), Why: "names that live there cannot be used"})
+		x.Add(locks.Problem, "cluster", "its masters cannot be listed: "+err.Error(), "names that live there cannot be used", "")
 	}
 	for _, m := range masters {
 		x.node(ctx, m)
@@ -98,7 +84,6 @@ func (x *examination) nodes(ctx context.Context) {
 }
 
 func (x *examination) node(ctx context.Context, c goredis.UniversalClient) {
-	x.clock(ctx, c)
 	bound, cancel := brief(ctx)
 	defer cancel()
 	text, err := c.Info(bound).Result()
@@ -125,25 +110,13 @@ func parseInfo(text string) map[string]string {
 }
 
 func (x *examination) noInfo(err error) {
-	f := locks.Finding{
-		Level: locks.Problem, Subject: "INFO", What: "is refused: " + err.Error(),
-		Why: "without it there is no quarantine: after a restart or a failover a slot that the server forgot may be given away under its holder; nor can golock doctor see the server's settings",
-		Fix: "let the user run it: ACL SETUSER NAME +info",
-	}
+	what, fix := "is refused: "+err.Error(), "let the user run it: ACL SETUSER NAME +info"
 	if x.store.target.Quarantine == 0 { // which the user does not want
-		f.Level, f.Why = locks.Note, "golock doctor cannot see the server's settings"
+		x.Add(locks.Note, "INFO", what, "golock doctor cannot see the server's settings", fix)
+		return
 	}
-	x.add(f)
-}
-
-func (x *examination) clock(ctx context.Context, c goredis.UniversalClient) {
-	bound, cancel := brief(ctx)
-	defer cancel()
-	before := time.Now()
-	server, err := c.Time(bound).Result()
-	if err == nil {
-		x.add(locks.Skew(server, before, time.Now()))
-	}
+	x.Add(locks.Problem, "INFO", what, "without it there is no quarantine: after a restart or a failover a slot that the server forgot "+
+		"may be given away under its holder; nor can golock doctor see the server's settings", fix)
 }
 
 func (x *examination) version(info map[string]string) {
@@ -151,51 +124,41 @@ func (x *examination) version(info map[string]string) {
 	if v := info["valkey_version"]; v != "" {
 		name, version = "Valkey", v
 	}
-	f := locks.Finding{Level: locks.OK, Subject: "version", What: name + " " + locks.Printable(version, 40) + ", " + locks.Printable(info["redis_mode"], 20)}
-	if name == "Redis" && older(version, 6, 2) {
-		f.Level, f.Why, f.Fix = locks.Problem, "golock is made for 6.2 and later, and not tried with older ones", "a newer server"
+	what := name + " " + locks.Printable(version, 40) + ", " + locks.Printable(info["redis_mode"], 20)
+	var major, minor int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); name == "Redis" && n == 2 && (major < 6 || major == 6 && minor < 2) {
+		x.Add(locks.Problem, "version", what, "golock is made for 6.2 and later, and not tried with older ones", "a newer server")
+		return
 	}
-	x.add(f)
-}
-
-// older compares a version.
-func older(version string, major, minor int) bool {
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) < 2 {
-		return false
-	}
-	a, errA := strconv.Atoi(parts[0])
-	b, errB := strconv.Atoi(parts[1])
-	return errA == nil && errB == nil && (a < major || a == major && b < minor)
+	x.OK("version", what)
 }
 
 func (x *examination) role(info map[string]string) {
 	if role := info["role"]; role != "master" {
 		x.readOnly = true
-		x.add(locks.Finding{
-			Level: locks.Problem, Subject: "role", What: "the server is a replica (" + locks.Printable(role, 20) + ")", Why: "nothing can be written there",
-			Fix: "name the master, or redis+sentinel:// to be led to it",
-		})
+		x.Add(locks.Problem, "role", "the server is a replica ("+locks.Printable(role, 20)+")", "nothing can be written there",
+			"name the master, or redis+sentinel:// to be led to it")
 	}
 }
 
 func (x *examination) memory(info map[string]string) {
+	const subject = "maxmemory-policy"
 	policy := info["maxmemory_policy"]
-	f := locks.Finding{Level: locks.OK, Subject: "maxmemory-policy", What: "is " + locks.Printable(policy, 40) + ": nothing is thrown away"}
-	switch {
+	what := "is " + locks.Printable(policy, 40)
+	switch unlimited := info["maxmemory"] == "0"; {
 	case policy == "": // too old to tell
-		return
-	case policy != "noeviction":
-		f.Level, f.What = locks.Problem, "is "+locks.Printable(policy, 40)
-		f.Why = "a server that needs room throws keys away, those of locks among them (they all have an end of their own, so volatile-* hits them too): two may run then"
-		if info["maxmemory"] == "0" {
-			f.What += " (and maxmemory 0: nothing is thrown away until somebody sets it)"
+	case policy == "noeviction" && unlimited:
+		x.OK(subject, what+": nothing is thrown away; there is no maxmemory")
+	case policy == "noeviction":
+		x.OK(subject, what+": nothing is thrown away")
+	default:
+		if unlimited {
+			what += " (and maxmemory 0: nothing is thrown away until somebody sets it)"
 		}
-		f.Fix = "CONFIG SET maxmemory-policy noeviction and the same in redis.conf, or a server of its own for locks"
-	case info["maxmemory"] == "0":
-		f.What += "; there is no maxmemory"
+		x.Add(locks.Problem, subject, what, "a server that needs room throws keys away, those of locks among them (they all have an end of their own, "+
+			"so volatile-* hits them too): two may run then",
+			"CONFIG SET maxmemory-policy noeviction and the same in redis.conf, or a server of its own for locks")
 	}
-	x.add(f)
 }
 
 func (x *examination) persistence(ctx context.Context, c goredis.UniversalClient, info map[string]string) {
@@ -205,68 +168,58 @@ func (x *examination) persistence(ctx context.Context, c goredis.UniversalClient
 	if settings, err := c.ConfigGet(bound, "save").Result(); err == nil {
 		save, known = settings["save"]
 	}
-	why := "a server that comes back without its data forgets who holds what. Runs put their slots back within the quarantine (" + x.store.target.Quarantine.String() +
-		"); what only --hold keeps is lost"
-	f := locks.Finding{Level: locks.OK, Subject: "persistence"}
+	what := ""
 	switch {
 	case info["aof_enabled"] == "1":
-		f.What = "appendonly is on: a restart finds what was there, but for the last second or less"
+		x.OK("persistence", "appendonly is on: a restart finds what was there, but for the last second or less")
 	case known && save == "":
-		f.Level, f.What, f.Why = locks.Note, "none: appendonly no, save \"\"", why
-		f.Fix = "appendonly yes, if --hold must survive a restart of the server"
+		what = "none: appendonly no, save \"\""
 	case known:
-		f.Level, f.What, f.Why = locks.Note, "snapshots only (save "+locks.Printable(save, 60)+"): what came after the last one is lost with the server", why
-		f.Fix = "appendonly yes, if --hold must survive a crash of the server"
+		what = "snapshots only (save " + locks.Printable(save, 60) + "): what came after the last one is lost with the server"
 	default:
-		f.Level, f.What, f.Why = locks.Note, "appendonly is off; whether there are snapshots the server does not tell this user", why
-		f.Fix = "appendonly yes, if --hold must survive a restart of the server"
+		what = "appendonly is off; whether there are snapshots the server does not tell this user"
 	}
-	x.add(f)
+	if what != "" {
+		x.Add(locks.Note, "persistence", what, "a server that comes back without its data forgets who holds what. Runs put their slots back within the quarantine ("+
+			x.store.target.Quarantine.String()+"); what only --hold keeps is lost", "appendonly yes, if --hold must survive a restart of the server")
+	}
 	if info["rdb_last_bgsave_status"] == "err" || info["aof_last_write_status"] == "err" {
-		x.add(locks.Finding{
-			Level: locks.Note, Subject: "disk", What: "the server could not save its data the last time", Why: "unless it is told otherwise it then takes no writes: nobody gets a slot, and leases run out",
-			Fix: "look into the server's log; give its disk room",
-		})
+		x.Add(locks.Note, "disk", "the server could not save its data the last time",
+			"unless it is told otherwise it then takes no writes: nobody gets a slot, and leases run out", "look into the server's log; give its disk room")
 	}
 }
 
 func (x *examination) replicas(info map[string]string) {
+	const subject = "replicas"
 	count, _ := strconv.Atoi(info["connected_slaves"])
-	want := x.store.target.replicas
-	f := locks.Finding{Level: locks.OK, Subject: "replicas"}
-	switch {
+	switch want := x.store.target.replicas; {
 	case want > count:
-		f.Level, f.What = locks.Problem, fmt.Sprintf("%d connected, and ?min-replicas=%d in the URL", count, want)
-		f.Why, f.Fix = "no slot is given before so many have it", "connect the replicas, or a smaller ?min-replicas="
+		x.Add(locks.Problem, subject, fmt.Sprintf("%d connected, and ?min-replicas=%d in the URL", count, want),
+			"no slot is given before so many have it", "connect the replicas, or a smaller ?min-replicas=")
 	case want > 0:
-		f.What = fmt.Sprintf("%d connected; a grant counts when %d have it", count, want)
+		x.OK(subject, fmt.Sprintf("%d connected; a grant counts when %d have it", count, want))
 	case count > 0:
-		f.Level, f.What = locks.Note, fmt.Sprintf("%d connected, and grants do not wait for them", count)
-		f.Why = "one that takes over may lack the last grants: their holders put them back within the quarantine, but a run that the new master let in first stays"
-		f.Fix = "?min-replicas=1 in the URL: a grant counts when that many replicas have it"
+		x.Add(locks.Note, subject, fmt.Sprintf("%d connected, and grants do not wait for them", count),
+			"one that takes over may lack the last grants: their holders put them back within the quarantine, but a run that the new master let in first stays",
+			"?min-replicas=1 in the URL: a grant counts when that many replicas have it")
 	default:
-		f.What = "none: nothing takes over when the server is gone, and nothing can be forgotten by that"
+		x.OK(subject, "none: nothing takes over when the server is gone, and nothing can be forgotten by that")
 	}
-	x.add(f)
 }
 
 // rehearse does what a run does, and removes what that leaves for ten minutes.
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	s := x.store
 	r := network.Rehearse(ctx, s, s.target.Quarantine)
-	x.add(r.Finding(ttl))
+	x.Append(r.Finding(ttl))
 	for _, w := range s.Warnings() {
 		if !strings.Contains(w, "INFO") && !strings.Contains(w, "subscribe") { // found elsewhere
-			x.add(locks.Finding{Level: locks.Note, Subject: "warning", What: w})
+			x.Add(locks.Note, "warning", w, "", "")
 		}
 	}
 	clean, cancel := brief(context.WithoutCancel(ctx))
 	defer cancel()
-	keys := s.call(list, r.Ref.Key).keys
-	for _, key := range keys[:6] {
-		_ = x.client.Del(clean, key).Err() // one by one: a user may not be allowed all; they end by themselves
-	}
-	_ = x.client.ZRem(clean, s.index(), r.Name).Err()
+	_ = s.Forget(clean, r.Name)
 }
 
 // wakeUp finds out whether waiters can be woken.
@@ -284,11 +237,10 @@ func (x *examination) wakeUp(ctx context.Context) {
 		err = x.client.Publish(bound, channel, "0").Err()
 	}
 	if err == nil {
-		x.add(locks.Finding{Level: locks.OK, Subject: "wake-up", What: "waiters are woken by PUBLISH"})
+		x.OK("wake-up", "waiters are woken by PUBLISH")
 		return
 	}
-	x.add(locks.Finding{
-		Level: locks.Note, Subject: "wake-up", What: "the server does not let this user publish and subscribe: " + err.Error(),
-		Why: "who waits asks once a second instead of being woken, and who is evicted learns it with its next renewal", Fix: "ACL SETUSER NAME +publish +subscribe &" + x.store.target.prefix + ":*",
-	})
+	x.Add(locks.Note, "wake-up", "the server does not let this user publish and subscribe: "+err.Error(),
+		"who waits asks once a second instead of being woken, and who is evicted learns it with its next renewal",
+		"ACL SETUSER NAME +publish +subscribe &"+x.store.target.prefix+":*")
 }

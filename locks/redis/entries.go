@@ -43,7 +43,7 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	if err != nil {
 		return locks.Entry{}, err
 	}
-	return locks.Pick(entries, ref)
+	return locks.FindEntry(entries, ref)
 }
 
 // names reads the index.
@@ -68,10 +68,7 @@ func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.E
 	if err != nil {
 		return nil, lease.Located(s.URL(), err)
 	}
-	entries := make([]locks.Entry, len(a.entries))
-	for i := range a.entries {
-		entries[i] = a.entries[i].entry(cmp.Or(name, a.name), key)
-	}
+	entries := entriesOf(a.Entries, cmp.Or(name, a.Name), key)
 	lease.Arrange(entries)
 	return entries, nil
 }

@@ -2,8 +2,6 @@ package redis
 
 import (
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,38 +20,28 @@ type entry struct {
 	noWait   bool
 	maxQueue string // how many may wait already; "": any number
 	by       string // who it is, for those that it evicts
-	within   []locks.Ref
+	within   []string
 
 	mu      sync.Mutex // guards what follows; not held while the server is asked
 	name    string     // "" if only the ref is known
 	ttl     time.Duration
 	epoch   string
-	record  record
-	raw     string        // the record in the store's form; "" if not known
+	record  *record       // nil: not known
 	indexed locks.Instant // when the name was last put into the index
-	pinned  bool          // it keeps the connection open
 	closed  bool
 	wait    *waiting     // nil: it does not wait
 	events  *leaseEvents // nil: nobody has asked for events
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
-	e := &entry{store: s, ref: r.Ref, name: r.Name, ttl: r.TTL, noWait: r.NoWait, within: lease.Enclosing(r)}
-	if e.ttl <= 0 {
-		e.ttl = lease.DefaultTTL
-	}
+	e := &entry{store: s, ref: r.Ref, name: r.Name, noWait: r.NoWait, within: lease.Enclosing(r), record: newRecord(r)}
+	e.ttl = e.record.ttl()
 	if r.MaxQueue != nil {
 		e.maxQueue = strconv.Itoa(*r.MaxQueue)
 	}
 	if r.Replace != locks.ReplaceNone {
 		e.by = locks.ReplacedBy(r)
 	}
-	claim := r.Claim
-	claim.Ticket = 0              // the store gives them
-	const tick = time.Millisecond // of the store's clock
-	owner, _ := json.Marshal(lease.ThisOwner(r))
-	e.record = record{ttl: e.ttl, claim: claim, replace: r.Replace, hold: (r.Hold + tick - 1).Truncate(tick), owner: string(owner)}
-	e.raw = e.record.String()
 	return e
 }
 
@@ -67,90 +55,57 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 		return lease.Answer{}, 0, err
 	}
 	if e.wait != nil && step == lease.Join {
-		if listens := e.wait.announce(); listens != e.record.listens {
-			e.record.listens = listens
-			e.raw = e.record.String()
-		}
+		e.record.Join = e.wait.nextJoin()
 	}
-	k, ttl, listens := e.call(step), e.ttl, e.record.listens
+	k, ttl := e.call(step), e.ttl
 	e.mu.Unlock()
 
 	sent := e.store.clock()
-	a, err := e.store.once(ctx, ttl, k)
+	r, err := e.store.once(ctx, ttl, k)
 	if err != nil {
 		return lease.Answer{}, sent, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch a.Verdict {
-	case lease.Granted, lease.Queued, lease.Held:
-		e.learn(a.Epoch, a.raw, a.record)
-		e.addToIndex(a.name)
-		if a.noRunID {
+	a := lease.Answer{
+		Verdict: r.Verdict, Epoch: r.Epoch, Place: r.Place, Recheck: r.Recheck.duration(), Quarantine: r.Quarantine.duration(),
+		QuarantineCause: "the server has restarted, or another one took over", Waiters: r.Waiters, Full: r.Full, By: r.By, Existed: r.Existed, Inside: r.Inside,
+	}
+	if r.Record != nil {
+		e.learn(r.Epoch, r.Record)
+		e.addToIndex(r.Name)
+		if r.NoRunID {
 			e.store.noRunID.Store(true)
 		}
 	}
-	entries := e.entries(a)
+	entries := entriesOf(r.Entries, e.name, e.ref.Key)
 	switch a.Verdict {
 	case lease.Granted, lease.Held:
-		a.Grant, a.TTL = e.grant(), e.ttl
+		a.Grant, a.TTL = e.record.grant(e.ref), e.ttl
 		a.Replaced = entries
 		e.stopWaiting()
 	case lease.Queued:
 		a.Replaced = entries
 		if e.wait != nil {
-			e.wait.asked, e.wait.told = sent, listens
+			e.wait.asked = sent
 			a.Recheck = e.wait.spread(e.ref, a.Recheck)
 		}
 	case lease.Busy, lease.Nested:
 		a.Holders = entries
 	}
-	if step == lease.Join && (a.Verdict == lease.Granted || a.Verdict == lease.Queued) {
-		e.pin()
-	}
-	for _, w := range e.within {
-		if idOf(w) == a.inside {
-			a.Inside = w
-		}
-	}
-	return a.Answer, sent, nil
+	return a, sent, nil
 }
 
 func (e *entry) call(step lease.Step) call {
 	k := e.store.call(string(step), e.ref.Key)
-	k.id, k.name, k.epoch, k.record, k.noWait = idOf(e.ref), e.name, e.epoch, e.raw, e.noWait
+	k.id, k.name, k.epoch, k.record, k.noWait = e.ref.ID.String(), e.name, e.epoch, e.record.text(), e.noWait
 	k.maxQueue, k.by = e.maxQueue, e.by
-	ids := make([]string, len(e.within))
-	for i, w := range e.within {
-		ids[i] = idOf(w)
-	}
-	k.within = strings.Join(ids, ",")
+	k.within = strings.Join(e.within, ",")
 	return k
 }
 
-func (e *entry) learn(epoch, raw string, r record) {
-	e.epoch, e.raw, e.record, e.ttl = epoch, raw, r, r.ttl
-}
-
-func (e *entry) grant() locks.Grant {
-	return locks.Grant{Ref: e.ref, Slots: e.record.slots, Fence: e.record.fence}
-}
-
-func (e *entry) entries(a reply) []locks.Entry {
-	var all []locks.Entry
-	for i := range a.entries {
-		all = append(all, a.entries[i].entry(e.name, e.ref.Key))
-	}
-	return all
-}
-
-// pin keeps the connection open until Close.
-func (e *entry) pin() {
-	if e.pinned || e.closed {
-		return
-	}
-	_, err := e.store.connection.use(e.ttl)
-	e.pinned = err == nil
+func (e *entry) learn(epoch string, r *record) {
+	e.epoch, e.record, e.ttl = epoch, r, r.ttl()
 }
 
 // Close implements lease.Entry.
@@ -161,10 +116,6 @@ func (e *entry) Close() {
 	e.stopWaiting()
 	if e.events != nil {
 		e.events.stop()
-	}
-	if e.pinned {
-		e.pinned = false
-		e.store.connection.done()
 	}
 }
 
@@ -187,9 +138,8 @@ func (e *entry) addToIndex(name string) {
 		return
 	}
 	e.indexed = now
-	member, span := e.name, max(10*e.ttl, indexSpan)+e.record.hold
+	member, span := e.name, max(10*e.ttl, indexSpan)+e.record.Hold.duration()
 	go func() {
-		defer s.connection.done()
 		ctx, cancel := context.WithTimeout(context.Background(), lease.LongestAttempt)
 		defer cancel()
 		until := float64(time.Now().Add(span).UnixMilli())
@@ -198,23 +148,25 @@ func (e *entry) addToIndex(name string) {
 	}()
 }
 
-// entry is what the contract shows of a listed one.
-func (l *listed) entry(name string, key locks.Key) locks.Entry {
-	e := locks.Entry{
-		Name: name, Ref: locks.Ref{Key: key}, State: l.state, Claim: l.record.claim, Since: time.UnixMicro(l.record.since),
-		Expires: l.left, TTL: l.record.ttl, Ended: l.ended, Evicted: l.by,
+// entriesOf is what the contract shows of those that are listed.
+func entriesOf(all []listed, name string, key locks.Key) []locks.Entry {
+	var entries []locks.Entry
+	for _, l := range all {
+		r := &l.Record
+		e := locks.Entry{
+			Name: name, State: l.State, Claim: locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: int64(r.Ticket)},
+			Since: time.UnixMicro(int64(r.Since)), Expires: l.Left.duration(), TTL: r.ttl(), Ended: l.Ended, Evicted: l.By,
+		}
+		r.Owner.Describe(&e)
+		if l.Hold > 0 {
+			e.HeldTill = time.Now().Add(l.Hold.duration())
+		}
+		e.Ref, _ = locks.ParseRef(key.String() + "-" + l.ID)
+		if l.State == locks.Holding {
+			g := r.grant(e.Ref)
+			e.Slots, e.Fence = g.Slots, g.Fence
+		}
+		entries = append(entries, e)
 	}
-	var owner lease.Owner
-	_ = json.Unmarshal([]byte(l.record.owner), &owner)
-	owner.Describe(&e)
-	if l.hold > 0 {
-		e.HeldTill = time.Now().Add(l.hold)
-	}
-	if id, err := hex.DecodeString(l.id); err == nil {
-		copy(e.Ref.ID[:], id)
-	}
-	if l.state == locks.Holding {
-		e.Slots, e.Fence = l.record.slots, l.record.fence
-	}
-	return e
+	return entries
 }

@@ -23,6 +23,9 @@ func (s *Store) judge(err error) error {
 	if errors.As(err, &reply) {
 		return s.judgeReply(reply)
 	}
+	if errors.Is(err, goredis.ErrClosed) { // the store
+		return &lease.Refusal{Err: err}
+	}
 	if hint, bad := network.TLSHint(err); bad {
 		return &lease.Refusal{Err: err, Hint: hint}
 	}

@@ -304,8 +304,8 @@ func TestVanishedWaiters(t *testing.T) {
 	}
 }
 
-// One that has to ask, and vanishes after it was told that it is its turn and
-// before it could take it, is found out too.
+// One that has just come, and vanishes after it was told that it is its turn and before
+// it could take it, is found out too.
 func TestVanishedAtItsTurn(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
@@ -314,7 +314,7 @@ func TestVanishedAtItsTurn(t *testing.T) {
 	Queue(t, open(t, proxy.URL("quarantine=0")), "n")
 	next := Queue(t, open(t, url), "n")
 	listening(t, server, 2)
-	asking(server)
+	asking(t, server)
 	told := make(chan struct{}, 100)
 	proxy.Judge(func(args []string) redistest.Verdict {
 		if redistest.Mode(args) == "join" {
@@ -330,7 +330,7 @@ func TestVanishedAtItsTurn(t *testing.T) {
 	proxy.Cut()
 	start := time.Now()
 	next.Granted()
-	if d := time.Since(start); d > 3*time.Second {
+	if d := time.Since(start); d > 10*time.Second {
 		t.Errorf("the next was granted after %v", d)
 	}
 }

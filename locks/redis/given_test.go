@@ -192,15 +192,15 @@ func TestGivenLongAgo(t *testing.T) {
 		id = channel[strings.LastIndexByte(channel, ':')+1:]
 		key = strings.TrimSuffix(channel, "c:"+id) + "e"
 	}
-	record := func() []string { return strings.SplitN(server.Do("HGET", key, id).(string), " ", 12) }
+	record := func() map[string]any { return recordOf(t, server, key, id) }
 	old := record()
 	server.Do("PUBLISH", channel, "0")
-	testkit.Eventually(t, "it has looked again", func() bool { return record()[7] != old[7] })
-	old[5], old[10] = "7", "0"
+	testkit.Eventually(t, "it has looked again", func() bool { return record()["join"] != old["join"] })
+	old["fence"], old["slots"] = "7", "0"
 	epoch := server.Do("HGET", strings.TrimSuffix(key, "e")+"s", "epoch").(string)
-	looks := record()[7]
-	server.Do("PUBLISH", channel, "granted "+epoch+" "+strings.Join(old, " "))
-	testkit.Eventually(t, "it asks what that is", func() bool { return record()[7] != looks })
+	looks := record()["join"]
+	server.Do("PUBLISH", channel, toJSON(t, map[string]any{"epoch": epoch, "record": old}))
+	testkit.Eventually(t, "it asks what that is", func() bool { return record()["join"] != looks })
 	w.Waits()
 	Release(t, holder)
 	if f := w.Granted().Grant().Fence; f == 7 {
@@ -231,7 +231,7 @@ func TestGivenToNobodyElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.HasPrefix(m.Payload, "granted") {
+	if strings.Contains(m.Payload, "record") {
 		t.Errorf("published: %s", m.Payload)
 	}
 }
@@ -262,9 +262,9 @@ func TestGivenBesideAHolderPutBack(t *testing.T) {
 	if _, err := sub.Receive(background); err != nil {
 		t.Fatal(err)
 	}
-	record := strings.SplitN(server.Do("HGET", names+"e", id).(string), " ", 12)
-	record[7] = "2"
-	server.Do("HSET", names+"e", id, strings.Join(record, " "))
+	record := recordOf(t, server, names+"e", id)
+	record["join"] = 1
+	server.Do("HSET", names+"e", id, toJSON(t, record))
 	testkit.Eventually(t, "the short leases are over", func() bool { h, _ := Count(t, s, "n"); return h == 0 })
 	Renew(t, holder)
 	for _, e := range List(t, s, "n") {

@@ -4,8 +4,8 @@ package redis_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,14 +41,31 @@ func renewUntil(l locks.RenewableLease, end time.Time) error {
 	}
 }
 
+// recordOf reads the record of an entry; nil: there is none.
+func recordOf(t testing.TB, server *redistest.Server, key, id any) (r map[string]any) {
+	t.Helper()
+	text, _ := server.Do("HGET", key, id).(string)
+	if strings.HasPrefix(text, "{") {
+		testkit.Must(t, json.Unmarshal([]byte(text), &r))
+	}
+	return r
+}
+
+func toJSON(t testing.TB, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	testkit.Must(t, err)
+	return string(text)
+}
+
 // listening waits until n waiters have subscribed and the store knows it.
 func listening(t testing.TB, server *redistest.Server, n int) {
 	t.Helper()
 	testkit.Eventually(t, "the waiters listen", func() bool {
 		ears := 0
 		for _, key := range server.Do("KEYS", "*:e").([]any) {
-			for _, record := range server.Do("HVALS", key).([]any) {
-				if fields := strings.Fields(record.(string)); len(fields) > 10 && fields[7] != "0" && fields[10] == "-" {
+			for _, id := range server.Do("HKEYS", key).([]any) {
+				if r := recordOf(t, server, key, id); r["slots"] == "" && r["join"] != 0.0 {
 					ears++
 				}
 			}
@@ -57,15 +74,15 @@ func listening(t testing.TB, server *redistest.Server, n int) {
 	})
 }
 
-// asking makes those that wait ones that take no grant that they have not asked
+// asking makes those that wait newcomers, who take no grant that they have not asked
 // for, until their next look.
-func asking(server *redistest.Server) {
+func asking(t testing.TB, server *redistest.Server) {
+	t.Helper()
 	for _, key := range server.Do("KEYS", "*:e").([]any) {
 		for _, id := range server.Do("HKEYS", key).([]any) {
-			fields := strings.SplitN(server.Do("HGET", key, id).(string), " ", 12)
-			if ears, err := strconv.Atoi(fields[7]); len(fields) == 12 && err == nil && ears > 1 {
-				fields[7] = "1"
-				server.Do("HSET", key, id, strings.Join(fields, " "))
+			if r := recordOf(t, server, key, id); r != nil {
+				r["join"] = 0
+				server.Do("HSET", key, id, toJSON(t, r))
 			}
 		}
 	}

@@ -2,10 +2,9 @@ package redis
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -16,12 +15,17 @@ import (
 
 // notice is what a listener tells.
 type notice struct {
-	kind    noticeKind
-	recheck time.Duration // message: when to ask; 0 is now
+	kind noticeKind
+	message
+	err error // broken
+}
 
-	epoch, raw string // granted
-	record     record // granted
-	err        error  // broken
+// message is what the script publishes to an entry.
+type message struct {
+	Recheck millis // when to ask; 0 is now
+	Epoch   string
+	Record  *record // it has become a holder
+	Evicted bool    // somebody took the entry back
 }
 
 type noticeKind int
@@ -30,31 +34,9 @@ const (
 	subscribed   noticeKind = iota // for the first time or again
 	disconnected                   // another connection is tried
 	denied                         // the server does not allow it: no wake-up arrives
-	message                        // ask, now or later
-	granted                        // it is a holder now
-	evicted                        // somebody took the entry back
+	published                      // a message
 	broken                         // a fault of the listener's own
 )
-
-// parseMessage makes a notice of what was published: a word of queue.lua, or the ms
-// until the waiter is to ask. What it does not understand is a reason to ask.
-func parseMessage(payload string) notice {
-	word, rest, _ := strings.Cut(payload, " ")
-	switch word {
-	case "evicted":
-		return notice{kind: evicted}
-	case "granted":
-		epoch, text, _ := strings.Cut(rest, " ")
-		if r, err := parseRecord(text); err == nil {
-			return notice{kind: granted, epoch: epoch, raw: text, record: r}
-		}
-	}
-	ms, err := strconv.Atoi(word)
-	if err != nil || ms < 0 {
-		ms = 0
-	}
-	return notice{kind: message, recheck: time.Duration(ms) * time.Millisecond}
-}
 
 // listen subscribes to an entry's channel, on a connection of its own and on new ones
 // if that ends, until ctx does; then the channel is closed. A server in a cluster
@@ -76,7 +58,6 @@ func (s *Store) listen(ctx context.Context, ref locks.Ref, ttl, keepAlive time.D
 			tell(notice{kind: broken, err: err})
 			return
 		}
-		defer s.connection.done()
 		defer func() {
 			if v := recover(); v != nil {
 				tell(notice{kind: broken, err: &lease.Refusal{Err: locks.NewPanicError(v)}})
@@ -120,7 +101,9 @@ func receive(ctx context.Context, client goredis.UniversalClient, channel string
 		case *goredis.Subscription:
 			tell(notice{kind: subscribed})
 		case *goredis.Message:
-			tell(parseMessage(m.Payload))
+			n := notice{kind: published}
+			_ = json.Unmarshal([]byte(m.Payload), &n.message) // what it does not understand is a reason to ask
+			tell(n)
 		}
 	}
 }

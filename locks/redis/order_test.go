@@ -3,10 +3,7 @@
 package redis_test
 
 import (
-	"fmt"
-	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,95 +13,6 @@ import (
 	"golock/locks/redis"
 	"golock/locks/redis/redistest"
 )
-
-// 200 wait, all of them are served, none before another that came earlier.
-func TestManyInOrder(t *testing.T) {
-	t.Parallel()
-	_, url := steady(t)
-	for _, slots := range []int{1, 3} {
-		name := fmt.Sprint(slots)
-		s := open(t, url)
-		var holders []locks.RenewableLease
-		for range slots {
-			holders = append(holders, Take(t, s, name, Limit(slots)))
-		}
-		const many = 100
-		var waiters []*Waiter
-		for range many {
-			waiters = append(waiters, Queue(t, open(t, url), name, Limit(slots)))
-		}
-		var inside, most atomic.Int32
-		var all sync.WaitGroup
-		for _, w := range waiters {
-			all.Go(func() {
-				<-w.Done
-				if w.Err != nil {
-					return
-				}
-				if n := inside.Add(1); n > most.Load() {
-					most.Store(n)
-				}
-				time.Sleep(time.Millisecond)
-				inside.Add(-1)
-				if err := w.Lease.Release(background); err != nil {
-					t.Errorf("Release: %v", err)
-				}
-			})
-		}
-		for _, l := range holders {
-			Release(t, l)
-		}
-		all.Wait()
-		var fence int64
-		for i, w := range waiters {
-			f := w.Granted().Grant().Fence
-			if f <= fence {
-				t.Errorf("max %d: waiter %d has fence %d after %d", slots, i, f, fence)
-			}
-			fence = f
-		}
-		if most.Load() > int32(slots) {
-			t.Errorf("%d were inside at once, %d may be", most.Load(), slots)
-		}
-		Becomes(t, s, name, 0, 0)
-	}
-}
-
-// A higher priority goes first, whatever its size; within one who came first.
-func TestPriority(t *testing.T) {
-	t.Parallel()
-	_, url := steady(t)
-	s := open(t, url)
-	holder := Take(t, s, "n")
-	priorities := []int{0, -1, 5, 0, math.MaxInt, 5, math.MinInt, 300}
-	var waiters []*Waiter
-	for _, p := range priorities {
-		waiters = append(waiters, Queue(t, s, "n", Priority(p)))
-	}
-	want := []int{4, 2, 5, 7, 0, 3, 1, 6}
-	slices.SortStableFunc(want, func(a, b int) int {
-		switch pa, pb := priorities[a], priorities[b]; {
-		case pa > pb:
-			return -1
-		case pa < pb:
-			return 1
-		}
-		return a - b
-	})
-	for i, e := range List(t, s, "n")[1:] {
-		if e.Position != i+1 || e.Claim.Priority != priorities[want[i]] {
-			t.Errorf("entry %d has priority %d, want %d", i, e.Claim.Priority, priorities[want[i]])
-		}
-	}
-	last := locks.RenewableLease(holder)
-	for i, n := range want {
-		for _, later := range want[i:] {
-			waiters[later].Waits()
-		}
-		Release(t, last)
-		last = waiters[n].Granted()
-	}
-}
 
 // Many slots are stored as ranges.
 func TestManySlots(t *testing.T) {

@@ -54,55 +54,6 @@ func TestHoldSurvivesFlush(t *testing.T) {
 	}
 }
 
-// What was released is not brought back by a renewal that comes late, though
-// its slot is still held.
-func TestReleasedHoldIsNotRenewed(t *testing.T) {
-	t.Parallel()
-	_, url := steady(t)
-	s := open(t, url)
-	l := Take(t, s, "n", hold(time.Hour))
-	Release(t, l)
-	if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
-		t.Errorf("Renew = %v", err)
-	}
-	if err := s.Attach(l.Grant().Ref).Release(background); !errors.Is(err, locks.ErrLost) {
-		t.Errorf("another Release = %v", err)
-	}
-	// Nor by its own join, which was held up on the way.
-	late := NewRequest(t, "n", hold(time.Hour))
-	late.Ref = l.Grant().Ref
-	if ticket, err := s.Join(background, late); err == nil {
-		t.Errorf("a join that comes late is taken, queued %v", ticket.Queued())
-	}
-	if busy := Refused(t, s, "n"); len(busy.Holders) != 1 || !busy.Holders[0].Ended {
-		t.Errorf("holders %+v", busy.Holders)
-	}
-}
-
-// A lease that ran out is lost, though its slot is still held.
-func TestHoldIsNoLease(t *testing.T) {
-	t.Parallel()
-	_, url := steady(t)
-	s := open(t, url)
-	l := Take(t, s, "n", TTL(time.Second), hold(time.Hour))
-	testkit.Eventually(t, "the lease is over", func() bool { return Refused(t, s, "n").Holders[0].Ended })
-	if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
-		t.Errorf("Renew = %v", err)
-	}
-}
-
-// An eviction ends the hold, also of a holder that never releases.
-func TestEvictionEndsHold(t *testing.T) {
-	t.Parallel()
-	_, url := steady(t)
-	s := open(t, url)
-	l := Take(t, s, "n", TTL(time.Second), hold(time.Hour))
-	if err := s.Evict(background, l.Grant().Ref, "user anna"); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, "the slot is free", func() bool { h, w := Count(t, s, "n"); return h+w == 0 })
-}
-
 // A waiter that gives up while the answer with its grant is on the way has begun
 // nothing, so nothing stays of it.
 func TestLeavingLeavesNoHold(t *testing.T) {
@@ -154,7 +105,7 @@ func TestEvictedWaiterBeforeItKnows(t *testing.T) {
 	holder := Take(t, watch, "n")
 	w := Queue(t, open(t, proxy.URL("quarantine=0")), "n")
 	listening(t, server, 1)
-	asking(server)
+	asking(t, server)
 	proxy.Judge(func(args []string) redistest.Verdict {
 		if redistest.Mode(args) == "join" {
 			return redistest.LoseReply

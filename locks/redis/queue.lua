@@ -16,41 +16,36 @@
 --              minutes, so that a late join makes no entry for an id that is gone
 --   7    zset  every name in use -> until when it may be (not in a cluster)
 -- A place is order .. ticket .. id; 16, 16 and 32 digits.
--- A record is "ttl weight max order ticket fence since listens replace hold slots
--- text": the TTL in ms; max 0 for none; order, the priority turned round, in
--- hexadecimal; listens 0 if the waiter has not subscribed, 1 if it has, the number of
--- its latest join, from 2 on, if it also takes a grant that is published to it;
--- replace 1 for waiters, 2 for holders too; hold the ms from the grant on in which
--- the slot stays taken whatever becomes of its holder; slots as "0,3-5"; text is not
--- looked at.
--- Moments are ms, ticket, fence and since us of the server's clock.
+-- A record is JSON. join is 0 if the waiter has not subscribed, else the number of its
+-- latest join: a grant that is published to it counts from there. order is the priority
+-- turned round, in hexadecimal; hold the ms from the grant on in which the slot stays taken
+-- whatever becomes of its holder; slots as "0,3-5". owner is not looked at.
+-- Moments are ms; ticket, fence and since us of the server's clock, as texts of 16 digits.
 --
 -- ARGV: 1 mode, 2 id, 3 quarantine in ms, 4 prefix of the channels, 5 name,
 --   6 the epoch that the caller knows, 7 the record it knows, 8 "nowait" or "",
 --   9 ids of the enclosing runs, outermost first, separated by commas,
 --   10 how many may wait already or "", 11 who it is, for those that are evicted.
--- Answers, each an array that begins with a word:
---   join     granted epoch record noRunID replaced... | waiting epoch record place
---            recheck quarantined noRunID replaced... | busy full quarantined waiters
---            holders... | gone | nested id quarantined waiters holders... | evicted by
---            noRunID: 1 if the server does not tell its run_id; recheck: in how many
---            ms to ask again; quarantined: for how many ms the quarantine, and
---            nothing else, is in the way
---   renew    held epoch record name | lost | evicted by
---   release  released was-there epoch; leave, which leaves no hold behind, too
+-- Answers are JSON with a verdict, which tells what else is there:
+--   join     granted, waiting: epoch record noRunID entries, those that were replaced;
+--            waiting: place recheck quarantine, too | busy, nested: full inside quarantine
+--            waiters entries | gone | evicted: by
+--            noRunID: the server does not tell its run_id; recheck: in how many ms to ask
+--            again; quarantine: for how many ms that, and nothing else, is in the way
+--   renew    held: epoch record name | lost | evicted: by
+--   release  released: existed epoch; leave, which leaves no hold behind, too
 --   evict    marked | lost
---   list     list name quarantine-left entries...
---   An entry is: holding or waiting, id, ms that are left, record, ms that are
---   left of the hold, 0 if only that hold keeps the slot and else 1, who evicted
---   it.
---   any      format theirs | name theirs
--- Published to an entry: ms until it is to ask again | granted epoch record | evicted
+--   list     list: name quarantine entries
+--   any      format, name: found
+-- An entry is: state, id, left and hold in ms, record, ended if only the hold keeps the
+-- slot, by if somebody evicted it.
+-- Published to an entry: recheck, in how many ms | epoch and record of a grant | evicted
 local S, H, Q, D, E, G, INDEX = unpack(KEYS)
 local mode, id, quarantine, channels = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local name, known, text, nowait, within = ARGV[5], ARGV[6], ARGV[7], ARGV[8] == 'nowait', ARGV[9]
 local maxQueue, by = tonumber(ARGV[10]), ARGV[11]
 
-local FORMAT = '2'
+local FORMAT = '3'
 local TOMBSTONE = 600000 -- ms that a tombstone is kept
 local SUSPECT = 500     -- ms left to a waiter that has stopped listening
 local NEWCOMER = 3000   -- ms left to one that has not begun to listen yet
@@ -65,29 +60,17 @@ local now = math.floor(micros / 1000)
 
 local format, stored, epoch, run, quiet, ticket, fence =
   unpack(redis.call('HMGET', S, 'format', 'name', 'epoch', 'run', 'quiet', 'ticket', 'fence'))
-if format and format ~= FORMAT then return {'format', format} end
+if format and format ~= FORMAT then return cjson.encode({verdict = 'format', found = format}) end
 if stored == '' then stored = nil end
-if stored and name ~= '' and stored ~= name then return {'name', stored} end
+if stored and name ~= '' and stored ~= name then return cjson.encode({verdict = 'name', found = stored}) end
 quiet = tonumber(quiet) or 0
-local noRunID = 0 -- 1 if the server does not tell who it is
-
-local function parse(text)
-  local ttl, weight, max, order, ticket, fence, since, listens, replace, hold, slots, rest =
-    text:match('^(%d+) (%d+) (%d+) (%x+) (%d+) (%d+) (%d+) (%d+) (%d) (%d+) (%S+) (.*)$')
-  return {ttl = tonumber(ttl), weight = tonumber(weight), max = tonumber(max), order = order, ticket = ticket,
-    fence = fence, since = since, listens = listens, replace = replace, hold = tonumber(hold), slots = slots, text = rest}
-end
-
-local function write(r)
-  return table.concat({r.ttl, r.weight, r.max, r.order, r.ticket, r.fence, r.since, r.listens, r.replace, string.format('%.0f', r.hold),
-    r.slots, r.text}, ' ')
-end
+local noRunID = false -- the server does not tell who it is
 
 -- The record of an id. One that was lost (evicted by the server for want of
 -- memory) counts as exclusive, until its owner's next renewal brings it back.
 local function record(id)
   local text = redis.call('HGET', E, id)
-  return text and parse(text) or {ttl = 0, weight = 1, max = 1, slots = '-', listens = '0', replace = '0', hold = 0}, text
+  return text and cjson.decode(text) or {ttl = 0, weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0}, text
 end
 
 -- When a holder's hold is over.
@@ -223,7 +206,7 @@ local function checkEpoch()
   if type(info) == 'string' then
     here, age = info:match('run_id:(%x+)') or '', tonumber(info:match('uptime_in_seconds:(%d+)'))
   end
-  if here == '' then noRunID = 1 end
+  if here == '' then noRunID = true end
   if epoch and (here == '' or here == run) then return end
   if quarantine > 0 and (run and run ~= '' or not epoch and age and age * 1000 < quarantine + 1000) then
     quiet = now + quarantine
@@ -236,6 +219,9 @@ local function checkEpoch()
 end
 
 local function msUntil(moment) return math.max(moment - now, 0) end
+
+-- Gives how many have received it, or an error.
+local function publish(to, message) return redis.pcall('PUBLISH', channels .. to, cjson.encode(message)) end
 
 -- Makes the first waiter a holder and tells it so, which spares it asking. Returns
 -- its record, and from where on slots are free; nil if it is to ask. Its
@@ -251,19 +237,19 @@ local function grantFirst(place, waiter, taken, from)
     if quiet > now then return nil end
   end
   local r = record(waiter)
-  if tonumber(r.listens) < 2 or not redis.call('ZSCORE', D, place) then return nil end
-  local listens = redis.pcall('PUBSUB', 'NUMSUB', channels .. waiter)
-  if (tonumber(listens[2]) or 0) == 0 then return nil end
+  if r.join == 0 or not redis.call('ZSCORE', D, place) then return nil end
+  local subscribers = redis.pcall('PUBSUB', 'NUMSUB', channels .. waiter)
+  if (tonumber(subscribers[2]) or 0) == 0 then return nil end
   r.fence, r.since = after(fence), digits(micros)
   r.slots, from = lowest(taken, r.weight, from)
   fence = r.fence
   redis.call('HSET', S, 'fence', fence)
   redis.call('ZREM', Q, place)
   redis.call('ZREM', D, place)
-  redis.call('HSET', E, waiter, write(r))
+  redis.call('HSET', E, waiter, cjson.encode(r))
   lease(r, waiter, r.ttl)
   keep(r.ttl, holdEnd(r))
-  redis.pcall('PUBLISH', channels .. waiter, 'granted ' .. epoch .. ' ' .. write(r))
+  publish(waiter, {epoch = epoch, record = r})
   return r, from
 end
 
@@ -273,7 +259,7 @@ local function publishHoldExpiry(waiter)
   local live = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
   for i = 1, #live, 2 do
     if not alive(record(live[i]), live[i]) then
-      redis.pcall('PUBLISH', channels .. waiter, msUntil(live[i + 1]) + 1)
+      publish(waiter, {recheck = msUntil(live[i + 1]) + 1})
       return
     end
   end
@@ -308,12 +294,12 @@ local function wake()
       told, wait, i = true, CHECK, -1
     else
       if quiet > now then return nil end
-      local receivers = redis.pcall('PUBLISH', channels .. waiter, wait)
+      local receivers = publish(waiter, {recheck = wait})
       if receivers ~= 0 then -- or an error: then nobody can know
         if told then return nil end
         told, wait = true, math.max(wait, CHECK)
       elseif not told then
-        local over = now + (record(waiter).listens == '0' and NEWCOMER or SUSPECT)
+        local over = now + (record(waiter).join == 0 and NEWCOMER or SUSPECT)
         local before = tonumber(redis.call('ZSCORE', D, place) or nil)
         if before and before <= over then over = before else redis.call('ZADD', D, over, place) end
         wait = math.max(wait, over + 1 - now)
@@ -356,29 +342,30 @@ local function evict(id, r, by)
     redis.call('HSET', E, id .. '!', by)
     prolong(E, TOMBSTONE, 0)
   end
-  redis.pcall('PUBLISH', channels .. id, 'evicted')
+  publish(id, {evicted = true})
 end
 
--- Adds an entry to an answer.
-local function addEntry(answer, state, id, moment, r, text)
-  local holdLeft, held, evictor = msUntil(holdEnd(r)), '1', redis.call('HGET', E, id .. '!') or ''
-  if state == 'waiting' or evictor ~= '' then holdLeft = 0 end
-  if state == 'holding' and not alive(r, id) then held = '0' end
-  for _, v in ipairs({state, id, msUntil(moment), text, holdLeft, held, evictor}) do
-    answer[#answer + 1] = v
+-- An entry of an answer.
+local function entryOf(state, id, moment, r)
+  local e = {state = state, id = id, left = msUntil(moment), record = r, by = redis.call('HGET', E, id .. '!') or nil}
+  if state == 'holding' then
+    e.ended = not alive(r, id)
+    if not e.by then e.hold = msUntil(holdEnd(r)) end
   end
+  return e
 end
+
+-- An empty list would be an object in JSON.
+local function listed(entries) return #entries > 0 and entries or nil end
 
 -- A refusal says who is in the way, or for how many ms nothing but the quarantine is.
-local function refuse(quarantined, ...)
-  local answer = {...}
-  answer[#answer + 1] = quarantined
-  answer[#answer + 1] = redis.call('ZCARD', Q)
-  local live = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
+local function refuse(answer, quarantine)
+  local entries, live = {}, redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
   for i = 1, #live, 2 do
     local r, text = record(live[i])
-    if text then addEntry(answer, 'holding', live[i], live[i + 1], r, text) end
+    if text then entries[#entries + 1] = entryOf('holding', live[i], live[i + 1], r) end
   end
+  answer.quarantine, answer.waiters, answer.entries = quarantine, redis.call('ZCARD', Q), listed(entries)
   return answer
 end
 
@@ -386,9 +373,9 @@ end
 local function ahead(at)
   local count, rivals = 0, {}
   for _, other in ipairs(redis.call('ZRANGEBYLEX', Q, '-', '(' .. at)) do
-    local r, text = record(other:sub(33))
+    local r = record(other:sub(33))
     count = count + 1
-    if r.replace ~= '0' then rivals[#rivals + 1] = {id = other:sub(33), r = r, text = text, state = 'waiting'} end
+    if r.replace ~= '' then rivals[#rivals + 1] = {id = other:sub(33), r = r, state = 'waiting'} end
   end
   return count, rivals
 end
@@ -401,9 +388,9 @@ local function replace(mine, rivals)
   local gone, stay = {}, {}
   for _, v in ipairs(rivals) do gone[#gone + 1] = v end
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
-    local r, text = record(h)
+    local r = record(h)
     if not redis.call('HGET', E, h .. '!') then
-      stay[#stay + 1] = {id = h, r = r, text = text, state = 'holding', ticket = r.ticket or ''}
+      stay[#stay + 1] = {id = h, r = r, state = 'holding', ticket = r.ticket or ''}
     end
   end
   local function room()
@@ -415,12 +402,12 @@ local function replace(mine, rivals)
   end
   table.sort(stay, function(a, b) return a.ticket < b.ticket end)
   local i = 1
-  while mine.replace == '2' and stay[i] and not room() do
-    if stay[i].r.replace == '2' then gone[#gone + 1] = table.remove(stay, i) else i = i + 1 end
+  while mine.replace == 'running' and stay[i] and not room() do
+    if stay[i].r.replace == 'running' then gone[#gone + 1] = table.remove(stay, i) else i = i + 1 end
   end
   local answer = {}
   for _, v in ipairs(gone) do
-    addEntry(answer, v.state, v.id, now, v.r, v.text)
+    answer[#answer + 1] = entryOf(v.state, v.id, now, v.r)
     evict(v.id, v.r, by)
   end
   return answer

@@ -1,34 +1,37 @@
 package redis
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
+	"encoding/json"
+	"math"
 	"testing"
 	"time"
 
 	"golock/locks"
 )
 
-// Numbers that somebody else has written into a record are not cut to fit.
-func TestRecordOfLargeNumbers(t *testing.T) {
-	r := record{ttl: time.Second, claim: locks.Claim{Weight: 1, Priority: -3}, replace: locks.ReplaceRunning, owner: "d"}
-	good := r.String()
-	if back, err := parseRecord(good); err != nil || back.claim.Priority != -3 || back.replace != locks.ReplaceRunning {
-		t.Fatalf("%q is read as %+v, %v", good, back, err)
+// A record comes back as it was written. Numbers that somebody else has written into one
+// are not cut to fit.
+func TestRecord(t *testing.T) {
+	r := newRecord(locks.Request{TTL: time.Second, Claim: locks.Claim{Weight: 1, Priority: -3}, Replace: locks.ReplaceRunning, Hold: 1500 * time.Microsecond})
+	r.Ticket = 1<<53 - 1
+	var back record
+	if err := json.Unmarshal([]byte(r.text()), &back); err != nil || back.text() != r.text() || back.Hold != 2 {
+		t.Errorf("%s is read as %+v, %v", r.text(), back, err)
 	}
-	for _, c := range []struct {
-		field int
-		text  string
-		wide  bool // an int of 64 bits holds it
-	}{
-		{1, "4294967296", true}, {2, "2147483648", true}, {3, fmt.Sprintf("%016x", order(0)-1<<31), true},
-		{2, "9223372036854775808", false}, {8, "3", false}, {8, "-1", false}, {8, "4294967296", false},
+	for _, bad := range []string{
+		`{"weight":9223372036854775808}`, `{"weight":1e30}`, `{"max":"1"}`, `{"priority":"99999999999999999999"}`, `{"ticket":"x"}`, `{"fence":1}`, `7`,
 	} {
-		fields := strings.Split(good, " ")
-		fields[c.field] = c.text
-		if r, err := parseRecord(strings.Join(fields, " ")); (err == nil) != (c.wide && strconv.IntSize == 64) {
-			t.Errorf("field %d with %s: %+v, %v", c.field, c.text, r, err)
+		if err := json.Unmarshal([]byte(bad), &back); err == nil {
+			t.Errorf("%s is accepted: %+v", bad, back)
+		}
+	}
+}
+
+// The text of an order sorts like the queue.
+func TestOrder(t *testing.T) {
+	for _, pair := range [][2]int{{1, 0}, {0, -1}, {math.MaxInt, 1<<31 - 2}, {-1<<31 + 1, math.MinInt}} {
+		if order(pair[0]) >= order(pair[1]) {
+			t.Errorf("%d comes not before %d", pair[0], pair[1])
 		}
 	}
 }

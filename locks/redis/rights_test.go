@@ -76,14 +76,14 @@ func TestUnknownFormat(t *testing.T) {
 	_, renewErr := l.Renew(background)
 	_, listErr := entries(s, "n")
 	for _, err := range []error{Denied(t, s, "n"), renewErr, l.Release(background), listErr} {
-		if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "format 2") {
+		if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "format 3") {
 			t.Errorf("error %v names not both formats", err)
 		}
 	}
 	if got := server.Do("HGET", state, "format"); got != "99" {
 		t.Errorf("format %v", got)
 	}
-	server.Do("HSET", state, "format", "2")
+	server.Do("HSET", state, "format", "3")
 	Renew(t, l)
 }
 
@@ -146,6 +146,7 @@ func TestLeastRights(t *testing.T) {
 	Renew(t, holder)
 	Release(t, holder)
 	Release(t, w.Granted())
+	sweep(t, s, 0, 0)
 	if warnings := s.Warnings(); len(warnings) != 0 {
 		t.Errorf("warnings: %q", warnings)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ var (
 )
 
 // format is that of what the script stores.
-const format = "2"
+const format = "3"
 
 const list = "list"
 
@@ -38,17 +39,20 @@ type script struct {
 
 // run sends the hash, and the text if the server does not have it: after a restart,
 // a failover, SCRIPT FLUSH.
-func (s *script) run(ctx context.Context, to goredis.Scripter, k call) (any, error) {
+func (s *script) run(ctx context.Context, to goredis.Scripter, k call) (reply, error) {
 	s.once.Do(func() {
 		s.text = queueScript + stepsScript
 		sum := sha1.Sum([]byte(s.text))
 		s.hash = hex.EncodeToString(sum[:])
 	})
-	fields, err := to.EvalSha(ctx, s.hash, k.keys, k.args()...).Result()
+	text, err := to.EvalSha(ctx, s.hash, k.keys, k.args()...).Text()
 	if goredis.HasErrorPrefix(err, "NOSCRIPT") {
-		fields, err = to.Eval(ctx, s.text, k.keys, k.args()...).Result()
+		text, err = to.Eval(ctx, s.text, k.keys, k.args()...).Text()
 	}
-	return fields, err
+	if err != nil {
+		return reply{}, err
+	}
+	return k.read(text)
 }
 
 // call is one run of the script for one entry.
@@ -93,88 +97,49 @@ func (s *Store) index() string { return s.target.prefix + ":names" }
 
 // channel is where an entry is told something.
 func (s *Store) channel(ref locks.Ref) string {
-	return s.target.prefix + ":{" + ref.Key.String() + "}:c:" + idOf(ref)
+	return s.target.prefix + ":{" + ref.Key.String() + "}:c:" + ref.ID.String()
 }
-
-func idOf(ref locks.Ref) string { return hex.EncodeToString(ref.ID[:]) }
 
 // reply is what the script answers. The verdict tells which fields are set.
 type reply struct {
-	lease.Answer
-	record  record
-	raw     string // the record as it is stored
-	name    string
-	inside  string
-	noRunID bool     // the server does not tell which one it is
-	entries []listed // of a list or a refusal, or those that were replaced
+	Verdict lease.Verdict
+	Epoch   string
+	Record  *record
+	NoRunID bool // the server does not tell which one it is
+
+	Place, Waiters      int
+	Recheck, Quarantine millis
+	Full, Existed       bool
+	Inside              string
+	By, Name, Found     string
+	Entries             []listed // of a list or a refusal, or those that were replaced
 }
 
 // listed is one entry of a list or a refusal.
 type listed struct {
-	state  locks.State
-	id     string
-	left   time.Duration
-	record record
-	hold   time.Duration // what is left of it
-	ended  bool          // only its hold keeps the slot
-	by     string        // who evicted it; "": nobody
-}
-
-// isGrant reports whether a reply is a grant.
-func isGrant(reply any) bool {
-	fields, ok := reply.([]any)
-	return ok && len(fields) > 0 && fields[0] == string(lease.Granted)
+	State  locks.State
+	ID     string
+	Left   millis
+	Record record
+	Hold   millis // what is left of it
+	Ended  bool   // only its hold keeps the slot
+	By     string // who evicted it; "": nobody
 }
 
 // read understands a reply.
-func (k call) read(fields any) (reply, error) {
-	r := reader{}
-	r.fields, _ = fields.([]any)
-	var a reply
-	a.QuarantineCause = "the server has restarted, or another one took over"
-	a.Verdict = lease.Verdict(r.text())
-	switch a.Verdict {
-	case lease.Granted:
-		a.Epoch = r.text()
-		a.raw, a.record = r.record()
-		a.noRunID = r.number() == 1
-		a.entries = r.list()
-	case lease.Queued:
-		a.Epoch = r.text()
-		a.raw, a.record = r.record()
-		a.Place, a.Recheck, a.Quarantine, a.noRunID = int(r.number()), r.ms(), r.ms(), r.number() == 1
-		a.entries = r.list()
-	case lease.Nested:
-		a.inside = r.text()
-		a.Quarantine, a.Waiters = r.ms(), int(r.number())
-		a.entries = r.list()
-	case lease.Busy:
-		a.Full = r.number() == 1
-		a.Quarantine, a.Waiters = r.ms(), int(r.number())
-		a.entries = r.list()
-	case lease.Held:
-		a.Epoch = r.text()
-		a.raw, a.record = r.record()
-		a.name = r.text()
-	case lease.Released:
-		a.Existed, a.Epoch = r.number() == 1, r.text()
-	case list:
-		a.name, a.Quarantine = r.text(), r.ms()
-		a.entries = r.list()
-	case lease.Evicted:
-		a.By = r.text()
-	case lease.Gone, lease.Lost, lease.Marked:
-	case "format":
-		return a, &FormatError{Found: r.text()}
-	case "name":
-		return a, fmt.Errorf("the hash of the name %q is also that of %q, which is in use: choose another name", k.name, locks.Printable(r.text(), 300))
-	default:
-		r.bad = true
+func (k call) read(text string) (r reply, err error) {
+	switch err = json.Unmarshal([]byte(text), &r); {
+	case err != nil:
+		err = fmt.Errorf("%s: an answer that golock does not understand: %.200q: %w", k.keys[0], text, err)
+	case r.Verdict == "format":
+		err = &FormatError{Found: r.Found}
+	case r.Verdict == "name":
+		err = fmt.Errorf("the hash of the name %q is also that of %q, which is in use: choose another name", k.name, locks.Printable(r.Found, 300))
 	}
-	if r.bad {
-		return a, fmt.Errorf("%s: an answer that golock does not understand: %.200q", k.keys[0], fmt.Sprint(fields))
+	if err != nil {
+		return r, &lease.Refusal{Err: err}
 	}
-	return a, nil
+	return r, nil
 }
 
 // FormatError says that what is stored was written by another version.
@@ -182,53 +147,4 @@ type FormatError struct{ Found string }
 
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("the lock is stored in format %s and this golock knows format %s: use the same version everywhere", locks.Printable(e.Found, 20), format)
-}
-
-// reader takes the fields of a reply one by one.
-type reader struct {
-	fields []any
-	bad    bool
-}
-
-func (r *reader) next() any {
-	if len(r.fields) == 0 {
-		r.bad = true
-		return nil
-	}
-	f := r.fields[0]
-	r.fields = r.fields[1:]
-	return f
-}
-
-func (r *reader) text() string {
-	s, ok := r.next().(string)
-	r.bad = r.bad || !ok
-	return s
-}
-
-func (r *reader) number() int64 {
-	n, ok := r.next().(int64)
-	r.bad = r.bad || !ok
-	return n
-}
-
-func (r *reader) ms() time.Duration { return time.Duration(r.number()) * time.Millisecond }
-
-func (r *reader) record() (string, record) {
-	text := r.text()
-	rec, err := parseRecord(text)
-	r.bad = r.bad || err != nil
-	return text, rec
-}
-
-func (r *reader) list() []listed {
-	var all []listed
-	for len(r.fields) > 0 && !r.bad {
-		l := listed{state: locks.State(r.text()), id: r.text(), left: r.ms()}
-		_, l.record = r.record()
-		l.hold, l.ended, l.by = r.ms(), r.text() == "0", r.text()
-		r.bad = r.bad || (l.state != locks.Holding && l.state != locks.Waiting)
-		all = append(all, l)
-	}
-	return all
 }

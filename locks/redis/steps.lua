@@ -9,7 +9,7 @@ local function grant(mine, at, new, taken)
     redis.call('ZREM', Q, at)
     redis.call('ZREM', D, at)
   end
-  redis.call('HSET', E, id, write(mine))
+  redis.call('HSET', E, id, cjson.encode(mine))
   lease(mine, id, mine.ttl)
   wake()
   keep(mine.ttl, holdEnd(mine))
@@ -19,13 +19,13 @@ end
 -- many ms it is to ask again.
 local function queueUp(mine, at, before)
   if not ticket or ticket < mine.ticket then redis.call('HSET', S, 'ticket', mine.ticket) end
-  redis.call('HSET', E, id, write(mine))
+  redis.call('HSET', E, id, cjson.encode(mine))
   redis.call('ZADD', Q, 0, at)
   redis.call('ZADD', D, now + mine.ttl, at)
   local recheck = math.floor(mine.ttl / 3)
   local soon = (changed or before == 1) and wake()
   if soon then recheck = math.min(recheck, soon) end
-  if mine.listens == '0' then recheck = math.min(recheck, 1000) end
+  if mine.join == 0 then recheck = math.min(recheck, 1000) end
   if before == 0 then
     local ends = redis.call('ZRANGE', H, 0, 0, 'WITHSCORES')[2]
     if ends then recheck = math.min(recheck, msUntil(ends) + 1) end
@@ -38,23 +38,23 @@ local function queueUp(mine, at, before)
 end
 
 local function join()
-  local mine = parse(text)
+  local mine = cjson.decode(text)
   local old, oldText = record(id)
   local gone = redis.call('ZSCORE', G, id)
   local evicted = gone and redis.call('HGET', E, id .. '!')
-  if evicted then return {'evicted', evicted} end
-  if gone and not nowait and not maxQueue and within == '' then return {'gone'} end
+  if evicted then return {verdict = 'evicted', by = evicted} end
+  if gone and not nowait and not maxQueue and within == '' then return {verdict = 'gone'} end
   if oldText or mine.ticket ~= digits(0) then bypassMemoryLimit() end
   checkEpoch()
   dropExpired()
-  if not gone and oldText and redis.call('ZSCORE', H, id) and old.slots ~= '-' then
+  if not gone and oldText and redis.call('ZSCORE', H, id) and old.slots ~= '' then
     -- A lease that is prolonged no more is none to begin with. The slot stays taken
     -- until its owner leaves: this may come late, and the command be running.
     local evictor = redis.call('HGET', E, id .. '!')
-    if evictor then return {'evicted', evictor} end
+    if evictor then return {verdict = 'evicted', by = evictor} end
     lease(old, id, mine.ttl)
     keep(mine.ttl, holdEnd(old))
-    return {'granted', epoch, oldText, noRunID}
+    return {verdict = 'granted', epoch = epoch, record = old, noRunID = noRunID}
   end
   -- Who asks to join has not begun: a grant without slots is made again.
   if not gone then redis.call('ZREM', H, id) end
@@ -70,39 +70,34 @@ local function join()
   for run in within:gmatch('%x+') do
     if redis.call('ZSCORE', H, run) and alive(record(run), run) then inside = run end
   end
-  local full, replaced = 0, {}
-  if new and not inside and not nowait and (maxQueue or mine.replace ~= '0') and not fitsNow() then
+  local full, replaced = false, {}
+  if new and not inside and not nowait and (maxQueue or mine.replace ~= '') and not fitsNow() then
     local _, rivals = ahead(at)
-    if mine.replace == '0' then rivals = {} end
+    if mine.replace == '' then rivals = {} end
     if maxQueue and redis.call('ZCARD', Q) - #rivals >= maxQueue then
-      full = 1
-    elseif not gone and mine.replace ~= '0' then
+      full = true
+    elseif not gone and mine.replace ~= '' then
       replaced = replace(mine, rivals)
       before, changed = before - #rivals, true
       sum, limit, taken = holders()
     end
   end
-  local function granted(...)
-    local answer = {...}
-    for _, v in ipairs(replaced) do answer[#answer + 1] = v end
+  local answer = {verdict = 'granted', epoch = epoch, record = mine, noRunID = noRunID, entries = listed(replaced)}
+  if not full and fitsNow() then
+    grant(mine, at, new, taken)
     return answer
   end
-  if full == 0 and fitsNow() then
-    grant(mine, at, new, taken)
-    return granted('granted', epoch, write(mine), noRunID)
-  end
   local quarantined = quiet > now and fits(mine, sum, limit) and msUntil(quiet) or 0
-  if inside or nowait or full == 1 then
-    if gone or (full == 1 and maxQueue > 0) then quarantined = 0 end
+  if inside or nowait or full then
+    if gone or (full and maxQueue > 0) then quarantined = 0 end
     if quarantined == 0 then removeEntry(mine, id) end -- or else it is asked again
     wake()
-    if inside then return refuse(quarantined, 'nested', inside) end
-    return refuse(quarantined, 'busy', full)
+    return refuse({verdict = inside and 'nested' or 'busy', inside = inside, full = full}, quarantined)
   end
-  if gone then return {'gone'} end
-  local recheck = queueUp(mine, at, before)
+  if gone then return {verdict = 'gone'} end
+  answer.verdict, answer.place, answer.recheck, answer.quarantine = 'waiting', before + 1, queueUp(mine, at, before), quarantined
   keep(mine.ttl)
-  return granted('waiting', epoch, write(mine), before + 1, recheck, quarantined, noRunID)
+  return answer
 end
 
 local function renew()
@@ -117,30 +112,29 @@ local function renew()
     local evicted = redis.call('HGET', E, id .. '!')
     if evicted or (oldText and not alive(mine, id)) then
       if changed then wake() end
-      if evicted then return {'evicted', evicted} end
-      return {'lost'}
+      return evicted and {verdict = 'evicted', by = evicted} or {verdict = 'lost'}
     end
     if text ~= '' and (not oldText or mine.ttl == 0) then
-      mine, oldText = parse(text), text
+      mine = cjson.decode(text)
       redis.call('HSET', E, id, text)
     end
     local ttl = mine.ttl > 0 and mine.ttl or 1000
     lease(mine, id, ttl)
     if changed then wake() end
     keep(ttl, holdEnd(mine))
-    return {'held', epoch, oldText or '', name}
+    return {verdict = 'held', epoch = epoch, record = mine.ttl > 0 and mine or nil, name = name}
   end
   if text == '' or gone then
     if changed then wake() end
-    return {'lost'}
+    return {verdict = 'lost'}
   end
   if stored then name = stored end
   checkEpoch()
-  local mine = parse(text)
+  local mine = cjson.decode(text)
   local sum, limit, taken = holders()
   if epoch == known or not fits(mine, sum, limit) or overlap(mine.slots, taken) then
     if changed then wake() end
-    return {'lost'}
+    return {verdict = 'lost'}
   end
   -- The store has forgotten this holder, and its slots are still free. It may
   -- remember it as the waiter that it was before.
@@ -154,23 +148,23 @@ local function renew()
   lease(mine, id, mine.ttl)
   if changed then wake() end
   keep(mine.ttl, holdEnd(mine))
-  return {'held', epoch, text, name}
+  return {verdict = 'held', epoch = epoch, record = mine, name = name}
 end
 
 local function release()
   bypassMemoryLimit()
   local over = tonumber(redis.call('ZSCORE', H, id) or nil)
   local mine, oldText = record(id)
-  if not oldText and text ~= '' then mine = parse(text) end
-  local was = (over and over > now or oldText and not over) and 1 or 0 -- what has run out was not there
+  if not oldText and text ~= '' then mine = cjson.decode(text) end
+  local was = over and over > now or oldText and not over or false -- what has run out was not there
   -- Missing because it was taken out, or because this is another server now?
-  if was == 0 and epoch then
+  if not was and epoch then
     if stored then name = stored end
     checkEpoch()
   end
   if mode == 'release' and oldText and holdEnd(mine) > now and redis.call('ZSCORE', H, id) and not redis.call('HGET', E, id .. '!') then
     -- The slot stays for the rest of the hold.
-    if not alive(mine, id) then was = 0 end
+    was = was and alive(mine, id)
     redis.call('ZADD', H, holdEnd(mine), id)
     redis.call('HDEL', E, id .. '@')
     addTombstone(id)
@@ -179,7 +173,7 @@ local function release()
   end
   dropExpired()
   wake()
-  return {'released', was, epoch or ''}
+  return {verdict = 'released', existed = was, epoch = epoch or ''}
 end
 
 local function evictEntry()
@@ -192,22 +186,23 @@ local function evictEntry()
     changed = true
   end
   if changed then wake() end
-  return {there and 'marked' or 'lost'}
+  return {verdict = there and 'marked' or 'lost'}
 end
 
 -- It changes nothing.
 local function list()
-  local answer = {'list', stored or '', msUntil(quiet)}
+  local entries = {}
   local function add(state, who, moment)
     local r, text = record(who)
-    if text and tonumber(moment) > now then addEntry(answer, state, who, moment, r, text) end
+    if text and tonumber(moment) > now then entries[#entries + 1] = entryOf(state, who, moment, r) end
   end
   local live = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
   for i = 1, #live, 2 do add('holding', live[i], live[i + 1]) end
   for _, waiter in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
     add('waiting', waiter:sub(33), redis.call('ZSCORE', D, waiter) or now + 1)
   end
-  return answer
+  return {verdict = 'list', name = stored or nil, quarantine = msUntil(quiet), entries = listed(entries)}
 end
 
-return ({join = join, renew = renew, release = release, leave = release, evict = evictEntry, list = list})[mode]()
+local modes = {join = join, renew = renew, release = release, leave = release, evict = evictEntry, list = list}
+return cjson.encode(modes[mode]())

@@ -52,12 +52,8 @@ func (s *Store) URL() string { return s.target.String() }
 // Traits implements locks.Store.
 func (s *Store) Traits() locks.Traits { return lease.Traits() }
 
-// Close implements locks.Store. Leases that are held keep the connection open until
-// they are released.
-func (s *Store) Close() error {
-	s.connection.close()
-	return nil
-}
+// Close implements locks.Store.
+func (s *Store) Close() error { return s.connection.close() }
 
 // Warnings implements locks.LeaseStore.
 func (s *Store) Warnings() []string {
@@ -73,11 +69,7 @@ func (s *Store) Warnings() []string {
 
 // Join implements locks.Store.
 func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	t, err := lease.NewTicket(ctx, s.URL(), r, s.newEntry(r))
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+	return lease.NewTicket(ctx, s.URL(), r, s.newEntry(r))
 }
 
 // Attach implements locks.LeaseStore.

@@ -5,8 +5,6 @@ package redis_test
 import (
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,113 +84,6 @@ func TestSweepInCluster(t *testing.T) {
 		removed += n
 		return removed == 6
 	})
-}
-
-// Two who clean up all the time and twenty who use two names, some of whom die:
-// never two inside, and nobody fails.
-func TestSweepBesideUsers(t *testing.T) {
-	t.Parallel()
-	_, url := steady(t)
-	rounds := 25
-	if testkit.Campaign() {
-		rounds = 5000
-	}
-	var inside [2]atomic.Int32
-	var visits, removed atomic.Int64
-	var all, sweepers sync.WaitGroup
-	done := make(chan struct{})
-	failed := make(chan error, 100)
-	for i := range 8 {
-		all.Go(func() {
-			s, err := redis.Open(url)
-			if err != nil {
-				failed <- err
-				return
-			}
-			defer s.Close()
-			for round := range rounds {
-				name := fmt.Sprint("n", i%2)
-				r := locks.Request{Name: name, Claim: locks.Claim{Weight: 1, Max: 1}, TTL: LongTTL}
-				r.Ref, _ = locks.NewRef(name)
-				dies := i == 0 && round%20 == 0
-				if dies {
-					r.TTL = time.Second // until the others get in
-				}
-				ticket, err := s.Join(background, r)
-				if err != nil {
-					failed <- err
-					return
-				}
-				l, err := ticket.Wait(background)
-				if err != nil {
-					failed <- err
-					return
-				}
-				if n := inside[i%2].Add(1); n != 1 {
-					failed <- fmt.Errorf("%d are inside", n)
-				}
-				visits.Add(1)
-				inside[i%2].Add(-1)
-				if !dies {
-					_ = l.Release(background)
-				}
-			}
-		})
-	}
-	for range 2 {
-		sweepers.Go(func() {
-			s, err := redis.Open(url)
-			if err != nil {
-				failed <- err
-				return
-			}
-			defer s.Close()
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				n, err := s.Sweep(background, "", 0)
-				if err != nil {
-					failed <- err
-					return
-				}
-				removed.Add(int64(n))
-			}
-		})
-	}
-	all.Wait()
-	close(done)
-	sweepers.Wait()
-	close(failed)
-	for err := range failed {
-		t.Error(err)
-	}
-	t.Logf("%d visits, %d removed", visits.Load(), removed.Load())
-}
-
-// The rights that docs/stores.md names are enough.
-func TestSweepWithLeastRights(t *testing.T) {
-	t.Parallel()
-	server, _ := steady(t)
-	url := user(t, server, "resetchannels", "&golock:*", "-@all", "+evalsha", "+eval", "+time", "+info", "+publish", "+subscribe",
-		"+pexpire", "+pttl", "+@hash", "+@sortedset")
-	s := open(t, url+"?quarantine=0")
-	Take(t, s, "n")
-	sweep(t, s, 0, 0)
-	Becomes(t, s, "n", 1, 0)
-}
-
-// A slot that stays taken by its time alone is in use, also after its lease.
-func TestSweepSparesHolds(t *testing.T) {
-	t.Parallel()
-	_, url := steady(t)
-	s := open(t, url)
-	Take(t, open(t, url), "n", TTL(time.Second), func(r *locks.Request) { r.Hold = time.Hour })
-	testkit.Eventually(t, "only the hold is left", func() bool { return List(t, s, "n")[0].Ended })
-	sweep(t, s, 0, 0)
-	Refused(t, s, "n")
 }
 
 // What another version has stored is left alone, and told.

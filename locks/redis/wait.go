@@ -11,22 +11,21 @@ import (
 // waiting is what an entry needs while it waits. The entry's mutex guards it, except
 // for notices, which belong to the one that waits.
 type waiting struct {
-	notices <-chan notice
-	stop    context.CancelFunc
-	hears   hearing
-	looks   hearing       // how often it has said that it takes grants
-	asked   locks.Instant // before the last Ask that was answered
-	told    hearing       // what that said of it
-	renewed bool          // it has just subscribed, perhaps in the same moment as all others
+	notices    <-chan notice
+	stop       context.CancelFunc
+	subscribed bool
+	joins      int64         // how often it has asked since it is
+	asked      locks.Instant // before the last Ask that was answered
+	renewed    bool          // it has just subscribed, perhaps in the same moment as all others
 }
 
-// announce is what the next Ask says that the waiter hears.
-func (w *waiting) announce() hearing {
-	if w.hears != grants {
-		return w.hears
+// nextJoin is the number of the next Ask to join.
+func (w *waiting) nextJoin() int64 {
+	if !w.subscribed {
+		return 0
 	}
-	w.looks++
-	return grants + w.looks
+	w.joins++
+	return w.joins
 }
 
 // spread shortens a pause after a subscription.
@@ -79,11 +78,11 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (lease.
 				w.notices = nil
 			case n.kind == denied:
 				e.store.noPubSub.Store(true)
-			case n.kind == message && n.recheck > 0: // the one in front has its turn
+			case n.kind == published && n.Recheck > 0: // the one in front has its turn
 				near()
-				if sooner := time.Now().Add(n.recheck); sooner.Before(end) {
+				if sooner := time.Now().Add(n.Recheck.duration()); sooner.Before(end) {
 					end = sooner
-					alarm.Reset(n.recheck)
+					alarm.Reset(n.Recheck.duration())
 				}
 			default:
 				return e.react(n)
@@ -101,28 +100,26 @@ func (e *entry) react(n notice) (lease.Answer, locks.Instant, error) {
 	case broken:
 		return lease.Answer{}, 0, n.err
 	case subscribed:
-		w.hears, w.renewed = grants, true
-		if e.store.target.replicas > 0 { // to be waited for: only who asks can
-			w.hears = hints
-		}
+		w.subscribed, w.renewed = true, true
 	case disconnected:
-		w.hears = nothing
-	case granted:
-		if !w.accepts(n, e.store.clock(), e.ttl) {
+		w.subscribed = false
+	case published:
+		if !e.accepts(n.Record) {
 			break
 		}
-		e.learn(n.epoch, n.raw, n.record)
+		e.learn(n.Epoch, n.Record)
 		e.stopWaiting()
-		return lease.Answer{Verdict: lease.Granted, Grant: e.grant(), TTL: e.ttl, Epoch: e.epoch}, w.asked, nil
+		return lease.Answer{Verdict: lease.Granted, Grant: n.Record.grant(e.ref), TTL: e.ttl, Epoch: e.epoch}, w.asked, nil
 	}
 	return lease.Answer{}, 0, nil
 }
 
-// accepts reports whether a published grant is an answer to the last Ask, and as good
-// as one, for it counts from there. A message that was under way for longer than a
-// lease lasts may be about one that has ended.
-func (w *waiting) accepts(n notice, now locks.Instant, ttl time.Duration) bool {
-	return w.told >= grants && n.record.listens == w.told && now.Sub(w.asked) <= maxGrantAge(ttl)
+// accepts reports whether a published grant answers the last Ask, and is as good as an
+// answer, for it counts from there. A message that was under way for longer than a lease
+// lasts may be about one that has ended. Replicas can only be waited for by who asks.
+func (e *entry) accepts(granted *record) bool {
+	return granted != nil && granted.Join == e.record.Join && e.store.target.replicas == 0 &&
+		e.store.clock().Sub(e.wait.asked) <= maxGrantAge(e.ttl)
 }
 
 func (e *entry) stopWaiting() {
@@ -173,7 +170,7 @@ func (e *entry) watchLease(ctx context.Context, ttl time.Duration) {
 	last := subscribed
 	for n := range e.store.listen(ctx, e.ref, ttl, ttl/10) {
 		switch {
-		case n.kind == evicted:
+		case n.Evicted:
 			e.events.tell(locks.Evicted)
 		case n.kind == broken:
 			e.mu.Lock()

@@ -34,15 +34,8 @@ func tableValues(server string, quiet, made int64) string {
 // makeName makes the row of a name. Somebody else may be quicker.
 func (c *session) makeName(ctx context.Context, q *question) error {
 	s := c.store
-	_, err := c.conn.Run(ctx, fmt.Sprintf("ROLLBACK;START TRANSACTION READ WRITE;INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%c','%s');COMMIT",
+	return c.insert(ctx, fmt.Sprintf("ROLLBACK;START TRANSACTION READ WRITE;INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%c','%s');COMMIT",
 		s.table, q.key, nameRow, escape(q.name, maxInfo)))
-	if err != nil {
-		c.hangUp()
-		if s.verdict(err) == Exists {
-			return nil
-		}
-	}
-	return err
 }
 
 // makeTable makes the table at its first use. A second, empty table says that
@@ -52,31 +45,20 @@ func (c *session) makeName(ctx context.Context, q *question) error {
 func (c *session) makeTable(ctx context.Context, q *question) error {
 	s := c.store
 	c.hangUp()
-	if err := c.open(ctx); err != nil {
-		return err
-	}
 	mark := s.mark()
-	wasThere := true
-	if _, err := c.conn.Run(ctx, "SELECT COUNT(*) FROM "+mark); err != nil {
-		c.hangUp()
-		if s.verdict(err) != NoTable {
-			return err
-		}
-		wasThere = false
-		if err := c.open(ctx); err != nil {
-			return err
-		}
+	_, noMark := c.ask(ctx, "SELECT COUNT(*) FROM "+mark)
+	if noMark != nil && s.verdict(noMark) != NoTable {
+		return noMark
 	}
 	f, err := c.facts(ctx)
 	if err != nil {
 		return err
 	}
 	quiet := int64(0)
-	if wasThere {
+	if noMark == nil {
 		quiet = s.quietAfterLoss(f, q)
 	}
-	if _, err = c.conn.Run(ctx, s.dialect.Create(s.table, tableValues(f.server, quiet, f.now))); err != nil {
-		c.hangUp()
+	if _, err = c.ask(ctx, s.dialect.Create(s.table, tableValues(f.server, quiet, f.now))); err != nil {
 		switch s.verdict(err) {
 		case Exists:
 			return nil
@@ -94,17 +76,9 @@ func (c *session) makeTable(ctx context.Context, q *question) error {
 
 // makeMark makes the mark. Somebody else may be quicker; something else may have its name.
 func (c *session) makeMark(ctx context.Context, mark string) error {
-	s := c.store
-	_, err := c.conn.Run(ctx, s.dialect.CreateMark(mark))
-	if err == nil {
-		return nil
-	}
-	c.hangUp()
-	if s.verdict(err) == Exists && c.open(ctx) == nil {
-		if _, failed := c.conn.Run(ctx, "SELECT COUNT(*) FROM "+mark); failed == nil {
-			return nil
-		}
-		c.hangUp()
+	_, err := c.ask(ctx, c.store.dialect.CreateMark(mark))
+	if err != nil && c.store.verdict(err) == Exists {
+		_, err = c.ask(ctx, "SELECT COUNT(*) FROM "+mark)
 	}
 	return err
 }
@@ -124,22 +98,12 @@ func (s *Store) unmarked() string {
 func (c *session) makeTableRow(ctx context.Context, q *question) error {
 	s := c.store
 	c.hangUp()
-	if err := c.open(ctx); err != nil {
-		return err
-	}
 	f, err := c.facts(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = c.conn.Run(ctx, fmt.Sprintf("START TRANSACTION READ WRITE;INSERT INTO %s (%s) VALUES (%s);COMMIT",
+	return c.insert(ctx, fmt.Sprintf("START TRANSACTION READ WRITE;INSERT INTO %s (%s) VALUES (%s);COMMIT",
 		s.table, tableNames, tableValues(f.server, s.quietAfterLoss(f, q), f.now)))
-	if err != nil {
-		c.hangUp()
-		if s.verdict(err) == Exists {
-			return nil
-		}
-	}
-	return err
 }
 
 // quietAfterLoss is until when nothing is granted in a table that has lost what
@@ -150,9 +114,8 @@ func (s *Store) quietAfterLoss(f facts, q *question) int64 {
 
 // facts asks the server what it says of itself.
 func (c *session) facts(ctx context.Context) (f facts, err error) {
-	rows, err := c.conn.Run(ctx, "SELECT "+c.store.dialect.Facts())
+	rows, err := c.ask(ctx, "SELECT "+c.store.dialect.Facts())
 	if err != nil {
-		c.hangUp()
 		return f, err
 	}
 	if len(rows) == 1 {

@@ -69,13 +69,13 @@ type Dialect interface {
 	// there.
 	CreateMark(table string) string
 
-	// Judge says what an error means, be it the connection's (Passes, mostly) or
+	// Judge says what an error means, be it the connection's (Transient, mostly) or
 	// one that the server has said. hint is what the user can do, if there is
 	// something.
 	Judge(err error) (v Verdict, said bool, hint string)
 
 	// Examine looks at what in the server's settings a promise hangs on.
-	Examine(ctx context.Context, ask Ask, s Surroundings) []locks.Finding
+	Examine(ctx context.Context, ask Ask, s Surroundings, found *locks.Findings)
 
 	// MayCreate reports whether the user may make a table that does not exist,
 	// without making it. The name is as in the URL.
@@ -117,15 +117,18 @@ type Sleeper struct {
 	Conn int64
 }
 
+// ReplicaHint is for a server that refuses to write.
+const ReplicaHint = "if it is a replica, name the primary: only that grants slots"
+
 // Verdict is what an error of the server means.
 type Verdict int
 
 // The verdicts.
 const (
-	Passes     Verdict = iota // it may go away: another attempt is in order
+	Transient  Verdict = iota // it may go away: another attempt is in order
 	AtOnce                    // likewise, and there is nothing to wait for
 	Refused                   // it does not go away by trying again
-	MayPass                   // likewise, but may for who holds or waits already
+	Temporary                 // likewise, but may for who holds or waits already
 	NoTable                   // the table does not exist
 	OtherTable                // it has other columns
 	Exists                    // what was to be made is there already

@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -26,8 +25,7 @@ type Surroundings struct {
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
 	x := &examination{store: s, session: &session{store: s}}
 	defer x.session.idle()
-	var err error
-	x.found, err = network.Reach(ctx, s.URL(), func(ctx context.Context) error {
+	err := network.Reach(ctx, s.URL(), func(ctx context.Context) error {
 		_, err := x.ask(ctx, "SELECT 1")
 		return s.judge(err)
 	})
@@ -35,7 +33,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 		return nil, err
 	}
 	if !s.target.TLS && !s.target.Unix() {
-		x.found = append(x.found, network.Transport(s.target.hosts, "the names of locks", "?tls=on in the URL")...)
+		x.Append(network.Transport(s.target.hosts, "the names of locks", "?tls=on in the URL")...)
 	}
 	x.facts(ctx)
 	there := x.table(ctx)
@@ -45,71 +43,52 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 		x.mark(ctx)
 		x.rehearse(ctx, ttl)
 	}
-	x.found = append(x.found, s.dialect.Examine(ctx, x.ask, around)...)
-	return x.found, nil
+	s.dialect.Examine(ctx, x.ask, around, &x.Findings)
+	return x.Findings, nil
 }
 
 // examination collects findings.
 type examination struct {
+	locks.Findings
 	store   *Store
 	session *session
-	found   []locks.Finding
 }
 
-func (x *examination) add(f locks.Finding) { x.found = append(x.found, f) }
-
-// ask is an Ask: an error costs the connection.
+// ask is an Ask.
 func (x *examination) ask(ctx context.Context, text string) ([]Rows, error) {
 	bound, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 	defer cancel()
-	x.session.mu.Lock()
-	defer x.session.mu.Unlock()
-	if err := x.session.open(bound); err != nil {
-		return nil, err
-	}
-	rows, err := x.session.conn.Run(bound, text)
-	if err != nil {
-		x.session.hangUp()
-	}
-	return rows, err
+	return x.session.ask(bound, text)
 }
 
-// facts compares the clocks, and finds out whether connections are the
+// facts finds out what the server says of itself, and whether connections are the
 // server's own: a pooler gives each transaction another one.
 func (x *examination) facts(ctx context.Context) {
-	ask := func() (f facts, before time.Time, own bool, err error) {
-		before = time.Now()
-		rows, err := x.ask(ctx, "SELECT "+x.store.dialect.Facts())
-		if err == nil && len(rows) != 1 {
-			err = errors.New("no answer")
-		}
-		if err == nil {
-			f, err = readFacts(rows[0])
-		}
-		return f, before, err == nil && x.session.conn.Owns(f.conn), err
+	ask := func() (f facts, own bool, err error) {
+		bound, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
+		defer cancel()
+		f, err = x.session.facts(bound)
+		return f, err == nil && x.session.conn.Owns(f.conn), err
 	}
-	f, before, own, err := ask()
+	f, own, err := ask()
 	x.store.most.Store(f.most)
 	if err != nil {
-		x.add(locks.Finding{Level: locks.Problem, Subject: "clock", What: "the server does not tell its own: " + err.Error(), Why: "every step needs it"})
+		x.Add(locks.Problem, "clock", "the server does not tell its own: "+err.Error(), "every step needs it", "")
 		return
 	}
-	x.add(locks.Skew(time.UnixMicro(f.now), before, time.Now()))
 	for i := 0; own && i < 3; i++ {
-		if _, _, own, err = ask(); err != nil {
+		if _, own, err = ask(); err != nil {
 			return
 		}
 	}
 	switch {
 	case x.store.target.waiters == 0:
-		x.add(locks.Finding{Level: locks.Note, Subject: "wake-up", What: "?waiters=0: nobody is woken", Why: "who waits looks again now and then", Fix: "leave ?waiters= away"})
+		x.Add(locks.Note, "wake-up", "?waiters=0: nobody is woken", "who waits looks again now and then", "leave ?waiters= away")
 	case own:
-		x.add(locks.Finding{Level: locks.OK, Subject: "wake-up", What: "connections are the server's own: waiters are woken"})
+		x.OK("wake-up", "connections are the server's own: waiters are woken")
 	default:
-		x.add(locks.Finding{
-			Level: locks.Note, Subject: "pooler", What: "there is a pooler or proxy between golock and the server that does not keep connections together",
-			Why: "locks are as safe as without it, but who waits cannot be woken and looks again now and then", Fix: "connect to the server itself",
-		})
+		x.Add(locks.Note, "pooler", "there is a pooler or proxy between golock and the server that does not keep connections together",
+			"locks are as safe as without it, but who waits cannot be woken and looks again now and then", "connect to the server itself")
 	}
 }
 
@@ -118,7 +97,7 @@ func (x *examination) facts(ctx context.Context) {
 func (x *examination) table(ctx context.Context) (there bool) {
 	s := x.store
 	f := locks.Finding{Level: locks.OK, Subject: "table", Text: s.DDL()}
-	defer func() { x.add(f) }()
+	defer func() { x.Append(f) }()
 	rows, err := x.ask(ctx, "SELECT format FROM "+s.table+" WHERE lock_key='' AND entry_id=''")
 	switch verdict := s.verdict(err); {
 	case err == nil && len(rows) == 1 && len(rows[0]) == 0:
@@ -179,7 +158,7 @@ func (x *examination) mark(ctx context.Context) {
 	if may, err := s.dialect.MayCreate(ctx, x.ask, s.target.table); err != nil || !may {
 		return
 	}
-	x.add(locks.Finding{
+	x.Append(locks.Finding{
 		Level: locks.Note, Subject: "mark", What: s.markName() + " does not exist", Why: s.unmarked(),
 		Fix:  "let somebody who may run the line below, and grant this user SELECT on " + s.mark(),
 		Text: "CREATE TABLE " + s.mark() + " (made BIGINT PRIMARY KEY);",
@@ -190,14 +169,12 @@ func (x *examination) mark(ctx context.Context) {
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	s := x.store
 	r := network.Rehearse(ctx, s, s.target.Quarantine)
-	x.add(r.Finding(ttl))
+	x.Append(r.Finding(ttl))
 	text := fmt.Sprintf("START TRANSACTION READ WRITE;DELETE FROM %s WHERE lock_key='%s';COMMIT", s.table, r.Ref.Key)
 	_, err := x.ask(context.WithoutCancel(ctx), text)
 	if s.verdict(err) == NoRight {
-		x.add(locks.Finding{
-			Level: locks.Problem, Subject: "rights", What: "DELETE is missing: " + err.Error(), Why: "who is over cannot be removed: the table grows, and golock clean fails",
-			Fix: "GRANT DELETE ON " + s.table + " to this user",
-		})
+		x.Add(locks.Problem, "rights", "DELETE is missing: "+err.Error(), "who is over cannot be removed: the table grows, and golock clean fails",
+			"GRANT DELETE ON "+s.table+" to this user")
 	}
 }
 
@@ -221,13 +198,12 @@ func (s Surroundings) Forgotten() string {
 }
 
 // Room judges how many connections there may be.
-func Room(most, used, waiters int) locks.Finding {
-	f := locks.Finding{Level: locks.OK, Subject: "connections", What: fmt.Sprintf("at most %d, %d in use; up to %d waiters of each name keep one, and each holder that renews", most, used, waiters)}
-	switch {
-	case most > 0 && most-used < waiters+2:
-		f.Level = locks.Note
-		f.Why = "a queue can use up what is left: others are turned away then, and renewals with them"
-		f.Fix = "more connections, or a smaller ?waiters= in the URL"
+func Room(found *locks.Findings, most, used, waiters int) {
+	what := fmt.Sprintf("at most %d, %d in use; up to %d waiters of each name keep one, and each holder that renews", most, used, waiters)
+	if most > 0 && most-used < waiters+2 {
+		found.Add(locks.Note, "connections", what, "a queue can use up what is left: others are turned away then, and renewals with them",
+			"more connections, or a smaller ?waiters= in the URL")
+		return
 	}
-	return f
+	found.OK("connections", what)
 }

@@ -39,7 +39,7 @@ func examine(t *testing.T, f family, url string) map[string]locks.Finding {
 
 func level(t *testing.T, found map[string]locks.Finding, subject string, want locks.Level) {
 	t.Helper()
-	timed := subject == "rehearsal" || subject == "round trip" || subject == "wake-up"
+	timed := subject == "rehearsal" || subject == "wake-up"
 	if timed && want == locks.OK && found[subject].Level == locks.Note {
 		return // a busy machine is slow, and doctor says so
 	}
@@ -77,7 +77,7 @@ func testDoctorGood(t *testing.T, f family) {
 	runOnce(t, f, url)
 	before := server.Exec(t, database, "SELECT Count(*) FROM golock")[0][0]
 	found = examine(t, f, url)
-	for _, subject := range []string{"round trip", "clock", "version", "table", "rehearsal", "wake-up", "connections"} {
+	for _, subject := range []string{"version", "table", "rehearsal", "wake-up", "connections"} {
 		level(t, found, subject, locks.OK)
 	}
 	for subject, f := range found {

@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	"encoding/hex"
 	"iter"
 	"time"
 
@@ -28,7 +27,7 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	if err != nil {
 		return locks.Entry{}, err
 	}
-	return locks.Pick(entries, ref)
+	return locks.FindEntry(entries, ref)
 }
 
 // list gives the live entries of a key, or of all ("").
@@ -47,16 +46,13 @@ func (s *Store) listOnce(ctx context.Context, key string) ([]locks.Entry, error)
 	defer cancel()
 	c := &session{store: s}
 	defer c.idle()
-	if err := c.open(ctx); err != nil {
-		return nil, err
-	}
 	where := "entry_id<>''"
 	names := "SELECT lock_key,info FROM " + s.table + " WHERE entry_id='' AND lock_key<>''"
 	if key != "" {
 		where += " AND lock_key='" + key + "'"
 		names += " AND lock_key='" + key + "'"
 	}
-	answers, err := c.conn.Run(ctx, "SELECT "+s.dialect.Facts()+";"+names+";SELECT lock_key,"+columns+" FROM "+s.table+" WHERE "+where+
+	answers, err := c.ask(ctx, "SELECT "+s.dialect.Facts()+";"+names+";SELECT lock_key,"+columns+" FROM "+s.table+" WHERE "+where+
 		" AND state IN ('H','O','E','W') ORDER BY lock_key,state,ord,entry_id")
 	switch {
 	case s.verdict(err) == NoTable:
@@ -88,23 +84,19 @@ func (s *Store) listOnce(ctx context.Context, key string) ([]locks.Entry, error)
 		if r.until() <= f.now {
 			continue
 		}
-		var key locks.Key
-		_, _ = hex.Decode(key[:], []byte(fields[0]))
-		all = append(all, r.entry(called[fields[0]], key, f.now))
+		all = append(all, r.entry(called[fields[0]], fields[0], f.now))
 	}
 	return all, nil
 }
 
 // entry is what the contract shows of a row.
-func (r *row) entry(name string, key locks.Key, now int64) locks.Entry {
+func (r *row) entry(name, key string, now int64) locks.Entry {
 	e := locks.Entry{
-		Name: name, Ref: locks.Ref{Key: key}, State: locks.Waiting, Claim: r.Claim,
+		Name: name, State: locks.Waiting, Claim: r.Claim,
 		Since: time.UnixMicro(r.since), Expires: max(span(r.ends-now), 0), TTL: r.ttl, Evicted: r.Evicted,
 	}
 	parseOwner(r.info).Describe(&e)
-	if id, err := hex.DecodeString(r.ID); err == nil {
-		copy(e.Ref.ID[:], id)
-	}
+	e.Ref, _ = locks.ParseRef(key + "-" + r.ID)
 	if r.State == queue.Waiting {
 		return e
 	}

@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"sync"
 	"time"
@@ -24,7 +23,7 @@ type entry struct {
 	ref      locks.Ref
 	noWait   bool
 	maxQueue *int
-	within   []locks.Ref
+	within   []string
 	by       string // who it is, for those that it evicts
 
 	mu        sync.Mutex // guards what follows; not held while the server is asked
@@ -68,13 +67,11 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	claim.Ticket = 0 // the store gives them
 	e.known.name, e.known.row = r.Name, true
 	e.known.mine = row{
-		Entry: queue.Entry{State: queue.Waiting, ID: idOf(r.Ref), Claim: claim, Replace: r.Replace},
+		Entry: queue.Entry{State: queue.Waiting, ID: r.Ref.ID.String(), Claim: claim, Replace: r.Replace},
 		ttl:   e.known.ttl, hold: micros(r.Hold), info: infoOf(r),
 	}
 	return e
 }
-
-func idOf(ref locks.Ref) string { return hex.EncodeToString(ref.ID[:]) }
 
 // Ask implements lease.Entry. A waiter far back only looks at its place.
 func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
@@ -83,7 +80,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	e.mu.Unlock()
 	sent := e.store.clock()
 	if step == lease.Join && !failed { // after a failure one attempt is enough
-		if place, ok := e.session.beat(ctx, e.ref.Key.String(), k); ok {
+		if place, ok := e.session.prolongPlace(ctx, e.ref.Key.String(), k); ok {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			a := lease.Answer{Verdict: lease.Queued, Place: place, Recheck: k.ttl / 3}
@@ -96,6 +93,9 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	}
 	q := e.question(step, k)
 	a, err := e.session.step(ctx, k.ttl, q)
+	if err == nil && a.Verdict == lease.Granted && e.store.clock().Sub(sent) > k.ttl/2 {
+		err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.known.sent = e.known.sent || q.sent
@@ -119,11 +119,8 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 
 func (e *entry) question(step lease.Step, k known) *question {
 	q := &question{key: e.ref.Key.String(), name: k.name, mine: k.mine, sent: k.sent, pause: e.pause}
-	q.mine.ID = idOf(e.ref)
-	q.Question = queue.Question{Step: step, Entry: q.mine.Entry, Known: k.row, Epoch: k.epoch, NoWait: e.noWait, MaxQueue: e.maxQueue, By: e.by}
-	for _, w := range e.within {
-		q.Within = append(q.Within, idOf(w))
-	}
+	q.mine.ID = e.ref.ID.String()
+	q.Question = queue.Question{Step: step, Entry: q.mine.Entry, Known: k.row, Epoch: k.epoch, NoWait: e.noWait, MaxQueue: e.maxQueue, By: e.by, Within: e.within}
 	return q
 }
 
@@ -141,16 +138,11 @@ func (e *entry) learn(a *answer) {
 	}
 	show := func(rows []row) (all []locks.Entry) {
 		for i := range rows {
-			all = append(all, rows[i].entry(k.name, e.ref.Key, a.now))
+			all = append(all, rows[i].entry(k.name, e.ref.Key.String(), a.now))
 		}
 		return all
 	}
 	a.Holders, a.Replaced = show(a.holders), show(a.replaced)
-	for _, w := range e.within {
-		if idOf(w) == a.inside {
-			a.Inside = w
-		}
-	}
 }
 
 func (e *entry) moveTo(place int) {
@@ -187,7 +179,7 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 	e.mu.Unlock()
 	mine, sent, err := e.session.sleep(ctx, e.ref.Key.String(), k, d)
 	switch {
-	case err != nil && !errors.Is(err, context.Canceled) && !lease.MayPass(err):
+	case err != nil && !errors.Is(err, context.Canceled) && !lease.IsTemporary(err):
 		return lease.Answer{}, 0, err
 	case err != nil || mine.ID == "":
 		return lease.Answer{}, 0, nil

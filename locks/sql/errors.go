@@ -11,7 +11,7 @@ import (
 // verdict is what the dialect makes of an error, if it is the server's.
 func (s *Store) verdict(err error) Verdict {
 	if err == nil || lease.IsFinal(err) {
-		return Passes
+		return Transient
 	}
 	v, _, _ := s.dialect.Judge(err)
 	return v
@@ -34,7 +34,7 @@ func (s *Store) judge(err error) error {
 	switch verdict, _, hint := s.dialect.Judge(err); verdict {
 	case Refused:
 		return &lease.Refusal{Err: err, Hint: hint}
-	case MayPass:
+	case Temporary:
 		return &lease.Refusal{Err: err, Hint: hint, Temporary: true}
 	case NoRight:
 		if hint == "" {

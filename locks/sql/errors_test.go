@@ -12,7 +12,7 @@ import (
 // passing is a dialect for which every error is the connection's.
 type passing struct{ Dialect }
 
-func (passing) Judge(error) (Verdict, bool, string) { return Passes, false, "" }
+func (passing) Judge(error) (Verdict, bool, string) { return Transient, false, "" }
 
 // A server that said nothing is reported as that, whoever ended the attempt.
 func TestNoAnswerInWords(t *testing.T) {

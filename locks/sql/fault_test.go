@@ -78,6 +78,31 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
+// An answer that comes when a short lease is nearly over is asked for again: nobody may
+// start a command with what is left of it.
+func TestLateGrant(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		proxy := sqltest.NewProxy(t, b.server)
+		s, watch := b.behind(t, proxy), b.store(t)
+		Release(t, Take(t, watch, "n"))     // the table is there
+		const ttl = 1500 * time.Millisecond // the server ends a transaction that stalls for 1 s
+		var came atomic.Int64               // when the server was told at last
+		proxy.Judge(func(text string) sqltest.Verdict {
+			if commits(text) && came.Load() == 0 {
+				time.Sleep(ttl * 6 / 10) // the fault
+				came.CompareAndSwap(0, int64(locks.BootTime()))
+			}
+			return sqltest.Pass
+		})
+		l := Take(t, s, "n", TTL(ttl))
+		if late := locks.Instant(came.Load()).Sub(l.Term().Asked); late > ttl/2 { // or it was asked for again
+			t.Errorf("granted by an answer that came %v after it was asked for, with a TTL of %v", late, ttl)
+		}
+		_ = GiveBack(l) // which may be over on a busy machine
+	})
+}
+
 // Requests and answers are lost, all sessions are cut by the network or ended by
 // the server in the midst of transactions, clients give up or vanish. Never are
 // more inside than the rule allows; at the end nothing is left.
@@ -150,7 +175,7 @@ func TestFrozenInTransaction(t *testing.T) {
 			err = TryRenew(held)
 		}
 		took := time.Since(from)
-		if err != nil || took < time.Second || took > LongTTL/2 {
+		if err != nil || took < time.Second/2 || took > LongTTL/2 {
 			t.Errorf("renewed after %v: %v", took, err)
 		}
 		t.Logf("renewed after %v", took)
@@ -262,6 +287,35 @@ func TestOfferNotTaken(t *testing.T) {
 		Release(t, l)
 		Release(t, w.Granted())
 		Release(t, last.Granted())
+	})
+}
+
+// One that accepts its offer in the very moment in which it is taken for lost holds.
+// Slow: the time of an offer.
+func TestAcceptedWhileRevoked(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		proxy := sqltest.NewProxy(t, b.server)
+		s := b.behind(t, proxy)
+		held := Take(t, s, "n")
+		woken := Queue(t, s, "n")
+		b.listening(t, 1) // in a server's first second nobody can be woken, and nothing is offered
+		woken.Cancel()
+		woken.Ended()
+		first := queueWithoutWaiting(t, s)
+		var accepted atomic.Bool
+		proxy.Judge(func(text string) sqltest.Verdict {
+			own := fmt.Sprintf("WHERE lock_key='%s' AND entry_id='%s' AND state='O'", first.Key, first.ID)
+			if strings.HasPrefix(text, "DELETE FROM") && strings.Contains(text, own) && !accepted.Swap(true) {
+				b.exec(t, fmt.Sprintf("UPDATE golock SET state='H',due=0,ends=%d "+own, time.Now().Add(time.Hour).UnixMicro()))
+			}
+			return sqltest.Pass
+		})
+		next := Queue(t, s, "n")
+		Release(t, held)
+		testkit.Eventually(t, "it accepts", accepted.Load)
+		Becomes(t, s, "n", 1, 1)
+		next.Waits()
 	})
 }
 

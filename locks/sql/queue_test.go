@@ -212,6 +212,22 @@ func TestMoreHoldersThanOwnMax(t *testing.T) {
 	})
 }
 
+// queueWithoutWaiting puts a waiter into the queue that does not look again.
+func queueWithoutWaiting(t *testing.T, s locks.Store) locks.Ref {
+	t.Helper()
+	r := NewRequest(t, "n")
+	ticket, err := s.Join(background, r)
+	if err != nil || !ticket.Queued() {
+		t.Fatalf("Join: %v, %v", ticket, err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		_, _ = ticket.Wait(ctx)
+	})
+	return r.Ref
+}
+
 // Who comes behind a waiter that has died finds that out itself when the slot is
 // free, and is called by itself: it does not sleep over that.
 func TestBehindDeadWaiter(t *testing.T) {
@@ -219,15 +235,7 @@ func TestBehindDeadWaiter(t *testing.T) {
 		b := f.fresh(t)
 		s := b.store(t)
 		Take(t, s, "n", TTL(time.Second)) // and is never renewed
-		dead, err := s.Join(background, NewRequest(t, "n"))
-		if err != nil || !dead.Queued() {
-			t.Fatalf("Join: %v, %v", dead, err)
-		}
-		t.Cleanup(func() {
-			ctx, cancel := context.WithCancel(background)
-			cancel()
-			_, _ = dead.Wait(ctx)
-		})
+		queueWithoutWaiting(t, s)
 		b.server.KillConnections(t, b.name)
 		testkit.Eventually(t, "the slot is free", func() bool { n, _ := Count(t, s, "n"); return n == 0 })
 		w := Queue(t, s, "n")

@@ -3,13 +3,17 @@
 package sql_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 	. "golock/locks/locktest"
 	"golock/locks/sql"
+	"golock/test/testkit"
 )
 
 // Whatever is done first with a name after the server has come back: those whom
@@ -39,7 +43,7 @@ func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
 			forgotten[name] = Take(t, s, name, Limit(3))
 		}
 		for _, l := range forgotten {
-			b.exec(t, fmt.Sprintf("DELETE FROM golock WHERE entry_id='%x'", l.Grant().Ref.ID))
+			b.exec(t, fmt.Sprintf("DELETE FROM golock WHERE entry_id='%s'", l.Grant().Ref.ID))
 		}
 		b.server.Restart(t)
 		time.Sleep(second)
@@ -50,5 +54,37 @@ func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
 				t.Errorf("after %s who was forgotten: %v", name, err)
 			}
 		}
+	})
+}
+
+// A server that has become a replica refuses newcomers and says why; holder and waiter keep
+// trying, and go on when it is promoted.
+func TestPromotedReplica(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.alone(t)
+		s := b.store(t)
+		held, waiter := Take(t, s, "n"), Queue(t, s, "n")
+		promote := "SET GLOBAL read_only=0"
+		if f.name == "postgres" {
+			if err := os.WriteFile(b.server.Dir+"/data/standby.signal", nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			b.server.Restart(t)
+			promote = "SELECT pg_promote()"
+		} else {
+			b.exec(t, "SET GLOBAL read_only=1")
+		}
+		var refusal *lease.Refusal
+		if _, err := s.Join(background, NewRequest(t, "other")); !errors.As(err, &refusal) || refusal.Hint != sql.ReplicaHint {
+			t.Errorf("Join of another name: %v, want a refusal", err)
+		}
+		if err := TryRenew(held); err == nil || errors.Is(err, locks.ErrLost) {
+			t.Errorf("Renew: %v, want that it could not be done", err)
+		}
+		b.exec(t, promote)
+		testkit.Eventually(t, "it renews", func() bool { return TryRenew(held) == nil })
+		waiter.Waits()
+		Release(t, held)
+		waiter.Granted()
 	})
 }

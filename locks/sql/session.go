@@ -43,6 +43,27 @@ func (c *session) hangUp() {
 	}
 }
 
+// ask sends a text, over a connection that it opens if there is none. An error costs the
+// connection.
+func (c *session) ask(ctx context.Context, text string) (answers []Rows, err error) {
+	if err = c.open(ctx); err == nil {
+		answers, err = c.conn.Run(ctx, text)
+	}
+	if err != nil {
+		c.hangUp()
+	}
+	return answers, err
+}
+
+// insert is ask for a row that somebody else may just have made.
+func (c *session) insert(ctx context.Context, text string) error {
+	_, err := c.ask(ctx, text)
+	if err != nil && c.store.verdict(err) == Exists {
+		return nil
+	}
+	return err
+}
+
 // guard runs f with the session locked. After an error the connection is closed.
 func (c *session) guard(f func() error) (err error) {
 	c.mu.Lock()
@@ -137,9 +158,6 @@ var errNotLocked = errors.New("the name's row is not locked")
 func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 	s := c.store
 	c.sent = false
-	if err := c.open(ctx); err != nil {
-		return answer{}, err
-	}
 	v, err := c.look(ctx, q)
 	if err != nil {
 		return answer{}, err
@@ -157,7 +175,7 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 		return answer{}, err
 	}
 	c.sent, q.sent = true, true
-	if _, err := c.conn.Run(ctx, t.finish()); err != nil {
+	if _, err := c.ask(ctx, t.finish()); err != nil {
 		return answer{}, err
 	}
 	c.number = v.conn
@@ -172,7 +190,7 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 // nobody has taken in time are revoked: from then on they cannot be accepted.
 func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	s := c.store
-	answers, err := c.conn.Run(ctx, s.text(q))
+	answers, err := c.ask(ctx, s.text(q))
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +214,7 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 		} else if revoke == "" {
 			return v, nil
 		}
-		if answers, err = c.conn.Run(ctx, revoke+s.entriesText(q, limit)); err != nil {
+		if answers, err = c.ask(ctx, revoke+s.entriesText(q, limit)); err != nil {
 			return nil, err
 		}
 		if err := v.readEntries(q, answers, limit); err != nil {
@@ -279,7 +297,7 @@ func (c *session) asleep(ctx context.Context, key string, sleepers []Sleeper) ([
 	for i, w := range sleepers {
 		ids[i] = "'" + w.ID + "'"
 	}
-	rows, err := c.conn.Run(ctx, fmt.Sprintf("SELECT entry_id FROM %s WHERE lock_key='%s' AND entry_id IN (%s) AND (state='O' OR state='G' AND conn<>0)", c.store.table, key, strings.Join(ids, ",")))
+	rows, err := c.ask(ctx, fmt.Sprintf("SELECT entry_id FROM %s WHERE lock_key='%s' AND entry_id IN (%s) AND (state='O' OR state='G' AND conn<>0)", c.store.table, key, strings.Join(ids, ",")))
 	if err != nil || len(rows) != 1 {
 		return nil, err
 	}

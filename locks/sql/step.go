@@ -39,9 +39,8 @@ type answer struct {
 	lease.Answer
 	name     string
 	mine     row
-	inside   string // nested: the id of the enclosing run
-	holders  []row  // refused: who is in the way
-	replaced []row  // whom a newcomer has evicted
+	holders  []row // refused: who is in the way
+	replaced []row // whom a newcomer has evicted
 	now      int64
 	keepConn bool // somebody waits, and holders are few
 }
@@ -60,9 +59,9 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	}
 	d := queue.Decide(t.view(), q.Question)
 	a = answer{Answer: lease.Answer{
-		Verdict: d.Verdict, Place: d.Place, By: d.By, Existed: d.Existed, Full: d.Full, Waiters: d.Waiters, Epoch: t.name.epoch,
+		Verdict: d.Verdict, Place: d.Place, By: d.By, Existed: d.Existed, Full: d.Full, Waiters: d.Waiters, Epoch: t.name.epoch, Inside: d.Inside,
 		QuarantineCause: "the server has restarted, or its table was emptied or made again",
-	}, name: t.name.name, inside: d.Inside, now: v.now}
+	}, name: t.name.name, now: v.now}
 	if d.Fits {
 		a.Quarantine = span(max(t.quarantineEnd()-v.now, 0))
 	}

@@ -91,11 +91,7 @@ func (s *Store) listeners() int {
 
 // Join implements locks.Store.
 func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	t, err := lease.NewTicket(ctx, s.URL(), r, s.newEntry(r))
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+	return lease.NewTicket(ctx, s.URL(), r, s.newEntry(r))
 }
 
 // Attach implements locks.LeaseStore.
@@ -115,7 +111,7 @@ func (s *Store) Forget(ctx context.Context, name string) error {
 	c := &session{store: s}
 	defer c.idle()
 	err := s.once(ctx, c, func(ctx context.Context) error {
-		_, err := c.conn.Run(ctx, "START TRANSACTION;DELETE FROM "+s.table+" WHERE lock_key='"+locks.KeyOf(name).String()+"';COMMIT")
+		_, err := c.ask(ctx, "START TRANSACTION;DELETE FROM "+s.table+" WHERE lock_key='"+locks.KeyOf(name).String()+"';COMMIT")
 		return err
 	})
 	if errors.Is(err, errNoTable) {

@@ -24,7 +24,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		where += " AND lock_key='" + locks.KeyOf(name).String() + "'"
 	}
 	err = s.once(ctx, c, func(ctx context.Context) error {
-		rows, err := c.conn.Run(ctx, "SELECT lock_key FROM "+s.table+where)
+		rows, err := c.ask(ctx, "SELECT lock_key FROM "+s.table+where)
 		if err != nil || len(rows) != 1 {
 			return err
 		}
@@ -62,14 +62,9 @@ func (s *Store) once(ctx context.Context, c *session, do func(context.Context) e
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
 	return lease.Retry(ctx, s.URL(), func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		ctx, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 		defer cancel()
-		err := c.open(ctx)
-		if err == nil {
-			err = do(ctx)
-		}
+		err := do(ctx)
 		if err == nil {
 			return nil
 		}
@@ -98,7 +93,7 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	of := name + " AND entry_id<>''"
 	dead := fmt.Sprintf("(state IN ('W','O') AND ends<=%[1]d OR state IN ('H','E') AND ends<=%[1]d AND hold<=%[1]d)", before)
 	forgotten := fmt.Sprintf("(state='G' AND ends<=%d)", v.now-micros(max(olderThan, remember)))
-	answers, err := c.conn.Run(ctx, "SELECT COUNT(*)"+of+" AND "+dead+";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of)
+	answers, err := c.ask(ctx, "SELECT COUNT(*)"+of+" AND "+dead+";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of)
 	if err != nil {
 		return 0, err
 	}
@@ -117,6 +112,6 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	if n.err != nil {
 		return 0, &lease.Refusal{Err: n.err}
 	}
-	_, err = c.conn.Run(ctx, end)
+	_, err = c.ask(ctx, end)
 	return removed, err
 }

@@ -261,6 +261,6 @@ func (e *FormatError) Error() string {
 }
 
 // lockWait is how long the server may let a transaction wait for the name's
-// row. It is held for a few round trips only; who has died meanwhile loses it
-// after the same time.
+// row. It is held for a few round trips only; a client that stalls meanwhile
+// loses it after half of that, so that a release, which may take as long, succeeds.
 const lockWait = 2 * time.Second

@@ -15,11 +15,11 @@ import (
 // look after those before them.
 const nearPlaces = 3
 
-// beat prolongs the place of a waiter, if a third of its time is over, and looks how far it
+// prolongPlace prolongs the place of a waiter, if a third of its time is over, and looks how far it
 // has come. Only its own row is written, so that a long queue does not hold up the grants at its front. Where that is
 // not enough (ok is false) the waiter has to make a step: if it has come near, if it could
 // be woken from now on, and after anything that is not as usual.
-func (c *session) beat(ctx context.Context, key string, k known) (place int, ok bool) {
+func (c *session) prolongPlace(ctx context.Context, key string, k known) (place int, ok bool) {
 	s := c.store
 	if k.place <= nearPlaces {
 		return 0, false
@@ -31,11 +31,8 @@ func (c *session) beat(ctx context.Context, key string, k known) (place int, ok 
 		if wakes && (c.conn == nil || c.number != k.mine.conn) {
 			return lease.NoAnswer{}
 		}
-		if err := c.open(ctx); err != nil {
-			return err
-		}
 		clock := s.dialect.Clock()
-		answers, err := c.conn.Run(ctx, fmt.Sprintf("%[1]s;UPDATE %[2]s SET ends=%[3]s+%[4]d,due=%[3]s+%[5]d WHERE lock_key='%[6]s' AND entry_id='%[7]s' AND state='W' AND (ends<%[3]s+%[5]d OR due<%[3]s+%[10]d);"+
+		answers, err := c.ask(ctx, fmt.Sprintf("%[1]s;UPDATE %[2]s SET ends=%[3]s+%[4]d,due=%[3]s+%[5]d WHERE lock_key='%[6]s' AND entry_id='%[7]s' AND state='W' AND (ends<%[3]s+%[5]d OR due<%[3]s+%[10]d);"+
 			"SELECT COUNT(*)-1,COALESCE(SUM(CASE WHEN entry_id='%[7]s' THEN 1 ELSE 0 END),0) FROM %[2]s WHERE lock_key='%[6]s' AND state='W' AND ord<='%[8]s' AND ord>=(SELECT low FROM %[2]s WHERE lock_key='%[6]s' AND entry_id='');%[9]s",
 			s.dialect.Begin(lockWait), s.table, clock, micros(k.ttl), micros(k.ttl*2/3), key, k.mine.ID, order(k.mine.Claim), s.dialect.Commit(false), micros(k.ttl/3)))
 		if err != nil {
@@ -49,9 +46,11 @@ func (c *session) beat(ctx context.Context, key string, k known) (place int, ok 
 	return ahead + 1, err == nil && !near
 }
 
-// nap is how long a waiter sleeps before it looks, without a lock, whether a wake-up was
+// checkInterval is how long a waiter sleeps before it looks, without a lock, whether a wake-up was
 // lost, or one before it lets its offer pass: a releaser may have died, or been too early.
-func nap(place int) time.Duration { return 5*time.Second + time.Duration(place)*50*time.Millisecond }
+func checkInterval(place int) time.Duration {
+	return 5*time.Second + time.Duration(place)*50*time.Millisecond
+}
 
 // sleep waits until the entry has an offer, or has to look for another reason; for d at
 // most. It accepts the offer: mine is the entry then, sent the moment from which its lease
@@ -75,7 +74,7 @@ func (c *session) sleep(ctx context.Context, key string, k known, d time.Duratio
 		offered, accept := c.store.acceptText(key, &k.mine)
 		for end := c.store.clock().Add(d); ; {
 			from := c.store.clock()
-			limit := min(max(end.Sub(from), 0), nap(k.place))
+			limit := min(max(end.Sub(from), 0), checkInterval(k.place))
 			if err := c.conn.Wait(bound, k.mine.ID, offered, limit); err != nil || ctx.Err() != nil {
 				return err
 			}
@@ -91,7 +90,7 @@ func (c *session) sleep(ctx context.Context, key string, k known, d time.Duratio
 			}
 		}
 	})
-	if mine.State != queue.Holding || mine.Evicted != "" {
+	if mine.State != queue.Holding {
 		mine = row{}
 	}
 	return mine, sent, err

@@ -40,7 +40,7 @@ const (
 type Reporter struct {
 	Store locks.Store
 	Name  string
-	ID    *[16]byte // of the entry in the queue
+	ID    *locks.ID // of the entry in the queue
 	TTL   time.Duration
 	Wake  func()
 	Until time.Time // see Waiting

@@ -61,7 +61,7 @@ func onlook(t *testing.T, s *shown, place int, d time.Duration) (told []string) 
 		if s.leased {
 			store = shownLeases{shown: s}
 		}
-		o := &Reporter{Store: store, Name: "n", ID: new([16]byte), TTL: 30 * time.Second, Wake: func() {}}
+		o := &Reporter{Store: store, Name: "n", ID: new(locks.ID), TTL: 30 * time.Second, Wake: func() {}}
 		o.Report = func(w *Waiting) time.Duration {
 			if w == nil {
 				told = append(told, "over")
@@ -131,7 +131,7 @@ func TestLookThatHangs(t *testing.T) {
 // A panic in a look is the run's.
 func TestLookThatPanics(t *testing.T) {
 	report := func(*Waiting) time.Duration { return time.Nanosecond }
-	o := &Reporter{Store: struct{ *shown }{}, ID: new([16]byte), Wake: func() {}, Report: report}
+	o := &Reporter{Store: struct{ *shown }{}, ID: new(locks.ID), Wake: func() {}, Report: report}
 	var err error
 	o.looks = make(chan look, 1)
 	o.look()
@@ -152,7 +152,7 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stubborn{shown: shown{own: 1}}
 		report := func(*Waiting) time.Duration { return time.Second }
-		o := &Reporter{Store: s, ID: new([16]byte), Wake: func() {}, Report: report}
+		o := &Reporter{Store: s, ID: new(locks.ID), Wake: func() {}, Report: report}
 		o.Begin(func() int { return 1 })
 		time.Sleep(time.Second)
 		if err := o.Update(); err != nil || o.cancel == nil {

@@ -300,7 +300,7 @@ func (h *history) mustEnd(r *run, l *life) bool {
 	case !h.Leased || !h.outlived(r):
 		return false
 	}
-	return l.part == 0 || !h.marked(r, killBoth, stopThenKill, killGuard)
+	return l.part == 0 || !h.marked(r, killBoth, stopThenKill, killGuard, killStopped)
 }
 
 // orphans judges what was alive when it should not be.

@@ -69,8 +69,10 @@ func (h *history) code(r *run) string {
 		refused := slices.Concat(nets, servers, []kind{diskFull, removeFiles, heldUp, serverFlush})
 		hit := len(h.hit(r, r.started, r.ended, refused...)) > 0
 		away := h.Rows && h.outage(r, r.started, r.ended) > 0
-		brief := h.Leased && r.Wait > 0 && r.Wait < briefWait
-		if hit || away || brief || !h.Leased && h.anyStopped(r.started, r.ended) {
+		// A server that comes back gives nobody a slot for a while.
+		young := len(h.hit(r, r.started-int64(h.Quarantine+time.Second), r.ended, servers...)) > 0
+		unanswered := h.Leased && r.Wait > 0 && (r.Wait < briefWait || r.queued == 0)
+		if hit || away || young || unanswered || !h.Leased && h.anyStopped(r.started, r.ended) {
 			may = append(may, unavailableCode)
 		}
 	default:

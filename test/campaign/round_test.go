@@ -35,8 +35,8 @@ type round struct {
 	faults []fault
 }
 
-// patience is how long after the last fault and request everybody must have
-// had a turn and ended, on a busy machine. It is much more than that takes.
+// patience is how long after the last fault, request or end of a golock the next one must
+// have had its turn and ended, on a busy machine. It is much more than that takes.
 const patience = 90 * time.Second
 
 // play carries out a plan and gives a history for each name.
@@ -155,8 +155,13 @@ func (r *round) run() (healed moment, stuck []int) {
 	}()
 	all.Wait()
 	healed = monotonic()
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if stuck = r.going(); len(stuck) == 0 || time.Now().After(end) {
+	var end time.Time
+	for left := -1; ; time.Sleep(20 * time.Millisecond) {
+		stuck = r.going()
+		if len(stuck) != left {
+			left, end = len(stuck), time.Now().Add(patience)
+		}
+		if left == 0 || time.Now().After(end) {
 			break
 		}
 		// A golock that was told to go on while it was about to stop is one that

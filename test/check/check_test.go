@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -322,7 +321,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// On a terminal there is a line that tells how far it is, and a picture.
+// On a terminal there is a line that tells how far it is.
 func TestTerminal(t *testing.T) {
 	cmd, _ := command(t, "--store", "local://"+t.TempDir(), "--loops", "200")
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 70})
@@ -336,23 +335,9 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("%v: %s", err, &out)
 	}
 	text := out.String()
-	for _, want := range []string{"\r\x1b[Kgolock: ", " of 200 runs", "\r\x1b[Ktested ", "below", "#", "passed "} {
+	for _, want := range []string{"\r\x1b[Kgolock: ", " of 200 runs", "\r\x1b[Ktested ", "passed "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %q", want, text)
 		}
-	}
-	bars, most := 0, 0
-	for line := range strings.Lines(text) {
-		if words := strings.Fields(line); len(words) > 3 && words[0] == "below" {
-			n, err := strconv.Atoi(words[3])
-			if err != nil || len(strings.TrimRight(line, "\r\n")) > 70 {
-				t.Errorf("%v: %q", err, line)
-			}
-			bars += n
-			most = max(most, strings.Count(line, "#"))
-		}
-	}
-	if bars < 50 || most < 30 {
-		t.Errorf("%d hand-offs in the picture, the longest bar has %d", bars, most)
 	}
 }

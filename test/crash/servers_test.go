@@ -3,6 +3,7 @@
 package crash_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,6 +77,16 @@ func sqlServer(t *testing.T, s *sqltest.Server) *server {
 	}
 }
 
+// leasedStores give the URL of an empty one of each kind.
+var leasedStores = map[string]func(t *testing.T) string{
+	"redis":    func(t *testing.T) string { return redistest.StoreURL(t, "quarantine=0s") },
+	"mariadb":  func(t *testing.T) string { return sqlURL(t, sqltest.Maria(t)) },
+	"postgres": func(t *testing.T) string { return sqlURL(t, sqltest.Postgres(t)) },
+	"mkdir":    func(t *testing.T) string { return "mkdir://" + testkit.Place(t, 0o755) },
+}
+
+func sqlURL(t *testing.T, s *sqltest.Server) string { return s.URL(s.NewDatabase(t), "quarantine=0s") }
+
 // leasing makes a world on a store with leases.
 func leasing(t *testing.T, url string, ttl time.Duration) *world {
 	w := newWorld(t, url)
@@ -126,6 +137,30 @@ func (r row) undisturbed() {
 	if !r.holder.Running() {
 		r.T.Fatalf("the holder has ended: %s", r.report())
 	}
+}
+
+// renewed waits for two renewals of the holder: on Redis the first comes as soon as it hears
+// of events.
+func (r row) renewed() {
+	r.T.Helper()
+	left := func() int {
+		var list []struct {
+			Left int `json:"expires_in_ms"`
+		}
+		out := r.Golock("ls", "job", "--json", "--store", r.Store).Run().Stdout
+		if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) == 0 {
+			r.T.Fatalf("golock ls: %q, %v", out, err)
+		}
+		return list[0].Left
+	}
+	last, times := left(), 0
+	r.Eventually("the lease is renewed", func() bool {
+		before := last
+		if last = left(); last > before {
+			times++
+		}
+		return times == 2
+	})
 }
 
 // served releases the holder and expects that all run, in their order.
@@ -193,6 +228,49 @@ func TestGolockStopped(t *testing.T) {
 			r.queue[0].Wait()
 			r.holder.Signal(syscall.SIGCONT)
 			r.lost()
+		}
+	})
+}
+
+// A machine with golock, watchdog, command and server is suspended for longer than the lease.
+// Whoever of them wakes first, the command is dead without a word from the server. The clock
+// that counts suspends is a day ahead of the other one there, as after an earlier suspend.
+// Slow: a lease has to end.
+func TestHostSuspended(t *testing.T) {
+	onServers(t, func(t *testing.T, s *server) {
+		var wake, end []func()
+		for i, order := range [][]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}} {
+			w := leasing(t, s.url(i, "0s"), lesserTTL)
+			p, c := w.prepare(spec{max: 1, hold: -1})
+			p.Process = c.By("unshare", "--time", "--boottime", "86400", "--fork", "--kill-child", "--").Start()
+			w.awaitBegin(p)
+			waiter := w.queued(spec{max: 1})
+			golock := testkit.Children(p.PID)[0]
+			host := []int{golock, testkit.GuardOf(golock), p.commandPID()}
+			for _, pid := range host { // golock first: it would continue the watchdog
+				w.Signal(pid, syscall.SIGSTOP)
+				w.Eventually("it is stopped", func() bool { return testkit.Stopped(pid) })
+			}
+			wake = append(wake, func() {
+				for _, which := range order {
+					w.Signal(host[which], syscall.SIGCONT)
+				}
+				p.awaitDeath()
+			})
+			end = append(end, func() {
+				p.Expects(79, "the slot could not be kept")
+				p.judged = true
+				w.finishInOrder(waiter)
+			})
+		}
+		s.pause()
+		time.Sleep(lesserTTL)
+		for _, f := range wake {
+			f()
+		}
+		s.resume()
+		for _, f := range end {
+			f()
 		}
 	})
 }

@@ -37,6 +37,10 @@ func (w *world) trace(s spec, when func(*proc) syscall.Signal) *proc {
 	return p
 }
 
+// threadAlone stops the thread that makes the system call, and no other one, until goOn is
+// closed, which ends the tracing.
+const threadAlone = syscall.SIGTRAP
+
 // follow traces p. Tracer is a thread; this one ends with the goroutine, which
 // keeps it locked, and with the thread ends the tracing.
 func (p *proc) follow(c *testkit.Command, when func(*proc) syscall.Signal) error {
@@ -49,11 +53,19 @@ func (p *proc) follow(c *testkit.Command, when func(*proc) syscall.Signal) error
 	p.Process = c.Start()
 	defer time.AfterFunc(testkit.Patience, func() { p.world.Signal(p.PID, syscall.SIGKILL) }).Stop()
 	const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEEXIT
+	alone := 0
 	for begun := false; ; begun = true {
 		// Its threads, and nothing else, are in the group of that number.
 		var ws unix.WaitStatus
-		tid, err := unix.Wait4(-p.PID, &ws, unix.WALL, nil)
-		if err == unix.EINTR {
+		tid, err := unix.Wait4(-p.PID, &ws, unix.WALL|alone, nil)
+		if err == nil && tid == 0 { // the others are busy
+			select {
+			case <-p.goOn:
+				return nil
+			case <-time.After(time.Millisecond):
+			}
+		}
+		if err == unix.EINTR || err == nil && tid == 0 {
 			continue
 		}
 		if err == nil && !begun {
@@ -69,7 +81,12 @@ func (p *proc) follow(c *testkit.Command, when func(*proc) syscall.Signal) error
 		case sig == unix.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_EXIT && tid == p.PID:
 			return nil
 		case sig == unix.SIGTRAP|0x80:
-			if end := when(p); end != 0 {
+			switch end := when(p); end {
+			case 0:
+			case threadAlone:
+				alone = unix.WNOHANG
+				continue
+			default:
 				p.judged = end == syscall.SIGKILL
 				p.Signal(end)
 				return nil

@@ -33,7 +33,8 @@ type proc struct {
 	*testkit.Process
 	world  *world
 	token  int
-	judged bool // killed, or its end is looked at by the test itself
+	goOn   chan struct{} // see threadAlone
+	judged bool          // killed, or its end is looked at by the test itself
 
 	// From the judge's records, guarded by world.mu.
 	begins, ends int
@@ -95,7 +96,7 @@ func (w *world) prepare(s spec) (*proc, *testkit.Command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.weight = max(s.weight, 1)
-	p := &proc{spec: s, world: w, token: len(w.procs)}
+	p := &proc{spec: s, world: w, token: len(w.procs), goOn: make(chan struct{})}
 	w.procs = append(w.procs, p)
 	args := []string{"--max", strconv.Itoa(s.max)}
 	if s.max == 0 {

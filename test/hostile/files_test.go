@@ -239,6 +239,55 @@ func TestForeignThingsAmongLeaseFiles(t *testing.T) {
 	h.Wait() // it writes there as long as it lives
 }
 
+// A request beside the versions, which the next golock lets into the queue, counts only if
+// the golock whose record has its name can have written it.
+func TestForgedRequests(t *testing.T) {
+	t.Parallel()
+	s := testkit.New(t, "")
+	dir := testkit.Place(t, 0o777)
+	store := "mkdir://" + dir
+	h := hold(s, victim, "--store", store, "--name", "x", "--ttl", "1h")
+	record := onlyRecord(t, dir)
+	text, err := os.ReadFile(record)
+	testkit.Must(t, err)
+	place := filepath.Dir(filepath.Dir(record))
+	const right = `W 0 0 1 1 0 0 3600000000000 0 0 0 s r ""`
+	for i, c := range []struct {
+		what, entry string
+		uid         int
+	}{
+		{"another user's", right, attacker},
+		{"a holder", `H 0 0 1 1 0 7 3600000000000 0 0 0 s0 r ""`, victim},
+		{"one with a ticket", `W 0 1 1 1 0 0 3600000000000 0 0 0 s r ""`, victim},
+		{"heavier than its max", `W 0 0 2 1 0 0 3600000000000 0 0 0 s r ""`, victim},
+		{"one that replaces", `W 0 0 1 1 0 0 3600000000000 0 0 0 s rrunning ""`, victim},
+		{"an evicted one", `W 0 0 1 1 0 0 3600000000000 0 0 0 s r "by me"`, victim},
+		{"a huge one", `W 0 0 1 1 0 0 3600000000000 0 0 0 s r "` + strings.Repeat("x", 1<<20) + `"`, victim},
+		{"another's ID", right, victim},
+		{"", right, victim}, // which shows that the others could be let in
+	} {
+		id := fmt.Sprintf("%032x", i+1)
+		own, request := filepath.Dir(record)+"/"+id+"-0", place+"/join."+id+"-0"
+		if c.what == "another's ID" {
+			id = fmt.Sprintf("%032x", 1000)
+		}
+		testkit.Must(t, os.WriteFile(own, text, 0o666))
+		testkit.Must(t, os.WriteFile(request, []byte("1 0 1\n"+id+" "+c.entry+"\n"), 0o666))
+		testkit.Must(t, errors.Join(os.Chown(own, victim, victim), os.Chown(request, c.uid, c.uid)))
+		next := command(s, victim, "run", "-v", "--store", store, "--name", "x", "--", "true").Begin()
+		next.Says(" waiting")
+		next.Signal(unix.SIGTERM)
+		next.Expects(143)
+		r := as(s, victim, "ls", "--store", store, "--json")
+		waits := strings.Contains(r.Stdout, `"state": "waiting"`)
+		if judge(t, c.what, r); waits != (c.what == "") {
+			t.Errorf("%s: waits %v: %s", c.what, waits, r.Stdout)
+		}
+	}
+	h.In.Close()
+	h.Wait() // it writes there as long as it lives
+}
+
 // onlyRecord is the file of the only entry in a directory of lease files.
 func onlyRecord(t *testing.T, dir string) string {
 	t.Helper()

@@ -43,7 +43,7 @@ func plainText(t testing.TB, what, text string) {
 		t.Errorf("%s: not UTF-8: %q", what, text)
 	}
 	for _, r := range text {
-		if r != '\n' && locks.Steers(r) {
+		if r != '\n' && locks.IsTerminalControl(r) {
 			t.Errorf("%s: %U in %q", what, r, text)
 			return
 		}
@@ -175,11 +175,13 @@ func TestWordsOnRedis(t *testing.T) {
 	store := fmt.Sprintf("redis://%s?quarantine=0s", server.Addr())
 	h := hold(s, attacker, "--store", store, "--name", "x", "--ttl", "60s")
 	key, id, _ := strings.Cut(h.id, "-")
-	detail, err := json.Marshal(map[string]any{"host": evilText, "pid": 1, "uid": 0, "user": evilText, "command": []string{"sh", evilText}})
-	testkit.Must(t, err)
 	entries := "golock:{" + key + "}:e"
-	record := server.Do("HGET", entries, id).(string)
-	server.Do("HSET", entries, id, record[:strings.Index(record, "{")]+string(detail))
+	var record map[string]any
+	testkit.Must(t, json.Unmarshal([]byte(server.Do("HGET", entries, id).(string)), &record))
+	record["owner"] = map[string]any{"host": evilText, "pid": 1, "uid": 0, "user": evilText, "command": []string{"sh", evilText}}
+	forged, err := json.Marshal(record)
+	testkit.Must(t, err)
+	server.Do("HSET", entries, id, string(forged))
 	// A name that no rule allows, in the list of names.
 	other := locks.KeyOf(evilText).String()
 	for _, part := range "she" {

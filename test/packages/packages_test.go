@@ -185,6 +185,37 @@ func TestLean(t *testing.T) {
 	}
 }
 
+// The lean program does not become one that another user could have put there.
+func TestLeanOfOthers(t *testing.T) {
+	dir, server := unpack(t), redistest.Start(t).URL("quarantine=0s")
+	libexec := filepath.Join(dir, "libexec/golock")
+	full := filepath.Join(libexec, "golock-"+version)
+	run := func(code int, says ...string) {
+		t.Helper()
+		cmd := exec.Command(filepath.Join(dir, "bin/golock"), "run", "--name", "n", "--store", server, "--", "echo", "started")
+		text, _ := cmd.CombinedOutput()
+		missing := slices.ContainsFunc(says, func(word string) bool { return !strings.Contains(string(text), word) })
+		if cmd.ProcessState.ExitCode() != code || missing {
+			t.Errorf("%v, %s; want exit code %d and %q", cmd.ProcessState, text, code, says)
+		}
+	}
+	for _, path := range []string{full, libexec} {
+		do(t, dir, "chown", "20001", path)
+		run(69, full, path+" belongs to user 20001", "chown")
+		do(t, dir, "chown", "0", path)
+		do(t, dir, "chmod", "go+w", path)
+		run(69, full, "other users can write to "+path, "chmod go-w")
+		do(t, dir, "chmod", "go-w", path)
+	}
+	do(t, dir, "mv", full, filepath.Join(dir, "other"))
+	do(t, dir, "ln", "-s", "../../other", full)
+	do(t, dir, "chmod", "a+w", dir)
+	run(69, "other users can write to "+dir)
+	do(t, dir, "chmod", "go-w", dir)
+	do(t, dir, "chown", "-R", "20001", dir) // a user's own
+	run(0, "started")
+}
+
 // tree is what stands below a directory: each path with its mode, sorted.
 func tree(t *testing.T, dir string) (all []string) {
 	t.Helper()

@@ -64,6 +64,7 @@ func supervise() (code int, err error) {
 		return 1, err
 	}
 	told := make(chan os.Signal, 1)
+	nohup := signal.Ignored(syscall.SIGHUP) // by nohup(1): a hangup then ends nothing
 	signal.Notify(told, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	tests, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{
 		Env:   append(os.Environ(), dirVariable+"="+dir, "TMPDIR="+dir),
@@ -74,8 +75,10 @@ func supervise() (code int, err error) {
 		return 1, err
 	}
 	go func() {
-		for range told {
-			_ = syscall.Kill(tests.Pid, syscall.SIGTERM)
+		for sig := range told {
+			if sig != syscall.SIGHUP || !nohup {
+				_ = syscall.Kill(tests.Pid, syscall.SIGTERM)
+			}
 		}
 	}()
 	status := collect(tests.Pid)

@@ -353,8 +353,12 @@ func TestWrongUse(t *testing.T) {
 		} else {
 			none.Expect(s.T, 0)
 		}
-		s.sh(`golock acquire --name full --for $$ >/dev/full`).Expects(70, "no space")
+		s.sh(`golock acquire --name full --for $$ --hold 1h >/dev/full`).Expects(70, "no space")
 		s.free("full")
+		if !s.IsLocal() {
+			s.sh(`golock acquire --name full --for none --hold 1h >/dev/full`).Expects(70, "no space")
+			s.free("full")
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golock/internal/procfs"
@@ -23,7 +24,7 @@ func Stopped(pid int) bool { return StatOf(pid).State == 'T' }
 
 // Caught returns the signals that a process catches or blocks, as a mask.
 func Caught(pid int) uint64 {
-	return procfs.SignalMask(pid, "SigCgt") | procfs.SignalMask(pid, "SigBlk")
+	return signalMask(pid, "SigCgt") | signalMask(pid, "SigBlk")
 }
 
 // Processes lists the processes that fit, zombies included.
@@ -59,4 +60,9 @@ func Describe(pids []int) string {
 		return "no processes"
 	}
 	return strings.Join(all, "; ")
+}
+
+func signalMask(pid int, key string) uint64 {
+	mask, _ := strconv.ParseUint(procfs.Status(pid, key), 16, 64)
+	return mask
 }

@@ -135,7 +135,8 @@ func (s *Sandbox) Living() []int {
 
 // has reports whether a process belongs to the sandbox. A zombie does not.
 func (s *Sandbox) has(pid int) bool {
-	return slices.Contains(procfs.Environ(pid), s.mark)
+	environment, _ := os.ReadFile(procfs.Dir(pid) + "/environ")
+	return slices.Contains(strings.Split(string(environment), "\x00"), s.mark)
 }
 
 // Lives reports whether a process is one of the sandbox's that have not ended:

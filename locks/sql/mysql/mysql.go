@@ -40,11 +40,11 @@ func (dialect) Quote(name string) string {
 }
 
 // session is what every connection is told before its first statement. The
-// server closes one that says nothing for two seconds, in a transaction above
-// all: its locks would hold up everybody. Limits that the administrator has set
+// server closes one that says nothing for a second, in a transaction above all:
+// its locks would hold up everybody. Limits that the administrator has set
 // for statements must not end the sleep of a waiter; MariaDB reads the first
 // comment, MySQL the second.
-const session = "SET SESSION autocommit=1,time_zone='+00:00',wait_timeout=2,innodb_lock_wait_timeout=%d" +
+const session = "SET SESSION autocommit=1,time_zone='+00:00',wait_timeout=1,innodb_lock_wait_timeout=%d" +
 	"/*M! ,max_statement_time=0*//*!50708 ,max_execution_time=0*/;"
 
 // Begin implements sql.Dialect.
@@ -273,11 +273,13 @@ func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
 	case 1665:
 		return sql.Refused, true, "golock needs binlog_format=ROW or MIXED"
 	case 1021, 1041, 1114, 1037, 1038: // disk, memory, table full
-		return sql.MayPass, true, ""
+		return sql.Temporary, true, ""
+	case 1290, 1836: // read-only
+		return sql.Temporary, true, sql.ReplicaHint
 	case 1064, 1046, 1193, 1227, 1235, 1305, 1347, 1286:
 		return sql.Refused, true, ""
 	}
-	return sql.Passes, true, ""
+	return sql.Transient, true, ""
 }
 
 func judgeConnection(err error) (sql.Verdict, bool, string) {
@@ -289,10 +291,10 @@ func judgeConnection(err error) (sql.Verdict, bool, string) {
 		errors.Is(err, driverpkg.ErrUnknownPlugin), errors.Is(err, driverpkg.ErrOldProtocol):
 		return sql.Refused, true, ""
 	case errors.As(err, &opened):
-		return sql.Passes, false, ""
+		return sql.Transient, false, ""
 	}
 	if hint, bad := network.TLSHint(err); bad {
 		return sql.Refused, true, hint
 	}
-	return sql.Passes, false, ""
+	return sql.Transient, false, ""
 }

@@ -47,7 +47,7 @@ func (dialect) Quote(name string) string {
 func (dialect) Begin(lockWait time.Duration) string {
 	ms := lockWait.Milliseconds()
 	return fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;SET LOCAL lock_timeout=%d;"+
-		"SET LOCAL statement_timeout=%d;SET LOCAL idle_in_transaction_session_timeout=%d", ms, 2*ms, ms)
+		"SET LOCAL statement_timeout=%d;SET LOCAL idle_in_transaction_session_timeout=%d", ms, 2*ms, ms/2)
 }
 
 // Commit implements sql.Dialect.
@@ -251,7 +251,7 @@ func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
 		if strings.Contains(err.Error(), "authentication method requirement") {
 			return sql.Refused, true, "it wants the password in the clear, which is not sent over an open network: ?tls=on"
 		}
-		return sql.Passes, false, ""
+		return sql.Transient, false, ""
 	}
 	switch e.Code {
 	case "40001", "40P01":
@@ -270,15 +270,17 @@ func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
 		return sql.Refused, true, "the database must exist"
 	case "3F000":
 		return sql.Refused, true, "the schema must exist"
+	case "0A000", "25006": // in recovery a transaction cannot be READ WRITE
+		return sql.Temporary, true, sql.ReplicaHint
 	}
 	switch e.Code[:2] {
 	case "53": // short of disk, memory or connections
 		if e.Code == "53300" {
-			return sql.Passes, true, ""
+			return sql.Transient, true, ""
 		}
-		return sql.MayPass, true, ""
-	case "0A", "22", "42":
+		return sql.Temporary, true, ""
+	case "22", "42":
 		return sql.Refused, true, ""
 	}
-	return sql.Passes, e.Code[:2] != "57" && e.Code[:2] != "08" && e.Code != "25P03", ""
+	return sql.Transient, e.Code[:2] != "57" && e.Code[:2] != "08" && e.Code != "25P03", ""
 }

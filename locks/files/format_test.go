@@ -1,0 +1,26 @@
+package files
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"golock/locks/lease"
+	"golock/test/testkit"
+)
+
+// What other versions read has not changed without a new number.
+func TestFormat(t *testing.T) {
+	r := record{
+		Owner:    lease.Owner{Host: "host", PID: 1, UID: 2, User: "user", Runs: true, Command: []string{"a", "b"}},
+		NoGolock: true, Clock: "clock", Process: owner{Boot: "boot", PIDNS: "pid:[3]", PID: 4, Start: "5"}, Since: 6, TTL: 7,
+	}
+	text := ""
+	for _, v := range []any{head{Format: format, Name: "n"}, r, map[string]note{"record": {Heartbeat: "beat", Since: 8}}} {
+		line, err := json.Marshal(v)
+		testkit.Must(t, err)
+		text += string(line) + "\n"
+	}
+	names := fmt.Sprintln(headFile, recordsDir, seenPrefix, requestPrefix, usedSuffix, versionName(9), stateFile, example().entries[0].record())
+	testkit.Format(t, format, names+text+heartbeat{count: 10, asked: 11, phase: accepted}.String()+string(example().text()))
+}

@@ -1,0 +1,63 @@
+//go:build integration
+
+package redis_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/locks"
+	. "golock/locks/locktest"
+	"golock/locks/redis/redistest"
+	"golock/test/testkit"
+)
+
+// What other versions read has not changed without a new number. Of what differs each time
+// only the form counts.
+func TestFormat(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, server.URL("quarantine=0s"))
+	Release(t, Take(t, s, "n"))
+	l := Take(t, s, "n", Hold(time.Hour), Priority(1), Replace(locks.ReplaceRunning))
+	Queue(t, s, "n", Priority(-1))
+	testkit.Must(t, s.Evict(background, l.Grant().Ref, "me"))
+	text := ""
+	keys := server.Do("KEYS", "*").([]any)
+	slices.SortFunc(keys, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+	for _, key := range keys {
+		kind, ask := server.Do("TYPE", key), []any{"HGETALL", key}
+		if kind == "zset" {
+			ask = []any{"ZRANGE", key, 0, -1, "WITHSCORES"}
+		}
+		var lines []string
+		for pair := range slices.Chunk(server.Do(ask...).([]any), 2) {
+			lines = append(lines, form(fmt.Sprint(sorted(pair[0]), " ", sorted(pair[1]))))
+		}
+		slices.Sort(lines)
+		text += form(key.(string)) + " " + fmt.Sprint(kind) + "\n  " + strings.Join(lines, "\n  ") + "\n"
+	}
+	testkit.Format(t, server.Do("HGET", stateKey(t, server), "format"), text)
+}
+
+// sorted is a value, one of JSON with its fields in order, and without who it is.
+func sorted(value any) any {
+	var fields map[string]any
+	if json.Unmarshal([]byte(fmt.Sprint(value)), &fields) != nil {
+		return value
+	}
+	delete(fields, "owner")
+	text, _ := json.Marshal(fields)
+	return string(text)
+}
+
+// form is a text whose IDs and numbers are all the same.
+func form(text string) string {
+	text = regexp.MustCompile(`[0-9a-f]{32,}`).ReplaceAllString(text, "ID")
+	return regexp.MustCompile(`[0-9]+(\.[0-9]+)?`).ReplaceAllString(text, "0")
+}

@@ -1,0 +1,27 @@
+package sql
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golock/locks"
+	"golock/locks/queue"
+	"golock/test/testkit"
+)
+
+// What other versions read has not changed without a new number.
+func TestFormat(t *testing.T) {
+	text := columnTypes(func(size int) string { return fmt.Sprintf("TEXT(%d)", size) }) + "\n" +
+		QueueIndex + "\n" + tableNames + "\n" + tableValues("server", 1, 2) + "\n" + columns + "\n"
+	for _, state := range []queue.State{queue.Waiting, queue.Offered, queue.Holding, queue.Ended, queue.Gone, nameRow} {
+		r := row{Entry: queue.Entry{
+			State: state, ID: "id", Replace: locks.ReplaceRunning, Evicted: "by 'me'", Fence: 3, Slots: []int{0, 1, 3},
+			Claim: locks.Claim{Weight: 3, Max: 4, Priority: 5, Ticket: 6},
+		}, ends: 7, due: 8, ttl: 9000, since: 10, hold: 11, conn: 12, info: "info"}
+		fields, err := r.fields()
+		testkit.Must(t, err)
+		text += strings.Join(fields, ",") + "\n"
+	}
+	testkit.Format(t, format, text)
+}

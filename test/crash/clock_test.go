@@ -1,0 +1,154 @@
+//go:build integration
+
+package crash_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/test/testkit"
+)
+
+// The wall clocks of two hosts are set while a run holds and another waits: to another
+// time of the day, and another day. The one goes on renewing, the other waiting, limits
+// of time are as long as before, and the order stays.
+func TestWallClockOfAHostIsSet(t *testing.T) {
+	t.Parallel()
+	for name, url := range leasedStores {
+		for _, hours := range []int64{7, -31} {
+			t.Run(fmt.Sprintf("%s/%+d h", name, hours), func(t *testing.T) {
+				t.Parallel()
+				w := leasing(t, url(t), 6*time.Second)
+				holder, waiter := newWallClock(w, "--time-limit", "1h"), newWallClock(w, "--wait", "1h")
+				r := row{world: w, holder: holder.golock()}
+				w.awaitBegin(r.holder)
+				r.queue = append(r.queue, waiter.golock())
+				waiter.p.Says(" waiting")
+				waiter.p.release()
+				holder.set(hours)
+				waiter.set(-hours)
+				r.renewed()
+				r.queue = append(r.queue, w.queued(spec{max: 1}))
+				r.served()
+				holder.check(hours)
+				waiter.check(-hours)
+			})
+		}
+	}
+}
+
+// wallClock is the wall clock of one golock. The kernel has one for all, and Go reads it
+// without the C library: its code in that process (vdso(7)) is replaced.
+type wallClock struct {
+	w     *world
+	p     *proc
+	c     *testkit.Command
+	ahead int64 // address of the seconds that it is ahead
+}
+
+func newWallClock(w *world, flags ...string) *wallClock {
+	p, c := w.prepare(spec{max: 1, hold: -1, flags: append(flags, "-v")})
+	c.Setenv("TZ=UTC").Traced = true
+	return &wallClock{w: w, p: p, c: c}
+}
+
+// golock starts it, with the replacement, which calls the kernel and adds to
+// CLOCK_REALTIME what follows it.
+func (k *wallClock) golock() *proc {
+	k.w.T.Helper()
+	replacement := []byte{
+		0x57,               // push %rdi
+		0xb8, 228, 0, 0, 0, // mov $__NR_clock_gettime, %eax
+		0x0f, 0x05, // syscall
+		0x5f,                   // pop %rdi
+		0x85, 0xff, 0x75, 0x0a, // test %edi, %edi; jnz to the end
+		0x48, 0x8b, 0x0d, 4, 0, 0, 0, // mov 4(%rip), %rcx
+		0x48, 0x01, 0x0e, 0xc3, // add %rcx, (%rsi); ret
+		0, 0, 0, 0, 0, 0, 0, 0,
+	}
+	over := make(chan error)
+	go func() {
+		runtime.LockOSThread() // which is the tracer
+		k.p.Process = k.c.Start()
+		_, err := unix.Wait4(k.p.PID, nil, 0, nil) // its execve
+		if err == nil {
+			err = k.replace(replacement)
+		}
+		if err == nil {
+			err = unix.PtraceDetach(k.p.PID)
+		}
+		over <- err
+	}()
+	testkit.Must(k.w.T, <-over)
+	k.p.Untraced()
+	return k.p
+}
+
+func (k *wallClock) replace(code []byte) error {
+	auxv, err := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", k.p.PID))
+	if err != nil {
+		return err
+	}
+	const sysinfoEHDR = 33
+	for at := 0; at+16 <= len(auxv); at += 16 {
+		if binary.NativeEndian.Uint64(auxv[at:]) != sysinfoEHDR {
+			continue
+		}
+		base, image := int64(binary.NativeEndian.Uint64(auxv[at+8:])), make([]byte, 8<<10)
+		if _, err := k.memory(func(f *os.File) (int, error) { return f.ReadAt(image, base) }); err != nil {
+			return err
+		}
+		file, err := elf.NewFile(bytes.NewReader(image))
+		if err != nil {
+			return err
+		}
+		symbols, err := file.DynamicSymbols()
+		for _, s := range symbols {
+			if s.Name == "__vdso_clock_gettime" && s.Size >= uint64(len(code)) {
+				k.ahead = base + int64(s.Value) + int64(len(code)) - 8
+				_, err := k.memory(func(f *os.File) (int, error) { return f.WriteAt(code, base+int64(s.Value)) })
+				return err
+			}
+		}
+		return fmt.Errorf("no place in the vdso: %v, %w", symbols, err)
+	}
+	return fmt.Errorf("there is no vdso")
+}
+
+func (k *wallClock) memory(f func(*os.File) (int, error)) (int, error) {
+	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", k.p.PID), os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer memory.Close()
+	return f(memory)
+}
+
+// set sets it ahead of the other clocks.
+func (k *wallClock) set(hours int64) {
+	k.w.T.Helper()
+	seconds := binary.NativeEndian.AppendUint64(nil, uint64(hours*3600))
+	_, err := k.memory(func(f *os.File) (int, error) { return f.WriteAt(seconds, k.ahead) })
+	testkit.Must(k.w.T, err)
+}
+
+// check fails the test if golock has not seen that clock: at its end it prints the time.
+func (k *wallClock) check(hours int64) {
+	k.w.T.Helper()
+	said := regexp.MustCompile(`(?m)^golock: (\d\d:\d\d:\d\d)\.\d+ `).FindAllStringSubmatch(k.p.Stderr(), -1)
+	last, err := time.Parse(time.TimeOnly, said[len(said)-1][1])
+	testkit.Must(k.w.T, err)
+	want, _ := time.Parse(time.TimeOnly, time.Now().UTC().Add(time.Duration(hours)*time.Hour).Format(time.TimeOnly))
+	if off := last.Sub(want).Abs(); off > 10*time.Minute && off < 24*time.Hour-10*time.Minute {
+		k.w.T.Errorf("a golock whose clock is %d h ahead says %v: %s", hours, last, k.p.Stderr())
+	}
+}

@@ -1,0 +1,112 @@
+//go:build integration
+
+package crash_test
+
+import (
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golock/internal/procfs"
+	"golock/test/testkit"
+)
+
+// A golock, or one of its threads alone, is stopped at system calls from the grant to the
+// spawn, during the run with its renewals, and from the release to the end. It goes on at
+// once, or when its lease has ended and the next one has the slot: never are two inside, and
+// its exit code says whether its command came to its end.
+// Slow: leases have to end.
+func TestStoppedAtSystemCalls(t *testing.T) {
+	t.Parallel()
+	stores := map[string]func(t *testing.T) string{"local": func(*testing.T) string { return "" }}
+	for _, name := range []string{"redis", "mariadb", "mkdir"} {
+		stores[name] = leasedStores[name]
+	}
+	for name, store := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const instants, ttl = 6, time.Second
+			all, random := stopped(t, store(t), ttl, ttl*2/3, 0, -1, false), newRand(t)
+			for i := range instants {
+				for how, stop := range map[string]syscall.Signal{"process": syscall.SIGSTOP, "thread": threadAlone} {
+					number := 1 + (i*all+random.IntN(all))/instants
+					t.Run(how, func(t *testing.T) {
+						t.Parallel()
+						t.Logf("stopped at number %d of %d", number, all)
+						late, hold := name != "local" && i%3 != 0, ttl*2/3
+						if late && i < instants/2 {
+							hold = 4 * ttl // the command ends by itself long after the lease
+						}
+						stopped(t, store(t), ttl, hold, stop, number, late)
+					})
+				}
+			}
+		})
+	}
+}
+
+// stopped lets a golock live that waits and is then granted, until the system call of that
+// number, and gives how many there were.
+func stopped(t *testing.T, store string, ttl, hold time.Duration, stop syscall.Signal, number int, late bool) int {
+	w := newWorld(t, store)
+	ttls := func(d time.Duration) []string {
+		if w.IsLocal() {
+			return []string{"-v"}
+		}
+		return []string{"-v", "--ttl", d.String()}
+	}
+	holder := w.holding(spec{max: 1, flags: ttls(longTTL)})
+	p, c := w.prepare(spec{max: 1, hold: hold, flags: ttls(ttl)})
+	c.Traced = true
+	var counting atomic.Bool
+	var calls atomic.Int64
+	started, over, there := make(chan struct{}), make(chan error, 1), make(chan struct{})
+	first := true
+	go func() {
+		over <- p.follow(c, func(*proc) syscall.Signal {
+			if first {
+				first = false
+				close(started)
+			}
+			if counting.Load() && calls.Add(1) == int64(number) {
+				close(there)
+				return stop
+			}
+			return 0
+		})
+	}()
+	<-started
+	p.Says(" waiting")
+	next := w.queued(spec{max: 1, flags: ttls(longTTL)})
+	counting.Store(true)
+	holder.release()
+	select {
+	case err := <-over: // it has ended before
+		testkit.Must(t, err)
+		over <- nil
+	case <-there:
+	}
+	if late {
+		w.awaitBegin(next)
+	}
+	close(p.goOn)
+	testkit.Must(t, <-over)
+	w.Eventually("the tracing is over", func() bool { return procfs.Status(p.PID, "TracerPid") == "0" })
+	p.Untraced()
+	w.Signal(p.PID, syscall.SIGCONT)
+	for _, p := range w.procs {
+		p.judged = true
+	}
+	w.finish()
+	// On a busy machine a lease as short as these may end by itself.
+	for _, p := range w.procs {
+		switch r := p.Wait(); {
+		case r.Code == 0 && p.begins == 1 && p.ends == 1:
+		case r.Code == 79 && !w.IsLocal(): // its command may just have ended
+		default:
+			t.Errorf("golock %d: signal %v %v, its command began %d times and ended %d times", p.token, r.Signal, r, p.begins, p.ends)
+		}
+	}
+	return int(calls.Load())
+}
