@@ -17,15 +17,16 @@ import (
 )
 
 // A server that is silent for longer than the lease: stop signal, KILL, 79.
+// Between the two is a sixth of the TTL: a second, for a busy machine.
 func TestOutage(t *testing.T) {
 	s, server := own(t)
-	polite := s.Job("--ttl", "2", "--", "sh", "-c",
-		`trap 'echo stopped; exit 3' TERM; echo begun; while :; do sleep 0.05; done`).Start()
+	polite := s.Job("--ttl", "6", "--", "sh", "-c",
+		`trap 'echo stopped; exit 3' TERM; echo begun; sleep 600 & wait`).Start()
 	polite.Expect("begun")
 	h := newHousehold(testkit.New(t, server.SocketURL("quarantine=0s", "prefix=other")), "--ttl", "2")
 	server.Stop()
 	polite.Expect("stopped")
-	polite.Expects(79, `golock: lock "job": the slot could not be kept: no renewal for 1.`, "; the command was stopped\n")
+	polite.Expects(79, `golock: lock "job": the slot could not be kept: no renewal for 4.`, "; the command was stopped\n")
 	for _, pid := range h.family {
 		awaitDeath(h.s, "the family", pid)
 	}
