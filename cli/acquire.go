@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -105,14 +106,12 @@ func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *ter
 		return usageError{fmt.Errorf("--for none needs a networked store: on %s a slot is held by a process; in a shell --for $$", a.run.Store.URL())}
 	}
 	a.run.Request.NoGolock = a.process < 0
-	if err := readLease(v, a.run, out); err != nil {
-		return err
-	}
-	if a.process >= 0 {
+	readLease(v, a.run, out)
+	if v.Err() == nil && a.process >= 0 {
 		// Where others will find the holder process: fail before the slot is taken.
 		_, err = open.Directory(true)
 	}
-	return err
+	return cmp.Or(v.Err(), err)
 }
 
 // openProcess opens the process of --for.

@@ -99,9 +99,7 @@ func (c *breakCommand) run(out *term.Printer) error {
 			return usageError{fmt.Errorf("--id: %w", err)}
 		}
 	}
-	if b.olderThan, err = v.Duration("older-than"); err != nil {
-		return err
-	}
+	b.olderThan = v.Duration("older-than")
 	store, err := openStore(v)
 	if err != nil {
 		return err

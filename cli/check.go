@@ -157,31 +157,24 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 // for runs.
 func (t *strengthTest) readSettings(c *checkCommand, v *config.Values) error {
 	t.test.Patience = checkPatience
-	number := func(flag *intFlag, key string, otherwise, least, most int) (int, error) {
-		if !flag.given() {
-			return otherwise, nil
-		}
-		return v.Int(key, least, most)
-	}
 	const most = 1_000_000
-	var err error
-	if t.test.Limit, err = number(&c.Max, "max", 1, 1, most); err != nil {
-		return err
+	number := func(flag *intFlag, key string, otherwise, most int) int {
+		if !flag.given() {
+			return otherwise
+		}
+		return v.Int(key, 1, most)
 	}
-	if t.test.Loops, err = v.Int("loops", 1, most); err != nil {
-		return err
-	}
+	t.test.Limit = number(&c.Max, "max", 1, most)
+	t.test.Loops = v.Int("loops", 1, most)
 	enough := 5
 	if t.test.Limit >= enough { // fewer could not be too many
 		enough = t.test.Limit + 2
 	}
-	if t.test.Children, err = number(&c.Children, "children", enough, 1, 10_000); err != nil {
-		return err
-	}
-	if t.test.Kill, err = v.Int("kill", 0, 100); err != nil {
-		return err
-	}
+	t.test.Children = number(&c.Children, "children", enough, 10_000)
+	t.test.Kill = v.Int("kill", 0, 100)
 	switch {
+	case v.Err() != nil:
+		return v.Err()
 	case c.With.given() && c.Store.given():
 		return usageError{errors.New("--with: cannot be combined with --store: another tool is tested then")}
 	case c.With.given() && !strings.Contains(c.With.text(), "{}"):

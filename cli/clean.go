@@ -58,10 +58,7 @@ func (c *cleanCommand) clean() (lines []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	olderThan, err := v.Duration("older-than")
-	if err != nil {
-		return nil, err
-	}
+	olderThan := v.Duration("older-than")
 	store, err := openStore(v)
 	if err != nil {
 		return nil, err

@@ -57,9 +57,9 @@ func (c *doctorCommand) run(*term.Printer) error {
 		return err
 	}
 	defer store.Close()
-	ttl, err := readTTL(v, store)
-	if err != nil {
-		return err
+	ttl := readTTL(v, store)
+	if v.Err() != nil {
+		return v.Err()
 	}
 	ctx, stopped := untilStopped(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	found, code := diagnose(ctx, v, store, ttl)

@@ -78,15 +78,15 @@ func TestDefaults(t *testing.T) {
 		for _, s := range settings(c) {
 			switch s.Kind {
 			case config.Int:
-				_, err = v.Int(s.Key, 0, 1<<30)
+				v.Int(s.Key, 0, 1<<30)
 			case config.Duration:
-				_, err = v.Duration(s.Key)
+				v.Duration(s.Key)
 			case config.Bool:
-				_, err = v.Bool(s.Key)
+				v.Bool(s.Key)
 			}
-			if err != nil {
-				t.Errorf("golock %s: %v", name, err)
-			}
+		}
+		if v.Err() != nil {
+			t.Errorf("golock %s: %v", name, v.Err())
 		}
 	}
 }

@@ -69,20 +69,20 @@ func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 	if err != nil {
 		return nil, err
 	}
-	interval, err := v.Duration("interval")
+	interval := v.Duration("interval")
 	switch {
-	case err != nil:
-		return nil, err
 	case c.Interval.given() && !c.Watch.on():
-		return nil, v.Errorf("interval", "needs --watch")
+		v.Fail("interval", "needs --watch")
 	case interval < leastInterval:
-		return nil, v.Errorf("interval", "%v is too short: at least %v", interval, leastInterval)
+		v.Fail("interval", "%v is too short: at least %v", interval, leastInterval)
+	case c.AllUsers.on() && (c.Store.given() || c.StoreFile.given()):
+		v.Fail("all-users", "cannot be combined with a store: it shows the default ones")
+	}
+	if v.Err() != nil {
+		return nil, v.Err()
 	}
 	l := &lister{Watch: term.Watch{Out: out, Name: name, URL: "the directories of all users", Interval: interval, JSON: c.JSON.on()}}
 	if c.AllUsers.on() {
-		if c.Store.given() || c.StoreFile.given() {
-			return nil, v.Errorf("all-users", "cannot be combined with a store: it shows the default ones")
-		}
 		l.stores = open.Locals()
 		return l, nil
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -155,83 +156,73 @@ func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.P
 	for _, text := range v.List("ok-exit") {
 		code, err := config.ParseInt(text, 0, 255)
 		if err != nil {
-			return nil, v.Errorf("ok-exit", "%v", err)
+			v.Fail("ok-exit", "%v", err)
 		}
 		r.okExit = append(r.okExit, code)
 	}
-	for _, read := range []func(*config.Values, *runner.Run, *term.Printer) error{readStop, readExec, readLease, readUnavailable, checkProc} {
-		if err := read(v, run, out); err != nil {
-			return nil, err
-		}
-	}
-	if !run.Exec { // nobody would be there to write
+	readStop(v, run)
+	readExec(v, run, out)
+	readLease(v, run, out)
+	readUnavailable(v, run)
+	checkProc(v, run)
+	if v.Err() == nil && !run.Exec { // nobody would be there to write
 		r.file, err = openReportFile(v) // last: another mistake must not create the file
 	}
-	return r, err
+	return r, cmp.Or(v.Err(), err)
 }
 
 // readStop reads how a command is stopped.
-func readStop(v *config.Values, run *runner.Run, _ *term.Printer) (err error) {
-	if run.TimeLimit, err = v.Duration("time-limit"); err != nil {
-		return err
-	}
-	if run.KillAfter, err = v.Duration("kill-after"); err != nil {
-		return err
-	}
+func readStop(v *config.Values, run *runner.Run) {
+	run.TimeLimit = v.Duration("time-limit")
+	run.KillAfter = v.Duration("kill-after")
+	var err error
 	if run.StopSignal, err = signals.Parse(v.Text("signal")); err != nil {
-		return v.Errorf("signal", "%v", err)
+		v.Fail("signal", "%v", err)
 	}
 	run.Rewrites = signals.Rewrites{}
 	for _, rule := range v.List("rewrite") {
 		if err := run.Rewrites.Add(rule); err != nil {
-			return v.Errorf("rewrite", "%v", err)
+			v.Fail("rewrite", "%v", err)
 		}
 	}
-	return nil
 }
 
 // readUnavailable reads what becomes of a run whose store cannot be reached.
-func readUnavailable(v *config.Values, run *runner.Run, _ *term.Printer) error {
+func readUnavailable(v *config.Values, run *runner.Run) {
 	choice := v.Text("on-unavailable")
-	at := slices.Index([]string{"fail", "skip", "run"}, choice)
-	if at < 0 {
-		return v.Errorf("on-unavailable", "%q is none of fail, skip and run", choice)
+	known := map[string]runner.Unavailable{"fail": runner.Fail, "skip": runner.Skip, "run": runner.RunAnyway}
+	var ok bool
+	if run.Unavailable, ok = known[choice]; !ok {
+		v.Fail("on-unavailable", "%q is none of fail, skip and run", choice)
 	}
-	run.Unavailable = []runner.Unavailable{runner.Fail, runner.Skip, runner.RunAnyway}[at]
-	return nil
 }
 
 // checkProc makes sure that descendants can be found, where that is needed.
-func checkProc(v *config.Values, run *runner.Run, _ *term.Printer) error {
+func checkProc(v *config.Values, run *runner.Run) {
 	leased := locks.KindOf(run.Store) == locks.LeaseQueue && !run.OnlyWarn
 	if !run.Tree && !leased {
-		return nil
+		return
 	}
-	if _, err := os.Stat("/proc/self/stat"); err == nil {
-		return nil
+	switch _, err := os.Stat("/proc/self/stat"); {
+	case err == nil:
+	case run.Tree:
+		v.Fail("tree", "needs /proc, which is not mounted here")
+	default:
+		v.Reject(fmt.Errorf("the store %s needs /proc, which is not mounted here, to stop a command in time (--on-lost warn does without)", run.Store.URL()))
 	}
-	if run.Tree {
-		return v.Errorf("tree", "needs /proc, which is not mounted here")
-	}
-	return fmt.Errorf("the store %s needs /proc, which is not mounted here, to stop a command in time (--on-lost warn does without)", run.Store.URL())
 }
 
 // readExec reads what the command inherits, and whether a golock stays.
-func readExec(v *config.Values, run *runner.Run, out *term.Printer) error {
-	if err := readBools(v, "tree", &run.Tree, "close", &run.Close, "exec", &run.Exec); err != nil {
-		return err
-	}
+func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
+	run.Tree, run.Close, run.Exec = v.Bool("tree"), v.Bool("close"), v.Bool("exec")
 	if locks.KindOf(run.Store) == locks.LeaseQueue {
-		lack := "the store " + run.Store.URL() + " has nothing that a command could inherit"
 		for _, key := range []string{"exec", "close"} {
-			if _, err := isUsable(v, key, false, lack, out); err != nil {
-				return err
-			}
+			refuse(v, key, "the store "+run.Store.URL()+" has nothing that a command could inherit", out)
 		}
 		run.Exec, run.Close = false, false
 	}
 	if !run.Exec {
-		return nil
+		return
 	}
 	exec, _ := v.Given("exec")
 	for _, key := range []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree", "report"} {
@@ -239,16 +230,16 @@ func readExec(v *config.Values, run *runner.Run, out *term.Printer) error {
 		switch {
 		case !ok:
 		case source.FromFlag() && exec.FromFlag():
-			return v.Errorf(key, "cannot be combined with --exec: no golock stays to see to it")
+			v.Fail(key, "cannot be combined with --exec: no golock stays to see to it")
+			return
 		case source.FromFlag():
 			out.Step("ignored: a flag needs a golock that stays", "setting", exec.String())
 			run.Exec = false
-			return nil
+			return
 		default:
 			out.Step("ignored: it has no meaning with --exec", "setting", source.String())
 		}
 	}
 	run.Close = false
 	run.Request.NoGolock = true
-	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 
 	"golock/cli/term"
@@ -64,20 +63,12 @@ func checkVariables(all []config.Setting) error {
 	return nil
 }
 
-// readBools reads several settings; the first error wins.
-func readBools(v *config.Values, into ...any) error {
-	for i := 0; i < len(into); i += 2 {
-		value, err := v.Bool(into[i].(string))
-		if err != nil {
-			return err
-		}
-		*into[i+1].(*bool) = value
-	}
-	return nil
-}
-
-// openStore opens the store that the settings name.
+// openStore opens the store that the settings name, unless one that was read before
+// is wrong.
 func openStore(v *config.Values) (locks.Store, error) {
+	if v.Err() != nil {
+		return nil, v.Err()
+	}
 	address, err := readAddress(v)
 	if err != nil {
 		return nil, err
@@ -140,16 +131,15 @@ func readAddress(v *config.Values) (a address, err error) {
 
 // configureLog sets up the printer as the settings say.
 func configureLog(out *term.Printer, v *config.Values) error {
-	var verbose, quiet bool
-	if err := readBools(v, "verbose", &verbose, "quiet", &quiet); err != nil {
-		return err
-	}
+	verbose, quiet, format := v.Bool("verbose"), v.Bool("quiet"), v.Text("log-format")
 	if verbose && quiet {
-		return v.Errorf("quiet", "cannot be combined with --verbose")
+		v.Fail("quiet", "cannot be combined with --verbose")
 	}
-	format := v.Text("log-format")
-	if !slices.Contains([]string{"text", "json"}, format) {
-		return v.Errorf("log-format", "%q is neither text nor json", format)
+	if format != "text" && format != "json" {
+		v.Fail("log-format", "%q is neither text nor json", format)
+	}
+	if v.Err() != nil {
+		return v.Err()
 	}
 	out.Verbose, out.Quiet, out.JSON = verbose, quiet, format == "json"
 	for _, note := range v.Notes() {

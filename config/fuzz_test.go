@@ -78,15 +78,13 @@ func compare(t *testing.T, v *config.Values, first, second map[string]any) {
 			continue
 		}
 		var got any
-		var err error
 		switch s.Kind {
 		case config.Int:
-			got, err = v.Int(s.Key, math.MinInt, math.MaxInt)
+			got = v.Int(s.Key, math.MinInt, math.MaxInt)
 		case config.Bool:
-			got, err = v.Bool(s.Key)
+			got = v.Bool(s.Key)
 		case config.Duration:
-			var d time.Duration
-			d, err = v.Duration(s.Key)
+			d := v.Duration(s.Key)
 			got, want = d, duration(want, d)
 		case config.List:
 			got = v.List(s.Key)
@@ -96,8 +94,8 @@ func compare(t *testing.T, v *config.Values, first, second map[string]any) {
 		default:
 			got = v.Text(s.Key)
 		}
-		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("%s = %v, %v, go-toml: %v", s.Key, got, err, want)
+		if v.Err() != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("%s = %v, %v, go-toml: %v", s.Key, got, v.Err(), want)
 		}
 	}
 }

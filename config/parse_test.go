@@ -29,8 +29,8 @@ func TestFileForms(t *testing.T) {
 		h := newHost(t)
 		write(t, h.system, text)
 		v := h.mustResolve(flags{"name": {"a.b c\u00e4/"}}, nil)
-		if n, err := v.Int("max", 1, 9); n != 3 || err != nil {
-			t.Errorf("max = %d, %v in\n%s", n, err, text)
+		if n := v.Int("max", 1, 9); n != 3 || v.Err() != nil {
+			t.Errorf("max = %d, %v in\n%s", n, v.Err(), text)
 		}
 	}
 }
@@ -52,8 +52,9 @@ func TestWhichLock(t *testing.T) {
 		{f: flags{"name": {""}}, want: 4},
 		{e: env{"GOLOCK_NAME": ""}, want: 1},
 	} {
-		if n, err := h.mustResolve(c.f, c.e).Int("max", 1, 9); n != c.want || err != nil {
-			t.Errorf("%v %v: max = %d, %v, want %d", c.f, c.e, n, err, c.want)
+		v := h.mustResolve(c.f, c.e)
+		if n := v.Int("max", 1, 9); n != c.want || v.Err() != nil {
+			t.Errorf("%v %v: max = %d, %v, want %d", c.f, c.e, n, v.Err(), c.want)
 		}
 	}
 }
@@ -82,21 +83,20 @@ func TestFileValues(t *testing.T) {
 		write(t, h.system, "[defaults]\n"+text)
 		v := h.mustResolve(nil, nil)
 		var got any
-		var err error
 		switch key, _, _ := strings.Cut(text, " "); key {
 		case "max":
-			got, err = v.Int(key, -9, 9)
+			got = v.Int(key, -9, 9)
 		case "tree":
-			got, err = v.Bool(key)
+			got = v.Bool(key)
 		case "wait":
-			got, err = v.Duration(key)
+			got = v.Duration(key)
 		case "ok-exit":
 			got = v.List(key)
 		default:
 			got = v.Text(key)
 		}
-		if err != nil || fmt.Sprint(got) != want {
-			t.Errorf("%s: %v, %v, want %s", text, got, err, want)
+		if v.Err() != nil || fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, %v, want %s", text, got, v.Err(), want)
 		}
 	}
 }

@@ -3,17 +3,20 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
 
 // Values is the outcome of Resolve. Its methods take the key of a setting and
-// panic for a key that nobody declared. Their errors are *Error.
+// panic for a key that nobody declared. Who reads a wrong value gets a zero; Err
+// gives the first mistake.
 type Values struct {
 	settings []Setting
 	found    []value // parallel to settings; without texts: nobody gave it
 	closed   map[string]bool
 	notes    []string
+	err      error
 }
 
 type value struct {
@@ -66,38 +69,38 @@ func (v *Values) Text(key string) string {
 }
 
 // Bool gives a setting that is true or false.
-func (v *Values) Bool(key string) (bool, error) {
+func (v *Values) Bool(key string) bool {
 	text := v.Text(key)
 	if _, given := v.Given(key); given && text != "true" && text != "false" {
-		return false, v.Errorf(key, "%q is neither true nor false", text)
+		v.Fail(key, "%q is neither true nor false", text)
 	}
-	return text == "true", nil
+	return text == "true"
 }
 
 // Int gives an integer from low to high. A default need not be in the range.
-func (v *Values) Int(key string, low, high int) (int, error) {
+func (v *Values) Int(key string, low, high int) int {
 	text := v.Text(key)
 	if _, given := v.Given(key); !given {
-		return ParseInt(cmp.Or(text, "0"), -1<<31, 1<<31-1)
+		text, low, high = cmp.Or(text, "0"), math.MinInt32, math.MaxInt32
 	}
 	n, err := ParseInt(text, low, high)
 	if err != nil {
-		return 0, v.Errorf(key, "%v", err)
+		v.Fail(key, "%v", err)
 	}
-	return n, nil
+	return n
 }
 
 // Duration gives a duration of zero or more.
-func (v *Values) Duration(key string) (time.Duration, error) {
+func (v *Values) Duration(key string) time.Duration {
 	text := v.Text(key)
 	if _, given := v.Given(key); !given {
 		text = cmp.Or(text, "0")
 	}
 	d, err := ParseDuration(text)
 	if err != nil {
-		return 0, v.Errorf(key, "%v", err)
+		v.Fail(key, "%v", err)
 	}
-	return d, nil
+	return d
 }
 
 // List gives all texts of a List.
@@ -106,6 +109,19 @@ func (v *Values) List(key string) []string { return slices.Clone(v.found[v.index
 // Errorf makes an *Error about a setting. If nobody gave it, the flag is named.
 func (v *Values) Errorf(key, format string, args ...any) error {
 	return &Error{v.source(key), fmt.Sprintf(format, args...)}
+}
+
+// Err is the first mistake, nil if there is none.
+func (v *Values) Err() error { return v.err }
+
+// Fail keeps a mistake in a setting for Err.
+func (v *Values) Fail(key, format string, args ...any) { v.Reject(v.Errorf(key, format, args...)) }
+
+// Reject keeps any error for Err.
+func (v *Values) Reject(err error) {
+	if v.err == nil {
+		v.err = err
+	}
 }
 
 func (v *Values) source(key string) Source {

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -14,12 +15,10 @@ func TestNobodyGaveAnything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err1 := v.Int("max", 2, 3) // a default need not be in the range
-	d, err2 := v.Duration("kill-after")
-	b, err3 := v.Bool("tree")
-	none, err4 := v.Duration("wait")
-	if n != 1 || d != 10*time.Second || b || none != 0 || err1 != nil || err2 != nil || err3 != nil || err4 != nil {
-		t.Errorf("defaults: %d %v %v %v, errors %v %v %v %v", n, d, b, none, err1, err2, err3, err4)
+	n := v.Int("max", 2, 3) // a default need not be in the range
+	d, b, none := v.Duration("kill-after"), v.Bool("tree"), v.Duration("wait")
+	if n != 1 || d != 10*time.Second || b || none != 0 || v.Err() != nil {
+		t.Errorf("defaults: %d %v %v %v, error %v", n, d, b, none, v.Err())
 	}
 	if s := v.Text("store"); s != "local" {
 		t.Errorf("Text: %q", s)
@@ -39,11 +38,7 @@ func TestFlags(t *testing.T) {
 	v := newHost(t).mustResolve(flags{
 		"max": {"2", "3"}, "store": {"local"}, "wait": {"1m30s"}, "signal": {"INT"}, "ok-exit": {"1", "143"}, "tree": {"true"}, "shared": {"false"}, "name": {},
 	}, nil)
-	n, _ := v.Int("max", 1, 10)
-	d, _ := v.Duration("wait")
-	tree, _ := v.Bool("tree")
-	shared, _ := v.Bool("shared")
-	got := fmt.Sprintln(n, v.Text("store"), d, v.Text("signal"), v.List("ok-exit"), tree, shared)
+	got := fmt.Sprintln(v.Int("max", 1, 10), v.Text("store"), v.Duration("wait"), v.Text("signal"), v.List("ok-exit"), v.Bool("tree"), v.Bool("shared"))
 	if want := "3 local 1m30s INT [1 143] true false\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -56,9 +51,7 @@ func TestVariables(t *testing.T) {
 	v := newHost(t).mustResolve(nil, env{
 		"GOLOCK_MAX": "3", "GOLOCK_WAIT": "", "GOLOCK_STORE": "", "GOLOCK_OK_EXIT": "143", "GOLOCK_TREE": "true",
 	})
-	n, _ := v.Int("max", 1, 10)
-	tree, _ := v.Bool("tree")
-	if got, want := fmt.Sprintln(n, v.Text("store"), v.List("ok-exit"), tree), "3  [143] true\n"; got != want {
+	if got, want := fmt.Sprintln(v.Int("max", 1, 10), v.Text("store"), v.List("ok-exit"), v.Bool("tree")), "3  [143] true\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if source(v, "wait") != "" || source(v, "store") != "GOLOCK_STORE" || source(v, "max") != "GOLOCK_MAX" {
@@ -90,31 +83,24 @@ func TestValueErrors(t *testing.T) {
 	const notDuration = `"soon" is not a duration: write seconds (10, 0.5), units (1m30s, 500ms) or days (2d, 1d12h)`
 	h := newHost(t)
 	write(t, h.user, "[defaults]\nstore = 'x'\nmax = 0\n")
-	v := h.mustResolve(
-		flags{"kill-after": {"soon"}, "shared": {"yes"}, "signal": {"TREM"}, "ok-exit": {"999"}},
-		env{"GOLOCK_MAX": "many", "GOLOCK_WAIT": "soon", "GOLOCK_TREE": "1"})
-	check := func(err error, text string, fromFlag bool) {
+	f := flags{"kill-after": {"soon"}, "shared": {"yes"}, "signal": {"TREM"}, "ok-exit": {"999"}}
+	e := env{"GOLOCK_MAX": "many", "GOLOCK_WAIT": "soon", "GOLOCK_TREE": "1"}
+	check := func(f flags, e env, read func(*config.Values), text string, fromFlag bool) {
 		t.Helper()
-		wantError(t, err, text, fromFlag)
+		v := h.mustResolve(f, e)
+		read(v)
+		v.Reject(errors.New("a second mistake"))
+		wantError(t, v.Err(), text, fromFlag)
 	}
-	_, err := v.Duration("kill-after")
-	check(err, "--kill-after: "+notDuration, true)
-	_, err = v.Duration("wait")
-	check(err, "GOLOCK_WAIT: "+notDuration, false)
-	_, err = v.Bool("shared")
-	check(err, `--shared: "yes" is neither true nor false`, true)
-	_, err = v.Bool("tree")
-	check(err, `GOLOCK_TREE: "1" is neither true nor false`, false)
-	check(v.Errorf("signal", "there is no signal %q", v.Text("signal")), `--signal: there is no signal "TREM"`, true)
-	check(v.Errorf("ok-exit", "%s is not an exit code", v.List("ok-exit")[0]), `--ok-exit: 999 is not an exit code`, true)
-	check(v.Errorf("store", "unknown scheme"), h.user+":2: store: unknown scheme", false)
-
-	v = h.mustResolve(nil, env{"GOLOCK_MAX": "many"})
-	_, err = v.Int("max", 1, 100)
-	check(err, `GOLOCK_MAX: "many" is not an integer from 1 to 100`, false)
-	v = h.mustResolve(nil, nil)
-	_, err = v.Int("max", 1, 100)
-	check(err, h.user+`:3: max: "0" is not an integer from 1 to 100`, false)
+	check(f, e, func(v *config.Values) { v.Duration("kill-after") }, "--kill-after: "+notDuration, true)
+	check(f, e, func(v *config.Values) { v.Duration("wait") }, "GOLOCK_WAIT: "+notDuration, false)
+	check(f, e, func(v *config.Values) { v.Bool("shared") }, `--shared: "yes" is neither true nor false`, true)
+	check(f, e, func(v *config.Values) { v.Bool("tree") }, `GOLOCK_TREE: "1" is neither true nor false`, false)
+	check(nil, e, func(v *config.Values) { v.Int("max", 1, 100) }, `GOLOCK_MAX: "many" is not an integer from 1 to 100`, false)
+	check(nil, nil, func(v *config.Values) { v.Int("max", 1, 100) }, h.user+`:3: max: "0" is not an integer from 1 to 100`, false)
+	check(f, e, func(v *config.Values) { v.Fail("signal", "there is no signal %q", v.Text("signal")) }, `--signal: there is no signal "TREM"`, true)
+	check(f, e, func(v *config.Values) { v.Fail("ok-exit", "%s is not an exit code", v.List("ok-exit")[0]) }, `--ok-exit: 999 is not an exit code`, true)
+	check(f, e, func(v *config.Values) { v.Fail("store", "unknown scheme") }, h.user+":2: store: unknown scheme", false)
 }
 
 func TestListIsACopy(t *testing.T) {
