@@ -49,11 +49,6 @@ Exit codes:
   78 configuration, 128+N stopped by signal N while it waited`
 }
 
-var (
-	errMissingFor = errors.New("missing --for: name the process whose end frees the slot, in a shell --for $$ (or --for none on a networked store)")
-	errNoPidfd    = errors.New("--for PID needs Linux 5.3 or later, where the end of a process can be watched")
-)
-
 // acquisition is what golock acquire has to do.
 type acquisition struct {
 	run          *runner.Run
@@ -92,7 +87,7 @@ func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *ter
 		return err
 	}
 	if !c.For.given() {
-		return usageError{errMissingFor}
+		return usageError{errors.New("missing --for: name the process whose end frees the slot, in a shell --for $$ (or --for none on a networked store)")}
 	}
 	// Before anything that takes time: a later process of the same number is not
 	// meant.
@@ -134,7 +129,7 @@ func (a *acquisition) openProcess(text string) (err error) {
 	case err == unix.EINVAL || err == unix.ENOENT:
 		return wrong("%d is a thread, not a process", a.pid)
 	case err == unix.ENOSYS || err == unix.EPERM:
-		return errNoPidfd
+		return errors.New("--for PID needs Linux 5.3 or later, where the end of a process can be watched")
 	case err != nil:
 		return fmt.Errorf("--for %d: pidfd_open: %w", a.pid, err)
 	case isReadable(a.process):

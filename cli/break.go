@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,12 +65,6 @@ const (
 // evictLimit bounds the attempts on a store that does not answer.
 const evictLimit = 10 * time.Second
 
-var (
-	errBreakWhat = errors.New("missing NAME or --id; see golock break --help")
-	errBreakBoth = errors.New("NAME and --id cannot be combined: an ID names its lock")
-	errBreakAll  = errors.New("--id and --all cannot be combined: an ID is that of one entry")
-)
-
 func (c *breakCommand) run(out *term.Printer) error {
 	// What to break is never left to a variable that is meant for run.
 	v, err := resolveWithoutName(c, nil)
@@ -88,12 +81,12 @@ func (c *breakCommand) run(out *term.Printer) error {
 	case err != nil:
 		return err
 	case !named && !c.ID.given():
-		return usageError{errBreakWhat}
+		return usageError{errors.New("missing NAME or --id; see golock break --help")}
 	case named && c.ID.given():
-		return usageError{errBreakBoth}
+		return usageError{errors.New("NAME and --id cannot be combined: an ID names its lock")}
 	case named:
 	case b.all:
-		return usageError{errBreakAll}
+		return usageError{errors.New("--id and --all cannot be combined: an ID is that of one entry")}
 	default:
 		if b.ref, err = locks.ParseRef(c.ID.text()); err != nil {
 			return usageError{fmt.Errorf("--id: %w", err)}
@@ -123,8 +116,8 @@ func (c *breakCommand) run(out *term.Printer) error {
 // evictedBy is what evicted runs print.
 func evictedBy() string {
 	who := "uid " + strconv.Itoa(os.Geteuid())
-	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil {
-		who = "user " + u.Username
+	if name, ok := term.UserName(os.Geteuid()); ok {
+		who = "user " + name
 	}
 	host, _ := os.Hostname()
 	return fmt.Sprintf("%s (golock break, pid %d on %s)", who, os.Getpid(), host)
@@ -181,8 +174,11 @@ func (b *eviction) do(ctx context.Context) error {
 	var outage *locks.OutageError
 	if len(all) == 0 && b.name == "" && !errors.As(err, &outage) {
 		// The list may not have it: the store has many names, or cannot read one.
-		if err := b.mark(ctx, b.ref, evictLimit); err != nil {
-			return unknownID(b.ref, err)
+		switch err := b.mark(ctx, b.ref, evictLimit); {
+		case errors.Is(err, locks.ErrLost):
+			return fmt.Errorf("nothing has the ID %s: %w", b.ref, locks.ErrLost)
+		case err != nil:
+			return err
 		}
 		all = []locks.Entry{{Ref: b.ref, State: locks.Holding}}
 	} else if err != nil {
@@ -220,13 +216,6 @@ func (b *eviction) mark(ctx context.Context, ref locks.Ref, limit time.Duration)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return b.store.Evict(ctx, ref, b.by)
-}
-
-func unknownID(ref locks.Ref, err error) error {
-	if errors.Is(err, locks.ErrLost) {
-		return fmt.Errorf("nothing has the ID %s: %w", ref, locks.ErrLost)
-	}
-	return err
 }
 
 // await returns when the entries are gone, with an error for each that is not in

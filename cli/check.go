@@ -93,15 +93,14 @@ func (c *checkCommand) run(out *term.Printer) error {
 	case err != nil:
 		return err
 	}
+	text := t.text(report)
 	if c.JSON.on() {
-		err = term.WriteJSON(os.Stdout, report, "")
-	} else {
-		_, err = os.Stdout.WriteString(t.text(report))
+		text = term.JSONText(report, "")
 	}
-	switch {
-	case err != nil:
-		return outputError{err}
-	case !report.Passed:
+	if err := printOut(text); err != nil {
+		return err
+	}
+	if !report.Passed {
 		return exitError{code: exitFailed}
 	}
 	return nil
@@ -256,15 +255,13 @@ func memoryFile(text string) (*os.File, error) {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "settings")
-	if err := f.Chmod(0o600); err != nil {
-		f.Close()
-		return nil, err
+	if err = f.Chmod(0o600); err == nil {
+		_, err = f.WriteString(text)
 	}
-	if _, err := f.WriteString(text); err != nil {
+	if err != nil {
 		f.Close()
-		return nil, err
 	}
-	return f, nil
+	return f, err
 }
 
 // environment is that of golock without some variables.

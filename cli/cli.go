@@ -145,6 +145,9 @@ func parse(args []string, out *term.Printer) error {
 
 // printOut writes to standard output.
 func printOut(text string) error {
+	if text == "" {
+		return nil
+	}
 	if _, err := os.Stdout.WriteString(text); err != nil {
 		return outputError{err}
 	}

@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -66,15 +63,12 @@ func (c *doctorCommand) run(*term.Printer) error {
 	if sig := stopped(); sig != 0 {
 		return exitError{code: exitSignal + int(sig)}
 	}
-	show := printProblems
-	switch {
-	case c.JSON.on():
-		show = printFindingsJSON
-	case c.Verbose.on():
-		show = printFindings
+	text := findingsText(found, c.Verbose.on())
+	if c.JSON.on() {
+		text = term.JSONText(found, "  ")
 	}
-	if err := show(os.Stdout, found); err != nil {
-		return outputError{err}
+	if err := printOut(text); err != nil {
+		return err
 	}
 	return exitError{code: code}
 }
@@ -133,45 +127,33 @@ func socketFinding() locks.Finding {
 	return f
 }
 
-func printFindingsJSON(to io.Writer, found []locks.Finding) error {
-	return term.WriteJSON(to, found, "  ")
-}
-
-// printProblems writes problems for people, and the number of the other findings.
-func printProblems(to io.Writer, found []locks.Finding) error {
-	return writeFindings(to, found, func(l locks.Level) bool { return l == locks.Problem }, ", %d ok; golock doctor -v shows all\n")
-}
-
-// printFindings writes all findings for people, and their number in the last line.
-func printFindings(to io.Writer, found []locks.Finding) error {
-	return writeFindings(to, found, func(locks.Level) bool { return true }, ", %d ok\n")
-}
-
-func writeFindings(to io.Writer, found []locks.Finding, shown func(locks.Level) bool, end string) error {
-	w := bufio.NewWriter(to)
-	indent := strings.Repeat(" ", 9)
+// findingsText is for people: the problems, or all findings, and their number.
+func findingsText(found []locks.Finding, all bool) string {
+	var b strings.Builder
+	line := func(title, text string) {
+		fmt.Fprintf(&b, "%s%s%s\n", strings.Repeat(" ", 9), title, locks.Printable(text, 2000))
+	}
 	count := map[locks.Level]int{}
 	for _, f := range found {
-		if count[f.Level]++; !shown(f.Level) {
+		if count[f.Level]++; !all && f.Level != locks.Problem {
 			continue
 		}
-		fmt.Fprintf(w, "%-8s %s: %s\n", f.Level, f.Subject, locks.Printable(f.What, 2000))
-		if f.Level != locks.OK {
-			paragraph(w, indent, "why: ", f.Why)
-			paragraph(w, indent, "fix: ", f.Fix)
+		fmt.Fprintf(&b, "%-8s %s: %s\n", f.Level, f.Subject, locks.Printable(f.What, 2000))
+		if f.Level != locks.OK && f.Why != "" {
+			line("why: ", f.Why)
 		}
-		for line := range strings.Lines(f.Text) {
-			fmt.Fprintf(w, "%s%s\n", indent+"  ", locks.Printable(strings.TrimRight(line, "\n"), 2000))
+		if f.Level != locks.OK && f.Fix != "" {
+			line("fix: ", f.Fix)
+		}
+		for text := range strings.Lines(f.Text) {
+			line("  ", strings.TrimRight(text, "\n"))
 		}
 	}
-	fmt.Fprintf(w, "%s, %s"+end, several(count[locks.Problem], "problem"), several(count[locks.Note], "note"), count[locks.OK])
-	return w.Flush()
-}
-
-func paragraph(w io.Writer, indent, title, text string) {
-	if text != "" {
-		fmt.Fprintf(w, "%s%s%s\n", indent, title, locks.Printable(text, 2000))
+	fmt.Fprintf(&b, "%s, %s, %d ok", several(count[locks.Problem], "problem"), several(count[locks.Note], "note"), count[locks.OK])
+	if !all {
+		b.WriteString("; golock doctor -v shows all")
 	}
+	return b.String() + "\n"
 }
 
 func several(n int, of string) string {

@@ -57,29 +57,28 @@ func exit(out *term.Printer, err error) int {
 
 // codeOf is the exit code of an error.
 func codeOf(err error) int {
-	var usage usageError
-	var setting *config.Error
-	var nested *locks.NestedError
-	var busy *locks.BusyError
-	var fault *locks.PanicError
-	var output outputError
+	setting, isSetting := errors.AsType[*config.Error](err)
 	switch {
-	case errors.As(err, &fault), errors.As(err, &output), errors.Is(err, errHolderGone):
+	case is[*locks.PanicError](err), is[outputError](err), errors.Is(err, errHolderGone):
 		return exitFault
-	case errors.As(err, &usage):
+	case is[usageError](err), isSetting && setting.FromFlag():
 		return exitUsage
-	case errors.As(err, &setting) && setting.FromFlag():
-		return exitUsage
-	case errors.As(err, &setting):
+	case isSetting:
 		return exitConfig
-	case errors.As(err, &nested):
+	case is[*locks.NestedError](err):
 		return exitUsage
-	case errors.As(err, &busy):
+	case is[*locks.BusyError](err):
 		return exitBusy
 	case errors.Is(err, locks.ErrLost):
 		return exitLost
 	}
 	return exitUnavailable
+}
+
+// is reports whether an error is, or wraps, one of a type.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // codeOfRun is the exit code of a run, before --ok-exit.

@@ -391,7 +391,13 @@ type idArgument struct {
 	idFlag
 }
 
-func (a *idArgument) id() (id string, given bool, err error) { return oneOf(&a.Entry, &a.ID, "--id") }
+func (a *idArgument) id() (ref locks.Ref, given bool, err error) {
+	text, given, err := oneOf(&a.Entry, &a.ID, "--id")
+	if err == nil && given {
+		ref, err = parseID(text)
+	}
+	return ref, given, err
+}
 
 // oneOf gives what is given as an argument or as a flag.
 func oneOf(argument, flag *textFlag, name string) (text string, given bool, err error) {

@@ -39,9 +39,9 @@ Exit codes: 0 still held, 79 not any more (or nobody answers), 69 unknown`
 }
 
 func (c *heldCommand) run(*term.Printer) error {
-	id, given, err := c.id()
+	ref, given, err := c.id()
 	if err == nil && given {
-		err = withEntry(c, id, renewEntry)
+		err = withEntry(c, ref, renewEntry)
 	} else if err == nil {
 		err = c.ownRun()
 	}
@@ -66,30 +66,27 @@ func (c *heldCommand) ownRun() error {
 	// The golock that is asked may find that the slot is lost, and stop what it
 	// has started, this process too. A caller that survives needs 79.
 	signals.Ignore(unix.SIGTERM)
+	if c.Store.given() || c.StoreFile.given() || c.Config.given() {
+		return withEntry(c, ref, renewEntry)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), statusLimit)
+	defer cancel()
 	url := os.Getenv("GOLOCK_LOCK_STORE")
-	switch ctx, cancel := context.WithTimeout(context.Background(), statusLimit); {
-	case c.Store.given() || c.StoreFile.given() || c.Config.given():
-		cancel()
-		return withEntry(c, id, renewEntry)
-	case url == "":
-		err := askHolder(ctx, ref, held.Still)
-		cancel()
-		if !errors.Is(err, held.ErrNobody) {
+	if url == "" {
+		if err := askHolder(ctx, ref, held.Still); !errors.Is(err, held.ErrNobody) {
 			return err
 		}
-		return withEntry(c, id, renewOwn)
-	default:
-		defer cancel()
-		store, err := open.Store(url)
-		if errors.Is(err, open.ErrNotLinked) { // the golock of the run answers, or nobody
-			return renewEntry(ctx, ref, nil)
-		}
-		if err != nil {
-			return &config.Error{Source: config.Source{Env: "GOLOCK_LOCK_STORE"}, Problem: err.Error()}
-		}
-		defer store.Close()
-		return renewOwn(ctx, ref, store)
+		return withEntry(c, ref, renewOwn)
 	}
+	store, err := open.Store(url)
+	if errors.Is(err, open.ErrNotLinked) { // the golock of the run answers, or nobody
+		return renewEntry(ctx, ref, nil)
+	}
+	if err != nil {
+		return &config.Error{Source: config.Source{Env: "GOLOCK_LOCK_STORE"}, Problem: err.Error()}
+	}
+	defer store.Close()
+	return renewOwn(ctx, ref, store)
 }
 
 // renewOwn does without a store that cannot tell who holds: the golock of the run

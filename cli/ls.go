@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -109,18 +109,15 @@ func (l *lister) close() {
 // once shows what there is. After a failure that is what was read before it.
 func (l *lister) once() error {
 	rows, failed := l.list(context.Background())
-	var err error
+	var text string
 	if l.JSON {
-		err = term.WriteJSON(os.Stdout, rows, "  ")
+		text = term.JSONText(rows, "  ")
 	} else if lines := term.Table(rows, term.ScreenOf(1).Columns); len(lines) > 0 {
-		_, err = os.Stdout.WriteString(strings.Join(lines, "\n") + "\n")
+		text = strings.Join(lines, "\n") + "\n"
 	} else if failed == nil {
 		l.Out.Say("nothing holds or waits in " + l.URL)
 	}
-	if err != nil {
-		return outputError{err}
-	}
-	return failed
+	return cmp.Or(printOut(text), failed)
 }
 
 // list asks for the entries of the name, or of all. A store that cannot be read hides
@@ -204,8 +201,5 @@ func (l *lister) show(a answer) error {
 	if a.err != nil && codeOf(a.err) != exitUnavailable {
 		return a.err
 	}
-	if err := l.Show(a.rows, a.err); err != nil {
-		return outputError{err}
-	}
-	return nil
+	return printOut(l.Show(a.rows, a.err))
 }

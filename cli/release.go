@@ -46,16 +46,14 @@ func (c *renewCommand) run(*term.Printer) error {
 	return c.do(c, renewEntry)
 }
 
-var errMissingID = errors.New("missing ID: what golock acquire printed")
-
 // do does something with the entry.
 func (a *idArgument) do(command any, action func(context.Context, locks.Ref, locks.Store) error) error {
-	id, given, err := a.id()
+	ref, given, err := a.id()
 	switch {
 	case err != nil:
 		return err
 	case !given:
-		return usageError{errMissingID}
+		return usageError{errors.New("missing ID: what golock acquire printed")}
 	}
-	return withEntry(command, id, action)
+	return withEntry(command, ref, action)
 }

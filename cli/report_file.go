@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -80,17 +78,14 @@ func outcomeWord(k runner.Kind) string {
 
 // append writes the line of a run; code is golock's exit code.
 func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
-	uid := strconv.Itoa(os.Geteuid())
 	line := reportLine{
 		Name: run.Request.Name, Store: run.Store.URL(), ID: run.Request.Ref.String(),
 		Since: o.Began.Format(time.RFC3339Nano), Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
 		ExitCode: code, Outcome: outcomeWord(o.Kind), Slots: o.Grant.Slots, Fence: o.Grant.Fence, Unlocked: o.Unlocked,
-		PID: os.Getpid(), User: uid, Command: run.Argv,
+		PID: os.Getpid(), Command: run.Argv,
 	}
 	line.Host, _ = os.Hostname()
-	if u, err := user.LookupId(uid); err == nil {
-		line.User = u.Username
-	}
+	line.User, _ = term.UserName(os.Geteuid())
 	switch {
 	case o.Kind == runner.Interrupted:
 		line.Signal = signals.Name(o.Signal)

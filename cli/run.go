@@ -66,11 +66,7 @@ The command sees GOLOCK_ID, GOLOCK_SLOT, GOLOCK_SLOTS, GOLOCK_FENCE,
 GOLOCK_LOCK_NAME, GOLOCK_LOCK_STORE and GOLOCK_HELD, or GOLOCK_UNLOCKED=1.`
 }
 
-var (
-	errTimeout        = errors.New("--timeout: flock's --timeout is --wait here, timeout(1)'s is --time-limit")
-	errMissingName    = errors.New("missing --name: every lock has a name; see golock run --help")
-	errMissingCommand = errors.New("missing command: golock run --name NAME -- COMMAND; see golock run --help")
-)
+var errMissingName = errors.New("missing --name: every lock has a name; see golock run --help")
 
 // reporting is what becomes of the outcome of a run.
 type reporting struct {
@@ -81,7 +77,7 @@ type reporting struct {
 
 func (c *runCommand) run(out *term.Printer) error {
 	if c.Timeout.given() {
-		return usageError{errTimeout}
+		return usageError{errors.New("--timeout: flock's --timeout is --wait here, timeout(1)'s is --time-limit")}
 	}
 	v, err := resolve(c)
 	if err != nil {
@@ -143,7 +139,7 @@ func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.P
 		run.Argv = run.Argv[1:]
 	}
 	if len(run.Argv) == 0 {
-		return nil, usageError{errMissingCommand}
+		return nil, usageError{errors.New("missing command: golock run --name NAME -- COMMAND; see golock run --help")}
 	}
 	r := &reporting{}
 	if r.conflictCode, err = readSlot(v, run, out); err != nil {

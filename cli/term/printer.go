@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -190,17 +189,16 @@ func EscapeControls(text []byte) []byte {
 	return b
 }
 
-// WriteJSON writes a value as JSON.
-func WriteJSON(to io.Writer, v any, indent string) error {
+// JSONText is a value as JSON, with a line feed at its end.
+func JSONText(v any, indent string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", indent)
 	if err := enc.Encode(v); err != nil {
-		return err
+		panic(err)
 	}
-	_, err := to.Write(EscapeControls(b.Bytes()))
-	return err
+	return string(EscapeControls(b.Bytes()))
 }
 
 // withoutPasswords takes passwords out of URLs. A URL in the wrong place is

@@ -32,6 +32,15 @@ type Row struct {
 	ended, leaving bool // for the table
 }
 
+// UserName gives the name of a user, or the number of one that is unknown.
+func UserName(uid int) (name string, ok bool) {
+	number := strconv.Itoa(uid)
+	if u, err := user.LookupId(number); err == nil {
+		return u.Username, true
+	}
+	return number, false
+}
+
 // Users remembers the names of users.
 type Users map[int]string
 
@@ -44,10 +53,7 @@ func (names Users) Row(e locks.Entry, leased bool) Row {
 	case e.UID < 0:
 		name = ""
 	case !ok:
-		name = strconv.Itoa(e.UID)
-		if u, err := user.LookupId(name); err == nil {
-			name = u.Username
-		}
+		name, _ = UserName(e.UID)
 		names[e.UID] = name
 	}
 	s := Row{

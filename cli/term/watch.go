@@ -2,7 +2,6 @@ package term
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -22,8 +21,8 @@ type Watch struct {
 	failed string // the failure that was printed last
 }
 
-// Show shows entries, and the error that ended the list.
-func (w *Watch) Show(rows []Row, failed error) error {
+// Show gives what is to be written of entries, and of the error that ended the list.
+func (w *Watch) Show(rows []Row, failed error) string {
 	if size := ScreenOf(1); size.Columns > 0 && !w.JSON {
 		return w.draw(rows, failed, size)
 	}
@@ -31,7 +30,7 @@ func (w *Watch) Show(rows []Row, failed error) error {
 }
 
 // draw fills the terminal from its upper left corner.
-func (w *Watch) draw(rows []Row, failed error, size Screen) error {
+func (w *Watch) draw(rows []Row, failed error, size Screen) string {
 	what := "every lock"
 	if w.Name != "" {
 		what = locks.Printable(w.Name, NameLimit)
@@ -50,9 +49,7 @@ func (w *Watch) draw(rows []Row, failed error, size Screen) error {
 	for _, line := range lines {
 		b.WriteString("\x1b[2K" + Cut(line, size.Columns) + "\n")
 	}
-	b.WriteString("\x1b[J")
-	_, err := os.Stdout.WriteString(b.String())
-	return err
+	return b.String() + "\x1b[J"
 }
 
 // totals counts holders and waiters.
@@ -66,8 +63,8 @@ func totals(rows []Row) string {
 	return fmt.Sprintf("%d holding, %d waiting", len(rows)-waiting, waiting)
 }
 
-// report writes what is new, and a failure once.
-func (w *Watch) report(rows []Row, failed error) error {
+// report gives what is new, and prints a failure once.
+func (w *Watch) report(rows []Row, failed error) string {
 	failure := ""
 	if failed != nil {
 		failure = failed.Error()
@@ -85,20 +82,19 @@ func (w *Watch) report(rows []Row, failed error) error {
 		lasting[i] = e
 	}
 	if failed != nil && len(rows) == 0 {
-		return nil // nothing is known
+		return "" // nothing is known
 	}
 	seen := fmt.Sprintf("%+v", lasting)
 	if seen == w.seen {
-		return nil
+		return ""
 	}
 	w.seen = seen
 	if w.JSON {
-		return WriteJSON(os.Stdout, rows, "  ")
+		return JSONText(rows, "  ")
 	}
 	lines := append([]string{time.Now().Format(time.RFC3339)}, Table(rows, 0)...)
 	if len(rows) == 0 {
 		lines = append(lines, totals(rows))
 	}
-	_, err := os.Stdout.WriteString(strings.Join(lines, "\n") + "\n\n")
-	return err
+	return strings.Join(lines, "\n") + "\n\n"
 }
