@@ -42,6 +42,10 @@ func TestFind(t *testing.T) {
 		{dir + "/a", "nothing", "", unix.ENOENT},
 		{"", "here", "./here", nil},
 		{"/nonexistent:", "here", "./here", nil},
+		{":/nonexistent", "here", "./here", nil},
+		{"/nonexistent::/nonexistent", "here", "./here", nil},
+		{"/nonexistent", "here", "", unix.ENOENT},
+		{"here:b", "tool", "b/tool", nil},
 		{dir + "/b", "b/tool", "b/tool", nil},
 		{dir + "/b", "", "", unix.ENOENT},
 	} {
@@ -54,5 +58,8 @@ func TestFind(t *testing.T) {
 	os.Unsetenv("PATH")
 	if got, err := Find("sh"); err != nil || got != "/bin/sh" {
 		t.Errorf("without PATH: Find(sh) = %q, %v", got, err)
+	}
+	if got, err := Find("here"); err != unix.ENOENT {
+		t.Errorf("without PATH: Find(here) = %q, %v", got, err)
 	}
 }

@@ -22,30 +22,17 @@ import (
 
 // command plays the part named by the first argument:
 //
-//	@args A...     write the arguments as a JSON array of byte strings
 //	@signals TAG   write each signal received; obey stdin
 //	@pair          @signals parent with a child @signals child in its group
-//	@twice A...    become A, with TWICE twice in the environment
 //	@orphans N     make N orphans, wait until init has reaped them
 //
 // @signals writes "TAG ready PID" and then "TAG NUMBER" for every signal
-// whatsoever, and obeys the lines of its stdin: "stop" stops it, "counts"
-// writes how often each signal came, "exit N" ends it.
+// whatsoever, and obeys the lines of its stdin: "counts" writes how
+// often each signal came, "exit N" ends it.
 func command(part string, args []string) int {
 	switch part {
-	case "@args":
-		raw := [][]byte{}
-		for _, a := range args {
-			raw = append(raw, []byte(a))
-		}
-		json.NewEncoder(os.Stdout).Encode(raw)
-		return 0
 	case "@signals":
 		return recordSignals(args[0], args[1:])
-	case "@twice":
-		path, _ := exec.LookPath(args[0])
-		fmt.Fprintln(os.Stderr, syscall.Exec(path, args, append(os.Environ(), "TWICE=1", "TWICE=2")))
-		return 99
 	case "@orphans":
 		n, _ := strconv.Atoi(args[0])
 		return makeOrphans(n)
@@ -106,9 +93,6 @@ func recordSignals(tag string, more []string) int {
 			case "counts":
 				text, _ := json.Marshal(counts)
 				fmt.Println(string(text))
-			case "stop":
-				fmt.Println(tag, "stopping")
-				syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 			case "exit":
 				code, _ := strconv.Atoi(rest)
 				return code

@@ -1,16 +1,12 @@
 //go:build integration
 
-// Pins the exit codes: the command's own 256 and 128+N pass unchanged, 126 and
-// 127 are given as execvp(3) would have it, 124 and 75 are golock's own. (64 and 78 are in
-// testdata.) Where nothing was started there is no trace of the command, nothing on
-// stdout, one line on stderr that names the culprit, and the slot is free.
+// Pins the exit codes of a command that ended, and of one that a time limit has ended. (The
+// others are in testdata.)
 
 package matrix_test
 
 import (
 	"fmt"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -62,121 +58,6 @@ func TestEveryDeathBySignalIs128PlusN(t *testing.T) {
 	}
 }
 
-// The command is looked for as execvp(3) does. The same table holds for
-// `timeout 60 COMMAND`, but for the empty name, which that takes for usage.
-func TestCommandIsFoundAsByExecvp(t *testing.T) {
-	t.Parallel()
-	s := newSandbox(t)
-	noShebang := s.Script("no-shebang", "echo run by sh: \"$@\"\nexit 5\n")
-	s.Script("empty", "")
-	s.Script("here", "#!/bin/sh\nexit 6\n")
-	s.Script("bad-interpreter", "#!/nonexistent/interpreter\n")
-	for _, d := range []string{"refused", "allowed", "folder", "folder/here"} {
-		testkit.Must(t, os.Mkdir(s.Path(d), 0o755))
-	}
-	testkit.Must(t, os.WriteFile(s.Path("plain"), []byte("#!/bin/sh\nexit 1\n"), 0o644))
-	testkit.Must(t, os.WriteFile(s.Path("refused/tool"), []byte("#!/bin/sh\nexit 1\n"), 0o644))
-	testkit.Must(t, os.Rename(s.Script("tool", "#!/bin/sh\nexit 7\n"), s.Path("allowed/tool")))
-	const usual = "PATH=/usr/bin:/bin"
-	for _, c := range []struct {
-		what    string
-		path    string // the variable, or "" for unset
-		command []string
-		code    int
-		stdout  string
-	}{
-		{"a file that may not be executed", usual, []string{"./plain"}, 126, ""},
-		{"a directory", usual, []string{"./folder"}, 126, ""},
-		{"a name too long", usual, []string{"./" + strings.Repeat("x", 5000)}, 126, ""},
-		{"a path that is not there", usual, []string{"./missing"}, 127, ""},
-		{"a name that is not there", usual, []string{"golock-no-such-program"}, 127, ""},
-		{"an interpreter that is not there", usual, []string{"./bad-interpreter"}, 127, ""},
-		{"an empty name", usual, []string{""}, 127, ""},
-		{"no interpreter line", usual, []string{"./no-shebang", "a b", "c"}, 5, "run by sh: a b c\n"},
-		{"no interpreter line, absolute path", usual, []string{noShebang}, 5, "run by sh:\n"},
-		{"no interpreter line, found on PATH", usual + ":" + s.Dir, []string{"no-shebang", "d"}, 5, "run by sh: d\n"},
-		{"an empty file", usual, []string{"./empty"}, 0, ""},
-		{"PATH unset", "", []string{"sh", "-c", "exit 3"}, 3, ""},
-		{"PATH unset, not there", "", []string{"golock-no-such-program"}, 127, ""},
-		{"PATH unset does not mean here", "", []string{"here"}, 127, ""},
-		{"PATH empty means here", "PATH=", []string{"here"}, 6, ""},
-		{"PATH empty, not there", "PATH=", []string{"sh"}, 127, ""},
-		{"first element empty", "PATH=:/usr/bin:/bin", []string{"here"}, 6, ""},
-		{"last element empty", "PATH=/usr/bin:/bin:", []string{"here"}, 6, ""},
-		{"middle element empty", "PATH=/usr/bin::/bin", []string{"here"}, 6, ""},
-		{"relative element", "PATH=allowed", []string{"tool"}, 7, ""},
-		{"no empty element", usual, []string{"here"}, 127, ""},
-		{"first refused, then allowed", "PATH=refused:allowed", []string{"tool"}, 7, ""},
-		{"only refused", "PATH=refused:/usr/bin", []string{"tool"}, 126, ""},
-		{"first a directory, then the file", "PATH=folder:", []string{"here"}, 6, ""},
-		{"first a file as element", "PATH=plain:missing:allowed", []string{"tool"}, 7, ""},
-	} {
-		// -n: the one before has left the slot free.
-		call := s.Job(append([]string{"-n", "--"}, c.command...)...)
-		call.Env = call.Env[2:] // without PATH and LC_ALL
-		if c.path != "" {
-			call.Env = append(call.Env, c.path)
-		}
-		r := call.Run()
-		if r.Code != c.code || r.Stdout != c.stdout {
-			t.Errorf("%s: %v, want %d with stdout %q", c.what, r, c.code, c.stdout)
-			continue
-		}
-		if c.code == 126 || c.code == 127 {
-			r.OneLine(t, strings.Trim(c.command[0], "./x"))
-		} else if r.Stderr != "" {
-			t.Errorf("%s: stderr is %q, want nothing", c.what, r.Stderr)
-		}
-	}
-	s.IsFree()
-}
-
-func TestNoSlotInTime(t *testing.T) {
-	t.Parallel()
-	s := newSandbox(t)
-	holder := s.Holder()
-	defer holder.Finish()
-	// A server that is slow to answer has to be reached in that time.
-	wait := 500 * time.Millisecond
-	if leased() {
-		wait = 4 * time.Second
-	}
-	table := []struct {
-		flags string
-		code  int
-		waits bool
-	}{
-		{"-n", 75, false},
-		{"-n -E 3", 3, false},
-		{"-w WAIT", 75, true},
-		{"-w WAIT -E 0", 0, true},
-		{"-w WAIT -E 8", 8, true},
-	}
-	var calls []*testkit.Command
-	for _, c := range table {
-		flags := strings.ReplaceAll(c.flags, "WAIT", wait.String())
-		calls = append(calls, s.Job(append(strings.Fields(flags), "--", "touch", "started")...))
-	}
-	progress := regexp.MustCompile("(?m)^golock: waiting for .*\n") // after a second
-	for i, r := range testkit.RunAll(calls) {
-		c := table[i]
-		r.Stderr = progress.ReplaceAllString(r.Stderr, "")
-		if r.Code != c.code || r.Stdout != "" || c.waits && r.Took < wait {
-			t.Errorf("%s: %v, want %d and nothing on stdout", c.flags, r, c.code)
-		}
-		if c.code == 0 && r.Stderr != "" {
-			t.Errorf("%s: stderr is %q, want silence", c.flags, r.Stderr)
-		}
-		if c.code != 0 {
-			r.OneLine(t, "job")
-		}
-	}
-	if s.Exists("started") {
-		t.Error("a command was started")
-	}
-	s.AwaitWaiters()
-}
-
 func TestTimeLimit(t *testing.T) {
 	t.Parallel()
 	const limit = "--time-limit=1"
@@ -188,6 +69,8 @@ func TestTimeLimit(t *testing.T) {
 		least  time.Duration // milliseconds
 	}{
 		{"TERM ends it", []string{limit}, "exec sleep 60", "", 1000},
+		{"also a child that outlives it, by KILL", []string{limit, "--kill-after", "0.4"},
+			`sh -c 'trap "" TERM; while :; do sleep 1; done' & wait`, "", 1000},
 		{"also the children of a shell", []string{limit}, "sleep 60; exit 3", "", 1000},
 		{"a polite command's own code does not count", []string{limit},
 			`trap 'echo TERM; exit 0' TERM; sleep 60`, "TERM\n", 1000},

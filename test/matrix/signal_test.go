@@ -127,36 +127,6 @@ func TestOwnSignalsAreNotPassedOn(t *testing.T) {
 	r.Expect(t, 5)
 }
 
-// The parent of a command is golock or, on a store with leases, its guard.
-func TestSignalToTheParent(t *testing.T) {
-	t.Parallel()
-	s := newSandbox(t)
-	r := s.Job("--", "sh", "-c", "trap 'exit 6' USR1; kill -USR1 $PPID; while :; do sleep 0.1; done").Run()
-	r.Expect(t, 6)
-}
-
-// Forty of the kind that queues, sent as fast as the kernel takes them.
-func TestRealTimeSignalsAreNotMerged(t *testing.T) {
-	t.Parallel()
-	s := newSandbox(t)
-	p := recorder(s)
-	listens(p)
-	for sig := syscall.Signal(35); sig <= 64; sig++ {
-		p.Signal(sig)
-	}
-	got := map[string]int{}
-	for range 30 {
-		got[p.Line()]++
-	}
-	for sig := 35; sig <= 64; sig++ {
-		if n := got[fmt.Sprint("parent ", sig)]; n != 1 {
-			t.Errorf("signal %d came %d times", sig, n)
-		}
-	}
-	p.Tell("exit 0")
-	p.Expects(0)
-}
-
 func TestSignalsReachTheGroup(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
@@ -177,40 +147,6 @@ func TestSignalsReachTheGroup(t *testing.T) {
 	}
 	p.Tell("exit 0")
 	p.Expects(0)
-}
-
-func TestGolockOutlivesTheCommand(t *testing.T) {
-	t.Parallel()
-	s := newSandbox(t)
-	p := recorder(s)
-	for range 3 {
-		for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
-			p.Signal(sig)
-			p.Expect(fmt.Sprint("parent ", int(sig)))
-		}
-		s.IsTaken()
-	}
-	p.Tell("exit 9")
-	if r := p.Wait(); r.Code != 9 || r.Stderr != "" {
-		t.Errorf("%v, want 9 and silence", r)
-	}
-	s.IsFree()
-}
-
-// A command that stops and is continued is still the same command.
-func TestCommandStoppedAndContinued(t *testing.T) {
-	t.Parallel()
-	s := newSandbox(t)
-	p := s.Job("--", self, "@signals", "parent").Start()
-	command := p.ExpectPID("parent ready")
-	p.Tell("stop")
-	p.Expect("parent stopping")
-	s.Eventually("the command stops", func() bool { return testkit.Stopped(command) })
-	s.IsTaken()
-	p.Signal(unix.SIGCONT)
-	p.Expect("parent 18")
-	p.Tell("exit 4")
-	p.Expects(4)
 }
 
 // A signal that ends a program ends the command, or the golock that has not
@@ -250,44 +186,6 @@ func TestSignalsAtManyInstants(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestRewrite(t *testing.T) {
-	t.Parallel()
-	s := newSandbox(t)
-	p := recorder(s, "--rewrite=TERM:INT", "--rewrite", "HUP:USR1", "--rewrite=USR1:USR2", "--rewrite=SIGQUIT:0", "--rewrite=14:15", "--rewrite=40:SIGHUP", "--rewrite=SIGUSR2:41")
-	listens(p)
-	for _, c := range []struct{ sent, got syscall.Signal }{
-		{unix.SIGTERM, unix.SIGINT},
-		{unix.SIGINT, unix.SIGINT},
-		{unix.SIGHUP, unix.SIGUSR1}, // not chained
-		{unix.SIGUSR1, unix.SIGUSR2},
-		{unix.SIGALRM, unix.SIGTERM},
-		{40, unix.SIGHUP},
-		{unix.SIGUSR2, 41},
-		{41, 41},
-	} {
-		p.Signal(unix.SIGQUIT) // dropped
-		p.Signal(c.sent)
-		p.Expect(fmt.Sprint("parent ", int(c.got)))
-	}
-	p.Tell("exit 0")
-	p.Expects(0)
-}
-
-// golock's own stop signal is --signal, whatever is rewritten or passed on.
-func TestStopSignalIsNotRewritten(t *testing.T) {
-	t.Parallel()
-	s := newSandbox(t)
-	p := recorder(s, "--time-limit=0.3", "--signal=USR1", "--kill-after=0.3")
-	got := []string{p.Line(), p.Line()} // CONT follows at once, the order is the kernel's
-	slices.Sort(got)
-	if !slices.Equal(got, []string{"parent 10", "parent 18"}) {
-		t.Errorf("the command wrote %q, want USR1 and CONT", got)
-	}
-	r := p.Wait()
-	r.Expect(t, 124)
-	s.NoneLeft()
 }
 
 // waiting is a holder, the waiter that a test is about, and one behind it.
