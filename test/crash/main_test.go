@@ -50,11 +50,7 @@ func (s suite) Run() int {
 // newRand gives a test its own sequence of the seed, which it logs.
 func newRand(t *testing.T) *rand.Rand {
 	t.Helper()
-	var seed, stream uint64 = 1, 0
-	if text := os.Getenv("LOCKTEST_SEED"); text != "" {
-		_, err := fmt.Sscan(text, &seed)
-		testkit.Must(t, err)
-	}
+	seed, stream := testkit.Seed(t), uint64(0)
 	t.Logf("LOCKTEST_SEED=%d", seed)
 	for _, c := range t.Name() {
 		stream = stream*31 + uint64(c)

@@ -216,22 +216,6 @@ func TestServerStopped(t *testing.T) {
 	})
 }
 
-// A golock is stopped for longer than the lease: its guard has killed the
-// command before the next one starts.
-func TestGolockStopped(t *testing.T) {
-	onServers(t, func(t *testing.T, s *server) {
-		rs := s.rows(t, 4, shortTTL, 1)
-		for _, r := range rs {
-			r.holder.Signal(syscall.SIGSTOP)
-		}
-		for _, r := range rs {
-			r.queue[0].Wait()
-			r.holder.Signal(syscall.SIGCONT)
-			r.lost()
-		}
-	})
-}
-
 // A machine with golock, watchdog, command and server is suspended for longer than the lease.
 // Whoever of them wakes first, the command is dead without a word from the server. The clock
 // that counts suspends is a day ahead of the other one there, as after an earlier suspend.

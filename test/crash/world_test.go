@@ -254,11 +254,6 @@ func (w *world) checkEnd(p *proc) {
 func (w *world) finishInOrder(queue ...*proc) {
 	w.T.Helper()
 	w.finish()
-	w.inOrder(queue...)
-}
-
-func (w *world) inOrder(queue ...*proc) {
-	w.T.Helper()
 	for i, p := range queue[1:] {
 		if before := queue[i]; p.fence <= before.fence || p.max == 1 && p.turn <= before.turn {
 			w.T.Errorf("inversion: golock %d has fence %d and turn %d, golock %d before it %d and %d",

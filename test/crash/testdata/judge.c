@@ -3,7 +3,6 @@
 //
 //   judge TOKEN MAX WEIGHT MODE HOLD   MODE: n none, u slots, s and x slots and
 //                                      a shared or exclusive mode, HOLD: us or -1
-//   judge @after PROGRAM ARG...        becomes PROGRAM when descriptor 3 ends
 //
 // Records go to stdout, one write(2) each. It ends when HOLD is over or stdin
 // ends.
@@ -38,13 +37,6 @@ static void take(const char *file, short how) {
 }
 
 int main(int argc, char **argv) {
-	char c;
-	if (argc > 2 && !strcmp(argv[1], "@after")) {
-		while (read(3, &c, 1) < 0 && errno == EINTR) {}
-		close(3);
-		execv(argv[2], argv + 2);
-		return 127;
-	}
 	struct pollfd in = {.fd = 0, .events = POLLIN};
 	if (argc != 6) return 2;
 	token = argv[1];
