@@ -3,7 +3,6 @@
 package guard_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -11,8 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"golock/locks"
-	"golock/locks/redis"
 	"golock/test/testkit"
 )
 
@@ -171,30 +168,4 @@ func TestGuardKeepsNothing(t *testing.T) {
 	if private == 0 || private > 1536 {
 		t.Errorf("the guard has %d KiB of its own, want at most 1536", private)
 	}
-}
-
-// A guard does nothing for anybody but golock.
-func TestGuardByHand(t *testing.T) {
-	s := shared(t)
-	for _, args := range []string{"", "0 0 touch /nonexistent/x", "100 0 true", "x 0 true"} {
-		s.Golock().By("bash", "-c", `exec -a golock-watchdog "$0" `+args).Run().Complaint(t, 64)
-	}
-}
-
-// A slot that was taken back ends the command at once, long before the lease
-// would have ended.
-func TestTakenBack(t *testing.T) {
-	s := shared(t)
-	store, err := redis.Open(s.Store)
-	testkit.Must(t, err)
-	defer store.Close()
-	h := newHousehold(s, "--ttl", "60", "--kill-after", "0.1")
-	for e, err := range store.Entries(context.Background(), "job") {
-		testkit.Must(t, err)
-		if e.State == locks.Holding {
-			testkit.Must(t, store.Attach(e.Ref).Release(context.Background()))
-		}
-	}
-	h.Expects(79, "not held any more")
-	h.dead()
 }

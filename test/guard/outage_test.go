@@ -34,20 +34,6 @@ func TestOutage(t *testing.T) {
 	h.Expects(79)
 }
 
-// With --on-lost warn the command goes on and its code counts.
-func TestOnlyWarn(t *testing.T) {
-	s, server := own(t)
-	r := s.Job("--ttl", "1", "--on-lost", "warn", "--", "sh", "-c", "echo parent $PPID; read x; exit 5").Start()
-	if parent := r.ExpectPID("parent"); parent != r.PID {
-		t.Errorf("the command is a child of %d, not of golock", parent)
-	}
-	server.Stop()
-	r.Says("the slot is lost")
-	server.Continue()
-	r.Tell("")
-	r.Expects(5)
-}
-
 // A server that cannot be reached at the start: 69, in bounded time, and
 // nothing is started.
 func TestUnreachable(t *testing.T) {
