@@ -45,16 +45,6 @@ func TestBreakSignal(t *testing.T) {
 	})
 }
 
-// TERM from somebody else is passed on as ever.
-func TestTermIsNoBreak(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		holder := w.sh(`trap "exit 5" TERM; echo $$ >pid; while :; do sleep 0.01; done`)
-		w.AwaitFile("pid")
-		holder.Signal(syscall.SIGTERM)
-		holder.Expects(5)
-	})
-}
-
 // A golock that is stopped cannot stop its command. Locally it is continued; on
 // a networked store its lease ends.
 func TestBreakStopped(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -65,47 +64,4 @@ func TestOneRunPerTick(t *testing.T) {
 			}
 		}
 	})
-}
-
-// What could not be started has no hold: the next host may have what this one
-// lacks.
-func TestNoHoldWithoutACommand(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		for code, command := range map[int]string{127: "/golock-no-such-program", 126: "/"} {
-			w.Job("--hold", "1h", w.ttl(), "--", command).Run().Expect(t, code)
-			w.IsFree()
-		}
-	})
-}
-
-// The hold counts from the start, and the next in line is let in when it is
-// over, whether the command ended or golock was killed.
-func TestNextAfterHold(t *testing.T) {
-	const hold = 3 * time.Second
-	for name, end := range map[string]func(*testkit.Process){
-		"ended": (*testkit.Process).Finish,
-		"killed": func(p *testkit.Process) {
-			p.Signal(syscall.SIGKILL)
-			p.In.Close()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, w *world) {
-				begin := time.Now()
-				first := w.Job("--hold", hold.String(), w.ttl(), "--", "sh", "-c", "echo begun $$; read x").Start()
-				pid := first.ExpectPID("begun")
-				end(first)
-				w.Eventually("the command has ended", func() bool { return !w.Lives(pid) })
-				next := w.Job(w.ttl(), "--", "true").Begin()
-				r := w.Job("-n", "--", "true").Run()
-				if time.Since(begin) < hold {
-					r.Expect(t, 75) // for the killed one's lease or for the hold
-				}
-				next.Expects(0)
-				if took := time.Since(begin); took < hold {
-					t.Errorf("the next one was in after %v", took)
-				}
-			})
-		})
-	}
 }
