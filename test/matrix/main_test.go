@@ -10,10 +10,7 @@
 package matrix_test
 
 import (
-	"io/fs"
-	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,33 +70,11 @@ func newSandbox(t testing.TB) *testkit.Sandbox {
 			d.name = d.server.NewDatabase(t)
 		}
 		d.tables++
-		u := d.server.URL(d.name, "table=matrix"+strconv.Itoa(d.tables), "quarantine=0s")
-		// As golock shows it.
-		return testkit.New(t, strings.Replace(u, "@localhost/", "@localhost:3306/", 1))
+		return testkit.New(t, d.server.URL(d.name, "table=matrix"+strconv.Itoa(d.tables), "quarantine=0s"))
 	default:
 		t.Fatalf("LOCKTEST_STORE=%s: want local, redis, mariadb or postgres", kind)
 		return nil
 	}
-}
-
-// used reports whether golock has left something in the store.
-func used(s *testkit.Sandbox) (found bool) {
-	s.T.Helper()
-	at, err := url.Parse(s.Store)
-	testkit.Must(s.T, err)
-	switch storeKind() {
-	case "local":
-		_ = filepath.WalkDir(at.Path, func(_ string, f fs.DirEntry, _ error) error {
-			found = found || f != nil && !f.IsDir()
-			return nil
-		})
-		return found
-	case "redis":
-		keys := redistest.Shared(s.T).Do("KEYS", at.Query().Get("prefix")+":*")
-		return len(keys.([]any)) > 0
-	}
-	_, err = database.server.TryExec(database.name, "SELECT 1 FROM "+at.Query().Get("table"))
-	return err == nil
 }
 
 // supported takes out what a leased store refuses.
