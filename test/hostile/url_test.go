@@ -132,113 +132,58 @@ func staysHidden(t *testing.T, v vault, way, format string) {
 	holder.Finish()
 }
 
-// mistake is a store that cannot be used.
-type mistake struct {
-	url  string
-	code int // with a flag, from elsewhere 78 if that is 64
-	says string
-}
+// failure is a store that cannot be used.
+type failure struct{ url, says string }
 
-// Whatever goes wrong with a store, its password is not told.
+// Whatever goes wrong with a server, its password is not told. (Nor in what is said of a
+// wrong URL: TestBadURL.)
 func TestSecretsInErrors(t *testing.T) {
 	t.Parallel()
 	s := testkit.New(t, "")
-	type attempt struct {
-		what string
-		want mistake
-	}
-	var attempts []attempt
+	all := failures(t)
 	var calls []*testkit.Command
-	for i, c := range mistakes(t) {
-		for j, way := range ways {
-			if c.code == 69 && (i+j)%len(ways) != 0 {
-				continue // what is tried for a while is tried in one way
-			}
-			want := c
-			if way != "flag" && c.code == 64 {
-				want.code = 78
-			}
-			// With every third mistake the same. A refusal comes in time, an
-			// outage is waited for.
-			form, args, patience := "run", []string{"-n"}, "20"
-			if c.says == "" {
-				patience = "0.2"
-			}
-			switch {
-			case c.code == 69 || (i+j)%3 == 0:
-				args = []string{"-v", "--log-format", "json", "-w", patience}
-			case (i+j)%3 == 1:
-				form, args = "ls", nil
-			}
-			if form == "run" { // what one leaves on a server must not be in the way of the next
-				args = append(args, "--name", fmt.Sprint("n", len(calls)), "--", "echo", "started")
-			}
-			attempts = append(attempts, attempt{fmt.Sprintf("%s by %s, %s %q", c.url, way, form, args), want})
-			calls = append(calls, by(s, way, c.url, form, args...))
+	for i, c := range all {
+		patience := "20" // a refusal comes in time, an outage is waited for
+		if c.says == "" {
+			patience = "0.2"
 		}
+		// What one leaves on a server must not be in the way of the next.
+		calls = append(calls, by(s, ways[i%len(ways)], c.url, "run", "-v", "--log-format", "json", "-w", patience,
+			"--name", fmt.Sprint("n", i), "--", "echo", "started"))
 	}
 	for i, r := range testkit.RunAll(calls) {
-		a, text := attempts[i], r.Stdout+r.Stderr
-		shows(t, a.what, text)
-		if r.Code != a.want.code || !strings.Contains(text, a.want.says) || strings.Contains(r.Stdout, "started") {
-			t.Errorf("%s: %v, want %d and something about %q", a.what, r, a.want.code, a.want.says)
+		shows(t, all[i].url, r.Stdout+r.Stderr)
+		if r.Code != 69 || !strings.Contains(r.Stderr, all[i].says) || r.Stdout != "" {
+			t.Errorf("%s: %v, want 69 and something about %q", all[i].url, r, all[i].says)
 		}
 	}
 }
 
-func mistakes(t *testing.T) []mistake {
+func failures(t *testing.T) []failure {
 	t.Helper()
 	server := secretServer(t, secret)
 	dead := redistest.FreePort(t)
-	cases := []mistake{
-		{fmt.Sprintf("redis://job:%s@127.0.0.1:%d", secret, dead), 69, ""},
-		{fmt.Sprintf("redis+sentinel://job:%s@127.0.0.1:%d/m?sentinel-user=u&sentinel-password=%s", secret, dead, secret), 69, ""},
-		{fmt.Sprintf("redis+cluster://job:%s@127.0.0.1:%d", secret, dead), 69, ""},
-		{"redis+unix://job:" + secret + "@/nowhere/socket", 69, ""},
-		{"redis://job:" + secret + "x@" + server.Addr(), 69, "WRONGPASS"},
-		{"redis://nobody:" + secret + "@" + server.Addr(), 69, "WRONGPASS"},
-		{"redis://job:" + secret + "@" + server.Addr() + "/12345", 69, "DB index"},
-		{"rediss://job:" + secret + "@" + server.Addr(), 69, ""},
-		{"redis+cluster://job:" + secret + "@" + server.Addr(), 69, ""},
-		{"redis://job:" + secret + "@" + server.Addr() + "?quarantine=0s&min-replicas=1", 69, ""},
-		{"redis://job:" + secret + "@h:port", 64, "port"},
-		{"redis://job:" + secret + "@h:70000", 64, "port"},
-		{"redis://job:" + secret + "@", 64, "host"},
-		{"redis://job:" + secret, 64, "port"},
-		{"redis://job:" + secret + "@h/db", 64, "db"},
-		{"redis://job:" + secret + "@h?nonsense=1", 64, "nonsense"},
-		{"redis://job:" + secret + "%zz@h", 64, "password"},
-		{"redis://job:" + secret + "/1@h", 64, "%2F"},
-		{"redis://job:1?" + secret + "@h", 64, "%3F"},
-		{"redis://job:1/" + secret + "@h", 64, "%2F"},
-		{"redis://job:" + secret + "#1@h", 64, "%23"},
-		{"redis+unix://job:" + secret + "/1@/sock", 64, "%2F"},
-		{"redis+sentinel://job:" + secret + "@h?sentinel-password=" + secret, 64, "master"},
-		{"redis:/job:" + secret + "@h", 64, "two slashes"},
-		{"reddis://job:" + secret + "@h", 64, "scheme"},
-		{secret + "@h:6379", 64, "scheme"},
-		{secret, 64, "scheme"},
-		{"local://job:" + secret + "@h/dir", 64, "host"},
-		{"etcd://job:" + secret + "@h/db", 64, "scheme"},
+	cases := []failure{
+		{fmt.Sprintf("redis://job:%s@127.0.0.1:%d", secret, dead), ""},
+		{fmt.Sprintf("redis+sentinel://job:%s@127.0.0.1:%d/m?sentinel-user=u&sentinel-password=%s", secret, dead, secret), ""},
+		{fmt.Sprintf("redis+cluster://job:%s@127.0.0.1:%d", secret, dead), ""},
+		{"redis+unix://job:" + secret + "@/nowhere/socket", ""},
+		{"redis://job:" + secret + "x@" + server.Addr(), "WRONGPASS"},
+		{"redis://nobody:" + secret + "@" + server.Addr(), "WRONGPASS"},
+		{"redis://job:" + secret + "@" + server.Addr() + "/12345", "DB index"},
+		{"rediss://job:" + secret + "@" + server.Addr(), ""},
+		{"redis+cluster://job:" + secret + "@" + server.Addr(), ""},
+		{"redis://job:" + secret + "@" + server.Addr() + "?quarantine=0s&min-replicas=1", ""},
 	}
 	for _, server := range []*sqltest.Server{sqltest.Maria(t), sqltest.Postgres(t)} {
 		db, to := server.NewDatabase(t), server.Kind+"://job:"+secret
 		there := to + "@" + server.Addr() + "/" + db
-		cases = append(cases, []mistake{
-			{fmt.Sprintf("%s@127.0.0.1:%d/db", to, dead), 69, ""},
-			{to + "@localhost/db?socket=/nowhere/socket", 69, ""},
-			{there, 69, "user and password"},
-			{there + "?tls=on", 69, "TLS"},
-			{there + "?tls=on&ca=/nowhere", 69, "ca"},
-			{to + "@h:port/db", 64, "port"},
-			{to + "@h", 64, "database"},
-			{to + "@/db", 64, "host"},
-			{to + "@h/db?nonsense=1", 64, "nonsense"},
-			{to + "%zz@h/db", 64, "password"},
-			{to + "/1@h/db", 64, "%2F"},
-			{to + "#1@h/db", 64, "%23"},
-			{server.Kind + "://job:1?" + secret + "@h/db", 64, "%3F"},
-			{server.Kind + ":/job:" + secret + "@h/db", 64, "two slashes"},
+		cases = append(cases, []failure{
+			{fmt.Sprintf("%s@127.0.0.1:%d/db", to, dead), ""},
+			{to + "@localhost/db?socket=/nowhere/socket", ""},
+			{there, "user and password"},
+			{there + "?tls=on", "TLS"},
+			{there + "?tls=on&ca=/nowhere", "ca"},
 		}...)
 	}
 	return cases

@@ -232,7 +232,14 @@ func TestWordsOfServers(t *testing.T) {
 		"a state": fmt.Sprintf("*10\r\n$4\r\nlist\r\n$1\r\nx\r\n:0\r\n$%d\r\n%s\r\n$32\r\n%032d\r\n:1000\r\n$%d\r\n%s\r\n:0\r\n$1\r\n1\r\n$0\r\n\r\n",
 			len(evil), evil, 1, len(someRecord), someRecord),
 	} {
-		at := answering(t, answer)
+		server := listen(t, loopback(t), func(c net.Conn) {
+			b := make([]byte, 64<<10)
+			for _, err := c.Read(b); err == nil; _, err = c.Read(b) { // every request, be it a greeting
+				if _, err := c.Write([]byte(answer)); err != nil {
+					return
+				}
+			}
+		})
 		// All at a time: some answers count as an outage.
 		for _, args := range [][]string{
 			{"run", "--name", "x", "-n", "--", "true"}, {"run", "--name", "x", "-n", "-v", "--log-format", "json", "--", "true"}, {"ls", "x"}, {"ls", "--json"},
@@ -241,7 +248,7 @@ func TestWordsOfServers(t *testing.T) {
 			all.Add(1)
 			go func() {
 				defer all.Done()
-				r := as(s, victim, append([]string{args[0], "--store", "redis://" + at}, args[1:]...)...)
+				r := as(s, victim, append([]string{args[0], "--store", "redis://" + server.Addr().String()}, args[1:]...)...)
 				plainText(t, fmt.Sprint(what, ": ", args), r.Stdout+r.Stderr)
 				judge(t, fmt.Sprint(what, ": ", args), r)
 			}()
@@ -250,36 +257,6 @@ func TestWordsOfServers(t *testing.T) {
 }
 
 const someRecord = `30000 1 1 7fffffffffffffff 0000000000000001 0000000000000001 0000000000000001 0 0 0 0 {}`
-
-// answering is the address of somebody who answers every request, be it a
-// greeting, with the same words.
-func answering(t testing.TB, words string) string {
-	t.Helper()
-	socket, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	t.Cleanup(func() { socket.Close() })
-	go func() {
-		for {
-			c, err := socket.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				b := make([]byte, 64<<10)
-				for {
-					if _, err := c.Read(b); err != nil {
-						return
-					}
-					if _, err := c.Write([]byte(words)); err != nil {
-						return
-					}
-				}
-			}()
-		}
-	}()
-	return socket.Addr().String()
-}
 
 // Reports are read by people and by Prometheus.
 func TestWordsInReports(t *testing.T) {
