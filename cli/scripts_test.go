@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,7 +57,7 @@ func runScripts(t *testing.T, dir string) {
 			home := filepath.Join(env.WorkDir, "home")
 			env.Setenv("HOME", home)
 			env.Setenv("STORE", "local://"+filepath.Join(env.WorkDir, "store"))
-			return os.Mkdir(home, 0o755)
+			return errors.Join(os.Mkdir(home, 0o755), os.CopyFS(env.WorkDir, os.DirFS("../testdata/lib")))
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits,
