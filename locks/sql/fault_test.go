@@ -327,11 +327,15 @@ func TestLeavingLeavesNoHold(t *testing.T) {
 		s := b.store(t)
 		holder := Take(t, s, "n", Limit(2), Weight(2))
 		w := Queue(t, s, "n", Limit(2), func(r *locks.Request) { r.Hold = time.Hour })
+		b.listening(t, 1) // it sleeps now, and finds its grant only when it gives up
 		until := time.Now().Add(time.Hour).UnixMicro()
 		b.exec(t, fmt.Sprintf("UPDATE golock SET state='H',hold=%d WHERE state='W'", until))
 		Becomes(t, s, "n", 2, 0)
 		w.Cancel()
 		w.Ended()
+		if !errors.Is(w.Err, context.Canceled) {
+			t.Fatalf("Wait: %v, want that it was cancelled", w.Err)
+		}
 		Becomes(t, s, "n", 1, 0)
 		Renew(t, holder)
 	})
