@@ -218,9 +218,8 @@ func (t *Ticket) refused(ctx context.Context, a Answer) error {
 
 // Limits of giving up.
 const (
-	leaveLimit = 10 * time.Second      // until the entry is left to its TTL
-	leaveWait  = 40 * time.Millisecond // of which the caller waits so much,
-	stillWait  = 2 * time.Second       // or so much if it is about to stand still
+	leaveLimit = 2 * time.Second       // until the entry is left to its TTL
+	leaveWait  = 40 * time.Millisecond // of which the caller waits so much
 )
 
 // giveUp has the entry leave. It waits a moment for the store to know, as the
@@ -229,7 +228,7 @@ const (
 func giveUp(ctx context.Context, store string, e Entry) {
 	wait := leaveWait
 	if errors.Is(context.Cause(ctx), locks.ErrStandsStill) {
-		wait = stillWait
+		wait = leaveLimit
 	}
 	left := make(chan struct{})
 	go func() {
