@@ -31,7 +31,7 @@ func TestTreeWaitsForAll(t *testing.T) {
 	for range 3 {
 		s := newSandbox(t)
 		p := s.Job("--tree", "--", "sh", "-c", "setsid sh -c 'echo $$ >pid; while ! test -e end; do sleep 0.01; done' & exit 6").Start()
-		daemon := awaitPID(s, "pid")
+		daemon := s.AwaitPID("pid")
 		s.IsTaken()
 		if !p.Running() || !testkit.Alive(daemon) {
 			t.Fatal("golock ended before the daemon")
@@ -56,7 +56,7 @@ func TestTreeStopsAll(t *testing.T) {
 		}
 		p := s.Job(append(flags, "--", "sh", "-c", family+" wait")...).Start()
 		for _, d := range []string{"d1", "d2", "d3"} {
-			awaitPID(s, d)
+			s.AwaitPID(d)
 		}
 		want := 124
 		if end == "TERM" {

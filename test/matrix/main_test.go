@@ -92,11 +92,3 @@ func golockOf(command int) int {
 	}
 	return parent
 }
-
-// awaitPID waits for a file with a process number.
-func awaitPID(s *testkit.Sandbox, file string) int {
-	s.T.Helper()
-	pid, err := strconv.Atoi(s.AwaitFile(file))
-	testkit.Must(s.T, err)
-	return pid
-}

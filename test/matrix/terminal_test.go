@@ -58,7 +58,7 @@ func TestCtrlZAndForeground(t *testing.T) {
 	x := bash(s)
 	x.Type(`$R -- sh -c 'echo $$ >pid; echo in; read a; echo got $a; exit 5'`)
 	x.Shows("in\r\n")
-	pid := awaitPID(s, "pid")
+	pid := s.AwaitPID("pid")
 	for range 3 {
 		x.Key(ctrlZ)
 		x.Shows("Stopped")
@@ -81,7 +81,7 @@ func TestBackground(t *testing.T) {
 	testkit.Must(t, unix.Mkfifo(s.Path("end"), 0o600))
 	x.Type(`$R -- sh -c 'echo $$ >pid; echo in; exec cat end'`)
 	x.Shows("in\r\n")
-	pid := awaitPID(s, "pid")
+	pid := s.AwaitPID("pid")
 	x.Key(ctrlZ)
 	x.Shows("Stopped")
 	s.Eventually("the command stops", func() bool { return testkit.Stopped(pid) })
@@ -92,7 +92,7 @@ func TestBackground(t *testing.T) {
 	s.IsFree()
 	// A background job that reads the terminal stops, as without golock.
 	x.Type(`$R -- sh -c 'echo $$ >reader; read a; echo got $a' &`)
-	reader := awaitPID(s, "reader")
+	reader := s.AwaitPID("reader")
 	s.Eventually("the reader stops", func() bool { return testkit.Stopped(reader) && testkit.Stopped(golockOf(reader)) })
 	x.Type("fg >/dev/null")
 	s.Eventually("the reader goes on", func() bool { return !testkit.Stopped(reader) })
@@ -101,7 +101,7 @@ func TestBackground(t *testing.T) {
 	// With tostop one that writes stops too.
 	x.Type("stty tostop")
 	x.Type(`$R -- sh -c 'echo $$ >writer; echo written' &`)
-	writer := awaitPID(s, "writer")
+	writer := s.AwaitPID("writer")
 	s.Eventually("the writer stops", func() bool { return testkit.Stopped(writer) && testkit.Stopped(golockOf(writer)) })
 	x.Type("fg >/dev/null")
 	x.Shows("written")
@@ -191,8 +191,8 @@ func TestTermToAJob(t *testing.T) {
 	s := newSandbox(t)
 	x := bash(s)
 	x.Type(`$R -- sh -c 'sleep 1000 & echo $! >child; echo $$ >pid; wait' | sh -c 'echo $$ >other; cat; echo other went on'`)
-	pid, child := awaitPID(s, "pid"), awaitPID(s, "child")
-	other := awaitPID(s, "other")
+	pid, child := s.AwaitPID("pid"), s.AwaitPID("child")
+	other := s.AwaitPID("other")
 	if testkit.StatOf(pid).Group != testkit.StatOf(other).Group {
 		t.Fatalf("command and neighbour are not in one group: %v %v", testkit.StatOf(pid), testkit.StatOf(other))
 	}
@@ -220,7 +220,7 @@ func TestHangUp(t *testing.T) {
 			x.Type("$R -- sh -c 'echo $$ >pid; echo in; sleep 1000'")
 		}
 		x.Shows("in\r\n")
-		awaitPID(s, "pid")
+		s.AwaitPID("pid")
 		x.HangUp()
 		s.NoneLeft()
 		s.IsFree()

@@ -23,7 +23,7 @@ const (
 func TestBreakStubborn(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		holder := w.sh(stubborn, "--kill-after", "0.5")
-		pid := w.awaitPID("pid")
+		pid := w.AwaitPID("pid")
 		w.breaks("--name", "job")
 		w.dead(pid)
 		holder.Expects(79, `golock: lock "job": the slot was taken back: evicted by user root (golock break, pid `, "; the command was stopped")
@@ -50,7 +50,7 @@ func TestBreakSignal(t *testing.T) {
 func TestBreakStopped(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		holder := w.sh(sleeps, w.ttl())
-		pid := w.awaitPID("pid")
+		pid := w.AwaitPID("pid")
 		holder.Signal(syscall.SIGSTOP)
 		w.breaks("--name", "job")
 		w.dead(pid)
@@ -83,7 +83,7 @@ func TestBreakOrphan(t *testing.T) {
 		bash -c 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ $fd -lt 3 ] || eval "exec $fd>&-"; done
 			echo $$ >stranger; exec sleep 300' &
 		` + stubborn)
-	pid, far, stranger := w.awaitPID("pid"), w.awaitPID("far"), w.awaitPID("stranger")
+	pid, far, stranger := w.AwaitPID("pid"), w.AwaitPID("far"), w.AwaitPID("stranger")
 	reader := w.Exec("sh", "-c", `for f in "$0"/job.*.lock; do exec 3<"$f"; done; echo $$ >reader; exec sleep 300`,
 		w.Store[len("local://"):]).Begin()
 	w.AwaitFile("reader")
@@ -117,7 +117,7 @@ func TestBreakNested(t *testing.T) {
 
 		testkit.Must(t, os.Remove(w.Path("pid")))
 		outer = w.sh("exec " + inner)
-		pid := w.awaitPID("pid")
+		pid := w.AwaitPID("pid")
 		w.breaks("--name", "job")
 		outer.Expects(79)
 		w.dead(pid)
@@ -168,7 +168,7 @@ func TestBreakOtherUser(t *testing.T) {
 	testkit.Must(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)))
 	w := &world{testkit.New(t, "local://"+dir)}
 	holder := w.sh(sleeps)
-	pid := w.awaitPID("pid")
+	pid := w.AwaitPID("pid")
 	other := w.Golock("break", "--store", w.Store, "--name", "job").As(65534)
 	other.Dir = "/"
 	other.Run().Expect(t, 69, `golock: "job": pid `, "cannot be signalled: it belongs to another user")
@@ -196,7 +196,7 @@ func TestBreakOnLostWarn(t *testing.T) {
 	t.Parallel()
 	w := networked(t)
 	holder := w.sh(stubborn, "--on-lost", "warn", "--kill-after", "0.3")
-	pid := w.awaitPID("pid")
+	pid := w.AwaitPID("pid")
 	w.breaks("--name", "job")
 	holder.Expects(79, "the slot was taken back")
 	w.dead(pid)

@@ -10,7 +10,6 @@ package policy_test
 
 import (
 	"os"
-	"strconv"
 	"testing"
 
 	"golock/locks/redis/redistest"
@@ -55,14 +54,6 @@ func (w *world) breaks(flags ...string) {
 func (w *world) tryBreak(flags ...string) testkit.Result {
 	w.T.Helper()
 	return w.Golock(append([]string{"break", "--store", w.Store}, flags...)...).Run()
-}
-
-// awaitPID waits for the number of a process that writes it to a file.
-func (w *world) awaitPID(name string) int {
-	w.T.Helper()
-	pid, err := strconv.Atoi(w.AwaitFile(name))
-	testkit.Must(w.T, err)
-	return pid
 }
 
 // dead fails the test if a process lives.

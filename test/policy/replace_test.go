@@ -62,7 +62,7 @@ func TestReplaceUnderLoad(t *testing.T) {
 func TestReplaceStubborn(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		old := w.sh(stubborn, "--replace", "running", "--kill-after", "0.5")
-		pid := w.awaitPID("pid")
+		pid := w.AwaitPID("pid")
 		next := w.sh(fmt.Sprintf("! kill -0 %d", pid), "--replace", "running")
 		old.Expects(79, `golock: lock "job": the slot was taken back: evicted by `, "; the command was stopped\n")
 		next.Expects(0, "replaced pid "+strconv.Itoa(old.PID))

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -92,6 +93,14 @@ func (s *Sandbox) AwaitFile(name string) string {
 		return bytes.HasSuffix(text, []byte("\n"))
 	})
 	return strings.TrimSpace(string(text))
+}
+
+// AwaitPID waits until a file has the number of a process, and returns it.
+func (s *Sandbox) AwaitPID(name string) int {
+	s.T.Helper()
+	pid, err := strconv.Atoi(s.AwaitFile(name))
+	Must(s.T, err)
+	return pid
 }
 
 // Script writes an executable file and returns its path.
