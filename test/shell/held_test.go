@@ -111,23 +111,28 @@ func TestRunAsAnotherUser(t *testing.T) {
 	silent(j.Expects(3), t)
 }
 
-// An ID that nobody reads is that of no slot: there would be nobody to give it
-// back.
+// An ID that nobody reads, or that cannot be printed, is that of no slot: there would be
+// nobody to give it back.
 func TestAcquireWithoutAReader(t *testing.T) {
 	t.Parallel()
 	onBothStores(t, func(s *sandbox) {
+		read, write, err := os.Pipe()
+		testkit.Must(t, err)
+		read.Close()
+		defer write.Close()
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		testkit.Must(t, err)
+		defer full.Close()
 		for _, whom := range []string{"none", strconv.Itoa(os.Getpid())} {
 			if whom == "none" && s.IsLocal() {
 				continue
 			}
-			read, write, err := os.Pipe()
-			testkit.Must(t, err)
-			read.Close()
-			acquire := s.Golock("acquire", "--name", "unread", "--for", whom)
-			acquire.Stdout = write
-			acquire.Begin().Expects(70)
-			write.Close()
-			s.free("unread")
+			for _, out := range []*os.File{write, full} {
+				acquire := s.Golock("acquire", "--name", "unread", "--for", whom, "--hold", "1h")
+				acquire.Stdout = out
+				acquire.Begin().Expects(70)
+				s.free("unread")
+			}
 		}
 	})
 }

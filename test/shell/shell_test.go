@@ -331,37 +331,6 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
-// What is wrong is said before anything is locked.
-func TestWrongUse(t *testing.T) {
-	onBothStores(t, func(s *sandbox) {
-		gone := s.Exec("true").Begin()
-		gone.Wait()
-		for _, args := range [][]string{
-			{}, {"--for", "x"}, {"--for", "0"}, {"--for", "-1"}, {"--for", ""}, {"--for", strconv.Itoa(gone.PID)},
-			{"--for", "1", "--weight", "2"}, {"--for", "1", "--time-limit", "1"}, {"--for", "1", "word"}, {"--for", "1", "--max", "0"},
-		} {
-			r := s.Golock(append([]string{"acquire", "--name", "k"}, args...)...).Run()
-			if r.Code != 64 || r.Stdout != "" || !strings.HasPrefix(r.Stderr, "golock: ") {
-				s.T.Errorf("%q: %v", args, r)
-			}
-		}
-		s.Golock("acquire", "--name", "k").Run().Expect(s.T, 64, "--for $$")
-		s.Golock("acquire", "--for", "1").Run().Expect(s.T, 64)
-		none := s.Golock("acquire", "--name", "k", "--for", "none").Run()
-		if s.IsLocal() {
-			none.Expect(s.T, 64, "networked")
-		} else {
-			none.Expect(s.T, 0)
-		}
-		s.sh(`golock acquire --name full --for $$ --hold 1h >/dev/full`).Expects(70, "no space")
-		s.free("full")
-		if !s.IsLocal() {
-			s.sh(`golock acquire --name full --for none --hold 1h >/dev/full`).Expects(70, "no space")
-			s.free("full")
-		}
-	})
-}
-
 // Without a process the slot lives for its TTL, and is prolonged by as much.
 // Slow: TTLs that a busy machine does not miss.
 func TestForNone(t *testing.T) {
