@@ -4,6 +4,7 @@ package guard_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -76,10 +77,8 @@ func refused(t *testing.T, store, script, call, errno string) {
 	}
 	r := s.Exec("unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
 		"setpriv", "--reuid=20001", "--regid=20001", "--clear-groups", "sh", "-c", functions+script).
-		Setenv("PATH="+dirOf(testkit.Golock)+":/usr/bin:/bin", "STORE="+s.Store, "CALL="+call, "ERRNO="+errno, "WHEN="+when).Run()
+		Setenv("PATH="+filepath.Dir(testkit.Golock)+":/usr/bin:/bin", "STORE="+s.Store, "CALL="+call, "ERRNO="+errno, "WHEN="+when).Run()
 	if out := strings.TrimSpace(r.Stdout); out != "0" {
 		t.Errorf("left running: %q; %v", out, r)
 	}
 }
-
-func dirOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }

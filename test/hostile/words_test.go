@@ -149,11 +149,8 @@ func TestWordsOfLeaseFiles(t *testing.T) {
 	dir := testkit.Place(t, 0o777)
 	store := "mkdir://" + dir
 	h := hold(s, attacker, "--store", store, "--name", "x")
-	records, err := filepath.Glob(dir + "/*/data/*")
-	if err != nil || len(records) != 1 {
-		t.Fatal(records, err)
-	}
-	text, err := os.ReadFile(records[0])
+	record := onlyRecord(t, dir)
+	text, err := os.ReadFile(record)
 	testkit.Must(t, err)
 	pulse, rest, _ := bytes.Cut(text, []byte("\n"))
 	body := map[string]any{}
@@ -162,7 +159,7 @@ func TestWordsOfLeaseFiles(t *testing.T) {
 	body["host"] = evilText
 	changed, err := json.Marshal(body)
 	testkit.Must(t, err)
-	testkit.Must(t, os.WriteFile(records[0], fmt.Appendf(nil, "%s\n%s\n", pulse, changed), 0o666))
+	testkit.Must(t, os.WriteFile(record, fmt.Appendf(nil, "%s\n%s\n", pulse, changed), 0o666))
 	shownEverywhere(s, store, victim)
 	h.In.Close()
 	h.Wait() // it writes there as long as it lives
