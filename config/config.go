@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golock/internal/spelling"
 )
 
 // Resolve itself reads two settings: the name selects a [lock."NAME"] table,
@@ -166,7 +168,7 @@ func CheckVariable(name, prefix string, settings []Setting) error {
 			known = append(known, strings.TrimPrefix(s.Env, prefix))
 		}
 	}
-	if near := nearest(word, known); near != "" {
+	if near := spelling.Nearest(word, known); near != "" {
 		problem += "; did you mean " + prefix + near + "?"
 	}
 	return &Error{Source{Env: name}, problem}

@@ -175,7 +175,7 @@ func misplaced(key []string, settings []Setting) string {
 	if len(key) == 1 && slices.ContainsFunc(settings, func(s Setting) bool { return s.Key == key[0] }) {
 		return fmt.Sprintf(`%s stands outside of a table: put it below [defaults] or [lock."NAME"]`, key[0])
 	}
-	if near := nearest(key[0], []string{"defaults", "lock"}); near != "" {
+	if near := spelling.Nearest(key[0], []string{"defaults", "lock"}); near != "" {
 		return fmt.Sprintf("unknown table [%s], did you mean [%s]?", display(key), display(append([]string{near}, key[1:]...)))
 	}
 	return fmt.Sprintf(`unknown table [%s]: there are [defaults] and [lock."NAME"]`, display(key))
@@ -194,7 +194,7 @@ func unknown(key string, settings []Setting) string {
 			return fmt.Sprintf("%s cannot stand in a file: use --%s", key, key)
 		}
 	}
-	if near := nearest(key, known); near != "" {
+	if near := spelling.Nearest(key, known); near != "" {
 		return fmt.Sprintf("unknown setting %q, did you mean %s?", key, near)
 	}
 	return fmt.Sprintf("unknown setting %q: settings are named as the flags are, without the dashes", key)
@@ -243,5 +243,3 @@ func display(path []string) string {
 	}
 	return strings.Join(parts, ".")
 }
-
-func nearest(word string, candidates []string) string { return spelling.Nearest(word, candidates) }
