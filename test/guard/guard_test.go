@@ -30,9 +30,9 @@ func TestKilledGolock(t *testing.T) {
 // A golock that is stopped does not renew. The family is dead when the slot
 // goes to the next one, every time; continued, golock says 79.
 func TestStoppedGolock(t *testing.T) {
-	for i := range 5 {
+	for i := range 3 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			h := newHousehold(shared(t), "--ttl", "1")
+			h := newHousehold(shared(t), "--ttl", "2")
 			next := h.successor()
 			h.Signal(unix.SIGSTOP)
 			succeeds(next)
@@ -106,7 +106,7 @@ func TestKilledGuardOfAWaiter(t *testing.T) {
 func TestBothKilled(t *testing.T) {
 	s := shared(t)
 	for range 2 {
-		h := newHousehold(s, "--ttl", "1")
+		h := newHousehold(s, "--ttl", "2")
 		h.Signal(unix.SIGSTOP) // so that it cannot act on the death of the guard
 		signal(s, h.guard, unix.SIGKILL)
 		h.Signal(unix.SIGKILL)

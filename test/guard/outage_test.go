@@ -23,7 +23,7 @@ func TestOutage(t *testing.T) {
 	polite := s.Job("--ttl", "6", "--", "sh", "-c",
 		`trap 'echo stopped; exit 3' TERM; echo begun; sleep 600 & wait`).Start()
 	polite.Expect("begun")
-	h := newHousehold(testkit.New(t, server.SocketURL("quarantine=0s", "prefix=other")), "--ttl", "2")
+	h := newHousehold(testkit.New(t, server.SocketURL("quarantine=0s", "prefix=other")), "--ttl", "6")
 	server.Stop()
 	polite.Expect("stopped")
 	polite.Expects(79, `golock: lock "job": the slot could not be kept: no renewal for 4.`, "; the command was stopped\n")
@@ -70,7 +70,7 @@ func TestUnreachable(t *testing.T) {
 // fg reports 79.
 func TestJobStoppedForLongerThanTheLease(t *testing.T) {
 	s := shared(t)
-	x := s.Bash("R=" + testkit.Golock + " run --name job --ttl 1 --store " + s.Store)
+	x := s.Bash("R=" + testkit.Golock + " run --name job --ttl 2 --store " + s.Store)
 	x.Type("$R -- sh -c 'echo in''side; exec sleep 1000'")
 	x.Shows("inside")
 	x.Key("\x1a")
