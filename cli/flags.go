@@ -391,6 +391,12 @@ type idArgument struct {
 	idFlag
 }
 
+// entryFlags name an entry and its store.
+type entryFlags struct {
+	storeFlags
+	idArgument
+}
+
 func (a *idArgument) id() (ref locks.Ref, given bool, err error) {
 	text, given, err := oneOf(&a.Entry, &a.ID, "--id")
 	if err == nil && given {

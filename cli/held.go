@@ -21,10 +21,7 @@ type idFlag struct {
 }
 
 // heldCommand is golock held.
-type heldCommand struct {
-	storeFlags
-	idArgument
-}
+type heldCommand struct{ entryFlags }
 
 // Help implements kong.HelpProvider.
 func (*heldCommand) Help() string {

@@ -9,16 +9,10 @@ import (
 )
 
 // releaseCommand is golock release.
-type releaseCommand struct {
-	storeFlags
-	idArgument
-}
+type releaseCommand struct{ entryFlags }
 
 // renewCommand is golock renew.
-type renewCommand struct {
-	storeFlags
-	idArgument
-}
+type renewCommand struct{ entryFlags }
 
 // Help implements kong.HelpProvider.
 func (*releaseCommand) Help() string {
@@ -38,13 +32,9 @@ func (*renewCommand) Help() string {
 Exit codes: 0 renewed, 79 not held any more, 69 the store cannot be reached`
 }
 
-func (c *releaseCommand) run(*term.Printer) error {
-	return c.do(c, releaseEntry)
-}
+func (c *releaseCommand) run(*term.Printer) error { return c.do(c, releaseEntry) }
 
-func (c *renewCommand) run(*term.Printer) error {
-	return c.do(c, renewEntry)
-}
+func (c *renewCommand) run(*term.Printer) error { return c.do(c, renewEntry) }
 
 // do does something with the entry.
 func (a *idArgument) do(command any, action func(context.Context, locks.Ref, locks.Store) error) error {
