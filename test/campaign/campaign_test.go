@@ -1,5 +1,23 @@
 //go:build integration
 
+// Package campaign_test attacks every store with random schedules of faults,
+// for as long as it is told to, and judges what came of it.
+//
+// Golocks are started as by several hosts. Their commands tell a recorder of their
+// lives by a socket that golock knows nothing of; who was alive together is what the
+// kernel says, by locks on bytes of a file. A judge, which sees only that, looks for
+// promises that were broken. What is not promised happens here, too, and is counted
+// apart.
+//
+// All that is chosen at random in a round follows from the round's seed, which
+// a failure prints with the command that plays it again. docs/reliability.md is
+// written by this package: make campaign.
+//
+// LOCKTEST_CAMPAIGN=10m is for how long each store is attacked, with random rounds;
+// LOCKTEST_SEED is their seed. Without it the same few rounds are played every time.
+// LOCKTEST_STORE is the only store, LOCKTEST_ROUND the seed of the only round. LOCKTEST_RECORDS=DIR writes there
+// what happened in a round with a violation; LOCKTEST_BINARY=FILE is another
+// golock to be tried.
 package campaign_test
 
 import (
@@ -7,16 +25,117 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
 // This file pins the promises of every store, together: whatever is killed,
 // stopped, cut off or filled, never more inside than the rule allows, no slot
 // lost or twice, nobody forgotten or overtaken, nothing left alive, the right
 // exit codes, fences that grow.
+
+var (
+	member      string   // the command
+	environment []string // of golocks
+	seed        = uint64(time.Now().UnixNano())
+	onlyRound   uint64
+	duration    time.Duration // of a store's attack; 0: the short form
+	mayMount    = os.Getenv(insideVariable) != ""
+)
+
+const insideVariable = "LOCKTEST_CAMPAIGN_INSIDE" // namespaces of our own
+
+type suite struct{ m *testing.M }
+
+func TestMain(m *testing.M) {
+	if err := setUp(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(testkit.Main(suite{m}, sqltest.Close))
+}
+
+// Run builds the command first.
+func (s suite) Run() int {
+	dir, err := os.MkdirTemp("", "golock-campaign-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		member = filepath.Join(dir, "member")
+		err = testkit.BuildC(filepath.Join("testdata", "member.c"), member)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	environment = os.Environ()
+	return s.m.Run()
+}
+
+func setUp() (err error) {
+	if os.Geteuid() == 0 && !mayMount {
+		// All of it runs again where mounts are nobody else's, and no port of a
+		// server that is away for a moment.
+		runtime.LockOSThread() // which has the namespaces
+		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("namespaces: %w", err)
+		}
+		return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), insideVariable+"=1"))
+	}
+	if mayMount {
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return fmt.Errorf("making mounts private: %w", err)
+		}
+		if err := loopbackUp(); err != nil {
+			return fmt.Errorf("loopback: %w", err)
+		}
+		// The disk is not what is tried: servers write as safely, and faster.
+		if err := unix.Mount("tmpfs", "/mnt", "tmpfs", 0, "size=2g,mode=1777"); err != nil {
+			return fmt.Errorf("tmpfs: %w", err)
+		}
+		os.Setenv("TMPDIR", "/mnt")
+	}
+	for name, to := range map[string]*uint64{"LOCKTEST_SEED": &seed, "LOCKTEST_ROUND": &onlyRound} {
+		if text := os.Getenv(name); text != "" {
+			if *to, err = strconv.ParseUint(text, 0, 64); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	parallel := len(engines) // most of the time they wait
+	if text := os.Getenv("LOCKTEST_CAMPAIGN"); text != "" {
+		parallel = max(5, runtime.GOMAXPROCS(0))
+		if duration, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("LOCKTEST_CAMPAIGN: %w", err)
+		}
+	}
+	testkit.Parallel(parallel)
+	return nil
+}
+
+func loopbackUp() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo)
+}
 
 func TestCampaign(t *testing.T) {
 	only := strings.Split(os.Getenv("LOCKTEST_STORE"), ",")

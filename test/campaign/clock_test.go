@@ -5,10 +5,11 @@ package campaign_test
 import (
 	"encoding/binary"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"golock/test/testkit"
 )
 
 // This file pins nothing. A clock is one server's wall clock, which is set while
@@ -27,33 +28,22 @@ var environmentOf sync.Mutex
 
 func newClock(t *testing.T) *clock {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "golock-clock-") // servers have users of their own, who must get at it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Place(t, 0o755) // servers have users of their own, who must get at it
 	c := &clock{library: filepath.Join(dir, "shift.so"), file: filepath.Join(dir, "seconds")}
 	source := filepath.Join("..", "crash", "testdata", "shift.c")
-	if out, err := exec.Command("gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", c.library, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	c.write(t)
+	testkit.Output(t, "", "gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", c.library, source)
+	testkit.Must(t, c.write())
 	return c
 }
 
-func (c *clock) write(t testing.TB) {
-	// In place: the server has the file mapped.
-	f, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE, 0o644)
-	if err == nil {
-		_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(c.ahead)), 0)
-		f.Close()
+func (c *clock) write() error {
+	f, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE, 0o644) // in place: the server has it mapped
+	if err != nil {
+		return err
 	}
-	if err != nil && t != nil {
-		t.Fatal(err)
-	}
+	defer f.Close()
+	_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(c.ahead)), 0)
+	return err
 }
 
 // under starts something that has this clock.
@@ -76,5 +66,5 @@ func (c *clock) step(pick int) {
 		by = -by
 	}
 	c.ahead, c.set = c.ahead+by, true
-	c.write(nil)
+	_ = c.write()
 }

@@ -4,6 +4,8 @@ package campaign_test
 
 import (
 	"fmt"
+	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -34,13 +36,16 @@ type life struct {
 	saw    []lifeID
 	slots  []int
 	fence  int64
+
+	process *os.Process
+	conn    *net.UnixConn
 }
 
 // request is what a golock is asked for.
 type request struct {
 	Token      int
 	Name       int
-	Driver     int
+	Host       int
 	At         time.Duration // in the round
 	Max        int           // 0: --shared
 	Weight     int
@@ -67,12 +72,15 @@ func (r *request) impatient() bool { return r.NoWait || r.Wait > 0 || r.MaxQueue
 // run is one golock.
 type run struct {
 	request
+	flags   []string
+	process *os.Process
 	started moment // before it was forked
 	queued  moment // after it had said that it waits; 0: it has not
 	ended   moment // after its end; 0: it lives
 	left    []int  // parts that lived when it had ended: the kernel's word
 	code    int    // of exit; negative: the signal that it died of
 	killed  bool   // died of KILL, which only the campaign sends
+	stuck   bool   // it had not ended when patience had
 	said    []string
 	lives   []*life
 }
@@ -86,25 +94,7 @@ func (r *run) command() *life {
 	return nil
 }
 
-func (r *run) String() string {
-	text := fmt.Sprintf("run %d (max %d, weight %d, priority %d", r.Token, r.Max, r.Weight, r.Priority)
-	if r.Replace != "" {
-		text += ", replace " + r.Replace
-	}
-	if r.NoWait {
-		text += ", -n"
-	}
-	if r.Exec {
-		text += ", -F"
-	}
-	if r.Close {
-		text += ", -o"
-	}
-	if r.Tree {
-		text += ", --tree"
-	}
-	return text + ")"
-}
+func (r *run) String() string { return fmt.Sprintf("run %d (%s)", r.Token, strings.Join(r.flags, " ")) }
 
 // kind is what a fault is.
 type kind string
@@ -149,67 +139,45 @@ const (
 )
 
 // fault is one that happened. Of a process it has a token, of a host's network
-// a driver; -1: it hit all.
+// the host; -1: it hit all.
 type fault struct {
 	kind     kind
 	token    int
-	driver   int
-	from, to moment // before it and after it; to 0: it lasts
-}
-
-func (f *fault) String() string {
-	return fmt.Sprintf("%s (run %d, host %d) for %v", f.kind, f.token, f.driver, time.Duration(f.to-f.from))
+	host     int
+	from, to moment // before it and after it
 }
 
 // overlaps reports whether the fault lasted at some time between.
-func (f *fault) overlaps(from, to moment) bool {
-	return f.from <= to && (f.to == 0 || f.to >= from)
-}
-
-// terms are what a store promises, and the times of the round.
-type terms struct {
-	Leased     bool
-	Ordered    bool
-	Fenced     bool
-	Late       bool // who is held up as it takes a slot gets a later fence than who came in meanwhile
-	Slots      bool // also for --shared
-	Rows       bool // a step of one that is stopped may hold up the others
-	Heirs      bool // a daemon keeps the slot when it has inherited it
-	Skewed     bool // the server's wall clock is another
-	Mutual     bool // whoever holds excludes: false where removed files let the next one in
-	TTL        time.Duration
-	Quarantine time.Duration
-}
+func (f *fault) overlaps(from, to moment) bool { return f.from <= to && f.to >= from }
 
 // tolerance is how long an outage may last without disturbing a command.
-func (t terms) tolerance() time.Duration {
-	return t.TTL*2/3 - t.TTL/6 - min(t.TTL/10, time.Second)*3/2
+func tolerance(ttl time.Duration) time.Duration {
+	return ttl*2/3 - ttl/6 - min(ttl/10, time.Second)*3/2
 }
 
 // history is a round on one name.
 type history struct {
-	terms
+	*engine
+	TTL    time.Duration
+	heirs  bool   // a daemon keeps the slot when it has inherited it
+	skewed bool   // the server's wall clock is another
 	runs   []*run // by token
 	faults []fault
 	begun  moment
-	healed moment // when the last fault was over
-	over   moment // when the last golock and the last process had ended, or patience had
-	stuck  []int  // tokens of golocks that had not
 	free   string // why the lock was not free in the end; "": it was
 }
 
 func (h *history) run(token int) *run {
-	for _, r := range h.runs {
-		if r.Token == token {
-			return r
-		}
+	i := slices.IndexFunc(h.runs, func(r *run) bool { return r.Token == token })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return h.runs[i]
 }
 
 // meets reports whether a fault is a run's own, of its host, or of all.
 func (f *fault) meets(r *run) bool {
-	return (f.token < 0 || f.token == r.Token) && (f.driver < 0 || f.driver == r.Driver)
+	return (f.token < 0 || f.token == r.Token) && (f.host < 0 || f.host == r.Host)
 }
 
 // hit gives the faults of some kinds that may have hit a run between.
@@ -224,16 +192,12 @@ func (h *history) hit(r *run, from, to moment, kinds ...kind) (list []fault) {
 
 // text is a history for people: what happened, in order.
 func (h *history) text() string {
-	type line struct {
-		at   moment
-		text string
-	}
-	var lines []line
+	var lines []string
 	add := func(at moment, format string, args ...any) {
-		lines = append(lines, line{at, fmt.Sprintf(format, args...)})
+		lines = append(lines, fmt.Sprintf("%10.4f  ", float64(at-h.begun)/1e9)+fmt.Sprintf(format, args...))
 	}
 	for _, r := range h.runs {
-		add(r.started, "%v starts on host %d", r, r.Driver)
+		add(r.started, "%v starts on host %d", r, r.Host)
 		if r.queued > 0 {
 			add(r.queued, "run %d waits", r.Token)
 		}
@@ -251,13 +215,8 @@ func (h *history) text() string {
 		}
 	}
 	for _, f := range h.faults {
-		add(f.from, "FAULT %v", &f)
+		add(f.from, "FAULT %s (run %d, host %d) for %v", f.kind, f.token, f.host, time.Duration(f.to-f.from))
 	}
-	add(h.healed, "no more faults")
-	slices.SortStableFunc(lines, func(a, b line) int { return int(min(max(a.at-b.at, -1), 1)) })
-	var b strings.Builder
-	for _, l := range lines {
-		fmt.Fprintf(&b, "%10.4f  %s\n", float64(l.at-h.begun)/1e9, l.text)
-	}
-	return b.String()
+	slices.Sort(lines) // the time comes first
+	return strings.Join(lines, "\n")
 }

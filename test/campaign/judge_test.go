@@ -3,6 +3,7 @@
 package campaign_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -35,8 +36,15 @@ const (
 // finding is something that was seen and must not be: a violation, unless it
 // belongs to what is not promised.
 type finding struct {
-	kind, text string
-	excuse     string // what is not promised; "": a violation
+	kind   string
+	excuse string // what is not promised; "": a violation
+	text   string
+}
+
+type findings []finding
+
+func (all *findings) add(kind, excuse, format string, args ...any) {
+	*all = append(*all, finding{kind, excuse, fmt.Sprintf(format, args...)})
 }
 
 // Bounds in time.
@@ -76,99 +84,82 @@ var (
 )
 
 // judge gives all that is wrong with a history.
-func judge(h *history) []finding {
-	var all []finding
+func judge(h *history) (all findings) {
 	for _, r := range h.runs {
-		all = append(all, h.admission(r)...)
-		all = append(all, h.orphans(r)...)
+		h.admission(r, &all)
+		h.orphans(r, &all)
 		if text := h.code(r); text != "" {
-			f := finding{kind: wrongCode, text: fmt.Sprintf("%v: %s: %q", r, text, r.said)}
+			excuse := ""
 			told := r.code == 128+int(syscall.SIGTERM) && r.command() == nil
-			if !h.Leased && r.Replace != "" && told && len(h.hit(r, h.begun, r.ended, removeFiles)) > 0 {
-				f.excuse = notRemovedLine
+			if !h.leased && r.Replace != "" && told && len(h.hit(r, h.begun, r.ended, removeFiles)) > 0 {
+				excuse = notRemovedLine
 			}
-			all = append(all, f)
+			all.add(wrongCode, excuse, "%v: %s: %q", r, text, r.said)
 		}
 		if gap, limit := h.gap(r); gap > limit {
-			text := fmt.Sprintf("%v waited %v while nobody held, at most %v expected", r, gap, limit)
-			all = append(all, finding{kind: starved, text: text})
+			all.add(starved, "", "%v waited %v while nobody held, at most %v expected", r, gap, limit)
+		}
+		if r.stuck {
+			all.add(starved, "", "%v has not ended, %v after the last fault", r, patience)
 		}
 	}
-	all = append(all, h.order()...)
-	for _, token := range h.stuck {
-		after := time.Duration(h.over - h.healed)
-		text := fmt.Sprintf("%v has not ended, %v after the last fault", h.run(token), after)
-		all = append(all, finding{kind: starved, text: text})
-	}
+	h.order(&all)
 	if h.free != "" {
-		all = append(all, finding{kind: lostSlot, text: h.free})
+		all.add(lostSlot, "", "%s", h.free)
 	}
 	return all
 }
 
 // admission judges the moment in which a run's command looked whom it is with.
-func (h *history) admission(r *run) (all []finding) {
+func (h *history) admission(r *run, all *findings) {
 	c := r.command()
 	if c == nil {
-		return nil
+		return
 	}
 	for _, l := range r.lives {
 		if l.part == 0 && l != c {
-			text := fmt.Sprintf("%v: pids %d and %d", r, c.pid, l.pid)
-			all = append(all, finding{kind: twice, text: text})
+			all.add(twice, "", "%v: pids %d and %d", r, c.pid, l.pid)
 		}
 	}
-	all = append(all, h.slots(r, c)...)
-	sum, most := r.Weight, limitOf(r)
-	strictSum, strictMost := sum, most // without those that are excused
-	var inside []string
+	h.slots(r, c, all)
 	own := h.excuse(r, []lifeID{c.lifeID}, c) // it may have lost its slot before it looked
+	inside, strict := []*run{r}, []*run{r}    // strict: without those that are excused
 	why := ""
 	for _, o := range h.runs {
-		var saw []lifeID
-		for _, id := range c.saw {
-			if id.token == o.Token {
-				saw = append(saw, id)
-			}
-		}
-		excuse := ""
-		switch {
-		case o == r:
-			continue
-		case h.holds(o, saw):
-			excuse = h.excuse(o, saw, c)
-		case h.stays(o, c):
-			if excuse = h.excuse(o, saw, c); len(h.hit(o, o.started, c.looked, losses...)) > 0 {
-				excuse = notHold
-			}
-		default:
+		saw := slices.DeleteFunc(slices.Clone(c.saw), func(id lifeID) bool { return id.token != o.Token })
+		holds, forgotten := h.holds(o, saw), ""
+		if o == r || !holds && !h.stays(o, c) {
 			continue
 		}
-		if own != "" {
-			excuse = own
+		if !holds && len(h.hit(o, o.started, c.looked, losses...)) > 0 {
+			forgotten = notHold
 		}
-		inside = append(inside, o.String())
-		sum, most = sum+o.Weight, min(most, limitOf(o))
-		if excuse == "" {
-			strictSum, strictMost = strictSum+o.Weight, min(strictMost, limitOf(o))
+		excuse := cmp.Or(own, forgotten, h.excuse(o, saw, c))
+		if inside = append(inside, o); excuse == "" {
+			strict = append(strict, o)
 		} else {
 			why = excuse
 		}
 		for _, s := range c.slots {
 			if slices.Contains(o.command().slots, s) {
-				text := fmt.Sprintf("%v and %v both have slot %d", r, o, s)
-				all = append(all, finding{slotTwice, text, excuse})
+				all.add(slotTwice, excuse, "%v and %v both have slot %d", r, o, s)
 			}
 		}
 	}
-	if sum > most {
-		if strictSum > strictMost {
-			why = ""
-		}
-		text := fmt.Sprintf("%v began with %v inside: %d units of %d", r, inside, sum, most)
-		all = append(all, finding{overlap, text, why})
+	if tooMany(strict) {
+		why = ""
 	}
-	return all
+	if tooMany(inside) {
+		all.add(overlap, why, "%v began with %v inside", r, inside[1:])
+	}
+}
+
+func tooMany(inside []*run) bool {
+	sum, most := 0, math.MaxInt
+	for _, r := range inside {
+		sum, most = sum+r.Weight, min(most, limitOf(r))
+	}
+	return sum > most
 }
 
 // holds reports whether a run must still have its slot where these of its processes
@@ -199,14 +190,14 @@ func (h *history) outlived(r *run) bool {
 // lost reports whether golock has ended the command with all that descends from it.
 func (h *history) lost(r *run) bool {
 	c := r.command()
-	return h.Leased && (r.code == lostCode || r.code == faultCode) && c != nil && c.bye == 0
+	return h.leased && (r.code == lostCode || r.code == faultCode) && c != nil && c.bye == 0
 }
 
 // stays reports whether a run's --hold kept its slot when another was granted one.
 // Both fences are of one clock, the store's.
 func (h *history) stays(r *run, next *life) bool {
 	c := r.command()
-	if c == nil || r.Hold == 0 || r.Replace != "" || h.Skewed {
+	if c == nil || r.Hold == 0 || r.Replace != "" || h.skewed {
 		return false
 	}
 	after := time.Duration(next.fence-c.fence) * time.Microsecond
@@ -227,16 +218,12 @@ func (h *history) excuse(r *run, saw []lifeID, by *life) string {
 		return notClosed
 	}
 	for _, f := range h.faults {
-		if !f.meets(r) || by.looked < f.from { // it came after the look
-			continue
-		}
-		if f.kind == serverClock {
-			return notClock
-		}
-		if f.to != 0 && f.to < r.started { // it was over before
-			continue
+		if !f.meets(r) || by.looked < f.from || f.to < r.started && f.kind != serverClock {
+			continue // it came after the look, or was over before
 		}
 		switch f.kind {
+		case serverClock:
+			return notClock
 		case stopBoth, stopTree, killStopped:
 			return notBothStop
 		case killBoth, stopThenKill:
@@ -244,7 +231,7 @@ func (h *history) excuse(r *run, saw []lifeID, by *life) string {
 				return notBoth
 			}
 		case removeFiles:
-			if !h.Mutual {
+			if !h.queue {
 				return notRemoved
 			}
 		case serverFlush:
@@ -252,13 +239,12 @@ func (h *history) excuse(r *run, saw []lifeID, by *life) string {
 				return notFlushed
 			}
 		case serverEmpty:
-			cutOff := slices.Concat(stops, nets)
-			if h.TTL > h.Quarantine && len(h.hit(r, f.from, f.to+int64(h.Quarantine), cutOff...)) > 0 {
+			if h.TTL > quarantine && len(h.hit(r, f.from, f.to+int64(quarantine), slices.Concat(stops, nets)...)) > 0 {
 				return notVanished
 			}
 		case heldUp: // a kill at the deadline has 1 % of the TTL
 			ran := r.code == lostCode || r.code == faultCode || r.killed
-			if h.Leased && ran && f.to >= by.from-int64(nearStall) {
+			if h.leased && ran && f.to >= by.from-int64(nearStall) {
 				return notHeldUp
 			}
 		}
@@ -274,20 +260,14 @@ func limitOf(r *run) int {
 }
 
 // slots judges the numbers that a command was given.
-func (h *history) slots(r *run, c *life) (all []finding) {
-	if len(c.slots) == 0 && r.Max == 0 && !h.Slots {
-		return nil
+func (h *history) slots(r *run, c *life, all *findings) {
+	if len(c.slots) == 0 && r.Max == 0 && !h.queue {
+		return
 	}
-	seen, wrong := map[int]bool{}, len(c.slots) != r.Weight
-	for _, s := range c.slots {
-		wrong = wrong || s < 0 || s >= limitOf(r) || seen[s]
-		seen[s] = true
+	distinct := slices.Compact(slices.Sorted(slices.Values(c.slots)))
+	if len(c.slots) != r.Weight || len(distinct) != r.Weight || distinct[0] < 0 || distinct[r.Weight-1] >= limitOf(r) {
+		all.add(slotTwice, "", "%v has slots %v, its weight is %d", r, c.slots, r.Weight)
 	}
-	if wrong {
-		text := fmt.Sprintf("%v has slots %v, its weight is %d", r, c.slots, r.Weight)
-		all = append(all, finding{kind: slotTwice, text: text})
-	}
-	return all
 }
 
 // mustEnd reports whether a process must not outlive its golock.
@@ -297,35 +277,27 @@ func (h *history) mustEnd(r *run, l *life) bool {
 		return false
 	case !r.killed:
 		return l.part == 0 || r.Tree || h.lost(r)
-	case !h.Leased || !h.outlived(r):
+	case !h.leased || !h.outlived(r):
 		return false
 	}
 	return l.part == 0 || !h.marked(r, killBoth, stopThenKill, killGuard, killStopped)
 }
 
 // orphans judges what was alive when it should not be.
-func (h *history) orphans(r *run) (all []finding) {
+func (h *history) orphans(r *run, all *findings) {
+	until := r.ended + int64(soon)
+	for _, f := range h.hit(r, r.started, until, stopBoth, stopTree, killStopped) {
+		until = max(until, f.to+int64(soon)) // nobody was there to kill it
+	}
 	for _, l := range r.lives {
-		text := ""
 		switch {
 		case !h.mustEnd(r, l):
 		case !r.killed:
 			if slices.Contains(r.left, l.part) {
-				text = "was alive when its golock had ended"
+				all.add(orphaned, "", "%v: process %d was alive when its golock had ended", r, l.part)
 			}
-		default:
-			until := r.ended + int64(soon)
-			for _, f := range h.hit(r, r.started, until, stopBoth, stopTree, killStopped) {
-				until = max(until, f.to+int64(soon)) // nobody was there to kill it
-			}
-			if l.to == 0 || l.to > until {
-				text = fmt.Sprintf("lived on for more than %v after kill -9 of its golock", soon)
-			}
-		}
-		if text != "" {
-			text = fmt.Sprintf("%v: process %d %s", r, l.part, text)
-			all = append(all, finding{kind: orphaned, text: text})
+		case l.to == 0 || l.to > until:
+			all.add(orphaned, "", "%v: process %d lived on for more than %v after kill -9 of its golock", r, l.part, soon)
 		}
 	}
-	return all
 }

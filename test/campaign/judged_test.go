@@ -20,9 +20,7 @@ const (
 // good is a leased store where run 0 holds from 10 to 100 ms, run 1 waits from
 // 20 ms and holds from 110 to 200 ms, run 2 was refused.
 func good() *history {
-	h := &history{
-		terms: terms{Leased: true, Ordered: true, Fenced: true, Slots: true, Mutual: true, TTL: 2 * time.Second, Quarantine: 3 * time.Second},
-	}
+	h := &history{engine: &engine{leased: true, queue: true, server: true}, TTL: 2 * time.Second}
 	for i := range 3 {
 		h.runs = append(h.runs, &run{request: request{Token: i, Max: 1, Weight: 1, MaxQueue: -1}, started: moment(i+1) * 5 * ms})
 	}
@@ -33,7 +31,6 @@ func good() *history {
 	h.runs[1].ended = 201 * ms
 	h.runs[0].lives[0].looked, h.runs[1].lives[0].looked = 11*ms, 111*ms
 	h.runs[2].NoWait, h.runs[2].ended, h.runs[2].code = true, 30*ms, busyCode
-	h.healed, h.over = 150*ms, 300*ms
 	return h
 }
 
@@ -52,7 +49,7 @@ func TestJudgeIsContent(t *testing.T) {
 		"two served":   func(*history) {},
 		"three served": func(h *history) { third(h) },
 		"a fence that is taken again beside a later reader": func(h *history) {
-			h.Late, h.runs[1].Max, third(h).Max = true, 0, 0
+			h.server, h.runs[1].Max, third(h).Max = false, 0, 0
 			h.runs[2].started, h.runs[2].lives[0].fence = 30*ms, 8
 		},
 		"the end of a command is heard of late": func(h *history) {
@@ -63,21 +60,21 @@ func TestJudgeIsContent(t *testing.T) {
 			r.killed, r.ended, r.lives[0].bye, r.lives[0].to = true, 101*ms, 0, 500*ms
 			r.lives = append(r.lives, &life{lifeID: lifeID{0, 1}, from: 20 * ms, to: 130 * ms})
 			h.runs[1].lives[0].saw = []lifeID{{0, 1}}
-			h.faults = []fault{{kind: killCommand, token: 0, driver: -1, from: 90 * ms, to: 91 * ms}}
+			h.faults = []fault{{kind: killCommand, token: 0, host: -1, from: 90 * ms, to: 91 * ms}}
 		},
 		"a lock file that was removed late": func(h *history) { // run 1 started in between
-			h.Leased, h.Mutual = false, false
+			h.leased, h.queue = false, false
 			h.runs[1].lives[0].to = 320 * ms
 			h.runs[1].ended = 321 * ms
 			third(h).lives[0].saw = []lifeID{{1, 0}}
-			h.faults = []fault{{kind: removeFiles, token: -1, driver: -1, from: 8 * ms, to: 150 * ms}}
+			h.faults = []fault{{kind: removeFiles, token: -1, host: -1, from: 8 * ms, to: 150 * ms}}
 		},
 		"a look that came late": func(h *history) { // the file went between beginning and look
-			h.Leased, h.Mutual = false, false
+			h.leased, h.queue = false, false
 			h.runs[1].lives[0].saw, h.runs[1].lives[0].looked = []lifeID{{2, 0}}, 320*ms
 			h.runs[1].lives[0].bye, h.runs[1].lives[0].to, h.runs[1].ended = 330*ms, 331*ms, 332*ms
 			third(h)
-			h.faults = []fault{{kind: removeFiles, token: -1, driver: -1, from: 120 * ms, to: 121 * ms}}
+			h.faults = []fault{{kind: removeFiles, token: -1, host: -1, from: 120 * ms, to: 121 * ms}}
 		},
 	} {
 		h := good()
@@ -123,7 +120,7 @@ func TestJudgeFinds(t *testing.T) {
 		"a slot that is held for longer": {overlap, func(h *history) { h.runs[0].Hold = 500 * time.Millisecond }},
 		"one that ended by itself while the machine was held up": {overlap, func(h *history) {
 			h.runs[1].lives[0].saw = []lifeID{{0, 0}}
-			h.faults = []fault{{kind: heldUp, token: -1, driver: -1, from: 90 * ms, to: 110 * ms}}
+			h.faults = []fault{{kind: heldUp, token: -1, host: -1, from: 90 * ms, to: 110 * ms}}
 		}},
 		"two commands": {twice, func(h *history) { h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 0}, pid: 2}) }},
 		"a slot twice": {slotTwice, func(h *history) {
@@ -135,7 +132,7 @@ func TestJudgeFinds(t *testing.T) {
 		"no slot for a reader":  {slotTwice, func(h *history) { h.runs[1].Max, h.runs[1].lives[0].slots = 0, nil }},
 		"not free":              {lostSlot, func(h *history) { h.free = "run -n: exit status 75" }},
 		"one that has not ended": {starved, func(h *history) {
-			h.runs[2].ended, h.stuck = 0, []int{2}
+			h.runs[2].ended, h.runs[2].stuck = 0, true
 		}},
 		"nobody inside for long": {starved, func(h *history) { l := h.runs[1].lives[0]; l.from, l.bye, l.to = 9*s1, 9*s1, 9*s1 }},
 		"overtaken": {inverted, func(h *history) {
@@ -144,7 +141,7 @@ func TestJudgeFinds(t *testing.T) {
 		}},
 		"overtaken where a fence may be taken again": {inverted, func(h *history) {
 			third(h).started = 30 * ms
-			h.runs[2].lives[0].fence, h.Late = 8, true
+			h.runs[2].lives[0].fence, h.server = 8, false
 		}},
 		"a lower priority first": {inverted, func(h *history) {
 			r := third(h)
@@ -204,33 +201,33 @@ func TestJudgeExcuses(t *testing.T) {
 	}{
 		notFlushed: {notFlushed, func(h *history) {
 			two(h)
-			h.faults = []fault{{kind: serverFlush, token: -1, driver: -1, from: 90 * ms, to: 91 * ms}}
+			h.faults = []fault{{kind: serverFlush, token: -1, host: -1, from: 90 * ms, to: 91 * ms}}
 		}},
 		notBothStop: {notBothStop, func(h *history) {
 			two(h)
 			h.TTL = 500 * time.Millisecond
-			h.faults = []fault{{kind: stopBoth, token: 0, driver: -1, from: 20 * ms, to: 290 * ms}}
+			h.faults = []fault{{kind: stopBoth, token: 0, host: -1, from: 20 * ms, to: 290 * ms}}
 		}},
 		notRemoved: {notRemoved, func(h *history) {
 			two(h)
-			h.Leased, h.Mutual, h.runs[0].code = false, false, 0
+			h.leased, h.queue, h.runs[0].code = false, false, 0
 			h.runs[0].lives[0].bye = 299 * ms
-			h.faults = []fault{{kind: removeFiles, token: -1, driver: -1, from: 50 * ms, to: 50 * ms}}
+			h.faults = []fault{{kind: removeFiles, token: -1, host: -1, from: 50 * ms, to: 50 * ms}}
 		}},
 		notHeldUp: {notHeldUp, func(h *history) {
 			two(h)
 			h.TTL = 500 * time.Millisecond
 			h.faults = []fault{
-				{kind: stopHolder, token: 0, driver: -1, from: 20 * ms, to: 290 * ms},
-				{kind: heldUp, token: -1, driver: -1, from: 90 * ms, to: 110 * ms},
+				{kind: stopHolder, token: 0, host: -1, from: 20 * ms, to: 290 * ms},
+				{kind: heldUp, token: -1, host: -1, from: 90 * ms, to: 110 * ms},
 			}
 		}},
 		notClosed: {notClosed, func(h *history) {
 			two(h)
-			h.Leased, h.runs[0].Close, h.runs[0].killed, h.runs[0].ended = false, true, true, 80*ms
+			h.leased, h.runs[0].Close, h.runs[0].killed, h.runs[0].ended = false, true, true, 80*ms
 		}},
 		"its own": {notClosed, func(h *history) { // run 1 had lost its slot before its command began
-			h.Leased = false
+			h.leased = false
 			r := h.runs[1]
 			r.Close, r.killed, r.ended = true, true, 108*ms
 			r.lives[0].from, r.lives[0].saw = 320*ms, []lifeID{{2, 0}}
@@ -243,7 +240,7 @@ func TestJudgeExcuses(t *testing.T) {
 			r.killed, r.ended, r.lives[0].bye, r.lives[0].to = true, 50*ms, 0, 51*ms
 			r.lives = append(r.lives, &life{lifeID: lifeID{0, 1}, from: 20 * ms, to: 9 * s1})
 			h.runs[1].lives[0].saw = []lifeID{{0, 1}}
-			h.faults = []fault{{kind: killBoth, token: 0, driver: -1, from: 50 * ms, to: 50 * ms}}
+			h.faults = []fault{{kind: killBoth, token: 0, host: -1, from: 50 * ms, to: 50 * ms}}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,9 +3,13 @@
 package campaign_test
 
 import (
-	"net"
+	"bufio"
 	"sync"
+	"sync/atomic"
+	"testing"
 	"time"
+
+	"golock/locks/locktest/server"
 )
 
 // This file pins nothing. A link is one host's way to a server, and the
@@ -13,128 +17,64 @@ import (
 // one. What was held up comes through afterwards, as a network delivers late.
 
 type link struct {
-	listener net.Listener
-	server   string
-
-	mu      sync.Mutex
-	changed *sync.Cond
-	conns   map[net.Conn]bool
-	up      bool // requests get through
-	down    bool // replies do
-	refuse  bool
-	slow    time.Duration
-	closed  bool
-	wait    sync.WaitGroup
+	*server.Proxy
+	up, down sync.RWMutex // locked: requests, replies do not get through
+	delay    atomic.Int64
 }
 
-func newLink(server string) (*link, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	k := &link{listener: l, server: server, conns: map[net.Conn]bool{}, up: true, down: true}
-	k.changed = sync.NewCond(&k.mu)
-	k.wait.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			k.wait.Go(func() { k.serve(c) })
-		}
-	})
-	return k, nil
+func newLink(t *testing.T, to string) *link {
+	k := &link{}
+	k.Proxy = server.NewProxy(t, to, func() server.Wire { return k })
+	return k
 }
 
-func (k *link) addr() string { return k.listener.Addr().String() }
+func (k *link) Begin() {}
 
-// set changes what gets through.
-func (k *link) set(up, down, refuse bool, slow time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.up, k.down, k.refuse, k.slow = up, down, refuse, slow
-	k.changed.Broadcast()
+func (k *link) Request(r *bufio.Reader) (server.Message, error) {
+	raw, err := k.pass(r, &k.up)
+	return server.Message{Raw: raw}, err
 }
 
-func (k *link) heal() { k.set(true, true, false, 0) }
-
-// cut ends all connections.
-func (k *link) cut() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for c := range k.conns {
-		c.Close()
-	}
+func (k *link) Reply(r *bufio.Reader) (raw []byte, last bool, err error) {
+	raw, err = k.pass(r, &k.down)
+	return raw, false, err
 }
 
-func (k *link) close() {
-	k.mu.Lock()
-	k.closed = true
-	k.changed.Broadcast()
-	k.mu.Unlock()
-	k.listener.Close()
-	k.cut()
-	k.wait.Wait()
+// pass reads what has come, or the end of the connection, and returns when it may go on.
+func (k *link) pass(r *bufio.Reader, open *sync.RWMutex) ([]byte, error) {
+	_, err := r.Peek(1)
+	raw, _ := r.Peek(r.Buffered())
+	_, _ = r.Discard(len(raw))
+	time.Sleep(time.Duration(k.delay.Load())) // the delay
+	open.RLock()
+	defer open.RUnlock()
+	return raw, err
 }
 
-// pass returns when bytes of one direction may go on.
-func (k *link) pass(open *bool) bool {
-	k.mu.Lock()
-	slow := k.slow
-	k.mu.Unlock()
-	if slow > 0 {
-		time.Sleep(slow) // the delay
+// fault makes one of the network's, if it is one, and returns when it is over.
+func (k *link) fault(f planned) bool {
+	switch f.Kind {
+	case netCut:
+		k.Cut()
+		return true
+	case netFreeze:
+		k.up.Lock()
+		defer k.up.Unlock()
+		k.down.Lock()
+		defer k.down.Unlock()
+	case netDeaf:
+		k.down.Lock()
+		defer k.down.Unlock()
+	case netRefuse:
+		k.Refuse(true)
+		defer k.Refuse(false)
+		k.Cut()
+	case netDelay:
+		k.delay.Store(int64(time.Duration(1+f.Pick%60) * time.Millisecond))
+		defer k.delay.Store(0)
+	default:
+		return false
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for !*open && !k.closed {
-		k.changed.Wait()
-	}
-	return !k.closed
-}
-
-func (k *link) serve(client net.Conn) {
-	defer client.Close()
-	k.mu.Lock()
-	refuse := k.refuse
-	k.mu.Unlock()
-	if refuse || !k.pass(&k.up) {
-		return
-	}
-	server, err := net.Dial("tcp", k.server)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	k.mu.Lock()
-	k.conns[client], k.conns[server] = true, true
-	closed := k.closed
-	k.mu.Unlock()
-	defer func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		delete(k.conns, client)
-		delete(k.conns, server)
-	}()
-	if closed {
-		return
-	}
-	var both sync.WaitGroup
-	both.Go(func() { k.copy(server, client, &k.up) })
-	both.Go(func() { k.copy(client, server, &k.down) })
-	both.Wait()
-}
-
-func (k *link) copy(to, from net.Conn, open *bool) {
-	defer to.Close()
-	b := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(b)
-		if !k.pass(open) || err != nil { // the end of a connection takes the same way
-			return
-		}
-		if _, err := to.Write(b[:n]); err != nil {
-			return
-		}
-	}
+	time.Sleep(f.For) // the fault
+	return true
 }

@@ -37,7 +37,7 @@ func (h *history) code(r *run) string {
 	}
 	// On a machine that is held up the guard was seen to be gone where a lost lease
 	// was expected: the command is stopped in both cases.
-	if marked(killGuard, killBoth, stopThenKill) || h.Leased && len(h.hit(r, r.started, r.ended, heldUp)) > 0 {
+	if marked(killGuard, killBoth, stopThenKill) || h.leased && len(h.hit(r, r.started, r.ended, heldUp)) > 0 {
 		may = append(may, faultCode)
 	}
 	if r.Limit > 0 {
@@ -47,12 +47,11 @@ func (h *history) code(r *run) string {
 		may = append(may, lostCode)
 	}
 	if r.Exec { // it may have become the command, which dies of the signal
-		for sig, came := range map[syscall.Signal]bool{
-			syscall.SIGTERM: marked(term) || r.Replace != "", syscall.SIGINT: marked(interrupt),
-		} {
-			if came {
-				may = append(may, -int(sig), 128+int(sig))
-			}
+		if marked(term) || r.Replace != "" {
+			may = append(may, -int(syscall.SIGTERM), 128+int(syscall.SIGTERM))
+		}
+		if marked(interrupt) {
+			may = append(may, -int(syscall.SIGINT))
 		}
 	}
 	switch {
@@ -68,11 +67,11 @@ func (h *history) code(r *run) string {
 		}
 		refused := slices.Concat(nets, servers, []kind{diskFull, removeFiles, heldUp, serverFlush})
 		hit := len(h.hit(r, r.started, r.ended, refused...)) > 0
-		away := h.Rows && h.outage(r, r.started, r.ended) > 0
+		away := h.rows && h.outage(r, r.started, r.ended) > 0
 		// A server that comes back gives nobody a slot for a while.
-		young := len(h.hit(r, r.started-int64(h.Quarantine+time.Second), r.ended, servers...)) > 0
-		unanswered := h.Leased && r.Wait > 0 && (r.Wait < briefWait || r.queued == 0)
-		if hit || away || young || unanswered || !h.Leased && h.anyStopped(r.started, r.ended) {
+		young := len(h.hit(r, r.started-int64(quarantine+time.Second), r.ended, servers...)) > 0
+		unanswered := h.leased && r.Wait > 0 && (r.Wait < briefWait || r.queued == 0)
+		if hit || away || young || unanswered || !h.leased && h.anyStopped(r.started, r.ended) {
 			may = append(may, unavailableCode)
 		}
 	default:
@@ -86,45 +85,38 @@ func (h *history) code(r *run) string {
 	if slices.Contains(may, r.code) {
 		return ""
 	}
-	if c == nil {
-		return fmt.Sprintf("ended with %d without a command, may be %v", r.code, may)
-	}
-	return fmt.Sprintf("ended with %d, may be %v", r.code, may)
+	return fmt.Sprintf("ended with %d (command: %t), may be %v", r.code, c != nil, may)
 }
 
 // mayBeLost reports whether a lease may have been lost: outages of about the
 // length that is promised to be harmless.
 func (h *history) mayBeLost(r *run) bool {
-	if !h.Leased {
+	if !h.leased {
 		return false
 	}
 	if len(h.hit(r, r.started, r.ended, serverFlush, serverClock)) > 0 {
 		return true
 	}
-	return h.outage(r, r.started-int64(h.TTL), r.ended) >= h.tolerance()/2
+	return h.outage(r, r.started-int64(h.TTL), r.ended) >= tolerance(h.TTL)/2
 }
 
 // outage is for how long, in all, nothing could be expected of a run.
 func (h *history) outage(r *run, from, to moment) (sum time.Duration) {
-	add := func(f fault) {
-		end := f.to
-		if end == 0 || end > to {
-			end = to
-		}
-		sum += max(0, time.Duration(end-max(f.from, from)))
-	}
 	for _, f := range h.hit(r, from, to, outages...) {
-		add(f)
+		sum += f.within(from, to)
 	}
-	if h.Rows {
-		for _, f := range h.faults {
-			if f.token >= 0 && f.token != r.Token && slices.Contains(standing, f.kind) {
-				f.to = max(f.to, f.from+int64(standsStill))
-				add(f)
-			}
+	for _, f := range h.faults {
+		if h.rows && f.token >= 0 && f.token != r.Token && slices.Contains(standing, f.kind) {
+			f.to = max(f.to, f.from+int64(standsStill))
+			sum += f.within(from, to)
 		}
 	}
 	return sum
+}
+
+// within is how much of a fault is between.
+func (f *fault) within(from, to moment) time.Duration {
+	return max(0, time.Duration(min(f.to, to)-max(f.from, from)))
 }
 
 // standsStill is how long a server of SQL lets a client hold up the others in
@@ -142,7 +134,7 @@ func (h *history) anyStopped(from, to moment) bool {
 // keeps reports whether a process keeps the slot as long as it lives: a daemon of a
 // command that has ended does not.
 func (h *history) keeps(r *run, l *life) bool {
-	return l.part == 0 || r.Exec || r.killed || r.Tree || h.lost(r) || h.Heirs && !r.Close
+	return l.part == 0 || r.Exec || r.killed || r.Tree || h.lost(r) || h.heirs && !r.Close
 }
 
 // gap is for how long a run that was served waited while nothing of the name
@@ -183,16 +175,12 @@ func (h *history) gap(r *run) (gap, limit time.Duration) {
 		if !f.overlaps(from, c.from) || f.kind == removeFiles {
 			continue
 		}
-		end := f.to
-		if end == 0 || end > c.from {
-			end = c.from
-		}
-		limit += time.Duration(end - max(f.from, from))
+		limit += f.within(from, c.from)
 		if f.kind == heldUp { // what takes many steps is held up in each
-			limit += 3 * time.Duration(end-max(f.from, from))
+			limit += 3 * f.within(from, c.from)
 		}
 		if slices.Contains(servers, f.kind) || f.kind == serverFlush {
-			limit += h.Quarantine + handed // an attempt that hangs has to fail first
+			limit += quarantine + handed // an attempt that hangs has to fail first
 		}
 		if slices.Contains(nets, f.kind) || slices.Contains(stops, f.kind) {
 			limit += h.TTL
@@ -205,55 +193,55 @@ func (h *history) gap(r *run) (gap, limit time.Duration) {
 }
 
 // order judges who was served before whom, by the fences, and the fences.
-func (h *history) order() (all []finding) {
-	if !h.Fenced {
-		return nil
+func (h *history) order(all *findings) {
+	if !h.queue {
+		return
 	}
 	var served []*run
 	for _, r := range h.runs {
-		if c := r.command(); c != nil {
-			if c.fence <= 0 {
-				all = append(all, finding{kind: badFence, text: fmt.Sprintf("%v has none", r)})
-				continue
-			}
+		if c := r.command(); c != nil && c.fence <= 0 {
+			all.add(badFence, "", "%v has none", r)
+		} else if c != nil {
 			served = append(served, r)
 		}
 	}
 	clock := ""
-	removed := slices.IndexFunc(h.faults, func(f fault) bool { return f.kind == removeFiles })
 	if slices.ContainsFunc(h.faults, func(f fault) bool { return f.kind == serverClock }) {
 		clock = notClock
 	}
 	for _, a := range served {
 		for _, b := range served {
 			ca, cb := a.command(), b.command()
-			if a == b {
-				continue
+			switch {
+			case a == b:
+			case ca.fence == cb.fence, ca.from < b.started && ca.fence >= cb.fence:
+				all.add(badFence, clock, "%v has %d, %v, which was started later, %d", a, ca.fence, b, cb.fence)
+			case h.overtook(b, a):
+				excuse := clock
+				if len(h.hit(b, h.begun, cb.from, removeFiles)) > 0 {
+					excuse = notRemovedLine
+				}
+				all.add(inverted, excuse, "%v waited when %v was started, which was served before it", a, b)
 			}
-			if ca.from < b.started && ca.fence >= cb.fence || ca.fence == cb.fence {
-				all = append(all, finding{badFence, fmt.Sprintf("%v has %d, %v, which was started later, %d", a, ca.fence, b, cb.fence), clock})
-				continue
-			}
-			if !h.Ordered || a.queued == 0 || a.queued >= b.started || ca.fence < cb.fence || a.Priority < b.Priority || a.Replace != "" || b.Replace != "" {
-				continue
-			}
-			if h.Late && h.room(a, b) {
-				continue
-			}
-			// A waiter that could not say that it is there is taken for gone.
-			away := slices.Concat(stops, nets, []kind{suspend, stopGuard, serverFlush, serverMemory})
-			if len(h.hit(a, a.started, cb.from, away...)) > 0 ||
-				h.Leased && h.outage(a, a.started, cb.from) >= h.tolerance()/2 {
-				continue
-			}
-			excuse := clock
-			if removed >= 0 && h.faults[removed].from <= cb.from {
-				excuse = notRemovedLine
-			}
-			all = append(all, finding{inverted, fmt.Sprintf("%v waited when %v was started, which was served before it", a, b), excuse})
 		}
 	}
-	return all
+}
+
+// overtook reports whether b was served before a, which waited when b was started.
+func (h *history) overtook(b, a *run) bool {
+	ca, cb := a.command(), b.command()
+	if a.queued == 0 || a.queued >= b.started || ca.fence < cb.fence || a.Priority < b.Priority ||
+		a.Replace != "" || b.Replace != "" {
+		return false
+	}
+	// Who is held up as it takes a slot of lease files gets a later fence than who came in meanwhile.
+	if h.leased && !h.server && h.room(a, b) {
+		return false
+	}
+	// A waiter that could not say that it is there is taken for gone.
+	away := slices.Concat(stops, nets, []kind{suspend, stopGuard, serverFlush, serverMemory})
+	return len(h.hit(a, a.started, cb.from, away...)) == 0 &&
+		!(h.leased && h.outage(a, a.started, cb.from) >= tolerance(h.TTL)/2)
 }
 
 // room reports whether a fitted beside b and all that b saw: b did not make it wait.

@@ -4,16 +4,15 @@ package campaign_test
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"golock/internal/procfs"
 )
 
 // This file pins nothing. The recorder hears from the commands by a socket of
@@ -31,13 +30,7 @@ type recorder struct {
 
 	mu      sync.Mutex
 	lives   []*life
-	peers   map[*life]*peer // those that have not ended
 	trouble []string
-}
-
-type peer struct {
-	conn  *net.UnixConn
-	pidfd int // -1: none
 }
 
 func newRecorder(socket string) (*recorder, error) {
@@ -45,7 +38,7 @@ func newRecorder(socket string) (*recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &recorder{socket: socket, listener: l, ending: make(chan int), peers: map[*life]*peer{}}
+	r := &recorder{socket: socket, listener: l, ending: make(chan int)}
 	r.open.Go(func() {
 		for {
 			c, err := l.AcceptUnix()
@@ -65,25 +58,21 @@ func (r *recorder) hear(c *net.UnixConn) {
 	b := make([]byte, 8192)
 	for {
 		n, err := c.Read(b)
-		at := monotonic()
+		at, text := monotonic(), string(b[:n])
+		over := n == 0 || err != nil
 		r.mu.Lock()
 		switch {
-		case n == 0 || err != nil:
-			if l != nil {
-				l.to = at
-				if fd := r.peers[l].pidfd; fd >= 0 {
-					unix.Close(fd)
-				}
-				delete(r.peers, l)
-			}
-			r.mu.Unlock()
-			return
+		case over && l != nil:
+			l.to = at
+			_ = l.process.Release()
+		case over:
 		case l == nil:
-			if l, err = begun(string(b[:n])); err == nil {
-				r.lives, r.peers[l] = append(r.lives, l), newPeer(c, l.pid)
+			if l, err = begun(text); err == nil {
+				l.conn = c
+				r.lives = append(r.lives, l)
 			}
 		default:
-			_, err = fmt.Sscanf(string(b[:n]), "e %d %d", &l.bye, &l.code)
+			_, err = fmt.Sscanf(text, "e %d %d", &l.bye, &l.code)
 			if l.part == 0 {
 				select {
 				case r.ending <- l.token:
@@ -91,20 +80,14 @@ func (r *recorder) hear(c *net.UnixConn) {
 				}
 			}
 		}
-		if err != nil {
-			r.trouble = append(r.trouble, fmt.Sprintf("%q: %v", b[:n], err))
+		if err != nil && !over {
+			r.trouble = append(r.trouble, fmt.Sprintf("%q: %v", text, err))
 		}
 		r.mu.Unlock()
+		if over {
+			return
+		}
 	}
-}
-
-func newPeer(c *net.UnixConn, pid int) *peer {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err == nil && !alive(c) { // it may be a later process of that number
-		unix.Close(fd)
-		fd = -1
-	}
-	return &peer{c, fd}
 }
 
 func begun(text string) (*life, error) {
@@ -119,6 +102,12 @@ func begun(text string) (*life, error) {
 			}
 		}
 		return list
+	}
+	if err == nil {
+		l.process, err = os.FindProcess(l.pid)
+	}
+	if err == nil && procfs.Status(l.pid, "Name") != "member" { // it may be a later process of that number
+		err = l.process.Release()
 	}
 	l.slots = numbers(slots)
 	for _, at := range numbers(saw) {
@@ -143,63 +132,37 @@ func living(lives string, token int) (list []int) {
 	return list
 }
 
-// alive reports whether the other end of a connection is open.
-func alive(c *net.UnixConn) bool {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return false
-	}
-	open := false
-	_ = raw.Control(func(fd uintptr) {
-		ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		_, err := unix.Poll(ready, 0)
-		open = err == nil && ready[0].Revents&(unix.POLLHUP|unix.POLLRDHUP) == 0
-	})
-	return open
-}
-
-// commands are those that live and belong to one of the runs.
-func (r *recorder) commands(of func(token int) bool) (list []*life) {
+// commands are those that live, by the token of their run.
+func (r *recorder) commands() map[int]*os.Process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	list := map[int]*os.Process{}
 	for _, l := range r.lives {
-		if l.part == 0 && l.to == 0 && l.bye == 0 && of(l.token) {
-			list = append(list, l)
+		if l.part == 0 && l.bye == 0 && l.to == 0 {
+			list[l.token] = l.process
 		}
 	}
 	return list
-}
-
-// signal signals a process, and reports whether it was there.
-func (r *recorder) signal(l *life, sig syscall.Signal) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := r.peers[l]
-	return p != nil && unix.PidfdSendSignal(p.pidfd, sig, nil, 0) == nil
 }
 
 // running are the processes of which no end was heard.
 func (r *recorder) running() (list []*life) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.peers))
-}
-
-// end ends a process that nobody needs any more.
-func (r *recorder) end(l *life) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if p := r.peers[l]; p != nil {
-		_ = p.conn.CloseWrite()
+	for _, l := range r.lives {
+		if l.to == 0 {
+			list = append(list, l)
+		}
 	}
+	return list
 }
 
 // close returns when nothing is heard any more.
 func (r *recorder) close() {
 	r.listener.Close()
 	for _, l := range r.running() {
-		r.signal(l, unix.SIGCONT)
-		r.signal(l, unix.SIGKILL)
+		_ = l.process.Signal(unix.SIGCONT)
+		_ = l.process.Kill()
 	}
 	r.open.Wait()
 }

@@ -40,7 +40,7 @@ func watchStalls() {
 				now := monotonic()
 				if time.Duration(now-last) > beat+late {
 					stalls.mu.Lock()
-					f := fault{kind: heldUp, token: -1, driver: -1, from: last, to: now}
+					f := fault{kind: heldUp, token: -1, host: -1, from: last, to: now}
 					stalls.list = append(stalls.list, f)
 					stalls.mu.Unlock()
 				}

@@ -31,7 +31,6 @@ type storeSummary struct {
 	Store       string
 	Rounds      int
 	Seconds     float64
-	Drivers     int // processes that started golocks
 	Runs        int // golocks
 	Grants      int // commands that were started
 	Refused     int // golocks that got no slot and were not to wait for it
@@ -57,7 +56,6 @@ func (s *storeSummary) broken() int { return sum(s.Violations) }
 func (s *storeSummary) count(p *plan, list []*history, took time.Duration) {
 	s.Rounds++
 	s.Seconds += took.Seconds()
-	s.Drivers += p.Drivers
 	counted := map[string]bool{}
 	for _, h := range list {
 		for _, r := range h.runs {
