@@ -169,7 +169,7 @@ func (e *engine) attack(t *testing.T, s *storeSummary) {
 	h := fnv.New64a()
 	fmt.Fprint(h, e.name)
 	seeds := rand.New(rand.NewPCG(seed, h.Sum64()))
-	for end := time.Now().Add(duration); s.broken() < 20; {
+	for end := time.Now().Add(duration); sum(s.Violations) < 20; {
 		number := seeds.Uint64()
 		if duration == 0 || onlyRound != 0 {
 			if s.Rounds == len(rounds) {
@@ -194,7 +194,7 @@ func (e *engine) attack(t *testing.T, s *storeSummary) {
 			}
 		}
 	}
-	t.Log(s)
+	t.Logf("%+v", *s)
 }
 
 func (e *engine) report(t *testing.T, s *storeSummary, number uint64, name int, f finding, h *history) {

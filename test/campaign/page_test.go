@@ -3,36 +3,40 @@
 package campaign_test
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/test/testkit"
 )
 
-// This file pins that docs/reliability.md says what docs/reliability.json has,
-// and writes both.
+// This file adds up what a campaign came to, and writes it, for programs
+// (docs/reliability.json) and for people. It pins that docs/reliability.md says
+// what the other has.
 
 func TestPageIsOfTheFigures(t *testing.T) {
 	page := filepath.Join("..", "..", "docs", "reliability.md")
-	text, err := os.ReadFile(strings.TrimSuffix(page, ".md") + ".json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	figures, err := os.ReadFile(figuresOf(page))
+	testkit.Must(t, err)
 	var s summary
-	if err := json.Unmarshal(text, &s); err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := os.ReadFile(page); string(got) != s.page() {
+	testkit.Must(t, json.Unmarshal(figures, &s))
+	text, err := os.ReadFile(page)
+	testkit.Must(t, err)
+	if want := s.page(text); string(text) != want {
 		t.Errorf("%s is not what make campaign writes of its figures; to write it anew: LOCKTEST_PAGE=again go test -tags integration -run %s ./test/campaign", page, t.Name())
 		if os.Getenv("LOCKTEST_PAGE") == "again" {
-			if err := os.WriteFile(page, []byte(s.page()), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(page, []byte(want), 0o644))
 		}
 	}
 	for _, e := range engines {
@@ -42,33 +46,10 @@ func TestPageIsOfTheFigures(t *testing.T) {
 	}
 }
 
-const pageHead = `# Reliability
-
-What golock does when processes, servers, networks and disks fail at random moments, measured.
-What a single fault does is in [operations.md](operations.md#failures). The faults of each store
-are in ` + "`docs/reliability.json`" + `.
-
-How it is measured (` + "`test/campaign`" + `):
-
-- In a round three processes, as three hosts, start golocks on several names of one store: readers,
-  writers, weights, priorities, a changing ` + "`--max`, `-n`, `--wait`, `--hold`, `--replace`" + `,
-  commands that ignore TERM or leave daemons. On a server each host has its own connection.
-- Meanwhile faults happen, some of them to the same run. The round ends when all runs have ended.
-- Each command locks a byte of one file and looks at the bytes of the others. So the kernel, not a
-  clock, says which commands were inside together. golock does not know of that file.
-- A judge sees only this. It looks for too many inside, slots given twice, fences that do not grow,
-  overtaken waiters, slots that stay taken, wrong exit codes, processes that live too long.
-- The judge itself is tested with made-up histories and with golocks broken on purpose.
-- A round follows from one number: ` + "`make campaign STORE=redis ROUND=0x...`" + ` plays it again.
-
-` + "`make campaign`" + ` writes this page: ten minutes for each store, five stores at a time;
-` + "`DURATION=1h` and `SEED=n`" + ` change that. ` + "`make test`" + ` plays the same few rounds every time.
-
-`
-
-func (s *summary) page() string {
-	var b strings.Builder
-	b.WriteString(pageHead)
+// page is what the page has to say: what it says already, with the figures.
+func (s *summary) page(before []byte) string {
+	text, _, _ := strings.Cut(string(before), "\n## ")
+	b := bytes.NewBufferString(text)
 	total, longest := map[kind]int{}, 0.0
 	for _, one := range s.Stores {
 		longest = max(longest, one.Seconds)
@@ -76,27 +57,20 @@ func (s *summary) page() string {
 			total[k] += n
 		}
 	}
-	fmt.Fprintf(&b, "## %s\n\nUp to %.0f minutes for each store; seed %d; load average %.0f.\n%s.\n\n",
+	fmt.Fprintf(b, "\n## %s\n\nUp to %.0f minutes for each store; seed %d; load average %.0f.\n%s.\n\n",
 		s.Date, longest/60, s.Seed, s.Load, s.Machine)
 	b.WriteString("| store | rounds | runs | commands | runs killed | faults | excused | violations | longest free |\n" +
 		"|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, one := range s.Stores {
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d | %.2f s |\n", one.Store, one.Rounds, one.Runs,
-			one.Grants, one.Killed, sum(one.Faults), sum(one.Allowed), one.broken(), one.LongestGap)
+		fmt.Fprintf(b, "| %s | %d | %d | %d | %d | %d | %d | %d | %.2f s |\n", one.Store, one.Rounds, one.Runs,
+			one.Grants, one.Killed, sum(one.Faults), sum(one.Allowed), sum(one.Violations), one.LongestGap)
 	}
-	b.WriteString(`
-- Runs: golocks that were started. Commands: those that got a slot.
-- Excused: breaches of what a store does not promise. They are provoked on purpose and are no
-  violation. [stores.md](stores.md) lists for each store what is not promised.
-- Longest free: the longest time in which a slot was free and somebody waited. Times with a reason
-  are left out: an outage, a stopped process, a hold, a lease that has to end first.
-`)
 	for _, one := range s.Stores {
-		if one.broken() > 0 {
-			fmt.Fprintf(&b, "\nViolations on %s: %s; rounds %s.\n", one.Store, counts(one.Violations), strings.Join(one.Failing, ", "))
+		if sum(one.Violations) > 0 {
+			fmt.Fprintf(b, "\nViolations on %s: %s; rounds %s.\n", one.Store, counts(one.Violations), strings.Join(one.Failing, ", "))
 		}
 	}
-	fmt.Fprintf(&b, "\nFaults on all stores together:\n\n%s.\n", counts(total))
+	fmt.Fprintf(b, "\nFaults on all stores together:\n\n%s.\n", counts(total))
 	return b.String()
 }
 
@@ -109,19 +83,125 @@ func sum[K comparable](of map[K]int) (n int) {
 
 // counts lists what was counted, in lines of at most 100 columns.
 func counts[K cmp.Ordered](of map[K]int) string {
-	var b strings.Builder
-	column := 0
-	for i, k := range slices.Sorted(maps.Keys(of)) {
+	var lines []string
+	line := ""
+	for _, k := range slices.Sorted(maps.Keys(of)) {
 		item := fmt.Sprintf("%v: %d", k, of[k])
 		switch {
-		case i > 0 && column+len("; ")+len(item)+len(";") > 100:
-			b.WriteString(";\n")
-			column = 0
-		case i > 0:
-			item = "; " + item
+		case line == "":
+			line = item
+		case len(line)+len("; ")+len(item)+len(";") > 100:
+			lines, line = append(lines, line), item
+		default:
+			line += "; " + item
 		}
-		b.WriteString(item)
-		column += len(item)
 	}
-	return b.String()
+	return strings.Join(append(lines, line), ";\n")
+}
+
+// summary is a whole campaign.
+type summary struct {
+	Date    string
+	Machine string
+	Load    float64 // the load average of the last minutes, at the end
+	Seed    uint64
+	Stores  []*storeSummary
+}
+
+// storeSummary is what happened on one store. Times are seconds.
+type storeSummary struct {
+	Store       string
+	Rounds      int
+	Seconds     float64
+	Runs        int // golocks
+	Grants      int // commands that were started
+	Refused     int // golocks that got no slot and were not to wait for it
+	Killed      int // golocks
+	Lost        int // commands that were ended because their slot was lost
+	Faults      map[kind]int
+	Violations  map[string]int
+	Allowed     map[string]int // by what is not promised
+	LongestWait float64        // of one that was served, all in all
+	LongestGap  float64        // somebody waited and nobody was inside; without faults of servers, network, stops, holds
+	Failing     []string       // rounds
+}
+
+func (s *summary) add(e *engine) *storeSummary {
+	one := &storeSummary{Store: e.name, Faults: map[kind]int{}, Violations: map[string]int{}, Allowed: map[string]int{}}
+	s.Stores = append(s.Stores, one)
+	return one
+}
+
+// count takes in a round.
+func (s *storeSummary) count(p *plan, list []*history, took time.Duration) {
+	s.Rounds++
+	s.Seconds += took.Seconds()
+	counted := map[string]bool{}
+	for _, h := range list {
+		for _, r := range h.runs {
+			s.Runs++
+			switch c := r.command(); {
+			case c != nil:
+				s.Grants++
+				s.LongestWait = max(s.LongestWait, time.Duration(c.from-r.started).Seconds())
+			case r.code == busyCode:
+				s.Refused++
+			}
+			if r.killed {
+				s.Killed++
+			}
+			if r.code == lostCode {
+				s.Lost++
+			}
+			if gap, limit := h.gap(r); limit == handed { // nothing else was the reason
+				s.LongestGap = max(s.LongestGap, gap.Seconds())
+			}
+		}
+		for _, f := range h.faults {
+			if key := fmt.Sprint(f); f.token >= 0 || !counted[key] { // those that hit all are in each name's history
+				counted[key] = true
+				s.Faults[f.kind]++
+			}
+		}
+	}
+	for _, ahead := range p.Ahead {
+		if ahead != 0 {
+			s.Faults["a host's clock since boot is another"]++
+		}
+	}
+}
+
+func (s *storeSummary) found(f finding) {
+	if f.excuse != "" {
+		s.Allowed[f.excuse]++
+		return
+	}
+	s.Violations[f.kind]++
+}
+
+// write writes the page, and the figures beside it.
+func (s *summary) write(page string) error {
+	load, _ := os.ReadFile("/proc/loadavg")
+	_, _ = fmt.Sscanf(string(load), "%f %f %f", new(float64), new(float64), &s.Load)
+	figures, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(figuresOf(page), append(figures, '\n'), 0o644); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(page, []byte(s.page(text)), 0o644)
+}
+
+func figuresOf(page string) string { return strings.TrimSuffix(page, ".md") + ".json" }
+
+// machine describes this one in a line.
+func machine() string {
+	var name unix.Utsname
+	_ = unix.Uname(&name)
+	return fmt.Sprintf("Linux %s, %s, %d processors", unix.ByteSliceToString(name.Release[:]), runtime.GOARCH, runtime.NumCPU())
 }
