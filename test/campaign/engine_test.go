@@ -5,6 +5,7 @@ package campaign_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -51,7 +52,6 @@ type site interface {
 	fault(f planned) (host int, ok bool)
 	// skewed reports whether there is another wall clock than this machine's.
 	skewed() bool
-	end()
 }
 
 const quarantine = 3 * time.Second // the default of the stores
@@ -131,11 +131,10 @@ func openDir(t *testing.T, e *engine) site {
 }
 
 func (d *directory) begin(p *plan) error {
+	os.RemoveAll(d.dir) // of the last one
 	d.dir, d.socket = filepath.Join(d.base, p.name()), p.socketFile()
 	return os.Mkdir(d.dir, 0o700)
 }
-
-func (d *directory) end() { os.RemoveAll(d.dir) }
 
 func (d *directory) skewed() bool { return false }
 
@@ -166,26 +165,12 @@ func (d *directory) fault(f planned) (host int, ok bool) {
 		}
 	case diskFull:
 		file := filepath.Join(d.base, "filler")
-		ok = mayMount && fill(file) == unix.ENOSPC
-		if ok {
+		if ok = mayMount && exec.Command("dd", "if=/dev/zero", "of="+file).Run() != nil; ok { // no room for one byte
 			time.Sleep(f.For) // the fault
 		}
 		_ = os.Remove(file)
 	}
 	return -1, ok
-}
-
-// fill writes until there is no room for one byte.
-func fill(file string) error {
-	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	for page := make([]byte, 4096); err == nil; {
-		_, err = unix.Write(fd, page)
-	}
-	return err
 }
 
 // served is the site of stores at a server.
@@ -250,8 +235,6 @@ func (s *served) begin(p *plan) error {
 	time.Sleep(time.Until(s.young)) // its quarantine is no fault of the round's
 	return nil
 }
-
-func (s *served) end() {}
 
 func (s *served) skewed() bool { return s.clock.set }
 

@@ -171,14 +171,6 @@ func (s *storeSummary) count(p *plan, list []*history, took time.Duration) {
 	}
 }
 
-func (s *storeSummary) found(f finding) {
-	if f.excuse != "" {
-		s.Allowed[f.excuse]++
-		return
-	}
-	s.Violations[f.kind]++
-}
-
 // write writes the page, and the figures beside it.
 func (s *summary) write(page string) error {
 	load, _ := os.ReadFile("/proc/loadavg")

@@ -156,10 +156,7 @@ func (h *history) gap(r *run) (gap, limit time.Duration) {
 				return 0, 0 // not alone
 			}
 		}
-	}
-	for _, o := range h.runs {
-		oc := o.command()
-		if oc != nil && o.Hold > 0 && oc.from < c.from {
+		if oc := o.command(); oc != nil && o.Hold > 0 && oc.from < c.from {
 			from = max(from, min(c.from, oc.from+int64(o.Hold)))
 		}
 	}

@@ -47,7 +47,6 @@ func (e *engine) play(s site, p *plan) (list []*history, err error) {
 	}
 	defer os.RemoveAll(dir)
 	r := &round{plan: p, engine: e, site: s, dir: dir}
-	stalls.once.Do(watchStalls)
 	if r.rec, err = newRecorder(filepath.Join(dir, "recorder")); err != nil {
 		return nil, err
 	}
@@ -55,7 +54,6 @@ func (e *engine) play(s site, p *plan) (list []*history, err error) {
 	if err := s.begin(p); err != nil {
 		return nil, err
 	}
-	defer s.end()
 	for i := range p.Requests {
 		q := &p.Requests[i]
 		r.runs = append(r.runs, &run{request: *q, flags: r.flags(q)})

@@ -20,7 +20,6 @@ const (
 
 // stalls are those of the whole test.
 var stalls struct {
-	once sync.Once
 	mu   sync.Mutex
 	list []fault
 }
