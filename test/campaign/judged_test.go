@@ -24,25 +24,40 @@ func good() *history {
 	for i := range 3 {
 		h.runs = append(h.runs, &run{request: request{Token: i, Max: 1, Weight: 1, MaxQueue: -1}, started: moment(i+1) * 5 * ms})
 	}
-	h.runs[0].lives = []*life{{lifeID: lifeID{0, 0}, from: 10 * ms, bye: 99 * ms, to: 100 * ms, slots: []int{0}, fence: 7}}
-	h.runs[0].ended = 101 * ms
+	h.runs[0].served(10*ms, 100*ms, 7)
 	h.runs[1].queued = 20 * ms
-	h.runs[1].lives = []*life{{lifeID: lifeID{1, 0}, from: 110 * ms, bye: 199 * ms, to: 200 * ms, slots: []int{0}, fence: 9}}
-	h.runs[1].ended = 201 * ms
-	h.runs[0].lives[0].looked, h.runs[1].lives[0].looked = 11*ms, 111*ms
+	h.runs[1].served(110*ms, 200*ms, 9)
 	h.runs[2].NoWait, h.runs[2].ended, h.runs[2].code = true, 30*ms, busyCode
 	return h
+}
+
+func (r *run) served(from, to moment, fence int64) {
+	r.lives = []*life{{lifeID: lifeID{r.Token, 0}, from: from, looked: from + ms, bye: to - ms, to: to, slots: []int{0}, fence: fence}}
+	r.ended = to + ms
 }
 
 // third makes run 2 one that was served: from 300 to 400 ms.
 func third(h *history) *run {
 	r := h.runs[2]
-	r.NoWait, r.code, r.ended = false, 0, 401*ms
-	r.lives = []*life{{lifeID: lifeID{2, 0}, from: 300 * ms, looked: 301 * ms, bye: 399 * ms, to: 400 * ms, slots: []int{0}, fence: 11}}
+	r.NoWait, r.code = false, 0
+	r.served(300*ms, 400*ms, 11)
 	return r
 }
 
-// A recorder or a driver that is told late, and a command that is held up before it
+// sees makes run 1's command see a process of another one when it begins.
+func (h *history) sees(token, part int) { h.runs[1].lives[0].saw = []lifeID{{token, part}} }
+
+// daemon gives a run a process beside its command.
+func (h *history) daemon(token int, from, to moment) {
+	h.runs[token].lives = append(h.runs[token].lives, &life{lifeID: lifeID{token, 1}, from: from, to: to})
+}
+
+// happened adds a fault of one run, -1: of all.
+func (h *history) happened(k kind, token int, from, to moment) {
+	h.faults = append(h.faults, fault{kind: k, token: token, host: -1, from: from, to: to})
+}
+
+// A recorder that is told late, and a command that is held up before it
 // looks, make no violation.
 func TestJudgeIsContent(t *testing.T) {
 	for name, make := range map[string]func(h *history){
@@ -58,23 +73,23 @@ func TestJudgeIsContent(t *testing.T) {
 		"a daemon of one that was killed after its command": func(h *history) {
 			r := h.runs[0]
 			r.killed, r.ended, r.lives[0].bye, r.lives[0].to = true, 101*ms, 0, 500*ms
-			r.lives = append(r.lives, &life{lifeID: lifeID{0, 1}, from: 20 * ms, to: 130 * ms})
-			h.runs[1].lives[0].saw = []lifeID{{0, 1}}
-			h.faults = []fault{{kind: killCommand, token: 0, host: -1, from: 90 * ms, to: 91 * ms}}
+			h.daemon(0, 20*ms, 130*ms)
+			h.sees(0, 1)
+			h.happened(killCommand, 0, 90*ms, 91*ms)
 		},
 		"a lock file that was removed late": func(h *history) { // run 1 started in between
 			h.leased, h.queue = false, false
 			h.runs[1].lives[0].to = 320 * ms
 			h.runs[1].ended = 321 * ms
 			third(h).lives[0].saw = []lifeID{{1, 0}}
-			h.faults = []fault{{kind: removeFiles, token: -1, host: -1, from: 8 * ms, to: 150 * ms}}
+			h.happened(removeFiles, -1, 8*ms, 150*ms)
 		},
 		"a look that came late": func(h *history) { // the file went between beginning and look
 			h.leased, h.queue = false, false
 			h.runs[1].lives[0].saw, h.runs[1].lives[0].looked = []lifeID{{2, 0}}, 320*ms
 			h.runs[1].lives[0].bye, h.runs[1].lives[0].to, h.runs[1].ended = 330*ms, 331*ms, 332*ms
 			third(h)
-			h.faults = []fault{{kind: removeFiles, token: -1, host: -1, from: 120 * ms, to: 121 * ms}}
+			h.happened(removeFiles, -1, 120*ms, 121*ms)
 		},
 	} {
 		h := good()
@@ -92,48 +107,35 @@ func TestJudgeFinds(t *testing.T) {
 		kind string
 		make func(h *history)
 	}{
-		"two inside": {overlap, func(h *history) { h.runs[1].lives[0].saw = []lifeID{{0, 0}}; h.runs[1].lives[0].slots = nil }},
 		"a weight too much": {overlap, func(h *history) {
 			h.runs[0].Max, h.runs[0].Weight, h.runs[0].lives[0].slots = 3, 2, []int{0, 1}
 			h.runs[1].Max, h.runs[1].Weight, h.runs[1].lives[0].slots = 3, 2, []int{1, 2}
-			h.runs[1].lives[0].saw = []lifeID{{0, 0}}
+			h.sees(0, 0)
 		}},
 		"the smallest max of those inside": {overlap, func(h *history) {
 			h.runs[1].Max = 5
 			h.runs[1].lives[0].saw, h.runs[1].lives[0].slots = []lifeID{{0, 0}}, []int{1}
 		}},
-		"a reader beside a writer": {overlap, func(h *history) {
-			h.runs[1].Max = 0
-			h.runs[1].lives[0].saw, h.runs[1].lives[0].slots = []lifeID{{0, 0}}, []int{1}
-		}},
-		"what a killed golock has started": {overlap, func(h *history) {
-			h.runs[0].killed, h.runs[0].ended = true, 50*ms
-			h.runs[0].lives[0].bye, h.runs[0].lives[0].to = 0, 51*ms
-			h.runs[0].lives = append(h.runs[0].lives, &life{lifeID: lifeID{0, 1}, from: 20 * ms, to: 115 * ms})
-			h.runs[1].lives[0].saw = []lifeID{{0, 1}}
-		}},
 		"a tree": {overlap, func(h *history) {
 			h.runs[0].Tree, h.runs[0].ended = true, 120*ms
-			h.runs[0].lives = append(h.runs[0].lives, &life{lifeID: lifeID{0, 1}, from: 20 * ms, to: 119 * ms})
-			h.runs[1].lives[0].saw = []lifeID{{0, 1}}
+			h.daemon(0, 20*ms, 119*ms)
+			h.sees(0, 1)
 		}},
 		"a slot that is held for longer": {overlap, func(h *history) { h.runs[0].Hold = 500 * time.Millisecond }},
 		"one that ended by itself while the machine was held up": {overlap, func(h *history) {
-			h.runs[1].lives[0].saw = []lifeID{{0, 0}}
-			h.faults = []fault{{kind: heldUp, token: -1, host: -1, from: 90 * ms, to: 110 * ms}}
+			h.sees(0, 0)
+			h.happened(heldUp, -1, 90*ms, 110*ms)
 		}},
 		"two commands": {twice, func(h *history) { h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 0}, pid: 2}) }},
 		"a slot twice": {slotTwice, func(h *history) {
 			h.runs[0].Max, h.runs[1].Max = 2, 2
-			h.runs[1].lives[0].saw = []lifeID{{0, 0}}
+			h.sees(0, 0)
 		}},
-		"a slot beyond the max": {slotTwice, func(h *history) { h.runs[1].lives[0].slots = []int{1} }},
-		"too few slots":         {slotTwice, func(h *history) { h.runs[1].Max, h.runs[1].Weight = 2, 2 }},
-		"no slot for a reader":  {slotTwice, func(h *history) { h.runs[1].Max, h.runs[1].lives[0].slots = 0, nil }},
-		"not free":              {lostSlot, func(h *history) { h.free = "run -n: exit status 75" }},
-		"one that has not ended": {starved, func(h *history) {
-			h.runs[2].ended, h.runs[2].stuck = 0, true
-		}},
+		"a slot beyond the max":  {slotTwice, func(h *history) { h.runs[1].lives[0].slots = []int{1} }},
+		"too few slots":          {slotTwice, func(h *history) { h.runs[1].Max, h.runs[1].Weight = 2, 2 }},
+		"no slot for a reader":   {slotTwice, func(h *history) { h.runs[1].Max, h.runs[1].lives[0].slots = 0, nil }},
+		"not free":               {lostSlot, func(h *history) { h.free = "run -n: exit status 75" }},
+		"one that has not ended": {starved, func(h *history) { h.runs[2].ended, h.runs[2].stuck = 0, true }},
 		"nobody inside for long": {starved, func(h *history) { l := h.runs[1].lives[0]; l.from, l.bye, l.to = 9*s1, 9*s1, 9*s1 }},
 		"overtaken": {inverted, func(h *history) {
 			third(h).started = 30 * ms
@@ -152,19 +154,19 @@ func TestJudgeFinds(t *testing.T) {
 		"a daemon after kill -9": {orphaned, func(h *history) {
 			h.runs[1].killed, h.runs[1].ended = true, 150*ms
 			h.runs[1].lives[0].bye, h.runs[1].lives[0].to = 0, 160*ms
-			h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 1}, from: 120 * ms, to: 40 * s1})
+			h.daemon(1, 120*ms, 40*s1)
 		}},
 		"a daemon of a command that ended after kill -9": {orphaned, func(h *history) {
 			h.runs[1].killed, h.runs[1].ended, h.runs[1].left = true, 150*ms, []int{0, 1}
-			h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 1}, from: 120 * ms})
+			h.daemon(1, 120*ms, 0)
 		}},
 		"a tree that is left": {orphaned, func(h *history) {
 			h.runs[1].Tree, h.runs[1].left = true, []int{1}
-			h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 1}, from: 120 * ms, to: 220 * ms})
+			h.daemon(1, 120*ms, 220*ms)
 		}},
 		"what a lost slot has left": {orphaned, func(h *history) {
 			h.runs[1].code, h.runs[1].lives[0].bye, h.runs[1].left = lostCode, 0, []int{1}
-			h.runs[1].lives = append(h.runs[1].lives, &life{lifeID: lifeID{1, 1}, from: 120 * ms, to: 220 * ms})
+			h.daemon(1, 120*ms, 220*ms)
 		}},
 		"another code":                  {wrongCode, func(h *history) { h.runs[1].code = 1 }},
 		"success without a command":     {wrongCode, func(h *history) { h.runs[2].code = 0 }},
@@ -193,7 +195,7 @@ func TestJudgeExcuses(t *testing.T) {
 	two := func(h *history) {
 		h.runs[0].lives[0].to, h.runs[0].lives[0].bye = 300*ms, 0
 		h.runs[0].ended, h.runs[0].code = 301*ms, lostCode
-		h.runs[1].lives[0].saw = []lifeID{{0, 0}}
+		h.sees(0, 0)
 	}
 	for name, c := range map[string]struct {
 		excuse string
@@ -201,26 +203,24 @@ func TestJudgeExcuses(t *testing.T) {
 	}{
 		notFlushed: {notFlushed, func(h *history) {
 			two(h)
-			h.faults = []fault{{kind: serverFlush, token: -1, host: -1, from: 90 * ms, to: 91 * ms}}
+			h.happened(serverFlush, -1, 90*ms, 91*ms)
 		}},
 		notBothStop: {notBothStop, func(h *history) {
 			two(h)
 			h.TTL = 500 * time.Millisecond
-			h.faults = []fault{{kind: stopBoth, token: 0, host: -1, from: 20 * ms, to: 290 * ms}}
+			h.happened(stopBoth, 0, 20*ms, 290*ms)
 		}},
 		notRemoved: {notRemoved, func(h *history) {
 			two(h)
 			h.leased, h.queue, h.runs[0].code = false, false, 0
 			h.runs[0].lives[0].bye = 299 * ms
-			h.faults = []fault{{kind: removeFiles, token: -1, host: -1, from: 50 * ms, to: 50 * ms}}
+			h.happened(removeFiles, -1, 50*ms, 50*ms)
 		}},
 		notHeldUp: {notHeldUp, func(h *history) {
 			two(h)
 			h.TTL = 500 * time.Millisecond
-			h.faults = []fault{
-				{kind: stopHolder, token: 0, host: -1, from: 20 * ms, to: 290 * ms},
-				{kind: heldUp, token: -1, host: -1, from: 90 * ms, to: 110 * ms},
-			}
+			h.happened(stopHolder, 0, 20*ms, 290*ms)
+			h.happened(heldUp, -1, 90*ms, 110*ms)
 		}},
 		notClosed: {notClosed, func(h *history) {
 			two(h)
@@ -238,9 +238,9 @@ func TestJudgeExcuses(t *testing.T) {
 		notBoth: {notBoth, func(h *history) {
 			r := h.runs[0]
 			r.killed, r.ended, r.lives[0].bye, r.lives[0].to = true, 50*ms, 0, 51*ms
-			r.lives = append(r.lives, &life{lifeID: lifeID{0, 1}, from: 20 * ms, to: 9 * s1})
-			h.runs[1].lives[0].saw = []lifeID{{0, 1}}
-			h.faults = []fault{{kind: killBoth, token: 0, host: -1, from: 50 * ms, to: 50 * ms}}
+			h.daemon(0, 20*ms, 9*s1)
+			h.sees(0, 1)
+			h.happened(killBoth, 0, 50*ms, 50*ms)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
