@@ -39,8 +39,7 @@ func TestNextSeesNobody(t *testing.T) {
 func seesNobody(t *testing.T, scheme, flag string, killGolock, killCommand bool) {
 	dir := testkit.Place(t, 0o700)
 	s, lives := testkit.New(t, scheme+"://"+filepath.Join(dir, "x")), filepath.Join(dir, "lives")
-	rec, err := newRecorder(filepath.Join(dir, "recorder"))
-	testkit.Must(t, err)
+	rec := newRecorder(t, filepath.Join(dir, "recorder"))
 	defer rec.close()
 	golock := func(token int, flag string) *testkit.Process {
 		return s.Job(flag, "--", member, rec.socket, lives, strconv.Itoa(token), "60000000", "0").Begin()

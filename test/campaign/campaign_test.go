@@ -167,12 +167,8 @@ func (e *engine) attack(t *testing.T, s *storeSummary) {
 		} else if time.Now().After(end) {
 			break
 		}
-		p := newPlan(e, number)
-		begun := time.Now()
-		list, err := e.play(here, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p, begun := newPlan(e, number), time.Now()
+		list := e.play(t, here, p)
 		s.count(p, list, time.Since(begun))
 		for i, h := range list {
 			for _, f := range judge(h) {

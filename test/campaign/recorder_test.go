@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"golock/internal/procfs"
+	"golock/test/testkit"
 )
 
 // This file pins nothing. The recorder hears from the commands by a socket of
@@ -28,16 +30,13 @@ type recorder struct {
 	ending   chan int // tells who listens which command says that it ends
 	open     sync.WaitGroup
 
-	mu      sync.Mutex
-	lives   []*life
-	trouble []string
+	mu    sync.Mutex
+	lives []*life
 }
 
-func newRecorder(socket string) (*recorder, error) {
+func newRecorder(t *testing.T, socket string) *recorder {
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
-	if err != nil {
-		return nil, err
-	}
+	testkit.Must(t, err)
 	r := &recorder{socket: socket, listener: l, ending: make(chan int)}
 	r.open.Go(func() {
 		for {
@@ -48,7 +47,7 @@ func newRecorder(socket string) (*recorder, error) {
 			r.open.Go(func() { r.hear(c) })
 		}
 	})
-	return r, nil
+	return r
 }
 
 // hear listens to one process until its end.
@@ -59,18 +58,19 @@ func (r *recorder) hear(c *net.UnixConn) {
 	for {
 		n, err := c.Read(b)
 		at, text := monotonic(), string(b[:n])
-		over := n == 0 || err != nil
 		r.mu.Lock()
 		switch {
-		case over && l != nil:
-			l.to = at
-			_ = l.process.Release()
-		case over:
-		case l == nil:
-			if l, err = begun(text); err == nil {
-				l.conn = c
-				r.lives = append(r.lives, l)
+		case n == 0 || err != nil:
+			if l != nil {
+				l.to = at
+				_ = l.process.Release()
 			}
+			r.mu.Unlock()
+			return
+		case l == nil:
+			l, err = begun(text)
+			l.conn = c
+			r.lives = append(r.lives, l)
 		default:
 			_, err = fmt.Sscanf(text, "e %d %d", &l.bye, &l.code)
 			if l.part == 0 {
@@ -80,12 +80,9 @@ func (r *recorder) hear(c *net.UnixConn) {
 				}
 			}
 		}
-		if err != nil && !over {
-			r.trouble = append(r.trouble, fmt.Sprintf("%q: %v", text, err))
-		}
 		r.mu.Unlock()
-		if over {
-			return
+		if err != nil {
+			panic(fmt.Sprintf("a command says %q: %v", text, err))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"golock/test/testkit"
@@ -40,20 +41,13 @@ type round struct {
 const patience = 90 * time.Second
 
 // play carries out a plan and gives a history for each name.
-func (e *engine) play(s site, p *plan) (list []*history, err error) {
+func (e *engine) play(t *testing.T, s site, p *plan) (list []*history) {
 	dir, err := os.MkdirTemp("", "golock-campaign-") // a socket's path must be short
-	if err != nil {
-		return nil, err
-	}
+	testkit.Must(t, err)
 	defer os.RemoveAll(dir)
-	r := &round{plan: p, engine: e, site: s, dir: dir}
-	if r.rec, err = newRecorder(filepath.Join(dir, "recorder")); err != nil {
-		return nil, err
-	}
+	r := &round{plan: p, engine: e, site: s, dir: dir, rec: newRecorder(t, filepath.Join(dir, "recorder"))}
 	defer r.rec.close()
-	if err := s.begin(p); err != nil {
-		return nil, err
-	}
+	testkit.Must(t, s.begin(p))
 	for i := range p.Requests {
 		q := &p.Requests[i]
 		r.runs = append(r.runs, &run{request: *q, flags: r.flags(q)})
@@ -71,10 +65,7 @@ func (e *engine) play(s site, p *plan) (list []*history, err error) {
 		h.free = free[i]
 		list = append(list, h)
 	}
-	if len(r.rec.trouble) > 0 {
-		return nil, fmt.Errorf("the recorder does not understand %q", r.rec.trouble)
-	}
-	return list, nil
+	return list
 }
 
 // history is what has happened on a name until now.
