@@ -29,7 +29,8 @@ func (r *round) start(u *run) {
 		argv = append([]string{"unshare", "--time", "--boottime", strconv.FormatInt(ahead, 10), "--"}, argv...)
 	}
 	c := exec.Command(argv[0], argv[1:]...)
-	c.Dir, c.Env, c.SysProcAttr = "/", environment, &syscall.SysProcAttr{Setsid: true}
+	c.Dir, c.Env = "/", environment
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: kill} // stopped ones would stay after a panic
 	said, w, err := os.Pipe()
 	if err == nil {
 		defer w.Close()
