@@ -222,7 +222,7 @@ func TestServerStopped(t *testing.T) {
 // Slow: a lease has to end.
 func TestHostSuspended(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
-		var wake, end []func()
+		var suspend, wake, end []func()
 		for i, order := range [][]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}} {
 			w := leasing(t, s.url(i, "0s"), lesserTTL)
 			p, c := w.prepare(spec{max: 1, hold: -1})
@@ -231,10 +231,12 @@ func TestHostSuspended(t *testing.T) {
 			waiter := w.queued(spec{max: 1})
 			golock := testkit.Children(p.PID)[0]
 			host := []int{golock, testkit.GuardOf(golock), p.commandPID()}
-			for _, pid := range host { // golock first: it would continue the watchdog
-				w.Signal(pid, syscall.SIGSTOP)
-				w.Eventually("it is stopped", func() bool { return testkit.Stopped(pid) })
-			}
+			suspend = append(suspend, func() {
+				for _, pid := range host { // golock first: it would continue the watchdog
+					w.Signal(pid, syscall.SIGSTOP)
+					w.Eventually("it is stopped", func() bool { return testkit.Stopped(pid) })
+				}
+			})
 			wake = append(wake, func() {
 				for _, which := range order {
 					w.Signal(host[which], syscall.SIGCONT)
@@ -247,7 +249,10 @@ func TestHostSuspended(t *testing.T) {
 				w.finishInOrder(waiter)
 			})
 		}
-		s.pause()
+		s.pause() // first: a server that goes on gives the slots of the stopped to others
+		for _, f := range suspend {
+			f()
+		}
 		time.Sleep(lesserTTL)
 		for _, f := range wake {
 			f()
