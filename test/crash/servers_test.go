@@ -23,7 +23,7 @@ import (
 // judges know nothing of the server.
 
 const (
-	shortTTL = 2 * time.Second
+	shortTTL = 4 * time.Second
 	// longTTL is so long that what a waiter looks for by itself, after a third
 	// of it, comes after any patience: who is served has been woken.
 	longTTL = 10 * time.Minute
