@@ -53,7 +53,7 @@ func (s *servers) address(b *bench, key string) string {
 	case kind == "redis" && s.redis == nil:
 		s.redis = redistest.Start(&s.owner)
 	case kind == "maria" && s.maria == nil:
-		s.maria = sqltest.StartMaria(&s.owner, "innodb-log-file-size=96M", "innodb-buffer-pool-size=128M")
+		s.maria = sqltest.StartMaria(&s.owner, "innodb-flush-method=O_DIRECT", "innodb-log-file-size=96M", "innodb-buffer-pool-size=128M")
 		s.mariaDB = s.maria.NewDatabase(&s.owner)
 	case kind == "postgres" && s.postgres == nil:
 		s.postgres = sqltest.StartPostgres(&s.owner, "shared_buffers=128MB")

@@ -74,6 +74,10 @@ func TestCtrlZAndForeground(t *testing.T) {
 	s.IsFree()
 }
 
+// bash learns of a stop after the kernel shows it; fg of a job that it believes
+// to be running does not continue it.
+const untilBashKnows = "until jobs -s | grep -q .; do :; done; "
+
 func TestBackground(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
@@ -94,7 +98,7 @@ func TestBackground(t *testing.T) {
 	x.Type(`$R -- sh -c 'echo $$ >reader; read a; echo got $a' &`)
 	reader := s.AwaitPID("reader")
 	s.Eventually("the reader stops", func() bool { return testkit.Stopped(reader) && testkit.Stopped(golockOf(reader)) })
-	x.Type("fg >/dev/null")
+	x.Type(untilBashKnows + "fg >/dev/null")
 	s.Eventually("the reader goes on", func() bool { return !testkit.Stopped(reader) })
 	x.Key("again\n")
 	x.Shows("got again")
@@ -103,7 +107,7 @@ func TestBackground(t *testing.T) {
 	x.Type(`$R -- sh -c 'echo $$ >writer; echo written' &`)
 	writer := s.AwaitPID("writer")
 	s.Eventually("the writer stops", func() bool { return testkit.Stopped(writer) && testkit.Stopped(golockOf(writer)) })
-	x.Type("fg >/dev/null")
+	x.Type(untilBashKnows + "fg >/dev/null")
 	x.Shows("written")
 	x.Type("stty -tostop; echo usable")
 	x.Shows("usable")

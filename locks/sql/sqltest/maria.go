@@ -55,6 +55,7 @@ func (maria) command(s *Server) (path string, args []string, err error) {
 		"--no-defaults", "--datadir=" + s.data(), "--socket=" + s.Socket, "--pid-file=" + filepath.Join(s.Dir, "pid"), "--tmpdir=" + s.Dir,
 		"--bind-address=" + s.Host, "--port=" + strconv.Itoa(s.Port), "--skip-name-resolve",
 		"--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M",
+		"--innodb-flush-method=nosync", // outlives kill -9; a busy disk delays no commit by seconds
 	}
 	if s.Certificate != "" {
 		args = append(args, "--ssl-ca="+s.Certificate, "--ssl-cert="+s.Certificate, "--ssl-key="+s.Key, "--require-secure-transport=on")

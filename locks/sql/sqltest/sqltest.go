@@ -2,7 +2,7 @@
 // loopback and unix sockets, in temporary directories, ended with the test;
 // with TLS, behind PgBouncer, behind a proxy that makes faults.
 //
-// Servers are as durable as in production, unless options say otherwise. Every
+// What a server committed outlives kill -9 of it, unless options say otherwise. Every
 // server begins with a copy of the same data, made once per test binary: two
 // PostgreSQL servers have the same system identifier.
 package sqltest
