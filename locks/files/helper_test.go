@@ -34,7 +34,11 @@ func onOne(t *testing.T, test func(t *testing.T, url string)) {
 // virtually runs a test in virtual time, which the stores of openAt have too.
 func virtually(t *testing.T, test func(t *testing.T, url string)) {
 	onOne(t, func(t *testing.T, url string) {
-		synctest.Test(t, func(t *testing.T) { test(t, url) })
+		synctest.Test(t, func(t *testing.T) {
+			// Who has been cancelled may still pause and leave; the clock stops with the test.
+			t.Cleanup(func() { time.Sleep(time.Minute) })
+			test(t, url)
+		})
 	})
 }
 
