@@ -48,8 +48,8 @@ const (
 	// idleLimit is how long the connection of a grant is kept.
 	idleLimit = time.Second
 
-	// keepConn is for how long a waiter further back keeps its connection for its next
-	// look: in a queue that moves quickly, to connect costs more than to look.
+	// keepConn is for how long a waiter further back, but not far, keeps its connection for its
+	// next look: in a queue that moves quickly, to connect costs more than to look.
 	keepConn = 250 * time.Millisecond
 )
 
@@ -154,7 +154,7 @@ func (e *entry) moveTo(place int) {
 func (e *entry) pause(ahead int) time.Duration {
 	p := e.pace
 	p.learn(ahead + 1)
-	return p.pause(e.known.ttl, e.store.listeners())
+	return p.pause(e.known.ttl, e.store.listeners(), time.Duration(e.store.connect.Load()))
 }
 
 // keepOpen keeps a holder's connection for idleLimit. If others wait it keeps it for a

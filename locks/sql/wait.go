@@ -59,7 +59,7 @@ func (c *session) sleep(ctx context.Context, key string, k known, d time.Duratio
 	err = c.guard(func() error {
 		switch {
 		case k.mine.conn == 0:
-			if d > keepConn && k.place > c.store.kept() {
+			if kept := c.store.kept(); d > keepConn && k.place > kept || k.place > 2*kept+nearPlaces {
 				c.hangUp()
 			}
 			lease.Pause(ctx, d)
@@ -119,8 +119,9 @@ func (s *Store) acceptText(key string, mine *row) (offered, accept string) {
 const (
 	shortestPoll = 50 * time.Millisecond
 	frontPoll    = 200 * time.Millisecond // of the first, where nobody can be woken
-	stepPoll     = 20 * time.Millisecond  // for every place behind those that can
-	longestPoll  = time.Second            // while the queue moves
+	// connectShare bounds what all looks cost a server: a waiter pauses so many times as long
+	// as it took to connect, for each place behind those that can be woken.
+	connectShare = 5
 )
 
 // pace is how a waiter has come further, as far as it has seen.
@@ -145,15 +146,15 @@ func (p *pace) learn(place int) {
 // pause is how long a waiter sleeps that cannot be woken. It is to be back before those
 // that can be have had their turn, if the queue goes on at its pace; while nothing moves,
 // it sleeps for half of what it has slept already.
-func (p *pace) pause(ttl time.Duration, listeners int) time.Duration {
-	behind := p.place - 1 - listeners
+func (p *pace) pause(ttl time.Duration, listeners int, connect time.Duration) time.Duration {
+	behind := time.Duration(p.place - 1 - listeners)
 	if behind < 0 || listeners == 0 {
 		return min(ttl/3, time.Duration(p.place)*frontPoll)
 	}
-	pause := min(shortestPoll+time.Duration(behind)*stepPoll, longestPoll)
+	pause := shortestPoll + behind*connectShare*connect
 	if p.places > 0 {
-		left := p.in * time.Duration(behind+listeners/2) / time.Duration(p.places)
-		pause = min(max(left/2, shortestPoll), longestPoll)
+		left := p.in * (behind + time.Duration(listeners/2)) / time.Duration(p.places)
+		pause = min(pause, max(left/2, shortestPoll))
 	}
 	return min(ttl/3, max(pause, p.seen.Sub(p.moved)/2))
 }
