@@ -116,6 +116,8 @@ func TestDecide(t *testing.T) {
 		"who comes back finds its slots, and room": `
 			a join max=3: granted 0; b join max=2: granted 1; c join max=3: waiting 1; crash; over; x join max=2: granted 0
 			a renew: lost; c join: granted 1; b renew: lost; b late: waiting 1`,
+		"who comes back does not share what somebody has for itself": `
+			a join max=2: granted 0; b join max=2: granted 1; crash; over; x join: granted 0; b renew: lost`,
 		"a grant that is lost comes back too, and an offer of before is void": `
 			a join: granted 0; b join: waiting 1; c join: waiting 2; save; a release: released, offers b 0; b accept:; crash
 			a release: released; b renew: held 0; over; b release: released, offers c 0; save; crash; c join: waiting 1; over
