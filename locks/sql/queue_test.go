@@ -100,17 +100,17 @@ func TestOrderWithoutListening(t *testing.T) {
 }
 
 // Waiters whose processes are killed do not hold up those behind them until they
-// look by themselves.
+// look by themselves, after 5 s.
 func TestKilledWaiters(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		if worst := killSome(t, f.fresh(t), "n"); worst > LongTTL/4 {
+		if worst := killSome(t, f.fresh(t), "n"); worst > 4*time.Second {
 			t.Errorf("somebody was held up for %v", worst)
 		}
 	})
 }
 
 // killSome kills some of the waiters, serves the others in their order and
-// gives the longest time between a release and the next grant.
+// gives the longest time of a release and the next grant.
 func killSome(t *testing.T, b *base, name string) (worst time.Duration) {
 	t.Helper()
 	const many, victims = 10, 4
@@ -143,10 +143,10 @@ func killSome(t *testing.T, b *base, name string) (worst time.Duration) {
 	}
 	last := locks.RenewableLease(holder)
 	for _, w := range living {
+		begun := time.Now()
 		Release(t, last)
-		released := time.Now()
 		last = w.Granted()
-		worst = max(worst, time.Since(released))
+		worst = max(worst, time.Since(begun))
 	}
 	Release(t, last)
 	for _, w := range dead {
