@@ -68,13 +68,13 @@ func (v *Values) Text(key string) string {
 	return v.found[i].last()
 }
 
-// Bool gives a setting that is true or false.
+// Bool gives a setting that is true or false; variables may say 1 or 0.
 func (v *Values) Bool(key string) bool {
 	text := v.Text(key)
-	if _, given := v.Given(key); given && text != "true" && text != "false" {
+	if _, given := v.Given(key); given && !slices.Contains([]string{"true", "false", "1", "0"}, text) {
 		v.Fail(key, "%q is neither true nor false", text)
 	}
-	return text == "true"
+	return text == "true" || text == "1"
 }
 
 // Int gives an integer from low to high. A default need not be in the range.

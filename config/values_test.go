@@ -84,7 +84,7 @@ func TestValueErrors(t *testing.T) {
 	h := newHost(t)
 	write(t, h.user, "[defaults]\nstore = 'x'\nmax = 0\n")
 	f := flags{"kill-after": {"soon"}, "shared": {"yes"}, "signal": {"TREM"}, "ok-exit": {"999"}}
-	e := env{"GOLOCK_MAX": "many", "GOLOCK_WAIT": "soon", "GOLOCK_TREE": "1"}
+	e := env{"GOLOCK_MAX": "many", "GOLOCK_WAIT": "soon", "GOLOCK_TREE": "on"}
 	check := func(f flags, e env, read func(*config.Values), text string, fromFlag bool) {
 		t.Helper()
 		v := h.mustResolve(f, e)
@@ -95,7 +95,7 @@ func TestValueErrors(t *testing.T) {
 	check(f, e, func(v *config.Values) { v.Duration("kill-after") }, "--kill-after: "+notDuration, true)
 	check(f, e, func(v *config.Values) { v.Duration("wait") }, "GOLOCK_WAIT: "+notDuration, false)
 	check(f, e, func(v *config.Values) { v.Bool("shared") }, `--shared: "yes" is neither true nor false`, true)
-	check(f, e, func(v *config.Values) { v.Bool("tree") }, `GOLOCK_TREE: "1" is neither true nor false`, false)
+	check(f, e, func(v *config.Values) { v.Bool("tree") }, `GOLOCK_TREE: "on" is neither true nor false`, false)
 	check(nil, e, func(v *config.Values) { v.Int("max", 1, 100) }, `GOLOCK_MAX: "many" is not an integer from 1 to 100`, false)
 	check(nil, nil, func(v *config.Values) { v.Int("max", 1, 100) }, h.user+`:3: max: "0" is not an integer from 1 to 100`, false)
 	check(f, e, func(v *config.Values) { v.Fail("signal", "there is no signal %q", v.Text("signal")) }, `--signal: there is no signal "TREM"`, true)
