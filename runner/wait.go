@@ -20,8 +20,8 @@ const (
 	// leaveLimit bounds how long a golock that was told to stop waits to leave the queue.
 	leaveLimit = 60 * time.Millisecond
 
-	// withdrawLimit bounds how long a golock that gives up on a store tells it so. Without that a
-	// grant that it may have made lasts for its TTL.
+	// withdrawLimit bounds how long a golock that gives up tells the store so. Without that a grant
+	// that it may have made lasts for its TTL.
 	withdrawLimit = 200 * time.Millisecond
 
 	// How long a store that does not answer is tried.
@@ -327,7 +327,7 @@ func (w *waiter) leave(cause error, limit time.Duration) error {
 
 // timedOut ends a waiting whose time is over.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
-	got := w.giveUp(nil, leaveLimit)
+	got := w.giveUp(nil, withdrawLimit)
 	var panicked *locks.PanicError
 	var outage *locks.OutageError
 	var busy *locks.BusyError
