@@ -155,14 +155,14 @@ func TestFileSizeLimitAtEveryWrite(t *testing.T) {
 				release(t, l)
 			}
 			c := startChild(t)
-			c.ask(call{Do: "fsize", Number: size})
-			a := c.try(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
+			c.Ask(call{Do: "fsize", Number: size})
+			a := c.Try(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
 			if a.Err == "" {
 				if refused(t, s, "x"); a.Fence <= last {
 					t.Errorf("size %d: fence %d after %d", size, a.Fence, last)
 				}
 				last = a.Fence
-				c.kill()
+				c.Kill()
 			} else {
 				if !strings.Contains(a.Err, path) || !strings.Contains(a.Err, unix.EFBIG.Error()) {
 					t.Errorf("size %d: %s", size, a.Err)

@@ -22,7 +22,7 @@ func insideGate(t *testing.T, s *Store, name string) *child {
 	t.Helper()
 	release(t, take(t, s, name))
 	c := startChild(t)
-	c.ask(call{Do: "gate", Dir: s.path, Name: name})
+	c.Ask(call{Do: "gate", Dir: s.path, Name: name})
 	return c
 }
 
@@ -30,8 +30,8 @@ func TestProcessStoppedInsideGateIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, t.TempDir())
 	c := insideGate(t, s, "x")
-	c.stop()
-	pid := strconv.Itoa(c.pid)
+	c.Stop()
+	pid := strconv.Itoa(c.PID)
 	began := time.Now()
 	if err := fails(t, s, "x", lockPath(s.path, "x")); !strings.Contains(err.Error(), "process "+pid+" is stopped") {
 		t.Errorf("%v does not name process %s as stopped", err, pid)
@@ -45,8 +45,8 @@ func TestProcessStoppedInsideGateIsNamed(t *testing.T) {
 		}
 	}
 	release(t, take(t, s, "y")) // other names are not concerned
-	c.cont()
-	c.ask(call{Do: "ungate", Dir: s.path, Name: "x"})
+	c.Continue()
+	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
 	take(t, s, "x")
 }
 
@@ -54,8 +54,8 @@ func TestKilledInsideGateOpensIt(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, t.TempDir())
 	c := insideGate(t, s, "x")
-	c.stop()
-	c.kill()
+	c.Stop()
+	c.Kill()
 	take(t, s, "x")
 }
 
@@ -79,7 +79,7 @@ func TestSlowProcessInsideGateIsWaitedFor(t *testing.T) {
 		t.Fatalf("Join = %v while another process is inside", err)
 	case <-time.After(gateWait * 3 / 2):
 	}
-	c.ask(call{Do: "ungate", Dir: s.path, Name: "x"})
+	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
 	if err := <-done; err != nil {
 		t.Errorf("Join: %v", err)
 	}
@@ -97,8 +97,8 @@ func TestEndlessProcessInsideGateIsNamed(t *testing.T) {
 	testkit.Must(t, err)
 	defer f.close()
 	err = f.gate(background, unix.F_WRLCK, gateWait) // Join allows gateLimit
-	if err == nil || !strings.Contains(err.Error(), strconv.Itoa(c.pid)) {
-		t.Errorf("%v does not name process %d", err, c.pid)
+	if err == nil || !strings.Contains(err.Error(), strconv.Itoa(c.PID)) {
+		t.Errorf("%v does not name process %d", err, c.PID)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestJoinWithEndedContext(t *testing.T) {
 	if n := runtime.NumGoroutine(); n > before {
 		t.Errorf("%d goroutines instead of %d", n, before)
 	}
-	c.ask(call{Do: "ungate", Dir: s.path, Name: "x"})
+	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
 	take(t, s, "x")
 }
 
@@ -176,15 +176,15 @@ func TestQueuedWaitersOutlastAStoppedProcess(t *testing.T) {
 	stays, leaves := queue(t, s, "x"), queue(t, s, "x", priority(1))
 	asleep(t, path, 2)
 	c := startChild(t)
-	c.ask(call{Do: "gate", Dir: s.path, Name: "x"})
-	c.stop()
+	c.Ask(call{Do: "gate", Dir: s.path, Name: "x"})
+	c.Stop()
 	release(t, holder)
 	asleep(t, path, 2) // one on the gate, one on the one in front
 	leaves.blocked(gateWait * 3 / 2)
 	leaves.leave()
 	stays.blocked(gateWait * 3 / 2)
-	c.cont()
-	c.ask(call{Do: "ungate", Dir: s.path, Name: "x"})
+	c.Continue()
+	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
 	release(t, stays.granted())
 }
 
@@ -210,7 +210,7 @@ func TestCancelledAtTheGate(t *testing.T) {
 	case <-time.After(testkit.Patience):
 		t.Fatal("Join does not return")
 	}
-	c.ask(call{Do: "ungate", Dir: s.path, Name: "x"})
+	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
 	if fingerprint(t, path) != was {
 		t.Error("the cancelled Join changed the file")
 	}
@@ -243,7 +243,7 @@ func TestGivingUpAtTheGateOpensNoOther(t *testing.T) {
 	testkit.Must(t, err)
 	defer other.close()
 	testkit.Must(t, other.gate(background, unix.F_WRLCK, gateLimit))
-	c.ask(call{Do: "ungate", Dir: s.path, Name: "x"})
+	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
 	testkit.Eventually(t, "the sleeping goroutine ends", func() bool { return f.users.Load() == 0 })
 
 	third, err := dir.openFile("y")

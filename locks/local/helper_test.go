@@ -1,13 +1,10 @@
 package local
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -294,7 +291,7 @@ func openDir(t testing.TB, mode os.FileMode) string {
 
 // call is what a child is told to do, one line each.
 type call struct {
-	Do       string // a case of serveChild
+	Do       string // a case of childState.do
 	Dir      string
 	Name     string
 	Max      int
@@ -315,117 +312,15 @@ type answer struct {
 	Entries []locks.Entry
 }
 
-// serveChild does one call after the other until its standard input ends.
-func serveChild() {
-	stores := map[string]*Store{}
-	tickets := map[string]locks.Ticket{}
-	leases := map[string]locks.Lease{}
-	gates := map[string]*lockFile{}
-	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
-	for in.Scan() {
-		var c call
-		var a answer
-		err := json.Unmarshal(in.Bytes(), &c)
-		s := stores[c.Dir]
-		if s == nil {
-			s = New(c.Dir)
-			stores[c.Dir] = s
-		}
-		if err == nil {
-			switch c.Do {
-			case "join":
-				var ref locks.Ref
-				if ref, err = locks.NewRef(c.Name); err != nil {
-					break
-				}
-				tickets[c.Name], err = s.Join(background, locks.Request{
-					Ref: ref, Name: c.Name, NoWait: c.NoWait, Command: []string{"child"},
-					Claim: locks.Claim{Weight: max(c.Weight, 1), Max: c.Max, Priority: c.Priority},
-				})
-				var busy *locks.BusyError
-				a.Busy = errors.As(err, &busy)
-				if err != nil || tickets[c.Name].Queued() {
-					a.Queued = err == nil
-					break
-				}
-				fallthrough
-			case "wait":
-				if leases[c.Name], err = tickets[c.Name].Wait(background); err == nil {
-					g := leases[c.Name].Grant()
-					a.Slots, a.Fence = g.Slots, g.Fence
-				}
-			case "release":
-				err = leases[c.Name].Release(background)
-			case "spawn": // a sleeping process that inherits the slot
-				a.PID, err = spawnHeir(leases[c.Name])
-			case "gate":
-				var d *directory
-				if d, err = openDirectory(c.Dir, systemRoots(), true); err != nil {
-					break
-				}
-				if gates[c.Name], err = d.openFile(c.Name); err == nil {
-					err = gates[c.Name].gate(background, unix.F_WRLCK, gateLimit)
-				}
-			case "ungate":
-				gates[c.Name].openGate()
-			case "umask":
-				unix.Umask(c.Number)
-			case "fsize": // the largest file, in bytes
-				err = unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(c.Number), Max: unix.RLIM_INFINITY})
-			case "hidepid": // the processes of other users, in this mount namespace
-				if err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err == nil {
-					err = unix.Mount("proc", "/proc", "proc", 0, "hidepid=2")
-				}
-			case "user":
-				if err = syscall.Setgid(c.Number); err == nil {
-					err = syscall.Setuid(c.Number)
-				}
-			case "list":
-				for e, listErr := range s.Entries(background, c.Name) {
-					if err = listErr; err == nil {
-						a.Entries = append(a.Entries, e)
-					}
-				}
-			default:
-				err = errors.New("unknown call " + c.Do)
-			}
-		}
-		if err != nil {
-			a.Err = err.Error()
-		}
-		_ = out.Encode(a)
-	}
+// child is another process of this test.
+type child = testkit.Child[call, answer]
+
+func startChild(t testing.TB, options ...func(*exec.Cmd)) *child {
+	t.Helper()
+	return testkit.StartChild[call, answer](t, childVariable, options...)
 }
 
-// spawnHeir starts a process that has a lease's files open.
-func spawnHeir(l locks.Lease) (int, error) {
-	cmd := exec.Command("sleep", "1000")
-	for _, fd := range l.Files() {
-		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return 0, err
-		}
-		file := os.NewFile(uintptr(own), "lease")
-		defer file.Close()
-		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
-	}
-	if err := cmd.Start(); err != nil {
-		return 0, err
-	}
-	return cmd.Process.Pid, nil
-}
-
-// child is another process.
-type child struct {
-	t       testing.TB
-	pid     int
-	cmd     *exec.Cmd
-	in      io.WriteCloser
-	answers chan answer
-}
-
-// asUser runs a child as somebody else. It finds the binary through /proc, as
-// that user may not walk to it.
+// asUser runs a child as somebody else.
 func asUser(id uint32) func(*exec.Cmd) {
 	return func(cmd *exec.Cmd) {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: id, Gid: id}
@@ -436,105 +331,88 @@ func namespaces(flags uintptr) func(*exec.Cmd) {
 	return func(cmd *exec.Cmd) { cmd.SysProcAttr.Cloneflags = flags }
 }
 
-func startChild(t testing.TB, options ...func(*exec.Cmd)) *child {
-	t.Helper()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), childVariable+"=1")
-	cmd.Dir = "/"
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	for _, o := range options {
-		o(cmd)
-	}
-	in, err := cmd.StdinPipe()
-	testkit.Must(t, err)
-	out, err := cmd.StdoutPipe()
-	testkit.Must(t, err)
-	testkit.Must(t, cmd.Start())
-	c := &child{t: t, cmd: cmd, in: in, pid: cmd.Process.Pid, answers: make(chan answer, 16)}
-	go func() {
-		defer close(c.answers)
-		lines := bufio.NewScanner(out)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			var a answer
-			if json.Unmarshal(lines.Bytes(), &a) == nil {
-				c.answers <- a
-			}
-		}
-	}()
-	t.Cleanup(c.kill)
-	return c
+// childState is what a child has by names.
+type childState struct {
+	tickets map[string]locks.Ticket
+	leases  map[string]locks.Lease
+	gates   map[string]*lockFile
 }
 
-// tell gives a child something to do.
-func (c *child) tell(what call) {
-	c.t.Helper()
-	line, err := json.Marshal(what)
-	if err == nil {
-		_, err = c.in.Write(append(line, '\n'))
-	}
-	if err != nil {
-		c.t.Fatalf("child %d: %v", c.pid, err)
-	}
-}
-
-// hear waits for the next answer.
-func (c *child) hear() answer {
-	c.t.Helper()
-	select {
-	case a, ok := <-c.answers:
-		if !ok {
-			c.t.Fatalf("child %d has ended", c.pid)
+func serveChild() {
+	state := childState{map[string]locks.Ticket{}, map[string]locks.Lease{}, map[string]*lockFile{}}
+	testkit.ServeChild(func(c call) (a answer) {
+		if err := state.do(c, &a); err != nil {
+			a.Err = err.Error()
 		}
 		return a
-	case <-time.After(testkit.Patience):
-		c.t.Fatalf("child %d does not answer", c.pid)
-	}
-	panic("not reached")
-}
-
-// ask gives a child something to do that must not fail.
-func (c *child) ask(what call) answer {
-	c.t.Helper()
-	c.tell(what)
-	a := c.hear()
-	if a.Err != "" {
-		c.t.Fatalf("child %d, %s: %s", c.pid, what.Do, a.Err)
-	}
-	return a
-}
-
-// try gives a child something to do that may fail.
-func (c *child) try(what call) answer {
-	c.t.Helper()
-	c.tell(what)
-	return c.hear()
-}
-
-func (c *child) kill() {
-	if c.cmd.ProcessState == nil {
-		_ = c.cmd.Process.Kill()
-		c.in.Close()
-		for range c.answers { // until all is read, as Wait demands
-		}
-		_ = c.cmd.Wait()
-	}
-}
-
-// stop returns when the child is stopped.
-func (c *child) stop() {
-	c.t.Helper()
-	if err := unix.Kill(c.pid, unix.SIGSTOP); err != nil {
-		c.t.Fatal(err)
-	}
-	testkit.Eventually(c.t, "a child is stopped", func() bool {
-		s, _ := procfs.ReadStat(c.pid)
-		return s.Stopped()
 	})
 }
 
-func (c *child) cont() { _ = unix.Kill(c.pid, unix.SIGCONT) }
+func (st *childState) do(c call, a *answer) (err error) {
+	s := New(c.Dir)
+	switch c.Do {
+	case "join":
+		ref, err := locks.NewRef(c.Name)
+		if err != nil {
+			return err
+		}
+		st.tickets[c.Name], err = s.Join(background, locks.Request{
+			Ref: ref, Name: c.Name, NoWait: c.NoWait, Command: []string{"child"},
+			Claim: locks.Claim{Weight: max(c.Weight, 1), Max: c.Max, Priority: c.Priority},
+		})
+		var busy *locks.BusyError
+		a.Busy = errors.As(err, &busy)
+		if err != nil {
+			return err
+		}
+		if a.Queued = st.tickets[c.Name].Queued(); a.Queued {
+			return nil
+		}
+		fallthrough
+	case "wait":
+		if st.leases[c.Name], err = st.tickets[c.Name].Wait(background); err == nil {
+			g := st.leases[c.Name].Grant()
+			a.Slots, a.Fence = g.Slots, g.Fence
+		}
+	case "release":
+		err = st.leases[c.Name].Release(background)
+	case "spawn": // a sleeping process that inherits the slot
+		a.PID, err = testkit.SpawnHeir(st.leases[c.Name].Files())
+	case "gate":
+		d, err := openDirectory(c.Dir, systemRoots(), true)
+		if err != nil {
+			return err
+		}
+		if st.gates[c.Name], err = d.openFile(c.Name); err != nil {
+			return err
+		}
+		return st.gates[c.Name].gate(background, unix.F_WRLCK, gateLimit)
+	case "ungate":
+		st.gates[c.Name].openGate()
+	case "umask":
+		unix.Umask(c.Number)
+	case "fsize": // the largest file, in bytes
+		err = unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(c.Number), Max: unix.RLIM_INFINITY})
+	case "hidepid": // the processes of other users, in this mount namespace
+		if err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err == nil {
+			err = unix.Mount("proc", "/proc", "proc", 0, "hidepid=2")
+		}
+	case "user":
+		if err = syscall.Setgid(c.Number); err == nil {
+			err = syscall.Setuid(c.Number)
+		}
+	case "list":
+		for e, err := range s.Entries(background, c.Name) {
+			if err != nil {
+				return err
+			}
+			a.Entries = append(a.Entries, e)
+		}
+	default:
+		err = errors.New("unknown call " + c.Do)
+	}
+	return err
+}
 
 // reap kills what was spawned to inherit a lease and waits until it has gone.
 // Mostly it is the child of a child, so its number is asked for.

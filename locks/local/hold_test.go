@@ -21,17 +21,17 @@ func TestHeirKeepsTheSlotOfAKilledHolder(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, t.TempDir())
 	c := startChild(t)
-	c.ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
-	heir := c.ask(call{Do: "spawn", Dir: s.path, Name: "x"}).PID
+	c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
+	heir := c.Ask(call{Do: "spawn", Dir: s.path, Name: "x"}).PID
 	defer reap(t, heir)
-	if e := list(t, s, "x"); len(e) != 1 || e[0].Orphaned || e[0].PID != c.pid {
+	if e := list(t, s, "x"); len(e) != 1 || e[0].Orphaned || e[0].PID != c.PID {
 		t.Errorf("before: %+v", e)
 	}
 	w := queue(t, s, "x")
 	asleep(t, lockPath(s.path, "x"), 1)
-	c.kill()
+	c.Kill()
 	e := list(t, s, "x")
-	if len(e) != 2 || !e[0].Orphaned || e[0].PID != c.pid || !reflect.DeepEqual(e[0].Slots, []int{0}) || e[1].Orphaned {
+	if len(e) != 2 || !e[0].Orphaned || e[0].PID != c.PID || !reflect.DeepEqual(e[0].Slots, []int{0}) || e[1].Orphaned {
 		t.Errorf("after: %+v", e)
 	}
 	if busy := refused(t, s, "x"); len(busy.Holders) != 1 || !busy.Holders[0].Orphaned || busy.Waiters != 1 {
@@ -49,12 +49,12 @@ func TestBusyCountsTheLivingOnly(t *testing.T) {
 	take(t, s, "x")
 	// Nobody sleeps on one that is behind, so nobody clears it away.
 	c := startChild(t)
-	c.ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1, Priority: -1})
+	c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1, Priority: -1})
 	queue(t, s, "x")
 	if busy := refused(t, s, "x"); busy.Waiters != 2 {
 		t.Errorf("%d waiters, want 2", busy.Waiters)
 	}
-	c.kill()
+	c.Kill()
 	if busy := refused(t, s, "x"); busy.Waiters != 1 {
 		t.Errorf("%d waiters, want 1", busy.Waiters)
 	}
@@ -145,8 +145,8 @@ func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
 	was, err := decodeHeader(before)
 	testkit.Must(t, err)
 	c := startChild(t)
-	c.ask(call{Do: "fsize", Number: pageSize}) // the header fits, no record does
-	if a := c.try(call{Do: "join", Dir: s.path, Name: "x", Max: 1}); a.Err == "" {
+	c.Ask(call{Do: "fsize", Number: pageSize}) // the header fits, no record does
+	if a := c.Try(call{Do: "join", Dir: s.path, Name: "x", Max: 1}); a.Err == "" {
 		t.Fatal("granted without a record")
 	}
 	after, err := os.ReadFile(path)
@@ -170,7 +170,7 @@ func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
 func TestOnlyTheSlotIsInherited(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	l := take(t, s, "x")
-	heir, err := spawnHeir(l)
+	heir, err := testkit.SpawnHeir(l.Files())
 	testkit.Must(t, err)
 	defer reap(t, heir)
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", heir))

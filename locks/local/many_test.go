@@ -49,12 +49,12 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 			held = append(held, l)
 		}
 		c := startChild(t)
-		if a := c.ask(call{Do: "join", Dir: s.path, Name: "x", Max: most}); !a.Queued {
+		if a := c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: most}); !a.Queued {
 			t.Fatalf("%+v", a)
 		}
-		c.tell(call{Do: "wait", Dir: s.path, Name: "x"})
+		c.Tell(call{Do: "wait", Dir: s.path, Name: "x"})
 		asleep(t, lockPath(s.path, "x"), most)
-		if _, threads := status(t, c.pid, "Pid"); threads > 20 {
+		if _, threads := status(t, c.PID, "Pid"); threads > 20 {
 			t.Errorf("the waiter has %d threads", threads)
 		}
 		busy := refused(t, s, "x", limit(0)) // behind the one who waits
@@ -65,13 +65,9 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 		for i := range many - most {
 			release(t, held[(i*7+3)%many])
 		}
-		select {
-		case a := <-c.answers:
-			t.Fatalf("granted beside %d others: %+v", most, a)
-		case <-time.After(stillBusy / 5):
-		}
+		c.Silent(stillBusy / 5)
 		release(t, held[((many-most)*7+3)%many])
-		if a := c.hear(); a.Err != "" || !slices.Contains(a.Slots, 0) && most == 1 {
+		if a := c.Hear(); a.Err != "" || !slices.Contains(a.Slots, 0) && most == 1 {
 			t.Errorf("%+v", a)
 		}
 	}
@@ -132,14 +128,14 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 	}
 	first, second := startChild(t), startChild(t)
 	for i, c := range []*child{first, second} {
-		if a := c.ask(call{Do: "join", Dir: s.path, Name: "x", Max: 3, Weight: 3}); !a.Queued {
+		if a := c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 3, Weight: 3}); !a.Queued {
 			t.Fatalf("%+v", a)
 		}
-		c.tell(call{Do: "wait", Dir: s.path, Name: "x"})
+		c.Tell(call{Do: "wait", Dir: s.path, Name: "x"})
 		asleep(t, path, i+1)
 	}
 	wakeups := func() int {
-		n, _ := status(t, second.pid, "voluntary_ctxt_switches")
+		n, _ := status(t, second.PID, "voluntary_ctxt_switches")
 		return n
 	}
 	// The runtime takes a moment to come to rest.
@@ -165,11 +161,11 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 		t.Errorf("the second waiter woke up %d times", n)
 	}
 	release(t, held[0])
-	if a := first.hear(); a.Err != "" {
+	if a := first.Hear(); a.Err != "" {
 		t.Errorf("%+v", a)
 	}
-	first.ask(call{Do: "release", Dir: s.path, Name: "x"})
-	if a := second.hear(); a.Err != "" {
+	first.Ask(call{Do: "release", Dir: s.path, Name: "x"})
+	if a := second.Hear(); a.Err != "" {
 		t.Errorf("%+v", a)
 	}
 }
@@ -181,8 +177,8 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 	path := lockPath(s.path, "x")
 	first := take(t, s, "x")
 	c := startChild(t)
-	c.ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
-	c.tell(call{Do: "wait", Dir: s.path, Name: "x"})
+	c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
+	c.Tell(call{Do: "wait", Dir: s.path, Name: "x"})
 	asleep(t, path, 1)
 	waiters := []*waiter{queue(t, s, "x")}
 	asleep(t, path, 2)
@@ -191,16 +187,16 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 
 	// The child is granted and never settles. Its death wakes the next.
 	release(t, first)
-	if a := c.hear(); a.Err != "" {
+	if a := c.Hear(); a.Err != "" {
 		t.Fatal(a.Err)
 	}
-	if e := list(t, s, "x"); len(e) != 3 || e[0].PID != c.pid || e[1].Position != 1 || e[2].Position != 2 {
+	if e := list(t, s, "x"); len(e) != 3 || e[0].PID != c.PID || e[1].Position != 1 || e[2].Position != 2 {
 		t.Errorf("%+v", e)
 	}
 	if busy := refused(t, s, "x"); busy.Waiters != 2 || len(busy.Holders) != 1 {
 		t.Errorf("%+v", busy)
 	}
-	c.kill()
+	c.Kill()
 
 	second := waiters[0].granted().(*lease)
 	queued := func() bool {

@@ -407,10 +407,10 @@ func TestDirectoryIsMarkedAsInUse(t *testing.T) {
 	testkit.Eventually(t, "the mark is gone with the last holder", func() bool { return !marked() })
 
 	c := startChild(t)
-	c.ask(call{Do: "join", Dir: dir, Name: "x", Max: 1})
-	heir := c.ask(call{Do: "spawn", Dir: dir, Name: "x"}).PID
+	c.Ask(call{Do: "join", Dir: dir, Name: "x", Max: 1})
+	heir := c.Ask(call{Do: "spawn", Dir: dir, Name: "x"}).PID
 	defer reap(t, heir)
-	c.kill()
+	c.Kill()
 	if !marked() {
 		t.Error("not marked while an heir holds")
 	}

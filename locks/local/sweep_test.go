@@ -69,19 +69,19 @@ func TestSweepFreesRecordsOfTheDead(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	dead := startChild(t)
 	for _, max := range []int{3, 1} { // one holds, one waits
-		if a := dead.ask(call{Do: "join", Dir: s.path, Name: "x", Max: max}); a.Err != "" {
+		if a := dead.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: max}); a.Err != "" {
 			t.Fatalf("%+v", a)
 		}
 	}
-	dead.kill()
+	dead.Kill()
 	live := take(t, s, "y")
 	sweep(t, s, 0, 1) // with their file
 	release(t, live)
 
 	dead = startChild(t)
-	dead.ask(call{Do: "join", Dir: s.path, Name: "x", Max: 3})
+	dead.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 3})
 	live = take(t, s, "x", limit(3))
-	dead.kill()
+	dead.Kill()
 	sweep(t, s, time.Hour, 0)
 	sweep(t, s, 0, 2) // one record, and the file of y
 	if got := list(t, s, "x"); len(got) != 1 || got[0].Ref != live.Grant().Ref {

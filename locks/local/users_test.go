@@ -47,28 +47,28 @@ func TestUsersShareAnOpenDirectory(t *testing.T) {
 	user := startChild(t, asUser(nobody))
 	other := startChild(t, asUser(somebody))
 
-	user.ask(call{Do: "join", Dir: dir, Name: "theirs", Max: 1})
+	user.Ask(call{Do: "join", Dir: dir, Name: "theirs", Max: 1})
 	busy := refused(t, root, "theirs")
-	if len(busy.Holders) != 1 || busy.Holders[0].UID != nobody || busy.Holders[0].PID != user.pid {
+	if len(busy.Holders) != 1 || busy.Holders[0].UID != nobody || busy.Holders[0].PID != user.PID {
 		t.Errorf("%+v", busy.Holders)
 	}
-	if a := other.try(call{Do: "join", Dir: dir, Name: "theirs", Max: 1, NoWait: true}); !a.Busy {
+	if a := other.Try(call{Do: "join", Dir: dir, Name: "theirs", Max: 1, NoWait: true}); !a.Busy {
 		t.Errorf("%+v", a)
 	}
 	w := queue(t, root, "theirs")
-	if a := other.ask(call{Do: "join", Dir: dir, Name: "theirs", Max: 1}); !a.Queued {
+	if a := other.Ask(call{Do: "join", Dir: dir, Name: "theirs", Max: 1}); !a.Queued {
 		t.Errorf("%+v", a)
 	}
-	other.tell(call{Do: "wait", Dir: dir, Name: "theirs"})
-	user.ask(call{Do: "release", Dir: dir, Name: "theirs"})
+	other.Tell(call{Do: "wait", Dir: dir, Name: "theirs"})
+	user.Ask(call{Do: "release", Dir: dir, Name: "theirs"})
 	release(t, w.granted())
-	if a := other.hear(); a.Err != "" || len(a.Slots) != 1 {
+	if a := other.Hear(); a.Err != "" || len(a.Slots) != 1 {
 		t.Errorf("%+v", a)
 	}
 
 	take(t, root, "roots")
 	for _, c := range []*child{user, other} {
-		a := c.try(call{Do: "join", Dir: dir, Name: "roots", Max: 1, NoWait: true})
+		a := c.Try(call{Do: "join", Dir: dir, Name: "roots", Max: 1, NoWait: true})
 		if !a.Busy || !strings.Contains(a.Err, fmt.Sprint(os.Getpid())) {
 			t.Errorf("%+v", a)
 		}
@@ -80,7 +80,7 @@ func TestUsersShareAnOpenDirectory(t *testing.T) {
 			t.Errorf("%s: mode %o of user %d", name, st.Mode, st.Uid)
 		}
 	}
-	entries := other.ask(call{Do: "list", Dir: dir}).Entries
+	entries := other.Ask(call{Do: "list", Dir: dir}).Entries
 	if len(entries) != 2 {
 		t.Errorf("%+v", entries)
 	}
@@ -91,11 +91,11 @@ func TestFileModeFollowsTheDirectory(t *testing.T) {
 	needRoot(t)
 	for _, umask := range []int{0o000, 0o022, 0o077} {
 		c := startChild(t)
-		c.ask(call{Do: "umask", Number: umask})
+		c.Ask(call{Do: "umask", Number: umask})
 		for dirMode, want := range map[uint32]os.FileMode{0o700: 0o600, 0o770: 0o660, 0o750: 0o640, 0o755: 0o644, 0o1777: 0o666} {
 			dir := openDir(t, 0o700)
 			testkit.Must(t, unix.Chmod(dir, dirMode))
-			c.ask(call{Do: "join", Dir: dir, Name: "x", Max: 1})
+			c.Ask(call{Do: "join", Dir: dir, Name: "x", Max: 1})
 			info, err := os.Stat(lockPath(dir, "x"))
 			testkit.Must(t, err)
 			if info.Mode() != want {
@@ -103,7 +103,7 @@ func TestFileModeFollowsTheDirectory(t *testing.T) {
 			}
 		}
 		made := filepath.Join(openDir(t, 0o755), "made")
-		c.ask(call{Do: "join", Dir: made, Name: "x", Max: 1})
+		c.Ask(call{Do: "join", Dir: made, Name: "x", Max: 1})
 		info, err := os.Stat(made)
 		testkit.Must(t, err)
 		if info.Mode().Perm() != 0o700 {
@@ -206,21 +206,21 @@ func TestForeignThingsAreLeftAlone(t *testing.T) {
 			for _, c := range users {
 				for _, what := range []call{{Do: "join", NoWait: true}, {Do: "join"}} {
 					what.Dir, what.Name, what.Max = dir, "x", 1
-					a := c.try(what)
+					a := c.Try(what)
 					if a.Busy || !strings.Contains(a.Err, path) || !strings.Contains(a.Err, tt.want) {
 						t.Errorf("Join: %q does not name the file and %q", a.Err, tt.want)
 					}
 				}
 				for _, name := range []string{"x", ""} {
 					// Looking may fail too, but must end and show nothing of it.
-					for _, e := range c.try(call{Do: "list", Dir: dir, Name: name}).Entries {
+					for _, e := range c.Try(call{Do: "list", Dir: dir, Name: name}).Entries {
 						if e.Name != "y" {
 							t.Errorf("Entries: %+v", e)
 						}
 					}
 				}
 				// Others in the same directory are not concerned.
-				c.ask(call{Do: "join", Dir: dir, Name: "y", Max: 0})
+				c.Ask(call{Do: "join", Dir: dir, Name: "y", Max: 0})
 			}
 			if text, err := os.ReadFile(victim); err != nil || !bytes.Equal(text, tt.text) {
 				t.Errorf("the victim was changed: %d bytes, %v", len(text), err)
@@ -241,7 +241,7 @@ func TestDirectoryOfAnotherUser(t *testing.T) {
 		dir := openDir(t, 0o700)
 		testkit.Must(t, unix.Chmod(dir, mode))
 		c := startChild(t, asUser(nobody))
-		if a := c.try(call{Do: "join", Dir: dir, Name: "x", Max: 1}); a.Busy || !strings.Contains(a.Err, dir) {
+		if a := c.Try(call{Do: "join", Dir: dir, Name: "x", Max: 1}); a.Busy || !strings.Contains(a.Err, dir) {
 			t.Errorf("mode %o: %q", mode, a.Err)
 		}
 	}
@@ -255,16 +255,16 @@ func TestHiddenHolderIsNotAnOrphan(t *testing.T) {
 	testkit.Must(t, unix.Chmod(dir, 0o1777))
 	take(t, newStore(t, dir), "x")
 	gone := startChild(t)
-	gone.ask(call{Do: "join", Dir: dir, Name: "y", Max: 1})
-	heir := gone.ask(call{Do: "spawn", Dir: dir, Name: "y"}).PID
+	gone.Ask(call{Do: "join", Dir: dir, Name: "y", Max: 1})
+	heir := gone.Ask(call{Do: "spawn", Dir: dir, Name: "y"}).PID
 	defer reap(t, heir)
-	gone.kill()
+	gone.Kill()
 
 	c := startChild(t, namespaces(unix.CLONE_NEWNS))
-	c.ask(call{Do: "hidepid"})
-	c.ask(call{Do: "user", Number: nobody})
+	c.Ask(call{Do: "hidepid"})
+	c.Ask(call{Do: "user", Number: nobody})
 	for name, orphaned := range map[string]bool{"x": false, "y": true} {
-		e := c.ask(call{Do: "list", Dir: dir, Name: name}).Entries
+		e := c.Ask(call{Do: "list", Dir: dir, Name: name}).Entries
 		if len(e) != 1 || e[0].Orphaned != orphaned {
 			t.Errorf("%s: %+v", name, e)
 		}
@@ -277,23 +277,23 @@ func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
 	needRoot(t)
 	s := newStore(t, t.TempDir())
 	inner := startChild(t, namespaces(unix.CLONE_NEWPID|unix.CLONE_NEWNS))
-	inner.ask(call{Do: "hidepid"}) // a /proc of its own
-	inner.ask(call{Do: "join", Dir: s.path, Name: "x"})
+	inner.Ask(call{Do: "hidepid"}) // a /proc of its own
+	inner.Ask(call{Do: "join", Dir: s.path, Name: "x"})
 	if e := list(t, s, "x"); len(e) != 1 || e[0].PID != 1 || e[0].Orphaned {
 		t.Errorf("%+v", e)
 	}
 	outer := startChild(t)
-	outer.ask(call{Do: "join", Dir: s.path, Name: "y"})
-	if outer.pid < 5 {
+	outer.Ask(call{Do: "join", Dir: s.path, Name: "y"})
+	if outer.PID < 5 {
 		t.Fatal("the number of the child outside may be somebody's inside")
 	}
-	if e := inner.ask(call{Do: "list", Dir: s.path, Name: "y"}).Entries; len(e) != 1 || e[0].State != locks.Holding || e[0].Orphaned {
+	if e := inner.Ask(call{Do: "list", Dir: s.path, Name: "y"}).Entries; len(e) != 1 || e[0].State != locks.Holding || e[0].Orphaned {
 		t.Errorf("%+v", e)
 	}
 	// The slot is the kernel's business, in whatever namespace.
 	w := queue(t, s, "x")
 	asleep(t, lockPath(s.path, "x"), 1)
-	inner.kill()
+	inner.Kill()
 	release(t, w.granted())
 }
 
@@ -310,19 +310,19 @@ func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {
 	}
 
 	c := startChild(t)
-	r := record{pid: c.pid, joined: int64(locks.BootTime())}
+	r := record{pid: c.PID, joined: int64(locks.BootTime())}
 	if !r.isAlive() {
 		t.Error("a child is not alive")
 	}
-	testkit.Must(t, unix.Kill(c.pid, unix.SIGKILL))
+	testkit.Must(t, unix.Kill(c.PID, unix.SIGKILL))
 	testkit.Eventually(t, "the child is a zombie", func() bool {
-		s, _ := procfs.ReadStat(c.pid)
+		s, _ := procfs.ReadStat(c.PID)
 		return s.State == 'Z'
 	})
 	if r.isAlive() {
 		t.Error("a zombie is alive")
 	}
-	c.kill()
+	c.Kill()
 	r.joined = int64(locks.BootTime()) + int64(time.Hour)
 	if r.isAlive() {
 		t.Error("a process that was reaped is alive")

@@ -1,15 +1,11 @@
 package open_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -174,39 +170,33 @@ type answer struct {
 	PID   int
 }
 
-// serveChild does one call after the other until its standard input ends.
 func serveChild() {
-	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
 	var held locks.Lease
-	for in.Scan() {
-		var c call
-		var a answer
-		err := json.Unmarshal(in.Bytes(), &c)
-		if err == nil {
-			switch c.Do {
-			case "take":
-				held, err = takeSlot(c)
-				var b *locks.BusyError
-				if a.Busy = errors.As(err, &b); err == nil {
-					a.Slots = held.Grant().Slots
-				}
-			case "release":
-				err = held.Release(background)
-			case "spawn": // a sleeping process that inherits the slot
-				a.PID, err = spawnHeir(held)
-			case "count": // Number times: take, read, add one, write
-				err = repeat(c, func([]int) error { return addOne(c.File) })
-			case "meet": // Number times: take, and meet nobody who has the same slot
-				err = repeat(c, func(slots []int) error { return meet(c.File, slots[0]) })
-			default:
-				err = errors.New("unknown call " + c.Do)
+	testkit.ServeChild(func(c call) (a answer) {
+		var err error
+		switch c.Do {
+		case "take":
+			held, err = takeSlot(c)
+			var b *locks.BusyError
+			if a.Busy = errors.As(err, &b); err == nil {
+				a.Slots = held.Grant().Slots
 			}
+		case "release":
+			err = held.Release(background)
+		case "spawn": // a sleeping process that inherits the slot
+			a.PID, err = testkit.SpawnHeir(held.Files())
+		case "count": // Number times: take, read, add one, write
+			err = repeat(c, func([]int) error { return addOne(c.File) })
+		case "meet": // Number times: take, and meet nobody who has the same slot
+			err = repeat(c, func(slots []int) error { return meet(c.File, slots[0]) })
+		default:
+			err = errors.New("unknown call " + c.Do)
 		}
 		if err != nil {
 			a.Err = err.Error()
 		}
-		_ = out.Encode(a)
-	}
+		return a
+	})
 }
 
 func takeSlot(c call) (locks.Lease, error) {
@@ -297,80 +287,12 @@ func lives(pid int) bool {
 	return flags&exiting == 0 && field[0] != "Z"
 }
 
-// spawnHeir starts a process that has a lease's files open.
-func spawnHeir(l locks.Lease) (int, error) {
-	cmd := exec.Command("sleep", "1000")
-	for _, fd := range l.Files() {
-		own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return 0, err
-		}
-		file := os.NewFile(uintptr(own), "lease")
-		defer file.Close()
-		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
-	}
-	if err := cmd.Start(); err != nil {
-		return 0, err
-	}
-	return cmd.Process.Pid, nil
-}
-
 // child is another process of this test.
-type child struct {
-	t   testing.TB
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
+type child = testkit.Child[call, answer]
 
 func startChild(t testing.TB) *child {
 	t.Helper()
-	c := &child{t: t, cmd: exec.Command(os.Args[0])}
-	c.cmd.Env = append(os.Environ(), childVariable+"=1", "GORACE=atexit_sleep_ms=0")
-	c.cmd.Stderr = os.Stderr
-	var err error
-	c.in, err = c.cmd.StdinPipe()
-	must(t, err)
-	out, err := c.cmd.StdoutPipe()
-	must(t, err)
-	c.out = bufio.NewReader(out)
-	must(t, c.cmd.Start())
-	t.Cleanup(c.kill)
-	return c
-}
-
-// kill ends the child and waits until it is gone.
-func (c *child) kill() {
-	_ = c.cmd.Process.Kill()
-	_ = c.cmd.Wait()
-}
-
-func (c *child) tell(call call) {
-	c.t.Helper()
-	line, err := json.Marshal(call)
-	must(c.t, err)
-	_, err = c.in.Write(append(line, '\n'))
-	must(c.t, err)
-}
-
-func (c *child) hear() answer {
-	c.t.Helper()
-	var a answer
-	line, err := c.out.ReadString('\n')
-	must(c.t, err)
-	must(c.t, json.Unmarshal([]byte(line), &a))
-	return a
-}
-
-// ask must go well.
-func (c *child) ask(call call) answer {
-	c.t.Helper()
-	c.tell(call)
-	a := c.hear()
-	if a.Err != "" {
-		c.t.Fatalf("%s: %s", call.Do, a.Err)
-	}
-	return a
+	return testkit.StartChild[call, answer](t, childVariable)
 }
 
 func endProcess(t testing.TB, pid int) {

@@ -88,19 +88,19 @@ func TestPlainKilledHolder(t *testing.T) {
 	onEach(t, false, func(t *testing.T, url string) {
 		s := newStore(t, url)
 		c := startChild(t)
-		c.ask(call{Do: "take", URL: url, Max: 1})
+		c.Ask(call{Do: "take", URL: url, Max: 1})
 		if !busy(t, s, 1) {
 			t.Fatal("the child does not hold")
 		}
-		c.kill()
+		c.Kill()
 		if busy(t, s, 1) {
 			t.Error("the slot is taken by the dead")
 		}
 
 		c = startChild(t)
-		c.ask(call{Do: "take", URL: url, Max: 1})
-		heir := c.ask(call{Do: "spawn"}).PID
-		c.kill()
+		c.Ask(call{Do: "take", URL: url, Max: 1})
+		heir := c.Ask(call{Do: "spawn"}).PID
+		c.Kill()
 		for range 20 {
 			if !busy(t, s, 1) {
 				t.Fatal("the slot is free although an heir lives")
@@ -118,10 +118,10 @@ func TestPlainKilledHolder(t *testing.T) {
 		}
 		c = startChild(t)
 		for range 3 { // each leaves a daemon
-			c.ask(call{Do: "take", URL: url, Max: 1, NoWait: true})
-			heir = c.ask(call{Do: "spawn"}).PID
+			c.Ask(call{Do: "take", URL: url, Max: 1, NoWait: true})
+			heir = c.Ask(call{Do: "spawn"}).PID
 			defer endProcess(t, heir)
-			c.ask(call{Do: "release"})
+			c.Ask(call{Do: "release"})
 			if busy(t, s, 1) {
 				t.Fatal("a daemon keeps the slot")
 			}
@@ -140,11 +140,11 @@ func TestPlainStrength(t *testing.T) {
 		var children []*child
 		for range 5 {
 			c := startChild(t)
-			c.tell(call{Do: "count", URL: url, Max: 1, File: file, Number: 40})
+			c.Tell(call{Do: "count", URL: url, Max: 1, File: file, Number: 40})
 			children = append(children, c)
 		}
 		for _, c := range children {
-			if a := c.hear(); a.Err != "" {
+			if a := c.Hear(); a.Err != "" {
 				t.Error(a.Err)
 			}
 		}
@@ -166,13 +166,13 @@ func TestPlainRandomKills(t *testing.T) {
 		steady := make([]*child, 4)
 		for i := range steady {
 			steady[i] = startChild(t)
-			steady[i].tell(call{Do: "meet", URL: url, Max: limit, File: file, Number: 40})
+			steady[i].Tell(call{Do: "meet", URL: url, Max: limit, File: file, Number: 40})
 		}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			for _, c := range steady {
-				if a := c.hear(); a.Err != "" {
+				if a := c.Hear(); a.Err != "" {
 					t.Error(a.Err)
 				}
 			}
@@ -180,9 +180,9 @@ func TestPlainRandomKills(t *testing.T) {
 		kills := 0
 		for ended := false; !ended || kills < 10; kills++ {
 			c := startChild(t)
-			c.tell(call{Do: "meet", URL: url, Max: limit, File: file, Number: 1 << 20})
+			c.Tell(call{Do: "meet", URL: url, Max: limit, File: file, Number: 1 << 20})
 			time.Sleep(time.Duration(5+kills%7) * time.Millisecond)
-			c.kill()
+			c.Kill()
 			select {
 			case <-done:
 				ended = true
@@ -262,7 +262,7 @@ func TestPlainNested(t *testing.T) {
 		release(t, outer)
 
 		c := startChild(t)
-		c.ask(call{Do: "take", URL: url, Max: 1})
+		c.Ask(call{Do: "take", URL: url, Max: 1})
 		_, err = s.Join(background, r)
 		var busy *locks.BusyError
 		if errors.As(err, &nested) && nested.Inside != outer.Grant().Ref || !errors.As(err, &busy) {
