@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -187,7 +188,7 @@ func TestLookingMakesNoDirectory(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	dir := filepath.Join(t.TempDir(), "missing")
-	if got := list(t, newStore(t, dir), "x"); len(got) != 0 {
+	if got := List(t, newStore(t, dir), "x"); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 	for _, path := range []string{dir, r.lock + "/golock-4242"} {
@@ -254,7 +255,7 @@ func TestNamedDirectory(t *testing.T) {
 		t.Errorf("mode %v", info.Mode())
 	}
 	testkit.Must(t, os.Symlink("new", base+"/link"))
-	refused(t, newStore(t, base+"/link"), "x")
+	Refused(t, newStore(t, base+"/link"), "x")
 
 	fails(t, newStore(t, base+"/a/b"), "x", base+"/a/b")
 	testkit.Must(t, os.WriteFile(base+"/file", nil, 0o600))

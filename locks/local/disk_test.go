@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -43,17 +44,17 @@ func fill(t *testing.T, dir string, pages int64) (empty func()) {
 func TestFullDiskDoesNotConcernAnExistingLock(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, mount(t, "tmpfs", "size=64k"))
-	release(t, take(t, s, "x"))
+	Release(t, take(t, s, "x"))
 	empty := fill(t, s.path, 0)
 	for range 3 {
 		l := take(t, s, "x")
-		refused(t, s, "x")
+		Refused(t, s, "x")
 		w := queue(t, s, "x")
-		release(t, l)
-		release(t, w.granted())
+		Release(t, l)
+		Release(t, w.Granted())
 	}
 	for range (firstSize - pageSize) / recordSize {
-		take(t, s, "x", limit(0))
+		take(t, s, "x", Limit(0))
 	}
 	empty()
 }
@@ -65,36 +66,36 @@ func TestFullDiskRefusesAGrowingTable(t *testing.T) {
 	const first = (firstSize - pageSize) / recordSize
 	var held []*lease
 	for range first {
-		held = append(held, take(t, s, "x", limit(0)))
+		held = append(held, take(t, s, "x", Limit(0)))
 	}
 	empty := fill(t, s.path, 0)
 	for range 3 {
 		mustBeFullShared(t, s, "x", first)
 	}
 	// One that would have to wait is refused too, and leaves nothing.
-	if _, err := s.Join(background, request(t, "x")); !errors.Is(err, unix.ENOSPC) {
+	if _, err := s.Join(background, NewRequest(t, "x")); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("Join = %v", err)
 	}
-	if got := list(t, s, "x"); len(got) != first {
+	if got := List(t, s, "x"); len(got) != first {
 		t.Errorf("%d entries, want %d", len(got), first)
 	}
-	release(t, held[1])
-	if l := take(t, s, "x", limit(0)); l.Grant().Slots[0] != 1 {
+	Release(t, held[1])
+	if l := take(t, s, "x", Limit(0)); l.Grant().Slots[0] != 1 {
 		t.Errorf("slots %v", l.Grant().Slots)
 	}
 	empty()
 	for range 4 {
-		take(t, s, "x", limit(0))
+		take(t, s, "x", Limit(0))
 	}
 }
 
 func mustBeFullShared(t *testing.T, s *Store, name string, held int) {
 	t.Helper()
-	_, err := s.Join(background, request(t, name, limit(0)))
+	_, err := s.Join(background, NewRequest(t, name, Limit(0)))
 	if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), lockPath(s.path, name)) {
 		t.Errorf("Join = %v", err)
 	}
-	if got := list(t, s, name); len(got) != held {
+	if got := List(t, s, name); len(got) != held {
 		t.Errorf("%d entries, want %d", len(got), held)
 	}
 }
@@ -111,7 +112,7 @@ func TestDiskBecomesFullAtEveryWrite(t *testing.T) {
 		empty := fill(t, dir, pages)
 		var held []*lease
 		for range 9 { // so many need four pages
-			ticket, err := s.Join(background, request(t, name, limit(0)))
+			ticket, err := s.Join(background, NewRequest(t, name, Limit(0)))
 			if err != nil {
 				if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), lockPath(dir, name)) {
 					t.Errorf("with %d pages: %v", pages, err)
@@ -127,12 +128,12 @@ func TestDiskBecomesFullAtEveryWrite(t *testing.T) {
 		if len(held) == 0 && heldBytes(t, lockPath(dir, name)) {
 			t.Errorf("with %d pages: something is locked after the error", pages)
 		}
-		if got := list(t, s, name); len(got) != len(held) {
+		if got := List(t, s, name); len(got) != len(held) {
 			t.Errorf("with %d pages: %d entries for %d grants", pages, len(got), len(held))
 		}
 		empty()
-		for _, l := range append(held, take(t, s, name, limit(0))) {
-			release(t, l)
+		for _, l := range append(held, take(t, s, name, Limit(0))) {
+			Release(t, l)
 		}
 		testkit.Must(t, os.Remove(lockPath(dir, name)))
 	}
@@ -152,13 +153,13 @@ func TestFileSizeLimitAtEveryWrite(t *testing.T) {
 			if prepared {
 				l := take(t, s, "x")
 				last = l.Grant().Fence
-				release(t, l)
+				Release(t, l)
 			}
 			c := startChild(t)
 			c.Ask(call{Do: "fsize", Number: size})
 			a := c.Try(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
 			if a.Err == "" {
-				if refused(t, s, "x"); a.Fence <= last {
+				if Refused(t, s, "x"); a.Fence <= last {
 					t.Errorf("size %d: fence %d after %d", size, a.Fence, last)
 				}
 				last = a.Fence
@@ -179,7 +180,7 @@ func TestFileSizeLimitAtEveryWrite(t *testing.T) {
 			if f := l.Grant().Fence; f <= last {
 				t.Errorf("size %d: fence %d after %d", size, f, last)
 			}
-			refused(t, s, "x")
+			Refused(t, s, "x")
 		}
 	}
 }
@@ -192,8 +193,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	l := take(t, s, "x")
 	w := queue(t, s, "x")
 	asleep(t, lockPath(dir, "x"), 1)
-	w.leave()
-	release(t, l)
+	leave(t, w)
+	Release(t, l)
 	testkit.Eventually(t, "nothing is open there any more", func() bool { return !heldBytes(t, lockPath(dir, "x")) })
 	s.Close()
 	testkit.Eventually(t, "it is read-only", func() bool {
@@ -204,7 +205,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		if err := fails(t, again, name, lockPath(dir, name)); !errors.Is(err, unix.EROFS) {
 			t.Errorf("%v", err)
 		}
-		if got := list(t, again, name); len(got) != 0 {
+		if got := List(t, again, name); len(got) != 0 {
 			t.Errorf("%v", got)
 		}
 	}

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
 // insideGate starts a child that stays inside the gate of a name.
 func insideGate(t *testing.T, s *Store, name string) *child {
 	t.Helper()
-	release(t, take(t, s, name))
+	Release(t, take(t, s, name))
 	c := startChild(t)
 	c.Ask(call{Do: "gate", Dir: s.path, Name: name})
 	return c
@@ -44,7 +45,7 @@ func TestProcessStoppedInsideGateIsNamed(t *testing.T) {
 			t.Errorf("Entries: %v does not name process %s", err, pid)
 		}
 	}
-	release(t, take(t, s, "y")) // other names are not concerned
+	Release(t, take(t, s, "y")) // other names are not concerned
 	c.Continue()
 	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
 	take(t, s, "x")
@@ -65,7 +66,7 @@ func TestSlowProcessInsideGateIsWaitedFor(t *testing.T) {
 	c := insideGate(t, s, "x")
 	done := make(chan error, 1)
 	go func() {
-		ticket, err := s.Join(background, request(t, "x", noWait))
+		ticket, err := s.Join(background, NewRequest(t, "x", NoWait))
 		if err == nil {
 			var l locks.Lease
 			if l, err = ticket.Wait(background); err == nil {
@@ -107,7 +108,7 @@ func TestEndlessProcessInsideGateIsNamed(t *testing.T) {
 func TestCrowdAtTheGateIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, t.TempDir())
-	release(t, take(t, s, "x"))
+	Release(t, take(t, s, "x"))
 	dir, err := s.openForUse()
 	testkit.Must(t, err)
 	defer dir.close()
@@ -143,15 +144,15 @@ func TestJoinWithEndedContext(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	ended, cancel := context.WithCancel(background)
 	cancel()
-	ticket, err := s.Join(ended, request(t, "x"))
+	ticket, err := s.Join(ended, NewRequest(t, "x"))
 	testkit.Must(t, err)
 	l, err := ticket.Wait(ended)
 	testkit.Must(t, err)
-	release(t, l)
+	Release(t, l)
 
 	c := insideGate(t, s, "x")
 	before := runtime.NumGoroutine()
-	if _, err := s.Join(ended, request(t, "x")); err != context.Canceled {
+	if _, err := s.Join(ended, NewRequest(t, "x")); err != context.Canceled {
 		t.Errorf("Join = %v", err)
 	}
 	for _, err := range s.Entries(ended, "x") {
@@ -173,19 +174,19 @@ func TestQueuedWaitersOutlastAStoppedProcess(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	path := lockPath(s.path, "x")
 	holder := take(t, s, "x")
-	stays, leaves := queue(t, s, "x"), queue(t, s, "x", priority(1))
+	stays, leaves := queue(t, s, "x"), queue(t, s, "x", Priority(1))
 	asleep(t, path, 2)
 	c := startChild(t)
 	c.Ask(call{Do: "gate", Dir: s.path, Name: "x"})
 	c.Stop()
-	release(t, holder)
+	Release(t, holder)
 	asleep(t, path, 2) // one on the gate, one on the one in front
-	leaves.blocked(gateWait * 3 / 2)
-	leaves.leave()
-	stays.blocked(gateWait * 3 / 2)
+	blocked(leaves, gateWait*3/2)
+	leave(t, leaves)
+	blocked(stays, gateWait*3/2)
 	c.Continue()
 	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
-	release(t, stays.granted())
+	Release(t, stays.Granted())
 }
 
 // Cancelled at the gate, Join returns although the gate stays shut.
@@ -197,7 +198,7 @@ func TestCancelledAtTheGate(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Join(ctx, request(t, "x"))
+		_, err := s.Join(ctx, NewRequest(t, "x"))
 		done <- err
 	}()
 	asleep(t, path, 1)
@@ -259,30 +260,30 @@ func TestGivingUpAtTheGateOpensNoOther(t *testing.T) {
 func TestCancelledWaitsLeaveNothingOpen(t *testing.T) {
 	dir := t.TempDir()
 	s := newStore(t, dir)
-	release(t, take(t, s, "x"))
+	Release(t, take(t, s, "x"))
 	goroutines := goleak.IgnoreCurrent()
 	files := openFiles(t)
 
 	var held []*lease
 	for range 4 {
-		held = append(held, take(t, s, "x", limit(4)))
+		held = append(held, take(t, s, "x", Limit(4)))
 	}
 	single := take(t, s, "y")
-	waiters := []*waiter{
-		queue(t, s, "x", limit(4), weight(2)), // a goroutine for each of three holders
-		queue(t, s, "x", limit(4)),            // behind another waiter
+	waiters := []*WaiterOf[*lease]{
+		queue(t, s, "x", Limit(4), Weight(2)), // a goroutine for each of three holders
+		queue(t, s, "x", Limit(4)),            // behind another waiter
 		queue(t, s, "y"),                      // one holder after the other
 	}
 	asleep(t, lockPath(dir, "x"), 4)
 	asleep(t, lockPath(dir, "y"), 1)
 	for _, w := range waiters {
-		w.leave()
+		leave(t, w)
 	}
-	if got := list(t, s, "x"); len(got) != len(held) {
+	if got := List(t, s, "x"); len(got) != len(held) {
 		t.Errorf("%d entries are left beside %d holders", len(got)-len(held), len(held))
 	}
 	for _, l := range append(held, single) {
-		release(t, l)
+		Release(t, l)
 	}
 	testkit.Eventually(t, "all descriptors are closed", func() bool { return openFiles(t) <= files })
 	if err := goleak.Find(goroutines); err != nil {
@@ -295,15 +296,15 @@ func TestCancelledWaitsLeaveNothingOpen(t *testing.T) {
 func TestGrantLeavesNothingOpen(t *testing.T) {
 	dir := t.TempDir()
 	s := newStore(t, dir)
-	release(t, take(t, s, "x"))
+	Release(t, take(t, s, "x"))
 	goroutines := goleak.IgnoreCurrent()
 	files := openFiles(t)
 
 	var held []*lease
 	for range 4 {
-		held = append(held, take(t, s, "x", limit(4)))
+		held = append(held, take(t, s, "x", Limit(4)))
 	}
-	joined, err := s.Join(background, request(t, "x", limit(4)))
+	joined, err := s.Join(background, NewRequest(t, "x", Limit(4)))
 	testkit.Must(t, err)
 	table := joined.(*ticket).place.table
 	granted := make(chan locks.Lease, 1)
@@ -315,7 +316,7 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 		granted <- l
 	}()
 	asleep(t, lockPath(dir, "x"), 4)
-	release(t, held[2])
+	Release(t, held[2])
 	l := <-granted
 	if l == nil {
 		t.FailNow()
@@ -326,10 +327,10 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 		t.Errorf("the sleepers' descriptor is of %s, %v", to, err)
 	}
 	for _, h := range held {
-		release(t, h)
+		Release(t, h)
 	}
 	testkit.Eventually(t, "what only the waiter needed is closed", func() bool { return openFiles(t) <= files+2 })
-	release(t, l)
+	Release(t, l)
 	testkit.Eventually(t, "all descriptors are closed", func() bool { return openFiles(t) <= files })
 	if err := goleak.Find(goroutines); err != nil {
 		t.Error(err)
@@ -339,13 +340,13 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 // A store may be used for ever: what is released is closed.
 func TestReleaseClosesItsFiles(t *testing.T) {
 	s := newStore(t, t.TempDir())
-	release(t, take(t, s, "x"))
+	Release(t, take(t, s, "x"))
 	files := openFiles(t)
 	for range 50 {
 		l := take(t, s, "x")
-		refused(t, s, "x")
-		release(t, l)
-		release(t, l) // again changes nothing
+		Refused(t, s, "x")
+		Release(t, l)
+		Release(t, l) // again changes nothing
 	}
 	if n := openFiles(t); n > files {
 		t.Errorf("%d descriptors are open, %d before", n, files)

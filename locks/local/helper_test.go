@@ -21,6 +21,7 @@ import (
 
 	"golock/internal/procfs"
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -50,25 +51,7 @@ func TestMain(m *testing.M) {
 
 var background = context.Background()
 
-// change makes a request special.
-type change func(*locks.Request)
-
-func noWait(r *locks.Request)       { r.NoWait = true }
-func limit(n int) change            { return func(r *locks.Request) { r.Claim.Max = n } }
-func weight(n int) change           { return func(r *locks.Request) { r.Claim.Weight = n } }
-func priority(n int) change         { return func(r *locks.Request) { r.Claim.Priority = n } }
-func command(argv ...string) change { return func(r *locks.Request) { r.Command = argv } }
-
-func request(t testing.TB, name string, changes ...change) locks.Request {
-	t.Helper()
-	ref, err := locks.NewRef(name)
-	testkit.Must(t, err)
-	r := locks.Request{Ref: ref, Name: name, Claim: locks.Claim{Weight: 1, Max: 1}}
-	for _, c := range changes {
-		c(&r)
-	}
-	return r
-}
+func command(argv ...string) Change { return func(r *locks.Request) { r.Command = argv } }
 
 // openLock opens the lock file of a name beside the store.
 func openLock(t testing.TB, s *Store, name string) *lockFile {
@@ -93,44 +76,17 @@ func newStore(t testing.TB, dir string) *Store {
 // lockPath is where the store of dir keeps a name.
 func lockPath(dir, name string) string { return filepath.Join(dir, fileName(name)) }
 
-// take joins and must be granted at once.
-func take(t testing.TB, s *Store, name string, changes ...change) *lease {
+// take must be granted at once.
+func take(t testing.TB, s *Store, name string, changes ...Change) *lease {
 	t.Helper()
-	ticket, err := s.Join(background, request(t, name, append(changes, noWait)...))
-	if err != nil {
-		t.Fatalf("Join(%q): %v", name, err)
-	}
-	l, err := ticket.Wait(background)
-	if err != nil {
-		t.Fatalf("Wait(%q): %v", name, err)
-	}
-	t.Cleanup(func() { _ = l.Release(background) })
-	return l.(*lease)
-}
-
-func release(t testing.TB, l locks.Lease) {
-	t.Helper()
-	if err := l.Release(background); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
-}
-
-// refused joins without waiting, and must be told that the name is busy.
-func refused(t testing.TB, s *Store, name string, changes ...change) *locks.BusyError {
-	t.Helper()
-	_, err := s.Join(background, request(t, name, append(changes, noWait)...))
-	var busy *locks.BusyError
-	if !errors.As(err, &busy) {
-		t.Fatalf("Join(%q) = %v, want a BusyError", name, err)
-	}
-	return busy
+	return GetOf[*lease](t, s, name, append(changes, NoWait)...)
 }
 
 // fails joins without waiting, and must be told of something that is wrong
 // with path.
 func fails(t testing.TB, s *Store, name, path string) error {
 	t.Helper()
-	_, err := s.Join(background, request(t, name, noWait))
+	_, err := s.Join(background, NewRequest(t, name, NoWait))
 	var e *locks.PathError
 	if !errors.As(err, &e) {
 		t.Fatalf("Join(%q) = %v, want an error of the file", name, err)
@@ -141,95 +97,29 @@ func fails(t testing.TB, s *Store, name, path string) error {
 	return err
 }
 
-// waiter is a queued request in a goroutine of its own.
-type waiter struct {
-	t      testing.TB
-	cancel context.CancelFunc
-	done   chan struct{}
-	lease  locks.Lease
-	err    error
-}
-
-// queue joins and must have to wait. It waits in the background; in, if given,
-// is called as soon as it is granted.
-func queue(t testing.TB, s *Store, name string, changes ...change) *waiter {
+// queue has to wait, in the background.
+func queue(t testing.TB, s *Store, name string, changes ...Change) *WaiterOf[*lease] {
 	t.Helper()
-	ctx, cancel := context.WithCancel(background)
-	ticket, err := s.Join(ctx, request(t, name, changes...))
-	if err != nil {
-		cancel()
-		t.Fatalf("Join(%q): %v", name, err)
-	}
-	if !ticket.Queued() {
-		cancel()
-		t.Fatalf("Join(%q) was granted at once", name)
-	}
-	w := &waiter{t: t, cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		w.lease, w.err = ticket.Wait(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-w.done
-		if w.lease != nil {
-			_ = w.lease.Release(background)
-		}
-	})
-	return w
-}
-
-// ended waits until Wait has returned.
-func (w *waiter) ended() {
-	w.t.Helper()
-	select {
-	case <-w.done:
-	case <-time.After(testkit.Patience):
-		w.t.Fatal("Wait does not return")
-	}
-}
-
-// granted waits until w holds.
-func (w *waiter) granted() locks.Lease {
-	w.t.Helper()
-	w.ended()
-	if w.err != nil {
-		w.t.Fatalf("Wait: %v", w.err)
-	}
-	return w.lease
+	return QueueOf[*lease](t, s, name, changes...)
 }
 
 // blocked proves as well as can be that w is not granted: for this long.
-func (w *waiter) blocked(long time.Duration) {
-	w.t.Helper()
+func blocked(w *WaiterOf[*lease], long time.Duration) {
 	select {
-	case <-w.done:
-		w.t.Fatalf("Wait returned %v, %v out of turn", w.lease, w.err)
+	case <-w.Done:
 	case <-time.After(long):
 	}
+	w.Waits()
 }
 
 // leave ends the waiting and demands that it ends without a grant.
-func (w *waiter) leave() {
-	w.t.Helper()
-	w.cancel()
-	w.ended()
-	if w.err != context.Canceled {
-		w.t.Fatalf("Wait = %v, %v after it was cancelled", w.lease, w.err)
-	}
-}
-
-// list gives what the store shows of a name.
-func list(t testing.TB, s *Store, name string) []locks.Entry {
+func leave(t testing.TB, w *WaiterOf[*lease]) {
 	t.Helper()
-	var all []locks.Entry
-	for e, err := range s.Entries(background, name) {
-		if err != nil {
-			t.Fatalf("Entries: %v", err)
-		}
-		all = append(all, e)
+	w.Cancel()
+	w.Ended()
+	if w.Err != context.Canceled {
+		t.Fatalf("Wait = %v, %v after it was cancelled", w.Lease, w.Err)
 	}
-	return all
 }
 
 // guard counts who is inside, independently of the store.

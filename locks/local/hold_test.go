@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -24,23 +25,23 @@ func TestHeirKeepsTheSlotOfAKilledHolder(t *testing.T) {
 	c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
 	heir := c.Ask(call{Do: "spawn", Dir: s.path, Name: "x"}).PID
 	defer reap(t, heir)
-	if e := list(t, s, "x"); len(e) != 1 || e[0].Orphaned || e[0].PID != c.PID {
+	if e := List(t, s, "x"); len(e) != 1 || e[0].Orphaned || e[0].PID != c.PID {
 		t.Errorf("before: %+v", e)
 	}
 	w := queue(t, s, "x")
 	asleep(t, lockPath(s.path, "x"), 1)
 	c.Kill()
-	e := list(t, s, "x")
+	e := List(t, s, "x")
 	if len(e) != 2 || !e[0].Orphaned || e[0].PID != c.PID || !reflect.DeepEqual(e[0].Slots, []int{0}) || e[1].Orphaned {
 		t.Errorf("after: %+v", e)
 	}
-	if busy := refused(t, s, "x"); len(busy.Holders) != 1 || !busy.Holders[0].Orphaned || busy.Waiters != 1 {
+	if busy := Refused(t, s, "x"); len(busy.Holders) != 1 || !busy.Holders[0].Orphaned || busy.Waiters != 1 {
 		t.Errorf("%+v", busy)
 	}
 	sweep(t, s, 0, 0)
-	w.blocked(stillBusy / 5)
+	blocked(w, stillBusy/5)
 	reap(t, heir)
-	release(t, w.granted())
+	Release(t, w.Granted())
 }
 
 // The dead among the waiters are not counted as waiting.
@@ -51,11 +52,11 @@ func TestBusyCountsTheLivingOnly(t *testing.T) {
 	c := startChild(t)
 	c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1, Priority: -1})
 	queue(t, s, "x")
-	if busy := refused(t, s, "x"); busy.Waiters != 2 {
+	if busy := Refused(t, s, "x"); busy.Waiters != 2 {
 		t.Errorf("%d waiters, want 2", busy.Waiters)
 	}
 	c.Kill()
-	if busy := refused(t, s, "x"); busy.Waiters != 1 {
+	if busy := Refused(t, s, "x"); busy.Waiters != 1 {
 		t.Errorf("%d waiters, want 1", busy.Waiters)
 	}
 }
@@ -64,7 +65,7 @@ func TestBusyCountsTheLivingOnly(t *testing.T) {
 func TestFenceGrowsWhenTheClockIsSetBack(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	path := lockPath(s.path, "x")
-	release(t, take(t, s, "x"))
+	Release(t, take(t, s, "x"))
 	text, err := os.ReadFile(path)
 	testkit.Must(t, err)
 	h, err := decodeHeader(text)
@@ -81,26 +82,26 @@ func TestHeaviestEntryWithScatteredSlots(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	var singles []*lease
 	for range 2 * maxUnits {
-		singles = append(singles, take(t, s, "x", limit(0)))
+		singles = append(singles, take(t, s, "x", Limit(0)))
 	}
 	var want []int
 	for i, l := range singles {
 		if i%2 == 1 {
-			release(t, l)
+			Release(t, l)
 			want = append(want, i)
 		}
 	}
-	l := take(t, s, "x", limit(0), weight(maxUnits), command("make", "-j256"))
+	l := take(t, s, "x", Limit(0), Weight(maxUnits), command("make", "-j256"))
 	if got := l.Grant().Slots; !reflect.DeepEqual(got, want) {
 		t.Errorf("slots %v", got)
 	}
-	shown := list(t, s, "x")
+	shown := List(t, s, "x")
 	i := slices.IndexFunc(shown, func(e locks.Entry) bool { return e.Ref == l.Grant().Ref })
 	if i < 0 || !reflect.DeepEqual(shown[i].Slots, want) || len(shown[i].Command) == 0 || shown[i].Command[0] != "make" {
 		t.Errorf("entry %d of %d", i, len(shown))
 	}
-	release(t, singles[0])
-	if got := take(t, s, "x", limit(0)).Grant().Slots; got[0] != 0 {
+	Release(t, singles[0])
+	if got := take(t, s, "x", Limit(0)).Grant().Slots; got[0] != 0 {
 		t.Errorf("slots %v", got)
 	}
 }
@@ -123,11 +124,11 @@ func TestTicketsAreNeverGivenTwice(t *testing.T) {
 	killed.next++ // as far as it came
 	patched(0, killed.encode())(t, path)
 	queue(t, s, "x")
-	if e := list(t, s, "x"); len(e) != 2 || e[1].Claim.Ticket != killed.next || read().next != killed.next+1 {
+	if e := List(t, s, "x"); len(e) != 2 || e[1].Claim.Ticket != killed.next || read().next != killed.next+1 {
 		t.Errorf("%+v, next ticket %d after %d", e, read().next, killed.next)
 	}
 	was := read()
-	refused(t, s, "x")
+	Refused(t, s, "x")
 	if now := read(); now != was {
 		t.Errorf("one who was refused changed the table: %+v, was %+v", now, was)
 	}
@@ -137,7 +138,7 @@ func TestTicketsAreNeverGivenTwice(t *testing.T) {
 // not write the record is a number that is used up, and no record.
 func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
 	s := newStore(t, t.TempDir())
-	release(t, take(t, s, "x"))
+	Release(t, take(t, s, "x"))
 	path := lockPath(s.path, "x")
 	patched(pageSize, make([]byte, recordSize))(t, path) // nothing is to be freed
 	before, err := os.ReadFile(path)
@@ -192,8 +193,8 @@ func TestOnlyTheSlotIsInherited(t *testing.T) {
 	}
 	// With the heir alive, others come and go.
 	w := queue(t, s, "x")
-	release(t, l)
-	release(t, w.granted())
+	Release(t, l)
+	Release(t, w.Granted())
 	testkit.Must(t, exec.Command("true").Run())
 	take(t, s, "x")
 }

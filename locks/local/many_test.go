@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -42,7 +43,7 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 		s := newStore(t, t.TempDir())
 		var held []*lease
 		for i := range many {
-			l := take(t, s, "x", limit(0))
+			l := take(t, s, "x", Limit(0))
 			if got := l.Grant().Slots; !reflect.DeepEqual(got, []int{i}) {
 				t.Fatalf("slots %v, want %d", got, i)
 			}
@@ -57,16 +58,16 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 		if _, threads := status(t, c.PID, "Pid"); threads > 20 {
 			t.Errorf("the waiter has %d threads", threads)
 		}
-		busy := refused(t, s, "x", limit(0)) // behind the one who waits
+		busy := Refused(t, s, "x", Limit(0)) // behind the one who waits
 		if len(busy.Holders) != many || busy.Waiters != 1 {
 			t.Errorf("%d holders and %d waiters", len(busy.Holders), busy.Waiters)
 		}
 		// The first, the last and all between, in an order that is none of its own.
 		for i := range many - most {
-			release(t, held[(i*7+3)%many])
+			Release(t, held[(i*7+3)%many])
 		}
 		c.Silent(stillBusy / 5)
-		release(t, held[((many-most)*7+3)%many])
+		Release(t, held[((many-most)*7+3)%many])
 		if a := c.Hear(); a.Err != "" || !slices.Contains(a.Slots, 0) && most == 1 {
 			t.Errorf("%+v", a)
 		}
@@ -80,38 +81,38 @@ func TestHeadIsWokenByEveryHolder(t *testing.T) {
 	const most = 5
 	all := func() (held []*lease) {
 		for range most {
-			held = append(held, take(t, s, "x", limit(most)))
+			held = append(held, take(t, s, "x", Limit(most)))
 		}
 		return held
 	}
 	for first := range most {
 		held := all()
-		w := queue(t, s, "x", limit(most))
+		w := queue(t, s, "x", Limit(most))
 		asleep(t, lockPath(s.path, "x"), most)
-		release(t, held[first])
-		l := w.granted()
+		Release(t, held[first])
+		l := w.Granted()
 		if got := l.Grant().Slots; !reflect.DeepEqual(got, []int{first}) {
 			t.Errorf("slots %v, want %d", got, first)
 		}
-		release(t, l)
+		Release(t, l)
 		for _, h := range held {
-			release(t, h)
+			Release(t, h)
 		}
 	}
 	for n := 2; n < most; n++ {
 		held := all()
-		w := queue(t, s, "x", limit(most), weight(n))
+		w := queue(t, s, "x", Limit(most), Weight(n))
 		const blockers = 1 // beyond those that could be there beside it
 		asleep(t, lockPath(s.path, "x"), most-n+blockers)
 		for i := range n - 1 {
-			release(t, held[(i*3)%most])
+			Release(t, held[(i*3)%most])
 			asleep(t, lockPath(s.path, "x"), most-n+blockers) // also after it was woken, and has looked
-			w.blocked(0)
+			blocked(w, 0)
 		}
-		release(t, held[((n-1)*3)%most])
-		release(t, w.granted())
+		Release(t, held[((n-1)*3)%most])
+		Release(t, w.Granted())
 		for _, h := range held {
-			release(t, h)
+			Release(t, h)
 		}
 	}
 }
@@ -124,7 +125,7 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 	path := lockPath(s.path, "x")
 	var held []*lease
 	for range 3 {
-		held = append(held, take(t, s, "x", limit(3)))
+		held = append(held, take(t, s, "x", Limit(3)))
 	}
 	first, second := startChild(t), startChild(t)
 	for i, c := range []*child{first, second} {
@@ -148,19 +149,19 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 		quiet++
 	}
 	for range 8 {
-		w := queue(t, s, "x", limit(3))
-		refused(t, s, "x", limit(3))
-		w.blocked(stillBusy / 5)
-		w.leave()
+		w := queue(t, s, "x", Limit(3))
+		Refused(t, s, "x", Limit(3))
+		blocked(w, stillBusy/5)
+		leave(t, w)
 		if len(held) > 1 { // this wakes the first, who still has no room
-			release(t, held[0])
+			Release(t, held[0])
 			held = held[1:]
 		}
 	}
 	if n := wakeups() - was; n != 0 {
 		t.Errorf("the second waiter woke up %d times", n)
 	}
-	release(t, held[0])
+	Release(t, held[0])
 	if a := first.Hear(); a.Err != "" {
 		t.Errorf("%+v", a)
 	}
@@ -180,25 +181,25 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 	c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
 	c.Tell(call{Do: "wait", Dir: s.path, Name: "x"})
 	asleep(t, path, 1)
-	waiters := []*waiter{queue(t, s, "x")}
+	waiters := []*WaiterOf[*lease]{queue(t, s, "x")}
 	asleep(t, path, 2)
 	waiters = append(waiters, queue(t, s, "x"))
 	asleep(t, path, 3)
 
 	// The child is granted and never settles. Its death wakes the next.
-	release(t, first)
+	Release(t, first)
 	if a := c.Hear(); a.Err != "" {
 		t.Fatal(a.Err)
 	}
-	if e := list(t, s, "x"); len(e) != 3 || e[0].PID != c.PID || e[1].Position != 1 || e[2].Position != 2 {
+	if e := List(t, s, "x"); len(e) != 3 || e[0].PID != c.PID || e[1].Position != 1 || e[2].Position != 2 {
 		t.Errorf("%+v", e)
 	}
-	if busy := refused(t, s, "x"); busy.Waiters != 2 || len(busy.Holders) != 1 {
+	if busy := Refused(t, s, "x"); busy.Waiters != 2 || len(busy.Holders) != 1 {
 		t.Errorf("%+v", busy)
 	}
 	c.Kill()
 
-	second := waiters[0].granted().(*lease)
+	second := waiters[0].Granted()
 	queued := func() bool {
 		f := openLock(t, s, "x")
 		still, err := f.isLocked(waitByte(second.place.self.claim.Ticket), 1)
@@ -214,7 +215,7 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 		t.Error("the next one was not woken by Settle")
 	}
 	asleep(t, path, 1)
-	waiters[1].blocked(0)
-	release(t, second)
-	release(t, waiters[1].granted())
+	blocked(waiters[1], 0)
+	Release(t, second)
+	Release(t, waiters[1].Granted())
 }

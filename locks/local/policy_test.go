@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
-
-func hold(d time.Duration) change { return func(r *locks.Request) { r.Hold = d } }
 
 // rewrite changes the only record of a lock file that is in use.
 func rewrite(t *testing.T, path string, by func(*record)) {
@@ -40,8 +39,8 @@ func TestHoldOfAnotherBoot(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		s := newStore(t, dir)
-		release(t, take(t, s, "x", hold(time.Hour)))
-		if busy := refused(t, s, "x"); len(busy.Holders) != 1 || !busy.Holders[0].Ended {
+		Release(t, take(t, s, "x", Hold(time.Hour)))
+		if busy := Refused(t, s, "x"); len(busy.Holders) != 1 || !busy.Holders[0].Ended {
 			t.Fatalf("%s: holders %+v", what, busy.Holders)
 		}
 		rewrite(t, lockPath(dir, "x"), by)
@@ -54,7 +53,7 @@ func TestHoldOfAnotherBoot(t *testing.T) {
 func TestEvictorFits(t *testing.T) {
 	dir := t.TempDir()
 	s := newStore(t, dir)
-	l := take(t, s, "x", limit(maxUnits), weight(maxUnits/2), command(strings.Repeat("c", 2000)))
+	l := take(t, s, "x", Limit(maxUnits), Weight(maxUnits/2), command(strings.Repeat("c", 2000)))
 	// Every second slot of those that there can be.
 	rewrite(t, lockPath(dir, "x"), func(r *record) {
 		r.claim.Weight = maxUnits
@@ -83,8 +82,8 @@ func TestEvictorFits(t *testing.T) {
 // as one who keeps the slot.
 func TestSlotOwners(t *testing.T) {
 	s := newStore(t, t.TempDir())
-	l := take(t, s, "x", limit(2))
-	other := take(t, s, "x", limit(2))
+	l := take(t, s, "x", Limit(2))
+	other := take(t, s, "x", Limit(2))
 	f, err := l.place.dir.open(fileName("x"), unix.O_RDWR)
 	if err != nil || f == nil {
 		t.Fatal(f, err)
@@ -100,7 +99,7 @@ func TestSlotOwners(t *testing.T) {
 	if !owns(os.Getpid(), file, l) || !owns(os.Getpid(), file, other) {
 		t.Error("the holder does not keep its slot")
 	}
-	release(t, other)
+	Release(t, other)
 	if owns(os.Getpid(), file, other) || !owns(os.Getpid(), file, l) {
 		t.Error("released, and still kept, or not released and not kept")
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -52,12 +53,12 @@ var removals = []struct {
 	}},
 	{"file replaced by another directory's", func(t *testing.T, dir, name string) {
 		other := newStore(t, dir+".other")
-		release(t, take(t, other, name))
+		Release(t, take(t, other, name))
 		testkit.Must(t, os.Rename(lockPath(other.path, name), lockPath(dir, name)))
 	}},
 	{"directory replaced by another one", func(t *testing.T, dir, name string) {
 		other := newStore(t, dir+".other")
-		release(t, take(t, other, name))
+		Release(t, take(t, other, name))
 		testkit.Must(t, os.Rename(dir, dir+".old"))
 		testkit.Must(t, os.Rename(other.path, dir))
 	}},
@@ -76,38 +77,38 @@ func TestRemovedWhileHeld(t *testing.T) {
 			holder := take(t, s, "x")
 			var in guard
 			in.enter()
-			old := []*waiter{queue(t, s, "x"), queue(t, newStore(t, dir), "x")}
+			old := []*WaiterOf[*lease]{queue(t, s, "x"), queue(t, newStore(t, dir), "x")}
 			asleep(t, lockPath(dir, "x"), 2)
 			r.do(t, dir, "x")
 
 			fresh := newStore(t, dir)
-			if busy := refused(t, fresh, "x"); !strings.Contains(busy.Error(), "removed") {
+			if busy := Refused(t, fresh, "x"); !strings.Contains(busy.Error(), "removed") {
 				t.Errorf("%v does not say why", busy)
 			}
-			if busy := refused(t, s, "x"); !strings.Contains(busy.Error(), "removed") {
+			if busy := Refused(t, s, "x"); !strings.Contains(busy.Error(), "removed") {
 				t.Errorf("%v does not say why to one who was there before", busy)
 			}
 			all := append(old, queue(t, fresh, "x"), queue(t, s, "x"))
 			for _, w := range all {
-				w.blocked(stillBusy / time.Duration(len(all)))
+				blocked(w, stillBusy/time.Duration(len(all)))
 			}
 			var served sync.WaitGroup
 			for _, w := range all {
 				served.Add(1)
 				go func() {
 					defer served.Done()
-					<-w.done
-					if w.lease == nil {
+					<-w.Done
+					if w.Lease == nil {
 						return
 					}
 					in.visit()
-					_ = w.lease.Release(background)
+					_ = w.Lease.Release(background)
 				}()
 			}
 			in.leave()
-			release(t, holder)
+			Release(t, holder)
 			for _, w := range all {
-				w.granted()
+				w.Granted()
 			}
 			served.Wait()
 			if most := in.most.Load(); most != 1 {
@@ -129,7 +130,7 @@ func TestFenceGrowsOverRemoval(t *testing.T) {
 			t.Errorf("fence %d after %d", f, last)
 		}
 		last = l.Grant().Fence
-		release(t, l)
+		Release(t, l)
 		testkit.Must(t, remove(lockPath(dir, "x")))
 	}
 }
@@ -157,7 +158,7 @@ func TestRemovedAgainAndAgain(t *testing.T) {
 					defer s.Close()
 					for range rounds {
 						for {
-							r := request(t, "x", limit(most))
+							r := NewRequest(t, "x", Limit(most))
 							r.NoWait = i%2 == 0
 							ticket, err := s.Join(background, r)
 							var busy *locks.BusyError
@@ -304,7 +305,7 @@ func TestHolderIsFoundInALongChangingList(t *testing.T) {
 	if missed != 0 {
 		t.Errorf("the holder was missed %d times", missed)
 	}
-	release(t, holder)
+	Release(t, holder)
 	if f.heldElsewhere(holder.place.pathLocks) {
 		t.Error("a holder is seen that has gone")
 	}
@@ -320,13 +321,13 @@ func TestRemovedWhileHeldSeenByAnotherPath(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(other, unix.MNT_DETACH) })
 	one, two := newStore(t, dir), newStore(t, other)
 	l := take(t, one, "x")
-	refused(t, two, "x")
+	Refused(t, two, "x")
 	testkit.Must(t, os.Remove(lockPath(dir, "x")))
-	if busy := refused(t, two, "x"); busy.Reason == "" {
+	if busy := Refused(t, two, "x"); busy.Reason == "" {
 		t.Errorf("%+v does not tell why", busy)
 	}
-	release(t, l)
-	release(t, take(t, two, "x"))
+	Release(t, l)
+	Release(t, take(t, two, "x"))
 }
 
 // A run inside a run does not wait for the one around it, also if the file of
@@ -335,12 +336,12 @@ func TestRemovedAroundANestedRun(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	l := take(t, s, "x")
 	testkit.Must(t, os.Remove(lockPath(s.path, "x")))
-	_, err := s.Join(background, request(t, "x", func(r *locks.Request) { r.Within = []locks.Ref{l.Grant().Ref} }))
+	_, err := s.Join(background, NewRequest(t, "x", func(r *locks.Request) { r.Within = []locks.Ref{l.Grant().Ref} }))
 	var nested *locks.NestedError
 	if !errors.As(err, &nested) {
 		t.Errorf("Join = %v", err)
 	}
-	release(t, l)
+	Release(t, l)
 }
 
 // On overlayfs, the root of many a container, stat(2) gives another device than
@@ -356,10 +357,10 @@ func TestRemovedWhileHeldOnOverlayfs(t *testing.T) {
 	s := newStore(t, dir)
 	holder := take(t, s, "x")
 	testkit.Must(t, os.Remove(lockPath(dir, "x")))
-	if busy := refused(t, newStore(t, dir), "x"); busy.Reason == "" {
+	if busy := Refused(t, newStore(t, dir), "x"); busy.Reason == "" {
 		t.Errorf("%v", busy)
 	}
-	release(t, holder)
+	Release(t, holder)
 	take(t, s, "x")
 }
 
@@ -373,7 +374,7 @@ func TestSamePathOnAnotherDeviceIsAnotherLock(t *testing.T) {
 	testkit.Must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	take(t, newStore(t, dir), "x")
-	release(t, holder)
+	Release(t, holder)
 }
 
 // systemd-tmpfiles leaves a directory alone that is flock'ed. It is, as long as
@@ -398,12 +399,12 @@ func TestDirectoryIsMarkedAsInUse(t *testing.T) {
 	if !marked() {
 		t.Error("not marked while one holds and one waits")
 	}
-	release(t, holder)
-	w.granted()
+	Release(t, holder)
+	w.Granted()
 	if !marked() {
 		t.Error("not marked while one holds")
 	}
-	release(t, w.lease)
+	Release(t, w.Lease)
 	testkit.Eventually(t, "the mark is gone with the last holder", func() bool { return !marked() })
 
 	c := startChild(t)

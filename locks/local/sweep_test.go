@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -37,7 +38,7 @@ func TestSweepTakesOnlyWhatNobodyUses(t *testing.T) {
 	}
 	held := take(t, s, "held")
 	w := queue(t, s, "held")
-	release(t, take(t, s, "unused"))
+	Release(t, take(t, s, "unused"))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "note.txt"), nil, 0o600))
 	foreign := filepath.Join(dir, "x."+locks.KeyOf("x").String()+".lock")
 	testkit.Must(t, os.WriteFile(foreign, []byte("not a lock file"), 0o600))
@@ -58,8 +59,8 @@ func TestSweepTakesOnlyWhatNobodyUses(t *testing.T) {
 	if exists(lockPath(dir, "unused")) || !exists(lockPath(dir, "held")) || !exists(foreign) || !exists(dir+"/note.txt") {
 		t.Fatal("the wrong file was removed")
 	}
-	release(t, held)
-	release(t, w.granted())
+	Release(t, held)
+	Release(t, w.Granted())
 	sweep(t, s, 0, 1)
 }
 
@@ -76,18 +77,18 @@ func TestSweepFreesRecordsOfTheDead(t *testing.T) {
 	dead.Kill()
 	live := take(t, s, "y")
 	sweep(t, s, 0, 1) // with their file
-	release(t, live)
+	Release(t, live)
 
 	dead = startChild(t)
 	dead.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 3})
-	live = take(t, s, "x", limit(3))
+	live = take(t, s, "x", Limit(3))
 	dead.Kill()
 	sweep(t, s, time.Hour, 0)
 	sweep(t, s, 0, 2) // one record, and the file of y
-	if got := list(t, s, "x"); len(got) != 1 || got[0].Ref != live.Grant().Ref {
+	if got := List(t, s, "x"); len(got) != 1 || got[0].Ref != live.Grant().Ref {
 		t.Fatalf("left are %v", got)
 	}
-	refused(t, s, "x")
+	Refused(t, s, "x")
 }
 
 // Another process can see who holds.
@@ -101,11 +102,11 @@ func TestHolds(t *testing.T) {
 			t.Fatalf("Holds = %v, want %v", err, want)
 		}
 	}
-	l := take(t, s, "a/b", limit(2))
-	second := take(t, s, "a/b", limit(2))
+	l := take(t, s, "a/b", Limit(2))
+	second := take(t, s, "a/b", Limit(2))
 	holds(l, nil)
 	w := queue(t, s, "a/b")
-	for _, e := range list(t, s, "a/b") {
+	for _, e := range List(t, s, "a/b") {
 		want := error(nil)
 		if e.State == locks.Waiting {
 			want = locks.ErrLost
@@ -114,11 +115,11 @@ func TestHolds(t *testing.T) {
 			t.Errorf("%s: Holds = %v, want %v", e.State, err, want)
 		}
 	}
-	release(t, l)
+	Release(t, l)
 	holds(l, locks.ErrLost)
 	holds(second, nil)
-	release(t, second)
-	w.granted()
+	Release(t, second)
+	w.Granted()
 	if err := locks.Holds(background, newStore(t, s.path+"/none"), l.Grant().Ref); err != locks.ErrLost {
 		t.Errorf("no directory: %v", err)
 	}
@@ -138,7 +139,7 @@ func TestSweepOfDamagedFile(t *testing.T) {
 	if !exists(f.Name()) {
 		t.Fatal("the file of a holder was removed")
 	}
-	release(t, l)
+	Release(t, l)
 	sweep(t, s, 0, 1)
 }
 
@@ -147,7 +148,7 @@ func TestSweepOfDamagedFile(t *testing.T) {
 func TestSweepOfReplacedFile(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, t.TempDir())
-	release(t, take(t, s, "x"))
+	Release(t, take(t, s, "x"))
 	path := lockPath(s.path, "x")
 	d, err := s.openForUse()
 	testkit.Must(t, err)
@@ -168,5 +169,5 @@ func TestSweepOfReplacedFile(t *testing.T) {
 	if n := <-swept; n != 0 || !exists(path) {
 		t.Errorf("%d removed, the file is there: %v", n, exists(path))
 	}
-	release(t, l)
+	Release(t, l)
 }

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -324,7 +325,7 @@ func FuzzFile(f *testing.F) {
 		failed := ""
 		for range 2 {
 			s := New(dir)
-			ticket, err := s.Join(background, request(t, name, noWait))
+			ticket, err := s.Join(background, NewRequest(t, name, NoWait))
 			if err != nil {
 				if !strings.Contains(err.Error(), path) {
 					t.Fatalf("%v does not name the file", err)
@@ -339,7 +340,7 @@ func FuzzFile(f *testing.F) {
 				}
 				lease, err := ticket.Wait(background)
 				testkit.Must(t, err)
-				release(t, lease)
+				Release(t, lease)
 			}
 			s.Close()
 		}
@@ -400,7 +401,7 @@ func six(t *testing.T, s *Store, name string) []*lease {
 	t.Helper()
 	var all []*lease
 	for range 6 {
-		all = append(all, take(t, s, name, limit(0)))
+		all = append(all, take(t, s, name, Limit(0)))
 	}
 	return all
 }
@@ -426,12 +427,12 @@ func TestDamagedFileIsRepairedWhenNobodyUsesIt(t *testing.T) {
 			var fence int64
 			for _, l := range six(t, s, "x") {
 				fence = l.Grant().Fence
-				release(t, l)
+				Release(t, l)
 			}
 			path := lockPath(s.path, "x")
 			d.do(t, path)
 			was := fingerprint(t, path)
-			if got := list(t, s, "x"); len(got) != 0 {
+			if got := List(t, s, "x"); len(got) != 0 {
 				t.Errorf("Entries shows %v", got)
 			}
 			if fingerprint(t, path) != was {
@@ -441,7 +442,7 @@ func TestDamagedFileIsRepairedWhenNobodyUsesIt(t *testing.T) {
 			if g := l.Grant(); g.Fence <= fence || !reflect.DeepEqual(g.Slots, []int{0}) {
 				t.Errorf("granted %+v after fence %d", g, fence)
 			}
-			refused(t, s, "x")
+			Refused(t, s, "x")
 			if info, err := os.Stat(path); err != nil || info.Size() != firstSize {
 				t.Errorf("the repaired file: %v, %v", info, err)
 			}
@@ -471,10 +472,10 @@ func TestDamagedFileIsLeftAloneWhileSomebodyUsesIt(t *testing.T) {
 				if fingerprint(t, path) != was {
 					t.Error("the file was changed")
 				}
-				release(t, l)
+				Release(t, l)
 			}
 			take(t, s, "x")
-			refused(t, s, "x")
+			Refused(t, s, "x")
 		})
 	}
 }
@@ -490,12 +491,12 @@ func TestDamageEndsTheWaiting(t *testing.T) {
 			asleep(t, path, 2)
 			d.do(t, path)
 			for _, l := range held {
-				release(t, l)
+				Release(t, l)
 			}
-			for _, w := range []*waiter{first, second} {
-				w.ended()
-				if !errors.Is(w.err, errDamaged) || !strings.Contains(w.err.Error(), path) {
-					t.Errorf("Wait = %v, %v", w.lease, w.err)
+			for _, w := range []*WaiterOf[*lease]{first, second} {
+				w.Ended()
+				if !errors.Is(w.Err, errDamaged) || !strings.Contains(w.Err.Error(), path) {
+					t.Errorf("Wait = %v, %v", w.Lease, w.Err)
 				}
 			}
 			take(t, s, "x")
@@ -526,7 +527,7 @@ func TestOtherFormatIsLeftAlone(t *testing.T) {
 		}
 	}
 	look()
-	release(t, l)
+	Release(t, l)
 	look()
 	patched(8, []byte{format})(t, path)
 	take(t, s, "x")
@@ -537,10 +538,10 @@ func TestLongSparseFileWorks(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	l := take(t, s, "x")
 	truncated(16<<20)(t, lockPath(s.path, "x"))
-	refused(t, s, "x")
+	Refused(t, s, "x")
 	w := queue(t, s, "x")
-	release(t, l)
-	release(t, w.granted())
+	Release(t, l)
+	Release(t, w.Granted())
 	take(t, s, "x")
 }
 
@@ -548,7 +549,7 @@ func TestLongSparseFileWorks(t *testing.T) {
 // played here by renaming the file.)
 func TestFileOfAnotherNameIsRefused(t *testing.T) {
 	s := newStore(t, t.TempDir())
-	release(t, take(t, s, "a"))
+	Release(t, take(t, s, "a"))
 	testkit.Must(t, os.Rename(lockPath(s.path, "a"), lockPath(s.path, "b")))
 	path := lockPath(s.path, "b")
 	was := fingerprint(t, path)
@@ -562,7 +563,7 @@ func TestFileOfAnotherNameIsRefused(t *testing.T) {
 
 func TestFullTableIsAnError(t *testing.T) {
 	s := newStore(t, t.TempDir())
-	release(t, take(t, s, "x"))
+	Release(t, take(t, s, "x"))
 	path := lockPath(s.path, "x")
 	// Dead waiters of a lower priority: nobody has had a reason to look at them.
 	stale := (&record{state: stateWaiting, claim: locks.Claim{Weight: 1, Priority: -1}}).encode()
@@ -575,7 +576,7 @@ func TestFullTableIsAnError(t *testing.T) {
 		t.Error("something is locked after the error")
 	}
 	patched(recordOffset(7), make([]byte, recordSize))(t, path)
-	release(t, take(t, s, "x"))
+	Release(t, take(t, s, "x"))
 }
 
 // Records never cross a page, so that a kill leaves the old or the new one.

@@ -14,6 +14,7 @@ import (
 
 	"golock/internal/procfs"
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -48,7 +49,7 @@ func TestUsersShareAnOpenDirectory(t *testing.T) {
 	other := startChild(t, asUser(somebody))
 
 	user.Ask(call{Do: "join", Dir: dir, Name: "theirs", Max: 1})
-	busy := refused(t, root, "theirs")
+	busy := Refused(t, root, "theirs")
 	if len(busy.Holders) != 1 || busy.Holders[0].UID != nobody || busy.Holders[0].PID != user.PID {
 		t.Errorf("%+v", busy.Holders)
 	}
@@ -61,7 +62,7 @@ func TestUsersShareAnOpenDirectory(t *testing.T) {
 	}
 	other.Tell(call{Do: "wait", Dir: dir, Name: "theirs"})
 	user.Ask(call{Do: "release", Dir: dir, Name: "theirs"})
-	release(t, w.granted())
+	Release(t, w.Granted())
 	if a := other.Hear(); a.Err != "" || len(a.Slots) != 1 {
 		t.Errorf("%+v", a)
 	}
@@ -126,7 +127,7 @@ func TestUmaskSurvivesConcurrentJoins(t *testing.T) {
 			s := New(dir)
 			defer s.Close()
 			for j := range 40 {
-				ticket, err := s.Join(background, request(t, fmt.Sprintf("%d-%d", i, j)))
+				ticket, err := s.Join(background, NewRequest(t, fmt.Sprintf("%d-%d", i, j)))
 				if err != nil {
 					t.Errorf("Join: %v", err)
 					return
@@ -279,7 +280,7 @@ func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
 	inner := startChild(t, namespaces(unix.CLONE_NEWPID|unix.CLONE_NEWNS))
 	inner.Ask(call{Do: "hidepid"}) // a /proc of its own
 	inner.Ask(call{Do: "join", Dir: s.path, Name: "x"})
-	if e := list(t, s, "x"); len(e) != 1 || e[0].PID != 1 || e[0].Orphaned {
+	if e := List(t, s, "x"); len(e) != 1 || e[0].PID != 1 || e[0].Orphaned {
 		t.Errorf("%+v", e)
 	}
 	outer := startChild(t)
@@ -294,7 +295,7 @@ func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
 	w := queue(t, s, "x")
 	asleep(t, lockPath(s.path, "x"), 1)
 	inner.Kill()
-	release(t, w.granted())
+	Release(t, w.Granted())
 }
 
 func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {

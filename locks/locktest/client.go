@@ -64,11 +64,17 @@ func NewRequest(t testing.TB, name string, changes ...Change) locks.Request {
 // Take is granted at once. The test's end releases it.
 func Take(t testing.TB, s locks.Store, name string, changes ...Change) locks.RenewableLease {
 	t.Helper()
-	return Get(t, s, name, append(changes, NoWait)...)
+	return GetOf[locks.RenewableLease](t, s, name, append(changes, NoWait)...)
 }
 
 // Get waits for the grant, as for the quarantine of a server that was just started.
 func Get(t testing.TB, s locks.Store, name string, changes ...Change) locks.RenewableLease {
+	t.Helper()
+	return GetOf[locks.RenewableLease](t, s, name, changes...)
+}
+
+// GetOf is Get on a store whose leases are of type L.
+func GetOf[L locks.Lease](t testing.TB, s locks.Store, name string, changes ...Change) L {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
@@ -81,7 +87,7 @@ func Get(t testing.TB, s locks.Store, name string, changes ...Change) locks.Rene
 		t.Fatalf("Wait(%q): %v", name, err)
 	}
 	t.Cleanup(func() { _ = l.Release(context.Background()) })
-	return l.(locks.RenewableLease)
+	return l.(L)
 }
 
 // Refused does not wait, and is told that the lock is busy.
@@ -180,18 +186,27 @@ func TryRenew(l locks.RenewableLease) error {
 	}
 }
 
-// Waiter is a queued request in a goroutine of its own.
-type Waiter struct {
+// WaiterOf is a queued request in a goroutine of its own, on a store whose leases are of type L.
+type WaiterOf[L locks.Lease] struct {
 	Ref    locks.Ref
 	Cancel context.CancelFunc
 	Done   chan struct{} // closed when Wait has returned
-	Lease  locks.RenewableLease
+	Lease  L             // if Err is nil
 	Err    error
 	t      testing.TB
 }
 
+// Waiter is one on a store with leases.
+type Waiter = WaiterOf[locks.RenewableLease]
+
 // Queue joins and has to wait. The waiting goes on in the background.
 func Queue(t testing.TB, s locks.Store, name string, changes ...Change) *Waiter {
+	t.Helper()
+	return QueueOf[locks.RenewableLease](t, s, name, changes...)
+}
+
+// QueueOf is Queue on a store whose leases are of type L.
+func QueueOf[L locks.Lease](t testing.TB, s locks.Store, name string, changes ...Change) *WaiterOf[L] {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := NewRequest(t, name, changes...)
@@ -200,18 +215,18 @@ func Queue(t testing.TB, s locks.Store, name string, changes ...Change) *Waiter 
 		cancel()
 		t.Fatalf("Join(%q) = %v, %v; want a place in the queue", name, ticket, err)
 	}
-	w := &Waiter{t: t, Ref: r.Ref, Cancel: cancel, Done: make(chan struct{})}
+	w := &WaiterOf[L]{t: t, Ref: r.Ref, Cancel: cancel, Done: make(chan struct{})}
 	go func() {
 		defer close(w.Done)
 		var l locks.Lease
 		if l, w.Err = ticket.Wait(ctx); w.Err == nil {
-			w.Lease = l.(locks.RenewableLease)
+			w.Lease = l.(L)
 		}
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-w.Done
-		if w.Lease != nil {
+		if w.Err == nil {
 			_ = w.Lease.Release(context.Background())
 		}
 	})
@@ -219,7 +234,7 @@ func Queue(t testing.TB, s locks.Store, name string, changes ...Change) *Waiter 
 }
 
 // Ended waits until Wait has returned.
-func (w *Waiter) Ended() {
+func (w *WaiterOf[L]) Ended() {
 	w.t.Helper()
 	select {
 	case <-w.Done:
@@ -229,7 +244,7 @@ func (w *Waiter) Ended() {
 }
 
 // IsOver reports whether Wait has returned.
-func (w *Waiter) IsOver() bool {
+func (w *WaiterOf[L]) IsOver() bool {
 	select {
 	case <-w.Done:
 		return true
@@ -239,7 +254,7 @@ func (w *Waiter) IsOver() bool {
 }
 
 // Granted waits for the lease.
-func (w *Waiter) Granted() locks.RenewableLease {
+func (w *WaiterOf[L]) Granted() L {
 	w.t.Helper()
 	w.Ended()
 	if w.Err != nil {
@@ -249,7 +264,7 @@ func (w *Waiter) Granted() locks.RenewableLease {
 }
 
 // Waits fails if w does not wait any more by now.
-func (w *Waiter) Waits() {
+func (w *WaiterOf[L]) Waits() {
 	w.t.Helper()
 	if w.IsOver() {
 		w.t.Fatalf("Wait returned %v, %v out of turn", w.Lease, w.Err)
