@@ -203,7 +203,9 @@ func TestStrippedRedis(t *testing.T) {
 		}
 	})
 	r := as(s, victim, "run", "--store", "rediss://job:"+secret+"@"+plain.Addr().String(), "-n", "--name", "x", "--", "echo", "started")
-	if heard, _ := plain.all(); r.Code != 69 || len(heard) == 0 || heard[0] != 0x16 || bytes.Contains(heard, []byte(secret)) {
+	heard, _ := plain.all()
+	heard = bytes.Replace(heard, []byte("PING\r\n"), nil, 1) // over another connection: does it speak Redis?
+	if r.Code != 69 || len(heard) == 0 || heard[0] != 0x16 || bytes.Contains(heard, []byte(secret)) {
 		t.Errorf("in the clear: exit code %d, heard %q: %s", r.Code, heard, r.Stderr)
 	}
 
