@@ -219,6 +219,9 @@ func (w *world) finish() {
 		w.T.Errorf("violation: golock %s", v)
 	}
 	for _, p := range w.procs {
+		if len(w.violations) > 0 {
+			w.T.Logf("golock %d: %v", p.token, p.Wait())
+		}
 		w.checkEnd(p)
 	}
 	w.Eventually("nothing is listed", func() bool { return len(w.List("job")) == 0 })
