@@ -76,8 +76,8 @@ func renewInterval(ttl, killAfter time.Duration) time.Duration {
 	return ttl/PerTTL - max(retryPause(ttl)+drift+kill+roundTrip-TryLimit(ttl)/2, 0)
 }
 
-// killTime is how long before the end KILL is sent: killing takes time.
-func killTime(ttl time.Duration) time.Duration { return min(ttl/20, 100*time.Millisecond) }
+// killTime is how long before the end KILL is sent: on a busy machine a process needs time to die.
+func killTime(ttl time.Duration) time.Duration { return min(ttl/20, 500*time.Millisecond) }
 
 // stopWindow is how long before the end the stop signal is sent.
 func stopWindow(ttl, killAfter time.Duration) time.Duration {
