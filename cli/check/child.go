@@ -51,7 +51,7 @@ func (t *Test) child(number int, doomed bool) []string {
 	case doomed:
 		stay = rand.N(longestOfDoom)
 	}
-	return []string{t.Program, ChildName, t.Dir, strconv.Itoa(number), strconv.Itoa(t.Limit), stay.String(), strconv.FormatInt(now(), 10)}
+	return []string{t.Program, ChildName, t.Dir, strconv.Itoa(number), strconv.Itoa(t.Limit), strconv.FormatInt(int64(stay), 10), strconv.FormatInt(now(), 10)}
 }
 
 // Child is a child: it goes inside, adds one, and goes. Its arguments are what
@@ -67,20 +67,10 @@ func Child(args []string) error {
 		return errors.New("only golock check starts this")
 	}
 	dir := args[0]
-	var err error
-	if n.number, err = strconv.Atoi(args[1]); err != nil {
-		return err
-	}
-	limit, err := strconv.Atoi(args[2])
-	if err != nil {
-		return err
-	}
-	stay, err := time.ParseDuration(args[3])
-	if err != nil {
-		return err
-	}
-	started, err := strconv.ParseInt(args[4], 10, 64)
-	if err != nil {
+	var limit int
+	var stay time.Duration
+	var started int64
+	if _, err := fmt.Sscan(strings.Join(args[1:], " "), &n.number, &limit, &stay, &started); err != nil {
 		return err
 	}
 	if stay >= meeting {
@@ -194,15 +184,13 @@ func readCount(file string) (count, error) {
 
 // writeCount writes all of it at once, always of the same length.
 func writeCount(file string, c count) error {
-	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", file, err)
+		return err
 	}
-	defer unix.Close(fd)
-	if _, err := unix.Pwrite(fd, fmt.Appendf(nil, "%12d %12d\n", c.value, c.last), 0); err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	return nil
+	defer f.Close()
+	_, err = fmt.Fprintf(f, "%12d %12d\n", c.value, c.last)
+	return err
 }
 
 // counters gives the sum of all counters, and who wrote them last.

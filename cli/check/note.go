@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // note is what a child has noted of its time inside: a line when it has come in,
@@ -26,17 +24,13 @@ const noteForm = "%d %d %d %d %d %t %d %d %d\n"
 
 // append writes the line, whole, behind those of all others.
 func (n *note) append(dir string) error {
-	file := dir + "/" + recordFile
-	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
+	f, err := os.OpenFile(dir+"/"+recordFile, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", file, err)
+		return err
 	}
-	defer unix.Close(fd)
-	line := fmt.Appendf(nil, noteForm, n.number, n.begin, n.end, n.others, n.slot, n.clash, n.fence, n.found.value, n.found.last)
-	if k, err := unix.Write(fd, line); err != nil || k != len(line) {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	return nil
+	defer f.Close()
+	_, err = fmt.Fprintf(f, noteForm, n.number, n.begin, n.end, n.others, n.slot, n.clash, n.fence, n.found.value, n.found.last)
+	return err
 }
 
 // readNotes gives the notes of all children by their numbers.
