@@ -55,12 +55,8 @@ func socketPath(dir, id string) string { return dir + "/" + id + suffix }
 type Listener struct {
 	socket *net.UnixListener
 	answer func(Question) (Answer, error)
-	quit   chan struct{}
+	open   sync.RWMutex  // read-locked by each answer under way, locked for good by Close
 	done   chan struct{} // closed when no connection is accepted any more
-
-	mu      sync.Mutex
-	closed  bool
-	answers sync.WaitGroup // those under way
 }
 
 // Listen begins to answer for id. It calls answer from goroutines of its own, several at a time, and
@@ -70,7 +66,7 @@ func Listen(dir, id string, answer func(Question) (Answer, error)) (*Listener, e
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{socket: socket, answer: answer, quit: make(chan struct{}), done: make(chan struct{})}
+	l := &Listener{socket: socket, answer: answer, done: make(chan struct{})}
 	go l.serve()
 	return l, nil
 }
@@ -80,23 +76,9 @@ func (l *Listener) Close() {
 	if l == nil {
 		return
 	}
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	close(l.quit)
 	l.socket.Close()
 	<-l.done
-	l.answers.Wait()
-}
-
-// begin reports whether a question may still be answered, and counts it.
-func (l *Listener) begin() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.answers.Add(1)
-	}
-	return !l.closed
+	l.open.Lock()
 }
 
 // ioLimit bounds one read or write. A client asks as soon as it has connected.
@@ -106,15 +88,14 @@ func (l *Listener) serve() {
 	defer close(l.done)
 	for {
 		c, err := l.socket.AcceptUnix()
-		if err != nil {
-			select {
-			case <-l.quit:
-				return
-			case <-time.After(10 * time.Millisecond): // perhaps no descriptors are left
-				continue
-			}
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // perhaps no descriptors are left
+			time.Sleep(10 * time.Millisecond)
+		default:
+			go l.handle(c)
 		}
-		go l.handle(c)
 	}
 }
 
@@ -127,10 +108,10 @@ func (l *Listener) handle(c *net.UnixConn) {
 	_ = c.SetDeadline(time.Now().Add(ioLimit))
 	var question [maxText]byte
 	n, err := c.Read(question[:])
-	if err != nil || n == 0 || !l.begin() {
+	if err != nil || n == 0 || !l.open.TryRLock() {
 		return
 	}
-	defer l.answers.Done()
+	defer l.open.RUnlock()
 	a, err := l.answer(Question(question[:n]))
 	if a == Silence {
 		return
@@ -174,10 +155,9 @@ func Ask(ctx context.Context, dir, id string, q Question) (Answer, error) {
 	case a != Yes && a != No && a != Unknown && a != Refused:
 		return "", fmt.Errorf("an answer that golock does not understand: %q", word)
 	case reason != "":
-		return a, errors.New(reason)
-	default:
-		return a, nil
+		err = errors.New(reason)
 	}
+	return Answer(word), err
 }
 
 // closedError is the error of a holder that ended before it answered.

@@ -2,6 +2,8 @@ package held
 
 import (
 	"encoding/hex"
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,10 +18,7 @@ const minAge = 10 * time.Second
 // Sweep removes the sockets of killed holders that are at least olderThan old, and says how many.
 func Sweep(dir string, olderThan time.Duration) (removed int, err error) {
 	files, err := os.ReadDir(dir)
-	if err != nil {
-		if os.IsNotExist(err) {
-			return 0, nil
-		}
+	if err != nil && !os.IsNotExist(err) {
 		return 0, err
 	}
 	for _, f := range files {
@@ -56,10 +55,9 @@ func isSocketName(name string) bool {
 // abandoned reports whether nobody listens any more. A holder keeps its socket open for as long as it
 // lives, so a refused connection is final.
 func abandoned(path string) bool {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return false
+	c, err := net.DialUnix(network, nil, &net.UnixAddr{Name: path, Net: network})
+	if err == nil {
+		c.Close()
 	}
-	defer unix.Close(fd)
-	return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) == unix.ECONNREFUSED
+	return errors.Is(err, unix.ECONNREFUSED)
 }
