@@ -58,22 +58,14 @@ type acquisition struct {
 }
 
 func (c *acquireCommand) run(out *term.Printer) error {
-	v, err := resolve(c)
+	v, run, err := prepare(c, out)
 	if err != nil {
 		return err
 	}
-	terminal := runner.HasTerminal()
-	relay, err := signals.NewRelay(terminal)
-	if err != nil {
-		return err
-	}
-	relay.Catch()
-	a := &acquisition{run: &runner.Run{Relay: relay, Terminal: terminal}}
-	out.Request = &a.run.Request
+	a := &acquisition{run: run}
 	if err := c.readSettings(v, a, out); err != nil {
 		return err
 	}
-	a.run.Log, a.run.Say = out.Log, out.Say
 	if a.process < 0 {
 		a.run.Waits = out.Waits()
 		return a.forNone(out)
@@ -83,9 +75,6 @@ func (c *acquireCommand) run(out *term.Printer) error {
 
 // readSettings finds out what is asked for and checks it.
 func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *term.Printer) (err error) {
-	if err := configureLog(out, v); err != nil {
-		return err
-	}
 	if !c.For.given() {
 		return usageError{errors.New("missing --for: name the process whose end frees the slot, in a shell --for $$ (or --for none on a networked store)")}
 	}

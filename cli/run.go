@@ -79,24 +79,15 @@ func (c *runCommand) run(out *term.Printer) error {
 	if c.Timeout.given() {
 		return usageError{errors.New("--timeout: flock's --timeout is --wait here, timeout(1)'s is --time-limit")}
 	}
-	v, err := resolve(c)
+	v, run, err := prepare(c, out)
 	if err != nil {
 		return err
 	}
-	terminal := runner.HasTerminal()
-	relay, err := signals.NewRelay(terminal)
-	if err != nil {
-		return err
-	}
-	relay.Catch()
-	run := &runner.Run{Relay: relay, Terminal: terminal, Env: entry.Environ()}
-	out.Request = &run.Request
 	reporting, err := c.readSettings(v, run, out)
 	if err != nil {
 		return err
 	}
-	run.Log, run.Say, run.Waits = out.Log, out.Say, out.Waits()
-	run.Sockets = socketDir
+	run.Env, run.Waits, run.Sockets = entry.Environ(), out.Waits(), socketDir
 	o := run.Do()
 	code := exit(out, reporting.outcome(run, o, out))
 	if reporting.file != nil {
@@ -105,6 +96,24 @@ func (c *runCommand) run(out *term.Printer) error {
 		}
 	}
 	return exitError{code: code}
+}
+
+// prepare is the beginning of every command that waits for a slot: it reads the
+// settings and catches signals.
+func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error) {
+	v, err := resolve(command)
+	if err != nil {
+		return nil, nil, err
+	}
+	terminal := runner.HasTerminal()
+	relay, err := signals.NewRelay(terminal)
+	if err != nil {
+		return nil, nil, err
+	}
+	relay.Catch()
+	run := &runner.Run{Relay: relay, Terminal: terminal, Log: out.Log, Say: out.Say}
+	out.Request = &run.Request
+	return v, run, configureLog(out, v)
 }
 
 // socketDir is where golocks of this user find each other.
@@ -131,9 +140,6 @@ func (r *reporting) outcome(run *runner.Run, o runner.Outcome, out *term.Printer
 
 // readSettings reads the settings into run, and checks them.
 func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.Printer) (_ *reporting, err error) {
-	if err := configureLog(out, v); err != nil {
-		return nil, err
-	}
 	run.Argv = c.Command
 	if len(run.Argv) > 0 && run.Argv[0] == "--" {
 		run.Argv = run.Argv[1:]
