@@ -20,9 +20,6 @@ import (
 	"golock/locks"
 )
 
-// exitFailed is the exit code of a failed check.
-const exitFailed = 1
-
 // checkPatience is how long a check waits while nothing happens: twice the usual
 // TTL, after which every lock must be free again.
 const checkPatience = time.Minute
@@ -76,13 +73,12 @@ func (c *checkCommand) run(out *term.Printer) error {
 	// A signal ends the runs first, then the test tidies up. A reader of the report
 	// that is gone must not end it before.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	ctx, stopped := untilStopped(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	ctx, stop := untilStopped()
 	t := &strengthTest{out: out}
 	report, err := t.do(ctx, c)
+	stop()
 	var start *check.StartError
-	switch sig := stopped(); {
-	case err != nil && sig != 0:
-		return exitError{code: exitSignal + int(sig)}
+	switch {
 	case errors.As(err, &start) && t.test.Tool.Golock:
 		if slices.Contains([]int{exitUsage, exitUnavailable, exitFault, exitConfig}, start.Code) {
 			return exitError{start.Code, start}

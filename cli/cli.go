@@ -47,13 +47,11 @@ type command interface {
 
 // named finds a command; nil: there is none.
 func (c *commands) named(name string) command {
-	v := reflect.ValueOf(c).Elem()
-	for i := range v.NumField() {
-		if strings.ToLower(v.Type().Field(i).Name) == name {
-			return v.Field(i).Addr().Interface().(command)
-		}
+	v := reflect.ValueOf(c).Elem().FieldByNameFunc(func(field string) bool { return strings.ToLower(field) == name })
+	if !v.IsValid() {
+		return nil
 	}
-	return nil
+	return v.Addr().Interface().(command)
 }
 
 const helpRoot = `golock limits how many of a kind run at a time.
@@ -155,27 +153,24 @@ func printOut(text string) error {
 }
 
 // untilStopped gives a context that a signal ends: what the command has begun must
-// be undone then. The function ends it and gives the signal; 0: none came.
-func untilStopped(all ...os.Signal) (context.Context, func() syscall.Signal) {
-	ctx, cancel := context.WithCancel(context.Background())
-	caught, result := make(chan os.Signal, 1), make(chan syscall.Signal, 1)
-	for _, sig := range all {
+// be undone then. Its cause is an exitError with the code for that signal.
+func untilStopped() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	caught := make(chan os.Signal, 1)
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		if !signal.Ignored(sig) { // nohup, a background job of a script
 			signal.Notify(caught, sig)
 		}
 	}
 	go func() {
-		defer close(result)
 		select {
 		case sig := <-caught:
-			result <- sig.(syscall.Signal)
-			cancel()
+			cancel(exitError{code: exitSignal + int(sig.(syscall.Signal))})
 		case <-ctx.Done():
 		}
 	}()
-	return ctx, func() syscall.Signal {
+	return ctx, func() {
 		signal.Stop(caught)
-		cancel()
-		return <-result
+		cancel(nil)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
 	"golock/cli/doctor"
@@ -14,9 +13,6 @@ import (
 	"golock/locks"
 	"golock/locks/open"
 )
-
-// exitProblem says that a promise does not hold here.
-const exitProblem = 1
 
 // doctorCommand is golock doctor.
 type doctorCommand struct {
@@ -44,7 +40,7 @@ Exit codes:
   69 the store cannot be reached or refuses: it could not be examined`
 }
 
-func (c *doctorCommand) run(*term.Printer) error {
+func (c *doctorCommand) run(out *term.Printer) error {
 	v, err := resolve(c)
 	if err != nil {
 		return err
@@ -54,15 +50,16 @@ func (c *doctorCommand) run(*term.Printer) error {
 		return err
 	}
 	defer store.Close()
-	ttl := readTTL(v, store)
+	ttl := readTTL(v, store, out)
 	if v.Err() != nil {
 		return v.Err()
 	}
-	ctx, stopped := untilStopped(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := untilStopped()
 	found, code := diagnose(ctx, v, store, ttl)
-	if sig := stopped(); sig != 0 {
-		return exitError{code: exitSignal + int(sig)}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
+	stop()
 	text := findingsText(found, c.Verbose.on())
 	if c.JSON.on() {
 		text = term.JSONText(found, "  ")
@@ -98,7 +95,7 @@ func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time
 	}
 	for _, f := range found {
 		if f.Level == locks.Problem {
-			code = exitProblem
+			code = exitFailed
 		}
 	}
 	return found, code

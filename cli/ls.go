@@ -150,8 +150,8 @@ type answer struct {
 // user ends it, gives the exit code 0. A question, which may take its time, has a
 // goroutine of its own.
 func (l *lister) loop() error {
-	ctx, stopped := untilStopped(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	defer stopped()
+	ctx, stop := untilStopped()
+	defer stop()
 	answers := make(chan answer, 1)
 	for {
 		asked := time.Now()
@@ -175,8 +175,8 @@ func (l *lister) loop() error {
 			}
 		}
 		if ctx.Err() != nil {
-			if sig := stopped(); sig != syscall.SIGINT {
-				return exitError{code: exitSignal + int(sig)}
+			if err := context.Cause(ctx); !errors.Is(err, exitError{code: exitSignal + int(syscall.SIGINT)}) {
+				return err
 			}
 			return nil
 		}

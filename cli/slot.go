@@ -168,13 +168,13 @@ func readReplace(v *config.Values, run *runner.Run, out *term.Printer) {
 
 // readLease reads what concerns leases.
 func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
+	run.Request.TTL = readTTL(v, run.Store, out)
 	if locks.KindOf(run.Store) != locks.LeaseQueue {
-		for _, key := range []string{"ttl", "on-lost", "show-args"} {
+		for _, key := range []string{"on-lost", "show-args"} {
 			refuse(v, key, noLeases(run.Store), out)
 		}
 		return
 	}
-	run.Request.TTL = readTTL(v, run.Store)
 	switch policy := v.Text("on-lost"); policy {
 	case "stop":
 	case "warn":
@@ -188,11 +188,9 @@ func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
 }
 
 // readTTL reads the lease time; 0: the store has no leases.
-func readTTL(v *config.Values, store locks.Store) time.Duration {
+func readTTL(v *config.Values, store locks.Store, out *term.Printer) time.Duration {
 	if locks.KindOf(store) != locks.LeaseQueue {
-		if source, ok := v.Given("ttl"); ok && source.FromFlag() {
-			v.Fail("ttl", "%s", noLeases(store))
-		}
+		refuse(v, "ttl", noLeases(store), out)
 		return 0
 	}
 	ttl := v.Duration("ttl")
