@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -98,11 +97,7 @@ func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
 	if line.Slots == nil {
 		line.Slots = []int{}
 	}
-	text, err := json.Marshal(line)
-	if err == nil {
-		err = r.write(append(term.EscapeControls(text), '\n'))
-	}
-	if err != nil {
+	if err := r.write([]byte(term.JSON(line) + "\n")); err != nil {
 		return fmt.Errorf("the report could not be written to %s: %w", r.path, err)
 	}
 	return nil

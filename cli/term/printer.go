@@ -164,17 +164,18 @@ func logText(v any) string {
 	return text
 }
 
+// JSON is a value as JSON in one line.
 func JSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
 		text, _ = json.Marshal(fmt.Sprint(v))
 	}
-	return string(EscapeControls(text))
+	return string(escapeControls(text))
 }
 
-// EscapeControls escapes characters that steer a terminal in a JSON text: people
+// escapeControls escapes characters that steer a terminal in a JSON text: people
 // look at it with cat. The library escapes only those below the space.
-func EscapeControls(text []byte) []byte {
+func escapeControls(text []byte) []byte {
 	if !bytes.ContainsFunc(text, func(r rune) bool { return r > ' ' && locks.IsTerminalControl(r) }) {
 		return text
 	}
@@ -198,7 +199,7 @@ func JSONText(v any, indent string) string {
 	if err := enc.Encode(v); err != nil {
 		panic(err)
 	}
-	return string(EscapeControls(b.Bytes()))
+	return string(escapeControls(b.Bytes()))
 }
 
 // withoutPasswords takes passwords out of URLs. A URL in the wrong place is

@@ -24,8 +24,6 @@ type column struct {
 	width int
 }
 
-func (c *column) add(cell string) { c.cells = append(c.cells, cell) }
-
 // Table gives the lines of a table, none without entries. To fit into a width it
 // shortens names first, then leaves columns out; the command gets the rest.
 func Table(shown []Row, width int) []string {
@@ -33,9 +31,6 @@ func Table(shown []Row, width int) []string {
 		return nil
 	}
 	columns := fillColumns(shown, width > 0)
-	for i := range columns {
-		columns[i].measure()
-	}
 	if width > 0 {
 		columns = fitColumns(columns, width)
 	}
@@ -66,7 +61,7 @@ func Table(shown []Row, width int) []string {
 func fillColumns(shown []Row, brief bool) []column {
 	var columns []column
 	for _, head := range []string{"NAME", "STATE", "POS", "SLOT", "MAX", "WEIGHT", "PRIORITY", "PID", "USER", "SINCE", "AGE", "UNTIL", "COMMAND"} {
-		columns = append(columns, column{head: head})
+		columns = append(columns, column{head: head, width: len(head)})
 	}
 	telling := map[string]bool{"COMMAND": true}
 	longest := commandLimit
@@ -82,7 +77,8 @@ func fillColumns(shown []Row, brief bool) []column {
 			locks.Printable(e.Name, NameLimit), stateText(e), position, slotCell(e), limitText(e.Max), unlessUsual(e.Weight, 1), unlessUsual(e.Priority, 0),
 			pidText(e.PID), userText(e), momentText(e.Since, brief), ageText(e.Since), endText(e), locks.Printable(strings.Join(e.Command, " "), longest),
 		} {
-			columns[i].add(cell)
+			columns[i].cells = append(columns[i].cells, cell)
+			columns[i].width = max(columns[i].width, Width(cell))
 			if cell != "" {
 				telling[columns[i].head] = true
 			}
@@ -206,23 +202,11 @@ func fitColumns(columns []column, width int) []column {
 		if used()+command <= width {
 			break
 		}
-		for i, c := range columns {
-			if c.head == head {
-				columns = append(columns[:i], columns[i+1:]...)
-				break
-			}
-		}
+		columns = slices.DeleteFunc(columns, func(c column) bool { return c.head == head })
 	}
 	last := &columns[len(columns)-1]
 	last.width = min(last.width, max(width-used(), 1))
 	return columns
-}
-
-func (c *column) measure() {
-	c.width = Width(c.head)
-	for _, cell := range c.cells {
-		c.width = max(c.width, Width(cell))
-	}
 }
 
 // Width is the number of columns that a text takes on a terminal.
