@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"golock/cli/term"
 	"golock/config"
+	"golock/internal/procfs"
 	"golock/locks"
 	"golock/locks/open"
 	"golock/runner"
@@ -124,7 +123,9 @@ func (a *acquisition) openProcess(text string) (err error) {
 	case isReadable(a.process):
 		return wrong("process %d has ended", a.pid)
 	}
-	a.run.Argv = commandOf(a.pid)
+	if a.run.Argv = procfs.Command(a.pid); a.run.Argv == nil {
+		a.run.Argv = []string{"golock", "acquire", "--for", text}
+	}
 	return nil
 }
 
@@ -133,17 +134,6 @@ func isReadable(fd int) bool {
 	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(ready, 0)
 	return err == nil && n > 0
-}
-
-// commandOf is the command line of a process, for those who look who holds.
-func commandOf(pid int) []string {
-	const enough = 4096
-	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-	line := strings.TrimRight(string(text[:min(len(text), enough)]), "\x00")
-	if line == "" {
-		return []string{"golock", "acquire", "--for", strconv.Itoa(pid)}
-	}
-	return strings.Split(line, "\x00")
 }
 
 // forNone takes the slot and leaves it to its lease.

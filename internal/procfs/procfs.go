@@ -166,10 +166,11 @@ func Ancestors(pid int) (pids []int) {
 // Command is the command line of a process; nil if it cannot be read.
 func Command(pid int) []string {
 	text, _, err := read(Dir(pid)+"/cmdline", 4096)
+	text = strings.TrimRight(text, "\x00") // many, behind a title that a program gave itself
 	if err != nil || text == "" {
 		return nil
 	}
-	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
+	return strings.Split(text, "\x00")
 }
 
 // Status is a line of /proc/PID/status without its key; "" if there is none.
