@@ -33,12 +33,10 @@ Examples:
         a crontab line; the metrics are described in docs/operations.md`
 }
 
-var errMissingReport = errors.New("missing the files that golock run --report has written; see golock report --help")
-
 // run converts reports to metrics. It writes nothing before it has read all.
 func (c *reportCommand) run(out *term.Printer) error {
 	if len(c.Reports) == 0 {
-		return usageError{errMissingReport}
+		return usageError{errors.New("missing the files that golock run --report has written; see golock report --help")}
 	}
 	m := metrics{}
 	for _, path := range c.Reports {

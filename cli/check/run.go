@@ -128,12 +128,9 @@ func (r *run) keep(b []byte) {
 
 // Quote writes words so that a shell reads them as they are.
 func Quote(words []string) string {
-	var b strings.Builder
+	quoted := make([]string, len(words))
 	for i, w := range words {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString("'" + strings.ReplaceAll(w, "'", `'\''`) + "'")
+		quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 	}
-	return b.String()
+	return strings.Join(quoted, " ")
 }
