@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -95,6 +96,11 @@ func subreaper(leased bool) locks.Finding {
 		f.Level, f.Why = locks.Problem, "when golock is killed, what the command has started can outlive its lease"
 	}
 	return f
+}
+
+// prctl reads one of the process's attributes.
+func prctl(option int, value *uintptr) error {
+	return unix.Prctl(option, uintptr(unsafe.Pointer(value)), 0, 0, 0)
 }
 
 // limits examines resource limits.
