@@ -62,7 +62,7 @@ func codeOf(err error) int {
 	switch {
 	case is[*locks.PanicError](err), is[outputError](err), errors.Is(err, errHolderGone):
 		return exitFault
-	case is[usageError](err), isSetting && setting.FromFlag():
+	case is[usageError](err), isSetting && setting.Source.FromFlag():
 		return exitUsage
 	case isSetting:
 		return exitConfig

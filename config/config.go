@@ -112,9 +112,6 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Source.String() + ": " + e.Problem }
 
-// FromFlag reports whether the command line is wrong: its exit code differs.
-func (e *Error) FromFlag() bool { return e.Source.FromFlag() }
-
 // Resolve reads all sources. The strongest source that gives a setting of a
 // group hides the group of all weaker ones; what one source gives stays together.
 // Every file is checked in full. Flags and variables are checked when Values is

@@ -105,7 +105,7 @@ func wantError(t testing.TB, err error, text string, fromFlag bool) {
 		t.Errorf("error of type %T, want *config.Error: %v", err, err)
 	case err.Error() != text:
 		t.Errorf("error:\n  %s\nwant:\n  %s", err, text)
-	case e.FromFlag() != fromFlag || e.Source.FromFlag() != fromFlag:
-		t.Errorf("%v: FromFlag is %v", err, e.FromFlag())
+	case e.Source.FromFlag() != fromFlag:
+		t.Errorf("%v: FromFlag is %v", err, e.Source.FromFlag())
 	}
 }
