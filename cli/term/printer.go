@@ -157,11 +157,10 @@ func LogValue(v any) any {
 
 // logText is a value in a line for people; numbers of slots are written as in GOLOCK_SLOTS.
 func logText(v any) string {
-	text := fmt.Sprint(LogValue(v))
-	if _, ok := v.([]int); ok {
-		text = strings.ReplaceAll(strings.Trim(text, "[]"), " ", ",")
+	if slots, ok := v.([]int); ok {
+		return slotText(slots)
 	}
-	return text
+	return fmt.Sprint(LogValue(v))
 }
 
 // JSON is a value as JSON in one line.
