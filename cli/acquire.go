@@ -26,7 +26,6 @@ type acquireCommand struct {
 	logFlags
 }
 
-// Help implements kong.HelpProvider.
 func (*acquireCommand) Help() string {
 	return `Prints the ID of the slot alone on standard output. A holder process keeps the slot
 until golock release ID, or until the process of --for has ended in whatever way.

@@ -26,7 +26,6 @@ type breakCommand struct {
 	logFlags
 }
 
-// Help implements kong.HelpProvider.
 func (*breakCommand) Help() string {
 	return `Evicts: the golock of each holder stops its command (--signal, then KILL after
 --kill-after or what its lease leaves) and exits with 79. golock break returns

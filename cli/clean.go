@@ -25,7 +25,6 @@ type olderThanFlag struct {
 	OlderThan durationFlag `name:"older-than" file:"no" placeholder:"D" help:"Only what is at least so old: has held or waited for so long, or has not been in use."`
 }
 
-// Help implements kong.HelpProvider.
 func (*cleanCommand) Help() string {
 	return `Removes entries of dead processes, lock files that nobody uses, and what else killed
 golocks have left; never what is in use. golock works without it: it is for tidiness.

@@ -40,7 +40,8 @@ type commands struct {
 	Manual     manualCommand     `cmd:"" hidden:""`
 }
 
-// command is what the command line selects.
+// command is what the command line selects. Its method Help, if it has one, gives
+// kong what --help and the manual say beside the flags (kong.HelpProvider).
 type command interface {
 	run(out *term.Printer) error
 }

@@ -29,7 +29,6 @@ type completionCommand struct {
 	Shell textFlag `arg:"" optional:"" name:"shell" help:"bash, zsh or fish."`
 }
 
-// Help implements kong.HelpProvider.
 func (*completionCommand) Help() string {
 	return `Completes commands, flags, their values, the names of locks in use, IDs, and behind
 golock run the command as if it stood alone.

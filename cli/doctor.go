@@ -23,7 +23,6 @@ type doctorCommand struct {
 	Verbose boolFlag     `name:"verbose" short:"v" file:"no" help:"Print also what is as it should be, and notes."`
 }
 
-// Help implements kong.HelpProvider.
 func (*doctorCommand) Help() string {
 	return `Looks at this host and at the store, as a run with the same flags would find them.
 It prints each problem, why it matters and how to fix it, and with -v also notes

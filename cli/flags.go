@@ -385,19 +385,14 @@ func (a *lockArgument) lock() (name string, given bool, err error) {
 	return name, given, err
 }
 
-// idArgument names an entry, as an argument or with --id.
-type idArgument struct {
+// entryFlags name an entry, as an argument or with --id, and its store.
+type entryFlags struct {
+	storeFlags
 	Entry textFlag `arg:"" optional:"" name:"entry" help:"The entry's ID."`
 	idFlag
 }
 
-// entryFlags name an entry and its store.
-type entryFlags struct {
-	storeFlags
-	idArgument
-}
-
-func (a *idArgument) id() (ref locks.Ref, given bool, err error) {
+func (a *entryFlags) id() (ref locks.Ref, given bool, err error) {
 	text, given, err := oneOf(&a.Entry, &a.ID, "--id")
 	if err == nil && given {
 		ref, err = parseID(text)

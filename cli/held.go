@@ -23,7 +23,6 @@ type idFlag struct {
 // heldCommand is golock held.
 type heldCommand struct{ entryFlags }
 
-// Help implements kong.HelpProvider.
 func (*heldCommand) Help() string {
 	return `For the moment before a step that must not be done without the slot. Without an ID it
 asks for the run around. On a networked store the lease is renewed first. Prints nothing.

@@ -16,7 +16,6 @@ type helpCommand struct {
 	Command textFlag `arg:"" optional:"" name:"command" help:"The command; without one all of them."`
 }
 
-// Help implements kong.HelpProvider.
 func (*helpCommand) Help() string { return "The same as golock COMMAND --help." }
 
 func (c *helpCommand) run(out *term.Printer) error {
@@ -29,14 +28,10 @@ func (c *helpCommand) run(out *term.Printer) error {
 
 // flagGroups are the titles under which --help lists flags.
 func flagGroups() kong.Option {
-	var groups []kong.Group
-	for _, g := range [][2]string{
-		{"slot", "Which slot:"}, {"waiting", "Waiting for it:"}, {"ending", "Signals, and how it ends:"},
-		{"network", "Stores of several hosts:"}, {"output", "Output and settings:"},
-	} {
-		groups = append(groups, kong.Group{Key: g[0], Title: g[1]})
-	}
-	return kong.ExplicitGroups(groups)
+	return kong.ExplicitGroups([]kong.Group{
+		{Key: "slot", Title: "Which slot:"}, {Key: "waiting", Title: "Waiting for it:"}, {Key: "ending", Title: "Signals, and how it ends:"},
+		{Key: "network", Title: "Stores of several hosts:"}, {Key: "output", Title: "Output and settings:"},
+	})
 }
 
 // printHelp prints the help of a command, or of golock: for -h what fits on a

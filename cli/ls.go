@@ -30,7 +30,6 @@ const (
 	leastInterval = 100 * time.Millisecond // every look is a question to the store
 )
 
-// Help implements kong.HelpProvider.
 func (*lsCommand) Help() string {
 	return `Holders come first, then waiters in the order in which they will be served.
 

@@ -51,7 +51,11 @@ func manual(page string, app *kong.Application) string {
 				again = append(again, "\\fB"+roff(names)+"\\fR")
 			default:
 				described[same] = true
-				section(&sections, names, valueOf(f), describe(f.Value))
+				fmt.Fprintf(&sections, ".TP\n\\fB%s\\fR", roff(names))
+				if value := valueOf(f); value != "" {
+					fmt.Fprintf(&sections, " \\fI%s\\fR", roff(value))
+				}
+				fmt.Fprintf(&sections, "\n%s\n", roff(describe(f.Value)))
 			}
 		}
 		if len(again) > 0 {
@@ -140,15 +144,6 @@ func valueOf(f *kong.Flag) string {
 		return ""
 	}
 	return f.PlaceHolder
-}
-
-// section is one flag.
-func section(b *strings.Builder, names, value, help string) {
-	fmt.Fprintf(b, ".TP\n\\fB%s\\fR", roff(names))
-	if value != "" {
-		fmt.Fprintf(b, " \\fI%s\\fR", roff(value))
-	}
-	fmt.Fprintf(b, "\n%s\n", roff(help))
 }
 
 // paragraphs sets a text of --help: lines that begin with a blank, and what stands

@@ -21,7 +21,6 @@ type reportCommand struct {
 	Reports  []textFlag `arg:"" optional:"" name:"reports" sep:"none" help:"Files that --report has written, in any order."`
 }
 
-// Help implements kong.HelpProvider.
 func (*reportCommand) Help() string {
 	return `Sums up what golock run --report has written, by lock: the number of runs and their
 outcomes, and of the last one when it ended, how long it waited and ran, its exit code.

@@ -40,7 +40,6 @@ type runCommand struct {
 	Command rest `arg:"" optional:"" passthrough:"partial" name:"command" help:"The command and its arguments, after -- if it could be taken for a flag."`
 }
 
-// Help implements kong.HelpProvider.
 func (*runCommand) Help() string {
 	return `Everything after the first word that is no flag belongs to the command.
 A duration D is 10, 0.5 (seconds), 1m30s or 2d.
