@@ -1,13 +1,14 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golock/internal/procfs"
 )
 
 // maxSize keeps a path given by mistake from filling the memory.
@@ -50,20 +51,17 @@ func (f Files) Paths() (paths []string, err error) {
 // home gives the home directory in the password database; "": there is none.
 // Package os/user would fall back to $HOME.
 func (f Files) home() (string, error) {
-	if f.Passwd == "" {
-		return "", nil
-	}
-	data, err := readFile(f.Passwd, nil)
+	text, _, err := procfs.Read(f.Passwd, 8192)
 	if isMissing(err) {
 		return "", nil
 	}
 	if err != nil {
-		return "", &Error{Source{File: f.Passwd}, fmt.Sprintf("cannot look up the home directory of user %d: %v", f.UID, err)}
+		return "", &Error{Source{File: f.Passwd}, fmt.Sprintf("cannot look up the home directory of user %d: the file cannot be read: %v", f.UID, err)}
 	}
 	uid := strconv.Itoa(f.UID)
-	for line := range bytes.Lines(data) {
+	for line := range strings.Lines(text) {
 		// name:password:UID:GID:GECOS:directory:shell
-		fields := strings.Split(strings.TrimSuffix(string(line), "\n"), ":")
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
 		if len(fields) < 6 || fields[2] != uid {
 			continue
 		}
@@ -77,37 +75,25 @@ func (f Files) home() (string, error) {
 
 // Read gives the content of a file that nobody but root and the user can have
 // written, and its mode. The error is an *Error, or says that there is no such
-// file. Write permission that an ACL gives shows in the group bits.
+// file.
 func (f Files) Read(path string) (data []byte, mode uint32, err error) {
-	data, err = readFile(path, func(st *syscall.Stat_t) error {
-		mode = st.Mode
-		switch {
-		case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
-			return fmt.Errorf("is a directory, not a file")
-		case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
-			return fmt.Errorf("is not a regular file")
-		case st.Uid != 0 && int(st.Uid) != f.UID:
-			return fmt.Errorf("belongs to user %d, who could write anything into it: chown %d %s", st.Uid, f.UID, path)
-		case st.Mode&0o022 != 0:
-			return fmt.Errorf("other users can write to it (mode %04o): chmod go-w %s", st.Mode&0o7777, path)
-		}
-		return nil
-	})
+	var st syscall.Stat_t
+	data, err = f.read(path, &st)
 	if err == nil && len(data) > maxSize {
 		err = fmt.Errorf("is larger than 1 MiB, which no configuration is")
 	}
 	if err != nil && !isMissing(err) {
 		err = &Error{Source{File: path}, err.Error()}
 	}
-	return data, mode, err
+	return data, st.Mode, err
 }
 
-// readFile reads a file that check accepts; a file that is too large is cut. It
-// checks the open descriptor, so that this file is the one that is read. Package
-// os would set up the runtime's poller, at every start.
-func readFile(path string, check func(*syscall.Stat_t) error) (data []byte, err error) {
+// read cuts a file that is too large. It checks the open descriptor, so that this
+// file is the one that is read. Write permission that an ACL gives shows in the group
+// bits. Package os would set up the runtime's poller, at every start.
+func (f Files) read(path string, st *syscall.Stat_t) (data []byte, err error) {
 	// Do not wait for the writer of a FIFO, do not get a controlling terminal.
-	fd, err := retry(func() (int, error) {
+	fd, err := procfs.IgnoringEINTR(func() (int, error) {
 		return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	})
 	if isMissing(err) {
@@ -117,17 +103,21 @@ func readFile(path string, check func(*syscall.Stat_t) error) (data []byte, err 
 		return nil, fmt.Errorf("the file cannot be opened: %w", err)
 	}
 	defer syscall.Close(fd)
-	if check != nil {
-		var st syscall.Stat_t
-		if err := syscall.Fstat(fd, &st); err != nil {
-			return nil, fmt.Errorf("the file cannot be examined: %w", err)
-		}
-		if err := check(&st); err != nil {
-			return nil, err
-		}
+	if err := syscall.Fstat(fd, st); err != nil {
+		return nil, fmt.Errorf("the file cannot be examined: %w", err)
 	}
-	for chunk := make([]byte, 8192); len(data) <= maxSize || check == nil; {
-		n, err := retry(func() (int, error) { return syscall.Read(fd, chunk) })
+	switch {
+	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
+		return nil, fmt.Errorf("is a directory, not a file")
+	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
+		return nil, fmt.Errorf("is not a regular file")
+	case st.Uid != 0 && int(st.Uid) != f.UID:
+		return nil, fmt.Errorf("belongs to user %d, who could write anything into it: chown %d %s", st.Uid, f.UID, path)
+	case st.Mode&0o022 != 0:
+		return nil, fmt.Errorf("other users can write to it (mode %04o): chmod go-w %s", st.Mode&0o7777, path)
+	}
+	for chunk := make([]byte, 8192); len(data) <= maxSize; {
+		n, err := procfs.IgnoringEINTR(func() (int, error) { return syscall.Read(fd, chunk) })
 		if err != nil {
 			return nil, fmt.Errorf("the file cannot be read: %w", err)
 		}
@@ -137,14 +127,6 @@ func readFile(path string, check func(*syscall.Stat_t) error) (data []byte, err 
 		data = append(data, chunk[:n]...)
 	}
 	return data, nil
-}
-
-func retry(call func() (int, error)) (n int, err error) {
-	err = syscall.EINTR
-	for err == syscall.EINTR {
-		n, err = call()
-	}
-	return n, err
 }
 
 // isHidden reports whether a directory above the path cannot be searched: a

@@ -50,13 +50,13 @@ func parseLocks(text string) (found []Lock) {
 // LockText is /proc/locks, read in as few pieces as the kernel gives it: between
 // two of them the list may change.
 func LockText() (text string, pieces int) {
-	text, pieces, _ = read("/proc/locks", 1<<14)
+	text, pieces, _ = Read("/proc/locks", 1<<14)
 	return text, pieces
 }
 
 // FDLocks are the locks on the open file of a descriptor.
 func FDLocks(pid, fd int) []Lock {
-	text, _, _ := read(Dir(pid)+"/fdinfo/"+strconv.Itoa(fd), 1<<10)
+	text, _, _ := Read(Dir(pid)+"/fdinfo/"+strconv.Itoa(fd), 1<<10)
 	var found []Lock
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, "lock:"); ok {

@@ -40,24 +40,24 @@ func Self() (Stat, error) { return ReadStat(0) }
 
 // ReadStat reads about one process.
 func ReadStat(pid int) (Stat, error) {
-	text, _, err := read(Dir(pid)+"/stat", 512)
+	text, _, err := Read(Dir(pid)+"/stat", 512)
 	if err != nil {
 		return Stat{}, err
 	}
 	return ParseStat(text)
 }
 
-// read reads a whole file and counts the pieces in which it came. Unlike os.ReadFile
+// Read reads a whole file and counts the pieces in which it came. Unlike os.ReadFile
 // it does not start Go's poller, which most runs need for nothing else.
-func read(path string, size int) (text string, pieces int, err error) {
-	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+func Read(path string, size int) (text string, pieces int, err error) {
+	fd, err := IgnoringEINTR(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return "", 0, err
 	}
 	defer unix.Close(fd)
 	var all strings.Builder
 	for piece := make([]byte, size); ; pieces++ {
-		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, piece) })
+		n, err := IgnoringEINTR(func() (int, error) { return unix.Read(fd, piece) })
 		if n <= 0 || err != nil {
 			return all.String(), pieces, err
 		}
@@ -65,7 +65,8 @@ func read(path string, size int) (text string, pieces int, err error) {
 	}
 }
 
-func ignoringEINTR(call func() (int, error)) (int, error) {
+// IgnoringEINTR repeats a system call that a signal interrupted.
+func IgnoringEINTR(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); err != unix.EINTR {
 			return n, err
@@ -139,7 +140,7 @@ func Children(pid int) ([]int, error) {
 	}
 	var found []int
 	for _, thread := range threads {
-		text, _, err := read(Dir(pid)+"/task/"+strconv.Itoa(thread)+"/children", 512)
+		text, _, err := Read(Dir(pid)+"/task/"+strconv.Itoa(thread)+"/children", 512)
 		if err != nil && thread == pid {
 			return nil, err
 		}
@@ -165,7 +166,7 @@ func Ancestors(pid int) (pids []int) {
 
 // Command is the command line of a process; nil if it cannot be read.
 func Command(pid int) []string {
-	text, _, err := read(Dir(pid)+"/cmdline", 4096)
+	text, _, err := Read(Dir(pid)+"/cmdline", 4096)
 	text = strings.TrimRight(text, "\x00") // many, behind a title that a program gave itself
 	if err != nil || text == "" {
 		return nil
@@ -175,7 +176,7 @@ func Command(pid int) []string {
 
 // Status is a line of /proc/PID/status without its key; "" if there is none.
 func Status(pid int, key string) string {
-	text, _, _ := read(Dir(pid)+"/status", 4096)
+	text, _, _ := Read(Dir(pid)+"/status", 4096)
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, key+":"); ok {
 			return strings.TrimSpace(value)
@@ -208,7 +209,7 @@ func Namespace(kind string) uint64 {
 // BootID is the number that the kernel makes anew at every boot; zero if it cannot
 // be known.
 func BootID() (id [16]byte) {
-	text, _, _ := read("/proc/sys/kernel/random/boot_id", 64)
+	text, _, _ := Read("/proc/sys/kernel/random/boot_id", 64)
 	_, _ = hex.Decode(id[:], []byte(strings.ReplaceAll(strings.TrimSpace(text), "-", "")))
 	return id
 }
