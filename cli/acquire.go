@@ -19,7 +19,6 @@ import (
 	"golock/signals"
 )
 
-// acquireCommand is golock acquire.
 type acquireCommand struct {
 	slotFlags
 	For textFlag `name:"for" file:"no" placeholder:"PID|none" help:"The process whose end frees the slot, $$$$ in a shell; or none, on a networked store."`
@@ -96,7 +95,6 @@ func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *ter
 	return cmp.Or(v.Err(), err)
 }
 
-// openProcess opens the process of --for.
 func (a *acquisition) openProcess(text string) (err error) {
 	a.process = -1
 	if text == "none" {

@@ -15,7 +15,6 @@ import (
 	"golock/locks"
 )
 
-// breakCommand is golock break.
 type breakCommand struct {
 	lockArgument
 	idFlag
@@ -122,7 +121,6 @@ func evictedBy() string {
 	return fmt.Sprintf("%s (golock break, pid %d on %s)", who, os.Getpid(), host)
 }
 
-// eviction is one run of golock break.
 type eviction struct {
 	store locks.QueueStore
 	out   *term.Printer
@@ -138,7 +136,6 @@ type eviction struct {
 	gone []string // what was evicted, for the user
 }
 
-// wants reports whether an entry is to be evicted.
 func (b *eviction) wants(e locks.Entry) bool {
 	switch {
 	case b.name == "" && e.Ref != b.ref:

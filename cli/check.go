@@ -31,7 +31,6 @@ const killedTTL = 10 * time.Second
 // tidyLimit bounds the tidying up in the store.
 const tidyLimit = 2 * time.Second
 
-// checkCommand is golock check.
 type checkCommand struct {
 	storeFlags
 	Max      intFlag  `name:"max" default:"1" placeholder:"N" help:"Let N at a time inside."`
@@ -101,7 +100,6 @@ func (c *checkCommand) run(out *term.Printer) error {
 	return nil
 }
 
-// strengthTest is one run of golock check.
 type strengthTest struct {
 	out   *term.Printer
 	test  check.Test

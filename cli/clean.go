@@ -12,7 +12,6 @@ import (
 	"golock/locks/open"
 )
 
-// cleanCommand is golock clean.
 type cleanCommand struct {
 	lockArgument
 	storeFlags

@@ -142,7 +142,6 @@ func parse(args []string, out *term.Printer) error {
 	return parsed.Selected().Target.Addr().Interface().(command).run(out)
 }
 
-// printOut writes to standard output.
 func printOut(text string) error {
 	if text == "" {
 		return nil

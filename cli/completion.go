@@ -24,7 +24,6 @@ import (
 //go:embed completion
 var completionScripts embed.FS
 
-// completionCommand is golock completion.
 type completionCommand struct {
 	Shell textFlag `arg:"" optional:"" name:"shell" help:"bash, zsh or fish."`
 }

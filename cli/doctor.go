@@ -14,7 +14,6 @@ import (
 	"golock/locks/open"
 )
 
-// doctorCommand is golock doctor.
 type doctorCommand struct {
 	nameFlag
 	storeFlags

@@ -330,7 +330,6 @@ type storeFlags struct {
 	Config    textFlag `name:"config" env:"GOLOCK_CONFIG" file:"no" group:"output" placeholder:"FILE" help:"Read this configuration file instead of /etc/golock.toml and ~/.config/golock/config.toml."`
 }
 
-// nameFlag names the lock.
 type nameFlag struct {
 	Name textFlag `name:"name" brief:"" env:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Runs of one name in one store limit each other. With flock, fcntl and bind the store is the lock, and a name only a label."`
 }

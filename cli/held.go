@@ -20,7 +20,6 @@ type idFlag struct {
 	ID textFlag `name:"id" placeholder:"ID" help:"The entry: what acquire printed, GOLOCK_ID, or an id of golock ls --json."`
 }
 
-// heldCommand is golock held.
 type heldCommand struct{ entryFlags }
 
 func (*heldCommand) Help() string {

@@ -11,7 +11,6 @@ import (
 	"golock/cli/term"
 )
 
-// helpCommand is golock help.
 type helpCommand struct {
 	Command textFlag `arg:"" optional:"" name:"command" help:"The command; without one all of them."`
 }

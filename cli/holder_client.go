@@ -93,7 +93,6 @@ type holderClient struct {
 	progress func(w *runner.Waiting, line bool)
 }
 
-// startHolder starts a holder process.
 func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 	pace := out.PaceOf()
 	text, err := json.Marshal(holderRequest{Address: a.run.Address, Request: a.run.Request, Jitter: a.run.Jitter, Wait: a.run.Wait, Pace: pace})

@@ -15,7 +15,6 @@ import (
 	"golock/locks/open"
 )
 
-// lsCommand is golock ls.
 type lsCommand struct {
 	lockArgument
 	AllUsers boolFlag     `name:"all-users" help:"Show every user's default directory that this user may read."`
@@ -161,7 +160,10 @@ func (l *lister) loop() error {
 			if ctx.Err() != nil {
 				break
 			}
-			if err := l.show(a); err != nil {
+			if a.err != nil && codeOf(a.err) != exitUnavailable { // there is no point in going on
+				return a.err
+			}
+			if err := printOut(l.Show(a.rows, a.err)); err != nil {
 				return err
 			}
 			pause := l.Interval - time.Since(asked)
@@ -193,12 +195,4 @@ func (l *lister) ask(ctx context.Context) (a answer) {
 	defer cancel()
 	a.rows, a.err = l.list(ctx)
 	return a
-}
-
-// show shows an answer. An error says that there is no point in going on.
-func (l *lister) show(a answer) error {
-	if a.err != nil && codeOf(a.err) != exitUnavailable {
-		return a.err
-	}
-	return printOut(l.Show(a.rows, a.err))
 }

@@ -12,10 +12,8 @@ import (
 	"golock/locks/open"
 )
 
-// releaseCommand is golock release.
 type releaseCommand struct{ entryFlags }
 
-// renewCommand is golock renew.
 type renewCommand struct{ entryFlags }
 
 func (*releaseCommand) Help() string {
@@ -38,7 +36,6 @@ func (c *releaseCommand) run(*term.Printer) error { return c.do(c, releaseEntry)
 
 func (c *renewCommand) run(*term.Printer) error { return c.do(c, renewEntry) }
 
-// do does something with the entry.
 func (a *entryFlags) do(command any, action func(context.Context, locks.Ref, locks.Store) error) error {
 	ref, given, err := a.id()
 	switch {
@@ -121,7 +118,6 @@ func renewEntry(ctx context.Context, ref locks.Ref, store locks.Store) error {
 	return locks.ErrLost
 }
 
-// releaseEntry releases a slot that acquire took.
 func releaseEntry(ctx context.Context, ref locks.Ref, store locks.Store) error {
 	err := askHolder(ctx, ref, held.Release)
 	if !errors.Is(err, held.ErrNobody) {

@@ -15,7 +15,6 @@ import (
 	"golock/locks"
 )
 
-// reportCommand is golock report.
 type reportCommand struct {
 	Textfile textFlag   `name:"textfile" placeholder:"FILE" help:"Replace FILE, in one step, instead of printing: for node_exporter's textfile collector."`
 	Reports  []textFlag `arg:"" optional:"" name:"reports" sep:"none" help:"Files that --report has written, in any order."`

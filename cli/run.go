@@ -16,7 +16,6 @@ import (
 	"golock/signals"
 )
 
-// runCommand is golock run.
 type runCommand struct {
 	slotFlags
 
@@ -172,7 +171,6 @@ func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.P
 	return r, cmp.Or(v.Err(), err)
 }
 
-// readStop reads how a command is stopped.
 func readStop(v *config.Values, run *runner.Run) {
 	run.TimeLimit = v.Duration("time-limit")
 	run.KillAfter = v.Duration("kill-after")

@@ -166,7 +166,6 @@ func readReplace(v *config.Values, run *runner.Run, out *term.Printer) {
 	out.Step("ignored: a run that does not wait replaces nobody", "setting", source.String())
 }
 
-// readLease reads what concerns leases.
 func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
 	run.Request.TTL = readTTL(v, run.Store, out)
 	if locks.KindOf(run.Store) != locks.LeaseQueue {

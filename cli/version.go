@@ -11,7 +11,6 @@ import (
 // version is set by the linker (see the Makefile).
 var version string
 
-// versionCommand is golock version.
 type versionCommand struct{}
 
 func (*versionCommand) run(*term.Printer) error {

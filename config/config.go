@@ -31,7 +31,6 @@ const (
 // Kind says how a setting may be written in a file.
 type Kind int
 
-// The kinds.
 const (
 	String   Kind = iota // a string
 	Word                 // a string or an integer: signals have names and numbers

@@ -125,7 +125,6 @@ func (t *Test) Do(ctx context.Context) (*Report, error) {
 	return report, nil
 }
 
-// round makes n more runs.
 func (w *work) round(ctx context.Context, n, kill int) {
 	w.upTo = w.next + n
 	var workers sync.WaitGroup
@@ -179,7 +178,6 @@ func (w *work) take(ctx context.Context, kill int) *run {
 	return r
 }
 
-// ended counts a run.
 func (w *work) ended(r *run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -42,7 +42,6 @@ func childrenOf(pid int) (fds []int) {
 	return fds
 }
 
-// isChild reports whether a process is a child of a test.
 func isChild(pid int) bool {
 	words := procfs.Command(pid)
 	return len(words) > 1 && words[1] == ChildName

@@ -26,7 +26,6 @@ func Examine(leased bool, ttl time.Duration) []locks.Finding {
 	return append(found, stalls(Stalls(measured), leased, ttl))
 }
 
-// kernel gives its version.
 func kernel() locks.Finding {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -103,7 +102,6 @@ func prctl(option int, value *uintptr) error {
 	return unix.Prctl(option, uintptr(unsafe.Pointer(value)), 0, 0, 0)
 }
 
-// limits examines resource limits.
 func limits() locks.Finding {
 	f := locks.Finding{Level: locks.OK, Subject: "limits", What: "are high enough"}
 	var tight []string

@@ -247,11 +247,9 @@ func (p *Printer) Write(b []byte) {
 			b = b[n:]
 		}
 	}()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
 	select {
 	case <-written:
-	case <-timer.C:
+	case <-time.After(patience):
 		p.stuck = written
 	}
 }

@@ -21,7 +21,6 @@ import (
 // Question is what a client asks.
 type Question string
 
-// The questions.
 const (
 	Still   Question = "held"    // is it still held? A lease is renewed first
 	Release Question = "release" // give it back, if it was taken for that
@@ -30,7 +29,6 @@ const (
 // Answer is what a holder says.
 type Answer string
 
-// The answers.
 const (
 	Yes     Answer = "yes"     // still held; or, to Release, given back
 	No      Answer = "no"      // not held any more
