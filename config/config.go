@@ -14,6 +14,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,7 +117,7 @@ func (e *Error) Error() string { return e.Source.String() + ": " + e.Problem }
 // Every file is checked in full. Flags and variables are checked when Values is
 // asked for them. The error is an *Error.
 func Resolve(settings []Setting, from Layers) (*Values, error) {
-	v := &Values{settings: settings, found: make([]value, len(settings))}
+	v := &Values{settings: settings, found: make([]value, len(settings)), closed: map[string]bool{}}
 	for key := range from.Flags {
 		v.index(key)
 	}
@@ -172,22 +173,17 @@ func CheckVariable(name, prefix string, settings []Setting) error {
 
 // add adds the next weaker source.
 func (v *Values) add(get func(Setting) (value, bool)) {
-	var groups []string
+	closed := maps.Clone(v.closed) // what one source gives stays together
 	for i, s := range v.settings {
 		if v.found[i].texts != nil || s.Group != "" && v.closed[s.Group] {
 			continue
 		}
 		if found, ok := get(s); ok {
 			v.found[i] = found
-			groups = append(groups, s.Group)
+			closed[s.Group] = true
 		}
 	}
-	for _, group := range groups {
-		if v.closed == nil {
-			v.closed = map[string]bool{}
-		}
-		v.closed[group] = true
-	}
+	v.closed = closed
 }
 
 // load reads the files that apply, the strongest first.
