@@ -256,12 +256,11 @@ func commandsOf(app *kong.Application) (all []*kong.Node) {
 	return all
 }
 
-// flagsOf are the flags of a command, --help first.
-func flagsOf(c *kong.Node) (all []*kong.Flag) {
-	for _, level := range c.AllFlags(true) {
-		all = append(level, all...)
-	}
-	return slices.DeleteFunc(all, func(f *kong.Flag) bool { return f.Hidden })
+// flagsOf are the flags of a command, --help last.
+func flagsOf(c *kong.Node) []*kong.Flag {
+	levels := c.AllFlags(true)
+	slices.Reverse(levels)
+	return slices.Concat(levels...)
 }
 
 // namesOf are the names of a flag as they are typed, the usual long one first.
