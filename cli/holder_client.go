@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/cli/term"
+	"golock/internal/procfs"
 	"golock/locks"
 	"golock/runner"
 )
@@ -148,9 +149,9 @@ func closeFilesOnExec() {
 	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
 	}
-	files, _ := os.ReadDir("/proc/self/fd") // before Linux 5.11
-	for _, f := range files {
-		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
+	fds, _ := procfs.FDs(0) // before Linux 5.11
+	for _, fd := range fds {
+		if fd > 2 {
 			unix.CloseOnExec(fd)
 		}
 	}
