@@ -65,7 +65,7 @@ const evictLimit = 10 * time.Second
 
 func (c *breakCommand) run(out *term.Printer) error {
 	// What to break is never left to a variable that is meant for run.
-	v, err := resolveWithoutName(c, nil)
+	v, err := resolve(c, nil)
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ type strengthTest struct {
 
 // do runs the test and tidies up.
 func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.Report, err error) {
-	v, err := resolveWithoutName(c, nil)
+	v, err := resolve(c, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (c *cleanCommand) clean() (lines []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := resolveWithoutName(c, nil)
+	v, err := resolve(c, nil)
 	if err != nil {
 		return nil, err
 	}

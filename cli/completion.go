@@ -205,7 +205,7 @@ func inUse(ids bool, given map[string][]string) (found []suggestion) {
 			flags[key] = value
 		}
 	}
-	v, err := resolveWithoutName(&runCommand{}, flags)
+	v, err := resolve(&lsCommand{}, flags)
 	if err != nil {
 		return nil
 	}

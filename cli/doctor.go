@@ -39,7 +39,7 @@ Exit codes:
 }
 
 func (c *doctorCommand) run(out *term.Printer) error {
-	v, err := resolve(c)
+	v, err := resolve(c, nil)
 	if err != nil {
 		return err
 	}

@@ -334,6 +334,8 @@ type nameFlag struct {
 	Name textFlag `name:"name" brief:"" env:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Runs of one name in one store limit each other. With flock, fcntl and bind the store is the lock, and a name only a label."`
 }
 
+func (*nameFlag) readsName() {}
+
 // slotFlags say which slot a run or acquire takes, and how.
 type slotFlags struct {
 	nameFlag

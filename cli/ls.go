@@ -63,7 +63,7 @@ func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 		flags = map[string][]string{"name": {name}} // its table in the file may name a store
 	}
 	// Without a name the user wants to see all, whatever GOLOCK_NAME says.
-	v, err := resolveWithoutName(c, flags)
+	v, err := resolve(c, flags)
 	if err != nil {
 		return nil, err
 	}

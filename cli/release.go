@@ -53,7 +53,7 @@ const statusLimit = 5 * time.Second
 // withEntry calls an action for the entry with an ID, in the store that the
 // command's flags name.
 func withEntry(command any, ref locks.Ref, action func(context.Context, locks.Ref, locks.Store) error) error {
-	v, err := resolveWithoutName(command, nil)
+	v, err := resolve(command, nil)
 	if err != nil {
 		return err
 	}

@@ -14,18 +14,13 @@ import (
 	"golock/runner"
 )
 
-// resolve puts a command's flags in order with variables and files.
-func resolve(command any) (*config.Values, error) {
-	return resolveWith(command, os.LookupEnv, nil)
-}
-
-// resolveWithoutName ignores GOLOCK_NAME, which is meant for run. more are flags
-// that the command does not have.
-func resolveWithoutName(command any, more map[string][]string) (*config.Values, error) {
-	return resolveWith(command, lookupWithoutName, more)
-}
-
-func resolveWith(command any, lookup func(string) (string, bool), more map[string][]string) (*config.Values, error) {
+// resolve puts a command's flags in order with variables and files. more are flags
+// that the command does not have. GOLOCK_NAME counts for commands with a nameFlag.
+func resolve(command any, more map[string][]string) (*config.Values, error) {
+	lookup := lookupWithoutName
+	if _, ok := command.(interface{ readsName() }); ok {
+		lookup = os.LookupEnv
+	}
 	all, flags := settingsAndFlags(command)
 	if err := checkVariables(all); err != nil {
 		return nil, err
