@@ -17,13 +17,11 @@ const TicksPerSecond = 100
 
 // Stat is a part of /proc/PID/stat. Of a process that is not there it is zero.
 type Stat struct {
-	PID     int
-	State   byte // R S D T Z ...
-	Parent  int
-	Group   int
-	Session int
-	TTY     int   // device number of the controlling terminal; 0: none
-	Start   int64 // clock ticks since boot: a later process of the same number has another
+	PID    int
+	State  byte // R S D T Z ...
+	Parent int
+	Group  int
+	Start  int64 // clock ticks since boot: a later process of the same number has another
 }
 
 // Alive reports whether the process is there and is no zombie. The first thread
@@ -89,8 +87,6 @@ func ParseStat(text string) (s Stat, err error) {
 	s.State = field[0][0]
 	s.Parent, _ = strconv.Atoi(field[1])
 	s.Group, _ = strconv.Atoi(field[2])
-	s.Session, _ = strconv.Atoi(field[3])
-	s.TTY, _ = strconv.Atoi(field[4])
 	s.Start, _ = strconv.ParseInt(field[19], 10, 64)
 	return s, nil
 }
