@@ -37,11 +37,18 @@ func TestLostAnswers(t *testing.T) {
 		proxy := sqltest.NewProxy(t, b.server)
 		s, watch := b.behind(t, proxy), b.store(t)
 		Release(t, Take(t, watch, "n")) // the table is there
-		for _, verdict := range []sqltest.Verdict{sqltest.LoseReply, sqltest.Lose} {
+		// How many entries there are when the server is asked again.
+		for verdict, made := range map[sqltest.Verdict]int{sqltest.LoseReply: 1, sqltest.Lose: 0} {
+			var lost, again atomic.Int32
 			lose := func(times int32) {
-				var n atomic.Int32
+				lost.Store(0)
 				proxy.Judge(func(text string) sqltest.Verdict {
-					if commits(text) && n.Add(1) <= times {
+					if lost.Load() > 0 && again.Add(1) == 1 {
+						if n := len(b.exec(t, "SELECT 1 FROM golock WHERE state='H'")); n != made {
+							t.Errorf("%d entries were made by what was lost, want %d", n, made)
+						}
+					}
+					if commits(text) && lost.Add(1) <= times {
 						return verdict
 					}
 					return sqltest.Pass
@@ -49,6 +56,9 @@ func TestLostAnswers(t *testing.T) {
 			}
 			lose(2)
 			holder := Take(t, s, "n", Limit(2))
+			if again.Load() == 0 {
+				t.Error("nothing was lost")
+			}
 			lose(1)
 			second := Take(t, s, "n", Limit(2))
 			if f, g := holder.Grant().Fence, second.Grant().Fence; g <= f {

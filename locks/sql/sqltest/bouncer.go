@@ -96,11 +96,3 @@ func (b *Bouncer) Restart(t testing.TB) {
 func (b *Bouncer) URL(database string, options ...string) string {
 	return server.WithOptions(socketURL(&b.Process, "golock", database), options)
 }
-
-// TCPURL is the same over TCP, with the password.
-func (b *Bouncer) TCPURL(database string, options ...string) string {
-	return tcpURL(b.scheme(), "golock", b.Addr(), database, options)
-}
-
-func (b *Bouncer) scheme() string { return "postgres" }
-func (s *Server) scheme() string  { return s.Kind }

@@ -15,56 +15,41 @@ import (
 	"golock/test/testkit"
 )
 
-// leaving says how a process of TestLeave ends.
+// leaving has TestLeave start servers.
 const leaving = "SQLTEST_LEAVING"
 
 // However a test binary ends, even with its servers paused, neither processes
 // nor files nor shared memory remain.
 func TestNothingRemains(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"killed"} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			dir, err := os.MkdirTemp("", "leave-") // the servers' users must get through
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer os.RemoveAll(dir)
-			if err := os.Chmod(dir, 0o711); err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.Command(os.Args[0], "-test.run=^TestLeave$")
-			cmd.Env = append(os.Environ(), "TMPDIR="+dir, leaving+"="+how)
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			r := bufio.NewReader(out)
-			line, _ := r.ReadString('\n')
-			segment, ready := strings.CutPrefix(strings.TrimSpace(line), "ready: ")
-			if !ready {
-				rest, _ := io.ReadAll(r)
-				t.Fatalf("it is not ready: %s%s", line, rest)
-			}
-			if !exists(t, segment) {
-				t.Errorf("no segment %s", segment)
-			}
-			if how == "killed" {
-				_ = cmd.Process.Kill()
-			}
-			_ = cmd.Wait()
-			testkit.Eventually(t, "all files are gone", func() bool {
-				list, err := os.ReadDir(dir)
-				return err == nil && len(list) == 0
-			})
-			testkit.Eventually(t, "all processes are gone", func() bool { return !works(dir) })
-			if exists(t, segment) {
-				t.Errorf("segment %s is left", segment)
-			}
-		})
+	dir, err := os.MkdirTemp("", "leave-") // the servers' users must get through
+	testkit.Must(t, err)
+	defer os.RemoveAll(dir)
+	testkit.Must(t, os.Chmod(dir, 0o711))
+	cmd := exec.Command(os.Args[0], "-test.run=^TestLeave$")
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, leaving+"=1")
+	out, err := cmd.StdoutPipe()
+	testkit.Must(t, err)
+	testkit.Must(t, cmd.Start())
+	r := bufio.NewReader(out)
+	line, _ := r.ReadString('\n')
+	segment, ready := strings.CutPrefix(strings.TrimSpace(line), "ready: ")
+	if !ready {
+		rest, _ := io.ReadAll(r)
+		t.Fatalf("it is not ready: %s%s", line, rest)
+	}
+	if !exists(t, segment) {
+		t.Errorf("no segment %s", segment)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	testkit.Eventually(t, "all files are gone", func() bool {
+		list, err := os.ReadDir(dir)
+		return err == nil && len(list) == 0
+	})
+	testkit.Eventually(t, "all processes are gone", func() bool { return !works(dir) })
+	if exists(t, segment) {
+		t.Errorf("segment %s is left", segment)
 	}
 }
 
@@ -83,9 +68,7 @@ func works(dir string) bool {
 func exists(t testing.TB, key string) bool {
 	t.Helper()
 	text, err := os.ReadFile("/proc/sysvipc/shm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); fields[0] == key {
 			return true
@@ -96,23 +79,16 @@ func exists(t testing.TB, key string) bool {
 
 // TestLeave is the process that TestNothingRemains ends, and nothing by itself.
 func TestLeave(t *testing.T) {
-	how := os.Getenv(leaving)
-	if how == "" {
+	if os.Getenv(leaving) == "" {
 		return
 	}
 	s := sqltest.StartPostgres(t)
 	text, err := os.ReadFile(filepath.Join(s.Dir, "data", "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	key := strings.Fields(strings.Split(string(text), "\n")[6])[0]
 	sqltest.StartBouncer(t, s, sqltest.Session)
 	sqltest.StartMaria(t).Pause()
-	table(t, s)
 	s.Pause()
 	os.Stdout.WriteString("ready: " + key + "\n")
-	if how == "panic" {
-		panic("as a broken test does")
-	}
 	select {} // until it is killed
 }

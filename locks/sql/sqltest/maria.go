@@ -109,12 +109,12 @@ func (maria) query(ctx context.Context, s *Server, database, text string) ([][]s
 	return all, rows.Err()
 }
 
-func (maria) newDatabase(s *Server, name, clauses string) string {
+func (maria) newDatabase(s *Server, name string) string {
 	require := ""
 	if s.Certificate != "" {
 		require = "; ALTER USER golock@'%' REQUIRE X509"
 	}
-	return fmt.Sprintf("CREATE DATABASE %[1]s %[2]s; GRANT ALL ON %[1]s.* TO golock@'%%'", name, clauses) + require
+	return fmt.Sprintf("CREATE DATABASE %[1]s; GRANT ALL ON %[1]s.* TO golock@'%%'", name) + require
 }
 
 func (k maria) newUser(s *Server, u *User, rights string) error {

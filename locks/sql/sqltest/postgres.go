@@ -103,8 +103,8 @@ func postgresQuery(ctx context.Context, host string, port int, user, database, t
 	return all, err
 }
 
-func (postgres) newDatabase(_ *Server, name, clauses string) string {
-	return "CREATE DATABASE " + name + " OWNER golock " + clauses
+func (postgres) newDatabase(_ *Server, name string) string {
+	return "CREATE DATABASE " + name + " OWNER golock"
 }
 
 func (postgres) newUser(s *Server, u *User, rights string) error {

@@ -49,7 +49,7 @@ type kind interface {
 	command(s *Server) (path string, args []string, err error)
 	stop() syscall.Signal
 	query(ctx context.Context, s *Server, database, text string) ([][]string, error) // as the administrator
-	newDatabase(s *Server, name, clauses string) string
+	newDatabase(s *Server, name string) string
 	newUser(s *Server, u *User, rights string) error
 	connections() string // ID, database, statement of the user golock's
 	kill(id string) string
@@ -84,7 +84,7 @@ func StartPostgresTLS(t testing.TB, options ...string) *Server {
 
 // Maria is a MariaDB server that all tests share: each makes a database of its
 // own, and none stops the server or changes its settings. It belongs to the run
-// of all tests (Share), or to this process, which ends it in Main.
+// of all tests (Share), or to this process, which ends it with Close.
 func Maria(t testing.TB) *Server {
 	t.Helper()
 	return share(t, maria{})
@@ -161,12 +161,11 @@ func (s *Server) newName(what string) string {
 	return fmt.Sprintf("%s%d_%d", what, os.Getpid(), s.names.Add(1))
 }
 
-// NewDatabase makes a database with a name that is new on the server, and with
-// clauses of CREATE DATABASE, as in "CHARACTER SET latin1".
-func (s *Server) NewDatabase(t testing.TB, clauses ...string) string {
+// NewDatabase makes a database with a name that is new on the server.
+func (s *Server) NewDatabase(t testing.TB) string {
 	t.Helper()
 	name := s.newName("db")
-	s.Exec(t, "", s.kind.newDatabase(s, name, strings.Join(clauses, " ")))
+	s.Exec(t, "", s.kind.newDatabase(s, name))
 	return name
 }
 

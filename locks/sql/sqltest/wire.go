@@ -23,12 +23,6 @@ const (
 	Hang      = server.Hang
 )
 
-// Upstream is what a proxy stands before: a server or a pooler.
-type Upstream interface {
-	Addr() string
-	scheme() string
-}
-
 // Proxy stands between clients and a server and makes faults. It tells PostgreSQL's
 // clients that there is no TLS.
 type Proxy struct {
@@ -37,13 +31,13 @@ type Proxy struct {
 }
 
 // NewProxy starts one. It passes everything on.
-func NewProxy(t testing.TB, up Upstream) *Proxy {
+func NewProxy(t testing.TB, s *Server) *Proxy {
 	t.Helper()
 	wire := func() server.Wire { return &mariaWire{} }
-	if up.scheme() == "postgres" {
+	if s.Kind == "postgres" {
 		wire = func() server.Wire { return &postgresWire{} }
 	}
-	return &Proxy{server.NewProxy(t, up.Addr(), wire), up.scheme()}
+	return &Proxy{server.NewProxy(t, s.Addr(), wire), s.Kind}
 }
 
 // URL is that of a store behind the proxy, with the password.
@@ -51,15 +45,10 @@ func (p *Proxy) URL(database string, options ...string) string {
 	return tcpURL(p.scheme, "golock", p.Addr(), database, options)
 }
 
-// Judge sets what decides about every request from now on; nil passes all. It
-// is called by several goroutines with the request's text, which may be several
+// Judge sets what decides about every request from now on. It is called by several goroutines with the request's text, which may be several
 // statements: of a query or, at PostgreSQL, of what is to be prepared. Other
 // requests pass.
 func (p *Proxy) Judge(f func(statement string) Verdict) {
-	if f == nil {
-		p.Proxy.Judge(nil)
-		return
-	}
 	p.Proxy.Judge(func(m server.Message) Verdict { return f(m.Request) })
 }
 

@@ -30,14 +30,8 @@ type workshop struct {
 // different processes, and no test owns what all share.
 var ours workshop
 
-// Main runs the tests of a binary and ends what Maria and Postgres started, as
-// in os.Exit(sqltest.Main(m)). Without it that ends soon after the process.
-func Main(m interface{ Run() int }) int {
-	defer Close()
-	return m.Run()
-}
-
-// Close ends the servers that Maria, Postgres and Share started.
+// Close ends the servers that Maria, Postgres and Share started. Without it that happens soon
+// after the end of the process.
 func Close() { ours.close() }
 
 // janitorScript waits for the end of the tests, however it comes about (its
