@@ -3,10 +3,8 @@
 package redis_test
 
 import (
-	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,41 +13,6 @@ import (
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
-
-// A server is killed and comes back empty while a holder renews: nobody gets a
-// second slot, the holder is put back, the waiters keep their order.
-// Slow: the quarantine of a server that has come back passes.
-func TestEmptyRestart(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	url := server.SocketURL("quarantine=5s")
-	s := open(t, url)
-	holder := Get(t, s, "n")
-	grant := holder.Grant()
-	first := Queue(t, open(t, url), "n")
-	second := Queue(t, open(t, url), "n")
-	listening(t, server, 2)
-	server.Kill()
-	server.Restart()
-	quarantine := Quarantined(t, s, "n")
-	if err := renewUntil(holder, time.Now().Add(testkit.Patience)); err != nil {
-		t.Fatalf("Renew: %v", err)
-	}
-	Becomes(t, s, "n", 1, 2)
-	Same(t, holder.Grant(), grant)
-	Refused(t, s, "n") // the holder is in the way now
-	time.Sleep(time.Until(quarantine.End))
-	first.Waits()
-	second.Waits()
-	Release(t, holder)
-	l := first.Granted()
-	if l.Grant().Fence <= grant.Fence {
-		t.Errorf("fence %d after %d", l.Grant().Fence, grant.Fence)
-	}
-	second.Waits()
-	Release(t, l)
-	second.Granted()
-}
 
 // A server that comes back with old data knows some holders and not others.
 // All of them are put back.
@@ -202,26 +165,6 @@ func TestEvents(t *testing.T) {
 	expect(locks.Evicted)
 	server.Kill()
 	expect(locks.Unsure)
-}
-
-// Who gives up in a quarantine is told that it was one.
-func TestGivingUpInQuarantine(t *testing.T) {
-	server := redistest.Start(t) // is young
-	s := open(t, server.SocketURL("quarantine=20s"))
-	ctx, cancel := context.WithCancel(background)
-	ticket, err := s.Join(ctx, NewRequest(t, "n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	_, err = ticket.Wait(ctx)
-	var outage *locks.OutageError
-	if !errors.As(err, &outage) || !strings.Contains(err.Error(), "gives no slots for another") {
-		t.Errorf("Wait = %v", err)
-	}
-	if _, err := s.Join(background, NewRequest(t, "n", NoWait)); !errors.As(err, &outage) {
-		t.Errorf("Join without waiting = %v, want that the quarantine is too long", err)
-	}
 }
 
 // A request that does not wait for others waits for the end of a short quarantine, and
