@@ -75,7 +75,8 @@ func TestUnknownFormat(t *testing.T) {
 	server.Do("HSET", state, "format", "99")
 	_, renewErr := l.Renew(background)
 	_, listErr := entries(s, "n")
-	for _, err := range []error{Denied(t, s, "n"), renewErr, l.Release(background), listErr} {
+	_, sweepErr := s.Sweep(background, "", 0)
+	for _, err := range []error{Denied(t, s, "n"), renewErr, l.Release(background), listErr, sweepErr} {
 		if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "format 3") {
 			t.Errorf("error %v names not both formats", err)
 		}

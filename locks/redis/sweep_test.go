@@ -4,7 +4,6 @@ package redis_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -84,16 +83,4 @@ func TestSweepInCluster(t *testing.T) {
 		removed += n
 		return removed == 6
 	})
-}
-
-// What another version has stored is left alone, and told.
-func TestSweepOfUnknownFormat(t *testing.T) {
-	t.Parallel()
-	server, url := steady(t)
-	s := open(t, url)
-	Take(t, s, "n")
-	server.Do("HSET", stateKey(t, server), "format", "99")
-	if n, err := s.Sweep(background, "", 0); n != 0 || err == nil || !strings.Contains(err.Error(), "format 99") {
-		t.Errorf("Sweep = %d, %v", n, err)
-	}
 }
