@@ -15,35 +15,6 @@ import (
 	"golock/test/testkit"
 )
 
-func TestRenewKeepsTheSlot(t *testing.T) {
-	virtually(t, func(t *testing.T, url string) {
-		s, other := openAt(t, url, "one", 0), openAt(t, url, "other", time.Hour)
-		l := Take(t, s, "n", TTL(keptTTL))
-		stop := keep(t, l)
-		w := Queue(t, other, "n")
-		first := l.Term()
-		testkit.Eventually(t, "several times the TTL has passed", func() bool { return l.Term().Asked.Sub(first.Asked) > 2*keptTTL })
-		if w.IsOver() {
-			t.Fatalf("granted beside a holder that renews: %v", w.Err)
-		}
-		stop()
-		last := l.Term().End()
-		w.Granted()
-		if now := locks.Instant(time.Now().UnixNano()); now < last {
-			t.Errorf("granted %v before the end of the last term", last.Sub(now))
-		}
-		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
-			t.Errorf("Renew of a lost lease = %v", err)
-		}
-		if err := GiveBack(l); !errors.Is(err, locks.ErrLost) {
-			t.Errorf("Release of a lost lease = %v", err)
-		}
-		if len(List(t, other, "n")) != 1 {
-			t.Error("the release of a lost lease has hit another one")
-		}
-	})
-}
-
 // Who was held up for longer than its term has lost, also if nobody has noticed.
 func TestLateRenewalIsLost(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
