@@ -42,32 +42,63 @@ func TestStrangersAfterRestart(t *testing.T) {
 	p.Refuse(true)
 	b.server.Restart(t)
 
-	waiting := b.waiting(t)
+	var waiting []int64
+	for _, row := range b.exec(t, "SELECT conn FROM golock WHERE state='W' AND conn<>0") {
+		n, err := strconv.ParseInt(row[0], 10, 64)
+		testkit.Must(t, err)
+		waiting = append(waiting, n)
+	}
 	if len(waiting) != slots {
 		t.Fatalf("%d places with a connection, want %d", len(waiting), slots)
 	}
-	var strangers []*stranger
-	for len(strangers) == 0 || strangers[len(strangers)-1].number < slices.Max(waiting) {
+	var strangers []int64
+	for len(strangers) == 0 || strangers[len(strangers)-1] < slices.Max(waiting) {
 		strangers = append(strangers, b.stranger(t))
 	}
-	for _, s := range strangers {
-		s.begin("SELECT SLEEP(600)")
+	if !slices.ContainsFunc(waiting, func(n int64) bool { return slices.Contains(strangers, n) }) {
+		t.Fatalf("none of the strangers %v has one of the numbers %v", strangers, waiting)
 	}
-	b.busy(t, strangers)
-	hits := 0
-	for _, n := range waiting {
-		if slices.ContainsFunc(strangers, func(s *stranger) bool { return s.number == n }) {
-			hits++
-		}
-	}
-	if hits == 0 {
-		t.Fatalf("none of %d strangers has one of the numbers %v", len(strangers), waiting)
-	}
+	testkit.Eventually(t, "the strangers' statements run", func() bool { return b.sleeping(t) == len(strangers) })
 	for _, l := range holders {
 		Release(t, l)
 	}
 	// The last release is over, and so is all that it has ended.
-	b.undisturbed(t, strangers)
+	if n := b.sleeping(t); n != len(strangers) {
+		t.Errorf("%d of %d strangers' statements run", n, len(strangers))
+	}
+}
+
+// stranger opens a connection of the same user that has nothing to do with locks, begins
+// a long statement, and gives the connection's number.
+func (b *base) stranger(t testing.TB) (number int64) {
+	t.Helper()
+	c := mysql.NewConfig()
+	c.User, c.Passwd, c.Net, c.Addr, c.DBName, c.Logger = "golock", sqltest.Password, "unix", b.server.Socket, b.name, &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(c)
+	testkit.Must(t, err)
+	db := sql.OpenDB(connector)
+	conn, err := db.Conn(background)
+	testkit.Must(t, err)
+	testkit.Must(t, conn.QueryRowContext(background, "SELECT CONNECTION_ID()").Scan(&number))
+	ctx, cancel := context.WithCancel(background)
+	go func() { _, _ = conn.ExecContext(ctx, "SELECT SLEEP(600)") }()
+	t.Cleanup(func() {
+		cancel()
+		conn.Close()
+		db.Close()
+	})
+	return number
+}
+
+// sleeping is how many strangers' statements the server executes.
+func (b *base) sleeping(t testing.TB) (n int) {
+	t.Helper()
+	for _, c := range b.server.Connections(t, b.name) {
+		if strings.Contains(c.Statement, "SLEEP(600)") {
+			n++
+		}
+	}
+	return n
 }
 
 // A waiter whose statement is ended by somebody else looks, and waits on.
@@ -87,99 +118,4 @@ func TestWaiterDisturbed(t *testing.T) {
 	w.Waits()
 	Release(t, holder)
 	w.Granted()
-}
-
-// waiting are the connections of waiters, as the table has them.
-func (b *base) waiting(t testing.TB) []int64 {
-	t.Helper()
-	var all []int64
-	for _, r := range b.exec(t, "SELECT conn FROM golock WHERE state='W' AND conn<>0") {
-		n, err := strconv.ParseInt(r[0], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, n)
-	}
-	return all
-}
-
-// stranger is a connection of the same user that has nothing to do with locks.
-type stranger struct {
-	conn      *sql.Conn
-	ctx       context.Context
-	number    int64
-	statement string
-	ended     chan error
-}
-
-func (b *base) stranger(t testing.TB) *stranger {
-	t.Helper()
-	c := mysql.NewConfig()
-	c.User, c.Passwd, c.Net, c.Addr, c.DBName, c.Logger = "golock", sqltest.Password, "unix", b.server.Socket, b.name, &mysql.NopLogger{}
-	connector, err := mysql.NewConnector(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := sql.OpenDB(connector)
-	conn, err := db.Conn(background)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(background)
-	t.Cleanup(func() {
-		cancel()
-		conn.Close()
-		db.Close()
-	})
-	s := &stranger{conn: conn, ctx: ctx, ended: make(chan error, 1)}
-	if err := conn.QueryRowContext(background, "SELECT CONNECTION_ID()").Scan(&s.number); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// begin begins a long statement.
-func (s *stranger) begin(statement string) {
-	s.statement = statement
-	go func() {
-		_, err := s.conn.ExecContext(s.ctx, statement)
-		s.ended <- err
-	}()
-}
-
-// busy waits until the server executes the statements of all.
-func (b *base) busy(t testing.TB, strangers []*stranger) {
-	t.Helper()
-	testkit.Eventually(t, "the strangers' statements run", func() bool {
-		running := b.running(t)
-		return !slices.ContainsFunc(strangers, func(s *stranger) bool { return !slices.Contains(running, s.number) })
-	})
-}
-
-// running are the connections that execute a stranger's statement.
-func (b *base) running(t testing.TB) []int64 {
-	t.Helper()
-	var all []int64
-	for _, c := range b.server.Connections(t, b.name) {
-		if n, err := strconv.ParseInt(c.ID, 10, 64); err == nil && strings.Contains(c.Statement, "SLEEP(600)") {
-			all = append(all, n)
-		}
-	}
-	return all
-}
-
-func (b *base) undisturbed(t testing.TB, strangers []*stranger) {
-	t.Helper()
-	running := b.running(t)
-	for _, s := range strangers {
-		select {
-		case err := <-s.ended:
-			t.Errorf("connection %d: %q was ended: %v", s.number, s.statement, err)
-			continue
-		default:
-		}
-		if !slices.Contains(running, s.number) {
-			t.Errorf("connection %d: %q does not run any more", s.number, s.statement)
-		}
-	}
 }
