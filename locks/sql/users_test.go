@@ -3,60 +3,46 @@
 package sql_test
 
 import (
-	. "golock/locks/locktest"
 	"strings"
 	"testing"
 	"time"
 
+	. "golock/locks/locktest"
 	"golock/locks/sql"
+	"golock/locks/sql/sqltest"
 )
 
-// Golocks that log in as different users keep the order, although they cannot
-// see each other's connections.
+// Golocks that log in as different users keep the order, although they cannot see each
+// other's connections. So do those of one user who come from different places, which are
+// different accounts to MariaDB. None waits until it looks by itself.
 func TestDifferentUsers(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
 		Release(t, Take(t, b.store(t), "n")) // the table is there
+		user := func() *sqltest.User { return b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE") }
+		one, other := user(), user()
 		var stores []*sql.Store
-		for range 2 {
-			user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
-			stores = append(stores, f.openURL(t, user.URL("quarantine=0")))
+		for _, url := range []string{one.URL("quarantine=0"), one.TCPURL("quarantine=0"), other.URL("quarantine=0")} {
+			stores = append(stores, f.openURL(t, url))
 		}
-		inTurn(t, stores)
-	})
-}
-
-// So do those of one user who come from different places, if these are different
-// accounts to MariaDB.
-func TestOneUserFromTwoPlaces(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		Release(t, Take(t, b.store(t), "n"))
-		user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
-		inTurn(t, []*sql.Store{f.openURL(t, user.URL("quarantine=0")), f.openURL(t, user.TCPURL("quarantine=0"))})
-	})
-}
-
-// inTurn has waiters of two stores wait for each other; none waits until it
-// looks by itself.
-func inTurn(t *testing.T, stores []*sql.Store) {
-	began := time.Now()
-	holder := Take(t, stores[0], "n")
-	var waiters []*Waiter
-	for i := range 5 {
-		waiters = append(waiters, Queue(t, stores[(i+1)%2], "n"))
-	}
-	Release(t, holder)
-	for i, w := range waiters {
-		l := w.Granted()
-		for _, later := range waiters[i+1:] {
-			later.Waits()
+		began := time.Now()
+		holder := Take(t, stores[0], "n")
+		var waiters []*Waiter
+		for _, i := range []int{1, 0, 2, 0} {
+			waiters = append(waiters, Queue(t, stores[i], "n"))
 		}
-		Release(t, l)
-	}
-	if took := time.Since(began); took > LongTTL/3 {
-		t.Errorf("all took %v", took)
-	}
+		Release(t, holder)
+		for i, w := range waiters {
+			l := w.Granted()
+			for _, later := range waiters[i+1:] {
+				later.Waits()
+			}
+			Release(t, l)
+		}
+		if took := time.Since(began); took > LongTTL/3 {
+			t.Errorf("all took %v", took)
+		}
+	})
 }
 
 // Whatever is asked, an error of the server's says which store it is of.
