@@ -54,17 +54,15 @@ func TestURL(t *testing.T) {
 	}
 }
 
+// What all servers' URLs have in common is refused in package sql's test of the same name.
 func TestBadURL(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ in, want string }{
 		{"redis:h", "two slashes"},
 		{"redis://", "host"},
 		{"redis://s3cret:s3cret@", "host"},
-		{"redis://h:x", "port"},
-		{"redis://h:0", "port"},
 		{"redis://h:70000", `port of host "h"`},
 		{"redis://:s3cret@h:70000", "port"},
-		{"redis://::1", "square brackets"},
 		{"redis://a,b", "one is enough"},
 		{"redis://h/x", `db "x"`},
 		{"redis://h/-1", "db"},
@@ -72,18 +70,12 @@ func TestBadURL(t *testing.T) {
 		{"redis://h?db=x", "db"},
 		{"redis://h?nonsense=s3cret", `option "nonsense"`},
 		{"redis://h?quarantine=soon", "quarantine"},
-		{"redis://h?quarantine=-1s", "quarantine"},
-		{"redis://h?quarantine=NaN", "quarantine"},
 		{"redis://h?min-replicas=0", "min-replicas"},
 		{"redis://h?prefix=", "prefix"},
 		{"redis://h?prefix=%7B", "prefix"},
-		{"redis://h?prefix=%zz", "prefix"},
 		{"redis://h?ca=x", "TLS"},
 		{"rediss://h?cert=x", "cert and key"},
 		{"redis://h?sentinel-password=s3cret", "sentinel-user and sentinel-password"},
-		{"redis://me:s3cret%@h", "password"},
-		{"redis://%:s3cret@h", "user"},
-		{"redis://h#x", "fragment"},
 		{"redis+unix://h/sock", "host"},
 		{"redis+unix://", "path"},
 		{"redis+sentinel://a", "master"},
@@ -104,12 +96,9 @@ func TestBadURL(t *testing.T) {
 		{"redis+unix://me:s3cret/1@/sock", "%2F"},
 		{"redis+sentinel://me:s3cret/1@h/m", "%2F"},
 		{"redis+cluster://me:1?s3cret@h", "%3F"},
-		{"redis://me:pass@h\nx", "host"},
 		{"redis://h?protocol=4", "protocol"},
 		{"redis://h?dial_timeout=soon", "dial_timeout"},
-		{"redis://h?read_timeout=NaN", "read_timeout"},
 		{"rediss://h?skip_verify=true", "always verified"},
-		{"redis://tcp(h)", `host "tcp(h)"`},
 		{"rediss+unix:///s", "scheme"},
 		{"redis+://h", "scheme"},
 	} {
