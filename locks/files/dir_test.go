@@ -48,9 +48,7 @@ func TestURLs(t *testing.T) {
 func TestForeignFiles(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(t, url)
-		if err := Take(t, s, "n").Release(background); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, Take(t, s, "n").Release(background))
 		dir := directory(t, url)
 		heads, err := filepath.Glob(dir + "/*/name")
 		if err != nil || len(heads) != 1 {
@@ -63,13 +61,9 @@ func TestForeignFiles(t *testing.T) {
 			n + "/data/x", n + "/data/0123456789abcdef0123456789abcdef", n + "/data/0123456789abcdef0123456789abcdef-01",
 		}
 		for _, f := range foreign {
-			if err := os.WriteFile(f, []byte("foreign"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(f, []byte("foreign"), 0o600))
 		}
-		if err := Take(t, s, "n").Release(background); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, Take(t, s, "n").Release(background))
 		if _, err := s.Sweep(background, "", 0); err != nil {
 			t.Fatal(err)
 		}
@@ -149,9 +143,7 @@ func TestDamagedVersion(t *testing.T) {
 func TestHeads(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(t, url)
-		if err := Take(t, s, "n").Release(background); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, Take(t, s, "n").Release(background))
 		heads, err := filepath.Glob(directory(t, url) + "/*/name")
 		if err != nil || len(heads) != 1 {
 			t.Fatal(heads, err)
@@ -162,9 +154,7 @@ func TestHeads(t *testing.T) {
 			`{"golock":3,"name":"n"}`:     "has format 3",
 			"nonsense":                    "damaged",
 		} {
-			if err := os.WriteFile(heads[0], []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(heads[0], []byte(text), 0o600))
 			if _, err := s.Join(background, NewRequest(t, "n", NoWait)); err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("Join = %v, want %q", err, says)
 			}
@@ -179,9 +169,7 @@ func TestSweep(t *testing.T) {
 		live := Take(t, s, "live", TTL(keptTTL))
 		keep(t, live)
 		held := Take(t, s, "held", Hold(time.Hour))
-		if err := GiveBack(held); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, GiveBack(held))
 		waiting := Queue(t, s, "live", TTL(keptTTL))
 		dead := Take(t, s, "dead", TTL(keptTTL))
 		if n, err := s.Sweep(background, "", time.Hour); n != 0 || err != nil {

@@ -11,18 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/test/testkit"
 )
 
 func examineIn(t *testing.T, scheme, dir string) map[string]locks.Finding {
 	t.Helper()
 	s, err := Open(scheme + "://" + dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	found, err := s.Examine(context.Background(), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	by := map[string]locks.Finding{}
 	for _, f := range found {
 		by[f.Subject] = f
@@ -40,9 +37,7 @@ func TestDoctor(t *testing.T) {
 				t.Errorf("%s: %+v", scheme, found[subject])
 			}
 		}
-		if err := os.Chmod(dir, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(dir, 0o777))
 		if f := examineIn(t, scheme, dir)["directory"]; f.Level != locks.Note || f.Fix == "" {
 			t.Errorf("open to all: %+v", f)
 		}
@@ -59,9 +54,7 @@ func TestDoctor(t *testing.T) {
 // A primitive that makes the same name twice is found out.
 func TestDoctorNotAtomic(t *testing.T) {
 	s, err := Open("mkdir://" + t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	s.make = func(h *handle, _, name string, text []byte) error {
 		return os.WriteFile(h.path+"/"+name, text, 0o600)
 	}
@@ -76,9 +69,7 @@ func TestDoctorNotAtomic(t *testing.T) {
 
 func TestDoctorNoDirectory(t *testing.T) {
 	s, err := Open("excl://" + t.TempDir() + "/nowhere")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if found, err := s.Examine(context.Background(), time.Minute); err == nil || len(found) != 0 {
 		t.Errorf("%v, %v", found, err)
 	}

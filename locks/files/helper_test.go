@@ -17,6 +17,7 @@ import (
 	"golock/locks"
 	"golock/locks/files"
 	. "golock/locks/locktest"
+	"golock/test/testkit"
 )
 
 var background = context.Background()
@@ -70,9 +71,7 @@ func memory(t testing.TB) string {
 func open(t testing.TB, url string) *files.Store {
 	t.Helper()
 	s, err := files.Open(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 
@@ -118,9 +117,7 @@ type order struct {
 func process(t testing.TB, o order) *exec.Cmd {
 	t.Helper()
 	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cmd := exec.Command(os.Args[0])
 	// One with the race detector would sleep a second at its end.
 	cmd.Env = append(os.Environ(), orderVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")

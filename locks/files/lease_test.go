@@ -129,24 +129,16 @@ func TestFaultsOfARenewal(t *testing.T) {
 			t.Fatalf("records %v, %v", records, err)
 		}
 		aside := records[0] + ".aside"
-		if err := os.Rename(records[0], aside); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(aside, records[0]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Rename(records[0], aside))
+		testkit.Must(t, os.Symlink(aside, records[0]))
 		if _, err := l.Renew(background); err == nil || errors.Is(err, locks.ErrLost) {
 			t.Errorf("Renew = %v, want an error after which nothing is known", err)
 		}
-		if err := os.Rename(aside, records[0]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Rename(aside, records[0]))
 		if _, err := l.Renew(background); err != nil {
 			t.Errorf("Renew when that is mended: %v", err)
 		}
-		if err := os.RemoveAll(directory(t, url)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.RemoveAll(directory(t, url)))
 		select {
 		case e := <-l.Events():
 			if e != locks.Unsure {
@@ -174,9 +166,7 @@ func TestRemovedName(t *testing.T) {
 		if err != nil || len(names) != 1 {
 			t.Fatal(names, err)
 		}
-		if err := os.RemoveAll(filepath.Dir(names[0])); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.RemoveAll(filepath.Dir(names[0])))
 		<-w.Done
 		if w.Err == nil || !strings.Contains(w.Err.Error(), "was removed while it was in use") {
 			t.Errorf("Wait = %v, %v", w.Lease, w.Err)

@@ -114,9 +114,7 @@ func TestClocksOfOthers(t *testing.T) {
 func TestFenceAheadOfTheClock(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(t, url)
-		if err := Take(t, s, "n").Release(background); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, Take(t, s, "n").Release(background))
 		future := time.Now().Add(time.Hour).UnixMicro()
 		version := latest(t, url)
 		testkit.Must(t, os.WriteFile(version, fmt.Appendf(nil, "0 %d 0\n", future), 0o600))

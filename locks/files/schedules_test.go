@@ -15,6 +15,7 @@ import (
 	"golock/locks"
 	"golock/locks/files"
 	. "golock/locks/locktest"
+	"golock/test/testkit"
 )
 
 // The protocol of the lease files under every schedule with few switches: some
@@ -261,9 +262,7 @@ func TestEverySchedule(t *testing.T) {
 	switches := 2
 	if text := os.Getenv("LOCKTEST_DEPTH"); text != "" {
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		switches += n
 	}
 	for name, requests := range map[string]func() []*who{
@@ -283,9 +282,7 @@ func TestEverySchedule(t *testing.T) {
 			for more := true; more; more = tree.Next() {
 				count++
 				dir := filepath.Join(root, strconv.Itoa(count))
-				if err := os.Mkdir(dir, 0o700); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.Mkdir(dir, 0o700))
 				s := &schedule{Choices: tree, switches: switches, stalls: 1, all: requests()}
 				if len(s.all) > 3 {
 					s.stalls = 0
@@ -297,9 +294,7 @@ func TestEverySchedule(t *testing.T) {
 				if s.problem != "" {
 					t.Fatalf("schedule %d: %s\n  %s", count, s.problem, strings.Join(s.story, "\n  "))
 				}
-				if err := os.RemoveAll(dir); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.RemoveAll(dir))
 			}
 			t.Logf("%d schedules", count)
 		})

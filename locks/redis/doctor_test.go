@@ -17,9 +17,7 @@ import (
 func examine(t *testing.T, url string) map[string]locks.Finding {
 	t.Helper()
 	found, err := open(t, url).Examine(background, 30*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	by := map[string]locks.Finding{}
 	for _, f := range found {
 		by[f.Subject] = f
@@ -129,9 +127,7 @@ func TestDoctorMany(t *testing.T) {
 	c.Nodes[1].Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
 	s := open(t, c.URL("quarantine=0"))
 	all, err := s.Examine(background, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	problems := 0
 	for _, f := range all {
 		if f.Level == locks.Problem && f.Subject == "maxmemory-policy" {
@@ -159,9 +155,7 @@ func TestDoctorSlow(t *testing.T) {
 	})
 	rehearsal := func(ttl time.Duration) locks.Finding {
 		found, err := open(t, proxy.URL("quarantine=0")).Examine(background, ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, f := range found {
 			if f.Subject == "rehearsal" {
 				return f

@@ -263,9 +263,7 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 	Take(t, direct, "n")
 	ctx, cancel := context.WithCancelCause(background)
 	ticket, err := open(t, proxy.URL("quarantine=0")).Join(ctx, NewRequest(t, "n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	proxy.Judge(func(args []string) redistest.Verdict {
 		if redistest.Mode(args) == "leave" {
 			time.Sleep(150 * time.Millisecond) // far away

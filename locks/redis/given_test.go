@@ -169,9 +169,7 @@ func TestGivenNothingAfterARestart(t *testing.T) {
 		server.Do("HSET", key, "run", strings.Repeat("0", 40)) // as if it had been another server
 	}
 	quarantined := open(t, strings.Replace(url, "quarantine=0", "quarantine=20s", 1)).Attach(holder.Grant().Ref)
-	if err := quarantined.Release(background); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, quarantined.Release(background))
 	if holding, waiting := Count(t, open(t, url), "n"); holding != 0 || waiting != 1 {
 		t.Errorf("%d hold and %d wait", holding, waiting)
 	}
@@ -228,9 +226,7 @@ func TestGivenToNobodyElsewhere(t *testing.T) {
 	server.Do("CLIENT", "KILL", "TYPE", "pubsub") // and it comes back only after a moment
 	Release(t, holder)
 	m, err := sub.ReceiveMessage(background)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if strings.Contains(m.Payload, "record") {
 		t.Errorf("published: %s", m.Payload)
 	}

@@ -21,9 +21,7 @@ var background = context.Background()
 func open(t testing.TB, url string) *redis.Store {
 	t.Helper()
 	s, err := redis.Open(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

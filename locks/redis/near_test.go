@@ -10,6 +10,7 @@ import (
 
 	"golock/locks"
 	. "golock/locks/locktest"
+	"golock/test/testkit"
 )
 
 // Who becomes the second in line is told so at once, not at its next look: what
@@ -30,9 +31,7 @@ func TestNear(t *testing.T) {
 			}
 		}
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	go func() {
 		defer close(done)
 		_, _ = ticket.Wait(ctx)

@@ -86,9 +86,7 @@ func TestEvictedBeforeItKnows(t *testing.T) {
 	if _, err := s.Join(background, unaware); err != nil { // and the answer is lost
 		t.Fatal(err)
 	}
-	if err := s.Evict(background, unaware.Ref, "user anna"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Evict(background, unaware.Ref, "user anna"))
 	var evicted *locks.EvictedError
 	if _, err := open(t, url).Join(background, unaware); !errors.As(err, &evicted) || evicted.By != "user anna" {
 		t.Errorf("Join = %v, want an EvictedError", err)
@@ -114,9 +112,7 @@ func TestEvictedWaiterBeforeItKnows(t *testing.T) {
 	})
 	Release(t, holder)
 	Becomes(t, watch, "n", 1, 0)
-	if err := watch.Evict(background, List(t, watch, "n")[0].Ref, "user anna"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, watch.Evict(background, List(t, watch, "n")[0].Ref, "user anna"))
 	proxy.Judge(func([]string) redistest.Verdict { return redistest.Pass })
 	w.Ended()
 	var evicted *locks.EvictedError

@@ -77,9 +77,7 @@ func TestSweepInCluster(t *testing.T) {
 	removed := 0
 	testkit.Eventually(t, "all are removed", func() bool {
 		n, err := s.Sweep(background, "", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		removed += n
 		return removed == 6
 	})

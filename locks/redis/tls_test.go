@@ -38,9 +38,7 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	const name = "lock.example"
 	cert, key, err := server.NewCertificate(t.TempDir(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	port := strconv.Itoa(redistest.FreePort(t))
 	redistest.Start(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
 	TLS(t, name, cert, key, func(url string) (locks.Store, error) { return redis.Open(url) }, func(options ...string) string {

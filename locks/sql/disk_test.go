@@ -10,6 +10,7 @@ import (
 	"golock/locks"
 	. "golock/locks/locktest"
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
 // What a promise hangs on is on the disk before anybody is told; only what the
@@ -56,9 +57,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 	evicted := Queue(t, s, "n")
 	b.listening(t, 2)
 	said("another", 0, 1)
-	if err := s.Evict(background, evicted.Ref, "the test"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Evict(background, evicted.Ref, "the test"))
 	evicted.Ended()
 	said("an eviction, and the look of the one that learns of it", 1, 1)
 	Release(t, holder)
@@ -66,9 +65,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 	said("a release with an offer", 0, 1)
 	replacing := Queue(t, s, "n", func(r *locks.Request) { r.Hold = LongTTL })
 	said("another place", 0, 1)
-	if err := s.Evict(background, last.Grant().Ref, "the test"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.Evict(background, last.Grant().Ref, "the test"))
 	said("the eviction of a holder", 1, 0)
 	Release(t, last)
 	last = replacing.Granted()

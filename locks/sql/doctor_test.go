@@ -10,20 +10,17 @@ import (
 	"golock/locks"
 	. "golock/locks/locktest"
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
 // examine gives the findings by their subjects.
 func examine(t *testing.T, f family, url string) map[string]locks.Finding {
 	t.Helper()
 	s, err := f.open(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.Close()
 	found, err := s.Examine(background, 30*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	by := map[string]locks.Finding{}
 	for _, f := range found {
 		by[f.Subject] = f
@@ -193,9 +190,7 @@ func TestDoctorOutage(t *testing.T) {
 		server := f.shared(t)
 		url := strings.Replace(server.TCPURL("nosuch"), sqltest.Password, "wr0ng", 1)
 		s, err := f.open(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer s.Close()
 		if found, err := s.Examine(background, time.Minute); err == nil || strings.Contains(err.Error(), "wr0ng") {
 			t.Errorf("%v, %v", found, err)

@@ -259,9 +259,7 @@ func TestEvictedWithAnOffer(t *testing.T) {
 		if rows := b.exec(t, "SELECT 1 FROM golock WHERE state='O'"); len(rows) != 1 {
 			t.Fatalf("%d offers, want one", len(rows))
 		}
-		if err := s.Evict(background, w.Ref, "the test"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.Evict(background, w.Ref, "the test"))
 		proxy.Thaw()
 		w.Ended()
 		var evicted *locks.EvictedError

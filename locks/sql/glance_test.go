@@ -47,9 +47,7 @@ func TestFarWaitersOnlyLook(t *testing.T) {
 			}
 			return looks >= 4
 		})
-		if err := direct.Evict(background, other.Ref, "the test"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, direct.Evict(background, other.Ref, "the test"))
 		other.Ended()
 		var evicted *locks.EvictedError
 		if !errors.As(other.Err, &evicted) {

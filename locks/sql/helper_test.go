@@ -78,9 +78,7 @@ func (b *base) store(t testing.TB, options ...string) *sql.Store {
 func (f family) openURL(t testing.TB, url string) *sql.Store {
 	t.Helper()
 	s, err := f.open(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

@@ -45,9 +45,7 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 		s := b.behind(t, proxy)
 		ctx, cancel := context.WithCancelCause(background)
 		ticket, err := s.Join(ctx, NewRequest(t, "n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		proxy.Freeze()
 		defer time.AfterFunc(300*time.Millisecond, proxy.Thaw).Stop()
 		cancel(locks.ErrStandsStill)

@@ -261,9 +261,7 @@ func TestMaxQueueBesideTheDead(t *testing.T) {
 				continue
 			}
 			ticket, err := s.Join(background, NewRequest(t, "n", Priority(-1))) // it never looks again
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			t.Cleanup(func() {
 				ctx, cancel := context.WithCancel(background)
 				cancel()

@@ -22,9 +22,7 @@ func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
 	first := map[string]func(t *testing.T, s *sql.Store, known locks.RenewableLease){
 		"a release": func(t *testing.T, _ *sql.Store, known locks.RenewableLease) { Release(t, known) },
 		"an eviction": func(t *testing.T, s *sql.Store, known locks.RenewableLease) {
-			if err := s.Evict(background, known.Grant().Ref, "the test"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, s.Evict(background, known.Grant().Ref, "the test"))
 		},
 		"a sweep": func(t *testing.T, s *sql.Store, _ locks.RenewableLease) {
 			if _, err := s.Sweep(background, "", 0); err != nil {
@@ -66,9 +64,7 @@ func TestPromotedReplica(t *testing.T) {
 		held, waiter := Take(t, s, "n"), Queue(t, s, "n")
 		promote := "SET GLOBAL read_only=0"
 		if f.name == "postgres" {
-			if err := os.WriteFile(b.server.Dir+"/data/standby.signal", nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(b.server.Dir+"/data/standby.signal", nil, 0o644))
 			b.server.Restart(t)
 			promote = "SELECT pg_promote()"
 		} else {

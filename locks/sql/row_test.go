@@ -12,15 +12,14 @@ import (
 
 	"golock/locks"
 	"golock/locks/queue"
+	"golock/test/testkit"
 )
 
 // written is a row as the server gives it back.
 func written(t *testing.T, r row) []string {
 	t.Helper()
 	fields, err := r.fields()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i, f := range fields {
 		fields[i] = strings.Trim(f, "'")
 	}
@@ -52,9 +51,7 @@ func FuzzRow(f *testing.F) {
 			}
 		}
 		back, err := parseRow(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if !slices.Equal(back.Slots, r.Slots) || back.Claim != r.Claim || back.ends != r.ends || back.Replace != r.Replace || back.conn != r.conn {
 			t.Errorf("%+v came back as %+v", r, back)
 		}

@@ -22,9 +22,7 @@ func TestSweep(t *testing.T) {
 		s := b.store(t)
 		sweep := func(olderThan time.Duration) int {
 			n, err := s.Sweep(background, "", olderThan)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			return n
 		}
 		if n := sweep(0); n != 0 {
@@ -34,16 +32,10 @@ func TestSweep(t *testing.T) {
 			return len(b.exec(t, "SELECT lock_key FROM golock WHERE "+where))
 		}
 		lease, err := enter(t, s, "live", false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		gone, err := enter(t, s, "over", false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := GiveBack(gone); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
+		testkit.Must(t, GiveBack(gone))
 		if _, err := enter(t, s, "crashed", false); err != nil {
 			t.Fatal(err)
 		}
@@ -77,9 +69,7 @@ func TestSweepAgain(t *testing.T) {
 		b.exec(t, "DELETE FROM golock WHERE state='G'")
 		for removed == 0 {
 			n, err := s.Sweep(background, "", time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if removed += n; removed == 0 && time.Since(used) > testkit.Patience {
 				t.Fatal("the name is still there")
 			}

@@ -13,6 +13,7 @@ import (
 
 	"golock/locks"
 	. "golock/locks/locktest"
+	"golock/test/testkit"
 )
 
 func TestURL(t *testing.T) {
@@ -181,9 +182,7 @@ func TestBadURL(t *testing.T) {
 // Who leaves out the user means the one that golock runs as.
 func TestUserOfTheURL(t *testing.T) {
 	me, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
 		url := strings.Replace(b.server.TCPURL(b.name), "golock:secret@", "", 1)
@@ -244,9 +243,7 @@ func TestClientOptions(t *testing.T) {
 		t.Error("no connection has the name")
 	}
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer silent.Close()
 	for _, f := range families() {
 		s := f.openURL(t, f.name+"://u@"+silent.Addr().String()+"/d?connect_timeout=0.1")
