@@ -14,14 +14,12 @@ import (
 	"golock/test/testkit"
 )
 
-func hold(d time.Duration) Change { return func(r *locks.Request) { r.Hold = d } }
-
 // No key of a name goes before its hold is over, whatever else happens to it.
 func TestKeysOutliveHold(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	s := open(t, url)
-	Release(t, Take(t, s, "n", Limit(3), TTL(time.Second), hold(48*time.Hour)))
+	Release(t, Take(t, s, "n", Limit(3), TTL(time.Second), Hold(48*time.Hour)))
 	Release(t, Take(t, s, "n", Limit(3), TTL(time.Second)))
 	Refused(t, s, "n")
 	checked := 0
@@ -44,7 +42,7 @@ func TestHoldSurvivesFlush(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	s := open(t, url)
-	l := Take(t, s, "n", hold(time.Hour))
+	l := Take(t, s, "n", Hold(time.Hour))
 	server.Do("FLUSHALL")
 	Renew(t, l)
 	Release(t, l)
@@ -62,7 +60,7 @@ func TestLeavingLeavesNoHold(t *testing.T) {
 	proxy := redistest.NewProxy(t, server)
 	watch := open(t, url)
 	holder := Take(t, watch, "n")
-	w := Queue(t, open(t, proxy.URL("quarantine=0")), "n", hold(time.Hour))
+	w := Queue(t, open(t, proxy.URL("quarantine=0")), "n", Hold(time.Hour))
 	proxy.Judge(func(args []string) redistest.Verdict {
 		if redistest.Mode(args) == "join" {
 			return redistest.LoseReply

@@ -174,8 +174,7 @@ func TestNoWaitInQuarantine(t *testing.T) {
 	server := redistest.Start(t) // is young
 	s := open(t, server.SocketURL("quarantine=2s"))
 	first := Queue(t, s, "held")
-	none := 0
-	for what, change := range map[string]Change{"nowait": NoWait, "maxqueue": func(r *locks.Request) { r.MaxQueue = &none }} {
+	for what, change := range map[string]Change{"nowait": NoWait, "maxqueue": MaxQueue(0)} {
 		var told *locks.QuarantineError
 		r := NewRequest(t, what, change, func(r *locks.Request) { r.Quarantined = func(q *locks.QuarantineError) { told = q } })
 		began := time.Now()

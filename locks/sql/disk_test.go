@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"golock/locks"
 	. "golock/locks/locktest"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
@@ -63,7 +62,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 	Release(t, holder)
 	last := first.Granted()
 	said("a release with an offer", 0, 1)
-	replacing := Queue(t, s, "n", func(r *locks.Request) { r.Hold = LongTTL })
+	replacing := Queue(t, s, "n", Hold(LongTTL))
 	said("another place", 0, 1)
 	testkit.Must(t, s.Evict(background, last.Grant().Ref, "the test"))
 	said("the eviction of a holder", 1, 0)

@@ -334,7 +334,7 @@ func TestLeavingLeavesNoHold(t *testing.T) {
 		b := f.fresh(t)
 		s := b.store(t)
 		holder := Take(t, s, "n", Limit(2), Weight(2))
-		w := Queue(t, s, "n", Limit(2), func(r *locks.Request) { r.Hold = time.Hour })
+		w := Queue(t, s, "n", Limit(2), Hold(time.Hour))
 		b.listening(t, 1) // it sleeps now, and finds its grant only when it gives up
 		until := time.Now().Add(time.Hour).UnixMicro()
 		b.exec(t, fmt.Sprintf("UPDATE golock SET state='H',hold=%d WHERE state='W'", until))

@@ -213,9 +213,9 @@ func TestMoreHoldersThanOwnMax(t *testing.T) {
 }
 
 // queueWithoutWaiting puts a waiter into the queue that does not look again.
-func queueWithoutWaiting(t *testing.T, s locks.Store) locks.Ref {
+func queueWithoutWaiting(t *testing.T, s locks.Store, changes ...Change) locks.Ref {
 	t.Helper()
-	r := NewRequest(t, "n")
+	r := NewRequest(t, "n", changes...)
 	ticket, err := s.Join(background, r)
 	if err != nil || !ticket.Queued() {
 		t.Fatalf("Join: %v, %v", ticket, err)
@@ -255,25 +255,17 @@ func TestMaxQueueBesideTheDead(t *testing.T) {
 		b := f.fresh(t)
 		s := b.store(t, "waiters=0")
 		Take(t, s, "n")
-		for i := range living + dead {
-			if i < living {
-				Queue(t, s, "n")
-				continue
-			}
-			ticket, err := s.Join(background, NewRequest(t, "n", Priority(-1))) // it never looks again
-			testkit.Must(t, err)
-			t.Cleanup(func() {
-				ctx, cancel := context.WithCancel(background)
-				cancel()
-				_, _ = ticket.Wait(ctx)
-			})
+		for range living {
+			Queue(t, s, "n")
+		}
+		for range dead {
+			queueWithoutWaiting(t, s, Priority(-1))
 		}
 		b.exec(t, "UPDATE golock SET ends=1 WHERE state='W' AND ord>='8'") // below the usual priority
-		most := func(n int) Change { return func(r *locks.Request) { r.MaxQueue = &n } }
 		var busy *locks.BusyError
-		if ticket, err := s.Join(background, NewRequest(t, "n", most(living))); !errors.As(err, &busy) || busy.Waiters != living {
+		if ticket, err := s.Join(background, NewRequest(t, "n", MaxQueue(living))); !errors.As(err, &busy) || busy.Waiters != living {
 			t.Errorf("Join = %v, %v, want that %d wait", ticket, err, living)
 		}
-		Queue(t, s, "n", most(living+1))
+		Queue(t, s, "n", MaxQueue(living+1))
 	})
 }
