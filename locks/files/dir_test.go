@@ -50,11 +50,8 @@ func TestForeignFiles(t *testing.T) {
 		s := open(t, url)
 		testkit.Must(t, Take(t, s, "n").Release(background))
 		dir := directory(t, url)
-		heads, err := filepath.Glob(dir + "/*/name")
-		if err != nil || len(heads) != 1 {
-			t.Fatal(heads, err)
-		}
-		n := filepath.Dir(heads[0])
+		head := onlyFile(t, dir+"/*/name")
+		n := filepath.Dir(head)
 		foreign := []string{
 			dir + "/README", dir + "/.nfs0001", dir + "/0123456789abcdef0123456789abcdef", dir + "/new.x",
 			n + "/v", n + "/v0", n + "/v01", n + "/v-1", n + "/v" + strings.Repeat("9", 19), n + "/v1x", n + "/t.x", n + "/.nfs12",
@@ -92,11 +89,8 @@ func TestNoSignOfLife(t *testing.T) {
 		} {
 			s := openAt(t, url, "one", 0)
 			Take(t, s, name, Limit(5), TTL(keptTTL))
-			records, err := filepath.Glob(directory(t, url) + "/" + locks.KeyOf(name).String() + "/data/*")
-			if err != nil || len(records) != 1 {
-				t.Fatal(records, err)
-			}
-			testkit.Must(t, spoil(records[0]))
+			record := onlyFile(t, directory(t, url)+"/"+locks.KeyOf(name).String()+"/data/*")
+			testkit.Must(t, spoil(record))
 			began := time.Now()
 			if h, _ := Count(t, s, name); h != 1 {
 				t.Errorf("%s: not listed", name)
@@ -144,17 +138,14 @@ func TestHeads(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		testkit.Must(t, Take(t, s, "n").Release(background))
-		heads, err := filepath.Glob(directory(t, url) + "/*/name")
-		if err != nil || len(heads) != 1 {
-			t.Fatal(heads, err)
-		}
+		head := onlyFile(t, directory(t, url)+"/*/name")
 		for text, says := range map[string]string{
 			`{"golock":2,"name":"other"}`: `belongs to the name "other"`,
 			`{"golock":1,"name":"n"}`:     "has format 1, this golock knows format 2 (when no golock of any version uses it, remove ",
 			`{"golock":3,"name":"n"}`:     "has format 3",
 			"nonsense":                    "damaged",
 		} {
-			testkit.Must(t, os.WriteFile(heads[0], []byte(text), 0o600))
+			testkit.Must(t, os.WriteFile(head, []byte(text), 0o600))
 			if _, err := s.Join(background, NewRequest(t, "n", NoWait)); err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("Join = %v, want %q", err, says)
 			}
@@ -216,13 +207,10 @@ func TestSweepOfALoneRecord(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
 		s := openAt(t, url, "one", 0)
 		l := Take(t, s, "n", TTL(keptTTL))
-		records, err := filepath.Glob(directory(t, url) + "/*/data/*")
-		if err != nil || len(records) != 1 {
-			t.Fatal(records, err)
-		}
-		text, err := os.ReadFile(records[0])
+		record := onlyFile(t, directory(t, url)+"/*/data/*")
+		text, err := os.ReadFile(record)
 		testkit.Must(t, err)
-		testkit.Must(t, os.WriteFile(filepath.Dir(records[0])+"/"+strings.Repeat("ab", 16)+"-0", text, 0o600))
+		testkit.Must(t, os.WriteFile(filepath.Dir(record)+"/"+strings.Repeat("ab", 16)+"-0", text, 0o600))
 		Release(t, l)
 		began := time.Now()
 		if n, err := openAt(t, url, "two", 0).Sweep(background, "", 0); n != 1 || err != nil {
