@@ -264,12 +264,12 @@ func TestRedisSentinelFailover(t *testing.T) {
 	for i := range 3 {
 		rs = append(rs, newRow(leasing(t, s.URL(fmt.Sprintf("prefix=w%d", i)), 30*time.Second), 1))
 	}
-	s.Master.Stop()
+	s.Master.Pause()
 	testkit.Eventually(t, "the replica is promoted", func() bool {
 		text, err := s.Replica.Try("INFO", "replication") // being promoted it closes connections
 		return err == nil && strings.Contains(fmt.Sprint(text), "role:master")
 	})
-	s.Master.Continue()
+	s.Master.Resume()
 	for _, r := range rs {
 		r.Eventually("the holder is known to the new master, or has given up", func() bool {
 			return !r.holder.Running() || len(r.List("job")) == 2

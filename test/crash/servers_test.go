@@ -62,7 +62,7 @@ func onServers(t *testing.T, test func(t *testing.T, s *server)) {
 			url: func(i int, quarantine string) string {
 				return r.URL("prefix=w"+strconv.Itoa(i), "quarantine="+quarantine)
 			},
-			pause: r.Stop, resume: r.Continue, kill: r.Kill, restart: r.Restart,
+			pause: r.Pause, resume: r.Resume, kill: r.Kill, restart: r.Restart,
 		})
 	})
 }

@@ -24,13 +24,13 @@ func TestOutage(t *testing.T) {
 		`trap 'echo stopped; exit 3' TERM; echo begun; sleep 600 & wait`).Start()
 	polite.Expect("begun")
 	h := newHousehold(testkit.New(t, server.SocketURL("quarantine=0s", "prefix=other")), "--ttl", "6")
-	server.Stop()
+	server.Pause()
 	polite.Expect("stopped")
 	polite.Expects(79, `golock: lock "job": the slot could not be kept: no renewal for 4.`, "; the command was stopped\n")
 	for _, pid := range h.family {
 		awaitDeath(h.s, "the family", pid)
 	}
-	server.Continue()
+	server.Resume()
 	h.Expects(79)
 }
 
@@ -48,7 +48,7 @@ func TestUnreachable(t *testing.T) {
 			}
 		}
 	}
-	server.Stop()
+	server.Pause()
 	unreachable()
 	r := s.Job("--", "true").Begin()
 	s.Eventually("it tries", func() bool {

@@ -63,9 +63,9 @@ func TestHeldThroughAnOutage(t *testing.T) {
 	j := startJob(t, server)
 	j.comes("golock held", "0")
 	j.comes("golock run --store local://$PWD/locks --name x -- golock held", "0")
-	server.Stop()
+	server.Pause()
 	j.comes("golock held", "69")
-	server.Continue()
+	server.Resume()
 	j.s.Eventually("it is held again", func() bool {
 		j.Tell("golock held")
 		return j.Line() == "golock held: 0"

@@ -143,10 +143,6 @@ func (s *Server) Restart() {
 	}
 }
 
-// Stop and Continue freeze the process.
-func (s *Server) Stop()     { s.Pause() }
-func (s *Server) Continue() { s.Resume() }
-
 // Do runs one command, which must not fail.
 func (s *Server) Do(args ...any) any {
 	s.t.Helper()
