@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	. "golock/locks/locktest"
 	"golock/locks/sql"
 	"golock/locks/sql/mysql"
 	"golock/locks/sql/postgres"
@@ -83,6 +84,25 @@ func (f family) openURL(t testing.TB, url string) *sql.Store {
 	return s
 }
 
+// inTurn serves waiters for a free slot in their order, and has each looked at while it holds.
+func inTurn(t testing.TB, waiters []*Waiter, look func(i int)) {
+	t.Helper()
+	var fence int64
+	for i, w := range waiters {
+		l := w.Granted()
+		if f := l.Grant().Fence; f <= fence {
+			t.Errorf("waiter %d has fence %d after %d", i, f, fence)
+		} else {
+			fence = f
+		}
+		for _, later := range waiters[i+1:] {
+			later.Waits()
+		}
+		look(i)
+		Release(t, l)
+	}
+}
+
 // exec runs statements as the administrator.
 func (b *base) exec(t testing.TB, text string) [][]string {
 	t.Helper()
@@ -104,4 +124,14 @@ func (b *base) sleepers(t testing.TB) []sqltest.Connection {
 		}
 		return !strings.Contains(c.Statement, "golock:wait:")
 	})
+}
+
+// says fails unless an error contains all of these.
+func says(t testing.TB, err error, all ...string) {
+	t.Helper()
+	for _, want := range all {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want something with %q", err, want)
+		}
+	}
 }

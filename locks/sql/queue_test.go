@@ -47,22 +47,11 @@ func testManyInOrder(t *testing.T, f family) {
 		t.Errorf("%d connections while all wait, want at most %d", n, most)
 	}
 	Release(t, holder)
-	var fence int64
-	for i, w := range waiters {
-		l := w.Granted()
-		if f := l.Grant().Fence; f <= fence {
-			t.Errorf("waiter %d has fence %d after %d", i, f, fence)
-		} else {
-			fence = f
-		}
-		for _, later := range waiters[i+1:] {
-			later.Waits()
-		}
+	inTurn(t, waiters, func(i int) {
 		if n := len(b.server.Connections(t, b.name)); n > busy {
 			t.Errorf("%d connections when waiter %d holds, want at most %d", n, i, busy)
 		}
-		Release(t, l)
-	}
+	})
 	Becomes(t, s, "n", 0, 0)
 }
 
