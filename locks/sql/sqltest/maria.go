@@ -99,9 +99,7 @@ func (maria) query(ctx context.Context, s *Server, database, text string) ([][]s
 			}
 			row := make([]string, len(columns))
 			for i, v := range values {
-				if row[i] = v.String; !v.Valid {
-					row[i] = "NULL"
-				}
+				row[i] = v.String
 			}
 			all = append(all, row)
 		}

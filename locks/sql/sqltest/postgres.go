@@ -93,9 +93,7 @@ func postgresQuery(ctx context.Context, host string, port int, user, database, t
 		for _, values := range result.Rows {
 			row := make([]string, len(values))
 			for i, v := range values {
-				if row[i] = string(v); v == nil {
-					row[i] = "NULL"
-				}
+				row[i] = string(v)
 			}
 			all = append(all, row)
 		}

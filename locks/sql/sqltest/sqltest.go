@@ -185,8 +185,7 @@ func tcpURL(scheme, user, address, database string, options []string) string {
 }
 
 // Exec runs statements as the administrator, which must not fail, and returns
-// the rows of all their results. NULL is "NULL". The database "" is the
-// server's own.
+// the rows of all their results. The database "" is the server's own.
 func (s *Server) Exec(t testing.TB, database, text string) [][]string {
 	t.Helper()
 	rows, err := s.TryExec(database, text)
