@@ -121,7 +121,7 @@ const (
 	frontPoll    = 200 * time.Millisecond // of the first, where nobody can be woken
 	// connectShare bounds what all looks cost a server: a waiter pauses so many times as long
 	// as it took to connect, for each place behind those that can be woken.
-	connectShare = 5
+	connectShare = 3
 )
 
 // pace is how a waiter has come further, as far as it has seen.
