@@ -154,7 +154,7 @@ func (e *entry) moveTo(place int) {
 func (e *entry) pause(ahead int) time.Duration {
 	p := e.pace
 	p.learn(ahead + 1)
-	return p.pause(e.known.ttl, e.store.listeners(), time.Duration(e.store.connect.Load()))
+	return p.pause(e.known.ttl, e.store.listeners())
 }
 
 // keepOpen keeps a holder's connection for idleLimit. If others wait it keeps it for a

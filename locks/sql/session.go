@@ -319,13 +319,11 @@ func (c *session) open(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	begun := s.clock()
 	conn, err := s.dialect.Connect(ctx, s.target, hosts[int(at)%len(hosts)])
 	if err != nil {
 		s.useNextHost(at)
 		return err
 	}
-	s.connect.Store(int64(s.clock().Sub(begun)))
 	c.conn, c.number = conn, 0
 	return nil
 }

@@ -34,7 +34,6 @@ type Store struct {
 	clock    locks.Clock
 	host     atomic.Int64           // which of the target's hosts is tried first
 	most     atomic.Int64           // connections that the server allows
-	connect  atomic.Int64           // how long it took to connect last, in nanoseconds
 	noNotify atomic.Bool            // connections cannot be woken
 	noMark   atomic.Pointer[string] // why makeTable has not left its mark, as a warning
 }

@@ -119,9 +119,7 @@ func (s *Store) acceptText(key string, mine *row) (offered, accept string) {
 const (
 	shortestPoll = 50 * time.Millisecond
 	frontPoll    = 200 * time.Millisecond // of the first, where nobody can be woken
-	// connectShare bounds what all looks cost a server: a waiter pauses so many times as long
-	// as it took to connect, for each place behind those that can be woken.
-	connectShare = 3
+	stepPoll     = 20 * time.Millisecond  // for every place behind those that can
 )
 
 // pace is how a waiter has come further, as far as it has seen.
@@ -146,12 +144,12 @@ func (p *pace) learn(place int) {
 // pause is how long a waiter sleeps that cannot be woken. It is to be back before those
 // that can be have had their turn, if the queue goes on at its pace; while nothing moves,
 // it sleeps for half of what it has slept already.
-func (p *pace) pause(ttl time.Duration, listeners int, connect time.Duration) time.Duration {
+func (p *pace) pause(ttl time.Duration, listeners int) time.Duration {
 	behind := time.Duration(p.place - 1 - listeners)
 	if behind < 0 || listeners == 0 {
 		return min(ttl/3, time.Duration(p.place)*frontPoll)
 	}
-	pause := shortestPoll + behind*connectShare*connect
+	pause := shortestPoll + behind*stepPoll
 	if p.places > 0 {
 		left := p.in * (behind + time.Duration(listeners/2)) / time.Duration(p.places)
 		pause = min(pause, max(left/2, shortestPoll))
