@@ -42,11 +42,13 @@ func TestFarWaitersOnlyLook(t *testing.T) {
 		testkit.Eventually(t, "they look", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			if steps > looks { // a step comes after a look that a busy machine did not answer in time
-				t.Fatalf("%d steps and %d looks of waiters that stand far back", steps, looks)
-			}
-			return looks >= 4
+			return looks+steps >= 8
 		})
+		mu.Lock()
+		if 2*steps > looks { // one may follow a look that a busy machine did not answer in time
+			t.Errorf("%d steps and %d looks of waiters that stand far back", steps, looks)
+		}
+		mu.Unlock()
 		testkit.Must(t, direct.Evict(background, other.Ref, "the test"))
 		other.Ended()
 		var evicted *locks.EvictedError

@@ -3,7 +3,6 @@ package testkit
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -32,8 +31,7 @@ func ServeChild[C, A any](do func(C) A) {
 	for in.Scan() {
 		var c C
 		if err := json.Unmarshal(in.Bytes(), &c); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			panic(err)
 		}
 		_ = out.Encode(do(c))
 	}

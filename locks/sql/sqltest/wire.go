@@ -45,9 +45,9 @@ func (p *Proxy) URL(database string, options ...string) string {
 	return tcpURL(p.scheme, "golock", p.Addr(), database, options)
 }
 
-// Judge sets what decides about every request from now on. It is called by several goroutines with the request's text, which may be several
-// statements: of a query or, at PostgreSQL, of what is to be prepared. Other
-// requests pass.
+// Judge sets what decides about every request from now on. It is called by several
+// goroutines with the request's text, which may be several statements: of a query or, at
+// PostgreSQL, of what is to be prepared. Other requests pass.
 func (p *Proxy) Judge(f func(statement string) Verdict) {
 	p.Proxy.Judge(func(m server.Message) Verdict { return f(m.Request) })
 }
