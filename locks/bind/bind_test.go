@@ -74,12 +74,12 @@ func fails(t testing.TB, s *Store, words ...string) {
 	}
 }
 
-// newPort is a port that nobody has, outside the range of those that clients
-// get.
+// newPort is a port that nobody has, among those that no other test uses
+// (locks/locktest/server).
 func newPort(t testing.TB) (*Store, string) {
 	t.Helper()
 	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000))
+		address := fmt.Sprintf("127.0.0.1:%d", 16000+rand.IntN(1000))
 		s, err := NewPort(address)
 		testkit.Must(t, err)
 		if l, err := try(t, s); err == nil {

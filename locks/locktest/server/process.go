@@ -224,6 +224,7 @@ func still(pid int) bool {
 // The first of the ports that each kind of server uses: none is taken by another kind
 // while its server is away. They are not among the ones that the kernel gives to
 // outgoing connections. A node of a Redis Cluster uses the one 10000 higher, too.
+// Tests of bind:// use 16000 to 19999.
 const (
 	RedisPorts = 10000
 	SQLPorts   = 26000
