@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"sync"
@@ -41,17 +40,30 @@ const (
 var ErrNobody = errors.New("no golock of this user answers for it")
 
 const (
-	network = "unixpacket"
 	suffix  = ".sock"
+	backlog = 128 // of clients that have connected and are not answered yet
 	maxText = 1024
 )
 
 // socketPath is where the holder of an ID listens.
 func socketPath(dir, id string) string { return dir + "/" + id + suffix }
 
+// newSocket makes a socket for packets, bound or connected to a path. Package net would make
+// golock's lean program, and its memory, a twentieth larger.
+func newSocket(path string, attach func(fd int, at unix.Sockaddr) error) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err == nil {
+		if err = attach(fd, &unix.SockaddrUnix{Name: path}); err == nil {
+			return os.NewFile(uintptr(fd), path), nil
+		}
+		unix.Close(fd)
+	}
+	return nil, &os.PathError{Op: "socket", Path: path, Err: err}
+}
+
 // Listener answers for one ID.
 type Listener struct {
-	socket *net.UnixListener
+	socket *os.File
 	answer func(Question) (Answer, error)
 	open   sync.RWMutex  // read-locked by each answer under way, locked for good by Close
 	done   chan struct{} // closed when no connection is accepted any more
@@ -60,7 +72,12 @@ type Listener struct {
 // Listen begins to answer for id. It calls answer from goroutines of its own, several at a time, and
 // sends the text of its error with the answer. The caller closes the listener.
 func Listen(dir, id string, answer func(Question) (Answer, error)) (*Listener, error) {
-	socket, err := net.ListenUnix(network, &net.UnixAddr{Name: socketPath(dir, id), Net: network})
+	socket, err := newSocket(socketPath(dir, id), func(fd int, at unix.Sockaddr) error {
+		if err := unix.Bind(fd, at); err != nil {
+			return err
+		}
+		return unix.Listen(fd, backlog)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +91,7 @@ func (l *Listener) Close() {
 	if l == nil {
 		return
 	}
+	_ = os.Remove(l.socket.Name())
 	l.socket.Close()
 	<-l.done
 	l.open.Lock()
@@ -84,21 +102,26 @@ const ioLimit = time.Second
 
 func (l *Listener) serve() {
 	defer close(l.done)
-	for {
-		c, err := l.socket.AcceptUnix()
+	socket, err := l.socket.SyscallConn()
+	for err == nil { // it is not closed
+		var fd int
+		var failed error
+		err = socket.Read(func(socket uintptr) bool {
+			fd, _, failed = unix.Accept4(int(socket), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+			return failed != unix.EAGAIN
+		})
 		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil: // perhaps no descriptors are left
+		case err != nil:
+		case failed != nil: // perhaps no descriptors are left
 			time.Sleep(10 * time.Millisecond)
 		default:
-			go l.handle(c)
+			go l.handle(os.NewFile(uintptr(fd), "client"))
 		}
 	}
 }
 
 // handle answers one client.
-func (l *Listener) handle(c *net.UnixConn) {
+func (l *Listener) handle(c *os.File) {
 	defer c.Close()
 	if !sameUser(c) {
 		return
@@ -125,16 +148,14 @@ func (l *Listener) handle(c *net.UnixConn) {
 // Ask asks the holder of an ID. ErrNobody: nobody answers. With Unknown comes an error that says what
 // the holder knows.
 func Ask(ctx context.Context, dir, id string, q Question) (Answer, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, network, socketPath(dir, id))
+	c, err := newSocket(socketPath(dir, id), unix.Connect)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOTDIR) {
 		return "", ErrNobody
 	}
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
-	c := conn.(*net.UnixConn)
+	defer c.Close()
 	if !sameUser(c) {
 		return "", ErrNobody
 	}
@@ -167,7 +188,7 @@ func closedError(err error) error {
 }
 
 // sameUser asks the kernel who opened the other end (SO_PEERCRED, unix(7)).
-func sameUser(c *net.UnixConn) bool {
+func sameUser(c *os.File) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return false

@@ -3,7 +3,6 @@ package held
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const id = "0123456789abcdef0123456789abcdef-0123456789abcdef0123456789abcdef"
@@ -98,7 +99,7 @@ func TestSilence(t *testing.T) {
 func TestSilentClient(t *testing.T) {
 	dir := directory(t)
 	l := listen(t, dir, func(Question) (Answer, error) { return Yes, nil })
-	c, err := net.Dial(network, socketPath(dir, id))
+	c, err := newSocket(socketPath(dir, id), unix.Connect)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,11 +178,10 @@ func TestSweep(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	killed := filepath.Join(dir, strings.Replace(id, "0", "f", 1)+suffix)
 	for _, path := range []string{killed, filepath.Join(dir, "other.sock")} {
-		s, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+		s, err := newSocket(path, unix.Bind)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.SetUnlinkOnClose(false)
 		s.Close()
 	}
 	count := func(olderThan time.Duration, want int) {

@@ -3,7 +3,6 @@ package held
 import (
 	"encoding/hex"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,7 +54,7 @@ func isSocketName(name string) bool {
 // abandoned reports whether nobody listens any more. A holder keeps its socket open for as long as it
 // lives, so a refused connection is final.
 func abandoned(path string) bool {
-	c, err := net.DialUnix(network, nil, &net.UnixAddr{Name: path, Net: network})
+	c, err := newSocket(path, unix.Connect)
 	if err == nil {
 		c.Close()
 	}
