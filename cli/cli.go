@@ -5,15 +5,11 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"reflect"
 	"strings"
 	"syscall"
-
-	"github.com/alecthomas/kong"
 
 	"golock/cli/term"
 	"golock/locks"
@@ -33,11 +29,7 @@ type commands struct {
 	Doctor  doctorCommand  `cmd:"" help:"Show what this host and the store guarantee, and what to fix."`
 	Report  reportCommand  `cmd:"" usage:"[flags] REPORT..." help:"Convert reports to Prometheus metrics."`
 	Version versionCommand `cmd:"" usage:" " help:"Show the version; also golock --version."`
-	Help    helpCommand    `cmd:"" usage:"[COMMAND]" help:"Show all that there is to say about a command."`
-
-	Completion completionCommand `cmd:"" usage:"bash|zsh|fish" help:"Print a completion script for a shell."`
-	Complete   completeCommand   `cmd:"" hidden:""`
-	Manual     manualCommand     `cmd:"" hidden:""`
+	grammarCommands
 }
 
 // command is what the command line selects. Its method Help, if it has one, gives
@@ -48,24 +40,14 @@ type command interface {
 
 // named finds a command; nil: there is none.
 func (c *commands) named(name string) command {
-	v := reflect.ValueOf(c).Elem().FieldByNameFunc(func(field string) bool { return strings.ToLower(field) == name })
+	v := reflect.ValueOf(c).Elem().FieldByNameFunc(func(field string) bool {
+		return field[0] <= 'Z' && strings.ToLower(field) == name
+	})
 	if !v.IsValid() {
 		return nil
 	}
 	return v.Addr().Interface().(command)
 }
-
-const helpRoot = `golock limits how many of a kind run at a time.
-
-Examples:
-  golock run --name backup -- rsync -a /srv /mnt/backup
-        one at a time, the others wait in order
-  golock run --name backup -n -E 0 -- rsync -a /srv /mnt/backup
-        skip this time if one is running; for crontabs
-  golock run --name cc --max 4 -- cc -c x.c
-        at most four at a time
-  golock ls
-        who holds and who waits`
 
 // Main is golock as users call it.
 func Main(args []string) int {
@@ -94,52 +76,6 @@ func recovered(program func(*term.Printer) error) (code int) {
 		}
 	}()
 	return exit(out, program(out))
-}
-
-// newParser gives kong's parser of the whole command line. Variables and
-// defaults are for config: kong would take them for flags.
-func newParser(onExit func(code int)) *kong.Kong {
-	parser := kong.Must(&commands{},
-		kong.Name("golock"),
-		kong.Description(helpRoot),
-		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100, NoAppSummary: true}),
-		kong.ValueFormatter(helpText),
-		kong.Help(printHelp),
-		flagGroups(),
-		kong.Exit(onExit),
-	)
-	err := kong.Visit(parser.Model, func(node kong.Visitable, next kong.Next) error {
-		if f, ok := node.(*kong.Flag); ok {
-			f.Tag.Envs, f.Default, f.HasDefault = nil, "", false
-		}
-		return next(nil)
-	})
-	if err != nil {
-		panic(err)
-	}
-	parser.Model.HelpFlag.Help = "Show this help; -h shows the usual flags only."
-	return parser
-}
-
-// parse lets kong understand the command line, and runs the command.
-func parse(args []string, out *term.Printer) error {
-	ended := false // by --help
-	parser := newParser(func(int) { ended = true })
-	parsed, err := parser.Parse(args)
-	failed := outputError{}
-	switch {
-	case errors.As(err, &failed):
-		return failed
-	case ended:
-		return nil
-	case err != nil:
-		help := "golock --help"
-		if len(args) > 0 && (&commands{}).named(args[0]) != nil {
-			help = "golock " + args[0] + " --help"
-		}
-		return usageError{fmt.Errorf("%w; see %s", err, help)}
-	}
-	return parsed.Selected().Target.Addr().Interface().(command).run(out)
 }
 
 func printOut(text string) error {

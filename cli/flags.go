@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/alecthomas/kong"
 
 	"golock/config"
 	"golock/locks"
@@ -70,53 +67,6 @@ func (a *argument) text() string {
 
 // on reports whether the command line sets the flag.
 func (f *boolFlag) on() bool { return f.text() == "true" }
-
-// Decode implements kong.MapperValue.
-func (a *argument) Decode(ctx *kong.DecodeContext) error {
-	token := ctx.Scan.Peek()
-	// Kong takes a number below zero for a flag.
-	if text := rawText(token); len(text) > 1 && text[0] == '-' && text[1] >= '0' && text[1] <= '9' {
-		ctx.Scan.Pop()
-	} else {
-		var err error
-		if token, err = ctx.Scan.PopValue("a"); err != nil {
-			return errors.New("needs a value")
-		}
-	}
-	a.texts = append(a.texts, rawText(token))
-	return nil
-}
-
-// IsBool implements kong.BoolMapperValue.
-func (f *boolFlag) IsBool() bool { return true }
-
-// Decode implements kong.MapperValue. --flag=false overrides a file.
-func (f *boolFlag) Decode(ctx *kong.DecodeContext) error {
-	text := "true"
-	if ctx.Scan.Peek().Type == kong.FlagValueToken {
-		text = rawText(ctx.Scan.Pop())
-	}
-	if text != "true" && text != "false" {
-		return fmt.Errorf("%q is neither true nor false", text)
-	}
-	f.texts = append(f.texts, text)
-	return nil
-}
-
-// Decode implements kong.MapperValue.
-func (r *rest) Decode(ctx *kong.DecodeContext) error {
-	for !ctx.Scan.Peek().IsEOL() {
-		*r = append(*r, rawText(ctx.Scan.Pop()))
-	}
-	return nil
-}
-
-func rawText(token kong.Token) string {
-	if s, ok := token.Value.(string); ok {
-		return s
-	}
-	return fmt.Sprint(token.Value)
-}
 
 // declaration is a field of a command's struct.
 type declaration struct {
@@ -410,28 +360,4 @@ func oneOf(argument, flag *textFlag, name string) (text string, given bool, err 
 		flag = argument
 	}
 	return flag.text(), flag.given(), nil
-}
-
-// describe gives the help of a flag or an argument, with its default and variable.
-func describe(v *kong.Value) string {
-	var notes []string
-	if value := v.Tag.Get("default"); value != "" {
-		notes = append(notes, "default "+value)
-	}
-	if variable := v.Tag.Get("env"); variable != "" {
-		notes = append(notes, "$"+variable)
-	}
-	if len(notes) == 0 {
-		return v.Help
-	}
-	return v.Help + " (" + strings.Join(notes, ", ") + ")"
-}
-
-// helpText also names aliases, which kong's help leaves out.
-func helpText(v *kong.Value) string {
-	if v.Flag == nil || len(v.Flag.Aliases) == 0 {
-		return describe(v)
-	}
-	names := namesOf(v.Flag)
-	return describe(v) + " (also " + strings.Join(names[len(names)-len(v.Flag.Aliases):], ", ") + ")"
 }

@@ -1,3 +1,5 @@
+//go:build !lean
+
 package cli
 
 import (
@@ -24,6 +26,18 @@ func (c *helpCommand) run(out *term.Printer) error {
 	}
 	return parse(args, out)
 }
+
+const helpRoot = `golock limits how many of a kind run at a time.
+
+Examples:
+  golock run --name backup -- rsync -a /srv /mnt/backup
+        one at a time, the others wait in order
+  golock run --name backup -n -E 0 -- rsync -a /srv /mnt/backup
+        skip this time if one is running; for crontabs
+  golock run --name cc --max 4 -- cc -c x.c
+        at most four at a time
+  golock ls
+        who holds and who waits`
 
 // flagGroups are the titles under which --help lists flags.
 func flagGroups() kong.Option {

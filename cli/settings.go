@@ -28,7 +28,7 @@ func resolve(command any, more map[string][]string) (*config.Values, error) {
 	maps.Copy(flags, more)
 	v, err := config.Resolve(all, config.Layers{Flags: flags, Lookup: lookup, Files: config.HostFiles()})
 	if err == nil && open.Lean {
-		err = becomeFull(v)
+		err = becomeFullFor(v)
 	}
 	return v, err
 }

@@ -138,8 +138,8 @@ func unpack(t *testing.T) string {
 	return filepath.Join(dir, name)
 }
 
-// The lean program serves local stores by itself, and becomes the full one of its version for a server's. Without that it
-// says what is missing.
+// The lean program serves local stores by itself, and becomes the full one of its version for a server's, and for all that
+// there is to say about the command line. Without that it says what is missing.
 func TestLean(t *testing.T) {
 	dir := unpack(t)
 	golock, full := filepath.Join(dir, "bin/golock"), filepath.Join(dir, "libexec/golock/golock-"+version)
@@ -160,6 +160,16 @@ func TestLean(t *testing.T) {
 	if code, text := run(local, "sh", "-c", "readlink /proc/$PPID/exe"); code != 0 || text != golock+"\n" {
 		t.Errorf("on local: exit code %d, %s", code, text)
 	}
+	for _, line := range []string{"", "--help", "run -h", "run --no-such-flag", "nosuch", "grammarCommands", "completion bash", "manual"} {
+		said := func(program string) string {
+			cmd := exec.Command(program, strings.Fields(line)...)
+			text, _ := cmd.CombinedOutput()
+			return fmt.Sprintln(cmd.ProcessState) + string(text)
+		}
+		if lean, all := said(golock), said(full); lean != all || len(all) < 30 {
+			t.Errorf("golock %s: %s; the full program: %s", line, lean, all)
+		}
+	}
 	for i := range 40 { // no signal is lost on the way from one to the other
 		cmd := exec.Command(golock, "run", "--name", "n", "--store", server, "--time-limit", "5s", "--", "sleep", "60")
 		if err := cmd.Start(); err != nil {
@@ -179,6 +189,9 @@ func TestLean(t *testing.T) {
 	do(t, dir, "mv", full, full+".1")
 	if code, text := run(server, "true"); code != 69 || !strings.Contains(text, full) || !strings.Contains(text, "the package golock "+version) {
 		t.Errorf("with another version's full program: exit code %d, %s", code, text)
+	}
+	if text, err := exec.Command(golock, "--help").CombinedOutput(); err == nil || !strings.Contains(string(text), "help, completion and what is wrong") {
+		t.Errorf("help with another version's full program: %v, %s", err, text)
 	}
 	if code, text := run(local, golock, "held"); code != 0 || text != "" {
 		t.Errorf("on local, with another version's full program: exit code %d, %s", code, text)

@@ -1,0 +1,142 @@
+//go:build !lean
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"golock/cli/term"
+)
+
+// What needs kong's grammar of the command line is not in the lean program, which
+// becomes the full one for it: help, the manual, completion, and what is wrong with a
+// command line.
+
+// grammarCommands are the commands that need the grammar.
+type grammarCommands struct {
+	Help       helpCommand       `cmd:"" usage:"[COMMAND]" help:"Show all that there is to say about a command."`
+	Completion completionCommand `cmd:"" usage:"bash|zsh|fish" help:"Print a completion script for a shell."`
+	Complete   completeCommand   `cmd:"" hidden:""`
+	Manual     manualCommand     `cmd:"" hidden:""`
+}
+
+// Decode implements kong.MapperValue.
+func (a *argument) Decode(ctx *kong.DecodeContext) error {
+	token := ctx.Scan.Peek()
+	// Kong takes a number below zero for a flag.
+	if text := rawText(token); len(text) > 1 && text[0] == '-' && text[1] >= '0' && text[1] <= '9' {
+		ctx.Scan.Pop()
+	} else {
+		var err error
+		if token, err = ctx.Scan.PopValue("a"); err != nil {
+			return errors.New("needs a value")
+		}
+	}
+	a.texts = append(a.texts, rawText(token))
+	return nil
+}
+
+// IsBool implements kong.BoolMapperValue.
+func (f *boolFlag) IsBool() bool { return true }
+
+// Decode implements kong.MapperValue. --flag=false overrides a file.
+func (f *boolFlag) Decode(ctx *kong.DecodeContext) error {
+	text := "true"
+	if ctx.Scan.Peek().Type == kong.FlagValueToken {
+		text = rawText(ctx.Scan.Pop())
+	}
+	if text != "true" && text != "false" {
+		return fmt.Errorf("%q is neither true nor false", text)
+	}
+	f.texts = append(f.texts, text)
+	return nil
+}
+
+// Decode implements kong.MapperValue.
+func (r *rest) Decode(ctx *kong.DecodeContext) error {
+	for !ctx.Scan.Peek().IsEOL() {
+		*r = append(*r, rawText(ctx.Scan.Pop()))
+	}
+	return nil
+}
+
+func rawText(token kong.Token) string {
+	if s, ok := token.Value.(string); ok {
+		return s
+	}
+	return fmt.Sprint(token.Value)
+}
+
+// newParser gives kong's parser of the whole command line. Variables and
+// defaults are for config: kong would take them for flags.
+func newParser(onExit func(code int)) *kong.Kong {
+	parser := kong.Must(&commands{},
+		kong.Name("golock"),
+		kong.Description(helpRoot),
+		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100, NoAppSummary: true}),
+		kong.ValueFormatter(helpText),
+		kong.Help(printHelp),
+		flagGroups(),
+		kong.Exit(onExit),
+	)
+	err := kong.Visit(parser.Model, func(node kong.Visitable, next kong.Next) error {
+		if f, ok := node.(*kong.Flag); ok {
+			f.Tag.Envs, f.Default, f.HasDefault = nil, "", false
+		}
+		return next(nil)
+	})
+	if err != nil {
+		panic(err)
+	}
+	parser.Model.HelpFlag.Help = "Show this help; -h shows the usual flags only."
+	return parser
+}
+
+// parse lets kong understand the command line, and runs the command.
+func parse(args []string, out *term.Printer) error {
+	ended := false // by --help
+	parser := newParser(func(int) { ended = true })
+	parsed, err := parser.Parse(args)
+	failed := outputError{}
+	switch {
+	case errors.As(err, &failed):
+		return failed
+	case ended:
+		return nil
+	case err != nil:
+		help := "golock --help"
+		if len(args) > 0 && (&commands{}).named(args[0]) != nil {
+			help = "golock " + args[0] + " --help"
+		}
+		return usageError{fmt.Errorf("%w; see %s", err, help)}
+	}
+	return parsed.Selected().Target.Addr().Interface().(command).run(out)
+}
+
+// describe gives the help of a flag or an argument, with its default and variable.
+func describe(v *kong.Value) string {
+	var notes []string
+	if value := v.Tag.Get("default"); value != "" {
+		notes = append(notes, "default "+value)
+	}
+	if variable := v.Tag.Get("env"); variable != "" {
+		notes = append(notes, "$"+variable)
+	}
+	if len(notes) == 0 {
+		return v.Help
+	}
+	return v.Help + " (" + strings.Join(notes, ", ") + ")"
+}
+
+// helpText also names aliases, which kong's help leaves out.
+func helpText(v *kong.Value) string {
+	if v.Flag == nil || len(v.Flag.Aliases) == 0 {
+		return describe(v)
+	}
+	names := namesOf(v.Flag)
+	return describe(v) + " (also " + strings.Join(names[len(names)-len(v.Flag.Aliases):], ", ") + ")"
+}
