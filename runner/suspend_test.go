@@ -45,13 +45,19 @@ func (t *evictedTicket) Wait(ctx context.Context) (locks.Lease, error) {
 	return nil, &locks.EvictedError{}
 }
 
+// mayStop is for a test that must not be stopped for ever if it fails.
+func mayStop(t *testing.T) {
+	t.Helper()
+	const script = "(sleep 2; test -d %[2]s && kill -CONT %[1]d; sleep 1; test -d %[2]s && kill -TERM %[1]d) >/dev/null 2>&1 &"
+	if err := exec.Command("/bin/sh", "-c", fmt.Sprintf(script, os.Getpid(), t.TempDir())).Run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A waiter that was taken out just when it is told to stop ends, and does not
 // come again when it is continued.
 func TestEvictedWhenItIsToStop(t *testing.T) {
-	// What this test sees to must not stop it for ever if it fails.
-	if err := exec.Command("/bin/sh", "-c", fmt.Sprintf("(sleep 2; kill -CONT %d; sleep 1; kill -TERM %[1]d) >/dev/null 2>&1 &", os.Getpid())).Run(); err != nil {
-		t.Fatal(err)
-	}
+	mayStop(t)
 	r := testRun(t, evicting{Store: local.New(filepath.Join(t.TempDir(), "locks"))}, "true")
 	r.Wait = -1
 	r.Log = func(_ bool, message string, _ ...any) {
@@ -149,6 +155,40 @@ func (slow) Attach(locks.Ref) locks.RenewableLease {
 
 func (slow) Entries(context.Context, string) iter.Seq2[locks.Entry, error] {
 	return func(func(locks.Entry, error) bool) {}
+}
+
+// ctrlZ is a store that has a terminal stop golock while it is asked.
+type ctrlZ struct {
+	slow
+	told chan error // why golock gives the attempt up
+}
+
+func (s ctrlZ) Join(ctx context.Context, _ locks.Request) (locks.Ticket, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	_ = unix.Kill(os.Getpid(), unix.SIGTSTP)
+	select {
+	case <-ctx.Done():
+	case <-time.After(5 * time.Second):
+	}
+	s.told <- context.Cause(ctx)
+	return nil, &locks.EvictedError{} // or golock would stop now
+}
+
+// Ctrl-Z takes a golock out of the queue also if it does not know yet that it is in it.
+func TestStoppedWhileItJoins(t *testing.T) {
+	mayStop(t)
+	store := ctrlZ{told: make(chan error, 1)}
+	r := testRun(t, store, "true")
+	r.Relay.DropStop() // as at a terminal
+	r.Terminal, r.Wait, r.OnlyWarn = true, -1, true
+	if o := r.Do(); o.Kind != Busy {
+		t.Errorf("outcome %+v, want that it was evicted", o)
+	}
+	if why := <-store.told; why != locks.ErrStandsStill {
+		t.Errorf("the attempt is given up with %v", why)
+	}
 }
 
 // A store that answers later than --wait is slow, not unavailable.

@@ -77,6 +77,9 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		Store: w.Store, Name: w.Request.Name, ID: &w.Request.Ref.ID, TTL: w.Request.TTL, Until: deadline, Report: w.Waits, Wake: w.Relay.Wake,
 		Quarantine: w.pause.Load,
 	}
+	if w.Terminal { // before it can be in the queue: see suspend
+		w.Relay.CatchStop()
+	}
 	w.begin()
 	defer func() {
 		w.progress.End(false)
@@ -271,9 +274,7 @@ func (w *waiter) hasQueued(ticket locks.Ticket) {
 		w.status.close()
 	}
 	w.progress.Begin(place)
-	if w.queued = true; w.Terminal {
-		w.Relay.CatchStop()
-	}
+	w.queued = true
 }
 
 // received takes the result of a waiting that was not given up.
