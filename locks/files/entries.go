@@ -51,8 +51,10 @@ func (d *directory) entries() ([]locks.Entry, error) {
 		return nil, err
 	}
 	// Who only lists remembers, for as long as the store is open.
-	known, _ := d.store.listingWatches.LoadOrStore(d.key, d.watch())
-	w := known.(*watch)
+	w := d.watch()
+	w.looks = true
+	known, _ := d.store.listingWatches.LoadOrStore(d.key, w)
+	w = known.(*watch)
 	var observed []*observedEntry
 	_, _, err := d.read(func(s *state) error {
 		observed = nil

@@ -245,13 +245,14 @@ func (e *entry) fetch() error {
 	}
 	text, rec, err := e.watch.readRecord(m.record())
 	p, ok := parseHeartbeat(text)
+	leaves, _ := p.leaves()
 	path := e.watch.recordPath(m.record())
 	switch {
 	case err != nil:
 		return err
 	case !ok:
 		return &locks.PathError{Path: path, Err: errDamaged}
-	case p.phase == left, p.phase == withdrew:
+	case leaves:
 		return locks.ErrLost
 	case rec.Clock == "" || rec.Clock != e.store.clockName():
 		return &locks.PathError{Path: path, Err: errElsewhere}
@@ -279,13 +280,18 @@ func (e *entry) release(ctx context.Context) (o outcome, err error) {
 // there is always room: then there is no state in the result. Whoever makes the next
 // version takes it out; so a burst of newcomers does not keep a slot from being free, either.
 func (e *entry) end(ctx context.Context, how lease.Step, phase byte, force bool) (r result, saysSo bool, err error) {
-	saysSo = !e.attached && e.watch.writeHeartbeat(e.own.record(), heartbeat{count: e.heartbeat.count + 1, asked: e.store.clock(), phase: phase}) == nil
+	says := heartbeat{count: e.heartbeat.count + 1, asked: e.store.clock(), phase: phase}
+	saysSo = !e.attached && e.watch.writeHeartbeat(e.own.record(), says) == nil
 	if err = e.unask(); err != nil {
 		return r, saysSo, err
 	}
 	p := &step{watch: e.watch, own: e.own, foreign: e.attached, force: force, question: queue.Question{Step: how, Entry: queue.Entry{ID: e.own.id}}}
 	r, err = p.decide(ctx)
-	if noSpace(err) && saysSo || errors.Is(err, errRemoved) {
+	if noSpace(err) && saysSo {
+		says.phase -= toSmall
+		err = e.watch.writeHeartbeat(e.own.record(), says)
+	}
+	if errors.Is(err, errRemoved) {
 		err = nil
 	}
 	return r, saysSo, err

@@ -201,6 +201,9 @@ func TestFullDisk(t *testing.T) {
 		w.Cancel()
 		w.Ended()
 		Release(t, l)
+		if h, w := Count(t, other, "n"); h != 0 || w != 1 {
+			t.Errorf("%d hold, %d wait; want the one behind", h, w)
+		}
 		last := refused.Load()
 		testkit.Eventually(t, "the one behind finds no room, either", func() bool { return refused.Load() > last })
 		full.Store(false)

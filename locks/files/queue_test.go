@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -204,6 +205,41 @@ func TestReleaserGrants(t *testing.T) {
 		granted, err := ticket.Wait(background)
 		testkit.Must(t, err)
 		Release(t, granted)
+	})
+}
+
+// Who gives the slot back says so in its record first. Until a version says so too it is
+// there for who looks: a newcomer, whose version was decided before, may wait for it.
+func TestLookWhileOneLeaves(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, other := open(t, url), open(t, url)
+		l := Take(t, s, "n")
+		said, goOn, released := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		tell := sync.OnceFunc(func() { close(said) })
+		s.At(func(string) {
+			tell()
+			<-goOn
+		})
+		release := sync.OnceFunc(func() {
+			go func() { released <- l.Release(background) }()
+			<-said
+			if h, _ := Count(t, open(t, url), "n"); h != 1 {
+				t.Errorf("%d hold", h)
+			}
+		})
+		other.At(func(step string) {
+			if step == "write" {
+				release()
+			}
+		})
+		ticket, err := other.Join(background, NewRequest(t, "n"))
+		if err != nil || !ticket.Queued() {
+			t.Errorf("Join = %v, %v", ticket, err)
+		}
+		close(goOn)
+		testkit.Must(t, <-released)
+		_, err = ticket.Wait(background)
+		testkit.Must(t, err)
 	})
 }
 

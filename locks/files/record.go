@@ -42,13 +42,24 @@ type heartbeat struct {
 	phase byte
 }
 
-// The phases of an entry, of which its owner needs to ask nobody.
+// The phases of an entry, of which its owner needs to ask nobody. Who makes a version
+// believes them at once. For who only looks, an entry has left when a version says so, or
+// its owner found no room for one: then the phase is a capital letter. Otherwise a look
+// could show it gone, and a newcomer, whose version was decided before, behind it.
 const (
 	joined   = 'j'
 	accepted = 'a' // it knows that it holds: there may be a command
-	left     = 'l' // it has given up what it had; its hold stays
+	left     = 'l' // it gives up what it has; its hold stays
 	withdrew = 'w' // likewise, and nothing of it stays
+	toSmall  = 'a' - 'A'
 )
+
+// leaves reports whether the owner has given the entry up; noRoom: without a version.
+func (p heartbeat) leaves() (leaves, noRoom bool) {
+	small := p.phase | toSmall
+	leaves = small == left || small == withdrew
+	return leaves, leaves && p.phase != small
+}
 
 // heartbeatSize is the length of a heartbeat as it is written.
 const heartbeatSize = 20 + 1 + 20 + 1 + 1 + 1

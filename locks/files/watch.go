@@ -17,6 +17,7 @@ import (
 // watch remembers when it first saw each entry's sign of life.
 type watch struct {
 	*directory
+	looks bool // and makes no versions
 	mu    sync.Mutex
 	seen  map[string]observation // by record
 	notes map[string]note        // of those who looked before on this clock; nil: not read yet
@@ -57,7 +58,14 @@ func (w *watch) judge(m *member) (*observedEntry, error) {
 		s.phase = p.phase
 	}
 	s.unchanged = w.unchanged(m, text, before, clock)
-	if m.state != queue.Ended && s.phase != left && s.phase != withdrew {
+	leaves, noRoom := p.leaves()
+	switch {
+	case noRoom:
+		s.phase += toSmall
+	case leaves && w.looks && !rec.Process.gone(w.store.self()):
+		s.phase, leaves = accepted, false
+	}
+	if m.state != queue.Ended && !leaves {
 		s.left = max(m.ttl-s.unchanged, 0)
 	}
 	here := rec.Clock != "" && rec.Clock == w.store.clockName()
