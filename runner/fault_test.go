@@ -44,7 +44,6 @@ func testRun(t *testing.T, store locks.Store, argv ...string) *Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testRelay.CatchStop() // a run at a terminal undoes it
 	return &Run{
 		Store: store, Request: locks.Request{Ref: ref, Name: "n", Claim: locks.Claim{Weight: 1, Max: 1}}, Wait: 0,
 		Argv: argv, Env: os.Environ(), Relay: testRelay, StopSignal: unix.SIGTERM, KillAfter: 10 * time.Second,

@@ -2,11 +2,11 @@ package runner
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,10 +48,15 @@ func (t *evictedTicket) Wait(ctx context.Context) (locks.Lease, error) {
 // mayStop is for a test that must not be stopped for ever if it fails.
 func mayStop(t *testing.T) {
 	t.Helper()
-	const script = "(sleep 2; test -d %[2]s && kill -CONT %[1]d; sleep 1; test -d %[2]s && kill -TERM %[1]d) >/dev/null 2>&1 &"
-	if err := exec.Command("/bin/sh", "-c", fmt.Sprintf(script, os.Getpid(), t.TempDir())).Run(); err != nil {
+	rescue := exec.Command("/bin/sh", "-c", "sleep 2; kill -CONT $PPID; sleep 1; kill -TERM $PPID")
+	rescue.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := rescue.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		_ = unix.Kill(-rescue.Process.Pid, unix.SIGKILL)
+		_ = rescue.Wait()
+	})
 }
 
 // A waiter that was taken out just when it is told to stop ends, and does not
@@ -59,6 +64,7 @@ func mayStop(t *testing.T) {
 func TestEvictedWhenItIsToStop(t *testing.T) {
 	mayStop(t)
 	r := testRun(t, evicting{Store: local.New(filepath.Join(t.TempDir(), "locks"))}, "true")
+	r.Relay.CatchStop() // a run at a terminal undoes it
 	r.Wait = -1
 	r.Log = func(_ bool, message string, _ ...any) {
 		if message == "waiting" {
@@ -155,40 +161,6 @@ func (slow) Attach(locks.Ref) locks.RenewableLease {
 
 func (slow) Entries(context.Context, string) iter.Seq2[locks.Entry, error] {
 	return func(func(locks.Entry, error) bool) {}
-}
-
-// ctrlZ is a store that has a terminal stop golock while it is asked.
-type ctrlZ struct {
-	slow
-	told chan error // why golock gives the attempt up
-}
-
-func (s ctrlZ) Join(ctx context.Context, _ locks.Request) (locks.Ticket, error) {
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	_ = unix.Kill(os.Getpid(), unix.SIGTSTP)
-	select {
-	case <-ctx.Done():
-	case <-time.After(5 * time.Second):
-	}
-	s.told <- context.Cause(ctx)
-	return nil, &locks.EvictedError{} // or golock would stop now
-}
-
-// Ctrl-Z takes a golock out of the queue also if it does not know yet that it is in it.
-func TestStoppedWhileItJoins(t *testing.T) {
-	mayStop(t)
-	store := ctrlZ{told: make(chan error, 1)}
-	r := testRun(t, store, "true")
-	r.Relay.DropStop() // as at a terminal
-	r.Terminal, r.Wait, r.OnlyWarn = true, -1, true
-	if o := r.Do(); o.Kind != Busy {
-		t.Errorf("outcome %+v, want that it was evicted", o)
-	}
-	if why := <-store.told; why != locks.ErrStandsStill {
-		t.Errorf("the attempt is given up with %v", why)
-	}
 }
 
 // A store that answers later than --wait is slow, not unavailable.
