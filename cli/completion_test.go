@@ -5,15 +5,11 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/creack/pty"
 
 	"golock/test/testkit"
 )
@@ -82,71 +78,21 @@ func TestCompletionInShells(t *testing.T) {
 				testkit.Must(t, os.WriteFile(s.Path(name), []byte(text), 0o644))
 			}
 
-			cmd := exec.Command(shell.argv[0], shell.argv[1:]...)
-			cmd.Dir = s.Dir
-			cmd.Env = append(s.Env, "HOME="+s.Dir, "PATH="+s.Path("bin")+":/usr/local/bin:/usr/bin:/bin",
-				"TERM=dumb", "GOLOCK_STORE="+s.Store, "LC_ALL=C.UTF-8")
-			terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200})
-			testkit.Must(t, err)
-			defer terminal.Close()
-			screen := watchTerminal(t, terminal)
-			screen.await("ready> ")
+			p := s.Exec(shell.argv...).By("env", "HOME="+s.Dir, "PATH="+s.Path("bin")+":/usr/local/bin:/usr/bin:/bin",
+				"TERM=dumb", "GOLOCK_STORE="+s.Store, "LC_ALL=C.UTF-8").OnTerminal(200, 50)
+			p.Shows("ready> ")
 			fill := strings.NewReplacer("ID6", id[:6], "ID", id)
 			for i, line := range typedLines {
-				io.WriteString(terminal, fill.Replace(line.typed)+"\r")
-				screen.await(fmt.Sprintf("ran %d.", i+1))
+				p.Key(fill.Replace(line.typed) + "\r")
+				p.Shows(fmt.Sprintf(`ran %d\.`, i+1))
 				all := strings.Split(strings.TrimSpace(s.AwaitFile("log")), "\n")
 				if got, want := all[len(all)-1], fill.Replace(line.want); got != want {
 					t.Errorf("%q became %s, want %s", line.typed, got, want)
 				}
-				screen.await("ready> ") // the one after the command, not one that completion drew again
+				p.Shows("ready> ") // the one after the command, not one that completion drew again
 			}
-			io.WriteString(terminal, "exit\r")
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("%s: %v", shell.name, err)
-			}
+			p.Key("exit\r")
+			p.Expects(0)
 		})
-	}
-}
-
-// shownText collects what a terminal shows.
-type shownText struct {
-	t    *testing.T
-	read chan []byte
-	all  string
-}
-
-func watchTerminal(t *testing.T, terminal io.Reader) *shownText {
-	s := &shownText{t: t, read: make(chan []byte, 1000)}
-	go func() {
-		defer close(s.read)
-		for {
-			b := make([]byte, 4096)
-			n, err := terminal.Read(b)
-			if err != nil {
-				return
-			}
-			s.read <- b[:n]
-		}
-	}()
-	return s
-}
-
-// await waits for a text and forgets what was shown up to it.
-func (s *shownText) await(text string) {
-	s.t.Helper()
-	for late := time.After(testkit.Patience); ; {
-		if _, after, found := strings.Cut(s.all, text); found {
-			s.all = after
-			return
-		}
-		select {
-		case b, ok := <-s.read:
-			if s.all += string(b); ok {
-				continue
-			}
-		case <-late:
-		}
-		s.t.Fatalf("no %q on the terminal:\n%s", text, s.all)
 	}
 }

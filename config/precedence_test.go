@@ -55,53 +55,7 @@ var three = []config.Setting{
 	{Key: "c", Env: "ENV_c", Kind: config.Word, Default: "nobody"},
 }
 
-// Every subset of the sources, for one setting.
-func TestPrecedenceOfOneSetting(t *testing.T) {
-	h := newHost(t)
-	for set := range 1 << sources {
-		var keys [sources][]string
-		want := "nobody"
-		for s := sources - 1; s >= 0; s-- {
-			if set>>s&1 == 1 {
-				keys[s] = []string{"c"}
-				want = fmt.Sprint(s)
-			}
-		}
-		f, e := h.given(keys)
-		v, err := config.Resolve(three, config.Layers{Flags: f, Lookup: envLookup(e).lookup, Files: h.files})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := v.Text("c"); got != want {
-			t.Errorf("sources %06b: %s, want %s", set, got, want)
-		}
-	}
-}
-
-// Every pair of sources for two alternatives: both stay only if they come from
-// the same one.
-func TestPrecedenceOfAlternatives(t *testing.T) {
-	h := newHost(t)
-	for sa := range sources {
-		for sb := range sources {
-			var keys [sources][]string
-			keys[sa] = append(keys[sa], "a")
-			keys[sb] = append(keys[sb], "b")
-			f, e := h.given(keys)
-			v, err := config.Resolve(three, config.Layers{Flags: f, Lookup: envLookup(e).lookup, Files: h.files})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, ok := v.Given("a"); ok != (sa <= sb) {
-				t.Errorf("a from %d, b from %d: a given: %v", sa, sb, ok)
-			}
-			if _, ok := v.Given("b"); ok != (sb <= sa) {
-				t.Errorf("a from %d, b from %d: b given: %v", sa, sb, ok)
-			}
-		}
-	}
-}
-
+// Random sources for three settings, of which any may be alternatives.
 func TestPrecedenceProperty(t *testing.T) {
 	h := newHost(t)
 	rapid.Check(t, func(t *rapid.T) {
