@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"golock/locks/open"
+	"golock/test/testkit"
 )
 
 // projectDir is the module's root.
@@ -25,9 +26,7 @@ func pages(t *testing.T) map[string]string {
 	all := map[string]string{}
 	add := func(path string) {
 		text, err := os.ReadFile(filepath.Join(projectDir, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all[path] = string(text)
 	}
 	add("README.md")
@@ -38,9 +37,7 @@ func pages(t *testing.T) map[string]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return all
 }
 
@@ -181,9 +178,7 @@ func testFunctions(t *testing.T) map[string]bool {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return all
 }
 
@@ -202,9 +197,7 @@ func TestDocsOfSecurity(t *testing.T) {
 	}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, test := range matches(string(text), `(?m)^func (Test[A-Z][A-Za-z]+)\(t `) {
 			if !slices.Contains(named, test) {
 				t.Errorf("docs/security.md does not tell of %s", test)
@@ -221,9 +214,7 @@ func hasFunction(t *testing.T, folder, name string) bool {
 	}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if strings.Contains(string(text), "\nfunc "+name+"(") {
 			return true
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"golock/config"
+	"golock/test/testkit"
 )
 
 // parseWithKong parses a command line of a command with kong.
@@ -72,9 +73,7 @@ func TestDefaults(t *testing.T) {
 	for _, name := range []string{"run", "ls", "check", "doctor"} {
 		c := (&commands{}).named(name)
 		v, err := config.Resolve(settings(c), config.Layers{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, s := range settings(c) {
 			switch s.Kind {
 			case config.Int:

@@ -13,6 +13,7 @@ import (
 
 	"golock/locks/open"
 	"golock/runner"
+	"golock/test/testkit"
 )
 
 // page is golock(1) of this program.
@@ -62,14 +63,10 @@ func matches(text, pattern string) (all []string) {
 func exitCodes(t *testing.T) (codes []string) {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, d := range file.Decls {
 			decl, ok := d.(*ast.GenDecl)
 			if !ok || decl.Tok != token.CONST || strings.HasSuffix(name, "_test.go") {
@@ -98,9 +95,7 @@ func variables(t *testing.T) (read, set []string) {
 		}
 	}
 	files, err := filepath.Glob(projectDir + "/runner/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, f := range files {
 		if text, err := os.ReadFile(f); err != nil {
 			t.Fatal(err)

@@ -2,12 +2,12 @@ package cli
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golock/test/testkit"
 )
 
 // exposition understands the text format of Prometheus strictly, as
@@ -72,9 +72,7 @@ func TestMetrics(t *testing.T) {
 	}, "\n")
 	m := metrics{}
 	var bad []int
-	if err := m.read(strings.NewReader(report), func(line int, _ error) { bad = append(bad, line) }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, m.read(strings.NewReader(report), func(line int, _ error) { bad = append(bad, line) }))
 	if got := fmt.Sprint(bad); got != "[7 8 9 11]" {
 		t.Errorf("not understood: %s", got)
 	}
@@ -131,32 +129,5 @@ func TestMetricsAreDocumented(t *testing.T) {
 		if !strings.Contains(strings.Join(known, " ")+" ", name[1]+" ") {
 			t.Errorf("docs/operations.md describes %s, which there is not", name[1])
 		}
-	}
-}
-
-// After a failure the old file is there, and nothing else.
-func TestReplaceFile(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "golock.prom")
-	for _, content := range []string{"one\n", "two\n"} {
-		if err := replaceFile(path, []byte(content)); err != nil {
-			t.Fatal(err)
-		}
-		if got, _ := os.ReadFile(path); string(got) != content {
-			t.Errorf("%q", got)
-		}
-	}
-	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o644 {
-		t.Errorf("%v, %v", st, err)
-	}
-	blocked := filepath.Join(dir, "directory.prom")
-	if err := os.MkdirAll(filepath.Join(blocked, "x"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := replaceFile(blocked, []byte("x")); err == nil {
-		t.Error("a directory was replaced")
-	}
-	if files, _ := os.ReadDir(dir); len(files) != 2 {
-		t.Errorf("there are %v", files)
 	}
 }

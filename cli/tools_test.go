@@ -20,9 +20,7 @@ func TestScriptsWithTools(t *testing.T) { runScripts(t, "../testdata/integration
 // The formatters of manual pages find nothing to say about golock(1).
 func TestManualIsWellFormed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "golock.1")
-	if err := os.WriteFile(file, []byte(page(t)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(page(t)), 0o644))
 	for _, argv := range [][]string{
 		{"groff", "-man", "-ww", "-z", "-Tutf8", file},
 		{"mandoc", "-Tlint", "-Wwarning", file},
@@ -41,9 +39,7 @@ func TestManualIsWellFormed(t *testing.T) {
 	}
 	// What is typed is what is shown: no dash has become a hyphen, no quote a curly one.
 	shown, err := exec.Command("mandoc", "-Tutf8", "-Owidth=200", file).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	plain := regexp.MustCompile(".\b").ReplaceAllString(string(shown), "")
 	for _, line := range []string{
 		"golock run --name gpu --max 4 -- sh -c 'CUDA_VISIBLE_DEVICES=$GOLOCK_SLOT exec train'",

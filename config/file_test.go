@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"golock/config"
+	"golock/test/testkit"
 )
 
 const stranger = 65534
@@ -73,21 +74,14 @@ func TestUnreadablePasswordDatabase(t *testing.T) {
 
 // symlink, chmod and so on make the file that a case is about.
 func symlink(target string) func(testing.TB, string) {
-	return func(t testing.TB, path string) { check(t, os.Symlink(target, path)) }
+	return func(t testing.TB, path string) { testkit.Must(t, os.Symlink(target, path)) }
 }
 
 func file(mode os.FileMode, uid int, text string) func(testing.TB, string) {
 	return func(t testing.TB, path string) {
 		write(t, path, text)
-		check(t, os.Chmod(path, mode))
-		check(t, os.Chown(path, uid, uid))
-	}
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+		testkit.Must(t, os.Chmod(path, mode))
+		testkit.Must(t, os.Chown(path, uid, uid))
 	}
 }
 
@@ -141,22 +135,22 @@ func TestRefusedFiles(t *testing.T) {
 			},
 		},
 		{
-			name: "directory", make: func(t testing.TB, path string) { check(t, os.Mkdir(path, 0o755)) },
+			name: "directory", make: func(t testing.TB, path string) { testkit.Must(t, os.Mkdir(path, 0o755)) },
 			want: "PATH: is a directory, not a file",
 		},
 		{
-			name: "FIFO", make: func(t testing.TB, path string) { check(t, syscall.Mkfifo(path, 0o600)) },
+			name: "FIFO", make: func(t testing.TB, path string) { testkit.Must(t, syscall.Mkfifo(path, 0o600)) },
 			want: "PATH: is not a regular file",
 		},
 		{
 			name: "socket", want: "PATH: the file cannot be opened: no such device or address",
 			make: func(t testing.TB, path string) {
-				check(t, os.Mkdir(path+".d", 0o755))
+				testkit.Must(t, os.Mkdir(path+".d", 0o755))
 				t.Chdir(path + ".d") // a socket's path must be short
 				l, err := net.Listen("unix", "s")
-				check(t, err)
+				testkit.Must(t, err)
 				t.Cleanup(func() { l.Close() })
-				check(t, os.Symlink(path+".d/s", path))
+				testkit.Must(t, os.Symlink(path+".d/s", path))
 			},
 		},
 		{name: "device", make: symlink("/dev/zero"), want: "PATH: is not a regular file"},
@@ -187,7 +181,7 @@ func TestRefusedFiles(t *testing.T) {
 					path = h.system + ".own"
 					e["GOLOCK_CONFIG"] = path
 				}
-				check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 				c.make(t, path)
 				_, err := h.resolve(f, e)
 				if c.want != "" {
@@ -216,9 +210,7 @@ func TestForbiddenFile(t *testing.T) {
 // unreadable is an error.
 func TestHiddenFile(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(filepath.Dir(dir), 0o755))
 	files := config.Files{User: "golock.toml", Passwd: filepath.Join(dir, "passwd"), UID: stranger}
 	write(t, files.Passwd, fmt.Sprintf("s:x:%d:0::%s/home:/bin/sh\n", stranger, dir))
 	user := write(t, filepath.Join(dir, "home/golock.toml"), "this is wrong")
@@ -226,16 +218,12 @@ func TestHiddenFile(t *testing.T) {
 		asStranger(t, func() { v, err = config.Resolve(settings, config.Layers{Files: files}) })
 		return v, err
 	}
-	if err := os.Chmod(filepath.Dir(user), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(filepath.Dir(user), 0o700))
 	v, err := resolve()
 	if err != nil || len(v.Notes()) != 1 || !strings.Contains(v.Notes()[0], user) {
 		t.Errorf("%v, %v, want one note about %s", v, err, user)
 	}
-	if err := errors.Join(os.Chmod(filepath.Dir(user), 0o755), os.Chmod(user, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(os.Chmod(filepath.Dir(user), 0o755), os.Chmod(user, 0o600)))
 	_, err = resolve()
 	wantError(t, err, user+": the file cannot be opened: permission denied", false)
 }
@@ -254,9 +242,7 @@ func asStranger(t *testing.T, f func()) {
 		f()
 		done <- nil
 	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, <-done)
 }
 
 func TestMissingFiles(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"golock/config"
+	"golock/test/testkit"
 )
 
 // settings has one row of every kind, a group of three, and the two keys that
@@ -54,12 +55,8 @@ func newHost(t testing.TB) host {
 
 func write(t testing.TB, path, text string) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testkit.Must(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
 
@@ -80,9 +77,7 @@ func (h host) resolve(f flags, e env) (*config.Values, error) {
 func (h host) mustResolve(f flags, e env) *config.Values {
 	h.t.Helper()
 	v, err := h.resolve(f, e)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	testkit.Must(h.t, err)
 	return v
 }
 

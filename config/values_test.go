@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"golock/config"
+	"golock/test/testkit"
 )
 
 func TestNobodyGaveAnything(t *testing.T) {
 	v, err := config.Resolve(settings, config.Layers{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n := v.Int("max", 2, 3) // a default need not be in the range
 	d, b, none := v.Duration("kill-after"), v.Bool("tree"), v.Duration("wait")
 	if n != 1 || d != 10*time.Second || b || none != 0 || v.Err() != nil {

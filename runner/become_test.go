@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks/local"
+	"golock/test/testkit"
 )
 
 // A golock that was told to stop does not become its command any more. Another
@@ -28,9 +29,7 @@ func TestToldBeforeItBecomesTheCommand(t *testing.T) {
 	r := testRun(t, local.New(os.Getenv(dir)), "echo", "the command")
 	r.Exec = true
 	r.Relay.Catch()
-	if err := unix.Kill(unix.Getpid(), unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Kill(unix.Getpid(), unix.SIGTERM))
 	if o := r.Do(); o.Kind != Interrupted {
 		t.Fatalf("%+v", o)
 	} else {

@@ -41,9 +41,7 @@ var testRelay *signals.Relay
 func testRun(t *testing.T, store locks.Store, argv ...string) *Run {
 	t.Helper()
 	ref, err := locks.NewRef("n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return &Run{
 		Store: store, Request: locks.Request{Ref: ref, Name: "n", Claim: locks.Claim{Weight: 1, Max: 1}}, Wait: 0,
 		Argv: argv, Env: os.Environ(), Relay: testRelay, StopSignal: unix.SIGTERM, KillAfter: 10 * time.Second,

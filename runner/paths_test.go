@@ -20,6 +20,7 @@ import (
 	"golock/locks/locktest"
 	"golock/runner/renewal"
 	"golock/signals"
+	"golock/test/testkit"
 )
 
 // The timing of a lease, along every path up to a depth: what becomes of each
@@ -475,9 +476,7 @@ func TestEveryPathOfALease(t *testing.T) {
 		}
 	}
 	relay, err := signals.NewRelay(false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	outage := []fate{arrives, lostOnWay, replyLost, refusedFate}
 	late := append(outage, replyLate, lateOnWay, ghost, takenAway)
 	all := []disturbance{none, stalled, suspended, killed, commandEnds, hinted}

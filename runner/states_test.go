@@ -16,6 +16,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/local"
+	"golock/test/testkit"
 )
 
 // allStates is every state in its order.
@@ -187,9 +188,7 @@ func TestIllegalTransitionPanics(t *testing.T) {
 // The diagram shows what the code does.
 func TestDiagram(t *testing.T) {
 	text, err := os.ReadFile("../docs/runner-states.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	shown := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| [^|]* \\| ([^|]*) \\|$").FindAllStringSubmatch(string(text), -1) {
 		for _, to := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(m[2], -1) {

@@ -14,6 +14,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/local"
+	"golock/test/testkit"
 )
 
 // evicting is a store that takes every waiter out of its queue.
@@ -50,9 +51,7 @@ func mayStop(t *testing.T) {
 	t.Helper()
 	rescue := exec.Command("/bin/sh", "-c", "sleep 2; kill -CONT $PPID; sleep 1; kill -TERM $PPID")
 	rescue.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := rescue.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, rescue.Start())
 	t.Cleanup(func() {
 		_ = unix.Kill(-rescue.Process.Pid, unix.SIGKILL)
 		_ = rescue.Wait()

@@ -18,6 +18,7 @@ import (
 	"golock/internal/proctree"
 	"golock/locks"
 	"golock/locks/local"
+	"golock/test/testkit"
 )
 
 // leasedStore makes a local store one with leases, for what golock and its
@@ -202,9 +203,7 @@ func noChildren(t *testing.T) {
 // after all that it said.
 func TestWire(t *testing.T) {
 	pair, err := socketPair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	sent := []message{
 		{kind: msgLeaseRef, texts: []string{"redis://host/?a=b", "id"}},
 		{kind: msgStart, number: -1, texts: []string{"A=", "B=" + strings.Repeat("x", 100_000)}},
@@ -214,9 +213,7 @@ func TestWire(t *testing.T) {
 		t.Errorf("nothing was said: %v", err)
 	}
 	for _, m := range sent {
-		if err := m.sendTo(pair[0]); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.sendTo(pair[0]))
 	}
 	unix.Close(pair[0])
 	for _, want := range sent {
@@ -235,9 +232,7 @@ func TestWire(t *testing.T) {
 // command that misses its variables does not know its slot.
 func TestWireArrivesMeanwhile(t *testing.T) {
 	pair, err := socketPair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer unix.Close(pair[1])
 	const many = 4_000
 	go func() {

@@ -57,9 +57,7 @@ func TestStopJob(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "LOCKTEST_SIGNALS_CHILD="+name)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // and somebody who could continue it
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.Start())
 		var status syscall.WaitStatus
 		_, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
 		if err != nil || status.Stopped() != stops {
@@ -259,13 +257,9 @@ func TestTimespec(t *testing.T) {
 // signals come before it.
 func TestWatch(t *testing.T) {
 	r, err := NewRelay(false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	r.Watch(pipe[0])
 	if sig, ok := r.Next(0); ok {
 		t.Errorf("nothing is there, and Next gives %v", sig)

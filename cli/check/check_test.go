@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golock/test/testkit"
 )
 
 // The test binary is the children's program too.
@@ -28,9 +30,7 @@ func TestMain(m *testing.M) {
 // testOf is a test of a shell script around a child.
 func testOf(t *testing.T, script string) *Test {
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return &Test{
 		Tool: Tool{
 			Command: func(child []string) []string { return append([]string{"sh", "-c", script, "sh"}, child...) },

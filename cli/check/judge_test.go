@@ -3,6 +3,8 @@ package check
 import (
 	"strings"
 	"testing"
+
+	"golock/test/testkit"
 )
 
 // runsOf makes runs of (started, queued), their notes of (begin, end, fence).
@@ -99,9 +101,7 @@ func TestProblems(t *testing.T) {
 		test := &Test{Dir: t.TempDir(), Loops: 3, Limit: 1, Tool: Tool{Golock: true, Ordered: true}}
 		runs, notes := runsOf([5]int64{1, 0, 2, 10, 1}, [5]int64{3, 4, 11, 12, 2}, [5]int64{5, 6, 13, 14, 3})
 		c.bad(notes, runs)
-		if err := writeCount(test.Dir+"/counter.0", count{len(notes), len(notes) - 1}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, writeCount(test.Dir+"/counter.0", count{len(notes), len(notes) - 1}))
 		r := test.judge(runs, notes)
 		r.conclude()
 		if r.Passed || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], c.want) {

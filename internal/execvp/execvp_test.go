@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"golock/test/testkit"
 )
 
 // Find follows execvp(3).
@@ -14,23 +16,15 @@ func TestFind(t *testing.T) {
 	write := func(name string, mode os.FileMode) {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.Must(t, os.WriteFile(path, nil, mode))
+		testkit.Must(t, os.Chmod(path, mode))
 	}
 	write("a/tool", 0o644)
 	write("b/tool", 0o755)
 	write("a/locked", 0o644)
 	write("here", 0o755)
-	if err := os.Mkdir(filepath.Join(dir, "a", "folder"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, "a", "folder"), 0o755))
 	t.Chdir(dir)
 	for _, tt := range []struct {
 		path, name, want string

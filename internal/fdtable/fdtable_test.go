@@ -6,13 +6,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"golock/test/testkit"
 )
 
 func open(t *testing.T) int {
 	fd, err := syscall.Open(os.DevNull, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return fd
 }
 

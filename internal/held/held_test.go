@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"golock/test/testkit"
 )
 
 const id = "0123456789abcdef0123456789abcdef-0123456789abcdef0123456789abcdef"
@@ -38,9 +40,7 @@ func ask(dir string, q Question) (Answer, error) {
 func listen(t testing.TB, dir string, answer func(Question) (Answer, error)) *Listener {
 	t.Helper()
 	l, err := Listen(dir, id, answer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return l
 }
 
@@ -48,9 +48,7 @@ func listen(t testing.TB, dir string, answer func(Question) (Answer, error)) *Li
 func directory(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "held")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -100,9 +98,7 @@ func TestSilentClient(t *testing.T) {
 	dir := directory(t)
 	l := listen(t, dir, func(Question) (Answer, error) { return Yes, nil })
 	c, err := newSocket(socketPath(dir, id), unix.Connect)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer c.Close()
 	began := time.Now()
 	if a, err := ask(dir, Still); a != Yes {
@@ -153,15 +149,11 @@ func TestOtherUser(t *testing.T) {
 	}
 	dir := directory(t)
 	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(d, 0o755))
 	}
 	l := listen(t, dir, func(Question) (Answer, error) { return Yes, nil })
 	defer l.Close()
-	if err := os.Chmod(socketPath(dir, id), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Chmod(socketPath(dir, id), 0o666))
 	other := exec.Command("/proc/self/exe")
 	other.Env = []string{"LOCKTEST_HELD_ASK=" + dir}
 	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
@@ -179,9 +171,7 @@ func TestSweep(t *testing.T) {
 	killed := filepath.Join(dir, strings.Replace(id, "0", "f", 1)+suffix)
 	for _, path := range []string{killed, filepath.Join(dir, "other.sock")} {
 		s, err := newSocket(path, unix.Bind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		s.Close()
 	}
 	count := func(olderThan time.Duration, want int) {
@@ -192,9 +182,7 @@ func TestSweep(t *testing.T) {
 	}
 	count(0, 0) // too young to be judged
 	for _, path := range []string{killed, socketPath(dir, id), filepath.Join(dir, "other.sock")} {
-		if err := os.Chtimes(path, old, old); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chtimes(path, old, old))
 	}
 	count(2*time.Hour, 0)
 	count(0, 1)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/internal/procfs"
+	"golock/test/testkit"
 )
 
 func children() []Process { return Descendants(Live(), os.Getpid(), nil) }
@@ -22,9 +23,7 @@ func TestPeekEnded(t *testing.T) {
 	}
 	for _, script := range []string{"exit 7", "kill -TERM $$", "ulimit -c 0; kill -QUIT $$"} {
 		pid, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", script}, &syscall.ProcAttr{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var peeked syscall.WaitStatus
 		for got := 0; got == 0; time.Sleep(time.Millisecond) {
 			if got, peeked, err = PeekEnded(); err != nil || (got != 0 && got != pid) {
@@ -42,9 +41,7 @@ func TestPeekEnded(t *testing.T) {
 func TestDescendants(t *testing.T) {
 	BecomeSubreaper()
 	cmd := exec.Command("/bin/sh", "-c", "setsid sleep 1000 & sh -c 'sleep 1000 & wait' & wait")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	for end := time.Now().Add(10 * time.Second); len(children()) < 4 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}

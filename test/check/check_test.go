@@ -83,9 +83,7 @@ func check(t testing.TB, args ...string) (report, int) {
 func isEmpty(t testing.TB, dir string) {
 	t.Helper()
 	left, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, f := range left {
 		t.Errorf("%s is left in %s", f.Name(), dir)
 	}
@@ -200,9 +198,7 @@ func TestSecret(t *testing.T) {
 	cmd, _ := command(t, "--loops", "30", "--kill", "10")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, cmd.Start())
 	over := make(chan error, 1)
 	go func() { over <- cmd.Wait() }()
 	seen := 0
@@ -232,9 +228,7 @@ func TestOtherTools(t *testing.T) {
 	dir := t.TempDir()
 	script := func(name, text string) string {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, []byte("#!/bin/sh\n"+text), 0o755))
 		return file + " {}"
 	}
 	atomically := script("mkdir-lock", "until mkdir "+dir+"/d 2>/dev/null; do sleep 0.01; done\n\"$@\"\nrmdir "+dir+"/d\n")
@@ -286,9 +280,7 @@ func TestInterrupted(t *testing.T) {
 				cmd, tmp := command(t, append(lock, "--loops", "100000", "--kill", "10")...)
 				var out bytes.Buffer
 				cmd.Stdout, cmd.Stderr = &out, &out
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, cmd.Start())
 				record := ""
 				testkit.Eventually(t, "it begins", func() bool {
 					files, _ := filepath.Glob(tmp + "/golock-check-*/record")
@@ -299,9 +291,7 @@ func TestInterrupted(t *testing.T) {
 					}
 					return record != ""
 				})
-				if err := cmd.Process.Signal(sig); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, cmd.Process.Signal(sig))
 				var exit *exec.ExitError
 				if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 128+int(sig) {
 					t.Errorf("%v: %s", err, &out)
@@ -325,9 +315,7 @@ func TestInterrupted(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	cmd, _ := command(t, "--store", "local://"+t.TempDir(), "--loops", "200")
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 70})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer tty.Close()
 	var out bytes.Buffer
 	_, _ = out.ReadFrom(tty) // ends with an error when the terminal is closed

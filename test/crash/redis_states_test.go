@@ -110,17 +110,13 @@ func busyScript(t *testing.T) state {
 // cannotSave is a server that refuses to write because it cannot save.
 func cannotSave(t *testing.T) state {
 	dir := filepath.Join(t.TempDir(), "data")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(dir, 0o700))
 	server := redistest.Start(t, "--dir", dir, "--stop-writes-on-bgsave-error", "yes")
 	server.Do("CONFIG", "SET", "save", "3600 1000000")
 	return state{
 		says: "MISCONF", url: server.URL,
 		begin: func() {
-			if err := os.Remove(dir); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Remove(dir))
 			server.Do("BGSAVE")
 			testkit.Eventually(t, "the server cannot save", func() bool { return server.Info("persistence", "rdb_last_bgsave_status") == "err" })
 		},
@@ -238,9 +234,7 @@ func TestRedisPasswordChanged(t *testing.T) {
 func operate(t *testing.T, server *redistest.Server, commands ...[]any) {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(testkit.Patience))
 	reply := make([]byte, 1024)

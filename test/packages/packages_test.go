@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks/redis/redistest"
+	"golock/test/testkit"
 )
 
 const version = "1.2.3+git20261122.abcdef0"
@@ -33,9 +34,7 @@ const version = "1.2.3+git20261122.abcdef0"
 func root(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return dir
 }
 
@@ -59,9 +58,7 @@ func dist(t *testing.T) string {
 	t.Helper()
 	if made == "" {
 		dir, err := os.MkdirTemp("", "golock-dist")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		do(t, root(t), "make", "dist", "DIST="+dir, "VERSION="+version, "ARCHS=amd64 386")
 		made = dir
 	}
@@ -92,9 +89,7 @@ func TestDist(t *testing.T) {
 	for arch, machine := range machines {
 		file := filepath.Join(dir, "golock-"+version+"-linux-"+arch)
 		f, err := elf.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer f.Close()
 		if f.Machine != machine {
 			t.Errorf("%s: for %v", arch, f.Machine)
@@ -172,9 +167,7 @@ func TestLean(t *testing.T) {
 	}
 	for i := range 40 { // no signal is lost on the way from one to the other
 		cmd := exec.Command(golock, "run", "--name", "n", "--store", server, "--time-limit", "5s", "--", "sleep", "60")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, cmd.Start())
 		time.Sleep(time.Duration(i) * 200 * time.Microsecond)
 		_ = cmd.Process.Signal(unix.SIGUSR1)
 		_ = cmd.Wait()
@@ -243,9 +236,7 @@ func tree(t *testing.T, dir string) (all []string) {
 		all = append(all, fmt.Sprintf("%v %s", info.Mode(), strings.TrimPrefix(path, dir)))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return all
 }
 
@@ -254,14 +245,10 @@ func emptyRoot(t *testing.T) string {
 	t.Helper()
 	at := t.TempDir()
 	for _, d := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "run", "etc", "usr"} {
-		if err := os.MkdirAll(filepath.Join(at, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Join(at, d), 0o755))
 	}
 	for _, f := range []string{"var/lib/dpkg/status", "var/lib/dpkg/available", "usr/another-package", "etc/another-package"} {
-		if err := os.WriteFile(filepath.Join(at, f), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(at, f), nil, 0o644))
 	}
 	return at
 }
@@ -270,9 +257,7 @@ func emptyRoot(t *testing.T) string {
 // packages are as before.
 func TestDeb(t *testing.T) {
 	before, err := os.ReadFile("/var/lib/dpkg/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	dir := source(t)
 	const maintainer = "Ann O'Neil <ann@example.org>"
 	do(t, dir, "make", "--old-file=build", "deb", "VERSION="+version, "MAINTAINER="+maintainer)
@@ -315,9 +300,7 @@ func TestDeb(t *testing.T) {
 	}
 
 	// A lock that somebody has stays, with the directory.
-	if err := os.Mkdir(filepath.Join(at, "run/golock/1000"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Mkdir(filepath.Join(at, "run/golock/1000"), 0o700))
 	dpkg("--remove", "golock")
 	if _, err := os.Stat(filepath.Join(at, "run/golock/1000")); err != nil {
 		t.Error(err)
@@ -326,9 +309,7 @@ func TestDeb(t *testing.T) {
 	if got := do(t, at, "cat", settings); got != changed {
 		t.Errorf("/etc/golock.toml after another installation: %q", got)
 	}
-	if err := os.Remove(filepath.Join(at, "run/golock/1000")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(filepath.Join(at, "run/golock/1000")))
 	dpkg("--purge", "golock")
 	if got := tree(t, filepath.Join(at, "usr")); !slices.Equal(got, empty) {
 		t.Errorf("left after the removal: %q", got)
@@ -492,9 +473,7 @@ func TestScratch(t *testing.T) {
 		t.Fatal("an empty root needs root")
 	}
 	text, err := os.ReadFile(filepath.Join(root(t), "packaging", "Dockerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	image, bin := t.TempDir(), t.TempDir()
 	do(t, bin, "install", "-D", filepath.Join(dist(t), "golock-"+version+"-linux-amd64"), "bin/golock")
 	_, commands, _ := strings.Cut(string(text), "\nRUN make build")
@@ -536,28 +515,20 @@ func TestScratch(t *testing.T) {
 
 	cmd := contain("/golock", "run", "--name", "n", "--", "/orphans", "term")
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, cmd.Start())
 	defer cmd.Process.Kill()
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "in\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
 	// unshare's only child is PID 1 inside: what docker stop sends TERM to.
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var pid int
 	if _, err := fmt.Sscan(string(children), &pid); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Kill(pid, syscall.SIGTERM))
 	timer := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 17 {
@@ -572,17 +543,11 @@ func checkTLS(t *testing.T, image string, contain func(...string) *exec.Cmd) {
 	server := httptest.NewTLSServer(nil) // for its certificate
 	defer server.Close()
 	file, err := os.OpenFile(filepath.Join(image, "etc/ssl/certs/ca-certificates.crt"), os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer file.Close()
-	if err := pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", server.TLS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer listener.Close()
 	trusted := make(chan error, 1)
 	go func() {

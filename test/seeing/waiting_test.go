@@ -141,9 +141,7 @@ func TestLinesElsewhere(t *testing.T) {
 				Holders   int
 				Waited    float64
 			}
-			if err := json.Unmarshal([]byte(strings.SplitN(structured.Stdout(), "\n", 2)[0]), &line); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, json.Unmarshal([]byte(strings.SplitN(structured.Stdout(), "\n", 2)[0]), &line))
 			if line.Name != "job" || line.Holders != 1 || line.Place < 1 || line.Waited < 1 || !strings.HasPrefix(line.Held, "pid ") {
 				t.Errorf("%+v", line)
 			}
