@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -29,7 +30,8 @@ func TestToldBeforeItBecomesTheCommand(t *testing.T) {
 	r := testRun(t, local.New(os.Getenv(dir)), "echo", "the command")
 	r.Exec = true
 	r.Relay.Catch()
-	testkit.Must(t, unix.Kill(unix.Getpid(), unix.SIGTERM))
+	runtime.LockOSThread() // a signal to this thread has come when the call returns
+	testkit.Must(t, unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGTERM))
 	if o := r.Do(); o.Kind != Interrupted {
 		t.Fatalf("%+v", o)
 	} else {

@@ -54,6 +54,13 @@ func (r *results) read(p *pass, events io.Reader) {
 		case "output", "build-output":
 			output[key] = append(output[key], e.Output)
 		case "pass", "fail":
+			if e.Action == "fail" && e.Test == "" {
+				for of, text := range output { // tests that the end of their process has cut off
+					if strings.HasPrefix(of, key) && of != key {
+						fmt.Print(strings.Join(text, ""))
+					}
+				}
+			}
 			r.ended(p, e, output[key])
 			delete(output, key)
 		}
