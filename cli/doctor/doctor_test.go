@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"golock/locks"
-	"golock/test/testkit"
 )
 
 func TestExamine(t *testing.T) {
@@ -35,11 +34,15 @@ func TestNoProc(t *testing.T) {
 
 func TestContainer(t *testing.T) {
 	proc := t.TempDir()
-	testkit.Must(t, os.MkdirAll(proc+"/self/ns", 0o755))
+	if err := os.MkdirAll(proc+"/self/ns", 0o755); err != nil {
+		t.Fatal(err)
+	}
 	link := filepath.Join(proc, "self/ns/pid")
 	for target, want := range map[string]bool{initialPIDs: false, "pid:[4026532177]": true} {
 		os.Remove(link)
-		testkit.Must(t, os.Symlink(target, link))
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
 		if f, inside := container(proc); inside != want || inside && f.Level != locks.Note {
 			t.Errorf("%s: %v %+v", target, inside, f)
 		}
