@@ -289,7 +289,9 @@ func (e *entry) end(ctx context.Context, how lease.Step, phase byte, force bool)
 	r, err = p.decide(ctx)
 	if noSpace(err) && saysSo {
 		says.phase -= toSmall
-		err = e.watch.writeHeartbeat(e.own.record(), says)
+		if err = e.watch.writeHeartbeat(e.own.record(), says); errors.Is(err, fs.ErrNotExist) {
+			err = nil // another one has taken it out
+		}
 	}
 	if errors.Is(err, errRemoved) {
 		err = nil

@@ -215,6 +215,23 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
+// Nor is it an error if another one takes out whoever leaves before it has met the full disk.
+func TestFullDiskLater(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, other := open(t, url), open(t, url)
+		var full atomic.Bool
+		s.Fill(&full, new(atomic.Int64))
+		l := Take(t, s, "n")
+		full.Store(true)
+		s.At(func(step string) {
+			if step == "write" {
+				Release(t, Take(t, other, "n", NoWait))
+			}
+		})
+		Release(t, l)
+	})
+}
+
 // A waiter that finds an older version than it has seen is not told that somebody took it
 // out of the queue: the name is being removed.
 func TestRemovedVersion(t *testing.T) {
