@@ -10,7 +10,7 @@ import (
 
 	"golock/cli/term"
 	"golock/config"
-	"golock/internal/procfs"
+	"golock/internal/eintr"
 	"golock/locks"
 	"golock/runner"
 	"golock/signals"
@@ -32,7 +32,7 @@ func openReportFile(v *config.Values) (*reportFile, error) {
 		return nil, nil
 	}
 	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
-	fd, err := procfs.IgnoringEINTR(func() (int, error) { return unix.Open(path, flags, 0o666) })
+	fd, err := eintr.Get(func() (int, error) { return unix.Open(path, flags, 0o666) })
 	var st unix.Stat_t
 	switch {
 	case err == unix.ELOOP && unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK:
@@ -104,7 +104,7 @@ func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
 // line that the disk has no room for a part may stay: to remove it could remove
 // what another run has appended since.
 func (r *reportFile) write(line []byte) error {
-	n, err := procfs.IgnoringEINTR(func() (int, error) { return unix.Write(r.fd, line) })
+	n, err := eintr.Get(func() (int, error) { return unix.Write(r.fd, line) })
 	if err == nil && n < len(line) {
 		err = io.ErrShortWrite
 	}

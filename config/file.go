@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"golock/internal/eintr"
 	"golock/internal/procfs"
 )
 
@@ -93,7 +94,7 @@ func (f Files) Read(path string) (data []byte, mode uint32, err error) {
 // bits. Package os would set up the runtime's poller, at every start.
 func (f Files) read(path string, st *syscall.Stat_t) (data []byte, err error) {
 	// Do not wait for the writer of a FIFO, do not get a controlling terminal.
-	fd, err := procfs.IgnoringEINTR(func() (int, error) {
+	fd, err := eintr.Get(func() (int, error) {
 		return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	})
 	if isMissing(err) {
@@ -117,7 +118,7 @@ func (f Files) read(path string, st *syscall.Stat_t) (data []byte, err error) {
 		return nil, fmt.Errorf("other users can write to it (mode %04o): chmod go-w %s", st.Mode&0o7777, path)
 	}
 	for chunk := make([]byte, 8192); len(data) <= maxSize; {
-		n, err := procfs.IgnoringEINTR(func() (int, error) { return syscall.Read(fd, chunk) })
+		n, err := eintr.Get(func() (int, error) { return syscall.Read(fd, chunk) })
 		if err != nil {
 			return nil, fmt.Errorf("the file cannot be read: %w", err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/eintr"
 	"golock/internal/entry"
 )
 
@@ -276,12 +277,7 @@ func (r *Relay) await(limited bool, until time.Time) readiness {
 
 // Wake makes Next return.
 func (r *Relay) Wake() {
-	for {
-		_, err := unix.Write(r.write, []byte{0})
-		if err != unix.EINTR {
-			return
-		}
-	}
+	_, _ = eintr.Get(func() (int, error) { return unix.Write(r.write, []byte{0}) })
 }
 
 // CatchStop makes the terminal's stop signal come through Next, for a golock that waits: it must leave

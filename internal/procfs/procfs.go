@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"golock/internal/eintr"
 )
 
 // TicksPerSecond is USER_HZ, 100 on every architecture that Go runs on.
@@ -48,27 +50,18 @@ func ReadStat(pid int) (Stat, error) {
 // Read reads a whole file and counts the pieces in which it came. Unlike os.ReadFile
 // it does not start Go's poller, which most runs need for nothing else.
 func Read(path string, size int) (text string, pieces int, err error) {
-	fd, err := IgnoringEINTR(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	fd, err := eintr.Get(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return "", 0, err
 	}
 	defer unix.Close(fd)
 	var all strings.Builder
 	for piece := make([]byte, size); ; pieces++ {
-		n, err := IgnoringEINTR(func() (int, error) { return unix.Read(fd, piece) })
+		n, err := eintr.Get(func() (int, error) { return unix.Read(fd, piece) })
 		if n <= 0 || err != nil {
 			return all.String(), pieces, err
 		}
 		all.Write(piece[:n])
-	}
-}
-
-// IgnoringEINTR repeats a system call that a signal interrupted.
-func IgnoringEINTR(call func() (int, error)) (int, error) {
-	for {
-		if n, err := call(); err != unix.EINTR {
-			return n, err
-		}
 	}
 }
 

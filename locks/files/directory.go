@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/eintr"
 	"golock/locks"
 )
 
@@ -161,7 +162,7 @@ func keyFromName(name string) (k locks.Key, ok bool) {
 // or that somebody has removed it under those who hold something.
 func (s *Store) checkDir() error {
 	var st unix.Stat_t
-	err := again(func() error { return unix.Stat(s.dir, &st) })
+	err := eintr.Repeat(func() error { return unix.Stat(s.dir, &st) })
 	switch {
 	case err == unix.ENOENT:
 		return &locks.PathError{Path: s.dir, Err: errors.New("does not exist"), Hint: "mount what belongs there, or mkdir " + s.dir + "; golock does not make the directory of a shared store"}

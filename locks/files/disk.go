@@ -7,17 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/eintr"
 	"golock/locks"
 )
-
-// again repeats a system call that a signal has interrupted.
-func again(f func() error) error {
-	for {
-		if err := f(); err != unix.EINTR {
-			return err
-		}
-	}
-}
 
 // errForeign is for what golock has not made.
 var errForeign = errors.New("is neither a file nor a directory")
@@ -25,15 +17,14 @@ var errForeign = errors.New("is neither a file nor a directory")
 // openAt opens a file or directory, and nothing else that somebody may have put
 // there: no symbolic link is followed, no FIFO waited for.
 func openAt(dir int, name string, flags int) (fd int, err error) {
-	err = again(func() error {
-		fd, err = unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
-		return err
+	fd, err = eintr.Get(func() (int, error) {
+		return unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	})
 	if err != nil {
 		return -1, err
 	}
 	var st unix.Stat_t
-	err = again(func() error { return unix.Fstat(fd, &st) })
+	err = eintr.Repeat(func() error { return unix.Fstat(fd, &st) })
 	if kind := st.Mode & unix.S_IFMT; err == nil && kind != unix.S_IFREG && kind != unix.S_IFDIR {
 		err = errForeign
 	}
@@ -61,11 +52,7 @@ func readAt(dir int, name string, limit int) ([]byte, error) {
 	defer unix.Close(fd)
 	text := make([]byte, 0, 4<<10)
 	for len(text) < limit {
-		n := 0
-		err := again(func() (err error) {
-			n, err = unix.Read(fd, text[len(text):cap(text)])
-			return err
-		})
+		n, err := eintr.Get(func() (int, error) { return unix.Read(fd, text[len(text):cap(text)]) })
 		if err != nil || n <= 0 {
 			return text, err
 		}
@@ -89,7 +76,7 @@ func createAt(dir int, name string, mode uint32, text []byte) error {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
 	fd, err := openAt(dir, name, flags)
 	if err == unix.EEXIST {
-		_ = again(func() error { return unix.Unlinkat(dir, name, 0) })
+		_ = eintr.Repeat(func() error { return unix.Unlinkat(dir, name, 0) })
 		fd, err = openAt(dir, name, flags)
 	}
 	if err != nil {
@@ -102,11 +89,7 @@ func createAt(dir int, name string, mode uint32, text []byte) error {
 // finishWrite writes at the beginning of a file and closes it. On a networked
 // file system it is the closing that tells whether the server has it.
 func finishWrite(fd int, text []byte) error {
-	n := 0
-	err := again(func() (err error) {
-		n, err = unix.Pwrite(fd, text, 0)
-		return err
-	})
+	n, err := eintr.Get(func() (int, error) { return unix.Pwrite(fd, text, 0) })
 	if err == nil && n != len(text) {
 		err = unix.ENOSPC
 	}
@@ -119,7 +102,7 @@ func finishWrite(fd int, text []byte) error {
 // modeOf is the mode of a directory, for what is made in it.
 func modeOf(path string) (uint32, error) {
 	var st unix.Stat_t
-	if err := again(func() error { return unix.Stat(path, &st) }); err != nil {
+	if err := eintr.Repeat(func() error { return unix.Stat(path, &st) }); err != nil {
 		return 0, &locks.PathError{Op: "stat", Path: path, Err: err}
 	}
 	return st.Mode, nil
@@ -150,7 +133,7 @@ func makeDirectory(path, like string) error {
 }
 
 func makeDirectoryAt(dir int, name string, mode uint32) error {
-	if err := again(func() error { return unix.Mkdirat(dir, name, 0o700) }); err != nil {
+	if err := eintr.Repeat(func() error { return unix.Mkdirat(dir, name, 0o700) }); err != nil {
 		return err
 	}
 	// Whatever the umask. Some shared file systems have no modes to change.
@@ -160,18 +143,20 @@ func makeDirectoryAt(dir int, name string, mode uint32) error {
 
 // removeFile removes a file that may have gone.
 func removeFile(path string) error {
-	err := again(func() error { return unix.Unlink(path) })
+	err := eintr.Repeat(func() error { return unix.Unlink(path) })
 	if err != nil && err != unix.ENOENT {
 		return &locks.PathError{Op: "remove", Path: path, Err: err}
 	}
 	return nil
 }
 
-func rename(from, to string) error { return again(func() error { return unix.Rename(from, to) }) }
+func rename(from, to string) error {
+	return eintr.Repeat(func() error { return unix.Rename(from, to) })
+}
 
 func exists(path string) (bool, error) {
 	var st unix.Stat_t
-	err := again(func() error { return unix.Lstat(path, &st) })
+	err := eintr.Repeat(func() error { return unix.Lstat(path, &st) })
 	if err != nil && err != unix.ENOENT {
 		return false, &locks.PathError{Op: "stat", Path: path, Err: err}
 	}
@@ -186,11 +171,7 @@ func namesIn(fd int) (names []string, err error) {
 	}
 	buffer := make([]byte, 32<<10)
 	for {
-		n := 0
-		err := again(func() (err error) {
-			n, err = unix.Getdents(fd, buffer)
-			return err
-		})
+		n, err := eintr.Get(func() (int, error) { return unix.Getdents(fd, buffer) })
 		if err != nil || n <= 0 {
 			return names, err
 		}

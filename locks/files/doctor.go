@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/eintr"
 	"golock/locks"
 )
 
@@ -52,7 +53,7 @@ func (s *Store) examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 func (s *Store) judgeMode() locks.Finding {
 	f := locks.Finding{Level: locks.OK, Subject: "directory", What: s.dir + " is there"}
 	var st unix.Stat_t
-	if again(func() error { return unix.Stat(s.dir, &st) }) == nil && st.Mode&0o002 != 0 {
+	if eintr.Repeat(func() error { return unix.Stat(s.dir, &st) }) == nil && st.Mode&0o002 != 0 {
 		f.Level, f.What = locks.Note, s.dir+" is there, and every user may write to it"
 		f.Why = "whoever may write there can take or end the slots of all, and put links where golock writes"
 		f.Fix = "a group for those who share it, and chmod o-w"

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/eintr"
 	"golock/locks"
 )
 
@@ -59,7 +60,7 @@ func (d *directory) open() (*handle, error) {
 	}
 	h := &handle{directory: d, fd: fd}
 	var st unix.Stat_t
-	if err := again(func() error { return unix.Fstat(fd, &st) }); err != nil {
+	if err := eintr.Repeat(func() error { return unix.Fstat(fd, &st) }); err != nil {
 		h.close()
 		return nil, &locks.PathError{Op: "stat", Path: d.path, Err: err}
 	}
@@ -195,7 +196,7 @@ func (h *handle) prune(l listing, empty bool) {
 // remove takes away what any of the primitives has made: stores of all three may
 // use one directory. What cannot be removed stays.
 func (h *handle) remove(name string) {
-	err := again(func() error { return unix.Unlinkat(h.fd, name, 0) })
+	err := eintr.Repeat(func() error { return unix.Unlinkat(h.fd, name, 0) })
 	if err != unix.EISDIR && err != unix.EPERM {
 		return
 	}
@@ -220,7 +221,7 @@ func makeVersion(h *handle, temp, name string, text []byte) (err error) {
 	}
 	if err == nil {
 		h.store.at("commit")
-		err = again(func() error {
+		err = eintr.Repeat(func() error {
 			switch scheme {
 			case "mkdir":
 				return unix.Renameat(h.fd, temp, h.fd, name)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/eintr"
 	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/queue"
@@ -195,7 +196,7 @@ func (d *directory) moved(version int64, by int) (bool, error) {
 	defer unix.Close(fd)
 	here := func(n int64) bool {
 		var st unix.Stat_t
-		return again(func() error { return unix.Fstatat(fd, versionName(n), &st, unix.AT_SYMLINK_NOFOLLOW) }) == nil
+		return eintr.Repeat(func() error { return unix.Fstatat(fd, versionName(n), &st, unix.AT_SYMLINK_NOFOLLOW) }) == nil
 	}
 	return here(version+int64(by)) || !here(version), nil
 }

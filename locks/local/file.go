@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/eintr"
 	"golock/locks"
 	"golock/locks/kernel"
 )
@@ -84,12 +85,9 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 	f := &lockFile{path: d.path + "/" + base}
 	f.users.Store(1)
 	var err error
-	for {
-		f.fd, err = unix.Openat(d.fd, base, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, d.stat.Mode&0o666)
-		if err != unix.EINTR {
-			break
-		}
-	}
+	f.fd, err = eintr.Get(func() (int, error) {
+		return unix.Openat(d.fd, base, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, d.stat.Mode&0o666)
+	})
 	switch {
 	case err == unix.ENOENT && flags&unix.O_CREAT == 0:
 		return nil, nil
@@ -319,10 +317,7 @@ func (f *lockFile) truncate(size int64) error {
 
 func (f *lockFile) writeAt(b []byte, at int64) error {
 	for len(b) > 0 {
-		n, err := unix.Pwrite(f.fd, b, at)
-		if err == unix.EINTR {
-			continue
-		}
+		n, err := eintr.Get(func() (int, error) { return unix.Pwrite(f.fd, b, at) })
 		if err == nil && n == 0 {
 			err = io.ErrShortWrite
 		}
@@ -337,10 +332,7 @@ func (f *lockFile) writeAt(b []byte, at int64) error {
 // readAt reads until b is full or the file ends.
 func (f *lockFile) readAt(b []byte, at int64) (read int, err error) {
 	for read < len(b) {
-		n, err := unix.Pread(f.fd, b[read:], at+int64(read))
-		if err == unix.EINTR {
-			continue
-		}
+		n, err := eintr.Get(func() (int, error) { return unix.Pread(f.fd, b[read:], at+int64(read)) })
 		if err != nil {
 			return read, &locks.PathError{Op: "read", Path: f.path, Err: err}
 		}

@@ -1,6 +1,10 @@
 package local
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"golock/internal/eintr"
+)
 
 // Open file description locks (fcntl(2), F_OFD_SETLK) belong to the open file: whoever
 // inherited it keeps them, and the kernel drops them with its last descriptor, whatever
@@ -30,11 +34,7 @@ func setLock(fd int, kind int16, start, length int64, wait bool) error {
 		cmd = unix.F_OFD_SETLKW
 	}
 	lk := unix.Flock_t{Type: kind, Start: start, Len: length}
-	for {
-		if err := unix.FcntlFlock(uintptr(fd), cmd, &lk); err != unix.EINTR {
-			return err
-		}
-	}
+	return eintr.Repeat(func() error { return unix.FcntlFlock(uintptr(fd), cmd, &lk) })
 }
 
 // unlockAll drops every lock of a description.
@@ -44,16 +44,11 @@ func unlockAll(fd int) error { return setLock(fd, unix.F_UNLCK, 0, 0, false) }
 // for a read lock on purpose: waiters take read locks for a moment when they wake, and
 // must not make a dead holder look alive.
 func (f *lockFile) isLocked(start, length int64) (bool, error) {
-	for {
-		lk := unix.Flock_t{Type: unix.F_RDLCK, Start: start, Len: length}
-		switch err := unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_GETLK, &lk); err {
-		case nil:
-			return lk.Type != unix.F_UNLCK, nil
-		case unix.EINTR:
-		default:
-			return false, f.lockError(err)
-		}
+	lk := unix.Flock_t{Type: unix.F_RDLCK, Start: start, Len: length}
+	if err := eintr.Repeat(func() error { return unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_GETLK, &lk) }); err != nil {
+		return false, f.lockError(err)
 	}
+	return lk.Type != unix.F_UNLCK, nil
 }
 
 // isUsed reports whether anybody waits or holds.

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/eintr"
 	"golock/locks"
 	"golock/locks/kernel"
 )
@@ -24,7 +25,7 @@ func kernelCalls(family Family) syscalls {
 		open: openFile,
 		lock: flock,
 		unlock: func(fd int) error {
-			return ignoringEINTR(func() error { return unix.Flock(fd, unix.LOCK_UN) })
+			return eintr.Repeat(func() error { return unix.Flock(fd, unix.LOCK_UN) })
 		},
 		close: func(fd int) { unix.Close(fd) },
 	}
@@ -46,11 +47,9 @@ func kernelCalls(family Family) syscalls {
 
 // openFile never blocks on a FIFO. A new file gets the same mode as from flock(1).
 func openFile(path string, flags int) (fd int, err error) {
-	err = ignoringEINTR(func() (err error) {
-		fd, err = unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0o666)
-		return err
+	return eintr.Get(func() (int, error) {
+		return unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0o666)
 	})
-	return fd, err
 }
 
 func flock(fd int, shared, wait bool) error {
@@ -61,22 +60,13 @@ func flock(fd int, shared, wait bool) error {
 	if !wait {
 		how |= unix.LOCK_NB
 	}
-	return ignoringEINTR(func() error { return unix.Flock(fd, how) })
+	return eintr.Repeat(func() error { return unix.Flock(fd, how) })
 }
 
 // setLock locks or unlocks the whole file, however long it becomes.
 func setLock(fd, command, kind int) error {
 	lk := unix.Flock_t{Type: int16(kind)}
-	return ignoringEINTR(func() error { return unix.FcntlFlock(uintptr(fd), command, &lk) })
-}
-
-// ignoringEINTR repeats a system call that a signal interrupted.
-func ignoringEINTR(call func() error) error {
-	for {
-		if err := call(); err != unix.EINTR {
-			return err
-		}
-	}
+	return eintr.Repeat(func() error { return unix.FcntlFlock(uintptr(fd), command, &lk) })
 }
 
 var errCancelled = errors.New("nobody waits for it any more")
