@@ -2,7 +2,6 @@ package bind
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -16,46 +15,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
 var background = context.Background()
 
-func request(t testing.TB, s *Store, limit int) locks.Request {
-	t.Helper()
-	ref, err := locks.NewRef(s.URL())
-	testkit.Must(t, err)
-	return locks.Request{Ref: ref, Name: "label", Claim: locks.Claim{Weight: 1, Max: limit}, NoWait: true}
-}
-
-func try(t testing.TB, s *Store) (locks.Lease, error) {
-	t.Helper()
-	ticket, err := s.Join(background, request(t, s, 1))
-	if err != nil {
-		return nil, err
-	}
-	l, err := ticket.Wait(background)
-	testkit.Must(t, err)
-	t.Cleanup(func() { _ = l.Release(background) })
-	return l, nil
-}
-
-func take(t testing.TB, s *Store) locks.Lease {
-	t.Helper()
-	l, err := try(t, s)
-	testkit.Must(t, err)
-	return l
-}
-
-func isBusy(err error) bool {
-	var busy *locks.BusyError
-	return errors.As(err, &busy)
-}
-
 func refused(t testing.TB, s *Store) {
 	t.Helper()
-	if _, err := try(t, s); !isBusy(err) {
+	if _, err := Try(t, s, 1); !IsBusy(err) {
 		t.Errorf("Join = %v, want a BusyError", err)
 	}
 }
@@ -63,8 +31,8 @@ func refused(t testing.TB, s *Store) {
 // fails must say what is wrong.
 func fails(t testing.TB, s *Store, words ...string) {
 	t.Helper()
-	_, err := try(t, s)
-	if err == nil || isBusy(err) {
+	_, err := Try(t, s, 1)
+	if err == nil || IsBusy(err) {
 		t.Fatalf("Join = %v, want an error", err)
 	}
 	for _, w := range words {
@@ -82,7 +50,7 @@ func newPort(t testing.TB) (*Store, string) {
 		address := fmt.Sprintf("127.0.0.1:%d", 16000+rand.IntN(1000))
 		s, err := NewPort(address)
 		testkit.Must(t, err)
-		if l, err := try(t, s); err == nil {
+		if l, err := Try(t, s, 1); err == nil {
 			testkit.Must(t, l.Release(background))
 			return s, address
 		}
@@ -125,14 +93,14 @@ func TestTimeWait(t *testing.T) {
 	testkit.Must(t, client.Close())
 	refused(t, s)
 	testkit.Must(t, server.Close())
-	l := take(t, s)
+	l := TakeUnit(t, s, 1)
 	refused(t, s)
 	if other, err := net.Listen("tcp", address); err == nil {
 		other.Close()
 		t.Error("a server got the port beside ours")
 	}
 	testkit.Must(t, l.Release(background))
-	take(t, s)
+	TakeUnit(t, s, 1)
 }
 
 // Whoever has the port, however it was bound, keeps us out, and we keep out them.
@@ -158,7 +126,7 @@ func TestPortOfOthers(t *testing.T) {
 	refused(t, s)
 	testkit.Must(t, unix.Close(fd))
 
-	take(t, s)
+	TakeUnit(t, s, 1)
 	for _, where := range []string{address, "0.0.0.0:" + number} {
 		if server, err := net.Listen("tcp", where); err == nil {
 			server.Close()
@@ -181,7 +149,7 @@ func TestConnections(t *testing.T) {
 		s                *Store
 		network, address string
 	}{{tcp, "tcp", address}, {file, "unix", path}, {name, "unix", "@" + abstract}} {
-		l := take(t, c.s)
+		l := TakeUnit(t, c.s, 1)
 		var clients []net.Conn
 		for range 20 {
 			// as many as the kernel takes
@@ -200,7 +168,7 @@ func TestConnections(t *testing.T) {
 				t.Errorf("%s: the connection lives: %v", c.network, err)
 			}
 		}
-		again := take(t, c.s)
+		again := TakeUnit(t, c.s, 1)
 		testkit.Must(t, again.Release(background))
 	}
 }
@@ -212,7 +180,7 @@ func TestLeftBehind(t *testing.T) {
 	file, path := newSocketFile(t)
 	name, _ := newAbstract(t)
 	for _, s := range []*Store{tcp, file, name} {
-		l := take(t, s)
+		l := TakeUnit(t, s, 1)
 		refused(t, s)
 		files := l.Files()
 		if s == file && len(files) != 2 {
@@ -233,7 +201,7 @@ func TestLeftBehind(t *testing.T) {
 		case file:
 			stale(t, path) // and then one was killed
 		}
-		take(t, s)
+		TakeUnit(t, s, 1)
 		refused(t, s)
 	}
 }
@@ -273,10 +241,10 @@ func TestStaleSocketFile(t *testing.T) {
 			all.Add(1)
 			released.Go(func() {
 				<-start
-				ticket, err := s.Join(background, request(t, s, 1))
+				ticket, err := s.Join(background, NewRequest(t, "label", NoWait))
 				if err == nil {
 					won.Add(1)
-				} else if !isBusy(err) {
+				} else if !IsBusy(err) {
 					t.Error(err)
 				}
 				all.Done()
@@ -300,13 +268,13 @@ func TestStaleSocketFile(t *testing.T) {
 // After a release there is no socket file; the second lock's file stays.
 func TestSocketFileIsRemoved(t *testing.T) {
 	s, path := newSocketFile(t)
-	l := take(t, s)
+	l := TakeUnit(t, s, 1)
 	testkit.Must(t, l.Release(background))
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket stayed: %v", err)
 	}
 	// One that took the place meanwhile is not ours to remove.
-	l = take(t, s)
+	l = TakeUnit(t, s, 1)
 	testkit.Must(t, os.Remove(path))
 	testkit.Must(t, os.WriteFile(path, nil, 0o600))
 	testkit.Must(t, l.Release(background))
@@ -361,7 +329,7 @@ func TestSocketsOfOthers(t *testing.T) {
 			refused(t, c.s)
 		}
 		testkit.Must(t, unix.Close(fd))
-		l := take(t, c.s)
+		l := TakeUnit(t, c.s, 1)
 		testkit.Must(t, l.Release(background))
 	}
 }

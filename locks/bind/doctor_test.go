@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -36,7 +37,7 @@ func TestDoctorUsers(t *testing.T) {
 		}
 	}
 	says("nobody has the address now, as far as this user may see")
-	l, err := try(t, s)
+	l, err := Try(t, s, 1)
 	testkit.Must(t, err)
 	says("somebody has the address now")
 	testkit.Must(t, l.Release(background))

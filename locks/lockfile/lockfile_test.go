@@ -16,47 +16,16 @@ import (
 
 	"golock/internal/procfs"
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
 var background = context.Background()
 
-// request asks for the exclusive lock, or with limit 0 for a shared one.
-func request(t testing.TB, s *Store, limit int, noWait bool) locks.Request {
-	t.Helper()
-	ref, err := locks.NewRef(s.URL())
-	testkit.Must(t, err)
-	return locks.Request{Ref: ref, Name: "label", Claim: locks.Claim{Weight: 1, Max: limit}, NoWait: noWait}
-}
-
-func try(t testing.TB, s *Store, limit int) (locks.Lease, error) {
-	t.Helper()
-	ticket, err := s.Join(background, request(t, s, limit, true))
-	if err != nil {
-		return nil, err
-	}
-	l, err := ticket.Wait(background)
-	testkit.Must(t, err)
-	t.Cleanup(func() { _ = l.Release(background) })
-	return l, nil
-}
-
-func take(t testing.TB, s *Store, limit int) locks.Lease {
-	t.Helper()
-	l, err := try(t, s, limit)
-	testkit.Must(t, err)
-	return l
-}
-
-func isBusy(err error) bool {
-	var busy *locks.BusyError
-	return errors.As(err, &busy)
-}
-
 func free(t testing.TB, s *Store) bool {
 	t.Helper()
-	l, err := try(t, s, 1)
-	if isBusy(err) {
+	l, err := Try(t, s, 1)
+	if IsBusy(err) {
 		return false
 	}
 	testkit.Must(t, err)
@@ -114,7 +83,7 @@ func (c otherTool) meets(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "with blanks and %41")
 	s := New(c.family, file)
-	l := take(t, s, 1)
+	l := TakeUnit(t, s, 1)
 	if code := tool(t, append(c.tool, file, "true")...); code != c.code {
 		t.Errorf("exit code %d beside ours, want %d", code, c.code)
 	}
@@ -124,7 +93,7 @@ func (c otherTool) meets(t *testing.T) {
 	}
 	end := holding(t, append(c.tool, file)...)
 	for _, limit := range []int{1, 0} {
-		if _, err := try(t, s, limit); !isBusy(err) {
+		if _, err := Try(t, s, limit); !IsBusy(err) {
 			t.Errorf("limit %d, beside the other tool: %v", limit, err)
 		}
 	}
@@ -134,10 +103,10 @@ func (c otherTool) meets(t *testing.T) {
 		return
 	}
 	end = holding(t, append(c.shared, file)...)
-	if _, err := try(t, s, 1); !isBusy(err) {
+	if _, err := Try(t, s, 1); !IsBusy(err) {
 		t.Errorf("exclusive beside a reader: %v", err)
 	}
-	take(t, s, 0)
+	TakeUnit(t, s, 0)
 	end()
 	if code := tool(t, append(c.shared, file, "true")...); code != 0 {
 		t.Errorf("exit code %d of a reader beside our reader", code)
@@ -150,14 +119,14 @@ func (c otherTool) meets(t *testing.T) {
 // The families do not see each other: this is why there are two.
 func TestFamilies(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lock")
-	take(t, New(Flock, file), 1)
-	take(t, New(Fcntl, file), 1)
+	TakeUnit(t, New(Flock, file), 1)
+	TakeUnit(t, New(Fcntl, file), 1)
 }
 
 // What can be locked.
 func TestTargets(t *testing.T) {
 	dir := t.TempDir()
-	take(t, New(Flock, dir), 1)
+	TakeUnit(t, New(Flock, dir), 1)
 	if code := tool(t, "flock", "-n", dir, "true"); code != 1 {
 		t.Errorf("flock of the directory: exit code %d", code)
 	}
@@ -165,7 +134,7 @@ func TestTargets(t *testing.T) {
 	readable := filepath.Join(dir, "readable")
 	testkit.Must(t, os.WriteFile(readable, []byte("text"), 0o400))
 	for _, family := range []Family{Flock, Fcntl} {
-		l := take(t, New(family, readable), 1)
+		l := TakeUnit(t, New(family, readable), 1)
 		testkit.Must(t, l.Release(background))
 	}
 	if text, err := os.ReadFile(readable); err != nil || string(text) != "text" {
@@ -174,7 +143,7 @@ func TestTargets(t *testing.T) {
 
 	link := filepath.Join(dir, "link")
 	testkit.Must(t, os.Symlink("target", link))
-	take(t, New(Flock, link), 1)
+	TakeUnit(t, New(Flock, link), 1)
 	if free(t, New(Flock, filepath.Join(dir, "target"))) {
 		t.Error("a symbolic link and its target are two locks")
 	}
@@ -189,12 +158,12 @@ func TestTargets(t *testing.T) {
 		"/proc/golock":                   "open /proc/golock",
 	} {
 		for _, family := range []Family{Flock, Fcntl} {
-			if _, err := try(t, New(family, path), 1); err == nil || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), path) || isBusy(err) {
+			if _, err := Try(t, New(family, path), 1); err == nil || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), path) || IsBusy(err) {
 				t.Errorf("%s of %s: %v, want %q", family, path, err, words)
 			}
 		}
 	}
-	if _, err := try(t, New(Fcntl, dir), 1); err == nil || !strings.Contains(err.Error(), "use flock://") {
+	if _, err := Try(t, New(Fcntl, dir), 1); err == nil || !strings.Contains(err.Error(), "use flock://") {
 		t.Errorf("fcntl of a directory: %v", err)
 	}
 }
@@ -207,7 +176,7 @@ func TestMode(t *testing.T) {
 	testkit.Must(t, err)
 	for _, family := range []Family{Flock, Fcntl} {
 		file := filepath.Join(dir, string(family))
-		take(t, New(family, file), 1)
+		TakeUnit(t, New(family, file), 1)
 		ours, err := os.Stat(file)
 		testkit.Must(t, err)
 		if ours.Mode() != theirs.Mode() || ours.Size() != 0 {
@@ -229,8 +198,8 @@ func TestReplacedWhileWaiting(t *testing.T) {
 			t.Run(string(family)+" "+name, func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "lock")
 				s := New(family, path)
-				first := take(t, s, 1)
-				ticket, err := s.Join(background, request(t, s, 1, false))
+				first := TakeUnit(t, s, 1)
+				ticket, err := s.Join(background, NewRequest(t, "label"))
 				testkit.Must(t, err)
 				got := make(chan locks.Lease)
 				go func() { l, _ := ticket.Wait(background); got <- l }()
@@ -275,15 +244,15 @@ func TestNFS(t *testing.T) {
 			}
 			return real.lock(fd, shared, wait)
 		}
-		take(t, s, 0)
+		TakeUnit(t, s, 0)
 		if last := opened[len(opened)-1]; last&unix.O_ACCMODE != unix.O_RDONLY {
 			t.Errorf("%v: a shared lock opened the file with %#x", refusal, last)
 		}
-		if _, err := try(t, s, 1); !isBusy(err) {
+		if _, err := Try(t, s, 1); !IsBusy(err) {
 			t.Errorf("%v: beside a reader: %v", refusal, err)
 		}
 		s.sys.lock = func(int, bool, bool) error { return refusal }
-		if _, err := try(t, s, 1); !errors.Is(err, refusal) || !strings.Contains(err.Error(), "right to write") {
+		if _, err := Try(t, s, 1); !errors.Is(err, refusal) || !strings.Contains(err.Error(), "right to write") {
 			t.Errorf("%v for good: %v", refusal, err)
 		}
 	}
@@ -297,7 +266,7 @@ func TestRemovedAllTheTime(t *testing.T) {
 		testkit.Must(t, os.Remove(s.path))
 		return real(fd, shared, wait)
 	}
-	if _, err := try(t, s, 1); err == nil || !strings.Contains(err.Error(), "all the time") {
+	if _, err := Try(t, s, 1); err == nil || !strings.Contains(err.Error(), "all the time") {
 		t.Errorf("Join = %v", err)
 	}
 }
@@ -322,7 +291,7 @@ func TestOtherUsersFile(t *testing.T) {
 	testkit.Must(t, os.WriteFile(file, nil, 0o666))
 	testkit.Must(t, os.Chown(file, 65534, 65534))
 	for _, family := range []Family{Flock, Fcntl} {
-		take(t, New(family, file), 1)
+		TakeUnit(t, New(family, file), 1)
 	}
 }
 
@@ -367,7 +336,7 @@ func holderAndWaiter(t *testing.T, s *Store, argv ...string) {
 	if all := entries(t, s); len(all) != 0 {
 		t.Errorf("%+v without a file", all)
 	}
-	l := take(t, s, 1)
+	l := TakeUnit(t, s, 1)
 	waiter := exec.Command(argv[0], argv[1:]...)
 	testkit.Must(t, waiter.Start())
 	var all []locks.Entry
@@ -394,5 +363,5 @@ func TestMadeAndRemoved(t *testing.T) {
 		}
 		return real(path, flags)
 	}
-	take(t, s, 1)
+	TakeUnit(t, s, 1)
 }

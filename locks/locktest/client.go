@@ -14,7 +14,7 @@ import (
 // What the engines' own tests do with a store with leases. Everything here fails the
 // test when the store does something else.
 
-// LongTTL is for leases that nothing renews.
+// LongTTL is for leases that nothing renews, also on a slow machine.
 const LongTTL = time.Minute
 
 // Change makes a request special.
@@ -54,7 +54,7 @@ func NewRequest(t testing.TB, name string, changes ...Change) locks.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := locks.Request{Ref: ref, Name: name, Claim: locks.Claim{Weight: 1, Max: 1}, TTL: LongTTL, Command: []string{"job"}}
+	r := locks.Request{Ref: ref, Name: name, Claim: locks.Claim{Weight: 1, Max: 1}, TTL: LongTTL, Command: []string{"job", "of a test"}}
 	for _, c := range changes {
 		c(&r)
 	}
@@ -89,6 +89,31 @@ func GetOf[L locks.Lease](t testing.TB, s locks.Store, name string, changes ...C
 	t.Cleanup(func() { _ = l.Release(context.Background()) })
 	return l.(L)
 }
+
+// Try asks a plain store, whose lock has no name, for one of limit units, 0 for a shared
+// lock. It does not wait. The test's end releases what it gets.
+func Try(t testing.TB, s locks.Store, limit int) (locks.Lease, error) {
+	t.Helper()
+	ticket, err := s.Join(context.Background(), NewRequest(t, "label", Limit(limit), NoWait))
+	if err != nil {
+		return nil, err
+	}
+	l, err := ticket.Wait(context.Background())
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = l.Release(context.Background()) })
+	return l, nil
+}
+
+// TakeUnit is Try that is granted.
+func TakeUnit(t testing.TB, s locks.Store, limit int) locks.Lease {
+	t.Helper()
+	l, err := Try(t, s, limit)
+	testkit.Must(t, err)
+	return l
+}
+
+// IsBusy reports whether a request was refused because others hold.
+func IsBusy(err error) bool { return errors.As(err, new(*locks.BusyError)) }
 
 // Refused does not wait, and is told that the lock is busy.
 func Refused(t testing.TB, s locks.Store, name string, changes ...Change) *locks.BusyError {
@@ -274,13 +299,18 @@ func (w *WaiterOf[L]) Waits() {
 // List gives the entries of a lock.
 func List(t testing.TB, s locks.Store, name string) []locks.Entry {
 	t.Helper()
-	return list(t, s, name)
+	var all []locks.Entry
+	for e, err := range s.Entries(context.Background(), name) {
+		testkit.Must(t, err)
+		all = append(all, e)
+	}
+	return all
 }
 
 // Count gives the number of holders and waiters.
 func Count(t testing.TB, s locks.Store, name string) (holding, waiting int) {
 	t.Helper()
-	for _, e := range list(t, s, name) {
+	for _, e := range List(t, s, name) {
 		if e.State == locks.Holding {
 			holding++
 		} else {

@@ -180,32 +180,15 @@ type peer struct {
 // mortal is the lease of who is killed.
 func (w *world) mortal(r *locks.Request) { r.TTL = w.engine.TTL }
 
-// request makes a request for a name; change adds what is special about it.
-func request(t *testing.T, name string, limit int, change ...func(*locks.Request)) locks.Request {
+// request is for a name with so many slots.
+func request(t *testing.T, name string, limit int, changes ...Change) locks.Request {
 	t.Helper()
-	ref, err := locks.NewRef(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := locks.Request{Ref: ref, Name: name, Claim: locks.Claim{Weight: 1, Max: limit}, Command: []string{"job", "of a test"}}
-	for _, c := range change {
-		c(&r)
-	}
-	return r
-}
-
-func weight(n int) func(*locks.Request) { return func(r *locks.Request) { r.Claim.Weight = n } }
-func noWait(r *locks.Request)           { r.NoWait = true }
-func within(refs ...locks.Ref) func(*locks.Request) {
-	return func(r *locks.Request) { r.Within = refs }
+	return NewRequest(t, name, append([]Change{Limit(limit)}, changes...)...)
 }
 
 // join starts a peer with a request.
 func (w *world) join(t *testing.T, r locks.Request) *peer {
 	t.Helper()
-	if r.TTL == 0 {
-		calm(&r)
-	}
 	text, err := json.Marshal(order{URL: w.url, Request: r})
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +230,6 @@ func (w *world) join(t *testing.T, r locks.Request) *peer {
 // here makes a request of this process, which is granted or refused at once.
 func (w *world) here(t *testing.T, r locks.Request) (word string, slots []int) {
 	t.Helper()
-	calm(&r)
 	s := w.open(t)
 	ticket, err := s.Join(context.Background(), r)
 	if errors.As(err, new(*locks.BusyError)) {

@@ -12,29 +12,17 @@ import (
 	"golock/locks"
 )
 
-// calm is a lease that outlasts a slow test, also without renewals.
-func calm(r *locks.Request) { r.TTL = time.Minute }
-
-func priority(n int) func(*locks.Request) { return func(r *locks.Request) { r.Claim.Priority = n } }
-func maxQueue(n int) func(*locks.Request) { return func(r *locks.Request) { r.MaxQueue = &n } }
-func hold(d time.Duration) func(*locks.Request) {
-	return func(r *locks.Request) { r.Hold = d }
-}
-func replacing(r locks.Replacement) func(*locks.Request) {
-	return func(q *locks.Request) { q.Replace = r }
-}
-
 // Higher goes first, equal ones in the order in which they came.
 func testPriority(t *testing.T, w *world) {
-	holder := w.join(t, request(t, "n", 1, priority(-9)))
+	holder := w.join(t, request(t, "n", 1, Priority(-9)))
 	holder.expect("granted")
 	var queue []*peer
 	for _, p := range []int{0, 5, -5, 5, 6, 0, -2147483648, 2147483647} {
-		one := w.join(t, request(t, "n", 1, priority(p)))
+		one := w.join(t, request(t, "n", 1, Priority(p)))
 		one.expect("queued")
 		queue = append(queue, one)
 	}
-	w.join(t, request(t, "n", 1, priority(99), noWait)).expect("busy")
+	w.join(t, request(t, "n", 1, Priority(99), NoWait)).expect("busy")
 	for _, i := range []int{7, 4, 1, 3, 0, 5, 2, 6} {
 		for _, one := range queue {
 			one.silent()
@@ -49,15 +37,15 @@ func testPriority(t *testing.T, w *world) {
 // behind.
 func testMaxQueue(t *testing.T, w *world) {
 	s := w.open(t)
-	holder := w.join(t, request(t, "n", 1, maxQueue(0)))
+	holder := w.join(t, request(t, "n", 1, MaxQueue(0)))
 	holder.expect("granted")
-	if b := w.join(t, request(t, "n", 1, maxQueue(0))).expect("busy"); !strings.Contains(b.Text, "full") {
+	if b := w.join(t, request(t, "n", 1, MaxQueue(0))).expect("busy"); !strings.Contains(b.Text, "full") {
 		t.Errorf("the message %q does not say why", b.Text)
 	}
-	first := w.join(t, request(t, "n", 1, maxQueue(1)))
+	first := w.join(t, request(t, "n", 1, MaxQueue(1)))
 	first.expect("queued")
-	w.join(t, request(t, "n", 1, maxQueue(1), priority(1))).expect("busy")
-	second := w.join(t, request(t, "n", 1, maxQueue(2)))
+	w.join(t, request(t, "n", 1, MaxQueue(1), Priority(1))).expect("busy")
+	second := w.join(t, request(t, "n", 1, MaxQueue(2)))
 	second.expect("queued")
 	w.join(t, request(t, "n", 1)).expect("queued")
 	if got := states(t, s, "n"); !slices.Equal(got, []string{"holding 0", "waiting 1", "waiting 2", "waiting 3"}) {
@@ -77,7 +65,7 @@ func testMaxQueueCrowd(t *testing.T, w *world) {
 	const crowd, most = 12, 3
 	var all []*peer
 	for range crowd {
-		all = append(all, w.join(t, request(t, "n", 1, maxQueue(most))))
+		all = append(all, w.join(t, request(t, "n", 1, MaxQueue(most))))
 	}
 	count := map[string]int{}
 	for _, p := range all {
@@ -132,7 +120,7 @@ func testEvictWaiter(t *testing.T, w *world) {
 // it back.
 func testEvictHolder(t *testing.T, w *world) {
 	s := w.open(t)
-	holder := w.join(t, request(t, "n", 1, hold(time.Hour)))
+	holder := w.join(t, request(t, "n", 1, Hold(time.Hour)))
 	holder.expect("granted")
 	next := w.join(t, request(t, "n", 1))
 	next.expect("queued")
@@ -141,10 +129,10 @@ func testEvictHolder(t *testing.T, w *world) {
 		t.Errorf("the message %q does not say by whom", r.Text)
 	}
 	evict(t, s, holder.ref, "user berta") // changes nothing
-	if e := list(t, s, "n")[0]; e.State != locks.Holding || e.Evicted != "user anna" {
+	if e := List(t, s, "n")[0]; e.State != locks.Holding || e.Evicted != "user anna" {
 		t.Errorf("the entry is %+v", e)
 	}
-	w.join(t, request(t, "n", 1, noWait)).expect("busy")
+	w.join(t, request(t, "n", 1, NoWait)).expect("busy")
 	next.silent()
 	holder.release() // the hold has gone with the eviction
 	next.expect("granted")
@@ -164,20 +152,20 @@ func testEvictNobody(t *testing.T, w *world) {
 // The newest of those that replace waits alone; others keep their places.
 func testReplaceWaiting(t *testing.T, w *world) {
 	s := w.open(t)
-	holder := w.join(t, request(t, "n", 1, replacing(locks.ReplaceRunning)))
+	holder := w.join(t, request(t, "n", 1, Replace(locks.ReplaceRunning)))
 	holder.expect("granted")
 	plain := w.join(t, request(t, "n", 1))
 	plain.expect("queued")
-	old := w.join(t, request(t, "n", 1, replacing(locks.ReplaceWaiting)))
+	old := w.join(t, request(t, "n", 1, Replace(locks.ReplaceWaiting)))
 	old.expect("queued")
-	high := w.join(t, request(t, "n", 1, priority(1)))
+	high := w.join(t, request(t, "n", 1, Priority(1)))
 	high.expect("queued")
-	newest := w.join(t, request(t, "n", 1, replacing(locks.ReplaceWaiting)))
+	newest := w.join(t, request(t, "n", 1, Replace(locks.ReplaceWaiting)))
 	newest.expect("queued")
 	if r := old.expect("evicted"); !strings.Contains(r.Text, fmt.Sprintf("pid %d", newest.cmd.Process.Pid)) {
 		t.Errorf("the message %q does not say by whom", r.Text)
 	}
-	eventually(t, "one is gone", func() bool { return len(list(t, s, "n")) == 4 })
+	eventually(t, "one is gone", func() bool { return len(List(t, s, "n")) == 4 })
 	for _, p := range []*peer{high, plain, newest} {
 		holder.silent()
 		holder.release()
@@ -190,10 +178,10 @@ func testReplaceWaiting(t *testing.T, w *world) {
 // one has given the slot back. Holders that do not replace the running are left
 // alone.
 func testReplaceRunning(t *testing.T, w *world) {
-	running := replacing(locks.ReplaceRunning)
+	running := Replace(locks.ReplaceRunning)
 	for _, old := range []locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting} {
 		name := "left alone " + string(old)
-		holder := w.join(t, request(t, name, 1, replacing(old)))
+		holder := w.join(t, request(t, name, 1, Replace(old)))
 		holder.expect("granted")
 		newest := w.join(t, request(t, name, 1, running))
 		newest.expect("queued")
@@ -219,14 +207,14 @@ func testReplaceRunning(t *testing.T, w *world) {
 // With several slots no more are replaced than it takes, the oldest first; a
 // free one is taken without any.
 func testReplaceOldest(t *testing.T, w *world) {
-	running := replacing(locks.ReplaceRunning)
+	running := Replace(locks.ReplaceRunning)
 	var all []*peer
 	for range 3 {
 		p := w.join(t, request(t, "n", 3, running))
 		p.expect("granted")
 		all = append(all, p)
 	}
-	heavy := w.join(t, request(t, "n", 3, running, weight(2)))
+	heavy := w.join(t, request(t, "n", 3, running, Weight(2)))
 	heavy.expect("queued")
 	all[0].expect("evicted")
 	all[1].expect("evicted")
@@ -241,15 +229,15 @@ func testReplaceOldest(t *testing.T, w *world) {
 // Waiters that go do not count against the limit, and nobody is replaced by one
 // that is turned away.
 func testReplaceMaxQueue(t *testing.T, w *world) {
-	waiting := replacing(locks.ReplaceWaiting)
+	waiting := Replace(locks.ReplaceWaiting)
 	w.join(t, request(t, "n", 1)).expect("granted")
 	old := w.join(t, request(t, "n", 1, waiting))
 	old.expect("queued")
 	plain := w.join(t, request(t, "n", 1))
 	plain.expect("queued")
-	w.join(t, request(t, "n", 1, waiting, maxQueue(1))).expect("busy")
+	w.join(t, request(t, "n", 1, waiting, MaxQueue(1))).expect("busy")
 	old.silent()
-	newest := w.join(t, request(t, "n", 1, waiting, maxQueue(2)))
+	newest := w.join(t, request(t, "n", 1, waiting, MaxQueue(2)))
 	newest.expect("queued")
 	old.expect("evicted")
 	plain.silent()
@@ -261,7 +249,7 @@ func testReplaceCrowd(t *testing.T, w *world) {
 	s := w.open(t)
 	var all []*peer
 	for range 8 {
-		all = append(all, w.join(t, request(t, "n", 1, replacing(locks.ReplaceRunning))))
+		all = append(all, w.join(t, request(t, "n", 1, Replace(locks.ReplaceRunning))))
 	}
 	left := len(all)
 	inside := 0
@@ -296,24 +284,24 @@ func testReplaceCrowd(t *testing.T, w *world) {
 func testHold(t *testing.T, w *world) {
 	s := w.open(t)
 	before := time.Now()
-	holder := w.join(t, request(t, "n", 2, hold(time.Hour)))
+	holder := w.join(t, request(t, "n", 2, Hold(time.Hour)))
 	holder.expect("granted")
 	after := time.Now()
 	holder.release()
-	if b := w.join(t, request(t, "n", 1, noWait)).expect("busy"); !strings.Contains(b.Text, "its command has ended") {
+	if b := w.join(t, request(t, "n", 1, NoWait)).expect("busy"); !strings.Contains(b.Text, "its command has ended") {
 		t.Errorf("the message %q does not say what holds it", b.Text)
 	}
 	const blur = 10 * time.Millisecond
-	e := list(t, s, "n")[0]
+	e := List(t, s, "n")[0]
 	if !e.Ended || e.Orphaned || e.HeldTill.Before(before.Add(time.Hour-blur)) || e.HeldTill.After(after.Add(time.Hour+patience)) {
 		t.Errorf("the entry is %+v", e)
 	}
-	if g := w.join(t, request(t, "n", 2, noWait)).expect("granted"); !slices.Equal(g.Slots, []int{1}) {
+	if g := w.join(t, request(t, "n", 2, NoWait)).expect("granted"); !slices.Equal(g.Slots, []int{1}) {
 		t.Errorf("slots %v beside a held one", g.Slots)
 	}
-	w.join(t, request(t, "n", 2, noWait)).expect("busy")
+	w.join(t, request(t, "n", 2, NoWait)).expect("busy")
 	// Nobody is inside a run that has ended.
-	w.join(t, request(t, "n", 1, within(holder.ref))).expect("queued")
+	w.join(t, request(t, "n", 1, Within(holder.ref))).expect("queued")
 }
 
 // The next in line gets the slot when the time is over, and so does not need to
@@ -324,11 +312,11 @@ func testHoldEnds(t *testing.T, w *world) {
 	next := map[bool]*peer{}
 	for _, kill := range []bool{false, true} {
 		name := fmt.Sprint("killed ", kill)
-		lease := calm // one that runs out before it is given back would be lost
+		lease := TTL(LongTTL) // one that runs out before it is given back would be lost
 		if kill {
 			lease = w.mortal
 		}
-		holder := w.join(t, request(t, name, 1, hold(span), lease))
+		holder := w.join(t, request(t, name, 1, Hold(span), lease))
 		holder.granted()
 		next[kill] = w.join(t, request(t, name, 1))
 		if kill {
@@ -351,7 +339,7 @@ func testHoldEndsBehind(t *testing.T, w *world) {
 	const span = time.Second
 	holder := w.join(t, request(t, "n", 1))
 	holder.expect("granted")
-	short := w.join(t, request(t, "n", 1, hold(span)))
+	short := w.join(t, request(t, "n", 1, Hold(span)))
 	short.expect("queued")
 	next := w.join(t, request(t, "n", 1))
 	next.expect("queued")
@@ -366,7 +354,7 @@ func testHoldEndsBehind(t *testing.T, w *world) {
 }
 
 func testShortHold(t *testing.T, w *world) {
-	holder := w.join(t, request(t, "n", 1, hold(time.Millisecond)))
+	holder := w.join(t, request(t, "n", 1, Hold(time.Millisecond)))
 	holder.expect("granted")
 	next := w.join(t, request(t, "n", 1))
 	next.expect("queued")
@@ -378,20 +366,20 @@ func testShortHold(t *testing.T, w *world) {
 // The hold goes on whatever becomes of its holder.
 func testHoldKilled(t *testing.T, w *world) {
 	s := w.open(t)
-	holder := w.join(t, request(t, "n", 1, hold(time.Hour), w.mortal))
+	holder := w.join(t, request(t, "n", 1, Hold(time.Hour), w.mortal))
 	holder.expect("granted")
 	next := w.join(t, request(t, "n", 1))
 	next.expect("queued")
 	holder.kill()
 	eventually(t, "the entry says that nobody is there", func() bool {
-		all := list(t, s, "n")
+		all := List(t, s, "n")
 		return len(all) == 2 && all[0].Ended && !all[0].Orphaned
 	})
-	w.join(t, request(t, "n", 1, noWait)).expect("busy")
+	w.join(t, request(t, "n", 1, NoWait)).expect("busy")
 	next.silent()
 
 	// But not of one that was evicted.
-	evicted := w.join(t, request(t, "evicted", 1, hold(time.Hour), w.mortal))
+	evicted := w.join(t, request(t, "evicted", 1, Hold(time.Hour), w.mortal))
 	evicted.expect("granted")
 	evict(t, s, evicted.ref, "user anna")
 	evicted.kill()
@@ -402,12 +390,12 @@ func testHoldKilled(t *testing.T, w *world) {
 // that replace each other behind it.
 func testHoldEvicted(t *testing.T, w *world) {
 	s := w.open(t)
-	holder := w.join(t, request(t, "n", 1, hold(time.Hour)))
+	holder := w.join(t, request(t, "n", 1, Hold(time.Hour)))
 	holder.expect("granted")
 	holder.release()
-	old := w.join(t, request(t, "n", 1, replacing(locks.ReplaceWaiting)))
+	old := w.join(t, request(t, "n", 1, Replace(locks.ReplaceWaiting)))
 	old.expect("queued")
-	next := w.join(t, request(t, "n", 1, replacing(locks.ReplaceWaiting)))
+	next := w.join(t, request(t, "n", 1, Replace(locks.ReplaceWaiting)))
 	next.expect("queued")
 	old.expect("evicted")
 	evict(t, s, holder.ref, "user anna")
@@ -425,7 +413,7 @@ func testTicks(t *testing.T, w *world) {
 	for range ticks {
 		var all []*peer
 		for range hosts {
-			all = append(all, w.join(t, request(t, "n", 1, noWait, hold(span))))
+			all = append(all, w.join(t, request(t, "n", 1, NoWait, Hold(span))))
 		}
 		for _, p := range all {
 			select {

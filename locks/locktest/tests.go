@@ -23,7 +23,7 @@ func testGrant(t *testing.T, w *world) {
 	}
 	p.release()
 	// Released means free although the process lives on.
-	w.join(t, request(t, "n", 1, noWait)).expect("granted")
+	w.join(t, request(t, "n", 1, NoWait)).expect("granted")
 }
 
 // The fence grows with every grant, also over the end of all processes.
@@ -49,7 +49,7 @@ func testBusy(t *testing.T, w *world) {
 	holder := w.join(t, request(t, "n", 1))
 	holder.expect("granted")
 	w.join(t, request(t, "n", 1)).expect("queued")
-	b := w.join(t, request(t, "n", 1, noWait)).expect("busy")
+	b := w.join(t, request(t, "n", 1, NoWait)).expect("busy")
 	if !strings.Contains(b.Text, "job") || !strings.Contains(b.Text, "1 waiting") {
 		t.Errorf("the busy message %q tells neither holder nor waiters", b.Text)
 	}
@@ -76,7 +76,7 @@ func testRule(t *testing.T, w *world) {
 				t.Errorf("%s: holder %d is %s, with slots %v", tt.name, i, word, slots)
 			}
 		}
-		if word, _ := w.here(t, request(t, tt.name, tt.max, noWait)); word != tt.want {
+		if word, _ := w.here(t, request(t, tt.name, tt.max, NoWait)); word != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, word, tt.want)
 		}
 	}
@@ -88,20 +88,20 @@ func testSmallestMax(t *testing.T, w *world) {
 	five := w.join(t, request(t, "n", 5))
 	five.expect("granted")
 	w.join(t, request(t, "n", 5)).expect("granted")
-	w.join(t, request(t, "n", 2, noWait)).expect("busy")
+	w.join(t, request(t, "n", 2, NoWait)).expect("busy")
 	five.release()
 	two := w.join(t, request(t, "n", 2))
 	two.expect("granted")
-	w.join(t, request(t, "n", 5, noWait)).expect("busy")
+	w.join(t, request(t, "n", 5, NoWait)).expect("busy")
 	two.release()
-	w.join(t, request(t, "n", 5, noWait)).expect("granted")
+	w.join(t, request(t, "n", 5, NoWait)).expect("granted")
 }
 
 // Slots are the lowest free numbers, one for each unit, and come back.
 func testSlots(t *testing.T, w *world) {
 	take := func(units int, want ...int) *peer {
 		t.Helper()
-		p := w.join(t, request(t, "n", 6, weight(units)))
+		p := w.join(t, request(t, "n", 6, Weight(units)))
 		if g := p.expect("granted"); !slices.Equal(g.Slots, want) {
 			t.Errorf("slots %v, want %v", g.Slots, want)
 		}
@@ -137,7 +137,7 @@ func testOrder(t *testing.T, w *world) {
 			for _, p := range queue {
 				p.silent()
 			}
-			if word, _ := w.here(t, request(t, name, limit, noWait)); word != "busy" {
+			if word, _ := w.here(t, request(t, name, limit, NoWait)); word != "busy" {
 				t.Errorf("one that did not queue is %s", word)
 			}
 			holders[0].release()
@@ -151,11 +151,11 @@ func testOrder(t *testing.T, w *world) {
 func testHeavy(t *testing.T, w *world) {
 	one := w.join(t, request(t, "n", 3))
 	one.expect("granted")
-	heavy := w.join(t, request(t, "n", 3, weight(3)))
+	heavy := w.join(t, request(t, "n", 3, Weight(3)))
 	heavy.expect("queued")
 	light := w.join(t, request(t, "n", 3))
 	light.expect("queued")
-	w.join(t, request(t, "n", 3, noWait)).expect("busy")
+	w.join(t, request(t, "n", 3, NoWait)).expect("busy")
 	one.release()
 	heavy.expect("granted")
 	light.silent()
@@ -170,7 +170,7 @@ func testWriter(t *testing.T, w *world) {
 	writer.expect("queued")
 	late := w.join(t, request(t, "n", 0))
 	late.expect("queued")
-	w.join(t, request(t, "n", 0, noWait)).expect("busy")
+	w.join(t, request(t, "n", 0, NoWait)).expect("busy")
 	reader.release()
 	writer.expect("granted")
 	late.silent()
@@ -252,7 +252,7 @@ func testKilledWaiters(t *testing.T, w *world) {
 func testNames(t *testing.T, w *world) {
 	long := strings.Repeat("x", 254)
 	for _, name := range []string{"a", "A", "a/b", "a_b", "../a", "..", ".", "%61", "a%2Fb", "{a}", "a ", " a", "-a", "ä", "a\u0308", long + "1", long + "2", "a.lock", "*"} {
-		if word, _ := w.here(t, request(t, name, 1, noWait)); word != "granted" {
+		if word, _ := w.here(t, request(t, name, 1, NoWait)); word != "granted" {
 			t.Errorf("%q is %s", name, word)
 		}
 	}
@@ -262,21 +262,21 @@ func testNames(t *testing.T, w *world) {
 func testNested(t *testing.T, w *world) {
 	outer := w.join(t, request(t, "n", 2))
 	outer.expect("granted")
-	inner := w.join(t, request(t, "n", 2, within(outer.ref)))
+	inner := w.join(t, request(t, "n", 2, Within(outer.ref)))
 	inner.expect("granted")
-	if r := w.join(t, request(t, "n", 2, within(outer.ref, inner.ref))).expect("nested"); !strings.Contains(r.Text, inner.ref.String()) {
+	if r := w.join(t, request(t, "n", 2, Within(outer.ref, inner.ref))).expect("nested"); !strings.Contains(r.Text, inner.ref.String()) {
 		t.Errorf("the message %q does not name the innermost run %s", r.Text, inner.ref)
 	}
-	w.join(t, request(t, "other", 1, within(outer.ref, inner.ref))).expect("granted")
+	w.join(t, request(t, "other", 1, Within(outer.ref, inner.ref))).expect("granted")
 	// A free slot that somebody waits for is not free.
-	heavy := w.join(t, request(t, "n", 2, weight(2)))
+	heavy := w.join(t, request(t, "n", 2, Weight(2)))
 	heavy.expect("queued")
 	inner.release()
-	w.join(t, request(t, "n", 2, within(outer.ref))).expect("nested")
+	w.join(t, request(t, "n", 2, Within(outer.ref))).expect("nested")
 	outer.release()
 	heavy.expect("granted")
 	// Who is no longer held is nobody's enclosing run.
-	w.join(t, request(t, "n", 2, within(outer.ref))).expect("queued")
+	w.join(t, request(t, "n", 2, Within(outer.ref))).expect("queued")
 }
 
 func testEntries(t *testing.T, w *world) {
@@ -285,14 +285,14 @@ func testEntries(t *testing.T, w *world) {
 		t.Errorf("entries of an unknown name: %v", got)
 	}
 	before := time.Now()
-	holder := w.join(t, request(t, "n", 2, weight(2)))
+	holder := w.join(t, request(t, "n", 2, Weight(2)))
 	g := holder.expect("granted")
-	waiter := w.join(t, request(t, "n", 2, priority(-3)))
+	waiter := w.join(t, request(t, "n", 2, Priority(-3)))
 	waiter.expect("queued")
 	other := w.join(t, request(t, "m", 1))
 	other.expect("granted")
 
-	entries := list(t, s, "n")
+	entries := List(t, s, "n")
 	if len(entries) != 2 {
 		t.Fatalf("entries %+v, want 2", entries)
 	}
@@ -380,7 +380,7 @@ func testEnded(t *testing.T, w *world) {
 	Renew(t, next)
 
 	kept := Take(t, s, "kept", TTL(w.engine.TTL), Hold(time.Hour))
-	eventually(t, "only the hold is left", func() bool { return list(t, s, "kept")[0].Ended })
+	eventually(t, "only the hold is left", func() bool { return List(t, s, "kept")[0].Ended })
 	isLost(t, s, kept)
 
 	l := Take(t, s, "m", Hold(time.Hour))
@@ -405,7 +405,7 @@ func testSweep(t *testing.T, w *world) {
 	leases := locks.KindOf(s) == locks.LeaseQueue
 	w.join(t, request(t, "held", 1)).expect("granted")
 	w.join(t, request(t, "held", 1)).expect("queued")
-	stays := w.join(t, request(t, "stays", 1, hold(time.Hour)))
+	stays := w.join(t, request(t, "stays", 1, Hold(time.Hour)))
 	stays.expect("granted")
 	stays.release()
 	inside := make([]atomic.Int32, 5)
@@ -429,7 +429,7 @@ func testSweep(t *testing.T, w *world) {
 		users.Go(func() {
 			for round := range 12 {
 				n := (user + round) % len(inside)
-				r := request(t, fmt.Sprint("n", n), 1, calm)
+				r := request(t, fmt.Sprint("n", n), 1)
 				dies := leases && user == 0 && round == 3
 				if dies {
 					w.mortal(&r)
@@ -487,26 +487,14 @@ func testForget(t *testing.T, w *world) {
 			t.Errorf("entries %v, want that of the other name", got)
 		}
 	}
-	w.join(t, request(t, "m", 1, noWait)).expect("busy")
-}
-
-func list(t testing.TB, s locks.Store, name string) []locks.Entry {
-	t.Helper()
-	var entries []locks.Entry
-	for e, err := range s.Entries(context.Background(), name) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		entries = append(entries, e)
-	}
-	return entries
+	w.join(t, request(t, "m", 1, NoWait)).expect("busy")
 }
 
 // states tells each entry in two words.
 func states(t *testing.T, s locks.Store, name string) []string {
 	t.Helper()
 	var words []string
-	for _, e := range list(t, s, name) {
+	for _, e := range List(t, s, name) {
 		words = append(words, string(e.State)+" "+string(rune('0'+e.Position)))
 	}
 	return words

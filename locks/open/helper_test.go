@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/open"
 	"golock/test/testkit"
 )
@@ -25,11 +26,6 @@ const childVariable = "LOCKTEST_OPEN_CHILD"
 
 var background = context.Background()
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	testkit.Must(t, err)
-}
-
 // freePort finds count ports in a row that nobody has, among those that no other
 // test uses (locks/locktest/server).
 func freePort(t testing.TB, address string, count int) int {
@@ -39,10 +35,10 @@ func freePort(t testing.TB, address string, count int) int {
 		free := true
 		for port := first; port < first+count && free; port++ {
 			s, err := open.Store(fmt.Sprintf("bind://%s:%d", address, port))
-			must(t, err)
-			ticket, err := s.Join(background, request(t, s, 1, true))
+			testkit.Must(t, err)
+			l, err := Try(t, s, 1)
 			if free = err == nil; free {
-				release(t, waitFor(t, ticket))
+				Release(t, l)
 			}
 		}
 		if free {
@@ -62,7 +58,7 @@ func kinds() map[string]func(t testing.TB) string {
 		"port6": func(t testing.TB) string { return fmt.Sprintf("bind://[::1]:%d", freePort(t, "[::1]", 5)) },
 		"socket": func(t testing.TB) string {
 			dir, err := os.MkdirTemp("", "golock-bind-") // the path of a socket must be short
-			must(t, err)
+			testkit.Must(t, err)
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			return "bind://" + filepath.Join(dir, "sock")
 		},
@@ -87,70 +83,24 @@ func onEach(t *testing.T, counting bool, test func(t *testing.T, url string)) {
 func newStore(t testing.TB, url string) locks.Store {
 	t.Helper()
 	s, err := open.Store(url)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
-}
-
-// request is one for a plain store; max 0 is shared.
-func request(t testing.TB, s locks.Store, limit int, noWait bool) locks.Request {
-	t.Helper()
-	r, err := requestFor(s, limit, noWait)
-	must(t, err)
-	return r
-}
-
-func requestFor(s locks.Store, limit int, noWait bool) (locks.Request, error) {
-	ref, err := locks.NewRef(s.URL())
-	return locks.Request{Ref: ref, Name: s.URL(), Claim: locks.Claim{Weight: 1, Max: limit}, NoWait: noWait}, err
-}
-
-func waitFor(t testing.TB, ticket locks.Ticket) locks.Lease {
-	t.Helper()
-	l, err := ticket.Wait(background)
-	must(t, err)
-	return l
-}
-
-// take must be granted at once.
-func take(t testing.TB, s locks.Store, limit int) locks.Lease {
-	t.Helper()
-	ticket, err := s.Join(background, request(t, s, limit, true))
-	must(t, err)
-	l := waitFor(t, ticket)
-	t.Cleanup(func() { _ = l.Release(background) })
-	return l
-}
-
-func release(t testing.TB, l locks.Lease) {
-	t.Helper()
-	must(t, l.Release(background))
 }
 
 // busy reports whether there is no slot now. It takes none.
 func busy(t testing.TB, s locks.Store, limit int) bool {
 	t.Helper()
-	ticket, err := s.Join(background, request(t, s, limit, true))
-	var b *locks.BusyError
-	if errors.As(err, &b) {
+	l, err := Try(t, s, limit)
+	if IsBusy(err) {
 		return true
 	}
-	must(t, err)
-	release(t, waitFor(t, ticket))
+	testkit.Must(t, err)
+	Release(t, l)
 	return false
 }
 
 func slots(l locks.Lease) string { return fmt.Sprint(l.Grant().Slots) }
-
-func entries(t testing.TB, s locks.Store) []locks.Entry {
-	t.Helper()
-	var all []locks.Entry
-	for e, err := range s.Entries(background, "") {
-		must(t, err)
-		all = append(all, e)
-	}
-	return all
-}
 
 // call is what a child is told to do, one line each.
 type call struct {
@@ -185,10 +135,8 @@ func serveChild() {
 			err = held.Release(background)
 		case "spawn": // a sleeping process that inherits the slot
 			a.PID, err = testkit.SpawnHeir(held.Files())
-		case "count": // Number times: take, read, add one, write
-			err = repeat(c, func([]int) error { return addOne(c.File) })
 		case "meet": // Number times: take, and meet nobody who has the same slot
-			err = repeat(c, func(slots []int) error { return meet(c.File, slots[0]) })
+			err = meetOften(c)
 		default:
 			err = errors.New("unknown call " + c.Do)
 		}
@@ -204,10 +152,11 @@ func takeSlot(c call) (locks.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := requestFor(s, c.Max, c.NoWait)
+	ref, err := locks.NewRef(c.URL)
 	if err != nil {
 		return nil, err
 	}
+	r := locks.Request{Ref: ref, Name: c.URL, Claim: locks.Claim{Weight: 1, Max: c.Max}, NoWait: c.NoWait}
 	ticket, err := s.Join(background, r)
 	if err != nil {
 		return nil, err
@@ -215,30 +164,17 @@ func takeSlot(c call) (locks.Lease, error) {
 	return ticket.Wait(background)
 }
 
-func repeat(c call, inside func(slots []int) error) error {
+func meetOften(c call) error {
 	for range c.Number {
 		l, err := takeSlot(c)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(inside(l.Grant().Slots), l.Release(background)); err != nil {
+		if err := errors.Join(meet(c.File, l.Grant().Slots[0]), l.Release(background)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// addOne does what must not happen twice at a time.
-func addOne(file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(string(text))
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, []byte(strconv.Itoa(n+1)), 0o600)
 }
 
 // meet is an error if somebody else is inside with the same slot. Who is in
@@ -297,7 +233,7 @@ func startChild(t testing.TB) *child {
 
 func endProcess(t testing.TB, pid int) {
 	t.Helper()
-	must(t, unix.Kill(pid, unix.SIGKILL))
+	testkit.Must(t, unix.Kill(pid, unix.SIGKILL))
 }
 
 func contains(t testing.TB, err error, words ...string) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/open"
 	"golock/test/testkit"
 )
@@ -26,18 +27,19 @@ func TestPlainGrant(t *testing.T) {
 		if tr := s.Traits(); locks.KindOf(s) != locks.PlainLock || tr.MaxUnits == 0 {
 			t.Errorf("kind %v, %+v", locks.KindOf(s), tr)
 		}
-		r := request(t, s, 1, false)
+		r := NewRequest(t, "label")
 		ticket, err := s.Join(background, r)
-		must(t, err)
-		l := waitFor(t, ticket)
+		testkit.Must(t, err)
+		l, err := ticket.Wait(background)
+		testkit.Must(t, err)
 		if g := l.Grant(); ticket.Queued() || g.Ref != r.Ref || slots(l) != "[0]" || g.Fence != 0 {
 			t.Errorf("queued %v, %+v", ticket.Queued(), g)
 		}
 		if !busy(t, s, 1) || !busy(t, newStore(t, url), 1) {
 			t.Error("granted twice")
 		}
-		release(t, l)
-		release(t, l)
+		Release(t, l)
+		Release(t, l)
 		if busy(t, s, 1) {
 			t.Error("taken after the release")
 		}
@@ -48,36 +50,24 @@ func TestPlainGrant(t *testing.T) {
 func TestPlainWait(t *testing.T) {
 	onEach(t, false, func(t *testing.T, url string) {
 		s := newStore(t, url)
-		first := take(t, s, 1)
-
-		ctx, cancel := context.WithCancel(background)
-		ticket, err := s.Join(ctx, request(t, s, 1, false))
-		must(t, err)
-		if !ticket.Queued() {
-			t.Fatal("not queued")
+		first := TakeUnit(t, s, 1)
+		left := QueueOf[locks.Lease](t, s, "label")
+		left.Cancel()
+		left.Ended()
+		if left.Err != context.Canceled {
+			t.Errorf("Wait = %v", left.Err)
 		}
-		left := make(chan error)
-		go func() { _, err := ticket.Wait(ctx); left <- err }()
-		cancel()
-		if err := <-left; err != context.Canceled {
-			t.Errorf("Wait = %v", err)
+		second := QueueOf[locks.Lease](t, s, "label")
+		if !busy(t, s, 1) {
+			t.Error("free beside the holder")
 		}
-
-		ticket, err = s.Join(background, request(t, s, 1, false))
-		must(t, err)
-		got := make(chan locks.Lease)
-		go func() { l, _ := ticket.Wait(background); got <- l }()
-		select {
-		case <-got:
-			t.Fatal("granted beside the holder")
-		case <-time.After(50 * time.Millisecond):
+		second.Waits()
+		Release(t, first)
+		l := second.Granted()
+		if !busy(t, s, 1) {
+			t.Error("the waiter does not hold")
 		}
-		release(t, first)
-		second := <-got
-		if second == nil || !busy(t, s, 1) {
-			t.Fatal("the waiter does not hold")
-		}
-		release(t, second)
+		Release(t, l)
 		testkit.Eventually(t, "free", func() bool { return !busy(t, s, 1) })
 	})
 }
@@ -106,7 +96,7 @@ func TestPlainKilledHolder(t *testing.T) {
 				t.Fatal("the slot is free although an heir lives")
 			}
 		}
-		all := entries(t, s)
+		all := List(t, s, "")
 		if len(all) != 1 || all[0].PID != heir || all[0].State != locks.Holding {
 			t.Errorf("%+v, want the heir %d", all, heir)
 		}
@@ -125,31 +115,9 @@ func TestPlainKilledHolder(t *testing.T) {
 			if busy(t, s, 1) {
 				t.Fatal("a daemon keeps the slot")
 			}
-			if all := entries(t, s); len(all) != 0 {
+			if all := List(t, s, ""); len(all) != 0 {
 				t.Errorf("%+v after the release", all)
 			}
-		}
-	})
-}
-
-// Strength test: 5 processes, 200 increments of a counter that nothing else protects.
-func TestPlainStrength(t *testing.T) {
-	onEach(t, false, func(t *testing.T, url string) {
-		file := filepath.Join(t.TempDir(), "counter")
-		must(t, os.WriteFile(file, []byte("0"), 0o600))
-		var children []*child
-		for range 5 {
-			c := startChild(t)
-			c.Tell(call{Do: "count", URL: url, Max: 1, File: file, Number: 40})
-			children = append(children, c)
-		}
-		for _, c := range children {
-			if a := c.Hear(); a.Err != "" {
-				t.Error(a.Err)
-			}
-		}
-		if text, err := os.ReadFile(file); err != nil || string(text) != "200" {
-			t.Errorf("the counter reads %s, %v", text, err)
 		}
 	})
 }
@@ -162,7 +130,7 @@ func TestPlainRandomKills(t *testing.T) {
 			limit = 1
 		}
 		file := filepath.Join(t.TempDir(), "judge")
-		must(t, os.WriteFile(file, nil, 0o600))
+		testkit.Must(t, os.WriteFile(file, nil, 0o600))
 		steady := make([]*child, 4)
 		for i := range steady {
 			steady[i] = startChild(t)
@@ -192,7 +160,7 @@ func TestPlainRandomKills(t *testing.T) {
 		t.Logf("%d killed", kills)
 		s := newStore(t, url)
 		for range limit {
-			take(t, s, limit)
+			TakeUnit(t, s, limit)
 		}
 		if !busy(t, s, limit) {
 			t.Error("more slots than there are")
@@ -206,7 +174,7 @@ func TestBindMax(t *testing.T) {
 		s := newStore(t, url)
 		var held []locks.Lease
 		for i, want := range []string{"[0]", "[1]", "[2]"} {
-			held = append(held, take(t, s, 3))
+			held = append(held, TakeUnit(t, s, 3))
 			if slots(held[i]) != want {
 				t.Errorf("slot %s, want %s", slots(held[i]), want)
 			}
@@ -214,11 +182,11 @@ func TestBindMax(t *testing.T) {
 		if !busy(t, s, 3) {
 			t.Error("a fourth came in")
 		}
-		if all := entries(t, s); len(all) != 3 || all[2].PID != os.Getpid() || !slices.Equal(all[2].Slots, []int{2}) {
+		if all := List(t, s, ""); len(all) != 3 || all[2].PID != os.Getpid() || !slices.Equal(all[2].Slots, []int{2}) {
 			t.Errorf("%+v", all)
 		}
-		release(t, held[1])
-		if again := take(t, s, 3); slots(again) != "[1]" {
+		Release(t, held[1])
+		if again := TakeUnit(t, s, 3); slots(again) != "[1]" {
 			t.Errorf("slot %s, want the free one", slots(again))
 		}
 	})
@@ -229,16 +197,16 @@ func TestLockFileShared(t *testing.T) {
 	for _, kind := range []string{"flock", "fcntl"} {
 		t.Run(kind, func(t *testing.T) {
 			s := newStore(t, kinds()[kind](t))
-			one, other := take(t, s, 0), take(t, s, 0)
+			one, other := TakeUnit(t, s, 0), TakeUnit(t, s, 0)
 			if slots(one) != "[]" || !busy(t, s, 1) || busy(t, s, 0) {
 				t.Errorf("slots %s, writer kept out %v, reader %v", slots(one), busy(t, s, 1), busy(t, s, 0))
 			}
-			release(t, one)
+			Release(t, one)
 			if !busy(t, s, 1) {
 				t.Error("a writer beside a reader")
 			}
-			release(t, other)
-			take(t, s, 1)
+			Release(t, other)
+			TakeUnit(t, s, 1)
 			if !busy(t, s, 0) {
 				t.Error("a reader beside a writer")
 			}
@@ -251,15 +219,15 @@ func TestLockFileShared(t *testing.T) {
 func TestPlainNested(t *testing.T) {
 	onEach(t, false, func(t *testing.T, url string) {
 		s := newStore(t, url)
-		outer := take(t, s, 1)
-		r := request(t, s, 1, true)
+		outer := TakeUnit(t, s, 1)
+		r := NewRequest(t, "label", NoWait)
 		r.Within = []locks.Ref{outer.Grant().Ref}
 		_, err := s.Join(background, r)
 		var nested *locks.NestedError
 		if !errors.As(err, &nested) || nested.Inside != outer.Grant().Ref {
 			t.Errorf("Join = %v", err)
 		}
-		release(t, outer)
+		Release(t, outer)
 
 		c := startChild(t)
 		c.Ask(call{Do: "take", URL: url, Max: 1})
@@ -280,7 +248,7 @@ func TestPlainApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			one, other := newStore(t, fresh(t)), newStore(t, fresh(t))
-			take(t, one, 1)
+			TakeUnit(t, one, 1)
 			if busy(t, other, 1) {
 				t.Error("one keeps the other out")
 			}
@@ -336,7 +304,7 @@ func TestPlainURLs(t *testing.T) {
 		"bind:///tmp/with%20blanks": "bind:///tmp/with%20blanks",
 	} {
 		s, err := open.Store(url)
-		must(t, err)
+		testkit.Must(t, err)
 		if s.URL() != same {
 			t.Errorf("%s is %s, want %s", url, s.URL(), same)
 		}
