@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -18,13 +19,7 @@ func examineIn(t *testing.T, scheme, dir string) map[string]locks.Finding {
 	t.Helper()
 	s, err := Open(scheme + "://" + dir)
 	testkit.Must(t, err)
-	found, err := s.Examine(context.Background(), time.Minute)
-	testkit.Must(t, err)
-	by := map[string]locks.Finding{}
-	for _, f := range found {
-		by[f.Subject] = f
-	}
-	return by
+	return Examine(t, s)
 }
 
 // A directory that can be used: the trials say so and leave nothing.

@@ -10,27 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
-
-// examine gives the findings by their subjects.
-func examine(t *testing.T, s *Store) map[string]locks.Finding {
-	t.Helper()
-	found, err := s.Examine(context.Background(), 0)
-	testkit.Must(t, err)
-	by := map[string]locks.Finding{}
-	for _, f := range found {
-		by[f.Subject] = f
-	}
-	return by
-}
-
-func level(t *testing.T, found map[string]locks.Finding, subject string, want locks.Level, says string) {
-	t.Helper()
-	if f, ok := found[subject]; !ok || f.Level != want || !strings.Contains(f.What, says) {
-		t.Errorf("%s: %+v, want %s and %q", subject, f, want, says)
-	}
-}
 
 // What is in the directory is told, and whose it is, and
 // the trial's own file is gone afterwards.
@@ -42,22 +24,22 @@ func TestDoctorUsers(t *testing.T) {
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, fileName("strange")), []byte("a text"), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
 	testkit.Must(t, os.Chown(filepath.Join(dir, fileName("old")), somebody, somebody))
-	found := examine(t, newStore(t, dir))
-	level(t, found, "users", locks.OK, "2 lock files, 1 of user 4242")
-	level(t, found, "mode", locks.Note, "1777")
-	level(t, found, "rehearsal", locks.OK, "given back")
+	found := Examine(t, newStore(t, dir))
+	Level(t, found, "users", locks.OK, "2 lock files, 1 of user 4242")
+	Level(t, found, "mode", locks.Note, "1777")
+	Level(t, found, "rehearsal", locks.OK, "given back")
 	files, err := os.ReadDir(dir)
 	testkit.Must(t, err)
 	if len(files) != 3 {
 		t.Errorf("left behind: %v", files)
 	}
 	testkit.Must(t, unix.Chmod(dir, 0o777))
-	level(t, examine(t, newStore(t, dir)), "mode", locks.Note, "without the sticky bit")
-	if f, told := examine(t, newStore(t, dir))["owner"]; told {
+	Level(t, Examine(t, newStore(t, dir)), "mode", locks.Note, "without the sticky bit")
+	if f, told := Examine(t, newStore(t, dir))["owner"]; told {
 		t.Errorf("%+v", f)
 	}
 	testkit.Must(t, os.Chown(dir, somebody, somebody))
-	level(t, examine(t, newStore(t, dir)), "owner", locks.Note, "belongs to user 4242")
+	Level(t, Examine(t, newStore(t, dir)), "owner", locks.Note, "belongs to user 4242")
 }
 
 // The default directory that somebody else has taken, or that others may write,

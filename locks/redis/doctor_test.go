@@ -9,48 +9,23 @@ import (
 	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
-
-// examine gives the findings by their subjects.
-func examine(t *testing.T, url string) map[string]locks.Finding {
-	t.Helper()
-	found, err := open(t, url).Examine(background, 30*time.Second)
-	testkit.Must(t, err)
-	by := map[string]locks.Finding{}
-	for _, f := range found {
-		by[f.Subject] = f
-		if f.What == "" || f.Subject == "" || (f.Level != locks.OK && f.Why == "") {
-			t.Errorf("says too little: %+v", f)
-		}
-	}
-	return by
-}
-
-func level(t *testing.T, found map[string]locks.Finding, subject string, want locks.Level) {
-	t.Helper()
-	timed := subject == "rehearsal" || subject == "wake-up"
-	if timed && want == locks.OK && found[subject].Level == locks.Note {
-		return // a busy machine is slow, and doctor says so
-	}
-	if f, ok := found[subject]; !ok || f.Level != want {
-		t.Errorf("%s: %q %+v, want %s", subject, f.Level, f, want)
-	}
-}
 
 // A good server: nothing but notes, and nothing stays behind.
 func TestDoctorGood(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes")
-	found := examine(t, server.URL())
+	found := Examine(t, open(t, server.URL()))
 	for subject, f := range found {
 		if f.Level != locks.OK {
 			t.Errorf("%s: %+v", subject, f)
 		}
 	}
 	for _, subject := range []string{"version", "maxmemory-policy", "persistence", "replicas", "rehearsal", "wake-up"} {
-		level(t, found, subject, locks.OK)
+		Level(t, found, subject, locks.OK)
 	}
 	if keys := server.Do("KEYS", "*"); len(keys.([]any)) != 0 {
 		t.Errorf("left behind: %v", keys)
@@ -61,27 +36,27 @@ func TestDoctorGood(t *testing.T) {
 func TestDoctorEviction(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
-	found := examine(t, server.URL())
-	level(t, found, "maxmemory-policy", locks.Problem)
-	level(t, found, "persistence", locks.Note)
+	found := Examine(t, open(t, server.URL()))
+	Level(t, found, "maxmemory-policy", locks.Problem)
+	Level(t, found, "persistence", locks.Note)
 	server.Do("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
-	level(t, examine(t, server.URL()), "maxmemory-policy", locks.Problem)
+	Level(t, Examine(t, open(t, server.URL())), "maxmemory-policy", locks.Problem)
 	server.Do("CONFIG", "SET", "maxmemory-policy", "noeviction")
-	level(t, examine(t, server.URL()), "maxmemory-policy", locks.OK)
+	Level(t, Examine(t, open(t, server.URL())), "maxmemory-policy", locks.OK)
 }
 
 func TestDoctorRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	found := examine(t, user(t, server, "-info", "-config"))
-	level(t, found, "INFO", locks.Problem)
-	level(t, found, "rehearsal", locks.OK)
-	level(t, examine(t, user(t, server, "-info")+"?quarantine=0"), "INFO", locks.Note)
-	found = examine(t, user(t, server, "-subscribe", "resetchannels", "+info"))
-	level(t, found, "wake-up", locks.Note)
-	level(t, found, "rehearsal", locks.OK)
-	found = examine(t, user(t, server, "-@scripting"))
-	level(t, found, "rehearsal", locks.Problem)
+	found := Examine(t, open(t, user(t, server, "-info", "-config")))
+	Level(t, found, "INFO", locks.Problem)
+	Level(t, found, "rehearsal", locks.OK)
+	Level(t, Examine(t, open(t, user(t, server, "-info")+"?quarantine=0")), "INFO", locks.Note)
+	found = Examine(t, open(t, user(t, server, "-subscribe", "resetchannels", "+info")))
+	Level(t, found, "wake-up", locks.Note)
+	Level(t, found, "rehearsal", locks.OK)
+	found = Examine(t, open(t, user(t, server, "-@scripting")))
+	Level(t, found, "rehearsal", locks.Problem)
 }
 
 // Slow: a replica takes seconds to connect.
@@ -93,10 +68,10 @@ func TestDoctorReplica(t *testing.T) {
 		text, _ := master.Do("INFO", "replication").(string)
 		return strings.Contains(text, "connected_slaves:1")
 	})
-	level(t, examine(t, master.URL()), "replicas", locks.Note)
-	level(t, examine(t, master.URL("min-replicas=1")), "replicas", locks.OK)
-	found := examine(t, replica.URL("quarantine=0"))
-	level(t, found, "role", locks.Problem)
+	Level(t, Examine(t, open(t, master.URL())), "replicas", locks.Note)
+	Level(t, Examine(t, open(t, master.URL("min-replicas=1"))), "replicas", locks.OK)
+	found := Examine(t, open(t, replica.URL("quarantine=0")))
+	Level(t, found, "role", locks.Problem)
 	if f, ok := found["rehearsal"]; ok {
 		t.Errorf("tried all the same: %+v", f)
 	}
@@ -116,13 +91,13 @@ func TestDoctorOutage(t *testing.T) {
 func TestDoctorMany(t *testing.T) {
 	t.Parallel()
 	sentinels := redistest.StartSentinel(t)
-	found := examine(t, sentinels.URL())
-	level(t, found, "replicas", locks.Note)
-	level(t, found, "rehearsal", locks.OK)
+	found := Examine(t, open(t, sentinels.URL()))
+	Level(t, found, "replicas", locks.Note)
+	Level(t, found, "rehearsal", locks.OK)
 	c := redistest.StartCluster(t)
-	found = examine(t, c.URL("quarantine=0"))
+	found = Examine(t, open(t, c.URL("quarantine=0")))
 	for _, subject := range []string{"cluster", "maxmemory-policy", "rehearsal", "wake-up"} {
-		level(t, found, subject, locks.OK)
+		Level(t, found, subject, locks.OK)
 	}
 	c.Nodes[1].Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
 	s := open(t, c.URL("quarantine=0"))

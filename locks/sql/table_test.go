@@ -349,7 +349,7 @@ func TestNoMark(t *testing.T) {
 		if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "golock_made") {
 			t.Errorf("warnings %q", w)
 		}
-		level(t, examine(t, f, url), "mark", locks.Note)
+		Level(t, examine(t, f, url), "mark", locks.Note)
 		url = b.server.URL(b.name, "quarantine=0", "table=marked")
 		if found, ok := examine(t, f, url)["mark"]; ok {
 			t.Errorf("before the first use: %+v", found)

@@ -1,0 +1,43 @@
+package locktest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/test/testkit"
+)
+
+// Examine gives what a store says to doctor, by subject. No secret may be in it.
+func Examine(t testing.TB, s locks.Store, secrets ...string) map[string]locks.Finding {
+	t.Helper()
+	found, err := s.Examine(context.Background(), 30*time.Second)
+	testkit.Must(t, err)
+	by := map[string]locks.Finding{}
+	for _, f := range found {
+		by[f.Subject] = f
+		if f.What == "" || f.Subject == "" || (f.Level != locks.OK && f.Why == "") {
+			t.Errorf("says too little: %+v", f)
+		}
+		for _, secret := range secrets {
+			if strings.Contains(f.What+f.Why+f.Fix+f.Text, secret) {
+				t.Errorf("tells a secret: %+v", f)
+			}
+		}
+	}
+	return by
+}
+
+// Level fails unless the finding has that level and says so much.
+func Level(t testing.TB, found map[string]locks.Finding, subject string, want locks.Level, says ...string) {
+	t.Helper()
+	timed := subject == "rehearsal" || subject == "wake-up"
+	if timed && want == locks.OK && found[subject].Level == locks.Note {
+		return // a busy machine is slow, and doctor says so
+	}
+	if f, ok := found[subject]; !ok || f.Level != want || !strings.Contains(f.What, strings.Join(says, "")) {
+		t.Errorf("%s: %+v, want %s %q", subject, f, want, says)
+	}
+}
