@@ -212,14 +212,23 @@ func testLeave(t *testing.T, w *world) {
 	behind.expect("granted")
 }
 
-// The slot of a holder that was killed goes to the next.
+// The slot of a holder that was killed goes to the next that lives, however many waiters
+// have died with it.
 func testKilledHolder(t *testing.T, w *world) {
 	holder := w.join(t, request(t, "n", 1, w.mortal))
 	holder.expect("granted")
-	next := w.join(t, request(t, "n", 1))
+	dead := []*peer{holder}
+	for range 5 {
+		p := w.join(t, request(t, "n", 1, w.mortal))
+		p.expect("queued")
+		dead = append(dead, p)
+	}
+	next := w.join(t, request(t, "n", 1, w.mortal))
 	next.expect("queued")
 	next.silent()
-	holder.kill()
+	for _, p := range dead {
+		p.kill()
+	}
 	next.expect("granted")
 }
 
