@@ -213,7 +213,7 @@ func testLeave(t *testing.T, w *world) {
 }
 
 // The slot of a holder that was killed goes to the next that lives, however many waiters
-// have died with it.
+// have died with it, and however seldom it looks.
 func testKilledHolder(t *testing.T, w *world) {
 	holder := w.join(t, request(t, "n", 1, w.mortal))
 	holder.expect("granted")
@@ -223,7 +223,7 @@ func testKilledHolder(t *testing.T, w *world) {
 		p.expect("queued")
 		dead = append(dead, p)
 	}
-	next := w.join(t, request(t, "n", 1, w.mortal))
+	next := w.join(t, request(t, "n", 1, TTL(time.Hour)))
 	next.expect("queued")
 	next.silent()
 	for _, p := range dead {

@@ -30,9 +30,12 @@ local function queueUp(mine, at, before)
     local ends = redis.call('ZRANGE', H, 0, 0, 'WITHSCORES')[2]
     if ends then recheck = math.min(recheck, msUntil(ends) + 1) end
     if quiet > now then recheck = math.min(recheck, msUntil(quiet) + 1) end
-  elseif before == 1 then
-    local over = redis.call('ZSCORE', D, first())
-    if over then recheck = math.min(recheck, msUntil(over) + 1) end
+  else -- the next may all have died, with the holder
+    local over = 0
+    for _, near in ipairs(redis.call('ZRANGE', Q, 0, math.min(before, 3) - 1)) do
+      over = math.max(over, tonumber(redis.call('ZSCORE', D, near)) or 0)
+    end
+    if over > 0 then recheck = math.min(recheck, msUntil(over) + 1) end
   end
   return math.max(recheck, 1)
 end

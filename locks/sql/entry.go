@@ -80,15 +80,15 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	e.mu.Unlock()
 	sent := e.store.clock()
 	if step == lease.Join && !failed { // after a failure one attempt is enough
-		if place, ok := e.session.prolongPlace(ctx, e.ref.Key.String(), k); ok {
+		if place, late, ok := e.session.prolongPlace(ctx, e.ref.Key.String(), k); ok {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			a := lease.Answer{Verdict: lease.Queued, Place: place, Recheck: k.ttl / 3}
+			recheck := k.ttl / 3
 			if k.mine.conn == 0 {
-				a.Recheck = e.pause(place - 1)
+				recheck = e.pause(place - 1)
 			}
 			e.moveTo(place)
-			return a, sent, nil
+			return lease.Answer{Verdict: lease.Queued, Place: place, Recheck: min(recheck, late+time.Millisecond)}, sent, nil
 		}
 	}
 	q := e.question(step, k)

@@ -186,12 +186,12 @@ func (t *step) recheck(ahead int, fits bool) time.Duration {
 			look = min(look, span(moment-t.v.now)+time.Millisecond)
 		}
 	}
+	late := int64(0)
+	for i := range t.v.front[:min(ahead, len(t.v.front))] {
+		late = max(late, t.v.front[i].due)
+	}
 	switch {
-	case ahead > 0: // it is the first when those before it are late, who may have died
-		late := int64(0)
-		for i := range t.v.front[:min(ahead, len(t.v.front))] {
-			late = max(late, t.v.front[i].due)
-		}
+	case late > t.v.now: // then it is the first: those before it may have died
 		sooner(late)
 	case fits:
 		sooner(t.quarantineEnd())

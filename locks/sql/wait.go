@@ -17,17 +17,17 @@ const nearPlaces = 3
 
 // prolongPlace prolongs the place of a waiter, if a third of its time is over, and looks how far it
 // has come. Only its own row is written, so that a long queue does not hold up the grants at its front.
-// Where that is not enough (ok is false) the waiter has to make a step: if it has come near, if all who
-// are near are late (they may have died with the holder), if it could be woken from now on, and
-// after anything that is not as usual.
-func (c *session) prolongPlace(ctx context.Context, key string, k known) (place int, ok bool) {
+// After late all who are near may have died, with the holder. Where that is not enough (ok is
+// false) the waiter has to make a step: if it has come near, if all who are near are late, if it
+// could be woken from now on, and after anything that is not as usual.
+func (c *session) prolongPlace(ctx context.Context, key string, k known) (place int, late time.Duration, ok bool) {
 	s := c.store
 	if k.place <= nearPlaces {
-		return 0, false
+		return 0, 0, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, lease.AttemptLimit(k.ttl))
 	defer cancel()
-	ahead, there, inTime, wakes := 0, 0, 0, k.mine.conn != 0
+	ahead, there, wakes := 0, 0, k.mine.conn != 0
 	err := c.guard(func() error {
 		if wakes && (c.conn == nil || c.number != k.mine.conn) {
 			return lease.NoAnswer{}
@@ -36,18 +36,18 @@ func (c *session) prolongPlace(ctx context.Context, key string, k known) (place 
 		waiting := fmt.Sprintf("FROM %[1]s WHERE lock_key='%[2]s' AND state='W' AND ord>=(SELECT low FROM %[1]s WHERE lock_key='%[2]s' AND entry_id='')", s.table, key)
 		answers, err := c.ask(ctx, fmt.Sprintf("%[1]s;UPDATE %[2]s SET ends=%[3]s+%[4]d,due=%[3]s+%[5]d WHERE lock_key='%[6]s' AND entry_id='%[7]s' AND state='W' AND (ends<%[3]s+%[5]d OR due<%[3]s+%[8]d);"+
 			"SELECT COUNT(*)-1,COALESCE(SUM(CASE WHEN entry_id='%[7]s' THEN 1 ELSE 0 END),0),"+
-			"(SELECT COUNT(*) FROM (SELECT due %[9]s ORDER BY ord LIMIT %[10]d) near WHERE due>%[3]s) %[9]s AND ord<='%[11]s';%[12]s",
+			"(SELECT COALESCE(MAX(due),0) FROM (SELECT due %[9]s ORDER BY ord LIMIT %[10]d) near)-%[3]s %[9]s AND ord<='%[11]s';%[12]s",
 			s.dialect.Begin(lockWait), s.table, clock, micros(k.ttl), micros(k.ttl*2/3), key, k.mine.ID, micros(k.ttl/3), waiting, nearPlaces, order(k.mine.Claim), s.dialect.Commit(false)))
 		if err != nil {
 			return err
 		}
 		var n numbers
 		row := answers[0][0]
-		ahead, there, inTime = n.count(row[0]), n.count(row[1]), n.count(row[2])
+		ahead, there, late = n.count(row[0]), n.count(row[1]), span(n.read(row[2]))
 		return n.err
 	})
-	near := there == 0 || inTime == 0 || ahead < nearPlaces || !wakes && ahead < s.listeners()
-	return ahead + 1, err == nil && !near
+	near := there == 0 || late <= 0 || ahead < nearPlaces || !wakes && ahead < s.listeners()
+	return ahead + 1, late, err == nil && !near
 }
 
 // checkInterval is how long a waiter sleeps before it looks, without a lock, whether a wake-up was
