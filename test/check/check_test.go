@@ -232,7 +232,7 @@ func TestOtherTools(t *testing.T) {
 		return file + " {}"
 	}
 	atomically := script("mkdir-lock", "until mkdir "+dir+"/d 2>/dev/null; do sleep 0.01; done\n\"$@\"\nrmdir "+dir+"/d\n")
-	testThenCreate := script("test-then-create", "while [ -e "+dir+"/l ]; do sleep 0.001; done\n: >"+dir+"/l\n\"$@\"\nrm -f "+dir+"/l\n")
+	testThenCreate := script("test-then-create", "while [ -e "+dir+"/l ]; do sleep 0.001; done\nsleep 0.002\n: >"+dir+"/l\n\"$@\"\nrm -f "+dir+"/l\n")
 	sloppy := script("not-waiting", "flock -n "+dir+"/n \"$@\"\n:\n")
 	for _, c := range []struct {
 		name, template string
@@ -249,7 +249,7 @@ func TestOtherTools(t *testing.T) {
 		{"golock that does not, killed", testkit.Golock + " run --close --store local://" + dir + "/store --name c -- {}", []string{"--loops", "100", "--kill", "50"}, false, "inside at the same time"},
 		{"env", "env {}", []string{"--loops", "60"}, false, "inside at the same time"},
 		{"env with several", "env {}", []string{"--loops", "60", "--max", "3"}, false, "inside at the same time"},
-		{"test, then create", testThenCreate, []string{"--loops", "300"}, false, "were inside at the same time"},
+		{"test, then create", testThenCreate, []string{"--loops", "100"}, false, "were inside at the same time"},
 		{"wider than allowed", testkit.Golock + " run --store local://" + dir + "/store --name w --max 2 -- {}", []string{"--loops", "60"}, false, "2 were inside at the same time"},
 		{"not waiting", sloppy, []string{"--loops", "40"}, false, "ended without having done their work"},
 	} {
