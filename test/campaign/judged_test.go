@@ -67,6 +67,10 @@ func TestJudgeIsContent(t *testing.T) {
 			h.server, h.runs[1].Max, third(h).Max = false, 0, 0
 			h.runs[2].started, h.runs[2].lives[0].fence = 30*ms, 8
 		},
+		"one that waits for a quarantine only has no place": func(h *history) {
+			h.runs[1].NoWait, third(h).started = true, 30*ms
+			h.runs[2].lives[0].fence = 8
+		},
 		"the end of a command is heard of late": func(h *history) {
 			h.runs[0].lives[0].to, h.runs[0].ended = 500*ms, 600*ms
 		},

@@ -227,7 +227,7 @@ func (h *history) order(all *findings) {
 // overtook reports whether b was served before a, which waited when b was started.
 func (h *history) overtook(b, a *run) bool {
 	ca, cb := a.command(), b.command()
-	if a.queued == 0 || a.queued >= b.started || ca.fence < cb.fence || a.Priority < b.Priority ||
+	if a.queued == 0 || a.queued >= b.started || a.NoWait || ca.fence < cb.fence || a.Priority < b.Priority ||
 		a.Replace != "" || b.Replace != "" {
 		return false
 	}
