@@ -27,7 +27,7 @@ import (
 // subreaper. If the watchdog is gone, golock, which is one too, inherits the tree and ends it.
 //
 // golock signals the command itself. The watchdog tells of the command's end at once but reaps it
-// only when golock has heard of it, or past the deadline: no other process has its number till then.
+// only when golock has been told, or past the deadline: no other process has its number till then.
 
 // WatchdogName is the first argument of a process that is to be a watchdog.
 const WatchdogName = "golock-watchdog"

@@ -40,7 +40,7 @@ type watchdogProcess struct {
 	pid       int           // of the command; 0: none, or reaped
 	reported  bool          // that it has ended
 	childless bool          // and that nothing is left
-	stops     int           // reported since golock was last heard of
+	stops     int           // reported since the last message of golock
 }
 
 // maxStops bounds what a golock that does not listen is sent, so that there is room for the rest.

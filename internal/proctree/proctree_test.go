@@ -42,9 +42,7 @@ func TestDescendants(t *testing.T) {
 	BecomeSubreaper()
 	cmd := exec.Command("/bin/sh", "-c", "setsid sleep 1000 & sh -c 'sleep 1000 & wait' & wait")
 	testkit.Must(t, cmd.Start())
-	for end := time.Now().Add(10 * time.Second); len(children()) < 4 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the family is there", func() bool { return len(children()) >= 4 })
 	pids := func(list []Process) (pids []int) {
 		for _, p := range list {
 			pids = append(pids, p.PID)

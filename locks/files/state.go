@@ -27,7 +27,7 @@ type state struct {
 type member struct {
 	id       string      // the Ref's, in hexadecimal
 	life     int64       // which record of it counts
-	state    queue.State // Gone: was evicted, and has not heard of it. An offer is a grant here
+	state    queue.State // Gone: was evicted, and does not know yet. An offer is a grant here
 	ticket   int64
 	weight   int
 	max      int

@@ -215,21 +215,28 @@ func testLeave(t *testing.T, w *world) {
 // The slot of a holder that was killed goes to the next that lives, however many waiters
 // have died with it, and however seldom it looks.
 func testKilledHolder(t *testing.T, w *world) {
-	holder := w.join(t, request(t, "n", 1, w.mortal))
-	holder.expect("granted")
-	dead := []*peer{holder}
-	for range 5 {
-		p := w.join(t, request(t, "n", 1, w.mortal))
-		p.expect("queued")
-		dead = append(dead, p)
+	var dead, living []*peer
+	for _, waiters := range []int{0, 5} {
+		name := fmt.Sprint(waiters, " die with it")
+		holder := w.join(t, request(t, name, 1, w.mortal))
+		holder.expect("granted")
+		dead = append(dead, holder)
+		for range waiters {
+			p := w.join(t, request(t, name, 1, w.mortal))
+			p.expect("queued")
+			dead = append(dead, p)
+		}
+		next := w.join(t, request(t, name, 1, TTL(time.Hour)))
+		next.expect("queued")
+		next.silent()
+		living = append(living, next)
 	}
-	next := w.join(t, request(t, "n", 1, TTL(time.Hour)))
-	next.expect("queued")
-	next.silent()
 	for _, p := range dead {
 		p.kill()
 	}
-	next.expect("granted")
+	for _, p := range living {
+		p.expect("granted")
+	}
 }
 
 // Waiters that were killed, the first or any other, do not stall the rest and

@@ -80,7 +80,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	e.mu.Unlock()
 	sent := e.store.clock()
 	if step == lease.Join && !failed { // after a failure one attempt is enough
-		if place, late, ok := e.session.prolongPlace(ctx, e.ref.Key.String(), k); ok {
+		if place, lateIn, ok := e.session.prolongPlace(ctx, e.ref.Key.String(), k); ok {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			recheck := k.ttl / 3
@@ -88,7 +88,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 				recheck = e.pause(place - 1)
 			}
 			e.moveTo(place)
-			return lease.Answer{Verdict: lease.Queued, Place: place, Recheck: min(recheck, late+time.Millisecond)}, sent, nil
+			return lease.Answer{Verdict: lease.Queued, Place: place, Recheck: min(recheck, lateIn+time.Millisecond)}, sent, nil
 		}
 	}
 	q := e.question(step, k)

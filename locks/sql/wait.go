@@ -17,10 +17,10 @@ const nearPlaces = 3
 
 // prolongPlace prolongs the place of a waiter, if a third of its time is over, and looks how far it
 // has come. Only its own row is written, so that a long queue does not hold up the grants at its front.
-// After late all who are near may have died, with the holder. Where that is not enough (ok is
-// false) the waiter has to make a step: if it has come near, if all who are near are late, if it
-// could be woken from now on, and after anything that is not as usual.
-func (c *session) prolongPlace(ctx context.Context, key string, k known) (place int, late time.Duration, ok bool) {
+// In lateIn all who are near will be late if they do not look: they may have died with the
+// holder. Where that is not enough (ok is false) the waiter has to make a step: if it has come near, if
+// all who are near are late, if it could be woken from now on, and after anything that is not as usual.
+func (c *session) prolongPlace(ctx context.Context, key string, k known) (place int, lateIn time.Duration, ok bool) {
 	s := c.store
 	if k.place <= nearPlaces {
 		return 0, 0, false
@@ -43,11 +43,11 @@ func (c *session) prolongPlace(ctx context.Context, key string, k known) (place 
 		}
 		var n numbers
 		row := answers[0][0]
-		ahead, there, late = n.count(row[0]), n.count(row[1]), span(n.read(row[2]))
+		ahead, there, lateIn = n.count(row[0]), n.count(row[1]), span(n.read(row[2]))
 		return n.err
 	})
-	near := there == 0 || late <= 0 || ahead < nearPlaces || !wakes && ahead < s.listeners()
-	return ahead + 1, late, err == nil && !near
+	near := there == 0 || lateIn <= 0 || ahead < nearPlaces || !wakes && ahead < s.listeners()
+	return ahead + 1, lateIn, err == nil && !near
 }
 
 // checkInterval is how long a waiter sleeps before it looks, without a lock, whether a wake-up was
