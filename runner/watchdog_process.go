@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -98,8 +97,11 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 	}
 	w.relay.Watch(socket, w.timer.fd)
 	proctree.BecomeSubreaper()
-	name := append([]byte(WatchdogName), 0)
-	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)
+	// Not by prctl(2): it names this thread, which need not be the first.
+	if fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
+		_, _ = unix.Write(fd, []byte(WatchdogName))
+		unix.Close(fd)
+	}
 	w.cmd.path, _ = execvp.Find(w.cmd.argv[0])
 	return w, nil
 }

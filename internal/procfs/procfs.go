@@ -20,15 +20,19 @@ const TicksPerSecond = 100
 // Stat is a part of /proc/PID/stat. Of a process that is not there it is zero.
 type Stat struct {
 	PID    int
-	State  byte // R S D T Z ...
+	State  byte // R S D T Z ... of its first thread
 	Parent int
 	Group  int
 	Start  int64 // clock ticks since boot: a later process of the same number has another
+
+	threads int // that have not ended, and the first one
 }
 
-// Alive reports whether the process is there and is no zombie. The first thread
-// of a live process may be one.
-func (s Stat) Alive() bool { return s.State != 0 && s.State != 'Z' && s.State != 'X' }
+// Alive reports whether the process is there and is no zombie. If its first thread
+// is one, others may run.
+func (s Stat) Alive() bool {
+	return s.State != 0 && s.State != 'X' && (s.State != 'Z' || s.threads > 1)
+}
 
 // Stopped reports whether a signal or a debugger has stopped the process.
 func (s Stat) Stopped() bool { return s.State == 'T' || s.State == 't' }
@@ -80,6 +84,7 @@ func ParseStat(text string) (s Stat, err error) {
 	s.State = field[0][0]
 	s.Parent, _ = strconv.Atoi(field[1])
 	s.Group, _ = strconv.Atoi(field[2])
+	s.threads, _ = strconv.Atoi(field[17])
 	s.Start, _ = strconv.ParseInt(field[19], 10, 64)
 	return s, nil
 }

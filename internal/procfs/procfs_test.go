@@ -9,9 +9,9 @@ import (
 )
 
 func TestParseStat(t *testing.T) {
-	text := "42 (a) R (b (c) T 7 8 9 1025 9 0 0 0 0 0 0 0 0 0 20 0 1 0 123456789 5 6\n"
+	text := "42 (a) R (b (c) T 7 8 9 1025 9 0 0 0 0 0 0 0 0 0 20 0 3 0 123456789 5 6\n"
 	got, err := ParseStat(text)
-	want := Stat{PID: 42, State: 'T', Parent: 7, Group: 8, Start: 123456789}
+	want := Stat{PID: 42, State: 'T', Parent: 7, Group: 8, Start: 123456789, threads: 3}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}

@@ -26,9 +26,9 @@ func Live() []Process {
 	return list
 }
 
-// family lists the descendants of this process, zombies included: one may be the dead first thread of
-// a process that lives. It reads the kernel's lists of children: much faster than Live on a large
-// system, and just as incomplete. It reports false where the kernel has no such lists.
+// family lists the live descendants of this process. It reads the kernel's lists of children: much
+// faster than Live on a large system, and just as incomplete. It reports false where the kernel has no
+// such lists.
 func family() ([]Process, bool) {
 	var list []Process
 	for next := []int{unix.Getpid()}; len(next) > 0; next = next[1:] {
@@ -37,7 +37,7 @@ func family() ([]Process, bool) {
 			return nil, false
 		}
 		for _, pid := range children {
-			if p, err := procfs.ReadStat(pid); err == nil {
+			if p, err := procfs.ReadStat(pid); err == nil && p.Alive() {
 				list, next = append(list, p), append(next, pid)
 			}
 		}

@@ -64,3 +64,32 @@ func TestDescendants(t *testing.T) {
 		t.Errorf("%d ended, left %+v", ended, children())
 	}
 }
+
+const endFirstThread = "PROCTREE_TEST_END_FIRST_THREAD"
+
+// init runs on the first thread of the process.
+func init() {
+	if os.Getenv(endFirstThread) != "" {
+		go time.Sleep(time.Hour) // it is killed
+		_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	}
+}
+
+// A process lives until its last thread has ended.
+func TestFirstThreadEnds(t *testing.T) {
+	child := exec.Command("/proc/self/exe")
+	child.Env = append(os.Environ(), endFirstThread+"=1")
+	testkit.Must(t, child.Start())
+	testkit.Eventually(t, "the first thread has ended", func() bool {
+		s, err := procfs.ReadStat(child.Process.Pid)
+		testkit.Must(t, err)
+		return s.State == 'Z'
+	})
+	all := children()
+	if family, ok := family(); len(all) != 1 || (ok && len(family) != 1) {
+		t.Errorf("found %+v and %+v, want one that lives", family, all)
+	}
+	testkit.Must(t, child.Process.Kill())
+	testkit.Eventually(t, "the process has ended", func() bool { return len(children()) == 0 })
+	_ = child.Wait()
+}

@@ -120,11 +120,11 @@ func (x *examination) noInfo(err error) {
 }
 
 func (x *examination) version(info map[string]string) {
-	name, version := "Redis", info["redis_version"]
+	name, version, mode := "Redis", info["redis_version"], info["redis_mode"]
 	if v := info["valkey_version"]; v != "" {
-		name, version = "Valkey", v
+		name, version, mode = "Valkey", v, info["server_mode"]
 	}
-	what := name + " " + locks.Printable(version, 40) + ", " + locks.Printable(info["redis_mode"], 20)
+	what := name + " " + locks.Printable(version, 40) + ", " + locks.Printable(mode, 20)
 	var major, minor int
 	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); name == "Redis" && n == 2 && (major < 6 || major == 6 && minor < 2) {
 		x.Add(locks.Problem, "version", what, "golock is made for 6.2 and later, and not tried with older ones", "a newer server")

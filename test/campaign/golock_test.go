@@ -164,7 +164,10 @@ var strikes = map[kind]strike{
 func (r *round) make(f planned) {
 	made := fault{kind: f.Kind, token: -1, host: -1, from: monotonic()}
 	done := false
-	if s, ok := strikes[f.Kind]; !ok {
+	if f.Kind == killHost {
+		made.host, done = f.Pick%hosts, true
+		r.killHost(made.host)
+	} else if s, ok := strikes[f.Kind]; !ok {
 		made.host, done = r.site.fault(f)
 	} else if u, command := r.target(f); u != nil {
 		made.token, made.from = u.Token, monotonic()
@@ -208,6 +211,32 @@ func (s strike) hit(f planned, golock, command *os.Process) (done bool) {
 		}
 	}
 	return done
+}
+
+// killHost ends all golocks and guards of a host, as a loss of its power would.
+func (r *round) killHost(host int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var victims []*os.Process
+	var hit []fault
+	for _, u := range r.runs {
+		if u.Host != host || u.process == nil || u.ended != 0 {
+			continue
+		}
+		one := fault{kind: killWaiter, token: u.Token, host: -1}
+		if guard := guardOf(u.process); guard != nil {
+			one.kind, victims = killBoth, append(victims, guard)
+		}
+		victims, hit = append(victims, u.process), append(hit, one)
+	}
+	from := monotonic()
+	for _, v := range victims {
+		_ = v.Signal(kill)
+	}
+	for _, one := range hit {
+		one.from, one.to = from, monotonic()
+		r.faults = append(r.faults, one)
+	}
 }
 
 // guardOf gives the guard of a golock; nil: it has none.

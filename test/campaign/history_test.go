@@ -120,6 +120,7 @@ const (
 	term         kind = "TERM to golock"
 	interrupt    kind = "INT to golock"
 	suspend      kind = "TSTP and CONT to a waiter"
+	killHost     kind = "kill all golocks and watchdogs of a host"
 
 	diskFull     kind = "disk full"
 	removeFiles  kind = "lock files removed"

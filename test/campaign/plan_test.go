@@ -136,6 +136,9 @@ func newPlan(e *engine, seed uint64) *plan {
 			p.Faults = append(p.Faults, f)
 		}
 	}
+	if e.leased && r.IntN(4) == 0 {
+		p.Faults = append(p.Faults, fault([]kind{killHost}, e.window*5/4))
+	}
 	slices.SortStableFunc(p.Faults, func(a, b planned) int { return int(a.At - b.At) })
 	return p
 }

@@ -189,7 +189,8 @@ func (p *proc) commandPID() int {
 func (p *proc) awaitDeath() {
 	p.world.T.Helper()
 	pid := p.commandPID()
-	p.world.Eventually("the command is dead", func() bool { return !p.world.Lives(pid) })
+	// Not Lives: a process loses its environment before it unlocks its files.
+	p.world.Eventually("the command is dead", func() bool { return !testkit.Alive(pid) })
 }
 
 // awaitEnd waits for that of the command, by itself.

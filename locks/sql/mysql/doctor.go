@@ -11,14 +11,15 @@ import (
 )
 
 // MayCreate implements sql.Dialect. The server looks at the right to make a
-// table before it finds that there is nothing to make it like.
+// table, and whether it replicates such a statement (see Create), before it finds that
+// there is nothing to select from.
 func (d dialect) MayCreate(ctx context.Context, ask sql.Ask, table string) (bool, error) {
 	ref, err := locks.NewRef("golock doctor")
 	if err != nil {
 		return false, err
 	}
 	nothing := fmt.Sprintf("%s_%x", table, ref.ID[:6])
-	_, err = ask(ctx, "CREATE TABLE "+d.Quote(table)+" LIKE "+d.Quote(nothing))
+	_, err = ask(ctx, "CREATE TABLE "+d.Quote(table)+" AS SELECT 1 FROM "+d.Quote(nothing))
 	switch v, _, _ := d.Judge(err); {
 	case err == nil, v == sql.Exists: // it has been made in between
 		return true, nil

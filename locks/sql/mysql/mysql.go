@@ -270,6 +270,10 @@ func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
 		return sql.Refused, true, "the database must exist"
 	case 1129, 1130:
 		return sql.Refused, true, ""
+	case 3159:
+		return sql.Refused, true, "the server wants TLS: ?tls=on, or its unix socket"
+	case 4031: // it has closed a connection that nobody used
+		return sql.Transient, false, ""
 	case 1665:
 		return sql.Refused, true, "golock needs binlog_format=ROW or MIXED"
 	case 1021, 1041, 1114, 1037, 1038: // disk, memory, table full

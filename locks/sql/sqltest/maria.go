@@ -28,13 +28,24 @@ FLUSH PRIVILEGES;
 CREATE USER golock@'%' IDENTIFIED BY '` + Password + `';
 `
 
+const mysqlAccounts = "CREATE USER golock@'%' IDENTIFIED BY '" + Password + "';\n"
+
+// mysqld is a variable with the path of a MySQL server, which is run instead of MariaDB.
+const mysqld = "LOCKTEST_MYSQLD"
+
 func (maria) initialize(data string, a *syscall.Credential) error {
+	dir := filepath.Dir(data)
+	file := filepath.Join(dir, "accounts.sql")
+	if path := os.Getenv(mysqld); path != "" {
+		if err := os.WriteFile(file, []byte(mysqlAccounts), 0o644); err != nil {
+			return err
+		}
+		return run(a, dir, "", path, "--no-defaults", "--initialize-insecure", "--datadir="+data, "--tmpdir="+dir, "--init-file="+file)
+	}
 	path, err := lookUp("mariadb-install-db")
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(data)
-	file := filepath.Join(dir, "accounts.sql")
 	if err := os.WriteFile(file, []byte(mariaAccounts), 0o644); err != nil {
 		return err
 	}
@@ -48,8 +59,10 @@ func (maria) settle(s *Server) error {
 }
 
 func (maria) command(s *Server) (path string, args []string, err error) {
-	if path, err = lookUp("mariadbd"); err != nil {
-		return "", nil, err
+	if path = os.Getenv(mysqld); path == "" {
+		if path, err = lookUp("mariadbd"); err != nil {
+			return "", nil, err
+		}
 	}
 	args = []string{
 		"--no-defaults", "--datadir=" + s.data(), "--socket=" + s.Socket, "--pid-file=" + filepath.Join(s.Dir, "pid"), "--tmpdir=" + s.Dir,
