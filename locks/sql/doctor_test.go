@@ -101,7 +101,7 @@ func TestDoctorForgetful(t *testing.T) {
 	t.Run("mariadb", func(t *testing.T) {
 		t.Parallel()
 		f := mariadb()
-		server := f.start(t, "innodb_flush_log_at_trx_commit=2", "log_bin=binlog", "binlog_format=STATEMENT", "sync_binlog=0", "max_connections=12")
+		server := f.start(t, "innodb_flush_log_at_trx_commit=2", "log_bin=binlog", "server_id=1", "binlog_format=STATEMENT", "sync_binlog=0", "max_connections=12")
 		database := server.NewDatabase(t)
 		found := examine(t, f, server.URL(database, "waiters=16"))
 		Level(t, found, "innodb_flush_log_at_trx_commit", locks.Problem)
@@ -136,7 +136,7 @@ func TestDoctorOddTable(t *testing.T) {
 		url := server.URL(database)
 		runOnce(t, f, url)
 		if f.name == "mariadb" {
-			server.Exec(t, database, "ALTER TABLE golock ENGINE=Aria")
+			server.Exec(t, database, "ALTER TABLE golock ENGINE=MyISAM")
 			Level(t, examine(t, f, url), "engine", locks.Problem)
 			server.Exec(t, database, "ALTER TABLE golock ENGINE=InnoDB")
 		}

@@ -15,6 +15,7 @@ import (
 	"golock/locks"
 	. "golock/locks/locktest"
 	"golock/locks/sql"
+	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
 
@@ -31,6 +32,16 @@ func defaults(f family) []string {
 			"timezone='Asia/Tokyo'",
 			"statement_timeout=500",
 			"enable_indexscan=off",
+		}
+	}
+	if sqltest.MySQL() {
+		return []string{
+			"transaction_isolation='READ-COMMITTED'",
+			"transaction_isolation='SERIALIZABLE'",
+			"autocommit=0,transaction_isolation='SERIALIZABLE'",
+			"transaction_read_only=1",
+			"sql_mode='ANSI,PAD_CHAR_TO_FULL_LENGTH'",
+			"max_execution_time=500,time_zone='+09:00'",
 		}
 	}
 	return []string{

@@ -33,6 +33,9 @@ const mysqlAccounts = "CREATE USER golock@'%' IDENTIFIED BY '" + Password + "';\
 // mysqld is a variable with the path of a MySQL server, which is run instead of MariaDB.
 const mysqld = "LOCKTEST_MYSQLD"
 
+// MySQL reports whether the servers are MySQL's own.
+func MySQL() bool { return os.Getenv(mysqld) != "" }
+
 func (maria) initialize(data string, a *syscall.Credential) error {
 	dir := filepath.Dir(data)
 	file := filepath.Join(dir, "accounts.sql")
@@ -40,7 +43,7 @@ func (maria) initialize(data string, a *syscall.Credential) error {
 		if err := os.WriteFile(file, []byte(mysqlAccounts), 0o644); err != nil {
 			return err
 		}
-		return run(a, dir, "", path, "--no-defaults", "--initialize-insecure", "--datadir="+data, "--tmpdir="+dir, "--init-file="+file)
+		return run(a, dir, "", path, "--no-defaults", "--initialize-insecure", "--auto-generate-certs=off", "--datadir="+data, "--tmpdir="+dir, "--init-file="+file)
 	}
 	path, err := lookUp("mariadb-install-db")
 	if err != nil {
@@ -49,7 +52,7 @@ func (maria) initialize(data string, a *syscall.Credential) error {
 	if err := os.WriteFile(file, []byte(mariaAccounts), 0o644); err != nil {
 		return err
 	}
-	return run(a, dir, "", path, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--innodb-log-file-size=8M", "--skip-name-resolve",
+	return run(a, dir, "", path, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--loose-innodb-log-file-size=8M", "--skip-name-resolve",
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--extra-file="+file)
 }
 
@@ -67,11 +70,16 @@ func (maria) command(s *Server) (path string, args []string, err error) {
 	args = []string{
 		"--no-defaults", "--datadir=" + s.data(), "--socket=" + s.Socket, "--pid-file=" + filepath.Join(s.Dir, "pid"), "--tmpdir=" + s.Dir,
 		"--bind-address=" + s.Host, "--port=" + strconv.Itoa(s.Port), "--skip-name-resolve",
-		"--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M",
+		"--innodb-flush-log-at-trx-commit=1", "--loose-innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M",
 		"--innodb-flush-method=nosync", // outlives kill -9; a busy disk delays no commit by seconds
 	}
-	if s.Certificate != "" {
+	switch { // newer servers have TLS without being asked
+	case s.Certificate != "":
 		args = append(args, "--ssl-ca="+s.Certificate, "--ssl-cert="+s.Certificate, "--ssl-key="+s.Key, "--require-secure-transport=on")
+	case MySQL():
+		args = append(args, "--auto-generate-certs=off")
+	default:
+		args = append(args, "--skip-ssl")
 	}
 	for _, o := range s.options {
 		args = append(args, "--"+o)
