@@ -132,7 +132,7 @@ func TestTransitionsWithAWatchdog(t *testing.T) {
 		{"the watchdog is killed", false, nil, Fault, []string{"running -> killing"}},
 		{"the watchdog is killed after the command", true, nil, Fault, []string{"running -> draining", "draining -> killing"}},
 	} {
-		store := newLeasedStore(t, time.Second)
+		store := newLeasedStore(t, 3*time.Second)
 		var drained atomic.Bool
 		store.renew = func() error {
 			if c.tree && !drained.Load() {

@@ -145,7 +145,7 @@ func TestRenewals(t *testing.T) {
 		{"failing", errors.New("a fault made by the test"), Lost},
 		{"panic", nil, Fault},
 	} {
-		store := newLeasedStore(t, time.Second)
+		store := newLeasedStore(t, 3*time.Second)
 		store.renew = func() error {
 			if c.err == nil {
 				panic("a fault made by the test")

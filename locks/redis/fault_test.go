@@ -245,7 +245,7 @@ func TestLeaveFrozenServer(t *testing.T) {
 	start := time.Now()
 	w.Cancel()
 	w.Ended()
-	if d := time.Since(start); d > time.Second {
+	if d := time.Since(start); d > LongTTL/6 {
 		t.Errorf("giving up took %v", d)
 	}
 	if !errors.Is(w.Err, context.Canceled) {
@@ -297,7 +297,7 @@ func TestVanishedWaiters(t *testing.T) {
 	start := time.Now()
 	Release(t, holder)
 	next.Granted()
-	if d := time.Since(start); d > 2*time.Second {
+	if d := time.Since(start); d > LongTTL/6 {
 		t.Errorf("the next was granted after %v", d)
 	}
 }
@@ -328,7 +328,7 @@ func TestVanishedAtItsTurn(t *testing.T) {
 	proxy.Cut()
 	start := time.Now()
 	next.Granted()
-	if d := time.Since(start); d > 10*time.Second {
+	if d := time.Since(start); d > LongTTL/6 {
 		t.Errorf("the next was granted after %v", d)
 	}
 }
@@ -338,16 +338,17 @@ func TestPausedServer(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
 	l := Take(t, open(t, url), "n")
-	server.Do("CLIENT", "PAUSE", 1500, "ALL")
+	server.Pause()
+	resume := time.AfterFunc(LongTTL/6, server.Resume)
 	ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
 	defer cancel()
-	start := time.Now()
 	if _, err := l.Renew(ctx); err == nil || errors.Is(err, locks.ErrLost) {
 		t.Errorf("Renew at a paused server = %v", err)
 	}
-	if d := time.Since(start); d > 1300*time.Millisecond {
-		t.Errorf("Renew was bounded by 300 ms and took %v", d)
+	if !resume.Stop() {
+		t.Error("Renew was bounded by 300 ms and waited for the server")
 	}
+	server.Resume()
 	if err := renewUntil(l, time.Now().Add(testkit.Patience)); err != nil {
 		t.Errorf("Renew after the pause: %v", err)
 	}

@@ -32,7 +32,7 @@ func TestKilledGolock(t *testing.T) {
 func TestStoppedGolock(t *testing.T) {
 	for i := range 3 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			h := newHousehold(shared(t), "--ttl", "2")
+			h := newHousehold(shared(t), "--ttl", "3")
 			next := h.successor()
 			h.Signal(unix.SIGSTOP)
 			succeeds(next)

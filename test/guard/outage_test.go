@@ -71,7 +71,7 @@ func TestUnreachable(t *testing.T) {
 // fg reports 79.
 func TestJobStoppedForLongerThanTheLease(t *testing.T) {
 	s := shared(t)
-	x := s.Bash("R=" + testkit.Golock + " run --name job --ttl 2 --store " + s.Store)
+	x := s.Bash("R=" + testkit.Golock + " run --name job --ttl 5 --store " + s.Store)
 	x.Type("$R -- sh -c 'echo in''side; exec sleep 1000'")
 	x.Shows("inside")
 	x.Key("\x1a")
