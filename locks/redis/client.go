@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -15,42 +14,26 @@ import (
 	"golock/locks/network"
 )
 
-// connection is the store's client. It is made when it is first needed.
-type connection struct {
-	target *target
-
-	mu     sync.Mutex
-	client goredis.UniversalClient
-}
-
-func (c *connection) use(ttl time.Duration) (goredis.UniversalClient, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.client == nil {
-		client, err := c.target.connect(lease.AttemptLimit(ttl))
+// use gives the client. The first call makes it, which does no I/O but to read the
+// certificates.
+func (s *Store) use(ttl time.Duration) (goredis.UniversalClient, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil {
+		client, err := s.target.connect(lease.AttemptLimit(ttl))
 		if err != nil {
 			return nil, err
 		}
-		c.client = client
+		s.client = client
 	}
-	return c.client, nil
+	return s.client, nil
 }
 
-func (c *connection) close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.client == nil {
-		return nil
-	}
-	return c.client.Close()
-}
-
-// connect makes the client that the URL asks for. It does no I/O but to read the
-// certificates.
+// connect makes the client that the URL asks for.
 //
-// The library does not retry: it would repeat what is already bounded. At most one
-// connection is kept idle, so that an attempt after a failed one never gets another
-// connection that may have died with it.
+// The library does not retry: attempts are bounded here. It keeps at most one idle
+// connection, so that after a failed attempt the next one never gets another connection
+// that died with the first.
 func (t *target) connect(attempt time.Duration) (goredis.UniversalClient, error) {
 	goredis.SetLogger(&logging.VoidLogger{}) // it would log on standard error
 	config, err := t.Config("")
@@ -61,8 +44,11 @@ func (t *target) connect(attempt time.Duration) (goredis.UniversalClient, error)
 		Addrs: t.hosts, MasterName: t.master, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
 		Username: t.user, Password: t.password, DB: t.db, TLSConfig: config, Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-		DialTimeout: network.Bounded(attempt, t.dialTimeout), ReadTimeout: network.Bounded(attempt, t.readTimeout), WriteTimeout: network.Bounded(attempt, t.writeTimeout),
-		PoolSize: 8, MaxIdleConns: 1, PoolTimeout: attempt, PipelinePoolSize: -1, ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
+		DialTimeout:  network.Bounded(attempt, t.dialTimeout),
+		ReadTimeout:  network.Bounded(attempt, t.readTimeout),
+		WriteTimeout: network.Bounded(attempt, t.writeTimeout),
+		PoolSize:     8, MaxIdleConns: 1, PoolTimeout: attempt, PipelinePoolSize: -1,
+		ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	if config != nil {
@@ -81,16 +67,19 @@ func (t *target) connect(attempt time.Duration) (goredis.UniversalClient, error)
 	return goredis.NewClient(o.Simple()), nil
 }
 
-// once is one attempt to run the script. It ends when ctx does; what is still under
-// way then ends by itself within the limit of an attempt.
-func (s *Store) once(ctx context.Context, ttl time.Duration, k call) (reply, error) {
-	client, err := s.connection.use(ttl)
+// command is a question to the server.
+type command[T any] func(context.Context, goredis.UniversalClient) (T, error)
+
+// attempt asks once. It returns when ctx ends, which the client does not notice: a command
+// under way ends by itself within the limit of an attempt.
+func attempt[T any](ctx context.Context, s *Store, ttl time.Duration, ask command[T]) (answer T, err error) {
+	client, err := s.use(ttl)
 	if err != nil {
-		return reply{}, err
+		return answer, err
 	}
 	type result struct {
-		reply reply
-		err   error
+		answer T
+		err    error
 	}
 	got := make(chan result, 1)
 	bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(ttl))
@@ -103,61 +92,58 @@ func (s *Store) once(ctx context.Context, ttl time.Duration, k call) (reply, err
 			}
 			got <- r
 		}()
-		r.reply, r.err = s.send(bound, client, k)
+		r.answer, r.err = ask(bound, client)
 	}()
 	select {
 	case r := <-got:
-		return r.reply, s.judge(r.err)
+		return r.answer, s.judge(r.err)
 	case <-ctx.Done():
-		return reply{}, lease.NoAnswer{Cause: context.Cause(ctx)}
+		return answer, lease.NoAnswer{Cause: context.Cause(ctx)}
 	}
 }
 
-// send runs the script. A grant counts only when enough replicas have it, if the URL
-// says so.
-func (s *Store) send(ctx context.Context, client goredis.UniversalClient, k call) (reply, error) {
-	if s.target.replicas == 0 || k.step != string(lease.Join) {
-		return s.script.run(ctx, client, k)
-	}
-	node, ok := client.(*goredis.Client)
-	if !ok {
-		var err error
-		if node, err = client.(*goredis.ClusterClient).MasterForKey(ctx, k.keys[0]); err != nil {
-			return reply{}, err
-		}
-	}
-	conn := node.Conn()
-	defer conn.Close()
-	a, err := s.script.run(ctx, conn, k)
-	if err != nil || a.Verdict != lease.Granted {
-		return a, err
-	}
-	limit := lease.LongestAttempt
-	if end, ok := ctx.Deadline(); ok {
-		limit = max(time.Until(end)*3/4, 10*time.Millisecond)
-	}
-	n, err := conn.Wait(ctx, s.target.replicas, limit).Result()
-	switch {
-	case err != nil:
-		return reply{}, err
-	case n < int64(s.target.replicas):
-		return reply{}, fmt.Errorf("only %d of %d replicas have the grant", n, s.target.replicas)
-	}
-	return a, nil
-}
-
-// try runs one command of the library's until it is answered or ctx ends.
-func (s *Store) try(ctx context.Context, command func(context.Context, goredis.UniversalClient) error) error {
-	client, err := s.connection.use(lease.DefaultTTL)
-	if err != nil {
-		return lease.Located(s.URL(), err)
-	}
+// ask repeats attempts until one is answered, for what no entry asks.
+func ask[T any](ctx context.Context, s *Store, c command[T]) (answer T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
-	err = lease.Retry(ctx, s.URL(), func() error {
-		bound, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
-		defer cancel()
-		return s.judge(command(bound, client))
+	err = lease.Retry(ctx, s.URL(), func() (err error) {
+		answer, err = attempt(ctx, s, lease.DefaultTTL, c)
+		return err
 	})
-	return lease.Located(s.URL(), err)
+	return answer, lease.Located(s.URL(), err)
+}
+
+// runScript is the command that runs the script. If the URL asks for replicas, a grant counts
+// only when enough of them have it.
+func (s *Store) runScript(c call) command[reply] {
+	return func(ctx context.Context, client goredis.UniversalClient) (reply, error) {
+		if s.target.replicas == 0 || c.mode != string(lease.Join) {
+			return s.run(ctx, client, c)
+		}
+		node, ok := client.(*goredis.Client)
+		if !ok {
+			var err error
+			if node, err = client.(*goredis.ClusterClient).MasterForKey(ctx, s.keys(c.key)[0]); err != nil {
+				return reply{}, err
+			}
+		}
+		conn := node.Conn()
+		defer conn.Close()
+		r, err := s.run(ctx, conn, c)
+		if err != nil || r.Verdict != lease.Granted {
+			return r, err
+		}
+		limit := lease.LongestAttempt
+		if end, ok := ctx.Deadline(); ok {
+			limit = max(time.Until(end)*3/4, 10*time.Millisecond)
+		}
+		n, err := conn.Wait(ctx, s.target.replicas, limit).Result()
+		switch {
+		case err != nil:
+			return reply{}, err
+		case n < int64(s.target.replicas):
+			return reply{}, fmt.Errorf("only %d of %d replicas have the grant", n, s.target.replicas)
+		}
+		return r, nil
+	}
 }

@@ -16,7 +16,7 @@ import (
 
 // Examine implements locks.Store.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
-	client, err := s.connection.use(ttl)
+	client, err := s.use(ttl)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.URL(), err)
 	}

@@ -3,7 +3,6 @@ package redis
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"iter"
 	"slices"
 	"strconv"
@@ -18,12 +17,7 @@ import (
 // Entries implements locks.Store.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
 	return lease.Entries(ctx, func(ctx context.Context) (all []locks.Entry, err error) {
-		names := []string{name}
-		if name == "" {
-			if names, err = s.names(ctx); err != nil {
-				return nil, err
-			}
-		}
+		names, err := s.names(ctx, name)
 		for _, name := range names {
 			entries, err := s.list(ctx, locks.KeyOf(name), name)
 			if err != nil {
@@ -31,14 +25,12 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 			}
 			all = append(all, entries...)
 		}
-		return all, nil
+		return all, err
 	})
 }
 
 // Find implements locks.QueueStore.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
-	defer cancel()
 	entries, err := s.list(ctx, ref.Key, "")
 	if err != nil {
 		return locks.Entry{}, err
@@ -46,11 +38,13 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return locks.FindEntry(entries, ref)
 }
 
-// names reads the index.
-func (s *Store) names(ctx context.Context) (names []string, err error) {
-	err = s.try(ctx, func(ctx context.Context, client goredis.UniversalClient) (err error) {
-		names, err = client.ZRange(ctx, s.index(), 0, -1).Result()
-		return err
+// names gives a name, or all of the index ("").
+func (s *Store) names(ctx context.Context, name string) ([]string, error) {
+	if name != "" {
+		return []string{name}, nil
+	}
+	names, err := ask(ctx, s, func(ctx context.Context, client goredis.UniversalClient) ([]string, error) {
+		return client.ZRange(ctx, s.index(), 0, -1).Result()
 	})
 	slices.Sort(names)
 	return names, err
@@ -58,61 +52,58 @@ func (s *Store) names(ctx context.Context) (names []string, err error) {
 
 // list gives the live entries of one lock. Its name may not be known.
 func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.Entry, error) {
-	k := s.call(list, key)
-	k.name = name
-	var a reply
-	err := lease.Retry(ctx, s.URL(), func() (err error) {
-		a, err = s.once(ctx, lease.DefaultTTL, k)
-		return err
-	})
+	r, err := ask(ctx, s, s.runScript(call{mode: list, key: key, name: name}))
 	if err != nil {
-		return nil, lease.Located(s.URL(), err)
+		return nil, err
 	}
-	entries := entriesOf(a.Entries, cmp.Or(name, a.Name), key)
+	entries := entriesOf(r.Entries, cmp.Or(name, r.Name), key)
 	lease.Arrange(entries)
 	return entries, nil
 }
 
-// sweepScript removes what is left of one lock.
-//
-//go:embed sweep.lua
-var sweepScript string
-
 // Sweep implements locks.QueueStore: it removes the entries whose lease ended olderThan
-// ago, and lines of the index whose names nothing is stored of. Keys end by
-// themselves.
+// ago, and names of which nothing is stored from the index. Keys expire by themselves.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
-	names := []string{name}
-	if name == "" {
-		if names, err = s.names(ctx); err != nil {
-			return 0, err
-		}
-	}
+	names, err := s.names(ctx, name)
 	for _, one := range names {
-		keys := s.call(list, locks.KeyOf(one)).keys
-		err := s.try(ctx, func(ctx context.Context, client goredis.UniversalClient) error {
-			answer, err := client.Eval(ctx, sweepScript, keys, olderThan.Milliseconds(), one, format).Result()
-			if found, ok := answer.(string); ok {
-				return &lease.Refusal{Err: &FormatError{Found: found}}
-			}
-			n, _ := answer.(int64)
-			removed += int(n)
-			return err
-		})
+		r, err := ask(ctx, s, s.runScript(call{mode: sweep, key: locks.KeyOf(one), name: one, age: olderThan}))
 		if err != nil {
 			return removed, err
 		}
+		removed += r.Removed
 	}
-	if name != "" {
-		return removed, nil
+	if err != nil || name != "" {
+		return removed, err
 	}
-	// In a Cluster the index is not within the script's reach: its lines end with
-	// their time.
-	err = s.try(ctx, func(ctx context.Context, client goredis.UniversalClient) error {
+	// In a Cluster the script cannot reach the index: its names expire.
+	n, err := ask(ctx, s, func(ctx context.Context, client goredis.UniversalClient) (int64, error) {
 		until := time.Now().Add(-olderThan).UnixMilli()
-		n, err := client.ZRemRangeByScore(ctx, s.index(), "-inf", strconv.FormatInt(until, 10)).Result()
-		removed += int(n)
-		return err
+		return client.ZRemRangeByScore(ctx, s.index(), "-inf", strconv.FormatInt(until, 10)).Result()
 	})
-	return removed, err
+	return removed + int(n), err
+}
+
+// entriesOf is what the contract shows of listed entries.
+func entriesOf(all []listed, name string, key locks.Key) []locks.Entry {
+	var entries []locks.Entry
+	for _, l := range all {
+		r := &l.Record
+		e := locks.Entry{
+			Name: name, State: l.State,
+			Claim: locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: int64(r.Ticket)},
+			Since: time.UnixMicro(int64(r.Since)), Expires: l.Left.duration(), TTL: r.TTL.duration(),
+			Ended: l.Ended, Evicted: l.By,
+		}
+		r.Owner.Describe(&e)
+		if l.Hold > 0 {
+			e.HeldTill = time.Now().Add(l.Hold.duration())
+		}
+		e.Ref, _ = locks.ParseRef(key.String() + "-" + l.ID)
+		if l.State == locks.Holding {
+			g := r.grant(e.Ref)
+			e.Slots, e.Fence = g.Slots, g.Fence
+		}
+		entries = append(entries, e)
+	}
+	return entries
 }

@@ -19,23 +19,31 @@ type entry struct {
 	ref      locks.Ref
 	noWait   bool
 	maxQueue string // how many may wait already; "": any number
-	by       string // who it is, for those that it evicts
-	within   []string
+	by       string // who asks, to be told to those evicted
+	within   string // the enclosing runs of the same lock
 
 	mu      sync.Mutex // guards what follows; not held while the server is asked
 	name    string     // "" if only the ref is known
 	ttl     time.Duration
 	epoch   string
 	record  *record       // nil: not known
-	indexed locks.Instant // when the name was last put into the index
+	indexed locks.Instant // when the name was last put into the index of a cluster
+	fault   error         // of a listener: the next Ask returns it
 	closed  bool
-	wait    *waiting     // nil: it does not wait
-	events  *leaseEvents // nil: nobody has asked for events
+	wait    *waiting // nil: it does not wait
+
+	events     chan locks.Event // nil: nobody has asked for them
+	stopEvents context.CancelFunc
+}
+
+func (s *Store) entryOf(ref locks.Ref) *entry {
+	return &entry{store: s, ref: ref, ttl: lease.DefaultTTL}
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
-	e := &entry{store: s, ref: r.Ref, name: r.Name, noWait: r.NoWait, within: lease.Enclosing(r), record: newRecord(r)}
-	e.ttl = e.record.ttl()
+	e := s.entryOf(r.Ref)
+	e.name, e.noWait, e.within, e.record = r.Name, r.NoWait, strings.Join(lease.Enclosing(r), ","), newRecord(r)
+	e.ttl = e.record.TTL.duration()
 	if r.MaxQueue != nil {
 		e.maxQueue = strconv.Itoa(*r.MaxQueue)
 	}
@@ -46,31 +54,32 @@ func (s *Store) newEntry(r locks.Request) *entry {
 }
 
 // Ask implements lease.Entry.
-func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
+func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent locks.Instant, err error) {
 	e.mu.Lock()
-	if e.events != nil && e.events.err != nil && step == lease.Renew {
-		err := e.events.err
-		e.events.err = nil
-		e.mu.Unlock()
-		return lease.Answer{}, 0, err
+	if e.fault != nil && (step == lease.Join || step == lease.Renew) {
+		defer e.mu.Unlock()
+		return a, 0, e.fault
 	}
 	if e.wait != nil && step == lease.Join {
 		e.record.Join = e.wait.nextJoin()
 	}
-	k, ttl := e.call(step), e.ttl
+	ttl := e.ttl
+	c := call{
+		mode: string(step), key: e.ref.Key, id: e.ref.ID.String(), name: e.name, epoch: e.epoch, record: e.record.text(),
+		noWait: e.noWait, within: e.within, maxQueue: e.maxQueue, by: e.by,
+	}
 	e.mu.Unlock()
 
-	sent := e.store.clock()
-	r, err := e.store.once(ctx, ttl, k)
+	sent = e.store.clock()
+	r, err := attempt(ctx, e.store, ttl, e.store.runScript(c))
 	if err != nil {
-		return lease.Answer{}, sent, err
+		return a, sent, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	a := lease.Answer{
-		Verdict: r.Verdict, Epoch: r.Epoch, Place: r.Place, Recheck: r.Recheck.duration(), Quarantine: r.Quarantine.duration(),
-		QuarantineCause: "the server has restarted, or another one took over", Waiters: r.Waiters, Full: r.Full, By: r.By, Existed: r.Existed, Inside: r.Inside,
-	}
+	a = r.Answer
+	a.Recheck, a.Quarantine = r.Recheck.duration(), r.Quarantine.duration()
+	a.QuarantineCause = "the server has restarted, or another one took over"
 	if r.Record != nil {
 		e.learn(r.Epoch, r.Record)
 		e.addToIndex(r.Name)
@@ -81,8 +90,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	entries := entriesOf(r.Entries, e.name, e.ref.Key)
 	switch a.Verdict {
 	case lease.Granted, lease.Held:
-		a.Grant, a.TTL = e.record.grant(e.ref), e.ttl
-		a.Replaced = entries
+		a.Grant, a.TTL, a.Replaced = e.record.grant(e.ref), e.ttl, entries
 		e.stopWaiting()
 	case lease.Queued:
 		a.Replaced = entries
@@ -96,16 +104,8 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	return a, sent, nil
 }
 
-func (e *entry) call(step lease.Step) call {
-	k := e.store.call(string(step), e.ref.Key)
-	k.id, k.name, k.epoch, k.record, k.noWait = e.ref.ID.String(), e.name, e.epoch, e.record.text(), e.noWait
-	k.maxQueue, k.by = e.maxQueue, e.by
-	k.within = strings.Join(e.within, ",")
-	return k
-}
-
 func (e *entry) learn(epoch string, r *record) {
-	e.epoch, e.record, e.ttl = epoch, r, r.ttl()
+	e.epoch, e.record, e.ttl = epoch, r, r.TTL.duration()
 }
 
 // Close implements lease.Entry.
@@ -114,17 +114,16 @@ func (e *entry) Close() {
 	defer e.mu.Unlock()
 	e.closed = true
 	e.stopWaiting()
-	if e.events != nil {
-		e.events.stop()
+	if e.stopEvents != nil {
+		e.stopEvents()
 	}
 }
 
 // indexSpan is how long a name stays in the index, at least.
 const indexSpan = 24 * time.Hour
 
-// addToIndex writes the name into the index that Entries reads, again for a long run.
-// In a cluster the script cannot, as the index lives on another node. If it fails, nothing
-// is lost but a line of a list without a name.
+// addToIndex writes the name into the index of a Cluster, again for a long run. The script
+// cannot, as the index lives on another node. If it fails, golock ls misses the name.
 func (e *entry) addToIndex(name string) {
 	if name != "" {
 		e.name = name
@@ -133,7 +132,7 @@ func (e *entry) addToIndex(name string) {
 	if s.target.kind != cluster || e.indexed != 0 && now.Sub(e.indexed) < indexSpan/2 {
 		return
 	}
-	client, err := s.connection.use(e.ttl)
+	client, err := s.use(e.ttl)
 	if err != nil {
 		return
 	}
@@ -146,27 +145,4 @@ func (e *entry) addToIndex(name string) {
 		_ = client.ZAdd(ctx, s.index(), goredis.Z{Score: until, Member: member}).Err()
 		_ = client.Expire(ctx, s.index(), span).Err()
 	}()
-}
-
-// entriesOf is what the contract shows of those that are listed.
-func entriesOf(all []listed, name string, key locks.Key) []locks.Entry {
-	var entries []locks.Entry
-	for _, l := range all {
-		r := &l.Record
-		e := locks.Entry{
-			Name: name, State: l.State, Claim: locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: int64(r.Ticket)},
-			Since: time.UnixMicro(int64(r.Since)), Expires: l.Left.duration(), TTL: r.ttl(), Ended: l.Ended, Evicted: l.By,
-		}
-		r.Owner.Describe(&e)
-		if l.Hold > 0 {
-			e.HeldTill = time.Now().Add(l.Hold.duration())
-		}
-		e.Ref, _ = locks.ParseRef(key.String() + "-" + l.ID)
-		if l.State == locks.Holding {
-			g := r.grant(e.Ref)
-			e.Slots, e.Fence = g.Slots, g.Fence
-		}
-		entries = append(entries, e)
-	}
-	return entries
 }

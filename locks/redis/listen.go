@@ -17,7 +17,6 @@ import (
 type notice struct {
 	kind noticeKind
 	message
-	err error // broken
 }
 
 // message is what the script publishes to an entry.
@@ -35,15 +34,13 @@ const (
 	disconnected                   // another connection is tried
 	denied                         // the server does not allow it: no wake-up arrives
 	published                      // a message
-	broken                         // a fault of the listener's own
 )
 
-// listen subscribes to an entry's channel, on a connection of its own and on new ones
-// if that ends, until ctx does; then the channel is closed. A server in a cluster
-// counts only its own subscribers, and go-redis subscribes at the node that has the
-// keys. With a keepAlive the server must answer twice in that time; without, only
-// the kernel tells of a dead connection.
-func (s *Store) listen(ctx context.Context, ref locks.Ref, ttl, keepAlive time.Duration) <-chan notice {
+// listen subscribes to the entry's channel until ctx ends, on connections of its own. Then
+// the result is closed. In a Cluster go-redis subscribes at the node that has the keys,
+// whose script counts the subscribers of that node only. With a keepAlive the server must
+// answer twice in that time; without, only the kernel notices a dead connection.
+func (e *entry) listen(ctx context.Context, ttl, keepAlive time.Duration) <-chan notice {
 	out := make(chan notice)
 	tell := func(n notice) {
 		select {
@@ -51,21 +48,20 @@ func (s *Store) listen(ctx context.Context, ref locks.Ref, ttl, keepAlive time.D
 		case <-ctx.Done():
 		}
 	}
-	client, err := s.connection.use(ttl)
 	go func() {
 		defer close(out)
-		if err != nil {
-			tell(notice{kind: broken, err: err})
-			return
-		}
 		defer func() {
 			if v := recover(); v != nil {
-				tell(notice{kind: broken, err: &lease.Refusal{Err: locks.NewPanicError(v)}})
+				e.mu.Lock()
+				e.fault = &lease.Refusal{Err: locks.NewPanicError(v)}
+				e.mu.Unlock()
+				tell(notice{kind: disconnected}) // then it asks
 			}
 		}()
-		for ctx.Err() == nil {
-			err := receive(ctx, client, s.channel(ref), keepAlive, tell)
-			if lease.IsFinal(s.judge(err)) {
+		client, err := e.store.use(ttl)
+		for err == nil && ctx.Err() == nil {
+			err := receive(ctx, client, e.store.channel(e.ref), keepAlive, tell)
+			if lease.IsFinal(e.store.judge(err)) {
 				tell(notice{kind: denied})
 				return
 			}
@@ -80,21 +76,21 @@ func (s *Store) listen(ctx context.Context, ref locks.Ref, ttl, keepAlive time.D
 func receive(ctx context.Context, client goredis.UniversalClient, channel string, keepAlive time.Duration, tell func(notice)) error {
 	sub := client.Subscribe(ctx, channel)
 	defer sub.Close()
-	// Nothing but closing ends a read that waits for ever.
+	// Only closing ends a read without a limit.
 	stop := context.AfterFunc(ctx, func() { sub.Close() })
 	defer stop()
 	pinged := false
 	for {
 		m, err := sub.ReceiveTimeout(ctx, keepAlive)
-		switch {
-		case err != nil && keepAlive > 0 && isTimeout(err) && !pinged:
+		if err != nil {
+			if keepAlive == 0 || pinged || !isTimeout(err) {
+				return err
+			}
 			if err := sub.Ping(ctx); err != nil {
 				return err
 			}
 			pinged = true
 			continue
-		case err != nil:
-			return err
 		}
 		pinged = false
 		switch m := m.(type) {
@@ -102,7 +98,7 @@ func receive(ctx context.Context, client goredis.UniversalClient, channel string
 			tell(notice{kind: subscribed})
 		case *goredis.Message:
 			n := notice{kind: published}
-			_ = json.Unmarshal([]byte(m.Payload), &n.message) // what it does not understand is a reason to ask
+			_ = json.Unmarshal([]byte(m.Payload), &n.message) // an unknown message is a reason to ask
 			tell(n)
 		}
 	}

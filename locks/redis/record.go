@@ -56,8 +56,6 @@ func (r *record) text() string {
 	return string(text)
 }
 
-func (r *record) ttl() time.Duration { return r.TTL.duration() }
-
 func (r *record) grant(ref locks.Ref) locks.Grant {
 	if r == nil {
 		return locks.Grant{Ref: ref}

@@ -2,12 +2,9 @@ package redis
 
 import (
 	"context"
-	"crypto/sha1"
 	_ "embed"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -16,8 +13,8 @@ import (
 	"golock/locks/lease"
 )
 
-// The script is the whole decision about a lock: what it stores and answers is in the
-// head of queue.lua. Its modes are the steps of lease, and list.
+// The script makes every decision about a lock. The head of queue.lua tells what it stores
+// and answers.
 var (
 	//go:embed queue.lua
 	queueScript string
@@ -26,96 +23,78 @@ var (
 	stepsScript string
 )
 
-// format is that of what the script stores.
+func newScript() *goredis.Script { return goredis.NewScript(queueScript + stepsScript) }
+
+// format is the version of what the script stores.
 const format = "3"
 
-const list = "list"
+// The modes of the script are the steps of lease and these.
+const (
+	list  = "list"
+	sweep = "sweep"
+)
 
-// script is the whole text and its hash, once it has been asked for.
-type script struct {
-	once       sync.Once
-	text, hash string
+// call is one run of the script. What a mode does not need is empty.
+type call struct {
+	mode     string
+	key      locks.Key
+	id       string
+	name     string // "" if only the ref is known
+	epoch    string
+	record   string // "" likewise
+	noWait   bool
+	within   string
+	maxQueue string        // how many may wait already; "": any number
+	by       string        // who asks, to be told to those evicted
+	age      time.Duration // for sweep
 }
 
-// run sends the hash, and the text if the server does not have it: after a restart,
-// a failover, SCRIPT FLUSH.
-func (s *script) run(ctx context.Context, to goredis.Scripter, k call) (reply, error) {
-	s.once.Do(func() {
-		s.text = queueScript + stepsScript
-		sum := sha1.Sum([]byte(s.text))
-		s.hash = hex.EncodeToString(sum[:])
-	})
-	text, err := to.EvalSha(ctx, s.hash, k.keys, k.args()...).Text()
-	if goredis.HasErrorPrefix(err, "NOSCRIPT") {
-		text, err = to.Eval(ctx, s.text, k.keys, k.args()...).Text()
+// run runs the script.
+func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (reply, error) {
+	noWait := ""
+	if c.noWait {
+		noWait = "nowait"
 	}
+	text, err := s.script().Run(ctx, on, s.keys(c.key), c.mode, c.id, s.target.Quarantine.Milliseconds(), s.tag(c.key)+"c:",
+		c.name, c.epoch, c.record, noWait, c.within, c.maxQueue, c.by, c.age.Milliseconds()).Text()
 	if err != nil {
 		return reply{}, err
 	}
-	return k.read(text)
+	return s.read(c, text)
 }
 
-// call is one run of the script for one entry.
-type call struct {
-	step       string
-	keys       []string
-	channels   string // what comes before the id in the name of its channel
-	id         string
-	name       string // "" if only the ref is known
-	epoch      string
-	record     string // "" likewise
-	noWait     bool
-	within     string
-	maxQueue   string // how many may wait already; "": any number
-	by         string // who it is, for those that are evicted
-	quarantine time.Duration
-}
+// tag begins all keys of a lock.
+func (s *Store) tag(key locks.Key) string { return s.target.prefix + ":{" + key.String() + "}:" }
 
-func (k call) args() []any {
-	wait := ""
-	if k.noWait {
-		wait = "nowait"
-	}
-	return []any{k.step, k.id, k.quarantine.Milliseconds(), k.channels, k.name, k.epoch, k.record, wait, k.within, k.maxQueue, k.by}
-}
-
-// call prepares one for a lock.
-func (s *Store) call(step string, key locks.Key) call {
-	tag := s.target.prefix + ":{" + key.String() + "}:"
-	k := call{step: step, channels: tag + "c:", quarantine: s.target.Quarantine, keys: make([]string, 0, 7)}
-	for _, part := range "shqdeg" {
-		k.keys = append(k.keys, tag+string(part))
-	}
+// keys are those of the script.
+func (s *Store) keys(key locks.Key) []string {
+	tag := s.tag(key)
+	keys := append(make([]string, 0, 7), tag+"s", tag+"h", tag+"q", tag+"d", tag+"e", tag+"g")
 	if s.target.kind != cluster {
-		k.keys = append(k.keys, s.index())
+		keys = append(keys, s.index())
 	}
-	return k
+	return keys
 }
 
-// index is the key under which all names are noted.
+// index is the key of the index of all names.
 func (s *Store) index() string { return s.target.prefix + ":names" }
 
-// channel is where an entry is told something.
-func (s *Store) channel(ref locks.Ref) string {
-	return s.target.prefix + ":{" + ref.Key.String() + "}:c:" + ref.ID.String()
-}
+// channel is where messages for an entry are published.
+func (s *Store) channel(ref locks.Ref) string { return s.tag(ref.Key) + "c:" + ref.ID.String() }
 
-// reply is what the script answers. The verdict tells which fields are set.
+// reply is what the script answers: the fields of lease.Answer by their names, and these.
+// The verdict tells which are set.
 type reply struct {
-	Verdict lease.Verdict
-	Epoch   string
-	Record  *record
-	NoRunID bool // the server does not tell which one it is
-
-	Place, Waiters      int
+	lease.Answer
 	Recheck, Quarantine millis
-	Full, Existed       bool
-	Inside              string
-	By, Name, Found     string
+	Record              *record
+	NoRunID             bool     // the server does not tell its run_id
 	Entries             []listed // of a list or a refusal, or those that were replaced
+	Name, Found         string
+	Removed             int
 }
 
-// listed is one entry of a list or a refusal.
+// listed is one entry of a reply.
 type listed struct {
 	State  locks.State
 	ID     string
@@ -126,25 +105,20 @@ type listed struct {
 	By     string // who evicted it; "": nobody
 }
 
-// read understands a reply.
-func (k call) read(text string) (r reply, err error) {
+// read parses a reply.
+func (s *Store) read(c call, text string) (r reply, err error) {
 	switch err = json.Unmarshal([]byte(text), &r); {
 	case err != nil:
-		err = fmt.Errorf("%s: an answer that golock does not understand: %.200q: %w", k.keys[0], text, err)
+		err = fmt.Errorf("%s: an answer that golock does not understand: %.200q: %w", s.keys(c.key)[0], text, err)
 	case r.Verdict == "format":
-		err = &FormatError{Found: r.Found}
+		err = fmt.Errorf("the lock is stored in format %s and this golock knows format %s: use the same version everywhere",
+			locks.Printable(r.Found, 20), format)
 	case r.Verdict == "name":
-		err = fmt.Errorf("the hash of the name %q is also that of %q, which is in use: choose another name", k.name, locks.Printable(r.Found, 300))
+		err = fmt.Errorf("the hash of the name %q is also that of %q, which is in use: choose another name",
+			c.name, locks.Printable(r.Found, 300))
 	}
 	if err != nil {
 		return r, &lease.Refusal{Err: err}
 	}
 	return r, nil
-}
-
-// FormatError says that what is stored was written by another version.
-type FormatError struct{ Found string }
-
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("the lock is stored in format %s and this golock knows format %s: use the same version everywhere", locks.Printable(e.Found, 20), format)
 }

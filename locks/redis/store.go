@@ -1,20 +1,20 @@
 // Package redis keeps locks on a Redis server (6.2 or later, or Valkey), alone,
 // behind Sentinel or in a Cluster.
 //
-// All decisions are one script that runs on the server (queue.lua, steps.lua), atomically and
-// on the server's clock. It promises strict order, exclusion among leases that are
-// renewed in time, waiting without polling, and that no repeated, delayed or lost
-// message makes a second entry or loses one.
+// One script (queue.lua, steps.lua) makes all decisions on the server, atomically and on
+// the server's clock. It promises strict order, exclusion among leases that are renewed in
+// time, waiting without polling, and that no repeated, delayed or lost message makes a
+// second entry or loses one.
 //
-// It cannot promise what Redis does not: a replica that is promoted may not have the
-// latest grants. A server that has come back, whoever it is now, grants nothing new
-// for a while (the quarantine), so that holders that it forgot can put their leases
-// back. The fence grows over all of that as long as the servers' clocks do not go
-// back.
+// It cannot promise what Redis does not: a promoted replica may lack the latest grants. A
+// server that comes back grants nothing new for a while (the quarantine), so that holders
+// it forgot can restore their leases. Fences grow even then, unless the clocks of the
+// servers go back.
 package redis
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -25,17 +25,19 @@ import (
 
 // Store is a server, or several that act as one. It does nothing until it is used.
 type Store struct {
-	target     *target
-	script     script
-	clock      locks.Clock
-	connection connection
-	noRunID    atomic.Bool // the server does not tell which one it is
-	noPubSub   atomic.Bool // it does not let us subscribe
+	target   *target
+	script   func() *goredis.Script // made when it is first needed
+	clock    locks.Clock
+	noRunID  atomic.Bool // the server does not tell its run_id
+	noPubSub atomic.Bool // it does not let us subscribe
+
+	mu     sync.Mutex
+	client goredis.UniversalClient // nil: not made yet
 }
 
 var _ locks.LeaseStore = (*Store)(nil)
 
-// Open understands a URL: redis://, rediss://, redis+unix://, redis+sentinel:// or
+// Open parses a URL: redis://, rediss://, redis+unix://, redis+sentinel:// or
 // redis+cluster://. It does no I/O. Errors name the part of the URL that is wrong and
 // show no secrets.
 func Open(address string) (*Store, error) {
@@ -43,7 +45,7 @@ func Open(address string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{target: t, clock: locks.BootTime, connection: connection{target: t}}, nil
+	return &Store{target: t, clock: locks.BootTime, script: sync.OnceValue(newScript)}, nil
 }
 
 // URL implements locks.Store.
@@ -53,7 +55,14 @@ func (s *Store) URL() string { return s.target.String() }
 func (s *Store) Traits() locks.Traits { return lease.Traits() }
 
 // Close implements locks.Store.
-func (s *Store) Close() error { return s.connection.close() }
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil {
+		return nil
+	}
+	return s.client.Close()
+}
 
 // Warnings implements locks.LeaseStore.
 func (s *Store) Warnings() []string {
@@ -74,25 +83,25 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 
 // Attach implements locks.LeaseStore.
 func (s *Store) Attach(ref locks.Ref) locks.RenewableLease {
-	return lease.Attach(s.URL(), ref, &entry{store: s, ref: ref, ttl: lease.DefaultTTL})
+	return lease.Attach(s.URL(), ref, s.entryOf(ref))
 }
 
-// Evict implements locks.QueueStore. The entry is told by what it listens to, and by the
-// answer to its next step if that is lost.
+// Evict implements locks.QueueStore. The owner hears of it from its listener, or with the
+// answer to its next step.
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
-	return lease.EvictEntry(ctx, s.URL(), &entry{store: s, ref: ref, ttl: lease.DefaultTTL, by: by})
+	e := s.entryOf(ref)
+	e.by = by
+	return lease.EvictEntry(ctx, s.URL(), e)
 }
 
 // Forget implements locks.QueueStore.
 func (s *Store) Forget(ctx context.Context, name string) error {
-	keys := s.call(list, locks.KeyOf(name)).keys
-	if s.target.kind != cluster {
-		keys = keys[:len(keys)-1] // the index is for all names
-	}
-	return s.try(ctx, func(ctx context.Context, client goredis.UniversalClient) error {
+	keys := s.keys(locks.KeyOf(name))[:6] // without the index
+	_, err := ask(ctx, s, func(ctx context.Context, client goredis.UniversalClient) (int64, error) {
 		if err := client.Del(ctx, keys...).Err(); err != nil {
-			return err
+			return 0, err
 		}
-		return client.ZRem(ctx, s.index(), name).Err()
+		return client.ZRem(ctx, s.index(), name).Result()
 	})
+	return err
 }

@@ -8,15 +8,15 @@ import (
 	"golock/locks/lease"
 )
 
-// waiting is what an entry needs while it waits. The entry's mutex guards it, except
-// for notices, which belong to the one that waits.
+// waiting is the state of an entry that waits. The entry's mutex guards it, except
+// for notices, which belong to the goroutine that waits.
 type waiting struct {
 	notices    <-chan notice
 	stop       context.CancelFunc
 	subscribed bool
-	joins      int64         // how often it has asked since it is
+	joins      int64         // how often it has asked while subscribed
 	asked      locks.Instant // before the last Ask that was answered
-	renewed    bool          // it has just subscribed, perhaps in the same moment as all others
+	jitter     bool          // it has just subscribed, perhaps together with all others
 }
 
 // nextJoin is the number of the next Ask to join.
@@ -28,38 +28,33 @@ func (w *waiting) nextJoin() int64 {
 	return w.joins
 }
 
-// spread shortens a pause after a subscription.
+// spread shortens the first pause after a subscription by up to a half, which differs
+// between entries. Waiters that came together, at a full hour or when the server was back,
+// would otherwise ask together ever after.
 func (w *waiting) spread(ref locks.Ref, pause time.Duration) time.Duration {
-	if !w.renewed {
-		return pause
+	if w.jitter {
+		pause -= pause / 2 * time.Duration(ref.ID[0]) / 256
 	}
-	w.renewed = false
-	return jitter(ref, pause)
-}
-
-// jitter shortens a pause by up to a half, for each entry by another part. Those who
-// came together, at a full hour or when the server was back, would otherwise ask
-// together from then on, all within the same moment of each third of the TTL.
-func jitter(ref locks.Ref, pause time.Duration) time.Duration {
-	return pause - pause/2*time.Duration(ref.ID[0])/256
+	w.jitter = false
+	return pause
 }
 
 // checks is how often a waiter asks in its TTL.
 const checks = 3
 
-// maxGrantAge is how old an Ask may be when it is answered by a grant that is
-// published. An outage that begins then must leave the command alone for as long as
-// it does between two renewals, which come a little sooner than the checks.
+// maxGrantAge is how old the last Ask may be when a grant is published. It leaves enough
+// of the lease for an outage that begins then, as a renewal does, which comes a little
+// sooner than the checks.
 func maxGrantAge(ttl time.Duration) time.Duration { return ttl/checks - ttl/20 }
 
-// Sleep implements lease.Entry. It subscribes, has the waiter ask when that is
-// confirmed, because its turn may have come meanwhile, and sleeps until a message
-// says that it holds, or is to ask, or d is over.
-func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (lease.Answer, locks.Instant, error) {
+// Sleep implements lease.Entry. It subscribes, returns when that is confirmed, because a
+// wake-up may have come before, and then sleeps until a message tells of a grant or to
+// ask, or d is over.
+func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (a lease.Answer, sent locks.Instant, err error) {
 	e.mu.Lock()
 	if e.wait == nil {
 		listening, stop := context.WithCancel(context.Background())
-		e.wait = &waiting{notices: e.store.listen(listening, e.ref, e.ttl, 0), stop: stop}
+		e.wait = &waiting{notices: e.listen(listening, e.ttl, 0), stop: stop}
 	}
 	w := e.wait
 	e.mu.Unlock()
@@ -69,9 +64,9 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (lease.
 	for {
 		select {
 		case <-ctx.Done():
-			return lease.Answer{}, 0, nil
+			return a, 0, nil
 		case <-alarm.C:
-			return lease.Answer{}, 0, nil
+			return a, 0, nil
 		case n, ok := <-w.notices:
 			switch {
 			case !ok: // it does not listen any more
@@ -85,38 +80,33 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (lease.
 					alarm.Reset(n.Recheck.duration())
 				}
 			default:
-				return e.react(n)
+				a, sent = e.react(n)
+				return a, sent, nil
 			}
 		}
 	}
 }
 
 // react is for a notice that ends the sleep.
-func (e *entry) react(n notice) (lease.Answer, locks.Instant, error) {
+func (e *entry) react(n notice) (a lease.Answer, sent locks.Instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.wait
-	switch n.kind {
-	case broken:
-		return lease.Answer{}, 0, n.err
-	case subscribed:
-		w.subscribed, w.renewed = true, true
-	case disconnected:
-		w.subscribed = false
-	case published:
-		if !e.accepts(n.Record) {
-			break
-		}
+	switch {
+	case n.kind != published:
+		w.subscribed = n.kind == subscribed
+		w.jitter = w.subscribed
+	case e.accepts(n.Record):
 		e.learn(n.Epoch, n.Record)
 		e.stopWaiting()
-		return lease.Answer{Verdict: lease.Granted, Grant: n.Record.grant(e.ref), TTL: e.ttl, Epoch: e.epoch}, w.asked, nil
+		return lease.Answer{Verdict: lease.Granted, Grant: n.Record.grant(e.ref), TTL: e.ttl, Epoch: e.epoch}, w.asked
 	}
-	return lease.Answer{}, 0, nil
+	return a, 0
 }
 
-// accepts reports whether a published grant answers the last Ask, and is as good as an
-// answer, for it counts from there. A message that was under way for longer than a lease
-// lasts may be about one that has ended. Replicas can only be waited for by who asks.
+// accepts reports whether a published grant answers the last Ask, so that the lease counts
+// from there, and is recent enough. An old message may be about a lease that has ended.
+// With ?min-replicas= only the answer to an Ask has waited for the replicas.
 func (e *entry) accepts(granted *record) bool {
 	return granted != nil && granted.Join == e.record.Join && e.store.target.replicas == 0 &&
 		e.store.clock().Sub(e.wait.asked) <= maxGrantAge(e.ttl)
@@ -126,13 +116,6 @@ func (e *entry) stopWaiting() {
 	if e.wait != nil {
 		e.wait.stop()
 	}
-}
-
-// leaseEvents passes on what a holder's channel says.
-type leaseEvents struct {
-	channel chan locks.Event
-	stop    context.CancelFunc
-	err     error // the listener's: the next renewal tells it; guarded by the entry's mutex
 }
 
 const (
@@ -150,43 +133,36 @@ func (e *entry) Events() <-chan locks.Event {
 	defer e.mu.Unlock()
 	if e.events == nil {
 		ctx, stop := context.WithCancel(context.Background())
-		e.events = &leaseEvents{channel: make(chan locks.Event, eventRoom), stop: stop}
+		e.events, e.stopEvents = make(chan locks.Event, eventRoom), stop
 		if e.closed {
 			stop()
 		}
-		go e.watchLease(ctx, e.ttl)
+		go e.watchLease(ctx, e.ttl, e.events)
 	}
-	return e.events.channel
+	return e.events
 }
 
-// watchLease tells of what happens to a lease. A connection that has gone may mean that
-// the server has; one that has come (again) may have missed something. Both are reasons
-// to renew.
-func (e *entry) watchLease(ctx context.Context, ttl time.Duration) {
+// watchLease tells of what happens to a lease. If the connection has gone, the server may
+// have gone too; a new one may have missed a message. Both are reasons to renew.
+func (e *entry) watchLease(ctx context.Context, ttl time.Duration, events chan<- locks.Event) {
 	lease.Pause(ctx, listenDelay)
 	if ctx.Err() != nil {
 		return
 	}
 	last := subscribed
-	for n := range e.store.listen(ctx, e.ref, ttl, ttl/10) {
+	for n := range e.listen(ctx, ttl, ttl/10) {
+		event := locks.Unsure
 		switch {
 		case n.Evicted:
-			e.events.tell(locks.Evicted)
-		case n.kind == broken:
-			e.mu.Lock()
-			e.events.err = n.err
-			e.mu.Unlock()
-			e.events.tell(locks.Unsure)
-		case n.kind == subscribed, n.kind == disconnected && last != disconnected:
-			e.events.tell(locks.Unsure)
+			event = locks.Evicted
+		case n.kind != subscribed && (n.kind != disconnected || last == disconnected):
+			last = n.kind
+			continue
 		}
 		last = n.kind
-	}
-}
-
-func (h *leaseEvents) tell(e locks.Event) {
-	select {
-	case h.channel <- e:
-	default:
+		select {
+		case events <- event:
+		default:
+		}
 	}
 }
