@@ -8,7 +8,7 @@ import (
 	"golock/locks"
 )
 
-// Lease implements locks.RenewableLease: a slot that this process took, or another one
+// Lease implements locks.RenewableLease, for a slot of this process or of another one
 // (Attach).
 type Lease struct {
 	entry    Entry
@@ -20,25 +20,23 @@ type Lease struct {
 	term     locks.Term
 	epoch    string
 	released bool // and the store knows
-	doubtful bool // a release was sent, its answer lost
+	doubtful bool // a release was sent and its answer lost
 }
 
 // releaseLimit bounds a release. Without an answer the lease expires.
 const releaseLimit = 2 * time.Second
 
-// newLease is for an entry that was granted when asked.
 func newLease(store string, e Entry, a Answer, sent locks.Instant) *Lease {
 	return &Lease{store: store, entry: e, grant: a.Grant, epoch: a.Epoch, term: locks.Term{Asked: sent, TTL: a.TTL}}
 }
 
-// Attach gives the lease of an entry that another process made. The store tells
-// what it does not know, its TTL among it, with the first renewal.
+// Attach gives the lease of an entry that another process made. The first renewal tells
+// what is not known yet, as its TTL, slots and fence.
 func Attach(store string, ref locks.Ref, e Entry) *Lease {
 	return &Lease{store: store, entry: e, attached: true, grant: locks.Grant{Ref: ref}}
 }
 
-// Grant implements locks.Lease. Of an attached lease slots and fence are known
-// after the first renewal.
+// Grant implements locks.Lease.
 func (l *Lease) Grant() locks.Grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,17 +73,17 @@ func (l *Lease) Renew(ctx context.Context) (locks.Term, error) {
 // Files implements locks.Lease. There are none.
 func (l *Lease) Files() []int { return nil }
 
-// Evicted implements locks.Lease. The owner learns of it when it renews.
+// Evicted implements locks.Lease. A renewal tells.
 func (l *Lease) Evicted() error { return nil }
 
 // Events implements locks.RenewableLease.
 func (l *Lease) Events() <-chan locks.Event { return l.entry.Events() }
 
-// Release implements locks.Lease. It tries for two seconds at most. ErrLost says
-// that the slot was not ours any more, in a store that has not lost its data.
+// Release implements locks.Lease. It tries for two seconds at most. ErrLost means that
+// the slot was not ours any more, although the store has not lost its data.
 func (l *Lease) Release(ctx context.Context) error {
 	l.mu.Lock()
-	epoch, released, doubtful := l.epoch, l.released, l.doubtful
+	epoch, released := l.epoch, l.released
 	l.mu.Unlock()
 	if released {
 		return nil
@@ -93,20 +91,15 @@ func (l *Lease) Release(ctx context.Context) error {
 	defer l.entry.Close()
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
-	var a Answer
-	err := Retry(ctx, l.store, func() (err error) {
-		a, _, err = l.entry.Ask(ctx, Release)
-		doubtful = doubtful || err != nil || a.Doubtful
-		return err
-	})
+	a, _, err := request(ctx, l.store, l.entry, Release)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.doubtful = doubtful
+	l.doubtful = l.doubtful || a.Doubtful
 	if err != nil {
 		return err
 	}
 	l.released = true
-	if !a.Existed && !doubtful && (l.attached || a.Epoch == epoch) {
+	if !a.Existed && !l.doubtful && (l.attached || a.Epoch == epoch) {
 		return locks.ErrLost
 	}
 	return nil
@@ -115,17 +108,11 @@ func (l *Lease) Release(ctx context.Context) error {
 // EvictEntry takes an entry back from its owner.
 func EvictEntry(ctx context.Context, store string, e Entry) error {
 	defer e.Close()
-	var a Answer
-	doubtful := false // an attempt may have done it, its answer lost
-	err := Retry(ctx, store, func() (err error) {
-		a, _, err = e.Ask(ctx, Evict)
-		doubtful = doubtful || err != nil || a.Doubtful
-		return err
-	})
+	a, _, err := request(ctx, store, e, Evict)
 	switch {
 	case err != nil:
 		return Located(store, err)
-	case a.Verdict == Lost && !doubtful:
+	case a.Verdict == Lost && !a.Doubtful:
 		return locks.ErrLost
 	}
 	return nil

@@ -1,9 +1,8 @@
-// Package lease is what the engines whose grants expire have in common: the
-// steps of an entry from Join to Release, the waiting loop, retries, and what an
-// entry tells about its owner.
+// Package lease is what the engines whose grants expire share: the steps of an entry from
+// Join to Release, the waiting loop, retries, and the description of an entry's owner.
 //
-// An engine provides an Entry: how one attempt of a step is put to its store, and
-// how a waiter sleeps until the store wakes it.
+// An engine provides an Entry: how to make one attempt at a step, and how a waiter sleeps
+// until the store wakes it.
 package lease
 
 import (
@@ -19,25 +18,23 @@ const MaxUnits = 1 << 16
 // DefaultTTL is for requests that name none.
 const DefaultTTL = 30 * time.Second
 
-// ListLimit bounds a question about many entries whose caller sets no bound.
+// ListLimit bounds a question about many entries.
 const ListLimit = 10 * time.Second
 
 // Traits are those of every engine here.
-func Traits() locks.Traits {
-	return locks.Traits{MaxUnits: MaxUnits}
-}
+func Traits() locks.Traits { return locks.Traits{MaxUnits: MaxUnits} }
 
-// Step is what a store is asked to do with an entry. Every step may be sent again,
-// any number of times and late: the second time changes nothing.
+// Step is what a store is asked to do with an entry. Each may be sent again, any number
+// of times and late: the second time changes nothing.
 type Step string
 
 // The steps.
 const (
-	Join    Step = "join"    // enter the queue, or look whether it is its turn
-	Renew   Step = "renew"   // prolong the lease, or put it back into a store that forgot it
-	Release Step = "release" // end what it holds, or its place
-	Leave   Step = "leave"   // release for one that knows of no grant: no hold stays behind
-	Evict   Step = "evict"   // take it back from its owner
+	Join    Step = "join"    // enter the queue, or ask whether its turn has come
+	Renew   Step = "renew"   // prolong the lease, or restore it in a store that forgot it
+	Release Step = "release" // give up the slot or the place
+	Leave   Step = "leave"   // a release before a grant is known: no hold stays behind
+	Evict   Step = "evict"   // take the slot or the place back from the owner
 )
 
 // Verdict is what the store made of a step.
@@ -48,13 +45,13 @@ const (
 	Granted  Verdict = "granted"
 	Queued   Verdict = "waiting"
 	Busy     Verdict = "busy"   // no slot, and the request does not wait
-	Nested   Verdict = "nested" // likewise: it would wait for a run around itself
-	Gone     Verdict = "gone"   // the entry has left or was taken out
+	Nested   Verdict = "nested" // likewise: it would wait for an enclosing run
+	Gone     Verdict = "gone"   // the entry has left or was removed
 	Evicted  Verdict = "evicted"
 	Held     Verdict = "held"
 	Lost     Verdict = "lost"
 	Released Verdict = "released"
-	Marked   Verdict = "marked" // its owner is told that it is evicted
+	Marked   Verdict = "marked" // evicted: the owner is told
 )
 
 // Answer is what a store says about an entry.
@@ -62,12 +59,12 @@ type Answer struct {
 	Verdict Verdict
 	Grant   locks.Grant   // Granted, Held
 	TTL     time.Duration // likewise
-	Epoch   string        // of the store: a stretch of time in which it forgot nothing
+	Epoch   string        // the stretch of time in which the store forgot nothing
 
 	Place   int           // Queued: 1 is the next
 	Recheck time.Duration // Queued: when to ask again
-	// Queued, Busy, Nested: holders leave room, but nothing is granted for this long,
-	// because of this. A request that may not wait can be asked again afterwards.
+	// Queued, Busy, Nested: there is room, but nothing is granted for this long, and why.
+	// A request that may not wait can be asked again afterwards.
 	Quarantine      time.Duration
 	QuarantineCause string
 
@@ -83,22 +80,19 @@ type Answer struct {
 	Doubtful bool // an earlier attempt, whose answer was lost, may have done the step
 }
 
-// Entry is one entry of this process in a store, as its engine knows it. Several
-// goroutines may call its methods.
+// Entry is an engine's view of one entry. Several goroutines may call its methods.
 type Entry interface {
-	// Ask makes one attempt at a step. sent is the moment before the request was
-	// written.
+	// Ask makes one attempt at a step. sent is the moment before the request was sent.
 	Ask(ctx context.Context, s Step) (a Answer, sent locks.Instant, err error)
 
-	// Sleep returns when a waiter should ask again: after d, or as soon as the
-	// store wakes it. A verdict of Granted is a grant that the store has pushed;
-	// sent is then that of the last Ask. near is called when one of the first two
-	// places is reached. Only an error that is final is returned.
+	// Sleep returns when a waiter should ask again: after d, or when the store wakes it.
+	// The verdict is Granted if the store has pushed a grant; the lease then counts from
+	// sent. near is called when the waiter is one of the first two. An error is final.
 	Sleep(ctx context.Context, d time.Duration, near func()) (a Answer, sent locks.Instant, err error)
 
 	// Events are hints about a lease, as in locks.RenewableLease; nil: there are none.
 	Events() <-chan locks.Event
 
-	// Close gives back what the entry keeps open. It may be asked again after that.
+	// Close closes connections and files. Ask may be called after that.
 	Close()
 }

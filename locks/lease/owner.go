@@ -12,7 +12,7 @@ import (
 	"golock/locks"
 )
 
-// Owner is what an entry tells about the process that it belongs to.
+// Owner describes the process that an entry belongs to.
 type Owner struct {
 	Host    string   `json:"host"`
 	PID     int      `json:"pid"`
@@ -22,7 +22,7 @@ type Owner struct {
 	Command []string `json:"command,omitempty"`
 }
 
-// maxCommand is how many bytes of a command are stored.
+// maxCommand is how many bytes of a command are kept.
 const maxCommand = 1024
 
 // ThisOwner describes a request of this process.
@@ -52,7 +52,7 @@ func (o Owner) Describe(e *locks.Entry) {
 	}
 }
 
-// Enclosing are the IDs of those of the enclosing runs that are entries of the same lock.
+// Enclosing gives the IDs of the enclosing runs of the same lock.
 func Enclosing(r locks.Request) []string {
 	var within []string
 	for _, w := range r.Within {
@@ -63,8 +63,8 @@ func Enclosing(r locks.Request) []string {
 	return within
 }
 
-// Arrange sorts entries as they are shown: by name, holders by slot, then waiters,
-// which come in the order of their queue and are numbered.
+// Arrange sorts entries as they are shown, by name, holders before waiters, holders by
+// slot, and numbers the waiters. Those are in the order of their queue already.
 func Arrange(entries []locks.Entry) {
 	slices.SortStableFunc(entries, func(a, b locks.Entry) int {
 		switch {
@@ -87,8 +87,8 @@ func Arrange(entries []locks.Entry) {
 	}
 }
 
-// Entries is locks.Store's method for an engine that reads all at once. What was
-// read before an error is yielded.
+// Entries implements locks.Store's for an engine that reads all at once. What was read
+// before an error is yielded.
 func Entries(ctx context.Context, read func(context.Context) ([]locks.Entry, error)) iter.Seq2[locks.Entry, error] {
 	return func(yield func(locks.Entry, error) bool) {
 		ctx, cancel := context.WithTimeout(ctx, ListLimit)

@@ -14,7 +14,7 @@ import (
 type Refusal struct {
 	Err       error
 	Hint      string // what the user can do
-	Temporary bool   // for who has an entry already: a server gets memory again
+	Temporary bool   // for those that have an entry: a server gets memory again
 }
 
 func (e *Refusal) Error() string {
@@ -35,45 +35,44 @@ func IsFinal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// IsTemporary reports whether who holds or waits already should try again: an outage
-// never ends the waiting.
+// IsTemporary reports whether an entry that exists should try again: an outage never ends
+// the waiting.
 func IsTemporary(err error) bool {
 	var r *Refusal
 	return !errors.As(err, &r) || r.Temporary
 }
 
-// NoAnswer is an attempt that took too long, or that its context ended.
+// NoAnswer is the error of an attempt that took too long or was cancelled.
 type NoAnswer struct{ Cause error }
 
 func (NoAnswer) Error() string   { return "no answer in time" }
 func (e NoAnswer) Unwrap() error { return e.Cause }
 
-// Bounds of one attempt to get one answer, connecting included.
+// Bounds of one attempt, with connecting.
 const (
 	shortestAttempt = 300 * time.Millisecond
 	LongestAttempt  = 2 * time.Second
 )
 
-// AttemptLimit is how long an attempt may take for an entry of that TTL: one that
-// hangs must leave time for others.
+// AttemptLimit bounds an attempt for an entry of that TTL: it must leave time for others.
 func AttemptLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/3, shortestAttempt), LongestAttempt)
 }
 
-// RetryPause is the first pause between two attempts. Later ones grow: a server
-// that is too busy is not to be made busier.
+// RetryPause is the first pause between two attempts. Later ones grow, to spare a busy
+// server.
 const (
 	RetryPause   = 200 * time.Millisecond
 	longestPause = time.Second
 )
 
-// jitter makes a pause longer by up to a half, so that not all come at once.
+// jitter lengthens a pause by up to a half, so that not all come at once.
 func jitter(pause time.Duration) time.Duration { return pause + rand.N(pause/2) }
 
 func longer(pause time.Duration) time.Duration { return min(pause*3/2, longestPause) }
 
-// Retry repeats attempts until one succeeds, fails for good, or ctx ends. store is
-// the URL for the error.
+// Retry repeats attempts until one succeeds, fails for good, or ctx ends. store is the URL
+// in errors.
 func Retry(ctx context.Context, store string, attempt func() error) error {
 	var last error
 	for pause := RetryPause; ; pause = longer(pause) {
@@ -81,8 +80,7 @@ func Retry(ctx context.Context, store string, attempt func() error) error {
 		if err == nil || IsFinal(err) {
 			return err
 		}
-		// The last attempt is often cut short: its error says less.
-		if last == nil || (ctx.Err() == nil && !isTimeout(err)) {
+		if last == nil || (ctx.Err() == nil && !IsTimeout(err)) { // a timeout says less
 			last = err
 		}
 		Pause(ctx, jitter(pause))
@@ -92,12 +90,26 @@ func Retry(ctx context.Context, store string, attempt func() error) error {
 	}
 }
 
-func isTimeout(err error) bool {
+// request makes attempts at a step until one is answered. The answer is Doubtful, too, if
+// an attempt failed before: it may have done the step.
+func request(ctx context.Context, store string, e Entry, s Step) (a Answer, sent locks.Instant, err error) {
+	doubtful := false
+	err = Retry(ctx, store, func() (err error) {
+		a, sent, err = e.Ask(ctx, s)
+		doubtful = doubtful || err != nil || a.Doubtful
+		return err
+	})
+	a.Doubtful = doubtful
+	return a, sent, err
+}
+
+// IsTimeout reports whether an error is that of a deadline.
+func IsTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// Pause sleeps, not longer than ctx lasts.
+// Pause sleeps until ctx ends, or for d.
 func Pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

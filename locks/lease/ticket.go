@@ -14,14 +14,14 @@ import (
 type Ticket struct {
 	entry      Entry
 	store      string
-	lease      *Lease // granted at once
-	postponed  bool   // not in the queue: it is asked again when the quarantine is over
-	recheck    time.Duration
-	quarantine *locks.QuarantineError // of the last answer
-	longest    time.Duration          // between two attempts
 	request    locks.Request
-	place      int
 	replaced   []locks.Entry
+	lease      *Lease // nil: not granted yet
+	postponed  bool   // not in the queue: it is asked again after the quarantine
+	place      int
+	recheck    time.Duration
+	longest    time.Duration          // pause between two attempts
+	quarantine *locks.QuarantineError // of the last answer
 }
 
 // NewTicket joins the queue with an entry. It tries again until ctx ends.
@@ -29,33 +29,18 @@ func NewTicket(ctx context.Context, store string, r locks.Request, e Entry) (loc
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%s: not asked yet: %w", store, err)
 	}
-	var a Answer
-	var sent locks.Instant
-	err := Retry(ctx, store, func() (err error) {
-		a, sent, err = e.Ask(ctx, Join)
-		return err
-	})
+	a, sent, err := request(ctx, store, e, Join)
 	switch {
 	case IsFinal(err):
 		e.Close()
 		return nil, Located(store, err)
 	case err != nil:
-		giveUp(ctx, store, e) // the store may have been told and its answer lost
+		giveUp(ctx, store, e) // an attempt may have made the entry
 		return nil, err
 	}
 	t := &Ticket{entry: e, store: store, request: r, replaced: a.Replaced, longest: cmp.Or(r.TTL, DefaultTTL) / 3}
-	switch {
-	case a.Verdict == Granted:
-		t.lease = newLease(store, e, a, sent)
-	case a.Verdict == Queued:
-		t.learn(a)
-	case a.Quarantine > 0:
-		t.postponed = true
-		if err := t.postpone(ctx, a, time.Now().Add(quarantineLimit)); err != nil {
-			return nil, err
-		}
-	default:
-		return nil, t.refused(ctx, a)
+	if err := t.joined(ctx, a, sent, time.Now().Add(quarantineLimit)); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
@@ -66,16 +51,31 @@ func (t *Ticket) Queued() bool { return t.lease == nil }
 // Replaced implements locks.Ticket.
 func (t *Ticket) Replaced() []locks.Entry { return t.replaced }
 
-// Evicted implements locks.Ticket: a waiter hears of it by its Wait.
+// Evicted implements locks.Ticket: Wait tells.
 func (t *Ticket) Evicted() error { return nil }
 
-// tellNear is for a waiter that hears, before it asks, that its turn is near.
-func (t *Ticket) tellNear() { t.request.TellPlace(min(t.place, 2)) }
-
-func (t *Ticket) learn(a Answer) {
-	t.recheck, t.place = a.Recheck, a.Place
-	t.request.TellPlace(a.Place)
-	t.learnQuarantine(a)
+// joined handles the answer to a Join. A request that does not queue is postponed if the
+// quarantine is over before end; zero: never.
+func (t *Ticket) joined(ctx context.Context, a Answer, sent locks.Instant, end time.Time) error {
+	t.postponed = false
+	switch {
+	case a.Verdict == Granted:
+		t.lease = newLease(t.store, t.entry, a, sent)
+	case a.Verdict == Queued:
+		t.recheck, t.place = a.Recheck, a.Place
+		t.request.TellPlace(a.Place)
+		t.learnQuarantine(a)
+	case a.Quarantine == 0, end.IsZero():
+		return t.refused(ctx, a)
+	default:
+		t.postponed = true
+		t.learnQuarantine(a)
+		if t.quarantine.End.After(end) {
+			giveUp(ctx, t.store, t.entry)
+			return t.unavailable(t.quarantine)
+		}
+	}
+	return nil
 }
 
 func (t *Ticket) learnQuarantine(a Answer) {
@@ -88,73 +88,51 @@ func (t *Ticket) learnQuarantine(a Answer) {
 	}
 }
 
-// quarantineLimit is how long a request that does not wait for others waits for the
-// end of a quarantine.
-const quarantineLimit = 5 * time.Second
-
-// postpone is for such a request. It fails if the quarantine lasts until after the end
-// of its limit.
-func (t *Ticket) postpone(ctx context.Context, a Answer, end time.Time) error {
-	t.learnQuarantine(a)
-	if t.quarantine.End.After(end) {
-		giveUp(ctx, t.store, t.entry)
-		return t.unavailable(t.quarantine)
-	}
-	return nil
-}
-
 func (t *Ticket) unavailable(q *locks.QuarantineError) error {
 	return &locks.OutageError{Store: t.store, Err: q, Answered: true}
 }
 
-// askAgain is the Wait of a request that was postponed.
-func (t *Ticket) askAgain(ctx context.Context) (locks.Lease, error) {
-	for end := time.Now().Add(quarantineLimit); ; {
+// quarantineLimit is how long a request that does not queue waits for the end of a
+// quarantine.
+const quarantineLimit = 5 * time.Second
+
+// awaitQuarantine asks again for a postponed request when the quarantine is over.
+func (t *Ticket) awaitQuarantine(ctx context.Context) error {
+	for end := time.Now().Add(quarantineLimit); t.postponed; {
 		Pause(ctx, time.Until(t.quarantine.End)+time.Millisecond)
 		if ctx.Err() != nil {
 			giveUp(ctx, t.store, t.entry)
-			return nil, t.why(ctx, nil)
+			return t.why(ctx, nil)
 		}
 		bound, cancel := context.WithTimeout(ctx, LongestAttempt)
-		var a Answer
-		var sent locks.Instant
-		err := Retry(bound, t.store, func() (err error) {
-			a, sent, err = t.entry.Ask(bound, Join)
-			return err
-		})
+		a, sent, err := request(bound, t.store, t.entry, Join)
 		cancel()
-		switch {
-		case err != nil:
+		if err != nil {
 			giveUp(ctx, t.store, t.entry)
-			return nil, Located(t.store, err)
-		case a.Verdict == Granted:
-			return newLease(t.store, t.entry, a, sent), nil
-		case a.Quarantine == 0:
-			return nil, t.refused(ctx, a)
+			return Located(t.store, err)
 		}
-		if err := t.postpone(ctx, a, end); err != nil {
-			return nil, err
+		if err := t.joined(ctx, a, sent, end); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// frontPlaces try again at once while the store is out of reach: they must be back
-// before they are taken for dead. Those further back come more and more seldom.
+// The waiters at the front retry at the first pace while the store is out of reach: they
+// must be back before they are taken for dead. Those further back slow down.
 const frontPlaces = 16
 
-// Wait implements locks.Ticket. Every Ask also keeps the place alive; a waiter that
-// was taken for dead gets its old place back.
+// Wait implements locks.Ticket. Each Ask also keeps the place alive; a waiter that was
+// taken for dead gets its old place back.
 func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
-	if t.lease != nil {
-		return t.lease, nil
-	}
-	if t.postponed {
-		return t.askAgain(ctx)
+	if err := t.awaitQuarantine(ctx); err != nil {
+		return nil, err
 	}
 	var outage error // of the last Ask
 	pause, retry := t.recheck, RetryPause
-	for {
-		a, sent, err := t.entry.Sleep(ctx, pause, t.tellNear)
+	near := func() { t.request.TellPlace(min(t.place, 2)) }
+	for t.lease == nil {
+		a, sent, err := t.entry.Sleep(ctx, pause, near)
 		switch {
 		case err != nil:
 			giveUp(ctx, t.store, t.entry)
@@ -167,24 +145,23 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		}
 		a, sent, err = t.entry.Ask(ctx, Join)
 		switch {
-		case err != nil && ctx.Err() != nil:
-		case err != nil && !IsTemporary(err):
+		case err == nil:
+			if err := t.joined(ctx, a, sent, time.Time{}); err != nil {
+				return nil, err
+			}
+			outage, pause, retry = nil, t.recheck, RetryPause
+		case ctx.Err() != nil: // the next round ends
+		case !IsTemporary(err):
 			giveUp(ctx, t.store, t.entry)
 			return nil, err
-		case err != nil:
+		default:
 			outage, pause = err, min(jitter(retry), t.longest)
 			if t.place > frontPlaces {
 				retry = longer(retry)
 			}
-		case a.Verdict == Granted:
-			return newLease(t.store, t.entry, a, sent), nil
-		case a.Verdict == Queued:
-			t.learn(a)
-			outage, pause, retry = nil, t.recheck, RetryPause
-		default:
-			return nil, t.refused(ctx, a)
 		}
 	}
+	return t.lease, nil
 }
 
 // why is the error of a waiting that ctx has ended.
@@ -218,35 +195,27 @@ func (t *Ticket) refused(ctx context.Context, a Answer) error {
 
 // Limits of giving up.
 const (
-	leaveLimit = 2 * time.Second       // until the entry is left to its TTL
-	leaveWait  = 40 * time.Millisecond // of which the caller waits so much
+	leaveLimit = 2 * time.Second       // then the entry is left to its TTL
+	leaveWait  = 40 * time.Millisecond // for so long the caller waits
 )
 
-// giveUp has the entry leave. It waits a moment for the store to know, as the
-// process may be about to end; the rest is done in the background. A process that is
-// about to be stopped (the cause of ctx) has no background.
+// giveUp has the entry leave. It waits a moment for the store to know, as the process may
+// be about to end; the rest is done in the background. A process that is about to be
+// stopped (the cause of ctx) has no background.
 func giveUp(ctx context.Context, store string, e Entry) {
 	wait := leaveWait
 	if errors.Is(context.Cause(ctx), locks.ErrStandsStill) {
 		wait = leaveLimit
 	}
-	left := make(chan struct{})
+	waiting, left := context.WithTimeout(context.Background(), wait)
 	go func() {
-		defer close(left)
+		defer left()
 		defer e.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 		defer cancel()
-		_ = Retry(ctx, store, func() error {
-			_, _, err := e.Ask(ctx, Leave)
-			return err
-		})
+		_, _, _ = request(ctx, store, e, Leave)
 	}()
-	limit := time.NewTimer(wait)
-	defer limit.Stop()
-	select {
-	case <-left:
-	case <-limit.C:
-	}
+	<-waiting.Done()
 }
 
 // Located says which store an error is of, if it does not say so itself.

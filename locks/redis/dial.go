@@ -12,14 +12,13 @@ import (
 	"golock/locks/lease"
 )
 
-// handshakePatience is for how long nothing is wrong with a server that does not answer
-// a TLS handshake.
+// handshakePatience is how long a TLS handshake may take before something seems wrong.
 const handshakePatience = 300 * time.Millisecond
 
 type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialTLS connects over TLS. A server that does not speak it takes the handshake for the
-// beginning of a command and waits for the rest: after a while it is asked in the clear.
+// dialTLS connects over TLS. A server without TLS takes the handshake for the beginning of
+// a command and waits for the rest: after a while it is asked without TLS.
 func dialTLS(config *tls.Config, limit time.Duration) dialer {
 	plain := dialer(goredis.NewDialer(&goredis.Options{DialTimeout: limit}))
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -41,7 +40,10 @@ func dialTLS(config *tls.Config, limit time.Duration) dialer {
 		case <-time.After(handshakePatience):
 			if plain.speaksRedis(ctx, network, addr) {
 				cancel()
-				err = &lease.Refusal{Err: fmt.Errorf("no TLS answer from %s: it speaks Redis without TLS", addr), Hint: "did you mean redis:// in the place of rediss://?"}
+				err = &lease.Refusal{
+					Err:  fmt.Errorf("no TLS answer from %s: it speaks Redis without TLS", addr),
+					Hint: "did you mean redis:// in the place of rediss://?",
+				}
 				<-done
 			} else {
 				err = <-done
@@ -55,7 +57,7 @@ func dialTLS(config *tls.Config, limit time.Duration) dialer {
 	}
 }
 
-// speaksRedis reports whether a server answers in the clear, be it that it wants a login.
+// speaksRedis reports whether a server answers without TLS, be it that it wants a login.
 func (dial dialer) speaksRedis(ctx context.Context, network, addr string) bool {
 	conn, err := dial(ctx, network, addr)
 	if err != nil {

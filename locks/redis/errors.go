@@ -3,6 +3,7 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -11,10 +12,9 @@ import (
 	"golock/locks/network"
 )
 
-// judge makes a Refusal of what another attempt does not cure. What a server says
-// while it starts, fails over, or is short of something passes; a refused login or a
-// missing right does not. Errors of the connection pass, except those of a server
-// that is not the one it should be.
+// judge makes a Refusal of what another attempt does not cure. Errors of a server that
+// starts, fails over or is short of something pass; a refused login or a missing right does
+// not. Errors of the connection pass, unless the server is not the one it should be.
 func (s *Store) judge(err error) error {
 	if err == nil {
 		return nil
@@ -32,9 +32,50 @@ func (s *Store) judge(err error) error {
 	return err
 }
 
-// refusedLogin says whose login was refused. A server that wants one says so in several
-// ways, one of them a fault of the protocol: a request too long for a stranger.
-func (s *Store) refusedLogin(err error, stranger bool) error {
+func (s *Store) judgeReply(err goredis.Error) error {
+	text := err.Error()
+	has := func(part string) bool { return strings.Contains(text, part) }
+	code, _, _ := strings.Cut(text, " ")
+	if code == "ERR" {
+		// Redis 6 puts the code of a command that failed in a script further back.
+		for _, inner := range []string{"READONLY", "MISCONF", "NOREPLICAS", "OOM"} {
+			if has("-" + inner) {
+				code = inner
+			}
+		}
+	}
+	hint := ""
+	switch {
+	case slices.Contains([]string{
+		"READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "ASK", "NOREPLICAS", "MISCONF", "NOSCRIPT", "UNBLOCKED",
+	}, code):
+		return err
+	case code == "ERR" && has("max number of clients"):
+		return err
+	case code == "MOVED", code == "CROSSSLOT":
+		if s.target.kind == cluster {
+			return err
+		}
+		hint = "the server is a node of a cluster: use redis+cluster://"
+	case code == "OOM":
+		return &lease.Refusal{Err: err, Hint: "raise the server's maxmemory", Temporary: true}
+	case code == "WRONGPASS":
+		return s.refusedLogin(err, false)
+	case code == "NOAUTH", code == "ERR" && has("unauthenticated"):
+		return s.refusedLogin(err, true)
+	case code == "NOPERM":
+		hint = "the user needs EVAL, EVALSHA and what they run, on the keys with the prefix " + s.target.prefix
+	case has("cluster support disabled"):
+		hint = "the server is no node of a cluster: use redis://"
+	case has("unknown command 'sentinel'"):
+		hint = "this is a server and no sentinel"
+	}
+	return &lease.Refusal{Err: err, Hint: hint}
+}
+
+// refusedLogin says whose login was refused. anonymous: the server wants one. It says so
+// in several ways; one is that the request is too long for an unknown client.
+func (s *Store) refusedLogin(err error, anonymous bool) error {
 	t := s.target
 	user := "the default user"
 	if t.user != "" {
@@ -45,7 +86,7 @@ func (s *Store) refusedLogin(err error, stranger bool) error {
 		hint += "; for the sentinels ?sentinel-user= and ?sentinel-password="
 	}
 	switch {
-	case !stranger:
+	case !anonymous:
 		err = fmt.Errorf("login of %s is refused: %w", user, err)
 	case t.password == "":
 		err = fmt.Errorf("the server wants a password for %s, and the URL has none", user)
@@ -53,44 +94,4 @@ func (s *Store) refusedLogin(err error, stranger bool) error {
 		err = fmt.Errorf("the server wants another login than that of %s", user)
 	}
 	return &lease.Refusal{Err: err, Hint: hint}
-}
-
-func (s *Store) judgeReply(err goredis.Error) error {
-	text := err.Error()
-	code, _, _ := strings.Cut(text, " ")
-	switch code {
-	case "READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "ASK", "NOREPLICAS", "MISCONF", "NOSCRIPT", "UNBLOCKED":
-		return err
-	case "MOVED", "CROSSSLOT":
-		if s.target.kind == cluster {
-			return err
-		}
-		return &lease.Refusal{Err: err, Hint: "the server is a node of a cluster: use redis+cluster://"}
-	case "OOM":
-		return &lease.Refusal{Err: err, Hint: "raise the server's maxmemory", Temporary: true}
-	case "WRONGPASS", "NOAUTH":
-		return s.refusedLogin(err, code == "NOAUTH")
-	case "NOPERM":
-		return &lease.Refusal{Err: err, Hint: "the user needs EVAL, EVALSHA and what they run, on the keys with the prefix " + s.target.prefix}
-	case "ERR":
-		// Redis 6 puts the code of a command that failed in a script further back.
-		for _, passes := range []string{"-READONLY", "-MISCONF", "-NOREPLICAS", "max number of clients"} {
-			if strings.Contains(text, passes) {
-				return err
-			}
-		}
-		if strings.Contains(text, "unauthenticated") {
-			return s.refusedLogin(err, true)
-		}
-		if strings.Contains(text, "-OOM") {
-			return &lease.Refusal{Err: err, Hint: "raise the server's maxmemory", Temporary: true}
-		}
-	}
-	switch {
-	case strings.Contains(text, "cluster support disabled"):
-		return &lease.Refusal{Err: err, Hint: "the server is no node of a cluster: use redis://"}
-	case strings.Contains(text, "unknown command 'sentinel'"):
-		return &lease.Refusal{Err: err, Hint: "this is a server and no sentinel"}
-	}
-	return &lease.Refusal{Err: err}
 }

@@ -3,8 +3,6 @@ package redis
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"net"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -83,7 +81,7 @@ func receive(ctx context.Context, client goredis.UniversalClient, channel string
 	for {
 		m, err := sub.ReceiveTimeout(ctx, keepAlive)
 		if err != nil {
-			if keepAlive == 0 || pinged || !isTimeout(err) {
+			if keepAlive == 0 || pinged || !lease.IsTimeout(err) {
 				return err
 			}
 			if err := sub.Ping(ctx); err != nil {
@@ -102,9 +100,4 @@ func receive(ctx context.Context, client goredis.UniversalClient, channel string
 			tell(n)
 		}
 	}
-}
-
-func isTimeout(err error) bool {
-	var netErr net.Error
-	return errors.As(err, &netErr) && netErr.Timeout()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,14 +20,14 @@ const (
 	defaultPrefix       = "golock"
 )
 
-// The ways to reach a server.
-type kind int
+// kind is a way to reach servers: what follows redis or rediss in the scheme.
+type kind string
 
 const (
-	tcp kind = iota
-	unixSocket
-	sentinel
-	cluster
+	tcp        kind = ""
+	unixSocket kind = "+unix"
+	sentinel   kind = "+sentinel"
+	cluster    kind = "+cluster"
 )
 
 // target is what a URL says.
@@ -48,26 +49,6 @@ type target struct {
 	dialTimeout, readTimeout, writeTimeout time.Duration // 0: golock's own
 }
 
-// schemeOf takes a scheme apart. The s of rediss stands for TLS.
-func schemeOf(scheme string) (k kind, secure, ok bool) {
-	base, way, _ := strings.Cut(scheme, "+")
-	secure = base == "rediss"
-	if base != "redis" && !secure {
-		return 0, false, false
-	}
-	switch way {
-	case "":
-		return tcp, secure, scheme == base
-	case "unix":
-		return unixSocket, false, !secure
-	case "sentinel":
-		return sentinel, secure, true
-	case "cluster":
-		return cluster, secure, true
-	}
-	return 0, false, false
-}
-
 // parse reads a URL. Its errors begin with the part that is wrong.
 func parse(address string) (*target, error) {
 	t, err := read(address)
@@ -83,8 +64,12 @@ func read(address string) (*target, error) {
 		return nil, err
 	}
 	t := &target{Options: network.NewOptions(), prefix: defaultPrefix, user: u.User, password: u.Password}
-	var ok bool
-	if t.kind, t.TLS, ok = schemeOf(u.Scheme); !ok {
+	rest, ok := strings.CutPrefix(u.Scheme, "redis")
+	if rest, t.TLS = strings.CutPrefix(rest, "s"); t.TLS {
+		ok = ok && rest != string(unixSocket)
+	}
+	t.kind = kind(rest)
+	if !ok || !slices.Contains([]kind{tcp, unixSocket, sentinel, cluster}, t.kind) {
 		return nil, fmt.Errorf("scheme %q: want redis, rediss, redis+unix, redis+sentinel or redis+cluster", locks.Printable(u.Scheme, 20))
 	}
 	if err := t.place(u); err != nil {
@@ -93,11 +78,18 @@ func read(address string) (*target, error) {
 	if err := u.EachOption(t.option); err != nil {
 		return nil, err
 	}
-	return t, t.check()
+	switch {
+	case t.kind == cluster && t.db != 0:
+		return nil, errors.New("db: a cluster has database 0 only")
+	case t.kind != sentinel && (t.sentinelUser != "" || t.sentinelPassword != ""):
+		return nil, errors.New("options sentinel-user and sentinel-password: only with redis+sentinel://")
+	}
+	return t, t.Check("TLS, as in rediss://")
 }
 
 // place reads hosts and path.
 func (t *target) place(u network.URL) (err error) {
+	port, db := defaultPort, u.Path
 	switch t.kind {
 	case unixSocket:
 		if u.Authority != "" {
@@ -116,27 +108,17 @@ func (t *target) place(u network.URL) (err error) {
 		if strings.Contains(u.Authority, ",") {
 			return errors.New("host: one is enough here; redis+sentinel:// and redis+cluster:// take several")
 		}
-		if t.hosts, err = network.Hosts(u.Authority, defaultPort); err != nil {
-			return err
-		}
-		return t.database(u.Path)
 	case sentinel:
-		if t.hosts, err = network.Hosts(u.Authority, defaultSentinelPort); err != nil {
-			return err
-		}
-		master, db, _ := strings.Cut(u.Path, "/")
-		if t.master, err = url.PathUnescape(master); err != nil || t.master == "" {
+		port = defaultSentinelPort
+		t.master, db, _ = strings.Cut(u.Path, "/")
+		if t.master, err = url.PathUnescape(t.master); err != nil || t.master == "" {
 			return errors.New("path: the master's name must follow the hosts, as in redis+sentinel://h1,h2/MASTER/DB")
 		}
-		return t.database(db)
 	}
-	if t.hosts, err = network.Hosts(u.Authority, defaultPort); err != nil {
+	if t.hosts, err = network.Hosts(u.Authority, port); err != nil {
 		return err
 	}
-	if u.Path != "" && u.Path != "0" {
-		return errors.New("db: a cluster has database 0 only")
-	}
-	return nil
+	return t.database(db)
 }
 
 func (t *target) database(text string) error {
@@ -177,7 +159,7 @@ func (t *target) option(name, value string) error {
 		return network.Timeout(name, value, &t.readTimeout)
 	case "write_timeout":
 		return network.Timeout(name, value, &t.writeTimeout)
-	case "protocol": // golock needs nothing of the newer one
+	case "protocol": // either will do
 		if value != "2" && value != "3" {
 			return fmt.Errorf("option protocol=%q: want 2 or 3", locks.Printable(value, 20))
 		}
@@ -192,19 +174,8 @@ func (t *target) option(name, value string) error {
 	case "sentinel-password":
 		return network.Text(name, value, &t.sentinelPassword)
 	}
-	return fmt.Errorf("option %q: is not known: want db, prefix, quarantine, min-replicas, ca, cert, key, server-name, sentinel-user, sentinel-password, dial_timeout, read_timeout or write_timeout",
-		locks.Printable(name, 20))
-}
-
-// check finds options that contradict each other.
-func (t *target) check() error {
-	switch {
-	case t.kind == cluster && t.db != 0:
-		return errors.New("db: a cluster has database 0 only")
-	case t.kind != sentinel && (t.sentinelUser != "" || t.sentinelPassword != ""):
-		return errors.New("options sentinel-user and sentinel-password: only with redis+sentinel://")
-	}
-	return t.Check("TLS, as in rediss://")
+	return fmt.Errorf("option %q: is not known: want db, prefix, quarantine, min-replicas, ca, cert, key, server-name, "+
+		"sentinel-user, sentinel-password, dial_timeout, read_timeout or write_timeout", locks.Printable(name, 20))
 }
 
 // String is the URL without its secrets.
@@ -214,7 +185,7 @@ func (t *target) String() string {
 	if t.TLS {
 		b.WriteString("s")
 	}
-	b.WriteString([]string{tcp: "", unixSocket: "+unix", sentinel: "+sentinel", cluster: "+cluster"}[t.kind] + "://")
+	b.WriteString(string(t.kind) + "://")
 	if t.user != "" {
 		b.WriteString(network.Escape(t.user) + "@")
 	}
