@@ -4,8 +4,8 @@ package open
 
 import "golock/locks"
 
-// Lean reports whether the clients of servers are missing in this program: to
-// initialise them at every start costs more than a local lock.
+// Lean reports whether this program is without clients of servers: to initialise them at
+// every start costs more than a local lock.
 const Lean = true
 
 func openRedis(string) (locks.Store, error)    { return nil, ErrNotLinked }

@@ -1,5 +1,5 @@
-// Package open turns a store URL into a store. It is the one table of engines;
-// adding one is a line here and a folder beside it.
+// Package open turns a store URL into a store. It has the one table of engines; to add
+// one, add a line here and a folder beside it.
 package open
 
 import (
@@ -11,18 +11,29 @@ import (
 
 	"golock/internal/spelling"
 	"golock/locks"
+	"golock/locks/files"
 	"golock/locks/local"
 )
 
-// engines lists the schemes, in the order in which messages name them.
-func engines() []engine {
-	return slices.Concat([]engine{{scheme: "local", open: openLocal}},
-		plainEngines(), filesEngines(), servers())
+type engine struct {
+	scheme  string
+	aliases []string // other names of the scheme, as clients of the server know it
+	open    func(address string) (locks.Store, error)
 }
 
-// servers are the engines whose clients a lean program does not have.
-func servers() []engine {
-	return []engine{
+// engines lists the schemes, in the order in which messages name them. A lean program has
+// no clients of servers.
+func engines() []engine {
+	all := []engine{
+		{scheme: "local", open: openLocal},
+		{scheme: "flock", open: openLockFile},
+		{scheme: "fcntl", open: openLockFile},
+		{scheme: "bind", open: openBind},
+	}
+	for _, scheme := range files.Schemes() {
+		all = append(all, engine{scheme: scheme, open: openFiles})
+	}
+	return append(all, []engine{
 		{scheme: "redis", aliases: []string{"valkey"}, open: openRedis},
 		{scheme: "rediss", aliases: []string{"valkeys"}, open: openRedis},
 		{scheme: "redis+unix", aliases: []string{"unix"}, open: openRedis},
@@ -34,17 +45,11 @@ func servers() []engine {
 		{scheme: "mariadb", open: openMySQL},
 		{scheme: "postgres", aliases: []string{"pgsql"}, open: openPostgres},
 		{scheme: "postgresql", open: openPostgres},
-	}
+	}...)
 }
 
 // ErrNotLinked says that a store needs the full program.
 var ErrNotLinked = errors.New("this golock has no clients of servers")
-
-type engine struct {
-	scheme  string
-	aliases []string // other names of the scheme, as clients of the server know it
-	open    func(address string) (locks.Store, error)
-}
 
 // Store gives the store of a URL. It does no I/O; an error names the part of
 // the URL that is wrong and shows no secrets. Schemes may be in upper case.
@@ -63,28 +68,34 @@ func Store(address string) (locks.Store, error) {
 	return nil, unknown(address)
 }
 
-// planned is a scheme that people will try and that this version refuses.
-const planned = "etcd"
+// store keeps a nil pointer from becoming a store that is not nil.
+func store[S locks.Store](s S, err error) (locks.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
 
-// unknown says in one line what is wrong with an address that is no engine's. It shows
-// only what cannot be a part of a password.
+// unknown says in one line what is wrong with an address of no engine. It shows only what
+// cannot be a part of a password.
 func unknown(address string) error {
 	scheme, rest, _ := strings.Cut(address, ":")
 	scheme = strings.ToLower(scheme)
-	base, _, driver := strings.Cut(scheme, "+")
+	base, _, hasDriver := strings.Cut(scheme, "+")
 	names := slices.DeleteFunc(Schemes(), func(name string) bool { return strings.Contains(name, "+") })
 	if url := fromGo(address); url != "" {
 		return fmt.Errorf("scheme: there is none, this is how Go programs write it: want %s", url)
 	}
 	switch {
-	case scheme == planned:
-		return fmt.Errorf("scheme %s: is not in this version: use redis://, postgres:// or mysql://, or mkdir:///DIR in a directory that hosts share", planned)
+	case scheme == "etcd":
+		return errors.New("scheme etcd: is not in this version: use redis://, postgres:// or mysql://, " +
+			"or mkdir:///DIR in a directory that hosts share")
 	case strings.HasPrefix(address, "/") && !strings.ContainsAny(address, "@:?#"):
 		path := locks.Printable((&url.URL{Path: address}).EscapedPath(), 200)
 		return fmt.Errorf("has no scheme: did you mean local://%[1]s, a directory of locks, or flock://%[1]s, one lock file?", path)
 	case !strings.HasPrefix(rest, "//"):
 		return fmt.Errorf("begins with no scheme: want one of %s, as in local:///DIR or redis://HOST", strings.Join(names, ", "))
-	case driver && slices.Contains(names, base):
+	case hasDriver && slices.Contains(names, base):
 		return fmt.Errorf("scheme %s+...: did you mean %s://?", base, base)
 	case !isScheme(scheme):
 		return fmt.Errorf("scheme is not known: want one of %s", strings.Join(names, ", "))
@@ -95,8 +106,8 @@ func unknown(address string) error {
 	return fmt.Errorf("scheme %q is not known: want one of %s", scheme, strings.Join(names, ", "))
 }
 
-// fromGo gives the URL of what Go's client of MySQL takes,
-// USER:PASSWORD@tcp(HOST:PORT)/DATABASE, without the password; "" if it is something else.
+// fromGo gives the URL of an address of Go's MySQL client,
+// USER:PASSWORD@tcp(HOST:PORT)/DATABASE, without the password; "" for anything else.
 func fromGo(address string) string {
 	at := max(strings.LastIndex(address, "@tcp("), strings.LastIndex(address, "@unix("))
 	user, _, hasPassword := strings.Cut(address[:max(at, 0)], ":")
@@ -118,8 +129,7 @@ func fromGo(address string) string {
 	return locks.Printable("mysql://"+user+host+"/"+database, 200)
 }
 
-// Schemes gives all schemes that Store knows, in the order in which messages
-// name them.
+// Schemes gives all schemes, in the order in which messages name them.
 func Schemes() []string {
 	var all []string
 	for _, e := range engines() {
@@ -128,14 +138,13 @@ func Schemes() []string {
 	return all
 }
 
-// isScheme reports whether a text could be one (RFC 3986, 3.1), of those that
-// people are likely to write.
+// isScheme reports whether a text looks like a scheme.
 func isScheme(text string) bool {
 	return text != "" && len(text) <= 20 && strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz+") == ""
 }
 
-// Directory is where the golocks of this user find each other, whatever stores
-// they use (local.DefaultDirectory). With create a missing one is made.
+// Directory is where the golocks of this user find each other (local.DefaultDirectory).
+// With create a missing one is made.
 func Directory(create bool) (string, error) { return local.DefaultDirectory(create) }
 
 // Locals are the default stores of all users of this host.
@@ -144,30 +153,4 @@ func Locals() (stores []locks.Store) {
 		stores = append(stores, local.New(path))
 	}
 	return stores
-}
-
-func openLocal(address string) (locks.Store, error) {
-	rest, ok := strings.CutPrefix(address, "local:")
-	if !ok {
-		return local.New(""), nil
-	}
-	rest, ok = strings.CutPrefix(rest, "//")
-	if !ok {
-		return nil, fmt.Errorf("want local or local:///DIR, with two slashes and the absolute path")
-	}
-	if i := strings.IndexAny(rest, "?#"); i >= 0 {
-		return nil, fmt.Errorf("options: a local store has none, but there is %q (write %%3F or %%23 if it belongs to the directory's name)", locks.Printable(rest[i:], 40))
-	}
-	path, err := url.PathUnescape(rest)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("path: %w", err)
-	case path == "" || path == "/":
-		return nil, fmt.Errorf("path: a directory must be named, as in local:///var/lock/jobs")
-	case path[0] != '/':
-		return nil, fmt.Errorf("host: a local store has none; the directory begins with a slash, as in local:///var/lock/jobs")
-	case strings.ContainsRune(path, 0):
-		return nil, fmt.Errorf("path: contains a zero byte")
-	}
-	return local.New(path), nil
 }
