@@ -10,7 +10,7 @@ import (
 	"golock/locks/lease"
 )
 
-// reachLimit is for how long a server is looked for that does not answer.
+// reachLimit bounds the attempts to reach a server.
 const reachLimit = 10 * time.Second
 
 // Reach asks until the server answers.
@@ -24,23 +24,23 @@ func Reach(ctx context.Context, store string, ask func(context.Context) error) e
 	}))
 }
 
-// Transport looks at the way to a server without TLS. seen is what others can see on
-// it, mend what encrypts it.
-func Transport(hosts []string, seen, mend string) []locks.Finding {
+// Transport examines connections without TLS. seen is what others can see there, fix what
+// encrypts them.
+func Transport(hosts []string, seen, fix string) []locks.Finding {
 	for _, at := range hosts {
 		host, _, _ := net.SplitHostPort(at)
 		if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
 			return []locks.Finding{{
 				Level: locks.Note, Subject: "transport", What: "the way to the server is not encrypted",
-				Why: "who sees the packets sees " + seen + ", and can change them", Fix: mend,
+				Why: "who sees the packets sees " + seen + ", and can change them", Fix: fix,
 			}}
 		}
 	}
 	return nil
 }
 
-// Rehearse does what a run does. A server that has just come back needs its
-// quarantine for it.
+// Rehearse does what a run does. A server that has just come back grants nothing before
+// its quarantine is over.
 func Rehearse(ctx context.Context, s locks.Store, quarantine time.Duration) locks.Rehearsal {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second+quarantine)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Package network is what the engines of servers have in common: URLs with their
-// options, TLS, and a look at the way to the server. The lean program is without
-// it: crypto/tls would cost each of its starts 5 % more CPU time and 0.7 MiB.
+// Package network is what the engines of servers share: URLs with their options, TLS, and
+// parts of golock doctor. The lean program does not link it: crypto/tls would cost each
+// start 5 % more CPU time and 0.7 MiB.
 package network
 
 import (
@@ -20,12 +20,9 @@ import (
 	"golock/locks/lease"
 )
 
-// URL is the URL of a server, taken apart. No error shows what stands before the
-// host, nor what a mistake may have put in the place of something else: a password
-// with a slash or a question mark goes on where hosts, paths and options are.
-//
-// It does not use url.Parse, which knows no lists of hosts and puts the whole
-// text, password included, into its errors.
+// URL is the URL of a server, taken apart. No error shows what may be a part of the
+// password: an unescaped slash or question mark in it moves the rest into host, path or
+// options. url.Parse knows no lists of hosts, and its errors show the password.
 type URL struct {
 	Scheme, User, Password string
 	Authority              string // without user and password
@@ -52,11 +49,13 @@ func SplitURL(address, example string) (u URL, err error) {
 	}
 	name, password, _ := strings.Cut(u.Authority[:at], ":")
 	u.Authority = u.Authority[at+1:]
-	if u.User, err = url.PathUnescape(name); err != nil {
-		return u, errors.New("user: has a % that is not followed by two hexadecimal digits (write %25 for a percent sign)")
+	part := "user"
+	if u.User, err = url.PathUnescape(name); err == nil {
+		part = "password"
+		u.Password, err = url.PathUnescape(password)
 	}
-	if u.Password, err = url.PathUnescape(password); err != nil {
-		return u, errors.New("password: has a % that is not followed by two hexadecimal digits (write %25 for a percent sign)")
+	if err != nil {
+		return u, fmt.Errorf("%s: has a %% that is not followed by two hexadecimal digits (write %%25 for a percent sign)", part)
 	}
 	return u, nil
 }
@@ -71,7 +70,7 @@ func HasLateAt(address string) bool {
 	return end >= 0 && strings.Contains(rest[end:], "@")
 }
 
-// EachOption gives each option, unescaped.
+// EachOption calls set with each option, unescaped.
 func (u URL) EachOption(set func(name, value string) error) error {
 	if u.query == "" {
 		return nil
@@ -89,7 +88,7 @@ func (u URL) EachOption(set func(name, value string) error) error {
 	return nil
 }
 
-// Text is the value of an option that must have one.
+// Text sets an option that must have a value.
 func Text(name, value string, where *string) error {
 	if value == "" || strings.ContainsRune(value, 0) {
 		return fmt.Errorf("option %s: is empty, or contains a zero byte", name)
@@ -98,7 +97,7 @@ func Text(name, value string, where *string) error {
 	return nil
 }
 
-// Hosts reads a list of hosts, each with the port that it may leave out.
+// Hosts parses a list of hosts. port is that of a host without one.
 func Hosts(list, port string) ([]string, error) {
 	var hosts []string
 	for host := range strings.SplitSeq(list, ",") {
@@ -126,7 +125,7 @@ func Hosts(list, port string) ([]string, error) {
 
 const defaultQuarantine = 3 * time.Second
 
-// Options are those that all servers have.
+// Options are those of all servers.
 type Options struct {
 	Quarantine time.Duration
 	TLS        bool
@@ -137,38 +136,30 @@ type Options struct {
 	serverName string
 }
 
-// NewOptions are those of a URL that has none.
+// NewOptions are the defaults.
 func NewOptions() Options { return Options{Quarantine: defaultQuarantine} }
 
-// Set takes an option, if it is one of these.
+// Set sets an option, if it is one of these.
 func (o *Options) Set(name, value string) (known bool, err error) {
-	switch name {
-	case "quarantine":
-		return true, o.setQuarantine(value)
-	case "ca":
-		return true, Text(name, value, &o.ca)
-	case "cert":
-		return true, Text(name, value, &o.cert)
-	case "key":
-		return true, Text(name, value, &o.key)
-	case "server-name":
-		return true, Text(name, value, &o.serverName)
+	if name == "quarantine" {
+		o.Quarantine, err = duration(name, value)
+		if err == nil && (o.Quarantine < 0 || o.Quarantine > longestOption) {
+			err = fmt.Errorf("option quarantine=%q: want 0 to 1h", locks.Printable(value, 20))
+		}
+		return true, err
 	}
-	return false, nil
+	texts := map[string]*string{"ca": &o.ca, "cert": &o.cert, "key": &o.key, "server-name": &o.serverName}
+	where, known := texts[name]
+	if known {
+		err = Text(name, value, where)
+	}
+	return known, err
 }
 
-func (o *Options) setQuarantine(value string) (err error) {
-	o.Quarantine, err = duration("quarantine", value)
-	if err == nil && (o.Quarantine < 0 || o.Quarantine > longestOption) {
-		return fmt.Errorf("option quarantine=%q: want 0 to 1h", locks.Printable(value, 20))
-	}
-	return err
-}
-
-// longestOption is the longest duration of an option that means anything.
+// longestOption is the longest duration of an option.
 const longestOption = time.Hour
 
-// duration reads one of an option, or seconds.
+// duration parses that of an option, in Go's form or in seconds.
 func duration(name, value string) (time.Duration, error) {
 	d, err := time.ParseDuration(value)
 	if err == nil {
@@ -181,7 +172,7 @@ func duration(name, value string) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// Timeout reads a time limit of the server's own clients; 0 or less is none.
+// Timeout sets a time limit that the server's own clients have too; 0 or less is none.
 func Timeout(name, value string, where *time.Duration) error {
 	d, err := duration(name, value)
 	*where = min(max(d, 0), longestOption)
@@ -203,7 +194,7 @@ func Bounded(limit, given time.Duration) time.Duration {
 	return limit
 }
 
-// SetTLS is for an option that says whether there is TLS, and whether the server's name
+// SetTLS is for an option that switches TLS on or off, and says whether the server's name
 // is verified too.
 func (o *Options) SetTLS(option string, on, anyName bool) error {
 	if o.tlsOption != "" && (o.TLS != on || o.AnyName != anyName) {
@@ -224,8 +215,8 @@ func (o *Options) Check(tls string) error {
 	return nil
 }
 
-// Config verifies the server against the system's authorities or the given one, and
-// its name. It is nil without TLS. host is HOST:PORT, or "" if the client knows it.
+// Config verifies the server's name and its certificate, by the system's authorities or
+// the given one. It is nil without TLS. host is HOST:PORT, or "" if the client knows it.
 func (o *Options) Config(host string) (*tls.Config, error) {
 	if !o.TLS {
 		return nil, nil
@@ -252,13 +243,13 @@ func (o *Options) Config(host string) (*tls.Config, error) {
 		c.Certificates = []tls.Certificate{pair}
 	}
 	if o.AnyName {
-		c.InsecureSkipVerify = true // what VerifyConnection does instead
+		c.InsecureSkipVerify = true // VerifyConnection verifies
 		c.VerifyConnection = func(s tls.ConnectionState) error { return verifyChain(s, c.RootCAs) }
 	}
 	return c, nil
 }
 
-// verifyChain finds out who signed a server's certificate, whatever name is in it.
+// verifyChain verifies a server's certificate but for its name.
 func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
 	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
 	for _, c := range s.PeerCertificates[1:] {
@@ -270,15 +261,14 @@ func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
 	return nil
 }
 
-// TLSHint says what to do if the server's certificate or ours is not accepted, or the
-// port has no TLS. bad: err is of that kind.
+// TLSHint says what to do if a certificate is not accepted, or the port has no TLS. bad:
+// err is of that kind.
 func TLSHint(err error) (hint string, bad bool) {
 	var certificate *tls.CertificateVerificationError
-	var authority x509.UnknownAuthorityError
 	var noTLS tls.RecordHeaderError
 	var alert tls.AlertError
 	switch {
-	case errors.As(err, &certificate), errors.As(err, &authority):
+	case errors.As(err, &certificate):
 		return "?ca=FILE names the authority that signed it, ?server-name= the name in it", true
 	case errors.As(err, &alert):
 		return "the server wants another certificate than ?cert=FILE&key=FILE give", true
@@ -288,7 +278,7 @@ func TLSHint(err error) (hint string, bad bool) {
 	return "", false
 }
 
-// Query collects the options of a URL that is written.
+// Query collects the options of a URL.
 type Query []string
 
 // Add writes an option, unless it is empty.
@@ -298,7 +288,7 @@ func (q *Query) Add(name, value string) {
 	}
 }
 
-// AddTLS writes the names of the files.
+// AddTLS writes the options of certificates.
 func (q *Query) AddTLS(o *Options) {
 	q.Add("ca", o.ca)
 	q.Add("cert", o.cert)
@@ -306,7 +296,7 @@ func (q *Query) AddTLS(o *Options) {
 	q.Add("server-name", o.serverName)
 }
 
-// AddQuarantine writes it if it is not what a URL without it has.
+// AddQuarantine writes the quarantine, unless it is the default.
 func (q *Query) AddQuarantine(o *Options) {
 	if o.Quarantine != defaultQuarantine {
 		q.Add("quarantine", o.Quarantine.String())
