@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -40,7 +41,7 @@ type examination struct {
 	locks.Findings
 	store    *Store
 	client   goredis.UniversalClient
-	readOnly bool // there is nothing to rehearse
+	readOnly bool // nothing can be rehearsed
 }
 
 // brief bounds one question.
@@ -48,10 +49,10 @@ func brief(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, lease.LongestAttempt)
 }
 
-// ping finds out whether there is anybody who lets us in.
+// ping finds out whether there is a server that lets us in.
 func (x *examination) ping(ctx context.Context) error {
 	err := x.client.Ping(ctx).Err()
-	if goredis.HasErrorPrefix(err, "NOPERM") { // somebody is there
+	if goredis.HasErrorPrefix(err, "NOPERM") {
 		return nil
 	}
 	return x.store.judge(err)
@@ -59,27 +60,25 @@ func (x *examination) ping(ctx context.Context) error {
 
 // nodes looks at the server, or at each master of a cluster.
 func (x *examination) nodes(ctx context.Context) {
-	cl, ok := x.client.(*goredis.ClusterClient)
-	if !ok {
-		x.node(ctx, x.client)
-		return
+	nodes := []goredis.UniversalClient{x.client}
+	if cl, ok := x.client.(*goredis.ClusterClient); ok {
+		x.OK("cluster", "each name lives on one master")
+		nodes = nil
+		bound, cancel := brief(ctx)
+		defer cancel()
+		var mu sync.Mutex
+		err := cl.ForEachMaster(bound, func(_ context.Context, c *goredis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			nodes = append(nodes, c)
+			return nil
+		})
+		if err != nil {
+			x.Add(locks.Problem, "cluster", "its masters cannot be listed: "+err.Error(), "names that live there cannot be used", "")
+		}
 	}
-	x.OK("cluster", "each name lives on one master")
-	var masters []*goredis.Client
-	bound, cancel := brief(ctx)
-	defer cancel()
-	lock := make(chan struct{}, 1)
-	err := cl.ForEachMaster(bound, func(_ context.Context, c *goredis.Client) error {
-		lock <- struct{}{}
-		masters = append(masters, c)
-		<-lock
-		return nil
-	})
-	if err != nil {
-		x.Add(locks.Problem, "cluster", "its masters cannot be listed: "+err.Error(), "names that live there cannot be used", "")
-	}
-	for _, m := range masters {
-		x.node(ctx, m)
+	for _, n := range nodes {
+		x.node(ctx, n)
 	}
 }
 
@@ -91,22 +90,20 @@ func (x *examination) node(ctx context.Context, c goredis.UniversalClient) {
 		x.noInfo(err)
 		return
 	}
-	info := parseInfo(text)
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
+		info[key] = value
+	}
 	x.version(info)
-	x.role(info)
+	if role := info["role"]; role != "master" {
+		x.readOnly = true
+		x.Add(locks.Problem, "role", "the server is a replica ("+locks.Printable(role, 20)+")", "nothing can be written there",
+			"name the master, or redis+sentinel:// to be led to it")
+	}
 	x.memory(info)
 	x.persistence(ctx, c, info)
 	x.replicas(info)
-}
-
-func parseInfo(text string) map[string]string {
-	info := make(map[string]string)
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
-			info[key] = value
-		}
-	}
-	return info
 }
 
 func (x *examination) noInfo(err error) {
@@ -131,14 +128,6 @@ func (x *examination) version(info map[string]string) {
 		return
 	}
 	x.OK("version", what)
-}
-
-func (x *examination) role(info map[string]string) {
-	if role := info["role"]; role != "master" {
-		x.readOnly = true
-		x.Add(locks.Problem, "role", "the server is a replica ("+locks.Printable(role, 20)+")", "nothing can be written there",
-			"name the master, or redis+sentinel:// to be led to it")
-	}
 }
 
 func (x *examination) memory(info map[string]string) {
@@ -207,19 +196,13 @@ func (x *examination) replicas(info map[string]string) {
 	}
 }
 
-// rehearse does what a run does, and removes what that leaves for ten minutes.
+// rehearse does what a run does, and removes the tombstone.
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
-	s := x.store
-	r := network.Rehearse(ctx, s, s.target.Quarantine)
+	r := network.Rehearse(ctx, x.store, x.store.target.Quarantine)
 	x.Append(r.Finding(ttl))
-	for _, w := range s.Warnings() {
-		if !strings.Contains(w, "INFO") && !strings.Contains(w, "subscribe") { // found elsewhere
-			x.Add(locks.Note, "warning", w, "", "")
-		}
-	}
 	clean, cancel := brief(context.WithoutCancel(ctx))
 	defer cancel()
-	_ = s.Forget(clean, r.Name)
+	_ = x.store.Forget(clean, r.Name)
 }
 
 // wakeUp finds out whether waiters can be woken.

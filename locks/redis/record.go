@@ -11,8 +11,7 @@ import (
 	"golock/locks/lease"
 )
 
-// record is what the store keeps of an entry. The script uses the order, golock itself the
-// priority.
+// record is what the store keeps of an entry. Order is the priority in a form that sorts.
 type record struct {
 	TTL      millis            `json:"ttl"`
 	Weight   int               `json:"weight"`
@@ -22,7 +21,7 @@ type record struct {
 	Ticket   number            `json:"ticket"`
 	Fence    number            `json:"fence"`
 	Since    number            `json:"since"` // us since 1970, on the server's clock
-	Join     int64             `json:"join"`  // the number of the latest Ask to join; 0: not subscribed yet
+	Join     int64             `json:"join"`  // number of the latest Ask to join; 0: not subscribed
 	Replace  locks.Replacement `json:"replace"`
 	Hold     millis            `json:"hold"` // from the grant on
 	Slots    string            `json:"slots"`
@@ -32,8 +31,8 @@ type record struct {
 func newRecord(r locks.Request) *record {
 	const tick = time.Millisecond // of the store's clock
 	rec := &record{
-		TTL: millis(r.TTL / tick), Weight: r.Claim.Weight, Max: r.Claim.Max, Priority: r.Claim.Priority, Order: order(r.Claim.Priority),
-		Replace: r.Replace, Hold: millis((r.Hold + tick - 1) / tick), Owner: lease.ThisOwner(r),
+		TTL: millis(r.TTL / tick), Hold: millis((r.Hold + tick - 1) / tick), Weight: r.Claim.Weight, Max: r.Claim.Max,
+		Priority: r.Claim.Priority, Order: order(r.Claim.Priority), Replace: r.Replace, Owner: lease.ThisOwner(r),
 	}
 	if rec.TTL <= 0 {
 		rec.TTL = millis(lease.DefaultTTL / tick)
@@ -41,8 +40,7 @@ func newRecord(r locks.Request) *record {
 	return rec
 }
 
-// order writes a priority so that the bytes of a higher one sort before those of a
-// lower one.
+// order writes a priority so that a higher one sorts before a lower one.
 func order(priority int) string {
 	return fmt.Sprintf("%016x", uint64(math.MaxInt64)-uint64(int64(priority)))
 }
@@ -52,7 +50,7 @@ func (r *record) text() string {
 	if r == nil {
 		return ""
 	}
-	text, _ := json.Marshal(r) // of nothing that could fail
+	text, _ := json.Marshal(r) // cannot fail
 	return string(text)
 }
 
@@ -69,7 +67,7 @@ type millis int64
 
 func (m millis) duration() time.Duration { return time.Duration(m) * time.Millisecond }
 
-// number is one that Lua's JSON would round: it is written as a text of 16 digits.
+// number is written as a text of 16 digits: Lua's JSON would round it.
 type number int64
 
 // MarshalText implements encoding.TextMarshaler.
