@@ -3,7 +3,6 @@
 package redis_test
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -63,11 +62,7 @@ func TestDoctorRights(t *testing.T) {
 func TestDoctorReplica(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)
-	replica := redistest.Start(t, "--replicaof", master.Host+" "+strconv.Itoa(master.Port))
-	testkit.Eventually(t, "the replica is connected", func() bool {
-		text, _ := master.Do("INFO", "replication").(string)
-		return strings.Contains(text, "connected_slaves:1")
-	})
+	replica := master.Replica()
 	Level(t, Examine(t, open(t, master.URL())), "replicas", locks.Note)
 	Level(t, Examine(t, open(t, master.URL("min-replicas=1"))), "replicas", locks.OK)
 	found := Examine(t, open(t, replica.URL("quarantine=0")))
@@ -124,12 +119,12 @@ func TestDoctorMany(t *testing.T) {
 func TestDoctorSlow(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t))
-	proxy.Judge(func([]string) redistest.Verdict {
+	proxy.Judge(func(string) redistest.Verdict {
 		time.Sleep(120 * time.Millisecond)
 		return redistest.Pass
 	})
 	rehearsal := func(ttl time.Duration) locks.Finding {
-		found, err := open(t, proxy.URL("quarantine=0")).Examine(background, ttl)
+		found, err := open(t, proxy.URL()).Examine(background, ttl)
 		testkit.Must(t, err)
 		for _, f := range found {
 			if f.Subject == "rehearsal" {

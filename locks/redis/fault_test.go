@@ -16,20 +16,12 @@ import (
 	"golock/test/testkit"
 )
 
-// steady is a server without quarantine: nothing here restarts it.
-func steady(t *testing.T, options ...string) (*redistest.Server, string) {
-	t.Helper()
-	server := redistest.Start(t, options...)
-	return server, server.SocketURL("quarantine=0")
-}
-
 // Two round trips take a free slot: the greeting and one script run.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	Release(t, Take(t, open(t, url), "n")) // the server knows the script now
-	proxy := redistest.NewProxy(t, server)
-	l := Take(t, open(t, proxy.URL("quarantine=0")), "n")
+	_, direct, proxy, behind := proxied(t)
+	Release(t, Take(t, direct, "n")) // the server knows the script now
+	l := Take(t, behind, "n")
 	if got := proxy.Requests(); got != 2 {
 		t.Errorf("%d requests, want 2", got)
 	}
@@ -42,13 +34,11 @@ func TestRoundTrips(t *testing.T) {
 // However many replies are lost there is one grant, one ticket, one release.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	proxy := redistest.NewProxy(t, server)
-	s := open(t, proxy.URL("quarantine=0"))
+	_, direct, proxy, s := proxied(t)
 	lose := func(mode string, times int32) {
 		var n atomic.Int32
-		proxy.Judge(func(args []string) redistest.Verdict {
-			if redistest.Mode(args) == mode && n.Add(1) <= times {
+		proxy.Judge(func(m string) redistest.Verdict {
+			if m == mode && n.Add(1) <= times {
 				return redistest.LoseReply
 			}
 			return redistest.Pass
@@ -63,8 +53,7 @@ func TestLostReplies(t *testing.T) {
 	}
 	lose("join", 2)
 	w := Queue(t, s, "n", Limit(2))
-	watch := open(t, url)
-	if h, w := Count(t, watch, "n"); h != 2 || w != 1 {
+	if h, w := Count(t, direct, "n"); h != 2 || w != 1 {
 		t.Errorf("%d hold and %d wait, want 2 and 1", h, w)
 	}
 	lose("join", 2)
@@ -92,15 +81,13 @@ func TestLostReplies(t *testing.T) {
 // Whatever arrives a second time, late, leaves nothing behind.
 func TestDelayedDuplicates(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	proxy := redistest.NewProxy(t, server)
-	s, watch := open(t, proxy.URL("quarantine=0")), open(t, url)
+	_, direct, proxy, s := proxied(t)
 	holder := Take(t, s, "n")
 	Refused(t, s, "n")
 	gaveUp := Queue(t, s, "n")
 	gaveUp.Cancel()
 	gaveUp.Ended()
-	Becomes(t, watch, "n", 1, 0)
+	Becomes(t, direct, "n", 1, 0)
 	nested, err := s.Join(background, NewRequest(t, "n", Within(holder.Grant().Ref)))
 	if err == nil {
 		t.Fatalf("granted inside itself: %v", nested)
@@ -108,15 +95,15 @@ func TestDelayedDuplicates(t *testing.T) {
 	w := Queue(t, s, "n")
 	Release(t, holder)
 	Release(t, w.Granted())
-	Becomes(t, watch, "n", 0, 0)
+	Becomes(t, direct, "n", 0, 0)
 	// The joins alone too: no release or leave comes after them.
 	for _, modes := range [][]string{nil, nil, {"join"}} {
 		proxy.Replay(modes...)
-		if h, w := Count(t, watch, "n"); h != 0 || w != 0 {
+		if h, w := Count(t, direct, "n"); h != 0 || w != 0 {
 			t.Errorf("after the duplicates %d hold and %d wait", h, w)
 		}
 	}
-	Take(t, watch, "n")
+	Take(t, direct, "n")
 }
 
 // Nobody there: Join tries until its context ends and says what happened.
@@ -125,20 +112,13 @@ func TestUnreachable(t *testing.T) {
 	server, url := steady(t)
 	server.Kill()
 	s := open(t, url)
-	var outage *locks.OutageError
-	if err := Fails(t, s, "n"); !errors.As(err, &outage) || outage.Store != s.URL() {
-		t.Errorf("Join = %v, want an outage of %s", err, s.URL())
+	if outage := isOutage(t, Fails(t, s, "n"), ""); outage.Store != s.URL() {
+		t.Errorf("an outage of %s", outage.Store)
 	}
 	// It goes on as soon as the server is there.
 	got := make(chan error, 1)
 	go func() {
-		ticket, err := s.Join(background, NewRequest(t, "n"))
-		if err == nil {
-			var l locks.Lease
-			if l, err = ticket.Wait(background); err == nil {
-				err = l.Release(background)
-			}
-		}
+		_, err := s.Join(background, NewRequest(t, "n"))
 		got <- err
 	}()
 	server.Restart()
@@ -170,16 +150,10 @@ func TestRefusedLogin(t *testing.T) {
 		{"redis://:right-s3cret" + at + "/9999", "DB index"},
 	} {
 		s := open(t, tt.url)
-		_, listed := entries(s, "")
-		_, shown := entries(s, "n")
-		_, swept := s.Sweep(background, "", 0)
-		for what, err := range map[string]error{
-			"Join": Denied(t, s, "n"), "Entries": listed, "Entries of a name": shown, "Sweep": swept,
-			"Evict": s.Evict(background, NewRequest(t, "n").Ref, "x"),
-		} {
+		for i, err := range append(failures(s), Denied(t, s, "n")) {
 			var outage *locks.OutageError
 			if err == nil || errors.As(err, &outage) || !strings.HasPrefix(err.Error(), s.URL()+": ") || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%s: %s: %v", tt.url, what, err)
+				t.Errorf("%s: question %d: %v", tt.url, i, err)
 			} else if strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("the error %q shows the password", err)
 			}
@@ -188,14 +162,12 @@ func TestRefusedLogin(t *testing.T) {
 	Release(t, Take(t, open(t, "redis://:right-s3cret"+at+"?quarantine=0"), "n"))
 }
 
-// A waiter lives through an outage with its place, and ends without delay.
+// A waiter lives through an outage with its place.
 func TestWaitThroughOutage(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	proxy := redistest.NewProxy(t, server)
-	holder := Take(t, open(t, url), "n")
-	first := Queue(t, open(t, proxy.URL("quarantine=0")), "n")
-	second := Queue(t, open(t, url), "n")
+	server, direct, proxy, behind := proxied(t)
+	holder := Take(t, direct, "n")
+	first, second := Queue(t, behind, "n"), Queue(t, direct, "n")
 	listening(t, server, 2)
 	proxy.Refuse(true)
 	proxy.Cut()
@@ -212,13 +184,12 @@ func TestWaitThroughOutage(t *testing.T) {
 
 func TestWaitEndsInOutage(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	proxy := redistest.NewProxy(t, server)
-	Take(t, open(t, url), "n")
-	w := Queue(t, open(t, proxy.URL("quarantine=0")), "n", TTL(time.Second))
+	server, direct, proxy, behind := proxied(t)
+	Take(t, direct, "n")
+	w := Queue(t, behind, "n", TTL(time.Second))
 	listening(t, server, 1)
 	var lost atomic.Int32
-	proxy.Judge(func([]string) redistest.Verdict {
+	proxy.Judge(func(string) redistest.Verdict {
 		lost.Add(1)
 		return redistest.Lose
 	})
@@ -227,10 +198,7 @@ func TestWaitEndsInOutage(t *testing.T) {
 	testkit.Eventually(t, "a look has failed", func() bool { return lost.Load() > 10 })
 	w.Cancel()
 	w.Ended()
-	var outage *locks.OutageError
-	if !errors.As(w.Err, &outage) {
-		t.Errorf("Wait = %v, want an outage", w.Err)
-	}
+	isOutage(t, w.Err, "")
 }
 
 // A server that does not answer keeps nobody from giving up.
@@ -257,15 +225,13 @@ func TestLeaveFrozenServer(t *testing.T) {
 // takes: stopped it would hold up all others, and be given the slot.
 func TestLeaveBeforeStandingStill(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	proxy := redistest.NewProxy(t, server)
-	direct := open(t, url)
+	_, direct, proxy, behind := proxied(t)
 	Take(t, direct, "n")
 	ctx, cancel := context.WithCancelCause(background)
-	ticket, err := open(t, proxy.URL("quarantine=0")).Join(ctx, NewRequest(t, "n"))
+	ticket, err := behind.Join(ctx, NewRequest(t, "n"))
 	testkit.Must(t, err)
-	proxy.Judge(func(args []string) redistest.Verdict {
-		if redistest.Mode(args) == "leave" {
+	proxy.Judge(func(mode string) redistest.Verdict {
+		if mode == "leave" {
 			time.Sleep(150 * time.Millisecond) // far away
 		}
 		return redistest.Pass
@@ -283,13 +249,12 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 // its TTL.
 func TestVanishedWaiters(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	proxy := redistest.NewProxy(t, server)
-	holder := Take(t, open(t, url), "n")
+	server, direct, proxy, behind := proxied(t)
+	holder := Take(t, direct, "n")
 	for range 3 {
-		Queue(t, open(t, proxy.URL("quarantine=0")), "n")
+		Queue(t, behind, "n")
 	}
-	next := Queue(t, open(t, url), "n")
+	next := Queue(t, direct, "n")
 	listening(t, server, 4)
 	proxy.Refuse(true)
 	proxy.Cut()
@@ -306,16 +271,15 @@ func TestVanishedWaiters(t *testing.T) {
 // it could take it, is found out too.
 func TestVanishedAtItsTurn(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	proxy := redistest.NewProxy(t, server)
-	holder := Take(t, open(t, url), "n")
-	Queue(t, open(t, proxy.URL("quarantine=0")), "n")
-	next := Queue(t, open(t, url), "n")
+	server, direct, proxy, behind := proxied(t)
+	holder := Take(t, direct, "n")
+	Queue(t, behind, "n")
+	next := Queue(t, direct, "n")
 	listening(t, server, 2)
 	asking(t, server)
 	told := make(chan struct{}, 100)
-	proxy.Judge(func(args []string) redistest.Verdict {
-		if redistest.Mode(args) == "join" {
+	proxy.Judge(func(mode string) redistest.Verdict {
+		if mode == "join" {
 			told <- struct{}{}
 			return redistest.Hang
 		}
@@ -349,9 +313,7 @@ func TestPausedServer(t *testing.T) {
 		t.Error("Renew was bounded by 300 ms and waited for the server")
 	}
 	server.Resume()
-	if err := renewUntil(l, time.Now().Add(testkit.Patience)); err != nil {
-		t.Errorf("Renew after the pause: %v", err)
-	}
+	comesBack(t, l)
 }
 
 func TestScriptFlush(t *testing.T) {
@@ -377,9 +339,8 @@ func TestOutOfMemory(t *testing.T) {
 	w := Queue(t, s, "n")
 	listening(t, server, 1)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
-	var outage *locks.OutageError
-	if err := Fails(t, s, "m"); !errors.As(err, &outage) || !outage.Answered || !strings.Contains(err.Error(), "maxmemory") {
-		t.Errorf("Join = %v", err)
+	if outage := isOutage(t, Fails(t, s, "m"), "maxmemory"); !outage.Answered {
+		t.Errorf("Join = %v", outage)
 	}
 	Renew(t, l)
 	Release(t, l)
@@ -393,10 +354,7 @@ func TestNoReplicas(t *testing.T) {
 	s := open(t, url)
 	l := Take(t, s, "n")
 	server.Do("CONFIG", "SET", "min-replicas-to-write", 1)
-	var outage *locks.OutageError
-	if err := Fails(t, s, "m"); !errors.As(err, &outage) || !strings.Contains(err.Error(), "NOREPLICAS") {
-		t.Errorf("Join = %v", err)
-	}
+	isOutage(t, Fails(t, s, "m"), "NOREPLICAS")
 	if _, err := l.Renew(background); err == nil || errors.Is(err, locks.ErrLost) {
 		t.Errorf("Renew = %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,17 +27,68 @@ func open(t testing.TB, url string) *redis.Store {
 	return s
 }
 
-// renewUntil renews again and again, as the runner does, until it is answered.
-func renewUntil(l locks.RenewableLease, end time.Time) error {
-	for {
+// steady is a server without quarantine: nothing here restarts it.
+func steady(t *testing.T, options ...string) (*redistest.Server, string) {
+	t.Helper()
+	server := redistest.Start(t, options...)
+	return server, server.SocketURL("quarantine=0")
+}
+
+// proxied is a steady server with a store on it, and another one behind a proxy.
+func proxied(t *testing.T) (server *redistest.Server, direct *redis.Store, proxy *redistest.Proxy, behind *redis.Store) {
+	t.Helper()
+	server, url := steady(t)
+	proxy = redistest.NewProxy(t, server)
+	return server, open(t, url), proxy, open(t, proxy.URL())
+}
+
+// comesBack renews again and again, as the runner does, until it is answered.
+func comesBack(t testing.TB, l locks.RenewableLease) {
+	t.Helper()
+	for end := time.Now().Add(testkit.Patience); ; time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(background, 500*time.Millisecond)
 		_, err := l.Renew(ctx)
 		cancel()
-		if err == nil || errors.Is(err, locks.ErrLost) || time.Now().After(end) {
-			return err
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, locks.ErrLost), time.Now().After(end):
+			t.Fatalf("Renew: %v", err)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// isLost demands that a lease is lost.
+func isLost(t testing.TB, l locks.RenewableLease) {
+	t.Helper()
+	if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew = %v, want ErrLost", err)
+	}
+}
+
+// isOutage demands that an error is one of the store, with some words.
+func isOutage(t testing.TB, err error, words string) *locks.OutageError {
+	t.Helper()
+	var outage *locks.OutageError
+	if !errors.As(err, &outage) || !strings.Contains(err.Error(), words) {
+		t.Fatalf("%v, want an outage with %q", err, words)
+	}
+	return outage
+}
+
+// isEvicted demands that an error names who has evicted an entry.
+func isEvicted(t testing.TB, err error, by string) {
+	t.Helper()
+	var evicted *locks.EvictedError
+	if !errors.As(err, &evicted) || evicted.By != by {
+		t.Errorf("%v, want an EvictedError by %s", err, by)
+	}
+}
+
+// stateOf is the key of the state of the only lock.
+func stateOf(t testing.TB, server *redistest.Server) string {
+	t.Helper()
+	return server.Do("KEYS", "golock:*:s").([]any)[0].(string)
 }
 
 // recordOf reads the record of an entry; nil: there is none.
@@ -49,6 +101,18 @@ func recordOf(t testing.TB, server *redistest.Server, key, id any) (r map[string
 	return r
 }
 
+// eachRecord reads all records.
+func eachRecord(t testing.TB, server *redistest.Server, f func(key, id any, r map[string]any)) {
+	t.Helper()
+	for _, key := range server.Do("KEYS", "*:e").([]any) {
+		for _, id := range server.Do("HKEYS", key).([]any) {
+			if r := recordOf(t, server, key, id); r != nil {
+				f(key, id, r)
+			}
+		}
+	}
+}
+
 func toJSON(t testing.TB, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -56,51 +120,61 @@ func toJSON(t testing.TB, v any) string {
 	return string(text)
 }
 
+func channels(server *redistest.Server) []any { return server.Do("PUBSUB", "CHANNELS").([]any) }
+
 // listening waits until n waiters have subscribed and the store knows it.
 func listening(t testing.TB, server *redistest.Server, n int) {
 	t.Helper()
 	testkit.Eventually(t, "the waiters listen", func() bool {
-		ears := 0
-		for _, key := range server.Do("KEYS", "*:e").([]any) {
-			for _, id := range server.Do("HKEYS", key).([]any) {
-				if r := recordOf(t, server, key, id); r["slots"] == "" && r["join"] != 0.0 {
-					ears++
-				}
+		known := 0
+		eachRecord(t, server, func(_, _ any, r map[string]any) {
+			if r["slots"] == "" && r["join"] != 0.0 {
+				known++
 			}
-		}
-		return ears >= n && len(server.Do("PUBSUB", "CHANNELS").([]any)) >= n
+		})
+		return known >= n && len(channels(server)) >= n
 	})
 }
 
 // asking makes those that wait newcomers, who take no grant that they have not asked
-// for, until their next look.
+// for, until they ask again.
 func asking(t testing.TB, server *redistest.Server) {
 	t.Helper()
-	for _, key := range server.Do("KEYS", "*:e").([]any) {
-		for _, id := range server.Do("HKEYS", key).([]any) {
-			if r := recordOf(t, server, key, id); r != nil {
-				r["join"] = 0
-				server.Do("HSET", key, id, toJSON(t, r))
-			}
-		}
-	}
+	eachRecord(t, server, func(key, id any, r map[string]any) {
+		r["join"] = 0
+		server.Do("HSET", key, id, toJSON(t, r))
+	})
 }
 
 // subscribed waits until the server has that many channels.
 func subscribed(t testing.TB, server *redistest.Server, n int) {
 	t.Helper()
-	testkit.Eventually(t, "the server has as many channels as it should", func() bool {
-		return len(server.Do("PUBSUB", "CHANNELS").([]any)) == n
-	})
+	testkit.Eventually(t, "the server has as many channels as it should", func() bool { return len(channels(server)) == n })
 }
 
-// entries gives what the store shows of a name, or why not.
-func entries(s *redis.Store, name string) (all []locks.Entry, err error) {
-	for e, err := range s.Entries(background, name) {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, e)
+// scripts is how often the server has run the script.
+func scripts(server *redistest.Server) int { return calls(server, "evalsha", "eval") }
+
+// calls is how often the server has run these commands, those in scripts too.
+func calls(server *redistest.Server, commands ...string) int {
+	n := 0
+	for _, command := range commands {
+		calls, _, _ := strings.Cut(strings.TrimPrefix(server.Info("commandstats", "cmdstat_"+command), "calls="), ",")
+		c, _ := strconv.Atoi(calls)
+		n += c
 	}
-	return all, nil
+	return n
+}
+
+// failures are what each question of a store that no entry asks comes to.
+func failures(s *redis.Store) []error {
+	listed := func(name string) error {
+		for _, err := range s.Entries(background, name) {
+			return err
+		}
+		return nil
+	}
+	_, swept := s.Sweep(background, "", 0)
+	ref, _ := locks.NewRef("n")
+	return []error{listed(""), listed("n"), swept, s.Evict(background, ref, "x")}
 }

@@ -3,12 +3,10 @@
 package redis_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	"golock/locks"
 	. "golock/locks/locktest"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
@@ -56,22 +54,15 @@ func TestHoldSurvivesFlush(t *testing.T) {
 // nothing, so nothing stays of it.
 func TestLeavingLeavesNoHold(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	proxy := redistest.NewProxy(t, server)
-	watch := open(t, url)
-	holder := Take(t, watch, "n")
-	w := Queue(t, open(t, proxy.URL("quarantine=0")), "n", Hold(time.Hour))
-	proxy.Judge(func(args []string) redistest.Verdict {
-		if redistest.Mode(args) == "join" {
-			return redistest.LoseReply
-		}
-		return redistest.Pass
-	})
+	_, direct, proxy, behind := proxied(t)
+	holder := Take(t, direct, "n")
+	w := Queue(t, behind, "n", Hold(time.Hour))
+	proxy.JudgeMode("join", redistest.LoseReply)
 	Release(t, holder)
-	Becomes(t, watch, "n", 1, 0)
+	Becomes(t, direct, "n", 1, 0)
 	w.Cancel()
 	w.Ended()
-	Becomes(t, watch, "n", 0, 0)
+	Becomes(t, direct, "n", 0, 0)
 }
 
 // Who is evicted before it knows of its grant does not begin: its lease is as old
@@ -85,37 +76,7 @@ func TestEvictedBeforeItKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Must(t, s.Evict(background, unaware.Ref, "user anna"))
-	var evicted *locks.EvictedError
-	if _, err := open(t, url).Join(background, unaware); !errors.As(err, &evicted) || evicted.By != "user anna" {
-		t.Errorf("Join = %v, want an EvictedError", err)
-	}
+	_, err := open(t, url).Join(background, unaware)
+	isEvicted(t, err, "user anna")
 	Take(t, s, "n")
-}
-
-// Likewise a waiter.
-func TestEvictedWaiterBeforeItKnows(t *testing.T) {
-	t.Parallel()
-	server, url := steady(t)
-	proxy := redistest.NewProxy(t, server)
-	watch := open(t, url)
-	holder := Take(t, watch, "n")
-	w := Queue(t, open(t, proxy.URL("quarantine=0")), "n")
-	listening(t, server, 1)
-	asking(t, server)
-	proxy.Judge(func(args []string) redistest.Verdict {
-		if redistest.Mode(args) == "join" {
-			return redistest.LoseReply
-		}
-		return redistest.Pass
-	})
-	Release(t, holder)
-	Becomes(t, watch, "n", 1, 0)
-	testkit.Must(t, watch.Evict(background, List(t, watch, "n")[0].Ref, "user anna"))
-	proxy.Judge(func([]string) redistest.Verdict { return redistest.Pass })
-	w.Ended()
-	var evicted *locks.EvictedError
-	if !errors.As(w.Err, &evicted) {
-		t.Errorf("Wait = %v, want an EvictedError", w.Err)
-	}
-	Becomes(t, watch, "n", 0, 0)
 }

@@ -9,6 +9,12 @@ import (
 	"golock/locks"
 )
 
+// SetClock replaces a store's clock. It must not have been used yet.
+func SetClock(s *Store, c locks.Clock) { s.clock = c }
+
+// MaxGrantAge is how old an Ask may be when it is answered by a published grant.
+var MaxGrantAge = maxGrantAge
+
 // A record comes back as it was written. Numbers that somebody else has written into one
 // are not cut to fit.
 func TestRecord(t *testing.T) {

@@ -5,6 +5,7 @@ package redis_test
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,9 +34,7 @@ func TestRestartWithOldData(t *testing.T) {
 		t.Errorf("Release of a forgotten slot = %v", err)
 	}
 	for i, l := range []locks.RenewableLease{known, forgotten} {
-		if err := renewUntil(l, time.Now().Add(testkit.Patience)); err != nil {
-			t.Fatalf("Renew: %v", err)
-		}
+		comesBack(t, l)
 		Same(t, l.Grant(), grants[i])
 	}
 	time.Sleep(time.Until(quarantine.End))
@@ -61,11 +60,8 @@ func TestRestartWithAHolderThatWaited(t *testing.T) {
 	grant := l.Grant()
 	server.Kill()
 	server.Restart()
-	for _, l := range []locks.RenewableLease{l, known} {
-		if err := renewUntil(l, time.Now().Add(testkit.Patience)); err != nil {
-			t.Fatalf("Renew: %v", err)
-		}
-	}
+	comesBack(t, l)
+	comesBack(t, known)
 	if h, w := Count(t, s, "n"); h != 2 || w != 0 {
 		t.Errorf("%d hold and %d wait, want 2 and 0", h, w)
 	}
@@ -109,9 +105,7 @@ func TestFlush(t *testing.T) {
 
 	server.Do("FLUSHALL")
 	usurper := Take(t, open(t, url), "n")
-	if _, err := holder.Renew(background); !errors.Is(err, locks.ErrLost) {
-		t.Errorf("Renew = %v, want ErrLost", err)
-	}
+	isLost(t, holder)
 	if f := usurper.Grant().Fence; f <= grant.Fence {
 		t.Errorf("fence %d after %d", f, grant.Fence)
 	}
@@ -130,9 +124,7 @@ func TestFlushAndItsSlotIsGiven(t *testing.T) {
 	server.Do("FLUSHALL")
 	heir := Take(t, open(t, url), "n", Limit(3))
 	Same(t, locks.Grant{Slots: heir.Grant().Slots}, locks.Grant{Slots: first.Grant().Slots})
-	if _, err := first.Renew(background); !errors.Is(err, locks.ErrLost) {
-		t.Errorf("Renew = %v, want ErrLost", err)
-	}
+	isLost(t, first)
 	Renew(t, second)
 	Renew(t, heir)
 }
@@ -160,8 +152,7 @@ func TestEvents(t *testing.T) {
 	server.Do("CLIENT", "KILL", "TYPE", "pubsub")
 	expect(locks.Unsure)
 	subscribed(t, server, 1)
-	channels := server.Do("PUBSUB", "CHANNELS").([]any)
-	server.Do("PUBLISH", channels[0], `{"evicted":true}`)
+	server.Do("PUBLISH", channels(server)[0], `{"evicted":true}`)
 	expect(locks.Evicted)
 	server.Kill()
 	expect(locks.Unsure)
@@ -200,4 +191,105 @@ func TestNoWaitInQuarantine(t *testing.T) {
 		server.Restart()
 		first = Queue(t, s, "held")
 	}
+}
+
+// The master is killed; the replica that follows it knows the holder or not,
+// and the holder keeps its slot.
+// Slow: Sentinel takes its time to declare a master down and to promote another.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	store := open(t, s.URL())
+	holder := Get(t, store, "n")
+	grant := holder.Grant()
+	w := Queue(t, open(t, s.URL()), "n")
+	listening(t, s.Master, 1)
+	s.Master.Kill()
+	comesBack(t, holder)
+	if role := s.Replica.Info("replication", "role"); role != "master" {
+		t.Errorf("renewed at a %s", role)
+	}
+	Same(t, holder.Grant(), grant)
+	if busy := Refused(t, store, "n"); len(busy.Holders) != 1 {
+		t.Errorf("busy: %v", busy)
+	}
+	w.Waits()
+	Release(t, holder)
+	if l := w.Granted(); l.Grant().Fence <= grant.Fence {
+		t.Errorf("fence %d after %d", l.Grant().Fence, grant.Fence)
+	}
+}
+
+// Slow: a cluster takes seconds to become complete.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	s := open(t, c.URL("quarantine=0"))
+	names := []string{"a", "b", "{a}", "a{b}c", "}x{", "long " + strings.Repeat("y", 200)}
+	for _, name := range names {
+		holder := Take(t, s, name)
+		first, second := Queue(t, s, name), Queue(t, s, name)
+		Refused(t, s, name)
+		Renew(t, holder)
+		Release(t, holder)
+		l := first.Granted()
+		second.Waits()
+		Release(t, l)
+		second.Granted()
+	}
+	testkit.Eventually(t, "all names are listed", func() bool { return len(List(t, s, "")) == len(names) })
+
+	if err := Denied(t, open(t, c.Nodes[0].URL()), nameElsewhere(t, c)); !strings.Contains(err.Error(), "redis+cluster://") {
+		t.Errorf("Join at one node = %v", err)
+	}
+}
+
+// A node that is killed and comes back empty is a restart like any other.
+// Slow: a cluster needs seconds to see a node go and come, and then its quarantine.
+func TestClusterNodeRestarts(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	s := open(t, c.URL())
+	name := nameElsewhere(t, c)
+	holder := Get(t, s, name)
+	grant := holder.Grant()
+	for _, n := range c.Nodes {
+		if len(n.Do("KEYS", "golock:{*").([]any)) == 0 {
+			continue
+		}
+		n.Kill()
+		n.Restart()
+	}
+	comesBack(t, holder)
+	Same(t, holder.Grant(), grant)
+	w := Queue(t, s, name)
+	Release(t, holder)
+	w.Granted()
+}
+
+// nameElsewhere finds a name that the first node of a cluster does not keep.
+func nameElsewhere(t *testing.T, c *redistest.Cluster) string {
+	t.Helper()
+	for _, name := range strings.Split("abcdefghijk", "") {
+		key := "golock:{" + locks.KeyOf(name).String() + "}:s"
+		if slot := c.Nodes[0].Do("CLUSTER", "KEYSLOT", key).(int64); slot > 16384/3+1 {
+			return name
+		}
+	}
+	t.Fatal("no name")
+	return ""
+}
+
+// A grant counts only when replicas have it.
+// Slow: a replica takes seconds to connect.
+func TestMinReplicas(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, server.URL("quarantine=0", "min-replicas=1"))
+	isOutage(t, Fails(t, s, "n"), "0 of 1 replicas")
+	Becomes(t, open(t, url), "n", 0, 0)
+	replica := server.Replica()
+	Release(t, Take(t, s, "n"))
+	// A replica by itself takes no locks: until it is promoted it is an outage.
+	isOutage(t, Fails(t, open(t, replica.URL()), "n"), "READONLY")
 }

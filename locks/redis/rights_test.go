@@ -3,11 +3,17 @@
 package redis_test
 
 import (
-	. "golock/locks/locktest"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"golock/locks"
+	. "golock/locks/locktest"
+	"golock/locks/locktest/server"
+	"golock/locks/redis"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
@@ -71,12 +77,10 @@ func TestUnknownFormat(t *testing.T) {
 	server, url := steady(t)
 	s := open(t, url)
 	l := Take(t, s, "n")
-	state := stateKey(t, server)
+	state := stateOf(t, server)
 	server.Do("HSET", state, "format", "99")
 	_, renewErr := l.Renew(background)
-	_, listErr := entries(s, "n")
-	_, sweepErr := s.Sweep(background, "", 0)
-	for _, err := range []error{Denied(t, s, "n"), renewErr, l.Release(background), listErr, sweepErr} {
+	for _, err := range append(failures(s), Denied(t, s, "n"), renewErr, l.Release(background)) {
 		if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "format 3") {
 			t.Errorf("error %v names not both formats", err)
 		}
@@ -94,7 +98,7 @@ func TestHashCollision(t *testing.T) {
 	server, url := steady(t)
 	s := open(t, url)
 	Take(t, s, "n")
-	server.Do("HSET", stateKey(t, server), "name", "other")
+	server.Do("HSET", stateOf(t, server), "name", "other")
 	if err := Denied(t, s, "n"); !strings.Contains(err.Error(), "other") {
 		t.Errorf("Join = %v", err)
 	}
@@ -123,15 +127,6 @@ func TestKeysExpire(t *testing.T) {
 	}
 }
 
-func stateKey(t *testing.T, server *redistest.Server) string {
-	t.Helper()
-	for _, key := range server.Do("KEYS", "golock:*:s").([]any) {
-		return key.(string)
-	}
-	t.Fatal("no state")
-	return ""
-}
-
 // The rights that docs/stores.md names are enough.
 func TestLeastRights(t *testing.T) {
 	t.Parallel()
@@ -154,4 +149,115 @@ func TestLeastRights(t *testing.T) {
 	if log, _ := server.Do("ACL", "LOG").([]any); len(log) != 0 {
 		t.Errorf("denied: %v", log)
 	}
+}
+
+func sweep(t testing.TB, s *redis.Store, olderThan time.Duration, want int) {
+	t.Helper()
+	if n, err := s.Sweep(background, "", olderThan); n != want || err != nil {
+		t.Fatalf("Sweep = %d, %v, want %d", n, err, want)
+	}
+}
+
+// Entries whose time is over go, those that live stay, and so do the names that
+// something is stored of.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	sweep(t, s, 0, 0)
+	live := Take(t, s, "live")
+	w := Queue(t, s, "live")
+	dead := Take(t, s, "dead", TTL(time.Second), Limit(2))
+	Take(t, s, "dead", Limit(2))
+	testkit.Eventually(t, "the lease has ended", func() bool { return len(List(t, s, "dead")) == 1 })
+	keys := "golock:{" + locks.KeyOf("dead").String() + "}:"
+	stored := func(want int64) {
+		t.Helper()
+		if n := server.Do("HLEN", keys+"e"); n != want {
+			t.Fatalf("%v entries are stored, want %d", n, want)
+		}
+	}
+	stored(2)
+	sweep(t, s, time.Hour, 0)
+	sweep(t, s, 0, 1)
+	stored(1)
+	if err := dead.Release(background); err != locks.ErrLost {
+		t.Errorf("Release = %v", err)
+	}
+	for _, key := range server.Do("KEYS", keys+"*").([]any) {
+		server.Do("DEL", key)
+	}
+	sweep(t, s, 0, 1)
+	if n := server.Do("ZCARD", "golock:names"); n != int64(1) {
+		t.Errorf("%v names are listed", n)
+	}
+	Becomes(t, s, "live", 1, 1)
+	Renew(t, live)
+	Release(t, live)
+	w.Granted()
+}
+
+// In a Cluster every name is cleaned up where it lives.
+func TestSweepInCluster(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.StartCluster(t).URL("quarantine=0"))
+	for i := range 6 {
+		Take(t, s, fmt.Sprint("n", i), TTL(time.Second))
+	}
+	testkit.Eventually(t, "all names are listed", func() bool {
+		n, err := s.Sweep(background, "", time.Hour)
+		return n == 0 && err == nil && len(List(t, s, "")) == 0
+	})
+	removed := 0
+	testkit.Eventually(t, "all are removed", func() bool {
+		n, err := s.Sweep(background, "", 0)
+		testkit.Must(t, err)
+		removed += n
+		return removed == 6
+	})
+}
+
+// Many slots are stored as ranges.
+func TestManySlots(t *testing.T) {
+	t.Parallel()
+	_, url := steady(t)
+	s := open(t, url)
+	a := Take(t, s, "n", Limit(5000), Weight(2000))
+	b := Take(t, s, "n", Limit(5000), Weight(1))
+	c := Take(t, s, "n", Limit(5000), Weight(1000))
+	Release(t, a)
+	Release(t, c)
+	d := Take(t, s, "n", Limit(5000), Weight(3000)).Grant().Slots
+	if len(d) != 3000 || d[0] != 0 || d[1999] != 1999 || d[2000] != 2001 || slices.Contains(d, b.Grant().Slots[0]) {
+		t.Errorf("slots %v...", d[:3])
+	}
+}
+
+// A server without TLS is known for it at once.
+func TestNoTLS(t *testing.T) {
+	t.Parallel()
+	server, _ := steady(t, "--requirepass", "right-s3cret")
+	began := time.Now()
+	s := open(t, "rediss://"+server.Addr())
+	for _, err := range append(failures(s), Denied(t, s, "n")) {
+		if err == nil || !strings.Contains(err.Error(), "no TLS answer from "+server.Addr()) || !strings.Contains(err.Error(), "did you mean redis://") {
+			t.Errorf("%v", err)
+		}
+	}
+	if took := time.Since(began); took > testkit.Patience/2 {
+		t.Errorf("took %v", took)
+	}
+}
+
+// The server's certificate is checked, and the client's is shown.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	const name = "lock.example"
+	cert, key, err := server.NewCertificate(t.TempDir(), name)
+	testkit.Must(t, err)
+	port := strconv.Itoa(redistest.FreePort(t))
+	redistest.Start(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
+	TLS(t, name, cert, key, func(url string) (locks.Store, error) { return redis.Open(url) }, func(options ...string) string {
+		return "rediss://127.0.0.1:" + port + "?" + strings.Join(append(options, "quarantine=0"), "&")
+	})
 }

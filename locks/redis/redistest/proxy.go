@@ -33,49 +33,48 @@ type Proxy struct {
 	server string
 
 	mu      sync.Mutex
-	judge   func(args []string) Verdict
-	scripts []script // the script runs seen so far
-}
-
-// script is a script run: what came, and of which mode it is.
-type script struct {
-	raw  []byte
-	mode string
+	judge   func(mode string) Verdict
+	scripts []server.Message // the script runs seen so far
 }
 
 // NewProxy starts one before a server. It passes everything on.
 func NewProxy(t testing.TB, s *Server) *Proxy {
 	t.Helper()
 	p := &Proxy{t: t, server: s.Addr(), Proxy: server.NewProxy(t, s.Addr(), func() server.Wire { return wire{} })}
+	p.Judge(func(string) Verdict { return Pass })
 	p.Proxy.Judge(p.see)
 	return p
 }
 
-// URL is that of a store behind the proxy.
-func (p *Proxy) URL(options ...string) string {
-	return server.WithOptions("redis://"+p.Addr(), options)
-}
+// URL is that of a store without quarantine behind the proxy.
+func (p *Proxy) URL() string { return "redis://" + p.Addr() + "?quarantine=0" }
 
-// Judge sets what decides about every request from now on. It is called by
-// several goroutines.
-func (p *Proxy) Judge(f func(args []string) Verdict) {
+// Judge sets what decides about every request from now on, by the mode of the script; ""
+// is another request. It is called by several goroutines.
+func (p *Proxy) Judge(f func(mode string) Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.judge = f
 }
 
+// JudgeMode sets the verdict on all script runs of a mode.
+func (p *Proxy) JudgeMode(mode string, v Verdict) {
+	p.Judge(func(m string) Verdict {
+		if m == mode {
+			return v
+		}
+		return Pass
+	})
+}
+
 func (p *Proxy) see(m server.Message) Verdict {
-	_, args, _ := readRequest(bufio.NewReader(bytes.NewReader(m.Raw)))
 	p.mu.Lock()
-	if strings.HasPrefix(strings.ToLower(args[0]), "eval") {
-		p.scripts = append(p.scripts, script{m.Raw, Mode(args)})
+	if m.Request != "" {
+		p.scripts = append(p.scripts, m)
 	}
 	judge := p.judge
 	p.mu.Unlock()
-	if judge == nil {
-		return Pass
-	}
-	return judge(args)
+	return judge(m.Request)
 }
 
 // Replay sends all script runs that were ever seen to the server again, or
@@ -91,10 +90,10 @@ func (p *Proxy) Replay(modes ...string) {
 	}
 	defer c.Close()
 	for _, s := range scripts {
-		if len(modes) > 0 && !slices.Contains(modes, s.mode) {
+		if len(modes) > 0 && !slices.Contains(modes, s.Request) {
 			continue
 		}
-		if _, err := c.Write(s.raw); err != nil {
+		if _, err := c.Write(s.Raw); err != nil {
 			p.t.Fatal(err)
 		}
 	}
@@ -120,8 +119,8 @@ type wire struct{}
 func (wire) Begin() {}
 
 func (wire) Request(r *bufio.Reader) (server.Message, error) {
-	raw, _, err := readRequest(r)
-	return server.Message{Raw: raw, IsRequest: true}, err
+	raw, args, err := readRequest(r)
+	return server.Message{Raw: raw, IsRequest: true, Request: mode(args)}, err
 }
 
 func (wire) Reply(r *bufio.Reader) (raw []byte, last bool, err error) {
@@ -161,10 +160,9 @@ func readRequest(r *bufio.Reader) (raw []byte, args []string, err error) {
 	return b.Bytes(), args, err
 }
 
-// Mode is which of a store's steps a request is: join, renew, release, list, or
-// "" if it is none.
-func Mode(args []string) string {
-	if !strings.HasPrefix(strings.ToLower(args[0]), "eval") || len(args) < 3 {
+// mode is that of the script that a request runs; "": it runs none.
+func mode(args []string) string {
+	if len(args) < 3 || !strings.HasPrefix(strings.ToLower(args[0]), "eval") {
 		return ""
 	}
 	keys, err := strconv.Atoi(args[2])

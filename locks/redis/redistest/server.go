@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"golock/locks/locktest/server"
+	"golock/test/testkit"
 )
 
 // Server is one redis-server (or redis-sentinel) process.
@@ -141,6 +142,14 @@ func (s *Server) Restart() {
 	if err := s.start(); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// Replica starts a replica of the server and waits until it follows.
+func (s *Server) Replica() *Server {
+	s.t.Helper()
+	r := Start(s.t, "--replicaof", s.Host, strconv.Itoa(s.Port))
+	testkit.Eventually(s.t, "the replica follows", func() bool { return r.Info("replication", "master_link_status") == "up" })
+	return r
 }
 
 // Do runs one command, which must not fail.

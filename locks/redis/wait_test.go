@@ -3,9 +3,12 @@
 package redis_test
 
 import (
+	"context"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,20 +21,6 @@ import (
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
-
-// scripts is how often the server has run the script.
-func scripts(server *redistest.Server) int { return calls(server, "evalsha", "eval") }
-
-// calls is how often the server has run these commands, those in scripts too.
-func calls(server *redistest.Server, commands ...string) int {
-	n := 0
-	for _, command := range commands {
-		calls, _, _ := strings.Cut(strings.TrimPrefix(server.Info("commandstats", "cmdstat_"+command), "calls="), ",")
-		c, _ := strconv.Atoi(calls)
-		n += c
-	}
-	return n
-}
 
 // Who gives a slot back gives it to the next, who need not ask for it: one that
 // knows when it has last asked for anything, and lives on the lease from then.
@@ -184,18 +173,14 @@ func TestGivenLongAgo(t *testing.T) {
 	holder := Take(t, open(t, url), "n")
 	w := Queue(t, open(t, url), "n")
 	listening(t, server, 1)
-	var channel, id, key string
-	for _, c := range server.Do("PUBSUB", "CHANNELS").([]any) {
-		channel = c.(string)
-		id = channel[strings.LastIndexByte(channel, ':')+1:]
-		key = strings.TrimSuffix(channel, "c:"+id) + "e"
-	}
-	record := func() map[string]any { return recordOf(t, server, key, id) }
+	channel := channels(server)[0].(string)
+	keys, id, _ := strings.Cut(channel, "c:")
+	record := func() map[string]any { return recordOf(t, server, keys+"e", id) }
 	old := record()
 	server.Do("PUBLISH", channel, "0")
 	testkit.Eventually(t, "it has looked again", func() bool { return record()["join"] != old["join"] })
 	old["fence"], old["slots"] = "7", "0"
-	epoch := server.Do("HGET", strings.TrimSuffix(key, "e")+"s", "epoch").(string)
+	epoch := server.Do("HGET", keys+"s", "epoch").(string)
 	looks := record()["join"]
 	server.Do("PUBLISH", channel, toJSON(t, map[string]any{"epoch": epoch, "record": old}))
 	testkit.Eventually(t, "it asks what that is", func() bool { return record()["join"] != looks })
@@ -206,23 +191,28 @@ func TestGivenLongAgo(t *testing.T) {
 	}
 }
 
+// subscribe is one who listens to a channel on a server.
+func subscribe(t *testing.T, server *redistest.Server, channel string) *goredis.PubSub {
+	t.Helper()
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { client.Close() })
+	sub := client.Subscribe(background, channel)
+	t.Cleanup(func() { sub.Close() })
+	_, err := sub.Receive(background)
+	testkit.Must(t, err)
+	return sub
+}
+
 // Who is subscribed elsewhere hears that it is to look, and of no grant: nobody
 // would know that it has.
 func TestGivenToNobodyElsewhere(t *testing.T) {
 	t.Parallel()
 	server, url := steady(t)
-	replica := redistest.Start(t, "--replicaof", server.Host, strconv.Itoa(server.Port))
-	testkit.Eventually(t, "the replica follows", func() bool { return replica.Info("replication", "master_link_status") == "up" })
+	replica := server.Replica()
 	holder := Take(t, open(t, url), "n")
 	Queue(t, open(t, url), "n")
 	listening(t, server, 1)
-	channel := server.Do("PUBSUB", "CHANNELS").([]any)[0].(string)
-	client := goredis.NewClient(&goredis.Options{Addr: replica.Addr()})
-	defer client.Close()
-	sub := client.Subscribe(background, channel)
-	if _, err := sub.Receive(background); err != nil {
-		t.Fatal(err)
-	}
+	sub := subscribe(t, replica, channels(server)[0].(string))
 	server.Do("CLIENT", "KILL", "TYPE", "pubsub") // and it comes back only after a moment
 	Release(t, holder)
 	m, err := sub.ReceiveMessage(background)
@@ -239,7 +229,7 @@ func TestGivenBesideAHolderPutBack(t *testing.T) {
 	server, url := steady(t)
 	s := open(t, url)
 	Take(t, s, "n", Limit(2))
-	names := strings.TrimSuffix(stateKey(t, server), "s")
+	names := strings.TrimSuffix(stateOf(t, server), "s")
 	server.Do("HSET", names+"s", "fence", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))
 	holder := Take(t, s, "n", Limit(2))
 	server.Do("FLUSHALL")
@@ -251,13 +241,7 @@ func TestGivenBesideAHolderPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := hex.EncodeToString(r.Ref.ID[:])
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
-	defer client.Close()
-	sub := client.Subscribe(background, names+"c:"+id)
-	defer sub.Close()
-	if _, err := sub.Receive(background); err != nil {
-		t.Fatal(err)
-	}
+	subscribe(t, server, names+"c:"+id)
 	record := recordOf(t, server, names+"e", id)
 	record["join"] = 1
 	server.Do("HSET", names+"e", id, toJSON(t, record))
@@ -267,5 +251,132 @@ func TestGivenBesideAHolderPutBack(t *testing.T) {
 		if e.Ref == r.Ref && (e.State != locks.Holding || e.Fence <= holder.Grant().Fence) {
 			t.Errorf("%s, fence %d after %d", e.State, e.Fence, holder.Grant().Fence)
 		}
+	}
+}
+
+// Term counts from before the question was asked, for a grant that was waited
+// for too.
+func TestTerm(t *testing.T) {
+	t.Parallel()
+	_, _, proxy, s := proxied(t)
+	var now atomic.Int64
+	redis.SetClock(s, func() locks.Instant { return locks.Instant(now.Load()) })
+	proxy.Judge(func(mode string) redistest.Verdict { // time passes while a question is under way
+		if mode == "join" || mode == "renew" {
+			now.Add(100)
+		}
+		return redistest.Pass
+	})
+	now.Store(1000)
+	holder := Take(t, s, "n", TTL(7*time.Second))
+	if got := holder.Term(); got != (locks.Term{Asked: 1000, TTL: 7 * time.Second}) {
+		t.Errorf("term %+v", got)
+	}
+	now.Store(2000)
+	Renew(t, holder)
+	if got := holder.Term(); got.Asked != 2000 {
+		t.Errorf("term %+v", got)
+	}
+	w := Queue(t, s, "n", TTL(9*time.Second))
+	Release(t, holder)
+	if got := w.Granted().Term(); got.Asked < 2100 || int64(got.Asked) >= now.Load() || got.TTL != 9*time.Second {
+		t.Errorf("term %+v", got)
+	}
+	attached := s.Attach(w.Lease.Grant().Ref)
+	now.Store(30000)
+	if term, err := attached.Renew(background); err != nil || term != (locks.Term{Asked: 30000, TTL: 9 * time.Second}) {
+		t.Errorf("Renew = %+v, %v", term, err)
+	}
+}
+
+// Who becomes the second in line is told so at once, not at its next look: what
+// takes its time can be made ready then.
+func TestNear(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	s := open(t, url)
+	holder := Take(t, s, "n")
+	first, second := Queue(t, s, "n"), Queue(t, s, "n")
+	ctx, cancel := context.WithCancel(background)
+	near, done := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	ticket, err := s.Join(ctx, NewRequest(t, "n", func(r *locks.Request) {
+		r.Progress = func(place int) {
+			if place <= 2 {
+				once.Do(func() { close(near) })
+			}
+		}
+	}))
+	testkit.Must(t, err)
+	go func() {
+		defer close(done)
+		_, _ = ticket.Wait(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	listening(t, server, 3)
+	Release(t, holder)
+	l := first.Granted()
+	select {
+	case <-near:
+		t.Error("told to be near with two in front")
+	default:
+	}
+	Release(t, l)
+	server.Do("CLIENT", "PAUSE", 20000, "WRITE") // nobody's look is answered
+	select {
+	case <-near:
+	case <-time.After(10 * time.Second):
+		t.Error("not told")
+	}
+	server.Do("CLIENT", "UNPAUSE")
+	Release(t, second.Granted())
+}
+
+// Waiters that have come in the same moment do not look in the same moment ever
+// after. One that sleeps costs the server one script run in a third of its TTL.
+// Slow: it counts the questions of a few thirds of a TTL.
+func TestLooksApart(t *testing.T) {
+	t.Parallel()
+	server, url := steady(t)
+	const waiters, short = 30, 9 * time.Second
+	holder := Take(t, open(t, url), "n", TTL(LongTTL))
+	store := open(t, url)
+	var all []*Waiter
+	for range waiters {
+		all = append(all, Queue(t, store, "n", TTL(short)))
+	}
+	listening(t, server, waiters)
+	testkit.Eventually(t, "all have looked after subscribing", func() bool { return scripts(server) >= 1+2*waiters })
+	// The moment in which a waiter counts as dead is its TTL after its last look.
+	deadlines := func() (ends []float64) {
+		for _, key := range server.Do("KEYS", "*:d").([]any) {
+			for i, text := range server.Do("ZRANGE", key, "0", "-1", "WITHSCORES").([]any) {
+				if end, err := strconv.ParseFloat(text.(string), 64); i%2 == 1 && err == nil {
+					ends = append(ends, end)
+				}
+			}
+		}
+		return ends
+	}
+	before, start := scripts(server), time.Now()
+	for range 3 {
+		first := slices.Max(deadlines())
+		testkit.Eventually(t, "all have looked once more", func() bool { return slices.Min(deadlines()) > first })
+	}
+	ends := deadlines()
+	if apart := slices.Max(ends) - slices.Min(ends); apart < float64((short / 3 / 4).Milliseconds()) {
+		t.Errorf("all look within %v ms of a third of %v", apart, short)
+	}
+	// One round more may just have been beginning at either end.
+	got, took := scripts(server)-before, time.Since(start)
+	if due := waiters * (took.Seconds()/(short.Seconds()/3) + 1); float64(got) > due {
+		t.Errorf("%d script runs by %d waiters in %v", got, waiters, took)
+	}
+	holder.Release(background)
+	for _, w := range all {
+		Release(t, w.Granted())
 	}
 }
