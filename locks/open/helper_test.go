@@ -7,10 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +22,14 @@ import (
 const childVariable = "LOCKTEST_OPEN_CHILD"
 
 var background = context.Background()
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		serveChild()
+		os.Exit(0)
+	}
+	os.Exit(testkit.Library(m))
+}
 
 // freePort finds count ports in a row that nobody has, among those that no other
 // test uses (locks/locktest/server).
@@ -104,20 +109,14 @@ func slots(l locks.Lease) string { return fmt.Sprint(l.Grant().Slots) }
 
 // call is what a child is told to do, one line each.
 type call struct {
-	Do     string // a case of serveChild
-	URL    string
-	Max    int
-	NoWait bool
-	File   string
-	Number int
+	Do  string // a case of serveChild
+	URL string
 }
 
 // answer is what it says to that.
 type answer struct {
-	Err   string
-	Busy  bool
-	Slots []int
-	PID   int
+	Err string
+	PID int
 }
 
 func serveChild() {
@@ -126,17 +125,11 @@ func serveChild() {
 		var err error
 		switch c.Do {
 		case "take":
-			held, err = takeSlot(c)
-			var b *locks.BusyError
-			if a.Busy = errors.As(err, &b); err == nil {
-				a.Slots = held.Grant().Slots
-			}
+			held, err = takeSlot(c.URL)
 		case "release":
 			err = held.Release(background)
 		case "spawn": // a sleeping process that inherits the slot
 			a.PID, err = testkit.SpawnHeir(held.Files())
-		case "meet": // Number times: take, and meet nobody who has the same slot
-			err = meetOften(c)
 		default:
 			err = errors.New("unknown call " + c.Do)
 		}
@@ -147,103 +140,36 @@ func serveChild() {
 	})
 }
 
-func takeSlot(c call) (locks.Lease, error) {
-	s, err := open.Store(c.URL)
+func takeSlot(url string) (locks.Lease, error) {
+	s, err := open.Store(url)
 	if err != nil {
 		return nil, err
 	}
-	ref, err := locks.NewRef(c.URL)
+	ref, err := locks.NewRef(url)
 	if err != nil {
 		return nil, err
 	}
-	r := locks.Request{Ref: ref, Name: c.URL, Claim: locks.Claim{Weight: 1, Max: c.Max}, NoWait: c.NoWait}
-	ticket, err := s.Join(background, r)
+	ticket, err := s.Join(background, locks.Request{Ref: ref, Name: url, Claim: locks.Claim{Weight: 1, Max: 1}, NoWait: true})
 	if err != nil {
 		return nil, err
 	}
 	return ticket.Wait(background)
 }
 
-func meetOften(c call) error {
-	for range c.Number {
-		l, err := takeSlot(c)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(meet(c.File, l.Grant().Slots[0]), l.Release(background)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// meet is an error if somebody else is inside with the same slot. Who is in
-// writes so into the slot's place in the file, and finds it unchanged when it
-// goes. One that is being killed is not inside any more.
-func meet(file string, slot int) error {
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	const width = 10
-	read := func() int {
-		text := make([]byte, width)
-		_, _ = f.ReadAt(text, int64(slot*width))
-		pid, _ := strconv.Atoi(strings.Trim(string(text), " \x00"))
-		return pid
-	}
-	write := func(pid int) error {
-		_, err := f.WriteAt(fmt.Appendf(nil, "%*d", width, pid), int64(slot*width))
-		return err
-	}
-	if other := read(); lives(other) {
-		return fmt.Errorf("slot %d: process %d is inside", slot, other)
-	}
-	if err := write(os.Getpid()); err != nil {
-		return err
-	}
-	time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
-	if other := read(); other != os.Getpid() {
-		return fmt.Errorf("slot %d: process %d came in", slot, other)
-	}
-	return write(0)
-}
-
-// lives reports whether a process is there and is not on its way out (proc(5),
-// flags of /proc/PID/stat).
-func lives(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	const exiting = 4 // PF_EXITING
-	field := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	flags, _ := strconv.Atoi(field[6])
-	return flags&exiting == 0 && field[0] != "Z"
-}
-
-// child is another process of this test.
-type child = testkit.Child[call, answer]
-
-func startChild(t testing.TB) *child {
+func startChild(t testing.TB) *testkit.Child[call, answer] {
 	t.Helper()
 	return testkit.StartChild[call, answer](t, childVariable)
+}
+
+// startHolder starts a child that holds the slot.
+func startHolder(t testing.TB, url string) *testkit.Child[call, answer] {
+	t.Helper()
+	c := startChild(t)
+	c.Ask(call{Do: "take", URL: url})
+	return c
 }
 
 func endProcess(t testing.TB, pid int) {
 	t.Helper()
 	testkit.Must(t, unix.Kill(pid, unix.SIGKILL))
-}
-
-func contains(t testing.TB, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one about %q", words)
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q says nothing of %q", err, w)
-		}
-	}
 }
