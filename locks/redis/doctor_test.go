@@ -13,49 +13,55 @@ import (
 	"golock/test/testkit"
 )
 
-// A good server: nothing but notes, and nothing stays behind.
+// levels examines a store and demands findings of these levels.
+func levels(t *testing.T, url string, level locks.Level, subjects ...string) map[string]locks.Finding {
+	t.Helper()
+	found := Examine(t, open(t, url))
+	for _, subject := range subjects {
+		Level(t, found, subject, level)
+	}
+	return found
+}
+
+// nothingLeft demands that a server is empty.
+func nothingLeft(t *testing.T, server *redistest.Server) {
+	t.Helper()
+	if keys := server.Do("KEYS", "*").([]any); len(keys) != 0 {
+		t.Errorf("left behind: %v", keys)
+	}
+}
+
+// A good server: no problem, and nothing stays behind.
 func TestDoctorGood(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes")
-	found := Examine(t, open(t, server.URL()))
+	found := levels(t, server.URL(), locks.OK, "version", "maxmemory-policy", "persistence", "replicas", "rehearsal", "wake-up")
 	for subject, f := range found {
 		if f.Level != locks.OK {
 			t.Errorf("%s: %+v", subject, f)
 		}
 	}
-	for _, subject := range []string{"version", "maxmemory-policy", "persistence", "replicas", "rehearsal", "wake-up"} {
-		Level(t, found, subject, locks.OK)
-	}
-	if keys := server.Do("KEYS", "*"); len(keys.([]any)) != 0 {
-		t.Errorf("left behind: %v", keys)
-	}
+	nothingLeft(t, server)
 }
 
 // Slow: doctor waits for the quarantine of a server that was just started.
 func TestDoctorEviction(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
-	found := Examine(t, open(t, server.URL()))
-	Level(t, found, "maxmemory-policy", locks.Problem)
-	Level(t, found, "persistence", locks.Note)
+	Level(t, levels(t, server.URL(), locks.Problem, "maxmemory-policy"), "persistence", locks.Note)
 	server.Do("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
-	Level(t, Examine(t, open(t, server.URL())), "maxmemory-policy", locks.Problem)
+	levels(t, server.URL(), locks.Problem, "maxmemory-policy")
 	server.Do("CONFIG", "SET", "maxmemory-policy", "noeviction")
-	Level(t, Examine(t, open(t, server.URL())), "maxmemory-policy", locks.OK)
+	levels(t, server.URL(), locks.OK, "maxmemory-policy")
 }
 
 func TestDoctorRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	found := Examine(t, open(t, user(t, server, "-info", "-config")))
-	Level(t, found, "INFO", locks.Problem)
-	Level(t, found, "rehearsal", locks.OK)
-	Level(t, Examine(t, open(t, user(t, server, "-info")+"?quarantine=0")), "INFO", locks.Note)
-	found = Examine(t, open(t, user(t, server, "-subscribe", "resetchannels", "+info")))
-	Level(t, found, "wake-up", locks.Note)
-	Level(t, found, "rehearsal", locks.OK)
-	found = Examine(t, open(t, user(t, server, "-@scripting")))
-	Level(t, found, "rehearsal", locks.Problem)
+	Level(t, levels(t, user(t, server, "-info", "-config"), locks.Problem, "INFO"), "rehearsal", locks.OK)
+	levels(t, user(t, server, "-info")+"?quarantine=0", locks.Note, "INFO")
+	Level(t, levels(t, user(t, server, "-subscribe", "resetchannels", "+info"), locks.Note, "wake-up"), "rehearsal", locks.OK)
+	levels(t, user(t, server, "-@scripting"), locks.Problem, "rehearsal")
 }
 
 // Slow: a replica takes seconds to connect.
@@ -63,10 +69,9 @@ func TestDoctorReplica(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)
 	replica := master.Replica()
-	Level(t, Examine(t, open(t, master.URL())), "replicas", locks.Note)
-	Level(t, Examine(t, open(t, master.URL("min-replicas=1"))), "replicas", locks.OK)
-	found := Examine(t, open(t, replica.URL("quarantine=0")))
-	Level(t, found, "role", locks.Problem)
+	levels(t, master.URL(), locks.Note, "replicas")
+	levels(t, master.URL("min-replicas=1"), locks.OK, "replicas")
+	found := levels(t, replica.URL("quarantine=0"), locks.Problem, "role")
 	if f, ok := found["rehearsal"]; ok {
 		t.Errorf("tried all the same: %+v", f)
 	}
@@ -86,14 +91,9 @@ func TestDoctorOutage(t *testing.T) {
 func TestDoctorMany(t *testing.T) {
 	t.Parallel()
 	sentinels := redistest.StartSentinel(t)
-	found := Examine(t, open(t, sentinels.URL()))
-	Level(t, found, "replicas", locks.Note)
-	Level(t, found, "rehearsal", locks.OK)
+	Level(t, levels(t, sentinels.URL(), locks.Note, "replicas"), "rehearsal", locks.OK)
 	c := redistest.StartCluster(t)
-	found = Examine(t, open(t, c.URL("quarantine=0")))
-	for _, subject := range []string{"cluster", "maxmemory-policy", "rehearsal", "wake-up"} {
-		Level(t, found, subject, locks.OK)
-	}
+	levels(t, c.URL("quarantine=0"), locks.OK, "cluster", "maxmemory-policy", "rehearsal", "wake-up")
 	c.Nodes[1].Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
 	s := open(t, c.URL("quarantine=0"))
 	all, err := s.Examine(background, time.Minute)
@@ -108,9 +108,7 @@ func TestDoctorMany(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	for _, n := range c.Nodes {
-		if keys := n.Do("KEYS", "*").([]any); len(keys) != 0 {
-			t.Errorf("left behind: %v", keys)
-		}
+		nothingLeft(t, n)
 	}
 }
 

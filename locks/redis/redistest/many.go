@@ -26,18 +26,18 @@ func StartSentinel(t testing.TB) *Sentinels {
 	s := &Sentinels{Master: Start(t)}
 	s.Replica = s.Master.Replica()
 	for range 3 {
-		one := newServer(t, "redis-sentinel")
+		one, err := newServer(t, "redis-sentinel")
+		testkit.Must(t, err)
+		t.Cleanup(one.discard)
 		one.args = func() []string {
 			file := filepath.Join(one.Dir, "sentinel.conf")
 			text := fmt.Sprintf("bind %s\nport %d\ndir %s\nlogfile %s/log\n"+
 				"sentinel monitor %[5]s %[6]s %[7]d 2\nsentinel down-after-milliseconds %[5]s 1000\nsentinel failover-timeout %[5]s 5000\n",
 				one.Host, one.Port, one.Dir, one.Dir, masterName, s.Master.Host, s.Master.Port)
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 			return []string{file}
 		}
-		one.startSomewhere()
+		testkit.Must(t, one.startSomewhere())
 		s.Sentinels = append(s.Sentinels, one)
 	}
 	for _, one := range s.Sentinels {

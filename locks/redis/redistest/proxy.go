@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"golock/locks/locktest/server"
+	"golock/test/testkit"
 )
 
 // Verdict is what becomes of a request.
@@ -85,27 +86,21 @@ func (p *Proxy) Replay(modes ...string) {
 	scripts := p.scripts
 	p.mu.Unlock()
 	c, err := net.Dial("tcp", p.server)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Must(p.t, err)
 	defer c.Close()
 	for _, s := range scripts {
 		if len(modes) > 0 && !slices.Contains(modes, s.Request) {
 			continue
 		}
-		if _, err := c.Write(s.Raw); err != nil {
-			p.t.Fatal(err)
-		}
+		_, err := c.Write(s.Raw)
+		testkit.Must(p.t, err)
 	}
 	// The server answers in order: after this they all have been run.
-	if _, err := c.Write([]byte("ECHO golock-replayed\r\n")); err != nil {
-		p.t.Fatal(err)
-	}
+	_, err = c.Write([]byte("ECHO golock-replayed\r\n"))
+	testkit.Must(p.t, err)
 	for r := bufio.NewReader(c); ; {
 		line, err := r.ReadString('\n')
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		testkit.Must(p.t, err)
 		if strings.Contains(line, "golock-replayed") {
 			return
 		}

@@ -34,10 +34,22 @@ type Server struct {
 // as in "--maxmemory", "10mb". Data is not saved unless the options say so.
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
-	s := newServer(t, "redis-server")
-	s.configure(options)
-	s.startSomewhere()
+	s, err := startServer(t, options)
+	testkit.Must(t, err)
+	t.Cleanup(s.discard)
 	return s
+}
+
+func startServer(t testing.TB, options []string) (*Server, error) {
+	s, err := newServer(t, "redis-server")
+	if err != nil {
+		return nil, err
+	}
+	s.configure(options)
+	if err = s.startSomewhere(); err != nil {
+		s.discard()
+	}
+	return s, err
 }
 
 func (s *Server) configure(options []string) {
@@ -50,18 +62,8 @@ func (s *Server) configure(options []string) {
 	}
 }
 
-func newServer(t testing.TB, program string) *Server {
-	t.Helper()
-	s, err := place(t, program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.discard)
-	return s
-}
-
-// place makes the directory of a server.
-func place(t testing.TB, program string) (*Server, error) {
+// newServer makes the directory of a server.
+func newServer(t testing.TB, program string) (*Server, error) {
 	// A socket's path is at most 107 bytes long, t.TempDir's may be longer.
 	dir, err := os.MkdirTemp("", "redis-")
 	if err != nil {
@@ -82,19 +84,12 @@ func (s *Server) discard() {
 func FreePort(t testing.TB) int {
 	t.Helper()
 	port, err := server.FreePort(server.RedisPorts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return port
 }
 
 // startSomewhere starts the server at a free port.
-func (s *Server) startSomewhere() {
-	s.t.Helper()
-	if err := s.StartAnywhere(server.RedisPorts, s.start); err != nil {
-		s.t.Fatal(err)
-	}
-}
+func (s *Server) startSomewhere() error { return s.StartAnywhere(server.RedisPorts, s.start) }
 
 func (s *Server) start() error {
 	path, err := exec.LookPath(s.program)
@@ -139,9 +134,7 @@ func (s *Server) SocketURL(options ...string) string {
 // saved.
 func (s *Server) Restart() {
 	s.t.Helper()
-	if err := s.start(); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Must(s.t, s.start())
 }
 
 // Replica starts a replica of the server and waits until it follows.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"golock/locks/locktest/server"
+	"golock/test/testkit"
 )
 
 // variable holds the port and the directory of the server that a run of all
@@ -26,9 +27,7 @@ var ours struct {
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s, err := share()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return &Server{Process: server.Process{Host: s.Host, Port: s.Port, Socket: s.Socket, Dir: s.Dir}, t: t, program: s.program}
 }
 
@@ -62,12 +61,7 @@ func share() (*Server, error) {
 	}
 	s, err := attach()
 	if s == nil && err == nil {
-		if s, err = place(nil, "redis-server"); err == nil {
-			s.configure(nil)
-			if err = s.StartAnywhere(server.RedisPorts, s.start); err != nil {
-				s.discard()
-			}
-		}
+		s, err = startServer(nil, nil)
 	}
 	if err != nil {
 		return nil, err
