@@ -149,7 +149,8 @@ func takeSlot(url string) (locks.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	ticket, err := s.Join(background, locks.Request{Ref: ref, Name: url, Claim: locks.Claim{Weight: 1, Max: 1}, NoWait: true})
+	r := locks.Request{Ref: ref, Name: url, Claim: locks.Claim{Weight: 1, Max: 1}, NoWait: true}
+	ticket, err := s.Join(background, r)
 	if err != nil {
 		return nil, err
 	}

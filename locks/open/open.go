@@ -92,9 +92,11 @@ func unknown(address string) error {
 			"or mkdir:///DIR in a directory that hosts share")
 	case strings.HasPrefix(address, "/") && !strings.ContainsAny(address, "@:?#"):
 		path := locks.Printable((&url.URL{Path: address}).EscapedPath(), 200)
-		return fmt.Errorf("has no scheme: did you mean local://%[1]s, a directory of locks, or flock://%[1]s, one lock file?", path)
+		return fmt.Errorf("has no scheme: did you mean local://%[1]s, a directory of locks, or flock://%[1]s, one lock file?",
+			path)
 	case !strings.HasPrefix(rest, "//"):
-		return fmt.Errorf("begins with no scheme: want one of %s, as in local:///DIR or redis://HOST", strings.Join(names, ", "))
+		return fmt.Errorf("begins with no scheme: want one of %s, as in local:///DIR or redis://HOST",
+			strings.Join(names, ", "))
 	case hasDriver && slices.Contains(names, base):
 		return fmt.Errorf("scheme %s+...: did you mean %s://?", base, base)
 	case !isScheme(scheme):

@@ -33,27 +33,25 @@ func dialTLS(config *tls.Config, limit time.Duration) dialer {
 		conn := tls.Client(raw, c)
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		done := make(chan error, 1)
-		go func() { done <- conn.HandshakeContext(ctx) }()
-		select {
-		case err = <-done:
-		case <-time.After(handshakePatience):
+		ctx, giveUp := context.WithCancelCause(ctx)
+		defer giveUp(nil)
+		probe := time.AfterFunc(handshakePatience, func() {
 			if plain.speaksRedis(ctx, network, addr) {
-				cancel()
-				err = &lease.Refusal{
+				giveUp(&lease.Refusal{
 					Err:  fmt.Errorf("no TLS answer from %s: it speaks Redis without TLS", addr),
 					Hint: "did you mean redis:// in the place of rediss://?",
-				}
-				<-done
-			} else {
-				err = <-done
+				})
 			}
+		})
+		defer probe.Stop()
+		if err = conn.HandshakeContext(ctx); err == nil {
+			return conn, nil
 		}
-		if err != nil {
-			raw.Close()
-			return nil, err
+		raw.Close()
+		if cause := context.Cause(ctx); lease.IsFinal(cause) {
+			err = cause
 		}
-		return conn, nil
+		return nil, err
 	}
 }
 

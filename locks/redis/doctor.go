@@ -26,7 +26,8 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 		return nil, err
 	}
 	if !s.target.TLS && s.target.kind != unixSocket {
-		x.Append(network.Transport(s.target.hosts, "the password and the names of locks", "rediss:// in the place of redis://")...)
+		const seen = "the password and the names of locks"
+		x.Append(network.Transport(s.target.hosts, seen, "rediss:// in the place of redis://")...)
 	}
 	x.nodes(ctx)
 	if !x.readOnly {
@@ -74,7 +75,8 @@ func (x *examination) nodes(ctx context.Context) {
 			return nil
 		})
 		if err != nil {
-			x.Add(locks.Problem, "cluster", "its masters cannot be listed: "+err.Error(), "names that live there cannot be used", "")
+			x.Add(locks.Problem, "cluster", "its masters cannot be listed: "+err.Error(),
+				"names that live there cannot be used", "")
 		}
 	}
 	for _, n := range nodes {
@@ -98,8 +100,8 @@ func (x *examination) node(ctx context.Context, c goredis.UniversalClient) {
 	x.version(info)
 	if role := info["role"]; role != "master" {
 		x.readOnly = true
-		x.Add(locks.Problem, "role", "the server is a replica ("+locks.Printable(role, 20)+")", "nothing can be written there",
-			"name the master, or redis+sentinel:// to be led to it")
+		x.Add(locks.Problem, "role", "the server is a replica ("+locks.Printable(role, 20)+")",
+			"nothing can be written there", "name the master, or redis+sentinel:// to be led to it")
 	}
 	x.memory(info)
 	x.persistence(ctx, c, info)
@@ -112,8 +114,9 @@ func (x *examination) noInfo(err error) {
 		x.Add(locks.Note, "INFO", what, "golock doctor cannot see the server's settings", fix)
 		return
 	}
-	x.Add(locks.Problem, "INFO", what, "without it there is no quarantine: after a restart or a failover a slot that the server forgot "+
-		"may be given away under its holder; nor can golock doctor see the server's settings", fix)
+	x.Add(locks.Problem, "INFO", what,
+		"without it there is no quarantine: after a restart or a failover a slot that the server forgot "+
+			"may be given away under its holder; nor can golock doctor see the server's settings", fix)
 }
 
 func (x *examination) version(info map[string]string) {
@@ -123,8 +126,10 @@ func (x *examination) version(info map[string]string) {
 	}
 	what := name + " " + locks.Printable(version, 40) + ", " + locks.Printable(mode, 20)
 	var major, minor int
-	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); name == "Redis" && n == 2 && (major < 6 || major == 6 && minor < 2) {
-		x.Add(locks.Problem, "version", what, "golock is made for 6.2 and later, and not tried with older ones", "a newer server")
+	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	if name == "Redis" && n == 2 && (major < 6 || major == 6 && minor < 2) {
+		x.Add(locks.Problem, "version", what, "golock is made for 6.2 and later, and not tried with older ones",
+			"a newer server")
 		return
 	}
 	x.OK("version", what)
@@ -144,8 +149,9 @@ func (x *examination) memory(info map[string]string) {
 		if unlimited {
 			what += " (and maxmemory 0: nothing is thrown away until somebody sets it)"
 		}
-		x.Add(locks.Problem, subject, what, "a server that needs room throws keys away, those of locks among them (they all have an end of their own, "+
-			"so volatile-* hits them too): two may run then",
+		x.Add(locks.Problem, subject, what,
+			"a server that needs room throws keys away, those of locks among them (they all have an end of their own, "+
+				"so volatile-* hits them too): two may run then",
 			"CONFIG SET maxmemory-policy noeviction and the same in redis.conf, or a server of its own for locks")
 	}
 }
@@ -169,12 +175,15 @@ func (x *examination) persistence(ctx context.Context, c goredis.UniversalClient
 		what = "appendonly is off; whether there are snapshots the server does not tell this user"
 	}
 	if what != "" {
-		x.Add(locks.Note, "persistence", what, "a server that comes back without its data forgets who holds what. Runs put their slots back within the quarantine ("+
-			x.store.target.Quarantine.String()+"); what only --hold keeps is lost", "appendonly yes, if --hold must survive a restart of the server")
+		x.Add(locks.Note, "persistence", what,
+			"a server that comes back without its data forgets who holds what. Runs put their slots back within "+
+				"the quarantine ("+x.store.target.Quarantine.String()+"); what only --hold keeps is lost",
+			"appendonly yes, if --hold must survive a restart of the server")
 	}
 	if info["rdb_last_bgsave_status"] == "err" || info["aof_last_write_status"] == "err" {
 		x.Add(locks.Note, "disk", "the server could not save its data the last time",
-			"unless it is told otherwise it then takes no writes: nobody gets a slot, and leases run out", "look into the server's log; give its disk room")
+			"unless it is told otherwise it then takes no writes: nobody gets a slot, and leases run out",
+			"look into the server's log; give its disk room")
 	}
 }
 
@@ -189,7 +198,8 @@ func (x *examination) replicas(info map[string]string) {
 		x.OK(subject, fmt.Sprintf("%d connected; a grant counts when %d have it", count, want))
 	case count > 0:
 		x.Add(locks.Note, subject, fmt.Sprintf("%d connected, and grants do not wait for them", count),
-			"one that takes over may lack the last grants: their holders put them back within the quarantine, but a run that the new master let in first stays",
+			"one that takes over may lack the last grants: their holders put them back within the quarantine, "+
+				"but a run that the new master let in first stays",
 			"?min-replicas=1 in the URL: a grant counts when that many replicas have it")
 	default:
 		x.OK(subject, "none: nothing takes over when the server is gone, and nothing can be forgotten by that")

@@ -45,10 +45,9 @@ func (s *Store) judgeReply(err goredis.Error) error {
 		}
 	}
 	hint := ""
+	passing := "READONLY LOADING BUSY MASTERDOWN CLUSTERDOWN TRYAGAIN ASK NOREPLICAS MISCONF NOSCRIPT UNBLOCKED"
 	switch {
-	case slices.Contains([]string{
-		"READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "ASK", "NOREPLICAS", "MISCONF", "NOSCRIPT", "UNBLOCKED",
-	}, code):
+	case slices.Contains(strings.Fields(passing), code):
 		return err
 	case code == "ERR" && has("max number of clients"):
 		return err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,10 +36,10 @@ func steady(t *testing.T, options ...string) (*redistest.Server, string) {
 }
 
 // proxied is a steady server with a store on it, and another one behind a proxy.
-func proxied(t *testing.T) (server *redistest.Server, direct *redis.Store, proxy *redistest.Proxy, behind *redis.Store) {
+func proxied(t *testing.T) (_ *redistest.Server, direct *redis.Store, _ *redistest.Proxy, behind *redis.Store) {
 	t.Helper()
 	server, url := steady(t)
-	proxy = redistest.NewProxy(t, server)
+	proxy := redistest.NewProxy(t, server)
 	return server, open(t, url), proxy, open(t, proxy.URL())
 }
 
@@ -149,7 +150,7 @@ func asking(t testing.TB, server *redistest.Server) {
 // subscribed waits until the server has that many channels.
 func subscribed(t testing.TB, server *redistest.Server, n int) {
 	t.Helper()
-	testkit.Eventually(t, "the server has as many channels as it should", func() bool { return len(channels(server)) == n })
+	testkit.Eventually(t, fmt.Sprint(n, " are subscribed"), func() bool { return len(channels(server)) == n })
 }
 
 // scripts is how often the server has run the script.

@@ -58,7 +58,7 @@ func (e *entry) listen(ctx context.Context, ttl, keepAlive time.Duration) <-chan
 		}()
 		client, err := e.store.use(ttl)
 		for err == nil && ctx.Err() == nil {
-			err := receive(ctx, client, e.store.channel(e.ref), keepAlive, tell)
+			err := receive(ctx, client.Subscribe(ctx, e.store.channel(e.ref)), keepAlive, tell)
 			if lease.IsFinal(e.store.judge(err)) {
 				tell(notice{kind: denied})
 				return
@@ -71,8 +71,7 @@ func (e *entry) listen(ctx context.Context, ttl, keepAlive time.Duration) <-chan
 }
 
 // receive listens on one connection until it ends.
-func receive(ctx context.Context, client goredis.UniversalClient, channel string, keepAlive time.Duration, tell func(notice)) error {
-	sub := client.Subscribe(ctx, channel)
+func receive(ctx context.Context, sub *goredis.PubSub, keepAlive time.Duration, tell func(notice)) error {
 	defer sub.Close()
 	// Only closing ends a read without a limit.
 	stop := context.AfterFunc(ctx, func() { sub.Close() })

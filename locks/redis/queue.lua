@@ -73,7 +73,8 @@ local noRunID = false -- the server does not tell its run_id
 -- exclusive until its owner's next renewal restores it.
 local function record(id)
   local text = redis.call('HGET', E, id)
-  return text and cjson.decode(text) or {ttl = 0, weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0}, text
+  if text then return cjson.decode(text), text end
+  return {ttl = 0, weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0}
 end
 
 -- When a holder's hold is over.

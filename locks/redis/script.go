@@ -55,8 +55,9 @@ func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (reply, er
 	if c.noWait {
 		noWait = "nowait"
 	}
-	text, err := s.script().Run(ctx, on, s.keys(c.key), c.mode, c.id, s.target.Quarantine.Milliseconds(), s.tag(c.key)+"c:",
-		c.name, c.epoch, c.record, noWait, c.within, c.maxQueue, c.by, c.age.Milliseconds()).Text()
+	text, err := s.script().Run(ctx, on, s.keys(c.key),
+		c.mode, c.id, s.target.Quarantine.Milliseconds(), s.tag(c.key)+"c:", c.name, c.epoch, c.record,
+		noWait, c.within, c.maxQueue, c.by, c.age.Milliseconds()).Text()
 	if err != nil {
 		return reply{}, err
 	}

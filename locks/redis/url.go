@@ -70,7 +70,8 @@ func read(address string) (*target, error) {
 	}
 	t.kind = kind(rest)
 	if !ok || !slices.Contains([]kind{tcp, unixSocket, sentinel, cluster}, t.kind) {
-		return nil, fmt.Errorf("scheme %q: want redis, rediss, redis+unix, redis+sentinel or redis+cluster", locks.Printable(u.Scheme, 20))
+		return nil, fmt.Errorf("scheme %q: want redis, rediss, redis+unix, redis+sentinel or redis+cluster",
+			locks.Printable(u.Scheme, 20))
 	}
 	if err := t.place(u); err != nil {
 		return nil, err
@@ -166,7 +167,8 @@ func (t *target) option(name, value string) error {
 		return nil
 	case "skip_verify":
 		if value != "false" {
-			return errors.New("option skip_verify: the server is always verified: ca=FILE names the authority that signed its certificate")
+			return errors.New("option skip_verify: the server is always verified: " +
+				"ca=FILE names the authority that signed its certificate")
 		}
 		return nil
 	case "sentinel-user":

@@ -39,18 +39,15 @@ func (w *waiting) spread(ref locks.Ref, pause time.Duration) time.Duration {
 	return pause
 }
 
-// checks is how often a waiter asks in its TTL.
-const checks = 3
-
-// maxGrantAge is how old the last Ask may be when a grant is published. It leaves enough
-// of the lease for an outage that begins then, as a renewal does, which comes a little
-// sooner than the checks.
-func maxGrantAge(ttl time.Duration) time.Duration { return ttl/checks - ttl/20 }
+// maxGrantAge is how old the last Ask may be when a grant is published. The rest of the
+// lease must outlast an outage that begins then, as after a renewal. A waiter asks every
+// TTL/3; renewals come a little sooner.
+func maxGrantAge(ttl time.Duration) time.Duration { return ttl/3 - ttl/20 }
 
 // Sleep implements lease.Entry. It subscribes, returns when that is confirmed, because a
 // wake-up may have come before, and then sleeps until a message tells of a grant or to
 // ask, or d is over.
-func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (a lease.Answer, sent locks.Instant, err error) {
+func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (a lease.Answer, sent locks.Instant, _ error) {
 	e.mu.Lock()
 	if e.wait == nil {
 		listening, stop := context.WithCancel(context.Background())

@@ -141,7 +141,8 @@ func (s *Server) Restart() {
 func (s *Server) Replica() *Server {
 	s.t.Helper()
 	r := Start(s.t, "--replicaof", s.Host, strconv.Itoa(s.Port))
-	testkit.Eventually(s.t, "the replica follows", func() bool { return r.Info("replication", "master_link_status") == "up" })
+	follows := func() bool { return r.Info("replication", "master_link_status") == "up" }
+	testkit.Eventually(s.t, "the replica follows", follows)
 	return r
 }
 
