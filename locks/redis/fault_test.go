@@ -206,10 +206,7 @@ func TestWaitEndsInOutage(t *testing.T) {
 // A server that does not answer keeps nobody from giving up.
 func TestLeaveFrozenServer(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	Take(t, open(t, url), "n")
-	w := Queue(t, open(t, url), "n")
-	listening(t, server, 1)
+	server, _, _, w := queued(t)
 	server.Pause()
 	defer server.Resume()
 	start := time.Now()
@@ -320,10 +317,7 @@ func TestPausedServer(t *testing.T) {
 
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	s := open(t, url)
-	l := Take(t, s, "n")
-	w := Queue(t, s, "n")
+	server, _, l, w := queued(t)
 	server.Do("SCRIPT", "FLUSH")
 	Renew(t, l)
 	server.Do("SCRIPT", "FLUSH")
@@ -335,11 +329,7 @@ func TestScriptFlush(t *testing.T) {
 // A server without memory takes nobody in, and throws nobody out.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	s := open(t, url)
-	l := Take(t, s, "n")
-	w := Queue(t, s, "n")
-	listening(t, server, 1)
+	server, s, l, w := queued(t)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	if outage := isOutage(t, Fails(t, s, "m"), "maxmemory"); !outage.Answered {
 		t.Errorf("Join = %v", outage)

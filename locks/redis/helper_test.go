@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/redis"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
@@ -41,6 +42,16 @@ func proxied(t *testing.T) (_ *redistest.Server, direct *redis.Store, _ *rediste
 	server, url := steady(t)
 	proxy := redistest.NewProxy(t, server)
 	return server, open(t, url), proxy, open(t, proxy.URL())
+}
+
+// queued is a steady server with a holder and a waiter that listens.
+func queued(t *testing.T, changes ...Change) (*redistest.Server, *redis.Store, locks.RenewableLease, *Waiter) {
+	t.Helper()
+	server, url := steady(t)
+	s := open(t, url)
+	holder, waiter := Take(t, s, "n", changes...), Queue(t, s, "n", changes...)
+	listening(t, server, 1)
+	return server, s, holder, waiter
 }
 
 // comesBack renews again and again, as the runner does, until it is answered.
@@ -112,6 +123,16 @@ func eachRecord(t testing.TB, server *redistest.Server, f func(key, id any, r ma
 			}
 		}
 	}
+}
+
+// lifetimes are those of all keys, by the ends of their names.
+func lifetimes(server *redistest.Server) map[string]time.Duration {
+	all := map[string]time.Duration{}
+	for _, key := range server.Do("KEYS", "*").([]any) {
+		name := key.(string)
+		all[name[strings.LastIndexByte(name, ':')+1:]] = time.Duration(server.Do("PTTL", key).(int64)) * time.Millisecond
+	}
+	return all
 }
 
 func toJSON(t testing.TB, v any) string {

@@ -3,12 +3,10 @@
 package redis_test
 
 import (
-	"context"
 	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,7 +81,8 @@ func TestGivenWithEnoughLeft(t *testing.T) {
 			window, try := min(killAfter, ttl/6), min(ttl/10, time.Second)
 			outage := ttl*2/3 - window - try*3/2
 			const roundTrip = 10 * time.Millisecond
-			needs := outage + try + min(ttl/40, 100*time.Millisecond) + roundTrip + max(window, min(ttl/20, 100*time.Millisecond))
+			const most = 100 * time.Millisecond
+			needs := outage + try + min(ttl/40, most) + roundTrip + max(window, min(ttl/20, most))
 			if left := (locks.Term{TTL: ttl}).End().Sub(0) - redis.MaxGrantAge(ttl); left < needs {
 				t.Errorf("ttl %v, kill-after %v: %v is left, and it takes %v", ttl, killAfter, left, needs)
 			}
@@ -150,16 +149,11 @@ func TestGivenToMany(t *testing.T) {
 // quarantine is over, also when the first that it hears of is a release.
 func TestGivenNothingAfterARestart(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	holder := Take(t, open(t, url), "n", TTL(LongTTL))
-	w := Queue(t, open(t, url), "n", TTL(LongTTL))
-	listening(t, server, 1)
-	for _, key := range server.Do("KEYS", "*:s").([]any) {
-		server.Do("HSET", key, "run", strings.Repeat("0", 40)) // as if it had been another server
-	}
-	quarantined := open(t, strings.Replace(url, "quarantine=0", "quarantine=20s", 1)).Attach(holder.Grant().Ref)
+	server, s, holder, w := queued(t, TTL(LongTTL))
+	server.Do("HSET", stateOf(t, server), "run", strings.Repeat("0", 40)) // as if it had been another server
+	quarantined := open(t, server.SocketURL("quarantine=20s")).Attach(holder.Grant().Ref)
 	testkit.Must(t, quarantined.Release(background))
-	if holding, waiting := Count(t, open(t, url), "n"); holding != 0 || waiting != 1 {
+	if holding, waiting := Count(t, s, "n"); holding != 0 || waiting != 1 {
 		t.Errorf("%d hold and %d wait", holding, waiting)
 	}
 	w.Waits()
@@ -169,10 +163,7 @@ func TestGivenNothingAfterARestart(t *testing.T) {
 // taken for one: it answers another look.
 func TestGivenLongAgo(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	holder := Take(t, open(t, url), "n")
-	w := Queue(t, open(t, url), "n")
-	listening(t, server, 1)
+	server, _, holder, w := queued(t)
 	channel := channels(server)[0].(string)
 	keys, id, _ := strings.Cut(channel, "c:")
 	record := func() map[string]any { return recordOf(t, server, keys+"e", id) }
@@ -207,12 +198,8 @@ func subscribe(t *testing.T, server *redistest.Server, channel string) *goredis.
 // would know that it has.
 func TestGivenToNobodyElsewhere(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
-	replica := server.Replica()
-	holder := Take(t, open(t, url), "n")
-	Queue(t, open(t, url), "n")
-	listening(t, server, 1)
-	sub := subscribe(t, replica, channels(server)[0].(string))
+	server, _, holder, _ := queued(t)
+	sub := subscribe(t, server.Replica(), channels(server)[0].(string))
 	server.Do("CLIENT", "KILL", "TYPE", "pubsub") // and it comes back only after a moment
 	Release(t, holder)
 	m, err := sub.ReceiveMessage(background)
@@ -297,25 +284,14 @@ func TestNear(t *testing.T) {
 	s := open(t, url)
 	holder := Take(t, s, "n")
 	first, second := Queue(t, s, "n"), Queue(t, s, "n")
-	ctx, cancel := context.WithCancel(background)
-	near, done := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	ticket, err := s.Join(ctx, NewRequest(t, "n", func(r *locks.Request) {
+	near := make(chan struct{}, 100)
+	Queue(t, s, "n", func(r *locks.Request) {
 		r.Progress = func(place int) {
 			if place <= 2 {
-				once.Do(func() { close(near) })
+				near <- struct{}{}
 			}
 		}
-	}))
-	testkit.Must(t, err)
-	go func() {
-		defer close(done)
-		_, _ = ticket.Wait(ctx)
-	}()
-	defer func() {
-		cancel()
-		<-done
-	}()
+	})
 	listening(t, server, 3)
 	Release(t, holder)
 	l := first.Granted()
@@ -351,13 +327,12 @@ func TestLooksApart(t *testing.T) {
 	listening(t, server, waiters)
 	testkit.Eventually(t, "all have looked after subscribing", func() bool { return scripts(server) >= 1+2*waiters })
 	// The moment in which a waiter counts as dead is its TTL after its last look.
+	key := strings.TrimSuffix(stateOf(t, server), "s") + "d"
 	deadlines := func() (ends []float64) {
-		for _, key := range server.Do("KEYS", "*:d").([]any) {
-			for i, text := range server.Do("ZRANGE", key, "0", "-1", "WITHSCORES").([]any) {
-				if end, err := strconv.ParseFloat(text.(string), 64); i%2 == 1 && err == nil {
-					ends = append(ends, end)
-				}
-			}
+		for pair := range slices.Chunk(server.Do("ZRANGE", key, "0", "-1", "WITHSCORES").([]any), 2) {
+			end, err := strconv.ParseFloat(pair[1].(string), 64)
+			testkit.Must(t, err)
+			ends = append(ends, end)
 		}
 		return ends
 	}
