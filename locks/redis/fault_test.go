@@ -116,16 +116,6 @@ func TestUnreachable(t *testing.T) {
 	if outage := isOutage(t, Fails(t, s, "n"), ""); outage.Store != s.URL() {
 		t.Errorf("an outage of %s", outage.Store)
 	}
-	// It goes on as soon as the server is there.
-	got := make(chan error, 1)
-	go func() {
-		_, err := s.Join(background, NewRequest(t, "n"))
-		got <- err
-	}()
-	server.Restart()
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
 }
 
 func TestEndedContext(t *testing.T) {
@@ -164,26 +154,7 @@ func TestRefusedLogin(t *testing.T) {
 	Release(t, Take(t, open(t, "redis://:right-s3cret"+at+"?quarantine=0"), "n"))
 }
 
-// A waiter lives through an outage with its place.
-func TestWaitThroughOutage(t *testing.T) {
-	t.Parallel()
-	server, direct, proxy, behind := proxied(t)
-	holder := Take(t, direct, "n")
-	first, second := Queue(t, behind, "n"), Queue(t, direct, "n")
-	listening(t, server, 2)
-	proxy.Refuse(true)
-	proxy.Cut()
-	subscribed(t, server, 1)
-	first.Waits()
-	proxy.Refuse(false)
-	listening(t, server, 2)
-	Release(t, holder)
-	l := first.Granted()
-	second.Waits()
-	Release(t, l)
-	second.Granted()
-}
-
+// A waiter lives through an outage.
 func TestWaitEndsInOutage(t *testing.T) {
 	t.Parallel()
 	server, direct, proxy, behind := proxied(t)
