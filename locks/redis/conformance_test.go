@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 // Slow: who loses an answer waits until the next attempt.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	_, direct, proxy, _ := proxied(t)
+	_, direct, proxy, _ := startProxy(t)
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	proxy.Judge(func(string) redistest.Verdict {

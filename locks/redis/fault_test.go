@@ -20,7 +20,7 @@ import (
 // Two round trips take a free slot: the greeting and one script run.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
-	_, direct, proxy, behind := proxied(t)
+	_, direct, proxy, behind := startProxy(t)
 	Release(t, Take(t, direct, "n")) // the server knows the script now
 	l := Take(t, behind, "n")
 	if got := proxy.Requests(); got != 2 {
@@ -35,7 +35,7 @@ func TestRoundTrips(t *testing.T) {
 // However many replies are lost there is one grant, one ticket, one release.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
-	_, direct, proxy, s := proxied(t)
+	_, direct, proxy, s := startProxy(t)
 	lose := func(mode string, times int32) {
 		var n atomic.Int32
 		proxy.Judge(func(m string) redistest.Verdict {
@@ -82,7 +82,7 @@ func TestLostReplies(t *testing.T) {
 // Whatever arrives a second time, late, leaves nothing behind.
 func TestDelayedDuplicates(t *testing.T) {
 	t.Parallel()
-	_, direct, proxy, s := proxied(t)
+	_, direct, proxy, s := startProxy(t)
 	holder := Take(t, s, "n")
 	Refused(t, s, "n")
 	gaveUp := Queue(t, s, "n")
@@ -110,10 +110,10 @@ func TestDelayedDuplicates(t *testing.T) {
 // Nobody there: Join tries until its context ends and says what happened.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	server.Kill()
 	s := open(t, url)
-	if outage := isOutage(t, Fails(t, s, "n"), ""); outage.Store != s.URL() {
+	if outage := wantOutage(t, Fails(t, s, "n"), ""); outage.Store != s.URL() {
 		t.Errorf("an outage of %s", outage.Store)
 	}
 }
@@ -128,10 +128,10 @@ func TestEndedContext(t *testing.T) {
 	}
 }
 
-// What trying again does not mend is told at once, without the password.
+// What trying again does not cure is told at once, without the password.
 func TestRefusedLogin(t *testing.T) {
 	t.Parallel()
-	server, _ := steady(t, "--requirepass", "right-s3cret")
+	server, _ := startServer(t, "--requirepass", "right-s3cret")
 	at := "@" + server.Addr()
 	for _, tt := range []struct{ url, want string }{
 		{"redis://:wrong-s3cret" + at, "login of the default user is refused: WRONGPASS"},
@@ -157,10 +157,10 @@ func TestRefusedLogin(t *testing.T) {
 // A waiter lives through an outage.
 func TestWaitEndsInOutage(t *testing.T) {
 	t.Parallel()
-	server, direct, proxy, behind := proxied(t)
+	server, direct, proxy, behind := startProxy(t)
 	Take(t, direct, "n")
 	w := Queue(t, behind, "n", TTL(time.Second))
-	listening(t, server, 1)
+	awaitWaiters(t, server, 1)
 	var lost atomic.Int32
 	proxy.Judge(func(string) redistest.Verdict {
 		lost.Add(1)
@@ -171,13 +171,13 @@ func TestWaitEndsInOutage(t *testing.T) {
 	testkit.Eventually(t, "a look has failed", func() bool { return lost.Load() > 10 })
 	w.Cancel()
 	w.Ended()
-	isOutage(t, w.Err, "")
+	wantOutage(t, w.Err, "")
 }
 
-// A server that does not answer keeps nobody from giving up.
+// A waiter can give up although the server does not answer.
 func TestLeaveFrozenServer(t *testing.T) {
 	t.Parallel()
-	server, _, _, w := queued(t)
+	server, _, _, w := startQueue(t)
 	server.Pause()
 	defer server.Resume()
 	start := time.Now()
@@ -191,11 +191,11 @@ func TestLeaveFrozenServer(t *testing.T) {
 	}
 }
 
-// Who is about to be stopped has left when the waiting ends, however long that
-// takes: stopped it would hold up all others, and be given the slot.
+// A process that is about to be stopped has left the queue when Wait returns, however long
+// that takes: a stopped one would hold up all others.
 func TestLeaveBeforeStandingStill(t *testing.T) {
 	t.Parallel()
-	_, direct, proxy, behind := proxied(t)
+	_, direct, proxy, behind := startProxy(t)
 	Take(t, direct, "n")
 	ctx, cancel := context.WithCancelCause(background)
 	ticket, err := behind.Join(ctx, NewRequest(t, "n"))
@@ -215,20 +215,19 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 	}
 }
 
-// A waiter that has vanished keeps up the next for a second at most, not for
-// its TTL.
+// Waiters that have vanished hold up the next for a second at most, not for their TTL.
 func TestVanishedWaiters(t *testing.T) {
 	t.Parallel()
-	server, direct, proxy, behind := proxied(t)
+	server, direct, proxy, behind := startProxy(t)
 	holder := Take(t, direct, "n")
 	for range 3 {
 		Queue(t, behind, "n")
 	}
 	next := Queue(t, direct, "n")
-	listening(t, server, 4)
+	awaitWaiters(t, server, 4)
 	proxy.Refuse(true)
 	proxy.Cut()
-	subscribed(t, server, 1)
+	awaitChannels(t, server, 1)
 	start := time.Now()
 	Release(t, holder)
 	next.Granted()
@@ -237,16 +236,15 @@ func TestVanishedWaiters(t *testing.T) {
 	}
 }
 
-// One that has just come, and vanishes after it was told that it is its turn and before
-// it could take it, is found out too.
+// Likewise one that vanishes after it was told to ask and before it asks.
 func TestVanishedAtItsTurn(t *testing.T) {
 	t.Parallel()
-	server, direct, proxy, behind := proxied(t)
+	server, direct, proxy, behind := startProxy(t)
 	holder := Take(t, direct, "n")
 	Queue(t, behind, "n")
 	next := Queue(t, direct, "n")
-	listening(t, server, 2)
-	asking(t, server)
+	awaitWaiters(t, server, 2)
+	forgetJoins(t, server)
 	told := make(chan struct{}, 100)
 	proxy.Judge(func(mode string) redistest.Verdict {
 		if mode == "join" {
@@ -270,7 +268,7 @@ func TestVanishedAtItsTurn(t *testing.T) {
 // A paused server is an outage: renewals fail, the lease is not lost.
 func TestPausedServer(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	l := Take(t, open(t, url), "n")
 	server.Pause()
 	resume := time.AfterFunc(LongTTL/6, server.Resume)
@@ -283,12 +281,12 @@ func TestPausedServer(t *testing.T) {
 		t.Error("Renew was bounded by 300 ms and waited for the server")
 	}
 	server.Resume()
-	comesBack(t, l)
+	renewEventually(t, l)
 }
 
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
-	server, _, l, w := queued(t)
+	server, _, l, w := startQueue(t)
 	server.Do("SCRIPT", "FLUSH")
 	Renew(t, l)
 	server.Do("SCRIPT", "FLUSH")
@@ -297,12 +295,12 @@ func TestScriptFlush(t *testing.T) {
 	w.Granted()
 }
 
-// A server without memory takes nobody in, and throws nobody out.
+// A server without memory accepts no new entry, and keeps those that it has.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
-	server, s, l, w := queued(t)
+	server, s, l, w := startQueue(t)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
-	if outage := isOutage(t, Fails(t, s, "m"), "maxmemory"); !outage.Answered {
+	if outage := wantOutage(t, Fails(t, s, "m"), "maxmemory"); !outage.Answered {
 		t.Errorf("Join = %v", outage)
 	}
 	Renew(t, l)
@@ -310,14 +308,14 @@ func TestOutOfMemory(t *testing.T) {
 	Renew(t, w.Granted())
 }
 
-// A server that may not write for a while is an outage.
+// A server that lacks its replicas is an outage.
 func TestNoReplicas(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, url)
 	l := Take(t, s, "n")
 	server.Do("CONFIG", "SET", "min-replicas-to-write", 1)
-	isOutage(t, Fails(t, s, "m"), "NOREPLICAS")
+	wantOutage(t, Fails(t, s, "m"), "NOREPLICAS")
 	if _, err := l.Renew(background); err == nil || errors.Is(err, locks.ErrLost) {
 		t.Errorf("Renew = %v", err)
 	}

@@ -29,33 +29,33 @@ func open(t testing.TB, url string) *redis.Store {
 	return s
 }
 
-// steady is a server without quarantine: nothing here restarts it.
-func steady(t *testing.T, options ...string) (*redistest.Server, string) {
+// startServer starts a server, and gives a URL without quarantine: nothing restarts it.
+func startServer(t *testing.T, options ...string) (*redistest.Server, string) {
 	t.Helper()
 	server := redistest.Start(t, options...)
 	return server, server.SocketURL("quarantine=0")
 }
 
-// proxied is a steady server with a store on it, and another one behind a proxy.
-func proxied(t *testing.T) (_ *redistest.Server, direct *redis.Store, _ *redistest.Proxy, behind *redis.Store) {
+// startProxy starts a server, with a store on it and another one behind a proxy.
+func startProxy(t *testing.T) (_ *redistest.Server, direct *redis.Store, _ *redistest.Proxy, behind *redis.Store) {
 	t.Helper()
-	server, url := steady(t)
+	server, url := startServer(t)
 	proxy := redistest.NewProxy(t, server)
 	return server, open(t, url), proxy, open(t, proxy.URL())
 }
 
-// queued is a steady server with a holder and a waiter that listens.
-func queued(t *testing.T, changes ...Change) (*redistest.Server, *redis.Store, locks.RenewableLease, *Waiter) {
+// startQueue starts a server with a holder and a waiter that has subscribed.
+func startQueue(t *testing.T, changes ...Change) (*redistest.Server, *redis.Store, locks.RenewableLease, *Waiter) {
 	t.Helper()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, url)
 	holder, waiter := Take(t, s, "n", changes...), Queue(t, s, "n", changes...)
-	listening(t, server, 1)
+	awaitWaiters(t, server, 1)
 	return server, s, holder, waiter
 }
 
-// comesBack renews again and again, as the runner does, until it is answered.
-func comesBack(t testing.TB, l locks.RenewableLease) {
+// renewEventually renews again and again, as the runner does, until it succeeds.
+func renewEventually(t testing.TB, l locks.RenewableLease) {
 	t.Helper()
 	for end := time.Now().Add(testkit.Patience); ; time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(background, 500*time.Millisecond)
@@ -70,16 +70,16 @@ func comesBack(t testing.TB, l locks.RenewableLease) {
 	}
 }
 
-// isLost demands that a lease is lost.
-func isLost(t testing.TB, l locks.RenewableLease) {
+// wantLost fails unless a lease is lost.
+func wantLost(t testing.TB, l locks.RenewableLease) {
 	t.Helper()
 	if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
 		t.Errorf("Renew = %v, want ErrLost", err)
 	}
 }
 
-// isOutage demands that an error is one of the store, with some words.
-func isOutage(t testing.TB, err error, words string) *locks.OutageError {
+// wantOutage fails unless an error is an outage and contains these words.
+func wantOutage(t testing.TB, err error, words string) *locks.OutageError {
 	t.Helper()
 	var outage *locks.OutageError
 	if !errors.As(err, &outage) || !strings.Contains(err.Error(), words) {
@@ -88,8 +88,8 @@ func isOutage(t testing.TB, err error, words string) *locks.OutageError {
 	return outage
 }
 
-// isEvicted demands that an error names who has evicted an entry.
-func isEvicted(t testing.TB, err error, by string) {
+// wantEvicted fails unless an error names who has evicted an entry.
+func wantEvicted(t testing.TB, err error, by string) {
 	t.Helper()
 	var evicted *locks.EvictedError
 	if !errors.As(err, &evicted) || evicted.By != by {
@@ -144,10 +144,10 @@ func toJSON(t testing.TB, v any) string {
 
 func channels(server *redistest.Server) []any { return server.Do("PUBSUB", "CHANNELS").([]any) }
 
-// listening waits until n waiters have subscribed and the store knows it.
-func listening(t testing.TB, server *redistest.Server, n int) {
+// awaitWaiters waits until n waiters have subscribed and the script knows it.
+func awaitWaiters(t testing.TB, server *redistest.Server, n int) {
 	t.Helper()
-	testkit.Eventually(t, "the waiters listen", func() bool {
+	testkit.Eventually(t, "the waiters have subscribed", func() bool {
 		known := 0
 		eachRecord(t, server, func(_, _ any, r map[string]any) {
 			if r["slots"] == "" && r["join"] != 0.0 {
@@ -158,9 +158,9 @@ func listening(t testing.TB, server *redistest.Server, n int) {
 	})
 }
 
-// asking makes those that wait newcomers, who take no grant that they have not asked
-// for, until they ask again.
-func asking(t testing.TB, server *redistest.Server) {
+// forgetJoins makes newcomers of all waiters: until they ask again no grant is published to
+// them.
+func forgetJoins(t testing.TB, server *redistest.Server) {
 	t.Helper()
 	eachRecord(t, server, func(key, id any, r map[string]any) {
 		r["join"] = 0
@@ -168,8 +168,8 @@ func asking(t testing.TB, server *redistest.Server) {
 	})
 }
 
-// subscribed waits until the server has that many channels.
-func subscribed(t testing.TB, server *redistest.Server, n int) {
+// awaitChannels waits until the server has that many channels.
+func awaitChannels(t testing.TB, server *redistest.Server, n int) {
 	t.Helper()
 	testkit.Eventually(t, fmt.Sprint(n, " are subscribed"), func() bool { return len(channels(server)) == n })
 }
@@ -188,7 +188,7 @@ func calls(server *redistest.Server, commands ...string) int {
 	return n
 }
 
-// failures are what each question of a store that no entry asks comes to.
+// failures are the errors of all questions to a store that no entry asks.
 func failures(s *redis.Store) []error {
 	listed := func(name string) error {
 		for _, err := range s.Entries(background, name) {

@@ -14,7 +14,7 @@ import (
 // No key of a name goes before its hold is over, whatever else happens to it.
 func TestKeysOutliveHold(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, url)
 	Release(t, Take(t, s, "n", Limit(3), TTL(time.Second), Hold(48*time.Hour)))
 	Release(t, Take(t, s, "n", Limit(3), TTL(time.Second)))
@@ -34,7 +34,7 @@ func TestKeysOutliveHold(t *testing.T) {
 // A holder that the server forgot brings its hold back with it.
 func TestHoldSurvivesFlush(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, url)
 	l := Take(t, s, "n", Hold(time.Hour))
 	server.Do("FLUSHALL")
@@ -50,7 +50,7 @@ func TestHoldSurvivesFlush(t *testing.T) {
 // nothing, so nothing stays of it.
 func TestLeavingLeavesNoHold(t *testing.T) {
 	t.Parallel()
-	_, direct, proxy, behind := proxied(t)
+	_, direct, proxy, behind := startProxy(t)
 	holder := Take(t, direct, "n")
 	w := Queue(t, behind, "n", Hold(time.Hour))
 	proxy.JudgeMode("join", redistest.LoseReply)
@@ -65,7 +65,7 @@ func TestLeavingLeavesNoHold(t *testing.T) {
 // as the grant, which it has no way to tell.
 func TestEvictedBeforeItKnows(t *testing.T) {
 	t.Parallel()
-	_, url := steady(t)
+	_, url := startServer(t)
 	s := open(t, url)
 	unaware := NewRequest(t, "n")
 	if _, err := s.Join(background, unaware); err != nil { // and the answer is lost
@@ -73,6 +73,6 @@ func TestEvictedBeforeItKnows(t *testing.T) {
 	}
 	testkit.Must(t, s.Evict(background, unaware.Ref, "user anna"))
 	_, err := open(t, url).Join(background, unaware)
-	isEvicted(t, err, "user anna")
+	wantEvicted(t, err, "user anna")
 	Take(t, s, "n")
 }

@@ -15,8 +15,8 @@ import (
 	"golock/test/testkit"
 )
 
-// A server that comes back with old data knows some holders and not others.
-// All of them are put back.
+// A server that comes back with old data knows some holders and not others. All of them
+// are put back.
 func TestRestartWithOldData(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -34,7 +34,7 @@ func TestRestartWithOldData(t *testing.T) {
 		t.Errorf("Release of a forgotten slot = %v", err)
 	}
 	for i, l := range []locks.RenewableLease{known, forgotten} {
-		comesBack(t, l)
+		renewEventually(t, l)
 		Same(t, l.Grant(), grants[i])
 	}
 	time.Sleep(time.Until(quarantine.End))
@@ -43,8 +43,8 @@ func TestRestartWithOldData(t *testing.T) {
 	}
 }
 
-// A holder that the server remembers as the waiter that it was before is put back,
-// and waits no more: it would be given a slot for a second time.
+// A holder that the server remembers as a waiter is put back and waits no more: it would be
+// granted a slot a second time.
 func TestRestartWithAHolderThatWaited(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -53,19 +53,19 @@ func TestRestartWithAHolderThatWaited(t *testing.T) {
 	known := Take(t, s, "n", Limit(2))
 	Take(t, s, "n", Limit(2), TTL(3*time.Second))
 	w := Queue(t, open(t, url), "n", Limit(2))
-	listening(t, server, 1)
+	awaitWaiters(t, server, 1)
 	server.Do("SAVE")
 	l := w.Granted() // when the short lease is over
 	l.Events()       // it listens as runs do
 	grant := l.Grant()
 	server.Kill()
 	server.Restart()
-	comesBack(t, l)
-	comesBack(t, known)
+	renewEventually(t, l)
+	renewEventually(t, known)
 	if h, w := Count(t, s, "n"); h != 2 || w != 0 {
 		t.Errorf("%d hold and %d wait, want 2 and 0", h, w)
 	}
-	subscribed(t, server, 1)
+	awaitChannels(t, server, 1)
 	Release(t, known)
 	if other := Take(t, s, "n", Limit(2)).Grant(); other.Slots[0] == grant.Slots[0] {
 		t.Errorf("slot %d is given twice", other.Slots[0])
@@ -88,14 +88,14 @@ func TestQuarantineEnds(t *testing.T) {
 	Take(t, s, "m")
 }
 
-// FLUSHALL: who notices first keeps the slot, whoever finds it taken has lost.
+// FLUSHALL: the first holder that renews keeps the slot; one that finds it taken has lost it.
 func TestFlush(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, url)
 	holder, other := Take(t, s, "n", Limit(2)), Take(t, s, "n", Limit(2))
 	w := Queue(t, s, "n", Limit(2))
-	listening(t, server, 1)
+	awaitWaiters(t, server, 1)
 	grant := holder.Grant()
 	server.Do("FLUSHALL")
 	Renew(t, holder)
@@ -105,7 +105,7 @@ func TestFlush(t *testing.T) {
 
 	server.Do("FLUSHALL")
 	usurper := Take(t, open(t, url), "n")
-	isLost(t, holder)
+	wantLost(t, holder)
 	if f := usurper.Grant().Fence; f <= grant.Fence {
 		t.Errorf("fence %d after %d", f, grant.Fence)
 	}
@@ -115,24 +115,24 @@ func TestFlush(t *testing.T) {
 	Renew(t, usurper)
 }
 
-// There may be room for one that was forgotten, but its number is another's now.
+// A forgotten holder is not put back if its slot is another's now, although there is room.
 func TestFlushAndItsSlotIsGiven(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, url)
 	first, second := Take(t, s, "n", Limit(3)), Take(t, s, "n", Limit(3))
 	server.Do("FLUSHALL")
 	heir := Take(t, open(t, url), "n", Limit(3))
 	Same(t, locks.Grant{Slots: heir.Grant().Slots}, locks.Grant{Slots: first.Grant().Slots})
-	isLost(t, first)
+	wantLost(t, first)
 	Renew(t, second)
 	Renew(t, heir)
 }
 
-// Events tells that the connection has gone, and that somebody took the slot.
+// Events tells that the connection has gone, and that the holder is evicted.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	l := Take(t, open(t, url), "n", TTL(3*time.Second))
 	events := l.Events()
 	expect := func(want locks.Event) {
@@ -151,15 +151,15 @@ func TestEvents(t *testing.T) {
 	expect(locks.Unsure) // it listens now
 	server.Do("CLIENT", "KILL", "TYPE", "pubsub")
 	expect(locks.Unsure)
-	subscribed(t, server, 1)
+	awaitChannels(t, server, 1)
 	server.Do("PUBLISH", channels(server)[0], `{"evicted":true}`)
 	expect(locks.Evicted)
 	server.Kill()
 	expect(locks.Unsure)
 }
 
-// A request that does not wait for others waits for the end of a short quarantine, and
-// is told of it. Slow: that passes.
+// A request that does not queue waits for the end of a short quarantine, and is told of it.
+// Slow: it has to pass.
 func TestNoWaitInQuarantine(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t) // is young
@@ -203,9 +203,9 @@ func TestFailover(t *testing.T) {
 	holder := Get(t, store, "n")
 	grant := holder.Grant()
 	w := Queue(t, open(t, s.URL()), "n")
-	listening(t, s.Master, 1)
+	awaitWaiters(t, s.Master, 1)
 	s.Master.Kill()
-	comesBack(t, holder)
+	renewEventually(t, holder)
 	if role := s.Replica.Info("replication", "role"); role != "master" {
 		t.Errorf("renewed at a %s", role)
 	}
@@ -260,7 +260,7 @@ func TestClusterNodeRestarts(t *testing.T) {
 		n.Kill()
 		n.Restart()
 	}
-	comesBack(t, holder)
+	renewEventually(t, holder)
 	Same(t, holder.Grant(), grant)
 	w := Queue(t, s, name)
 	Release(t, holder)
@@ -284,12 +284,12 @@ func nameElsewhere(t *testing.T, c *redistest.Cluster) string {
 // Slow: a replica takes seconds to connect.
 func TestMinReplicas(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, server.URL("quarantine=0", "min-replicas=1"))
-	isOutage(t, Fails(t, s, "n"), "0 of 1 replicas")
+	wantOutage(t, Fails(t, s, "n"), "0 of 1 replicas")
 	Becomes(t, open(t, url), "n", 0, 0)
 	replica := server.Replica()
 	Release(t, Take(t, s, "n"))
 	// A replica by itself takes no locks: until it is promoted it is an outage.
-	isOutage(t, Fails(t, open(t, replica.URL()), "n"), "READONLY")
+	wantOutage(t, Fails(t, open(t, replica.URL()), "n"), "READONLY")
 }

@@ -19,17 +19,17 @@ import (
 	"golock/test/testkit"
 )
 
-// user makes one with some rights only and gives the start of its URL.
+// user makes a user with these changes to all rights, and gives the start of its URL.
 func user(t *testing.T, server *redistest.Server, rights ...any) string {
 	t.Helper()
 	server.Do(append([]any{"ACL", "SETUSER", "job", "on", ">s3cret", "~golock:*", "&*", "+@all"}, rights...)...)
 	return "redis://job:s3cret@" + server.Addr()
 }
 
-// Without the right to publish and subscribe waiters look by the clock.
+// Without the right to publish and subscribe waiters ask now and then.
 func TestNoPubSub(t *testing.T) {
 	t.Parallel()
-	server, _ := steady(t)
+	server, _ := startServer(t)
 	url := user(t, server, "-subscribe", "-publish", "resetchannels") + "?quarantine=0"
 	holder := Take(t, open(t, url), "n")
 	s := open(t, url)
@@ -66,7 +66,7 @@ func TestNoInfo(t *testing.T) {
 // A missing right to run scripts is told at once.
 func TestNoScripts(t *testing.T) {
 	t.Parallel()
-	server, _ := steady(t)
+	server, _ := startServer(t)
 	if err := Denied(t, open(t, user(t, server, "-evalsha")), "n"); !strings.Contains(err.Error(), "EVALSHA") {
 		t.Errorf("Join = %v", err)
 	}
@@ -75,7 +75,7 @@ func TestNoScripts(t *testing.T) {
 // What another version stored is left as it is.
 func TestUnknownFormat(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, url)
 	l := Take(t, s, "n")
 	state := stateOf(t, server)
@@ -96,7 +96,7 @@ func TestUnknownFormat(t *testing.T) {
 // Two names with one hash are told apart.
 func TestHashCollision(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, url)
 	Take(t, s, "n")
 	server.Do("HSET", stateOf(t, server), "name", "other")
@@ -105,10 +105,10 @@ func TestHashCollision(t *testing.T) {
 	}
 }
 
-// Nothing is stored without an end.
+// Every key expires.
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, url)
 	const short = 10 * time.Second
 	Take(t, s, "n", TTL(short))
@@ -125,7 +125,7 @@ func TestKeysExpire(t *testing.T) {
 // The rights that docs/stores.md names are enough.
 func TestLeastRights(t *testing.T) {
 	t.Parallel()
-	server, _ := steady(t)
+	server, _ := startServer(t)
 	server.Do("ACL", "SETUSER", "job", "on", ">s3cret", "~golock:*", "&golock:*",
 		"+evalsha", "+eval", "+time", "+info", "+publish", "+subscribe", "+pubsub|numsub", "+pexpire", "+pttl",
 		"+@hash", "+@sortedset")
@@ -154,11 +154,10 @@ func sweep(t testing.TB, s *redis.Store, olderThan time.Duration, want int) {
 	}
 }
 
-// Entries whose time is over go, those that live stay, and so do the names that
-// something is stored of.
+// Sweep removes expired entries and unused names, and nothing else.
 func TestSweep(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, url)
 	sweep(t, s, 0, 0)
 	live := Take(t, s, "live")
@@ -216,7 +215,7 @@ func TestSweepInCluster(t *testing.T) {
 // Many slots are stored as ranges.
 func TestManySlots(t *testing.T) {
 	t.Parallel()
-	_, url := steady(t)
+	_, url := startServer(t)
 	s := open(t, url)
 	a := Take(t, s, "n", Limit(5000), Weight(2000))
 	b := Take(t, s, "n", Limit(5000), Weight(1))
@@ -229,10 +228,10 @@ func TestManySlots(t *testing.T) {
 	}
 }
 
-// A server without TLS is known for it at once.
+// A server without TLS is recognised at once.
 func TestNoTLS(t *testing.T) {
 	t.Parallel()
-	server, _ := steady(t, "--requirepass", "right-s3cret")
+	server, _ := startServer(t, "--requirepass", "right-s3cret")
 	began := time.Now()
 	s := open(t, "rediss://"+server.Addr())
 	for _, err := range append(failures(s), Denied(t, s, "n")) {

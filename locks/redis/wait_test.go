@@ -20,15 +20,15 @@ import (
 	"golock/test/testkit"
 )
 
-// Who gives a slot back gives it to the next, who need not ask for it: one that
-// knows when it has last asked for anything, and lives on the lease from then.
+// A release grants the slot to the next waiter, which need not ask. Its lease counts from
+// its last Ask.
 func TestGiven(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	holder := Take(t, open(t, url), "n")
 	before := locks.BootTime()
 	w := Queue(t, open(t, url), "n")
-	listening(t, server, 1)
+	awaitWaiters(t, server, 1)
 	looked := locks.BootTime()
 	runs := scripts(server)
 	Release(t, holder)
@@ -50,17 +50,17 @@ func TestGiven(t *testing.T) {
 	Becomes(t, open(t, url), "n", 0, 0)
 }
 
-// A grant that finds its waiter late is not lived on: how much of the lease is
-// left is not known.
+// A published grant is not accepted if the last Ask was too long ago: too little of the
+// lease is left.
 func TestGivenTooLate(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	holder := Take(t, open(t, url), "n", TTL(LongTTL))
 	s := open(t, url)
 	var ahead atomic.Int64 // of the waiter's clock
 	redis.SetClock(s, func() locks.Instant { return locks.BootTime().Add(time.Duration(ahead.Load())) })
 	w := Queue(t, s, "n", TTL(LongTTL))
-	listening(t, server, 1)
+	awaitWaiters(t, server, 1)
 	ahead.Store(int64(LongTTL/3 + time.Second))
 	late := locks.BootTime().Add(time.Duration(ahead.Load()))
 	Release(t, holder)
@@ -71,9 +71,8 @@ func TestGivenTooLate(t *testing.T) {
 	Release(t, l)
 }
 
-// With a grant to an old look begins a lease that has as much left as is promised
-// to be harmless of an outage (contract, self-fencing): then what hangs takes its
-// time to fail, and the next renewal and the ending of the command take theirs.
+// A lease from a published grant outlasts an outage of the promised length: an attempt that
+// hangs has to fail, and the next renewal or the end of the command take their time.
 func TestGivenWithEnoughLeft(t *testing.T) {
 	t.Parallel()
 	for _, ttl := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute, time.Hour} {
@@ -93,13 +92,13 @@ func TestGivenWithEnoughLeft(t *testing.T) {
 // One release can make room for several.
 func TestGivenToSeveral(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	holder := Take(t, open(t, url), "n", Limit(3), Weight(3))
 	waiters := make([]*Waiter, 4)
 	for i := range waiters {
 		waiters[i] = Queue(t, open(t, url), "n", Limit(3))
 	}
-	listening(t, server, len(waiters))
+	awaitWaiters(t, server, len(waiters))
 	runs := scripts(server)
 	Release(t, holder)
 	fences, slots := map[int64]bool{}, map[int]bool{}
@@ -119,17 +118,17 @@ func TestGivenToSeveral(t *testing.T) {
 	}
 }
 
-// Who lets many in does not look at all holders for each of them: the server
+// A release that grants to many does not read all holders for each of them: the server
 // serves nobody else meanwhile.
 func TestGivenToMany(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	holder := Take(t, open(t, url), "n")
 	waiters := make([]*Waiter, 100)
 	for i := range waiters {
 		waiters[i] = Queue(t, open(t, url), "n", Limit(0))
 	}
-	listening(t, server, len(waiters))
+	awaitWaiters(t, server, len(waiters))
 	before := calls(server, "hget")
 	Release(t, holder)
 	took := calls(server, "hget") - before
@@ -145,11 +144,11 @@ func TestGivenToMany(t *testing.T) {
 	}
 }
 
-// A server that has come back with its data gives nothing to anybody before the
-// quarantine is over, also when the first that it hears of is a release.
+// A server that has come back with its data grants nothing before the quarantine is over,
+// even if the first step is a release.
 func TestGivenNothingAfterARestart(t *testing.T) {
 	t.Parallel()
-	server, s, holder, w := queued(t, TTL(LongTTL))
+	server, s, holder, w := startQueue(t, TTL(LongTTL))
 	server.Do("HSET", stateOf(t, server), "run", strings.Repeat("0", 40)) // as if it had been another server
 	quarantined := open(t, server.SocketURL("quarantine=20s")).Attach(holder.Grant().Ref)
 	testkit.Must(t, quarantined.Release(background))
@@ -159,11 +158,10 @@ func TestGivenNothingAfterARestart(t *testing.T) {
 	w.Waits()
 }
 
-// A message about a grant that was under way for longer than that lasted is not
-// taken for one: it answers another look.
+// A message about an old grant is not accepted: it answers another Ask.
 func TestGivenLongAgo(t *testing.T) {
 	t.Parallel()
-	server, _, holder, w := queued(t)
+	server, _, holder, w := startQueue(t)
 	channel := channels(server)[0].(string)
 	keys, id, _ := strings.Cut(channel, "c:")
 	record := func() map[string]any { return recordOf(t, server, keys+"e", id) }
@@ -182,7 +180,7 @@ func TestGivenLongAgo(t *testing.T) {
 	}
 }
 
-// subscribe is one who listens to a channel on a server.
+// subscribe subscribes to a channel on a server.
 func subscribe(t *testing.T, server *redistest.Server, channel string) *goredis.PubSub {
 	t.Helper()
 	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
@@ -194,11 +192,11 @@ func subscribe(t *testing.T, server *redistest.Server, channel string) *goredis.
 	return sub
 }
 
-// Who is subscribed elsewhere hears that it is to look, and of no grant: nobody
-// would know that it has.
+// A subscriber of a replica is told to ask, and of no grant: the master could not know
+// whether it receives the message.
 func TestGivenToNobodyElsewhere(t *testing.T) {
 	t.Parallel()
-	server, _, holder, _ := queued(t)
+	server, _, holder, _ := startQueue(t)
 	sub := subscribe(t, server.Replica(), channels(server)[0].(string))
 	server.Do("CLIENT", "KILL", "TYPE", "pubsub") // and it comes back only after a moment
 	Release(t, holder)
@@ -209,11 +207,11 @@ func TestGivenToNobodyElsewhere(t *testing.T) {
 	}
 }
 
-// A renewal that puts a holder back, on a server whose clock is behind, may give a
-// slot in the same step: its fence is higher than that of the holder.
+// A renewal that puts a holder back, on a server whose clock is behind, may grant a slot in
+// the same step: with a higher fence than that of the holder.
 func TestGivenBesideAHolderPutBack(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, url)
 	Take(t, s, "n", Limit(2))
 	names := strings.TrimSuffix(stateOf(t, server), "s")
@@ -241,11 +239,10 @@ func TestGivenBesideAHolderPutBack(t *testing.T) {
 	}
 }
 
-// Term counts from before the question was asked, for a grant that was waited
-// for too.
+// A term counts from before the question was sent, after waiting too.
 func TestTerm(t *testing.T) {
 	t.Parallel()
-	_, _, proxy, s := proxied(t)
+	_, _, proxy, s := startProxy(t)
 	var now atomic.Int64
 	redis.SetClock(s, func() locks.Instant { return locks.Instant(now.Load()) })
 	proxy.Judge(func(mode string) redistest.Verdict { // time passes while a question is under way
@@ -276,11 +273,11 @@ func TestTerm(t *testing.T) {
 	}
 }
 
-// Who becomes the second in line is told so at once, not at its next look: what
-// takes its time can be made ready then.
+// A waiter that becomes the second is told so at once, not when it asks next: it can
+// prepare then.
 func TestNear(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	s := open(t, url)
 	holder := Take(t, s, "n")
 	first, second := Queue(t, s, "n"), Queue(t, s, "n")
@@ -292,7 +289,7 @@ func TestNear(t *testing.T) {
 			}
 		}
 	})
-	listening(t, server, 3)
+	awaitWaiters(t, server, 3)
 	Release(t, holder)
 	l := first.Granted()
 	select {
@@ -311,12 +308,11 @@ func TestNear(t *testing.T) {
 	Release(t, second.Granted())
 }
 
-// Waiters that have come in the same moment do not look in the same moment ever
-// after. One that sleeps costs the server one script run in a third of its TTL.
-// Slow: it counts the questions of a few thirds of a TTL.
+// Waiters that came together do not ask together ever after. A waiter costs the server one
+// script run in a third of its TTL. Slow: it counts those of a few thirds.
 func TestLooksApart(t *testing.T) {
 	t.Parallel()
-	server, url := steady(t)
+	server, url := startServer(t)
 	const waiters, short = 30, 9 * time.Second
 	holder := Take(t, open(t, url), "n", TTL(LongTTL))
 	store := open(t, url)
@@ -324,7 +320,7 @@ func TestLooksApart(t *testing.T) {
 	for range waiters {
 		all = append(all, Queue(t, store, "n", TTL(short)))
 	}
-	listening(t, server, waiters)
+	awaitWaiters(t, server, waiters)
 	testkit.Eventually(t, "all have looked after subscribing", func() bool { return scripts(server) >= 1+2*waiters })
 	// The moment in which a waiter counts as dead is its TTL after its last look.
 	key := strings.TrimSuffix(stateOf(t, server), "s") + "d"
