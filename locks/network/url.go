@@ -55,13 +55,15 @@ func SplitURL(address, example string) (u URL, err error) {
 		u.Password, err = url.PathUnescape(password)
 	}
 	if err != nil {
-		return u, fmt.Errorf("%s: has a %% that is not followed by two hexadecimal digits (write %%25 for a percent sign)", part)
+		return u, fmt.Errorf("%s: has a %% that is not followed by two hexadecimal digits (write %%25 for a percent sign)",
+			part)
 	}
 	return u, nil
 }
 
 // ErrUnescaped says that a part of the password was taken for something else.
-var ErrUnescaped = errors.New("user and password: in them a / is written %2F, a ? %3F and a @ %40 (an @ elsewhere is %40 too)")
+var ErrUnescaped = errors.New("user and password: in them a / is written %2F, a ? %3F and a @ %40 " +
+	"(an @ elsewhere is %40 too)")
 
 // HasLateAt reports whether an address has an @ where no host can follow.
 func HasLateAt(address string) bool {

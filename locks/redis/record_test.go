@@ -18,14 +18,17 @@ var MaxGrantAge = maxGrantAge
 // A record comes back as it was written. Numbers that somebody else has written into one
 // are not cut to fit.
 func TestRecord(t *testing.T) {
-	r := newRecord(locks.Request{TTL: time.Second, Claim: locks.Claim{Weight: 1, Priority: -3}, Replace: locks.ReplaceRunning, Hold: 1500 * time.Microsecond})
+	r := newRecord(locks.Request{
+		TTL: time.Second, Claim: locks.Claim{Weight: 1, Priority: -3}, Replace: locks.ReplaceRunning, Hold: 1500 * time.Microsecond,
+	})
 	r.Ticket = 1<<53 - 1
 	var back record
 	if err := json.Unmarshal([]byte(r.text()), &back); err != nil || back.text() != r.text() || back.Hold != 2 {
 		t.Errorf("%s is read as %+v, %v", r.text(), back, err)
 	}
 	for _, bad := range []string{
-		`{"weight":9223372036854775808}`, `{"weight":1e30}`, `{"max":"1"}`, `{"priority":"99999999999999999999"}`, `{"ticket":"x"}`, `{"fence":1}`, `7`,
+		`{"weight":9223372036854775808}`, `{"weight":1e30}`, `{"max":"1"}`, `{"priority":"99999999999999999999"}`,
+		`{"ticket":"x"}`, `{"fence":1}`, `7`,
 	} {
 		if err := json.Unmarshal([]byte(bad), &back); err == nil {
 			t.Errorf("%s is accepted: %+v", bad, back)

@@ -68,8 +68,8 @@ func (s *Store) Close() error {
 func (s *Store) Warnings() []string {
 	var all []string
 	if s.target.Quarantine > 0 && s.noRunID.Load() {
-		all = append(all, "the server does not let this user run INFO: after a restart or a failover there is no quarantine, "+
-			"and a forgotten slot may be given away at once")
+		all = append(all, "the server does not let this user run INFO: "+
+			"after a restart or a failover there is no quarantine, and a forgotten slot may be given away at once")
 	}
 	if s.noPubSub.Load() {
 		all = append(all, "the server does not let this user subscribe to &"+s.target.prefix+":*: "+
