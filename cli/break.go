@@ -44,16 +44,12 @@ Exit codes:
   store: in twice its --ttl); the mark stays.`
 }
 
-// goneLimit is how long an entry of a store without leases may take to go. On one
-// with leases it is twice its TTL, of one that is unknown twice the usual TTL.
-const (
-	goneLimit        = 30 * time.Second
-	unknownGoneLimit = time.Minute
-)
+// goneLimit is how long an evicted entry without a lease may take to go. One with a
+// lease has twice its TTL.
+const goneLimit = 30 * time.Second
 
-// How often break looks whether an entry is gone, and how often it evicts one
-// again: a store may have forgotten, or a new process may keep the slot of one
-// that ended.
+// How often break looks whether an entry is gone, and how often it evicts it again: a
+// store may have forgotten, or a new process may keep the slot of one that ended.
 const (
 	firstLook  = 5 * time.Millisecond
 	lastLook   = 200 * time.Millisecond
@@ -128,7 +124,6 @@ type eviction struct {
 
 	name      string    // "": only ref
 	ref       locks.Ref // of one entry
-	found     string    // the name of that entry
 	dead      bool      // only what no golock holds
 	all       bool      // waiters too
 	olderThan time.Duration
@@ -138,7 +133,6 @@ type eviction struct {
 
 func (b *eviction) wants(e locks.Entry) bool {
 	switch {
-	case b.name == "" && e.Ref != b.ref:
 	case b.name != "" && e.State == locks.Waiting && !b.all:
 	case b.dead && !e.Orphaned && !e.Ended:
 	case b.olderThan > 0 && time.Since(e.Since) < b.olderThan:
@@ -148,37 +142,31 @@ func (b *eviction) wants(e locks.Entry) bool {
 	return false
 }
 
-// entries lists what has the name, or the ID. When that is found, errors about
-// other names do not matter.
+// entries lists what has the name, or the ID.
 func (b *eviction) entries(ctx context.Context) (all []locks.Entry, err error) {
-	for e, err := range b.store.Entries(ctx, cmp.Or(b.name, b.found)) {
+	if b.name == "" {
+		e, err := b.store.Find(ctx, b.ref)
+		if errors.Is(err, locks.ErrLost) {
+			return nil, nil
+		}
+		return []locks.Entry{e}, err
+	}
+	for e, err := range b.store.Entries(ctx, b.name) {
 		if err != nil {
-			return all, err
+			return nil, err
 		}
-		if b.name != "" {
-			all = append(all, e)
-		} else if e.Ref == b.ref {
-			b.found = e.Name
-			return []locks.Entry{e}, nil
-		}
+		all = append(all, e)
 	}
 	return all, nil
 }
 
 func (b *eviction) do(ctx context.Context) error {
 	all, err := b.entries(ctx)
-	var outage *locks.OutageError
-	if len(all) == 0 && b.name == "" && !errors.As(err, &outage) {
-		// The list may not have it: the store has many names, or cannot read one.
-		switch err := b.mark(ctx, b.ref, evictLimit); {
-		case errors.Is(err, locks.ErrLost):
-			return fmt.Errorf("nothing has the ID %s: %w", b.ref, locks.ErrLost)
-		case err != nil:
-			return err
-		}
-		all = []locks.Entry{{Ref: b.ref, State: locks.Holding}}
-	} else if err != nil {
+	if err != nil {
 		return err
+	}
+	if len(all) == 0 && b.name == "" {
+		return fmt.Errorf("nothing has the ID %s: %w", b.ref, locks.ErrLost)
 	}
 	var failed []error
 	var left []locks.Entry
@@ -199,13 +187,6 @@ func (b *eviction) do(ctx context.Context) error {
 	return errors.Join(append(failed, b.await(ctx, left)...)...)
 }
 
-func evictedText(e locks.Entry) string {
-	if e.Name == "" { // found on no list
-		return "evicted " + e.Ref.String()
-	}
-	return fmt.Sprintf("evicted from %q, %s: %s", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
-}
-
 // mark marks an entry as evicted. It repeats attempts on a store that does not
 // answer until limit is over.
 func (b *eviction) mark(ctx context.Context, ref locks.Ref, limit time.Duration) error {
@@ -214,8 +195,7 @@ func (b *eviction) mark(ctx context.Context, ref locks.Ref, limit time.Duration)
 	return b.store.Evict(ctx, ref, b.by)
 }
 
-// await returns when the entries are gone, with an error for each that is not in
-// its time.
+// await returns when the entries are gone, with an error for each that stays too long.
 func (b *eviction) await(ctx context.Context, left []locks.Entry) (failed []error) {
 	began, marked := time.Now(), time.Now()
 	for look := firstLook; len(left) > 0; look = min(2*look, lastLook) {
@@ -226,23 +206,23 @@ func (b *eviction) await(ctx context.Context, left []locks.Entry) (failed []erro
 			marked = time.Now()
 		}
 		left = slices.DeleteFunc(left, func(e locks.Entry) bool {
-			limit := b.limit(e)
-			known := slices.ContainsFunc(all, func(o locks.Entry) bool { return o.Ref == e.Ref })
+			limit := cmp.Or(2*e.TTL, goneLimit)
+			there := err != nil || slices.ContainsFunc(all, func(o locks.Entry) bool { return o.Ref == e.Ref })
 			why := err
-			if known && again || !known && e.Name == "" { // only the mark finds an entry on no list
+			if there && again && err == nil {
 				why = b.mark(ctx, e.Ref, max(limit-time.Since(began), evictAgain))
-				known = !errors.Is(why, locks.ErrLost)
+				there = !errors.Is(why, locks.ErrLost)
 			}
 			switch {
-			case !known && (err == nil || errors.Is(why, locks.ErrLost)):
+			case !there:
 				b.out.Step("gone", "id", e.Ref.String())
-				b.gone = append(b.gone, evictedText(e))
+				b.gone = append(b.gone, fmt.Sprintf("evicted from %q, %s: %s", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder()))
 				return true
 			case time.Since(began) < limit:
 				return false
 			}
 			problem := fmt.Errorf("%q: %s is still there %v after its eviction", e.Name, e.Holder(), limit)
-			if why != nil && !errors.Is(why, locks.ErrLost) {
+			if why != nil {
 				problem = fmt.Errorf("%w: %w", problem, why)
 			}
 			failed = append(failed, problem)
@@ -250,15 +230,4 @@ func (b *eviction) await(ctx context.Context, left []locks.Entry) (failed []erro
 		})
 	}
 	return failed
-}
-
-// limit is how long an entry may take to go.
-func (b *eviction) limit(e locks.Entry) time.Duration {
-	switch {
-	case e.TTL > 0:
-		return 2 * e.TTL
-	case locks.KindOf(b.store) == locks.LeaseQueue:
-		return unknownGoneLimit
-	}
-	return goneLimit
 }
