@@ -23,7 +23,7 @@ import (
 
 type reportCommand struct {
 	Textfile textFlag   `name:"textfile" placeholder:"FILE" help:"Replace FILE, in one step, instead of printing: for node_exporter's textfile collector."`
-	Reports  []textFlag `arg:"" optional:"" name:"reports" sep:"none" help:"Files that --report has written, in any order."`
+	Reports  []textFlag `arg:"" optional:"" name:"reports" sep:"none" placeholder:"FILE" help:"Files that --report has written, in any order."`
 }
 
 func (*reportCommand) Help() string {
