@@ -115,19 +115,9 @@ func TestMetrics(t *testing.T) {
 
 // Every metric is described for users.
 func TestMetricsAreDocumented(t *testing.T) {
-	text := pages(t)["docs/operations.md"]
 	known := []string{"golock_runs_total"}
 	for _, f := range families() {
 		known = append(known, f.name)
 	}
-	for _, name := range known {
-		if !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("docs/operations.md does not describe %s", name)
-		}
-	}
-	for _, name := range regexp.MustCompile("`(golock_[a-z_]+)`").FindAllStringSubmatch(text, -1) {
-		if !strings.Contains(strings.Join(known, " ")+" ", name[1]+" ") {
-			t.Errorf("docs/operations.md describes %s, which there is not", name[1])
-		}
-	}
+	same(t, "docs/operations.md", matches(pages(t)["docs/operations.md"], "`(golock_[a-z_]+)`"), known)
 }
