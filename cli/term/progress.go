@@ -14,10 +14,10 @@ import (
 
 // When a waiting run reports its progress.
 const (
-	liveAfter    = 300 * time.Millisecond // a line that is rewritten in place
+	firstLine    = time.Second
+	firstLive    = 300 * time.Millisecond
 	livePeriod   = time.Second
-	linesAfter   = time.Second // then the pause doubles after each line
-	linesMost    = time.Hour
+	longestPause = time.Hour   // between lines; it doubles after each
 	statusPeriod = time.Minute // to the service manager
 )
 
@@ -27,9 +27,8 @@ type Pace struct {
 	Lines  bool // elsewhere: a line now and then
 	Notify bool // to the service manager, by sd_notify(3)
 
-	began time.Time
-	pause time.Duration // between lines
-	line  time.Time     // when the next is due
+	pause time.Duration // before the next line
+	line  time.Time     // when it is due; zero: golock does not wait
 }
 
 // PaceOf finds out who reads. A line is only rewritten where golock leads the job
@@ -60,23 +59,22 @@ func (p *Pace) Waits(report func(w *runner.Waiting, line bool)) func(*runner.Wai
 	return func(w *runner.Waiting) time.Duration {
 		if w == nil {
 			report(nil, false)
-			p.began = time.Time{}
+			p.line = time.Time{}
 			return 0
 		}
 		now := time.Now()
-		if p.began.IsZero() {
-			p.began, p.pause, p.line = now, linesAfter, now.Add(linesAfter)
+		if p.line.IsZero() {
+			p.pause, p.line = firstLine, now.Add(firstLine)
 			if p.Live {
-				p.line = now.Add(liveAfter)
+				p.pause, p.line = livePeriod, now.Add(firstLive)
 			}
 		}
-		due := !now.Before(p.line) && (p.Live || p.Lines)
-		report(w, due)
-		switch {
-		case due && p.Live:
-			p.line = now.Add(livePeriod)
-		case !now.Before(p.line):
-			p.pause = min(2*p.pause, linesMost)
+		due := !now.Before(p.line)
+		report(w, due && (p.Live || p.Lines))
+		if due && !p.Live {
+			p.pause = min(2*p.pause, longestPause)
+		}
+		if due {
 			p.line = now.Add(p.pause)
 		}
 		next := max(p.line.Sub(now), time.Millisecond)

@@ -65,10 +65,10 @@ func TestPace(t *testing.T) {
 		began := time.Now()
 		waits(w)
 		for range 400 {
-			p.line, p.began = began.Add(-time.Nanosecond), began // it is time
+			p.line = began // it is time
 			before := p.pause
 			again := waits(w)
-			if p.pause != min(2*before, linesMost) {
+			if p.pause != min(2*before, longestPause) {
 				t.Fatalf("a pause of %v after %v", p.pause, before)
 			}
 			if p.Notify && again > statusPeriod {
