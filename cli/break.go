@@ -87,7 +87,7 @@ func (c *breakCommand) run(out *term.Printer) error {
 		}
 	}
 	b.olderThan = v.Duration("older-than")
-	store, err := openStore(v)
+	store, _, err := openStore(v)
 	if err != nil {
 		return err
 	}

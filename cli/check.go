@@ -187,11 +187,7 @@ func (t *strengthTest) useTemplate(template string) {
 // read the store's URL, which may have a password, from a file without a name,
 // and nothing from variables and other files.
 func (t *strengthTest) useGolock(v *config.Values) (tidy func(reached bool), err error) {
-	address, err := readAddress(v)
-	if err != nil {
-		return nil, err
-	}
-	store, err := address.open(v)
+	store, address, err := openStore(v)
 	if err != nil {
 		return nil, err
 	}

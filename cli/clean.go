@@ -57,7 +57,7 @@ func (c *cleanCommand) clean() (lines []string, err error) {
 		return nil, err
 	}
 	olderThan := v.Duration("older-than")
-	store, err := openStore(v)
+	store, _, err := openStore(v)
 	if err != nil {
 		return nil, err
 	}

@@ -188,7 +188,7 @@ func inUse(ids bool, given map[string][]string) (found []string) {
 	if err != nil {
 		return nil
 	}
-	store, err := openStore(v)
+	store, _, err := openStore(v)
 	if err != nil {
 		return nil
 	}

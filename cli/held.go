@@ -139,7 +139,7 @@ func withEntry(command any, ref locks.Ref, action func(context.Context, locks.Re
 	if err != nil {
 		return err
 	}
-	store, err := openStore(v)
+	store, _, err := openStore(v)
 	if err != nil {
 		return err
 	}

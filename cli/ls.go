@@ -84,7 +84,7 @@ func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 		l.stores = open.Locals()
 		return l, nil
 	}
-	store, err := openStore(v)
+	store, _, err := openStore(v)
 	if err != nil {
 		return nil, err
 	}
