@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golock/cli/term"
@@ -80,7 +79,7 @@ func (c *breakCommand) run(out *term.Printer) error {
 		return usageError{errors.New("NAME and --id cannot be combined: an ID names its lock")}
 	case named:
 	case b.all:
-		return usageError{errors.New("--id and --all cannot be combined: an ID is that of one entry")}
+		return usageError{errors.New("--id and --all cannot be combined: an ID names one entry")}
 	default:
 		if b.ref, err = locks.ParseRef(c.ID.text()); err != nil {
 			return usageError{fmt.Errorf("--id: %w", err)}
@@ -98,13 +97,13 @@ func (c *breakCommand) run(out *term.Printer) error {
 	}
 	b.store = evicter
 	err = b.do(context.Background())
-	if len(b.gone) == 0 && err == nil {
-		b.gone = []string{"nothing to evict"}
+	if b.gone == "" && err == nil {
+		b.gone = "nothing to evict\n"
 	}
-	if out.Quiet || len(b.gone) == 0 {
+	if out.Quiet {
 		return err
 	}
-	return errors.Join(err, printOut(strings.Join(b.gone, "\n")+"\n"))
+	return errors.Join(err, printOut(b.gone))
 }
 
 // evictedBy is what evicted runs print.
@@ -128,7 +127,7 @@ type eviction struct {
 	all       bool      // waiters too
 	olderThan time.Duration
 
-	gone []string // what was evicted, for the user
+	gone string // what was evicted, a line for each
 }
 
 func (b *eviction) wants(e locks.Entry) bool {
@@ -216,7 +215,7 @@ func (b *eviction) await(ctx context.Context, left []locks.Entry) (failed []erro
 			switch {
 			case !there:
 				b.out.Step("gone", "id", e.Ref.String())
-				b.gone = append(b.gone, fmt.Sprintf("evicted from %q, %s: %s", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder()))
+				b.gone += fmt.Sprintf("evicted from %q, %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
 				return true
 			case time.Since(began) < limit:
 				return false

@@ -52,7 +52,7 @@ type StartError struct {
 
 func (e *StartError) Error() string {
 	if e.Message == "" {
-		return fmt.Sprintf("the tool ended with exit code %d, without a word", e.Code)
+		return fmt.Sprintf("the tool ended with exit code %d and printed nothing", e.Code)
 	}
 	return e.Message
 }
