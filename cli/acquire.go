@@ -97,9 +97,8 @@ func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *ter
 }
 
 func (a *acquisition) openProcess(text string) (err error) {
-	a.process = -1
+	a.process, a.run.Argv = -1, []string{"golock", "acquire", "--for", text}
 	if text == "none" {
-		a.run.Argv = []string{"golock", "acquire", "--for", "none"}
 		return nil
 	}
 	wrong := func(problem string, args ...any) error {
@@ -121,8 +120,8 @@ func (a *acquisition) openProcess(text string) (err error) {
 	case isReadable(a.process):
 		return wrong("process %d has ended", a.pid)
 	}
-	if a.run.Argv = procfs.Command(a.pid); a.run.Argv == nil {
-		a.run.Argv = []string{"golock", "acquire", "--for", text}
+	if argv := procfs.Command(a.pid); argv != nil {
+		a.run.Argv = argv
 	}
 	return nil
 }
