@@ -102,7 +102,8 @@ func (h *holder) send(m holderMessage) error {
 }
 
 func hold(*term.Printer) error {
-	if kind, err := unix.GetsockoptInt(holderSocket, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_STREAM {
+	kind, err := unix.GetsockoptInt(holderSocket, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil || kind != unix.SOCK_STREAM {
 		return usageError{fmt.Errorf("%s is started by golock acquire only", HolderName)}
 	}
 	unix.CloseOnExec(holderSocket)
@@ -134,8 +135,8 @@ func (h *holder) hold(request holderRequest) runner.Outcome {
 	}
 	keep := &runner.Holder{
 		Run: &runner.Run{
-			Store: store, Address: request.Address, Request: request.Request, Jitter: request.Jitter, Wait: request.Wait, Relay: relay,
-			Sockets: socketDir,
+			Store: store, Address: request.Address, Request: request.Request,
+			Jitter: request.Jitter, Wait: request.Wait, Relay: relay, Sockets: socketDir,
 			Log: func(warn bool, message string, pairs ...any) {
 				m := holderMessage{Warn: warn, Log: message}
 				for _, p := range pairs {
@@ -172,7 +173,7 @@ var errHolderGone = errors.New("the process that was to hold the slot has ended"
 
 func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 	pace := out.PaceOf()
-	text, err := json.Marshal(holderRequest{Address: a.run.Address, Request: a.run.Request, Jitter: a.run.Jitter, Wait: a.run.Wait, Pace: pace})
+	text, err := json.Marshal(holderRequest{a.run.Address, a.run.Request, a.run.Jitter, a.run.Wait, pace})
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +182,9 @@ func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 		return nil, fmt.Errorf("socketpair: %w", err)
 	}
 	defer unix.Close(pair[1])
-	h := &holderClient{socket: os.NewFile(uintptr(pair[0]), "holder"), messages: make(chan holderMessage, 1), progress: out.Progress(pace)}
+	h := &holderClient{
+		socket: os.NewFile(uintptr(pair[0]), "holder"), messages: make(chan holderMessage, 1), progress: out.Progress(pace),
+	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,8 @@ func openReportFile(v *config.Values) (*reportFile, error) {
 	if path == "" {
 		return nil, nil
 	}
-	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK |
+		unix.O_NOCTTY
 	fd, err := eintr.Get(func() (int, error) { return unix.Open(path, flags, 0o666) })
 	var st unix.Stat_t
 	switch {
@@ -67,8 +68,9 @@ type reportLine struct {
 
 func outcomeWord(k runner.Kind) string {
 	return map[runner.Kind]string{
-		runner.Ended: "ended", runner.TimedOut: "time-limit", runner.NotFound: "not-found", runner.NotExecutable: "not-executable",
-		runner.Busy: "busy", runner.Interrupted: "interrupted", runner.Lost: "lost", runner.Refused: "refused", runner.Fault: "fault",
+		runner.Ended: "ended", runner.TimedOut: "time-limit", runner.NotFound: "not-found", runner.Fault: "fault",
+		runner.NotExecutable: "not-executable", runner.Busy: "busy", runner.Interrupted: "interrupted",
+		runner.Lost: "lost", runner.Refused: "refused",
 	}[k]
 }
 

@@ -115,7 +115,8 @@ func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
 			p.live(prefix + waitingText(w, host, now, ScreenOf(p.fd).Columns-1-len(prefix)))
 		case line && p.JSON:
 			p.Line("info", "still waiting", []any{
-				"name", w.Name, "place", w.Place, "waited", now.Sub(w.Began), "holders", len(w.Holders), "held_by", holdersText(w.Holders), "pause", w.Pause,
+				"name", w.Name, "place", w.Place, "waited", now.Sub(w.Began),
+				"holders", len(w.Holders), "held_by", holdersText(w.Holders), "pause", w.Pause,
 			})
 		case line:
 			p.Line("info", text, nil)

@@ -160,8 +160,9 @@ func (r Row) cells(brief bool) []string {
 		longest = 1000
 	}
 	return []string{
-		locks.Printable(r.Name, NameLimit), r.state(), position, slots, limit, unlessUsual(r.Weight, 1), unlessUsual(r.Priority, 0),
-		orUnknown(r.PID), r.user(), momentText(r.entry.Since, brief), age, r.end(), locks.Printable(strings.Join(r.Command, " "), longest),
+		locks.Printable(r.Name, NameLimit), r.state(), position, slots, limit,
+		unlessUsual(r.Weight, 1), unlessUsual(r.Priority, 0), orUnknown(r.PID), r.user(),
+		momentText(r.entry.Since, brief), age, r.end(), locks.Printable(strings.Join(r.Command, " "), longest),
 	}
 }
 
