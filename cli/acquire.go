@@ -76,8 +76,7 @@ func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *ter
 	if !c.For.given() {
 		return usageError{errors.New("missing --for: name the process whose end frees the slot, in a shell --for $$ (or --for none on a networked store)")}
 	}
-	// Before anything that takes time: a later process of the same number is not
-	// meant.
+	// Before anything that takes time: a later process could get the same number.
 	if err := a.openProcess(c.For.text()); err != nil {
 		return err
 	}
@@ -187,7 +186,7 @@ func (a *acquisition) failed(r result, out *term.Printer) error {
 	return exitError{r.Code, errors.New(r.Text)}
 }
 
-// noSlot is for a golock that got none; -E 0 makes that no failure.
+// noSlot ends a golock that got no slot; with -E 0 that is no failure.
 func noSlot(out *term.Printer, why error, code int) error {
 	if code == 0 {
 		out.Step(why.Error())
@@ -196,7 +195,7 @@ func noSlot(out *term.Printer, why error, code int) error {
 	return exitError{code, why}
 }
 
-// stoppedBy is for a golock that was told to stop while it waited.
+// stoppedBy ends a golock that a signal stopped while it waited.
 func stoppedBy(out *term.Printer, sig syscall.Signal) error {
 	out.Step("told to stop while waiting", "signal", signals.Name(sig))
 	return exitError{code: exitSignal + int(sig)}

@@ -38,7 +38,7 @@ Examples:
   golock break --id $(golock ls --json deploy | jq -r '.[0].id')
 
 Exit codes:
-  0 all that was meant is gone, also if that was nothing; 79 no such ID;
+  0 what was selected is gone, also if that was nothing; 79 no such ID;
   69 something could not be evicted, or is not gone in 30 s (on a networked
   store: in twice its --ttl); the mark stays.`
 }

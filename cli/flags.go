@@ -21,9 +21,8 @@ import (
 //	example:"V"      a value for the sample file, where there is no default
 //	brief:""         -h shows it
 //
-// The tag help stands last: what reads the tags at start-up stops there.
-// Everything else is derived: settings and parseFast below, help, manual,
-// reference and completion from kong's model.
+// The tag help stands last: readTags stops there. Everything else is derived: settings and
+// parseFast below; help, manual, reference and completion from kong's model.
 
 // argument is what the command line gives. Arguments are bytes, which kong's own
 // strings would turn into UTF-8.

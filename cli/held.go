@@ -25,8 +25,8 @@ type idFlag struct {
 type heldCommand struct{ entryFlags }
 
 func (*heldCommand) Help() string {
-	return `For the moment before a step that must not be done without the slot. Without an ID it
-asks for the run around. On a networked store the lease is renewed first. Prints nothing.
+	return `Call it before a step that must not be done without the slot. Without an ID it asks
+for the run around it. On a networked store the lease is renewed first. Prints nothing.
 
 Examples:
   golock run --name site -- sh -c 'build new && golock held && mv new current'

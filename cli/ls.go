@@ -138,8 +138,9 @@ func (l *lister) list(ctx context.Context) ([]term.Row, error) {
 	return rows, failed
 }
 
-// loop is golock ls --watch: it shows what there is until a signal ends it. INT, with
-// which a user ends it, gives the exit code 0. Who asks and prints may be held up.
+// loop is golock ls --watch: it shows the entries until a signal ends it. After INT,
+// with which a user ends it, the exit code is 0. watch has a goroutine of its own, for
+// the store or the terminal may block.
 func (l *lister) loop() error {
 	ctx, stop := untilStopped()
 	defer stop()

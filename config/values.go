@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// Values is the outcome of Resolve. Its methods take the key of a setting and
-// panic for a key that nobody declared. Who reads a wrong value gets a zero; Err
-// gives the first mistake.
+// Values is the outcome of Resolve. Its methods take the key of a setting and panic for
+// a key that is not declared. A wrong value reads as zero; Err gives the first mistake.
 type Values struct {
 	settings []Setting
 	found    []value // parallel to settings; without texts: nobody gave it

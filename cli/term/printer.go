@@ -69,7 +69,7 @@ func (p *Printer) Fail(err error) {
 	}
 }
 
-// whoIsBusy gives programs what the message of a busy lock says.
+// whoIsBusy gives programs the facts in the message of a busy lock.
 func (p *Printer) whoIsBusy(err error) []any {
 	var busy *locks.BusyError
 	if !p.JSON || !errors.As(err, &busy) {
@@ -213,7 +213,8 @@ func withoutPasswords(text string) string {
 	}
 }
 
-// Write gives up a line that nobody reads, and drops all that follow until then.
+// Write drops a line that nobody reads within patience, and all that follow until it is
+// read.
 func (p *Printer) Write(b []byte) {
 	if p.stuck != nil {
 		select {
