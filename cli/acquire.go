@@ -12,6 +12,7 @@ import (
 
 	"golock/cli/term"
 	"golock/config"
+	"golock/internal/eintr"
 	"golock/internal/procfs"
 	"golock/locks"
 	"golock/locks/open"
@@ -75,8 +76,7 @@ func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *ter
 	if !c.For.given() {
 		return usageError{errors.New("missing --for: name the process whose end frees the slot, in a shell --for $$ (or --for none on a networked store)")}
 	}
-	// Before anything that takes time: a later process of the same number is not
-	// meant.
+	// Before anything that takes time: a later process could get the same number.
 	if err := a.openProcess(c.For.text()); err != nil {
 		return err
 	}
@@ -96,9 +96,8 @@ func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *ter
 }
 
 func (a *acquisition) openProcess(text string) (err error) {
-	a.process = -1
+	a.process, a.run.Argv = -1, []string{"golock", "acquire", "--for", text}
 	if text == "none" {
-		a.run.Argv = []string{"golock", "acquire", "--for", "none"}
 		return nil
 	}
 	wrong := func(problem string, args ...any) error {
@@ -120,8 +119,8 @@ func (a *acquisition) openProcess(text string) (err error) {
 	case isReadable(a.process):
 		return wrong("process %d has ended", a.pid)
 	}
-	if a.run.Argv = procfs.Command(a.pid); a.run.Argv == nil {
-		a.run.Argv = []string{"golock", "acquire", "--for", text}
+	if argv := procfs.Command(a.pid); argv != nil {
+		a.run.Argv = argv
 	}
 	return nil
 }
@@ -187,7 +186,7 @@ func (a *acquisition) failed(r result, out *term.Printer) error {
 	return exitError{r.Code, errors.New(r.Text)}
 }
 
-// noSlot is for a golock that got none; -E 0 makes that no failure.
+// noSlot ends a golock that got no slot; with -E 0 that is no failure.
 func noSlot(out *term.Printer, why error, code int) error {
 	if code == 0 {
 		out.Step(why.Error())
@@ -196,24 +195,18 @@ func noSlot(out *term.Printer, why error, code int) error {
 	return exitError{code, why}
 }
 
-// stoppedBy is for a golock that was told to stop while it waited.
+// stoppedBy ends a golock that a signal stopped while it waited.
 func stoppedBy(out *term.Printer, sig syscall.Signal) error {
 	out.Step("told to stop while waiting", "signal", signals.Name(sig))
 	return exitError{code: exitSignal + int(sig)}
 }
 
-// printID prints the ID alone, to a copy of standard output: for the original os
-// ends the process if nobody reads (SIGPIPE), and the slot would be left to its
-// lease.
+// printID prints the ID alone. os.Stdout would end the process if nobody reads (SIGPIPE),
+// and the slot would be left to its lease.
 func printID(id string) error {
-	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, 3)
-	if err == nil {
-		out := os.NewFile(uintptr(fd), os.Stdout.Name())
-		defer out.Close()
-		_, err = out.WriteString(id + "\n")
-	}
+	_, err := eintr.Get(func() (int, error) { return unix.Write(unix.Stdout, []byte(id+"\n")) })
 	if err != nil {
-		return outputError{err}
+		return outputError{fmt.Errorf("write %s: %w", os.Stdout.Name(), err)}
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golock/cli/term"
@@ -39,21 +38,17 @@ Examples:
   golock break --id $(golock ls --json deploy | jq -r '.[0].id')
 
 Exit codes:
-  0 all that was meant is gone, also if that was nothing; 79 no such ID;
+  0 what was selected is gone, also if that was nothing; 79 no such ID;
   69 something could not be evicted, or is not gone in 30 s (on a networked
   store: in twice its --ttl); the mark stays.`
 }
 
-// goneLimit is how long an entry of a store without leases may take to go. On one
-// with leases it is twice its TTL, of one that is unknown twice the usual TTL.
-const (
-	goneLimit        = 30 * time.Second
-	unknownGoneLimit = time.Minute
-)
+// goneLimit is how long an evicted entry without a lease may take to go. One with a
+// lease has twice its TTL.
+const goneLimit = 30 * time.Second
 
-// How often break looks whether an entry is gone, and how often it evicts one
-// again: a store may have forgotten, or a new process may keep the slot of one
-// that ended.
+// How often break looks whether an entry is gone, and how often it evicts it again: a
+// store may have forgotten, or a new process may keep the slot of one that ended.
 const (
 	firstLook  = 5 * time.Millisecond
 	lastLook   = 200 * time.Millisecond
@@ -84,14 +79,14 @@ func (c *breakCommand) run(out *term.Printer) error {
 		return usageError{errors.New("NAME and --id cannot be combined: an ID names its lock")}
 	case named:
 	case b.all:
-		return usageError{errors.New("--id and --all cannot be combined: an ID is that of one entry")}
+		return usageError{errors.New("--id and --all cannot be combined: an ID names one entry")}
 	default:
 		if b.ref, err = locks.ParseRef(c.ID.text()); err != nil {
 			return usageError{fmt.Errorf("--id: %w", err)}
 		}
 	}
 	b.olderThan = v.Duration("older-than")
-	store, err := openStore(v)
+	store, _, err := openStore(v)
 	if err != nil {
 		return err
 	}
@@ -102,13 +97,13 @@ func (c *breakCommand) run(out *term.Printer) error {
 	}
 	b.store = evicter
 	err = b.do(context.Background())
-	if len(b.gone) == 0 && err == nil {
-		b.gone = []string{"nothing to evict"}
+	if b.gone == "" && err == nil {
+		b.gone = "nothing to evict\n"
 	}
-	if out.Quiet || len(b.gone) == 0 {
+	if out.Quiet {
 		return err
 	}
-	return errors.Join(err, printOut(strings.Join(b.gone, "\n")+"\n"))
+	return errors.Join(err, printOut(b.gone))
 }
 
 // evictedBy is what evicted runs print.
@@ -128,17 +123,15 @@ type eviction struct {
 
 	name      string    // "": only ref
 	ref       locks.Ref // of one entry
-	found     string    // the name of that entry
 	dead      bool      // only what no golock holds
 	all       bool      // waiters too
 	olderThan time.Duration
 
-	gone []string // what was evicted, for the user
+	gone string // what was evicted, a line for each
 }
 
 func (b *eviction) wants(e locks.Entry) bool {
 	switch {
-	case b.name == "" && e.Ref != b.ref:
 	case b.name != "" && e.State == locks.Waiting && !b.all:
 	case b.dead && !e.Orphaned && !e.Ended:
 	case b.olderThan > 0 && time.Since(e.Since) < b.olderThan:
@@ -148,37 +141,31 @@ func (b *eviction) wants(e locks.Entry) bool {
 	return false
 }
 
-// entries lists what has the name, or the ID. When that is found, errors about
-// other names do not matter.
+// entries lists what has the name, or the ID.
 func (b *eviction) entries(ctx context.Context) (all []locks.Entry, err error) {
-	for e, err := range b.store.Entries(ctx, cmp.Or(b.name, b.found)) {
+	if b.name == "" {
+		e, err := b.store.Find(ctx, b.ref)
+		if errors.Is(err, locks.ErrLost) {
+			return nil, nil
+		}
+		return []locks.Entry{e}, err
+	}
+	for e, err := range b.store.Entries(ctx, b.name) {
 		if err != nil {
-			return all, err
+			return nil, err
 		}
-		if b.name != "" {
-			all = append(all, e)
-		} else if e.Ref == b.ref {
-			b.found = e.Name
-			return []locks.Entry{e}, nil
-		}
+		all = append(all, e)
 	}
 	return all, nil
 }
 
 func (b *eviction) do(ctx context.Context) error {
 	all, err := b.entries(ctx)
-	var outage *locks.OutageError
-	if len(all) == 0 && b.name == "" && !errors.As(err, &outage) {
-		// The list may not have it: the store has many names, or cannot read one.
-		switch err := b.mark(ctx, b.ref, evictLimit); {
-		case errors.Is(err, locks.ErrLost):
-			return fmt.Errorf("nothing has the ID %s: %w", b.ref, locks.ErrLost)
-		case err != nil:
-			return err
-		}
-		all = []locks.Entry{{Ref: b.ref, State: locks.Holding}}
-	} else if err != nil {
+	if err != nil {
 		return err
+	}
+	if len(all) == 0 && b.name == "" {
+		return fmt.Errorf("nothing has the ID %s: %w", b.ref, locks.ErrLost)
 	}
 	var failed []error
 	var left []locks.Entry
@@ -199,13 +186,6 @@ func (b *eviction) do(ctx context.Context) error {
 	return errors.Join(append(failed, b.await(ctx, left)...)...)
 }
 
-func evictedText(e locks.Entry) string {
-	if e.Name == "" { // found on no list
-		return "evicted " + e.Ref.String()
-	}
-	return fmt.Sprintf("evicted from %q, %s: %s", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
-}
-
 // mark marks an entry as evicted. It repeats attempts on a store that does not
 // answer until limit is over.
 func (b *eviction) mark(ctx context.Context, ref locks.Ref, limit time.Duration) error {
@@ -214,8 +194,7 @@ func (b *eviction) mark(ctx context.Context, ref locks.Ref, limit time.Duration)
 	return b.store.Evict(ctx, ref, b.by)
 }
 
-// await returns when the entries are gone, with an error for each that is not in
-// its time.
+// await returns when the entries are gone, with an error for each that stays too long.
 func (b *eviction) await(ctx context.Context, left []locks.Entry) (failed []error) {
 	began, marked := time.Now(), time.Now()
 	for look := firstLook; len(left) > 0; look = min(2*look, lastLook) {
@@ -226,23 +205,23 @@ func (b *eviction) await(ctx context.Context, left []locks.Entry) (failed []erro
 			marked = time.Now()
 		}
 		left = slices.DeleteFunc(left, func(e locks.Entry) bool {
-			limit := b.limit(e)
-			known := slices.ContainsFunc(all, func(o locks.Entry) bool { return o.Ref == e.Ref })
+			limit := cmp.Or(2*e.TTL, goneLimit)
+			there := err != nil || slices.ContainsFunc(all, func(o locks.Entry) bool { return o.Ref == e.Ref })
 			why := err
-			if known && again || !known && e.Name == "" { // only the mark finds an entry on no list
+			if there && again && err == nil {
 				why = b.mark(ctx, e.Ref, max(limit-time.Since(began), evictAgain))
-				known = !errors.Is(why, locks.ErrLost)
+				there = !errors.Is(why, locks.ErrLost)
 			}
 			switch {
-			case !known && (err == nil || errors.Is(why, locks.ErrLost)):
+			case !there:
 				b.out.Step("gone", "id", e.Ref.String())
-				b.gone = append(b.gone, evictedText(e))
+				b.gone += fmt.Sprintf("evicted from %q, %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
 				return true
 			case time.Since(began) < limit:
 				return false
 			}
 			problem := fmt.Errorf("%q: %s is still there %v after its eviction", e.Name, e.Holder(), limit)
-			if why != nil && !errors.Is(why, locks.ErrLost) {
+			if why != nil {
 				problem = fmt.Errorf("%w: %w", problem, why)
 			}
 			failed = append(failed, problem)
@@ -250,15 +229,4 @@ func (b *eviction) await(ctx context.Context, left []locks.Entry) (failed []erro
 		})
 	}
 	return failed
-}
-
-// limit is how long an entry may take to go.
-func (b *eviction) limit(e locks.Entry) time.Duration {
-	switch {
-	case e.TTL > 0:
-		return 2 * e.TTL
-	case locks.KindOf(b.store) == locks.LeaseQueue:
-		return unknownGoneLimit
-	}
-	return goneLimit
 }

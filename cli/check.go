@@ -101,12 +101,9 @@ func (c *checkCommand) run(out *term.Printer) error {
 }
 
 type strengthTest struct {
-	out   *term.Printer
-	test  check.Test
-	what  string // what is tested, in words
-	began time.Time
-
-	reached bool // the store could be used
+	out  *term.Printer
+	test check.Test
+	what string // what is tested, in words
 }
 
 // do runs the test and tidies up.
@@ -128,41 +125,38 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 	if c.With.given() {
 		t.useTemplate(c.With.text())
 	} else {
-		tidy, err := t.useGolock(v)
-		if err != nil {
-			return nil, err
+		tidy, failed := t.useGolock(v)
+		if failed != nil {
+			return nil, failed
 		}
-		defer tidy()
+		defer func() { tidy(err == nil) }()
 	}
-	t.began = time.Now()
 	t.test.Progress = func(int, int) {}
 	if term.IsTerminal(2) {
-		t.test.Progress = t.progress
+		began := time.Now()
+		t.test.Progress = func(done, of int) {
+			t.out.Write(fmt.Appendf(nil, "\r\x1b[Kgolock: %d of %d runs, %v", done, of, time.Since(began).Round(time.Second)))
+		}
 		defer t.out.Write([]byte("\r\x1b[K"))
 	}
-	report, err = t.test.Do(ctx)
-	t.reached = err == nil
-	return report, err
+	return t.test.Do(ctx)
 }
 
 // readSettings reads the numbers. They come from flags only: variables and files are
 // for runs.
 func (t *strengthTest) readSettings(c *checkCommand, v *config.Values) error {
-	t.test.Patience = checkPatience
+	t.test.Patience, t.test.Limit = checkPatience, 1
 	const most = 1_000_000
-	number := func(flag *intFlag, key string, otherwise, most int) int {
-		if !flag.given() {
-			return otherwise
-		}
-		return v.Int(key, 1, most)
+	if c.Max.given() {
+		t.test.Limit = v.Int("max", 1, most)
 	}
-	t.test.Limit = number(&c.Max, "max", 1, most)
 	t.test.Loops = v.Int("loops", 1, most)
-	enough := 5
-	if t.test.Limit >= enough { // fewer could not be too many
-		enough = t.test.Limit + 2
+	t.test.Children = 5
+	if c.Children.given() {
+		t.test.Children = v.Int("children", 1, 10_000)
+	} else if t.test.Limit >= t.test.Children { // so few could not be too many
+		t.test.Children = t.test.Limit + 2
 	}
-	t.test.Children = number(&c.Children, "children", enough, 10_000)
 	t.test.Kill = v.Int("kill", 0, 100)
 	switch {
 	case v.Err() != nil:
@@ -192,12 +186,8 @@ func (t *strengthTest) useTemplate(template string) {
 // useGolock tests golock on a store, with a name that nobody else has. The runs
 // read the store's URL, which may have a password, from a file without a name,
 // and nothing from variables and other files.
-func (t *strengthTest) useGolock(v *config.Values) (tidy func(), err error) {
-	address, err := readAddress(v)
-	if err != nil {
-		return nil, err
-	}
-	store, err := address.open(v)
+func (t *strengthTest) useGolock(v *config.Values) (tidy func(reached bool), err error) {
+	store, address, err := openStore(v)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +204,8 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(), err error) {
 		return nil, err
 	}
 	name := "golock-check-" + ref.ID.String()
-	golock := []string{t.test.Program, "run", "--config", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), file.Fd()), "--name", name, "--max", strconv.Itoa(t.test.Limit), "-v", "--log-format", "json", "--"}
+	golock := []string{t.test.Program, "run", "--config", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), file.Fd()), "--name", name,
+		"--max", strconv.Itoa(t.test.Limit), "-v", "--log-format", "json", "--"}
 	ignored := []string{"GOLOCK_SLOT", "GOLOCK_SLOTS", "GOLOCK_FENCE"}
 	for _, s := range settings(&runCommand{}) {
 		ignored = append(ignored, s.Env)
@@ -226,7 +217,7 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(), err error) {
 		Golock:  true,
 		Ordered: locks.KindOf(store) != locks.PlainLock,
 	}
-	return func() {
+	return func(reached bool) {
 		defer store.Close()
 		file.Close()
 		forgetter, ok := store.(locks.QueueStore)
@@ -235,15 +226,10 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(), err error) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), tidyLimit)
 		defer cancel()
-		if err := forgetter.Forget(ctx, name); err != nil && t.reached {
+		if err := forgetter.Forget(ctx, name); err != nil && reached {
 			t.out.Warn("what is left of the lock could not be removed", "name", name, "error", err)
 		}
 	}, nil
-}
-
-// progress draws the progress line.
-func (t *strengthTest) progress(done, of int) {
-	t.out.Write(fmt.Appendf(nil, "\r\x1b[Kgolock: %d of %d runs, %v", done, of, time.Since(t.began).Round(time.Second)))
 }
 
 // text is the report for people.
@@ -270,18 +256,17 @@ func (t *strengthTest) text(r *check.Report) string {
 		line("order", "%d of %d overtook a child that had waited before them", *r.OrderInversions, r.Ranked)
 	}
 	if r.HandOff != (check.Times{}) {
-		line("hand-off", "median %s, 99 of 100 within %s, longest %s (from the end of one child to the start of the next)", ms(r.HandOff.P50), ms(r.HandOff.P99), ms(r.HandOff.Max))
+		line("hand-off", "median %s, 99 of 100 within %s, longest %s (from the end of one child to the start of the next)",
+			ms(r.HandOff.P50), ms(r.HandOff.P99), ms(r.HandOff.Max))
 	}
 	if r.Passed {
 		line("passed", "it excludes: never more than %d inside%s", r.Limit, map[bool]string{true: "", false: ", and no update was lost"}[r.Uncounted])
 		return b.String()
 	}
-	for i, p := range r.Problems {
-		label := "FAILED"
-		if i > 0 {
-			label = ""
-		}
+	label := "FAILED"
+	for _, p := range r.Problems {
 		line(label, "%s", p)
+		label = ""
 	}
 	return b.String()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"golock/cli/term"
 	"golock/internal/held"
@@ -35,50 +34,44 @@ Examples:
         for a monthly crontab line`
 }
 
-func (c *cleanCommand) run(out *term.Printer) error {
-	lines, err := c.clean()
-	if !c.Quiet.on() && len(lines) > 0 {
-		if err := printOut(strings.Join(lines, "\n") + "\n"); err != nil {
-			return err
-		}
-	}
-	return err
-}
-
-// clean removes what crashed golocks have left in the store, and their sockets. It
-// says how much that was, a line each.
-func (c *cleanCommand) clean() (lines []string, err error) {
+// run removes what crashed golocks have left in the store, and their sockets.
+func (c *cleanCommand) run(*term.Printer) error {
 	name, given, err := c.lock()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	v, err := resolve(c, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	olderThan := v.Duration("older-than")
-	store, err := openStore(v)
+	store, _, err := openStore(v)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer store.Close()
 	sweeper, ok := store.(locks.QueueStore)
 	if !ok {
-		return nil, usageError{fmt.Errorf("nothing is ever left in the store %s", store.URL())}
+		return usageError{fmt.Errorf("nothing is ever left in the store %s", store.URL())}
 	}
+	text := ""
 	removed, err := sweeper.Sweep(context.Background(), name, olderThan)
 	if err == nil || removed > 0 {
-		lines = append(lines, fmt.Sprintf("%d removed from %s", removed, store.URL()))
+		text = fmt.Sprintf("%d removed from %s\n", removed, store.URL())
 	}
-	if given { // sockets have no name
-		return lines, err
-	}
-	dir, dirErr := open.Directory(false)
-	if dirErr == nil {
-		removed, dirErr = held.Sweep(dir, olderThan)
-		if removed > 0 {
-			lines = append(lines, fmt.Sprintf("%s removed from %s", several(removed, "socket"), dir))
+	if !given { // sockets have no name
+		sockets := 0
+		dir, dirErr := open.Directory(false)
+		if dirErr == nil {
+			sockets, dirErr = held.Sweep(dir, olderThan)
 		}
+		if sockets > 0 {
+			text += fmt.Sprintf("%s removed from %s\n", several(sockets, "socket"), dir)
+		}
+		err = errors.Join(err, dirErr)
 	}
-	return lines, errors.Join(err, dirErr)
+	if c.Quiet.on() {
+		return err
+	}
+	return errors.Join(err, printOut(text))
 }

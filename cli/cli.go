@@ -5,14 +5,19 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"reflect"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"golock/cli/term"
 	"golock/locks"
+	"golock/locks/open"
+	"golock/runner"
 )
 
 // commands is the whole command line.
@@ -67,6 +72,28 @@ func Main(args []string) int {
 	})
 }
 
+// Watchdog is golock as the watchdog of a command (see runner.Watchdog).
+func Watchdog(argv []string) int {
+	return recovered(func(*term.Printer) error {
+		if err := runner.Watchdog(argv, openLeaseStore); err == runner.ErrNotSpawned {
+			return usageError{err}
+		}
+		return nil // nobody is left to be told
+	})
+}
+
+func openLeaseStore(url string) (locks.LeaseStore, error) {
+	store, err := open.Store(url)
+	if err != nil {
+		return nil, err
+	}
+	leased, ok := store.(locks.LeaseStore)
+	if !ok {
+		return nil, fmt.Errorf("%s has no leases", store.URL())
+	}
+	return leased, nil
+}
+
 // recovered makes an exit code of what a program returns, and of a panic.
 func recovered(program func(*term.Printer) error) (code int) {
 	out := term.New(2)
@@ -109,4 +136,28 @@ func untilStopped() (context.Context, func()) {
 		signal.Stop(caught)
 		cancel(nil)
 	}
+}
+
+// version is set by the linker (see the Makefile).
+var version string
+
+type versionCommand struct{}
+
+func (*versionCommand) run(*term.Printer) error {
+	return printOut("golock " + buildText() + "\n")
+}
+
+// buildText names version, Go version and platform.
+func buildText() string {
+	return fmt.Sprintf("%s (%s %s/%s)", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
 }

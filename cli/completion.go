@@ -27,7 +27,7 @@ import (
 var completionScripts embed.FS
 
 type completionCommand struct {
-	Shell textFlag `arg:"" optional:"" name:"shell" help:"bash, zsh or fish."`
+	Shell textFlag `arg:"" optional:"" name:"shell" placeholder:"bash|zsh|fish" help:"bash, zsh or fish."`
 }
 
 func (*completionCommand) Help() string {
@@ -72,43 +72,32 @@ func (c *completeCommand) run(*term.Printer) error {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	var b strings.Builder
-	a := complete(newParser(nil).Model, words)
-	fmt.Fprintln(&b, a.kind)
-	for _, w := range a.words {
-		if strings.HasPrefix(w.word, words[len(words)-1]) {
-			fmt.Fprintln(&b, strings.TrimRight(w.word+"\t"+w.meaning, "\t"))
+	kind, found := complete(newParser(nil).Model, words)
+	text := kind + "\n"
+	for _, word := range found {
+		if strings.HasPrefix(word, words[len(words)-1]) {
+			text += strings.TrimRight(word, "\t") + "\n"
 		}
 	}
-	return printOut(b.String())
+	return printOut(text)
 }
-
-// completions is what fits.
-type completions struct {
-	kind  string
-	words []suggestion
-}
-
-type suggestion struct{ word, meaning string }
 
 const kindWords = "words"
 
-// complete finds what the last of the words can become.
-func complete(app *kong.Application, words []string) completions {
+// complete finds what the last of the words can become: words, with a tab and a meaning
+// if there is one.
+func complete(app *kong.Application, words []string) (kind string, found []string) {
 	current := words[len(words)-1]
 	if len(words) == 1 {
-		a := completions{kind: kindWords}
 		for _, c := range commandsOf(app) {
-			a.words = append(a.words, suggestion{c.Name, c.Help})
+			found = append(found, c.Name+"\t"+c.Help)
 		}
-		return a
+		return kindWords, found
 	}
-	all := commandsOf(app)
-	i := slices.IndexFunc(all, func(c *kong.Node) bool { return c.Name == words[0] })
-	if i < 0 {
-		return completions{kind: kindWords}
+	c := commandNamed(app, words[0])
+	if c == nil {
+		return kindWords, nil
 	}
-	c := all[i]
 	runs := len(c.Positional) > 0 && c.Positional[0].Passthrough
 	given := map[string][]string{} // by the long name
 	for i := 1; i < len(words)-1; i++ {
@@ -116,12 +105,12 @@ func complete(app *kong.Application, words []string) completions {
 		f := flagNamed(c, name)
 		switch {
 		case words[i] == "--" && runs:
-			return completions{kind: "command " + strconv.Itoa(i+1)}
+			return "command " + strconv.Itoa(i+1), nil
 		case !strings.HasPrefix(name, "-") && runs:
-			return completions{kind: "command " + strconv.Itoa(i)}
+			return "command " + strconv.Itoa(i), nil
 		case f == nil || f.IsBool() || attached:
 		case i+1 == len(words)-1:
-			return values(f.Name, f.PlaceHolder, "", given)
+			return values(f.Value, "", given)
 		default:
 			i++
 			value = words[i]
@@ -132,67 +121,55 @@ func complete(app *kong.Application, words []string) completions {
 	}
 	if name, _, attached := strings.Cut(current, "="); attached {
 		if f := flagNamed(c, name); f != nil && !f.IsBool() {
-			return values(f.Name, f.PlaceHolder, name+"=", given)
+			return values(f.Value, name+"=", given)
 		}
 	}
 	switch _, named := given["name"]; {
-	case strings.HasPrefix(current, "-"), runs && current == "" && !named:
-		return unused(c, given)
-	case runs:
-		return completions{kind: "command " + strconv.Itoa(len(words)-1)}
-	case len(c.Positional) == 0:
-		return unused(c, given)
-	}
-	return values(c.Positional[0].Name, "", "", given)
-}
-
-// unused are the flags that can still be given.
-func unused(c *kong.Node, given map[string][]string) completions {
-	a := completions{kind: kindWords}
-	for _, f := range flagsOf(c) {
-		if _, used := given[f.Name]; !used || isRepeatable(f) {
-			a.words = append(a.words, suggestion{"--" + f.Name, firstSentence(f.Help)})
+	case strings.HasPrefix(current, "-"), runs && current == "" && !named, len(c.Positional) == 0:
+		for _, f := range flagsOf(c) {
+			repeatable := f.Target.Type() == reflect.TypeFor[listFlag]()
+			if _, used := given[f.Name]; !used || repeatable {
+				found = append(found, "--"+f.Name+"\t"+firstSentence(f.Help))
+			}
 		}
+		return kindWords, found
+	case runs:
+		return "command " + strconv.Itoa(len(words)-1), nil
 	}
-	return a
+	return values(c.Positional[0], "", given)
 }
 
 // values are those of a flag or an argument, each behind the prefix.
-func values(key, placeholder, prefix string, given map[string][]string) completions {
-	a := completions{kind: kindWords}
-	switch key {
+func values(v *kong.Value, prefix string, given map[string][]string) (kind string, found []string) {
+	kind = kindWords
+	placeholder := v.Tag.PlaceHolder
+	switch v.Name {
 	case "name", "lock", "id", "entry":
-		a.words = inUse(key == "id" || key == "entry", given)
+		found = inUse(v.Name == "id" || v.Name == "entry", given)
 	case "store":
-		a.kind = "part"
+		kind = "part"
+		found = []string{"local"}
 		for _, scheme := range open.Schemes() {
-			if scheme == "local" {
-				a.words = append(a.words, suggestion{scheme, ""})
-			}
-			a.words = append(a.words, suggestion{scheme + "://", ""})
+			found = append(found, scheme+"://")
 		}
 	case "signal":
 		for sig := unix.SIGHUP; sig <= unix.SIGSYS; sig++ {
-			a.words = append(a.words, suggestion{strings.TrimPrefix(unix.SignalName(sig), "SIG"), ""})
-		}
-	case "shell":
-		for _, shell := range []string{"bash", "zsh", "fish"} {
-			a.words = append(a.words, suggestion{shell, ""})
+			found = append(found, strings.TrimPrefix(unix.SignalName(sig), "SIG"))
 		}
 	default:
-		if placeholder == "FILE" || key == "reports" {
-			return completions{kind: "files"}
+		if placeholder == "FILE" {
+			return "files", nil
 		}
 		for word := range strings.SplitSeq(placeholder, "|") {
 			if strings.Contains(placeholder, "|") && strings.ToLower(word) == word {
-				a.words = append(a.words, suggestion{word, ""})
+				found = append(found, word)
 			}
 		}
 	}
-	for i := range a.words {
-		a.words[i].word = prefix + a.words[i].word
+	for i := range found {
+		found[i] = prefix + found[i]
 	}
-	return a
+	return kind, found
 }
 
 // lookLimit bounds how long a completion asks the store.
@@ -200,7 +177,7 @@ const lookLimit = time.Second
 
 // inUse are the names, or the IDs, of all entries in the store of the flags.
 // Errors are ignored: nobody would read them.
-func inUse(ids bool, given map[string][]string) (found []suggestion) {
+func inUse(ids bool, given map[string][]string) (found []string) {
 	flags := map[string][]string{}
 	for _, key := range []string{"store", "store-file", "config"} {
 		if value, ok := given[key]; ok {
@@ -211,30 +188,27 @@ func inUse(ids bool, given map[string][]string) (found []suggestion) {
 	if err != nil {
 		return nil
 	}
-	store, err := openStore(v)
+	store, _, err := openStore(v)
 	if err != nil {
 		return nil
 	}
 	defer store.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
 	defer cancel()
-	name := ""
-	if named := given["name"]; named != nil {
-		name = named[0]
-	}
+	name := strings.Join(given["name"], "")
 	for e, err := range store.Entries(ctx, name) {
 		if err != nil {
 			return found
 		}
-		one := suggestion{e.Name, locks.Printable(strings.Join(e.Command, " "), 50)}
-		if ids {
-			one = suggestion{e.Ref.String(), e.Name + ": " + one.meaning}
-		}
 		if locks.CheckName(e.Name) != nil { // nobody can ask for it, and it may not fit in a line
 			continue
 		}
-		if one.word != "" && !slices.ContainsFunc(found, func(s suggestion) bool { return s.word == one.word }) {
-			found = append(found, one)
+		command := locks.Printable(strings.Join(e.Command, " "), 50)
+		switch {
+		case ids:
+			found = append(found, e.Ref.String()+"\t"+e.Name+": "+command)
+		case !slices.ContainsFunc(found, func(one string) bool { return strings.HasPrefix(one, e.Name+"\t") }):
+			found = append(found, e.Name+"\t"+command)
 		}
 	}
 	return found
@@ -256,6 +230,16 @@ func commandsOf(app *kong.Application) (all []*kong.Node) {
 		}
 	}
 	return all
+}
+
+// commandNamed finds a command that users call; nil: there is none.
+func commandNamed(app *kong.Application, name string) *kong.Node {
+	for _, c := range commandsOf(app) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
 }
 
 // flagsOf are the flags of a command, --help last.
@@ -280,8 +264,6 @@ func namesOf(f *kong.Flag) []string {
 	}
 	return names
 }
-
-func isRepeatable(f *kong.Flag) bool { return f.Target.Type() == reflect.TypeFor[listFlag]() }
 
 // flagNamed finds a flag by one of its names; nil: there is none.
 func flagNamed(c *kong.Node, name string) *kong.Flag {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (c *doctorCommand) run(out *term.Printer) error {
 	if err != nil {
 		return err
 	}
-	store, err := openStore(v)
+	store, _, err := openStore(v)
 	if err != nil {
 		return err
 	}
@@ -91,10 +92,8 @@ func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time
 		found = append(found, f)
 		return found, codeOf(err)
 	}
-	for _, f := range found {
-		if f.Level == locks.Problem {
-			code = exitFailed
-		}
+	if slices.ContainsFunc(found, func(f locks.Finding) bool { return f.Level == locks.Problem }) {
+		code = exitFailed
 	}
 	return found, code
 }

@@ -21,9 +21,8 @@ import (
 //	example:"V"      a value for the sample file, where there is no default
 //	brief:""         -h shows it
 //
-// The tag help stands last: what reads the tags at start-up stops there.
-// Everything else is derived: settings and parseFast below, help, manual,
-// reference and completion from kong's model.
+// The tag help stands last: readTags stops there. Everything else is derived: settings and
+// parseFast below; help, manual, reference and completion from kong's model.
 
 // argument is what the command line gives. Arguments are bytes, which kong's own
 // strings would turn into UTF-8.
@@ -73,9 +72,8 @@ type declaration struct {
 	config.Setting
 	short, aliases string
 	hidden         bool
-	positional     bool
-	optional       bool
-	value          any // a pointer to the field
+	positional     bool // such arguments are all optional
+	value          any  // a pointer to the field
 }
 
 // declarations reads a command's struct, given as a pointer.
@@ -130,8 +128,6 @@ func (d *declaration) readTags(tags string) {
 			d.hidden = true
 		case "arg":
 			d.positional = true
-		case "optional":
-			d.optional = true
 		}
 	}
 }
@@ -149,15 +145,15 @@ func (d *declaration) isNamed(name string) bool {
 
 // parseFast understands a command line as kong does. To build kong's grammar costs
 // more than to take a lock. It reports false for mistakes, --help, and values that
-// look like flags: then kong has its say.
+// look like flags: these are left to kong.
 func parseFast(command any, args []string) bool {
 	p := fastParser{declarations(command), args}
 	for len(p.args) > 0 {
 		word := p.args[0]
-		var ok, done bool
+		ok := false
 		switch {
 		case len(word) < 2 || word[0] != '-' || word == "--":
-			ok, done = p.positional()
+			ok = p.positional()
 		case word[1] == '-':
 			p.args = p.args[1:]
 			name, value, attached := strings.Cut(word[2:], "=")
@@ -166,11 +162,11 @@ func parseFast(command any, args []string) bool {
 			p.args = p.args[1:]
 			ok = p.letters(word[1:])
 		}
-		if !ok || done {
-			return ok
+		if !ok {
+			return false
 		}
 	}
-	return !slices.ContainsFunc(p.all, func(d declaration) bool { return d.positional && !d.optional })
+	return true
 }
 
 type fastParser struct {
@@ -178,23 +174,26 @@ type fastParser struct {
 	args []string // that are left
 }
 
-// positional takes an argument; done: with all that follow.
-func (p *fastParser) positional() (ok, done bool) {
+// positional takes an argument, or all that are left.
+func (p *fastParser) positional() bool {
 	i := slices.IndexFunc(p.all, func(d declaration) bool { return d.positional })
 	if i < 0 {
-		return false, false
+		return false
 	}
 	switch target := p.all[i].value.(type) {
 	case *rest:
-		*target = p.args
-		return true, true
+		*target, p.args = p.args, nil
+		return true
 	case *textFlag:
+		if p.args[0] == "--" {
+			return false
+		}
 		target.texts = p.args[:1:1]
-		ok = p.args[0] != "--"
 		p.args = p.args[1:]
 		p.all = slices.Delete(p.all, i, i+1)
+		return true
 	}
-	return ok, false
+	return false
 }
 
 // letters takes a word such as -n, -nE0 or -w5.

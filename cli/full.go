@@ -14,10 +14,10 @@ import (
 	"golock/signals"
 )
 
-// Packages have two programs. The lean one, bin/golock, has no clients of servers and
-// no grammar of the command line, so that a local lock does not pay for them. For what
-// needs one it becomes the full program of the same version, with the same arguments.
-// That is before signals are caught: the full program finds all as the caller left it.
+// Packages have two programs. The lean one, bin/golock, has no clients of servers and no
+// grammar of the command line, so that a local lock does not pay for them. Where one is
+// needed it executes the full program of the same version with the same arguments, before
+// it catches signals: the full program finds everything as the caller left it.
 
 // fullProgram is where the full program is, from the directory of the lean one.
 const fullProgram = "../libexec/golock/golock-"

@@ -12,9 +12,8 @@ import (
 	"golock/cli/term"
 )
 
-// What needs kong's grammar of the command line is not in the lean program, which
-// becomes the full one for it: help, the manual, completion, and what is wrong with a
-// command line.
+// The lean program has no grammar of the command line: for help, the manual, completion
+// and mistakes on the command line it becomes the full program.
 
 // grammarCommands are the commands that need the grammar.
 type grammarCommands struct {

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,8 +25,8 @@ type idFlag struct {
 type heldCommand struct{ entryFlags }
 
 func (*heldCommand) Help() string {
-	return `For the moment before a step that must not be done without the slot. Without an ID it
-asks for the run around. On a networked store the lease is renewed first. Prints nothing.
+	return `Call it before a step that must not be done without the slot. Without an ID it asks
+for the run around it. On a networked store the lease is renewed first. Prints nothing.
 
 Examples:
   golock run --name site -- sh -c 'build new && golock held && mv new current'
@@ -46,9 +48,9 @@ func (c *heldCommand) run(*term.Printer) error {
 	return err
 }
 
-// ownRun asks for the slot of the run around this process. The URL in the
-// environment has no secrets: it is enough for a store of the kernel's. For
-// others the golock of that run answers.
+// ownRun asks for the slot of the run around this process. The URL in the environment
+// has no secrets: it is enough for a store on kernel locks. For others the golock of
+// that run answers.
 func (c *heldCommand) ownRun() error {
 	id := os.Getenv("GOLOCK_ID")
 	if id == "" {
@@ -58,8 +60,8 @@ func (c *heldCommand) ownRun() error {
 	if err != nil {
 		return err
 	}
-	// The golock that is asked may find that the slot is lost, and stop what it
-	// has started, this process too. A caller that survives needs 79.
+	// The golock that is asked may find that the slot is lost, and stop its command with
+	// this process. A caller that survives needs 79.
 	signals.Ignore(unix.SIGTERM)
 	if c.Store.given() || c.StoreFile.given() || c.Config.given() {
 		return withEntry(c, ref, renewEntry)
@@ -84,11 +86,142 @@ func (c *heldCommand) ownRun() error {
 	return renewOwn(ctx, ref, store)
 }
 
-// renewOwn does without a store that cannot tell who holds: the golock of the run
-// answers, or nobody.
+// renewOwn asks the golock of the run unless the store itself can tell who holds.
 func renewOwn(ctx context.Context, ref locks.Ref, store locks.Store) error {
 	if locks.KindOf(store) != locks.LocalQueue {
 		store = nil
 	}
 	return renewEntry(ctx, ref, store)
+}
+
+type releaseCommand struct{ entryFlags }
+
+type renewCommand struct{ entryFlags }
+
+func (*releaseCommand) Help() string {
+	return `Only what golock acquire took can be released; a run does that itself.
+
+Examples:
+  golock release "$id"
+
+Exit codes: 0 released, 79 not held any more, 69 the store cannot be reached`
+}
+
+func (*renewCommand) Help() string {
+	return `Examples:
+  golock renew "$id"
+
+Exit codes: 0 renewed, 79 not held any more, 69 the store cannot be reached`
+}
+
+func (c *releaseCommand) run(*term.Printer) error { return c.do(c, releaseEntry) }
+
+func (c *renewCommand) run(*term.Printer) error { return c.do(c, renewEntry) }
+
+func (a *entryFlags) do(command any, action func(context.Context, locks.Ref, locks.Store) error) error {
+	ref, given, err := a.id()
+	switch {
+	case err != nil:
+		return err
+	case !given:
+		return usageError{errors.New("missing ID: what golock acquire printed")}
+	}
+	return withEntry(command, ref, action)
+}
+
+// statusLimit bounds a question about an entry, opening the store included.
+const statusLimit = 5 * time.Second
+
+// withEntry calls an action for the entry with an ID, in the store that the
+// command's flags name.
+func withEntry(command any, ref locks.Ref, action func(context.Context, locks.Ref, locks.Store) error) error {
+	v, err := resolve(command, nil)
+	if err != nil {
+		return err
+	}
+	store, _, err := openStore(v)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), statusLimit)
+	defer cancel()
+	return action(ctx, ref, store)
+}
+
+func parseID(text string) (locks.Ref, error) {
+	ref, err := locks.ParseRef(text)
+	if err != nil {
+		return ref, usageError{err}
+	}
+	return ref, nil
+}
+
+// askHolder asks the golock that holds the slot, if it is one of this user's.
+// held.ErrNobody: there is none.
+func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
+	dir, err := open.Directory(false)
+	if err != nil {
+		return held.ErrNobody // a holder would have no directory for its socket either
+	}
+	answer, err := held.Ask(ctx, dir, ref.String(), q)
+	switch {
+	case answer == held.Yes:
+		return nil
+	case answer == held.No:
+		return locks.ErrLost
+	case answer == held.Refused:
+		return errOfRun(ref)
+	case err == nil:
+		return errors.New("its state is unknown at the moment")
+	}
+	return err
+}
+
+// errOfRun says that nobody else can release a run's slot.
+func errOfRun(ref locks.Ref) error {
+	return usageError{fmt.Errorf("%s is the slot of a run, which releases it itself when its command has ended", ref)}
+}
+
+// renewEntry finds out whether a slot is held, and renews its lease. store may
+// be nil.
+func renewEntry(ctx context.Context, ref locks.Ref, store locks.Store) error {
+	if s, ok := store.(locks.QueueStore); ok && locks.KindOf(store) == locks.LocalQueue {
+		return locks.Holds(ctx, s, ref)
+	}
+	err := askHolder(ctx, ref, held.Still)
+	if !errors.Is(err, held.ErrNobody) {
+		return err
+	}
+	if s, ok := store.(locks.LeaseStore); ok {
+		_, err := s.Attach(ref).Renew(ctx)
+		return err
+	}
+	return locks.ErrLost
+}
+
+func releaseEntry(ctx context.Context, ref locks.Ref, store locks.Store) error {
+	err := askHolder(ctx, ref, held.Release)
+	if !errors.Is(err, held.ErrNobody) {
+		return err
+	}
+	switch s := store.(type) {
+	case locks.LeaseStore:
+		// The holder may be another user's or on another host. Of an entry that is
+		// gone the release knows more.
+		e, err := s.Find(ctx, ref)
+		if err != nil && !errors.Is(err, locks.ErrLost) {
+			return err
+		}
+		if e.Runs && !e.Ended {
+			return errOfRun(ref)
+		}
+		return s.Attach(ref).Release(ctx)
+	case locks.QueueStore:
+		if err := locks.Holds(ctx, s, ref); err != nil {
+			return err
+		}
+		return usageError{fmt.Errorf("%s is held, but not by a golock acquire of this user: only its holder can release it", ref)}
+	}
+	return locks.ErrLost
 }

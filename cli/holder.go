@@ -2,29 +2,108 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"golock/cli/term"
+	"golock/internal/procfs"
 	"golock/locks"
 	"golock/locks/open"
 	"golock/runner"
 	"golock/signals"
 )
 
-// Holder is golock as a holder process (see holder_client.go).
+// A holder process keeps the slot of golock acquire: this same program, in its
+// own session, with none of the caller's files open. It takes the slot itself,
+// so nothing is handed over. It talks to golock acquire over a socket:
+//
+//	request   what is wanted, in JSON            to the holder
+//	message   a log line or the result, in JSON  from the holder
+//	one byte  the ID has been printed            to the holder
+//
+// If the socket ends before the last, the holder releases whatever it has.
+
+// HolderName is the first argument of a holder process.
+const HolderName = "golock-holder"
+
+// The descriptors of a holder, beside the standard ones, which are /dev/null.
+const (
+	holderSocket  = 3
+	holderProcess = 4 // the pidfd of the process of --for
+)
+
+// holderRequest is what a holder is to take.
+type holderRequest struct {
+	Address string // the store's URL may have secrets: not for the command line
+	Request locks.Request
+	Jitter  time.Duration
+	Wait    time.Duration
+	Pace    term.Pace // of the progress of waiting
+}
+
+// holderMessage is what a holder reports: one of Result, Log, Say and Waits is set.
+type holderMessage struct {
+	Result *result `json:",omitempty"` // the last one
+	Warn   bool    `json:",omitempty"`
+	Log    string  `json:",omitempty"`
+	Pairs  []any   `json:",omitempty"`
+	Say    string  `json:",omitempty"`
+
+	Waits *runner.Waiting `json:",omitempty"`
+	Line  bool            `json:",omitempty"` // a line about it is due
+}
+
+// result is the outcome of the attempt to take a slot.
+type result struct {
+	ID     string // "": there is no slot
+	Code   int
+	Busy   bool           // -E sets the exit code
+	Signal syscall.Signal // that ended the waiting
+	Text   string         // the error
+}
+
+func resultOf(o runner.Outcome) result {
+	r := result{Code: codeOfRun(o), Signal: o.Signal}
+	if o.Err != nil {
+		r.Text = o.Err.Error()
+	}
+	// If the process of --for is gone, there was no slot in time.
+	if r.Busy = o.Kind == runner.Busy || o.Kind == runner.Unwanted; r.Busy {
+		r.Code = exitBusy
+	}
+	return r
+}
+
+// Holder is golock as a holder process.
 func Holder() int { return recovered(hold) }
 
 // holder is the holder's end of the socket.
 type holder struct {
-	granted bool // then nobody listens any more
+	done bool // the result is sent: nobody listens any more
+}
+
+func (h *holder) send(m holderMessage) error {
+	if h.done {
+		return nil
+	}
+	h.done = m.Result != nil
+	text, err := json.Marshal(m)
+	if err == nil {
+		err = unix.Sendto(holderSocket, text, unix.MSG_NOSIGNAL, nil)
+	}
+	return err
 }
 
 func hold(*term.Printer) error {
-	if kind, err := unix.GetsockoptInt(holderSocket, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_STREAM {
+	kind, err := unix.GetsockoptInt(holderSocket, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil || kind != unix.SOCK_STREAM {
 		return usageError{fmt.Errorf("%s is started by golock acquire only", HolderName)}
 	}
 	unix.CloseOnExec(holderSocket)
@@ -39,61 +118,163 @@ func hold(*term.Printer) error {
 	}
 	_ = unix.SetNonblock(holderSocket, true)
 	h := &holder{}
+	r := resultOf(h.hold(request))
+	return h.send(holderMessage{Result: &r})
+}
+
+// hold takes the slot and keeps it.
+func (h *holder) hold(request holderRequest) runner.Outcome {
 	relay, err := signals.NewRelay(false)
 	if err != nil {
-		return h.sendResult(runner.Outcome{Kind: runner.Refused, Err: err})
+		return runner.Outcome{Kind: runner.Refused, Err: err}
 	}
 	relay.Catch()
 	store, err := open.Store(request.Address)
 	if err != nil {
-		return h.sendResult(runner.Outcome{Kind: runner.Refused, Err: err})
+		return runner.Outcome{Kind: runner.Refused, Err: err}
 	}
 	keep := &runner.Holder{
 		Run: &runner.Run{
-			Store: store, Address: request.Address, Request: request.Request, Jitter: request.Jitter, Wait: request.Wait, Relay: relay,
-			Sockets: socketDir, Log: h.log, Say: h.say,
+			Store: store, Address: request.Address, Request: request.Request,
+			Jitter: request.Jitter, Wait: request.Wait, Relay: relay, Sockets: socketDir,
+			Log: func(warn bool, message string, pairs ...any) {
+				m := holderMessage{Warn: warn, Log: message}
+				for _, p := range pairs {
+					m.Pairs = append(m.Pairs, fmt.Sprint(term.LogValue(p)))
+				}
+				_ = h.send(m)
+			},
+			Say: func(message string) { _ = h.send(holderMessage{Say: message}) },
 			Waits: request.Pace.Waits(func(w *runner.Waiting, line bool) {
-				_ = h.send(holderMessage{Waits: w, Line: line, Over: w == nil})
+				if w != nil {
+					_ = h.send(holderMessage{Waits: w, Line: line})
+				}
 			}),
 		},
 		Process: holderProcess, Caller: holderSocket,
-		Granted: func(g locks.Grant) error {
-			h.granted = true
-			return h.send(holderMessage{Result: &result{ID: g.Ref.String()}})
-		},
+		Granted: func(g locks.Grant) error { return h.send(holderMessage{Result: &result{ID: g.Ref.String()}}) },
 	}
-	if o := keep.Do(); !h.granted {
-		return h.sendResult(o)
-	}
-	return nil
+	return keep.Do()
 }
 
-func (h *holder) send(m holderMessage) error {
-	text, err := json.Marshal(m)
-	if err == nil {
-		err = unix.Sendto(holderSocket, text, unix.MSG_NOSIGNAL, nil)
+// holderClient is golock acquire's end of the socket.
+type holderClient struct {
+	pid      int
+	socket   *os.File
+	messages chan holderMessage // closed when the holder has gone
+	progress func(w *runner.Waiting, line bool)
+}
+
+// abandonLimit bounds the wait for the end of a holder that nobody needs: its
+// place in the queue is gone then, or soon will be.
+const abandonLimit = 80 * time.Millisecond
+
+var errHolderGone = errors.New("the process that was to hold the slot has ended")
+
+func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
+	pace := out.PaceOf()
+	text, err := json.Marshal(holderRequest{a.run.Address, a.run.Request, a.run.Jitter, a.run.Wait, pace})
+	if err != nil {
+		return nil, err
 	}
-	return err
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socketpair: %w", err)
+	}
+	defer unix.Close(pair[1])
+	h := &holderClient{
+		socket: os.NewFile(uintptr(pair[0]), "holder"), messages: make(chan holderMessage, 1), progress: out.Progress(pace),
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	closeFilesOnExec()
+	a.run.Relay.AsCaller(func() {
+		argv := []string{HolderName, a.run.Request.Name, "for", strconv.Itoa(a.pid)}
+		h.pid, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
+			Dir: "/", Env: os.Environ(),
+			Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), uintptr(pair[1]), uintptr(a.process)},
+			Sys:   &syscall.SysProcAttr{Setsid: true},
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("starting the process that holds the slot from /proc/self/exe: %w", err)
+	}
+	if _, err := h.socket.Write(text); err != nil {
+		return nil, fmt.Errorf("%w: %w", errHolderGone, err)
+	}
+	go h.receive(a.run.Relay.Wake)
+	return h, nil
 }
 
-func (h *holder) sendResult(o runner.Outcome) error {
-	r := resultOf(o)
-	return h.send(holderMessage{Result: &r})
+// receive takes what the holder sends.
+func (h *holderClient) receive(wake func()) {
+	defer wake()
+	defer close(h.messages)
+	for from := json.NewDecoder(h.socket); ; wake() {
+		var m holderMessage
+		if from.Decode(&m) != nil {
+			return
+		}
+		h.messages <- m
+	}
 }
 
-func (h *holder) log(warn bool, message string, pairs ...any) {
-	if h.granted {
+// closeFilesOnExec makes all files but the standard ones close-on-exec: who waits
+// for the end of a pipe must not wait for the holder.
+func closeFilesOnExec() {
+	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
 	}
-	m := holderMessage{Warn: warn, Log: message}
-	for _, p := range pairs {
-		m.Pairs = append(m.Pairs, fmt.Sprint(term.LogValue(p)))
+	fds, _ := procfs.FDs(0) // before Linux 5.11
+	for _, fd := range fds {
+		if fd > 2 {
+			unix.CloseOnExec(fd)
+		}
 	}
-	_ = h.send(m)
 }
 
-func (h *holder) say(message string) {
-	if !h.granted {
-		_ = h.send(holderMessage{Say: message})
+// next prints what the holder has reported and gives the result; nil: it has not come.
+// It never waits.
+func (h *holderClient) next(run *runner.Run) (*result, error) {
+	for {
+		var m holderMessage
+		var ok bool
+		select {
+		case m, ok = <-h.messages:
+		default:
+			return nil, nil
+		}
+		switch {
+		case !ok:
+			return nil, errHolderGone
+		case m.Result != nil:
+			h.progress(nil, false)
+			return m.Result, nil
+		case m.Waits != nil:
+			h.progress(m.Waits, m.Line)
+		case m.Say != "":
+			run.Say(m.Say)
+		default:
+			run.Log(m.Warn, m.Log, m.Pairs...)
+		}
+	}
+}
+
+// confirm says that the ID is printed.
+func (h *holderClient) confirm() { _, _ = h.socket.Write([]byte{'\n'}) }
+
+// abandon says that nobody needs the slot, and waits a moment for the end of the
+// holder.
+func (h *holderClient) abandon() {
+	h.progress(nil, false)
+	_ = unix.Shutdown(int(h.socket.Fd()), unix.SHUT_WR)
+	for until := time.Now().Add(abandonLimit); time.Now().Before(until); {
+		if pid, err := syscall.Wait4(h.pid, nil, syscall.WNOHANG, nil); pid != 0 && err != syscall.EINTR {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }

@@ -84,7 +84,7 @@ func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 		l.stores = open.Locals()
 		return l, nil
 	}
-	store, err := openStore(v)
+	store, _, err := openStore(v)
 	if err != nil {
 		return nil, err
 	}
@@ -138,61 +138,56 @@ func (l *lister) list(ctx context.Context) ([]term.Row, error) {
 	return rows, failed
 }
 
-// answer is what the store said.
-type answer struct {
-	rows []term.Row
-	err  error
-}
-
-// loop is golock ls --watch: it asks until a signal ends it. INT, with which a
-// user ends it, gives the exit code 0. A question, which may take its time, has a
-// goroutine of its own.
+// loop is golock ls --watch: it shows the entries until a signal ends it. After INT,
+// with which a user ends it, the exit code is 0. watch has a goroutine of its own, for
+// the store or the terminal may block.
 func (l *lister) loop() error {
 	ctx, stop := untilStopped()
 	defer stop()
-	answers := make(chan answer, 1)
-	for {
-		asked := time.Now()
-		go func() { answers <- l.ask(ctx) }()
-		select {
-		case <-ctx.Done():
-		case a := <-answers:
-			if ctx.Err() != nil {
-				break
-			}
-			if a.err != nil && codeOf(a.err) != exitUnavailable { // there is no point in going on
-				return a.err
-			}
-			if err := printOut(l.Show(a.rows, a.err)); err != nil {
-				return err
-			}
-			pause := l.Interval - time.Since(asked)
-			if pause < 0 { // a slow store is not asked without a pause
-				pause = l.Interval
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
-			}
+	ended := make(chan error, 1)
+	go func() { ended <- l.watch(ctx) }()
+	select {
+	case err := <-ended:
+		if ctx.Err() == nil {
+			return err
 		}
-		if ctx.Err() != nil {
-			if err := context.Cause(ctx); !errors.Is(err, exitError{code: exitSignal + int(syscall.SIGINT)}) {
-				return err
-			}
-			return nil
-		}
+	case <-ctx.Done():
 	}
+	if err := context.Cause(ctx); !errors.Is(err, exitError{code: exitSignal + int(syscall.SIGINT)}) {
+		return err
+	}
+	return nil
 }
 
-// ask asks the store once. A panic is an answer too.
-func (l *lister) ask(ctx context.Context) (a answer) {
+// watch asks and shows until ctx ends or there is no point in going on.
+func (l *lister) watch(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			a.err = locks.NewPanicError(v)
+			err = locks.NewPanicError(v)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, questionLimit)
-	defer cancel()
-	a.rows, a.err = l.list(ctx)
-	return a
+	for {
+		asked := time.Now()
+		limited, cancel := context.WithTimeout(ctx, questionLimit)
+		rows, failed := l.list(limited)
+		cancel()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if failed != nil && codeOf(failed) != exitUnavailable {
+			return failed
+		}
+		if err := printOut(l.Show(rows, failed)); err != nil {
+			return err
+		}
+		pause := l.Interval - time.Since(asked)
+		if pause < 0 { // a slow store is not asked without a pause
+			pause = l.Interval
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
 }

@@ -5,7 +5,7 @@ package cli
 import (
 	_ "embed"
 	"fmt"
-	"slices"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -96,8 +96,7 @@ const sampleTail = `
 func sample(app *kong.Application) string {
 	var b strings.Builder
 	b.WriteString(sampleHead)
-	run := commandsOf(app)[slices.IndexFunc(commandsOf(app), func(c *kong.Node) bool { return c.Name == "run" })]
-	for _, f := range flagsOf(run) {
+	for _, f := range flagsOf(commandNamed(app, "run")) {
 		if f.Name == "help" || f.Tag.Has("file") {
 			continue
 		}
@@ -172,12 +171,5 @@ func paragraphs(b *strings.Builder, text string) {
 // roff writes text so that groff shows it as it is.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(text)
-	var lines []string
-	for line := range strings.SplitSeq(text, "\n") {
-		if strings.HasPrefix(strings.TrimLeft(line, " "), ".") {
-			line = `\&` + line
-		}
-		lines = append(lines, line)
-	}
-	return strings.Join(lines, "\n")
+	return regexp.MustCompile(`(?m)^ *\.`).ReplaceAllString(text, `\&$0`)
 }

@@ -3,12 +3,18 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golock/cli/term"
@@ -17,7 +23,7 @@ import (
 
 type reportCommand struct {
 	Textfile textFlag   `name:"textfile" placeholder:"FILE" help:"Replace FILE, in one step, instead of printing: for node_exporter's textfile collector."`
-	Reports  []textFlag `arg:"" optional:"" name:"reports" sep:"none" help:"Files that --report has written, in any order."`
+	Reports  []textFlag `arg:"" optional:"" name:"reports" sep:"none" placeholder:"FILE" help:"Files that --report has written, in any order."`
 }
 
 func (*reportCommand) Help() string {
@@ -61,72 +67,55 @@ func (c *reportCommand) run(out *term.Printer) error {
 	return nil
 }
 
+// longestLine is more than a line of --report can have: a command has at most
+// 2 MiB, and JSON makes it at most six times as long.
+const longestLine = 16 << 20
+
 // read adds the lines of a report. It calls bad for a malformed line and goes on:
 // the last one may be incomplete.
 func (m metrics) read(from io.Reader, bad func(line int, err error)) error {
 	lines := bufio.NewReader(from)
 	for n := 1; ; n++ {
-		text, err := readLine(lines)
-		if err == errLongLine {
-			bad(n, err)
-			continue
+		text, tooLong, err := readLine(lines)
+		if err != nil && err != io.EOF {
+			return err
 		}
-		if len(bytes.TrimSpace(text)) > 0 {
-			var line reportLine
-			if problem := line.parse(text); problem != nil {
+		var line reportLine
+		if tooLong {
+			bad(n, errors.New("longer than 16 MiB"))
+		} else if len(bytes.TrimSpace(text)) > 0 {
+			if end, problem := line.parse(text); problem != nil {
 				bad(n, problem)
 			} else {
-				m.add(&line)
+				m.add(&line, end)
 			}
 		}
 		if err == io.EOF {
 			return nil
 		}
-		if err != nil {
-			return err
-		}
 	}
 }
 
-// longestLine is more than a line of --report can have: a command has at most
-// 2 MiB, and JSON makes it at most six times as long.
-const longestLine = 16 << 20
-
-var errLongLine = errors.New("longer than 16 MiB")
-
-// readLine reads a line, and drops one that is too long.
-func readLine(from *bufio.Reader) (line []byte, err error) {
-	long := false
-	for {
-		part, err := from.ReadSlice('\n')
-		if long = long || len(line)+len(part) > longestLine; long {
-			line = nil
-		} else {
+// readLine reads a line, and drops one that is too long. The last one ends with io.EOF.
+func readLine(from *bufio.Reader) (line []byte, tooLong bool, err error) {
+	for err = bufio.ErrBufferFull; err == bufio.ErrBufferFull; {
+		var part []byte
+		part, err = from.ReadSlice('\n')
+		if tooLong = tooLong || len(line)+len(part) > longestLine; !tooLong {
 			line = append(line, part...)
 		}
-		switch {
-		case err == bufio.ErrBufferFull:
-		case long && err == nil:
-			return nil, errLongLine
-		default:
-			return line, err
-		}
 	}
+	return line, tooLong, err
 }
 
-func (l *reportLine) parse(text []byte) error {
+// parse gives the end of the run, in seconds since 1970.
+func (l *reportLine) parse(text []byte) (end float64, err error) {
 	if err := json.Unmarshal(text, l); err != nil {
-		return err
+		return 0, err
 	}
 	if locks.CheckName(l.Name) != nil || l.Outcome == "" {
-		return errors.New("no name or no outcome")
+		return 0, errors.New("no name or no outcome")
 	}
-	_, err := l.end()
-	return err
-}
-
-// end is when the run ended.
-func (l *reportLine) end() (float64, error) {
 	since, err := time.Parse(time.RFC3339Nano, l.Since)
 	if err != nil {
 		return 0, fmt.Errorf("since: %w", err)
@@ -136,25 +125,138 @@ func (l *reportLine) end() (float64, error) {
 
 // replaceFile replaces a file in one step. The temporary file does not end in
 // .prom, so that node_exporter ignores it.
-func replaceFile(path string, content []byte) (err error) {
+func replaceFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
 	_, err = f.Write(content)
-	if err == nil {
-		err = f.Chmod(0o644) // another user reads it
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
+	err = cmp.Or(err, f.Chmod(0o644), f.Close()) // another user reads it
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
 	return err
+}
+
+// metrics are the sums of reports, by lock.
+type metrics map[lockLabels]*lockMetrics
+
+// lockLabels name a lock. The scraper adds the host.
+type lockLabels struct{ name, store string }
+
+func (l lockLabels) String() string {
+	return fmt.Sprintf(`name="%s",store="%s"`, escaped(l.name), escaped(l.store))
+}
+
+// escaped gives the value of a label.
+func escaped(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(text, "\ufffd"))
+}
+
+// lockMetrics sums up the runs of one lock.
+type lockMetrics struct {
+	outcomes            map[string]int
+	failed, waited, ran float64 // of all runs; times are seconds
+
+	attempt lastRun // that asked for a slot
+	started lastRun // whose command was started
+	success lastRun // whose command was started and whose exit code was 0
+}
+
+// lastRun is a run and its end, in seconds since 1970; all is NaN if there was none.
+type lastRun struct{ end, waited, ran, exitCode float64 }
+
+func (l *lastRun) update(r lastRun) {
+	if !(r.end < l.end) { // NaN is not less
+		*l = r
+	}
+}
+
+func (m metrics) add(line *reportLine, end float64) {
+	key := lockLabels{line.Name, line.Store}
+	of := m[key]
+	if of == nil {
+		none := lastRun{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+		of = &lockMetrics{outcomes: map[string]int{}, attempt: none, started: none, success: none}
+		m[key] = of
+	}
+	of.outcomes[line.Outcome]++
+	of.waited += line.Waited
+	of.ran += line.Ran
+	if line.ExitCode != 0 {
+		of.failed++
+	}
+	run := lastRun{end, line.Waited, line.Ran, float64(line.ExitCode)}
+	of.attempt.update(run)
+	if line.Ran > 0 {
+		of.started.update(run)
+	}
+	if line.Ran > 0 && line.ExitCode == 0 {
+		of.success.update(run)
+	}
+}
+
+// family is one metric; a value of NaN is left out.
+type family struct {
+	name, help string
+	value      func(of *lockMetrics) float64
+}
+
+func families() []family {
+	return []family{
+		{"golock_failures_total", "Runs that ended with an exit code other than 0.",
+			func(of *lockMetrics) float64 { return of.failed }},
+		{"golock_waited_seconds_total", "Time spent waiting for a slot, or until the waiting was given up.",
+			func(of *lockMetrics) float64 { return of.waited }},
+		{"golock_ran_seconds_total", "Time for which commands ran.",
+			func(of *lockMetrics) float64 { return of.ran }},
+		{"golock_last_attempt_timestamp_seconds", "End of the last run that asked for a slot, whatever its outcome.",
+			func(of *lockMetrics) float64 { return of.attempt.end }},
+		{"golock_last_attempt_exit_code", "Exit code of the last run that asked for a slot.",
+			func(of *lockMetrics) float64 { return of.attempt.exitCode }},
+		{"golock_last_run_timestamp_seconds", "End of the last run whose command was started.",
+			func(of *lockMetrics) float64 { return of.started.end }},
+		{"golock_last_run_waited_seconds", "Time that the last run whose command was started waited for its slot.",
+			func(of *lockMetrics) float64 { return of.started.waited }},
+		{"golock_last_run_duration_seconds", "Time for which the last command ran.",
+			func(of *lockMetrics) float64 { return of.started.ran }},
+		{"golock_last_run_exit_code", "Exit code of the last run whose command was started.",
+			func(of *lockMetrics) float64 { return of.started.exitCode }},
+		{"golock_last_success_timestamp_seconds", "End of the last run whose command was started and whose exit code was 0.",
+			func(of *lockMetrics) float64 { return of.success.end }},
+	}
+}
+
+// write writes Prometheus' text format, version 0.0.4, without timestamps.
+func (m metrics) write(to io.Writer) {
+	keys := slices.SortedFunc(maps.Keys(m), func(a, b lockLabels) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.store, b.store))
+	})
+	if len(keys) == 0 {
+		return
+	}
+	fmt.Fprintf(to, "# HELP golock_runs_total Runs that asked for a slot, by outcome.\n# TYPE golock_runs_total counter\n")
+	for _, key := range keys {
+		for _, outcome := range slices.Sorted(maps.Keys(m[key].outcomes)) {
+			fmt.Fprintf(to, "golock_runs_total{%s,outcome=\"%s\"} %d\n", key, escaped(outcome), m[key].outcomes[outcome])
+		}
+	}
+	for _, f := range families() {
+		kind := "gauge"
+		if strings.HasSuffix(f.name, "_total") {
+			kind = "counter"
+		}
+		var samples strings.Builder
+		for _, key := range keys {
+			if value := f.value(m[key]); !math.IsNaN(value) {
+				fmt.Fprintf(&samples, "%s{%s} %s\n", f.name, key, strconv.FormatFloat(value, 'f', -1, 64))
+			}
+		}
+		if samples.Len() > 0 {
+			fmt.Fprintf(to, "# HELP %s %s\n# TYPE %s %s\n%s", f.name, f.help, f.name, kind, &samples)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +12,6 @@ import (
 	"golock/cli/term"
 	"golock/config"
 	"golock/internal/eintr"
-	"golock/locks"
 	"golock/runner"
 	"golock/signals"
 )
@@ -31,7 +31,8 @@ func openReportFile(v *config.Values) (*reportFile, error) {
 	if path == "" {
 		return nil, nil
 	}
-	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK |
+		unix.O_NOCTTY
 	fd, err := eintr.Get(func() (int, error) { return unix.Open(path, flags, 0o666) })
 	var st unix.Stat_t
 	switch {
@@ -67,18 +68,21 @@ type reportLine struct {
 
 func outcomeWord(k runner.Kind) string {
 	return map[runner.Kind]string{
-		runner.Ended: "ended", runner.TimedOut: "time-limit", runner.NotFound: "not-found", runner.NotExecutable: "not-executable",
-		runner.Busy: "busy", runner.Interrupted: "interrupted", runner.Lost: "lost", runner.Refused: "refused", runner.Fault: "fault",
+		runner.Ended: "ended", runner.TimedOut: "time-limit", runner.NotFound: "not-found", runner.Fault: "fault",
+		runner.NotExecutable: "not-executable", runner.Busy: "busy", runner.Interrupted: "interrupted",
+		runner.Lost: "lost", runner.Refused: "refused",
 	}[k]
 }
 
-// append writes the line of a run; code is golock's exit code.
+// append writes the line of a run; code is golock's exit code. It appends in one call:
+// the kernel keeps lines of several writers whole. Of a line that the disk has no room
+// for a part may stay: to remove it could remove what another run has appended since.
 func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
 	line := reportLine{
-		Name: run.Request.Name, Store: run.Store.URL(), ID: run.Request.Ref.String(),
+		Name: run.Request.Name, Store: run.Store.URL(), ID: cmp.Or(o.Grant.Ref, run.Request.Ref).String(),
 		Since: o.Began.Format(time.RFC3339Nano), Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
-		ExitCode: code, Outcome: outcomeWord(o.Kind), Slots: o.Grant.Slots, Fence: o.Grant.Fence, Unlocked: o.Unlocked,
-		PID: os.Getpid(), Command: run.Argv,
+		ExitCode: code, Outcome: outcomeWord(o.Kind), Slots: append([]int{}, o.Grant.Slots...), Fence: o.Grant.Fence,
+		Unlocked: o.Unlocked, PID: os.Getpid(), Command: run.Argv,
 	}
 	line.Host, _ = os.Hostname()
 	line.User, _ = term.UserName(os.Geteuid())
@@ -88,25 +92,13 @@ func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
 	case o.Ran > 0 && o.Status.Signaled():
 		line.Signal = signals.Name(o.Status.Signal())
 	}
-	if o.Grant.Ref != (locks.Ref{}) {
-		line.ID = o.Grant.Ref.String()
+	text := term.JSONText(line, "")
+	n, err := eintr.Get(func() (int, error) { return unix.Write(r.fd, []byte(text)) })
+	if err == nil && n < len(text) {
+		err = io.ErrShortWrite
 	}
-	if line.Slots == nil {
-		line.Slots = []int{}
-	}
-	if err := r.write([]byte(term.JSON(line) + "\n")); err != nil {
+	if err != nil {
 		return fmt.Errorf("the report could not be written to %s: %w", r.path, err)
 	}
 	return nil
-}
-
-// write appends in one call: the kernel keeps lines of several writers whole. Of a
-// line that the disk has no room for a part may stay: to remove it could remove
-// what another run has appended since.
-func (r *reportFile) write(line []byte) error {
-	n, err := eintr.Get(func() (int, error) { return unix.Write(r.fd, line) })
-	if err == nil && n < len(line) {
-		err = io.ErrShortWrite
-	}
-	return err
 }

@@ -229,7 +229,7 @@ func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
 		switch {
 		case !ok:
 		case source.FromFlag() && exec.FromFlag():
-			v.Fail(key, "cannot be combined with --exec: no golock stays to see to it")
+			v.Fail(key, "cannot be combined with --exec: no golock process stays")
 			return
 		case source.FromFlag():
 			out.Step("ignored: a flag needs a golock that stays", "setting", exec.String())

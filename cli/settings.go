@@ -59,16 +59,18 @@ func checkVariables(all []config.Setting) error {
 }
 
 // openStore opens the store that the settings name, unless one that was read before
-// is wrong.
-func openStore(v *config.Values) (locks.Store, error) {
+// is wrong. The address is read once: a file may change in between.
+func openStore(v *config.Values) (store locks.Store, a address, err error) {
 	if v.Err() != nil {
-		return nil, v.Err()
+		return nil, a, v.Err()
 	}
-	address, err := readAddress(v)
-	if err != nil {
-		return nil, err
+	if a, err = readAddress(v); err != nil {
+		return nil, a, err
 	}
-	return address.open(v)
+	if store, err = open.Store(a.url); err != nil {
+		err = v.Errorf(a.key, "%v", err)
+	}
+	return store, a, err
 }
 
 // address is the URL of a store.
@@ -76,16 +78,6 @@ type address struct {
 	url     string
 	key     string // of the setting that names it
 	exposed string // a file with a password in it that others can read
-}
-
-// open opens the store. Who also needs the URL reads the address once: a file may
-// change in between.
-func (a address) open(v *config.Values) (locks.Store, error) {
-	store, err := open.Store(a.url)
-	if err != nil {
-		return nil, v.Errorf(a.key, "%v", err)
-	}
-	return store, nil
 }
 
 // readAddress finds the URL of the store that the settings name.

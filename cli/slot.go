@@ -19,14 +19,11 @@ const leastTTL = time.Second
 // readSlot reads which slot is wanted, for run.Argv. It fills run and gives the
 // exit code for a conflict.
 func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCode int, err error) {
-	address, err := readAddress(v)
+	store, address, err := openStore(v)
 	if err != nil {
 		return 0, err
 	}
-	if run.Store, err = address.open(v); err != nil {
-		return 0, err
-	}
-	if run.Address = address.url; address.exposed != "" {
+	if run.Store, run.Address = store, address.url; address.exposed != "" {
 		out.Warn(address.exposed + " has the store's password, and other users can read it")
 	}
 	if v.Bool("require-networked") && locks.KindOf(run.Store) != locks.LeaseQueue {

@@ -136,9 +136,9 @@ func Resolve(settings []Setting, from Layers) (*Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name, ok := v.text(NameKey); ok {
+	if _, ok := v.Given(NameKey); ok {
 		for _, f := range files {
-			v.add(f.locks[name].get)
+			v.add(f.locks[v.Text(NameKey)].get)
 		}
 	}
 	for _, f := range files {
@@ -188,12 +188,12 @@ func (v *Values) add(get func(Setting) (value, bool)) {
 
 // load reads the files that apply, the strongest first.
 func (v *Values) load(files Files) (all []*file, err error) {
-	path, explicit := v.text(ConfigKey)
-	paths := []string{path}
+	source, explicit := v.Given(ConfigKey)
+	paths := []string{v.Text(ConfigKey)}
 	switch {
-	case explicit && path == "":
+	case explicit && paths[0] == "":
 		return nil, v.Errorf(ConfigKey, "names no file")
-	case explicit && path == "/dev/null": // the usual way to say: no file
+	case explicit && paths[0] == "/dev/null": // the usual way to say: no file
 		return nil, nil
 	case !explicit:
 		if paths, err = files.Paths(); err != nil {
@@ -204,7 +204,7 @@ func (v *Values) load(files Files) (all []*file, err error) {
 		data, _, err := files.Read(path)
 		switch {
 		case isMissing(err) && explicit:
-			return nil, &Error{Source{File: path}, fmt.Sprintf("there is no such file, though %s names it", v.source(ConfigKey))}
+			return nil, &Error{Source{File: path}, fmt.Sprintf("there is no such file, though %s names it", source)}
 		case isMissing(err):
 			continue
 		case err != nil && !explicit && path != files.System && isHidden(path):

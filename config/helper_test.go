@@ -11,6 +11,11 @@ import (
 	"golock/test/testkit"
 )
 
+func TestMain(m *testing.M) {
+	testkit.SetDefaults()
+	os.Exit(m.Run())
+}
+
 // settings has one row of every kind, a group of three, and the two keys that
 // the package knows.
 var settings = []config.Setting{
@@ -65,13 +70,14 @@ type (
 	env   = map[string]string
 )
 
-func (e envLookup) lookup(name string) (string, bool) { text, ok := e[name]; return text, ok }
-
-type envLookup env
-
 // resolve asks with those flags, name=value variables and the host's files.
 func (h host) resolve(f flags, e env) (*config.Values, error) {
-	return config.Resolve(settings, config.Layers{Flags: f, Lookup: envLookup(e).lookup, Files: h.files})
+	return h.resolveOf(settings, f, e)
+}
+
+func (h host) resolveOf(all []config.Setting, f flags, e env) (*config.Values, error) {
+	lookup := func(name string) (string, bool) { text, ok := e[name]; return text, ok }
+	return config.Resolve(all, config.Layers{Flags: f, Lookup: lookup, Files: h.files})
 }
 
 func (h host) mustResolve(f flags, e env) *config.Values {

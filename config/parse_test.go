@@ -1,7 +1,9 @@
 package config_test
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -216,25 +218,31 @@ func TestWrongTypesDoNotShowValues(t *testing.T) {
 	}
 }
 
-// Line numbers are looked for only when somebody asks for them.
-func BenchmarkLargestFile(b *testing.B) {
-	h := newHost(b)
-	var text strings.Builder
-	for i := 0; text.Len() < 1<<20-50; i++ {
-		fmt.Fprintf(&text, "[lock.%d]\nmax = 1\n", i)
+// What is refused is refused with file and line, and no file makes golock panic.
+func FuzzFile(f *testing.F) {
+	for _, s := range []string{
+		"[defaults]\nstore = 'local'\nmax = 3\nwait = 0.5\ntree = true\nok-exit = [1, 'x']\n[lock.\"a.b\"]\nsignal = 9\n",
+		"lock = { a = { max = 1 }, b.wait = '2d' }\n", "[lock]\na.max = 1\na.wait = 1\n[lock.b]\nmax=2\n", "[lock.a]\n[lock]\n[defaults]\n",
+		"defaults.max = 1\n[defaults]\n", "[lock.a.b]\n", "max = '''\n", "[[lock]]\n", "[defaults]\nmax = 1\r\nmax = 2\r\n", "\xef\xbb\xbf[defaults]\n",
+		"lock.a = {max = 1,\n\n wait = 2,}\nlock.a.signal = 'X'\n", "#", "[", "[defaults]\nwait = 1979-05-27\n", "[lock]\n'' = {}\n[lock.'']\n",
+	} {
+		f.Add(s)
 	}
-	write(b, h.system, text.String())
-	for b.Loop() {
-		h.mustResolve(nil, nil)
-	}
-}
-
-// What every run on a machine without files pays.
-func BenchmarkNoFiles(b *testing.B) {
-	files := config.HostFiles()
-	for b.Loop() {
-		if _, err := config.Resolve(settings, config.Layers{Flags: flags{"max": {"3"}}, Lookup: envLookup{}.lookup, Files: files}); err != nil {
-			b.Fatal(err)
+	h := newHost(f) // one for all: directories are slow
+	f.Fuzz(func(t *testing.T, text string) {
+		h.t = t
+		write(t, h.system, text)
+		_, err := h.resolve(nil, nil)
+		if err == nil || len(text) > 1<<20 {
+			return
 		}
-	}
+		var e *config.Error
+		place := regexp.QuoteMeta(h.system) + `:[1-9][0-9]*: .`
+		if !errors.As(err, &e) || !regexp.MustCompile(place).MatchString(err.Error()) {
+			t.Fatalf("error without file and line: %v", err)
+		}
+		if e.Source.Line() > 1+strings.Count(text, "\n") {
+			t.Fatalf("no such line: %v", err)
+		}
+	})
 }

@@ -50,6 +50,7 @@ func (h host) given(keys [sources][]string) (flags, env) {
 
 var three = []config.Setting{
 	{Key: "name", Env: "ENV_name", NotInFile: true},
+	{Key: "config", NotInFile: true},
 	{Key: "a", Env: "ENV_a", Kind: config.Word, Group: "ab"},
 	{Key: "b", Env: "ENV_b", Kind: config.Word, Group: "ab"},
 	{Key: "c", Env: "ENV_c", Kind: config.Word, Default: "nobody"},
@@ -60,8 +61,8 @@ func TestPrecedenceProperty(t *testing.T) {
 	h := newHost(t)
 	rapid.Check(t, func(t *rapid.T) {
 		table := slices.Clone(three)
-		for i := range table[1:] {
-			table[1+i].Group = rapid.SampledFrom([]string{"", "one", "two"}).Draw(t, "group")
+		for i := range table[2:] {
+			table[2+i].Group = rapid.SampledFrom([]string{"", "one", "two"}).Draw(t, "group")
 		}
 		var keys [sources][]string
 		for s := range sources {
@@ -77,7 +78,7 @@ func TestPrecedenceProperty(t *testing.T) {
 		want, closed := map[string]string{"c": "nobody"}, map[string]bool{}
 		for s := range sources {
 			var seen []string
-			for _, row := range table[1:] {
+			for _, row := range table[2:] {
 				group := "alone " + row.Key
 				if row.Group != "" {
 					group = row.Group
@@ -93,7 +94,7 @@ func TestPrecedenceProperty(t *testing.T) {
 		}
 
 		f, e := h.given(keys)
-		v, err := config.Resolve(table, config.Layers{Flags: f, Lookup: envLookup(e).lookup, Files: h.files})
+		v, err := h.resolveOf(table, f, e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,36 +104,4 @@ func TestPrecedenceProperty(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The group rule as a user meets it.
-func TestAlternatives(t *testing.T) {
-	for _, c := range []struct {
-		name                  string
-		f                     flags
-		e                     env
-		file                  string
-		max, shared, wait, no string
-	}{
-		{name: "flag hides variable", f: flags{"shared": {"true"}}, e: env{"GOLOCK_MAX": "3"}, shared: "--shared"},
-		{name: "variable hides file", e: env{"GOLOCK_MAX": "3"}, file: "[defaults]\nshared = true", max: "GOLOCK_MAX"},
-		{name: "empty variable hides nothing", e: env{"GOLOCK_MAX": ""}, file: "[defaults]\nshared = true", shared: "FILE:2: shared"},
-		{name: "false hides, too", f: flags{"shared": {"false"}}, e: env{"GOLOCK_MAX": "3"}, shared: "--shared"},
-		{name: "lock hides defaults", f: flags{"name": {"x"}}, file: "[defaults]\nmax = 3\n[lock.x]\nshared = true", shared: "FILE:4: shared"},
-		{name: "one table contradicts itself", file: "[defaults]\nmax = 3\nshared = true", max: "FILE:2: max", shared: "FILE:3: shared"},
-		{name: "flags contradict each other", f: flags{"max": {"1"}, "shared": {"true"}}, max: "--max", shared: "--shared"},
-		{name: "other groups are untouched", f: flags{"shared": {"true"}}, file: "[defaults]\nmax = 1\nwait = 3", shared: "--shared", wait: "FILE:3: wait"},
-		{name: "no-wait hides wait", f: flags{"no-wait": {"true"}}, e: env{"GOLOCK_WAIT": "3"}, no: "--no-wait"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			h := newHost(t)
-			write(t, h.user, c.file)
-			v := h.mustResolve(c.f, c.e)
-			for key, want := range map[string]string{"max": c.max, "shared": c.shared, "wait": c.wait, "no-wait": c.no} {
-				if want = strings.Replace(want, "FILE", h.user, 1); source(v, key) != want {
-					t.Errorf("%s is from %q, want %q", key, source(v, key), want)
-				}
-			}
-		})
-	}
 }

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
-// Values is the outcome of Resolve. Its methods take the key of a setting and
-// panic for a key that nobody declared. Who reads a wrong value gets a zero; Err
-// gives the first mistake.
+// Values is the outcome of Resolve. Its methods take the key of a setting and panic for
+// a key that is not declared. A wrong value reads as zero; Err gives the first mistake.
 type Values struct {
 	settings []Setting
 	found    []value // parallel to settings; without texts: nobody gave it
@@ -32,16 +33,6 @@ func (v *Values) index(key string) int {
 	return i
 }
 
-// text gives what somebody gave. The settings of Resolve itself may be undeclared.
-func (v *Values) text(key string) (string, bool) {
-	for i, s := range v.settings {
-		if s.Key == key && v.found[i].texts != nil {
-			return v.found[i].last(), true
-		}
-	}
-	return "", false
-}
-
 // last is the text that counts; a list from a file can be empty.
 func (f value) last() string {
 	if len(f.texts) == 0 {
@@ -53,10 +44,14 @@ func (f value) last() string {
 // Notes tells what was skipped and may surprise the user.
 func (v *Values) Notes() []string { return v.notes }
 
-// Given reports whether somebody gave the setting, and who.
+// Given reports whether somebody gave the setting, and who. If nobody did, the source is
+// the flag that could give it.
 func (v *Values) Given(key string) (Source, bool) {
 	found := v.found[v.index(key)]
-	return found.source, found.texts != nil
+	if found.texts == nil {
+		return Source{Key: key}, false
+	}
+	return found.source, true
 }
 
 // Text gives a setting as it was written.
@@ -108,7 +103,8 @@ func (v *Values) List(key string) []string { return slices.Clone(v.found[v.index
 
 // Errorf makes an *Error about a setting. If nobody gave it, the flag is named.
 func (v *Values) Errorf(key, format string, args ...any) error {
-	return &Error{v.source(key), fmt.Sprintf(format, args...)}
+	source, _ := v.Given(key)
+	return &Error{source, fmt.Sprintf(format, args...)}
 }
 
 // Err is the first mistake, nil if there is none.
@@ -124,9 +120,67 @@ func (v *Values) Reject(err error) {
 	}
 }
 
-func (v *Values) source(key string) Source {
-	if source, ok := v.Given(key); ok {
-		return source
+// ParseInt reads a decimal integer from low to high. It knows no plus sign, no
+// other base and no underscores.
+func ParseInt(text string, low, high int) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || text[0] == '+' || n < low || n > high {
+		switch {
+		case high >= math.MaxInt32 && low <= math.MinInt32:
+			return 0, fmt.Errorf("%q is not an integer", text)
+		case high >= math.MaxInt32: // the largest that all machines count to
+			return 0, fmt.Errorf("%q is not an integer of %d or more", text, low)
+		}
+		return 0, fmt.Errorf("%q is not an integer from %d to %d", text, low, high)
 	}
-	return Source{Key: key}
+	return n, nil
+}
+
+const numerals = "0123456789."
+
+// ParseDuration reads a duration of zero or more: seconds ("10", "0.5"), Go's
+// form ("1m30s") or that with days ("1d12h"), without signs and exponents.
+// Fractions of a nanosecond are cut off.
+func ParseDuration(text string) (time.Duration, error) {
+	rest := text
+	if strings.Trim(text, numerals) == "" {
+		rest += "s" // makes the empty text malformed, too
+	}
+	var sum time.Duration
+	for rest != "" {
+		unit := strings.TrimLeft(rest, numerals)
+		number := rest[:len(rest)-len(unit)]
+		if i := strings.IndexAny(unit, numerals); i >= 0 {
+			unit = unit[:i]
+		}
+		rest = rest[len(number)+len(unit):]
+		if strings.Trim(number, ".") == "" || strings.Count(number, ".") > 1 || !isUnit(unit) {
+			return 0, fmt.Errorf("%q is not a duration: write seconds (10, 0.5), units (1m30s, 500ms) or days (2d, 1d12h)", text)
+		}
+		part, ok := multiply(number, unit)
+		if !ok || part > math.MaxInt64-sum {
+			return 0, fmt.Errorf("%q is too long: the longest duration is 106751d", text)
+		}
+		sum += part
+	}
+	return sum, nil
+}
+
+func isUnit(unit string) bool {
+	switch unit {
+	case "d", "h", "m", "s", "ms", "us", "\u00b5s", "\u03bcs", "ns": // both micro signs, as in package time
+		return true
+	}
+	return false
+}
+
+// multiply fails only if the product is too large. Package time knows all units
+// but the day.
+func multiply(number, unit string) (time.Duration, bool) {
+	if unit != "d" {
+		d, err := time.ParseDuration(number + unit)
+		return d, err == nil
+	}
+	d, err := time.ParseDuration(number + "h")
+	return 24 * d, err == nil && d <= math.MaxInt64/24
 }

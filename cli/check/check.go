@@ -1,9 +1,8 @@
-// Package check is the strength test of a lock: many processes, some at a time,
-// each of which goes inside once, by way of the lock under test, and there adds
-// one to a counter that nothing else protects. What they note is judged
-// afterwards (judge.go): how many were inside at the same time, whether an
-// addition was lost, whether anybody was overtaken, and how long the lock took
-// from one to the next.
+// Package check is the strength test of a lock: many processes, some at a time, each
+// of which goes inside once, by way of the lock under test, and adds one to a counter
+// that nothing else protects. Their notes are judged afterwards (judge.go): how many
+// were inside at the same time, whether an addition was lost, whether anybody was
+// overtaken, and how long the lock took from one to the next.
 //
 // The lock is a command line that is put in front of a child's own (Tool). The
 // package knows no store and prints nothing.
@@ -27,7 +26,7 @@ type Tool struct {
 	Command func(child []string) []string
 	Env     []string
 
-	Golock  bool // it is golock: it tells in JSON when it waits, and ends with 0 if all is well
+	Golock  bool // it is golock: it logs in JSON when it waits, and ends with 0 if all is well
 	Ordered bool // first come, first served is promised
 }
 
@@ -35,52 +34,47 @@ type Tool struct {
 type Test struct {
 	Tool     Tool
 	Program  string // the path of this program, for the children
-	Dir      string // an empty directory for what they note
+	Dir      string // an empty directory for their notes
 	Loops    int    // how many children
 	Children int    // how many at a time
 	Limit    int    // how many may be inside at the same time
 	Kill     int    // how many of a hundred runs of the tool are killed
 
-	// Patience is how long nothing may happen at all.
-	Patience time.Duration
-
-	// Progress hears now and then how many runs have ended, of how many.
-	Progress func(done, of int)
+	Patience time.Duration      // a test in which nothing happens for so long ends
+	Progress func(done, of int) // is called now and then with the number of runs that have ended
 }
 
-// StartError says that no child ever got inside: the tool itself could not do
-// its work.
+// StartError says that no child ever got inside: the tool itself does not work.
 type StartError struct {
 	Code    int    // its exit code
-	Message string // the last it said; "" if nothing
+	Message string // the last that it printed; "": nothing
 }
 
 func (e *StartError) Error() string {
 	if e.Message == "" {
-		return fmt.Sprintf("the tool ended with exit code %d, without a word", e.Code)
+		return fmt.Sprintf("the tool ended with exit code %d and printed nothing", e.Code)
 	}
 	return e.Message
 }
 
 // What ends a test early, with a report.
 var (
-	errStalled  = errors.New("stalled")
-	errHopeless = errors.New("one run after the other fails")
+	errStalled = errors.New("stalled")
+	errFailing = errors.New("one run after the other fails")
 )
 
-// work is a test while it goes on.
+// work is a test while it runs.
 type work struct {
 	*Test
 	cancel context.CancelCauseFunc
 
 	mu       sync.Mutex
 	runs     []*run
-	next     int           // number of the next run
-	upTo     int           // its end
+	total    int           // how many runs there will be
 	done     int           // how many have ended
 	failed   int           // how many of the last ones failed, without a break
 	first    *run          // that failed
-	usual    time.Duration // how long a run takes
+	average  time.Duration // how long a run takes
 	lastDone time.Time
 }
 
@@ -97,8 +91,8 @@ func (t *Test) Do(ctx context.Context) (*Report, error) {
 	w := &work{Test: t, cancel: cancel, lastDone: began}
 	w.round(inner, t.Loops, t.Kill)
 	notes, err := readNotes(t.Dir)
-	// What the killed ones have not done is done by others: whoever was killed,
-	// the lock must be as good as before.
+	// Others do what the killed ones have not done: whoever was killed, the lock must
+	// be as good as before.
 	if missing := t.missing(w.runs, notes); err == nil && missing > 0 && inner.Err() == nil {
 		w.round(inner, missing, 0)
 		notes, err = readNotes(t.Dir)
@@ -117,7 +111,7 @@ func (t *Test) Do(ctx context.Context) (*Report, error) {
 	switch why {
 	case errStalled:
 		report.fault("nothing happened for %v: nobody got in, and nobody ended", t.Patience)
-	case errHopeless:
+	case errFailing:
 		report.fault("given up, as one run after the other failed")
 	}
 	report.Seconds = time.Since(began).Seconds()
@@ -126,7 +120,7 @@ func (t *Test) Do(ctx context.Context) (*Report, error) {
 }
 
 func (w *work) round(ctx context.Context, n, kill int) {
-	w.upTo = w.next + n
+	w.total += n
 	var workers sync.WaitGroup
 	for range min(w.Children, n) {
 		workers.Go(func() {
@@ -146,13 +140,13 @@ func (w *work) round(ctx context.Context, n, kill int) {
 	for {
 		select {
 		case <-over:
-			w.Progress(w.done, w.upTo)
+			w.Progress(w.done, w.total)
 			return
 		case <-tick.C:
 			w.mu.Lock()
 			done, idle := w.done, time.Since(w.lastDone)
 			w.mu.Unlock()
-			w.Progress(done, w.upTo)
+			w.Progress(done, w.total)
 			if idle > w.Patience {
 				w.cancel(errStalled)
 			}
@@ -160,20 +154,20 @@ func (w *work) round(ctx context.Context, n, kill int) {
 	}
 }
 
-// take gives the next run, nil if there is none. Of a hundred, kill are to be
-// killed, at any moment of their lives.
+// take gives the next run, nil if there is none. Of a hundred, kill will be killed, at
+// any moment of their lives.
 func (w *work) take(ctx context.Context, kill int) *run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.next == w.upTo || ctx.Err() != nil {
+	number := len(w.runs)
+	if number == w.total || ctx.Err() != nil {
 		return nil
 	}
-	doomed := rand.IntN(100) < kill
-	r := &run{tool: &w.Tool, number: w.next, child: w.child(w.next, doomed)}
-	if doomed {
-		r.doom = rand.N(w.usual + longestOfDoom)
+	toBeKilled := rand.IntN(100) < kill
+	r := &run{tool: &w.Tool, number: number, child: w.child(number, toBeKilled)}
+	if toBeKilled {
+		r.killAfter = rand.N(w.average + longestIfKilled)
 	}
-	w.next++
 	w.runs = append(w.runs, r)
 	return r
 }
@@ -186,7 +180,7 @@ func (w *work) ended(r *run) {
 	if r.killed || r.stopped {
 		return
 	}
-	w.usual += (time.Duration(r.ended-r.started) - w.usual) / 8
+	w.average += (time.Duration(r.ended-r.started) - w.average) / 8
 	if r.err == nil && r.code == 0 {
 		w.failed = 0
 		return
@@ -195,11 +189,12 @@ func (w *work) ended(r *run) {
 	if w.first == nil {
 		w.first = r
 	}
-	switch inside := hasNotes(w.Dir); {
-	case !inside && w.failed >= min(w.Children, w.upTo):
+	notes, err := os.Stat(w.Dir + "/" + recordFile)
+	switch inside := err == nil && notes.Size() > 0; {
+	case !inside && w.failed >= min(w.Children, w.total):
 		w.cancel(&StartError{Code: w.first.code, Message: w.first.message()})
 	case inside && w.Tool.Golock && w.failed >= 2*w.Children:
-		w.cancel(errHopeless)
+		w.cancel(errFailing)
 	}
 }
 
@@ -207,8 +202,6 @@ func (w *work) ended(r *run) {
 // nanoseconds.
 func now() int64 {
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return 0
-	}
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
 	return ts.Nano()
 }

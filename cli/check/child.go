@@ -1,6 +1,7 @@
 package check
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,50 +18,49 @@ const ChildName = "golock-check-child"
 
 // The files in the directory of a test.
 const (
-	recordFile  = "record"  // what the children note
-	insideFile  = "inside"  // who is inside: a locked byte each
+	recordFile  = "record"  // the notes of the children
+	insideFile  = "inside"  // each child inside has locked a byte
 	counterFile = "counter" // one for each slot
 )
 
-// slotBytes is where the bytes of the slots begin, behind those of the children.
+// slotBytes is where the bytes of the slots begin, after those of the children.
 const slotBytes = 1 << 40
 
-// How long a child stays between reading the counter and writing it, at most. One
-// whose tool is to be killed stays for longer: if the lock is free too early the
-// next one must find it still there. Of those every tenth, and of every hundred in a
-// row one more than may be inside, stay for so long that they meet there if nothing
-// keeps them apart: on a busy machine for twice as long as it took them to get there.
+// How long a child stays inside, at most. One whose tool will be killed stays longer:
+// if the lock is free too early, the next child must still find it there. Some stay
+// so long that they meet if nothing excludes them: every tenth of those to be killed,
+// and of every hundred in a row one more than the limit. On a busy machine that is
+// twice as long as the start of the child took.
 const (
-	longestStay   = time.Millisecond
-	longestOfDoom = 20 * time.Millisecond
-	meeting       = 50 * time.Millisecond
-	firstMeeting  = 4 * meeting // of the first of all: there may not be a hundred
-	longMeeting   = 2 * time.Second
-	meetEvery     = 100
-	doomMeetEvery = 10
+	longestStay     = time.Millisecond
+	longestIfKilled = 20 * time.Millisecond
+	meeting         = 50 * time.Millisecond
+	firstMeeting    = 4 * meeting // of the first children: there may not be a hundred
+	longestMeeting  = 2 * time.Second
+	meetEvery       = 100
+	killedMeetEvery = 10
 )
 
 // child is the command line of a child.
-func (t *Test) child(number int, doomed bool) []string {
+func (t *Test) child(number int, toBeKilled bool) []string {
 	stay := rand.N(longestStay)
 	switch {
 	case number <= t.Limit:
 		stay = firstMeeting
-	case number%meetEvery <= t.Limit, doomed && number%doomMeetEvery == 0:
+	case number%meetEvery <= t.Limit, toBeKilled && number%killedMeetEvery == 0:
 		stay = meeting
-	case doomed:
-		stay = rand.N(longestOfDoom)
+	case toBeKilled:
+		stay = rand.N(longestIfKilled)
 	}
-	return []string{t.Program, ChildName, t.Dir, strconv.Itoa(number), strconv.Itoa(t.Limit), strconv.FormatInt(int64(stay), 10), strconv.FormatInt(now(), 10)}
+	return []string{t.Program, ChildName, t.Dir, strconv.Itoa(number), strconv.Itoa(t.Limit),
+		strconv.FormatInt(int64(stay), 10), strconv.FormatInt(now(), 10)}
 }
 
-// Child is a child: it goes inside, adds one, and goes. Its arguments are what
-// follows ChildName.
+// Child is a child: it goes inside, adds one, and ends. args follow ChildName.
 //
-// That it is inside the kernel knows too: it has a byte of a file locked, which
-// is free in the moment in which it ends, whatever its end. So also of a child
-// that was killed nobody needs to guess how long it was there, and of any that
-// are inside together the last one to come sees all the others.
+// While it is inside it has a byte of a file locked, which the kernel frees however the
+// child ends. So nobody needs to guess how long a killed child was inside, and the last
+// of several that are inside together sees all the others.
 func Child(args []string) error {
 	n := note{begin: now(), slot: -1}
 	if len(args) != 5 {
@@ -74,13 +74,13 @@ func Child(args []string) error {
 		return err
 	}
 	if stay >= meeting {
-		stay = max(stay, min(2*time.Duration(n.begin-started), longMeeting))
+		stay = max(stay, min(2*time.Duration(n.begin-started), longestMeeting))
 	}
 	inside, err := unix.Open(dir+"/"+insideFile, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fmt.Errorf("open %s/%s: %w", dir, insideFile, err)
 	}
-	if taken, err := lockByte(inside, int64(n.number)); err != nil || !taken {
+	if locked, err := lockByte(inside, int64(n.number)); err != nil || !locked {
 		return fmt.Errorf("lock a byte of %s/%s: %w (set TMPDIR to a directory on a local file system)", dir, insideFile, err)
 	}
 	if n.others, err = lockedIn(inside, 0, slotBytes); err != nil {
@@ -89,38 +89,32 @@ func Child(args []string) error {
 	n.fence, _ = strconv.ParseInt(os.Getenv("GOLOCK_FENCE"), 10, 64)
 	if slot, err := strconv.Atoi(os.Getenv("GOLOCK_SLOT")); err == nil {
 		n.slot = slot
-		taken, err := lockByte(inside, slotBytes+int64(slot))
+		locked, err := lockByte(inside, slotBytes+int64(slot))
 		if err != nil {
 			return err
 		}
-		n.clash = !taken
+		n.clash = !locked
 	}
 	counter := counterOf(dir, n.slot, limit)
-	value := count{last: -1}
-	if counter != "" {
-		if value, err = readCount(counter); err != nil {
-			return err
-		}
+	if n.found, err = readCount(counter); err != nil {
+		return err
 	}
-	n.found = value
 	if err := n.append(dir); err != nil {
 		return err
 	}
 	time.Sleep(stay)
-	if counter != "" {
-		if err := writeCount(counter, count{value: value.value + 1, last: n.number}); err != nil {
-			return err
-		}
+	if err := writeCount(counter, count{value: n.found.value + 1, last: n.number}); err != nil {
+		return err
 	}
 	n.end = now()
 	if err := n.append(dir); err != nil {
 		return err
 	}
-	return unix.Close(inside) // before the process ends, which takes its time
+	return unix.Close(inside) // before the process ends, which takes time
 }
 
-// counterOf is the file of the counter that a child in a slot may use alone; ""
-// if there is none: of a tool that lets several in and gives no numbers.
+// counterOf is the file of the counter that a child in a slot uses alone; "": the tool
+// lets several in without slot numbers, so there is none.
 func counterOf(dir string, slot, limit int) string {
 	switch {
 	case limit == 1:
@@ -160,36 +154,39 @@ func lockedIn(fd int, from, to int64) (int, error) {
 	return before + 1 + after, err
 }
 
-// count is what a counter says: its value, and who wrote it (-1: nobody).
-type count struct {
-	value int
-	last  int
-}
+// count is the content of a counter: its value, and who wrote it (-1: nobody).
+type count struct{ value, last int }
 
 func readCount(file string) (count, error) {
-	text, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return count{last: -1}, nil
-	}
-	if err != nil {
-		return count{}, err
-	}
 	c := count{last: -1}
-	if len(text) == 0 { // just being made by somebody who should not be here now
+	if file == "" {
 		return c, nil
 	}
-	_, err = fmt.Sscan(string(text), &c.value, &c.last)
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(text) == 0 { // empty: another child, wrongly inside, makes it
+		return c, nil
+	}
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &c.value, &c.last)
+	}
 	return c, err
 }
 
 // writeCount writes all of it at once, always of the same length.
 func writeCount(file string, c count) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o600)
+	if file == "" {
+		return nil
+	}
+	return writeLine(file, os.O_CREATE, "%12d %12d\n", c.value, c.last)
+}
+
+func writeLine(file string, flag int, format string, args ...any) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|flag, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	_, err = fmt.Fprintf(f, "%12d %12d\n", c.value, c.last)
+	_, err = fmt.Fprintf(f, format, args...)
 	return err
 }
 
@@ -207,4 +204,49 @@ func counters(dir string) (sum int, last map[int]bool) {
 		}
 	}
 	return sum, last
+}
+
+// note is what a child writes about itself: a line when it is inside, and the same line
+// with its end when it leaves.
+type note struct {
+	number int
+	begin  int64 // when its process began; in nanoseconds of now
+	end    int64 // when it had written the counter; 0: it never did, or was killed before its second line
+	others int   // how many it saw inside
+	slot   int   // -1: it was given none
+	clash  bool  // another child was in that slot
+	fence  int64 // 0: it was given none
+	found  count // the counter as it was
+}
+
+const noteFormat = "%d %d %d %d %d %t %d %d %d\n"
+
+// append writes the line, whole, after those of all others.
+func (n *note) append(dir string) error {
+	return writeLine(dir+"/"+recordFile, os.O_APPEND, noteFormat, n.number, n.begin, n.end, n.others, n.slot, n.clash,
+		n.fence, n.found.value, n.found.last)
+}
+
+// readNotes gives the notes of all children by their numbers.
+func readNotes(dir string) (map[int]*note, error) {
+	f, err := os.Open(dir + "/" + recordFile)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	notes := map[int]*note{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		n := &note{}
+		_, err := fmt.Sscanf(lines.Text()+"\n", noteFormat, &n.number, &n.begin, &n.end, &n.others, &n.slot, &n.clash,
+			&n.fence, &n.found.value, &n.found.last)
+		if err != nil {
+			return nil, fmt.Errorf("the notes of the children cannot be read: %q: %w", lines.Text(), err)
+		}
+		if old := notes[n.number]; old != nil && n.end == 0 {
+			return nil, errors.New("a child was started twice")
+		}
+		notes[n.number] = n
+	}
+	return notes, lines.Err()
 }

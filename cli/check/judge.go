@@ -3,23 +3,27 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
 
 // Report is what a test has found; the names are part of the contract.
 type Report struct {
-	Loops           int   `json:"loops"`
-	Counter         int   `json:"counter"`          // what the counters of all slots say in the end
-	LostUpdates     int   `json:"lost_updates"`     // additions that were made and are not in there
-	MaxConcurrent   int   `json:"max_concurrent"`   // the most that were inside at the same time
-	Limit           int   `json:"limit"`            // the most that may be
-	OrderInversions *int  `json:"order_inversions"` // runs that were let in before one that waited when they began; nil: not promised
-	HandOff         Times `json:"handoff_ms"`
-	Killed          int   `json:"killed"` // runs of the tool that were killed
-	Passed          bool  `json:"passed"`
+	Loops         int `json:"loops"`
+	Counter       int `json:"counter"`        // the sum of the counters of all slots in the end
+	LostUpdates   int `json:"lost_updates"`   // additions that were made and are not in there
+	MaxConcurrent int `json:"max_concurrent"` // the most that were inside at the same time
+	Limit         int `json:"limit"`          // the most that may be
 
-	Failed   int      `json:"failed"` // runs that ended otherwise than they should, and were not killed
+	// Runs that were let in before one that waited when they began; nil: not promised.
+	OrderInversions *int `json:"order_inversions"`
+
+	HandOff Times `json:"handoff_ms"`
+	Killed  int   `json:"killed"` // runs of the tool that were killed
+	Passed  bool  `json:"passed"`
+
+	Failed   int      `json:"failed"` // runs that failed and were not killed
 	Seconds  float64  `json:"seconds"`
 	Problems []string `json:"problems"` // why it has not passed
 
@@ -39,35 +43,36 @@ func (t *Test) missing(runs []*run, notes map[int]*note) (missing int) {
 	return missing
 }
 
-// added says who has added one: all who say so, and of those who were killed
-// before they could, those whose number the next one found in the counter, or
-// that is still there (last).
+// added tells who has added one: all whose notes say so, and of those who were killed
+// before, those whose number the next one found in the counter, or that is still
+// there (last).
 func added(notes map[int]*note, last map[int]bool) map[int]bool {
-	all := map[int]bool{}
-	for n := range last {
-		if n >= 0 {
-			all[n] = true
-		}
-	}
+	all := maps.Clone(last)
 	for _, n := range notes {
+		all[n.found.last] = true
 		if n.end != 0 {
 			all[n.number] = true
 		}
-		if n.found.last >= 0 {
-			all[n.found.last] = true
-		}
 	}
+	delete(all, -1) // nobody
 	return all
 }
 
-// judge reports what has come out.
+// judge makes the report.
 func (t *Test) judge(runs []*run, notes map[int]*note) *Report {
 	sum, last := counters(t.Dir)
 	done := len(added(notes, last))
 	r := &Report{Loops: t.Loops, Limit: t.Limit, Counter: sum, Problems: []string{}}
+	clashes, tooHigh := 0, 0 // slot numbers
 	for _, n := range notes {
 		r.MaxConcurrent = max(r.MaxConcurrent, n.others+1)
-		if t.Limit > 1 && n.slot < 0 {
+		if n.clash {
+			clashes++
+		}
+		switch {
+		case n.slot >= t.Limit:
+			tooHigh++
+		case n.slot < 0 && t.Limit > 1:
 			r.Uncounted = true
 		}
 	}
@@ -81,7 +86,12 @@ func (t *Test) judge(runs []*run, notes map[int]*note) *Report {
 	if r.LostUpdates > 0 {
 		r.fault("%d of %d additions to the counter were lost", r.LostUpdates, done)
 	}
-	t.judgeSlots(r, notes)
+	if clashes > 0 {
+		r.fault("%d times a slot number was given to two at the same time", clashes)
+	}
+	if tooHigh > 0 {
+		r.fault("%d times a slot number was not below the limit of %d", tooHigh, t.Limit)
+	}
 	t.judgeRuns(r, runs, notes)
 	if t.Tool.Ordered {
 		r.OrderInversions = new(int)
@@ -96,26 +106,7 @@ func (t *Test) judge(runs []*run, notes map[int]*note) *Report {
 	return r
 }
 
-// judgeSlots looks at the numbers that the children were given.
-func (t *Test) judgeSlots(r *Report, notes map[int]*note) {
-	clashes, wrong := 0, 0
-	for _, n := range notes {
-		if n.clash {
-			clashes++
-		}
-		if n.slot >= t.Limit {
-			wrong++
-		}
-	}
-	if clashes > 0 {
-		r.fault("%d times a slot number was given to two at the same time", clashes)
-	}
-	if wrong > 0 {
-		r.fault("%d times a slot number was not below the limit of %d", wrong, t.Limit)
-	}
-}
-
-// judgeRuns looks at how the runs ended.
+// judgeRuns checks how the runs ended.
 func (t *Test) judgeRuns(r *Report, runs []*run, notes map[int]*note) {
 	var first *run
 	for _, one := range runs {
@@ -144,10 +135,9 @@ func (t *Test) judgeRuns(r *Report, runs []*run, notes map[int]*note) {
 	r.fault("%s", why)
 }
 
-// inversions counts the runs that got in although another one got in later that
-// was known to wait, or was inside, before they were even started. The fence
-// says in which order they got in. Runs that began at about the same time prove
-// nothing.
+// inversions counts the runs that overtook another one, which was known to wait or was
+// inside before they were started. The fences give the order in which they got in.
+// Runs that began at about the same time prove nothing.
 func inversions(runs []*run, notes map[int]*note) (inverted, ranked int) {
 	type entrant struct{ started, known, fence int64 }
 	var byStart []entrant
@@ -178,36 +168,26 @@ func inversions(runs []*run, notes map[int]*note) (inverted, ranked int) {
 	return inverted, len(byStart)
 }
 
-// handOffs are the times, in milliseconds, from the end of one inside to the
-// beginning of the one who waited for it. Who came later than that waited for
-// nobody.
-func handOffs(runs []*run, notes map[int]*note, tells bool) []float64 {
-	waits := map[int]int64{} // since when
-	for _, r := range runs {
-		switch {
-		case !tells:
-			waits[r.number] = r.started
-		case r.queued != 0:
-			waits[r.number] = r.queued
-		}
-	}
+// handOffs are the times, in milliseconds, from the end of one inside to the beginning
+// of the next, if that one waited already. logs: the tool tells when it waits.
+func handOffs(runs []*run, notes map[int]*note, logs bool) (times []float64) {
 	var ends []int64
-	var entrants []*note
 	for _, n := range notes {
-		entrants = append(entrants, n)
 		if n.end != 0 {
 			ends = append(ends, n.end)
 		}
 	}
 	slices.Sort(ends)
-	slices.SortFunc(entrants, func(a, b *note) int { return cmp.Compare(a.begin, b.begin) })
-	var times []float64
-	for _, n := range entrants {
+	byBegin := func(a, b *note) int { return cmp.Compare(a.begin, b.begin) }
+	for _, n := range slices.SortedFunc(maps.Values(notes), byBegin) {
 		if len(ends) == 0 || ends[0] > n.begin {
 			continue // there was room
 		}
-		since, waited := waits[n.number]
-		if waited && since < ends[0] {
+		since := runs[n.number].queued
+		if !logs {
+			since = runs[n.number].started
+		}
+		if since != 0 && since < ends[0] {
 			times = append(times, float64(n.begin-ends[0])/1e6)
 		}
 		ends = ends[1:]

@@ -95,7 +95,7 @@ func TestProblems(t *testing.T) {
 		{"1 times a slot number was given to two", func(n map[int]*note, _ []*run) { n[1].clash = true }},
 		{"1 times a slot number was not below", func(n map[int]*note, _ []*run) { n[1].slot = 1 }},
 		{"1 runs overtook one", func(n map[int]*note, _ []*run) { n[1].fence = 9 }},
-		{"a run ended without having done its work: exit code 79 (the slot was lost)", func(_ map[int]*note, r []*run) { r[1].code, r[1].said = 79, []byte("the slot was lost\n") }},
+		{"a run ended without having done its work: exit code 79 (the slot was lost)", func(_ map[int]*note, r []*run) { r[1].code, r[1].output = 79, []byte("the slot was lost\n") }},
 		{"a run ended without having done its work: exit code 0", func(n map[int]*note, _ []*run) { delete(n, 2) }},
 	} {
 		test := &Test{Dir: t.TempDir(), Loops: 3, Limit: 1, Tool: Tool{Golock: true, Ordered: true}}

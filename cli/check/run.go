@@ -4,46 +4,51 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/internal/procfs"
 )
 
 // run is one run of the tool around one child.
 type run struct {
-	tool   *Tool
-	number int
-	child  []string
-	doom   time.Duration // when it is to be killed; 0: never
+	tool      *Tool
+	number    int
+	child     []string
+	killAfter time.Duration // 0: it is not killed
 
 	started int64 // before it was started
 	queued  int64 // when it was known to wait; 0: it was not
 	ended   int64
 	killed  bool
-	stopped bool  // the test was over before it had ended
-	code    int   // exit code, 128+N for a signal
-	err     error // it could not be started
-	said    []byte
+	stopped bool   // the test was over before it had ended
+	code    int    // exit code, 128+N for a signal
+	err     error  // it could not be started
+	output  []byte // the beginning of its standard error; of golock's log only errors
+	line    []byte // the last line of standard error, if it has no end yet
 }
 
 // stopLimit is how long a run may take to end after it was told to.
 const stopLimit = 5 * time.Second
 
-// keptWords bounds how much is kept of what a tool says.
-const keptWords = 4096
+// outputLimit bounds how much of a tool's output is kept.
+const outputLimit = 4096
 
-// do runs the tool and returns when it has ended and nobody has its standard
-// error open any more: then also what a killed one had left running has ended.
-// It has a session of its own, so that a key on the terminal reaches nobody but
-// the test.
+// do runs the tool and returns when nobody has its standard error open any more: then
+// what a killed tool left running has ended too. The tool has a session of its own, so
+// that a key on the terminal reaches only the test.
 func (r *run) do(ctx context.Context) {
 	defer func() { r.ended, r.stopped = now(), ctx.Err() != nil }()
 	argv := r.tool.Command(r.child)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = r.tool.Env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Stderr = &listener{run: r}
+	cmd.Stderr = r
 	cmd.WaitDelay = stopLimit
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	r.started = now()
@@ -51,8 +56,8 @@ func (r *run) do(ctx context.Context) {
 		r.code = 127
 		return
 	}
-	if r.doom > 0 {
-		timer := time.AfterFunc(r.doom, func() { r.kill(cmd.Process) })
+	if r.killAfter > 0 {
+		timer := time.AfterFunc(r.killAfter, func() { r.kill(cmd.Process) })
 		defer timer.Stop()
 	}
 	err := cmd.Wait()
@@ -63,74 +68,90 @@ func (r *run) do(ctx context.Context) {
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if r.code = status.ExitStatus(); status.Signaled() {
 		r.code = 128 + int(status.Signal())
-		r.killed = r.doom > 0 && status.Signal() == syscall.SIGKILL
+		r.killed = r.killAfter > 0 && status.Signal() == syscall.SIGKILL
 	}
 }
 
-// message is the last line that the run said, of golock's the last error.
+// message is the last line of the output, of golock the last error.
 func (r *run) message() string {
 	if r.err != nil {
 		return r.err.Error()
 	}
-	last := ""
-	for line := range strings.Lines(string(r.said)) {
-		if line = strings.TrimSpace(line); line != "" {
-			last = line
-		}
-	}
-	return last
+	output := strings.TrimSpace(string(r.output))
+	return strings.TrimSpace(output[strings.LastIndexByte(output, '\n')+1:])
 }
 
-// listener takes what a run says. It is called by one goroutine at a time.
-type listener struct {
-	run  *run
-	rest []byte // of a line without its end
-}
-
-func (l *listener) Write(b []byte) (int, error) {
-	if !l.run.tool.Golock {
-		l.run.keep(b)
+// Write takes what the run writes to standard error.
+func (r *run) Write(b []byte) (int, error) {
+	if !r.tool.Golock {
+		r.keep(b)
 		return len(b), nil
 	}
-	l.rest = append(l.rest, b...)
+	r.line = append(r.line, b...)
 	for {
-		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
+		line, rest, whole := bytes.Cut(r.line, []byte("\n"))
 		if !whole {
 			return len(b), nil
 		}
-		l.run.hear(line)
-		l.rest = rest
+		r.readLog(line)
+		r.line = rest
 	}
 }
 
-// hear understands one line of golock's log.
-func (r *run) hear(line []byte) {
-	var said struct {
-		Level string `json:"level"`
-		Msg   string `json:"msg"`
-	}
-	switch err := json.Unmarshal(line, &said); {
-	case err != nil: // a command that broke down says it in its own way
+// readLog reads one line of golock's log.
+func (r *run) readLog(line []byte) {
+	var event struct{ Level, Msg string }
+	switch err := json.Unmarshal(line, &event); {
+	case err != nil: // a panic
 		r.keep(append(line, '\n'))
-	case said.Level == "error":
-		r.keep([]byte(said.Msg + "\n"))
-	case said.Msg == waitingMessage && r.queued == 0:
+	case event.Level == "error":
+		r.keep([]byte(event.Msg + "\n"))
+	case event.Msg == "waiting" && r.queued == 0: // it has its place in the queue
 		r.queued = now()
 	}
 }
 
-// waitingMessage is what golock says when it has its place in the queue.
-const waitingMessage = "waiting"
-
 func (r *run) keep(b []byte) {
-	r.said = append(r.said, b[:min(len(b), keptWords-len(r.said))]...)
+	r.output = append(r.output, b[:min(len(b), outputLimit-len(r.output))]...)
+}
+
+// kill kills the tool with KILL, but never the child of the test, which must manage
+// without its tool. A tool is the process that was started and, if that is a shell,
+// what the shell has started.
+func (r *run) kill(p *os.Process) {
+	var tools []int
+	if !r.tool.Golock {
+		tools = toolsBelow(p.Pid)
+	}
+	_ = p.Kill() // first: a shell would go on in its script
+	for _, fd := range tools {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		unix.Close(fd)
+	}
+}
+
+// toolsBelow gives a pidfd of each child of a process that is no child of the test.
+func toolsBelow(pid int) (fds []int) {
+	children, _ := procfs.Children(pid)
+	for _, child := range children {
+		fd, err := unix.PidfdOpen(child, 0)
+		if err != nil {
+			continue
+		}
+		s, _ := procfs.ReadStat(child)
+		argv := procfs.Command(child)
+		// The number may have become another process's before it was opened.
+		if s.Parent != pid || len(argv) > 1 && argv[1] == ChildName {
+			unix.Close(fd)
+			continue
+		}
+		fds = append(fds, fd)
+	}
+	return fds
 }
 
 // Quote writes words so that a shell reads them as they are.
 func Quote(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-	}
-	return strings.Join(quoted, " ")
+	text := strings.ReplaceAll(strings.Join(words, "\x00"), "'", `'\''`)
+	return "'" + strings.ReplaceAll(text, "\x00", "' '") + "'"
 }

@@ -5,7 +5,6 @@ package doctor
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -23,7 +22,7 @@ func Examine(leased bool, ttl time.Duration) []locks.Finding {
 	if f, inside := container("/proc"); inside {
 		found = append(found, f)
 	}
-	return append(found, stalls(Stalls(measured), leased, ttl))
+	return append(found, stalls(longestStall(measured), leased, ttl))
 }
 
 func kernel() locks.Finding {
@@ -153,26 +152,22 @@ func container(proc string) (f locks.Finding, inside bool) {
 // measured is how long stalls are measured.
 const measured = 500 * time.Millisecond
 
-// Stalls measures how late this process wakes up. The longest comes last.
-func Stalls(span time.Duration) []time.Duration {
+// longestStall measures how late this process wakes up.
+func longestStall(span time.Duration) (longest time.Duration) {
 	const pause = time.Millisecond
-	var late []time.Duration
 	for end := locks.BootTime().Add(span); ; {
 		before := locks.BootTime()
 		if before >= end {
-			break
+			return longest
 		}
 		time.Sleep(pause)
-		late = append(late, max(locks.BootTime().Sub(before)-pause, 0))
+		longest = max(longest, locks.BootTime().Sub(before)-pause)
 	}
-	slices.Sort(late)
-	return late
 }
 
-// stalls judges them: from the stop signal to the deadline golock has at most a
+// stalls judges the longest: from the stop signal to the deadline golock has at most a
 // sixth of the TTL.
-func stalls(late []time.Duration, leased bool, ttl time.Duration) locks.Finding {
-	worst := late[len(late)-1]
+func stalls(worst time.Duration, leased bool, ttl time.Duration) locks.Finding {
 	f := locks.Finding{Level: locks.OK, Subject: "stalls", What: fmt.Sprintf("in %v golock woke up at most %v late", measured, worst.Round(10*time.Microsecond))}
 	if !leased {
 		return f

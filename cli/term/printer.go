@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,7 +69,7 @@ func (p *Printer) Fail(err error) {
 	}
 }
 
-// whoIsBusy gives programs what the message of a busy lock says.
+// whoIsBusy gives programs the facts in the message of a busy lock.
 func (p *Printer) whoIsBusy(err error) []any {
 	var busy *locks.BusyError
 	if !p.JSON || !errors.As(err, &busy) {
@@ -78,10 +77,6 @@ func (p *Printer) whoIsBusy(err error) []any {
 	}
 	users, holders := Users{}, []Row{}
 	for _, e := range busy.Holders {
-		e.Command = slices.Clone(e.Command)
-		for i, word := range e.Command {
-			e.Command[i] = withoutPasswords(word)
-		}
 		holders = append(holders, users.Row(e, e.TTL > 0))
 	}
 	return []any{"holders", holders, "waiters", busy.Waiters, "queue_full", busy.Full}
@@ -89,45 +84,54 @@ func (p *Printer) whoIsBusy(err error) []any {
 
 // Line prints a message with pairs of name and value.
 func (p *Printer) Line(level, message string, pairs []any) {
-	var b strings.Builder
+	line := ""
 	if p.drawn {
 		p.drawn = false
-		b.WriteString(clearLine)
+		line = clearLine
 	}
-	now := time.Now()
-	message = withoutPasswords(message)
 	if p.JSON {
-		if level == "step" {
-			level = "info"
-		}
-		pairs = p.withRun(pairs)
-		fmt.Fprintf(&b, `{"time":%s,"level":%q,"msg":%s`, JSON(now.Format(time.RFC3339Nano)), level, JSON(message))
-		for i := 0; i+1 < len(pairs); i += 2 {
-			value := LogValue(pairs[i+1])
-			if text, ok := value.(string); ok {
-				value = withoutPasswords(text)
-			}
-			if d, ok := pairs[i+1].(time.Duration); ok {
-				value = Seconds(d)
-			}
-			fmt.Fprintf(&b, `,%s:%s`, JSON(pairs[i]), JSON(value))
-		}
-		b.WriteByte('}')
+		line += withoutPasswords(p.jsonLine(level, message, pairs))
 	} else {
-		b.WriteString("golock: ")
-		switch level {
-		case "step":
-			b.WriteString(now.Format("15:04:05.000 "))
-		case "warning":
-			b.WriteString("warning: ")
-		}
-		b.WriteString(locks.Printable(message, 4000))
-		for i := 0; i+1 < len(pairs); i += 2 {
-			fmt.Fprintf(&b, " %v=%s", pairs[i], quoted(locks.Printable(withoutPasswords(logText(pairs[i+1])), 400)))
-		}
+		line += textLine(level, message, pairs)
 	}
-	b.WriteByte('\n')
-	p.Write([]byte(b.String()))
+	p.Write([]byte(line + "\n"))
+}
+
+func textLine(level, message string, pairs []any) string {
+	var b strings.Builder
+	b.WriteString("golock: ")
+	switch level {
+	case "step":
+		b.WriteString(time.Now().Format("15:04:05.000 "))
+	case "warning":
+		b.WriteString("warning: ")
+	}
+	b.WriteString(locks.Printable(withoutPasswords(message), 4000))
+	for i := 0; i+1 < len(pairs); i += 2 {
+		text := fmt.Sprint(LogValue(pairs[i+1]))
+		if slots, ok := pairs[i+1].([]int); ok { // as in GOLOCK_SLOTS
+			text = slotText(slots)
+		}
+		fmt.Fprintf(&b, " %v=%s", pairs[i], quoted(locks.Printable(withoutPasswords(text), 400)))
+	}
+	return b.String()
+}
+
+func (p *Printer) jsonLine(level, message string, pairs []any) string {
+	var b strings.Builder
+	if level == "step" {
+		level = "info"
+	}
+	pairs = p.withRun(pairs)
+	fmt.Fprintf(&b, `{"time":%s,"level":%q,"msg":%s`, JSON(time.Now().Format(time.RFC3339Nano)), level, JSON(message))
+	for i := 0; i+1 < len(pairs); i += 2 {
+		value := LogValue(pairs[i+1])
+		if d, ok := pairs[i+1].(time.Duration); ok {
+			value = Seconds(d)
+		}
+		fmt.Fprintf(&b, `,%s:%s`, JSON(pairs[i]), JSON(value))
+	}
+	return b.String() + "}"
 }
 
 // withRun adds what all lines of a run have in JSON.
@@ -155,22 +159,8 @@ func LogValue(v any) any {
 	return v
 }
 
-// logText is a value in a line for people; numbers of slots are written as in GOLOCK_SLOTS.
-func logText(v any) string {
-	if slots, ok := v.([]int); ok {
-		return slotText(slots)
-	}
-	return fmt.Sprint(LogValue(v))
-}
-
 // JSON is a value as JSON in one line.
-func JSON(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		text, _ = json.Marshal(fmt.Sprint(v))
-	}
-	return string(escapeControls(text))
-}
+func JSON(v any) string { return strings.TrimSuffix(JSONText(v, ""), "\n") }
 
 // escapeControls escapes characters that steer a terminal in a JSON text: people
 // look at it with cat. The library escapes only those below the space.
@@ -196,7 +186,7 @@ func JSONText(v any, indent string) string {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", indent)
 	if err := enc.Encode(v); err != nil {
-		panic(err)
+		_ = enc.Encode(fmt.Sprint(v))
 	}
 	return string(escapeControls(b.Bytes()))
 }
@@ -223,7 +213,8 @@ func withoutPasswords(text string) string {
 	}
 }
 
-// Write gives up a line that nobody reads, and drops all that follow until then.
+// Write drops a line that nobody reads within patience, and all that follow until it is
+// read.
 func (p *Printer) Write(b []byte) {
 	if p.stuck != nil {
 		select {
@@ -273,3 +264,28 @@ func (p *Printer) Log(warn bool, message string, pairs ...any) {
 
 // Seconds is a time as JSON has it.
 func Seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
+
+// clearLine goes to the beginning of a terminal's line and empties it.
+const clearLine = "\r\x1b[K"
+
+// Screen is the size of a terminal in characters; zero: there is no terminal.
+type Screen struct{ Columns, Rows int }
+
+// ScreenOf gives the size of the terminal behind a descriptor, 80 by 24 if the
+// terminal does not know it.
+func ScreenOf(fd int) Screen {
+	if !IsTerminal(fd) {
+		return Screen{}
+	}
+	size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+	if err != nil || size.Col == 0 || size.Row == 0 {
+		return Screen{80, 24}
+	}
+	return Screen{int(size.Col), int(size.Row)}
+}
+
+// IsTerminal reports whether a descriptor is one.
+func IsTerminal(fd int) bool {
+	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	return err == nil
+}

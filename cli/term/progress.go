@@ -14,10 +14,10 @@ import (
 
 // When a waiting run reports its progress.
 const (
-	liveAfter    = 300 * time.Millisecond // a line that is rewritten in place
+	firstLine    = time.Second
+	firstLive    = 300 * time.Millisecond
 	livePeriod   = time.Second
-	linesAfter   = time.Second // then the pause doubles after each line
-	linesMost    = time.Hour
+	longestPause = time.Hour   // between lines; it doubles after each
 	statusPeriod = time.Minute // to the service manager
 )
 
@@ -27,9 +27,8 @@ type Pace struct {
 	Lines  bool // elsewhere: a line now and then
 	Notify bool // to the service manager, by sd_notify(3)
 
-	began time.Time
-	pause time.Duration // between lines
-	line  time.Time     // when the next is due
+	pause time.Duration // before the next line
+	line  time.Time     // when it is due; zero: golock does not wait
 }
 
 // PaceOf finds out who reads. A line is only rewritten where golock leads the job
@@ -60,23 +59,22 @@ func (p *Pace) Waits(report func(w *runner.Waiting, line bool)) func(*runner.Wai
 	return func(w *runner.Waiting) time.Duration {
 		if w == nil {
 			report(nil, false)
-			p.began = time.Time{}
+			p.line = time.Time{}
 			return 0
 		}
 		now := time.Now()
-		if p.began.IsZero() {
-			p.began, p.pause, p.line = now, linesAfter, now.Add(linesAfter)
+		if p.line.IsZero() {
+			p.pause, p.line = firstLine, now.Add(firstLine)
 			if p.Live {
-				p.line = now.Add(liveAfter)
+				p.pause, p.line = livePeriod, now.Add(firstLive)
 			}
 		}
-		due := !now.Before(p.line) && (p.Live || p.Lines)
-		report(w, due)
-		switch {
-		case due && p.Live:
-			p.line = now.Add(livePeriod)
-		case !now.Before(p.line):
-			p.pause = min(2*p.pause, linesMost)
+		due := !now.Before(p.line)
+		report(w, due && (p.Live || p.Lines))
+		if due && !p.Live {
+			p.pause = min(2*p.pause, longestPause)
+		}
+		if due {
 			p.line = now.Add(p.pause)
 		}
 		next := max(p.line.Sub(now), time.Millisecond)
@@ -95,33 +93,65 @@ func (p *Printer) Waits() func(*runner.Waiting) time.Duration {
 
 // Progress gives the function that reports, for Pace.Waits.
 func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
-	var manager *notifier
-	if pace.Notify {
-		manager = newNotifier(os.Getenv("NOTIFY_SOCKET"))
+	var manager serviceManager
+	if address := os.Getenv("NOTIFY_SOCKET"); strings.HasPrefix(address, "/") || strings.HasPrefix(address, "@") {
+		manager.address = address
 	}
 	host := ""
 	return func(w *runner.Waiting, line bool) {
-		switch {
-		case w == nil:
+		if w == nil {
 			p.live("")
-			manager.done()
+			manager.status("")
 			return
-		case host == "":
+		}
+		if host == "" {
 			host, _ = os.Hostname()
 		}
+		now := time.Now()
+		text := waitingText(w, host, now, 0)
 		switch {
 		case line && pace.Live:
 			const prefix = "golock: "
-			p.live(prefix + waitingText(w, host, time.Now(), ScreenOf(p.fd).Columns-1-len(prefix)))
+			p.live(prefix + waitingText(w, host, now, ScreenOf(p.fd).Columns-1-len(prefix)))
 		case line && p.JSON:
 			p.Line("info", "still waiting", []any{
-				"name", w.Name, "place", w.Place, "waited", time.Since(w.Began), "holders", len(w.Holders), "held_by", holdersText(w.Holders), "pause", w.Pause,
+				"name", w.Name, "place", w.Place, "waited", now.Sub(w.Began),
+				"holders", len(w.Holders), "held_by", holdersText(w.Holders), "pause", w.Pause,
 			})
 		case line:
-			p.Line("info", waitingText(w, host, time.Now(), 0), nil)
+			p.Line("info", text, nil)
 		}
-		manager.waiting(waitingText(w, host, time.Now(), 0))
+		manager.status(text)
 	}
+}
+
+// serviceManager is told why the start takes time (sd_notify(3)): systemctl status shows
+// STATUS=, EXTEND_TIMEOUT_USEC= extends the time to start. The command itself says when
+// it is ready.
+type serviceManager struct {
+	address string    // a path, or @ and an abstract name; vsock is not served
+	text    string    // sent last
+	until   time.Time // the same text need not be sent before
+}
+
+// startTime is what each message grants the start: longer than the pause between
+// two, so that the command has time too.
+const startTime = 2 * statusPeriod
+
+// status sends why golock waits; "": it does not any more.
+func (m *serviceManager) status(text string) {
+	now := time.Now()
+	if m.address == "" || text == m.text && (text == "" || now.Before(m.until)) {
+		return
+	}
+	m.text, m.until = text, now.Add(statusPeriod/2)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	message := fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", text, startTime.Microseconds())
+	_ = unix.Sendto(fd, []byte(message), unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: m.address})
 }
 
 func holdersText(holders []locks.Entry) string {
@@ -154,35 +184,33 @@ func waitingLine(w *runner.Waiting, host string, now time.Time, command int) str
 	if waited := now.Sub(w.Began); waited >= 10*time.Second {
 		text += " for " + spanText(waited)
 	}
-	var place, holders []string
+	var facts, problems []string
 	switch w.Place {
 	case 0:
 	case 1:
-		place = append(place, "next in line")
+		facts = append(facts, "next in line")
 	default:
-		place = append(place, ordinal(w.Place)+" in line")
+		facts = append(facts, ordinal(w.Place)+" in line")
+	}
+	for _, problem := range []string{w.Pause, w.Problem} {
+		if problem != "" {
+			problems = append(problems, locks.Printable(problem, 200))
+		}
 	}
 	if len(w.Holders) > 0 {
 		held := "held by " + holderText(w.Holders[0], host, now, command)
 		if more := len(w.Holders) - 1; more > 0 {
 			held += fmt.Sprintf(" and %d more", more)
 		}
-		place = append(place, held)
-	}
-	for _, problem := range []string{w.Pause, w.Problem} {
-		switch problem = locks.Printable(problem, 200); {
-		case problem == "":
-		case len(w.Holders) == 0:
-			place = append(place, problem)
-		default:
-			holders = append(holders, problem)
-		}
+		facts = append(facts, held)
+	} else {
+		facts, problems = append(facts, problems...), nil
 	}
 	if !w.Until.IsZero() {
-		place = append(place, "gives up in "+spanText(w.Until.Sub(now)))
+		facts = append(facts, "gives up in "+spanText(w.Until.Sub(now)))
 	}
-	if len(place) > 0 {
-		text += ": " + strings.Join(append([]string{strings.Join(place, ", ")}, holders...), "; ")
+	if len(facts) > 0 {
+		text += ": " + strings.Join(append([]string{strings.Join(facts, ", ")}, problems...), "; ")
 	}
 	return text
 }
@@ -204,7 +232,7 @@ func holderText(e locks.Entry, host string, now time.Time, command int) string {
 	}
 	switch {
 	case e.Ended:
-		return text + " until " + momentText(e.HeldTill.Format(time.RFC3339Nano), true) + ", which has ended"
+		return text + " until " + momentText(e.HeldTill, true) + ", which has ended"
 	case e.Evicted != "":
 		text += ", evicted,"
 	}
@@ -216,16 +244,16 @@ func holderText(e locks.Entry, host string, now time.Time, command int) string {
 
 // spanText is a time for people: its two largest units.
 func spanText(d time.Duration) string {
-	d = max(d, 0)
+	seconds := int(max(d, 0) / time.Second)
 	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	case seconds < 60:
+		return fmt.Sprintf("%ds", seconds)
+	case seconds < 60*60:
+		return fmt.Sprintf("%dm%02ds", seconds/60, seconds%60)
+	case seconds < 24*60*60:
+		return fmt.Sprintf("%dh%02dm", seconds/60/60, seconds/60%60)
 	}
-	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	return fmt.Sprintf("%dd%02dh", seconds/60/60/24, seconds/60/60%24)
 }
 
 func ordinal(n int) string {

@@ -27,7 +27,7 @@ func TestWaitingText(t *testing.T) {
 		{runner.Waiting{Name: "a", Began: now, Holders: []locks.Entry{hidden}}, `waiting for "a": held by a process that cannot be seen`},
 		{runner.Waiting{Name: "a", Began: now, Place: 3, Problem: "redis://h cannot be reached"}, `waiting for "a": 3rd in line, redis://h cannot be reached`},
 		{runner.Waiting{Name: "a", Began: now, Pause: "the server has restarted"}, `waiting for "a": the server has restarted`},
-		{runner.Waiting{Name: "a", Began: now, Place: 111, Holders: []locks.Entry{ended}}, `waiting for "a": 111th in line, held by pid 1 until ` + momentText(now.Format(time.RFC3339Nano), true) + `, which has ended`},
+		{runner.Waiting{Name: "a", Began: now, Place: 111, Holders: []locks.Entry{ended}}, `waiting for "a": 111th in line, held by pid 1 until ` + momentText(now, true) + `, which has ended`},
 	} {
 		if got := waitingText(&c.w, "here", now, 0); got != c.want {
 			t.Errorf("%s\nwant\n%s", got, c.want)
@@ -65,10 +65,10 @@ func TestPace(t *testing.T) {
 		began := time.Now()
 		waits(w)
 		for range 400 {
-			p.line, p.began = began.Add(-time.Nanosecond), began // it is time
+			p.line = began // it is time
 			before := p.pause
 			again := waits(w)
-			if p.pause != min(2*before, linesMost) {
+			if p.pause != min(2*before, longestPause) {
 				t.Fatalf("a pause of %v after %v", p.pause, before)
 			}
 			if p.Notify && again > statusPeriod {

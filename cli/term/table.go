@@ -1,6 +1,7 @@
 package term
 
 import (
+	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,71 @@ import (
 	"golock/locks"
 )
 
+// Row is an entry as users and their programs see it. Programs rely on the names.
+type Row struct {
+	Name     string      `json:"name"`
+	ID       string      `json:"id"`
+	State    locks.State `json:"state"`
+	Slots    []int       `json:"slots"`
+	Position int         `json:"position"`
+	Weight   int         `json:"weight"`
+	Max      int         `json:"max"`
+	Priority int         `json:"priority"`
+	Host     string      `json:"host"`
+	PID      int         `json:"pid"`
+	User     string      `json:"user"`
+	Command  []string    `json:"command"`
+	Since    string      `json:"since"`
+	Fence    int64       `json:"fence"`
+	Orphaned bool        `json:"orphaned"`
+	HeldTill string      `json:"held_until,omitempty"`    // of a hold only
+	Expires  *int64      `json:"expires_in_ms,omitempty"` // leased stores only
+
+	entry locks.Entry // for the table
+}
+
+// Users remembers the names of users.
+type Users map[int]string
+
+// UserName gives the name of a user, or the number of one that is unknown.
+func UserName(uid int) (name string, ok bool) {
+	number := strconv.Itoa(uid)
+	if u, err := user.LookupId(number); err == nil {
+		return u.Username, true
+	}
+	return number, false
+}
+
+// Row gives an entry as it is shown. leased: it ends with its lease.
+func (names Users) Row(e locks.Entry, leased bool) Row {
+	row := Row{
+		Name: e.Name, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
+		Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
+		Host: e.Host, PID: e.PID, User: e.User, Command: append([]string{}, e.Command...), Since: timestamp(e.Since),
+		Fence: e.Fence, Orphaned: e.Orphaned, HeldTill: timestamp(e.HeldTill), entry: e,
+	}
+	if e.User == "" && e.UID >= 0 {
+		if _, known := names[e.UID]; !known {
+			names[e.UID], _ = UserName(e.UID)
+		}
+		row.User = names[e.UID]
+	}
+	if e.Ref != (locks.Ref{}) { // a plain lock does not know IDs
+		row.ID = e.Ref.String()
+	}
+	if leased {
+		row.Expires = new(e.Expires.Milliseconds())
+	}
+	return row
+}
+
+func timestamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339Nano)
+}
+
 // The longest cells.
 const (
 	NameLimit    = 40
@@ -17,10 +83,15 @@ const (
 	commandLimit = 60
 )
 
+const (
+	gap          = 2  // between two columns
+	commandLeast = 16 // of a command to be worth showing
+	nameLeast    = 12
+)
+
 // column is a head and a cell for each entry.
 type column struct {
-	head  string
-	cells []string
+	cells []string // the first is the head
 	width int
 }
 
@@ -30,61 +101,77 @@ func Table(shown []Row, width int) []string {
 	if len(shown) == 0 {
 		return nil
 	}
-	columns := fillColumns(shown, width > 0)
+	columns := columnsOf(shown, width > 0)
 	if width > 0 {
 		columns = fitColumns(columns, width)
 	}
-	lines := make([]string, 0, len(shown)+1)
-	for row := -1; row < len(shown); row++ {
+	lines := make([]string, len(shown)+1)
+	for i := range lines {
 		var b strings.Builder
-		for i, c := range columns {
-			cell := c.head
-			if row >= 0 {
-				cell = c.cells[row]
-			}
-			cell = Cut(cell, c.width)
-			b.WriteString(cell)
-			if i < len(columns)-1 {
-				b.WriteString(strings.Repeat(" ", c.width-Width(cell)+gap))
-			}
+		for _, c := range columns {
+			cell := Cut(c.cells[i], c.width)
+			b.WriteString(cell + strings.Repeat(" ", c.width-Width(cell)+gap))
 		}
-		line := strings.TrimRight(b.String(), " ")
-		if width > 0 {
-			line = Cut(line, width)
+		if lines[i] = strings.TrimRight(b.String(), " "); width > 0 {
+			lines[i] = Cut(lines[i], width)
 		}
-		lines = append(lines, line)
 	}
 	return lines
 }
 
-// fillColumns leaves out columns in which no entry has something to say.
-func fillColumns(shown []Row, brief bool) []column {
-	var columns []column
-	for _, head := range []string{"NAME", "STATE", "POS", "SLOT", "MAX", "WEIGHT", "PRIORITY", "PID", "USER", "SINCE", "AGE", "UNTIL", "COMMAND"} {
-		columns = append(columns, column{head: head, width: len(head)})
+// columnsOf leaves out columns without content, but not that of the commands.
+func columnsOf(shown []Row, brief bool) (columns []column) {
+	table := [][]string{
+		{"NAME", "STATE", "POS", "SLOT", "MAX", "WEIGHT", "PRIORITY", "PID", "USER", "SINCE", "AGE", "UNTIL", "COMMAND"},
 	}
-	telling := map[string]bool{"COMMAND": true}
+	for _, row := range shown {
+		table = append(table, row.cells(brief))
+	}
+	for i := range table[0] {
+		var c column
+		empty := i < len(table[0])-1
+		for n, cells := range table {
+			c.cells = append(c.cells, cells[i])
+			c.width = max(c.width, Width(cells[i]))
+			empty = empty && (n == 0 || cells[i] == "")
+		}
+		if !empty {
+			columns = append(columns, c)
+		}
+	}
+	return columns
+}
+
+func (r Row) cells(brief bool) []string {
+	position, slots, age, limit := "", "-", "?", orUnknown(r.Max)
+	if r.State == locks.Waiting {
+		position = strconv.Itoa(r.Position)
+	} else if len(r.Slots) > 0 {
+		slots = slotText(r.Slots)
+	}
+	if r.Max == 0 {
+		limit = "shared"
+	}
+	if !r.entry.Since.IsZero() {
+		age = spanText(time.Since(r.entry.Since))
+	}
 	longest := commandLimit
 	if brief {
 		longest = 1000
 	}
-	for _, e := range shown {
-		position := ""
-		if e.State == locks.Waiting {
-			position = strconv.Itoa(e.Position)
-		}
-		for i, cell := range []string{
-			locks.Printable(e.Name, NameLimit), stateText(e), position, slotCell(e), limitText(e.Max), unlessUsual(e.Weight, 1), unlessUsual(e.Priority, 0),
-			pidText(e.PID), userText(e), momentText(e.Since, brief), ageText(e.Since), endText(e), locks.Printable(strings.Join(e.Command, " "), longest),
-		} {
-			columns[i].cells = append(columns[i].cells, cell)
-			columns[i].width = max(columns[i].width, Width(cell))
-			if cell != "" {
-				telling[columns[i].head] = true
-			}
-		}
+	return []string{
+		locks.Printable(r.Name, NameLimit), r.state(), position, slots, limit,
+		unlessUsual(r.Weight, 1), unlessUsual(r.Priority, 0), orUnknown(r.PID), r.user(),
+		momentText(r.entry.Since, brief), age, r.end(), locks.Printable(strings.Join(r.Command, " "), longest),
 	}
-	return slices.DeleteFunc(columns, func(c column) bool { return !telling[c.head] })
+}
+
+// orUnknown is for numbers that a plain lock may not tell.
+func orUnknown(n int) string {
+	if n <= 0 {
+		return "?"
+	}
+	return strconv.Itoa(n)
 }
 
 func unlessUsual(n, usual int) string {
@@ -94,96 +181,61 @@ func unlessUsual(n, usual int) string {
 	return strconv.Itoa(n)
 }
 
-// ageText is how long ago a moment was.
-func ageText(text string) string {
-	since, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return "?"
-	}
-	return spanText(time.Since(since))
-}
-
-func stateText(e Row) string {
-	state := string(e.State)
+func (r Row) state() string {
 	switch {
-	case e.Orphaned:
+	case r.Orphaned:
 		return "orphaned"
-	case e.ended:
-		return "held until " + momentText(e.HeldTill, true)
-	case e.leaving:
-		return state + ", evicted"
+	case r.entry.Ended:
+		return "held until " + momentText(r.entry.HeldTill, true)
+	case r.entry.Evicted != "":
+		return string(r.State) + ", evicted"
 	}
-	return state
+	return string(r.State)
 }
 
-func slotCell(e Row) string {
-	if e.State == locks.Waiting || len(e.Slots) == 0 {
-		return "-"
-	}
-	return slotText(e.Slots)
-}
-
-func limitText(limit int) string {
+// user names the host too on a store of several hosts.
+func (r Row) user() string {
 	switch {
-	case limit == 0:
-		return "shared"
-	case limit < 0: // a plain lock may not tell
+	case r.Expires != nil && r.Host != "":
+		return locks.Printable(r.User+"@"+r.Host, userLimit)
+	case r.User == "":
 		return "?"
 	}
-	return strconv.Itoa(limit)
+	return locks.Printable(r.User, userLimit)
 }
 
-func pidText(pid int) string {
-	if pid <= 0 {
-		return "?"
-	}
-	return strconv.Itoa(pid)
-}
-
-// userText names the host too on a store of several hosts.
-func userText(e Row) string {
+// end is the end of the hold, or the rest of the lease.
+func (r Row) end() string {
 	switch {
-	case e.Expires != nil && e.Host != "":
-		return locks.Printable(e.User+"@"+e.Host, userLimit)
-	case e.User == "":
-		return "?"
-	}
-	return locks.Printable(e.User, userLimit)
-}
-
-// momentText is a moment; brief: without the date if that is today.
-func momentText(text string, brief bool) string {
-	since, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return "?"
-	}
-	since = since.Local()
-	if brief && since.Format(time.DateOnly) == time.Now().Format(time.DateOnly) {
-		return since.Format(time.TimeOnly)
-	}
-	return since.Format(time.DateTime)
-}
-
-// endText is when an entry ends: the end of its hold, or the rest of its lease.
-func endText(e Row) string {
-	switch {
-	case e.ended: // the state says it
+	case r.entry.Ended: // the state says it
 		return ""
-	case e.HeldTill != "":
-		return momentText(e.HeldTill, true)
-	case e.Expires != nil && *e.Expires > 0:
-		return (time.Duration(*e.Expires) * time.Millisecond).Truncate(time.Second).String()
-	case e.Expires != nil:
-		return "0s"
+	case r.HeldTill != "":
+		return momentText(r.entry.HeldTill, true)
+	case r.Expires != nil:
+		return max(r.entry.Expires, 0).Truncate(time.Second).String()
 	}
 	return ""
 }
 
-const (
-	gap          = 2  // between two columns
-	commandLeast = 16 // of a command to be worth showing
-	nameLeast    = 12
-)
+// momentText is a moment; brief: without the date if that is today.
+func momentText(t time.Time, brief bool) string {
+	t = t.Local()
+	switch {
+	case t.IsZero():
+		return "?"
+	case brief && t.Format(time.DateOnly) == time.Now().Format(time.DateOnly):
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}
+
+func slotText(slots []int) string {
+	words := make([]string, len(slots))
+	for i, s := range slots {
+		words[i] = strconv.Itoa(s)
+	}
+	return strings.Join(words, ",")
+}
 
 // fitColumns makes the columns fit a width.
 func fitColumns(columns []column, width int) []column {
@@ -202,7 +254,7 @@ func fitColumns(columns []column, width int) []column {
 		if used()+command <= width {
 			break
 		}
-		columns = slices.DeleteFunc(columns, func(c column) bool { return c.head == head })
+		columns = slices.DeleteFunc(columns, func(c column) bool { return c.cells[0] == head })
 	}
 	last := &columns[len(columns)-1]
 	last.width = min(last.width, max(width-used(), 1))

@@ -11,14 +11,12 @@ import (
 )
 
 // some are entries of all kinds; the first five of a networked store.
-func some() []Row {
-	left := int64(27400)
-	now := time.Now().Format(time.RFC3339Nano)
-	var all []Row
+func some() (all []Row) {
+	now := time.Now()
 	for i := range 8 {
-		e := Row{
-			Name: "nightly", State: locks.Holding, Slots: []int{i}, Max: 8, Weight: 1, PID: 47110 + i, User: "deploy", Host: "build-7", Since: now,
-			Command: []string{"rsync", "-a", "--delete", "/srv/with a long path", "/mnt/backup"},
+		e := locks.Entry{
+			Name: "nightly", State: locks.Holding, Slots: []int{i}, Claim: locks.Claim{Max: 8, Weight: 1}, PID: 47110 + i, User: "deploy", Host: "build-7",
+			Since: now, Command: []string{"rsync", "-a", "--delete", "/srv/with a long path", "/mnt/backup"}, Expires: 27400 * time.Millisecond,
 		}
 		switch i {
 		case 1:
@@ -26,21 +24,18 @@ func some() []Row {
 		case 2:
 			e.Name, e.Command = "日本語の名前", []string{"日本語", strings.Repeat("語", 60)}
 		case 3:
-			e.Weight, e.Priority = 2, -3
+			e.Claim.Weight, e.Claim.Priority = 2, -3
 			e.State, e.Slots, e.Position = locks.Waiting, nil, 12
 		case 4:
 			e.Name, e.User = "a\x1b]0;x\ab", "\x1b[2J"
 		case 5:
-			e.HeldTill, e.ended = now, true
+			e.HeldTill, e.Ended = now, true
 		case 6:
 			e.HeldTill = now
 		case 7:
-			e.PID, e.User, e.Max, e.Since = 0, "", -1, ""
+			e.PID, e.User, e.UID, e.Claim.Max, e.Since = 0, "", -1, -1, time.Time{}
 		}
-		if i < 5 {
-			e.Expires = &left
-		}
-		all = append(all, e)
+		all = append(all, Users{}.Row(e, i < 5))
 	}
 	return all
 }

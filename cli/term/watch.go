@@ -2,6 +2,7 @@ package term
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 )
 
 // Watch shows the entries of a store again and again: on a terminal a table that
-// is redrawn in place; elsewhere, and as JSON, what is not what was written last.
+// is redrawn in place; elsewhere, and as JSON, a table whenever it has changed.
 type Watch struct {
 	Out      *Printer
 	Name     string // of the lock; "": all
@@ -63,7 +64,7 @@ func totals(rows []Row) string {
 	return fmt.Sprintf("%d holding, %d waiting", len(rows)-waiting, waiting)
 }
 
-// report gives what is new, and prints a failure once.
+// report gives the table if it has changed, and prints a failure once.
 func (w *Watch) report(rows []Row, failed error) string {
 	failure := ""
 	if failed != nil {
@@ -73,16 +74,16 @@ func (w *Watch) report(rows []Row, failed error) string {
 		w.Out.Warn(failure)
 	}
 	w.failed = failure
-	lasting := make([]Row, len(rows))
-	for i, e := range rows {
-		e.Expires = nil
-		if e.HeldTill != "" {
-			e.HeldTill = "held"
-		}
-		lasting[i] = e
-	}
 	if failed != nil && len(rows) == 0 {
 		return "" // nothing is known
+	}
+	lasting := slices.Clone(rows)
+	for i := range lasting {
+		row := &lasting[i]
+		row.Expires, row.entry = nil, locks.Entry{Ended: row.entry.Ended, Evicted: row.entry.Evicted}
+		if row.HeldTill != "" {
+			row.HeldTill = "held"
+		}
 	}
 	seen := fmt.Sprintf("%+v", lasting)
 	if seen == w.seen {
