@@ -285,7 +285,8 @@ func (c *scene) watchdog() {
 // look is a round of the supervisor's loop (supervise).
 func (c *scene) look() {
 	s, before, lost := c.s, c.s.renewer.Term, c.s.reason.err
-	s.keepLease(s.renewer.step())
+	s.renewer.Step()
+	s.keepLease()
 	if lost == nil && s.reason.err != nil {
 		c.excuse()
 	}

@@ -36,7 +36,7 @@ func (s *supervisor) collect() {
 		default:
 			s.pid, s.exit = 0, ws
 			if s.watchdog != nil { // which is gone: else the command is its child
-				s.killUnguarded()
+				s.failClosed()
 			}
 		}
 	}
@@ -89,8 +89,8 @@ func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
 
 // onWatchdogGone ends what nobody watches any more.
 func (s *supervisor) onWatchdogGone() {
-	if s.pid != 0 || s.Tree || s.reason.tree {
-		s.killUnguarded()
+	if s.pid != 0 || s.wholeTree() {
+		s.failClosed()
 	}
 }
 
@@ -104,14 +104,6 @@ func preexistingChildren() []proctree.Process {
 	return proctree.Descendants(proctree.Live(), unix.Getpid(), nil)
 }
 
-// root is the process whose descendants are the command and what it started.
-func (s *supervisor) root() int {
-	if s.watchdog.exists() {
-		return s.watchdog.pid
-	}
-	return unix.Getpid()
-}
-
 // onlyPreexisting reports whether the children that are left are none of the command's.
 func (s *supervisor) onlyPreexisting() bool {
 	return len(s.preexisting) > 0 && s.pid == 0 &&
@@ -120,28 +112,28 @@ func (s *supervisor) onlyPreexisting() bool {
 
 // remaining are the live processes that belong to the command.
 func (s *supervisor) remaining() []proctree.Process {
-	live := proctree.Live()
-	switch {
-	case s.Tree || s.reason.tree:
-		return proctree.Descendants(live, s.root(), s.preexisting)
-	case s.Terminal:
-		return inGroup(proctree.Descendants(live, s.root(), s.preexisting), unix.Getpgrp())
+	list, group := proctree.Live(), s.group
+	if s.Terminal || s.wholeTree() {
+		root := unix.Getpid()
+		if s.watchdog.exists() {
+			root = s.watchdog.pid
+		}
+		list, group = proctree.Descendants(list, root, s.preexisting), unix.Getpgrp()
 	}
-	return inGroup(live, s.group)
-}
-
-func inGroup(list []proctree.Process, group int) []proctree.Process {
+	if s.wholeTree() {
+		return list
+	}
 	return slices.DeleteFunc(list, func(p proctree.Process) bool { return p.Group != group })
 }
 
 // send signals the command: its process group where that is its own; else itself and those of its
 // descendants that are in golock's group. With Tree it signals every descendant.
 func (s *supervisor) send(sig syscall.Signal) {
-	if sig == unix.SIGKILL && s.reason.tree && s.pid != 0 { // before the search, which may take long
+	if sig == unix.SIGKILL && s.reason.grave() && s.pid != 0 { // before the search, which may take long
 		s.signalCommand(s.pid, sig)
 	}
 	grouped := s.pid != 0 && !s.Terminal
-	if grouped && !s.Tree && !s.reason.tree {
+	if grouped && !s.wholeTree() {
 		s.signalCommand(-s.pid, sig)
 		return
 	}

@@ -152,7 +152,7 @@ func (r *Run) prepare() *supervisor {
 	s.unkillable = s.warnUnkillable()
 	s.signal = s.send
 	if locks.KindOf(r.Store) == locks.LeaseQueue && !r.OnlyWarn {
-		s.watchdog = &watchdog{run: r, cmd: s.cmd, preexisting: s.preexisting, env: s.cmd.env, socket: -1}
+		s.watchdog = &watchdog{run: r, cmd: s.cmd, preexisting: s.preexisting, socket: -1}
 	}
 	if locks.KindOf(r.Store) != locks.LocalQueue { // else the store itself answers
 		s.status = &statusServer{run: r}
@@ -164,10 +164,10 @@ func (r *Run) prepare() *supervisor {
 // descriptors must not show only then.
 func (s *supervisor) wait() *Outcome {
 	free, err := s.reserve()
+	defer free()
 	if err != nil {
 		return notStarted(s.cmd.problem(err))
 	}
-	defer free()
 	w := &waiter{Run: s.Run, watchdog: s.watchdog}
 	if locks.KindOf(s.Store) == locks.LeaseQueue { // there is time for it while the store is asked
 		w.status = s.status
@@ -175,10 +175,9 @@ func (s *supervisor) wait() *Outcome {
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
 	s.pending = w.pending
-	var outage *locks.OutageError
 	switch {
 	case failed == nil:
-	case s.Unavailable == Fail || failed.Kind != Refused || w.queued || !errors.As(failed.Err, &outage):
+	case s.Unavailable == Fail || failed.Kind != Refused || w.ticket != nil || !isA[*locks.OutageError](failed.Err):
 		return failed
 	case s.Unavailable == Skip:
 		return &Outcome{Kind: Busy, Err: failed.Err}
@@ -214,24 +213,21 @@ func (noLease) Release(context.Context) error { return nil }
 // a lease those of the watchdog and of the timer.
 func (s *supervisor) reserve() (free func(), err error) {
 	var taken []int
-	free = func() {
+	need := 2
+	if s.watchdog != nil {
+		need = 6
+	}
+	for len(taken) < need && err == nil {
+		var pair [2]int
+		if err = unix.Pipe2(pair[:], unix.O_CLOEXEC); err == nil {
+			taken = append(taken, pair[:]...)
+		}
+	}
+	return func() {
 		for _, fd := range taken {
 			unix.Close(fd)
 		}
-	}
-	pairs := 1
-	if s.watchdog != nil {
-		pairs = 3
-	}
-	for range pairs {
-		var pair [2]int
-		if err := unix.Pipe2(pair[:], unix.O_CLOEXEC); err != nil {
-			free()
-			return nil, err
-		}
-		taken = append(taken, pair[:]...)
-	}
-	return free, nil
+	}, err
 }
 
 // end makes sure that nothing of the command runs, which after a fault something may, and that
@@ -317,17 +313,13 @@ func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
 	return func() { r.Log(false, "slot given back") }
 }
 
-// evictionOf is the error of a lease whose owner is told by SIGTERM that it is evicted.
-func evictionOf(lease locks.Lease) error {
-	if err := lease.Evicted(); err != nil {
-		return fmt.Errorf("the slot was taken back: %w", err)
-	}
-	return nil
-}
+// takenBack is the error of a slot whose holder was evicted.
+func takenBack(err error) error { return fmt.Errorf("the slot was taken back: %w", err) }
 
-func isEviction(err error) bool {
-	var e *locks.EvictedError
-	return errors.As(err, &e)
+// isA reports whether an error is, or wraps, one of a type.
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // interruptedBy is the outcome of a run that a signal ended before its command was started.

@@ -16,12 +16,7 @@ import (
 // start starts the command, or becomes it. An outcome says why there is none.
 func (s *supervisor) start() *Outcome {
 	var err error
-	common := len(s.cmd.env)
-	if s.lease == (noLease{}) {
-		s.cmd.addNoGrant()
-	} else {
-		s.cmd.addGrant(s.lease.Grant())
-	}
+	s.cmd.addGrant(s.lease.Grant())
 	if !s.Close {
 		s.cmd.inherit = s.lease.Files()
 	}
@@ -36,6 +31,7 @@ func (s *supervisor) start() *Outcome {
 		if s.renewer, err = s.startRenewer(l, killAfter); err != nil {
 			return &Outcome{Kind: Fault, Err: err}
 		}
+		s.term = s.renewer.Term
 	}
 	if err := s.status.serve(heldLease{lease: s.lease, onLost: s.renewer.renewSoon}); err != nil {
 		s.Log(false, "status socket unavailable", "error", err)
@@ -47,7 +43,7 @@ func (s *supervisor) start() *Outcome {
 		proctree.BecomeSubreaper()
 	}
 	if s.watchdog != nil {
-		s.pid, err = s.watchdog.start(s.cmd.env[common:], s.renewer.KillAt(), s.clock)
+		s.pid, err = s.watchdog.start(s.renewer.KillAt(), s.clock)
 	} else {
 		attr := &syscall.SysProcAttr{Setpgid: !s.Terminal}
 		s.Relay.AsCaller(func() { s.pid, err = s.cmd.spawn(attr) })
@@ -99,8 +95,8 @@ func (s *supervisor) takeSignals() *Outcome {
 			return nil
 		case signals.EndsWaiting(sig):
 			if sig == unix.SIGTERM {
-				if err := evictionOf(s.lease); err != nil {
-					return &Outcome{Kind: Lost, Err: err}
+				if err := s.lease.Evicted(); err != nil {
+					return &Outcome{Kind: Lost, Err: takenBack(err)}
 				}
 			}
 			return interruptedBy(sig)

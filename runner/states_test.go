@@ -218,7 +218,7 @@ func TestReasons(t *testing.T) {
 		for _, cause := range c.causes {
 			s.because(cause, nil)
 		}
-		if s.reason.cause != c.want || s.reason.tree != (c.want >= leaseLost) {
+		if s.reason.cause != c.want || s.reason.grave() != (c.want == leaseLost || c.want == fault) {
 			t.Errorf("%v come to %v", c.causes, s.reason)
 		}
 	}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"math"
 	"syscall"
 	"time"
 
@@ -36,15 +37,17 @@ type supervisor struct {
 	clock       locks.Clock
 	unkillable  func(proctree.Process, error) // is told of a process that cannot be signalled
 
+	term   locks.Term // whose deadline the watchdog knows
+	warned bool       // of a lost slot, with OnlyWarn
+
 	began, spawned time.Time
 	waited, ran    time.Duration
 	limitAt        time.Time     // the time limit; zero: none, or reached
-	killAt         time.Time     // KILL after the stop signal; zero: none, or sent
-	leaseKillAt    locks.Instant // KILL for the end of the lease
+	killAt         locks.Instant // KILL after the stop signal; 0: none, or sent
 }
 
-// rescanPause is how often golock looks for processes that are not its children; only while it ends
-// a command whose first process is gone or was sent KILL.
+// rescanPause is the time between two searches for processes that are not golock's children, while it
+// ends a command whose first process is gone or was sent KILL.
 const rescanPause = 20 * time.Millisecond
 
 // supervise returns when the command has ended, and with Tree when all its descendants have.
@@ -56,18 +59,19 @@ func (s *supervisor) supervise() *Outcome {
 		s.deliver(sig)
 	}
 	for {
-		// The clock first: of a command that ended while golock was stopped, nothing was lost.
-		before := s.renewer.step()
+		if s.renewer != nil { // before the end of the command is seen: then its slot was not lost
+			s.renewer.Step()
+		}
 		// CHLD may have come with the signals of the start, so look before waiting.
 		s.collect()
 		if s.finished() {
 			s.enter(ended)
 			return s.reason.outcome(s.exit)
 		}
-		s.keepLease(before)
 		if s.state == draining && s.reason.cause == stopRequested {
 			s.stop(s.KillAfter)
 		}
+		s.keepLease()
 		if sig, ok := s.Relay.Next(s.untilNext()); ok && sig != 0 && sig != unix.SIGCHLD {
 			s.onSignal(sig)
 		}
@@ -80,44 +84,44 @@ func (s *supervisor) finished() bool {
 	switch {
 	case s.pid != 0:
 		return false
-	case s.reason.tree:
+	case s.wholeTree():
+		if s.state == running && !s.childless {
+			s.enter(draining)
+		}
 		return s.childless
 	case s.state >= stopping:
 		return len(s.remaining()) == 0
-	case s.Tree && !s.childless:
-		if s.state == running {
-			s.enter(draining)
-		}
-		return false
 	}
 	return true
 }
 
 // untilNext is how long to wait for the next event at most; negative: for ever.
 func (s *supervisor) untilNext() time.Duration {
-	next := s.limitAt
-	if next.IsZero() || (!s.killAt.IsZero() && s.killAt.Before(next)) {
-		next = s.killAt
-	}
-	switch {
-	case s.state == killing, s.state == stopping && s.pid == 0: // KILL may have been refused
+	if s.state == killing || s.state == stopping && s.pid == 0 { // KILL may have been refused
 		return rescanPause
-	case next.IsZero():
+	}
+	left := time.Duration(math.MaxInt64)
+	if !s.limitAt.IsZero() {
+		left = max(time.Until(s.limitAt), 0)
+	}
+	if s.killAt != 0 {
+		left = min(left, max(s.killAt.Sub(s.clock()), 0))
+	}
+	if left == math.MaxInt64 {
 		return -1
 	}
-	return max(time.Until(next), 0)
+	return left
 }
 
 // onTime does what is due.
 func (s *supervisor) onTime() {
-	now := time.Now()
-	if !s.limitAt.IsZero() && !now.Before(s.limitAt) {
+	if !s.limitAt.IsZero() && !time.Now().Before(s.limitAt) {
 		s.limitAt = time.Time{}
 		s.Log(false, "time limit reached", "limit", s.TimeLimit)
 		s.because(timeLimit, nil)
 		s.stop(s.KillAfter)
 	}
-	if s.state == killing || (!s.killAt.IsZero() && !now.Before(s.killAt)) {
+	if s.state == killing || (s.killAt != 0 && s.clock() >= s.killAt) {
 		s.kill()
 	}
 }
@@ -130,10 +134,10 @@ const raceWindow = time.Millisecond
 // whole job, so that the command has them already.
 func (s *supervisor) onSignal(sig syscall.Signal) {
 	if sig == unix.SIGTERM {
-		if err := evictionOf(s.lease); err != nil {
+		if err := s.lease.Evicted(); err != nil {
 			if s.reason.cause != evicted { // else it is told again
-				s.Log(false, "slot taken back", "error", err)
-				s.because(evicted, err)
+				s.Log(false, "slot taken back", "error", takenBack(err))
+				s.because(evicted, takenBack(err))
 				s.stop(s.KillAfter)
 			}
 			return
@@ -180,12 +184,9 @@ func (s *supervisor) deliver(sig syscall.Signal) {
 // stop begins to end the command: the stop signal, and CONT for those that are stopped and would
 // not see it. KILL follows after that time.
 func (s *supervisor) stop(after time.Duration) {
-	at := time.Now().Add(after)
-	switch {
-	case s.state == stopping && at.Before(s.killAt):
-		s.killAt = at
-		return
-	case s.state >= stopping:
+	at := s.clock().Add(min(after, math.MaxInt64/2)) // which is longer than anything runs
+	if s.state >= stopping {
+		s.killAt = min(s.killAt, at) // 0 if KILL was sent
 		return
 	}
 	proctree.BecomeSubreaper() // children of those that die now stay in sight
@@ -206,15 +207,13 @@ func (s *supervisor) kill() {
 		s.enter(killing)
 		s.Log(false, "sending KILL")
 	}
-	s.killAt = time.Time{}
+	s.killAt = 0
 	s.signal(unix.SIGKILL)
 }
 
 // stopAfterFault ends the command when golock itself has failed.
 func (s *supervisor) stopAfterFault() {
-	tree := s.reason.tree || s.watchdog != nil
 	s.because(fault, s.out.Err)
-	s.reason.tree = tree
 	s.stop(s.KillAfter)
 	for s.collect(); s.pid != 0 || len(s.remaining()) > 0; s.collect() {
 		s.onTime()

@@ -37,9 +37,8 @@ type watchdog struct {
 	run         *Run
 	cmd         *command
 	preexisting []proctree.Process
-	env         []string // of the command, without what the store gives: that comes with start
-	pid         int      // 0: there is none
-	socket      int      // -1: the watchdog has hung up, or there is none
+	pid         int // 0: there is none
+	socket      int // -1: the watchdog has hung up, or there is none
 }
 
 var (
@@ -69,7 +68,7 @@ func (w *watchdog) spawn() error {
 		group = unix.Getpgrp()
 	}
 	program := &command{
-		path: "/proc/self/exe", env: w.env, inherit: []int{theirs},
+		path: "/proc/self/exe", env: w.cmd.env[:w.cmd.common], inherit: []int{theirs},
 		argv: append([]string{WatchdogName, strconv.Itoa(theirs), strconv.Itoa(group)}, w.cmd.argv...),
 	}
 	// Not in golock's group, whose members are stopped and killed with the job. But a child of
@@ -117,10 +116,9 @@ func (w *watchdog) send(m message) {
 	}
 }
 
-// start has the watchdog start the command, with variables added to its environment. After an error
-// no command is running.
-func (w *watchdog) start(variables []string, deadline locks.Instant, clock locks.Clock) (pid int, err error) {
-	order := message{kind: msgStart, number: int64(deadline), texts: variables}
+// start has the watchdog start the command. After an error no command is running.
+func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, err error) {
+	order := message{kind: msgStart, number: int64(deadline), texts: w.cmd.env[w.cmd.common:]}
 	for again := true; ; again = false {
 		if err := w.spawn(); err != nil {
 			return 0, fmt.Errorf("%w: %w", errWatchdogGone, err)

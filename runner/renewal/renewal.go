@@ -133,9 +133,6 @@ func (r *Renewer) passEvents() {
 
 // RenewSoon has the lease renewed at once. It may be called from any goroutine.
 func (r *Renewer) RenewSoon() {
-	if r == nil {
-		return
-	}
 	select {
 	case r.events <- locks.Unsure:
 		r.wake()
