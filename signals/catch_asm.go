@@ -2,9 +2,7 @@
 
 package signals
 
-import (
-	"syscall"
-)
+import "syscall"
 
 // os/signal would do, but its set-up takes a thread switch for each signal and three threads,
 // together more than taking a lock, and it merges and reorders signals that come close together. The

@@ -6,8 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // catcher is what this way of catching needs in a Relay.
@@ -34,12 +32,7 @@ func (r *Relay) catch(list []syscall.Signal) {
 	go func() {
 		defer close(written)
 		for sig := range caught {
-			for {
-				_, err := unix.Write(r.write, []byte{byte(sig.(syscall.Signal))})
-				if err != unix.EINTR {
-					break
-				}
-			}
+			r.put(byte(sig.(syscall.Signal)))
 		}
 	}()
 }

@@ -45,27 +45,22 @@ func Parse(s string) (syscall.Signal, error) {
 	return 0, fmt.Errorf("there is no signal %q: want a name such as TERM or a number from 1 to %d", s, rtMax)
 }
 
+// realTime reads RTMIN, RTMIN+N, RTMAX or RTMAX-N; 0: it is none of these.
 func realTime(name string) syscall.Signal {
-	base, sign := 0, 1
-	rest, ok := strings.CutPrefix(name, "RTMIN")
-	if ok {
-		base = rtMin
-	} else if rest, ok = strings.CutPrefix(name, "RTMAX"); ok {
-		base, sign = rtMax, -1
-	} else {
-		return 0
+	for _, end := range []struct {
+		name, sign string
+		number     int
+	}{{"RTMIN", "+", rtMin}, {"RTMAX", "-", rtMax}} {
+		offset, ok := strings.CutPrefix(name, end.name)
+		if ok && offset == "" {
+			return syscall.Signal(end.number)
+		}
+		n, err := strconv.Atoi(offset)
+		if sig := end.number + n; ok && err == nil && strings.HasPrefix(offset, end.sign) && sig >= rtMin && sig <= rtMax {
+			return syscall.Signal(sig)
+		}
 	}
-	if rest == "" {
-		return syscall.Signal(base)
-	}
-	if (sign > 0) != (rest[0] == '+') || (sign < 0) != (rest[0] == '-') {
-		return 0
-	}
-	n, err := strconv.ParseUint(rest[1:], 10, 8)
-	if err != nil || n > rtMax-rtMin {
-		return 0
-	}
-	return syscall.Signal(base + sign*int(n))
+	return 0
 }
 
 // Name is the signal's name without SIG, or its number if it has none.

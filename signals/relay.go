@@ -174,7 +174,7 @@ func (r *Relay) AsCaller(start func()) {
 // Next gives the next signal, or 0 for a wake-up. It waits at most timeout (negative: for ever) and
 // reports false if nothing came.
 func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
-	until := time.Now().Add(timeout)
+	until := time.Now().Add(min(timeout, maxTimeout))
 	for {
 		for len(r.unread) > 0 {
 			sig := syscall.Signal(r.unread[0])
@@ -184,11 +184,8 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 			}
 		}
 		if timeout >= 0 || len(r.watched) > 0 {
-			switch r.await(timeout >= 0, until) {
-			case timedOut:
-				return 0, false
-			case watchedReady:
-				return 0, true
+			if ready, watched := r.await(timeout >= 0, until); !ready {
+				return 0, watched
 			}
 		}
 		n, err := unix.Read(r.read, r.buffer[:])
@@ -206,21 +203,21 @@ func (r *Relay) Suspend() {
 	defer runtime.UnlockOSThread()
 	if r.terminal {
 		StopJob(func() bool { return true })
-	} else if sig, ok := r.peek(); !ok || sig != unix.SIGCONT {
+	} else if r.peek() != unix.SIGCONT {
 		StopSelf()
 	}
 }
 
-// peek gives the signal that Next would give without waiting, and leaves it there. It drops wake-ups.
-func (r *Relay) peek() (syscall.Signal, bool) {
+// peek gives the signal that Next would give without waiting, and leaves it there; 0: none. It drops
+// wake-ups.
+func (r *Relay) peek() syscall.Signal {
 	for {
 		sig, ok := r.Next(0)
-		if !ok {
-			return 0, false
-		}
 		if sig != 0 {
 			r.unread = append([]byte{byte(sig)}, r.unread...)
-			return sig, true
+		}
+		if sig != 0 || !ok {
+			return sig
 		}
 	}
 }
@@ -234,50 +231,36 @@ func (r *Relay) Unwatch(fds ...int) {
 	r.watched = slices.DeleteFunc(r.watched, func(fd int) bool { return slices.Contains(fds, fd) })
 }
 
-// What await comes to.
-type readiness int
-
-const (
-	timedOut     readiness = iota
-	relayReady             // the relay has something to read
-	watchedReady           // only a watched descriptor has
-)
-
 // maxTimeout is what a timespec holds where its seconds have 32 bits: 68 years.
 const maxTimeout = math.MaxInt32 * time.Second
 
-func timespec(d time.Duration) unix.Timespec {
-	return unix.NsecToTimespec(int64(min(max(d, 0), maxTimeout)))
-}
-
-// await waits until there is something to read, or until.
-func (r *Relay) await(limited bool, until time.Time) readiness {
+// await waits until the relay is ready to be read, or else a watched descriptor is, or until.
+func (r *Relay) await(limited bool, until time.Time) (ready, watched bool) {
 	var few [4]unix.PollFd
-	ready := append(few[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN})
+	fds := append(few[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN})
 	for _, fd := range r.watched {
-		ready = append(ready, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	for {
 		var ts *unix.Timespec
 		if limited {
-			left := timespec(time.Until(until))
+			left := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
 			ts = &left
 		}
-		n, err := unix.Ppoll(ready, ts, nil)
-		switch {
-		case ready[0].Revents != 0:
-			return relayReady
-		case n > 0:
-			return watchedReady
-		case limited && (err == nil || !time.Now().Before(until)):
-			return timedOut
+		n, err := unix.Ppoll(fds, ts, nil)
+		ready = fds[0].Revents != 0
+		if n > 0 || (limited && (err == nil || !time.Now().Before(until))) {
+			return ready, n > 0
 		}
 	}
 }
 
 // Wake makes Next return.
-func (r *Relay) Wake() {
-	_, _ = eintr.Get(func() (int, error) { return unix.Write(r.write, []byte{0}) })
+func (r *Relay) Wake() { r.put(0) }
+
+// put writes the number of a signal into the pipe, or 0.
+func (r *Relay) put(number byte) {
+	_, _ = eintr.Get(func() (int, error) { return unix.Write(r.write, []byte{number}) })
 }
 
 // CatchStop makes the terminal's stop signal come through Next, for a golock that waits: it must leave
