@@ -11,10 +11,10 @@ import (
 	"golock/internal/proctree"
 )
 
-// collect takes in all that has happened to the command and its descendants.
+// collect takes notice of all that has happened to the command and its descendants.
 func (s *supervisor) collect() {
 	if s.watchdog != nil {
-		s.hearWatchdog()
+		s.readWatchdog()
 	}
 	for {
 		var ws syscall.WaitStatus
@@ -42,8 +42,8 @@ func (s *supervisor) collect() {
 	}
 }
 
-// hearWatchdog takes in what the watchdog has sent.
-func (s *supervisor) hearWatchdog() {
+// readWatchdog takes the messages of the watchdog.
+func (s *supervisor) readWatchdog() {
 	w := s.watchdog
 	for w.socket >= 0 {
 		m, err := receive(w.socket)
@@ -71,7 +71,7 @@ func (s *supervisor) hearWatchdog() {
 			s.childless = true
 		}
 	}
-	if w.exists() { // it has hung up and lives
+	if w.exists() { // it has closed its socket and lives
 		_ = unix.Kill(w.pid, unix.SIGKILL)
 	}
 }
@@ -79,7 +79,7 @@ func (s *supervisor) hearWatchdog() {
 // onWatchdog takes a change of the watchdog's state.
 func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
 	if ws.Stopped() {
-		_ = unix.Kill(s.watchdog.pid, unix.SIGCONT) // it could neither protect nor tell anything
+		_ = unix.Kill(s.watchdog.pid, unix.SIGCONT) // stopped, it protects nothing
 		return
 	}
 	s.watchdog.pid = 0
@@ -87,15 +87,15 @@ func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
 	s.onWatchdogGone()
 }
 
-// onWatchdogGone ends what nobody watches any more.
+// onWatchdogGone ends what is left without a watchdog.
 func (s *supervisor) onWatchdogGone() {
 	if s.pid != 0 || s.wholeTree() {
 		s.failClosed()
 	}
 }
 
-// preexistingChildren are those that this process has had from the beginning: a shell may have
-// started some and then become golock. They and their descendants are no part of the run.
+// preexistingChildren are the children of this process before the run: a shell may have started
+// some and then become golock. They and their descendants are no part of the run.
 func preexistingChildren() []proctree.Process {
 	var info unix.Siginfo
 	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == unix.ECHILD {
@@ -104,7 +104,7 @@ func preexistingChildren() []proctree.Process {
 	return proctree.Descendants(proctree.Live(), unix.Getpid(), nil)
 }
 
-// onlyPreexisting reports whether the children that are left are none of the command's.
+// onlyPreexisting reports whether no child that is left belongs to the run.
 func (s *supervisor) onlyPreexisting() bool {
 	return len(s.preexisting) > 0 && s.pid == 0 &&
 		len(proctree.Descendants(proctree.Live(), unix.Getpid(), s.preexisting)) == 0
@@ -137,7 +137,7 @@ func (s *supervisor) send(sig syscall.Signal) {
 		s.signalCommand(-s.pid, sig)
 		return
 	}
-	// The search comes first: the children of a process that dies of the signal are lost to it.
+	// The search comes first: it would not find the children of a process that dies of the signal.
 	rest := s.remaining()
 	switch {
 	case grouped:

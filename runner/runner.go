@@ -49,14 +49,14 @@ type Run struct {
 	OnlyWarn   bool // when the slot is lost: do not stop the command
 
 	// Sockets is the directory where other golocks of this user look for the one that holds a slot
-	// (package held); nil: nobody is to ask.
+	// (package held); nil: there is no status socket.
 	Sockets func() (dir string, err error)
 
 	// Log takes one step of the run: a message and pairs of name and value.
 	Log func(warn bool, message string, pairs ...any)
 
-	// Waits, if not nil, is told of the waiting (progress.Reporter), and with nil that it is over,
-	// before the command is started. It may keep the value until the next call.
+	// Waits, if not nil, reports the waiting (progress.Reporter), and with nil that it is over, before
+	// the command starts. It may keep the value until the next call.
 	Waits func(w *Waiting) (again time.Duration)
 
 	// Say takes what a user wants to know of a run that goes well.
@@ -78,10 +78,9 @@ const (
 	RunAnyway
 )
 
-// Kind says how a run went.
+// Kind says how a run ended.
 type Kind int
 
-// What a run comes to.
 const (
 	Ended         Kind = iota // the command ran and ended: Status
 	TimedOut                  // the command was ended at its time limit
@@ -160,8 +159,8 @@ func (r *Run) prepare() *supervisor {
 	return s
 }
 
-// wait waits for the slot. What it takes to start the command is reserved before: a limit on
-// descriptors must not show only then.
+// wait waits for the slot. The descriptors that the start needs are reserved meanwhile: if there
+// are too few, the run fails before it takes a slot.
 func (s *supervisor) wait() *Outcome {
 	free, err := s.reserve()
 	defer free()
@@ -192,7 +191,7 @@ func (s *supervisor) wait() *Outcome {
 	return nil
 }
 
-// runWithoutSlot goes on without a slot. Nobody can lose it, so nobody looks after it.
+// runWithoutSlot goes on without a slot, and so without watchdog and status socket.
 func (s *supervisor) runWithoutSlot(err error) {
 	s.Log(true, "the command runs without a slot", "error", err)
 	s.watchdog.dismiss()
@@ -209,8 +208,8 @@ func (noLease) Files() []int                  { return nil }
 func (noLease) Evicted() error                { return nil }
 func (noLease) Release(context.Context) error { return nil }
 
-// reserve takes the descriptors that starting the command needs: a pipe (syscall.ForkExec), and with
-// a lease those of the watchdog and of the timer.
+// reserve takes the descriptors that the start needs: a pipe (syscall.ForkExec), and with a lease
+// those of the watchdog and of the timer.
 func (s *supervisor) reserve() (free func(), err error) {
 	var taken []int
 	need := 2
@@ -230,8 +229,8 @@ func (s *supervisor) reserve() (free func(), err error) {
 	}, err
 }
 
-// end makes sure that nothing of the command runs, which after a fault something may, and that
-// nobody is told any more that the slot is held.
+// end ends what a fault has left running of the command, the renewals, and the answers that the
+// slot is held.
 func (s *supervisor) end() *Outcome {
 	if s.state >= running && s.state < ended {
 		s.stopAfterFault()
@@ -250,7 +249,7 @@ func (s *supervisor) end() *Outcome {
 	return nil
 }
 
-// giveBack releases the slot, and then whatever served the run.
+// giveBack releases the slot, then closes the status socket and ends the watchdog.
 func (s *supervisor) giveBack() *Outcome {
 	s.enter(released)
 	tell := func() {}
@@ -286,9 +285,9 @@ func (s *supervisor) report() *Outcome {
 // releaseLimit bounds the release of a slot.
 const releaseLimit = 2 * time.Second
 
-// release gives a slot back. A failure is a warning and changes nothing else. If nothing was done
-// with it, the hold is given back as well: another host may be able to. Nothing is printed before:
-// tell logs what has become of it.
+// release gives a slot back. A failure is a warning and changes nothing else. An unused slot loses
+// its hold too: another host may be able to use it. Nothing is printed before tell is called, so
+// that nobody waits for that.
 func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
 	ctx := context.Background()
 	if locks.KindOf(r.Store) == locks.LeaseQueue { // elsewhere it does not wait, and a process's first timer costs more
@@ -296,21 +295,21 @@ func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
 		ctx, cancel = context.WithTimeout(ctx, releaseLimit)
 		defer cancel()
 	}
-	if err := lease.Release(ctx); err != nil && !errors.Is(err, locks.ErrLost) {
-		return func() { r.Log(true, "the slot could not be given back", "error", err) }
+	failed := func(err error) bool { return err != nil && !errors.Is(err, locks.ErrLost) }
+	hold, warning, err := r.Request.Hold, "the slot could not be given back", lease.Release(ctx)
+	if q, ok := r.Store.(locks.QueueStore); ok && hold > 0 && unused && !failed(err) {
+		warning, err = "the slot stays taken for its hold", q.Evict(ctx, lease.Grant().Ref, "nothing was begun with it")
 	}
-	if hold := r.Request.Hold; hold > 0 {
-		if !unused {
-			return func() { r.Log(false, "slot given back", "held", hold) }
-		}
-		if e, ok := r.Store.(locks.QueueStore); ok {
-			err := e.Evict(ctx, lease.Grant().Ref, "nothing was begun with it")
-			if err != nil && !errors.Is(err, locks.ErrLost) {
-				return func() { r.Log(true, "the slot stays taken for its hold", "error", err) }
-			}
+	return func() {
+		switch {
+		case failed(err):
+			r.Log(true, warning, "error", err)
+		case hold > 0 && !unused:
+			r.Log(false, "slot given back", "held", hold)
+		default:
+			r.Log(false, "slot given back")
 		}
 	}
-	return func() { r.Log(false, "slot given back") }
 }
 
 // takenBack is the error of a slot whose holder was evicted.

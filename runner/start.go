@@ -85,8 +85,8 @@ func (s *supervisor) becomeCommand() *Outcome {
 	return notStarted(err)
 }
 
-// takeSignals takes in what came since the slot was granted. If golock was told to stop, the command
-// need not be started.
+// takeSignals takes in what came since the slot was granted. If golock was told to stop, the
+// command need not be started.
 func (s *supervisor) takeSignals() *Outcome {
 	for {
 		sig, ok := s.Relay.Next(0)

@@ -35,7 +35,7 @@ type supervisor struct {
 	childless   bool // no child of any kind is left
 	signal      func(syscall.Signal)
 	clock       locks.Clock
-	unkillable  func(proctree.Process, error) // is told of a process that cannot be signalled
+	unkillable  func(proctree.Process, error) // reports a process that cannot be signalled
 
 	term   locks.Term // whose deadline the watchdog knows
 	warned bool       // of a lost slot, with OnlyWarn
@@ -46,8 +46,8 @@ type supervisor struct {
 	killAt         locks.Instant // KILL after the stop signal; 0: none, or sent
 }
 
-// rescanPause is the time between two searches for processes that are not golock's children, while it
-// ends a command whose first process is gone or was sent KILL.
+// rescanPause is the time between two searches for processes that are not golock's children, while
+// it ends a command whose first process is gone or was sent KILL.
 const rescanPause = 20 * time.Millisecond
 
 // supervise returns when the command has ended, and with Tree when all its descendants have.
@@ -126,8 +126,8 @@ func (s *supervisor) onTime() {
 	}
 }
 
-// raceWindow is how long after the start golock passes on even an INT or QUIT that the terminal sends
-// to the whole job: the command may not have been there yet. Twice is better than not at all.
+// raceWindow is how long after the start golock passes on also what the terminal sends to the whole
+// job: the command may not have existed yet. Twice is better than not at all.
 const raceWindow = time.Millisecond
 
 // onSignal takes a signal that golock got. With a terminal the kernel has sent some of them to the
@@ -135,7 +135,7 @@ const raceWindow = time.Millisecond
 func (s *supervisor) onSignal(sig syscall.Signal) {
 	if sig == unix.SIGTERM {
 		if err := s.lease.Evicted(); err != nil {
-			if s.reason.cause != evicted { // else it is told again
+			if s.reason.cause != evicted { // else the signal was sent again
 				s.Log(false, "slot taken back", "error", takenBack(err))
 				s.because(evicted, takenBack(err))
 				s.stop(s.KillAfter)
@@ -163,8 +163,8 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 	s.deliver(sig)
 }
 
-// leadsSession reports whether golock is the process that a terminal's hangup is told to (ssh -t,
-// docker -it); the job learns of it from nobody else.
+// leadsSession reports whether golock leads its session: then a terminal's hangup reaches it alone,
+// and not its job (ssh -t, docker -it).
 func leadsSession() bool {
 	sid, _ := unix.Getsid(0)
 	return sid == unix.Getpid()
@@ -181,8 +181,8 @@ func (s *supervisor) deliver(sig syscall.Signal) {
 	s.Log(false, "signal passed on", "signal", signals.Name(to))
 }
 
-// stop begins to end the command: the stop signal, and CONT for those that are stopped and would
-// not see it. KILL follows after that time.
+// stop begins to end the command: the stop signal, CONT so that stopped processes get it, and KILL
+// after that time.
 func (s *supervisor) stop(after time.Duration) {
 	at := s.clock().Add(min(after, math.MaxInt64/2)) // which is longer than anything runs
 	if s.state >= stopping {
@@ -221,12 +221,11 @@ func (s *supervisor) stopAfterFault() {
 	}
 }
 
-// stopSpread is longer than a stop of the whole job takes to reach golock after the command.
+// stopSpread is longer than it takes until a stop of the whole job has reached golock too.
 const stopSpread = 20 * time.Millisecond
 
-// followStop follows a command that has stopped by itself, as in a job without golock: the shell
-// learns that the job has stopped, and fg continues it. When the whole job was stopped, golock was
-// too, and comes here after both were continued.
+// followStop stops golock after a command that has stopped alone: the shell sees that the job has
+// stopped, and fg continues it. When the whole job was stopped, both were continued before this.
 func (s *supervisor) followStop() {
 	stopped := func() bool {
 		p, _ := procfs.ReadStat(s.pid)

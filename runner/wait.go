@@ -21,25 +21,23 @@ const (
 	// leaveLimit bounds how long a golock that was told to stop waits to leave the queue.
 	leaveLimit = 60 * time.Millisecond
 
-	// withdrawLimit bounds how long a golock that gives up tells the store so. Without that a grant
-	// that it may have made lasts for its TTL.
+	// withdrawLimit bounds how long a golock that gives up tries to tell the store, so that a grant
+	// that the store may have made does not last for its TTL.
 	withdrawLimit = 200 * time.Millisecond
 
-	// How long a store that does not answer is tried.
+	// How long golock tries to reach a store.
 	reachLimit       = 10 * time.Second
 	reachLimitNoWait = 2 * time.Second
 
-	// nearPlaces is how many waiters of a lock keep their watchdog, so that a handover does not
-	// wait for one to start. Those behind start it when their turn is near: there may be thousands.
+	// nearPlaces is how many waiters of a lock keep a watchdog, so that a hand-off does not wait for
+	// one to start. The others, perhaps thousands, start theirs at readyPlace.
 	nearPlaces = 64
-
-	// readyPlace is the place at which those who have none start it.
 	readyPlace = 2
 )
 
-// waiter waits for the slot of a run. It belongs to the goroutine that owns the run. The store is
-// asked at once for what takes no waiting; the rest is done by a goroutine that ends with one
-// message to result and wakes the relay after each message.
+// waiter waits for the slot of a run. It belongs to the goroutine that owns the run. What takes no
+// waiting is done at once; a goroutine does the rest. It ends with one message to result, and wakes
+// the relay after each message.
 type waiter struct {
 	*Run
 	watchdog *watchdog
@@ -240,9 +238,9 @@ func (r *waitResult) recoverPanic() {
 	}
 }
 
-// tryLimit bounds how long a store over a network is tried to be reached; once queued, an outage ends
-// nothing. Before a run without a slot it is reachLimitNoWait at least, however short --wait is: a
-// store that is only slow is not unavailable.
+// tryLimit bounds how long a store over a network is tried to be reached; once queued, an outage
+// ends nothing. Before a run without a slot it is reachLimitNoWait at least, however short --wait
+// is: a store that is only slow is not unavailable.
 func (w *waiter) tryLimit() time.Duration {
 	limit := min(w.Wait, reachLimit)
 	switch {
@@ -254,7 +252,7 @@ func (w *waiter) tryLimit() time.Duration {
 	return limit
 }
 
-// makeReady starts what the command will need. What goes wrong with that shows when it is needed.
+// makeReady starts what the command will need. An error shows again when that is needed.
 func (w *waiter) makeReady() {
 	_ = w.watchdog.spawn()
 	_ = w.status.open()
@@ -273,7 +271,7 @@ func (w *waiter) hasQueued(ticket locks.Ticket) {
 	w.progress.Begin(place)
 }
 
-// received takes the result of a waiting that was not given up.
+// received takes the result of an attempt that was not given up.
 func (w *waiter) received(got waitResult) (locks.Lease, *Outcome) {
 	if w.ticket == nil {
 		w.sayReplaced(got.ticket)
@@ -296,8 +294,8 @@ func (w *waiter) sayReplaced(ticket locks.Ticket) {
 	}
 }
 
-// giveUp ends the attempt. It waits for the result, at most limit: the place in the queue is gone then,
-// or the slot was granted just before.
+// giveUp ends the attempt. It waits for the result, at most limit: the place in the queue is gone
+// then, or the slot was granted just before.
 func (w *waiter) giveUp(cause error, limit time.Duration) waitResult {
 	w.cancel(cause)
 	select {
@@ -308,7 +306,7 @@ func (w *waiter) giveUp(cause error, limit time.Duration) waitResult {
 	}
 }
 
-// leave gives up and releases a slot that came too late. The error says if the place was evicted.
+// leave gives up and releases a slot that was granted too late. The error says that it was evicted.
 func (w *waiter) leave(cause error, limit time.Duration) error {
 	got := w.giveUp(cause, limit)
 	if got.lease != nil {
@@ -321,7 +319,7 @@ func (w *waiter) leave(cause error, limit time.Duration) error {
 	return nil
 }
 
-// timedOut ends a waiting whose time is over.
+// timedOut ends the waiting at its deadline.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	got := w.giveUp(nil, withdrawLimit)
 	outage := isA[*locks.OutageError](got.err)
@@ -341,7 +339,7 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	return nil, &Outcome{Kind: Busy, Err: got.err}
 }
 
-// interrupted ends a waiting because of a signal.
+// interrupted ends the waiting because of a signal.
 func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	if w.cancel == nil { // nothing was asked of the store
 		return interruptedBy(sig)
@@ -364,8 +362,8 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	return interruptedBy(sig)
 }
 
-// suspend leaves the queue, stops golock, and joins anew when it was continued: a stopped process
-// in the queue would hold up everybody behind it. So the end of the attempt is waited for.
+// suspend leaves the queue, stops golock, and joins anew when it is continued: a stopped process in
+// the queue would hold up everybody behind it. So it waits for the end of the attempt.
 func (w *waiter) suspend() *Outcome {
 	if w.cancel == nil { // in delay, without a terminal: with one the signal stops golock by itself
 		w.Relay.Suspend()
@@ -386,7 +384,7 @@ func (w *waiter) suspend() *Outcome {
 	return nil
 }
 
-// withdraw tells a store that has not answered yet that it need not grant anything.
+// withdraw tells a store that has not answered yet to forget the request.
 func (w *waiter) withdraw(limit time.Duration) {
 	if store, ok := w.Store.(locks.LeaseStore); ok && w.ticket == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -395,8 +393,8 @@ func (w *waiter) withdraw(limit time.Duration) {
 	}
 }
 
-// refusal sorts an error of the store. A nested run that does not wait is just busy; one that would
-// wait is a mistake.
+// refusal is the outcome of an error of the store. A nested run that does not wait is just busy;
+// one that would wait is a mistake.
 func (w *waiter) refusal(err error) *Outcome {
 	busy, isBusy := errors.AsType[*locks.BusyError](err)
 	switch {

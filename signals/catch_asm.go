@@ -5,16 +5,16 @@ package signals
 import "syscall"
 
 // os/signal would do, but its set-up takes a thread switch for each signal and three threads,
-// together more than taking a lock, and it merges and reorders signals that come close together. The
-// handler here (catch_*.s) is a few instructions that write the signal's number into the pipe. It
-// touches nothing of the Go runtime and runs on the signal stack that each of its threads has. The
-// runtime itself uses none of the signals caught here.
+// together more than taking a lock, and it merges and reorders signals that come close together.
+// The handler here (catch_*.s) is a few instructions that write the signal's number into the pipe.
+// It touches nothing of the Go runtime and runs on the signal stack that each of its threads has.
+// The runtime itself uses none of the signals caught here.
 
 // catcher is what this way of catching needs in a Relay.
 type catcher struct{}
 
-// pipeEnd is where the handler writes. It has to be a global variable: a handler gets nothing but the
-// signal.
+// pipeEnd is where the handler writes. It has to be a global variable: a handler gets nothing but
+// the signal.
 var pipeEnd int32 //nolint:unused // read by the handler in assembly
 
 // For catchFaults: this process, and the Go runtime's handler.
@@ -23,9 +23,9 @@ var (
 	runtimesOwn uintptr //nolint:unused // the same
 )
 
-// catchFaults catches faults, XCPU and XFSZ by another handler, which tells the kernel's signals about
-// golock itself from those of another process (sigaction(2), si_code). The runtime gets its faults,
-// the other two are dropped.
+// catchFaults catches faults, XCPU and XFSZ by another handler, which tells the kernel's signals
+// about golock itself from those of another process (sigaction(2), si_code). The runtime gets its
+// faults, the other two are dropped.
 func (r *Relay) catchFaults() {
 	ownPID = int32(syscall.Getpid())
 	r.catch([]syscall.Signal{rtMin}) // which the runtime leaves alone

@@ -17,12 +17,12 @@ type delivery struct {
 	written chan struct{}
 }
 
-// catchFaults catches faults that another process sends: the Go runtime keeps its own. XCPU and XFSZ
-// are caught whoever sends them.
+// catchFaults catches faults that another process sends: the Go runtime keeps its own. XCPU and
+// XFSZ are caught whoever sends them.
 func (r *Relay) catchFaults() { r.catch(faults()) }
 
-// catch is for the machines that catch_asm.go has no handler for. The goroutine lives as long as the
-// process; os/signal may merge signals that come close together.
+// catch is for the machines that catch_asm.go has no handler for. The goroutine lives as long as
+// the process; os/signal may merge signals that come close together.
 func (r *Relay) catch(list []syscall.Signal) {
 	caught, written := make(chan os.Signal, 512), make(chan struct{})
 	r.deliveries = append(r.deliveries, delivery{caught, written})

@@ -1,5 +1,5 @@
-// Package signals knows the signals: their names, which of them golock passes on, which end a run that
-// still waits, and how to catch them without a change of what the command inherits.
+// Package signals knows the signals: their names, which of them golock passes on, which end a run
+// that still waits, and how to catch them without a change of what the command inherits.
 package signals
 
 import (

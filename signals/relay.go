@@ -61,8 +61,8 @@ func faults() []syscall.Signal {
 // IsFault reports whether sig tells of a fault. Next gives it only if another process sent it.
 func IsFault(sig syscall.Signal) bool { return slices.Contains(faults(), sig) }
 
-// Relay is the one queue of events of this process: its signals in their order, among them CHLD, and
-// wake-ups by its own goroutines. It is a pipe (the "self-pipe" of D. J. Bernstein) to which a
+// Relay is the one queue of events of this process: its signals in their order, among them CHLD,
+// and wake-ups by its own goroutines. It is a pipe (the "self-pipe" of D. J. Bernstein) to which a
 // signal's handler writes its number.
 //
 // There is one Relay in a process. Next belongs to one goroutine; all may call Wake.
@@ -95,7 +95,8 @@ func NewRelay(terminal bool) (*Relay, error) {
 
 // Stay keeps this goroutine in its thread until Catch. It is for the first lines of main, whose
 // thread is the process's first: the kernel prefers that one for signals. The Go runtime may need a
-// moment to die of one that came before Catch; in another thread main could start a command by then.
+// moment to die of one that came before Catch; in another thread main could start a command by
+// then.
 func Stay() { runtime.LockOSThread() }
 
 // Catch starts to catch signals; only the first call does anything. Signals that the caller had
@@ -123,8 +124,8 @@ func (r *Relay) Catch() {
 	runtime.UnlockOSThread() // see Stay
 }
 
-// keepIgnored tells the Go runtime what the caller ignored: of signals that it believes to handle it
-// restores the default action in children.
+// keepIgnored tells the Go runtime what the caller ignored: of signals that it believes to handle
+// it restores the default action in children.
 func keepIgnored() {
 	set, _ := entry.Ignored()
 	for sig := syscall.Signal(1); set != 0 && sig <= rtMax; sig++ {
@@ -208,8 +209,8 @@ func (r *Relay) Suspend() {
 	}
 }
 
-// peek gives the signal that Next would give without waiting, and leaves it there; 0: none. It drops
-// wake-ups.
+// peek gives the signal that Next would give without waiting, and leaves it there; 0: none. It
+// drops wake-ups.
 func (r *Relay) peek() syscall.Signal {
 	for {
 		sig, ok := r.Next(0)
@@ -263,8 +264,8 @@ func (r *Relay) put(number byte) {
 	_, _ = eintr.Get(func() (int, error) { return unix.Write(r.write, []byte{number}) })
 }
 
-// CatchStop makes the terminal's stop signal come through Next, for a golock that waits: it must leave
-// the queue before it stops. DropStop undoes it.
+// CatchStop makes the terminal's stop signal come through Next, for a golock that waits: it must
+// leave the queue before it stops. DropStop undoes it.
 func (r *Relay) CatchStop() { r.catch(slices.DeleteFunc([]syscall.Signal{unix.SIGTSTP}, ignored)) }
 
 // DropStop restores the default action of the stop signal.
@@ -309,8 +310,8 @@ func StopJob(still func() bool) {
 }
 
 // ignored reports whether the caller ignores sig and golock leaves it so: it needs CHLD, and the
-// runtime needs the faults. In a plain go build only HUP, INT and the signals of job control can tell:
-// the Go runtime takes the others over before main starts.
+// runtime needs the faults. In a plain go build only HUP, INT and the signals of job control can
+// tell: the Go runtime takes the others over before main starts.
 func ignored(sig syscall.Signal) bool {
 	if set, known := entry.Ignored(); known {
 		return set&(1<<(sig-1)) != 0 && sig != unix.SIGCHLD && !IsFault(sig)

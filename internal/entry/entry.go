@@ -1,12 +1,11 @@
 //go:build linux && (amd64 || arm64) && !portable
 
-// Package entry keeps what the Go runtime forgets: which signals the caller had
-// blocked and ignored, and variables that are there twice. Its start is the first code of the process, before the
-// runtime, if the linker is told so (-ldflags '-E golock/internal/entry.start').
-// If the first argument is "run" it also blocks all signals that golock catches
-// later: what comes in the first milliseconds stays pending until package
-// signals unblocks it. Other commands end by a signal as programs do by default.
-// In a plain go build nothing of this happens.
+// Package entry keeps what the Go runtime forgets: which signals the caller had blocked and
+// ignored, and variables that are there twice. Its start is the first code of the process, before
+// the runtime, if the linker is told so (-ldflags '-E golock/internal/entry.start'). If the first
+// argument is "run" it also blocks all signals that golock catches later: what comes in the first
+// milliseconds stays pending until package signals unblocks it. Other commands end by a signal as
+// programs do by default. In a plain go build nothing of this happens.
 //
 // The runtime unblocks HUP INT QUIT ABRT TERM and STKFLT again: until package
 // signals catches them they end golock, as they end any program.
@@ -67,8 +66,9 @@ func text(p unsafe.Pointer) string {
 
 // init undoes what the runtime has taken over. What the caller ignored is ignored again: but CHLD,
 // which golock needs, and faults, which the runtime needs. QUIT, ABRT and STKFLT get their default
-// action: of the runtime's handlers golock would die with code 2 and a stack dump. So do HUP, INT and
-// TERM in a run: the runtime's handlers end the process in one thread while main goes on in another.
+// action: of the runtime's handlers golock would die with code 2 and a stack dump. So do HUP, INT
+// and TERM in a run: the runtime's handlers end the process in one thread while main goes on in
+// another.
 func init() { //nolint:gochecknoinits // every package that is initialised before main takes its time
 	if stack == nil {
 		return

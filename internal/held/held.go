@@ -1,5 +1,5 @@
-// Package held is the protocol between a golock that holds a slot and other golocks of the same user
-// that name the slot by its ID: is it still held, renew it, release it.
+// Package held is the protocol between a golock that holds a slot and other golocks of the same
+// user that name the slot by its ID: is it still held, renew it, release it.
 //
 // The holder listens on a socket named after the ID, in a directory that only its user may enter.
 // Both sides also ask the kernel who the other one is. A question is one packet, an answer another.
@@ -69,8 +69,8 @@ type Listener struct {
 	done   chan struct{} // closed when no connection is accepted any more
 }
 
-// Listen begins to answer for id. It calls answer from goroutines of its own, several at a time, and
-// sends the text of its error with the answer. The caller closes the listener.
+// Listen begins to answer for id. It calls answer from goroutines of its own, several at a time,
+// and sends the text of its error with the answer. The caller closes the listener.
 func Listen(dir, id string, answer func(Question) (Answer, error)) (*Listener, error) {
 	socket, err := newSocket(socketPath(dir, id), func(fd int, at unix.Sockaddr) error {
 		if err := unix.Bind(fd, at); err != nil {
@@ -145,8 +145,8 @@ func (l *Listener) handle(c *os.File) {
 	_, _ = c.Write([]byte(text[:min(len(text), maxText)]))
 }
 
-// Ask asks the holder of an ID. ErrNobody: nobody answers. With Unknown comes an error that says what
-// the holder knows.
+// Ask asks the holder of an ID. ErrNobody: nobody answers. With Unknown comes an error that says
+// what the holder knows.
 func Ask(ctx context.Context, dir, id string, q Question) (Answer, error) {
 	c, err := newSocket(socketPath(dir, id), unix.Connect)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOTDIR) {

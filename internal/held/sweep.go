@@ -51,8 +51,8 @@ func isSocketName(name string) bool {
 	return err == nil
 }
 
-// abandoned reports whether nobody listens any more. A holder keeps its socket open for as long as it
-// lives, so a refused connection is final.
+// abandoned reports whether nobody listens any more. A holder keeps its socket open for as long as
+// it lives, so a refused connection is final.
 func abandoned(path string) bool {
 	c, err := newSocket(path, unix.Connect)
 	if err == nil {

@@ -27,8 +27,8 @@ func Live() []Process {
 }
 
 // family lists the live descendants of this process. It reads the kernel's lists of children: much
-// faster than Live on a large system, and just as incomplete. It reports false where the kernel has no
-// such lists.
+// faster than Live on a large system, and just as incomplete. It reports false where the kernel has
+// no such lists.
 func family() ([]Process, bool) {
 	var list []Process
 	for next := []int{unix.Getpid()}; len(next) > 0; next = next[1:] {
@@ -129,8 +129,8 @@ func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitSt
 // (prctl(2)).
 func BecomeSubreaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// PeekEnded gives a child that has ended, and its wait status as wait4(2) would give it, but does not
-// reap it. The pid is 0 if there is none.
+// PeekEnded gives a child that has ended, and its wait status as wait4(2) would give it, but does
+// not reap it. The pid is 0 if there is none.
 func PeekEnded() (pid int, status syscall.WaitStatus, err error) {
 	var info unix.Siginfo
 	err = unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)

@@ -1,5 +1,5 @@
-// Package progress reports, to a run that waits for its slot, its place in the queue and who holds. It
-// asks the store rarely: thousands may wait.
+// Package progress reports, to a run that waits for its slot, its place in the queue and who holds.
+// It asks the store rarely: thousands may wait.
 package progress
 
 import (
@@ -21,9 +21,9 @@ type Waiting struct {
 	Pause   string        // why the store gives nobody a slot for now; "": it does
 }
 
-// The least time between two looks at the store is the largest of these. A look costs more in a longer
-// queue, and thousands may have begun to wait in the same second: so nobody far behind looks at a
-// networked store at all.
+// The least time between two looks at the store is the largest of these. A look costs more in a
+// longer queue, and thousands may have begun to wait in the same second: so nobody far behind looks
+// at a networked store at all.
 const (
 	lookPause   = 3 * time.Second
 	lookByPlace = 200 * time.Millisecond // times the place; local store, beyond farPlace
@@ -211,8 +211,8 @@ func (p *Reporter) look() {
 	}()
 }
 
-// End is called when the waiting is over. With settled it returns after the end of a look: a process
-// that is about to be stopped must not keep others out of a store.
+// End is called when the waiting is over. With settled it returns after the end of a look: a
+// process that is about to be stopped must not keep others out of a store.
 func (p *Reporter) End(settled bool) {
 	if p.place == nil {
 		return

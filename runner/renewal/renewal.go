@@ -1,5 +1,5 @@
-// Package renewal decides when a lease is renewed and when it counts as lost. It knows no processes and
-// makes no system calls, so that tests drive it in virtual time.
+// Package renewal decides when a lease is renewed and when it counts as lost. It knows no processes
+// and makes no system calls, so that tests drive it in virtual time.
 package renewal
 
 import (
@@ -14,8 +14,8 @@ import (
 // Renewer renews one lease and says when it is at risk or lost, for all stores with leases.
 //
 // Its state belongs to the goroutine that calls Step, which never waits. A renewal has a goroutine
-// of its own, at most one at a time, which ends with one message to answers; another one makes hints
-// of the lease's events until Stop. All of them call wake when there is something for Step.
+// of its own, at most one at a time, which ends with one message to answers; another one makes
+// hints of the lease's events until Stop. All of them call wake when there is something for Step.
 //
 // When the slot must count as lost follows from the clock and from what the store has promised,
 // never from the state of a connection (Gray and Cheriton, Leases, 1989):
@@ -67,8 +67,8 @@ func TryLimit(ttl time.Duration) time.Duration { return min(ttl/10, time.Second)
 func retryPause(ttl time.Duration) time.Duration { return min(ttl/40, 100*time.Millisecond) }
 
 // renewInterval is a third of the TTL. The promise at retryPause leaves half a TryLimit for that
-// pause, the drift of clocks (locks.Term.End), and KILL if there is no stop window. Where these take
-// more, as with a long TTL, the interval is shorter by the difference.
+// pause, the drift of clocks (locks.Term.End), and KILL if there is no stop window. Where these
+// take more, as with a long TTL, the interval is shorter by the difference.
 func renewInterval(ttl, killAfter time.Duration) time.Duration {
 	const roundTrip = 10 * time.Millisecond
 	drift := ttl - locks.Term{TTL: ttl}.End().Sub(0)
@@ -84,8 +84,8 @@ func stopWindow(ttl, killAfter time.Duration) time.Duration {
 	return max(min(killAfter, ttl/6), killTime(ttl))
 }
 
-// New keeps a lease until Stop is called. The command is to have killAfter between the stop signal and
-// KILL, as far as the TTL allows.
+// New keeps a lease until Stop is called. The command is to have killAfter between the stop signal
+// and KILL, as far as the TTL allows.
 func New(lease locks.RenewableLease, clock locks.Clock, killAfter time.Duration, wake func(), log func(bool, string, ...any)) *Renewer {
 	term := lease.Term()
 	interval := renewInterval(term.TTL, killAfter)
@@ -133,8 +133,8 @@ func (r *Renewer) RenewSoon() {
 	}
 }
 
-// StopAt is when the command is told to stop, KillAt when it is killed, and NextAt when the lease is
-// renewed.
+// StopAt is when the command is told to stop, KillAt when it is killed, and NextAt when the lease
+// is renewed.
 func (r *Renewer) StopAt() locks.Instant { return r.Term.End().Add(-r.window) }
 func (r *Renewer) KillAt() locks.Instant { return r.Term.End().Add(-killTime(r.Term.TTL)) }
 func (r *Renewer) NextAt() locks.Instant { return r.next }
