@@ -212,13 +212,15 @@ func TestHints(t *testing.T) {
 // The end does not wait for a store that does not answer.
 func TestRenewerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, 30*time.Second, 10*time.Second, func() error { return errSilence })
+		k := keep(t, 30*time.Second, 10*time.Second, nil)
+		k.lease.delay = time.Minute // whatever its context says
 		k.attend(10*time.Second + time.Millisecond)
 		began := time.Now()
 		k.Stop()
 		if took := time.Since(began); took > stopLimit {
 			t.Errorf("took %v", took)
 		}
+		time.Sleep(k.lease.delay)
 	})
 }
 
