@@ -296,14 +296,16 @@ func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
 		defer cancel()
 	}
 	failed := func(err error) bool { return err != nil && !errors.Is(err, locks.ErrLost) }
-	hold, warning, err := r.Request.Hold, "the slot could not be given back", lease.Release(ctx)
+	hold, err, held := r.Request.Hold, lease.Release(ctx), error(nil)
 	if q, ok := r.Store.(locks.QueueStore); ok && hold > 0 && unused && !failed(err) {
-		warning, err = "the slot stays taken for its hold", q.Evict(ctx, lease.Grant().Ref, "nothing was begun with it")
+		held = q.Evict(ctx, lease.Grant().Ref, "nothing was begun with it")
 	}
 	return func() {
 		switch {
 		case failed(err):
-			r.Log(true, warning, "error", err)
+			r.Log(true, "the slot could not be given back", "error", err)
+		case failed(held):
+			r.Log(true, "the slot stays taken for its hold", "error", held)
 		case hold > 0 && !unused:
 			r.Log(false, "slot given back", "held", hold)
 		default:
