@@ -3,10 +3,8 @@ package runner
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,16 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"golock/internal/procfs"
-	"golock/internal/proctree"
 	"golock/locks"
 	"golock/locks/local"
 	"golock/test/testkit"
 )
 
-// leasedStore makes a local store one with leases, for what golock and its
-// watchdog do with each other; what they are for is tested from outside, in
-// test/guard.
+// leasedStore makes a local store one with leases, so that golock has a watchdog. What the watchdog is
+// for is tested from outside, in test/guard.
 type leasedStore struct {
 	locks.QueueStore
 	ttl   time.Duration
@@ -111,29 +106,6 @@ func TestWatched(t *testing.T) {
 	free(t, store.QueueStore)
 }
 
-// A fault in golock itself, with a watchdog.
-func TestFaultWithAWatchdog(t *testing.T) {
-	for _, moment := range []string{"slot taken", "command started", "stop signal sent"} {
-		store := newLeasedStore(t, 30*time.Second)
-		pidFile := filepath.Join(t.TempDir(), "pid")
-		r := testRun(t, store, "sh", "-c", "echo $$ > "+pidFile+"; exec sleep 1000")
-		r.TimeLimit = 100 * time.Millisecond
-		faults := 0
-		r.Log = func(_ bool, message string, _ ...any) {
-			if message == moment && faults == 0 {
-				faults++
-				panic("a fault made by the test")
-			}
-		}
-		if o := doRecovering(r); o.Kind != Fault || faults != 1 {
-			t.Errorf("fault at %q: outcome %+v", moment, o)
-		}
-		gone(t, pidFile)
-		noChildren(t)
-		free(t, store.QueueStore)
-	}
-}
-
 // A renewal that is refused, fails, or panics.
 func TestRenewals(t *testing.T) {
 	for _, c := range []struct {
@@ -152,14 +124,12 @@ func TestRenewals(t *testing.T) {
 			}
 			return c.err
 		}
-		pidFile := filepath.Join(t.TempDir(), "pid")
-		o := testRun(t, store, "sh", "-c", "echo $$ > "+pidFile+"; exec sleep 1000").Do()
+		argv, pidFile := sleepCommand(t)
+		o := testRun(t, store, argv...).Do()
 		if o.Kind != c.want || (c.err != nil && !errors.Is(o.Err, c.err)) {
 			t.Errorf("%s: outcome %+v", c.what, o)
 		}
-		gone(t, pidFile)
-		noChildren(t)
-		free(t, store.QueueStore)
+		allGone(t, pidFile, store.QueueStore)
 	}
 }
 
@@ -180,28 +150,8 @@ func TestOnlyWarns(t *testing.T) {
 	}
 }
 
-func gone(t *testing.T, pidFile string) {
-	t.Helper()
-	if text, err := os.ReadFile(pidFile); err == nil {
-		// A dead one may not have been reaped by a watchdog that was dismissed at that moment. The
-		// file is empty if the command died before it wrote.
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-		if p, _ := procfs.ReadStat(pid); pid != 0 && p.Alive() {
-			t.Errorf("the command is alive: %+v", p)
-		}
-	}
-}
-
-func noChildren(t *testing.T) {
-	t.Helper()
-	if left := proctree.Descendants(proctree.Live(), os.Getpid(), nil); len(left) != 0 {
-		t.Errorf("left over: %+v", left)
-	}
-}
-
-// What one side says is what the other hears, and the end of a side is heard
-// after all that it said.
-func TestWire(t *testing.T) {
+// One side receives what the other has sent, and its end after that.
+func TestMessages(t *testing.T) {
 	pair, err := socketPair()
 	testkit.Must(t, err)
 	sent := []message{
@@ -210,7 +160,7 @@ func TestWire(t *testing.T) {
 		{kind: msgChildless},
 	}
 	if _, err := receive(pair[1]); err != unix.EAGAIN {
-		t.Errorf("nothing was said: %v", err)
+		t.Errorf("nothing was sent: %v", err)
 	}
 	for _, m := range sent {
 		testkit.Must(t, m.sendTo(pair[0]))
@@ -228,9 +178,9 @@ func TestWire(t *testing.T) {
 	unix.Close(pair[1])
 }
 
-// A message that arrives while another one is looked for is heard whole: a
-// command that misses its variables does not know its slot.
-func TestWireArrivesMeanwhile(t *testing.T) {
+// A message that arrives during a call is received whole: a command that misses its variables does not
+// know its slot.
+func TestMessageArrivesMeanwhile(t *testing.T) {
 	pair, err := socketPair()
 	testkit.Must(t, err)
 	defer unix.Close(pair[1])
@@ -261,13 +211,4 @@ func TestWireArrivesMeanwhile(t *testing.T) {
 			i++
 		}
 	}
-}
-
-func childrenOf(parent int) (list []int) {
-	for _, p := range proctree.Live() {
-		if p.Parent == parent {
-			list = append(list, p.PID)
-		}
-	}
-	return list
 }
