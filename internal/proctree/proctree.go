@@ -26,9 +26,9 @@ func Live() []Process {
 	return list
 }
 
-// ownDescendants lists the live descendants of this process from the kernel's lists of children: much
-// faster than Live on a large system, and just as incomplete. It reports false where the kernel has
-// no such lists.
+// ownDescendants lists the live descendants of this process from the kernel's lists of children:
+// much faster than Live on a large system, and just as incomplete. It reports false where the
+// kernel has no such lists.
 func ownDescendants() ([]Process, bool) {
 	var list []Process
 	for next := []int{unix.Getpid()}; len(next) > 0; next = next[1:] {
@@ -64,9 +64,9 @@ func Descendants(list []Process, root int, except []Process) []Process {
 	return found
 }
 
-// Signal sends a signal to this very process, not to a later one of its number; to one that has ended
-// it sends nothing, without an error. Where a pidfd is refused (ENOSYS before Linux 5.3, EPERM under
-// older seccomp profiles) it uses kill(2): the number cannot be reused that soon.
+// Signal sends a signal to this very process, not to a later one of its number; to one that has
+// ended it sends nothing, without an error. Where a pidfd is refused (ENOSYS before Linux 5.3,
+// EPERM under older seccomp profiles) it uses kill(2): the number cannot be reused that soon.
 func Signal(p Process, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err == nil {
@@ -88,9 +88,9 @@ func Signal(p Process, sig unix.Signal) error {
 }
 
 // KillDescendants kills all descendants of this process, without those of except, until the kernel
-// says that no child is left. It stops them all first, so that none has children meanwhile. It calls
-// collected for each one that has ended, and refused for each one that cannot be killed; pause waits,
-// or returns earlier when a child has ended.
+// says that no child is left. It stops them all first, so that none has children meanwhile. It
+// calls collected for each one that has ended, and refused for each one that cannot be killed;
+// pause waits, or returns earlier when a child has ended.
 func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitStatus), refused func(Process, error), pause func(time.Duration)) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		all, ok := ownDescendants()
