@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Do executes the program at path, which Find gave some time ago, or "". A file that is no program
-// is given to the shell. One that has gone since is looked for once more.
+// Do executes the program at path, which is what Find has returned, or "". If the file is gone by
+// now, it searches again. A file in no executable format is run by the shell.
 func Do(path string, argv []string, execute func(path string, argv []string) error) error {
 	err := error(unix.ENOENT)
 	if path != "" {
