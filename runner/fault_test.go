@@ -64,7 +64,8 @@ func sleepCommand(t *testing.T) (argv []string, pidFile string) {
 	return []string{"sh", "-c", "echo $$ > " + pidFile + "; exec sleep 1000"}, pidFile
 }
 
-// allGone checks that a run has left neither its command nor another process, and that the slot is free.
+// allGone checks that a run has left neither its command nor another process, and that the slot is
+// free.
 func allGone(t *testing.T, pidFile string, store locks.Store) {
 	t.Helper()
 	if text, err := os.ReadFile(pidFile); err == nil {

@@ -24,8 +24,9 @@ import (
 )
 
 // The timing of a lease, along every path up to a depth: all combinations of what happens to each
-// renewal, and of what disturbs golock between two of its steps. Renewer, supervisor and the watchdog's
-// judgement are the program's own; the store, the command and the clock are played, in virtual time.
+// renewal, and of what disturbs golock between two of its steps. Renewer, supervisor and the
+// watchdog's judgement are the program's own; the store, the command and the clock are played, in
+// virtual time.
 
 // travel takes its time, or until ctx ends.
 func travel(ctx context.Context, d time.Duration) error {
@@ -203,8 +204,8 @@ func (c *scene) renewed(f fate) error {
 
 func (c *scene) began() locks.Instant { return c.s.lease.(sceneLease).term.Asked }
 
-// lengths are how long golock is stopped, or the machine suspended: to just before and just after each
-// moment of the arithmetic.
+// lengths are how long golock is stopped, or the machine suspended: to just before and just after
+// each moment of the arithmetic.
 func (c *scene) lengths() []time.Duration {
 	k, now := c.s.renewer, c.now()
 	var ds []time.Duration
@@ -228,8 +229,8 @@ func (c *scene) check() {
 	}
 }
 
-// excuse demands a reason for the end of a command: an outage longer than those that it is promised to
-// survive, if nothing else has happened.
+// excuse demands a reason for the end of a command: an outage longer than those that it is promised
+// to survive, if nothing else has happened.
 func (c *scene) excuse() {
 	if !c.undisturbed || !c.firmly {
 		return
@@ -399,8 +400,8 @@ func (c *scene) play() {
 	}
 }
 
-// sleep waits for the next event of the watchdog or golock, at most limit. If golock is stopped it has
-// none before that is over.
+// sleep waits for the next event of the watchdog or golock, at most limit. If golock is stopped it
+// has none before that is over.
 func (c *scene) sleep(limit, stopped time.Duration) {
 	sooner := func(at locks.Instant) {
 		if at != 0 {
@@ -425,7 +426,8 @@ func (c *scene) sleep(limit, stopped time.Duration) {
 	}
 }
 
-// depth makes the tree deeper: more renewals, and more disturbances. With the tag integration it is 0.
+// depth makes the tree deeper: more renewals, and more disturbances. With the tag integration it is
+// 0.
 var depth = -1
 
 // outage are the fates of renewals in an outage.

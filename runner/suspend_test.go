@@ -59,8 +59,8 @@ func mayStop(t *testing.T) {
 	})
 }
 
-// A waiter that was evicted ends, and says so: also when a signal comes first, to end or to stop it,
-// and when its store is slow to answer.
+// A waiter that was evicted ends, and says so: also when a signal comes first, to end or to stop
+// it, and when its store is slow to answer.
 func TestEvictedWhenASignalComes(t *testing.T) {
 	done := make(chan struct{})
 	defer close(done)

@@ -71,8 +71,8 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		w.deadline = began.Add(w.Wait)
 	}
 	w.progress = progress.Reporter{
-		Store: w.Store, Name: w.Request.Name, ID: &w.Request.Ref.ID, TTL: w.Request.TTL, Until: w.deadline,
-		Report: w.Waits, Wake: w.Relay.Wake, Quarantine: w.pause.Load,
+		Store: w.Store, Request: &w.Request, Until: w.deadline, Report: w.Waits, Wake: w.Relay.Wake,
+		Quarantine: w.pause.Load,
 	}
 	if w.Terminal { // before it can be in the queue: see suspend
 		w.Relay.CatchStop()

@@ -57,8 +57,7 @@ func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error)
 	if err != nil {
 		return err
 	}
-	w.run()
-	if w.socket >= 0 || w.store == "" {
+	if w.run(); w.store == "" {
 		return nil
 	}
 	ref, err := locks.ParseRef(w.lease)

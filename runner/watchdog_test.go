@@ -17,8 +17,8 @@ import (
 	"golock/test/testkit"
 )
 
-// leasedStore makes a local store one with leases, so that golock has a watchdog. What the watchdog is
-// for is tested from outside, in test/guard.
+// leasedStore makes a local store one with leases, so that golock has a watchdog. What the watchdog
+// is for is tested from outside, in test/guard.
 type leasedStore struct {
 	locks.QueueStore
 	ttl   time.Duration
@@ -28,10 +28,6 @@ type leasedStore struct {
 func (s leasedStore) Warnings() []string { return nil }
 
 func (s leasedStore) Attach(locks.Ref) locks.RenewableLease { return &leasedLease{store: s} }
-
-func (s leasedStore) Find(context.Context, locks.Ref) (locks.Entry, error) {
-	return locks.Entry{}, locks.ErrLost
-}
 
 func (s leasedStore) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
 	t, err := s.QueueStore.Join(ctx, r)
@@ -178,8 +174,8 @@ func TestMessages(t *testing.T) {
 	unix.Close(pair[1])
 }
 
-// A message that arrives during a call is received whole: a command that misses its variables does not
-// know its slot.
+// A message that arrives during a call is received whole: a command that misses its variables does
+// not know its slot.
 func TestMessageArrivesMeanwhile(t *testing.T) {
 	pair, err := socketPair()
 	testkit.Must(t, err)

@@ -38,12 +38,10 @@ const (
 // Reporter reports a waiting. It belongs to one goroutine. A look at the store has a goroutine of
 // its own, which ends with one message to looks and calls Wake.
 type Reporter struct {
-	Store locks.Store
-	Name  string
-	ID    *locks.ID // of the entry in the queue
-	TTL   time.Duration
-	Wake  func()
-	Until time.Time // see Waiting
+	Store   locks.Store
+	Request *locks.Request // its ID is read at each look
+	Wake    func()
+	Until   time.Time // see Waiting
 
 	// Quarantine returns the store's quarantine, or nil, without I/O. It may be nil.
 	Quarantine func() *locks.QuarantineError
@@ -79,7 +77,7 @@ func (p *Reporter) Begin(place func() int) {
 	}
 	if p.looks == nil {
 		p.looks = make(chan look, 1)
-		p.view.Name, p.view.Began, p.view.Until = p.Name, time.Now(), p.Until
+		p.view.Name, p.view.Began, p.view.Until = p.Request.Name, time.Now(), p.Until
 	}
 	p.place = place
 	p.report()
@@ -169,7 +167,7 @@ func (p *Reporter) mayLook() bool {
 	case leased && far:
 		return false
 	case leased:
-		pause = max(pause, p.TTL/renewal.PerTTL)
+		pause = max(pause, p.Request.TTL/renewal.PerTTL)
 	case far:
 		pause = max(pause, time.Duration(p.view.Place)*lookByPlace)
 		if last.IsZero() {
@@ -184,7 +182,7 @@ func (p *Reporter) look() {
 	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
 	began := time.Now()
 	p.cancel, p.lookedAt = cancel, began
-	id := *p.ID
+	id, name := p.Request.Ref.ID, p.Request.Name
 	go func() {
 		defer p.Wake()
 		var l look
@@ -195,7 +193,7 @@ func (p *Reporter) look() {
 			l.cost = time.Since(began)
 			p.looks <- l
 		}()
-		for e, err := range p.Store.Entries(ctx, p.Name) {
+		for e, err := range p.Store.Entries(ctx, name) {
 			if err != nil {
 				l.err = err
 				return

@@ -13,8 +13,9 @@ import (
 	"golock/locks"
 )
 
-// The renewer in virtual time: when it renews, and when it gives up. That the command is dead before
-// the store may give the slot away, package runner shows along every path (TestEveryPathOfALease).
+// The renewer in virtual time: when it renews, and when it gives up. That the command is dead
+// before the store may give the slot away, package runner shows along every path
+// (TestEveryPathOfALease).
 
 // bubbleClock is a locks.Clock in a synctest bubble.
 func bubbleClock() locks.Instant { return locks.Instant(time.Now().UnixNano()) }
@@ -79,7 +80,8 @@ func keep(t *testing.T, ttl, killAfter time.Duration, judge func() error) *kept 
 	return k
 }
 
-// attend does what a supervisor does, for a time or until the slot is lost, and gives how long that was.
+// attend does what a supervisor does, for a time or until the slot is lost, and gives how long that
+// was.
 func (k *kept) attend(d time.Duration) time.Duration {
 	began := time.Now()
 	for end := began.Add(d); time.Now().Before(end) && k.Lost == nil; {
@@ -102,8 +104,8 @@ func (k *kept) renewals() []time.Duration {
 	return slices.Clone(k.lease.asked)
 }
 
-// An outage shorter than 2/3 TTL - stop window - 1.5 x TryLimit disturbs nobody, whenever it begins,
-// whether the store refuses or is silent; and is logged in two lines.
+// An outage shorter than 2/3 TTL - stop window - 1.5 x TryLimit disturbs nobody, whenever it
+// begins, whether the store refuses or is silent; and is logged in two lines.
 func TestOutageWithoutLoss(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, 10 * time.Second, 30 * time.Second, 5 * time.Minute} {
 		for _, killAfter := range []time.Duration{0, 100 * time.Millisecond, 10 * time.Second} {
@@ -143,8 +145,8 @@ func TestRenewInterval(t *testing.T) {
 	})
 }
 
-// When nobody answers, the stop signal comes the stop window before the end, and after a hold-up the
-// clock is read before the store is asked.
+// When nobody answers, the stop signal comes the stop window before the end, and after a hold-up
+// the clock is read before the store is asked.
 func TestLostInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, 30*time.Second, 10*time.Second, func() error { return errSilence })
