@@ -49,7 +49,6 @@ type waiter struct {
 	place    *atomic.Int64           // in the queue; 0: not known
 	pause    atomic.Pointer[locks.QuarantineError]
 	result   chan waitResult
-	deadline time.Time    // zero: none
 	ticket   locks.Ticket // nil: not queued
 	progress progress.Reporter
 	pending  []syscall.Signal // that came meanwhile and are the command's
@@ -66,12 +65,12 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	if failed := w.delay(); failed != nil {
 		return nil, failed
 	}
-	began := time.Now()
+	began, deadline := time.Now(), time.Time{}
 	if w.Wait > 0 {
-		w.deadline = began.Add(w.Wait)
+		deadline = began.Add(w.Wait)
 	}
 	w.progress = progress.Reporter{
-		Store: w.Store, Request: &w.Request, Until: w.deadline, Report: w.Waits, Wake: w.Relay.Wake,
+		Store: w.Store, Request: &w.Request, Until: deadline, Report: w.Waits, Wake: w.Relay.Wake,
 		Quarantine: w.pause.Load,
 	}
 	if w.Terminal { // before it can be in the queue: see suspend
@@ -106,7 +105,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 			_ = w.leave(nil, leaveLimit)
 			return nil, w.refusal(err)
 		}
-		end := w.deadline
+		end := deadline
 		if w.Wait > 0 && w.ticket == nil { // see tryLimit
 			end = began.Add(max(w.Wait, w.tryLimit()))
 		}

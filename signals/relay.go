@@ -302,13 +302,9 @@ func ignored(sig syscall.Signal) bool {
 	if set, known := entry.Ignored(); known {
 		return set&(1<<(sig-1)) != 0 && sig != unix.SIGCHLD && !IsFault(sig)
 	}
-	switch sig {
-	case unix.SIGHUP, unix.SIGINT, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU:
-	default:
-		return false
-	}
+	known := []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
 	var now action
-	return sigaction(sig, nil, &now) == 0 && now[0] == sigIgn
+	return slices.Contains(known, sig) && sigaction(sig, nil, &now) == 0 && now[0] == sigIgn
 }
 
 // Exec becomes another program, with the signals as the caller left them. It is called before

@@ -17,8 +17,8 @@ import (
 	"golock/test/testkit"
 )
 
-// The relay takes over the signals of its process, so each test runs in a
-// process of its own: this binary again, at one function of children.
+// The relay takes over the signals of its process, so each test runs in a process of its own: this
+// binary again, at one function of children.
 func TestMain(m *testing.M) {
 	if child, ok := children[os.Getenv("LOCKTEST_SIGNALS_CHILD")]; ok {
 		child()
@@ -177,8 +177,8 @@ func childIgnored() {
 	}
 }
 
-// A signal that the caller had blocked reaches golock, and a process started as
-// by the caller finds it blocked.
+// A signal that the caller had blocked reaches golock, and is blocked in a process that AsCaller
+// starts.
 func childBlocked() {
 	mask := uint64(1 << (unix.SIGUSR2 - 1))
 	if os.Getenv("LOCKTEST_SIGNALS_STEP") == "" {
@@ -202,12 +202,12 @@ func childBlocked() {
 	}
 }
 
-// What came before Yield can be had after it.
-// raisable are those that a process gets also if it sends them to itself.
+// raisable are the signals that a process also gets from itself.
 func raisable() []syscall.Signal {
 	return slices.DeleteFunc(standard(), func(sig syscall.Signal) bool { return sig == unix.SIGXCPU || sig == unix.SIGXFSZ })
 }
 
+// Next gives after Yield what came before it.
 func childYield() {
 	r := start()
 	runtime.LockOSThread()
