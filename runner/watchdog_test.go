@@ -3,10 +3,12 @@ package runner
 import (
 	"context"
 	"errors"
+	"math"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,6 +128,21 @@ func TestRenewals(t *testing.T) {
 			t.Errorf("%s: outcome %+v", c.what, o)
 		}
 		allGone(t, pidFile, store.QueueStore)
+	}
+}
+
+// A command may have centuries to end, longer than the clock counts: it is not killed at once.
+func TestKillAfterCenturies(t *testing.T) {
+	store := newLeasedStore(t, 3*time.Second)
+	store.renew = func() error { return &locks.EvictedError{} }
+	r := testRun(t, store, "sleep", "1000")
+	r.KillAfter = math.MaxInt64
+	if o := r.Do(); o.Kind != Lost || o.Status.Signal() != unix.SIGTERM {
+		t.Errorf("outcome %+v, want that the slot is lost and the command ended by SIGTERM", o)
+	}
+	s := &supervisor{Run: r, state: running, clock: locks.BootTime, signal: func(syscall.Signal) {}}
+	if s.stop(math.MaxInt64); s.killAt <= s.clock() || s.untilNext() <= 0 {
+		t.Errorf("KILL at %v", s.killAt)
 	}
 }
 
