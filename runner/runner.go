@@ -21,8 +21,8 @@ import (
 	"golock/signals"
 )
 
-// Run is one run of a command under a lock. The fields are read only, but for the request's Ref:
-// a place in the queue that was given up is never taken again.
+// Run is one run of a command under a lock. Its fields are read only, except the request's Ref: after
+// leaving a queue a run joins it with a new ID.
 type Run struct {
 	Store   locks.Store
 	Address string        // its URL as it was given, for the watchdog
@@ -30,7 +30,6 @@ type Run struct {
 	Jitter  time.Duration // before the store is asked: a random time up to it
 	Wait    time.Duration // longest time to wait for the slot, after that; negative: for ever
 
-	// Unavailable says what to do if the store cannot be reached at the start.
 	Unavailable Unavailable
 
 	Argv []string // the command; not empty
@@ -65,10 +64,10 @@ type Run struct {
 	onTransition func(from, to state) // for tests
 }
 
-// Waiting is what is known of a run that waits for its slot.
+// Waiting describes a run that waits for its slot.
 type Waiting = progress.Waiting
 
-// Unavailable is what becomes of a run whose store cannot be reached at the start.
+// Unavailable is what a run does if its store cannot be reached at the start.
 type Unavailable int
 
 // The choices: the run ends as Refused or as Busy, or its command runs without a slot.
@@ -168,7 +167,7 @@ func (s *supervisor) wait() *Outcome {
 		return notStarted(s.cmd.problem(err))
 	}
 	w := &waiter{Run: s.Run, watchdog: s.watchdog}
-	if locks.KindOf(s.Store) == locks.LeaseQueue { // there is time for it while the store is asked
+	if locks.KindOf(s.Store) == locks.LeaseQueue { // it can open while the store answers
 		w.status = s.status
 	}
 	lease, failed := w.wait()
@@ -200,7 +199,7 @@ func (s *supervisor) runWithoutSlot(err error) {
 	s.enter(starting)
 }
 
-// noLease stands for the slot of a run without one.
+// noLease is the lease of a run without a slot.
 type noLease struct{}
 
 func (noLease) Grant() locks.Grant            { return locks.Grant{} }
@@ -257,7 +256,7 @@ func (s *supervisor) giveBack() *Outcome {
 		unused := slices.Contains([]Kind{NotFound, NotExecutable, Interrupted}, s.out.Kind)
 		tell = s.release(s.lease, unused)
 	}
-	if s.ran > 0 && s.out.Kind != Fault { // of a fault the status is not known
+	if s.ran > 0 && s.out.Kind != Fault { // after a fault the status is not known
 		s.Log(false, "command ended", "status", statusText(s.out.Status))
 	}
 	tell()

@@ -68,8 +68,8 @@ func (s *supervisor) start() *Outcome {
 	return nil
 }
 
-// becomeCommand executes the command in golock's place. It returns only if that cannot be. Signals
-// that came before do to this process what they would do to a command that has just begun.
+// becomeCommand executes the command in golock's place. It returns only if that fails. This process
+// gets the signals that came before, with the actions that the command has at its start.
 func (s *supervisor) becomeCommand() *Outcome {
 	s.Relay.Yield()
 	if failed := s.takeSignals(); failed != nil {
@@ -85,8 +85,8 @@ func (s *supervisor) becomeCommand() *Outcome {
 	return notStarted(err)
 }
 
-// takeSignals takes in what came since the slot was granted. If golock was told to stop, the
-// command need not be started.
+// takeSignals takes the signals that came since the grant. If one ends golock, the command is not
+// started.
 func (s *supervisor) takeSignals() *Outcome {
 	for {
 		sig, ok := s.Relay.Next(0)

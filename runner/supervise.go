@@ -59,7 +59,7 @@ func (s *supervisor) supervise() *Outcome {
 		s.deliver(sig)
 	}
 	for {
-		if s.renewer != nil { // before the end of the command is seen: then its slot was not lost
+		if s.renewer != nil { // it reads the clock and the store's answers before anything is judged
 			s.renewer.Step()
 		}
 		// CHLD may have come with the signals of the start, so look before waiting.
@@ -126,12 +126,12 @@ func (s *supervisor) onTime() {
 	}
 }
 
-// raceWindow is how long after the start golock passes on also what the terminal sends to the whole
-// job: the command may not have existed yet. Twice is better than not at all.
+// raceWindow is how long after the start golock passes on also an INT, QUIT or HUP that the terminal
+// sends to the whole job: the command may not have existed yet. Twice is better than not at all.
 const raceWindow = time.Millisecond
 
-// onSignal takes a signal that golock got. With a terminal the kernel has sent some of them to the
-// whole job, so that the command has them already.
+// onSignal takes a signal that golock has received. With a terminal the kernel has sent some of them
+// to the whole job, and so to the command.
 func (s *supervisor) onSignal(sig syscall.Signal) {
 	if sig == unix.SIGTERM {
 		if err := s.lease.Evicted(); err != nil {
@@ -170,7 +170,7 @@ func leadsSession() bool {
 	return sid == unix.Getpid()
 }
 
-// deliver sends the command a signal, rewritten if so asked.
+// deliver sends the command a signal, after Rewrites.
 func (s *supervisor) deliver(sig syscall.Signal) {
 	to := s.Rewrites.Apply(sig)
 	if to == 0 {
@@ -189,7 +189,7 @@ func (s *supervisor) stop(after time.Duration) {
 		s.killAt = min(s.killAt, at) // 0 if KILL was sent
 		return
 	}
-	proctree.BecomeSubreaper() // children of those that die now stay in sight
+	proctree.BecomeSubreaper() // or the children of those that die now would be lost to the search
 	if after <= 0 {
 		s.kill()
 		return

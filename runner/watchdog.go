@@ -33,7 +33,7 @@ import (
 // WatchdogName is the first argument of a process that is to be a watchdog.
 const WatchdogName = "golock-watchdog"
 
-// watchdog is golock's side of it. It belongs to the goroutine that owns the run.
+// watchdog is golock's side of the watchdog. It belongs to the goroutine that owns the run.
 type watchdog struct {
 	run         *Run
 	cmd         *command
@@ -62,7 +62,7 @@ func (w *watchdog) spawn() error {
 	}
 	theirs := fdtable.MoveHigh(pair[1])
 	defer unix.Close(theirs)
-	proctree.BecomeSubreaper() // before there is a descendant to miss
+	proctree.BecomeSubreaper() // before the first descendant
 
 	group := 0
 	if r.Terminal {

@@ -10,7 +10,7 @@ import (
 	"golock/runner/renewal"
 )
 
-// Waiting is what is known of a run that waits for its slot.
+// Waiting describes a run that waits for its slot.
 type Waiting struct {
 	Name    string
 	Began   time.Time     // to wait
