@@ -59,7 +59,7 @@ func (s *supervisor) supervise() *Outcome {
 		s.deliver(sig)
 	}
 	for {
-		if s.renewer != nil { // it reads the clock and the store's answers before anything is judged
+		if s.renewer != nil { // the clock first; a lost lease counts unless the command has ended
 			s.renewer.Step()
 		}
 		// CHLD may have come with the signals of the start, so look before waiting.
