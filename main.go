@@ -1,12 +1,9 @@
-// A golock that waits or holds must sleep: the runtime would wake it to ask
-// whether the number of its CPUs has changed.
+// A golock that waits or holds must sleep: the runtime would wake it to check the number of CPUs.
 //
 //go:debug updatemaxprocs=0
 
-// Command golock limits how many of a kind run at a time: it takes a slot of a
-// lock, runs a command, and gives the slot back.
-//
-// The command line is in cli, locks are in locks, and runner runs the command.
+// Command golock limits how many commands run at a time: it takes a slot of a lock, runs a command,
+// and gives the slot back.
 package main
 
 import (
@@ -23,9 +20,8 @@ func main() {
 	os.Exit(run(os.Args))
 }
 
-// run gives the exit code. golock starts itself under other names: as the
-// watchdog of a command, as the process that holds a slot for golock acquire,
-// and as a child of golock check.
+// run gives the exit code. golock starts itself under other names: as the watchdog of a command, as
+// the holder process of golock acquire, and as a child of golock check.
 func run(argv []string) int {
 	switch {
 	case len(argv) == 0:

@@ -12,13 +12,14 @@ import (
 	"golock/locks"
 )
 
-// command is what is to be executed, prepared as far as possible before the slot is there.
+// command is a program to execute, prepared as far as possible before the slot is granted.
 type command struct {
 	argv    []string
 	env     []string
-	held    string // IDs of the enclosing runs, each with a comma
+	common  int    // so many variables of env do not depend on the grant
+	held    string // IDs of the enclosing runs
 	path    string // the file, if it has been found
-	inherit []int  // descriptors for the command beside those it would get anyway
+	inherit []int  // descriptors to hand on, beside those that are not close-on-exec
 }
 
 // The variables that a run adds to the command's environment.
@@ -43,7 +44,7 @@ func IsOutput(variable string) bool {
 	return false
 }
 
-// prepareCommand does what does not need the slot.
+// prepareCommand does all that does not depend on the grant.
 func prepareCommand(argv, env []string, r locks.Request, store string) *command {
 	c := &command{argv: argv, env: make([]string, 0, len(env)+7)}
 	for _, e := range env {
@@ -55,32 +56,31 @@ func prepareCommand(argv, env []string, r locks.Request, store string) *command 
 			c.env = append(c.env, e)
 		}
 	}
-	if c.held != "" {
-		c.held += ","
-	}
 	c.env = append(c.env, envName+"="+r.Name, envStore+"="+store)
+	c.common = len(c.env)
 	c.path, _ = execvp.Find(argv[0])
 	return c
 }
 
-// addGrant adds what the store gave.
+// addGrant adds what the store granted. A zero grant is that of a run without a slot.
 func (c *command) addGrant(g locks.Grant) {
-	id := g.Ref.String()
-	c.env = append(c.env, envID+"="+id, EnvHeld+"="+c.held+id)
-	if len(g.Slots) > 0 { // who shares a plain lock file has none
+	held := c.held
+	if g.Ref == (locks.Ref{}) {
+		c.env = append(c.env, envUnlocked+"=1")
+	} else {
+		id := g.Ref.String()
+		c.env = append(c.env, envID+"="+id)
+		held = strings.TrimPrefix(held+","+id, ",")
+	}
+	if held != "" {
+		c.env = append(c.env, EnvHeld+"="+held)
+	}
+	if len(g.Slots) > 0 { // a shared plain lock has none
 		c.env = append(c.env, envSlot+"="+strconv.Itoa(g.Slots[0]), envSlots+"="+joinInts(g.Slots))
 	}
 	if g.Fence != 0 {
 		c.env = append(c.env, envFence+"="+strconv.FormatInt(g.Fence, 10))
 	}
-}
-
-// addNoGrant says that there is no slot.
-func (c *command) addNoGrant() {
-	if c.held != "" {
-		c.env = append(c.env, EnvHeld+"="+strings.TrimSuffix(c.held, ","))
-	}
-	c.env = append(c.env, envUnlocked+"=1")
 }
 
 func joinInts(list []int) string {
@@ -114,15 +114,15 @@ func (c *command) exec() error {
 	}))
 }
 
-// setCloseOnExec sets or clears the flag on what the command is to inherit. No other process is
-// started meanwhile.
+// setCloseOnExec sets or clears the flag of the descriptors to hand on. No other process is started
+// meanwhile.
 func (c *command) setCloseOnExec(flag int) {
 	for _, fd := range c.inherit {
 		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, flag)
 	}
 }
 
-// problem says which command could not be executed.
+// problem adds to an error which command could not be executed, and why.
 func (c *command) problem(err error) error {
 	if err == nil {
 		return nil

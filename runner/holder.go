@@ -11,22 +11,22 @@ import (
 )
 
 // Holder holds a slot for another process, without a command: the holder process of `golock
-// acquire`. It signals nobody; that the slot is lost is for others to ask.
+// acquire`. It signals nobody; `held` shows that the slot is lost.
 type Holder struct {
 	*Run
 
 	// Process is a pidfd of the process that the slot is for. The slot is given back when it ends.
 	Process int
 
-	// Caller is a socket, not blocking, to the golock that was called. It sends one byte when it
-	// has told its own caller the ID; if it goes before that, nobody knows of the slot.
+	// Caller is a socket, not blocking, to golock acquire. That sends one byte when it has printed
+	// the ID; if it ends before, nobody knows of the slot.
 	Caller int
 
-	// Granted tells the caller.
+	// Granted sends the grant to golock acquire.
 	Granted func(locks.Grant) error
 
 	confirmed bool
-	released  atomic.Bool // by somebody who asked for it
+	released  atomic.Bool // on request (held.Release)
 }
 
 var (
@@ -34,8 +34,7 @@ var (
 	errCallerGone  = errors.New("the golock that asked for the slot is gone")
 )
 
-// Take takes the slot and leaves it to the caller, to whom it belongs with the lease. The outcome
-// says why there is none.
+// Take takes the slot. The lease belongs to the caller. The outcome says why there is none.
 func (r *Run) Take() (locks.Lease, *Outcome) { return (&waiter{Run: r}).wait() }
 
 // GiveBack releases a slot that Take gave and nobody knows of.
@@ -63,7 +62,7 @@ func (h *Holder) Do() (out Outcome) {
 	return out
 }
 
-// hold keeps the slot until there is a reason to give it back.
+// hold keeps the slot until there is a reason to release it.
 func (h *Holder) hold(lease locks.Lease) (out Outcome) {
 	var renewer *renewer
 	if l, ok := lease.(locks.RenewableLease); ok {
@@ -96,7 +95,7 @@ func (h *Holder) hold(lease locks.Lease) (out Outcome) {
 		if renewer != nil {
 			renewer.Step()
 			renewer.timer.set(renewer.WakeAt())
-			if renewer.Final { // one that is only not renewed in time may be put back
+			if renewer.Final { // else a late renewal may put the slot back
 				return Outcome{Kind: Lost, Err: renewer.Lost}
 			}
 		}

@@ -43,47 +43,28 @@ func (r *renewer) stop() {
 	}
 }
 
-// leaseState is what a renewer said before a step.
-type leaseState struct {
-	term locks.Term
-	lost bool
-}
-
-// step reads the clock and the store's answers, and sends what is due.
-func (r *renewer) step() (before leaseState) {
-	if r != nil {
-		before = leaseState{r.Term, r.Lost != nil}
-		r.Step()
-	}
-	return before
-}
-
-// keepLease does what follows from a step.
-func (s *supervisor) keepLease(before leaseState) {
+// keepLease acts on what the renewer's last step has shown, and sets its timer.
+func (s *supervisor) keepLease() {
 	r := s.renewer
 	if r == nil {
 		return
 	}
+	lost := r.Lost != nil
 	switch {
-	case s.reason.tree: // the command is being ended
-	case isEviction(r.Lost): // is no accident, of which a warning would do
-		s.loseLease(fmt.Errorf("the slot was taken back: %w", r.Lost))
-	case s.OnlyWarn:
-		if r.Lost != nil && !before.lost {
-			s.Log(true, "the slot is lost, the command goes on", "error", r.Lost)
-		}
-	case r.Lost != nil:
+	case s.reason.grave(): // the command is being ended
+	case isA[*locks.EvictedError](r.Lost): // on purpose: more than a warning, also with OnlyWarn
+		s.loseLease(takenBack(r.Lost))
+	case lost && !s.OnlyWarn:
 		s.loseLease(r.Lost)
-	case r.Term != before.term:
+	case lost && !s.warned:
+		s.Log(true, "the slot is lost, the command goes on", "error", r.Lost)
+	case r.Term != s.term:
 		s.watchdog.send(message{kind: msgDeadline, number: int64(r.KillAt())})
 	}
+	s.term, s.warned = r.Term, lost
 	at := r.WakeAt()
-	if s.state == stopping && s.leaseKillAt != 0 {
-		if s.clock() >= s.leaseKillAt {
-			s.kill()
-		} else if at == 0 || s.leaseKillAt < at {
-			at = s.leaseKillAt
-		}
+	if s.killAt != 0 && (at == 0 || s.killAt < at) {
+		at = s.killAt
 	}
 	r.timer.set(at)
 }
@@ -94,17 +75,17 @@ func (s *supervisor) loseLease(err error) {
 	s.because(leaseLost, err)
 	s.status.markLost()
 	now, window := s.clock(), s.renewer.Window()
-	if isEviction(err) {
+	if isA[*locks.EvictedError](err) {
 		window = s.KillAfter
 	}
-	s.leaseKillAt = min(s.renewer.KillAt(), now.Add(window))
-	s.watchdog.send(message{kind: msgDeadline, number: int64(s.leaseKillAt)})
-	s.stop(s.leaseKillAt.Sub(now))
+	left := min(window, s.renewer.KillAt().Sub(now))
+	s.watchdog.send(message{kind: msgDeadline, number: int64(now.Add(left))})
+	s.stop(left)
 }
 
-// killUnguarded kills the command and all its descendants because the watchdog is gone: if golock were
+// failClosed kills the command and all its descendants because the watchdog is gone: if golock were
 // stopped now, nobody would end them in time.
-func (s *supervisor) killUnguarded() {
+func (s *supervisor) failClosed() {
 	s.because(fault, fmt.Errorf("%w: the command was stopped", errWatchdogGone))
 	s.status.markLost()
 	s.kill()

@@ -23,66 +23,46 @@ import (
 	"golock/test/testkit"
 )
 
-// The timing of a lease, along every path up to a depth: what becomes of each
-// renewal, and what disturbs golock between two of its steps, is tried in all
-// combinations. Renewer, supervisor and the watchdog's judgement are the program's
-// own; the store, the command and the clock are played, in virtual time.
+// The timing of a lease, along every path up to a depth: all combinations of what happens to each
+// renewal, and of what disturbs golock between two of its steps. Renewer, supervisor and the
+// watchdog's judgement are the program's own; the store, the command and the clock are played, in
+// virtual time.
 
-// bubbleClock is a locks.Clock in a synctest bubble.
-func bubbleClock() locks.Instant { return locks.Instant(time.Now().UnixNano()) }
-
-// reply is what becomes of one renewal.
-type reply struct {
-	there time.Duration // until the store has it; negative: never
-	back  time.Duration // from then until its answer is here; negative: never
-	err   error         // instead of an answer
-}
-
-var errNetwork = errors.New("a fault made by the test")
-
-// travel takes its time, or all there is.
+// travel takes its time, or until ctx ends.
 func travel(ctx context.Context, d time.Duration) error {
-	var arrived <-chan time.Time
-	if d >= 0 {
-		arrived = time.After(d)
-	}
 	select {
-	case <-arrived:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// fate is what becomes of a renewal.
-type fate int
+// fate is what happens to a renewal.
+type fate string
 
 const (
-	arrives     fate = iota
-	lostOnWay        // the store never sees it
-	replyLost        // the store has it, its answer is lost
-	refusedFate      // an error at once, the store has not seen it
-	replyLate        // the answer is here just before golock gives it up
-	lateOnWay        // the store has it just before that
-	ghost            // the store has it after golock has given it up
-	takenAway        // the store says that the slot is lost
+	arrives     fate = "arrives"
+	requestLost fate = "does not arrive"
+	replyLost   fate = "arrives, and its answer is lost"
+	refused     fate = "fails at once, the store has not seen it"
+	replyLate   fate = "is answered just before golock gives it up"
+	requestLate fate = "arrives just before golock gives it up"
+	tooLate     fate = "arrives after golock has given it up"
+	denied      fate = "is answered: the slot is lost"
 )
 
-var fateNames = []string{"arrives", "lost on the way", "reply lost", "refused", "reply late", "late on the way", "comes as a ghost", "says it is lost"}
-
-// disturbance is what befalls golock when it is about to look.
-type disturbance int
+// disturbance is what happens to golock when it is about to look.
+type disturbance string
 
 const (
-	none        disturbance = iota
-	stalled                 // golock is stopped; the watchdog is not
-	suspended               // the machine is: no clock but CLOCK_BOOTTIME goes on
-	killed                  // golock, with SIGKILL
-	commandEnds             // the command has come to its end
-	hinted                  // the store's connection has gone
+	none        disturbance = ""
+	stalled     disturbance = "golock is stopped, the watchdog is not"
+	suspended   disturbance = "the machine is suspended; only CLOCK_BOOTTIME goes on"
+	killed      disturbance = "golock is killed"
+	commandEnds disturbance = "the command ends"
+	hinted      disturbance = "the connection to the store is gone"
 )
-
-var disturbanceNames = []string{"", "golock stalls", "the machine is suspended", "golock is killed", "the command ends", "the connection goes"}
 
 // bounds are how far the tree is explored.
 type bounds struct {
@@ -100,7 +80,7 @@ type scene struct {
 	bounds
 	*locktest.Choices
 	mu       sync.Mutex    // guards what follows; free while anybody sleeps
-	offset   time.Duration // of CLOCK_BOOTTIME, by what the machine was suspended
+	offset   time.Duration // of CLOCK_BOOTTIME: how long the machine was suspended
 	story    []string
 	problem  string
 	tail     fate
@@ -128,7 +108,8 @@ type scene struct {
 	woken  chan struct{}
 }
 
-func (c *scene) now() locks.Instant { return bubbleClock().Add(c.offset) }
+// now is a locks.Clock.
+func (c *scene) now() locks.Instant { return locks.Instant(time.Now().Add(c.offset).UnixNano()) }
 
 func (c *scene) tell(format string, args ...any) {
 	c.story = append(c.story, fmt.Sprintf("%8v  ", c.now().Sub(c.began()).Round(time.Millisecond))+fmt.Sprintf(format, args...))
@@ -176,61 +157,55 @@ func (l sceneLease) Renew(ctx context.Context) (locks.Term, error) {
 		f = c.fates[c.Pick(len(c.fates))]
 	}
 	c.asked++
-	c.tell("renewal %d %s", c.asked, fateNames[f])
-	switch f {
-	case arrives, lostOnWay, replyLost, refusedFate:
-	default:
-		c.firmly = false
-	}
+	c.tell("renewal %d %s", c.asked, f)
+	c.firmly = c.firmly && slices.Contains(outage, f)
 	if f != arrives {
 		c.sent = append(c.sent, term.Asked)
 	}
 	c.mu.Unlock()
-	limit := renewal.TryLimit(c.ttl)
-	const trip, early = time.Millisecond, 2 * time.Millisecond
-	way := map[fate]reply{
-		arrives: {there: trip, back: trip}, lostOnWay: {there: -1}, replyLost: {there: trip, back: -1},
-		refusedFate: {err: errNetwork}, replyLate: {there: trip, back: limit - early - trip}, lateOnWay: {there: limit - early - trip, back: trip},
-		ghost: {there: -1}, takenAway: {there: trip, back: trip},
-	}[f]
-	if f == ghost {
-		go func() {
-			time.Sleep(limit + early)
-			c.renewed(f)
-		}()
+	const trip, early, never = time.Millisecond, 2 * time.Millisecond, time.Hour
+	there, back, late := trip, trip, renewal.TryLimit(c.ttl)-early-trip
+	switch f {
+	case refused:
+		return locks.Term{}, errors.New("a fault made by the test")
+	case requestLost:
+		there = never
+	case tooLate:
+		there = never
+		time.AfterFunc(renewal.TryLimit(c.ttl)+early, func() { _ = c.renewed(f) })
+	case replyLost:
+		back = never
+	case requestLate:
+		there = late
+	case replyLate:
+		back = late
 	}
-	if f == refusedFate {
-		return locks.Term{}, way.err
-	}
-	if err := travel(ctx, way.there); err != nil {
+	if err := travel(ctx, there); err != nil {
 		return locks.Term{}, err
 	}
-	kept := c.renewed(f)
-	if err := travel(ctx, way.back); err != nil {
+	lost := c.renewed(f)
+	if err := travel(ctx, back); err != nil {
 		return locks.Term{}, err
 	}
-	if !kept {
-		return locks.Term{}, fmt.Errorf("store: %w", locks.ErrLost)
-	}
-	return term, nil
+	return term, lost
 }
 
 // renewed is the store's part.
-func (c *scene) renewed(f fate) bool {
+func (c *scene) renewed(f fate) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f == takenAway || c.gone || c.now() >= c.expiry {
+	if f == denied || c.gone || c.now() >= c.expiry {
 		c.gone = true
-		return false
+		return fmt.Errorf("store: %w", locks.ErrLost)
 	}
 	c.expiry = c.now().Add(c.ttl)
-	return true
+	return nil
 }
 
 func (c *scene) began() locks.Instant { return c.s.lease.(sceneLease).term.Asked }
 
-// lengths are how long golock stalls, or the machine is suspended: to just
-// before and just after each moment of the arithmetic.
+// lengths are how long golock is stopped, or the machine suspended: to just before and just after
+// each moment of the arithmetic.
 func (c *scene) lengths() []time.Duration {
 	k, now := c.s.renewer, c.now()
 	var ds []time.Duration
@@ -244,8 +219,7 @@ func (c *scene) lengths() []time.Duration {
 	return append(ds, renewal.TryLimit(c.ttl)+5*time.Millisecond)
 }
 
-// check holds the promises against this moment, in which everybody who is awake
-// has done what is due.
+// check checks the promises at a moment at which everybody who is awake has done what is due.
 func (c *scene) check() {
 	if c.alive && c.now() >= c.expiry {
 		c.wrong("the command lives, and the store may give the slot away since %v", c.now().Sub(c.expiry))
@@ -255,18 +229,18 @@ func (c *scene) check() {
 	}
 }
 
-// excuse demands a reason for the end of a command: an outage as long as those
-// that it is promised to survive, if nothing else has happened.
+// excuse demands a reason for the end of a command: an outage longer than those that it is promised
+// to survive, if nothing else has happened.
 func (c *scene) excuse() {
 	if !c.undisturbed || !c.firmly {
 		return
 	}
-	outage := time.Duration(0)
+	length := time.Duration(0)
 	if len(c.sent) > 0 {
-		outage = c.sent[len(c.sent)-1].Sub(c.sent[0])
+		length = c.sent[len(c.sent)-1].Sub(c.sent[0])
 	}
-	if covered := c.ttl*2/3 - min(c.killAfter, c.ttl/6) - min(c.ttl/10, time.Second)*3/2; outage < covered {
-		c.wrong("ended for an outage of %v; %v do no harm", outage, covered)
+	if covered := c.ttl*2/3 - min(c.killAfter, c.ttl/6) - min(c.ttl/10, time.Second)*3/2; length < covered {
+		c.wrong("ended for an outage of %v; %v do no harm", length, covered)
 	}
 }
 
@@ -285,7 +259,8 @@ func (c *scene) watchdog() {
 // look is a round of the supervisor's loop (supervise).
 func (c *scene) look() {
 	s, before, lost := c.s, c.s.renewer.Term, c.s.reason.err
-	s.keepLease(s.renewer.step())
+	s.renewer.Step()
+	s.keepLease()
 	if lost == nil && s.reason.err != nil {
 		c.excuse()
 	}
@@ -304,8 +279,7 @@ func (c *scene) settle() {
 	c.mu.Lock()
 }
 
-// disturb chooses what befalls golock now. It returns until when golock does
-// nothing.
+// disturb chooses what happens to golock now. It returns until when golock does nothing.
 func (c *scene) disturb(looks int) (until time.Time) {
 	if c.budget == 0 || looks >= c.looks || !c.alive {
 		return
@@ -321,7 +295,7 @@ func (c *scene) disturb(looks int) (until time.Time) {
 		all := c.lengths()
 		length = all[c.Pick(len(all))]
 	}
-	c.tell("%s %v", disturbanceNames[d], length)
+	c.tell("%s %v", d, length)
 	switch d {
 	case stalled:
 		return time.Now().Add(length)
@@ -349,18 +323,12 @@ func (c *scene) disturb(looks int) (until time.Time) {
 	return
 }
 
-// play goes along one path to its end.
-func (c *scene) play(relay *signals.Relay) {
+// begin puts everybody in place. end undoes it.
+func (c *scene) begin(t *testing.T, relay *signals.Relay) (end func()) {
 	pair, err := socketPair()
-	if err != nil {
-		c.wrong("%v", err)
-		return
-	}
+	testkit.Must(t, err)
 	timer, err := newBootTimer()
-	if err != nil {
-		c.wrong("%v", err)
-		return
-	}
+	testkit.Must(t, err)
 	c.events = make(chan locks.Event, 8)
 	c.woken = make(chan struct{}, 1)
 	c.alive, c.golock, c.undisturbed, c.firmly = true, true, true, true
@@ -373,29 +341,28 @@ func (c *scene) play(relay *signals.Relay) {
 		default:
 		}
 	}
-	c.s = &supervisor{Run: run, clock: c.now, signal: c.signal, lease: lease, state: running, pid: 1, unkillable: run.warnUnkillable(), watchdog: &watchdog{run: run, socket: pair[0]}}
+	c.s = &supervisor{
+		Run: run, clock: c.now, signal: c.signal, lease: lease, state: running, pid: 1,
+		unkillable: run.warnUnkillable(), watchdog: &watchdog{run: run, socket: pair[0]},
+	}
 	c.s.renewer = &renewer{renewal.New(lease, c.now, c.killAfter, wake, run.Log), timer, relay}
 	c.w = &watchdogProcess{relay: relay, clock: c.now, socket: pair[1], deadline: c.s.renewer.KillAt()}
-	defer func() {
-		for _, fd := range []int{c.s.watchdog.socket, c.w.socket} {
-			if fd >= 0 {
-				unix.Close(fd)
-			}
-		}
-	}()
 	c.mu.Lock()
-	c.tail = []fate{arrives, lostOnWay}[c.Pick(2)]
-	defer func() {
-		began := time.Now()
+	c.tail = []fate{arrives, requestLost}[c.Pick(2)]
+	return func() {
 		c.mu.Unlock()
+		began := time.Now()
 		c.s.renewer.stop()
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		if took := time.Since(began); took > leaveLimit {
 			c.wrong("the end takes %v", took)
 		}
-	}()
+		c.s.watchdog.closeSocket()
+		unix.Close(c.w.socket)
+	}
+}
 
+// play goes along one path to its end.
+func (c *scene) play() {
 	// Long enough for all fates to be chosen, and for what follows to show.
 	horizon := time.Now().Add(time.Duration(c.renewals)*(c.ttl/renewal.PerTTL+renewal.TryLimit(c.ttl)) + 4*c.ttl)
 	var asleep time.Time // until when golock is stopped
@@ -419,66 +386,62 @@ func (c *scene) play(relay *signals.Relay) {
 			c.wrong("it has no end")
 		}
 		if !time.Now().Before(horizon) {
-			if c.tail == lostOnWay {
-				c.wrong("the command lives although nothing was heard of the store for long")
+			if c.tail == requestLost {
+				c.wrong("the command lives although the store has not answered for long")
 			}
 			return
 		}
-		next := horizon
-		sooner := func(at locks.Instant) {
-			if t := time.Unix(0, int64(at)).Add(-c.offset); at != 0 && t.Before(next) {
-				next = t
-			}
-		}
-		if c.w.deadline != 0 {
-			sooner(c.w.deadline)
-		}
-		woken := c.woken
-		if asleep.IsZero() || !time.Now().Before(asleep) {
-			sooner(timer.at)
-			if d := c.s.untilNext(); d >= 0 {
-				sooner(c.now().Add(d))
-			}
-		} else {
-			woken = nil
-			if asleep.Before(next) {
-				next = asleep
-			}
-		}
-		timer := time.NewTimer(time.Until(next))
-		c.mu.Unlock()
-		select {
-		case <-timer.C:
-		case <-woken:
-		}
-		c.mu.Lock()
-		timer.Stop()
+		c.sleep(time.Until(horizon), time.Until(asleep))
 	}
-	// A command that was suspended past the end of its lease has done nothing
-	// meanwhile and is dead on waking.
+	// A command that was suspended past the end of its lease has done nothing meanwhile and is dead on
+	// waking.
 	if c.died > c.expiry && c.died != c.woke {
 		c.wrong("the command died %v after the end of the store's lease", c.died.Sub(c.expiry))
 	}
 }
 
-// depth makes the tree deeper: more renewals, and more disturbances. With the
-// tag integration it is 0.
+// sleep waits for the next event of the watchdog or golock, at most limit. If golock is stopped it
+// has none before that is over.
+func (c *scene) sleep(limit, stopped time.Duration) {
+	sooner := func(at locks.Instant) {
+		if at != 0 {
+			limit = min(limit, at.Sub(c.now()))
+		}
+	}
+	sooner(c.w.deadline)
+	woken := c.woken
+	if stopped > 0 {
+		limit, woken = min(limit, stopped), nil
+	} else {
+		sooner(c.s.renewer.timer.at)
+		if d := c.s.untilNext(); d >= 0 {
+			limit = min(limit, d)
+		}
+	}
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	select {
+	case <-time.After(limit):
+	case <-woken:
+	}
+}
+
+// depth makes the tree deeper: more renewals, and more disturbances. With the tag integration it is
+// 0.
 var depth = -1
 
-// depthVariable says how deep it is.
-const depthVariable = "LOCKTEST_DEPTH"
+// outage are the fates of renewals in an outage.
+var outage = []fate{arrives, requestLost, replyLost, refused}
 
 func TestEveryPathOfALease(t *testing.T) {
-	if text := os.Getenv(depthVariable); text != "" {
+	if text := os.Getenv("LOCKTEST_DEPTH"); text != "" {
 		var err error
-		if depth, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("%s: %v", depthVariable, err)
-		}
+		depth, err = strconv.Atoi(text)
+		testkit.Must(t, err)
 	}
 	relay, err := signals.NewRelay(false)
 	testkit.Must(t, err)
-	outage := []fate{arrives, lostOnWay, replyLost, refusedFate}
-	late := append(outage, replyLate, lateOnWay, ghost, takenAway)
+	late := append(slices.Clone(outage), replyLate, requestLate, tooLate, denied)
 	all := []disturbance{none, stalled, suspended, killed, commandEnds, hinted}
 	var trees []bounds
 	for _, obeys := range []bool{false, true} {
@@ -500,7 +463,9 @@ func TestEveryPathOfALease(t *testing.T) {
 			c := &locktest.Choices{}
 			for more := true; more; more = c.Next() {
 				s := &scene{bounds: b, Choices: c}
-				s.play(relay)
+				end := s.begin(t, relay)
+				s.play()
+				end()
 				paths++
 				if s.problem != "" {
 					t.Errorf("TTL %v, kill after %v, the command obeys %v: %s\n  %s", b.ttl, b.killAfter, b.obeys, s.problem, strings.Join(s.story, "\n  "))

@@ -11,10 +11,10 @@ import (
 	"golock/internal/proctree"
 )
 
-// collect takes in all that has happened to the command and its descendants.
+// collect takes notice of all that has happened to the command and its descendants.
 func (s *supervisor) collect() {
 	if s.watchdog != nil {
-		s.hearWatchdog()
+		s.readWatchdog()
 	}
 	for {
 		var ws syscall.WaitStatus
@@ -36,14 +36,14 @@ func (s *supervisor) collect() {
 		default:
 			s.pid, s.exit = 0, ws
 			if s.watchdog != nil { // which is gone: else the command is its child
-				s.killUnguarded()
+				s.failClosed()
 			}
 		}
 	}
 }
 
-// hearWatchdog takes in what the watchdog has sent.
-func (s *supervisor) hearWatchdog() {
+// readWatchdog takes the messages of the watchdog.
+func (s *supervisor) readWatchdog() {
 	w := s.watchdog
 	for w.socket >= 0 {
 		m, err := receive(w.socket)
@@ -71,7 +71,7 @@ func (s *supervisor) hearWatchdog() {
 			s.childless = true
 		}
 	}
-	if w.exists() { // it has hung up and lives
+	if w.exists() { // it has closed its socket and lives
 		_ = unix.Kill(w.pid, unix.SIGKILL)
 	}
 }
@@ -79,7 +79,7 @@ func (s *supervisor) hearWatchdog() {
 // onWatchdog takes a change of the watchdog's state.
 func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
 	if ws.Stopped() {
-		_ = unix.Kill(s.watchdog.pid, unix.SIGCONT) // it could neither protect nor tell anything
+		_ = unix.Kill(s.watchdog.pid, unix.SIGCONT) // stopped, it protects nothing
 		return
 	}
 	s.watchdog.pid = 0
@@ -87,15 +87,15 @@ func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
 	s.onWatchdogGone()
 }
 
-// onWatchdogGone ends what nobody watches any more.
+// onWatchdogGone ends what is left without a watchdog.
 func (s *supervisor) onWatchdogGone() {
-	if s.pid != 0 || s.Tree || s.reason.tree {
-		s.killUnguarded()
+	if s.pid != 0 || s.wholeTree() {
+		s.failClosed()
 	}
 }
 
-// preexistingChildren are those that this process has had from the beginning: a shell may have
-// started some and then become golock. They and their descendants are no part of the run.
+// preexistingChildren are the children of this process before the run: a shell may have started
+// some and then become golock. They and their descendants are no part of the run.
 func preexistingChildren() []proctree.Process {
 	var info unix.Siginfo
 	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == unix.ECHILD {
@@ -104,15 +104,7 @@ func preexistingChildren() []proctree.Process {
 	return proctree.Descendants(proctree.Live(), unix.Getpid(), nil)
 }
 
-// root is the process whose descendants are the command and what it started.
-func (s *supervisor) root() int {
-	if s.watchdog.exists() {
-		return s.watchdog.pid
-	}
-	return unix.Getpid()
-}
-
-// onlyPreexisting reports whether the children that are left are none of the command's.
+// onlyPreexisting reports whether no child that is left belongs to the run.
 func (s *supervisor) onlyPreexisting() bool {
 	return len(s.preexisting) > 0 && s.pid == 0 &&
 		len(proctree.Descendants(proctree.Live(), unix.Getpid(), s.preexisting)) == 0
@@ -120,32 +112,32 @@ func (s *supervisor) onlyPreexisting() bool {
 
 // remaining are the live processes that belong to the command.
 func (s *supervisor) remaining() []proctree.Process {
-	live := proctree.Live()
-	switch {
-	case s.Tree || s.reason.tree:
-		return proctree.Descendants(live, s.root(), s.preexisting)
-	case s.Terminal:
-		return inGroup(proctree.Descendants(live, s.root(), s.preexisting), unix.Getpgrp())
+	list, group := proctree.Live(), s.group
+	if s.Terminal || s.wholeTree() {
+		root := unix.Getpid()
+		if s.watchdog.exists() {
+			root = s.watchdog.pid
+		}
+		list, group = proctree.Descendants(list, root, s.preexisting), unix.Getpgrp()
 	}
-	return inGroup(live, s.group)
-}
-
-func inGroup(list []proctree.Process, group int) []proctree.Process {
+	if s.wholeTree() {
+		return list
+	}
 	return slices.DeleteFunc(list, func(p proctree.Process) bool { return p.Group != group })
 }
 
 // send signals the command: its process group where that is its own; else itself and those of its
 // descendants that are in golock's group. With Tree it signals every descendant.
 func (s *supervisor) send(sig syscall.Signal) {
-	if sig == unix.SIGKILL && s.reason.tree && s.pid != 0 { // before the search, which may take long
+	if sig == unix.SIGKILL && s.reason.grave() && s.pid != 0 { // before the search, which may take long
 		s.signalCommand(s.pid, sig)
 	}
 	grouped := s.pid != 0 && !s.Terminal
-	if grouped && !s.Tree && !s.reason.tree {
+	if grouped && !s.wholeTree() {
 		s.signalCommand(-s.pid, sig)
 		return
 	}
-	// The search comes first: the children of a process that dies of the signal are lost to it.
+	// The search comes first: it would not find the children of a process that dies of the signal.
 	rest := s.remaining()
 	switch {
 	case grouped:

@@ -21,8 +21,8 @@ import (
 	"golock/signals"
 )
 
-// Run is one run of a command under a lock. The fields are read only, but for the request's Ref:
-// a place in the queue that was given up is never taken again.
+// Run is one run of a command under a lock. Its fields are read only, except the request's Ref: after
+// leaving a queue a run joins it with a new ID.
 type Run struct {
 	Store   locks.Store
 	Address string        // its URL as it was given, for the watchdog
@@ -30,7 +30,6 @@ type Run struct {
 	Jitter  time.Duration // before the store is asked: a random time up to it
 	Wait    time.Duration // longest time to wait for the slot, after that; negative: for ever
 
-	// Unavailable says what to do if the store cannot be reached at the start.
 	Unavailable Unavailable
 
 	Argv []string // the command; not empty
@@ -49,14 +48,14 @@ type Run struct {
 	OnlyWarn   bool // when the slot is lost: do not stop the command
 
 	// Sockets is the directory where other golocks of this user look for the one that holds a slot
-	// (package held); nil: nobody is to ask.
+	// (package held); nil: there is no status socket.
 	Sockets func() (dir string, err error)
 
 	// Log takes one step of the run: a message and pairs of name and value.
 	Log func(warn bool, message string, pairs ...any)
 
-	// Waits, if not nil, is told of the waiting (progress.Reporter), and with nil that it is over,
-	// before the command is started. It may keep the value until the next call.
+	// Waits, if not nil, reports the waiting (progress.Reporter), and with nil that it is over, before
+	// the command starts. It may keep the value until the next call.
 	Waits func(w *Waiting) (again time.Duration)
 
 	// Say takes what a user wants to know of a run that goes well.
@@ -65,10 +64,10 @@ type Run struct {
 	onTransition func(from, to state) // for tests
 }
 
-// Waiting is what is known of a run that waits for its slot.
+// Waiting describes a run that waits for its slot.
 type Waiting = progress.Waiting
 
-// Unavailable is what becomes of a run whose store cannot be reached at the start.
+// Unavailable is what a run does if its store cannot be reached at the start.
 type Unavailable int
 
 // The choices: the run ends as Refused or as Busy, or its command runs without a slot.
@@ -78,10 +77,9 @@ const (
 	RunAnyway
 )
 
-// Kind says how a run went.
+// Kind says how a run ended.
 type Kind int
 
-// What a run comes to.
 const (
 	Ended         Kind = iota // the command ran and ended: Status
 	TimedOut                  // the command was ended at its time limit
@@ -152,7 +150,7 @@ func (r *Run) prepare() *supervisor {
 	s.unkillable = s.warnUnkillable()
 	s.signal = s.send
 	if locks.KindOf(r.Store) == locks.LeaseQueue && !r.OnlyWarn {
-		s.watchdog = &watchdog{run: r, cmd: s.cmd, preexisting: s.preexisting, env: s.cmd.env, socket: -1}
+		s.watchdog = &watchdog{run: r, cmd: s.cmd, preexisting: s.preexisting, socket: -1}
 	}
 	if locks.KindOf(r.Store) != locks.LocalQueue { // else the store itself answers
 		s.status = &statusServer{run: r}
@@ -160,25 +158,24 @@ func (r *Run) prepare() *supervisor {
 	return s
 }
 
-// wait waits for the slot. What it takes to start the command is reserved before: a limit on
-// descriptors must not show only then.
+// wait waits for the slot. The descriptors that the start needs are reserved meanwhile: if there
+// are too few, the run fails before it takes a slot.
 func (s *supervisor) wait() *Outcome {
 	free, err := s.reserve()
+	defer free()
 	if err != nil {
 		return notStarted(s.cmd.problem(err))
 	}
-	defer free()
 	w := &waiter{Run: s.Run, watchdog: s.watchdog}
-	if locks.KindOf(s.Store) == locks.LeaseQueue { // there is time for it while the store is asked
+	if locks.KindOf(s.Store) == locks.LeaseQueue { // it can open while the store answers
 		w.status = s.status
 	}
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
 	s.pending = w.pending
-	var outage *locks.OutageError
 	switch {
 	case failed == nil:
-	case s.Unavailable == Fail || failed.Kind != Refused || w.queued || !errors.As(failed.Err, &outage):
+	case s.Unavailable == Fail || failed.Kind != Refused || w.ticket != nil || !isA[*locks.OutageError](failed.Err):
 		return failed
 	case s.Unavailable == Skip:
 		return &Outcome{Kind: Busy, Err: failed.Err}
@@ -193,7 +190,7 @@ func (s *supervisor) wait() *Outcome {
 	return nil
 }
 
-// runWithoutSlot goes on without a slot. Nobody can lose it, so nobody looks after it.
+// runWithoutSlot goes on without a slot, and so without watchdog and status socket.
 func (s *supervisor) runWithoutSlot(err error) {
 	s.Log(true, "the command runs without a slot", "error", err)
 	s.watchdog.dismiss()
@@ -202,7 +199,7 @@ func (s *supervisor) runWithoutSlot(err error) {
 	s.enter(starting)
 }
 
-// noLease stands for the slot of a run without one.
+// noLease is the lease of a run without a slot.
 type noLease struct{}
 
 func (noLease) Grant() locks.Grant            { return locks.Grant{} }
@@ -210,32 +207,29 @@ func (noLease) Files() []int                  { return nil }
 func (noLease) Evicted() error                { return nil }
 func (noLease) Release(context.Context) error { return nil }
 
-// reserve takes the descriptors that starting the command needs: a pipe (syscall.ForkExec), and with
-// a lease those of the watchdog and of the timer.
+// reserve takes the descriptors that the start needs: a pipe (syscall.ForkExec), and with a lease
+// those of the watchdog and of the timer.
 func (s *supervisor) reserve() (free func(), err error) {
 	var taken []int
-	free = func() {
+	need := 2
+	if s.watchdog != nil {
+		need = 6
+	}
+	for len(taken) < need && err == nil {
+		var pair [2]int
+		if err = unix.Pipe2(pair[:], unix.O_CLOEXEC); err == nil {
+			taken = append(taken, pair[:]...)
+		}
+	}
+	return func() {
 		for _, fd := range taken {
 			unix.Close(fd)
 		}
-	}
-	pairs := 1
-	if s.watchdog != nil {
-		pairs = 3
-	}
-	for range pairs {
-		var pair [2]int
-		if err := unix.Pipe2(pair[:], unix.O_CLOEXEC); err != nil {
-			free()
-			return nil, err
-		}
-		taken = append(taken, pair[:]...)
-	}
-	return free, nil
+	}, err
 }
 
-// end makes sure that nothing of the command runs, which after a fault something may, and that
-// nobody is told any more that the slot is held.
+// end ends what a fault has left running of the command, the renewals, and the answers that the
+// slot is held.
 func (s *supervisor) end() *Outcome {
 	if s.state >= running && s.state < ended {
 		s.stopAfterFault()
@@ -254,7 +248,7 @@ func (s *supervisor) end() *Outcome {
 	return nil
 }
 
-// giveBack releases the slot, and then whatever served the run.
+// giveBack releases the slot, then closes the status socket and ends the watchdog.
 func (s *supervisor) giveBack() *Outcome {
 	s.enter(released)
 	tell := func() {}
@@ -262,7 +256,7 @@ func (s *supervisor) giveBack() *Outcome {
 		unused := slices.Contains([]Kind{NotFound, NotExecutable, Interrupted}, s.out.Kind)
 		tell = s.release(s.lease, unused)
 	}
-	if s.ran > 0 && s.out.Kind != Fault { // of a fault the status is not known
+	if s.ran > 0 && s.out.Kind != Fault { // after a fault the status is not known
 		s.Log(false, "command ended", "status", statusText(s.out.Status))
 	}
 	tell()
@@ -290,9 +284,9 @@ func (s *supervisor) report() *Outcome {
 // releaseLimit bounds the release of a slot.
 const releaseLimit = 2 * time.Second
 
-// release gives a slot back. A failure is a warning and changes nothing else. If nothing was done
-// with it, the hold is given back as well: another host may be able to. Nothing is printed before:
-// tell logs what has become of it.
+// release gives a slot back. A failure is a warning and changes nothing else. An unused slot loses
+// its hold too: another host may be able to use it. Nothing is printed before tell is called, so
+// that nobody waits for that.
 func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
 	ctx := context.Background()
 	if locks.KindOf(r.Store) == locks.LeaseQueue { // elsewhere it does not wait, and a process's first timer costs more
@@ -300,34 +294,32 @@ func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
 		ctx, cancel = context.WithTimeout(ctx, releaseLimit)
 		defer cancel()
 	}
-	if err := lease.Release(ctx); err != nil && !errors.Is(err, locks.ErrLost) {
-		return func() { r.Log(true, "the slot could not be given back", "error", err) }
+	failed := func(err error) bool { return err != nil && !errors.Is(err, locks.ErrLost) }
+	hold, err, held := r.Request.Hold, lease.Release(ctx), error(nil)
+	if q, ok := r.Store.(locks.QueueStore); ok && hold > 0 && unused && !failed(err) {
+		held = q.Evict(ctx, lease.Grant().Ref, "nothing was begun with it")
 	}
-	if hold := r.Request.Hold; hold > 0 {
-		if !unused {
-			return func() { r.Log(false, "slot given back", "held", hold) }
-		}
-		if e, ok := r.Store.(locks.QueueStore); ok {
-			err := e.Evict(ctx, lease.Grant().Ref, "nothing was begun with it")
-			if err != nil && !errors.Is(err, locks.ErrLost) {
-				return func() { r.Log(true, "the slot stays taken for its hold", "error", err) }
-			}
+	return func() {
+		switch {
+		case failed(err):
+			r.Log(true, "the slot could not be given back", "error", err)
+		case failed(held):
+			r.Log(true, "the slot stays taken for its hold", "error", held)
+		case hold > 0 && !unused:
+			r.Log(false, "slot given back", "held", hold)
+		default:
+			r.Log(false, "slot given back")
 		}
 	}
-	return func() { r.Log(false, "slot given back") }
 }
 
-// evictionOf is the error of a lease whose owner is told by SIGTERM that it is evicted.
-func evictionOf(lease locks.Lease) error {
-	if err := lease.Evicted(); err != nil {
-		return fmt.Errorf("the slot was taken back: %w", err)
-	}
-	return nil
-}
+// takenBack is the error of a slot whose holder was evicted.
+func takenBack(err error) error { return fmt.Errorf("the slot was taken back: %w", err) }
 
-func isEviction(err error) bool {
-	var e *locks.EvictedError
-	return errors.As(err, &e)
+// isA reports whether an error is, or wraps, one of a type.
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // interruptedBy is the outcome of a run that a signal ended before its command was started.

@@ -16,12 +16,7 @@ import (
 // start starts the command, or becomes it. An outcome says why there is none.
 func (s *supervisor) start() *Outcome {
 	var err error
-	common := len(s.cmd.env)
-	if s.lease == (noLease{}) {
-		s.cmd.addNoGrant()
-	} else {
-		s.cmd.addGrant(s.lease.Grant())
-	}
+	s.cmd.addGrant(s.lease.Grant())
 	if !s.Close {
 		s.cmd.inherit = s.lease.Files()
 	}
@@ -36,6 +31,7 @@ func (s *supervisor) start() *Outcome {
 		if s.renewer, err = s.startRenewer(l, killAfter); err != nil {
 			return &Outcome{Kind: Fault, Err: err}
 		}
+		s.term = s.renewer.Term
 	}
 	if err := s.status.serve(heldLease{lease: s.lease, onLost: s.renewer.renewSoon}); err != nil {
 		s.Log(false, "status socket unavailable", "error", err)
@@ -47,7 +43,7 @@ func (s *supervisor) start() *Outcome {
 		proctree.BecomeSubreaper()
 	}
 	if s.watchdog != nil {
-		s.pid, err = s.watchdog.start(s.cmd.env[common:], s.renewer.KillAt(), s.clock)
+		s.pid, err = s.watchdog.start(s.renewer.KillAt(), s.clock)
 	} else {
 		attr := &syscall.SysProcAttr{Setpgid: !s.Terminal}
 		s.Relay.AsCaller(func() { s.pid, err = s.cmd.spawn(attr) })
@@ -72,8 +68,8 @@ func (s *supervisor) start() *Outcome {
 	return nil
 }
 
-// becomeCommand executes the command in golock's place. It returns only if that cannot be. Signals
-// that came before do to this process what they would do to a command that has just begun.
+// becomeCommand executes the command in golock's place. It returns only if that fails. This process
+// gets the signals that came before, with the actions that the command has at its start.
 func (s *supervisor) becomeCommand() *Outcome {
 	s.Relay.Yield()
 	if failed := s.takeSignals(); failed != nil {
@@ -89,8 +85,8 @@ func (s *supervisor) becomeCommand() *Outcome {
 	return notStarted(err)
 }
 
-// takeSignals takes in what came since the slot was granted. If golock was told to stop, the command
-// need not be started.
+// takeSignals takes the signals that came since the grant. If one ends golock, the command is not
+// started.
 func (s *supervisor) takeSignals() *Outcome {
 	for {
 		sig, ok := s.Relay.Next(0)
@@ -99,8 +95,8 @@ func (s *supervisor) takeSignals() *Outcome {
 			return nil
 		case signals.EndsWaiting(sig):
 			if sig == unix.SIGTERM {
-				if err := evictionOf(s.lease); err != nil {
-					return &Outcome{Kind: Lost, Err: err}
+				if err := s.lease.Evicted(); err != nil {
+					return &Outcome{Kind: Lost, Err: takenBack(err)}
 				}
 			}
 			return interruptedBy(sig)

@@ -61,12 +61,17 @@ const (
 	fault
 )
 
-// reason is a cause and what belongs to it.
+// reason is a cause and its error.
 type reason struct {
 	cause cause
 	err   error
-	tree  bool // every descendant is ended, whatever Run.Tree says
 }
+
+// grave reports whether every descendant of the command is ended, whatever Run.Tree says.
+func (r reason) grave() bool { return r.cause >= leaseLost }
+
+// wholeTree reports whether the run lasts until every descendant of the command has ended.
+func (s *supervisor) wholeTree() bool { return s.Tree || s.reason.grave() }
 
 // because records a reason and reports whether it counts. A graver cause replaces a lesser one; of
 // two that are equally grave the first counts.
@@ -75,7 +80,7 @@ func (s *supervisor) because(c cause, err error) bool {
 	if gravity[c] <= gravity[s.reason.cause] {
 		return false
 	}
-	s.reason = reason{cause: c, err: err, tree: c == leaseLost || c == fault}
+	s.reason = reason{cause: c, err: err}
 	return true
 }
 

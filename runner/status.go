@@ -10,9 +10,9 @@ import (
 	"golock/runner/renewal"
 )
 
-// statusServer answers other golocks of the same user that ask for the slot by its ID (`held`,
-// `release`, `renew`). It listens while the slot is waited for, so that the command need not wait
-// for it, and answers nothing until it has a lease. Its methods may be called on nil.
+// statusServer answers other golocks of the same user that ask about the slot by its ID (`held`,
+// `release`, `renew`). It begins to listen while golock waits, which makes the start faster, and
+// answers once it has a lease. Its methods may be called on nil.
 type statusServer struct {
 	run      *Run
 	listener *held.Listener // nil: not open
@@ -24,11 +24,11 @@ type statusServer struct {
 
 type heldLease struct {
 	lease   locks.Lease
-	onLost  func()       // called when the store says so
+	onLost  func()       // called when the store says that it is lost
 	release func() error // nil: the slot is a command's
 }
 
-// open begins to listen, if that has not been begun and somebody may ask.
+// open begins to listen, unless it does already or has no directory.
 func (s *statusServer) open() error {
 	if s == nil || s.listener != nil || s.run.Sockets == nil {
 		return nil
@@ -37,7 +37,7 @@ func (s *statusServer) open() error {
 	if err != nil {
 		return err
 	}
-	s.lost.Store(false) // it may have been open before, far back in the queue
+	s.lost.Store(false) // set by a close far back in the queue
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.listener, err = held.Listen(dir, s.run.Request.Ref.String(), s.answer); err != nil {
 		s.cancel()
@@ -54,7 +54,7 @@ func (s *statusServer) serve(l heldLease) error {
 	return s.open()
 }
 
-// markLost has it answer no from now on.
+// markLost makes it answer no from now on.
 func (s *statusServer) markLost() {
 	if s != nil {
 		s.lost.Store(true)
@@ -102,10 +102,10 @@ func (s *statusServer) ask(lease locks.Lease) error {
 	if q, ok := s.run.Store.(locks.QueueStore); ok {
 		return locks.Holds(s.ctx, q, lease.Grant().Ref)
 	}
-	return nil // the kernel's, for as long as this process has it open
+	return nil // a kernel lock is held as long as this process has it open
 }
 
-// answerOf makes an answer of an error of the store's.
+// answerOf turns an error of the store into an answer.
 func answerOf(err error) (held.Answer, error) {
 	switch {
 	case err == nil:

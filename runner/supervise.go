@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"math"
 	"syscall"
 	"time"
 
@@ -34,17 +35,19 @@ type supervisor struct {
 	childless   bool // no child of any kind is left
 	signal      func(syscall.Signal)
 	clock       locks.Clock
-	unkillable  func(proctree.Process, error) // is told of a process that cannot be signalled
+	unkillable  func(proctree.Process, error) // reports a process that cannot be signalled
+
+	term   locks.Term // whose deadline the watchdog knows
+	warned bool       // of a lost slot, with OnlyWarn
 
 	began, spawned time.Time
 	waited, ran    time.Duration
 	limitAt        time.Time     // the time limit; zero: none, or reached
-	killAt         time.Time     // KILL after the stop signal; zero: none, or sent
-	leaseKillAt    locks.Instant // KILL for the end of the lease
+	killAt         locks.Instant // KILL after the stop signal; 0: none, or sent
 }
 
-// rescanPause is how often golock looks for processes that are not its children; only while it ends
-// a command whose first process is gone or was sent KILL.
+// rescanPause is the time between two searches for processes that are not golock's children, while
+// it ends a command whose first process is gone or was sent KILL.
 const rescanPause = 20 * time.Millisecond
 
 // supervise returns when the command has ended, and with Tree when all its descendants have.
@@ -56,18 +59,19 @@ func (s *supervisor) supervise() *Outcome {
 		s.deliver(sig)
 	}
 	for {
-		// The clock first: of a command that ended while golock was stopped, nothing was lost.
-		before := s.renewer.step()
+		if s.renewer != nil { // the clock first; a lost lease counts unless the command has ended
+			s.renewer.Step()
+		}
 		// CHLD may have come with the signals of the start, so look before waiting.
 		s.collect()
 		if s.finished() {
 			s.enter(ended)
 			return s.reason.outcome(s.exit)
 		}
-		s.keepLease(before)
 		if s.state == draining && s.reason.cause == stopRequested {
 			s.stop(s.KillAfter)
 		}
+		s.keepLease()
 		if sig, ok := s.Relay.Next(s.untilNext()); ok && sig != 0 && sig != unix.SIGCHLD {
 			s.onSignal(sig)
 		}
@@ -80,60 +84,60 @@ func (s *supervisor) finished() bool {
 	switch {
 	case s.pid != 0:
 		return false
-	case s.reason.tree:
+	case s.wholeTree():
+		if s.state == running && !s.childless {
+			s.enter(draining)
+		}
 		return s.childless
 	case s.state >= stopping:
 		return len(s.remaining()) == 0
-	case s.Tree && !s.childless:
-		if s.state == running {
-			s.enter(draining)
-		}
-		return false
 	}
 	return true
 }
 
 // untilNext is how long to wait for the next event at most; negative: for ever.
 func (s *supervisor) untilNext() time.Duration {
-	next := s.limitAt
-	if next.IsZero() || (!s.killAt.IsZero() && s.killAt.Before(next)) {
-		next = s.killAt
-	}
-	switch {
-	case s.state == killing, s.state == stopping && s.pid == 0: // KILL may have been refused
+	if s.state == killing || s.state == stopping && s.pid == 0 { // KILL may have been refused
 		return rescanPause
-	case next.IsZero():
+	}
+	left := time.Duration(math.MaxInt64)
+	if !s.limitAt.IsZero() {
+		left = max(time.Until(s.limitAt), 0)
+	}
+	if s.killAt != 0 {
+		left = min(left, max(s.killAt.Sub(s.clock()), 0))
+	}
+	if left == math.MaxInt64 {
 		return -1
 	}
-	return max(time.Until(next), 0)
+	return left
 }
 
 // onTime does what is due.
 func (s *supervisor) onTime() {
-	now := time.Now()
-	if !s.limitAt.IsZero() && !now.Before(s.limitAt) {
+	if !s.limitAt.IsZero() && !time.Now().Before(s.limitAt) {
 		s.limitAt = time.Time{}
 		s.Log(false, "time limit reached", "limit", s.TimeLimit)
 		s.because(timeLimit, nil)
 		s.stop(s.KillAfter)
 	}
-	if s.state == killing || (!s.killAt.IsZero() && !now.Before(s.killAt)) {
+	if s.state == killing || (s.killAt != 0 && s.clock() >= s.killAt) {
 		s.kill()
 	}
 }
 
-// raceWindow is how long after the start golock passes on even an INT or QUIT that the terminal sends
-// to the whole job: the command may not have been there yet. Twice is better than not at all.
+// raceWindow is how long after the start golock passes on also an INT, QUIT or HUP that the terminal
+// sends to the whole job: the command may not have existed yet. Twice is better than not at all.
 const raceWindow = time.Millisecond
 
-// onSignal takes a signal that golock got. With a terminal the kernel has sent some of them to the
-// whole job, so that the command has them already.
+// onSignal takes a signal that golock has received. With a terminal the kernel has sent some of them
+// to the whole job, and so to the command.
 func (s *supervisor) onSignal(sig syscall.Signal) {
 	if sig == unix.SIGTERM {
-		if err := evictionOf(s.lease); err != nil {
-			if s.reason.cause != evicted { // else it is told again
-				s.Log(false, "slot taken back", "error", err)
-				s.because(evicted, err)
+		if err := s.lease.Evicted(); err != nil {
+			if s.reason.cause != evicted { // else the signal was sent again
+				s.Log(false, "slot taken back", "error", takenBack(err))
+				s.because(evicted, takenBack(err))
 				s.stop(s.KillAfter)
 			}
 			return
@@ -159,14 +163,14 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 	s.deliver(sig)
 }
 
-// leadsSession reports whether golock is the process that a terminal's hangup is told to (ssh -t,
-// docker -it); the job learns of it from nobody else.
+// leadsSession reports whether golock leads its session: then a terminal's hangup reaches it alone,
+// and not its job (ssh -t, docker -it).
 func leadsSession() bool {
 	sid, _ := unix.Getsid(0)
 	return sid == unix.Getpid()
 }
 
-// deliver sends the command a signal, rewritten if so asked.
+// deliver sends the command a signal, after Rewrites.
 func (s *supervisor) deliver(sig syscall.Signal) {
 	to := s.Rewrites.Apply(sig)
 	if to == 0 {
@@ -177,18 +181,15 @@ func (s *supervisor) deliver(sig syscall.Signal) {
 	s.Log(false, "signal passed on", "signal", signals.Name(to))
 }
 
-// stop begins to end the command: the stop signal, and CONT for those that are stopped and would
-// not see it. KILL follows after that time.
+// stop begins to end the command: the stop signal, CONT so that stopped processes get it, and KILL
+// after that time.
 func (s *supervisor) stop(after time.Duration) {
-	at := time.Now().Add(after)
-	switch {
-	case s.state == stopping && at.Before(s.killAt):
-		s.killAt = at
-		return
-	case s.state >= stopping:
+	at := s.clock().Add(min(after, math.MaxInt64/2)) // which is longer than anything runs
+	if s.state >= stopping {
+		s.killAt = min(s.killAt, at) // 0 if KILL was sent
 		return
 	}
-	proctree.BecomeSubreaper() // children of those that die now stay in sight
+	proctree.BecomeSubreaper() // or the children of those that die now would be lost to the search
 	if after <= 0 {
 		s.kill()
 		return
@@ -206,15 +207,13 @@ func (s *supervisor) kill() {
 		s.enter(killing)
 		s.Log(false, "sending KILL")
 	}
-	s.killAt = time.Time{}
+	s.killAt = 0
 	s.signal(unix.SIGKILL)
 }
 
 // stopAfterFault ends the command when golock itself has failed.
 func (s *supervisor) stopAfterFault() {
-	tree := s.reason.tree || s.watchdog != nil
 	s.because(fault, s.out.Err)
-	s.reason.tree = tree
 	s.stop(s.KillAfter)
 	for s.collect(); s.pid != 0 || len(s.remaining()) > 0; s.collect() {
 		s.onTime()
@@ -222,12 +221,11 @@ func (s *supervisor) stopAfterFault() {
 	}
 }
 
-// stopSpread is longer than a stop of the whole job takes to reach golock after the command.
+// stopSpread is longer than it takes until a stop of the whole job has reached golock too.
 const stopSpread = 20 * time.Millisecond
 
-// followStop follows a command that has stopped by itself, as in a job without golock: the shell
-// learns that the job has stopped, and fg continues it. When the whole job was stopped, golock was
-// too, and comes here after both were continued.
+// followStop stops golock after a command that has stopped alone: the shell sees that the job has
+// stopped, and fg continues it. When the whole job was stopped, both were continued before this.
 func (s *supervisor) followStop() {
 	stopped := func() bool {
 		p, _ := procfs.ReadStat(s.pid)

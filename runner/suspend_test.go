@@ -17,31 +17,32 @@ import (
 	"golock/test/testkit"
 )
 
-// evicting is a store that takes every waiter out of its queue.
+// What a run does that waits for a store which is slow, silent, or evicts it.
+
+// evicting is a store that evicts every waiter.
 type evicting struct {
 	locks.Store
-	told chan struct{} // the end of Wait, if it does not hear of its context's
+	done chan struct{} // if not nil: the end of Wait, whatever its context says
 }
 
 func (s evicting) Join(context.Context, locks.Request) (locks.Ticket, error) {
-	return &evictedTicket{told: s.told}, nil
+	return evictedTicket{done: s.done}, nil
 }
 
 type evictedTicket struct {
 	locks.Ticket
-	told chan struct{}
+	done chan struct{}
 }
 
-func (*evictedTicket) Queued() bool { return true }
+func (evictedTicket) Queued() bool            { return true }
+func (evictedTicket) Replaced() []locks.Entry { return nil }
+func (evictedTicket) Evicted() error          { return &locks.EvictedError{} }
 
-func (*evictedTicket) Replaced() []locks.Entry { return nil }
-func (*evictedTicket) Evicted() error          { return &locks.EvictedError{} }
-
-func (t *evictedTicket) Wait(ctx context.Context) (locks.Lease, error) {
-	if t.told == nil {
+func (t evictedTicket) Wait(ctx context.Context) (locks.Lease, error) {
+	if t.done == nil {
 		<-ctx.Done()
 	} else {
-		<-t.told
+		<-t.done
 	}
 	return nil, &locks.EvictedError{}
 }
@@ -58,67 +59,59 @@ func mayStop(t *testing.T) {
 	})
 }
 
-// A waiter that was taken out just when it is told to stop ends, and does not
-// come again when it is continued.
-func TestEvictedWhenItIsToStop(t *testing.T) {
-	mayStop(t)
-	r := testRun(t, evicting{Store: local.New(filepath.Join(t.TempDir(), "locks"))}, "true")
-	r.Relay.CatchStop() // a run at a terminal undoes it
-	r.Wait = -1
-	r.Log = func(_ bool, message string, _ ...any) {
-		if message == "waiting" {
-			_ = unix.Kill(os.Getpid(), unix.SIGTSTP)
+// A waiter that was evicted ends, and says so: also when a signal comes first, to end or to stop
+// it, and when its store is slow to answer.
+func TestEvictedWhenASignalComes(t *testing.T) {
+	done := make(chan struct{})
+	defer close(done)
+	for sig, slow := range map[syscall.Signal]chan struct{}{unix.SIGTSTP: nil, unix.SIGTERM: done} {
+		mayStop(t)
+		r := testRun(t, evicting{local.New(filepath.Join(t.TempDir(), "locks")), slow}, "true")
+		r.Relay.CatchStop() // a run at a terminal undoes it
+		r.Wait = -1
+		r.Log = func(_ bool, message string, _ ...any) {
+			if message == "waiting" {
+				_ = unix.Kill(os.Getpid(), sig)
+			}
 		}
-	}
-	begin := time.Now()
-	if o := r.Do(); o.Kind != Busy {
-		t.Errorf("outcome %+v after %v, want that it was evicted", o, time.Since(begin))
+		if o := r.Do(); o.Kind != Busy {
+			t.Errorf("signal %d: outcome %+v, want that it was evicted", sig, o)
+		}
 	}
 }
 
-// A waiter whose store is slow to answer says that it was evicted all the same.
-func TestEvictedBySignal(t *testing.T) {
-	told := make(chan struct{})
-	defer close(told)
-	r := testRun(t, evicting{local.New(filepath.Join(t.TempDir(), "locks")), told}, "true")
-	r.Wait = -1
-	r.Log = func(_ bool, message string, _ ...any) {
-		if message == "waiting" {
-			_ = unix.Kill(os.Getpid(), unix.SIGTERM)
-		}
-	}
-	if o := r.Do(); o.Kind != Busy {
-		t.Errorf("outcome %+v, want that it was evicted", o)
-	}
-}
-
-// silent is a store with leases that never answers. stop tells golock to stop once
-// it is asked.
-type silent struct {
+// played is a store with leases whose Join is the test's. It has nothing to show.
+type played struct {
 	locks.LeaseStore
-	stop     func()
+	join     func(context.Context) error
 	released chan time.Duration // how long a release may take
 }
 
-func (silent) URL() string { return "silent" }
-
-func (s silent) Join(ctx context.Context, _ locks.Request) (locks.Ticket, error) {
-	if ctx.Err() == nil {
-		s.stop()
-		<-ctx.Done()
-		select {}
-	}
-	return nil, ctx.Err()
+func newPlayed(join func(context.Context) error) *played {
+	return &played{join: join, released: make(chan time.Duration, 1)}
 }
 
-func (s silent) Attach(locks.Ref) locks.RenewableLease { return silentLease{released: s.released} }
+func (*played) URL() string { return "played" }
 
-type silentLease struct {
+func (s *played) Join(ctx context.Context, _ locks.Request) (locks.Ticket, error) {
+	if ctx.Err() != nil { // the attempt that may not wait
+		return nil, ctx.Err()
+	}
+	return nil, s.join(ctx)
+}
+
+func (s *played) Attach(locks.Ref) locks.RenewableLease { return playedLease{released: s.released} }
+
+func (*played) Entries(context.Context, string) iter.Seq2[locks.Entry, error] {
+	return func(func(locks.Entry, error) bool) {}
+}
+
+type playedLease struct {
 	locks.RenewableLease
 	released chan time.Duration
 }
 
-func (l silentLease) Release(ctx context.Context) error {
+func (l playedLease) Release(ctx context.Context) error {
 	until, _ := ctx.Deadline()
 	l.released <- time.Until(until)
 	return ctx.Err()
@@ -126,7 +119,10 @@ func (l silentLease) Release(ctx context.Context) error {
 
 // Leaving the queue and telling the store so take less than 100 ms together.
 func TestToldToStopBySilentStore(t *testing.T) {
-	store := silent{stop: func() { _ = unix.Kill(os.Getpid(), unix.SIGTERM) }, released: make(chan time.Duration, 1)}
+	store := newPlayed(func(context.Context) error {
+		_ = unix.Kill(os.Getpid(), unix.SIGTERM)
+		select {}
+	})
 	r := testRun(t, store, "true")
 	r.Wait, r.OnlyWarn = -1, true
 	if o := r.Do(); o.Kind != Interrupted {
@@ -137,35 +133,17 @@ func TestToldToStopBySilentStore(t *testing.T) {
 	}
 }
 
-// slow is a store that answers after some time: that there is no slot.
-type slow struct {
-	locks.LeaseStore
-	after time.Duration
-}
-
-func (slow) URL() string { return "slow" }
-
-func (s slow) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(s.after):
-		return nil, &locks.BusyError{Name: r.Name}
-	}
-}
-
-func (slow) Attach(locks.Ref) locks.RenewableLease {
-	return silentLease{released: make(chan time.Duration, 1)}
-}
-
-func (slow) Entries(context.Context, string) iter.Seq2[locks.Entry, error] {
-	return func(func(locks.Entry, error) bool) {}
-}
-
 // A store that answers later than --wait is slow, not unavailable.
 func TestSlowStoreIsNotUnavailable(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
-	r := testRun(t, slow{after: 100 * time.Millisecond}, "touch", ran)
+	r := testRun(t, newPlayed(func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+			return &locks.BusyError{Name: "n"}
+		}
+	}), "touch", ran)
 	r.Wait, r.OnlyWarn, r.Unavailable = 10*time.Millisecond, true, RunAnyway
 	if o := r.Do(); o.Kind != Busy {
 		t.Errorf("outcome %+v, want that it is busy", o)

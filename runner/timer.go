@@ -10,8 +10,8 @@ import (
 	"golock/locks"
 )
 
-// bootTimer wakes the relay at an Instant. Go's own timers, and the time limits of system calls, stand
-// still while the machine is suspended.
+// bootTimer wakes the relay at an Instant. Go's timers and the timeouts of system calls stand still
+// while the machine is suspended.
 type bootTimer struct {
 	fd int
 	at locks.Instant
@@ -25,7 +25,7 @@ func newBootTimer() (*bootTimer, error) {
 	return &bootTimer{fd: fd}, nil
 }
 
-// set arms it for a moment; 0 disarms it. It takes in what it has said, too.
+// set arms it; 0 disarms it. It also reads the expiry that has woken the relay.
 func (t *bootTimer) set(at locks.Instant) {
 	var count [8]byte
 	_, err := unix.Read(t.fd, count[:])

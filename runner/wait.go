@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync/atomic"
 	"syscall"
@@ -20,40 +21,35 @@ const (
 	// leaveLimit bounds how long a golock that was told to stop waits to leave the queue.
 	leaveLimit = 60 * time.Millisecond
 
-	// withdrawLimit bounds how long a golock that gives up tells the store so. Without that a grant
-	// that it may have made lasts for its TTL.
+	// withdrawLimit bounds how long a golock that gives up tries to tell the store, so that a grant
+	// that the store may have made does not last for its TTL.
 	withdrawLimit = 200 * time.Millisecond
 
-	// How long a store that does not answer is tried.
+	// How long golock tries to reach a store.
 	reachLimit       = 10 * time.Second
 	reachLimitNoWait = 2 * time.Second
 
-	// nearPlaces is how many waiters of a lock keep their watchdog, so that a handover does not
-	// wait for one to start. Those behind start it when their turn is near: there may be thousands.
+	// nearPlaces is how many waiters of a lock keep a watchdog, so that a hand-off does not wait for
+	// one to start. The others, perhaps thousands, start theirs at readyPlace.
 	nearPlaces = 64
-
-	// readyPlace is the place at which those who have none start it.
 	readyPlace = 2
 )
 
-// waiter waits for the slot of a run. It belongs to the goroutine that owns the run. The store is
-// asked at once for what takes no waiting; the rest is done by a goroutine that ends with one
-// message to result and wakes the relay after each message.
+// waiter waits for the slot of a run. It belongs to the goroutine that owns the run. What takes no
+// waiting is done at once; a goroutine does the rest. It ends with one message to result, and wakes
+// the relay after each message.
 type waiter struct {
 	*Run
 	watchdog *watchdog
 	status   *statusServer
-	wanted   func() error // asked at every wake-up, if not nil; an error ends the waiting
+	wanted   func() error // if not nil: checked at every wake-up; an error ends the waiting
 
-	cancel   context.CancelCauseFunc
-	joined   chan locks.Ticket // that has queued
-	near     chan struct{}
-	place    *atomic.Int64 // in the queue; 0: not known
+	cancel   context.CancelCauseFunc // of the attempt; nil: before the first
+	joined   chan locks.Ticket       // that has queued
+	place    *atomic.Int64           // in the queue; 0: not known
 	pause    atomic.Pointer[locks.QuarantineError]
 	result   chan waitResult
-	began    time.Time
-	queued   bool
-	ticket   locks.Ticket // once it is queued
+	ticket   locks.Ticket // nil: not queued
 	progress progress.Reporter
 	pending  []syscall.Signal // that came meanwhile and are the command's
 }
@@ -69,12 +65,12 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	if failed := w.delay(); failed != nil {
 		return nil, failed
 	}
-	var deadline time.Time
-	if w.began = time.Now(); w.Wait > 0 {
-		deadline = w.began.Add(w.Wait)
+	began, deadline := time.Now(), time.Time{}
+	if w.Wait > 0 {
+		deadline = began.Add(w.Wait)
 	}
 	w.progress = progress.Reporter{
-		Store: w.Store, Name: w.Request.Name, ID: &w.Request.Ref.ID, TTL: w.Request.TTL, Until: deadline, Report: w.Waits, Wake: w.Relay.Wake,
+		Store: w.Store, Request: &w.Request, Until: deadline, Report: w.Waits, Wake: w.Relay.Wake,
 		Quarantine: w.pause.Load,
 	}
 	if w.Terminal { // before it can be in the queue: see suspend
@@ -90,56 +86,64 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	}()
 	w.makeReady()
 	for {
-		if w.wanted != nil {
-			if err := w.wanted(); err != nil {
-				_ = w.leave(nil, releaseLimit) // nobody is kept waiting by it
-				w.withdraw(releaseLimit)
-				return nil, &Outcome{Kind: Unwanted, Err: err}
-			}
+		if failed := w.unwanted(); failed != nil {
+			_ = w.leave(nil, releaseLimit) // nobody is kept waiting by it
+			w.withdraw(releaseLimit)
+			return nil, failed
 		}
 		select {
 		case got := <-w.result:
 			return w.received(got)
 		case ticket := <-w.joined:
 			w.hasQueued(ticket)
-		case <-w.near:
-			w.makeReady()
 		default:
+		}
+		if isNear(w.place.Load()) {
+			w.makeReady()
 		}
 		if err := w.progress.Update(); err != nil {
 			_ = w.leave(nil, leaveLimit)
-			return nil, w.refusal(err, false)
+			return nil, w.refusal(err)
+		}
+		end := deadline
+		if w.Wait > 0 && w.ticket == nil { // see tryLimit
+			end = began.Add(max(w.Wait, w.tryLimit()))
 		}
 		left := time.Duration(-1)
-		end := w.waitEnd(deadline)
 		if !end.IsZero() {
 			left = max(time.Until(end), 0)
 		}
 		sig, ok := w.Relay.Next(w.progress.Patience(left))
-		switch {
-		case !ok && !end.IsZero() && !time.Now().Before(end):
+		if !ok && !end.IsZero() && !time.Now().Before(end) {
 			return w.timedOut()
-		case !ok: // the progress has something to do
-		case signals.EndsWaiting(sig):
-			return nil, w.interrupted(sig)
-		case sig == unix.SIGTSTP:
-			if failed := w.suspend(); failed != nil {
-				return nil, failed
-			}
-		case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
-			w.pending = append(w.pending, sig)
+		}
+		if failed := w.onSignal(sig); failed != nil {
+			return nil, failed
 		}
 	}
 }
 
-// waitEnd is when the waiting ends. To run without a slot a store must have been tried for
-// reachLimitNoWait at least, however short --wait is: one that is only slow is not unavailable.
-func (w *waiter) waitEnd(deadline time.Time) time.Time {
-	least := w.began.Add(reachLimitNoWait)
-	if w.Unavailable == RunAnyway && !w.queued && !deadline.IsZero() && deadline.Before(least) {
-		return least
+// unwanted is the outcome of a run whose slot nobody wants any more.
+func (w *waiter) unwanted() *Outcome {
+	if w.wanted != nil {
+		if err := w.wanted(); err != nil {
+			return &Outcome{Kind: Unwanted, Err: err}
+		}
 	}
-	return deadline
+	return nil
+}
+
+// onSignal takes a signal, or 0. An outcome ends the run.
+func (w *waiter) onSignal(sig syscall.Signal) *Outcome {
+	switch {
+	case signals.EndsWaiting(sig):
+		return w.interrupted(sig)
+	case sig == unix.SIGTSTP:
+		return w.suspend()
+	case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
+		w.pending = append(w.pending, sig)
+	}
+	return nil
 }
 
 // delay waits a random time before the store is asked.
@@ -151,20 +155,12 @@ func (w *waiter) delay() *Outcome {
 	w.Log(false, "waits a random time", "for", pause)
 	until := time.Now().Add(pause)
 	for left := time.Until(until); left > 0; left = time.Until(until) {
-		if w.wanted != nil {
-			if err := w.wanted(); err != nil {
-				return &Outcome{Kind: Unwanted, Err: err}
-			}
+		if failed := w.unwanted(); failed != nil {
+			return failed
 		}
-		sig, ok := w.Relay.Next(left)
-		switch {
-		case !ok, sig == 0:
-		case signals.EndsWaiting(sig):
-			return interruptedBy(sig)
-		case sig == unix.SIGTSTP: // there is no terminal: with one it stops golock by itself
-			w.Relay.Suspend()
-		case sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
-			w.pending = append(w.pending, sig)
+		sig, _ := w.Relay.Next(left)
+		if failed := w.onSignal(sig); failed != nil {
+			return failed
 		}
 	}
 	return nil
@@ -174,17 +170,13 @@ func (w *waiter) delay() *Outcome {
 func (w *waiter) begin() {
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancelCause(context.Background())
-	w.queued, w.ticket, w.joined, w.near = false, nil, make(chan locks.Ticket, 1), make(chan struct{}, 1)
-	w.result = make(chan waitResult, 1)
+	w.ticket, w.joined, w.result = nil, make(chan locks.Ticket, 1), make(chan waitResult, 1)
 	request := w.Request
 	request.NoWait = w.Wait == 0
-	place, near := new(atomic.Int64), w.near
-	var isNear atomic.Bool
+	place := new(atomic.Int64)
 	w.place = place
 	request.Progress = func(at int) {
-		place.Store(int64(at))
-		if at <= readyPlace && !isNear.Swap(true) {
-			near <- struct{}{}
+		if before := place.Swap(int64(at)); isNear(int64(at)) && !isNear(before) {
 			w.Relay.Wake()
 		}
 	}
@@ -203,35 +195,40 @@ func (w *waiter) begin() {
 	go func() {
 		defer w.Relay.Wake()
 		if got.ticket == nil {
-			joining, cancel := w.boundJoin(ctx)
-			defer cancel()
+			joining := ctx
+			if locks.KindOf(w.Store) == locks.LeaseQueue {
+				var cancel context.CancelFunc
+				joining, cancel = context.WithTimeout(ctx, w.tryLimit())
+				defer cancel()
+			}
 			if got = w.join(joining, ctx, request); got.lease == nil && got.err == nil {
 				w.joined <- got.ticket
 				w.Relay.Wake()
 			}
 		}
 		if got.lease == nil && got.err == nil {
-			got = w.queue(ctx, got.ticket)
+			got.wait(ctx)
 		}
 		w.result <- got
 	}()
 }
 
+// isNear reports whether a place in the queue is one whose watchdog should be there.
+func isNear(place int64) bool { return place > 0 && place <= readyPlace }
+
 // join gives a ticket, and the lease too if it is granted.
 func (w *waiter) join(joining, ctx context.Context, request locks.Request) (got waitResult) {
 	defer got.recoverPanic()
 	if got.ticket, got.err = w.Store.Join(joining, request); got.err == nil && !got.ticket.Queued() {
-		got.lease, got.err = got.ticket.Wait(ctx)
+		got.wait(ctx)
 	}
 	return got
 }
 
-// queue waits in the queue.
-func (w *waiter) queue(ctx context.Context, ticket locks.Ticket) (got waitResult) {
-	defer got.recoverPanic()
-	got.lease, got.err = ticket.Wait(ctx)
-	got.ticket = ticket
-	return got
+// wait waits in the queue.
+func (r *waitResult) wait(ctx context.Context) {
+	defer r.recoverPanic()
+	r.lease, r.err = r.ticket.Wait(ctx)
 }
 
 func (r *waitResult) recoverPanic() {
@@ -240,24 +237,21 @@ func (r *waitResult) recoverPanic() {
 	}
 }
 
-// boundJoin bounds how long a store over a network is tried to be reached. Once queued, an outage
-// ends nothing.
-func (w *waiter) boundJoin(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := reachLimit
+// tryLimit bounds how long a store over a network is tried to be reached; once queued, an outage
+// ends nothing. Before a run without a slot it is reachLimitNoWait at least, however short --wait
+// is: a store that is only slow is not unavailable.
+func (w *waiter) tryLimit() time.Duration {
+	limit := min(w.Wait, reachLimit)
 	switch {
-	case locks.KindOf(w.Store) != locks.LeaseQueue:
-		return ctx, func() {}
-	case w.Wait == 0:
-		limit = reachLimitNoWait
-	case w.Wait > 0 && w.Unavailable == RunAnyway: // see waitEnd
-		limit = min(limit, max(w.Wait, reachLimitNoWait))
-	case w.Wait > 0:
-		limit = min(limit, w.Wait)
+	case w.Wait < 0:
+		return reachLimit
+	case w.Wait == 0 || w.Unavailable == RunAnyway:
+		return max(limit, reachLimitNoWait)
 	}
-	return context.WithTimeout(ctx, limit)
+	return limit
 }
 
-// makeReady starts what the command will need. What goes wrong with that shows when it is needed.
+// makeReady starts what the command will need. An error shows again when that is needed.
 func (w *waiter) makeReady() {
 	_ = w.watchdog.spawn()
 	_ = w.status.open()
@@ -274,22 +268,20 @@ func (w *waiter) hasQueued(ticket locks.Ticket) {
 		w.status.close()
 	}
 	w.progress.Begin(place)
-	w.queued = true
 }
 
-// received takes the result of a waiting that was not given up.
+// received takes the result of an attempt that was not given up.
 func (w *waiter) received(got waitResult) (locks.Lease, *Outcome) {
-	if !w.queued {
+	if w.ticket == nil {
 		w.sayReplaced(got.ticket)
 	}
 	if got.err == nil {
 		return got.lease, nil
 	}
-	var outage *locks.OutageError
-	if errors.As(got.err, &outage) {
+	if isA[*locks.OutageError](got.err) {
 		w.withdraw(withdrawLimit)
 	}
-	return nil, w.refusal(got.err, w.Wait == 0)
+	return nil, w.refusal(got.err)
 }
 
 func (w *waiter) sayReplaced(ticket locks.Ticket) {
@@ -301,55 +293,56 @@ func (w *waiter) sayReplaced(ticket locks.Ticket) {
 	}
 }
 
-// giveUp ends the attempt. It waits for the result, at most limit (negative: for ever): the place in
-// the queue is gone then, or the slot was granted just before.
+// giveUp ends the attempt. It waits for the result, at most limit: the place in the queue is gone
+// then, or the slot was granted just before.
 func (w *waiter) giveUp(cause error, limit time.Duration) waitResult {
 	w.cancel(cause)
-	var timeout <-chan time.Time
-	if limit >= 0 {
-		timeout = time.After(limit)
-	}
 	select {
 	case got := <-w.result:
 		return got
-	case <-timeout:
+	case <-time.After(limit):
 		return waitResult{}
 	}
 }
 
-// leave gives up and releases a slot that came too late. The error says if the place was evicted.
+// leave gives up and releases a slot that was granted too late. The error says that it was evicted.
 func (w *waiter) leave(cause error, limit time.Duration) error {
 	got := w.giveUp(cause, limit)
 	if got.lease != nil {
 		w.release(got.lease, true)()
+		return got.lease.Evicted()
 	}
-	return got.eviction()
+	if isA[*locks.EvictedError](got.err) {
+		return got.err
+	}
+	return nil
 }
 
-// timedOut ends a waiting whose time is over.
+// timedOut ends the waiting at its deadline.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	got := w.giveUp(nil, withdrawLimit)
-	var panicked *locks.PanicError
-	var outage *locks.OutageError
-	var busy *locks.BusyError
+	outage := isA[*locks.OutageError](got.err)
 	switch {
 	case got.lease != nil:
 		return got.lease, nil // just in time
-	case errors.As(got.err, &panicked), got.eviction() != nil:
-		return nil, w.refusal(got.err, false)
-	case errors.As(got.err, &outage), !w.queued && locks.KindOf(w.Store) == locks.LeaseQueue:
-		if w.withdraw(withdrawLimit); outage == nil {
+	case isA[*locks.PanicError](got.err), isA[*locks.EvictedError](got.err):
+		return nil, w.refusal(got.err)
+	case outage, w.ticket == nil && locks.KindOf(w.Store) == locks.LeaseQueue:
+		if w.withdraw(withdrawLimit); !outage {
 			got.err = &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}
 		}
 		return nil, &Outcome{Kind: Refused, Err: got.err}
-	case !errors.As(got.err, &busy):
-		busy = w.whyBusy()
+	case !isA[*locks.BusyError](got.err):
+		got.err = w.whyBusy()
 	}
-	return nil, &Outcome{Kind: Busy, Err: busy}
+	return nil, &Outcome{Kind: Busy, Err: got.err}
 }
 
-// interrupted ends a waiting because of a signal.
+// interrupted ends the waiting because of a signal.
 func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
+	if w.cancel == nil { // nothing was asked of the store
+		return interruptedBy(sig)
+	}
 	select {
 	case w.ticket = <-w.joined:
 	default:
@@ -362,17 +355,21 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 		evicted = err
 	}
 	if evicted != nil && sig == unix.SIGTERM {
-		return w.refusal(evicted, false)
+		return w.refusal(evicted)
 	}
 	w.withdraw(leaveLimit / 2) // together less than 100 ms
 	return interruptedBy(sig)
 }
 
-// suspend leaves the queue, stops golock, and joins anew when it was continued: a stopped process
-// in the queue would hold up everybody behind it. So the end of the attempt is waited for.
+// suspend leaves the queue, stops golock, and joins anew when it is continued: a stopped process in
+// the queue would hold up everybody behind it. So it waits for the end of the attempt.
 func (w *waiter) suspend() *Outcome {
-	if err := w.leave(locks.ErrStandsStill, -1); err != nil {
-		return w.refusal(err, false)
+	if w.cancel == nil { // in delay, without a terminal: with one the signal stops golock by itself
+		w.Relay.Suspend()
+		return nil
+	}
+	if err := w.leave(locks.ErrStandsStill, math.MaxInt64); err != nil {
+		return w.refusal(err)
 	}
 	w.progress.End(true)
 	w.Log(false, "left the queue", "signal", "TSTP")
@@ -386,43 +383,30 @@ func (w *waiter) suspend() *Outcome {
 	return nil
 }
 
-// withdraw tells a store that has not answered yet that it need not grant anything.
+// withdraw tells a store that has not answered yet to forget the request.
 func (w *waiter) withdraw(limit time.Duration) {
-	if store, ok := w.Store.(locks.LeaseStore); ok && !w.queued {
+	if store, ok := w.Store.(locks.LeaseStore); ok && w.ticket == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		_ = store.Attach(w.Request.Ref).Release(ctx)
 	}
 }
 
-// eviction is the error of a request that was evicted, or of a lease that was before its use.
-func (r waitResult) eviction() error {
-	if r.lease != nil {
-		return r.lease.Evicted()
-	}
-	if isEviction(r.err) {
-		return r.err
-	}
-	return nil
-}
-
-// refusal sorts an error of the store. A nested run that does not wait is just busy; one that would
-// wait is a mistake.
-func (w *waiter) refusal(err error, noWait bool) *Outcome {
-	var panicked *locks.PanicError
-	var nested *locks.NestedError
-	var busy *locks.BusyError
+// refusal is the outcome of an error of the store. A nested run that does not wait is just busy;
+// one that would wait is a mistake.
+func (w *waiter) refusal(err error) *Outcome {
+	busy, isBusy := errors.AsType[*locks.BusyError](err)
 	switch {
-	case errors.As(err, &panicked):
+	case isA[*locks.PanicError](err):
 		return &Outcome{Kind: Fault, Err: err}
-	case errors.As(err, &nested) && !noWait:
+	case isA[*locks.NestedError](err) && w.Wait != 0:
 		return &Outcome{Kind: Refused, Err: err}
-	case errors.As(err, &busy):
+	case isBusy:
 		if len(busy.Holders) == 0 && busy.Reason == "" { // a kernel lock may not tell at once
 			busy.Holders = w.whyBusy().Holders
 		}
 		return &Outcome{Kind: Busy, Err: err}
-	case isEviction(err):
+	case isA[*locks.EvictedError](err):
 		return &Outcome{Kind: Busy, Err: fmt.Errorf("the place in the queue of %q is lost: %w", w.Request.Name, err)}
 	}
 	return &Outcome{Kind: Refused, Err: err}

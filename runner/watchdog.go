@@ -22,24 +22,24 @@ import (
 //
 //	golock ---- watchdog ---- command ---- ...
 //
-// The watchdog is told the deadline after each renewal. It kills all descendants of the command when
-// the deadline passes, and when golock is gone; nothing can leave its tree, since it is a child
-// subreaper. If the watchdog is gone, golock, which is one too, inherits the tree and ends it.
+// The watchdog is told the deadline after each renewal. It kills all descendants of the command
+// when the deadline passes, and when golock is gone; nothing can leave its tree, since it is a
+// child subreaper. If the watchdog is gone, golock, which is one too, inherits the tree and ends
+// it.
 //
-// golock signals the command itself. The watchdog tells of the command's end at once but reaps it
-// only when golock has been told, or past the deadline: no other process has its number till then.
+// golock signals the command itself. The watchdog reports the command's end at once but reaps it
+// only when golock knows, or past the deadline: until then no other process has its number.
 
 // WatchdogName is the first argument of a process that is to be a watchdog.
 const WatchdogName = "golock-watchdog"
 
-// watchdog is golock's side of it. It belongs to the goroutine that owns the run.
+// watchdog is golock's side of the watchdog. It belongs to the goroutine that owns the run.
 type watchdog struct {
 	run         *Run
 	cmd         *command
 	preexisting []proctree.Process
-	env         []string // of the command, without what the store gives: that comes with start
-	pid         int      // 0: there is none
-	socket      int      // -1: the watchdog has hung up, or there is none
+	pid         int // 0: there is none
+	socket      int // -1: closed
 }
 
 var (
@@ -50,7 +50,7 @@ var (
 
 func (w *watchdog) exists() bool { return w != nil && w.pid != 0 }
 
-// spawn starts the process, while the slot is waited for: it takes longer than a grant.
+// spawn starts the process while golock waits for the slot: it takes longer than a grant.
 func (w *watchdog) spawn() error {
 	if w == nil || w.pid != 0 {
 		return nil
@@ -62,14 +62,14 @@ func (w *watchdog) spawn() error {
 	}
 	theirs := fdtable.MoveHigh(pair[1])
 	defer unix.Close(theirs)
-	proctree.BecomeSubreaper() // before there is a descendant to miss
+	proctree.BecomeSubreaper() // before the first descendant
 
 	group := 0
 	if r.Terminal {
 		group = unix.Getpgrp()
 	}
 	program := &command{
-		path: "/proc/self/exe", env: w.env, inherit: []int{theirs},
+		path: "/proc/self/exe", env: w.cmd.env[:w.cmd.common], inherit: []int{theirs},
 		argv: append([]string{WatchdogName, strconv.Itoa(theirs), strconv.Itoa(group)}, w.cmd.argv...),
 	}
 	// Not in golock's group, whose members are stopped and killed with the job. But a child of
@@ -86,7 +86,7 @@ func (w *watchdog) spawn() error {
 	return nil
 }
 
-// sendLeaseRef tells the watchdog what to release in golock's stead.
+// sendLeaseRef tells the watchdog which lease to release if golock is gone.
 func (w *watchdog) sendLeaseRef() {
 	if w != nil {
 		w.send(message{kind: msgLeaseRef, texts: []string{w.run.Address, w.run.Request.Ref.String()}})
@@ -110,17 +110,16 @@ func groupIsOrphaned() bool {
 	return true
 }
 
-// send sends a message. That the watchdog is gone is found out elsewhere.
+// send sends a message. It does not report that the watchdog is gone.
 func (w *watchdog) send(m message) {
 	if w != nil && w.socket >= 0 {
 		_ = m.sendTo(w.socket)
 	}
 }
 
-// start has the watchdog start the command, with variables added to its environment. After an error
-// no command is running.
-func (w *watchdog) start(variables []string, deadline locks.Instant, clock locks.Clock) (pid int, err error) {
-	order := message{kind: msgStart, number: int64(deadline), texts: variables}
+// start has the watchdog start the command. After an error no command is running.
+func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, err error) {
+	order := message{kind: msgStart, number: int64(deadline), texts: w.cmd.env[w.cmd.common:]}
 	for again := true; ; again = false {
 		if err := w.spawn(); err != nil {
 			return 0, fmt.Errorf("%w: %w", errWatchdogGone, err)
@@ -129,7 +128,7 @@ func (w *watchdog) start(variables []string, deadline locks.Instant, clock locks
 		if !again || err != unix.EPIPE {
 			break
 		}
-		w.dismiss() // it was killed while the slot was waited for, and has started nothing
+		w.dismiss() // it was killed while golock waited, and has started nothing
 	}
 	switch {
 	case err == unix.EPIPE:
@@ -165,7 +164,7 @@ func (w *watchdog) start(variables []string, deadline locks.Instant, clock locks
 	}
 }
 
-// resumePause is after what time a watchdog that does not answer may have been stopped.
+// resumePause is how long a watchdog may take to answer before golock checks whether it is stopped.
 const resumePause = 100 * time.Millisecond
 
 // resume continues a watchdog that somebody has stopped.

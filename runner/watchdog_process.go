@@ -13,6 +13,7 @@ import (
 
 	"golock/internal/entry"
 	"golock/internal/execvp"
+	"golock/internal/procfs"
 	"golock/internal/proctree"
 	"golock/locks"
 	"golock/signals"
@@ -22,8 +23,8 @@ import (
 // owns all of it, on a thread that lives as long as the process: the kernel kills the command when
 // that thread ends (PR_SET_PDEATHSIG, prctl(2)).
 //
-// Every signal that can be caught is caught, and passed on to golock. What golock's caller ignored
-// or blocked comes through golock and the watchdog to the command.
+// Every signal that can be caught is passed on to golock. What golock's caller ignored or blocked
+// is inherited by the watchdog and by the command.
 type watchdogProcess struct {
 	relay  *signals.Relay
 	timer  *bootTimer
@@ -37,27 +38,26 @@ type watchdogProcess struct {
 
 	deadline  locks.Instant // 0: none
 	pid       int           // of the command; 0: none, or reaped
-	reported  bool          // that it has ended
-	childless bool          // and that nothing is left
-	stops     int           // reported since the last message of golock
+	reported  bool          // golock knows that the command has ended
+	childless bool          // golock knows that no descendant is left
+	stops     int           // reported since golock's last message
 }
 
-// maxStops bounds what a golock that does not listen is sent, so that there is room for the rest.
+// maxStops bounds the reports of stops to a golock that does not read them: the socket needs room
+// for the end of the command.
 const maxStops = 32
 
-// ErrNotSpawned says that somebody called the watchdog who has no use for one.
+// ErrNotSpawned says that the watchdog was called by something else than golock run.
 var ErrNotSpawned = errors.New("a watchdog is started by golock run only")
 
-// Watchdog acts as the watchdog that its arguments describe. attach opens a store. It refuses to
-// act for anybody but a golock that is its parent.
+// Watchdog is a watchdog, for the golock that is its parent. attach opens a store.
 func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error)) error {
 	runtime.LockOSThread()
 	w, err := newWatchdogProcess(args)
 	if err != nil {
 		return err
 	}
-	w.run()
-	if w.socket >= 0 || w.store == "" {
+	if w.run(); w.store == "" {
 		return nil
 	}
 	ref, err := locks.ParseRef(w.lease)
@@ -131,8 +131,8 @@ func (w *watchdogProcess) run() {
 	}
 }
 
-// passOn gives golock a signal that was sent to the watchdog: a command knows its parent's number,
-// and means golock. What a terminal sends golock has too.
+// passOn gives golock a signal that was sent to the watchdog: a command that signals its parent
+// means golock. What a terminal sends, golock gets itself.
 func (w *watchdogProcess) passOn(sig syscall.Signal) {
 	if signals.FromTerminal(sig) && w.group != 0 || !signals.Forwarded(sig) && !signals.IsFault(sig) || w.socket < 0 {
 		return
@@ -142,13 +142,12 @@ func (w *watchdogProcess) passOn(sig syscall.Signal) {
 	}
 }
 
-// due reports whether the command must be dead: golock is gone, or has not told of a later deadline
-// in time.
+// due reports whether the command must be dead: golock is gone, or the deadline has passed.
 func (w *watchdogProcess) due() bool {
 	return w.socket < 0 || (w.deadline != 0 && w.clock() >= w.deadline)
 }
 
-// obey does what golock has asked for.
+// obey takes the messages of golock.
 func (w *watchdogProcess) obey() {
 	for w.socket >= 0 {
 		m, err := receive(w.socket)
@@ -209,8 +208,8 @@ func (w *watchdogProcess) start(variables []string) {
 	closeInherited()
 }
 
-// closeInherited closes what was there for the command: a pipe must not stay open because of the
-// watchdog. All that the watchdog has itself is close-on-exec.
+// closeInherited closes the descriptors that are the command's: the watchdog must not keep a pipe
+// open. Its own are close-on-exec.
 func closeInherited() {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -220,17 +219,16 @@ func closeInherited() {
 	for fd := range 3 {
 		_ = unix.Dup3(null, fd, unix.O_CLOEXEC)
 	}
-	list, _ := os.ReadDir("/proc/self/fd")
-	for _, entry := range list {
-		fd, _ := strconv.Atoi(entry.Name())
+	fds, _ := procfs.FDs(0)
+	for _, fd := range fds {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			unix.Close(fd)
 		}
 	}
 }
 
-// collect tells golock what has become of the command, and reaps orphans. The command itself stays
-// a zombie until golock knows of its end.
+// collect reports stops and the end of the command, and reaps orphans. The command itself stays a
+// zombie until golock knows of its end.
 func (w *watchdogProcess) collect() {
 	for w.pid != 0 && !w.reported {
 		var info unix.Siginfo
@@ -259,9 +257,9 @@ func (w *watchdogProcess) collect() {
 	}
 }
 
-// reportChildless is called when the watchdog has no child. Before the command that means nothing.
+// reportChildless is called when the watchdog has no child.
 func (w *watchdogProcess) reportChildless() {
-	if w.cmd == nil && w.pid == 0 && !w.childless {
+	if w.cmd == nil && w.pid == 0 && !w.childless { // the command was started
 		w.childless = true
 		w.send(msgChildless, 0)
 	}
@@ -277,7 +275,7 @@ func (w *watchdogProcess) killAll() {
 	default:
 		_ = unix.Kill(w.pid, unix.SIGKILL)
 	}
-	w.relay.Unwatch(w.socket, w.timer.fd) // what golock has to say can wait
+	w.relay.Unwatch(w.socket, w.timer.fd) // golock's messages can wait
 	defer w.relay.Watch(w.socket, w.timer.fd)
 	proctree.KillDescendants(nil,
 		func(pid int, ws syscall.WaitStatus) {

@@ -5,10 +5,12 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"golock/internal/eintr"
 )
 
-// message is what golock and the watchdog send each other: one packet each, a kind, a number and
-// texts without zero bytes.
+// message is a packet between golock and the watchdog: a kind, a number, and texts without zero
+// bytes.
 type message struct {
 	kind   messageKind
 	number int64
@@ -33,7 +35,7 @@ const (
 	msgChildless  // no descendant of the command is left
 )
 
-// socketPair makes a connection that keeps packets apart and that no other process can come by.
+// socketPair makes a connection for packets, which no other process can get at.
 func socketPair() ([2]int, error) {
 	return unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 }
@@ -41,20 +43,17 @@ func socketPair() ([2]int, error) {
 // sendTo sends without waiting: unix.EPIPE if the other side has gone.
 func (m message) sendTo(fd int) error {
 	fields := append([]string{string(rune(m.kind)), strconv.FormatInt(m.number, 10)}, m.texts...)
-	for {
-		switch err := unix.Send(fd, []byte(strings.Join(fields, "\x00")), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT); err {
-		case unix.EINTR:
-		case unix.ECONNRESET:
-			return unix.EPIPE
-		default:
-			return err
-		}
+	packet := []byte(strings.Join(fields, "\x00"))
+	err := eintr.Repeat(func() error { return unix.Send(fd, packet, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT) })
+	if err == unix.ECONNRESET {
+		return unix.EPIPE
 	}
+	return err
 }
 
-// receive takes the next message, without waiting: unix.EAGAIN if there is none, unix.EPIPE if the
-// other side has gone. How long a message is, is asked of that very message: what does not fit is
-// lost (recv(2), MSG_TRUNC), and one can arrive between two calls.
+// receive takes the next message, without waiting: unix.EAGAIN if there is none, another error if
+// the other side has gone. The length is that of this very message: what does not fit is lost
+// (recv(2), MSG_TRUNC), and another message can arrive between two calls.
 func receive(fd int) (message, error) {
 	size, err := receivePacket(fd, nil, unix.MSG_PEEK|unix.MSG_TRUNC)
 	if err != nil {
@@ -74,14 +73,12 @@ func receive(fd int) (message, error) {
 
 // receivePacket is recv(2) of a packet; an empty one is the end.
 func receivePacket(fd int, into []byte, flags int) (int, error) {
-	for {
+	n, err := eintr.Get(func() (int, error) {
 		n, _, err := unix.Recvfrom(fd, into, flags|unix.MSG_DONTWAIT)
-		switch {
-		case err == unix.EINTR:
-		case err == unix.ECONNRESET || (err == nil && n == 0):
-			return 0, unix.EPIPE
-		default:
-			return n, err
-		}
+		return n, err
+	})
+	if err == nil && n == 0 {
+		err = unix.EPIPE
 	}
+	return n, err
 }

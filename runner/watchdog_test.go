@@ -3,27 +3,24 @@ package runner
 import (
 	"context"
 	"errors"
-	"os"
+	"math"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"golock/internal/procfs"
-	"golock/internal/proctree"
 	"golock/locks"
 	"golock/locks/local"
 	"golock/test/testkit"
 )
 
-// leasedStore makes a local store one with leases, for what golock and its
-// watchdog do with each other; what they are for is tested from outside, in
-// test/guard.
+// leasedStore makes a local store one with leases, so that golock has a watchdog. What the watchdog
+// is for is tested from outside, in test/guard.
 type leasedStore struct {
 	locks.QueueStore
 	ttl   time.Duration
@@ -33,10 +30,6 @@ type leasedStore struct {
 func (s leasedStore) Warnings() []string { return nil }
 
 func (s leasedStore) Attach(locks.Ref) locks.RenewableLease { return &leasedLease{store: s} }
-
-func (s leasedStore) Find(context.Context, locks.Ref) (locks.Entry, error) {
-	return locks.Entry{}, locks.ErrLost
-}
 
 func (s leasedStore) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
 	t, err := s.QueueStore.Join(ctx, r)
@@ -111,29 +104,6 @@ func TestWatched(t *testing.T) {
 	free(t, store.QueueStore)
 }
 
-// A fault in golock itself, with a watchdog.
-func TestFaultWithAWatchdog(t *testing.T) {
-	for _, moment := range []string{"slot taken", "command started", "stop signal sent"} {
-		store := newLeasedStore(t, 30*time.Second)
-		pidFile := filepath.Join(t.TempDir(), "pid")
-		r := testRun(t, store, "sh", "-c", "echo $$ > "+pidFile+"; exec sleep 1000")
-		r.TimeLimit = 100 * time.Millisecond
-		faults := 0
-		r.Log = func(_ bool, message string, _ ...any) {
-			if message == moment && faults == 0 {
-				faults++
-				panic("a fault made by the test")
-			}
-		}
-		if o := doRecovering(r); o.Kind != Fault || faults != 1 {
-			t.Errorf("fault at %q: outcome %+v", moment, o)
-		}
-		gone(t, pidFile)
-		noChildren(t)
-		free(t, store.QueueStore)
-	}
-}
-
 // A renewal that is refused, fails, or panics.
 func TestRenewals(t *testing.T) {
 	for _, c := range []struct {
@@ -152,14 +122,27 @@ func TestRenewals(t *testing.T) {
 			}
 			return c.err
 		}
-		pidFile := filepath.Join(t.TempDir(), "pid")
-		o := testRun(t, store, "sh", "-c", "echo $$ > "+pidFile+"; exec sleep 1000").Do()
+		argv, pidFile := sleepCommand(t)
+		o := testRun(t, store, argv...).Do()
 		if o.Kind != c.want || (c.err != nil && !errors.Is(o.Err, c.err)) {
 			t.Errorf("%s: outcome %+v", c.what, o)
 		}
-		gone(t, pidFile)
-		noChildren(t)
-		free(t, store.QueueStore)
+		allGone(t, pidFile, store.QueueStore)
+	}
+}
+
+// A command may have centuries to end, longer than the clock counts: it is not killed at once.
+func TestKillAfterCenturies(t *testing.T) {
+	store := newLeasedStore(t, 3*time.Second)
+	store.renew = func() error { return &locks.EvictedError{} }
+	r := testRun(t, store, "sleep", "1000")
+	r.KillAfter = math.MaxInt64
+	if o := r.Do(); o.Kind != Lost || o.Status.Signal() != unix.SIGTERM {
+		t.Errorf("outcome %+v, want that the slot is lost and the command ended by SIGTERM", o)
+	}
+	s := &supervisor{Run: r, state: running, clock: locks.BootTime, signal: func(syscall.Signal) {}}
+	if s.stop(math.MaxInt64); s.killAt <= s.clock() || s.untilNext() <= 0 {
+		t.Errorf("KILL at %v", s.killAt)
 	}
 }
 
@@ -180,28 +163,8 @@ func TestOnlyWarns(t *testing.T) {
 	}
 }
 
-func gone(t *testing.T, pidFile string) {
-	t.Helper()
-	if text, err := os.ReadFile(pidFile); err == nil {
-		// A dead one may not have been reaped by a watchdog that was dismissed at that moment. The
-		// file is empty if the command died before it wrote.
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-		if p, _ := procfs.ReadStat(pid); pid != 0 && p.Alive() {
-			t.Errorf("the command is alive: %+v", p)
-		}
-	}
-}
-
-func noChildren(t *testing.T) {
-	t.Helper()
-	if left := proctree.Descendants(proctree.Live(), os.Getpid(), nil); len(left) != 0 {
-		t.Errorf("left over: %+v", left)
-	}
-}
-
-// What one side says is what the other hears, and the end of a side is heard
-// after all that it said.
-func TestWire(t *testing.T) {
+// One side receives what the other has sent, and its end after that.
+func TestMessages(t *testing.T) {
 	pair, err := socketPair()
 	testkit.Must(t, err)
 	sent := []message{
@@ -210,7 +173,7 @@ func TestWire(t *testing.T) {
 		{kind: msgChildless},
 	}
 	if _, err := receive(pair[1]); err != unix.EAGAIN {
-		t.Errorf("nothing was said: %v", err)
+		t.Errorf("nothing was sent: %v", err)
 	}
 	for _, m := range sent {
 		testkit.Must(t, m.sendTo(pair[0]))
@@ -228,9 +191,9 @@ func TestWire(t *testing.T) {
 	unix.Close(pair[1])
 }
 
-// A message that arrives while another one is looked for is heard whole: a
-// command that misses its variables does not know its slot.
-func TestWireArrivesMeanwhile(t *testing.T) {
+// A message that arrives during a call is received whole: a command that misses its variables does
+// not know its slot.
+func TestMessageArrivesMeanwhile(t *testing.T) {
 	pair, err := socketPair()
 	testkit.Must(t, err)
 	defer unix.Close(pair[1])
@@ -261,13 +224,4 @@ func TestWireArrivesMeanwhile(t *testing.T) {
 			i++
 		}
 	}
-}
-
-func childrenOf(parent int) (list []int) {
-	for _, p := range proctree.Live() {
-		if p.Parent == parent {
-			list = append(list, p.PID)
-		}
-	}
-	return list
 }

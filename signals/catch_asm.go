@@ -2,20 +2,18 @@
 
 package signals
 
-import (
-	"syscall"
-)
+import "syscall"
 
-// os/signal would do, but its set-up takes a thread switch for each signal and three threads,
-// together more than taking a lock, and it merges and reorders signals that come close together. The
-// handler here (catch_*.s) is a few instructions that write the signal's number into the pipe. It
-// touches nothing of the Go runtime and runs on the signal stack that each of its threads has. The
-// runtime itself uses none of the signals caught here.
+// os/signal needs three threads and a thread switch for each signal, which takes longer than taking
+// a lock, and it merges and reorders signals that come close together. The handler here (catch_*.s)
+// is a few instructions that write the signal's number into the pipe. It touches nothing of the Go
+// runtime and runs on the signal stack of its threads. The runtime itself uses none of these
+// signals.
 
-// catcher is what this way of catching needs in a Relay.
+// catcher is the part of a Relay that os/signal needs.
 type catcher struct{}
 
-// pipeEnd is where the handler writes. It has to be a global variable: a handler gets nothing but the
+// pipeEnd is where the handler writes: a global variable, since a handler gets nothing but the
 // signal.
 var pipeEnd int32 //nolint:unused // read by the handler in assembly
 
@@ -25,9 +23,9 @@ var (
 	runtimesOwn uintptr //nolint:unused // the same
 )
 
-// catchFaults catches faults, XCPU and XFSZ by another handler, which tells the kernel's signals about
-// golock itself from those of another process (sigaction(2), si_code). The runtime gets its faults,
-// the other two are dropped.
+// catchFaults catches faults, XCPU and XFSZ with a handler that tells the kernel's own signals from
+// those of another process (sigaction(2), si_code). Of the kernel's, the runtime gets the faults;
+// XCPU and XFSZ are dropped.
 func (r *Relay) catchFaults() {
 	ownPID = int32(syscall.Getpid())
 	r.catch([]syscall.Signal{rtMin}) // which the runtime leaves alone
@@ -39,7 +37,7 @@ func (r *Relay) catchFaults() {
 		if IsFault(sig) {
 			runtimesOwn = a[0]
 		}
-		const withInfo = 4 // SA_SIGINFO: without it the handler is told nothing
+		const withInfo = 4 // SA_SIGINFO: the handler gets a siginfo
 		a[0], a[1] = faultHandlerPC(), a[1]|withInfo
 		sigaction(sig, &a, nil)
 	}

@@ -6,25 +6,23 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
-// catcher is what this way of catching needs in a Relay.
+// catcher is the part of a Relay that os/signal needs.
 type catcher struct{ deliveries []delivery }
 
-// delivery is a goroutine of catch: what it gets, and when it has written all.
+// delivery is a goroutine of catch: its signals, and whether it has written them all.
 type delivery struct {
 	caught  chan os.Signal
 	written chan struct{}
 }
 
-// catchFaults catches faults that another process sends: the Go runtime keeps its own. XCPU and XFSZ
-// are caught whoever sends them.
+// catchFaults catches faults that another process sends: the Go runtime keeps the kernel's. XCPU
+// and XFSZ come through Next whoever sends them.
 func (r *Relay) catchFaults() { r.catch(faults()) }
 
-// catch is for the machines that catch_asm.go has no handler for. The goroutine lives as long as the
-// process; os/signal may merge signals that come close together.
+// catch is for machines without a handler in assembly. The goroutine lives as long as the process.
+// os/signal may merge signals that come close together.
 func (r *Relay) catch(list []syscall.Signal) {
 	caught, written := make(chan os.Signal, 512), make(chan struct{})
 	r.deliveries = append(r.deliveries, delivery{caught, written})
@@ -34,20 +32,15 @@ func (r *Relay) catch(list []syscall.Signal) {
 	go func() {
 		defer close(written)
 		for sig := range caught {
-			for {
-				_, err := unix.Write(r.write, []byte{byte(sig.(syscall.Signal))})
-				if err != unix.EINTR {
-					break
-				}
-			}
+			r.put(byte(sig.(syscall.Signal)))
 		}
 	}()
 }
 
-// settle returns when all signals that the runtime had got are in the pipe.
+// settle returns when all signals that the runtime has received are in the pipe.
 func (c catcher) settle() {
 	for _, d := range c.deliveries {
-		signal.Stop(d.caught) // waits for what is on its way
+		signal.Stop(d.caught) // waits for deliveries under way
 		close(d.caught)
 		<-d.written
 	}

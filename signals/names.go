@@ -1,8 +1,9 @@
-// Package signals knows the signals: their names, which of them golock passes on, which end a run that
-// still waits, and how to catch them without a change of what the command inherits.
+// Package signals has the names of signals, which of them golock passes on and which end a run that
+// still waits, and catches them without a change of what the command inherits.
 package signals
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,15 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The real-time signals as programs see them: the C library keeps the first
-// two for itself (signal(7)).
+// The real-time signals of programs: the C library keeps the first two for itself (signal(7)).
 const (
 	rtMin = 34
 	rtMax = 64
 )
 
-// Parse reads a signal by name (TERM, SIGTERM, RTMIN+3, RTMAX-1; in any case)
-// or by number.
+// Parse reads a signal by name (TERM, SIGTERM, RTMIN+3, RTMAX-1; in any case) or by number.
 func Parse(s string) (syscall.Signal, error) {
 	if n, err := strconv.Atoi(s); err == nil {
 		if n < 1 || n > rtMax || s[0] == '+' {
@@ -28,44 +27,29 @@ func Parse(s string) (syscall.Signal, error) {
 		return syscall.Signal(n), nil
 	}
 	name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
-	switch name { // signal(7): other names of the same
-	case "IOT":
-		return unix.SIGABRT, nil
-	case "POLL":
-		return unix.SIGIO, nil
-	case "CLD":
-		return unix.SIGCHLD, nil
-	}
-	if sig := unix.SignalNum("SIG" + name); sig != 0 {
-		return sig, nil
-	}
-	if sig := realTime(name); sig != 0 {
+	synonyms := map[string]syscall.Signal{"IOT": unix.SIGABRT, "POLL": unix.SIGIO, "CLD": unix.SIGCHLD} // signal(7)
+	if sig := cmp.Or(synonyms[name], unix.SignalNum("SIG"+name), realTime(name)); sig != 0 {
 		return sig, nil
 	}
 	return 0, fmt.Errorf("there is no signal %q: want a name such as TERM or a number from 1 to %d", s, rtMax)
 }
 
+// realTime reads RTMIN, RTMIN+N, RTMAX or RTMAX-N; 0: it is none of these.
 func realTime(name string) syscall.Signal {
-	base, sign := 0, 1
-	rest, ok := strings.CutPrefix(name, "RTMIN")
-	if ok {
-		base = rtMin
-	} else if rest, ok = strings.CutPrefix(name, "RTMAX"); ok {
-		base, sign = rtMax, -1
-	} else {
-		return 0
+	for _, end := range []struct {
+		name, sign string
+		number     int
+	}{{"RTMIN", "+", rtMin}, {"RTMAX", "-", rtMax}} {
+		offset, ok := strings.CutPrefix(name, end.name)
+		if ok && offset == "" {
+			return syscall.Signal(end.number)
+		}
+		n, err := strconv.Atoi(offset)
+		if sig := end.number + n; ok && err == nil && strings.HasPrefix(offset, end.sign) && sig >= rtMin && sig <= rtMax {
+			return syscall.Signal(sig)
+		}
 	}
-	if rest == "" {
-		return syscall.Signal(base)
-	}
-	if (sign > 0) != (rest[0] == '+') || (sign < 0) != (rest[0] == '-') {
-		return 0
-	}
-	n, err := strconv.ParseUint(rest[1:], 10, 8)
-	if err != nil || n > rtMax-rtMin {
-		return 0
-	}
-	return syscall.Signal(base + sign*int(n))
+	return 0
 }
 
 // Name is the signal's name without SIG, or its number if it has none.
@@ -79,8 +63,8 @@ func Name(sig syscall.Signal) string {
 	return strconv.Itoa(int(sig))
 }
 
-// Rewrites says as which signal another is delivered; 0 drops it. A rewritten
-// signal is not looked up again.
+// Rewrites maps a signal to the one that is delivered instead; 0 drops it. Rewrites are not
+// chained.
 type Rewrites map[syscall.Signal]syscall.Signal
 
 // Add reads one rule A:B.

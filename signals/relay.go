@@ -16,9 +16,9 @@ import (
 	"golock/internal/entry"
 )
 
-// standard are the signals that golock passes on, without the real-time ones. Not among them: KILL
-// and STOP, which nobody can catch; CHLD, PIPE, URG and PROF, which are about golock itself (the Go
-// runtime sends itself URG); and the faults ILL TRAP BUS FPE SEGV SYS.
+// standard are the signals that golock passes on, without the real-time ones. It cannot catch KILL
+// and STOP; CHLD, PIPE, URG and PROF concern golock itself (the Go runtime sends itself URG); the
+// faults ILL TRAP BUS FPE SEGV SYS are never passed on.
 func standard() []syscall.Signal {
 	return []syscall.Signal{
 		unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
@@ -26,7 +26,7 @@ func standard() []syscall.Signal {
 	}
 }
 
-// jobControl are those by which shell and kernel control the jobs of a terminal.
+// jobControl are the signals by which shell and kernel control the jobs of a terminal.
 func jobControl() []syscall.Signal {
 	return []syscall.Signal{unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGWINCH}
 }
@@ -41,7 +41,7 @@ func FromTerminal(sig syscall.Signal) bool {
 	return sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGHUP || slices.Contains(jobControl(), sig)
 }
 
-// AsksToStop reports whether people and service managers end a program by sig.
+// AsksToStop reports whether sig is one by which people and service managers end a program.
 func AsksToStop(sig syscall.Signal) bool {
 	return sig == unix.SIGINT || sig == unix.SIGTERM || sig == unix.SIGHUP || sig == unix.SIGQUIT
 }
@@ -52,25 +52,25 @@ func EndsWaiting(sig syscall.Signal) bool {
 	return IsFault(sig) || Forwarded(sig) && !slices.Contains(jobControl(), sig)
 }
 
-// faults tell a process of its own fault. 34 is among them because the C library keeps it for
-// itself: no program expects it.
+// faults are the signals that the kernel sends for a fault of the process itself, and 34, which the
+// C library keeps for itself: no program expects it.
 func faults() []syscall.Signal {
 	return []syscall.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, rtMin}
 }
 
-// IsFault reports whether sig tells of a fault. Next gives it only if another process sent it.
+// IsFault reports whether sig stands for a fault. Next gives it only if another process sent it.
 func IsFault(sig syscall.Signal) bool { return slices.Contains(faults(), sig) }
 
-// Relay is the one queue of events of this process: its signals in their order, among them CHLD, and
-// wake-ups by its own goroutines. It is a pipe (the "self-pipe" of D. J. Bernstein) to which a
-// signal's handler writes its number.
+// Relay is the one queue of events of this process: its signals in order, CHLD included, and
+// wake-ups by its own goroutines. It is a pipe (the "self-pipe" of D. J. Bernstein) into which the
+// signal handler writes the number of the signal.
 //
 // There is one Relay in a process. Next belongs to one goroutine; all may call Wake.
 type Relay struct {
 	terminal bool
 	caught   bool
 	list     []syscall.Signal // the caught ones
-	blocked  uint64           // the ones that the caller had blocked
+	blocked  uint64           // by the caller
 	read     int
 	write    int
 	watched  []int
@@ -79,7 +79,7 @@ type Relay struct {
 	catcher
 }
 
-// NewRelay makes a relay that catches nothing yet. With terminal, the job control signals will keep
+// NewRelay makes a relay that catches nothing yet. With terminal, the job control signals keep
 // their default action, so that golock stops and continues with its job.
 func NewRelay(terminal bool) (*Relay, error) {
 	var ends [2]int
@@ -93,16 +93,16 @@ func NewRelay(terminal bool) (*Relay, error) {
 	return &Relay{terminal: terminal, read: ends[0], write: ends[1]}, nil
 }
 
-// Stay keeps this goroutine in its thread until Catch. It is for the first lines of main, whose
-// thread is the process's first: the kernel prefers that one for signals. The Go runtime may need a
-// moment to die of one that came before Catch; in another thread main could start a command by then.
+// Stay keeps main in the first thread of the process until Catch. The kernel prefers that thread
+// for signals. The Go runtime takes a moment to die of a signal that came before Catch: in another
+// thread main could start a command meanwhile.
 func Stay() { runtime.LockOSThread() }
 
 // Catch starts to catch signals; only the first call does anything. Signals that the caller had
 // ignored stay ignored, for the command to inherit.
 //
-// SIGPIPE is caught and dropped: a closed standard error must not end golock, and the command would
-// inherit that it is ignored. Faults, XCPU and XFSZ of golock itself do not come through Next.
+// SIGPIPE is caught and dropped, not ignored, which the command would inherit: a closed standard
+// error must not end golock. Faults, XCPU and XFSZ of golock itself do not come through Next.
 func (r *Relay) Catch() {
 	if r.caught {
 		return
@@ -123,8 +123,8 @@ func (r *Relay) Catch() {
 	runtime.UnlockOSThread() // see Stay
 }
 
-// keepIgnored tells the Go runtime what the caller ignored: of signals that it believes to handle it
-// restores the default action in children.
+// keepIgnored tells the Go runtime what the caller ignored: in children it restores the default
+// action of all signals that it believes to handle.
 func keepIgnored() {
 	set, _ := entry.Ignored()
 	for sig := syscall.Signal(1); set != 0 && sig <= rtMax; sig++ {
@@ -134,8 +134,8 @@ func keepIgnored() {
 	}
 }
 
-// Yield restores the default action of the caught signals, for a process that becomes its command:
-// they do to it what they would do to the command. Next still gives those that came before.
+// Yield restores the default action of the caught signals, for a process that becomes its command.
+// Next still gives those that came before.
 func (r *Relay) Yield() {
 	for _, sig := range r.list {
 		sigaction(sig, &action{}, nil)
@@ -143,8 +143,8 @@ func (r *Relay) Yield() {
 	r.settle()
 }
 
-// unblock unblocks signals in this thread, the process's first, which lives as long as the process:
-// those that package entry has blocked, and of those that the caller had blocked the caught ones.
+// unblock unblocks, in the first thread, which lives as long as the process, what package entry has
+// blocked, and the caught signals that the caller had blocked.
 func (r *Relay) unblock() {
 	var now uint64
 	sigprocmask(unix.SIG_BLOCK, nil, &now)
@@ -174,7 +174,7 @@ func (r *Relay) AsCaller(start func()) {
 // Next gives the next signal, or 0 for a wake-up. It waits at most timeout (negative: for ever) and
 // reports false if nothing came.
 func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
-	until := time.Now().Add(timeout)
+	until := time.Now().Add(min(timeout, maxTimeout))
 	for {
 		for len(r.unread) > 0 {
 			sig := syscall.Signal(r.unread[0])
@@ -184,11 +184,8 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 			}
 		}
 		if timeout >= 0 || len(r.watched) > 0 {
-			switch r.await(timeout >= 0, until) {
-			case timedOut:
-				return 0, false
-			case watchedReady:
-				return 0, true
+			if ready, watched := r.await(timeout >= 0, until); !ready {
+				return 0, watched
 			}
 		}
 		n, err := unix.Read(r.read, r.buffer[:])
@@ -198,30 +195,26 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 	}
 }
 
-// Suspend stops this process after a stop signal came through Next, unless the CONT that undoes it
-// has come already, and returns when the process was continued. Without a terminal a CONT between
-// that look and the stop is lost: on a busy machine one in a hundred that follow a TSTP at once.
+// Suspend stops this process after a stop signal came through Next, and returns when the process is
+// continued. If the next signal is CONT, it does not stop. Without a terminal a CONT between that
+// check and the stop is lost: on a busy machine one in a hundred that follow a TSTP at once.
 func (r *Relay) Suspend() {
-	runtime.LockOSThread() // which can take a while the first time
+	runtime.LockOSThread() // before the check: it can take a while the first time
 	defer runtime.UnlockOSThread()
 	if r.terminal {
 		StopJob(func() bool { return true })
-	} else if sig, ok := r.peek(); !ok || sig != unix.SIGCONT {
-		StopSelf()
+		return
 	}
-}
-
-// peek gives the signal that Next would give without waiting, and leaves it there. It drops wake-ups.
-func (r *Relay) peek() (syscall.Signal, bool) {
-	for {
-		sig, ok := r.Next(0)
-		if !ok {
-			return 0, false
-		}
-		if sig != 0 {
-			r.unread = append([]byte{byte(sig)}, r.unread...)
-			return sig, true
-		}
+	sig, ok := r.Next(0)
+	for ok && sig == 0 { // a wake-up: the caller looks at everything anyway
+		sig, ok = r.Next(0)
+	}
+	if ok {
+		r.unread = append([]byte{byte(sig)}, r.unread...)
+	}
+	if sig != unix.SIGCONT {
+		// To this very thread, so that the signal has worked when Tgkill returns.
+		_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
 	}
 }
 
@@ -229,59 +222,45 @@ func (r *Relay) peek() (syscall.Signal, bool) {
 // caller of Next reads from it.
 func (r *Relay) Watch(fds ...int) { r.watched = append(r.watched, fds...) }
 
-// Unwatch ends that.
+// Unwatch undoes Watch.
 func (r *Relay) Unwatch(fds ...int) {
 	r.watched = slices.DeleteFunc(r.watched, func(fd int) bool { return slices.Contains(fds, fd) })
 }
 
-// What await comes to.
-type readiness int
-
-const (
-	timedOut     readiness = iota
-	relayReady             // the relay has something to read
-	watchedReady           // only a watched descriptor has
-)
-
 // maxTimeout is what a timespec holds where its seconds have 32 bits: 68 years.
 const maxTimeout = math.MaxInt32 * time.Second
 
-func timespec(d time.Duration) unix.Timespec {
-	return unix.NsecToTimespec(int64(min(max(d, 0), maxTimeout)))
-}
-
-// await waits until there is something to read, or until.
-func (r *Relay) await(limited bool, until time.Time) readiness {
+// await waits until the pipe is ready to be read, or a watched descriptor is, or the time has come.
+func (r *Relay) await(limited bool, until time.Time) (ready, watched bool) {
 	var few [4]unix.PollFd
-	ready := append(few[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN})
+	fds := append(few[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN})
 	for _, fd := range r.watched {
-		ready = append(ready, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	for {
 		var ts *unix.Timespec
 		if limited {
-			left := timespec(time.Until(until))
+			left := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
 			ts = &left
 		}
-		n, err := unix.Ppoll(ready, ts, nil)
-		switch {
-		case ready[0].Revents != 0:
-			return relayReady
-		case n > 0:
-			return watchedReady
-		case limited && (err == nil || !time.Now().Before(until)):
-			return timedOut
+		n, err := unix.Ppoll(fds, ts, nil)
+		ready = fds[0].Revents != 0
+		if n > 0 || (limited && (err == nil || !time.Now().Before(until))) {
+			return ready, n > 0
 		}
 	}
 }
 
 // Wake makes Next return.
-func (r *Relay) Wake() {
-	_, _ = eintr.Get(func() (int, error) { return unix.Write(r.write, []byte{0}) })
+func (r *Relay) Wake() { r.put(0) }
+
+// put writes the number of a signal into the pipe, or 0.
+func (r *Relay) put(number byte) {
+	_, _ = eintr.Get(func() (int, error) { return unix.Write(r.write, []byte{number}) })
 }
 
-// CatchStop makes the terminal's stop signal come through Next, for a golock that waits: it must leave
-// the queue before it stops. DropStop undoes it.
+// CatchStop makes the terminal's stop signal come through Next: a golock that waits must leave the
+// queue before it stops. DropStop undoes it.
 func (r *Relay) CatchStop() { r.catch(slices.DeleteFunc([]syscall.Signal{unix.SIGTSTP}, ignored)) }
 
 // DropStop restores the default action of the stop signal.
@@ -291,20 +270,11 @@ func (r *Relay) DropStop() {
 	}
 }
 
-// StopSelf stops this process and returns when it was continued. It is for a process without a
-// terminal.
-func StopSelf() {
-	// To this very thread, so that the signal has worked when Tgkill returns.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
-}
-
 // StopJob stops this process as an uncaught SIGTSTP does, if still reports true, and returns when
-// it was continued. The kernel stops nobody when nobody is left in the session to continue it.
+// it is continued. The kernel does not stop it if nobody in the session could continue it.
 //
-// The signal is pending while still looks: a SIGCONT that comes meanwhile discards it (signal(7)).
-// Otherwise a job that is stopped and continued in between would stop once more.
+// The signal is pending while still is called: a SIGCONT that comes meanwhile discards it
+// (signal(7)). Otherwise a job that was stopped and continued in between would stop once more.
 func StopJob(still func() bool) {
 	if ignored(unix.SIGTSTP) {
 		return
@@ -325,27 +295,23 @@ func StopJob(still func() bool) {
 	sigprocmask(unix.SIG_SETMASK, &before, nil)
 }
 
-// ignored reports whether the caller ignores sig and golock leaves it so: it needs CHLD, and the
-// runtime needs the faults. In a plain go build only HUP, INT and the signals of job control can tell:
-// the Go runtime takes the others over before main starts.
+// ignored reports whether the caller ignores sig and golock leaves it so: golock needs CHLD, and
+// the runtime needs the faults. A plain go build knows it of HUP, INT and the signals of job
+// control only: the Go runtime takes over the others before main starts.
 func ignored(sig syscall.Signal) bool {
 	if set, known := entry.Ignored(); known {
 		return set&(1<<(sig-1)) != 0 && sig != unix.SIGCHLD && !IsFault(sig)
 	}
-	switch sig {
-	case unix.SIGHUP, unix.SIGINT, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU:
-	default:
-		return false
-	}
+	known := []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
 	var now action
-	return sigaction(sig, nil, &now) == 0 && now[0] == sigIgn
+	return slices.Contains(known, sig) && sigaction(sig, nil, &now) == 0 && now[0] == sigIgn
 }
 
-// Exec becomes another program, which finds the signals as this one's caller left them. It is for
-// the time before Catch. It returns only if that fails.
+// Exec becomes another program, with the signals as the caller left them. It is called before
+// Catch, and returns only if it fails.
 //
-// What came before was blocked (package entry) and works now, by default: the Go runtime's handlers
-// would drop most of it.
+// It delivers the signals that package entry has blocked, with their default action: the Go
+// runtime's handlers would drop most of them.
 func Exec(path string, argv, env []string) error {
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
 		var now action
@@ -361,8 +327,7 @@ func Exec(path string, argv, env []string) error {
 	return syscall.Exec(path, argv, env)
 }
 
-// Ignore makes a signal be ignored from now on, for a process that has no command and ends soon.
-// Children would inherit that.
+// Ignore ignores a signal from now on, for a process that starts no command: children inherit that.
 func Ignore(sig syscall.Signal) { sigaction(sig, &action{sigIgn}, nil) }
 
 const sigIgn = 1

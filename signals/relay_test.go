@@ -17,8 +17,8 @@ import (
 	"golock/test/testkit"
 )
 
-// The relay takes over the signals of its process, so each test runs in a
-// process of its own: this binary again, at one function of children.
+// The relay takes over the signals of its process, so each test runs in a process of its own: this
+// binary again, at one function of children.
 func TestMain(m *testing.M) {
 	if child, ok := children[os.Getenv("LOCKTEST_SIGNALS_CHILD")]; ok {
 		child()
@@ -136,9 +136,15 @@ func childWake() {
 	if _, ok := r.Next(30 * time.Millisecond); ok || time.Since(began) < 30*time.Millisecond {
 		say("timeout after", time.Since(began).String())
 	}
-	go r.Wake()
-	if sig, ok := r.Next(-1); sig != 0 || !ok {
-		say("woken by", Name(sig))
+	// The kernel counts seconds in 32 bits on some machines.
+	for _, timeout := range []time.Duration{-1, math.MaxInt64, time.Second << 32} {
+		go func() {
+			time.Sleep(10 * time.Millisecond)
+			r.Wake()
+		}()
+		if sig, ok := r.Next(timeout); sig != 0 || !ok {
+			say("with timeout", timeout.String(), "woken by", Name(sig), "or at once")
+		}
 	}
 }
 
@@ -171,8 +177,8 @@ func childIgnored() {
 	}
 }
 
-// A signal that the caller had blocked reaches golock, and a process started as
-// by the caller finds it blocked.
+// A signal that the caller had blocked reaches golock, and is blocked in a process that AsCaller
+// starts.
 func childBlocked() {
 	mask := uint64(1 << (unix.SIGUSR2 - 1))
 	if os.Getenv("LOCKTEST_SIGNALS_STEP") == "" {
@@ -196,12 +202,12 @@ func childBlocked() {
 	}
 }
 
-// What came before Yield can be had after it.
-// raisable are those that a process gets also if it sends them to itself.
+// raisable are the signals that a process also gets from itself.
 func raisable() []syscall.Signal {
 	return slices.DeleteFunc(standard(), func(sig syscall.Signal) bool { return sig == unix.SIGXCPU || sig == unix.SIGXFSZ })
 }
 
+// Next gives after Yield what came before it.
 func childYield() {
 	r := start()
 	runtime.LockOSThread()
@@ -234,22 +240,6 @@ func childStay() {
 			fmt.Printf("thread %d, then %d\n", first, now)
 			return
 		}
-	}
-}
-
-// A time limit of centuries is one, also where the kernel counts seconds in 32
-// bits.
-func TestTimespec(t *testing.T) {
-	for _, d := range []time.Duration{0, 1, time.Second + 1, maxTimeout} {
-		if ts := timespec(d); ts.Nano() != int64(d) {
-			t.Errorf("%v becomes %+v", d, ts)
-		}
-	}
-	if ts := timespec(math.MaxInt64); ts.Nano() < int64(maxTimeout) {
-		t.Errorf("292 years become %+v", ts)
-	}
-	if ts := timespec(-time.Second); ts.Nano() != 0 {
-		t.Errorf("the past becomes %+v", ts)
 	}
 }
 

@@ -1,15 +1,13 @@
 //go:build linux && (amd64 || arm64) && !portable
 
-// Package entry keeps what the Go runtime forgets: which signals the caller had
-// blocked and ignored, and variables that are there twice. Its start is the first code of the process, before the
-// runtime, if the linker is told so (-ldflags '-E golock/internal/entry.start').
-// If the first argument is "run" it also blocks all signals that golock catches
-// later: what comes in the first milliseconds stays pending until package
-// signals unblocks it. Other commands end by a signal as programs do by default.
-// In a plain go build nothing of this happens.
+// Package entry keeps what the Go runtime forgets: which signals the caller had blocked and
+// ignored, and duplicate variables. Its function start is the first code of the process, before the
+// runtime, if the linker is told so (-ldflags '-E golock/internal/entry.start'). If the first
+// argument is "run" it also blocks all signals that golock catches later: what comes in the first
+// milliseconds stays pending until package signals unblocks it. A plain go build has none of this.
 //
-// The runtime unblocks HUP INT QUIT ABRT TERM and STKFLT again: until package
-// signals catches them they end golock, as they end any program.
+// The runtime unblocks HUP INT QUIT ABRT TERM and STKFLT again: until package signals catches them
+// they end golock, as they end any program.
 package entry
 
 import (
@@ -23,8 +21,8 @@ const faults = 1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30
 // Written by start (start_*.s), before anything else runs.
 var (
 	stack unsafe.Pointer // argc, argv, NULL, environment, NULL (System V ABI)
-	// block is what start blocks: all but faults, PROF, URG, by which the runtime preempts goroutines,
-	// and 32 and 33, which belong to the C library.
+	// block is what start blocks: not faults; not PROF and URG, which the runtime uses; not 32 and 33,
+	// which belong to the C library.
 	block   uint64 = ^uint64(faults | 1<<22 | 1<<26 | 1<<31 | 1<<32) //nolint:unused // read by start
 	blocked uint64
 	ignored uint64
@@ -38,8 +36,8 @@ func Mask() (set uint64, known bool) { return blocked, stack != nil }
 // Ignored returns the signals that the caller ignored, likewise.
 func Ignored() (set uint64, known bool) { return ignored, stack != nil }
 
-// Environ returns the environment with all that it holds: of variables that are
-// there twice os.Environ has only the last.
+// Environ returns the whole environment. os.Environ drops all duplicates of a variable but the
+// last.
 func Environ() []string {
 	if stack == nil {
 		return syscall.Environ()
@@ -56,7 +54,7 @@ func Environ() []string {
 // argument is where the pointer to argv[n] is.
 func argument(n int) unsafe.Pointer { return unsafe.Add(stack, (n+1)*int(unsafe.Sizeof(stack))) }
 
-// text is a string of C. Its memory is the process's own and stays as it is.
+// text converts a string of C, whose memory stays as it is.
 func text(p unsafe.Pointer) string {
 	n := 0
 	for *(*byte)(unsafe.Add(p, n)) != 0 {
@@ -65,10 +63,11 @@ func text(p unsafe.Pointer) string {
 	return unsafe.String((*byte)(p), n)
 }
 
-// init undoes what the runtime has taken over. What the caller ignored is ignored again: but CHLD,
+// init undoes what the runtime has done. What the caller ignored is ignored again, without CHLD,
 // which golock needs, and faults, which the runtime needs. QUIT, ABRT and STKFLT get their default
-// action: of the runtime's handlers golock would die with code 2 and a stack dump. So do HUP, INT and
-// TERM in a run: the runtime's handlers end the process in one thread while main goes on in another.
+// action: the runtime's handlers would end golock with code 2 and a stack dump. So do HUP, INT and
+// TERM in a run: the runtime's handlers end the process in one thread while main goes on in
+// another.
 func init() { //nolint:gochecknoinits // every package that is initialised before main takes its time
 	if stack == nil {
 		return

@@ -11,5 +11,5 @@ func Mask() (set uint64, known bool) { return 0, false }
 // Ignored returns the signals that the caller ignored, likewise.
 func Ignored() (set uint64, known bool) { return 0, false }
 
-// Environ returns the environment without what is there twice.
+// Environ returns the environment without duplicates.
 func Environ() []string { return syscall.Environ() }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Do executes the program at path, which Find gave some time ago, or "". A file that is no program is
-// given to the shell. One that has gone since is looked for once more.
+// Do executes the program at path, which is what Find has returned, or "". If the file is gone by
+// now, it searches again. A file in no executable format is run by the shell.
 func Do(path string, argv []string, execute func(path string, argv []string) error) error {
 	err := error(unix.ENOENT)
 	if path != "" {
@@ -32,8 +32,8 @@ func Do(path string, argv []string, execute func(path string, argv []string) err
 }
 
 // Find looks a program up along PATH: a name with a slash is a path; an unset PATH means
-// /bin:/usr/bin, and an empty word in it the working directory. A file that may not be executed does
-// not end the search; it is the error if no other is found.
+// /bin:/usr/bin, and an empty word in it the working directory. A file that may not be executed
+// does not end the search; it is the error if no other is found.
 func Find(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil

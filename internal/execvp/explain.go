@@ -53,7 +53,8 @@ func isBuiltin(name string) bool {
 	return false
 }
 
-// explainInterpreter says why a file that is there cannot be found: what would execute it is missing.
+// explainInterpreter says why a file that is there cannot be found: what would execute it is
+// missing.
 func explainInterpreter(path string) string {
 	const longest = 256 // of the first line, to the kernel
 	f, err := os.Open(path)

@@ -1,17 +1,15 @@
-// Package fdtable chooses the numbers of the descriptors that a command inherits
-// from golock.
+// Package fdtable chooses the numbers of the descriptors that a command inherits from golock.
 package fdtable
 
 import "syscall"
 
-// last is the highest number in the table of descriptors that every process
-// begins with. For one beyond, the kernel makes a larger table, and a process
-// with threads waits about 10 ms for that (an RCU grace period).
+// last is the highest number in the table of descriptors that a process begins with. For one
+// beyond, the kernel makes a larger table, and a process with threads waits about 10 ms for that
+// (an RCU grace period).
 const last = 63
 
-// MoveHigh gives a close-on-exec descriptor the highest free number up to 63,
-// since scripts and make's jobserver use the low ones. It closes fd, unless fd
-// is that number.
+// MoveHigh gives a close-on-exec descriptor the highest free number up to 63, since scripts and
+// make's jobserver use the low ones. It closes fd, unless it keeps its number.
 func MoveHigh(fd int) int {
 	for n := last; n > fd; n-- {
 		if _, err := fcntl(n, syscall.F_GETFD, 0); err != syscall.EBADF {

@@ -1,8 +1,9 @@
-// Package held is the protocol between a golock that holds a slot and other golocks of the same user
-// that name the slot by its ID: is it still held, renew it, release it.
+// Package held is the protocol by which other golocks of the same user ask a holder about its slot:
+// is it still held, renew it, release it.
 //
-// The holder listens on a socket named after the ID, in a directory that only its user may enter.
-// Both sides also ask the kernel who the other one is. A question is one packet, an answer another.
+// The holder listens on a socket named after the slot's ID, in a directory that only its user may
+// enter. Each side also asks the kernel for the user of the other. Question and answer are one
+// packet.
 package held
 
 import (
@@ -22,7 +23,7 @@ type Question string
 
 const (
 	Still   Question = "held"    // is it still held? A lease is renewed first
-	Release Question = "release" // give it back, if it was taken for that
+	Release Question = "release" // give it back, if no command runs in it
 )
 
 // Answer is what a holder says.
@@ -33,7 +34,7 @@ const (
 	No      Answer = "no"      // not held any more
 	Unknown Answer = "unknown" // the store cannot tell now
 	Refused Answer = "refused" // only the golock that runs the command may release the slot
-	Silence Answer = ""        // none: the client sees nobody
+	Silence Answer = ""        // no answer: the client gets ErrNobody
 )
 
 // ErrNobody says that nobody answers for an ID.
@@ -41,7 +42,7 @@ var ErrNobody = errors.New("no golock of this user answers for it")
 
 const (
 	suffix  = ".sock"
-	backlog = 128 // of clients that have connected and are not answered yet
+	backlog = 128 // of clients that are connected and not accepted
 	maxText = 1024
 )
 
@@ -65,12 +66,12 @@ func newSocket(path string, attach func(fd int, at unix.Sockaddr) error) (*os.Fi
 type Listener struct {
 	socket *os.File
 	answer func(Question) (Answer, error)
-	open   sync.RWMutex  // read-locked by each answer under way, locked for good by Close
-	done   chan struct{} // closed when no connection is accepted any more
+	open   sync.RWMutex  // read-locked during each answer; Close locks it and keeps it
+	done   chan struct{} // closed when serve has ended
 }
 
-// Listen begins to answer for id. It calls answer from goroutines of its own, several at a time, and
-// sends the text of its error with the answer. The caller closes the listener.
+// Listen begins to answer for id. It calls answer from goroutines of its own, several at a time,
+// and sends the text of its error with the answer. The caller closes the listener.
 func Listen(dir, id string, answer func(Question) (Answer, error)) (*Listener, error) {
 	socket, err := newSocket(socketPath(dir, id), func(fd int, at unix.Sockaddr) error {
 		if err := unix.Bind(fd, at); err != nil {
@@ -88,9 +89,6 @@ func Listen(dir, id string, answer func(Question) (Answer, error)) (*Listener, e
 
 // Close removes the socket. It waits for the answers under way.
 func (l *Listener) Close() {
-	if l == nil {
-		return
-	}
 	_ = os.Remove(l.socket.Name())
 	l.socket.Close()
 	<-l.done
@@ -103,7 +101,7 @@ const ioLimit = time.Second
 func (l *Listener) serve() {
 	defer close(l.done)
 	socket, err := l.socket.SyscallConn()
-	for err == nil { // it is not closed
+	for err == nil { // else it is closed
 		var fd int
 		var failed error
 		err = socket.Read(func(socket uintptr) bool {
@@ -145,8 +143,8 @@ func (l *Listener) handle(c *os.File) {
 	_, _ = c.Write([]byte(text[:min(len(text), maxText)]))
 }
 
-// Ask asks the holder of an ID. ErrNobody: nobody answers. With Unknown comes an error that says what
-// the holder knows.
+// Ask asks the holder of an ID. ErrNobody: nobody answers. With Unknown comes an error that says
+// what the holder knows.
 func Ask(ctx context.Context, dir, id string, q Question) (Answer, error) {
 	c, err := newSocket(socketPath(dir, id), unix.Connect)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOTDIR) {
@@ -187,7 +185,7 @@ func closedError(err error) error {
 	return ErrNobody
 }
 
-// sameUser asks the kernel who opened the other end (SO_PEERCRED, unix(7)).
+// sameUser reports whether the peer has the same effective user (SO_PEERCRED, unix(7)).
 func sameUser(c *os.File) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -37,7 +37,7 @@ func ask(dir string, q Question) (Answer, error) {
 	return Ask(ctx, dir, id, q)
 }
 
-func listen(t testing.TB, dir string, answer func(Question) (Answer, error)) *Listener {
+func listen(t *testing.T, dir string, answer func(Question) (Answer, error)) *Listener {
 	t.Helper()
 	l, err := Listen(dir, id, answer)
 	testkit.Must(t, err)
@@ -45,7 +45,7 @@ func listen(t testing.TB, dir string, answer func(Question) (Answer, error)) *Li
 }
 
 // directory is one whose path is short enough for a socket.
-func directory(t testing.TB) string {
+func directory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "held")
 	testkit.Must(t, err)

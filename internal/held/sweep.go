@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minAge is the least age of a socket that may be removed: a new one does not answer yet.
+// minAge is the least age of a socket that is removed: a new one does not listen yet.
 const minAge = 10 * time.Second
 
-// Sweep removes the sockets of killed holders that are at least olderThan old, and says how many.
+// Sweep removes the sockets of killed holders that are at least olderThan old, and counts them.
 func Sweep(dir string, olderThan time.Duration) (removed int, err error) {
 	files, err := os.ReadDir(dir)
 	if err != nil && !os.IsNotExist(err) {
@@ -51,8 +51,8 @@ func isSocketName(name string) bool {
 	return err == nil
 }
 
-// abandoned reports whether nobody listens any more. A holder keeps its socket open for as long as it
-// lives, so a refused connection is final.
+// abandoned reports whether nobody listens any more. A holder keeps its socket open for as long as
+// it lives, so a refused connection is final.
 func abandoned(path string) bool {
 	c, err := newSocket(path, unix.Connect)
 	if err == nil {

@@ -9,15 +9,15 @@ import (
 // Lock is a line of /proc/locks, or of the list of one descriptor.
 type Lock struct {
 	Kind    string // FLOCK, POSIX, OFDLCK ...
-	Waiting bool   // somebody waits for it
+	Waiting bool   // the line is that of a waiter
 	Shared  bool
-	PID     int    // who made it; 0: of another pid namespace, -1: the kernel keeps nobody
+	PID     int    // of its maker; 0: in another pid namespace, -1: the kernel does not say
 	File    string // MAJOR:MINOR:INODE; the device can differ from stat(2)'s
 	Start   string // the first byte
 }
 
-// ParseLock reads a line like "1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF".
-// Who waits has an arrow before the kind.
+// ParseLock reads a line like "1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF". An arrow before
+// the kind marks a waiter.
 func ParseLock(line string) (l Lock, ok bool) {
 	field := strings.Fields(line)
 	if len(field) > 1 && field[1] == "->" {
@@ -47,8 +47,8 @@ func parseLocks(text string) (found []Lock) {
 	return found
 }
 
-// LockText is /proc/locks, read in as few pieces as the kernel gives it: between
-// two of them the list may change.
+// LockText is /proc/locks, and the number of reads that it took: between two of them the list may
+// change.
 func LockText() (text string, pieces int) {
 	text, pieces, _ = Read("/proc/locks", 1<<14)
 	return text, pieces

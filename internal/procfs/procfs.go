@@ -1,4 +1,4 @@
-// Package procfs reads what the kernel tells about processes in /proc (proc(5)).
+// Package procfs reads /proc (proc(5)).
 package procfs
 
 import (
@@ -17,7 +17,7 @@ import (
 // TicksPerSecond is USER_HZ, 100 on every architecture that Go runs on.
 const TicksPerSecond = 100
 
-// Stat is a part of /proc/PID/stat. Of a process that is not there it is zero.
+// Stat is a part of /proc/PID/stat. It is zero for a process that does not exist.
 type Stat struct {
 	PID    int
 	State  byte // R S D T Z ... of its first thread
@@ -25,11 +25,11 @@ type Stat struct {
 	Group  int
 	Start  int64 // clock ticks since boot: a later process of the same number has another
 
-	threads int // that have not ended, and the first one
+	threads int // that have not ended, and the first in any case
 }
 
-// Alive reports whether the process is there and is no zombie. If its first thread
-// is one, others may run.
+// Alive reports whether the process exists and is no zombie. If its first thread is one, others may
+// run.
 func (s Stat) Alive() bool {
 	return s.State != 0 && s.State != 'X' && (s.State != 'Z' || s.threads > 1)
 }
@@ -51,8 +51,8 @@ func ReadStat(pid int) (Stat, error) {
 	return ParseStat(text)
 }
 
-// Read reads a whole file and counts the pieces in which it came. Unlike os.ReadFile
-// it does not start Go's poller, which most runs need for nothing else.
+// Read reads a whole file and counts the reads. Unlike os.ReadFile it does not start Go's poller,
+// which most runs do not need.
 func Read(path string, size int) (text string, pieces int, err error) {
 	fd, err := eintr.Get(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -89,8 +89,8 @@ func ParseStat(text string) (s Stat, err error) {
 	return s, nil
 }
 
-// Dir is the directory of a process; 0 stands for this one, whatever its number is in
-// the pid namespace that /proc shows.
+// Dir is the directory of a process; 0 is this process, whatever its number in /proc's pid
+// namespace.
 func Dir(pid int) string {
 	if pid == 0 {
 		return "/proc/self"
@@ -98,7 +98,7 @@ func Dir(pid int) string {
 	return "/proc/" + strconv.Itoa(pid)
 }
 
-// PIDs are the numbers of all processes that this one may see.
+// PIDs are all processes that this one may see.
 func PIDs() []int {
 	all, _ := numbers("/proc")
 	return all
@@ -124,9 +124,8 @@ func numbers(dir string) ([]int, error) {
 	return found, err
 }
 
-// Children are the children of all threads of a process, zombies included. Some
-// kernels have no such lists; the error says so. One that is born or ends
-// meanwhile may be missing.
+// Children are the children of all threads of a process, zombies included. One that starts or ends
+// meanwhile may be missing. Some kernels have no such lists: that is an error.
 func Children(pid int) ([]int, error) {
 	threads, err := numbers(Dir(pid) + "/task")
 	if err != nil {
@@ -161,7 +160,7 @@ func Ancestors(pid int) (pids []int) {
 // Command is the command line of a process; nil if it cannot be read.
 func Command(pid int) []string {
 	text, _, err := Read(Dir(pid)+"/cmdline", 4096)
-	text = strings.TrimRight(text, "\x00") // many, behind a title that a program gave itself
+	text = strings.TrimRight(text, "\x00") // many, if the program has set a title
 	if err != nil || text == "" {
 		return nil
 	}
@@ -179,8 +178,8 @@ func Status(pid int, key string) string {
 	return ""
 }
 
-// EffectiveUID is the effective user of a process; -1 if it cannot be known. The
-// directory in /proc can belong to root instead.
+// EffectiveUID is the effective user of a process; -1: not known. The owner of its directory in
+// /proc can be root instead.
 func EffectiveUID(pid int) int {
 	if field := strings.Fields(Status(pid, "Uid")); len(field) > 1 {
 		if uid, err := strconv.Atoi(field[1]); err == nil {
@@ -190,8 +189,7 @@ func EffectiveUID(pid int) int {
 	return -1
 }
 
-// Namespace is the inode of a namespace of this process ("pid", "time"); 0 if it
-// cannot be known.
+// Namespace is the inode of a namespace of this process ("pid", "time"); 0: not known.
 func Namespace(kind string) uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/"+kind, &st) != nil {
@@ -200,8 +198,7 @@ func Namespace(kind string) uint64 {
 	return st.Ino
 }
 
-// BootID is the number that the kernel makes anew at every boot; zero if it cannot
-// be known.
+// BootID is the kernel's random number of this boot; zero: not known.
 func BootID() (id [16]byte) {
 	text, _, _ := Read("/proc/sys/kernel/random/boot_id", 64)
 	_, _ = hex.Decode(id[:], []byte(strings.ReplaceAll(strings.TrimSpace(text), "-", "")))

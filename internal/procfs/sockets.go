@@ -50,9 +50,9 @@ func TCPListeners() map[string]uint64 {
 	return found
 }
 
-// UnixListeners are the inodes of the unix sockets of this network namespace that
-// listen, by name; an abstract one begins with @. Of several of one name it is the
-// newest. A name that contains a line feed can forge a line.
+// UnixListeners are the inodes of the unix sockets of this network namespace that listen, by name;
+// an abstract name begins with @. Of several with one name it has the newest. A name with a line
+// feed can forge a line.
 func UnixListeners() map[string]uint64 {
 	const listening = 0x10000 // __SO_ACCEPTCON
 	found := map[string]uint64{}

@@ -26,10 +26,10 @@ func Live() []Process {
 	return list
 }
 
-// family lists the live descendants of this process. It reads the kernel's lists of children: much
-// faster than Live on a large system, and just as incomplete. It reports false where the kernel has no
-// such lists.
-func family() ([]Process, bool) {
+// ownDescendants lists the live descendants of this process from the kernel's lists of children:
+// much faster than Live on a large system, and just as incomplete. It reports false where the
+// kernel has no such lists.
+func ownDescendants() ([]Process, bool) {
 	var list []Process
 	for next := []int{unix.Getpid()}; len(next) > 0; next = next[1:] {
 		children, err := procfs.Children(next[0])
@@ -64,9 +64,9 @@ func Descendants(list []Process, root int, except []Process) []Process {
 	return found
 }
 
-// Signal sends a signal to this very process, not to a later one of its number. One that has ended
-// is no error. Where a pidfd is refused (ENOSYS before Linux 5.3, EPERM under older seccomp
-// profiles) kill(2) does it: the number would have to go round between look and signal.
+// Signal sends a signal to this very process, not to a later one of its number; to one that has
+// ended it sends nothing, without an error. Where a pidfd is refused (ENOSYS before Linux 5.3,
+// EPERM under older seccomp profiles) it uses kill(2): the number cannot be reused that soon.
 func Signal(p Process, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err == nil {
@@ -87,13 +87,13 @@ func Signal(p Process, sig unix.Signal) error {
 	return err
 }
 
-// KillDescendants kills all descendants of this process, but for those of except, until the kernel
-// says that no child is left. They are stopped before they are killed, so that none has children
-// meanwhile. collected is told of each one's end, refused of each one that cannot be killed; pause
-// waits a little, or until a child has ended.
+// KillDescendants kills all descendants of this process, without those of except, until the kernel
+// says that no child is left. It stops them all first, so that none has children meanwhile. It
+// calls collected for each one that has ended, and refused for each one that cannot be killed;
+// pause waits, or returns earlier when a child has ended.
 func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitStatus), refused func(Process, error), pause func(time.Duration)) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
-		all, ok := family()
+		all, ok := ownDescendants()
 		if !ok {
 			all = Live()
 		}
@@ -129,8 +129,8 @@ func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitSt
 // (prctl(2)).
 func BecomeSubreaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// PeekEnded gives a child that has ended, and its wait status as wait4(2) would give it, but does not
-// reap it. The pid is 0 if there is none.
+// PeekEnded gives a child that has ended, and its wait status as wait4(2) would give it, but does
+// not reap it. The pid is 0 if there is none.
 func PeekEnded() (pid int, status syscall.WaitStatus, err error) {
 	var info unix.Siginfo
 	err = unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)

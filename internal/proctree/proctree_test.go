@@ -37,12 +37,12 @@ func TestPeekEnded(t *testing.T) {
 	}
 }
 
-// A family is found by both ways, without those that are excepted; then all of it is killed.
+// Both ways find all descendants, without those that are excepted; then all are killed.
 func TestDescendants(t *testing.T) {
 	BecomeSubreaper()
 	cmd := exec.Command("/bin/sh", "-c", "setsid sleep 1000 & sh -c 'sleep 1000 & wait' & wait")
 	testkit.Must(t, cmd.Start())
-	testkit.Eventually(t, "the family is there", func() bool { return len(children()) >= 4 })
+	testkit.Eventually(t, "the descendants are there", func() bool { return len(children()) >= 4 })
 	pids := func(list []Process) (pids []int) {
 		for _, p := range list {
 			pids = append(pids, p.PID)
@@ -51,8 +51,8 @@ func TestDescendants(t *testing.T) {
 		return pids
 	}
 	all := children()
-	if family, ok := family(); len(all) != 4 || (ok && !slices.Equal(pids(family), pids(all))) {
-		t.Errorf("found %+v and %+v", all, family)
+	if listed, ok := ownDescendants(); len(all) != 4 || (ok && !slices.Equal(pids(listed), pids(all))) {
+		t.Errorf("found %+v and %+v", all, listed)
 	}
 	shell, _ := procfs.ReadStat(cmd.Process.Pid)
 	if left := Descendants(Live(), os.Getpid(), []Process{shell}); len(left) != 0 {
@@ -86,8 +86,8 @@ func TestFirstThreadEnds(t *testing.T) {
 		return s.State == 'Z'
 	})
 	all := children()
-	if family, ok := family(); len(all) != 1 || (ok && len(family) != 1) {
-		t.Errorf("found %+v and %+v, want one that lives", family, all)
+	if listed, ok := ownDescendants(); len(all) != 1 || (ok && len(listed) != 1) {
+		t.Errorf("found %+v and %+v, want one that lives", listed, all)
 	}
 	testkit.Must(t, child.Process.Kill())
 	testkit.Eventually(t, "the process has ended", func() bool { return len(children()) == 0 })

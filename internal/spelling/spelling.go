@@ -1,8 +1,8 @@
 // Package spelling finds the word that a misspelt one was meant to be.
 package spelling
 
-// Nearest gives the candidate that a word is a misspelling of; "": none. It may
-// differ in two letters, in a short word in less than half.
+// Nearest gives the candidate that a word is a misspelling of; "": none. It may differ in two
+// letters, in a short word in less than half.
 func Nearest(word string, candidates []string) string {
 	for n := range min(3, (len(word)+1)/2) {
 		for _, c := range candidates {
@@ -14,8 +14,8 @@ func Nearest(word string, candidates []string) string {
 	return ""
 }
 
-// within reports whether n letters, inserted, deleted, replaced or swapped with
-// their neighbour, turn one word into the other.
+// within reports whether n letters, inserted, deleted, replaced or swapped with their neighbour,
+// turn one word into the other.
 func within(n int, a, b string) bool {
 	switch {
 	case n < 0:

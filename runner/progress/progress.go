@@ -1,5 +1,5 @@
-// Package progress reports, to a run that waits for its slot, what is known of the queue: its place
-// and who holds. It looks into the store, but rarely: thousands may wait.
+// Package progress reports, to a run that waits for its slot, its place in the queue and who holds.
+// It asks the store rarely: thousands may wait.
 package progress
 
 import (
@@ -10,7 +10,7 @@ import (
 	"golock/runner/renewal"
 )
 
-// Waiting is what is known of a run that waits for its slot.
+// Waiting describes a run that waits for its slot.
 type Waiting struct {
 	Name    string
 	Began   time.Time     // to wait
@@ -21,42 +21,40 @@ type Waiting struct {
 	Pause   string        // why the store gives nobody a slot for now; "": it does
 }
 
-// How often a run that waits asks the store who holds, at most. A networked store is asked once in a
-// third of the TTL, and only by those in front: the cost of a look grows with the queue, and
-// thousands may have begun to wait in the same second. A local store is asked more rarely by those
-// far behind.
+// The least time between two looks at the store is the largest of these. A look costs more in a
+// longer queue, and thousands may have begun to wait in the same second: so nobody far behind looks
+// at a networked store at all.
 const (
 	lookPause   = 3 * time.Second
-	lookByPlace = 200 * time.Millisecond // times the place of who is far behind
-	lookByCost  = 20                     // times what the last look took
+	lookByPlace = 200 * time.Millisecond // times the place; local store, beyond farPlace
+	lookByCost  = 20                     // times the duration of the last look
+
+	farPlace    = 16
 	lookLimit   = 5 * time.Second
 	lookGrace   = 500 * time.Millisecond // how long a report waits for a look
-	farPlace    = 16
-	settleLimit = 2 * time.Second // a local store's gate takes one at most
+	settleLimit = 2 * time.Second        // a local store's gate takes one at most
 )
 
 // Reporter reports a waiting. It belongs to one goroutine. A look at the store has a goroutine of
 // its own, which ends with one message to looks and calls Wake.
 type Reporter struct {
-	Store locks.Store
-	Name  string
-	ID    *locks.ID // of the entry in the queue
-	TTL   time.Duration
-	Wake  func()
-	Until time.Time // see Waiting
+	Store   locks.Store
+	Request *locks.Request // its ID is read at each look
+	Wake    func()
+	Until   time.Time // see Waiting
 
-	// Quarantine is what the store has said of it, nil: nothing. It does no I/O. It may be nil.
+	// Quarantine returns the store's quarantine, or nil, without I/O. It may be nil.
 	Quarantine func() *locks.QuarantineError
 
-	// Report is called when the run has queued, and again when the time is over that it has
-	// returned (0: not any more). With nil the waiting is over. Report nil: nothing is reported.
+	// Report is called when the run has queued, and again after the time that it returns (0: never).
+	// It gets nil when the waiting is over. Without it nothing is reported.
 	Report func(*Waiting) (again time.Duration)
 
 	view      Waiting
-	place     func() int // by the ticket, no I/O; nil: not waiting
-	lastPlace int        // what it said at the last look; while it does, the look's own count is newer
+	place     func() int // the ticket's, no I/O; nil: not waiting
+	lastPlace int        // what it was at the last look; while it is, the place that the look found is newer
 	due       time.Time  // of the next report; zero: none
-	noLook    bool       // it needs no look
+	looked    bool       // the next report has had its look: it is made when that ends, or at due
 
 	looks    chan look
 	lookedAt time.Time // the last look; zero: none
@@ -64,7 +62,7 @@ type Reporter struct {
 	cancel   context.CancelFunc // of the look under way; nil: none
 }
 
-// look is what one look at the store showed.
+// look is what one look at the store has shown.
 type look struct {
 	holders []locks.Entry
 	place   int // 0: not known
@@ -79,7 +77,7 @@ func (p *Reporter) Begin(place func() int) {
 	}
 	if p.looks == nil {
 		p.looks = make(chan look, 1)
-		p.view.Name, p.view.Began, p.view.Until = p.Name, time.Now(), p.Until
+		p.view.Name, p.view.Began, p.view.Until = p.Request.Name, time.Now(), p.Until
 	}
 	p.place = place
 	p.report()
@@ -94,24 +92,23 @@ func (p *Reporter) Update() error {
 		}
 	default:
 	}
-	if p.due.IsZero() || time.Now().Before(p.due) {
-		return nil
-	}
-	if !p.noLook && p.cancel == nil && p.mayLook() {
+	switch {
+	case p.due.IsZero() || time.Now().Before(p.due):
+	case !p.looked && p.cancel == nil && p.mayLook():
 		p.look()
-		p.noLook, p.due = true, time.Now().Add(lookGrace)
-		return nil
+		p.looked, p.due = true, time.Now().Add(lookGrace)
+	default:
+		p.report()
 	}
-	p.report()
 	return nil
 }
 
 func (p *Reporter) take(l look) error {
 	p.cancel()
 	p.cancel, p.cost = nil, l.cost
-	switch panicked, ok := l.err.(*locks.PanicError); {
-	case ok:
-		return panicked
+	switch _, panicked := l.err.(*locks.PanicError); {
+	case panicked:
+		return l.err
 	case p.place == nil: // it was for a waiting that is over
 		return nil
 	case l.err != nil:
@@ -122,7 +119,7 @@ func (p *Reporter) take(l look) error {
 			p.view.Place, p.lastPlace = l.place, p.place()
 		}
 	}
-	if p.noLook {
+	if p.looked {
 		p.report()
 	}
 	return nil
@@ -142,43 +139,37 @@ func (p *Reporter) Patience(limit time.Duration) time.Duration {
 }
 
 func (p *Reporter) report() {
-	p.view.Place, p.view.Pause = p.currentPlace(), p.pause()
-	p.noLook, p.due = false, time.Time{}
+	p.updatePlace()
+	p.view.Pause = ""
+	if p.Quarantine != nil {
+		if q := p.Quarantine(); q != nil && time.Now().Before(q.End) {
+			p.view.Pause = q.Error()
+		}
+	}
+	p.looked, p.due = false, time.Time{}
 	if again := p.Report(&p.view); again > 0 {
 		p.due = time.Now().Add(again)
 	}
 }
 
-func (p *Reporter) pause() string {
-	if p.Quarantine != nil {
-		if q := p.Quarantine(); q != nil && time.Now().Before(q.End) {
-			return q.Error()
-		}
-	}
-	return ""
-}
-
-// currentPlace is the place in the queue as far as it is known.
-func (p *Reporter) currentPlace() int {
+func (p *Reporter) updatePlace() {
 	if now := p.place(); now != p.lastPlace || p.view.Place == 0 {
 		p.view.Place, p.lastPlace = now, now
 	}
-	return p.view.Place
 }
 
 // mayLook reports whether the store may be asked now.
 func (p *Reporter) mayLook() bool {
-	pause := max(lookPause, lookByCost*p.cost)
-	place, leased := p.currentPlace(), locks.KindOf(p.Store) == locks.LeaseQueue
-	if leased {
-		pause = max(pause, p.TTL/renewal.PerTTL)
-	}
-	last := p.lookedAt
-	if place > farPlace {
-		if leased {
-			return false
-		}
-		pause = max(pause, time.Duration(place)*lookByPlace)
+	p.updatePlace()
+	pause, last := max(lookPause, lookByCost*p.cost), p.lookedAt
+	leased, far := locks.KindOf(p.Store) == locks.LeaseQueue, p.view.Place > farPlace
+	switch {
+	case leased && far:
+		return false
+	case leased:
+		pause = max(pause, p.Request.TTL/renewal.PerTTL)
+	case far:
+		pause = max(pause, time.Duration(p.view.Place)*lookByPlace)
 		if last.IsZero() {
 			last = p.view.Began
 		}
@@ -191,7 +182,7 @@ func (p *Reporter) look() {
 	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
 	began := time.Now()
 	p.cancel, p.lookedAt = cancel, began
-	id := *p.ID
+	id, name := p.Request.Ref.ID, p.Request.Name
 	go func() {
 		defer p.Wake()
 		var l look
@@ -202,7 +193,7 @@ func (p *Reporter) look() {
 			l.cost = time.Since(began)
 			p.looks <- l
 		}()
-		for e, err := range p.Store.Entries(ctx, p.Name) {
+		for e, err := range p.Store.Entries(ctx, name) {
 			if err != nil {
 				l.err = err
 				return
@@ -218,8 +209,8 @@ func (p *Reporter) look() {
 	}()
 }
 
-// End is called when the waiting is over. A process that is about to be stopped must not be inside
-// a store, where it might keep others out: with settled, the end of a look is waited for.
+// End is called when the waiting is over. With settled it returns after the end of a look: a
+// process that is about to be stopped must not keep others out of a store.
 func (p *Reporter) End(settled bool) {
 	if p.place == nil {
 		return
@@ -228,12 +219,10 @@ func (p *Reporter) End(settled bool) {
 	if p.cancel != nil {
 		p.cancel()
 		if settled {
-			timer := time.NewTimer(settleLimit)
-			defer timer.Stop()
 			select {
 			case <-p.looks:
 				p.cancel = nil
-			case <-timer.C: // a networked store: it keeps nobody out
+			case <-time.After(settleLimit): // a networked store: it keeps nobody out
 			}
 		}
 	}

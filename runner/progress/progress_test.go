@@ -13,13 +13,13 @@ import (
 	"golock/locks"
 )
 
-// shown is a store of which only the looks count.
+// shown is a store that is only looked at.
 type shown struct {
 	locks.Store
 	leased bool
 	err    error
 	slow   time.Duration
-	own    int // the run's place as the store shows it
+	place  int // of the run, as the store shows it; 0: it is not listed
 	looks  []time.Duration
 	began  time.Time
 }
@@ -47,13 +47,13 @@ func (s *shown) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 			yield(locks.Entry{}, s.err)
 			return
 		}
-		_ = yield(locks.Entry{State: locks.Holding, PID: 7}, nil) && yield(locks.Entry{State: locks.Waiting, Ref: locks.Ref{ID: [16]byte{9}}, Position: 1}, nil) && s.own > 0 &&
-			yield(locks.Entry{State: locks.Waiting, Position: s.own}, nil)
+		_ = yield(locks.Entry{State: locks.Holding, PID: 7}, nil) && yield(locks.Entry{State: locks.Waiting, Ref: locks.Ref{ID: [16]byte{9}}, Position: 1}, nil) && s.place > 0 &&
+			yield(locks.Entry{State: locks.Waiting, Position: s.place}, nil)
 	}
 }
 
-// onlook lets a run wait for a time, whose user wants to be told each second.
-func onlook(t *testing.T, s *shown, place int, d time.Duration) (told []string) {
+// observe lets a run wait for a time, with a report each second, and gives the reports.
+func observe(t *testing.T, s *shown, place int, d time.Duration) (told []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s.began = time.Now()
@@ -61,7 +61,7 @@ func onlook(t *testing.T, s *shown, place int, d time.Duration) (told []string) 
 		if s.leased {
 			store = shownLeases{shown: s}
 		}
-		o := &Reporter{Store: store, Name: "n", ID: new(locks.ID), TTL: 30 * time.Second, Wake: func() {}}
+		o := &Reporter{Store: store, Request: &locks.Request{Name: "n", TTL: 30 * time.Second}, Wake: func() {}}
 		o.Report = func(w *Waiting) time.Duration {
 			if w == nil {
 				told = append(told, "over")
@@ -98,13 +98,13 @@ func TestLooks(t *testing.T) {
 		{"leased", shown{leased: true}, 1, 25 * time.Second, "[1s 11s 21s]", "1, 1 "},
 		{"far", shown{}, 100, 45 * time.Second, "[20s 40s]", "100, 1 "},
 		{"far, leased", shown{leased: true}, 17, 45 * time.Second, "[]", "17, 0 "},
-		{"moving on", shown{own: 3}, 5, 9 * time.Second, "[1s 4s 7s]", "3, 1 "},
-		{"no longer far", shown{own: 3}, 20, 12 * time.Second, "[4s 7s 10s]", "3, 1 "},
+		{"moving on", shown{place: 3}, 5, 9 * time.Second, "[1s 4s 7s]", "3, 1 "},
+		{"no longer far", shown{place: 3}, 20, 12 * time.Second, "[4s 7s 10s]", "3, 1 "},
 		{"very far", shown{}, 1000, 60 * time.Second, "[]", "1000, 0 "},
 		{"slow", shown{slow: 400 * time.Millisecond}, 1, 20 * time.Second, "[1s 9.4s 17.8s]", "1, 1 "},
 		{"out of reach", shown{err: errors.New("gone")}, 1, 5 * time.Second, "[1s 4s]", "1, 0 gone"},
 	} {
-		told := onlook(t, &c.store, c.place, c.d)
+		told := observe(t, &c.store, c.place, c.d)
 		if got := fmt.Sprint(c.store.looks); got != c.looks {
 			t.Errorf("%s: looks at %s, want %s", c.what, got, c.looks)
 		}
@@ -118,11 +118,11 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// A user is not kept waiting for a store that is, and the end of a look that is
-// under way is waited for where the process will be stopped.
+// A report does not wait long for a store, and End waits for the end of a look where the process
+// will be stopped.
 func TestLookThatHangs(t *testing.T) {
 	s := &shown{slow: time.Minute}
-	told := onlook(t, s, 1, 5*time.Second)
+	told := observe(t, s, 1, 5*time.Second)
 	if len(s.looks) != 1 || !strings.HasPrefix(told[1], "1.5s: 1, 0") {
 		t.Errorf("%v, told %q", s.looks, told)
 	}
@@ -131,7 +131,7 @@ func TestLookThatHangs(t *testing.T) {
 // A panic in a look is the run's.
 func TestLookThatPanics(t *testing.T) {
 	report := func(*Waiting) time.Duration { return time.Nanosecond }
-	o := &Reporter{Store: struct{ *shown }{}, ID: new(locks.ID), Wake: func() {}, Report: report}
+	o := &Reporter{Store: struct{ *shown }{}, Request: &locks.Request{}, Wake: func() {}, Report: report}
 	var err error
 	o.looks = make(chan look, 1)
 	o.look()
@@ -146,13 +146,13 @@ func TestLookThatPanics(t *testing.T) {
 	}
 }
 
-// A look that has not even ended in the time in which it should, before the process
-// was stopped, is of no use to the next waiting.
+// A look that has not ended in time, before the process was stopped, is of no use to the next
+// waiting.
 func TestLookOfAWaitingThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &stubborn{shown: shown{own: 1}}
+		s := &stubborn{shown: shown{place: 1}}
 		report := func(*Waiting) time.Duration { return time.Second }
-		o := &Reporter{Store: s, ID: new(locks.ID), Wake: func() {}, Report: report}
+		o := &Reporter{Store: s, Request: &locks.Request{}, Wake: func() {}, Report: report}
 		o.Begin(func() int { return 1 })
 		time.Sleep(time.Second)
 		if err := o.Update(); err != nil || o.cancel == nil {
@@ -171,7 +171,7 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 	})
 }
 
-// stubborn is a store that cannot be called back from a look.
+// stubborn is a store whose looks heed no context.
 type stubborn struct{ shown }
 
 func (s *stubborn) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, error] {

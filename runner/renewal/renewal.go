@@ -1,5 +1,5 @@
-// Package renewal keeps leases: it decides when one is renewed and when it must count as lost. It knows
-// no processes and makes no system calls, so that it can be tested in virtual time.
+// Package renewal decides when a lease is renewed and when it counts as lost. It knows no processes
+// and makes no system calls, so that tests drive it in virtual time.
 package renewal
 
 import (
@@ -14,8 +14,8 @@ import (
 // Renewer renews one lease and says when it is at risk or lost, for all stores with leases.
 //
 // Its state belongs to the goroutine that calls Step, which never waits. A renewal has a goroutine
-// of its own, at most one at a time, which ends with one message to answers; another one passes the
-// lease's events on until Stop. All of them call wake when there is something for Step.
+// of its own, at most one at a time, which ends with one message to answers; another one makes
+// hints of the lease's events until Stop. All of them call wake when there is something for Step.
 //
 // When the slot must count as lost follows from the clock and from what the store has promised,
 // never from the state of a connection (Gray and Cheriton, Leases, 1989):
@@ -33,12 +33,12 @@ type Renewer struct {
 
 	ctx     context.Context
 	cancel  context.CancelFunc
-	answers chan answer // has room for the one that can come
-	events  chan locks.Event
+	answers chan answer   // has room for that of the one renewal in flight
+	hints   chan struct{} // to renew at once
 
 	next     locks.Instant // when to renew
-	inFlight bool          // a renewal is
-	repeat   bool          // and another one is to follow at once
+	inFlight bool          // a renewal is in flight
+	repeat   bool          // another one follows at once
 	failure  error         // of the last renewal; nil: it went well
 
 	Term  locks.Term // the last that was promised
@@ -46,7 +46,7 @@ type Renewer struct {
 	Final bool       // and will not be again
 }
 
-// answer is what a renewal comes to.
+// answer is the result of a renewal.
 type answer struct {
 	term locks.Term
 	err  error
@@ -67,8 +67,8 @@ func TryLimit(ttl time.Duration) time.Duration { return min(ttl/10, time.Second)
 func retryPause(ttl time.Duration) time.Duration { return min(ttl/40, 100*time.Millisecond) }
 
 // renewInterval is a third of the TTL. The promise at retryPause leaves half a TryLimit for that
-// pause, the drift of clocks (locks.Term.End), and KILL if there is no stop window. Where these take
-// more, as with a long TTL, the interval is shorter by the difference.
+// pause, the drift of clocks (locks.Term.End), and KILL if there is no stop window. Where these
+// take more, as with a long TTL, the interval is shorter by the difference.
 func renewInterval(ttl, killAfter time.Duration) time.Duration {
 	const roundTrip = 10 * time.Millisecond
 	drift := ttl - locks.Term{TTL: ttl}.End().Sub(0)
@@ -84,19 +84,19 @@ func stopWindow(ttl, killAfter time.Duration) time.Duration {
 	return max(min(killAfter, ttl/6), killTime(ttl))
 }
 
-// New keeps a lease until Stop is called. The command is to have killAfter between the stop signal and
-// KILL, as far as the TTL allows.
+// New keeps a lease until Stop is called. The command is to have killAfter between the stop signal
+// and KILL, as far as the TTL allows.
 func New(lease locks.RenewableLease, clock locks.Clock, killAfter time.Duration, wake func(), log func(bool, string, ...any)) *Renewer {
 	term := lease.Term()
 	interval := renewInterval(term.TTL, killAfter)
 	r := &Renewer{
 		lease: lease, clock: clock, wake: wake, log: log,
 		window: stopWindow(term.TTL, killAfter), interval: interval,
-		answers: make(chan answer, 1), events: make(chan locks.Event, 1),
+		answers: make(chan answer, 1), hints: make(chan struct{}, 1),
 		Term: term, next: term.Asked.Add(interval),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	go r.passEvents()
+	go r.watchEvents()
 	return r
 }
 
@@ -105,26 +105,19 @@ func New(lease locks.RenewableLease, clock locks.Clock, killAfter time.Duration,
 func (r *Renewer) Stop() {
 	r.cancel()
 	if r.inFlight {
-		timer := time.NewTimer(stopLimit)
-		defer timer.Stop()
 		select {
 		case <-r.answers:
-		case <-timer.C:
+		case <-time.After(stopLimit):
 		}
 		r.inFlight = false
 	}
 }
 
-func (r *Renewer) passEvents() {
+func (r *Renewer) watchEvents() {
 	for {
 		select {
-		case e := <-r.lease.Events():
-			select {
-			case r.events <- e:
-				r.wake()
-			case <-r.ctx.Done():
-				return
-			}
+		case <-r.lease.Events():
+			r.RenewSoon()
 		case <-r.ctx.Done():
 			return
 		}
@@ -133,18 +126,15 @@ func (r *Renewer) passEvents() {
 
 // RenewSoon has the lease renewed at once. It may be called from any goroutine.
 func (r *Renewer) RenewSoon() {
-	if r == nil {
-		return
-	}
 	select {
-	case r.events <- locks.Unsure:
+	case r.hints <- struct{}{}:
 		r.wake()
-	default: // there is an event already
+	default: // Step has not seen the last one yet
 	}
 }
 
-// StopAt is when the command is told to stop, KillAt when it is killed, and NextAt when the lease is
-// renewed.
+// StopAt is when the command is told to stop, KillAt when it is killed, and NextAt when the lease
+// is renewed.
 func (r *Renewer) StopAt() locks.Instant { return r.Term.End().Add(-r.window) }
 func (r *Renewer) KillAt() locks.Instant { return r.Term.End().Add(-killTime(r.Term.TTL)) }
 func (r *Renewer) NextAt() locks.Instant { return r.next }
@@ -201,7 +191,7 @@ func (r *Renewer) takeIn() {
 		case a := <-r.answers:
 			r.inFlight = false
 			r.answered(a)
-		case <-r.events: // a renewal says what is true
+		case <-r.hints: // a renewal says what is true
 			r.repeat = r.inFlight
 			if !r.inFlight {
 				r.next = r.clock()
