@@ -114,7 +114,7 @@ func (b *ledger) leave(l locks.RenewableLease) {
 // act is one request of an actor, who may give up or vanish.
 func (b *ledger) act(t *testing.T, s locks.Store, name string, rng *rand.Rand) {
 	const ttl = 2 * time.Second
-	r := request(t, name, 3, Weight(1+rng.IntN(2)))
+	r := NewRequest(t, name, Limit(3), Weight(1+rng.IntN(2)))
 	r.TTL, r.NoWait = ttl, rng.IntN(4) == 0
 	stays, vanishes := rng.IntN(4), rng.IntN(30) == 0
 	wait := testkit.Patience
