@@ -55,7 +55,6 @@ func Run(t *testing.T, e Engine) {
 		{"FenceGrows", testFence},
 		{"Busy", testBusy},
 		{"Rule", testRule},
-		{"SmallestMaxWins", testSmallestMax},
 		{"Slots", testSlots},
 		{"FirstComeFirstServed", testOrder},
 		{"WaiterIsNotOvertaken", testNotOvertaken},

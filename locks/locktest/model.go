@@ -363,5 +363,15 @@ func (in input) String() string {
 }
 
 func (out output) String() string {
-	return fmt.Sprintf("%s %v fence %d replaced %v holders %v queue %v", out.word, out.slots, out.fence, out.replaced, out.holders, out.queue)
+	s := out.word
+	if out.slots != nil {
+		s += fmt.Sprintf(" %v fence %d", out.slots, out.fence)
+	}
+	if len(out.replaced) > 0 {
+		s += fmt.Sprintf(" replaced %v", out.replaced)
+	}
+	if out.holders != nil || out.queue != nil {
+		s += fmt.Sprintf("%v queue %v", out.holders, out.queue)
+	}
+	return s
 }

@@ -53,6 +53,9 @@ func testRule(t *testing.T, w *world) {
 		{"reader beside a writer", []int{1}, 0, "busy"},
 		{"reader beside a limit with room", []int{2}, 0, "granted"},
 		{"reader beside a full limit", []int{2, 0}, 0, "busy"},
+		{"its own max is the smallest", []int{5, 5}, 2, "busy"},
+		{"a holder's max is the smallest", []int{2, 5}, 5, "busy"},
+		{"room within the smallest max", []int{5}, 2, "granted"},
 	} {
 		for i, limit := range tt.holders {
 			word, slots := w.here(tt.name, limit)
@@ -64,19 +67,6 @@ func testRule(t *testing.T, w *world) {
 			t.Errorf("%s: %s, want %s", tt.name, word, tt.want)
 		}
 	}
-}
-
-// Neither the holders' promise nor the newcomer's own is broken when they
-// brought different maxima.
-func testSmallestMax(t *testing.T, w *world) {
-	five := w.granted("n", 5)
-	w.granted("n", 5)
-	w.refused("n", 2)
-	five.release()
-	two := w.granted("n", 2)
-	w.refused("n", 5)
-	two.release()
-	w.granted("n", 5, NoWait)
 }
 
 // Slots are the lowest free numbers, one for each unit, and come back.
