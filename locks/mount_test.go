@@ -6,8 +6,8 @@ import "testing"
 // no mounts are passed over.
 func TestReadMount(t *testing.T) {
 	for line, want := range map[string]Mount{
-		"36 25 0:40 / /mnt/ssh rw,nosuid shared:7 master:3 - fuse.sshfs me@host:/srv rw,user_id=0\n": {"/mnt/ssh", "fuse.sshfs", "me@host:/srv", "rw,nosuid,rw,user_id=0"},
-		"40 25 0:44 / /mnt/sshfs rw - fuse /srv/sshfs rw":                                            {"/mnt/sshfs", "fuse", "/srv/sshfs", "rw,rw"},
+		"36 25 0:40 / /mnt/ssh rw,nosuid shared:7 master:3 - fuse.sshfs me@host:/srv rw,user_id=0\n": {"/", "/mnt/ssh", "fuse.sshfs", "me@host:/srv", "rw,nosuid,rw,user_id=0"},
+		"40 25 0:44 / /mnt/sshfs rw - fuse /srv/sshfs rw":                                            {"/", "/mnt/sshfs", "fuse", "/srv/sshfs", "rw,rw"},
 		"41 25 0:45 / /mnt/cut rw\n":                                                                 {},
 		"short":                                                                                      {},
 		"":                                                                                           {},

@@ -1,7 +1,7 @@
 package local
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,7 +25,7 @@ func world(t *testing.T, euid int, lines ...string) roots {
 	t.Helper()
 	needRoot(t)
 	base := t.TempDir()
-	r := roots{run: base + "/run", lock: base + "/run/lock", tmp: base + "/tmp", euid: euid, mountinfo: base + "/mountinfo"}
+	r := roots{run: base + "/run", lock: base + "/run/lock", tmp: base + "/tmp", euid: euid, mountOf: locks.MountOf}
 	for _, line := range lines {
 		var owner int
 		field := strings.Fields(line)
@@ -198,47 +198,37 @@ func TestLookingMakesNoDirectory(t *testing.T) {
 	}
 }
 
-// A /tmp that only one service sees is refused; the other places are not
-// concerned.
+// A /tmp that only one service sees is refused, also if the user has a directory in it; the
+// other places are not concerned.
 func TestPrivateTmpIsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name, root, point string
-		private           bool
+		want              string
 	}{
-		{"systemd, /tmp on disk", "/tmp/systemd-private-0123-job.service-abc/tmp", "", true},
-		{"systemd, /tmp in memory", "/systemd-private-0123-job.service-abc/tmp", "", true},
-		{"tmpfs", "/", "", false},
-		{"another mount point", "/tmp/systemd-private-0123-job.service-abc/tmp", "/var/tmp", false},
+		{"systemd, /tmp on disk", "/tmp/systemd-private-0123-job.service-abc/tmp", "", "tmpfiles.d"},
+		{"systemd, /tmp in memory", "/systemd-private-0123-job.service-abc/tmp", "", "--store"},
+		{"tmpfs", "/", "", ""},
+		{"another mount point", "/tmp/systemd-private-0123-job.service-abc/tmp", "/var/tmp", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := world(t, somebody, "run 755", "run/lock 755", "tmp 1777")
-			point := r.tmp
-			if tt.point != "" {
-				point = tt.point
+			r.mountOf = func(path string) (locks.Mount, error) {
+				return locks.Mount{Root: tt.root, Point: cmp.Or(tt.point, path)}, nil
 			}
-			text := "25 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\nshort line\n" +
-				"36 25 254:0 " + tt.root + " " + point + " rw,nosuid shared:2 - ext4 /dev/vda rw\n"
-			testkit.Must(t, os.WriteFile(r.mountinfo, []byte(text), 0o600))
-			_, err := openDirectory("", r, false)
-			if tt.private != (err != nil) {
-				t.Errorf("openDirectory = %v", err)
-			}
-			if tt.private {
-				var e *locks.PathError
-				if !errors.As(err, &e) || !strings.Contains(err.Error(), "tmpfiles.d") || !strings.Contains(err.Error(), "--store") {
-					t.Errorf("%v does not name both remedies", err)
-				}
-				// An own directory there is as private.
-				testkit.Must(t, os.Mkdir(r.tmp+"/golock-4242", 0o700))
-				testkit.Must(t, os.Chown(r.tmp+"/golock-4242", somebody, somebody))
-				if _, err := openDirectory("", r, false); err == nil {
-					t.Error("an own directory in a private /tmp is accepted")
+			look := func(want string) {
+				t.Helper()
+				_, err := openDirectory("", r, false)
+				if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+					t.Errorf("openDirectory = %v, want %q", err, want)
 				}
 			}
+			look(tt.want)
+			testkit.Must(t, os.Mkdir(r.tmp+"/golock-4242", 0o700))
+			testkit.Must(t, os.Chown(r.tmp+"/golock-4242", somebody, somebody))
+			look(tt.want)
+			testkit.Must(t, os.Remove(r.tmp+"/golock-4242"))
 			testkit.Must(t, unix.Chmod(r.lock, 0o1777))
-			if _, err := openDirectory("", r, false); !tt.private && err != nil {
-				t.Errorf("with another place: %v", err)
-			}
+			look("")
 		})
 	}
 }
