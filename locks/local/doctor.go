@@ -163,7 +163,7 @@ func (x *examination) mode() {
 
 // users counts the lock files by their users.
 func (x *examination) users() {
-	files, err := x.opened.lockFiles(isLockFile)
+	files, err := x.opened.lockFiles("")
 	if err != nil {
 		x.Add(locks.Problem, "directory", "cannot be listed: "+err.Error(), "golock ls and golock clean do not work", "")
 		return

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,26 +28,28 @@ type recordRef struct {
 	id    [16]byte
 }
 
+// openToLook opens a lock file by its path, outside the gate.
+func openToLook(path string) (*lockFile, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	return &lockFile{fd: fd, path: path}, err
+}
+
 // evicted reads the mark. It takes no lock: the mark is there before anybody is told to
 // look, and does not go away.
 func (r recordRef) evicted() error {
-	fd, err := unix.Open(r.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := openToLook(r.path)
 	if err != nil {
 		return nil
 	}
-	defer unix.Close(fd)
-	f := &lockFile{fd: fd, path: r.path}
-	for range 100 { // a record that is being written cannot be read
-		found, err := f.readRecord(r.index)
-		switch {
-		case err == errCorrupt:
-			continue
-		case err == nil && found.id == r.id && found.evictor != "":
-			return &locks.EvictedError{By: found.evictor}
-		}
+	defer unix.Close(f.fd)
+	found, err := f.readRecord(r.index)
+	for tries := 1; err == errCorrupt && tries < 100; tries++ { // while it is being written
+		found, err = f.readRecord(r.index)
+	}
+	if err != nil || found.id != r.id || found.evictor == "" {
 		return nil
 	}
-	return nil
+	return &locks.EvictedError{By: found.evictor}
 }
 
 // evictedBy is who has evicted r, by the table; "" if nobody has.
@@ -56,25 +59,6 @@ func (r *record) evictedBy(tab *table) string {
 		return ""
 	}
 	return tab.records[i].evictor
-}
-
-// mark writes who evicts an entry, the first time. The caller is inside the gate.
-func (f *lockFile) mark(r *record, by string) error {
-	if r.evictor != "" {
-		return nil
-	}
-	for len(by) > maxEvictor {
-		_, last := utf8.DecodeLastRuneInString(by)
-		by = by[:len(by)-last]
-	}
-	if by == "" {
-		by = "somebody"
-	}
-	r.evictor, r.evictedAt = by, int64(locks.BootTime())
-	if err := f.readCommand(r); err != nil {
-		return err
-	}
-	return f.writeAt(r.encode(), recordOffset(r.index))
 }
 
 // makeRoom evicts those whom a newcomer replaces, who are told later, unless the queue
@@ -90,20 +74,18 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	for i := range tab.records {
 		o := &tab.records[i]
 		rival := locks.Rival{Claim: o.claim, State: locks.Holding, Replace: o.replace, Leaving: o.evictor != ""}
-		switch o.state {
-		case stateHolding: // look has freed those of the dead
-		case stateWaiting:
-			live, err := p.table.isLive(o)
-			if err != nil {
+		live := o.state == stateHolding // look has freed those of the dead
+		if o.state == stateWaiting && !rival.Leaving {
+			if live, err = p.table.isLive(o); err != nil {
 				return false, err
 			}
-			if !live || rival.Leaving {
-				continue
-			}
 			rival.State = locks.Waiting
-			waiting++
-		default:
+		}
+		if !live {
 			continue
+		}
+		if rival.State == locks.Waiting {
+			waiting++
 		}
 		rivals, records = append(rivals, rival), append(records, o)
 	}
@@ -132,15 +114,25 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	return false, nil
 }
 
-// evict marks one live entry; what only a hold keeps is free at once. The caller is
+// evict marks one live entry, once; what only a hold keeps is free at once. The caller is
 // inside the gate, and ends the victim when that is open.
 func (f *lockFile) evict(tab *table, r *record, by string) (victim, error) {
 	if r.onlyHold {
 		return victim{}, f.clear(tab, r)
 	}
 	again := r.evictor != ""
-	if err := f.mark(r, by); err != nil {
-		return victim{}, err
+	if !again {
+		for len(by) > maxEvictor {
+			_, last := utf8.DecodeLastRuneInString(by)
+			by = by[:len(by)-last]
+		}
+		r.evictor, r.evictedAt = cmp.Or(by, "somebody"), int64(locks.BootTime())
+		if err := f.readCommand(r); err != nil {
+			return victim{}, err
+		}
+		if err := f.writeAt(r.encode(), recordOffset(r.index)); err != nil {
+			return victim{}, err
+		}
 	}
 	return victim{record: *r, again: again, file: f.kernelName(), path: f.path}, nil
 }
@@ -149,10 +141,10 @@ func (f *lockFile) evict(tab *table, r *record, by string) (victim, error) {
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	d, err := s.existingDirectory()
 	if d == nil {
-		return orLost(err)
+		return cmp.Or(err, locks.ErrLost)
 	}
 	defer d.close()
-	files, err := d.lockFiles(isFileOf(ref.Key))
+	files, err := d.lockFiles(ref.Key.String())
 	if err != nil {
 		return err
 	}
@@ -166,7 +158,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 			failed = err
 		}
 	}
-	return orLost(failed)
+	return cmp.Or(failed, locks.ErrLost)
 }
 
 func (d *directory) evict(ctx context.Context, base string, ref locks.Ref, by string) (v victim, err error) {
@@ -234,12 +226,12 @@ func (v victim) owns(pid int) (bool, error) {
 
 // isLocked reports whether somebody still has the victim's byte.
 func (v victim) isLocked() bool {
-	fd, err := unix.Open(v.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := openToLook(v.path)
 	if err != nil {
 		return false
 	}
-	defer unix.Close(fd)
-	locked, _ := (&lockFile{fd: fd, path: v.path}).isLocked(v.record.lockByte(), 1)
+	defer unix.Close(f.fd)
+	locked, _ := f.isLocked(v.record.lockByte(), 1)
 	return locked
 }
 

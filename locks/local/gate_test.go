@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -156,7 +157,7 @@ func TestJoinWithEndedContext(t *testing.T) {
 		t.Errorf("Join = %v", err)
 	}
 	for _, err := range s.Entries(ended, "x") {
-		if err != context.Canceled {
+		if !errors.Is(err, context.Canceled) {
 			t.Errorf("Entries: %v", err)
 		}
 	}

@@ -25,8 +25,9 @@ type place struct {
 	hold      int
 	pathLocks pathLocks
 	self      record
-	joined    view     // what stood in the way when p joined the queue
-	victims   []victim // evicted, and to be told when the gate is open
+	ref       recordRef // of self
+	joined    view      // what stood in the way when p joined the queue
+	victims   []victim  // evicted, and to be told when the gate is open
 
 	asleep map[int64]bool // bytes that a goroutine sleeps on, through table
 	freed  chan error     // hears when one of them is free
@@ -172,7 +173,7 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 			before = append(before, r)
 		}
 	}
-	slices.SortFunc(before, func(a, b *record) int { return inQueueOrder(*a, *b) })
+	slices.SortFunc(before, func(a, b *record) int { return a.claim.Compare(b.claim) })
 	for len(before) > 0 {
 		front := before[len(before)-1]
 		live, err := p.table.isLocked(waitByte(front.claim.Ticket), 1)
@@ -185,16 +186,6 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 		before = before[:len(before)-1]
 	}
 	return nil, 1, nil
-}
-
-func inQueueOrder(a, b record) int {
-	switch {
-	case a.claim.Before(b.claim):
-		return -1
-	case b.claim.Before(a.claim):
-		return 1
-	}
-	return 0
 }
 
 // take makes p a holder. What fails half-way leaves no lock behind.

@@ -71,7 +71,8 @@ func TestEvictorFits(t *testing.T) {
 	defer f.close()
 	tab, err := f.read()
 	testkit.Must(t, err)
-	testkit.Must(t, f.mark(&tab.records[0], by))
+	_, err = f.evict(tab, &tab.records[0], by)
+	testkit.Must(t, err)
 	told, ok := l.Evicted().(*locks.EvictedError)
 	if !ok || len(told.By) < maxEvictor-1 || !strings.HasPrefix(by, told.By) {
 		t.Errorf("Evicted = %v", told)

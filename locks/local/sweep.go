@@ -23,18 +23,15 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		return 0, err
 	}
 	defer d.close()
-	wanted := func(string) bool { return true }
-	if name != "" {
-		wanted = isFileOf(locks.KeyOf(name))
-	}
-	files, err := d.lockFiles(func(base string) bool {
-		var st unix.Stat_t
-		return wanted(base) && unix.Fstatat(d.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
-	})
+	files, err := d.filesOf(name)
 	if err != nil {
 		return 0, err
 	}
 	err = d.eachFile(ctx, files, func(ctx context.Context, base string) error {
+		var st unix.Stat_t
+		if unix.Fstatat(d.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			return nil
+		}
 		n, err := d.sweep(ctx, base, olderThan)
 		removed += n
 		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, errDamaged) {

@@ -148,19 +148,12 @@ const (
 	maxEvictor = 127   // so that there is room for it in any record
 )
 
-// replacementAt is the replacement that a record stores as n.
-func replacementAt(n int) locks.Replacement {
-	return [...]locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}[n]
-}
+// replacements are in the order of the numbers that records store.
+var replacements = []locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}
 
 func (r *record) encode() []byte {
 	b := make([]byte, recordSize)
-	b[recordState] = r.state
-	for n := range 3 {
-		if replacementAt(n) == r.replace {
-			b[recordReplace] = byte(n)
-		}
-	}
+	b[recordState], b[recordReplace] = r.state, byte(slices.Index(replacements, r.replace))
 	binary.LittleEndian.PutUint64(b[8:], uint64(r.claim.Ticket))
 	copy(b[16:], r.id[:])
 	binary.LittleEndian.PutUint32(b[32:], uint32(r.claim.Weight))
@@ -207,7 +200,7 @@ func (r *record) decode(b []byte) error {
 	evictor := recordTail + rangeSize*int(binary.LittleEndian.Uint16(b[52:]))
 	command := evictor + int(binary.LittleEndian.Uint16(b[54:]))
 	end := command + int(binary.LittleEndian.Uint16(b[6:]))
-	if end > recordSize || binary.LittleEndian.Uint32(b) != adler32.Checksum(b[4:end]) || b[recordReplace] > 2 {
+	if end > recordSize || binary.LittleEndian.Uint32(b) != adler32.Checksum(b[4:end]) || int(b[recordReplace]) >= len(replacements) {
 		return errCorrupt
 	}
 	*r = record{
@@ -230,7 +223,7 @@ func (r *record) decode(b []byte) error {
 		boot:      [16]byte(b[96:112]),
 		evictedAt: int64(binary.LittleEndian.Uint64(b[112:])),
 		noGolock:  b[120] != 0,
-		replace:   replacementAt(int(b[recordReplace])),
+		replace:   replacements[b[recordReplace]],
 		evictor:   string(b[evictor:command]),
 	}
 	c := r.claim

@@ -125,12 +125,7 @@ func (q *queue) holders() (claims []locks.Claim) {
 // waiters are the IDs of those in the queue, the next one first.
 func (q *queue) waiters() (ids []int) {
 	waiting := slices.DeleteFunc(slices.Clone(q.entries), func(e entry) bool { return e.holds })
-	slices.SortStableFunc(waiting, func(a, b entry) int {
-		if a.claim.Before(b.claim) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(waiting, func(a, b entry) int { return a.claim.Compare(b.claim) })
 	for _, e := range waiting {
 		ids = append(ids, e.id)
 	}
