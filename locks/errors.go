@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// ErrStandsStill is the cause (context.Cause) with which who waits ends that
-// because its process is about to be stopped. A step that it began would hold up
-// the others for as long as it stands still: leaving the queue is then waited
-// for, by which Wait or Join may return some seconds later.
+// ErrStandsStill is the cause (context.Cause) of a wait that ends because its process is
+// about to be stopped. A step left half done would hold up the others, so Wait and Join
+// wait for the end of it, which may take some seconds.
 var ErrStandsStill = errors.New("the process is about to be stopped")
 
 // ErrLost says that a slot is held no longer: its lease ran out, or it was
@@ -20,9 +19,8 @@ var ErrLost = errors.New("the slot is not held any more")
 
 // OutageError says that a store is unavailable for now: it could not be reached for
 // as long as it was tried, or it refuses for a reason that passes (it loads its data,
-// has no room or no connections left, is in quarantine). Nothing is known about what
-// it holds. errors.As finds it, also in what other errors wrap. Whatever else a store
-// refuses for (the URL, login, rights, versions) is never an OutageError.
+// has no room or no connections left, is in quarantine). What is wrong for good (the URL,
+// login, rights, versions) is never an OutageError.
 type OutageError struct {
 	Store    string // its URL without secrets
 	Err      error  // the last failure
