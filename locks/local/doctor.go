@@ -2,9 +2,7 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -186,16 +184,13 @@ func (x *examination) users() {
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	bound, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	s := New(x.opened.path)
-	s.roots = x.store.roots
-	defer s.Close()
-	r := locks.Rehearse(bound, s)
+	r := locks.Rehearse(bound, &Store{path: x.opened.path, roots: x.store.roots})
 	f := r.Finding(ttl)
 	if f.Level == locks.OK {
 		f.What += ", with open file description locks"
 	}
 	x.Append(f)
-	if _, err := x.opened.sweep(context.WithoutCancel(ctx), fileName(r.Name), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := x.opened.sweep(context.WithoutCancel(ctx), fileName(r.Name), 0); err != nil {
 		x.Add(locks.Note, "rehearsal", "its lock file could not be removed: "+err.Error(), "", "golock clean")
 	}
 }
