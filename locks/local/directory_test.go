@@ -188,7 +188,7 @@ func TestLookingMakesNoDirectory(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	dir := filepath.Join(t.TempDir(), "missing")
-	if got := List(t, newStore(t, dir), "x"); len(got) != 0 {
+	if got := List(t, New(dir), "x"); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 	for _, path := range []string{dir, r.lock + "/golock-4242"} {
@@ -237,7 +237,7 @@ func TestPrivateTmpIsRefused(t *testing.T) {
 // a symbolic link, which is the user's own business.
 func TestNamedDirectory(t *testing.T) {
 	base := t.TempDir()
-	s := newStore(t, base+"/new")
+	s := New(base + "/new")
 	take(t, s, "x")
 	info, err := os.Stat(base + "/new")
 	testkit.Must(t, err)
@@ -245,13 +245,13 @@ func TestNamedDirectory(t *testing.T) {
 		t.Errorf("mode %v", info.Mode())
 	}
 	testkit.Must(t, os.Symlink("new", base+"/link"))
-	Refused(t, newStore(t, base+"/link"), "x")
+	Refused(t, New(base+"/link"), "x")
 
-	fails(t, newStore(t, base+"/a/b"), "x", base+"/a/b")
+	fails(t, New(base+"/a/b"), "x", base+"/a/b")
 	testkit.Must(t, os.WriteFile(base+"/file", nil, 0o600))
-	fails(t, newStore(t, base+"/file"), "x", base+"/file")
+	fails(t, New(base+"/file"), "x", base+"/file")
 	testkit.Must(t, os.Symlink("nowhere", base+"/dangling"))
-	fails(t, newStore(t, base+"/dangling"), "x", base+"/dangling")
+	fails(t, New(base+"/dangling"), "x", base+"/dangling")
 }
 
 func TestURLOpensTheSameDirectory(t *testing.T) {

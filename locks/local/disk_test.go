@@ -43,7 +43,7 @@ func fill(t *testing.T, dir string, pages int64) (empty func()) {
 // A lock that was used before needs no more space.
 func TestFullDiskDoesNotConcernAnExistingLock(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, mount(t, "tmpfs", "size=64k"))
+	s := New(mount(t, "tmpfs", "size=64k"))
 	Release(t, take(t, s, "x"))
 	empty := fill(t, s.path, 0)
 	for range 3 {
@@ -62,7 +62,7 @@ func TestFullDiskDoesNotConcernAnExistingLock(t *testing.T) {
 // The fifth entry needs another page.
 func TestFullDiskRefusesAGrowingTable(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, mount(t, "tmpfs", "size=64k"))
+	s := New(mount(t, "tmpfs", "size=64k"))
 	const first = (firstSize - pageSize) / recordSize
 	var held []*lease
 	for range first {
@@ -107,7 +107,7 @@ func TestDiskBecomesFullAtEveryWrite(t *testing.T) {
 	dir := mount(t, "tmpfs", "size=64k")
 	granted, refused := 0, 0
 	for pages := range int64(8) {
-		s := newStore(t, dir)
+		s := New(dir)
 		name := fmt.Sprint("lock ", pages)
 		empty := fill(t, dir, pages)
 		var held []*lease
@@ -147,7 +147,7 @@ func TestDiskBecomesFullAtEveryWrite(t *testing.T) {
 func TestFileSizeLimitAtEveryWrite(t *testing.T) {
 	for _, prepared := range []bool{false, true} {
 		for _, size := range []int{0, 100, headerEnd, pageSize, pageSize + 100, pageSize + recordSize, firstSize - 1, firstSize} {
-			s := newStore(t, t.TempDir())
+			s := New(t.TempDir())
 			path := lockPath(s.path, "x")
 			var last int64
 			if prepared {
@@ -189,18 +189,17 @@ func TestFileSizeLimitAtEveryWrite(t *testing.T) {
 func TestReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()
 	dir := mount(t, "tmpfs", "size=64k")
-	s := newStore(t, dir)
+	s := New(dir)
 	l := take(t, s, "x")
 	w := queue(t, s, "x")
 	asleep(t, lockPath(dir, "x"), 1)
 	leave(t, w)
 	Release(t, l)
 	testkit.Eventually(t, "nothing is open there any more", func() bool { return !heldBytes(t, lockPath(dir, "x")) })
-	s.Close()
 	testkit.Eventually(t, "it is read-only", func() bool {
 		return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil
 	})
-	again := newStore(t, dir)
+	again := New(dir)
 	for _, name := range []string{"x", "new"} {
 		if err := fails(t, again, name, lockPath(dir, name)); !errors.Is(err, unix.EROFS) {
 			t.Errorf("%v", err)
@@ -209,7 +208,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 	}
-	missing := newStore(t, filepath.Join(dir, "missing"))
+	missing := New(filepath.Join(dir, "missing"))
 	if err := fails(t, missing, "x", filepath.Join(dir, "missing")); !errors.Is(err, unix.EROFS) {
 		t.Errorf("%v", err)
 	}

@@ -65,14 +65,6 @@ func openLock(t testing.TB, s *Store, name string) *lockFile {
 	return f
 }
 
-// newStore is closed with the test.
-func newStore(t testing.TB, dir string) *Store {
-	t.Helper()
-	s := New(dir)
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
 // lockPath is where the store of dir keeps a name.
 func lockPath(dir, name string) string { return filepath.Join(dir, fileName(name)) }
 
@@ -95,6 +87,20 @@ func fails(t testing.TB, s *Store, name, path string) error {
 		t.Fatalf("Join(%q) = %v, which does not name %s", name, err, path)
 	}
 	return err
+}
+
+// serve joins, waits, calls inside, and releases.
+func serve(s *Store, r locks.Request, inside func()) error {
+	ticket, err := s.Join(background, r)
+	if err != nil {
+		return err
+	}
+	l, err := ticket.Wait(background)
+	if err != nil {
+		return err
+	}
+	inside()
+	return l.Release(background)
 }
 
 // queue has to wait, in the background.
@@ -166,16 +172,6 @@ func mount(t testing.TB, fstype, options string) string {
 			t.Errorf("unmount %s: %v", dir, err)
 		}
 	})
-	return dir
-}
-
-// openDir is a directory in which other users may work, also below.
-func openDir(t testing.TB, mode os.FileMode) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "golock-test-")
-	testkit.Must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	testkit.Must(t, os.Chmod(dir, mode))
 	return dir
 }
 

@@ -20,7 +20,7 @@ import (
 // before that has ended.
 func TestHeirKeepsTheSlotOfAKilledHolder(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	c := startChild(t)
 	c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
 	heir := c.Ask(call{Do: "spawn", Dir: s.path, Name: "x"}).PID
@@ -46,7 +46,7 @@ func TestHeirKeepsTheSlotOfAKilledHolder(t *testing.T) {
 
 // The dead among the waiters are not counted as waiting.
 func TestBusyCountsTheLivingOnly(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	take(t, s, "x")
 	// Nobody sleeps on one that is behind, so nobody clears it away.
 	c := startChild(t)
@@ -63,7 +63,7 @@ func TestBusyCountsTheLivingOnly(t *testing.T) {
 
 // A clock that was set back does not count: the last fence does.
 func TestFenceGrowsWhenTheClockIsSetBack(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
 	Release(t, take(t, s, "x"))
 	text, err := os.ReadFile(path)
@@ -79,7 +79,7 @@ func TestFenceGrowsWhenTheClockIsSetBack(t *testing.T) {
 
 // The heaviest entry whose slots lie as scattered as can be.
 func TestHeaviestEntryWithScatteredSlots(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	var singles []*lease
 	for range 2 * maxUnits {
 		singles = append(singles, take(t, s, "x", Limit(0)))
@@ -109,7 +109,7 @@ func TestHeaviestEntryWithScatteredSlots(t *testing.T) {
 // A process that was killed after it wrote the header and before it wrote its record has
 // used a ticket up. Nobody gets it again. Who is refused uses none.
 func TestTicketsAreNeverGivenTwice(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
 	read := func() header {
 		t.Helper()
@@ -137,7 +137,7 @@ func TestTicketsAreNeverGivenTwice(t *testing.T) {
 // The header is on the disk before the record: what a process leaves that could
 // not write the record is a number that is used up, and no record.
 func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	Release(t, take(t, s, "x"))
 	path := lockPath(s.path, "x")
 	patched(pageSize, make([]byte, recordSize))(t, path) // nothing is to be freed
@@ -169,7 +169,7 @@ func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
 // The table's description, through which gate and table are used, is not
 // inherited by anything; what is inherited carries the slot alone.
 func TestOnlyTheSlotIsInherited(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	l := take(t, s, "x")
 	heir, err := testkit.SpawnHeir(l.Files())
 	testkit.Must(t, err)

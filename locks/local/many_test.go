@@ -40,7 +40,7 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 	t.Parallel()
 	const many = 100
 	for _, most := range []int{1, 3} {
-		s := newStore(t, t.TempDir())
+		s := New(t.TempDir())
 		var held []*lease
 		for i := range many {
 			l := take(t, s, "x", Limit(0))
@@ -77,7 +77,7 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 // Whoever of several goes, the first in the queue is woken, and counts right.
 func TestHeadIsWokenByEveryHolder(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	const most = 5
 	all := func() (held []*lease) {
 		for range most {
@@ -121,7 +121,7 @@ func TestHeadIsWokenByEveryHolder(t *testing.T) {
 // behind it.
 func TestWaitersBehindTheFirstSleep(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
 	var held []*lease
 	for range 3 {
@@ -174,7 +174,7 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 // Who is alone is left in peace: the next one sleeps until Settle, is not
 // admitted by it, and needs none when the slot is given back or its holder dies.
 func TestNextOneSleepsUntilSettled(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
 	first := take(t, s, "x")
 	c := startChild(t)

@@ -42,9 +42,8 @@ func protect(t *testing.T) {
 func TestUsersShareAnOpenDirectory(t *testing.T) {
 	needRoot(t)
 	protect(t)
-	dir := openDir(t, 0o1777|os.ModeSticky)
-	testkit.Must(t, unix.Chmod(dir, 0o1777))
-	root := newStore(t, dir)
+	dir := testkit.Place(t, 0o1777)
+	root := New(dir)
 	user := startChild(t, asUser(nobody))
 	other := startChild(t, asUser(somebody))
 
@@ -94,8 +93,7 @@ func TestFileModeFollowsTheDirectory(t *testing.T) {
 		c := startChild(t)
 		c.Ask(call{Do: "umask", Number: umask})
 		for dirMode, want := range map[uint32]os.FileMode{0o700: 0o600, 0o770: 0o660, 0o750: 0o640, 0o755: 0o644, 0o1777: 0o666} {
-			dir := openDir(t, 0o700)
-			testkit.Must(t, unix.Chmod(dir, dirMode))
+			dir := testkit.Place(t, dirMode)
 			c.Ask(call{Do: "join", Dir: dir, Name: "x", Max: 1})
 			info, err := os.Stat(lockPath(dir, "x"))
 			testkit.Must(t, err)
@@ -103,7 +101,7 @@ func TestFileModeFollowsTheDirectory(t *testing.T) {
 				t.Errorf("umask %03o, directory %o: mode %o, want %o", umask, dirMode, info.Mode(), want)
 			}
 		}
-		made := filepath.Join(openDir(t, 0o755), "made")
+		made := filepath.Join(testkit.Place(t, 0o755), "made")
 		c.Ask(call{Do: "join", Dir: made, Name: "x", Max: 1})
 		info, err := os.Stat(made)
 		testkit.Must(t, err)
@@ -121,25 +119,14 @@ func TestUmaskSurvivesConcurrentJoins(t *testing.T) {
 	dir := t.TempDir()
 	var all sync.WaitGroup
 	for i := range 16 {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			s := New(dir)
-			defer s.Close()
+		all.Go(func() {
 			for j := range 40 {
-				ticket, err := s.Join(background, NewRequest(t, fmt.Sprintf("%d-%d", i, j)))
-				if err != nil {
-					t.Errorf("Join: %v", err)
+				if err := serve(New(dir), NewRequest(t, fmt.Sprintf("%d-%d", i, j)), func() {}); err != nil {
+					t.Error(err)
 					return
 				}
-				l, err := ticket.Wait(background)
-				if err != nil {
-					t.Errorf("Wait: %v", err)
-					return
-				}
-				_ = l.Release(background)
 			}
-		}()
+		})
 	}
 	all.Wait()
 	if now := unix.Umask(0o027); now != 0o027 {
@@ -188,8 +175,7 @@ func TestForeignThingsAreLeftAlone(t *testing.T) {
 			place: func(path, _ string) error { return os.WriteFile(path, []byte("precious"), 0o600) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := openDir(t, 0o700)
-			testkit.Must(t, unix.Chmod(dir, 0o1777))
+			dir := testkit.Place(t, 0o1777)
 			path, victim := lockPath(dir, "x"), filepath.Join(dir, "victim")
 			testkit.Must(t, os.WriteFile(victim, tt.text, 0o600))
 			testkit.Must(t, os.Chmod(victim, 0o666))
@@ -239,8 +225,7 @@ func TestForeignThingsAreLeftAlone(t *testing.T) {
 func TestDirectoryOfAnotherUser(t *testing.T) {
 	needRoot(t)
 	for _, mode := range []uint32{0o755, 0o700, 0o000} {
-		dir := openDir(t, 0o700)
-		testkit.Must(t, unix.Chmod(dir, mode))
+		dir := testkit.Place(t, mode)
 		c := startChild(t, asUser(nobody))
 		if a := c.Try(call{Do: "join", Dir: dir, Name: "x", Max: 1}); a.Busy || !strings.Contains(a.Err, dir) {
 			t.Errorf("mode %o: %q", mode, a.Err)
@@ -252,9 +237,8 @@ func TestDirectoryOfAnotherUser(t *testing.T) {
 // taken for gone.
 func TestHiddenHolderIsNotAnOrphan(t *testing.T) {
 	needRoot(t)
-	dir := openDir(t, 0o700)
-	testkit.Must(t, unix.Chmod(dir, 0o1777))
-	take(t, newStore(t, dir), "x")
+	dir := testkit.Place(t, 0o1777)
+	take(t, New(dir), "x")
 	gone := startChild(t)
 	gone.Ask(call{Do: "join", Dir: dir, Name: "y", Max: 1})
 	heir := gone.Ask(call{Do: "spawn", Dir: dir, Name: "y"}).PID
@@ -276,7 +260,7 @@ func TestHiddenHolderIsNotAnOrphan(t *testing.T) {
 // the other's holder for gone.
 func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
 	needRoot(t)
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	inner := startChild(t, namespaces(unix.CLONE_NEWPID|unix.CLONE_NEWNS))
 	inner.Ask(call{Do: "hidepid"}) // a /proc of its own
 	inner.Ask(call{Do: "join", Dir: s.path, Name: "x"})

@@ -271,6 +271,9 @@ func testFind(t *testing.T, w *world) {
 		if e, err := s.Find(context.Background(), p.ref); err != nil || e.Ref != p.ref || e.Name != "n" || e.State != state || e.Runs != (runs && leases) {
 			t.Errorf("found %+v, %v; want it %s, runs %v", e, err, state, runs)
 		}
+		if err := locks.Holds(context.Background(), s, p.ref); (err == nil) != (state == locks.Holding) || err != nil && !errors.Is(err, locks.ErrLost) {
+			t.Errorf("Holds = %v of one that is %s", err, state)
+		}
 	}
 	run := w.granted("n", 1, func(r *locks.Request) { r.Runs = true })
 	kept := w.queued("n", 1)
