@@ -61,15 +61,21 @@ func TestBusyCountsTheLivingOnly(t *testing.T) {
 	}
 }
 
+func headerOf(t *testing.T, path string) header {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	testkit.Must(t, err)
+	h, err := decodeHeader(text)
+	testkit.Must(t, err)
+	return h
+}
+
 // A clock that was set back does not count: the last fence does.
 func TestFenceGrowsWhenTheClockIsSetBack(t *testing.T) {
 	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
 	Release(t, take(t, s, "x"))
-	text, err := os.ReadFile(path)
-	testkit.Must(t, err)
-	h, err := decodeHeader(text)
-	testkit.Must(t, err)
+	h := headerOf(t, path)
 	h.fence += 3600e6
 	patched(0, h.encode())(t, path)
 	if got := take(t, s, "x").Grant().Fence; got != h.fence+1 {
@@ -111,25 +117,17 @@ func TestHeaviestEntryWithScatteredSlots(t *testing.T) {
 func TestTicketsAreNeverGivenTwice(t *testing.T) {
 	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
-	read := func() header {
-		t.Helper()
-		text, err := os.ReadFile(path)
-		testkit.Must(t, err)
-		h, err := decodeHeader(text)
-		testkit.Must(t, err)
-		return h
-	}
 	take(t, s, "x")
-	killed := read()
+	killed := headerOf(t, path)
 	killed.next++ // as far as it came
 	patched(0, killed.encode())(t, path)
 	queue(t, s, "x")
-	if e := List(t, s, "x"); len(e) != 2 || e[1].Claim.Ticket != killed.next || read().next != killed.next+1 {
-		t.Errorf("%+v, next ticket %d after %d", e, read().next, killed.next)
+	was := headerOf(t, path)
+	if e := List(t, s, "x"); len(e) != 2 || e[1].Claim.Ticket != killed.next || was.next != killed.next+1 {
+		t.Errorf("%+v, next ticket %d after %d", e, was.next, killed.next)
 	}
-	was := read()
 	Refused(t, s, "x")
-	if now := read(); now != was {
+	if now := headerOf(t, path); now != was {
 		t.Errorf("one who was refused changed the table: %+v, was %+v", now, was)
 	}
 }
@@ -141,10 +139,7 @@ func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
 	Release(t, take(t, s, "x"))
 	path := lockPath(s.path, "x")
 	patched(pageSize, make([]byte, recordSize))(t, path) // nothing is to be freed
-	before, err := os.ReadFile(path)
-	testkit.Must(t, err)
-	was, err := decodeHeader(before)
-	testkit.Must(t, err)
+	was := headerOf(t, path)
 	c := startChild(t)
 	c.Ask(call{Do: "fsize", Number: pageSize}) // the header fits, no record does
 	if a := c.Try(call{Do: "join", Dir: s.path, Name: "x", Max: 1}); a.Err == "" {
@@ -152,10 +147,8 @@ func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
 	}
 	after, err := os.ReadFile(path)
 	testkit.Must(t, err)
-	is, err := decodeHeader(after)
-	testkit.Must(t, err)
-	if is.next != was.next+1 || is.fence <= was.fence {
-		t.Errorf("next ticket %d after %d, fence %d after %d", is.next, was.next, is.fence, was.fence)
+	if now := headerOf(t, path); now.next != was.next+1 || now.fence <= was.fence {
+		t.Errorf("next ticket %d after %d, fence %d after %d", now.next, was.next, now.fence, was.fence)
 	}
 	if bytes.Trim(after[pageSize:], "\x00") != nil {
 		t.Error("a record was written")
