@@ -71,7 +71,6 @@ func Run(t *testing.T, e Engine) {
 		{"Forget", testForget},
 		{"Priority", testPriority},
 		{"MaxQueue", testMaxQueue},
-		{"MaxQueueCrowd", testMaxQueueCrowd},
 		{"EvictWaiter", testEvictWaiter},
 		{"EvictHolder", testEvictHolder},
 		{"EvictNobody", testEvictNobody},
@@ -79,14 +78,12 @@ func Run(t *testing.T, e Engine) {
 		{"ReplaceRunning", testReplaceRunning},
 		{"ReplaceOldest", testReplaceOldest},
 		{"ReplaceAndMaxQueue", testReplaceMaxQueue},
-		{"ReplaceCrowd", testReplaceCrowd},
 		{"Hold", testHold},
 		{"HoldEnds", testHoldEnds},
 		{"HoldEndsBehind", testHoldEndsBehind},
 		{"HoldShorterThanRun", testShortHold},
 		{"HoldOutlivesHolder", testHoldKilled},
 		{"HoldEvicted", testHoldEvicted},
-		{"HoldOncePerTick", testTicks},
 		{"Histories", testHistories},
 	}
 	if e.isPlain(t) {

@@ -181,7 +181,6 @@ type peer struct {
 	stdin   io.WriteCloser
 	reports chan report
 	last    report // of those that were read
-	holds   bool   // for the test that uses it
 }
 
 // mortal sets the TTL for a process that will be killed.

@@ -50,23 +50,6 @@ func testMaxQueue(t *testing.T, w *world) {
 	second.expect("granted")
 }
 
-// However many come at once, no more wait than may.
-func testMaxQueueCrowd(t *testing.T, w *world) {
-	w.granted("n", 1)
-	const crowd, most = 12, 3
-	var all []*peer
-	for range crowd {
-		all = append(all, w.join("n", 1, MaxQueue(most)))
-	}
-	count := map[string]int{}
-	for _, p := range all {
-		count[p.next().State]++
-	}
-	if count["queued"] != most || count["busy"] != crowd-most {
-		t.Errorf("of %d at once: %v, want %d in the queue", crowd, count, most)
-	}
-}
-
 func evict(t *testing.T, s locks.Store, ref locks.Ref, by string) {
 	t.Helper()
 	testkit.Must(t, s.(locks.QueueStore).Evict(context.Background(), ref, by))
@@ -202,43 +185,6 @@ func testReplaceMaxQueue(t *testing.T, w *world) {
 	plain.silent()
 }
 
-// Many come at once, each to replace the others: one is left in the end, and
-// never do two hold.
-func testReplaceCrowd(t *testing.T, w *world) {
-	s := w.open()
-	var all []*peer
-	for range 8 {
-		all = append(all, w.join("n", 1, Replace(locks.ReplaceRunning)))
-	}
-	left := len(all)
-	inside := 0
-	for end := time.Now().Add(patience); left > 1 || inside != 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d are left, %d hold", left, inside)
-		}
-		for _, p := range all {
-			select {
-			case r := <-p.reports:
-				switch r.State {
-				case "granted":
-					if inside++; inside > 1 {
-						t.Fatal("two hold")
-					}
-					p.holds = true
-				case "evicted":
-					left--
-					if p.holds {
-						inside--
-						p.release()
-					}
-				}
-			default:
-			}
-		}
-	}
-	testkit.Eventually(t, "one holds", func() bool { return slices.Equal(states(t, s, "n"), []string{"holding 0"}) })
-}
-
 // A slot with a hold stays taken after its release: its number, its weight.
 func testHold(t *testing.T, w *world) {
 	s := w.open()
@@ -345,33 +291,4 @@ func testHoldEvicted(t *testing.T, w *world) {
 	evict(t, s, holder.ref, "user anna")
 	next.expect("granted")
 	isGone(t, s, holder.ref)
-}
-
-// Of many that come at about the same time, none of which waits, one runs. The
-// fence tells when.
-func testTicks(t *testing.T, w *world) {
-	const hosts, ticks, span = 10, 3, 700 * time.Millisecond
-	var grants []int64
-	for range ticks {
-		var all []*peer
-		for range hosts {
-			all = append(all, w.join("n", 1, NoWait, Hold(span)))
-		}
-		for _, p := range all {
-			if r := p.next(); r.State == "granted" {
-				grants = append(grants, r.Fence)
-				p.release()
-			}
-		}
-		w.join("n", 1).admitted().release() // the hold is over
-	}
-	slices.Sort(grants)
-	for i := range grants[1:] {
-		if apart := time.Duration(grants[i+1]-grants[i]) * time.Microsecond; apart < span {
-			t.Errorf("two runs within %v, the hold is %v", apart, span)
-		}
-	}
-	if len(grants) < ticks {
-		t.Errorf("%d runs in %d ticks", len(grants), ticks)
-	}
 }
