@@ -96,7 +96,7 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 	case err == unix.EACCES || err == unix.EPERM:
 		return nil, &locks.PathError{Op: "open", Path: f.path, Err: err, Hint: "it belongs to another user: chmod or remove it, or take a directory of your own"}
 	case err != nil:
-		return nil, &locks.PathError{Op: "open", Path: f.path, Err: err}
+		return nil, f.failed("open", err)
 	}
 	if err = f.readStat(); err == nil && f.stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = &locks.PathError{Path: f.path, Err: errors.New("is not a regular file"), Hint: "remove it"}
@@ -108,11 +108,14 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 	return f, nil
 }
 
-func (f *lockFile) readStat() error {
-	if err := unix.Fstat(f.fd, &f.stat); err != nil {
-		return &locks.PathError{Op: "fstat", Path: f.path, Err: err}
+func (f *lockFile) readStat() error { return f.failed("fstat", unix.Fstat(f.fd, &f.stat)) }
+
+// failed names the system call and the file of an error; nil stays nil.
+func (f *lockFile) failed(op string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return &locks.PathError{Op: op, Path: f.path, Err: err}
 }
 
 // share keeps f open for one more user, who closes it too. The number of a descriptor
@@ -141,10 +144,7 @@ func (f *lockFile) checkPath() error {
 	if err == unix.ENOENT || err == unix.ENOTDIR || err == nil && !kernel.SameFile(&st, &f.stat) {
 		return errMoved
 	}
-	if err != nil {
-		return &locks.PathError{Op: "stat", Path: f.path, Err: err}
-	}
-	return nil
+	return f.failed("stat", err)
 }
 
 // table is what read found.
@@ -309,10 +309,7 @@ func (f *lockFile) reset(name string) (*table, error) {
 }
 
 func (f *lockFile) truncate(size int64) error {
-	if err := unix.Ftruncate(f.fd, size); err != nil {
-		return &locks.PathError{Op: "truncate", Path: f.path, Err: err}
-	}
-	return nil
+	return f.failed("truncate", unix.Ftruncate(f.fd, size))
 }
 
 func (f *lockFile) writeAt(b []byte, at int64) error {
@@ -322,7 +319,7 @@ func (f *lockFile) writeAt(b []byte, at int64) error {
 			err = io.ErrShortWrite
 		}
 		if err != nil {
-			return &locks.PathError{Op: "write", Path: f.path, Err: err}
+			return f.failed("write", err)
 		}
 		b, at = b[n:], at+int64(n)
 	}
@@ -334,7 +331,7 @@ func (f *lockFile) readAt(b []byte, at int64) (read int, err error) {
 	for read < len(b) {
 		n, err := eintr.Get(func() (int, error) { return unix.Pread(f.fd, b[read:], at+int64(read)) })
 		if err != nil {
-			return read, &locks.PathError{Op: "read", Path: f.path, Err: err}
+			return read, f.failed("read", err)
 		}
 		if n == 0 {
 			break

@@ -25,7 +25,7 @@ const (
 // gate locks the table, with F_RDLCK to look only. A process is inside for
 // microseconds. If one has been stopped there, the error names it.
 func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) error {
-	err := setLock(f.fd, kind, gateByte, 1, false)
+	err := setLock(f.fd, kind, gateByte)
 	switch {
 	case err == nil:
 		return nil
@@ -34,14 +34,9 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	// The goroutine sleeps in the kernel until the gate opens. If nobody waits for it
-	// any more, it opens it again.
 	got, gone := make(chan error), make(chan struct{})
 	defer close(gone)
-	f.share()
-	go func() {
-		defer f.close()
-		err := setLock(f.fd, kind, gateByte, 1, true)
+	f.lockLater(kind, gateByte, func(err error) {
 		select {
 		case got <- err:
 		case <-gone:
@@ -49,7 +44,7 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 				f.openGate()
 			}
 		}
-	}()
+	})
 	var tick <-chan time.Time
 	if limit != forever {
 		ticker := time.NewTicker(gateWait)
@@ -60,10 +55,7 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 	for before := f.counters(); ; {
 		select {
 		case err := <-got:
-			if err != nil {
-				return f.lockError(err)
-			}
-			return nil
+			return err
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick:
@@ -84,7 +76,7 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 	}
 }
 
-func (f *lockFile) openGate() { _ = setLock(f.fd, unix.F_UNLCK, gateByte, 1, false) }
+func (f *lockFile) openGate() { _ = setLock(f.fd, unix.F_UNLCK, gateByte) }
 
 // counters change with everybody who comes into the queue or out of it.
 func (f *lockFile) counters() (text [headerCounters]byte) {
@@ -96,10 +88,10 @@ func (f *lockFile) counters() (text [headerCounters]byte) {
 // many may be waiting: one at a time does it.
 func (f *lockFile) gateHolder() (who string, stopped bool) {
 	const unknown = "another process"
-	if err := setLock(f.fd, unix.F_WRLCK, searchByte, 1, false); err == unix.EAGAIN || err == unix.EACCES {
+	if err := setLock(f.fd, unix.F_WRLCK, searchByte); err == unix.EAGAIN || err == unix.EACCES {
 		return unknown, false // others fail on a descriptor for reading
 	}
-	defer func() { _ = setLock(f.fd, unix.F_UNLCK, searchByte, 1, false) }()
+	defer func() { _ = setLock(f.fd, unix.F_UNLCK, searchByte) }()
 	inode, gate := ":"+strconv.FormatUint(f.stat.Ino, 10), strconv.FormatInt(gateByte, 10)
 	for _, pid := range procfs.PIDs() {
 		has, _ := hasLock(pid, func(l procfs.Lock) bool { return l.Start == gate && strings.HasSuffix(l.File, inode) })

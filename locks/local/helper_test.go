@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		// Who sleeps on a holder ends with it, which may be a process that is
 		// just being killed.
 		if err := goleak.Find(
-			goleak.IgnoreAnyFunction("golock/locks/local.(*place).sleepOn.func1"),
+			goleak.IgnoreAnyFunction("golock/locks/local.(*lockFile).lockLater.func1"),
 		); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1

@@ -95,7 +95,7 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 			}
 		}
 	}
-	if err := setLock(p.table.fd, unix.F_WRLCK, waitByte(p.self.claim.Ticket), 1, false); err != nil {
+	if err := setLock(p.table.fd, unix.F_WRLCK, waitByte(p.self.claim.Ticket)); err != nil {
 		return nil, p.table.lockError(err)
 	}
 	t.request.TellPlace(v.position)
@@ -202,11 +202,11 @@ func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err err
 			_ = unlockAll(p.hold)
 		}
 	}()
-	if err := setLock(p.hold, unix.F_WRLCK, holdByte(p.self.claim.Ticket), 1, false); err != nil {
+	if err := setLock(p.hold, unix.F_WRLCK, holdByte(p.self.claim.Ticket)); err != nil {
 		return nil, f.lockError(err)
 	}
 	for _, at := range p.pathLocks {
-		if err := setLock(p.hold, unix.F_RDLCK, at, 1, false); err != nil {
+		if err := setLock(p.hold, unix.F_RDLCK, at); err != nil {
 			return nil, f.lockError(err)
 		}
 	}
@@ -288,8 +288,7 @@ func (p *place) blockers(holders []record) []record {
 	return some
 }
 
-// sleepOn has a goroutine sleep in the kernel until a byte is free. It can outlast p, so
-// it shares the file.
+// sleepOn has a goroutine report to p.freed when a byte is free.
 func (p *place) sleepOn(at int64) {
 	if p.asleep[at] {
 		return
@@ -298,19 +297,12 @@ func (p *place) sleepOn(at int64) {
 		p.asleep = map[int64]bool{}
 	}
 	p.asleep[at] = true
-	f := p.table
-	f.share()
-	go func() {
-		defer f.close()
-		err := setLock(f.fd, unix.F_RDLCK, at, 1, true)
-		if err != nil {
-			err = f.lockError(err)
-		}
+	p.table.lockLater(unix.F_RDLCK, at, func(err error) {
 		select {
 		case p.freed <- err:
 		default: // one wake-up is enough
 		}
-	}()
+	})
 }
 
 // close gives the place up, the slot first. It unlocks before it closes: others can have

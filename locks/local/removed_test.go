@@ -251,7 +251,7 @@ func TestHolderIsFoundInALongChangingList(t *testing.T) {
 		testkit.Must(t, err)
 		defer unix.Close(fd)
 		fds = append(fds, fd)
-		testkit.Must(t, setLock(fd, unix.F_RDLCK, int64(2*i), 1, false))
+		testkit.Must(t, setLock(fd, unix.F_RDLCK, int64(2*i)))
 	}
 	testkit.Must(t, os.Remove(lockPath(dir, "x")))
 	f := openLock(t, s, "x")
@@ -262,8 +262,8 @@ func TestHolderIsFoundInALongChangingList(t *testing.T) {
 	for i := range 4 {
 		churn.Go(func() {
 			for !ended.Load() {
-				_ = setLock(fds[i], unix.F_WRLCK, int64(5000+2*i), 1, false)
-				_ = setLock(fds[i], unix.F_UNLCK, int64(5000+2*i), 1, false)
+				_ = setLock(fds[i], unix.F_WRLCK, int64(5000+2*i))
+				_ = setLock(fds[i], unix.F_UNLCK, int64(5000+2*i))
 			}
 		})
 	}

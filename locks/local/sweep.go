@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"golock/locks"
 	"golock/locks/kernel"
 )
 
@@ -72,11 +71,11 @@ func (d *directory) sweep(ctx context.Context, base string, olderThan time.Durat
 			}
 		}
 		if !used && len(dead) == len(tab.records) && time.Since(time.Unix(st.Mtim.Unix())) >= olderThan {
-			if err := unix.Unlinkat(d.fd, base, 0); err != nil {
-				return &locks.PathError{Op: "remove", Path: f.path, Err: err}
+			err := f.failed("remove", unix.Unlinkat(d.fd, base, 0))
+			if err == nil {
+				removed = 1
 			}
-			removed = 1
-			return nil
+			return err
 		}
 		for _, r := range dead {
 			if err := f.clear(tab, r); err != nil {
