@@ -49,7 +49,7 @@ func (f *Findings) Append(found ...Finding) {
 	}
 }
 
-// Rehearsal is what the steps of a run came to.
+// Rehearsal tells how the steps of a run went.
 type Rehearsal struct {
 	Name   string // which no run uses
 	Ref    Ref
@@ -58,8 +58,10 @@ type Rehearsal struct {
 	Failed error         // of the step that failed
 }
 
-// rehearsed is how often a lease is renewed in a rehearsal.
-const rehearsed = 5
+const (
+	rehearsed    = 5               // renewals in a rehearsal
+	rehearsalTTL = 5 * time.Second // after which nothing is left of one that was killed
+)
 
 // Rehearse takes, renews and gives back the slot of a name made up for it.
 func Rehearse(ctx context.Context, s Store) (r Rehearsal) {
@@ -96,9 +98,6 @@ func Rehearse(ctx context.Context, s Store) (r Rehearsal) {
 	r.Failed = err
 	return r
 }
-
-// rehearsalTTL ends what a rehearsal that was killed leaves behind.
-const rehearsalTTL = 5 * time.Second
 
 func renewals(ctx context.Context, l RenewableLease) (time.Duration, error) {
 	took := make([]time.Duration, rehearsed)

@@ -18,8 +18,8 @@ type Mount struct {
 	Options string // of the mount and of the file system
 }
 
-// MountOf finds the mount of a file. Of two with the same device it takes the one
-// that is nearer to the path.
+// MountOf finds the mount of a file: by its number where the kernel tells it, else the
+// mount of the device that is nearest to the path.
 func MountOf(path string) (Mount, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

@@ -16,9 +16,8 @@ import (
 	"golock/locks"
 )
 
-// A slot with a hold outlasts its holder: the record alone keeps it, on CLOCK_BOOTTIME
-// and for this boot only. It is the one case in which a record counts although nobody
-// has locked its byte. An eviction takes the hold back.
+// A slot with a hold outlasts its holder: the record keeps it although nobody has locked its
+// byte, on CLOCK_BOOTTIME and for this boot only. An eviction ends the hold.
 
 func (r *record) holdLeft() time.Duration { return locks.Instant(r.holdUntil).Sub(locks.BootTime()) }
 
@@ -26,9 +25,9 @@ func (r *record) holdLasts() bool {
 	return r.state == stateHolding && r.holdUntil != 0 && r.evictor == "" && r.holdLeft() > 0 && r.boot == procfs.BootID()
 }
 
-// isAlive reports whether the process that made the record is still there. A later
-// process of the same number started after that. Where /proc hides other users'
-// processes (hidepid=) only their being there is seen.
+// isAlive reports whether the process that made the record lives. A later process of the
+// same number started after the record was made. Where /proc hides the processes of
+// others (hidepid=), any process of that number counts.
 func (r *record) isAlive() bool {
 	s, err := procfs.ReadStat(r.pid)
 	if err != nil || r.pid == 0 {
@@ -117,9 +116,8 @@ func (d *directory) lockFiles(key string) (bases []string, err error) {
 	return bases, nil
 }
 
-// eachFile calls f for lock files. Whoever may read one can keep its gate shut, so all
-// of them have one budget of time: when those that failed have used it up, the others
-// are only tried.
+// eachFile calls f for lock files. Whoever may read one can keep its gate shut, so the
+// failures share one time limit; after it the other files are tried without waiting.
 func (d *directory) eachFile(caller context.Context, bases []string, f func(ctx context.Context, base string) error) error {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()

@@ -17,9 +17,8 @@ import (
 	"golock/locks"
 )
 
-// An eviction is a mark in the record. Its golock is told by SIGTERM, looks whether it
-// has been marked, and ends what it does. Where no golock is there to be told, those who
-// keep the slot are ended instead.
+// An eviction is a mark in the record. The golock of the entry gets SIGTERM, reads the mark
+// and ends its command. Where there is no golock, the processes that keep the slot are ended.
 
 // recordRef is where an entry has its record.
 type recordRef struct {
@@ -34,8 +33,8 @@ func openToLook(path string) (*lockFile, error) {
 	return &lockFile{fd: fd, path: path}, err
 }
 
-// evicted reads the mark. It takes no lock: the mark is there before anybody is told to
-// look, and does not go away.
+// evicted reads the mark. It needs no lock: the mark is written before the signal is sent,
+// and stays.
 func (r recordRef) evicted() error {
 	f, err := openToLook(r.path)
 	if err != nil {
@@ -61,8 +60,8 @@ func (r *record) evictedBy(tab *table) string {
 	return tab.records[i].evictor
 }
 
-// makeRoom evicts those whom a newcomer replaces, who are told later, unless the queue
-// is full also without them. The caller is inside the gate and has looked.
+// makeRoom evicts those whom a newcomer replaces, unless the queue is full without them too.
+// They are told later. The caller is inside the gate and has looked.
 func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	r := t.request
 	if r.MaxQueue == nil && r.Replace == locks.ReplaceNone {
@@ -202,7 +201,7 @@ const (
 	execGrace    = 10 * time.Second      // from TERM to KILL for a command that a golock has become
 )
 
-// end sees to it that the victim ends. An error says that it may not.
+// end makes the victim end. An error says that it may not.
 func (v victim) end() error {
 	r := &v.record
 	switch {
@@ -236,8 +235,8 @@ func (v victim) isLocked() bool {
 }
 
 // signal sends a signal to a process if it owns the victim's byte, and continues it if it
-// is stopped. It never reaches a later process of the same number. Anybody who shares the
-// directory can write a number into a record, so only the kernel's word counts.
+// is stopped. It never reaches a later process of the same number. The number in the record
+// proves nothing: anybody who shares the directory can write one.
 func (v victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -276,9 +275,9 @@ func (v victim) endGolock() error {
 	return fmt.Errorf("pid %d is not signalled: %s names it, but it does not have the lock", r.pid, v.path)
 }
 
-// endOwners sends a signal to every process that has the holder's description open, and
-// repeats that until there is none or wait is over. The kernel closes the files of a
-// killed process a little after it has hidden them in /proc.
+// endOwners signals every process that has the holder's description open, again and again
+// until there is none or wait is over. (Of a killed process the files disappear from /proc
+// a little before they are closed.)
 func (v victim) endOwners(sig unix.Signal, wait time.Duration) error {
 	seen := false
 	for end := time.Now().Add(wait); ; time.Sleep(lookInterval) {

@@ -136,8 +136,8 @@ func (f *lockFile) lockError(err error) error {
 	return e
 }
 
-// checkPath gives errMoved if the path no longer leads to this file. It goes by the
-// whole path: the directory can be replaced too.
+// checkPath gives errMoved if the path no longer leads to this file. It uses the whole path,
+// as the directory may have been replaced too.
 func (f *lockFile) checkPath() error {
 	var st unix.Stat_t
 	err := unix.Lstat(f.path, &st)
@@ -154,8 +154,8 @@ type table struct {
 	free    int      // index of the first free one; noIndex if there is none
 }
 
-// belongs reports whether a table is that of the lock that the file's name stands for.
-// Whoever may write the directory can make files of any name, with anything in them.
+// belongs reports whether a table fits the name of its file. Whoever may write the directory
+// can make files of any name, with anything in them.
 func (t *table) belongs(base string) bool {
 	return locks.CheckName(t.name) == nil && fileName(t.name) == base
 }
@@ -163,9 +163,8 @@ func (t *table) belongs(base string) bool {
 // readSize is how much of a table is read at once.
 const readSize = 32 << 10
 
-// read reads the whole table but the commands. The caller is inside the gate. The
-// result is good until the next read: in a long queue the memory would cost more than
-// the reading.
+// read reads the table without the commands. The caller is inside the gate. The next read
+// uses the memory again: in a long queue new memory would cost more than the reading.
 func (f *lockFile) read() (*table, error) {
 	if err := f.readStat(); err != nil {
 		return nil, err
@@ -259,9 +258,8 @@ func (f *lockFile) readCommand(r *record) error {
 	return err
 }
 
-// write writes the header and then a record: a ticket number must be on record as given
-// before anything bears it, or a process killed in between would make the next one use
-// it again.
+// write writes the header before the record: a process that is killed in between has used up
+// its ticket. In the other order the next one would get the same ticket.
 func (f *lockFile) write(t *table, r *record) error {
 	if r.index == noIndex {
 		if r.index = t.free; r.index == noIndex {
@@ -292,9 +290,8 @@ func (f *lockFile) clear(t *table, r *record) error {
 
 func recordOffset(index int) int64 { return pageSize + int64(index)*recordSize }
 
-// reset makes the file a new, empty table. Written whole, it leaves later runs their
-// space on a full disk. The header goes last: a reset that did not get so far is begun
-// again by the next user.
+// reset makes the file a new, empty table. It writes all of it, so that later runs need no
+// space on a full disk. The header goes last: the next user repeats a reset that was cut off.
 func (f *lockFile) reset(name string) (*table, error) {
 	if f.stat.Size > firstSize {
 		if err := f.truncate(firstSize); err != nil {

@@ -14,8 +14,7 @@ import (
 )
 
 // gateWait bounds the wait for the gate behind a process that is stopped inside,
-// gateLimit behind one that is only slow. Who is in the queue already waits for ever:
-// being late is no reason to be turned away.
+// gateLimit behind one that is only slow. Those in the queue wait without a limit.
 const (
 	gateWait  = time.Second
 	gateLimit = 10 * time.Second
@@ -60,7 +59,7 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 			return ctx.Err()
 		case <-tick:
 		}
-		// If others come through the gate, it is a crowd that is in the way.
+		// While others come through the gate, it is only crowded.
 		if now := f.counters(); now != before {
 			stuck, before = 0, now
 			continue
@@ -84,8 +83,8 @@ func (f *lockFile) counters() (text [headerCounters]byte) {
 	return text
 }
 
-// gateHolder looks for the process that is inside the gate. That is a long search, and
-// many may be waiting: one at a time does it.
+// gateHolder looks for the process that is inside the gate. Of all who wait only one does
+// that at a time: it is a long search.
 func (f *lockFile) gateHolder() (who string, stopped bool) {
 	const unknown = "another process"
 	if err := setLock(f.fd, unix.F_WRLCK, searchByte); err == unix.EAGAIN || err == unix.EACCES {
@@ -103,9 +102,9 @@ func (f *lockFile) gateHolder() (who string, stopped bool) {
 	return unknown, false
 }
 
-// hasLock reports whether a process has a description open on which such a lock is. The
-// kernel tells no owner of an open file description lock, but lists it with each
-// descriptor. An error says that they cannot be seen.
+// hasLock reports whether a process has a description open with such a lock. The kernel
+// names no owner of an open file description lock, but lists it with each descriptor. An
+// error says that the descriptors cannot be seen.
 func hasLock(pid int, is func(procfs.Lock) bool) (bool, error) {
 	fds, err := procfs.FDs(pid)
 	for _, fd := range fds {

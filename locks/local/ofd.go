@@ -6,9 +6,8 @@ import (
 	"golock/internal/eintr"
 )
 
-// Open file description locks (fcntl(2), F_OFD_SETLK) belong to the open file: whoever
-// inherited it keeps them, and the kernel drops them with its last descriptor, whatever
-// way the process ended.
+// Open file description locks (fcntl(2), F_OFD_SETLK) belong to the open file. The kernel
+// drops them with its last descriptor, in whatever process that is and however it ends.
 //
 // The locked bytes lie far beyond the end of the file. Bytes of different meaning are
 // never neighbours: the kernel merges adjacent ranges of one description.

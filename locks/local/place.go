@@ -14,11 +14,10 @@ import (
 	"golock/locks/kernel"
 )
 
-// place is an entry in one lock file. Two descriptions of the file belong to it. table
-// has the gate and the wait byte, is close-on-exec and the only one through which the
-// text is read and written: a gate on a description that the command inherited would
-// shut the name for as long as the command lives. hold has the hold byte and the path
-// locks, and is what the command inherits.
+// place is an entry in one lock file, which it has open twice. table has the gate and the
+// wait byte, and reads and writes the file. It is close-on-exec: a gate that the command
+// inherited would stay shut for as long as the command lives. hold has the hold byte and
+// the path locks; the command inherits it.
 type place struct {
 	dir       *directory
 	table     *lockFile // nil once p holds
@@ -210,7 +209,7 @@ func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err err
 			return nil, f.lockError(err)
 		}
 	}
-	// The path locks come before this question: who makes a new file after it sees them.
+	// The path locks come first: whoever makes a new file after this check sees them.
 	if err := f.checkPath(); err != nil {
 		return nil, err
 	}
@@ -231,8 +230,8 @@ func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err err
 	}, nil
 }
 
-// enclosing finds the run around this one among the holders of its name. Those of a
-// removed file are not listed, but one that says it is around us may be there.
+// enclosing finds the run around this one among the holders of its name. The holders of a
+// removed file are not known: the enclosing run may be one of them.
 func enclosing(r locks.Request, v view) *locks.Ref {
 	for i := len(r.Within) - 1; i >= 0; i-- {
 		isEnclosing := func(h record) bool { return h.id == r.Within[i].ID && !h.onlyHold }
@@ -270,8 +269,8 @@ func (p *place) sleep(ctx context.Context, v view) error {
 	}
 }
 
-// blockers picks holders that keep p out as long as they all are there. They are few,
-// because each takes a thread: one if it alone is enough, and never more than p's max.
+// blockers picks holders that keep p out while all of them hold. Each takes a thread, so it
+// is one if that is enough, and never more than p's max.
 func (p *place) blockers(holders []record) []record {
 	enough := func(h record) bool { return !locks.Admits([]locks.Claim{h.claim}, p.self.claim) }
 	if i := slices.IndexFunc(holders, enough); i >= 0 {
@@ -305,8 +304,8 @@ func (p *place) sleepOn(at int64) {
 	})
 }
 
-// close gives the place up, the slot first. It unlocks before it closes: others can have
-// inherited the slot's description, and a goroutine can still have the table open.
+// close gives the place up, the slot first. It unlocks before it closes: others may have
+// inherited the description of the slot, and a goroutine may still have the table open.
 func (p *place) close() (err error) {
 	if p.hold >= 0 {
 		err = unlockAll(p.hold)

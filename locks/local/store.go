@@ -84,8 +84,8 @@ func (l *lease) Grant() locks.Grant { return l.grant }
 // directory, so that it stays marked as in use.
 func (l *lease) Files() []int { return []int{l.place.hold, l.place.dir.fd} }
 
-// Settle implements locks.Settler: it wakes the next in line, which looks for its turn
-// and sleeps again. If it cannot be admitted anyway, that need not delay the command.
+// Settle implements locks.Settler. It wakes the next waiter, which looks and sleeps again:
+// that need not delay the command.
 func (l *lease) Settle() { l.place.closeTable() }
 
 // Evicted implements locks.Lease.

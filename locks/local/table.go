@@ -10,13 +10,13 @@ import (
 	"golock/locks"
 )
 
-// The lock file: one page of header, then one record for each entry. The kernel's
-// locks say who waits and who holds. A record only describes its entry; one whose byte
-// is not locked is left over and free.
+// The lock file: one page of header, then one record for each entry. Kernel locks say who
+// waits and who holds. A record only describes its entry; one whose byte is not locked is
+// stale.
 //
-// Numbers are little-endian. Header and records have a checksum each (Adler-32: it
-// needs no tables to be made at the start). They never cross a page, so a process that
-// is killed while it writes leaves the old or the new text.
+// Numbers are little-endian. Header and records have a checksum each (Adler-32, which needs
+// no tables at the start). None crosses a page, so a process that is killed while it writes
+// leaves the old or the new text.
 const (
 	pageSize   = 4096
 	recordSize = 1024

@@ -11,8 +11,8 @@ import (
 	"golock/locks"
 )
 
-// ticket is one request, from Join to the grant. It sleeps on the entry in front of it
-// and looks again whenever that has gone.
+// ticket is one request, from Join to the grant. It sleeps until the entry in front of it
+// has gone, and looks again.
 type ticket struct {
 	store    *Store
 	request  locks.Request
@@ -37,8 +37,8 @@ const (
 	// maxMoves is how often in a row the file may be removed under a newcomer.
 	maxMoves = 100
 
-	// The kernel wakes nobody when a hold is taken back by an eviction, or when the
-	// holders of a removed file are gone. The first in line looks so often.
+	// The first waiter looks this often: the kernel wakes nobody when a hold is evicted,
+	// or when the holders of a removed file have gone.
 	holdCheck    = time.Second
 	removedCheck = time.Second
 )
@@ -63,7 +63,7 @@ func (t *ticket) join(ctx context.Context) error {
 		p := &place{dir: d, hold: -1, pathLocks: d.pathLocks(t.request.Name), freed: make(chan error, 1)}
 		l, err := p.enter(ctx, t)
 		for _, v := range p.victims {
-			_ = v.end() // who cannot be told is waited for
+			_ = v.end() // one that cannot be told is waited for
 		}
 		if err == nil {
 			p.ref = recordRef{path: p.table.path, index: p.self.index, id: p.self.id}
