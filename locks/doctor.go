@@ -99,8 +99,9 @@ func Rehearse(ctx context.Context, s Store) (r Rehearsal) {
 	return r
 }
 
+// renewals gives the median time of a renewal.
 func renewals(ctx context.Context, l RenewableLease) (time.Duration, error) {
-	took := make([]time.Duration, rehearsed)
+	var took [rehearsed]time.Duration
 	for i := range took {
 		began := BootTime()
 		_, err := l.Renew(ctx)
@@ -112,16 +113,8 @@ func renewals(ctx context.Context, l RenewableLease) (time.Duration, error) {
 		}
 		took[i] = BootTime().Sub(began)
 	}
-	return Median(took), nil
-}
-
-// Median is the middle one of some durations; 0 if there are none.
-func Median(d []time.Duration) time.Duration {
-	if len(d) == 0 {
-		return 0
-	}
-	d = slices.Sorted(slices.Values(d))
-	return d[len(d)/2]
+	slices.Sort(took[:])
+	return took[rehearsed/2], nil
 }
 
 // Finding tells how a rehearsal went. ttl is that of the runs in question.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"time"
 )
 
@@ -93,26 +92,22 @@ func (e *BusyError) Error() string {
 	if e.Reason != "" {
 		return fmt.Sprintf("%q is busy: %s", e.Name, e.Reason)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%q is busy", e.Name)
-	for i, h := range e.Holders {
-		if i == 3 {
-			fmt.Fprintf(&b, " and %d more", len(e.Holders)-i)
-			break
-		}
-		sep := ": held"
-		if i > 0 {
-			sep = ","
-		}
-		fmt.Fprintf(&b, "%s by %s", sep, h.Holder())
+	text := fmt.Sprintf("%q is busy", e.Name)
+	before := ": held by "
+	for _, h := range e.Holders[:min(3, len(e.Holders))] {
+		text += before + h.Holder()
+		before = ", by "
+	}
+	if n := len(e.Holders) - 3; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
 	}
 	if e.Waiters > 0 {
-		fmt.Fprintf(&b, "; %d waiting", e.Waiters)
+		text += fmt.Sprintf("; %d waiting", e.Waiters)
 	}
 	if e.Full {
-		b.WriteString(", the queue is full")
+		text += ", the queue is full"
 	}
-	return b.String()
+	return text
 }
 
 // NestedError says that a run asked for a name that a run around it holds, and

@@ -83,7 +83,7 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 		if !live {
 			continue
 		}
-		if rival.State == locks.Waiting {
+		if o.state == stateWaiting {
 			waiting++
 		}
 		rivals, records = append(rivals, rival), append(records, o)
@@ -115,9 +115,12 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 
 // evict marks one live entry, once; what only a hold keeps is free at once. The caller is
 // inside the gate, and ends the victim when that is open.
-func (f *lockFile) evict(tab *table, r *record, by string) (victim, error) {
+func (f *lockFile) evict(tab *table, r *record, by string) (*victim, error) {
 	if r.onlyHold {
-		return victim{}, f.clear(tab, r)
+		if err := f.clear(tab, r); err != nil {
+			return nil, err
+		}
+		return &victim{}, nil
 	}
 	again := r.evictor != ""
 	if !again {
@@ -127,13 +130,13 @@ func (f *lockFile) evict(tab *table, r *record, by string) (victim, error) {
 		}
 		r.evictor, r.evictedAt = cmp.Or(by, "somebody"), int64(locks.BootTime())
 		if err := f.readCommand(r); err != nil {
-			return victim{}, err
+			return nil, err
 		}
 		if err := f.writeAt(r.encode(), recordOffset(r.index)); err != nil {
-			return victim{}, err
+			return nil, err
 		}
 	}
-	return victim{record: *r, again: again, file: f.kernelName(), path: f.path}, nil
+	return &victim{record: *r, again: again, file: f.kernelName(), path: f.path}, nil
 }
 
 // Evict implements locks.QueueStore.
@@ -147,43 +150,27 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	if err != nil {
 		return err
 	}
-	var failed error
-	for _, base := range files {
-		v, err := d.evict(ctx, base, ref, by)
-		if err == nil {
-			return v.end()
-		}
-		if err != locks.ErrLost {
-			failed = err
-		}
-	}
-	return cmp.Or(failed, locks.ErrLost)
-}
-
-func (d *directory) evict(ctx context.Context, base string, ref locks.Ref, by string) (v victim, err error) {
-	found := false
-	err = d.withTable(ctx, base, unix.O_RDWR, func(f *lockFile, tab *table) error {
-		if tab == nil || !tab.belongs(base) {
-			return nil
-		}
-		for i := range tab.records {
-			r := &tab.records[i]
-			if r.id != ref.ID {
-				continue
+	var v *victim
+	err = d.eachFile(ctx, files, func(ctx context.Context, base string) error {
+		return d.withTable(ctx, base, unix.O_RDWR, func(f *lockFile, tab *table) error {
+			if tab == nil || !tab.belongs(base) {
+				return nil
 			}
-			live, err := f.isLive(r)
+			i := slices.IndexFunc(tab.records, func(r record) bool { return r.id == ref.ID })
+			if i < 0 {
+				return nil
+			}
+			live, err := f.isLive(&tab.records[i])
 			if err == nil && live {
-				found = true
-				v, err = f.evict(tab, r, by)
+				v, err = f.evict(tab, &tab.records[i], by)
 			}
 			return err
-		}
-		return nil
+		})
 	})
-	if err == nil && !found {
-		err = locks.ErrLost
+	if v == nil {
+		return cmp.Or(err, locks.ErrLost)
 	}
-	return v, err
+	return v.end()
 }
 
 // victim is an entry that was evicted and has to end.
@@ -202,7 +189,7 @@ const (
 )
 
 // end makes the victim end. An error says that it may not.
-func (v victim) end() error {
+func (v *victim) end() error {
 	r := &v.record
 	switch {
 	case r.state == stateFree || r.onlyHold:
@@ -218,13 +205,13 @@ func (v victim) end() error {
 }
 
 // owns reports whether a process has the victim's byte locked.
-func (v victim) owns(pid int) (bool, error) {
+func (v *victim) owns(pid int) (bool, error) {
 	at := strconv.FormatInt(v.record.lockByte(), 10)
 	return hasLock(pid, func(l procfs.Lock) bool { return !l.Shared && l.File == v.file && l.Start == at })
 }
 
 // isLocked reports whether somebody still has the victim's byte.
-func (v victim) isLocked() bool {
+func (v *victim) isLocked() bool {
 	f, err := openToLook(v.path)
 	if err != nil {
 		return false
@@ -237,7 +224,7 @@ func (v victim) isLocked() bool {
 // signal sends a signal to a process if it owns the victim's byte, and continues it if it
 // is stopped. It never reaches a later process of the same number. The number in the record
 // proves nothing: anybody who shares the directory can write one.
-func (v victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
+func (v *victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return false, err
@@ -255,7 +242,7 @@ func (v victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
 }
 
 // endGolock tells the entry's golock.
-func (v victim) endGolock() error {
+func (v *victim) endGolock() error {
 	r := &v.record
 	if r.pidNS == 0 || r.pidNS != procfs.Namespace("pid") {
 		return fmt.Errorf("pid %d cannot be signalled: it runs in another container (pid namespace)", r.pid)
@@ -278,7 +265,7 @@ func (v victim) endGolock() error {
 // endOwners signals every process that has the holder's description open, again and again
 // until there is none or wait is over. (Of a killed process the files disappear from /proc
 // a little before they are closed.)
-func (v victim) endOwners(sig unix.Signal, wait time.Duration) error {
+func (v *victim) endOwners(sig unix.Signal, wait time.Duration) error {
 	seen := false
 	for end := time.Now().Add(wait); ; time.Sleep(lookInterval) {
 		found := 0

@@ -26,7 +26,7 @@ type place struct {
 	self      record
 	ref       recordRef // of self
 	joined    view      // what stood in the way when p joined the queue
-	victims   []victim  // evicted, and to be told when the gate is open
+	victims   []*victim // evicted, and to be told when the gate is open
 
 	asleep map[int64]bool // bytes that a goroutine sleeps on, through table
 	freed  chan error     // hears when one of them is free

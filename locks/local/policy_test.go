@@ -79,7 +79,7 @@ func TestSlotOwners(t *testing.T) {
 	file := f.kernelName()
 	f.openGate()
 	owns := func(pid int, file string, l *lease) bool {
-		has, _ := victim{record: l.place.self, file: file}.owns(pid)
+		has, _ := (&victim{record: l.place.self, file: file}).owns(pid)
 		return has
 	}
 	if !owns(os.Getpid(), file, l) || !owns(os.Getpid(), file, other) {
