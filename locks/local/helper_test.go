@@ -206,6 +206,17 @@ func startChild(t testing.TB, options ...func(*exec.Cmd)) *child {
 	return testkit.StartChild[call, answer](t, childVariable, options...)
 }
 
+// queueChild starts a child that has to wait.
+func queueChild(t testing.TB, s *Store, limit, weight int) *child {
+	t.Helper()
+	c := startChild(t)
+	if a := c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: limit, Weight: weight}); !a.Queued {
+		t.Fatalf("%+v", a)
+	}
+	c.Tell(call{Do: "wait", Dir: s.path, Name: "x"})
+	return c
+}
+
 // asUser runs a child as somebody else.
 func asUser(id uint32) func(*exec.Cmd) {
 	return func(cmd *exec.Cmd) {

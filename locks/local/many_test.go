@@ -49,11 +49,7 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 			}
 			held = append(held, l)
 		}
-		c := startChild(t)
-		if a := c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: most}); !a.Queued {
-			t.Fatalf("%+v", a)
-		}
-		c.Tell(call{Do: "wait", Dir: s.path, Name: "x"})
+		c := queueChild(t, s, most, 1)
 		asleep(t, lockPath(s.path, "x"), most)
 		if _, threads := status(t, c.PID, "Pid"); threads > 20 {
 			t.Errorf("the waiter has %d threads", threads)
@@ -127,14 +123,10 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 	for range 3 {
 		held = append(held, take(t, s, "x", Limit(3)))
 	}
-	first, second := startChild(t), startChild(t)
-	for i, c := range []*child{first, second} {
-		if a := c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 3, Weight: 3}); !a.Queued {
-			t.Fatalf("%+v", a)
-		}
-		c.Tell(call{Do: "wait", Dir: s.path, Name: "x"})
-		asleep(t, path, i+1)
-	}
+	first := queueChild(t, s, 3, 3)
+	asleep(t, path, 1)
+	second := queueChild(t, s, 3, 3)
+	asleep(t, path, 2)
 	wakeups := func() int {
 		n, _ := status(t, second.PID, "voluntary_ctxt_switches")
 		return n
@@ -177,9 +169,7 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
 	first := take(t, s, "x")
-	c := startChild(t)
-	c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
-	c.Tell(call{Do: "wait", Dir: s.path, Name: "x"})
+	c := queueChild(t, s, 1, 1)
 	asleep(t, path, 1)
 	waiters := []*WaiterOf[*lease]{queue(t, s, "x")}
 	asleep(t, path, 2)

@@ -138,46 +138,44 @@ func TestUmaskSurvivesConcurrentJoins(t *testing.T) {
 // it is left as it is.
 func TestForeignThingsAreLeftAlone(t *testing.T) {
 	needRoot(t)
-	zeros := make([]byte, 64<<10)
+	type place func(path, victim string) error
+	symlink := func(suffix string) place {
+		return func(path, victim string) error { return os.Symlink(victim+suffix, path) }
+	}
+	link := func(path, victim string) error { return os.Link(victim, path) }
+	node := func(mode uint32, device uint64) place {
+		return func(path, _ string) error { return unix.Mknod(path, mode|0o666, int(device)) }
+	}
+	file := func(mode os.FileMode) place {
+		return func(path, _ string) error { return os.WriteFile(path, []byte("precious"), mode) }
+	}
+	mkdir := func(path, _ string) error { return os.Mkdir(path, 0o777) }
 	for _, tt := range []struct {
-		name  string
-		text  []byte // of the victim
-		place func(path, victim string) error
-		want  string
-		user  bool // it is an error for others than root only
-		open  bool // give it a mode that lets everybody use it
+		name string
+		text string // of the victim
+		place
+		want string
+		user bool // it is an error for others than root only
+		open bool // give it a mode that lets everybody use it
 	}{
-		{name: "symbolic link", text: []byte("precious"), want: "symbolic link",
-			place: func(path, victim string) error { return os.Symlink(victim, path) }},
-		{name: "dangling link", want: "symbolic link",
-			place: func(path, victim string) error { return os.Symlink(victim+".not", path) }},
-		{name: "hard link to text", text: []byte("precious"), want: "2 names",
-			place: func(path, victim string) error { return os.Link(victim, path) }},
-		{name: "hard link to an empty file", text: []byte{}, want: "2 names",
-			place: func(path, victim string) error { return os.Link(victim, path) }},
-		{name: "hard link to zeros", text: zeros, want: "2 names",
-			place: func(path, victim string) error { return os.Link(victim, path) }},
-		{name: "FIFO", open: true, want: "not a regular file",
-			place: func(path, _ string) error { return unix.Mkfifo(path, 0o666) }},
-		{name: "directory", open: true, want: "directory",
-			place: func(path, _ string) error { return os.Mkdir(path, 0o777) }},
-		{name: "device", open: true, want: "not a regular file",
-			place: func(path, _ string) error { return unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))) }},
-		{name: "block device that is not there", want: "open ",
-			place: func(path, _ string) error { return unix.Mknod(path, unix.S_IFBLK|0o666, int(unix.Mkdev(240, 77))) }},
-		{name: "socket", open: true, want: "open ",
-			place: func(path, _ string) error { return unix.Mknod(path, unix.S_IFSOCK|0o666, 0) }},
-		{name: "unreadable", user: true, want: "another user",
-			place: func(path, _ string) error { return os.WriteFile(path, []byte("precious"), 0o000) }},
-		{name: "read-only", user: true, want: "another user",
-			place: func(path, _ string) error { return os.WriteFile(path, []byte("precious"), 0o444) }},
-		{name: "somebody else's", user: true, want: "another user",
-			place: func(path, _ string) error { return os.WriteFile(path, []byte("precious"), 0o600) }},
+		{"symbolic link", "precious", symlink(""), "symbolic link", false, false},
+		{"dangling link", "", symlink(".not"), "symbolic link", false, false},
+		{"hard link to text", "precious", link, "2 names", false, false},
+		{"hard link to an empty file", "", link, "2 names", false, false},
+		{"hard link to zeros", strings.Repeat("\x00", 64<<10), link, "2 names", false, false},
+		{"FIFO", "", node(unix.S_IFIFO, 0), "not a regular file", false, true},
+		{"directory", "", mkdir, "directory", false, true},
+		{"device", "", node(unix.S_IFCHR, unix.Mkdev(1, 3)), "not a regular file", false, true},
+		{"block device that is not there", "", node(unix.S_IFBLK, unix.Mkdev(240, 77)), "open ", false, false},
+		{"socket", "", node(unix.S_IFSOCK, 0), "open ", false, true},
+		{"unreadable", "", file(0o000), "another user", true, false},
+		{"read-only", "", file(0o444), "another user", true, false},
+		{"somebody else's", "", file(0o600), "another user", true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := testkit.Place(t, 0o1777)
 			path, victim := lockPath(dir, "x"), filepath.Join(dir, "victim")
-			testkit.Must(t, os.WriteFile(victim, tt.text, 0o600))
+			testkit.Must(t, os.WriteFile(victim, []byte(tt.text), 0o600))
 			testkit.Must(t, os.Chmod(victim, 0o666))
 			testkit.Must(t, tt.place(path, victim))
 			if tt.open {
@@ -209,7 +207,7 @@ func TestForeignThingsAreLeftAlone(t *testing.T) {
 				// Others in the same directory are not concerned.
 				c.Ask(call{Do: "join", Dir: dir, Name: "y", Max: 0})
 			}
-			if text, err := os.ReadFile(victim); err != nil || !bytes.Equal(text, tt.text) {
+			if text, err := os.ReadFile(victim); err != nil || string(text) != tt.text {
 				t.Errorf("the victim was changed: %d bytes, %v", len(text), err)
 			}
 			var after unix.Stat_t
