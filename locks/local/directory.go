@@ -63,7 +63,8 @@ func (r roots) pick() (string, error) {
 	}
 	return "", &locks.PathError{
 		Path: r.lock, Hint: "name a directory with --store local:///DIR",
-		Err: fmt.Errorf("no place for lock files: neither it nor %s nor %s is root's and open to all with the sticky bit", prepared, r.tmp),
+		Err: fmt.Errorf("no place for lock files: neither it nor %s nor %s is root's and open to all "+
+			"with the sticky bit", prepared, r.tmp),
 	}
 }
 

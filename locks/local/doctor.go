@@ -116,10 +116,12 @@ func (x *examination) mounts(proc string, pids []int) {
 			sameDirectory = true
 			what = "this process has mounts of its own (a namespace), but " + at + " is the same as outside"
 		default:
-			x.Add(locks.Problem, "mounts", at+" is private: this process has mounts of its own (a service with PrivateTmp=, "+
-				"a container, unshare -m), and process "+strconv.Itoa(pid)+" sees another directory there",
+			x.Add(locks.Problem, "mounts", at+" is private: this process has mounts of its own "+
+				"(a service with PrivateTmp=, a container, unshare -m), and process "+strconv.Itoa(pid)+
+				" sees another directory there",
 				"runs elsewhere on this machine have other locks: both would run",
-				"have /run/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), or name a directory that all of them see with --store local:///DIR")
+				"have /run/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), "+
+					"or name a directory that all of them see with --store local:///DIR")
 			return
 		}
 	}

@@ -62,7 +62,8 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 // newRecord describes a request of this process.
 func (s *Store) newRecord(r locks.Request) record {
 	return record{
-		index: noIndex, id: r.Ref.ID, claim: r.Claim, uid: s.roots.euid, pid: os.Getpid(), pidNS: procfs.Namespace("pid"),
+		index: noIndex, id: r.Ref.ID, claim: r.Claim, uid: s.roots.euid,
+		pid: os.Getpid(), pidNS: procfs.Namespace("pid"),
 		joined: int64(locks.BootTime()), since: time.Now().UnixMicro(), command: r.Command,
 		replace: r.Replace, noGolock: r.NoGolock,
 	}

@@ -200,7 +200,8 @@ func (r *record) decode(b []byte) error {
 	evictor := recordTail + rangeSize*int(binary.LittleEndian.Uint16(b[52:]))
 	command := evictor + int(binary.LittleEndian.Uint16(b[54:]))
 	end := command + int(binary.LittleEndian.Uint16(b[6:]))
-	if end > recordSize || binary.LittleEndian.Uint32(b) != adler32.Checksum(b[4:end]) || int(b[recordReplace]) >= len(replacements) {
+	if end > recordSize || binary.LittleEndian.Uint32(b) != adler32.Checksum(b[4:end]) ||
+		int(b[recordReplace]) >= len(replacements) {
 		return errCorrupt
 	}
 	*r = record{

@@ -139,7 +139,10 @@ func TestEveryBitCounts(t *testing.T) {
 		_, err := decodeHeader(b)
 		return err
 	})
-	r := (&record{state: stateHolding, claim: locks.Claim{Weight: 2, Ticket: 3}, slots: []int{0, 2}, command: []string{"x"}}).encode()
+	holder := record{
+		state: stateHolding, claim: locks.Claim{Weight: 2, Ticket: 3}, slots: []int{0, 2}, command: []string{"x"},
+	}
+	r := holder.encode()
 	flip(r, recordTail+2*rangeSize+len("x\x00"), func(b []byte) error {
 		if b[recordState] == stateFree {
 			return errCorrupt

@@ -75,7 +75,9 @@ func (c *workload) now() int64 { return int64(time.Since(c.began)) + 1 }
 func (c *workload) record(worker int, in input, out output, call, ret int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.history = append(c.history, porcupine.Operation{ClientId: worker, Input: in, Output: out, Call: call, Return: ret})
+	c.history = append(c.history, porcupine.Operation{
+		ClientId: worker, Input: in, Output: out, Call: call, Return: ret,
+	})
 }
 
 // recordOf adds an event of an entry.
@@ -242,7 +244,9 @@ func (c *workload) join(worker int, held []*member, rng *rand.Rand) {
 	out := output{replaced: c.replaced(ticket.Replaced())}
 	// Who replaces a holder queues. If another holder goes meanwhile, Join gives the slot.
 	// What only a hold kept is gone at once.
-	twoSteps := slices.ContainsFunc(ticket.Replaced(), func(e locks.Entry) bool { return e.State == locks.Holding && !e.Ended })
+	twoSteps := slices.ContainsFunc(ticket.Replaced(), func(e locks.Entry) bool {
+		return e.State == locks.Holding && !e.Ended
+	})
 	if ticket.Queued() || twoSteps {
 		out.word = "queued"
 		c.record(worker, in, out, m.joined, ret)
@@ -336,7 +340,8 @@ func (c *workload) wait(ctx context.Context, m *member, ticket locks.Ticket) {
 func (c *workload) ended(m *member, how kind, ret int64) {
 	if c.kind == locks.LeaseQueue {
 		gone := testkit.Within(patience, func() bool {
-			return c.failed() || !slices.ContainsFunc(c.entries(m.lock), func(e locks.Entry) bool { return e.Ref == m.request.Ref })
+			_, err := locks.FindEntry(c.entries(m.lock), m.request.Ref)
+			return err != nil || c.failed()
 		})
 		if !gone {
 			c.fail("entry %d is never gone", m.id)
@@ -424,7 +429,8 @@ func (c *workload) list(worker, lock int) {
 		case i < 0 && c.broken == nil:
 			c.broken = fmt.Errorf("an entry that nobody made: %+v", e)
 		case e.State == locks.Holding:
-			out.holders = append(out.holders, listed{i, e.Slots, e.Ended, e.Evicted != "", !e.Ended && !e.HeldTill.IsZero()})
+			hold := !e.Ended && !e.HeldTill.IsZero()
+			out.holders = append(out.holders, listed{i, e.Slots, e.Ended, e.Evicted != "", hold})
 		case e.Evicted == "": // who was evicted may take a moment to go
 			out.queue = append(out.queue, i)
 		}

@@ -80,7 +80,9 @@ func newModel(names int, of promises) porcupine.Model {
 func check(model porcupine.Model, history []porcupine.Operation, of promises) porcupine.CheckResult {
 	rank(history, of)
 	// Grants that nobody has seen are rarely needed, and make the search long.
-	seen := slices.DeleteFunc(slices.Clone(history), func(o porcupine.Operation) bool { return o.Input.(input).kind == opUnseen })
+	seen := slices.DeleteFunc(slices.Clone(history), func(o porcupine.Operation) bool {
+		return o.Input.(input).kind == opUnseen
+	})
 	result := porcupine.CheckOperationsTimeout(model, seen, verdictLimit)
 	if result == porcupine.Illegal && len(seen) < len(history) {
 		result = porcupine.CheckOperationsTimeout(model, history, verdictLimit)
@@ -146,7 +148,8 @@ func (c *workload) verdict(result porcupine.CheckResult) string {
 		if o.Return == never {
 			until = "..."
 		}
-		fmt.Fprintf(&b, "\n%8d to %8s us  lock %d  worker %d  %v: %v", o.Call/1000, until, o.Input.(input).lock, o.ClientId, o.Input, o.Output)
+		fmt.Fprintf(&b, "\n%8d to %8s us  lock %d  worker %d  %v: %v",
+			o.Call/1000, until, o.Input.(input).lock, o.ClientId, o.Input, o.Output)
 	}
 	return b.String()
 }

@@ -152,7 +152,8 @@ func (q *queue) mayGet(c locks.Claim, slots, changing []int) bool {
 	if c.Max == 0 {
 		return len(slots) == 0
 	}
-	return len(slots) == c.Weight && !slices.ContainsFunc(slots, func(s int) bool { return s < 0 || s >= c.Max || q.isTaken(s) })
+	isWrong := func(slot int) bool { return slot < 0 || slot >= c.Max || q.isTaken(slot) }
+	return len(slots) == c.Weight && !slices.ContainsFunc(slots, isWrong)
 }
 
 // admit makes an entry a holder with that grant, if it may be.
@@ -331,7 +332,8 @@ func (q *queue) shows(out output) bool {
 	}
 	slices.SortFunc(holders, func(a, b listed) int { return a.id - b.id })
 	same := func(a, b listed) bool { // an offer may show no hold yet
-		return a.id == b.id && slices.Equal(a.slots, b.slots) && a.ended == b.ended && a.evicted == b.evicted && (a.hold || !b.hold)
+		return a.id == b.id && slices.Equal(a.slots, b.slots) &&
+			a.ended == b.ended && a.evicted == b.evicted && (a.hold || !b.hold)
 	}
 	return slices.EqualFunc(holders, out.holders, same) && slices.Equal(q.waiters(), out.queue)
 }
@@ -341,7 +343,8 @@ func (q queue) String() string {
 	var b strings.Builder
 	fmt.Fprint(&b, "fence ", q.fence, " evicted ", q.evicted, " left ", q.left)
 	for _, e := range q.entries {
-		fmt.Fprint(&b, "; ", e.id, e.slots, " holds ", e.holds, " hold ", e.hold, " ended ", e.ended, " evicted ", e.evicted, " unseen ", e.unseen)
+		fmt.Fprintf(&b, "; %d%v holds %t hold %t ended %t evicted %t unseen %t",
+			e.id, e.slots, e.holds, e.hold, e.ended, e.evicted, e.unseen)
 	}
 	return b.String()
 }
@@ -354,7 +357,8 @@ func (in input) String() string {
 	if in.maxQueue != nil {
 		s += fmt.Sprint(" max-queue ", *in.maxQueue)
 	}
-	return s + fmt.Sprintf(" %+v no-wait %v replace %q hold %v within %v", in.claim, in.noWait, in.replace, in.hold, in.within)
+	return s + fmt.Sprintf(" %+v no-wait %t replace %q hold %t within %v",
+		in.claim, in.noWait, in.replace, in.hold, in.within)
 }
 
 func (out output) String() string {

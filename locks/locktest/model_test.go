@@ -18,7 +18,8 @@ type event struct {
 }
 
 func join(id, limit int, word string, more ...func(*event)) event {
-	e := event{input: input{kind: opJoin, id: id, claim: locks.Claim{Weight: 1, Max: limit}}, output: output{word: word}}
+	e := op(opJoin, id, word)
+	e.claim = locks.Claim{Weight: 1, Max: limit}
 	for _, m := range more {
 		m(&e)
 	}
@@ -66,14 +67,18 @@ func verdictOn(of promises, events []event) porcupine.CheckResult {
 		if e.ret == 0 {
 			e.call, e.ret = int64(10*i+10), int64(10*i+15)
 		}
-		history = append(history, porcupine.Operation{ClientId: i, Input: e.input, Output: e.output, Call: e.call, Return: e.ret})
+		history = append(history, porcupine.Operation{
+			ClientId: i, Input: e.input, Output: e.output, Call: e.call, Return: e.ret,
+		})
 	}
 	return check(newModel(2, of), history, of)
 }
 
 // What no store may do is listed, and what it may do is not taken for that.
 func TestCheckerSees(t *testing.T) {
-	kernel := promises{unordered: true}
+	const yes, no = porcupine.Ok, porcupine.Illegal
+	kernel, sleepers := promises{unordered: true}, promises{unordered: true, sleepers: true}
+	first, second, third := join(0, 1, "granted", with(1, 0)), join(1, 1, "queued"), join(2, 1, "queued")
 	for _, tt := range []struct {
 		what   string
 		of     promises
@@ -81,124 +86,135 @@ func TestCheckerSees(t *testing.T) {
 		want   porcupine.CheckResult
 	}{
 		{"one after the other", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "queued"), release(0), grant(1, 2, 0), release(1),
-		}, porcupine.Ok},
+			first, second, release(0), grant(1, 2, 0), release(1),
+		}, yes},
 		{"two hold what is for one", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "granted", with(2, 1)),
-		}, porcupine.Illegal},
+			first, join(1, 1, "granted", with(2, 1)),
+		}, no},
 		{"more units than the smallest max", promises{}, []event{
 			join(0, 2, "granted", with(1, 0)), join(1, 5, "granted", with(2, 1)), join(2, 5, "granted", with(3, 2)),
-		}, porcupine.Illegal},
+		}, no},
 		{"more units than its own max", promises{}, []event{
 			join(0, 5, "granted", with(1, 0)), join(1, 5, "granted", with(2, 1)), join(2, 2, "granted", with(3, 2)),
-		}, porcupine.Illegal},
+		}, no},
 		{"granted before the release began", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "queued").during(20, 25), grant(1, 2, 0).during(20, 29), release(0).during(30, 35),
-		}, porcupine.Illegal},
+			first, second.during(20, 25), grant(1, 2, 0).during(20, 29), release(0).during(30, 35),
+		}, no},
 		{"granted while the release was under way", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "queued").during(20, 25), grant(1, 2, 0).during(20, 31), release(0).during(30, 35),
-		}, porcupine.Ok},
+			first, second.during(20, 25), grant(1, 2, 0).during(20, 31), release(0).during(30, 35),
+		}, yes},
 		{"the second is served first", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "queued"), join(2, 1, "queued"), release(0), grant(2, 2, 0), release(2), grant(1, 3, 0),
-		}, porcupine.Illegal},
+			first, second, third, release(0), grant(2, 2, 0), release(2), grant(1, 3, 0),
+		}, no},
 		{"of two that came at once either may be first", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)).during(1, 2), join(1, 1, "queued").during(10, 20), join(2, 1, "queued").during(11, 19),
-			release(0).during(30, 31), grant(2, 2, 0).during(32, 33), release(2).during(34, 35), grant(1, 3, 0).during(36, 37),
-		}, porcupine.Ok},
+			first.during(1, 2), second.during(10, 20), third.during(11, 19),
+			release(0).during(30, 31), grant(2, 2, 0).during(32, 33), release(2).during(34, 35),
+			grant(1, 3, 0).during(36, 37),
+		}, yes},
 		{"the higher priority is not first", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "queued"), join(2, 1, "queued", priority(1)), release(0), grant(1, 2, 0), release(1), grant(2, 3, 0),
-		}, porcupine.Illegal},
+			first, second, join(2, 1, "queued", priority(1)), release(0), grant(1, 2, 0), release(1), grant(2, 3, 0),
+		}, no},
 		{"one that does not wait overtakes a heavier waiter", promises{}, []event{
-			join(0, 3, "granted", with(1, 0)), join(1, 3, "queued", weight(3)), join(2, 3, "granted", noWait, with(2, 1)),
-		}, porcupine.Illegal},
+			join(0, 3, "granted", with(1, 0)), join(1, 3, "queued", weight(3)),
+			join(2, 3, "granted", noWait, with(2, 1)),
+		}, no},
 		{"and is refused for its sake", promises{}, []event{
 			join(0, 3, "granted", with(1, 0)), join(1, 3, "queued", weight(3)), join(2, 3, "busy", noWait),
-		}, porcupine.Ok},
+		}, yes},
 		{"refused although it is free", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), release(0), join(1, 1, "busy", noWait),
-		}, porcupine.Illegal},
+			first, release(0), join(1, 1, "busy", noWait),
+		}, no},
 		{"refused although another name is held", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "busy", noWait, onLock(1)),
-		}, porcupine.Illegal},
-		{"queued although it is free", promises{}, []event{join(0, 1, "queued"), grant(0, 1, 0)}, porcupine.Illegal},
-		{"queued although it does not wait", promises{}, []event{join(0, 1, "granted", with(1, 0)), join(1, 1, "queued", noWait)}, porcupine.Illegal},
-		{"a slot is given twice", promises{}, []event{join(0, 2, "granted", with(1, 0)), join(1, 2, "granted", with(2, 0))}, porcupine.Illegal},
-		{"a slot that is not the lowest", promises{}, []event{join(0, 3, "granted", with(1, 1))}, porcupine.Illegal},
-		{"a slot too few", promises{}, []event{join(0, 3, "granted", weight(2), with(1, 0))}, porcupine.Illegal},
+			first, join(1, 1, "busy", noWait, onLock(1)),
+		}, no},
+		{"queued although it is free", promises{}, []event{join(0, 1, "queued"), grant(0, 1, 0)}, no},
+		{"queued although it does not wait", promises{}, []event{first, join(1, 1, "queued", noWait)}, no},
+		{"a slot is given twice", promises{}, []event{
+			join(0, 2, "granted", with(1, 0)), join(1, 2, "granted", with(2, 0)),
+		}, no},
+		{"a slot that is not the lowest", promises{}, []event{join(0, 3, "granted", with(1, 1))}, no},
+		{"a slot too few", promises{}, []event{join(0, 3, "granted", weight(2), with(1, 0))}, no},
 		{"the fence stands still", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), release(0), join(1, 1, "granted", with(1, 0)),
-		}, porcupine.Illegal},
+			first, release(0), join(1, 1, "granted", with(1, 0)),
+		}, no},
 		{"the fence goes back", promises{}, []event{
 			join(0, 1, "granted", with(2, 0)), release(0), join(1, 1, "granted", with(1, 0)),
-		}, porcupine.Illegal},
-		{"queued behind one that has it and does not know, and leaves", promises{unordered: true, sleepers: true}, []event{
-			join(0, 1, "granted", with(0, 0)).during(1, 2), join(1, 1, "queued").during(10, 11), op(opUnseen, 1, "").during(10, 40), release(0).during(20, 21),
-			join(2, 1, "queued").during(30, 31), op(opLeave, 1, "").during(38, 40), grant(2, 0, 0).during(30, 45),
-		}, porcupine.Ok},
-		{"granted beside one that has left only later", promises{unordered: true, sleepers: true}, []event{
-			join(0, 1, "granted", with(0, 0)).during(1, 2), join(1, 1, "queued").during(10, 11), release(0).during(20, 21), grant(1, 0, 0).during(10, 25),
-			join(2, 1, "queued").during(30, 31), grant(2, 0, 0).during(30, 45), release(1).during(50, 51),
-		}, porcupine.Illegal},
+		}, no},
+		{"queued behind one that has it and does not know, and leaves", sleepers, []event{
+			join(0, 1, "granted", with(0, 0)).during(1, 2), second.during(10, 11),
+			op(opUnseen, 1, "").during(10, 40), release(0).during(20, 21),
+			third.during(30, 31), op(opLeave, 1, "").during(38, 40), grant(2, 0, 0).during(30, 45),
+		}, yes},
+		{"granted beside one that has left only later", sleepers, []event{
+			join(0, 1, "granted", with(0, 0)).during(1, 2), second.during(10, 11), release(0).during(20, 21),
+			grant(1, 0, 0).during(10, 25),
+			third.during(30, 31), grant(2, 0, 0).during(30, 45), release(1).during(50, 51),
+		}, no},
 		{"a release that is forgotten", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), release(0), list(nil, listed{id: 0, slots: []int{0}}),
-		}, porcupine.Illegal},
+			first, release(0), list(nil, listed{id: 0, slots: []int{0}}),
+		}, no},
 		{"the list forgets a waiter", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "queued"), list(nil, listed{id: 0, slots: []int{0}}),
-		}, porcupine.Illegal},
+			first, second, list(nil, listed{id: 0, slots: []int{0}}),
+		}, no},
 		{"one too many in the queue", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "queued", maxQueue(1)), join(2, 1, "queued", maxQueue(1)),
-		}, porcupine.Illegal},
+			first, join(1, 1, "queued", maxQueue(1)), join(2, 1, "queued", maxQueue(1)),
+		}, no},
 		{"turned away from a queue with room", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "busy", maxQueue(1)),
-		}, porcupine.Illegal},
+			first, join(1, 1, "busy", maxQueue(1)),
+		}, no},
 		{"a waiter that left is granted", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "queued"), op(opLeave, 1, ""), release(0), grant(1, 2, 0),
-		}, porcupine.Illegal},
+			first, second, op(opLeave, 1, ""), release(0), grant(1, 2, 0),
+		}, no},
 		{"a waiter that was evicted is granted", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "queued"), op(opEvict, 1, ""), release(0), grant(1, 2, 0),
-		}, porcupine.Illegal},
+			first, second, op(opEvict, 1, ""), release(0), grant(1, 2, 0),
+		}, no},
 		{"a waiter is told that it was evicted, and was not", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "queued"), op(opEvicted, 1, ""),
-		}, porcupine.Illegal},
+			first, second, op(opEvicted, 1, ""),
+		}, no},
 		{"evicted before it knows that it holds", promises{}, []event{
-			join(0, 1, "evicted").during(1, 9), op(opEvict, 0, "").during(2, 3), join(1, 1, "busy", noWait).during(4, 5), op(opEvicted, 0, "").during(1, 9),
-		}, porcupine.Ok},
-		{"evicted, and nobody did that", promises{}, []event{join(0, 1, "evicted"), op(opEvicted, 0, "")}, porcupine.Illegal},
+			join(0, 1, "evicted").during(1, 9), op(opEvict, 0, "").during(2, 3),
+			join(1, 1, "busy", noWait).during(4, 5), op(opEvicted, 0, "").during(1, 9),
+		}, yes},
+		{"evicted, and nobody did that", promises{}, []event{join(0, 1, "evicted"), op(opEvicted, 0, "")}, no},
 		{"an evicted holder is renewed", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), op(opEvict, 0, ""), op(opRenew, 0, ""),
-		}, porcupine.Illegal},
+			first, op(opEvict, 0, ""), op(opRenew, 0, ""),
+		}, no},
 		{"an evicted holder's slot is given away before it is back", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), op(opEvict, 0, ""), join(1, 1, "granted", with(2, 0)),
-		}, porcupine.Illegal},
-		{"nobody is evicted", promises{}, []event{join(0, 1, "granted", with(1, 0)), release(0), op(opEvict, 0, "")}, porcupine.Illegal},
+			first, op(opEvict, 0, ""), join(1, 1, "granted", with(2, 0)),
+		}, no},
+		{"nobody is evicted", promises{}, []event{first, release(0), op(opEvict, 0, "")}, no},
 		{"a hold that ends with the release", promises{}, []event{
 			join(0, 1, "granted", hold, with(1, 0)), release(0), join(1, 1, "granted", with(2, 0)),
-		}, porcupine.Illegal},
+		}, no},
 		{"a hold that ends in its time", promises{}, []event{
-			join(0, 1, "granted", hold, with(1, 0)), release(0), join(1, 1, "busy", noWait), op(opHoldEnd, 0, "").during(1, never), join(2, 1, "granted", with(2, 0)),
-		}, porcupine.Ok},
+			join(0, 1, "granted", hold, with(1, 0)), release(0), join(1, 1, "busy", noWait),
+			op(opHoldEnd, 0, "").during(1, never), join(2, 1, "granted", with(2, 0)),
+		}, yes},
 		{"a hold that is taken back", promises{}, []event{
 			join(0, 1, "granted", hold, with(1, 0)), release(0), op(opEvict, 0, ""), join(1, 1, "granted", with(2, 0)),
-		}, porcupine.Ok},
-		{"one inside waits for itself", promises{}, []event{join(0, 1, "granted", with(1, 0)), join(1, 1, "queued", within(0))}, porcupine.Illegal},
+		}, yes},
+		{"one inside waits for itself", promises{}, []event{first, join(1, 1, "queued", within(0))}, no},
 		{"the newest replaces who holds", promises{}, []event{
-			join(0, 1, "granted", replace, with(1, 0)), join(1, 1, "queued", replaces(0)), op(opRenew, 0, "evicted"), release(0), grant(1, 2, 0),
-		}, porcupine.Ok},
+			join(0, 1, "granted", replace, with(1, 0)), join(1, 1, "queued", replaces(0)),
+			op(opRenew, 0, "evicted"), release(0), grant(1, 2, 0),
+		}, yes},
 		{"the newest replaces one that is not to be replaced", promises{}, []event{
-			join(0, 1, "granted", with(1, 0)), join(1, 1, "queued", replaces(0)),
-		}, porcupine.Illegal},
+			first, join(1, 1, "queued", replaces(0)),
+		}, no},
 		{"the kernel's order is its own", kernel, []event{
-			join(0, 1, "granted", with(0, 0)), join(1, 1, "queued"), join(2, 1, "queued"), release(0), grant(2, 0, 0), release(2), grant(1, 0, 0),
-		}, porcupine.Ok},
-		{"but two do not hold", kernel, []event{join(0, 1, "granted", with(0, 0)), join(1, 1, "granted", with(0, 0))}, porcupine.Illegal},
+			join(0, 1, "granted", with(0, 0)), second, third, release(0), grant(2, 0, 0), release(2), grant(1, 0, 0),
+		}, yes},
+		{"but two do not hold", kernel, []event{
+			join(0, 1, "granted", with(0, 0)), join(1, 1, "granted", with(0, 0)),
+		}, no},
 
 		// A reader comes while a writer leaves the queue, the writer before them has
 		// just been granted without knowing it and leaves too, a hold ends in
 		// between, and the list sees a moment of it.
 		{"everything at once", promises{}, []event{
 			join(0, 1, "granted", hold, with(10, 0)).during(1, 2),
-			join(1, 1, "queued").during(3, 4),
-			join(2, 1, "queued").during(5, 6),
+			second.during(3, 4),
+			third.during(5, 6),
 			release(0).during(7, 8),
 			op(opHoldEnd, 0, "").during(9, never),
 			op(opUnseen, 1, "").during(3, 40),
@@ -210,7 +226,7 @@ func TestCheckerSees(t *testing.T) {
 			grant(3, 12, 0).during(10, 42),
 			join(5, 0, "granted", with(13, 1)).during(35, 43),
 			list(nil, listed{id: 3, slots: []int{0}}, listed{id: 5, slots: []int{1}}).during(44, 45),
-		}, porcupine.Ok},
+		}, yes},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			if got := verdictOn(tt.of, tt.events); got != tt.want {

@@ -204,11 +204,16 @@ func (w *world) refused(name string, limit int, changes ...Change) {
 	w.join(name, limit, append(changes, NoWait)...).expect("busy")
 }
 
+func request(t *testing.T, name string, limit int, changes []Change) locks.Request {
+	t.Helper()
+	return NewRequest(t, name, slices.Concat([]Change{Limit(limit)}, changes)...)
+}
+
 // join starts a peer with a request.
 func (w *world) join(name string, limit int, changes ...Change) *peer {
 	t := w.t
 	t.Helper()
-	r := NewRequest(t, name, append([]Change{Limit(limit)}, changes...)...)
+	r := request(t, name, limit, changes)
 	text, err := json.Marshal(order{URL: w.url, Request: r})
 	testkit.Must(t, err)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestConformance$")
@@ -243,7 +248,7 @@ func (w *world) join(name string, limit int, changes ...Change) *peer {
 // here makes a request of this process, which is granted or refused at once.
 func (w *world) here(name string, limit int, changes ...Change) (word string, slots []int) {
 	w.t.Helper()
-	ticket, err := w.open().Join(context.Background(), NewRequest(w.t, name, append([]Change{Limit(limit)}, changes...)...))
+	ticket, err := w.open().Join(context.Background(), request(w.t, name, limit, changes))
 	if outcome(err) == "busy" {
 		return "busy", nil
 	}

@@ -248,7 +248,8 @@ func testEntries(t *testing.T, w *world) {
 		t.Fatalf("entries %+v, want 2", entries)
 	}
 	h, q := entries[0], entries[1]
-	if h.State != locks.Holding || h.Ref != holder.ref || !slices.Equal(h.Slots, []int{0, 1}) || h.Fence != holder.last.Fence || h.Claim.Weight != 2 || h.Claim.Max != 2 || h.PID != holder.cmd.Process.Pid {
+	if h.State != locks.Holding || h.Ref != holder.ref || !slices.Equal(h.Slots, []int{0, 1}) ||
+		h.Fence != holder.last.Fence || h.Claim.Weight != 2 || h.Claim.Max != 2 || h.PID != holder.cmd.Process.Pid {
 		t.Errorf("holder %+v", h)
 	}
 	if !slices.Equal(h.Command, []string{"job", "of a test"}) || h.Since.Before(before.Add(-time.Second)) || h.Since.After(time.Now().Add(time.Second)) || h.Orphaned {
@@ -271,7 +272,11 @@ func testFind(t *testing.T, w *world) {
 		if e, err := s.Find(context.Background(), p.ref); err != nil || e.Ref != p.ref || e.Name != "n" || e.State != state || e.Runs != (runs && leases) {
 			t.Errorf("found %+v, %v; want it %s, runs %v", e, err, state, runs)
 		}
-		if err := locks.Holds(context.Background(), s, p.ref); (err == nil) != (state == locks.Holding) || err != nil && !errors.Is(err, locks.ErrLost) {
+		var want error
+		if state != locks.Holding {
+			want = locks.ErrLost
+		}
+		if err := locks.Holds(context.Background(), s, p.ref); !errors.Is(err, want) {
 			t.Errorf("Holds = %v of one that is %s", err, state)
 		}
 	}
