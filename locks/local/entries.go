@@ -157,14 +157,12 @@ func (d *directory) withTable(ctx context.Context, base string, access int, f fu
 	}
 	defer file.openGate()
 	tab, err := file.read()
-	if err == errCorrupt {
-		tab = nil
-		var used bool
-		if used, err = file.isUsed(); used {
-			err = &locks.PathError{Path: file.path, Err: errDamaged}
-		}
-	}
-	if err != nil {
+	switch {
+	case err == errCorrupt && file.isUsed():
+		return &locks.PathError{Path: file.path, Err: errDamaged}
+	case err == errCorrupt:
+		return f(file, nil)
+	case err != nil:
 		return err
 	}
 	return f(file, tab)
@@ -179,14 +177,13 @@ func (d *directory) snapshot(ctx context.Context, base string) (found *table, er
 		}
 		live := tab.records[:0]
 		for _, r := range tab.records {
-			isLive, err := f.isLive(&r)
-			if err == nil && isLive {
-				err = f.readCommand(&r)
-				live = append(live, r)
+			if !f.isLive(&r) {
+				continue
 			}
-			if err != nil {
+			if err := f.readCommand(&r); err != nil {
 				return err
 			}
+			live = append(live, r)
 		}
 		tab.records = live
 		found = tab
@@ -243,10 +240,7 @@ func (s *Store) busy(f *lockFile, tab *table, v view) *locks.BusyError {
 	}
 	for i := range tab.records {
 		r := &tab.records[i]
-		if r.state != stateWaiting || r.evictor != "" {
-			continue
-		}
-		if live, _ := f.isLive(r); live {
+		if r.state == stateWaiting && r.evictor == "" && f.isLive(r) {
 			busy.Waiters++
 		}
 	}

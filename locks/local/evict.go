@@ -73,18 +73,11 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	for i := range tab.records {
 		o := &tab.records[i]
 		rival := locks.Rival{Claim: o.claim, State: locks.Holding, Replace: o.replace, Leaving: o.evictor != ""}
-		live := o.state == stateHolding // look has freed those of the dead
-		if o.state == stateWaiting && !rival.Leaving {
-			if live, err = p.table.isLive(o); err != nil {
-				return false, err
-			}
+		if o.state == stateWaiting && !rival.Leaving && p.table.isLive(o) {
 			rival.State = locks.Waiting
-		}
-		if !live {
-			continue
-		}
-		if o.state == stateWaiting {
 			waiting++
+		} else if o.state != stateHolding { // look has freed those of the dead
+			continue
 		}
 		rivals, records = append(rivals, rival), append(records, o)
 	}
@@ -152,7 +145,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	}
 	var v *victim
 	err = d.eachFile(ctx, files, func(ctx context.Context, base string) error {
-		return d.withTable(ctx, base, unix.O_RDWR, func(f *lockFile, tab *table) error {
+		return d.withTable(ctx, base, unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
 			if tab == nil || !tab.belongs(base) {
 				return nil
 			}
@@ -160,8 +153,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 			if i < 0 {
 				return nil
 			}
-			live, err := f.isLive(&tab.records[i])
-			if err == nil && live {
+			if f.isLive(&tab.records[i]) {
 				v, err = f.evict(tab, &tab.records[i], by)
 			}
 			return err
@@ -217,8 +209,7 @@ func (v *victim) isLocked() bool {
 		return false
 	}
 	defer unix.Close(f.fd)
-	locked, _ := f.isLocked(v.record.lockByte(), 1)
-	return locked
+	return f.isLocked(v.record.lockByte(), 1)
 }
 
 // signal sends a signal to a process if it owns the victim's byte, and continues it if it

@@ -191,10 +191,7 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 
 	second := waiters[0].Granted()
 	queued := func() bool {
-		f := openLock(t, s, "x")
-		still, err := f.isLocked(waitByte(second.place.self.claim.Ticket), 1)
-		testkit.Must(t, err)
-		return still
+		return openLock(t, s, "x").isLocked(waitByte(second.place.self.claim.Ticket), 1)
 	}
 	if !queued() {
 		t.Error("the next one was woken before Settle")

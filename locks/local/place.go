@@ -116,11 +116,8 @@ func (p *place) load(name string) (*table, error) {
 	default:
 		return tab, nil
 	}
-	used, err := f.isUsed()
 	switch {
-	case err != nil:
-		return nil, err
-	case used || p.self.state == stateWaiting: // also if p itself is the only one
+	case f.isUsed() || p.self.state == stateWaiting: // also if p itself is the only one
 		return nil, &locks.PathError{Path: f.path, Err: errDamaged, Hint: "it is repaired when they have ended"}
 	case f.stat.Nlink > 1:
 		return nil, &locks.PathError{Path: f.path, Err: fmt.Errorf("is not a lock file of golock and has %d names", f.stat.Nlink), Hint: "remove it"}
@@ -142,15 +139,10 @@ func (p *place) look(t *ticket, tab *table) (v view, l *lease, err error) {
 		if r.state != stateHolding {
 			continue
 		}
-		live, err := f.isLive(r)
-		if err == nil && !live {
-			err = f.clear(tab, r)
-		}
-		if err != nil {
-			return v, nil, err
-		}
-		if live {
+		if f.isLive(r) {
 			v.holders, claims = append(v.holders, *r), append(claims, r.claim)
+		} else if err := f.clear(tab, r); err != nil {
+			return v, nil, err
 		}
 	}
 	switch {
@@ -175,12 +167,11 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 	slices.SortFunc(before, func(a, b *record) int { return a.claim.Compare(b.claim) })
 	for len(before) > 0 {
 		front := before[len(before)-1]
-		live, err := p.table.isLocked(waitByte(front.claim.Ticket), 1)
-		if err == nil && !live {
-			err = p.table.clear(tab, front)
+		if p.table.isLocked(waitByte(front.claim.Ticket), 1) {
+			return front, len(before) + 1, nil
 		}
-		if err != nil || live {
-			return front, len(before) + 1, err
+		if err := p.table.clear(tab, front); err != nil {
+			return nil, 0, err
 		}
 		before = before[:len(before)-1]
 	}

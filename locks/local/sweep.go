@@ -55,17 +55,11 @@ func (d *directory) sweep(ctx context.Context, base string, olderThan time.Durat
 			}
 			tab = &table{}
 		}
-		used, err := f.isUsed()
-		if err != nil {
-			return err
-		}
+		used := f.isUsed()
 		var dead []*record
 		for i := range tab.records {
 			r := &tab.records[i]
-			live, err := f.isLive(r)
-			if err != nil {
-				return err
-			}
+			live := f.isLive(r)
 			if used = used || live; !live && time.Since(time.UnixMicro(r.since)) >= olderThan {
 				dead = append(dead, r)
 			}
