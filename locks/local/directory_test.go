@@ -18,10 +18,10 @@ import (
 // somebody is a user who is neither root nor nobody.
 const somebody = 4242
 
-// world builds a set of roots out of lines "PATH MODE [OWNER]", or "PATH ->
+// makeRoots builds a set of roots out of lines "PATH MODE [OWNER]", or "PATH ->
 // TARGET" for a symbolic link and "PATH file" for a file. run, lock and tmp are
 // directories of their own in it.
-func world(t *testing.T, euid int, lines ...string) roots {
+func makeRoots(t *testing.T, euid int, lines ...string) roots {
 	t.Helper()
 	needRoot(t)
 	base := t.TempDir()
@@ -95,7 +95,7 @@ func TestDefaultDirectory(t *testing.T) {
 			if tt.lines != "" {
 				lines = append(lines, strings.Split(tt.lines, ",")...)
 			}
-			r := world(t, tt.euid, lines...)
+			r := makeRoots(t, tt.euid, lines...)
 			base := filepath.Dir(r.run)
 			got, err := r.pick()
 			if tt.want == "" {
@@ -113,7 +113,7 @@ func TestDefaultDirectory(t *testing.T) {
 
 // Without /run, as on a bare chroot, root goes on to the next place.
 func TestRootWithoutRun(t *testing.T) {
-	r := world(t, 0, "tmp 1777")
+	r := makeRoots(t, 0, "tmp 1777")
 	if got, err := r.pick(); err != nil || got != r.tmp+"/golock-0" {
 		t.Errorf("pick = %q, %v", got, err)
 	}
@@ -136,7 +136,7 @@ func TestDefaultDirectoryIsNotTrustedBlindly(t *testing.T) {
 		{"own file", "run/lock/golock-4242 file 4242", "golock-4242", somebody},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := world(t, tt.euid, append([]string{"run 755", "run/lock 1777", "tmp 1777"}, strings.Split(tt.lines, ",")...)...)
+			r := makeRoots(t, tt.euid, append([]string{"run 755", "run/lock 1777", "tmp 1777"}, strings.Split(tt.lines, ",")...)...)
 			for _, create := range []bool{true, false} {
 				d, err := openDirectory("", r, create)
 				if err == nil {
@@ -160,7 +160,7 @@ func TestDefaultDirectoryIsNotTrustedBlindly(t *testing.T) {
 func TestUmaskDoesNotChangeTheDefaultDirectory(t *testing.T) {
 	for _, umask := range []int{0o000, 0o022, 0o077} {
 		t.Run(fmt.Sprintf("%03o", umask), func(t *testing.T) {
-			r := world(t, 0, "run 755", "run/lock 1777")
+			r := makeRoots(t, 0, "run 755", "run/lock 1777")
 			old := unix.Umask(umask)
 			d, err := openDirectory("", r, true)
 			unix.Umask(old)
@@ -179,7 +179,7 @@ func TestUmaskDoesNotChangeTheDefaultDirectory(t *testing.T) {
 
 // To look only is to make nothing.
 func TestLookingMakesNoDirectory(t *testing.T) {
-	r := world(t, 0, "run 755", "run/lock 1777", "run/lock/golock-0 700")
+	r := makeRoots(t, 0, "run 755", "run/lock 1777", "run/lock/golock-0 700")
 	testkit.Must(t, os.Remove(r.lock+"/golock-0"))
 	r.euid = somebody
 	d, err := openDirectory("", r, false)
@@ -211,7 +211,7 @@ func TestPrivateTmpIsRefused(t *testing.T) {
 		{"another mount point", "/tmp/systemd-private-0123-job.service-abc/tmp", "/var/tmp", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := world(t, somebody, "run 755", "run/lock 755", "tmp 1777")
+			r := makeRoots(t, somebody, "run 755", "run/lock 755", "tmp 1777")
 			r.mountOf = func(path string) (locks.Mount, error) {
 				return locks.Mount{Root: tt.root, Point: cmp.Or(tt.point, path)}, nil
 			}

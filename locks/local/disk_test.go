@@ -87,7 +87,7 @@ func TestDiskBecomesFullAtEveryWrite(t *testing.T) {
 			held = append(held, l.(*lease))
 			granted++
 		}
-		if len(held) == 0 && heldBytes(t, lockPath(dir, name)) {
+		if len(held) == 0 && isInUse(t, lockPath(dir, name)) {
 			t.Errorf("with %d pages: something is locked after the error", pages)
 		}
 		if n := len(held); n > 0 && n < 9 { // the table cannot grow
@@ -138,14 +138,14 @@ func TestFileSizeLimitAtEveryWrite(t *testing.T) {
 				if !strings.Contains(a.Err, path) || !strings.Contains(a.Err, unix.EFBIG.Error()) {
 					t.Errorf("size %d: %s", size, a.Err)
 				}
-				if heldBytes(t, path) {
+				if isInUse(t, path) {
 					t.Errorf("size %d: something is locked after the error", size)
 				}
 				if size >= firstSize {
 					t.Errorf("size %d: %s", size, a.Err)
 				}
 			}
-			testkit.Eventually(t, "the child's lock is gone", func() bool { return !heldBytes(t, path) })
+			testkit.Eventually(t, "the child's lock is gone", func() bool { return !isInUse(t, path) })
 			l := take(t, s, "x")
 			if f := l.Grant().Fence; f <= last {
 				t.Errorf("size %d: fence %d after %d", size, f, last)
@@ -162,10 +162,10 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	s := New(dir)
 	l := take(t, s, "x")
 	w := queue(t, s, "x")
-	asleep(t, lockPath(dir, "x"), 1)
+	awaitSleepers(t, lockPath(dir, "x"), 1)
 	leave(t, w)
 	Release(t, l)
-	testkit.Eventually(t, "nothing is open there any more", func() bool { return !heldBytes(t, lockPath(dir, "x")) })
+	testkit.Eventually(t, "nothing is open there any more", func() bool { return !isInUse(t, lockPath(dir, "x")) })
 	testkit.Eventually(t, "it is read-only", func() bool {
 		return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil
 	})

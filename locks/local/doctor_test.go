@@ -49,7 +49,7 @@ func TestDoctorTakenDefault(t *testing.T) {
 		"run/lock/golock-7 0777 7": "chmod 700",
 	} {
 		s := New("")
-		s.roots = world(t, 7, "run 755", "run/lock 1777", "tmp 1777", line)
+		s.roots = makeRoots(t, 7, "run 755", "run/lock 1777", "tmp 1777", line)
 		if _, err := s.Examine(context.Background(), 0); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", line, err)
 		}

@@ -153,15 +153,15 @@ func TestQueuedWaitersOutlastAStoppedProcess(t *testing.T) {
 	path := lockPath(s.path, "x")
 	holder := take(t, s, "x")
 	stays, leaves := queue(t, s, "x"), queue(t, s, "x", Priority(1))
-	asleep(t, path, 2)
+	awaitSleepers(t, path, 2)
 	c := startChild(t)
 	c.Ask(call{Do: "gate", Dir: s.path, Name: "x"})
 	c.Stop()
 	Release(t, holder)
-	asleep(t, path, 2) // one on the gate, one on the one in front
-	blocked(leaves, gateWait*3/2)
+	awaitSleepers(t, path, 2) // one on the gate, one on the one in front
+	staysQueued(leaves, gateWait*3/2)
 	leave(t, leaves)
-	blocked(stays, gateWait*3/2)
+	staysQueued(stays, gateWait*3/2)
 	c.Continue()
 	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
 	Release(t, stays.Granted())
@@ -179,7 +179,7 @@ func TestCancelledAtTheGate(t *testing.T) {
 		_, err := s.Join(ctx, NewRequest(t, "x"))
 		done <- err
 	}()
-	asleep(t, path, 1)
+	awaitSleepers(t, path, 1)
 	cancel()
 	select {
 	case err := <-done:
@@ -206,7 +206,7 @@ func TestGivingUpAtTheGateOpensNoOther(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	done := make(chan error, 1)
 	go func() { done <- f.gate(ctx, unix.F_WRLCK, gateLimit) }()
-	asleep(t, lockPath(s.path, "x"), 1)
+	awaitSleepers(t, lockPath(s.path, "x"), 1)
 	cancel()
 	if err := <-done; err != context.Canceled {
 		t.Fatalf("gate = %v", err)
@@ -252,8 +252,8 @@ func TestCancelledWaitsLeaveNothingOpen(t *testing.T) {
 		queue(t, s, "x", Limit(4)),            // behind another waiter
 		queue(t, s, "y"),                      // one holder after the other
 	}
-	asleep(t, lockPath(dir, "x"), 4)
-	asleep(t, lockPath(dir, "y"), 1)
+	awaitSleepers(t, lockPath(dir, "x"), 4)
+	awaitSleepers(t, lockPath(dir, "y"), 1)
 	for _, w := range waiters {
 		leave(t, w)
 	}
@@ -285,7 +285,7 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 		l, _ := joined.Wait(background)
 		granted <- l
 	}()
-	asleep(t, lockPath(dir, "x"), 4)
+	awaitSleepers(t, lockPath(dir, "x"), 4)
 	Release(t, held[2])
 	l := <-granted
 	if l == nil {

@@ -109,8 +109,8 @@ func queue(t testing.TB, s *Store, name string, changes ...Change) *WaiterOf[*le
 	return QueueOf[*lease](t, s, name, changes...)
 }
 
-// blocked proves as well as can be that w is not granted: for this long.
-func blocked(w *WaiterOf[*lease], long time.Duration) {
+// staysQueued proves as well as can be that w is not granted: for this long.
+func staysQueued(w *WaiterOf[*lease], long time.Duration) {
 	select {
 	case <-w.Done:
 	case <-time.After(long):
@@ -331,9 +331,9 @@ func openFiles(t testing.TB) int {
 	return len(files)
 }
 
-// asleep waits until n goroutines or processes sleep in the kernel on locks of a
+// awaitSleepers waits until n goroutines or processes sleep in the kernel on locks of a
 // file: a waiter has looked then, and does nothing before it is woken.
-func asleep(t testing.TB, path string, n int) {
+func awaitSleepers(t testing.TB, path string, n int) {
 	t.Helper()
 	var st unix.Stat_t
 	testkit.Must(t, unix.Stat(path, &st))
@@ -345,9 +345,9 @@ func asleep(t testing.TB, path string, n int) {
 	})
 }
 
-// heldBytes reports whether any description holds or waits in a lock file,
+// isInUse reports whether any description holds or waits in a lock file,
 // asked from outside the store.
-func heldBytes(t testing.TB, path string) bool {
+func isInUse(t testing.TB, path string) bool {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	testkit.Must(t, err)

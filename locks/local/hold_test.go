@@ -29,7 +29,7 @@ func TestHeirKeepsTheSlotOfAKilledHolder(t *testing.T) {
 		t.Errorf("before: %+v", e)
 	}
 	w := queue(t, s, "x")
-	asleep(t, lockPath(s.path, "x"), 1)
+	awaitSleepers(t, lockPath(s.path, "x"), 1)
 	c.Kill()
 	e := List(t, s, "x")
 	if len(e) != 2 || !e[0].Orphaned || e[0].PID != c.PID || !reflect.DeepEqual(e[0].Slots, []int{0}) || e[1].Orphaned {
@@ -39,7 +39,7 @@ func TestHeirKeepsTheSlotOfAKilledHolder(t *testing.T) {
 		t.Errorf("%+v", busy)
 	}
 	sweep(t, s, 0, 0)
-	blocked(w, stillBusy/5)
+	staysQueued(w, stillBusy/5)
 	reap(t, heir)
 	Release(t, w.Granted())
 }
@@ -153,7 +153,7 @@ func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
 	if bytes.Trim(after[pageSize:], "\x00") != nil {
 		t.Error("a record was written")
 	}
-	if heldBytes(t, path) {
+	if isInUse(t, path) {
 		t.Error("something is locked after the error")
 	}
 	take(t, s, "x")

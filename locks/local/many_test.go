@@ -50,7 +50,7 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 			held = append(held, l)
 		}
 		c := queueChild(t, s, most, 1)
-		asleep(t, lockPath(s.path, "x"), most)
+		awaitSleepers(t, lockPath(s.path, "x"), most)
 		if _, threads := status(t, c.PID, "Pid"); threads > 20 {
 			t.Errorf("the waiter has %d threads", threads)
 		}
@@ -84,7 +84,7 @@ func TestHeadIsWokenByEveryHolder(t *testing.T) {
 	for first := range most {
 		held := all()
 		w := queue(t, s, "x", Limit(most))
-		asleep(t, lockPath(s.path, "x"), most)
+		awaitSleepers(t, lockPath(s.path, "x"), most)
 		Release(t, held[first])
 		l := w.Granted()
 		if got := l.Grant().Slots; !reflect.DeepEqual(got, []int{first}) {
@@ -99,11 +99,11 @@ func TestHeadIsWokenByEveryHolder(t *testing.T) {
 		held := all()
 		w := queue(t, s, "x", Limit(most), Weight(n))
 		const blockers = 1 // beyond those that could be there beside it
-		asleep(t, lockPath(s.path, "x"), most-n+blockers)
+		awaitSleepers(t, lockPath(s.path, "x"), most-n+blockers)
 		for i := range n - 1 {
 			Release(t, held[(i*3)%most])
-			asleep(t, lockPath(s.path, "x"), most-n+blockers) // also after it was woken, and has looked
-			blocked(w, 0)
+			awaitSleepers(t, lockPath(s.path, "x"), most-n+blockers) // also after it was woken, and has looked
+			staysQueued(w, 0)
 		}
 		Release(t, held[((n-1)*3)%most])
 		Release(t, w.Granted())
@@ -124,9 +124,9 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 		held = append(held, take(t, s, "x", Limit(3)))
 	}
 	first := queueChild(t, s, 3, 3)
-	asleep(t, path, 1)
+	awaitSleepers(t, path, 1)
 	second := queueChild(t, s, 3, 3)
-	asleep(t, path, 2)
+	awaitSleepers(t, path, 2)
 	wakeups := func() int {
 		n, _ := status(t, second.PID, "voluntary_ctxt_switches")
 		return n
@@ -143,7 +143,7 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 	for range 8 {
 		w := queue(t, s, "x", Limit(3))
 		Refused(t, s, "x", Limit(3))
-		blocked(w, stillBusy/5)
+		staysQueued(w, stillBusy/5)
 		leave(t, w)
 		if len(held) > 1 { // this wakes the first, who still has no room
 			Release(t, held[0])
@@ -170,11 +170,11 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 	path := lockPath(s.path, "x")
 	first := take(t, s, "x")
 	c := queueChild(t, s, 1, 1)
-	asleep(t, path, 1)
+	awaitSleepers(t, path, 1)
 	waiters := []*WaiterOf[*lease]{queue(t, s, "x")}
-	asleep(t, path, 2)
+	awaitSleepers(t, path, 2)
 	waiters = append(waiters, queue(t, s, "x"))
-	asleep(t, path, 3)
+	awaitSleepers(t, path, 3)
 
 	// The child is granted and never settles. Its death wakes the next.
 	Release(t, first)
@@ -201,8 +201,8 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 	if queued() {
 		t.Error("the next one was not woken by Settle")
 	}
-	asleep(t, path, 1)
-	blocked(waiters[1], 0)
+	awaitSleepers(t, path, 1)
+	staysQueued(waiters[1], 0)
 	Release(t, second)
 	Release(t, waiters[1].Granted())
 }

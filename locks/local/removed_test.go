@@ -78,7 +78,7 @@ func TestRemovedWhileHeld(t *testing.T) {
 			var in guard
 			in.enter()
 			old := []*WaiterOf[*lease]{queue(t, s, "x"), queue(t, New(dir), "x")}
-			asleep(t, lockPath(dir, "x"), 2)
+			awaitSleepers(t, lockPath(dir, "x"), 2)
 			r.do(t, dir, "x")
 
 			fresh := New(dir)
@@ -90,7 +90,7 @@ func TestRemovedWhileHeld(t *testing.T) {
 			}
 			all := append(old, queue(t, fresh, "x"), queue(t, s, "x"))
 			for _, w := range all {
-				blocked(w, stillBusy/time.Duration(len(all)))
+				staysQueued(w, stillBusy/time.Duration(len(all)))
 			}
 			var served sync.WaitGroup
 			for _, w := range all {

@@ -123,7 +123,7 @@ func TestSweepOfReplacedFile(t *testing.T) {
 		n, _ := New(s.path).Sweep(background, "", 0)
 		swept <- n
 	}()
-	asleep(t, path, 1)
+	awaitSleepers(t, path, 1)
 	testkit.Must(t, os.Rename(path, path+".old"))
 	l := take(t, s, "x")
 	gate.openGate()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/adler32"
 	"slices"
+	"strings"
 
 	"golock/locks"
 )
@@ -254,15 +255,11 @@ func (r *record) decode(b []byte) error {
 // decodeCommand reads the command of a record that decode has accepted.
 func decodeCommand(b []byte) (argv []string) {
 	at := recordTail + rangeSize*int(binary.LittleEndian.Uint16(b[52:])) + int(binary.LittleEndian.Uint16(b[54:]))
-	rest := b[at : at+int(binary.LittleEndian.Uint16(b[6:]))]
-	for len(rest) > 0 {
-		end := slices.Index(rest, 0)
-		if end < 0 {
-			return append(argv, string(rest)) // it was cut
-		}
-		argv, rest = append(argv, string(rest[:end])), rest[end+1:]
+	text := string(b[at : at+int(binary.LittleEndian.Uint16(b[6:]))])
+	if text == "" {
+		return nil
 	}
-	return argv
+	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00") // without a zero the last word was cut
 }
 
 // lockByte is the byte that the entry has locked as long as it lives.

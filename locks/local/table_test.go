@@ -344,8 +344,8 @@ func patched(at int64, text []byte) func(*testing.T, string) {
 	}
 }
 
-// six takes six shared slots: more than a new file has records.
-func six(t *testing.T, s *Store, name string) []*lease {
+// takeSix takes six shared slots: more than a new file has records.
+func takeSix(t *testing.T, s *Store, name string) []*lease {
 	t.Helper()
 	var all []*lease
 	for range 6 {
@@ -373,7 +373,7 @@ func TestDamagedFileIsRepairedWhenNobodyUsesIt(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			s := New(t.TempDir())
 			var fence int64
-			for _, l := range six(t, s, "x") {
+			for _, l := range takeSix(t, s, "x") {
 				fence = l.Grant().Fence
 				Release(t, l)
 			}
@@ -404,7 +404,7 @@ func TestDamagedFileIsLeftAloneWhileSomebodyUsesIt(t *testing.T) {
 	for _, d := range damages {
 		t.Run(d.name, func(t *testing.T) {
 			s := New(t.TempDir())
-			held := six(t, s, "x")
+			held := takeSix(t, s, "x")
 			path := lockPath(s.path, "x")
 			d.do(t, path)
 			was := fingerprint(t, path)
@@ -433,10 +433,10 @@ func TestDamageEndsTheWaiting(t *testing.T) {
 	for _, d := range damages {
 		t.Run(d.name, func(t *testing.T) {
 			s := New(t.TempDir())
-			held := six(t, s, "x")
+			held := takeSix(t, s, "x")
 			first, second := queue(t, s, "x"), queue(t, s, "x")
 			path := lockPath(s.path, "x")
-			asleep(t, path, 2)
+			awaitSleepers(t, path, 2)
 			d.do(t, path)
 			for _, l := range held {
 				Release(t, l)
@@ -520,7 +520,7 @@ func TestFullTableIsAnError(t *testing.T) {
 	if err := fails(t, s, "x", path); !strings.Contains(err.Error(), "full") {
 		t.Errorf("%v", err)
 	}
-	if heldBytes(t, path) {
+	if isInUse(t, path) {
 		t.Error("something is locked after the error")
 	}
 	patched(recordOffset(7), make([]byte, recordSize))(t, path)

@@ -275,7 +275,7 @@ func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
 	}
 	// The slot is the kernel's business, in whatever namespace.
 	w := queue(t, s, "x")
-	asleep(t, lockPath(s.path, "x"), 1)
+	awaitSleepers(t, lockPath(s.path, "x"), 1)
 	inner.Kill()
 	Release(t, w.Granted())
 }

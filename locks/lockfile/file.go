@@ -230,10 +230,10 @@ func (s *Store) checkKind(st *unix.Stat_t) error {
 // inPlace reports whether the path still leads to the file of fd.
 func (s *Store) inPlace(fd int) (bool, error) {
 	var now, then unix.Stat_t
-	if err := unix.Fstat(fd, &then); err != nil {
-		return false, err
+	err := unix.Fstat(fd, &then)
+	if err == nil {
+		err = unix.Stat(s.path, &now)
 	}
-	err := unix.Stat(s.path, &now)
 	if err == unix.ENOENT || err == unix.ENOTDIR {
 		return false, nil
 	}

@@ -183,8 +183,8 @@ type peer struct {
 	last    report // of those that were read
 }
 
-// mortal sets the TTL for a process that will be killed.
-func (w *world) mortal(r *locks.Request) { r.TTL = w.engine.TTL }
+// shortTTL sets the TTL for a process that will be killed.
+func (w *world) shortTTL(r *locks.Request) { r.TTL = w.engine.TTL }
 
 // granted starts a peer that asks for a name with so many slots, and gets one at once.
 func (w *world) granted(name string, limit int, changes ...Change) *peer {
@@ -245,8 +245,8 @@ func (w *world) join(name string, limit int, changes ...Change) *peer {
 	return p
 }
 
-// here makes a request of this process, which is granted or refused at once.
-func (w *world) here(name string, limit int, changes ...Change) (word string, slots []int) {
+// joinHere makes a request of this process, which is granted or refused at once.
+func (w *world) joinHere(name string, limit int, changes ...Change) (word string, slots []int) {
 	w.t.Helper()
 	ticket, err := w.open().Join(context.Background(), request(w.t, name, limit, changes))
 	if outcome(err) == "busy" {

@@ -216,7 +216,7 @@ func testHoldEnds(t *testing.T, w *world) {
 		name := fmt.Sprint("killed ", kill)
 		lease := TTL(LongTTL) // one that runs out before it is given back would be lost
 		if kill {
-			lease = w.mortal
+			lease = w.shortTTL
 		}
 		holder := w.join(name, 1, Hold(span), lease).admitted()
 		next[kill] = w.join(name, 1)
@@ -262,7 +262,7 @@ func testShortHold(t *testing.T, w *world) {
 // The hold goes on whatever becomes of its holder.
 func testHoldKilled(t *testing.T, w *world) {
 	s := w.open()
-	holder := w.granted("n", 1, Hold(time.Hour), w.mortal)
+	holder := w.granted("n", 1, Hold(time.Hour), w.shortTTL)
 	next := w.queued("n", 1)
 	holder.kill()
 	testkit.Eventually(t, "the entry says that nobody is there", func() bool {
@@ -273,7 +273,7 @@ func testHoldKilled(t *testing.T, w *world) {
 	next.silent()
 
 	// But not of one that was evicted.
-	evicted := w.granted("evicted", 1, Hold(time.Hour), w.mortal)
+	evicted := w.granted("evicted", 1, Hold(time.Hour), w.shortTTL)
 	evict(t, s, evicted.ref, "user anna")
 	evicted.kill()
 	w.join("evicted", 1).admitted()

@@ -19,7 +19,7 @@ import (
 func testFence(t *testing.T, w *world) {
 	var last int64
 	for i, kill := range []bool{false, true, false} {
-		p := w.join("n", 1, w.mortal).admitted()
+		p := w.join("n", 1, w.shortTTL).admitted()
 		if p.last.Fence <= last {
 			t.Errorf("grant %d has fence %d after %d", i, p.last.Fence, last)
 		}
@@ -58,12 +58,12 @@ func testRule(t *testing.T, w *world) {
 		{"room within the smallest max", []int{5}, 2, "granted"},
 	} {
 		for i, limit := range tt.holders {
-			word, slots := w.here(tt.name, limit)
+			word, slots := w.joinHere(tt.name, limit)
 			if word != "granted" || len(slots) != 1 {
 				t.Errorf("%s: holder %d is %s, with slots %v", tt.name, i, word, slots)
 			}
 		}
-		if word, _ := w.here(tt.name, tt.max, NoWait); word != tt.want {
+		if word, _ := w.joinHere(tt.name, tt.max, NoWait); word != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, word, tt.want)
 		}
 	}
@@ -105,7 +105,7 @@ func testOrder(t *testing.T, w *world) {
 			for _, p := range queue {
 				p.silent()
 			}
-			if word, _ := w.here(name, limit, NoWait); word != "busy" {
+			if word, _ := w.joinHere(name, limit, NoWait); word != "busy" {
 				t.Errorf("one that did not queue is %s", word)
 			}
 			holders[0].release()
@@ -169,9 +169,9 @@ func testKilledHolder(t *testing.T, w *world) {
 	var dead, living []*peer
 	for _, waiters := range []int{0, 5} {
 		name := fmt.Sprint(waiters, " die with it")
-		dead = append(dead, w.granted(name, 1, w.mortal))
+		dead = append(dead, w.granted(name, 1, w.shortTTL))
 		for range waiters {
-			dead = append(dead, w.queued(name, 1, w.mortal))
+			dead = append(dead, w.queued(name, 1, w.shortTTL))
 		}
 		next := w.queued(name, 1, TTL(time.Hour))
 		next.silent()
@@ -193,7 +193,7 @@ func testKilledWaiters(t *testing.T, w *world) {
 	for i := range 6 {
 		lease := TTL(LongTTL) // who lives must not lose its place on a busy machine
 		if i == 0 || i == 2 || i == 3 {
-			lease = w.mortal
+			lease = w.shortTTL
 		}
 		queue = append(queue, w.queued("n", 1, lease))
 	}
@@ -211,7 +211,7 @@ func testKilledWaiters(t *testing.T, w *world) {
 func testNames(t *testing.T, w *world) {
 	long := strings.Repeat("x", 254)
 	for _, name := range []string{"a", "A", "a/b", "a_b", "../a", "..", ".", "%61", "a%2Fb", "{a}", "a ", " a", "-a", "ä", "a\u0308", long + "1", long + "2", "a.lock", "*"} {
-		if word, _ := w.here(name, 1, NoWait); word != "granted" {
+		if word, _ := w.joinHere(name, 1, NoWait); word != "granted" {
 			t.Errorf("%q is %s", name, word)
 		}
 	}
@@ -388,7 +388,7 @@ func testSweep(t *testing.T, w *world) {
 				r := NewRequest(t, fmt.Sprint("n", n))
 				dies := leases && user == 0 && round == 3
 				if dies {
-					w.mortal(&r)
+					w.shortTTL(&r)
 				}
 				ticket, err := s.Join(context.Background(), r)
 				if err != nil {
@@ -430,7 +430,7 @@ func testForget(t *testing.T, w *world) {
 	w.granted("m", 1)
 	for range 2 {
 		holder := w.granted("n", 1)
-		killed := w.queued("n", 1, w.mortal)
+		killed := w.queued("n", 1, w.shortTTL)
 		killed.kill()
 		holder.release()
 		if err := s.Forget(context.Background(), "n"); err != nil {
