@@ -49,7 +49,7 @@ func (f *Findings) Append(found ...Finding) {
 	}
 }
 
-// Rehearsal is what the steps of a run came to.
+// Rehearsal tells how the steps of a run went.
 type Rehearsal struct {
 	Name   string // which no run uses
 	Ref    Ref
@@ -58,8 +58,10 @@ type Rehearsal struct {
 	Failed error         // of the step that failed
 }
 
-// rehearsed is how often a lease is renewed in a rehearsal.
-const rehearsed = 5
+const (
+	rehearsed    = 5               // renewals in a rehearsal
+	rehearsalTTL = 5 * time.Second // after which nothing is left of one that was killed
+)
 
 // Rehearse takes, renews and gives back the slot of a name made up for it.
 func Rehearse(ctx context.Context, s Store) (r Rehearsal) {
@@ -97,11 +99,9 @@ func Rehearse(ctx context.Context, s Store) (r Rehearsal) {
 	return r
 }
 
-// rehearsalTTL ends what a rehearsal that was killed leaves behind.
-const rehearsalTTL = 5 * time.Second
-
+// renewals gives the median time of a renewal.
 func renewals(ctx context.Context, l RenewableLease) (time.Duration, error) {
-	took := make([]time.Duration, rehearsed)
+	var took [rehearsed]time.Duration
 	for i := range took {
 		began := BootTime()
 		_, err := l.Renew(ctx)
@@ -113,16 +113,8 @@ func renewals(ctx context.Context, l RenewableLease) (time.Duration, error) {
 		}
 		took[i] = BootTime().Sub(began)
 	}
-	return Median(took), nil
-}
-
-// Median is the middle one of some durations; 0 if there are none.
-func Median(d []time.Duration) time.Duration {
-	if len(d) == 0 {
-		return 0
-	}
-	d = slices.Sorted(slices.Values(d))
-	return d[len(d)/2]
+	slices.Sort(took[:])
+	return took[rehearsed/2], nil
 }
 
 // Finding tells how a rehearsal went. ttl is that of the runs in question.

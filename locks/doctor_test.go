@@ -26,22 +26,3 @@ func TestRehearsalFinding(t *testing.T) {
 		}
 	}
 }
-
-func TestMountOf(t *testing.T) {
-	if m, err := MountOf("/proc/self"); err != nil || m.Type != "proc" || m.Point != "/proc" {
-		t.Errorf("%+v, %v", m, err)
-	}
-	if m, err := MountOf("/nowhere/at/all"); err == nil {
-		t.Errorf("%+v", m)
-	}
-	m, _, device := readMount("36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - nfs4 server:/root rw,vers=4.2,hard\n")
-	if m.Point != "/mnt2" || m.Type != "nfs4" || m.Source != "server:/root" || device != "98:0" {
-		t.Errorf("%+v %s", m, device)
-	}
-	if value, there := m.Option("vers"); !there || value != "4.2" {
-		t.Errorf("%q %v", value, there)
-	}
-	if _, there := m.Option("soft"); there {
-		t.Error("soft")
-	}
-}

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"time"
 )
 
-// ErrStandsStill is the cause (context.Cause) with which who waits ends that
-// because its process is about to be stopped. A step that it began would hold up
-// the others for as long as it stands still: leaving the queue is then waited
-// for, by which Wait or Join may return some seconds later.
+// ErrStandsStill is the cause (context.Cause) of a wait that ends because its process is
+// about to be stopped. A step left half done would hold up the others, so Wait and Join
+// wait for the end of it, which may take some seconds.
 var ErrStandsStill = errors.New("the process is about to be stopped")
 
 // ErrLost says that a slot is held no longer: its lease ran out, or it was
@@ -20,9 +18,8 @@ var ErrLost = errors.New("the slot is not held any more")
 
 // OutageError says that a store is unavailable for now: it could not be reached for
 // as long as it was tried, or it refuses for a reason that passes (it loads its data,
-// has no room or no connections left, is in quarantine). Nothing is known about what
-// it holds. errors.As finds it, also in what other errors wrap. Whatever else a store
-// refuses for (the URL, login, rights, versions) is never an OutageError.
+// has no room or no connections left, is in quarantine). What is wrong for good (the URL,
+// login, rights, versions) is never an OutageError.
 type OutageError struct {
 	Store    string // its URL without secrets
 	Err      error  // the last failure
@@ -95,26 +92,22 @@ func (e *BusyError) Error() string {
 	if e.Reason != "" {
 		return fmt.Sprintf("%q is busy: %s", e.Name, e.Reason)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%q is busy", e.Name)
-	for i, h := range e.Holders {
-		if i == 3 {
-			fmt.Fprintf(&b, " and %d more", len(e.Holders)-i)
-			break
-		}
-		sep := ": held"
-		if i > 0 {
-			sep = ","
-		}
-		fmt.Fprintf(&b, "%s by %s", sep, h.Holder())
+	text := fmt.Sprintf("%q is busy", e.Name)
+	before := ": held by "
+	for _, h := range e.Holders[:min(3, len(e.Holders))] {
+		text += before + h.Holder()
+		before = ", by "
+	}
+	if n := len(e.Holders) - 3; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
 	}
 	if e.Waiters > 0 {
-		fmt.Fprintf(&b, "; %d waiting", e.Waiters)
+		text += fmt.Sprintf("; %d waiting", e.Waiters)
 	}
 	if e.Full {
-		b.WriteString(", the queue is full")
+		text += ", the queue is full"
 	}
-	return b.String()
+	return text
 }
 
 // NestedError says that a run asked for a name that a run around it holds, and

@@ -1,11 +1,9 @@
 // Package locks is the contract between the runner and the stores: what is
 // asked of a store (Request), what it gives (Ticket, Lease, Grant), what it
-// shows (Entry), what it can do (Traits), and the one admission rule that all
-// of them apply (rule.go).
+// shows (Entry), what it can do (Traits), and the admission rule (rule.go).
 //
 // A name in a store has an ordered queue of entries. An entry waits or holds;
-// only the first waiter may be admitted. How waiters sleep, how they are woken
-// and what keeps a holder's claim alive is each store's own business.
+// only the first waiter may be admitted.
 package locks
 
 import (
@@ -16,46 +14,42 @@ import (
 	"time"
 )
 
-// Store is one place where locks live. Every engine is one; which of the three kinds
-// it is shows in its type (KindOf). Opening one does no I/O; errors of the place itself
-// (unreachable, refused, not writable) come from its methods. A Store is safe for use
-// by several goroutines.
+// Store is one place where locks live. Its type tells its kind (KindOf). Opening one does
+// no I/O; errors of the place itself (unreachable, refused, not writable) come from its
+// methods, which several goroutines may call.
 type Store interface {
-	// Join puts one entry into the queue of r.Name, in one atomic step. It
-	// never waits for a slot: the ticket it returns is granted already or
-	// queued. In a store that gives nobody a slot for some seconds
-	// (QuarantineError) the Wait of a request that does not queue lasts until
-	// that is over. With a ctx that has ended it does what takes no waiting of any
-	// kind, or returns ctx's error. A store that cannot be reached is tried
-	// again until ctx ends. Errors: *BusyError if the request cannot be granted
-	// now and may not wait, *NestedError if an enclosing run holds the name and
-	// there is no free slot, *OutageError if ctx ended before the store was
-	// reached or it refuses for a reason that passes; any other error means that
-	// the store could not be used. After
-	// an error nothing of the request is left in the store, except by a
-	// networked one that could not be told; there it ends with its TTL.
+	// Join puts one entry into the queue of r.Name, in one atomic step. It never waits
+	// for a slot: the ticket is granted already, or queued. (In a quarantine the Wait of
+	// a request that does not queue lasts until that is over.) With a ctx that has ended
+	// it does what takes no waiting of any kind, or returns ctx's error. A store that
+	// cannot be reached is tried again until ctx ends.
+	//
+	// Errors: *BusyError if the request cannot be granted now and may not wait;
+	// *NestedError if an enclosing run holds the name and no slot is free; *OutageError
+	// if ctx ended before the store was reached, or it refuses for a reason that passes.
+	// Any other error means that the store could not be used. After an error nothing of
+	// the request is left in the store. A networked store that could not be told of it
+	// keeps an entry for its TTL.
 	Join(ctx context.Context, r Request) (Ticket, error)
 
-	// Entries yields the live entries of one name, or of all names ("") name
-	// by name: holders first, then waiters in their order. It changes nothing.
-	// After an error the sequence ends.
+	// Entries yields the live entries of one name, or of all names ("") name by name:
+	// holders first, then waiters in their order. It changes nothing. After an error the
+	// sequence ends.
 	Entries(ctx context.Context, name string) iter.Seq2[Entry, error]
 
-	// Examine looks at everything that a promise hangs on, for doctor. For that it may
-	// take and give back the slot of a name that nobody else uses; nothing stays
-	// behind. An error says that the store could not be examined at all: it is
-	// not there, or lets nobody in. What was found before is given all the same.
-	// ttl is that of the runs in question.
+	// Examine checks, for doctor, everything that a promise depends on. It may take and
+	// release the slot of a name that nobody else uses; nothing stays behind. An error
+	// says that the store could not be examined at all; findings before it are returned
+	// too. ttl is that of the runs in question.
 	Examine(ctx context.Context, ttl time.Duration) ([]Finding, error)
 
 	// Traits says what no type states. It does no I/O.
 	Traits() Traits
 
-	// URL is the store's address without secrets, in a form that opens the
-	// same store again.
+	// URL is the store's address without secrets. It opens the same store again.
 	URL() string
 
-	// Close gives back what the store has open. It comes after the release of its leases.
+	// Close closes what the store has open. It comes after the release of its leases.
 	Close() error
 }
 
@@ -64,28 +58,27 @@ type Store interface {
 type QueueStore interface {
 	Store
 
-	// Find gives the live entry that ref names. ErrLost: there is none. It changes
-	// nothing.
+	// Find gives the live entry that ref names, or ErrLost. It changes nothing.
 	Find(ctx context.Context, ref Ref) (Entry, error)
 
-	// Evict marks an entry: by says who wants it gone, in words for its owner.
-	// A waiter's place ends at once, its Wait with an *EvictedError. A holder's
-	// entry stays until its golock has stopped the command and released it, or
-	// its time is over; its owner's Renew ends with an *EvictedError. What is
-	// held without a process (Request.Hold) ends at once, and so does the hold
-	// of a holder when it releases. ErrLost: there is no such entry. After any
-	// other error its owner may not have been told; the mark stays if it was
-	// made. Evicting twice changes nothing, but what could not be told or ended
-	// the first time is tried again.
+	// Evict marks an entry: by says who wants it gone, in words for its owner. A waiter
+	// loses its place at once; its Wait ends with an *EvictedError. A holder's entry
+	// stays until its golock has stopped the command and released it, or its time is
+	// over; its owner's Renew ends with an *EvictedError. A hold without a process
+	// (Request.Hold) ends at once, that of a holder with its release.
+	//
+	// ErrLost: there is no such entry. After any other error its owner may not have been
+	// told; the mark stays if it was made. A second eviction changes nothing, but tries
+	// again what failed in the first.
 	Evict(ctx context.Context, ref Ref, by string) error
 
-	// Sweep removes what is dead or unused and at least olderThan old, of one name
-	// or, if that is empty, of all, and says how many things that were. It never removes what is live, with any number
-	// of sweepers and users at once.
+	// Sweep removes what is dead or unused and at least olderThan old, of one name or,
+	// if that is empty, of all. It returns how many things that were. It never removes
+	// what is live, with any number of sweepers and users at once.
 	Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error)
 
-	// Forget removes what is left of a name, and asks nobody: it is for a name
-	// of the caller's own that nobody uses and nobody will use again.
+	// Forget removes what is left of a name. It is for a name of the caller's own that
+	// nobody uses now or later.
 	Forget(ctx context.Context, name string) error
 }
 
@@ -95,8 +88,8 @@ type LeaseStore interface {
 	QueueStore
 
 	// Attach gives the lease that ref names, also in another process than the one that
-	// took it. It asks the store nothing; what has gone shows as ErrLost in the lease's
-	// methods.
+	// took it. It asks the store nothing; the lease's methods return ErrLost if it is
+	// gone.
 	Attach(ref Ref) RenewableLease
 
 	// Warnings are what the store has found out, while it was used, that makes its
@@ -107,8 +100,8 @@ type LeaseStore interface {
 // Kind is what a Store is by its type.
 type Kind int
 
-// The kinds. A plain store is one lock of the kernel's: its URL says which, and a name is
-// only a label for people. Other tools may use the same lock and know nothing of golock.
+// The kinds. A plain store is one kernel lock: its URL says which, and a name is only a
+// label. Other tools may use the same lock.
 const (
 	PlainLock  Kind = iota
 	LocalQueue      // a QueueStore of one machine: it sees by itself who holds
@@ -126,8 +119,8 @@ func KindOf(s Store) Kind {
 	return PlainLock
 }
 
-// Holds reports whether the entry that ref names holds a slot: nil if so, ErrLost (or an
-// *EvictedError) if not, or not any more. After any other error nothing is known.
+// Holds is nil if the entry that ref names holds a slot, ErrLost or an *EvictedError if it
+// does not, or not any more. After any other error nothing is known.
 func Holds(ctx context.Context, s QueueStore, ref Ref) error {
 	e, err := s.Find(ctx, ref)
 	switch {
@@ -151,8 +144,8 @@ func FindEntry(entries []Entry, ref Ref) (Entry, error) {
 	return Entry{}, ErrLost
 }
 
-// Ticket is a place in a queue, or a grant that waits to be fetched. It
-// belongs to the caller of Join, who calls Wait exactly once.
+// Ticket is a place in a queue, or a grant to be fetched. The caller of Join calls Wait
+// exactly once.
 type Ticket interface {
 	// Queued reports whether the ticket had to queue.
 	Queued() bool
@@ -163,12 +156,11 @@ type Ticket interface {
 	// Evicted is as a Lease's, of the place in the queue.
 	Evicted() error
 
-	// Wait sleeps until the slot is granted. If ctx ends first it leaves the
-	// queue and returns ctx's error without delay, or an *OutageError if the
-	// store was out of reach or in quarantine then; the place is gone (a networked
-	// store is told so, its answer not awaited). A place that was taken back gives an
-	// *EvictedError. An outage does not end the waiting. The
-	// returned lease must be released by the caller.
+	// Wait sleeps until the slot is granted; the caller must release the lease. If ctx
+	// ends first, it leaves the queue and returns ctx's error without delay, or an
+	// *OutageError if the store was out of reach or in quarantine then. (A networked
+	// store is told, but its answer is not awaited.) A place that was taken back gives
+	// an *EvictedError. An outage does not end the waiting.
 	Wait(ctx context.Context) (Lease, error)
 }
 
@@ -178,13 +170,12 @@ type Lease interface {
 	Grant() Grant
 
 	// Files are descriptors to hand to the command under the same numbers, nil where
-	// there are none: whoever has inherited them keeps the slot when the holder dies
-	// without releasing it. They are close-on-exec; clearing that for one spawn is up
-	// to the caller. The lease owns them.
+	// there are none: whoever inherits them keeps the slot when the holder dies without
+	// releasing it. They are close-on-exec, and the lease owns them.
 	Files() []int
 
-	// Evicted is an *EvictedError if the slot was taken back, in a store whose owners
-	// get no more than a SIGTERM, and call this to learn the reason. It does not wait.
+	// Evicted is an *EvictedError if the slot was taken back, in a store that tells its
+	// owners by SIGTERM only. It does not wait.
 	Evicted() error
 
 	// Release gives the slot back. It may be called more than once.
@@ -198,11 +189,10 @@ type RenewableLease interface {
 	// Term is that of the last good answer: the grant's, or a renewal's.
 	Term() Term
 
-	// Renew prolongs the lease by its TTL, in one attempt that ctx bounds. If
-	// the store has forgotten the lease, because it lost its data, Renew puts
-	// it back where that breaks nobody's rule. ErrLost is final: the slot is
-	// not ours any more. After any other error nothing is known, and another
-	// attempt is in order until the term ends; it goes over a new connection.
+	// Renew prolongs the lease by its TTL, in one attempt that ctx bounds. If the store
+	// has lost its data, Renew puts the lease back where that breaks nobody's rule.
+	// ErrLost is final. After any other error nothing is known; until the term ends
+	// another attempt is in order, which uses a new connection.
 	Renew(ctx context.Context) (Term, error)
 
 	// Events gives hints that a renewal should be tried at once. The channel
@@ -219,10 +209,8 @@ const (
 	Evicted              // somebody has taken the slot back
 )
 
-// Settler is a Lease with something to do that can wait: the first moments
-// after a grant belong to the start of the command. Nothing depends on when
-// Settle is called, or whether; Release does it too. It is optional because only
-// the local queue has such work.
+// Settler is a Lease of the local queue. Settle does what can wait until the command has
+// started. Nothing depends on when it is called, or whether; Release does it too.
 type Settler interface {
 	Lease
 	Settle()
@@ -237,28 +225,28 @@ type Request struct {
 	Within []Ref // the enclosing runs, outermost first
 
 	MaxQueue *int          // *BusyError if it would have to wait and this many wait already; nil: no limit
-	Replace  Replacement   // whom it puts out of its way
+	Replace  Replacement   // whom it evicts to get ahead
 	Hold     time.Duration // keep the slot until this long after the grant, whatever becomes of its holder
 	NoGolock bool          // no golock stays to heed an eviction: it becomes the command, or leaves the slot to its lease
 
-	// TTL is how long a leased store keeps the slot, or the place in the
-	// queue, without a sign of life. Others do not look at it.
+	// TTL is how long a store with leases keeps the slot, or the place in the queue,
+	// without a sign of life. Other stores ignore it.
 	TTL time.Duration
 
 	// Runs says that the slot is for a command, which only its own golock can end:
 	// nobody else may give the slot back.
 	Runs bool
 
-	// What ls shows. A networked store publishes it as it stands.
+	// Command is what ls shows. A networked store publishes it as it is.
 	Command []string
 
 	// Progress, if not nil, is told the place in the queue whenever it becomes known, by
-	// Join and Wait and from any goroutine; 1 is the next. What takes its time can be
-	// done when the place is one of the first two. A plain store knows no places.
+	// Join and Wait and from any goroutine; 1 is the next. At 1 or 2 it is time to prepare
+	// for the grant. A plain store knows no places.
 	Progress func(place int) `json:"-"`
 
-	// Quarantined, if not nil, is told that the store gives no slots to anybody for now,
-	// as Progress is told places.
+	// Quarantined, if not nil, is told, in the same way, that the store gives no slots
+	// to anybody for now.
 	Quarantined func(*QuarantineError) `json:"-"`
 }
 
@@ -301,12 +289,12 @@ type Entry struct {
 	Since    time.Time
 	Fence    int64         // holders only
 	Orphaned bool          // the holder's golock is gone; what it started keeps the slot
-	Expires  time.Duration // leased stores: how long it lasts from now without a renewal
-	TTL      time.Duration // leased stores: of its lease
+	Expires  time.Duration // stores with leases: how long it lasts from now without a renewal
+	TTL      time.Duration // stores with leases: of its lease
 	HeldTill time.Time     // until when the slot stays taken whatever becomes of its holder; zero: not at all
 	Ended    bool          // nobody holds it any more, it only stays until HeldTill
 	Evicted  string        // by whom it was evicted, while it has not gone yet; "": by nobody
-	Runs     bool          // leased stores: as in the Request
+	Runs     bool          // stores with leases: as in the Request
 }
 
 // Traits are what the type of a store does not state, so that a flag it cannot honour

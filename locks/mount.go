@@ -11,14 +11,15 @@ import (
 
 // Mount is where a file lies, as /proc/self/mountinfo tells it (proc(5)).
 type Mount struct {
+	Root    string // what of the file system is mounted
 	Point   string // where it is mounted
 	Type    string // of the file system
 	Source  string
 	Options string // of the mount and of the file system
 }
 
-// MountOf finds the mount of a file. Of two with the same device it takes the one
-// that is nearer to the path.
+// MountOf finds the mount of a file: by its number where the kernel tells it, else the
+// mount of the device that is nearest to the path.
 func MountOf(path string) (Mount, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -59,7 +60,9 @@ func readMount(line string) (m Mount, id, device string) {
 	if len(field) < 6 || len(rest) < 3 {
 		return m, "", ""
 	}
-	return Mount{Point: field[4], Type: rest[0], Source: rest[1], Options: field[5] + "," + rest[2]}, field[0], field[2]
+	return Mount{
+		Root: field[3], Point: field[4], Type: rest[0], Source: rest[1], Options: field[5] + "," + rest[2],
+	}, field[0], field[2]
 }
 
 // Option is the value of an option, or "" with true if it is there without one.

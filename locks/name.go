@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 	"unsafe"
 
@@ -27,32 +29,54 @@ func CheckName(name string) error {
 		return errors.New("is not valid UTF-8")
 	}
 	for _, r := range name {
-		if isControl(r) {
+		if unicode.IsControl(r) {
 			return fmt.Errorf("contains the control character %U", r)
 		}
 	}
 	return nil
 }
 
-func isControl(r rune) bool { return r < 0x20 || (r >= 0x7f && r <= 0x9f) }
+// Printable shortens s to at most limit runes on one line, with control
+// characters replaced: what others wrote into a store must not steer a
+// terminal.
+func Printable(s string, limit int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range s {
+		if n == limit {
+			b.WriteString("…")
+			break
+		}
+		if IsTerminalControl(r) {
+			r = '\ufffd'
+		}
+		b.WriteRune(r)
+		n++
+	}
+	return b.String()
+}
 
-// Ref names one entry of one lock without saying in which store: the first
-// half is a hash of the lock's name, the second 128 random bits made anew for
-// every entry. It holds no secret.
+// IsTerminalControl reports whether a character does something to a terminal, or to the
+// order in which text is read: control characters, ends of lines, and what turns the
+// direction of writing (Unicode Standard Annex 9).
+func IsTerminalControl(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
+}
+
+// Ref names one entry of one lock, in no particular store. It holds no secret.
 type Ref struct {
 	Key Key
 	ID  ID
 }
 
-// ID is what a Ref has beside the name: random bits.
+// ID is 128 random bits, new for every entry.
 type ID [16]byte
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Key stands for a name wherever the name itself does not fit: its FNV-1a hash
-// of 128 bits. Names that were made up to collide can do so; a store therefore
-// keeps the name beside the key and refuses to take one for the other. (A
-// cryptographic hash would cost every start more than the taking of the lock.)
+// Key stands for a name wherever the name itself does not fit: its FNV-1a hash of 128
+// bits. Names can be made up that collide, so a store keeps the name beside the key and
+// compares it. (A cryptographic hash would cost a start more than to take the lock.)
 type Key [16]byte
 
 // KeyOf is the key of a name.
@@ -92,10 +116,11 @@ func ParseRef(s string) (Ref, error) {
 	if len(s) != 65 || s[32] != '-' {
 		return Ref{}, fmt.Errorf("%q is not an ID: want 32 hexadecimal digits, a dash and 32 more", Printable(s, 80))
 	}
-	if _, err := hex.Decode(r.Key[:], []byte(s[:32])); err != nil {
-		return Ref{}, fmt.Errorf("%q is not an ID: %w", Printable(s, 80), err)
+	_, err := hex.Decode(r.Key[:], []byte(s[:32]))
+	if err == nil {
+		_, err = hex.Decode(r.ID[:], []byte(s[33:]))
 	}
-	if _, err := hex.Decode(r.ID[:], []byte(s[33:])); err != nil {
+	if err != nil {
 		return Ref{}, fmt.Errorf("%q is not an ID: %w", Printable(s, 80), err)
 	}
 	return r, nil

@@ -3,13 +3,14 @@ package locks
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 )
 
-// Replacement says whom a request puts out of its way, among those that asked
-// for the same themselves: the newest wins.
+// Replacement says whom a request evicts, among those that asked for the same
+// themselves: the newest wins.
 type Replacement string
 
 // What a request may replace. ReplaceRunning includes ReplaceWaiting: it evicts
@@ -38,7 +39,7 @@ func Replaced(rivals []Rival, c Claim, r Replacement) []int {
 		return nil
 	}
 	var picked, candidates []int
-	stays := make([]bool, len(rivals))
+	stays := map[int]Claim{} // the holders that stay, by their indices
 	for i, v := range rivals {
 		switch {
 		case v.Leaving:
@@ -47,7 +48,7 @@ func Replaced(rivals []Rival, c Claim, r Replacement) []int {
 				picked = append(picked, i)
 			}
 		default:
-			stays[i] = true
+			stays[i] = v.Claim
 			if r == ReplaceRunning && v.Replace == ReplaceRunning {
 				candidates = append(candidates, i)
 			}
@@ -55,16 +56,10 @@ func Replaced(rivals []Rival, c Claim, r Replacement) []int {
 	}
 	slices.SortFunc(candidates, func(i, j int) int { return cmp.Compare(rivals[i].Claim.Ticket, rivals[j].Claim.Ticket) })
 	for _, i := range candidates {
-		var beside []Claim
-		for j, v := range rivals {
-			if stays[j] {
-				beside = append(beside, v.Claim)
-			}
-		}
-		if Admits(beside, c) {
+		if Admits(slices.Collect(maps.Values(stays)), c) {
 			break
 		}
-		stays[i] = false
+		delete(stays, i)
 		picked = append(picked, i)
 	}
 	return picked

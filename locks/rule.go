@@ -1,5 +1,7 @@
 package locks
 
+import "cmp"
+
 // Claim is what the admission rule knows of an entry.
 type Claim struct {
 	Weight   int   // units taken, at least 1
@@ -8,14 +10,14 @@ type Claim struct {
 	Ticket   int64 // the order of arrival in the queue, unique within a name
 }
 
-// Before reports whether a stands before b in the queue: higher priority
-// first, within a priority first come, first served.
-func (c Claim) Before(d Claim) bool {
-	if c.Priority != d.Priority {
-		return c.Priority > d.Priority
-	}
-	return c.Ticket < d.Ticket
+// Compare is negative if c stands before d in the queue: higher priority first, within a
+// priority first come, first served.
+func (c Claim) Compare(d Claim) int {
+	return cmp.Or(cmp.Compare(d.Priority, c.Priority), cmp.Compare(c.Ticket, d.Ticket))
 }
+
+// Before reports whether c stands before d in the queue.
+func (c Claim) Before(d Claim) bool { return c.Compare(d) < 0 }
 
 // Limit is how many units the holders and c may use together: the smallest max
 // among them. 0 means that none of them has one.
@@ -31,8 +33,8 @@ func Limit(holders []Claim, c Claim) int {
 
 // Admits is the one rule of admission: the holders' weights and c's own must
 // not exceed the smallest max among all holders and c. It is asked for the
-// first waiter only, so nobody is overtaken, and every holder's own promise
-// ("at most max while I run") is kept, whatever the others brought with them.
+// first waiter only, so nobody is overtaken. Every holder's own promise ("at
+// most max while I run") is kept.
 func Admits(holders []Claim, c Claim) bool {
 	limit := Limit(holders, c)
 	if limit == 0 {

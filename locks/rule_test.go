@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -8,95 +9,47 @@ import (
 	"golock/test/testkit"
 )
 
-// The rule, held by random histories of a queue that applies it: at no moment
-// do the units in use exceed the max of anyone who holds, the first waiter is
-// never kept out although it would fit, nobody overtakes, and slots are the
-// lowest free ones.
+// Whoever is admitted, one after the other, the units in use never exceed the max of anyone
+// who holds, slots are held once and below the own max, and an empty lock admits anybody.
 func TestRuleKeepsEveryHoldersPromise(t *testing.T) {
 	testkit.FixRapid()
 	rapid.Check(t, func(t *rapid.T) {
-		type entry struct {
-			Claim
-			slots []int
-		}
-		var holders, queue []entry
-		var ticket int64
-
-		claims := func() []Claim {
-			cs := make([]Claim, len(holders))
-			for i, h := range holders {
-				cs[i] = h.Claim
-			}
-			return cs
-		}
-		admit := func() {
-			for len(queue) > 0 && Admits(claims(), queue[0].Claim) {
-				e := queue[0]
-				queue = queue[1:]
-				used := map[int]bool{}
-				for _, h := range holders {
-					for _, s := range h.slots {
-						used[s] = true
-					}
-				}
-				e.slots = FreeSlots(func(s int) bool { return used[s] }, e.Weight)
-				holders = append(holders, e)
-			}
+		var holders []Claim
+		var slots [][]int
+		isTaken := func(slot int) bool {
+			return slices.ContainsFunc(slots, func(s []int) bool { return slices.Contains(s, slot) })
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
-				ticket++
-				c := Claim{Ticket: ticket, Max: rapid.IntRange(0, 5).Draw(t, "max"), Priority: rapid.IntRange(-1, 1).Draw(t, "priority")}
+				c := Claim{Max: rapid.IntRange(0, 5).Draw(t, "max")}
 				c.Weight = rapid.IntRange(1, max(c.Max, 1)).Draw(t, "weight")
-				i := 0
-				for i < len(queue) && queue[i].Before(c) {
-					i++
+				if !Admits(holders, c) {
+					if len(holders) == 0 {
+						t.Fatalf("nobody holds and %+v is kept out", c)
+					}
+					return
 				}
-				queue = append(queue[:i], append([]entry{{Claim: c}}, queue[i:]...)...)
-				admit()
+				free := FreeSlots(isTaken, c.Weight)
+				if slices.ContainsFunc(free, isTaken) || c.Max != 0 && free[len(free)-1] >= c.Max {
+					t.Fatalf("%+v gets %v beside %v", c, free, slots)
+				}
+				holders, slots = append(holders, c), append(slots, free)
 			},
 			"release": func(t *rapid.T) {
-				if len(holders) == 0 {
-					return
+				if len(holders) > 0 {
+					i := rapid.IntRange(0, len(holders)-1).Draw(t, "holder")
+					holders, slots = slices.Delete(holders, i, i+1), slices.Delete(slots, i, i+1)
 				}
-				i := rapid.IntRange(0, len(holders)-1).Draw(t, "holder")
-				holders = append(holders[:i], holders[i+1:]...)
-				admit()
-			},
-			"leave": func(t *rapid.T) {
-				if len(queue) == 0 {
-					return
-				}
-				i := rapid.IntRange(0, len(queue)-1).Draw(t, "waiter")
-				queue = append(queue[:i], queue[i+1:]...)
-				admit()
 			},
 			"": func(t *rapid.T) {
-				units, owner := 0, map[int]bool{}
+				units := 0
 				for _, h := range holders {
 					units += h.Weight
-					for _, s := range h.slots {
-						if owner[s] {
-							t.Fatalf("slot %d is held twice", s)
-						}
-						owner[s] = true
-						if h.Max != 0 && s >= h.Max {
-							t.Fatalf("slot %d is not below max %d", s, h.Max)
-						}
-					}
 				}
 				for _, h := range holders {
 					if h.Max != 0 && units > h.Max {
 						t.Fatalf("%d units in use beside a holder with max %d", units, h.Max)
 					}
-				}
-				for i := 1; i < len(queue); i++ {
-					if !queue[i-1].Before(queue[i].Claim) {
-						t.Fatalf("queue out of order at %d", i)
-					}
-				}
-				if len(holders) == 0 && len(queue) > 0 {
-					t.Fatal("nobody holds and the first waiter is kept out")
 				}
 			},
 		})

@@ -51,7 +51,7 @@ func newPort(t testing.TB) (*Store, string) {
 		s, err := NewPort(address)
 		testkit.Must(t, err)
 		if l, err := Try(t, s, 1); err == nil {
-			testkit.Must(t, l.Release(background))
+			Release(t, l)
 			return s, address
 		}
 	}
@@ -99,7 +99,7 @@ func TestTimeWait(t *testing.T) {
 		other.Close()
 		t.Error("a server got the port beside ours")
 	}
-	testkit.Must(t, l.Release(background))
+	Release(t, l)
 	TakeUnit(t, s, 1)
 }
 
@@ -161,7 +161,7 @@ func TestConnections(t *testing.T) {
 			t.Errorf("%s: nobody can see that it is there", c.network)
 		}
 		refused(t, c.s)
-		testkit.Must(t, l.Release(background))
+		Release(t, l)
 		for _, client := range clients {
 			testkit.Must(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
 			if _, err := client.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
@@ -169,7 +169,7 @@ func TestConnections(t *testing.T) {
 			}
 		}
 		again := TakeUnit(t, c.s, 1)
-		testkit.Must(t, again.Release(background))
+		Release(t, again)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestLeftBehind(t *testing.T) {
 			defer unix.Close(fd)
 			daemon = append(daemon, fd)
 		}
-		testkit.Must(t, l.Release(background))
+		Release(t, l)
 		switch s {
 		case name:
 			refused(t, s)
@@ -269,7 +269,7 @@ func TestStaleSocketFile(t *testing.T) {
 func TestSocketFileIsRemoved(t *testing.T) {
 	s, path := newSocketFile(t)
 	l := TakeUnit(t, s, 1)
-	testkit.Must(t, l.Release(background))
+	Release(t, l)
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket stayed: %v", err)
 	}
@@ -277,7 +277,7 @@ func TestSocketFileIsRemoved(t *testing.T) {
 	l = TakeUnit(t, s, 1)
 	testkit.Must(t, os.Remove(path))
 	testkit.Must(t, os.WriteFile(path, nil, 0o600))
-	testkit.Must(t, l.Release(background))
+	Release(t, l)
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("a stranger's file was removed: %v", err)
 	}
@@ -330,6 +330,6 @@ func TestSocketsOfOthers(t *testing.T) {
 		}
 		testkit.Must(t, unix.Close(fd))
 		l := TakeUnit(t, c.s, 1)
-		testkit.Must(t, l.Release(background))
+		Release(t, l)
 	}
 }

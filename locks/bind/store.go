@@ -1,9 +1,9 @@
 // Package bind takes an address of the kernel for a lock: a TCP port, an abstract
 // name or a socket file. Only one socket can have it.
 //
-// The kernel gives an address back whatever way a process ends. There is no order. A
-// max of N is N addresses, of which a holder has one: everybody must name the same N.
-// The sockets listen, so that others see them. Nobody accepts a connection.
+// The kernel frees an address however a process ends. There is no order. A max of N is N
+// addresses, of which a holder has one: everybody must name the same N. The sockets listen,
+// so that others see them. Nobody accepts a connection.
 package bind
 
 import (

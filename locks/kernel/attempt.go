@@ -49,18 +49,18 @@ func (t *attemptTicket) Queued() bool { return t.lease == nil }
 
 // Replaced implements locks.Ticket.
 func (t *attemptTicket) Replaced() []locks.Entry { return nil }
-func (t *attemptTicket) Evicted() error          { return nil }
+
+// Evicted implements locks.Ticket.
+func (t *attemptTicket) Evicted() error { return nil }
 
 // Wait implements locks.Ticket.
-func (t *attemptTicket) Wait(ctx context.Context) (locks.Lease, error) {
-	if t.lease != nil {
-		return t.lease, nil
+func (t *attemptTicket) Wait(ctx context.Context) (_ locks.Lease, err error) {
+	if t.lease == nil {
+		if t.lease, err = t.wait(ctx); err != nil {
+			return nil, err
+		}
 	}
-	lease, err := t.wait(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return lease, nil
+	return t.lease, nil
 }
 
 // Lease is a lock that open descriptors hold.
@@ -68,14 +68,12 @@ type Lease struct {
 	grant   locks.Grant
 	fds     []int
 	release func() error
-	once    sync.Once
-	err     error
 }
 
 // NewLease makes a lease. release closes the descriptors. It must free the lock also
 // if other processes have inherited them.
 func NewLease(grant locks.Grant, fds []int, release func() error) *Lease {
-	return &Lease{grant: grant, fds: fds, release: release}
+	return &Lease{grant: grant, fds: fds, release: sync.OnceValue(release)}
 }
 
 // Grant implements locks.Lease.
@@ -88,7 +86,4 @@ func (l *Lease) Files() []int { return l.fds }
 func (l *Lease) Evicted() error { return nil }
 
 // Release implements locks.Lease.
-func (l *Lease) Release(context.Context) error {
-	l.once.Do(func() { l.err = l.release() })
-	return l.err
-}
+func (l *Lease) Release(context.Context) error { return l.release() }

@@ -5,11 +5,10 @@ package kernel
 func EscapePath(path string) string {
 	const hex = "0123456789ABCDEF"
 	b := make([]byte, 0, len(path))
-	for i := 0; i < len(path); i++ {
-		switch c := path[i]; {
-		case c <= ' ' || c >= 0x7f || c == '%' || c == '?' || c == '#':
+	for _, c := range []byte(path) {
+		if c <= ' ' || c >= 0x7f || c == '%' || c == '?' || c == '#' {
 			b = append(b, '%', hex[c>>4], hex[c&15])
-		default:
+		} else {
 			b = append(b, c)
 		}
 	}

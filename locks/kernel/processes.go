@@ -12,20 +12,18 @@ import (
 )
 
 // Enclosing is the run around this process that holds the lock. has tells whether
-// a process has the lock open. GOLOCK_HELD (Request.Within) alone is no proof: what
-// a run has left behind has it too, when another run holds.
+// a process has the lock open. GOLOCK_HELD (Request.Within) alone is no proof: processes
+// that an earlier run left behind have it too.
 func Enclosing(r locks.Request, has func(pid int) (bool, error)) *locks.Ref {
-	for i := len(r.Within) - 1; i >= 0; i-- {
-		if r.Within[i].Key != r.Ref.Key {
-			continue
-		}
-		for _, pid := range append([]int{os.Getpid()}, procfs.Ancestors(os.Getpid())...) {
-			// A process that may not be looked into counts as having it.
-			if yes, err := has(pid); yes || os.IsPermission(err) {
-				return &r.Within[i]
-			}
-		}
+	inside := slices.DeleteFunc(slices.Clone(r.Within), func(ref locks.Ref) bool { return ref.Key != r.Ref.Key })
+	if len(inside) == 0 {
 		return nil
+	}
+	for _, pid := range append([]int{os.Getpid()}, procfs.Ancestors(os.Getpid())...) {
+		// A process that may not be looked into counts as having it.
+		if yes, err := has(pid); yes || os.IsPermission(err) {
+			return &inside[len(inside)-1]
+		}
 	}
 	return nil
 }

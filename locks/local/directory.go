@@ -21,90 +21,78 @@ type directory struct {
 	exists bool // false: it was asked for to look only, and fd is -1
 }
 
-// roots are the parents of the default directory, in the order of preference. Tests
-// replace them.
+// roots are the parents of the default directory. Tests replace them.
 type roots struct {
 	run, lock, tmp string
 	euid           int
-	mountinfo      string
+	mountOf        func(path string) (locks.Mount, error)
 }
 
 func systemRoots() roots {
-	return roots{run: "/run", lock: "/run/lock", tmp: "/tmp", euid: os.Geteuid(), mountinfo: "/proc/self/mountinfo"}
+	return roots{run: "/run", lock: "/run/lock", tmp: "/tmp", euid: os.Geteuid(), mountOf: locks.MountOf}
+}
+
+// parent is a directory that can contain default directories, each named PREFIX and UID.
+type parent struct{ path, prefix string }
+
+// parents are in the order of preference.
+func (r roots) parents() [3]parent {
+	return [3]parent{{r.run + "/golock", ""}, {r.lock, "golock-"}, {r.tmp, "golock-"}}
 }
 
 // pick chooses the default directory by the user alone, so that cron, systemd and a login
-// shell meet. The first that exists and belongs to the user is taken: /run/golock/UID,
-// /run/lock/golock-UID, /tmp/golock-UID; else the first whose parent is fit: root owns it
-// and nobody can remove there what others made.
+// shell meet: the first that exists and belongs to the user, else the first whose parent
+// is safe.
 func (r roots) pick() (string, error) {
 	uid := strconv.Itoa(r.euid)
-	own := r.run + "/golock"
-	places := []struct {
-		path   string
-		parent string
-		fit    bool
-	}{
-		{own + "/" + uid, own, r.shared(own) || (r.euid == 0 && r.rootOnly(own))},
-		{r.lock + "/golock-" + uid, r.lock, r.shared(r.lock)},
-		{r.tmp + "/golock-" + uid, r.tmp, r.shared(r.tmp)},
-	}
-	for _, p := range places {
+	for _, p := range r.parents() {
+		path := p.path + "/" + p.prefix + uid
 		var st unix.Stat_t
-		if p.fit && unix.Lstat(p.path, &st) == nil && st.Uid == uint32(r.euid) {
-			return p.path, r.checkTmp(p.parent)
+		if r.isSafe(p) && unix.Lstat(path, &st) == nil && st.Uid == uint32(r.euid) {
+			return path, r.checkTmp(p)
 		}
 	}
-	if r.euid == 0 {
-		// Root needs no package to have prepared the place.
-		err := unix.Mkdir(own, 0o755)
-		if err == nil {
-			err = unix.Chmod(own, 0o755) // whatever the umask
-		}
-		if err == nil || err == unix.EEXIST {
-			if r.rootOnly(own) || r.shared(own) {
-				return places[0].path, nil
-			}
+	prepared := r.parents()[0].path
+	if r.euid == 0 && unix.Mkdir(prepared, 0o755) == nil { // root needs no package to have prepared it
+		_ = unix.Chmod(prepared, 0o755) // whatever the umask
+	}
+	for _, p := range r.parents() {
+		if r.isSafe(p) {
+			return p.path + "/" + p.prefix + uid, r.checkTmp(p)
 		}
 	}
-	for _, p := range places {
-		if p.fit {
-			return p.path, r.checkTmp(p.parent)
-		}
+	return "", &locks.PathError{
+		Path: r.lock, Hint: "name a directory with --store local:///DIR",
+		Err: fmt.Errorf("no place for lock files: neither it nor %s nor %s is root's and open to all "+
+			"with the sticky bit", prepared, r.tmp),
 	}
-	return "", &locks.PathError{Path: r.lock, Err: errors.New("no place for lock files: neither it nor " + own + " nor " + r.tmp + " is root's and open to all with the sticky bit"), Hint: "name a directory with --store local:///DIR"}
 }
 
-// shared reports a directory of root's that is open to all, with the sticky bit.
-func (r roots) shared(path string) bool {
+// isSafe reports whether a parent belongs to root and lets nobody remove what others made
+// in it. /run/golock may also be open to root alone: then only root uses it.
+func (r roots) isSafe(p parent) bool {
 	var st unix.Stat_t
-	return unix.Lstat(path, &st) == nil && st.Uid == 0 && st.Mode&(unix.S_IFMT|unix.S_ISVTX|0o002) == unix.S_IFDIR|unix.S_ISVTX|0o002
-}
-
-// rootOnly reports a directory in which only root can make files.
-func (r roots) rootOnly(path string) bool {
-	var st unix.Stat_t
-	return unix.Lstat(path, &st) == nil && st.Uid == 0 && st.Mode&(unix.S_IFMT|0o022) == unix.S_IFDIR
+	if unix.Lstat(p.path, &st) != nil || st.Uid != 0 || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return false
+	}
+	return st.Mode&(unix.S_ISVTX|0o002) == unix.S_ISVTX|0o002 || p.prefix == "" && r.euid == 0 && st.Mode&0o022 == 0
 }
 
 // checkTmp refuses the private /tmp of a service (PrivateTmp= of systemd): locks there
 // would exclude nobody else.
-func (r roots) checkTmp(parent string) error {
-	if parent != r.tmp {
+func (r roots) checkTmp(p parent) error {
+	if p.path != r.tmp {
 		return nil
 	}
-	text, err := os.ReadFile(r.mountinfo)
-	if err != nil {
+	m, err := r.mountOf(r.tmp)
+	if err != nil || m.Point != r.tmp || !strings.Contains(m.Root, "private") {
 		return nil
 	}
-	for line := range strings.Lines(string(text)) {
-		// 36 35 98:0 /root-of-mount /mount-point options ... (proc(5))
-		field := strings.Fields(line)
-		if len(field) > 4 && field[4] == r.tmp && field[3] != "/" && strings.Contains(field[3], "private") {
-			return &locks.PathError{Path: r.tmp, Err: errors.New("is private to this service, so locks there exclude nobody else"), Hint: "have " + r.run + "/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), or name a shared directory with --store local:///DIR"}
-		}
+	return &locks.PathError{
+		Path: r.tmp, Err: errors.New("is private to this service, so locks there exclude nobody else"),
+		Hint: "have " + r.run + "/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), " +
+			"or name a shared directory with --store local:///DIR",
 	}
-	return nil
 }
 
 // openForUse opens the lock directory for an entry, makes it if it is missing, and marks
@@ -131,8 +119,8 @@ func (s *Store) existingDirectory() (*directory, error) {
 }
 
 // DefaultDirectory is where New("") keeps its lock files: a directory that only this
-// user may enter, the same in every context of the user's. What else the user's golocks
-// must find each other by can stand there too. With create a missing one is made.
+// user may enter, the same in every context of the user's. The sockets of holders are
+// there too. With create a missing one is made.
 func DefaultDirectory(create bool) (string, error) {
 	d, err := openDirectory("", systemRoots(), create)
 	if err != nil {
@@ -143,15 +131,14 @@ func DefaultDirectory(create bool) (string, error) {
 }
 
 // Directories are the default directories of all users that exist, as long as each
-// belongs to the user whom its name tells.
+// belongs to the user in its name.
 func Directories() (paths []string) {
-	r := systemRoots()
-	for _, place := range []struct{ parent, prefix string }{{r.run + "/golock", ""}, {r.lock, "golock-"}, {r.tmp, "golock-"}} {
-		entries, _ := os.ReadDir(place.parent)
+	for _, p := range systemRoots().parents() {
+		entries, _ := os.ReadDir(p.path)
 		for _, e := range entries {
-			digits, ok := strings.CutPrefix(e.Name(), place.prefix)
+			digits, ok := strings.CutPrefix(e.Name(), p.prefix)
 			uid, err := strconv.ParseUint(digits, 10, 32)
-			path := place.parent + "/" + e.Name()
+			path := p.path + "/" + e.Name()
 			var st unix.Stat_t
 			if ok && err == nil && unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && uint64(st.Uid) == uid {
 				paths = append(paths, path)
@@ -164,15 +151,13 @@ func Directories() (paths []string) {
 // openDirectory opens the lock directory: the default one if path is empty. With create
 // a missing one is made (the last part of the path only).
 func openDirectory(path string, r roots, create bool) (*directory, error) {
+	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
 	isDefault := path == ""
 	if isDefault {
 		var err error
 		if path, err = r.pick(); err != nil {
 			return nil, err
 		}
-	}
-	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-	if isDefault {
 		flags |= unix.O_NOFOLLOW
 	}
 	fd, err := unix.Open(path, flags, 0)
@@ -205,19 +190,24 @@ func (d *directory) check(isDefault bool, r roots) error {
 	if err := unix.Fstat(d.fd, st); err != nil {
 		return &locks.PathError{Op: "fstat", Path: d.path, Err: err}
 	}
-	if isDefault && st.Uid != uint32(r.euid) {
-		return &locks.PathError{Path: d.path, Err: fmt.Errorf("belongs to user %d, not to %d", st.Uid, r.euid), Hint: "somebody took the place; have it removed, or name a directory with --store local:///DIR"}
+	refuse := func(err error, hint string) error {
+		return &locks.PathError{Path: d.path, Err: err, Hint: hint}
 	}
-	if isDefault && st.Mode&0o022 != 0 {
-		return &locks.PathError{Path: d.path, Err: fmt.Errorf("can be written by others (mode %04o)", st.Mode&0o7777), Hint: "chmod 700 " + d.path}
-	}
-	if kind, err := networkFS(d.fd, d.path); err != nil {
+	network, err := networkFS(d.fd, d.path)
+	switch {
+	case isDefault && st.Uid != uint32(r.euid):
+		return refuse(fmt.Errorf("belongs to user %d, not to %d", st.Uid, r.euid),
+			"somebody took the place; have it removed, or name a directory with --store local:///DIR")
+	case isDefault && st.Mode&0o022 != 0:
+		return refuse(fmt.Errorf("can be written by others (mode %04o)", st.Mode&0o7777), "chmod 700 "+d.path)
+	case err != nil:
 		return &locks.PathError{Op: "statfs", Path: d.path, Err: err}
-	} else if kind != "" {
-		return &locks.PathError{Path: d.path, Err: fmt.Errorf("is on %s, whose locks can be lost or are seen by one host only", kind), Hint: "take a directory on a local disk, or a networked store"}
+	case network != "":
+		return refuse(fmt.Errorf("is on %s, whose locks can be lost or are seen by one host only", network),
+			"take a directory on a local disk, or a networked store")
 	}
-	if real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(d.fd)); err == nil && real[0] == '/' {
-		d.path = real
+	if resolved, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(d.fd)); err == nil && resolved[0] == '/' {
+		d.path = resolved
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 package local
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,14 +18,14 @@ import (
 // somebody is a user who is neither root nor nobody.
 const somebody = 4242
 
-// world builds a set of roots out of lines "PATH MODE [OWNER]", or "PATH ->
+// makeRoots builds a set of roots out of lines "PATH MODE [OWNER]", or "PATH ->
 // TARGET" for a symbolic link and "PATH file" for a file. run, lock and tmp are
 // directories of their own in it.
-func world(t *testing.T, euid int, lines ...string) roots {
+func makeRoots(t *testing.T, euid int, lines ...string) roots {
 	t.Helper()
 	needRoot(t)
 	base := t.TempDir()
-	r := roots{run: base + "/run", lock: base + "/run/lock", tmp: base + "/tmp", euid: euid, mountinfo: base + "/mountinfo"}
+	r := roots{run: base + "/run", lock: base + "/run/lock", tmp: base + "/tmp", euid: euid, mountOf: locks.MountOf}
 	for _, line := range lines {
 		var owner int
 		field := strings.Fields(line)
@@ -95,7 +95,7 @@ func TestDefaultDirectory(t *testing.T) {
 			if tt.lines != "" {
 				lines = append(lines, strings.Split(tt.lines, ",")...)
 			}
-			r := world(t, tt.euid, lines...)
+			r := makeRoots(t, tt.euid, lines...)
 			base := filepath.Dir(r.run)
 			got, err := r.pick()
 			if tt.want == "" {
@@ -113,7 +113,7 @@ func TestDefaultDirectory(t *testing.T) {
 
 // Without /run, as on a bare chroot, root goes on to the next place.
 func TestRootWithoutRun(t *testing.T) {
-	r := world(t, 0, "tmp 1777")
+	r := makeRoots(t, 0, "tmp 1777")
 	if got, err := r.pick(); err != nil || got != r.tmp+"/golock-0" {
 		t.Errorf("pick = %q, %v", got, err)
 	}
@@ -136,7 +136,7 @@ func TestDefaultDirectoryIsNotTrustedBlindly(t *testing.T) {
 		{"own file", "run/lock/golock-4242 file 4242", "golock-4242", somebody},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := world(t, tt.euid, append([]string{"run 755", "run/lock 1777", "tmp 1777"}, strings.Split(tt.lines, ",")...)...)
+			r := makeRoots(t, tt.euid, append([]string{"run 755", "run/lock 1777", "tmp 1777"}, strings.Split(tt.lines, ",")...)...)
 			for _, create := range []bool{true, false} {
 				d, err := openDirectory("", r, create)
 				if err == nil {
@@ -160,7 +160,7 @@ func TestDefaultDirectoryIsNotTrustedBlindly(t *testing.T) {
 func TestUmaskDoesNotChangeTheDefaultDirectory(t *testing.T) {
 	for _, umask := range []int{0o000, 0o022, 0o077} {
 		t.Run(fmt.Sprintf("%03o", umask), func(t *testing.T) {
-			r := world(t, 0, "run 755", "run/lock 1777")
+			r := makeRoots(t, 0, "run 755", "run/lock 1777")
 			old := unix.Umask(umask)
 			d, err := openDirectory("", r, true)
 			unix.Umask(old)
@@ -179,7 +179,7 @@ func TestUmaskDoesNotChangeTheDefaultDirectory(t *testing.T) {
 
 // To look only is to make nothing.
 func TestLookingMakesNoDirectory(t *testing.T) {
-	r := world(t, 0, "run 755", "run/lock 1777", "run/lock/golock-0 700")
+	r := makeRoots(t, 0, "run 755", "run/lock 1777", "run/lock/golock-0 700")
 	testkit.Must(t, os.Remove(r.lock+"/golock-0"))
 	r.euid = somebody
 	d, err := openDirectory("", r, false)
@@ -188,7 +188,7 @@ func TestLookingMakesNoDirectory(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	dir := filepath.Join(t.TempDir(), "missing")
-	if got := List(t, newStore(t, dir), "x"); len(got) != 0 {
+	if got := List(t, New(dir), "x"); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 	for _, path := range []string{dir, r.lock + "/golock-4242"} {
@@ -198,47 +198,37 @@ func TestLookingMakesNoDirectory(t *testing.T) {
 	}
 }
 
-// A /tmp that only one service sees is refused; the other places are not
-// concerned.
+// A /tmp that only one service sees is refused, also if the user has a directory in it; the
+// other places are not concerned.
 func TestPrivateTmpIsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name, root, point string
-		private           bool
+		want              string
 	}{
-		{"systemd, /tmp on disk", "/tmp/systemd-private-0123-job.service-abc/tmp", "", true},
-		{"systemd, /tmp in memory", "/systemd-private-0123-job.service-abc/tmp", "", true},
-		{"tmpfs", "/", "", false},
-		{"another mount point", "/tmp/systemd-private-0123-job.service-abc/tmp", "/var/tmp", false},
+		{"systemd, /tmp on disk", "/tmp/systemd-private-0123-job.service-abc/tmp", "", "tmpfiles.d"},
+		{"systemd, /tmp in memory", "/systemd-private-0123-job.service-abc/tmp", "", "--store"},
+		{"tmpfs", "/", "", ""},
+		{"another mount point", "/tmp/systemd-private-0123-job.service-abc/tmp", "/var/tmp", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := world(t, somebody, "run 755", "run/lock 755", "tmp 1777")
-			point := r.tmp
-			if tt.point != "" {
-				point = tt.point
+			r := makeRoots(t, somebody, "run 755", "run/lock 755", "tmp 1777")
+			r.mountOf = func(path string) (locks.Mount, error) {
+				return locks.Mount{Root: tt.root, Point: cmp.Or(tt.point, path)}, nil
 			}
-			text := "25 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\nshort line\n" +
-				"36 25 254:0 " + tt.root + " " + point + " rw,nosuid shared:2 - ext4 /dev/vda rw\n"
-			testkit.Must(t, os.WriteFile(r.mountinfo, []byte(text), 0o600))
-			_, err := openDirectory("", r, false)
-			if tt.private != (err != nil) {
-				t.Errorf("openDirectory = %v", err)
-			}
-			if tt.private {
-				var e *locks.PathError
-				if !errors.As(err, &e) || !strings.Contains(err.Error(), "tmpfiles.d") || !strings.Contains(err.Error(), "--store") {
-					t.Errorf("%v does not name both remedies", err)
-				}
-				// An own directory there is as private.
-				testkit.Must(t, os.Mkdir(r.tmp+"/golock-4242", 0o700))
-				testkit.Must(t, os.Chown(r.tmp+"/golock-4242", somebody, somebody))
-				if _, err := openDirectory("", r, false); err == nil {
-					t.Error("an own directory in a private /tmp is accepted")
+			look := func(want string) {
+				t.Helper()
+				_, err := openDirectory("", r, false)
+				if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+					t.Errorf("openDirectory = %v, want %q", err, want)
 				}
 			}
+			look(tt.want)
+			testkit.Must(t, os.Mkdir(r.tmp+"/golock-4242", 0o700))
+			testkit.Must(t, os.Chown(r.tmp+"/golock-4242", somebody, somebody))
+			look(tt.want)
+			testkit.Must(t, os.Remove(r.tmp+"/golock-4242"))
 			testkit.Must(t, unix.Chmod(r.lock, 0o1777))
-			if _, err := openDirectory("", r, false); !tt.private && err != nil {
-				t.Errorf("with another place: %v", err)
-			}
+			look("")
 		})
 	}
 }
@@ -247,7 +237,7 @@ func TestPrivateTmpIsRefused(t *testing.T) {
 // a symbolic link, which is the user's own business.
 func TestNamedDirectory(t *testing.T) {
 	base := t.TempDir()
-	s := newStore(t, base+"/new")
+	s := New(base + "/new")
 	take(t, s, "x")
 	info, err := os.Stat(base + "/new")
 	testkit.Must(t, err)
@@ -255,13 +245,13 @@ func TestNamedDirectory(t *testing.T) {
 		t.Errorf("mode %v", info.Mode())
 	}
 	testkit.Must(t, os.Symlink("new", base+"/link"))
-	Refused(t, newStore(t, base+"/link"), "x")
+	Refused(t, New(base+"/link"), "x")
 
-	fails(t, newStore(t, base+"/a/b"), "x", base+"/a/b")
+	fails(t, New(base+"/a/b"), "x", base+"/a/b")
 	testkit.Must(t, os.WriteFile(base+"/file", nil, 0o600))
-	fails(t, newStore(t, base+"/file"), "x", base+"/file")
+	fails(t, New(base+"/file"), "x", base+"/file")
 	testkit.Must(t, os.Symlink("nowhere", base+"/dangling"))
-	fails(t, newStore(t, base+"/dangling"), "x", base+"/dangling")
+	fails(t, New(base+"/dangling"), "x", base+"/dangling")
 }
 
 func TestURLOpensTheSameDirectory(t *testing.T) {

@@ -2,9 +2,7 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -103,34 +101,31 @@ func (x *examination) mounts(proc string, pids []int) {
 		return // the machine's findings say that there is no /proc
 	}
 	at := x.nearestExisting()
-	sameNamespace, sameDirectory := false, false
+	what := "other processes cannot be looked at; nothing points to a private " + at
+	sameDirectory := false
 	for _, pid := range pids {
 		dir := proc + "/" + strconv.Itoa(pid)
 		theirs, err := os.Readlink(dir + "/ns/mnt")
 		switch {
 		case err != nil:
-			continue
 		case theirs == own:
-			sameNamespace = true
-			continue
-		}
-		if sameFile(at, dir+"/root"+at) {
+			if !sameDirectory {
+				what = "nothing points to a private " + at
+			}
+		case sameFile(at, dir+"/root"+at):
 			sameDirectory = true
-			continue
+			what = "this process has mounts of its own (a namespace), but " + at + " is the same as outside"
+		default:
+			x.Add(locks.Problem, "mounts", at+" is private: this process has mounts of its own "+
+				"(a service with PrivateTmp=, a container, unshare -m), and process "+strconv.Itoa(pid)+
+				" sees another directory there",
+				"runs elsewhere on this machine have other locks: both would run",
+				"have /run/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), "+
+					"or name a directory that all of them see with --store local:///DIR")
+			return
 		}
-		x.Add(locks.Problem, "mounts", at+" is private: this process has mounts of its own (a service with PrivateTmp=, a container, unshare -m), and process "+
-			strconv.Itoa(pid)+" sees another directory there", "runs elsewhere on this machine have other locks: both would run",
-			"have /run/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), or name a directory that all of them see with --store local:///DIR")
-		return
 	}
-	switch {
-	case sameDirectory:
-		x.OK("mounts", "this process has mounts of its own (a namespace), but "+at+" is the same as outside")
-	case sameNamespace:
-		x.OK("mounts", "nothing points to a private "+at)
-	default:
-		x.OK("mounts", "other processes cannot be looked at; nothing points to a private "+at)
-	}
+	x.OK("mounts", what)
 }
 
 func sameFile(a, b string) bool {
@@ -163,7 +158,7 @@ func (x *examination) mode() {
 
 // users counts the lock files by their users.
 func (x *examination) users() {
-	files, err := x.opened.lockFiles(isLockFile)
+	files, err := x.opened.lockFiles("")
 	if err != nil {
 		x.Add(locks.Problem, "directory", "cannot be listed: "+err.Error(), "golock ls and golock clean do not work", "")
 		return
@@ -186,16 +181,13 @@ func (x *examination) users() {
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	bound, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	s := New(x.opened.path)
-	s.roots = x.store.roots
-	defer s.Close()
-	r := locks.Rehearse(bound, s)
+	r := locks.Rehearse(bound, &Store{path: x.opened.path, roots: x.store.roots})
 	f := r.Finding(ttl)
 	if f.Level == locks.OK {
 		f.What += ", with open file description locks"
 	}
 	x.Append(f)
-	if _, err := x.opened.sweep(context.WithoutCancel(ctx), fileName(r.Name), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := x.opened.sweep(context.WithoutCancel(ctx), fileName(r.Name), 0); err != nil {
 		x.Add(locks.Note, "rehearsal", "its lock file could not be removed: "+err.Error(), "", "golock clean")
 	}
 }

@@ -18,13 +18,12 @@ import (
 // the trial's own file is gone afterwards.
 func TestDoctorUsers(t *testing.T) {
 	needRoot(t)
-	dir := openDir(t, 0o1777|os.ModeSticky)
-	testkit.Must(t, unix.Chmod(dir, 0o1777))
+	dir := testkit.Place(t, 0o1777)
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, fileName("old")), nil, 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, fileName("strange")), []byte("a text"), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
 	testkit.Must(t, os.Chown(filepath.Join(dir, fileName("old")), somebody, somebody))
-	found := Examine(t, newStore(t, dir))
+	found := Examine(t, New(dir))
 	Level(t, found, "users", locks.OK, "2 lock files, 1 of user 4242")
 	Level(t, found, "mode", locks.Note, "1777")
 	Level(t, found, "rehearsal", locks.OK, "given back")
@@ -34,12 +33,12 @@ func TestDoctorUsers(t *testing.T) {
 		t.Errorf("left behind: %v", files)
 	}
 	testkit.Must(t, unix.Chmod(dir, 0o777))
-	Level(t, Examine(t, newStore(t, dir)), "mode", locks.Note, "without the sticky bit")
-	if f, told := Examine(t, newStore(t, dir))["owner"]; told {
+	Level(t, Examine(t, New(dir)), "mode", locks.Note, "without the sticky bit")
+	if f, told := Examine(t, New(dir))["owner"]; told {
 		t.Errorf("%+v", f)
 	}
 	testkit.Must(t, os.Chown(dir, somebody, somebody))
-	Level(t, Examine(t, newStore(t, dir)), "owner", locks.Note, "belongs to user 4242")
+	Level(t, Examine(t, New(dir)), "owner", locks.Note, "belongs to user 4242")
 }
 
 // The default directory that somebody else has taken, or that others may write,
@@ -50,7 +49,7 @@ func TestDoctorTakenDefault(t *testing.T) {
 		"run/lock/golock-7 0777 7": "chmod 700",
 	} {
 		s := New("")
-		s.roots = world(t, 7, "run 755", "run/lock 1777", "tmp 1777", line)
+		s.roots = makeRoots(t, 7, "run 755", "run/lock 1777", "tmp 1777", line)
 		if _, err := s.Examine(context.Background(), 0); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", line, err)
 		}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -15,9 +16,8 @@ import (
 	"golock/locks"
 )
 
-// A slot with a hold outlasts its holder: the record alone keeps it, on CLOCK_BOOTTIME
-// and for this boot only. It is the one case in which a record counts although nobody
-// has locked its byte. An eviction takes the hold back.
+// A slot with a hold outlasts its holder: the record keeps it although nobody has locked its
+// byte, on CLOCK_BOOTTIME and for this boot only. An eviction ends the hold.
 
 func (r *record) holdLeft() time.Duration { return locks.Instant(r.holdUntil).Sub(locks.BootTime()) }
 
@@ -25,9 +25,9 @@ func (r *record) holdLasts() bool {
 	return r.state == stateHolding && r.holdUntil != 0 && r.evictor == "" && r.holdLeft() > 0 && r.boot == procfs.BootID()
 }
 
-// isAlive reports whether the process that made the record is still there. A later
-// process of the same number started after that. Where /proc hides other users'
-// processes (hidepid=) only their being there is seen.
+// isAlive reports whether the process that made the record lives. A later process of the
+// same number started after the record was made. Where /proc hides the processes of
+// others (hidepid=), any process of that number counts.
 func (r *record) isAlive() bool {
 	s, err := procfs.ReadStat(r.pid)
 	if err != nil || r.pid == 0 {
@@ -44,20 +44,7 @@ func (r *record) isOrphan() bool {
 // Entries implements locks.Store. It changes nothing, not even a missing directory.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
 	return func(yield func(locks.Entry, error) bool) {
-		var tables []*table
-		d, err := s.existingDirectory()
-		switch {
-		case d == nil:
-		case name == "":
-			defer d.close()
-			tables, err = d.snapshots(ctx, isLockFile)
-		default:
-			defer d.close()
-			var tab *table
-			if tab, err = d.snapshot(ctx, fileName(name)); tab != nil {
-				tables = []*table{tab}
-			}
-		}
+		tables, err := s.snapshots(ctx, func(d *directory) ([]string, error) { return d.filesOf(name) })
 		for _, tab := range tables {
 			for _, e := range s.list(tab) {
 				if !yield(e, nil) {
@@ -71,14 +58,31 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 	}
 }
 
-// snapshots reads lock files of the directory, in the order of the names. One that
-// cannot be read hides none of the others.
-func (d *directory) snapshots(ctx context.Context, wanted func(base string) bool) (tables []*table, err error) {
-	files, err := d.lockFiles(wanted)
+// Find implements locks.QueueStore. A slot whose golock is gone counts as held as long
+// as somebody keeps it.
+func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
+	tables, err := s.snapshots(ctx, func(d *directory) ([]string, error) { return d.lockFiles(ref.Key.String()) })
+	for _, tab := range tables {
+		if e, err := locks.FindEntry(s.list(tab), ref); err == nil {
+			return e, nil
+		}
+	}
+	return locks.Entry{}, cmp.Or(err, locks.ErrLost)
+}
+
+// snapshots reads lock files, in the order of the names. One that cannot be read hides none
+// of the others.
+func (s *Store) snapshots(ctx context.Context, files func(*directory) ([]string, error)) (tables []*table, err error) {
+	d, err := s.existingDirectory()
+	if d == nil {
+		return nil, err
+	}
+	defer d.close()
+	bases, err := files(d)
 	if err != nil {
 		return nil, err
 	}
-	err = d.eachFile(ctx, files, func(ctx context.Context, base string) error {
+	err = d.eachFile(ctx, bases, func(ctx context.Context, base string) error {
 		tab, err := d.snapshot(ctx, base)
 		if tab != nil {
 			tables = append(tables, tab)
@@ -89,23 +93,31 @@ func (d *directory) snapshots(ctx context.Context, wanted func(base string) bool
 	return tables, err
 }
 
-// lockFiles are the files that are named like wanted lock files.
-func (d *directory) lockFiles(wanted func(base string) bool) (bases []string, err error) {
+// filesOf is the lock file of a name, or those of all names ("").
+func (d *directory) filesOf(name string) (bases []string, err error) {
+	if name != "" {
+		return []string{fileName(name)}, nil
+	}
+	return d.lockFiles("")
+}
+
+// lockFiles are the files that are named like lock files of a key, or of any (""). A key
+// has one; but whoever may write the directory can make others.
+func (d *directory) lockFiles(key string) (bases []string, err error) {
 	files, err := os.ReadDir(d.path)
 	if err != nil {
 		return nil, &locks.PathError{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
 	}
 	for _, file := range files {
-		if isLockFile(file.Name()) && wanted(file.Name()) {
-			bases = append(bases, file.Name())
+		if name := file.Name(); isLockFile(name) && strings.HasSuffix(name, key+".lock") {
+			bases = append(bases, name)
 		}
 	}
 	return bases, nil
 }
 
-// eachFile calls f for lock files. Whoever may read one can keep its gate shut, so all
-// of them have one budget of time: when those that failed have used it up, the others
-// are only tried.
+// eachFile calls f for lock files. Whoever may read one can keep its gate shut, so the
+// failures share one time limit; after it the other files are tried without waiting.
 func (d *directory) eachFile(caller context.Context, bases []string, f func(ctx context.Context, base string) error) error {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
@@ -145,14 +157,12 @@ func (d *directory) withTable(ctx context.Context, base string, access int, f fu
 	}
 	defer file.openGate()
 	tab, err := file.read()
-	if err == errCorrupt {
-		tab = nil
-		var used bool
-		if used, err = file.isUsed(); used {
-			err = &locks.PathError{Path: file.path, Err: errDamaged}
-		}
-	}
-	if err != nil {
+	switch {
+	case err == errCorrupt && file.isUsed():
+		return &locks.PathError{Path: file.path, Err: errDamaged}
+	case err == errCorrupt:
+		return f(file, nil)
+	case err != nil:
 		return err
 	}
 	return f(file, tab)
@@ -167,14 +177,13 @@ func (d *directory) snapshot(ctx context.Context, base string) (found *table, er
 		}
 		live := tab.records[:0]
 		for _, r := range tab.records {
-			isLive, err := f.isLive(&r)
-			if err == nil && isLive {
-				err = f.readCommand(&r)
-				live = append(live, r)
+			if !f.isLive(&r) {
+				continue
 			}
-			if err != nil {
+			if err := f.readCommand(&r); err != nil {
 				return err
 			}
+			live = append(live, r)
 		}
 		tab.records = live
 		found = tab
@@ -187,13 +196,10 @@ func (d *directory) snapshot(ctx context.Context, base string) (found *table, er
 // order of the queue.
 func (s *Store) list(tab *table) []locks.Entry {
 	slices.SortFunc(tab.records, func(a, b record) int {
-		switch {
-		case a.state != b.state:
-			return int(b.state) - int(a.state)
-		case a.state == stateHolding:
+		if a.state == stateHolding && b.state == stateHolding {
 			return a.slots[0] - b.slots[0]
 		}
-		return inQueueOrder(a, b)
+		return cmp.Or(cmp.Compare(b.state, a.state), a.claim.Compare(b.claim))
 	})
 	entries := make([]locks.Entry, 0, len(tab.records))
 	position := 0
@@ -234,10 +240,7 @@ func (s *Store) busy(f *lockFile, tab *table, v view) *locks.BusyError {
 	}
 	for i := range tab.records {
 		r := &tab.records[i]
-		if r.state != stateWaiting || r.evictor != "" {
-			continue
-		}
-		if live, _ := f.isLive(r); live {
+		if r.state == stateWaiting && r.evictor == "" && f.isLive(r) {
 			busy.Waiters++
 		}
 	}
@@ -248,33 +251,3 @@ func (s *Store) busy(f *lockFile, tab *table, v view) *locks.BusyError {
 }
 
 var _ locks.QueueStore = (*Store)(nil)
-
-// Find implements locks.QueueStore. A slot whose golock is gone counts as held as long
-// as somebody keeps it.
-func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	d, err := s.existingDirectory()
-	if d == nil {
-		return locks.Entry{}, orLost(err)
-	}
-	defer d.close()
-	tables, err := d.snapshots(ctx, isFileOf(ref.Key))
-	for _, tab := range tables {
-		if e, err := locks.FindEntry(s.list(tab), ref); err == nil {
-			return e, nil
-		}
-	}
-	return locks.Entry{}, orLost(err)
-}
-
-// isFileOf picks the files that are named like the lock file of the name with that hash.
-// There is one; but whoever may write the directory can make others.
-func isFileOf(key locks.Key) func(base string) bool {
-	return func(base string) bool { return strings.HasSuffix(base, "."+key.String()+".lock") }
-}
-
-func orLost(err error) error {
-	if err != nil {
-		return err
-	}
-	return locks.ErrLost
-}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,9 +17,8 @@ import (
 	"golock/locks"
 )
 
-// An eviction is a mark in the record. Its golock is told by SIGTERM, looks whether it
-// has been marked, and ends what it does. Where no golock is there to be told, those who
-// keep the slot are ended instead.
+// An eviction is a mark in the record. The golock of the entry gets SIGTERM, reads the mark
+// and ends its command. Where there is no golock, the processes that keep the slot are ended.
 
 // recordRef is where an entry has its record.
 type recordRef struct {
@@ -27,26 +27,28 @@ type recordRef struct {
 	id    [16]byte
 }
 
-// evicted reads the mark. It takes no lock: the mark is there before anybody is told to
-// look, and does not go away.
+// openToLook opens a lock file by its path, outside the gate.
+func openToLook(path string) (*lockFile, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	return &lockFile{fd: fd, path: path}, err
+}
+
+// evicted reads the mark. It needs no lock: the mark is written before the signal is sent,
+// and stays.
 func (r recordRef) evicted() error {
-	fd, err := unix.Open(r.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := openToLook(r.path)
 	if err != nil {
 		return nil
 	}
-	defer unix.Close(fd)
-	f := &lockFile{fd: fd, path: r.path}
-	for range 100 { // a record that is being written cannot be read
-		found, err := f.readRecord(r.index)
-		switch {
-		case err == errCorrupt:
-			continue
-		case err == nil && found.id == r.id && found.evictor != "":
-			return &locks.EvictedError{By: found.evictor}
-		}
+	defer unix.Close(f.fd)
+	found, err := f.readRecord(r.index)
+	for tries := 1; err == errCorrupt && tries < 100; tries++ { // while it is being written
+		found, err = f.readRecord(r.index)
+	}
+	if err != nil || found.id != r.id || found.evictor == "" {
 		return nil
 	}
-	return nil
+	return &locks.EvictedError{By: found.evictor}
 }
 
 // evictedBy is who has evicted r, by the table; "" if nobody has.
@@ -58,27 +60,8 @@ func (r *record) evictedBy(tab *table) string {
 	return tab.records[i].evictor
 }
 
-// mark writes who evicts an entry, the first time. The caller is inside the gate.
-func (f *lockFile) mark(r *record, by string) error {
-	if r.evictor != "" {
-		return nil
-	}
-	for len(by) > maxEvictor {
-		_, last := utf8.DecodeLastRuneInString(by)
-		by = by[:len(by)-last]
-	}
-	if by == "" {
-		by = "somebody"
-	}
-	r.evictor, r.evictedAt = by, int64(locks.BootTime())
-	if err := f.readCommand(r); err != nil {
-		return err
-	}
-	return f.writeAt(r.encode(), recordOffset(r.index))
-}
-
-// makeRoom evicts those whom a newcomer replaces, who are told later, unless the queue
-// is full also without them. The caller is inside the gate and has looked.
+// makeRoom evicts those whom a newcomer replaces, unless the queue is full without them too.
+// They are told later. The caller is inside the gate and has looked.
 func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	r := t.request
 	if r.MaxQueue == nil && r.Replace == locks.ReplaceNone {
@@ -90,19 +73,10 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	for i := range tab.records {
 		o := &tab.records[i]
 		rival := locks.Rival{Claim: o.claim, State: locks.Holding, Replace: o.replace, Leaving: o.evictor != ""}
-		switch o.state {
-		case stateHolding: // look has freed those of the dead
-		case stateWaiting:
-			live, err := p.table.isLive(o)
-			if err != nil {
-				return false, err
-			}
-			if !live || rival.Leaving {
-				continue
-			}
+		if o.state == stateWaiting && !rival.Leaving && p.table.isLive(o) {
 			rival.State = locks.Waiting
 			waiting++
-		default:
+		} else if o.state != stateHolding { // look has freed those of the dead
 			continue
 		}
 		rivals, records = append(rivals, rival), append(records, o)
@@ -132,67 +106,63 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	return false, nil
 }
 
-// evict marks one live entry; what only a hold keeps is free at once. The caller is
+// evict marks one live entry, once; what only a hold keeps is free at once. The caller is
 // inside the gate, and ends the victim when that is open.
-func (f *lockFile) evict(tab *table, r *record, by string) (victim, error) {
+func (f *lockFile) evict(tab *table, r *record, by string) (*victim, error) {
 	if r.onlyHold {
-		return victim{}, f.clear(tab, r)
+		if err := f.clear(tab, r); err != nil {
+			return nil, err
+		}
+		return &victim{}, nil
 	}
 	again := r.evictor != ""
-	if err := f.mark(r, by); err != nil {
-		return victim{}, err
+	if !again {
+		for len(by) > maxEvictor {
+			_, last := utf8.DecodeLastRuneInString(by)
+			by = by[:len(by)-last]
+		}
+		r.evictor, r.evictedAt = cmp.Or(by, "somebody"), int64(locks.BootTime())
+		if err := f.readCommand(r); err != nil {
+			return nil, err
+		}
+		if err := f.writeAt(r.encode(), recordOffset(r.index)); err != nil {
+			return nil, err
+		}
 	}
-	return victim{record: *r, again: again, file: f.kernelName(), path: f.path}, nil
+	return &victim{record: *r, again: again, file: f.kernelName(), path: f.path}, nil
 }
 
 // Evict implements locks.QueueStore.
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	d, err := s.existingDirectory()
 	if d == nil {
-		return orLost(err)
+		return cmp.Or(err, locks.ErrLost)
 	}
 	defer d.close()
-	files, err := d.lockFiles(isFileOf(ref.Key))
+	files, err := d.lockFiles(ref.Key.String())
 	if err != nil {
 		return err
 	}
-	var failed error
-	for _, base := range files {
-		v, err := d.evict(ctx, base, ref, by)
-		if err == nil {
-			return v.end()
-		}
-		if err != locks.ErrLost {
-			failed = err
-		}
-	}
-	return orLost(failed)
-}
-
-func (d *directory) evict(ctx context.Context, base string, ref locks.Ref, by string) (v victim, err error) {
-	found := false
-	err = d.withTable(ctx, base, unix.O_RDWR, func(f *lockFile, tab *table) error {
-		if tab == nil || !tab.belongs(base) {
-			return nil
-		}
-		for i := range tab.records {
-			r := &tab.records[i]
-			if r.id != ref.ID {
-				continue
+	var v *victim
+	err = d.eachFile(ctx, files, func(ctx context.Context, base string) error {
+		return d.withTable(ctx, base, unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
+			if tab == nil || !tab.belongs(base) {
+				return nil
 			}
-			live, err := f.isLive(r)
-			if err == nil && live {
-				found = true
-				v, err = f.evict(tab, r, by)
+			i := slices.IndexFunc(tab.records, func(r record) bool { return r.id == ref.ID })
+			if i < 0 {
+				return nil
+			}
+			if f.isLive(&tab.records[i]) {
+				v, err = f.evict(tab, &tab.records[i], by)
 			}
 			return err
-		}
-		return nil
+		})
 	})
-	if err == nil && !found {
-		err = locks.ErrLost
+	if v == nil {
+		return cmp.Or(err, locks.ErrLost)
 	}
-	return v, err
+	return v.end()
 }
 
 // victim is an entry that was evicted and has to end.
@@ -210,8 +180,8 @@ const (
 	execGrace    = 10 * time.Second      // from TERM to KILL for a command that a golock has become
 )
 
-// end sees to it that the victim ends. An error says that it may not.
-func (v victim) end() error {
+// end makes the victim end. An error says that it may not.
+func (v *victim) end() error {
 	r := &v.record
 	switch {
 	case r.state == stateFree || r.onlyHold:
@@ -227,26 +197,25 @@ func (v victim) end() error {
 }
 
 // owns reports whether a process has the victim's byte locked.
-func (v victim) owns(pid int) (bool, error) {
+func (v *victim) owns(pid int) (bool, error) {
 	at := strconv.FormatInt(v.record.lockByte(), 10)
 	return hasLock(pid, func(l procfs.Lock) bool { return !l.Shared && l.File == v.file && l.Start == at })
 }
 
 // isLocked reports whether somebody still has the victim's byte.
-func (v victim) isLocked() bool {
-	fd, err := unix.Open(v.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func (v *victim) isLocked() bool {
+	f, err := openToLook(v.path)
 	if err != nil {
 		return false
 	}
-	defer unix.Close(fd)
-	locked, _ := (&lockFile{fd: fd, path: v.path}).isLocked(v.record.lockByte(), 1)
-	return locked
+	defer unix.Close(f.fd)
+	return f.isLocked(v.record.lockByte(), 1)
 }
 
 // signal sends a signal to a process if it owns the victim's byte, and continues it if it
-// is stopped. It never reaches a later process of the same number. Anybody who shares the
-// directory can write a number into a record, so only the kernel's word counts.
-func (v victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
+// is stopped. It never reaches a later process of the same number. The number in the record
+// proves nothing: anybody who shares the directory can write one.
+func (v *victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return false, err
@@ -264,7 +233,7 @@ func (v victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
 }
 
 // endGolock tells the entry's golock.
-func (v victim) endGolock() error {
+func (v *victim) endGolock() error {
 	r := &v.record
 	if r.pidNS == 0 || r.pidNS != procfs.Namespace("pid") {
 		return fmt.Errorf("pid %d cannot be signalled: it runs in another container (pid namespace)", r.pid)
@@ -284,10 +253,10 @@ func (v victim) endGolock() error {
 	return fmt.Errorf("pid %d is not signalled: %s names it, but it does not have the lock", r.pid, v.path)
 }
 
-// endOwners sends a signal to every process that has the holder's description open, and
-// repeats that until there is none or wait is over. The kernel closes the files of a
-// killed process a little after it has hidden them in /proc.
-func (v victim) endOwners(sig unix.Signal, wait time.Duration) error {
+// endOwners signals every process that has the holder's description open, again and again
+// until there is none or wait is over. (Of a killed process the files disappear from /proc
+// a little before they are closed.)
+func (v *victim) endOwners(sig unix.Signal, wait time.Duration) error {
 	seen := false
 	for end := time.Now().Add(wait); ; time.Sleep(lookInterval) {
 		found := 0

@@ -96,7 +96,7 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 	case err == unix.EACCES || err == unix.EPERM:
 		return nil, &locks.PathError{Op: "open", Path: f.path, Err: err, Hint: "it belongs to another user: chmod or remove it, or take a directory of your own"}
 	case err != nil:
-		return nil, &locks.PathError{Op: "open", Path: f.path, Err: err}
+		return nil, f.failed("open", err)
 	}
 	if err = f.readStat(); err == nil && f.stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = &locks.PathError{Path: f.path, Err: errors.New("is not a regular file"), Hint: "remove it"}
@@ -108,11 +108,14 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 	return f, nil
 }
 
-func (f *lockFile) readStat() error {
-	if err := unix.Fstat(f.fd, &f.stat); err != nil {
-		return &locks.PathError{Op: "fstat", Path: f.path, Err: err}
+func (f *lockFile) readStat() error { return f.failed("fstat", unix.Fstat(f.fd, &f.stat)) }
+
+// failed names the system call and the file of an error; nil stays nil.
+func (f *lockFile) failed(op string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return &locks.PathError{Op: op, Path: f.path, Err: err}
 }
 
 // share keeps f open for one more user, who closes it too. The number of a descriptor
@@ -133,18 +136,15 @@ func (f *lockFile) lockError(err error) error {
 	return e
 }
 
-// checkPath gives errMoved if the path no longer leads to this file. It goes by the
-// whole path: the directory can be replaced too.
+// checkPath gives errMoved if the path no longer leads to this file. It uses the whole path,
+// as the directory may have been replaced too.
 func (f *lockFile) checkPath() error {
 	var st unix.Stat_t
 	err := unix.Lstat(f.path, &st)
 	if err == unix.ENOENT || err == unix.ENOTDIR || err == nil && !kernel.SameFile(&st, &f.stat) {
 		return errMoved
 	}
-	if err != nil {
-		return &locks.PathError{Op: "stat", Path: f.path, Err: err}
-	}
-	return nil
+	return f.failed("stat", err)
 }
 
 // table is what read found.
@@ -154,8 +154,8 @@ type table struct {
 	free    int      // index of the first free one; noIndex if there is none
 }
 
-// belongs reports whether a table is that of the lock that the file's name stands for.
-// Whoever may write the directory can make files of any name, with anything in them.
+// belongs reports whether a table fits the name of its file. Whoever may write the directory
+// can make files of any name, with anything in them.
 func (t *table) belongs(base string) bool {
 	return locks.CheckName(t.name) == nil && fileName(t.name) == base
 }
@@ -163,9 +163,8 @@ func (t *table) belongs(base string) bool {
 // readSize is how much of a table is read at once.
 const readSize = 32 << 10
 
-// read reads the whole table but the commands. The caller is inside the gate. The
-// result is good until the next read: in a long queue the memory would cost more than
-// the reading.
+// read reads the table without the commands. The caller is inside the gate. The next read
+// uses the memory again: in a long queue new memory would cost more than the reading.
 func (f *lockFile) read() (*table, error) {
 	if err := f.readStat(); err != nil {
 		return nil, err
@@ -259,9 +258,8 @@ func (f *lockFile) readCommand(r *record) error {
 	return err
 }
 
-// write writes the header and then a record: a ticket number must be on record as given
-// before anything bears it, or a process killed in between would make the next one use
-// it again.
+// write writes the header before the record: a process that is killed in between has used up
+// its ticket. In the other order the next one would get the same ticket.
 func (f *lockFile) write(t *table, r *record) error {
 	if r.index == noIndex {
 		if r.index = t.free; r.index == noIndex {
@@ -292,9 +290,8 @@ func (f *lockFile) clear(t *table, r *record) error {
 
 func recordOffset(index int) int64 { return pageSize + int64(index)*recordSize }
 
-// reset makes the file a new, empty table. Written whole, it leaves later runs their
-// space on a full disk. The header goes last: a reset that did not get so far is begun
-// again by the next user.
+// reset makes the file a new, empty table. It writes all of it, so that later runs need no
+// space on a full disk. The header goes last: the next user repeats a reset that was cut off.
 func (f *lockFile) reset(name string) (*table, error) {
 	if f.stat.Size > firstSize {
 		if err := f.truncate(firstSize); err != nil {
@@ -309,10 +306,7 @@ func (f *lockFile) reset(name string) (*table, error) {
 }
 
 func (f *lockFile) truncate(size int64) error {
-	if err := unix.Ftruncate(f.fd, size); err != nil {
-		return &locks.PathError{Op: "truncate", Path: f.path, Err: err}
-	}
-	return nil
+	return f.failed("truncate", unix.Ftruncate(f.fd, size))
 }
 
 func (f *lockFile) writeAt(b []byte, at int64) error {
@@ -322,7 +316,7 @@ func (f *lockFile) writeAt(b []byte, at int64) error {
 			err = io.ErrShortWrite
 		}
 		if err != nil {
-			return &locks.PathError{Op: "write", Path: f.path, Err: err}
+			return f.failed("write", err)
 		}
 		b, at = b[n:], at+int64(n)
 	}
@@ -334,7 +328,7 @@ func (f *lockFile) readAt(b []byte, at int64) (read int, err error) {
 	for read < len(b) {
 		n, err := eintr.Get(func() (int, error) { return unix.Pread(f.fd, b[read:], at+int64(read)) })
 		if err != nil {
-			return read, &locks.PathError{Op: "read", Path: f.path, Err: err}
+			return read, f.failed("read", err)
 		}
 		if n == 0 {
 			break

@@ -14,8 +14,7 @@ import (
 )
 
 // gateWait bounds the wait for the gate behind a process that is stopped inside,
-// gateLimit behind one that is only slow. Who is in the queue already waits for ever:
-// being late is no reason to be turned away.
+// gateLimit behind one that is only slow. Those in the queue wait without a limit.
 const (
 	gateWait  = time.Second
 	gateLimit = 10 * time.Second
@@ -25,7 +24,7 @@ const (
 // gate locks the table, with F_RDLCK to look only. A process is inside for
 // microseconds. If one has been stopped there, the error names it.
 func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) error {
-	err := setLock(f.fd, kind, gateByte, 1, false)
+	err := setLock(f.fd, kind, gateByte)
 	switch {
 	case err == nil:
 		return nil
@@ -34,14 +33,9 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	// The goroutine sleeps in the kernel until the gate opens. If nobody waits for it
-	// any more, it opens it again.
 	got, gone := make(chan error), make(chan struct{})
 	defer close(gone)
-	f.share()
-	go func() {
-		defer f.close()
-		err := setLock(f.fd, kind, gateByte, 1, true)
+	f.lockLater(kind, gateByte, func(err error) {
 		select {
 		case got <- err:
 		case <-gone:
@@ -49,7 +43,7 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 				f.openGate()
 			}
 		}
-	}()
+	})
 	var tick <-chan time.Time
 	if limit != forever {
 		ticker := time.NewTicker(gateWait)
@@ -60,15 +54,12 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 	for before := f.counters(); ; {
 		select {
 		case err := <-got:
-			if err != nil {
-				return f.lockError(err)
-			}
-			return nil
+			return err
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick:
 		}
-		// If others come through the gate, it is a crowd that is in the way.
+		// While others come through the gate, it is only crowded.
 		if now := f.counters(); now != before {
 			stuck, before = 0, now
 			continue
@@ -84,7 +75,7 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 	}
 }
 
-func (f *lockFile) openGate() { _ = setLock(f.fd, unix.F_UNLCK, gateByte, 1, false) }
+func (f *lockFile) openGate() { _ = setLock(f.fd, unix.F_UNLCK, gateByte) }
 
 // counters change with everybody who comes into the queue or out of it.
 func (f *lockFile) counters() (text [headerCounters]byte) {
@@ -92,14 +83,14 @@ func (f *lockFile) counters() (text [headerCounters]byte) {
 	return text
 }
 
-// gateHolder looks for the process that is inside the gate. That is a long search, and
-// many may be waiting: one at a time does it.
+// gateHolder looks for the process that is inside the gate. Of all who wait only one does
+// that at a time: it is a long search.
 func (f *lockFile) gateHolder() (who string, stopped bool) {
 	const unknown = "another process"
-	if err := setLock(f.fd, unix.F_WRLCK, searchByte, 1, false); err == unix.EAGAIN || err == unix.EACCES {
+	if err := setLock(f.fd, unix.F_WRLCK, searchByte); err == unix.EAGAIN || err == unix.EACCES {
 		return unknown, false // others fail on a descriptor for reading
 	}
-	defer func() { _ = setLock(f.fd, unix.F_UNLCK, searchByte, 1, false) }()
+	defer func() { _ = setLock(f.fd, unix.F_UNLCK, searchByte) }()
 	inode, gate := ":"+strconv.FormatUint(f.stat.Ino, 10), strconv.FormatInt(gateByte, 10)
 	for _, pid := range procfs.PIDs() {
 		has, _ := hasLock(pid, func(l procfs.Lock) bool { return l.Start == gate && strings.HasSuffix(l.File, inode) })
@@ -111,9 +102,9 @@ func (f *lockFile) gateHolder() (who string, stopped bool) {
 	return unknown, false
 }
 
-// hasLock reports whether a process has a description open on which such a lock is. The
-// kernel tells no owner of an open file description lock, but lists it with each
-// descriptor. An error says that they cannot be seen.
+// hasLock reports whether a process has a description open with such a lock. The kernel
+// names no owner of an open file description lock, but lists it with each descriptor. An
+// error says that the descriptors cannot be seen.
 func hasLock(pid int, is func(procfs.Lock) bool) (bool, error) {
 	fds, err := procfs.FDs(pid)
 	for _, fd := range fds {

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -29,7 +30,7 @@ func insideGate(t *testing.T, s *Store, name string) *child {
 
 func TestProcessStoppedInsideGateIsNamed(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	c := insideGate(t, s, "x")
 	c.Stop()
 	pid := strconv.Itoa(c.PID)
@@ -53,7 +54,7 @@ func TestProcessStoppedInsideGateIsNamed(t *testing.T) {
 
 func TestKilledInsideGateOpensIt(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	c := insideGate(t, s, "x")
 	c.Stop()
 	c.Kill()
@@ -62,19 +63,10 @@ func TestKilledInsideGateOpensIt(t *testing.T) {
 
 func TestSlowProcessInsideGateIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	c := insideGate(t, s, "x")
 	done := make(chan error, 1)
-	go func() {
-		ticket, err := s.Join(background, NewRequest(t, "x", NoWait))
-		if err == nil {
-			var l locks.Lease
-			if l, err = ticket.Wait(background); err == nil {
-				err = l.Release(background)
-			}
-		}
-		done <- err
-	}()
+	go func() { done <- serve(s, NewRequest(t, "x", NoWait), func() {}) }()
 	select {
 	case err := <-done:
 		t.Fatalf("Join = %v while another process is inside", err)
@@ -89,15 +81,9 @@ func TestSlowProcessInsideGateIsWaitedFor(t *testing.T) {
 // One that runs but never comes out is not waited for without end.
 func TestEndlessProcessInsideGateIsNamed(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	c := insideGate(t, s, "x")
-	d, err := s.openForUse()
-	testkit.Must(t, err)
-	defer d.close()
-	f, err := d.openFile("x")
-	testkit.Must(t, err)
-	defer f.close()
-	err = f.gate(background, unix.F_WRLCK, gateWait) // Join allows gateLimit
+	err := openLock(t, s, "x").gate(background, unix.F_WRLCK, gateWait) // Join allows gateLimit
 	if err == nil || !strings.Contains(err.Error(), strconv.Itoa(c.PID)) {
 		t.Errorf("%v does not name process %d", err, c.PID)
 	}
@@ -107,17 +93,9 @@ func TestEndlessProcessInsideGateIsNamed(t *testing.T) {
 // the gate, a newcomer waits for it.
 func TestCrowdAtTheGateIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	Release(t, take(t, s, "x"))
-	dir, err := s.openForUse()
-	testkit.Must(t, err)
-	defer dir.close()
-	crowd, err := dir.openFile("x")
-	testkit.Must(t, err)
-	defer crowd.close()
-	newcomer, err := dir.openFile("x")
-	testkit.Must(t, err)
-	defer newcomer.close()
+	crowd, newcomer := openLock(t, s, "x"), openLock(t, s, "x")
 	testkit.Must(t, crowd.gate(background, unix.F_WRLCK, forever))
 	done := make(chan error, 1)
 	const limit = 3 * gateWait // a busy machine may hold the crowd up for some of it
@@ -141,7 +119,7 @@ func TestCrowdAtTheGateIsWaitedFor(t *testing.T) {
 // With a context that has ended nothing is waited for, and what takes no
 // waiting is done.
 func TestJoinWithEndedContext(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	ended, cancel := context.WithCancel(background)
 	cancel()
 	ticket, err := s.Join(ended, NewRequest(t, "x"))
@@ -156,7 +134,7 @@ func TestJoinWithEndedContext(t *testing.T) {
 		t.Errorf("Join = %v", err)
 	}
 	for _, err := range s.Entries(ended, "x") {
-		if err != context.Canceled {
+		if !errors.Is(err, context.Canceled) {
 			t.Errorf("Entries: %v", err)
 		}
 	}
@@ -171,19 +149,19 @@ func TestJoinWithEndedContext(t *testing.T) {
 // quickly as ever.
 func TestQueuedWaitersOutlastAStoppedProcess(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
 	holder := take(t, s, "x")
 	stays, leaves := queue(t, s, "x"), queue(t, s, "x", Priority(1))
-	asleep(t, path, 2)
+	awaitSleepers(t, path, 2)
 	c := startChild(t)
 	c.Ask(call{Do: "gate", Dir: s.path, Name: "x"})
 	c.Stop()
 	Release(t, holder)
-	asleep(t, path, 2) // one on the gate, one on the one in front
-	blocked(leaves, gateWait*3/2)
+	awaitSleepers(t, path, 2) // one on the gate, one on the one in front
+	staysQueued(leaves, gateWait*3/2)
 	leave(t, leaves)
-	blocked(stays, gateWait*3/2)
+	staysQueued(stays, gateWait*3/2)
 	c.Continue()
 	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
 	Release(t, stays.Granted())
@@ -191,7 +169,7 @@ func TestQueuedWaitersOutlastAStoppedProcess(t *testing.T) {
 
 // Cancelled at the gate, Join returns although the gate stays shut.
 func TestCancelledAtTheGate(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	c := insideGate(t, s, "x")
 	path := lockPath(s.path, "x")
 	was := fingerprint(t, path)
@@ -201,7 +179,7 @@ func TestCancelledAtTheGate(t *testing.T) {
 		_, err := s.Join(ctx, NewRequest(t, "x"))
 		done <- err
 	}()
-	asleep(t, path, 1)
+	awaitSleepers(t, path, 1)
 	cancel()
 	select {
 	case err := <-done:
@@ -222,48 +200,48 @@ func TestCancelledAtTheGate(t *testing.T) {
 // it. That one must not open the gate of another file that has got the same
 // descriptor number since.
 func TestGivingUpAtTheGateOpensNoOther(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	c := insideGate(t, s, "x")
-	dir, err := s.openForUse()
-	testkit.Must(t, err)
-	defer dir.close()
-
-	f, err := dir.openFile("x")
-	testkit.Must(t, err)
+	f := openLock(t, s, "x")
 	ctx, cancel := context.WithCancel(background)
 	done := make(chan error, 1)
 	go func() { done <- f.gate(ctx, unix.F_WRLCK, gateLimit) }()
-	asleep(t, lockPath(s.path, "x"), 1)
+	awaitSleepers(t, lockPath(s.path, "x"), 1)
 	cancel()
 	if err := <-done; err != context.Canceled {
 		t.Fatalf("gate = %v", err)
 	}
 	f.close()
 
-	other, err := dir.openFile("y")
-	testkit.Must(t, err)
-	defer other.close()
-	testkit.Must(t, other.gate(background, unix.F_WRLCK, gateLimit))
+	testkit.Must(t, openLock(t, s, "y").gate(background, unix.F_WRLCK, gateLimit))
 	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
 	testkit.Eventually(t, "the sleeping goroutine ends", func() bool { return f.users.Load() == 0 })
 
-	third, err := dir.openFile("y")
-	testkit.Must(t, err)
-	defer third.close()
-	if shut, err := third.isLocked(gateByte, 1); err != nil || !shut {
-		t.Errorf("the gate of the other file is open (%v)", err)
+	if !openLock(t, s, "y").isLocked(gateByte, 1) {
+		t.Error("the gate of the other file is open")
+	}
+}
+
+// leavesNothingOpen demands, when it is called again, that no goroutine and no descriptor has
+// been left since.
+func leavesNothingOpen(t *testing.T, s *Store) (check func()) {
+	Release(t, take(t, s, "x"))
+	goroutines, files := goleak.IgnoreCurrent(), openFiles(t)
+	return func() {
+		t.Helper()
+		testkit.Eventually(t, "all descriptors are closed", func() bool { return openFiles(t) <= files })
+		if err := goleak.Find(goroutines); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
 // Whoever gives up waiting, wherever it slept, leaves nothing open once those
-// have gone that it slept on: no goroutine and no descriptor.
+// have gone that it slept on.
 func TestCancelledWaitsLeaveNothingOpen(t *testing.T) {
 	dir := t.TempDir()
-	s := newStore(t, dir)
-	Release(t, take(t, s, "x"))
-	goroutines := goleak.IgnoreCurrent()
-	files := openFiles(t)
-
+	s := New(dir)
+	check := leavesNothingOpen(t, s)
 	var held []*lease
 	for range 4 {
 		held = append(held, take(t, s, "x", Limit(4)))
@@ -274,8 +252,8 @@ func TestCancelledWaitsLeaveNothingOpen(t *testing.T) {
 		queue(t, s, "x", Limit(4)),            // behind another waiter
 		queue(t, s, "y"),                      // one holder after the other
 	}
-	asleep(t, lockPath(dir, "x"), 4)
-	asleep(t, lockPath(dir, "y"), 1)
+	awaitSleepers(t, lockPath(dir, "x"), 4)
+	awaitSleepers(t, lockPath(dir, "y"), 1)
 	for _, w := range waiters {
 		leave(t, w)
 	}
@@ -285,41 +263,33 @@ func TestCancelledWaitsLeaveNothingOpen(t *testing.T) {
 	for _, l := range append(held, single) {
 		Release(t, l)
 	}
-	testkit.Eventually(t, "all descriptors are closed", func() bool { return openFiles(t) <= files })
-	if err := goleak.Find(goroutines); err != nil {
-		t.Error(err)
-	}
+	check()
 }
 
 // The same for those who were granted: a waiter that watched several holders
 // still has goroutines asleep on the others, with a context that never ends.
 func TestGrantLeavesNothingOpen(t *testing.T) {
 	dir := t.TempDir()
-	s := newStore(t, dir)
-	Release(t, take(t, s, "x"))
-	goroutines := goleak.IgnoreCurrent()
-	files := openFiles(t)
-
+	s := New(dir)
+	check := leavesNothingOpen(t, s)
 	var held []*lease
 	for range 4 {
 		held = append(held, take(t, s, "x", Limit(4)))
 	}
+	files := openFiles(t) - 2*len(held)
 	joined, err := s.Join(background, NewRequest(t, "x", Limit(4)))
 	testkit.Must(t, err)
 	table := joined.(*ticket).place.table
 	granted := make(chan locks.Lease, 1)
 	go func() {
-		l, err := joined.Wait(background)
-		if err != nil {
-			t.Errorf("Wait: %v", err)
-		}
+		l, _ := joined.Wait(background)
 		granted <- l
 	}()
-	asleep(t, lockPath(dir, "x"), 4)
+	awaitSleepers(t, lockPath(dir, "x"), 4)
 	Release(t, held[2])
 	l := <-granted
 	if l == nil {
-		t.FailNow()
+		t.Fatal("no grant")
 	}
 	// They may be interrupted and ask for the lock once more, so the descriptor
 	// must still be what it was.
@@ -331,24 +301,18 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 	}
 	testkit.Eventually(t, "what only the waiter needed is closed", func() bool { return openFiles(t) <= files+2 })
 	Release(t, l)
-	testkit.Eventually(t, "all descriptors are closed", func() bool { return openFiles(t) <= files })
-	if err := goleak.Find(goroutines); err != nil {
-		t.Error(err)
-	}
+	check()
 }
 
 // A store may be used for ever: what is released is closed.
 func TestReleaseClosesItsFiles(t *testing.T) {
-	s := newStore(t, t.TempDir())
-	Release(t, take(t, s, "x"))
-	files := openFiles(t)
+	s := New(t.TempDir())
+	check := leavesNothingOpen(t, s)
 	for range 50 {
 		l := take(t, s, "x")
 		Refused(t, s, "x")
 		Release(t, l)
 		Release(t, l) // again changes nothing
 	}
-	if n := openFiles(t); n > files {
-		t.Errorf("%d descriptors are open, %d before", n, files)
-	}
+	check()
 }

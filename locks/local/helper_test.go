@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		// Who sleeps on a holder ends with it, which may be a process that is
 		// just being killed.
 		if err := goleak.Find(
-			goleak.IgnoreAnyFunction("golock/locks/local.(*place).sleepOn.func1"),
+			goleak.IgnoreAnyFunction("golock/locks/local.(*lockFile).lockLater.func1"),
 		); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
@@ -63,14 +63,6 @@ func openLock(t testing.TB, s *Store, name string) *lockFile {
 	testkit.Must(t, err)
 	t.Cleanup(f.close)
 	return f
-}
-
-// newStore is closed with the test.
-func newStore(t testing.TB, dir string) *Store {
-	t.Helper()
-	s := New(dir)
-	t.Cleanup(func() { s.Close() })
-	return s
 }
 
 // lockPath is where the store of dir keeps a name.
@@ -97,14 +89,28 @@ func fails(t testing.TB, s *Store, name, path string) error {
 	return err
 }
 
+// serve joins, waits, calls inside, and releases.
+func serve(s *Store, r locks.Request, inside func()) error {
+	ticket, err := s.Join(background, r)
+	if err != nil {
+		return err
+	}
+	l, err := ticket.Wait(background)
+	if err != nil {
+		return err
+	}
+	inside()
+	return l.Release(background)
+}
+
 // queue has to wait, in the background.
 func queue(t testing.TB, s *Store, name string, changes ...Change) *WaiterOf[*lease] {
 	t.Helper()
 	return QueueOf[*lease](t, s, name, changes...)
 }
 
-// blocked proves as well as can be that w is not granted: for this long.
-func blocked(w *WaiterOf[*lease], long time.Duration) {
+// staysQueued proves as well as can be that w is not granted: for this long.
+func staysQueued(w *WaiterOf[*lease], long time.Duration) {
 	select {
 	case <-w.Done:
 	case <-time.After(long):
@@ -169,16 +175,6 @@ func mount(t testing.TB, fstype, options string) string {
 	return dir
 }
 
-// openDir is a directory in which other users may work, also below.
-func openDir(t testing.TB, mode os.FileMode) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "golock-test-")
-	testkit.Must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	testkit.Must(t, os.Chmod(dir, mode))
-	return dir
-}
-
 // call is what a child is told to do, one line each.
 type call struct {
 	Do       string // a case of childState.do
@@ -208,6 +204,17 @@ type child = testkit.Child[call, answer]
 func startChild(t testing.TB, options ...func(*exec.Cmd)) *child {
 	t.Helper()
 	return testkit.StartChild[call, answer](t, childVariable, options...)
+}
+
+// queueChild starts a child that has to wait.
+func queueChild(t testing.TB, s *Store, limit, weight int) *child {
+	t.Helper()
+	c := startChild(t)
+	if a := c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: limit, Weight: weight}); !a.Queued {
+		t.Fatalf("%+v", a)
+	}
+	c.Tell(call{Do: "wait", Dir: s.path, Name: "x"})
+	return c
 }
 
 // asUser runs a child as somebody else.
@@ -324,9 +331,9 @@ func openFiles(t testing.TB) int {
 	return len(files)
 }
 
-// asleep waits until n goroutines or processes sleep in the kernel on locks of a
+// awaitSleepers waits until n goroutines or processes sleep in the kernel on locks of a
 // file: a waiter has looked then, and does nothing before it is woken.
-func asleep(t testing.TB, path string, n int) {
+func awaitSleepers(t testing.TB, path string, n int) {
 	t.Helper()
 	var st unix.Stat_t
 	testkit.Must(t, unix.Stat(path, &st))
@@ -338,14 +345,12 @@ func asleep(t testing.TB, path string, n int) {
 	})
 }
 
-// heldBytes reports whether any description holds or waits in a lock file,
+// isInUse reports whether any description holds or waits in a lock file,
 // asked from outside the store.
-func heldBytes(t testing.TB, path string) bool {
+func isInUse(t testing.TB, path string) bool {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	testkit.Must(t, err)
 	defer unix.Close(fd)
-	used, err := (&lockFile{fd: fd}).isUsed()
-	testkit.Must(t, err)
-	return used
+	return (&lockFile{fd: fd}).isUsed()
 }

@@ -20,7 +20,7 @@ import (
 // before that has ended.
 func TestHeirKeepsTheSlotOfAKilledHolder(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	c := startChild(t)
 	c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
 	heir := c.Ask(call{Do: "spawn", Dir: s.path, Name: "x"}).PID
@@ -29,7 +29,7 @@ func TestHeirKeepsTheSlotOfAKilledHolder(t *testing.T) {
 		t.Errorf("before: %+v", e)
 	}
 	w := queue(t, s, "x")
-	asleep(t, lockPath(s.path, "x"), 1)
+	awaitSleepers(t, lockPath(s.path, "x"), 1)
 	c.Kill()
 	e := List(t, s, "x")
 	if len(e) != 2 || !e[0].Orphaned || e[0].PID != c.PID || !reflect.DeepEqual(e[0].Slots, []int{0}) || e[1].Orphaned {
@@ -39,14 +39,14 @@ func TestHeirKeepsTheSlotOfAKilledHolder(t *testing.T) {
 		t.Errorf("%+v", busy)
 	}
 	sweep(t, s, 0, 0)
-	blocked(w, stillBusy/5)
+	staysQueued(w, stillBusy/5)
 	reap(t, heir)
 	Release(t, w.Granted())
 }
 
 // The dead among the waiters are not counted as waiting.
 func TestBusyCountsTheLivingOnly(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	take(t, s, "x")
 	// Nobody sleeps on one that is behind, so nobody clears it away.
 	c := startChild(t)
@@ -61,15 +61,21 @@ func TestBusyCountsTheLivingOnly(t *testing.T) {
 	}
 }
 
-// A clock that was set back does not count: the last fence does.
-func TestFenceGrowsWhenTheClockIsSetBack(t *testing.T) {
-	s := newStore(t, t.TempDir())
-	path := lockPath(s.path, "x")
-	Release(t, take(t, s, "x"))
+func headerOf(t *testing.T, path string) header {
+	t.Helper()
 	text, err := os.ReadFile(path)
 	testkit.Must(t, err)
 	h, err := decodeHeader(text)
 	testkit.Must(t, err)
+	return h
+}
+
+// A clock that was set back does not count: the last fence does.
+func TestFenceGrowsWhenTheClockIsSetBack(t *testing.T) {
+	s := New(t.TempDir())
+	path := lockPath(s.path, "x")
+	Release(t, take(t, s, "x"))
+	h := headerOf(t, path)
 	h.fence += 3600e6
 	patched(0, h.encode())(t, path)
 	if got := take(t, s, "x").Grant().Fence; got != h.fence+1 {
@@ -79,7 +85,7 @@ func TestFenceGrowsWhenTheClockIsSetBack(t *testing.T) {
 
 // The heaviest entry whose slots lie as scattered as can be.
 func TestHeaviestEntryWithScatteredSlots(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	var singles []*lease
 	for range 2 * maxUnits {
 		singles = append(singles, take(t, s, "x", Limit(0)))
@@ -109,27 +115,19 @@ func TestHeaviestEntryWithScatteredSlots(t *testing.T) {
 // A process that was killed after it wrote the header and before it wrote its record has
 // used a ticket up. Nobody gets it again. Who is refused uses none.
 func TestTicketsAreNeverGivenTwice(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
-	read := func() header {
-		t.Helper()
-		text, err := os.ReadFile(path)
-		testkit.Must(t, err)
-		h, err := decodeHeader(text)
-		testkit.Must(t, err)
-		return h
-	}
 	take(t, s, "x")
-	killed := read()
+	killed := headerOf(t, path)
 	killed.next++ // as far as it came
 	patched(0, killed.encode())(t, path)
 	queue(t, s, "x")
-	if e := List(t, s, "x"); len(e) != 2 || e[1].Claim.Ticket != killed.next || read().next != killed.next+1 {
-		t.Errorf("%+v, next ticket %d after %d", e, read().next, killed.next)
+	was := headerOf(t, path)
+	if e := List(t, s, "x"); len(e) != 2 || e[1].Claim.Ticket != killed.next || was.next != killed.next+1 {
+		t.Errorf("%+v, next ticket %d after %d", e, was.next, killed.next)
 	}
-	was := read()
 	Refused(t, s, "x")
-	if now := read(); now != was {
+	if now := headerOf(t, path); now != was {
 		t.Errorf("one who was refused changed the table: %+v, was %+v", now, was)
 	}
 }
@@ -137,14 +135,11 @@ func TestTicketsAreNeverGivenTwice(t *testing.T) {
 // The header is on the disk before the record: what a process leaves that could
 // not write the record is a number that is used up, and no record.
 func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	Release(t, take(t, s, "x"))
 	path := lockPath(s.path, "x")
 	patched(pageSize, make([]byte, recordSize))(t, path) // nothing is to be freed
-	before, err := os.ReadFile(path)
-	testkit.Must(t, err)
-	was, err := decodeHeader(before)
-	testkit.Must(t, err)
+	was := headerOf(t, path)
 	c := startChild(t)
 	c.Ask(call{Do: "fsize", Number: pageSize}) // the header fits, no record does
 	if a := c.Try(call{Do: "join", Dir: s.path, Name: "x", Max: 1}); a.Err == "" {
@@ -152,15 +147,13 @@ func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
 	}
 	after, err := os.ReadFile(path)
 	testkit.Must(t, err)
-	is, err := decodeHeader(after)
-	testkit.Must(t, err)
-	if is.next != was.next+1 || is.fence <= was.fence {
-		t.Errorf("next ticket %d after %d, fence %d after %d", is.next, was.next, is.fence, was.fence)
+	if now := headerOf(t, path); now.next != was.next+1 || now.fence <= was.fence {
+		t.Errorf("next ticket %d after %d, fence %d after %d", now.next, was.next, now.fence, was.fence)
 	}
 	if bytes.Trim(after[pageSize:], "\x00") != nil {
 		t.Error("a record was written")
 	}
-	if heldBytes(t, path) {
+	if isInUse(t, path) {
 		t.Error("something is locked after the error")
 	}
 	take(t, s, "x")
@@ -169,7 +162,7 @@ func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
 // The table's description, through which gate and table are used, is not
 // inherited by anything; what is inherited carries the slot alone.
 func TestOnlyTheSlotIsInherited(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	l := take(t, s, "x")
 	heir, err := testkit.SpawnHeir(l.Files())
 	testkit.Must(t, err)

@@ -40,7 +40,7 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 	t.Parallel()
 	const many = 100
 	for _, most := range []int{1, 3} {
-		s := newStore(t, t.TempDir())
+		s := New(t.TempDir())
 		var held []*lease
 		for i := range many {
 			l := take(t, s, "x", Limit(0))
@@ -49,12 +49,8 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 			}
 			held = append(held, l)
 		}
-		c := startChild(t)
-		if a := c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: most}); !a.Queued {
-			t.Fatalf("%+v", a)
-		}
-		c.Tell(call{Do: "wait", Dir: s.path, Name: "x"})
-		asleep(t, lockPath(s.path, "x"), most)
+		c := queueChild(t, s, most, 1)
+		awaitSleepers(t, lockPath(s.path, "x"), most)
 		if _, threads := status(t, c.PID, "Pid"); threads > 20 {
 			t.Errorf("the waiter has %d threads", threads)
 		}
@@ -77,7 +73,7 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 // Whoever of several goes, the first in the queue is woken, and counts right.
 func TestHeadIsWokenByEveryHolder(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	const most = 5
 	all := func() (held []*lease) {
 		for range most {
@@ -88,7 +84,7 @@ func TestHeadIsWokenByEveryHolder(t *testing.T) {
 	for first := range most {
 		held := all()
 		w := queue(t, s, "x", Limit(most))
-		asleep(t, lockPath(s.path, "x"), most)
+		awaitSleepers(t, lockPath(s.path, "x"), most)
 		Release(t, held[first])
 		l := w.Granted()
 		if got := l.Grant().Slots; !reflect.DeepEqual(got, []int{first}) {
@@ -103,11 +99,11 @@ func TestHeadIsWokenByEveryHolder(t *testing.T) {
 		held := all()
 		w := queue(t, s, "x", Limit(most), Weight(n))
 		const blockers = 1 // beyond those that could be there beside it
-		asleep(t, lockPath(s.path, "x"), most-n+blockers)
+		awaitSleepers(t, lockPath(s.path, "x"), most-n+blockers)
 		for i := range n - 1 {
 			Release(t, held[(i*3)%most])
-			asleep(t, lockPath(s.path, "x"), most-n+blockers) // also after it was woken, and has looked
-			blocked(w, 0)
+			awaitSleepers(t, lockPath(s.path, "x"), most-n+blockers) // also after it was woken, and has looked
+			staysQueued(w, 0)
 		}
 		Release(t, held[((n-1)*3)%most])
 		Release(t, w.Granted())
@@ -121,20 +117,16 @@ func TestHeadIsWokenByEveryHolder(t *testing.T) {
 // behind it.
 func TestWaitersBehindTheFirstSleep(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
 	var held []*lease
 	for range 3 {
 		held = append(held, take(t, s, "x", Limit(3)))
 	}
-	first, second := startChild(t), startChild(t)
-	for i, c := range []*child{first, second} {
-		if a := c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 3, Weight: 3}); !a.Queued {
-			t.Fatalf("%+v", a)
-		}
-		c.Tell(call{Do: "wait", Dir: s.path, Name: "x"})
-		asleep(t, path, i+1)
-	}
+	first := queueChild(t, s, 3, 3)
+	awaitSleepers(t, path, 1)
+	second := queueChild(t, s, 3, 3)
+	awaitSleepers(t, path, 2)
 	wakeups := func() int {
 		n, _ := status(t, second.PID, "voluntary_ctxt_switches")
 		return n
@@ -151,7 +143,7 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 	for range 8 {
 		w := queue(t, s, "x", Limit(3))
 		Refused(t, s, "x", Limit(3))
-		blocked(w, stillBusy/5)
+		staysQueued(w, stillBusy/5)
 		leave(t, w)
 		if len(held) > 1 { // this wakes the first, who still has no room
 			Release(t, held[0])
@@ -174,17 +166,15 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 // Who is alone is left in peace: the next one sleeps until Settle, is not
 // admitted by it, and needs none when the slot is given back or its holder dies.
 func TestNextOneSleepsUntilSettled(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
 	first := take(t, s, "x")
-	c := startChild(t)
-	c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
-	c.Tell(call{Do: "wait", Dir: s.path, Name: "x"})
-	asleep(t, path, 1)
+	c := queueChild(t, s, 1, 1)
+	awaitSleepers(t, path, 1)
 	waiters := []*WaiterOf[*lease]{queue(t, s, "x")}
-	asleep(t, path, 2)
+	awaitSleepers(t, path, 2)
 	waiters = append(waiters, queue(t, s, "x"))
-	asleep(t, path, 3)
+	awaitSleepers(t, path, 3)
 
 	// The child is granted and never settles. Its death wakes the next.
 	Release(t, first)
@@ -201,10 +191,7 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 
 	second := waiters[0].Granted()
 	queued := func() bool {
-		f := openLock(t, s, "x")
-		still, err := f.isLocked(waitByte(second.place.self.claim.Ticket), 1)
-		testkit.Must(t, err)
-		return still
+		return openLock(t, s, "x").isLocked(waitByte(second.place.self.claim.Ticket), 1)
 	}
 	if !queued() {
 		t.Error("the next one was woken before Settle")
@@ -214,8 +201,8 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 	if queued() {
 		t.Error("the next one was not woken by Settle")
 	}
-	asleep(t, path, 1)
-	blocked(waiters[1], 0)
+	awaitSleepers(t, path, 1)
+	staysQueued(waiters[1], 0)
 	Release(t, second)
 	Release(t, waiters[1].Granted())
 }

@@ -9,8 +9,7 @@ import (
 	"golock/locks"
 )
 
-// networkFS names the file system of a directory if its locks are another machine's
-// business, or "" if it is a local one.
+// networkFS names the file system of a directory if it is shared over a network, or "".
 func networkFS(fd int, path string) (string, error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {

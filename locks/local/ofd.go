@@ -6,9 +6,8 @@ import (
 	"golock/internal/eintr"
 )
 
-// Open file description locks (fcntl(2), F_OFD_SETLK) belong to the open file: whoever
-// inherited it keeps them, and the kernel drops them with its last descriptor, whatever
-// way the process ended.
+// Open file description locks (fcntl(2), F_OFD_SETLK) belong to the open file. The kernel
+// drops them with its last descriptor, in whatever process that is and however it ends.
 //
 // The locked bytes lie far beyond the end of the file. Bytes of different meaning are
 // never neighbours: the kernel merges adjacent ranges of one description.
@@ -26,37 +25,50 @@ const maxTicket = (pathBase - waitBase) / 4
 func waitByte(ticket int64) int64 { return waitBase + 4*ticket }
 func holdByte(ticket int64) int64 { return holdBase + 4*ticket }
 
-// setLock places or removes one lock. With wait it sleeps in the kernel until the lock
-// is free; nothing but that can end the sleep.
-func setLock(fd int, kind int16, start, length int64, wait bool) error {
-	cmd := unix.F_OFD_SETLK
-	if wait {
-		cmd = unix.F_OFD_SETLKW
-	}
-	lk := unix.Flock_t{Type: kind, Start: start, Len: length}
-	return eintr.Repeat(func() error { return unix.FcntlFlock(uintptr(fd), cmd, &lk) })
+// setLock places or removes the lock on one byte.
+func setLock(fd int, kind int16, at int64) error {
+	return fcntlLock(fd, unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Start: at, Len: 1})
 }
 
 // unlockAll drops every lock of a description.
-func unlockAll(fd int) error { return setLock(fd, unix.F_UNLCK, 0, 0, false) }
+func unlockAll(fd int) error {
+	return fcntlLock(fd, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
+}
+
+func fcntlLock(fd, command int, lk *unix.Flock_t) error {
+	return eintr.Repeat(func() error { return unix.FcntlFlock(uintptr(fd), command, lk) })
+}
+
+// lockLater has a goroutine sleep in the kernel until it has a lock, and then call got.
+// Nothing but the lock ends that sleep, so it can outlast whoever asked. It shares the file.
+func (f *lockFile) lockLater(kind int16, at int64, got func(error)) {
+	f.share()
+	go func() {
+		defer f.close()
+		err := fcntlLock(f.fd, unix.F_OFD_SETLKW, &unix.Flock_t{Type: kind, Start: at, Len: 1})
+		if err != nil {
+			err = f.lockError(err)
+		}
+		got(err)
+	}()
+}
 
 // isLocked reports whether another description has a write lock in the range. It asks
 // for a read lock on purpose: waiters take read locks for a moment when they wake, and
-// must not make a dead holder look alive.
-func (f *lockFile) isLocked(start, length int64) (bool, error) {
+// must not make a dead holder look alive. The kernel has no reason to fail where it has
+// locked the gate; if it does all the same, nobody is taken for dead.
+func (f *lockFile) isLocked(start, length int64) bool {
 	lk := unix.Flock_t{Type: unix.F_RDLCK, Start: start, Len: length}
-	if err := eintr.Repeat(func() error { return unix.FcntlFlock(uintptr(f.fd), unix.F_OFD_GETLK, &lk) }); err != nil {
-		return false, f.lockError(err)
-	}
-	return lk.Type != unix.F_UNLCK, nil
+	err := fcntlLock(f.fd, unix.F_OFD_GETLK, &lk)
+	return err != nil || lk.Type != unix.F_UNLCK
 }
 
 // isUsed reports whether anybody waits or holds.
-func (f *lockFile) isUsed() (bool, error) { return f.isLocked(waitBase, pathBase-waitBase) }
+func (f *lockFile) isUsed() bool { return f.isLocked(waitBase, pathBase-waitBase) }
 
 // isLive reports whether the entry of a record waits or holds, if only by its hold.
-func (f *lockFile) isLive(r *record) (bool, error) {
-	locked, err := f.isLocked(r.lockByte(), 1)
-	r.onlyHold = err == nil && !locked && r.holdLasts()
-	return locked || r.onlyHold, err
+func (f *lockFile) isLive(r *record) bool {
+	locked := f.isLocked(r.lockByte(), 1)
+	r.onlyHold = !locked && r.holdLasts()
+	return locked || r.onlyHold
 }

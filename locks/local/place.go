@@ -14,19 +14,19 @@ import (
 	"golock/locks/kernel"
 )
 
-// place is an entry in one lock file. Two descriptions of the file belong to it. table
-// has the gate and the wait byte, is close-on-exec and the only one through which the
-// text is read and written: a gate on a description that the command inherited would
-// shut the name for as long as the command lives. hold has the hold byte and the path
-// locks, and is what the command inherits.
+// place is an entry in one lock file, which it has open twice. table has the gate and the
+// wait byte, and reads and writes the file. It is close-on-exec: a gate that the command
+// inherited would stay shut for as long as the command lives. hold has the hold byte and
+// the path locks; the command inherits it.
 type place struct {
 	dir       *directory
 	table     *lockFile // nil once p holds
 	hold      int
 	pathLocks pathLocks
 	self      record
-	joined    view     // what stood in the way when p joined the queue
-	victims   []victim // evicted, and to be told when the gate is open
+	ref       recordRef // of self
+	joined    view      // what stood in the way when p joined the queue
+	victims   []*victim // evicted, and to be told when the gate is open
 
 	asleep map[int64]bool // bytes that a goroutine sleeps on, through table
 	freed  chan error     // hears when one of them is free
@@ -94,7 +94,7 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 			}
 		}
 	}
-	if err := setLock(p.table.fd, unix.F_WRLCK, waitByte(p.self.claim.Ticket), 1, false); err != nil {
+	if err := setLock(p.table.fd, unix.F_WRLCK, waitByte(p.self.claim.Ticket)); err != nil {
 		return nil, p.table.lockError(err)
 	}
 	t.request.TellPlace(v.position)
@@ -116,11 +116,8 @@ func (p *place) load(name string) (*table, error) {
 	default:
 		return tab, nil
 	}
-	used, err := f.isUsed()
 	switch {
-	case err != nil:
-		return nil, err
-	case used || p.self.state == stateWaiting: // also if p itself is the only one
+	case f.isUsed() || p.self.state == stateWaiting: // also if p itself is the only one
 		return nil, &locks.PathError{Path: f.path, Err: errDamaged, Hint: "it is repaired when they have ended"}
 	case f.stat.Nlink > 1:
 		return nil, &locks.PathError{Path: f.path, Err: fmt.Errorf("is not a lock file of golock and has %d names", f.stat.Nlink), Hint: "remove it"}
@@ -142,15 +139,10 @@ func (p *place) look(t *ticket, tab *table) (v view, l *lease, err error) {
 		if r.state != stateHolding {
 			continue
 		}
-		live, err := f.isLive(r)
-		if err == nil && !live {
-			err = f.clear(tab, r)
-		}
-		if err != nil {
-			return v, nil, err
-		}
-		if live {
+		if f.isLive(r) {
 			v.holders, claims = append(v.holders, *r), append(claims, r.claim)
+		} else if err := f.clear(tab, r); err != nil {
+			return v, nil, err
 		}
 	}
 	switch {
@@ -172,29 +164,18 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 			before = append(before, r)
 		}
 	}
-	slices.SortFunc(before, func(a, b *record) int { return inQueueOrder(*a, *b) })
+	slices.SortFunc(before, func(a, b *record) int { return a.claim.Compare(b.claim) })
 	for len(before) > 0 {
 		front := before[len(before)-1]
-		live, err := p.table.isLocked(waitByte(front.claim.Ticket), 1)
-		if err == nil && !live {
-			err = p.table.clear(tab, front)
+		if p.table.isLocked(waitByte(front.claim.Ticket), 1) {
+			return front, len(before) + 1, nil
 		}
-		if err != nil || live {
-			return front, len(before) + 1, err
+		if err := p.table.clear(tab, front); err != nil {
+			return nil, 0, err
 		}
 		before = before[:len(before)-1]
 	}
 	return nil, 1, nil
-}
-
-func inQueueOrder(a, b record) int {
-	switch {
-	case a.claim.Before(b.claim):
-		return -1
-	case b.claim.Before(a.claim):
-		return 1
-	}
-	return 0
 }
 
 // take makes p a holder. What fails half-way leaves no lock behind.
@@ -211,15 +192,15 @@ func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err err
 			_ = unlockAll(p.hold)
 		}
 	}()
-	if err := setLock(p.hold, unix.F_WRLCK, holdByte(p.self.claim.Ticket), 1, false); err != nil {
+	if err := setLock(p.hold, unix.F_WRLCK, holdByte(p.self.claim.Ticket)); err != nil {
 		return nil, f.lockError(err)
 	}
 	for _, at := range p.pathLocks {
-		if err := setLock(p.hold, unix.F_RDLCK, at, 1, false); err != nil {
+		if err := setLock(p.hold, unix.F_RDLCK, at); err != nil {
 			return nil, f.lockError(err)
 		}
 	}
-	// The path locks come before this question: who makes a new file after it sees them.
+	// The path locks come first: whoever makes a new file after this check sees them.
 	if err := f.checkPath(); err != nil {
 		return nil, err
 	}
@@ -240,8 +221,8 @@ func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err err
 	}, nil
 }
 
-// enclosing finds the run around this one among the holders of its name. Those of a
-// removed file are not listed, but one that says it is around us may be there.
+// enclosing finds the run around this one among the holders of its name. The holders of a
+// removed file are not known: the enclosing run may be one of them.
 func enclosing(r locks.Request, v view) *locks.Ref {
 	for i := len(r.Within) - 1; i >= 0; i-- {
 		isEnclosing := func(h record) bool { return h.id == r.Within[i].ID && !h.onlyHold }
@@ -279,8 +260,8 @@ func (p *place) sleep(ctx context.Context, v view) error {
 	}
 }
 
-// blockers picks holders that keep p out as long as they all are there. They are few,
-// because each takes a thread: one if it alone is enough, and never more than p's max.
+// blockers picks holders that keep p out while all of them hold. Each takes a thread, so it
+// is one if that is enough, and never more than p's max.
 func (p *place) blockers(holders []record) []record {
 	enough := func(h record) bool { return !locks.Admits([]locks.Claim{h.claim}, p.self.claim) }
 	if i := slices.IndexFunc(holders, enough); i >= 0 {
@@ -297,8 +278,7 @@ func (p *place) blockers(holders []record) []record {
 	return some
 }
 
-// sleepOn has a goroutine sleep in the kernel until a byte is free. It can outlast p, so
-// it shares the file.
+// sleepOn has a goroutine report to p.freed when a byte is free.
 func (p *place) sleepOn(at int64) {
 	if p.asleep[at] {
 		return
@@ -307,23 +287,16 @@ func (p *place) sleepOn(at int64) {
 		p.asleep = map[int64]bool{}
 	}
 	p.asleep[at] = true
-	f := p.table
-	f.share()
-	go func() {
-		defer f.close()
-		err := setLock(f.fd, unix.F_RDLCK, at, 1, true)
-		if err != nil {
-			err = f.lockError(err)
-		}
+	p.table.lockLater(unix.F_RDLCK, at, func(err error) {
 		select {
 		case p.freed <- err:
 		default: // one wake-up is enough
 		}
-	}()
+	})
 }
 
-// close gives the place up, the slot first. It unlocks before it closes: others can have
-// inherited the slot's description, and a goroutine can still have the table open.
+// close gives the place up, the slot first. It unlocks before it closes: others may have
+// inherited the description of the slot, and a goroutine may still have the table open.
 func (p *place) close() (err error) {
 	if p.hold >= 0 {
 		err = unlockAll(p.hold)

@@ -16,19 +16,12 @@ import (
 // rewrite changes the only record of a lock file that is in use.
 func rewrite(t *testing.T, path string, by func(*record)) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	text, err := os.ReadFile(path)
 	testkit.Must(t, err)
-	defer f.Close()
-	b := make([]byte, recordSize)
-	if _, err := f.ReadAt(b, recordOffset(0)); err != nil {
-		t.Fatal(err)
-	}
-	r, err := decodeRecord(b)
+	r, err := decodeRecord(text[recordOffset(0):])
 	testkit.Must(t, err)
 	by(&r)
-	if _, err := f.WriteAt(r.encode(), recordOffset(0)); err != nil {
-		t.Fatal(err)
-	}
+	patched(recordOffset(0), r.encode())(t, path)
 }
 
 // A hold ends with the boot that it was made in, and when its time is over.
@@ -38,7 +31,7 @@ func TestHoldOfAnotherBoot(t *testing.T) {
 		"over":         func(r *record) { r.holdUntil = int64(locks.BootTime()) },
 	} {
 		dir := t.TempDir()
-		s := newStore(t, dir)
+		s := New(dir)
 		Release(t, take(t, s, "x", Hold(time.Hour)))
 		if busy := Refused(t, s, "x"); len(busy.Holders) != 1 || !busy.Holders[0].Ended {
 			t.Fatalf("%s: holders %+v", what, busy.Holders)
@@ -52,7 +45,7 @@ func TestHoldOfAnotherBoot(t *testing.T) {
 // is cut between its letters.
 func TestEvictorFits(t *testing.T) {
 	dir := t.TempDir()
-	s := newStore(t, dir)
+	s := New(dir)
 	l := take(t, s, "x", Limit(maxUnits), Weight(maxUnits/2), command(strings.Repeat("c", 2000)))
 	// Every second slot of those that there can be.
 	rewrite(t, lockPath(dir, "x"), func(r *record) {
@@ -64,14 +57,11 @@ func TestEvictorFits(t *testing.T) {
 		r.slots = slots
 	})
 	by := strings.Repeat("ä", 100)
-	f, err := l.place.dir.open(fileName("x"), unix.O_RDWR)
-	if err != nil || f == nil {
-		t.Fatal(f, err)
-	}
-	defer f.close()
+	f := openLock(t, s, "x")
 	tab, err := f.read()
 	testkit.Must(t, err)
-	testkit.Must(t, f.mark(&tab.records[0], by))
+	_, err = f.evict(tab, &tab.records[0], by)
+	testkit.Must(t, err)
 	told, ok := l.Evicted().(*locks.EvictedError)
 	if !ok || len(told.By) < maxEvictor-1 || !strings.HasPrefix(by, told.By) {
 		t.Errorf("Evicted = %v", told)
@@ -81,19 +71,15 @@ func TestEvictorFits(t *testing.T) {
 // Nobody who merely has the lock file open, or other bytes of it locked, counts
 // as one who keeps the slot.
 func TestSlotOwners(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	l := take(t, s, "x", Limit(2))
 	other := take(t, s, "x", Limit(2))
-	f, err := l.place.dir.open(fileName("x"), unix.O_RDWR)
-	if err != nil || f == nil {
-		t.Fatal(f, err)
-	}
-	defer f.close()
+	f := openLock(t, s, "x")
 	testkit.Must(t, f.gate(background, unix.F_WRLCK, gateLimit))
 	file := f.kernelName()
 	f.openGate()
 	owns := func(pid int, file string, l *lease) bool {
-		has, _ := victim{record: l.place.self, file: file}.owns(pid)
+		has, _ := (&victim{record: l.place.self, file: file}).owns(pid)
 		return has
 	}
 	if !owns(os.Getpid(), file, l) || !owns(os.Getpid(), file, other) {

@@ -8,10 +8,10 @@ import (
 	"golock/internal/procfs"
 )
 
-// A lock file that is removed under a live holder must not make two holders. Every
-// holder therefore has read locks on bytes that stand for the file's place. Who makes a
-// file looks, before the first admission from it, whether one of them is locked in
-// another file of the same device: that file was removed and is still in use.
+// There must not be two holders when a lock file is removed under a live one. So every
+// holder has read locks on bytes that stand for the file's place. Before the first admission
+// from a new file golock looks for such a lock in another file of the same device: that
+// file was removed and is still in use.
 
 // pathLocks are these bytes. One stands for the path, which may come to lead to another
 // directory, one for the directory, which may have other paths (bind mounts,
@@ -31,7 +31,7 @@ func (d *directory) pathLocks(name string) pathLocks {
 // moved here, has to be checked anew.
 func (p *place) pathMark() uint64 { return uint64(p.pathLocks[0]) ^ p.table.stat.Ino }
 
-// whyRemoved is what somebody is told who finds such a holder.
+// whyRemoved tells a newcomer of such a holder.
 const whyRemoved = "its lock file was removed while it was held, and that holder is still there"
 
 // heldElsewhere looks for a holder of the same place in another file than f. Where
@@ -44,8 +44,8 @@ func (f *lockFile) heldElsewhere(at pathLocks) bool {
 const onePiece = 2048
 
 // lockedElsewhere looks for a lock on one of the bytes in another file than own, on the
-// same device. The kernel gives the list in pieces. If a lock ends between two of them,
-// the next piece begins one line too far on, so such a list is asked for again.
+// same device. If a lock ends between two pieces of the kernel's list, the second begins
+// one line too late, so a list in pieces is read again.
 func lockedElsewhere(own string, at pathLocks, list func() (text string, pieces int)) bool {
 	device := own[:strings.LastIndexByte(own, ':')+1]
 	first, second := strconv.FormatInt(at[0], 10), strconv.FormatInt(at[1], 10)

@@ -52,12 +52,12 @@ var removals = []struct {
 		testkit.Must(t, os.Rename(filepath.Join(dir, "copy"), lockPath(dir, name)))
 	}},
 	{"file replaced by another directory's", func(t *testing.T, dir, name string) {
-		other := newStore(t, dir+".other")
+		other := New(dir + ".other")
 		Release(t, take(t, other, name))
 		testkit.Must(t, os.Rename(lockPath(other.path, name), lockPath(dir, name)))
 	}},
 	{"directory replaced by another one", func(t *testing.T, dir, name string) {
-		other := newStore(t, dir+".other")
+		other := New(dir + ".other")
 		Release(t, take(t, other, name))
 		testkit.Must(t, os.Rename(dir, dir+".old"))
 		testkit.Must(t, os.Rename(other.path, dir))
@@ -73,15 +73,15 @@ func TestRemovedWhileHeld(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "locks")
-			s := newStore(t, dir)
+			s := New(dir)
 			holder := take(t, s, "x")
 			var in guard
 			in.enter()
-			old := []*WaiterOf[*lease]{queue(t, s, "x"), queue(t, newStore(t, dir), "x")}
-			asleep(t, lockPath(dir, "x"), 2)
+			old := []*WaiterOf[*lease]{queue(t, s, "x"), queue(t, New(dir), "x")}
+			awaitSleepers(t, lockPath(dir, "x"), 2)
 			r.do(t, dir, "x")
 
-			fresh := newStore(t, dir)
+			fresh := New(dir)
 			if busy := Refused(t, fresh, "x"); !strings.Contains(busy.Error(), "removed") {
 				t.Errorf("%v does not say why", busy)
 			}
@@ -90,20 +90,16 @@ func TestRemovedWhileHeld(t *testing.T) {
 			}
 			all := append(old, queue(t, fresh, "x"), queue(t, s, "x"))
 			for _, w := range all {
-				blocked(w, stillBusy/time.Duration(len(all)))
+				staysQueued(w, stillBusy/time.Duration(len(all)))
 			}
 			var served sync.WaitGroup
 			for _, w := range all {
-				served.Add(1)
-				go func() {
-					defer served.Done()
-					<-w.Done
-					if w.Lease == nil {
-						return
+				served.Go(func() {
+					if <-w.Done; w.Lease != nil {
+						in.visit()
+						_ = w.Lease.Release(background)
 					}
-					in.visit()
-					_ = w.Lease.Release(background)
-				}()
+				})
 			}
 			in.leave()
 			Release(t, holder)
@@ -122,7 +118,7 @@ func TestRemovedWhileHeld(t *testing.T) {
 // The fence grows over the removal of the file that it was counted in.
 func TestFenceGrowsOverRemoval(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
-	s := newStore(t, dir)
+	s := New(dir)
 	var last int64
 	for _, remove := range []func(string) error{os.Remove, os.Remove, func(string) error { return os.RemoveAll(dir) }, os.Remove} {
 		l := take(t, s, "x")
@@ -151,41 +147,25 @@ func TestRemovedAgainAndAgain(t *testing.T) {
 			var crowd, vandal sync.WaitGroup
 			end := make(chan struct{})
 			for i := range people {
-				crowd.Add(1)
-				go func() {
-					defer crowd.Done()
-					s := New(dir)
-					defer s.Close()
-					for range rounds {
-						for {
-							r := NewRequest(t, "x", Limit(most))
-							r.NoWait = i%2 == 0
-							ticket, err := s.Join(background, r)
-							var busy *locks.BusyError
-							if errors.As(err, &busy) {
-								time.Sleep(time.Millisecond)
-								continue
-							}
-							if err != nil {
-								t.Errorf("Join: %v", err)
-								return
-							}
-							l, err := ticket.Wait(background)
-							if err != nil {
-								t.Errorf("Wait: %v", err)
-								return
-							}
-							in.visit()
+				crowd.Go(func() {
+					for served := 0; served < rounds; {
+						r := NewRequest(t, "x", Limit(most))
+						r.NoWait = i%2 == 0
+						err := serve(New(dir), r, in.visit)
+						switch {
+						case err == nil:
+							served++
 							granted.Add(1)
-							_ = l.Release(background)
-							break
+						case IsBusy(err):
+							time.Sleep(time.Millisecond)
+						default:
+							t.Error(err)
+							return
 						}
 					}
-				}()
+				})
 			}
-			vandal.Add(1)
-			go func() {
-				defer vandal.Done()
+			vandal.Go(func() {
 				served := int64(-1)               // at the last removal: on a busy machine one of each millisecond lets nobody in
 				for removed.Load() < maxMoves-1 { // so that nobody may give up
 					select {
@@ -198,7 +178,7 @@ func TestRemovedAgainAndAgain(t *testing.T) {
 						}
 					}
 				}
-			}()
+			})
 			crowd.Wait()
 			close(end)
 			vandal.Wait()
@@ -262,7 +242,7 @@ func TestLockListIsReadRight(t *testing.T) {
 func TestHolderIsFoundInALongChangingList(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := newStore(t, dir)
+	s := New(dir)
 	holder := take(t, s, "x")
 	var fds []int
 	file := filepath.Join(dir, "others")
@@ -271,28 +251,21 @@ func TestHolderIsFoundInALongChangingList(t *testing.T) {
 		testkit.Must(t, err)
 		defer unix.Close(fd)
 		fds = append(fds, fd)
-		testkit.Must(t, setLock(fd, unix.F_RDLCK, int64(2*i), 1, false))
+		testkit.Must(t, setLock(fd, unix.F_RDLCK, int64(2*i)))
 	}
 	testkit.Must(t, os.Remove(lockPath(dir, "x")))
 	f := openLock(t, s, "x")
 	testkit.Must(t, f.gate(background, unix.F_WRLCK, gateLimit))
 
 	var churn sync.WaitGroup
-	end := make(chan struct{})
+	var ended atomic.Bool
 	for i := range 4 {
-		churn.Add(1)
-		go func() {
-			defer churn.Done()
-			for {
-				select {
-				case <-end:
-					return
-				default:
-					_ = setLock(fds[i], unix.F_WRLCK, int64(5000+2*i), 1, false)
-					_ = setLock(fds[i], unix.F_UNLCK, int64(5000+2*i), 1, false)
-				}
+		churn.Go(func() {
+			for !ended.Load() {
+				_ = setLock(fds[i], unix.F_WRLCK, int64(5000+2*i))
+				_ = setLock(fds[i], unix.F_UNLCK, int64(5000+2*i))
 			}
-		}()
+		})
 	}
 	missed := 0
 	for range 40 {
@@ -300,7 +273,7 @@ func TestHolderIsFoundInALongChangingList(t *testing.T) {
 			missed++
 		}
 	}
-	close(end)
+	ended.Store(true)
 	churn.Wait()
 	if missed != 0 {
 		t.Errorf("the holder was missed %d times", missed)
@@ -319,7 +292,7 @@ func TestRemovedWhileHeldSeenByAnotherPath(t *testing.T) {
 	other := t.TempDir()
 	testkit.Must(t, unix.Mount(dir, other, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(other, unix.MNT_DETACH) })
-	one, two := newStore(t, dir), newStore(t, other)
+	one, two := New(dir), New(other)
 	l := take(t, one, "x")
 	Refused(t, two, "x")
 	testkit.Must(t, os.Remove(lockPath(dir, "x")))
@@ -333,7 +306,7 @@ func TestRemovedWhileHeldSeenByAnotherPath(t *testing.T) {
 // A run inside a run does not wait for the one around it, also if the file of
 // that one was removed.
 func TestRemovedAroundANestedRun(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	l := take(t, s, "x")
 	testkit.Must(t, os.Remove(lockPath(s.path, "x")))
 	_, err := s.Join(background, NewRequest(t, "x", func(r *locks.Request) { r.Within = []locks.Ref{l.Grant().Ref} }))
@@ -354,10 +327,10 @@ func TestRemovedWhileHeldOnOverlayfs(t *testing.T) {
 		testkit.Must(t, os.Mkdir(filepath.Join(upper, d), 0o755))
 	}
 	dir := mount(t, "overlay", "lowerdir="+lower+",upperdir="+upper+"/up,workdir="+upper+"/work")
-	s := newStore(t, dir)
+	s := New(dir)
 	holder := take(t, s, "x")
 	testkit.Must(t, os.Remove(lockPath(dir, "x")))
-	if busy := Refused(t, newStore(t, dir), "x"); busy.Reason == "" {
+	if busy := Refused(t, New(dir), "x"); busy.Reason == "" {
 		t.Errorf("%v", busy)
 	}
 	Release(t, holder)
@@ -369,11 +342,11 @@ func TestRemovedWhileHeldOnOverlayfs(t *testing.T) {
 func TestSamePathOnAnotherDeviceIsAnotherLock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	holder := take(t, newStore(t, dir), "x")
+	holder := take(t, New(dir), "x")
 	needRoot(t)
 	testkit.Must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	take(t, newStore(t, dir), "x")
+	take(t, New(dir), "x")
 	Release(t, holder)
 }
 
@@ -393,7 +366,7 @@ func TestDirectoryIsMarkedAsInUse(t *testing.T) {
 		testkit.Must(t, unix.Flock(fd, unix.LOCK_UN))
 		return false
 	}
-	s := newStore(t, dir)
+	s := New(dir)
 	holder := take(t, s, "x")
 	w := queue(t, s, "x")
 	if !marked() {

@@ -2,10 +2,10 @@
 // file description locks on bytes far beyond its end, and a table in it that describes
 // who holds and who waits.
 //
-// It promises strict order, exclusion without any clock, release by the kernel whatever
-// way a process ends, and sleep without polling. A slot stays taken while any process
-// lives that inherited the holder's descriptor. It does not reach beyond one kernel, and
-// it trusts everybody who may write the directory.
+// The order is strict, no clock decides, and waiters sleep in the kernel, which releases a
+// slot however a process ends. A slot stays taken while any process lives that inherited
+// the holder's descriptor. The store does not reach beyond one kernel, and it trusts
+// everybody who may write the directory.
 package local
 
 import (
@@ -25,13 +25,12 @@ import (
 type Store struct {
 	path  string // "" for the default directory
 	roots roots
-	pid   int
 }
 
 // New names the lock directory: an absolute path, or "" for the default one, which
 // depends on the user and on nothing of the environment.
 func New(path string) *Store {
-	return &Store{path: path, roots: systemRoots(), pid: os.Getpid()}
+	return &Store{path: path, roots: systemRoots()}
 }
 
 // URL implements locks.Store.
@@ -63,7 +62,8 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 // newRecord describes a request of this process.
 func (s *Store) newRecord(r locks.Request) record {
 	return record{
-		index: noIndex, id: r.Ref.ID, claim: r.Claim, uid: s.roots.euid, pid: s.pid, pidNS: procfs.Namespace("pid"),
+		index: noIndex, id: r.Ref.ID, claim: r.Claim, uid: s.roots.euid,
+		pid: os.Getpid(), pidNS: procfs.Namespace("pid"),
 		joined: int64(locks.BootTime()), since: time.Now().UnixMicro(), command: r.Command,
 		replace: r.Replace, noGolock: r.NoGolock,
 	}
@@ -73,7 +73,6 @@ func (s *Store) newRecord(r locks.Request) record {
 type lease struct {
 	grant     locks.Grant
 	place     *place
-	ref       recordRef
 	exclusive bool // nobody else can be admitted before the release
 	once      sync.Once
 	err       error
@@ -86,12 +85,12 @@ func (l *lease) Grant() locks.Grant { return l.grant }
 // directory, so that it stays marked as in use.
 func (l *lease) Files() []int { return []int{l.place.hold, l.place.dir.fd} }
 
-// Settle implements locks.Settler: it wakes the next in line, which looks for its turn
-// and sleeps again. If it cannot be admitted anyway, that need not delay the command.
+// Settle implements locks.Settler. It wakes the next waiter, which looks and sleeps again:
+// that need not delay the command.
 func (l *lease) Settle() { l.place.closeTable() }
 
 // Evicted implements locks.Lease.
-func (l *lease) Evicted() error { return l.ref.evicted() }
+func (l *lease) Evicted() error { return l.place.ref.evicted() }
 
 // Release implements locks.Lease. With a hold the record keeps the slot for the rest of
 // it.

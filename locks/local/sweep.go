@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"golock/locks"
 	"golock/locks/kernel"
 )
 
@@ -23,18 +22,15 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		return 0, err
 	}
 	defer d.close()
-	wanted := func(string) bool { return true }
-	if name != "" {
-		wanted = isFileOf(locks.KeyOf(name))
-	}
-	files, err := d.lockFiles(func(base string) bool {
-		var st unix.Stat_t
-		return wanted(base) && unix.Fstatat(d.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
-	})
+	files, err := d.filesOf(name)
 	if err != nil {
 		return 0, err
 	}
 	err = d.eachFile(ctx, files, func(ctx context.Context, base string) error {
+		var st unix.Stat_t
+		if unix.Fstatat(d.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			return nil
+		}
 		n, err := d.sweep(ctx, base, olderThan)
 		removed += n
 		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, errDamaged) {
@@ -59,27 +55,21 @@ func (d *directory) sweep(ctx context.Context, base string, olderThan time.Durat
 			}
 			tab = &table{}
 		}
-		used, err := f.isUsed()
-		if err != nil {
-			return err
-		}
+		used := f.isUsed()
 		var dead []*record
 		for i := range tab.records {
 			r := &tab.records[i]
-			live, err := f.isLive(r)
-			if err != nil {
-				return err
-			}
+			live := f.isLive(r)
 			if used = used || live; !live && time.Since(time.UnixMicro(r.since)) >= olderThan {
 				dead = append(dead, r)
 			}
 		}
 		if !used && len(dead) == len(tab.records) && time.Since(time.Unix(st.Mtim.Unix())) >= olderThan {
-			if err := unix.Unlinkat(d.fd, base, 0); err != nil {
-				return &locks.PathError{Op: "remove", Path: f.path, Err: err}
+			err := f.failed("remove", unix.Unlinkat(d.fd, base, 0))
+			if err == nil {
+				removed = 1
 			}
-			removed = 1
-			return nil
+			return err
 		}
 		for _, r := range dead {
 			if err := f.clear(tab, r); err != nil {

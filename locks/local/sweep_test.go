@@ -31,8 +31,11 @@ func exists(path string) bool {
 func TestSweepTakesOnlyWhatNobodyUses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := newStore(t, dir)
-	sweep(t, newStore(t, dir+"/none"), 0, 0)
+	s := New(dir)
+	sweep(t, New(dir+"/none"), 0, 0)
+	if err := locks.Holds(background, New(dir+"/none"), NewRequest(t, "x").Ref); err != locks.ErrLost {
+		t.Errorf("Holds without a directory: %v", err)
+	}
 	if exists(dir + "/none") {
 		t.Error("Sweep has made the directory")
 	}
@@ -67,7 +70,7 @@ func TestSweepTakesOnlyWhatNobodyUses(t *testing.T) {
 // Records of the dead are freed while others live in the same file.
 func TestSweepFreesRecordsOfTheDead(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	dead := startChild(t)
 	for _, max := range []int{3, 1} { // one holds, one waits
 		if a := dead.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: max}); a.Err != "" {
@@ -91,52 +94,15 @@ func TestSweepFreesRecordsOfTheDead(t *testing.T) {
 	Refused(t, s, "x")
 }
 
-// Another process can see who holds.
-func TestHolds(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, t.TempDir())
-	other := newStore(t, s.path)
-	holds := func(l locks.Lease, want error) {
-		t.Helper()
-		if err := locks.Holds(background, other, l.Grant().Ref); err != want {
-			t.Fatalf("Holds = %v, want %v", err, want)
-		}
-	}
-	l := take(t, s, "a/b", Limit(2))
-	second := take(t, s, "a/b", Limit(2))
-	holds(l, nil)
-	w := queue(t, s, "a/b")
-	for _, e := range List(t, s, "a/b") {
-		want := error(nil)
-		if e.State == locks.Waiting {
-			want = locks.ErrLost
-		}
-		if err := locks.Holds(background, other, e.Ref); err != want {
-			t.Errorf("%s: Holds = %v, want %v", e.State, err, want)
-		}
-	}
-	Release(t, l)
-	holds(l, locks.ErrLost)
-	holds(second, nil)
-	Release(t, second)
-	w.Granted()
-	if err := locks.Holds(background, newStore(t, s.path+"/none"), l.Grant().Ref); err != locks.ErrLost {
-		t.Errorf("no directory: %v", err)
-	}
-}
-
 // A table that cannot be read says nothing; the locks do.
 func TestSweepOfDamagedFile(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	l := take(t, s, "x")
-	f, err := os.OpenFile(lockPath(s.path, "x"), os.O_WRONLY, 0)
-	testkit.Must(t, err)
-	defer f.Close()
-	_, err = f.WriteAt([]byte("damage"), 40)
-	testkit.Must(t, err)
+	path := lockPath(s.path, "x")
+	patched(40, []byte("damage"))(t, path)
 	sweep(t, s, 0, 0)
-	if !exists(f.Name()) {
+	if !exists(path) {
 		t.Fatal("the file of a holder was removed")
 	}
 	Release(t, l)
@@ -147,22 +113,17 @@ func TestSweepOfDamagedFile(t *testing.T) {
 // matter.
 func TestSweepOfReplacedFile(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	Release(t, take(t, s, "x"))
 	path := lockPath(s.path, "x")
-	d, err := s.openForUse()
-	testkit.Must(t, err)
-	defer d.close()
-	gate, err := d.open(fileName("x"), unix.O_RDWR)
-	testkit.Must(t, err)
-	defer gate.close()
+	gate := openLock(t, s, "x")
 	testkit.Must(t, gate.gate(background, unix.F_WRLCK, gateLimit))
 	swept := make(chan int)
 	go func() {
 		n, _ := New(s.path).Sweep(background, "", 0)
 		swept <- n
 	}()
-	asleep(t, path, 1)
+	awaitSleepers(t, path, 1)
 	testkit.Must(t, os.Rename(path, path+".old"))
 	l := take(t, s, "x")
 	gate.openGate()

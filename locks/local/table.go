@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"hash/adler32"
 	"slices"
+	"strings"
 
 	"golock/locks"
 )
 
-// The lock file: one page of header, then one record for each entry. The kernel's
-// locks say who waits and who holds. A record only describes its entry; one whose byte
-// is not locked is left over and free.
+// The lock file: one page of header, then one record for each entry. Kernel locks say who
+// waits and who holds. A record only describes its entry; one whose byte is not locked is
+// stale.
 //
-// Numbers are little-endian. Header and records have a checksum each (Adler-32: it
-// needs no tables to be made at the start). They never cross a page, so a process that
-// is killed while it writes leaves the old or the new text.
+// Numbers are little-endian. Header and records have a checksum each (Adler-32, which needs
+// no tables at the start). None crosses a page, so a process that is killed while it writes
+// leaves the old or the new text.
 const (
 	pageSize   = 4096
 	recordSize = 1024
@@ -148,19 +149,12 @@ const (
 	maxEvictor = 127   // so that there is room for it in any record
 )
 
-// replacementAt is the replacement that a record stores as n.
-func replacementAt(n int) locks.Replacement {
-	return [...]locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}[n]
-}
+// replacements are in the order of the numbers that records store.
+var replacements = []locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}
 
 func (r *record) encode() []byte {
 	b := make([]byte, recordSize)
-	b[recordState] = r.state
-	for n := range 3 {
-		if replacementAt(n) == r.replace {
-			b[recordReplace] = byte(n)
-		}
-	}
+	b[recordState], b[recordReplace] = r.state, byte(slices.Index(replacements, r.replace))
 	binary.LittleEndian.PutUint64(b[8:], uint64(r.claim.Ticket))
 	copy(b[16:], r.id[:])
 	binary.LittleEndian.PutUint32(b[32:], uint32(r.claim.Weight))
@@ -207,7 +201,8 @@ func (r *record) decode(b []byte) error {
 	evictor := recordTail + rangeSize*int(binary.LittleEndian.Uint16(b[52:]))
 	command := evictor + int(binary.LittleEndian.Uint16(b[54:]))
 	end := command + int(binary.LittleEndian.Uint16(b[6:]))
-	if end > recordSize || binary.LittleEndian.Uint32(b) != adler32.Checksum(b[4:end]) || b[recordReplace] > 2 {
+	if end > recordSize || binary.LittleEndian.Uint32(b) != adler32.Checksum(b[4:end]) ||
+		int(b[recordReplace]) >= len(replacements) {
 		return errCorrupt
 	}
 	*r = record{
@@ -230,7 +225,7 @@ func (r *record) decode(b []byte) error {
 		boot:      [16]byte(b[96:112]),
 		evictedAt: int64(binary.LittleEndian.Uint64(b[112:])),
 		noGolock:  b[120] != 0,
-		replace:   replacementAt(int(b[recordReplace])),
+		replace:   replacements[b[recordReplace]],
 		evictor:   string(b[evictor:command]),
 	}
 	c := r.claim
@@ -260,15 +255,11 @@ func (r *record) decode(b []byte) error {
 // decodeCommand reads the command of a record that decode has accepted.
 func decodeCommand(b []byte) (argv []string) {
 	at := recordTail + rangeSize*int(binary.LittleEndian.Uint16(b[52:])) + int(binary.LittleEndian.Uint16(b[54:]))
-	rest := b[at : at+int(binary.LittleEndian.Uint16(b[6:]))]
-	for len(rest) > 0 {
-		end := slices.Index(rest, 0)
-		if end < 0 {
-			return append(argv, string(rest)) // it was cut
-		}
-		argv, rest = append(argv, string(rest[:end])), rest[end+1:]
+	text := string(b[at : at+int(binary.LittleEndian.Uint16(b[6:]))])
+	if text == "" {
+		return nil
 	}
-	return argv
+	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00") // without a zero the last word was cut
 }
 
 // lockByte is the byte that the entry has locked as long as it lives.

@@ -84,17 +84,13 @@ func TestHeaderRoundTrip(t *testing.T) {
 	})
 }
 
+// A command may come back cut, where the record has no more room.
 func TestRecordRoundTrip(t *testing.T) {
-	testkit.FixRapid()
-	rapid.Check(t, func(t *rapid.T) {
-		r := drawRecord(t)
+	check := func(t rapid.TB, r record) {
 		b := r.encode()
-		if len(b) != recordSize {
-			t.Fatalf("a record of %d bytes", len(b))
-		}
 		got, err := decodeRecord(b)
-		if err != nil {
-			t.Fatalf("%+v: %v", r, err)
+		if err != nil || len(b) != recordSize {
+			t.Fatalf("%+v: %d bytes, %v", r, len(b), err)
 		}
 		whole, cut := strings.Join(r.command, "\x00"), strings.Join(got.command, "\x00")
 		if room := recordSize - recordTail - rangeSize*len(r.slots) - len(r.evictor); cut != whole[:min(len(whole), len(cut))] ||
@@ -105,42 +101,19 @@ func TestRecordRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(got, r) {
 			t.Fatalf("%+v came back as %+v", r, got)
 		}
-	})
-}
+	}
+	testkit.FixRapid()
+	rapid.Check(t, func(t *rapid.T) { check(t, drawRecord(t)) })
 
-// The most that slots can need: none beside another, and room is left for the
-// beginning of the command.
-func TestWorstSlotsFitIntoRecord(t *testing.T) {
-	var slots []int
+	// The longest range of slots just fits the byte for its length.
+	row := record{state: stateHolding, claim: locks.Claim{Weight: maxUnits}}
 	for i := range maxUnits {
-		slots = append(slots, maxSlot-2*(maxUnits-1-i))
+		row.slots = append(row.slots, 7+i)
 	}
-	r := record{state: stateHolding, claim: locks.Claim{Weight: maxUnits}, slots: slots, command: []string{"make", strings.Repeat("x", 2000)}}
-	got, err := decodeRecord(r.encode())
-	testkit.Must(t, err)
-	if !reflect.DeepEqual(got.slots, slots) {
-		t.Errorf("slots came back as %v", got.slots)
+	check(t, row)
+	if n := binary.LittleEndian.Uint16(row.encode()[52:]); n != 1 {
+		t.Errorf("%d ranges of slots in a row", n)
 	}
-	if argv := got.command; len(argv) != 2 || argv[0] != "make" || len(argv[1]) == 0 {
-		t.Errorf("command came back as %q", argv)
-	}
-}
-
-// 256 slots in a row are one range, whose length just fits its byte.
-func TestSlotRangesJoinNeighbours(t *testing.T) {
-	var slots []int
-	for i := range maxUnits {
-		slots = append(slots, 7+i)
-	}
-	r := record{state: stateHolding, claim: locks.Claim{Weight: maxUnits}, slots: slots}
-	b := r.encode()
-	got, err := decodeRecord(b)
-	if n := binary.LittleEndian.Uint16(b[52:]); err != nil || n != 1 || !reflect.DeepEqual(got.slots, slots) {
-		t.Errorf("%d ranges, %v, %v", n, got.slots, err)
-	}
-}
-
-func TestCommandIsCutNotLost(t *testing.T) {
 	for _, argv := range [][]string{nil, {"a"}, {"a", "", "b"}, {"", ""}, {"sh", "-c", "x\ny"}} {
 		r := record{state: stateWaiting, claim: locks.Claim{Weight: 1}, command: argv}
 		if got, err := decodeRecord(r.encode()); err != nil || !reflect.DeepEqual(got.command, argv) {
@@ -149,31 +122,34 @@ func TestCommandIsCutNotLost(t *testing.T) {
 	}
 }
 
-// Whatever bit is lost, it is noticed. The exceptions are the ones that make
-// the record free: its state is 0 then.
+// Whatever bit is lost, it is noticed, but where the record becomes free.
 func TestEveryBitCounts(t *testing.T) {
-	h := header{size: 4, checkedPath: 5, next: 6, fence: 7, name: "x"}
-	whole := h.encode()
-	for bit := range len(whole) * 8 {
-		b := bytes.Clone(whole)
-		b[bit/8] ^= 1 << (bit % 8)
-		if got, err := decodeHeader(b); err == nil {
-			t.Errorf("header with bit %d of byte %d changed is read as %+v", bit%8, bit/8, got)
+	flip := func(whole []byte, used int, decode func([]byte) error) {
+		t.Helper()
+		for bit := range used * 8 {
+			b := bytes.Clone(whole)
+			b[bit/8] ^= 1 << (bit % 8)
+			if decode(b) == nil {
+				t.Errorf("bit %d of byte %d may change", bit%8, bit/8)
+			}
 		}
 	}
-	r := record{state: stateHolding, claim: locks.Claim{Weight: 2, Ticket: 3}, slots: []int{0, 2}, command: []string{"x"}}
-	whole = r.encode()
-	used := recordTail + 2*rangeSize + len("x\x00")
-	for bit := range used * 8 {
-		b := bytes.Clone(whole)
-		b[bit/8] ^= 1 << (bit % 8)
-		if b[4] == stateFree {
-			continue
-		}
-		if got, err := decodeRecord(b); err == nil {
-			t.Errorf("record with bit %d of byte %d changed is read as %+v", bit%8, bit/8, got)
-		}
+	h := (&header{size: 4, checkedPath: 5, next: 6, fence: 7, name: "x"}).encode()
+	flip(h, len(h), func(b []byte) error {
+		_, err := decodeHeader(b)
+		return err
+	})
+	holder := record{
+		state: stateHolding, claim: locks.Claim{Weight: 2, Ticket: 3}, slots: []int{0, 2}, command: []string{"x"},
 	}
+	r := holder.encode()
+	flip(r, recordTail+2*rangeSize+len("x\x00"), func(b []byte) error {
+		if b[recordState] == stateFree {
+			return errCorrupt
+		}
+		_, err := decodeRecord(b)
+		return err
+	})
 }
 
 // Whatever its checksum says, a record that no golock writes is damage: slots
@@ -182,11 +158,9 @@ func TestImpossibleRecordsAreDamage(t *testing.T) {
 	good := func() record {
 		return record{state: stateHolding, claim: locks.Claim{Weight: 2, Max: 3, Ticket: 4}, slots: []int{0, 1}}
 	}
-	if r := good(); true {
-		if _, err := decodeRecord(r.encode()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	r := good()
+	_, err := decodeRecord(r.encode())
+	testkit.Must(t, err)
 	for name, spoil := range map[string]func(*record){
 		"unknown state":         func(r *record) { r.state = stateHolding + 1 },
 		"ticket below all":      func(r *record) { r.claim.Ticket = -1 },
@@ -219,24 +193,6 @@ func TestImpossibleRecordsAreDamage(t *testing.T) {
 			t.Errorf("%s: read as %+v, %v", name, got, err)
 		}
 	}
-}
-
-func FuzzHeader(f *testing.F) {
-	good := (&header{size: 4, checkedPath: 5, next: 6, fence: 7, name: "x"}).encode()
-	f.Add(good)
-	f.Add(good[:headerEnd-1])
-	f.Add([]byte(nil))
-	f.Add(make([]byte, pageSize))
-	f.Add((&header{}).encode())
-	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := decodeHeader(b)
-		if err != nil || h.name == "" {
-			return
-		}
-		if again, err := decodeHeader(h.encode()); err != nil || again != h {
-			t.Fatalf("%+v came back as %+v, %v", h, again, err)
-		}
-	})
 }
 
 func FuzzRecord(f *testing.F) {
@@ -324,25 +280,17 @@ func FuzzFile(f *testing.F) {
 		runtime.ReadMemStats(&before)
 		failed := ""
 		for range 2 {
-			s := New(dir)
-			ticket, err := s.Join(background, NewRequest(t, name, NoWait))
-			if err != nil {
-				if !strings.Contains(err.Error(), path) {
-					t.Fatalf("%v does not name the file", err)
-				}
-				if failed != "" && failed != err.Error() {
-					t.Fatalf("first %q, then %q", failed, err)
-				}
-				failed = err.Error()
-			} else {
-				if failed != "" {
-					t.Fatalf("first %q, then a grant", failed)
-				}
-				lease, err := ticket.Wait(background)
-				testkit.Must(t, err)
-				Release(t, lease)
+			text := ""
+			if err := serve(New(dir), NewRequest(t, name, NoWait), func() {}); err != nil {
+				text = err.Error()
 			}
-			s.Close()
+			switch {
+			case text != "" && !strings.Contains(text, path):
+				t.Fatalf("%s does not name the file", text)
+			case text != failed && failed != "":
+				t.Fatalf("first %q, then %q", failed, text)
+			}
+			failed = text
 		}
 		runtime.ReadMemStats(&after)
 		if most := 2*uint64(pageSize+maxRecords*recordSize) + 32<<20; after.TotalAlloc-before.TotalAlloc > most {
@@ -396,8 +344,8 @@ func patched(at int64, text []byte) func(*testing.T, string) {
 	}
 }
 
-// six takes six shared slots: more than a new file has records.
-func six(t *testing.T, s *Store, name string) []*lease {
+// takeSix takes six shared slots: more than a new file has records.
+func takeSix(t *testing.T, s *Store, name string) []*lease {
 	t.Helper()
 	var all []*lease
 	for range 6 {
@@ -423,9 +371,9 @@ func fingerprint(t *testing.T, path string) string {
 func TestDamagedFileIsRepairedWhenNobodyUsesIt(t *testing.T) {
 	for _, d := range damages {
 		t.Run(d.name, func(t *testing.T) {
-			s := newStore(t, t.TempDir())
+			s := New(t.TempDir())
 			var fence int64
-			for _, l := range six(t, s, "x") {
+			for _, l := range takeSix(t, s, "x") {
 				fence = l.Grant().Fence
 				Release(t, l)
 			}
@@ -455,8 +403,8 @@ func TestDamagedFileIsRepairedWhenNobodyUsesIt(t *testing.T) {
 func TestDamagedFileIsLeftAloneWhileSomebodyUsesIt(t *testing.T) {
 	for _, d := range damages {
 		t.Run(d.name, func(t *testing.T) {
-			s := newStore(t, t.TempDir())
-			held := six(t, s, "x")
+			s := New(t.TempDir())
+			held := takeSix(t, s, "x")
 			path := lockPath(s.path, "x")
 			d.do(t, path)
 			was := fingerprint(t, path)
@@ -484,11 +432,11 @@ func TestDamagedFileIsLeftAloneWhileSomebodyUsesIt(t *testing.T) {
 func TestDamageEndsTheWaiting(t *testing.T) {
 	for _, d := range damages {
 		t.Run(d.name, func(t *testing.T) {
-			s := newStore(t, t.TempDir())
-			held := six(t, s, "x")
+			s := New(t.TempDir())
+			held := takeSix(t, s, "x")
 			first, second := queue(t, s, "x"), queue(t, s, "x")
 			path := lockPath(s.path, "x")
-			asleep(t, path, 2)
+			awaitSleepers(t, path, 2)
 			d.do(t, path)
 			for _, l := range held {
 				Release(t, l)
@@ -506,7 +454,7 @@ func TestDamageEndsTheWaiting(t *testing.T) {
 
 // Another golock's format is never taken for damage.
 func TestOtherFormatIsLeftAlone(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	l := take(t, s, "x")
 	path := lockPath(s.path, "x")
 	patched(8, []byte{77})(t, path)
@@ -535,7 +483,7 @@ func TestOtherFormatIsLeftAlone(t *testing.T) {
 
 // A table may have grown to any size; what follows the records in use is free.
 func TestLongSparseFileWorks(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	l := take(t, s, "x")
 	truncated(16<<20)(t, lockPath(s.path, "x"))
 	Refused(t, s, "x")
@@ -548,7 +496,7 @@ func TestLongSparseFileWorks(t *testing.T) {
 // Names whose hashes collide must not share a lock. (That they collide is
 // played here by renaming the file.)
 func TestFileOfAnotherNameIsRefused(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	Release(t, take(t, s, "a"))
 	testkit.Must(t, os.Rename(lockPath(s.path, "a"), lockPath(s.path, "b")))
 	path := lockPath(s.path, "b")
@@ -562,7 +510,7 @@ func TestFileOfAnotherNameIsRefused(t *testing.T) {
 }
 
 func TestFullTableIsAnError(t *testing.T) {
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	Release(t, take(t, s, "x"))
 	path := lockPath(s.path, "x")
 	// Dead waiters of a lower priority: nobody has had a reason to look at them.
@@ -572,7 +520,7 @@ func TestFullTableIsAnError(t *testing.T) {
 	if err := fails(t, s, "x", path); !strings.Contains(err.Error(), "full") {
 		t.Errorf("%v", err)
 	}
-	if heldBytes(t, path) {
+	if isInUse(t, path) {
 		t.Error("something is locked after the error")
 	}
 	patched(recordOffset(7), make([]byte, recordSize))(t, path)

@@ -11,8 +11,8 @@ import (
 	"golock/locks"
 )
 
-// ticket is one request, from Join to the grant. It sleeps on the entry in front of it
-// and looks again whenever that has gone.
+// ticket is one request, from Join to the grant. It sleeps until the entry in front of it
+// has gone, and looks again.
 type ticket struct {
 	store    *Store
 	request  locks.Request
@@ -37,8 +37,8 @@ const (
 	// maxMoves is how often in a row the file may be removed under a newcomer.
 	maxMoves = 100
 
-	// The kernel wakes nobody when a hold is taken back by an eviction, or when the
-	// holders of a removed file are gone. The first in line looks so often.
+	// The first waiter looks this often: the kernel wakes nobody when a hold is evicted,
+	// or when the holders of a removed file have gone.
 	holdCheck    = time.Second
 	removedCheck = time.Second
 )
@@ -63,12 +63,11 @@ func (t *ticket) join(ctx context.Context) error {
 		p := &place{dir: d, hold: -1, pathLocks: d.pathLocks(t.request.Name), freed: make(chan error, 1)}
 		l, err := p.enter(ctx, t)
 		for _, v := range p.victims {
-			_ = v.end() // who cannot be told is waited for
+			_ = v.end() // one that cannot be told is waited for
 		}
 		if err == nil {
-			ref := recordRef{path: p.table.path, index: p.self.index, id: p.self.id}
-			if t.ref.Store(&ref); l != nil {
-				l.ref = ref
+			p.ref = recordRef{path: p.table.path, index: p.self.index, id: p.self.id}
+			if t.ref.Store(&p.ref); l != nil {
 				p.closeTable()
 			}
 			t.place, t.lease = p, l
@@ -128,32 +127,29 @@ func (t *ticket) wait(ctx context.Context) error {
 	}
 }
 
-// look looks once, inside the gate.
-func (t *ticket) look(ctx context.Context) (view, error) {
+// look looks once, inside the gate. Only one who holds alone leaves the queue later (Settle).
+func (t *ticket) look(ctx context.Context) (v view, err error) {
 	p := t.place
 	if err := p.table.gate(ctx, unix.F_WRLCK, forever); err != nil {
-		return view{}, err
+		return v, err
 	}
-	v, l, err := t.lookInside()
+	v, t.lease, err = t.lookInside()
 	p.table.openGate()
-	if l != nil {
-		t.lease, l.ref = l, *t.ref.Load()
-		if !l.exclusive {
-			l.Settle()
-		}
+	if t.lease != nil && !t.lease.exclusive {
+		t.lease.Settle()
 	}
 	return v, err
 }
 
-func (t *ticket) lookInside() (view, *lease, error) {
+func (t *ticket) lookInside() (v view, l *lease, err error) {
 	tab, err := t.place.load(t.request.Name)
 	if err != nil {
-		return view{}, nil, err
+		return v, nil, err
 	}
 	if by := t.place.self.evictedBy(tab); by != "" {
-		return view{}, nil, &locks.EvictedError{By: by}
+		return v, nil, &locks.EvictedError{By: by}
 	}
-	v, l, err := t.place.look(t, tab)
+	v, l, err = t.place.look(t, tab)
 	t.request.TellPlace(v.position)
 	return v, l, err
 }

@@ -42,9 +42,8 @@ func protect(t *testing.T) {
 func TestUsersShareAnOpenDirectory(t *testing.T) {
 	needRoot(t)
 	protect(t)
-	dir := openDir(t, 0o1777|os.ModeSticky)
-	testkit.Must(t, unix.Chmod(dir, 0o1777))
-	root := newStore(t, dir)
+	dir := testkit.Place(t, 0o1777)
+	root := New(dir)
 	user := startChild(t, asUser(nobody))
 	other := startChild(t, asUser(somebody))
 
@@ -94,8 +93,7 @@ func TestFileModeFollowsTheDirectory(t *testing.T) {
 		c := startChild(t)
 		c.Ask(call{Do: "umask", Number: umask})
 		for dirMode, want := range map[uint32]os.FileMode{0o700: 0o600, 0o770: 0o660, 0o750: 0o640, 0o755: 0o644, 0o1777: 0o666} {
-			dir := openDir(t, 0o700)
-			testkit.Must(t, unix.Chmod(dir, dirMode))
+			dir := testkit.Place(t, dirMode)
 			c.Ask(call{Do: "join", Dir: dir, Name: "x", Max: 1})
 			info, err := os.Stat(lockPath(dir, "x"))
 			testkit.Must(t, err)
@@ -103,7 +101,7 @@ func TestFileModeFollowsTheDirectory(t *testing.T) {
 				t.Errorf("umask %03o, directory %o: mode %o, want %o", umask, dirMode, info.Mode(), want)
 			}
 		}
-		made := filepath.Join(openDir(t, 0o755), "made")
+		made := filepath.Join(testkit.Place(t, 0o755), "made")
 		c.Ask(call{Do: "join", Dir: made, Name: "x", Max: 1})
 		info, err := os.Stat(made)
 		testkit.Must(t, err)
@@ -121,25 +119,14 @@ func TestUmaskSurvivesConcurrentJoins(t *testing.T) {
 	dir := t.TempDir()
 	var all sync.WaitGroup
 	for i := range 16 {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			s := New(dir)
-			defer s.Close()
+		all.Go(func() {
 			for j := range 40 {
-				ticket, err := s.Join(background, NewRequest(t, fmt.Sprintf("%d-%d", i, j)))
-				if err != nil {
-					t.Errorf("Join: %v", err)
+				if err := serve(New(dir), NewRequest(t, fmt.Sprintf("%d-%d", i, j)), func() {}); err != nil {
+					t.Error(err)
 					return
 				}
-				l, err := ticket.Wait(background)
-				if err != nil {
-					t.Errorf("Wait: %v", err)
-					return
-				}
-				_ = l.Release(background)
 			}
-		}()
+		})
 	}
 	all.Wait()
 	if now := unix.Umask(0o027); now != 0o027 {
@@ -151,47 +138,44 @@ func TestUmaskSurvivesConcurrentJoins(t *testing.T) {
 // it is left as it is.
 func TestForeignThingsAreLeftAlone(t *testing.T) {
 	needRoot(t)
-	zeros := make([]byte, 64<<10)
+	type place func(path, victim string) error
+	symlink := func(suffix string) place {
+		return func(path, victim string) error { return os.Symlink(victim+suffix, path) }
+	}
+	link := func(path, victim string) error { return os.Link(victim, path) }
+	node := func(mode uint32, device uint64) place {
+		return func(path, _ string) error { return unix.Mknod(path, mode|0o666, int(device)) }
+	}
+	file := func(mode os.FileMode) place {
+		return func(path, _ string) error { return os.WriteFile(path, []byte("precious"), mode) }
+	}
+	mkdir := func(path, _ string) error { return os.Mkdir(path, 0o777) }
 	for _, tt := range []struct {
-		name  string
-		text  []byte // of the victim
-		place func(path, victim string) error
-		want  string
-		user  bool // it is an error for others than root only
-		open  bool // give it a mode that lets everybody use it
+		name string
+		text string // of the victim
+		place
+		want string
+		user bool // it is an error for others than root only
+		open bool // give it a mode that lets everybody use it
 	}{
-		{name: "symbolic link", text: []byte("precious"), want: "symbolic link",
-			place: func(path, victim string) error { return os.Symlink(victim, path) }},
-		{name: "dangling link", want: "symbolic link",
-			place: func(path, victim string) error { return os.Symlink(victim+".not", path) }},
-		{name: "hard link to text", text: []byte("precious"), want: "2 names",
-			place: func(path, victim string) error { return os.Link(victim, path) }},
-		{name: "hard link to an empty file", text: []byte{}, want: "2 names",
-			place: func(path, victim string) error { return os.Link(victim, path) }},
-		{name: "hard link to zeros", text: zeros, want: "2 names",
-			place: func(path, victim string) error { return os.Link(victim, path) }},
-		{name: "FIFO", open: true, want: "not a regular file",
-			place: func(path, _ string) error { return unix.Mkfifo(path, 0o666) }},
-		{name: "directory", open: true, want: "directory",
-			place: func(path, _ string) error { return os.Mkdir(path, 0o777) }},
-		{name: "device", open: true, want: "not a regular file",
-			place: func(path, _ string) error { return unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))) }},
-		{name: "block device that is not there", want: "open ",
-			place: func(path, _ string) error { return unix.Mknod(path, unix.S_IFBLK|0o666, int(unix.Mkdev(240, 77))) }},
-		{name: "socket", open: true, want: "open ",
-			place: func(path, _ string) error { return unix.Mknod(path, unix.S_IFSOCK|0o666, 0) }},
-		{name: "unreadable", user: true, want: "another user",
-			place: func(path, _ string) error { return os.WriteFile(path, []byte("precious"), 0o000) }},
-		{name: "read-only", user: true, want: "another user",
-			place: func(path, _ string) error { return os.WriteFile(path, []byte("precious"), 0o444) }},
-		{name: "somebody else's", user: true, want: "another user",
-			place: func(path, _ string) error { return os.WriteFile(path, []byte("precious"), 0o600) }},
+		{"symbolic link", "precious", symlink(""), "symbolic link", false, false},
+		{"dangling link", "", symlink(".not"), "symbolic link", false, false},
+		{"hard link to text", "precious", link, "2 names", false, false},
+		{"hard link to an empty file", "", link, "2 names", false, false},
+		{"hard link to zeros", strings.Repeat("\x00", 64<<10), link, "2 names", false, false},
+		{"FIFO", "", node(unix.S_IFIFO, 0), "not a regular file", false, true},
+		{"directory", "", mkdir, "directory", false, true},
+		{"device", "", node(unix.S_IFCHR, unix.Mkdev(1, 3)), "not a regular file", false, true},
+		{"block device that is not there", "", node(unix.S_IFBLK, unix.Mkdev(240, 77)), "open ", false, false},
+		{"socket", "", node(unix.S_IFSOCK, 0), "open ", false, true},
+		{"unreadable", "", file(0o000), "another user", true, false},
+		{"read-only", "", file(0o444), "another user", true, false},
+		{"somebody else's", "", file(0o600), "another user", true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := openDir(t, 0o700)
-			testkit.Must(t, unix.Chmod(dir, 0o1777))
+			dir := testkit.Place(t, 0o1777)
 			path, victim := lockPath(dir, "x"), filepath.Join(dir, "victim")
-			testkit.Must(t, os.WriteFile(victim, tt.text, 0o600))
+			testkit.Must(t, os.WriteFile(victim, []byte(tt.text), 0o600))
 			testkit.Must(t, os.Chmod(victim, 0o666))
 			testkit.Must(t, tt.place(path, victim))
 			if tt.open {
@@ -223,7 +207,7 @@ func TestForeignThingsAreLeftAlone(t *testing.T) {
 				// Others in the same directory are not concerned.
 				c.Ask(call{Do: "join", Dir: dir, Name: "y", Max: 0})
 			}
-			if text, err := os.ReadFile(victim); err != nil || !bytes.Equal(text, tt.text) {
+			if text, err := os.ReadFile(victim); err != nil || string(text) != tt.text {
 				t.Errorf("the victim was changed: %d bytes, %v", len(text), err)
 			}
 			var after unix.Stat_t
@@ -239,8 +223,7 @@ func TestForeignThingsAreLeftAlone(t *testing.T) {
 func TestDirectoryOfAnotherUser(t *testing.T) {
 	needRoot(t)
 	for _, mode := range []uint32{0o755, 0o700, 0o000} {
-		dir := openDir(t, 0o700)
-		testkit.Must(t, unix.Chmod(dir, mode))
+		dir := testkit.Place(t, mode)
 		c := startChild(t, asUser(nobody))
 		if a := c.Try(call{Do: "join", Dir: dir, Name: "x", Max: 1}); a.Busy || !strings.Contains(a.Err, dir) {
 			t.Errorf("mode %o: %q", mode, a.Err)
@@ -252,9 +235,8 @@ func TestDirectoryOfAnotherUser(t *testing.T) {
 // taken for gone.
 func TestHiddenHolderIsNotAnOrphan(t *testing.T) {
 	needRoot(t)
-	dir := openDir(t, 0o700)
-	testkit.Must(t, unix.Chmod(dir, 0o1777))
-	take(t, newStore(t, dir), "x")
+	dir := testkit.Place(t, 0o1777)
+	take(t, New(dir), "x")
 	gone := startChild(t)
 	gone.Ask(call{Do: "join", Dir: dir, Name: "y", Max: 1})
 	heir := gone.Ask(call{Do: "spawn", Dir: dir, Name: "y"}).PID
@@ -276,7 +258,7 @@ func TestHiddenHolderIsNotAnOrphan(t *testing.T) {
 // the other's holder for gone.
 func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
 	needRoot(t)
-	s := newStore(t, t.TempDir())
+	s := New(t.TempDir())
 	inner := startChild(t, namespaces(unix.CLONE_NEWPID|unix.CLONE_NEWNS))
 	inner.Ask(call{Do: "hidepid"}) // a /proc of its own
 	inner.Ask(call{Do: "join", Dir: s.path, Name: "x"})
@@ -293,7 +275,7 @@ func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
 	}
 	// The slot is the kernel's business, in whatever namespace.
 	w := queue(t, s, "x")
-	asleep(t, lockPath(s.path, "x"), 1)
+	awaitSleepers(t, lockPath(s.path, "x"), 1)
 	inner.Kill()
 	Release(t, w.Granted())
 }

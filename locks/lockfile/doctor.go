@@ -80,12 +80,7 @@ func (s *Store) supported(dir string) locks.Finding {
 		return f
 	}
 	defer unix.Close(fd)
-	if s.family == Flock {
-		err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-	} else {
-		err = unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
-	}
-	if err != nil {
+	if err := s.sys.lock(fd, false, false); err != nil {
 		f.Level, f.What = locks.Problem, fmt.Sprintf("%s locks do not work in %s: %v", s.family, dir, err)
 		f.Why, f.Fix = "nothing can be locked there", "a file on another file system"
 	}

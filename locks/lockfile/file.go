@@ -210,7 +210,7 @@ func (s *Store) openError(err error) error {
 
 // checkKind refuses everything but files, and directories for flock.
 func (s *Store) checkKind(st *unix.Stat_t) error {
-	kind := ""
+	why, hint := "is a device, not a file", ""
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		return nil
@@ -218,29 +218,24 @@ func (s *Store) checkKind(st *unix.Stat_t) error {
 		if s.family == Flock {
 			return nil
 		}
-		return &locks.PathError{Path: s.path, Err: errors.New("is a directory, which has no fcntl locks"), Hint: "name a file in it, or use flock://"}
+		why, hint = "is a directory, which has no fcntl locks", "name a file in it, or use flock://"
 	case unix.S_IFIFO:
-		kind = "FIFO"
+		why = "is a FIFO, not a file"
 	case unix.S_IFSOCK:
-		kind = "socket"
-	default:
-		kind = "device"
+		why = "is a socket, not a file"
 	}
-	return &locks.PathError{Path: s.path, Err: fmt.Errorf("is a %s, not a file", kind)}
+	return &locks.PathError{Path: s.path, Err: errors.New(why), Hint: hint}
 }
 
 // inPlace reports whether the path still leads to the file of fd.
 func (s *Store) inPlace(fd int) (bool, error) {
 	var now, then unix.Stat_t
-	if err := unix.Fstat(fd, &then); err != nil {
-		return false, err
+	err := unix.Fstat(fd, &then)
+	if err == nil {
+		err = unix.Stat(s.path, &now)
 	}
-	switch err := unix.Stat(s.path, &now); err {
-	case nil:
-		return now.Ino == then.Ino && now.Dev == then.Dev, nil
-	case unix.ENOENT, unix.ENOTDIR:
+	if err == unix.ENOENT || err == unix.ENOTDIR {
 		return false, nil
-	default:
-		return false, err
 	}
+	return err == nil && kernel.SameFile(&now, &then), err
 }

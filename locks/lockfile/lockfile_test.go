@@ -29,7 +29,7 @@ func free(t testing.TB, s *Store) bool {
 		return false
 	}
 	testkit.Must(t, err)
-	testkit.Must(t, l.Release(background))
+	Release(t, l)
 	return true
 }
 
@@ -87,7 +87,7 @@ func (c otherTool) meets(t *testing.T) {
 	if code := tool(t, append(c.tool, file, "true")...); code != c.code {
 		t.Errorf("exit code %d beside ours, want %d", code, c.code)
 	}
-	testkit.Must(t, l.Release(background))
+	Release(t, l)
 	if code := tool(t, append(c.tool, file, "true")...); code != 0 {
 		t.Errorf("exit code %d after ours", code)
 	}
@@ -135,7 +135,7 @@ func TestTargets(t *testing.T) {
 	testkit.Must(t, os.WriteFile(readable, []byte("text"), 0o400))
 	for _, family := range []Family{Flock, Fcntl} {
 		l := TakeUnit(t, New(family, readable), 1)
-		testkit.Must(t, l.Release(background))
+		Release(t, l)
 	}
 	if text, err := os.ReadFile(readable); err != nil || string(text) != "text" {
 		t.Errorf("the file reads %q, %v", text, err)
@@ -212,12 +212,12 @@ func TestReplacedWhileWaiting(t *testing.T) {
 					})
 				})
 				testkit.Must(t, replace(path))
-				testkit.Must(t, first.Release(background))
+				Release(t, first)
 				second := <-got
 				if free(t, s) {
 					t.Error("the waiter holds a file that the path does not lead to")
 				}
-				testkit.Must(t, second.Release(background))
+				Release(t, second)
 			})
 		}
 	}
@@ -314,33 +314,24 @@ func TestEntries(t *testing.T) {
 	defer heir.Wait()
 	defer unix.Kill(-heir.Process.Pid, unix.SIGKILL)
 	var all []locks.Entry
-	testkit.Eventually(t, "the heir's lock is seen", func() bool { all = entries(t, s); return len(all) == 1 })
+	testkit.Eventually(t, "the heir's lock is seen", func() bool { all = List(t, s, ""); return len(all) == 1 })
 	if !all[0].Orphaned {
 		t.Errorf("%+v: who took it has ended", all[0])
 	}
-}
-
-func entries(t *testing.T, s *Store) (all []locks.Entry) {
-	t.Helper()
-	for e, err := range s.Entries(background, "") {
-		testkit.Must(t, err)
-		all = append(all, e)
-	}
-	return all
 }
 
 // holderAndWaiter checks what is told of this process, which holds, and of a
 // tool that waits.
 func holderAndWaiter(t *testing.T, s *Store, argv ...string) {
 	t.Helper()
-	if all := entries(t, s); len(all) != 0 {
+	if all := List(t, s, ""); len(all) != 0 {
 		t.Errorf("%+v without a file", all)
 	}
 	l := TakeUnit(t, s, 1)
 	waiter := exec.Command(argv[0], argv[1:]...)
 	testkit.Must(t, waiter.Start())
 	var all []locks.Entry
-	testkit.Eventually(t, "a waiter is seen", func() bool { all = entries(t, s); return len(all) == 2 })
+	testkit.Eventually(t, "a waiter is seen", func() bool { all = List(t, s, ""); return len(all) == 2 })
 	if h := all[0]; h.State != locks.Holding || h.PID != os.Getpid() || h.Name != s.URL() || h.Orphaned ||
 		h.UID != os.Geteuid() || time.Since(h.Since) > time.Hour {
 		t.Errorf("holder %+v", h)
@@ -348,7 +339,7 @@ func holderAndWaiter(t *testing.T, s *Store, argv ...string) {
 	if w := all[1]; w.State != locks.Waiting || w.Position != 1 || w.PID != waiter.Process.Pid || w.Claim.Max != 1 {
 		t.Errorf("waiter %+v", w)
 	}
-	testkit.Must(t, l.Release(background))
+	Release(t, l)
 	testkit.Must(t, waiter.Wait())
 }
 

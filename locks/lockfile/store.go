@@ -3,9 +3,9 @@
 // runlock). The two families do not see each other.
 //
 // The lock excludes all who lock the file in the same family. The kernel releases it
-// whatever way a process ends. There is one lock, exclusive or shared; the kernel decides
-// the order. golock neither writes nor removes the file. It notices that the file was
-// removed or replaced while it waited, but not while it held the lock.
+// however a process ends, and decides the order. There is one lock, exclusive or shared.
+// golock neither writes nor removes the file. It notices that the file was removed or
+// replaced while it waited, but not while it held the lock.
 package lockfile
 
 import (
@@ -94,8 +94,8 @@ func (s *Store) take(r locks.Request, cancelled <-chan struct{}) (*kernel.Lease,
 	}), nil
 }
 
-// wait sleeps in the kernel, which cannot be told to let a sleeper go: a goroutine that
-// nobody waits for any more sleeps on, and gives back at once what it gets.
+// wait sleeps in the kernel, and only the lock ends that sleep. When ctx has ended, the
+// goroutine sleeps on and releases at once what it gets.
 func (s *Store) wait(ctx context.Context, r locks.Request) (*kernel.Lease, error) {
 	type result struct {
 		lease *kernel.Lease

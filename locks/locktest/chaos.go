@@ -54,15 +54,10 @@ func Chaos(t *testing.T, open func() locks.Store, happens func(n int)) {
 			t.Errorf("seed %d: nobody ever came in", seed)
 		}
 		testkit.Eventually(t, "nothing is left", func() bool {
-			n := 0
-			for _, err := range watch.Entries(context.Background(), name) {
-				if err == nil {
-					n++
-				} else {
-					return false
-				}
+			for range watch.Entries(context.Background(), name) { // entries, or an error
+				return false
 			}
-			return n == 0
+			return true
 		})
 	}
 }
@@ -114,7 +109,7 @@ func (b *ledger) leave(l locks.RenewableLease) {
 // act is one request of an actor, who may give up or vanish.
 func (b *ledger) act(t *testing.T, s locks.Store, name string, rng *rand.Rand) {
 	const ttl = 2 * time.Second
-	r := request(t, name, 3, Weight(1+rng.IntN(2)))
+	r := NewRequest(t, name, Limit(3), Weight(1+rng.IntN(2)))
 	r.TTL, r.NoWait = ttl, rng.IntN(4) == 0
 	stays, vanishes := rng.IntN(4), rng.IntN(30) == 0
 	wait := testkit.Patience

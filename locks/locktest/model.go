@@ -2,73 +2,70 @@ package locktest
 
 import (
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
 
 	"golock/locks"
 )
 
-// The state machine that a name in a store is: a pure function from a state, a
-// question and its answer to the next state, or to "that cannot be". It knows
-// nothing of time: what happens by itself (the end of a hold) is an event like
-// the others.
+// The model of a name in a store: a pure function from a queue, an input and its
+// output to the next queue, or to "that cannot be". It knows nothing of time:
+// the end of a hold is an event like the others.
 //
-// A grant is an event of its own. Every store that keeps a queue lets a waiter
-// find out by itself that it is its turn, so between the moment from which it
-// could be admitted and the grant anything may happen, and all of it sees a
-// waiter.
+// A grant is an event of its own. In every store a waiter finds out by itself
+// that it is its turn. Whatever happens between the moment from which it could
+// be admitted and the grant sees a waiter.
 
 // kind is what happens to an entry.
 type kind string
 
 const (
-	joining   kind = "join"
-	granting  kind = "grant"   // of one that was queued
-	unseen    kind = "unseen"  // perhaps a grant that its owner did not live to see: it left, or was evicted
-	leaving   kind = "leave"   // the queue
-	dismissed kind = "evicted" // a waiter is told that it was
-	giving    kind = "release" // a slot
-	renewing  kind = "renew"   // a lease
-	evicting  kind = "evict"   // an entry, by somebody else
-	holdOver  kind = "hold over"
-	listing   kind = "list"
+	opJoin    kind = "join"
+	opGrant   kind = "grant"   // of one that was queued
+	opUnseen  kind = "unseen"  // perhaps a grant that its owner did not see: it left, or was evicted
+	opLeave   kind = "leave"   // the queue
+	opEvicted kind = "evicted" // a waiter is told that it was
+	opRelease kind = "release" // a slot
+	opRenew   kind = "renew"   // a lease
+	opEvict   kind = "evict"   // an entry, by somebody else
+	opHoldEnd kind = "hold ends"
+	opList    kind = "list"
 )
 
-// asked is an event: what is done, to which entry.
-type asked struct {
+// input is what is done, to which entry.
+type input struct {
 	kind  kind
 	lock  int // which name
 	id    int // which entry; they are numbered as they come
 	claim locks.Claim
 
 	// Of a grant only.
-	fading []int // the slots that may count as taken: they were given back, or taken, while it was made
-	rank   int   // how many have a lower fence; -1: it is not known whether they come before
+	changing []int // the slots that may count as taken: they were given back, or taken, while it was made
+	rank     int   // how many have a lower fence; -1: it is not known whether they come before
 
 	// Of a join only.
-	noWait  bool
-	most    *int // MaxQueue
-	replace locks.Replacement
-	hold    bool
-	within  []int
+	noWait   bool
+	maxQueue *int
+	replace  locks.Replacement
+	hold     bool
+	within   []int
 }
 
-// told is the answer.
-type told struct {
+// output is the answer.
+type output struct {
 	word     string // "granted", "queued", "busy", "nested", "evicted" of a join; "", "lost", "evicted" of the rest
 	slots    []int
 	fence    int64
 	replaced []int
-	holders  []seen
+	holders  []listed
 	queue    []int
 }
 
-// seen is a holder as it is listed.
-type seen struct {
+// listed is a holder as it is listed.
+type listed struct {
 	id                   int
 	slots                []int
-	ended, evicted, kept bool // kept: will stay after its release
+	ended, evicted, hold bool // hold: will stay after its release
 }
 
 // promises are what a store promises of its queue. The zero value is a store
@@ -80,20 +77,19 @@ type promises struct {
 	scanning  bool // holders are looked at one after the other: a slot that is given back just then may count as taken
 }
 
-// line is the state. It is never changed: the methods that change it work on
-// copies.
-type line struct {
+// queue is the state of a name. The methods that change it work on copies.
+type queue struct {
 	promises
-	entries []placed // in the order of their tickets
-	evicted []int    // were waiting, and have not been told yet
-	next    int64    // ticket
-	fence   int64    // the last
-	grants  int      // so far, of those that their owners know of
-	ghosts  bool     // somebody has left
+	entries []entry // in the order of their tickets
+	evicted []int   // were waiting, and have not been told yet
+	next    int64   // ticket
+	fence   int64   // the last
+	grants  int     // so far, of those that their owners know of
+	left    bool    // somebody has left
 }
 
-// placed is an entry that waits or holds.
-type placed struct {
+// entry waits or holds.
+type entry struct {
 	id      int
 	claim   locks.Claim
 	replace locks.Replacement
@@ -102,350 +98,279 @@ type placed struct {
 	holds   bool
 	hold    bool // stays after its release
 	ended   bool // only stays
-	marked  bool // evicted, and still holds
+	evicted bool // and still holds
 	unseen  bool // holds, and nobody knows
 }
 
-func (l line) copy() line {
-	l.entries, l.evicted = slices.Clone(l.entries), slices.Clone(l.evicted)
-	return l
-}
-
-func (l *line) find(id int) *placed {
-	for i := range l.entries {
-		if l.entries[i].id == id {
-			return &l.entries[i]
-		}
+func (q *queue) find(id int) *entry {
+	if i := slices.IndexFunc(q.entries, func(e entry) bool { return e.id == id }); i >= 0 {
+		return &q.entries[i]
 	}
 	return nil
 }
 
-func (l *line) remove(id int) {
-	l.entries = slices.DeleteFunc(l.entries, func(e placed) bool { return e.id == id })
+func (q *queue) remove(id int) {
+	q.entries = slices.DeleteFunc(q.entries, func(e entry) bool { return e.id == id })
 }
 
-func (l *line) holders() (cs []locks.Claim) {
-	for _, e := range l.entries {
+func (q *queue) holders() (claims []locks.Claim) {
+	for _, e := range q.entries {
 		if e.holds {
-			cs = append(cs, e.claim)
+			claims = append(claims, e.claim)
 		}
 	}
-	return cs
+	return claims
 }
 
-// waiters are those in the queue, the next one first.
-func (l *line) waiters() (ws []placed) {
-	for _, e := range l.entries {
-		if !e.holds {
-			ws = append(ws, e)
-		}
+// waiters are the IDs of those in the queue, the next one first.
+func (q *queue) waiters() (ids []int) {
+	waiting := slices.DeleteFunc(slices.Clone(q.entries), func(e entry) bool { return e.holds })
+	slices.SortFunc(waiting, func(a, b entry) int { return a.claim.Compare(b.claim) })
+	for _, e := range waiting {
+		ids = append(ids, e.id)
 	}
-	slices.SortStableFunc(ws, func(a, b placed) int {
-		if a.claim.Before(b.claim) {
-			return -1
-		}
-		return 1
-	})
-	return ws
+	return ids
 }
 
 // fits says whether a claim may be admitted now.
-func (l *line) fits(c locks.Claim) bool {
-	if !l.unordered {
-		for _, e := range l.entries {
-			if !e.holds && e.claim.Before(c) {
-				return false
-			}
-		}
-	}
-	return locks.Admits(l.holders(), c)
+func (q *queue) fits(c locks.Claim) bool {
+	isBefore := func(e entry) bool { return !e.holds && e.claim.Before(c) }
+	return (q.unordered || !slices.ContainsFunc(q.entries, isBefore)) && locks.Admits(q.holders(), c)
 }
 
-func (l *line) taken(slot int) bool {
-	return slices.ContainsFunc(l.entries, func(e placed) bool { return slices.Contains(e.slots, slot) })
+func (q *queue) isTaken(slot int) bool {
+	return slices.ContainsFunc(q.entries, func(e entry) bool { return slices.Contains(e.slots, slot) })
 }
 
-// lowest are the slots that a claim gets.
-func (l *line) lowest(c locks.Claim) []int { return locks.FreeSlots(l.taken, c.Weight) }
-
-// rightSlots says whether these are what a claim may get.
-func (l *line) rightSlots(c locks.Claim, slots, fading []int) bool {
-	if !l.unordered {
+// mayGet says whether these are slots that a claim may get.
+func (q *queue) mayGet(c locks.Claim, slots, changing []int) bool {
+	if !q.unordered {
 		return slices.Equal(slots, locks.FreeSlots(func(s int) bool {
-			return l.taken(s) || (slices.Contains(fading, s) && !slices.Contains(slots, s))
+			return q.isTaken(s) || (slices.Contains(changing, s) && !slices.Contains(slots, s))
 		}, c.Weight))
 	}
 	if c.Max == 0 {
 		return len(slots) == 0
 	}
-	return len(slots) == c.Weight && !slices.ContainsFunc(slots, func(s int) bool { return s < 0 || s >= c.Max || l.taken(s) })
+	isWrong := func(slot int) bool { return slot < 0 || slot >= c.Max || q.isTaken(slot) }
+	return len(slots) == c.Weight && !slices.ContainsFunc(slots, isWrong)
 }
 
 // admit makes an entry a holder with that grant, if it may be.
-func (l *line) admit(e *placed, q asked, a told) bool {
-	if (q.rank >= 0 && q.rank != l.grants) || (a.fence <= l.fence && !l.unordered) {
+func (q *queue) admit(e *entry, in input, out output) bool {
+	if (in.rank >= 0 && in.rank != q.grants) || (out.fence <= q.fence && !q.unordered) {
 		return false
 	}
-	if !l.fits(e.claim) || !l.rightSlots(e.claim, a.slots, q.fading) {
+	if !q.fits(e.claim) || !q.mayGet(e.claim, out.slots, in.changing) {
 		return false
 	}
-	e.holds, e.slots, e.fence = true, a.slots, a.fence
-	l.fence = a.fence
-	l.grants++
+	e.holds, e.slots, e.fence = true, out.slots, out.fence
+	q.fence = out.fence
+	q.grants++
 	return true
 }
 
+// admitUnseen makes an entry a holder that does not know it yet.
+func (q *queue) admitUnseen(e *entry) {
+	e.holds, e.unseen, e.slots = true, true, locks.FreeSlots(q.isTaken, e.claim.Weight)
+}
+
 // after is the state after an event, and whether it may happen so.
-func (l line) after(q asked, a told) (line, bool) {
-	l = l.copy()
-	e := l.find(q.id)
-	switch q.kind {
-	case joining:
-		return l.join(q, a)
-	case granting:
-		return l, e != nil && !e.holds && l.admit(e, q, a)
-	case unseen:
-		if e != nil && !e.holds && l.fits(e.claim) && (!l.unordered || (l.sleepers && !l.searching)) {
-			e.holds, e.unseen, e.slots = true, true, l.lowest(e.claim)
+func (q queue) after(in input, out output) (queue, bool) {
+	q.entries, q.evicted = slices.Clone(q.entries), slices.Clone(q.evicted)
+	e := q.find(in.id)
+	held := e != nil && e.holds && !e.ended
+	switch in.kind {
+	case opJoin:
+		return q.join(in, out)
+	case opGrant:
+		return q, e != nil && !e.holds && q.admit(e, in, out)
+	case opUnseen:
+		if e != nil && !e.holds && q.fits(e.claim) && (!q.unordered || (q.sleepers && !q.searching)) {
+			q.admitUnseen(e)
 		}
-		return l, true
-	case leaving, dismissed:
-		was := slices.Contains(l.evicted, q.id)
-		l.evicted = slices.DeleteFunc(l.evicted, func(id int) bool { return id == q.id })
-		if was {
-			return l, true
+		return q, true
+	case opLeave, opEvicted:
+		if slices.Contains(q.evicted, in.id) {
+			q.evicted = slices.DeleteFunc(q.evicted, func(id int) bool { return id == in.id })
+			return q, true
 		}
-		if e == nil || (e.holds && !e.unseen) || (q.kind == dismissed && !e.marked) {
-			return l, false
+		if e == nil || (e.holds && !e.unseen) || (in.kind == opEvicted && !e.evicted) {
+			return q, false
 		}
-		l.ghosts = true
-		l.remove(q.id)
-		return l, true
-	case giving:
-		held := e != nil && e.holds && !e.ended
-		if a.word == "lost" || !held {
-			return l, a.word == "lost" && !held
+		q.left = true
+		q.remove(in.id)
+		return q, true
+	case opRelease:
+		if out.word == "lost" || !held {
+			return q, out.word == "lost" && !held
 		}
-		if e.hold && !e.marked {
+		if e.hold && !e.evicted {
 			e.ended = true
 		} else {
-			l.remove(q.id)
+			q.remove(in.id)
 		}
-		return l, true
-	case renewing:
-		switch held := e != nil && e.holds && !e.ended; a.word {
-		case "lost":
-			return l, !held
-		case "evicted":
-			return l, held && e.marked
-		default:
-			return l, held && !e.marked
+		return q, true
+	case opRenew:
+		if out.word == "lost" {
+			return q, !held
 		}
-	case evicting:
-		if e == nil || a.word == "lost" {
-			return l, e == nil && (a.word == "lost" || slices.Contains(l.evicted, q.id))
+		return q, held && e.evicted == (out.word == "evicted")
+	case opEvict:
+		if e == nil || out.word == "lost" {
+			return q, e == nil && (out.word == "lost" || slices.Contains(q.evicted, in.id))
 		}
-		l.evict(e)
-		return l, true
-	case holdOver:
+		q.evict(e)
+		return q, true
+	case opHoldEnd:
 		if e != nil && e.ended {
-			l.remove(q.id)
+			q.remove(in.id)
 		} else if e != nil {
 			e.hold = false
 		}
-		return l, true
-	case listing:
-		return l, l.shows(a)
+		return q, true
+	case opList:
+		return q, q.shows(out)
 	}
-	return l, false
+	return q, false
 }
 
 // evict takes an entry back: a waiter's place and what only stays at once.
-func (l *line) evict(e *placed) {
+func (q *queue) evict(e *entry) {
 	switch {
 	case !e.holds:
-		l.evicted = append(l.evicted, e.id)
-		slices.Sort(l.evicted)
-		l.remove(e.id)
+		q.evicted = append(q.evicted, e.id)
+		slices.Sort(q.evicted)
+		q.remove(e.id)
 	case e.ended:
-		l.remove(e.id)
+		q.remove(e.id)
 	default:
-		e.marked = true
+		e.evicted = true
 	}
 }
 
-func (l line) join(q asked, a told) (line, bool) {
-	e := placed{id: q.id, claim: q.claim, replace: q.replace, hold: q.hold}
-	e.claim.Ticket = l.next
-	l.next++
-	if a.word == "granted" && l.admit(&e, q, a) {
-		l.entries = append(l.entries, e)
-		return l, len(a.replaced) == 0
+func (q queue) join(in input, out output) (queue, bool) {
+	e := entry{id: in.id, claim: in.claim, replace: in.replace, hold: in.hold}
+	e.claim.Ticket = q.next
+	q.next++
+	if out.word == "granted" && q.admit(&e, in, out) {
+		q.entries = append(q.entries, e)
+		return q, len(out.replaced) == 0
 	}
-	inside := slices.ContainsFunc(q.within, func(id int) bool {
-		o := l.find(id)
+	inside := slices.ContainsFunc(in.within, func(id int) bool {
+		o := q.find(id)
 		return o != nil && o.holds && !o.ended
 	})
-	unsure := l.searching || (l.sleepers && l.ghosts) // a refusal may be right all the same
-	fits := l.fits(e.claim) && !unsure
-	if a.word == "evicted" && fits { // it was told of nothing else
-		e.holds, e.unseen, e.slots = true, true, l.lowest(e.claim)
-		l.entries = append(l.entries, e)
-		return l, true
+	unsure := q.searching || (q.sleepers && q.left) // a refusal may be right all the same
+	fits := q.fits(e.claim) && !unsure
+	if out.word == "evicted" && fits { // it was told of nothing else
+		q.admitUnseen(&e)
+		q.entries = append(q.entries, e)
+		return q, true
 	}
-	patient := !q.noWait && !inside
-	switch a.word {
+	patient := !in.noWait && !inside
+	switch out.word {
 	case "nested":
-		return l, !fits && inside
+		return q, !fits && inside
 	case "busy":
 		if fits || inside {
-			return l, false
+			return q, false
 		}
 		if !patient {
-			return l, true
+			return q, true
 		}
 	case "queued", "granted", "evicted":
 		if fits || !patient {
-			return l, false
+			return q, false
 		}
 	default:
-		return l, false
+		return q, false
 	}
 	// It has to wait: whom does it replace, and are there too many?
-	rivals := make([]locks.Rival, len(l.entries))
-	for i, o := range l.entries {
-		rivals[i] = locks.Rival{Claim: o.claim, State: locks.Holding, Replace: o.replace, Leaving: o.marked}
+	rivals := make([]locks.Rival, len(q.entries))
+	for i, o := range q.entries {
+		rivals[i] = locks.Rival{Claim: o.claim, State: locks.Holding, Replace: o.replace, Leaving: o.evicted}
 		if !o.holds {
 			rivals[i].State = locks.Waiting
 		}
 	}
-	stay, gone := len(l.waiters()), []int{}
+	stay, gone := len(q.waiters()), []int{}
 	for _, i := range locks.Replaced(rivals, e.claim, e.replace) {
-		gone = append(gone, l.entries[i].id)
-		if !l.entries[i].holds {
+		gone = append(gone, q.entries[i].id)
+		if !q.entries[i].holds {
 			stay--
 		}
 	}
-	full := q.most != nil && stay >= *q.most
-	if a.word == "busy" || full {
-		return l, a.word == "busy" && full
+	full := in.maxQueue != nil && stay >= *in.maxQueue
+	if out.word == "busy" || full {
+		return q, out.word == "busy" && full
 	}
 	slices.Sort(gone)
-	if a.word != "evicted" && !slices.Equal(gone, a.replaced) {
-		return l, false
+	if out.word != "evicted" && !slices.Equal(gone, out.replaced) {
+		return q, false
 	}
 	for _, id := range gone {
-		l.evict(l.find(id))
+		q.evict(q.find(id))
 	}
-	if l.fits(e.claim) != (a.word == "granted") && !unsure {
-		return l, false
+	if q.fits(e.claim) != (out.word == "granted") && !unsure {
+		return q, false
 	}
-	if a.word == "granted" && !l.admit(&e, q, a) {
-		return l, false
+	if out.word == "granted" && !q.admit(&e, in, out) {
+		return q, false
 	}
-	l.entries = append(l.entries, e)
-	return l, true
+	q.entries = append(q.entries, e)
+	return q, true
 }
 
 // shows says whether that is what there is to be listed.
-func (l *line) shows(a told) bool {
-	var holders []seen
-	var queue []int
-	for _, e := range l.entries {
+func (q *queue) shows(out output) bool {
+	var holders []listed
+	for _, e := range q.entries {
 		if e.holds {
-			holders = append(holders, seen{e.id, e.slots, e.ended, e.marked, e.hold && !e.marked && !e.ended})
+			holders = append(holders, listed{e.id, e.slots, e.ended, e.evicted, e.hold && !e.evicted && !e.ended})
 		}
 	}
-	for _, e := range l.waiters() {
-		queue = append(queue, e.id)
+	slices.SortFunc(holders, func(a, b listed) int { return a.id - b.id })
+	same := func(a, b listed) bool { // an offer may show no hold yet
+		return a.id == b.id && slices.Equal(a.slots, b.slots) &&
+			a.ended == b.ended && a.evicted == b.evicted && (a.hold || !b.hold)
 	}
-	slices.SortFunc(holders, func(a, b seen) int { return a.id - b.id })
-	same := func(a, b seen) bool { // an offer may show no hold yet
-		return a.id == b.id && slices.Equal(a.slots, b.slots) && a.ended == b.ended && a.evicted == b.evicted && (a.kept || !b.kept)
-	}
-	return slices.EqualFunc(holders, a.holders, same) && slices.Equal(queue, a.queue)
+	return slices.EqualFunc(holders, out.holders, same) && slices.Equal(q.waiters(), out.queue)
 }
 
-// key tells states apart. Of the tickets only their order counts.
-func (l line) key() string {
+// String tells states apart. Of the tickets only their order counts.
+func (q queue) String() string {
 	var b strings.Builder
-	fmt.Fprint(&b, l.fence, l.evicted, l.ghosts)
-	for _, e := range l.entries {
-		fmt.Fprint(&b, ";", e.id, e.slots, e.holds, e.hold, e.ended, e.marked, e.unseen)
+	fmt.Fprint(&b, "fence ", q.fence, " evicted ", q.evicted, " left ", q.left)
+	for _, e := range q.entries {
+		fmt.Fprintf(&b, "; %d%v holds %t hold %t ended %t evicted %t unseen %t",
+			e.id, e.slots, e.holds, e.hold, e.ended, e.evicted, e.unseen)
 	}
 	return b.String()
 }
 
-func (l line) hash() uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(l.key()))
-	return h.Sum64()
-}
-
-func (l line) String() string {
-	var b strings.Builder
-	for _, e := range l.entries {
-		if !e.holds {
-			continue
-		}
-		fmt.Fprintf(&b, "%d holds %v", e.id, e.slots)
-		for word, is := range map[string]bool{" (stays)": e.ended, " (evicted)": e.marked, " (unseen)": e.unseen} {
-			if is {
-				b.WriteString(word)
-			}
-		}
-		b.WriteString("; ")
-	}
-	b.WriteString("queue")
-	for _, e := range l.waiters() {
-		fmt.Fprintf(&b, " %d", e.id)
-	}
-	return b.String()
-}
-
-func (q asked) String() string {
-	s := string(q.kind)
-	if q.kind != listing {
-		s += fmt.Sprintf(" %d", q.id)
-	}
-	if q.kind != joining {
+func (in input) String() string {
+	s := fmt.Sprintf("%s %d", in.kind, in.id)
+	if in.kind != opJoin {
 		return s
 	}
-	s += fmt.Sprintf(" max %d", q.claim.Max)
-	if q.claim.Weight != 1 {
-		s += fmt.Sprintf(" weight %d", q.claim.Weight)
+	if in.maxQueue != nil {
+		s += fmt.Sprint(" max-queue ", *in.maxQueue)
 	}
-	if q.claim.Priority != 0 {
-		s += fmt.Sprintf(" priority %d", q.claim.Priority)
-	}
-	if q.noWait {
-		s += " no-wait"
-	}
-	if q.most != nil {
-		s += fmt.Sprintf(" max-queue %d", *q.most)
-	}
-	if q.replace != "" {
-		s += " replace " + string(q.replace)
-	}
-	if q.hold {
-		s += " hold"
-	}
-	if len(q.within) > 0 {
-		s += fmt.Sprintf(" within %v", q.within)
-	}
-	return s
+	return s + fmt.Sprintf(" %+v no-wait %t replace %q hold %t within %v",
+		in.claim, in.noWait, in.replace, in.hold, in.within)
 }
 
-func (a told) String() string {
-	s := a.word
-	if a.fence != 0 || a.slots != nil {
-		s += fmt.Sprintf(" %v fence %d", a.slots, a.fence)
+func (out output) String() string {
+	s := out.word
+	if out.slots != nil {
+		s += fmt.Sprintf(" %v fence %d", out.slots, out.fence)
 	}
-	if len(a.replaced) > 0 {
-		s += fmt.Sprintf(" replaced %v", a.replaced)
+	if len(out.replaced) > 0 {
+		s += fmt.Sprintf(" replaced %v", out.replaced)
 	}
-	if a.holders != nil || a.queue != nil {
-		s += fmt.Sprintf("%v queue %v", a.holders, a.queue)
+	if out.holders != nil || out.queue != nil {
+		s += fmt.Sprintf("%v queue %v", out.holders, out.queue)
 	}
 	return s
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,7 +25,7 @@ import (
 const peerVariable = "LOCKTEST_PEER"
 
 // patience bounds every wait for something that must happen. It is long: it
-// ends a broken test, it is no measure of speed.
+// ends a broken test and measures no speed.
 const patience = testkit.Patience
 
 // order is what a peer is told to do.
@@ -35,106 +36,112 @@ type order struct {
 
 // report is what a peer says, one line each.
 type report struct {
-	State string // "queued", "granted", "busy", "nested", "evicted", "error", "released"
+	State string // "queued", "granted", "released", or the outcome of an error
 	Slots []int
 	Fence int64
 	Text  string
 }
 
-// servePeer joins, reports, and releases when its standard input ends with the
-// word release; it just ends when the input does.
-func (e Engine) servePeer() {
-	say := func(r report) {
-		line, _ := json.Marshal(r)
-		fmt.Println(string(line))
+// outcome is one word for an answer of a store: "error" for what no test expects.
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, new(*locks.EvictedError)): // is an ErrLost too
+		return "evicted"
+	case errors.As(err, new(*locks.NestedError)): // wraps a BusyError
+		return "nested"
+	case errors.As(err, new(*locks.BusyError)):
+		return "busy"
+	case errors.Is(err, locks.ErrLost):
+		return "lost"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
 	}
+	return "error"
+}
+
+func say(r report) {
+	line, _ := json.Marshal(r)
+	fmt.Println(string(line))
+}
+
+// servePeer joins, reports, and releases when it reads the word release. It ends with its
+// standard input.
+func (e Engine) servePeer() {
+	if err := e.servePeerOrder(os.Getenv(peerVariable)); err != nil {
+		say(report{State: outcome(err), Text: err.Error()})
+		if outcome(err) == "evicted" {
+			_, _ = io.Copy(io.Discard, os.Stdin) // lives on without its place
+		}
+	}
+}
+
+func (e Engine) servePeerOrder(text string) error {
 	var o order
-	if err := json.Unmarshal([]byte(os.Getenv(peerVariable)), &o); err != nil {
-		say(report{State: "error", Text: err.Error()})
-		return
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
 	}
 	store, err := e.Open(o.URL)
 	if err != nil {
-		say(report{State: "error", Text: err.Error()})
-		return
+		return err
 	}
-	// What runner does on SIGTERM: it stops waiting, or asks its lease.
+	// As the runner does on SIGTERM, it stops waiting, or asks its lease.
 	ctx, cancel := context.WithCancel(context.Background())
-	told, holding := make(chan os.Signal, 1), make(chan locks.Lease, 1)
-	signal.Notify(told, syscall.SIGTERM)
+	terminated, holding := make(chan os.Signal, 1), make(chan locks.Lease, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
 	go func() {
-		<-told
+		<-terminated
 		cancel()
 		if err := (<-holding).Evicted(); err != nil {
 			say(report{State: "evicted", Text: err.Error()})
 		}
 	}()
 	ticket, err := store.Join(context.Background(), o.Request)
-	if err == nil && ticket.Queued() {
+	if err != nil {
+		return err
+	}
+	if ticket.Queued() {
 		say(report{State: "queued"})
 	}
-	var lease locks.Lease
-	if err == nil {
-		lease, err = ticket.Wait(ctx)
-	}
-	var busy *locks.BusyError
-	var nested *locks.NestedError
-	var evicted *locks.EvictedError
-	switch {
-	case errors.As(err, &evicted):
-		say(report{State: "evicted", Text: err.Error()})
-		_, _ = io.Copy(io.Discard, os.Stdin) // lives on without the place
-		return
-	case errors.As(err, &nested):
-		say(report{State: "nested", Text: err.Error()})
-		return
-	case errors.As(err, &busy):
-		say(report{State: "busy", Text: err.Error()})
-		return
-	case err != nil:
-		say(report{State: "error", Text: err.Error()})
-		return
+	lease, err := ticket.Wait(ctx)
+	if err != nil {
+		return err
 	}
 	g := lease.Grant()
 	say(report{State: "granted", Slots: g.Slots, Fence: g.Fence})
 	stop := func() {}
 	if leased, ok := lease.(locks.RenewableLease); ok {
-		stop = keep(leased, func(err error) { say(report{State: "evicted", Text: err.Error()}) })
+		stop = keepRenewed(leased, func(err error) { say(report{State: "evicted", Text: err.Error()}) })
 	}
 	holding <- lease
 	word, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	if strings.TrimSpace(word) != "release" {
-		return
+		return nil
 	}
 	stop()
-	err = lease.Release(context.Background())
-	for end := time.Now().Add(patience); errors.As(err, new(*locks.OutageError)) && time.Now().Before(end); {
-		err = lease.Release(context.Background()) // a busy machine lets the time of one pass
-	}
-	if err != nil {
-		say(report{State: "error", Text: err.Error()})
-		return
+	if err := GiveBack(lease); err != nil {
+		return errors.New("release: " + err.Error()) // no outcome that a test expects
 	}
 	say(report{State: "released"})
 	_, _ = io.Copy(io.Discard, os.Stdin) // lives on without the slot
+	return nil
 }
 
-// keep renews a lease until it is told to stop, for which it returns the
-// function, or until the lease is evicted. A renewal that fails ends nothing
-// here: whether the lease is lost shows in what others are granted. None is under
-// way when the slot is given back.
-func keep(l locks.RenewableLease, evicted func(error)) (stop func()) {
+// keepRenewed renews a lease until stop is called, or the lease is evicted. A renewal that
+// fails ends nothing: whether the lease is lost shows in what others are granted. When
+// stop returns, no renewal is under way.
+func keepRenewed(l locks.RenewableLease, evicted func(error)) (stop func()) {
 	running, quit := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
-		beat := time.NewTicker(min(l.Term().TTL/4, 2*time.Second)) // some hear of an eviction by it
+		beat := time.NewTicker(min(l.Term().TTL/4, 2*time.Second)) // a renewal may tell of an eviction
 		defer beat.Stop()
 		for running.Err() == nil {
 			ctx, cancel := context.WithTimeout(running, l.Term().TTL/4)
 			_, err := l.Renew(ctx)
 			cancel()
-			var e *locks.EvictedError
-			if errors.As(err, &e) {
+			if outcome(err) == "evicted" {
 				evicted(err)
 				return
 			}
@@ -153,17 +160,16 @@ func keep(l locks.RenewableLease, evicted func(error)) (stop func()) {
 
 // world is one fresh store and the processes that use it.
 type world struct {
+	t      *testing.T
 	engine Engine
 	url    string
 }
 
-func (w *world) open(t *testing.T) locks.Store {
-	t.Helper()
+func (w *world) open() locks.Store {
+	w.t.Helper()
 	s, err := w.engine.Open(w.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	testkit.Must(w.t, err)
+	w.t.Cleanup(func() { s.Close() })
 	return s
 }
 
@@ -174,40 +180,52 @@ type peer struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	reports chan report
-	holds   bool // for the test that uses it
+	last    report // of those that were read
 }
 
-// mortal is the lease of who is killed.
-func (w *world) mortal(r *locks.Request) { r.TTL = w.engine.TTL }
+// shortTTL sets the TTL for a process that will be killed.
+func (w *world) shortTTL(r *locks.Request) { r.TTL = w.engine.TTL }
 
-// request is for a name with so many slots.
-func request(t *testing.T, name string, limit int, changes ...Change) locks.Request {
+// granted starts a peer that asks for a name with so many slots, and gets one at once.
+func (w *world) granted(name string, limit int, changes ...Change) *peer {
+	w.t.Helper()
+	return w.join(name, limit, changes...).expect("granted")
+}
+
+// queued starts a peer that has to wait.
+func (w *world) queued(name string, limit int, changes ...Change) *peer {
+	w.t.Helper()
+	return w.join(name, limit, changes...).expect("queued")
+}
+
+// refused starts a peer that does not wait and gets nothing.
+func (w *world) refused(name string, limit int, changes ...Change) {
+	w.t.Helper()
+	w.join(name, limit, append(changes, NoWait)...).expect("busy")
+}
+
+func request(t *testing.T, name string, limit int, changes []Change) locks.Request {
 	t.Helper()
-	return NewRequest(t, name, append([]Change{Limit(limit)}, changes...)...)
+	return NewRequest(t, name, slices.Concat([]Change{Limit(limit)}, changes)...)
 }
 
 // join starts a peer with a request.
-func (w *world) join(t *testing.T, r locks.Request) *peer {
+func (w *world) join(name string, limit int, changes ...Change) *peer {
+	t := w.t
 	t.Helper()
+	r := request(t, name, limit, changes)
 	text, err := json.Marshal(order{URL: w.url, Request: r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestConformance$")
 	// One with the race detector would sleep a second at its end.
 	cmd.Env = append(os.Environ(), peerVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	p := &peer{t: t, ref: r.Ref, cmd: cmd, reports: make(chan report, 8)}
-	if p.stdin, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
+	p.stdin, err = cmd.StdinPipe()
+	testkit.Must(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, cmd.Start())
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -227,62 +245,57 @@ func (w *world) join(t *testing.T, r locks.Request) *peer {
 	return p
 }
 
-// here makes a request of this process, which is granted or refused at once.
-func (w *world) here(t *testing.T, r locks.Request) (word string, slots []int) {
-	t.Helper()
-	s := w.open(t)
-	ticket, err := s.Join(context.Background(), r)
-	if errors.As(err, new(*locks.BusyError)) {
+// joinHere makes a request of this process, which is granted or refused at once.
+func (w *world) joinHere(name string, limit int, changes ...Change) (word string, slots []int) {
+	w.t.Helper()
+	ticket, err := w.open().Join(context.Background(), request(w.t, name, limit, changes))
+	if outcome(err) == "busy" {
 		return "busy", nil
 	}
-	testkit.Must(t, err)
+	testkit.Must(w.t, err)
 	l, err := ticket.Wait(context.Background())
-	testkit.Must(t, err)
-	t.Cleanup(func() { _ = l.Release(context.Background()) })
+	testkit.Must(w.t, err)
+	w.t.Cleanup(func() { _ = l.Release(context.Background()) })
 	return "granted", l.Grant().Slots
 }
 
-// expect waits for the next report, which must be of that state.
-func (p *peer) expect(state string) report {
+// next waits for a report.
+func (p *peer) next() report {
 	p.t.Helper()
 	select {
-	case r := <-p.reports:
-		if r.State != state {
-			p.t.Fatalf("peer %d reports %+v, want %s", p.cmd.Process.Pid, r, state)
-		}
-		return r
+	case p.last = <-p.reports:
 	case <-time.After(patience):
-		p.stuck("does not report " + state)
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it says on standard error where it is
+		_, _ = p.cmd.Process.Wait()
+		p.t.Fatalf("peer %d reports nothing", p.cmd.Process.Pid)
 	}
-	return report{}
+	return p.last
 }
 
-// granted waits for the grant, whether the peer has to queue for it or not.
-func (p *peer) granted() report {
+// expect waits for the next report, which must be of that state and say these words.
+func (p *peer) expect(state string, words ...string) *peer {
 	p.t.Helper()
-	for {
-		select {
-		case r := <-p.reports:
-			if r.State == "queued" {
-				continue
-			}
-			if r.State != "granted" {
-				p.t.Fatalf("peer %d reports %+v, want granted", p.cmd.Process.Pid, r)
-			}
-			return r
-		case <-time.After(patience):
-			p.stuck("is not granted")
-		}
+	r := p.next()
+	missing := func(word string) bool { return !strings.Contains(r.Text, word) }
+	if r.State != state || slices.ContainsFunc(words, missing) {
+		p.t.Fatalf("peer %d reports %+v, want %s %q", p.cmd.Process.Pid, r, state, words)
 	}
+	return p
 }
 
-// stuck fails and has the peer say, on standard error, where it is.
-func (p *peer) stuck(what string) {
+// admitted waits for the grant, whether the peer has to queue for it or not.
+func (p *peer) admitted() *peer {
 	p.t.Helper()
-	_ = p.cmd.Process.Signal(syscall.SIGQUIT)
-	_, _ = p.cmd.Process.Wait()
-	p.t.Fatalf("peer %d %s", p.cmd.Process.Pid, what)
+	if p.next().State == "queued" {
+		p.next()
+	}
+	if p.last.State != "granted" {
+		p.t.Fatalf("peer %d reports %+v, want granted", p.cmd.Process.Pid, p.last)
+	}
+	return p
 }
+
+func (p *peer) pid() string { return fmt.Sprintf("pid %d", p.cmd.Process.Pid) }
 
 // silent fails if the peer has reported anything by now.
 func (p *peer) silent() {

@@ -15,27 +15,15 @@ import (
 	"golock/test/testkit"
 )
 
-func testGrant(t *testing.T, w *world) {
-	p := w.join(t, request(t, "n", 1))
-	g := p.expect("granted")
-	if !slices.Equal(g.Slots, []int{0}) {
-		t.Errorf("slots %v, want [0]", g.Slots)
-	}
-	p.release()
-	// Released means free although the process lives on.
-	w.join(t, request(t, "n", 1, NoWait)).expect("granted")
-}
-
 // The fence grows with every grant, also over the end of all processes.
 func testFence(t *testing.T, w *world) {
 	var last int64
 	for i, kill := range []bool{false, true, false} {
-		p := w.join(t, request(t, "n", 1, w.mortal))
-		g := p.granted()
-		if g.Fence <= last {
-			t.Errorf("grant %d has fence %d after %d", i, g.Fence, last)
+		p := w.join("n", 1, w.shortTTL).admitted()
+		if p.last.Fence <= last {
+			t.Errorf("grant %d has fence %d after %d", i, p.last.Fence, last)
 		}
-		last = g.Fence
+		last = p.last.Fence
 		if kill {
 			p.kill()
 			continue
@@ -45,14 +33,10 @@ func testFence(t *testing.T, w *world) {
 	}
 }
 
-func testBusy(t *testing.T, w *world) {
-	holder := w.join(t, request(t, "n", 1))
-	holder.expect("granted")
-	w.join(t, request(t, "n", 1)).expect("queued")
-	b := w.join(t, request(t, "n", 1, NoWait)).expect("busy")
-	if !strings.Contains(b.Text, "job") || !strings.Contains(b.Text, "1 waiting") {
-		t.Errorf("the busy message %q tells neither holder nor waiters", b.Text)
-	}
+func testBusy(_ *testing.T, w *world) {
+	w.granted("n", 1)
+	w.queued("n", 1)
+	w.join("n", 1, NoWait).expect("busy", "job", "1 waiting")
 }
 
 func testRule(t *testing.T, w *world) {
@@ -69,41 +53,29 @@ func testRule(t *testing.T, w *world) {
 		{"reader beside a writer", []int{1}, 0, "busy"},
 		{"reader beside a limit with room", []int{2}, 0, "granted"},
 		{"reader beside a full limit", []int{2, 0}, 0, "busy"},
+		{"its own max is the smallest", []int{5, 5}, 2, "busy"},
+		{"a holder's max is the smallest", []int{2, 5}, 5, "busy"},
+		{"room within the smallest max", []int{5}, 2, "granted"},
 	} {
 		for i, limit := range tt.holders {
-			word, slots := w.here(t, request(t, tt.name, limit))
+			word, slots := w.joinHere(tt.name, limit)
 			if word != "granted" || len(slots) != 1 {
 				t.Errorf("%s: holder %d is %s, with slots %v", tt.name, i, word, slots)
 			}
 		}
-		if word, _ := w.here(t, request(t, tt.name, tt.max, NoWait)); word != tt.want {
+		if word, _ := w.joinHere(tt.name, tt.max, NoWait); word != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, word, tt.want)
 		}
 	}
-}
-
-// Neither the holders' promise nor the newcomer's own is broken when they
-// brought different maxima.
-func testSmallestMax(t *testing.T, w *world) {
-	five := w.join(t, request(t, "n", 5))
-	five.expect("granted")
-	w.join(t, request(t, "n", 5)).expect("granted")
-	w.join(t, request(t, "n", 2, NoWait)).expect("busy")
-	five.release()
-	two := w.join(t, request(t, "n", 2))
-	two.expect("granted")
-	w.join(t, request(t, "n", 5, NoWait)).expect("busy")
-	two.release()
-	w.join(t, request(t, "n", 5, NoWait)).expect("granted")
 }
 
 // Slots are the lowest free numbers, one for each unit, and come back.
 func testSlots(t *testing.T, w *world) {
 	take := func(units int, want ...int) *peer {
 		t.Helper()
-		p := w.join(t, request(t, "n", 6, Weight(units)))
-		if g := p.expect("granted"); !slices.Equal(g.Slots, want) {
-			t.Errorf("slots %v, want %v", g.Slots, want)
+		p := w.granted("n", 6, Weight(units))
+		if !slices.Equal(p.last.Slots, want) {
+			t.Errorf("slots %v, want %v", p.last.Slots, want)
 		}
 		return p
 	}
@@ -124,20 +96,16 @@ func testOrder(t *testing.T, w *world) {
 		name := strings.Repeat("n", limit)
 		var holders, queue []*peer
 		for range limit {
-			p := w.join(t, request(t, name, limit))
-			p.expect("granted")
-			holders = append(holders, p)
+			holders = append(holders, w.granted(name, limit))
 		}
 		for range waiters {
-			p := w.join(t, request(t, name, limit))
-			p.expect("queued")
-			queue = append(queue, p)
+			queue = append(queue, w.queued(name, limit))
 		}
 		for len(queue) > 0 {
 			for _, p := range queue {
 				p.silent()
 			}
-			if word, _ := w.here(t, request(t, name, limit, NoWait)); word != "busy" {
+			if word, _ := w.joinHere(name, limit, NoWait); word != "busy" {
 				t.Errorf("one that did not queue is %s", word)
 			}
 			holders[0].release()
@@ -147,49 +115,32 @@ func testOrder(t *testing.T, w *world) {
 	}
 }
 
-// A free unit that a heavier waiter is waiting for is given to nobody else.
-func testHeavy(t *testing.T, w *world) {
-	one := w.join(t, request(t, "n", 3))
-	one.expect("granted")
-	heavy := w.join(t, request(t, "n", 3, Weight(3)))
-	heavy.expect("queued")
-	light := w.join(t, request(t, "n", 3))
-	light.expect("queued")
-	w.join(t, request(t, "n", 3, NoWait)).expect("busy")
-	one.release()
-	heavy.expect("granted")
-	light.silent()
-	heavy.release()
-	light.expect("granted")
-}
-
-func testWriter(t *testing.T, w *world) {
-	reader := w.join(t, request(t, "n", 0))
-	reader.expect("granted")
-	writer := w.join(t, request(t, "n", 1))
-	writer.expect("queued")
-	late := w.join(t, request(t, "n", 0))
-	late.expect("queued")
-	w.join(t, request(t, "n", 0, NoWait)).expect("busy")
-	reader.release()
-	writer.expect("granted")
-	late.silent()
-	writer.release()
-	late.expect("granted")
+// A waiter is not overtaken by one for which there is room: neither a heavy one nor a
+// writer behind readers.
+func testNotOvertaken(_ *testing.T, w *world) {
+	for name, limits := range map[string]struct{ first, second, weight int }{"heavy": {3, 3, 3}, "writer": {0, 1, 1}} {
+		first := w.granted(name, limits.first)
+		second := w.queued(name, limits.second, Weight(limits.weight))
+		third := w.queued(name, limits.first)
+		w.refused(name, limits.first)
+		first.release()
+		second.expect("granted")
+		third.silent()
+		second.release()
+		third.expect("granted")
+	}
 }
 
 // Who gives up is gone from the queue at once, and those behind move up.
 func testLeave(t *testing.T, w *world) {
-	s := w.open(t)
-	holder := w.join(t, request(t, "n", 1))
-	holder.expect("granted")
+	s := w.open()
+	holder := w.granted("n", 1)
 	ctx, cancel := context.WithCancelCause(context.Background())
-	ticket, err := s.Join(ctx, request(t, "n", 1))
+	ticket, err := s.Join(ctx, NewRequest(t, "n"))
 	if err != nil || !ticket.Queued() {
 		t.Fatalf("Join = %v, %v; want a place in the queue", ticket, err)
 	}
-	behind := w.join(t, request(t, "n", 1))
-	behind.expect("queued")
+	behind := w.queued("n", 1)
 	left := make(chan error, 1)
 	go func() {
 		_, err := ticket.Wait(ctx)
@@ -205,7 +156,7 @@ func testLeave(t *testing.T, w *world) {
 		t.Fatal("Wait does not return")
 	}
 	// A networked store is told, and its answer not awaited for long.
-	eventually(t, "the waiter that left is gone", func() bool {
+	testkit.Eventually(t, "the waiter that left is gone", func() bool {
 		return slices.Equal(states(t, s, "n"), []string{"holding 0", "waiting 1"})
 	})
 	holder.release()
@@ -218,16 +169,11 @@ func testKilledHolder(t *testing.T, w *world) {
 	var dead, living []*peer
 	for _, waiters := range []int{0, 5} {
 		name := fmt.Sprint(waiters, " die with it")
-		holder := w.join(t, request(t, name, 1, w.mortal))
-		holder.expect("granted")
-		dead = append(dead, holder)
+		dead = append(dead, w.granted(name, 1, w.shortTTL))
 		for range waiters {
-			p := w.join(t, request(t, name, 1, w.mortal))
-			p.expect("queued")
-			dead = append(dead, p)
+			dead = append(dead, w.queued(name, 1, w.shortTTL))
 		}
-		next := w.join(t, request(t, name, 1, TTL(time.Hour)))
-		next.expect("queued")
+		next := w.queued(name, 1, TTL(time.Hour))
 		next.silent()
 		living = append(living, next)
 	}
@@ -242,17 +188,14 @@ func testKilledHolder(t *testing.T, w *world) {
 // Waiters that were killed, the first or any other, do not stall the rest and
 // do not change their order.
 func testKilledWaiters(t *testing.T, w *world) {
-	holder := w.join(t, request(t, "n", 1))
-	holder.expect("granted")
+	holder := w.granted("n", 1)
 	var queue []*peer
 	for i := range 6 {
-		r := request(t, "n", 1)
+		lease := TTL(LongTTL) // who lives must not lose its place on a busy machine
 		if i == 0 || i == 2 || i == 3 {
-			w.mortal(&r) // who lives must not lose its place on a busy machine
+			lease = w.shortTTL
 		}
-		p := w.join(t, r)
-		p.expect("queued")
-		queue = append(queue, p)
+		queue = append(queue, w.queued("n", 1, lease))
 	}
 	for _, dead := range []int{0, 2, 3} {
 		queue[dead].kill()
@@ -268,7 +211,7 @@ func testKilledWaiters(t *testing.T, w *world) {
 func testNames(t *testing.T, w *world) {
 	long := strings.Repeat("x", 254)
 	for _, name := range []string{"a", "A", "a/b", "a_b", "../a", "..", ".", "%61", "a%2Fb", "{a}", "a ", " a", "-a", "ä", "a\u0308", long + "1", long + "2", "a.lock", "*"} {
-		if word, _ := w.here(t, request(t, name, 1, NoWait)); word != "granted" {
+		if word, _ := w.joinHere(name, 1, NoWait); word != "granted" {
 			t.Errorf("%q is %s", name, word)
 		}
 	}
@@ -276,44 +219,37 @@ func testNames(t *testing.T, w *world) {
 
 // A run inside a run of the same name gets a free slot at once or is refused.
 func testNested(t *testing.T, w *world) {
-	outer := w.join(t, request(t, "n", 2))
-	outer.expect("granted")
-	inner := w.join(t, request(t, "n", 2, Within(outer.ref)))
-	inner.expect("granted")
-	if r := w.join(t, request(t, "n", 2, Within(outer.ref, inner.ref))).expect("nested"); !strings.Contains(r.Text, inner.ref.String()) {
-		t.Errorf("the message %q does not name the innermost run %s", r.Text, inner.ref)
-	}
-	w.join(t, request(t, "other", 1, Within(outer.ref, inner.ref))).expect("granted")
+	outer := w.granted("n", 2)
+	inner := w.granted("n", 2, Within(outer.ref))
+	w.join("n", 2, Within(outer.ref, inner.ref)).expect("nested", inner.ref.String())
+	w.granted("other", 1, Within(outer.ref, inner.ref))
 	// A free slot that somebody waits for is not free.
-	heavy := w.join(t, request(t, "n", 2, Weight(2)))
-	heavy.expect("queued")
+	heavy := w.queued("n", 2, Weight(2))
 	inner.release()
-	w.join(t, request(t, "n", 2, Within(outer.ref))).expect("nested")
+	w.join("n", 2, Within(outer.ref)).expect("nested")
 	outer.release()
 	heavy.expect("granted")
 	// Who is no longer held is nobody's enclosing run.
-	w.join(t, request(t, "n", 2, Within(outer.ref))).expect("queued")
+	w.queued("n", 2, Within(outer.ref))
 }
 
 func testEntries(t *testing.T, w *world) {
-	s := w.open(t)
+	s := w.open()
 	if got := states(t, s, "unknown"); len(got) != 0 {
 		t.Errorf("entries of an unknown name: %v", got)
 	}
 	before := time.Now()
-	holder := w.join(t, request(t, "n", 2, Weight(2)))
-	g := holder.expect("granted")
-	waiter := w.join(t, request(t, "n", 2, Priority(-3)))
-	waiter.expect("queued")
-	other := w.join(t, request(t, "m", 1))
-	other.expect("granted")
+	holder := w.granted("n", 2, Weight(2))
+	waiter := w.queued("n", 2, Priority(-3))
+	w.granted("m", 1)
 
 	entries := List(t, s, "n")
 	if len(entries) != 2 {
 		t.Fatalf("entries %+v, want 2", entries)
 	}
 	h, q := entries[0], entries[1]
-	if h.State != locks.Holding || h.Ref != holder.ref || !slices.Equal(h.Slots, []int{0, 1}) || h.Fence != g.Fence || h.Claim.Weight != 2 || h.Claim.Max != 2 || h.PID != holder.cmd.Process.Pid {
+	if h.State != locks.Holding || h.Ref != holder.ref || !slices.Equal(h.Slots, []int{0, 1}) ||
+		h.Fence != holder.last.Fence || h.Claim.Weight != 2 || h.Claim.Max != 2 || h.PID != holder.cmd.Process.Pid {
 		t.Errorf("holder %+v", h)
 	}
 	if !slices.Equal(h.Command, []string{"job", "of a test"}) || h.Since.Before(before.Add(-time.Second)) || h.Since.After(time.Now().Add(time.Second)) || h.Orphaned {
@@ -329,24 +265,29 @@ func testEntries(t *testing.T, w *world) {
 
 // Who knows no more than an ID learns whether a command runs for it.
 func testFind(t *testing.T, w *world) {
-	s := w.open(t).(locks.QueueStore)
+	s := w.open().(locks.QueueStore)
 	leases := locks.KindOf(s) == locks.LeaseQueue // only those keep whether there is a command
 	find := func(p *peer, state locks.State, runs bool) {
 		t.Helper()
 		if e, err := s.Find(context.Background(), p.ref); err != nil || e.Ref != p.ref || e.Name != "n" || e.State != state || e.Runs != (runs && leases) {
 			t.Errorf("found %+v, %v; want it %s, runs %v", e, err, state, runs)
 		}
+		var want error
+		if state != locks.Holding {
+			want = locks.ErrLost
+		}
+		if err := locks.Holds(context.Background(), s, p.ref); !errors.Is(err, want) {
+			t.Errorf("Holds = %v of one that is %s", err, state)
+		}
 	}
-	run := w.join(t, request(t, "n", 1, func(r *locks.Request) { r.Runs = true }))
-	run.expect("granted")
-	kept := w.join(t, request(t, "n", 1))
-	kept.expect("queued")
+	run := w.granted("n", 1, func(r *locks.Request) { r.Runs = true })
+	kept := w.queued("n", 1)
 	find(run, locks.Holding, true)
 	find(kept, locks.Waiting, false)
 	run.release()
 	kept.expect("granted")
 	find(kept, locks.Holding, false)
-	for _, gone := range []locks.Ref{run.ref, request(t, "unknown", 1).Ref} {
+	for _, gone := range []locks.Ref{run.ref, NewRequest(t, "unknown").Ref} {
 		if e, err := s.Find(context.Background(), gone); !errors.Is(err, locks.ErrLost) {
 			t.Errorf("found %+v, %v of what has gone", e, err)
 		}
@@ -356,11 +297,11 @@ func testFind(t *testing.T, w *world) {
 // Who knows no more than an ID renews what another one has taken, and gives it back: then
 // that one has lost it, and gets nothing back.
 func testAttach(t *testing.T, w *world) {
-	s, ok := w.open(t).(locks.LeaseStore)
+	s, ok := w.open().(locks.LeaseStore)
 	if !ok {
 		return // nothing is renewed
 	}
-	l := Take(t, w.open(t), "n", Limit(3), Weight(2))
+	l := Take(t, w.open(), "n", Limit(3), Weight(2))
 	a := s.Attach(l.Grant().Ref)
 	Renew(t, a)
 	Same(t, a.Grant(), l.Grant())
@@ -378,7 +319,7 @@ func isLost(t *testing.T, s locks.LeaseStore, l locks.RenewableLease) {
 	if err := TryRenew(l); !errors.Is(err, locks.ErrLost) {
 		t.Errorf("Renew = %v, want ErrLost", err)
 	}
-	eventually(t, "there is nothing to give back", func() bool {
+	testkit.Eventually(t, "there is nothing to give back", func() bool {
 		return errors.Is(s.Attach(l.Grant().Ref).Release(context.Background()), locks.ErrLost)
 	})
 }
@@ -386,7 +327,7 @@ func isLost(t *testing.T, s locks.LeaseStore, l locks.RenewableLease) {
 // A lease that has run out is lost, also if a hold keeps its slot, and a slot that was
 // given back is not taken again by what comes late.
 func testEnded(t *testing.T, w *world) {
-	s, ok := w.open(t).(locks.LeaseStore)
+	s, ok := w.open().(locks.LeaseStore)
 	if !ok {
 		return // nothing runs out
 	}
@@ -396,7 +337,7 @@ func testEnded(t *testing.T, w *world) {
 	Renew(t, next)
 
 	kept := Take(t, s, "kept", TTL(w.engine.TTL), Hold(time.Hour))
-	eventually(t, "only the hold is left", func() bool { return List(t, s, "kept")[0].Ended })
+	testkit.Eventually(t, "only the hold is left", func() bool { return List(t, s, "kept")[0].Ended })
 	isLost(t, s, kept)
 
 	l := Take(t, s, "m", Hold(time.Hour))
@@ -417,19 +358,18 @@ func testEnded(t *testing.T, w *world) {
 // Whoever cleans up again and again is in nobody's way: never are two inside, and what is
 // held, waited for, or stays for its time alone is left.
 func testSweep(t *testing.T, w *world) {
-	s := w.open(t)
+	s := w.open()
 	leases := locks.KindOf(s) == locks.LeaseQueue
-	w.join(t, request(t, "held", 1)).expect("granted")
-	w.join(t, request(t, "held", 1)).expect("queued")
-	stays := w.join(t, request(t, "stays", 1, Hold(time.Hour)))
-	stays.expect("granted")
+	w.granted("held", 1)
+	w.queued("held", 1)
+	stays := w.granted("stays", 1, Hold(time.Hour))
 	stays.release()
 	inside := make([]atomic.Int32, 5)
 	var removed atomic.Int64
 	var users, sweepers sync.WaitGroup
 	ctx, stop := context.WithCancel(context.Background())
 	for range 2 {
-		s := w.open(t).(locks.QueueStore)
+		s := w.open().(locks.QueueStore)
 		sweepers.Go(func() {
 			for ctx.Err() == nil {
 				n, err := s.Sweep(ctx, "", 0)
@@ -441,14 +381,14 @@ func testSweep(t *testing.T, w *world) {
 		})
 	}
 	for user := range 6 {
-		s := w.open(t)
+		s := w.open()
 		users.Go(func() {
 			for round := range 12 {
 				n := (user + round) % len(inside)
-				r := request(t, fmt.Sprint("n", n), 1)
+				r := NewRequest(t, fmt.Sprint("n", n))
 				dies := leases && user == 0 && round == 3
 				if dies {
-					w.mortal(&r)
+					w.shortTTL(&r)
 				}
 				ticket, err := s.Join(context.Background(), r)
 				if err != nil {
@@ -483,17 +423,14 @@ func testSweep(t *testing.T, w *world) {
 
 // A name that is forgotten is as one that was never used, and no other is.
 func testForget(t *testing.T, w *world) {
-	s := w.open(t).(locks.QueueStore)
+	s := w.open().(locks.QueueStore)
 	if err := s.Forget(context.Background(), "unknown"); err != nil {
 		t.Errorf("Forget of an unknown name: %v", err)
 	}
-	other := w.join(t, request(t, "m", 1))
-	other.expect("granted")
+	w.granted("m", 1)
 	for range 2 {
-		holder := w.join(t, request(t, "n", 1))
-		holder.expect("granted")
-		killed := w.join(t, request(t, "n", 1, w.mortal))
-		killed.expect("queued")
+		holder := w.granted("n", 1)
+		killed := w.queued("n", 1, w.shortTTL)
 		killed.kill()
 		holder.release()
 		if err := s.Forget(context.Background(), "n"); err != nil {
@@ -503,7 +440,7 @@ func testForget(t *testing.T, w *world) {
 			t.Errorf("entries %v, want that of the other name", got)
 		}
 	}
-	w.join(t, request(t, "m", 1, NoWait)).expect("busy")
+	w.refused("m", 1)
 }
 
 // states tells each entry in two words.
@@ -514,15 +451,4 @@ func states(t *testing.T, s locks.Store, name string) []string {
 		words = append(words, string(e.State)+" "+string(rune('0'+e.Position)))
 	}
 	return words
-}
-
-// eventually polls for a state that comes about in its own time.
-func eventually(t interface {
-	Helper()
-	Fatalf(string, ...any)
-}, what string, ok func() bool) {
-	t.Helper()
-	if !testkit.Within(patience, ok) {
-		t.Fatalf("never: %s", what)
-	}
 }

@@ -62,8 +62,7 @@ func NewProxy(t testing.TB, upstream string, wire func() Wire) *Proxy {
 		t.Fatal(err)
 	}
 	p := &Proxy{listen: l, upstream: upstream, wire: wire, conns: map[net.Conn]bool{}, closed: make(chan struct{})}
-	p.wg.Add(1)
-	go p.accept()
+	p.wg.Go(p.accept)
 	t.Cleanup(func() {
 		l.Close()
 		close(p.closed)
@@ -78,94 +77,82 @@ func (p *Proxy) Addr() string { return p.listen.Addr().String() }
 
 // Judge sets what decides about every request from now on; nil passes all. It is
 // called by several goroutines.
-func (p *Proxy) Judge(f func(Message) Verdict) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.judge = f
-}
+func (p *Proxy) Judge(f func(Message) Verdict) { p.locked(func() { p.judge = f }) }
 
 // Cut closes all connections.
 func (p *Proxy) Cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.conns {
-		c.Close()
-	}
+	p.locked(func() {
+		for c := range p.conns {
+			c.Close()
+		}
+	})
 }
 
 // Refuse makes the proxy close every new connection at once, or stop that.
-func (p *Proxy) Refuse(yes bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.refuse = yes
-}
+func (p *Proxy) Refuse(yes bool) { p.locked(func() { p.refuse = yes }) }
 
 // Freeze makes the proxy keep what comes, in both directions.
 func (p *Proxy) Freeze() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.thaw == nil {
-		p.thaw = make(chan struct{})
-	}
+	p.locked(func() {
+		if p.thaw == nil {
+			p.thaw = make(chan struct{})
+		}
+	})
 }
 
 // Thaw makes it deliver that.
 func (p *Proxy) Thaw() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.thaw != nil {
-		close(p.thaw)
-		p.thaw = nil
-	}
+	p.locked(func() {
+		if p.thaw != nil {
+			close(p.thaw)
+			p.thaw = nil
+		}
+	})
 }
 
 // Requests is how many have come.
-func (p *Proxy) Requests() int {
+func (p *Proxy) Requests() (n int) {
+	p.locked(func() { n = p.count })
+	return n
+}
+
+func (p *Proxy) locked(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.count
+	f()
 }
 
 func (p *Proxy) accept() {
-	defer p.wg.Done()
 	for {
 		client, err := p.listen.Accept()
 		if err != nil {
 			return
 		}
-		p.wg.Add(1)
-		go p.serve(client)
+		p.wg.Go(func() { p.serve(client) })
 	}
 }
 
 // serve passes on one connection until either end closes.
 func (p *Proxy) serve(client net.Conn) {
-	defer p.wg.Done()
-	p.mu.Lock()
-	refuse := p.refuse
-	p.mu.Unlock()
-	server, err := net.Dial("tcp", p.upstream)
-	if refuse || err != nil {
-		client.Close()
-		if server != nil {
-			server.Close()
-		}
+	defer client.Close()
+	refuse := false
+	p.locked(func() { refuse = p.refuse })
+	if refuse {
 		return
 	}
+	server, err := net.Dial("tcp", p.upstream)
+	if err != nil {
+		return
+	}
+	defer server.Close()
 	l := &link{proxy: p, client: client, server: server, wire: p.wire()}
 	p.keep(l, true)
-	end := func() {
-		client.Close()
-		server.Close()
-	}
-	p.wg.Add(1)
-	go func() {
-		defer p.wg.Done()
-		defer end()
-		l.replies()
-	}()
 	defer p.keep(l, false)
-	defer end()
+	p.wg.Go(func() {
+		defer client.Close()
+		defer server.Close()
+		l.replies()
+	})
 	l.requests()
 }
 
@@ -188,10 +175,11 @@ func (p *Proxy) keep(l *link, yes bool) {
 }
 
 func (p *Proxy) see(m Message) Verdict {
-	p.mu.Lock()
-	p.count++
-	judge := p.judge
-	p.mu.Unlock()
+	var judge func(Message) Verdict
+	p.locked(func() {
+		p.count++
+		judge = p.judge
+	})
 	if judge == nil {
 		return Pass
 	}
@@ -201,9 +189,8 @@ func (p *Proxy) see(m Message) Verdict {
 // hold waits while the proxy is frozen, and reports whether to go on.
 func (p *Proxy) hold() bool {
 	for {
-		p.mu.Lock()
-		thaw := p.thaw
-		p.mu.Unlock()
+		var thaw chan struct{}
+		p.locked(func() { thaw = p.thaw })
 		if thaw == nil {
 			return true
 		}

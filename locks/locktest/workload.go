@@ -11,21 +11,22 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"golock/locks"
+	"golock/test/testkit"
 )
 
-// mix is what a crowd does, and how often.
+// mix is what a workload does.
 type mix struct {
-	workers, deeds, locks int
-	pause                 time.Duration // between two deeds, at most
+	workers, steps, locks int
+	pause                 time.Duration // between two steps, at most
 	units                 []int         // the maxima that are asked for
 	weights, priorities   bool
 	holds                 bool
-	patience              int // one in so many does not wait
-	odds                  map[string]int
+	patience              int      // one in so many does not wait
+	words                 []string // what a worker does, each as often as it is likely
 }
 
-// crowd makes one history.
-type crowd struct {
+// workload makes one history.
+type workload struct {
 	t        *testing.T
 	w        *world
 	kind     locks.Kind
@@ -53,7 +54,7 @@ type member struct {
 	joined           int64 // when it began to
 	cancel           context.CancelFunc
 
-	// Guarded by the crowd's mutex.
+	// Guarded by the workload's mutex.
 	waiting  bool
 	left     int64 // when it was told to leave; 0: it was not
 	lease    locks.Lease
@@ -61,21 +62,19 @@ type member struct {
 	stays    bool // after its release, for longer than the history
 }
 
-func newCrowd(t *testing.T, w *world, seed uint64, round int) *crowd {
-	c := &crowd{t: t, w: w, seed: seed, began: time.Now()}
+func newWorkload(t *testing.T, w *world, seed uint64, round int) *workload {
+	c := &workload{t: t, w: w, seed: seed, began: time.Now()}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	pick := func(all ...int) int { return all[rng.IntN(len(all))] }
 	first, err := w.engine.Open(w.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	c.kind = locks.KindOf(first)
 	lacks, isPlain := first.Traits(), c.kind == locks.PlainLock
 	first.Close()
 	m := mix{
-		workers: pick(2, 3, 4), deeds: pick(4, 8, 12), locks: pick(1, 1, 2),
+		workers: pick(2, 3, 4), steps: pick(4, 8, 12), locks: pick(1, 1, 2),
 		pause: time.Duration(pick(0, 0, 50, 500)) * time.Microsecond, patience: pick(2, 4, 10),
-		odds: map[string]int{"join": 4, "release": 4, "leave": 1, "list": 1},
+		words: []string{"join", "join", "join", "join", "release", "release", "release", "release", "leave", "list"},
 	}
 	switch rng.IntN(4) {
 	case 0:
@@ -89,13 +88,12 @@ func newCrowd(t *testing.T, w *world, seed uint64, round int) *crowd {
 	}
 	alone := round%3 > 0 // one thing after the other, each followed by a look
 	if alone {
-		m.workers, m.deeds, m.locks = 1, 25, 1
+		m.workers, m.steps, m.locks = 1, 25, 1
 	}
 	m.priorities, m.holds = rng.IntN(2) == 0, !isPlain && (alone || rng.IntN(4) == 0)
 	if !isPlain {
-		m.odds["evict"], m.odds["renew"] = pick(0, 1), 1
-	}
-	if isPlain {
+		m.words = append(m.words, []string{"renew", "evict"}[:1+pick(0, 1)]...)
+	} else {
 		m.weights, m.priorities = false, false
 		switch {
 		case lacks.NoMax != "":
@@ -124,4 +122,16 @@ func newCrowd(t *testing.T, w *world, seed uint64, round int) *crowd {
 		}
 	}
 	return c
+}
+
+func (c *workload) open(lock int) locks.Store {
+	s, err := c.w.engine.Open(c.urls[lock])
+	testkit.Must(c.t, err)
+	return s
+}
+
+func (c *workload) close() {
+	for _, s := range append(c.stores, c.watch...) {
+		s.Close()
+	}
 }
