@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/queue"
 )
@@ -39,15 +40,8 @@ type answer struct {
 	lease.Answer
 	name     string
 	mine     row
-	holders  []row // refused: who is in the way
-	replaced []row // whom a newcomer has evicted
-	now      int64
 	keepConn bool // somebody waits, and holders are few
 }
-
-func micros(d time.Duration) int64 { return d.Microseconds() }
-
-func span(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
 // decide makes the step of a question.
 func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
@@ -59,9 +53,10 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	}
 	d := queue.Decide(t.view(), q.Question)
 	a = answer{Answer: lease.Answer{
-		Verdict: d.Verdict, Place: d.Place, By: d.By, Existed: d.Existed, Full: d.Full, Waiters: d.Waiters, Epoch: t.name.epoch, Inside: d.Inside,
+		Verdict: d.Verdict, Place: d.Place, By: d.By, Existed: d.Existed, Full: d.Full, Waiters: d.Waiters,
+		Epoch: t.name.epoch, Inside: d.Inside,
 		QuarantineCause: "the server has restarted, or its table was emptied or made again",
-	}, name: t.name.name, now: v.now}
+	}, name: t.name.name}
 	if d.Fits {
 		a.Quarantine = span(max(t.quarantineEnd()-v.now, 0))
 	}
@@ -75,10 +70,20 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	if d.Entry.ID != "" {
 		a.mine = *t.rows[d.Entry.ID]
 	}
-	a.holders, a.replaced = t.rowsOf(d.Holders), t.rowsOf(d.Replaced)
+	a.Holders, a.Replaced = t.show(d.Holders), t.show(d.Replaced)
 	t.again = d.Again
 	a.keepConn = len(v.front) > 0 && len(v.holders) <= s.kept()
 	return t, a, t.err
+}
+
+// show is what the contract shows of entries.
+func (t *step) show(entries []queue.Entry) (all []locks.Entry) {
+	for _, e := range entries {
+		r := *t.rows[e.ID]
+		r.Entry = e
+		all = append(all, r.entry(t.name.name, t.q.key, t.v.now))
+	}
+	return all
 }
 
 // checkEpoch finds out whether this is still the server that the name was last used
@@ -95,7 +100,8 @@ func (t *step) checkEpoch() {
 	}
 	if span := micros(t.store.target.Quarantine); span > 0 {
 		switch {
-		case t.name.epoch == "" && here == t.v.tableServer && t.v.start <= t.v.tableMade: // no name of this table can have been forgotten
+		case t.name.epoch == "" && here == t.v.tableServer && t.v.start <= t.v.tableMade:
+			// No name of this table can have been forgotten.
 		case t.name.epoch == "", t.v.start > t.name.seen:
 			t.name.quiet = t.v.start + span
 		default: // it ran already, beside the other one
@@ -131,15 +137,16 @@ func (t *step) view() queue.View {
 	if dead > 0 {
 		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='W' AND ends<=%d", t.store.table, t.q.key, v.now)
 	}
+	over := v.holders
 	if own := v.own; own != nil && (own.State == queue.Gone || own.until() > v.now) {
 		e := t.entry(own)
 		seen.Own = &e
 	} else if own != nil {
-		t.write("DELETE FROM %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, own.ID)
+		over = append(slices.Clip(over), *own)
 	}
-	for _, h := range v.holders {
-		if h.until() <= v.now {
-			t.write("DELETE FROM %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, h.ID)
+	for _, r := range over {
+		if r.until() <= v.now {
+			t.write("DELETE FROM %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, r.ID)
 		}
 	}
 	return seen
@@ -160,7 +167,7 @@ func (t *step) entry(r *row) queue.Entry {
 	e := r.Entry
 	switch {
 	case e.State == queue.Waiting:
-		e.Reachable, e.Absent = r.conn != 0 && t.reaches(r), r.due <= t.v.now
+		e.Reachable, e.Absent = r.conn != 0 && t.canWake(r), r.due <= t.v.now
 	case e.State == queue.Holding && r.ends <= t.v.now:
 		e.State = queue.Ended
 	}
@@ -168,17 +175,8 @@ func (t *step) entry(r *row) queue.Entry {
 	return e
 }
 
-func (t *step) rowsOf(entries []queue.Entry) (rows []row) {
-	for _, e := range entries {
-		r := *t.rows[e.ID]
-		r.Entry = e
-		rows = append(rows, r)
-	}
-	return rows
-}
-
-// recheck is when a waiter has to look again although nobody wakes it. fits: holders
-// leave room for it.
+// recheck is when a waiter looks again although nobody wakes it. fits: holders leave
+// room for it.
 func (t *step) recheck(ahead int, fits bool) time.Duration {
 	look := t.q.mine.ttl / 3
 	sooner := func(moment int64) {
@@ -207,21 +205,26 @@ func (t *step) recheck(ahead int, fits bool) time.Duration {
 		}
 	}
 	if !t.canBeWoken(ahead) {
-		look = min(look, t.q.pause(ahead))
+		look = min(look, t.q.pauseBehind(ahead, t.store.listeners()))
 	}
 	return look
 }
 
 // apply writes a decision.
 func (t *step) apply(d *queue.Decision, recheck time.Duration) {
+	dialect := &t.store.dialect
 	for _, id := range d.Told {
-		if r := t.rows[id]; r.conn != 0 && t.reaches(r) {
-			t.write("%s", t.store.dialect.Notify(id))
+		if r := t.rows[id]; r.conn != 0 && t.canWake(r) {
+			if dialect.Notify != "" {
+				t.write("%s%s", dialect.Notify, id)
+			}
 			t.sleepers = append(t.sleepers, Sleeper{ID: id, Conn: r.conn})
 		}
 	}
-	if own := t.rows[t.q.mine.ID]; own != nil && own.State == queue.Waiting && own.conn != 0 && d.Verdict == lease.Released && t.store.dialect.Notify("") == "" {
-		t.sleepers = append(t.sleepers, Sleeper{ID: own.ID, Conn: own.conn}) // its statement sleeps on, although nobody waits for the answer
+	if own := t.rows[t.q.mine.ID]; own != nil && own.State == queue.Waiting && own.conn != 0 &&
+		d.Verdict == lease.Released && dialect.Notify == "" {
+		// Its statement sleeps on, although nobody waits for the answer.
+		t.sleepers = append(t.sleepers, Sleeper{ID: own.ID, Conn: own.conn})
 	}
 	if own := t.v.own; own != nil && own.State == queue.Gone && own.conn != 0 && t.q.Step == lease.Join {
 		t.write("UPDATE %s SET conn=0 WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, own.ID)
@@ -234,11 +237,13 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 		offered = offered || e.State == queue.Offered
 	}
 	if len(t.writes) > 0 && t.name.counter%tidyEvery == 0 {
-		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='G' AND ends<%d", t.store.table, t.q.key, t.v.now-micros(remember))
+		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='G' AND ends<%d",
+			t.store.table, t.q.key, t.v.now-micros(remember))
 	}
-	// Who is forgotten while it waits comes again, with its ticket; and the acceptance of
-	// an offer lasts, with all that came before it.
-	t.lasting = t.nameChanged || !(d.Verdict == lease.Queued && len(d.Replaced) == 0 || t.q.Step == lease.Release && offered || len(d.Put) == 0)
+	// A waiter lost in a crash rejoins with its ticket. The acceptance of an offer lasts,
+	// and with it all that was committed before.
+	queued := d.Verdict == lease.Queued && len(d.Replaced) == 0
+	t.lasting = t.nameChanged || !queued && len(d.Put) > 0 && !(t.q.Step == lease.Release && offered)
 	if d.Counter > t.name.counter {
 		t.name.counter, t.nameChanged = d.Counter, true
 	}
@@ -264,7 +269,9 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 		}
 		if t.canBeWoken(d.Place - 1) {
 			r.conn = t.v.conn
-			t.write("%s", t.store.dialect.Listen(e.ID))
+			if listen := t.store.dialect.Listen; listen != "" {
+				t.write("%s%s", listen, e.ID)
+			}
 		}
 	case queue.Offered:
 		r.due = t.v.now + micros(min(offerLimit, r.ttl))
@@ -315,9 +322,7 @@ func (t *step) moveLow() {
 }
 
 func (t *step) write(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); text != "" {
-		t.writes = append(t.writes, text)
-	}
+	t.writes = append(t.writes, fmt.Sprintf(format, args...))
 }
 
 // save writes a row: of one that is there, what is different.
@@ -328,7 +333,8 @@ func (t *step) save(r, old *row) {
 		return
 	}
 	if old == nil {
-		t.write("INSERT INTO %s (lock_key,%s) VALUES ('%s',%s)", t.store.table, columns, t.q.key, strings.Join(fields, ","))
+		t.write("INSERT INTO %s (lock_key,%s) VALUES ('%s',%s)",
+			t.store.table, columns, t.q.key, strings.Join(fields, ","))
 		return
 	}
 	was, _ := old.fields()
@@ -345,7 +351,8 @@ func (t *step) save(r, old *row) {
 	if old.State == queue.Offered && r.State == queue.Waiting { // it may just be accepting
 		still = " AND state='O'"
 	}
-	t.write("UPDATE %s SET %s WHERE lock_key='%s' AND entry_id='%s'%s", t.store.table, strings.Join(set, ","), t.q.key, r.ID, still)
+	t.write("UPDATE %s SET %s WHERE lock_key='%s' AND entry_id='%s'%s",
+		t.store.table, strings.Join(set, ","), t.q.key, r.ID, still)
 }
 
 // finish is the text that writes the step and ends its transaction. What only
@@ -361,29 +368,25 @@ func (t *step) finish() string {
 	return strings.Join(t.writes, ";") + ";" + t.store.dialect.Commit(t.lasting)
 }
 
-// reaches reports whether this client can wake a waiter: over the same server, and where
-// that takes the right to end its statement, as the same account, which is not that of the
-// same user from another host. A connection of before the server's last start means nothing.
-func (t *step) reaches(w *row) bool {
-	return t.knows(w) && w.ends-micros(w.ttl) >= t.v.start
+// canWake reports whether this client can wake a waiter. A connection of before the
+// server's last start means nothing.
+func (t *step) canWake(w *row) bool {
+	return t.sameAccount(w) && w.ends-micros(w.ttl) >= t.v.start
 }
 
-func (t *step) knows(r *row) bool {
+// sameAccount reports whether this client and an entry's may wake each other. To end a
+// statement takes the same server and account; an account of MySQL has a host.
+func (t *step) sameAccount(r *row) bool {
 	login := loginOf(r.info)
-	return login == "" || login == t.v.login() || t.store.dialect.Notify(r.ID) != ""
+	return login == "" || login == t.v.login() || t.store.dialect.Notify != ""
 }
 
 // canBeWoken reports whether a waiter can be woken by those who are there before it.
 func (t *step) canBeWoken(ahead int) bool {
-	if !t.q.conn || t.v.now < t.v.start || ahead >= t.store.listeners() {
+	if !t.q.notifiable || t.v.now < t.v.start || ahead >= t.store.listeners() {
 		return false
 	}
-	for _, rows := range [][]row{t.v.holders, t.v.front[:min(ahead, len(t.v.front))]} {
-		for i := range rows {
-			if !t.knows(&rows[i]) {
-				return false
-			}
-		}
-	}
-	return true
+	other := func(r row) bool { return !t.sameAccount(&r) }
+	return !slices.ContainsFunc(t.v.holders, other) &&
+		!slices.ContainsFunc(t.v.front[:min(ahead, len(t.v.front))], other)
 }

@@ -24,13 +24,11 @@ type nameState struct {
 	low     string // no waiter's order is lower, but of some that have to ask again
 }
 
-// view is what one attempt read while it held the lock on the name's row. Nobody else
-// changes anything of the name until it ends, but that waiters prolong their places and
-// accept offers, each in its own row.
+// view is what one attempt read while it held the lock on the name's row. Until it ends
+// nobody else changes anything of the name, but waiters prolong their places and accept
+// offers, each in its own row.
 type view struct {
 	facts
-
-	hasTable    bool // the table's own row is there
 	tableServer string
 	tableQuiet  int64
 	tableMade   int64
@@ -51,17 +49,18 @@ const stepNumbers = 2
 // frontSize is how many waiters a view shows.
 const frontSize = 20
 
+// lockWait is how long the server may let a transaction wait for the name's
+// row. It is held for a few round trips only; a client that stalls meanwhile
+// loses it after half of that, so that a release, which may take as long, succeeds.
+const lockWait = 2 * time.Second
+
 // question is what a caller wants to be done with its entry.
 type question struct {
 	queue.Question
-	key    string                        // hash of the name
-	name   string                        // "" if only the ref is known
-	mine   row                           // what the caller knows of its entry
-	sent   bool                          // a step of this entry may have been done already
-	conn   bool                          // it can be woken over this connection
-	pause  func(ahead int) time.Duration // until a waiter that cannot looks again
-	missed []string                      // offers to these are void
-	turn   int64                         // of the attempt
+	memory
+	notifiable bool     // it can be woken over this connection
+	missed     []string // offers to these are void
+	turn       int64    // of the attempt
 }
 
 func (q *question) isNew() bool { return q.Step == lease.Join && q.mine.Claim.Ticket == 0 }
@@ -72,101 +71,82 @@ func (q *question) replacing() bool { return q.isNew() && q.mine.Replace != lock
 // nameColumns are read beside those of the entries, and are a name's.
 const nameColumns = "epoch,server,quiet,seen,counter,turn,low"
 
-// text is the statements that make a view, beginning with the transaction and the lock.
-func (s *Store) text(q *question) string {
-	// Lock first; only later statements see what the last one has committed. A
+// How many columns the statements give.
+const (
+	factCount  = 6
+	tableCount = factCount + 4
+	entryCount = 16
+	nameCount  = 7
+)
+
+// factColumns are the server's clock, and its Facts.
+func (s *Store) factColumns() string { return s.dialect.Clock + "," + s.dialect.Facts }
+
+// lockText begins the transaction, locks the name's row and reads the table's.
+func (s *Store) lockText(q *question) string {
+	// Lock first: only later statements see what the last step has committed. A
 	// row that somebody makes meanwhile is seen too, but not locked: it does not
 	// have the number of this turn.
 	q.turn = rand.Int64()
-	return strings.Join([]string{
-		s.dialect.Begin(lockWait),
-		fmt.Sprintf("UPDATE %s SET seen=counter,counter=GREATEST(counter+%d,%s),turn=%d WHERE lock_key='%s' AND entry_id=''", s.table, stepNumbers, s.dialect.Clock(), q.turn, q.key),
-		"SELECT " + s.dialect.Facts() + ",format,server,quiet,seen FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
-		s.entriesText(q, frontSize),
-	}, ";")
+	return s.dialect.Begin(lockWait) + fmt.Sprintf(
+		";UPDATE %[1]s SET seen=counter,counter=GREATEST(counter+%[2]d,%[3]s),turn=%[4]d"+
+			" WHERE lock_key='%[5]s' AND entry_id='';"+
+			"SELECT %[6]s,format,server,quiet,seen FROM %[1]s WHERE lock_key='' AND entry_id=''",
+		s.table, stepNumbers, s.dialect.Clock, q.turn, q.key, s.factColumns())
 }
 
 // entriesText reads the entries that a decision needs.
-func (s *Store) entriesText(q *question, limit int) string {
+func (s *Store) entriesText(q *question, limit int) (text string, shapes []shape) {
 	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
-	const waiting = " AND state='W'"
+	const entries, waiting = "SELECT " + columns, " AND state='W'"
 	statements := []string{
-		"SELECT " + columns + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
+		entries + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
 		// Removed rows may still lie before the first waiter's, and take time to pass.
-		"SELECT " + columns + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='') ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
-		"SELECT " + columns + of + " AND entry_id='" + q.mine.ID + "'",
+		entries + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
+			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
+		entries + of + " AND entry_id='" + q.mine.ID + "'",
 	}
+	shapes = []shape{anyRows(entryCount + nameCount), anyRows(entryCount), anyRows(entryCount)}
 	if q.isNew() {
 		last := order(locks.Claim{Priority: q.mine.Claim.Priority, Ticket: 1<<63 - 1})
 		count := "SELECT COUNT(*),COALESCE(SUM(CASE WHEN ord<'" + last + "' THEN 1 ELSE 0 END),0)" + of + waiting
 		if q.MaxQueue != nil { // that is in no index
-			count += " AND ends>" + s.dialect.Clock()
+			count += " AND ends>" + s.dialect.Clock
 		}
-		statements = append(statements, count)
+		statements, shapes = append(statements, count), append(shapes, oneRow(2))
 	}
 	if q.replacing() {
-		statements = append(statements, "SELECT "+columns+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
+		statements = append(statements, entries+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
+		shapes = append(shapes, anyRows(entryCount))
 	}
-	return strings.Join(statements, ";")
-}
-
-// read makes a view of the answers.
-func (s *Store) read(q *question, answers []Rows) (v *view, err error) {
-	if len(answers) == 0 {
-		return nil, errNotOurs
-	}
-	v = &view{}
-	if len(answers[0]) == 0 {
-		return v, nil // without its own row the table is of no use
-	}
-	if err = v.readTable(s, answers[0]); err == nil {
-		err = v.readEntries(q, answers[1:], frontSize)
-	}
-	return v, err
+	return strings.Join(statements, ";"), shapes
 }
 
 // readTable reads the table's own row, and what the server says of itself.
-func (v *view) readTable(s *Store, rows Rows) (err error) {
-	if len(rows) != 1 || len(rows[0]) != 10 {
-		return errNotOurs
-	}
-	if v.facts, err = readFacts(Rows{rows[0][:6]}); err != nil {
+func (v *view) readTable(s *Store, f []string) (err error) {
+	if v.facts, err = readFacts(f[:factCount]); err != nil {
 		return err
 	}
 	var n numbers
-	f := rows[0][6:]
+	f = f[factCount:]
 	if n.read(f[0]) != format {
-		return &FormatError{Table: s.target.table, Found: f[0]}
+		return s.formatError(f[0])
 	}
-	v.hasTable, v.tableServer, v.tableQuiet, v.tableMade = true, f[1], n.read(f[2]), n.read(f[3])
+	v.tableServer, v.tableQuiet, v.tableMade = f[1], n.read(f[2]), n.read(f[3])
 	return n.err
 }
 
 // readEntries reads what entriesText has asked for.
 func (v *view) readEntries(q *question, answers []Rows, limit int) (err error) {
-	want := 3
-	if q.isNew() {
-		want++
-	}
-	if q.replacing() {
-		want++
-	}
-	if len(answers) != want {
-		return fmt.Errorf("%d answers to %d questions", len(answers), want)
-	}
 	v.name, v.holders, v.own, v.limit = nil, nil, nil, limit
-	entries := strings.Count(columns, ",") + 1
 	for _, f := range answers[0] {
-		if len(f) != entries+strings.Count(nameColumns, ",")+1 {
-			return fmt.Errorf("a row with %d columns", len(f))
-		}
-		r, err := parseRow(f[:entries])
+		r, err := parseRow(f[:entryCount])
 		if err != nil {
 			return err
 		}
 		if r.State != nameRow {
 			v.holders = append(v.holders, r)
-		} else if err := v.readName(&r, f[entries:]); err != nil {
+		} else if err := v.readName(&r, f[entryCount:]); err != nil {
 			return err
 		}
 	}
@@ -183,10 +163,8 @@ func (v *view) readEntries(q *question, answers []Rows, limit int) (err error) {
 	v.waiters = len(v.front)
 	if len(answers) > 3 {
 		var n numbers
-		if len(answers[3]) != 1 || len(answers[3][0]) != 2 {
-			return fmt.Errorf("the server cannot count: %.200q", fmt.Sprint(answers[3]))
-		}
-		v.waiters, v.before, err = n.count(answers[3][0][0]), n.count(answers[3][0][1]), n.err
+		v.waiters, v.before = n.count(answers[3][0][0]), n.count(answers[3][0][1])
+		err = n.err
 	}
 	if len(answers) > 4 && err == nil {
 		v.replaceable, err = parseRows(answers[4])
@@ -200,7 +178,8 @@ func (v *view) readName(r *row, f []string) error {
 	}
 	var n numbers
 	v.name = &nameState{
-		name: unescape(r.info), epoch: f[0], server: f[1], quiet: n.read(f[2]), seen: n.read(f[3]), counter: n.read(f[4]), turn: n.read(f[5]), low: f[6],
+		name: unescape(r.info), epoch: f[0], server: f[1], quiet: n.read(f[2]), seen: n.read(f[3]),
+		counter: n.read(f[4]), turn: n.read(f[5]), low: f[6],
 	}
 	return n.err
 }
@@ -232,13 +211,15 @@ type facts struct {
 // login is what decides whether a connection may be woken over another one.
 func (f *facts) login() string { return unescape(escape(f.account+" "+f.server, maxLogin)) }
 
-func readFacts(rows Rows) (facts, error) {
-	if len(rows) != 1 || len(rows[0]) != 6 {
-		return facts{}, fmt.Errorf("the server does not tell its clock: %.200q", fmt.Sprint(rows))
-	}
-	f := rows[0]
+func readFacts(f []string) (facts, error) {
 	var n numbers
-	return facts{now: n.seconds(f[0]), server: f[1], start: n.seconds(f[2]), conn: n.read(f[3]), account: f[4], most: n.read(f[5])}, n.err
+	all := facts{
+		now: n.read(f[0]), server: f[1], start: n.read(f[2]), conn: n.read(f[3]), account: f[4], most: n.read(f[5]),
+	}
+	if n.err != nil {
+		return facts{}, refusal("the server does not tell its clock: %w", n.err)
+	}
+	return all, nil
 }
 
 func parseRows(rows Rows) ([]row, error) {
@@ -252,15 +233,3 @@ func parseRows(rows Rows) ([]row, error) {
 	}
 	return all, nil
 }
-
-// FormatError says that the table was made by another version.
-type FormatError struct{ Table, Found string }
-
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("the table %s has format %s and this golock knows format %d: use the same version everywhere: stop all others and drop the table, or name another ?table=", e.Table, locks.Printable(e.Found, 20), format)
-}
-
-// lockWait is how long the server may let a transaction wait for the name's
-// row. It is held for a few round trips only; a client that stalls meanwhile
-// loses it after half of that, so that a release, which may take as long, succeeds.
-const lockWait = 2 * time.Second
