@@ -66,11 +66,11 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 			a.Recheck = time.Millisecond
 		}
 	}
+	a.Holders, a.Replaced = t.show(d.Holders), t.show(d.Replaced) // as they were
 	t.apply(&d, a.Recheck)
 	if d.Entry.ID != "" {
 		a.mine = *t.rows[d.Entry.ID]
 	}
-	a.Holders, a.Replaced = t.show(d.Holders), t.show(d.Replaced)
 	t.again = d.Again
 	a.keepConn = len(v.front) > 0 && len(v.holders) <= s.kept()
 	return t, a, t.err

@@ -3,13 +3,17 @@
 package sql_test
 
 import (
+	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"golock/locks"
 	. "golock/locks/locktest"
 	"golock/locks/sql"
 	"golock/locks/sql/sqltest"
+	"golock/test/testkit"
 )
 
 // Golocks that log in as different users keep the order, although they cannot see each
@@ -35,6 +39,23 @@ func TestDifferentUsers(t *testing.T) {
 		inTurn(t, waiters, func(int) {})
 		if took := time.Since(began); took > LongTTL/3 {
 			t.Errorf("all took %v", took)
+		}
+	})
+}
+
+// A newcomer is told who it is that it has replaced.
+func TestReplacedIsNamed(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		s := f.fresh(t).store(t)
+		Take(t, s, "n")
+		Queue(t, s, "n", Replace(locks.ReplaceWaiting))
+		ctx, cancel := context.WithCancel(background)
+		ticket, err := s.Join(ctx, NewRequest(t, "n", Replace(locks.ReplaceWaiting)))
+		testkit.Must(t, err)
+		cancel()
+		_, _ = ticket.Wait(ctx)
+		if r := ticket.Replaced(); len(r) != 1 || r[0].PID != os.Getpid() || r[0].Name != "n" {
+			t.Errorf("replaced: %+v, want a waiter of this process", r)
 		}
 	})
 }
