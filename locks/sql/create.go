@@ -11,22 +11,34 @@ import (
 // QueueIndex are the columns of the index that the queue is read by.
 const QueueIndex = "lock_key,state,ord,entry_id"
 
-// FirstColumns are the columns of the table's first row that Create fills.
-const FirstColumns = "lock_key,entry_id,state,server,quiet,seen,format"
+// firstColumns are the columns of the table's first row that have a value.
+const firstColumns = "lock_key,entry_id,state,server,quiet,seen,format"
 
 func firstValues(server string, quiet, made int64) string {
 	return fmt.Sprintf("'','','%c','%s',%d,%d,%d", tableRow, escape(server, maxServer), quiet, made, format)
 }
 
-// InsertFirst is the statement that makes the table's first row.
-func InsertFirst(table, values string) string {
-	return "INSERT INTO " + table + " (" + FirstColumns + ") VALUES (" + values + ")"
+func (s *Store) insertFirst(values string) string {
+	return "INSERT INTO " + s.table + " (" + firstColumns + ") VALUES (" + values + ")"
+}
+
+// createText makes the table and its first row.
+func (s *Store) createText(values string) string {
+	text := s.dialect.Table(s.table)
+	if s.dialect.CreateAsSelect {
+		row := strings.Split(values, ",")
+		for i, name := range strings.Split(firstColumns, ",") {
+			row[i] += " AS " + name
+		}
+		return text + " AS SELECT " + strings.Join(row, ",")
+	}
+	return text + ";" + s.insertFirst(values)
 }
 
 // DDL is what makes the table, for an administrator to run where golock's user
 // may not.
 func (s *Store) DDL() string {
-	return s.dialect.Table(s.table) + ";\n" + InsertFirst(s.table, firstValues("", 0, 0)) + ";"
+	return s.dialect.Table(s.table) + ";\n" + s.insertFirst(firstValues("", 0, 0)) + ";"
 }
 
 // makeName makes the row of a name. Somebody else may be quicker.
@@ -69,9 +81,9 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 	}
 	values := firstValues(f.server, quiet, f.now)
 	if onlyRow {
-		return c.insert(ctx, InsertFirst(s.table, values))
+		return c.insert(ctx, s.insertFirst(values))
 	}
-	_, err = c.ask(ctx, s.dialect.Create(s.table, values))
+	_, err = c.ask(ctx, s.dialect.ReadWrite+s.createText(values)+";COMMIT")
 	switch s.verdict(err) {
 	case Exists:
 		return nil
@@ -95,7 +107,7 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 // name.
 func (c *session) makeMark(ctx context.Context) error {
 	mark := c.store.quote(c.store.markName())
-	_, err := c.ask(ctx, c.store.dialect.CreateMark(mark))
+	_, err := c.ask(ctx, c.store.dialect.ReadWrite+"CREATE TABLE IF NOT EXISTS "+mark+" (made BIGINT PRIMARY KEY);COMMIT")
 	if c.store.verdict(err) == Exists {
 		_, err = c.ask(ctx, "SELECT COUNT(*) FROM "+mark)
 	}

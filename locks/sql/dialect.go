@@ -15,6 +15,24 @@ type Dialect struct {
 	Port    string   // that a URL may leave out
 	Quote   string   // stands before and after an identifier
 
+	// Begin opens a transaction each statement of which reads what others have committed
+	// before it. The server ends it when a lock is not to be had in 2 s, or when its
+	// client says nothing for 1 s: the name's row is held for a few round trips only, and
+	// a release, which may take 2 s, must succeed after a client that stalls.
+	Begin string
+
+	// Commit ends it; the connection may then be silent for longer. After CommitLater the
+	// server may answer before the disk has it, where that can be said of one transaction.
+	Commit, CommitLater string
+
+	// ReadWrite comes before statements that make a table: those of the session may only
+	// read. A COMMIT comes after them.
+	ReadWrite string
+
+	// CreateAsSelect says that only one statement makes the table and its first row so that
+	// nobody sees one without the other. Otherwise a transaction does.
+	CreateAsSelect bool
+
 	// Clock is the server's clock as an expression: an integer, in us since 1970, read
 	// when its statement runs.
 	Clock string
@@ -41,25 +59,8 @@ type Driver interface {
 	// the socket).
 	Connect(ctx context.Context, t *Target, host string) (Conn, error)
 
-	// Begin opens a transaction each statement of which reads what others have
-	// committed before it. The server ends it when a lock is not to be had for the
-	// given time, or when its client says nothing for longer.
-	Begin(lockWait time.Duration) string
-
-	// Commit ends it. The connection may then be silent for longer. What is not
-	// lasting need not be on the disk when the server answers, where that can be
-	// said of one transaction.
-	Commit(lasting bool) string
-
 	// Table is the statements that make the table, without a semicolon at the end.
 	Table(name string) string
-
-	// Create is the text that makes the table and its first row, of these values, so
-	// that nobody sees one without the other.
-	Create(table, values string) string
-
-	// CreateMark is the text that makes a table with one column, if it is not there.
-	CreateMark(table string) string
 
 	// Judge says what an error means, and whether it is the server's answer or one of the
 	// connection. hint is what the user can do, if there is something.

@@ -57,7 +57,7 @@ func (s *Store) list(ctx context.Context, key string) (entries []locks.Entry, er
 		for _, fields := range answers[2] {
 			r, err := parseRow(fields[1:])
 			if err != nil {
-				return &lease.Refusal{Err: err}
+				return err
 			}
 			if r.until() > f.now {
 				entries = append(entries, r.entry(names[fields[0]], fields[0], f.now))

@@ -121,8 +121,7 @@ func (e *entry) question(step lease.Step, m memory) *question {
 
 // learn keeps what an answer says, and completes it for the caller.
 func (e *entry) learn(a *answer) {
-	switch a.Verdict {
-	case lease.Granted, lease.Queued, lease.Held:
+	if a.mine.ID != "" { // granted, held or queued
 		m := &e.memory
 		m.name, m.epoch, m.mine = a.name, a.Epoch, a.mine
 		m.learn(a.Place)

@@ -13,23 +13,17 @@ import (
 // maxCommand is how many bytes of a command are stored, as they are written.
 const maxCommand = 2400
 
-// infoOf describes a request of this process, with more of its command than others
-// store.
+// infoOf describes a request of this process as the query of a URL, with more of its
+// command than others store.
 func infoOf(r locks.Request) string {
 	o := lease.ThisOwner(r)
-	o.Command = r.Command
-	return formatOwner(o)
-}
-
-// formatOwner writes an owner as the query of a URL.
-func formatOwner(o lease.Owner) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "host=%s&pid=%d&uid=%d&user=%s", escape(o.Host, 765), o.PID, o.UID, escape(o.User, 300))
 	if o.Runs {
 		b.WriteString("&runs=1")
 	}
 	room := maxCommand
-	for _, word := range o.Command {
+	for _, word := range r.Command {
 		text := "&arg=" + escape(word, room)
 		room -= len(text)
 		b.WriteString(text)
@@ -41,7 +35,7 @@ func formatOwner(o lease.Owner) string {
 	return b.String()
 }
 
-// parseOwner reads what formatOwner wrote. A word that was cut may end with half a letter.
+// parseOwner reads what infoOf wrote. A word that was cut may end with half a letter.
 func parseOwner(text string) lease.Owner {
 	fields, _ := url.ParseQuery(text)
 	for _, values := range fields {

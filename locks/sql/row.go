@@ -33,7 +33,7 @@ const (
 //	conn      the waiter's connection, if it can be woken; else 0
 //	replaces  what its --replace said
 //	evicted   who wants it gone
-//	info      whose it is (see formatOwner); of a name its text
+//	info      whose it is (see infoOf); of a name its text
 //
 // All times are us, on the server's clock.
 const columns = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn,replaces,slots,evicted,info"
@@ -127,7 +127,7 @@ type numbers struct{ err error }
 
 func (n *numbers) note(err error) {
 	if err != nil && n.err == nil {
-		n.err = err
+		n.err = &lease.Refusal{Err: err}
 	}
 }
 
@@ -146,7 +146,7 @@ func (n *numbers) count(field string) int {
 
 func parseRow(f []string) (row, error) {
 	if len(f[0]) != 1 || !isPlain(f[0], f[1], f[12], f[15]) {
-		return row{}, errNotOurs
+		return row{}, &lease.Refusal{Err: errNotOurs}
 	}
 	var n numbers
 	r := row{

@@ -230,7 +230,7 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	}
 	for answers = answers[1:]; ; {
 		if err := v.readEntries(q, answers, limit); err != nil {
-			return nil, &lease.Refusal{Err: err}
+			return nil, err
 		}
 		switch {
 		case v.name == nil, v.name.turn != q.turn: // the latter: somebody has just made it

@@ -365,7 +365,10 @@ func (t *step) finish() string {
 	if len(t.writes) == 0 {
 		return "ROLLBACK"
 	}
-	return strings.Join(t.writes, ";") + ";" + t.store.dialect.Commit(t.lasting)
+	if t.lasting {
+		return strings.Join(t.writes, ";") + ";" + t.store.dialect.Commit
+	}
+	return strings.Join(t.writes, ";") + ";" + t.store.dialect.CommitLater
 }
 
 // canWake reports whether this client can wake a waiter. A connection of before the

@@ -67,7 +67,7 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	var n numbers
 	removed, left := n.count(answers[0][0][0]), n.count(answers[1][0][0])
 	if n.err != nil {
-		return 0, &lease.Refusal{Err: n.err}
+		return 0, n.err
 	}
 	// Nothing shows that the name was looked at: neither is it used by that, nor
 	// known since when the server runs.

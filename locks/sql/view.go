@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"time"
 
 	"golock/locks"
 	"golock/locks/lease"
@@ -49,11 +48,6 @@ const stepNumbers = 2
 // frontSize is how many waiters a view shows.
 const frontSize = 20
 
-// lockWait is how long the server may let a transaction wait for the name's
-// row. It is held for a few round trips only; a client that stalls meanwhile
-// loses it after half of that, so that a release, which may take as long, succeeds.
-const lockWait = 2 * time.Second
-
 // question is what a caller wants to be done with its entry.
 type question struct {
 	queue.Question
@@ -88,7 +82,7 @@ func (s *Store) lockText(q *question) string {
 	// row that somebody makes meanwhile is seen too, but not locked: it does not
 	// have the number of this turn.
 	q.turn = rand.Int64()
-	return s.dialect.Begin(lockWait) + fmt.Sprintf(
+	return s.dialect.Begin + fmt.Sprintf(
 		";UPDATE %[1]s SET seen=counter,counter=GREATEST(counter+%[2]d,%[3]s),turn=%[4]d"+
 			" WHERE lock_key='%[5]s' AND entry_id='';"+
 			"SELECT %[6]s,format,server,quiet,seen FROM %[1]s WHERE lock_key='' AND entry_id=''",
@@ -174,7 +168,7 @@ func (v *view) readEntries(q *question, answers []Rows, limit int) (err error) {
 
 func (v *view) readName(r *row, f []string) error {
 	if !isPlain(f[0], f[1], f[6]) {
-		return errNotOurs
+		return &lease.Refusal{Err: errNotOurs}
 	}
 	var n numbers
 	v.name = &nameState{
@@ -216,10 +210,7 @@ func readFacts(f []string) (facts, error) {
 	all := facts{
 		now: n.read(f[0]), server: f[1], start: n.read(f[2]), conn: n.read(f[3]), account: f[4], most: n.read(f[5]),
 	}
-	if n.err != nil {
-		return facts{}, refusal("the server does not tell its clock: %w", n.err)
-	}
-	return all, nil
+	return all, n.err
 }
 
 func parseRows(rows Rows) ([]row, error) {

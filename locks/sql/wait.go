@@ -37,14 +37,14 @@ func (c *session) prolongPlace(ctx context.Context, m memory) (place int, lateIn
 		of := fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
 		waiting := "FROM " + of + " AND state='W' AND ord>=(SELECT low FROM " + of + " AND entry_id='')"
 		answers, err := c.ask(ctx, strings.Join([]string{
-			s.dialect.Begin(lockWait),
+			s.dialect.Begin,
 			fmt.Sprintf("UPDATE %[1]s SET ends=%[2]s+%[3]d,due=%[2]s+%[4]d WHERE lock_key='%[5]s' AND entry_id='%[6]s'"+
 				" AND state='W' AND (ends<%[2]s+%[4]d OR due<%[2]s+%[7]d)",
 				s.table, clock, micros(m.mine.ttl), micros(m.mine.ttl*2/3), m.key, m.mine.ID, third),
 			fmt.Sprintf("SELECT COUNT(*)-1,COALESCE(SUM(CASE WHEN entry_id='%s' THEN 1 ELSE 0 END),0),"+
 				"(SELECT COALESCE(MAX(due),0) FROM (SELECT due %s ORDER BY ord LIMIT %d) near)-%s %s AND ord<='%s'",
 				m.mine.ID, waiting, nearPlaces, clock, waiting, order(m.mine.Claim)),
-			s.dialect.Commit(false),
+			s.dialect.CommitLater,
 		}, ";"), oneRow(3))
 		if err != nil {
 			return err
@@ -117,14 +117,14 @@ func (s *Store) acceptText(m memory) (offered, accept string) {
 	own := of + " AND entry_id='" + m.mine.ID + "'"
 	offered = "SELECT COALESCE(MAX(CASE WHEN state='W' THEN 0 ELSE 1 END),1) FROM " + own
 	return offered, strings.Join([]string{
-		s.dialect.Begin(lockWait),
+		s.dialect.Begin,
 		fmt.Sprintf("UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
 			"hold=CASE WHEN hold>0 THEN hold+%[2]s ELSE 0 END"+
 			" WHERE lock_key='%[3]s' AND entry_id='%[4]s' AND state='O' AND conn=%[5]d AND evicted=''",
 			s.table, clock, m.key, m.mine.ID, m.mine.conn),
 		"SELECT " + columns + " FROM " + own,
 		"SELECT entry_id FROM " + of + " AND state='O' AND due<=" + clock,
-		s.dialect.Commit(true),
+		s.dialect.Commit,
 	}, ";")
 }
 

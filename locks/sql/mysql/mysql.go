@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -24,65 +22,47 @@ import (
 )
 
 // Open understands mysql:// and mariadb:// URLs; see sql.Open.
-func Open(address string) (*sql.Store, error) {
-	return sql.Open(address, sql.Dialect{
+func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect()) }
+
+func dialect() sql.Dialect {
+	return sql.Dialect{
 		Schemes: []string{"mysql", "mariadb"},
 		Port:    "3306",
 		Quote:   "`",
-		Clock:   "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)",
+
+		// Limits that the administrator has set for statements must not end the sleep of
+		// a waiter; MariaDB reads the first comment, MySQL the second.
+		Begin: "SET SESSION autocommit=1,time_zone='+00:00',wait_timeout=1,innodb_lock_wait_timeout=2" +
+			"/*M! ,max_statement_time=0*//*!50708 ,max_execution_time=0*/;" +
+			"SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION READ WRITE",
+		Commit:      commit,
+		CommitLater: commit, // what the server waits for is a setting of its own
+
+		ReadWrite:      "SET SESSION TRANSACTION READ WRITE;",
+		CreateAsSelect: true,
+
+		Clock: "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)",
 		// UUID_SHORT holds the second in which the server was started; that counts as
 		// over. (It moves on by one when the function has been called 2^24 times: still
 		// before anything that happens then.)
 		Facts: "CONCAT(@@hostname,':',@@port,':',@@server_id),(((UUID_SHORT()>>24)&4294967295)+1)*1000000,CONNECTION_ID()," +
 			"CURRENT_USER(),LEAST(@@max_connections,COALESCE(NULLIF(@@max_user_connections,0),@@max_connections))",
+
 		Listeners: 1 << 20, // one that sleeps costs the server nothing
 		Driver:    driver{},
-	})
+	}
 }
+
+// Nothing follows the COMMIT: a KILL QUERY that came late would hit that, and look as if
+// nothing had been done.
+const commit = "SET SESSION wait_timeout=60;COMMIT"
 
 // driver implements sql.Driver.
 type driver struct{}
 
-// session is what every connection is told before its first statement. The
-// server closes one that says nothing for a second, in a transaction above all:
-// its locks would hold up everybody. Limits that the administrator has set
-// for statements must not end the sleep of a waiter; MariaDB reads the first
-// comment, MySQL the second.
-const session = "SET SESSION autocommit=1,time_zone='+00:00',wait_timeout=1,innodb_lock_wait_timeout=%d" +
-	"/*M! ,max_statement_time=0*//*!50708 ,max_execution_time=0*/;"
-
-func (driver) Begin(lockWait time.Duration) string {
-	return fmt.Sprintf(session, int(lockWait.Seconds())) +
-		"SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION READ WRITE"
-}
-
-// Commit says nothing of the disk: whether that is waited for is a setting of the whole
-// server. Nothing follows the COMMIT: a KILL QUERY that came late would hit that, and
-// look as if nothing had been done.
-func (driver) Commit(bool) string { return "SET SESSION wait_timeout=60;COMMIT" }
-
-// readWrite is for a statement that is a transaction of its own; those of the
-// session may only read.
-const readWrite = "SET SESSION TRANSACTION READ WRITE;"
-
 func (driver) Table(name string) string {
 	return "CREATE TABLE " + name + " (\n" + sql.ColumnTypes("VARCHAR(%d) NOT NULL DEFAULT ''") +
 		",\n  KEY queue (" + sql.QueueIndex + ")\n) ENGINE=InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin"
-}
-
-// Create makes the table and its row as one, because nobody else can open the table
-// before.
-func (d driver) Create(table, values string) string {
-	var row []string
-	names := strings.Split(sql.FirstColumns, ",")
-	for i, value := range strings.Split(values, ",") {
-		row = append(row, value+" AS "+names[i])
-	}
-	return readWrite + d.Table(table) + " AS SELECT " + strings.Join(row, ",")
-}
-
-func (driver) CreateMark(table string) string {
-	return readWrite + "CREATE TABLE IF NOT EXISTS " + table + " (made BIGINT PRIMARY KEY) ENGINE=InnoDB"
 }
 
 func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, error) {
@@ -165,11 +145,9 @@ func read(rows dbdriver.Rows, columns int) (sql.Rows, error) {
 		line := make([]string, columns)
 		for i, v := range values {
 			switch v := v.(type) {
+			case nil:
 			case []byte:
 				line[i] = string(v)
-			case nil:
-			case int64:
-				line[i] = strconv.FormatInt(v, 10)
 			default:
 				line[i] = fmt.Sprint(v)
 			}
@@ -195,7 +173,7 @@ func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration
 // makes that again.
 func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sleeper, err error) {
 	for _, w := range sleepers {
-		switch _, err := c.Run(ctx, "KILL QUERY "+strconv.FormatInt(w.Conn, 10)); {
+		switch _, err := c.Run(ctx, fmt.Sprint("KILL QUERY ", w.Conn)); {
 		case number(err) == noSuchThread:
 			gone = append(gone, w)
 		case err != nil:

@@ -32,10 +32,20 @@ func Open(address string) (*sql.Store, error) {
 		Schemes: []string{"postgres", "postgresql"},
 		Port:    "5432",
 		Quote:   `"`,
-		Clock:   micros("clock_timestamp()"), // others are read when their transaction begins
+
+		// These limits take the place of those that the administrator has set.
+		Begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;" +
+			"SET LOCAL lock_timeout=2000;SET LOCAL statement_timeout=4000;" +
+			"SET LOCAL idle_in_transaction_session_timeout=1000",
+		Commit:      "COMMIT",
+		CommitLater: "SET LOCAL synchronous_commit=off;COMMIT",
+		ReadWrite:   "START TRANSACTION READ WRITE;",
+
+		Clock: micros("clock_timestamp()"), // others are read when their transaction begins
 		// No two servers start in the same microsecond.
 		Facts: "extract(epoch FROM pg_postmaster_start_time())," + micros("pg_postmaster_start_time()") +
 			",pg_backend_pid(),current_user,current_setting('max_connections')",
+
 		Listeners: 32, // a notification wakes all of a database's
 		Listen:    "LISTEN golock_",
 		Notify:    "NOTIFY golock_",
@@ -50,37 +60,10 @@ func micros(timestamp string) string {
 // driver implements sql.Driver.
 type driver struct{}
 
-// Begin puts golock's limits in the place of those that the administrator has set for
-// statements.
-func (driver) Begin(lockWait time.Duration) string {
-	ms := lockWait.Milliseconds()
-	return fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;"+
-		"SET LOCAL lock_timeout=%d;SET LOCAL statement_timeout=%d;SET LOCAL idle_in_transaction_session_timeout=%d",
-		ms, 2*ms, ms/2)
-}
-
-func (driver) Commit(lasting bool) string {
-	if lasting {
-		return "COMMIT"
-	}
-	return "SET LOCAL synchronous_commit=off;COMMIT"
-}
-
-// inOne makes one transaction of a text. Those of the session may only read.
-func inOne(text string) string { return "START TRANSACTION READ WRITE;" + text + ";COMMIT" }
-
 func (driver) Table(name string) string {
 	index := strings.Trim(name[strings.LastIndexByte(name, '.')+1:], `"`) + "_queue"
 	return "CREATE TABLE " + name + " (\n" + sql.ColumnTypes(`VARCHAR(%d) COLLATE "C" NOT NULL DEFAULT ''`) +
 		"\n) WITH (fillfactor=60);\n" + `CREATE INDEX "` + index + `" ON ` + name + " (" + sql.QueueIndex + ")"
-}
-
-func (d driver) Create(table, values string) string {
-	return inOne(d.Table(table) + ";" + sql.InsertFirst(table, values))
-}
-
-func (driver) CreateMark(table string) string {
-	return inOne("CREATE TABLE IF NOT EXISTS " + table + " (made BIGINT PRIMARY KEY)")
 }
 
 // Connect goes where the URL says: the variables that other programs read (PGHOST,
