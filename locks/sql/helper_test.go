@@ -24,16 +24,14 @@ type family struct {
 	open   func(url string) (*sql.Store, error)
 	shared func(testing.TB) *sqltest.Server // by all tests
 	start  func(t testing.TB, options ...string) *sqltest.Server
-
-	startTLS func(t testing.TB, options ...string) *sqltest.Server
 }
 
 func mariadb() family {
-	return family{"mariadb", mysql.Open, sqltest.Maria, sqltest.StartMaria, sqltest.StartMariaTLS}
+	return family{"mariadb", mysql.Open, sqltest.Maria, sqltest.StartMaria}
 }
 
 func postgresql() family {
-	return family{"postgres", postgres.Open, sqltest.Postgres, sqltest.StartPostgres, sqltest.StartPostgresTLS}
+	return family{"postgres", postgres.Open, sqltest.Postgres, sqltest.StartPostgres}
 }
 
 func families() []family { return []family{mariadb(), postgresql()} }

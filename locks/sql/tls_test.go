@@ -15,7 +15,7 @@ import (
 // the clear to a server that wants TLS.
 func TestTLS(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		server := f.startTLS(t)
+		server := sqltest.StartTLS(t, f.name)
 		database := server.NewDatabase(t)
 		open := func(url string) (locks.Store, error) { return f.open(url) }
 		locktest.TLS(t, sqltest.ServerName, server.Certificate, server.Key, open, func(options ...string) string {
