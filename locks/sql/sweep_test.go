@@ -31,14 +31,9 @@ func TestSweep(t *testing.T) {
 		rows := func(where string) int {
 			return len(b.exec(t, "SELECT lock_key FROM golock WHERE "+where))
 		}
-		lease, err := enter(t, s, "live", false)
-		testkit.Must(t, err)
-		gone, err := enter(t, s, "over", false)
-		testkit.Must(t, err)
-		testkit.Must(t, GiveBack(gone))
-		if _, err := enter(t, s, "crashed", false); err != nil {
-			t.Fatal(err)
-		}
+		lease := Take(t, s, "live")
+		Release(t, Take(t, s, "over"))
+		Take(t, s, "crashed")
 		b.exec(t, "UPDATE golock SET ends=1 WHERE lock_key='"+locks.KeyOf("crashed").String()+"' AND state='H'")
 		if n := sweep(time.Hour); n != 1 {
 			t.Errorf("%d removed, want the entry that ended long ago", n)
@@ -53,9 +48,7 @@ func TestSweep(t *testing.T) {
 		if n := sweep(0); n != 0 {
 			t.Errorf("%d removed of what is in use", n)
 		}
-		if _, err := lease.(locks.RenewableLease).Renew(background); err != nil {
-			t.Errorf("the live one: %v", err)
-		}
+		Renew(t, lease)
 	})
 }
 
