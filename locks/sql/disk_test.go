@@ -34,7 +34,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		}
 		return sqltest.Pass
 	})
-	s := b.openURL(t, proxy.URL(b.name, "quarantine=0"))
+	s := b.behind(t, proxy)
 	Release(t, Take(t, s, "n")) // makes table and name
 	waits, goesOn = 0, 0
 	said := func(what string, wantWaits, wantGoesOn int) {

@@ -15,16 +15,9 @@ import (
 
 	"golock/locks"
 	. "golock/locks/locktest"
-	"golock/locks/sql"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
-
-// behind is a store whose connections go through a proxy.
-func (b *base) behind(t testing.TB, p *sqltest.Proxy, options ...string) *sql.Store {
-	t.Helper()
-	return b.openURL(t, p.URL(b.name, append([]string{"quarantine=0"}, options...)...))
-}
 
 // commits reports whether a text ends a transaction that has written.
 func commits(text string) bool { return strings.Contains(text, ";COMMIT") }

@@ -4,6 +4,7 @@ package sql_test
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
+
+func TestMain(m *testing.M) { os.Exit(testkit.Library(m, sqltest.Close)) }
 
 var background = context.Background()
 
@@ -36,14 +39,27 @@ func postgresql() family {
 
 func families() []family { return []family{mariadb(), postgresql()} }
 
+// openAny opens what either family understands; what none does is for the first.
+func openAny(url string) (*sql.Store, error) {
+	if strings.HasPrefix(url, "postgres") {
+		return postgresql().open(url)
+	}
+	return mariadb().open(url)
+}
+
 // both runs a test for each family.
 func both(t *testing.T, test func(t *testing.T, f family)) {
 	t.Parallel()
+	alone(t, func(t *testing.T, f family) {
+		t.Parallel()
+		test(t, f)
+	})
+}
+
+// alone runs a test for each family, one after the other and beside no other test.
+func alone(t *testing.T, test func(t *testing.T, f family)) {
 	for _, f := range families() {
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
-			test(t, f)
-		})
+		t.Run(f.name, func(t *testing.T) { test(t, f) })
 	}
 }
 
@@ -72,6 +88,12 @@ func (f family) alone(t testing.TB, options ...string) *base {
 func (b *base) store(t testing.TB, options ...string) *sql.Store {
 	t.Helper()
 	return b.openURL(t, b.server.URL(b.name, append([]string{"quarantine=0"}, options...)...))
+}
+
+// behind opens it through a proxy.
+func (b *base) behind(t testing.TB, p *sqltest.Proxy, options ...string) *sql.Store {
+	t.Helper()
+	return b.openURL(t, p.URL(b.name, append([]string{"quarantine=0"}, options...)...))
 }
 
 func (f family) openURL(t testing.TB, url string) *sql.Store {

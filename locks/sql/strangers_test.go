@@ -34,7 +34,7 @@ func TestStrangersAfterRestart(t *testing.T) {
 		b.exec(t, "SELECT 1")
 	}
 	p := sqltest.NewProxy(t, b.server)
-	behind := b.openURL(t, p.URL(b.name, "quarantine=0"))
+	behind := b.behind(t, p)
 	for range slots {
 		Queue(t, behind, "n", Limit(slots))
 	}

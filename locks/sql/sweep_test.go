@@ -4,9 +4,7 @@ package sql_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,29 +90,7 @@ func TestSweepUnderUse(t *testing.T) {
 				}
 			})
 		}
-		var users sync.WaitGroup
-		inside := make([]atomic.Int64, 3)
-		for i := range 6 {
-			s := b.store(t)
-			users.Go(func() {
-				for round := range 6 {
-					n := (i + round) % len(inside)
-					lease, err := enter(t, s, fmt.Sprint("n", n), false)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if now := inside[n].Add(1); now != 1 {
-						t.Errorf("%d are inside", now)
-					}
-					inside[n].Add(-1)
-					if err := GiveBack(lease); err != nil {
-						t.Errorf("Release: %v", err)
-					}
-				}
-			})
-		}
-		users.Wait()
+		contend(t, b, 3)
 		stop()
 		sweepers.Wait()
 	})

@@ -61,7 +61,7 @@ func TestURL(t *testing.T) {
 		{"postgres://me@localhost:5433/d?socket=/run/postgresql", "postgres://me@localhost:5433/d?socket=/run/postgresql"},
 		{"postgres://me@/d?host=/run/postgresql", "postgres://me@localhost:5432/d?socket=/run/postgresql"},
 	} {
-		s, err := openAnyScheme(tt.in)
+		s, err := openAny(tt.in)
 		if err != nil {
 			t.Errorf("%s: %v", tt.in, err)
 			continue
@@ -69,7 +69,7 @@ func TestURL(t *testing.T) {
 		if got := s.URL(); got != tt.want {
 			t.Errorf("%s: URL() = %s, want %s", tt.in, got, tt.want)
 		}
-		if again, err := openAnyScheme(s.URL()); err != nil || again.URL() != s.URL() {
+		if again, err := openAny(s.URL()); err != nil || again.URL() != s.URL() {
 			t.Errorf("%s: URL() does not open the same store: %v", tt.in, err)
 		}
 	}
@@ -168,12 +168,12 @@ func TestBadURL(t *testing.T) {
 		{"mysql://me:s3cret#1@h/d", "%23"},
 	} {
 		for _, in := range []string{tt.in, strings.Replace(tt.in, "mysql", "postgres", 1)} {
-			_, err := openAnyScheme(in)
+			_, err := openAny(in)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s: %v, want something about %s", in, err, tt.want)
 			}
 		}
-		if _, err := openAnyScheme(tt.in); err != nil && strings.Contains(err.Error(), "s3cret") {
+		if _, err := openAny(tt.in); err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: the error %q shows the password", tt.in, err)
 		}
 	}
@@ -268,15 +268,6 @@ func TestClientOptions(t *testing.T) {
 	}
 }
 
-// openAnyScheme opens what either family understands; what none does is for the
-// first.
-func openAnyScheme(url string) (locks.Store, error) {
-	if strings.HasPrefix(url, "postgres") {
-		return postgresql().open(url)
-	}
-	return mariadb().open(url)
-}
-
 func FuzzURL(f *testing.F) {
 	f.Add("mysql://me:s3cret@h:1/d?table=s.x&waiters=3")
 	f.Add("postgres://a,[::1]:3/m?quarantine=2s&tls=on&cert=c&key=k")
@@ -286,11 +277,11 @@ func FuzzURL(f *testing.F) {
 	f.Add("postgresql://me@/d%20e?host=/run/postgresql")
 	f.Add("mysql://m%C3%A9@h/%F0%9F%98%80?ca=%2F%20&tls=on&server-name=n%25")
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := openAnyScheme(text)
+		s, err := openAny(text)
 		if err != nil {
 			return
 		}
-		again, err := openAnyScheme(s.URL())
+		again, err := openAny(s.URL())
 		if err != nil {
 			t.Fatalf("%q gives %q: %v", text, s.URL(), err)
 		}
@@ -314,7 +305,7 @@ func FuzzSecret(f *testing.F) {
 			return // it is in another place
 		}
 		for _, scheme := range []string{"mysql", "postgres"} {
-			s, err := openAnyScheme(scheme + "://" + before + ":" + secret + after)
+			s, err := openAny(scheme + "://" + before + ":" + secret + after)
 			if err != nil && strings.Contains(err.Error(), secret) {
 				t.Errorf("before %q, after %q: %v", before, after, err)
 			}
