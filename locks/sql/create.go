@@ -14,8 +14,8 @@ const QueueIndex = "lock_key,state,ord,entry_id"
 // firstColumns are the columns of the table's first row that have a value.
 const firstColumns = "lock_key,entry_id,state,server,quiet,seen,format"
 
-func firstValues(server string, quiet, made int64) string {
-	return fmt.Sprintf("'','','%c','%s',%d,%d,%d", tableRow, escape(server, maxServer), quiet, made, format)
+func firstValues(server string, quarantine, made int64) string {
+	return fmt.Sprintf("'','','%c','%s',%d,%d,%d", tableRow, escape(server, maxServer), quarantine, made, format)
 }
 
 func (s *Store) insertFirst(values string) string {
@@ -75,11 +75,11 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 	if err != nil {
 		return err
 	}
-	quiet := int64(0)
+	quarantine := int64(0)
 	if lost {
-		quiet = f.now + micros(max(s.target.Quarantine, q.mine.ttl))
+		quarantine = f.now + micros(max(s.target.Quarantine, q.row.ttl))
 	}
-	values := firstValues(f.server, quiet, f.now)
+	values := firstValues(f.server, quarantine, f.now)
 	if onlyRow {
 		return c.insert(ctx, s.insertFirst(values))
 	}

@@ -71,7 +71,7 @@ func (x *Examination) connections(ctx context.Context) {
 			}
 			return
 		}
-		x.store.most.Store(f.most)
+		x.store.maxConns.Store(f.maxConns)
 		own = x.session.owns(f.conn)
 	}
 	switch {
@@ -80,7 +80,7 @@ func (x *Examination) connections(ctx context.Context) {
 	case own:
 		x.OK("wake-up", "connections are the server's own: waiters are woken")
 	default:
-		x.Add(locks.Note, "pooler", noPush,
+		x.Add(locks.Note, "pooler", poolerText,
 			"locks are as safe as without it, but who waits cannot be woken and looks again now and then",
 			"connect to the server itself")
 	}
@@ -189,7 +189,7 @@ func (x *Examination) Forgotten() string {
 }
 
 // Waiters is how many of each name keep a connection.
-func (x *Examination) Waiters() int { return x.store.kept() }
+func (x *Examination) Waiters() int { return x.store.keptConns() }
 
 // Room judges how many connections there may be.
 func (x *Examination) Room(most, used int) {

@@ -18,15 +18,6 @@ func examine(t *testing.T, f family, url string) map[string]locks.Finding {
 	return Examine(t, f.openURL(t, url), sqltest.Password)
 }
 
-// used is a database with a table, and the URL of the store.
-func (f family) used(t *testing.T) (b *base, url string) {
-	t.Helper()
-	b = f.fresh(t)
-	url = b.server.URL(b.name)
-	Release(t, Get(t, f.openURL(t, url), "n")) // the server may have just been started
-	return b, url
-}
-
 // A good server: no problems, the DDL is there, and nothing stays behind, not
 // even the table. (Beside tests that make a server slow doctor would say that.)
 func TestDoctorGood(t *testing.T) {
@@ -40,7 +31,8 @@ func TestDoctorGood(t *testing.T) {
 		if _, err := b.server.TryExec(b.name, "SELECT * FROM golock"); err == nil {
 			t.Error("the table was made")
 		}
-		b, url := f.used(t)
+		b = f.made(t)
+		url := b.server.URL(b.name)
 		rows := func() string { return b.exec(t, "SELECT Count(*) FROM golock")[0][0] }
 		before := rows()
 		found = examine(t, f, url)
@@ -79,7 +71,7 @@ func TestDoctorMayNotCreate(t *testing.T) {
 // Rights that are missing on the table.
 func TestDoctorFewRights(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		b, _ := f.used(t)
+		b := f.made(t)
 		reader := b.server.NewUser(t, b.name, "SELECT")
 		if f.name == "postgres" {
 			b.exec(t, "GRANT SELECT ON golock TO "+reader.Name)
@@ -120,7 +112,8 @@ func TestDoctorForgetful(t *testing.T) {
 // of another format.
 func TestDoctorOddTable(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		b, url := f.used(t)
+		b := f.made(t)
+		url := b.server.URL(b.name)
 		if f.name == "mariadb" {
 			b.exec(t, "ALTER TABLE golock ENGINE=MyISAM")
 			Level(t, examine(t, f, url), "engine", locks.Problem)
@@ -136,7 +129,7 @@ func TestDoctorOddTable(t *testing.T) {
 func TestDoctorBouncer(t *testing.T) {
 	t.Parallel()
 	f := postgresql()
-	b, _ := f.used(t)
+	b := f.made(t)
 	found := examine(t, f, sqltest.StartBouncer(t, b.server, sqltest.Transaction).URL(b.name))
 	Level(t, found, "pooler", locks.Note)
 	Level(t, found, "rehearsal", locks.OK)

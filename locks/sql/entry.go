@@ -27,17 +27,17 @@ type entry struct {
 	by       string // who it is, for those that it evicts
 
 	mu        sync.Mutex // guards what follows; not held while the server is asked
-	memory    memory
+	state     entryState
 	failed    bool        // the last Ask failed
 	idleTimer *time.Timer // closes the connection of a holder
 }
 
-// memory is what an entry knows of itself from the last answer.
-type memory struct {
+// entryState is what an entry knows of itself from the last answer.
+type entryState struct {
 	key   string // hash of the name
-	name  string // "" if only the ref is known; then mine has only ID and TTL
+	name  string // "" if only the ref is known; then the row has only ID and TTL
 	epoch string
-	mine  row
+	row   row
 	pace
 }
 
@@ -51,52 +51,53 @@ const (
 )
 
 func (s *Store) entryOf(ref locks.Ref) *entry {
-	mine := row{Entry: queue.Entry{ID: ref.ID.String()}, ttl: lease.DefaultTTL}
-	return &entry{store: s, session: &session{store: s}, ref: ref, memory: memory{key: ref.Key.String(), mine: mine}}
+	e := &entry{store: s, session: &session{store: s}, ref: ref}
+	e.state.key, e.state.row.ID, e.state.row.ttl = ref.Key.String(), ref.ID.String(), lease.DefaultTTL
+	return e
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref)
 	e.noWait, e.maxQueue, e.within, e.by = r.NoWait, r.MaxQueue, lease.Enclosing(r), locks.ReplacedBy(r)
-	e.memory.name = r.Name
-	mine := &e.memory.mine
-	mine.State, mine.Claim, mine.Replace = queue.Waiting, r.Claim, r.Replace
-	mine.Claim.Ticket = 0 // the store gives them
+	e.state.name = r.Name
+	row := &e.state.row
+	row.State, row.Claim, row.Replace = queue.Waiting, r.Claim, r.Replace
+	row.Claim.Ticket = 0 // the store gives them
 	if r.TTL > 0 {
-		mine.ttl = r.TTL
+		row.ttl = r.TTL
 	}
-	mine.hold, mine.info = micros(r.Hold), infoOf(r)
+	row.hold, row.info = micros(r.Hold), infoOf(r)
 	return e
 }
 
 // Ask implements lease.Entry. A waiter far back only looks at its place.
 func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
 	e.mu.Lock()
-	m, failed := e.memory, e.failed
+	m, failed := e.state, e.failed
 	e.mu.Unlock()
 	sent := e.store.clock()
 	if step == lease.Join && !failed { // after a failure one attempt is enough
 		if place, lateIn, ok := e.session.prolongPlace(ctx, m); ok {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			recheck := m.mine.ttl / 3
-			if m.mine.conn == 0 {
+			recheck := m.row.ttl / 3
+			if m.row.conn == 0 {
 				recheck = m.pauseBehind(place-1, e.store.listeners())
 			}
-			e.memory.learn(place)
+			e.state.learn(place)
 			recheck = min(recheck, lateIn+time.Millisecond)
 			return lease.Answer{Verdict: lease.Queued, Place: place, Recheck: recheck}, sent, nil
 		}
 	}
 	a, err := e.session.step(ctx, e.question(step, m))
-	if err == nil && a.Verdict == lease.Granted && e.store.clock().Sub(sent) > m.mine.ttl/2 {
+	if err == nil && a.Verdict == lease.Granted && e.store.clock().Sub(sent) > m.row.ttl/2 {
 		err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failed = err != nil
 	if err != nil {
-		e.memory.mine.conn = 0 // there is no connection to be woken over
+		e.state.row.conn = 0 // there is no connection to be woken over
 		if step == lease.Renew {
 			e.session.disconnect()
 		}
@@ -112,20 +113,20 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	return a.Answer, sent, nil
 }
 
-func (e *entry) question(step lease.Step, m memory) *question {
-	return &question{memory: m, Question: queue.Question{
-		Step: step, Entry: m.mine.Entry, Known: m.name != "", Epoch: m.epoch,
+func (e *entry) question(step lease.Step, m entryState) *question {
+	return &question{entryState: m, Question: queue.Question{
+		Step: step, Entry: m.row.Entry, Known: m.name != "", Epoch: m.epoch,
 		NoWait: e.noWait, Within: e.within, MaxQueue: e.maxQueue, By: e.by,
 	}}
 }
 
 // learn keeps what an answer says, and completes it for the caller.
 func (e *entry) learn(a *answer) {
-	if a.mine.ID != "" { // granted, held or queued
-		m := &e.memory
-		m.name, m.epoch, m.mine = a.name, a.Epoch, a.mine
+	if a.row.ID != "" { // granted, held or queued
+		m := &e.state
+		m.name, m.epoch, m.row = a.name, a.Epoch, a.row
 		m.learn(a.Place)
-		a.TTL, a.Grant = m.mine.ttl, locks.Grant{Ref: e.ref, Slots: m.mine.Slots, Fence: m.mine.Fence}
+		a.TTL, a.Grant = m.row.ttl, locks.Grant{Ref: e.ref, Slots: m.row.Slots, Fence: m.row.Fence}
 	}
 }
 
@@ -134,7 +135,7 @@ func (e *entry) learn(a *answer) {
 func (e *entry) keepOpen(others bool) {
 	d := idleLimit
 	if others {
-		d = e.memory.mine.ttl
+		d = e.state.row.ttl
 	}
 	if e.idleTimer == nil {
 		e.idleTimer = time.AfterFunc(d, e.session.disconnect)
@@ -146,18 +147,18 @@ func (e *entry) keepOpen(others bool) {
 // Sleep implements lease.Entry. A waiter whose connection is lost comes again soon.
 func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Answer, locks.Instant, error) {
 	e.mu.Lock()
-	m := e.memory
+	m := e.state
 	e.mu.Unlock()
-	mine, sent, err := e.session.sleep(ctx, m, d)
+	row, sent, err := e.session.sleep(ctx, m, d)
 	switch {
 	case err != nil && !errors.Is(err, context.Canceled) && !lease.IsTemporary(err):
 		return lease.Answer{}, 0, err
-	case err != nil || mine.ID == "":
+	case err != nil || row.ID == "":
 		return lease.Answer{}, 0, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	a := answer{Answer: lease.Answer{Verdict: lease.Granted, Epoch: m.epoch}, mine: mine, name: m.name}
+	a := answer{Answer: lease.Answer{Verdict: lease.Granted, Epoch: m.epoch}, row: row, name: m.name}
 	e.learn(&a)
 	e.keepOpen(true)
 	return a.Answer, sent, nil

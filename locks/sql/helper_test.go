@@ -77,6 +77,14 @@ func (f family) fresh(t testing.TB) *base {
 	return &base{f, server, server.NewDatabase(t)}
 }
 
+// made makes one in which the table is there.
+func (f family) made(t testing.TB) *base {
+	t.Helper()
+	b := f.fresh(t)
+	Release(t, Get(t, b.store(t), "n")) // the server may have just been started
+	return b
+}
+
 // alone makes one on a server of its own.
 func (f family) alone(t testing.TB, options ...string) *base {
 	t.Helper()

@@ -115,7 +115,7 @@ func (c *session) once(ctx context.Context, do func(context.Context) error) erro
 // step makes one step: it looks, decides, writes, and wakes who has to know. It ends
 // when ctx does, or after the time of an attempt.
 func (c *session) step(ctx context.Context, q *question) (a answer, err error) {
-	limit := lease.AttemptLimit(q.mine.ttl)
+	limit := lease.AttemptLimit(q.row.ttl)
 	if q.isNew() {
 		limit = max(limit, firstAttempt)
 	}
@@ -180,13 +180,13 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	s.most.Store(v.most)
+	s.maxConns.Store(v.maxConns)
 	own := c.owns(v.conn)
 	q.notifiable = own && s.target.waiters != 0
 	if !own && s.target.waiters != 0 {
 		s.noNotify.Store(true)
 	}
-	q.mine.info = withLogin(q.mine.info, v.login())
+	q.row.info = withLogin(q.row.info, v.login())
 	t, a, err := s.decide(q, v)
 	if err != nil {
 		return answer{}, err

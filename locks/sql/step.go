@@ -39,7 +39,7 @@ type step struct {
 type answer struct {
 	lease.Answer
 	name     string
-	mine     row
+	row      row
 	keepConn bool // somebody waits, and holders are few
 }
 
@@ -62,17 +62,17 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	}
 	if d.Verdict == lease.Queued {
 		a.Recheck = t.recheck(d.Place-1, d.Fits)
-		if d.Due == q.mine.ID { // those before it have just been served
+		if d.Due == q.row.ID { // those before it have just been served
 			a.Recheck = time.Millisecond
 		}
 	}
 	a.Holders, a.Replaced = t.show(d.Holders), t.show(d.Replaced) // as they were
 	t.apply(&d, a.Recheck)
 	if d.Entry.ID != "" {
-		a.mine = *t.rows[d.Entry.ID]
+		a.row = *t.rows[d.Entry.ID]
 	}
 	t.again = d.Again
-	a.keepConn = len(v.front) > 0 && len(v.holders) <= s.kept()
+	a.keepConn = len(v.front) > 0 && len(v.holders) <= s.keptConns()
 	return t, a, t.err
 }
 
@@ -103,31 +103,31 @@ func (t *step) checkEpoch() {
 		case t.name.epoch == "" && here == t.v.tableServer && t.v.start <= t.v.tableMade:
 			// No name of this table can have been forgotten.
 		case t.name.epoch == "", t.v.start > t.name.seen:
-			t.name.quiet = t.v.start + span
+			t.name.quarantine = t.v.start + span
 		default: // it ran already, beside the other one
-			t.name.quiet = t.v.now + span
+			t.name.quarantine = t.v.now + span
 		}
 	}
-	if t.name.epoch == "" && t.v.tableQuiet > 0 {
+	if t.name.epoch == "" && t.v.tableQuarantine > 0 {
 		// The table has lost what it held, and was made again by somebody with
 		// perhaps a shorter lease. Those who held this name are known to none.
-		t.name.quiet = max(t.name.quiet, t.v.tableMade+micros(t.q.mine.ttl))
+		t.name.quarantine = max(t.name.quarantine, t.v.tableMade+micros(t.q.row.ttl))
 	}
-	t.name.epoch = fmt.Sprintf("%s-%d", t.q.mine.ID, t.v.now)
+	t.name.epoch = fmt.Sprintf("%s-%d", t.q.row.ID, t.v.now)
 	servers = slices.DeleteFunc(servers, func(s string) bool { return s == here })
 	t.name.server = strings.Join(append([]string{here}, servers[:min(len(servers), manyServers-1)]...), " ")
 	t.nameChanged = true
 }
 
 // quarantineEnd is from when on slots may be granted.
-func (t *step) quarantineEnd() int64 { return max(t.name.quiet, t.v.tableQuiet) }
+func (t *step) quarantineEnd() int64 { return max(t.name.quarantine, t.v.tableQuarantine) }
 
 // view is what the decision sees. Those whose time is over are removed.
 func (t *step) view() queue.View {
 	v := t.v
 	seen := queue.View{
 		Counter: t.name.counter - stepNumbers, Epoch: t.name.epoch, Quarantined: t.quarantineEnd() > v.now,
-		More: v.more(), Ahead: v.before, Total: v.waiters, Replaceable: t.alive(v.replaceable),
+		More: v.more(), Ahead: v.ahead, Total: v.waiters, Replaceable: t.alive(v.replaceable),
 	}
 	seen.Holders, seen.Waiters = t.alive(v.holders), t.alive(v.front)
 	dead := len(v.front) - len(seen.Waiters)
@@ -178,7 +178,7 @@ func (t *step) entry(r *row) queue.Entry {
 // recheck is when a waiter looks again although nobody wakes it. fits: holders leave
 // room for it.
 func (t *step) recheck(ahead int, fits bool) time.Duration {
-	look := t.q.mine.ttl / 3
+	look := t.q.row.ttl / 3
 	sooner := func(moment int64) {
 		if moment > t.v.now {
 			look = min(look, span(moment-t.v.now)+time.Millisecond)
@@ -221,7 +221,7 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 			t.sleepers = append(t.sleepers, Sleeper{ID: id, Conn: r.conn})
 		}
 	}
-	if own := t.rows[t.q.mine.ID]; own != nil && own.State == queue.Waiting && own.conn != 0 &&
+	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && own.conn != 0 &&
 		d.Verdict == lease.Released && dialect.Notify == "" {
 		// Its statement sleeps on, although nobody waits for the answer.
 		t.sleepers = append(t.sleepers, Sleeper{ID: own.ID, Conn: own.conn})
@@ -252,14 +252,14 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 
 // row is what is written for an entry.
 func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row {
-	was, r := queue.State(0), t.q.mine
+	was, r := queue.State(0), t.q.row
 	if old := t.rows[e.ID]; old != nil {
 		was, r = old.State, *old
 	}
 	r.Entry = e
 	switch e.State {
 	case queue.Waiting:
-		if e.ID != t.q.mine.ID { // its offer was withdrawn
+		if e.ID != t.q.row.ID { // its offer was withdrawn
 			r.due, r.conn = t.v.now, 0
 			break
 		}
@@ -276,13 +276,13 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 	case queue.Offered:
 		r.due = t.v.now + micros(min(offerLimit, r.ttl))
 	case queue.Holding:
-		if t.q.Step == lease.Join && e.ID == t.q.mine.ID && was != queue.Holding {
+		if t.q.Step == lease.Join && e.ID == t.q.row.ID && was != queue.Holding {
 			r.since = t.v.now
 			if r.hold > 0 {
 				r.hold += t.v.now
 			}
 		}
-		if e.ID == t.q.mine.ID && t.q.Step != lease.Evict {
+		if e.ID == t.q.row.ID && t.q.Step != lease.Evict {
 			r.ends, r.due, r.conn = t.v.now+micros(r.ttl), 0, 0
 		}
 		if e.Evicted != "" {
@@ -293,7 +293,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 	case queue.Gone:
 		conn := r.conn
 		r = row{Entry: e, ends: t.v.now}
-		if e.ID != t.q.mine.ID || t.q.Step == lease.Evict {
+		if e.ID != t.q.row.ID || t.q.Step == lease.Evict {
 			r.conn = conn // until it has looked
 		}
 	}
@@ -303,20 +303,20 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 // moveLow keeps the name's low below all waiters, and near the first: what was removed
 // before it need not be passed again.
 func (t *step) moveLow() {
-	first, mine := "", ""
+	first, own := "", ""
 	for i := range t.v.front {
 		if r := t.rows[t.v.front[i].ID]; r != nil && r.State == queue.Waiting {
 			first = order(r.Claim)
 			break
 		}
 	}
-	if r := t.rows[t.q.mine.ID]; r != nil && r.State == queue.Waiting {
-		mine = order(r.Claim)
+	if r := t.rows[t.q.row.ID]; r != nil && r.State == queue.Waiting {
+		own = order(r.Claim)
 	}
 	switch {
-	case mine != "" && mine < t.name.low:
-		t.name.low, t.nameChanged = mine, true
-	case first > t.name.low && (mine == "" || first <= mine) && (t.nameChanged || t.name.counter%tidyEvery == 0):
+	case own != "" && own < t.name.low:
+		t.name.low, t.nameChanged = own, true
+	case first > t.name.low && (own == "" || first <= own) && (t.nameChanged || t.name.counter%tidyEvery == 0):
 		t.name.low, t.nameChanged = first, true
 	}
 }
@@ -360,7 +360,7 @@ func (t *step) save(r, old *row) {
 func (t *step) finish() string {
 	if t.nameChanged {
 		t.write("UPDATE %s SET epoch='%s',server='%s',quiet=%d,counter=%d,low='%s' WHERE lock_key='%s' AND entry_id=''",
-			t.store.table, t.name.epoch, t.name.server, t.name.quiet, t.name.counter, t.name.low, t.q.key)
+			t.store.table, t.name.epoch, t.name.server, t.name.quarantine, t.name.counter, t.name.low, t.q.key)
 	}
 	if len(t.writes) == 0 {
 		return "ROLLBACK"

@@ -34,7 +34,7 @@ type Store struct {
 	table    string // quoted
 	clock    locks.Clock
 	host     atomic.Int64           // which of the target's hosts is tried first
-	most     atomic.Int64           // connections that the server allows
+	maxConns atomic.Int64           // that the server allows
 	noNotify atomic.Bool            // connections cannot be woken
 	noMark   atomic.Pointer[string] // why the mark could not be made, as a warning
 }
@@ -73,7 +73,7 @@ func (s *Store) Close() error { return nil }
 func (s *Store) Warnings() []string {
 	var all []string
 	if s.noNotify.Load() {
-		all = append(all, noPush+": who waits cannot be woken and looks again now and then")
+		all = append(all, poolerText+": who waits cannot be woken and looks again now and then")
 	}
 	if text := s.noMark.Load(); text != nil {
 		all = append(all, *text)
@@ -81,15 +81,15 @@ func (s *Store) Warnings() []string {
 	return all
 }
 
-const noPush = "there is a pooler or proxy between golock and the server that does not keep connections together"
+const poolerText = "there is a pooler or proxy between golock and the server that does not keep connections together"
 
-// kept is how many waiters of a name keep a connection: a quarter of those that the server
+// keptConns is how many waiters of a name keep a connection: a quarter of those that the server
 // allows, if the URL says nothing.
-func (s *Store) kept() int {
+func (s *Store) keptConns() int {
 	if s.target.waiters != autoWaiters {
 		return s.target.waiters
 	}
-	return int(s.most.Load() / 4)
+	return int(s.maxConns.Load() / 4)
 }
 
 // listeners is how many of them can be woken.
@@ -97,7 +97,7 @@ func (s *Store) listeners() int {
 	if s.noNotify.Load() {
 		return 0
 	}
-	return min(s.kept(), s.dialect.Listeners)
+	return min(s.keptConns(), s.dialect.Listeners)
 }
 
 // Join implements locks.Store.

@@ -135,8 +135,7 @@ func TestTableLost(t *testing.T) {
 		} {
 			t.Run(what, func(t *testing.T) {
 				t.Parallel()
-				b := f.fresh(t)
-				Release(t, Take(t, b.store(t), "a")) // the table and its mark are there
+				b := f.made(t)
 				Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, func(n int) {
 					if n%10 != 1 {
 						return
@@ -276,8 +275,7 @@ func TestNoMark(t *testing.T) {
 // holds or waits: they may come back.
 func TestRightsRevoked(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		Release(t, Take(t, b.store(t), "n"))
+		b := f.made(t)
 		user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
 		s := f.openURL(t, user.URL("quarantine=0"))
 		holder := Take(t, s, "n")

@@ -5,6 +5,7 @@ package sql_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os/user"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"golock/locks"
 	. "golock/locks/locktest"
+	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
 
@@ -229,6 +231,30 @@ func TestBadConnection(t *testing.T) {
 	})
 }
 
+// The server's certificate is checked, and the client's is shown; nothing is sent in
+// the clear to a server that wants TLS.
+func TestTLS(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		server := sqltest.StartTLS(t, f.name)
+		database := server.NewDatabase(t)
+		open := func(url string) (locks.Store, error) { return f.open(url) }
+		TLS(t, sqltest.ServerName, server.Certificate, server.Key, open, func(options ...string) string {
+			return server.TCPURL(database, append(options, "tls=on", "quarantine=0")...)
+		})
+		Denied(t, f.openURL(t, server.TCPURL(database)), "n")
+
+		// As the servers' own clients write it: the authority alone, or the name too.
+		chain, full, files := "ssl-mode=VERIFY_CA", "ssl-mode=VERIFY_IDENTITY", "ssl-ca=%[1]s&ssl-cert=%[1]s&ssl-key=%[2]s"
+		if f.name == "postgres" {
+			chain, full, files = "sslmode=verify-ca", "sslmode=verify-full", "sslrootcert=%[1]s&sslcert=%[1]s&sslkey=%[2]s"
+		}
+		files = fmt.Sprintf(files, server.Certificate, server.Key)
+		Release(t, Get(t, f.openURL(t, server.TCPURL(database, chain, files)), "chain"))
+		Denied(t, f.openURL(t, server.TCPURL(database, full, files)), "n")
+		Denied(t, f.openURL(t, server.TCPURL(database, "tls=verify-ca")), "n")
+	})
+}
+
 // PostgreSQL is told the name of the application, and a server that does not answer is
 // given up after connect_timeout.
 func TestClientOptions(t *testing.T) {
@@ -239,7 +265,8 @@ func TestClientOptions(t *testing.T) {
 	Take(t, s, "n")
 	Queue(t, s, "n")
 	b.listening(t, 1)
-	if rows := b.exec(t, "SELECT 1 FROM pg_stat_activity WHERE application_name='my job' AND datname='"+b.name+"'"); len(rows) == 0 {
+	named := "SELECT 1 FROM pg_stat_activity WHERE application_name='my job' AND datname='" + b.name + "'"
+	if len(b.exec(t, named)) == 0 {
 		t.Error("no connection has the name")
 	}
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -247,7 +274,8 @@ func TestClientOptions(t *testing.T) {
 	defer silent.Close()
 	for _, f := range families() {
 		s := f.openURL(t, f.name+"://u@"+silent.Addr().String()+"/d?connect_timeout=0.1")
-		ctx, cancel := context.WithTimeoutCause(background, 1500*time.Millisecond, locks.ErrStandsStill) // its leaving is waited for
+		// The cause has it wait until it has left.
+		ctx, cancel := context.WithTimeoutCause(background, 1500*time.Millisecond, locks.ErrStandsStill)
 		_, err := s.Join(ctx, NewRequest(t, "n"))
 		cancel()
 		var outage *locks.OutageError

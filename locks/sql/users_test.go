@@ -21,8 +21,7 @@ import (
 // different accounts to MariaDB. None waits until it looks by itself.
 func TestDifferentUsers(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		Release(t, Take(t, b.store(t), "n")) // the table is there
+		b := f.made(t)
 		user := func() *sqltest.User { return b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE") }
 		one, other := user(), user()
 		var stores []*sql.Store

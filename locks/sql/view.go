@@ -13,14 +13,14 @@ import (
 
 // nameState is a name's own row.
 type nameState struct {
-	name    string
-	epoch   string
-	server  string // those of lately, the latest first
-	quiet   int64  // nothing is granted before
-	counter int64  // the last of this step's numbers
-	seen    int64  // the counter of the step before; also when that was
-	turn    int64  // the number that the step which locks the row has given itself
-	low     string // no waiter's order is lower, but of some that have to ask again
+	name       string
+	epoch      string
+	server     string // those of lately, the latest first
+	quarantine int64  // nothing is granted before
+	counter    int64  // the last of this step's numbers
+	seen       int64  // the counter of the step before; also when that was
+	turn       int64  // the number that the step which locks the row has given itself
+	low        string // no waiter's order is lower, but of some that have to ask again
 }
 
 // view is what one attempt read while it held the lock on the name's row. Until it ends
@@ -28,16 +28,16 @@ type nameState struct {
 // offers, each in its own row.
 type view struct {
 	facts
-	tableServer string
-	tableQuiet  int64
-	tableMade   int64
-	name        *nameState // nil: there is none yet
+	tableServer     string
+	tableQuarantine int64
+	tableMade       int64
+	name            *nameState // nil: there is none yet
 
 	holders     []row
 	front       []row // the first waiters, in their order
 	limit       int   // as many were asked for
 	own         *row  // of the question, in whatever state; nil: there is none
-	before      int   // waiters before the one that joins
+	ahead       int   // waiters before the one that joins
 	waiters     int   // all of them
 	replaceable []row
 }
@@ -51,16 +51,16 @@ const frontSize = 20
 // question is what a caller wants to be done with its entry.
 type question struct {
 	queue.Question
-	memory
+	entryState
 	notifiable bool     // it can be woken over this connection
 	missed     []string // offers to these are void
 	turn       int64    // of the attempt
 }
 
-func (q *question) isNew() bool { return q.Step == lease.Join && q.mine.Claim.Ticket == 0 }
+func (q *question) isNew() bool { return q.Step == lease.Join && q.row.Claim.Ticket == 0 }
 
 // replacing reports whether the caller is a newcomer that may evict others.
-func (q *question) replacing() bool { return q.isNew() && q.mine.Replace != locks.ReplaceNone }
+func (q *question) replacing() bool { return q.isNew() && q.row.Replace != locks.ReplaceNone }
 
 // nameColumns are read beside those of the entries, and are a name's.
 const nameColumns = "epoch,server,quiet,seen,counter,turn,low"
@@ -98,11 +98,11 @@ func (s *Store) entriesText(q *question, limit int) (text string, shapes []shape
 		// Removed rows may still lie before the first waiter's, and take time to pass.
 		entries + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
-		entries + of + " AND entry_id='" + q.mine.ID + "'",
+		entries + of + " AND entry_id='" + q.row.ID + "'",
 	}
 	shapes = []shape{anyRows(entryCount + nameCount), anyRows(entryCount), anyRows(entryCount)}
 	if q.isNew() {
-		last := order(locks.Claim{Priority: q.mine.Claim.Priority, Ticket: 1<<63 - 1})
+		last := order(locks.Claim{Priority: q.row.Claim.Priority, Ticket: 1<<63 - 1})
 		count := "SELECT COUNT(*),COALESCE(SUM(CASE WHEN ord<'" + last + "' THEN 1 ELSE 0 END),0)" + of + waiting
 		if q.MaxQueue != nil { // that is in no index
 			count += " AND ends>" + s.dialect.Clock
@@ -126,7 +126,7 @@ func (v *view) readTable(s *Store, f []string) (err error) {
 	if n.read(f[0]) != format {
 		return s.formatError(f[0])
 	}
-	v.tableServer, v.tableQuiet, v.tableMade = f[1], n.read(f[2]), n.read(f[3])
+	v.tableServer, v.tableQuarantine, v.tableMade = f[1], n.read(f[2]), n.read(f[3])
 	return n.err
 }
 
@@ -151,13 +151,13 @@ func (v *view) readEntries(q *question, answers []Rows, limit int) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(own) > 0 && q.mine.ID != "" {
+	if len(own) > 0 && q.row.ID != "" {
 		v.own = &own[0]
 	}
 	v.waiters = len(v.front)
 	if len(answers) > 3 {
 		var n numbers
-		v.waiters, v.before = n.count(answers[3][0][0]), n.count(answers[3][0][1])
+		v.waiters, v.ahead = n.count(answers[3][0][0]), n.count(answers[3][0][1])
 		err = n.err
 	}
 	if len(answers) > 4 && err == nil {
@@ -172,7 +172,7 @@ func (v *view) readName(r *row, f []string) error {
 	}
 	var n numbers
 	v.name = &nameState{
-		name: unescape(r.info), epoch: f[0], server: f[1], quiet: n.read(f[2]), seen: n.read(f[3]),
+		name: unescape(r.info), epoch: f[0], server: f[1], quarantine: n.read(f[2]), seen: n.read(f[3]),
 		counter: n.read(f[4]), turn: n.read(f[5]), low: f[6],
 	}
 	return n.err
@@ -194,12 +194,12 @@ func (v *view) more() bool { return len(v.front) == v.limit }
 
 // facts is what a server says of itself.
 type facts struct {
-	now     int64
-	server  string // which one it is
-	start   int64  // when it was started
-	conn    int64  // the connection's number
-	account string // the connection's user, as the server knows it
-	most    int64  // connections at a time
+	now      int64
+	server   string // which one it is
+	start    int64  // when it was started
+	conn     int64  // the connection's number
+	account  string // the connection's user, as the server knows it
+	maxConns int64  // at a time
 }
 
 // login is what decides whether a connection may be woken over another one.
@@ -208,7 +208,7 @@ func (f *facts) login() string { return unescape(escape(f.account+" "+f.server, 
 func readFacts(f []string) (facts, error) {
 	var n numbers
 	all := facts{
-		now: n.read(f[0]), server: f[1], start: n.read(f[2]), conn: n.read(f[3]), account: f[4], most: n.read(f[5]),
+		now: n.read(f[0]), server: f[1], start: n.read(f[2]), conn: n.read(f[3]), account: f[4], maxConns: n.read(f[5]),
 	}
 	return all, n.err
 }

@@ -21,29 +21,29 @@ const nearPlaces = 3
 // In lateIn all who are near will be late if they do not look: they may have died with the
 // holder. If ok is false the waiter has to make a step: it has come near, all who are near
 // are late, it could be woken from now on, or something is not as usual.
-func (c *session) prolongPlace(ctx context.Context, m memory) (place int, lateIn time.Duration, ok bool) {
+func (c *session) prolongPlace(ctx context.Context, m entryState) (place int, lateIn time.Duration, ok bool) {
 	s := c.store
 	if m.place <= nearPlaces {
 		return 0, 0, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, lease.AttemptLimit(m.mine.ttl))
+	ctx, cancel := context.WithTimeout(ctx, lease.AttemptLimit(m.row.ttl))
 	defer cancel()
-	ahead, there, canBeWoken := 0, 0, m.mine.conn != 0
+	ahead, there, canBeWoken := 0, 0, m.row.conn != 0
 	err := c.guard(func() error {
-		if canBeWoken && (c.conn == nil || c.number != m.mine.conn) {
+		if canBeWoken && (c.conn == nil || c.number != m.row.conn) {
 			return lease.NoAnswer{}
 		}
-		clock, third := s.dialect.Clock, micros(m.mine.ttl/3)
+		clock, third := s.dialect.Clock, micros(m.row.ttl/3)
 		of := fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
 		waiting := "FROM " + of + " AND state='W' AND ord>=(SELECT low FROM " + of + " AND entry_id='')"
 		answers, err := c.ask(ctx, strings.Join([]string{
 			s.dialect.Begin,
 			fmt.Sprintf("UPDATE %[1]s SET ends=%[2]s+%[3]d,due=%[2]s+%[4]d WHERE lock_key='%[5]s' AND entry_id='%[6]s'"+
 				" AND state='W' AND (ends<%[2]s+%[4]d OR due<%[2]s+%[7]d)",
-				s.table, clock, micros(m.mine.ttl), micros(m.mine.ttl*2/3), m.key, m.mine.ID, third),
+				s.table, clock, micros(m.row.ttl), micros(m.row.ttl*2/3), m.key, m.row.ID, third),
 			fmt.Sprintf("SELECT COUNT(*)-1,COALESCE(SUM(CASE WHEN entry_id='%s' THEN 1 ELSE 0 END),0),"+
 				"(SELECT COALESCE(MAX(due),0) FROM (SELECT due %s ORDER BY ord LIMIT %d) near)-%s %s AND ord<='%s'",
-				m.mine.ID, waiting, nearPlaces, clock, waiting, order(m.mine.Claim)),
+				m.row.ID, waiting, nearPlaces, clock, waiting, order(m.row.Claim)),
 			s.dialect.CommitLater,
 		}, ";"), oneRow(3))
 		if err != nil {
@@ -65,29 +65,31 @@ func checkInterval(place int) time.Duration {
 }
 
 // sleep waits until the entry has an offer, or has to look for another reason; for d at
-// most. It accepts the offer: mine is the entry then, sent the moment from which its lease
+// most. It accepts the offer: granted is the entry then, and sent the moment from which its lease
 // counts.
-func (c *session) sleep(ctx context.Context, m memory, d time.Duration) (mine row, sent locks.Instant, err error) {
+func (c *session) sleep(
+	ctx context.Context, m entryState, d time.Duration,
+) (granted row, sent locks.Instant, err error) {
 	err = c.guard(func() error {
 		switch {
-		case m.mine.conn == 0:
-			if kept := c.store.kept(); d > keepConn && m.place > kept || m.place > 2*kept+nearPlaces {
+		case m.row.conn == 0:
+			if kept := c.store.keptConns(); d > keepConn && m.place > kept || m.place > 2*kept+nearPlaces {
 				c.closeConn()
 			}
 			lease.Pause(ctx, d)
 			return nil
-		case c.conn == nil || m.mine.conn != c.number:
+		case c.conn == nil || m.row.conn != c.number:
 			lease.Pause(ctx, min(d, lease.RetryPause))
 			return nil
 		}
 		// A connection that has silently died never answers.
-		bound, cancel := context.WithTimeout(ctx, d+lease.AttemptLimit(m.mine.ttl))
+		bound, cancel := context.WithTimeout(ctx, d+lease.AttemptLimit(m.row.ttl))
 		defer cancel()
 		offered, accept := c.store.acceptText(m)
 		for end := c.store.clock().Add(d); ; {
 			from := c.store.clock()
 			limit := min(max(end.Sub(from), 0), checkInterval(m.place))
-			if err := c.conn.Wait(bound, m.mine.ID, offered, limit); err != nil || ctx.Err() != nil {
+			if err := c.conn.Wait(bound, m.row.ID, offered, limit); err != nil || ctx.Err() != nil {
 				return err
 			}
 			sent = c.store.clock()
@@ -95,33 +97,33 @@ func (c *session) sleep(ctx context.Context, m memory, d time.Duration) (mine ro
 			if err != nil || len(answers[0]) == 0 {
 				return err
 			}
-			mine, err = parseRow(answers[0][0])
+			granted, err = parseRow(answers[0][0])
 			woken := sent.Sub(from) < limit || len(answers[1]) > 0
-			if err != nil || mine.State != queue.Waiting || woken || sent >= end {
+			if err != nil || granted.State != queue.Waiting || woken || sent >= end {
 				return err
 			}
 		}
 	})
-	if mine.State != queue.Holding {
-		mine = row{}
+	if granted.State != queue.Holding {
+		granted = row{}
 	}
-	return mine, sent, err
+	return granted, sent, err
 }
 
 // acceptText accepts an offer, if there is one, reads the row, and then whether others let
 // theirs pass; offered tells before that whether there is an offer. Only the connection that
 // was to be woken may accept: then the server has not been restarted since the offer.
-func (s *Store) acceptText(m memory) (offered, accept string) {
+func (s *Store) acceptText(m entryState) (offered, accept string) {
 	clock := s.dialect.Clock
 	of := fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
-	own := of + " AND entry_id='" + m.mine.ID + "'"
+	own := of + " AND entry_id='" + m.row.ID + "'"
 	offered = "SELECT COALESCE(MAX(CASE WHEN state='W' THEN 0 ELSE 1 END),1) FROM " + own
 	return offered, strings.Join([]string{
 		s.dialect.Begin,
 		fmt.Sprintf("UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
 			"hold=CASE WHEN hold>0 THEN hold+%[2]s ELSE 0 END"+
 			" WHERE lock_key='%[3]s' AND entry_id='%[4]s' AND state='O' AND conn=%[5]d AND evicted=''",
-			s.table, clock, m.key, m.mine.ID, m.mine.conn),
+			s.table, clock, m.key, m.row.ID, m.row.conn),
 		"SELECT " + columns + " FROM " + own,
 		"SELECT entry_id FROM " + of + " AND state='O' AND due<=" + clock,
 		s.dialect.Commit,
@@ -157,16 +159,16 @@ func (p *pace) learn(place int) {
 // pauseBehind is how long a waiter sleeps that cannot be woken, with so many before it.
 // It is to be back before those that can be have had their turn, if the queue goes on at
 // its pace; while nothing moves, it sleeps for half of what it has slept already.
-func (m memory) pauseBehind(ahead, listeners int) time.Duration {
+func (m entryState) pauseBehind(ahead, listeners int) time.Duration {
 	m.learn(ahead + 1)
 	behind := time.Duration(ahead - listeners)
 	if behind < 0 || listeners == 0 {
-		return min(m.mine.ttl/3, time.Duration(m.place)*frontPoll)
+		return min(m.row.ttl/3, time.Duration(m.place)*frontPoll)
 	}
 	pause := shortestPoll + behind*stepPoll
 	if m.places > 0 {
 		left := m.in * (behind + time.Duration(listeners/2)) / time.Duration(m.places)
 		pause = min(pause, max(left/2, shortestPoll))
 	}
-	return min(m.mine.ttl/3, max(pause, m.seen.Sub(m.moved)/2))
+	return min(m.row.ttl/3, max(pause, m.seen.Sub(m.moved)/2))
 }

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"path"
 	"strconv"
@@ -91,7 +90,7 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 	if c.TLSConfig, err = t.Config(host); err != nil {
 		return nil, err
 	}
-	if c.TLSConfig == nil && t.Socket == "" && !isLoopback(name) {
+	if c.TLSConfig == nil && t.Socket == "" && !network.IsLoopback(name) {
 		c.RequireAuth = "!password" // the server may ask for it in the clear, and so may who sits in between
 	}
 	conn := &conn{}
@@ -118,12 +117,6 @@ func plainConfig() (*pgconn.Config, error) {
 	return pgconn.ParseConfig("host=localhost port=5432 user=x password=x dbname=x connect_timeout=0 " +
 		"target_session_attrs=any sslmode=disable sslnegotiation=postgres sslcertmode=allow channel_binding=prefer " +
 		"min_protocol_version=3.0 max_protocol_version=3.0 require_auth=''")
-}
-
-// isLoopback reports whether nothing leaves this machine on the way to a host.
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || (err == nil && ip.IsLoopback())
 }
 
 // conn implements sql.Conn.
