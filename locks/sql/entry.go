@@ -89,7 +89,10 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 			return lease.Answer{Verdict: lease.Queued, Place: place, Recheck: recheck}, sent, nil
 		}
 	}
-	a, err := e.session.step(ctx, e.question(step, m))
+	a, err := e.session.step(ctx, &question{entryState: m, Question: queue.Question{
+		Step: step, Entry: m.row.Entry, Known: m.name != "", Epoch: m.epoch,
+		NoWait: e.noWait, Within: e.within, MaxQueue: e.maxQueue, By: e.by,
+	}})
 	if err == nil && a.Verdict == lease.Granted && e.store.clock().Sub(sent) > m.row.ttl/2 {
 		err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
 	}
@@ -111,13 +114,6 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 		e.session.disconnect()
 	}
 	return a.Answer, sent, nil
-}
-
-func (e *entry) question(step lease.Step, m entryState) *question {
-	return &question{entryState: m, Question: queue.Question{
-		Step: step, Entry: m.row.Entry, Known: m.name != "", Epoch: m.epoch,
-		NoWait: e.noWait, Within: e.within, MaxQueue: e.maxQueue, By: e.by,
-	}}
 }
 
 // learn keeps what an answer says, and completes it for the caller.

@@ -217,8 +217,9 @@ func TestMaxQueueBesideTheDead(t *testing.T) {
 		}
 		b.exec(t, "UPDATE golock SET ends=1 WHERE state='W' AND ord>='8'") // below the usual priority
 		var busy *locks.BusyError
-		if ticket, err := s.Join(background, NewRequest(t, "n", MaxQueue(living))); !errors.As(err, &busy) || busy.Waiters != living {
-			t.Errorf("Join = %v, %v, want that %d wait", ticket, err, living)
+		_, err := s.Join(background, NewRequest(t, "n", MaxQueue(living)))
+		if !errors.As(err, &busy) || busy.Waiters != living {
+			t.Errorf("Join: %v, want that %d wait", err, living)
 		}
 		Queue(t, s, "n", MaxQueue(living+1))
 	})

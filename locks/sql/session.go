@@ -142,7 +142,12 @@ func (c *session) stepLocked(ctx context.Context, q *question) (a answer, err er
 			a.Doubtful = doubtful
 			return a, nil
 		case (noName || noTable) && q.name == "": // nor has the name any entries
-			return c.answerUnused(q), nil
+			c.closeConn()
+			a.Verdict = lease.Lost
+			if q.Step == lease.Release || q.Step == lease.Leave {
+				a.Verdict = lease.Released
+			}
+			return a, nil
 		case noName:
 			err = c.makeName(ctx, q)
 		case noTable, errors.Is(err, errNoTableRow):
@@ -161,16 +166,6 @@ func (c *session) stepLocked(ctx context.Context, q *question) (a answer, err er
 			return a, lease.NoAnswer{Cause: context.Cause(ctx)}
 		}
 	}
-}
-
-// answerUnused is the answer about an entry of a name that nobody uses.
-func (c *session) answerUnused(q *question) (a answer) {
-	c.closeConn()
-	a.Verdict = lease.Lost
-	if q.Step == lease.Release || q.Step == lease.Leave {
-		a.Verdict = lease.Released
-	}
-	return a
 }
 
 func (c *session) attempt(ctx context.Context, q *question) (answer, error) {

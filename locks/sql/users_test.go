@@ -65,12 +65,14 @@ func TestErrorsAreLocated(t *testing.T) {
 		b := f.fresh(t)
 		l := Take(t, b.store(t), "n")
 		s := f.openURL(t, b.server.NewUser(t, b.name).URL())
-		_, swept := s.Sweep(background, "", 0)
-		var listed error
-		for _, err := range s.Entries(background, "n") {
-			listed = err
+		errs := map[string]error{
+			"Join": Denied(t, s, "n"), "Evict": s.Evict(background, l.Grant().Ref, "x"), "Forget": s.Forget(background, "n"),
 		}
-		for what, err := range map[string]error{"Join": Denied(t, s, "n"), "Evict": s.Evict(background, l.Grant().Ref, "x"), "Sweep": swept, "Entries": listed} {
+		_, errs["Sweep"] = s.Sweep(background, "", 0)
+		for _, err := range s.Entries(background, "n") {
+			errs["Entries"] = err
+		}
+		for what, err := range errs {
 			if err == nil || !strings.HasPrefix(err.Error(), s.URL()+": ") {
 				t.Errorf("%s: %v, want an error that begins with %s", what, err, s.URL())
 			}

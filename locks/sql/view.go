@@ -59,9 +59,6 @@ type question struct {
 
 func (q *question) isNew() bool { return q.Step == lease.Join && q.row.Claim.Ticket == 0 }
 
-// replacing reports whether the caller is a newcomer that may evict others.
-func (q *question) replacing() bool { return q.isNew() && q.row.Replace != locks.ReplaceNone }
-
 // nameColumns are read beside those of the entries, and are a name's.
 const nameColumns = "epoch,server,quiet,seen,counter,turn,low"
 
@@ -109,7 +106,7 @@ func (s *Store) entriesText(q *question, limit int) (text string, shapes []shape
 		}
 		statements, shapes = append(statements, count), append(shapes, oneRow(2))
 	}
-	if q.replacing() {
+	if q.isNew() && q.row.Replace != locks.ReplaceNone {
 		statements = append(statements, entries+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
 		shapes = append(shapes, anyRows(entryCount))
 	}

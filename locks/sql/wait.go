@@ -58,12 +58,6 @@ func (c *session) prolongPlace(ctx context.Context, m entryState) (place int, la
 	return ahead + 1, lateIn, err == nil && !step
 }
 
-// checkInterval is how long a waiter sleeps before it looks, without a lock, whether a wake-up was
-// lost, or one before it lets its offer pass: a releaser may have died, or been too early.
-func checkInterval(place int) time.Duration {
-	return 5*time.Second + time.Duration(place)*50*time.Millisecond
-}
-
 // sleep waits until the entry has an offer, or has to look for another reason; for d at
 // most. It accepts the offer: granted is the entry then, and sent the moment from which its lease
 // counts.
@@ -87,8 +81,10 @@ func (c *session) sleep(
 		defer cancel()
 		offered, accept := c.store.acceptText(m)
 		for end := c.store.clock().Add(d); ; {
+			// It looks, without a lock, whether a wake-up was lost, or one before it lets its
+			// offer pass: a releaser may have died, or been too early.
 			from := c.store.clock()
-			limit := min(max(end.Sub(from), 0), checkInterval(m.place))
+			limit := min(max(end.Sub(from), 0), 5*time.Second+time.Duration(m.place)*50*time.Millisecond)
 			if err := c.conn.Wait(bound, m.row.ID, offered, limit); err != nil || ctx.Err() != nil {
 				return err
 			}

@@ -19,8 +19,9 @@ type mariaProgram struct{}
 func maria() kind {
 	return kind{
 		name: "mariadb", account: "mysql", stop: syscall.SIGTERM, program: mariaProgram{},
-		connections: "SELECT ID, IFNULL(DB, ''), IFNULL(INFO, '') FROM information_schema.PROCESSLIST WHERE USER = 'golock' ORDER BY ID",
-		kill:        "KILL %s",
+		connections: "SELECT ID, IFNULL(DB, ''), IFNULL(INFO, '') FROM information_schema.PROCESSLIST" +
+			" WHERE USER = 'golock' ORDER BY ID",
+		kill: "KILL %s",
 	}
 }
 
