@@ -56,10 +56,10 @@ func (c *session) insert(ctx context.Context, statement string) error {
 	return err
 }
 
-// makeTable makes the table at its first use, or its own row (onlyRow) if somebody has
-// deleted that, most likely with all others. A second, empty table, the mark, says that
-// this is not the first use: somebody has dropped the table, perhaps under running jobs.
-// Then nothing is granted until they have noticed, or have had to stop.
+// makeTable makes the table at its first use, or only its own row if somebody has deleted
+// that, most likely with all others. A second, empty table, the mark, shows that this is not
+// the first use: somebody has dropped the table, perhaps under running jobs. Then nothing is
+// granted until these have renewed or had to stop.
 func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) error {
 	s := c.store
 	c.closeConn()

@@ -24,7 +24,7 @@ type entry struct {
 	noWait   bool
 	maxQueue *int
 	within   []string
-	by       string // who it is, for those that it evicts
+	by       string // what the entries that it evicts are told
 
 	mu        sync.Mutex // guards what follows; not held while the server is asked
 	state     entryState
@@ -45,8 +45,8 @@ const (
 	// idleLimit is how long the connection of a grant is kept.
 	idleLimit = time.Second
 
-	// keepConn is for how long a waiter further back, but not far, keeps its connection for its
-	// next look: in a queue that moves quickly, to connect costs more than to look.
+	// keepConn is the longest pause for which a waiter beyond keptConns, but not far, keeps its
+	// connection: in a queue that moves quickly, connecting costs more than looking.
 	keepConn = 250 * time.Millisecond
 )
 

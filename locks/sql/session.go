@@ -14,8 +14,8 @@ import (
 	"golock/locks/queue"
 )
 
-// firstAttempt is the limit of an attempt for who has no place yet: if one of hundreds
-// that come at once gave up and connected anew, it would only make it worse.
+// firstAttempt is the limit of an attempt of a newcomer. It is long: hundreds may come at
+// once, and those that gave up and connected anew would only make it worse.
 const firstAttempt = 4 * time.Second
 
 // session is at most one connection, which is opened when it is needed and never
@@ -92,8 +92,8 @@ func (c *session) guard(f func() error) (err error) {
 	return f()
 }
 
-// once does one thing, again if the connection fails. It is done if the table does not
-// exist: then there is nothing in it.
+// once repeats an operation until it succeeds, fails for good, or its time is over. Without
+// a table there is nothing to do.
 func (c *session) once(ctx context.Context, do func(context.Context) error) error {
 	s := c.store
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
@@ -112,8 +112,8 @@ func (c *session) once(ctx context.Context, do func(context.Context) error) erro
 	}))
 }
 
-// step makes one step: it looks, decides, writes, and wakes who has to know. It ends
-// when ctx does, or after the time of an attempt.
+// step makes one step: it looks, decides, writes, and wakes waiters. It ends with ctx, or
+// after the time of an attempt.
 func (c *session) step(ctx context.Context, q *question) (a answer, err error) {
 	limit := lease.AttemptLimit(q.row.ttl)
 	if q.isNew() {
@@ -206,8 +206,8 @@ func (c *session) owns(number int64) bool {
 	return c.number == number
 }
 
-// look locks the name's row and reads what there is to know of the name. Offers that
-// nobody has accepted in time are revoked: from then on they cannot be accepted.
+// look locks the name's row and reads the queue. It revokes offers that were not accepted in
+// time: from then on they cannot be accepted.
 func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	s := c.store
 	limit := frontSize
@@ -247,8 +247,8 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	}
 }
 
-// revoke is the statements that remove waiters whose offers are void. Like all who were
-// taken for dead they get their old place when they ask again.
+// revoke is the statements that remove waiters whose offers are void. Like all waiters that
+// were taken for dead they get their old place when they ask again.
 func (s *Store) revoke(q *question, v *view) string {
 	text := ""
 	for i := range v.holders {
@@ -257,7 +257,7 @@ func (s *Store) revoke(q *question, v *view) string {
 			continue
 		}
 		verb := "DELETE FROM " + s.table
-		if h.Evicted != "" { // it has to learn that
+		if h.Evicted != "" { // a tombstone tells it
 			verb = fmt.Sprintf("UPDATE %s SET state='G',ends=%d,slots=''", s.table, v.now)
 		}
 		text += fmt.Sprintf("%s WHERE lock_key='%s' AND entry_id='%s' AND state='O';", verb, q.key, h.ID)
@@ -265,23 +265,23 @@ func (s *Store) revoke(q *question, v *view) string {
 	return text
 }
 
-// The pauses in which wake watches: 2, 4 ... 256 ms. A connection whose client
-// has died may take a few of them to end, on a busy server all.
+// The pauses between two looks of wake: 2, 4 ... 256 ms. The server may need a few of them
+// to notice that a client has died, a busy one all.
 const (
 	firstWatch = 2 * time.Millisecond
 	lastWatch  = 256 * time.Millisecond
 
-	nextWake = 32 * time.Millisecond // sooner it would disturb who has just been woken
+	nextWake = 32 * time.Millisecond // an earlier wake-up would hit the waiter's own step
 )
 
-// wake wakes others, and stays until they have come, but not for long. An offer to one
-// whose connection has gone meanwhile goes to the next.
+// wake wakes waiters and looks, for half a second, whether they have reacted. After that
+// an offer to a waiter whose connection is gone goes to the next.
 func (c *session) wake(ctx context.Context, q *question, sleepers []Sleeper) {
 	s := c.store
 	var gone []Sleeper
 	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0 && len(q.missed) < frontSize; pause *= 2 {
 		err := c.open(ctx)
-		// At first the step has woken them, if there are notifications.
+		// The step itself has sent the notifications.
 		if err == nil && (pause >= nextWake || pause == firstWatch && s.dialect.Notify == "") {
 			gone, err = c.conn.Wake(ctx, sleepers)
 		}
@@ -297,14 +297,14 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []Sleeper) {
 		}
 		if err != nil {
 			c.closeConn()
-			if s.verdict(err) != AtOnce { // else somebody has woken this one, too late
+			if s.verdict(err) != AtOnce { // that is a late wake-up for this connection
 				return
 			}
 		}
 	}
 }
 
-// passOver gives offers that were missed to others, and hands out what is still free.
+// passOver revokes offers that were missed, and offers what is free to others.
 func (c *session) passOver(ctx context.Context, q *question, missed []Sleeper) error {
 	next := &question{Question: queue.Question{Step: queue.Look}, missed: slices.Clone(q.missed)}
 	next.key, next.name = q.key, q.name
@@ -315,8 +315,8 @@ func (c *session) passOver(ctx context.Context, q *question, missed []Sleeper) e
 	return err
 }
 
-// asleep gives those that have not looked since: they did not accept their offers, or do
-// not know that they were evicted.
+// asleep gives the waiters that have not reacted: they have neither accepted their offers
+// nor noticed that they were evicted.
 func (c *session) asleep(ctx context.Context, key string, sleepers []Sleeper) ([]Sleeper, error) {
 	ids := make([]string, len(sleepers))
 	for i, w := range sleepers {

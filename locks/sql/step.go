@@ -19,7 +19,7 @@ const (
 	tidyEvery = 16 // of so many steps about one removes what is forgotten
 )
 
-// step is one step: what a view and a question come to, and what is written for it.
+// step is one transaction: what is decided from a view and a question, and what is written.
 type step struct {
 	store *Store
 	q     *question
@@ -46,8 +46,8 @@ type answer struct {
 // decide makes the step of a question.
 func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	t = &step{store: s, q: q, v: v, name: *v.name, rows: map[string]*row{}, lasting: true}
-	// The step after this one takes it for a proof that nothing was forgotten. A
-	// name without an epoch has not had any entries yet.
+	// The next step takes this one as proof that nothing was forgotten, so the epoch is
+	// checked. A name without an epoch has not had any entries yet.
 	if t.name.epoch != "" || q.Step == lease.Join || q.Step == lease.Renew {
 		t.checkEpoch()
 	}
@@ -86,11 +86,10 @@ func (t *step) show(entries []queue.Entry) (all []locks.Entry) {
 	return all
 }
 
-// checkEpoch finds out whether this is still the server that the name was last used
-// on. An epoch is a stretch of time in which nothing was forgotten: a holder that is
-// missing in its own epoch was taken out, in another one it may come back. A server
-// that was started, or took over, since then may have forgotten the last commits:
-// nothing new is granted until those who held a slot have had the time to say so.
+// checkEpoch begins a new epoch if the server is not the one on which the name was last
+// used, or was started since. It may have forgotten the last commits: nothing is granted
+// until holders have had the time to renew. In its own epoch a holder that is missing was
+// evicted; in another one it may come back.
 func (t *step) checkEpoch() {
 	// Several servers may answer at one address: the latest are known.
 	servers := strings.Fields(t.name.server)
@@ -109,8 +108,8 @@ func (t *step) checkEpoch() {
 		}
 	}
 	if t.name.epoch == "" && t.v.tableQuarantine > 0 {
-		// The table has lost what it held, and was made again by somebody with
-		// perhaps a shorter lease. Those who held this name are known to none.
+		// The table was lost and made again, perhaps by somebody with a shorter lease.
+		// Holders of this name are unknown until they renew.
 		t.name.quarantine = max(t.name.quarantine, t.v.tableMade+micros(t.q.row.ttl))
 	}
 	t.name.epoch = fmt.Sprintf("%s-%d", t.q.row.ID, t.v.now)
@@ -122,7 +121,7 @@ func (t *step) checkEpoch() {
 // quarantineEnd is from when on slots may be granted.
 func (t *step) quarantineEnd() int64 { return max(t.name.quarantine, t.v.tableQuarantine) }
 
-// view is what the decision sees. Those whose time is over are removed.
+// view is what the decision sees. Entries whose time is over are deleted.
 func (t *step) view() queue.View {
 	v := t.v
 	seen := queue.View{
@@ -175,8 +174,8 @@ func (t *step) entry(r *row) queue.Entry {
 	return e
 }
 
-// recheck is when a waiter looks again although nobody wakes it. fits: holders leave
-// room for it.
+// recheck is how long a waiter sleeps if nobody wakes it. fits: the holders leave room for
+// it.
 func (t *step) recheck(ahead int, fits bool) time.Duration {
 	look := t.q.row.ttl / 3
 	sooner := func(moment int64) {
@@ -223,7 +222,7 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 	}
 	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && own.conn != 0 &&
 		d.Verdict == lease.Released && dialect.Notify == "" {
-		// Its statement sleeps on, although nobody waits for the answer.
+		// Nobody waits for the answer of the statement in which it slept: end that.
 		t.sleepers = append(t.sleepers, Sleeper{ID: own.ID, Conn: own.conn})
 	}
 	if own := t.v.own; own != nil && own.State == queue.Gone && own.conn != 0 && t.q.Step == lease.Join {
@@ -240,8 +239,8 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='G' AND ends<%d",
 			t.store.table, t.q.key, t.v.now-micros(remember))
 	}
-	// A waiter lost in a crash rejoins with its ticket. The acceptance of an offer lasts,
-	// and with it all that was committed before.
+	// A waiter lost in a crash rejoins with its ticket. An offer need not be on the disk
+	// before its acceptance is, which comes later in the log.
 	queued := d.Verdict == lease.Queued && len(d.Replaced) == 0
 	t.lasting = t.nameChanged || !queued && len(d.Put) > 0 && !(t.q.Step == lease.Release && offered)
 	if d.Counter > t.name.counter {
@@ -300,8 +299,8 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 	return r
 }
 
-// moveLow keeps the name's low below all waiters, and near the first: what was removed
-// before it need not be passed again.
+// moveLow keeps the name's low at or before the first waiter, and near it: queries then skip
+// the rows that were removed before it.
 func (t *step) moveLow() {
 	first, own := "", ""
 	for i := range t.v.front {
@@ -325,7 +324,7 @@ func (t *step) write(format string, args ...any) {
 	t.writes = append(t.writes, fmt.Sprintf(format, args...))
 }
 
-// save writes a row: of one that is there, what is different.
+// save inserts a row, or updates the columns that differ.
 func (t *step) save(r, old *row) {
 	fields, err := r.fields()
 	if err != nil {
@@ -355,8 +354,8 @@ func (t *step) save(r, old *row) {
 		t.store.table, strings.Join(set, ","), t.q.key, r.ID, still)
 }
 
-// finish is the text that writes the step and ends its transaction. What only
-// locked, and will not matter to anybody, need not reach the disk.
+// finish is the text that writes the step and ends its transaction. A step that changed
+// nothing is rolled back: its lock need not reach the disk.
 func (t *step) finish() string {
 	if t.nameChanged {
 		t.write("UPDATE %s SET epoch='%s',server='%s',quiet=%d,counter=%d,low='%s' WHERE lock_key='%s' AND entry_id=''",
@@ -371,20 +370,20 @@ func (t *step) finish() string {
 	return strings.Join(t.writes, ";") + ";" + t.store.dialect.CommitLater
 }
 
-// canWake reports whether this client can wake a waiter. A connection of before the
-// server's last start means nothing.
+// canWake reports whether this client can wake a waiter. A number of a connection from before
+// the server's last start is void.
 func (t *step) canWake(w *row) bool {
 	return t.sameAccount(w) && w.ends-micros(w.ttl) >= t.v.start
 }
 
-// sameAccount reports whether this client and an entry's may wake each other. To end a
-// statement takes the same server and account; an account of MySQL has a host.
+// sameAccount reports whether this client and that of an entry can wake each other. Without
+// notifications that takes the same server and account; an account of MySQL includes a host.
 func (t *step) sameAccount(r *row) bool {
 	login := loginOf(r.info)
 	return login == "" || login == t.v.login() || t.store.dialect.Notify != ""
 }
 
-// canBeWoken reports whether a waiter can be woken by those who are there before it.
+// canBeWoken reports whether all who are before a waiter can wake it.
 func (t *step) canBeWoken(ahead int) bool {
 	if !t.q.notifiable || t.v.now < t.v.start || ahead >= t.store.listeners() {
 		return false

@@ -69,8 +69,8 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	if n.err != nil {
 		return 0, n.err
 	}
-	// Nothing shows that the name was looked at: neither is it used by that, nor
-	// known since when the server runs.
+	// A sweep is no use of the name: it leaves neither its own time in the row nor a proof
+	// that the server has forgotten nothing.
 	end := "UPDATE " + s.table + " SET counter=seen WHERE lock_key='" + key + "' AND entry_id='';COMMIT"
 	if left == 0 && v.name.seen <= before {
 		removed++

@@ -74,8 +74,8 @@ func parse(address string, d Dialect) (*Target, error) {
 	return t, t.Check("tls=on")
 }
 
-// place reads hosts and path. Who leaves out the user means the one that golock
-// runs as, like the servers' own clients.
+// place reads hosts and path. Without a user it is the one that golock runs as, like the
+// servers' own clients do.
 func (t *Target) place(authority, path string, d Dialect) error {
 	var err error
 	if t.Database, err = url.PathUnescape(path); err != nil {

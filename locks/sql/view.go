@@ -15,17 +15,16 @@ import (
 type nameState struct {
 	name       string
 	epoch      string
-	server     string // those of lately, the latest first
+	server     string // the latest servers, the last one first
 	quarantine int64  // nothing is granted before
 	counter    int64  // the last of this step's numbers
 	seen       int64  // the counter of the step before; also when that was
-	turn       int64  // the number that the step which locks the row has given itself
-	low        string // no waiter's order is lower, but of some that have to ask again
+	turn       int64  // a random number of the attempt that has locked the row
+	low        string // waiters whose order is lower have to ask again
 }
 
-// view is what one attempt read while it held the lock on the name's row. Until it ends
-// nobody else changes anything of the name, but waiters prolong their places and accept
-// offers, each in its own row.
+// view is what one attempt read while it held the lock on the name's row. Until the end of
+// its transaction others only prolong places and accept offers, each in a row of its own.
 type view struct {
 	facts
 	tableServer     string
@@ -42,7 +41,7 @@ type view struct {
 	replaceable []row
 }
 
-// stepNumbers is how many numbers a step has without asking for more: a ticket and a fence.
+// stepNumbers is how many numbers a step reserves when it locks the row: a ticket and a fence.
 const stepNumbers = 2
 
 // frontSize is how many waiters a view shows.
@@ -59,7 +58,7 @@ type question struct {
 
 func (q *question) isNew() bool { return q.Step == lease.Join && q.row.Claim.Ticket == 0 }
 
-// nameColumns are read beside those of the entries, and are a name's.
+// nameColumns are those that only a name's row uses.
 const nameColumns = "epoch,server,quiet,seen,counter,turn,low"
 
 // How many columns the statements give.
@@ -75,9 +74,9 @@ func (s *Store) factColumns() string { return s.dialect.Clock + "," + s.dialect.
 
 // lockText begins the transaction, locks the name's row and reads the table's.
 func (s *Store) lockText(q *question) string {
-	// Lock first: only later statements see what the last step has committed. A
-	// row that somebody makes meanwhile is seen too, but not locked: it does not
-	// have the number of this turn.
+	// Lock first: only later statements see what the last step has committed. They also see
+	// a row that somebody has just made, which is not locked: it lacks the number of this
+	// turn.
 	q.turn = rand.Int64()
 	return s.dialect.Begin + fmt.Sprintf(
 		";UPDATE %[1]s SET seen=counter,counter=GREATEST(counter+%[2]d,%[3]s),turn=%[4]d"+
@@ -92,7 +91,7 @@ func (s *Store) entriesText(q *question, limit int) (text string, shapes []shape
 	const entries, waiting = "SELECT " + columns, " AND state='W'"
 	statements := []string{
 		entries + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
-		// Removed rows may still lie before the first waiter's, and take time to pass.
+		// From low on: the index may still have many removed rows before it.
 		entries + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
 		entries + of + " AND entry_id='" + q.row.ID + "'",
@@ -101,7 +100,7 @@ func (s *Store) entriesText(q *question, limit int) (text string, shapes []shape
 	if q.isNew() {
 		last := order(locks.Claim{Priority: q.row.Claim.Priority, Ticket: 1<<63 - 1})
 		count := "SELECT COUNT(*),COALESCE(SUM(CASE WHEN ord<'" + last + "' THEN 1 ELSE 0 END),0)" + of + waiting
-		if q.MaxQueue != nil { // that is in no index
+		if q.MaxQueue != nil { // only then: no index has it
 			count += " AND ends>" + s.dialect.Clock
 		}
 		statements, shapes = append(statements, count), append(shapes, oneRow(2))
@@ -175,8 +174,8 @@ func (v *view) readName(r *row, f []string) error {
 	return n.err
 }
 
-// short reports whether too few of the waiters that were read are there to know who is
-// next.
+// short reports whether so many of the waiters that were read are overdue that more must be
+// read to know who is next.
 func (v *view) short() bool {
 	there := 0
 	for i := range v.front {
@@ -199,7 +198,8 @@ type facts struct {
 	maxConns int64  // at a time
 }
 
-// login is what decides whether a connection may be woken over another one.
+// login is the account and server that must be the same to end another connection's
+// statement.
 func (f *facts) login() string { return unescape(escape(f.account+" "+f.server, maxLogin)) }
 
 func readFacts(f []string) (facts, error) {

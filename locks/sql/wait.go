@@ -11,16 +11,16 @@ import (
 	"golock/locks/queue"
 )
 
-// nearPlaces are those of the waiters that make a whole step each time they look.
+// nearPlaces are the first places: waiters there make a whole step each time they look.
 const nearPlaces = 3
 
 // prolongPlace is the look of a waiter that is not near: it finds its place, and prolongs it
 // if a third of its time is over. It writes only its own row, so that a long queue does not
 // hold up the grants at its front.
 //
-// In lateIn all who are near will be late if they do not look: they may have died with the
-// holder. If ok is false the waiter has to make a step: it has come near, all who are near
-// are late, it could be woken from now on, or something is not as usual.
+// After lateIn all near waiters are overdue unless they look: they may have died with the
+// holder. If ok is false the waiter must make a step: it is near now, all near ones are
+// overdue, it can be woken from now on, or something failed.
 func (c *session) prolongPlace(ctx context.Context, m entryState) (place int, lateIn time.Duration, ok bool) {
 	s := c.store
 	if m.place <= nearPlaces {
@@ -58,9 +58,8 @@ func (c *session) prolongPlace(ctx context.Context, m entryState) (place int, la
 	return ahead + 1, lateIn, err == nil && !step
 }
 
-// sleep waits until the entry has an offer, or has to look for another reason; for d at
-// most. It accepts the offer: granted is the entry then, and sent the moment from which its lease
-// counts.
+// sleep waits, for d at most, until the entry has an offer or must look for another reason.
+// It accepts the offer: granted is the entry then, and its lease counts from sent.
 func (c *session) sleep(
 	ctx context.Context, m entryState, d time.Duration,
 ) (granted row, sent locks.Instant, err error) {
@@ -81,8 +80,8 @@ func (c *session) sleep(
 		defer cancel()
 		offered, accept := c.store.acceptText(m)
 		for end := c.store.clock().Add(d); ; {
-			// It looks, without a lock, whether a wake-up was lost, or one before it lets its
-			// offer pass: a releaser may have died, or been too early.
+			// After the limit it looks, without a lock, whether a wake-up was lost or a waiter
+			// before it lets its offer pass: the releaser may have died, or been too early.
 			from := c.store.clock()
 			limit := min(max(end.Sub(from), 0), 5*time.Second+time.Duration(m.place)*50*time.Millisecond)
 			if err := c.conn.Wait(bound, m.row.ID, offered, limit); err != nil || ctx.Err() != nil {
@@ -106,9 +105,9 @@ func (c *session) sleep(
 	return granted, sent, err
 }
 
-// acceptText accepts an offer, if there is one, reads the row, and then whether others let
-// theirs pass; offered tells before that whether there is an offer. Only the connection that
-// was to be woken may accept: then the server has not been restarted since the offer.
+// acceptText: offered asks whether there is an offer. accept accepts it, and reads the row
+// and who lets an offer pass. Only the connection to which the offer was made may accept: so
+// the server has not been restarted since.
 func (s *Store) acceptText(m entryState) (offered, accept string) {
 	clock := s.dialect.Clock
 	of := fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
@@ -152,9 +151,9 @@ func (p *pace) learn(place int) {
 	p.place, p.seen = place, now
 }
 
-// pauseBehind is how long a waiter sleeps that cannot be woken, with so many before it.
-// It is to be back before those that can be have had their turn, if the queue goes on at
-// its pace; while nothing moves, it sleeps for half of what it has slept already.
+// pauseBehind is how long a waiter sleeps that cannot be woken, with so many ahead of it.
+// If the queue goes on at its pace, it is back before those that can be woken have had their
+// turn. While nothing moves, it sleeps half as long as it has waited for a move.
 func (m entryState) pauseBehind(ahead, listeners int) time.Duration {
 	m.learn(ahead + 1)
 	behind := time.Duration(ahead - listeners)

@@ -12,8 +12,8 @@ import (
 )
 
 // MayCreate asks for a table that cannot be made: the server looks at the right to make a
-// table, and whether it replicates such a statement (see Create), before it finds that
-// there is nothing to select from.
+// table, and whether it replicates such a statement (see CreateAsSelect), before it finds
+// that there is nothing to select from.
 func (d driver) MayCreate(ctx context.Context, x *sql.Examination) (bool, error) {
 	ref, err := locks.NewRef("golock doctor")
 	if err != nil {

@@ -2,7 +2,7 @@
 // later.
 //
 // A waiter sleeps in the server, in a statement that a DBA recognises in the
-// process list. Who releases a slot commits first and then ends that statement.
+// process list. The releaser of a slot commits first and then ends that statement.
 package mysql
 
 import (
@@ -42,9 +42,8 @@ func dialect() sql.Dialect {
 		CreateAsSelect: true,
 
 		Clock: "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)",
-		// UUID_SHORT holds the second in which the server was started; that counts as
-		// over. (It moves on by one when the function has been called 2^24 times: still
-		// before anything that happens then.)
+		// UUID_SHORT holds the second in which the server was started, rounded up here.
+		// (2^24 calls move it on by a second, in which more time has passed.)
 		Facts: "CONCAT(@@hostname,':',@@port,':',@@server_id),(((UUID_SHORT()>>24)&4294967295)+1)*1000000,CONNECTION_ID()," +
 			"CURRENT_USER(),LEAST(@@max_connections,COALESCE(NULLIF(@@max_user_connections,0),@@max_connections))",
 

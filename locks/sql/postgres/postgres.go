@@ -1,9 +1,9 @@
 // Package postgres is the dialect of PostgreSQL 12 and later.
 //
-// A waiter listens on a channel of its own; who gives a slot back notifies it
+// A waiter listens on a channel of its own; the releaser of a slot notifies it
 // in the same transaction. Behind a pooler that gives every transaction another
-// connection no notification would come; the server's number of the connection
-// shows it.
+// connection no notification would come: the connection's number at the server
+// shows that.
 package postgres
 
 import (
@@ -91,7 +91,7 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 		return nil, err
 	}
 	if c.TLSConfig == nil && t.Socket == "" && !network.IsLoopback(name) {
-		c.RequireAuth = "!password" // the server may ask for it in the clear, and so may who sits in between
+		c.RequireAuth = "!password" // an attacker in between could ask for it in the clear
 	}
 	conn := &conn{}
 	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.notified = true }
@@ -164,8 +164,8 @@ func (c *conn) Wait(ctx context.Context, _, _ string, limit time.Duration) error
 	return nil
 }
 
-// Wake only looks who is gone: Notify has woken them. The backend of a client that has died
-// ends when it comes to read.
+// Wake only finds out who is gone: Notify has woken them. The backend of a client that has
+// died ends at its next read.
 func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sleeper, err error) {
 	fields := make([]string, len(sleepers))
 	for i, w := range sleepers {
