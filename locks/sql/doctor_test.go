@@ -21,7 +21,7 @@ func examine(t *testing.T, f family, url string) map[string]locks.Finding {
 // A good server: no problems, the DDL is there, and nothing stays behind, not
 // even the table. (Beside tests that make a server slow doctor would say that.)
 func TestDoctorGood(t *testing.T) {
-	alone(t, func(t *testing.T, f family) {
+	each(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
 		found := examine(t, f, b.server.TCPURL(b.name))
 		Level(t, found, "table", locks.Note)

@@ -50,14 +50,14 @@ func openAny(url string) (*sql.Store, error) {
 // both runs a test for each family.
 func both(t *testing.T, test func(t *testing.T, f family)) {
 	t.Parallel()
-	alone(t, func(t *testing.T, f family) {
+	each(t, func(t *testing.T, f family) {
 		t.Parallel()
 		test(t, f)
 	})
 }
 
-// alone runs a test for each family, one after the other and beside no other test.
-func alone(t *testing.T, test func(t *testing.T, f family)) {
+// each runs a test for each family, one after the other.
+func each(t *testing.T, test func(t *testing.T, f family)) {
 	for _, f := range families() {
 		t.Run(f.name, func(t *testing.T) { test(t, f) })
 	}

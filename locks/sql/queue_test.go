@@ -21,7 +21,7 @@ import (
 // processors busy, so it is alone.
 // Slow: hundreds of waiters, one server, two processors.
 func TestManyInOrder(t *testing.T) {
-	alone(t, testManyInOrder)
+	each(t, testManyInOrder)
 }
 
 func testManyInOrder(t *testing.T, f family) {
