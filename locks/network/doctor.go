@@ -28,8 +28,7 @@ func Reach(ctx context.Context, store string, ask func(context.Context) error) e
 // encrypts them.
 func Transport(hosts []string, seen, fix string) []locks.Finding {
 	for _, at := range hosts {
-		host, _, _ := net.SplitHostPort(at)
-		if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
+		if host, _, _ := net.SplitHostPort(at); !IsLoopback(host) {
 			return []locks.Finding{{
 				Level: locks.Note, Subject: "transport", What: "the way to the server is not encrypted",
 				Why: "who sees the packets sees " + seen + ", and can change them", Fix: fix,
@@ -37,6 +36,12 @@ func Transport(hosts []string, seen, fix string) []locks.Finding {
 		}
 	}
 	return nil
+}
+
+// IsLoopback reports whether nothing leaves this machine on the way to a host.
+func IsLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // Rehearse does what a run does. A server that has just come back grants nothing before

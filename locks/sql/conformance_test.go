@@ -4,7 +4,6 @@ package sql_test
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,19 +26,9 @@ func TestConformance(t *testing.T) {
 					b := database()
 					return b.server.URL(b.name, "quarantine=0", fmt.Sprintf("table=store%d", stores.Add(1)))
 				},
-				Open: openAny,
+				Open: func(url string) (locks.Store, error) { return openAny(url) },
 				TTL:  4 * time.Second,
 			})
 		})
 	}
-}
-
-// openAny opens a URL of either family.
-func openAny(url string) (locks.Store, error) {
-	for _, f := range families() {
-		if strings.HasPrefix(url, f.name+"://") {
-			return f.open(url)
-		}
-	}
-	return nil, fmt.Errorf("%s: of no family", url)
 }

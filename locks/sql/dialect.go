@@ -3,100 +3,90 @@ package sql
 import (
 	"context"
 	"time"
-
-	"golock/locks"
 )
 
 // Dialect is what one family of servers does in its own way. The rest, and all
 // decisions, are the same for all.
 //
-// Statements are made of nothing but numbers and of texts of the letters
-// A-Z a-z 0-9 - _ . ~ % & = , so none needs quoting: what could hold others is
-// written as in a URL's query.
-type Dialect interface {
-	// Schemes are those of its URLs; the first is the one shown.
-	Schemes() []string
+// Statements consist of numbers and of texts of the letters A-Z a-z 0-9 - _ . ~ % & = +,
+// so none needs quoting: other letters are escaped as in a URL's query.
+type Dialect struct {
+	Schemes []string // of its URLs; the first is the one shown
+	Port    string   // that a URL may leave out
+	Quote   string   // stands before and after an identifier
 
-	// Port is the one that a URL may leave out.
-	Port() string
+	// Begin opens a transaction each statement of which reads what others have committed
+	// before it. The server ends it when a lock is not to be had in 2 s, or when its
+	// client says nothing for 1 s: the name's row is held for a few round trips only, and
+	// a release, which may take 2 s, must succeed after a client that stalls.
+	Begin string
 
-	// Connect opens a connection to one of the target's hosts ("HOST:PORT", or
-	// the socket). An error is one of the connection or of the server; Judge
-	// knows which.
-	Connect(ctx context.Context, t *Target, host string) (Conn, error)
+	// Commit ends it; the connection may then be silent for longer. After CommitLater the
+	// server may answer before the disk has it, where that can be said of one transaction.
+	Commit, CommitLater string
 
-	// Quote writes an identifier, which may have one dot.
-	Quote(name string) string
+	// ReadWrite comes before statements that make a table: those of the session may only
+	// read. A COMMIT comes after them.
+	ReadWrite string
 
-	// Begin is what opens a transaction that reads what others have committed
-	// when each of its statements begins. The server ends it when a lock is not
-	// to be had for the given time, or its client says nothing for longer.
-	Begin(lockWait time.Duration) string
+	// CreateAsSelect says that only one statement makes the table and its first row so that
+	// nobody sees one without the other. Otherwise a transaction does.
+	CreateAsSelect bool
 
-	// Commit ends it. The connection may then be silent for longer. What is not
-	// lasting need not be on the disk when the server says that it is done, where
-	// that can be said of one transaction.
-	Commit(lasting bool) string
+	// Clock is the server's clock as an expression: an integer, in us since 1970, read
+	// when its statement runs.
+	Clock string
 
-	// Clock is the server's clock as an expression, in us since 1970, as a whole
-	// number. It must be read when its statement runs.
-	Clock() string
+	// Facts is five expressions: which server this is, when it was started (us since
+	// 1970), the number of the connection, its account (which decides what other
+	// connections it may wake), and how many connections the server allows.
+	Facts string
 
-	// Facts is six expressions: the server's clock in seconds since 1970 with
-	// six digits after the point, which server this is, when it was started
-	// (likewise in seconds), the number of the connection, and whose it is: what
-	// decides which other connections it may see, and how many there may be. The clock
-	// must be read when the statement runs.
-	Facts() string
+	// Listeners is how many waiters of a name can be woken at most; the others poll.
+	Listeners int
 
-	// Listeners is how many waiters of a name are to be woken at most; the others look
-	// now and then.
-	Listeners() int
+	// Listen and Notify are statements that lack the entry's ID at their end. Listen runs in
+	// the transaction that queues an entry; its connection hears what Notify, in another
+	// transaction, says to the entry. Both are empty if the dialect wakes by Conn.Wake.
+	Listen, Notify string
 
-	// Listen is a statement, run in the transaction that queues an entry, after
-	// which the connection hears what Notify, run in another transaction, says
-	// to the entry. "" if the dialect wakes by Conn.Wake.
-	Listen(id string) string
-	Notify(id string) string
-
-	// Create is the text that makes the table and its first row, so that nobody
-	// sees one without the other. values are those of the first row. byHand is
-	// the same for an administrator to run, in the plainest form.
-	Create(table, values string) string
-	CreateByHand(table, values string) string
-
-	// CreateMark is the text that makes a table with one column, if it is not
-	// there.
-	CreateMark(table string) string
-
-	// Judge says what an error means, be it the connection's (Transient, mostly) or
-	// one that the server has said. hint is what the user can do, if there is
-	// something.
-	Judge(err error) (v Verdict, said bool, hint string)
-
-	// Examine looks at what in the server's settings a promise hangs on.
-	Examine(ctx context.Context, ask Ask, s Surroundings, found *locks.Findings)
-
-	// MayCreate reports whether the user may make a table that does not exist,
-	// without making it. The name is as in the URL.
-	MayCreate(ctx context.Context, ask Ask, table string) (bool, error)
+	Driver
 }
 
-// Conn is one connection. It is used by one goroutine at a time. An error of
-// any method leaves it in an unknown state: it must be closed.
+// Driver is the part of a Dialect that is code.
+type Driver interface {
+	// Connect opens a connection to one of the target's hosts ("HOST:PORT", or
+	// the socket).
+	Connect(ctx context.Context, t *Target, host string) (Conn, error)
+
+	// Table is the statements that make the table, without a semicolon at the end.
+	Table(name string) string
+
+	// Judge says what an error means, and whether it is the server's answer or one of the
+	// connection. hint is what the user can do, if there is something.
+	Judge(err error) (v Verdict, answered bool, hint string)
+
+	// Examine looks at the settings of the server that a promise depends on.
+	Examine(ctx context.Context, x *Examination)
+
+	// MayCreate reports whether the user may make the table, which does not exist, without
+	// making it.
+	MayCreate(ctx context.Context, x *Examination) (bool, error)
+}
+
+// Conn is one connection. It is used by one goroutine at a time. After an error of
+// any method it must be closed.
 type Conn interface {
-	// Run sends a text of one or more statements and returns the rows of those
-	// that have any. It ends when ctx does.
+	// Run sends one or more statements and returns the rows of those that have any. It
+	// ends when ctx does.
 	Run(ctx context.Context, text string) ([]Rows, error)
 
-	// Owns reports whether a number that Facts gave over this connection is that
-	// of its own at the server, now as before. It is not if a pooler or a proxy
-	// in between shares connections out; then nobody can be woken over it.
-	Owns(number int64) bool
+	// Number is the connection's at the server, as the server told it at the login; 0
+	// if it does not. Behind a pooler or proxy Facts gives another one.
+	Number() int64
 
 	// Wait sleeps until the entry is woken, for the given time at most, or until ctx
 	// ends. offered is a statement that gives 1 if there is nothing to wait for, else 0.
-	// What ended the sleep without an error has left the connection as good as before.
 	Wait(ctx context.Context, id, offered string, limit time.Duration) error
 
 	// Wake wakes those whose Wait runs, unless Notify has done so, after what they are
@@ -125,10 +115,10 @@ type Verdict int
 
 // The verdicts.
 const (
-	Transient  Verdict = iota // it may go away: another attempt is in order
-	AtOnce                    // likewise, and there is nothing to wait for
-	Refused                   // it does not go away by trying again
-	Temporary                 // likewise, but may for who holds or waits already
+	Transient  Verdict = iota // another attempt may succeed
+	AtOnce                    // likewise, without a pause
+	Refused                   // another attempt fails too
+	Temporary                 // likewise, but those who hold or wait already try again
 	NoTable                   // the table does not exist
 	OtherTable                // it has other columns
 	Exists                    // what was to be made is there already

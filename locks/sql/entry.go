@@ -24,86 +24,85 @@ type entry struct {
 	noWait   bool
 	maxQueue *int
 	within   []string
-	by       string // who it is, for those that it evicts
+	by       string // what the entries that it evicts are told
 
 	mu        sync.Mutex // guards what follows; not held while the server is asked
-	known     known
-	failed    bool // the last Ask failed
-	pace      pace
+	state     entryState
+	failed    bool        // the last Ask failed
 	idleTimer *time.Timer // closes the connection of a holder
 }
 
-// known is what an entry has learned from the last answer.
-type known struct {
-	name  string // "" if only the ref is known
-	ttl   time.Duration
+// entryState is what an entry knows of itself from the last answer.
+type entryState struct {
+	key   string // hash of the name
+	name  string // "" if only the ref is known; then the row has only ID and TTL
 	epoch string
-	mine  row
-	row   bool // mine is more than an id
-	sent  bool // a step of it may have been done
-	place int  // 0: none
+	row   row
+	pace
 }
 
 const (
 	// idleLimit is how long the connection of a grant is kept.
 	idleLimit = time.Second
 
-	// keepConn is for how long a waiter further back, but not far, keeps its connection for its
-	// next look: in a queue that moves quickly, to connect costs more than to look.
+	// keepConn is the longest pause for which a waiter beyond keptConns, but not far, keeps its
+	// connection: in a queue that moves quickly, connecting costs more than looking.
 	keepConn = 250 * time.Millisecond
 )
 
 func (s *Store) entryOf(ref locks.Ref) *entry {
-	return &entry{store: s, session: &session{store: s}, ref: ref, known: known{ttl: lease.DefaultTTL}}
+	e := &entry{store: s, session: &session{store: s}, ref: ref}
+	e.state.key, e.state.row.ID, e.state.row.ttl = ref.Key.String(), ref.ID.String(), lease.DefaultTTL
+	return e
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref)
 	e.noWait, e.maxQueue, e.within, e.by = r.NoWait, r.MaxQueue, lease.Enclosing(r), locks.ReplacedBy(r)
+	e.state.name = r.Name
+	row := &e.state.row
+	row.State, row.Claim, row.Replace = queue.Waiting, r.Claim, r.Replace
+	row.Claim.Ticket = 0 // the store gives them
 	if r.TTL > 0 {
-		e.known.ttl = r.TTL
+		row.ttl = r.TTL
 	}
-	claim := r.Claim
-	claim.Ticket = 0 // the store gives them
-	e.known.name, e.known.row = r.Name, true
-	e.known.mine = row{
-		Entry: queue.Entry{State: queue.Waiting, ID: r.Ref.ID.String(), Claim: claim, Replace: r.Replace},
-		ttl:   e.known.ttl, hold: micros(r.Hold), info: infoOf(r),
-	}
+	row.hold, row.info = micros(r.Hold), infoOf(r)
 	return e
 }
 
 // Ask implements lease.Entry. A waiter far back only looks at its place.
 func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
 	e.mu.Lock()
-	k, failed := e.known, e.failed
+	m, failed := e.state, e.failed
 	e.mu.Unlock()
 	sent := e.store.clock()
 	if step == lease.Join && !failed { // after a failure one attempt is enough
-		if place, lateIn, ok := e.session.prolongPlace(ctx, e.ref.Key.String(), k); ok {
+		if place, lateIn, ok := e.session.prolongPlace(ctx, m); ok {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			recheck := k.ttl / 3
-			if k.mine.conn == 0 {
-				recheck = e.pause(place - 1)
+			recheck := m.row.ttl / 3
+			if m.row.conn == 0 {
+				recheck = m.pauseBehind(place-1, e.store.listeners())
 			}
-			e.moveTo(place)
-			return lease.Answer{Verdict: lease.Queued, Place: place, Recheck: min(recheck, lateIn+time.Millisecond)}, sent, nil
+			e.state.learn(place)
+			recheck = min(recheck, lateIn+time.Millisecond)
+			return lease.Answer{Verdict: lease.Queued, Place: place, Recheck: recheck}, sent, nil
 		}
 	}
-	q := e.question(step, k)
-	a, err := e.session.step(ctx, k.ttl, q)
-	if err == nil && a.Verdict == lease.Granted && e.store.clock().Sub(sent) > k.ttl/2 {
+	a, err := e.session.step(ctx, &question{entryState: m, Question: queue.Question{
+		Step: step, Entry: m.row.Entry, Known: m.name != "", Epoch: m.epoch,
+		NoWait: e.noWait, Within: e.within, MaxQueue: e.maxQueue, By: e.by,
+	}})
+	if err == nil && a.Verdict == lease.Granted && e.store.clock().Sub(sent) > m.row.ttl/2 {
 		err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.known.sent = e.known.sent || q.sent
 	e.failed = err != nil
 	if err != nil {
-		e.known.mine.conn = 0 // there is no connection to be woken over
+		e.state.row.conn = 0 // there is no connection to be woken over
 		if step == lease.Renew {
-			e.session.idle()
+			e.session.disconnect()
 		}
 		return lease.Answer{}, sent, err
 	}
@@ -112,49 +111,19 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	case a.Verdict == lease.Granted, a.Verdict == lease.Held && a.keepConn:
 		e.keepOpen(a.keepConn)
 	case step == lease.Renew:
-		e.session.idle()
+		e.session.disconnect()
 	}
 	return a.Answer, sent, nil
 }
 
-func (e *entry) question(step lease.Step, k known) *question {
-	q := &question{key: e.ref.Key.String(), name: k.name, mine: k.mine, sent: k.sent, pause: e.pause}
-	q.mine.ID = e.ref.ID.String()
-	q.Question = queue.Question{Step: step, Entry: q.mine.Entry, Known: k.row, Epoch: k.epoch, NoWait: e.noWait, MaxQueue: e.maxQueue, By: e.by, Within: e.within}
-	return q
-}
-
 // learn keeps what an answer says, and completes it for the caller.
 func (e *entry) learn(a *answer) {
-	k := &e.known
-	switch a.Verdict {
-	case lease.Granted, lease.Queued, lease.Held:
-		k.epoch, k.mine, k.row, k.ttl = a.Epoch, a.mine, true, a.mine.ttl
-		if k.name == "" {
-			k.name = a.name
-		}
-		e.moveTo(a.Place)
-		a.TTL, a.Grant = k.ttl, locks.Grant{Ref: e.ref, Slots: k.mine.Slots, Fence: k.mine.Fence}
+	if a.row.ID != "" { // granted, held or queued
+		m := &e.state
+		m.name, m.epoch, m.row = a.name, a.Epoch, a.row
+		m.learn(a.Place)
+		a.TTL, a.Grant = m.row.ttl, locks.Grant{Ref: e.ref, Slots: m.row.Slots, Fence: m.row.Fence}
 	}
-	show := func(rows []row) (all []locks.Entry) {
-		for i := range rows {
-			all = append(all, rows[i].entry(k.name, e.ref.Key.String(), a.now))
-		}
-		return all
-	}
-	a.Holders, a.Replaced = show(a.holders), show(a.replaced)
-}
-
-func (e *entry) moveTo(place int) {
-	e.known.place = place
-	e.pace.learn(place)
-}
-
-// pause is for a waiter with so many ahead of it that cannot be woken.
-func (e *entry) pause(ahead int) time.Duration {
-	p := e.pace
-	p.learn(ahead + 1)
-	return p.pause(e.known.ttl, e.store.listeners())
 }
 
 // keepOpen keeps a holder's connection for idleLimit. If others wait it keeps it for a
@@ -162,31 +131,30 @@ func (e *entry) pause(ahead int) time.Duration {
 func (e *entry) keepOpen(others bool) {
 	d := idleLimit
 	if others {
-		d = e.known.ttl
+		d = e.state.row.ttl
 	}
 	if e.idleTimer == nil {
-		e.idleTimer = time.AfterFunc(d, e.session.idle)
+		e.idleTimer = time.AfterFunc(d, e.session.disconnect)
 	} else {
 		e.idleTimer.Reset(d)
 	}
 }
 
-// Sleep implements lease.Entry. One that could be woken, over a connection that is
-// lost, comes again soon.
+// Sleep implements lease.Entry. A waiter whose connection is lost comes again soon.
 func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Answer, locks.Instant, error) {
 	e.mu.Lock()
-	k := e.known
+	m := e.state
 	e.mu.Unlock()
-	mine, sent, err := e.session.sleep(ctx, e.ref.Key.String(), k, d)
+	row, sent, err := e.session.sleep(ctx, m, d)
 	switch {
 	case err != nil && !errors.Is(err, context.Canceled) && !lease.IsTemporary(err):
 		return lease.Answer{}, 0, err
-	case err != nil || mine.ID == "":
+	case err != nil || row.ID == "":
 		return lease.Answer{}, 0, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	a := answer{Answer: lease.Answer{Verdict: lease.Granted, Epoch: k.epoch}, mine: mine, name: k.name}
+	a := answer{Answer: lease.Answer{Verdict: lease.Granted, Epoch: m.epoch}, row: row, name: m.name}
 	e.learn(&a)
 	e.keepOpen(true)
 	return a.Answer, sent, nil
@@ -203,5 +171,5 @@ func (e *entry) Close() {
 		e.idleTimer.Stop()
 	}
 	e.mu.Unlock()
-	e.session.idle()
+	e.session.disconnect()
 }

@@ -5,33 +5,36 @@ import (
 	"errors"
 	"fmt"
 
+	"golock/locks"
 	"golock/locks/lease"
 )
 
-// verdict is what the dialect makes of an error, if it is the server's.
-func (s *Store) verdict(err error) Verdict {
+// errNotOurs is for a table that somebody else writes to.
+var errNotOurs = errors.New("the table holds something that golock has not written")
+
+// errNoName says that the name had no row when it was to be locked.
+var errNoName = errors.New("the name has no row")
+
+// errNoTableRow says that somebody has deleted the table's own row, most likely
+// with all others.
+var errNoTableRow = errors.New("the table has no row of its own")
+
+// diagnose says what an error means, and whether the server has answered.
+func (s *Store) diagnose(err error) (v Verdict, answered bool, hint string) {
 	if err == nil || lease.IsFinal(err) {
-		return Transient
+		return Transient, true, ""
 	}
-	v, _, _ := s.dialect.Judge(err)
+	return s.dialect.Judge(err)
+}
+
+func (s *Store) verdict(err error) Verdict {
+	v, _, _ := s.diagnose(err)
 	return v
 }
 
-// answered reports whether the server has said something, even if an error.
-func (s *Store) answered(err error) bool {
-	if lease.IsFinal(err) {
-		return true
-	}
-	_, said, _ := s.dialect.Judge(err)
-	return said
-}
-
-// judge makes a Refusal of what another attempt does not cure.
+// judge makes a Refusal of an error that another attempt does not cure.
 func (s *Store) judge(err error) error {
-	if err == nil || lease.IsFinal(err) {
-		return err
-	}
-	switch verdict, _, hint := s.dialect.Judge(err); verdict {
+	switch verdict, _, hint := s.diagnose(err); verdict {
 	case Refused:
 		return &lease.Refusal{Err: err, Hint: hint}
 	case Temporary:
@@ -42,9 +45,12 @@ func (s *Store) judge(err error) error {
 		}
 		return &lease.Refusal{Err: err, Hint: hint}
 	case OtherTable:
-		return &lease.Refusal{Err: fmt.Errorf("the table %s was made by another version of golock, or by hand: %w", s.target.table, err), Hint: "use the same version everywhere: stop all others and drop the table, or name another ?table="}
+		return &lease.Refusal{
+			Err:  fmt.Errorf("the table %s was made by another version of golock, or by hand: %w", s.target.table, err),
+			Hint: "use the same version everywhere: stop all others and drop the table, or name another ?table=",
+		}
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if !lease.IsFinal(err) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
 		return lease.NoAnswer{Cause: err}
 	}
 	return err
@@ -52,4 +58,10 @@ func (s *Store) judge(err error) error {
 
 func refusal(format string, args ...any) error {
 	return &lease.Refusal{Err: fmt.Errorf(format, args...)}
+}
+
+// formatError says that the table was made by another version.
+func (s *Store) formatError(found string) error {
+	return refusal("the table %s has format %s and this golock knows format %d: use the same version everywhere: "+
+		"stop all others and drop the table, or name another ?table=", s.target.table, locks.Printable(found, 20), format)
 }

@@ -15,16 +15,9 @@ import (
 
 	"golock/locks"
 	. "golock/locks/locktest"
-	"golock/locks/sql"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
-
-// behind is a store whose connections go through a proxy.
-func (b *base) behind(t testing.TB, p *sqltest.Proxy, options ...string) *sql.Store {
-	t.Helper()
-	return b.openURL(t, p.URL(b.name, append([]string{"quarantine=0"}, options...)...))
-}
 
 // commits reports whether a text ends a transaction that has written.
 func commits(text string) bool { return strings.Contains(text, ";COMMIT") }
@@ -33,10 +26,9 @@ func commits(text string) bool { return strings.Contains(text, ";COMMIT") }
 // release.
 func TestLostAnswers(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
+		b := f.made(t)
 		proxy := sqltest.NewProxy(t, b.server)
 		s, watch := b.behind(t, proxy), b.store(t)
-		Release(t, Take(t, watch, "n")) // the table is there
 		// How many entries there are when the server is asked again.
 		for verdict, made := range map[sqltest.Verdict]int{sqltest.LoseReply: 1, sqltest.Lose: 0} {
 			var lost, again atomic.Int32
@@ -92,10 +84,9 @@ func TestLostAnswers(t *testing.T) {
 // start a command with what is left of it.
 func TestLateGrant(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
+		b := f.made(t)
 		proxy := sqltest.NewProxy(t, b.server)
-		s, watch := b.behind(t, proxy), b.store(t)
-		Release(t, Take(t, watch, "n"))     // the table is there
+		s := b.behind(t, proxy)
 		const ttl = 1500 * time.Millisecond // the server ends a transaction that stalls for 1 s
 		var came atomic.Int64               // when the server was told at last
 		proxy.Judge(func(text string) sqltest.Verdict {
@@ -118,20 +109,17 @@ func TestLateGrant(t *testing.T) {
 // more inside than the rule allows; at the end nothing is left.
 func TestChaos(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		Release(t, Take(t, b.store(t), "n"))
+		b := f.made(t)
 		proxy := sqltest.NewProxy(t, b.server)
 		var mu sync.Mutex
-		rng, lost := rand.New(rand.NewPCG(testkit.Seed(t), 0)), 0
+		rng := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 		proxy.Judge(func(text string) sqltest.Verdict {
 			mu.Lock()
 			defer mu.Unlock()
 			switch n := rng.IntN(30); {
 			case n == 0:
-				lost++
 				return sqltest.Lose
 			case n == 1 || n == 2 && commits(text):
-				lost++
 				return sqltest.LoseReply
 			}
 			return sqltest.Pass
@@ -144,9 +132,6 @@ func TestChaos(t *testing.T) {
 				b.server.KillConnections(t, b.name)
 			}
 		})
-		mu.Lock()
-		defer mu.Unlock()
-		t.Logf("%d of %d statements or their answers lost", lost, proxy.Requests())
 	})
 }
 
@@ -180,15 +165,10 @@ func TestFrozenInTransaction(t *testing.T) {
 		})
 		<-frozen
 		from := time.Now()
-		err := TryRenew(held)
-		for err != nil && time.Since(from) < testkit.Patience {
-			err = TryRenew(held)
+		testkit.Eventually(t, "it is renewed", func() bool { return TryRenew(held) == nil })
+		if took := time.Since(from); took < time.Second/2 {
+			t.Errorf("renewed after %v: nobody was in the way", took)
 		}
-		took := time.Since(from)
-		if err != nil || took < time.Second/2 || took > LongTTL/2 {
-			t.Errorf("renewed after %v: %v", took, err)
-		}
-		t.Logf("renewed after %v", took)
 		cancel()
 		all.Wait()
 		proxy.Thaw()
@@ -346,5 +326,25 @@ func TestLeavingLeavesNoHold(t *testing.T) {
 		}
 		Becomes(t, s, "n", 1, 0)
 		Renew(t, holder)
+	})
+}
+
+// Who gives up leaves over the connection that it has: the server may be slow
+// to let another one in, and there is no time.
+func TestLeaveOverItsConnection(t *testing.T) {
+	t.Parallel()
+	b := postgresql().fresh(t)
+	s := b.store(t)
+	Take(t, s, "n")
+	w := Queue(t, s, "n")
+	b.listening(t, 1)
+	b.server.Exec(t, "", `ALTER DATABASE "`+b.name+`" CONNECTION LIMIT 0`)
+	w.Cancel()
+	w.Ended()
+	if !errors.Is(w.Err, context.Canceled) {
+		t.Errorf("Wait: %v, want that it was cancelled", w.Err)
+	}
+	testkit.Eventually(t, "the place is gone", func() bool {
+		return len(b.exec(t, "SELECT 1 FROM golock WHERE state='W'")) == 0
 	})
 }

@@ -1,7 +1,6 @@
 package sql
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -12,8 +11,8 @@ import (
 
 // What other versions read has not changed without a new number.
 func TestFormat(t *testing.T) {
-	text := columnTypes(func(size int) string { return fmt.Sprintf("TEXT(%d)", size) }) + "\n" +
-		QueueIndex + "\n" + tableNames + "\n" + tableValues("server", 1, 2) + "\n" + columns + "\n"
+	text := ColumnTypes("TEXT(%d)") + "\n" + QueueIndex + "\n" + firstColumns + "\n" +
+		firstValues("server", 1, 2) + "\n" + columns + "\n"
 	for _, state := range []queue.State{queue.Waiting, queue.Offered, queue.Holding, queue.Ended, queue.Gone, nameRow} {
 		r := row{Entry: queue.Entry{
 			State: state, ID: "id", Replace: locks.ReplaceRunning, Evicted: "by 'me'", Fence: 3, Slots: []int{0, 1, 3},

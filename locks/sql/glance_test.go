@@ -20,7 +20,7 @@ func TestFarWaitersOnlyLook(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
 		proxy := sqltest.NewProxy(t, b.server)
-		direct, far := b.store(t, "waiters=16"), b.openURL(t, proxy.URL(b.name, "quarantine=0", "waiters=16"))
+		direct, far := b.store(t, "waiters=16"), b.behind(t, proxy, "waiters=16")
 		last := Take(t, direct, "n")
 		var waiters []*Waiter
 		for range 30 {

@@ -4,6 +4,7 @@ package sql_test
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	"golock/test/testkit"
 )
 
+func TestMain(m *testing.M) { os.Exit(testkit.Library(m, sqltest.Close)) }
+
 var background = context.Background()
 
 // family is one of the two kinds of servers, with the store that uses it.
@@ -24,28 +27,39 @@ type family struct {
 	open   func(url string) (*sql.Store, error)
 	shared func(testing.TB) *sqltest.Server // by all tests
 	start  func(t testing.TB, options ...string) *sqltest.Server
-
-	startTLS func(t testing.TB, options ...string) *sqltest.Server
 }
 
 func mariadb() family {
-	return family{"mariadb", mysql.Open, sqltest.Maria, sqltest.StartMaria, sqltest.StartMariaTLS}
+	return family{"mariadb", mysql.Open, sqltest.Maria, sqltest.StartMaria}
 }
 
 func postgresql() family {
-	return family{"postgres", postgres.Open, sqltest.Postgres, sqltest.StartPostgres, sqltest.StartPostgresTLS}
+	return family{"postgres", postgres.Open, sqltest.Postgres, sqltest.StartPostgres}
 }
 
 func families() []family { return []family{mariadb(), postgresql()} }
 
+// openAny opens what either family understands; what none does is for the first.
+func openAny(url string) (*sql.Store, error) {
+	if strings.HasPrefix(url, "postgres") {
+		return postgresql().open(url)
+	}
+	return mariadb().open(url)
+}
+
 // both runs a test for each family.
 func both(t *testing.T, test func(t *testing.T, f family)) {
 	t.Parallel()
+	each(t, func(t *testing.T, f family) {
+		t.Parallel()
+		test(t, f)
+	})
+}
+
+// each runs a test for each family, one after the other.
+func each(t *testing.T, test func(t *testing.T, f family)) {
 	for _, f := range families() {
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
-			test(t, f)
-		})
+		t.Run(f.name, func(t *testing.T) { test(t, f) })
 	}
 }
 
@@ -63,6 +77,14 @@ func (f family) fresh(t testing.TB) *base {
 	return &base{f, server, server.NewDatabase(t)}
 }
 
+// made makes one in which the table is there.
+func (f family) made(t testing.TB) *base {
+	t.Helper()
+	b := f.fresh(t)
+	Release(t, Get(t, b.store(t), "n")) // the server may have just been started
+	return b
+}
+
 // alone makes one on a server of its own.
 func (f family) alone(t testing.TB, options ...string) *base {
 	t.Helper()
@@ -74,6 +96,12 @@ func (f family) alone(t testing.TB, options ...string) *base {
 func (b *base) store(t testing.TB, options ...string) *sql.Store {
 	t.Helper()
 	return b.openURL(t, b.server.URL(b.name, append([]string{"quarantine=0"}, options...)...))
+}
+
+// behind opens it through a proxy.
+func (b *base) behind(t testing.TB, p *sqltest.Proxy, options ...string) *sql.Store {
+	t.Helper()
+	return b.openURL(t, p.URL(b.name, append([]string{"quarantine=0"}, options...)...))
 }
 
 func (f family) openURL(t testing.TB, url string) *sql.Store {

@@ -2,6 +2,7 @@ package sql
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -12,23 +13,17 @@ import (
 // maxCommand is how many bytes of a command are stored, as they are written.
 const maxCommand = 2400
 
-// infoOf describes a request of this process, with more of its command than others
-// store.
+// infoOf describes a request of this process as the query of a URL, with more of its
+// command than others store.
 func infoOf(r locks.Request) string {
 	o := lease.ThisOwner(r)
-	o.Command = r.Command
-	return formatOwner(o)
-}
-
-// formatOwner writes an owner as the query of a URL.
-func formatOwner(o lease.Owner) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "host=%s&pid=%d&uid=%d&user=%s", escape(o.Host, 765), o.PID, o.UID, escape(o.User, 300))
 	if o.Runs {
 		b.WriteString("&runs=1")
 	}
 	room := maxCommand
-	for _, word := range o.Command {
+	for _, word := range r.Command {
 		text := "&arg=" + escape(word, room)
 		room -= len(text)
 		b.WriteString(text)
@@ -40,31 +35,26 @@ func formatOwner(o lease.Owner) string {
 	return b.String()
 }
 
-// parseOwner reads what formatOwner wrote.
+// parseOwner reads what infoOf wrote. A word that was cut may end with half a letter.
 func parseOwner(text string) lease.Owner {
-	o := lease.Owner{UID: -1}
-	for field := range strings.SplitSeq(text, "&") {
-		name, value, _ := strings.Cut(field, "=")
-		switch name {
-		case "host":
-			o.Host = unescape(value)
-		case "pid":
-			o.PID, _ = strconv.Atoi(value)
-		case "uid":
-			o.UID, _ = strconv.Atoi(value)
-		case "user":
-			o.User = unescape(value)
-		case "runs":
-			o.Runs = true
-		case "arg":
-			o.Command = append(o.Command, unescape(value))
+	fields, _ := url.ParseQuery(text)
+	for _, values := range fields {
+		for i := range values {
+			values[i] = strings.ToValidUTF8(values[i], "�")
 		}
+	}
+	o := lease.Owner{
+		Host: fields.Get("host"), UID: -1, User: fields.Get("user"), Runs: fields.Has("runs"), Command: fields["arg"],
+	}
+	o.PID, _ = strconv.Atoi(fields.Get("pid"))
+	if uid, err := strconv.Atoi(fields.Get("uid")); err == nil {
+		o.UID = uid
 	}
 	return o
 }
 
-// loginMark stands before an entry's account and server, which is the last of its
-// information: it is known only when the entry is written.
+// loginMark stands before an entry's account and server at the end of its info: they are
+// known only when the entry is written.
 const loginMark = "&login="
 
 const maxLogin = 300

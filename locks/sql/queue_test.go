@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,9 +21,7 @@ import (
 // processors busy, so it is alone.
 // Slow: hundreds of waiters, one server, two processors.
 func TestManyInOrder(t *testing.T) {
-	for _, f := range families() {
-		t.Run(f.name, func(t *testing.T) { testManyInOrder(t, f) })
-	}
+	each(t, testManyInOrder)
 }
 
 func testManyInOrder(t *testing.T, f family) {
@@ -73,76 +72,55 @@ func TestOrderWithoutListening(t *testing.T) {
 			if n := len(b.sleepers(t)); n != 0 {
 				t.Errorf("%d listen, want none", n)
 			}
-			var fence int64
 			for _, w := range waiters {
 				Release(t, holders[0])
-				l := w.Granted()
-				if f := l.Grant().Fence; f <= fence {
-					t.Errorf("fence %d after %d", f, fence)
-				} else {
-					fence = f
-				}
-				holders = append(holders[1:], l)
+				holders = append(holders[1:], w.Granted())
 			}
 		}
 	})
 }
 
 // Waiters whose processes are killed do not hold up those behind them until they
-// look by themselves, after 5 s.
+// look by themselves, after 5 s. The others are served in their order.
 func TestKilledWaiters(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		if worst := killSome(t, f.fresh(t), "n"); worst > 4*time.Second {
-			t.Errorf("somebody was held up for %v", worst)
-		}
-	})
-}
-
-// killSome kills some of the waiters, serves the others in their order and
-// gives the longest time of a release and the next grant.
-func killSome(t *testing.T, b *base, name string) (worst time.Duration) {
-	t.Helper()
-	const many, victims = 10, 4
-	s := b.store(t)
-	holder := Take(t, s, name)
-	kill := make(map[int]bool)
-	for _, i := range []int{0, 1, 5, 9}[:victims] {
-		kill[i] = true
-	}
-	var living, dead []*Waiter
-	var proxies []*sqltest.Proxy
-	for i := range many {
-		if !kill[i] {
-			living = append(living, Queue(t, s, name))
-			continue
-		}
+		const many = 10
+		killed := []int{0, 1, 5, 9}
+		b := f.fresh(t)
+		s := b.store(t)
+		last := Take(t, s, "n")
 		// Behind the proxy is a process that will be killed: the kernel closes
 		// its connections, and it does not come back.
 		p := sqltest.NewProxy(t, b.server)
-		proxies = append(proxies, p)
-		dead = append(dead, Queue(t, b.openURL(t, p.URL(b.name, "quarantine=0")), name))
-	}
-	b.listening(t, many)
-	for _, p := range proxies {
+		behind := b.behind(t, p)
+		var living, dead []*Waiter
+		for i := range many {
+			if slices.Contains(killed, i) {
+				dead = append(dead, Queue(t, behind, "n"))
+			} else {
+				living = append(living, Queue(t, s, "n"))
+			}
+		}
+		b.listening(t, many)
 		p.Refuse(true)
 		p.Cut()
-	}
-	if b.family.name == "postgres" { // it sees them go, a moment later
-		testkit.Eventually(t, "the dead are gone", func() bool { return len(b.sleepers(t)) == len(living) })
-	}
-	last := locks.RenewableLease(holder)
-	for _, w := range living {
-		begun := time.Now()
+		if f.name == "postgres" { // it sees them go, a moment later
+			testkit.Eventually(t, "the dead are gone", func() bool { return len(b.sleepers(t)) == len(living) })
+		}
+		for _, w := range living {
+			begun := time.Now()
+			Release(t, last)
+			last = w.Granted()
+			if took := time.Since(begun); took > 4*time.Second {
+				t.Errorf("somebody was held up for %v", took)
+			}
+		}
 		Release(t, last)
-		last = w.Granted()
-		worst = max(worst, time.Since(begun))
-	}
-	Release(t, last)
-	for _, w := range dead {
-		w.Waits()
-		w.Cancel()
-	}
-	return worst
+		for _, w := range dead {
+			w.Waits()
+			w.Cancel()
+		}
+	})
 }
 
 // One that keeps no connection cannot be seen to die: its place is over with
@@ -154,7 +132,7 @@ func TestKilledWaiterWithoutListening(t *testing.T) {
 		holder := Take(t, s, "n")
 		p := sqltest.NewProxy(t, b.server)
 		const time2live = 2 * time.Second
-		dead := Queue(t, b.openURL(t, p.URL(b.name, "quarantine=0", "waiters=0")), "n", TTL(time2live))
+		dead := Queue(t, b.behind(t, p, "waiters=0"), "n", TTL(time2live))
 		next := Queue(t, s, "n", TTL(time2live))
 		p.Refuse(true)
 		p.Cut()
@@ -169,35 +147,22 @@ func TestKilledWaiterWithoutListening(t *testing.T) {
 }
 
 // There are more holders than the newcomer's own max, and more waiters than a
-// step reads: it knows all of the former, and who is first.
+// step reads: it knows all of them.
 func TestMoreHoldersThanOwnMax(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		s := b.store(t)
 		const many, crowd = 22, 24
+		s := f.fresh(t).store(t)
 		var holders []locks.RenewableLease
 		for range many {
 			holders = append(holders, Take(t, s, "n", Limit(many)))
 		}
-		if busy := Refused(t, s, "n"); len(busy.Holders) != many {
-			t.Errorf("busy: %d holders, want %d", len(busy.Holders), many)
-		}
-		var waiters []*Waiter
 		for range crowd {
-			waiters = append(waiters, Queue(t, s, "n"))
+			Queue(t, s, "n")
 		}
 		if busy := Refused(t, s, "n"); len(busy.Holders) != many || busy.Waiters != crowd {
 			t.Errorf("busy: %d holders and %d waiters, want %d and %d", len(busy.Holders), busy.Waiters, many, crowd)
 		}
 		Renew(t, holders[many-1])
-		for _, l := range holders {
-			waiters[0].Waits()
-			Release(t, l)
-		}
-		for _, w := range waiters {
-			Release(t, w.Granted())
-		}
-		Becomes(t, s, "n", 0, 0)
 	})
 }
 
@@ -252,8 +217,9 @@ func TestMaxQueueBesideTheDead(t *testing.T) {
 		}
 		b.exec(t, "UPDATE golock SET ends=1 WHERE state='W' AND ord>='8'") // below the usual priority
 		var busy *locks.BusyError
-		if ticket, err := s.Join(background, NewRequest(t, "n", MaxQueue(living))); !errors.As(err, &busy) || busy.Waiters != living {
-			t.Errorf("Join = %v, %v, want that %d wait", ticket, err, living)
+		_, err := s.Join(background, NewRequest(t, "n", MaxQueue(living)))
+		if !errors.As(err, &busy) || busy.Waiters != living {
+			t.Errorf("Join: %v, want that %d wait", err, living)
 		}
 		Queue(t, s, "n", MaxQueue(living+1))
 	})

@@ -71,7 +71,8 @@ func TestPromotedReplica(t *testing.T) {
 			b.exec(t, "SET GLOBAL read_only=1")
 		}
 		var refusal *lease.Refusal
-		if _, err := s.Join(background, NewRequest(t, "other")); !errors.As(err, &refusal) || refusal.Hint != sql.ReplicaHint {
+		_, err := s.Join(background, NewRequest(t, "other"))
+		if !errors.As(err, &refusal) || refusal.Hint != sql.ReplicaHint {
 			t.Errorf("Join of another name: %v, want a refusal", err)
 		}
 		if err := TryRenew(held); err == nil || errors.Is(err, locks.ErrLost) {

@@ -1,7 +1,6 @@
 package sql
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -13,10 +12,10 @@ import (
 	"golock/locks/queue"
 )
 
-// format is that of what the table holds. It stands in its first row.
+// format is that of what the table holds. It is in the table's first row.
 const format = 2
 
-// The states of a row that is no entry's. Those of entries are queue's.
+// The states of a row that is not an entry's. Those of entries are queue's.
 const (
 	tableRow queue.State = 'T' // the table's own; lock_key and entry_id are empty
 	nameRow  queue.State = 'N' // a name's own; entry_id is empty
@@ -34,9 +33,9 @@ const (
 //	conn      the waiter's connection, if it can be woken; else 0
 //	replaces  what its --replace said
 //	evicted   who wants it gone
-//	info      who it is; of a name its text
+//	info      whose it is (see infoOf); of a name its text
 //
-// Moments and times are us, of the server's clock.
+// All times are us, on the server's clock.
 const columns = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn,replaces,slots,evicted,info"
 
 const (
@@ -48,30 +47,30 @@ const (
 	manyServers = 8 // that a name remembers
 )
 
-// columnTypes is what both dialects understand. See nameState for the last columns.
-func columnTypes(text func(size int) string) string {
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, "  "+format+",\n", args...) }
-	numbers := func(names string) {
+// ColumnTypes are the columns and the primary key of the table, one a line. text is the
+// type of a column of letters, with a verb for its size.
+func ColumnTypes(text string) string {
+	var lines []string
+	add := func(kind, names string) {
 		for _, name := range strings.Fields(names) {
-			line("%s BIGINT NOT NULL DEFAULT 0", name)
+			lines = append(lines, "  "+name+" "+kind+",\n")
 		}
 	}
-	line("lock_key %s", text(32))
-	line("entry_id %s", text(32))
-	line("state %s", text(1))
-	line("ord %s", text(orderSize))
+	texts := func(size int, names string) { add(fmt.Sprintf(text, size), names) }
+	numbers := func(names string) { add("BIGINT NOT NULL DEFAULT 0", names) }
+	texts(32, "lock_key entry_id")
+	texts(1, "state")
+	texts(orderSize, "ord")
 	numbers("ends due ttl weight max_units fence since hold conn")
-	line("replaces %s", text(16))
-	line("slots %s", text(maxSlots))
-	line("evicted %s", text(maxEvicted))
-	line("info %s", text(maxInfo))
-	line("epoch %s", text(64))
-	line("server %s", text(manyServers*(maxServer+1)))
-	line("low %s", text(orderSize))
+	texts(16, "replaces")
+	texts(maxSlots, "slots")
+	texts(maxEvicted, "evicted")
+	texts(maxInfo, "info")
+	texts(64, "epoch") // this and what follows: see nameState
+	texts(manyServers*(maxServer+1), "server")
+	texts(orderSize, "low")
 	numbers("quiet counter seen turn format")
-	b.WriteString("  PRIMARY KEY (lock_key, entry_id)")
-	return b.String()
+	return strings.Join(lines, "") + "  PRIMARY KEY (lock_key, entry_id)"
 }
 
 // row is an entry as the table has it.
@@ -85,7 +84,7 @@ type row struct {
 	info      string
 }
 
-// until is when an entry that nobody prolongs is over.
+// until is when an entry ends unless it is prolonged.
 func (r *row) until() int64 {
 	switch r.State {
 	case queue.Holding:
@@ -112,16 +111,15 @@ func parseOrder(text string, c *locks.Claim) error {
 	if text == "" {
 		return nil
 	}
-	if len(text) != orderSize {
+	if len(text) == orderSize {
+		priority, _ := strconv.ParseUint(text[:16], 16, 64)
+		ticket, _ := strconv.ParseUint(text[16:], 16, 64)
+		c.Priority, c.Ticket = int(int64(^priority^1<<63)), int64(ticket)
+	}
+	if order(*c) != text { // or it is of a machine whose numbers are larger
 		return errNotOurs
 	}
-	priority, err := strconv.ParseUint(text[:16], 16, 64)
-	ticket, err2 := strconv.ParseUint(text[16:], 16, 64)
-	c.Priority, c.Ticket = int(int64(^priority^1<<63)), int64(ticket)
-	if err == nil && err2 == nil && order(*c) != text { // on a machine whose numbers are smaller
-		return errNotOurs
-	}
-	return errors.Join(err, err2)
+	return nil
 }
 
 // numbers reads fields one by one and remembers the first that is none.
@@ -129,7 +127,7 @@ type numbers struct{ err error }
 
 func (n *numbers) note(err error) {
 	if err != nil && n.err == nil {
-		n.err = err
+		n.err = &lease.Refusal{Err: err}
 	}
 }
 
@@ -146,15 +144,9 @@ func (n *numbers) count(field string) int {
 	return v
 }
 
-// seconds reads a number of them, with a fraction, as us.
-func (n *numbers) seconds(field string) int64 {
-	whole, fraction, _ := strings.Cut(field, ".")
-	return n.read(whole)*1_000_000 + n.read((fraction + "000000")[:6])
-}
-
 func parseRow(f []string) (row, error) {
-	if len(f) != strings.Count(columns, ",")+1 || len(f[0]) != 1 {
-		return row{}, fmt.Errorf("a row with %d columns", len(f))
+	if len(f[0]) != 1 || !isPlain(f[0], f[1], f[12], f[15]) {
+		return row{}, &lease.Refusal{Err: errNotOurs}
 	}
 	var n numbers
 	r := row{
@@ -162,10 +154,8 @@ func parseRow(f []string) (row, error) {
 			State: queue.State(f[0][0]), ID: f[1], Claim: locks.Claim{Weight: n.count(f[6]), Max: n.count(f[7])},
 			Fence: n.read(f[8]), Replace: locks.Replacement(f[12]), Evicted: unescape(f[14]),
 		},
-		ends: n.read(f[3]), due: n.read(f[4]), ttl: span(n.read(f[5])), since: n.read(f[9]), hold: n.read(f[10]), conn: n.read(f[11]), info: f[15],
-	}
-	if !isPlain(f[0], r.ID, f[12], r.info) {
-		return r, errNotOurs
+		ends: n.read(f[3]), due: n.read(f[4]), ttl: span(n.read(f[5])),
+		since: n.read(f[9]), hold: n.read(f[10]), conn: n.read(f[11]), info: f[15],
 	}
 	n.note(parseOrder(f[2], &r.Claim))
 	var err error
@@ -188,29 +178,28 @@ func (r *row) fields() ([]string, error) {
 	text := func(s string) string { return "'" + s + "'" }
 	return []string{
 		text(string(r.State)), text(r.ID), text(ord), number(r.ends), number(r.due), number(micros(r.ttl)),
-		number(int64(r.Claim.Weight)), number(int64(r.Claim.Max)), number(r.Fence), number(r.since), number(r.hold), number(r.conn),
-		text(string(r.Replace)), text(slots), text(escape(r.Evicted, maxEvicted)), text(r.info),
+		number(int64(r.Claim.Weight)), number(int64(r.Claim.Max)), number(r.Fence), number(r.since), number(r.hold),
+		number(r.conn), text(string(r.Replace)), text(slots), text(escape(r.Evicted, maxEvicted)), text(r.info),
 	}, nil
 }
 
-// errNotOurs is for a table that somebody else writes to.
-var errNotOurs = errors.New("the table holds something that golock has not written")
-
-// isPlain reports whether texts are such that they can be written back without
-// quoting: what golock has written is.
+// isPlain reports whether texts can be written back without quoting, as all that golock
+// has written can.
 func isPlain(texts ...string) bool {
+	const plain = "-_.~%&=+ 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	for _, text := range texts {
-		for _, c := range []byte(text) {
-			if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && strings.IndexByte("-_.~%&=+ ", c) < 0 {
-				return false
-			}
+		if strings.Trim(text, plain) != "" {
+			return false
 		}
 	}
 	return true
 }
 
-// escape writes any text in letters that need no quoting in SQL, in at most
-// limit bytes.
+func micros(d time.Duration) int64 { return d.Microseconds() }
+
+func span(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+// escape writes any text in letters that need no quoting in SQL, in at most limit bytes.
 func escape(text string, limit int) string {
 	escaped := strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
 	if len(escaped) <= limit {

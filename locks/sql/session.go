@@ -14,8 +14,8 @@ import (
 	"golock/locks/queue"
 )
 
-// firstAttempt is the limit for who has no place yet: one of hundreds that come at
-// once would only make it worse by giving up and connecting anew.
+// firstAttempt is the limit of an attempt of a newcomer. It is long: hundreds may come at
+// once, and those that gave up and connected anew would only make it worse.
 const firstAttempt = 4 * time.Second
 
 // session is at most one connection, which is opened when it is needed and never
@@ -25,43 +25,56 @@ type session struct {
 
 	mu     sync.Mutex
 	conn   Conn
-	number int64 // of the connection at the server
+	number int64 // of the connection at the server; 0: not known yet
 	sent   bool  // the last attempt has sent what it writes: it may have been done
 }
 
-// idle closes the connection until the session is used again.
-func (c *session) idle() {
+// disconnect closes the connection until the session is used again.
+func (c *session) disconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hangUp()
+	c.closeConn()
 }
 
-func (c *session) hangUp() {
+func (c *session) closeConn() {
 	if c.conn != nil {
 		c.conn.Close()
 		c.conn = nil
 	}
 }
 
-// ask sends a text, over a connection that it opens if there is none. An error costs the
+// shape is what the answer to a statement must look like.
+type shape struct {
+	columns int
+	single  bool // exactly one row
+}
+
+func oneRow(columns int) shape  { return shape{columns, true} }
+func anyRows(columns int) shape { return shape{columns, false} }
+
+func (s shape) fits(rows Rows) bool {
+	return (!s.single || len(rows) == 1) &&
+		!slices.ContainsFunc(rows, func(r []string) bool { return len(r) != s.columns })
+}
+
+// ask sends statements, over a connection that it opens if there is none. The answers
+// must have these shapes; without any they are not looked at. An error costs the
 // connection.
-func (c *session) ask(ctx context.Context, text string) (answers []Rows, err error) {
+func (c *session) ask(ctx context.Context, text string, want ...shape) (answers []Rows, err error) {
 	if err = c.open(ctx); err == nil {
 		answers, err = c.conn.Run(ctx, text)
 	}
+	wrong := err == nil && len(want) > 0 && len(answers) != len(want)
+	for i, w := range want {
+		wrong = wrong || err == nil && !w.fits(answers[i])
+	}
+	if wrong {
+		err = refusal("the server answers something else than it was asked: %.200q", fmt.Sprint(answers))
+	}
 	if err != nil {
-		c.hangUp()
+		c.closeConn()
 	}
 	return answers, err
-}
-
-// insert is ask for a row that somebody else may just have made.
-func (c *session) insert(ctx context.Context, text string) error {
-	_, err := c.ask(ctx, text)
-	if err != nil && c.store.verdict(err) == Exists {
-		return nil
-	}
-	return err
 }
 
 // guard runs f with the session locked. After an error the connection is closed.
@@ -73,16 +86,36 @@ func (c *session) guard(f func() error) (err error) {
 			err = &lease.Refusal{Err: locks.NewPanicError(v)}
 		}
 		if err != nil {
-			c.hangUp()
+			c.closeConn()
 		}
 	}()
 	return f()
 }
 
-// step makes one step: look, decide, write, and wake who has to know. It ends
-// when ctx does, or after the time of an attempt.
-func (c *session) step(ctx context.Context, ttl time.Duration, q *question) (a answer, err error) {
-	limit := lease.AttemptLimit(ttl)
+// once repeats an operation until it succeeds, fails for good, or its time is over. Without
+// a table there is nothing to do.
+func (c *session) once(ctx context.Context, do func(context.Context) error) error {
+	s := c.store
+	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
+	defer cancel()
+	return lease.Located(s.URL(), lease.Retry(ctx, s.URL(), func() error {
+		ctx, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
+		defer cancel()
+		err := do(ctx)
+		if err != nil {
+			c.closeConn()
+		}
+		if s.verdict(err) == NoTable {
+			return nil
+		}
+		return s.judge(err)
+	}))
+}
+
+// step makes one step: it looks, decides, writes, and wakes waiters. It ends with ctx, or
+// after the time of an attempt.
+func (c *session) step(ctx context.Context, q *question) (a answer, err error) {
+	limit := lease.AttemptLimit(q.row.ttl)
 	if q.isNew() {
 		limit = max(limit, firstAttempt)
 	}
@@ -96,64 +129,44 @@ func (c *session) step(ctx context.Context, ttl time.Duration, q *question) (a a
 }
 
 func (c *session) stepLocked(ctx context.Context, q *question) (a answer, err error) {
+	s := c.store
 	fresh, doubtful := c.conn == nil, false
 	for {
-		at := c.store.host.Load()
+		host := s.host.Load()
 		a, err = c.attempt(ctx, q)
 		doubtful = doubtful || err != nil && c.sent
+		verdict, answered, _ := s.diagnose(err)
+		noName, noTable := errors.Is(err, errNoName), verdict == NoTable
 		switch {
 		case err == nil:
 			a.Doubtful = doubtful
 			return a, nil
-		case errors.Is(err, errNoName):
-			if q.name == "" { // nor has it entries
-				return c.answerUnused(q), nil
+		case (noName || noTable) && q.name == "": // nor has the name any entries
+			c.closeConn()
+			a.Verdict = lease.Lost
+			if q.Step == lease.Release || q.Step == lease.Leave {
+				a.Verdict = lease.Released
 			}
+			return a, nil
+		case noName:
 			err = c.makeName(ctx, q)
-		case errors.Is(err, errNoTableRow):
-			err = c.makeTableRow(ctx, q)
-		case errors.Is(err, errNotLocked):
-			c.hangUp()
-			err = nil
-		case c.store.verdict(err) == AtOnce:
-			c.hangUp()
-		case c.store.verdict(err) == NoTable && q.name == "":
-			return c.answerUnused(q), nil
-		case c.store.verdict(err) == NoTable:
-			err = c.makeTable(ctx, q)
-		case !fresh && !c.sent && !c.store.answered(err): // the connection was closed while nobody used it
-			c.hangUp()
+		case noTable, errors.Is(err, errNoTableRow):
+			err = c.makeTable(ctx, q, !noTable)
+		case verdict == AtOnce:
+			c.closeConn()
+		case !fresh && !c.sent && !answered: // the connection was closed while nobody used it
+			c.closeConn()
 			fresh, err = true, nil
 		}
-		if err != nil && c.store.verdict(err) != AtOnce {
-			c.store.useNextHost(at)
-			return a, c.store.judge(err)
+		if err != nil && s.verdict(err) != AtOnce {
+			s.useNextHost(host)
+			return a, s.judge(err)
 		}
 		if ctx.Err() != nil {
 			return a, lease.NoAnswer{Cause: context.Cause(ctx)}
 		}
 	}
 }
-
-// answerUnused is the answer about an entry of a name that nobody uses.
-func (c *session) answerUnused(q *question) (a answer) {
-	c.hangUp()
-	a.Verdict = lease.Lost
-	if q.Step == lease.Release || q.Step == lease.Leave {
-		a.Verdict = lease.Released
-	}
-	return a
-}
-
-// errNoName says that the name has no row yet.
-var errNoName = errors.New("the name has no row")
-
-// errNoTableRow says that somebody has deleted the table's own row, most likely
-// with all others.
-var errNoTableRow = errors.New("the table has no row of its own")
-
-// errNotLocked says that it had none when it was to be locked, but has now.
-var errNotLocked = errors.New("the name's row is not locked")
 
 func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 	s := c.store
@@ -162,69 +175,80 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	q.conn = false
-	s.most.Store(v.most)
-	if s.target.waiters != 0 {
-		if q.conn = c.conn.Owns(v.conn); !q.conn {
-			s.noNotify.Store(true)
-		}
+	s.maxConns.Store(v.maxConns)
+	own := c.owns(v.conn)
+	q.notifiable = own && s.target.waiters != 0
+	if !own && s.target.waiters != 0 {
+		s.noNotify.Store(true)
 	}
-	q.mine.info = withLogin(q.mine.info, v.login())
+	q.row.info = withLogin(q.row.info, v.login())
 	t, a, err := s.decide(q, v)
 	if err != nil {
 		return answer{}, err
 	}
-	c.sent, q.sent = true, true
+	c.sent = true
 	if _, err := c.ask(ctx, t.finish()); err != nil {
 		return answer{}, err
 	}
-	c.number = v.conn
 	c.wake(ctx, q, t.sleepers)
 	if t.again && c.passOver(ctx, q, nil) != nil { // the next to look does it
-		c.hangUp()
+		c.closeConn()
 	}
 	return a, nil
 }
 
-// look locks the name's row and reads what there is to know of the name. Offers that
-// nobody has taken in time are revoked: from then on they cannot be accepted.
+// owns reports whether the connection's number at the server is still this one. A pooler
+// or proxy that shares connections out changes it: then nobody can be woken over it.
+func (c *session) owns(number int64) bool {
+	if c.number == 0 {
+		c.number = number
+	}
+	return c.number == number
+}
+
+// look locks the name's row and reads the queue. It revokes offers that were not accepted in
+// time: from then on they cannot be accepted.
 func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	s := c.store
-	answers, err := c.ask(ctx, s.text(q))
+	limit := frontSize
+	entries, shapes := s.entriesText(q, limit)
+	answers, err := c.ask(ctx, s.lockText(q)+";"+entries, slices.Insert(shapes, 0, anyRows(tableCount))...)
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.read(q, answers)
-	switch {
-	case err != nil:
-		return nil, &lease.Refusal{Err: err}
-	case !v.hasTable:
+	v := &view{}
+	if len(answers[0]) == 0 {
 		return nil, errNoTableRow
-	case v.name == nil:
-		return nil, errNoName
-	case v.name.turn != q.turn:
-		return nil, errNotLocked
-	case q.name != "" && v.name.name != q.name:
-		return nil, refusal("the hash of the name %q is also that of %q, which is in use: choose another name", q.name, locks.Printable(v.name.name, 300))
 	}
-	for limit := frontSize; ; {
+	if err := v.readTable(s, answers[0][0]); err != nil {
+		return nil, err
+	}
+	for answers = answers[1:]; ; {
+		if err := v.readEntries(q, answers, limit); err != nil {
+			return nil, err
+		}
+		switch {
+		case v.name == nil, v.name.turn != q.turn: // the latter: somebody has just made it
+			return nil, errNoName
+		case q.name != "" && v.name.name != q.name:
+			return nil, refusal("the hash of the name %q is also that of %q, which is in use: choose another name",
+				q.name, locks.Printable(v.name.name, 300))
+		}
 		revoke := s.revoke(q, v)
 		if v.short() {
 			limit *= 4
 		} else if revoke == "" {
 			return v, nil
 		}
-		if answers, err = c.ask(ctx, revoke+s.entriesText(q, limit)); err != nil {
+		entries, shapes = s.entriesText(q, limit)
+		if answers, err = c.ask(ctx, revoke+entries, shapes...); err != nil {
 			return nil, err
-		}
-		if err := v.readEntries(q, answers, limit); err != nil {
-			return nil, &lease.Refusal{Err: err}
 		}
 	}
 }
 
-// revoke is the statements that take out those whose offers are over. Like all who were
-// taken for dead they get their old place when they ask again.
+// revoke is the statements that remove waiters whose offers are void. Like all waiters that
+// were taken for dead they get their old place when they ask again.
 func (s *Store) revoke(q *question, v *view) string {
 	text := ""
 	for i := range v.holders {
@@ -233,7 +257,7 @@ func (s *Store) revoke(q *question, v *view) string {
 			continue
 		}
 		verb := "DELETE FROM " + s.table
-		if h.Evicted != "" { // it has to learn that
+		if h.Evicted != "" { // a tombstone tells it
 			verb = fmt.Sprintf("UPDATE %s SET state='G',ends=%d,slots=''", s.table, v.now)
 		}
 		text += fmt.Sprintf("%s WHERE lock_key='%s' AND entry_id='%s' AND state='O';", verb, q.key, h.ID)
@@ -241,17 +265,26 @@ func (s *Store) revoke(q *question, v *view) string {
 	return text
 }
 
-// wake wakes others, and stays until they have come, but not for long. An offer to one
-// whose connection has gone all that time goes to the next.
+// The pauses between two looks of wake: 2, 4 ... 256 ms. The server may need a few of them
+// to notice that a client has died, a busy one all.
+const (
+	firstWatch = 2 * time.Millisecond
+	lastWatch  = 256 * time.Millisecond
+
+	nextWake = 32 * time.Millisecond // an earlier wake-up would hit the waiter's own step
+)
+
+// wake wakes waiters and looks, for half a second, whether they have reacted. After that
+// an offer to a waiter whose connection is gone goes to the next.
 func (c *session) wake(ctx context.Context, q *question, sleepers []Sleeper) {
-	told := c.store.dialect.Notify("") != "" // by the step
+	s := c.store
 	var gone []Sleeper
 	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0 && len(q.missed) < frontSize; pause *= 2 {
 		err := c.open(ctx)
-		if err == nil && !told && (pause == firstWatch || pause >= nextWake) {
+		// The step itself has sent the notifications.
+		if err == nil && (pause >= nextWake || pause == firstWatch && s.dialect.Notify == "") {
 			gone, err = c.conn.Wake(ctx, sleepers)
 		}
-		told = false
 		if err == nil {
 			lease.Pause(ctx, pause)
 			sleepers, err = c.asleep(ctx, q.key, sleepers)
@@ -263,17 +296,18 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []Sleeper) {
 			}
 		}
 		if err != nil {
-			c.hangUp()
-			if c.store.verdict(err) != AtOnce { // else somebody has woken this one, too late
+			c.closeConn()
+			if s.verdict(err) != AtOnce { // that is a late wake-up for this connection
 				return
 			}
 		}
 	}
 }
 
-// passOver gives offers that were missed to others, and hands out what is still free.
+// passOver revokes offers that were missed, and offers what is free to others.
 func (c *session) passOver(ctx context.Context, q *question, missed []Sleeper) error {
-	next := &question{Question: queue.Question{Step: queue.Look}, key: q.key, name: q.name, missed: slices.Clone(q.missed)}
+	next := &question{Question: queue.Question{Step: queue.Look}, missed: slices.Clone(q.missed)}
+	next.key, next.name = q.key, q.name
 	for _, m := range missed {
 		next.missed = append(next.missed, m.ID)
 	}
@@ -281,28 +315,20 @@ func (c *session) passOver(ctx context.Context, q *question, missed []Sleeper) e
 	return err
 }
 
-// The pauses in which wake watches: 2, 4 ... 256 ms. A connection whose client
-// has died may take a few of them to end, on a busy server all.
-const (
-	firstWatch = 2 * time.Millisecond
-	lastWatch  = 256 * time.Millisecond
-
-	nextWake = 32 * time.Millisecond // sooner it would disturb who has just been woken
-)
-
-// asleep gives those that have not looked since: they did not take their offers, or do not
-// know that they were evicted.
+// asleep gives the waiters that have not reacted: they have neither accepted their offers
+// nor noticed that they were evicted.
 func (c *session) asleep(ctx context.Context, key string, sleepers []Sleeper) ([]Sleeper, error) {
 	ids := make([]string, len(sleepers))
 	for i, w := range sleepers {
 		ids[i] = "'" + w.ID + "'"
 	}
-	rows, err := c.ask(ctx, fmt.Sprintf("SELECT entry_id FROM %s WHERE lock_key='%s' AND entry_id IN (%s) AND (state='O' OR state='G' AND conn<>0)", c.store.table, key, strings.Join(ids, ",")))
-	if err != nil || len(rows) != 1 {
+	answers, err := c.ask(ctx, fmt.Sprintf("SELECT entry_id FROM %s WHERE lock_key='%s' AND entry_id IN (%s)"+
+		" AND (state='O' OR state='G' AND conn<>0)", c.store.table, key, strings.Join(ids, ",")), anyRows(1))
+	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Clone(sleepers), func(w Sleeper) bool {
-		return !slices.ContainsFunc(rows[0], func(r []string) bool { return r[0] == w.ID })
+		return !slices.ContainsFunc(answers[0], func(r []string) bool { return r[0] == w.ID })
 	}), nil
 }
 
@@ -313,18 +339,18 @@ func (c *session) open(ctx context.Context) error {
 	}
 	s := c.store
 	hosts := s.target.hosts
-	at := s.host.Load()
+	host := s.host.Load()
 	if limit := s.target.connectTimeout; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	conn, err := s.dialect.Connect(ctx, s.target, hosts[int(at)%len(hosts)])
+	conn, err := s.dialect.Connect(ctx, s.target, hosts[int(host)%len(hosts)])
 	if err != nil {
-		s.useNextHost(at)
+		s.useNextHost(host)
 		return err
 	}
-	c.conn, c.number = conn, 0
+	c.conn, c.number = conn, conn.Number()
 	return nil
 }
 

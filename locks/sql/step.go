@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/queue"
 )
@@ -18,7 +19,7 @@ const (
 	tidyEvery = 16 // of so many steps about one removes what is forgotten
 )
 
-// step is one step: what a view and a question come to, and what is written for it.
+// step is one transaction: what is decided from a view and a question, and what is written.
 type step struct {
 	store *Store
 	q     *question
@@ -38,54 +39,57 @@ type step struct {
 type answer struct {
 	lease.Answer
 	name     string
-	mine     row
-	holders  []row // refused: who is in the way
-	replaced []row // whom a newcomer has evicted
-	now      int64
+	row      row
 	keepConn bool // somebody waits, and holders are few
 }
-
-func micros(d time.Duration) int64 { return d.Microseconds() }
-
-func span(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
 // decide makes the step of a question.
 func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	t = &step{store: s, q: q, v: v, name: *v.name, rows: map[string]*row{}, lasting: true}
-	// The step after this one takes it for a proof that nothing was forgotten. A
-	// name without an epoch has not had any entries yet.
+	// The next step takes this one as proof that nothing was forgotten, so the epoch is
+	// checked. A name without an epoch has not had any entries yet.
 	if t.name.epoch != "" || q.Step == lease.Join || q.Step == lease.Renew {
 		t.checkEpoch()
 	}
 	d := queue.Decide(t.view(), q.Question)
 	a = answer{Answer: lease.Answer{
-		Verdict: d.Verdict, Place: d.Place, By: d.By, Existed: d.Existed, Full: d.Full, Waiters: d.Waiters, Epoch: t.name.epoch, Inside: d.Inside,
+		Verdict: d.Verdict, Place: d.Place, By: d.By, Existed: d.Existed, Full: d.Full, Waiters: d.Waiters,
+		Epoch: t.name.epoch, Inside: d.Inside,
 		QuarantineCause: "the server has restarted, or its table was emptied or made again",
-	}, name: t.name.name, now: v.now}
+	}, name: t.name.name}
 	if d.Fits {
 		a.Quarantine = span(max(t.quarantineEnd()-v.now, 0))
 	}
 	if d.Verdict == lease.Queued {
 		a.Recheck = t.recheck(d.Place-1, d.Fits)
-		if d.Due == q.mine.ID { // those before it have just been served
+		if d.Due == q.row.ID { // those before it have just been served
 			a.Recheck = time.Millisecond
 		}
 	}
+	a.Holders, a.Replaced = t.show(d.Holders), t.show(d.Replaced) // as they were
 	t.apply(&d, a.Recheck)
 	if d.Entry.ID != "" {
-		a.mine = *t.rows[d.Entry.ID]
+		a.row = *t.rows[d.Entry.ID]
 	}
-	a.holders, a.replaced = t.rowsOf(d.Holders), t.rowsOf(d.Replaced)
 	t.again = d.Again
-	a.keepConn = len(v.front) > 0 && len(v.holders) <= s.kept()
+	a.keepConn = len(v.front) > 0 && len(v.holders) <= s.keptConns()
 	return t, a, t.err
 }
 
-// checkEpoch finds out whether this is still the server that the name was last used
-// on. An epoch is a stretch of time in which nothing was forgotten: a holder that is
-// missing in its own epoch was taken out, in another one it may come back. A server
-// that was started, or took over, since then may have forgotten the last commits:
-// nothing new is granted until those who held a slot have had the time to say so.
+// show is what the contract shows of entries.
+func (t *step) show(entries []queue.Entry) (all []locks.Entry) {
+	for _, e := range entries {
+		r := *t.rows[e.ID]
+		r.Entry = e
+		all = append(all, r.entry(t.name.name, t.q.key, t.v.now))
+	}
+	return all
+}
+
+// checkEpoch begins a new epoch if the server is not the one on which the name was last
+// used, or was started since. It may have forgotten the last commits: nothing is granted
+// until holders have had the time to renew. In its own epoch a holder that is missing was
+// evicted; in another one it may come back.
 func (t *step) checkEpoch() {
 	// Several servers may answer at one address: the latest are known.
 	servers := strings.Fields(t.name.server)
@@ -95,33 +99,34 @@ func (t *step) checkEpoch() {
 	}
 	if span := micros(t.store.target.Quarantine); span > 0 {
 		switch {
-		case t.name.epoch == "" && here == t.v.tableServer && t.v.start <= t.v.tableMade: // no name of this table can have been forgotten
+		case t.name.epoch == "" && here == t.v.tableServer && t.v.start <= t.v.tableMade:
+			// No name of this table can have been forgotten.
 		case t.name.epoch == "", t.v.start > t.name.seen:
-			t.name.quiet = t.v.start + span
+			t.name.quarantine = t.v.start + span
 		default: // it ran already, beside the other one
-			t.name.quiet = t.v.now + span
+			t.name.quarantine = t.v.now + span
 		}
 	}
-	if t.name.epoch == "" && t.v.tableQuiet > 0 {
-		// The table has lost what it held, and was made again by somebody with
-		// perhaps a shorter lease. Those who held this name are known to none.
-		t.name.quiet = max(t.name.quiet, t.v.tableMade+micros(t.q.mine.ttl))
+	if t.name.epoch == "" && t.v.tableQuarantine > 0 {
+		// The table was lost and made again, perhaps by somebody with a shorter lease.
+		// Holders of this name are unknown until they renew.
+		t.name.quarantine = max(t.name.quarantine, t.v.tableMade+micros(t.q.row.ttl))
 	}
-	t.name.epoch = fmt.Sprintf("%s-%d", t.q.mine.ID, t.v.now)
+	t.name.epoch = fmt.Sprintf("%s-%d", t.q.row.ID, t.v.now)
 	servers = slices.DeleteFunc(servers, func(s string) bool { return s == here })
 	t.name.server = strings.Join(append([]string{here}, servers[:min(len(servers), manyServers-1)]...), " ")
 	t.nameChanged = true
 }
 
 // quarantineEnd is from when on slots may be granted.
-func (t *step) quarantineEnd() int64 { return max(t.name.quiet, t.v.tableQuiet) }
+func (t *step) quarantineEnd() int64 { return max(t.name.quarantine, t.v.tableQuarantine) }
 
-// view is what the decision sees. Those whose time is over are removed.
+// view is what the decision sees. Entries whose time is over are deleted.
 func (t *step) view() queue.View {
 	v := t.v
 	seen := queue.View{
 		Counter: t.name.counter - stepNumbers, Epoch: t.name.epoch, Quarantined: t.quarantineEnd() > v.now,
-		More: v.more(), Ahead: v.before, Total: v.waiters, Replaceable: t.alive(v.replaceable),
+		More: v.more(), Ahead: v.ahead, Total: v.waiters, Replaceable: t.alive(v.replaceable),
 	}
 	seen.Holders, seen.Waiters = t.alive(v.holders), t.alive(v.front)
 	dead := len(v.front) - len(seen.Waiters)
@@ -131,15 +136,16 @@ func (t *step) view() queue.View {
 	if dead > 0 {
 		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='W' AND ends<=%d", t.store.table, t.q.key, v.now)
 	}
+	over := v.holders
 	if own := v.own; own != nil && (own.State == queue.Gone || own.until() > v.now) {
 		e := t.entry(own)
 		seen.Own = &e
 	} else if own != nil {
-		t.write("DELETE FROM %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, own.ID)
+		over = append(slices.Clip(over), *own)
 	}
-	for _, h := range v.holders {
-		if h.until() <= v.now {
-			t.write("DELETE FROM %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, h.ID)
+	for _, r := range over {
+		if r.until() <= v.now {
+			t.write("DELETE FROM %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, r.ID)
 		}
 	}
 	return seen
@@ -160,7 +166,7 @@ func (t *step) entry(r *row) queue.Entry {
 	e := r.Entry
 	switch {
 	case e.State == queue.Waiting:
-		e.Reachable, e.Absent = r.conn != 0 && t.reaches(r), r.due <= t.v.now
+		e.Reachable, e.Absent = r.conn != 0 && t.canWake(r), r.due <= t.v.now
 	case e.State == queue.Holding && r.ends <= t.v.now:
 		e.State = queue.Ended
 	}
@@ -168,19 +174,10 @@ func (t *step) entry(r *row) queue.Entry {
 	return e
 }
 
-func (t *step) rowsOf(entries []queue.Entry) (rows []row) {
-	for _, e := range entries {
-		r := *t.rows[e.ID]
-		r.Entry = e
-		rows = append(rows, r)
-	}
-	return rows
-}
-
-// recheck is when a waiter has to look again although nobody wakes it. fits: holders
-// leave room for it.
+// recheck is how long a waiter sleeps if nobody wakes it. fits: the holders leave room for
+// it.
 func (t *step) recheck(ahead int, fits bool) time.Duration {
-	look := t.q.mine.ttl / 3
+	look := t.q.row.ttl / 3
 	sooner := func(moment int64) {
 		if moment > t.v.now {
 			look = min(look, span(moment-t.v.now)+time.Millisecond)
@@ -207,21 +204,26 @@ func (t *step) recheck(ahead int, fits bool) time.Duration {
 		}
 	}
 	if !t.canBeWoken(ahead) {
-		look = min(look, t.q.pause(ahead))
+		look = min(look, t.q.pauseBehind(ahead, t.store.listeners()))
 	}
 	return look
 }
 
 // apply writes a decision.
 func (t *step) apply(d *queue.Decision, recheck time.Duration) {
+	dialect := &t.store.dialect
 	for _, id := range d.Told {
-		if r := t.rows[id]; r.conn != 0 && t.reaches(r) {
-			t.write("%s", t.store.dialect.Notify(id))
+		if r := t.rows[id]; r.conn != 0 && t.canWake(r) {
+			if dialect.Notify != "" {
+				t.write("%s%s", dialect.Notify, id)
+			}
 			t.sleepers = append(t.sleepers, Sleeper{ID: id, Conn: r.conn})
 		}
 	}
-	if own := t.rows[t.q.mine.ID]; own != nil && own.State == queue.Waiting && own.conn != 0 && d.Verdict == lease.Released && t.store.dialect.Notify("") == "" {
-		t.sleepers = append(t.sleepers, Sleeper{ID: own.ID, Conn: own.conn}) // its statement sleeps on, although nobody waits for the answer
+	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && own.conn != 0 &&
+		d.Verdict == lease.Released && dialect.Notify == "" {
+		// Nobody waits for the answer of the statement in which it slept: end that.
+		t.sleepers = append(t.sleepers, Sleeper{ID: own.ID, Conn: own.conn})
 	}
 	if own := t.v.own; own != nil && own.State == queue.Gone && own.conn != 0 && t.q.Step == lease.Join {
 		t.write("UPDATE %s SET conn=0 WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, own.ID)
@@ -234,11 +236,13 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 		offered = offered || e.State == queue.Offered
 	}
 	if len(t.writes) > 0 && t.name.counter%tidyEvery == 0 {
-		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='G' AND ends<%d", t.store.table, t.q.key, t.v.now-micros(remember))
+		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='G' AND ends<%d",
+			t.store.table, t.q.key, t.v.now-micros(remember))
 	}
-	// Who is forgotten while it waits comes again, with its ticket; and the acceptance of
-	// an offer lasts, with all that came before it.
-	t.lasting = t.nameChanged || !(d.Verdict == lease.Queued && len(d.Replaced) == 0 || t.q.Step == lease.Release && offered || len(d.Put) == 0)
+	// A waiter lost in a crash rejoins with its ticket. An offer need not be on the disk
+	// before its acceptance is, which comes later in the log.
+	queued := d.Verdict == lease.Queued && len(d.Replaced) == 0
+	t.lasting = t.nameChanged || !queued && len(d.Put) > 0 && !(t.q.Step == lease.Release && offered)
 	if d.Counter > t.name.counter {
 		t.name.counter, t.nameChanged = d.Counter, true
 	}
@@ -247,14 +251,14 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 
 // row is what is written for an entry.
 func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row {
-	was, r := queue.State(0), t.q.mine
+	was, r := queue.State(0), t.q.row
 	if old := t.rows[e.ID]; old != nil {
 		was, r = old.State, *old
 	}
 	r.Entry = e
 	switch e.State {
 	case queue.Waiting:
-		if e.ID != t.q.mine.ID { // its offer was withdrawn
+		if e.ID != t.q.row.ID { // its offer was withdrawn
 			r.due, r.conn = t.v.now, 0
 			break
 		}
@@ -264,18 +268,20 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 		}
 		if t.canBeWoken(d.Place - 1) {
 			r.conn = t.v.conn
-			t.write("%s", t.store.dialect.Listen(e.ID))
+			if listen := t.store.dialect.Listen; listen != "" {
+				t.write("%s%s", listen, e.ID)
+			}
 		}
 	case queue.Offered:
 		r.due = t.v.now + micros(min(offerLimit, r.ttl))
 	case queue.Holding:
-		if t.q.Step == lease.Join && e.ID == t.q.mine.ID && was != queue.Holding {
+		if t.q.Step == lease.Join && e.ID == t.q.row.ID && was != queue.Holding {
 			r.since = t.v.now
 			if r.hold > 0 {
 				r.hold += t.v.now
 			}
 		}
-		if e.ID == t.q.mine.ID && t.q.Step != lease.Evict {
+		if e.ID == t.q.row.ID && t.q.Step != lease.Evict {
 			r.ends, r.due, r.conn = t.v.now+micros(r.ttl), 0, 0
 		}
 		if e.Evicted != "" {
@@ -286,41 +292,39 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 	case queue.Gone:
 		conn := r.conn
 		r = row{Entry: e, ends: t.v.now}
-		if e.ID != t.q.mine.ID || t.q.Step == lease.Evict {
+		if e.ID != t.q.row.ID || t.q.Step == lease.Evict {
 			r.conn = conn // until it has looked
 		}
 	}
 	return r
 }
 
-// moveLow keeps the name's low below all waiters, and near the first: what was removed
-// before it need not be passed again.
+// moveLow keeps the name's low at or before the first waiter, and near it: queries then skip
+// the rows that were removed before it.
 func (t *step) moveLow() {
-	first, mine := "", ""
+	first, own := "", ""
 	for i := range t.v.front {
 		if r := t.rows[t.v.front[i].ID]; r != nil && r.State == queue.Waiting {
 			first = order(r.Claim)
 			break
 		}
 	}
-	if r := t.rows[t.q.mine.ID]; r != nil && r.State == queue.Waiting {
-		mine = order(r.Claim)
+	if r := t.rows[t.q.row.ID]; r != nil && r.State == queue.Waiting {
+		own = order(r.Claim)
 	}
 	switch {
-	case mine != "" && mine < t.name.low:
-		t.name.low, t.nameChanged = mine, true
-	case first > t.name.low && (mine == "" || first <= mine) && (t.nameChanged || t.name.counter%tidyEvery == 0):
+	case own != "" && own < t.name.low:
+		t.name.low, t.nameChanged = own, true
+	case first > t.name.low && (own == "" || first <= own) && (t.nameChanged || t.name.counter%tidyEvery == 0):
 		t.name.low, t.nameChanged = first, true
 	}
 }
 
 func (t *step) write(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); text != "" {
-		t.writes = append(t.writes, text)
-	}
+	t.writes = append(t.writes, fmt.Sprintf(format, args...))
 }
 
-// save writes a row: of one that is there, what is different.
+// save inserts a row, or updates the columns that differ.
 func (t *step) save(r, old *row) {
 	fields, err := r.fields()
 	if err != nil {
@@ -328,7 +332,8 @@ func (t *step) save(r, old *row) {
 		return
 	}
 	if old == nil {
-		t.write("INSERT INTO %s (lock_key,%s) VALUES ('%s',%s)", t.store.table, columns, t.q.key, strings.Join(fields, ","))
+		t.write("INSERT INTO %s (lock_key,%s) VALUES ('%s',%s)",
+			t.store.table, columns, t.q.key, strings.Join(fields, ","))
 		return
 	}
 	was, _ := old.fields()
@@ -345,45 +350,45 @@ func (t *step) save(r, old *row) {
 	if old.State == queue.Offered && r.State == queue.Waiting { // it may just be accepting
 		still = " AND state='O'"
 	}
-	t.write("UPDATE %s SET %s WHERE lock_key='%s' AND entry_id='%s'%s", t.store.table, strings.Join(set, ","), t.q.key, r.ID, still)
+	t.write("UPDATE %s SET %s WHERE lock_key='%s' AND entry_id='%s'%s",
+		t.store.table, strings.Join(set, ","), t.q.key, r.ID, still)
 }
 
-// finish is the text that writes the step and ends its transaction. What only
-// locked, and will not matter to anybody, need not reach the disk.
+// finish is the text that writes the step and ends its transaction. A step that changed
+// nothing is rolled back: its lock need not reach the disk.
 func (t *step) finish() string {
 	if t.nameChanged {
 		t.write("UPDATE %s SET epoch='%s',server='%s',quiet=%d,counter=%d,low='%s' WHERE lock_key='%s' AND entry_id=''",
-			t.store.table, t.name.epoch, t.name.server, t.name.quiet, t.name.counter, t.name.low, t.q.key)
+			t.store.table, t.name.epoch, t.name.server, t.name.quarantine, t.name.counter, t.name.low, t.q.key)
 	}
 	if len(t.writes) == 0 {
 		return "ROLLBACK"
 	}
-	return strings.Join(t.writes, ";") + ";" + t.store.dialect.Commit(t.lasting)
+	if t.lasting {
+		return strings.Join(t.writes, ";") + ";" + t.store.dialect.Commit
+	}
+	return strings.Join(t.writes, ";") + ";" + t.store.dialect.CommitLater
 }
 
-// reaches reports whether this client can wake a waiter: over the same server, and where
-// that takes the right to end its statement, as the same account, which is not that of the
-// same user from another host. A connection of before the server's last start means nothing.
-func (t *step) reaches(w *row) bool {
-	return t.knows(w) && w.ends-micros(w.ttl) >= t.v.start
+// canWake reports whether this client can wake a waiter. A number of a connection from before
+// the server's last start is void.
+func (t *step) canWake(w *row) bool {
+	return t.sameAccount(w) && w.ends-micros(w.ttl) >= t.v.start
 }
 
-func (t *step) knows(r *row) bool {
+// sameAccount reports whether this client and that of an entry can wake each other. Without
+// notifications that takes the same server and account; an account of MySQL includes a host.
+func (t *step) sameAccount(r *row) bool {
 	login := loginOf(r.info)
-	return login == "" || login == t.v.login() || t.store.dialect.Notify(r.ID) != ""
+	return login == "" || login == t.v.login() || t.store.dialect.Notify != ""
 }
 
-// canBeWoken reports whether a waiter can be woken by those who are there before it.
+// canBeWoken reports whether all who are before a waiter can wake it.
 func (t *step) canBeWoken(ahead int) bool {
-	if !t.q.conn || t.v.now < t.v.start || ahead >= t.store.listeners() {
+	if !t.q.notifiable || t.v.now < t.v.start || ahead >= t.store.listeners() {
 		return false
 	}
-	for _, rows := range [][]row{t.v.holders, t.v.front[:min(ahead, len(t.v.front))]} {
-		for i := range rows {
-			if !t.knows(&rows[i]) {
-				return false
-			}
-		}
-	}
-	return true
+	other := func(r row) bool { return !t.sameAccount(&r) }
+	return !slices.ContainsFunc(t.v.holders, other) &&
+		!slices.ContainsFunc(t.v.front[:min(ahead, len(t.v.front))], other)
 }

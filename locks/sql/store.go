@@ -3,11 +3,11 @@
 // packages below it.
 //
 // Every step is one transaction that locks the name's own row, reads (view.go),
-// decides (step.go, the same rules for all servers), writes and commits. No
-// lock of the server's lives longer than that: a killed connection, a pooler
-// or a time limit of the server's neither loses a slot nor gives it twice. It
-// promises strict order, exclusion among leases that are renewed in time, and
-// that no repeated or lost message makes a second entry or loses one.
+// decides (step.go, with package queue), writes and commits. No lock of the
+// server's lives longer than that: a killed connection, a pooler or a time limit
+// of the server's neither loses a slot nor gives it twice. It promises strict
+// order, exclusion among leases that are renewed in time, and that no repeated or
+// lost message makes a second entry or loses one.
 //
 // It cannot promise what the server does not: one that forgets what it has
 // committed (a replica that takes over too early, a server that is set to lose
@@ -19,7 +19,8 @@ package sql
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"golock/locks"
@@ -33,9 +34,9 @@ type Store struct {
 	table    string // quoted
 	clock    locks.Clock
 	host     atomic.Int64           // which of the target's hosts is tried first
-	most     atomic.Int64           // connections that the server allows
+	maxConns atomic.Int64           // that the server allows
 	noNotify atomic.Bool            // connections cannot be woken
-	noMark   atomic.Pointer[string] // why makeTable has not left its mark, as a warning
+	noMark   atomic.Pointer[string] // why the mark could not be made, as a warning
 }
 
 var _ locks.LeaseStore = (*Store)(nil)
@@ -47,7 +48,15 @@ func Open(address string, d Dialect) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{target: t, dialect: d, table: d.Quote(t.table), clock: locks.BootTime}, nil
+	s := &Store{target: t, dialect: d, clock: locks.BootTime}
+	s.table = s.quote(t.table)
+	return s, nil
+}
+
+// quote writes an identifier, which may have one dot.
+func (s *Store) quote(name string) string {
+	q := s.dialect.Quote
+	return q + strings.ReplaceAll(name, ".", q+"."+q) + q
 }
 
 // URL implements locks.Store.
@@ -64,7 +73,7 @@ func (s *Store) Close() error { return nil }
 func (s *Store) Warnings() []string {
 	var all []string
 	if s.noNotify.Load() {
-		all = append(all, "there is a pooler or proxy between golock and the server that does not keep connections together: who waits cannot be woken and looks again now and then")
+		all = append(all, poolerText+": who waits cannot be woken and looks again now and then")
 	}
 	if text := s.noMark.Load(); text != nil {
 		all = append(all, *text)
@@ -72,13 +81,15 @@ func (s *Store) Warnings() []string {
 	return all
 }
 
-// kept is how many waiters of a name keep a connection: a quarter of those that the server
+const poolerText = "there is a pooler or proxy between golock and the server that does not keep connections together"
+
+// keptConns is how many waiters of a name keep a connection: a quarter of those that the server
 // allows, if the URL says nothing.
-func (s *Store) kept() int {
+func (s *Store) keptConns() int {
 	if s.target.waiters != autoWaiters {
 		return s.target.waiters
 	}
-	return int(s.most.Load() / 4)
+	return int(s.maxConns.Load() / 4)
 }
 
 // listeners is how many of them can be woken.
@@ -86,7 +97,7 @@ func (s *Store) listeners() int {
 	if s.noNotify.Load() {
 		return 0
 	}
-	return min(s.kept(), s.dialect.Listeners())
+	return min(s.keptConns(), s.dialect.Listeners)
 }
 
 // Join implements locks.Store.
@@ -109,13 +120,13 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 // Forget implements locks.QueueStore.
 func (s *Store) Forget(ctx context.Context, name string) error {
 	c := &session{store: s}
-	defer c.idle()
-	err := s.once(ctx, c, func(ctx context.Context) error {
-		_, err := c.ask(ctx, "START TRANSACTION;DELETE FROM "+s.table+" WHERE lock_key='"+locks.KeyOf(name).String()+"';COMMIT")
-		return err
-	})
-	if errors.Is(err, errNoTable) {
-		return nil
-	}
+	defer c.disconnect()
+	return c.once(ctx, func(ctx context.Context) error { return c.deleteName(ctx, locks.KeyOf(name)) })
+}
+
+// deleteName removes all that there is of a name.
+func (c *session) deleteName(ctx context.Context, key locks.Key) error {
+	_, err := c.ask(ctx, fmt.Sprintf("START TRANSACTION READ WRITE;DELETE FROM %s WHERE lock_key='%s';COMMIT",
+		c.store.table, key))
 	return err
 }

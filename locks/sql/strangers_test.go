@@ -5,12 +5,11 @@ package sql_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/go-sql-driver/mysql"
 
 	"golock/locks"
 	. "golock/locks/locktest"
@@ -34,7 +33,7 @@ func TestStrangersAfterRestart(t *testing.T) {
 		b.exec(t, "SELECT 1")
 	}
 	p := sqltest.NewProxy(t, b.server)
-	behind := b.openURL(t, p.URL(b.name, "quarantine=0"))
+	behind := b.behind(t, p)
 	for range slots {
 		Queue(t, behind, "n", Limit(slots))
 	}
@@ -72,11 +71,8 @@ func TestStrangersAfterRestart(t *testing.T) {
 // a long statement, and gives the connection's number.
 func (b *base) stranger(t testing.TB) (number int64) {
 	t.Helper()
-	c := mysql.NewConfig()
-	c.User, c.Passwd, c.Net, c.Addr, c.DBName, c.Logger = "golock", sqltest.Password, "unix", b.server.Socket, b.name, &mysql.NopLogger{}
-	connector, err := mysql.NewConnector(c)
+	db, err := sql.Open("mysql", fmt.Sprintf("golock:%s@unix(%s)/%s", sqltest.Password, b.server.Socket, b.name))
 	testkit.Must(t, err)
-	db := sql.OpenDB(connector)
 	conn, err := db.Conn(background)
 	testkit.Must(t, err)
 	testkit.Must(t, conn.QueryRowContext(background, "SELECT CONNECTION_ID()").Scan(&number))

@@ -4,9 +4,7 @@ package sql_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,20 +29,16 @@ func TestSweep(t *testing.T) {
 		rows := func(where string) int {
 			return len(b.exec(t, "SELECT lock_key FROM golock WHERE "+where))
 		}
-		lease, err := enter(t, s, "live", false)
-		testkit.Must(t, err)
-		gone, err := enter(t, s, "over", false)
-		testkit.Must(t, err)
-		testkit.Must(t, GiveBack(gone))
-		if _, err := enter(t, s, "crashed", false); err != nil {
-			t.Fatal(err)
-		}
+		lease := Take(t, s, "live")
+		Release(t, Take(t, s, "over"))
+		Take(t, s, "crashed")
 		b.exec(t, "UPDATE golock SET ends=1 WHERE lock_key='"+locks.KeyOf("crashed").String()+"' AND state='H'")
 		if n := sweep(time.Hour); n != 1 {
 			t.Errorf("%d removed, want the entry that ended long ago", n)
 		}
-		if n := sweep(0); n != 1 || rows("entry_id='' AND lock_key<>''") != 2 {
-			t.Errorf("%d removed, %d names are left; want the name without entries to go, and one that remembers who left to stay", n, rows("entry_id='' AND lock_key<>''"))
+		// The name without entries goes, one that remembers who left stays.
+		if n, names := sweep(0), rows("entry_id='' AND lock_key<>''"); n != 1 || names != 2 {
+			t.Errorf("%d removed, %d names are left", n, names)
 		}
 		b.exec(t, "UPDATE golock SET ends=1 WHERE state='G'")
 		if n := sweep(0); n != 1 || rows("state='G'") != 0 {
@@ -53,9 +47,7 @@ func TestSweep(t *testing.T) {
 		if n := sweep(0); n != 0 {
 			t.Errorf("%d removed of what is in use", n)
 		}
-		if _, err := lease.(locks.RenewableLease).Renew(background); err != nil {
-			t.Errorf("the live one: %v", err)
-		}
+		Renew(t, lease)
 	})
 }
 
@@ -99,29 +91,7 @@ func TestSweepUnderUse(t *testing.T) {
 				}
 			})
 		}
-		var users sync.WaitGroup
-		inside := make([]atomic.Int64, 3)
-		for i := range 6 {
-			s := b.store(t)
-			users.Go(func() {
-				for round := range 6 {
-					n := (i + round) % len(inside)
-					lease, err := enter(t, s, fmt.Sprint("n", n), false)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if now := inside[n].Add(1); now != 1 {
-						t.Errorf("%d are inside", now)
-					}
-					inside[n].Add(-1)
-					if err := GiveBack(lease); err != nil {
-						t.Errorf("Release: %v", err)
-					}
-				}
-			})
-		}
-		users.Wait()
+		contend(t, b, 3)
 		stop()
 		sweepers.Wait()
 	})

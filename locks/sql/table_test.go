@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"golock/locks"
 	. "golock/locks/locktest"
-	"golock/test/testkit"
+	"golock/locks/sql"
 )
 
 // short is a TTL in which a test can see leases end.
@@ -95,7 +93,8 @@ func TestOtherVersion(t *testing.T) {
 		for _, name := range []string{"n", "another"} {
 			says(t, Denied(t, s, name), "golock", "format 9", "format 2", "same version")
 		}
-		if err := TryRenew(holder); err == nil || errors.Is(err, locks.ErrLost) || !strings.Contains(err.Error(), "format 9") {
+		err := TryRenew(holder)
+		if err == nil || errors.Is(err, locks.ErrLost) || !strings.Contains(err.Error(), "format 9") {
 			t.Errorf("Renew = %v, want an error about the format", err)
 		}
 		w.Ended()
@@ -123,163 +122,74 @@ func TestOtherColumns(t *testing.T) {
 	})
 }
 
-// loss is what somebody does to the table while jobs run.
-type loss struct{ what, text string }
-
-func losses() []loss {
-	return []loss{
-		{"dropped", "DROP TABLE golock"},
-		{"dropped twice", "DROP TABLE golock; DROP TABLE IF EXISTS golock_made"},
-		{"truncated", "TRUNCATE TABLE golock"},
-		{"emptied", "DELETE FROM golock"},
-		{"without its names", "DELETE FROM golock WHERE entry_id='' AND lock_key<>''"},
-		{"without its own row", "DELETE FROM golock WHERE lock_key=''"},
-	}
-}
-
-// Whatever is taken out of the table under running jobs, there are never two
-// inside: a holder puts its lease back, or learns that it has lost it while the
-// name is not granted to others.
+// Whatever is taken out of the table under running jobs, there are never more inside than
+// the rule allows: a holder puts its lease back, or learns that it has lost it while the name
+// is not granted to others. Nobody is refused for it.
 func TestTableLost(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		for _, l := range losses() {
-			t.Run(l.what, func(t *testing.T) {
+		for what, text := range map[string]string{
+			"dropped":             "DROP TABLE golock",
+			"truncated":           "TRUNCATE TABLE golock",
+			"emptied":             "DELETE FROM golock",
+			"without its names":   "DELETE FROM golock WHERE entry_id='' AND lock_key<>''",
+			"without its own row": "DELETE FROM golock WHERE lock_key=''",
+		} {
+			t.Run(what, func(t *testing.T) {
 				t.Parallel()
-				b := f.fresh(t)
-				for range rounds(1) {
-					b.lose(t, l)
-				}
+				b := f.made(t)
+				Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, func(n int) {
+					if n%10 != 1 {
+						return
+					}
+					if _, err := b.server.TryExec(b.name, text); err != nil {
+						t.Error(err)
+					}
+				})
+				Release(t, Get(t, b.store(t), "a"))
 			})
 		}
 	})
 }
 
-// lose runs jobs on one slot, takes something away in the middle, and counts
-// who is inside: by the leases, as the runner counts them.
-func (b *base) lose(t *testing.T, l loss) {
-	t.Helper()
-	const clients = 4
-	var grants atomic.Int64
-	var mu sync.Mutex
-	leases := map[locks.RenewableLease]bool{}
-	// Whose lease is over is not inside: a runner would have ended its command.
-	inside := func() (n int) {
-		mu.Lock()
-		defer mu.Unlock()
-		for l := range leases {
-			if l.Term().End() > locks.BootTime() {
-				n++
-			}
-		}
-		return n
-	}
-	set := func(l locks.RenewableLease, in bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		leases[l] = in
-		if !in {
-			delete(leases, l)
-		}
-	}
-	var lost atomic.Bool
-	ctx, cancel := context.WithTimeout(background, testkit.Patience)
-	defer cancel()
-	done := make(chan struct{})
-	for i := range clients {
-		s := b.store(t)
-		go func() {
-			defer func() { done <- struct{}{} }()
-			for ctx.Err() == nil {
-				r := NewRequest(t, "n", TTL(short))
-				ticket, err := s.Join(ctx, r)
-				if err != nil {
-					if ctx.Err() == nil && !passing(err) {
-						t.Errorf("client %d: Join: %v", i, err)
-					}
-					continue
-				}
-				got, err := ticket.Wait(ctx)
-				if err != nil {
-					if ctx.Err() == nil && !passing(err) {
-						t.Errorf("client %d: Wait: %v", i, err)
-					}
-					continue
-				}
-				lease := got.(locks.RenewableLease)
-				// With its mark the table's first use cannot be told from the second.
-				set(lease, true)
-				if n := inside(); n > 1 && l.what != "dropped twice" {
-					t.Errorf("client %d: %d are inside", i, n)
-				}
-				if lost.Load() && grants.Add(1) == clients {
-					cancel() // it goes on as before
-				}
-				// A job that lasts for some renewals, as the runner makes them.
-				for range 4 {
-					time.Sleep(short / 6)
-					once, stop := context.WithTimeout(background, short/10)
-					_, err = lease.Renew(once)
-					stop()
-					if errors.Is(err, locks.ErrLost) {
-						break
-					}
-					if left := lease.Term().End().Sub(locks.BootTime()); left <= 0 {
-						break
-					}
-				}
-				set(lease, false)
-				if err := GiveBack(lease); err != nil && !errors.Is(err, locks.ErrLost) {
-					t.Errorf("client %d: Release: %v", i, err)
-				}
-			}
-		}()
-	}
-	go func() {
-		testkit.Eventually(t, "a job runs", func() bool { return inside() == 1 || ctx.Err() != nil })
-		if _, err := b.server.TryExec(b.name, l.text); err != nil {
-			t.Errorf("%s: %v", l.text, err)
-		}
-		lost.Store(true)
-		done <- struct{}{}
-	}()
-	for range clients + 1 {
-		<-done
-	}
-	if grants.Load() < clients {
-		t.Errorf("%s: %d grants", l.what, grants.Load())
-	}
+// neverRefusing is a store that fails the test if it refuses somebody for another reason
+// than the queue.
+type neverRefusing struct {
+	*sql.Store
+	t testing.TB
 }
 
-// passing reports whether an error is one that may come of a loss: whose place
-// was forgotten waits anew.
-func passing(err error) bool {
-	var busy *locks.BusyError
-	var outage *locks.OutageError
-	return errors.As(err, &busy) || errors.As(err, &outage) || errors.Is(err, locks.ErrLost)
+func (s neverRefusing) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
+	ticket, err := s.Store.Join(ctx, r)
+	if err != nil && ctx.Err() == nil && !IsBusy(err) && !errors.As(err, new(*locks.OutageError)) {
+		s.t.Errorf("Join: %v", err)
+	}
+	return ticket, err
 }
 
-// A newcomer after a drop is told what is in the way; the holder puts itself
+// A newcomer after a loss is told what is in the way; the holder puts itself
 // back with its next renewal, and is nobody's surprise then.
-func TestTableDroppedTellsWhy(t *testing.T) {
+func TestTableLostTellsWhy(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		s := b.store(t)
-		holder := Take(t, s, "n", TTL(LongTTL))
-		grant := holder.Grant()
-		b.exec(t, "DROP TABLE golock")
-		if q := Quarantined(t, s, "n", TTL(short)); !strings.Contains(q.Error(), "table") {
-			t.Errorf("%v, want a reason that names the table", q)
-		}
-		w := Queue(t, s, "n", TTL(short))
-		Renew(t, holder)
-		Same(t, holder.Grant(), grant)
-		w.Waits()
-		if busy := Refused(t, s, "n"); len(busy.Holders) != 1 {
-			t.Errorf("busy: %v, want one holder", busy)
-		}
-		Release(t, holder)
-		if l := w.Granted(); l.Grant().Fence <= grant.Fence {
-			t.Errorf("fence %d after %d", l.Grant().Fence, grant.Fence)
+		for _, text := range []string{"DROP TABLE golock", "TRUNCATE TABLE golock", "DELETE FROM golock"} {
+			b := f.fresh(t)
+			s := b.store(t)
+			holder := Take(t, s, "n", TTL(LongTTL))
+			grant := holder.Grant()
+			b.exec(t, text)
+			if q := Quarantined(t, s, "n", TTL(short)); !strings.Contains(q.Error(), "table") {
+				t.Errorf("%v, want a reason that names the table", q)
+			}
+			w := Queue(t, s, "n", TTL(short))
+			Renew(t, holder)
+			Same(t, holder.Grant(), grant)
+			w.Waits()
+			if busy := Refused(t, s, "n"); len(busy.Holders) != 1 {
+				t.Errorf("busy: %v, want one holder", busy)
+			}
+			Release(t, holder)
+			if l := w.Granted(); l.Grant().Fence <= grant.Fence {
+				t.Errorf("fence %d after %d", l.Grant().Fence, grant.Fence)
+			}
 		}
 	})
 }
@@ -366,23 +276,21 @@ func TestNoMark(t *testing.T) {
 // holds or waits: they may come back.
 func TestRightsRevoked(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		Release(t, Take(t, b.store(t), "n"))
+		b := f.made(t)
 		user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
 		s := f.openURL(t, user.URL("quarantine=0"))
 		holder := Take(t, s, "n")
 		Renew(t, holder) // its connection, which may keep its rights, is closed now
-		revoke, grant := fmt.Sprintf("REVOKE UPDATE ON golock FROM %s", user.Name), fmt.Sprintf("GRANT UPDATE ON golock TO %s", user.Name)
+		table, whose := "golock", user.Name
 		if f.name == "mariadb" {
-			at := user.Name + "@localhost"
-			revoke, grant = fmt.Sprintf("REVOKE UPDATE ON %s.* FROM %s", b.name, at), fmt.Sprintf("GRANT UPDATE ON %s.* TO %s", b.name, at)
+			table, whose = b.name+".*", user.Name+"@localhost"
 		}
-		b.exec(t, revoke)
+		b.exec(t, "REVOKE UPDATE ON "+table+" FROM "+whose)
 		says(t, Denied(t, s, "n"), "golock", "SELECT, INSERT, UPDATE and DELETE")
 		if err := TryRenew(holder); err == nil || errors.Is(err, locks.ErrLost) {
 			t.Errorf("Renew = %v, want an error that is not final", err)
 		}
-		b.exec(t, grant)
+		b.exec(t, "GRANT UPDATE ON "+table+" TO "+whose)
 		Renew(t, holder)
 		Release(t, holder)
 	})

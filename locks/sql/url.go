@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/user"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,12 +30,12 @@ type Target struct {
 	Database string
 	User     string
 	Password string
+	Socket   string // as the URL has it; "": TCP
+	Port     string // for a socket whose name depends on it
 
 	scheme string
 	login  string   // the user, as the URL has it; "" if it has none
 	hosts  []string // host:port, or one socket
-	socket string   // as the URL has it
-	port   string   // likewise, beside a socket
 
 	table   string
 	waiters int // so many of a name keep a connection
@@ -43,34 +44,23 @@ type Target struct {
 	connectTimeout time.Duration
 }
 
-// Unix reports whether the hosts are one unix socket.
-func (t *Target) Unix() bool { return t.socket != "" }
-
-// Port is the URL's, for a socket whose name depends on it.
-func (t *Target) Port() string { return t.port }
-
 // parse reads a URL. Its errors begin with the part that is wrong.
 func parse(address string, d Dialect) (*Target, error) {
-	t, err := read(address, d)
 	if network.HasLateAt(address) {
 		return nil, network.ErrUnescaped
 	}
-	return t, err
-}
-
-func read(address string, d Dialect) (*Target, error) {
-	u, err := network.SplitURL(address, fmt.Sprintf("%s://USER@HOST:%s/DATABASE", d.Schemes()[0], d.Port()))
+	u, err := network.SplitURL(address, fmt.Sprintf("%s://USER@HOST:%s/DATABASE", d.Schemes[0], d.Port))
 	switch {
 	case err != nil:
 		return nil, err
-	case !slices.Contains(d.Schemes(), u.Scheme):
-		return nil, fmt.Errorf("scheme %q: want %s", locks.Printable(u.Scheme, 20), strings.Join(d.Schemes(), " or "))
+	case !slices.Contains(d.Schemes, u.Scheme):
+		return nil, fmt.Errorf("scheme %q: want %s", locks.Printable(u.Scheme, 20), strings.Join(d.Schemes, " or "))
 	case strings.ContainsRune(u.User+u.Password, 0):
 		return nil, errors.New("user and password: must not contain a zero byte")
 	}
 	t := &Target{
 		Options: network.NewOptions(), scheme: u.Scheme, login: u.User, Password: u.Password,
-		table: defaultTable, waiters: autoWaiters, port: d.Port(),
+		table: defaultTable, waiters: autoWaiters, Port: d.Port,
 	}
 	if err := u.EachOption(func(name, value string) error { return t.option(d, name, value) }); err != nil {
 		return nil, err
@@ -78,14 +68,14 @@ func read(address string, d Dialect) (*Target, error) {
 	if err := t.place(u.Authority, u.Path, d); err != nil {
 		return nil, err
 	}
-	if t.TLS && t.socket != "" {
+	if t.TLS && t.Socket != "" {
 		return nil, errors.New("options tls, sslmode and ssl-mode: not on a socket")
 	}
 	return t, t.Check("tls=on")
 }
 
-// place reads hosts and path. Who leaves out the user means the one that golock
-// runs as, like the servers' own clients.
+// place reads hosts and path. Without a user it is the one that golock runs as, like the
+// servers' own clients do.
 func (t *Target) place(authority, path string, d Dialect) error {
 	var err error
 	if t.Database, err = url.PathUnescape(path); err != nil {
@@ -101,18 +91,18 @@ func (t *Target) place(authority, path string, d Dialect) error {
 			return errors.New("user: must be named, as this one has no name of its own")
 		}
 	}
-	if t.socket == "" {
-		t.hosts, err = network.Hosts(authority, d.Port())
+	if t.Socket == "" {
+		t.hosts, err = network.Hosts(authority, d.Port)
 		return err
 	}
-	if t.socket[0] != '/' {
+	if t.Socket[0] != '/' {
 		return errors.New("option socket: want an absolute path")
 	}
-	t.hosts = []string{t.socket}
+	t.hosts = []string{t.Socket}
 	if authority == "" {
 		return nil
 	}
-	hosts, err := network.Hosts(authority, d.Port())
+	hosts, err := network.Hosts(authority, d.Port)
 	if err != nil {
 		return err
 	}
@@ -120,7 +110,7 @@ func (t *Target) place(authority, path string, d Dialect) error {
 	if len(hosts) > 1 || name != "localhost" {
 		return errors.New("host: with ?socket= it is localhost, or left out")
 	}
-	t.port = port
+	t.Port = port
 	return nil
 }
 
@@ -128,10 +118,12 @@ const optionNames = "socket, table, waiters, quarantine, tls, ca, cert, key or s
 
 // option takes one. Those of the servers' own clients mean what they mean there.
 func (t *Target) option(d Dialect, name, value string) error {
-	for _, o := range clientOptions() {
-		if o.of == d.Schemes()[0] && slices.Contains(strings.Fields(o.names), name) {
-			return o.set(t, name, value)
-		}
+	client := t.mysqlOption
+	if d.Schemes[0] == "postgres" {
+		client = t.postgresOption
+	}
+	if known, err := client(name, value); known {
+		return err
 	}
 	if known, err := t.Set(name, value); known {
 		return err
@@ -140,7 +132,8 @@ func (t *Target) option(d Dialect, name, value string) error {
 	switch name {
 	case "table":
 		if !isTable(value) {
-			return fmt.Errorf("option table=%q: want a name of letters, digits and _, at most 48, perhaps after another one and a dot", shown)
+			return fmt.Errorf("option table=%q: want a name of letters, digits and _, at most 48, "+
+				"perhaps after another one and a dot", shown)
 		}
 		t.table = value
 	case "waiters":
@@ -154,7 +147,7 @@ func (t *Target) option(d Dialect, name, value string) error {
 	case "connect_timeout":
 		return network.Timeout(name, value, &t.connectTimeout)
 	case "socket":
-		return network.Text(name, value, &t.socket)
+		return network.Text(name, value, &t.Socket)
 	default:
 		return fmt.Errorf("option %q: is not known: want %s", locks.Printable(name, 20), optionNames)
 	}
@@ -163,21 +156,8 @@ func (t *Target) option(d Dialect, name, value string) error {
 
 // isTable reports whether a name can be the table's.
 func isTable(name string) bool {
-	schema, table, dotted := strings.Cut(name, ".")
-	if !dotted {
-		schema, table = "x", name
-	}
-	for _, part := range []string{schema, table} {
-		if part == "" || len(part) > 48 || part[0] >= '0' && part[0] <= '9' {
-			return false
-		}
-		for _, c := range []byte(part) {
-			if c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-				return false
-			}
-		}
-	}
-	return true
+	const part = `[A-Za-z_]\w{0,47}`
+	return regexp.MustCompile("^(" + part + `\.)?` + part + "$").MatchString(name)
 }
 
 // String is the URL without its secrets.
@@ -188,9 +168,9 @@ func (t *Target) String() string {
 		b.WriteString(network.Escape(t.login) + "@")
 	}
 	var options network.Query
-	if t.socket != "" {
-		b.WriteString("localhost:" + t.port)
-		options = append(options, "socket="+strings.ReplaceAll(network.Escape(t.socket), "%2F", "/"))
+	if t.Socket != "" {
+		b.WriteString("localhost:" + t.Port)
+		options = append(options, "socket="+strings.ReplaceAll(network.Escape(t.Socket), "%2F", "/"))
 	} else {
 		b.WriteString(strings.Join(t.hosts, ","))
 	}

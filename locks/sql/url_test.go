@@ -5,6 +5,7 @@ package sql_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os/user"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"golock/locks"
 	. "golock/locks/locktest"
+	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
 
@@ -61,7 +63,7 @@ func TestURL(t *testing.T) {
 		{"postgres://me@localhost:5433/d?socket=/run/postgresql", "postgres://me@localhost:5433/d?socket=/run/postgresql"},
 		{"postgres://me@/d?host=/run/postgresql", "postgres://me@localhost:5432/d?socket=/run/postgresql"},
 	} {
-		s, err := openAnyScheme(tt.in)
+		s, err := openAny(tt.in)
 		if err != nil {
 			t.Errorf("%s: %v", tt.in, err)
 			continue
@@ -69,7 +71,7 @@ func TestURL(t *testing.T) {
 		if got := s.URL(); got != tt.want {
 			t.Errorf("%s: URL() = %s, want %s", tt.in, got, tt.want)
 		}
-		if again, err := openAnyScheme(s.URL()); err != nil || again.URL() != s.URL() {
+		if again, err := openAny(s.URL()); err != nil || again.URL() != s.URL() {
 			t.Errorf("%s: URL() does not open the same store: %v", tt.in, err)
 		}
 	}
@@ -168,12 +170,12 @@ func TestBadURL(t *testing.T) {
 		{"mysql://me:s3cret#1@h/d", "%23"},
 	} {
 		for _, in := range []string{tt.in, strings.Replace(tt.in, "mysql", "postgres", 1)} {
-			_, err := openAnyScheme(in)
+			_, err := openAny(in)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s: %v, want something about %s", in, err, tt.want)
 			}
 		}
-		if _, err := openAnyScheme(tt.in); err != nil && strings.Contains(err.Error(), "s3cret") {
+		if _, err := openAny(tt.in); err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: the error %q shows the password", tt.in, err)
 		}
 	}
@@ -229,6 +231,30 @@ func TestBadConnection(t *testing.T) {
 	})
 }
 
+// The server's certificate is checked, and the client's is shown; nothing is sent in
+// the clear to a server that wants TLS.
+func TestTLS(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		server := sqltest.StartTLS(t, f.name)
+		database := server.NewDatabase(t)
+		open := func(url string) (locks.Store, error) { return f.open(url) }
+		TLS(t, sqltest.ServerName, server.Certificate, server.Key, open, func(options ...string) string {
+			return server.TCPURL(database, append(options, "tls=on", "quarantine=0")...)
+		})
+		Denied(t, f.openURL(t, server.TCPURL(database)), "n")
+
+		// As the servers' own clients write it: the authority alone, or the name too.
+		chain, full, files := "ssl-mode=VERIFY_CA", "ssl-mode=VERIFY_IDENTITY", "ssl-ca=%[1]s&ssl-cert=%[1]s&ssl-key=%[2]s"
+		if f.name == "postgres" {
+			chain, full, files = "sslmode=verify-ca", "sslmode=verify-full", "sslrootcert=%[1]s&sslcert=%[1]s&sslkey=%[2]s"
+		}
+		files = fmt.Sprintf(files, server.Certificate, server.Key)
+		Release(t, Get(t, f.openURL(t, server.TCPURL(database, chain, files)), "chain"))
+		Denied(t, f.openURL(t, server.TCPURL(database, full, files)), "n")
+		Denied(t, f.openURL(t, server.TCPURL(database, "tls=verify-ca")), "n")
+	})
+}
+
 // PostgreSQL is told the name of the application, and a server that does not answer is
 // given up after connect_timeout.
 func TestClientOptions(t *testing.T) {
@@ -239,7 +265,8 @@ func TestClientOptions(t *testing.T) {
 	Take(t, s, "n")
 	Queue(t, s, "n")
 	b.listening(t, 1)
-	if rows := b.exec(t, "SELECT 1 FROM pg_stat_activity WHERE application_name='my job' AND datname='"+b.name+"'"); len(rows) == 0 {
+	named := "SELECT 1 FROM pg_stat_activity WHERE application_name='my job' AND datname='" + b.name + "'"
+	if len(b.exec(t, named)) == 0 {
 		t.Error("no connection has the name")
 	}
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -247,7 +274,8 @@ func TestClientOptions(t *testing.T) {
 	defer silent.Close()
 	for _, f := range families() {
 		s := f.openURL(t, f.name+"://u@"+silent.Addr().String()+"/d?connect_timeout=0.1")
-		ctx, cancel := context.WithTimeoutCause(background, 1500*time.Millisecond, locks.ErrStandsStill) // its leaving is waited for
+		// The cause has it wait until it has left.
+		ctx, cancel := context.WithTimeoutCause(background, 1500*time.Millisecond, locks.ErrStandsStill)
 		_, err := s.Join(ctx, NewRequest(t, "n"))
 		cancel()
 		var outage *locks.OutageError
@@ -268,15 +296,6 @@ func TestClientOptions(t *testing.T) {
 	}
 }
 
-// openAnyScheme opens what either family understands; what none does is for the
-// first.
-func openAnyScheme(url string) (locks.Store, error) {
-	if strings.HasPrefix(url, "postgres") {
-		return postgresql().open(url)
-	}
-	return mariadb().open(url)
-}
-
 func FuzzURL(f *testing.F) {
 	f.Add("mysql://me:s3cret@h:1/d?table=s.x&waiters=3")
 	f.Add("postgres://a,[::1]:3/m?quarantine=2s&tls=on&cert=c&key=k")
@@ -286,11 +305,11 @@ func FuzzURL(f *testing.F) {
 	f.Add("postgresql://me@/d%20e?host=/run/postgresql")
 	f.Add("mysql://m%C3%A9@h/%F0%9F%98%80?ca=%2F%20&tls=on&server-name=n%25")
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := openAnyScheme(text)
+		s, err := openAny(text)
 		if err != nil {
 			return
 		}
-		again, err := openAnyScheme(s.URL())
+		again, err := openAny(s.URL())
 		if err != nil {
 			t.Fatalf("%q gives %q: %v", text, s.URL(), err)
 		}
@@ -314,7 +333,7 @@ func FuzzSecret(f *testing.F) {
 			return // it is in another place
 		}
 		for _, scheme := range []string{"mysql", "postgres"} {
-			s, err := openAnyScheme(scheme + "://" + before + ":" + secret + after)
+			s, err := openAny(scheme + "://" + before + ":" + secret + after)
 			if err != nil && strings.Contains(err.Error(), secret) {
 				t.Errorf("before %q, after %q: %v", before, after, err)
 			}

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"time"
 
 	"golock/locks"
 	"golock/locks/lease"
@@ -14,38 +13,35 @@ import (
 
 // nameState is a name's own row.
 type nameState struct {
-	name    string
-	epoch   string
-	server  string // those of lately, the latest first
-	quiet   int64  // nothing is granted before
-	counter int64  // the last of this step's numbers
-	seen    int64  // the counter of the step before; also when that was
-	turn    int64  // the number that the step which locks the row has given itself
-	low     string // no waiter's order is lower, but of some that have to ask again
+	name       string
+	epoch      string
+	server     string // the latest servers, the last one first
+	quarantine int64  // nothing is granted before
+	counter    int64  // the last of this step's numbers
+	seen       int64  // the counter of the step before; also when that was
+	turn       int64  // a random number of the attempt that has locked the row
+	low        string // waiters whose order is lower have to ask again
 }
 
-// view is what one attempt read while it held the lock on the name's row. Nobody else
-// changes anything of the name until it ends, but that waiters prolong their places and
-// accept offers, each in its own row.
+// view is what one attempt read while it held the lock on the name's row. Until the end of
+// its transaction others only prolong places and accept offers, each in a row of its own.
 type view struct {
 	facts
-
-	hasTable    bool // the table's own row is there
-	tableServer string
-	tableQuiet  int64
-	tableMade   int64
-	name        *nameState // nil: there is none yet
+	tableServer     string
+	tableQuarantine int64
+	tableMade       int64
+	name            *nameState // nil: there is none yet
 
 	holders     []row
 	front       []row // the first waiters, in their order
 	limit       int   // as many were asked for
 	own         *row  // of the question, in whatever state; nil: there is none
-	before      int   // waiters before the one that joins
+	ahead       int   // waiters before the one that joins
 	waiters     int   // all of them
 	replaceable []row
 }
 
-// stepNumbers is how many numbers a step has without asking for more: a ticket and a fence.
+// stepNumbers is how many numbers a step reserves when it locks the row: a ticket and a fence.
 const stepNumbers = 2
 
 // frontSize is how many waiters a view shows.
@@ -54,119 +50,93 @@ const frontSize = 20
 // question is what a caller wants to be done with its entry.
 type question struct {
 	queue.Question
-	key    string                        // hash of the name
-	name   string                        // "" if only the ref is known
-	mine   row                           // what the caller knows of its entry
-	sent   bool                          // a step of this entry may have been done already
-	conn   bool                          // it can be woken over this connection
-	pause  func(ahead int) time.Duration // until a waiter that cannot looks again
-	missed []string                      // offers to these are void
-	turn   int64                         // of the attempt
+	entryState
+	notifiable bool     // it can be woken over this connection
+	missed     []string // offers to these are void
+	turn       int64    // of the attempt
 }
 
-func (q *question) isNew() bool { return q.Step == lease.Join && q.mine.Claim.Ticket == 0 }
+func (q *question) isNew() bool { return q.Step == lease.Join && q.row.Claim.Ticket == 0 }
 
-// replacing reports whether the caller is a newcomer that may evict others.
-func (q *question) replacing() bool { return q.isNew() && q.mine.Replace != locks.ReplaceNone }
-
-// nameColumns are read beside those of the entries, and are a name's.
+// nameColumns are those that only a name's row uses.
 const nameColumns = "epoch,server,quiet,seen,counter,turn,low"
 
-// text is the statements that make a view, beginning with the transaction and the lock.
-func (s *Store) text(q *question) string {
-	// Lock first; only later statements see what the last one has committed. A
-	// row that somebody makes meanwhile is seen too, but not locked: it does not
-	// have the number of this turn.
+// How many columns the statements give.
+const (
+	factCount  = 6
+	tableCount = factCount + 4
+	entryCount = 16
+	nameCount  = 7
+)
+
+// factColumns are the server's clock, and its Facts.
+func (s *Store) factColumns() string { return s.dialect.Clock + "," + s.dialect.Facts }
+
+// lockText begins the transaction, locks the name's row and reads the table's.
+func (s *Store) lockText(q *question) string {
+	// Lock first: only later statements see what the last step has committed. They also see
+	// a row that somebody has just made, which is not locked: it lacks the number of this
+	// turn.
 	q.turn = rand.Int64()
-	return strings.Join([]string{
-		s.dialect.Begin(lockWait),
-		fmt.Sprintf("UPDATE %s SET seen=counter,counter=GREATEST(counter+%d,%s),turn=%d WHERE lock_key='%s' AND entry_id=''", s.table, stepNumbers, s.dialect.Clock(), q.turn, q.key),
-		"SELECT " + s.dialect.Facts() + ",format,server,quiet,seen FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
-		s.entriesText(q, frontSize),
-	}, ";")
+	return s.dialect.Begin + fmt.Sprintf(
+		";UPDATE %[1]s SET seen=counter,counter=GREATEST(counter+%[2]d,%[3]s),turn=%[4]d"+
+			" WHERE lock_key='%[5]s' AND entry_id='';"+
+			"SELECT %[6]s,format,server,quiet,seen FROM %[1]s WHERE lock_key='' AND entry_id=''",
+		s.table, stepNumbers, s.dialect.Clock, q.turn, q.key, s.factColumns())
 }
 
 // entriesText reads the entries that a decision needs.
-func (s *Store) entriesText(q *question, limit int) string {
+func (s *Store) entriesText(q *question, limit int) (text string, shapes []shape) {
 	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
-	const waiting = " AND state='W'"
+	const entries, waiting = "SELECT " + columns, " AND state='W'"
 	statements := []string{
-		"SELECT " + columns + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
-		// Removed rows may still lie before the first waiter's, and take time to pass.
-		"SELECT " + columns + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='') ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
-		"SELECT " + columns + of + " AND entry_id='" + q.mine.ID + "'",
+		entries + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
+		// From low on: the index may still have many removed rows before it.
+		entries + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
+			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
+		entries + of + " AND entry_id='" + q.row.ID + "'",
 	}
+	shapes = []shape{anyRows(entryCount + nameCount), anyRows(entryCount), anyRows(entryCount)}
 	if q.isNew() {
-		last := order(locks.Claim{Priority: q.mine.Claim.Priority, Ticket: 1<<63 - 1})
+		last := order(locks.Claim{Priority: q.row.Claim.Priority, Ticket: 1<<63 - 1})
 		count := "SELECT COUNT(*),COALESCE(SUM(CASE WHEN ord<'" + last + "' THEN 1 ELSE 0 END),0)" + of + waiting
-		if q.MaxQueue != nil { // that is in no index
-			count += " AND ends>" + s.dialect.Clock()
+		if q.MaxQueue != nil { // only then: no index has it
+			count += " AND ends>" + s.dialect.Clock
 		}
-		statements = append(statements, count)
+		statements, shapes = append(statements, count), append(shapes, oneRow(2))
 	}
-	if q.replacing() {
-		statements = append(statements, "SELECT "+columns+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
+	if q.isNew() && q.row.Replace != locks.ReplaceNone {
+		statements = append(statements, entries+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
+		shapes = append(shapes, anyRows(entryCount))
 	}
-	return strings.Join(statements, ";")
-}
-
-// read makes a view of the answers.
-func (s *Store) read(q *question, answers []Rows) (v *view, err error) {
-	if len(answers) == 0 {
-		return nil, errNotOurs
-	}
-	v = &view{}
-	if len(answers[0]) == 0 {
-		return v, nil // without its own row the table is of no use
-	}
-	if err = v.readTable(s, answers[0]); err == nil {
-		err = v.readEntries(q, answers[1:], frontSize)
-	}
-	return v, err
+	return strings.Join(statements, ";"), shapes
 }
 
 // readTable reads the table's own row, and what the server says of itself.
-func (v *view) readTable(s *Store, rows Rows) (err error) {
-	if len(rows) != 1 || len(rows[0]) != 10 {
-		return errNotOurs
-	}
-	if v.facts, err = readFacts(Rows{rows[0][:6]}); err != nil {
+func (v *view) readTable(s *Store, f []string) (err error) {
+	if v.facts, err = readFacts(f[:factCount]); err != nil {
 		return err
 	}
 	var n numbers
-	f := rows[0][6:]
+	f = f[factCount:]
 	if n.read(f[0]) != format {
-		return &FormatError{Table: s.target.table, Found: f[0]}
+		return s.formatError(f[0])
 	}
-	v.hasTable, v.tableServer, v.tableQuiet, v.tableMade = true, f[1], n.read(f[2]), n.read(f[3])
+	v.tableServer, v.tableQuarantine, v.tableMade = f[1], n.read(f[2]), n.read(f[3])
 	return n.err
 }
 
 // readEntries reads what entriesText has asked for.
 func (v *view) readEntries(q *question, answers []Rows, limit int) (err error) {
-	want := 3
-	if q.isNew() {
-		want++
-	}
-	if q.replacing() {
-		want++
-	}
-	if len(answers) != want {
-		return fmt.Errorf("%d answers to %d questions", len(answers), want)
-	}
 	v.name, v.holders, v.own, v.limit = nil, nil, nil, limit
-	entries := strings.Count(columns, ",") + 1
 	for _, f := range answers[0] {
-		if len(f) != entries+strings.Count(nameColumns, ",")+1 {
-			return fmt.Errorf("a row with %d columns", len(f))
-		}
-		r, err := parseRow(f[:entries])
+		r, err := parseRow(f[:entryCount])
 		if err != nil {
 			return err
 		}
 		if r.State != nameRow {
 			v.holders = append(v.holders, r)
-		} else if err := v.readName(&r, f[entries:]); err != nil {
+		} else if err := v.readName(&r, f[entryCount:]); err != nil {
 			return err
 		}
 	}
@@ -177,16 +147,14 @@ func (v *view) readEntries(q *question, answers []Rows, limit int) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(own) > 0 && q.mine.ID != "" {
+	if len(own) > 0 && q.row.ID != "" {
 		v.own = &own[0]
 	}
 	v.waiters = len(v.front)
 	if len(answers) > 3 {
 		var n numbers
-		if len(answers[3]) != 1 || len(answers[3][0]) != 2 {
-			return fmt.Errorf("the server cannot count: %.200q", fmt.Sprint(answers[3]))
-		}
-		v.waiters, v.before, err = n.count(answers[3][0][0]), n.count(answers[3][0][1]), n.err
+		v.waiters, v.ahead = n.count(answers[3][0][0]), n.count(answers[3][0][1])
+		err = n.err
 	}
 	if len(answers) > 4 && err == nil {
 		v.replaceable, err = parseRows(answers[4])
@@ -196,17 +164,18 @@ func (v *view) readEntries(q *question, answers []Rows, limit int) (err error) {
 
 func (v *view) readName(r *row, f []string) error {
 	if !isPlain(f[0], f[1], f[6]) {
-		return errNotOurs
+		return &lease.Refusal{Err: errNotOurs}
 	}
 	var n numbers
 	v.name = &nameState{
-		name: unescape(r.info), epoch: f[0], server: f[1], quiet: n.read(f[2]), seen: n.read(f[3]), counter: n.read(f[4]), turn: n.read(f[5]), low: f[6],
+		name: unescape(r.info), epoch: f[0], server: f[1], quarantine: n.read(f[2]), seen: n.read(f[3]),
+		counter: n.read(f[4]), turn: n.read(f[5]), low: f[6],
 	}
 	return n.err
 }
 
-// short reports whether too few of the waiters that were read are there to know who is
-// next.
+// short reports whether so many of the waiters that were read are overdue that more must be
+// read to know who is next.
 func (v *view) short() bool {
 	there := 0
 	for i := range v.front {
@@ -221,24 +190,24 @@ func (v *view) more() bool { return len(v.front) == v.limit }
 
 // facts is what a server says of itself.
 type facts struct {
-	now     int64
-	server  string // which one it is
-	start   int64  // when it was started
-	conn    int64  // the connection's number
-	account string // the connection's user, as the server knows it
-	most    int64  // connections at a time
+	now      int64
+	server   string // which one it is
+	start    int64  // when it was started
+	conn     int64  // the connection's number
+	account  string // the connection's user, as the server knows it
+	maxConns int64  // at a time
 }
 
-// login is what decides whether a connection may be woken over another one.
+// login is the account and server that must be the same to end another connection's
+// statement.
 func (f *facts) login() string { return unescape(escape(f.account+" "+f.server, maxLogin)) }
 
-func readFacts(rows Rows) (facts, error) {
-	if len(rows) != 1 || len(rows[0]) != 6 {
-		return facts{}, fmt.Errorf("the server does not tell its clock: %.200q", fmt.Sprint(rows))
-	}
-	f := rows[0]
+func readFacts(f []string) (facts, error) {
 	var n numbers
-	return facts{now: n.seconds(f[0]), server: f[1], start: n.seconds(f[2]), conn: n.read(f[3]), account: f[4], most: n.read(f[5])}, n.err
+	all := facts{
+		now: n.read(f[0]), server: f[1], start: n.read(f[2]), conn: n.read(f[3]), account: f[4], maxConns: n.read(f[5]),
+	}
+	return all, n.err
 }
 
 func parseRows(rows Rows) ([]row, error) {
@@ -252,15 +221,3 @@ func parseRows(rows Rows) ([]row, error) {
 	}
 	return all, nil
 }
-
-// FormatError says that the table was made by another version.
-type FormatError struct{ Table, Found string }
-
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("the table %s has format %s and this golock knows format %d: use the same version everywhere: stop all others and drop the table, or name another ?table=", e.Table, locks.Printable(e.Found, 20), format)
-}
-
-// lockWait is how long the server may let a transaction wait for the name's
-// row. It is held for a few round trips only; a client that stalls meanwhile
-// loses it after half of that, so that a release, which may take as long, succeeds.
-const lockWait = 2 * time.Second

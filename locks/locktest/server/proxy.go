@@ -21,7 +21,6 @@ const (
 // Message is one of a client's.
 type Message struct {
 	Raw       []byte
-	Answer    []byte // what the proxy itself says to it, instead of passing it on
 	IsRequest bool   // it is judged
 	Request   string // its text
 }
@@ -217,12 +216,6 @@ func (l *link) requests() {
 		m, err := l.wire.Request(r)
 		if err != nil {
 			return
-		}
-		if m.Answer != nil { // the proxy's own
-			if _, err := l.client.Write(m.Answer); err != nil {
-				return
-			}
-			continue
 		}
 		verdict := Pass
 		if m.IsRequest {

@@ -2,21 +2,19 @@
 // later.
 //
 // A waiter sleeps in the server, in a statement that a DBA recognises in the
-// process list. Who releases a slot commits first and then ends that statement.
+// process list. The releaser of a slot commits first and then ends that statement.
 package mysql
 
 import (
 	"context"
-	"database/sql/driver"
+	dbdriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"strconv"
-	"strings"
 	"time"
 
-	driverpkg "github.com/go-sql-driver/mysql"
+	"github.com/go-sql-driver/mysql"
 
 	"golock/locks/lease"
 	"golock/locks/network"
@@ -24,95 +22,53 @@ import (
 )
 
 // Open understands mysql:// and mariadb:// URLs; see sql.Open.
-func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect{}) }
+func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect()) }
 
-type dialect struct{}
+func dialect() sql.Dialect {
+	return sql.Dialect{
+		Schemes: []string{"mysql", "mariadb"},
+		Port:    "3306",
+		Quote:   "`",
 
-// Schemes implements sql.Dialect.
-func (dialect) Schemes() []string { return []string{"mysql", "mariadb"} }
+		// Limits that the administrator has set for statements must not end the sleep of
+		// a waiter; MariaDB reads the first comment, MySQL the second.
+		Begin: "SET SESSION autocommit=1,time_zone='+00:00',wait_timeout=1,innodb_lock_wait_timeout=2" +
+			"/*M! ,max_statement_time=0*//*!50708 ,max_execution_time=0*/;" +
+			"SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION READ WRITE",
+		Commit:      commit,
+		CommitLater: commit, // what the server waits for is a setting of its own
 
-// Port implements sql.Dialect.
-func (dialect) Port() string { return "3306" }
+		ReadWrite:      "SET SESSION TRANSACTION READ WRITE;",
+		CreateAsSelect: true,
 
-// Quote implements sql.Dialect.
-func (dialect) Quote(name string) string {
-	return "`" + strings.ReplaceAll(name, ".", "`.`") + "`"
-}
+		Clock: "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)",
+		// UUID_SHORT holds the second in which the server was started, rounded up here.
+		// (2^24 calls move it on by a second, in which more time has passed.)
+		Facts: "CONCAT(@@hostname,':',@@port,':',@@server_id),(((UUID_SHORT()>>24)&4294967295)+1)*1000000,CONNECTION_ID()," +
+			"CURRENT_USER(),LEAST(@@max_connections,COALESCE(NULLIF(@@max_user_connections,0),@@max_connections))",
 
-// session is what every connection is told before its first statement. The
-// server closes one that says nothing for a second, in a transaction above all:
-// its locks would hold up everybody. Limits that the administrator has set
-// for statements must not end the sleep of a waiter; MariaDB reads the first
-// comment, MySQL the second.
-const session = "SET SESSION autocommit=1,time_zone='+00:00',wait_timeout=1,innodb_lock_wait_timeout=%d" +
-	"/*M! ,max_statement_time=0*//*!50708 ,max_execution_time=0*/;"
-
-// Begin implements sql.Dialect.
-func (dialect) Begin(lockWait time.Duration) string {
-	return fmt.Sprintf(session, int(lockWait.Seconds())) + "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION READ WRITE"
-}
-
-// Commit implements sql.Dialect. Whether the disk is waited for is a setting of
-// the whole server. Nothing follows the COMMIT: a KILL QUERY that came late would
-// hit that, and look as if nothing had been done.
-func (dialect) Commit(bool) string { return "SET SESSION wait_timeout=60;COMMIT" }
-
-// Clock implements sql.Dialect.
-func (dialect) Clock() string { return "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)" }
-
-// Facts implements sql.Dialect. UUID_SHORT holds the second in which the server
-// was started; that counts as over. (It moves on by one when the function has
-// been called 2^24 times: still before anything that happens then.)
-func (dialect) Facts() string {
-	return "UNIX_TIMESTAMP(SYSDATE(6)),CONCAT(@@hostname,':',@@port,':',@@server_id),((UUID_SHORT()>>24)&4294967295)+1,CONNECTION_ID(),CURRENT_USER(),LEAST(@@max_connections,COALESCE(NULLIF(@@max_user_connections,0),@@max_connections))"
-}
-
-// Listeners implements sql.Dialect: one that sleeps costs the server nothing.
-func (dialect) Listeners() int { return 1 << 20 }
-
-// Listen implements sql.Dialect.
-func (dialect) Listen(string) string { return "" }
-
-// Notify implements sql.Dialect.
-func (dialect) Notify(string) string { return "" }
-
-// readWrite is for a statement that is a transaction of its own; those of the
-// session may only read.
-const readWrite = "SET SESSION TRANSACTION READ WRITE;"
-
-// Create implements sql.Dialect. The table and its row come into being as one,
-// because nobody else can open the table before.
-func (dialect) Create(table, values string) string {
-	var row []string
-	names := strings.Split(sql.TableNames, ",")
-	for i, value := range strings.Split(values, ",") {
-		row = append(row, value+" AS "+names[i])
+		Listeners: 1 << 20, // one that sleeps costs the server nothing
+		Driver:    driver{},
 	}
-	return readWrite + create(table) + " AS SELECT " + strings.Join(row, ",")
 }
 
-// CreateByHand implements sql.Dialect.
-func (dialect) CreateByHand(table, values string) string {
-	return create(table) + ";\nINSERT INTO " + table + " (" + sql.TableNames + ") VALUES (" + values + ");"
+// Nothing follows the COMMIT: a KILL QUERY that came late would hit that, and look as if
+// nothing had been done.
+const commit = "SET SESSION wait_timeout=60;COMMIT"
+
+// driver implements sql.Driver.
+type driver struct{}
+
+func (driver) Table(name string) string {
+	return "CREATE TABLE " + name + " (\n" + sql.ColumnTypes("VARCHAR(%d) NOT NULL DEFAULT ''") +
+		",\n  KEY queue (" + sql.QueueIndex + ")\n) ENGINE=InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin"
 }
 
-func create(table string) string {
-	text := func(size int) string { return fmt.Sprintf("VARCHAR(%d) NOT NULL DEFAULT ''", size) }
-	return "CREATE TABLE " + table + " (\n" + sql.ColumnTypes(text) + ",\n  KEY queue (" + sql.QueueIndex + ")\n)" +
-		" ENGINE=InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin"
-}
-
-// CreateMark implements sql.Dialect.
-func (dialect) CreateMark(table string) string {
-	return readWrite + "CREATE TABLE IF NOT EXISTS " + table + " (made BIGINT PRIMARY KEY) ENGINE=InnoDB"
-}
-
-// Connect implements sql.Dialect.
-func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, error) {
-	c := driverpkg.NewConfig()
+func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, error) {
+	c := mysql.NewConfig()
 	c.User, c.Passwd, c.DBName = t.User, t.Password, t.Database
 	c.Net, c.Addr = "tcp", host
-	if t.Unix() {
+	if t.Socket != "" {
 		c.Net = "unix"
 	}
 	var err error
@@ -122,7 +78,7 @@ func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Con
 	c.MultiStatements = true
 	c.CheckConnLiveness = false
 	c.Logger = silent{}
-	connector, err := driverpkg.NewConnector(c)
+	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +86,7 @@ func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Con
 	if err != nil {
 		return nil, err
 	}
-	return &conn{raw: raw, run: raw.(driver.QueryerContext)}, nil
+	return &conn{raw: raw, run: raw.(dbdriver.QueryerContext)}, nil
 }
 
 // silent is for the driver, which logs on standard error.
@@ -138,13 +94,17 @@ type silent struct{}
 
 func (silent) Print(...any) {}
 
+// conn implements sql.Conn.
 type conn struct {
-	raw    driver.Conn
-	run    driver.QueryerContext
-	number int64 // at the server, once it is known
+	raw dbdriver.Conn
+	run dbdriver.QueryerContext
 }
 
-// Run implements sql.Conn.
+// Number is not told at the login by this driver.
+func (c *conn) Number() int64 { return 0 }
+
+func (c *conn) Close() { _ = c.raw.Close() }
+
 func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
 	rows, err := c.run.QueryContext(ctx, text, nil)
 	if err != nil {
@@ -160,7 +120,7 @@ func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
 			}
 			all = append(all, set)
 		}
-		more, ok := rows.(driver.RowsNextResultSet)
+		more, ok := rows.(dbdriver.RowsNextResultSet)
 		if !ok || !more.HasNextResultSet() {
 			return all, nil
 		}
@@ -172,9 +132,9 @@ func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
 	}
 }
 
-func read(rows driver.Rows, columns int) (sql.Rows, error) {
+func read(rows dbdriver.Rows, columns int) (sql.Rows, error) {
 	set := sql.Rows{}
-	values := make([]driver.Value, columns)
+	values := make([]dbdriver.Value, columns)
 	for {
 		if err := rows.Next(values); err == io.EOF {
 			return set, nil
@@ -184,11 +144,9 @@ func read(rows driver.Rows, columns int) (sql.Rows, error) {
 		line := make([]string, columns)
 		for i, v := range values {
 			switch v := v.(type) {
+			case nil:
 			case []byte:
 				line[i] = string(v)
-			case nil:
-			case int64:
-				line[i] = strconv.FormatInt(v, 10)
 			default:
 				line[i] = fmt.Sprint(v)
 			}
@@ -197,17 +155,9 @@ func read(rows driver.Rows, columns int) (sql.Rows, error) {
 	}
 }
 
-// Owns implements sql.Conn.
-func (c *conn) Owns(number int64) bool {
-	if c.number == 0 {
-		c.number = number
-	}
-	return c.number == number
-}
-
-// Wait implements sql.Conn. SELECT ... INTO locks nothing; DO or SET with the same
-// subquery would lock the row. The packet ends with the sleep: the server would also run
-// what followed for a client that is gone.
+// Wait uses SELECT ... INTO, which locks nothing; DO or SET with the same subquery would lock
+// the row. The text ends with the sleep: the server would also run what followed for a client
+// that is gone.
 func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration) error {
 	_, err := c.Run(ctx, fmt.Sprintf("%s INTO @golock;DO /* golock:wait:%s */ SLEEP(IF(@golock,0,%d.%06d))",
 		offered, id, limit/time.Second, limit%time.Second/time.Microsecond))
@@ -217,12 +167,12 @@ func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration
 	return err
 }
 
-// Wake implements sql.Conn. What a connection runs is not looked at: sql has compared
-// server and account, and a server uses no number twice while it runs. A wake-up that
-// finds the waiter in another statement has that made again.
+// Wake does not look what a connection runs: sql has compared server and account, and a
+// server uses no number twice while it runs. A waiter that is hit in another statement
+// makes that again.
 func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sleeper, err error) {
 	for _, w := range sleepers {
-		switch _, err := c.Run(ctx, "KILL QUERY "+strconv.FormatInt(w.Conn, 10)); {
+		switch _, err := c.Run(ctx, fmt.Sprint("KILL QUERY ", w.Conn)); {
 		case number(err) == noSuchThread:
 			gone = append(gone, w)
 		case err != nil:
@@ -232,9 +182,6 @@ func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sle
 	return gone, nil
 }
 
-// Close implements sql.Conn.
-func (c *conn) Close() { _ = c.raw.Close() }
-
 // The server's error numbers that mean something to us.
 const (
 	interrupted  = 1317
@@ -242,15 +189,14 @@ const (
 )
 
 func number(err error) uint16 {
-	var said *driverpkg.MySQLError
+	var said *mysql.MySQLError
 	if errors.As(err, &said) {
 		return said.Number
 	}
 	return 0
 }
 
-// Judge implements sql.Dialect.
-func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
+func (driver) Judge(err error) (v sql.Verdict, answered bool, hint string) {
 	switch number(err) {
 	case 0:
 		return judgeConnection(err)
@@ -289,10 +235,10 @@ func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
 func judgeConnection(err error) (sql.Verdict, bool, string) {
 	var opened *net.OpError
 	switch {
-	case errors.Is(err, driverpkg.ErrNoTLS):
+	case errors.Is(err, mysql.ErrNoTLS):
 		return sql.Refused, true, "the server does not speak TLS"
-	case errors.Is(err, driverpkg.ErrCleartextPassword), errors.Is(err, driverpkg.ErrNativePassword), errors.Is(err, driverpkg.ErrOldPassword),
-		errors.Is(err, driverpkg.ErrUnknownPlugin), errors.Is(err, driverpkg.ErrOldProtocol):
+	case errors.Is(err, mysql.ErrCleartextPassword), errors.Is(err, mysql.ErrNativePassword),
+		errors.Is(err, mysql.ErrOldPassword), errors.Is(err, mysql.ErrUnknownPlugin), errors.Is(err, mysql.ErrOldProtocol):
 		return sql.Refused, true, ""
 	case errors.As(err, &opened):
 		return sql.Transient, false, ""

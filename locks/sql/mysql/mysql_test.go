@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	driverpkg "github.com/go-sql-driver/mysql"
+	"github.com/go-sql-driver/mysql"
 
 	"golock/locks/sql"
 )
@@ -12,8 +12,8 @@ import (
 // A KILL QUERY that comes late must not end a text whose transaction has been
 // committed already: the error would say that nothing was done.
 func TestNothingAfterCommit(t *testing.T) {
-	for _, lasting := range []bool{true, false} {
-		if text := (dialect{}).Commit(lasting); !strings.HasSuffix(text, ";COMMIT") {
+	for _, text := range []string{dialect().Commit, dialect().CommitLater} {
+		if !strings.HasSuffix(text, ";COMMIT") {
 			t.Errorf("a transaction ends with %q", text)
 		}
 	}
@@ -28,7 +28,7 @@ func TestJudge(t *testing.T) {
 		3159: {sql.Refused, true},    // it wants TLS: no outage, for which --on-unavailable run is
 		4031: {sql.Transient, false}, // it has closed an idle connection: the next attempt connects
 	} {
-		if v, said, _ := (dialect{}).Judge(&driverpkg.MySQLError{Number: number}); v != want.verdict || said != want.said {
+		if v, said, _ := (driver{}).Judge(&mysql.MySQLError{Number: number}); v != want.verdict || said != want.said {
 			t.Errorf("error %d: verdict %v, said %t", number, v, said)
 		}
 	}

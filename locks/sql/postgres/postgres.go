@@ -1,9 +1,9 @@
 // Package postgres is the dialect of PostgreSQL 12 and later.
 //
-// A waiter listens on a channel of its own; who gives a slot back notifies it
+// A waiter listens on a channel of its own; the releaser of a slot notifies it
 // in the same transaction. Behind a pooler that gives every transaction another
-// connection no notification would come; the server's number of the connection
-// shows it.
+// connection no notification would come: the connection's number at the server
+// shows that.
 package postgres
 
 import (
@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"path"
 	"strconv"
@@ -27,86 +26,50 @@ import (
 )
 
 // Open understands postgres:// and postgresql:// URLs; see sql.Open.
-func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect{}) }
+func Open(address string) (*sql.Store, error) {
+	return sql.Open(address, sql.Dialect{
+		Schemes: []string{"postgres", "postgresql"},
+		Port:    "5432",
+		Quote:   `"`,
 
-type dialect struct{}
+		// These limits take the place of those that the administrator has set.
+		Begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;" +
+			"SET LOCAL lock_timeout=2000;SET LOCAL statement_timeout=4000;" +
+			"SET LOCAL idle_in_transaction_session_timeout=1000",
+		Commit:      "COMMIT",
+		CommitLater: "SET LOCAL synchronous_commit=off;COMMIT",
+		ReadWrite:   "START TRANSACTION READ WRITE;",
 
-// Schemes implements sql.Dialect.
-func (dialect) Schemes() []string { return []string{"postgres", "postgresql"} }
+		Clock: micros("clock_timestamp()"), // others are read when their transaction begins
+		// No two servers start in the same microsecond.
+		Facts: "extract(epoch FROM pg_postmaster_start_time())," + micros("pg_postmaster_start_time()") +
+			",pg_backend_pid(),current_user,current_setting('max_connections')",
 
-// Port implements sql.Dialect.
-func (dialect) Port() string { return "5432" }
-
-// Quote implements sql.Dialect.
-func (dialect) Quote(name string) string {
-	return `"` + strings.ReplaceAll(name, ".", `"."`) + `"`
+		Listeners: 32, // a notification wakes all of a database's
+		Listen:    "LISTEN golock_",
+		Notify:    "NOTIFY golock_",
+		Driver:    driver{},
+	})
 }
 
-// Begin implements sql.Dialect. Limits that the administrator has set for
-// statements give way to ours.
-func (dialect) Begin(lockWait time.Duration) string {
-	ms := lockWait.Milliseconds()
-	return fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;SET LOCAL lock_timeout=%d;"+
-		"SET LOCAL statement_timeout=%d;SET LOCAL idle_in_transaction_session_timeout=%d", ms, 2*ms, ms/2)
+func micros(timestamp string) string {
+	return "(extract(epoch FROM " + timestamp + ")*1000000)::bigint"
 }
 
-// Commit implements sql.Dialect.
-func (dialect) Commit(lasting bool) string {
-	if lasting {
-		return "COMMIT"
-	}
-	return "SET LOCAL synchronous_commit=off;COMMIT"
+// driver implements sql.Driver.
+type driver struct{}
+
+func (driver) Table(name string) string {
+	index := strings.Trim(name[strings.LastIndexByte(name, '.')+1:], `"`) + "_queue"
+	return "CREATE TABLE " + name + " (\n" + sql.ColumnTypes(`VARCHAR(%d) COLLATE "C" NOT NULL DEFAULT ''`) +
+		"\n) WITH (fillfactor=60);\n" + `CREATE INDEX "` + index + `" ON ` + name + " (" + sql.QueueIndex + ")"
 }
 
-// Clock implements sql.Dialect. Only clock_timestamp is read when its statement
-// runs.
-func (dialect) Clock() string { return "(extract(epoch FROM clock_timestamp())*1000000)::bigint" }
-
-// Facts implements sql.Dialect. No two servers start in the same microsecond.
-func (dialect) Facts() string {
-	return "extract(epoch FROM clock_timestamp()),extract(epoch FROM pg_postmaster_start_time())," +
-		"extract(epoch FROM pg_postmaster_start_time()),pg_backend_pid(),current_user,current_setting('max_connections')"
-}
-
-func channel(id string) string { return "golock_" + id }
-
-// Listeners implements sql.Dialect: a notification wakes all of a database's.
-func (dialect) Listeners() int { return 32 }
-
-// Listen implements sql.Dialect. It takes effect when the transaction commits.
-func (dialect) Listen(id string) string { return "LISTEN " + channel(id) }
-
-// Notify implements sql.Dialect.
-func (dialect) Notify(id string) string { return "NOTIFY " + channel(id) }
-
-// inOne makes one transaction of a text. Those of the session may only read.
-func inOne(text string) string { return "START TRANSACTION READ WRITE;" + text + ";COMMIT" }
-
-// Create implements sql.Dialect.
-func (dialect) Create(table, values string) string { return inOne(create(table, values)) }
-
-func create(table, values string) string {
-	text := func(size int) string { return fmt.Sprintf(`VARCHAR(%d) COLLATE "C" NOT NULL DEFAULT ''`, size) }
-	index := strings.Trim(table[strings.LastIndexByte(table, '.')+1:], `"`) + "_queue"
-	return "CREATE TABLE " + table + " (\n" + sql.ColumnTypes(text) + "\n) WITH (fillfactor=60);\n" +
-		`CREATE INDEX "` + index + `" ON ` + table + " (" + sql.QueueIndex + ");\n" +
-		"INSERT INTO " + table + " (" + sql.TableNames + ") VALUES (" + values + ")"
-}
-
-// CreateByHand implements sql.Dialect.
-func (dialect) CreateByHand(table, values string) string { return create(table, values) + ";" }
-
-// CreateMark implements sql.Dialect.
-func (dialect) CreateMark(table string) string {
-	return inOne("CREATE TABLE IF NOT EXISTS " + table + " (made BIGINT PRIMARY KEY)")
-}
-
-// Connect implements sql.Dialect. Nothing but the URL decides: the variables
-// that other programs read (PGHOST, PGOPTIONS and so on) would make a cron job
-// and a login shell go to different places.
-func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, error) {
-	name, port := host, t.Port()
-	if !t.Unix() {
+// Connect goes where the URL says: the variables that other programs read (PGHOST,
+// PGOPTIONS and so on) would make a cron job and a login shell go to different places.
+func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, error) {
+	name, port := host, t.Port
+	if t.Socket == "" {
 		name, port, _ = net.SplitHostPort(host)
 	} else if base := path.Base(host); strings.HasPrefix(base, ".s.PGSQL.") {
 		name, port = path.Dir(host), strings.TrimPrefix(base, ".s.PGSQL.")
@@ -127,8 +90,8 @@ func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Con
 	if c.TLSConfig, err = t.Config(host); err != nil {
 		return nil, err
 	}
-	if c.TLSConfig == nil && !t.Unix() && !isLoopback(name) {
-		c.RequireAuth = "!password" // the server may ask for it in the clear, and so may who sits in between
+	if c.TLSConfig == nil && t.Socket == "" && !network.IsLoopback(name) {
+		c.RequireAuth = "!password" // an attacker in between could ask for it in the clear
 	}
 	conn := &conn{}
 	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.notified = true }
@@ -138,12 +101,11 @@ func (dialect) Connect(ctx context.Context, t *sql.Target, host string) (sql.Con
 	return conn, nil
 }
 
-// environment is the process's own, and there is only one.
+// environment guards that of the process.
 var environment sync.Mutex
 
-// plainConfig is a configuration in which no variable has a part: the library
-// looks at those that psql knows, and takes what is not said here from them. One
-// cannot be overridden: a name of PGSERVICE is looked up in a file.
+// plainConfig is a configuration that does not depend on variables: the library takes from
+// them what is not said here. One cannot be overridden: PGSERVICE is looked up in a file.
 func plainConfig() (*pgconn.Config, error) {
 	const service = "PGSERVICE"
 	environment.Lock()
@@ -152,22 +114,20 @@ func plainConfig() (*pgconn.Config, error) {
 		_ = os.Unsetenv(service)
 		defer func() { _ = os.Setenv(service, was) }()
 	}
-	return pgconn.ParseConfig("host=localhost port=5432 user=x password=x dbname=x sslmode=disable sslnegotiation=postgres sslcertmode=allow " +
-		"connect_timeout=0 target_session_attrs=any min_protocol_version=3.0 max_protocol_version=3.0 channel_binding=prefer require_auth=''")
+	return pgconn.ParseConfig("host=localhost port=5432 user=x password=x dbname=x connect_timeout=0 " +
+		"target_session_attrs=any sslmode=disable sslnegotiation=postgres sslcertmode=allow channel_binding=prefer " +
+		"min_protocol_version=3.0 max_protocol_version=3.0 require_auth=''")
 }
 
-// isLoopback reports whether nothing leaves this machine on the way to a host.
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || (err == nil && ip.IsLoopback())
-}
-
+// conn implements sql.Conn.
 type conn struct {
 	raw      *pgconn.PgConn
 	notified bool // since the last Wait: the statements that come between must not swallow it
 }
 
-// Run implements sql.Conn.
+// Number behind a pooler is one that the pooler has made up.
+func (c *conn) Number() int64 { return int64(c.raw.PID()) }
+
 func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
 	results := c.raw.Exec(ctx, text)
 	var all []sql.Rows
@@ -191,10 +151,6 @@ func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
 	return all, nil
 }
 
-// Owns implements sql.Conn. A pooler has told us a number of its own.
-func (c *conn) Owns(number int64) bool { return int64(c.raw.PID()) == number }
-
-// Wait implements sql.Conn.
 func (c *conn) Wait(ctx context.Context, _, _ string, limit time.Duration) error {
 	defer func() { c.notified = false }()
 	if c.notified {
@@ -208,8 +164,8 @@ func (c *conn) Wait(ctx context.Context, _, _ string, limit time.Duration) error
 	return nil
 }
 
-// Wake implements sql.Conn. Notify has woken them. The backend of a client that has died
-// ends when it comes to read.
+// Wake only finds out who is gone: Notify has woken them. The backend of a client that has
+// died ends at its next read.
 func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sleeper, err error) {
 	fields := make([]string, len(sleepers))
 	for i, w := range sleepers {
@@ -227,19 +183,17 @@ func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sle
 	return gone, nil
 }
 
-// closeLimit bounds how long it takes to say good-bye.
+// closeLimit bounds the last message to the server.
 const closeLimit = 50 * time.Millisecond
 
-// Close implements sql.Conn.
 func (c *conn) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
 	_ = c.raw.Close(ctx)
 }
 
-// Judge implements sql.Dialect. The codes are those of PostgreSQL's manual,
-// appendix A.
-func (dialect) Judge(err error) (v sql.Verdict, said bool, hint string) {
+// Judge: the codes are in PostgreSQL's manual, appendix A.
+func (driver) Judge(err error) (v sql.Verdict, answered bool, hint string) {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
 		if hint, bad := network.TLSHint(err); bad {

@@ -27,9 +27,7 @@ type Bouncer struct {
 // the user golock only.
 func StartBouncer(t testing.TB, s *Server, mode string, options ...string) *Bouncer {
 	t.Helper()
-	ours.mu.Lock()
-	dir, err := ours.newDir("pgbouncer", s.Credential)
-	ours.mu.Unlock()
+	dir, err := newDir("pgbouncer", s.Credential)
 	if err != nil {
 		t.Fatal(err)
 	}

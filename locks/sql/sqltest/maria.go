@@ -14,10 +14,16 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-type maria struct{}
+type mariaProgram struct{}
 
-func (maria) name() string       { return "mariadb" }
-func (maria) accounts() []string { return []string{"mysql"} }
+func maria() kind {
+	return kind{
+		name: "mariadb", account: "mysql", stop: syscall.SIGTERM, program: mariaProgram{},
+		connections: "SELECT ID, IFNULL(DB, ''), IFNULL(INFO, '') FROM information_schema.PROCESSLIST" +
+			" WHERE USER = 'golock' ORDER BY ID",
+		kill: "KILL %s",
+	}
+}
 
 // mariaAccounts leaves root on the socket only. golock is the same account from
 // everywhere: MariaDB shows an account no others' connections.
@@ -36,7 +42,7 @@ const mysqld = "LOCKTEST_MYSQLD"
 // MySQL reports whether the servers are MySQL's own.
 func MySQL() bool { return os.Getenv(mysqld) != "" }
 
-func (maria) initialize(data string, a *syscall.Credential) error {
+func (mariaProgram) initialize(data string, a *syscall.Credential) error {
 	dir := filepath.Dir(data)
 	file := filepath.Join(dir, "accounts.sql")
 	if path := os.Getenv(mysqld); path != "" {
@@ -56,12 +62,12 @@ func (maria) initialize(data string, a *syscall.Credential) error {
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--extra-file="+file)
 }
 
-func (maria) settle(s *Server) error {
+func (mariaProgram) settle(s *Server) error {
 	s.Socket = filepath.Join(s.Dir, "socket")
 	return nil
 }
 
-func (maria) command(s *Server) (path string, args []string, err error) {
+func (mariaProgram) command(s *Server) (path string, args []string, err error) {
 	if path = os.Getenv(mysqld); path == "" {
 		if path, err = lookUp("mariadbd"); err != nil {
 			return "", nil, err
@@ -87,9 +93,7 @@ func (maria) command(s *Server) (path string, args []string, err error) {
 	return path, args, nil
 }
 
-func (maria) stop() syscall.Signal { return syscall.SIGTERM }
-
-func (maria) query(ctx context.Context, s *Server, database, text string) ([][]string, error) {
+func (mariaProgram) query(ctx context.Context, s *Server, database, text string) ([][]string, error) {
 	c := mysql.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName = "root", "unix", s.Socket, database
 	c.MultiStatements, c.Logger = true, &mysql.NopLogger{}
@@ -128,7 +132,7 @@ func (maria) query(ctx context.Context, s *Server, database, text string) ([][]s
 	return all, rows.Err()
 }
 
-func (maria) newDatabase(s *Server, name string) string {
+func (mariaProgram) newDatabase(s *Server, name string) string {
 	require := ""
 	if s.Certificate != "" {
 		require = "; ALTER USER golock@'%' REQUIRE X509"
@@ -136,7 +140,7 @@ func (maria) newDatabase(s *Server, name string) string {
 	return fmt.Sprintf("CREATE DATABASE %[1]s; GRANT ALL ON %[1]s.* TO golock@'%%'", name) + require
 }
 
-func (k maria) newUser(s *Server, u *User, rights string) error {
+func (mariaProgram) newUser(s *Server, u *User, rights string) error {
 	if rights == "" {
 		rights = "USAGE"
 	}
@@ -145,17 +149,11 @@ func (k maria) newUser(s *Server, u *User, rights string) error {
 	return err
 }
 
-func (maria) connections() string {
-	return "SELECT ID, IFNULL(DB, ''), IFNULL(INFO, '') FROM information_schema.PROCESSLIST WHERE USER = 'golock' ORDER BY ID"
-}
-
-func (maria) kill(id string) string { return "KILL " + id }
-
-func (maria) url(s *Server, user, database string) string {
+func (mariaProgram) url(s *Server, user, database string) string {
 	return fmt.Sprintf("mariadb://%s:%s@localhost/%s?socket=%s", user, Password, database, s.Socket)
 }
 
-func (maria) tidy(*Server) {}
+func (mariaProgram) tidy(*Server) {}
 
 // lookUp finds a program where Debian puts it, too: a user's PATH may lack
 // /usr/sbin, and /usr/lib/postgresql is in none.

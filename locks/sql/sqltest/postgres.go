@@ -15,19 +15,26 @@ import (
 	"golock/locks/locktest/server"
 )
 
-type postgres struct{}
+type postgresProgram struct{}
+
+func postgres() kind {
+	return kind{
+		name: "postgres", account: "postgres", program: postgresProgram{},
+		stop: syscall.SIGINT, // does not wait for the clients
+		connections: "SELECT pid, coalesce(datname, ''), query FROM pg_stat_activity" +
+			" WHERE usename = 'golock' AND backend_type = 'client backend' ORDER BY backend_start",
+		kill: "SELECT pg_terminate_backend(%s)",
+	}
+}
 
 // postgresDirs is where Debian keeps the programs of each version.
 const postgresDirs = "/usr/lib/postgresql/*/bin"
-
-func (postgres) name() string       { return "postgres" }
-func (postgres) accounts() []string { return []string{"postgres"} }
 
 // postgresAccounts is for all databases: until version 14 everybody could make
 // tables.
 const postgresAccounts = "CREATE ROLE golock LOGIN PASSWORD '" + Password + "';\nREVOKE CREATE ON SCHEMA public FROM PUBLIC;\n"
 
-func (postgres) initialize(data string, a *syscall.Credential) error {
+func (postgresProgram) initialize(data string, a *syscall.Credential) error {
 	initdb, err := lookUp("initdb", postgresDirs)
 	if err != nil {
 		return err
@@ -44,7 +51,7 @@ func (postgres) initialize(data string, a *syscall.Credential) error {
 	return run(a, dir, postgresAccounts, program, "--single", "-D", data, "-F", "template1")
 }
 
-func (postgres) settle(s *Server) error {
+func (postgresProgram) settle(s *Server) error {
 	s.Socket = s.Dir
 	rules := "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 	if s.Certificate != "" {
@@ -53,7 +60,7 @@ func (postgres) settle(s *Server) error {
 	return os.WriteFile(filepath.Join(s.Dir, "hba.conf"), []byte(rules), 0o644)
 }
 
-func (postgres) command(s *Server) (path string, args []string, err error) {
+func (postgresProgram) command(s *Server) (path string, args []string, err error) {
 	if path, err = lookUp("postgres", postgresDirs); err != nil {
 		return "", nil, err
 	}
@@ -72,9 +79,7 @@ func (postgres) command(s *Server) (path string, args []string, err error) {
 	return path, args, nil
 }
 
-func (postgres) stop() syscall.Signal { return syscall.SIGINT } // does not wait for the clients
-
-func (postgres) query(ctx context.Context, s *Server, database, text string) ([][]string, error) {
+func (postgresProgram) query(ctx context.Context, s *Server, database, text string) ([][]string, error) {
 	if database == "" {
 		database = "postgres"
 	}
@@ -101,11 +106,11 @@ func postgresQuery(ctx context.Context, host string, port int, user, database, t
 	return all, err
 }
 
-func (postgres) newDatabase(_ *Server, name string) string {
+func (postgresProgram) newDatabase(_ *Server, name string) string {
 	return "CREATE DATABASE " + name + " OWNER golock"
 }
 
-func (postgres) newUser(s *Server, u *User, rights string) error {
+func (postgresProgram) newUser(s *Server, u *User, rights string) error {
 	text := fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s';", u.Name, Password)
 	if rights != "" {
 		text += fmt.Sprintf("GRANT %[2]s ON ALL TABLES IN SCHEMA public TO %[1]s;"+
@@ -115,13 +120,7 @@ func (postgres) newUser(s *Server, u *User, rights string) error {
 	return err
 }
 
-func (postgres) connections() string {
-	return "SELECT pid, coalesce(datname, ''), query FROM pg_stat_activity WHERE usename = 'golock' AND backend_type = 'client backend' ORDER BY backend_start"
-}
-
-func (postgres) kill(id string) string { return "SELECT pg_terminate_backend(" + id + ")" }
-
-func (postgres) url(s *Server, user, database string) string {
+func (postgresProgram) url(s *Server, user, database string) string {
 	return socketURL(&s.Process, user, database)
 }
 
@@ -132,7 +131,7 @@ func socketURL(p *server.Process, user, database string) string {
 // tidy removes the shared memory segment by which a postgres knows that it is
 // alone in a directory: a killed one leaves it. The file's seventh line is its
 // key and its ID.
-func (postgres) tidy(s *Server) {
+func (postgresProgram) tidy(s *Server) {
 	text, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 	if err != nil {
 		return // it has stopped

@@ -37,22 +37,26 @@ type Server struct {
 
 	kind    kind
 	options []string
-	names   atomic.Int64
+	names   atomic.Int64 // made so far
 }
 
 // kind is what differs between the servers.
-type kind interface {
-	name() string
-	accounts() []string                                  // users of the operating system
+type kind struct {
+	name        string
+	account     string         // user of the operating system
+	stop        syscall.Signal // ends it in good order
+	connections string         // ID, database, statement of the user golock's
+	kill        string         // a connection with this ID
+	program
+}
+
+type program interface {
 	initialize(data string, a *syscall.Credential) error // makes a template
 	settle(s *Server) error                              // makes what else is in a server's directory
 	command(s *Server) (path string, args []string, err error)
-	stop() syscall.Signal
 	query(ctx context.Context, s *Server, database, text string) ([][]string, error) // as the administrator
 	newDatabase(s *Server, name string) string
 	newUser(s *Server, u *User, rights string) error
-	connections() string // ID, database, statement of the user golock's
-	kill(id string) string
 	url(s *Server, user, database string) string
 	tidy(s *Server) // removes what is left outside of the directory
 }
@@ -60,26 +64,32 @@ type kind interface {
 // StartMaria starts a MariaDB server with options as in "max_connections=20".
 func StartMaria(t testing.TB, options ...string) *Server {
 	t.Helper()
-	return start(t, maria{}, false, options)
+	return startFor(t, maria(), false, options)
 }
 
-// StartPostgres starts a PostgreSQL server with options as in
-// "max_connections=20".
+// StartPostgres is the same with PostgreSQL.
 func StartPostgres(t testing.TB, options ...string) *Server {
 	t.Helper()
-	return start(t, postgres{}, false, options)
+	return startFor(t, postgres(), false, options)
 }
 
-// StartMariaTLS starts one that wants TLS over TCP.
-func StartMariaTLS(t testing.TB, options ...string) *Server {
+// StartTLS starts a server of a kind (mariadb or postgres) that wants TLS over TCP.
+func StartTLS(t testing.TB, name string) *Server {
 	t.Helper()
-	return start(t, maria{}, true, options)
+	if name == "postgres" {
+		return startFor(t, postgres(), true, nil)
+	}
+	return startFor(t, maria(), true, nil)
 }
 
-// StartPostgresTLS starts one that wants TLS over TCP.
-func StartPostgresTLS(t testing.TB, options ...string) *Server {
+func startFor(t testing.TB, k kind, tls bool, options []string) *Server {
 	t.Helper()
-	return start(t, postgres{}, true, options)
+	s, err := start(k, tls, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.discard)
+	return s
 }
 
 // Maria is a MariaDB server that all tests share: each makes a database of its
@@ -87,33 +97,18 @@ func StartPostgresTLS(t testing.TB, options ...string) *Server {
 // of all tests (Share), or to this process, which ends it with Close.
 func Maria(t testing.TB) *Server {
 	t.Helper()
-	return share(t, maria{})
+	return sharedFor(t, maria())
 }
 
 // Postgres is the same with PostgreSQL.
 func Postgres(t testing.TB) *Server {
 	t.Helper()
-	return share(t, postgres{})
+	return sharedFor(t, postgres())
 }
 
-func start(t testing.TB, k kind, tls bool, options []string) *Server {
+func sharedFor(t testing.TB, k kind) *Server {
 	t.Helper()
-	ours.mu.Lock()
-	s, err := ours.prepare(k, tls, options)
-	ours.mu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.discard)
-	if err := s.startSomewhere(); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func share(t testing.TB, k kind) *Server {
-	t.Helper()
-	s, err := ours.share(k, "max_connections=500")
+	s, err := shared(k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,23 +117,19 @@ func share(t testing.TB, k kind) *Server {
 
 func (s *Server) data() string { return filepath.Join(s.Dir, "data") }
 
-func (s *Server) startSomewhere() error { return s.StartAnywhere(server.SQLPorts, s.start) }
-
 func (s *Server) start() error {
 	path, args, err := s.kind.command(s)
 	if err != nil {
 		return err
 	}
 	return s.Process.Start(path, args, func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), server.Patience)
-		defer cancel()
-		_, err := s.kind.query(ctx, s, "", "SELECT 1")
+		_, err := s.TryExec("", "SELECT 1")
 		return err == nil
 	})
 }
 
 // Stop ends the server in good order. Connections are closed.
-func (s *Server) Stop() { s.End(s.kind.stop()) }
+func (s *Server) Stop() { s.End(s.kind.stop) }
 
 // Restart starts a server that was stopped or killed again, at the same place
 // with the same data. One that runs is stopped first.
@@ -214,7 +205,7 @@ type Connection struct {
 func (s *Server) Connections(t testing.TB, database string) []Connection {
 	t.Helper()
 	var list []Connection
-	for _, row := range s.Exec(t, "", s.kind.connections()) {
+	for _, row := range s.Exec(t, "", s.kind.connections) {
 		if c := (Connection{ID: row[0], Database: row[1], Statement: row[2]}); database == "" || database == c.Database {
 			list = append(list, c)
 		}
@@ -228,7 +219,7 @@ func (s *Server) KillConnections(t testing.TB, database string) int {
 	t.Helper()
 	list := s.Connections(t, database)
 	for _, c := range list {
-		_, _ = s.TryExec("", s.kind.kill(c.ID)) // it may be gone by itself
+		_, _ = s.TryExec("", fmt.Sprintf(s.kind.kill, c.ID)) // it may be gone by itself
 	}
 	return len(list)
 }

@@ -14,110 +14,60 @@ import (
 	"golock/locks/locktest/server"
 )
 
-// workshop is what the servers of one test binary have in common: a directory,
-// a template of each kind's data, the servers that tests share.
-type workshop struct {
+// ours is what the servers of this test binary have in common. (Those of different packages
+// are different processes.) What a killed one leaves, make test removes.
+var ours struct {
 	mu        sync.Mutex
 	dir       string
-	janitor   *exec.Cmd
-	leash     *os.File
-	templates map[kind]string
-	shared    map[kind]*Server
+	templates map[string]string // of each kind's data
 	count     int
+
+	sharing sync.Mutex
+	shared  map[string]*Server
 }
 
-// ours is the workshop of this process: tests of different packages are
-// different processes, and no test owns what all share.
-var ours workshop
-
-// Close ends the servers that Maria, Postgres and Share started. Without it that happens soon
-// after the end of the process.
-func Close() { ours.close() }
-
-// janitorScript waits for the end of the tests, however it comes about (its
-// standard input ends), then ends who still works in the directory and removes
-// that, and the shared memory that a killed postgres leaves.
-const janitorScript = `
-cat >/dev/null
-for p in /proc/[0-9]*; do
-	case $(readlink "$p/cwd") in "$0"/*) kill -9 "${p#/proc/}";; esac
-done
-for f in "$0"/*/data/postmaster.pid; do
-	[ -e "$f" ] && ipcrm -m "$(sed -n '7s/.* //p' "$f")"
-done
-rm -rf "$0" || { sleep 1; rm -rf "$0"; }`
-
-// open makes the directory. The caller holds w.mu.
-func (w *workshop) open() error {
-	if w.dir != "" {
-		return nil
-	}
-	// A socket's path is at most 107 bytes long, t.TempDir's may be longer.
-	dir, err := os.MkdirTemp("", "sqltest-")
-	if err != nil {
-		return err
-	}
-	if err := os.Chmod(dir, 0o711); err != nil { // servers have users of their own
-		return err
-	}
-	in, leash, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	janitor := exec.Command("/bin/sh", "-c", janitorScript, dir)
-	janitor.Stdin = in
-	janitor.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is not for it
-	if err := janitor.Start(); err != nil {
-		return err
-	}
-	w.dir, w.janitor, w.leash = dir, janitor, leash
-	w.templates, w.shared = map[kind]string{}, map[kind]*Server{}
-	return nil
-}
-
-func (w *workshop) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.dir == "" {
-		return
-	}
-	for _, s := range w.shared {
+// Close ends the servers that Maria, Postgres and Share started.
+func Close() {
+	ours.sharing.Lock()
+	defer ours.sharing.Unlock()
+	for _, s := range ours.shared {
 		if s.Running() { // else it is the run's
 			s.discard()
 		}
 	}
-	w.leash.Close()
-	_ = w.janitor.Wait()
-	w.dir = ""
+	if ours.dir != "" {
+		os.RemoveAll(ours.dir)
+	}
+	ours.dir, ours.shared = "", nil
 }
 
-// share gives the server of a kind that all tests share: that of the run of all
+// shared gives the server of a kind that all tests share: that of the run of all
 // tests, if there is one.
-func (w *workshop) share(k kind, options ...string) (*Server, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.open(); err != nil {
-		return nil, err
-	}
-	if s := w.shared[k]; s != nil {
+func shared(k kind) (*Server, error) {
+	ours.sharing.Lock()
+	defer ours.sharing.Unlock()
+	if s := ours.shared[k.name]; s != nil {
 		return s, nil
 	}
 	s, err := attach(k)
 	if s == nil && err == nil {
-		s, err = w.server(k, false, options)
+		s, err = start(k, false, []string{"max_connections=500"})
 	}
-	if err == nil {
-		w.shared[k] = s
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	if ours.shared == nil {
+		ours.shared = map[string]*Server{}
+	}
+	ours.shared[k.name] = s
+	return s, nil
 }
 
 // Share starts the servers that the processes of a run share, and returns the
 // variables by which those find them. Close ends them.
 func Share() (variables []string, err error) {
-	for _, k := range []kind{maria{}, postgres{}} {
-		s, err := ours.share(k, "max_connections=500")
+	for _, k := range []kind{maria(), postgres()} {
+		s, err := shared(k)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +77,7 @@ func Share() (variables []string, err error) {
 }
 
 func variable(k kind) server.Shared {
-	return server.Shared("LOCKTEST_" + strings.ToUpper(k.name()))
+	return server.Shared("LOCKTEST_" + strings.ToUpper(k.name))
 }
 
 // attach gives the server that the run of all tests has started; nil: none.
@@ -136,53 +86,44 @@ func attach(k kind) (*Server, error) {
 	if p == nil || err != nil {
 		return nil, err
 	}
-	s := &Server{Process: *p, Kind: k.name(), User: "golock", kind: k}
-	if s.Credential, err = accountFor(k.accounts()...); err != nil {
+	s := &Server{Process: *p, Kind: k.name, User: "golock", kind: k}
+	if s.Credential, err = accountFor(k); err != nil {
 		return nil, err
 	}
 	return s, k.settle(s)
 }
 
-// server makes and starts one. The caller holds w.mu.
-func (w *workshop) server(k kind, tls bool, options []string) (*Server, error) {
-	s, err := w.prepare(k, tls, options)
+// start makes and starts a server.
+func start(k kind, tls bool, options []string) (*Server, error) {
+	s, err := prepare(k, tls, options)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.startSomewhere(); err != nil {
+	if err := s.StartAnywhere(server.SQLPorts, s.start); err != nil {
 		s.discard()
 		return nil, err
 	}
 	return s, nil
 }
 
-// prepare makes a server's directory and its data. The caller holds w.mu.
-func (w *workshop) prepare(k kind, tls bool, options []string) (*Server, error) {
-	account, err := accountFor(k.accounts()...)
+// prepare makes a server's directory and its data.
+func prepare(k kind, tls bool, options []string) (*Server, error) {
+	account, err := accountFor(k)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.open(); err != nil {
-		return nil, err
-	}
-	template := w.templates[k]
-	if template == "" {
-		place, err := w.newDir(k.name()+"-template", account)
-		if err != nil {
-			return nil, err
-		}
-		template = filepath.Join(place, "data")
-		if err := k.initialize(template, account); err != nil {
-			os.RemoveAll(place)
-			return nil, err
-		}
-		w.templates[k] = template
-	}
-	dir, err := w.newDir(k.name(), account)
+	template, err := templateOf(k, account)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Process: server.Process{Host: server.Loopback, Dir: dir, Credential: account}, Kind: k.name(), User: "golock", kind: k, options: options}
+	dir, err := newDir(k.name, account)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		Process: server.Process{Host: server.Loopback, Dir: dir, Credential: account},
+		Kind:    k.name, User: "golock", kind: k, options: options,
+	}
 	if text, err := exec.Command("cp", "-a", "--reflink=auto", template, s.data()).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy of %s: %w\n%s", template, err, text)
 	}
@@ -197,38 +138,68 @@ func (w *workshop) prepare(k kind, tls bool, options []string) (*Server, error) 
 	return s, k.settle(s)
 }
 
-// newDir makes a directory that a server's user owns. The caller holds w.mu.
-func (w *workshop) newDir(name string, a *syscall.Credential) (string, error) {
-	w.count++
-	dir := filepath.Join(w.dir, name+strconv.Itoa(w.count))
+// templateOf makes the data with which all servers of a kind begin, once.
+func templateOf(k kind, account *syscall.Credential) (string, error) {
+	ours.mu.Lock()
+	defer ours.mu.Unlock()
+	if template := ours.templates[k.name]; template != "" {
+		return template, nil
+	}
+	dir, err := newDirLocked(k.name+"-template", account)
+	if err != nil {
+		return "", err
+	}
+	template := filepath.Join(dir, "data")
+	if err := k.initialize(template, account); err != nil {
+		os.RemoveAll(dir)
+		return "", err
+	}
+	ours.templates[k.name] = template
+	return template, nil
+}
+
+// newDir makes a directory that a server's user owns.
+func newDir(name string, a *syscall.Credential) (string, error) {
+	ours.mu.Lock()
+	defer ours.mu.Unlock()
+	return newDirLocked(name, a)
+}
+
+func newDirLocked(name string, a *syscall.Credential) (string, error) {
+	if ours.dir == "" {
+		// A socket's path is at most 107 bytes long, t.TempDir's may be longer.
+		dir, err := os.MkdirTemp("", "sqltest-")
+		if err != nil {
+			return "", err
+		}
+		if err := os.Chmod(dir, 0o711); err != nil { // servers have users of their own
+			return "", err
+		}
+		ours.dir, ours.templates = dir, map[string]string{}
+	}
+	ours.count++
+	dir := filepath.Join(ours.dir, name+strconv.Itoa(ours.count))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
 	return dir, own(a, dir)
 }
 
-// accountFor is the first of these users that exists, if the tests run as root:
-// the servers refuse to run as that.
-func accountFor(names ...string) (*syscall.Credential, error) {
+// accountFor is the user that a server runs as, if the tests run as root: the servers
+// refuse to run as that.
+func accountFor(k kind) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
-	for _, name := range append(names, "nobody") {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, err := strconv.Atoi(u.Uid)
-		if err != nil {
+	u, err := user.Lookup(k.account)
+	if err != nil {
+		if u, err = user.Lookup("nobody"); err != nil {
 			return nil, err
 		}
-		gid, err := strconv.Atoi(u.Gid)
-		if err != nil {
-			return nil, err
-		}
-		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, fmt.Errorf("no user %v for servers, and they do not run as root", names)
+	var c syscall.Credential
+	_, err = fmt.Sscan(u.Uid+" "+u.Gid, &c.Uid, &c.Gid)
+	return &c, err
 }
 
 func own(a *syscall.Credential, file string) error {
