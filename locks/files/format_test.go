@@ -16,7 +16,7 @@ func TestFormat(t *testing.T) {
 		NoGolock: true, Clock: "clock", Process: owner{Boot: "boot", PIDNS: "pid:[3]", PID: 4, Start: "5"}, Since: 6, TTL: 7,
 	}
 	text := ""
-	for _, v := range []any{head{Format: format, Name: "n"}, r, map[string]note{"record": {Heartbeat: "beat", Since: 8}}} {
+	for _, v := range []any{head{Format: format, Name: "n"}, r, map[string]observation{"record": {Heartbeat: "beat", Since: 8}}} {
 		line, err := json.Marshal(v)
 		testkit.Must(t, err)
 		text += string(line) + "\n"

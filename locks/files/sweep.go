@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/queue"
 )
@@ -22,8 +21,8 @@ import (
 // sweepPause is how long a sweep waits until it looks again.
 const sweepPause = 100 * time.Millisecond
 
-// Sweep implements locks.QueueStore. It takes as long as the longest TTL of what
-// gives no sign of life: only that tells the dead from the living. The age is
+// Sweep implements locks.QueueStore. It takes as long as the longest TTL of the entries
+// whose heartbeat does not change: only that tells the dead from the living. The age is
 // what an entry says of itself.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	directories, unread := await(ctx, s.directories)
@@ -33,24 +32,23 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	var sweeps []*sweep
 	for _, d := range directories {
 		if name == "" || d.name == name {
-			sweeps = append(sweeps, &sweep{watch: d.watch(), olderThan: olderThan})
+			sweeps = append(sweeps, &sweep{directory: d, olderThan: olderThan})
 		}
 	}
-	n := 0
 	if name == "" {
 		removed, err = await(ctx, func() (int, error) { return s.sweepUnfinished(ctx) })
 	}
 	for err == nil {
-		open := 0
+		unknown := 0
 		for _, w := range sweeps {
-			n, err = await(ctx, func() (int, error) { return w.round(ctx) })
+			n, err := await(ctx, func() (int, error) { return w.round(ctx) })
 			removed += n
 			if err != nil {
 				return removed, err
 			}
-			open += w.unknown
+			unknown += w.unknown
 		}
-		if open == 0 {
+		if unknown == 0 {
 			return removed, unread
 		}
 		lease.Pause(ctx, sweepPause)
@@ -59,13 +57,12 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	return removed, err
 }
 
-// makingTime is what the making of a directory may take before a sweep takes it
-// for left behind.
+// makingTime is how long a directory may be in the making before a sweep removes it.
 const makingTime = time.Second
 
-// sweepUnfinished removes directories of names that were never finished. A slow
-// maker may still give one its final name at any moment, and others use it from then
-// on: so it is renamed before anything in it is removed. Its maker begins again.
+// sweepUnfinished removes directories of names that were never finished. A slow maker may
+// still rename one, and others use it from then on: so it is renamed before anything in
+// it is removed. Its maker begins again.
 func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
 	names, err := readNames(s.dir + "/.")
 	if err != nil {
@@ -85,7 +82,7 @@ func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
 			if err := rename(s.dir+"/"+name, old); err == unix.ENOENT {
 				continue // it is finished
 			} else if err != nil {
-				return removed, &locks.PathError{Op: "rename", Path: s.dir + "/" + name, Err: err}
+				return removed, pathError("rename", s.dir+"/"+name, err)
 			}
 		}
 		if err := os.RemoveAll(old); err != nil {
@@ -96,8 +93,8 @@ func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
 	return removed, nil
 }
 
-// isUnfinished reports whether a name in the store's directory is that of one
-// which was being made: a prefix, and a key and an ID, or the ID alone.
+// isUnfinished reports whether a name in the store's directory is that of a directory in
+// the making: a prefix, and a key and an ID, or the ID alone.
 func isUnfinished(name, prefix string) bool {
 	text, ok := strings.CutPrefix(name, prefix)
 	if len(text) == 65 && text[32] == '.' {
@@ -107,30 +104,32 @@ func isUnfinished(name, prefix string) bool {
 	return ok && err == nil && (len(text) == 32 || len(text) == 64)
 }
 
-// sweep looks after one name.
+// sweep removes the dead of one name.
 type sweep struct {
-	*watch
+	*directory
 	olderThan time.Duration
-	unknown   int  // of how many it is not known yet whether they live
+	unknown   int  // entries that may be alive or dead
 	tidied    bool // what interrupted steps have left is gone
 }
 
-// orphans are the files of a listing that were made for a version which was not made of
-// them.
-func (h *handle) orphans(l listing) (names []string) {
-	for _, name := range l.names {
+// orphans are the temporary files among names that became no version.
+func (h *handle) orphans(names []string) (orphans []string) {
+	for _, name := range names {
 		if n, ok := versionOf(name, tempPrefix); ok {
 			if target, err := h.readLink(versionName(n)); err != nil || target != name {
-				names = append(names, name)
+				orphans = append(orphans, name)
 			}
 		}
 	}
-	return names
+	return orphans
 }
 
-// tidy makes a version, by which requests are let in and whoever is about to make it
-// fails. Then nobody needs what was made for it and those before.
-func (w *sweep) tidy(ctx context.Context, p *step) (r result, err error) {
+// decide makes the first round force a version if there are requests or orphans: the
+// version lets the requests in, and nobody can make one of an orphan any more.
+func (w *sweep) decide(ctx context.Context, p *step) (r result, err error) {
+	if w.tidied {
+		return p.decide(ctx)
+	}
 	h, err := w.open()
 	if err != nil {
 		return r, err
@@ -140,12 +139,13 @@ func (w *sweep) tidy(ctx context.Context, p *step) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	orphans := h.orphans(l)
-	p.force = len(orphans) > 0 || slices.ContainsFunc(l.names, func(name string) bool { return strings.HasPrefix(name, requestPrefix) })
+	orphans := h.orphans(l.names)
+	isRequest := func(name string) bool { return strings.HasPrefix(name, requestPrefix) }
+	p.force = len(orphans) > 0 || slices.ContainsFunc(l.names, isRequest)
 	if r, err = p.decide(ctx); err != nil {
 		return r, err
 	}
-	for _, name := range h.orphans(listing{names: orphans}) {
+	for _, name := range h.orphans(orphans) {
 		if n, _ := versionOf(name, tempPrefix); n <= r.version {
 			h.remove(name)
 		}
@@ -163,20 +163,15 @@ func (w *sweep) round(ctx context.Context) (removed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	p := &step{watch: w.watch, question: queue.Question{Step: queue.Look}, foreign: true, thorough: true, spare: w.isYoung}
-	do := p.decide
-	if !w.tidied {
-		do = func(ctx context.Context) (result, error) { return w.tidy(ctx, p) }
-	}
-	r, err := do(ctx)
+	r, err := w.decide(ctx, &step{directory: w.directory, question: queue.Question{Step: queue.Look}, spare: w.isYoung})
 	if errors.Is(err, errRemoved) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	for _, seen := range r.observed {
-		if !seen.dead && seen.rest == 0 && seen.left > 0 && !w.alive(seen.member.record()) && !w.isYoung(seen) {
+	for _, o := range r.observed {
+		if !o.dead && o.rest == 0 && o.left > 0 && !w.isAlive(o.member.record()) && !w.isYoung(o) {
 			w.unknown++
 		}
 	}
@@ -184,28 +179,30 @@ func (w *sweep) round(ctx context.Context) (removed int, err error) {
 	return len(r.removed) + n, err
 }
 
-func (w *sweep) isYoung(s *observedEntry) bool {
-	return s.record.Since != 0 && time.Since(time.UnixMicro(s.record.Since)) < w.olderThan
+func (w *sweep) isYoung(o *observedEntry) bool {
+	return o.record.Since != 0 && time.Since(time.UnixMicro(o.record.Since)) < w.olderThan
 }
 
-// removeAlone removes the records that were there before the state was read, and that
-// it does not know: their owners were killed.
+// removeAlone removes dead records that are in no state: those of killed processes. The
+// records were listed before the state was read.
 func (w *sweep) removeAlone(records []string, s *state) (removed int, err error) {
 	for _, name := range records {
 		id, life, _ := strings.Cut(name, "-")
-		n, err := strconv.ParseInt(life, 10, 64)
-		_, rec, _ := w.readRecord(name)
-		m := &member{id: id, life: n, state: queue.Waiting, ttl: cmp.Or(max(rec.TTL, 0), lease.DefaultTTL)}
-		if raw, isID := hex.DecodeString(id); isID != nil || len(raw) != 16 || err != nil || m.record() != name || s.has(name) || w.alive(name) {
+		raw, err := hex.DecodeString(id)
+		n, err2 := strconv.ParseInt(life, 10, 64)
+		m := &member{id: id, life: n, state: queue.Waiting}
+		if err != nil || len(raw) != 16 || err2 != nil || m.record() != name || s.has(name) || w.isAlive(name) {
 			continue
 		}
-		seen, err := w.judge(m)
+		_, rec, _ := w.readRecord(name)
+		m.ttl = cmp.Or(max(rec.TTL, 0), lease.DefaultTTL)
+		o, err := w.judge(m, false)
 		switch {
 		case err != nil:
 			return removed, err
-		case w.isYoung(seen):
-		case !seen.dead:
-			w.unknown++ // until it has given a sign of life
+		case w.isYoung(o):
+		case !o.dead:
+			w.unknown++ // until its heartbeat changes
 		default:
 			if err := w.removeRecord(name); err != nil {
 				return removed, err
