@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -234,5 +235,25 @@ func TestReplacedAsItWas(t *testing.T) {
 			_, _ = ticket.Wait(ctx)
 		})
 		Queue(t, slow, "n")
+	})
+}
+
+// A waiter that was about to be granted when somebody took it out of the queue is told so.
+func TestTakenOutBeforeItsGrant(t *testing.T) {
+	virtually(t, func(t *testing.T, url string) {
+		s, other := openAt(t, url, "virtual", 0), openAt(t, url, "virtual", 0)
+		Take(t, other, "n", TTL(shortTTL)) // it dies
+		r := NewRequest(t, "n")
+		ticket, err := s.Join(background, r)
+		testkit.Must(t, err)
+		arm := sync.OnceFunc(func() { testkit.Must(t, other.Attach(r.Ref).Release(background)) })
+		s.At(func(step string) {
+			if step == "write" {
+				arm()
+			}
+		})
+		if l, err := ticket.Wait(background); !errors.As(err, new(*locks.BusyError)) {
+			t.Errorf("Wait = %v, %v, want that it was taken out", l, err)
+		}
 	})
 }

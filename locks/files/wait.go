@@ -82,7 +82,13 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 	// It was let in, and granted by a later version before it knew: it has waited.
 	waited := e.own.ticket == 0 && !e.request.NoWait &&
 		r.Verdict == lease.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
-	switch {
+	switch { // if it is missing, the decision is that of an earlier attempt
+	case r.missing && e.store.clock() >= e.term.End(): // it was taken for dead
+		return a, errLate
+	case r.missing && r.version < e.spot.version:
+		return a, pathError("", e.dir.path, errRemoved)
+	case r.missing:
+		return lease.Answer{Verdict: lease.Gone}, nil
 	case r.Verdict == lease.Granted && !waited:
 		if err := e.beat(accepted); err != nil {
 			return a, err
@@ -103,12 +109,6 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 			a.Recheck = time.Nanosecond
 		}
 		return a, nil
-	case r.missing && e.store.clock() >= e.term.End(): // it was taken for dead
-		return a, errLate
-	case r.missing && r.version < e.spot.version:
-		return a, pathError("", e.dir.path, errRemoved)
-	case r.missing:
-		return lease.Answer{Verdict: lease.Gone}, nil
 	}
 	a.Verdict, a.By = r.Verdict, r.By
 	if r.Verdict == lease.Busy || r.Verdict == lease.Nested {
