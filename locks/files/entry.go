@@ -29,8 +29,8 @@ type entry struct {
 
 	events   chan locks.Event
 	watching sync.Once
-	closed   chan struct{} // closed by Close
-	closing  sync.Once
+	open     context.Context // until Close
+	close    context.CancelFunc
 
 	mu   sync.Mutex // guards spot and term; not held while the directory is used
 	spot spot
@@ -55,10 +55,12 @@ type spot struct {
 }
 
 func (s *Store) entryOf(r locks.Request) *entry {
-	return &entry{
+	e := &entry{
 		store: s, dir: s.directoryOf(r.Ref.Key), request: r, own: member{id: r.Ref.ID.String()},
-		events: make(chan locks.Event, 1), closed: make(chan struct{}), using: make(chan struct{}, 1),
+		events: make(chan locks.Event, 1), using: make(chan struct{}, 1),
 	}
+	e.open, e.close = context.WithCancel(context.Background())
+	return e
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
@@ -103,7 +105,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 }
 
 // Close implements lease.Entry.
-func (e *entry) Close() { e.closing.Do(func() { close(e.closed) }) }
+func (e *entry) Close() { e.close() }
 
 // use runs a step while no other one of the entry uses the directory. A file system that
 // hangs holds up the step, not the caller: it may still run when use has returned, and

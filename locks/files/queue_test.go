@@ -3,12 +3,10 @@ package files_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -128,29 +126,6 @@ func TestFenceAheadOfTheClock(t *testing.T) {
 	})
 }
 
-// The stores of the three primitives keep each other out.
-func TestPrimitivesTogether(t *testing.T) {
-	t.Parallel()
-	for _, a := range files.Schemes() {
-		for _, b := range files.Schemes() {
-			t.Run(a+" "+b, func(t *testing.T) {
-				t.Parallel()
-				dir := memory(t)
-				l := Take(t, open(t, a+"://"+dir), "n", TTL(shortTTL))
-				Refused(t, open(t, b+"://"+dir), "n")
-				next := Get(t, open(t, b+"://"+dir), "n") // when it is dead
-				if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
-					t.Errorf("Renew = %v", err)
-				}
-				behind := Queue(t, open(t, a+"://"+dir), "n")
-				testkit.Must(t, GiveBack(next))
-				testkit.Must(t, GiveBack(behind.Granted()))
-				sweepAll(t, b+"://"+dir)
-			})
-		}
-	}
-}
-
 // A waiter that has died is one less, also if nobody stands behind it who would
 // look after it.
 func TestMaxQueueBesideTheDead(t *testing.T) {
@@ -215,21 +190,15 @@ func TestLookWhileOneLeaves(t *testing.T) {
 		s, other := open(t, url), open(t, url)
 		l := Take(t, s, "n")
 		said, goOn, released := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		tell := sync.OnceFunc(func() { close(said) })
-		s.At(func(string) {
-			tell()
+		before(s, "list", func() {
+			close(said)
 			<-goOn
 		})
-		release := sync.OnceFunc(func() {
+		before(other, "write", func() {
 			go func() { released <- l.Release(background) }()
 			<-said
 			if h, _ := Count(t, open(t, url), "n"); h != 1 {
 				t.Errorf("%d hold", h)
-			}
-		})
-		other.At(func(step string) {
-			if step == "write" {
-				release()
 			}
 		})
 		ticket, err := other.Join(background, NewRequest(t, "n"))

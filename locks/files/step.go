@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"golock/locks"
@@ -20,6 +21,7 @@ type step struct {
 
 	readOnly bool // no version is made
 	force    bool // a version is made even if nothing changes
+	tidy     bool // what killed processes have left beside the versions is removed
 	blind    bool // waiters are judged only if one of them gets a slot
 
 	spare func(o *observedEntry) bool // dead entries that stay; nil: none
@@ -118,6 +120,12 @@ func (p *step) try(r *result) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	var orphans []string
+	if p.tidy { // a version lets requests in, and after it nobody can commit an orphan
+		orphans = h.orphans(l.names)
+		isRequest := func(name string) bool { return strings.HasPrefix(name, requestPrefix) }
+		p.force = len(orphans) > 0 || slices.ContainsFunc(l.names, isRequest)
+	}
 	if p.readOnly || !changed && !p.force {
 		r.state, r.version = s, l.highest
 		return p.isHighest(l.highest)
@@ -132,10 +140,16 @@ func (p *step) try(r *result) (done bool, err error) {
 	}
 	done, unsure, err := h.commit(l.highest, text, next)
 	r.unsure = r.unsure || (unsure && !done)
-	if done {
-		r.state, r.version = next, l.highest+1
+	if !done {
+		return false, err
 	}
-	return done, err
+	r.state, r.version = next, l.highest+1
+	for _, name := range h.orphans(orphans) {
+		if n, _ := versionOf(name, tempPrefix); n <= r.version {
+			h.remove(name)
+		}
+	}
+	return true, err
 }
 
 // answer makes the next state.

@@ -68,8 +68,8 @@ func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	isOther := func(name string) bool { return !isUnfinished(name, newPrefix) && !isUnfinished(name, oldPrefix) }
-	if names = slices.DeleteFunc(names, isOther); len(names) == 0 {
+	names = slices.DeleteFunc(names, func(name string) bool { return !isUnfinished(name) })
+	if len(names) == 0 {
 		return 0, nil
 	}
 	lease.Pause(ctx, makingTime)
@@ -77,13 +77,11 @@ func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
 		if err := ctx.Err(); err != nil {
 			return removed, err
 		}
-		old := s.dir + "/" + oldPrefix + name[len(newPrefix):]
-		if isUnfinished(name, newPrefix) {
-			if err := rename(s.dir+"/"+name, old); err == unix.ENOENT {
-				continue // it is finished
-			} else if err != nil {
-				return removed, pathError("rename", s.dir+"/"+name, err)
-			}
+		old := s.dir + "/" + oldPrefix + name[len(newPrefix):] // perhaps it has that name already
+		if err := rename(s.dir+"/"+name, old); err == unix.ENOENT {
+			continue // it is finished
+		} else if err != nil {
+			return removed, pathError("rename", s.dir+"/"+name, err)
 		}
 		if err := os.RemoveAll(old); err != nil {
 			return removed, err
@@ -93,15 +91,16 @@ func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
 	return removed, nil
 }
 
-// isUnfinished reports whether a name in the store's directory is that of a directory in
-// the making: a prefix, and a key and an ID, or the ID alone.
-func isUnfinished(name, prefix string) bool {
-	text, ok := strings.CutPrefix(name, prefix)
+// isUnfinished reports whether a directory of the store is in the making: a prefix, and a
+// key and an ID, or the ID alone.
+func isUnfinished(name string) bool {
+	text, isNew := strings.CutPrefix(name, newPrefix)
+	text, isOld := strings.CutPrefix(text, oldPrefix)
 	if len(text) == 65 && text[32] == '.' {
 		text = text[:32] + text[33:]
 	}
 	_, err := hex.DecodeString(text)
-	return ok && err == nil && (len(text) == 32 || len(text) == 64)
+	return isNew != isOld && err == nil && (len(text) == 32 || len(text) == 64)
 }
 
 // sweep removes the dead of one name.
@@ -112,7 +111,7 @@ type sweep struct {
 	tidied    bool // what interrupted steps have left is gone
 }
 
-// orphans are the temporary files among names that became no version.
+// orphans are the temporary files in a list of names that became no version.
 func (h *handle) orphans(names []string) (orphans []string) {
 	for _, name := range names {
 		if n, ok := versionOf(name, tempPrefix); ok {
@@ -124,36 +123,6 @@ func (h *handle) orphans(names []string) (orphans []string) {
 	return orphans
 }
 
-// decide makes the first round force a version if there are requests or orphans: the
-// version lets the requests in, and nobody can make one of an orphan any more.
-func (w *sweep) decide(ctx context.Context, p *step) (r result, err error) {
-	if w.tidied {
-		return p.decide(ctx)
-	}
-	h, err := w.open()
-	if err != nil {
-		return r, err
-	}
-	defer h.close()
-	l, err := h.list()
-	if err != nil {
-		return r, err
-	}
-	orphans := h.orphans(l.names)
-	isRequest := func(name string) bool { return strings.HasPrefix(name, requestPrefix) }
-	p.force = len(orphans) > 0 || slices.ContainsFunc(l.names, isRequest)
-	if r, err = p.decide(ctx); err != nil {
-		return r, err
-	}
-	for _, name := range h.orphans(orphans) {
-		if n, _ := versionOf(name, tempPrefix); n <= r.version {
-			h.remove(name)
-		}
-	}
-	w.tidied = true
-	return r, nil
-}
-
 func (w *sweep) round(ctx context.Context) (removed int, err error) {
 	w.unknown = 0
 	records, err := readNames(w.path + "/" + recordsDir)
@@ -163,13 +132,15 @@ func (w *sweep) round(ctx context.Context) (removed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	r, err := w.decide(ctx, &step{directory: w.directory, question: queue.Question{Step: queue.Look}, spare: w.isYoung})
+	p := &step{directory: w.directory, question: queue.Question{Step: queue.Look}, spare: w.isYoung, tidy: !w.tidied}
+	r, err := p.decide(ctx)
 	if errors.Is(err, errRemoved) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
+	w.tidied = true
 	for _, o := range r.observed {
 		if !o.dead && o.rest == 0 && o.left > 0 && !w.isAlive(o.member.record()) && !w.isYoung(o) {
 			w.unknown++

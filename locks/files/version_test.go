@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,19 +15,6 @@ import (
 	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
-
-// stopAt has a store stop once before a step, as soon as it is armed, until goOn is called.
-func stopAt(s *files.Store, at string) (arm func(), there <-chan struct{}, goOn func()) {
-	var armed atomic.Bool
-	reached, gate := make(chan struct{}), make(chan struct{})
-	s.At(func(step string) {
-		if step == at && armed.CompareAndSwap(true, false) {
-			close(reached)
-			<-gate
-		}
-	})
-	return func() { armed.Store(true) }, reached, func() { close(gate) }
-}
 
 // churn makes so many versions that those of before are removed.
 func churn(t *testing.T, url string) {
@@ -43,56 +29,44 @@ func churn(t *testing.T, url string) {
 	}
 }
 
-// Whoever was held up before a commit for so long that others have made and removed its
-// number has committed nothing.
+// A writer that was held up until others have made and removed its version's number has
+// committed nothing.
 func TestSlowWriter(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		slow, s := open(t, url), open(t, url)
 		Release(t, Take(t, s, "n"))
-		arm, there, goOn := stopAt(slow, "write")
-		arm()
-		got := make(chan error, 1)
-		go func() {
-			_, err := slow.Join(background, NewRequest(t, "n", NoWait))
-			got <- err
-		}()
-		<-there
-		l := Take(t, s, "n")
-		churn(t, url)
-		goOn()
-		if err := <-got; !errors.As(err, new(*locks.BusyError)) {
-			t.Errorf("Join beside a holder = %v", err)
-		}
-		Release(t, l)
+		before(slow, "write", func() {
+			Take(t, s, "n")
+			churn(t, url)
+		})
+		Refused(t, slow, "n")
 	})
 }
 
-// Whoever was held up before it read a version may read what another one, that was held
-// up, too, has made of its number.
+// A reader that was held up may read what another process, that was held up too, has made
+// anew of the version's number.
 func TestSlowReader(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, releaser, reader := open(t, url), open(t, url), open(t, url)
-		armReleaser, releases, releaserGoesOn := stopAt(releaser, "write")
-		armReader, reads, readerGoesOn := stopAt(reader, "read")
+		var armed atomic.Bool
+		reads, goOn := make(chan struct{}), make(chan struct{})
+		reader.At(func(step string) {
+			if step == "read" && armed.CompareAndSwap(true, false) {
+				close(reads)
+				<-goOn
+			}
+		})
 		first := Take(t, releaser, "n")
 		w := Queue(t, reader, "n")
-		armReleaser() // it makes a version that grants to w
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = first.Release(background)
-		}()
-		<-releases
-		armReader()
-		if err := s.Evict(background, w.Ref, "a test"); err != nil { // the version of that number
-			t.Fatal(err)
-		}
-		<-reads
-		Take(t, s, "n")
-		churn(t, url)
-		releaserGoesOn()
-		<-done
-		readerGoesOn()
+		before(releaser, "write", func() { // of a version that grants to w
+			armed.Store(true)
+			testkit.Must(t, s.Evict(background, w.Ref, "a test")) // the version of that number
+			<-reads
+			Take(t, s, "n")
+			churn(t, url)
+		})
+		_ = first.Release(background)
+		close(goOn)
 		if w.Ended(); !errors.As(w.Err, new(*locks.EvictedError)) {
 			t.Errorf("Wait = %v, %v, want that it was evicted", w.Lease, w.Err)
 		}
@@ -180,13 +154,10 @@ func TestListOfOneMoment(t *testing.T) {
 		s, lister := open(t, url), open(t, url)
 		Take(t, s, "n")
 		first := Queue(t, s, "n")
-		lister.At(func(step string) {
-			if step == "judge" {
-				lister.At(func(string) {})
-				Queue(t, s, "n")
-				first.Cancel()
-				first.Ended()
-			}
+		before(lister, "judge", func() {
+			Queue(t, s, "n")
+			first.Cancel()
+			first.Ended()
 		})
 		for i, e := range List(t, lister, "n") {
 			if e.Ref == first.Ref {
@@ -246,12 +217,7 @@ func TestTakenOutBeforeItsGrant(t *testing.T) {
 		r := NewRequest(t, "n")
 		ticket, err := s.Join(background, r)
 		testkit.Must(t, err)
-		arm := sync.OnceFunc(func() { testkit.Must(t, other.Attach(r.Ref).Release(background)) })
-		s.At(func(step string) {
-			if step == "write" {
-				arm()
-			}
-		})
+		before(s, "write", func() { testkit.Must(t, other.Attach(r.Ref).Release(background)) })
 		if l, err := ticket.Wait(background); !errors.As(err, new(*locks.BusyError)) {
 			t.Errorf("Wait = %v, %v, want that it was taken out", l, err)
 		}

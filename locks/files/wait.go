@@ -215,10 +215,10 @@ func (e *entry) watch() {
 	for changed := false; !changed; {
 		select {
 		case <-tick.C:
-		case <-e.closed:
+		case <-e.open.Done():
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), every)
+		ctx, cancel := context.WithTimeout(e.open, every)
 		a, err := e.use(ctx, e.check)
 		changed = err == nil && a.Verdict != lease.Held
 		cancel()
