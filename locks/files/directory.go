@@ -54,10 +54,8 @@ type head struct {
 	Name   string `json:"name"`
 }
 
-func (s *Store) keyPath(key locks.Key) string { return s.dir + "/" + key.String() }
-
 func (s *Store) directoryOf(key locks.Key) *directory {
-	return &directory{store: s, key: key, path: s.keyPath(key)}
+	return &directory{store: s, key: key, path: s.dir + "/" + key.String()}
 }
 
 // make finds the directory of a name, or builds it.
@@ -149,7 +147,7 @@ func (s *Store) directories() ([]*directory, error) {
 	return all, errors.Join(failed...)
 }
 
-// keyFromName reads a key as keyPath writes it.
+// keyFromName reads a key from the name of its directory.
 func keyFromName(name string) (k locks.Key, ok bool) {
 	n, err := hex.Decode(k[:], []byte(name[:min(len(name), 32)]))
 	return k, err == nil && n == len(k) && k.String() == name

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -44,6 +45,7 @@ type entry struct {
 	created   bool          // its record is there
 	asked     bool          // others may let it in
 	judged    locks.Instant // when it last judged others
+	recheck   time.Duration // when it does so again, and looks without a new version
 	released  bool
 }
 
@@ -68,7 +70,10 @@ func (s *Store) newEntry(r locks.Request) *entry {
 		r.TTL = lease.DefaultTTL
 	}
 	e := s.entryOf(r)
-	e.record = s.newRecord(r)
+	e.record = record{
+		Owner: lease.ThisOwner(r), NoGolock: r.NoGolock, Clock: s.clockName(), Process: s.self(),
+		Since: time.Now().UnixMicro(), TTL: r.TTL,
+	}
 	e.own.state, e.own.ttl, e.own.hold, e.own.replace = queue.Waiting, r.TTL, max(r.Hold, 0), r.Replace
 	e.own.weight, e.own.max, e.own.priority = r.Claim.Weight, r.Claim.Max, r.Claim.Priority
 	return e

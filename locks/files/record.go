@@ -26,14 +26,6 @@ type record struct {
 	TTL      time.Duration `json:"ttl"`
 }
 
-// newRecord describes a request of this process.
-func (s *Store) newRecord(r locks.Request) record {
-	return record{
-		Owner: lease.ThisOwner(r), NoGolock: r.NoGolock, Clock: s.clockName(), Process: s.self(),
-		Since: time.Now().UnixMicro(), TTL: r.TTL,
-	}
-}
-
 // heartbeat is a counter, and the owner's clock before it was written. Other clocks only
 // compare two of them for equality.
 type heartbeat struct {

@@ -65,7 +65,8 @@ func Open(address string) (*Store, error) {
 		return nil, fmt.Errorf("want %s:///DIR, with two slashes and the absolute path", scheme)
 	}
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
-		return nil, fmt.Errorf("options: a store of lease files has none, but there is %q (write %%3F or %%23 if it belongs to the directory's name)", locks.Printable(rest[i:], 40))
+		return nil, fmt.Errorf("options: a store of lease files has none, but there is %q "+
+			"(write %%3F or %%23 if it belongs to the directory's name)", locks.Printable(rest[i:], 40))
 	}
 	path, err := url.PathUnescape(rest)
 	switch {
@@ -119,12 +120,12 @@ func (s *Store) Attach(ref locks.Ref) locks.RenewableLease {
 // Forget implements locks.QueueStore.
 func (s *Store) Forget(ctx context.Context, name string) error {
 	_, err := await(ctx, func() (struct{}, error) {
-		path := s.keyPath(locks.KeyOf(name))
-		err := errors.Join(os.RemoveAll(path), os.RemoveAll(path+usedSuffix))
+		d := s.directoryOf(locks.KeyOf(name))
+		err := errors.Join(os.RemoveAll(d.path), os.RemoveAll(d.path+usedSuffix))
 		names, _ := readNames(s.dir + "/.")
-		for _, begun := range names { // left by killed processes
-			if strings.HasPrefix(begun, newPrefix+locks.KeyOf(name).String()+".") {
-				err = errors.Join(err, os.RemoveAll(s.dir+"/"+begun))
+		for _, unfinished := range names { // left by killed processes
+			if strings.HasPrefix(unfinished, newPrefix+d.key.String()+".") {
+				err = errors.Join(err, os.RemoveAll(s.dir+"/"+unfinished))
 			}
 		}
 		return struct{}{}, err

@@ -57,7 +57,7 @@ func (e *entry) joinOnce(ctx context.Context, late bool) (a lease.Answer, err er
 		p.question.MaxQueue = r.MaxQueue
 	}
 	now := e.store.clock()
-	p.blind = !p.thorough() && !r.NoWait && len(p.question.Within) == 0 && (isNew || now.Sub(e.judged) < e.judgeEvery())
+	p.blind = !p.thorough() && !r.NoWait && len(p.question.Within) == 0 && (isNew || now.Sub(e.judged) < e.recheck*9/10)
 	out, err := p.decide(ctx)
 	if err != nil {
 		return a, err
@@ -104,8 +104,8 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		}
 		e.sees(r.version, turns)
 		a.Verdict, a.Place, a.Replaced = lease.Queued, place, show(r.Replaced)
-		a.Recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.own.ttl/heartbeatsPerTTL)
-		if waited {
+		e.recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.own.ttl/heartbeatsPerTTL)
+		if a.Recheck = e.recheck; waited {
 			a.Recheck = time.Nanosecond
 		}
 		return a, nil
@@ -118,11 +118,6 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		_, err = e.leave(context.Background())
 	}
 	return a, err
-}
-
-// judgeEvery is how often it judges those before it.
-func (e *entry) judgeEvery() time.Duration {
-	return min(time.Duration(e.spot.turns)*lookEvery, slowestLook) * 9 / 10
 }
 
 // sees notes which version was read.
