@@ -227,12 +227,12 @@ var errGivenUp = errors.New("the request was given up")
 
 // renew is ErrLost after the end of the last term, whatever the directory shows: somebody
 // may have taken the entry for dead.
-func (e *entry) renew(context.Context) (a lease.Answer, err error) {
+func (e *entry) renew(ctx context.Context) (a lease.Answer, err error) {
 	if e.released {
 		return a, locks.ErrLost
 	}
 	if e.attached {
-		if err := e.fetch(); err != nil {
+		if err := e.fetch(ctx); err != nil {
 			return a, err
 		}
 	}
@@ -241,7 +241,7 @@ func (e *entry) renew(context.Context) (a lease.Answer, err error) {
 	} else if err != nil {
 		return a, err
 	}
-	m, err := e.find()
+	m, err := e.find(ctx)
 	switch {
 	case err != nil:
 		return a, err
@@ -252,16 +252,16 @@ func (e *entry) renew(context.Context) (a lease.Answer, err error) {
 }
 
 // find gives the entry as it holds now, or locks.ErrLost.
-func (e *entry) find() (*member, error) {
-	s, version, err := e.dir.read()
+func (e *entry) find(ctx context.Context) (*member, error) {
+	r, err := (&step{directory: e.dir, readOnly: true}).decide(ctx)
 	if errors.Is(err, errRemoved) {
 		err = locks.ErrLost
 	}
 	if err != nil {
 		return nil, err
 	}
-	e.sees(version, 0)
-	m := s.find(e.own.id)
+	e.sees(r.version, 0)
+	m := r.state.find(e.own.id)
 	if m == nil || m.state != queue.Holding || (m.life != e.own.life && !e.attached) {
 		return nil, locks.ErrLost
 	}
@@ -280,11 +280,11 @@ var errElsewhere = errors.New(
 	"the slot was taken on another machine, or before the last boot of this one: it can be renewed only there")
 
 // fetch reads what another process has written.
-func (e *entry) fetch() error {
+func (e *entry) fetch(ctx context.Context) error {
 	if err := e.dir.load(); err != nil {
 		return err
 	}
-	m, err := e.find()
+	m, err := e.find(ctx)
 	if err != nil {
 		return err
 	}

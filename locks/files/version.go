@@ -139,27 +139,6 @@ func (h *handle) current() (s *state, l listing, text []byte, err error) {
 	return s, l, text, nil
 }
 
-// read gives the present state without a decision.
-func (d *directory) read() (s *state, version int64, err error) {
-	for {
-		h, err := d.open()
-		if err != nil {
-			return nil, 0, err
-		}
-		s, l, _, err := h.current()
-		h.close()
-		if err != nil {
-			return nil, 0, err
-		}
-		if s == nil {
-			continue
-		}
-		if same, err := d.isHighest(l.highest); same || err != nil {
-			return s, l.highest, err
-		}
-	}
-}
-
 // errTaken says that a version exists already.
 var errTaken = errors.New("the version exists")
 

@@ -225,12 +225,12 @@ func (e *entry) watch() {
 }
 
 // check is Held if the entry holds, or nothing else is known.
-func (e *entry) check(context.Context) (a lease.Answer, err error) {
+func (e *entry) check(ctx context.Context) (a lease.Answer, err error) {
 	a.Verdict = lease.Held
 	if moved, err := e.dir.moved(e.lastSpot().version, 1); err == nil && !moved {
 		return a, nil
 	}
-	switch m, err := e.find(); {
+	switch m, err := e.find(ctx); {
 	case err != nil && (errors.Is(err, locks.ErrLost) || !isTemporary(err) && !noSpace(err)):
 		a.Verdict = lease.Lost
 	case err == nil && m.evicted != "":
