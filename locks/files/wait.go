@@ -3,7 +3,6 @@ package files
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -161,28 +160,28 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 			return lease.Answer{}, 0, nil
 		}
 		moved, err := await(ctx, func() (bool, error) {
-			return e.dir.moved(at.version, min(max(at.turns/2, 1), kept*3/4))
+			return e.dir.moved(at.version, min(max(at.turns/2, 1), kept*3/4)), nil
 		})
-		if moved || err != nil { // which the next look tells
+		if moved || err != nil {
 			return lease.Answer{}, 0, nil
 		}
 	}
 }
 
 // moved reports whether there are so many new versions, or so many more that they were
-// removed. It opens the directory anew, as readAt does.
-func (d *directory) moved(version int64, by int) (bool, error) {
+// removed, or no directory. It opens the directory anew, as readAt does.
+func (d *directory) moved(version int64, by int) bool {
 	d.store.at("poll")
 	fd, err := openDirectory(d.path)
 	if err != nil {
-		return true, err
+		return true
 	}
 	defer unix.Close(fd)
 	here := func(n int64) bool {
 		_, err := stat(fd, versionName(n), unix.AT_SYMLINK_NOFOLLOW)
 		return err == nil
 	}
-	return here(version+int64(by)) || !here(version), nil
+	return here(version+int64(by)) || !here(version)
 }
 
 // Events implements lease.Entry. The first call starts a goroutine that watches the entry
@@ -199,12 +198,10 @@ const eventLimit = time.Second
 // watch sends an event when the entry does not simply hold any more. The next renewal
 // says why.
 func (e *entry) watch() {
-	e.mu.Lock()
 	every := eventLimit
-	if ttl := e.term.TTL; ttl > 0 {
+	if ttl := e.request.TTL; ttl > 0 {
 		every = min(every, ttl/heartbeatsPerTTL)
 	}
-	e.mu.Unlock()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for changed := false; !changed; {
@@ -225,16 +222,13 @@ func (e *entry) watch() {
 }
 
 // check is Held if the entry holds, or nothing else is known.
-func (e *entry) check(ctx context.Context) (a lease.Answer, err error) {
-	a.Verdict = lease.Held
-	if moved, err := e.dir.moved(e.lastSpot().version, 1); err == nil && !moved {
-		return a, nil
+func (e *entry) check(ctx context.Context) (lease.Answer, error) {
+	if e.dir.moved(e.lastSpot().version, 1) {
+		m, err := e.find(ctx)
+		unknown := ctx.Err() != nil || isTemporary(err) || noSpace(err)
+		if !unknown && (err != nil || m.evicted != "") {
+			return lease.Answer{Verdict: lease.Lost}, nil
+		}
 	}
-	switch m, err := e.find(ctx); {
-	case err != nil && (errors.Is(err, locks.ErrLost) || !isTemporary(err) && !noSpace(err)):
-		a.Verdict = lease.Lost
-	case err == nil && m.evicted != "":
-		a.Verdict = lease.Evicted
-	}
-	return a, nil
+	return lease.Answer{Verdict: lease.Held}, nil
 }
