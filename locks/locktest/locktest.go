@@ -30,10 +30,6 @@ type Engine struct {
 	// TTL is that of requests from processes which the suite may kill; what
 	// they held is free again after it. A store without leases needs none.
 	TTL time.Duration
-
-	// OneProcess says that the store is in the memory of this process: tests that need
-	// others are left out.
-	OneProcess bool
 }
 
 var serving sync.Mutex
@@ -94,8 +90,6 @@ func Run(t *testing.T, e Engine) {
 	}
 	if e.isPlain(t) {
 		all = []test{{"Histories", testConcurrent}}
-	} else if e.OneProcess {
-		all = []test{{"Rule", testRule}, {"Names", testNames}, {"Histories", testConcurrent}}
 	}
 	for _, test := range all {
 		t.Run(test.name, func(t *testing.T) {
