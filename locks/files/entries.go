@@ -82,7 +82,7 @@ func (o *observedEntry) entry(d *directory) locks.Entry {
 	m, r := o.member, &o.record
 	e := locks.Entry{
 		Name: d.name, State: locks.Waiting, Claim: m.entry().Claim,
-		Expires: max(o.left, o.rest), TTL: m.ttl, Evicted: m.evicted,
+		Expires: max(o.ttlLeft, o.holdLeft), TTL: m.ttl, Evicted: m.evicted,
 	}
 	e.Ref, _ = locks.ParseRef(d.key.String() + "-" + m.id)
 	if r.Since != 0 {
@@ -93,10 +93,10 @@ func (o *observedEntry) entry(d *directory) locks.Entry {
 		return e
 	}
 	e.State, e.Slots, e.Fence = locks.Holding, m.entry().Slots, m.fence
-	e.Ended = m.state == queue.Ended || (o.left == 0 && o.rest > 0)
+	e.Ended = m.state == queue.Ended || (o.ttlLeft == 0 && o.holdLeft > 0)
 	e.Orphaned = !e.Ended && !r.NoGolock && r.Process.gone(d.store.self())
-	if o.rest > 0 {
-		e.HeldTill = time.Now().Add(o.rest)
+	if o.holdLeft > 0 {
+		e.HeldTill = time.Now().Add(o.holdLeft)
 	}
 	return e
 }
@@ -112,7 +112,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 		if err := d.load(); err != nil {
 			return r, err
 		}
-		p := &step{directory: d, own: member{id: id}, question: queue.Question{
+		p := &step{directory: d, member: member{id: id}, question: queue.Question{
 			Step: lease.Evict, Entry: queue.Entry{ID: id}, By: locks.Printable(by, 200),
 		}}
 		return p.decide(ctx)

@@ -25,7 +25,7 @@ type entry struct {
 	dir      *directory
 	request  locks.Request
 	attached bool
-	given    atomic.Bool   // it is being given up: nothing must be taken any more
+	givenUp  atomic.Bool   // it is being given up: nothing must be taken any more
 	using    chan struct{} // has room for the step that uses the directory
 
 	events   chan locks.Event
@@ -33,24 +33,24 @@ type entry struct {
 	open     context.Context // until Close
 	close    context.CancelFunc
 
-	mu   sync.Mutex // guards spot and term; not held while the directory is used
-	spot spot
-	term locks.Term // of the last good heartbeat
+	mu       sync.Mutex // guards position and term; not held while the directory is used
+	position position
+	term     locks.Term // of the last good heartbeat
 
 	// What follows belongs to the step that has the room in using.
 	state     *state // that was seen last
-	own       member // its ticket is 0 until it has a place in the queue
+	member    member // its ticket is 0 until it has a place in the queue
 	record    record
 	heartbeat heartbeat
 	created   bool          // its record is there
-	asked     bool          // others may let it in
-	judged    locks.Instant // when it last judged others
+	requested bool          // others may let it in
+	observed  locks.Instant // when it last observed others
 	recheck   time.Duration // when it does so again, and looks without a new version
 	released  bool
 }
 
-// spot is where an entry was in the queue when it looked last.
-type spot struct {
+// position is where an entry was in the queue when it looked last.
+type position struct {
 	version int64 // 0: it has not looked yet
 	turns   int   // so many versions, or more, must be made until it can hold
 	changed locks.Instant
@@ -58,7 +58,7 @@ type spot struct {
 
 func (s *Store) entryOf(r locks.Request) *entry {
 	e := &entry{
-		store: s, dir: s.directoryOf(r.Ref.Key), request: r, own: member{id: r.Ref.ID.String()},
+		store: s, dir: s.directoryOf(r.Ref.Key), request: r, member: member{id: r.Ref.ID.String()},
 		events: make(chan locks.Event, 1), using: make(chan struct{}, 1),
 	}
 	e.open, e.close = context.WithCancel(context.Background())
@@ -74,8 +74,8 @@ func (s *Store) newEntry(r locks.Request) *entry {
 		Owner: lease.ThisOwner(r), NoGolock: r.NoGolock, Clock: s.clockName(), Process: s.self(),
 		Since: time.Now().UnixMicro(), TTL: r.TTL,
 	}
-	e.own.state, e.own.ttl, e.own.hold, e.own.replace = queue.Waiting, r.TTL, max(r.Hold, 0), r.Replace
-	e.own.weight, e.own.max, e.own.priority = r.Claim.Weight, r.Claim.Max, r.Claim.Priority
+	e.member.state, e.member.ttl, e.member.hold, e.member.replace = queue.Waiting, r.TTL, max(r.Hold, 0), r.Replace
+	e.member.weight, e.member.max, e.member.priority = r.Claim.Weight, r.Claim.Max, r.Claim.Priority
 	return e
 }
 
@@ -91,9 +91,9 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 		do = e.leave
 	}
 	if step == lease.Release || step == lease.Leave {
-		e.given.Store(true)
+		e.givenUp.Store(true)
 	}
-	queued := step != lease.Join || e.lastSpot().version != 0
+	queued := step != lease.Join || e.lastPosition().version != 0
 	a, err := e.use(ctx, do)
 	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
@@ -172,17 +172,17 @@ func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(e
 // errLate says that the entry may have been taken for dead.
 var errLate = errors.New("the heartbeat came too late")
 
-// beat writes a heartbeat. It counts only if it was written before the last one expired:
+// writeHeartbeat writes a heartbeat. It counts only if it was written before the last one expired:
 // until then nobody can have taken the entry for dead, and from then on everybody sees
 // the new one.
-func (e *entry) beat(phase byte) error {
+func (e *entry) writeHeartbeat(phase byte) error {
 	e.store.at("sign")
-	asked, end := e.store.clock(), e.term.End()
-	if asked >= end {
+	sent, end := e.store.clock(), e.term.End()
+	if sent >= end {
 		return errLate
 	}
-	p := heartbeat{count: e.heartbeat.count + 1, asked: asked, phase: phase}
-	if err := e.dir.writeHeartbeat(e.own.record(), p); errors.Is(err, fs.ErrNotExist) {
+	p := heartbeat{count: e.heartbeat.count + 1, sent: sent, phase: phase}
+	if err := e.dir.writeHeartbeat(e.member.record(), p); errors.Is(err, fs.ErrNotExist) {
 		return errLate
 	} else if err != nil {
 		return err
@@ -191,33 +191,33 @@ func (e *entry) beat(phase byte) error {
 	if e.store.clock() >= end {
 		return errLate
 	}
-	e.lives(p)
+	e.noteHeartbeat(p)
 	return nil
 }
 
-// lives notes the heartbeat that counts, and the term that it begins.
-func (e *entry) lives(p heartbeat) {
+// noteHeartbeat notes the heartbeat that counts, and the term that it begins.
+func (e *entry) noteHeartbeat(p heartbeat) {
 	e.heartbeat = p
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.term = locks.Term{Asked: p.asked, TTL: e.own.ttl}
+	e.term = locks.Term{Asked: p.sent, TTL: e.member.ttl}
 }
 
 // create makes the entry's record before the entry can be seen.
 func (e *entry) create() error {
-	if e.given.Load() {
+	if e.givenUp.Load() {
 		return errGivenUp
 	}
 	if e.created {
 		return nil
 	}
 	e.store.at("record")
-	p := heartbeat{count: e.heartbeat.count + 1, asked: e.store.clock(), phase: joined}
+	p := heartbeat{count: e.heartbeat.count + 1, sent: e.store.clock(), phase: phaseJoined}
 	e.heartbeat = p // also if it fails: the file may be there
-	err := e.dir.createRecord(e.own.record(), p, &e.record)
+	err := e.dir.createRecord(e.member.record(), p, &e.record)
 	if err == nil {
 		e.created = true
-		e.lives(p)
+		e.noteHeartbeat(p)
 	}
 	return err
 }
@@ -236,7 +236,7 @@ func (e *entry) renew(ctx context.Context) (a lease.Answer, err error) {
 			return a, err
 		}
 	}
-	if err := e.beat(accepted); err == errLate {
+	if err := e.writeHeartbeat(phaseAccepted); err == errLate {
 		return a, locks.ErrLost
 	} else if err != nil {
 		return a, err
@@ -260,9 +260,9 @@ func (e *entry) find(ctx context.Context) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.sees(r.version, 0)
-	m := r.state.find(e.own.id)
-	if m == nil || m.state != queue.Holding || (m.life != e.own.life && !e.attached) {
+	e.notePosition(r.version, 0)
+	m := r.state.find(e.member.id)
+	if m == nil || m.state != queue.Holding || (m.life != e.member.life && !e.attached) {
 		return nil, locks.ErrLost
 	}
 	return m, nil
@@ -271,7 +271,7 @@ func (e *entry) find(ctx context.Context) (*member, error) {
 // held is the answer to a grant or a renewal.
 func (e *entry) held(v lease.Verdict, q queue.Entry) lease.Answer {
 	grant := locks.Grant{Ref: e.request.Ref, Slots: q.Slots, Fence: q.Fence}
-	return lease.Answer{Verdict: v, Grant: grant, TTL: e.own.ttl}
+	return lease.Answer{Verdict: v, Grant: grant, TTL: e.member.ttl}
 }
 
 // errElsewhere is for a renewal of what another host has taken: only the clock on which
@@ -301,8 +301,8 @@ func (e *entry) fetch(ctx context.Context) error {
 	case rec.Clock == "" || rec.Clock != e.store.clockName():
 		return &locks.PathError{Path: path, Err: errElsewhere}
 	}
-	e.own, e.record = *m, rec
-	e.lives(p)
+	e.member, e.record = *m, rec
+	e.noteHeartbeat(p)
 	return nil
 }
 
@@ -313,7 +313,7 @@ func (e *entry) release(ctx context.Context) (a lease.Answer, err error) {
 		return a, nil
 	}
 	inTime := e.store.clock() < e.term.End()
-	r, announced, err := e.end(ctx, lease.Release, left)
+	r, announced, err := e.end(ctx, lease.Release, phaseReleased)
 	// Somebody else may have taken it out since it was announced.
 	a.Existed, a.Doubtful = r.Existed || r.state == nil && announced, r.unsure || announced && inTime
 	e.released = err == nil
@@ -325,18 +325,18 @@ func (e *entry) release(ctx context.Context) (a lease.Answer, err error) {
 // version, the next one that makes a version takes the entry out. Then there is no state
 // in the result.
 func (e *entry) end(ctx context.Context, how lease.Step, phase byte) (r result, announced bool, err error) {
-	last := heartbeat{count: e.heartbeat.count + 1, asked: e.store.clock(), phase: phase}
-	announced = !e.attached && e.dir.writeHeartbeat(e.own.record(), last) == nil
+	last := heartbeat{count: e.heartbeat.count + 1, sent: e.store.clock(), phase: phase}
+	announced = !e.attached && e.dir.writeHeartbeat(e.member.record(), last) == nil
 	// After a forced version nobody who has read the request can commit it.
-	p := &step{directory: e.dir, own: e.own, entry: e, force: e.asked}
-	p.question = queue.Question{Step: how, Entry: queue.Entry{ID: e.own.id}}
-	if err = e.unask(); err != nil {
+	p := &step{directory: e.dir, member: e.member, entry: e, force: e.requested}
+	p.question = queue.Question{Step: how, Entry: queue.Entry{ID: e.member.id}}
+	if err = e.removeRequest(); err != nil {
 		return r, announced, err
 	}
 	r, err = p.decide(ctx)
 	if noSpace(err) && announced {
-		last.phase -= toSmall
-		if err = e.dir.writeHeartbeat(e.own.record(), last); errors.Is(err, fs.ErrNotExist) {
+		last.phase -= toLower
+		if err = e.dir.writeHeartbeat(e.member.record(), last); errors.Is(err, fs.ErrNotExist) {
 			err = nil // somebody else has taken it out
 		}
 	}
@@ -353,13 +353,13 @@ func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 		return a, nil
 	}
 	if e.heartbeat.count > 0 {
-		r, _, err := e.end(ctx, lease.Leave, withdrew)
+		r, _, err := e.end(ctx, lease.Leave, phaseWithdrawn)
 		if err != nil {
 			return a, err
 		}
 		e.released, e.state = true, r.state
-		if r.state != nil && !r.state.has(e.own.record()) {
-			_ = e.dir.removeRecord(e.own.record()) // perhaps no version has had it
+		if r.state != nil && !r.state.has(e.member.record()) {
+			_ = e.dir.removeRecord(e.member.record()) // perhaps no version has had it
 		}
 	}
 	e.dir.writeNotes(e.state)

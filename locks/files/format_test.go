@@ -22,5 +22,5 @@ func TestFormat(t *testing.T) {
 		text += string(line) + "\n"
 	}
 	names := fmt.Sprintln(headFile, recordsDir, seenPrefix, requestPrefix, usedSuffix, versionName(9), stateFile, example().entries[0].record())
-	testkit.Format(t, format, names+text+heartbeat{count: 10, asked: 11, phase: accepted}.String()+string(example().text()))
+	testkit.Format(t, format, names+text+heartbeat{count: 10, sent: 11, phase: phaseAccepted}.String()+string(example().text()))
 }

@@ -27,14 +27,14 @@ type observedEntry struct {
 	record    record
 	phase     byte          // of its last heartbeat; 0: it has none
 	unchanged time.Duration // for which the heartbeat has been the same
-	left      time.Duration // until it is dead without another heartbeat
-	rest      time.Duration // of its hold
+	ttlLeft   time.Duration // until it is dead without another heartbeat
+	holdLeft  time.Duration
 	dead      bool
 }
 
-// judge reads an entry's heartbeat. One that cannot be read counts as unchanged.
-func (d *directory) judge(m *member, listing bool) (*observedEntry, error) {
-	d.store.at("judge")
+// observe reads an entry's heartbeat. One that cannot be read counts as unchanged.
+func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
+	d.store.at("observe")
 	now, self := d.store.clock(), d.store.self
 	p, rec, err := d.readRecord(m.record())
 	if err != nil {
@@ -44,22 +44,22 @@ func (d *directory) judge(m *member, listing bool) (*observedEntry, error) {
 	leaves, noRoom := p.leaves()
 	switch {
 	case noRoom:
-		o.phase += toSmall
+		o.phase += toLower
 	case leaves && listing && !rec.Process.gone(self()):
-		o.phase, leaves = accepted, false
+		o.phase, leaves = phaseAccepted, false
 	}
 	if m.state != queue.Ended && !leaves {
-		o.left = max(m.ttl-o.unchanged, 0)
+		o.ttlLeft = max(m.ttl-o.unchanged, 0)
 	}
 	sameClock := rec.Clock != "" && rec.Clock == d.store.clockName()
 	if sameClock {
-		o.left = min(o.left, max(p.asked.Add(m.ttl).Sub(now), 0))
+		o.ttlLeft = min(o.ttlLeft, max(p.sent.Add(m.ttl).Sub(now), 0))
 	}
-	o.rest = o.heldFor(now, sameClock)
-	o.dead = o.left == 0 && o.rest == 0
+	o.holdLeft = o.heldFor(now, sameClock)
+	o.dead = o.ttlLeft == 0 && o.holdLeft == 0
 	// An entry that runs a command may outlive its golock: only time tells. So the record
 	// is read again: before its end the process may have begun to run one.
-	if p.phase == joined && m.state != queue.Ended && rec.Process.gone(self()) {
+	if p.phase == phaseJoined && m.state != queue.Ended && rec.Process.gone(self()) {
 		again, _, err := d.readRecord(m.record())
 		o.dead = o.dead || (err == nil && again == p)
 	}
@@ -97,7 +97,7 @@ func (d *directory) unchanged(m *member, p heartbeat, now locks.Instant) time.Du
 func (o *observedEntry) heldFor(now locks.Instant, sameClock bool) time.Duration {
 	m := o.member
 	switch {
-	case !m.hasSlots() || m.hold <= 0 || m.evicted != "" || o.phase == withdrew:
+	case !m.hasSlots() || m.hold <= 0 || m.evicted != "" || o.phase == phaseWithdrawn:
 		return 0
 	case sameClock && m.granted != 0:
 		return max(m.granted.Add(m.hold).Sub(now), 0)

@@ -30,7 +30,7 @@ type record struct {
 // compare two of them for equality.
 type heartbeat struct {
 	count uint64
-	asked locks.Instant
+	sent  locks.Instant
 	phase byte
 }
 
@@ -40,32 +40,32 @@ type heartbeat struct {
 // Otherwise a listing could show it gone, and behind it a newcomer whose version was
 // decided before.
 const (
-	joined   = 'j'
-	accepted = 'a' // the owner knows that it holds: there may be a command
-	left     = 'l' // it gives up what it has; its hold stays
-	withdrew = 'w' // likewise, and its hold is void
-	toSmall  = 'a' - 'A'
+	phaseJoined    = 'j'
+	phaseAccepted  = 'a' // the owner knows that it holds: there may be a command
+	phaseReleased  = 'l' // it gives up what it has; its hold stays
+	phaseWithdrawn = 'w' // likewise, and its hold is void
+	toLower        = 'a' - 'A'
 )
 
 // leaves reports whether the owner has given the entry up; noRoom: without a version.
 func (p heartbeat) leaves() (leaves, noRoom bool) {
-	small := p.phase | toSmall
-	leaves = small == left || small == withdrew
-	return leaves, leaves && p.phase != small
+	lower := p.phase | toLower
+	leaves = lower == phaseReleased || lower == phaseWithdrawn
+	return leaves, leaves && p.phase != lower
 }
 
 // heartbeatSize is the length of a heartbeat as it is written.
 const heartbeatSize = 20 + 1 + 20 + 1 + 1 + 1
 
-func (p heartbeat) String() string { return fmt.Sprintf("%020d %020d %c\n", p.count, p.asked, p.phase) }
+func (p heartbeat) String() string { return fmt.Sprintf("%020d %020d %c\n", p.count, p.sent, p.phase) }
 
 func parseHeartbeat(text []byte) (p heartbeat, ok bool) {
 	if len(text) < heartbeatSize {
 		return p, false
 	}
 	count, err := strconv.ParseUint(string(text[:20]), 10, 64)
-	asked, err2 := strconv.ParseInt(string(text[21:41]), 10, 64)
-	return heartbeat{count, locks.Instant(asked), text[42]}, err == nil && err2 == nil
+	sent, err2 := strconv.ParseInt(string(text[21:41]), 10, 64)
+	return heartbeat{count, locks.Instant(sent), text[42]}, err == nil && err2 == nil
 }
 
 func (d *directory) recordPath(name string) string { return d.path + "/" + recordsDir + "/" + name }

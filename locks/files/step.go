@@ -16,15 +16,15 @@ import (
 type step struct {
 	*directory
 	question queue.Question // none: the state is only read
-	own      member         // the entry; as it is to be if it is new
+	member   member         // the entry; as it is to be if it is new
 	entry    *entry         // of this process; nil: the question is about somebody else's, or nobody's
 
-	readOnly bool // no version is made
-	force    bool // a version is made even if nothing changes
-	tidy     bool // what killed processes have left beside the versions is removed
-	blind    bool // waiters are judged only if one of them gets a slot
+	readOnly    bool // no version is made
+	force       bool // a version is made even if nothing changes
+	tidy        bool // what killed processes have left beside the versions is removed
+	skipWaiters bool // waiters are observed only if one of them gets a slot
 
-	spare func(o *observedEntry) bool // dead entries that stay; nil: none
+	keep func(o *observedEntry) bool // dead entries that stay; nil: none
 }
 
 // foreign reports whether the entry's owner is another process, which may be dead.
@@ -32,14 +32,14 @@ func (p *step) foreign() bool { return p.entry == nil || p.entry.attached }
 
 // rejoins reports whether the entry was in the queue. If it is not any more, nothing is done.
 func (p *step) rejoins() bool {
-	return p.question.Step == lease.Join && p.own.ticket != 0 && p.entry != nil && p.entry.created
+	return p.question.Step == lease.Join && p.member.ticket != 0 && p.entry != nil && p.entry.created
 }
 
-// thorough reports whether all waiters are judged: their number counts, or all of them
+// observesAll reports whether it observes all waiters: their number counts, or all of them
 // are looked at.
-func (p *step) thorough() bool {
+func (p *step) observesAll() bool {
 	q := &p.question
-	return q.Step == queue.Look || q.MaxQueue != nil || q.Entry.Replace != locks.ReplaceNone && p.own.ticket == 0
+	return q.Step == queue.Look || q.MaxQueue != nil || q.Entry.Replace != locks.ReplaceNone && p.member.ticket == 0
 }
 
 // result is what a step came to.
@@ -50,12 +50,12 @@ type result struct {
 	unsure  bool // an attempt whose end is not known may have done the step
 	missing bool // it rejoins, and the entry is not there
 
-	observed map[string]*observedEntry // by ID: who was judged
+	observed map[string]*observedEntry // by ID
 	removed  map[string]bool           // the records of those who are gone
 }
 
 // nearest is how many of the first waiters, and of those before its own entry, a step
-// judges.
+// observes.
 const nearest = 4
 
 // Pauses after somebody else made the version. They grow until all who come at once
@@ -78,8 +78,8 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 		if done {
 			break
 		}
-		if p.canBeFolded() {
-			p.entry.ask()
+		if p.canBeRequested() {
+			p.entry.putRequest()
 		}
 		lease.Pause(ctx, rand.N(pause))
 		if pause = min(2*pause, longestPause); ctx.Err() != nil {
@@ -87,7 +87,7 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 		}
 	}
 	if p.entry != nil {
-		if err := p.entry.unask(); err != nil {
+		if err := p.entry.removeRequest(); err != nil {
 			return r, err
 		}
 	}
@@ -116,8 +116,8 @@ func (p *step) try(r *result) (done bool, err error) {
 	if p.question.Step != "" {
 		next, changed, err = p.answer(s, r)
 	}
-	if err == nil && p.blind && (r.Verdict != lease.Queued || len(r.Told)+len(r.removed) > 0) {
-		p.blind = false
+	if err == nil && p.skipWaiters && (r.Verdict != lease.Queued || len(r.Told)+len(r.removed) > 0) {
+		p.skipWaiters = false
 		next, changed, err = p.answer(s, r)
 	}
 	if err != nil {
@@ -133,10 +133,10 @@ func (p *step) try(r *result) (done bool, err error) {
 		r.state, r.version = s, l.highest
 		return p.isHighest(l.highest)
 	}
-	if next, err = p.fold(h, l, next, r); err != nil {
+	if next, err = p.admitRequests(h, l, next, r); err != nil {
 		return false, err
 	}
-	if p.question.Step == lease.Join && next.find(p.own.id) != nil {
+	if p.question.Step == lease.Join && next.find(p.member.id) != nil {
 		if err := p.entry.create(); err != nil {
 			return false, err
 		}
@@ -187,19 +187,19 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 	}
 	slices.SortFunc(waiters, inOrder)
 	for _, group := range [][]*member{holders, gone, waiters} {
-		own := slices.IndexFunc(group, func(m *member) bool { return m.id == p.own.id })
+		own := slices.IndexFunc(group, func(m *member) bool { return m.id == p.member.id })
 		for place, m := range group {
 			near := place < nearest || (place < own && place >= own-nearest)
 			mine := place == own && !p.foreign()
-			if m.hasSlots() || !mine && (place == own || p.thorough() || near && !p.blind) {
+			if m.hasSlots() || !mine && (place == own || p.observesAll() || near && !p.skipWaiters) {
 				if r.observed[m.id] == nil {
-					if r.observed[m.id], err = p.judge(m, p.readOnly); err != nil {
+					if r.observed[m.id], err = p.observe(m, p.readOnly); err != nil {
 						return v, nil, err
 					}
 				}
 			}
 			seen := r.observed[m.id]
-			if seen != nil && seen.dead && !mine && (p.spare == nil || !p.spare(seen)) {
+			if seen != nil && seen.dead && !mine && (p.keep == nil || !p.keep(seen)) {
 				dead[m.id] = true
 				continue
 			}
@@ -209,8 +209,8 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 			}
 			switch {
 			case m.hasSlots():
-				e.Kept = seen.rest > 0
-				if seen.left == 0 && e.Kept && !mine {
+				e.Kept = seen.holdLeft > 0
+				if seen.ttlLeft == 0 && e.Kept && !mine {
 					e.State = queue.Ended
 				}
 				v.Holders = append(v.Holders, e)
@@ -243,8 +243,8 @@ func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (
 			n, stays = p.changed(m, e, r)
 			delete(put, m.id)
 		}
-		if m.id == p.own.id {
-			n.life = max(m.life, p.own.life)
+		if m.id == p.member.id {
+			n.life = max(m.life, p.member.life)
 			stays = stays && (m.state != queue.Gone || !ends)
 		}
 		if !stays || n.life != m.life {
@@ -255,8 +255,8 @@ func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (
 			next.entries = append(next.entries, n)
 		}
 	}
-	if e, ok := put[p.own.id]; ok && e.State != queue.Gone {
-		n, _ := p.changed(p.own, e, r)
+	if e, ok := put[p.member.id]; ok && e.State != queue.Gone {
+		n, _ := p.changed(p.member, e, r)
 		next.entries, changed = append(next.entries, n), true
 	}
 	return next, changed
@@ -274,11 +274,11 @@ func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 		return m, was == queue.Waiting && e.Evicted != ""
 	case queue.Ended:
 		if seen != nil && was == queue.Holding {
-			m.rest = seen.rest
+			m.rest = seen.holdLeft
 		}
 	case queue.Offered, queue.Holding: // an offer is a grant here
 		m.state = queue.Holding
-		mine := m.id == p.own.id && p.entry != nil && p.question.Step == lease.Join
+		mine := m.id == p.member.id && p.entry != nil && p.question.Step == lease.Join
 		sameClock := mine || seen != nil && seen.record.Clock != "" && seen.record.Clock == p.store.clockName()
 		if m.granted == 0 && sameClock && (was != queue.Holding || mine && m.hold > 0) {
 			m.granted = p.store.clock()

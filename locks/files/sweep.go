@@ -132,7 +132,7 @@ func (w *sweep) round(ctx context.Context) (removed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	p := &step{directory: w.directory, question: queue.Question{Step: queue.Look}, spare: w.isYoung, tidy: !w.tidied}
+	p := &step{directory: w.directory, question: queue.Question{Step: queue.Look}, keep: w.isYoung, tidy: !w.tidied}
 	r, err := p.decide(ctx)
 	if errors.Is(err, errRemoved) {
 		return 0, nil
@@ -142,11 +142,11 @@ func (w *sweep) round(ctx context.Context) (removed int, err error) {
 	}
 	w.tidied = true
 	for _, o := range r.observed {
-		if !o.dead && o.rest == 0 && o.left > 0 && !w.isAlive(o.member.record()) && !w.isYoung(o) {
+		if !o.dead && o.holdLeft == 0 && o.ttlLeft > 0 && !w.isAlive(o.member.record()) && !w.isYoung(o) {
 			w.unknown++
 		}
 	}
-	n, err := w.removeAlone(records, r.state)
+	n, err := w.removeUnreferenced(records, r.state)
 	return len(r.removed) + n, err
 }
 
@@ -154,9 +154,9 @@ func (w *sweep) isYoung(o *observedEntry) bool {
 	return o.record.Since != 0 && time.Since(time.UnixMicro(o.record.Since)) < w.olderThan
 }
 
-// removeAlone removes dead records that are in no state: those of killed processes. The
+// removeUnreferenced removes dead records that are in no state: those of killed processes. The
 // records were listed before the state was read.
-func (w *sweep) removeAlone(records []string, s *state) (removed int, err error) {
+func (w *sweep) removeUnreferenced(records []string, s *state) (removed int, err error) {
 	for _, name := range records {
 		id, life, _ := strings.Cut(name, "-")
 		raw, err := hex.DecodeString(id)
@@ -167,7 +167,7 @@ func (w *sweep) removeAlone(records []string, s *state) (removed int, err error)
 		}
 		_, rec, _ := w.readRecord(name)
 		m.ttl = cmp.Or(max(rec.TTL, 0), lease.DefaultTTL)
-		o, err := w.judge(m, false)
+		o, err := w.observe(m, false)
 		switch {
 		case err != nil:
 			return removed, err

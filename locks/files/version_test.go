@@ -76,16 +76,16 @@ func TestSlowReader(t *testing.T) {
 // contended has a store lose its first commit to one of f, and stop when it has put its
 // request beside the versions, for g.
 func contended(s *files.Store, f, g func()) {
-	var lost, asked bool
+	var lost, requested bool
 	s.At(func(step string) {
 		switch {
 		case step == "commit" && !lost:
 			lost = true
 			f()
-		case step == "ask":
-			asked = true
-		case step == "list" && asked:
-			asked = false
+		case step == "request":
+			requested = true
+		case step == "list" && requested:
+			requested = false
 			g()
 		}
 	})
@@ -154,7 +154,7 @@ func TestListOfOneMoment(t *testing.T) {
 		s, lister := open(t, url), open(t, url)
 		Take(t, s, "n")
 		first := Queue(t, s, "n")
-		before(lister, "judge", func() {
+		before(lister, "observe", func() {
 			Queue(t, s, "n")
 			first.Cancel()
 			first.Ended()

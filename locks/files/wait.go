@@ -24,7 +24,7 @@ func (e *entry) join(ctx context.Context) (a lease.Answer, err error) {
 	for err == errLate {
 		a, err = e.joinOnce(ctx, true)
 	}
-	if e.given.Load() { // its caller has gone, and may have found no time to take it back
+	if e.givenUp.Load() { // its caller has gone, and may have found no time to take it back
 		_, _ = e.leave(context.WithoutCancel(ctx))
 	}
 	return a, err
@@ -36,33 +36,34 @@ func (e *entry) join(ctx context.Context) (a lease.Answer, err error) {
 func (e *entry) joinOnce(ctx context.Context, late bool) (a lease.Answer, err error) {
 	due := e.term.Asked.Add(e.term.TTL / heartbeatsPerTTL)
 	if e.created && !late && e.store.clock() >= due {
-		if err = e.beat(joined); err != nil && err != errLate {
+		if err = e.writeHeartbeat(phaseJoined); err != nil && err != errLate {
 			return a, err
 		}
 		late = err == errLate
 	}
 	if late && e.created {
-		if err := e.unask(); err != nil {
+		if err := e.removeRequest(); err != nil {
 			return a, err
 		}
 		e.created = false
-		e.own.life++
+		e.member.life++
 	}
-	r, isNew := e.request, e.own.ticket == 0
-	p := &step{directory: e.dir, own: e.own, entry: e, question: queue.Question{
-		Step: lease.Join, NoWait: r.NoWait, Entry: e.own.entry(), By: locks.ReplacedBy(r), Within: lease.Enclosing(r),
+	r, isNew := e.request, e.member.ticket == 0
+	p := &step{directory: e.dir, member: e.member, entry: e, question: queue.Question{
+		Step: lease.Join, NoWait: r.NoWait, Entry: e.member.entry(), By: locks.ReplacedBy(r), Within: lease.Enclosing(r),
 	}}
 	if isNew {
 		p.question.MaxQueue = r.MaxQueue
 	}
 	now := e.store.clock()
-	p.blind = !p.thorough() && !r.NoWait && len(p.question.Within) == 0 && (isNew || now.Sub(e.judged) < e.recheck*9/10)
+	recent := isNew || now.Sub(e.observed) < e.recheck*9/10
+	p.skipWaiters = recent && !p.observesAll() && !r.NoWait && len(p.question.Within) == 0
 	out, err := p.decide(ctx)
 	if err != nil {
 		return a, err
 	}
-	if !p.blind {
-		e.judged = now
+	if !p.skipWaiters {
+		e.observed = now
 	}
 	e.state = out.state
 	return e.answer(&out)
@@ -79,31 +80,31 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		return all
 	}
 	// It was let in, and granted by a later version before it knew: it has waited.
-	waited := e.own.ticket == 0 && !e.request.NoWait &&
+	waited := e.member.ticket == 0 && !e.request.NoWait &&
 		r.Verdict == lease.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
 	switch { // if it is missing, the decision is that of an earlier attempt
 	case r.missing && e.store.clock() >= e.term.End(): // it was taken for dead
 		return a, errLate
-	case r.missing && r.version < e.spot.version:
+	case r.missing && r.version < e.position.version:
 		return a, pathError("", e.dir.path, errRemoved)
 	case r.missing:
 		return lease.Answer{Verdict: lease.Gone}, nil
 	case r.Verdict == lease.Granted && !waited:
-		if err := e.beat(accepted); err != nil {
+		if err := e.writeHeartbeat(phaseAccepted); err != nil {
 			return a, err
 		}
 		a = e.held(lease.Granted, r.Entry)
 		a.Replaced = show(r.Replaced)
 		return a, nil
 	case r.Verdict == lease.Queued, waited:
-		e.own.ticket = r.Entry.Claim.Ticket
+		e.member.ticket = r.Entry.Claim.Ticket
 		place, turns := max(r.Place, 1), 1
-		if limit := e.own.max; limit > 0 {
+		if limit := e.member.max; limit > 0 {
 			turns = (place + limit - 1) / limit
 		}
-		e.sees(r.version, turns)
+		e.notePosition(r.version, turns)
 		a.Verdict, a.Place, a.Replaced = lease.Queued, place, show(r.Replaced)
-		e.recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.own.ttl/heartbeatsPerTTL)
+		e.recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.member.ttl/heartbeatsPerTTL)
 		if a.Recheck = e.recheck; waited {
 			a.Recheck = time.Nanosecond
 		}
@@ -119,21 +120,21 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 	return a, err
 }
 
-// sees notes which version was read.
-func (e *entry) sees(version int64, turns int) {
+// notePosition notes which version was read.
+func (e *entry) notePosition(version int64, turns int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	changed := e.spot.changed
-	if version != e.spot.version {
+	changed := e.position.changed
+	if version != e.position.version {
 		changed = e.store.clock()
 	}
-	e.spot = spot{version, turns, changed}
+	e.position = position{version, turns, changed}
 }
 
-func (e *entry) lastSpot() spot {
+func (e *entry) lastPosition() position {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.spot
+	return e.position
 }
 
 // How long a waiter sleeps until it looks for a new version: a quarter of the time since
@@ -144,14 +145,14 @@ const (
 	longestPoll  = 100 * time.Millisecond // of the one in front
 	slowestLook  = time.Second            // of anybody
 
-	// lookEvery is when the first waiter judges the others, even without a new version.
+	// lookEvery is when the first waiter observes the others, even without a new version.
 	lookEvery = 200 * time.Millisecond
 )
 
 // Sleep implements lease.Entry. A shared file system pushes nothing, so it polls for new
 // versions: for the next one in front, for several at once further back.
 func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Answer, locks.Instant, error) {
-	at, clock := e.lastSpot(), e.store.clock
+	at, clock := e.lastPosition(), e.store.clock
 	for end := clock().Add(d); ; {
 		turns, now := time.Duration(at.turns), clock()
 		pause := min(max(now.Sub(at.changed)/4, turns*shortestPoll), turns*longestPoll, slowestLook, end.Sub(now))
@@ -223,7 +224,7 @@ func (e *entry) watch() {
 
 // check is Held if the entry holds, or nothing else is known.
 func (e *entry) check(ctx context.Context) (lease.Answer, error) {
-	if e.dir.moved(e.lastSpot().version, 1) {
+	if e.dir.moved(e.lastPosition().version, 1) {
 		m, err := e.find(ctx)
 		unknown := ctx.Err() != nil || isTemporary(err) || noSpace(err)
 		if !unknown && (err != nil || m.evicted != "") {

@@ -16,58 +16,58 @@ import (
 
 const requestPrefix = "join." // and the name of the record
 
-// canBeFolded reports whether others can answer the question: the entry needs to know
+// canBeRequested reports whether others can answer the question: the entry needs to know
 // no more than that it waits or holds.
-func (p *step) canBeFolded() bool {
+func (p *step) canBeRequested() bool {
 	q := &p.question
-	return q.Step == lease.Join && p.own.ticket == 0 && !q.NoWait && q.MaxQueue == nil && len(q.Within) == 0 &&
+	return q.Step == lease.Join && p.member.ticket == 0 && !q.NoWait && q.MaxQueue == nil && len(q.Within) == 0 &&
 		q.Entry.Replace == locks.ReplaceNone
 }
 
-// ask puts the request where others find it. If that fails, the entry goes on alone.
-func (e *entry) ask() {
-	if e.asked || e.create() != nil {
+// putRequest puts the request where others find it. If that fails, the entry goes on alone.
+func (e *entry) putRequest() {
+	if e.requested || e.create() != nil {
 		return
 	}
-	e.asked = true
-	e.store.at("ask")
-	_ = makeFile(e.requestPath(), e.dir.path, (&state{entries: []member{e.own}}).text())
+	e.requested = true
+	e.store.at("request")
+	_ = makeFile(e.requestPath(), e.dir.path, (&state{entries: []member{e.member}}).text())
 }
 
-func (e *entry) requestPath() string { return e.dir.path + "/" + requestPrefix + e.own.record() }
+func (e *entry) requestPath() string { return e.dir.path + "/" + requestPrefix + e.member.record() }
 
-// unask removes the request before the entry uses its place: nobody must let it in a
+// removeRequest removes the request before the entry uses its place: nobody must let it in a
 // second time.
-func (e *entry) unask() error {
-	if !e.asked {
+func (e *entry) removeRequest() error {
+	if !e.requested {
 		return nil
 	}
 	err := removeFile(e.requestPath())
-	e.asked = err != nil
+	e.requested = err != nil
 	return err
 }
 
-// fold lets in those who have asked, in no particular order: none of them knows its
+// admitRequests lets in those who have put a request, in no particular order: none of them knows its
 // place yet.
-func (p *step) fold(h *handle, l listing, s *state, r *result) (*state, error) {
+func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state, error) {
 	for _, name := range l.names {
 		record, ok := strings.CutPrefix(name, requestPrefix)
-		if !ok || record == p.own.record() {
+		if !ok || record == p.member.record() {
 			continue
 		}
 		text, err := readAt(h.fd, name, maxFile)
 		if err != nil {
 			continue // it was removed, or golock has not made it
 		}
-		asked, err := parseState(text)
-		if err != nil || len(asked.entries) != 1 {
+		request, err := parseState(text)
+		if err != nil || len(request.entries) != 1 {
 			continue
 		}
-		m := asked.entries[0]
+		m := request.entries[0]
 		if m.record() != record || s.find(m.id) != nil || !m.isRequest() || !h.sameOwner(name, recordsDir+"/"+record) {
 			continue
 		}
-		seen, err := p.judge(&m, false)
+		seen, err := p.observe(&m, false)
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func (p *step) fold(h *handle, l listing, s *state, r *result) (*state, error) {
 			continue
 		}
 		r.observed[m.id] = seen
-		q := &step{directory: p.directory, own: m, question: queue.Question{Step: lease.Join, Entry: m.entry()}}
+		q := &step{directory: p.directory, member: m, question: queue.Question{Step: lease.Join, Entry: m.entry()}}
 		if s, _, err = q.answer(s, &result{observed: r.observed, removed: r.removed}); err != nil {
 			return nil, err
 		}
