@@ -2,7 +2,6 @@ package files
 
 import (
 	"cmp"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -130,16 +129,17 @@ func (s *Store) directories() ([]*directory, error) {
 	var all []*directory
 	var failed []error
 	for _, base := range names {
-		key, ok := keyFromName(base)
-		if !ok {
+		if !isID(base) {
 			continue
 		}
-		d := s.directoryOf(key)
-		switch err := d.load(); {
+		d := &directory{store: s, path: s.dir + "/" + base}
+		err := d.load()
+		d.key = locks.KeyOf(d.name)
+		switch {
 		case errors.Is(err, unix.ENOTDIR), errors.Is(err, locks.ErrLost):
 		case err != nil:
 			failed = append(failed, err)
-		case locks.KeyOf(d.name) == key:
+		case d.key.String() == base:
 			all = append(all, d)
 		}
 	}
@@ -147,11 +147,8 @@ func (s *Store) directories() ([]*directory, error) {
 	return all, errors.Join(failed...)
 }
 
-// keyFromName reads a key from the name of its directory.
-func keyFromName(name string) (k locks.Key, ok bool) {
-	n, err := hex.Decode(k[:], []byte(name[:min(len(name), 32)]))
-	return k, err == nil && n == len(k) && k.String() == name
-}
+// isID reports whether a text is a key or an ID.
+func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == "" }
 
 // checkDir says why the store's directory cannot be used. golock does not make a missing
 // one: on a shared file system it means that nothing is mounted, or that somebody has

@@ -115,8 +115,7 @@ func parseMember(line string) (m member, err error) {
 	const most = math.MaxInt64
 	w := words{rest: line}
 	id, state := w.next(), w.next()
-	isID := len(id) == 2*len(locks.Ref{}.ID) && strings.Trim(id, "0123456789abcdef") == ""
-	if len(state) != 1 || !strings.Contains("WHEG", state) || !isID {
+	if len(state) != 1 || !strings.Contains("WHEG", state) || !isID(id) {
 		return m, errDamaged
 	}
 	m = member{

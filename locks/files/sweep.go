@@ -3,7 +3,6 @@ package files
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -96,11 +95,8 @@ func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
 func isUnfinished(name string) bool {
 	text, isNew := strings.CutPrefix(name, newPrefix)
 	text, isOld := strings.CutPrefix(text, oldPrefix)
-	if len(text) == 65 && text[32] == '.' {
-		text = text[:32] + text[33:]
-	}
-	_, err := hex.DecodeString(text)
-	return isNew != isOld && err == nil && (len(text) == 32 || len(text) == 64)
+	key, id, both := strings.Cut(text, ".")
+	return isNew != isOld && isID(key) && (!both || isID(id))
 }
 
 // sweep removes the dead of one name.
@@ -159,10 +155,9 @@ func (w *sweep) isYoung(o *observedEntry) bool {
 func (w *sweep) removeUnreferenced(records []string, s *state) (removed int, err error) {
 	for _, name := range records {
 		id, life, _ := strings.Cut(name, "-")
-		raw, err := hex.DecodeString(id)
-		n, err2 := strconv.ParseInt(life, 10, 64)
+		n, err := strconv.ParseInt(life, 10, 64)
 		m := &member{id: id, life: n, state: queue.Waiting}
-		if err != nil || len(raw) != 16 || err2 != nil || m.record() != name || s.has(name) || w.isAlive(name) {
+		if err != nil || !isID(id) || m.record() != name || s.has(name) || w.isAlive(name) {
 			continue
 		}
 		_, rec, _ := w.readRecord(name)
