@@ -26,7 +26,7 @@ type entry struct {
 	request  locks.Request
 	attached bool
 	givenUp  atomic.Bool   // it is being given up: nothing must be taken any more
-	using    chan struct{} // has room for the step that uses the directory
+	using    chan struct{} // a semaphore: one step at a time uses the directory
 
 	events   chan locks.Event
 	watching sync.Once
@@ -37,7 +37,7 @@ type entry struct {
 	position position
 	term     locks.Term // of the last good heartbeat
 
-	// What follows belongs to the step that has the room in using.
+	// What follows belongs to the step that has the semaphore.
 	state     *state // that was seen last
 	member    member // its ticket is 0 until it has a place in the queue
 	record    record
@@ -51,9 +51,9 @@ type entry struct {
 
 // position is where an entry was in the queue when it looked last.
 type position struct {
-	version int64 // 0: it has not looked yet
-	turns   int   // so many versions, or more, must be made until it can hold
-	changed locks.Instant
+	version int64         // 0: it has not looked yet
+	turns   int           // so many versions, or more, must be made until it can hold
+	changed locks.Instant // when it saw another version than before
 }
 
 func (s *Store) entryOf(r locks.Request) *entry {
@@ -172,9 +172,9 @@ func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(e
 // errLate says that the entry may have been taken for dead.
 var errLate = errors.New("the heartbeat came too late")
 
-// writeHeartbeat writes a heartbeat. It counts only if it was written before the last one expired:
-// until then nobody can have taken the entry for dead, and from then on everybody sees
-// the new one.
+// writeHeartbeat is errLate if the last heartbeat has expired before the new one was
+// written. Until then nobody can have taken the entry for dead, and from then on everybody
+// sees the new one.
 func (e *entry) writeHeartbeat(phase byte) error {
 	e.store.at("sign")
 	sent, end := e.store.clock(), e.term.End()

@@ -14,7 +14,7 @@ import (
 	"golock/test/testkit"
 )
 
-// Who was held up for longer than its term has lost, also if nobody has noticed.
+// A holder that was held up for longer than its term has lost, even if nobody has noticed.
 func TestLateRenewalIsLost(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -134,8 +134,8 @@ func TestAttach(t *testing.T) {
 	})
 }
 
-// On a full disk whoever leaves says so in its record, which has its room: what it had is
-// free for the first one that can make a version.
+// On a full disk an entry that leaves says so in its record, which needs no room: what it
+// had is free for the first one that can make a version.
 func TestFullDisk(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, other := open(t, url), open(t, url)
@@ -163,7 +163,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// Nor is it an error if another one takes out whoever leaves before it has met the full disk.
+// It is no error if another process removes the leaving entry before it meets the full disk.
 func TestFullDiskLater(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, other := open(t, url), open(t, url)

@@ -126,8 +126,7 @@ func TestFenceAheadOfTheClock(t *testing.T) {
 	})
 }
 
-// A waiter that has died is one less, also if nobody stands behind it who would
-// look after it.
+// A dead waiter does not count, even if nobody behind it would notice.
 func TestMaxQueueBesideTheDead(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -163,8 +162,7 @@ func latest(t testing.TB, url string) string {
 	return path
 }
 
-// A version takes all its grants from the one before it: whoever releases gives the
-// slot to the next, who need not have run meanwhile.
+// A release grants the slot to the next waiter, which need not have run meanwhile.
 func TestReleaserGrants(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, other := open(t, url), open(t, url)
@@ -183,8 +181,8 @@ func TestReleaserGrants(t *testing.T) {
 	})
 }
 
-// Who gives the slot back says so in its record first. Until a version says so too it is
-// there for who looks: a newcomer, whose version was decided before, may wait for it.
+// A release is announced in the record first. A listing shows the holder until a version
+// says so too: a newcomer, whose version was decided before, may wait for it.
 func TestLookWhileOneLeaves(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, other := open(t, url), open(t, url)

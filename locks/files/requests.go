@@ -47,8 +47,8 @@ func (e *entry) removeRequest() error {
 	return err
 }
 
-// admitRequests lets in those who have put a request, in no particular order: none of them knows its
-// place yet.
+// admitRequests lets in those who have put a request, in no particular order: none of them
+// knows its place yet.
 func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state, error) {
 	for _, name := range l.names {
 		record, ok := strings.CutPrefix(name, requestPrefix)

@@ -17,7 +17,7 @@ type step struct {
 	*directory
 	question queue.Question // none: the state is only read
 	member   member         // the entry; as it is to be if it is new
-	entry    *entry         // of this process; nil: the question is about somebody else's, or nobody's
+	entry    *entry         // of this process; nil: the question is about another one, or none
 
 	readOnly    bool // no version is made
 	force       bool // a version is made even if nothing changes
@@ -35,8 +35,8 @@ func (p *step) rejoins() bool {
 	return p.question.Step == lease.Join && p.member.ticket != 0 && p.entry != nil && p.entry.created
 }
 
-// observesAll reports whether it observes all waiters: their number counts, or all of them
-// are looked at.
+// observesAll reports whether it observes all waiters, because their number counts or it
+// replaces or sweeps them.
 func (p *step) observesAll() bool {
 	q := &p.question
 	return q.Step == queue.Look || q.MaxQueue != nil || q.Entry.Replace != locks.ReplaceNone && p.member.ticket == 0
@@ -51,15 +51,15 @@ type result struct {
 	missing bool // it rejoins, and the entry is not there
 
 	observed map[string]*observedEntry // by ID
-	removed  map[string]bool           // the records of those who are gone
+	removed  map[string]bool           // records of entries that are gone
 }
 
 // nearest is how many of the first waiters, and of those before its own entry, a step
 // observes.
 const nearest = 4
 
-// Pauses after somebody else made the version. They grow until all who come at once
-// have room.
+// Pauses after somebody else made the version. They grow until all that come at once have
+// room.
 const (
 	shortestPause = 500 * time.Microsecond
 	longestPause  = 64 * time.Millisecond

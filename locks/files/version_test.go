@@ -16,7 +16,7 @@ import (
 	"golock/test/testkit"
 )
 
-// churn makes so many versions that those of before are removed.
+// churn makes so many versions that the earlier ones are removed.
 func churn(t *testing.T, url string) {
 	t.Helper()
 	s := open(t, url)
@@ -91,8 +91,8 @@ func contended(s *files.Store, f, g func()) {
 	})
 }
 
-// One that others let into the queue while it joined has waited, also if it was granted
-// before it knew.
+// An entry that others let into the queue while it joined has waited, even if it was
+// granted before it knew.
 func TestLetInThenGranted(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, slow := open(t, url), open(t, url)
@@ -147,8 +147,8 @@ func TestSweepOfSteps(t *testing.T) {
 	})
 }
 
-// A list is of one moment: who stood in the queue when its state was read may have gone
-// when it is looked for.
+// A list is of one moment: an entry that was in the state that was read may have left when
+// its record is read.
 func TestListOfOneMoment(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, lister := open(t, url), open(t, url)
@@ -167,7 +167,7 @@ func TestListOfOneMoment(t *testing.T) {
 	})
 }
 
-// Whoever leaves before it has learnt of its grant leaves no hold, also if the disk has no
+// An entry that leaves before it knows of its grant leaves no hold, even if the disk has no
 // room for a version.
 func TestNoHoldOfOneThatLeaves(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
@@ -188,7 +188,7 @@ func TestNoHoldOfOneThatLeaves(t *testing.T) {
 	})
 }
 
-// Whom a newcomer has replaced is shown as it was, also if others are let in with it.
+// A replaced waiter is shown as it was, even if others are let in with the newcomer.
 func TestReplacedAsItWas(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, slow := open(t, url), open(t, url)
