@@ -44,7 +44,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// What others have put into the directory is left alone and changes nothing.
+// Foreign files in the directory stay and change nothing.
 func TestForeignFiles(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -75,7 +75,7 @@ func TestForeignFiles(t *testing.T) {
 	})
 }
 
-// An entry whose record says nothing counts as one that gives no sign of life.
+// An entry whose record cannot be read has no heartbeat.
 func TestNoSignOfLife(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
 		for name, spoil := range map[string]func(path string) error{
@@ -181,18 +181,13 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// Who makes a name and is held up for so long that it is taken for left behind
-// makes it again.
+// A process that is held up while it makes a name makes it again after a sweep.
 func TestSweptWhileItIsMade(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		slow, s := open(t, url), open(t, url)
-		held := true
-		slow.At(func(step string) {
-			if step == "built" && held {
-				held = false
-				if n, err := s.Sweep(background, "", 0); n != 1 || err != nil {
-					t.Errorf("Sweep = %d, %v, want 1", n, err)
-				}
+		before(slow, "built", func() {
+			if n, err := s.Sweep(background, "", 0); n != 1 || err != nil {
+				t.Errorf("Sweep = %d, %v, want 1", n, err)
 			}
 		})
 		if err := GiveBack(Take(t, slow, "n")); err != nil {

@@ -1,7 +1,7 @@
 package files
 
 import (
-	"encoding/hex"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,40 +9,42 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
-	"golock/internal/eintr"
 	"golock/locks"
 )
 
 // format is the number of the layout that this program writes and understands.
 const format = 2
 
-// What lies in a name's directory, which is called by the name's key, beside the
-// versions.
+// What a name's directory contains besides the versions.
 const (
 	headFile   = "name"  // format and name
 	recordsDir = "data"  // a file for each entry
 	seenPrefix = "seen." // what the hosts of this clock have seen
 )
 
-// Beside the directories of the names lie, in the store's directory, files with
-// the suffix: a name whose directory has gone while its file is there was taken
-// away under those who use it. Directories that are not complete yet have the
-// prefix, and the name's key.
+// What the store's directory contains: the directory of each name, called by the name's
+// key; a file KEY.used for each, which shows that a missing directory was removed; and
+// directories that are being made or removed, with a prefix before the key.
 const (
 	usedSuffix = ".used"
 	newPrefix  = "new."
-	oldPrefix  = "old." // of such that are being removed; as long
+	oldPrefix  = "old." // as long as newPrefix
 )
 
-// directory is that of one name.
+// directory is that of one name, and what this process has observed there.
 type directory struct {
 	store *Store
 	key   locks.Key
 	path  string
-	name  string
+	name  string // "": neither made nor loaded yet
+
+	mu      sync.Mutex             // guards what follows
+	seen    map[string]observation // by record; nil: the notes are not read yet
+	newSeen bool                   // there are observations that are not in the notes
 }
 
 // head is the content of headFile.
@@ -51,39 +53,35 @@ type head struct {
 	Name   string `json:"name"`
 }
 
-func (s *Store) keyPath(key locks.Key) string { return s.dir + "/" + key.String() }
-
 func (s *Store) directoryOf(key locks.Key) *directory {
-	return &directory{store: s, key: key, path: s.keyPath(key)}
+	return &directory{store: s, key: key, path: s.dir + "/" + key.String()}
 }
 
-// directory finds the directory of a name, or makes it.
-func (s *Store) directory(name string) (*directory, error) {
-	d := s.directoryOf(locks.KeyOf(name))
-	d.name = name
+// make finds the directory of a name, or builds it.
+func (d *directory) make(name string) error {
 	for range 10 {
 		h, err := d.readHead()
-		if errors.Is(err, fs.ErrNotExist) {
-			if err = d.build(); err == nil || errors.Is(err, fs.ErrNotExist) {
-				if err := s.checkDir(); err != nil {
-					return nil, err
-				}
-				continue
-			}
-		}
 		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			if err := d.build(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		case err != nil:
-			return nil, err
+			return err
 		case h.Name != name:
-			return nil, &locks.PathError{Path: d.path, Err: fmt.Errorf("belongs to the name %q, whose key is the same", locks.Printable(h.Name, 80)), Hint: "choose another name"}
+			return &locks.PathError{
+				Path: d.path, Err: fmt.Errorf("belongs to the name %q, whose key is the same", locks.Printable(h.Name, 80)),
+				Hint: "choose another name",
+			}
+		default:
+			d.name = name
+			return d.markUsed()
 		}
-		return d, d.markUsed()
 	}
-	return nil, &locks.PathError{Path: d.path, Err: errors.New("vanishes as often as it is made")}
+	return &locks.PathError{Path: d.path, Err: errors.New("vanishes as often as it is made")}
 }
 
-// readHead reads what the directory belongs to. An error of its not being there
-// is fs.ErrNotExist.
+// readHead reads what the directory belongs to. A missing directory is fs.ErrNotExist.
 func (d *directory) readHead() (h head, err error) {
 	text, err := readFile(d.path + "/" + headFile)
 	if err != nil {
@@ -108,21 +106,18 @@ func (d *directory) damaged(name string, err error) error {
 	}
 }
 
-// known completes the directory of a key; if there is none it is locks.ErrLost. It
-// changes nothing.
-func (d *directory) known() error {
+// load reads the name of an existing directory. A missing one is locks.ErrLost.
+func (d *directory) load() error {
 	h, err := d.readHead()
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = d.store.checkDir(); err == nil {
-			err = locks.ErrLost
-		}
+		err = cmp.Or(d.store.checkDir(), locks.ErrLost)
 	}
 	d.name = h.Name
 	return err
 }
 
-// directories gives all there are, by name. One that cannot be read hides none of
-// the others.
+// directories gives all directories, sorted by name. Errors are of those that cannot be
+// read.
 func (s *Store) directories() ([]*directory, error) {
 	if err := s.checkDir(); err != nil {
 		return nil, err
@@ -134,16 +129,17 @@ func (s *Store) directories() ([]*directory, error) {
 	var all []*directory
 	var failed []error
 	for _, base := range names {
-		key, ok := keyFromName(base)
-		if !ok {
+		if !isID(base) {
 			continue
 		}
-		d := s.directoryOf(key)
-		switch err := d.known(); {
+		d := &directory{store: s, path: s.dir + "/" + base}
+		err := d.load()
+		d.key = locks.KeyOf(d.name)
+		switch {
 		case errors.Is(err, unix.ENOTDIR), errors.Is(err, locks.ErrLost):
 		case err != nil:
 			failed = append(failed, err)
-		case locks.KeyOf(d.name) == key:
+		case d.key.String() == base:
 			all = append(all, d)
 		}
 	}
@@ -151,83 +147,81 @@ func (s *Store) directories() ([]*directory, error) {
 	return all, errors.Join(failed...)
 }
 
-// keyFromName reads a key as keyPath writes it.
-func keyFromName(name string) (k locks.Key, ok bool) {
-	n, err := hex.Decode(k[:], []byte(name[:min(len(name), 32)]))
-	return k, err == nil && n == len(k) && k.String() == name
-}
+// isID reports whether a text is a key or an ID.
+func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == "" }
 
-// checkDir says why the store's directory cannot be used. It is not made when it
-// is missing: on a shared file system that says rather that nothing is mounted,
-// or that somebody has removed it under those who hold something.
+// checkDir says why the store's directory cannot be used. golock does not make a missing
+// one: on a shared file system it means that nothing is mounted, or that somebody has
+// removed it under the holders.
 func (s *Store) checkDir() error {
-	var st unix.Stat_t
-	err := eintr.Repeat(func() error { return unix.Stat(s.dir, &st) })
+	st, err := stat(unix.AT_FDCWD, s.dir, 0)
 	switch {
 	case err == unix.ENOENT:
-		return &locks.PathError{Path: s.dir, Err: errors.New("does not exist"), Hint: "mount what belongs there, or mkdir " + s.dir + "; golock does not make the directory of a shared store"}
+		return &locks.PathError{
+			Path: s.dir, Err: errors.New("does not exist"),
+			Hint: "mount what belongs there, or mkdir " + s.dir + "; golock does not make the directory of a shared store",
+		}
 	case err != nil:
-		return &locks.PathError{Op: "stat", Path: s.dir, Err: err}
+		return pathError("stat", s.dir, err)
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return &locks.PathError{Path: s.dir, Err: unix.ENOTDIR}
+		return pathError("", s.dir, unix.ENOTDIR)
 	}
 	return nil
 }
 
-// vanished makes a missing directory an error that says so.
+var errRemoved = errors.New("was removed while it was in use")
+
+// vanished turns the error of a missing directory into one that says so.
 func (d *directory) vanished(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := d.store.checkDir(); err != nil {
-		return err
-	}
-	return &locks.PathError{Path: d.path, Err: errRemoved}
+	return cmp.Or(d.store.checkDir(), pathError("", d.path, errRemoved))
 }
 
-var errRemoved = errors.New("was removed while it was in use")
-
-// build makes the directory complete, with its first version, then gives it its name.
-func (d *directory) build() error {
+// build fills a new directory, with its first version, then renames it.
+func (d *directory) build(name string) error {
 	if err := d.store.checkDir(); err != nil {
 		return err
 	}
-	if here, err := exists(d.path + usedSuffix); err != nil {
+	if used, err := exists(d.path + usedSuffix); err != nil {
 		return err
-	} else if here {
-		// It may have come into being since.
+	} else if used {
+		// Somebody may have made the directory since it was missing.
 		if again, err := exists(d.path); err != nil || again {
 			return err
 		}
-		return &locks.PathError{Path: d.path, Err: errRemoved, Hint: "when no run holds the name any more, remove " + d.path + usedSuffix + " too"}
+		return &locks.PathError{
+			Path: d.path, Err: errRemoved,
+			Hint: "when no run holds the name any more, remove " + d.path + usedSuffix + " too",
+		}
 	}
-	id, err := locks.NewRef(d.name)
+	id, err := locks.NewRef(name)
 	if err != nil {
 		return err
 	}
 	fresh := d.store.dir + "/" + newPrefix + d.key.String() + "." + id.ID.String()
 	d.store.at("build")
-	if err = d.fill(fresh); err == nil {
+	if err = d.fill(fresh, name); err == nil {
 		d.store.at("built")
-		err = rename(fresh, d.path)
-		if err == nil {
+		switch err = rename(fresh, d.path); err {
+		case nil:
 			return nil
-		}
-		if err == unix.ENOTEMPTY || err == unix.EEXIST { // somebody was faster
+		case unix.ENOTEMPTY, unix.EEXIST: // somebody was faster
 			err = nil
-		} else {
-			err = &locks.PathError{Op: "rename", Path: fresh, Err: err}
+		default:
+			err = pathError("rename", fresh, err)
 		}
 	}
 	_ = os.RemoveAll(fresh)
 	return err
 }
 
-func (d *directory) fill(fresh string) error {
-	if err := makeDirectory(fresh, d.store.dir); err != nil {
-		return err
+func (d *directory) fill(fresh, name string) error {
+	text, err := json.Marshal(head{Format: format, Name: name})
+	if err == nil {
+		err = makeDirectory(fresh, d.store.dir)
 	}
-	text, err := json.Marshal(head{Format: format, Name: d.name})
 	if err == nil {
 		err = makeFile(fresh+"/"+headFile, fresh, append(text, '\n'))
 	}
@@ -242,24 +236,21 @@ func (d *directory) fill(fresh string) error {
 		return err
 	}
 	defer h.close()
-	if err := d.store.make(h, tempPrefix+"1.0", versionName(1), (&state{}).text()); err != nil {
-		return h.fault(d.store.scheme, versionName(1), err)
-	}
-	return nil
+	return h.fault(d.store.scheme, versionName(1), d.store.make(h, tempPrefix+"1.0", versionName(1), (&state{}).text()))
 }
 
 // markUsed notes that the name is in use.
 func (d *directory) markUsed() error {
 	path := d.path + usedSuffix
-	if here, err := exists(path); err != nil || here {
+	if used, err := exists(path); err != nil || used {
 		return err
 	}
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
+	if err == nil {
+		err = unix.Close(fd)
+	}
 	if err == unix.EEXIST {
 		return nil
 	}
-	if err != nil {
-		return &locks.PathError{Op: "create", Path: path, Err: err}
-	}
-	return unix.Close(fd)
+	return pathError("create", path, err)
 }

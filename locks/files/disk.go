@@ -11,11 +11,19 @@ import (
 	"golock/locks"
 )
 
-// errForeign is for what golock has not made.
+// errForeign is for something that golock has not made.
 var errForeign = errors.New("is neither a file nor a directory")
 
+// pathError adds to an error what failed. No error stays no error.
+func pathError(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &locks.PathError{Op: op, Path: path, Err: err}
+}
+
 // openAt opens a file or directory, and nothing else that somebody may have put
-// there: no symbolic link is followed, no FIFO waited for.
+// there: it follows no symbolic link and does not block on a FIFO.
 func openAt(dir int, name string, flags int) (fd int, err error) {
 	fd, err = eintr.Get(func() (int, error) {
 		return unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
@@ -23,8 +31,7 @@ func openAt(dir int, name string, flags int) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	var st unix.Stat_t
-	err = eintr.Repeat(func() error { return unix.Fstat(fd, &st) })
+	st, err := statOpen(fd)
 	if kind := st.Mode & unix.S_IFMT; err == nil && kind != unix.S_IFREG && kind != unix.S_IFDIR {
 		err = errForeign
 	}
@@ -35,15 +42,37 @@ func openAt(dir int, name string, flags int) (fd int, err error) {
 	return fd, nil
 }
 
-// Bounds of what is read of files that others have written. A state of 1000 waiters
-// has 120 kB.
+func openDirectory(path string) (fd int, err error) {
+	return openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
+}
+
+func statOpen(fd int) (st unix.Stat_t, err error) {
+	err = eintr.Repeat(func() error { return unix.Fstat(fd, &st) })
+	return st, err
+}
+
+func stat(dir int, name string, flags int) (st unix.Stat_t, err error) {
+	err = eintr.Repeat(func() error { return unix.Fstatat(dir, name, &st, flags) })
+	return st, err
+}
+
+// exists does not follow a symbolic link.
+func exists(path string) (bool, error) {
+	_, err := stat(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW)
+	if err == unix.ENOENT {
+		return false, nil
+	}
+	return err == nil, pathError("stat", path, err)
+}
+
+// Bounds for reading files that others have written. A state of 1000 waiters has 120 kB.
 const (
 	maxFile  = 64 << 10
 	maxState = 16 << 20
 )
 
-// readAt reads a file through a descriptor of its own: NFS asks the server then
-// whether what it remembers is still true (close-to-open consistency, nfs(5)).
+// readAt opens the file anew, so that an NFS client asks the server whether its cache
+// is still valid (close-to-open consistency, nfs(5)).
 func readAt(dir int, name string, limit int) ([]byte, error) {
 	fd, err := openAt(dir, name, unix.O_RDONLY)
 	if err != nil {
@@ -63,20 +92,16 @@ func readAt(dir int, name string, limit int) ([]byte, error) {
 
 func readFile(path string) ([]byte, error) {
 	text, err := readAt(unix.AT_FDCWD, path, maxFile)
-	if err != nil {
-		return nil, &locks.PathError{Op: "read", Path: path, Err: err}
-	}
-	return text, nil
+	return text, pathError("read", path, err)
 }
 
-// createAt makes a new file for those to whom the directory is open. What is
-// there already was left by somebody who was killed, or put there by somebody
-// else: it is not written to.
+// createAt makes a new file, with the permissions of a directory of that mode. It
+// replaces an existing file, which a killed process or somebody else has left.
 func createAt(dir int, name string, mode uint32, text []byte) error {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
 	fd, err := openAt(dir, name, flags)
 	if err == unix.EEXIST {
-		_ = eintr.Repeat(func() error { return unix.Unlinkat(dir, name, 0) })
+		_ = unlinkAt(dir, name)
 		fd, err = openAt(dir, name, flags)
 	}
 	if err != nil {
@@ -86,8 +111,8 @@ func createAt(dir int, name string, mode uint32, text []byte) error {
 	return finishWrite(fd, text)
 }
 
-// finishWrite writes at the beginning of a file and closes it. On a networked
-// file system it is the closing that tells whether the server has it.
+// finishWrite writes at the beginning of a file and closes it. On a networked file
+// system the close tells whether the server has the data.
 func finishWrite(fd int, text []byte) error {
 	n, err := eintr.Get(func() (int, error) { return unix.Pwrite(fd, text, 0) })
 	if err == nil && n != len(text) {
@@ -99,37 +124,22 @@ func finishWrite(fd int, text []byte) error {
 	return err
 }
 
-// modeOf is the mode of a directory, for what is made in it.
-func modeOf(path string) (uint32, error) {
-	var st unix.Stat_t
-	if err := eintr.Repeat(func() error { return unix.Stat(path, &st) }); err != nil {
-		return 0, &locks.PathError{Op: "stat", Path: path, Err: err}
-	}
-	return st.Mode, nil
-}
-
-// makeFile makes a file that is open to the same users as a directory.
+// makeFile makes a file with the permissions of a directory.
 func makeFile(path, like string, text []byte) error {
-	mode, err := modeOf(like)
-	if err != nil {
-		return err
+	st, err := stat(unix.AT_FDCWD, like, 0)
+	if err == nil {
+		err = createAt(unix.AT_FDCWD, path, st.Mode, text)
 	}
-	if err := createAt(unix.AT_FDCWD, path, mode, text); err != nil {
-		return &locks.PathError{Op: "create", Path: path, Err: err}
-	}
-	return nil
+	return pathError("create", path, err)
 }
 
-// makeDirectory makes a directory that is open to the same users as another one.
+// makeDirectory makes a directory with the permissions of another one.
 func makeDirectory(path, like string) error {
-	mode, err := modeOf(like)
-	if err != nil {
-		return err
+	st, err := stat(unix.AT_FDCWD, like, 0)
+	if err == nil {
+		err = makeDirectoryAt(unix.AT_FDCWD, path, st.Mode)
 	}
-	if err := makeDirectoryAt(unix.AT_FDCWD, path, mode); err != nil {
-		return &locks.PathError{Op: "mkdir", Path: path, Err: err}
-	}
-	return nil
+	return pathError("mkdir", path, err)
 }
 
 func makeDirectoryAt(dir int, name string, mode uint32) error {
@@ -141,30 +151,25 @@ func makeDirectoryAt(dir int, name string, mode uint32) error {
 	return nil
 }
 
-// removeFile removes a file that may have gone.
+func unlinkAt(dir int, name string) error {
+	return eintr.Repeat(func() error { return unix.Unlinkat(dir, name, 0) })
+}
+
+// removeFile removes a file if it exists.
 func removeFile(path string) error {
-	err := eintr.Repeat(func() error { return unix.Unlink(path) })
-	if err != nil && err != unix.ENOENT {
-		return &locks.PathError{Op: "remove", Path: path, Err: err}
+	err := unlinkAt(unix.AT_FDCWD, path)
+	if err == unix.ENOENT {
+		return nil
 	}
-	return nil
+	return pathError("remove", path, err)
 }
 
 func rename(from, to string) error {
 	return eintr.Repeat(func() error { return unix.Rename(from, to) })
 }
 
-func exists(path string) (bool, error) {
-	var st unix.Stat_t
-	err := eintr.Repeat(func() error { return unix.Lstat(path, &st) })
-	if err != nil && err != unix.ENOENT {
-		return false, &locks.PathError{Op: "stat", Path: path, Err: err}
-	}
-	return err == nil, nil
-}
-
-// namesIn lists an open directory, in no order, from its beginning. A call that
-// returns a full buffer is one moment of the directory.
+// namesIn lists an open directory, unsorted. A call that fills the buffer sees one moment
+// of the directory.
 func namesIn(fd int) (names []string, err error) {
 	if _, err := unix.Seek(fd, 0, io.SeekStart); err != nil {
 		return nil, err
@@ -179,16 +184,12 @@ func namesIn(fd int) (names []string, err error) {
 	}
 }
 
-// readNames lists a directory, opened anew: see readAt.
-func readNames(path string) ([]string, error) {
-	fd, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return nil, &locks.PathError{Op: "open", Path: path, Err: err}
+// readNames opens a directory anew, as readAt does, and lists it.
+func readNames(path string) (names []string, err error) {
+	fd, err := openDirectory(path)
+	if err == nil {
+		names, err = namesIn(fd)
+		unix.Close(fd)
 	}
-	defer unix.Close(fd)
-	names, err := namesIn(fd)
-	if err != nil {
-		return nil, &locks.PathError{Op: "read", Path: path, Err: err}
-	}
-	return names, nil
+	return names, pathError("read", path, err)
 }

@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"golock/internal/eintr"
 	"golock/locks"
 )
 
-// Examine implements locks.Store. Like every other use it may hang in a file
-// system that does; ctx bounds what it waits.
+// Examine implements locks.Store. A file system that hangs does not block it.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
 	bound, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -27,85 +24,86 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	return found, err
 }
 
-func (s *Store) examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
+func (s *Store) examine(ctx context.Context, ttl time.Duration) (found locks.Findings, err error) {
 	if err := s.checkDir(); err != nil {
 		return nil, err
 	}
-	found := []locks.Finding{s.judgeMode()}
+	s.examineMode(&found)
 	if m, err := locks.MountOf(s.dir); err == nil {
-		found = append(found, judgeMount(m)...)
+		examineMount(&found, m)
 	} else {
-		found = append(found, locks.Finding{Level: locks.Note, Subject: "file system", What: "cannot be found out: " + err.Error(), Why: "whether other machines see the directory stays open"})
+		found.Add(locks.Note, "file system", "cannot be found out: "+err.Error(),
+			"whether other machines see the directory stays open", "")
 	}
 	f, able := s.atomic()
-	found = append(found, f)
-	if !able {
-		return found, nil
+	found.Append(f)
+	if able {
+		r := locks.Rehearse(ctx, s)
+		found.Append(r.Finding(ttl))
+		found.OK("waiting", "nothing is pushed over a shared directory: the next in line looks ten times a second")
+		_ = s.Forget(ctx, r.Name)
 	}
-	r := locks.Rehearse(ctx, s)
-	found = append(found, r.Finding(ttl), locks.Finding{Level: locks.OK, Subject: "waiting", What: "nothing is pushed over a shared directory: the next in line looks ten times a second"})
-	_ = s.Forget(ctx, r.Name)
 	return found, nil
 }
 
-// judgeMode says who is trusted. The sticky bit is of no help: who finds a dead
-// entry removes it, whoever made it.
-func (s *Store) judgeMode() locks.Finding {
-	f := locks.Finding{Level: locks.OK, Subject: "directory", What: s.dir + " is there"}
-	var st unix.Stat_t
-	if eintr.Repeat(func() error { return unix.Stat(s.dir, &st) }) == nil && st.Mode&0o002 != 0 {
-		f.Level, f.What = locks.Note, s.dir+" is there, and every user may write to it"
-		f.Why = "whoever may write there can take or end the slots of all, and put links where golock writes"
-		f.Fix = "a group for those who share it, and chmod o-w"
+// examineMode says who is trusted. The sticky bit is of no help: any user's golock
+// removes dead entries.
+func (s *Store) examineMode(found *locks.Findings) {
+	if st, err := stat(unix.AT_FDCWD, s.dir, 0); err != nil || st.Mode&0o002 == 0 {
+		found.OK("directory", s.dir+" is there")
+		return
 	}
-	return f
+	found.Add(locks.Note, "directory", s.dir+" is there, and every user may write to it",
+		"whoever may write there can take or end the slots of all, and put links where golock writes",
+		"a group for those who share it, and chmod o-w")
 }
 
-// judgeMount says what the file system means for locks.
-func judgeMount(m locks.Mount) []locks.Finding {
-	f := locks.Finding{Level: locks.OK, Subject: "file system", What: fmt.Sprintf("%s, %s mounted on %s", m.Type, m.Source, m.Point)}
+// examineMount says what the file system means for locks.
+func examineMount(found *locks.Findings, m locks.Mount) {
+	what := fmt.Sprintf("%s, %s mounted on %s", m.Type, m.Source, m.Point)
+	const shared = " cifs smb3 ceph 9p virtiofs ocfs2 gfs2 lustre gpfs beegfs orangefs afs "
 	switch {
 	case strings.HasPrefix(m.Type, "nfs"):
-		return append([]locks.Finding{f}, judgeNFS(m)...)
-	case slices.Contains([]string{"cifs", "smb3", "ceph", "9p", "virtiofs", "ocfs2", "gfs2", "lustre", "gpfs", "beegfs", "orangefs", "afs"}, m.Type):
-		f.What += ", which machines share"
+		found.OK("file system", what)
+		examineNFS(found, m)
+	case strings.Contains(shared, " "+m.Type+" "):
+		found.OK("file system", what+", which machines share")
 	case strings.HasPrefix(m.Type, "fuse"):
-		f.Level, f.Why = locks.Note, "golock does not know whether making and renaming a name is atomic there for other machines too"
-		f.Fix = "golock check from two machines at once, before it is trusted"
+		found.Add(locks.Note, "file system", what,
+			"golock does not know whether making and renaming a name is atomic there for other machines too",
+			"golock check from two machines at once, before it is trusted")
 	default:
-		f.Level, f.Why = locks.Note, "a local file system: machines that do not see this very disk are not excluded, and who waits has to poll"
-		f.Fix = "--store local:///DIR on one machine; for several a file system that they share"
+		found.Add(locks.Note, "file system", what,
+			"a local file system: machines that do not see this very disk are not excluded, and who waits has to poll",
+			"--store local:///DIR on one machine; for several a file system that they share")
 	}
-	return []locks.Finding{f}
 }
 
-func judgeNFS(m locks.Mount) []locks.Finding {
-	f := locks.Finding{Level: locks.OK, Subject: "NFS", What: "options " + locks.Printable(m.Options, 300)}
+func examineNFS(found *locks.Findings, m locks.Mount) {
+	level, fix := locks.OK, ""
 	var worse []string
 	if _, soft := m.Option("soft"); soft {
-		f.Level = locks.Note
+		level = locks.Note
 		worse = append(worse, "soft: an outage shows as an error instead of a wait; leases run out sooner")
 	}
 	if version, _ := m.Option("vers"); strings.HasPrefix(version, "2") {
-		f.Level = locks.Problem
+		level = locks.Problem
 		worse = append(worse, "NFS 2: making a file with O_EXCL is not atomic")
 	}
 	if _, async := m.Option("nocto"); async {
-		f.Level = locks.Problem
+		level = locks.Problem
 		worse = append(worse, "nocto: one machine may see old directories for as long as it caches them: two may be let in")
 	}
-	f.Why = strings.Join(worse, "; ")
-	if f.Why != "" {
-		f.Fix = "mount with hard,vers=4.2 and without nocto"
+	if len(worse) > 0 {
+		fix = "mount with hard,vers=4.2 and without nocto"
 	}
-	return []locks.Finding{f}
+	found.Add(level, "NFS", "options "+locks.Printable(m.Options, 300), strings.Join(worse, "; "), fix)
 }
 
-// atomic tries in a directory of its own whether a version is made once only.
+// atomic tries in a directory of its own whether a version is made only once.
 func (s *Store) atomic() (f locks.Finding, able bool) {
 	f = locks.Finding{Level: locks.Problem, Subject: "primitives"}
-	// Called like what is being built for a name: if golock is killed here,
-	// clean removes it.
+	// The name is that of a directory in the making: clean removes it if golock is killed.
 	ref, err := locks.NewRef("golock doctor")
 	if err != nil {
 		f.What = err.Error()
@@ -131,19 +129,20 @@ func (s *Store) atomic() (f locks.Finding, able bool) {
 		return f, false
 	}
 	defer h.close()
-	text := (&state{}).text()
-	ok := step("making a name with "+s.scheme, s.make(h, "t1.a", "v1", text), nil) &&
-		step("making it again", s.make(h, "t1.b", "v1", text), errTaken) &&
-		step("reading it", last(h.current()), nil)
-	if ok {
-		h.remove("v1")
-		_, err = h.readVersion(1)
-		ok = step("reading what was removed", err, unix.ENOENT)
+	read := func() error {
+		_, err := h.readVersion(1)
+		return err
 	}
-	if ok {
+	text := (&state{}).text()
+	able = step("making a name with "+s.scheme, s.make(h, "t1.a", "v1", text), nil) &&
+		step("making it again", s.make(h, "t1.b", "v1", text), errTaken) &&
+		step("reading it", read(), nil)
+	if able {
+		h.remove("v1")
+		able = step("reading what was removed", read(), unix.ENOENT)
+	}
+	if able {
 		f.Level, f.What = locks.OK, "names made with "+s.scheme+" are made once only and complete"
 	}
-	return f, ok
+	return f, able
 }
-
-func last(_ *state, _ listing, _ []byte, err error) error { return err }

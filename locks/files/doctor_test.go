@@ -90,7 +90,8 @@ func TestDoctorNFS(t *testing.T) {
 		"rw,vers=3,hard,nocto":                   locks.Problem,
 		"rw,vers=2,hard":                         locks.Problem,
 	} {
-		found := judgeMount(locks.Mount{Point: "/mnt", Type: "nfs4", Source: "server:/export", Options: options})
+		var found locks.Findings
+		examineMount(&found, locks.Mount{Point: "/mnt", Type: "nfs4", Source: "server:/export", Options: options})
 		if len(found) != 2 || found[1].Level != want || (want != locks.OK && found[1].Why == "") {
 			t.Errorf("%s: %+v", options, found)
 		}

@@ -6,59 +6,63 @@ import (
 	"io/fs"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
-// heartbeatsPerTTL is how many signs of life an entry gives in its TTL while it waits. A
-// holder is renewed by whoever holds it.
+// heartbeatsPerTTL is how many heartbeats an entry writes in its TTL while it waits. A
+// lease is renewed by its holder.
 const heartbeatsPerTTL = 3
 
 // entry is one that this process has made, or that it found (Attach).
 type entry struct {
 	store    *Store
+	dir      *directory
 	request  locks.Request
 	attached bool
-	given    atomic.Bool   // it is being given up: nothing is to be taken any more
-	using    chan struct{} // has room for the one that uses the directory
+	givenUp  atomic.Bool   // it is being given up: nothing must be taken any more
+	using    chan struct{} // a semaphore: one step at a time uses the directory
 
 	events   chan locks.Event
 	watching sync.Once
-	closed   chan struct{} // closed by Close
-	closing  sync.Once
+	open     context.Context // until Close
+	close    context.CancelFunc
 
-	mu   sync.Mutex // guards what Sleep and Events need; not held while the directory is used
-	spot spot
-	term locks.Term // of the last good sign of life
+	mu       sync.Mutex // guards position and term; not held while the directory is used
+	position position
+	term     locks.Term // of the last good heartbeat
 
-	// What follows belongs to who has the room in using.
-	watch     *watch
+	// What follows belongs to the step that has the semaphore.
 	state     *state // that was seen last
-	own       member
+	member    member // its ticket is 0 until it has a place in the queue
 	record    record
 	heartbeat heartbeat
 	created   bool          // its record is there
-	asked     bool          // others may let it in
-	queued    bool          // it was let into the queue
-	judged    locks.Instant // when it looked last whether others live
+	requested bool          // others may let it in
+	observed  locks.Instant // when it last observed others
+	recheck   time.Duration // when it does so again, and looks without a new version
 	released  bool
 }
 
-// spot is where an entry was in the queue when it looked last.
-type spot struct {
-	directory *directory
-	version   int64
-	turns     int           // so many versions there must be until it can hold, or more
-	changed   locks.Instant // when a new version was seen
+// position is where an entry was in the queue when it looked last.
+type position struct {
+	version int64         // 0: it has not looked yet
+	turns   int           // so many versions, or more, must be made until it can hold
+	changed locks.Instant // when it saw another version than before
 }
 
 func (s *Store) entryOf(r locks.Request) *entry {
-	return &entry{
-		store: s, request: r, events: make(chan locks.Event, 1), closed: make(chan struct{}), using: make(chan struct{}, 1),
-		own: member{id: r.Ref.ID.String()},
+	e := &entry{
+		store: s, dir: s.directoryOf(r.Ref.Key), request: r, member: member{id: r.Ref.ID.String()},
+		events: make(chan locks.Event, 1), using: make(chan struct{}, 1),
 	}
+	e.open, e.close = context.WithCancel(context.Background())
+	return e
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
@@ -66,26 +70,19 @@ func (s *Store) newEntry(r locks.Request) *entry {
 		r.TTL = lease.DefaultTTL
 	}
 	e := s.entryOf(r)
-	e.record = s.newRecord(r)
-	e.own.state, e.own.ttl, e.own.hold, e.own.replace = queue.Waiting, r.TTL, max(r.Hold, 0), r.Replace
-	e.own.weight, e.own.max, e.own.priority = r.Claim.Weight, r.Claim.Max, r.Claim.Priority
+	e.record = record{
+		Owner: lease.ThisOwner(r), NoGolock: r.NoGolock, Clock: s.clockName(), Process: s.self(),
+		Since: time.Now().UnixMicro(), TTL: r.TTL,
+	}
+	e.member.state, e.member.ttl, e.member.hold, e.member.replace = queue.Waiting, r.TTL, max(r.Hold, 0), r.Replace
+	e.member.weight, e.member.max, e.member.priority = r.Claim.Weight, r.Claim.Max, r.Claim.Priority
 	return e
-}
-
-// outcome is what a step came to. sent is the moment before its sign of life.
-type outcome struct {
-	lease.Answer
-	sent locks.Instant
 }
 
 // Ask implements lease.Entry.
 func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
-	do, passes := e.join, isTemporaryInQueue
+	do := e.join
 	switch step {
-	case lease.Join:
-		if !e.isQueued() {
-			passes = isTemporary
-		}
 	case lease.Renew:
 		do = e.renew
 	case lease.Release:
@@ -94,53 +91,98 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 		do = e.leave
 	}
 	if step == lease.Release || step == lease.Leave {
-		e.given.Store(true)
+		e.givenUp.Store(true)
 	}
-	o, err := use(ctx, e, do)
-	var panicked *locks.PanicError
+	queued := step != lease.Join || e.lastPosition().version != 0
+	a, err := e.use(ctx, do)
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case err == nil:
-		return o.Answer, o.sent, nil
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return a, e.term.Asked, nil
 	case errors.Is(err, locks.ErrLost):
 		return lease.Answer{Verdict: lease.Lost}, 0, nil
-	case !errors.As(err, &panicked) && (passes(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+	case ended || isTemporary(err) || queued && noSpace(err):
 		return lease.Answer{}, 0, err
 	}
 	return lease.Answer{}, 0, &lease.Refusal{Err: err}
 }
 
 // Close implements lease.Entry.
-func (e *entry) Close() { e.closing.Do(func() { close(e.closed) }) }
+func (e *entry) Close() { e.close() }
 
-// use runs f while no other step of the entry uses the directory. A file system that
-// hangs holds up f, not the caller: f may still be running when use has returned, and
-// what it finds then goes nowhere.
-func use[T any](ctx context.Context, e *entry, f func(context.Context) (T, error)) (found T, err error) {
+// use runs a step while no other one of the entry uses the directory. A file system that
+// hangs holds up the step, not the caller: it may still run when use has returned, and
+// its answer is lost.
+func (e *entry) use(ctx context.Context, step func(context.Context) (lease.Answer, error)) (lease.Answer, error) {
 	select {
 	case e.using <- struct{}{}:
 	case <-ctx.Done():
-		return found, ctx.Err()
+		return lease.Answer{}, ctx.Err()
 	}
-	return await(ctx, func() (T, error) {
+	return await(ctx, func() (lease.Answer, error) {
 		defer func() { <-e.using }()
-		return f(ctx)
+		return step(ctx)
 	})
 }
 
-// errLate says that the entry may have been taken for dead.
-var errLate = errors.New("the sign of life came too late")
+// await runs f, which a file system may block for any time, and waits for its result
+// until ctx ends.
+func await[T any](ctx context.Context, f func() (T, error)) (none T, err error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		defer func() {
+			if v := recover(); v != nil {
+				r.err = locks.NewPanicError(v)
+			}
+			done <- r
+		}()
+		r.value, r.err = f()
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
 
-// sign gives a sign of life. It counts only if it was there before the last one
-// had run out: until then nobody can have taken the entry for dead, and from
-// then on everybody sees the new one.
-func (e *entry) sign(phase byte) error {
+// isTemporary reports an error that a shared file system may get over by itself.
+func isTemporary(err error) bool {
+	for _, passes := range []error{
+		unix.EIO, unix.ESTALE, unix.ETIMEDOUT, unix.EAGAIN, unix.EHOSTDOWN, unix.ENETDOWN, unix.ENETUNREACH,
+		unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.EREMOTEIO, unix.ENFILE, unix.EMFILE, unix.ENOMEM,
+	} {
+		if errors.Is(err, passes) {
+			return true
+		}
+	}
+	return false
+}
+
+// noSpace reports a full disk, which is temporary for an entry in the queue.
+func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// errLate says that the entry may have been taken for dead.
+var errLate = errors.New("the heartbeat came too late")
+
+// writeHeartbeat is errLate if the last heartbeat has expired before the new one was
+// written. Until then nobody can have taken the entry for dead, and from then on everybody
+// sees the new one.
+func (e *entry) writeHeartbeat(phase byte) error {
 	e.store.at("sign")
-	asked, end := e.store.clock(), e.term.End()
-	if asked >= end {
+	sent, end := e.store.clock(), e.term.End()
+	if sent >= end {
 		return errLate
 	}
-	p := heartbeat{count: e.heartbeat.count + 1, asked: asked, phase: phase}
-	if err := e.watch.writeHeartbeat(e.own.record(), p); errors.Is(err, fs.ErrNotExist) {
+	p := heartbeat{count: e.heartbeat.count + 1, sent: sent, phase: phase}
+	if err := e.dir.writeHeartbeat(e.member.record(), p); errors.Is(err, fs.ErrNotExist) {
 		return errLate
 	} else if err != nil {
 		return err
@@ -149,174 +191,177 @@ func (e *entry) sign(phase byte) error {
 	if e.store.clock() >= end {
 		return errLate
 	}
-	e.heartbeat = p
-	e.setTerm(locks.Term{Asked: asked, TTL: e.own.ttl})
+	e.noteHeartbeat(p)
 	return nil
 }
 
-func (e *entry) setTerm(t locks.Term) {
+// noteHeartbeat notes the heartbeat that counts, and the term that it begins.
+func (e *entry) noteHeartbeat(p heartbeat) {
+	e.heartbeat = p
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.term = t
+	e.term = locks.Term{Asked: p.sent, TTL: e.member.ttl}
 }
 
 // create makes the entry's record before the entry can be seen.
 func (e *entry) create() error {
-	if e.given.Load() {
+	if e.givenUp.Load() {
 		return errGivenUp
 	}
 	if e.created {
 		return nil
 	}
 	e.store.at("record")
-	e.heartbeat = heartbeat{count: e.heartbeat.count + 1, asked: e.store.clock(), phase: joined}
-	if err := e.watch.createRecord(e.own.record(), e.heartbeat, &e.record); err != nil {
-		return err
+	p := heartbeat{count: e.heartbeat.count + 1, sent: e.store.clock(), phase: phaseJoined}
+	e.heartbeat = p // also if it fails: the file may be there
+	err := e.dir.createRecord(e.member.record(), p, &e.record)
+	if err == nil {
+		e.created = true
+		e.noteHeartbeat(p)
 	}
-	e.created = true
-	e.setTerm(locks.Term{Asked: e.heartbeat.asked, TTL: e.own.ttl})
-	return nil
+	return err
 }
 
 // errGivenUp ends a step whose caller has gone.
 var errGivenUp = errors.New("the request was given up")
 
-// renew has the answer after the end of the last term be ErrLost, whatever the
-// directory shows: somebody may have judged already.
-func (e *entry) renew(context.Context) (o outcome, err error) {
+// renew is ErrLost after the end of the last term, whatever the directory shows: somebody
+// may have taken the entry for dead.
+func (e *entry) renew(ctx context.Context) (a lease.Answer, err error) {
 	if e.released {
-		return o, locks.ErrLost
+		return a, locks.ErrLost
 	}
 	if e.attached {
-		if err := e.fetch(); err != nil {
-			return o, err
+		if err := e.fetch(ctx); err != nil {
+			return a, err
 		}
 	}
-	if err := e.sign(accepted); err == errLate {
-		return o, locks.ErrLost
+	if err := e.writeHeartbeat(phaseAccepted); err == errLate {
+		return a, locks.ErrLost
 	} else if err != nil {
-		return o, err
+		return a, err
 	}
-	m, err := e.find()
+	m, err := e.find(ctx)
 	switch {
 	case err != nil:
-		return o, err
+		return a, err
 	case m.evicted != "":
-		return outcome{Answer: lease.Answer{Verdict: lease.Evicted, By: m.evicted}}, nil
+		return lease.Answer{Verdict: lease.Evicted, By: m.evicted}, nil
 	}
 	return e.held(lease.Held, m.entry()), nil
 }
 
 // find gives the entry as it holds now, or locks.ErrLost.
-func (e *entry) find() (*member, error) {
-	s, version, err := e.watch.read(nil)
+func (e *entry) find(ctx context.Context) (*member, error) {
+	r, err := (&step{directory: e.dir, readOnly: true}).decide(ctx)
 	if errors.Is(err, errRemoved) {
 		err = locks.ErrLost
 	}
 	if err != nil {
 		return nil, err
 	}
-	e.seen(version, 0)
-	m := s.find(e.own.id)
-	if m == nil || m.state != queue.Holding || (m.life != e.own.life && !e.attached) {
+	e.notePosition(r.version, 0)
+	m := r.state.find(e.member.id)
+	if m == nil || m.state != queue.Holding || (m.life != e.member.life && !e.attached) {
 		return nil, locks.ErrLost
 	}
 	return m, nil
 }
 
-// held is the outcome of a grant or a renewal.
-func (e *entry) held(v lease.Verdict, q queue.Entry) outcome {
+// held is the answer to a grant or a renewal.
+func (e *entry) held(v lease.Verdict, q queue.Entry) lease.Answer {
 	grant := locks.Grant{Ref: e.request.Ref, Slots: q.Slots, Fence: q.Fence}
-	return outcome{lease.Answer{Verdict: v, Grant: grant, TTL: e.term.TTL}, e.term.Asked}
+	return lease.Answer{Verdict: v, Grant: grant, TTL: e.member.ttl}
 }
 
-// errElsewhere is for a renewal of what another machine has taken: only the
-// clock it was taken on tells whether it still lasts.
-var errElsewhere = errors.New("the slot was taken on another machine, or before the last boot of this one: it can be renewed only there")
+// errElsewhere is for a renewal of what another host has taken: only the clock on which
+// it was taken tells whether it still lasts.
+var errElsewhere = errors.New(
+	"the slot was taken on another machine, or before the last boot of this one: it can be renewed only there")
 
-// fetch reads what another process has written last.
-func (e *entry) fetch() error {
-	if err := e.watch.known(); err != nil {
+// fetch reads what another process has written.
+func (e *entry) fetch(ctx context.Context) error {
+	if err := e.dir.load(); err != nil {
 		return err
 	}
-	m, err := e.find()
+	m, err := e.find(ctx)
 	if err != nil {
 		return err
 	}
-	text, rec, err := e.watch.readRecord(m.record())
-	p, ok := parseHeartbeat(text)
+	p, rec, err := e.dir.readRecord(m.record())
 	leaves, _ := p.leaves()
-	path := e.watch.recordPath(m.record())
+	path := e.dir.recordPath(m.record())
 	switch {
 	case err != nil:
 		return err
-	case !ok:
+	case p == heartbeat{}:
 		return &locks.PathError{Path: path, Err: errDamaged}
 	case leaves:
 		return locks.ErrLost
 	case rec.Clock == "" || rec.Clock != e.store.clockName():
 		return &locks.PathError{Path: path, Err: errElsewhere}
 	}
-	e.own, e.record, e.heartbeat = *m, rec, p
-	e.setTerm(locks.Term{Asked: p.asked, TTL: m.ttl})
+	e.member, e.record = *m, rec
+	e.noteHeartbeat(p)
 	return nil
 }
 
 // release ends what the entry holds.
-func (e *entry) release(ctx context.Context) (o outcome, err error) {
-	o.Verdict = lease.Released
+func (e *entry) release(ctx context.Context) (a lease.Answer, err error) {
+	a.Verdict = lease.Released
 	if e.released {
-		return o, nil
+		return a, nil
 	}
 	inTime := e.store.clock() < e.term.End()
-	r, saysSo, err := e.end(ctx, lease.Release, left, false)
-	// Another one may have taken it out since it said so.
-	o.Existed, o.Doubtful = r.Existed || r.state == nil && saysSo, r.unsure || (saysSo && inTime)
+	r, announced, err := e.end(ctx, lease.Release, phaseReleased)
+	// Somebody else may have taken it out since it was announced.
+	a.Existed, a.Doubtful = r.Existed || r.state == nil && announced, r.unsure || announced && inTime
 	e.released = err == nil
-	return o, err
+	return a, err
 }
 
-// end gives up what the entry has. On a full disk its sign of life says so, for which
-// there is always room: then there is no state in the result. Whoever makes the next
-// version takes it out; so a burst of newcomers does not keep a slot from being free, either.
-func (e *entry) end(ctx context.Context, how lease.Step, phase byte, force bool) (r result, saysSo bool, err error) {
-	says := heartbeat{count: e.heartbeat.count + 1, asked: e.store.clock(), phase: phase}
-	saysSo = !e.attached && e.watch.writeHeartbeat(e.own.record(), says) == nil
-	if err = e.unask(); err != nil {
-		return r, saysSo, err
+// end gives up what the entry has. It announces that in the heartbeat first: so no burst
+// of newcomers delays it, and on a full disk, which has room for a heartbeat but for no
+// version, the next one that makes a version takes the entry out. Then there is no state
+// in the result.
+func (e *entry) end(ctx context.Context, how lease.Step, phase byte) (r result, announced bool, err error) {
+	last := heartbeat{count: e.heartbeat.count + 1, sent: e.store.clock(), phase: phase}
+	announced = !e.attached && e.dir.writeHeartbeat(e.member.record(), last) == nil
+	// After a forced version nobody who has read the request can commit it.
+	p := &step{directory: e.dir, member: e.member, entry: e, force: e.requested}
+	p.question = queue.Question{Step: how, Entry: queue.Entry{ID: e.member.id}}
+	if err = e.removeRequest(); err != nil {
+		return r, announced, err
 	}
-	p := &step{watch: e.watch, own: e.own, foreign: e.attached, force: force, question: queue.Question{Step: how, Entry: queue.Entry{ID: e.own.id}}}
 	r, err = p.decide(ctx)
-	if noSpace(err) && saysSo {
-		says.phase -= toSmall
-		if err = e.watch.writeHeartbeat(e.own.record(), says); errors.Is(err, fs.ErrNotExist) {
-			err = nil // another one has taken it out
+	if noSpace(err) && announced {
+		last.phase -= toLower
+		if err = e.dir.writeHeartbeat(e.member.record(), last); errors.Is(err, fs.ErrNotExist) {
+			err = nil // somebody else has taken it out
 		}
 	}
 	if errors.Is(err, errRemoved) {
 		err = nil
 	}
-	return r, saysSo, err
+	return r, announced, err
 }
 
-// leave gives the entry up, whatever it is by now, and notes for others what
-// this one has seen.
-func (e *entry) leave(ctx context.Context) (o outcome, err error) {
-	o.Verdict = lease.Released
-	if e.watch == nil || e.released { // it has not come so far
-		return o, nil
+// leave gives the entry up, whatever it is by now, and notes for others what it has seen.
+func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
+	a.Verdict = lease.Released
+	if e.released {
+		return a, nil
 	}
 	if e.heartbeat.count > 0 {
-		// Who has read its request makes no version any more after a forced one.
-		r, _, err := e.end(ctx, lease.Leave, withdrew, e.asked)
+		r, _, err := e.end(ctx, lease.Leave, phaseWithdrawn)
 		if err != nil {
-			return o, err
+			return a, err
 		}
 		e.released, e.state = true, r.state
-		if r.state != nil && !r.state.has(e.own.record()) {
-			_ = e.watch.removeRecord(e.own.record()) // perhaps no version has had it
+		if r.state != nil && !r.state.has(e.member.record()) {
+			_ = e.dir.removeRecord(e.member.record()) // perhaps no version has had it
 		}
 	}
-	e.watch.writeNotes(e.state)
-	return o, nil
+	e.dir.writeNotes(e.state)
+	return a, nil
 }

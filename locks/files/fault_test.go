@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -22,94 +21,72 @@ import (
 // shortTTL is that of processes which are killed.
 const shortTTL = 400 * time.Millisecond
 
-// nextTTL is that of who comes after one that has left no record: it waits for as
-// long.
+// nextTTL is that of the one that comes after a process which has left no record: it waits
+// for so long.
 const nextTTL = 2 * time.Second
 
-// A process that is killed before any step of the protocol holds up nobody for
-// longer than its TTL.
+// A process that is killed before any step of the protocol holds up nobody for longer than
+// its TTL: neither the next one, nor one behind it in the queue.
 func TestKilledAtEveryStep(t *testing.T) {
-	untilOneSurvives(t, 12, func(t *testing.T, url string, killed *exec.Cmd) error {
-		err := killed.Run()
-		began := time.Now()
-		lease := Get(t, open(t, url), "n", TTL(nextTTL))
-		if took := time.Since(began); took > testkit.Patience/2 {
-			t.Errorf("the next one waited for %v", took)
-		}
-		gone(t, lease)
-		return err
-	})
-}
-
-// The same for one that waits in a line.
-func TestKilledAtEveryStepOfWaiting(t *testing.T) {
-	untilOneSurvives(t, 12, func(t *testing.T, url string, killed *exec.Cmd) error {
-		s := open(t, url)
-		first := Take(t, s, "n")
-		testkit.Must(t, killed.Start())
-		ended := make(chan struct{})
-		var err error
-		go func() {
-			defer close(ended)
-			err = killed.Wait()
-		}()
-		// It has joined, or it will not come.
-		testkit.Eventually(t, "the process waits or has ended", func() bool {
-			select {
-			case <-ended:
-				return true
-			default:
-				return len(List(t, s, "n")) == 2
-			}
-		})
-		behind := Queue(t, s, "n", TTL(nextTTL))
-		testkit.Must(t, GiveBack(first))
-		<-ended
-		gone(t, behind.Granted())
-		return err
-	})
-}
-
-// gone gives a short lease back, which may be lost on a busy machine.
-func gone(t *testing.T, l locks.Lease) {
-	t.Helper()
-	if err := GiveBack(l); err != nil && !errors.Is(err, locks.ErrLost) {
-		t.Fatal(err)
-	}
-}
-
-// untilOneSurvives has processes take the slot and give it back, each in a store
-// of its own, and kill themselves before their first, second, third step.
-func untilOneSurvives(t *testing.T, atLeast int, test func(t *testing.T, url string, killed *exec.Cmd) error) {
-	t.Parallel()
-	const together = 8
-	var survivor atomic.Int64
-	for from := 1; survivor.Load() == 0; from += together {
-		t.Run(fmt.Sprint("from ", from), func(t *testing.T) {
-			for step := from; step < from+together; step++ {
-				t.Run(fmt.Sprint("step ", step), func(t *testing.T) {
-					t.Parallel()
-					url := scheme(t) + "://" + memory(t)
-					if test(t, url, process(t, order{URL: url, Do: "use", Times: 1, Step: step, TTL: shortTTL})) == nil {
-						survivor.Store(int64(step))
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprint("waits ", waits), func(t *testing.T) {
+			t.Parallel()
+			const together = 8
+			var survivor atomic.Int64
+			for from := 1; survivor.Load() == 0 && !t.Failed(); from += together {
+				t.Run(fmt.Sprint("from ", from), func(t *testing.T) {
+					for step := from; step < from+together; step++ {
+						t.Run(fmt.Sprint("step ", step), func(t *testing.T) {
+							t.Parallel()
+							if testKilled(t, step, waits) {
+								survivor.Store(int64(step))
+							}
+						})
 					}
-					sweepAll(t, url)
 				})
 			}
+			if n := int(survivor.Load()); n < 12 && !t.Failed() {
+				t.Errorf("the protocol has %d steps only: are they told?", n)
+			}
 		})
-		if t.Failed() {
-			return
-		}
-	}
-	if n := int(survivor.Load()); n < atLeast {
-		t.Errorf("the protocol has %d steps only: are they told?", n)
 	}
 }
 
-// sweepAll demands that a sweep leaves nothing that anybody has left behind.
+// testKilled has a process take the slot and give it back, and kill itself before a step.
+func testKilled(t *testing.T, step int, waits bool) (survived bool) {
+	url := scheme(t) + "://" + memory(t)
+	s, killed := open(t, url), process(t, order{URL: url, Do: "use", Times: 1, Step: step, TTL: shortTTL})
+	var next locks.Lease
+	began := time.Now()
+	if waits {
+		first := Take(t, s, "n")
+		testkit.Must(t, killed.Start())
+		ended := make(chan error, 1)
+		go func() { ended <- killed.Wait() }()
+		testkit.Eventually(t, "the process waits or has ended", func() bool { return len(ended) > 0 || len(List(t, s, "n")) == 2 })
+		behind := Queue(t, s, "n", TTL(nextTTL))
+		testkit.Must(t, GiveBack(first))
+		survived = <-ended == nil
+		next = behind.Granted()
+	} else {
+		survived = killed.Run() == nil
+		began = time.Now()
+		next = Get(t, s, "n", TTL(nextTTL))
+	}
+	if took := time.Since(began); took > testkit.Patience/2 {
+		t.Errorf("the next one waited for %v", took)
+	}
+	if err := GiveBack(next); err != nil && !errors.Is(err, locks.ErrLost) { // lost on a busy machine
+		t.Fatal(err)
+	}
+	sweepAll(t, url)
+	return survived
+}
+
+// sweepAll demands that nothing is left after a sweep.
 func sweepAll(t *testing.T, url string) {
 	t.Helper()
-	// What has no record is given time, so it is virtual, and begins in 2000.
+	// Entries without a record are given time, so it is virtual. It begins in 2000.
 	synctest.Test(t, func(t *testing.T) {
 		if _, err := openAt(t, url, "virtual", 0).Sweep(background, "", math.MinInt64); err != nil {
 			t.Fatalf("Sweep: %v", err)
@@ -124,8 +101,8 @@ func sweepAll(t *testing.T, url string) {
 	}
 }
 
-// Users, of whom many are killed at any step, and one that sweeps: never two at
-// once, and nobody is held up for good.
+// Users, many of them killed at any step, beside one that sweeps: never two hold at once,
+// and nobody is held up for good.
 // Slow: what a killed process leaves lasts for its TTL.
 func TestCrowd(t *testing.T) {
 	t.Parallel()

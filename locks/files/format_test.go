@@ -16,11 +16,11 @@ func TestFormat(t *testing.T) {
 		NoGolock: true, Clock: "clock", Process: owner{Boot: "boot", PIDNS: "pid:[3]", PID: 4, Start: "5"}, Since: 6, TTL: 7,
 	}
 	text := ""
-	for _, v := range []any{head{Format: format, Name: "n"}, r, map[string]note{"record": {Heartbeat: "beat", Since: 8}}} {
+	for _, v := range []any{head{Format: format, Name: "n"}, r, map[string]observation{"record": {Heartbeat: "beat", Since: 8}}} {
 		line, err := json.Marshal(v)
 		testkit.Must(t, err)
 		text += string(line) + "\n"
 	}
 	names := fmt.Sprintln(headFile, recordsDir, seenPrefix, requestPrefix, usedSuffix, versionName(9), stateFile, example().entries[0].record())
-	testkit.Format(t, format, names+text+heartbeat{count: 10, asked: 11, phase: accepted}.String()+string(example().text()))
+	testkit.Format(t, format, names+text+heartbeat{count: 10, sent: 11, phase: phaseAccepted}.String()+string(example().text()))
 }

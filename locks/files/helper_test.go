@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,8 +27,8 @@ var background = context.Background()
 // keptTTL is for leases that are renewed, on a machine that may be busy.
 const keptTTL = 6 * time.Second
 
-// onOne runs a test in a fresh directory with one of the three primitives: which
-// one is nothing but a matter of the test's name.
+// onOne runs a test in a fresh directory with one of the three primitives, which the
+// test's name decides.
 func onOne(t *testing.T, test func(t *testing.T, url string)) {
 	t.Parallel()
 	test(t, scheme(t)+"://"+memory(t))
@@ -37,7 +38,7 @@ func onOne(t *testing.T, test func(t *testing.T, url string)) {
 func virtually(t *testing.T, test func(t *testing.T, url string)) {
 	onOne(t, func(t *testing.T, url string) {
 		synctest.Test(t, func(t *testing.T) {
-			// Who has been cancelled may still pause and leave; the clock stops with the test.
+			// A cancelled waiter may still pause and leave; the clock stops with the test.
 			t.Cleanup(func() { time.Sleep(time.Minute) })
 			test(t, url)
 		})
@@ -57,8 +58,8 @@ func openAt(t testing.TB, url, machine string, ahead time.Duration) *files.Store
 	return s
 }
 
-// memory is a fresh directory in memory if there is room for one: a disk that is
-// busy with something else holds up a renaming for seconds.
+// memory is a fresh directory in memory if there is room for one: on a busy disk a rename
+// may take seconds.
 func memory(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "golock-files-")
@@ -74,6 +75,16 @@ func open(t testing.TB, url string) *files.Store {
 	s, err := files.Open(url)
 	testkit.Must(t, err)
 	return s
+}
+
+// before calls f once, before the store's next step of that name.
+func before(s *files.Store, at string, f func()) {
+	var once sync.Once
+	s.At(func(step string) {
+		if step == at {
+			once.Do(f)
+		}
+	})
 }
 
 // keep renews a lease until the test ends or stop is called.

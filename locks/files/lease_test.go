@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,7 +14,7 @@ import (
 	"golock/test/testkit"
 )
 
-// Who was held up for longer than its term has lost, also if nobody has noticed.
+// A holder that was held up for longer than its term has lost, even if nobody has noticed.
 func TestLateRenewalIsLost(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -35,11 +34,7 @@ func TestLateRenewalIsLost(t *testing.T) {
 		late := open(t, url)
 		late.SetClock("late", clock)
 		l = Take(t, late, "m", TTL(time.Minute))
-		late.At(func(step string) {
-			if step == "signed" {
-				ahead.Store(int64(2 * time.Minute))
-			}
-		})
+		before(late, "signed", func() { ahead.Store(int64(2 * time.Minute)) })
 		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
 			t.Errorf("Renew that came through after the term = %v", err)
 		}
@@ -93,32 +88,6 @@ func TestHangingDirectory(t *testing.T) {
 	})
 }
 
-// A renewal whose caller has gone goes on alone. (That they share nothing then is
-// for the race detector to see.)
-func TestRenewalAlone(t *testing.T) {
-	onOne(t, func(t *testing.T, url string) {
-		s := open(t, url)
-		l := Take(t, s, "n")
-		var each atomic.Pointer[func()]
-		s.At(func(string) {
-			if f := each.Swap(nil); f != nil {
-				(*f)()
-			}
-		})
-		for range 15 {
-			ctx, cancel := context.WithCancel(background)
-			each.Store((*func())(&cancel))
-			if _, err := l.Renew(ctx); err != nil && !errors.Is(err, context.Canceled) {
-				t.Fatal(err)
-			}
-		}
-		each.Store(nil)
-		if _, err := l.Renew(background); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // A record that cannot be written just now is no lost lease; one that has gone is.
 func TestFaultsOfARenewal(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
@@ -153,27 +122,6 @@ func TestFaultsOfARenewal(t *testing.T) {
 	})
 }
 
-// What was removed under a holder is not made anew.
-func TestRemovedName(t *testing.T) {
-	onOne(t, func(t *testing.T, url string) {
-		s := open(t, url)
-		l := Take(t, s, "n")
-		w := Queue(t, s, "n", TTL(shortTTL))
-		head := onlyFile(t, directory(t, url)+"/*/name")
-		testkit.Must(t, os.RemoveAll(filepath.Dir(head)))
-		<-w.Done
-		if w.Err == nil || !strings.Contains(w.Err.Error(), "was removed while it was in use") {
-			t.Errorf("Wait = %v, %v", w.Lease, w.Err)
-		}
-		if _, err := s.Join(background, NewRequest(t, "n")); err == nil || !strings.Contains(err.Error(), ".used") {
-			t.Errorf("Join = %v", err)
-		}
-		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
-			t.Errorf("Renew = %v", err)
-		}
-	})
-}
-
 // A lease is renewed on the machine that has taken it.
 func TestAttach(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
@@ -186,8 +134,8 @@ func TestAttach(t *testing.T) {
 	})
 }
 
-// On a full disk whoever leaves says so in its record, which has its room: what it had is
-// free for the first one that can make a version.
+// On a full disk an entry that leaves says so in its record, which needs no room: what it
+// had is free for the first one that can make a version.
 func TestFullDisk(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, other := open(t, url), open(t, url)
@@ -215,7 +163,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// Nor is it an error if another one takes out whoever leaves before it has met the full disk.
+// It is no error if another process removes the leaving entry before it meets the full disk.
 func TestFullDiskLater(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, other := open(t, url), open(t, url)
@@ -223,11 +171,7 @@ func TestFullDiskLater(t *testing.T) {
 		s.Fill(&full, new(atomic.Int64))
 		l := Take(t, s, "n")
 		full.Store(true)
-		s.At(func(step string) {
-			if step == "write" {
-				Release(t, Take(t, other, "n", NoWait))
-			}
-		})
+		before(s, "write", func() { Release(t, Take(t, other, "n", NoWait)) })
 		Release(t, l)
 	})
 }

@@ -28,19 +28,15 @@ func thisProcess() owner {
 	return o
 }
 
-// bootID is a number that the kernel makes anew at every boot; "" if it does not
-// tell.
+// bootID is a number that the kernel makes at every boot; "" if it is not known.
 func bootID() string {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
+	text, _, _ := procfs.Read("/proc/sys/kernel/random/boot_id", 64)
+	return strings.TrimSpace(text)
 }
 
-// clockName names the clock that locks.BootTime reads: that of one boot in one
-// time namespace (time_namespaces(7)). Instants of two names have nothing to do
-// with each other. It is "" if that cannot be known.
+// clockName names the clock of locks.BootTime: that of one boot in one time namespace
+// (time_namespaces(7)). Instants of two clocks must not be compared. It is "" if the boot
+// is not known.
 func clockName() string {
 	boot := bootID()
 	if boot == "" {
@@ -52,8 +48,8 @@ func clockName() string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// gone reports that the process has ended. It must be one whose number means
-// something to self; of all others nothing is known.
+// gone reports that the process has ended. It is false if the process may be of another
+// boot or PID namespace than self.
 func (o owner) gone(self owner) bool {
 	if o.Boot == "" || o.PIDNS == "" || o.Start == "" || o.PID <= 0 || o.Boot != self.Boot || o.PIDNS != self.PIDNS {
 		return false

@@ -3,12 +3,10 @@ package files_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -128,31 +126,7 @@ func TestFenceAheadOfTheClock(t *testing.T) {
 	})
 }
 
-// The stores of the three primitives keep each other out.
-func TestPrimitivesTogether(t *testing.T) {
-	t.Parallel()
-	for _, a := range files.Schemes() {
-		for _, b := range files.Schemes() {
-			t.Run(a+" "+b, func(t *testing.T) {
-				t.Parallel()
-				dir := memory(t)
-				l := Take(t, open(t, a+"://"+dir), "n", TTL(shortTTL))
-				Refused(t, open(t, b+"://"+dir), "n")
-				next := Get(t, open(t, b+"://"+dir), "n") // when it is dead
-				if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
-					t.Errorf("Renew = %v", err)
-				}
-				behind := Queue(t, open(t, a+"://"+dir), "n")
-				testkit.Must(t, GiveBack(next))
-				testkit.Must(t, GiveBack(behind.Granted()))
-				sweepAll(t, b+"://"+dir)
-			})
-		}
-	}
-}
-
-// A waiter that has died is one less, also if nobody stands behind it who would
-// look after it.
+// A dead waiter does not count, even if nobody behind it would notice.
 func TestMaxQueueBesideTheDead(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -188,8 +162,7 @@ func latest(t testing.TB, url string) string {
 	return path
 }
 
-// A version takes all its grants from the one before it: whoever releases gives the
-// slot to the next, who need not have run meanwhile.
+// A release grants the slot to the next waiter, which need not have run meanwhile.
 func TestReleaserGrants(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, other := open(t, url), open(t, url)
@@ -208,28 +181,22 @@ func TestReleaserGrants(t *testing.T) {
 	})
 }
 
-// Who gives the slot back says so in its record first. Until a version says so too it is
-// there for who looks: a newcomer, whose version was decided before, may wait for it.
+// A release is announced in the record first. A listing shows the holder until a version
+// says so too: a newcomer, whose version was decided before, may wait for it.
 func TestLookWhileOneLeaves(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, other := open(t, url), open(t, url)
 		l := Take(t, s, "n")
 		said, goOn, released := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		tell := sync.OnceFunc(func() { close(said) })
-		s.At(func(string) {
-			tell()
+		before(s, "list", func() {
+			close(said)
 			<-goOn
 		})
-		release := sync.OnceFunc(func() {
+		before(other, "write", func() {
 			go func() { released <- l.Release(background) }()
 			<-said
 			if h, _ := Count(t, open(t, url), "n"); h != 1 {
 				t.Errorf("%d hold", h)
-			}
-		})
-		other.At(func(step string) {
-			if step == "write" {
-				release()
 			}
 		})
 		ticket, err := other.Join(background, NewRequest(t, "n"))

@@ -18,15 +18,14 @@ import (
 	"golock/test/testkit"
 )
 
-// The protocol of the lease files under every schedule with few switches: some
-// requests, each with a store of its own, are stopped before each of their
-// steps, and it is tried in all ways who goes on (Musuvathi and Qadeer,
-// Iterative context bounding, 2007). One of them may be held up before any step until
-// all others are done, as one that is stopped, or killed. Time is virtual: it goes on
-// only when all of them sleep.
+// The protocol of the lease files under every schedule with few switches: some requests,
+// each with a store of its own, stop before each of their steps, and each choice of the
+// next one is tried (Musuvathi and Qadeer, Iterative context bounding, 2007). One of them
+// may stall before any step until all others are done, like a stopped or killed process.
+// Time is virtual: it goes on only when all of them sleep.
 
-// who is one request of a schedule.
-type who struct {
+// actor is one request of a schedule.
+type actor struct {
 	changes []Change
 	late    bool // comes when one before it waits, or all are done
 
@@ -34,22 +33,21 @@ type who struct {
 	claim  locks.Claim
 	gate   chan struct{} // lets it go on
 	step   string        // before which it is stopped; "": it is not
-	came   int           // the moment at which it began
-	queued int           // and at which it had a place; 0: it has none
+	came   int           // when it began
+	queued int           // when it had a place; 0: it has none
 	inside bool
 	done   bool
 	stalls bool // it is, or was, held up for longer than its TTL
 	lease  locks.Lease
 }
 
-// schedule is one of them.
 type schedule struct {
 	*Choices
 	switches int // that are left
 	stalls   int // likewise
 
 	mu      sync.Mutex // guards what follows
-	all     []*who
+	all     []*actor
 	clock   int // counts what happens
 	freed   int // when the last release began
 	story   []string
@@ -67,7 +65,7 @@ func (s *schedule) wrong(format string, args ...any) {
 	}
 }
 
-// live is what a request does: it takes the slot, and gives it back.
+// live takes the slot, and gives it back.
 func (s *schedule) live(t *testing.T, i int) {
 	w := s.all[i]
 	s.mu.Lock()
@@ -90,30 +88,28 @@ func (s *schedule) live(t *testing.T, i int) {
 	}
 	w.store.At(func(step string) {
 		switch step {
-		case "build", "built", "record", "write", "sign", "signed", "poll", "judge":
-			return // nobody else sees what these change
+		case "build", "built", "record", "write", "sign", "signed", "poll", "observe":
+			return // no other actor sees what these change
 		}
 		stop(step)
 	})
 	do(func() { stop("come") })
 	w.came = s.clock
 	var ticket locks.Ticket
+	var lease locks.Lease
 	var err error
 	do(func() { ticket, err = w.store.Join(background, r) })
 	if errors.As(err, new(*locks.BusyError)) {
 		s.tell(i, "is refused")
 		return
 	}
-	if err != nil {
-		s.wrong("%d: %v", i, err)
-		return
+	if err == nil {
+		if ticket.Queued() {
+			s.tell(i, "waits")
+			w.queued = s.clock
+		}
+		do(func() { lease, err = ticket.Wait(background) })
 	}
-	if ticket.Queued() {
-		s.tell(i, "waits")
-		w.queued = s.clock
-	}
-	var lease locks.Lease
-	do(func() { lease, err = ticket.Wait(background) })
 	if err != nil {
 		s.wrong("%d: %v", i, err)
 		return
@@ -130,7 +126,7 @@ func (s *schedule) live(t *testing.T, i int) {
 	s.tell(i, "has released")
 }
 
-// granted holds a grant against the rule and the order.
+// granted checks a grant by the rule and the order.
 func (s *schedule) granted(i int, l locks.Lease) {
 	w := s.all[i]
 	var beside []locks.Claim
@@ -141,8 +137,7 @@ func (s *schedule) granted(i int, l locks.Lease) {
 			if o.lease != nil && l.Grant().Fence <= o.lease.Grant().Fence && !locks.Admits([]locks.Claim{o.claim}, w.claim) {
 				s.wrong("%d has fence %d after %d of %d, which is gone", i, l.Grant().Fence, o.lease.Grant().Fence, j)
 			}
-			// Whoever had its place before the slot came free goes first, if it
-			// stands before.
+			// An actor that had its place before the slot came free goes first.
 			first := o.claim.Priority > w.claim.Priority || (o.claim.Priority == w.claim.Priority && o.queued < w.came)
 			if o.queued != 0 && o.queued < s.freed && o.lease == nil && !o.done && !o.stalls && j != i && first {
 				s.wrong("%d has overtaken %d", i, j)
@@ -181,7 +176,7 @@ func (s *schedule) run(t *testing.T, url string) {
 		s.mu.Unlock()
 		synctest.Wait()
 		s.mu.Lock()
-		var ready []int // who could go on; the one that went last first
+		var ready []int // actors that could go on; the one that went last first
 		left := 0
 		for i, w := range s.all {
 			if !w.done {
@@ -201,7 +196,7 @@ func (s *schedule) run(t *testing.T, url string) {
 		switch {
 		case left == 0 && len(ready) == 0: // what was given up goes on alone
 			return
-		case len(ready) == 0 && time.Since(began) > s.longest(): // none of it may need a TTL
+		case len(ready) == 0 && time.Since(began) > 4*stallTTL:
 			panic("nobody goes on:\n  " + strings.Join(s.story, "\n  "))
 		case len(ready) == 0:
 			s.mu.Unlock()
@@ -233,23 +228,13 @@ func (s *schedule) run(t *testing.T, url string) {
 	}
 }
 
-// stallTTL is that of all: who waits for it looks often meanwhile.
+// stallTTL is the TTL of all.
 const stallTTL = 3 * time.Second
 
 func now() locks.Instant { return locks.Instant(time.Now().UnixNano()) }
 
-// longest is how long nobody may go on.
-func (s *schedule) longest() time.Duration {
-	for _, w := range s.all {
-		if w.stalls {
-			return 4 * stallTTL
-		}
-	}
-	return 20 * time.Second
-}
-
 // allDone reports whether w is the last one.
-func (s *schedule) allDone(w *who) bool {
+func (s *schedule) allDone(w *actor) bool {
 	for _, o := range s.all {
 		if o != w && !o.done {
 			return false
@@ -265,14 +250,14 @@ func TestEverySchedule(t *testing.T) {
 		testkit.Must(t, err)
 		switches += n
 	}
-	for name, requests := range map[string]func() []*who{
-		"three":           func() []*who { return []*who{{}, {}, {}} },
-		"two":             func() []*who { return []*who{{}, {}} },
-		"one of them -n":  func() []*who { return []*who{{}, {changes: []Change{NoWait}}} },
-		"two of two":      func() []*who { return []*who{{changes: []Change{Limit(2)}}, {changes: []Change{Limit(2)}}} },
-		"heavy and light": func() []*who { return []*who{{changes: []Change{Limit(2), Weight(2)}}, {changes: []Change{Limit(2)}}} },
-		"a high one comes late": func() []*who {
-			return []*who{{}, {changes: []Change{Priority(-1)}}, {late: true}, {changes: []Change{Priority(1)}, late: true}}
+	for name, actors := range map[string][]actor{
+		"three":           make([]actor, 3),
+		"two":             make([]actor, 2),
+		"one of them -n":  {{}, {changes: []Change{NoWait}}},
+		"two of two":      {{changes: []Change{Limit(2)}}, {changes: []Change{Limit(2)}}},
+		"heavy and light": {{changes: []Change{Limit(2), Weight(2)}}, {changes: []Change{Limit(2)}}},
+		"a high one comes late": {
+			{}, {changes: []Change{Priority(-1)}}, {late: true}, {changes: []Change{Priority(1)}, late: true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -283,7 +268,10 @@ func TestEverySchedule(t *testing.T) {
 				count++
 				dir := filepath.Join(root, strconv.Itoa(count))
 				testkit.Must(t, os.Mkdir(dir, 0o700))
-				s := &schedule{Choices: tree, switches: switches, stalls: 1, all: requests()}
+				s := &schedule{Choices: tree, switches: switches, stalls: 1}
+				for _, a := range actors {
+					s.all = append(s.all, &a)
+				}
 				if len(s.all) > 3 {
 					s.stalls = 0
 				}

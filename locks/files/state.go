@@ -23,11 +23,11 @@ type state struct {
 	entries []member
 }
 
-// member is an entry as a state has it. What nothing is decided by is in its record.
+// member is an entry as a state has it. What no decision needs is in its record.
 type member struct {
 	id       string      // the Ref's, in hexadecimal
 	life     int64       // which record of it counts
-	state    queue.State // Gone: was evicted, and does not know yet. An offer is a grant here
+	state    queue.State // Gone: evicted, and does not know yet. Never Offered
 	ticket   int64
 	weight   int
 	max      int
@@ -38,12 +38,13 @@ type member struct {
 	fence    int64
 	ttl      time.Duration
 
-	// The slot stays taken for as long as hold from the grant on. Once its holder has
-	// left it, rest is what remained then.
-	hold    time.Duration
-	granted locks.Instant // on the owner's clock; 0: it has not told yet
-	rest    time.Duration
+	hold    time.Duration // the slots stay taken for so long from the grant on
+	granted locks.Instant // on the owner's clock; 0: not known yet
+	rest    time.Duration // Ended: what was left of the hold when the holder left
 }
+
+// hasSlots reports whether its slots are taken.
+func (m *member) hasSlots() bool { return m.state == queue.Holding || m.state == queue.Ended }
 
 func (s *state) text() []byte {
 	text := fmt.Appendf(nil, "%x %d %d\n", s.nonce, s.counter, len(s.entries))
@@ -65,7 +66,7 @@ func (s *state) text() []byte {
 
 var errDamaged = errors.New("is not what golock has written")
 
-// words reads a line word by word.
+// words reads a line word by word. It remembers the last error.
 type words struct {
 	rest string
 	err  error
@@ -97,7 +98,8 @@ func parseState(text []byte) (*state, error) {
 	w := words{rest: lines[0]}
 	nonce, err := strconv.ParseUint(w.next(), 16, 64)
 	s := &state{nonce: nonce, counter: w.number(0, math.MaxInt64)}
-	if count := w.number(0, math.MaxInt64); w.err != nil || err != nil || int64(len(lines)) != count+2 || lines[count+1] != "" {
+	count := w.number(0, math.MaxInt64)
+	if w.err != nil || err != nil || int64(len(lines)) != count+2 || lines[count+1] != "" {
 		return nil, errDamaged
 	}
 	s.entries = make([]member, len(lines)-2)
@@ -113,17 +115,20 @@ func parseMember(line string) (m member, err error) {
 	const most = math.MaxInt64
 	w := words{rest: line}
 	id, state := w.next(), w.next()
-	if len(state) != 1 || !strings.Contains("WHEG", state) || len(id) != 2*len(locks.Ref{}.ID) || strings.Trim(id, "0123456789abcdef") != "" {
+	if len(state) != 1 || !strings.Contains("WHEG", state) || !isID(id) {
 		return m, errDamaged
 	}
 	m = member{
 		id: id, state: queue.State(state[0]), life: w.number(0, most), ticket: w.number(0, most),
-		weight: int(w.number(1, lease.MaxUnits)), max: int(w.number(0, math.MaxInt32)), priority: int(w.number(math.MinInt32, math.MaxInt32)),
-		fence: w.number(0, most), ttl: time.Duration(w.number(1, most)), hold: time.Duration(w.number(0, most)),
+		weight: int(w.number(1, lease.MaxUnits)), max: int(w.number(0, math.MaxInt32)),
+		priority: int(w.number(math.MinInt32, math.MaxInt32)), fence: w.number(0, most),
+		ttl: time.Duration(w.number(1, most)), hold: time.Duration(w.number(0, most)),
 		granted: locks.Instant(w.number(math.MinInt64, most)), rest: time.Duration(w.number(0, most)),
 		slots: w.after("s"), replace: locks.Replacement(w.after("r")),
 	}
-	if !slices.Contains([]locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}, m.replace) {
+	switch m.replace {
+	case locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning:
+	default:
 		return m, errDamaged
 	}
 	if _, err = locks.ParseSlots(m.slots, lease.MaxUnits); err == nil {
@@ -147,11 +152,11 @@ func (s *state) has(record string) bool {
 	return slices.ContainsFunc(s.entries, func(m member) bool { return m.record() == record })
 }
 
-// record is the name of the entry's file. An ID that comes again after it was taken for
-// dead has another one: nobody can be removing that.
+// record is the name of the entry's file. An entry that rejoins after it was taken for dead
+// has another file, which nobody can be removing.
 func (m *member) record() string { return m.id + "-" + strconv.FormatInt(m.life, 10) }
 
-// entry is the member as a decision knows it.
+// entry converts the member for a decision.
 func (m *member) entry() queue.Entry {
 	slots, _ := locks.ParseSlots(m.slots, lease.MaxUnits) // they were parsed before
 	return queue.Entry{
@@ -160,7 +165,7 @@ func (m *member) entry() queue.Entry {
 	}
 }
 
-// inOrder compares members by their places.
+// inOrder compares waiters by their places.
 func inOrder(a, b *member) int {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.id, b.id))
 }

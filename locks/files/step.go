@@ -4,27 +4,42 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
-// step is what somebody wants to be done with an entry.
+// step is a question about an entry, to be decided and committed as a version.
 type step struct {
-	*watch
-	question queue.Question
-	own      member                      // the entry; as it is to be if it is new
-	foreign  bool                        // the entry may be dead: this is not its owner
-	thorough bool                        // everybody is judged, not only those in front
-	blind    bool                        // waiters are judged only if one of them gets a slot
-	mustBe   bool                        // the entry is there, or nothing is done
-	force    bool                        // a version is made also if nothing changes
-	entry    *entry                      // of a join: whose it is
-	spare    func(s *observedEntry) bool // of the dead; nil: nobody
+	*directory
+	question queue.Question // none: the state is only read
+	member   member         // the entry; as it is to be if it is new
+	entry    *entry         // of this process; nil: the question is about another one, or none
+
+	readOnly    bool // no version is made
+	force       bool // a version is made even if nothing changes
+	tidy        bool // what killed processes have left beside the versions is removed
+	skipWaiters bool // waiters are observed only if one of them gets a slot
+
+	keep func(o *observedEntry) bool // dead entries that stay; nil: none
+}
+
+// foreign reports whether the entry's owner is another process, which may be dead.
+func (p *step) foreign() bool { return p.entry == nil || p.entry.attached }
+
+// rejoins reports whether the entry was in the queue. If it is not any more, nothing is done.
+func (p *step) rejoins() bool {
+	return p.question.Step == lease.Join && p.member.ticket != 0 && p.entry != nil && p.entry.created
+}
+
+// observesAll reports whether it observes all waiters, because their number counts or it
+// replaces or sweeps them.
+func (p *step) observesAll() bool {
+	q := &p.question
+	return q.Step == queue.Look || q.MaxQueue != nil || q.Entry.Replace != locks.ReplaceNone && p.member.ticket == 0
 }
 
 // result is what a step came to.
@@ -33,25 +48,25 @@ type result struct {
 	state   *state // that was true at the end
 	version int64
 	unsure  bool // an attempt whose end is not known may have done the step
-	missing bool // mustBe, and the entry is not there
+	missing bool // it rejoins, and the entry is not there
 
-	observed map[string]*observedEntry // by ID: who was judged
-	removed  map[string]bool           // the records of those who are gone
+	observed map[string]*observedEntry // by ID
+	removed  map[string]bool           // records of entries that are gone
 }
 
 // nearest is how many of the first waiters, and of those before its own entry, a step
-// judges.
+// observes.
 const nearest = 4
 
-// Pauses after a version was made by somebody else. They grow until all who come at
-// once have room.
+// Pauses after somebody else made the version. They grow until all that come at once have
+// room.
 const (
 	shortestPause = 500 * time.Microsecond
 	longestPause  = 64 * time.Millisecond
 )
 
-// decide asks until the answer is true: the version that it was read from is still the
-// highest, or the one that it needs could be made.
+// decide repeats attempts until the answer is true: the version that was read is still
+// the highest, or the next one could be made.
 func (p *step) decide(ctx context.Context) (r result, err error) {
 	r.removed = map[string]bool{}
 	pause := shortestPause
@@ -63,8 +78,8 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 		if done {
 			break
 		}
-		if p.canBeFolded() {
-			p.entry.ask()
+		if p.canBeRequested() {
+			p.entry.putRequest()
 		}
 		lease.Pause(ctx, rand.N(pause))
 		if pause = min(2*pause, longestPause); ctx.Err() != nil {
@@ -72,14 +87,14 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 		}
 	}
 	if p.entry != nil {
-		if err := p.entry.unask(); err != nil {
+		if err := p.entry.removeRequest(); err != nil {
 			return r, err
 		}
 	}
-	// What has left a state does not come back with the same record.
+	// An entry that has left a state does not come back with the same record.
 	for name := range r.removed {
 		if !r.state.has(name) {
-			_ = p.removeRecord(name) // a sweep finds it
+			_ = p.removeRecord(name) // if that fails, a sweep finds it
 		}
 	}
 	return r, nil
@@ -96,37 +111,48 @@ func (p *step) try(r *result) (done bool, err error) {
 	if err != nil || s == nil {
 		return false, err
 	}
-	version := l.highest
 	r.observed = map[string]*observedEntry{}
-	next, changed, err := p.answer(s, r)
+	next, changed := s, false
+	if p.question.Step != "" {
+		next, changed, err = p.answer(s, r)
+	}
+	if err == nil && p.skipWaiters && (r.Verdict != lease.Queued || len(r.Told)+len(r.removed) > 0) {
+		p.skipWaiters = false
+		next, changed, err = p.answer(s, r)
+	}
 	if err != nil {
 		return false, err
 	}
-	if p.blind && (r.Verdict != lease.Queued || len(r.Told)+len(r.removed) > 0) {
-		p.blind = false
-		next, changed, err = p.answer(s, r)
-		if err != nil {
-			return false, err
-		}
+	var orphans []string
+	if p.tidy { // a version lets requests in, and after it nobody can commit an orphan
+		orphans = h.orphans(l.names)
+		isRequest := func(name string) bool { return strings.HasPrefix(name, requestPrefix) }
+		p.force = len(orphans) > 0 || slices.ContainsFunc(l.names, isRequest)
 	}
-	if !changed && !p.force {
-		r.state, r.version = s, version
-		return p.isHighest(version)
+	if p.readOnly || !changed && !p.force {
+		r.state, r.version = s, l.highest
+		return p.isHighest(l.highest)
 	}
-	if next, err = p.fold(h, l, next, r); err != nil {
+	if next, err = p.admitRequests(h, l, next, r); err != nil {
 		return false, err
 	}
-	if p.entry != nil && next.find(p.own.id) != nil {
+	if p.question.Step == lease.Join && next.find(p.member.id) != nil {
 		if err := p.entry.create(); err != nil {
 			return false, err
 		}
 	}
-	done, unsure, err := h.commit(version, text, next)
+	done, unsure, err := h.commit(l.highest, text, next)
 	r.unsure = r.unsure || (unsure && !done)
-	if done {
-		r.state, r.version = next, version+1
+	if !done {
+		return false, err
 	}
-	return done, err
+	r.state, r.version = next, l.highest+1
+	for _, name := range h.orphans(orphans) {
+		if n, _ := versionOf(name, tempPrefix); n <= r.version {
+			h.remove(name)
+		}
+	}
+	return true, err
 }
 
 // answer makes the next state.
@@ -135,7 +161,7 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 	if err != nil {
 		return nil, false, err
 	}
-	if r.missing = p.mustBe && v.Own == nil; r.missing {
+	if r.missing = v.Own == nil && p.rejoins(); r.missing {
 		return s, false, nil
 	}
 	r.Decision = queue.Decide(v, p.question)
@@ -143,109 +169,57 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 	return next, changed, nil
 }
 
-// current reads the highest version. There is no state if it went away meanwhile.
-func (h *handle) current() (s *state, l listing, text []byte, err error) {
-	if l, err = h.list(); err != nil {
-		return nil, l, nil, err
-	}
-	name := versionName(l.highest)
-	text, err = h.readVersion(l.highest)
-	if err == unix.ENOENT {
-		if latest, err := h.list(); err != nil || latest.highest > l.highest {
-			return nil, l, nil, err
-		}
-		return nil, l, nil, h.damaged(name, unix.ENOENT)
-	}
-	if err != nil && err != errForeign {
-		return nil, l, nil, h.fault("read", name, err)
-	}
-	if err == nil {
-		s, err = parseState(text)
-	}
-	if err != nil {
-		return nil, l, nil, h.damaged(name, err)
-	}
-	return s, l, text, nil
-}
-
-// read gives the present state without a decision. What f reads of it is as old.
-func (d *directory) read(f func(*state) error) (s *state, version int64, err error) {
-	for err == nil {
-		var h *handle
-		if h, err = d.open(); err != nil {
-			break
-		}
-		var l listing
-		s, l, _, err = h.current()
-		h.close()
-		if err != nil || s == nil {
-			continue
-		}
-		if f != nil {
-			if err = f(s); err != nil {
-				break
-			}
-		}
-		if same, err := d.isHighest(l.highest); same || err != nil {
-			return s, l.highest, err
-		}
-	}
-	return nil, 0, err
-}
-
-// view shows a state to the decision. Those who have died are left out, and told by ID.
+// view shows a state to the decision, without the entries that have died. Their IDs are
+// in dead.
 func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, err error) {
 	dead = map[string]bool{}
 	v.Counter = max(s.counter, time.Now().UnixMicro())
-	var all, waiters []*member
+	var holders, gone, waiters []*member
 	for i := range s.entries {
-		if m := &s.entries[i]; m.state == queue.Waiting {
+		switch m := &s.entries[i]; {
+		case m.hasSlots():
+			holders = append(holders, m)
+		case m.state == queue.Waiting:
 			waiters = append(waiters, m)
-		} else {
-			all = append(all, m)
+		default:
+			gone = append(gone, m)
 		}
 	}
 	slices.SortFunc(waiters, inOrder)
-	own, gone := slices.IndexFunc(waiters, func(m *member) bool { return m.id == p.own.id }), 0
-	for i, m := range append(all, waiters...) {
-		e, isOwn, place := m.entry(), m.id == p.own.id, i-len(all)
-		judged := true
-		switch {
-		case isOwn && (m.state == queue.Waiting || m.state == queue.Gone):
-			judged = p.foreign && m.state == queue.Waiting
-		case m.state == queue.Waiting:
-			judged = p.thorough || (!p.blind && (place < nearest || (place < own && place >= own-nearest)))
-		case m.state == queue.Gone:
-			gone++
-			judged = p.thorough || (!p.blind && gone <= nearest)
-		}
-		seen := r.observed[m.id]
-		if judged && seen == nil {
-			if seen, err = p.judge(m); err != nil {
-				return v, nil, err
+	for _, group := range [][]*member{holders, gone, waiters} {
+		own := slices.IndexFunc(group, func(m *member) bool { return m.id == p.member.id })
+		for place, m := range group {
+			near := place < nearest || (place < own && place >= own-nearest)
+			mine := place == own && !p.foreign()
+			if m.hasSlots() || !mine && (place == own || p.observesAll() || near && !p.skipWaiters) {
+				if r.observed[m.id] == nil {
+					if r.observed[m.id], err = p.observe(m, p.readOnly); err != nil {
+						return v, nil, err
+					}
+				}
 			}
-			r.observed[m.id] = seen
-		}
-		if judged && seen.dead && (!isOwn || p.foreign) && (p.spare == nil || !p.spare(seen)) {
-			dead[m.id] = true
-			continue
-		}
-		if isOwn {
-			v.Own = &e
-		}
-		switch m.state {
-		case queue.Gone:
-		case queue.Waiting:
-			v.Waiters = append(v.Waiters, e)
-			if m.replace != locks.ReplaceNone {
-				v.Replaceable = append(v.Replaceable, e)
+			seen := r.observed[m.id]
+			if seen != nil && seen.dead && !mine && (p.keep == nil || !p.keep(seen)) {
+				dead[m.id] = true
+				continue
 			}
-		default:
-			e.Kept = seen.rest > 0
-			if seen.left == 0 && e.Kept && (!isOwn || p.foreign) {
-				e.State = queue.Ended
+			e := m.entry()
+			if place == own {
+				v.Own = &e
 			}
-			v.Holders = append(v.Holders, e)
+			switch {
+			case m.hasSlots():
+				e.Kept = seen.holdLeft > 0
+				if seen.ttlLeft == 0 && e.Kept && !mine {
+					e.State = queue.Ended
+				}
+				v.Holders = append(v.Holders, e)
+			case m.state == queue.Waiting:
+				v.Waiters = append(v.Waiters, e)
+				if m.replace != locks.ReplaceNone {
+					v.Replaceable = append(v.Replaceable, e)
+				}
+			}
 		}
 	}
 	v.Total = len(v.Waiters)
@@ -269,8 +243,8 @@ func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (
 			n, stays = p.changed(m, e, r)
 			delete(put, m.id)
 		}
-		if m.id == p.own.id {
-			n.life = max(m.life, p.own.life)
+		if m.id == p.member.id {
+			n.life = max(m.life, p.member.life)
 			stays = stays && (m.state != queue.Gone || !ends)
 		}
 		if !stays || n.life != m.life {
@@ -281,8 +255,8 @@ func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (
 			next.entries = append(next.entries, n)
 		}
 	}
-	if e, ok := put[p.own.id]; ok && e.State != queue.Gone {
-		n, _ := p.changed(p.own, e, r)
+	if e, ok := put[p.member.id]; ok && e.State != queue.Gone {
+		n, _ := p.changed(p.member, e, r)
 		next.entries, changed = append(next.entries, n), true
 	}
 	return next, changed
@@ -291,7 +265,8 @@ func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (
 // changed is an entry after a decision, and whether it stays.
 func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 	was := m.state
-	m.state, m.ticket, m.evicted, m.fence, m.slots = e.State, e.Claim.Ticket, e.Evicted, e.Fence, locks.FormatSlots(e.Slots)
+	m.state, m.ticket, m.evicted = e.State, e.Claim.Ticket, e.Evicted
+	m.fence, m.slots = e.Fence, locks.FormatSlots(e.Slots)
 	seen := r.observed[m.id]
 	switch e.State {
 	case queue.Gone: // a waiter must hear by whom
@@ -299,13 +274,13 @@ func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 		return m, was == queue.Waiting && e.Evicted != ""
 	case queue.Ended:
 		if seen != nil && was == queue.Holding {
-			m.rest = seen.rest
+			m.rest = seen.holdLeft
 		}
-	case queue.Offered, queue.Holding:
+	case queue.Offered, queue.Holding: // an offer is a grant here
 		m.state = queue.Holding
-		isOwn := m.id == p.own.id && p.entry != nil
-		mine := isOwn || (seen != nil && seen.record.Clock != "" && seen.record.Clock == p.store.clockName())
-		if m.granted == 0 && mine && (was != queue.Holding || (isOwn && m.hold > 0)) {
+		mine := m.id == p.member.id && p.entry != nil && p.question.Step == lease.Join
+		sameClock := mine || seen != nil && seen.record.Clock != "" && seen.record.Clock == p.store.clockName()
+		if m.granted == 0 && sameClock && (was != queue.Holding || mine && m.hold > 0) {
 			m.granted = p.store.clock()
 		}
 	}

@@ -1,25 +1,23 @@
-// Package files keeps locks in a directory that several machines share, for
-// file systems whose kernel locks are missing or not to be trusted. All it needs
-// is that making, renaming and removing a name are atomic there, as NFS, SMB and
-// every local file system have it.
+// Package files keeps locks in a directory that several hosts share, for file systems
+// whose kernel locks are missing or not trusted. It needs only that making, renaming and
+// removing a name is atomic there, as on NFS, SMB and every local file system.
 //
-// The state of a name is one file, v1, v2, v3 ..., written whole under another name
-// and committed by taking the next number, which only one can. The highest number is
-// the truth; whoever does a step reads it, decides (package queue), and commits the
-// next one. Who releases grants to the next waiter by that; a waiter looks for new
-// versions. Who was held up may make an old number anew after it was removed, so a
-// commit counts only if it is the highest one afterwards, and a version that was read
-// only if it is still the highest.
+// The state of a name is one file, v1, v2, v3 ..., written whole under another name and
+// committed by taking the next number, which only one process can. The highest number is
+// the truth: a step reads it, decides (package queue), and commits the next one. Whoever
+// releases grants to the next waiter in the same version; a waiter polls for new
+// versions. A process that was held up may make an old number anew after it was removed.
+// So a commit counts only if it is the highest one afterwards, and a version that was
+// read only if it is still the highest.
 //
-// Leases are counters: each renewal changes the owner's record, in place. An entry is
-// dead when its record has not changed for a whole TTL of the entry's own, on the clock
-// of the one that looks; the owner's time begins before and ends earlier, and an owner
-// that was too late gives up by itself. One of this machine is dead, too, when its
-// process is gone before it knew of a grant. Clocks of two machines are never compared.
+// Each renewal rewrites a counter in the owner's record. An entry is dead when its record
+// has not changed for the entry's TTL, on the clock of the process that looks; the
+// owner's time begins before and ends earlier, and an owner that was too late gives up by
+// itself. An entry of this host is dead, too, when its process ended before it knew of a
+// grant. Clocks of two hosts are never compared.
 //
-// It cannot promise more than the file system: one that shows a machine an old
-// directory after that machine has opened it anew can let two run. Nothing is
-// pushed over a shared file system; who waits looks again and again.
+// It cannot promise more than the file system: one that shows a host an old directory
+// after that host has opened it anew can let two run.
 package files
 
 import (
@@ -38,15 +36,15 @@ import (
 
 // Store is a shared directory. It does nothing until it is used.
 type Store struct {
-	scheme         string
-	dir            string
-	make           func(h *handle, temp, name string, text []byte) error
-	kept           int64 // versions
-	clock          locks.Clock
-	clockName      func() string     // of that clock
-	self           func() owner      // this process
-	listingWatches sync.Map          // by key: the *watch of those who only list
-	at             func(step string) // told before each step of the protocol, for tests
+	scheme    string
+	dir       string
+	make      func(h *handle, temp, name string, text []byte) error
+	kept      int64 // versions
+	clock     locks.Clock
+	clockName func() string     // of that clock
+	self      func() owner      // this process
+	listed    sync.Map          // by key: the *directory of which entries were listed
+	at        func(step string) // called before each step of the protocol, for tests
 }
 
 // Schemes are the primitives that a store can be made of.
@@ -67,7 +65,8 @@ func Open(address string) (*Store, error) {
 		return nil, fmt.Errorf("want %s:///DIR, with two slashes and the absolute path", scheme)
 	}
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
-		return nil, fmt.Errorf("options: a store of lease files has none, but there is %q (write %%3F or %%23 if it belongs to the directory's name)", locks.Printable(rest[i:], 40))
+		return nil, fmt.Errorf("options: a store of lease files has none, but there is %q "+
+			"(write %%3F or %%23 if it belongs to the directory's name)", locks.Printable(rest[i:], 40))
 	}
 	path, err := url.PathUnescape(rest)
 	switch {
@@ -92,7 +91,7 @@ func (s *Store) URL() string { return (&url.URL{Scheme: s.scheme, Path: s.dir}).
 // Traits implements locks.Store.
 func (s *Store) Traits() locks.Traits { return lease.Traits() }
 
-// Close implements locks.Store. There is nothing that stays open.
+// Close implements locks.Store. Nothing stays open.
 func (s *Store) Close() error { return nil }
 
 // Warnings implements locks.LeaseStore. There are none.
@@ -114,19 +113,19 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 // Attach implements locks.LeaseStore.
 func (s *Store) Attach(ref locks.Ref) locks.RenewableLease {
 	e := s.entryOf(locks.Request{Ref: ref})
-	e.watch, e.attached = s.directoryOf(ref.Key).watch(), true
+	e.attached = true
 	return lease.Attach(s.URL(), ref, e)
 }
 
 // Forget implements locks.QueueStore.
 func (s *Store) Forget(ctx context.Context, name string) error {
 	_, err := await(ctx, func() (struct{}, error) {
-		path := s.keyPath(locks.KeyOf(name))
-		err := errors.Join(os.RemoveAll(path), os.RemoveAll(path+usedSuffix))
+		d := s.directoryOf(locks.KeyOf(name))
+		err := errors.Join(os.RemoveAll(d.path), os.RemoveAll(d.path+usedSuffix))
 		names, _ := readNames(s.dir + "/.")
-		for _, begun := range names { // by who was killed then
-			if strings.HasPrefix(begun, newPrefix+locks.KeyOf(name).String()+".") {
-				err = errors.Join(err, os.RemoveAll(s.dir+"/"+begun))
+		for _, unfinished := range names { // left by killed processes
+			if strings.HasPrefix(unfinished, newPrefix+d.key.String()+".") {
+				err = errors.Join(err, os.RemoveAll(s.dir+"/"+unfinished))
 			}
 		}
 		return struct{}{}, err

@@ -13,29 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/internal/eintr"
-	"golock/locks"
 )
 
-// The state of a name is the file of the highest version. A version is made
-// complete under a temporary name, then gets its own, which nobody can take a
-// second time. The temporary names tell for which version they were made, so that
-// they can be removed together.
+// The state of a name is the file of the highest version. A version is written whole
+// under a temporary name, then gets its own, which nobody can take a second time.
 const (
 	versionPrefix = "v"
-	tempPrefix    = "t" // then the version, a dot, and anything
+	tempPrefix    = "t" // then the version that it was made for, a dot, and anything
 	stateFile     = "state"
 
-	// kept is how many old versions stay. More than are made while somebody reads
-	// the directory: then every reader finds one that is there all the time.
+	// kept is how many old versions stay: more than are made while somebody lists the
+	// directory. So each listing contains one that was there all the time.
 	kept = 64
 
-	// pruneParts is how often old ones are removed in the time in which so many are made.
+	// pruneParts is how often old versions are removed while kept new ones are made.
 	pruneParts = 8
 )
 
 func versionName(n int64) string { return versionPrefix + strconv.FormatInt(n, 10) }
 
-// versionOf reads a version's name, or what a temporary name says of its version.
+// versionOf reads a version's name, or the version that a temporary name contains.
 func versionOf(name, prefix string) (int64, bool) {
 	text, ok := strings.CutPrefix(name, prefix)
 	if prefix == tempPrefix {
@@ -45,36 +42,26 @@ func versionOf(name, prefix string) (int64, bool) {
 	return n, ok && err == nil && n > 0 && n < 1<<62 && strconv.FormatInt(n, 10) == text
 }
 
-// handle is a name's directory, opened for one step: what is read and what is
-// made is in the same one, also if somebody puts another one in its place.
+// handle is a name's directory, opened for one attempt: reads and writes go to the same
+// directory, even if somebody puts another one in its place.
 type handle struct {
 	*directory
-	fd   int
-	mode uint32
+	fd int
 }
 
 func (d *directory) open() (*handle, error) {
-	fd, err := openAt(unix.AT_FDCWD, d.path, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := openDirectory(d.path)
 	if err != nil {
-		return nil, d.vanished(&locks.PathError{Op: "open", Path: d.path, Err: err})
+		return nil, d.vanished(pathError("open", d.path, err))
 	}
-	h := &handle{directory: d, fd: fd}
-	var st unix.Stat_t
-	if err := eintr.Repeat(func() error { return unix.Fstat(fd, &st) }); err != nil {
-		h.close()
-		return nil, &locks.PathError{Op: "stat", Path: d.path, Err: err}
-	}
-	h.mode = st.Mode
-	return h, nil
+	return &handle{d, fd}, nil
 }
 
 func (h *handle) close() { unix.Close(h.fd) }
 
-func (h *handle) fault(op, name string, err error) error {
-	return &locks.PathError{Op: op, Path: h.path + "/" + name, Err: err}
-}
+func (h *handle) fault(op, name string, err error) error { return pathError(op, h.path+"/"+name, err) }
 
-// listing is what lies in a name's directory.
+// listing is the content of a name's directory.
 type listing struct {
 	names   []string
 	highest int64 // version
@@ -107,20 +94,15 @@ func (d *directory) isHighest(n int64) (bool, error) {
 	return l.highest == n, err
 }
 
-// readVersion gives the text of a version, whichever primitive has made it.
-// ENOENT says that it was removed meanwhile.
+// readVersion gives the text of a version, made by any of the primitives. It is ENOENT
+// if the version has been removed.
 func (h *handle) readVersion(n int64) ([]byte, error) {
 	h.store.at("read")
 	name := versionName(n)
 	text, err := readAt(h.fd, name, maxState)
 	switch err {
 	case unix.EISDIR:
-		dir, err := openAt(h.fd, name, unix.O_RDONLY|unix.O_DIRECTORY)
-		if err != nil {
-			return nil, err
-		}
-		defer unix.Close(dir)
-		return readAt(dir, stateFile, maxState)
+		return readAt(h.fd, name+"/"+stateFile, maxState)
 	case unix.ELOOP:
 		target, err := h.readLink(name)
 		if err != nil {
@@ -134,13 +116,36 @@ func (h *handle) readVersion(n int64) ([]byte, error) {
 	return text, err
 }
 
+// current reads the highest version. There is no state if it was removed meanwhile.
+func (h *handle) current() (s *state, l listing, text []byte, err error) {
+	if l, err = h.list(); err != nil {
+		return nil, l, nil, err
+	}
+	name := versionName(l.highest)
+	text, err = h.readVersion(l.highest)
+	if err == unix.ENOENT {
+		if latest, err := h.list(); err != nil || latest.highest > l.highest {
+			return nil, l, nil, err
+		}
+	} else if err != nil && err != errForeign {
+		return nil, l, nil, h.fault("read", name, err)
+	}
+	if err == nil {
+		s, err = parseState(text)
+	}
+	if err != nil {
+		return nil, l, nil, h.damaged(name, err)
+	}
+	return s, l, text, nil
+}
+
 // errTaken says that a version exists already.
 var errTaken = errors.New("the version exists")
 
-// commit makes the version after base. Who was held up for long may make a number anew
-// that was removed. So it is a success only if the version before it is still there,
-// and the same one: old ones are removed first. Otherwise the step may have been done
-// or not (unsure), and is tried again.
+// commit makes the version after base. A writer that was held up for long may make a
+// number anew that was removed. So a commit counts only if the version before it is still
+// there, and the same one: old versions are removed first. Otherwise the step may or may
+// not have been done (unsure), and is tried again.
 func (h *handle) commit(base int64, was []byte, next *state) (done, unsure bool, err error) {
 	n := base + 1
 	temp := fmt.Sprintf("%s%d.%x", tempPrefix, n, rand.Uint64())
@@ -149,17 +154,14 @@ func (h *handle) commit(base int64, was []byte, next *state) (done, unsure bool,
 	case nil:
 	case errTaken:
 		return false, false, nil
-	case unix.ENOENT: // a repeated request of NFS, or the temporary name was pruned
+	case unix.ENOENT: // NFS repeated a request, or the temporary name was removed
 		return false, true, nil
 	default:
 		return false, true, h.fault(h.store.scheme, versionName(n), err)
 	}
 	l, err := h.list()
-	if err != nil {
+	if err != nil || !slices.Contains(l.names, versionName(base)) {
 		return false, true, err
-	}
-	if !slices.Contains(l.names, versionName(base)) {
-		return false, true, nil
 	}
 	if l.highest != n {
 		still, err := h.readVersion(base)
@@ -172,8 +174,8 @@ func (h *handle) commit(base int64, was []byte, next *state) (done, unsure bool,
 	return true, false, nil
 }
 
-// prune removes old versions, the oldest first, and what was made for them; of an empty
-// queue also what was seen of its entries.
+// prune removes old versions, the oldest first, and what was made for them. If the queue
+// is empty it removes the notes about its entries too.
 func (h *handle) prune(l listing, empty bool) {
 	madeFor := func(name string) int64 {
 		n, ok := versionOf(name, versionPrefix)
@@ -188,36 +190,36 @@ func (h *handle) prune(l listing, empty bool) {
 		case n > 0 && n <= l.highest-h.store.kept:
 			h.remove(name)
 		case n == 0 && empty && strings.HasPrefix(name, seenPrefix):
-			_ = unix.Unlinkat(h.fd, name, 0)
+			_ = unlinkAt(h.fd, name)
 		}
 	}
 }
 
-// remove takes away what any of the primitives has made: stores of all three may
-// use one directory. What cannot be removed stays.
+// remove removes what any of the primitives has made: stores of all three may use one
+// directory. Errors are ignored.
 func (h *handle) remove(name string) {
-	err := eintr.Repeat(func() error { return unix.Unlinkat(h.fd, name, 0) })
-	if err != unix.EISDIR && err != unix.EPERM {
+	if err := unlinkAt(h.fd, name); err != unix.EISDIR && err != unix.EPERM {
 		return
 	}
-	if dir, err := openAt(h.fd, name, unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
-		_ = unix.Unlinkat(dir, stateFile, 0)
+	if dir, err := openAt(h.fd, name, unix.O_RDONLY|unix.O_DIRECTORY); err == nil { // follows no link
+		_ = unlinkAt(dir, stateFile)
 		unix.Close(dir)
 	}
 	_ = unix.Unlinkat(h.fd, name, unix.AT_REMOVEDIR)
 }
 
 // makeVersion makes a file under a temporary name and gives it its own by the store's
-// primitive, which fails if there is one: errTaken. A directory is renamed: that fails if
-// one of that name is there and not empty.
+// primitive. That fails with errTaken if the name exists. Renaming a directory fails if
+// the target is a directory that is not empty.
 func makeVersion(h *handle, temp, name string, text []byte) (err error) {
 	scheme, file := h.store.scheme, temp
-	if scheme == "mkdir" {
+	st, err := statOpen(h.fd)
+	if err == nil && scheme == "mkdir" {
 		file = temp + "/" + stateFile
-		err = makeDirectoryAt(h.fd, temp, h.mode)
+		err = makeDirectoryAt(h.fd, temp, st.Mode)
 	}
 	if err == nil {
-		err = createAt(h.fd, file, h.mode, text)
+		err = createAt(h.fd, file, st.Mode, text)
 	}
 	if err == nil {
 		h.store.at("commit")
@@ -232,7 +234,7 @@ func makeVersion(h *handle, temp, name string, text []byte) (err error) {
 		})
 	}
 	if err == unix.EEXIST && h.isMadeOf(name, temp) {
-		err = nil // a repeated request of NFS has met its own
+		err = nil // NFS repeated the request, and met its own link
 	}
 	if err != nil || scheme == "excl" {
 		h.remove(temp)
@@ -244,13 +246,12 @@ func makeVersion(h *handle, temp, name string, text []byte) (err error) {
 	return err
 }
 
-// isMadeOf reports whether a version is a symbolic or another link to a temporary file.
+// isMadeOf reports whether a version is a symbolic or a hard link to a temporary file.
 func (h *handle) isMadeOf(name, temp string) bool {
 	if target, err := h.readLink(name); err == nil {
 		return target == temp
 	}
-	var st unix.Stat_t
-	err := unix.Fstatat(h.fd, temp, &st, unix.AT_SYMLINK_NOFOLLOW)
+	st, err := stat(h.fd, temp, unix.AT_SYMLINK_NOFOLLOW)
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink == 2
 }
 

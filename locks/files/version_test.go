@@ -16,20 +16,7 @@ import (
 	"golock/test/testkit"
 )
 
-// stopAt has a store stop once before a step, as soon as it is armed, until goOn is called.
-func stopAt(s *files.Store, at string) (arm func(), there <-chan struct{}, goOn func()) {
-	var armed atomic.Bool
-	reached, gate := make(chan struct{}), make(chan struct{})
-	s.At(func(step string) {
-		if step == at && armed.CompareAndSwap(true, false) {
-			close(reached)
-			<-gate
-		}
-	})
-	return func() { armed.Store(true) }, reached, func() { close(gate) }
-}
-
-// churn makes so many versions that those of before are removed.
+// churn makes so many versions that the earlier ones are removed.
 func churn(t *testing.T, url string) {
 	t.Helper()
 	s := open(t, url)
@@ -42,56 +29,44 @@ func churn(t *testing.T, url string) {
 	}
 }
 
-// Whoever was held up before a commit for so long that others have made and removed its
-// number has committed nothing.
+// A writer that was held up until others have made and removed its version's number has
+// committed nothing.
 func TestSlowWriter(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		slow, s := open(t, url), open(t, url)
 		Release(t, Take(t, s, "n"))
-		arm, there, goOn := stopAt(slow, "write")
-		arm()
-		got := make(chan error, 1)
-		go func() {
-			_, err := slow.Join(background, NewRequest(t, "n", NoWait))
-			got <- err
-		}()
-		<-there
-		l := Take(t, s, "n")
-		churn(t, url)
-		goOn()
-		if err := <-got; !errors.As(err, new(*locks.BusyError)) {
-			t.Errorf("Join beside a holder = %v", err)
-		}
-		Release(t, l)
+		before(slow, "write", func() {
+			Take(t, s, "n")
+			churn(t, url)
+		})
+		Refused(t, slow, "n")
 	})
 }
 
-// Whoever was held up before it read a version may read what another one, that was held
-// up, too, has made of its number.
+// A reader that was held up may read what another process, that was held up too, has made
+// anew of the version's number.
 func TestSlowReader(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, releaser, reader := open(t, url), open(t, url), open(t, url)
-		armReleaser, releases, releaserGoesOn := stopAt(releaser, "write")
-		armReader, reads, readerGoesOn := stopAt(reader, "read")
+		var armed atomic.Bool
+		reads, goOn := make(chan struct{}), make(chan struct{})
+		reader.At(func(step string) {
+			if step == "read" && armed.CompareAndSwap(true, false) {
+				close(reads)
+				<-goOn
+			}
+		})
 		first := Take(t, releaser, "n")
 		w := Queue(t, reader, "n")
-		armReleaser() // it makes a version that grants to w
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = first.Release(background)
-		}()
-		<-releases
-		armReader()
-		if err := s.Evict(background, w.Ref, "a test"); err != nil { // the version of that number
-			t.Fatal(err)
-		}
-		<-reads
-		Take(t, s, "n")
-		churn(t, url)
-		releaserGoesOn()
-		<-done
-		readerGoesOn()
+		before(releaser, "write", func() { // of a version that grants to w
+			armed.Store(true)
+			testkit.Must(t, s.Evict(background, w.Ref, "a test")) // the version of that number
+			<-reads
+			Take(t, s, "n")
+			churn(t, url)
+		})
+		_ = first.Release(background)
+		close(goOn)
 		if w.Ended(); !errors.As(w.Err, new(*locks.EvictedError)) {
 			t.Errorf("Wait = %v, %v, want that it was evicted", w.Lease, w.Err)
 		}
@@ -101,23 +76,23 @@ func TestSlowReader(t *testing.T) {
 // contended has a store lose its first commit to one of f, and stop when it has put its
 // request beside the versions, for g.
 func contended(s *files.Store, f, g func()) {
-	var lost, asked bool
+	var lost, requested bool
 	s.At(func(step string) {
 		switch {
 		case step == "commit" && !lost:
 			lost = true
 			f()
-		case step == "ask":
-			asked = true
-		case step == "list" && asked:
-			asked = false
+		case step == "request":
+			requested = true
+		case step == "list" && requested:
+			requested = false
 			g()
 		}
 	})
 }
 
-// One that others let into the queue while it joined has waited, also if it was granted
-// before it knew.
+// An entry that others let into the queue while it joined has waited, even if it was
+// granted before it knew.
 func TestLetInThenGranted(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, slow := open(t, url), open(t, url)
@@ -172,20 +147,17 @@ func TestSweepOfSteps(t *testing.T) {
 	})
 }
 
-// A list is of one moment: who stood in the queue when its state was read may have gone
-// when it is looked for.
+// A list is of one moment: an entry that was in the state that was read may have left when
+// its record is read.
 func TestListOfOneMoment(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, lister := open(t, url), open(t, url)
 		Take(t, s, "n")
 		first := Queue(t, s, "n")
-		lister.At(func(step string) {
-			if step == "judge" {
-				lister.At(func(string) {})
-				Queue(t, s, "n")
-				first.Cancel()
-				first.Ended()
-			}
+		before(lister, "observe", func() {
+			Queue(t, s, "n")
+			first.Cancel()
+			first.Ended()
 		})
 		for i, e := range List(t, lister, "n") {
 			if e.Ref == first.Ref {
@@ -195,7 +167,7 @@ func TestListOfOneMoment(t *testing.T) {
 	})
 }
 
-// Whoever leaves before it has learnt of its grant leaves no hold, also if the disk has no
+// An entry that leaves before it knows of its grant leaves no hold, even if the disk has no
 // room for a version.
 func TestNoHoldOfOneThatLeaves(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
@@ -216,7 +188,7 @@ func TestNoHoldOfOneThatLeaves(t *testing.T) {
 	})
 }
 
-// Whom a newcomer has replaced is shown as it was, also if others are let in with it.
+// A replaced waiter is shown as it was, even if others are let in with the newcomer.
 func TestReplacedAsItWas(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, slow := open(t, url), open(t, url)
@@ -234,5 +206,20 @@ func TestReplacedAsItWas(t *testing.T) {
 			_, _ = ticket.Wait(ctx)
 		})
 		Queue(t, slow, "n")
+	})
+}
+
+// A waiter that was about to be granted when somebody took it out of the queue is told so.
+func TestTakenOutBeforeItsGrant(t *testing.T) {
+	virtually(t, func(t *testing.T, url string) {
+		s, other := openAt(t, url, "virtual", 0), openAt(t, url, "virtual", 0)
+		Take(t, other, "n", TTL(shortTTL)) // it dies
+		r := NewRequest(t, "n")
+		ticket, err := s.Join(background, r)
+		testkit.Must(t, err)
+		before(s, "write", func() { testkit.Must(t, other.Attach(r.Ref).Release(background)) })
+		if l, err := ticket.Wait(background); !errors.As(err, new(*locks.BusyError)) {
+			t.Errorf("Wait = %v, %v, want that it was taken out", l, err)
+		}
 	})
 }

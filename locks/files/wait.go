@@ -3,234 +3,217 @@ package files
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"golock/internal/eintr"
 	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
 // join enters the queue, or looks whether it is the entry's turn.
-func (e *entry) join(ctx context.Context) (o outcome, err error) {
-	if e.watch == nil {
-		d, err := e.store.directory(e.request.Name)
-		if err != nil {
-			return o, err
+func (e *entry) join(ctx context.Context) (a lease.Answer, err error) {
+	if e.dir.name == "" {
+		if err := e.dir.make(e.request.Name); err != nil {
+			return a, err
 		}
-		e.watch = d.watch()
 	}
-	o, err = e.joinOnce(ctx, false)
+	a, err = e.joinOnce(ctx, false)
 	for err == errLate {
-		o, err = e.joinOnce(ctx, true)
+		a, err = e.joinOnce(ctx, true)
 	}
-	if e.given.Load() { // its caller has gone, and may have found no time to take it back
+	if e.givenUp.Load() { // its caller has gone, and may have found no time to take it back
 		_, _ = e.leave(context.WithoutCancel(ctx))
 	}
-	return o, err
+	return a, err
 }
 
 // joinOnce is errLate if the entry may have been taken for dead meanwhile. Then it
-// comes again, with a new record: a version that has that is newer than what others
-// may have read.
-func (e *entry) joinOnce(ctx context.Context, late bool) (o outcome, err error) {
-	if e.created && !late && e.store.clock() >= e.term.Asked.Add(e.term.TTL/heartbeatsPerTTL) {
-		if err = e.sign(joined); err != nil && err != errLate {
-			return o, err
+// rejoins with a new record: a version that names that is newer than what others may
+// have read.
+func (e *entry) joinOnce(ctx context.Context, late bool) (a lease.Answer, err error) {
+	due := e.term.Asked.Add(e.term.TTL / heartbeatsPerTTL)
+	if e.created && !late && e.store.clock() >= due {
+		if err = e.writeHeartbeat(phaseJoined); err != nil && err != errLate {
+			return a, err
 		}
 		late = err == errLate
 	}
 	if late && e.created {
-		if err := e.unask(); err != nil {
-			return o, err
+		if err := e.removeRequest(); err != nil {
+			return a, err
 		}
 		e.created = false
-		e.own.life++
+		e.member.life++
 	}
-	r := e.request
-	p := &step{watch: e.watch, own: e.own, entry: e, mustBe: e.queued && e.created, question: queue.Question{
-		Step: lease.Join, NoWait: r.NoWait, Entry: e.own.entry(), By: locks.ReplacedBy(r), Within: lease.Enclosing(r),
+	r, isNew := e.request, e.member.ticket == 0
+	p := &step{directory: e.dir, member: e.member, entry: e, question: queue.Question{
+		Step: lease.Join, NoWait: r.NoWait, Entry: e.member.entry(), By: locks.ReplacedBy(r), Within: lease.Enclosing(r),
 	}}
-	if !e.queued {
-		p.question.MaxQueue, p.thorough = r.MaxQueue, r.MaxQueue != nil || r.Replace != locks.ReplaceNone
+	if isNew {
+		p.question.MaxQueue = r.MaxQueue
 	}
 	now := e.store.clock()
-	p.blind = !p.thorough && !r.NoWait && len(p.question.Within) == 0 && (!e.queued || now.Sub(e.judged) < e.judgeEvery())
+	recent := isNew || now.Sub(e.observed) < e.recheck*9/10
+	p.skipWaiters = recent && !p.observesAll() && !r.NoWait && len(p.question.Within) == 0
 	out, err := p.decide(ctx)
 	if err != nil {
-		return o, err
+		return a, err
 	}
-	if !p.blind {
-		e.judged = now
+	if !p.skipWaiters {
+		e.observed = now
 	}
 	e.state = out.state
 	return e.answer(&out)
 }
 
 // answer tells what a decision means for the entry.
-func (e *entry) answer(r *result) (o outcome, err error) {
+func (e *entry) answer(r *result) (a lease.Answer, err error) {
 	show := func(entries []queue.Entry) (all []locks.Entry) {
 		for _, q := range entries {
 			if seen := r.observed[q.ID]; seen != nil {
-				all = append(all, seen.entry(e.watch.directory))
+				all = append(all, seen.entry(e.dir))
 			}
 		}
 		return all
 	}
-	// Granted by a later version than that which let it in: it has waited, and did not know.
-	waited := !e.queued && !e.request.NoWait && r.Verdict == lease.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
-	if waited {
-		r.Verdict, r.Place = lease.Queued, 1
-	}
-	switch r.Verdict {
-	case lease.Granted:
-		if err := e.sign(accepted); err != nil {
-			return o, err
+	// It was let in, and granted by a later version before it knew: it has waited.
+	waited := e.member.ticket == 0 && !e.request.NoWait &&
+		r.Verdict == lease.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
+	switch { // if it is missing, the decision is that of an earlier attempt
+	case r.missing && e.store.clock() >= e.term.End(): // it was taken for dead
+		return a, errLate
+	case r.missing && r.version < e.position.version:
+		return a, pathError("", e.dir.path, errRemoved)
+	case r.missing:
+		return lease.Answer{Verdict: lease.Gone}, nil
+	case r.Verdict == lease.Granted && !waited:
+		if err := e.writeHeartbeat(phaseAccepted); err != nil {
+			return a, err
 		}
-		o = e.held(lease.Granted, r.Entry)
-		o.Replaced = show(r.Replaced)
-		return o, nil
-	case lease.Queued:
-		e.own.ticket, e.queued = r.Entry.Claim.Ticket, true
-		turns := 1
-		if limit := e.own.max; limit > 0 {
-			turns = (r.Place + limit - 1) / limit
+		a = e.held(lease.Granted, r.Entry)
+		a.Replaced = show(r.Replaced)
+		return a, nil
+	case r.Verdict == lease.Queued, waited:
+		e.member.ticket = r.Entry.Claim.Ticket
+		place, turns := max(r.Place, 1), 1
+		if limit := e.member.max; limit > 0 {
+			turns = (place + limit - 1) / limit
 		}
-		e.seen(r.version, turns)
-		o.Verdict, o.Place, o.Replaced = lease.Queued, r.Place, show(r.Replaced)
-		o.Recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.own.ttl/heartbeatsPerTTL)
-		if waited {
-			o.Recheck = time.Nanosecond
+		e.notePosition(r.version, turns)
+		a.Verdict, a.Place, a.Replaced = lease.Queued, place, show(r.Replaced)
+		e.recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.member.ttl/heartbeatsPerTTL)
+		if a.Recheck = e.recheck; waited {
+			a.Recheck = time.Nanosecond
 		}
-		return o, nil
+		return a, nil
 	}
-	if r.missing && e.store.clock() >= e.term.End() { // it was taken for dead
-		return o, errLate
-	}
-	if r.missing && r.version < e.spot.version {
-		return o, &locks.PathError{Path: e.watch.path, Err: errRemoved}
-	}
-	if r.missing {
-		return outcome{Answer: lease.Answer{Verdict: lease.Gone}}, nil
-	}
-	o.Verdict, o.By = r.Verdict, r.By
+	a.Verdict, a.By = r.Verdict, r.By
 	if r.Verdict == lease.Busy || r.Verdict == lease.Nested {
-		o.Full, o.Waiters, o.Holders = r.Full, r.Waiters, show(r.Holders)
-		slices.SortFunc(o.Holders, func(a, b locks.Entry) int { return cmp.Compare(a.Fence, b.Fence) })
-		o.Inside = r.Inside
+		a.Full, a.Waiters, a.Holders = r.Full, r.Waiters, show(r.Holders)
+		slices.SortFunc(a.Holders, func(a, b locks.Entry) int { return cmp.Compare(a.Fence, b.Fence) })
+		a.Inside = r.Inside
 		_, err = e.leave(context.Background())
 	}
-	return o, err
+	return a, err
 }
 
-// judgeEvery is how often it looks whether those before it live.
-func (e *entry) judgeEvery() time.Duration {
-	return min(time.Duration(e.spot.turns)*lookEvery, slowestLook) * 9 / 10
-}
-
-// seen notes which version was read.
-func (e *entry) seen(version int64, turns int) {
+// notePosition notes which version was read.
+func (e *entry) notePosition(version int64, turns int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	changed := e.spot.changed
-	if version != e.spot.version {
+	changed := e.position.changed
+	if version != e.position.version {
 		changed = e.store.clock()
 	}
-	e.spot = spot{e.watch.directory, version, turns, changed}
+	e.position = position{version, turns, changed}
 }
 
-func (e *entry) isQueued() bool {
+func (e *entry) lastPosition() position {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.spot.version != 0
+	return e.position
 }
 
-// How long a waiter sleeps until it looks for a new version: a quarter of the time
-// for which there was none, so that short commands follow each other quickly, within
-// bounds that grow with its place.
+// How long a waiter sleeps until it looks for a new version: a quarter of the time since
+// the last one, so that short commands follow each other quickly. The bounds grow with
+// its place.
 const (
 	shortestPoll = 2 * time.Millisecond
 	longestPoll  = 100 * time.Millisecond // of the one in front
 	slowestLook  = time.Second            // of anybody
 
-	// lookEvery is when the one in front looks at the others, without a new version:
-	// somebody may have died.
+	// lookEvery is when the first waiter observes the others, even without a new version.
 	lookEvery = 200 * time.Millisecond
 )
 
-// Sleep implements lease.Entry. Nothing is pushed over a shared file system. It
-// returns when there are new versions, not one by one for those far behind.
+// Sleep implements lease.Entry. A shared file system pushes nothing, so it polls for new
+// versions: for the next one in front, for several at once further back.
 func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Answer, locks.Instant, error) {
-	e.mu.Lock()
-	at := e.spot
-	e.mu.Unlock()
-	clock := e.store.clock
+	at, clock := e.lastPosition(), e.store.clock
 	for end := clock().Add(d); ; {
 		turns, now := time.Duration(at.turns), clock()
 		pause := min(max(now.Sub(at.changed)/4, turns*shortestPoll), turns*longestPoll, slowestLook, end.Sub(now))
 		lease.Pause(ctx, pause)
-		if ctx.Err() != nil || clock() >= end || at.directory == nil {
+		if ctx.Err() != nil || clock() >= end {
 			return lease.Answer{}, 0, nil
 		}
 		moved, err := await(ctx, func() (bool, error) {
-			return at.directory.moved(at.version, min(max(at.turns/2, 1), kept*3/4))
+			return e.dir.moved(at.version, min(max(at.turns/2, 1), kept*3/4)), nil
 		})
-		if moved || err != nil { // which the next look tells
+		if moved || err != nil {
 			return lease.Answer{}, 0, nil
 		}
 	}
 }
 
 // moved reports whether there are so many new versions, or so many more that they were
-// removed. The directory is opened anew: see readAt.
-func (d *directory) moved(version int64, by int) (bool, error) {
+// removed, or no directory. It opens the directory anew, as readAt does.
+func (d *directory) moved(version int64, by int) bool {
 	d.store.at("poll")
-	fd, err := openAt(unix.AT_FDCWD, d.path, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := openDirectory(d.path)
 	if err != nil {
-		return true, err
+		return true
 	}
 	defer unix.Close(fd)
 	here := func(n int64) bool {
-		var st unix.Stat_t
-		return eintr.Repeat(func() error { return unix.Fstatat(fd, versionName(n), &st, unix.AT_SYMLINK_NOFOLLOW) }) == nil
+		_, err := stat(fd, versionName(n), unix.AT_SYMLINK_NOFOLLOW)
+		return err == nil
 	}
-	return here(version+int64(by)) || !here(version), nil
+	return here(version+int64(by)) || !here(version)
 }
 
-// Events implements lease.Entry. The first call starts a goroutine that looks
-// after the entry until it is released.
+// Events implements lease.Entry. The first call starts a goroutine that watches the entry
+// until it is released.
 func (e *entry) Events() <-chan locks.Event {
-	e.watching.Do(func() { go e.watchOver() })
+	e.watching.Do(func() { go e.watch() })
 	return e.events
 }
 
-// eventLimit is how long it takes at most until a holder sees, without a renewal,
-// that its slot has gone or that somebody wants it back.
+// eventLimit bounds the time until a holder hears, without a renewal, that its slot is
+// lost or evicted.
 const eventLimit = time.Second
 
-// watchOver sees that the entry has gone, or that it was told to go: sooner than
-// a renewal would, which then says so.
-func (e *entry) watchOver() {
-	e.mu.Lock()
+// watch sends an event when the entry does not simply hold any more. The next renewal
+// says why.
+func (e *entry) watch() {
 	every := eventLimit
-	if ttl := e.term.TTL; ttl > 0 {
+	if ttl := e.request.TTL; ttl > 0 {
 		every = min(every, ttl/heartbeatsPerTTL)
 	}
-	e.mu.Unlock()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for told := false; !told; {
+	for changed := false; !changed; {
 		select {
 		case <-tick.C:
-		case <-e.closed:
+		case <-e.open.Done():
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), every)
-		told, _ = use(ctx, e, func(context.Context) (bool, error) { return e.isTold() })
+		ctx, cancel := context.WithTimeout(e.open, every)
+		a, err := e.use(ctx, e.check)
+		changed = err == nil && a.Verdict != lease.Held
 		cancel()
 	}
 	select {
@@ -239,17 +222,14 @@ func (e *entry) watchOver() {
 	}
 }
 
-// isTold reports whether the entry does not simply hold any more.
-func (e *entry) isTold() (bool, error) {
-	e.mu.Lock()
-	at := e.spot
-	e.mu.Unlock()
-	if moved, err := e.watch.moved(at.version, 1); err == nil && !moved {
-		return false, nil
+// check is Held if the entry holds, or nothing else is known.
+func (e *entry) check(ctx context.Context) (lease.Answer, error) {
+	if e.dir.moved(e.lastPosition().version, 1) {
+		m, err := e.find(ctx)
+		unknown := ctx.Err() != nil || isTemporary(err) || noSpace(err)
+		if !unknown && (err != nil || m.evicted != "") {
+			return lease.Answer{Verdict: lease.Lost}, nil
+		}
 	}
-	m, err := e.find()
-	if err != nil {
-		return errors.Is(err, locks.ErrLost) || !isTemporaryInQueue(err), nil
-	}
-	return m.evicted != "", nil
+	return lease.Answer{Verdict: lease.Held}, nil
 }

@@ -22,7 +22,6 @@ import (
 const (
 	historiesVariable = "LOCKTEST_HISTORIES" // a duration for each store
 	histories         = 24
-	moreHistories     = 200 // of a store in memory
 
 	// latest is when a waiter has what is free. It is less than the third of the
 	// TTL after which it would look anyhow: somebody has to tell it.
@@ -35,7 +34,7 @@ const (
 // happened, each thing somewhere between its beginning and its end, in which
 // the model gives the same answers (Herlihy and Wing, Linearizability, 1990).
 func testHistories(t *testing.T, w *world) {
-	seed, more := testkit.Seed(t), w.engine.moreRounds(t)
+	seed, more := testkit.Seed(t), moreRounds(t)
 	catchTERM()
 	rounds, events, open := 0, 0, 0
 	for ; more(rounds); rounds++ {
@@ -55,10 +54,10 @@ func testHistories(t *testing.T, w *world) {
 
 // moreRounds reports whether there is one more history: a few in a usual run, or for
 // as long as LOCKTEST_HISTORIES says.
-func (e Engine) moreRounds(t *testing.T) func(rounds int) bool {
+func moreRounds(t *testing.T) func(rounds int) bool {
 	text := os.Getenv(historiesVariable)
 	if text == "" {
-		return func(rounds int) bool { return rounds < histories || e.OneProcess && rounds < moreHistories }
+		return func(rounds int) bool { return rounds < histories }
 	}
 	span, err := time.ParseDuration(text)
 	if err != nil {

@@ -30,10 +30,6 @@ type Engine struct {
 	// TTL is that of requests from processes which the suite may kill; what
 	// they held is free again after it. A store without leases needs none.
 	TTL time.Duration
-
-	// OneProcess says that the store is in the memory of this process: tests that need
-	// others are left out.
-	OneProcess bool
 }
 
 var serving sync.Mutex
@@ -84,12 +80,11 @@ func Run(t *testing.T, e Engine) {
 		{"HoldShorterThanRun", testShortHold},
 		{"HoldOutlivesHolder", testHoldKilled},
 		{"HoldEvicted", testHoldEvicted},
+		{"HoldOncePerTick", testTicks},
 		{"Histories", testHistories},
 	}
 	if e.isPlain(t) {
 		all = []test{{"Histories", testHistories}}
-	} else if e.OneProcess {
-		all = []test{{"Rule", testRule}, {"Names", testNames}, {"Histories", testHistories}}
 	}
 	for _, test := range all {
 		t.Run(test.name, func(t *testing.T) {

@@ -296,3 +296,25 @@ func testHoldEvicted(t *testing.T, w *world) {
 	next.expect("granted")
 	isGone(t, s, holder.ref)
 }
+
+// Of ten that come at about the same time and do not wait, one runs, though it ends at once.
+func testTicks(t *testing.T, w *world) {
+	var all []*peer
+	for range 10 {
+		all = append(all, w.join("n", 1, NoWait, Hold(time.Hour)))
+	}
+	runs := 0
+	for _, p := range all {
+		switch p.next().State {
+		case "granted":
+			runs++
+			p.release()
+		case "busy":
+		default:
+			t.Fatalf("%s reports %+v, want granted or busy", p.pid(), p.last)
+		}
+	}
+	if runs != 1 {
+		t.Errorf("%d run", runs)
+	}
+}

@@ -48,6 +48,9 @@ func TestDecide(t *testing.T) {
 		"a holder that is replaced keeps its slot until its command is dead": `
 			a join replace=running hold: granted 0; b join replace=running: waiting 1, replaces a; c join nowait: busy 1+1
 			a renew: evicted; a late: evicted; b join: waiting 1; a release: released, offers b 0; a renew: lost`,
+		"nobody is replaced twice": `
+			a join replace=running: granted 0; b join replace=running: waiting 1, replaces a
+			c join replace=running: waiting 1, replaces b, ends b; a release: released, offers c 0`,
 		"no more holders are replaced than it takes, the oldest first": `
 			a join max=3 replace=running: granted 0; b join max=3: granted 1; c join max=3 replace=running: granted 2
 			d join max=3 replace=waiting nowait: busy 3+0; e join max=3 replace=running: waiting 1, replaces a
@@ -75,7 +78,8 @@ func TestDecide(t *testing.T) {
 			c join hold lost: granted 0; c expires:; c leave: released nothing; d join: granted 0`,
 		"an evicted holder keeps its slot, and its hold is void": `
 			a join hold: granted 0; b join: waiting 1; a evict: marked; a evict: marked; a renew: evicted; a late: evicted
-			a release: released, offers b 0; a evict: lost`,
+			a release: released, offers b 0; a evict: lost; c join hold: waiting 1; b release: released, offers c 0; c join: granted 0
+			d join: waiting 1; c evict: marked; c expires:; look: offers d 0`,
 		"an evicted waiter is gone, and so is an offer": `
 			a join: granted 0; b join: waiting 1; c join: waiting 2; d join: waiting 3; b evict: marked, ends b; b evict: lost
 			b join: evicted; a release: released, offers c 0; c evict: marked, ends c; c join: evicted, offers d 0

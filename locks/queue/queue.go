@@ -1,14 +1,14 @@
-// Package queue decides what becomes of one lock's queue. It is a pure function: it has
-// no clock and no store. An engine reads a View, asks with a Question, and applies the
-// Decision as one atomic change.
+// Package queue decides what becomes of one lock's queue. Decide is a pure function,
+// without a clock and a store. An engine reads a View, asks with a Question, and applies
+// the Decision as one atomic change.
 //
 // Time enters through the View: the engine leaves out an entry whose lease is over, shows
-// a holder that only its hold keeps as Ended, and marks as Absent who does not come: a
-// waiter, or one that has an offer.
+// a holder that only its hold keeps as Ended, and marks as Absent a waiter, or the owner
+// of an offer, that does not answer.
 //
-// Who has an offer may accept it without a Question, by making its entry Holding in one
-// atomic step. So an engine writes a change of an Offered entry only while that is still
-// Offered, and otherwise asks for another Decision.
+// A waiter accepts an offer without a Question, by making its entry Holding in one atomic
+// step. So an engine changes an Offered entry only while it is still Offered, and
+// otherwise asks for another Decision.
 package queue
 
 import (
@@ -18,16 +18,16 @@ import (
 	"golock/locks/lease"
 )
 
-// State is what an entry is.
+// State is that of an entry.
 type State byte
 
 // The states.
 const (
 	Waiting State = 'W'
-	Offered State = 'O' // it holds as soon as it accepts; its slots are taken until then
+	Offered State = 'O' // its slots are taken; it holds when it accepts them
 	Holding State = 'H'
-	Ended   State = 'E' // nobody holds it any more; its hold keeps the slots
-	Gone    State = 'G' // remembered: a late repetition of its request must not bring it back
+	Ended   State = 'E' // its owner has released it; its hold keeps the slots
+	Gone    State = 'G' // a tombstone: a late repetition of its request must not bring it back
 )
 
 // Entry is one entry of a queue.
@@ -36,37 +36,35 @@ type Entry struct {
 	State   State
 	Claim   locks.Claim
 	Replace locks.Replacement
-	Evicted string // by whom; "": by nobody
+	Evicted string // by whom; "": it is not
 	Slots   []int  // Offered, Holding and Ended
 	Fence   int64  // likewise
 	Kept    bool   // its hold is not over: released, it becomes Ended
 
-	// Of a waiter. An offer reaches one that is Reachable; another one has to ask again
-	// before it gets a slot. One that is Absent is overdue: it loses an offer, and the
-	// others go on without it until it asks again.
-	Reachable, Absent bool
+	Reachable bool // a waiter that an offer reaches; another one has to ask before it gets a slot
+	Absent    bool // a waiter that is overdue: it loses an offer, and is passed over until it asks
 }
 
-// View is the part of a queue that a decision needs. It is not changed.
+// View is the part of a queue that a decision needs. Decide does not change it.
 type View struct {
 	Counter     int64  // the highest ticket or fence so far
 	Epoch       string // a stretch of time in which the store forgot nothing
 	Quarantined bool   // nobody gets a slot
 
 	Holders []Entry // all that have slots
-	Waiters []Entry // the first ones, in their order; one of them is not Absent, if any is
+	Waiters []Entry // the first ones, in order; at least one that is not Absent, if there is any
 	More    bool    // there are others behind them
-	Own     *Entry  // that of the question, in whatever state; nil: there is none
+	Own     *Entry  // that of the question, in any state; nil: there is none
 
-	Ahead       int     // if there are More: the waiters before one that joins; not needed if it is shown
-	Total       int     // of all waiters
-	Replaceable []Entry // all waiters that replace others, for a newcomer that does
+	Ahead       int     // if there are More: how many wait before one that joins and is not in Waiters
+	Total       int     // number of all waiters
+	Replaceable []Entry // all waiters with Replace, for a newcomer with Replace
 }
 
-// Question is a step that somebody wants to make with an entry.
+// Question is a step with an entry.
 type Question struct {
-	Step  lease.Step // Look: of nobody's
-	Entry Entry      // its ID; what a Join asks for; what a Renew believes to hold, if it is Known
+	Step  lease.Step // Look: with none
+	Entry Entry      // its ID; what a Join asks for; what a Renew believes to hold, if Known
 	Known bool
 	Epoch string // of the last answer to the entry
 
@@ -79,14 +77,14 @@ type Question struct {
 // Look hands out what is free.
 const Look lease.Step = "look"
 
-// Decision is an answer, and what has to be written so that it is true.
+// Decision is an answer, and the changes that make it true.
 type Decision struct {
 	Verdict  lease.Verdict
 	Entry    Entry   // Granted, Held, Queued
 	Place    int     // Queued: 1 is the next
 	By       string  // Evicted
 	Existed  bool    // Released
-	Fits     bool    // Busy, Nested, Queued: only the quarantine or those before it are in its way
+	Fits     bool    // Busy, Nested, Queued: only the quarantine or waiters before it are in its way
 	Full     bool    // Busy
 	Inside   string  // Nested: the innermost enclosing run
 	Holders  []Entry // Busy, Nested
@@ -95,9 +93,9 @@ type Decision struct {
 
 	Counter int64    // raised if tickets or fences were given
 	Put     []Entry  // new and changed entries
-	Told    []string // IDs of waiters that have an offer, were evicted, or have to ask again
+	Told    []string // IDs of waiters to wake: they have an offer, were evicted, or have to ask again
 	Due     string   // ID of the first waiter if it could have a slot and is not Reachable
-	Again   bool     // what is free may be for waiters that the view does not show: Look, with more of them
+	Again   bool     // slots may be left for waiters that the view does not show: Look, with more of them
 }
 
 // Decide answers a question.
@@ -120,13 +118,13 @@ func Decide(v View, q Question) Decision {
 	return d.out
 }
 
-// decision is one that is being made.
+// decision is one in the making. holders and waiters change with each step.
 type decision struct {
 	View
 	q       Question
 	holders []Entry
 	waiters []Entry
-	direct  bool // the one that asks gets what is free for it with the answer
+	direct  bool // the entry in question needs no offer: the answer is its grant
 	out     Decision
 }
 
@@ -135,7 +133,7 @@ func (d *decision) next() int64 {
 	return d.out.Counter
 }
 
-// put writes an entry. The last one of an ID counts.
+// put changes an entry. The last change of an ID counts.
 func (d *decision) put(e Entry) {
 	d.out.Put = slices.DeleteFunc(d.out.Put, func(o Entry) bool { return o.ID == e.ID })
 	d.out.Put = append(d.out.Put, e)
@@ -145,15 +143,13 @@ func without(all []Entry, id string) []Entry {
 	return slices.DeleteFunc(all, func(e Entry) bool { return e.ID == id })
 }
 
-func claims(all []Entry) []locks.Claim {
-	cs := make([]locks.Claim, len(all))
-	for i := range all {
-		cs[i] = all[i].Claim
+func (d *decision) fits(e *Entry) bool {
+	claims := make([]locks.Claim, len(d.holders))
+	for i, h := range d.holders {
+		claims[i] = h.Claim
 	}
-	return cs
+	return locks.Admits(claims, e.Claim)
 }
-
-func (d *decision) fits(e *Entry) bool { return locks.Admits(claims(d.holders), e.Claim) }
 
 // hold gives an entry its slots.
 func (d *decision) hold(e Entry, s State) Entry {
@@ -176,8 +172,8 @@ func (d *decision) remove(id, by string) {
 	d.put(Entry{ID: id, State: Gone, Evicted: by})
 }
 
-// withdraw takes offers back: those that are not taken, and in a quarantine all. The
-// store may have forgotten to whom else it gave those slots.
+// withdraw takes offers back that nobody accepts. In a quarantine it takes back all: the
+// store may have forgotten who else has those slots.
 func (d *decision) withdraw() {
 	for _, e := range d.Holders {
 		own := e.ID == d.q.Entry.ID
@@ -202,7 +198,7 @@ func (d *decision) withdraw() {
 	}
 }
 
-// enqueue puts a waiter into its place, and gives how many are before it.
+// enqueue puts a waiter into its place, and returns how many are before it.
 func (d *decision) enqueue(e Entry) int {
 	d.out.Counter = max(d.out.Counter, e.Claim.Ticket) // a store that lost its data may have lost it
 	d.put(e)
@@ -214,8 +210,8 @@ func (d *decision) enqueue(e Entry) int {
 	return at
 }
 
-// ahead gives the place of an entry among the waiters of the view, whether nobody who is
-// there is before it, and whether that is all that are before it.
+// ahead returns an entry's index among the waiters of the view. first: it comes before
+// all that are not Absent. known: no waiter outside the view is before it.
 func (d *decision) ahead(e *Entry) (at int, first, known bool) {
 	first = true
 	for ; at < len(d.waiters) && d.waiters[at].before(e); at++ {
@@ -233,7 +229,7 @@ func (e *Entry) before(o *Entry) bool {
 	return e.Claim.Before(o.Claim)
 }
 
-// offer gives what is free to the first waiters.
+// offer hands out what is free to the first waiters.
 func (d *decision) offer() {
 	if d.Quarantined {
 		return
@@ -258,8 +254,8 @@ func (d *decision) offer() {
 	d.out.Again = d.More
 }
 
-// tellOfHold has a waiter that has come to be the first look when a hold is over, which
-// nobody else does.
+// tellOfHold wakes a waiter that has become the first while a hold keeps the slots: only
+// the first one looks when the hold is over.
 func (d *decision) tellOfHold(first string) {
 	moved := d.q.Step != lease.Join && d.q.Step != lease.Renew || len(d.out.Replaced) > 0 && first != d.q.Entry.ID
 	ended := func(e Entry) bool { return e.State == Ended }
@@ -275,14 +271,11 @@ func (d *decision) join() {
 	case own == nil || own.State == Waiting:
 	case own.Evicted != "":
 		d.out.Verdict, d.out.By = lease.Evicted, own.Evicted
-		if own.State == Offered { // one that holds may know it by now, and run
+		if own.State == Offered { // a holder may know already, and run
 			d.remove(own.ID, own.Evicted)
 		}
 		return
-	case over && !q.NoWait && len(q.Within) == 0:
-		d.out.Verdict = lease.Gone
-		return
-	case over: // it was turned away, and the answer lost
+	case over: // perhaps it was turned away, and the answer lost
 	default:
 		d.keep(lease.Granted)
 		return
@@ -306,17 +299,23 @@ func (d *decision) join() {
 			return
 		}
 		if isNew {
-			d.replace(&mine)
+			d.out.Replaced = d.replaces(&mine)
+		}
+		for _, e := range d.out.Replaced {
+			if e.State == Waiting {
+				d.Ahead--
+			}
+			d.end(e)
 		}
 	}
-	// A newcomer that lets others in, because of whom it replaces, has come before that.
+	// Its replacements may let others in: that comes after its arrival.
 	_, first, _ := d.ahead(&mine)
 	d.direct = first || !isNew
 	d.out.Verdict, d.out.Entry = lease.Queued, mine
 	d.out.Place, d.out.Fits = d.enqueue(mine)+1, d.fits(&mine)
 }
 
-// keep has the entry in question hold what it has, or was offered.
+// keep makes the entry in question hold what it has, or was offered.
 func (d *decision) keep(v lease.Verdict) {
 	mine := *d.Own
 	mine.State, mine.Absent = Holding, false
@@ -328,12 +327,21 @@ func (d *decision) keep(v lease.Verdict) {
 func (d *decision) refuse(mine *Entry, isNew, over bool) bool {
 	q := &d.q
 	for _, id := range q.Within {
-		// Nobody is inside a run that has ended.
+		// A run that has ended encloses nothing.
 		if slices.ContainsFunc(d.holders, func(h Entry) bool { return h.ID == id && h.State == Holding }) {
 			d.out.Inside = id
 		}
 	}
-	full := isNew && !q.NoWait && d.out.Inside == "" && q.MaxQueue != nil && d.Total-d.replaceableAhead(mine) >= *q.MaxQueue
+	full := false
+	if isNew && !over && !q.NoWait && d.out.Inside == "" && q.MaxQueue != nil {
+		left := d.Total
+		for _, e := range d.replaces(mine) {
+			if e.State == Waiting {
+				left--
+			}
+		}
+		full = left >= *q.MaxQueue
+	}
 	if d.out.Inside == "" && !q.NoWait && !full {
 		return false
 	}
@@ -357,7 +365,7 @@ func (d *decision) renew() {
 	case own != nil && (own.State == Holding || own.State == Offered):
 		d.keep(lease.Held)
 	case (own == nil || own.State == Waiting) && d.q.Known && d.q.Epoch != d.Epoch && d.free(&d.q.Entry):
-		// The store has lost its data, or the last of it: the holder is put back.
+		// The store has lost data: the holder is put back.
 		mine := d.q.Entry
 		mine.State = Holding
 		d.out.Counter = max(d.out.Counter, mine.Fence, mine.Claim.Ticket)
@@ -401,7 +409,7 @@ func (d *decision) evict() {
 	d.out.Verdict = lease.Marked
 }
 
-// end takes an entry back from its owner. One that holds is told to go; its hold is void.
+// end takes an entry back from its owner. A holder is marked as evicted; its hold is void.
 func (d *decision) end(e Entry) {
 	switch {
 	case e.State == Waiting || e.State == Ended:
@@ -415,21 +423,8 @@ func (d *decision) end(e Entry) {
 	}
 }
 
-// replaceableAhead counts the waiters that a newcomer puts out of its way.
-func (d *decision) replaceableAhead(mine *Entry) (n int) {
-	if mine.Replace == locks.ReplaceNone {
-		return 0
-	}
-	for _, w := range d.Replaceable {
-		if w.Claim.Before(mine.Claim) {
-			n++
-		}
-	}
-	return n
-}
-
-// replace evicts those who stand, or hold, where a newcomer wants to be.
-func (d *decision) replace(mine *Entry) {
+// replaces returns the waiters and holders that a newcomer replaces.
+func (d *decision) replaces(mine *Entry) (replaced []Entry) {
 	all := append(slices.Clone(d.Replaceable), d.holders...)
 	rivals := make([]locks.Rival, len(all))
 	for i, e := range all {
@@ -439,10 +434,7 @@ func (d *decision) replace(mine *Entry) {
 		}
 	}
 	for _, i := range locks.Replaced(rivals, mine.Claim, mine.Replace) {
-		d.out.Replaced = append(d.out.Replaced, all[i])
-		if all[i].State == Waiting {
-			d.Ahead--
-		}
-		d.end(all[i])
+		replaced = append(replaced, all[i])
 	}
+	return replaced
 }

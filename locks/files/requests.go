@@ -1,0 +1,100 @@
+package files
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks"
+	"golock/locks/lease"
+	"golock/locks/queue"
+)
+
+// A newcomer that loses a commit puts its request beside the versions. The next process
+// that makes a version lets it into the queue. So a burst needs few versions, and nobody
+// retries for long.
+
+const requestPrefix = "join." // and the name of the record
+
+// canBeRequested reports whether others can answer the question: the entry needs to know
+// no more than that it waits or holds.
+func (p *step) canBeRequested() bool {
+	q := &p.question
+	return q.Step == lease.Join && p.member.ticket == 0 && !q.NoWait && q.MaxQueue == nil && len(q.Within) == 0 &&
+		q.Entry.Replace == locks.ReplaceNone
+}
+
+// putRequest puts the request where others find it. If that fails, the entry goes on alone.
+func (e *entry) putRequest() {
+	if e.requested || e.create() != nil {
+		return
+	}
+	e.requested = true
+	e.store.at("request")
+	_ = makeFile(e.requestPath(), e.dir.path, (&state{entries: []member{e.member}}).text())
+}
+
+func (e *entry) requestPath() string { return e.dir.path + "/" + requestPrefix + e.member.record() }
+
+// removeRequest removes the request before the entry uses its place: nobody must let it in a
+// second time.
+func (e *entry) removeRequest() error {
+	if !e.requested {
+		return nil
+	}
+	err := removeFile(e.requestPath())
+	e.requested = err != nil
+	return err
+}
+
+// admitRequests lets in those who have put a request, in no particular order: none of them
+// knows its place yet.
+func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state, error) {
+	for _, name := range l.names {
+		record, ok := strings.CutPrefix(name, requestPrefix)
+		if !ok || record == p.member.record() {
+			continue
+		}
+		text, err := readAt(h.fd, name, maxFile)
+		if err != nil {
+			continue // it was removed, or golock has not made it
+		}
+		request, err := parseState(text)
+		if err != nil || len(request.entries) != 1 {
+			continue
+		}
+		m := request.entries[0]
+		if m.record() != record || s.find(m.id) != nil || !m.isRequest() || !h.sameOwner(name, recordsDir+"/"+record) {
+			continue
+		}
+		seen, err := p.observe(&m, false)
+		if err != nil {
+			return nil, err
+		}
+		if seen.dead || seen.phase == 0 { // an entry that has left has no record
+			_ = unlinkAt(h.fd, name)
+			continue
+		}
+		r.observed[m.id] = seen
+		q := &step{directory: p.directory, member: m, question: queue.Question{Step: lease.Join, Entry: m.entry()}}
+		if s, _, err = q.answer(s, &result{observed: r.observed, removed: r.removed}); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// isRequest reports whether ask can have written a member.
+func (m *member) isRequest() bool {
+	return (m.max == 0 || m.weight <= m.max) && *m == member{
+		id: m.id, life: m.life, state: queue.Waiting, weight: m.weight, max: m.max, priority: m.priority,
+		ttl: m.ttl, hold: m.hold,
+	}
+}
+
+// sameOwner reports whether two files belong to the same user.
+func (h *handle) sameOwner(name, other string) bool {
+	a, err := stat(h.fd, name, unix.AT_SYMLINK_NOFOLLOW)
+	b, err2 := stat(h.fd, other, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && err2 == nil && a.Uid == b.Uid
+}
