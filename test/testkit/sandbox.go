@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,7 +42,7 @@ func New(t testing.TB, store string) *Sandbox {
 	mark := fmt.Sprintf("%s=%d.%d", markVariable, os.Getpid(), sandboxes.Add(1))
 	dir := Place(t, 0o755)
 	s := &Sandbox{T: t, Dir: filepath.Join(dir, "cwd"), Store: store, mark: mark}
-	s.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", mark}
+	s.Env = []string{"PATH=" + filepath.Dir(Golock) + ":/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", mark}
 	if store == "" {
 		s.Store = "local://" + filepath.Join(dir, "store")
 		Must(t, os.Mkdir(filepath.Join(dir, "store"), 0o700))
@@ -109,8 +111,24 @@ func (s *Sandbox) Script(name, text string) string {
 	// Written under another name and renamed by a process of its own, so that
 	// no fork of this process holds it open for writing (ETXTBSY).
 	path := s.Path(name)
-	Output(s.T, text, "sh", "-c", `cat >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0"`, path)
+	Output(s.T, text, "sh", "-c", `mkdir -p "${0%/*}" && cat >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0"`, path)
 	return path
+}
+
+// Write writes a file in the working directory.
+func (s *Sandbox) Write(name, text string) {
+	s.T.Helper()
+	Must(s.T, os.WriteFile(s.Path(name), []byte(text), 0o644))
+}
+
+// Read returns the text of a file in the working directory; "" if there is none.
+func (s *Sandbox) Read(name string) string {
+	s.T.Helper()
+	text, err := os.ReadFile(s.Path(name))
+	if !errors.Is(err, fs.ErrNotExist) {
+		Must(s.T, err)
+	}
+	return string(text)
 }
 
 // Output runs a tool to its end, which must be a success, and returns what it
