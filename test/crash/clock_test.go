@@ -37,7 +37,7 @@ func TestWallClockOfAHostIsSet(t *testing.T) {
 				holder.set(hours)
 				waiter.set(-hours)
 				r.renewed()
-				r.queue = append(r.queue, w.queued(spec{max: 1}))
+				r.queue = append(r.queue, w.queued())
 				r.served()
 				holder.check(hours)
 				waiter.check(-hours)
@@ -56,7 +56,7 @@ type wallClock struct {
 }
 
 func newWallClock(w *world, flags ...string) *wallClock {
-	p, c := w.prepare(spec{max: 1, hold: -1, flags: append(flags, "-v")})
+	p, c := w.prepare(-time.Microsecond, append(flags, "-v")...)
 	c.Setenv("TZ=UTC").Traced = true
 	return &wallClock{w: w, p: p, c: c}
 }

@@ -54,18 +54,18 @@ type victim struct {
 func (v *victim) live(t *testing.T, number int) (n int) {
 	w := newWorld(t, "")
 	if !v.fresh {
-		w.start(spec{max: 1}).Wait()
+		w.start().Wait()
 	}
 	var queue []*proc
 	for i := range v.queue {
 		if i == 0 {
-			queue = append(queue, w.holding(spec{max: 1}))
+			queue = append(queue, w.holding())
 		} else {
-			queue = append(queue, w.queued(spec{max: 1}))
+			queue = append(queue, w.queued())
 		}
 	}
 	dir := w.Store[len("local://"):]
-	w.trace(spec{max: 1, flags: append(v.flags, "-v")}, func(p *proc) syscall.Signal {
+	w.trace(append(v.flags, "-v"), func(p *proc) syscall.Signal {
 		if n == 0 && !hasOpen(p.PID, dir) {
 			return 0
 		}
@@ -80,7 +80,7 @@ func (v *victim) live(t *testing.T, number int) (n int) {
 	if v.queue > 0 {
 		queue[0].release()
 	}
-	queue = append(queue, w.start(spec{max: 1}))
+	queue = append(queue, w.start())
 	w.finishInOrder(queue...)
 	return n
 }

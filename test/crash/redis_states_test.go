@@ -224,7 +224,7 @@ func TestRedisPasswordChanged(t *testing.T) {
 			}
 			// With the right one the slot is free when the lease has run out.
 			next := leasing(t, url("operator:s3cret@"), shortTTL)
-			next.start(spec{max: 1})
+			next.start()
 			next.finish()
 		})
 	}

@@ -103,9 +103,9 @@ type row struct {
 
 func newRow(w *world, length int) row {
 	w.T.Helper()
-	r := row{world: w, holder: w.holding(spec{max: 1})}
+	r := row{world: w, holder: w.holding()}
 	for range length {
-		r.queue = append(r.queue, w.queued(spec{max: 1}))
+		r.queue = append(r.queue, w.queued())
 	}
 	return r
 }
@@ -225,10 +225,10 @@ func TestHostSuspended(t *testing.T) {
 		var suspend, wake, end []func()
 		for i, order := range [][]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}} {
 			w := leasing(t, s.url(i, "0s"), lesserTTL)
-			p, c := w.prepare(spec{max: 1, hold: -1})
+			p, c := w.prepare(-time.Microsecond)
 			p.Process = c.By("unshare", "--time", "--boottime", "86400", "--fork", "--kill-child", "--").Start()
 			w.awaitBegin(p)
-			waiter := w.queued(spec{max: 1})
+			waiter := w.queued()
 			golock := testkit.Children(p.PID)[0]
 			host := []int{golock, testkit.GuardOf(golock), p.commandPID()}
 			suspend = append(suspend, func() {
@@ -300,8 +300,8 @@ func TestRestart(t *testing.T) {
 		idle := leasing(t, s.url(len(rs), "20m"), shortTTL)
 		brief := leasing(t, s.url(len(rs)+1, "3s"), shortTTL)
 		if s.sql != nil { // a new table has no past, a new Redis may have
-			idle.start(spec{max: 1}).Expects(0)
-			brief.start(spec{max: 1}).Expects(0)
+			idle.start().Expects(0)
+			brief.start().Expects(0)
 		}
 		for i := range 2 {
 			if s.sql != nil && i == 0 {
@@ -310,7 +310,7 @@ func TestRestart(t *testing.T) {
 				s.kill()
 			}
 			s.restart()
-			brief.start(spec{max: 1, flags: []string{"-n"}}).Expects(0)
+			brief.start("-n").Expects(0)
 			for _, r := range rs {
 				r.Eventually("holder and waiters are known", func() bool { return len(r.List("job")) == 3 })
 				r.undisturbed()
@@ -334,9 +334,9 @@ func TestRestart(t *testing.T) {
 func TestAwayWhileWaiting(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
 		w := leasing(t, s.url(0, "0s"), shortTTL)
-		holder := w.holding(spec{max: 1})
-		long := w.queued(spec{max: 1, flags: []string{"-w", "10m"}})
-		short := w.queued(spec{max: 1, flags: []string{"-w", "5"}})
+		holder := w.holding()
+		long := w.queued("-w", "10m")
+		short := w.queued("-w", "5")
 		s.kill()
 		holder.judged, short.judged = true, true // it loses its slot
 		if took := short.Expects(69, "cannot be reached").Took; took < 5*time.Second {
@@ -346,19 +346,6 @@ func TestAwayWhileWaiting(t *testing.T) {
 		long.Expects(0)
 		w.finish()
 	})
-}
-
-// An operator empties the database: holders put themselves back before anybody
-// has asked, and the jobs go on. (Who asks in between gets in; that is not
-// promised to be noticed before a third of the TTL.)
-func TestRedisFlushed(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	r := newRow(leasing(t, server.URL("quarantine=0s"), 6*time.Second), 0)
-	server.Do("FLUSHALL")
-	r.Eventually("the holder is known again", func() bool { return len(r.List("job")) == 1 })
-	r.queue = append(r.queue, r.queued(spec{max: 1}))
-	r.served()
 }
 
 // Somebody ends all connections, again and again: those of holders, of waiters,

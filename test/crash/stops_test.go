@@ -3,6 +3,8 @@
 package crash_test
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -56,8 +58,8 @@ func stopped(t *testing.T, store string, ttl, hold time.Duration, stop syscall.S
 		}
 		return []string{"-v", "--ttl", d.String()}
 	}
-	holder := w.holding(spec{max: 1, flags: ttls(longTTL)})
-	p, c := w.prepare(spec{max: 1, hold: hold, flags: ttls(ttl)})
+	holder := w.holding(ttls(longTTL)...)
+	p, c := w.prepare(hold, ttls(ttl)...)
 	c.Traced = true
 	var counting atomic.Bool
 	var calls atomic.Int64
@@ -78,7 +80,7 @@ func stopped(t *testing.T, store string, ttl, hold time.Duration, stop syscall.S
 	}()
 	<-started
 	p.Says(" waiting")
-	next := w.queued(spec{max: 1, flags: ttls(longTTL)})
+	next := w.queued(ttls(longTTL)...)
 	counting.Store(true)
 	holder.release()
 	select {
@@ -109,4 +111,34 @@ func stopped(t *testing.T, store string, ttl, hold time.Duration, stop syscall.S
 		}
 	}
 	return int(calls.Load())
+}
+
+// A golock that was told to stop just when the slot comes to it either has it,
+// or leaves with nothing in its hands.
+func TestTSTPWhenTheSlotComes(t *testing.T) {
+	t.Parallel()
+	random := newRand(t)
+	w := newWorld(t, "")
+	for range 25 {
+		holder := w.holding()
+		waiter := w.queued()
+		holder.release()
+		for end := time.Now().Add(time.Duration(random.Int64N(int64(600 * time.Microsecond)))); time.Now().Before(end); {
+		} // a sleep is not as exact
+		left := func() bool { return strings.Contains(waiter.Stderr(), "left the queue") }
+		w.Signal(waiter.PID, syscall.SIGTSTP)
+		holder.Wait()
+		w.Eventually("the golock leaves, its command stops, or both end", func() bool {
+			return !waiter.Running() || left() || slices.ContainsFunc(testkit.Children(waiter.PID), testkit.Stopped)
+		})
+		if left() {
+			w.IsFree()
+		}
+		// A signal of a golock that has just stopped its command may be on its way.
+		w.Eventually("the waiter ends", func() bool {
+			w.Signal(waiter.PID, syscall.SIGCONT)
+			return !waiter.Running()
+		})
+	}
+	w.finish()
 }

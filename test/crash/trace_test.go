@@ -20,9 +20,9 @@ import (
 // of each of its system calls, whichever thread makes it. A signal that when
 // gives, STOP or KILL, hits the golock there and ends the tracing. trace
 // returns when that is done, or when the golock has ended before.
-func (w *world) trace(s spec, when func(*proc) syscall.Signal) *proc {
+func (w *world) trace(flags []string, when func(*proc) syscall.Signal) *proc {
 	w.T.Helper()
-	p, c := w.prepare(s)
+	p, c := w.prepare(0, flags...)
 	c.Traced = true
 	over := make(chan error)
 	go func() { over <- p.follow(c, when) }()
