@@ -4,8 +4,10 @@ package policy_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -49,7 +51,11 @@ func TestBreakSignal(t *testing.T) {
 // a networked store its lease ends.
 func TestBreakStopped(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		holder := w.sh(sleeps, w.ttl())
+		flag := "--ttl=2s"
+		if w.IsLocal() {
+			flag = "--max=1" // as without
+		}
+		holder := w.sh(sleeps, flag)
 		pid := w.AwaitPID("pid")
 		holder.Signal(syscall.SIGSTOP)
 		w.breaks("--name", "job")
@@ -232,4 +238,15 @@ func TestBreakOfWhatDoesNotAnswer(t *testing.T) {
 	w.tryBreak("--name", "job").Expect(t, 69, "cannot be reached")
 	server.Exec(t, database, "SELECT pg_terminate_backend(pid)"+sleeper)
 	<-over
+}
+
+// The new command starts when the old one is dead, also if that takes KILL.
+func TestReplaceStubborn(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		old := w.sh(stubborn, "--replace", "running", "--kill-after", "0.5")
+		pid := w.AwaitPID("pid")
+		next := w.sh(fmt.Sprintf("! kill -0 %d", pid), "--replace", "running")
+		old.Expects(79, `golock: lock "job": the slot was taken back: evicted by `, "; the command was stopped\n")
+		next.Expects(0, "replaced pid "+strconv.Itoa(old.PID))
+	})
 }
