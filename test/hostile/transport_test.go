@@ -304,32 +304,3 @@ func TestVariablesOfDatabases(t *testing.T) {
 		}
 	}
 }
-
-// What is said of a table or a name in SQL is a name, whatever is in it.
-func TestInjection(t *testing.T) {
-	t.Parallel()
-	s := testkit.New(t, "")
-	for _, server := range []*sqltest.Server{sqltest.Postgres(t), sqltest.Maria(t)} {
-		db := server.NewDatabase(t)
-		url := server.TCPURL(db, "quarantine=0s")
-		for _, name := range []string{"'; DROP TABLE golock; --", `"; DROP TABLE golock; --`, `\'; DROP TABLE golock; --`, "/*!50000 x*/ %s%n {a}*?[b]", "x;y`z\U0001f512\u2028"} {
-			h := hold(s, victim, "--store", url, "--name", name)
-			r := as(s, victim, "run", "--store", url, "--name", name, "-n", "--", "true", name)
-			says(t, name, r, 75)
-			says(t, name, as(s, victim, "ls", "--store", url, name), 0, "holding")
-			h.In.Close()
-			h.Wait()
-		}
-		for _, option := range []string{"golock;DROP", "golock'", `golock"`, "golock--", "a.b.c", "golock%20x", "golock%00", "1x", strings.Repeat("x", 49), "."} {
-			r := as(s, victim, "run", "--store", url+"&table="+option, "-n", "--name", "x", "--", "true")
-			says(t, option, r, 64, "table")
-		}
-		for _, user := range []string{"%27;DROP", "%22x", "x%60", "x%00", "%0a", "%1b%5b2J"} {
-			r := as(s, victim, "run", "--store", server.Kind+"://"+user+":x@"+server.Addr()+"/"+db, "-n", "--name", "x", "--", "true")
-			if r.Code != 69 && r.Code != 64 {
-				t.Errorf("user %s: exit code %d", user, r.Code)
-			}
-			plainText(t, user, r.Stdout+r.Stderr)
-		}
-	}
-}
