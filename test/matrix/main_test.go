@@ -13,7 +13,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -26,8 +25,8 @@ import (
 var self, _ = os.Executable()
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
-		os.Exit(command(os.Args[1], os.Args[2:]))
+	if len(os.Args) > 2 && os.Args[1] == "@signals" {
+		os.Exit(recordSignals(os.Args[2], os.Args[3:]))
 	}
 	testkit.Parallel(6)
 	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))

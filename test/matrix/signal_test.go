@@ -154,13 +154,13 @@ func TestSignalsReachTheGroup(t *testing.T) {
 // behind.
 func TestSignalsAtManyInstants(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []syscall.Signal{
+	for i, sig := range []syscall.Signal{
 		unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGALRM, unix.SIGABRT, unix.SIGPWR, 40,
 	} {
 		t.Run(strconv.Itoa(int(sig)), func(t *testing.T) {
 			t.Parallel()
 			s := newSandbox(t)
-			for after := time.Duration(0); after <= 8*time.Millisecond; after += 400 * time.Microsecond {
+			for after := time.Duration(i) * 89 * time.Microsecond; after <= 8*time.Millisecond; after += 800 * time.Microsecond {
 				job := s.Job("--", "sh", "-c", "echo started; exec sleep 1000")
 				began := time.Now()
 				p := job.Start()
