@@ -16,13 +16,12 @@ import (
 	"testing"
 
 	"golock/locks/redis/redistest"
-	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
 
 func TestMain(m *testing.M) {
 	testkit.Parallel(8) // most of the time they wait for the end of a lease
-	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
+	os.Exit(testkit.Main(m, redistest.Close))
 }
 
 // long is a lease that does not end during a test.

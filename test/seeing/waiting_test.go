@@ -22,34 +22,33 @@ import (
 )
 
 func TestLineOnATerminal(t *testing.T) {
-	for name, make := range map[string]func(*testing.T) *testkit.Sandbox{"local": local, "redis": networked} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := make(t)
-			release := hold(s, "job")
-			first := onTerminal(s, 200, 24, "run", "--name", "job", "--", "sh", "-c", "echo first; sleep 0.1")
-			first.Shows(`waiting for "job": next in line, held by pid [0-9]+ \(sh.*\) for 0s`)
-			second := onTerminal(s, 50, 24, "run", "--name", "job", "--", "sh", "-c", "printf %s second; sleep 0.1")
-			second.Shows(`\r\x1b\[Kgolock: waiting for "job": 2nd in line`)
-			second.Shows(`\r\x1b\[Kgolock: waiting for "job": 2nd in line`) // and again
-			release()
-			first.Expects(0)
-			second.Expects(0)
-			if got := screen(t, first.Stdout()); strings.Join(got, "|") != "first" {
-				t.Errorf("the terminal shows %q", got)
-			}
-			if got := screen(t, second.Stdout()); strings.Join(got, "|") != "second" {
-				t.Errorf("the narrow terminal shows %q", got)
-			}
-			for _, line := range strings.Split(second.Stdout(), "\r\x1b[K") {
-				if n := len([]rune(line)); n > 50 {
-					t.Errorf("%d columns of 50: %q", n, line)
-				}
-			}
-			if strings.Contains(first.Stdout(), "\n") && strings.Count(first.Stdout(), "\n") != 1 {
-				t.Errorf("more lines than the command wrote: %q", first.Stdout())
-			}
-		})
+	t.Parallel()
+	s := networked(t)
+	free := onTerminal(s, 100, 24, "run", "--name", "free", "--", "printf", "out")
+	if got := free.Expects(0).Stdout; got != "out" {
+		t.Errorf("a run that does not have to wait shows %q", got)
+	}
+	release := hold(s, "job")
+	first := onTerminal(s, 200, 24, "run", "--name", "job", "--", "sh", "-c", "echo first; sleep 0.1")
+	first.Shows(`waiting for "job": next in line, held by pid [0-9]+ .*\(sh.*\) for 0s`)
+	second := onTerminal(s, 50, 24, "run", "--name", "job", "--", "sh", "-c", "printf %s second; sleep 0.1")
+	second.Shows(`\r\x1b\[Kgolock: waiting for "job": 2nd in line`)
+	second.Shows(`\r\x1b\[Kgolock: waiting for "job": 2nd in line`) // and again
+	release()
+	first.Expects(0)
+	second.Expects(0)
+	for want, p := range map[string]*testkit.Process{"first": first, "second": second} {
+		if got := screen(t, p.Stdout()); strings.Join(got, "|") != want {
+			t.Errorf("the terminal shows %q, want %s", got, want)
+		}
+	}
+	for _, line := range strings.Split(second.Stdout(), "\r\x1b[K") {
+		if n := len([]rune(line)); n > 50 {
+			t.Errorf("%d columns of 50: %q", n, line)
+		}
+	}
+	if n := strings.Count(first.Stdout(), "\n"); n > 1 {
+		t.Errorf("%d lines, more than the command wrote: %q", n, first.Stdout())
 	}
 }
 
@@ -109,43 +108,39 @@ func TestLineBesideOthers(t *testing.T) {
 }
 
 func TestLinesElsewhere(t *testing.T) {
-	for name, make := range map[string]func(*testing.T) *testkit.Sandbox{"local": local, "redis": networked} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := make(t)
-			release := hold(s, "job")
-			began := time.Now()
-			text := start(s, "run", "--name", "job", "--", "true")
-			text.Shows("(?m)^golock: waiting for \"job\": (next|2nd|3rd|4th) in line, held by pid [0-9]+ \\(.*\\) for [0-9]+s\n")
-			if d := time.Since(began); d < time.Second {
-				t.Errorf("told after %v", d)
-			}
-			quiet := start(s, "run", "--name", "job", "-q", "--", "true")
-			structured := start(s, "run", "--name", "job", "--log-format", "json", "--", "true")
-			text.Shows("in line") // the second comes two seconds after the first
-			if d := time.Since(began); d < 3*time.Second {
-				t.Errorf("told again after %v", d)
-			}
-			structured.Shows(`"still waiting"`)
-			release()
-			for _, p := range []*testkit.Process{text, quiet, structured} {
-				p.Expects(0)
-			}
-			if got := quiet.Stdout(); got != "" {
-				t.Errorf("-q says %q", got)
-			}
-			var line struct {
-				Msg, Name string
-				Held      string `json:"held_by"`
-				Place     int
-				Holders   int
-				Waited    float64
-			}
-			testkit.Must(t, json.Unmarshal([]byte(strings.SplitN(structured.Stdout(), "\n", 2)[0]), &line))
-			if line.Name != "job" || line.Holders != 1 || line.Place < 1 || line.Waited < 1 || !strings.HasPrefix(line.Held, "pid ") {
-				t.Errorf("%+v", line)
-			}
-		})
+	t.Parallel()
+	s := local(t)
+	release := hold(s, "job")
+	began := time.Now()
+	text := start(s, "run", "--name", "job", "--", "true")
+	text.Shows("(?m)^golock: waiting for \"job\": (next|2nd|3rd|4th) in line, held by pid [0-9]+ \\(.*\\) for [0-9]+s\n")
+	if d := time.Since(began); d < time.Second {
+		t.Errorf("told after %v", d)
+	}
+	quiet := start(s, "run", "--name", "job", "-q", "--", "true")
+	structured := start(s, "run", "--name", "job", "--log-format", "json", "--", "true")
+	text.Shows("in line") // the second comes two seconds after the first
+	if d := time.Since(began); d < 3*time.Second {
+		t.Errorf("told again after %v", d)
+	}
+	structured.Shows(`"still waiting"`)
+	release()
+	for _, p := range []*testkit.Process{text, quiet, structured} {
+		p.Expects(0)
+	}
+	if got := quiet.Stdout(); got != "" {
+		t.Errorf("-q says %q", got)
+	}
+	var line struct {
+		Msg, Name string
+		Held      string `json:"held_by"`
+		Place     int
+		Holders   int
+		Waited    float64
+	}
+	testkit.Must(t, json.Unmarshal([]byte(strings.SplitN(structured.Stdout(), "\n", 2)[0]), &line))
+	if line.Name != "job" || line.Holders != 1 || line.Place < 1 || line.Waited < 1 || !strings.HasPrefix(line.Held, "pid ") {
+		t.Errorf("%+v", line)
 	}
 }
 
@@ -165,17 +160,6 @@ func TestLineOfAcquire(t *testing.T) {
 	plain.Expects(0)
 	all := strings.Split(strings.TrimSpace(plain.Stdout()), "\n")
 	start(s, "release", all[len(all)-1]).Expects(0)
-}
-
-// A run that does not have to wait tells nothing and asks nothing.
-func TestNoLine(t *testing.T) {
-	t.Parallel()
-	s := local(t)
-	p := onTerminal(s, 100, 24, "run", "--name", "free", "--", "printf", "out")
-	p.Expects(0)
-	if got := p.Stdout(); got != "out" {
-		t.Errorf("it shows %q", got)
-	}
 }
 
 // A service manager is told while the run waits, and the command has its variable.

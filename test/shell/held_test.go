@@ -108,14 +108,14 @@ func TestRunAsAnotherUser(t *testing.T) {
 	j.comes("setpriv --reuid 12345 --regid 12345 --clear-groups golock held", "79")
 	j.comes("golock held", "0")
 	j.Tell("exit 3")
-	silent(j.Expects(3), t)
+	j.Expects(3).Quiet(t)
 }
 
 // An ID that nobody reads, or that cannot be printed, is that of no slot: there would be
 // nobody to give it back.
 func TestAcquireWithoutAReader(t *testing.T) {
 	t.Parallel()
-	onBothStores(t, func(s *sandbox) {
+	everywhere(t, func(s *sandbox) {
 		read, write, err := os.Pipe()
 		testkit.Must(t, err)
 		read.Close()
