@@ -28,7 +28,7 @@ var judge string
 type suite struct{ m *testing.M }
 
 func TestMain(m *testing.M) {
-	testkit.Parallel(8) // most of the time they wait
+	testkit.Parallel(12) // most of the time they wait
 	os.Exit(testkit.Main(suite{m}, redistest.Close, sqltest.Close))
 }
 

@@ -348,23 +348,6 @@ func TestAwayWhileWaiting(t *testing.T) {
 	})
 }
 
-// Somebody ends all connections, again and again: those of holders, of waiters,
-// and in the midst of a transaction.
-func TestSQLConnectionsKilled(t *testing.T) {
-	onSQL(t, func(t *testing.T, start sqlStarter) {
-		s := sqlServer(t, start(t))
-		rs := s.rows(t, 3, 12*time.Second, 3)
-		killed := 0
-		testkit.Eventually(t, "connections are made and killed", func() bool {
-			killed += s.sql.KillConnections(t, "")
-			return killed >= 100
-		})
-		for _, r := range rs {
-			r.served()
-		}
-	})
-}
-
 // The server's clock is off by an hour: only that it goes on steadily counts.
 func TestSQLClocksApart(t *testing.T) {
 	dir, err := os.MkdirTemp("", "golock-clock-") // the server has a user of its own, who must get at it

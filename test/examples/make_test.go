@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"golock/test/testkit"
 )
 
@@ -100,38 +98,4 @@ func TestMakeCISteps(t *testing.T) {
 		}
 	}
 	compiled(t, a.Read("log"), 2*24)
-}
-
-// The jobserver as its clients see it, with the test as the make above: the variable and the
-// tokens, by descriptors and by the path of a fifo, come through golock, and a token that is given
-// back is there for the next.
-func TestJobserverTokens(t *testing.T) {
-	t.Parallel()
-	const client = `
-		case $MAKEFLAGS in
-		*fifo:*) exec 8<>"${MAKEFLAGS##*fifo:}" ;;
-		*)       exec 8<>/dev/fd/5 ;;
-		esac
-		token=$(dd bs=1 count=1 <&8 2>/dev/null) && printf %s "$token" >&8 && echo "had $token, MAKEFLAGS=$MAKEFLAGS"`
-	s := sandbox(t, "", "")
-	fifo := s.Path("tokens")
-	testkit.Must(t, unix.Mkfifo(fifo, 0o600))
-	f, err := os.OpenFile(fifo, os.O_RDWR, 0)
-	testkit.Must(t, err)
-	defer f.Close()
-	r, w, err := os.Pipe()
-	testkit.Must(t, err)
-	defer r.Close()
-	defer w.Close()
-	for flags, tokens := range map[string]*os.File{"-j3 --jobserver-auth=fifo:" + fifo: f, "-j3 --jobserver-auth=5,6": w} {
-		_, err := tokens.WriteString("+")
-		testkit.Must(t, err)
-		for range 2 {
-			c := s.Lock("client", "--", "sh", "-c", client).Setenv("MAKEFLAGS=" + flags)
-			c.Extra = []*os.File{r, w, r, w} // descriptors 3 to 6
-			if got, want := succeeds(c.Begin()), "had +, MAKEFLAGS="+flags+"\n"; got != want {
-				t.Errorf("printed %q, want %q", got, want)
-			}
-		}
-	}
 }
