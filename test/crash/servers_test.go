@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -110,18 +109,12 @@ func newRow(w *world, length int) row {
 	return r
 }
 
-// rows makes n of them, each with a store of its own: the same fault hits all.
-func (s *server) rows(t *testing.T, n int, ttl time.Duration, length int) []row {
+// rows makes n of them, each with a store of its own from a number on, and a quarantine after a
+// restart: the same fault hits all.
+func (s *server) rows(t *testing.T, quarantine string, from, n int, ttl time.Duration, length int) (rs []row) {
 	t.Helper()
-	return s.rowsAfter(t, "0s", n, ttl, length)
-}
-
-// rowsAfter makes them with a quarantine after a restart.
-func (s *server) rowsAfter(t *testing.T, quarantine string, n int, ttl time.Duration, length int) []row {
-	t.Helper()
-	var rs []row
 	for i := range n {
-		rs = append(rs, newRow(leasing(t, s.url(i, quarantine), ttl), length))
+		rs = append(rs, newRow(leasing(t, s.url(from+i, quarantine), ttl), length))
 	}
 	return rs
 }
@@ -183,7 +176,7 @@ func (r row) lost() {
 // long before the lease ends. Killed waiters hold up nobody.
 func TestQueueGoesOn(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
-		for i, r := range s.rows(t, 6, longTTL, 4) {
+		for i, r := range s.rows(t, "0s", 0, 6, longTTL, 4) {
 			if i >= 3 { // two in a row, of whom the server may know or not know yet
 				r.queue[0].kill()
 				r.queue[1].kill()
@@ -202,16 +195,33 @@ func TestQueueGoesOn(t *testing.T) {
 	})
 }
 
-// A server does not answer for longer than the lease, and gives the slot to the
-// next one as soon as it does: the command is dead by then.
+// A server does not answer for a while. Leases that end meanwhile are lost: the command is dead when
+// the server gives the slot to the next one. An outage that is shorter than the promise disturbs
+// nobody, at whatever moment between two renewals it begins, and the holder says so once.
+// Slow: it is a part of a lease.
 func TestServerStopped(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
-		rs := s.rows(t, 4, shortTTL, 1)
+		// Half of what is promised: the rest is for a busy machine. (What is
+		// promised exactly, package runner tests in virtual time.)
+		const ttl = 24 * time.Second
+		const outage = (ttl*2/3 - ttl/6 - 3*time.Second/2) / 2
+		long := s.rows(t, "0s", 0, 1, ttl, 1)
+		for i := range 3 { // their renewals lie apart
+			time.Sleep(ttl / 3 / 6)
+			long = append(long, s.rows(t, "0s", 1+i, 1, ttl, 1)...)
+		}
+		short := s.rows(t, "0s", 4, 3, shortTTL, 1)
 		s.pause()
-		time.Sleep(shortTTL) // until the leases are over for the server
+		time.Sleep(outage)
 		s.resume()
-		for _, r := range rs {
+		for _, r := range short {
 			r.lost()
+		}
+		for _, r := range long {
+			r.served()
+			if n := strings.Count(r.holder.Stderr(), "cannot be renewed"); n > 1 {
+				t.Errorf("%d warnings about one outage: %s", n, r.report())
+			}
 		}
 	})
 }
@@ -264,39 +274,13 @@ func TestHostSuspended(t *testing.T) {
 	})
 }
 
-// An outage that is shorter than the promise says disturbs nobody, at whatever
-// moment between two renewals it begins. The holder says so once.
-// Slow: it is a part of a lease.
-func TestBlip(t *testing.T) {
-	onServers(t, func(t *testing.T, s *server) {
-		// Half of what is promised: the rest is for a busy machine. (What is
-		// promised exactly, package runner tests in virtual time.)
-		const ttl = 24 * time.Second
-		const outage = (ttl*2/3 - ttl/6 - 3*time.Second/2) / 2
-		var rs []row
-		for i := range 4 { // their renewals lie apart
-			rs = append(rs, newRow(leasing(t, s.url(i, "0s"), ttl), 1))
-			time.Sleep(ttl / 3 / 6)
-		}
-		s.pause()
-		time.Sleep(outage)
-		s.resume()
-		for _, r := range rs {
-			r.served()
-			if n := strings.Count(r.holder.Stderr(), "cannot be renewed"); n > 1 {
-				t.Errorf("%d warnings about one outage: %s", n, r.report())
-			}
-		}
-	})
-}
-
 // A server is killed and comes back, with nothing or with all: the jobs go on,
 // waiters keep their order. Who asks meanwhile without waiting gets a slot when the
 // quarantine is over, or is told why not if it is long.
 // Slow: -n waits for the end of a quarantine.
 func TestRestart(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
-		rs := s.rowsAfter(t, "3s", 3, 20*time.Second, 2)
+		rs := s.rows(t, "3s", 0, 3, 20*time.Second, 2)
 		idle := leasing(t, s.url(len(rs), "20m"), shortTTL)
 		brief := leasing(t, s.url(len(rs)+1, "3s"), shortTTL)
 		if s.sql != nil { // a new table has no past, a new Redis may have
@@ -350,35 +334,29 @@ func TestAwayWhileWaiting(t *testing.T) {
 
 // The server's clock is off by an hour: only that it goes on steadily counts.
 func TestSQLClocksApart(t *testing.T) {
-	dir, err := os.MkdirTemp("", "golock-clock-") // the server has a user of its own, who must get at it
-	testkit.Must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	testkit.Must(t, os.Chmod(dir, 0o755))
-	library := filepath.Join(dir, "shift.so")
-	testkit.Output(t, "", "gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, filepath.Join("testdata", "shift.c"))
-	for _, shift := range []float64{-3600, 3600} {
-		for name, start := range sqlStarters {
-			// The variables are those of this process: no other test runs now.
-			os.Setenv("LD_PRELOAD", library)
-			os.Setenv("CLOCK_SHIFT", fmt.Sprint(shift))
-			s := sqlServer(t, start(t))
-			os.Unsetenv("LD_PRELOAD")
-			t.Run(name+fmt.Sprint(shift), func(t *testing.T) {
-				t.Parallel()
-				clock := s.sql.Exec(t, "", s.choose("SELECT UNIX_TIMESTAMP(SYSDATE(6))", "SELECT extract(epoch FROM clock_timestamp())"))
-				at, err := strconv.ParseFloat(clock[0][0], 64)
-				if off := at - float64(time.Now().Unix()) - shift; err != nil || off > 600 || off < -600 {
-					t.Fatalf("the server's clock is not off by %v s: %v", shift, clock)
-				}
-				rs := s.rows(t, 2, 6*time.Second, 1)
-				dies := rs[1].holder
-				dies.Signal(syscall.SIGSTOP)
-				rs[1].Kill(testkit.GuardOf(dies.PID))
-				dies.kill()
-				rs[1].finish() // the lease of the dead has ended
-				rs[0].served() // those of the living have not
-			})
-		}
+	library := testkit.Place(t, 0o755) + "/shift.so"
+	testkit.Output(t, "", "gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, "testdata/shift.c")
+	for name, shift := range map[string]float64{"mariadb": -3600, "postgres": 3600} {
+		// The variables are those of this process: no other test runs now.
+		os.Setenv("LD_PRELOAD", library)
+		os.Setenv("CLOCK_SHIFT", fmt.Sprint(shift))
+		s := sqlServer(t, sqlStarters[name](t))
+		os.Unsetenv("LD_PRELOAD")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := s.sql.Exec(t, "", s.choose("SELECT UNIX_TIMESTAMP(SYSDATE(6))", "SELECT extract(epoch FROM clock_timestamp())"))
+			at, err := strconv.ParseFloat(clock[0][0], 64)
+			if off := at - float64(time.Now().Unix()) - shift; err != nil || off > 600 || off < -600 {
+				t.Fatalf("the server's clock is not off by %v s: %v", shift, clock)
+			}
+			rs := s.rows(t, "0s", 0, 2, 6*time.Second, 1)
+			dies := rs[1].holder
+			dies.Signal(syscall.SIGSTOP)
+			rs[1].Kill(testkit.GuardOf(dies.PID))
+			dies.kill()
+			rs[1].finish() // the lease of the dead has ended
+			rs[0].served() // those of the living have not
+		})
 	}
 }
 
