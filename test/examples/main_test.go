@@ -30,9 +30,8 @@ func TestMain(m *testing.M) {
 // sandbox is one with a copy of an example ("": none), its programs in bin, and GOLOCK_STORE.
 func sandbox(t *testing.T, example, store string) *testkit.Sandbox {
 	t.Helper()
-	s := testkit.New(t, store)
+	s := testkit.OnStore(t, store)
 	s.Env[0] = strings.Replace(s.Env[0], "PATH=", "PATH="+s.Path("bin")+":", 1)
-	s.Env = append(s.Env, "GOLOCK_STORE="+s.Store)
 	if example != "" {
 		// By another process, so that no fork of this one has a script open for writing (ETXTBSY).
 		testkit.Output(t, "", "cp", "-R", "--preserve=mode", filepath.Join(examples, example)+"/.", s.Dir)

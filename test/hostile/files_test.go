@@ -55,10 +55,8 @@ func TestLinksToLockFiles(t *testing.T) {
 // golock has made neither makes it hang or grow, nor leads it out of the directory.
 func TestForeignVersions(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o777)
-	store := "mkdir://" + dir
-	h := hold(s, attacker, "--store", store, "--name", "x")
+	s, dir := sharedDirectory(t)
+	h := hold(s, attacker, "--name", "x")
 	version := filepath.Dir(filepath.Dir(onlyRecord(t, dir))) + "/v4000000000000000000"
 	for what, spoil := range map[string]func() error{
 		"a FIFO": func() error { return unix.Mkfifo(version, 0o666) },
@@ -67,7 +65,7 @@ func TestForeignVersions(t *testing.T) {
 	} {
 		testkit.Must(t, spoil())
 		for _, args := range [][]string{{"ls"}, {"break", "--name", "x"}, {"run", "--name", "x", "-n", "--", "true"}, {"clean"}} {
-			r := as(s, victim, append([]string{args[0], "--store", store}, args[1:]...)...)
+			r := as(s, victim, args...)
 			if judge(t, fmt.Sprint(what, args), r); r.Code != 69 || !strings.Contains(r.Stderr, "damaged") {
 				t.Errorf("%s: %v: exit code %d after %v: %s", what, args, r.Code, r.Took, r.Stderr)
 			}
@@ -82,10 +80,8 @@ func TestForeignVersions(t *testing.T) {
 // the golock whose record has its name can have written it.
 func TestForgedRequests(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o777)
-	store := "mkdir://" + dir
-	h := hold(s, victim, "--store", store, "--name", "x", "--ttl", "1h")
+	s, dir := sharedDirectory(t)
+	h := hold(s, victim, "--name", "x", "--ttl", "1h")
 	record := onlyRecord(t, dir)
 	text, err := os.ReadFile(record)
 	testkit.Must(t, err)
@@ -113,11 +109,11 @@ func TestForgedRequests(t *testing.T) {
 		testkit.Must(t, os.WriteFile(own, text, 0o666))
 		testkit.Must(t, os.WriteFile(request, []byte("1 0 1\n"+id+" "+c.entry+"\n"), 0o666))
 		testkit.Must(t, errors.Join(os.Chown(own, victim, victim), os.Chown(request, c.uid, c.uid)))
-		next := command(s, victim, "run", "-v", "--store", store, "--name", "x", "--", "true").Begin()
+		next := command(s, victim, "run", "-v", "--name", "x", "--", "true").Begin()
 		next.Says(" waiting")
 		next.Signal(unix.SIGTERM)
 		next.Expects(143)
-		r := as(s, victim, "ls", "--store", store, "--json")
+		r := as(s, victim, "ls", "--json")
 		waits := strings.Contains(r.Stdout, `"state": "waiting"`)
 		if judge(t, c.what, r); waits != (c.what == "") {
 			t.Errorf("%s: waits %v: %s", c.what, waits, r.Stdout)

@@ -44,6 +44,19 @@ func redisURL(t testing.TB) string {
 	return strings.Replace(redistest.StoreURL(t), server.SocketURL(), server.URL(), 1)
 }
 
+// sharedLocal and sharedDirectory make a store that all users may write to.
+func sharedLocal(t *testing.T) (s *testkit.Sandbox, dir string) {
+	t.Helper()
+	dir = testkit.Place(t, 0o1777)
+	return testkit.OnStore(t, "local://"+dir), dir
+}
+
+func sharedDirectory(t *testing.T) (s *testkit.Sandbox, dir string) {
+	t.Helper()
+	dir = testkit.Place(t, 0o777)
+	return testkit.OnStore(t, "mkdir://"+dir), dir
+}
+
 // command is a golock that is to run as a user. It is not given more memory than
 // a few hundred MiB: one that grows without bound dies.
 func command(s *testkit.Sandbox, uid int, args ...string) *testkit.Command {

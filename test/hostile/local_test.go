@@ -28,13 +28,11 @@ import (
 // else's process has nobody told, not even by root.
 func TestForgedRecordSignalsNobody(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o1777)
-	store := "local://" + dir
-	hold(s, attacker, "--store", store, "--name", "x", "--replace", "running")
-	command(s, attacker, "run", "--store", store, "--name", "x", "--", "true").Begin()
+	s, dir := sharedLocal(t)
+	hold(s, attacker, "--name", "x", "--replace", "running")
+	command(s, attacker, "run", "--name", "x", "--", "true").Begin()
 	testkit.Eventually(t, "the second waits", func() bool {
-		return strings.Contains(as(s, attacker, "ls", "--store", store, "x").Stdout, "waiting")
+		return strings.Contains(as(s, attacker, "ls", "x").Stdout, "waiting")
 	})
 	file := lockFile(t, dir, "x")
 	for _, uid := range []int{0, victim} {
@@ -45,9 +43,9 @@ func TestForgedRecordSignalsNobody(t *testing.T) {
 				binary.LittleEndian.PutUint64(b[64:], uint64(bootTime()))
 			})
 		}
-		says(t, "break", as(s, uid, "break", "--store", store, "--name", "x", "--all"), 69, "does not have the lock")
+		says(t, "break", as(s, uid, "break", "--name", "x", "--all"), 69, "does not have the lock")
 		// Who replaces waits for those that cannot be told.
-		says(t, "run --replace", as(s, uid, "run", "--store", store, "--name", "x", "--replace", "running", "-w", "0.2", "--", "true"), 75)
+		says(t, "run --replace", as(s, uid, "run", "--name", "x", "--replace", "running", "-w", "0.2", "--", "true"), 75)
 		if !testkit.Alive(target.PID) {
 			t.Errorf("the record of a lock had a process of user %d signalled", uid)
 		}
@@ -57,10 +55,8 @@ func TestForgedRecordSignalsNobody(t *testing.T) {
 // Files that look like the lock file of a name, and are not, hide nothing.
 func TestDecoys(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o1777)
-	store := "local://" + dir
-	h := hold(s, victim, "--store", store, "--name", "pay")
+	s, dir := sharedLocal(t)
+	h := hold(s, victim, "--name", "pay")
 	file := lockFile(t, dir, "pay")
 	text, err := os.ReadFile(file)
 	testkit.Must(t, err)
@@ -71,12 +67,12 @@ func TestDecoys(t *testing.T) {
 		testkit.Must(t, os.Chown(path, attacker, attacker))
 	}
 	testkit.Must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "#"+strings.TrimPrefix(filepath.Base(file), "pay"))))
-	r := as(s, victim, "ls", "--store", store)
+	r := as(s, victim, "ls")
 	if strings.Count(r.Stdout, "holding") != 1 || strings.Contains(r.Stdout+r.Stderr, "\x1b") {
 		t.Errorf("ls: %q %q", r.Stdout, r.Stderr)
 	}
-	says(t, "held", as(s, victim, "held", "--store", store, "--id", h.id), 0)
-	says(t, "break", as(s, victim, "break", "--store", store, "--name", "pay"), 0)
+	says(t, "held", as(s, victim, "held", "--id", h.id), 0)
+	says(t, "break", as(s, victim, "break", "--name", "pay"), 0)
 	testkit.Eventually(t, "the holder has ended", func() bool { return !testkit.Alive(h.PID) })
 }
 
@@ -84,10 +80,8 @@ func TestDecoys(t *testing.T) {
 // its own codes, and does not grow.
 func TestGarbageInLockFiles(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o1777)
-	store := "local://" + dir
-	says(t, "run", as(s, attacker, "run", "--store", store, "--name", "x", "--hold", "1h", "--", "true"), 0)
+	s, dir := sharedLocal(t)
+	says(t, "run", as(s, attacker, "run", "--name", "x", "--hold", "1h", "--", "true"), 0)
 	file := lockFile(t, dir, "x")
 	good, err := os.ReadFile(file)
 	testkit.Must(t, err)
@@ -125,7 +119,6 @@ func TestGarbageInLockFiles(t *testing.T) {
 			commands = append(commands, []string{"doctor"})
 		}
 		for _, args := range commands {
-			args = append([]string{args[0], "--store", store}, args[1:]...)
 			judge(t, fmt.Sprintf("%s: %v", what, args), as(s, victim, args...))
 		}
 	}
@@ -134,10 +127,8 @@ func TestGarbageInLockFiles(t *testing.T) {
 // A lock file full of waiters that do not exist holds nobody up.
 func TestDeadWaiters(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o1777)
-	store := "local://" + dir
-	says(t, "run", as(s, attacker, "run", "--store", store, "--name", "x", "--", "true"), 0)
+	s, dir := sharedLocal(t)
+	says(t, "run", as(s, attacker, "run", "--name", "x", "--", "true"), 0)
 	file := lockFile(t, dir, "x")
 	const most = 1 << 16
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
@@ -158,9 +149,9 @@ func TestDeadWaiters(t *testing.T) {
 	}
 	_, err = f.WriteAt(all, headerSize)
 	testkit.Must(t, err)
-	r := as(s, victim, "ls", "--store", store)
+	r := as(s, victim, "ls")
 	judge(t, "65536 dead waiters: ls", r)
-	r = as(s, victim, "run", "--store", store, "--name", "x", "-n", "--", "true")
+	r = as(s, victim, "run", "--name", "x", "-n", "--", "true")
 	judge(t, "65536 dead waiters: run", r)
 	if r.Code != 0 || r.CPU > 3*time.Second {
 		t.Errorf("65536 dead waiters: exit code %d after %v of work: %s", r.Code, r.CPU, r.Stderr)
@@ -172,11 +163,9 @@ func TestDeadWaiters(t *testing.T) {
 // Slow: golock's own patience is ten seconds.
 func TestGateKeptShut(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o1777)
-	store := "local://" + dir
+	s, dir := sharedLocal(t)
 	for i := range 10 {
-		says(t, "run", as(s, victim, "run", "--store", store, "--name", fmt.Sprint("x", i), "--", "true"), 0)
+		says(t, "run", as(s, victim, "run", "--name", fmt.Sprint("x", i), "--", "true"), 0)
 	}
 	files, err := filepath.Glob(dir + "/*.lock")
 	testkit.Must(t, err)
@@ -191,7 +180,7 @@ func TestGateKeptShut(t *testing.T) {
 	// the test.
 	var calls []*testkit.Command
 	for _, args := range [][]string{{"ls"}, {"clean"}, {"run", "--name", "x0", "-n", "--", "true"}} {
-		calls = append(calls, command(s, victim, append([]string{args[0], "--store", store}, args[1:]...)...))
+		calls = append(calls, command(s, victim, args...))
 	}
 	for _, r := range testkit.RunAll(calls) {
 		r.Expect(t, 69, "being changed by")

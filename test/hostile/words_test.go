@@ -52,12 +52,11 @@ func plainText(t testing.TB, what, text string) {
 
 // shownEverywhere has golock show a holder of "x" and those that wait for it in
 // every form.
-func shownEverywhere(s *testkit.Sandbox, store string, uid int) {
+func shownEverywhere(s *testkit.Sandbox, uid int) {
 	t := s.T
 	t.Helper()
 	show := func(want int, args ...string) string {
 		t.Helper()
-		args = append([]string{args[0], "--store", store}, args[1:]...)
 		r := as(s, uid, args...)
 		what := fmt.Sprint(args)
 		plainText(t, what+", stdout", r.Stdout)
@@ -81,11 +80,13 @@ func shownEverywhere(s *testkit.Sandbox, store string, uid int) {
 	show(75, "run", "--name", "x", "-v", "-w", "1.3", "--", "true")
 	show(75, "run", "--name", "x", "-v", "-w", "1.3", "--log-format", "json", "--", "true")
 	show(75, "acquire", "--name", "x", "-n", "--for", fmt.Sprint(os.Getpid()))
-	show(0, "complete", "--", "ls", "")
+	// A tab stands between a word and what it is.
+	complete := as(s, uid, "complete", "--", "ls", "")
+	says(t, "complete", complete, 0, "x\tsh", "owned")
+	plainText(t, "complete", strings.Replace(complete.Stdout, "x\t", "x ", 1)+complete.Stderr)
 
 	// A terminal gets what golock itself draws with, and nothing else.
 	for _, args := range [][]string{{"ls", "--watch", "--interval", "0.1"}, {"run", "--name", "x", "-w", "1", "--", "true"}} {
-		args = append([]string{args[0], "--store", store}, args[1:]...)
 		p := command(s, uid, args...).Setenv("TERM=xterm").OnTerminal(200, 30)
 		p.Shows("owned")
 		if args[0] == "ls" {
@@ -104,7 +105,7 @@ func shownEverywhere(s *testkit.Sandbox, store string, uid int) {
 	testkit.Must(t, err)
 	defer manager.Close()
 	testkit.Must(t, os.Chmod(socket, 0o666))
-	cmd := command(s, uid, "run", "--store", store, "--name", "x", "-q", "-w", "0.5", "--", "true")
+	cmd := command(s, uid, "run", "--name", "x", "-q", "-w", "0.5", "--", "true")
 	cmd.Setenv("NOTIFY_SOCKET=" + socket)
 	if r := cmd.Run(); r.Code != 75 {
 		t.Errorf("with NOTIFY_SOCKET: %d %s", r.Code, r.Stderr)
@@ -121,16 +122,14 @@ func shownEverywhere(s *testkit.Sandbox, store string, uid int) {
 
 func TestWordsOfLocalHolder(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o1777)
-	store := "local://" + dir
-	hold(s, attacker, "--store", store, "--name", "x")
+	s, dir := sharedLocal(t)
+	hold(s, attacker, "--name", "x")
 	forge(t, lockFile(t, dir, "x"), 0, func(b []byte) { setCommand(b, "sh", evil) })
-	shownEverywhere(s, store, victim)
+	shownEverywhere(s, victim)
 
 	// Who is told to go hears by whom.
-	says(t, "break", as(s, attacker, "break", "--store", store, "--name", "x"), 0)
-	h := hold(s, victim, "--store", store, "--name", "y")
+	says(t, "break", as(s, attacker, "break", "--name", "x"), 0)
+	h := hold(s, victim, "--name", "y")
 	forge(t, lockFile(t, dir, "y"), 0, func(b []byte) {
 		n := copy(b[128+3:], evil)
 		binary.LittleEndian.PutUint16(b[54:], uint16(n))
@@ -142,10 +141,9 @@ func TestWordsOfLocalHolder(t *testing.T) {
 
 func TestWordsOnRedis(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
 	server := redistest.Start(t)
-	store := fmt.Sprintf("redis://%s?quarantine=0s", server.Addr())
-	h := hold(s, attacker, "--store", store, "--name", "x", "--ttl", "60s")
+	s := testkit.OnStore(t, server.URL("quarantine=0s"))
+	h := hold(s, attacker, "--name", "x", "--ttl", "60s")
 	key, id, _ := strings.Cut(h.id, "-")
 	entries := "golock:{" + key + "}:e"
 	var record map[string]any
@@ -161,10 +159,10 @@ func TestWordsOnRedis(t *testing.T) {
 	}
 	server.Do("HSET", "golock:{"+other+"}:s", "name", evilText)
 	server.Do("ZADD", "golock:names", time.Now().Add(time.Hour).UnixMilli(), evilText)
-	if r := as(s, victim, "ls", "--store", store); strings.Count(r.Stdout, "holding") != 2 {
+	if r := as(s, victim, "ls"); strings.Count(r.Stdout, "holding") != 2 {
 		t.Errorf("the forged name is not listed: %q %q", r.Stdout, r.Stderr)
 	}
-	shownEverywhere(s, store, victim)
+	shownEverywhere(s, victim)
 }
 
 // What a server says is an error like any other text. It may be any server.

@@ -36,9 +36,7 @@ type sandbox struct {
 
 func newSandbox(t testing.TB, store, shell string) *sandbox {
 	t.Helper()
-	s := &sandbox{testkit.New(t, store), testkit.Need(t, shell)}
-	s.Env = append(s.Env, "GOLOCK_STORE="+s.Store)
-	return s
+	return &sandbox{testkit.OnStore(t, store), testkit.Need(t, shell)}
 }
 
 // everywhere runs a test on each store, with another shell on each.

@@ -63,6 +63,14 @@ func New(t testing.TB, store string) *Sandbox {
 	return s
 }
 
+// OnStore makes a sandbox in which every golock uses the store without being told.
+func OnStore(t testing.TB, store string) *Sandbox {
+	t.Helper()
+	s := New(t, store)
+	s.Env = append(s.Env, "GOLOCK_STORE="+s.Store)
+	return s
+}
+
 // Place makes a directory that every user can walk to.
 func Place(t testing.TB, mode uint32) string {
 	t.Helper()
