@@ -15,9 +15,8 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins that golock, root's above all, writes nowhere where another
-// user leads it, believes no settings that another user could have written, and
-// is held up by nothing that is no file.
+// golock, above all as root, does not write where another user leads it, and does not hang on a file
+// that is a FIFO or a link.
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)

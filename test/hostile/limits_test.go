@@ -11,9 +11,7 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins that nothing is too large to be judged.
-
-// Numbers and times at the end of what they can be do what they say.
+// The largest numbers and times work.
 func TestLargestNumbers(t *testing.T) {
 	t.Parallel()
 	s := testkit.New(t, "")
@@ -33,7 +31,7 @@ func TestLargestNumbers(t *testing.T) {
 	}
 }
 
-// A configuration of at most 1 MiB takes a moment, whatever is in it.
+// A configuration file of 1 MiB ends in time, whatever is in it.
 func TestBombs(t *testing.T) {
 	t.Parallel()
 	s := testkit.New(t, "")
@@ -83,7 +81,7 @@ func TestManyArguments(t *testing.T) {
 		if r := run("env | grep -c ^V", nil, many); r.Code != 0 || r.Stdout != "10000\n" {
 			t.Errorf("10000 variables on %s: %v", store, r)
 		}
-		// Runs that this one is said to be inside of are anybody's to make up.
+		// Anybody can invent enclosing runs.
 		id := strings.Repeat("a", 32) + "-" + strings.Repeat("b", 32) + ",,x\n\x1b,"
 		held := []string{"GOLOCK_HELD=" + strings.Repeat(id, 1700), "GOLOCK_ID=x\ny", "GOLOCK_LOCK_NAME=x"}
 		if r := run("echo ${#GOLOCK_HELD}", nil, held); r.Code != 0 || len(r.Stdout) != 7 {

@@ -20,12 +20,11 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins what other users can and cannot do who share a directory of
-// the store local. They are free to keep locks for ever; they get no signal sent
-// to a process that is not theirs, and golock neither crashes nor hangs.
+// What other users of a shared directory of the store local can do. They may keep locks for ever.
+// They cannot make golock signal a process that is not theirs, crash or hang.
 
-// A record says which process is to be told to go. One that names somebody
-// else's process has nobody told, not even by root.
+// A record names the process that an eviction signals. A forged one gets no process of another user
+// signalled, not even by root.
 func TestForgedRecordSignalsNobody(t *testing.T) {
 	t.Parallel()
 	s, dir := sharedLocal(t)
@@ -76,8 +75,8 @@ func TestDecoys(t *testing.T) {
 	testkit.Eventually(t, "the holder has ended", func() bool { return !testkit.Alive(h.PID) })
 }
 
-// Whatever somebody writes into a lock file, golock ends in time with one of
-// its own codes, and does not grow.
+// Whatever another user writes into a lock file, golock ends in time with one of its own codes, and
+// its memory stays small.
 func TestGarbageInLockFiles(t *testing.T) {
 	t.Parallel()
 	s, dir := sharedLocal(t)
@@ -158,8 +157,8 @@ func TestDeadWaiters(t *testing.T) {
 	}
 }
 
-// Who may read a lock file can lock it for ever. A run that does not wait says
-// so in its time, and a list is not held up by each such file anew.
+// A user who may read a lock file can lock it for ever. A run with -n says so in time, and ls waits
+// once, not for each such file.
 // Slow: golock's own patience is ten seconds.
 func TestGateKeptShut(t *testing.T) {
 	t.Parallel()
@@ -176,8 +175,7 @@ func TestGateKeptShut(t *testing.T) {
 		const gate = 1 << 59
 		testkit.Must(t, unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: gate, Len: 1}))
 	}
-	// One after the other, ten of golock's own patience would be more than that of
-	// the test.
+	// At the same time: each waits for golock's own limit.
 	var calls []*testkit.Command
 	for _, args := range [][]string{{"ls"}, {"clean"}, {"run", "--name", "x0", "-n", "--", "true"}} {
 		calls = append(calls, command(s, victim, args...))

@@ -21,19 +21,17 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins that what others call themselves, their commands and their
-// machines steers no terminal, forges no line and ends no record, wherever
-// golock shows it.
+// Names of users, commands and hosts that others choose must not control a terminal, forge a line or
+// end a record, wherever golock shows them.
 
-// evil has what a terminal obeys in it: ESC, BEL, CSI as one character of C1, a
-// newline that would forge a message, what turns the direction of writing, a tab,
-// NUL left out, and bytes that are no UTF-8.
+// evil has what a terminal obeys: ESC, BEL, CSI as one C1 character, a newline that would forge a
+// message, characters that change the direction of writing, a tab, and bytes that are no UTF-8.
 const evil = "\x1b]0;owned\x07\x1b[2J\u009b31m\r\ngolock: forged\t\u202egnp\u2066\u200f\u2028\x7f\xff\x9b1m"
 
 // The same as far as JSON and SQL carry it.
 const evilText = "\x1b]0;owned\x07\x1b[2J\u009b31m\r\ngolock: forged\t\u202egnp\u2066\u200f\u2028\x7f"
 
-// plainText fails the test if there is something in a text that is not seen.
+// plainText fails the test if a text has control characters.
 func plainText(t testing.TB, what, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) {
@@ -85,7 +83,7 @@ func shownEverywhere(s *testkit.Sandbox, uid int) {
 	says(t, "complete", complete, 0, "x\tsh", "owned")
 	plainText(t, "complete", strings.Replace(complete.Stdout, "x\t", "x ", 1)+complete.Stderr)
 
-	// A terminal gets what golock itself draws with, and nothing else.
+	// A terminal gets golock's own control sequences only.
 	for _, args := range [][]string{{"ls", "--watch", "--interval", "0.1"}, {"run", "--name", "x", "-w", "1", "--", "true"}} {
 		p := command(s, uid, args...).Setenv("TERM=xterm").OnTerminal(200, 30)
 		p.Shows("owned")
@@ -127,7 +125,7 @@ func TestWordsOfLocalHolder(t *testing.T) {
 	forge(t, lockFile(t, dir, "x"), 0, func(b []byte) { setCommand(b, "sh", evil) })
 	shownEverywhere(s, victim)
 
-	// Who is told to go hears by whom.
+	// An evicted run says by whom.
 	says(t, "break", as(s, attacker, "break", "--name", "x"), 0)
 	h := hold(s, victim, "--name", "y")
 	forge(t, lockFile(t, dir, "y"), 0, func(b []byte) {
@@ -165,7 +163,7 @@ func TestWordsOnRedis(t *testing.T) {
 	shownEverywhere(s, victim)
 }
 
-// What a server says is an error like any other text. It may be any server.
+// Answers of a hostile server are shown in error messages.
 // Slow: some answers count as an outage, of which golock waits for the end.
 func TestWordsOfServers(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 //go:build integration
 
-// Pins the exit codes of a command that ended, and of one that a time limit has ended. (The
-// others are in testdata.)
+// Exit codes of a command that ended by itself or by a time limit. (The others: testdata.)
 
 package matrix_test
 
@@ -110,9 +109,8 @@ func TestTimeLimitBeginsWithTheCommand(t *testing.T) {
 	waiter.Expects(6)
 }
 
-// A limit on descriptors that leaves too few to start the command shows before
-// golock waits, not when it has the slot. (With a few less the Go runtime dies, with
-// code 2, of its first timer or connection.)
+// If a limit leaves too few descriptors to start the command, golock fails before it waits, not when
+// it has the slot. (With even fewer the Go runtime dies with code 2.)
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)

@@ -1,7 +1,6 @@
 //go:build integration
 
-// Pins who keeps the slot and who is ended: descendants with and without
-// --tree, PID 1.
+// Descendants of the command with and without --tree, and golock as PID 1.
 
 package matrix_test
 

@@ -1,12 +1,10 @@
 //go:build integration
 
-// Package matrix_test holds the program, seen from outside, against tables of
-// what a user can rely on: exit codes, signals, transparency, terminals, PID 1,
-// process trees, crashes, exec and nesting.
+// Package matrix_test checks from outside what a user can rely on: exit codes, signals, transparency,
+// terminals, PID 1, process trees.
 //
-// The same tables hold on a leased store, where a guard stands between golock
-// and the command: LOCKTEST_STORE=redis, mariadb or postgres runs them there.
-// What is about lock files and inherited locks is left out.
+// LOCKTEST_STORE=redis, mariadb or postgres runs the same tests on a store with leases, where a
+// watchdog is between golock and the command.
 package matrix_test
 
 import (
@@ -32,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
 }
 
-// storeKind is local, redis, mariadb or postgres. Each test asks for itself: go
-// test remembers what a test read, not what TestMain did.
+// storeKind is local, redis, mariadb or postgres. Each test reads the variable itself, so that the
+// cache of go test depends on it.
 func storeKind() string {
 	if kind := os.Getenv("LOCKTEST_STORE"); kind != "" {
 		return kind

@@ -1,8 +1,6 @@
 //go:build integration
 
-// Pins that the line of a run that waits keeps out of the way of a shell's job
-// control, and that the message of a busy lock names who holds it, in every
-// store.
+// The line of a run that waits under the job control of a shell, and the message of a busy lock.
 
 package seeing_test
 
@@ -52,8 +50,8 @@ func TestLineAndJobControl(t *testing.T) {
 	x.Wait()
 }
 
-// Who is in the way is named with process, command and time, and with the host
-// where that may be another.
+// The message of a busy lock names the holder's process, command and start, and its host where
+// that may be another one.
 func TestBusyNamesTheHolder(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()

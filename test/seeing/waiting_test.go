@@ -1,8 +1,8 @@
 //go:build integration
 
-// Pins what a run that waits tells: on a terminal a line that is rewritten in
-// place and gone before the command writes anything, elsewhere a line now and
-// then, to a service manager its status, and nothing with -q.
+// What a run that waits shows: on a terminal a line that is rewritten in place and removed before the
+// command writes anything, elsewhere a line now and then, to a service manager its status, and nothing
+// with -q.
 
 package seeing_test
 
@@ -52,8 +52,7 @@ func TestLineOnATerminal(t *testing.T) {
 	}
 }
 
-// The place is the present one, also where a waiter sleeps until the one before
-// it has gone.
+// The line shows the current place, also where a waiter sleeps until the one before it has gone.
 func TestLineMovesOn(t *testing.T) {
 	t.Parallel()
 	s := local(t)
@@ -93,7 +92,7 @@ func TestLineMakesRoom(t *testing.T) {
 	}
 }
 
-// Where somebody else may write to the terminal no line is rewritten.
+// Where another process may write to the terminal, no line is rewritten.
 func TestLineBesideOthers(t *testing.T) {
 	t.Parallel()
 	s := local(t)
@@ -144,7 +143,7 @@ func TestLinesElsewhere(t *testing.T) {
 	}
 }
 
-// acquire tells it as run does, though it is another process that waits.
+// acquire shows the line as run does, although another process waits.
 func TestLineOfAcquire(t *testing.T) {
 	t.Parallel()
 	s := local(t)
@@ -209,7 +208,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// A manager that takes nothing, or is not there, is in nobody's way.
+// A service manager that reads nothing, or is not there, delays nothing.
 func TestNotifyNobody(t *testing.T) {
 	t.Parallel()
 	s := local(t)

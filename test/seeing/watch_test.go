@@ -1,8 +1,7 @@
 //go:build integration
 
-// Pins golock ls on a terminal and golock ls --watch: lines that fit, a table
-// that is redrawn in place, and elsewhere one that is written when something
-// has changed.
+// golock ls on a terminal and golock ls --watch: a table that fits and is redrawn in place, elsewhere
+// one that is written when something has changed.
 
 package seeing_test
 
@@ -148,7 +147,7 @@ func TestWatchWritesChanges(t *testing.T) {
 	}
 }
 
-// A store that goes away and comes back ends nothing.
+// --watch goes on through an outage of the store.
 func TestWatchThroughAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -163,7 +162,7 @@ func TestWatchThroughAnOutage(t *testing.T) {
 	p.Expects(0)
 }
 
-// A reader that has seen enough ends it without a word.
+// When the reader of its output ends, --watch ends without a message.
 func TestWatchIntoAClosedPipe(t *testing.T) {
 	t.Parallel()
 	s := local(t)
