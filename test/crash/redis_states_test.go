@@ -27,8 +27,7 @@ type state struct {
 	begin, end func()
 }
 
-// The longer lease lives through a state in which the shorter one ends. Both
-// bear that a busy machine is late.
+// The longer lease outlasts a state in which the shorter one ends.
 const (
 	middleTTL = 24 * time.Second
 	lesserTTL = 6 * time.Second
@@ -132,9 +131,8 @@ func resharding(t *testing.T) state {
 	}
 }
 
-// The password is changed while a job runs and another waits, and connections
-// are closed: the lease cannot be renewed, the job ends in time with 79; who
-// waits is refused. Both name the cause.
+// The password is changed while a job runs and another waits, and connections are closed: the lease
+// cannot be renewed, the job ends in time with 79, the waiter with 69. Both name the cause.
 func TestRedisPasswordChanged(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -170,7 +168,7 @@ func TestRedisPasswordChanged(t *testing.T) {
 	}
 }
 
-// operate sends commands on one connection, as a user that stays.
+// operate sends commands on one connection, as a user whose password stays.
 func operate(t *testing.T, server *redistest.Server, commands ...[]any) {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Addr())

@@ -17,14 +17,13 @@ import (
 	"golock/test/testkit"
 )
 
-// This file shows exclusion, order and patience on networked stores when
-// golocks, guards, waiters, connections and servers are killed or stopped. The
-// judges know nothing of the server.
+// Exclusion, order and waiting on networked stores when golocks, watchdogs, waiters and servers are
+// killed or stopped.
 
 const (
 	shortTTL = 4 * time.Second
-	// longTTL is so long that what a waiter looks for by itself, after a third
-	// of it, comes after any patience: who is served has been woken.
+	// longTTL is so long that no test waits for the look of a waiter at a third of it: a waiter that
+	// is served has been woken.
 	longTTL = 10 * time.Minute
 )
 
@@ -226,9 +225,9 @@ func TestServerStopped(t *testing.T) {
 	})
 }
 
-// A machine with golock, watchdog, command and server is suspended for longer than the lease.
-// Whoever of them wakes first, the command is dead without a word from the server. The clock
-// that counts suspends is a day ahead of the other one there, as after an earlier suspend.
+// A machine with golock, watchdog, command and server is suspended for longer than the lease. In
+// whatever order they wake, the command is killed before the server answers. CLOCK_BOOTTIME is a day
+// ahead, as after an earlier suspend.
 // Slow: a lease has to end.
 func TestHostSuspended(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
@@ -274,9 +273,8 @@ func TestHostSuspended(t *testing.T) {
 	})
 }
 
-// A server is killed and comes back, with nothing or with all: the jobs go on,
-// waiters keep their order. Who asks meanwhile without waiting gets a slot when the
-// quarantine is over, or is told why not if it is long.
+// A server is killed and comes back, empty or with its data: the jobs go on, waiters keep their order.
+// A run with -n gets a slot when the quarantine is over; if that is long, it is refused with the reason.
 // Slow: -n waits for the end of a quarantine.
 func TestRestart(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
@@ -312,8 +310,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// While the server is away a waiter does not give up before its time; when that
-// is over the code says who answered last.
+// While the server is away a waiter does not give up before its --wait is over. Then the code is 69.
 // Slow: the time of one waiter has to pass.
 func TestAwayWhileWaiting(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
@@ -332,7 +329,7 @@ func TestAwayWhileWaiting(t *testing.T) {
 	})
 }
 
-// The server's clock is off by an hour: only that it goes on steadily counts.
+// The server's clock is wrong by an hour: only its steady progress matters.
 func TestSQLClocksApart(t *testing.T) {
 	library := testkit.Place(t, 0o755) + "/shift.so"
 	testkit.Output(t, "", "gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, "testdata/shift.c")

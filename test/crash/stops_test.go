@@ -14,10 +14,9 @@ import (
 	"golock/test/testkit"
 )
 
-// A golock, or one of its threads alone, is stopped at system calls from the grant to the
-// spawn, during the run with its renewals, and from the release to the end. It goes on at
-// once, or when its lease has ended and the next one has the slot: never are two inside, and
-// its exit code says whether its command came to its end.
+// A golock, or one of its threads alone, is stopped at system calls from the grant to its end. It is
+// continued at once, or when its lease has ended and the next one has the slot: never are two inside,
+// and its exit code says whether its command ended by itself.
 // Slow: leases have to end.
 func TestStoppedAtSystemCalls(t *testing.T) {
 	t.Parallel()
@@ -51,8 +50,8 @@ func TestStoppedAtSystemCalls(t *testing.T) {
 	}
 }
 
-// stopped lets a golock live that waits and is then granted, until the system call of that
-// number, and gives how many there were.
+// stopped runs a golock that waits and then gets the slot, stops it at the system call of that number,
+// and returns how many system calls there were.
 func stopped(t *testing.T, store string, ttl, hold time.Duration, stop syscall.Signal, number int, late bool) int {
 	w := newWorld(t, store)
 	ttls := func(d time.Duration) []string {
@@ -116,8 +115,8 @@ func stopped(t *testing.T, store string, ttl, hold time.Duration, stop syscall.S
 	return int(calls.Load())
 }
 
-// A golock that was told to stop just when the slot comes to it either has it,
-// or leaves with nothing in its hands.
+// A waiter that gets TSTP just when the slot comes to it either has the slot, or has left the queue and
+// the slot is free.
 func TestTSTPWhenTheSlotComes(t *testing.T) {
 	t.Parallel()
 	random := newRand(t)

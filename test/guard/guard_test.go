@@ -27,8 +27,8 @@ func TestKilledGolock(t *testing.T) {
 	}
 }
 
-// A golock that is stopped does not renew. The family is dead when the slot
-// goes to the next one, every time; continued, golock says 79.
+// A golock that is stopped does not renew. The family is dead when the next one gets the slot;
+// continued, golock ends with 79.
 func TestStoppedGolock(t *testing.T) {
 	for i := range 3 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -43,8 +43,7 @@ func TestStoppedGolock(t *testing.T) {
 	}
 }
 
-// A command that has ended before a golock that was stopped goes on has done
-// nothing wrong.
+// A command that ended while golock was stopped keeps its exit code.
 func TestEndedWhileGolockWasStopped(t *testing.T) {
 	s := shared(t)
 	h := s.Job("--ttl", "3", "--", "sh", "-c", "echo command $$; read x; exit 7").Start()
@@ -80,7 +79,7 @@ func TestStoppedGuard(t *testing.T) {
 	r.Expects(143)
 }
 
-// One that was stopped before the command is started, too.
+// So is one that was stopped before the command started.
 func TestStoppedGuardOfAWaiter(t *testing.T) {
 	s := shared(t)
 	h := newHousehold(s, long)
@@ -90,8 +89,7 @@ func TestStoppedGuardOfAWaiter(t *testing.T) {
 	waiter.Expects(0)
 }
 
-// One that is killed before the command is started has another one started in its
-// place.
+// If the guard is killed before the command starts, golock starts another one.
 func TestKilledGuardOfAWaiter(t *testing.T) {
 	s := shared(t)
 	h := newHousehold(s, long)
@@ -118,8 +116,8 @@ func TestBothKilled(t *testing.T) {
 	}
 }
 
-// A signal that is sent to the guard, the command's parent, is meant for golock:
-// the command gets it once, and the guard goes on.
+// A signal to the guard, which is the parent of the command, reaches the command once, and the guard
+// goes on.
 func TestGuardPassesSignalsOn(t *testing.T) {
 	s := shared(t)
 	r := s.Job(long, "--", "sh", "-c", `for s in HUP INT QUIT USR1 USR2 ALRM TERM; do
@@ -141,8 +139,8 @@ func TestGuardPassesSignalsOn(t *testing.T) {
 	r.Expects(137)
 }
 
-// The guard keeps nothing open that was the caller's: whoever waits for the end
-// of the command's output does not wait for it. And it is small.
+// The guard keeps none of the caller's files open: a reader that waits for the end of the command's
+// output does not wait for it. And it is small.
 func TestGuardKeepsNothing(t *testing.T) {
 	h := newHousehold(shared(t), long)
 	place := fmt.Sprintf("/proc/%d/", h.guard)

@@ -11,16 +11,15 @@ import (
 	"golock/test/testkit"
 )
 
-// The kernel, or a seccomp profile, refuses a system call once in each process
-// of a run: no command outlives its slot, and nothing hangs. Here it is strace
-// that refuses, in a pid namespace and as a user without rights over others: a
-// refused call once made a process kill all that it could reach.
+// The kernel or a seccomp profile refuses a system call once in each process of a run: no command
+// outlives its slot, and nothing hangs. strace refuses it, in a pid namespace and as a user without
+// rights: a refused call once made golock kill all processes that it could reach.
 func TestRefusedSystemCalls(t *testing.T) {
 	calls := strings.Fields("recvfrom sendto ppoll wait4 waitid timerfd_settime timerfd_create kill prctl " +
 		"pidfd_open pidfd_send_signal dup3 clone unlinkat setpgid getdents64 openat fstat execve")
 	errnos := []string{"EPERM", "ENOSYS", "EAGAIN", "ENOMEM"}
-	// The shell's part: run is golock run with the refusal, next one without.
-	// It ends with the number of processes that live though the slot was free.
+	// In the scripts run is golock run with the refusal, next one without. They print the number of
+	// processes that are alive although the slot was free.
 	scenarios := []struct{ name, script string }{
 		{"golock killed", `run -v -- sh -c 'setsid sleep 1000 & echo $PPID >pid; exec sleep 1000' &
 			while kill -0 $! 2>/dev/null && ! [ -s pid ]; do sleep .02; done

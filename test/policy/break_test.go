@@ -79,8 +79,8 @@ func TestBreakStoppedWaiter(t *testing.T) {
 	})
 }
 
-// What a killed golock has left running, wherever it went, is killed; others
-// who have the file open, or were its children, are not.
+// break --dead kills what a killed golock has left running, in any session. Processes that only have the
+// lock file open, or were children without it, are not killed.
 func TestBreakOrphan(t *testing.T) {
 	t.Parallel()
 	w := local(t)
@@ -166,8 +166,8 @@ func TestBreakExec(t *testing.T) {
 	}
 }
 
-// Who may not signal the holder is told so, and the mark stays: the golock heeds
-// it when somebody else sends it TERM.
+// A user who may not signal the holder gets 69, and the eviction stays recorded: golock obeys it when
+// another user sends TERM.
 func TestBreakOtherUser(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() // below one that only its owner may enter
@@ -186,7 +186,7 @@ func TestBreakOtherUser(t *testing.T) {
 	holder.Expects(79, "evicted by u")
 }
 
-// A holder in another pid namespace cannot be told.
+// A holder in another pid namespace cannot be signalled.
 func TestBreakOtherContainer(t *testing.T) {
 	t.Parallel()
 	w := local(t)
@@ -208,7 +208,7 @@ func TestBreakOnLostWarn(t *testing.T) {
 	w.dead(pid)
 }
 
-// A lease that is renewed rarely: the holder hears of it at once.
+// The holder is notified at once, not at its next renewal.
 func TestBreakIsHeardAtOnce(t *testing.T) {
 	t.Parallel()
 	w := networked(t)
@@ -218,8 +218,7 @@ func TestBreakIsHeardAtOnce(t *testing.T) {
 	holder.Expects(79)
 }
 
-// A store that can be read but does not take the order: break tells so after a
-// while.
+// A store that can be read but not written: 69 after a while.
 // Slow: it tries for 10 s.
 func TestBreakOfWhatDoesNotAnswer(t *testing.T) {
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Scripts are killed at any moment, with golocks of theirs or without: never two
-// have one slot number, nobody loses a slot, and at the end nothing is left.
+// Scripts are killed at random moments, with their golocks or alone: never have two the same slot
+// number, none loses its slot, and at the end nothing is left.
 func TestScriptsAreKilled(t *testing.T) {
 	everywhere(t, func(s *sandbox) {
 		var all sync.WaitGroup

@@ -89,7 +89,7 @@ func killGroup(p *testkit.Process) {
 	p.Wait()
 }
 
-// ids are those that are held or waited for under a name.
+// ids are those of a name in a state.
 func (s *sandbox) ids(name, state string) (ids []string) {
 	s.T.Helper()
 	for _, e := range s.List(name) {
@@ -100,7 +100,7 @@ func (s *sandbox) ids(name, state string) (ids []string) {
 	return ids
 }
 
-// free demands that at last nobody holds or waits.
+// free waits until nobody holds or waits.
 func (s *sandbox) free(name string) {
 	s.T.Helper()
 	s.Eventually(name+" is free", func() bool { return len(s.List(name)) == 0 })
@@ -180,8 +180,8 @@ func (s *sandbox) ended(keeper int) {
 	s.Eventually("the keeper is gone", func() bool { return !testkit.Alive(keeper) })
 }
 
-// The keeper has nothing of the script's: files, terminal, directory; the
-// script has no zombie of it. It ends with the script.
+// The holder process (keeper) has none of the script's files, terminal or directory, and leaves no
+// zombie. It ends with the script.
 func TestKeeperStandsAlone(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(s *sandbox) {
@@ -218,8 +218,8 @@ func TestKeeperStandsAlone(t *testing.T) {
 	})
 }
 
-// Who has killed the keeper has freed the slot of a local store, and shortened
-// that of another to its TTL; nobody else notices but by asking.
+// When the keeper is killed, the slot of a local store is free, that of another after its TTL. The
+// script notices only when it asks.
 func TestKeeperKilled(t *testing.T) {
 	everywhere(t, func(s *sandbox) {
 		flags := ""
@@ -239,8 +239,7 @@ func TestKeeperKilled(t *testing.T) {
 	})
 }
 
-// TERM is how a keeper is told to go, as by a machine that is shut down: it
-// gives the slot back.
+// On TERM, as at a shutdown, the keeper gives the slot back.
 func TestKeeperTold(t *testing.T) {
 	everywhere(t, func(s *sandbox) {
 		_, id, keeper := s.acquire("")
@@ -251,8 +250,7 @@ func TestKeeperTold(t *testing.T) {
 	})
 }
 
-// Nobody else's slot is touched by an ID that is over, made up or of another
-// lock.
+// An ID that is over, invented or of another lock changes no slot.
 func TestReleaseOfWhatIsOver(t *testing.T) {
 	everywhere(t, func(s *sandbox) {
 		_, a, _ := s.acquire("")
@@ -273,8 +271,7 @@ func TestReleaseOfWhatIsOver(t *testing.T) {
 	})
 }
 
-// A signal ends the waiting at once, and nothing of it is left; so does the end
-// of the process that it was for.
+// A signal, or the end of the process that the slot was for, ends the waiting at once.
 func TestWaitingEnds(t *testing.T) {
 	everywhere(t, func(s *sandbox) {
 		s.acquire("")
@@ -301,7 +298,7 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
-// Without a process the slot lives for its TTL, and is prolonged by as much.
+// With --for none the slot lasts for its TTL, and renew prolongs it by as much.
 // Slow: TTLs that a busy machine does not miss.
 func TestForNone(t *testing.T) {
 	t.Parallel()

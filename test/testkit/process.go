@@ -204,7 +204,7 @@ func (c *Command) launch(p *Process) {
 		t.Fatalf("starting %q: %v", c.Argv, err)
 	}
 	p.PID = p.process.Pid
-	if !c.Traced { // else the news of the tracer would go to whoever waits
+	if !c.Traced { // else this wait would get the events of the tracer
 		go p.reap()
 	}
 	t.Cleanup(func() {
@@ -217,7 +217,7 @@ func (c *Command) launch(p *Process) {
 	})
 }
 
-// Untraced says that a traced process is traced no more.
+// Untraced must be called when the tracing of a process has ended.
 func (p *Process) Untraced() { go p.reap() }
 
 func (p *Process) reap() {

@@ -71,7 +71,7 @@ func OnStore(t testing.TB, store string) *Sandbox {
 	return s
 }
 
-// Place makes a directory that every user can walk to.
+// Place makes a directory that every user can reach.
 func Place(t testing.TB, mode uint32) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "golock-place-")
@@ -181,9 +181,8 @@ func (s *Sandbox) Lives(pid int) bool { return s.has(pid) && Alive(pid) }
 // All describes the processes of the sandbox.
 func (s *Sandbox) All() string { return Describe(s.Living()) }
 
-// Signal signals a process of the sandbox that is not a child of this one, and
-// reports whether it was there: by a pidfd and after a look, so that no later
-// process of its number, which may be anybody's, is hit.
+// Signal signals a process of the sandbox and reports whether it was there. It uses a pidfd and looks
+// first, so that no later process with the same number is hit.
 func (s *Sandbox) Signal(pid int, sig syscall.Signal) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -193,8 +192,8 @@ func (s *Sandbox) Signal(pid int, sig syscall.Signal) bool {
 	return s.has(pid) && unix.PidfdSendSignal(fd, sig, nil, 0) == nil
 }
 
-// Kill kills a process that has to be there. (For an instant of its execve it
-// has no environment to know it by.)
+// Kill kills a process that must be there. (During its execve it has no environment for a moment, by
+// which Signal finds it.)
 func (s *Sandbox) Kill(pid int) {
 	s.T.Helper()
 	s.Eventually(fmt.Sprintf("%d can be killed", pid), func() bool {

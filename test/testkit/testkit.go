@@ -70,9 +70,8 @@ func run(m interface{ Run() int }, atEnd []func()) (code int, err error) {
 	return m.Run(), nil
 }
 
-// Library runs the tests of a package that does not start golock: many at a time,
-// as they wait more than they compute, and with a look for goroutines that are
-// left. It calls the functions last.
+// Library runs the tests of a package that does not start golock: many at a time, because they mostly
+// wait. Goroutines that are left at the end are a failure. It calls the functions last.
 func Library(m interface{ Run() int }, atEnd ...func()) int {
 	SetDefaults()
 	usually("rapid.checks", "100", "20") // on real stores
@@ -106,12 +105,12 @@ func SetDefaults() {
 	}
 }
 
-// Campaign reports whether somebody has the time for random seeds and more rounds.
+// Campaign reports whether this is a long run, with random seeds and more rounds.
 func Campaign() bool {
 	return os.Getenv("LOCKTEST_CAMPAIGN") != "" || os.Getenv("LOCKTEST_HISTORIES") != ""
 }
 
-// usually changes a flag that has its default, unless somebody has the time.
+// usually changes a flag that has its default, except in a long run.
 func usually(name, from, to string) {
 	if f := flag.Lookup(name); f != nil && f.Value.String() == from && !Campaign() {
 		_ = f.Value.Set(to)
