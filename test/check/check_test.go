@@ -153,8 +153,8 @@ func TestSeveral(t *testing.T) {
 // Settings of the user's own runs are not for those of a check.
 func TestSettings(t *testing.T) {
 	s := testkit.New(t, "")
-	s.Env = append(s.Env, "GOLOCK_WAIT=0", "GOLOCK_HOLD=5", "GOLOCK_MAX=9", "GOLOCK_NAME=mine", "GOLOCK_REPORT=/nonexistent/file",
-		"GOLOCK_SLOT=8", "GOLOCK_FENCE=1")
+	s.Env = append(s.Env, "GOLOCK_WAIT=0", "GOLOCK_HOLD=5", "GOLOCK_MAX=9", "GOLOCK_NAME=mine",
+		"GOLOCK_REPORT=/nonexistent/file", "GOLOCK_SLOT=8", "GOLOCK_FENCE=1")
 	passes(s, 20, 1)
 }
 

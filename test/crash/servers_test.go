@@ -341,7 +341,8 @@ func TestSQLClocksApart(t *testing.T) {
 		os.Unsetenv("LD_PRELOAD")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			clock := s.sql.Exec(t, "", s.choose("SELECT UNIX_TIMESTAMP(SYSDATE(6))", "SELECT extract(epoch FROM clock_timestamp())"))
+			clock := s.sql.Exec(t, "", s.choose("SELECT UNIX_TIMESTAMP(SYSDATE(6))",
+				"SELECT extract(epoch FROM clock_timestamp())"))
 			at, err := strconv.ParseFloat(clock[0][0], 64)
 			if off := at - float64(time.Now().Unix()) - shift; err != nil || off > 600 || off < -600 {
 				t.Fatalf("the server's clock is not off by %v s: %v", shift, clock)

@@ -87,7 +87,8 @@ func (w *world) prepare(hold time.Duration, flags ...string) (*proc, *testkit.Co
 	defer w.mu.Unlock()
 	p := &proc{flags: flags, world: w, token: len(w.procs), goOn: make(chan struct{})}
 	w.procs = append(w.procs, p)
-	c := w.Job(slices.Concat(w.always, flags, []string{"--", judge, strconv.Itoa(p.token), strconv.FormatInt(hold.Microseconds(), 10)})...)
+	command := []string{"--", judge, strconv.Itoa(p.token), strconv.FormatInt(hold.Microseconds(), 10)}
+	c := w.Job(slices.Concat(w.always, flags, command)...)
 	c.Stdout = w.out
 	return p, c
 }

@@ -74,8 +74,8 @@ rmdir inside
 	}
 	// What a login shell on the same machine does, with nothing in its environment.
 	shell := func(argv ...string) testkit.Result {
-		argv = append([]string{"nsenter", "--mount", fmt.Sprintf("--target=%d", cron.PID), "env", "-i", testkit.Golock}, argv...)
-		return s.Exec(argv...).Run()
+		inside := []string{"nsenter", "--mount", fmt.Sprintf("--target=%d", cron.PID), "env", "-i", testkit.Golock}
+		return s.Exec(append(inside, argv...)...).Run()
 	}
 	for round := 1; round <= 2; round++ {
 		await("the job starts", "jobs", "begin", round)
@@ -133,7 +133,8 @@ func TestReadmeCrontab(t *testing.T) {
 		block, _, _ = strings.Cut(block, "```")
 		s := testkit.New(t, "")
 		testkit.Output(t, "", "install", "-D", testkit.Golock, s.Path("bin/golock"))
-		s.Script("bin/sync-accounts", fmt.Sprintf("#!/bin/sh\ncd '%s'\necho begin >>log\nuntil [ -e go ]; do sleep 0.02; done\necho synced\n", s.Dir))
+		s.Script("bin/sync-accounts", "#!/bin/sh\ncd '"+s.Dir+"'\necho begin >>log\n"+
+			"until [ -e go ]; do sleep 0.02; done\necho synced\n")
 		// A name of this test's own: the default store, which is what is shown, is the machine's.
 		name := fmt.Sprintf("readme-%d-%d", os.Getpid(), i)
 		variables := []string{"HOME=/root", "LOGNAME=root", "SHELL=/bin/sh", "PATH=/usr/bin:/bin"}
@@ -148,8 +149,9 @@ func TestReadmeCrontab(t *testing.T) {
 				t.Fatalf("no line of a crontab: %q", line)
 			}
 			jobs++
+			entry = strings.Replace(entry, "--name sync ", "--name "+name+" ", 1)
 			cron := s.Exec("unshare", "--mount", "--propagation", "private", "sh", "-ec",
-				`mount --bind bin /usr/local/bin && exec "$@"`, "sh", "sh", "-c", strings.Replace(entry, "--name sync ", "--name "+name+" ", 1))
+				`mount --bind bin /usr/local/bin && exec "$@"`, "sh", "sh", "-c", entry)
 			cron.Env = append(variables, s.Env[len(s.Env)-1]) // by which the sandbox knows its processes
 			first := cron.Begin()
 			s.AwaitFile("log")
@@ -179,7 +181,8 @@ func TestCronFleet(t *testing.T) {
 		t.Helper()
 		entry := ""
 		for _, line := range lines(read(t, "cron", "crontab.fleet")) {
-			if schedule, command, found := strings.Cut(line, "  golock "); found && schedule[0] != '#' && strings.HasSuffix(command, "-- "+job) {
+			_, command, found := strings.Cut(line, "  golock ")
+			if found && line[0] != '#' && strings.HasSuffix(command, "-- "+job) {
 				entry = "golock " + command
 			}
 		}

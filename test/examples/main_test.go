@@ -44,7 +44,8 @@ func onDatabase(t *testing.T, example string, server *sqltest.Server) *testkit.S
 	t.Helper()
 	db := server.NewDatabase(t)
 	s := sandbox(t, example, server.URL(db))
-	s.Env = append(s.Env, "HOME="+s.Dir, "PGHOST="+server.Socket, fmt.Sprint("PGPORT=", server.Port), "PGUSER="+server.User, "PGDATABASE="+db)
+	s.Env = append(s.Env, "HOME="+s.Dir, "PGHOST="+server.Socket, fmt.Sprint("PGPORT=", server.Port),
+		"PGUSER="+server.User, "PGDATABASE="+db)
 	s.Write(".my.cnf", "[client]\nuser="+server.User+"\npassword=\""+sqltest.Password+"\"\nsocket="+server.Socket+
 		"\n[mysql]\ndatabase="+db+"\n")
 	return s

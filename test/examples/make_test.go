@@ -40,7 +40,8 @@ func project(t *testing.T, store string, together int, log string) *testkit.Sand
 		fmt.Fprintf(&protos, "int part%02d(void);\n", i)
 		fmt.Fprintf(&calls, " + part%02d()", i)
 	}
-	s.Write("src/main.c", fmt.Sprintf("#include <stdio.h>\n%sint main(void) { printf(\"%%d\\n\", 0%s); return 0; }\n", &protos, &calls))
+	s.Write("src/main.c", "#include <stdio.h>\n"+protos.String()+
+		"int main(void) { printf(\"%d\\n\", 0"+calls.String()+"); return 0; }\n")
 	s.Write("plugins/plugin_a.c", "int a;\n")
 	s.Write("plugins/plugin_b.c", "int b;\n")
 	if log == "" {
@@ -63,7 +64,8 @@ func compiled(t *testing.T, log string, compilers int) {
 func TestMakeLimitsCompilers(t *testing.T) {
 	t.Parallel()
 	styles := []string{"--"}
-	m := regexp.MustCompile(`^GNU Make (\d+)\.(\d+)`).FindStringSubmatch(testkit.Output(t, "", testkit.Need(t, "make"), "--version"))
+	version := testkit.Output(t, "", testkit.Need(t, "make"), "--version")
+	m := regexp.MustCompile(`^GNU Make (\d+)\.(\d+)`).FindStringSubmatch(version)
 	if m == nil {
 		t.Fatal("not GNU make")
 	}

@@ -60,7 +60,11 @@ for d in $CUDA_VISIBLE_DEVICES; do rmdir "busy.$d"; done
 func TestReadersWriter(t *testing.T) {
 	t.Parallel()
 	s := sandbox(t, "readers-writer", "")
-	s.Script("use", "#!/bin/sh\necho \"begin $1\" >>log\nuntil [ -e \"go.$1\" ]; do sleep 0.01; done\necho \"end $1\" >>log\n")
+	s.Script("use", `#!/bin/sh
+echo "begin $1" >>log
+until [ -e "go.$1" ]; do sleep 0.01; done
+echo "end $1" >>log
+`)
 	begin := func(kind, who string) *testkit.Process { return s.Exec("./catalog", kind, "./use", who).Begin() }
 	inside := func(who string) {
 		t.Helper()

@@ -17,7 +17,8 @@ import (
 // late changes nothing.
 func TestJobs(t *testing.T) {
 	t.Parallel()
-	for client, server := range map[string]func(testing.TB) *sqltest.Server{"mariadb": sqltest.Maria, "psql": sqltest.Postgres} {
+	servers := map[string]func(testing.TB) *sqltest.Server{"mariadb": sqltest.Maria, "psql": sqltest.Postgres}
+	for client, server := range servers {
 		t.Run(client, func(t *testing.T) {
 			t.Parallel()
 			testkit.Need(t, client)
@@ -25,7 +26,10 @@ func TestJobs(t *testing.T) {
 			testkit.Must(t, os.Remove(s.Path("work")))
 			s.Script("work", `#!/bin/sh
 echo "$1" >>log
-case $1 in slow*) until [ -e "go.$PPID" ] || [ -e go.all ]; do sleep 0.01; done; echo "$PPID" ;; *) printf %s "$1" | wc -c | tr -d ' ' ;; esac
+case $1 in
+slow*) until [ -e "go.$PPID" ] || [ -e go.all ]; do sleep 0.01; done; echo "$PPID" ;;
+*) printf %s "$1" | wc -c | tr -d ' ' ;;
+esac
 `)
 			start := func(argv ...string) *testkit.Process { return s.Exec(argv...).Begin() }
 			query := func(text string) string {
@@ -129,8 +133,9 @@ func TestMigration(t *testing.T) {
 
 	// A step that fails, or that is refused, leaves nothing of itself.
 	for says, argv := range map[string][]string{
-		"nowhere":          {"./migrate", "4-wrong.sql"},
-		"division by zero": {testkit.Golock, "run", "--name", "migrations", "--", "env", "GOLOCK_FENCE=1", "./apply", "5-late.sql"},
+		"nowhere": {"./migrate", "4-wrong.sql"},
+		"division by zero": {testkit.Golock, "run", "--name", "migrations", "--",
+			"env", "GOLOCK_FENCE=1", "./apply", "5-late.sql"},
 		"the lock is lost": {"./apply", "5-late.sql"},
 	} {
 		if r := s.Exec(argv...).Run(); r.Code == 0 || !strings.Contains(r.Stderr, says) {

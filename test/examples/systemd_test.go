@@ -51,7 +51,8 @@ func work() error {
 		err = exec.Command(os.Args[0], "play", "idle").Start()
 	}
 	if err == nil {
-		_, err = fmt.Fprintf(conn, "READY=1\nSTATUS=pid %d, watchdog for %s, %s us", os.Getpid(), os.Getenv("WATCHDOG_PID"), os.Getenv("WATCHDOG_USEC"))
+		_, err = fmt.Fprintf(conn, "READY=1\nSTATUS=pid %d, watchdog for %s, %s us",
+			os.Getpid(), os.Getenv("WATCHDOG_PID"), os.Getenv("WATCHDOG_USEC"))
 	}
 	if err == nil {
 		time.Sleep(2 * testkit.Patience)
@@ -61,8 +62,8 @@ func work() error {
 
 // echo serves a connection to the socket that systemd has opened (sd_listen_fds(3)).
 func echo() error {
-	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) || os.Getenv("LISTEN_FDS") != "1" {
-		return fmt.Errorf("PID %d, but LISTEN_PID=%s LISTEN_FDS=%s", os.Getpid(), os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS"))
+	if pid, n := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS"); pid != strconv.Itoa(os.Getpid()) || n != "1" {
+		return fmt.Errorf("PID %d, but LISTEN_PID=%s LISTEN_FDS=%s", os.Getpid(), pid, n)
 	}
 	l, err := net.FileListener(os.NewFile(3, "socket"))
 	if err != nil {
@@ -114,7 +115,9 @@ func startService(s *testkit.Sandbox, argv []string, socket *os.File, env ...str
 	t.Cleanup(func() { conn.Close() })
 	raw, err := conn.SyscallConn()
 	testkit.Must(t, err)
-	testkit.Must(t, raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1) }))
+	testkit.Must(t, raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1)
+	}))
 	testkit.Must(t, err)
 	vars := "NOTIFY_SOCKET='" + address + "' WATCHDOG_USEC=30000000 WATCHDOG_PID=$$"
 	if socket != nil {
@@ -148,7 +151,8 @@ func TestSystemdExec(t *testing.T) {
 	s := sandbox(t, "", "")
 	p := startService(s, execStart(t, "worker.service"), nil)
 	pid, message := p.ready()
-	if want := fmt.Sprintf("READY=1\nSTATUS=pid %d, watchdog for %[1]d, 30000000 us", p.PID); pid != p.PID || message != want {
+	want := fmt.Sprintf("READY=1\nSTATUS=pid %d, watchdog for %[1]d, 30000000 us", p.PID)
+	if pid != p.PID || message != want {
 		t.Errorf("PID %d said %q; want %d, %q", pid, message, p.PID, want)
 	}
 	s.Lock("worker", "-n", "--", "true").Run().Expect(t, 75)

@@ -27,7 +27,8 @@ func TestDaemonDoesNotKeepTheSlot(t *testing.T) {
 func TestTreeWaitsForAll(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
-	p := s.Job("--tree", "--", "sh", "-c", "setsid sh -c 'echo $$ >pid; while ! test -e end; do sleep 0.01; done' & exit 6").Start()
+	const script = "setsid sh -c 'echo $$ >pid; while ! test -e end; do sleep 0.01; done' & exit 6"
+	p := s.Job("--tree", "--", "sh", "-c", script).Start()
 	daemon := s.AwaitPID("pid")
 	s.IsTaken()
 	if !p.Running() || !testkit.Alive(daemon) {

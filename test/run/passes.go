@@ -26,11 +26,13 @@ var passes = []pass{
 	{name: "black box", flags: []string{"-tags", "integration"}, packages: isSuite},
 	{name: "matrix on redis", flags: []string{"-tags", "integration"}, packages: is("test/matrix"), env: []string{"LOCKTEST_STORE=redis"}},
 	// What golock itself does is the same as on Redis; leaving the queue of a database is not.
-	{name: "matrix on mariadb", flags: []string{"-tags", "integration", "-run", "Waiting|Instants"}, packages: is("test/matrix"), env: []string{"LOCKTEST_STORE=mariadb"}},
+	{name: "matrix on mariadb", flags: []string{"-tags", "integration", "-run", "Waiting|Instants"},
+		packages: is("test/matrix"), env: []string{"LOCKTEST_STORE=mariadb"}},
 	{name: "paths", flags: []string{"-tags", "integration", "-run", "^TestEveryPathOfALease$"}, packages: is("runner")},
 	{name: "portable", flags: []string{"-tags", "portable"}, packages: is("signals")},
 	// Without those that try everything, which need minutes and have no large numbers.
-	{name: "32 bits", flags: []string{"-skip", "^TestEvery(Schedule|PathOfALease)$"}, packages: isUnit, env: []string{"GOARCH=386"}},
+	{name: "32 bits", flags: []string{"-skip", "^TestEvery(Schedule|PathOfALease)$"},
+		packages: isUnit, env: []string{"GOARCH=386"}},
 }
 
 const module = "golock"

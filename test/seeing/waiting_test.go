@@ -138,7 +138,8 @@ func TestLinesElsewhere(t *testing.T) {
 		Waited    float64
 	}
 	testkit.Must(t, json.Unmarshal([]byte(strings.SplitN(structured.Stdout(), "\n", 2)[0]), &line))
-	if line.Name != "job" || line.Holders != 1 || line.Place < 1 || line.Waited < 1 || !strings.HasPrefix(line.Held, "pid ") {
+	if line.Name != "job" || line.Holders != 1 || line.Place < 1 || line.Waited < 1 ||
+		!strings.HasPrefix(line.Held, "pid ") {
 		t.Errorf("%+v", line)
 	}
 }

@@ -28,7 +28,8 @@ func TestTableOnATerminal(t *testing.T) {
 			t.Errorf("%d columns of 40: %q", n, line)
 		}
 	}
-	if out := start(s, "ls").Expects(0).Stdout; !strings.Contains(out, strings.Repeat("n", 40)) || strings.Contains(out, "\x1b") {
+	out := start(s, "ls").Expects(0).Stdout
+	if !strings.Contains(out, strings.Repeat("n", 40)) || strings.Contains(out, "\x1b") {
 		t.Errorf("without a terminal: %q", out)
 	}
 	if out := onTerminal(s, 80, 24, "ls", "--json").Expects(0).Stdout; !json.Valid([]byte(out)) {
