@@ -171,14 +171,12 @@ func TestOtherTools(t *testing.T) {
 		passes         bool
 		problem        string
 	}{
-		{"flock", "flock " + dir + "/x {}", []string{"--loops", "40"}, true, ""},
 		{"flock killed", "flock " + dir + "/x {}", []string{"--loops", "60", "--kill", "30"}, true, ""},
 		{"mkdir", atomically, []string{"--loops", "40"}, true, ""},
 		{"quotes", "sh -c 'exec flock \"$0\" \"$@\"' '" + dir + "/a \"b' {}", []string{"--loops", "20"}, true, ""},
 		{"golock", testkit.Golock + " run --store local://" + dir + "/store --name n --max 2 -- {}", []string{"--loops", "40", "--max", "2"}, true, ""},
 		{"flock that does not hand its lock on, killed", "flock -o " + dir + "/o {}", []string{"--loops", "100", "--kill", "50"}, false, "inside at the same time"},
 		{"golock that does not, killed", testkit.Golock + " run --close --store local://" + dir + "/store --name c -- {}", []string{"--loops", "100", "--kill", "50"}, false, "inside at the same time"},
-		{"env", "env {}", []string{"--loops", "60"}, false, "inside at the same time"},
 		{"env with several", "env {}", []string{"--loops", "60", "--max", "3"}, false, "inside at the same time"},
 		{"test, then create", testThenCreate, []string{"--loops", "100"}, false, "were inside at the same time"},
 		{"wider than allowed", testkit.Golock + " run --store local://" + dir + "/store --name w --max 2 -- {}", []string{"--loops", "60"}, false, "2 were inside at the same time"},

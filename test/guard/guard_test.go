@@ -17,7 +17,7 @@ import (
 // before the lease ends.
 func TestKilledGolock(t *testing.T) {
 	s := shared(t)
-	for range 5 {
+	for range 2 {
 		h := newHousehold(s, long)
 		next := h.successor()
 		h.Signal(unix.SIGKILL)
@@ -30,17 +30,13 @@ func TestKilledGolock(t *testing.T) {
 // A golock that is stopped does not renew. The family is dead when the next one gets the slot;
 // continued, golock ends with 79.
 func TestStoppedGolock(t *testing.T) {
-	for i := range 3 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			h := newHousehold(shared(t), "--ttl", "3")
-			next := h.successor()
-			h.Signal(unix.SIGSTOP)
-			succeeds(next)
-			h.dead()
-			h.Signal(unix.SIGCONT)
-			h.Expects(79, "held up")
-		})
-	}
+	h := newHousehold(shared(t), "--ttl", "3")
+	next := h.successor()
+	h.Signal(unix.SIGSTOP)
+	succeeds(next)
+	h.dead()
+	h.Signal(unix.SIGCONT)
+	h.Expects(79, "held up")
 }
 
 // A command that ended while golock was stopped keeps its exit code.
@@ -59,7 +55,7 @@ func TestEndedWhileGolockWasStopped(t *testing.T) {
 // Without its guard golock ends the run and says so.
 func TestKilledGuard(t *testing.T) {
 	s := shared(t)
-	for range 3 {
+	for range 2 {
 		h := newHousehold(s, long)
 		next := h.successor()
 		signal(s, h.guard, unix.SIGKILL)
@@ -103,17 +99,15 @@ func TestKilledGuardOfAWaiter(t *testing.T) {
 // With both killed at once the kernel still kills the command itself.
 func TestBothKilled(t *testing.T) {
 	s := shared(t)
-	for range 2 {
-		h := newHousehold(s, "--ttl", "2")
-		h.Signal(unix.SIGSTOP) // so that it cannot act on the death of the guard
-		signal(s, h.guard, unix.SIGKILL)
-		h.Signal(unix.SIGKILL)
-		awaitDeath(s, "the command", h.family[0])
-		for _, pid := range h.family[1:] {
-			s.Kill(pid)
-		}
-		succeeds(h.successor())
+	h := newHousehold(s, "--ttl", "2")
+	h.Signal(unix.SIGSTOP) // so that it cannot act on the death of the guard
+	signal(s, h.guard, unix.SIGKILL)
+	h.Signal(unix.SIGKILL)
+	awaitDeath(s, "the command", h.family[0])
+	for _, pid := range h.family[1:] {
+		s.Kill(pid)
 	}
+	succeeds(h.successor())
 }
 
 // A signal to the guard, which is the parent of the command, reaches the command once, and the guard

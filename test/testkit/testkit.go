@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -169,4 +170,47 @@ func Need(t testing.TB, program string) string {
 		t.Fatalf("%v; make deps installs it", err)
 	}
 	return path
+}
+
+// Patience bounds every wait for something that must happen. It is no measure
+// of speed: only a hang or a lost event uses it up, also on a busy machine.
+const Patience = 60 * time.Second
+
+// Eventually returns as soon as ok reports true and fails the test if it never
+// does.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	if !Within(Patience, ok) {
+		t.Fatalf("not in %v: %s", Patience, what)
+	}
+}
+
+// Within reports whether ok became true before d was over.
+func Within(d time.Duration, ok func() bool) bool {
+	pause := 200 * time.Microsecond
+	for end := time.Now().Add(d); !ok(); time.Sleep(pause) {
+		if time.Now().After(end) {
+			return ok()
+		}
+		pause = min(2*pause, 10*time.Millisecond)
+	}
+	return true
+}
+
+// Must fails the test if there is an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Format compares what is stored with the sample of its format's number: golocks of two
+// versions that use one store know each other by that number alone.
+func Format(t testing.TB, number any, text string) {
+	t.Helper()
+	path := fmt.Sprintf("testdata/format-%v", number)
+	if sample, err := os.ReadFile(path); err != nil || string(sample) != text {
+		t.Errorf("what is stored is not %s (%v). What has changed needs a new number and a new sample:\n%s", path, err, text)
+	}
 }
