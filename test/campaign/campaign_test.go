@@ -41,10 +41,8 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins the promises of every store, together: whatever is killed,
-// stopped, cut off or filled, never more inside than the rule allows, no slot
-// lost or twice, nobody forgotten or overtaken, nothing left alive, the right
-// exit codes, fences that grow.
+// What is checked: never more inside than the rule allows, no slot lost or given twice, no waiter
+// forgotten or overtaken, no process left alive, the right exit codes, fences that grow.
 
 var (
 	member      string   // the command

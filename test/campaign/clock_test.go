@@ -12,9 +12,8 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins nothing. A clock is one server's wall clock, which is set while
-// it runs: a library between it and the C library adds what a file says. (The
-// wall clock of the machine is everybody's, and no namespace has its own.)
+// A clock is one server's wall clock, which is set while the server runs: a preloaded library adds
+// the seconds in a file. (The kernel has one wall clock for all namespaces.)
 
 type clock struct {
 	library, file string

@@ -20,9 +20,8 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins nothing. It lists the stores: what they promise, what is asked
-// of them, which faults make sense, and what is not promised and made all the
-// same.
+// The stores: what they promise, which requests and faults make sense, and which faults are made
+// although the store makes no promise about them.
 
 type engine struct {
 	name   string

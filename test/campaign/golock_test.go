@@ -15,8 +15,7 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins nothing. It starts the golocks of a round, listens to them, and
-// makes the faults of processes.
+// Starts the golocks of a round, reads their output, and makes the faults of processes.
 
 // notRun is the code of a golock that could not be started.
 const notRun = -1000

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// This file pins nothing. A history is what has happened in one round on one
-// name, as the recorder and the drivers saw it; the judge knows nothing else.
+// A history is what has happened in one round on one name, as the recorder and the drivers saw it.
+// The judge knows nothing else.
 //
-// All moments are nanoseconds of CLOCK_MONOTONIC. Whoever reads the clock may be held
-// up, so each is read before or after what it is about, as its comment says: x < y
-// proves an order only where x was read after and y before.
+// All moments are nanoseconds of CLOCK_MONOTONIC. The reader of the clock may be delayed, so each
+// moment is read before or after its event, as its comment says: x < y proves an order only where x
+// was read after its event and y before.
 
 type moment = int64
 

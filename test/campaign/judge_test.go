@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// This file pins nothing. It is the judge of the campaign: a pure function of
-// what was seen. judged_test.go shows that it finds what it looks for.
+// The judge of the campaign is a pure function of the history. judged_test.go shows that it finds
+// what it looks for.
 //
 // Whether two were inside together is never read from clocks. A command tells whom it
 // saw alive when it began, and a driver what was alive when a golock had ended: both is

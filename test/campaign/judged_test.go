@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// This file pins the judge: it finds nothing in a good history, and every kind
-// of breach in one that was made bad; and what is not promised is excused only
-// where it is the reason.
+// Tests of the judge: it finds nothing in a good history, and each kind of violation in a bad one. It
+// excuses what is not promised only where that is the reason.
 
 const (
 	ms = moment(time.Millisecond)

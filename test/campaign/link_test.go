@@ -12,9 +12,8 @@ import (
 	"golock/locks/locktest/server"
 )
 
-// This file pins nothing. A link is one host's way to a server, and the
-// network's faults: it knows bytes, not messages, so that it fails anywhere in
-// one. What was held up comes through afterwards, as a network delivers late.
+// A link is a proxy between one host and a server that makes the faults of a network. It knows bytes,
+// not messages, so it fails anywhere in a message. Delayed bytes arrive later, as in a network.
 
 type link struct {
 	*server.Proxy

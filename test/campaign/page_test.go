@@ -21,9 +21,8 @@ import (
 	"golock/test/testkit"
 )
 
-// This file adds up what a campaign came to, and writes it, for programs
-// (docs/reliability.json) and for people. It pins that docs/reliability.md says
-// what the other has.
+// The sum of a campaign is written for programs (docs/reliability.json) and for people
+// (docs/reliability.md). The page must say what the figures say.
 
 func TestPageIsOfTheFigures(t *testing.T) {
 	page := filepath.Join("..", "..", "docs", "reliability.md")

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// This file pins nothing. A plan is all that is chosen at random for one round,
-// from one seed: who asks for what and when, which faults come when. What
-// becomes of it depends on the machine, too.
+// A plan is all that is chosen at random for one round, from one seed: which runs start when with
+// which flags, and which faults happen when. The outcome also depends on the machine.
 
 type plan struct {
 	Seed     uint64

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// This file pins nothing. It is the part of the judge that is not about exclusion:
-// exit codes, who waited for how long, and in which order they were served.
+// The part of the judge that is not about exclusion: exit codes, waiting times and the order.
 
 // Exit codes of golock's own.
 const (

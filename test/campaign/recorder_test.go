@@ -17,10 +17,9 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins nothing. The recorder hears from the commands by a socket of
-// which golock knows nothing. It is told of beginnings and ends some time after
-// they happened, so its order says nothing about who lived together: the bytes of
-// LIVES do (testdata/member.c).
+// The recorder receives messages of the commands over a socket that golock does not know. They come
+// some time after the event, so their order does not show which commands were alive together: the
+// locked bytes of LIVES do (testdata/member.c).
 
 const parts = 8 // bytes of a run; as in member.c
 

@@ -18,9 +18,8 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins nothing. A round is a plan that is carried out: golocks of
-// several hosts on several names of one store, faults, then quiet, until all
-// have ended; last it is looked whether the locks are free.
+// A round carries out a plan: golocks of several hosts use several names of one store, faults happen,
+// all runs end, and at last the locks must be free.
 
 type round struct {
 	*plan

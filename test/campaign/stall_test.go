@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file pins nothing. It notes when a processor did not run what wanted to run
-// there: a thread on each sleeps for a short time, again and again.
+// Stalls: a thread on each processor sleeps for a short time, again and again, and notes when it was
+// woken late.
 
 const (
 	beat = 5 * time.Millisecond

@@ -18,9 +18,8 @@ import (
 	"golock/test/testkit"
 )
 
-// The wall clocks of two hosts are set while a run holds and another waits: to another
-// time of the day, and another day. The one goes on renewing, the other waiting, limits
-// of time are as long as before, and the order stays.
+// The wall clocks of two hosts are set while a run holds and another waits. The one goes on renewing,
+// the other waiting, time limits stay the same, and so does the order.
 func TestWallClockOfAHostIsSet(t *testing.T) {
 	t.Parallel()
 	for name, url := range leasedStores {
@@ -37,7 +36,7 @@ func TestWallClockOfAHostIsSet(t *testing.T) {
 				holder.set(hours)
 				waiter.set(-hours)
 				r.renewed()
-				r.queue = append(r.queue, w.queued(spec{max: 1}))
+				r.queue = append(r.queue, w.queued())
 				r.served()
 				holder.check(hours)
 				waiter.check(-hours)
@@ -46,8 +45,8 @@ func TestWallClockOfAHostIsSet(t *testing.T) {
 	}
 }
 
-// wallClock is the wall clock of one golock. The kernel has one for all, and Go reads it
-// without the C library: its code in that process (vdso(7)) is replaced.
+// wallClock is the wall clock of one golock. The kernel has one for all processes, and Go does not read
+// it by the C library, so the code of the vdso(7) in that process is replaced.
 type wallClock struct {
 	w     *world
 	p     *proc
@@ -56,7 +55,7 @@ type wallClock struct {
 }
 
 func newWallClock(w *world, flags ...string) *wallClock {
-	p, c := w.prepare(spec{max: 1, hold: -1, flags: append(flags, "-v")})
+	p, c := w.prepare(-time.Microsecond, append(flags, "-v")...)
 	c.Setenv("TZ=UTC").Traced = true
 	return &wallClock{w: w, p: p, c: c}
 }

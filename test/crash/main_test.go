@@ -1,11 +1,10 @@
 //go:build integration
 
-// Package crash_test attacks the built program from outside: kill -9, stops and
-// removed lock files, queues of many, and whatever can happen to the servers of
-// networked stores.
+// Package crash_test kills and stops golocks at chosen system calls, and makes servers of networked
+// stores fail.
 //
-// The judge (testdata/judge.c) is the command of every golock here and decides
-// about exclusion with means that have nothing to do with golock's.
+// The command of every golock here is the judge (testdata/judge.c), which checks exclusion with locks
+// of its own.
 //
 // Random choices come from a fixed seed; LOCKTEST_SEED sets another one.
 package crash_test
@@ -28,7 +27,7 @@ var judge string
 type suite struct{ m *testing.M }
 
 func TestMain(m *testing.M) {
-	testkit.Parallel(8) // most of the time they wait
+	testkit.Parallel(12) // most of the time they wait
 	os.Exit(testkit.Main(suite{m}, redistest.Close, sqltest.Close))
 }
 

@@ -15,10 +15,9 @@ import (
 // instants is how many are tried of each kind, spread over its life.
 const instants = 8
 
-// A golock can be killed at the begin and at the end of every system call, from
-// the one that opens the store to its last: those that are there and those that
-// come are served in their order, and nothing remains.
-// Slow: each instant has a life of its own under ptrace(2).
+// A golock is killed at the begin or end of a system call, from the one that opens the store to its
+// last: the others are served in their order, and nothing remains.
+// Slow: each instant needs a run of its own under ptrace(2).
 func TestKilledAtEverySystemCall(t *testing.T) {
 	t.Parallel()
 	for _, v := range []victim{
@@ -49,23 +48,23 @@ type victim struct {
 	fresh bool // there is no lock file yet
 }
 
-// live lets one golock live until the instant of that number and returns how
-// many there were.
+// live runs one golock, kills it at the instant of that number, and returns how many instants there
+// were.
 func (v *victim) live(t *testing.T, number int) (n int) {
 	w := newWorld(t, "")
 	if !v.fresh {
-		w.start(spec{max: 1}).Wait()
+		w.start().Wait()
 	}
 	var queue []*proc
 	for i := range v.queue {
 		if i == 0 {
-			queue = append(queue, w.holding(spec{max: 1}))
+			queue = append(queue, w.holding())
 		} else {
-			queue = append(queue, w.queued(spec{max: 1}))
+			queue = append(queue, w.queued())
 		}
 	}
 	dir := w.Store[len("local://"):]
-	w.trace(spec{max: 1, flags: append(v.flags, "-v")}, func(p *proc) syscall.Signal {
+	w.trace(append(v.flags, "-v"), func(p *proc) syscall.Signal {
 		if n == 0 && !hasOpen(p.PID, dir) {
 			return 0
 		}
@@ -80,7 +79,7 @@ func (v *victim) live(t *testing.T, number int) (n int) {
 	if v.queue > 0 {
 		queue[0].release()
 	}
-	queue = append(queue, w.start(spec{max: 1}))
+	queue = append(queue, w.start())
 	w.finishInOrder(queue...)
 	return n
 }

@@ -17,9 +17,8 @@ import (
 	"golock/test/testkit"
 )
 
-// This file shows that servers set up for other programs, and poolers, do no
-// harm: time limits for connections and statements, few connections, a
-// connection that is another one after each transaction.
+// Settings of servers that are made for other programs: time limits for connections and statements,
+// few connections, poolers with another connection for each transaction.
 
 func TestSQLHarshLimits(t *testing.T) {
 	onSQL(t, func(t *testing.T, start sqlStarter) {
@@ -33,7 +32,7 @@ func TestSQLHarshLimits(t *testing.T) {
 				"innodb_lock_wait_timeout=1, "+statements,
 			"ALTER ROLE golock SET idle_session_timeout='1s'; ALTER ROLE golock SET statement_timeout='500ms';"+
 				"ALTER ROLE golock SET idle_in_transaction_session_timeout='500ms'; ALTER ROLE golock SET lock_timeout='300ms'"))
-		rs := s.rows(t, 2, longTTL, 3)
+		rs := s.rows(t, "0s", 0, 2, longTTL, 3)
 		time.Sleep(2500 * time.Millisecond) // longer than all of them
 		for _, r := range rs {
 			r.served()
@@ -41,8 +40,8 @@ func TestSQLHarshLimits(t *testing.T) {
 	})
 }
 
-// Strangers have all connections that a server allows. Who begins is told so
-// with 69; who holds goes on, who waits goes on waiting.
+// Other clients have all connections that a server allows. New runs end with 69, holders and waiters go
+// on.
 func TestSQLTooManyConnections(t *testing.T) {
 	onSQL(t, func(t *testing.T, start sqlStarter) {
 		options, all := []string{"max_connections=12"}, 12
@@ -107,9 +106,8 @@ func (s *server) stranger(u *sqltest.User) func() {
 	return func() { db.Close() }
 }
 
-// Behind PgBouncer all works as without, but it hides which connection is
-// whose, in its session mode too: nobody can be woken. Each golock that waits
-// says so once, and they look by themselves.
+// Behind PgBouncer all works, but no waiter can be woken: it hides which connection belongs to whom,
+// also in session mode. Each golock that waits warns once, and polls.
 func TestSQLPooler(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{sqltest.Transaction, sqltest.Session} {
@@ -120,7 +118,7 @@ func TestSQLPooler(t *testing.T) {
 			s := sqlServer(t, database)
 			url := pooler.URL(database.NewDatabase(t), "quarantine=0")
 			s.url = func(int, string) string { return url }
-			r := s.rows(t, 1, longTTL, 4)[0]
+			r := s.rows(t, "0s", 0, 1, longTTL, 4)[0]
 			for i := range 5 { // the pooler loses its connections, or is away
 				if mode == sqltest.Session && i == 2 {
 					pooler.Restart(t)

@@ -3,6 +3,8 @@
 package crash_test
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -12,10 +14,9 @@ import (
 	"golock/test/testkit"
 )
 
-// A golock, or one of its threads alone, is stopped at system calls from the grant to the
-// spawn, during the run with its renewals, and from the release to the end. It goes on at
-// once, or when its lease has ended and the next one has the slot: never are two inside, and
-// its exit code says whether its command came to its end.
+// A golock, or one of its threads alone, is stopped at system calls from the grant to its end. It is
+// continued at once, or when its lease has ended and the next one has the slot: never are two inside,
+// and its exit code says whether its command ended by itself.
 // Slow: leases have to end.
 func TestStoppedAtSystemCalls(t *testing.T) {
 	t.Parallel()
@@ -35,7 +36,10 @@ func TestStoppedAtSystemCalls(t *testing.T) {
 						t.Parallel()
 						t.Logf("stopped at number %d of %d", number, all)
 						late, hold := name != "local" && i%3 != 0, ttl*2/3
-						if late && i < instants/2 {
+						switch {
+						case name == "local":
+							hold = 0
+						case late && i < instants/2:
 							hold = 4 * ttl // the command ends by itself long after the lease
 						}
 						stopped(t, store(t), ttl, hold, stop, number, late)
@@ -46,8 +50,8 @@ func TestStoppedAtSystemCalls(t *testing.T) {
 	}
 }
 
-// stopped lets a golock live that waits and is then granted, until the system call of that
-// number, and gives how many there were.
+// stopped runs a golock that waits and then gets the slot, stops it at the system call of that number,
+// and returns how many system calls there were.
 func stopped(t *testing.T, store string, ttl, hold time.Duration, stop syscall.Signal, number int, late bool) int {
 	w := newWorld(t, store)
 	ttls := func(d time.Duration) []string {
@@ -56,8 +60,8 @@ func stopped(t *testing.T, store string, ttl, hold time.Duration, stop syscall.S
 		}
 		return []string{"-v", "--ttl", d.String()}
 	}
-	holder := w.holding(spec{max: 1, flags: ttls(longTTL)})
-	p, c := w.prepare(spec{max: 1, hold: hold, flags: ttls(ttl)})
+	holder := w.holding(ttls(longTTL)...)
+	p, c := w.prepare(hold, ttls(ttl)...)
 	c.Traced = true
 	var counting atomic.Bool
 	var calls atomic.Int64
@@ -78,7 +82,7 @@ func stopped(t *testing.T, store string, ttl, hold time.Duration, stop syscall.S
 	}()
 	<-started
 	p.Says(" waiting")
-	next := w.queued(spec{max: 1, flags: ttls(longTTL)})
+	next := w.queued(ttls(longTTL)...)
 	counting.Store(true)
 	holder.release()
 	select {
@@ -109,4 +113,34 @@ func stopped(t *testing.T, store string, ttl, hold time.Duration, stop syscall.S
 		}
 	}
 	return int(calls.Load())
+}
+
+// A waiter that gets TSTP just when the slot comes to it either has the slot, or has left the queue and
+// the slot is free.
+func TestTSTPWhenTheSlotComes(t *testing.T) {
+	t.Parallel()
+	random := newRand(t)
+	w := newWorld(t, "")
+	for range 25 {
+		holder := w.holding()
+		waiter := w.queued()
+		holder.release()
+		for end := time.Now().Add(time.Duration(random.Int64N(int64(600 * time.Microsecond)))); time.Now().Before(end); {
+		} // a sleep is not as exact
+		left := func() bool { return strings.Contains(waiter.Stderr(), "left the queue") }
+		w.Signal(waiter.PID, syscall.SIGTSTP)
+		holder.Wait()
+		w.Eventually("the golock leaves, its command stops, or both end", func() bool {
+			return !waiter.Running() || left() || slices.ContainsFunc(testkit.Children(waiter.PID), testkit.Stopped)
+		})
+		if left() {
+			w.IsFree()
+		}
+		// A signal of a golock that has just stopped its command may be on its way.
+		w.Eventually("the waiter ends", func() bool {
+			w.Signal(waiter.PID, syscall.SIGCONT)
+			return !waiter.Running()
+		})
+	}
+	w.finish()
 }

@@ -13,22 +13,17 @@ import (
 	"golock/test/testkit"
 )
 
-// This file hits a golock at one chosen instant of its life, which signals at
-// random instants find once in many tries or never.
-
-// trace starts a golock under ptrace(2) and asks when at the begin and the end
-// of each of its system calls, whichever thread makes it. A signal that when
-// gives, STOP or KILL, hits the golock there and ends the tracing. trace
-// returns when that is done, or when the golock has ended before.
-func (w *world) trace(s spec, when func(*proc) syscall.Signal) *proc {
+// trace starts a golock under ptrace(2) and calls when at the begin and the end of each system call of
+// any thread. A signal that when returns is sent there and ends the tracing. trace returns after that,
+// or when the golock has ended before.
+func (w *world) trace(flags []string, when func(*proc) syscall.Signal) *proc {
 	w.T.Helper()
-	p, c := w.prepare(s)
+	p, c := w.prepare(0, flags...)
 	c.Traced = true
 	over := make(chan error)
 	go func() { over <- p.follow(c, when) }()
 	testkit.Must(w.T, <-over)
-	// Waited for too early it could not be stopped: the tracer's news would go
-	// to whoever waits.
+	// Not earlier: a wait(2) would get the events of the tracer.
 	w.Eventually("the tracing is over", func() bool {
 		state := testkit.StatOf(p.PID).State
 		return state == 'T' || state == 'Z'
@@ -37,12 +32,12 @@ func (w *world) trace(s spec, when func(*proc) syscall.Signal) *proc {
 	return p
 }
 
-// threadAlone stops the thread that makes the system call, and no other one, until goOn is
-// closed, which ends the tracing.
+// threadAlone stops only the thread that makes the system call, until goOn is closed, which ends the
+// tracing.
 const threadAlone = syscall.SIGTRAP
 
-// follow traces p. Tracer is a thread; this one ends with the goroutine, which
-// keeps it locked, and with the thread ends the tracing.
+// follow traces p. The tracer is a thread. It stays locked to this goroutine, so it ends with it, and
+// the tracing with the thread.
 func (p *proc) follow(c *testkit.Command, when func(*proc) syscall.Signal) error {
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() { // the one that would not end; it is out of the way now

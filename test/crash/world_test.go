@@ -4,7 +4,6 @@ package crash_test
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -18,19 +17,10 @@ import (
 	"golock/test/testkit"
 )
 
-// spec is one golock.
-type spec struct {
-	max    int           // 0: --shared
-	weight int           // 0 is 1
-	judge  string        // the judge's mode; "" is u
-	hold   time.Duration // of the command; negative: until its stdin ends
-	flags  []string
-}
-
 // proc is a golock that was started.
 type proc struct {
-	spec
 	*testkit.Process
+	flags  []string
 	world  *world
 	token  int
 	goOn   chan struct{} // see threadAlone
@@ -91,31 +81,23 @@ func (w *world) record(field []string) {
 	}
 }
 
-// prepare makes the golock of a spec.
-func (w *world) prepare(s spec) (*proc, *testkit.Command) {
+// prepare makes a golock whose command lasts so long; negative: until its stdin ends.
+func (w *world) prepare(hold time.Duration, flags ...string) (*proc, *testkit.Command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.weight = max(s.weight, 1)
-	p := &proc{spec: s, world: w, token: len(w.procs), goOn: make(chan struct{})}
+	p := &proc{flags: flags, world: w, token: len(w.procs), goOn: make(chan struct{})}
 	w.procs = append(w.procs, p)
-	args := []string{"--max", strconv.Itoa(s.max)}
-	if s.max == 0 {
-		args = []string{"--shared"}
-	}
-	weight, hold := strconv.Itoa(s.weight), s.hold.Microseconds()
-	if s.hold < 0 {
-		hold = -1
-	}
-	args = slices.Concat(args, []string{"--weight", weight}, w.always, s.flags, []string{"--", judge,
-		strconv.Itoa(p.token), strconv.Itoa(s.max), weight, cmp.Or(s.judge, "u"), strconv.FormatInt(hold, 10)})
-	c := w.Job(args...)
+	command := []string{"--", judge, strconv.Itoa(p.token), strconv.FormatInt(hold.Microseconds(), 10)}
+	c := w.Job(slices.Concat(w.always, flags, command)...)
 	c.Stdout = w.out
 	return p, c
 }
 
-func (w *world) start(s spec) *proc {
+func (w *world) start(flags ...string) *proc { return w.lasting(0, flags...) }
+
+func (w *world) lasting(hold time.Duration, flags ...string) *proc {
 	w.T.Helper()
-	p, c := w.prepare(s)
+	p, c := w.prepare(hold, flags...)
 	p.Process = c.Start()
 	return p
 }
@@ -123,7 +105,7 @@ func (w *world) start(s spec) *proc {
 // refused runs one that must end with a code and start nothing.
 func (w *world) refused(code int, flags ...string) {
 	w.T.Helper()
-	p := w.start(spec{max: 1, flags: flags})
+	p := w.start(flags...)
 	p.judged = true
 	if p.Expects(code); w.begun(p) {
 		w.T.Errorf("code %d, and the command has run", code)
@@ -134,19 +116,17 @@ func (w *world) refused(code int, flags ...string) {
 func (p *proc) release() { p.In.Close() }
 
 // holding starts one that holds until it is released.
-func (w *world) holding(s spec) *proc {
+func (w *world) holding(flags ...string) *proc {
 	w.T.Helper()
-	s.hold = -1
-	p := w.start(s)
+	p := w.lasting(-time.Microsecond, flags...)
 	w.awaitBegin(p)
 	return p
 }
 
 // queued starts a golock and returns when it waits.
-func (w *world) queued(s spec) *proc {
+func (w *world) queued(flags ...string) *proc {
 	w.T.Helper()
-	s.flags = append(slices.Clip(s.flags), "-v")
-	p := w.start(s)
+	p := w.start(append(slices.Clip(flags), "-v")...)
 	p.Says(" waiting")
 	return p
 }
@@ -164,19 +144,9 @@ func (w *world) awaitBegin(p *proc) {
 	}
 }
 
-// kill kills a golock and reports whether it was there.
-func (p *proc) kill() bool {
-	killed := p.world.Signal(p.PID, syscall.SIGKILL)
-	p.judged = p.judged || killed
-	return killed
-}
-
-// killCommand does it to the command.
-func (p *proc) killCommand() bool {
-	pid := p.commandPID()
-	killed := pid != 0 && p.world.Signal(pid, syscall.SIGKILL)
-	p.judged = p.judged || killed
-	return killed
+// kill kills a golock.
+func (p *proc) kill() {
+	p.judged = p.world.Signal(p.PID, syscall.SIGKILL) || p.judged
 }
 
 func (p *proc) commandPID() int {
@@ -241,16 +211,12 @@ func (w *world) checkEnd(p *proc) {
 	case p.begins > 1:
 		w.T.Errorf("golock %d ran its command %d times", p.token, p.begins)
 	case p.judged:
-	case r.Code == 75 && (has("-n") || has("-w")) && p.begins == 0:
+	case r.Code == 75 && has("-n") && p.begins == 0:
 	case r.Code != 0 || p.begins != 1 || p.ends != 1:
 		w.T.Errorf("golock %d %v: %v, command started %d times and ended %d times",
 			p.token, p.flags, r, p.begins, p.ends)
 	case w.IsLocal() && !has("-v"):
-		for line := range strings.Lines(r.Stderr) {
-			if !strings.HasPrefix(line, "golock: waiting for ") { // what a person reads
-				w.T.Errorf("golock %d says %q", p.token, line)
-			}
-		}
+		r.Quiet(w.T)
 	}
 }
 
@@ -259,7 +225,7 @@ func (w *world) finishInOrder(queue ...*proc) {
 	w.T.Helper()
 	w.finish()
 	for i, p := range queue[1:] {
-		if before := queue[i]; p.fence <= before.fence || p.max == 1 && p.turn <= before.turn {
+		if before := queue[i]; p.fence <= before.fence || p.turn <= before.turn {
 			w.T.Errorf("inversion: golock %d has fence %d and turn %d, golock %d before it %d and %d",
 				p.token, p.fence, p.turn, before.token, before.fence, before.turn)
 		}

@@ -5,58 +5,41 @@ package examples_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
 
-// A job that overruns its period under a real cron daemon. The daemon has its own mount namespace, in which its spool,
-// its pid file and its mailer are the test's, and a clock in which a minute passes in a second.
+// A job that lasts longer than its period, under a real cron daemon with a mount namespace of its
+// own, where spool, pid file and mailer are the test's, and a clock in which a minute takes a second.
 func TestCron(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Fatal("cron runs as root only, so must this test")
+	s := testkit.New(t, "") // no GOLOCK_STORE: the default store is what is shown
+	for _, dir := range []string{"spool", "cron.d", "run", "mail"} {
+		testkit.Must(t, os.Mkdir(s.Path(dir), 0o755))
 	}
-	const daemon = "/usr/sbin/cron"
-	if _, err := os.Stat(daemon); err != nil {
-		t.Fatalf("%v; run: make deps", err)
-	}
-	for _, program := range []string{"cc", "unshare", "nsenter", "mount"} {
-		testkit.Need(t, program)
-	}
-
-	dir := t.TempDir()
-	in := func(path ...string) string { return filepath.Join(append([]string{dir}, path...)...) }
-	jobs, starts, mail := in("jobs"), in("starts"), in("mail")
-
-	crontab, err := os.ReadFile(filepath.Join(examples, "cron", "crontab"))
-	testkit.Must(t, err)
-	write(t, in("spool", "root"), 0o600, string(crontab))
-	write(t, in("crontab"), 0o644, "")
-	for _, d := range []string{"cron.d", "run", "mail"} {
-		testkit.Must(t, os.Mkdir(in(d), 0o755))
-	}
+	s.Write("crontab", "")
+	s.Write("spool/root", read(t, "cron", "crontab"))
+	testkit.Must(t, os.Chmod(s.Path("spool/root"), 0o600))
+	testkit.Output(t, "", "cp", testkit.Need(t, "/usr/sbin/cron"), s.Path("cron"))
+	testkit.Output(t, "", "cc", "-O2", "-shared", "-fPIC", "-o", s.Path("fastclock.so"), "testdata/fastclock.c")
+	in := strings.NewReplacer("DIR", s.Dir, "GOLOCK", testkit.Golock)
+	script := func(name, text string) { s.Script(name, in.Replace(text)) }
 	// cron's mailer, in a /usr/sbin that holds nothing else.
-	write(t, in("sbin", "sendmail"), 0o755, fmt.Sprintf("#!/bin/sh\ncat >'%s/'$$.part && mv '%[1]s/'$$.part '%[1]s/'$$.mail\n", mail))
-	b, err := os.ReadFile(daemon)
-	testkit.Must(t, err)
-	write(t, in("cron"), 0o755, string(b))
-	if out, err := exec.Command("cc", "-O2", "-shared", "-fPIC", "-o", in("fastclock.so"), "testdata/fastclock.c").CombinedOutput(); err != nil {
-		t.Fatalf("cc: %v\n%s", err, out)
-	}
-	// Stands before the program and writes down what became of each start.
-	write(t, in("bin", "golock"), 0o755, fmt.Sprintf(`#!/bin/sh
-'%s' "$@"
+	script("sbin/sendmail", "#!/bin/sh\ncat >'DIR/mail/'$$.part && mv 'DIR/mail/'$$.part 'DIR/mail/'$$.mail\n")
+	// Stands before the program and writes down how each start ended.
+	script("bin/golock", `#!/bin/sh
+'GOLOCK' "$@"
 code=$?
-[ "$1" = run ] && echo "$3 $code" >>'%s'
+[ "$1" = run ] && echo "$3 $code" >>'DIR/starts'
 exit $code
-`, golock, starts))
-	// The job that overruns: it ends when the test says so.
-	write(t, in("bin", "make-report"), 0o755, fmt.Sprintf(`#!/bin/sh
-cd '%s' || exit 1
+`)
+	// The job that lasts too long: it ends when the test says so.
+	script("bin/make-report", `#!/bin/sh
+cd 'DIR' || exit 1
 mkdir inside || echo overlap >>jobs
 echo begin >>jobs
 n=$(grep -c begin jobs)
@@ -66,86 +49,163 @@ until [ -e "end.$n" ]; do
 done
 echo end >>jobs
 rmdir inside
-`, dir))
+`)
 	// The job that fails, and says so.
-	write(t, in("bin", "make-backup"), 0o755, "#!/bin/sh\necho copied 3 of 5 files\necho disk full >&2\nexit 3\n")
+	script("bin/make-backup", "#!/bin/sh\necho copied 3 of 5 files\necho disk full >&2\nexit 3\n")
+	end := func(n int) { _ = os.WriteFile(s.Path(fmt.Sprint("end.", n)), nil, 0o600) }
 	t.Cleanup(func() {
 		for n := range 100 {
-			os.WriteFile(in(fmt.Sprintf("end.%d", n+1)), nil, 0o644)
+			end(n)
 		}
 	})
-
-	cron := newCommand(t, "", dir, "unshare", "--mount", "--propagation", "private", "sh", "-ec", `
+	cron := s.Exec("unshare", "--mount", "--propagation", "private", "sh", "-ec", `
 		mount --bind spool /var/spool/cron/crontabs
 		mount --bind cron.d /etc/cron.d
 		mount --bind crontab /etc/crontab
 		mount --bind run /run
 		mount --bind sbin /usr/sbin
 		mount --bind bin /usr/local/bin
-		LD_PRELOAD=./fastclock.so exec ./cron -f`)
-	cron.Env = os.Environ() // no GOLOCK_STORE: the default store is what is shown
-	cron.start(t)
+		LD_PRELOAD=./fastclock.so exec ./cron -f`).Begin()
 
-	count := func(path, line string) (n int) {
-		for _, l := range lines(read(t, path)) {
-			if l == line {
-				n++
-			}
-		}
-		return n
+	count := func(file, line string) int { return strings.Count("\n"+s.Read(file), "\n"+line+"\n") }
+	await := func(what, file, line string, n int) {
+		t.Helper()
+		s.Eventually(what, func() bool { return count(file, line) >= n })
 	}
 	// What a login shell on the same machine does, with nothing in its environment.
-	shell := func(argv ...string) *command {
-		argv = append([]string{"nsenter", "--mount", fmt.Sprintf("--target=%d", cron.Process.Pid), "env", "-i", golock}, argv...)
-		c := newCommand(t, "", dir, argv...)
-		c.Env = os.Environ()
-		return c.start(t)
+	shell := func(argv ...string) testkit.Result {
+		inside := []string{"nsenter", "--mount", fmt.Sprintf("--target=%d", cron.PID), "env", "-i", testkit.Golock}
+		return s.Exec(append(inside, argv...)...).Run()
 	}
-
 	for round := 1; round <= 2; round++ {
-		testkit.Eventually(t, "the job's start", func() bool { return count(jobs, "begin") == round })
-		skipped := count(starts, "report 0")
-		testkit.Eventually(t, "two more starts, which find it running", func() bool { return count(starts, "report 0") >= skipped+2 })
-		if n := count(jobs, "end"); n != round-1 {
+		await("the job starts", "jobs", "begin", round)
+		await("two more starts find it running", "starts", "report 0", count("starts", "report 0")+2)
+		if n := count("jobs", "end"); n != round-1 {
 			t.Fatalf("%d jobs have ended before they were told to", n)
 		}
 		if round == 1 {
-			ls := shell("ls", "report")
-			if code := ls.code(t); code != 0 || !strings.Contains(ls.out.String(), "make-report") {
-				t.Errorf("ls from a shell: code %d, does not show cron's job\nstdout: %s\nstderr: %s", code, &ls.out, &ls.err)
+			if r := shell("ls", "report").Expect(t, 0); !strings.Contains(r.Stdout, "make-report") {
+				t.Errorf("ls from a shell does not show cron's job: %v", r)
 			}
-			if code := shell("run", "--name", "report", "-n", "--", "true").code(t); code != 75 {
-				t.Errorf("run -n from a shell beside cron's job: code %d, want 75", code)
-			}
+			shell("run", "--name", "report", "-n", "--", "true").Expect(t, 75)
 		}
-		write(t, in(fmt.Sprintf("end.%d", round)), 0o644, "")
+		end(round)
 	}
-	testkit.Eventually(t, "the third job", func() bool { return count(jobs, "begin") == 3 })
-	write(t, in("end.3"), 0o644, "")
-	testkit.Eventually(t, "its end", func() bool { return count(jobs, "end") == 3 })
-	testkit.Eventually(t, "a mail", func() bool { m, _ := filepath.Glob(mail + "/*.mail"); return len(m) > 0 })
-
-	if s := read(t, jobs); strings.Contains(s, "overlap") || most(s) != 1 {
-		t.Errorf("two jobs at once:\n%s", s)
+	await("the third job starts", "jobs", "begin", 3)
+	end(3)
+	await("it ends", "jobs", "end", 3)
+	var mails []string
+	s.Eventually("a mail", func() bool {
+		mails, _ = filepath.Glob(s.Path("mail/*.mail"))
+		return len(mails) > 0
+	})
+	if jobs := s.Read("jobs"); strings.Contains(jobs, "overlap") || most(jobs) != 1 {
+		t.Errorf("two jobs at once:\n%s", jobs)
 	}
-	for _, line := range lines(read(t, starts)) {
+	starts := lines(s.Read("starts"))
+	for _, line := range starts {
 		if line != "report 0" && line != "backup 0" && line != "backup 3" {
 			t.Errorf("a start ended with %q", line)
 		}
 	}
-	if count(starts, "backup 3") == 0 {
-		t.Error("the backup's exit code has not reached cron")
+	if count("starts", "backup 3") == 0 {
+		t.Errorf("the backup's exit code has not reached cron: %q", starts)
 	}
-	mails, err := filepath.Glob(mail + "/*.mail")
-	testkit.Must(t, err)
-	for _, m := range mails {
-		text := read(t, m)
-		head, body, _ := strings.Cut(text, "\n\n")
-		if !strings.Contains(head, "golock run --name backup") {
-			t.Errorf("a mail that is not the backup's:\n%s", text)
+	for _, mail := range mails {
+		text, err := os.ReadFile(mail)
+		testkit.Must(t, err)
+		head, body, _ := strings.Cut(string(text), "\n\n")
+		if !strings.Contains(head, "golock run --name backup") || body != "copied 3 of 5 files\ndisk full\n" {
+			t.Errorf("a mail that is not what the backup printed:\n%s", text)
 		}
-		if body != "copied 3 of 5 files\ndisk full\n" {
-			t.Errorf("the mail is not just what the backup printed:\n%s", text)
+	}
+}
+
+// The lines for a crontab in the README, as they are, with nothing but what Debian's cron gives a
+// job: no variables of a login, and a PATH of two directories.
+func TestReadmeCrontab(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(read(t, "../../README.md"), "\n## In a crontab\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	url := redistest.StoreURL(t)
+	jobs := 0
+	for i, block := range strings.Split(section, "```crontab\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		s := testkit.New(t, "")
+		testkit.Output(t, "", "install", "-D", testkit.Golock, s.Path("bin/golock"))
+		s.Script("bin/sync-accounts", "#!/bin/sh\ncd '"+s.Dir+"'\necho begin >>log\n"+
+			"until [ -e go ]; do sleep 0.02; done\necho synced\n")
+		// A name of this test's own: the default store, which is what is shown, is the machine's.
+		name := fmt.Sprintf("readme-%d-%d", os.Getpid(), i)
+		variables := []string{"HOME=/root", "LOGNAME=root", "SHELL=/bin/sh", "PATH=/usr/bin:/bin"}
+		for _, line := range lines(block) {
+			schedule, entry, found := strings.Cut(line, "  ")
+			if !found {
+				key, _, _ := strings.Cut(line, "=")
+				variables = append(variables, key+"="+url) // a server that is there
+				continue
+			}
+			if len(strings.Fields(schedule)) != 5 {
+				t.Fatalf("no line of a crontab: %q", line)
+			}
+			jobs++
+			entry = strings.Replace(entry, "--name sync ", "--name "+name+" ", 1)
+			cron := s.Exec("unshare", "--mount", "--propagation", "private", "sh", "-ec",
+				`mount --bind bin /usr/local/bin && exec "$@"`, "sh", "sh", "-c", entry)
+			cron.Env = append(variables, s.Env[len(s.Env)-1]) // by which the sandbox knows its processes
+			first := cron.Begin()
+			s.AwaitFile("log")
+			if out := succeeds(cron.Begin()); out != "" {
+				t.Errorf("%s: while it runs it prints %q", line, out)
+			}
+			s.Write("go", "")
+			if out := succeeds(first); out != "synced\n" || s.Read("log") != "begin\n" {
+				t.Errorf("%s: printed %q", line, out)
+			}
 		}
+	}
+	if jobs != 2 {
+		t.Errorf("%d lines were tried", jobs)
+	}
+}
+
+// All hosts reach the same minute: one of them runs, silently for all the others, and no later one
+// does until the hold has been given back. The other job runs on every host, three at a time.
+func TestCronFleet(t *testing.T) {
+	t.Parallel()
+	const hosts = 12
+	s := sandbox(t, "", redistest.StoreURL(t))
+	s.Script("bin/sync-accounts", "#!/bin/sh\necho begin >>log\necho end >>log\n")
+	s.Script("bin/reindex-host", "#!/bin/sh\necho begin >>log2\nsleep 0.02\necho end >>log2\n")
+	tick := func(job string) {
+		t.Helper()
+		entry := ""
+		for _, line := range lines(read(t, "cron", "crontab.fleet")) {
+			_, command, found := strings.Cut(line, "  golock ")
+			if found && line[0] != '#' && strings.HasSuffix(command, "-- "+job) {
+				entry = "golock " + command
+			}
+		}
+		var all []*testkit.Process
+		for range hosts {
+			all = append(all, s.Exec("sh", "-c", entry).Begin())
+		}
+		for _, p := range all {
+			if out := succeeds(p); out != "" {
+				t.Errorf("%s prints %q: cron would mail it", entry, out)
+			}
+		}
+	}
+	for round := 1; round <= 2; round++ {
+		tick("sync-accounts")
+		tick("sync-accounts") // clocks that are late
+		if got, want := s.Read("log"), strings.Repeat("begin\nend\n", round); got != want {
+			t.Fatalf("tick %d: the jobs wrote %q, want %q", round, got, want)
+		}
+		s.Golock("break", "--name", "sync").Run().Expect(t, 0)
+	}
+	tick("reindex-host")
+	if log := s.Read("log2"); strings.Count(log, "end") != hosts || most(log) > 3 {
+		t.Errorf("%d of %d hosts, %d at once", strings.Count(log, "end"), hosts, most(log))
 	}
 }

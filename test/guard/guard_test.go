@@ -17,7 +17,7 @@ import (
 // before the lease ends.
 func TestKilledGolock(t *testing.T) {
 	s := shared(t)
-	for range 5 {
+	for range 2 {
 		h := newHousehold(s, long)
 		next := h.successor()
 		h.Signal(unix.SIGKILL)
@@ -27,24 +27,19 @@ func TestKilledGolock(t *testing.T) {
 	}
 }
 
-// A golock that is stopped does not renew. The family is dead when the slot
-// goes to the next one, every time; continued, golock says 79.
+// A golock that is stopped does not renew. The family is dead when the next one gets the slot;
+// continued, golock ends with 79.
 func TestStoppedGolock(t *testing.T) {
-	for i := range 3 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			h := newHousehold(shared(t), "--ttl", "3")
-			next := h.successor()
-			h.Signal(unix.SIGSTOP)
-			succeeds(next)
-			h.dead()
-			h.Signal(unix.SIGCONT)
-			h.Expects(79, "held up")
-		})
-	}
+	h := newHousehold(shared(t), "--ttl", "3")
+	next := h.successor()
+	h.Signal(unix.SIGSTOP)
+	succeeds(next)
+	h.dead()
+	h.Signal(unix.SIGCONT)
+	h.Expects(79, "held up")
 }
 
-// A command that has ended before a golock that was stopped goes on has done
-// nothing wrong.
+// A command that ended while golock was stopped keeps its exit code.
 func TestEndedWhileGolockWasStopped(t *testing.T) {
 	s := shared(t)
 	h := s.Job("--ttl", "3", "--", "sh", "-c", "echo command $$; read x; exit 7").Start()
@@ -60,7 +55,7 @@ func TestEndedWhileGolockWasStopped(t *testing.T) {
 // Without its guard golock ends the run and says so.
 func TestKilledGuard(t *testing.T) {
 	s := shared(t)
-	for range 3 {
+	for range 2 {
 		h := newHousehold(s, long)
 		next := h.successor()
 		signal(s, h.guard, unix.SIGKILL)
@@ -80,7 +75,7 @@ func TestStoppedGuard(t *testing.T) {
 	r.Expects(143)
 }
 
-// One that was stopped before the command is started, too.
+// So is one that was stopped before the command started.
 func TestStoppedGuardOfAWaiter(t *testing.T) {
 	s := shared(t)
 	h := newHousehold(s, long)
@@ -90,8 +85,7 @@ func TestStoppedGuardOfAWaiter(t *testing.T) {
 	waiter.Expects(0)
 }
 
-// One that is killed before the command is started has another one started in its
-// place.
+// If the guard is killed before the command starts, golock starts another one.
 func TestKilledGuardOfAWaiter(t *testing.T) {
 	s := shared(t)
 	h := newHousehold(s, long)
@@ -105,21 +99,19 @@ func TestKilledGuardOfAWaiter(t *testing.T) {
 // With both killed at once the kernel still kills the command itself.
 func TestBothKilled(t *testing.T) {
 	s := shared(t)
-	for range 2 {
-		h := newHousehold(s, "--ttl", "2")
-		h.Signal(unix.SIGSTOP) // so that it cannot act on the death of the guard
-		signal(s, h.guard, unix.SIGKILL)
-		h.Signal(unix.SIGKILL)
-		awaitDeath(s, "the command", h.family[0])
-		for _, pid := range h.family[1:] {
-			s.Kill(pid)
-		}
-		succeeds(h.successor())
+	h := newHousehold(s, "--ttl", "2")
+	h.Signal(unix.SIGSTOP) // so that it cannot act on the death of the guard
+	signal(s, h.guard, unix.SIGKILL)
+	h.Signal(unix.SIGKILL)
+	awaitDeath(s, "the command", h.family[0])
+	for _, pid := range h.family[1:] {
+		s.Kill(pid)
 	}
+	succeeds(h.successor())
 }
 
-// A signal that is sent to the guard, the command's parent, is meant for golock:
-// the command gets it once, and the guard goes on.
+// A signal to the guard, which is the parent of the command, reaches the command once, and the guard
+// goes on.
 func TestGuardPassesSignalsOn(t *testing.T) {
 	s := shared(t)
 	r := s.Job(long, "--", "sh", "-c", `for s in HUP INT QUIT USR1 USR2 ALRM TERM; do
@@ -141,8 +133,8 @@ func TestGuardPassesSignalsOn(t *testing.T) {
 	r.Expects(137)
 }
 
-// The guard keeps nothing open that was the caller's: whoever waits for the end
-// of the command's output does not wait for it. And it is small.
+// The guard keeps none of the caller's files open: a reader that waits for the end of the command's
+// output does not wait for it. And it is small.
 func TestGuardKeepsNothing(t *testing.T) {
 	h := newHousehold(shared(t), long)
 	place := fmt.Sprintf("/proc/%d/", h.guard)

@@ -1,9 +1,8 @@
 //go:build integration
 
-// Package guard_test holds the program to what it promises about a leased
-// store, here Redis, when golock, its guard or the server fail: nothing that
-// descends from the command outlives the lease, also what left the process
-// group and the session.
+// Package guard_test checks the watchdog on a store with leases, here Redis: when golock, the watchdog
+// or the server fails, no descendant of the command outlives the lease, also none that left the
+// process group and the session.
 //
 // Leases that must not end during a test are longer than the test's patience.
 package guard_test
@@ -16,13 +15,12 @@ import (
 	"testing"
 
 	"golock/locks/redis/redistest"
-	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
 
 func TestMain(m *testing.M) {
 	testkit.Parallel(8) // most of the time they wait for the end of a lease
-	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
+	os.Exit(testkit.Main(m, redistest.Close))
 }
 
 // long is a lease that does not end during a test.
@@ -41,15 +39,15 @@ func own(t *testing.T) (*testkit.Sandbox, *redistest.Server) {
 	return testkit.New(t, server.SocketURL("quarantine=0s")), server
 }
 
-// familyScript is a command that ignores TERM, as all of its family do: a child
-// in its group, and two that are double-forked into a session of their own.
+// familyScript is a command that ignores TERM, as do its descendants: a child in its group, and two
+// that were double-forked into a session of their own.
 const familyScript = `trap "" TERM
 echo member $$
 sleep 1000 & echo member $!
 (setsid sh -c 'echo member $$; sleep 1000 & echo member $!; exec sleep 1000' &)
 exec sleep 1000`
 
-// household is a golock with its guard and the family.
+// household is a golock with its watchdog (guard), the command and its descendants (family).
 type household struct {
 	*testkit.Process
 	s      *testkit.Sandbox
@@ -94,8 +92,8 @@ func awaitDeath(s *testkit.Sandbox, what string, pid int) {
 	s.Eventually(what+" is dead", func() bool { return !s.Lives(pid) })
 }
 
-// successor is a golock that waits for the slot and whose command tells which
-// of the family are still alive when it has it.
+// successor is a golock that waits for the slot, and whose command prints which of the family are
+// still alive.
 func (h *household) successor() *testkit.Process {
 	h.T.Helper()
 	var stats strings.Builder
@@ -105,7 +103,7 @@ func (h *household) successor() *testkit.Process {
 	return h.s.Job("--", "sh", "-c", "cat "+stats.String()+"2>/dev/null | grep -v ') [ZX]'; echo end").Start()
 }
 
-// succeeds waits for the successor, which must be alone.
+// succeeds waits for the successor, which must find none of them alive.
 func succeeds(p *testkit.Process) {
 	p.T.Helper()
 	p.Expect("end")

@@ -16,9 +16,8 @@ import (
 	"golock/test/testkit"
 )
 
-// A server that is silent for longer than the lease: stop signal, KILL, 79.
-// Between the two is a sixth of the TTL: a second, for a busy machine. (When they
-// come exactly, package renewal tests in virtual time.)
+// A server that is silent for longer than the lease: stop signal, KILL a sixth of the TTL later, 79.
+// (The exact moments: package renewal, in virtual time.)
 func TestOutage(t *testing.T) {
 	s, server := own(t)
 	polite := s.Job("--ttl", "6", "--", "sh", "-c",

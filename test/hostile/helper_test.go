@@ -44,8 +44,21 @@ func redisURL(t testing.TB) string {
 	return strings.Replace(redistest.StoreURL(t), server.SocketURL(), server.URL(), 1)
 }
 
-// command is a golock that is to run as a user. It is not given more memory than
-// a few hundred MiB: one that grows without bound dies.
+// sharedLocal and sharedDirectory make a store that all users may write to.
+func sharedLocal(t *testing.T) (s *testkit.Sandbox, dir string) {
+	t.Helper()
+	dir = testkit.Place(t, 0o1777)
+	return testkit.OnStore(t, "local://"+dir), dir
+}
+
+func sharedDirectory(t *testing.T) (s *testkit.Sandbox, dir string) {
+	t.Helper()
+	dir = testkit.Place(t, 0o777)
+	return testkit.OnStore(t, "mkdir://"+dir), dir
+}
+
+// command prepares a golock as a user, with a few hundred MiB of memory: one that grows without
+// bound dies.
 func command(s *testkit.Sandbox, uid int, args ...string) *testkit.Command {
 	return s.Golock(args...).By("sh", "-c", `ulimit -d 400000; exec "$0" "$@"`).As(uid)
 }
@@ -69,13 +82,13 @@ func hold(s *testkit.Sandbox, uid int, args ...string) *holder {
 	return &holder{p, p.Line()}
 }
 
-// bystander is a process of a user that has to do with nothing.
+// bystander starts a process of a user that has nothing to do with golock.
 func bystander(s *testkit.Sandbox, uid int) *testkit.Process {
 	s.T.Helper()
 	return s.Exec("sleep", "1000").As(uid).Begin()
 }
 
-// judge holds a command to an end in time, a code of its own and no panic.
+// judge fails the test unless golock ended with one of its own codes and without a panic.
 func judge(t testing.TB, what string, r testkit.Result) {
 	t.Helper()
 	switch r.Code {
@@ -88,8 +101,7 @@ func judge(t testing.TB, what string, r testkit.Result) {
 	}
 }
 
-// says fails the test if a program did not end with a code, or does not tell
-// all of the words.
+// says fails the test unless golock ended with that code and printed all of the words.
 func says(t testing.TB, what string, r testkit.Result, code int, words ...string) {
 	t.Helper()
 	if r.Code != code {
@@ -102,7 +114,7 @@ func says(t testing.TB, what string, r testkit.Result, code int, words ...string
 	}
 }
 
-// lockFile is the only file of a store local of which that is the beginning.
+// lockFile is the only lock file of a store local whose name begins so.
 func lockFile(t testing.TB, dir, begin string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, begin+".*.lock"))

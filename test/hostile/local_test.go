@@ -20,21 +20,18 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins what other users can and cannot do who share a directory of
-// the store local. They are free to keep locks for ever; they get no signal sent
-// to a process that is not theirs, and golock neither crashes nor hangs.
+// What other users of a shared directory of the store local can do. They may keep locks for ever.
+// They cannot make golock signal a process that is not theirs, crash or hang.
 
-// A record says which process is to be told to go. One that names somebody
-// else's process has nobody told, not even by root.
+// A record names the process that an eviction signals. A forged one gets no process of another user
+// signalled, not even by root.
 func TestForgedRecordSignalsNobody(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o1777)
-	store := "local://" + dir
-	hold(s, attacker, "--store", store, "--name", "x", "--replace", "running")
-	command(s, attacker, "run", "--store", store, "--name", "x", "--", "true").Begin()
+	s, dir := sharedLocal(t)
+	hold(s, attacker, "--name", "x", "--replace", "running")
+	command(s, attacker, "run", "--name", "x", "--", "true").Begin()
 	testkit.Eventually(t, "the second waits", func() bool {
-		return strings.Contains(as(s, attacker, "ls", "--store", store, "x").Stdout, "waiting")
+		return strings.Contains(as(s, attacker, "ls", "x").Stdout, "waiting")
 	})
 	file := lockFile(t, dir, "x")
 	for _, uid := range []int{0, victim} {
@@ -45,9 +42,9 @@ func TestForgedRecordSignalsNobody(t *testing.T) {
 				binary.LittleEndian.PutUint64(b[64:], uint64(bootTime()))
 			})
 		}
-		says(t, "break", as(s, uid, "break", "--store", store, "--name", "x", "--all"), 69, "does not have the lock")
+		says(t, "break", as(s, uid, "break", "--name", "x", "--all"), 69, "does not have the lock")
 		// Who replaces waits for those that cannot be told.
-		says(t, "run --replace", as(s, uid, "run", "--store", store, "--name", "x", "--replace", "running", "-w", "0.2", "--", "true"), 75)
+		says(t, "run --replace", as(s, uid, "run", "--name", "x", "--replace", "running", "-w", "0.2", "--", "true"), 75)
 		if !testkit.Alive(target.PID) {
 			t.Errorf("the record of a lock had a process of user %d signalled", uid)
 		}
@@ -57,10 +54,8 @@ func TestForgedRecordSignalsNobody(t *testing.T) {
 // Files that look like the lock file of a name, and are not, hide nothing.
 func TestDecoys(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o1777)
-	store := "local://" + dir
-	h := hold(s, victim, "--store", store, "--name", "pay")
+	s, dir := sharedLocal(t)
+	h := hold(s, victim, "--name", "pay")
 	file := lockFile(t, dir, "pay")
 	text, err := os.ReadFile(file)
 	testkit.Must(t, err)
@@ -71,23 +66,21 @@ func TestDecoys(t *testing.T) {
 		testkit.Must(t, os.Chown(path, attacker, attacker))
 	}
 	testkit.Must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "#"+strings.TrimPrefix(filepath.Base(file), "pay"))))
-	r := as(s, victim, "ls", "--store", store)
+	r := as(s, victim, "ls")
 	if strings.Count(r.Stdout, "holding") != 1 || strings.Contains(r.Stdout+r.Stderr, "\x1b") {
 		t.Errorf("ls: %q %q", r.Stdout, r.Stderr)
 	}
-	says(t, "held", as(s, victim, "held", "--store", store, "--id", h.id), 0)
-	says(t, "break", as(s, victim, "break", "--store", store, "--name", "pay"), 0)
+	says(t, "held", as(s, victim, "held", "--id", h.id), 0)
+	says(t, "break", as(s, victim, "break", "--name", "pay"), 0)
 	testkit.Eventually(t, "the holder has ended", func() bool { return !testkit.Alive(h.PID) })
 }
 
-// Whatever somebody writes into a lock file, golock ends in time with one of
-// its own codes, and does not grow.
+// Whatever another user writes into a lock file, golock ends in time with one of its own codes, and
+// its memory stays small.
 func TestGarbageInLockFiles(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o1777)
-	store := "local://" + dir
-	says(t, "run", as(s, attacker, "run", "--store", store, "--name", "x", "--hold", "1h", "--", "true"), 0)
+	s, dir := sharedLocal(t)
+	says(t, "run", as(s, attacker, "run", "--name", "x", "--hold", "1h", "--", "true"), 0)
 	file := lockFile(t, dir, "x")
 	good, err := os.ReadFile(file)
 	testkit.Must(t, err)
@@ -125,30 +118,17 @@ func TestGarbageInLockFiles(t *testing.T) {
 			commands = append(commands, []string{"doctor"})
 		}
 		for _, args := range commands {
-			args = append([]string{args[0], "--store", store}, args[1:]...)
 			judge(t, fmt.Sprintf("%s: %v", what, args), as(s, victim, args...))
 		}
 	}
 }
 
-// A lock file of a terabyte, and one full of waiters that do not exist, hold
-// nobody up.
-func TestHugeLockFiles(t *testing.T) {
+// A lock file full of waiters that do not exist holds nobody up.
+func TestDeadWaiters(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o1777)
-	store := "local://" + dir
-	says(t, "run", as(s, attacker, "run", "--store", store, "--name", "x", "--", "true"), 0)
+	s, dir := sharedLocal(t)
+	says(t, "run", as(s, attacker, "run", "--name", "x", "--", "true"), 0)
 	file := lockFile(t, dir, "x")
-	testkit.Must(t, os.Truncate(file, 1<<40))
-	for _, args := range [][]string{{"ls"}, {"break", "--name", "x"}, {"run", "--name", "x", "-n", "--", "true"}} {
-		r := as(s, victim, append([]string{args[0], "--store", store}, args[1:]...)...)
-		judge(t, "a terabyte: "+args[0], r)
-		if args[0] == "run" && r.Code != 0 {
-			t.Errorf("a terabyte: exit code %d, %s", r.Code, r.Stderr)
-		}
-	}
-
 	const most = 1 << 16
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	testkit.Must(t, err)
@@ -168,25 +148,23 @@ func TestHugeLockFiles(t *testing.T) {
 	}
 	_, err = f.WriteAt(all, headerSize)
 	testkit.Must(t, err)
-	r := as(s, victim, "ls", "--store", store)
+	r := as(s, victim, "ls")
 	judge(t, "65536 dead waiters: ls", r)
-	r = as(s, victim, "run", "--store", store, "--name", "x", "-n", "--", "true")
+	r = as(s, victim, "run", "--name", "x", "-n", "--", "true")
 	judge(t, "65536 dead waiters: run", r)
 	if r.Code != 0 || r.CPU > 3*time.Second {
 		t.Errorf("65536 dead waiters: exit code %d after %v of work: %s", r.Code, r.CPU, r.Stderr)
 	}
 }
 
-// Who may read a lock file can lock it for ever. A run that does not wait says
-// so in its time, and a list is not held up by each such file anew.
+// A user who may read a lock file can lock it for ever. A run with -n says so in time, and ls waits
+// once, not for each such file.
 // Slow: golock's own patience is ten seconds.
 func TestGateKeptShut(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o1777)
-	store := "local://" + dir
+	s, dir := sharedLocal(t)
 	for i := range 10 {
-		says(t, "run", as(s, victim, "run", "--store", store, "--name", fmt.Sprint("x", i), "--", "true"), 0)
+		says(t, "run", as(s, victim, "run", "--name", fmt.Sprint("x", i), "--", "true"), 0)
 	}
 	files, err := filepath.Glob(dir + "/*.lock")
 	testkit.Must(t, err)
@@ -197,11 +175,10 @@ func TestGateKeptShut(t *testing.T) {
 		const gate = 1 << 59
 		testkit.Must(t, unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: gate, Len: 1}))
 	}
-	// One after the other, ten of golock's own patience would be more than that of
-	// the test.
+	// At the same time: each waits for golock's own limit.
 	var calls []*testkit.Command
 	for _, args := range [][]string{{"ls"}, {"clean"}, {"run", "--name", "x0", "-n", "--", "true"}} {
-		calls = append(calls, command(s, victim, append([]string{args[0], "--store", store}, args[1:]...)...))
+		calls = append(calls, command(s, victim, args...))
 	}
 	for _, r := range testkit.RunAll(calls) {
 		r.Expect(t, 69, "being changed by")

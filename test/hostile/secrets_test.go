@@ -14,9 +14,8 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins where a store's password does not show, beside what
-// test/matrix pins: mistakes in writing it down, crashes, and the processes that
-// golock starts beside a command.
+// A store's password does not show in messages about mistakes, after crashes, and in the processes
+// that golock starts beside a command.
 
 const secret = "pass-S3CRET"
 

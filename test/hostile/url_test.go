@@ -13,9 +13,8 @@ import (
 	"golock/test/testkit"
 )
 
-// This file pins that a store's password stays where the user has put it: no
-// line of golock's, no arguments of a process that golock starts, no
-// environment, no list and no entry in the store shows it.
+// A store's password stays where the user has put it: no message, no arguments or environment of a
+// process that golock starts, no list and no entry in the store shows it.
 
 // secretServer is a Redis server that wants the password of a user.
 func secretServer(t *testing.T, password string) *redistest.Server {

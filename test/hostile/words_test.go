@@ -3,12 +3,10 @@
 package hostile_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,23 +18,20 @@ import (
 
 	"golock/locks"
 	"golock/locks/redis/redistest"
-	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
 
-// This file pins that what others call themselves, their commands and their
-// machines steers no terminal, forges no line and ends no record, wherever
-// golock shows it.
+// Names of users, commands and hosts that others choose must not control a terminal, forge a line or
+// end a record, wherever golock shows them.
 
-// evil has what a terminal obeys in it: ESC, BEL, CSI as one character of C1, a
-// newline that would forge a message, what turns the direction of writing, a tab,
-// NUL left out, and bytes that are no UTF-8.
+// evil has what a terminal obeys: ESC, BEL, CSI as one C1 character, a newline that would forge a
+// message, characters that change the direction of writing, a tab, and bytes that are no UTF-8.
 const evil = "\x1b]0;owned\x07\x1b[2J\u009b31m\r\ngolock: forged\t\u202egnp\u2066\u200f\u2028\x7f\xff\x9b1m"
 
 // The same as far as JSON and SQL carry it.
 const evilText = "\x1b]0;owned\x07\x1b[2J\u009b31m\r\ngolock: forged\t\u202egnp\u2066\u200f\u2028\x7f"
 
-// plainText fails the test if there is something in a text that is not seen.
+// plainText fails the test if a text has control characters.
 func plainText(t testing.TB, what, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) {
@@ -55,12 +50,11 @@ func plainText(t testing.TB, what, text string) {
 
 // shownEverywhere has golock show a holder of "x" and those that wait for it in
 // every form.
-func shownEverywhere(s *testkit.Sandbox, store string, uid int) {
+func shownEverywhere(s *testkit.Sandbox, uid int) {
 	t := s.T
 	t.Helper()
 	show := func(want int, args ...string) string {
 		t.Helper()
-		args = append([]string{args[0], "--store", store}, args[1:]...)
 		r := as(s, uid, args...)
 		what := fmt.Sprint(args)
 		plainText(t, what+", stdout", r.Stdout)
@@ -84,11 +78,13 @@ func shownEverywhere(s *testkit.Sandbox, store string, uid int) {
 	show(75, "run", "--name", "x", "-v", "-w", "1.3", "--", "true")
 	show(75, "run", "--name", "x", "-v", "-w", "1.3", "--log-format", "json", "--", "true")
 	show(75, "acquire", "--name", "x", "-n", "--for", fmt.Sprint(os.Getpid()))
-	show(0, "complete", "--", "ls", "")
+	// A tab stands between a word and what it is.
+	complete := as(s, uid, "complete", "--", "ls", "")
+	says(t, "complete", complete, 0, "x\tsh", "owned")
+	plainText(t, "complete", strings.Replace(complete.Stdout, "x\t", "x ", 1)+complete.Stderr)
 
-	// A terminal gets what golock itself draws with, and nothing else.
+	// A terminal gets golock's own control sequences only.
 	for _, args := range [][]string{{"ls", "--watch", "--interval", "0.1"}, {"run", "--name", "x", "-w", "1", "--", "true"}} {
-		args = append([]string{args[0], "--store", store}, args[1:]...)
 		p := command(s, uid, args...).Setenv("TERM=xterm").OnTerminal(200, 30)
 		p.Shows("owned")
 		if args[0] == "ls" {
@@ -107,7 +103,7 @@ func shownEverywhere(s *testkit.Sandbox, store string, uid int) {
 	testkit.Must(t, err)
 	defer manager.Close()
 	testkit.Must(t, os.Chmod(socket, 0o666))
-	cmd := command(s, uid, "run", "--store", store, "--name", "x", "-q", "-w", "0.5", "--", "true")
+	cmd := command(s, uid, "run", "--name", "x", "-q", "-w", "0.5", "--", "true")
 	cmd.Setenv("NOTIFY_SOCKET=" + socket)
 	if r := cmd.Run(); r.Code != 75 {
 		t.Errorf("with NOTIFY_SOCKET: %d %s", r.Code, r.Stderr)
@@ -124,16 +120,14 @@ func shownEverywhere(s *testkit.Sandbox, store string, uid int) {
 
 func TestWordsOfLocalHolder(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o1777)
-	store := "local://" + dir
-	hold(s, attacker, "--store", store, "--name", "x")
+	s, dir := sharedLocal(t)
+	hold(s, attacker, "--name", "x")
 	forge(t, lockFile(t, dir, "x"), 0, func(b []byte) { setCommand(b, "sh", evil) })
-	shownEverywhere(s, store, victim)
+	shownEverywhere(s, victim)
 
-	// Who is told to go hears by whom.
-	says(t, "break", as(s, attacker, "break", "--store", store, "--name", "x"), 0)
-	h := hold(s, victim, "--store", store, "--name", "y")
+	// An evicted run says by whom.
+	says(t, "break", as(s, attacker, "break", "--name", "x"), 0)
+	h := hold(s, victim, "--name", "y")
 	forge(t, lockFile(t, dir, "y"), 0, func(b []byte) {
 		n := copy(b[128+3:], evil)
 		binary.LittleEndian.PutUint16(b[54:], uint16(n))
@@ -143,34 +137,11 @@ func TestWordsOfLocalHolder(t *testing.T) {
 	plainText(t, "evicted", h.Expects(79).Stderr)
 }
 
-func TestWordsOfLeaseFiles(t *testing.T) {
-	t.Parallel()
-	s := testkit.New(t, "")
-	dir := testkit.Place(t, 0o777)
-	store := "mkdir://" + dir
-	h := hold(s, attacker, "--store", store, "--name", "x")
-	record := onlyRecord(t, dir)
-	text, err := os.ReadFile(record)
-	testkit.Must(t, err)
-	pulse, rest, _ := bytes.Cut(text, []byte("\n"))
-	body := map[string]any{}
-	testkit.Must(t, json.Unmarshal(rest, &body))
-	body["command"], body["user"] = []string{"sh", evilText}, evilText
-	body["host"] = evilText
-	changed, err := json.Marshal(body)
-	testkit.Must(t, err)
-	testkit.Must(t, os.WriteFile(record, fmt.Appendf(nil, "%s\n%s\n", pulse, changed), 0o666))
-	shownEverywhere(s, store, victim)
-	h.In.Close()
-	h.Wait() // it writes there as long as it lives
-}
-
 func TestWordsOnRedis(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
 	server := redistest.Start(t)
-	store := fmt.Sprintf("redis://%s?quarantine=0s", server.Addr())
-	h := hold(s, attacker, "--store", store, "--name", "x", "--ttl", "60s")
+	s := testkit.OnStore(t, server.URL("quarantine=0s"))
+	h := hold(s, attacker, "--name", "x", "--ttl", "60s")
 	key, id, _ := strings.Cut(h.id, "-")
 	entries := "golock:{" + key + "}:e"
 	var record map[string]any
@@ -186,31 +157,13 @@ func TestWordsOnRedis(t *testing.T) {
 	}
 	server.Do("HSET", "golock:{"+other+"}:s", "name", evilText)
 	server.Do("ZADD", "golock:names", time.Now().Add(time.Hour).UnixMilli(), evilText)
-	if r := as(s, victim, "ls", "--store", store); strings.Count(r.Stdout, "holding") != 2 {
+	if r := as(s, victim, "ls"); strings.Count(r.Stdout, "holding") != 2 {
 		t.Errorf("the forged name is not listed: %q %q", r.Stdout, r.Stderr)
 	}
-	shownEverywhere(s, store, victim)
+	shownEverywhere(s, victim)
 }
 
-func TestWordsInTables(t *testing.T) {
-	t.Parallel()
-	s := testkit.New(t, "")
-	server := sqltest.Postgres(t)
-	db := server.NewDatabase(t)
-	store := server.TCPURL(db, "quarantine=0s")
-	h := hold(s, attacker, "--store", store, "--name", "x", "--ttl", "60s")
-	_, id, _ := strings.Cut(h.id, "-")
-	text := url.QueryEscape(evilText)
-	server.Exec(t, db, fmt.Sprintf("UPDATE golock SET info='host=%[1]s&pid=1&uid=0&user=%[1]s&arg=sh&arg=%[1]s',evicted='%[1]s' WHERE entry_id='%[2]s'", text, id))
-	server.Exec(t, db, fmt.Sprintf("INSERT INTO golock (lock_key,entry_id,state,info,server) SELECT 'ab',entry_id,state,'%s',server FROM golock WHERE entry_id='' AND lock_key<>''", text))
-	server.Exec(t, db, fmt.Sprintf("INSERT INTO golock (lock_key,entry_id,state,ends,weight,max_units,info) SELECT 'ab',entry_id,state,ends,weight,max_units,info FROM golock WHERE entry_id='%s'", id))
-	if r := as(s, victim, "ls", "--store", store); strings.Count(r.Stdout, "\n") != 3 {
-		t.Errorf("the forged name is not listed: %q %q", r.Stdout, r.Stderr)
-	}
-	shownEverywhere(s, store, victim)
-}
-
-// What a server says is an error like any other text. It may be any server.
+// Answers of a hostile server are shown in error messages.
 // Slow: some answers count as an outage, of which golock waits for the end.
 func TestWordsOfServers(t *testing.T) {
 	t.Parallel()

@@ -11,36 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
-
-	"golock/test/testkit"
 )
 
-// command plays the part named by the first argument:
-//
-//	@signals TAG   write each signal received; obey stdin
-//	@pair          @signals parent with a child @signals child in its group
-//	@orphans N     make N orphans, wait until init has reaped them
-//
-// @signals writes "TAG ready PID" and then "TAG NUMBER" for every signal
-// whatsoever, and obeys the lines of its stdin: "counts" writes how
-// often each signal came, "exit N" ends it.
-func command(part string, args []string) int {
-	switch part {
-	case "@signals":
-		return recordSignals(args[0], args[1:])
-	case "@orphans":
-		n, _ := strconv.Atoi(args[0])
-		return makeOrphans(n)
-	}
-	fmt.Fprintf(os.Stderr, "unknown part %q\n", part)
-	return 99
-}
-
+// recordSignals writes "TAG ready PID" and then "TAG NUMBER" for every signal, and obeys the lines
+// of its stdin: "counts" writes how often each signal came, "exit N" ends it. With a second tag it
+// has a child that does the same in its group.
 func recordSignals(tag string, more []string) int {
 	// The Go runtime sends URG to itself unless told not to: begin again, as
 	// the same process, without.
@@ -99,31 +77,4 @@ func recordSignals(tag string, more []string) int {
 			}
 		}
 	}
-}
-
-func makeOrphans(n int) int {
-	for range n {
-		if err := exec.Command("sh", "-c", "sh -c 'exit 3' & exit 0").Run(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 99
-		}
-	}
-	// What is left beside init and this process has not been reaped.
-	var left []string
-	for end := time.Now().Add(testkit.Patience / 2); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		left = nil
-		dirs, _ := filepath.Glob("/proc/[0-9]*")
-		for _, d := range dirs {
-			pid, _ := strconv.Atoi(filepath.Base(d))
-			if s := testkit.StatOf(pid); pid != 1 && pid != os.Getpid() && pid != os.Getppid() && s.State != 0 { // golock may have a guard here
-				left = append(left, fmt.Sprintf("%d %c", pid, s.State))
-			}
-		}
-		if len(left) == 0 {
-			fmt.Println("clean")
-			return 0
-		}
-	}
-	fmt.Println("left:", strings.Join(left, ", "))
-	return 1
 }

@@ -1,7 +1,6 @@
 //go:build integration
 
-// Pins the exit codes of a command that ended, and of one that a time limit has ended. (The
-// others are in testdata.)
+// Exit codes of a command that ended by itself or by a time limit. (The others: testdata.)
 
 package matrix_test
 
@@ -21,10 +20,7 @@ import (
 func TestEveryExitCodePasses(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
-	step := 1
-	if leased() { // the guard hands on the rest as it does these
-		step = 5
-	}
+	const step = 5
 	var calls []*testkit.Command
 	for code := 0; code < 256; code += step {
 		calls = append(calls, s.Lock(fmt.Sprint("job", code), "--", "sh", "-c", fmt.Sprint("exit ", code)))
@@ -113,9 +109,8 @@ func TestTimeLimitBeginsWithTheCommand(t *testing.T) {
 	waiter.Expects(6)
 }
 
-// A limit on descriptors that leaves too few to start the command shows before
-// golock waits, not when it has the slot. (With a few less the Go runtime dies, with
-// code 2, of its first timer or connection.)
+// If a limit leaves too few descriptors to start the command, golock fails before it waits, not when
+// it has the slot. (With even fewer the Go runtime dies with code 2.)
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)

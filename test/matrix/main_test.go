@@ -1,19 +1,16 @@
 //go:build integration
 
-// Package matrix_test holds the program, seen from outside, against tables of
-// what a user can rely on: exit codes, signals, transparency, terminals, PID 1,
-// process trees, crashes, exec and nesting.
+// Package matrix_test checks from outside what a user can rely on: exit codes, signals, transparency,
+// terminals, PID 1, process trees.
 //
-// The same tables hold on a leased store, where a guard stands between golock
-// and the command: LOCKTEST_STORE=redis, mariadb or postgres runs them there.
-// What is about lock files and inherited locks is left out.
+// LOCKTEST_STORE=redis, mariadb or postgres runs the same tests on a store with leases, where a
+// watchdog is between golock and the command.
 package matrix_test
 
 import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -26,15 +23,15 @@ import (
 var self, _ = os.Executable()
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
-		os.Exit(command(os.Args[1], os.Args[2:]))
+	if len(os.Args) > 2 && os.Args[1] == "@signals" {
+		os.Exit(recordSignals(os.Args[2], os.Args[3:]))
 	}
 	testkit.Parallel(6)
 	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
 }
 
-// storeKind is local, redis, mariadb or postgres. Each test asks for itself: go
-// test remembers what a test read, not what TestMain did.
+// storeKind is local, redis, mariadb or postgres. Each test reads the variable itself, so that the
+// cache of go test depends on it.
 func storeKind() string {
 	if kind := os.Getenv("LOCKTEST_STORE"); kind != "" {
 		return kind

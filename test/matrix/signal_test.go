@@ -1,9 +1,8 @@
 //go:build integration
 
-// Pins signals without a terminal: each one that golock can catch reaches the
-// command's group once, in the order sent, from golock's very start on; golock
-// outlives the command and never leaves one behind. While it waits, the signals
-// that end a program end it at once and its place is free.
+// Signals without a terminal: each one that golock can catch reaches the command's group once, in the
+// order sent, from the start of golock on; golock outlives the command. While it waits, a signal that
+// ends a program ends golock at once, and its place in the queue is free.
 
 package matrix_test
 
@@ -93,11 +92,10 @@ func TestNeverForwarded(t *testing.T) {
 	}
 }
 
-// faults are signals by which the kernel tells a process of its own mistake, and
-// the one that the C library keeps for itself.
+// faults are the signals of a process's own mistakes, and the one that the C library keeps.
 var faults = []syscall.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, 34}
 
-// A fault's signal that another process sends leaves no command alone.
+// A fault signal from another process ends the run: the command is not left without a golock.
 func TestFaultSignalEndsTheRun(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
@@ -149,18 +147,17 @@ func TestSignalsReachTheGroup(t *testing.T) {
 	p.Expects(0)
 }
 
-// A signal that ends a program ends the command, or the golock that has not
-// come to it yet, at whatever instant it comes, and never leaves a command
-// behind.
+// A signal that ends a program ends the command, or golock before it starts one, at whatever instant
+// it comes. No command is left behind.
 func TestSignalsAtManyInstants(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []syscall.Signal{
+	for i, sig := range []syscall.Signal{
 		unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGALRM, unix.SIGABRT, unix.SIGPWR, 40,
 	} {
 		t.Run(strconv.Itoa(int(sig)), func(t *testing.T) {
 			t.Parallel()
 			s := newSandbox(t)
-			for after := time.Duration(0); after <= 8*time.Millisecond; after += 400 * time.Microsecond {
+			for after := time.Duration(i) * 89 * time.Microsecond; after <= 8*time.Millisecond; after += 800 * time.Microsecond {
 				job := s.Job("--", "sh", "-c", "echo started; exec sleep 1000")
 				began := time.Now()
 				p := job.Start()

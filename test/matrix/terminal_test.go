@@ -1,8 +1,7 @@
 //go:build integration
 
-// Pins that golock in a job of an interactive shell is as good as not there:
-// Ctrl-C, Ctrl-Z, fg and bg, reading and writing the terminal, its end; and
-// that a golock that waits leaves the queue before it stops.
+// In a job of an interactive shell golock changes nothing: Ctrl-C, Ctrl-Z, fg, bg, reading and
+// writing the terminal, hangup. A golock that waits leaves the queue before it stops.
 
 package matrix_test
 
@@ -113,7 +112,7 @@ func TestBackground(t *testing.T) {
 	x.Shows("usable")
 }
 
-// A command that stops by itself gives the shell its prompt back.
+// If the command stops itself, the shell shows its prompt.
 func TestCommandStopsItself(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
@@ -188,8 +187,7 @@ func TestTerminalWhileWaiting(t *testing.T) {
 	s.IsFree()
 }
 
-// TERM from outside ends the command and what it started in the job, and
-// nobody else in the job.
+// TERM from outside ends the command and what it started, and no other process of the job.
 func TestTermToAJob(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
@@ -210,8 +208,7 @@ func TestTermToAJob(t *testing.T) {
 	s.IsFree()
 }
 
-// When the terminal is gone all of it ends, also where golock itself leads the
-// session and nobody else is told.
+// A hangup ends all of it, also where golock itself leads the session and is the only one to get HUP.
 func TestHangUp(t *testing.T) {
 	t.Parallel()
 	for _, leader := range []bool{false, true} {
@@ -231,8 +228,7 @@ func TestHangUp(t *testing.T) {
 	}
 }
 
-// Directly under a terminal, without any shell: nobody is there to continue a
-// stopped job, so nothing may stop for ever.
+// Directly under a terminal, without a shell, nobody continues a stopped job: nothing may stop.
 func TestOrphanedJobIsNotStopped(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)

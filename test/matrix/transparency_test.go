@@ -1,6 +1,6 @@
 //go:build integration
 
-// Pins that the command cannot tell golock from its caller: directory, umask, limits,
+// The command cannot tell golock from its caller: directory, umask, limits,
 // environment, ignored signals and priority arrive unchanged. (Arguments and descriptors
 // are in testdata.)
 

@@ -4,8 +4,10 @@ package policy_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -49,7 +51,11 @@ func TestBreakSignal(t *testing.T) {
 // a networked store its lease ends.
 func TestBreakStopped(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		holder := w.sh(sleeps, w.ttl())
+		flag := "--ttl=2s"
+		if w.IsLocal() {
+			flag = "--max=1" // as without
+		}
+		holder := w.sh(sleeps, flag)
 		pid := w.AwaitPID("pid")
 		holder.Signal(syscall.SIGSTOP)
 		w.breaks("--name", "job")
@@ -73,8 +79,8 @@ func TestBreakStoppedWaiter(t *testing.T) {
 	})
 }
 
-// What a killed golock has left running, wherever it went, is killed; others
-// who have the file open, or were its children, are not.
+// break --dead kills what a killed golock has left running, in any session. Processes that only have the
+// lock file open, or were children without it, are not killed.
 func TestBreakOrphan(t *testing.T) {
 	t.Parallel()
 	w := local(t)
@@ -160,8 +166,8 @@ func TestBreakExec(t *testing.T) {
 	}
 }
 
-// Who may not signal the holder is told so, and the mark stays: the golock heeds
-// it when somebody else sends it TERM.
+// A user who may not signal the holder gets 69, and the eviction stays recorded: golock obeys it when
+// another user sends TERM.
 func TestBreakOtherUser(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() // below one that only its owner may enter
@@ -180,7 +186,7 @@ func TestBreakOtherUser(t *testing.T) {
 	holder.Expects(79, "evicted by u")
 }
 
-// A holder in another pid namespace cannot be told.
+// A holder in another pid namespace cannot be signalled.
 func TestBreakOtherContainer(t *testing.T) {
 	t.Parallel()
 	w := local(t)
@@ -202,7 +208,7 @@ func TestBreakOnLostWarn(t *testing.T) {
 	w.dead(pid)
 }
 
-// A lease that is renewed rarely: the holder hears of it at once.
+// The holder is notified at once, not at its next renewal.
 func TestBreakIsHeardAtOnce(t *testing.T) {
 	t.Parallel()
 	w := networked(t)
@@ -212,8 +218,7 @@ func TestBreakIsHeardAtOnce(t *testing.T) {
 	holder.Expects(79)
 }
 
-// A store that can be read but does not take the order: break tells so after a
-// while.
+// A store that can be read but not written: 69 after a while.
 // Slow: it tries for 10 s.
 func TestBreakOfWhatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
@@ -232,4 +237,15 @@ func TestBreakOfWhatDoesNotAnswer(t *testing.T) {
 	w.tryBreak("--name", "job").Expect(t, 69, "cannot be reached")
 	server.Exec(t, database, "SELECT pg_terminate_backend(pid)"+sleeper)
 	<-over
+}
+
+// The new command starts when the old one is dead, also if that takes KILL.
+func TestReplaceStubborn(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		old := w.sh(stubborn, "--replace", "running", "--kill-after", "0.5")
+		pid := w.AwaitPID("pid")
+		next := w.sh(fmt.Sprintf("! kill -0 %d", pid), "--replace", "running")
+		old.Expects(79, `golock: lock "job": the slot was taken back: evicted by `, "; the command was stopped\n")
+		next.Expects(0, "replaced pid "+strconv.Itoa(old.PID))
+	})
 }

@@ -1,11 +1,9 @@
 //go:build integration
 
-// Package policy_test holds the program to its queue policy, on every store
-// that has one: what --hold, --replace and golock break promise when hosts come
-// at once, commands are stubborn, and golocks are stopped or killed.
+// Package policy_test shows how evictions end, by golock break and --replace, when commands are
+// stubborn and golocks are stopped or killed. (Who is evicted: locks/locktest, testdata/break.txtar.)
 //
-// Commands leave files in the sandbox's directory. Those and golock ls order the
-// events.
+// Commands leave files in the sandbox's directory. Those and golock ls order the events.
 package policy_test
 
 import (
@@ -62,13 +60,4 @@ func (w *world) dead(pid int) {
 	if w.Lives(pid) {
 		w.T.Errorf("still running: %s", testkit.Describe([]int{pid}))
 	}
-}
-
-// ttl is a flag for a short lease where there is one; elsewhere one that
-// changes nothing.
-func (w *world) ttl() string {
-	if w.IsLocal() {
-		return "--max=1"
-	}
-	return "--ttl=2s"
 }

@@ -25,8 +25,8 @@ func networked(t *testing.T) *testkit.Sandbox { return on(t, redistest.StoreURL(
 
 // on is a sandbox in which everything uses a store.
 func on(t *testing.T, store string) *testkit.Sandbox {
-	s := testkit.New(t, store)
-	s.Env = append(s.Env, "TERM=xterm", "GOLOCK_STORE="+s.Store)
+	s := testkit.OnStore(t, store)
+	s.Env = append(s.Env, "TERM=xterm")
 	return s
 }
 

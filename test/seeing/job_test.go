@@ -1,8 +1,6 @@
 //go:build integration
 
-// Pins that the line of a run that waits keeps out of the way of a shell's job
-// control, and that the message of a busy lock names who holds it, in every
-// store.
+// The line of a run that waits under the job control of a shell, and the message of a busy lock.
 
 package seeing_test
 
@@ -52,8 +50,8 @@ func TestLineAndJobControl(t *testing.T) {
 	x.Wait()
 }
 
-// Who is in the way is named with process, command and time, and with the host
-// where that may be another.
+// The message of a busy lock names the holder's process, command and start, and its host where
+// that may be another one.
 func TestBusyNamesTheHolder(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()
@@ -71,7 +69,7 @@ func TestBusyNamesTheHolder(t *testing.T) {
 	} {
 		s := on(t, c.store)
 		release := hold(s, "job")
-		for _, how := range []string{"-n", "-w2"} {
+		for _, how := range []string{"-n", "-w0.1"} {
 			r := s.Golock("run", "--name", "job", how, "--", "true").Run()
 			if got := strings.TrimSpace(r.Stderr); r.Code != 75 || !regexp.MustCompile(c.want).MatchString(got) {
 				t.Errorf("%s, %s: %v does not match %q", s.Store, how, r, c.want)

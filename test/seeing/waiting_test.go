@@ -1,8 +1,8 @@
 //go:build integration
 
-// Pins what a run that waits tells: on a terminal a line that is rewritten in
-// place and gone before the command writes anything, elsewhere a line now and
-// then, to a service manager its status, and nothing with -q.
+// What a run that waits shows: on a terminal a line that is rewritten in place and removed before the
+// command writes anything, elsewhere a line now and then, to a service manager its status, and nothing
+// with -q.
 
 package seeing_test
 
@@ -22,39 +22,37 @@ import (
 )
 
 func TestLineOnATerminal(t *testing.T) {
-	for name, make := range map[string]func(*testing.T) *testkit.Sandbox{"local": local, "redis": networked} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := make(t)
-			release := hold(s, "job")
-			first := onTerminal(s, 200, 24, "run", "--name", "job", "--", "sh", "-c", "echo first; sleep 0.1")
-			first.Shows(`waiting for "job": next in line, held by pid [0-9]+ \(sh.*\) for 0s`)
-			second := onTerminal(s, 50, 24, "run", "--name", "job", "--", "sh", "-c", "printf %s second; sleep 0.1")
-			second.Shows(`\r\x1b\[Kgolock: waiting for "job": 2nd in line`)
-			second.Shows(`\r\x1b\[Kgolock: waiting for "job": 2nd in line`) // and again
-			release()
-			first.Expects(0)
-			second.Expects(0)
-			if got := screen(t, first.Stdout()); strings.Join(got, "|") != "first" {
-				t.Errorf("the terminal shows %q", got)
-			}
-			if got := screen(t, second.Stdout()); strings.Join(got, "|") != "second" {
-				t.Errorf("the narrow terminal shows %q", got)
-			}
-			for _, line := range strings.Split(second.Stdout(), "\r\x1b[K") {
-				if n := len([]rune(line)); n > 50 {
-					t.Errorf("%d columns of 50: %q", n, line)
-				}
-			}
-			if strings.Contains(first.Stdout(), "\n") && strings.Count(first.Stdout(), "\n") != 1 {
-				t.Errorf("more lines than the command wrote: %q", first.Stdout())
-			}
-		})
+	t.Parallel()
+	s := networked(t)
+	free := onTerminal(s, 100, 24, "run", "--name", "free", "--", "printf", "out")
+	if got := free.Expects(0).Stdout; got != "out" {
+		t.Errorf("a run that does not have to wait shows %q", got)
+	}
+	release := hold(s, "job")
+	first := onTerminal(s, 200, 24, "run", "--name", "job", "--", "sh", "-c", "echo first; sleep 0.1")
+	first.Shows(`waiting for "job": next in line, held by pid [0-9]+ .*\(sh.*\) for 0s`)
+	second := onTerminal(s, 50, 24, "run", "--name", "job", "--", "sh", "-c", "printf %s second; sleep 0.1")
+	second.Shows(`\r\x1b\[Kgolock: waiting for "job": 2nd in line`)
+	second.Shows(`\r\x1b\[Kgolock: waiting for "job": 2nd in line`) // and again
+	release()
+	first.Expects(0)
+	second.Expects(0)
+	for want, p := range map[string]*testkit.Process{"first": first, "second": second} {
+		if got := screen(t, p.Stdout()); strings.Join(got, "|") != want {
+			t.Errorf("the terminal shows %q, want %s", got, want)
+		}
+	}
+	for _, line := range strings.Split(second.Stdout(), "\r\x1b[K") {
+		if n := len([]rune(line)); n > 50 {
+			t.Errorf("%d columns of 50: %q", n, line)
+		}
+	}
+	if n := strings.Count(first.Stdout(), "\n"); n > 1 {
+		t.Errorf("%d lines, more than the command wrote: %q", n, first.Stdout())
 	}
 }
 
-// The place is the present one, also where a waiter sleeps until the one before
-// it has gone.
+// The line shows the current place, also where a waiter sleeps until the one before it has gone.
 func TestLineMovesOn(t *testing.T) {
 	t.Parallel()
 	s := local(t)
@@ -94,7 +92,7 @@ func TestLineMakesRoom(t *testing.T) {
 	}
 }
 
-// Where somebody else may write to the terminal no line is rewritten.
+// Where another process may write to the terminal, no line is rewritten.
 func TestLineBesideOthers(t *testing.T) {
 	t.Parallel()
 	s := local(t)
@@ -109,47 +107,44 @@ func TestLineBesideOthers(t *testing.T) {
 }
 
 func TestLinesElsewhere(t *testing.T) {
-	for name, make := range map[string]func(*testing.T) *testkit.Sandbox{"local": local, "redis": networked} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := make(t)
-			release := hold(s, "job")
-			began := time.Now()
-			text := start(s, "run", "--name", "job", "--", "true")
-			text.Shows("(?m)^golock: waiting for \"job\": (next|2nd|3rd|4th) in line, held by pid [0-9]+ \\(.*\\) for [0-9]+s\n")
-			if d := time.Since(began); d < time.Second {
-				t.Errorf("told after %v", d)
-			}
-			quiet := start(s, "run", "--name", "job", "-q", "--", "true")
-			structured := start(s, "run", "--name", "job", "--log-format", "json", "--", "true")
-			text.Shows("in line") // the second comes two seconds after the first
-			if d := time.Since(began); d < 3*time.Second {
-				t.Errorf("told again after %v", d)
-			}
-			structured.Shows(`"still waiting"`)
-			release()
-			for _, p := range []*testkit.Process{text, quiet, structured} {
-				p.Expects(0)
-			}
-			if got := quiet.Stdout(); got != "" {
-				t.Errorf("-q says %q", got)
-			}
-			var line struct {
-				Msg, Name string
-				Held      string `json:"held_by"`
-				Place     int
-				Holders   int
-				Waited    float64
-			}
-			testkit.Must(t, json.Unmarshal([]byte(strings.SplitN(structured.Stdout(), "\n", 2)[0]), &line))
-			if line.Name != "job" || line.Holders != 1 || line.Place < 1 || line.Waited < 1 || !strings.HasPrefix(line.Held, "pid ") {
-				t.Errorf("%+v", line)
-			}
-		})
+	t.Parallel()
+	s := local(t)
+	release := hold(s, "job")
+	began := time.Now()
+	text := start(s, "run", "--name", "job", "--", "true")
+	text.Shows("(?m)^golock: waiting for \"job\": (next|2nd|3rd|4th) in line, held by pid [0-9]+ \\(.*\\) for [0-9]+s\n")
+	if d := time.Since(began); d < time.Second {
+		t.Errorf("told after %v", d)
+	}
+	quiet := start(s, "run", "--name", "job", "-q", "--", "true")
+	structured := start(s, "run", "--name", "job", "--log-format", "json", "--", "true")
+	text.Shows("in line") // the second comes two seconds after the first
+	if d := time.Since(began); d < 3*time.Second {
+		t.Errorf("told again after %v", d)
+	}
+	structured.Shows(`"still waiting"`)
+	release()
+	for _, p := range []*testkit.Process{text, quiet, structured} {
+		p.Expects(0)
+	}
+	if got := quiet.Stdout(); got != "" {
+		t.Errorf("-q says %q", got)
+	}
+	var line struct {
+		Msg, Name string
+		Held      string `json:"held_by"`
+		Place     int
+		Holders   int
+		Waited    float64
+	}
+	testkit.Must(t, json.Unmarshal([]byte(strings.SplitN(structured.Stdout(), "\n", 2)[0]), &line))
+	if line.Name != "job" || line.Holders != 1 || line.Place < 1 || line.Waited < 1 ||
+		!strings.HasPrefix(line.Held, "pid ") {
+		t.Errorf("%+v", line)
 	}
 }
 
-// acquire tells it as run does, though it is another process that waits.
+// acquire shows the line as run does, although another process waits.
 func TestLineOfAcquire(t *testing.T) {
 	t.Parallel()
 	s := local(t)
@@ -165,17 +160,6 @@ func TestLineOfAcquire(t *testing.T) {
 	plain.Expects(0)
 	all := strings.Split(strings.TrimSpace(plain.Stdout()), "\n")
 	start(s, "release", all[len(all)-1]).Expects(0)
-}
-
-// A run that does not have to wait tells nothing and asks nothing.
-func TestNoLine(t *testing.T) {
-	t.Parallel()
-	s := local(t)
-	p := onTerminal(s, 100, 24, "run", "--name", "free", "--", "printf", "out")
-	p.Expects(0)
-	if got := p.Stdout(); got != "out" {
-		t.Errorf("it shows %q", got)
-	}
 }
 
 // A service manager is told while the run waits, and the command has its variable.
@@ -225,7 +209,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// A manager that takes nothing, or is not there, is in nobody's way.
+// A service manager that reads nothing, or is not there, delays nothing.
 func TestNotifyNobody(t *testing.T) {
 	t.Parallel()
 	s := local(t)

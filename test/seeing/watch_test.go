@@ -1,8 +1,7 @@
 //go:build integration
 
-// Pins golock ls on a terminal and golock ls --watch: lines that fit, a table
-// that is redrawn in place, and elsewhere one that is written when something
-// has changed.
+// golock ls on a terminal and golock ls --watch: a table that fits and is redrawn in place, elsewhere
+// one that is written when something has changed.
 
 package seeing_test
 
@@ -19,33 +18,22 @@ import (
 	"golock/test/testkit"
 )
 
+// A table is cut to the width of a terminal. (To each width: package term.)
 func TestTableOnATerminal(t *testing.T) {
 	t.Parallel()
 	s := local(t)
-	defer hold(s, "job")()
 	defer hold(s, strings.Repeat("n", 100))()
-	for _, columns := range []uint16{20, 40, 60, 80, 200} {
-		p := onTerminal(s, columns, 24, "ls")
-		p.Expects(0)
-		lines := strings.Split(strings.TrimSuffix(p.Stdout(), "\r\n"), "\r\n")
-		if len(lines) != 3 {
-			t.Errorf("%d columns: %q", columns, lines)
-		}
-		for _, line := range lines {
-			if n := len([]rune(line)); n > int(columns) {
-				t.Errorf("%d columns of %d: %q", n, columns, line)
-			}
+	for _, line := range strings.Split(onTerminal(s, 40, 24, "ls").Expects(0).Stdout, "\r\n") {
+		if n := len([]rune(line)); n > 40 {
+			t.Errorf("%d columns of 40: %q", n, line)
 		}
 	}
-	p := start(s, "ls")
-	p.Expects(0)
-	if !strings.Contains(p.Stdout(), strings.Repeat("n", 40)) || strings.Contains(p.Stdout(), "\x1b") {
-		t.Errorf("without a terminal: %q", p.Stdout())
+	out := start(s, "ls").Expects(0).Stdout
+	if !strings.Contains(out, strings.Repeat("n", 40)) || strings.Contains(out, "\x1b") {
+		t.Errorf("without a terminal: %q", out)
 	}
-	p = onTerminal(s, 80, 24, "ls", "--json")
-	p.Expects(0)
-	if !json.Valid([]byte(p.Stdout())) {
-		t.Errorf("as JSON: %q", p.Stdout())
+	if out := onTerminal(s, 80, 24, "ls", "--json").Expects(0).Stdout; !json.Valid([]byte(out)) {
+		t.Errorf("as JSON: %q", out)
 	}
 }
 
@@ -160,7 +148,7 @@ func TestWatchWritesChanges(t *testing.T) {
 	}
 }
 
-// A store that goes away and comes back ends nothing.
+// --watch goes on through an outage of the store.
 func TestWatchThroughAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -175,7 +163,7 @@ func TestWatchThroughAnOutage(t *testing.T) {
 	p.Expects(0)
 }
 
-// A reader that has seen enough ends it without a word.
+// When the reader of its output ends, --watch ends without a message.
 func TestWatchIntoAClosedPipe(t *testing.T) {
 	t.Parallel()
 	s := local(t)

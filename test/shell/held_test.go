@@ -14,8 +14,8 @@ import (
 	"golock/test/testkit"
 )
 
-// job is a run on a Redis server whose command does what it is told, line by
-// line, and prints each line's exit code.
+// job is a run on a Redis server whose command executes the lines of its stdin and prints the exit
+// code of each.
 type job struct {
 	*testkit.Process
 	s *sandbox
@@ -36,15 +36,14 @@ func startJob(t *testing.T, server *redistest.Server, flags ...string) *job {
 	return j
 }
 
-// comes has the job do something that comes to an exit code.
+// comes has the job execute a line, which must end with that exit code.
 func (j *job) comes(line, want string) {
 	j.T.Helper()
 	j.Tell(line)
 	j.Expect(line + ": " + want)
 }
 
-// forget takes the job's entry out of the store, as somebody who gave the slot
-// away.
+// forget removes the job's entry from the store.
 func (j *job) forget() {
 	j.T.Helper()
 	at, err := url.Parse(j.s.Store)
@@ -55,8 +54,7 @@ func (j *job) forget() {
 	redistest.Shared(j.T).Do("ZADD", set+"g", time.Now().UnixMilli(), entry)
 }
 
-// The golock of the run asks the store: with it, and while that is out of reach
-// nothing can be said.
+// held asks the golock of the run, which asks the store: 69 while that is out of reach.
 func TestHeldThroughAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -74,8 +72,7 @@ func TestHeldThroughAnOutage(t *testing.T) {
 	j.Expects(3)
 }
 
-// A command whose slot is lost hears of it, and is stopped at once, not at the
-// next renewal.
+// held reports a lost slot, and the command is stopped at once, not at the next renewal.
 func TestHeldOfALostSlot(t *testing.T) {
 	t.Parallel()
 	j := startJob(t, nil, "--ttl", "600", "--kill-after", "1")
@@ -86,7 +83,7 @@ func TestHeldOfALostSlot(t *testing.T) {
 	j.Expects(79, `golock: lock "job": the slot is not held any more: it is gone from the store, last renewed `, "s ago; the command was stopped\n")
 }
 
-// With --on-lost warn it goes on, and hears the same again.
+// With --on-lost warn it goes on.
 func TestHeldOfALostSlotThatOnlyWarns(t *testing.T) {
 	t.Parallel()
 	j := startJob(t, nil, "--ttl", "600", "--on-lost", "warn")
@@ -97,9 +94,8 @@ func TestHeldOfALostSlotThatOnlyWarns(t *testing.T) {
 	j.Expects(3)
 }
 
-// Only its own golock may give the slot of a command back: also who can ask
-// nobody but the store, as on another machine, is refused. Another user who asks
-// whether it is held is told that nobody answers.
+// Only its own golock gives the slot of a run back: release is refused with 64. held of another user
+// gets no answer: 79.
 func TestRunAsAnotherUser(t *testing.T) {
 	t.Parallel()
 	j := startJob(t, redistest.Start(t))
@@ -108,14 +104,13 @@ func TestRunAsAnotherUser(t *testing.T) {
 	j.comes("setpriv --reuid 12345 --regid 12345 --clear-groups golock held", "79")
 	j.comes("golock held", "0")
 	j.Tell("exit 3")
-	silent(j.Expects(3), t)
+	j.Expects(3).Quiet(t)
 }
 
-// An ID that nobody reads, or that cannot be printed, is that of no slot: there would be
-// nobody to give it back.
+// If the ID cannot be printed, acquire gives the slot back: nobody else could.
 func TestAcquireWithoutAReader(t *testing.T) {
 	t.Parallel()
-	onBothStores(t, func(s *sandbox) {
+	everywhere(t, func(s *sandbox) {
 		read, write, err := os.Pipe()
 		testkit.Must(t, err)
 		read.Close()

@@ -6,13 +6,16 @@ package shell_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,32 +39,19 @@ type sandbox struct {
 
 func newSandbox(t testing.TB, store, shell string) *sandbox {
 	t.Helper()
-	s := &sandbox{testkit.New(t, store), testkit.Need(t, shell)}
-	s.Env[0] = "PATH=" + filepath.Dir(testkit.Golock) + ":/usr/bin:/bin"
-	s.Env = append(s.Env, "GOLOCK_STORE="+s.Store)
-	return s
+	return &sandbox{testkit.OnStore(t, store), testkit.Need(t, shell)}
 }
 
-// everywhere runs a test in each shell on each store.
+// everywhere runs a test on each store, with another shell on each.
 func everywhere(t *testing.T, test func(s *sandbox)) {
-	for _, shell := range []string{"dash", "bash"} {
-		t.Run(shell, func(t *testing.T) {
-			t.Parallel()
-			onBothStores(t, test, shell)
-		})
-	}
-}
-
-// onBothStores is for what no shell has a part in.
-func onBothStores(t *testing.T, test func(s *sandbox), shell ...string) {
-	for _, store := range []string{"local", "redis"} {
+	for store, shell := range map[string]string{"local": "dash", "redis": "bash"} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			url := ""
 			if store == "redis" {
 				url = redistest.StoreURL(t)
 			}
-			test(newSandbox(t, url, append(shell, "dash")[0]))
+			test(newSandbox(t, url, shell))
 		})
 	}
 }
@@ -89,18 +79,10 @@ func line(p *testkit.Process) string {
 	return strings.TrimSpace(p.Shows(".*\n"))
 }
 
-// silent demands that nothing was said on standard error.
-func silent(r testkit.Result, t testing.TB) {
-	t.Helper()
-	if r.Stderr != "" {
-		t.Errorf("want silence: %v", r)
-	}
-}
-
-// ends runs golock to its end, which is as demanded and without a word.
+// ends runs golock to its end, which is as demanded and without a message.
 func (s *sandbox) ends(code int, args ...string) {
 	s.T.Helper()
-	silent(s.Golock(args...).Run().Expect(s.T, code), s.T)
+	s.Golock(args...).Run().Expect(s.T, code).Quiet(s.T)
 }
 
 // killGroup kills a shell and what it has started, but for a keeper.
@@ -110,7 +92,7 @@ func killGroup(p *testkit.Process) {
 	p.Wait()
 }
 
-// ids are those that are held or waited for under a name.
+// ids are those of a name in a state.
 func (s *sandbox) ids(name, state string) (ids []string) {
 	s.T.Helper()
 	for _, e := range s.List(name) {
@@ -121,19 +103,10 @@ func (s *sandbox) ids(name, state string) (ids []string) {
 	return ids
 }
 
-// free demands that at last nobody holds or waits.
+// free waits until nobody holds or waits.
 func (s *sandbox) free(name string) {
 	s.T.Helper()
 	s.Eventually(name+" is free", func() bool { return len(s.List(name)) == 0 })
-}
-
-// What golock tells the keeping process has every length, those at which a
-// buffer is just full among them.
-func TestEveryLength(t *testing.T) {
-	t.Parallel()
-	s := newSandbox(t, "", "dash")
-	s.Env = append(s.Env, "NAMES=250")
-	silent(s.script("lengths.sh").Expects(0), t)
 }
 
 func TestExclusive(t *testing.T) {
@@ -144,7 +117,7 @@ func TestExclusive(t *testing.T) {
 			all = append(all, s.script("exclusive.sh", "count"))
 		}
 		for _, p := range all {
-			silent(p.Expects(0), s.T)
+			p.Expects(0).Quiet(s.T)
 		}
 		if b, _ := os.ReadFile(s.Path("count")); string(b) != "40\n" {
 			s.T.Errorf("counted to %s, want 40", b)
@@ -154,14 +127,14 @@ func TestExclusive(t *testing.T) {
 
 func TestScripts(t *testing.T) {
 	everywhere(t, func(s *sandbox) {
-		for _, script := range []string{"shared.sh", "semaphore.sh", "timeout.sh", "nested.sh", "replaced.sh"} {
-			silent(s.script(script).Expects(0), s.T)
+		for _, script := range []string{"shared.sh", "semaphore.sh", "timeout.sh", "replaced.sh"} {
+			s.script(script).Expects(0).Quiet(s.T)
 		}
-		silent(s.script("commit.sh", "given-back").Expects(79), s.T)
+		s.script("commit.sh", "given-back").Expects(79).Quiet(s.T)
 		if s.Exists("site") {
 			s.T.Error("the new version is there")
 		}
-		silent(s.script("commit.sh", "kept").Expects(0), s.T)
+		s.script("commit.sh", "kept").Expects(0).Quiet(s.T)
 		if !s.Exists("site") {
 			s.T.Error("the new version is not there")
 		}
@@ -177,7 +150,7 @@ func TestTrap(t *testing.T) {
 			}
 		}
 		for how, code := range map[string]int{"ends": 0, "exits": 7, "fails": 1, "released": 79} {
-			silent(s.script("trap.sh", how).Expects(code), s.T)
+			s.script("trap.sh", how).Expects(code).Quiet(s.T)
 			isFree(how)
 		}
 		p := s.prepare("trap.sh", "waits").Start()
@@ -210,8 +183,8 @@ func (s *sandbox) ended(keeper int) {
 	s.Eventually("the keeper is gone", func() bool { return !testkit.Alive(keeper) })
 }
 
-// The keeper has nothing of the script's: files, terminal, directory; the
-// script has no zombie of it. It ends with the script.
+// The holder process (keeper) has none of the script's files, terminal or directory, and leaves no
+// zombie. It ends with the script.
 func TestKeeperStandsAlone(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(s *sandbox) {
@@ -248,10 +221,10 @@ func TestKeeperStandsAlone(t *testing.T) {
 	})
 }
 
-// Who has killed the keeper has freed the slot of a local store, and shortened
-// that of another to its TTL; nobody else notices but by asking.
+// When the keeper is killed, the slot of a local store is free, that of another after its TTL. The
+// script notices only when it asks.
 func TestKeeperKilled(t *testing.T) {
-	onBothStores(t, func(s *sandbox) {
+	everywhere(t, func(s *sandbox) {
 		flags := ""
 		if !s.IsLocal() {
 			flags = "--ttl 2"
@@ -269,10 +242,9 @@ func TestKeeperKilled(t *testing.T) {
 	})
 }
 
-// TERM is how a keeper is told to go, as by a machine that is shut down: it
-// gives the slot back.
+// On TERM, as at a shutdown, the keeper gives the slot back.
 func TestKeeperTold(t *testing.T) {
-	onBothStores(t, func(s *sandbox) {
+	everywhere(t, func(s *sandbox) {
 		_, id, keeper := s.acquire("")
 		s.Signal(keeper, unix.SIGTERM)
 		s.Lock("k", "--wait=20", "--", "true").Run().Expect(s.T, 0)
@@ -281,10 +253,9 @@ func TestKeeperTold(t *testing.T) {
 	})
 }
 
-// Nobody else's slot is touched by an ID that is over, made up or of another
-// lock.
+// An ID that is over, invented or of another lock changes no slot.
 func TestReleaseOfWhatIsOver(t *testing.T) {
-	onBothStores(t, func(s *sandbox) {
+	everywhere(t, func(s *sandbox) {
 		_, a, _ := s.acquire("")
 		s.ends(0, "release", a)
 		_, b, _ := s.acquire("")
@@ -303,10 +274,9 @@ func TestReleaseOfWhatIsOver(t *testing.T) {
 	})
 }
 
-// A signal ends the waiting at once, and nothing of it is left; so does the end
-// of the process that it was for.
+// A signal, or the end of the process that the slot was for, ends the waiting at once.
 func TestWaitingEnds(t *testing.T) {
-	onBothStores(t, func(s *sandbox) {
+	everywhere(t, func(s *sandbox) {
 		s.acquire("")
 		for _, sig := range []syscall.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGKILL} {
 			p := s.Golock("acquire", "--name", "k", "--for", strconv.Itoa(os.Getpid())).Begin()
@@ -331,12 +301,12 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
-// Without a process the slot lives for its TTL, and is prolonged by as much.
+// With --for none the slot lasts for its TTL, and renew prolongs it by as much.
 // Slow: TTLs that a busy machine does not miss.
 func TestForNone(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, redistest.StoreURL(t), "sh")
-	silent(s.sh(`set -eu
+	s.sh(`set -eu
 id=$(golock acquire --name n --for none --ttl 60)
 golock renew "$id"; golock held --id "$id"; golock release "$id"
 golock release "$id" 2>/dev/null && exit 1 || [ $? -eq 79 ]
@@ -345,7 +315,7 @@ sleep 1.5; golock renew "$id"; sleep 2; golock renew "$id"
 golock ls n | grep -q holding
 until [ -z "$(golock ls n 2>/dev/null)" ]; do sleep 0.1; done
 golock renew "$id" 2>/dev/null && exit 1 || [ $? -eq 79 ]
-golock held --id "$id" && exit 1 || [ $? -eq 79 ]`).Expects(0), t)
+golock held --id "$id" && exit 1 || [ $? -eq 79 ]`).Expects(0).Quiet(t)
 }
 
 // Another user can neither ask nor give back.
@@ -366,4 +336,34 @@ func TestAcquireWithoutProc(t *testing.T) {
 		`mount -t tmpfs none /proc; exec "$G" acquire --store "$S" --name k --for 1`).
 		Setenv("G="+testkit.Golock, "S="+s.Store).Run()
 	r.Expect(t, 69, "/proc/self/exe")
+}
+
+// Scripts are killed at random moments, with their golocks or alone: never have two the same slot
+// number, none loses its slot, and at the end nothing is left.
+func TestScriptsAreKilled(t *testing.T) {
+	everywhere(t, func(s *sandbox) {
+		var all sync.WaitGroup
+		for seed := range uint64(4) {
+			all.Go(func() {
+				random := rand.New(rand.NewPCG(seed, 0))
+				for range 5 {
+					p := s.script("judged.sh")
+					p.Shows("in\n")
+					time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
+					if random.IntN(2) == 0 {
+						p.Signal(syscall.SIGKILL) // the shell alone
+					}
+					killGroup(p)
+				}
+			})
+		}
+		all.Wait()
+		s.free("judged")
+		if b, _ := os.ReadFile(s.Path("violations")); len(b) > 0 {
+			s.T.Errorf("%s", b)
+		}
+		if lines := strings.Count(s.All(), "judged.sh"); lines > 0 {
+			s.T.Errorf("still running: %s", s.All())
+		}
+	})
 }

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Child is a process that runs this test binary again, with a variable set: then TestMain
-// serves it (ServeChild). It does what it is told by calls of type C, one after the other, and
-// answers with an A, whose field Err says what went wrong.
+// Child is a process that runs this test binary again, with a variable set that makes TestMain call
+// ServeChild. It executes calls of type C in their order and answers each with an A, whose field Err is
+// an error.
 type Child[C, A any] struct {
 	PID int
 
@@ -37,8 +37,8 @@ func ServeChild[C, A any](do func(C) A) {
 	}
 }
 
-// StartChild starts one, which ends with the test. It finds the binary through /proc, as another
-// user may not walk to it.
+// StartChild starts one, which ends with the test. The binary is found through /proc, because another
+// user may not enter its directory.
 func StartChild[C, A any](t testing.TB, variable string, options ...func(*exec.Cmd)) *Child[C, A] {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -152,7 +152,7 @@ func (c *Child[C, A]) Stop() {
 // Continue ends what Stop began.
 func (c *Child[C, A]) Continue() { _ = unix.Kill(c.PID, unix.SIGCONT) }
 
-// SpawnHeir starts a process that sleeps and has files open: those of a lease.
+// SpawnHeir starts a process that sleeps and inherits the files of a lease.
 func SpawnHeir(files []int) (pid int, err error) {
 	cmd := exec.Command("sleep", "1000")
 	for _, fd := range files {

@@ -2,10 +2,10 @@ package testkit
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,7 +19,7 @@ import (
 type Command struct {
 	s      *Sandbox
 	Argv   []string
-	Path   string   // of the program; "" finds Argv[0]
+	Path   string   // of the program, may be relative to Dir; "" finds Argv[0]
 	Env    []string // the whole environment
 	Dir    string
 	Stdin  *os.File // nil: /dev/null, or with Start a pipe
@@ -183,11 +183,9 @@ func (c *Command) launch(p *Process) {
 		c.Stderr = c.scratch()
 		p.stderr = c.Stderr
 	}
-	path := c.Path
-	if path == "" {
-		var err error
-		path, err = exec.LookPath(c.Argv[0])
-		Must(t, err)
+	path := cmp.Or(c.Path, c.Argv[0])
+	if !strings.Contains(path, "/") {
+		path = Need(t, path)
 	}
 	attributes := &syscall.SysProcAttr{Setsid: true, Setctty: p.terminal != nil, Ptrace: c.Traced}
 	if c.UID != 0 {
@@ -206,7 +204,7 @@ func (c *Command) launch(p *Process) {
 		t.Fatalf("starting %q: %v", c.Argv, err)
 	}
 	p.PID = p.process.Pid
-	if !c.Traced { // else the news of the tracer would go to whoever waits
+	if !c.Traced { // else this wait would get the events of the tracer
 		go p.reap()
 	}
 	t.Cleanup(func() {
@@ -219,7 +217,7 @@ func (c *Command) launch(p *Process) {
 	})
 }
 
-// Untraced says that a traced process is traced no more.
+// Untraced must be called when the tracing of a process has ended.
 func (p *Process) Untraced() { go p.reap() }
 
 func (p *Process) reap() {
@@ -408,6 +406,19 @@ func (r Result) Expect(t testing.TB, code int, words ...string) Result {
 	for _, word := range words {
 		if !strings.Contains(r.Stderr, word) {
 			t.Errorf("stderr is %q, want it to say %q", r.Stderr, word)
+		}
+	}
+	return r
+}
+
+// Quiet fails the test unless standard error is empty. A run that waits for longer than a second
+// says so, which happens on a busy machine: these lines do not count.
+func (r Result) Quiet(t testing.TB) Result {
+	t.Helper()
+	for line := range strings.Lines(r.Stderr) {
+		if !strings.HasPrefix(line, "golock: waiting for ") {
+			t.Errorf("%v, want nothing on stderr", r)
+			break
 		}
 	}
 	return r

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,7 +42,7 @@ func New(t testing.TB, store string) *Sandbox {
 	mark := fmt.Sprintf("%s=%d.%d", markVariable, os.Getpid(), sandboxes.Add(1))
 	dir := Place(t, 0o755)
 	s := &Sandbox{T: t, Dir: filepath.Join(dir, "cwd"), Store: store, mark: mark}
-	s.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", mark}
+	s.Env = []string{"PATH=" + filepath.Dir(Golock) + ":/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", mark}
 	if store == "" {
 		s.Store = "local://" + filepath.Join(dir, "store")
 		Must(t, os.Mkdir(filepath.Join(dir, "store"), 0o700))
@@ -61,7 +63,15 @@ func New(t testing.TB, store string) *Sandbox {
 	return s
 }
 
-// Place makes a directory that every user can walk to.
+// OnStore makes a sandbox in which every golock uses the store without being told.
+func OnStore(t testing.TB, store string) *Sandbox {
+	t.Helper()
+	s := New(t, store)
+	s.Env = append(s.Env, "GOLOCK_STORE="+s.Store)
+	return s
+}
+
+// Place makes a directory that every user can reach.
 func Place(t testing.TB, mode uint32) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "golock-place-")
@@ -109,8 +119,24 @@ func (s *Sandbox) Script(name, text string) string {
 	// Written under another name and renamed by a process of its own, so that
 	// no fork of this process holds it open for writing (ETXTBSY).
 	path := s.Path(name)
-	Output(s.T, text, "sh", "-c", `cat >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0"`, path)
+	Output(s.T, text, "sh", "-c", `mkdir -p "${0%/*}" && cat >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0"`, path)
 	return path
+}
+
+// Write writes a file in the working directory.
+func (s *Sandbox) Write(name, text string) {
+	s.T.Helper()
+	Must(s.T, os.WriteFile(s.Path(name), []byte(text), 0o644))
+}
+
+// Read returns the text of a file in the working directory; "" if there is none.
+func (s *Sandbox) Read(name string) string {
+	s.T.Helper()
+	text, err := os.ReadFile(s.Path(name))
+	if !errors.Is(err, fs.ErrNotExist) {
+		Must(s.T, err)
+	}
+	return string(text)
 }
 
 // Output runs a tool to its end, which must be a success, and returns what it
@@ -155,9 +181,8 @@ func (s *Sandbox) Lives(pid int) bool { return s.has(pid) && Alive(pid) }
 // All describes the processes of the sandbox.
 func (s *Sandbox) All() string { return Describe(s.Living()) }
 
-// Signal signals a process of the sandbox that is not a child of this one, and
-// reports whether it was there: by a pidfd and after a look, so that no later
-// process of its number, which may be anybody's, is hit.
+// Signal signals a process of the sandbox and reports whether it was there. It uses a pidfd and looks
+// first, so that no later process with the same number is hit.
 func (s *Sandbox) Signal(pid int, sig syscall.Signal) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -167,8 +192,8 @@ func (s *Sandbox) Signal(pid int, sig syscall.Signal) bool {
 	return s.has(pid) && unix.PidfdSendSignal(fd, sig, nil, 0) == nil
 }
 
-// Kill kills a process that has to be there. (For an instant of its execve it
-// has no environment to know it by.)
+// Kill kills a process that must be there. (During its execve it has no environment for a moment, by
+// which Signal finds it.)
 func (s *Sandbox) Kill(pid int) {
 	s.T.Helper()
 	s.Eventually(fmt.Sprintf("%d can be killed", pid), func() bool {

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -70,9 +71,8 @@ func run(m interface{ Run() int }, atEnd []func()) (code int, err error) {
 	return m.Run(), nil
 }
 
-// Library runs the tests of a package that does not start golock: many at a time,
-// as they wait more than they compute, and with a look for goroutines that are
-// left. It calls the functions last.
+// Library runs the tests of a package that does not start golock: many at a time, because they mostly
+// wait. Goroutines that are left at the end are a failure. It calls the functions last.
 func Library(m interface{ Run() int }, atEnd ...func()) int {
 	SetDefaults()
 	usually("rapid.checks", "100", "20") // on real stores
@@ -106,12 +106,12 @@ func SetDefaults() {
 	}
 }
 
-// Campaign reports whether somebody has the time for random seeds and more rounds.
+// Campaign reports whether this is a long run, with random seeds and more rounds.
 func Campaign() bool {
 	return os.Getenv("LOCKTEST_CAMPAIGN") != "" || os.Getenv("LOCKTEST_HISTORIES") != ""
 }
 
-// usually changes a flag that has its default, unless somebody has the time.
+// usually changes a flag that has its default, except in a long run.
 func usually(name, from, to string) {
 	if f := flag.Lookup(name); f != nil && f.Value.String() == from && !Campaign() {
 		_ = f.Value.Set(to)
@@ -170,4 +170,47 @@ func Need(t testing.TB, program string) string {
 		t.Fatalf("%v; make deps installs it", err)
 	}
 	return path
+}
+
+// Patience bounds every wait for something that must happen. It is no measure
+// of speed: only a hang or a lost event uses it up, also on a busy machine.
+const Patience = 60 * time.Second
+
+// Eventually returns as soon as ok reports true and fails the test if it never
+// does.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	if !Within(Patience, ok) {
+		t.Fatalf("not in %v: %s", Patience, what)
+	}
+}
+
+// Within reports whether ok became true before d was over.
+func Within(d time.Duration, ok func() bool) bool {
+	pause := 200 * time.Microsecond
+	for end := time.Now().Add(d); !ok(); time.Sleep(pause) {
+		if time.Now().After(end) {
+			return ok()
+		}
+		pause = min(2*pause, 10*time.Millisecond)
+	}
+	return true
+}
+
+// Must fails the test if there is an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Format compares what is stored with the sample of its format's number: golocks of two
+// versions that use one store know each other by that number alone.
+func Format(t testing.TB, number any, text string) {
+	t.Helper()
+	path := fmt.Sprintf("testdata/format-%v", number)
+	if sample, err := os.ReadFile(path); err != nil || string(sample) != text {
+		t.Errorf("what is stored is not %s (%v). What has changed needs a new number and a new sample:\n%s", path, err, text)
+	}
 }

@@ -1,8 +1,7 @@
 // The command that every golock of these tests runs, and the judge of what
 // golock promises: it knows nothing of golock's files, only of its own.
 //
-//   judge TOKEN MAX WEIGHT MODE HOLD   MODE: n none, u slots, s and x slots and
-//                                      a shared or exclusive mode, HOLD: us or -1
+//   judge TOKEN HOLD   HOLD: microseconds, or -1
 //
 // Records go to stdout, one write(2) each. It ends when HOLD is over or stdin
 // ends.
@@ -29,34 +28,18 @@ static void violation(const char *what, const char *which) {
 	tell(b, snprintf(b, sizeof b, "v %s %s %s\n", token, what, which));
 }
 
-static void take(const char *file, short how) {
-	int fd = open(file, O_RDWR | O_CREAT, 0600);
-	if (fd < 0) violation("cannot open", file);
-	struct flock all = {.l_type = how, .l_whence = SEEK_SET};
-	if (fd >= 0 && fcntl(fd, F_SETLK, &all) != 0) violation(errno == EAGAIN || errno == EACCES ? "somebody else has" : "cannot lock", file);
-}
-
 int main(int argc, char **argv) {
 	struct pollfd in = {.fd = 0, .events = POLLIN};
-	if (argc != 6) return 2;
+	if (argc != 3) return 2;
 	token = argv[1];
-	int max = atoi(argv[2]), weight = atoi(argv[3]), units = 0;
-	long hold = atol(argv[5]);
+	long hold = atol(argv[2]);
 	const char *slots = getenv("GOLOCK_SLOTS"), *fence = getenv("GOLOCK_FENCE");
-	if (!slots) slots = "";
-	if (!fence) fence = "0";
-	char b[300], file[40];
-	if (argv[4][0] != 'n') {
-		for (char *at = strtok(strcpy(b, slots), ","); at; at = strtok(NULL, ","), units++) {
-			if (max && atoi(at) >= max) violation("max", at);
-			snprintf(file, sizeof file, "slot-%s", at);
-			take(file, F_WRLCK);
-		}
-		if (units != weight) violation("weight", slots);
-		if (argv[4][0] == 's') take("mode", F_RDLCK);
-		if (argv[4][0] == 'x') take("mode", F_WRLCK);
-	}
-	tell(b, snprintf(b, sizeof b, "b %s %d %s\n", token, (int)getpid(), fence));
+	if (!slots || strcmp(slots, "0") != 0) violation("slots", slots ? slots : "none");
+	int fd = open("slot", O_RDWR | O_CREAT, 0600);
+	struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	if (fd < 0 || fcntl(fd, F_SETLK, &all) != 0) violation("is not alone", strerror(errno));
+	char b[100];
+	tell(b, snprintf(b, sizeof b, "b %s %d %s\n", token, (int)getpid(), fence ? fence : "0"));
 	struct timespec wait = {.tv_sec = hold / 1000000, .tv_nsec = hold % 1000000 * 1000};
 	ppoll(&in, 1, hold < 0 ? NULL : &wait, NULL);
 	tell(b, snprintf(b, sizeof b, "e %s\n", token));
