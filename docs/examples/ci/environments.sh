@@ -1,13 +1,13 @@
 #!/bin/sh
-# environments.sh take|give: one of three test environments for a pipeline, over all its jobs,
-# on whatever machines they run. "take" writes its ID to the file "environment", which the
-# pipeline passes on as an artifact, and prints its slot; "give" returns it. That of a pipeline
-# that dies is free after two hours.
+# environments.sh take|give: one of three test environments for all jobs of a pipeline,
+# on any machine. "take" writes the slot's ID to the file "environment", which the pipeline
+# passes on as an artifact, and prints the slot number. "give" releases it. If the pipeline
+# dies, the environment is free after two hours.
 set -eu
 case $1 in
 take)
 	golock acquire --name environments --max 3 --wait 1h --ttl 2h --for none >environment
-	# Its slot, from 0 to 2, is the number of the environment.
+	# The slot number, from 0 to 2, is the number of the environment.
 	golock ls environments --json | tr -d ' \n' | sed "s/.*\"id\":\"$(cat environment)\"[^}]*\"slots\":\[\([0-9]*\)\].*/\1/"
 	echo
 	;;
