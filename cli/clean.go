@@ -15,12 +15,12 @@ type cleanCommand struct {
 	lockArgument
 	storeFlags
 	olderThanFlag
-	Quiet boolFlag `name:"quiet" short:"q" help:"Print no number."`
+	Quiet boolFlag `name:"quiet" short:"q" help:"Do not print how many were removed."`
 }
 
 // olderThanFlag selects by age.
 type olderThanFlag struct {
-	OlderThan durationFlag `name:"older-than" file:"no" placeholder:"D" help:"Only what is at least so old: has held or waited for so long, or has not been in use."`
+	OlderThan durationFlag `name:"older-than" file:"no" placeholder:"D" help:"Only entries that have held or waited for at least D, and files that were unused for D."`
 }
 
 func (*cleanCommand) Help() string {

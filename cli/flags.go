@@ -313,7 +313,7 @@ type slotFlags struct {
 // logFlags say how much a command prints about itself.
 type logFlags struct {
 	Verbose   boolFlag `name:"verbose" short:"v" alternative:"volume" group:"output" help:"Print each step, with its time, on standard error."`
-	Quiet     boolFlag `name:"quiet" short:"q" alternative:"volume" group:"output" help:"Print nothing while waiting, and no warnings. Why a command was stopped or not started is still printed, but for what -E 0 asks for."`
+	Quiet     boolFlag `name:"quiet" short:"q" alternative:"volume" group:"output" help:"Print nothing while waiting, and no warnings. Why a command was stopped or not started is still printed, unless -E 0 makes it a success."`
 	LogFormat textFlag `name:"log-format" env:"GOLOCK_LOG_FORMAT" default:"text" group:"output" placeholder:"text|json" help:"The format of what golock prints on standard error."`
 }
 

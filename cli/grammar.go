@@ -17,7 +17,7 @@ import (
 
 // grammarCommands are the commands that need the grammar.
 type grammarCommands struct {
-	Help       helpCommand       `cmd:"" usage:"[COMMAND]" help:"Show all that there is to say about a command."`
+	Help       helpCommand       `cmd:"" usage:"[COMMAND]" help:"Show the full help of a command."`
 	Completion completionCommand `cmd:"" usage:"bash|zsh|fish" help:"Print a completion script for a shell."`
 	Complete   completeCommand   `cmd:"" hidden:""`
 	Manual     manualCommand     `cmd:"" hidden:""`

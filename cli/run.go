@@ -40,7 +40,7 @@ type runCommand struct {
 }
 
 func (*runCommand) Help() string {
-	return `Everything after the first word that is no flag belongs to the command.
+	return `Everything after the first word that is not a flag belongs to the command.
 A duration D is 10, 0.5 (seconds), 1m30s or 2d.
 
 Examples:

@@ -320,7 +320,7 @@ func (w *waiter) leave(cause error, limit time.Duration) error {
 
 // timedOut ends the waiting at its deadline.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
-	got := w.giveUp(nil, withdrawLimit)
+	got := w.giveUp(nil, releaseLimit)
 	outage := isA[*locks.OutageError](got.err)
 	switch {
 	case got.lease != nil:
