@@ -43,6 +43,7 @@ type entry struct {
 	record    record
 	heartbeat heartbeat
 	created   bool          // its record is there
+	inQueue   bool          // and in a version
 	requested bool          // others may let it in
 	observed  locks.Instant // when it last observed others
 	recheck   time.Duration // when it does so again, and looks without a new version

@@ -19,6 +19,7 @@ type step struct {
 	member   member         // the entry; as it is to be if it is new
 	entry    *entry         // of this process; nil: the question is about another one, or none
 
+	mustExist   bool // the entry was in the queue: if it is not any more, nothing is done
 	readOnly    bool // no version is made
 	force       bool // a version is made even if nothing changes
 	tidy        bool // what killed processes have left beside the versions is removed
@@ -29,11 +30,6 @@ type step struct {
 
 // foreign reports whether the entry's owner is another process, which may be dead.
 func (p *step) foreign() bool { return p.entry == nil || p.entry.attached }
-
-// rejoins reports whether the entry was in the queue. If it is not any more, nothing is done.
-func (p *step) rejoins() bool {
-	return p.question.Step == lease.Join && p.member.ticket != 0 && p.entry != nil && p.entry.created
-}
 
 // observesAll reports whether it observes all waiters, because their number counts or it
 // replaces or sweeps them.
@@ -48,7 +44,7 @@ type result struct {
 	state   *state // that was true at the end
 	version int64
 	unsure  bool // an attempt whose end is not known may have done the step
-	missing bool // it rejoins, and the entry is not there
+	missing bool // mustExist, and the entry is not there
 
 	observed map[string]*observedEntry // by ID
 	removed  map[string]bool           // records of entries that are gone
@@ -161,7 +157,7 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 	if err != nil {
 		return nil, false, err
 	}
-	if r.missing = v.Own == nil && p.rejoins(); r.missing {
+	if r.missing = p.mustExist && v.Own == nil; r.missing {
 		return s, false, nil
 	}
 	r.Decision = queue.Decide(v, p.question)

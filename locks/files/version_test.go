@@ -3,6 +3,7 @@ package files_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -222,4 +223,33 @@ func TestTakenOutBeforeItsGrant(t *testing.T) {
 			t.Errorf("Wait = %v, %v, want that it was taken out", l, err)
 		}
 	})
+}
+
+// A waiter that was taken for dead rejoins, even if others make versions meanwhile or the
+// disk is full at first.
+func TestRejoinsLater(t *testing.T) {
+	for _, isFull := range []bool{false, true} {
+		t.Run(fmt.Sprint("full ", isFull), func(t *testing.T) {
+			virtually(t, func(t *testing.T, url string) {
+				s, other := openAt(t, url, "virtual", 0), openAt(t, url, "virtual", 0)
+				var full atomic.Bool
+				s.Fill(&full, new(atomic.Int64))
+				first := Take(t, other, "n", TTL(time.Hour))
+				ticket, err := s.Join(background, NewRequest(t, "n", TTL(shortTTL)))
+				testkit.Must(t, err)
+				time.Sleep(2 * shortTTL)
+				Refused(t, other, "n") // takes it for dead
+				if full.Store(isFull); !isFull {
+					before(s, "commit", func() { Queue(t, other, "n", TTL(time.Hour)) })
+				}
+				time.AfterFunc(shortTTL, func() {
+					full.Store(false)
+					Release(t, first)
+				})
+				if l, err := ticket.Wait(background); err != nil {
+					t.Errorf("Wait = %v, %v, want its place", l, err)
+				}
+			})
+		})
+	}
 }

@@ -45,11 +45,11 @@ func (e *entry) joinOnce(ctx context.Context, late bool) (a lease.Answer, err er
 		if err := e.removeRequest(); err != nil {
 			return a, err
 		}
-		e.created = false
+		e.created, e.inQueue = false, false
 		e.member.life++
 	}
 	r, isNew := e.request, e.member.ticket == 0
-	p := &step{directory: e.dir, member: e.member, entry: e, question: queue.Question{
+	p := &step{directory: e.dir, member: e.member, entry: e, mustExist: e.inQueue, question: queue.Question{
 		Step: lease.Join, NoWait: r.NoWait, Entry: e.member.entry(), By: locks.ReplacedBy(r), Within: lease.Enclosing(r),
 	}}
 	if isNew {
@@ -97,7 +97,7 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		a.Replaced = show(r.Replaced)
 		return a, nil
 	case r.Verdict == lease.Queued, waited:
-		e.member.ticket = r.Entry.Claim.Ticket
+		e.member.ticket, e.inQueue = r.Entry.Claim.Ticket, true
 		place, turns := max(r.Place, 1), 1
 		if limit := e.member.max; limit > 0 {
 			turns = (place + limit - 1) / limit
