@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -150,6 +151,28 @@ func TestHeads(t *testing.T) {
 				t.Errorf("Join = %v, want %q", err, says)
 			}
 		}
+	})
+}
+
+// A name that could not be noted as used is noted by the next attempt.
+func TestUsedIsNotedAgain(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, dir := open(t, url), directory(t, url)
+		testkit.Must(t, os.Chmod(dir, 0o755))
+		Release(t, Take(t, s, "n"))
+		used := onlyFile(t, dir+"/*.used")
+		testkit.Must(t, os.Remove(used))
+		testkit.Must(t, os.Chmod(dir, 0o555))
+		runtime.LockOSThread() // with the rights of another user if this is root
+		defer runtime.UnlockOSThread()
+		user := os.Geteuid()
+		testkit.Must(t, unix.Setfsuid(max(user, 1)))
+		s.Make("n", func(error) {
+			testkit.Must(t, unix.Setfsuid(user))
+			testkit.Must(t, os.Chmod(dir, 0o755))
+		})
+		testkit.Must(t, unix.Setfsuid(user))
+		onlyFile(t, used)
 	})
 }
 

@@ -74,8 +74,10 @@ func (d *directory) make(name string) error {
 				Hint: "choose another name",
 			}
 		default:
-			d.name = name
-			return d.markUsed()
+			if err = d.markUsed(); err == nil {
+				d.name = name
+			}
+			return err
 		}
 	}
 	return &locks.PathError{Path: d.path, Err: errors.New("vanishes as often as it is made")}

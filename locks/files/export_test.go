@@ -14,6 +14,15 @@ func (s *Store) At(f func(step string)) { s.at = f }
 // Keep has the store keep so many old versions only.
 func (s *Store) Keep(n int64) { s.kept = n }
 
+// Make has an entry make the directory of a name as often as it must try.
+func (s *Store) Make(name string, failed func(error)) {
+	for d := s.directoryOf(locks.KeyOf(name)); d.name == ""; {
+		if err := d.make(name); err != nil {
+			failed(err)
+		}
+	}
+}
+
 // SetClock gives the store another machine's clock.
 func (s *Store) SetClock(name string, clock locks.Clock) {
 	s.clock, s.clockName = clock, func() string { return name }
