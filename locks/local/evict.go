@@ -149,14 +149,13 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 			if tab == nil || !tab.belongs(base) {
 				return nil
 			}
-			i := slices.IndexFunc(tab.records, func(r record) bool { return r.id == ref.ID })
-			if i < 0 {
-				return nil
+			for i := range tab.records {
+				if r := &tab.records[i]; r.id == ref.ID && f.isLive(r) {
+					v, err = f.evict(tab, r, by)
+					return err
+				}
 			}
-			if f.isLive(&tab.records[i]) {
-				v, err = f.evict(tab, &tab.records[i], by)
-			}
-			return err
+			return nil
 		})
 	})
 	if v == nil {

@@ -41,6 +41,22 @@ func TestHoldOfAnotherBoot(t *testing.T) {
 	}
 }
 
+// A stale record of the same ID hides no live one: a file that is moved away and back has two
+// of a waiter.
+func TestEvictionBesideAStaleRecord(t *testing.T) {
+	dir := t.TempDir()
+	s := New(dir)
+	stale := take(t, s, "x", Limit(2))
+	held := take(t, s, "x", Limit(2), Hold(time.Hour))
+	Release(t, held)
+	Release(t, stale)
+	rewrite(t, lockPath(dir, "x"), func(r *record) { r.id = held.Grant().Ref.ID })
+	testkit.Must(t, s.Evict(background, held.Grant().Ref, "a test"))
+	if left := List(t, s, "x"); len(left) != 0 {
+		t.Errorf("left: %+v", left)
+	}
+}
+
 // A record that slots fill to the last has room for who evicts it; a long name
 // is cut between its letters.
 func TestEvictorFits(t *testing.T) {
