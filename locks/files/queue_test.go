@@ -126,6 +126,28 @@ func TestFenceAheadOfTheClock(t *testing.T) {
 	})
 }
 
+// Stores of all three primitives may use one directory, and remove each other's versions.
+func TestPrimitivesTogether(t *testing.T) {
+	t.Parallel()
+	dir := memory(t)
+	var stores []*files.Store
+	for _, scheme := range files.Schemes() {
+		stores = append(stores, open(t, scheme+"://"+dir))
+		stores[len(stores)-1].Keep(3)
+	}
+	for i := range 4 * len(stores) {
+		l := Take(t, stores[i%len(stores)], "n")
+		Refused(t, stores[(i+1)%len(stores)], "n")
+		w := Queue(t, stores[(i+2)%len(stores)], "n")
+		Release(t, l)
+		Release(t, w.Granted())
+	}
+	if left, err := filepath.Glob(dir + "/*/[vt]?"); err != nil || len(left) > 0 {
+		t.Errorf("left of the first versions: %v, %v", left, err)
+	}
+	sweepAll(t, stores[0].URL())
+}
+
 // A dead waiter does not count, even if nobody behind it would notice.
 func TestMaxQueueBesideTheDead(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {

@@ -84,7 +84,7 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 	return s, nil
 }
 
-// isRequest reports whether ask can have written a member.
+// isRequest reports whether putRequest can have written a member.
 func (m *member) isRequest() bool {
 	return (m.max == 0 || m.weight <= m.max) && *m == member{
 		id: m.id, life: m.life, state: queue.Waiting, weight: m.weight, max: m.max, priority: m.priority,
