@@ -12,7 +12,6 @@ import (
 
 	"golock/cli/term"
 	"golock/config"
-	"golock/internal/eintr"
 	"golock/internal/procfs"
 	"golock/locks"
 	"golock/locks/open"
@@ -201,12 +200,17 @@ func stoppedBy(out *term.Printer, sig syscall.Signal) error {
 	return exitError{code: exitSignal + int(sig)}
 }
 
-// printID prints the ID alone. os.Stdout would end the process if nobody reads (SIGPIPE),
-// and the slot would be left to its lease.
+// printID prints the ID alone, to a copy of standard output: os.Stdout would end the
+// process if nobody reads (SIGPIPE), and the slot would be left to its lease.
 func printID(id string) error {
-	_, err := eintr.Get(func() (int, error) { return unix.Write(unix.Stdout, []byte(id+"\n")) })
+	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, 3)
+	if err == nil {
+		out := os.NewFile(uintptr(fd), os.Stdout.Name())
+		defer out.Close()
+		_, err = out.WriteString(id + "\n") // all of it, and waits where the pipe is full
+	}
 	if err != nil {
-		return outputError{fmt.Errorf("write %s: %w", os.Stdout.Name(), err)}
+		return outputError{err}
 	}
 	return nil
 }

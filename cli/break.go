@@ -144,6 +144,8 @@ func (b *eviction) wants(e locks.Entry) bool {
 // entries lists what has the name, or the ID.
 func (b *eviction) entries(ctx context.Context) (all []locks.Entry, err error) {
 	if b.name == "" {
+		ctx, cancel := context.WithTimeout(ctx, evictLimit) // a file system may hang
+		defer cancel()
 		e, err := b.store.Find(ctx, b.ref)
 		if errors.Is(err, locks.ErrLost) {
 			return nil, nil

@@ -152,3 +152,15 @@ func TestSlowStoreIsNotUnavailable(t *testing.T) {
 		t.Error("the command ran without a slot")
 	}
 }
+
+// A store that has put the run into its queue at the very end of --wait is busy, not unavailable.
+func TestQueuedAtTheLastMoment(t *testing.T) {
+	r := testRun(t, newPlayed(nil), "true")
+	r.Wait, r.Unavailable = time.Second, RunAnyway
+	w := &waiter{Run: r, cancel: func(error) {}, joined: make(chan locks.Ticket, 1), result: make(chan waitResult, 1)}
+	w.joined <- evictedTicket{}
+	w.result <- waitResult{err: context.Canceled}
+	if _, failed := w.timedOut(); failed == nil || failed.Kind != Busy {
+		t.Errorf("outcome %+v, want that it is busy", failed)
+	}
+}

@@ -318,9 +318,18 @@ func (w *waiter) leave(cause error, limit time.Duration) error {
 	return nil
 }
 
+// noteJoined takes the ticket if it has come just now: the store has answered.
+func (w *waiter) noteJoined() {
+	select {
+	case w.ticket = <-w.joined:
+	default:
+	}
+}
+
 // timedOut ends the waiting at its deadline.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	got := w.giveUp(nil, releaseLimit)
+	w.noteJoined()
 	outage := isA[*locks.OutageError](got.err)
 	switch {
 	case got.lease != nil:
@@ -343,10 +352,7 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	if w.cancel == nil { // nothing was asked of the store
 		return interruptedBy(sig)
 	}
-	select {
-	case w.ticket = <-w.joined:
-	default:
-	}
+	w.noteJoined()
 	var evicted error
 	if w.ticket != nil {
 		evicted = w.ticket.Evicted()

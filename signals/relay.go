@@ -205,10 +205,13 @@ func (r *Relay) Suspend() {
 		StopJob(func() bool { return true })
 		return
 	}
+	watched := r.watched
+	r.watched = nil // one that stays readable would wake it for ever
 	sig, ok := r.Next(0)
 	for ok && sig == 0 { // a wake-up: the caller looks at everything anyway
 		sig, ok = r.Next(0)
 	}
+	r.watched = watched
 	if ok {
 		r.unread = append([]byte{byte(sig)}, r.unread...)
 	}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 var children = map[string]func(){
 	"order": childOrder, "burst": childBurst, "wake": childWake, "pipe": childPipe, "ignored": childIgnored, "blocked": childBlocked,
-	"stay": childStay, "yield": childYield,
+	"stay": childStay, "yield": childYield, "suspend": childSuspend,
 	"stop": func() { StopJob(func() bool { return true }) },
 	"stop, taken back": func() {
 		StopJob(func() bool {
@@ -68,6 +68,29 @@ func TestStopJob(t *testing.T) {
 			_ = cmd.Wait()
 		}
 	}
+}
+
+// A process stops also while something that it watches is readable.
+func TestSuspend(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "LOCKTEST_SIGNALS_CHILD=suspend")
+	testkit.Must(t, cmd.Start())
+	defer time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() }).Stop()
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Errorf("status %v, %v", status, err)
+	}
+	_ = cmd.Process.Signal(unix.SIGCONT)
+	_ = cmd.Wait()
+}
+
+func childSuspend() {
+	r := start()
+	var pipe [2]int
+	_ = unix.Pipe(pipe[:])
+	_, _ = unix.Write(pipe[1], []byte{1})
+	r.Watch(pipe[0])
+	r.Suspend()
 }
 
 func TestEverySignalArrivesInOrder(t *testing.T) { child(t, "order") }

@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/test/testkit"
+)
+
+// The ID is printed also into a full pipe that does not block its writers.
+func TestPrintIDWaitsForItsReader(t *testing.T) {
+	var pipe [2]int
+	testkit.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
+	defer unix.Close(pipe[0])
+	room := make([]byte, 4096)
+	for err := error(nil); err == nil; {
+		_, err = unix.Write(pipe[1], room)
+	}
+	stdout, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, 3)
+	testkit.Must(t, err)
+	testkit.Must(t, unix.Dup3(pipe[1], unix.Stdout, 0))
+	unix.Close(pipe[1])
+	time.AfterFunc(50*time.Millisecond, func() {
+		for err := error(nil); err == nil; {
+			_, err = unix.Read(pipe[0], room)
+		}
+	})
+	err = printID("an ID")
+	testkit.Must(t, unix.Dup3(stdout, unix.Stdout, 0))
+	unix.Close(stdout)
+	if err != nil {
+		t.Error(err)
+	}
+}

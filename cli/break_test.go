@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golock/cli/term"
+	"golock/locks"
+)
+
+// hanging is a store that answers nothing before its context ends.
+type hanging struct{ locks.QueueStore }
+
+func (hanging) Find(ctx context.Context, _ locks.Ref) (locks.Entry, error) {
+	<-ctx.Done()
+	return locks.Entry{}, ctx.Err()
+}
+
+// break --id ends when the store does not answer.
+func TestBreakOfASilentStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		b := &eviction{store: hanging{}, out: term.New(2)}
+		if err := b.do(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > evictLimit {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
