@@ -328,7 +328,7 @@ func (w *waiter) noteJoined() {
 
 // timedOut ends the waiting at its deadline.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
-	got := w.giveUp(nil, releaseLimit)
+	got := w.giveUp(nil, withdrawLimit)
 	w.noteJoined()
 	outage := isA[*locks.OutageError](got.err)
 	switch {
