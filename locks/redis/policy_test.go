@@ -46,6 +46,28 @@ func TestHoldSurvivesFlush(t *testing.T) {
 	}
 }
 
+// A waiter that becomes the first is told when a hold ends, although the lease of another
+// holder ends sooner: that may be renewed.
+func TestHoldEndsBesideAHolder(t *testing.T) {
+	t.Parallel()
+	const hold = 3 * time.Second
+	server, url := startServer(t)
+	s := open(t, url)
+	waits := TTL(3 * LongTTL) // so that they look by themselves half a minute later at the earliest
+	began := time.Now()
+	ended := Take(t, s, "n", Limit(2), waits, Hold(hold))
+	Take(t, s, "n", Limit(2), TTL(time.Second))
+	first := Queue(t, s, "n", Limit(2), waits)
+	second := Queue(t, s, "n", Limit(2), waits)
+	awaitWaiters(t, server, 2)
+	Release(t, ended)
+	first.Cancel()
+	second.Granted()
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("granted %v after the start of a hold of %v", took, hold)
+	}
+}
+
 // A waiter that gives up while the answer with its grant is on the way has begun
 // nothing, so nothing stays of it.
 func TestLeavingLeavesNoHold(t *testing.T) {

@@ -259,6 +259,18 @@ local function grantFirst(at, waiter, taken, from)
   return r, from
 end
 
+-- Tells a waiter when the first slot is over that only a hold keeps: nobody gives it back.
+-- A lease that ends sooner tells nothing, as its holder may renew it.
+local function publishHoldExpiry(waiter)
+  local all = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    if not alive(record(all[i]), all[i]) then
+      publish(waiter, {recheck = msUntil(all[i + 1]) + 1})
+      return
+    end
+  end
+end
+
 -- Grants to the first waiters what is free, or tells the first to ask. The one behind is
 -- told to check on that after a while. A waiter without a receiver soon counts as dead;
 -- the one behind is told to ask then. If the caller is one of those that would be told, the
@@ -274,11 +286,7 @@ local function wake()
     if fit then
       wait, told = 0, false
     elseif i == 0 and not told then
-      -- Nobody gives back a slot that only a hold keeps.
-      local soonest = redis.call('ZRANGE', H, 0, 0, 'WITHSCORES')
-      if soonest[1] and not alive(record(soonest[1]), soonest[1]) then
-        publish(waiter, {recheck = msUntil(soonest[2]) + 1})
-      end
+      publishHoldExpiry(waiter)
       return nil
     end
     if waiter == id then return wait end

@@ -3,10 +3,12 @@ package redis
 import (
 	"encoding/json"
 	"math"
+	"reflect"
 	"testing"
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
 // SetClock replaces a store's clock. It must not have been used yet.
@@ -33,6 +35,16 @@ func TestRecord(t *testing.T) {
 		if err := json.Unmarshal([]byte(bad), &back); err == nil {
 			t.Errorf("%s is accepted: %+v", bad, back)
 		}
+	}
+}
+
+// A reply sets no field of an answer that only golock itself fills.
+func TestReplyFields(t *testing.T) {
+	var r reply
+	text := `{"verdict":"busy","waiters":2,"grant":{"Fence":7},"ttl":1,"holders":[{}],"replaced":[{}],"doubtful":true}`
+	err := json.Unmarshal([]byte(text), &r)
+	if want := (lease.Answer{Verdict: lease.Busy, Waiters: 2}); err != nil || !reflect.DeepEqual(r.Answer, want) {
+		t.Errorf("%+v, %v", r.Answer, err)
 	}
 }
 

@@ -107,7 +107,8 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 // name.
 func (c *session) makeMark(ctx context.Context) error {
 	mark := c.store.quote(c.store.markName())
-	_, err := c.ask(ctx, c.store.dialect.ReadWrite+"CREATE TABLE IF NOT EXISTS "+mark+" (made BIGINT PRIMARY KEY);COMMIT")
+	_, err := c.ask(ctx, c.store.dialect.ReadWrite+"CREATE TABLE IF NOT EXISTS "+mark+
+		" (made BIGINT PRIMARY KEY)"+c.store.dialect.Engine+";COMMIT")
 	if c.store.verdict(err) == Exists {
 		_, err = c.ask(ctx, "SELECT COUNT(*) FROM "+mark)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 	"golock/locks/queue"
 	"golock/test/testkit"
 )
@@ -141,5 +142,33 @@ func TestLogin(t *testing.T) {
 	}
 	if got := loginOf("host=a&pid=1"); got != "" {
 		t.Errorf("no login is read as %q", got)
+	}
+}
+
+// A quarantine withdraws the offer that a renewal asks for, if a crash of the server undid its
+// acceptance. It may not be restored in the same epoch: that is a lost lease.
+func TestRenewWithdrawnOffer(t *testing.T) {
+	offered := row{
+		Entry: queue.Entry{
+			ID: "a", State: queue.Offered, Claim: locks.Claim{Weight: 1, Max: 1, Ticket: 7}, Slots: []int{0}, Fence: 8,
+		},
+		ends: 2000, due: 2000, ttl: time.Second, conn: 3,
+	}
+	s := &Store{target: &Target{waiters: autoWaiters}, table: "golock"}
+	s.maxConns.Store(100)
+	v := &view{
+		facts: facts{now: 1000, server: "s", conn: 4}, name: &nameState{epoch: "e", server: "s", quarantine: 1500},
+		holders: []row{offered}, own: &offered, limit: frontSize,
+	}
+	q := &question{
+		Question:   queue.Question{Step: lease.Renew, Entry: queue.Entry{ID: "a"}, Known: true, Epoch: "e"},
+		entryState: entryState{row: row{Entry: queue.Entry{ID: "a"}, ttl: time.Second}}, notifiable: true,
+	}
+	step, a, err := s.decide(q, v)
+	if err != nil || a.Verdict != lease.Lost {
+		t.Fatalf("%v, %v", a.Verdict, err)
+	}
+	if text := step.finish(); !strings.Contains(text, "SET state='W',due=1000,fence=0,conn=0,slots=''") {
+		t.Error(text)
 	}
 }

@@ -258,7 +258,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 	r.Entry = e
 	switch e.State {
 	case queue.Waiting:
-		if e.ID != t.q.row.ID { // its offer was withdrawn
+		if e.ID != t.q.row.ID || t.q.Step != lease.Join { // its offer was withdrawn
 			r.due, r.conn = t.v.now, 0
 			break
 		}

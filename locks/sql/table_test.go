@@ -272,6 +272,18 @@ func TestNoMark(t *testing.T) {
 	})
 }
 
+// A server with another engine as its default keeps neither of the two tables in that.
+func TestEngine(t *testing.T) {
+	t.Parallel()
+	b := mariadb().alone(t, "default-storage-engine=MyISAM")
+	Release(t, Take(t, b.store(t), "n"))
+	for _, r := range b.exec(t, "SELECT TABLE_NAME,ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE()") {
+		if r[1] != "InnoDB" {
+			t.Errorf("%s is kept in %s", r[0], r[1])
+		}
+	}
+}
+
 // Rights that are taken away are no outage for a newcomer, and one for who
 // holds or waits: they may come back.
 func TestRightsRevoked(t *testing.T) {

@@ -74,7 +74,7 @@ func (driver) Examine(ctx context.Context, x *sql.Examination) {
 			"name one node in the URL, the others after it only for when that fails")
 	}
 	if x.Table != "" {
-		engine(ctx, x)
+		examineEngine(ctx, x)
 	}
 	used := 0
 	if rows, err := x.Ask(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'"); err == nil {
@@ -128,8 +128,8 @@ func binlog(x *sql.Examination, set map[string]string, synced bool) {
 	}
 }
 
-// engine looks at how the table is kept: somebody may have made it by hand.
-func engine(ctx context.Context, x *sql.Examination) {
+// examineEngine looks at how the table is kept: somebody may have made it by hand.
+func examineEngine(ctx context.Context, x *sql.Examination) {
 	rows, err := x.Ask(ctx, "SHOW CREATE TABLE "+x.Table)
 	if err != nil || len(rows[0]) != 1 || len(rows[0][0]) < 2 {
 		return

@@ -39,6 +39,7 @@ func dialect() sql.Dialect {
 		CommitLater: commit, // what the server waits for is a setting of its own
 
 		ReadWrite:      "SET SESSION TRANSACTION READ WRITE;",
+		Engine:         engine,
 		CreateAsSelect: true,
 
 		Clock: "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)",
@@ -56,12 +57,14 @@ func dialect() sql.Dialect {
 // nothing had been done.
 const commit = "SET SESSION wait_timeout=60;COMMIT"
 
+const engine = " ENGINE=InnoDB"
+
 // driver implements sql.Driver.
 type driver struct{}
 
 func (driver) Table(name string) string {
 	return "CREATE TABLE " + name + " (\n" + sql.ColumnTypes("VARCHAR(%d) NOT NULL DEFAULT ''") +
-		",\n  KEY queue (" + sql.QueueIndex + ")\n) ENGINE=InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin"
+		",\n  KEY queue (" + sql.QueueIndex + ")\n)" + engine + " DEFAULT CHARACTER SET ascii COLLATE ascii_bin"
 }
 
 func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, error) {
