@@ -260,19 +260,14 @@ func TestNamesInShells(t *testing.T) {
 			for _, name := range names {
 				hold(s, 0, "--store", s.Store, "--name", name)
 			}
-			file := func(name, text string) {
-				t.Helper()
-				testkit.Must(t, os.MkdirAll(filepath.Dir(s.Path(name)), 0o755))
-				testkit.Must(t, os.WriteFile(s.Path(name), []byte(text), 0o755))
-			}
 			log := s.Path("log")
-			file("bin/golock", fmt.Sprintf("#!/bin/sh\ncase $1 in complete | completion) exec '%s' \"$@\" ;; esac\n"+
+			s.Script("bin/golock", fmt.Sprintf("#!/bin/sh\ncase $1 in complete | completion) exec '%s' \"$@\" ;; esac\n"+
 				"text=; for arg; do text=\"$text[$arg]\"; done; echo \"$text\" >>'%s'\n", testkit.Golock, log))
 			// A prompt tells how many commands have ended: shells draw it more than once.
-			file("log", "")
-			file("rc", "PS1='ready $(wc -l <log)> '\nsource <(golock completion bash)\n")
-			file(".zshrc", "setopt PROMPT_SUBST\nPS1='ready $(wc -l <log)> '\nautoload -U compinit\ncompinit -u\nsource <(golock completion zsh)\n")
-			file(".config/fish/config.fish", "function fish_prompt; echo ready (wc -l <log)'> '; end\nfunction fish_greeting; end\ngolock completion fish | source\n")
+			s.Script("log", "")
+			s.Script("rc", "PS1='ready $(wc -l <log)> '\nsource <(golock completion bash)\n")
+			s.Script(".zshrc", "setopt PROMPT_SUBST\nPS1='ready $(wc -l <log)> '\nautoload -U compinit\ncompinit -u\nsource <(golock completion zsh)\n")
+			s.Script(".config/fish/config.fish", "function fish_prompt; echo ready (wc -l <log)'> '; end\nfunction fish_greeting; end\ngolock completion fish | source\n")
 			cmd := s.Exec(shell...)
 			cmd.Env = append(cmd.Env[2:], "HOME="+s.Dir, "PATH="+s.Path("bin")+":"+os.Getenv("PATH"), "TERM=dumb", "GOLOCK_STORE="+s.Store, "LC_ALL=C.UTF-8")
 			p := cmd.OnTerminal(200, 50)
