@@ -278,20 +278,19 @@ const (
 // an offer to a waiter whose connection is gone goes to the next.
 func (c *session) wake(ctx context.Context, q *question, sleepers []Sleeper) {
 	s := c.store
-	var gone []Sleeper
 	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0 && len(q.missed) < frontSize; pause *= 2 {
 		err := c.open(ctx)
 		// The step itself has sent the notifications.
 		if err == nil && (pause >= nextWake || pause == firstWatch && s.dialect.Notify == "") {
-			gone, err = c.conn.Wake(ctx, sleepers)
+			_, err = c.conn.Wake(ctx, sleepers)
 		}
 		if err == nil {
 			lease.Pause(ctx, pause)
 			sleepers, err = c.asleep(ctx, q.key, sleepers)
 		}
 		if err == nil && pause == lastWatch {
-			gone = slices.DeleteFunc(gone, func(w Sleeper) bool { return !slices.Contains(sleepers, w) })
-			if len(gone) > 0 {
+			var gone []Sleeper
+			if gone, err = c.conn.Wake(ctx, sleepers); err == nil && len(gone) > 0 {
 				err = c.passOver(ctx, q, gone)
 			}
 		}
