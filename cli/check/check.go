@@ -154,8 +154,8 @@ func (w *work) round(ctx context.Context, n, kill int) {
 	}
 }
 
-// take gives the next run, nil if there is none. Of a hundred, kill will be killed, at
-// any moment of their lives.
+// take gives the next run, nil if there is none. Of a hundred, kill will be killed: every
+// tenth number while its child is inside, the others at any moment of their lives.
 func (w *work) take(ctx context.Context, kill int) *run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +166,8 @@ func (w *work) take(ctx context.Context, kill int) *run {
 	toBeKilled := rand.IntN(100) < kill
 	r := &run{tool: &w.Tool, number: number, child: w.child(number, toBeKilled)}
 	if toBeKilled {
-		r.killAfter = rand.N(w.average + longestIfKilled)
+		r.killAfter = rand.N(w.average+longestIfKilled) + 1
+		r.killInside = number%killedMeetEvery == 0
 	}
 	w.runs = append(w.runs, r)
 	return r

@@ -28,9 +28,9 @@ const slotBytes = 1 << 40
 
 // How long a child stays inside, at most. One whose tool will be killed stays longer:
 // if the lock is free too early, the next child must still find it there. Some stay
-// so long that they meet if nothing excludes them: every tenth of those to be killed,
-// and of every hundred in a row one more than the limit. On a busy machine that is
-// twice as long as the start of the child took.
+// so long that they meet if nothing excludes them: those whose tool is killed while they
+// are inside, and of every hundred in a row one more than the limit. On a busy machine that
+// is twice as long as the start of the child took.
 const (
 	longestStay     = time.Millisecond
 	longestIfKilled = 20 * time.Millisecond
@@ -152,6 +152,17 @@ func lockedIn(fd int, from, to int64) (int, error) {
 	}
 	after, err := lockedIn(fd, lock.Start+1, to)
 	return before + 1 + after, err
+}
+
+// isInside reports whether a child is inside.
+func isInside(dir string, number int) bool {
+	fd, err := unix.Open(dir+"/"+insideFile, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	n, _ := lockedIn(fd, int64(number), int64(number)+1)
+	return n > 0
 }
 
 // count is the content of a counter: its value, and who wrote it (-1: nobody).

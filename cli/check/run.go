@@ -17,10 +17,11 @@ import (
 
 // run is one run of the tool around one child.
 type run struct {
-	tool      *Tool
-	number    int
-	child     []string
-	killAfter time.Duration // 0: it is not killed
+	tool       *Tool
+	number     int
+	child      []string
+	killAfter  time.Duration // 0: it is not killed
+	killInside bool          // it is killed as soon as its child is inside instead
 
 	started int64 // before it was started
 	queued  int64 // when it was known to wait; 0: it was not
@@ -57,8 +58,16 @@ func (r *run) do(ctx context.Context) {
 		return
 	}
 	if r.killAfter > 0 {
-		timer := time.AfterFunc(r.killAfter, func() { r.kill(cmd.Process) })
-		defer timer.Stop()
+		killer, stop := context.WithCancel(ctx)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			r.killInTime(killer, cmd.Process)
+		}()
+		defer func() {
+			stop()
+			<-over
+		}()
 	}
 	err := cmd.Wait()
 	if cmd.ProcessState == nil {
@@ -69,6 +78,25 @@ func (r *run) do(ctx context.Context) {
 	if r.code = status.ExitStatus(); status.Signaled() {
 		r.code = 128 + int(status.Signal())
 		r.killed = r.killAfter > 0 && status.Signal() == syscall.SIGKILL
+	}
+}
+
+// killInTime kills the tool when it is time for that, unless ctx ends first.
+func (r *run) killInTime(ctx context.Context, p *os.Process) {
+	pause := r.killAfter
+	if r.killInside {
+		pause = time.Millisecond
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		if !r.killInside || isInside(r.child[2], r.number) {
+			r.kill(p)
+			return
+		}
 	}
 }
 
