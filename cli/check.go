@@ -17,6 +17,7 @@ import (
 	"golock/cli/check"
 	"golock/cli/term"
 	"golock/config"
+	"golock/internal/entry"
 	"golock/locks"
 )
 
@@ -297,7 +298,7 @@ func memoryFile(text string) (*os.File, error) {
 
 // environment is that of golock without some variables.
 func environment(without ...string) []string {
-	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
+	return slices.DeleteFunc(entry.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains(without, name)
 	})

@@ -27,6 +27,9 @@ var (
 	blocked uint64
 	ignored uint64
 	scratch [8]uint64 // a struct sigaction of the kernel
+	// procs is the first variable of the runtime on amd64: golock mostly sleeps, and threads that
+	// wake each other for its few goroutines cost more than they save.
+	procs = [...]byte{'G', 'O', 'M', 'A', 'X', 'P', 'R', 'O', 'C', 'S', '=', '1', 0}
 )
 
 // Mask returns the caller's blocked signals, signal 1 in bit 0, and whether
@@ -43,6 +46,9 @@ func Environ() []string {
 		return syscall.Environ()
 	}
 	next := argument(*(*int)(stack) + 1)
+	if *(*unsafe.Pointer)(next) == unsafe.Pointer(&procs) {
+		next = unsafe.Add(next, unsafe.Sizeof(stack))
+	}
 	var list []string
 	for *(*unsafe.Pointer)(next) != nil {
 		list = append(list, text(*(*unsafe.Pointer)(next)))

@@ -38,5 +38,15 @@ next:
 other:
 	DECQ	BX
 	JNZ	next
+	// One processor: argc, argv and its NULL move down by a word, and the gap is the first variable.
+	MOVQ	0(SP), CX
+	ADDQ	$2, CX
+	MOVQ	SP, SI
+	SUBQ	$8, SP
+	MOVQ	SP, DI
+	CLD
+	REP;	MOVSQ
+	LEAQ	·procs(SB), AX
+	MOVQ	AX, (DI)
 	MOVQ	SP, ·stack(SB)
 	JMP	_rt0_amd64_linux(SB)
