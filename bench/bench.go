@@ -76,6 +76,7 @@ func newBench(golock string) *bench {
 			const entry = "-ldflags=-s -w -E golock/internal/entry.start -X golock/cli.version=bench"
 			b.golock = b.build("bin/golock", "..", ".", entry, "-tags=lean")
 			b.full = b.build("libexec/golock/golock-bench", "..", ".", entry)
+			must(os.Link(b.golock, filepath.Join(b.dir, "libexec/golock/watchdog-bench")))
 		} else {
 			b.golock = get(filepath.Abs(golock))
 			b.full = b.golock

@@ -48,6 +48,25 @@ func becomeFull(what string) error {
 	return fmt.Errorf("%s the full program: cannot execute %s: %w; install the package golock %s again", what, path, err, versionText())
 }
 
+// leanWatchdog is the lean program beside the full one, or "". A watchdog needs no clients: the
+// lean one starts sooner and takes half the memory.
+func leanWatchdog() string {
+	self, err := os.Executable()
+	if err != nil || filepath.Base(self) != "golock-"+versionText() {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(self), "watchdog-"+versionText())
+}
+
+// fullOfWatchdog is the full program, for a lean watchdog that has to release a lease; "": this is
+// the full one.
+func fullOfWatchdog() string {
+	if self, err := os.Executable(); open.Lean && err == nil {
+		return filepath.Join(filepath.Dir(self), "golock-"+versionText())
+	}
+	return ""
+}
+
 // checkOwner refuses a full program that somebody else could have put there. Trusted
 // are those who could replace the lean one anyway: root, its owner, and the caller.
 func checkOwner(lean, full string) error {

@@ -109,7 +109,7 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 		return nil, nil, err
 	}
 	relay.Catch()
-	run := &runner.Run{Relay: relay, Terminal: terminal, Log: out.Log, Say: out.Say}
+	run := &runner.Run{Relay: relay, Watchdog: leanWatchdog(), Terminal: terminal, Log: out.Log, Say: out.Say}
 	out.Request = &run.Request
 	return v, run, configureLog(out, v)
 }

@@ -35,6 +35,9 @@ type Run struct {
 	Argv []string // the command; not empty
 	Env  []string // its environment, without what a run adds
 
+	// Watchdog is the program of the watchdog; "" if it cannot be executed: this one.
+	Watchdog string
+
 	Relay    *signals.Relay
 	Terminal bool // there is a controlling terminal
 

@@ -69,14 +69,18 @@ func (w *watchdog) spawn() error {
 		group = unix.Getpgrp()
 	}
 	program := &command{
-		path: "/proc/self/exe", env: w.cmd.env[:w.cmd.common], inherit: []int{theirs},
+		env: w.cmd.env[:w.cmd.common], inherit: []int{theirs},
 		argv: append([]string{WatchdogName, strconv.Itoa(theirs), strconv.Itoa(group)}, w.cmd.argv...),
 	}
 	// Not in golock's group, whose members are stopped and killed with the job. But a child of
 	// golock's in another group of the session would keep the kernel from seeing that nobody would
 	// continue a stopped job (setpgid(2), "orphaned process group").
 	attr := &syscall.SysProcAttr{Setpgid: !r.Terminal || !groupIsOrphaned()}
-	r.Relay.AsCaller(func() { w.pid, err = program.spawn(attr) })
+	for _, program.path = range []string{r.Watchdog, "/proc/self/exe"} {
+		if w.pid == 0 && program.path != "" {
+			r.Relay.AsCaller(func() { w.pid, err = program.spawn(attr) })
+		}
+	}
 	if err != nil {
 		unix.Close(pair[0])
 		return fmt.Errorf("starting the watchdog from /proc/self/exe: %w", err)

@@ -50,8 +50,9 @@ const maxStops = 32
 // ErrNotSpawned says that the watchdog was called by something else than golock run.
 var ErrNotSpawned = errors.New("a watchdog is started by golock run only")
 
-// Watchdog is a watchdog, for the golock that is its parent. attach opens a store.
-func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error)) error {
+// Watchdog is a watchdog, for the golock that is its parent. attach opens a store. If it cannot, full
+// is a program that can; "": there is none.
+func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error), full string) error {
 	runtime.LockOSThread()
 	w, err := newWatchdogProcess(args)
 	if err != nil {
@@ -65,12 +66,33 @@ func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error)
 		return err
 	}
 	store, err := attach(w.store)
-	if err != nil {
+	switch {
+	case err != nil && full != "":
+		return w.become(full)
+	case err != nil:
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
 	return store.Attach(ref).Release(ctx)
+}
+
+// become executes another program as a watchdog whose golock is gone: it releases the lease.
+func (w *watchdogProcess) become(program string) error {
+	pair, err := socketPair()
+	if err != nil {
+		return err
+	}
+	err = message{kind: msgLeaseRef, texts: []string{w.store, w.lease}}.sendTo(pair[0])
+	unix.Close(pair[0])
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(pair[1]), unix.F_SETFD, 0)
+	}
+	if err == nil {
+		argv := []string{WatchdogName, strconv.Itoa(pair[1]), "0", "-"}
+		w.relay.AsCaller(func() { err = syscall.Exec(program, argv, entry.Environ()) })
+	}
+	return err
 }
 
 func newWatchdogProcess(args []string) (*watchdogProcess, error) {

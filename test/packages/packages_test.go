@@ -147,9 +147,17 @@ func TestLean(t *testing.T) {
 		return cmd.ProcessState.ExitCode(), string(text)
 	}
 	local, server := "local://"+t.TempDir(), redistest.Start(t).URL("quarantine=0s")
-	look := []string{"sh", "-c", golock + " held && " + golock + " ls --store " + server + "; readlink /proc/$PPID/exe; exit 7"}
-	if code, text := run(server, look...); code != 7 || !strings.Contains(text, "holding") || !strings.Contains(text, full+"\n") {
+	programs := "readlink /proc/$PPID/exe /proc/$(ps -o ppid= -p $PPID | tr -d ' ')/exe; "
+	look := []string{"sh", "-c", golock + " held && " + golock + " ls --store " + server + "; " + programs + "exit 7"}
+	watchdog := filepath.Join(dir, "libexec/golock/watchdog-"+version)
+	if code, text := run(server, look...); code != 7 || !strings.Contains(text, "holding") || !strings.Contains(text, watchdog+"\n"+full+"\n") {
 		t.Errorf("on a server: exit code %d, %s", code, text)
+	}
+	// The lean watchdog of a golock that is killed executes the full program to release the lease.
+	t.Setenv("GOLOCK_WAIT", "15s") // the lease lasts for 30 s
+	run(server, "sh", "-c", "kill -9 $(ps -o ppid= -p $PPID)")
+	if code, text := run(server, "true"); code != 0 {
+		t.Errorf("after a golock was killed: exit code %d, %s", code, text)
 	}
 	if code, text := run(local, "sh", "-c", "readlink /proc/$PPID/exe"); code != 0 || text != golock+"\n" {
 		t.Errorf("on local: exit code %d, %s", code, text)
@@ -350,6 +358,7 @@ func checkInstalled(t *testing.T, at string) {
 	for _, want := range []string{
 		"-rwxr-xr-x /bin/golock",
 		"-rwxr-xr-x /libexec/golock/golock-" + version,
+		"-rwxr-xr-x /libexec/golock/watchdog-" + version,
 		"-rw-r--r-- /share/man/man1/golock.1.gz",
 		"-rw-r--r-- /share/bash-completion/completions/golock",
 		"-rw-r--r-- /share/zsh/vendor-completions/_golock",
