@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,14 +140,66 @@ func replaceFile(path string, content []byte) error {
 	return err
 }
 
-// metrics are the sums of reports, by lock.
-type metrics map[lockLabels]*lockMetrics
+// metrics are the samples of each metric, by their labels. The scraper adds the host.
+type metrics map[string]map[string]float64
 
-// lockLabels name a lock. The scraper adds the host.
-type lockLabels struct{ name, store string }
+// metricHelp names all metrics, in the order in which they are written.
+var metricHelp = [][2]string{
+	{"golock_runs_total", "Runs that asked for a slot, by outcome."},
+	{"golock_failures_total", "Runs that ended with an exit code other than 0."},
+	{"golock_waited_seconds_total", "Time spent waiting for a slot, or until the waiting was given up."},
+	{"golock_ran_seconds_total", "Time for which commands ran."},
+	{"golock_last_attempt_timestamp_seconds", "End of the last run that asked for a slot, whatever its outcome."},
+	{"golock_last_attempt_exit_code", "Exit code of the last run that asked for a slot."},
+	{"golock_last_run_timestamp_seconds", "End of the last run whose command was started."},
+	{"golock_last_run_waited_seconds", "Time that the last run whose command was started waited for its slot."},
+	{"golock_last_run_duration_seconds", "Time for which the last command ran."},
+	{"golock_last_run_exit_code", "Exit code of the last run whose command was started."},
+	{"golock_last_success_timestamp_seconds", "End of the last run whose command was started and whose exit code was 0."},
+}
 
-func (l lockLabels) String() string {
-	return fmt.Sprintf(`name="%s",store="%s"`, escaped(l.name), escaped(l.store))
+// add counts a run; end is in seconds since 1970.
+func (m metrics) add(line *reportLine, end float64) {
+	lock := fmt.Sprintf(`name="%s",store="%s"`, escaped(line.Name), escaped(line.Store))
+	failed := 0.0
+	if line.ExitCode != 0 {
+		failed = 1
+	}
+	m.of("golock_runs_total")[fmt.Sprintf(`%s,outcome="%s"`, lock, escaped(line.Outcome))]++
+	m.of("golock_failures_total")[lock] += failed
+	m.of("golock_waited_seconds_total")[lock] += line.Waited
+	m.of("golock_ran_seconds_total")[lock] += line.Ran
+
+	code := float64(line.ExitCode)
+	m.setLast("golock_last_attempt", lock, map[string]float64{"_timestamp_seconds": end, "_exit_code": code})
+	if line.Ran == 0 {
+		return
+	}
+	m.setLast("golock_last_run", lock, map[string]float64{
+		"_timestamp_seconds": end, "_waited_seconds": line.Waited, "_duration_seconds": line.Ran, "_exit_code": code,
+	})
+	if line.ExitCode == 0 {
+		m.setLast("golock_last_success", lock, map[string]float64{"_timestamp_seconds": end})
+	}
+}
+
+// of gives the samples of a metric.
+func (m metrics) of(name string) map[string]float64 {
+	if m[name] == nil {
+		m[name] = map[string]float64{}
+	}
+	return m[name]
+}
+
+// setLast sets what is told of the last run, unless that of a later one is set.
+func (m metrics) setLast(prefix, lock string, values map[string]float64) {
+	const timestamp = "_timestamp_seconds"
+	if end, ok := m[prefix+timestamp][lock]; ok && values[timestamp] < end {
+		return
+	}
+	for name, value := range values {
+		m.of(prefix + name)[lock] = value
+	}
 }
 
 // escaped gives the value of a label.
@@ -156,107 +207,20 @@ func escaped(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(text, "\ufffd"))
 }
 
-// lockMetrics sums up the runs of one lock.
-type lockMetrics struct {
-	outcomes            map[string]int
-	failed, waited, ran float64 // of all runs; times are seconds
-
-	attempt lastRun // that asked for a slot
-	started lastRun // whose command was started
-	success lastRun // whose command was started and whose exit code was 0
-}
-
-// lastRun is a run and its end, in seconds since 1970; all is NaN if there was none.
-type lastRun struct{ end, waited, ran, exitCode float64 }
-
-func (l *lastRun) update(r lastRun) {
-	if !(r.end < l.end) { // NaN is not less
-		*l = r
-	}
-}
-
-func (m metrics) add(line *reportLine, end float64) {
-	key := lockLabels{line.Name, line.Store}
-	of := m[key]
-	if of == nil {
-		none := lastRun{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
-		of = &lockMetrics{outcomes: map[string]int{}, attempt: none, started: none, success: none}
-		m[key] = of
-	}
-	of.outcomes[line.Outcome]++
-	of.waited += line.Waited
-	of.ran += line.Ran
-	if line.ExitCode != 0 {
-		of.failed++
-	}
-	run := lastRun{end, line.Waited, line.Ran, float64(line.ExitCode)}
-	of.attempt.update(run)
-	if line.Ran > 0 {
-		of.started.update(run)
-	}
-	if line.Ran > 0 && line.ExitCode == 0 {
-		of.success.update(run)
-	}
-}
-
-// family is one metric; a value of NaN is left out.
-type family struct {
-	name, help string
-	value      func(of *lockMetrics) float64
-}
-
-func families() []family {
-	return []family{
-		{"golock_failures_total", "Runs that ended with an exit code other than 0.",
-			func(of *lockMetrics) float64 { return of.failed }},
-		{"golock_waited_seconds_total", "Time spent waiting for a slot, or until the waiting was given up.",
-			func(of *lockMetrics) float64 { return of.waited }},
-		{"golock_ran_seconds_total", "Time for which commands ran.",
-			func(of *lockMetrics) float64 { return of.ran }},
-		{"golock_last_attempt_timestamp_seconds", "End of the last run that asked for a slot, whatever its outcome.",
-			func(of *lockMetrics) float64 { return of.attempt.end }},
-		{"golock_last_attempt_exit_code", "Exit code of the last run that asked for a slot.",
-			func(of *lockMetrics) float64 { return of.attempt.exitCode }},
-		{"golock_last_run_timestamp_seconds", "End of the last run whose command was started.",
-			func(of *lockMetrics) float64 { return of.started.end }},
-		{"golock_last_run_waited_seconds", "Time that the last run whose command was started waited for its slot.",
-			func(of *lockMetrics) float64 { return of.started.waited }},
-		{"golock_last_run_duration_seconds", "Time for which the last command ran.",
-			func(of *lockMetrics) float64 { return of.started.ran }},
-		{"golock_last_run_exit_code", "Exit code of the last run whose command was started.",
-			func(of *lockMetrics) float64 { return of.started.exitCode }},
-		{"golock_last_success_timestamp_seconds", "End of the last run whose command was started and whose exit code was 0.",
-			func(of *lockMetrics) float64 { return of.success.end }},
-	}
-}
-
 // write writes Prometheus' text format, version 0.0.4, without timestamps.
 func (m metrics) write(to io.Writer) {
-	keys := slices.SortedFunc(maps.Keys(m), func(a, b lockLabels) int {
-		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.store, b.store))
-	})
-	if len(keys) == 0 {
-		return
-	}
-	fmt.Fprintf(to, "# HELP golock_runs_total Runs that asked for a slot, by outcome.\n# TYPE golock_runs_total counter\n")
-	for _, key := range keys {
-		for _, outcome := range slices.Sorted(maps.Keys(m[key].outcomes)) {
-			fmt.Fprintf(to, "golock_runs_total{%s,outcome=\"%s\"} %d\n", key, escaped(outcome), m[key].outcomes[outcome])
+	for _, metric := range metricHelp {
+		name, help := metric[0], metric[1]
+		if m[name] == nil {
+			continue
 		}
-	}
-	for _, f := range families() {
 		kind := "gauge"
-		if strings.HasSuffix(f.name, "_total") {
+		if strings.HasSuffix(name, "_total") {
 			kind = "counter"
 		}
-		var samples strings.Builder
-		for _, key := range keys {
-			if value := f.value(m[key]); !math.IsNaN(value) {
-				fmt.Fprintf(&samples, "%s{%s} %s\n", f.name, key, strconv.FormatFloat(value, 'f', -1, 64))
-			}
-		}
-		if samples.Len() > 0 {
-			fmt.Fprintf(to, "# HELP %s %s\n# TYPE %s %s\n%s", f.name, f.help, f.name, kind, &samples)
+		fmt.Fprintf(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+		for _, labels := range slices.Sorted(maps.Keys(m[name])) {
+			fmt.Fprintf(to, "%s{%s} %s\n", name, labels, strconv.FormatFloat(m[name][labels], 'f', -1, 64))
 		}
 	}
 }
