@@ -59,7 +59,10 @@ const (
 const evictLimit = 10 * time.Second
 
 func (c *breakCommand) run(out *term.Printer) error {
-	// What to break is never left to a variable that is meant for run.
+	name, named, err := c.lock()
+	if err != nil {
+		return err
+	}
 	v, err := resolve(c, nil)
 	if err != nil {
 		return err
@@ -67,12 +70,8 @@ func (c *breakCommand) run(out *term.Printer) error {
 	if err := configureLog(out, v); err != nil {
 		return err
 	}
-	b := &eviction{out: out, by: evictedBy(), dead: c.Dead.on(), all: c.All.on()}
-	named := false
-	b.name, named, err = c.lock()
+	b := &eviction{out: out, by: evictedBy(), name: name, dead: c.Dead.on(), all: c.All.on()}
 	switch {
-	case err != nil:
-		return err
 	case !named && !c.ID.given():
 		return usageError{errors.New("missing NAME or --id; see golock break --help")}
 	case named && c.ID.given():

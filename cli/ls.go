@@ -54,16 +54,11 @@ func (c *lsCommand) run(out *term.Printer) error {
 
 // readSettings finds out what is to be shown.
 func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
-	name, given, err := c.lock()
+	name, _, err := c.lock()
 	if err != nil {
 		return nil, err
 	}
-	var flags map[string][]string
-	if given {
-		flags = map[string][]string{"name": {name}} // its table in the file may name a store
-	}
-	// Without a name the user wants to see all, whatever GOLOCK_NAME says.
-	v, err := resolve(c, flags)
+	v, err := resolve(c, nil)
 	if err != nil {
 		return nil, err
 	}
