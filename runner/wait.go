@@ -98,12 +98,12 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 			w.hasQueued(ticket)
 		default:
 		}
-		if isNear(w.place.Load()) {
-			w.makeReady()
-		}
 		if err := w.progress.Update(); err != nil {
 			_ = w.leave(nil, leaveLimit)
 			return nil, w.refusal(err)
+		}
+		if isNear(w.place.Load()) {
+			w.makeReady()
 		}
 		end := deadline
 		if w.Wait > 0 && w.ticket == nil { // see tryLimit
@@ -261,13 +261,11 @@ func (w *waiter) hasQueued(ticket locks.Ticket) {
 	w.ticket = ticket
 	w.sayReplaced(ticket)
 	w.Log(false, "waiting")
-	last := w.place
-	place := func() int { return int(last.Load()) }
-	if at := place(); at == 0 || at > nearPlaces {
+	if at := w.place.Load(); at == 0 || at > nearPlaces {
 		w.watchdog.dismiss()
 		w.status.close()
 	}
-	w.progress.Begin(place)
+	w.progress.Begin(w.place)
 }
 
 // received takes the result of an attempt that was not given up.
