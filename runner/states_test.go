@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -58,7 +59,7 @@ func raise(sig unix.Signal) func() {
 // Every transition that the page shows happens, and no other.
 func TestEveryTransition(t *testing.T) {
 	seen := map[string]bool{}
-	daemon := "trap '' TERM; sleep 0.3 & exit 0"
+	daemon := "trap '' TERM; sleep 1 & exit 0"
 	forever := "(trap '' TERM; while :; do sleep 0.1; done) & exit 0"
 	panics := func() { panic("a fault made by the test") }
 	for _, c := range []struct {
@@ -74,10 +75,10 @@ func TestEveryTransition(t *testing.T) {
 		{"a fault before the command", []string{"true"}, nil, map[string]func(){"slot taken": panics}, Fault, "starting ended released"},
 		{"told to stop before it starts", []string{"true"}, nil, map[string]func(){"slot taken": raise(unix.SIGTERM)}, Interrupted, "starting ended released"},
 		{"a tree", []string{"sh", "-c", daemon}, func(r *Run) { r.Tree = true }, nil, Ended, "starting running draining ended released"},
-		{"a tree, its time is over", []string{"sh", "-c", daemon}, func(r *Run) { r.Tree, r.TimeLimit = true, 100*time.Millisecond }, nil, TimedOut, "starting running draining stopping ended released"},
-		{"a tree, to be killed at once", []string{"sh", "-c", forever}, func(r *Run) { r.Tree, r.TimeLimit, r.KillAfter = true, 100*time.Millisecond, 0 }, nil, TimedOut, "starting running draining killing ended released"},
+		{"a tree, its time is over", []string{"sh", "-c", daemon}, func(r *Run) { r.Tree, r.TimeLimit = true, 500*time.Millisecond }, nil, TimedOut, "starting running draining stopping ended released"},
+		{"a tree, to be killed at once", []string{"sh", "-c", forever}, func(r *Run) { r.Tree, r.TimeLimit, r.KillAfter = true, 500*time.Millisecond, 0 }, nil, TimedOut, "starting running draining killing ended released"},
 		{"a time limit", []string{"sleep", "1000"}, func(r *Run) { r.TimeLimit = 100 * time.Millisecond }, nil, TimedOut, "starting running stopping ended released"},
-		{"one that does not obey", []string{"sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"}, func(r *Run) { r.TimeLimit, r.KillAfter = 200*time.Millisecond, 200*time.Millisecond }, nil, TimedOut, "starting running stopping killing ended released"},
+		{"one that does not obey", []string{"sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"}, func(r *Run) { r.TimeLimit, r.KillAfter = 500*time.Millisecond, 200*time.Millisecond }, nil, TimedOut, "starting running stopping killing ended released"},
 		{"killed at once", []string{"sleep", "1000"}, func(r *Run) { r.TimeLimit, r.KillAfter = 100*time.Millisecond, 0 }, nil, TimedOut, "starting running killing ended released"},
 		{"a fault while it runs", []string{"sleep", "1000"}, nil, map[string]func(){"command started": panics}, Fault, "starting running stopping ended released"},
 	} {
@@ -114,8 +115,9 @@ func TestEveryTransition(t *testing.T) {
 	}
 }
 
-// The same with a watchdog: it is gone, or the slot.
+// The same with a watchdog: it is gone, or the slot, or a renewal panics.
 func TestTransitionsWithAWatchdog(t *testing.T) {
+	errPanic := errors.New("a fault made by the test")
 	for _, c := range []struct {
 		what  string
 		tree  bool
@@ -125,6 +127,7 @@ func TestTransitionsWithAWatchdog(t *testing.T) {
 	}{
 		{"the slot is lost", false, locks.ErrLost, Lost, []string{"running -> stopping"}},
 		{"the slot is lost after the command", true, locks.ErrLost, Lost, []string{"running -> draining", "draining -> stopping"}},
+		{"a renewal panics", false, errPanic, Fault, []string{"running -> stopping"}},
 		{"the watchdog is killed", false, nil, Fault, []string{"running -> killing"}},
 		{"the watchdog is killed after the command", true, nil, Fault, []string{"running -> draining", "draining -> killing"}},
 	} {
@@ -133,6 +136,9 @@ func TestTransitionsWithAWatchdog(t *testing.T) {
 		store.renew = func() error {
 			if c.tree && !drained.Load() {
 				return nil
+			}
+			if c.renew == errPanic {
+				panic(errPanic)
 			}
 			return c.renew
 		}

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"math"
 	"path/filepath"
 	"strings"
@@ -80,54 +79,6 @@ func (l *leasedLease) Release(ctx context.Context) error {
 
 func newLeasedStore(t *testing.T, ttl time.Duration) leasedStore {
 	return leasedStore{QueueStore: local.New(filepath.Join(t.TempDir(), "locks")), ttl: ttl}
-}
-
-func TestWatched(t *testing.T) {
-	store := newLeasedStore(t, 30*time.Second)
-	for _, c := range []struct {
-		argv []string
-		want Kind
-		code int
-	}{
-		{[]string{"true"}, Ended, 0},
-		{[]string{"sh", "-c", "exit 9"}, Ended, 9},
-		{[]string{"golock-no-such-program"}, NotFound, 0},
-		{[]string{"/"}, NotExecutable, 0},
-	} {
-		o := testRun(t, store, c.argv...).Do()
-		if o.Kind != c.want || (o.Kind == Ended && o.Status.ExitStatus() != c.code) {
-			t.Errorf("%q: %+v, want kind %d, code %d", c.argv, o, c.want, c.code)
-		}
-	}
-	noChildren(t)
-	free(t, store.QueueStore)
-}
-
-// A renewal that is refused, fails, or panics.
-func TestRenewals(t *testing.T) {
-	for _, c := range []struct {
-		what string
-		err  error
-		want Kind
-	}{
-		{"refused", locks.ErrLost, Lost},
-		{"failing", errors.New("a fault made by the test"), Lost},
-		{"panic", nil, Fault},
-	} {
-		store := newLeasedStore(t, 3*time.Second)
-		store.renew = func() error {
-			if c.err == nil {
-				panic("a fault made by the test")
-			}
-			return c.err
-		}
-		argv, pidFile := sleepCommand(t)
-		o := testRun(t, store, argv...).Do()
-		if o.Kind != c.want || (c.err != nil && !errors.Is(o.Err, c.err)) {
-			t.Errorf("%s: outcome %+v", c.what, o)
-		}
-		allGone(t, pidFile, store.QueueStore)
-	}
 }
 
 // A command may have centuries to end, longer than the clock counts: it is not killed at once.
