@@ -157,9 +157,9 @@ func TestSlowStoreIsNotUnavailable(t *testing.T) {
 func TestQueuedAtTheLastMoment(t *testing.T) {
 	r := testRun(t, newPlayed(nil), "true")
 	r.Wait, r.Unavailable = time.Second, RunAnyway
-	w := &waiter{Run: r, cancel: func(error) {}, joined: make(chan locks.Ticket, 1), result: make(chan waitResult, 1)}
-	w.joined <- evictedTicket{}
-	w.result <- waitResult{err: context.Canceled}
+	w := &waiter{Run: r, cancel: func(error) {}, results: make(chan waitResult, 2)}
+	w.results <- waitResult{ticket: evictedTicket{}}
+	w.results <- waitResult{ticket: evictedTicket{}, err: context.Canceled}
 	if _, failed := w.timedOut(); failed == nil || failed.Kind != Busy {
 		t.Errorf("outcome %+v, want that it is busy", failed)
 	}

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// leaveLimit bounds how long a golock that was told to stop waits to leave the queue.
+	// leaveLimit bounds how long a golock that was told to stop waits to leave the queue. Half of it
+	// is for withdraw: together less than 100 ms.
 	leaveLimit = 60 * time.Millisecond
 
 	// withdrawLimit bounds how long a golock that gives up tries to tell the store, so that a grant
@@ -36,8 +37,8 @@ const (
 )
 
 // waiter waits for the slot of a run. It belongs to the goroutine that owns the run. What takes no
-// waiting is done at once; a goroutine does the rest. It ends with one message to result, and wakes
-// the relay after each message.
+// waiting is done at once; a goroutine does the rest. It ends with a final result, and wakes the
+// relay after each one.
 type waiter struct {
 	*Run
 	watchdog *watchdog
@@ -45,20 +46,22 @@ type waiter struct {
 	wanted   func() error // if not nil: checked at every wake-up; an error ends the waiting
 
 	cancel   context.CancelCauseFunc // of the attempt; nil: before the first
-	joined   chan locks.Ticket       // that has queued
+	results  chan waitResult         // the last one is final
 	place    *atomic.Int64           // in the queue; 0: not known
 	pause    atomic.Pointer[locks.QuarantineError]
-	result   chan waitResult
 	ticket   locks.Ticket // nil: not queued
 	progress progress.Reporter
 	pending  []syscall.Signal // that came meanwhile and are the command's
 }
 
+// waitResult is what has become of an attempt. Without lease and error it has queued.
 type waitResult struct {
 	ticket locks.Ticket
 	lease  locks.Lease
 	err    error
 }
+
+func (r *waitResult) final() bool { return r.lease != nil || r.err != nil }
 
 // wait gives the lease, or how the run failed.
 func (w *waiter) wait() (locks.Lease, *Outcome) {
@@ -88,22 +91,22 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	for {
 		if failed := w.unwanted(); failed != nil {
 			_ = w.leave(nil, releaseLimit) // nobody is kept waiting by it
-			w.withdraw(releaseLimit)
 			return nil, failed
 		}
 		select {
-		case got := <-w.result:
-			return w.received(got)
-		case ticket := <-w.joined:
-			w.hasQueued(ticket)
+		case got := <-w.results:
+			if got.final() {
+				return w.received(got)
+			}
+			w.hasQueued(got.ticket)
 		default:
-		}
-		if isNear(w.place.Load()) {
-			w.makeReady()
 		}
 		if err := w.progress.Update(); err != nil {
 			_ = w.leave(nil, leaveLimit)
 			return nil, w.refusal(err)
+		}
+		if isNear(w.place.Load()) {
+			w.makeReady()
 		}
 		end := deadline
 		if w.Wait > 0 && w.ticket == nil { // see tryLimit
@@ -170,7 +173,7 @@ func (w *waiter) delay() *Outcome {
 func (w *waiter) begin() {
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancelCause(context.Background())
-	w.ticket, w.joined, w.result = nil, make(chan locks.Ticket, 1), make(chan waitResult, 1)
+	w.ticket, w.results = nil, make(chan waitResult, 2)
 	request := w.Request
 	request.NoWait = w.Wait == 0
 	place := new(atomic.Int64)
@@ -185,12 +188,14 @@ func (w *waiter) begin() {
 	atOnce, cancel := context.WithCancel(ctx)
 	cancel()
 	got := w.join(atOnce, atOnce, request)
-	if got.lease != nil || (got.err != nil && !errors.Is(got.err, context.Canceled)) {
-		w.result <- got
-		return
+	if errors.Is(got.err, context.Canceled) {
+		got.err = nil
 	}
-	if got.err = nil; got.ticket != nil {
-		w.joined <- got.ticket // received in this goroutine: nobody need be woken
+	if got.ticket != nil || got.final() {
+		w.results <- got // received in this goroutine: nobody need be woken
+	}
+	if got.final() {
+		return
 	}
 	go func() {
 		defer w.Relay.Wake()
@@ -201,15 +206,15 @@ func (w *waiter) begin() {
 				joining, cancel = context.WithTimeout(ctx, w.tryLimit())
 				defer cancel()
 			}
-			if got = w.join(joining, ctx, request); got.lease == nil && got.err == nil {
-				w.joined <- got.ticket
+			if got = w.join(joining, ctx, request); !got.final() {
+				w.results <- got
 				w.Relay.Wake()
 			}
 		}
-		if got.lease == nil && got.err == nil {
+		if !got.final() {
 			got.wait(ctx)
 		}
-		w.result <- got
+		w.results <- got
 	}()
 }
 
@@ -261,13 +266,11 @@ func (w *waiter) hasQueued(ticket locks.Ticket) {
 	w.ticket = ticket
 	w.sayReplaced(ticket)
 	w.Log(false, "waiting")
-	last := w.place
-	place := func() int { return int(last.Load()) }
-	if at := place(); at == 0 || at > nearPlaces {
+	if at := w.place.Load(); at == 0 || at > nearPlaces {
 		w.watchdog.dismiss()
 		w.status.close()
 	}
-	w.progress.Begin(place)
+	w.progress.Begin(w.place)
 }
 
 // received takes the result of an attempt that was not given up.
@@ -295,41 +298,36 @@ func (w *waiter) sayReplaced(ticket locks.Ticket) {
 
 // giveUp ends the attempt. It waits for the result, at most limit: the place in the queue is gone
 // then, or the slot was granted just before.
-func (w *waiter) giveUp(cause error, limit time.Duration) waitResult {
+func (w *waiter) giveUp(cause error, limit time.Duration) (got waitResult) {
 	w.cancel(cause)
-	select {
-	case got := <-w.result:
-		return got
-	case <-time.After(limit):
-		return waitResult{}
+	for late := time.After(limit); !got.final(); {
+		select {
+		case got = <-w.results:
+			w.ticket = got.ticket
+		case <-late:
+			return waitResult{}
+		}
 	}
+	return got
 }
 
 // leave gives up and releases a slot that was granted too late. The error says that it was evicted.
 func (w *waiter) leave(cause error, limit time.Duration) error {
 	got := w.giveUp(cause, limit)
-	if got.lease != nil {
+	switch {
+	case got.lease != nil:
 		w.release(got.lease, true)()
 		return got.lease.Evicted()
-	}
-	if isA[*locks.EvictedError](got.err) {
+	case isA[*locks.EvictedError](got.err):
 		return got.err
 	}
+	w.withdraw(min(limit, releaseLimit) / 2)
 	return nil
-}
-
-// noteJoined takes the ticket if it has come just now: the store has answered.
-func (w *waiter) noteJoined() {
-	select {
-	case w.ticket = <-w.joined:
-	default:
-	}
 }
 
 // timedOut ends the waiting at its deadline.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	got := w.giveUp(nil, withdrawLimit)
-	w.noteJoined()
 	outage := isA[*locks.OutageError](got.err)
 	switch {
 	case got.lease != nil:
@@ -352,7 +350,6 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	if w.cancel == nil { // nothing was asked of the store
 		return interruptedBy(sig)
 	}
-	w.noteJoined()
 	var evicted error
 	if w.ticket != nil {
 		evicted = w.ticket.Evicted()
@@ -363,7 +360,6 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	if evicted != nil && sig == unix.SIGTERM {
 		return w.refusal(evicted)
 	}
-	w.withdraw(leaveLimit / 2) // together less than 100 ms
 	return interruptedBy(sig)
 }
 

@@ -4,10 +4,10 @@ package progress
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"golock/locks"
-	"golock/runner/renewal"
 )
 
 // Waiting describes a run that waits for its slot.
@@ -30,9 +30,8 @@ const (
 	lookByCost  = 20                     // times the duration of the last look
 
 	farPlace    = 16
-	lookLimit   = 5 * time.Second
-	lookGrace   = 500 * time.Millisecond // how long a report waits for a look
-	settleLimit = 2 * time.Second        // a local store's gate takes one at most
+	lookLimit   = 2 * time.Second // a report waits for its look
+	settleLimit = 2 * time.Second // a local store's gate takes one at most
 )
 
 // Reporter reports a waiting. It belongs to one goroutine. A look at the store has a goroutine of
@@ -50,14 +49,12 @@ type Reporter struct {
 	// It gets nil when the waiting is over. Without it nothing is reported.
 	Report func(*Waiting) (again time.Duration)
 
-	view      Waiting
-	place     func() int // the ticket's, no I/O; nil: not waiting
-	lastPlace int        // what it was at the last look; while it is, the place that the look found is newer
-	due       time.Time  // of the next report; zero: none
-	looked    bool       // the next report has had its look: it is made when that ends, or at due
+	view  Waiting
+	place *atomic.Int64 // in the queue; nil: not waiting
+	due   time.Time     // of the next report; zero: none, or it is made when a look has ended
 
 	looks    chan look
-	lookedAt time.Time // the last look; zero: none
+	lookedAt time.Time // the last look
 	cost     time.Duration
 	cancel   context.CancelFunc // of the look under way; nil: none
 }
@@ -70,14 +67,15 @@ type look struct {
 	err     error
 }
 
-// Begin is called when the run has queued.
-func (p *Reporter) Begin(place func() int) {
+// Begin is called when the run has queued. Looks update the place.
+func (p *Reporter) Begin(place *atomic.Int64) {
 	if p.Report == nil {
 		return
 	}
 	if p.looks == nil {
 		p.looks = make(chan look, 1)
 		p.view.Name, p.view.Began, p.view.Until = p.Request.Name, time.Now(), p.Until
+		p.lookedAt = p.view.Began.Add(-lookPause)
 	}
 	p.place = place
 	p.report()
@@ -87,41 +85,38 @@ func (p *Reporter) Begin(place func() int) {
 func (p *Reporter) Update() error {
 	select {
 	case l := <-p.looks:
-		if err := p.take(l); err != nil {
-			return err
-		}
+		return p.take(l)
 	default:
 	}
 	switch {
 	case p.due.IsZero() || time.Now().Before(p.due):
-	case !p.looked && p.cancel == nil && p.mayLook():
+	case p.cancel == nil && p.mayLook():
+		p.due = time.Time{}
 		p.look()
-		p.looked, p.due = true, time.Now().Add(lookGrace)
 	default:
 		p.report()
 	}
 	return nil
 }
 
+// take takes the end of a look.
 func (p *Reporter) take(l look) error {
 	p.cancel()
 	p.cancel, p.cost = nil, l.cost
 	switch _, panicked := l.err.(*locks.PanicError); {
 	case panicked:
 		return l.err
-	case p.place == nil: // it was for a waiting that is over
+	case p.place == nil || !p.due.IsZero(): // it was for a waiting that is over
 		return nil
 	case l.err != nil:
 		p.view.Problem = l.err.Error()
 	default:
 		p.view.Holders, p.view.Problem = l.holders, ""
 		if l.place > 0 {
-			p.view.Place, p.lastPlace = l.place, p.place()
+			p.place.Store(int64(l.place))
 		}
 	}
-	if p.looked {
-		p.report()
-	}
+	p.report()
 	return nil
 }
 
@@ -139,42 +134,28 @@ func (p *Reporter) Patience(limit time.Duration) time.Duration {
 }
 
 func (p *Reporter) report() {
-	p.updatePlace()
-	p.view.Pause = ""
+	p.view.Place, p.view.Pause = int(p.place.Load()), ""
 	if p.Quarantine != nil {
 		if q := p.Quarantine(); q != nil && time.Now().Before(q.End) {
 			p.view.Pause = q.Error()
 		}
 	}
-	p.looked, p.due = false, time.Time{}
+	p.due = time.Time{}
 	if again := p.Report(&p.view); again > 0 {
 		p.due = time.Now().Add(again)
 	}
 }
 
-func (p *Reporter) updatePlace() {
-	if now := p.place(); now != p.lastPlace || p.view.Place == 0 {
-		p.view.Place, p.lastPlace = now, now
-	}
-}
-
 // mayLook reports whether the store may be asked now.
 func (p *Reporter) mayLook() bool {
-	p.updatePlace()
-	pause, last := max(lookPause, lookByCost*p.cost), p.lookedAt
-	leased, far := locks.KindOf(p.Store) == locks.LeaseQueue, p.view.Place > farPlace
-	switch {
-	case leased && far:
-		return false
-	case leased:
-		pause = max(pause, p.Request.TTL/renewal.PerTTL)
-	case far:
-		pause = max(pause, time.Duration(p.view.Place)*lookByPlace)
-		if last.IsZero() {
-			last = p.view.Began
+	pause, place := max(lookPause, lookByCost*p.cost), p.place.Load()
+	if place > farPlace {
+		if locks.KindOf(p.Store) == locks.LeaseQueue {
+			return false
 		}
+		pause = max(pause, time.Duration(place)*lookByPlace)
 	}
-	return last.IsZero() || time.Since(last) >= pause
+	return time.Since(p.lookedAt) >= pause
 }
 
 // look starts a look at the store.
@@ -215,7 +196,7 @@ func (p *Reporter) End(settled bool) {
 	if p.place == nil {
 		return
 	}
-	p.place, p.due, p.view.Place, p.lastPlace = nil, time.Time{}, 0, 0
+	p.place, p.due = nil, time.Time{}
 	if p.cancel != nil {
 		p.cancel()
 		if settled {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,6 +53,12 @@ func (s *shown) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 	}
 }
 
+func placeOf(n int) *atomic.Int64 {
+	place := &atomic.Int64{}
+	place.Store(int64(n))
+	return place
+}
+
 // observe lets a run wait for a time, with a report each second, and gives the reports.
 func observe(t *testing.T, s *shown, place int, d time.Duration) (told []string) {
 	t.Helper()
@@ -61,7 +68,7 @@ func observe(t *testing.T, s *shown, place int, d time.Duration) (told []string)
 		if s.leased {
 			store = shownLeases{shown: s}
 		}
-		o := &Reporter{Store: store, Request: &locks.Request{Name: "n", TTL: 30 * time.Second}, Wake: func() {}}
+		o := &Reporter{Store: store, Request: &locks.Request{Name: "n"}, Wake: func() {}}
 		o.Report = func(w *Waiting) time.Duration {
 			if w == nil {
 				told = append(told, "over")
@@ -70,12 +77,12 @@ func observe(t *testing.T, s *shown, place int, d time.Duration) (told []string)
 			told = append(told, fmt.Sprintf("%v: %d, %d %s", time.Since(s.began).Round(100*time.Millisecond), w.Place, len(w.Holders), w.Problem))
 			return time.Second
 		}
-		o.Begin(func() int { return place })
+		o.Begin(placeOf(place))
 		for time.Since(s.began) < d {
 			if err := o.Update(); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(min(o.Patience(-1), 10*time.Millisecond)) // and is woken by the looks
+			time.Sleep(o.Patience(10 * time.Millisecond)) // and is woken by the looks
 		}
 		o.End(true)
 		o.End(true)
@@ -95,11 +102,11 @@ func TestLooks(t *testing.T) {
 	}{
 		{"near", shown{}, 2, 9 * time.Second, "[1s 4s 7s]", "2, 1 "},
 		{"on a kernel's lock", shown{}, 0, 5 * time.Second, "[1s 4s]", "0, 1 "},
-		{"leased", shown{leased: true}, 1, 25 * time.Second, "[1s 11s 21s]", "1, 1 "},
-		{"far", shown{}, 100, 45 * time.Second, "[20s 40s]", "100, 1 "},
+		{"leased", shown{leased: true}, 1, 9 * time.Second, "[1s 4s 7s]", "1, 1 "},
+		{"far", shown{}, 100, 45 * time.Second, "[17s 37s]", "100, 1 "},
 		{"far, leased", shown{leased: true}, 17, 45 * time.Second, "[]", "17, 0 "},
 		{"moving on", shown{place: 3}, 5, 9 * time.Second, "[1s 4s 7s]", "3, 1 "},
-		{"no longer far", shown{place: 3}, 20, 12 * time.Second, "[4s 7s 10s]", "3, 1 "},
+		{"no longer far", shown{place: 3}, 20, 12 * time.Second, "[1s 4s 7s 10s]", "3, 1 "},
 		{"very far", shown{}, 1000, 60 * time.Second, "[]", "1000, 0 "},
 		{"slow", shown{slow: 400 * time.Millisecond}, 1, 20 * time.Second, "[1s 9.4s 17.8s]", "1, 1 "},
 		{"out of reach", shown{err: errors.New("gone")}, 1, 5 * time.Second, "[1s 4s]", "1, 0 gone"},
@@ -123,7 +130,7 @@ func TestLooks(t *testing.T) {
 func TestLookThatHangs(t *testing.T) {
 	s := &shown{slow: time.Minute}
 	told := observe(t, s, 1, 5*time.Second)
-	if len(s.looks) != 1 || !strings.HasPrefix(told[1], "1.5s: 1, 0") {
+	if len(s.looks) != 1 || !strings.HasPrefix(told[1], "3s: 1, 0") {
 		t.Errorf("%v, told %q", s.looks, told)
 	}
 }
@@ -153,7 +160,7 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 		s := &stubborn{shown: shown{place: 1}}
 		report := func(*Waiting) time.Duration { return time.Second }
 		o := &Reporter{Store: s, Request: &locks.Request{}, Wake: func() {}, Report: report}
-		o.Begin(func() int { return 1 })
+		o.Begin(placeOf(1))
 		time.Sleep(time.Second)
 		if err := o.Update(); err != nil || o.cancel == nil {
 			t.Fatal("there is no look", err)
@@ -163,7 +170,7 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 		if err := o.Update(); err != nil {
 			t.Error(err)
 		}
-		o.Begin(func() int { return 2 })
+		o.Begin(placeOf(2))
 		if o.view.Place != 2 || len(o.view.Holders) != 0 {
 			t.Errorf("%+v", o.view)
 		}
