@@ -29,9 +29,9 @@ func (r *record) holdLasts() bool {
 // same number started after the record was made. Where /proc hides the processes of
 // others (hidepid=), any process of that number counts.
 func (r *record) isAlive() bool {
-	s, err := procfs.ReadStat(r.pid)
+	s, err := procfs.ReadStat(int(r.pid))
 	if err != nil || r.pid == 0 {
-		return r.pid != 0 && unix.Kill(r.pid, 0) == unix.EPERM
+		return r.pid != 0 && unix.Kill(int(r.pid), 0) == unix.EPERM
 	}
 	return s.Alive() && s.Start <= r.joined/(1e9/procfs.TicksPerSecond)
 }
@@ -46,7 +46,7 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 	return func(yield func(locks.Entry, error) bool) {
 		tables, err := s.snapshots(ctx, func(d *directory) ([]string, error) { return d.filesOf(name) })
 		for _, tab := range tables {
-			for _, e := range s.list(tab) {
+			for _, e := range tab.list() {
 				if !yield(e, nil) {
 					return
 				}
@@ -63,7 +63,7 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	tables, err := s.snapshots(ctx, func(d *directory) ([]string, error) { return d.lockFiles(ref.Key.String()) })
 	for _, tab := range tables {
-		if e, err := locks.FindEntry(s.list(tab), ref); err == nil {
+		if e, err := locks.FindEntry(tab.list(), ref); err == nil {
 			return e, nil
 		}
 	}
@@ -194,17 +194,17 @@ func (d *directory) snapshot(ctx context.Context, base string) (found *table, er
 
 // list turns a table of live records into entries: holders by slot, then waiters in the
 // order of the queue.
-func (s *Store) list(tab *table) []locks.Entry {
+func (tab *table) list() []locks.Entry {
 	slices.SortFunc(tab.records, func(a, b record) int {
 		if a.state == stateHolding && b.state == stateHolding {
 			return a.slots[0] - b.slots[0]
 		}
-		return cmp.Or(cmp.Compare(b.state, a.state), a.claim.Compare(b.claim))
+		return cmp.Or(cmp.Compare(b.state, a.state), a.claim().Compare(b.claim()))
 	})
 	entries := make([]locks.Entry, 0, len(tab.records))
 	position := 0
 	for i := range tab.records {
-		e := s.entry(tab.name, &tab.records[i])
+		e := newEntry(tab.name, &tab.records[i])
 		if e.State == locks.Waiting {
 			position++
 			e.Position = position
@@ -214,12 +214,12 @@ func (s *Store) list(tab *table) []locks.Entry {
 	return entries
 }
 
-// entry describes one live record.
-func (s *Store) entry(name string, r *record) locks.Entry {
+// newEntry describes one live record.
+func newEntry(name string, r *record) locks.Entry {
 	host, _ := os.Hostname()
 	e := locks.Entry{
-		Name: name, Ref: locks.Ref{Key: locks.KeyOf(name), ID: r.id}, State: locks.Waiting, Claim: r.claim,
-		Host: host, PID: r.pid, UID: r.uid, Command: r.command, Since: time.UnixMicro(r.since), Evicted: r.evictor,
+		Name: name, Ref: locks.Ref{Key: locks.KeyOf(name), ID: r.id}, State: locks.Waiting, Claim: r.claim(),
+		Host: host, PID: int(r.pid), UID: int(r.uid), Command: r.command, Since: time.UnixMicro(r.since), Evicted: r.evictor,
 	}
 	if r.state == stateHolding {
 		e.State, e.Slots, e.Fence = locks.Holding, r.slots, r.fence
@@ -232,19 +232,20 @@ func (s *Store) entry(name string, r *record) locks.Entry {
 }
 
 // busy tells who is in the way.
-func (s *Store) busy(f *lockFile, tab *table, v view) *locks.BusyError {
+func (p *place) busy(tab *table) *locks.BusyError {
 	busy := &locks.BusyError{Name: tab.name}
-	for i := range v.holders {
-		_ = f.readCommand(&v.holders[i])
-		busy.Holders = append(busy.Holders, s.entry(tab.name, &v.holders[i]))
+	for i := range p.view.holders {
+		h := &p.view.holders[i]
+		_ = p.table.readCommand(h)
+		busy.Holders = append(busy.Holders, newEntry(tab.name, h))
 	}
 	for i := range tab.records {
 		r := &tab.records[i]
-		if r.state == stateWaiting && r.evictor == "" && f.isLive(r) {
+		if r.state == stateWaiting && r.evictor == "" && p.table.isLive(r) {
 			busy.Waiters++
 		}
 	}
-	if v.removed {
+	if p.view.removed {
 		busy.Reason = whyRemoved
 	}
 	return busy

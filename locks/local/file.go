@@ -221,7 +221,7 @@ func (t *table) add(index int, text []byte) error {
 	if err := r.decode(text); err != nil {
 		return err
 	}
-	if r.claim.Ticket >= t.next {
+	if r.ticket >= t.next {
 		return errCorrupt // the header is from another time
 	}
 	return nil
@@ -244,7 +244,7 @@ func (f *lockFile) readRecord(index int) (record, error) {
 	if n < recordSize || text[recordState] == stateFree || r.decode(text[:]) != nil {
 		return record{}, errCorrupt
 	}
-	r.command = decodeCommand(text[:])
+	r.decodeCommand(text[:])
 	return r, nil
 }
 

@@ -279,7 +279,7 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 	files := openFiles(t) - 2*len(held)
 	joined, err := s.Join(background, NewRequest(t, "x", Limit(4)))
 	testkit.Must(t, err)
-	table := joined.(*ticket).place.table
+	table := joined.(*ticket).place.Load().table
 	granted := make(chan locks.Lease, 1)
 	go func() {
 		l, _ := joined.Wait(background)
