@@ -44,7 +44,7 @@ func (r *record) isOrphan() bool {
 // Entries implements locks.Store. It changes nothing, not even a missing directory.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
 	return func(yield func(locks.Entry, error) bool) {
-		tables, err := s.snapshots(ctx, func(d *directory) ([]string, error) { return d.filesOf(name) })
+		tables, err := s.snapshots(ctx, fileOrAll(name))
 		for _, tab := range tables {
 			for _, e := range tab.list() {
 				if !yield(e, nil) {
@@ -61,7 +61,7 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 // Find implements locks.QueueStore. A slot whose golock is gone counts as held as long
 // as somebody keeps it.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	tables, err := s.snapshots(ctx, func(d *directory) ([]string, error) { return d.lockFiles(ref.Key.String()) })
+	tables, err := s.snapshots(ctx, ref.Key.String()+".lock") // others can make several of them
 	for _, tab := range tables {
 		if e, err := locks.FindEntry(tab.list(), ref); err == nil {
 			return e, nil
@@ -70,62 +70,76 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return locks.Entry{}, cmp.Or(err, locks.ErrLost)
 }
 
-// snapshots reads lock files, in the order of the names. One that cannot be read hides none
-// of the others.
-func (s *Store) snapshots(ctx context.Context, files func(*directory) ([]string, error)) (tables []*table, err error) {
-	d, err := s.existingDirectory()
-	if d == nil {
-		return nil, err
-	}
-	defer d.close()
-	bases, err := files(d)
-	if err != nil {
-		return nil, err
-	}
-	err = d.eachFile(ctx, bases, func(ctx context.Context, base string) error {
-		tab, err := d.snapshot(ctx, base)
-		if tab != nil {
-			tables = append(tables, tab)
+// snapshots reads tables, with only the live records in them, in the order of the names.
+func (s *Store) snapshots(ctx context.Context, suffix string) (tables []*table, err error) {
+	failed := s.eachTable(ctx, suffix, unix.O_RDONLY, func(f *lockFile, tab *table) error {
+		if tab == nil || !tab.belongs(f.base) {
+			return nil
 		}
-		return err
+		live := tab.records[:0]
+		for _, r := range tab.records {
+			if !f.isLive(&r) {
+				continue
+			}
+			if err := f.readCommand(&r); err != nil {
+				return err
+			}
+			live = append(live, r)
+		}
+		tab.records = live
+		tables = append(tables, tab)
+		return nil
 	})
 	slices.SortFunc(tables, func(a, b *table) int { return strings.Compare(a.name, b.name) })
-	return tables, err
+	return tables, errors.Join(failed...)
 }
 
-// filesOf is the lock file of a name, or those of all names ("").
-func (d *directory) filesOf(name string) (bases []string, err error) {
+// fileOrAll is how the file of a name ends, or with "" how those of all names do.
+func fileOrAll(name string) (suffix string) {
 	if name != "" {
-		return []string{fileName(name)}, nil
+		return fileName(name)
 	}
-	return d.lockFiles("")
+	return ""
 }
 
-// lockFiles are the files that are named like lock files of a key, or of any (""). A key
-// has one; but whoever may write the directory can make others.
-func (d *directory) lockFiles(key string) (bases []string, err error) {
+// lockFiles are the files that are named like lock files and end so. Who wants to change
+// them (access) is not given what is no file.
+func (d *directory) lockFiles(suffix string, access int) (bases []string, err error) {
 	files, err := os.ReadDir(d.path)
 	if err != nil {
 		return nil, &locks.PathError{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
 	}
 	for _, file := range files {
-		if name := file.Name(); isLockFile(name) && strings.HasSuffix(name, key+".lock") {
+		if name := file.Name(); isLockFile(name) && strings.HasSuffix(name, suffix) &&
+			(access == unix.O_RDONLY || file.Type().IsRegular()) {
 			bases = append(bases, name)
 		}
 	}
 	return bases, nil
 }
 
-// eachFile calls f for lock files. Whoever may read one can keep its gate shut, so the
+// eachTable calls f inside the gate of each lock file whose name ends so. The table is nil if
+// it cannot be read and nobody uses it. Whoever may read a file can keep its gate shut, so the
 // failures share one time limit; after it the other files are tried without waiting.
-func (d *directory) eachFile(caller context.Context, bases []string, f func(ctx context.Context, base string) error) error {
+func (s *Store) eachTable(caller context.Context, suffix string, access int, f func(*lockFile, *table) error) (failed []error) {
+	d, err := s.existingDirectory()
+	if err != nil {
+		return []error{err}
+	}
+	if d == nil {
+		return nil
+	}
+	defer d.close()
+	bases, err := d.lockFiles(suffix, access)
+	if err != nil {
+		return []error{err}
+	}
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	gateBudget := gateLimit
-	var failed []error
 	for _, base := range bases {
 		began := time.Now()
-		err := f(ctx, base)
+		err := d.withTable(ctx, base, access, f)
 		if err == nil {
 			continue
 		}
@@ -137,11 +151,9 @@ func (d *directory) eachFile(caller context.Context, bases []string, f func(ctx 
 		}
 		failed = append(failed, err)
 	}
-	return errors.Join(failed...)
+	return failed
 }
 
-// withTable calls f inside the gate of a lock file, with the file and its table. The
-// table is nil if it cannot be read and nobody uses it. A missing file is no error.
 func (d *directory) withTable(ctx context.Context, base string, access int, f func(*lockFile, *table) error) error {
 	file, err := d.open(base, access)
 	if err != nil || file == nil {
@@ -161,35 +173,11 @@ func (d *directory) withTable(ctx context.Context, base string, access int, f fu
 	case err == errCorrupt && file.isUsed():
 		return &locks.PathError{Path: file.path, Err: errDamaged}
 	case err == errCorrupt:
-		return f(file, nil)
+		tab = nil
 	case err != nil:
 		return err
 	}
 	return f(file, tab)
-}
-
-// snapshot is the table of one file, with only the live records in it; nil if there is
-// none.
-func (d *directory) snapshot(ctx context.Context, base string) (found *table, err error) {
-	err = d.withTable(ctx, base, unix.O_RDONLY, func(f *lockFile, tab *table) error {
-		if tab == nil || !tab.belongs(base) {
-			return nil
-		}
-		live := tab.records[:0]
-		for _, r := range tab.records {
-			if !f.isLive(&r) {
-				continue
-			}
-			if err := f.readCommand(&r); err != nil {
-				return err
-			}
-			live = append(live, r)
-		}
-		tab.records = live
-		found = tab
-		return nil
-	})
-	return found, err
 }
 
 // list turns a table of live records into entries: holders by slot, then waiters in the

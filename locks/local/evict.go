@@ -127,32 +127,21 @@ func (f *lockFile) evict(tab *table, r *record, by string) (*victim, error) {
 
 // Evict implements locks.QueueStore.
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
-	d, err := s.existingDirectory()
-	if d == nil {
-		return cmp.Or(err, locks.ErrLost)
-	}
-	defer d.close()
-	files, err := d.lockFiles(ref.Key.String())
-	if err != nil {
-		return err
-	}
 	var v *victim
-	err = d.eachFile(ctx, files, func(ctx context.Context, base string) error {
-		return d.withTable(ctx, base, unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
-			if tab == nil || !tab.belongs(base) {
-				return nil
-			}
-			for i := range tab.records {
-				if r := &tab.records[i]; r.id == ref.ID && f.isLive(r) {
-					v, err = f.evict(tab, r, by)
-					return err
-				}
-			}
+	failed := s.eachTable(ctx, ref.Key.String()+".lock", unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
+		if tab == nil || !tab.belongs(f.base) {
 			return nil
-		})
+		}
+		for i := range tab.records {
+			if r := &tab.records[i]; r.id == ref.ID && f.isLive(r) {
+				v, err = f.evict(tab, r, by)
+				return err
+			}
+		}
+		return nil
 	})
 	if v == nil {
-		return cmp.Or(err, locks.ErrLost)
+		return cmp.Or(errors.Join(failed...), locks.ErrLost)
 	}
 	return v.end()
 }

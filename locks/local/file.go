@@ -20,9 +20,11 @@ import (
 // other description, also of the same process.
 type lockFile struct {
 	fd     int
+	dir    *directory
+	base   string       // its name there
+	path   string       // its whole path
 	users  atomic.Int32 // its owner, and each goroutine that sleeps on a lock of it
 	stat   unix.Stat_t  // as of the last read
-	path   string       // for messages
 	last   table        // what the last read found; its memory serves the next
 	buffer []byte       // of read
 }
@@ -82,7 +84,7 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 		defer umask.Unlock()
 		defer unix.Umask(unix.Umask(0))
 	}
-	f := &lockFile{path: d.path + "/" + base}
+	f := &lockFile{dir: d, base: base, path: d.path + "/" + base}
 	f.users.Store(1)
 	var err error
 	f.fd, err = eintr.Get(func() (int, error) {
