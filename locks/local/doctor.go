@@ -158,7 +158,7 @@ func (x *examination) mode() {
 
 // users counts the lock files by their users.
 func (x *examination) users() {
-	files, err := x.opened.lockFiles("", unix.O_RDONLY)
+	files, err := x.opened.lockFiles(ofName(""), unix.O_RDONLY)
 	if err != nil {
 		x.Add(locks.Problem, "directory", "cannot be listed: "+err.Error(), "golock ls and golock clean do not work", "")
 		return

@@ -44,7 +44,7 @@ func (r *record) isOrphan() bool {
 // Entries implements locks.Store. It changes nothing, not even a missing directory.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
 	return func(yield func(locks.Entry, error) bool) {
-		tables, err := s.snapshots(ctx, fileOrAll(name))
+		tables, err := s.snapshots(ctx, ofName(name))
 		for _, tab := range tables {
 			for _, e := range tab.list() {
 				if !yield(e, nil) {
@@ -61,7 +61,7 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 // Find implements locks.QueueStore. A slot whose golock is gone counts as held as long
 // as somebody keeps it.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	tables, err := s.snapshots(ctx, ref.Key.String()+".lock") // others can make several of them
+	tables, err := s.snapshots(ctx, ofKey(ref.Key))
 	for _, tab := range tables {
 		if e, err := locks.FindEntry(tab.list(), ref); err == nil {
 			return e, nil
@@ -71,8 +71,8 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 }
 
 // snapshots reads tables, with only the live records in them, in the order of the names.
-func (s *Store) snapshots(ctx context.Context, suffix string) (tables []*table, err error) {
-	failed := s.eachTable(ctx, suffix, unix.O_RDONLY, func(f *lockFile, tab *table) error {
+func (s *Store) snapshots(ctx context.Context, which func(base string) bool) (tables []*table, err error) {
+	failed := s.eachTable(ctx, which, unix.O_RDONLY, func(f *lockFile, tab *table) error {
 		if tab == nil || !tab.belongs(f.base) {
 			return nil
 		}
@@ -94,23 +94,27 @@ func (s *Store) snapshots(ctx context.Context, suffix string) (tables []*table, 
 	return tables, errors.Join(failed...)
 }
 
-// fileOrAll is how the file of a name ends, or with "" how those of all names do.
-func fileOrAll(name string) (suffix string) {
-	if name != "" {
-		return fileName(name)
-	}
-	return ""
+// ofName picks the lock file of a name, or those of all names ("").
+func ofName(name string) func(base string) bool {
+	file := fileName(name)
+	return func(base string) bool { return name == "" || base == file }
 }
 
-// lockFiles are the files that are named like lock files and end so. Who wants to change
-// them (access) is not given what is no file.
-func (d *directory) lockFiles(suffix string, access int) (bases []string, err error) {
+// ofKey picks the lock files of a key. It has one; but whoever may write the directory can
+// make others.
+func ofKey(key locks.Key) func(base string) bool {
+	return func(base string) bool { return strings.HasSuffix(base, key.String()+".lock") }
+}
+
+// lockFiles are the files that are named like lock files. Who wants to change them (access)
+// is not given what is no file.
+func (d *directory) lockFiles(which func(base string) bool, access int) (bases []string, err error) {
 	files, err := os.ReadDir(d.path)
 	if err != nil {
 		return nil, &locks.PathError{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
 	}
 	for _, file := range files {
-		if name := file.Name(); isLockFile(name) && strings.HasSuffix(name, suffix) &&
+		if name := file.Name(); isLockFile(name) && which(name) &&
 			(access == unix.O_RDONLY || file.Type().IsRegular()) {
 			bases = append(bases, name)
 		}
@@ -118,10 +122,10 @@ func (d *directory) lockFiles(suffix string, access int) (bases []string, err er
 	return bases, nil
 }
 
-// eachTable calls f inside the gate of each lock file whose name ends so. The table is nil if
-// it cannot be read and nobody uses it. Whoever may read a file can keep its gate shut, so the
+// eachTable calls f inside the gate of lock files. The table is nil if it cannot be read and
+// nobody uses it. Whoever may read a file can keep its gate shut, so the
 // failures share one time limit; after it the other files are tried without waiting.
-func (s *Store) eachTable(caller context.Context, suffix string, access int, f func(*lockFile, *table) error) (failed []error) {
+func (s *Store) eachTable(caller context.Context, which func(string) bool, access int, f func(*lockFile, *table) error) (failed []error) {
 	d, err := s.existingDirectory()
 	if err != nil {
 		return []error{err}
@@ -130,7 +134,7 @@ func (s *Store) eachTable(caller context.Context, suffix string, access int, f f
 		return nil
 	}
 	defer d.close()
-	bases, err := d.lockFiles(suffix, access)
+	bases, err := d.lockFiles(which, access)
 	if err != nil {
 		return []error{err}
 	}

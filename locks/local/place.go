@@ -259,13 +259,9 @@ func (p *place) sleep(ctx context.Context) error {
 	}
 }
 
-// blockers picks holders that keep p out while all of them hold. Each takes a thread, so it
-// is one if that is enough, and never more than p's max.
+// blockers picks holders that keep p out while all of them hold: few, since each takes a
+// thread, and never more than p's max.
 func (p *place) blockers(holders []record) []record {
-	enough := func(h record) bool { return !locks.Admits([]locks.Claim{h.claim()}, p.self.claim()) }
-	if i := slices.IndexFunc(holders, enough); i >= 0 {
-		return holders[i : i+1]
-	}
 	var claims []locks.Claim
 	for i, h := range holders {
 		claims = append(claims, h.claim())

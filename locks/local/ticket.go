@@ -40,14 +40,10 @@ const (
 	removedCheck = time.Second
 )
 
-// Queued implements locks.Ticket.
-func (t *ticket) Queued() bool { return t.queued }
-
-// Replaced implements locks.Ticket.
+// These implement locks.Ticket.
+func (t *ticket) Queued() bool            { return t.queued }
 func (t *ticket) Replaced() []locks.Entry { return t.replaced }
-
-// Evicted implements locks.Ticket.
-func (t *ticket) Evicted() error { return t.place.Load().evicted() }
+func (t *ticket) Evicted() error          { return t.place.Load().evicted() }
 
 // join takes a place in the file that the path leads to now, and maybe the slot.
 func (t *ticket) join(ctx context.Context) error {
