@@ -242,12 +242,12 @@ func (v *victim) endOwners(sig unix.Signal, wait time.Duration) error {
 	for end := time.Now().Add(wait); ; time.Sleep(lookInterval) {
 		found := 0
 		for _, pid := range procfs.PIDs() {
-			if owns, _ := v.owns(pid); !owns {
-				continue
-			}
-			found++
-			if _, err := v.signal(pid, sig); err == unix.EPERM {
+			owns, err := v.signal(pid, sig)
+			if owns && err == unix.EPERM {
 				return fmt.Errorf("what keeps the slot cannot be ended: it belongs to another user (%s)", v.path)
+			}
+			if owns {
+				found++
 			}
 		}
 		seen = seen || found > 0
