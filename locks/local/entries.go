@@ -125,7 +125,9 @@ func (d *directory) lockFiles(which func(base string) bool, access int) (bases [
 // eachTable calls f inside the gate of lock files. The table is nil if it cannot be read and
 // nobody uses it. Whoever may read a file can keep its gate shut, so the
 // failures share one time limit; after it the other files are tried without waiting.
-func (s *Store) eachTable(caller context.Context, which func(string) bool, access int, f func(*lockFile, *table) error) (failed []error) {
+func (s *Store) eachTable(
+	caller context.Context, which func(base string) bool, access int, f func(*lockFile, *table) error,
+) (failed []error) {
 	d, err := s.existingDirectory()
 	if err != nil {
 		return []error{err}
