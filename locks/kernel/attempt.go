@@ -44,14 +44,10 @@ type attemptTicket struct {
 	wait  func(context.Context) (*Lease, error)
 }
 
-// Queued implements locks.Ticket.
-func (t *attemptTicket) Queued() bool { return t.lease == nil }
-
-// Replaced implements locks.Ticket.
+// These implement locks.Ticket. Nobody can be evicted.
+func (t *attemptTicket) Queued() bool            { return t.lease == nil }
 func (t *attemptTicket) Replaced() []locks.Entry { return nil }
-
-// Evicted implements locks.Ticket.
-func (t *attemptTicket) Evicted() error { return nil }
+func (t *attemptTicket) Evicted() error          { return nil }
 
 // Wait implements locks.Ticket.
 func (t *attemptTicket) Wait(ctx context.Context) (_ locks.Lease, err error) {
@@ -76,14 +72,8 @@ func NewLease(grant locks.Grant, fds []int, release func() error) *Lease {
 	return &Lease{grant: grant, fds: fds, release: sync.OnceValue(release)}
 }
 
-// Grant implements locks.Lease.
-func (l *Lease) Grant() locks.Grant { return l.grant }
-
-// Files implements locks.Lease.
-func (l *Lease) Files() []int { return l.fds }
-
-// Evicted implements locks.Lease. Nobody can take it back.
-func (l *Lease) Evicted() error { return nil }
-
-// Release implements locks.Lease.
+// These implement locks.Lease. Nobody can take it back, but for a lease that says otherwise.
+func (l *Lease) Grant() locks.Grant            { return l.grant }
+func (l *Lease) Files() []int                  { return l.fds }
+func (l *Lease) Evicted() error                { return nil }
 func (l *Lease) Release(context.Context) error { return l.release() }

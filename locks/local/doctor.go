@@ -158,7 +158,7 @@ func (x *examination) mode() {
 
 // users counts the lock files by their users.
 func (x *examination) users() {
-	files, err := x.opened.lockFiles("")
+	files, err := x.opened.lockFiles(ofName(""), unix.O_RDONLY)
 	if err != nil {
 		x.Add(locks.Problem, "directory", "cannot be listed: "+err.Error(), "golock ls and golock clean do not work", "")
 		return
@@ -181,13 +181,14 @@ func (x *examination) users() {
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	bound, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	r := locks.Rehearse(bound, &Store{path: x.opened.path, roots: x.store.roots})
+	s := &Store{path: x.opened.path, roots: x.store.roots}
+	r := locks.Rehearse(bound, s)
 	f := r.Finding(ttl)
 	if f.Level == locks.OK {
 		f.What += ", with open file description locks"
 	}
 	x.Append(f)
-	if _, err := x.opened.sweep(context.WithoutCancel(ctx), fileName(r.Name), 0); err != nil {
+	if err := s.Forget(ctx, r.Name); err != nil {
 		x.Add(locks.Note, "rehearsal", "its lock file could not be removed: "+err.Error(), "", "golock clean")
 	}
 }

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,21 +38,6 @@ func TestDoctorUsers(t *testing.T) {
 	}
 	testkit.Must(t, os.Chown(dir, somebody, somebody))
 	Level(t, Examine(t, New(dir)), "owner", locks.Note, "belongs to user 4242")
-}
-
-// The default directory that somebody else has taken, or that others may write,
-// cannot be used, and the doctor says what to do.
-func TestDoctorTakenDefault(t *testing.T) {
-	for line, says := range map[string]string{
-		"run/lock/golock-7 0700 0": "belongs to user 0",
-		"run/lock/golock-7 0777 7": "chmod 700",
-	} {
-		s := New("")
-		s.roots = makeRoots(t, 7, "run 755", "run/lock 1777", "tmp 1777", line)
-		if _, err := s.Examine(context.Background(), 0); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", line, err)
-		}
-	}
 }
 
 // A process with mounts of its own: what counts is whether the directory is the

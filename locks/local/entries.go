@@ -29,9 +29,9 @@ func (r *record) holdLasts() bool {
 // same number started after the record was made. Where /proc hides the processes of
 // others (hidepid=), any process of that number counts.
 func (r *record) isAlive() bool {
-	s, err := procfs.ReadStat(r.pid)
+	s, err := procfs.ReadStat(int(r.pid))
 	if err != nil || r.pid == 0 {
-		return r.pid != 0 && unix.Kill(r.pid, 0) == unix.EPERM
+		return r.pid != 0 && unix.Kill(int(r.pid), 0) == unix.EPERM
 	}
 	return s.Alive() && s.Start <= r.joined/(1e9/procfs.TicksPerSecond)
 }
@@ -44,9 +44,9 @@ func (r *record) isOrphan() bool {
 // Entries implements locks.Store. It changes nothing, not even a missing directory.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
 	return func(yield func(locks.Entry, error) bool) {
-		tables, err := s.snapshots(ctx, func(d *directory) ([]string, error) { return d.filesOf(name) })
+		tables, err := s.snapshots(ctx, ofName(name))
 		for _, tab := range tables {
-			for _, e := range s.list(tab) {
+			for _, e := range tab.list() {
 				if !yield(e, nil) {
 					return
 				}
@@ -61,71 +61,91 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 // Find implements locks.QueueStore. A slot whose golock is gone counts as held as long
 // as somebody keeps it.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	tables, err := s.snapshots(ctx, func(d *directory) ([]string, error) { return d.lockFiles(ref.Key.String()) })
+	tables, err := s.snapshots(ctx, ofKey(ref.Key))
 	for _, tab := range tables {
-		if e, err := locks.FindEntry(s.list(tab), ref); err == nil {
+		if e, err := locks.FindEntry(tab.list(), ref); err == nil {
 			return e, nil
 		}
 	}
 	return locks.Entry{}, cmp.Or(err, locks.ErrLost)
 }
 
-// snapshots reads lock files, in the order of the names. One that cannot be read hides none
-// of the others.
-func (s *Store) snapshots(ctx context.Context, files func(*directory) ([]string, error)) (tables []*table, err error) {
-	d, err := s.existingDirectory()
-	if d == nil {
-		return nil, err
-	}
-	defer d.close()
-	bases, err := files(d)
-	if err != nil {
-		return nil, err
-	}
-	err = d.eachFile(ctx, bases, func(ctx context.Context, base string) error {
-		tab, err := d.snapshot(ctx, base)
-		if tab != nil {
-			tables = append(tables, tab)
+// snapshots reads tables, with only the live records in them, in the order of the names.
+func (s *Store) snapshots(ctx context.Context, which func(base string) bool) (tables []*table, err error) {
+	failed := s.eachTable(ctx, which, unix.O_RDONLY, func(f *lockFile, tab *table) error {
+		if tab == nil || !tab.belongs(f.base) {
+			return nil
 		}
-		return err
+		live := tab.records[:0]
+		for _, r := range tab.records {
+			if !f.isLive(&r) {
+				continue
+			}
+			if err := f.readCommand(&r); err != nil {
+				return err
+			}
+			live = append(live, r)
+		}
+		tab.records = live
+		tables = append(tables, tab)
+		return nil
 	})
 	slices.SortFunc(tables, func(a, b *table) int { return strings.Compare(a.name, b.name) })
-	return tables, err
+	return tables, errors.Join(failed...)
 }
 
-// filesOf is the lock file of a name, or those of all names ("").
-func (d *directory) filesOf(name string) (bases []string, err error) {
-	if name != "" {
-		return []string{fileName(name)}, nil
-	}
-	return d.lockFiles("")
+// ofName picks the lock file of a name, or those of all names ("").
+func ofName(name string) func(base string) bool {
+	file := fileName(name)
+	return func(base string) bool { return name == "" || base == file }
 }
 
-// lockFiles are the files that are named like lock files of a key, or of any (""). A key
-// has one; but whoever may write the directory can make others.
-func (d *directory) lockFiles(key string) (bases []string, err error) {
+// ofKey picks the lock files of a key. It has one; but whoever may write the directory can
+// make others.
+func ofKey(key locks.Key) func(base string) bool {
+	return func(base string) bool { return strings.HasSuffix(base, key.String()+".lock") }
+}
+
+// lockFiles are the files that are named like lock files. Who wants to change them (access)
+// is not given what is no file.
+func (d *directory) lockFiles(which func(base string) bool, access int) (bases []string, err error) {
 	files, err := os.ReadDir(d.path)
 	if err != nil {
 		return nil, &locks.PathError{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
 	}
 	for _, file := range files {
-		if name := file.Name(); isLockFile(name) && strings.HasSuffix(name, key+".lock") {
+		if name := file.Name(); isLockFile(name) && which(name) &&
+			(access == unix.O_RDONLY || file.Type().IsRegular()) {
 			bases = append(bases, name)
 		}
 	}
 	return bases, nil
 }
 
-// eachFile calls f for lock files. Whoever may read one can keep its gate shut, so the
+// eachTable calls f inside the gate of lock files. The table is nil if it cannot be read and
+// nobody uses it. Whoever may read a file can keep its gate shut, so the
 // failures share one time limit; after it the other files are tried without waiting.
-func (d *directory) eachFile(caller context.Context, bases []string, f func(ctx context.Context, base string) error) error {
+func (s *Store) eachTable(
+	caller context.Context, which func(base string) bool, access int, f func(*lockFile, *table) error,
+) (failed []error) {
+	d, err := s.existingDirectory()
+	if err != nil {
+		return []error{err}
+	}
+	if d == nil {
+		return nil
+	}
+	defer d.close()
+	bases, err := d.lockFiles(which, access)
+	if err != nil {
+		return []error{err}
+	}
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	gateBudget := gateLimit
-	var failed []error
 	for _, base := range bases {
 		began := time.Now()
-		err := f(ctx, base)
+		err := d.withTable(ctx, base, access, f)
 		if err == nil {
 			continue
 		}
@@ -137,11 +157,9 @@ func (d *directory) eachFile(caller context.Context, bases []string, f func(ctx 
 		}
 		failed = append(failed, err)
 	}
-	return errors.Join(failed...)
+	return failed
 }
 
-// withTable calls f inside the gate of a lock file, with the file and its table. The
-// table is nil if it cannot be read and nobody uses it. A missing file is no error.
 func (d *directory) withTable(ctx context.Context, base string, access int, f func(*lockFile, *table) error) error {
 	file, err := d.open(base, access)
 	if err != nil || file == nil {
@@ -161,50 +179,26 @@ func (d *directory) withTable(ctx context.Context, base string, access int, f fu
 	case err == errCorrupt && file.isUsed():
 		return &locks.PathError{Path: file.path, Err: errDamaged}
 	case err == errCorrupt:
-		return f(file, nil)
+		tab = nil
 	case err != nil:
 		return err
 	}
 	return f(file, tab)
 }
 
-// snapshot is the table of one file, with only the live records in it; nil if there is
-// none.
-func (d *directory) snapshot(ctx context.Context, base string) (found *table, err error) {
-	err = d.withTable(ctx, base, unix.O_RDONLY, func(f *lockFile, tab *table) error {
-		if tab == nil || !tab.belongs(base) {
-			return nil
-		}
-		live := tab.records[:0]
-		for _, r := range tab.records {
-			if !f.isLive(&r) {
-				continue
-			}
-			if err := f.readCommand(&r); err != nil {
-				return err
-			}
-			live = append(live, r)
-		}
-		tab.records = live
-		found = tab
-		return nil
-	})
-	return found, err
-}
-
 // list turns a table of live records into entries: holders by slot, then waiters in the
 // order of the queue.
-func (s *Store) list(tab *table) []locks.Entry {
+func (tab *table) list() []locks.Entry {
 	slices.SortFunc(tab.records, func(a, b record) int {
 		if a.state == stateHolding && b.state == stateHolding {
 			return a.slots[0] - b.slots[0]
 		}
-		return cmp.Or(cmp.Compare(b.state, a.state), a.claim.Compare(b.claim))
+		return cmp.Or(cmp.Compare(b.state, a.state), a.claim().Compare(b.claim()))
 	})
 	entries := make([]locks.Entry, 0, len(tab.records))
 	position := 0
 	for i := range tab.records {
-		e := s.entry(tab.name, &tab.records[i])
+		e := newEntry(tab.name, &tab.records[i])
 		if e.State == locks.Waiting {
 			position++
 			e.Position = position
@@ -214,12 +208,12 @@ func (s *Store) list(tab *table) []locks.Entry {
 	return entries
 }
 
-// entry describes one live record.
-func (s *Store) entry(name string, r *record) locks.Entry {
+// newEntry describes one live record.
+func newEntry(name string, r *record) locks.Entry {
 	host, _ := os.Hostname()
 	e := locks.Entry{
-		Name: name, Ref: locks.Ref{Key: locks.KeyOf(name), ID: r.id}, State: locks.Waiting, Claim: r.claim,
-		Host: host, PID: r.pid, UID: r.uid, Command: r.command, Since: time.UnixMicro(r.since), Evicted: r.evictor,
+		Name: name, Ref: locks.Ref{Key: locks.KeyOf(name), ID: r.id}, State: locks.Waiting, Claim: r.claim(),
+		Host: host, PID: int(r.pid), UID: int(r.uid), Command: r.command, Since: time.UnixMicro(r.since), Evicted: r.evictor,
 	}
 	if r.state == stateHolding {
 		e.State, e.Slots, e.Fence = locks.Holding, r.slots, r.fence
@@ -232,19 +226,20 @@ func (s *Store) entry(name string, r *record) locks.Entry {
 }
 
 // busy tells who is in the way.
-func (s *Store) busy(f *lockFile, tab *table, v view) *locks.BusyError {
+func (p *place) busy(tab *table) *locks.BusyError {
 	busy := &locks.BusyError{Name: tab.name}
-	for i := range v.holders {
-		_ = f.readCommand(&v.holders[i])
-		busy.Holders = append(busy.Holders, s.entry(tab.name, &v.holders[i]))
+	for i := range p.view.holders {
+		h := &p.view.holders[i]
+		_ = p.table.readCommand(h)
+		busy.Holders = append(busy.Holders, newEntry(tab.name, h))
 	}
 	for i := range tab.records {
 		r := &tab.records[i]
-		if r.state == stateWaiting && r.evictor == "" && f.isLive(r) {
+		if r.state == stateWaiting && r.evictor == "" && p.table.isLive(r) {
 			busy.Waiters++
 		}
 	}
-	if v.removed {
+	if p.view.removed {
 		busy.Reason = whyRemoved
 	}
 	return busy

@@ -20,13 +20,6 @@ import (
 // An eviction is a mark in the record. The golock of the entry gets SIGTERM, reads the mark
 // and ends its command. Where there is no golock, the processes that keep the slot are ended.
 
-// recordRef is where an entry has its record.
-type recordRef struct {
-	path  string
-	index int
-	id    [16]byte
-}
-
 // openToLook opens a lock file by its path, outside the gate.
 func openToLook(path string) (*lockFile, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -35,17 +28,17 @@ func openToLook(path string) (*lockFile, error) {
 
 // evicted reads the mark. It needs no lock: the mark is written before the signal is sent,
 // and stays.
-func (r recordRef) evicted() error {
-	f, err := openToLook(r.path)
+func (p *place) evicted() error {
+	f, err := openToLook(p.path)
 	if err != nil {
 		return nil
 	}
 	defer unix.Close(f.fd)
-	found, err := f.readRecord(r.index)
+	found, err := f.readRecord(p.self.index)
 	for tries := 1; err == errCorrupt && tries < 100; tries++ { // while it is being written
-		found, err = f.readRecord(r.index)
+		found, err = f.readRecord(p.self.index)
 	}
-	if err != nil || found.id != r.id || found.evictor == "" {
+	if err != nil || found.id != p.self.id || found.evictor == "" {
 		return nil
 	}
 	return &locks.EvictedError{By: found.evictor}
@@ -63,7 +56,7 @@ func (r *record) evictedBy(tab *table) string {
 // makeRoom evicts those whom a newcomer replaces, unless the queue is full without them too.
 // They are told later. The caller is inside the gate and has looked.
 func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
-	r := t.request
+	r := p.request
 	if r.MaxQueue == nil && r.Replace == locks.ReplaceNone {
 		return false, nil
 	}
@@ -72,7 +65,7 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	waiting := 0
 	for i := range tab.records {
 		o := &tab.records[i]
-		rival := locks.Rival{Claim: o.claim, State: locks.Holding, Replace: o.replace, Leaving: o.evictor != ""}
+		rival := locks.Rival{Claim: o.claim(), State: locks.Holding, Replace: replacements[o.replace], Leaving: o.evictor != ""}
 		if o.state == stateWaiting && !rival.Leaving && p.table.isLive(o) {
 			rival.State = locks.Waiting
 			waiting++
@@ -81,7 +74,7 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 		}
 		rivals, records = append(rivals, rival), append(records, o)
 	}
-	picked := locks.Replaced(rivals, p.self.claim, r.Replace)
+	picked := locks.Replaced(rivals, p.self.claim(), r.Replace)
 	for _, i := range picked {
 		if rivals[i].State == locks.Waiting {
 			waiting--
@@ -90,13 +83,13 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	if r.MaxQueue != nil && waiting >= *r.MaxQueue {
 		return true, nil
 	}
-	by := locks.ReplacedBy(r)
+	by := locks.ReplacedBy(*r)
 	for _, i := range picked {
 		o := records[i]
 		if err := p.table.readCommand(o); err != nil {
 			return false, err
 		}
-		t.replaced = append(t.replaced, t.store.entry(tab.name, o))
+		t.replaced = append(t.replaced, newEntry(tab.name, o))
 		v, err := p.table.evict(tab, o, by)
 		if err != nil {
 			return false, err
@@ -134,32 +127,21 @@ func (f *lockFile) evict(tab *table, r *record, by string) (*victim, error) {
 
 // Evict implements locks.QueueStore.
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
-	d, err := s.existingDirectory()
-	if d == nil {
-		return cmp.Or(err, locks.ErrLost)
-	}
-	defer d.close()
-	files, err := d.lockFiles(ref.Key.String())
-	if err != nil {
-		return err
-	}
 	var v *victim
-	err = d.eachFile(ctx, files, func(ctx context.Context, base string) error {
-		return d.withTable(ctx, base, unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
-			if tab == nil || !tab.belongs(base) {
-				return nil
-			}
-			for i := range tab.records {
-				if r := &tab.records[i]; r.id == ref.ID && f.isLive(r) {
-					v, err = f.evict(tab, r, by)
-					return err
-				}
-			}
+	failed := s.eachTable(ctx, ofKey(ref.Key), unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
+		if tab == nil || !tab.belongs(f.base) {
 			return nil
-		})
+		}
+		for i := range tab.records {
+			if r := &tab.records[i]; r.id == ref.ID && f.isLive(r) {
+				v, err = f.evict(tab, r, by)
+				return err
+			}
+		}
+		return nil
 	})
 	if v == nil {
-		return cmp.Or(err, locks.ErrLost)
+		return cmp.Or(errors.Join(failed...), locks.ErrLost)
 	}
 	return v.end()
 }
@@ -185,11 +167,11 @@ func (v *victim) end() error {
 	switch {
 	case r.state == stateFree || r.onlyHold:
 		return nil
-	case r.state != stateHolding || !r.noGolock && !r.isOrphan():
+	case r.state != stateHolding || r.noGolock == 0 && !r.isOrphan():
 		return v.endGolock()
-	case r.noGolock && !v.again:
+	case r.noGolock != 0 && !v.again:
 		return v.endOwners(unix.SIGTERM, 0)
-	case r.noGolock && locks.BootTime().Sub(locks.Instant(r.evictedAt)) < execGrace:
+	case r.noGolock != 0 && locks.BootTime().Sub(locks.Instant(r.evictedAt)) < execGrace:
 		return nil
 	}
 	return v.endOwners(unix.SIGKILL, endWait)
@@ -240,7 +222,7 @@ func (v *victim) endGolock() error {
 	if !r.isAlive() {
 		return nil // it has just ended, and what it had with it
 	}
-	owns, err := v.signal(r.pid, unix.SIGTERM)
+	owns, err := v.signal(int(r.pid), unix.SIGTERM)
 	switch {
 	case err == nil && owns, errors.Is(err, unix.ESRCH), !owns && !v.isLocked():
 		return nil
@@ -260,12 +242,12 @@ func (v *victim) endOwners(sig unix.Signal, wait time.Duration) error {
 	for end := time.Now().Add(wait); ; time.Sleep(lookInterval) {
 		found := 0
 		for _, pid := range procfs.PIDs() {
-			if owns, _ := v.owns(pid); !owns {
-				continue
-			}
-			found++
-			if _, err := v.signal(pid, sig); err == unix.EPERM {
+			owns, err := v.signal(pid, sig)
+			if owns && err == unix.EPERM {
 				return fmt.Errorf("what keeps the slot cannot be ended: it belongs to another user (%s)", v.path)
+			}
+			if owns {
+				found++
 			}
 		}
 		seen = seen || found > 0

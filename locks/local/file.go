@@ -20,9 +20,11 @@ import (
 // other description, also of the same process.
 type lockFile struct {
 	fd     int
+	dir    *directory
+	base   string       // its name there
+	path   string       // its whole path
 	users  atomic.Int32 // its owner, and each goroutine that sleeps on a lock of it
 	stat   unix.Stat_t  // as of the last read
-	path   string       // for messages
 	last   table        // what the last read found; its memory serves the next
 	buffer []byte       // of read
 }
@@ -82,7 +84,7 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 		defer umask.Unlock()
 		defer unix.Umask(unix.Umask(0))
 	}
-	f := &lockFile{path: d.path + "/" + base}
+	f := &lockFile{dir: d, base: base, path: d.path + "/" + base}
 	f.users.Store(1)
 	var err error
 	f.fd, err = eintr.Get(func() (int, error) {
@@ -118,10 +120,8 @@ func (f *lockFile) failed(op string, err error) error {
 	return &locks.PathError{Op: op, Path: f.path, Err: err}
 }
 
-// share keeps f open for one more user, who closes it too. The number of a descriptor
-// that was closed under a sleeping goroutine could be another file's when it wakes.
-func (f *lockFile) share() { f.users.Add(1) }
-
+// close closes the file for one of its users. The number of a descriptor that was closed
+// under a sleeping goroutine could be another file's when it wakes.
 func (f *lockFile) close() {
 	if f.users.Add(-1) == 0 {
 		unix.Close(f.fd)
@@ -221,7 +221,7 @@ func (t *table) add(index int, text []byte) error {
 	if err := r.decode(text); err != nil {
 		return err
 	}
-	if r.claim.Ticket >= t.next {
+	if r.ticket >= t.next {
 		return errCorrupt // the header is from another time
 	}
 	return nil
@@ -244,7 +244,7 @@ func (f *lockFile) readRecord(index int) (record, error) {
 	if n < recordSize || text[recordState] == stateFree || r.decode(text[:]) != nil {
 		return record{}, errCorrupt
 	}
-	r.command = decodeCommand(text[:])
+	r.decodeCommand(text[:])
 	return r, nil
 }
 
@@ -270,8 +270,8 @@ func (f *lockFile) write(t *table, r *record) error {
 		}
 	}
 	if r.index >= t.size {
-		if err := f.truncate(recordOffset(r.index + 1)); err != nil {
-			return err
+		if err := unix.Ftruncate(f.fd, recordOffset(r.index+1)); err != nil {
+			return f.failed("truncate", err)
 		}
 		t.size = r.index + 1
 	}
@@ -294,8 +294,8 @@ func recordOffset(index int) int64 { return pageSize + int64(index)*recordSize }
 // space on a full disk. The header goes last: the next user repeats a reset that was cut off.
 func (f *lockFile) reset(name string) (*table, error) {
 	if f.stat.Size > firstSize {
-		if err := f.truncate(firstSize); err != nil {
-			return nil, err
+		if err := unix.Ftruncate(f.fd, firstSize); err != nil {
+			return nil, f.failed("truncate", err)
 		}
 	}
 	if err := f.writeAt(make([]byte, firstSize), 0); err != nil {
@@ -303,10 +303,6 @@ func (f *lockFile) reset(name string) (*table, error) {
 	}
 	tab := &table{header: header{name: name, size: (firstSize - pageSize) / recordSize}}
 	return tab, f.writeAt(tab.encode(), 0)
-}
-
-func (f *lockFile) truncate(size int64) error {
-	return f.failed("truncate", unix.Ftruncate(f.fd, size))
 }
 
 func (f *lockFile) writeAt(b []byte, at int64) error {

@@ -167,35 +167,6 @@ func TestQueuedWaitersOutlastAStoppedProcess(t *testing.T) {
 	Release(t, stays.Granted())
 }
 
-// Cancelled at the gate, Join returns although the gate stays shut.
-func TestCancelledAtTheGate(t *testing.T) {
-	s := New(t.TempDir())
-	c := insideGate(t, s, "x")
-	path := lockPath(s.path, "x")
-	was := fingerprint(t, path)
-	ctx, cancel := context.WithCancel(background)
-	done := make(chan error, 1)
-	go func() {
-		_, err := s.Join(ctx, NewRequest(t, "x"))
-		done <- err
-	}()
-	awaitSleepers(t, path, 1)
-	cancel()
-	select {
-	case err := <-done:
-		if err != context.Canceled {
-			t.Errorf("Join = %v", err)
-		}
-	case <-time.After(testkit.Patience):
-		t.Fatal("Join does not return")
-	}
-	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
-	if fingerprint(t, path) != was {
-		t.Error("the cancelled Join changed the file")
-	}
-	take(t, s, "x")
-}
-
 // Who gives up at the gate closes its file while a goroutine still sleeps on
 // it. That one must not open the gate of another file that has got the same
 // descriptor number since.
@@ -279,7 +250,7 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 	files := openFiles(t) - 2*len(held)
 	joined, err := s.Join(background, NewRequest(t, "x", Limit(4)))
 	testkit.Must(t, err)
-	table := joined.(*ticket).place.table
+	table := joined.(*ticket).place.Load().table
 	granted := make(chan locks.Lease, 1)
 	go func() {
 		l, _ := joined.Wait(background)

@@ -191,7 +191,7 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 
 	second := waiters[0].Granted()
 	queued := func() bool {
-		return openLock(t, s, "x").isLocked(waitByte(second.place.self.claim.Ticket), 1)
+		return openLock(t, s, "x").isLocked(waitByte(second.place.self.ticket), 1)
 	}
 	if !queued() {
 		t.Error("the next one was woken before Settle")

@@ -42,7 +42,7 @@ func fcntlLock(fd, command int, lk *unix.Flock_t) error {
 // lockLater has a goroutine sleep in the kernel until it has a lock, and then call got.
 // Nothing but the lock ends that sleep, so it can outlast whoever asked. It shares the file.
 func (f *lockFile) lockLater(kind int16, at int64, got func(error)) {
-	f.share()
+	f.users.Add(1)
 	go func() {
 		defer f.close()
 		err := fcntlLock(f.fd, unix.F_OFD_SETLKW, &unix.Flock_t{Type: kind, Start: at, Len: 1})

@@ -19,13 +19,14 @@ import (
 // inherited would stay shut for as long as the command lives. hold has the hold byte and
 // the path locks; the command inherits it.
 type place struct {
+	request   *locks.Request
 	dir       *directory
+	path      string    // of the lock file
 	table     *lockFile // nil once p holds
 	hold      int
 	pathLocks pathLocks
 	self      record
-	ref       recordRef // of self
-	joined    view      // what stood in the way when p joined the queue
+	view      view      // what stood in the way at the last look
 	victims   []*victim // evicted, and to be told when the gate is open
 
 	asleep map[int64]bool // bytes that a goroutine sleeps on, through table
@@ -43,10 +44,10 @@ type view struct {
 // enter joins the queue.
 func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 	var err error
-	if p.table, err = p.dir.openFile(t.request.Name); err != nil {
+	if p.table, err = p.dir.openFile(p.request.Name); err != nil {
 		return nil, err
 	}
-	again, err := p.dir.openFile(t.request.Name)
+	again, err := p.dir.openFile(p.request.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -58,25 +59,25 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 		return nil, err
 	}
 	defer p.table.openGate()
-	tab, err := p.load(t.request.Name)
+	tab, err := p.load()
 	if err != nil {
 		return nil, err
 	}
 	p.self = t.store.newRecord(t.request)
-	p.self.claim.Ticket = tab.next
+	p.self.ticket = tab.next
 	tab.next++
-	v, l, err := p.look(t, tab)
+	l, err := p.look(tab)
 	if err != nil || l != nil {
 		return l, err
 	}
 	if err := p.table.checkPath(); err != nil {
 		return nil, err
 	}
-	if inside := enclosing(t.request, v); inside != nil {
-		return nil, &locks.NestedError{Name: t.request.Name, Inside: *inside, Busy: t.store.busy(p.table, tab, v)}
+	if inside := p.enclosing(); inside != nil {
+		return nil, &locks.NestedError{Name: p.request.Name, Inside: *inside, Busy: p.busy(tab)}
 	}
-	if t.request.NoWait {
-		return nil, t.store.busy(p.table, tab, v)
+	if p.request.NoWait {
+		return nil, p.busy(tab)
 	}
 	if !t.queued {
 		full, err := p.makeRoom(t, tab)
@@ -84,28 +85,28 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 			return nil, err
 		}
 		if full {
-			busy := t.store.busy(p.table, tab, v)
+			busy := p.busy(tab)
 			busy.Full = true
 			return nil, busy
 		}
 		if len(p.victims) > 0 {
-			if v, l, err = p.look(t, tab); err != nil || l != nil {
+			if l, err = p.look(tab); err != nil || l != nil {
 				return l, err
 			}
 		}
 	}
-	if err := setLock(p.table.fd, unix.F_WRLCK, waitByte(p.self.claim.Ticket)); err != nil {
+	if err := setLock(p.table.fd, unix.F_WRLCK, waitByte(p.self.ticket)); err != nil {
 		return nil, p.table.lockError(err)
 	}
-	t.request.TellPlace(v.position)
-	p.joined, p.self.state = v, stateWaiting
+	p.request.TellPlace(p.view.position)
+	p.self.state = stateWaiting
 	return nil, p.table.write(tab, &p.self)
 }
 
 // load reads the table inside the gate, makes it if the file is new, and makes it anew
 // if it is unreadable and nobody uses it.
-func (p *place) load(name string) (*table, error) {
-	f := p.table
+func (p *place) load() (*table, error) {
+	f, name := p.table, p.request.Name
 	tab, err := f.read()
 	switch {
 	case err == errCorrupt || err == nil && tab.name == "":
@@ -127,11 +128,12 @@ func (p *place) load(name string) (*table, error) {
 
 // look decides what the table means for p, and takes the slot if it is p's turn. The
 // caller is inside the gate. Records of the dead that it meets are freed.
-func (p *place) look(t *ticket, tab *table) (v view, l *lease, err error) {
-	f := p.table
+func (p *place) look(tab *table) (l *lease, err error) {
+	f, v := p.table, &p.view
+	*v = view{}
 	v.front, v.position, err = p.inFront(tab)
 	if err != nil || v.front != nil && p.self.state == stateWaiting {
-		return v, nil, err // only the first looks at the holders
+		return nil, err // only the first looks at the holders
 	}
 	var claims []locks.Claim
 	for i := range tab.records {
@@ -140,19 +142,19 @@ func (p *place) look(t *ticket, tab *table) (v view, l *lease, err error) {
 			continue
 		}
 		if f.isLive(r) {
-			v.holders, claims = append(v.holders, *r), append(claims, r.claim)
+			v.holders, claims = append(v.holders, *r), append(claims, r.claim())
 		} else if err := f.clear(tab, r); err != nil {
-			return v, nil, err
+			return nil, err
 		}
 	}
 	switch {
 	case v.front != nil:
 	case tab.checkedPath != p.pathMark() && f.heldElsewhere(p.pathLocks):
 		v.removed = true
-	case locks.Admits(claims, p.self.claim):
-		l, err = p.take(t, tab, v.holders)
+	case locks.Admits(claims, p.self.claim()):
+		return p.take(tab)
 	}
-	return v, l, err
+	return nil, nil
 }
 
 // inFront finds the live waiter directly before p, and p's position.
@@ -160,14 +162,14 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 	var before []*record
 	for i := range tab.records {
 		r := &tab.records[i]
-		if r.state == stateWaiting && r.evictor == "" && r.claim.Before(p.self.claim) {
+		if r.state == stateWaiting && r.evictor == "" && r.claim().Before(p.self.claim()) {
 			before = append(before, r)
 		}
 	}
-	slices.SortFunc(before, func(a, b *record) int { return a.claim.Compare(b.claim) })
+	slices.SortFunc(before, func(a, b *record) int { return a.claim().Compare(b.claim()) })
 	for len(before) > 0 {
 		front := before[len(before)-1]
-		if p.table.isLocked(waitByte(front.claim.Ticket), 1) {
+		if p.table.isLocked(waitByte(front.ticket), 1) {
 			return front, len(before) + 1, nil
 		}
 		if err := p.table.clear(tab, front); err != nil {
@@ -179,11 +181,11 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 }
 
 // take makes p a holder. What fails half-way leaves no lock behind.
-func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err error) {
+func (p *place) take(tab *table) (_ *lease, err error) {
 	f := p.table
 	slots := locks.FreeSlots(func(slot int) bool {
-		return slices.ContainsFunc(holders, func(h record) bool { return slices.Contains(h.slots, slot) })
-	}, p.self.claim.Weight)
+		return slices.ContainsFunc(p.view.holders, func(h record) bool { return slices.Contains(h.slots, slot) })
+	}, p.request.Claim.Weight)
 	if slots[len(slots)-1] > maxSlot {
 		return nil, &locks.PathError{Path: f.path, Err: fmt.Errorf("more than %d units are in use", maxSlot)}
 	}
@@ -192,7 +194,7 @@ func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err err
 			_ = unlockAll(p.hold)
 		}
 	}()
-	if err := setLock(p.hold, unix.F_WRLCK, holdByte(p.self.claim.Ticket)); err != nil {
+	if err := setLock(p.hold, unix.F_WRLCK, holdByte(p.self.ticket)); err != nil {
 		return nil, f.lockError(err)
 	}
 	for _, at := range p.pathLocks {
@@ -208,45 +210,42 @@ func (p *place) take(t *ticket, tab *table, holders []record) (_ *lease, err err
 	tab.checkedPath = p.pathMark()
 	tab.fence = max(tab.fence+1, now)
 	p.self.state, p.self.fence, p.self.slots, p.self.since = stateHolding, tab.fence, slots, now
-	if t.request.Hold > 0 {
-		p.self.holdUntil, p.self.boot = int64(locks.BootTime().Add(t.request.Hold)), procfs.BootID()
+	if p.request.Hold > 0 {
+		p.self.holdUntil, p.self.boot = int64(locks.BootTime().Add(p.request.Hold)), procfs.BootID()
 	}
 	if err := f.write(tab, &p.self); err != nil {
 		return nil, err
 	}
-	return &lease{
-		grant:     locks.Grant{Ref: t.request.Ref, Slots: slots, Fence: tab.fence},
-		place:     p,
-		exclusive: len(holders) == 0 && p.self.claim.Weight == p.self.claim.Max,
-	}, nil
+	grant := locks.Grant{Ref: p.request.Ref, Slots: slots, Fence: tab.fence}
+	return &lease{kernel.NewLease(grant, []int{p.hold, p.dir.fd}, p.close), p}, nil
 }
 
 // enclosing finds the run around this one among the holders of its name. The holders of a
 // removed file are not known: the enclosing run may be one of them.
-func enclosing(r locks.Request, v view) *locks.Ref {
-	for i := len(r.Within) - 1; i >= 0; i-- {
-		isEnclosing := func(h record) bool { return h.id == r.Within[i].ID && !h.onlyHold }
-		if r.Within[i].Key == r.Ref.Key && (v.removed || slices.ContainsFunc(v.holders, isEnclosing)) {
-			return &r.Within[i]
+func (p *place) enclosing() *locks.Ref {
+	for _, run := range slices.Backward(p.request.Within) {
+		isEnclosing := func(h record) bool { return h.id == run.ID && !h.onlyHold }
+		if run.Key == p.request.Ref.Key && (p.view.removed || slices.ContainsFunc(p.view.holders, isEnclosing)) {
+			return &run
 		}
 	}
 	return nil
 }
 
 // sleep lasts until what is in the way may have gone.
-func (p *place) sleep(ctx context.Context, v view) error {
+func (p *place) sleep(ctx context.Context) error {
 	var look <-chan time.Time
-	switch {
+	switch v := p.view; {
 	case v.removed:
 		look = time.After(removedCheck)
 	case v.front != nil:
-		p.sleepOn(waitByte(v.front.claim.Ticket))
+		p.sleepOn(waitByte(v.front.ticket))
 	default:
 		for _, h := range p.blockers(v.holders) {
 			if h.onlyHold {
 				look = time.After(min(h.holdLeft(), holdCheck))
 			} else {
-				p.sleepOn(holdByte(h.claim.Ticket))
+				p.sleepOn(holdByte(h.ticket))
 			}
 		}
 	}
@@ -260,22 +259,17 @@ func (p *place) sleep(ctx context.Context, v view) error {
 	}
 }
 
-// blockers picks holders that keep p out while all of them hold. Each takes a thread, so it
-// is one if that is enough, and never more than p's max.
+// blockers picks holders that keep p out while all of them hold: few, since each takes a
+// thread, and never more than p's max.
 func (p *place) blockers(holders []record) []record {
-	enough := func(h record) bool { return !locks.Admits([]locks.Claim{h.claim}, p.self.claim) }
-	if i := slices.IndexFunc(holders, enough); i >= 0 {
-		return holders[i : i+1]
-	}
-	var some []record
 	var claims []locks.Claim
-	for _, h := range holders {
-		some, claims = append(some, h), append(claims, h.claim)
-		if !locks.Admits(claims, p.self.claim) {
-			break
+	for i, h := range holders {
+		claims = append(claims, h.claim())
+		if !locks.Admits(claims, p.self.claim()) {
+			return holders[:i+1]
 		}
 	}
-	return some
+	return holders
 }
 
 // sleepOn has a goroutine report to p.freed when a byte is free.

@@ -65,7 +65,7 @@ func TestEvictorFits(t *testing.T) {
 	l := take(t, s, "x", Limit(maxUnits), Weight(maxUnits/2), command(strings.Repeat("c", 2000)))
 	// Every second slot of those that there can be.
 	rewrite(t, lockPath(dir, "x"), func(r *record) {
-		r.claim.Weight = maxUnits
+		r.weight = maxUnits
 		var slots []int
 		for i := range maxUnits {
 			slots = append(slots, 2*i)

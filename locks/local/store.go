@@ -11,7 +11,7 @@ package local
 import (
 	"context"
 	"os"
-	"sync"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,43 +61,32 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 
 // newRecord describes a request of this process.
 func (s *Store) newRecord(r locks.Request) record {
-	return record{
-		index: noIndex, id: r.Ref.ID, claim: r.Claim, uid: s.roots.euid,
-		pid: os.Getpid(), pidNS: procfs.Namespace("pid"),
-		joined: int64(locks.BootTime()), since: time.Now().UnixMicro(), command: r.Command,
-		replace: r.Replace, noGolock: r.NoGolock,
+	self := record{index: noIndex, command: r.Command, stored: stored{
+		id: r.Ref.ID, uid: uint32(s.roots.euid), pid: uint32(os.Getpid()), pidNS: procfs.Namespace("pid"),
+		weight: uint32(r.Claim.Weight), max: uint32(r.Claim.Max), priority: int32(r.Claim.Priority),
+		joined: int64(locks.BootTime()), since: time.Now().UnixMicro(),
+		replace: uint8(slices.Index(replacements, r.Replace)),
+	}}
+	if r.NoGolock {
+		self.noGolock = 1
 	}
+	return self
 }
 
-// lease is a held slot.
+// lease is a held slot. The command inherits the description with the hold byte, and the
+// directory, so that it stays marked as in use. With a hold the record keeps the slot after
+// the release.
 type lease struct {
-	grant     locks.Grant
-	place     *place
-	exclusive bool // nobody else can be admitted before the release
-	once      sync.Once
-	err       error
+	*kernel.Lease
+	place *place
 }
 
-// Grant implements locks.Lease.
-func (l *lease) Grant() locks.Grant { return l.grant }
-
-// Files implements locks.Lease: the description with the hold byte, and the
-// directory, so that it stays marked as in use.
-func (l *lease) Files() []int { return []int{l.place.hold, l.place.dir.fd} }
+// Evicted implements locks.Lease.
+func (l *lease) Evicted() error { return l.place.evicted() }
 
 // Settle implements locks.Settler. It wakes the next waiter, which looks and sleeps again:
 // that need not delay the command.
 func (l *lease) Settle() { l.place.closeTable() }
-
-// Evicted implements locks.Lease.
-func (l *lease) Evicted() error { return l.place.ref.evicted() }
-
-// Release implements locks.Lease. With a hold the record keeps the slot for the rest of
-// it.
-func (l *lease) Release(context.Context) error {
-	l.once.Do(func() { l.err = l.place.close() })
-	return l.err
-}
 
 // Forget implements locks.QueueStore.
 func (s *Store) Forget(_ context.Context, name string) error {

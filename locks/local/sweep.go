@@ -3,11 +3,10 @@ package local
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"golock/locks/kernel"
 )
 
 // Sweep implements locks.QueueStore: it frees the records of those who are gone, and
@@ -17,67 +16,48 @@ import (
 // A file is judged and removed inside its gate. Who has opened it before comes into the
 // gate after that, sees that the path no longer leads to it, and joins anew.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
-	d, err := s.existingDirectory()
-	if d == nil {
-		return 0, err
-	}
-	defer d.close()
-	files, err := d.filesOf(name)
-	if err != nil {
-		return 0, err
-	}
-	err = d.eachFile(ctx, files, func(ctx context.Context, base string) error {
-		var st unix.Stat_t
-		if unix.Fstatat(d.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-			return nil
-		}
-		n, err := d.sweep(ctx, base, olderThan)
+	failed := s.eachTable(ctx, ofName(name), unix.O_RDWR, func(f *lockFile, tab *table) error {
+		n, err := f.sweep(tab, olderThan)
 		removed += n
-		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, errDamaged) {
-			return nil
-		}
 		return err
 	})
-	return removed, err
+	return removed, errors.Join(slices.DeleteFunc(failed, func(err error) bool {
+		return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, errDamaged)
+	})...)
 }
 
-// sweep cleans up one lock file.
-func (d *directory) sweep(ctx context.Context, base string, olderThan time.Duration) (removed int, err error) {
-	err = d.withTable(ctx, base, unix.O_RDWR, func(f *lockFile, tab *table) error {
-		var st unix.Stat_t
-		if err := unix.Fstatat(d.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || !kernel.SameFile(&st, &f.stat) {
-			return nil // somebody else has removed it
+// sweep cleans up one lock file. The table is nil if it cannot be read.
+func (f *lockFile) sweep(tab *table, olderThan time.Duration) (removed int, err error) {
+	if f.checkPath() != nil {
+		return 0, nil // somebody else has removed it
+	}
+	if tab == nil {
+		var start [len(magic)]byte
+		if n, err := f.readAt(start[:], 0); err != nil || string(start[:n]) != magic {
+			return 0, err // it was no lock file
 		}
-		if tab == nil {
-			var start [len(magic)]byte
-			if n, err := f.readAt(start[:], 0); err != nil || string(start[:n]) != magic {
-				return err // it was no lock file
-			}
-			tab = &table{}
+		tab = &table{}
+	}
+	used := f.isUsed()
+	var dead []*record
+	for i := range tab.records {
+		r := &tab.records[i]
+		live := f.isLive(r)
+		if used = used || live; !live && time.Since(time.UnixMicro(r.since)) >= olderThan {
+			dead = append(dead, r)
 		}
-		used := f.isUsed()
-		var dead []*record
-		for i := range tab.records {
-			r := &tab.records[i]
-			live := f.isLive(r)
-			if used = used || live; !live && time.Since(time.UnixMicro(r.since)) >= olderThan {
-				dead = append(dead, r)
-			}
+	}
+	if !used && len(dead) == len(tab.records) && time.Since(time.Unix(f.stat.Mtim.Unix())) >= olderThan {
+		if err := f.failed("remove", unix.Unlinkat(f.dir.fd, f.base, 0)); err != nil {
+			return 0, err
 		}
-		if !used && len(dead) == len(tab.records) && time.Since(time.Unix(st.Mtim.Unix())) >= olderThan {
-			err := f.failed("remove", unix.Unlinkat(d.fd, base, 0))
-			if err == nil {
-				removed = 1
-			}
-			return err
+		return 1, nil
+	}
+	for _, r := range dead {
+		if err := f.clear(tab, r); err != nil {
+			return removed, err
 		}
-		for _, r := range dead {
-			if err := f.clear(tab, r); err != nil {
-				return err
-			}
-			removed++
-		}
-		return nil
-	})
-	return removed, err
+		removed++
+	}
+	return removed, nil
 }

@@ -7,6 +7,7 @@ import (
 	"hash/adler32"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"golock/locks"
 )
@@ -15,7 +16,7 @@ import (
 // waits and who holds. A record only describes its entry; one whose byte is not locked is
 // stale.
 //
-// Numbers are little-endian. Header and records have a checksum each (Adler-32, which needs
+// Numbers are in the machine's byte order. Header and records have a checksum each (Adler-32, which needs
 // no tables at the start). None crosses a page, so a process that is killed while it writes
 // leaves the old or the new text.
 const (
@@ -59,14 +60,14 @@ func (e *formatError) Error() string {
 func (h *header) encode() []byte {
 	b := make([]byte, headerEnd)
 	copy(b, magic)
-	binary.LittleEndian.PutUint32(b[8:], format)
-	binary.LittleEndian.PutUint32(b[16:], uint32(len(h.name)))
-	binary.LittleEndian.PutUint32(b[20:], uint32(h.size))
-	binary.LittleEndian.PutUint64(b[24:], uint64(h.next))
-	binary.LittleEndian.PutUint64(b[32:], uint64(h.fence))
-	binary.LittleEndian.PutUint64(b[40:], h.checkedPath)
+	binary.NativeEndian.PutUint32(b[8:], format)
+	binary.NativeEndian.PutUint32(b[16:], uint32(len(h.name)))
+	binary.NativeEndian.PutUint32(b[20:], uint32(h.size))
+	binary.NativeEndian.PutUint64(b[24:], uint64(h.next))
+	binary.NativeEndian.PutUint64(b[32:], uint64(h.fence))
+	binary.NativeEndian.PutUint64(b[40:], h.checkedPath)
 	copy(b[headerName:], h.name)
-	binary.LittleEndian.PutUint32(b[12:], adler32.Checksum(b[16:]))
+	binary.NativeEndian.PutUint32(b[12:], adler32.Checksum(b[16:]))
 	return b
 }
 
@@ -79,17 +80,17 @@ func decodeHeader(b []byte) (header, error) {
 	if len(b) < headerEnd || string(b[:len(magic)]) != magic {
 		return header{}, errCorrupt
 	}
-	if f := binary.LittleEndian.Uint32(b[8:]); f != format {
+	if f := binary.NativeEndian.Uint32(b[8:]); f != format {
 		return header{}, &formatError{f}
 	}
 	h := header{
-		size:        int(binary.LittleEndian.Uint32(b[20:])),
-		checkedPath: binary.LittleEndian.Uint64(b[40:]),
-		next:        int64(binary.LittleEndian.Uint64(b[24:])),
-		fence:       int64(binary.LittleEndian.Uint64(b[32:])),
+		size:        int(binary.NativeEndian.Uint32(b[20:])),
+		checkedPath: binary.NativeEndian.Uint64(b[40:]),
+		next:        int64(binary.NativeEndian.Uint64(b[24:])),
+		fence:       int64(binary.NativeEndian.Uint64(b[32:])),
 	}
-	n := binary.LittleEndian.Uint32(b[16:])
-	if binary.LittleEndian.Uint32(b[12:]) != adler32.Checksum(b[16:headerEnd]) || n == 0 || n > locks.MaxName ||
+	n := binary.NativeEndian.Uint32(b[16:])
+	if binary.NativeEndian.Uint32(b[12:]) != adler32.Checksum(b[16:headerEnd]) || n == 0 || n > locks.MaxName ||
 		h.size < 0 || h.size > maxRecords || h.next < 0 || h.next >= maxTicket || h.fence < 0 {
 		return header{}, errCorrupt
 	}
@@ -97,39 +98,43 @@ func decodeHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// record is one entry of the table.
-//
-//	0 checksum u32 · 4 state u8 · 5 replace u8 · 6 command length u16
-//	8 ticket i64 · 16 id · 32 weight u32 · 36 max u32 · 40 priority i32 · 44 uid u32
-//	48 pid u32 · 52 slot ranges u16 · 54 evictor length u16 · 56 pid namespace u64
-//	64 joined, CLOCK_BOOTTIME ns i64 · 72 since, Unix us i64 · 80 fence i64
-//	88 held until, CLOCK_BOOTTIME ns i64 · 96 boot id
-//	112 evicted at, CLOCK_BOOTTIME ns i64 · 120 no golock u8 · 121 reserved
-//	128 slot ranges (first u16, count-1 u8), then the evictor, then the command, each
-//	word ended by a zero
-//
-// Reserved bytes are zero.
+// record is one entry of the table. In the file its text begins with stored; then come the
+// slots as ranges (first u16, count-1 u8), the evictor, and the command, each word ended by a
+// zero.
 type record struct {
-	index     int // its place in the table, not stored; noIndex if it has none yet
-	state     uint8
-	claim     locks.Claim
-	id        [16]byte
-	uid       int
-	pid       int
-	pidNS     uint64
-	joined    int64
-	since     int64
-	fence     int64
-	replace   locks.Replacement
-	noGolock  bool     // its golock has become the command
-	holdUntil int64    // it counts as held until then; 0: only while its byte is locked
-	boot      [16]byte // of which holdUntil is a time
-	evictor   string   // who evicted it; "": nobody
-	evictedAt int64
-	slots     []int
-	command   []string // read only where somebody asks for it
+	stored
+	slots   []int
+	evictor string   // who evicted it; "": nobody
+	command []string // read only where somebody asks for it
 
-	onlyHold bool // no process has it any more, only its hold keeps it; not stored
+	index    int  // its place in the table; noIndex if it has none yet
+	onlyHold bool // no process has it any more, only its hold keeps it
+}
+
+// stored is in the file as it is in memory, without gaps: all who read it run on one machine.
+type stored struct {
+	checksum   uint32 // of the text after it
+	state      uint8
+	replace    uint8 // an index of replacements
+	commandLen uint16
+	ticket     int64
+	id         [16]byte
+	weight     uint32
+	max        uint32
+	priority   int32
+	uid        uint32
+	pid        uint32
+	ranges     uint16
+	evictorLen uint16
+	pidNS      uint64
+	joined     int64 // CLOCK_BOOTTIME, ns
+	since      int64 // Unix time, us
+	fence      int64
+	holdUntil  int64    // as joined; it counts as held until then, 0: only while its byte is locked
+	boot       [16]byte // of which holdUntil is a time
+	evictedAt  int64    // as joined
+	noGolock   uint8    // 1: its golock has become the command
+	reserved   [7]byte
 }
 
 const (
@@ -139,106 +144,69 @@ const (
 	stateWaiting = 1
 	stateHolding = 2
 
-	recordState   = 4
-	recordReplace = 5
-
-	recordTail = 128
-	rangeSize  = 3
-	maxUnits   = 256   // so that the slots of one entry always fit into its record
-	maxSlot    = 65535 // the highest slot number that a record can tell
-	maxEvictor = 127   // so that there is room for it in any record
+	recordState = 4 // the offset of stored.state
+	recordTail  = int(unsafe.Sizeof(stored{}))
+	rangeSize   = 3
+	maxUnits    = 256   // so that the slots of one entry always fit into its record
+	maxSlot     = 65535 // the highest slot number that a record can tell
+	maxEvictor  = 127   // so that there is room for it in any record
 )
 
 // replacements are in the order of the numbers that records store.
 var replacements = []locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}
 
+func (s *stored) bytes() []byte { return unsafe.Slice((*byte)(unsafe.Pointer(s)), recordTail) }
+
+func (s *stored) claim() locks.Claim {
+	return locks.Claim{Weight: int(s.weight), Max: int(s.max), Priority: int(s.priority), Ticket: s.ticket}
+}
+
 func (r *record) encode() []byte {
 	b := make([]byte, recordSize)
-	b[recordState], b[recordReplace] = r.state, byte(slices.Index(replacements, r.replace))
-	binary.LittleEndian.PutUint64(b[8:], uint64(r.claim.Ticket))
-	copy(b[16:], r.id[:])
-	binary.LittleEndian.PutUint32(b[32:], uint32(r.claim.Weight))
-	binary.LittleEndian.PutUint32(b[36:], uint32(r.claim.Max))
-	binary.LittleEndian.PutUint32(b[40:], uint32(int32(r.claim.Priority)))
-	binary.LittleEndian.PutUint32(b[44:], uint32(r.uid))
-	binary.LittleEndian.PutUint32(b[48:], uint32(r.pid))
-	binary.LittleEndian.PutUint64(b[56:], r.pidNS)
-	binary.LittleEndian.PutUint64(b[64:], uint64(r.joined))
-	binary.LittleEndian.PutUint64(b[72:], uint64(r.since))
-	binary.LittleEndian.PutUint64(b[80:], uint64(r.fence))
-	binary.LittleEndian.PutUint64(b[88:], uint64(r.holdUntil))
-	copy(b[96:], r.boot[:])
-	binary.LittleEndian.PutUint64(b[112:], uint64(r.evictedAt))
-	if r.noGolock {
-		b[120] = 1
-	}
 	at := recordTail
 	for i, slot := range r.slots {
 		if i > 0 && slot == r.slots[i-1]+1 {
 			b[at-1]++
 			continue
 		}
-		binary.LittleEndian.PutUint16(b[at:], uint16(slot))
+		binary.NativeEndian.PutUint16(b[at:], uint16(slot))
 		at += rangeSize
 	}
-	binary.LittleEndian.PutUint16(b[52:], uint16((at-recordTail)/rangeSize))
-	n := copy(b[at:], r.evictor)
-	binary.LittleEndian.PutUint16(b[54:], uint16(n))
-	at += n
+	r.ranges = uint16((at - recordTail) / rangeSize)
+	r.evictorLen = uint16(copy(b[at:], r.evictor))
+	at += int(r.evictorLen)
 	command := at
 	for _, word := range r.command { // what does not fit is cut
 		at += copy(b[at:], word)
 		at = min(at+1, recordSize)
 	}
-	binary.LittleEndian.PutUint16(b[6:], uint16(at-command))
-	binary.LittleEndian.PutUint32(b, adler32.Checksum(b[4:at]))
+	r.commandLen = uint16(at - command)
+	copy(b, r.bytes())
+	r.checksum = adler32.Checksum(b[4:at])
+	binary.NativeEndian.PutUint32(b, r.checksum)
 	return b
 }
 
 // decode reads a record that is not free, without its command. It leaves the index
 // alone.
 func (r *record) decode(b []byte) error {
-	evictor := recordTail + rangeSize*int(binary.LittleEndian.Uint16(b[52:]))
-	command := evictor + int(binary.LittleEndian.Uint16(b[54:]))
-	end := command + int(binary.LittleEndian.Uint16(b[6:]))
-	if end > recordSize || binary.LittleEndian.Uint32(b) != adler32.Checksum(b[4:end]) ||
-		int(b[recordReplace]) >= len(replacements) {
+	*r = record{index: r.index}
+	copy(r.bytes(), b)
+	evictor := recordTail + rangeSize*int(r.ranges)
+	command := evictor + int(r.evictorLen)
+	end := command + int(r.commandLen)
+	if end > recordSize || r.checksum != adler32.Checksum(b[4:end]) || int(r.replace) >= len(replacements) ||
+		r.state > stateHolding || r.ticket < 0 || r.ticket >= maxTicket ||
+		r.weight < 1 || r.weight > maxUnits || r.max > maxUnits {
 		return errCorrupt
 	}
-	*r = record{
-		index: r.index,
-		state: b[recordState],
-		claim: locks.Claim{
-			Ticket:   int64(binary.LittleEndian.Uint64(b[8:])),
-			Weight:   int(binary.LittleEndian.Uint32(b[32:])),
-			Max:      int(binary.LittleEndian.Uint32(b[36:])),
-			Priority: int(int32(binary.LittleEndian.Uint32(b[40:]))),
-		},
-		id:        [16]byte(b[16:32]),
-		uid:       int(binary.LittleEndian.Uint32(b[44:])),
-		pid:       int(binary.LittleEndian.Uint32(b[48:])),
-		pidNS:     binary.LittleEndian.Uint64(b[56:]),
-		joined:    int64(binary.LittleEndian.Uint64(b[64:])),
-		since:     int64(binary.LittleEndian.Uint64(b[72:])),
-		fence:     int64(binary.LittleEndian.Uint64(b[80:])),
-		holdUntil: int64(binary.LittleEndian.Uint64(b[88:])),
-		boot:      [16]byte(b[96:112]),
-		evictedAt: int64(binary.LittleEndian.Uint64(b[112:])),
-		noGolock:  b[120] != 0,
-		replace:   replacements[b[recordReplace]],
-		evictor:   string(b[evictor:command]),
-	}
-	c := r.claim
-	if r.state > stateHolding || c.Ticket < 0 || c.Ticket >= maxTicket ||
-		c.Weight < 1 || c.Weight > maxUnits || c.Max < 0 || c.Max > maxUnits {
-		return errCorrupt
-	}
+	r.evictor = string(b[evictor:command])
 	units := 0
 	if r.state == stateHolding {
-		units = c.Weight
+		units = int(r.weight)
 	}
 	for at := recordTail; at < evictor; at += rangeSize {
-		first, more := int(binary.LittleEndian.Uint16(b[at:])), int(b[at+2])
+		first, more := int(binary.NativeEndian.Uint16(b[at:])), int(b[at+2])
 		if first+more > maxSlot || len(r.slots)+more >= units {
 			return errCorrupt
 		}
@@ -252,20 +220,18 @@ func (r *record) decode(b []byte) error {
 	return nil
 }
 
-// decodeCommand reads the command of a record that decode has accepted.
-func decodeCommand(b []byte) (argv []string) {
-	at := recordTail + rangeSize*int(binary.LittleEndian.Uint16(b[52:])) + int(binary.LittleEndian.Uint16(b[54:]))
-	text := string(b[at : at+int(binary.LittleEndian.Uint16(b[6:]))])
-	if text == "" {
-		return nil
+// decodeCommand reads the command of a record from the text that decode has accepted.
+func (r *record) decodeCommand(b []byte) {
+	at := recordTail + rangeSize*int(r.ranges) + int(r.evictorLen)
+	if text := string(b[at : at+int(r.commandLen)]); text != "" {
+		r.command = strings.Split(strings.TrimSuffix(text, "\x00"), "\x00") // without a zero the last word was cut
 	}
-	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00") // without a zero the last word was cut
 }
 
 // lockByte is the byte that the entry has locked as long as it lives.
 func (r *record) lockByte() int64 {
 	if r.state == stateHolding {
-		return holdByte(r.claim.Ticket)
+		return holdByte(r.ticket)
 	}
-	return waitByte(r.claim.Ticket)
+	return waitByte(r.ticket)
 }

@@ -17,12 +17,9 @@ type ticket struct {
 	store    *Store
 	request  locks.Request
 	queued   bool
-	place    *place
-	ref      atomic.Pointer[recordRef] // Evicted is asked from another goroutine than Wait
-	lease    *lease                    // once it is granted
+	place    atomic.Pointer[place] // Evicted is asked from another goroutine than Wait
+	lease    *lease                // once it is granted
 	replaced []locks.Entry
-
-	removed bool // the last look found the holders of a removed file in the way
 }
 
 var (
@@ -43,43 +40,41 @@ const (
 	removedCheck = time.Second
 )
 
-// Queued implements locks.Ticket.
-func (t *ticket) Queued() bool { return t.queued }
-
-// Replaced implements locks.Ticket.
+// These implement locks.Ticket.
+func (t *ticket) Queued() bool            { return t.queued }
 func (t *ticket) Replaced() []locks.Entry { return t.replaced }
-
-// Evicted implements locks.Ticket.
-func (t *ticket) Evicted() error { return t.ref.Load().evicted() }
+func (t *ticket) Evicted() error          { return t.place.Load().evicted() }
 
 // join takes a place in the file that the path leads to now, and maybe the slot.
 func (t *ticket) join(ctx context.Context) error {
-	path := ""
+	var p *place
 	for range maxMoves {
 		d, err := t.store.openForUse()
 		if err != nil {
 			return err
 		}
-		p := &place{dir: d, hold: -1, pathLocks: d.pathLocks(t.request.Name), freed: make(chan error, 1)}
+		p = &place{
+			request: &t.request, dir: d, path: d.path + "/" + fileName(t.request.Name),
+			hold: -1, pathLocks: d.pathLocks(t.request.Name), freed: make(chan error, 1),
+		}
 		l, err := p.enter(ctx, t)
 		for _, v := range p.victims {
 			_ = v.end() // one that cannot be told is waited for
 		}
 		if err == nil {
-			p.ref = recordRef{path: p.table.path, index: p.self.index, id: p.self.id}
-			if t.ref.Store(&p.ref); l != nil {
+			if l != nil {
 				p.closeTable()
 			}
-			t.place, t.lease = p, l
+			t.place.Store(p)
+			t.lease = l
 			return nil
 		}
-		path = p.dir.path + "/" + fileName(t.request.Name)
 		_ = p.close()
 		if err != errMoved {
 			return err
 		}
 	}
-	return &locks.PathError{Path: path, Err: errors.New("something removes it all the time")}
+	return &locks.PathError{Path: p.path, Err: errors.New("something removes it all the time")}
 }
 
 // Wait implements locks.Ticket.
@@ -91,14 +86,15 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	if err == nil {
 		return t.lease, nil
 	}
-	_ = t.place.close()
+	p := t.place.Load()
+	_ = p.close()
 	if ctx.Err() == nil {
 		return nil, err
 	}
-	if evicted := t.Evicted(); evicted != nil {
+	if evicted := p.evicted(); evicted != nil {
 		return nil, evicted
 	}
-	if t.removed {
+	if p.view.removed {
 		return nil, &locks.BusyError{Name: t.request.Name, Reason: whyRemoved}
 	}
 	return nil, ctx.Err()
@@ -107,18 +103,15 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 // wait moves t forward in the queue until it holds. It begins with what it has seen when
 // it joined: if that has gone since, the sleep ends at once.
 func (t *ticket) wait(ctx context.Context) error {
-	v := t.place.joined
 	for {
-		t.removed = v.removed
-		err := t.place.sleep(ctx, v)
+		p := t.place.Load()
+		err := p.sleep(ctx)
 		if err == nil {
-			v, err = t.look(ctx)
+			t.lease, err = p.lookAgain(ctx)
 		}
 		if err == errMoved {
-			old := t.place
 			if err = t.join(ctx); err == nil {
-				_ = old.close()
-				v = t.place.joined
+				_ = p.close()
 			}
 		}
 		if err != nil || t.lease != nil {
@@ -127,29 +120,29 @@ func (t *ticket) wait(ctx context.Context) error {
 	}
 }
 
-// look looks once, inside the gate. Only one who holds alone leaves the queue later (Settle).
-func (t *ticket) look(ctx context.Context) (v view, err error) {
-	p := t.place
+// lookAgain looks once, inside the gate. Only one who holds alone leaves the queue later
+// (Settle).
+func (p *place) lookAgain(ctx context.Context) (*lease, error) {
 	if err := p.table.gate(ctx, unix.F_WRLCK, forever); err != nil {
-		return v, err
+		return nil, err
 	}
-	v, t.lease, err = t.lookInside()
+	l, err := p.lookInside()
 	p.table.openGate()
-	if t.lease != nil && !t.lease.exclusive {
-		t.lease.Settle()
+	if l != nil && (len(p.view.holders) > 0 || p.self.weight != p.self.max) {
+		l.Settle()
 	}
-	return v, err
+	return l, err
 }
 
-func (t *ticket) lookInside() (v view, l *lease, err error) {
-	tab, err := t.place.load(t.request.Name)
+func (p *place) lookInside() (*lease, error) {
+	tab, err := p.load()
 	if err != nil {
-		return v, nil, err
+		return nil, err
 	}
-	if by := t.place.self.evictedBy(tab); by != "" {
-		return v, nil, &locks.EvictedError{By: by}
+	if by := p.self.evictedBy(tab); by != "" {
+		return nil, &locks.EvictedError{By: by}
 	}
-	v, l, err = t.place.look(t, tab)
-	t.request.TellPlace(v.position)
-	return v, l, err
+	l, err := p.look(tab)
+	p.request.TellPlace(p.view.position)
+	return l, err
 }

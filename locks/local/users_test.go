@@ -281,7 +281,7 @@ func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
 }
 
 func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {
-	self := record{pid: os.Getpid(), joined: int64(locks.BootTime())}
+	self := record{stored: stored{pid: uint32(os.Getpid()), joined: int64(locks.BootTime())}}
 	if !self.isAlive() {
 		t.Error("this process is not alive")
 	}
@@ -293,7 +293,7 @@ func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {
 	}
 
 	c := startChild(t)
-	r := record{pid: c.PID, joined: int64(locks.BootTime())}
+	r := record{stored: stored{pid: uint32(c.PID), joined: int64(locks.BootTime())}}
 	if !r.isAlive() {
 		t.Error("a child is not alive")
 	}

@@ -80,7 +80,7 @@ func (s *Store) supported(dir string) locks.Finding {
 		return f
 	}
 	defer unix.Close(fd)
-	if err := s.sys.lock(fd, false, false); err != nil {
+	if err := s.setLock(fd, unix.F_WRLCK, false); err != nil {
 		f.Level, f.What = locks.Problem, fmt.Sprintf("%s locks do not work in %s: %v", s.family, dir, err)
 		f.Why, f.Fix = "nothing can be locked there", "a file on another file system"
 	}

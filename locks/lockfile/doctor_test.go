@@ -23,7 +23,7 @@ func TestDoctor(t *testing.T) {
 		if _, err := os.Stat(file); err == nil {
 			t.Errorf("%s: the file was made", family)
 		}
-		fd, err := s.lock(false, nil)
+		fd, err := s.lock(unix.F_WRLCK, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,39 +12,6 @@ import (
 	"golock/locks/kernel"
 )
 
-// syscalls are the calls to the kernel. A test replaces them to act as NFS.
-type syscalls struct {
-	open   func(path string, flags int) (fd int, err error)
-	lock   func(fd int, shared, wait bool) error
-	unlock func(fd int) error
-	close  func(fd int)
-}
-
-func kernelCalls(family Family) syscalls {
-	s := syscalls{
-		open: openFile,
-		lock: flock,
-		unlock: func(fd int) error {
-			return eintr.Repeat(func() error { return unix.Flock(fd, unix.LOCK_UN) })
-		},
-		close: func(fd int) { unix.Close(fd) },
-	}
-	if family == Fcntl {
-		s.lock = func(fd int, shared, wait bool) error {
-			kind, command := unix.F_WRLCK, unix.F_OFD_SETLK
-			if shared {
-				kind = unix.F_RDLCK
-			}
-			if wait {
-				command = unix.F_OFD_SETLKW
-			}
-			return setLock(fd, command, kind)
-		}
-		s.unlock = func(fd int) error { return setLock(fd, unix.F_OFD_SETLK, unix.F_UNLCK) }
-	}
-	return s
-}
-
 // openFile never blocks on a FIFO. A new file gets the same mode as from flock(1).
 func openFile(path string, flags int) (fd int, err error) {
 	return eintr.Get(func() (int, error) {
@@ -52,21 +19,19 @@ func openFile(path string, flags int) (fd int, err error) {
 	})
 }
 
-func flock(fd int, shared, wait bool) error {
-	how := unix.LOCK_EX
-	if shared {
-		how = unix.LOCK_SH
-	}
+// setLock locks the whole file, however long it becomes, or with F_UNLCK unlocks it.
+func (f Family) setLock(fd int, kind int16, wait bool) error {
+	how := map[int16]int{unix.F_RDLCK: unix.LOCK_SH, unix.F_WRLCK: unix.LOCK_EX, unix.F_UNLCK: unix.LOCK_UN}[kind]
+	command := unix.F_OFD_SETLKW
 	if !wait {
-		how |= unix.LOCK_NB
+		how, command = how|unix.LOCK_NB, unix.F_OFD_SETLK
 	}
-	return eintr.Repeat(func() error { return unix.Flock(fd, how) })
-}
-
-// setLock locks or unlocks the whole file, however long it becomes.
-func setLock(fd, command, kind int) error {
-	lk := unix.Flock_t{Type: int16(kind)}
-	return eintr.Repeat(func() error { return unix.FcntlFlock(uintptr(fd), command, &lk) })
+	return eintr.Repeat(func() error {
+		if f == Flock {
+			return unix.Flock(fd, how)
+		}
+		return unix.FcntlFlock(uintptr(fd), command, &unix.Flock_t{Type: kind})
+	})
 }
 
 var errCancelled = errors.New("nobody waits for it any more")
@@ -76,27 +41,30 @@ const maxMoves = 100
 
 // lock opens the file that the path leads to, and locks it. If cancelled is nil it gives
 // kernel.ErrTaken instead of waiting. Once cancelled is closed it does not wait again.
-func (s *Store) lock(shared bool, cancelled <-chan struct{}) (int, error) {
+func (s *Store) lock(kind int16, cancelled <-chan struct{}) (int, error) {
 	access := unix.O_RDONLY
-	if s.family == Fcntl && !shared {
+	if s.family == Fcntl && kind == unix.F_WRLCK {
 		access = unix.O_RDWR // fcntl(2): an exclusive lock needs a descriptor for writing
 	}
 	for range maxMoves {
 		fd, err := s.open(access)
+		if err == unix.EEXIST {
+			continue // another process has just made it
+		}
 		if err != nil {
 			return -1, err
 		}
 		if cancelled != nil {
 			s.waiting.Add(1)
 		}
-		err = s.sys.lock(fd, shared, cancelled != nil)
+		err = s.setLock(fd, kind, cancelled != nil)
 		if cancelled != nil {
 			s.waiting.Add(-1)
 		}
-		if (err == unix.EBADF || err == unix.EIO) && access == unix.O_RDONLY && !shared {
+		if (err == unix.EBADF || err == unix.EIO) && access == unix.O_RDONLY && kind == unix.F_WRLCK {
 			// On NFS version 4 a flock is a record lock, which needs a descriptor for
 			// writing. flock(1) does the same.
-			s.sys.close(fd)
+			unix.Close(fd)
 			access = unix.O_RDWR
 			continue
 		}
@@ -106,7 +74,7 @@ func (s *Store) lock(shared bool, cancelled <-chan struct{}) (int, error) {
 				return fd, nil
 			}
 		}
-		s.sys.close(fd)
+		unix.Close(fd)
 		switch {
 		case err == unix.EWOULDBLOCK || err == unix.EACCES:
 			return -1, kernel.ErrTaken
@@ -135,50 +103,49 @@ func (s *Store) lockError(err error) error {
 
 // open opens the file, and makes it if there is none. O_CREAT is set only then:
 // fs.protected_regular forbids it for other users' files in a sticky directory (proc(5)).
+// EEXIST: somebody else has made it meanwhile.
 func (s *Store) open(access int) (int, error) {
-	for range maxMoves {
-		// To open a device can have effects, so the kind is checked before.
-		var st unix.Stat_t
-		if err := s.checkLink(); err != nil {
-			return -1, err
-		}
-		if unix.Stat(s.path, &st) == nil {
-			if err := s.checkKind(&st); err != nil {
-				return -1, err
-			}
-		}
-		fd, err := s.sys.open(s.path, access)
-		if err == unix.ENOENT {
-			fd, err = s.create(access)
-			if err == unix.EEXIST || err == unix.EACCES && unix.Stat(s.path, &st) == nil {
-				continue // another process has just made it
-			}
-		}
-		if err != nil {
-			return -1, s.openError(err)
-		}
-		if err := unix.Fstat(fd, &st); err != nil {
-			s.sys.close(fd)
-			return -1, &locks.PathError{Op: "fstat", Path: s.path, Err: err}
-		}
-		if err := s.checkKind(&st); err != nil {
-			s.sys.close(fd)
-			return -1, err
-		}
-		return fd, nil
+	// To open a device can have effects, so the kind is checked before.
+	var st unix.Stat_t
+	if err := s.checkLink(); err != nil {
+		return -1, err
 	}
-	return -1, &locks.PathError{Path: s.path, Err: errors.New("something makes and removes it all the time")}
+	if unix.Stat(s.path, &st) == nil {
+		if err := s.checkKind(&st); err != nil {
+			return -1, err
+		}
+	}
+	fd, err := s.openFile(s.path, access)
+	if err == unix.ENOENT {
+		fd, err = s.create(access)
+		if err == unix.EEXIST || err == unix.EACCES && unix.Stat(s.path, &st) == nil {
+			return -1, unix.EEXIST
+		}
+	}
+	if err != nil {
+		return -1, s.openError(err)
+	}
+	if err = unix.Fstat(fd, &st); err != nil {
+		err = &locks.PathError{Op: "fstat", Path: s.path, Err: err}
+	} else {
+		err = s.checkKind(&st)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 // create makes the file. It follows a dangling symbolic link only if this user or root
 // has made the link.
 func (s *Store) create(access int) (int, error) {
-	fd, err := s.sys.open(s.path, access|unix.O_CREAT|unix.O_EXCL)
+	fd, err := s.openFile(s.path, access|unix.O_CREAT|unix.O_EXCL)
 	var st unix.Stat_t
 	if err != unix.EEXIST || unix.Lstat(s.path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK || isForeign(&st) {
 		return fd, err
 	}
-	return s.sys.open(s.path, access|unix.O_CREAT)
+	return s.openFile(s.path, access|unix.O_CREAT)
 }
 
 // checkLink refuses another user's symbolic link: that user would choose the file. The

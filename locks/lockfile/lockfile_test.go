@@ -229,20 +229,20 @@ func TestReplacedWhileWaiting(t *testing.T) {
 func TestNFS(t *testing.T) {
 	for _, refusal := range []error{unix.EBADF, unix.EIO} {
 		s := New(Flock, filepath.Join(t.TempDir(), "lock"))
-		real := s.sys
+		realOpen, realLock := s.openFile, s.setLock
 		forWriting := map[int]bool{}
 		var opened []int
-		s.sys.open = func(path string, flags int) (int, error) {
-			fd, err := real.open(path, flags)
+		s.openFile = func(path string, flags int) (int, error) {
+			fd, err := realOpen(path, flags)
 			opened = append(opened, flags)
 			forWriting[fd] = flags&unix.O_ACCMODE == unix.O_RDWR
 			return fd, err
 		}
-		s.sys.lock = func(fd int, shared, wait bool) error {
-			if !shared && !forWriting[fd] {
+		s.setLock = func(fd int, kind int16, wait bool) error {
+			if kind == unix.F_WRLCK && !forWriting[fd] {
 				return refusal
 			}
-			return real.lock(fd, shared, wait)
+			return realLock(fd, kind, wait)
 		}
 		TakeUnit(t, s, 0)
 		if last := opened[len(opened)-1]; last&unix.O_ACCMODE != unix.O_RDONLY {
@@ -251,7 +251,7 @@ func TestNFS(t *testing.T) {
 		if _, err := Try(t, s, 1); !IsBusy(err) {
 			t.Errorf("%v: beside a reader: %v", refusal, err)
 		}
-		s.sys.lock = func(int, bool, bool) error { return refusal }
+		s.setLock = func(int, int16, bool) error { return refusal }
 		if _, err := Try(t, s, 1); !errors.Is(err, refusal) || !strings.Contains(err.Error(), "right to write") {
 			t.Errorf("%v for good: %v", refusal, err)
 		}
@@ -261,10 +261,10 @@ func TestNFS(t *testing.T) {
 // A file that is removed all the time is an error, not a loop.
 func TestRemovedAllTheTime(t *testing.T) {
 	s := New(Flock, filepath.Join(t.TempDir(), "lock"))
-	real := s.sys.lock
-	s.sys.lock = func(fd int, shared, wait bool) error {
+	real := s.setLock
+	s.setLock = func(fd int, kind int16, wait bool) error {
 		testkit.Must(t, os.Remove(s.path))
-		return real(fd, shared, wait)
+		return real(fd, kind, wait)
 	}
 	if _, err := Try(t, s, 1); err == nil || !strings.Contains(err.Error(), "all the time") {
 		t.Errorf("Join = %v", err)
@@ -346,8 +346,8 @@ func holderAndWaiter(t *testing.T, s *Store, argv ...string) {
 // Somebody makes the file just before us, and removes it again.
 func TestMadeAndRemoved(t *testing.T) {
 	s := New(Flock, filepath.Join(t.TempDir(), "lock"))
-	real, moves := s.sys.open, 2
-	s.sys.open = func(path string, flags int) (int, error) {
+	real, moves := s.openFile, 2
+	s.openFile = func(path string, flags int) (int, error) {
 		if flags&unix.O_EXCL != 0 && moves > 0 {
 			moves--
 			return -1, unix.EEXIST

@@ -12,6 +12,8 @@ import (
 	"context"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"golock/internal/fdtable"
 	"golock/locks"
 	"golock/locks/kernel"
@@ -30,14 +32,17 @@ const (
 type Store struct {
 	family Family
 	path   string
-	sys    syscalls
+
+	// The calls to the kernel. A test replaces them to act as NFS.
+	openFile func(path string, flags int) (fd int, err error)
+	setLock  func(fd int, kind int16, wait bool) error
 
 	waiting atomic.Int32 // goroutines of this process that /proc/locks shows as waiting
 }
 
 // New names the file: an absolute path, which is used as it is.
 func New(family Family, path string) *Store {
-	return &Store{family: family, path: path, sys: kernelCalls(family)}
+	return &Store{family: family, path: path, openFile: openFile, setLock: family.setLock}
 }
 
 // URL implements locks.Store.
@@ -75,21 +80,20 @@ func (s *Store) TryLock() (*kernel.Lease, error) {
 // take locks the file, and waits for that unless cancelled is nil. Those who share a lock
 // have no slot numbers: the kernel does not know how many they are.
 func (s *Store) take(r locks.Request, cancelled <-chan struct{}) (*kernel.Lease, error) {
-	grant := locks.Grant{Ref: r.Ref}
-	shared := r.Claim.Max == 0
-	if !shared {
-		grant.Slots = []int{0}
+	grant, kind := locks.Grant{Ref: r.Ref}, int16(unix.F_RDLCK)
+	if r.Claim.Max != 0 {
+		grant.Slots, kind = []int{0}, unix.F_WRLCK
 	}
-	fd, err := s.lock(shared, cancelled)
+	fd, err := s.lock(kind, cancelled)
 	if err != nil {
 		return nil, err
 	}
 	fd = fdtable.MoveHigh(fd)
 	return kernel.NewLease(grant, []int{fd}, func() (err error) {
-		if failed := s.sys.unlock(fd); failed != nil {
+		if failed := s.family.setLock(fd, unix.F_UNLCK, false); failed != nil {
 			err = &locks.PathError{Op: "unlock", Path: s.path, Err: failed}
 		}
-		s.sys.close(fd)
+		unix.Close(fd)
 		return err
 	}), nil
 }
