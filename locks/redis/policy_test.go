@@ -72,7 +72,12 @@ func TestLeavingLeavesNoHold(t *testing.T) {
 	_, direct, proxy, behind := startProxy(t)
 	holder := Take(t, direct, "n")
 	w := Queue(t, behind, "n", Hold(time.Hour))
-	proxy.JudgeMode("join", redistest.LoseReply)
+	proxy.Judge(func(mode string) redistest.Verdict {
+		if mode == "join" {
+			return redistest.LoseReply
+		}
+		return redistest.Pass
+	})
 	Release(t, holder)
 	Becomes(t, direct, "n", 1, 0)
 	w.Cancel()

@@ -188,26 +188,6 @@ func TestSweep(t *testing.T) {
 	w.Granted()
 }
 
-// In a Cluster every name is cleaned up where it lives.
-func TestSweepInCluster(t *testing.T) {
-	t.Parallel()
-	s := open(t, redistest.StartCluster(t).URL("quarantine=0"))
-	for i := range 6 {
-		Take(t, s, fmt.Sprint("n", i), TTL(time.Second))
-	}
-	testkit.Eventually(t, "all names are listed", func() bool {
-		n, err := s.Sweep(background, "", time.Hour)
-		return n == 0 && err == nil && len(List(t, s, "")) == 0
-	})
-	removed := 0
-	testkit.Eventually(t, "all are removed", func() bool {
-		n, err := s.Sweep(background, "", 0)
-		testkit.Must(t, err)
-		removed += n
-		return removed == 6
-	})
-}
-
 // Many slots are stored as ranges.
 func TestManySlots(t *testing.T) {
 	t.Parallel()
