@@ -60,8 +60,12 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 		defer e.mu.Unlock()
 		return a, 0, e.fault
 	}
-	if e.wait != nil && step == lease.Join {
-		e.record.Join = e.wait.nextJoin()
+	if w := e.wait; w != nil && step == lease.Join {
+		e.record.Join = 0
+		if w.subscribed {
+			w.joins++
+			e.record.Join = w.joins
+		}
 	}
 	ttl, c := e.ttl, e.call
 	c.mode, c.record = string(step), e.record.text()

@@ -18,15 +18,6 @@ type waiting struct {
 	jitter     bool          // it has just subscribed, perhaps together with all others
 }
 
-// nextJoin is the number of the next Ask to join.
-func (w *waiting) nextJoin() int64 {
-	if !w.subscribed {
-		return 0
-	}
-	w.joins++
-	return w.joins
-}
-
 // spread shortens the first pause after a subscription by up to a half, which differs
 // between entries. Waiters that came together, at a full hour or when the server was back,
 // would otherwise ask together ever after.
