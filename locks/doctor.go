@@ -69,10 +69,8 @@ func Rehearse(ctx context.Context, s Store) (r Rehearsal) {
 	if err != nil {
 		return Rehearsal{Failed: err}
 	}
-	r.Name = fmt.Sprintf("golock-doctor-%s", maker.ID)
-	if r.Ref, err = NewRef(r.Name); err != nil {
-		return Rehearsal{Failed: err}
-	}
+	r.Name = "golock-doctor-" + maker.ID.String()
+	r.Ref = Ref{Key: KeyOf(r.Name), ID: maker.ID}
 	began := BootTime()
 	ticket, err := s.Join(ctx, Request{Ref: r.Ref, Name: r.Name, Claim: Claim{Weight: 1, Max: 1}, TTL: rehearsalTTL, Command: []string{"golock", "doctor"}})
 	if err != nil {

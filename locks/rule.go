@@ -19,32 +19,19 @@ func (c Claim) Compare(d Claim) int {
 // Before reports whether c stands before d in the queue.
 func (c Claim) Before(d Claim) bool { return c.Compare(d) < 0 }
 
-// Limit is how many units the holders and c may use together: the smallest max
-// among them. 0 means that none of them has one.
-func Limit(holders []Claim, c Claim) int {
-	limit := c.Max
-	for _, h := range holders {
-		if h.Max != 0 && (limit == 0 || h.Max < limit) {
-			limit = h.Max
-		}
-	}
-	return limit
-}
-
 // Admits is the one rule of admission: the holders' weights and c's own must
 // not exceed the smallest max among all holders and c. It is asked for the
 // first waiter only, so nobody is overtaken. Every holder's own promise ("at
 // most max while I run") is kept.
 func Admits(holders []Claim, c Claim) bool {
-	limit := Limit(holders, c)
-	if limit == 0 {
-		return true
-	}
-	room := limit - c.Weight
+	limit, units := c.Max, c.Weight // no limit is 0
 	for _, h := range holders {
-		room -= h.Weight
+		units += h.Weight
+		if h.Max != 0 && (limit == 0 || h.Max < limit) {
+			limit = h.Max
+		}
 	}
-	return room >= 0
+	return limit == 0 || units <= limit
 }
 
 // FreeSlots returns the n lowest numbers from 0 that taken does not report,

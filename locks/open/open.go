@@ -54,15 +54,12 @@ var ErrNotLinked = errors.New("this golock has no clients of servers")
 // Store gives the store of a URL. It does no I/O; an error names the part of
 // the URL that is wrong and shows no secrets. Schemes may be in upper case.
 func Store(address string) (locks.Store, error) {
-	scheme, rest, found := strings.Cut(address, ":")
+	scheme, _, _ := strings.Cut(address, ":")
+	rest := address[len(scheme):]
 	scheme = strings.ToLower(scheme)
 	for _, e := range engines() {
-		switch {
-		case e.scheme != scheme && !slices.Contains(e.aliases, scheme):
-		case found:
-			return e.open(e.scheme + ":" + rest)
-		default:
-			return e.open(e.scheme)
+		if e.scheme == scheme || slices.Contains(e.aliases, scheme) {
+			return e.open(e.scheme + rest)
 		}
 	}
 	return nil, unknown(address)

@@ -14,27 +14,13 @@ import (
 	"golock/locks/network"
 )
 
-// use gives the client. The first call makes it, which does no I/O but to read the
+// connect makes the client that the URL asks for. It does no I/O but to read the
 // certificates.
-func (s *Store) use(ttl time.Duration) (goredis.UniversalClient, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.client == nil {
-		client, err := s.target.connect(lease.AttemptLimit(ttl))
-		if err != nil {
-			return nil, err
-		}
-		s.client = client
-	}
-	return s.client, nil
-}
-
-// connect makes the client that the URL asks for.
 //
 // The library does not retry: attempts are bounded here. It keeps at most one idle
 // connection, so that after a failed attempt the next one never gets another connection
 // that died with the first.
-func (t *target) connect(attempt time.Duration) (goredis.UniversalClient, error) {
+func (t *target) connect() (goredis.UniversalClient, error) {
 	goredis.SetLogger(&logging.VoidLogger{}) // it would log on standard error
 	config, err := t.Config("")
 	if err != nil {
@@ -44,10 +30,10 @@ func (t *target) connect(attempt time.Duration) (goredis.UniversalClient, error)
 		Addrs: t.hosts, MasterName: t.master, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
 		Username: t.user, Password: t.password, DB: t.db, TLSConfig: config, Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-		DialTimeout:  network.Bounded(attempt, t.dialTimeout),
-		ReadTimeout:  network.Bounded(attempt, t.readTimeout),
-		WriteTimeout: network.Bounded(attempt, t.writeTimeout),
-		PoolSize:     8, MaxIdleConns: 1, PoolTimeout: attempt, PipelinePoolSize: -1,
+		DialTimeout:  network.Bounded(lease.LongestAttempt, t.dialTimeout),
+		ReadTimeout:  network.Bounded(lease.LongestAttempt, t.readTimeout),
+		WriteTimeout: network.Bounded(lease.LongestAttempt, t.writeTimeout),
+		PoolSize:     8, MaxIdleConns: 1, PoolTimeout: lease.LongestAttempt, PipelinePoolSize: -1,
 		ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
@@ -73,7 +59,7 @@ type command[T any] func(context.Context, goredis.UniversalClient) (T, error)
 // attempt asks once. It returns when ctx ends, which the client does not notice: a command
 // under way ends by itself within the limit of an attempt.
 func attempt[T any](ctx context.Context, s *Store, ttl time.Duration, ask command[T]) (answer T, err error) {
-	client, err := s.use(ttl)
+	client, err := s.client()
 	if err != nil {
 		return answer, err
 	}
@@ -133,10 +119,8 @@ func (s *Store) runScript(c call) command[reply] {
 		if err != nil || r.Verdict != lease.Granted {
 			return r, err
 		}
-		limit := lease.LongestAttempt
-		if end, ok := ctx.Deadline(); ok {
-			limit = max(time.Until(end)*3/4, 10*time.Millisecond)
-		}
+		end, _ := ctx.Deadline()
+		limit := max(time.Until(end)*3/4, 10*time.Millisecond)
 		n, err := conn.Wait(ctx, s.target.replicas, limit).Result()
 		switch {
 		case err != nil:

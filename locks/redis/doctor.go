@@ -17,7 +17,7 @@ import (
 
 // Examine implements locks.Store.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
-	client, err := s.use(ttl)
+	client, err := s.client()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.URL(), err)
 	}
@@ -109,14 +109,12 @@ func (x *examination) node(ctx context.Context, c goredis.UniversalClient) {
 }
 
 func (x *examination) noInfo(err error) {
-	what, fix := "is refused: "+err.Error(), "let the user run it: ACL SETUSER NAME +info"
+	level, why := locks.Problem, "without it there is no quarantine: after a restart or a failover a slot that the "+
+		"server forgot may be given away under its holder; nor can golock doctor see the server's settings"
 	if x.store.target.Quarantine == 0 { // which the user does not want
-		x.Add(locks.Note, "INFO", what, "golock doctor cannot see the server's settings", fix)
-		return
+		level, why = locks.Note, "golock doctor cannot see the server's settings"
 	}
-	x.Add(locks.Problem, "INFO", what,
-		"without it there is no quarantine: after a restart or a failover a slot that the server forgot "+
-			"may be given away under its holder; nor can golock doctor see the server's settings", fix)
+	x.Add(level, "INFO", "is refused: "+err.Error(), why, "let the user run it: ACL SETUSER NAME +info")
 }
 
 func (x *examination) version(info map[string]string) {

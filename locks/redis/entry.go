@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -15,40 +16,39 @@ import (
 
 // entry implements lease.Entry.
 type entry struct {
-	store    *Store
-	ref      locks.Ref
-	noWait   bool
-	maxQueue string // how many may wait already; "": any number
-	by       string // who asks, to be told to those evicted
-	within   string // the enclosing runs of the same lock
+	store *Store
+	ref   locks.Ref
+	life  context.Context // of its listeners
+	end   context.CancelFunc
 
 	mu      sync.Mutex // guards what follows; not held while the server is asked
-	name    string     // "" if only the ref is known
+	call    call       // what each step says of the entry, but for its record
 	ttl     time.Duration
-	epoch   string
-	record  *record       // nil: not known
-	indexed locks.Instant // when the name was last put into the index of a cluster
-	fault   error         // of a listener: the next Ask returns it
-	closed  bool
-	wait    *waiting // nil: it does not wait
-
-	events     chan locks.Event // nil: nobody has asked for them
-	stopEvents context.CancelFunc
+	record  *record          // nil: not known
+	indexed locks.Instant    // when the name was last put into the index of a cluster
+	fault   error            // of a listener: the next Ask returns it
+	wait    *waiting         // nil: it does not wait
+	events  chan locks.Event // nil: nobody has asked for them
 }
 
 func (s *Store) entryOf(ref locks.Ref) *entry {
-	return &entry{store: s, ref: ref, ttl: lease.DefaultTTL}
+	e := &entry{store: s, ref: ref, ttl: lease.DefaultTTL, call: call{key: ref.Key, id: ref.ID.String()}}
+	e.life, e.end = context.WithCancel(context.Background())
+	return e
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref)
-	e.name, e.noWait, e.within, e.record = r.Name, r.NoWait, strings.Join(lease.Enclosing(r), ","), newRecord(r)
-	e.ttl = e.record.TTL.duration()
+	e.learn("", newRecord(r))
+	e.call.name, e.call.within = r.Name, strings.Join(lease.Enclosing(r), ",")
+	if r.NoWait {
+		e.call.noWait = "nowait"
+	}
 	if r.MaxQueue != nil {
-		e.maxQueue = strconv.Itoa(*r.MaxQueue)
+		e.call.maxQueue = strconv.Itoa(*r.MaxQueue)
 	}
 	if r.Replace != locks.ReplaceNone {
-		e.by = locks.ReplacedBy(r)
+		e.call.by = locks.ReplacedBy(r)
 	}
 	return e
 }
@@ -60,14 +60,15 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 		defer e.mu.Unlock()
 		return a, 0, e.fault
 	}
-	if e.wait != nil && step == lease.Join {
-		e.record.Join = e.wait.nextJoin()
+	if w := e.wait; w != nil && step == lease.Join {
+		e.record.Join = 0
+		if w.subscribed {
+			w.joins++
+			e.record.Join = w.joins
+		}
 	}
-	ttl := e.ttl
-	c := call{
-		mode: string(step), key: e.ref.Key, id: e.ref.ID.String(), name: e.name, epoch: e.epoch, record: e.record.text(),
-		noWait: e.noWait, within: e.within, maxQueue: e.maxQueue, by: e.by,
-	}
+	ttl, c := e.ttl, e.call
+	c.mode, c.record = string(step), e.record.text()
 	e.mu.Unlock()
 
 	sent = e.store.clock()
@@ -82,12 +83,13 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 	a.QuarantineCause = "the server has restarted, or another one took over"
 	if r.Record != nil {
 		e.learn(r.Epoch, r.Record)
-		e.addToIndex(r.Name)
+		e.call.name = cmp.Or(r.Name, e.call.name)
+		e.addToIndex()
 		if r.NoRunID {
 			e.store.noRunID.Store(true)
 		}
 	}
-	entries := entriesOf(r.Entries, e.name, e.ref.Key)
+	entries := entriesOf(r.Entries, c.name, e.ref.Key)
 	switch a.Verdict {
 	case lease.Granted, lease.Held:
 		a.Grant, a.TTL, a.Replaced = e.record.grant(e.ref), e.ttl, entries
@@ -105,39 +107,25 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 }
 
 func (e *entry) learn(epoch string, r *record) {
-	e.epoch, e.record, e.ttl = epoch, r, r.TTL.duration()
+	e.call.epoch, e.record, e.ttl = epoch, r, r.TTL.duration()
 }
 
 // Close implements lease.Entry.
-func (e *entry) Close() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.closed = true
-	e.stopWaiting()
-	if e.stopEvents != nil {
-		e.stopEvents()
-	}
-}
+func (e *entry) Close() { e.end() }
 
 // indexSpan is how long a name stays in the index, at least.
 const indexSpan = 24 * time.Hour
 
 // addToIndex writes the name into the index of a Cluster, again for a long run. The script
 // cannot, as the index lives on another node. If it fails, golock ls misses the name.
-func (e *entry) addToIndex(name string) {
-	if name != "" {
-		e.name = name
-	}
+func (e *entry) addToIndex() {
 	s, now := e.store, e.store.clock()
 	if s.target.kind != cluster || e.indexed != 0 && now.Sub(e.indexed) < indexSpan/2 {
 		return
 	}
-	client, err := s.use(e.ttl)
-	if err != nil {
-		return
-	}
+	client, _ := s.client() // which has just answered
 	e.indexed = now
-	member, span := e.name, max(10*e.ttl, indexSpan)+e.record.Hold.duration()
+	member, span := e.call.name, max(10*e.ttl, indexSpan)+e.record.Hold.duration()
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), lease.LongestAttempt)
 		defer cancel()

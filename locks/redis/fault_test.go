@@ -311,8 +311,7 @@ func TestOutOfMemory(t *testing.T) {
 // A server that lacks its replicas is an outage.
 func TestNoReplicas(t *testing.T) {
 	t.Parallel()
-	server, url := startServer(t)
-	s := open(t, url)
+	server, s := startStore(t)
 	l := Take(t, s, "n")
 	server.Do("CONFIG", "SET", "min-replicas-to-write", 1)
 	wantOutage(t, Fails(t, s, "m"), "NOREPLICAS")

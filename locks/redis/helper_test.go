@@ -36,6 +36,13 @@ func startServer(t *testing.T, options ...string) (*redistest.Server, string) {
 	return server, server.SocketURL("quarantine=0")
 }
 
+// startStore starts a server, and opens a store without quarantine on it.
+func startStore(t *testing.T, options ...string) (*redistest.Server, *redis.Store) {
+	t.Helper()
+	server, url := startServer(t, options...)
+	return server, open(t, url)
+}
+
 // startProxy starts a server, with a store on it and another one behind a proxy.
 func startProxy(t *testing.T) (_ *redistest.Server, direct *redis.Store, _ *redistest.Proxy, behind *redis.Store) {
 	t.Helper()
@@ -47,8 +54,7 @@ func startProxy(t *testing.T) (_ *redistest.Server, direct *redis.Store, _ *redi
 // startQueue starts a server with a holder and a waiter that has subscribed.
 func startQueue(t *testing.T, changes ...Change) (*redistest.Server, *redis.Store, locks.RenewableLease, *Waiter) {
 	t.Helper()
-	server, url := startServer(t)
-	s := open(t, url)
+	server, s := startStore(t)
 	holder, waiter := Take(t, s, "n", changes...), Queue(t, s, "n", changes...)
 	awaitWaiters(t, server, 1)
 	return server, s, holder, waiter

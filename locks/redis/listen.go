@@ -34,40 +34,29 @@ const (
 	published                      // a message
 )
 
-// listen subscribes to the entry's channel until ctx ends, on connections of its own. Then
-// the result is closed. In a Cluster go-redis subscribes at the node that has the keys,
-// whose script counts the subscribers of that node only. With a keepAlive the server must
-// answer twice in that time; without, only the kernel notices a dead connection.
-func (e *entry) listen(ctx context.Context, ttl, keepAlive time.Duration) <-chan notice {
-	out := make(chan notice)
-	tell := func(n notice) {
-		select {
-		case out <- n:
-		case <-ctx.Done():
-		}
-	}
-	go func() {
-		defer close(out)
-		defer func() {
-			if v := recover(); v != nil {
-				e.mu.Lock()
-				e.fault = &lease.Refusal{Err: locks.NewPanicError(v)}
-				e.mu.Unlock()
-				tell(notice{kind: disconnected}) // then it asks
-			}
-		}()
-		client, err := e.store.use(ttl)
-		for err == nil && ctx.Err() == nil {
-			err := receive(ctx, client.Subscribe(ctx, e.store.channel(e.ref)), keepAlive, tell)
-			if lease.IsFinal(e.store.judge(err)) {
-				tell(notice{kind: denied})
-				return
-			}
-			tell(notice{kind: disconnected})
-			lease.Pause(ctx, lease.RetryPause)
+// listen subscribes to the entry's channel until ctx ends, on connections of its own. In a
+// Cluster go-redis subscribes at the node that has the keys, whose script counts the
+// subscribers of that node only. With a keepAlive the server must answer twice in that
+// time; without, only the kernel notices a dead connection.
+func (e *entry) listen(ctx context.Context, keepAlive time.Duration, tell func(notice)) {
+	defer func() {
+		if v := recover(); v != nil {
+			e.mu.Lock()
+			e.fault = &lease.Refusal{Err: locks.NewPanicError(v)}
+			e.mu.Unlock()
+			tell(notice{kind: disconnected}) // then it asks
 		}
 	}()
-	return out
+	client, err := e.store.client()
+	for err == nil && ctx.Err() == nil {
+		err := receive(ctx, client.Subscribe(ctx, e.store.channel(e.ref)), keepAlive, tell)
+		if lease.IsFinal(e.store.judge(err)) {
+			tell(notice{kind: denied})
+			return
+		}
+		tell(notice{kind: disconnected})
+		lease.Pause(ctx, lease.RetryPause)
+	}
 }
 
 // receive listens on one connection until it ends.

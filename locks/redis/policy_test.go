@@ -14,8 +14,7 @@ import (
 // No key of a name goes before its hold is over, whatever else happens to it.
 func TestKeysOutliveHold(t *testing.T) {
 	t.Parallel()
-	server, url := startServer(t)
-	s := open(t, url)
+	server, s := startStore(t)
 	Release(t, Take(t, s, "n", Limit(3), TTL(time.Second), Hold(48*time.Hour)))
 	Release(t, Take(t, s, "n", Limit(3), TTL(time.Second)))
 	Refused(t, s, "n")
@@ -34,8 +33,7 @@ func TestKeysOutliveHold(t *testing.T) {
 // A holder that the server forgot brings its hold back with it.
 func TestHoldSurvivesFlush(t *testing.T) {
 	t.Parallel()
-	server, url := startServer(t)
-	s := open(t, url)
+	server, s := startStore(t)
 	l := Take(t, s, "n", Hold(time.Hour))
 	server.Do("FLUSHALL")
 	Renew(t, l)
@@ -51,8 +49,7 @@ func TestHoldSurvivesFlush(t *testing.T) {
 func TestHoldEndsBesideAHolder(t *testing.T) {
 	t.Parallel()
 	const hold = 3 * time.Second
-	server, url := startServer(t)
-	s := open(t, url)
+	server, s := startStore(t)
 	waits := TTL(3 * LongTTL) // so that they look by themselves half a minute later at the earliest
 	began := time.Now()
 	ended := Take(t, s, "n", Limit(2), waits, Hold(hold))
@@ -75,7 +72,12 @@ func TestLeavingLeavesNoHold(t *testing.T) {
 	_, direct, proxy, behind := startProxy(t)
 	holder := Take(t, direct, "n")
 	w := Queue(t, behind, "n", Hold(time.Hour))
-	proxy.JudgeMode("join", redistest.LoseReply)
+	proxy.Judge(func(mode string) redistest.Verdict {
+		if mode == "join" {
+			return redistest.LoseReply
+		}
+		return redistest.Pass
+	})
 	Release(t, holder)
 	Becomes(t, direct, "n", 1, 0)
 	w.Cancel()

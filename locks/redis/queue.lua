@@ -259,16 +259,10 @@ local function grantFirst(at, waiter, taken, from)
   return r, from
 end
 
--- Tells a waiter when the first slot is over that only a hold keeps: nobody gives it back.
--- A lease that ends sooner tells nothing, as its holder may renew it.
-local function publishHoldExpiry(waiter)
-  local all = redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
-  for i = 1, #all, 2 do
-    if not alive(record(all[i]), all[i]) then
-      publish(waiter, {recheck = msUntil(all[i + 1]) + 1})
-      return
-    end
-  end
+-- In how many ms the first lease or hold is over, if nobody prolongs it; nil: nobody holds.
+local function firstEnd()
+  local over = redis.call('ZRANGE', H, 0, 0, 'WITHSCORES')[2]
+  return over and msUntil(over) + 1
 end
 
 -- Grants to the first waiters what is free, or tells the first to ask. The one behind is
@@ -286,7 +280,7 @@ local function wake()
     if fit then
       wait, told = 0, false
     elseif i == 0 and not told then
-      publishHoldExpiry(waiter)
+      publish(waiter, {recheck = firstEnd()}) -- nobody gives back what only a hold keeps
       return nil
     end
     if waiter == id then return wait end

@@ -242,6 +242,22 @@ func TestCluster(t *testing.T) {
 	if err := Denied(t, open(t, c.Nodes[0].URL()), nameElsewhere(t, c)); !strings.Contains(err.Error(), "redis+cluster://") {
 		t.Errorf("Join at one node = %v", err)
 	}
+
+	s = open(t, c.URL("quarantine=0", "prefix=swept")) // every name is cleaned up where it lives
+	for _, name := range names {
+		Take(t, s, name, TTL(time.Second))
+	}
+	testkit.Eventually(t, "all leases are over", func() bool {
+		n, err := s.Sweep(background, "", time.Hour)
+		return n == 0 && err == nil && len(List(t, s, "")) == 0
+	})
+	removed := 0
+	testkit.Eventually(t, "all are removed", func() bool {
+		n, err := s.Sweep(background, "", 0)
+		testkit.Must(t, err)
+		removed += n
+		return removed == len(names)
+	})
 }
 
 // A node that is killed and comes back empty is a restart like any other.

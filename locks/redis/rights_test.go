@@ -75,8 +75,7 @@ func TestNoScripts(t *testing.T) {
 // What another version stored is left as it is.
 func TestUnknownFormat(t *testing.T) {
 	t.Parallel()
-	server, url := startServer(t)
-	s := open(t, url)
+	server, s := startStore(t)
 	l := Take(t, s, "n")
 	state := stateOf(t, server)
 	server.Do("HSET", state, "format", "99")
@@ -96,8 +95,7 @@ func TestUnknownFormat(t *testing.T) {
 // Two names with one hash are told apart.
 func TestHashCollision(t *testing.T) {
 	t.Parallel()
-	server, url := startServer(t)
-	s := open(t, url)
+	server, s := startStore(t)
 	Take(t, s, "n")
 	server.Do("HSET", stateOf(t, server), "name", "other")
 	if err := Denied(t, s, "n"); !strings.Contains(err.Error(), "other") {
@@ -108,8 +106,7 @@ func TestHashCollision(t *testing.T) {
 // Every key expires.
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
-	server, url := startServer(t)
-	s := open(t, url)
+	server, s := startStore(t)
 	const short = 10 * time.Second
 	Take(t, s, "n", TTL(short))
 	Queue(t, s, "n", TTL(short))
@@ -157,8 +154,7 @@ func sweep(t testing.TB, s *redis.Store, olderThan time.Duration, want int) {
 // Sweep removes expired entries and unused names, and nothing else.
 func TestSweep(t *testing.T) {
 	t.Parallel()
-	server, url := startServer(t)
-	s := open(t, url)
+	server, s := startStore(t)
 	sweep(t, s, 0, 0)
 	live := Take(t, s, "live")
 	w := Queue(t, s, "live")
@@ -192,31 +188,10 @@ func TestSweep(t *testing.T) {
 	w.Granted()
 }
 
-// In a Cluster every name is cleaned up where it lives.
-func TestSweepInCluster(t *testing.T) {
-	t.Parallel()
-	s := open(t, redistest.StartCluster(t).URL("quarantine=0"))
-	for i := range 6 {
-		Take(t, s, fmt.Sprint("n", i), TTL(time.Second))
-	}
-	testkit.Eventually(t, "all names are listed", func() bool {
-		n, err := s.Sweep(background, "", time.Hour)
-		return n == 0 && err == nil && len(List(t, s, "")) == 0
-	})
-	removed := 0
-	testkit.Eventually(t, "all are removed", func() bool {
-		n, err := s.Sweep(background, "", 0)
-		testkit.Must(t, err)
-		removed += n
-		return removed == 6
-	})
-}
-
 // Many slots are stored as ranges.
 func TestManySlots(t *testing.T) {
 	t.Parallel()
-	_, url := startServer(t)
-	s := open(t, url)
+	_, s := startStore(t)
 	a := Take(t, s, "n", Limit(5000), Weight(2000))
 	b := Take(t, s, "n", Limit(5000), Weight(1))
 	c := Take(t, s, "n", Limit(5000), Weight(1000))

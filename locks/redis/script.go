@@ -42,7 +42,7 @@ type call struct {
 	name     string // "" if only the ref is known
 	epoch    string
 	record   string // "" likewise
-	noWait   bool
+	noWait   string // "nowait" or ""
 	within   string
 	maxQueue string        // how many may wait already; "": any number
 	by       string        // who asks, to be told to those evicted
@@ -51,13 +51,9 @@ type call struct {
 
 // run runs the script.
 func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (reply, error) {
-	noWait := ""
-	if c.noWait {
-		noWait = "nowait"
-	}
 	text, err := s.script().Run(ctx, on, s.keys(c.key),
 		c.mode, c.id, s.target.Quarantine.Milliseconds(), s.tag(c.key)+"c:", c.name, c.epoch, c.record,
-		noWait, c.within, c.maxQueue, c.by, c.age.Milliseconds()).Text()
+		c.noWait, c.within, c.maxQueue, c.by, c.age.Milliseconds()).Text()
 	if err != nil {
 		return reply{}, err
 	}

@@ -12,8 +12,7 @@ local function queueUp(mine, at, before)
   if soon then recheck = math.min(recheck, soon) end
   if mine.join == 0 then recheck = math.min(recheck, 1000) end
   if before == 0 then
-    local ends = redis.call('ZRANGE', H, 0, 0, 'WITHSCORES')[2]
-    if ends then recheck = math.min(recheck, msUntil(ends) + 1) end
+    recheck = math.min(recheck, firstEnd() or recheck)
     if quiet > now then recheck = math.min(recheck, msUntil(quiet) + 1) end
   else -- all who are next may have died, with the holder
     local over = 0

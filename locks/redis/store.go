@@ -26,13 +26,13 @@ import (
 // Store is a server, or several that act as one. It does nothing until it is used.
 type Store struct {
 	target   *target
-	script   func() *goredis.Script // made when it is first needed
 	clock    locks.Clock
 	noRunID  atomic.Bool // the server does not tell its run_id
 	noPubSub atomic.Bool // it does not let us subscribe
 
-	mu     sync.Mutex
-	client goredis.UniversalClient // nil: not made yet
+	// Both are made when they are first needed.
+	client func() (goredis.UniversalClient, error)
+	script func() *goredis.Script
 }
 
 var _ locks.LeaseStore = (*Store)(nil)
@@ -45,7 +45,8 @@ func Open(address string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{target: t, clock: locks.BootTime, script: sync.OnceValue(newScript)}, nil
+	client, script := sync.OnceValues(t.connect), sync.OnceValue(newScript)
+	return &Store{target: t, clock: locks.BootTime, client: client, script: script}, nil
 }
 
 // URL implements locks.Store.
@@ -56,12 +57,11 @@ func (s *Store) Traits() locks.Traits { return lease.Traits() }
 
 // Close implements locks.Store.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.client == nil {
+	client, err := s.client()
+	if err != nil { // there is none
 		return nil
 	}
-	return s.client.Close()
+	return client.Close()
 }
 
 // Warnings implements locks.LeaseStore.
@@ -92,7 +92,7 @@ func (s *Store) Attach(ref locks.Ref) locks.RenewableLease {
 // answer to its next step.
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	e := s.entryOf(ref)
-	e.by = by
+	e.call.by = by
 	return lease.EvictEntry(ctx, s.URL(), e)
 }
 

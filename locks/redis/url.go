@@ -50,15 +50,12 @@ type target struct {
 }
 
 // parse reads a URL. Its errors begin with the part that is wrong.
-func parse(address string) (*target, error) {
-	t, err := read(address)
-	if err != nil && network.HasLateAt(address) {
-		return nil, network.ErrUnescaped
-	}
-	return t, err
-}
-
-func read(address string) (*target, error) {
+func parse(address string) (_ *target, err error) {
+	defer func() {
+		if err != nil && network.HasLateAt(address) {
+			err = network.ErrUnescaped
+		}
+	}()
 	u, err := network.SplitURL(address, "redis://HOST:PORT/DB")
 	if err != nil {
 		return nil, err

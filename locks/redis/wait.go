@@ -8,8 +8,7 @@ import (
 	"golock/locks/lease"
 )
 
-// waiting is the state of an entry that waits. The entry's mutex guards it, except
-// for notices, which belong to the goroutine that waits.
+// waiting is the state of an entry that waits. The entry's mutex guards it.
 type waiting struct {
 	notices    <-chan notice
 	stop       context.CancelFunc
@@ -17,15 +16,6 @@ type waiting struct {
 	joins      int64         // how often it has asked while subscribed
 	asked      locks.Instant // before the last Ask that was answered
 	jitter     bool          // it has just subscribed, perhaps together with all others
-}
-
-// nextJoin is the number of the next Ask to join.
-func (w *waiting) nextJoin() int64 {
-	if !w.subscribed {
-		return 0
-	}
-	w.joins++
-	return w.joins
 }
 
 // spread shortens the first pause after a subscription by up to a half, which differs
@@ -50,10 +40,17 @@ func maxGrantAge(ttl time.Duration) time.Duration { return ttl/3 - ttl/20 }
 func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (a lease.Answer, sent locks.Instant, _ error) {
 	e.mu.Lock()
 	if e.wait == nil {
-		listening, stop := context.WithCancel(context.Background())
-		e.wait = &waiting{notices: e.listen(listening, e.ttl, 0), stop: stop}
+		listening, stop := context.WithCancel(e.life)
+		notices := make(chan notice)
+		e.wait = &waiting{notices: notices, stop: stop}
+		go e.listen(listening, 0, func(n notice) {
+			select {
+			case notices <- n:
+			case <-listening.Done():
+			}
+		})
 	}
-	w := e.wait
+	notices := e.wait.notices
 	e.mu.Unlock()
 	alarm := time.NewTimer(d)
 	defer alarm.Stop()
@@ -64,10 +61,8 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (a leas
 			return a, 0, nil
 		case <-alarm.C:
 			return a, 0, nil
-		case n, ok := <-w.notices:
+		case n := <-notices:
 			switch {
-			case !ok: // it does not listen any more
-				w.notices = nil
 			case n.kind == denied:
 				e.store.noPubSub.Store(true)
 			case n.kind == published && n.Recheck > 0: // the one in front has its turn
@@ -96,7 +91,7 @@ func (e *entry) react(n notice) (a lease.Answer, sent locks.Instant) {
 	case e.accepts(n.Record):
 		e.learn(n.Epoch, n.Record)
 		e.stopWaiting()
-		return lease.Answer{Verdict: lease.Granted, Grant: n.Record.grant(e.ref), TTL: e.ttl, Epoch: e.epoch}, w.asked
+		return lease.Answer{Verdict: lease.Granted, Grant: n.Record.grant(e.ref), TTL: e.ttl, Epoch: n.Epoch}, w.asked
 	}
 	return a, 0
 }
@@ -129,37 +124,28 @@ func (e *entry) Events() <-chan locks.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.events == nil {
-		ctx, stop := context.WithCancel(context.Background())
-		e.events, e.stopEvents = make(chan locks.Event, eventRoom), stop
-		if e.closed {
-			stop()
-		}
-		go e.watchLease(ctx, e.ttl, e.events)
+		e.events = make(chan locks.Event, eventRoom)
+		go e.watchLease(e.ttl, e.events)
 	}
 	return e.events
 }
 
 // watchLease tells of what happens to a lease. If the connection has gone, the server may
 // have gone too; a new one may have missed a message. Both are reasons to renew.
-func (e *entry) watchLease(ctx context.Context, ttl time.Duration, events chan<- locks.Event) {
-	lease.Pause(ctx, listenDelay)
-	if ctx.Err() != nil {
-		return
-	}
-	last := subscribed
-	for n := range e.listen(ctx, ttl, ttl/10) {
-		event := locks.Unsure
-		switch {
-		case n.Evicted:
-			event = locks.Evicted
-		case n.kind != subscribed && (n.kind != disconnected || last == disconnected):
-			last = n.kind
-			continue
+func (e *entry) watchLease(ttl time.Duration, events chan<- locks.Event) {
+	lease.Pause(e.life, listenDelay)
+	before := subscribed
+	e.listen(e.life, ttl/10, func(n notice) {
+		event, news := locks.Unsure, n.kind == subscribed || n.kind == disconnected && before != disconnected
+		if n.Evicted {
+			event, news = locks.Evicted, true
 		}
-		last = n.kind
-		select {
-		case events <- event:
-		default:
+		before = n.kind
+		if news {
+			select {
+			case events <- event:
+			default:
+			}
 		}
-	}
+	})
 }

@@ -211,8 +211,7 @@ func TestGivenToNobodyElsewhere(t *testing.T) {
 // the same step: with a higher fence than that of the holder.
 func TestGivenBesideAHolderPutBack(t *testing.T) {
 	t.Parallel()
-	server, url := startServer(t)
-	s := open(t, url)
+	server, s := startStore(t)
 	Take(t, s, "n", Limit(2))
 	names := strings.TrimSuffix(stateOf(t, server), "s")
 	server.Do("HSET", names+"s", "fence", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))
@@ -277,8 +276,7 @@ func TestTerm(t *testing.T) {
 // prepare then.
 func TestNear(t *testing.T) {
 	t.Parallel()
-	server, url := startServer(t)
-	s := open(t, url)
+	server, s := startStore(t)
 	holder := Take(t, s, "n")
 	first, second := Queue(t, s, "n"), Queue(t, s, "n")
 	near := make(chan struct{}, 100)

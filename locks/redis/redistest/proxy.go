@@ -58,16 +58,6 @@ func (p *Proxy) Judge(f func(mode string) Verdict) {
 	p.judge = f
 }
 
-// JudgeMode sets the verdict on all script runs of a mode.
-func (p *Proxy) JudgeMode(mode string, v Verdict) {
-	p.Judge(func(m string) Verdict {
-		if m == mode {
-			return v
-		}
-		return Pass
-	})
-}
-
 func (p *Proxy) see(m server.Message) Verdict {
 	p.mu.Lock()
 	if m.Request != "" {

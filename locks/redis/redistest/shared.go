@@ -28,7 +28,9 @@ func Shared(t testing.TB) *Server {
 	t.Helper()
 	s, err := share()
 	testkit.Must(t, err)
-	return &Server{Process: server.Process{Host: s.Host, Port: s.Port, Socket: s.Socket, Dir: s.Dir}, t: t, program: s.program}
+	mine := *s
+	mine.t = t
+	return &mine
 }
 
 // StoreURL is that of a store of the test's own on the shared server, without a
@@ -59,25 +61,20 @@ func share() (*Server, error) {
 	if ours.server != nil {
 		return ours.server, nil
 	}
-	s, err := attach()
-	if s == nil && err == nil {
-		s, err = startServer(nil, nil)
+	p, err := variable.Find()
+	switch {
+	case err != nil:
+		return nil, err
+	case p != nil: // the run of all tests has started it
+		ours.server = &Server{Process: *p}
+		ours.server.configure(nil)
+		return ours.server, nil
 	}
+	s, err := startServer(nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	ours.server = s
-	return s, nil
-}
-
-// attach gives the server that the run of all tests has started; nil: none.
-func attach() (*Server, error) {
-	p, err := variable.Find()
-	if p == nil || err != nil {
-		return nil, err
-	}
-	s := &Server{Process: *p, program: "redis-server"}
-	s.configure(nil)
 	return s, nil
 }
 
