@@ -133,7 +133,7 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 		defer func() { tidy(err == nil) }()
 	}
 	t.test.Progress = func(int, int) {}
-	if term.IsTerminal(2) {
+	if term.ScreenOf(2).Columns > 0 {
 		began := time.Now()
 		t.test.Progress = func(done, of int) {
 			t.out.Write(fmt.Appendf(nil, "\r\x1b[Kgolock: %d of %d runs, %v", done, of, time.Since(began).Round(time.Second)))

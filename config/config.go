@@ -62,8 +62,8 @@ type Setting struct {
 
 // Layers is everything that Resolve reads.
 type Layers struct {
-	Flags  map[string][]string // by key; of several texts the last counts, except for a List
-	Lookup func(name string) (string, bool)
+	Flags  map[string][]string              // by key; of several texts the last counts, except for a List
+	Lookup func(name string) (string, bool) // gives a variable, as os.LookupEnv; nil: there are none
 	Files  Files
 }
 
@@ -72,19 +72,11 @@ type Layers struct {
 type Source struct {
 	Key, Env, File string
 
-	line func() int // nil: unknown
+	line func() int // finds the line in the file, from 1; nil: it is about no line
 }
 
 // FromFlag reports whether the source is the command line.
 func (s Source) FromFlag() bool { return s.File == "" && s.Env == "" }
-
-// Line finds the line in the file, from 1; 0: unknown.
-func (s Source) Line() int {
-	if s.line == nil {
-		return 0
-	}
-	return s.line()
-}
 
 // String names the source: "--max", "GOLOCK_MAX", "/etc/golock.toml:7: max".
 func (s Source) String() string {
@@ -95,8 +87,8 @@ func (s Source) String() string {
 		return s.Env
 	}
 	text := s.File
-	if line := s.Line(); line > 0 {
-		text += ":" + strconv.Itoa(line)
+	if s.line != nil {
+		text += ":" + strconv.Itoa(s.line())
 	}
 	if s.Key != "" {
 		text += ": " + s.Key
@@ -118,19 +110,15 @@ func (e *Error) Error() string { return e.Source.String() + ": " + e.Problem }
 // asked for them. The error is an *Error.
 func Resolve(settings []Setting, from Layers) (*Values, error) {
 	v := &Values{settings: settings, found: make([]value, len(settings)), closed: map[string]bool{}}
-	for key := range from.Flags {
-		v.index(key)
-	}
-	v.add(func(s Setting) (value, bool) {
-		texts := from.Flags[s.Key]
-		return value{texts, Source{Key: s.Key}}, len(texts) > 0
-	})
-	v.add(func(s Setting) (value, bool) {
-		if s.Env == "" || from.Lookup == nil {
-			return value{}, false
+	v.add(func(s Setting) value { return value{from.Flags[s.Key], Source{Key: s.Key}} })
+	v.add(func(s Setting) value {
+		if from.Lookup == nil {
+			return value{}
 		}
-		text, ok := from.Lookup(s.Env)
-		return value{[]string{text}, Source{Key: s.Key, Env: s.Env}}, text != "" || ok && s.EmptyIsSet
+		if text, ok := from.Lookup(s.Env); text != "" || ok && s.EmptyIsSet {
+			return value{[]string{text}, Source{Key: s.Key, Env: s.Env}}
+		}
+		return value{}
 	})
 	files, err := v.load(from.Files)
 	if err != nil {
@@ -138,11 +126,11 @@ func Resolve(settings []Setting, from Layers) (*Values, error) {
 	}
 	if _, ok := v.Given(NameKey); ok {
 		for _, f := range files {
-			v.add(f.locks[v.Text(NameKey)].get)
+			v.add(func(s Setting) value { return f.locks[v.Text(NameKey)][s.Key] })
 		}
 	}
 	for _, f := range files {
-		v.add(f.defaults.get)
+		v.add(func(s Setting) value { return f.defaults[s.Key] })
 	}
 	return v, nil
 }
@@ -171,15 +159,14 @@ func CheckVariable(name, prefix string, settings []Setting) error {
 	return &Error{Source{Env: name}, problem}
 }
 
-// add adds the next weaker source.
-func (v *Values) add(get func(Setting) (value, bool)) {
+// add adds the next weaker source, which gives a value without texts where it has none.
+func (v *Values) add(get func(Setting) value) {
 	closed := maps.Clone(v.closed) // what one source gives stays together
 	for i, s := range v.settings {
 		if v.found[i].texts != nil || s.Group != "" && v.closed[s.Group] {
 			continue
 		}
-		if found, ok := get(s); ok {
-			v.found[i] = found
+		if v.found[i] = get(s); v.found[i].texts != nil {
 			closed[s.Group] = true
 		}
 	}

@@ -17,7 +17,7 @@ const maxSize = 1 << 20
 
 // Files says where the default files are and whom they may belong to.
 type Files struct {
-	System string // the path of the system's file; "": none
+	System string // the path of the system's file
 	User   string // the path of the user's file below the home directory
 	Passwd string // the password database; "": there is no user's file
 	UID    int    // the user who may own files, as root may
@@ -37,16 +37,10 @@ func HostFiles() Files {
 // Paths gives the default files, whether they exist or not, the strongest first.
 func (f Files) Paths() (paths []string, err error) {
 	home, err := f.home()
-	if err != nil {
-		return nil, err
-	}
 	if home != "" {
 		paths = append(paths, filepath.Join(home, f.User))
 	}
-	if f.System != "" {
-		paths = append(paths, f.System)
-	}
-	return paths, nil
+	return append(paths, f.System), err
 }
 
 // home gives the home directory in the password database; "": there is none.
@@ -77,57 +71,50 @@ func (f Files) home() (string, error) {
 // Read gives the content of a file that nobody but root and the user can have
 // written, and its mode. The error is an *Error, or says that there is no such
 // file.
+//
+// It checks the open descriptor, so that this file is the one that is read. Write
+// permission that an ACL gives shows in the group bits. Package os would set up the
+// runtime's poller, at every start.
 func (f Files) Read(path string) (data []byte, mode uint32, err error) {
-	var st syscall.Stat_t
-	data, err = f.read(path, &st)
-	if err == nil && len(data) > maxSize {
-		err = fmt.Errorf("is larger than 1 MiB, which no configuration is")
+	failed := func(format string, args ...any) ([]byte, uint32, error) {
+		return nil, 0, &Error{Source{File: path}, fmt.Sprintf(format, args...)}
 	}
-	if err != nil && !isMissing(err) {
-		err = &Error{Source{File: path}, err.Error()}
-	}
-	return data, st.Mode, err
-}
-
-// read cuts a file that is too large. It checks the open descriptor, so that this
-// file is the one that is read. Write permission that an ACL gives shows in the group
-// bits. Package os would set up the runtime's poller, at every start.
-func (f Files) read(path string, st *syscall.Stat_t) (data []byte, err error) {
 	// Do not wait for the writer of a FIFO, do not get a controlling terminal.
 	fd, err := eintr.Get(func() (int, error) {
 		return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	})
 	if isMissing(err) {
-		return nil, err
+		return nil, 0, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the file cannot be opened: %w", err)
+		return failed("the file cannot be opened: %v", err)
 	}
 	defer syscall.Close(fd)
-	if err := syscall.Fstat(fd, st); err != nil {
-		return nil, fmt.Errorf("the file cannot be examined: %w", err)
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return failed("the file cannot be examined: %v", err)
 	}
 	switch {
 	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
-		return nil, fmt.Errorf("is a directory, not a file")
+		return failed("is a directory, not a file")
 	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
-		return nil, fmt.Errorf("is not a regular file")
+		return failed("is not a regular file")
 	case st.Uid != 0 && int(st.Uid) != f.UID:
-		return nil, fmt.Errorf("belongs to user %d, who could write anything into it: chown %d %s", st.Uid, f.UID, path)
+		return failed("belongs to user %d, who could write anything into it: chown %d %s", st.Uid, f.UID, path)
 	case st.Mode&0o022 != 0:
-		return nil, fmt.Errorf("other users can write to it (mode %04o): chmod go-w %s", st.Mode&0o7777, path)
+		return failed("other users can write to it (mode %04o): chmod go-w %s", st.Mode&0o7777, path)
 	}
 	for chunk := make([]byte, 8192); len(data) <= maxSize; {
 		n, err := eintr.Get(func() (int, error) { return syscall.Read(fd, chunk) })
 		if err != nil {
-			return nil, fmt.Errorf("the file cannot be read: %w", err)
+			return failed("the file cannot be read: %v", err)
 		}
 		if n == 0 {
-			break
+			return data, st.Mode, nil
 		}
 		data = append(data, chunk[:n]...)
 	}
-	return data, nil
+	return failed("is larger than 1 MiB, which no configuration is")
 }
 
 // isHidden reports whether a directory above the path cannot be searched: a

@@ -47,15 +47,15 @@ func TestHome(t *testing.T) {
 		"last:x:1004:1004::/home/last:/bin/sh",
 	}, "\n"))
 	for uid, want := range map[int]string{
-		0: "/root/c", 1000: "/home/anna/c", 1003: "/home/long/c", 1004: "/home/last/c", 1001: "", 1002: "", 7: "", 4711: "",
+		0: "/root/c ", 1000: "/home/anna/c ", 1003: "/home/long/c ", 1004: "/home/last/c ", 1001: "", 1002: "", 7: "", 4711: "",
 	} {
-		paths, err := config.Files{User: "c", Passwd: passwd, UID: uid}.Paths()
-		if got := strings.Join(paths, " "); err != nil || got != want {
+		paths, err := config.Files{System: "s", User: "c", Passwd: passwd, UID: uid}.Paths()
+		if got := strings.Join(paths, " "); err != nil || got != want+"s" {
 			t.Errorf("user %d: %q, %v, want %q", uid, got, err, want)
 		}
 	}
 	for _, missing := range []string{"", passwd + ".missing", passwd + "/below"} {
-		if paths, err := (config.Files{User: "c", Passwd: missing}).Paths(); err != nil || paths != nil {
+		if paths, err := (config.Files{System: "s", User: "c", Passwd: missing}).Paths(); err != nil || len(paths) != 1 {
 			t.Errorf("database %q: %q, %v", missing, paths, err)
 		}
 	}
@@ -198,10 +198,9 @@ func TestRefusedFiles(t *testing.T) {
 func TestForbiddenFile(t *testing.T) {
 	h := newHost(t)
 	file(0o600, 0, "")(t, h.system)
+	h.files = config.Files{System: h.system, UID: stranger}
 	var err error
-	asStranger(t, func() {
-		_, err = config.Resolve(settings, config.Layers{Files: config.Files{System: h.system, UID: stranger}})
-	})
+	asStranger(t, func() { _, err = h.resolve(nil, nil) })
 	// Not the file is what is forbidden, but the test's own directory.
 	wantError(t, err, h.system+": the file cannot be opened: permission denied", false)
 }
@@ -215,7 +214,7 @@ func TestHiddenFile(t *testing.T) {
 	write(t, files.Passwd, fmt.Sprintf("s:x:%d:0::%s/home:/bin/sh\n", stranger, dir))
 	user := write(t, filepath.Join(dir, "home/golock.toml"), "this is wrong")
 	resolve := func() (v *config.Values, err error) {
-		asStranger(t, func() { v, err = config.Resolve(settings, config.Layers{Files: files}) })
+		asStranger(t, func() { v, err = host{files: files}.resolve(nil, nil) })
 		return v, err
 	}
 	testkit.Must(t, os.Chmod(filepath.Dir(user), 0o700))

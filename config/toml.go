@@ -26,11 +26,6 @@ type file struct {
 // table is [defaults] or one [lock."NAME"], by key.
 type table map[string]value
 
-func (t table) get(s Setting) (value, bool) {
-	found, ok := t[s.Key]
-	return found, ok
-}
-
 // maxDots bounds the dots in a line: the decoder takes memory by the square of a key's parts.
 const maxDots = 1000
 
@@ -58,33 +53,27 @@ func parse(path string, data []byte, settings []Setting) (*file, error) {
 	}
 	var err error
 	for _, name := range slices.Sorted(maps.Keys(content)) {
-		switch name {
-		case "defaults":
+		tables, isTable := content[name].(map[string]any)
+		switch {
+		case name == "defaults":
 			f.defaults, err = f.table([]string{name}, content[name], settings)
-		case "lock":
-			err = f.lockTables(content[name], settings)
-		default:
+		case name != "lock":
 			key, row := f.find([]string{name})
 			err = f.errorAt(row, misplaced(key, settings))
+		case !isTable:
+			err = f.notTable([]string{name})
+		default:
+			for _, lock := range slices.Sorted(maps.Keys(tables)) {
+				if err == nil {
+					f.locks[lock], err = f.table([]string{name, lock}, tables[lock], settings)
+				}
+			}
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
-}
-
-func (f *file) lockTables(content any, settings []Setting) (err error) {
-	all, ok := content.(map[string]any)
-	if !ok {
-		return f.notTable([]string{"lock"})
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if f.locks[name], err = f.table([]string{"lock", name}, all[name], settings); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // table reads the settings of one table.

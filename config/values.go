@@ -26,19 +26,7 @@ type value struct {
 }
 
 func (v *Values) index(key string) int {
-	i := slices.IndexFunc(v.settings, func(s Setting) bool { return s.Key == key })
-	if i < 0 {
-		panic("config: no setting has the key " + key)
-	}
-	return i
-}
-
-// last is the text that counts; a list from a file can be empty.
-func (f value) last() string {
-	if len(f.texts) == 0 {
-		return ""
-	}
-	return f.texts[len(f.texts)-1]
+	return slices.IndexFunc(v.settings, func(s Setting) bool { return s.Key == key })
 }
 
 // Notes tells what was skipped and may surprise the user.
@@ -57,10 +45,14 @@ func (v *Values) Given(key string) (Source, bool) {
 // Text gives a setting as it was written.
 func (v *Values) Text(key string) string {
 	i := v.index(key)
-	if v.found[i].texts == nil {
+	texts := v.found[i].texts
+	switch {
+	case texts == nil:
 		return v.settings[i].Default
+	case len(texts) == 0: // a list from a file
+		return ""
 	}
-	return v.found[i].last()
+	return texts[len(texts)-1]
 }
 
 // Bool gives a setting that is true or false; variables may say 1 or 0.
@@ -99,7 +91,7 @@ func (v *Values) Duration(key string) time.Duration {
 }
 
 // List gives all texts of a List.
-func (v *Values) List(key string) []string { return slices.Clone(v.found[v.index(key)].texts) }
+func (v *Values) List(key string) []string { return v.found[v.index(key)].texts }
 
 // Errorf makes an *Error about a setting. If nobody gave it, the flag is named.
 func (v *Values) Errorf(key, format string, args ...any) error {
@@ -154,33 +146,19 @@ func ParseDuration(text string) (time.Duration, error) {
 			unit = unit[:i]
 		}
 		rest = rest[len(number)+len(unit):]
-		if strings.Trim(number, ".") == "" || strings.Count(number, ".") > 1 || !isUnit(unit) {
+		times := time.Duration(1)
+		if unit == "d" { // package time knows all units but the day
+			unit, times = "h", 24
+		}
+		_, err := time.ParseDuration("1" + unit)
+		if err != nil || strings.Trim(number, ".") == "" || strings.Count(number, ".") > 1 {
 			return 0, fmt.Errorf("%q is not a duration: write seconds (10, 0.5), units (1m30s, 500ms) or days (2d, 1d12h)", text)
 		}
-		part, ok := multiply(number, unit)
-		if !ok || part > math.MaxInt64-sum {
+		part, err := time.ParseDuration(number + unit)
+		if err != nil || part > (math.MaxInt64-sum)/times {
 			return 0, fmt.Errorf("%q is too long: the longest duration is 106751d", text)
 		}
-		sum += part
+		sum += times * part
 	}
 	return sum, nil
-}
-
-func isUnit(unit string) bool {
-	switch unit {
-	case "d", "h", "m", "s", "ms", "us", "\u00b5s", "\u03bcs", "ns": // both micro signs, as in package time
-		return true
-	}
-	return false
-}
-
-// multiply fails only if the product is too large. Package time knows all units
-// but the day.
-func multiply(number, unit string) (time.Duration, bool) {
-	if unit != "d" {
-		d, err := time.ParseDuration(number + unit)
-		return d, err == nil
-	}
-	d, err := time.ParseDuration(number + "h")
-	return 24 * d, err == nil && d <= math.MaxInt64/24
 }

@@ -4,17 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
 	"golock/config"
-	"golock/test/testkit"
 )
 
 func TestNobodyGaveAnything(t *testing.T) {
-	v, err := config.Resolve(settings, config.Layers{})
-	testkit.Must(t, err)
+	v := host{t: t}.mustResolve(nil, nil)
 	n := v.Int("max", 2, 3) // a default need not be in the range
 	d, b, none := v.Duration("kill-after"), v.Bool("tree"), v.Duration("wait")
 	if n != 1 || d != 10*time.Second || b || none != 0 || v.Err() != nil {
@@ -36,14 +33,11 @@ func TestNobodyGaveAnything(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	v := newHost(t).mustResolve(flags{
-		"max": {"2", "3"}, "store": {"local"}, "wait": {"1m30s"}, "signal": {"INT"}, "ok-exit": {"1", "143"}, "tree": {"true"}, "shared": {"false"}, "name": {},
+		"max": {"2", "3"}, "store": {"local"}, "wait": {"1m30s"}, "signal": {"INT"}, "ok-exit": {"1", "143"}, "tree": {"true"}, "shared": {"false"},
 	}, nil)
 	got := fmt.Sprintln(v.Int("max", 1, 10), v.Text("store"), v.Duration("wait"), v.Text("signal"), v.List("ok-exit"), v.Bool("tree"), v.Bool("shared"))
 	if want := "3 local 1m30s INT [1 143] true false\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
-	}
-	if _, ok := v.Given("name"); ok {
-		t.Error("a flag without texts counts as given")
 	}
 }
 
@@ -101,32 +95,6 @@ func TestValueErrors(t *testing.T) {
 	check(f, e, func(v *config.Values) { v.Fail("signal", "there is no signal %q", v.Text("signal")) }, `--signal: there is no signal "TREM"`, true)
 	check(f, e, func(v *config.Values) { v.Fail("ok-exit", "%s is not an exit code", v.List("ok-exit")[0]) }, `--ok-exit: 999 is not an exit code`, true)
 	check(f, e, func(v *config.Values) { v.Fail("store", "unknown scheme") }, h.user+":2: store: unknown scheme", false)
-}
-
-func TestListIsACopy(t *testing.T) {
-	f := flags{"ok-exit": {"1", "2"}}
-	v := newHost(t).mustResolve(f, nil)
-	v.List("ok-exit")[0] = "9"
-	if got := v.List("ok-exit"); !slices.Equal(got, []string{"1", "2"}) {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestMistakesInTheProgramPanic(t *testing.T) {
-	v := newHost(t).mustResolve(nil, nil)
-	for want, call := range map[string]func(){
-		"config: no setting has the key maxx":  func() { v.Given("maxx") },
-		"config: no setting has the key speed": func() { _, _ = config.Resolve(settings, config.Layers{Flags: flags{"speed": {"9"}}}) },
-	} {
-		func() {
-			defer func() {
-				if got := recover(); got != want {
-					t.Errorf("panic with %v, want %q", got, want)
-				}
-			}()
-			call()
-		}()
-	}
 }
 
 func TestInt(t *testing.T) {

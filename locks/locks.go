@@ -327,15 +327,15 @@ func (e Entry) Holder() string {
 	}
 	switch {
 	case e.Ended:
-		who += ", held until " + clockTime(e.HeldTill) + ", its command has ended"
+		who += ", held until " + ClockTime(e.HeldTill) + ", its command has ended"
 	case e.Evicted != "":
 		who += ", evicted by " + Printable(e.Evicted, 80)
 	}
 	return who
 }
 
-// clockTime is a moment of today without its date.
-func clockTime(t time.Time) string {
+// ClockTime is a moment of today without its date.
+func ClockTime(t time.Time) string {
 	t = t.Local()
 	if t.Format(time.DateOnly) == time.Now().Format(time.DateOnly) {
 		return t.Format(time.TimeOnly)

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"golock/locks"
 )
 
 // Tool is the lock under test.
@@ -57,12 +57,6 @@ func (e *StartError) Error() string {
 	return e.Message
 }
 
-// What ends a test early, with a report.
-var (
-	errStalled = errors.New("stalled")
-	errFailing = errors.New("one run after the other fails")
-)
-
 // work is a test while it runs.
 type work struct {
 	*Test
@@ -100,22 +94,15 @@ func (t *Test) Do(ctx context.Context) (*Report, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	why := context.Cause(inner)
+	why := context.Cause(inner) // it ended early
 	if start := (*StartError)(nil); errors.As(why, &start) {
 		return nil, start
 	}
 	if err != nil {
 		return nil, err
 	}
-	report := t.judge(w.runs, notes)
-	switch why {
-	case errStalled:
-		report.fault("nothing happened for %v: nobody got in, and nobody ended", t.Patience)
-	case errFailing:
-		report.fault("given up, as one run after the other failed")
-	}
+	report := t.judge(w.runs, notes, why)
 	report.Seconds = time.Since(began).Seconds()
-	report.conclude()
 	return report, nil
 }
 
@@ -135,21 +122,18 @@ func (w *work) round(ctx context.Context, n, kill int) {
 		workers.Wait()
 		close(over)
 	}()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		select {
 		case <-over:
-			w.Progress(w.done, w.total)
 			return
-		case <-tick.C:
-			w.mu.Lock()
-			done, idle := w.done, time.Since(w.lastDone)
-			w.mu.Unlock()
-			w.Progress(done, w.total)
-			if idle > w.Patience {
-				w.cancel(errStalled)
-			}
+		case <-time.After(100 * time.Millisecond):
+		}
+		w.mu.Lock()
+		done, idle := w.done, time.Since(w.lastDone)
+		w.mu.Unlock()
+		w.Progress(done, w.total)
+		if idle > w.Patience {
+			w.cancel(fmt.Errorf("nothing happened for %v: nobody got in, and nobody ended", w.Patience))
 		}
 	}
 }
@@ -195,14 +179,10 @@ func (w *work) ended(r *run) {
 	case !inside && w.failed >= min(w.Children, w.total):
 		w.cancel(&StartError{Code: w.first.code, Message: w.first.message()})
 	case inside && w.Tool.Golock && w.failed >= 2*w.Children:
-		w.cancel(errFailing)
+		w.cancel(errors.New("given up, as one run after the other failed"))
 	}
 }
 
 // now is the clock that all processes of a machine share and nobody sets, in
 // nanoseconds.
-func now() int64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
-	return ts.Nano()
-}
+func now() int64 { return int64(locks.BootTime()) }

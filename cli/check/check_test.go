@@ -3,7 +3,6 @@ package check
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -63,16 +62,6 @@ func TestStalled(t *testing.T) {
 	}
 }
 
-// A tool that never starts a child is no lock that fails, it does not work.
-func TestNeverInside(t *testing.T) {
-	test := testOf(t, `echo "no such luck" >&2; exit 3`)
-	_, err := test.Do(context.Background())
-	var start *StartError
-	if !errors.As(err, &start) || start.Code != 3 || start.Message != "no such luck" {
-		t.Errorf("%v", err)
-	}
-}
-
 // A tool that says more than anybody wants to read does no harm.
 func TestNoise(t *testing.T) {
 	t.Parallel()
@@ -80,21 +69,6 @@ func TestNoise(t *testing.T) {
 	test.Tool.Env = append(test.Tool.Env, "DIR="+t.TempDir())
 	if r, err := test.Do(context.Background()); err != nil || !r.Passed {
 		t.Errorf("%+v, %v", r, err)
-	}
-}
-
-// The end of the context ends all, and there is no report.
-func TestCancelled(t *testing.T) {
-	t.Parallel()
-	test := testOf(t, `"$@"; sleep 60`)
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	began := time.Now()
-	if r, err := test.Do(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%+v, %v", r, err)
-	}
-	if d := time.Since(began); d > 30*time.Second {
-		t.Errorf("it took %v", d)
 	}
 }
 

@@ -1,9 +1,10 @@
 package check
 
 import (
-	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -62,7 +63,8 @@ func (t *Test) child(number int, toBeKilled bool) []string {
 // child ends. So nobody needs to guess how long a killed child was inside, and the last
 // of several that are inside together sees all the others.
 func Child(args []string) error {
-	n := note{begin: now(), slot: -1}
+	n := note{Begin: now(), Slot: -1}
+	_ = unix.Setpgid(0, 0) // its tool may be killed, and the process group with it
 	if len(args) != 5 {
 		return errors.New("only golock check starts this")
 	}
@@ -70,57 +72,57 @@ func Child(args []string) error {
 	var limit int
 	var stay time.Duration
 	var started int64
-	if _, err := fmt.Sscan(strings.Join(args[1:], " "), &n.number, &limit, &stay, &started); err != nil {
+	if _, err := fmt.Sscan(strings.Join(args[1:], " "), &n.Number, &limit, &stay, &started); err != nil {
 		return err
 	}
 	if stay >= meeting {
-		stay = max(stay, min(2*time.Duration(n.begin-started), longestMeeting))
+		stay = max(stay, min(2*time.Duration(n.Begin-started), longestMeeting))
 	}
 	inside, err := unix.Open(dir+"/"+insideFile, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fmt.Errorf("open %s/%s: %w", dir, insideFile, err)
 	}
-	if locked, err := lockByte(inside, int64(n.number)); err != nil || !locked {
+	if locked, err := lockByte(inside, int64(n.Number)); err != nil || !locked {
 		return fmt.Errorf("lock a byte of %s/%s: %w (set TMPDIR to a directory on a local file system)", dir, insideFile, err)
 	}
-	if n.others, err = lockedIn(inside, 0, slotBytes); err != nil {
+	if n.Others, err = lockedIn(inside, 0, slotBytes); err != nil {
 		return fmt.Errorf("look for locks on %s/%s: %w", dir, insideFile, err)
 	}
-	n.fence, _ = strconv.ParseInt(os.Getenv("GOLOCK_FENCE"), 10, 64)
+	n.Fence, _ = strconv.ParseInt(os.Getenv("GOLOCK_FENCE"), 10, 64)
 	if slot, err := strconv.Atoi(os.Getenv("GOLOCK_SLOT")); err == nil {
-		n.slot = slot
+		n.Slot = slot
 		locked, err := lockByte(inside, slotBytes+int64(slot))
 		if err != nil {
 			return err
 		}
-		n.clash = !locked
+		n.Clash = !locked
 	}
-	counter := counterOf(dir, n.slot, limit)
-	if n.found, err = readCount(counter); err != nil {
+	counter := counterOf(dir, n.Slot, limit)
+	if n.Found, err = readCount(counter); err != nil {
 		return err
 	}
 	if err := n.append(dir); err != nil {
 		return err
 	}
 	time.Sleep(stay)
-	if err := writeCount(counter, count{value: n.found.value + 1, last: n.number}); err != nil {
+	if err := writeCount(counter, count{n.Found.Value + 1, n.Number}); err != nil {
 		return err
 	}
-	n.end = now()
+	n.End = now()
 	if err := n.append(dir); err != nil {
 		return err
 	}
 	return unix.Close(inside) // before the process ends, which takes time
 }
 
-// counterOf is the file of the counter that a child in a slot uses alone; "": the tool
-// lets several in without slot numbers, so there is none.
+// counterOf is the file of the counter that a child in a slot uses alone; /dev/null: the
+// tool lets several in without slot numbers, so there is none.
 func counterOf(dir string, slot, limit int) string {
 	switch {
 	case limit == 1:
 		slot = 0
 	case slot < 0:
-		return ""
+		return os.DevNull
 	}
 	return dir + "/" + counterFile + "." + strconv.Itoa(slot)
 }
@@ -166,29 +168,24 @@ func isInside(dir string, number int) bool {
 }
 
 // count is the content of a counter: its value, and who wrote it (-1: nobody).
-type count struct{ value, last int }
+type count struct{ Value, Last int }
 
 func readCount(file string) (count, error) {
-	c := count{last: -1}
-	if file == "" {
-		return c, nil
-	}
+	c := count{Last: -1}
 	text, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(text) == 0 { // empty: another child, wrongly inside, makes it
+	// Empty: there is no counter, or another child, wrongly inside, makes it.
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(text) == 0 {
 		return c, nil
 	}
 	if err == nil {
-		_, err = fmt.Sscan(string(text), &c.value, &c.last)
+		_, err = fmt.Sscan(string(text), &c.Value, &c.Last)
 	}
 	return c, err
 }
 
 // writeCount writes all of it at once, always of the same length.
 func writeCount(file string, c count) error {
-	if file == "" {
-		return nil
-	}
-	return writeLine(file, os.O_CREATE, "%12d %12d\n", c.value, c.last)
+	return writeLine(file, os.O_CREATE, "%12d %12d\n", c.Value, c.Last)
 }
 
 func writeLine(file string, flag int, format string, args ...any) error {
@@ -210,8 +207,8 @@ func counters(dir string) (sum int, last map[int]bool) {
 			continue
 		}
 		if c, err := readCount(dir + "/" + f.Name()); err == nil {
-			sum += c.value
-			last[c.last] = true
+			sum += c.Value
+			last[c.Last] = true
 		}
 	}
 	return sum, last
@@ -220,22 +217,23 @@ func counters(dir string) (sum int, last map[int]bool) {
 // note is what a child writes about itself: a line when it is inside, and the same line
 // with its end when it leaves.
 type note struct {
-	number int
-	begin  int64 // when its process began; in nanoseconds of now
-	end    int64 // when it had written the counter; 0: it never did, or was killed before its second line
-	others int   // how many it saw inside
-	slot   int   // -1: it was given none
-	clash  bool  // another child was in that slot
-	fence  int64 // 0: it was given none
-	found  count // the counter as it was
+	Number int
+	Begin  int64 // when its process began; in nanoseconds of now
+	End    int64 // when it had written the counter; 0: it never did, or was killed before its second line
+	Others int   // how many it saw inside
+	Slot   int   // -1: it was given none
+	Clash  bool  // another child was in that slot
+	Fence  int64 // 0: it was given none
+	Found  count // the counter as it was
 }
-
-const noteFormat = "%d %d %d %d %d %t %d %d %d\n"
 
 // append writes the line, whole, after those of all others.
 func (n *note) append(dir string) error {
-	return writeLine(dir+"/"+recordFile, os.O_APPEND, noteFormat, n.number, n.begin, n.end, n.others, n.slot, n.clash,
-		n.fence, n.found.value, n.found.last)
+	line, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	return writeLine(dir+"/"+recordFile, os.O_APPEND, "%s\n", line)
 }
 
 // readNotes gives the notes of all children by their numbers.
@@ -246,18 +244,16 @@ func readNotes(dir string) (map[int]*note, error) {
 	}
 	defer f.Close()
 	notes := map[int]*note{}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
+	for lines := json.NewDecoder(f); ; {
 		n := &note{}
-		_, err := fmt.Sscanf(lines.Text()+"\n", noteFormat, &n.number, &n.begin, &n.end, &n.others, &n.slot, &n.clash,
-			&n.fence, &n.found.value, &n.found.last)
-		if err != nil {
-			return nil, fmt.Errorf("the notes of the children cannot be read: %q: %w", lines.Text(), err)
+		if err := lines.Decode(n); err == io.EOF {
+			return notes, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("the notes of the children cannot be read: %w", err)
 		}
-		if old := notes[n.number]; old != nil && n.end == 0 {
+		if notes[n.Number] != nil && n.End == 0 {
 			return nil, errors.New("a child was started twice")
 		}
-		notes[n.number] = n
+		notes[n.Number] = n
 	}
-	return notes, lines.Err()
 }

@@ -49,30 +49,30 @@ func (t *Test) missing(runs []*run, notes map[int]*note) (missing int) {
 func added(notes map[int]*note, last map[int]bool) map[int]bool {
 	all := maps.Clone(last)
 	for _, n := range notes {
-		all[n.found.last] = true
-		if n.end != 0 {
-			all[n.number] = true
+		all[n.Found.Last] = true
+		if n.End != 0 {
+			all[n.Number] = true
 		}
 	}
 	delete(all, -1) // nobody
 	return all
 }
 
-// judge makes the report.
-func (t *Test) judge(runs []*run, notes map[int]*note) *Report {
+// judge makes the report. stopped says why the test ended early; nil: it did not.
+func (t *Test) judge(runs []*run, notes map[int]*note, stopped error) *Report {
 	sum, last := counters(t.Dir)
 	done := len(added(notes, last))
 	r := &Report{Loops: t.Loops, Limit: t.Limit, Counter: sum, Problems: []string{}}
 	clashes, tooHigh := 0, 0 // slot numbers
 	for _, n := range notes {
-		r.MaxConcurrent = max(r.MaxConcurrent, n.others+1)
-		if n.clash {
+		r.MaxConcurrent = max(r.MaxConcurrent, n.Others+1)
+		if n.Clash {
 			clashes++
 		}
 		switch {
-		case n.slot >= t.Limit:
+		case n.Slot >= t.Limit:
 			tooHigh++
-		case n.slot < 0 && t.Limit > 1:
+		case n.Slot < 0 && t.Limit > 1:
 			r.Uncounted = true
 		}
 	}
@@ -80,51 +80,42 @@ func (t *Test) judge(runs []*run, notes map[int]*note) *Report {
 		r.Counter = done
 	}
 	r.LostUpdates = max(0, done-r.Counter)
-	if r.MaxConcurrent > t.Limit {
-		r.fault("%d were inside at the same time, where %d may be", r.MaxConcurrent, t.Limit)
-	}
-	if r.LostUpdates > 0 {
-		r.fault("%d of %d additions to the counter were lost", r.LostUpdates, done)
-	}
-	if clashes > 0 {
-		r.fault("%d times a slot number was given to two at the same time", clashes)
-	}
-	if tooHigh > 0 {
-		r.fault("%d times a slot number was not below the limit of %d", tooHigh, t.Limit)
-	}
+	r.faultIf(r.MaxConcurrent > t.Limit, "%d were inside at the same time, where %d may be", r.MaxConcurrent, t.Limit)
+	r.faultIf(r.LostUpdates > 0, "%d of %d additions to the counter were lost", r.LostUpdates, done)
+	r.faultIf(clashes > 0, "%d times a slot number was given to two at the same time", clashes)
+	r.faultIf(tooHigh > 0, "%d times a slot number was not below the limit of %d", tooHigh, t.Limit)
 	t.judgeRuns(r, runs, notes)
 	if t.Tool.Ordered {
 		r.OrderInversions = new(int)
 		*r.OrderInversions, r.Ranked = inversions(runs, notes)
-		if *r.OrderInversions > 0 {
-			r.fault("%d runs overtook one that waited already when they began", *r.OrderInversions)
-		}
+		r.faultIf(*r.OrderInversions > 0, "%d runs overtook one that waited already when they began", *r.OrderInversions)
 	}
 	if r.MaxConcurrent <= t.Limit { // else nothing was handed from one to the next
 		r.HandOff = timesOf(handOffs(runs, notes, t.Tool.Golock))
 	}
+	r.faultIf(stopped != nil, "%v", stopped)
+	r.faultIf(len(r.Problems) == 0 && r.Counter != r.Loops, "the counter says %d after %d children", r.Counter, r.Loops)
+	r.Passed = len(r.Problems) == 0
 	return r
 }
 
 // judgeRuns checks how the runs ended.
 func (t *Test) judgeRuns(r *Report, runs []*run, notes map[int]*note) {
-	var first *run
+	var failed []*run
 	for _, one := range runs {
 		n := notes[one.number]
 		switch {
 		case one.killed:
 			r.Killed++
 		case one.stopped:
-		case n == nil || n.end == 0 || t.Tool.Golock && one.code != 0:
-			r.Failed++
-			if first == nil {
-				first = one
-			}
+		case n == nil || n.End == 0 || t.Tool.Golock && one.code != 0:
+			failed = append(failed, one)
 		}
 	}
-	if first == nil {
+	if r.Failed = len(failed); r.Failed == 0 {
 		return
 	}
+	first := failed[0]
 	why := fmt.Sprintf("%d runs ended without having done their work: the first with exit code %d", r.Failed, first.code)
 	if r.Failed == 1 {
 		why = fmt.Sprintf("a run ended without having done its work: exit code %d", first.code)
@@ -132,7 +123,7 @@ func (t *Test) judgeRuns(r *Report, runs []*run, notes map[int]*note) {
 	if message := first.message(); message != "" {
 		why += " (" + message + ")"
 	}
-	r.fault("%s", why)
+	r.Problems = append(r.Problems, why)
 }
 
 // inversions counts the runs that overtook another one, which was known to wait or was
@@ -143,14 +134,14 @@ func inversions(runs []*run, notes map[int]*note) (inverted, ranked int) {
 	var byStart []entrant
 	for _, r := range runs {
 		n := notes[r.number]
-		if n == nil || n.fence == 0 {
+		if n == nil || n.Fence == 0 {
 			continue
 		}
-		known := n.begin
+		known := n.Begin
 		if r.queued != 0 {
 			known = min(known, r.queued)
 		}
-		byStart = append(byStart, entrant{r.started, known, n.fence})
+		byStart = append(byStart, entrant{r.started, known, n.Fence})
 	}
 	byKnown := slices.Clone(byStart)
 	slices.SortFunc(byStart, func(a, b entrant) int { return cmp.Compare(a.started, b.started) })
@@ -173,22 +164,22 @@ func inversions(runs []*run, notes map[int]*note) (inverted, ranked int) {
 func handOffs(runs []*run, notes map[int]*note, logs bool) (times []float64) {
 	var ends []int64
 	for _, n := range notes {
-		if n.end != 0 {
-			ends = append(ends, n.end)
+		if n.End != 0 {
+			ends = append(ends, n.End)
 		}
 	}
 	slices.Sort(ends)
-	byBegin := func(a, b *note) int { return cmp.Compare(a.begin, b.begin) }
+	byBegin := func(a, b *note) int { return cmp.Compare(a.Begin, b.Begin) }
 	for _, n := range slices.SortedFunc(maps.Values(notes), byBegin) {
-		if len(ends) == 0 || ends[0] > n.begin {
+		if len(ends) == 0 || ends[0] > n.Begin {
 			continue // there was room
 		}
-		since := runs[n.number].queued
+		since := runs[n.Number].queued
 		if !logs {
-			since = runs[n.number].started
+			since = runs[n.Number].started
 		}
 		if since != 0 && since < ends[0] {
-			times = append(times, float64(n.begin-ends[0])/1e6)
+			times = append(times, float64(n.Begin-ends[0])/1e6)
 		}
 		ends = ends[1:]
 	}
@@ -196,15 +187,10 @@ func handOffs(runs []*run, notes map[int]*note, logs bool) (times []float64) {
 	return times
 }
 
-func (r *Report) fault(format string, args ...any) {
-	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
-}
-
-func (r *Report) conclude() {
-	if len(r.Problems) == 0 && r.Counter != r.Loops {
-		r.fault("the counter says %d after %d children", r.Counter, r.Loops)
+func (r *Report) faultIf(wrong bool, format string, args ...any) {
+	if wrong {
+		r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
 	}
-	r.Passed = len(r.Problems) == 0
 }
 
 // Times sums up hand-offs, in milliseconds; all are 0 if there was none.

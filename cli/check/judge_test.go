@@ -15,7 +15,7 @@ func runsOf(all ...[5]int64) (runs []*run, notes map[int]*note) {
 		r := &run{number: i, started: v[0] * 1e6, queued: v[1] * 1e6, ended: v[3]*1e6 + 1}
 		runs = append(runs, r)
 		if v[2] != 0 {
-			notes[i] = &note{number: i, begin: v[2] * 1e6, end: v[3] * 1e6, fence: v[4]}
+			notes[i] = &note{Number: i, Begin: v[2] * 1e6, End: v[3] * 1e6, Fence: v[4]}
 		}
 	}
 	return runs, notes
@@ -71,11 +71,11 @@ func TestHandOffs(t *testing.T) {
 // What a killed child has added counts if anybody has seen it.
 func TestAdded(t *testing.T) {
 	notes := map[int]*note{
-		0: {number: 0, end: 1, found: count{last: -1}},
-		1: {number: 1, found: count{1, 0}}, // killed after it had written
-		2: {number: 2, end: 3, found: count{2, 1}},
-		3: {number: 3, found: count{3, 2}}, // killed before
-		4: {number: 4, found: count{3, 2}}, // killed after, and the last one
+		0: {Number: 0, End: 1, Found: count{Last: -1}},
+		1: {Number: 1, Found: count{1, 0}}, // killed after it had written
+		2: {Number: 2, End: 3, Found: count{2, 1}},
+		3: {Number: 3, Found: count{3, 2}}, // killed before
+		4: {Number: 4, Found: count{3, 2}}, // killed after, and the last one
 	}
 	got := added(notes, map[int]bool{4: true})
 	for n := range 5 {
@@ -91,10 +91,10 @@ func TestProblems(t *testing.T) {
 		want string
 		bad  func(map[int]*note, []*run)
 	}{
-		{"2 were inside at the same time, where 1 may be", func(n map[int]*note, _ []*run) { n[1].others = 1 }},
-		{"1 times a slot number was given to two", func(n map[int]*note, _ []*run) { n[1].clash = true }},
-		{"1 times a slot number was not below", func(n map[int]*note, _ []*run) { n[1].slot = 1 }},
-		{"1 runs overtook one", func(n map[int]*note, _ []*run) { n[1].fence = 9 }},
+		{"2 were inside at the same time, where 1 may be", func(n map[int]*note, _ []*run) { n[1].Others = 1 }},
+		{"1 times a slot number was given to two", func(n map[int]*note, _ []*run) { n[1].Clash = true }},
+		{"1 times a slot number was not below", func(n map[int]*note, _ []*run) { n[1].Slot = 1 }},
+		{"1 runs overtook one", func(n map[int]*note, _ []*run) { n[1].Fence = 9 }},
 		{"a run ended without having done its work: exit code 79 (the slot was lost)", func(_ map[int]*note, r []*run) { r[1].code, r[1].output = 79, []byte("the slot was lost\n") }},
 		{"a run ended without having done its work: exit code 0", func(n map[int]*note, _ []*run) { delete(n, 2) }},
 	} {
@@ -102,8 +102,7 @@ func TestProblems(t *testing.T) {
 		runs, notes := runsOf([5]int64{1, 0, 2, 10, 1}, [5]int64{3, 4, 11, 12, 2}, [5]int64{5, 6, 13, 14, 3})
 		c.bad(notes, runs)
 		testkit.Must(t, writeCount(test.Dir+"/counter.0", count{len(notes), len(notes) - 1}))
-		r := test.judge(runs, notes)
-		r.conclude()
+		r := test.judge(runs, notes, nil)
 		if r.Passed || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], c.want) {
 			t.Errorf("problems %q, want %q", r.Problems, c.want)
 		}

@@ -4,15 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"golock/internal/procfs"
 )
 
 // run is one run of the tool around one child.
@@ -57,19 +53,14 @@ func (r *run) do(ctx context.Context) {
 		r.code = 127
 		return
 	}
+	running, over := context.WithCancel(ctx)
+	var killer sync.WaitGroup
 	if r.killAfter > 0 {
-		killer, stop := context.WithCancel(ctx)
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			r.killInTime(killer, cmd.Process)
-		}()
-		defer func() {
-			stop()
-			<-over
-		}()
+		killer.Go(func() { r.killInTime(running, cmd.Process.Pid) })
 	}
 	err := cmd.Wait()
+	over()
+	killer.Wait()
 	if cmd.ProcessState == nil {
 		r.err = err
 		return
@@ -81,8 +72,9 @@ func (r *run) do(ctx context.Context) {
 	}
 }
 
-// killInTime kills the tool when it is time for that, unless ctx ends first.
-func (r *run) killInTime(ctx context.Context, p *os.Process) {
+// killInTime kills the tool when it is time for that, unless ctx ends first. The child has
+// left the tool's process group, and must manage without it.
+func (r *run) killInTime(ctx context.Context, tool int) {
 	pause := r.killAfter
 	if r.killInside {
 		pause = time.Millisecond
@@ -94,7 +86,7 @@ func (r *run) killInTime(ctx context.Context, p *os.Process) {
 		case <-time.After(pause):
 		}
 		if !r.killInside || isInside(r.child[2], r.number) {
-			r.kill(p)
+			_ = syscall.Kill(-tool, syscall.SIGKILL)
 			return
 		}
 	}
@@ -141,41 +133,6 @@ func (r *run) readLog(line []byte) {
 
 func (r *run) keep(b []byte) {
 	r.output = append(r.output, b[:min(len(b), outputLimit-len(r.output))]...)
-}
-
-// kill kills the tool with KILL, but never the child of the test, which must manage
-// without its tool. A tool is the process that was started and, if that is a shell,
-// what the shell has started.
-func (r *run) kill(p *os.Process) {
-	var tools []int
-	if !r.tool.Golock {
-		tools = toolsBelow(p.Pid)
-	}
-	_ = p.Kill() // first: a shell would go on in its script
-	for _, fd := range tools {
-		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-		unix.Close(fd)
-	}
-}
-
-// toolsBelow gives a pidfd of each child of a process that is no child of the test.
-func toolsBelow(pid int) (fds []int) {
-	children, _ := procfs.Children(pid)
-	for _, child := range children {
-		fd, err := unix.PidfdOpen(child, 0)
-		if err != nil {
-			continue
-		}
-		s, _ := procfs.ReadStat(child)
-		argv := procfs.Command(child)
-		// The number may have become another process's before it was opened.
-		if s.Parent != pid || len(argv) > 1 && argv[1] == ChildName {
-			unix.Close(fd)
-			continue
-		}
-		fds = append(fds, fd)
-	}
-	return fds
 }
 
 // Quote writes words so that a shell reads them as they are.

@@ -1,17 +1,16 @@
 package term
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/eintr"
 	"golock/locks"
 )
 
@@ -162,33 +161,25 @@ func LogValue(v any) any {
 // JSON is a value as JSON in one line.
 func JSON(v any) string { return strings.TrimSuffix(JSONText(v, ""), "\n") }
 
-// escapeControls escapes characters that steer a terminal in a JSON text: people
-// look at it with cat. The library escapes only those below the space.
-func escapeControls(text []byte) []byte {
-	if !bytes.ContainsFunc(text, func(r rune) bool { return r > ' ' && locks.IsTerminalControl(r) }) {
-		return text
-	}
-	var b []byte
-	for _, r := range string(text) {
-		if r > ' ' && locks.IsTerminalControl(r) {
-			b = fmt.Appendf(b, `\u%04x`, r)
-		} else {
-			b = utf8.AppendRune(b, r)
-		}
-	}
-	return b
-}
-
-// JSONText is a value as JSON, with a line feed at its end.
+// JSONText is a value as JSON, with a line feed at its end. Characters that steer a
+// terminal are escaped: people look at it with cat. The library escapes only those below
+// the space.
 func JSONText(v any, indent string) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
+	var text, safe strings.Builder
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", indent)
 	if err := enc.Encode(v); err != nil {
 		_ = enc.Encode(fmt.Sprint(v))
 	}
-	return string(escapeControls(b.Bytes()))
+	for _, r := range text.String() {
+		if r > ' ' && locks.IsTerminalControl(r) {
+			fmt.Fprintf(&safe, `\u%04x`, r)
+		} else {
+			safe.WriteRune(r)
+		}
+	}
+	return safe.String()
 }
 
 // withoutPasswords takes passwords out of URLs. A URL in the wrong place is
@@ -228,10 +219,7 @@ func (p *Printer) Write(b []byte) {
 	go func() {
 		defer close(written)
 		for len(b) > 0 {
-			n, err := unix.Write(p.fd, b)
-			if err == unix.EINTR {
-				continue
-			}
+			n, err := eintr.Get(func() (int, error) { return unix.Write(p.fd, b) })
 			if err != nil {
 				return
 			}
@@ -274,18 +262,12 @@ type Screen struct{ Columns, Rows int }
 // ScreenOf gives the size of the terminal behind a descriptor, 80 by 24 if the
 // terminal does not know it.
 func ScreenOf(fd int) Screen {
-	if !IsTerminal(fd) {
-		return Screen{}
-	}
 	size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 || size.Row == 0 {
+	switch {
+	case err != nil:
+		return Screen{}
+	case size.Col == 0 || size.Row == 0:
 		return Screen{80, 24}
 	}
 	return Screen{int(size.Col), int(size.Row)}
-}
-
-// IsTerminal reports whether a descriptor is one.
-func IsTerminal(fd int) bool {
-	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-	return err == nil
 }

@@ -57,17 +57,16 @@ func (p *Pace) Waits(report func(w *runner.Waiting, line bool)) func(*runner.Wai
 		return nil
 	}
 	return func(w *runner.Waiting) time.Duration {
-		if w == nil {
+		now := time.Now()
+		switch {
+		case w == nil:
 			report(nil, false)
 			p.line = time.Time{}
 			return 0
-		}
-		now := time.Now()
-		if p.line.IsZero() {
+		case p.line.IsZero() && p.Live:
+			p.pause, p.line = livePeriod, now.Add(firstLive)
+		case p.line.IsZero():
 			p.pause, p.line = firstLine, now.Add(firstLine)
-			if p.Live {
-				p.pause, p.line = livePeriod, now.Add(firstLive)
-			}
 		}
 		due := !now.Before(p.line)
 		report(w, due && (p.Live || p.Lines))
@@ -93,19 +92,13 @@ func (p *Printer) Waits() func(*runner.Waiting) time.Duration {
 
 // Progress gives the function that reports, for Pace.Waits.
 func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
-	var manager serviceManager
-	if address := os.Getenv("NOTIFY_SOCKET"); strings.HasPrefix(address, "/") || strings.HasPrefix(address, "@") {
-		manager.address = address
-	}
-	host := ""
+	manager := serviceManager{address: os.Getenv("NOTIFY_SOCKET")}
+	host, _ := os.Hostname()
 	return func(w *runner.Waiting, line bool) {
 		if w == nil {
 			p.live("")
 			manager.status("")
 			return
-		}
-		if host == "" {
-			host, _ = os.Hostname()
 		}
 		now := time.Now()
 		text := waitingText(w, host, now, 0)
@@ -129,9 +122,8 @@ func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
 // STATUS=, EXTEND_TIMEOUT_USEC= extends the time to start. The command itself says when
 // it is ready.
 type serviceManager struct {
-	address string    // a path, or @ and an abstract name; vsock is not served
-	text    string    // sent last
-	until   time.Time // the same text need not be sent before
+	address string // a path, or @ and an abstract name; vsock is not served
+	told    bool
 }
 
 // startTime is what each message grants the start: longer than the pause between
@@ -140,11 +132,10 @@ const startTime = 2 * statusPeriod
 
 // status sends why golock waits; "": it does not any more.
 func (m *serviceManager) status(text string) {
-	now := time.Now()
-	if m.address == "" || text == m.text && (text == "" || now.Before(m.until)) {
+	if m.address == "" || text == "" && !m.told {
 		return
 	}
-	m.text, m.until = text, now.Add(statusPeriod/2)
+	m.told = text != ""
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return
@@ -169,11 +160,11 @@ func holdersText(holders []locks.Entry) string {
 // waitingText says why a run waits. To fit into a width it shortens the holder's
 // command; the caller cuts what is still too long.
 func waitingText(w *runner.Waiting, host string, now time.Time, width int) string {
-	const longest = 40
-	text := waitingLine(w, host, now, longest)
-	if over := Width(text) - width; width > 0 && over > 0 && len(w.Holders) > 0 {
-		command := Width(locks.Printable(strings.Join(w.Holders[0].Command, " "), longest))
-		text = waitingLine(w, host, now, max(command-over-1, 0))
+	text := ""
+	for command := 40; command >= 0; command-- {
+		if text = waitingLine(w, host, now, command); width == 0 || Width(text) <= width {
+			break
+		}
 	}
 	return text
 }
@@ -228,11 +219,11 @@ func holderText(e locks.Entry, host string, now time.Time, command int) string {
 		text += " on " + locks.Printable(e.Host, NameLimit)
 	}
 	if len(e.Command) > 0 && command > 0 {
-		text += " (" + Cut(locks.Printable(strings.Join(e.Command, " "), 40), command+1) + ")"
+		text += " (" + locks.Printable(strings.Join(e.Command, " "), command) + ")"
 	}
 	switch {
 	case e.Ended:
-		return text + " until " + momentText(e.HeldTill, true) + ", which has ended"
+		return text + " until " + locks.ClockTime(e.HeldTill) + ", which has ended"
 	case e.Evicted != "":
 		text += ", evicted,"
 	}

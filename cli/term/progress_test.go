@@ -27,7 +27,7 @@ func TestWaitingText(t *testing.T) {
 		{runner.Waiting{Name: "a", Began: now, Holders: []locks.Entry{hidden}}, `waiting for "a": held by a process that cannot be seen`},
 		{runner.Waiting{Name: "a", Began: now, Place: 3, Problem: "redis://h cannot be reached"}, `waiting for "a": 3rd in line, redis://h cannot be reached`},
 		{runner.Waiting{Name: "a", Began: now, Pause: "the server has restarted"}, `waiting for "a": the server has restarted`},
-		{runner.Waiting{Name: "a", Began: now, Place: 111, Holders: []locks.Entry{ended}}, `waiting for "a": 111th in line, held by pid 1 until ` + momentText(now, true) + `, which has ended`},
+		{runner.Waiting{Name: "a", Began: now, Place: 111, Holders: []locks.Entry{ended}}, `waiting for "a": 111th in line, held by pid 1 until ` + locks.ClockTime(now) + `, which has ended`},
 	} {
 		if got := waitingText(&c.w, "here", now, 0); got != c.want {
 			t.Errorf("%s\nwant\n%s", got, c.want)

@@ -1,6 +1,7 @@
 package term
 
 import (
+	"fmt"
 	"os/user"
 	"slices"
 	"strconv"
@@ -143,7 +144,7 @@ func columnsOf(shown []Row, brief bool) (columns []column) {
 }
 
 func (r Row) cells(brief bool) []string {
-	position, slots, age, limit := "", "-", "?", orUnknown(r.Max)
+	position, slots, since, age, limit := "", "-", "?", "?", orUnknown(r.Max)
 	if r.State == locks.Waiting {
 		position = strconv.Itoa(r.Position)
 	} else if len(r.Slots) > 0 {
@@ -152,8 +153,11 @@ func (r Row) cells(brief bool) []string {
 	if r.Max == 0 {
 		limit = "shared"
 	}
-	if !r.entry.Since.IsZero() {
-		age = spanText(time.Since(r.entry.Since))
+	if t := r.entry.Since; !t.IsZero() {
+		since, age = t.Local().Format(time.DateTime), spanText(time.Since(t))
+		if brief {
+			since = locks.ClockTime(t)
+		}
 	}
 	longest := commandLimit
 	if brief {
@@ -162,7 +166,7 @@ func (r Row) cells(brief bool) []string {
 	return []string{
 		locks.Printable(r.Name, NameLimit), r.state(), position, slots, limit,
 		unlessUsual(r.Weight, 1), unlessUsual(r.Priority, 0), orUnknown(r.PID), r.user(),
-		momentText(r.entry.Since, brief), age, r.end(), locks.Printable(strings.Join(r.Command, " "), longest),
+		since, age, r.end(), locks.Printable(strings.Join(r.Command, " "), longest),
 	}
 }
 
@@ -186,7 +190,7 @@ func (r Row) state() string {
 	case r.Orphaned:
 		return "orphaned"
 	case r.entry.Ended:
-		return "held until " + momentText(r.entry.HeldTill, true)
+		return "held until " + locks.ClockTime(r.entry.HeldTill)
 	case r.entry.Evicted != "":
 		return string(r.State) + ", evicted"
 	}
@@ -210,31 +214,15 @@ func (r Row) end() string {
 	case r.entry.Ended: // the state says it
 		return ""
 	case r.HeldTill != "":
-		return momentText(r.entry.HeldTill, true)
+		return locks.ClockTime(r.entry.HeldTill)
 	case r.Expires != nil:
 		return max(r.entry.Expires, 0).Truncate(time.Second).String()
 	}
 	return ""
 }
 
-// momentText is a moment; brief: without the date if that is today.
-func momentText(t time.Time, brief bool) string {
-	t = t.Local()
-	switch {
-	case t.IsZero():
-		return "?"
-	case brief && t.Format(time.DateOnly) == time.Now().Format(time.DateOnly):
-		return t.Format(time.TimeOnly)
-	}
-	return t.Format(time.DateTime)
-}
-
 func slotText(slots []int) string {
-	words := make([]string, len(slots))
-	for i, s := range slots {
-		words[i] = strconv.Itoa(s)
-	}
-	return strings.Join(words, ",")
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(slots), "[]"), " ", ",")
 }
 
 // fitColumns makes the columns fit a width.

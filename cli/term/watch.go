@@ -19,7 +19,7 @@ type Watch struct {
 	JSON     bool
 
 	seen   string // what was written last, without the rests of leases
-	failed string // the failure that was printed last
+	failed error  // the last one, which was printed
 }
 
 // Show gives what is to be written of entries, and of the error that ended the list.
@@ -66,14 +66,10 @@ func totals(rows []Row) string {
 
 // report gives the table if it has changed, and prints a failure once.
 func (w *Watch) report(rows []Row, failed error) string {
-	failure := ""
-	if failed != nil {
-		failure = failed.Error()
+	if failed != nil && fmt.Sprint(failed) != fmt.Sprint(w.failed) {
+		w.Out.Warn(failed.Error())
 	}
-	if failure != w.failed && failure != "" {
-		w.Out.Warn(failure)
-	}
-	w.failed = failure
+	w.failed = failed
 	if failed != nil && len(rows) == 0 {
 		return "" // nothing is known
 	}

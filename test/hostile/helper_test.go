@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
@@ -172,10 +170,4 @@ func setCommand(b []byte, words ...string) {
 	at := 128 + 3*int(binary.LittleEndian.Uint16(b[52:])) + int(binary.LittleEndian.Uint16(b[54:]))
 	n := copy(b[at:], strings.Join(words, "\x00")+"\x00")
 	binary.LittleEndian.PutUint16(b[6:], uint16(n))
-}
-
-func bootTime() int64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
-	return ts.Nano()
 }

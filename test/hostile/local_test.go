@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/locks"
 	"golock/test/testkit"
 )
 
@@ -39,7 +40,7 @@ func TestForgedRecordSignalsNobody(t *testing.T) {
 		for index := range 2 {
 			forge(t, file, index, func(b []byte) {
 				binary.LittleEndian.PutUint32(b[48:], uint32(target.PID))
-				binary.LittleEndian.PutUint64(b[64:], uint64(bootTime()))
+				binary.LittleEndian.PutUint64(b[64:], uint64(locks.BootTime()))
 			})
 		}
 		says(t, "break", as(s, uid, "break", "--name", "x", "--all"), 69, "does not have the lock")
