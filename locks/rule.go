@@ -24,14 +24,17 @@ func (c Claim) Before(d Claim) bool { return c.Compare(d) < 0 }
 // first waiter only, so nobody is overtaken. Every holder's own promise ("at
 // most max while I run") is kept.
 func Admits(holders []Claim, c Claim) bool {
-	limit, units := c.Max, c.Weight // no limit is 0
+	limit := c.Max // 0: none
 	for _, h := range holders {
-		units += h.Weight
 		if h.Max != 0 && (limit == 0 || h.Max < limit) {
 			limit = h.Max
 		}
 	}
-	return limit == 0 || units <= limit
+	room := limit - c.Weight // a sum of weights may have more than 32 bits
+	for _, h := range holders {
+		room -= h.Weight
+	}
+	return limit == 0 || room >= 0
 }
 
 // FreeSlots returns the n lowest numbers from 0 that taken does not report,

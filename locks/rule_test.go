@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -75,6 +76,7 @@ func TestAdmitsExamples(t *testing.T) {
 		{"holder's max smaller", []Claim{{Weight: 1, Max: 2}, {Weight: 1, Max: 5}}, Claim{Weight: 1, Max: 5}, false},
 		{"reader beside a limit of two", []Claim{{Weight: 1, Max: 2}}, shared, true},
 		{"second reader beside a limit of two", []Claim{{Weight: 1, Max: 2}, shared}, shared, false},
+		{"more than 32 bits", []Claim{{Weight: math.MaxInt32, Max: math.MaxInt32}}, Claim{Weight: math.MaxInt32, Max: math.MaxInt32}, false},
 		{"heavier than its own max", nil, Claim{Weight: 3, Max: 2}, false},
 	} {
 		if got := Admits(tt.holders, tt.c); got != tt.want {

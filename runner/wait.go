@@ -325,6 +325,18 @@ func (w *waiter) leave(cause error, limit time.Duration) error {
 	return nil
 }
 
+// noteJoined takes the ticket if it has come just now: it knows of an eviction.
+func (w *waiter) noteJoined() {
+	select {
+	case got := <-w.results:
+		w.ticket = got.ticket
+		if got.final() {
+			w.results <- got // the last one, so there is room
+		}
+	default:
+	}
+}
+
 // timedOut ends the waiting at its deadline.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	got := w.giveUp(nil, withdrawLimit)
@@ -350,6 +362,7 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	if w.cancel == nil { // nothing was asked of the store
 		return interruptedBy(sig)
 	}
+	w.noteJoined()
 	var evicted error
 	if w.ticket != nil {
 		evicted = w.ticket.Evicted()

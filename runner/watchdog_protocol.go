@@ -43,35 +43,42 @@ func socketPair() ([2]int, error) {
 // sendTo sends without waiting: unix.EPIPE if the other side has gone.
 func (m message) sendTo(fd int) error {
 	fields := append([]string{string(rune(m.kind)), strconv.FormatInt(m.number, 10)}, m.texts...)
-	data := []byte(strings.Join(fields, "\x00"))
-	if len(data) > len(packet) {
-		return unix.EMSGSIZE
-	}
-	err := eintr.Repeat(func() error { return unix.Send(fd, data, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT) })
+	packet := []byte(strings.Join(fields, "\x00"))
+	err := eintr.Repeat(func() error { return unix.Send(fd, packet, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT) })
 	if err == unix.ECONNRESET {
 		return unix.EPIPE
 	}
 	return err
 }
 
-// packet is where receive reads, in the one goroutine that does. The longest message has the
-// variables of a command; the kernel takes 208 KiB, if nobody has set net.core.wmem_default.
-var packet [1 << 18]byte
-
 // receive takes the next message, without waiting: unix.EAGAIN if there is none, another error if
-// the other side has gone.
+// the other side has gone. The length is that of this very message: what does not fit is lost
+// (recv(2), MSG_TRUNC), and another message can arrive between two calls.
 func receive(fd int) (message, error) {
-	n, err := eintr.Get(func() (int, error) {
-		n, _, err := unix.Recvfrom(fd, packet[:], unix.MSG_DONTWAIT)
-		return n, err
-	})
+	size, err := receivePacket(fd, nil, unix.MSG_PEEK|unix.MSG_TRUNC)
 	if err != nil {
 		return message{}, err
 	}
-	fields := strings.Split(string(packet[:n]), "\x00")
-	if len(fields) < 2 || fields[0] == "" { // the end is an empty packet
+	packet := make([]byte, size)
+	if _, err = receivePacket(fd, packet, 0); err != nil {
+		return message{}, err
+	}
+	fields := strings.Split(string(packet), "\x00")
+	if len(fields) < 2 || fields[0] == "" {
 		return message{}, unix.EPIPE
 	}
 	number, err := strconv.ParseInt(fields[1], 10, 64)
 	return message{kind: messageKind(fields[0][0]), number: number, texts: fields[2:]}, err
+}
+
+// receivePacket is recv(2) of a packet; an empty one is the end.
+func receivePacket(fd int, into []byte, flags int) (int, error) {
+	n, err := eintr.Get(func() (int, error) {
+		n, _, err := unix.Recvfrom(fd, into, flags|unix.MSG_DONTWAIT)
+		return n, err
+	})
+	if err == nil && n == 0 {
+		err = unix.EPIPE
+	}
+	return n, err
 }
