@@ -123,6 +123,7 @@ func run(dir string) (err error) {
 	}
 	for _, p := range passes {
 		if ctx.Err() == nil {
+			p = p.where()
 			r.add(p, p.run(ctx, servers, r))
 		}
 	}
