@@ -156,10 +156,17 @@ func Root() (string, error) {
 	return "", fmt.Errorf("no go.mod above the working directory: %w", err)
 }
 
-// Parallel lets n tests of a package run at a time: most of them wait.
+// Parallel lets n tests of a package run at a time: most of them wait. A machine that is slow to start
+// processes runs fewer: a server that has to start many for its clients would not answer in time.
 func Parallel(n int) {
 	flag.Parse()
-	_ = flag.Set("test.parallel", strconv.Itoa(n))
+	const tries, usual = 10, 3 * time.Millisecond
+	began := time.Now()
+	for range tries {
+		_ = exec.Command("true").Run()
+	}
+	n /= 1 + int(time.Since(began)/tries/usual)
+	_ = flag.Set("test.parallel", strconv.Itoa(max(n, 2)))
 }
 
 // Need fails the test if a program that it uses is not installed.
