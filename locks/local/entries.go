@@ -188,17 +188,17 @@ func (d *directory) withTable(ctx context.Context, base string, access int, f fu
 
 // list turns a table of live records into entries: holders by slot, then waiters in the
 // order of the queue.
-func (tab *table) list() []locks.Entry {
-	slices.SortFunc(tab.records, func(a, b record) int {
+func (t *table) list() []locks.Entry {
+	slices.SortFunc(t.records, func(a, b record) int {
 		if a.state == stateHolding && b.state == stateHolding {
 			return a.slots[0] - b.slots[0]
 		}
 		return cmp.Or(cmp.Compare(b.state, a.state), a.claim().Compare(b.claim()))
 	})
-	entries := make([]locks.Entry, 0, len(tab.records))
+	entries := make([]locks.Entry, 0, len(t.records))
 	position := 0
-	for i := range tab.records {
-		e := newEntry(tab.name, &tab.records[i])
+	for i := range t.records {
+		e := newEntry(t.name, &t.records[i])
 		if e.State == locks.Waiting {
 			position++
 			e.Position = position
