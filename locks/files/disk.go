@@ -68,7 +68,7 @@ func exists(path string) (bool, error) {
 // Bounds for reading files that others have written. A state of 1000 waiters has 120 kB.
 const (
 	maxFile  = 64 << 10
-	maxState = 16 << 20
+	maxState = 4 << 20
 )
 
 // readAt opens the file anew, so that an NFS client asks the server whether its cache
