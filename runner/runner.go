@@ -35,7 +35,7 @@ type Run struct {
 	Argv []string // the command; not empty
 	Env  []string // its environment, without what a run adds
 
-	// Watchdog is the program of the watchdog; "" if it cannot be executed: this one.
+	// Watchdog is the program of the watchdog. If it is "" or cannot be executed, it is this one.
 	Watchdog string
 
 	Relay    *signals.Relay
