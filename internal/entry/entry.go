@@ -27,8 +27,8 @@ var (
 	blocked uint64
 	ignored uint64
 	scratch [8]uint64 // a struct sigaction of the kernel
-	// procs is the first variable of the runtime on amd64: golock mostly sleeps, and threads that
-	// wake each other for its few goroutines cost more than they save.
+	// procs is what start puts before the other variables on amd64: golock mostly sleeps, and threads
+	// that wake each other for its few goroutines cost more than they save.
 	procs = [...]byte{'G', 'O', 'M', 'A', 'X', 'P', 'R', 'O', 'C', 'S', '=', '1', 0}
 )
 

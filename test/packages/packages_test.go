@@ -168,6 +168,14 @@ func TestLean(t *testing.T) {
 	if code, text := run(local, "sh", "-c", "readlink /proc/$PPID/exe"); code != 0 || text != golock+"\n" {
 		t.Errorf("on local: exit code %d, %s", code, text)
 	}
+	for _, variable := range []string{"", "3"} { // golock's own value for the runtime is not the command's
+		if variable != "" {
+			t.Setenv("GOMAXPROCS", variable)
+		}
+		if code, text := run(local, "sh", "-c", "echo $GOMAXPROCS"); code != 0 || text != variable+"\n" {
+			t.Errorf("GOMAXPROCS=%s: exit code %d, %s", variable, code, text)
+		}
+	}
 	for _, line := range []string{"", "--help", "run -h", "run --no-such-flag", "nosuch", "grammarCommands", "completion bash", "manual"} {
 		said := func(program string) string {
 			cmd := exec.Command(program, strings.Fields(line)...)

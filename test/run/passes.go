@@ -101,11 +101,11 @@ func (p *pass) run(ctx context.Context, variables []string, r *results) error {
 
 // where gives the pass, or what stands for it on this machine.
 func (p pass) where() pass {
-	probe := exec.Command("go", "run", ".", "version")
-	probe.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=386")
 	if p.name != bits32.name {
 		return p
 	}
+	probe := exec.Command("go", "run", ".", "version")
+	probe.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=386")
 	if out, err := probe.CombinedOutput(); err != nil && strings.Contains(string(out), syscall.ENOEXEC.Error()) {
 		return emulated
 	}
