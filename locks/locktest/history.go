@@ -372,7 +372,7 @@ func (c *workload) release(m *member) {
 	m.released = true
 	c.mu.Unlock()
 	call := c.now()
-	err := m.lease.Release(context.Background())
+	err := GiveBack(m.lease)
 	if again := m.lease.Release(context.Background()); err == nil && again != nil {
 		c.fail("second release %d: %w", m.id, again)
 	}
@@ -383,7 +383,7 @@ func (c *workload) renew(m *member) {
 	call := c.now()
 	err := m.lease.Evicted()
 	if l, ok := m.lease.(locks.RenewableLease); ok {
-		_, err = l.Renew(context.Background())
+		err = TryRenew(l)
 	}
 	c.recordAnswer(m.worker, m, opRenew, err, call)
 }
