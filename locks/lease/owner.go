@@ -34,11 +34,11 @@ func ThisOwner(r locks.Request) Owner {
 	}
 	room := maxCommand
 	for _, word := range r.Command {
-		if len(word) > room {
+		if len(word) >= room {
 			o.Command = append(o.Command, word[:room]+"…")
 			break
 		}
-		room -= len(word)
+		room -= len(word) + 1 // many words may be empty
 		o.Command = append(o.Command, word)
 	}
 	return o

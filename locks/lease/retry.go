@@ -74,10 +74,14 @@ func longer(pause time.Duration) time.Duration { return min(pause*3/2, longestPa
 // Retry repeats attempts until one succeeds, fails for good, or ctx ends. store is the URL
 // in errors.
 func Retry(ctx context.Context, store string, attempt func() error) error {
+	return retry(ctx, store, IsFinal, attempt)
+}
+
+func retry(ctx context.Context, store string, isFinal func(error) bool, attempt func() error) error {
 	var last error
 	for pause := RetryPause; ; pause = longer(pause) {
 		err := attempt()
-		if err == nil || IsFinal(err) {
+		if err == nil || isFinal(err) {
 			return err
 		}
 		if last == nil || (ctx.Err() == nil && !IsTimeout(err)) { // a timeout says less
@@ -85,18 +89,21 @@ func Retry(ctx context.Context, store string, attempt func() error) error {
 		}
 		Pause(ctx, jitter(pause))
 		if ctx.Err() != nil {
-			return &locks.OutageError{Store: store, Err: last}
+			return &locks.OutageError{Store: store, Err: last, Answered: IsFinal(last)}
 		}
 	}
 }
 
 // request makes attempts at a step until one is answered. The answer is Doubtful, too, if
-// an attempt failed before: it may have done the step.
+// an attempt that was not refused failed: it may have done the step.
 func request(ctx context.Context, store string, e Entry, s Step) (a Answer, sent locks.Instant, err error) {
-	doubtful := false
-	err = Retry(ctx, store, func() (err error) {
+	doubtful, isFinal := false, IsFinal
+	if s != Join { // there is an entry
+		isFinal = func(err error) bool { return !IsTemporary(err) }
+	}
+	err = retry(ctx, store, isFinal, func() (err error) {
 		a, sent, err = e.Ask(ctx, s)
-		doubtful = doubtful || err != nil || a.Doubtful
+		doubtful = doubtful || a.Doubtful || err != nil && !IsFinal(err)
 		return err
 	})
 	a.Doubtful = doubtful

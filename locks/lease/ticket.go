@@ -31,12 +31,12 @@ func NewTicket(ctx context.Context, store string, r locks.Request, e Entry) (loc
 	}
 	a, sent, err := request(ctx, store, e, Join)
 	switch {
-	case IsFinal(err):
-		e.Close()
+	case a.Doubtful && err != nil:
+		giveUp(ctx, store, e) // an attempt may have made the entry
 		return nil, Located(store, err)
 	case err != nil:
-		giveUp(ctx, store, e) // an attempt may have made the entry
-		return nil, err
+		e.Close()
+		return nil, Located(store, err)
 	}
 	t := &Ticket{entry: e, store: store, request: r, replaced: a.Replaced, longest: cmp.Or(r.TTL, DefaultTTL) / 3}
 	if err := t.joined(ctx, a, sent, time.Now().Add(quarantineLimit)); err != nil {
