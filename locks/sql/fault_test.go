@@ -22,6 +22,28 @@ import (
 // commits reports whether a text ends a transaction that has written.
 func commits(text string) bool { return strings.Contains(text, ";COMMIT") }
 
+// Of a request that is refused after an attempt whose answer was lost nothing stays.
+func TestRefusedAfterLostAnswer(t *testing.T) {
+	b := mariadb().alone(t)
+	s := b.store(t)
+	Release(t, Take(t, s, "n"))
+	proxy := sqltest.NewProxy(t, b.server)
+	var lost atomic.Bool
+	var refuse sync.Once
+	proxy.Judge(func(text string) sqltest.Verdict {
+		if commits(text) && !lost.Swap(true) {
+			return sqltest.LoseReply
+		}
+		if lost.Load() {
+			refuse.Do(func() { b.exec(t, "SET GLOBAL read_only=1") })
+		}
+		return sqltest.Pass
+	})
+	says(t, Fails(t, b.behind(t, proxy), "n", TTL(2*testkit.Patience)), "read-only")
+	b.exec(t, "SET GLOBAL read_only=0")
+	Becomes(t, s, "n", 0, 0)
+}
+
 // However many answers of COMMITs are lost there is one grant, one ticket, one
 // release.
 func TestLostAnswers(t *testing.T) {

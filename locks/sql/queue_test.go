@@ -17,8 +17,8 @@ import (
 )
 
 // More wait than keep a connection; all of them come through, none before
-// another that came earlier, and the server's connections stay few. It keeps both
-// processors busy, so it is alone.
+// another that came earlier, and the server's connections stay few, also when the last
+// had to join again. It keeps both processors busy, so it is alone.
 // Slow: hundreds of waiters, one server, two processors.
 func TestManyInOrder(t *testing.T) {
 	each(t, testManyInOrder)
@@ -26,19 +26,22 @@ func TestManyInOrder(t *testing.T) {
 
 func testManyInOrder(t *testing.T, f family) {
 	const many = 60
-	const listen = 16
+	const listen = 24          // more than a step reads
 	const most, busy = 40, 100 // of a server that takes 100 to 151
 	b := f.fresh(t)
 	s := b.store(t)
 	holder := Take(t, s, "n")
 	var waiters []*Waiter
 	for range many {
-		waiters = append(waiters, Queue(t, b.store(t, "waiters=16"), "n"))
+		waiters = append(waiters, Queue(t, b.store(t, fmt.Sprint("waiters=", listen)), "n"))
 	}
 	b.listening(t, listen)
 	if h, w := Count(t, s, "n"); h != 1 || w != many {
 		t.Errorf("%d hold and %d wait, want 1 and %d", h, w, many)
 	}
+	last := fmt.Sprintf(" FROM golock WHERE entry_id='%s'", waiters[many-1].Ref.ID)
+	b.exec(t, "DELETE"+last)
+	testkit.Eventually(t, "the last one is back", func() bool { return len(b.exec(t, "SELECT 1"+last)) == 1 })
 	if n := len(b.sleepers(t)); n != listen {
 		t.Errorf("%d keep a connection, want %d", n, listen)
 	}

@@ -3,9 +3,11 @@
 package sql_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,12 +58,17 @@ func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
 }
 
 // A server that has become a replica refuses newcomers and says why; holder and waiter keep
-// trying, and go on when it is promoted.
+// trying, and go on when it is promoted. Of two servers the one that writes is used.
 func TestPromotedReplica(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		b := f.alone(t)
+		b, primary := f.alone(t), f.fresh(t)
 		s := b.store(t)
 		held, waiter := Take(t, s, "n"), Queue(t, s, "n")
+		addresses := []string{b.server.Addr(), primary.server.Addr()}
+		two := strings.Replace(primary.server.TCPURL(primary.name, "quarantine=0"), addresses[1], strings.Join(addresses, ","), 1)
+		if primary.name != b.name {
+			b.server.MakeDatabase(t, primary.name)
+		}
 		promote := "SET GLOBAL read_only=0"
 		if f.name == "postgres" {
 			testkit.Must(t, os.WriteFile(b.server.Dir+"/data/standby.signal", nil, 0o644))
@@ -78,6 +85,13 @@ func TestPromotedReplica(t *testing.T) {
 		if err := TryRenew(held); err == nil || errors.Is(err, locks.ErrLost) {
 			t.Errorf("Renew: %v, want that it could not be done", err)
 		}
+		short, cancel := context.WithTimeout(background, 10*time.Millisecond)
+		defer cancel()
+		var outage *locks.OutageError
+		if err := held.Release(short); !errors.As(err, &outage) || !outage.Answered {
+			t.Errorf("Release: %v, want that it was tried until the end", err)
+		}
+		Release(t, Take(t, f.openURL(t, two), "n")) // at the second, which writes
 		b.exec(t, promote)
 		testkit.Eventually(t, "it renews", func() bool { return TryRenew(held) == nil })
 		waiter.Waits()

@@ -130,7 +130,7 @@ func (c *session) step(ctx context.Context, q *question) (a answer, err error) {
 
 func (c *session) stepLocked(ctx context.Context, q *question) (a answer, err error) {
 	s := c.store
-	fresh, doubtful := c.conn == nil, false
+	fresh, doubtful, standbys := c.conn == nil, false, 0
 	for {
 		host := s.host.Load()
 		a, err = c.attempt(ctx, q)
@@ -154,6 +154,11 @@ func (c *session) stepLocked(ctx context.Context, q *question) (a answer, err er
 			err = c.makeTable(ctx, q, !noTable)
 		case verdict == AtOnce:
 			c.closeConn()
+		case verdict == Temporary && standbys < len(s.target.hosts)-1: // another one may be the primary
+			standbys++
+			c.closeConn()
+			s.useNextHost(host)
+			err = nil
 		case !fresh && !c.sent && !answered: // the connection was closed while nobody used it
 			c.closeConn()
 			fresh, err = true, nil

@@ -36,7 +36,7 @@ type view struct {
 	front       []row // the first waiters, in their order
 	limit       int   // as many were asked for
 	own         *row  // of the question, in whatever state; nil: there is none
-	ahead       int   // waiters before the one that joins
+	ahead       int   // waiters before the one that joins, or joins again
 	waiters     int   // all of them
 	replaceable []row
 }
@@ -97,13 +97,17 @@ func (s *Store) entriesText(q *question, limit int) (text string, shapes []shape
 		entries + of + " AND entry_id='" + q.row.ID + "'",
 	}
 	shapes = []shape{anyRows(entryCount + nameCount), anyRows(entryCount), anyRows(entryCount)}
-	if q.isNew() {
+	switch {
+	case q.isNew():
 		last := order(locks.Claim{Priority: q.row.Claim.Priority, Ticket: 1<<63 - 1})
 		count := "SELECT COUNT(*),COALESCE(SUM(CASE WHEN ord<'" + last + "' THEN 1 ELSE 0 END),0)" + of + waiting
 		if q.MaxQueue != nil { // only then: no index has it
 			count += " AND ends>" + s.dialect.Clock
 		}
 		statements, shapes = append(statements, count), append(shapes, oneRow(2))
+	case q.Step == lease.Join: // it may be far behind those that are read
+		ahead := "SELECT COUNT(*)" + of + waiting + " AND ord<'" + order(q.row.Claim) + "'"
+		statements, shapes = append(statements, ahead), append(shapes, oneRow(1))
 	}
 	if q.isNew() && q.row.Replace != locks.ReplaceNone {
 		statements = append(statements, entries+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
@@ -153,7 +157,10 @@ func (v *view) readEntries(q *question, answers []Rows, limit int) (err error) {
 	v.waiters = len(v.front)
 	if len(answers) > 3 {
 		var n numbers
-		v.waiters, v.ahead = n.count(answers[3][0][0]), n.count(answers[3][0][1])
+		count := answers[3][0]
+		if v.ahead = n.count(count[len(count)-1]); q.isNew() {
+			v.waiters = n.count(count[0])
+		}
 		err = n.err
 	}
 	if len(answers) > 4 && err == nil {

@@ -152,11 +152,17 @@ func (s *Server) newName(what string) string {
 	return fmt.Sprintf("%s%d_%d", what, os.Getpid(), s.names.Add(1))
 }
 
+// MakeDatabase makes one with this name.
+func (s *Server) MakeDatabase(t testing.TB, name string) {
+	t.Helper()
+	s.Exec(t, "", s.kind.newDatabase(s, name))
+}
+
 // NewDatabase makes a database with a name that is new on the server.
 func (s *Server) NewDatabase(t testing.TB) string {
 	t.Helper()
 	name := s.newName("db")
-	s.Exec(t, "", s.kind.newDatabase(s, name))
+	s.MakeDatabase(t, name)
 	return name
 }
 
