@@ -152,6 +152,9 @@ func (s *Store) directories() ([]*directory, error) {
 // isID reports whether a text is a key or an ID.
 func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == "" }
 
+// errNoDir is temporary for an entry in the queue: the directory may be mounted again.
+var errNoDir = errors.New("does not exist")
+
 // checkDir says why the store's directory cannot be used. golock does not make a missing
 // one: on a shared file system it means that nothing is mounted, or that somebody has
 // removed it under the holders.
@@ -160,7 +163,7 @@ func (s *Store) checkDir() error {
 	switch {
 	case err == unix.ENOENT:
 		return &locks.PathError{
-			Path: s.dir, Err: errors.New("does not exist"),
+			Path: s.dir, Err: errNoDir,
 			Hint: "mount what belongs there, or mkdir " + s.dir + "; golock does not make the directory of a shared store",
 		}
 	case err != nil:

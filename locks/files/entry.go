@@ -104,7 +104,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 		return a, e.term.Asked, nil
 	case errors.Is(err, locks.ErrLost):
 		return lease.Answer{Verdict: lease.Lost}, 0, nil
-	case ended || isTemporary(err) || queued && noSpace(err):
+	case ended || isTemporary(err) || queued && (noSpace(err) || errors.Is(err, errNoDir)):
 		return lease.Answer{}, 0, err
 	}
 	return lease.Answer{}, 0, &lease.Refusal{Err: err}
@@ -158,7 +158,8 @@ func await[T any](ctx context.Context, f func() (T, error)) (none T, err error) 
 func isTemporary(err error) bool {
 	for _, passes := range []error{
 		unix.EIO, unix.ESTALE, unix.ETIMEDOUT, unix.EAGAIN, unix.EHOSTDOWN, unix.ENETDOWN, unix.ENETUNREACH,
-		unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.EREMOTEIO, unix.ENFILE, unix.EMFILE, unix.ENOMEM,
+		unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.ECONNRESET, unix.ECONNABORTED, unix.ENOTCONN, unix.ESHUTDOWN,
+		unix.EPIPE, unix.EREMOTEIO, unix.ENFILE, unix.EMFILE, unix.ENOMEM,
 	} {
 		if errors.Is(err, passes) {
 			return true

@@ -49,9 +49,9 @@ func clockName() string {
 }
 
 // gone reports that the process has ended. It is false if the process may be of another
-// boot or PID namespace than self.
+// boot or PID namespace than self, or /proc does not show self.
 func (o owner) gone(self owner) bool {
-	if o.Boot == "" || o.PIDNS == "" || o.Start == "" || o.PID <= 0 || o.Boot != self.Boot || o.PIDNS != self.PIDNS {
+	if o.Boot == "" || o.PIDNS == "" || o.Start == "" || self.Start == "" || o.PID <= 0 || o.Boot != self.Boot || o.PIDNS != self.PIDNS {
 		return false
 	}
 	// /proc may hide the processes of others (hidepid=); kill(2) does not.

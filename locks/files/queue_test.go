@@ -37,6 +37,21 @@ func TestHold(t *testing.T) {
 	})
 }
 
+// Who waits goes on when the directory that was away, with its mount, is back.
+func TestDirectoryAway(t *testing.T) {
+	virtually(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		l, w := Take(t, s, "n"), Queue(t, s, "n")
+		dir := directory(t, url)
+		testkit.Must(t, os.Rename(dir, dir+".away"))
+		time.Sleep(5 * time.Second)
+		w.Waits()
+		testkit.Must(t, os.Rename(dir+".away", dir))
+		testkit.Must(t, GiveBack(l))
+		w.Granted()
+	})
+}
+
 // Runs that do not wait, each a process of its own, do not keep a dead holder
 // alive by seeing it for the first time.
 func TestDeadHolderAmongThoseWhoDoNotWait(t *testing.T) {
