@@ -75,7 +75,7 @@ func Main(args []string) int {
 // Watchdog is golock as the watchdog of a command (see runner.Watchdog).
 func Watchdog(argv []string) int {
 	return recovered(func(*term.Printer) error {
-		if err := runner.Watchdog(argv, openLeaseStore, fullOfWatchdog()); err == runner.ErrNotSpawned {
+		if err := runner.Watchdog(argv, openLeaseStore); err == runner.ErrNotSpawned {
 			return usageError{err}
 		}
 		return nil // nobody is left to be told

@@ -42,8 +42,9 @@ func becomeFull(what string) error {
 		return fmt.Errorf("%s the full program, which is found by /proc: %w", what, err)
 	}
 	path := filepath.Join(filepath.Dir(self), fullProgram+versionText())
-	if err = checkOwner(self, path); err == nil {
-		err = signals.Exec(path, os.Args, entry.Environ())
+	program, err := checkOwner(self, path)
+	if err == nil {
+		err = signals.Exec(program, os.Args, entry.Environ())
 	}
 	return fmt.Errorf("%s the full program: cannot execute %s: %w; install the package golock %s again", what, path, err, versionText())
 }
@@ -55,39 +56,30 @@ func leanWatchdog() string {
 	if err != nil || filepath.Base(self) != "golock-"+versionText() {
 		return ""
 	}
-	return filepath.Join(filepath.Dir(self), "watchdog-"+versionText())
+	program, _ := checkOwner(self, filepath.Join(filepath.Dir(self), "watchdog-"+versionText()))
+	return program
 }
 
-// fullOfWatchdog is the full program, for a lean watchdog that has to release a lease; "": this is
-// the full one.
-func fullOfWatchdog() string {
-	if self, err := os.Executable(); open.Lean && err == nil {
-		return filepath.Join(filepath.Dir(self), "golock-"+versionText())
-	}
-	return ""
-}
-
-// checkOwner refuses a full program that somebody else could have put there. Trusted
-// are those who could replace the lean one anyway: root, its owner, and the caller.
-func checkOwner(lean, full string) error {
+// checkOwner gives the file that other leads to, unless somebody else could have put it there.
+// Trusted are those who could replace this program anyway: root, its owner, and the caller.
+func checkOwner(self, other string) (file string, err error) {
 	var st syscall.Stat_t
-	full, err := filepath.EvalSymlinks(full)
-	if err == nil {
-		err = syscall.Stat(lean, &st)
+	if file, err = filepath.EvalSymlinks(other); err == nil {
+		err = syscall.Stat(self, &st)
 	}
 	trusted := []uint32{0, st.Uid, uint32(os.Geteuid())}
-	for _, path := range []string{full, filepath.Dir(full)} {
+	for _, path := range []string{file, filepath.Dir(file), other, filepath.Dir(other)} {
 		if err == nil {
-			err = syscall.Stat(path, &st)
+			err = syscall.Lstat(path, &st)
 		}
 		switch {
 		case err != nil:
-			return err
+			return "", err
 		case !slices.Contains(trusted, st.Uid):
-			return fmt.Errorf("%s belongs to user %d, who could write anything into it: chown it", path, st.Uid)
-		case st.Mode&0o022 != 0:
-			return fmt.Errorf("other users can write to %s (mode %04o): chmod go-w it", path, st.Mode&0o7777)
+			return "", fmt.Errorf("%s belongs to user %d, who could write anything into it: chown it", path, st.Uid)
+		case st.Mode&0o022 != 0 && st.Mode&syscall.S_IFMT != syscall.S_IFLNK:
+			return "", fmt.Errorf("other users can write to %s (mode %04o): chmod go-w it", path, st.Mode&0o7777)
 		}
 	}
-	return nil
+	return file, nil
 }

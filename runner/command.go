@@ -96,14 +96,18 @@ func joinInts(list []int) string {
 
 // spawn starts the command.
 func (c *command) spawn(sys *syscall.SysProcAttr) (pid int, err error) {
-	attr := &syscall.ProcAttr{Env: c.env, Files: []uintptr{0, 1, 2}, Sys: sys}
-	c.setCloseOnExec(0)
-	defer c.setCloseOnExec(unix.FD_CLOEXEC)
 	err = execvp.Do(c.path, c.argv, func(path string, argv []string) error {
-		pid, err = syscall.ForkExec(path, argv, attr)
+		pid, err = c.fork(path, argv, sys)
 		return err
 	})
 	return pid, c.problem(err)
+}
+
+// fork starts the program at path, and no other.
+func (c *command) fork(path string, argv []string, sys *syscall.SysProcAttr) (pid int, err error) {
+	c.setCloseOnExec(0)
+	defer c.setCloseOnExec(unix.FD_CLOEXEC)
+	return syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: c.env, Files: []uintptr{0, 1, 2}, Sys: sys})
 }
 
 // exec replaces this process by the command. It returns only if that fails.

@@ -153,7 +153,7 @@ func (r *Run) prepare() *supervisor {
 	s.unkillable = s.warnUnkillable()
 	s.signal = s.send
 	if locks.KindOf(r.Store) == locks.LeaseQueue && !r.OnlyWarn {
-		s.watchdog = &watchdog{run: r, cmd: s.cmd, preexisting: s.preexisting, socket: -1}
+		s.watchdog = &watchdog{run: r, cmd: s.cmd, program: r.Watchdog, preexisting: s.preexisting, socket: -1}
 	}
 	if locks.KindOf(r.Store) != locks.LocalQueue { // else the store itself answers
 		s.status = &statusServer{run: r}

@@ -30,6 +30,9 @@ import (
 // golock signals the command itself. The watchdog reports the command's end at once but reaps it
 // only when golock knows, or past the deadline: until then no other process has its number.
 
+// ownProgram is the program of this process.
+const ownProgram = "/proc/self/exe"
+
 // WatchdogName is the first argument of a process that is to be a watchdog.
 const WatchdogName = "golock-watchdog"
 
@@ -37,6 +40,7 @@ const WatchdogName = "golock-watchdog"
 type watchdog struct {
 	run         *Run
 	cmd         *command
+	program     string // "": golock's own
 	preexisting []proctree.Process
 	pid         int // 0: there is none
 	socket      int // -1: closed
@@ -62,6 +66,12 @@ func (w *watchdog) spawn() error {
 	}
 	theirs := fdtable.MoveHigh(pair[1])
 	defer unix.Close(theirs)
+	// The program to release with, also when a newer version has taken its place meanwhile.
+	own := -1
+	if fd, err := unix.Open(ownProgram, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+		own = fdtable.MoveHigh(fd)
+		defer unix.Close(own)
+	}
 	proctree.BecomeSubreaper() // before the first descendant
 
 	group := 0
@@ -69,21 +79,21 @@ func (w *watchdog) spawn() error {
 		group = unix.Getpgrp()
 	}
 	program := &command{
-		env: w.cmd.env[:w.cmd.common], inherit: []int{theirs},
-		argv: append([]string{WatchdogName, strconv.Itoa(theirs), strconv.Itoa(group)}, w.cmd.argv...),
+		env: w.cmd.env[:w.cmd.common], inherit: []int{theirs, own},
+		argv: append([]string{WatchdogName, strconv.Itoa(theirs), strconv.Itoa(group), strconv.Itoa(own)}, w.cmd.argv...),
 	}
 	// Not in golock's group, whose members are stopped and killed with the job. But a child of
 	// golock's in another group of the session would keep the kernel from seeing that nobody would
 	// continue a stopped job (setpgid(2), "orphaned process group").
 	attr := &syscall.SysProcAttr{Setpgid: !r.Terminal || !groupIsOrphaned()}
-	for _, program.path = range []string{r.Watchdog, "/proc/self/exe"} {
-		if w.pid == 0 && program.path != "" {
-			r.Relay.AsCaller(func() { w.pid, err = program.spawn(attr) })
+	for _, path := range []string{w.program, ownProgram} {
+		if w.pid == 0 && path != "" {
+			r.Relay.AsCaller(func() { w.pid, err = program.fork(path, program.argv, attr) })
 		}
 	}
 	if err != nil {
 		unix.Close(pair[0])
-		return fmt.Errorf("starting the watchdog from /proc/self/exe: %w", err)
+		return fmt.Errorf("starting the watchdog from %s: %w", ownProgram, err)
 	}
 	w.socket = pair[0]
 	w.sendLeaseRef()
@@ -132,7 +142,8 @@ func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, er
 		if !again || err != unix.EPIPE {
 			break
 		}
-		w.dismiss() // it was killed while golock waited, and has started nothing
+		w.dismiss() // it was killed while golock waited, or cannot run, and has started nothing
+		w.program = ""
 	}
 	switch {
 	case err == unix.EPIPE:

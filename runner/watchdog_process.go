@@ -34,7 +34,8 @@ type watchdogProcess struct {
 	cmd    *command
 	group  int // of the command; 0: its own
 
-	store, lease string // what to release
+	store, lease  string // what to release
+	golockProgram int    // a descriptor of golock's program, which can do that; -1: none
 
 	deadline  locks.Instant // 0: none
 	pid       int           // of the command; 0: none, or reaped
@@ -50,9 +51,8 @@ const maxStops = 32
 // ErrNotSpawned says that the watchdog was called by something else than golock run.
 var ErrNotSpawned = errors.New("a watchdog is started by golock run only")
 
-// Watchdog is a watchdog, for the golock that is its parent. attach opens a store. If it cannot, full
-// is a program that can; "": there is none.
-func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error), full string) error {
+// Watchdog is a watchdog, for the golock that is its parent. attach opens a store.
+func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error)) error {
 	runtime.LockOSThread()
 	w, err := newWatchdogProcess(args)
 	if err != nil {
@@ -67,8 +67,8 @@ func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error)
 	}
 	store, err := attach(w.store)
 	switch {
-	case err != nil && full != "":
-		return w.become(full)
+	case err != nil && w.golockProgram >= 0:
+		return w.becomeGolock()
 	case err != nil:
 		return err
 	}
@@ -77,8 +77,9 @@ func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error)
 	return store.Attach(ref).Release(ctx)
 }
 
-// become executes another program as a watchdog whose golock is gone: it releases the lease.
-func (w *watchdogProcess) become(program string) error {
+// becomeGolock executes golock's program as a watchdog whose golock is gone: this one is the lean
+// program, without clients of servers.
+func (w *watchdogProcess) becomeGolock() error {
 	pair, err := socketPair()
 	if err != nil {
 		return err
@@ -89,26 +90,29 @@ func (w *watchdogProcess) become(program string) error {
 		_, err = unix.FcntlInt(uintptr(pair[1]), unix.F_SETFD, 0)
 	}
 	if err == nil {
-		argv := []string{WatchdogName, strconv.Itoa(pair[1]), "0", "-"}
+		argv := []string{WatchdogName, strconv.Itoa(pair[1]), "0", "-1", "-"}
+		program := "/proc/self/fd/" + strconv.Itoa(w.golockProgram)
 		w.relay.AsCaller(func() { err = syscall.Exec(program, argv, entry.Environ()) })
 	}
 	return err
 }
 
 func newWatchdogProcess(args []string) (*watchdogProcess, error) {
-	if len(args) < 4 {
+	if len(args) < 5 {
 		return nil, ErrNotSpawned
 	}
 	socket, noSocket := strconv.Atoi(args[1])
 	group, noGroup := strconv.Atoi(args[2])
+	program, noProgram := strconv.Atoi(args[3])
 	peer, err := unix.GetsockoptUcred(socket, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if errors.Join(noSocket, noGroup, err) != nil || (int(peer.Pid) != os.Getppid() && !peerGone(socket)) {
+	if errors.Join(noSocket, noGroup, noProgram, err) != nil || (int(peer.Pid) != os.Getppid() && !peerGone(socket)) {
 		return nil, ErrNotSpawned
 	}
 	unix.CloseOnExec(socket)
+	unix.CloseOnExec(program)
 	w := &watchdogProcess{
-		clock: locks.BootTime, socket: socket, golock: int(peer.Pid), group: group,
-		cmd: &command{argv: args[3:], env: entry.Environ()},
+		clock: locks.BootTime, socket: socket, golock: int(peer.Pid), group: group, golockProgram: program,
+		cmd: &command{argv: args[4:], env: entry.Environ()},
 	}
 	if w.relay, err = signals.NewRelay(false); err != nil {
 		return nil, err

@@ -159,11 +159,19 @@ func TestLean(t *testing.T) {
 	if code, text := run(server, look...); code != 7 || !strings.Contains(text, "holding") || !strings.Contains(text, watchdog+"\n"+full+"\n") {
 		t.Errorf("on a server: exit code %d, %s", code, text)
 	}
-	// The lean watchdog of a golock that is killed executes the full program to release the lease.
+	// The lean watchdog of a golock that is killed executes golock's program to release the lease.
 	t.Setenv("GOLOCK_WAIT", "15s") // the lease lasts for 30 s
-	run(server, "sh", "-c", "kill -9 $(ps -o ppid= -p $PPID)")
+	run(server, "sh", "-c", "mv "+full+" "+full+".0; kill -9 $(ps -o ppid= -p $PPID)")
+	do(t, dir, "mv", full+".0", full)
 	if code, text := run(server, "true"); code != 0 {
 		t.Errorf("after a golock was killed: exit code %d, %s", code, text)
+	}
+	// Without the lean watchdog the full program is one, and nothing else in PATH.
+	do(t, dir, "rm", watchdog)
+	do(t, dir, "sh", "-c", "echo 'echo decoy' >golock-watchdog; cp golock-watchdog "+watchdog+"; chmod +x golock-watchdog; chmod a-x "+watchdog)
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	if code, text := run(server, "echo", "ran"); code != 0 || text != "ran\n" {
+		t.Errorf("without a watchdog: exit code %d, %s", code, text)
 	}
 	if code, text := run(local, "sh", "-c", "readlink /proc/$PPID/exe"); code != 0 || text != golock+"\n" {
 		t.Errorf("on local: exit code %d, %s", code, text)
@@ -235,7 +243,10 @@ func TestLeanOfOthers(t *testing.T) {
 		do(t, dir, "chmod", "go-w", path)
 	}
 	do(t, dir, "mv", full, filepath.Join(dir, "other"))
-	do(t, dir, "ln", "-s", "../../other", full)
+	do(t, dir, "ln", "-s", "/bin/sh", full)
+	do(t, dir, "chown", "-h", "20001", full)
+	run(69, full+" belongs to user 20001")
+	do(t, dir, "ln", "-sf", "../../other", full)
 	do(t, dir, "chmod", "a+w", dir)
 	run(69, "other users can write to "+dir)
 	do(t, dir, "chmod", "go-w", dir)
