@@ -63,8 +63,10 @@ func (s *Store) holders(st *unix.Stat_t) (found []holder) {
 func (s *Store) locksOf(pid int, st *unix.Stat_t) (found []procfs.Lock, err error) {
 	fds, err := procfs.FDs(pid)
 	for _, fd := range fds {
-		var file unix.Stat_t
-		if unix.Stat(fmt.Sprintf("%s/fd/%d", procfs.Dir(pid), fd), &file) == nil && kernel.SameFile(&file, st) {
+		// Of a file on a server that does not answer only what the kernel knows.
+		var file unix.Statx_t
+		err := unix.Statx(unix.AT_FDCWD, fmt.Sprintf("%s/fd/%d", procfs.Dir(pid), fd), unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &file)
+		if err == nil && file.Ino == st.Ino && unix.Mkdev(file.Dev_major, file.Dev_minor) == uint64(st.Dev) {
 			found = append(found, s.ofFamily(procfs.FDLocks(pid, fd))...)
 		}
 	}

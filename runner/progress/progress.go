@@ -30,7 +30,7 @@ const (
 	lookByCost  = 20                     // times the duration of the last look
 
 	farPlace    = 16
-	lookLimit   = 2 * time.Second // a report waits for its look
+	lookLimit   = 2 * time.Second // a report waits so long for its look
 	settleLimit = 2 * time.Second // a local store's gate takes one at most
 )
 
@@ -51,7 +51,7 @@ type Reporter struct {
 
 	view  Waiting
 	place *atomic.Int64 // in the queue; nil: not waiting
-	due   time.Time     // of the next report; zero: none, or it is made when a look has ended
+	due   time.Time     // of the next report, or look; zero: none
 
 	looks    chan look
 	lookedAt time.Time // the last look
@@ -61,6 +61,7 @@ type Reporter struct {
 
 // look is what one look at the store has shown.
 type look struct {
+	of      *atomic.Int64 // the place of the waiting that it is for
 	holders []locks.Entry
 	place   int // 0: not known
 	cost    time.Duration
@@ -91,7 +92,7 @@ func (p *Reporter) Update() error {
 	switch {
 	case p.due.IsZero() || time.Now().Before(p.due):
 	case p.cancel == nil && p.mayLook():
-		p.due = time.Time{}
+		p.due = time.Now().Add(lookLimit) // then it is reported without
 		p.look()
 	default:
 		p.report()
@@ -106,7 +107,7 @@ func (p *Reporter) take(l look) error {
 	switch _, panicked := l.err.(*locks.PanicError); {
 	case panicked:
 		return l.err
-	case p.place == nil || !p.due.IsZero(): // it was for a waiting that is over
+	case l.of != p.place: // that is over
 		return nil
 	case l.err != nil:
 		p.view.Problem = l.err.Error()
@@ -164,9 +165,9 @@ func (p *Reporter) look() {
 	began := time.Now()
 	p.cancel, p.lookedAt = cancel, began
 	id, name := p.Request.Ref.ID, p.Request.Name
+	l := look{of: p.place}
 	go func() {
 		defer p.Wake()
-		var l look
 		defer func() {
 			if v := recover(); v != nil {
 				l.err = locks.NewPanicError(v)
