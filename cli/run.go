@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"golock/cli/term"
 	"golock/config"
 	"golock/internal/entry"
+	"golock/internal/procfs"
 	"golock/locks"
 	"golock/locks/open"
 	"golock/runner"
@@ -202,12 +202,17 @@ func checkProc(v *config.Values, run *runner.Run) {
 	if !run.Tree && !leased {
 		return
 	}
-	switch _, err := os.Stat("/proc/self/stat"); {
+	_, err := procfs.Self()
+	lack := "/proc, which is not mounted here"
+	if err == procfs.ErrForeign {
+		lack = "the /proc of its PID namespace, which is not mounted here"
+	}
+	switch {
 	case err == nil:
 	case run.Tree:
-		v.Fail("tree", "needs /proc, which is not mounted here")
+		v.Fail("tree", "needs %s", lack)
 	default:
-		v.Reject(fmt.Errorf("the store %s needs /proc, which is not mounted here, to stop a command in time (--on-lost warn does without)", run.Store.URL()))
+		v.Reject(fmt.Errorf("the store %s needs %s, to stop a command in time (--on-lost warn does without)", run.Store.URL(), lack))
 	}
 }
 

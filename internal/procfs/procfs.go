@@ -39,8 +39,17 @@ func (s Stat) Stopped() bool { return s.State == 'T' || s.State == 't' }
 
 var errStat = errors.New("unexpected text in /proc/PID/stat")
 
+// ErrForeign says that the numbers in /proc are those of another PID namespace.
+var ErrForeign = errors.New("/proc is that of another PID namespace")
+
 // Self reads about this process.
-func Self() (Stat, error) { return ReadStat(0) }
+func Self() (Stat, error) {
+	s, err := ReadStat(0)
+	if err == nil && s.PID != unix.Getpid() {
+		err = ErrForeign
+	}
+	return s, err
+}
 
 // ReadStat reads about one process.
 func ReadStat(pid int) (Stat, error) {
