@@ -138,6 +138,9 @@ func keepIgnored() {
 // Next still gives those that came before.
 func (r *Relay) Yield() {
 	for _, sig := range r.list {
+		if sig == unix.SIGPIPE { // it may be pending in some thread: to ignore it discards it
+			sigaction(sig, &action{sigIgn}, nil)
+		}
 		sigaction(sig, &action{}, nil)
 	}
 	r.settle()

@@ -19,7 +19,8 @@ import (
 //
 // The library does not retry: attempts are bounded here. It keeps at most one idle
 // connection, so that after a failed attempt the next one never gets another connection
-// that died with the first.
+// that died with the first. After as many refused connections as PoolSize it would try only
+// once a second.
 func (t *target) connect() (goredis.UniversalClient, error) {
 	goredis.SetLogger(&logging.VoidLogger{}) // it would log on standard error
 	config, err := t.Config("")
@@ -33,7 +34,7 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 		DialTimeout:  network.Bounded(lease.LongestAttempt, t.dialTimeout),
 		ReadTimeout:  network.Bounded(lease.LongestAttempt, t.readTimeout),
 		WriteTimeout: network.Bounded(lease.LongestAttempt, t.writeTimeout),
-		PoolSize:     8, MaxIdleConns: 1, PoolTimeout: lease.LongestAttempt, PipelinePoolSize: -1,
+		PoolSize:     64, MaxIdleConns: 1, PoolTimeout: lease.LongestAttempt, PipelinePoolSize: -1,
 		ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
