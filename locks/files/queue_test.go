@@ -44,7 +44,7 @@ func TestDirectoryAway(t *testing.T) {
 		l, w := Take(t, s, "n"), Queue(t, s, "n")
 		dir := directory(t, url)
 		testkit.Must(t, os.Rename(dir, dir+".away"))
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // in virtual time: it looks many times
 		w.Waits()
 		testkit.Must(t, os.Rename(dir+".away", dir))
 		testkit.Must(t, GiveBack(l))
