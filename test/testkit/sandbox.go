@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -170,7 +171,13 @@ func (s *Sandbox) Living() []int {
 
 // has reports whether a process belongs to the sandbox. A zombie does not.
 func (s *Sandbox) has(pid int) bool {
-	environment, _ := os.ReadFile(procfs.Dir(pid) + "/environ")
+	var environment []byte
+	// During its execve a process has a program, but no environment for a moment.
+	Within(100*time.Millisecond, func() bool {
+		environment, _ = os.ReadFile(procfs.Dir(pid) + "/environ")
+		_, err := os.Readlink(procfs.Dir(pid) + "/exe")
+		return len(environment) > 0 || err != nil
+	})
 	return slices.Contains(strings.Split(string(environment), "\x00"), s.mark)
 }
 
@@ -192,8 +199,7 @@ func (s *Sandbox) Signal(pid int, sig syscall.Signal) bool {
 	return s.has(pid) && unix.PidfdSendSignal(fd, sig, nil, 0) == nil
 }
 
-// Kill kills a process that must be there. (During its execve it has no environment for a moment, by
-// which Signal finds it.)
+// Kill kills a process that must be there.
 func (s *Sandbox) Kill(pid int) {
 	s.T.Helper()
 	s.Eventually(fmt.Sprintf("%d can be killed", pid), func() bool {
