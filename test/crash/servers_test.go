@@ -171,29 +171,6 @@ func (r row) lost() {
 	r.finishInOrder(r.queue...)
 }
 
-// A holder or its guard is killed: the command ends and the slot is given back,
-// long before the lease ends. Killed waiters hold up nobody.
-func TestQueueGoesOn(t *testing.T) {
-	onServers(t, func(t *testing.T, s *server) {
-		for i, r := range s.rows(t, "0s", 0, 6, longTTL, 4) {
-			if i >= 3 { // two in a row, of whom the server may know or not know yet
-				r.queue[0].kill()
-				r.queue[1].kill()
-			}
-			r.holder.judged = true
-			switch i % 3 {
-			case 0:
-				r.holder.kill()
-			case 1:
-				r.holder.release()
-			case 2:
-				r.Kill(testkit.GuardOf(r.holder.PID))
-			}
-			r.finish()
-		}
-	})
-}
-
 // A server does not answer for a while. Leases that end meanwhile are lost: the command is dead when
 // the server gives the slot to the next one. An outage that is shorter than the promise disturbs
 // nobody, at whatever moment between two renewals it begins, and the holder says so once.
