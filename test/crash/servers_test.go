@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -108,12 +107,12 @@ func newRow(w *world, length int) row {
 	return r
 }
 
-// rows makes n of them, each with a store of its own from a number on, and a quarantine after a
-// restart: the same fault hits all.
-func (s *server) rows(t *testing.T, quarantine string, from, n int, ttl time.Duration, length int) (rs []row) {
+// rows makes n of them, each with a store of its own, and a quarantine after a restart: the same fault
+// hits all.
+func (s *server) rows(t *testing.T, quarantine string, n int, ttl time.Duration, length int) (rs []row) {
 	t.Helper()
 	for i := range n {
-		rs = append(rs, newRow(leasing(t, s.url(from+i, quarantine), ttl), length))
+		rs = append(rs, newRow(leasing(t, s.url(i, quarantine), ttl), length))
 	}
 	return rs
 }
@@ -171,37 +170,6 @@ func (r row) lost() {
 	r.finishInOrder(r.queue...)
 }
 
-// A server does not answer for a while. Leases that end meanwhile are lost: the command is dead when
-// the server gives the slot to the next one. An outage that is shorter than the promise disturbs
-// nobody, at whatever moment between two renewals it begins, and the holder says so once.
-// Slow: it is a part of a lease.
-func TestServerStopped(t *testing.T) {
-	onServers(t, func(t *testing.T, s *server) {
-		// Half of what is promised: the rest is for a busy machine. (What is
-		// promised exactly, package runner tests in virtual time.)
-		const ttl = 24 * time.Second
-		const outage = (ttl*2/3 - ttl/6 - 3*time.Second/2) / 2
-		long := s.rows(t, "0s", 0, 1, ttl, 1)
-		for i := range 3 { // their renewals lie apart
-			time.Sleep(ttl / 3 / 6)
-			long = append(long, s.rows(t, "0s", 1+i, 1, ttl, 1)...)
-		}
-		short := s.rows(t, "0s", 4, 3, shortTTL, 1)
-		s.pause()
-		time.Sleep(outage)
-		s.resume()
-		for _, r := range short {
-			r.lost()
-		}
-		for _, r := range long {
-			r.served()
-			if n := strings.Count(r.holder.Stderr(), "cannot be renewed"); n > 1 {
-				t.Errorf("%d warnings about one outage: %s", n, r.report())
-			}
-		}
-	})
-}
-
 // A machine with golock, watchdog, command and server is suspended for longer than the lease. In
 // whatever order they wake, the command is killed before the server answers. CLOCK_BOOTTIME is a day
 // ahead, as after an earlier suspend.
@@ -255,7 +223,7 @@ func TestHostSuspended(t *testing.T) {
 // Slow: -n waits for the end of a quarantine.
 func TestRestart(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
-		rs := s.rows(t, "3s", 0, 3, 20*time.Second, 2)
+		rs := s.rows(t, "3s", 3, 20*time.Second, 2)
 		idle := leasing(t, s.url(len(rs), "20m"), shortTTL)
 		brief := leasing(t, s.url(len(rs)+1, "3s"), shortTTL)
 		if s.sql != nil { // a new table has no past, a new Redis may have
@@ -287,7 +255,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// While the server is away a waiter does not give up before its --wait is over. Then the code is 69.
+// While the server is away a holder loses its slot, and a waiter does not give up before its --wait is
+// over. Then the code is 69.
 // Slow: the time of one waiter has to pass.
 func TestAwayWhileWaiting(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
@@ -296,10 +265,11 @@ func TestAwayWhileWaiting(t *testing.T) {
 		long := w.queued("-w", "10m")
 		short := w.queued("-w", "5")
 		s.kill()
-		holder.judged, short.judged = true, true // it loses its slot
+		holder.judged, short.judged = true, true
 		if took := short.Expects(69, "cannot be reached").Took; took < 5*time.Second {
 			t.Errorf("gave up after %v, want 5 s", took)
 		}
+		holder.Expects(79, "the slot could not be kept")
 		s.restart()
 		long.Expects(0)
 		w.finish()
@@ -324,7 +294,7 @@ func TestSQLClocksApart(t *testing.T) {
 			if off := at - float64(time.Now().Unix()) - shift; err != nil || off > 600 || off < -600 {
 				t.Fatalf("the server's clock is not off by %v s: %v", shift, clock)
 			}
-			rs := s.rows(t, "0s", 0, 2, 6*time.Second, 1)
+			rs := s.rows(t, "0s", 2, 6*time.Second, 1)
 			dies := rs[1].holder
 			dies.Signal(syscall.SIGSTOP)
 			rs[1].Kill(testkit.GuardOf(dies.PID))

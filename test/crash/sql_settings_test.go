@@ -32,7 +32,7 @@ func TestSQLHarshLimits(t *testing.T) {
 				"innodb_lock_wait_timeout=1, "+statements,
 			"ALTER ROLE golock SET idle_session_timeout='1s'; ALTER ROLE golock SET statement_timeout='500ms';"+
 				"ALTER ROLE golock SET idle_in_transaction_session_timeout='500ms'; ALTER ROLE golock SET lock_timeout='300ms'"))
-		rs := s.rows(t, "0s", 0, 2, longTTL, 3)
+		rs := s.rows(t, "0s", 2, longTTL, 3)
 		time.Sleep(2500 * time.Millisecond) // longer than all of them
 		for _, r := range rs {
 			r.served()
@@ -118,7 +118,7 @@ func TestSQLPooler(t *testing.T) {
 			s := sqlServer(t, database)
 			url := pooler.URL(database.NewDatabase(t), "quarantine=0")
 			s.url = func(int, string) string { return url }
-			r := s.rows(t, "0s", 0, 1, longTTL, 4)[0]
+			r := s.rows(t, "0s", 1, longTTL, 4)[0]
 			for i := range 5 { // the pooler loses its connections, or is away
 				if mode == sqltest.Session && i == 2 {
 					pooler.Restart(t)
