@@ -4,8 +4,6 @@ package crash_test
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
 	"strconv"
 	"syscall"
 	"testing"
@@ -274,35 +272,6 @@ func TestAwayWhileWaiting(t *testing.T) {
 		long.Expects(0)
 		w.finish()
 	})
-}
-
-// The server's clock is wrong by an hour: only its steady progress matters.
-func TestSQLClocksApart(t *testing.T) {
-	library := testkit.Place(t, 0o755) + "/shift.so"
-	testkit.Output(t, "", "gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, "testdata/shift.c")
-	for name, shift := range map[string]float64{"mariadb": -3600, "postgres": 3600} {
-		// The variables are those of this process: no other test runs now.
-		os.Setenv("LD_PRELOAD", library)
-		os.Setenv("CLOCK_SHIFT", fmt.Sprint(shift))
-		s := sqlServer(t, sqlStarters[name](t))
-		os.Unsetenv("LD_PRELOAD")
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			clock := s.sql.Exec(t, "", s.choose("SELECT UNIX_TIMESTAMP(SYSDATE(6))",
-				"SELECT extract(epoch FROM clock_timestamp())"))
-			at, err := strconv.ParseFloat(clock[0][0], 64)
-			if off := at - float64(time.Now().Unix()) - shift; err != nil || off > 600 || off < -600 {
-				t.Fatalf("the server's clock is not off by %v s: %v", shift, clock)
-			}
-			rs := s.rows(t, "0s", 2, 6*time.Second, 1)
-			dies := rs[1].holder
-			dies.Signal(syscall.SIGSTOP)
-			rs[1].Kill(testkit.GuardOf(dies.PID))
-			dies.kill()
-			rs[1].finish() // the lease of the dead has ended
-			rs[0].served() // those of the living have not
-		})
-	}
 }
 
 // choose gives what is for the kind of database.

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -142,11 +141,6 @@ func (w *world) awaitBegin(p *proc) {
 	if !testkit.Within(testkit.Patience, func() bool { return w.begun(p) }) {
 		w.T.Fatalf("the command of golock %d does not begin: %s", p.token, w.report())
 	}
-}
-
-// kill kills a golock.
-func (p *proc) kill() {
-	p.judged = p.world.Signal(p.PID, syscall.SIGKILL) || p.judged
 }
 
 func (p *proc) commandPID() int {

@@ -1,5 +1,5 @@
-/* A wall clock that is off by $CLOCK_SHIFT seconds, for a server alone; or by what
-   the first eight bytes of the file $CLOCK_SHIFT_FILE say at the moment. */
+/* A wall clock for a server alone: it is off by the seconds that the first eight bytes of the
+   file $CLOCK_SHIFT_FILE say at the moment. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -10,13 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static long constant;
-static volatile long *seconds = &constant;
+static long none;
+static volatile long *seconds = &none;
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *text = getenv("CLOCK_SHIFT"), *file = getenv("CLOCK_SHIFT_FILE");
-	constant = text ? atol(text) : 0;
+	const char *file = getenv("CLOCK_SHIFT_FILE");
 	int fd = file ? open(file, O_RDONLY | O_CLOEXEC) : -1;
 	if (fd >= 0) {
 		void *at = mmap(NULL, sizeof(long), PROT_READ, MAP_SHARED, fd, 0);
