@@ -18,7 +18,8 @@ import (
 // killed or stopped.
 
 const (
-	shortTTL = 4 * time.Second
+	shortTTL  = 4 * time.Second
+	lesserTTL = 6 * time.Second
 	// longTTL is so long that no test waits for the look of a waiter at a third of it: a waiter that
 	// is served has been woken.
 	longTTL = 10 * time.Minute
@@ -158,14 +159,6 @@ func (r row) served() {
 	r.undisturbed()
 	r.holder.release()
 	r.finishInOrder(append([]*proc{r.holder}, r.queue...)...)
-}
-
-// lost expects that the holder has lost its slot, and that the others run.
-func (r row) lost() {
-	r.T.Helper()
-	r.holder.Expects(79)
-	r.holder.judged = true
-	r.finishInOrder(r.queue...)
 }
 
 // A machine with golock, watchdog, command and server is suspended for longer than the lease. In
