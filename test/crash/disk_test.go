@@ -17,7 +17,7 @@ import (
 
 // The disk of a database is full for as long as a lease lasts. The job goes on or ends with 79, a
 // run that does not wait gets 69 or 75, one that waits runs when there is room again; never two at
-// once. (Redis refuses to write then: TestRedisStates.)
+// once. (Redis refuses to write then: TestPassingReplies.)
 // Slow: a lease has to end.
 func TestFullDiskOfADatabase(t *testing.T) {
 	onSQL(t, func(t *testing.T, start sqlStarter) {

@@ -24,26 +24,19 @@ import (
 // judge is the path of the judge.
 var judge string
 
-type suite struct{ m *testing.M }
-
 func TestMain(m *testing.M) {
-	testkit.Parallel(12) // most of the time they wait
-	os.Exit(testkit.Main(suite{m}, redistest.Close, sqltest.Close))
-}
-
-// Run builds the judge first.
-func (s suite) Run() int {
 	dir, err := os.MkdirTemp("", "golock-judge-")
 	if err == nil {
-		defer os.RemoveAll(dir)
 		judge = filepath.Join(dir, "judge")
-		err = testkit.BuildC(filepath.Join("testdata", "judge.c"), judge)
+		err = testkit.BuildC("testdata/judge.c", judge)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		os.RemoveAll(dir)
+		os.Exit(1)
 	}
-	return s.m.Run()
+	testkit.Parallel(12) // most of the time they wait
+	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close, func() { os.RemoveAll(dir) }))
 }
 
 // newRand gives a test its own sequence of the seed, which it logs.
