@@ -11,13 +11,9 @@
 //
 // All that is chosen at random in a round follows from the round's seed, which
 // a failure prints with the command that plays it again. docs/reliability.md is
-// written by this package: make campaign.
-//
-// LOCKTEST_CAMPAIGN=10m is for how long each store is attacked, with random rounds;
-// LOCKTEST_SEED is their seed. Without it the same few rounds are played every time.
-// LOCKTEST_STORE is the only store, LOCKTEST_ROUND the seed of the only round. LOCKTEST_RECORDS=DIR writes there
-// what happened in a round with a violation; LOCKTEST_BINARY=FILE is another
-// golock to be tried.
+// written by this package: make campaign. The variables are in docs/development.md;
+// LOCKTEST_CAMPAIGN=10m is for how long each store is attacked, with random rounds.
+// Without it the same few rounds are played every time.
 package campaign_test
 
 import (
@@ -41,9 +37,6 @@ import (
 	"golock/test/testkit"
 )
 
-// What is checked: never more inside than the rule allows, no slot lost or given twice, no waiter
-// forgotten or overtaken, no process left alive, the right exit codes, fences that grow.
-
 var (
 	member      string   // the command
 	environment []string // of golocks
@@ -55,30 +48,21 @@ var (
 
 const insideVariable = "LOCKTEST_CAMPAIGN_INSIDE" // namespaces of our own
 
-type suite struct{ m *testing.M }
-
 func TestMain(m *testing.M) {
-	if err := setUp(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(testkit.Main(suite{m}, sqltest.Close))
-}
-
-// Run builds the command first.
-func (s suite) Run() int {
-	dir, err := os.MkdirTemp("", "golock-campaign-")
+	dir, err := "", setUp()
 	if err == nil {
-		defer os.RemoveAll(dir)
+		dir, err = os.MkdirTemp("", "golock-campaign-")
+	}
+	if err == nil {
 		member = filepath.Join(dir, "member")
-		err = testkit.BuildC(filepath.Join("testdata", "member.c"), member)
+		err = testkit.BuildC("testdata/member.c", member)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		os.RemoveAll(dir)
+		os.Exit(1)
 	}
-	environment = os.Environ()
-	return s.m.Run()
+	os.Exit(testkit.Main(m, sqltest.Close, func() { os.RemoveAll(dir) }))
 }
 
 func setUp() (err error) {
@@ -123,6 +107,7 @@ func setUp() (err error) {
 }
 
 func TestCampaign(t *testing.T) {
+	environment = os.Environ() // before clock.under changes it
 	watchStalls()
 	only := strings.Split(os.Getenv("LOCKTEST_STORE"), ",")
 	all := &summary{Seed: seed, Date: time.Now().UTC().Format(time.DateOnly), Machine: machine()}

@@ -109,20 +109,17 @@ type summary struct {
 
 // storeSummary is what happened on one store. Times are seconds.
 type storeSummary struct {
-	Store       string
-	Rounds      int
-	Seconds     float64
-	Runs        int // golocks
-	Grants      int // commands that were started
-	Refused     int // golocks that got no slot and were not to wait for it
-	Killed      int // golocks
-	Lost        int // commands that were ended because their slot was lost
-	Faults      map[kind]int
-	Violations  map[string]int
-	Allowed     map[string]int // by what is not promised
-	LongestWait float64        // of one that was served, all in all
-	LongestGap  float64        // somebody waited and nobody was inside; without faults of servers, network, stops, holds
-	Failing     []string       // rounds
+	Store      string
+	Rounds     int
+	Seconds    float64
+	Runs       int // golocks
+	Grants     int // commands that were started
+	Killed     int // golocks
+	Faults     map[kind]int
+	Violations map[string]int
+	Allowed    map[string]int // by what is not promised
+	LongestGap float64        // somebody waited and nobody was inside; without faults of servers, network, stops, holds
+	Failing    []string       // rounds
 }
 
 func (s *summary) add(e *engine) *storeSummary {
@@ -139,18 +136,11 @@ func (s *storeSummary) count(p *plan, list []*history, took time.Duration) {
 	for _, h := range list {
 		for _, r := range h.runs {
 			s.Runs++
-			switch c := r.command(); {
-			case c != nil:
+			if r.command() != nil {
 				s.Grants++
-				s.LongestWait = max(s.LongestWait, time.Duration(c.from-r.started).Seconds())
-			case r.code == busyCode:
-				s.Refused++
 			}
 			if r.killed {
 				s.Killed++
-			}
-			if r.code == lostCode {
-				s.Lost++
 			}
 			if gap, limit := h.gap(r); limit == handed { // nothing else was the reason
 				s.LongestGap = max(s.LongestGap, gap.Seconds())
