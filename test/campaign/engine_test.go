@@ -112,7 +112,6 @@ func database(name string, start func(testing.TB, ...string) *sqltest.Server, sh
 	return e
 }
 
-// directory is the site of stores on this machine.
 type directory struct {
 	scheme string
 	base   string // of all rounds
@@ -172,7 +171,6 @@ func (d *directory) fault(f planned) (host int, ok bool) {
 	return -1, ok
 }
 
-// served is the site of stores at a server.
 type served struct {
 	*server.Process
 	redis       *redistest.Server // nil: it is another

@@ -17,10 +17,8 @@ import (
 
 // Starts the golocks of a round, reads their output, and makes the faults of processes.
 
-// notRun is the code of a golock that could not be started.
 const notRun = -1000
 
-// start starts the golock of a request and notes what becomes of it.
 func (r *round) start(u *run) {
 	argv := append([]string{testkit.Golock}, u.flags...)
 	argv = append(argv, r.command(u)...)
@@ -64,7 +62,6 @@ func (r *round) start(u *run) {
 	})
 }
 
-// listen takes in what a golock says.
 func (r *round) listen(u *run, said *os.File) {
 	defer said.Close()
 	for lines := bufio.NewScanner(said); lines.Scan(); {
@@ -82,7 +79,6 @@ func (r *round) listen(u *run, said *os.File) {
 	}
 }
 
-// flags are golock's for a request.
 func (r *round) flags(q *request) []string {
 	list := []string{"run", "--store", r.site.url(q.Name, q.Host), "--name", r.site.name(q.Name)}
 	list = append(list, "-v", "--log-format", "json")
@@ -159,7 +155,6 @@ var strikes = map[kind]strike{
 	stopCommand:  {command: stop, lasts: true},
 }
 
-// make makes a planned fault, and notes it when it is over.
 func (r *round) make(f planned) {
 	made := fault{kind: f.Kind, token: -1, host: -1, from: monotonic()}
 	done := false
@@ -279,7 +274,6 @@ func (r *round) target(f planned) (*run, *os.Process) {
 	}
 }
 
-// targets are those that a fault may hit now.
 func (r *round) targets(f planned, commands map[int]*os.Process) (list []*run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

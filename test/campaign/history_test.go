@@ -41,7 +41,6 @@ type life struct {
 	conn    *net.UnixConn
 }
 
-// request is what a golock is asked for.
 type request struct {
 	Token      int
 	Name       int
@@ -69,7 +68,6 @@ type request struct {
 
 func (r *request) impatient() bool { return r.NoWait || r.Wait > 0 || r.MaxQueue >= 0 }
 
-// run is one golock.
 type run struct {
 	request
 	flags   []string
@@ -96,7 +94,6 @@ func (r *run) command() *life {
 
 func (r *run) String() string { return fmt.Sprintf("run %d (%s)", r.Token, strings.Join(r.flags, " ")) }
 
-// kind is what a fault is.
 type kind string
 
 // The faults. Those of processes first.
@@ -148,7 +145,6 @@ type fault struct {
 	from, to moment // before it and after it
 }
 
-// overlaps reports whether the fault lasted at some time between.
 func (f *fault) overlaps(from, to moment) bool { return f.from <= to && f.to >= from }
 
 // tolerance is how long an outage may last without disturbing a command.
@@ -156,7 +152,6 @@ func tolerance(ttl time.Duration) time.Duration {
 	return ttl*2/3 - ttl/6 - min(ttl/10, time.Second)*3/2
 }
 
-// history is a round on one name.
 type history struct {
 	*engine
 	TTL    time.Duration
@@ -191,7 +186,6 @@ func (h *history) hit(r *run, from, to moment, kinds ...kind) (list []fault) {
 	return list
 }
 
-// text is a history for people: what happened, in order.
 func (h *history) text() string {
 	var lines []string
 	add := func(at moment, format string, args ...any) {

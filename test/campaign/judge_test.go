@@ -20,7 +20,6 @@ import (
 // come first. Only what is a promise about time is measured, with bounds that are far
 // from what a busy machine needs.
 
-// The ways in which a promise can be broken.
 const (
 	overlap   = "overlap"        // more inside than the rule allows
 	twice     = "ran twice"      // one golock, two commands
@@ -83,7 +82,6 @@ var (
 	losses   = []kind{serverEmpty, serverFlush, removeFiles}
 )
 
-// judge gives all that is wrong with a history.
 func judge(h *history) (all findings) {
 	for _, r := range h.runs {
 		h.admission(r, &all)
@@ -259,7 +257,6 @@ func limitOf(r *run) int {
 	return r.Max
 }
 
-// slots judges the numbers that a command was given.
 func (h *history) slots(r *run, c *life, all *findings) {
 	if len(c.slots) == 0 && r.Max == 0 && !h.queue {
 		return
@@ -283,7 +280,6 @@ func (h *history) mustEnd(r *run, l *life) bool {
 	return l.part == 0 || !h.marked(r, killBoth, stopThenKill, killGuard, killStopped)
 }
 
-// orphans judges what was alive when it should not be.
 func (h *history) orphans(r *run, all *findings) {
 	until := r.ended + int64(soon)
 	for _, f := range h.hit(r, r.started, until, stopBoth, stopTree, killStopped) {

@@ -51,7 +51,6 @@ func (h *history) daemon(token int, from, to moment) {
 	h.runs[token].lives = append(h.runs[token].lives, &life{lifeID: lifeID{token, 1}, from: from, to: to})
 }
 
-// happened adds a fault of one run, -1: of all.
 func (h *history) happened(k kind, token int, from, to moment) {
 	h.faults = append(h.faults, fault{kind: k, token: token, host: -1, from: from, to: to})
 }

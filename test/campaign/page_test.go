@@ -45,7 +45,6 @@ func TestPageIsOfTheFigures(t *testing.T) {
 	}
 }
 
-// page is what the page has to say: what it says already, with the figures.
 func (s *summary) page(before []byte) string {
 	text, _, _ := strings.Cut(string(before), "\n## ")
 	b := bytes.NewBufferString(text)
@@ -98,7 +97,6 @@ func counts[K cmp.Ordered](of map[K]int) string {
 	return strings.Join(append(lines, line), ";\n")
 }
 
-// summary is a whole campaign.
 type summary struct {
 	Date    string
 	Machine string
@@ -128,7 +126,6 @@ func (s *summary) add(e *engine) *storeSummary {
 	return one
 }
 
-// count takes in a round.
 func (s *storeSummary) count(p *plan, list []*history, took time.Duration) {
 	s.Rounds++
 	s.Seconds += took.Seconds()
@@ -160,7 +157,6 @@ func (s *storeSummary) count(p *plan, list []*history, took time.Duration) {
 	}
 }
 
-// write writes the page, and the figures beside it.
 func (s *summary) write(page string) error {
 	load, _ := os.ReadFile("/proc/loadavg")
 	_, _ = fmt.Sscanf(string(load), "%f %f %f", new(float64), new(float64), &s.Load)
@@ -180,7 +176,6 @@ func (s *summary) write(page string) error {
 
 func figuresOf(page string) string { return strings.TrimSuffix(page, ".md") + ".json" }
 
-// machine describes this one in a line.
 func machine() string {
 	var name unix.Utsname
 	_ = unix.Uname(&name)

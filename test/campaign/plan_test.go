@@ -21,19 +21,16 @@ type plan struct {
 	Outlasts bool // the first request is only for the fault that hits it
 }
 
-// name is that of the round.
 func (p *plan) name() string { return fmt.Sprintf("r%x", p.Seed) }
 
 // socketFile says whether bind has a socket file, not an abstract name.
 func (p *plan) socketFile() bool { return p.Seed%2 == 0 }
 
-// planned is a fault to come. Whom of those that are there then it hits is what
-// Pick says.
 type planned struct {
 	Kind  kind
 	At    time.Duration
 	For   time.Duration
-	Pick  int
+	Pick  int           // which of those that are there then
 	First bool          // it hits the first run, whatever Pick says
 	After time.Duration // between what has to happen and the fault
 }
@@ -73,7 +70,6 @@ func holds(r *rand.Rand, q *request) {
 	q.NoWait = r.IntN(3) > 0
 }
 
-// newPlan makes the plan of a round on a store.
 func newPlan(e *engine, seed uint64) *plan {
 	r := rand.New(rand.NewPCG(seed, 7))
 	some := func(most time.Duration) time.Duration { return time.Duration(r.Int64N(int64(most) + 1)) }

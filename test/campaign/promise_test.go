@@ -11,7 +11,6 @@ import (
 
 // The part of the judge that is not about exclusion: exit codes, waiting times and the order.
 
-// Exit codes of golock's own.
 const (
 	limitCode       = 124
 	unavailableCode = 69
@@ -113,7 +112,6 @@ func (h *history) outage(r *run, from, to moment) (sum time.Duration) {
 	return sum
 }
 
-// within is how much of a fault is between.
 func (f *fault) within(from, to moment) time.Duration {
 	return max(0, time.Duration(min(f.to, to)-max(f.from, from)))
 }

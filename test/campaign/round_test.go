@@ -67,7 +67,6 @@ func (e *engine) play(t *testing.T, s site, p *plan) (list []*history) {
 	return list
 }
 
-// history is what has happened on a name until now.
 func (r *round) history(name int) *history {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,6 @@ const (
 	late = 25 * time.Millisecond // less than what a guard has for its kill: 1 % of 3 s
 )
 
-// stalls are those of the whole test.
 var stalls struct {
 	mu   sync.Mutex
 	list []fault
@@ -49,7 +48,6 @@ func watchStalls() {
 	}
 }
 
-// stallsSince gives those that ended after a moment.
 func stallsSince(from moment) (list []fault) {
 	stalls.mu.Lock()
 	defer stalls.mu.Unlock()

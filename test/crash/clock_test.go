@@ -132,7 +132,6 @@ func (k *wallClock) memory(f func(*os.File) (int, error)) (int, error) {
 	return f(memory)
 }
 
-// set sets it ahead of the other clocks.
 func (k *wallClock) set(hours int64) {
 	k.w.T.Helper()
 	seconds := binary.NativeEndian.AppendUint64(nil, uint64(hours*3600))

@@ -21,7 +21,6 @@ import (
 	"golock/test/testkit"
 )
 
-// judge is the path of the judge.
 var judge string
 
 func TestMain(m *testing.M) {

@@ -32,7 +32,6 @@ type server struct {
 	sql                          *sqltest.Server // nil: Redis
 }
 
-// sqlStarter starts a server of one kind.
 type sqlStarter func(t testing.TB, options ...string) *sqltest.Server
 
 var sqlStarters = map[string]sqlStarter{"mariadb": sqltest.StartMaria, "postgres": sqltest.StartPostgres}
@@ -48,7 +47,6 @@ func onSQL(t *testing.T, test func(t *testing.T, start sqlStarter)) {
 	}
 }
 
-// onServers runs a test with each kind of server.
 func onServers(t *testing.T, test func(t *testing.T, s *server)) {
 	onSQL(t, func(t *testing.T, start sqlStarter) { test(t, sqlServer(t, start(t))) })
 	t.Run("redis", func(t *testing.T) {
@@ -83,7 +81,6 @@ var leasedStores = map[string]func(t *testing.T) string{
 
 func sqlURL(t *testing.T, s *sqltest.Server) string { return s.URL(s.NewDatabase(t), "quarantine=0s") }
 
-// leasing makes a world on a store with leases.
 func leasing(t *testing.T, url string, ttl time.Duration) *world {
 	w := newWorld(t, url)
 	w.always = []string{"-v", "--ttl", strconv.FormatFloat(ttl.Seconds(), 'f', -1, 64)}
@@ -267,7 +264,6 @@ func TestAwayWhileWaiting(t *testing.T) {
 	})
 }
 
-// choose gives what is for the kind of database.
 func (s *server) choose(maria, postgres string) string {
 	if s.sql.Kind == "postgres" {
 		return postgres

@@ -16,7 +16,6 @@ import (
 	"golock/test/testkit"
 )
 
-// proc is a golock that was started.
 type proc struct {
 	*testkit.Process
 	flags  []string
@@ -111,7 +110,6 @@ func (w *world) refused(code int, flags ...string) {
 	}
 }
 
-// release ends the command of a lasting one.
 func (p *proc) release() { p.In.Close() }
 
 // holding starts one that holds until it is released.
@@ -238,7 +236,6 @@ func (w *world) heard(one, other string) bool {
 	return false
 }
 
-// report is for failures.
 func (w *world) report() string {
 	var text strings.Builder
 	for _, p := range w.procs {
