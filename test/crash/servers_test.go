@@ -103,16 +103,6 @@ func newRow(w *world, length int) row {
 	return r
 }
 
-// rows makes n of them, each with a store of its own, and a quarantine after a restart: the same fault
-// hits all.
-func (s *server) rows(t *testing.T, quarantine string, n int, ttl time.Duration, length int) (rs []row) {
-	t.Helper()
-	for i := range n {
-		rs = append(rs, newRow(leasing(t, s.url(i, quarantine), ttl), length))
-	}
-	return rs
-}
-
 // undisturbed fails the test if the holder has ended or somebody else is in.
 func (r row) undisturbed() {
 	r.T.Helper()
@@ -164,44 +154,40 @@ func (r row) served() {
 // Slow: a lease has to end.
 func TestHostSuspended(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
-		var suspend, wake, end []func()
-		for i, order := range [][]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}} {
+		type host struct {
+			row
+			processes []int
+		}
+		var hosts []host
+		orders := [][]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}}
+		for i := range orders {
 			w := leasing(t, s.url(i, "0s"), lesserTTL)
 			p, c := w.prepare(-time.Microsecond)
 			p.Process = c.By("unshare", "--time", "--boottime", "86400", "--fork", "--kill-child", "--").Start()
 			w.awaitBegin(p)
-			waiter := w.queued()
+			r := row{world: w, holder: p, queue: []*proc{w.queued()}}
 			golock := testkit.Children(p.PID)[0]
-			host := []int{golock, testkit.GuardOf(golock), p.commandPID()}
-			suspend = append(suspend, func() {
-				for _, pid := range host { // golock first: it would continue the watchdog
-					w.Signal(pid, syscall.SIGSTOP)
-					w.Eventually("it is stopped", func() bool { return testkit.Stopped(pid) })
-				}
-			})
-			wake = append(wake, func() {
-				for _, which := range order {
-					w.Signal(host[which], syscall.SIGCONT)
-				}
-				p.awaitDeath()
-			})
-			end = append(end, func() {
-				p.Expects(79, "the slot could not be kept")
-				p.judged = true
-				w.finishInOrder(waiter)
-			})
+			hosts = append(hosts, host{r, []int{golock, testkit.GuardOf(golock), p.commandPID()}})
 		}
 		s.pause() // first: a server that goes on gives the slots of the stopped to others
-		for _, f := range suspend {
-			f()
+		for _, h := range hosts {
+			for _, pid := range h.processes { // golock first: it would continue the watchdog
+				h.Signal(pid, syscall.SIGSTOP)
+				h.Eventually("it is stopped", func() bool { return testkit.Stopped(pid) })
+			}
 		}
 		time.Sleep(lesserTTL)
-		for _, f := range wake {
-			f()
+		for i, h := range hosts {
+			for _, which := range orders[i] {
+				h.Signal(h.processes[which], syscall.SIGCONT)
+			}
+			h.holder.awaitDeath()
 		}
 		s.resume()
-		for _, f := range end {
-			f()
+		for _, h := range hosts {
+			h.holder.Expects(79, "the slot could not be kept")
+			h.holder.judged = true
+			h.finishInOrder(h.queue...)
 		}
 	})
 }
@@ -211,9 +197,9 @@ func TestHostSuspended(t *testing.T) {
 // Slow: -n waits for the end of a quarantine.
 func TestRestart(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
-		rs := s.rows(t, "3s", 3, 20*time.Second, 2)
-		idle := leasing(t, s.url(len(rs), "20m"), shortTTL)
-		brief := leasing(t, s.url(len(rs)+1, "3s"), shortTTL)
+		r := newRow(leasing(t, s.url(0, "3s"), 20*time.Second), 2)
+		idle := leasing(t, s.url(1, "20m"), shortTTL)
+		brief := leasing(t, s.url(2, "3s"), shortTTL)
 		if s.sql != nil { // a new table has no past, a new Redis may have
 			idle.start().Expects(0)
 			brief.start().Expects(0)
@@ -226,14 +212,10 @@ func TestRestart(t *testing.T) {
 			}
 			s.restart()
 			brief.start("-n").Expects(0)
-			for _, r := range rs {
-				r.Eventually("holder and waiters are known", func() bool { return len(r.List("job")) == 3 })
-				r.undisturbed()
-			}
+			r.Eventually("holder and waiters are known", func() bool { return len(r.List("job")) == 3 })
+			r.undisturbed()
 		}
-		for _, r := range rs {
-			r.served()
-		}
+		r.served()
 		for _, flags := range [][]string{{"-n"}, {"--max-queue", "0"}, {"-w", "0.5"}} {
 			idle.refused(69, flags...)
 		}

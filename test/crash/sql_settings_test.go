@@ -32,11 +32,9 @@ func TestSQLHarshLimits(t *testing.T) {
 				"innodb_lock_wait_timeout=1, "+statements,
 			"ALTER ROLE golock SET idle_session_timeout='1s'; ALTER ROLE golock SET statement_timeout='500ms';"+
 				"ALTER ROLE golock SET idle_in_transaction_session_timeout='500ms'; ALTER ROLE golock SET lock_timeout='300ms'"))
-		rs := s.rows(t, "0s", 2, longTTL, 3)
+		r := newRow(leasing(t, s.url(0, "0s"), longTTL), 3)
 		time.Sleep(2500 * time.Millisecond) // longer than all of them
-		for _, r := range rs {
-			r.served()
-		}
+		r.served()
 	})
 }
 
@@ -115,10 +113,7 @@ func TestSQLPooler(t *testing.T) {
 			t.Parallel()
 			database := sqltest.StartPostgres(t)
 			pooler := sqltest.StartBouncer(t, database, mode, "default_pool_size=20")
-			s := sqlServer(t, database)
-			url := pooler.URL(database.NewDatabase(t), "quarantine=0")
-			s.url = func(int, string) string { return url }
-			r := s.rows(t, "0s", 1, longTTL, 4)[0]
+			r := newRow(leasing(t, pooler.URL(database.NewDatabase(t), "quarantine=0"), longTTL), 4)
 			for i := range 5 { // the pooler loses its connections, or is away
 				if mode == sqltest.Session && i == 2 {
 					pooler.Restart(t)
