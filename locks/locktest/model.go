@@ -94,7 +94,6 @@ type entry struct {
 	claim   locks.Claim
 	replace locks.Replacement
 	slots   []int // nil: waits
-	fence   int64
 	holds   bool
 	hold    bool // stays after its release
 	ended   bool // only stays
@@ -164,7 +163,7 @@ func (q *queue) admit(e *entry, in input, out output) bool {
 	if !q.fits(e.claim) || !q.mayGet(e.claim, out.slots, in.changing) {
 		return false
 	}
-	e.holds, e.slots, e.fence = true, out.slots, out.fence
+	e.holds, e.slots = true, out.slots
 	q.fence = out.fence
 	q.grants++
 	return true

@@ -55,7 +55,6 @@ func within(ids ...int) func(*event) { return func(e *event) { e.input.within = 
 func onLock(n int) func(*event)      { return func(e *event) { e.lock = n } }
 func noWait(e *event)                { e.noWait = true }
 func hold(e *event)                  { e.hold = true }
-func replace(e *event)               { e.replace = locks.ReplaceRunning }
 func replaces(ids ...int) func(*event) {
 	return func(e *event) { e.replace, e.replaced = locks.ReplaceRunning, ids }
 }
@@ -74,7 +73,8 @@ func verdictOn(of promises, events []event) porcupine.CheckResult {
 	return check(newModel(2, of), history, of)
 }
 
-// What no store may do is listed, and what it may do is not taken for that.
+// What no store may do is listed. What stores do is not taken for that: their own histories show
+// it, and here what rarely happens.
 func TestCheckerSees(t *testing.T) {
 	const yes, no = porcupine.Ok, porcupine.Illegal
 	kernel, sleepers := promises{unordered: true}, promises{unordered: true, sleepers: true}
@@ -85,32 +85,15 @@ func TestCheckerSees(t *testing.T) {
 		events []event
 		want   porcupine.CheckResult
 	}{
-		{"one after the other", promises{}, []event{
-			first, second, release(0), grant(1, 2, 0), release(1),
-		}, yes},
 		{"two hold what is for one", promises{}, []event{
 			first, join(1, 1, "granted", with(2, 1)),
-		}, no},
-		{"more units than the smallest max", promises{}, []event{
-			join(0, 2, "granted", with(1, 0)), join(1, 5, "granted", with(2, 1)), join(2, 5, "granted", with(3, 2)),
-		}, no},
-		{"more units than its own max", promises{}, []event{
-			join(0, 5, "granted", with(1, 0)), join(1, 5, "granted", with(2, 1)), join(2, 2, "granted", with(3, 2)),
 		}, no},
 		{"granted before the release began", promises{}, []event{
 			first, second.during(20, 25), grant(1, 2, 0).during(20, 29), release(0).during(30, 35),
 		}, no},
-		{"granted while the release was under way", promises{}, []event{
-			first, second.during(20, 25), grant(1, 2, 0).during(20, 31), release(0).during(30, 35),
-		}, yes},
 		{"the second is served first", promises{}, []event{
 			first, second, third, release(0), grant(2, 2, 0), release(2), grant(1, 3, 0),
 		}, no},
-		{"of two that came at once either may be first", promises{}, []event{
-			first.during(1, 2), second.during(10, 20), third.during(11, 19),
-			release(0).during(30, 31), grant(2, 2, 0).during(32, 33), release(2).during(34, 35),
-			grant(1, 3, 0).during(36, 37),
-		}, yes},
 		{"the higher priority is not first", promises{}, []event{
 			first, second, join(2, 1, "queued", priority(1)), release(0), grant(1, 2, 0), release(1), grant(2, 3, 0),
 		}, no},
@@ -118,9 +101,6 @@ func TestCheckerSees(t *testing.T) {
 			join(0, 3, "granted", with(1, 0)), join(1, 3, "queued", weight(3)),
 			join(2, 3, "granted", noWait, with(2, 1)),
 		}, no},
-		{"and is refused for its sake", promises{}, []event{
-			join(0, 3, "granted", with(1, 0)), join(1, 3, "queued", weight(3)), join(2, 3, "busy", noWait),
-		}, yes},
 		{"refused although it is free", promises{}, []event{
 			first, release(0), join(1, 1, "busy", noWait),
 		}, no},
@@ -136,9 +116,6 @@ func TestCheckerSees(t *testing.T) {
 		{"a slot too few", promises{}, []event{join(0, 3, "granted", weight(2), with(1, 0))}, no},
 		{"the fence stands still", promises{}, []event{
 			first, release(0), join(1, 1, "granted", with(1, 0)),
-		}, no},
-		{"the fence goes back", promises{}, []event{
-			join(0, 1, "granted", with(2, 0)), release(0), join(1, 1, "granted", with(1, 0)),
 		}, no},
 		{"queued behind one that has it and does not know, and leaves", sleepers, []event{
 			join(0, 1, "granted", with(0, 0)).during(1, 2), second.during(10, 11),
@@ -186,25 +163,11 @@ func TestCheckerSees(t *testing.T) {
 		{"a hold that ends with the release", promises{}, []event{
 			join(0, 1, "granted", hold, with(1, 0)), release(0), join(1, 1, "granted", with(2, 0)),
 		}, no},
-		{"a hold that ends in its time", promises{}, []event{
-			join(0, 1, "granted", hold, with(1, 0)), release(0), join(1, 1, "busy", noWait),
-			op(opHoldEnd, 0, "").during(1, never), join(2, 1, "granted", with(2, 0)),
-		}, yes},
-		{"a hold that is taken back", promises{}, []event{
-			join(0, 1, "granted", hold, with(1, 0)), release(0), op(opEvict, 0, ""), join(1, 1, "granted", with(2, 0)),
-		}, yes},
 		{"one inside waits for itself", promises{}, []event{first, join(1, 1, "queued", within(0))}, no},
-		{"the newest replaces who holds", promises{}, []event{
-			join(0, 1, "granted", replace, with(1, 0)), join(1, 1, "queued", replaces(0)),
-			op(opRenew, 0, "evicted"), release(0), grant(1, 2, 0),
-		}, yes},
 		{"the newest replaces one that is not to be replaced", promises{}, []event{
 			first, join(1, 1, "queued", replaces(0)),
 		}, no},
-		{"the kernel's order is its own", kernel, []event{
-			join(0, 1, "granted", with(0, 0)), second, third, release(0), grant(2, 0, 0), release(2), grant(1, 0, 0),
-		}, yes},
-		{"but two do not hold", kernel, []event{
+		{"two hold, in the kernel's order", kernel, []event{
 			join(0, 1, "granted", with(0, 0)), join(1, 1, "granted", with(0, 0)),
 		}, no},
 

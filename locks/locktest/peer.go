@@ -198,22 +198,11 @@ func (w *world) queued(name string, limit int, changes ...Change) *peer {
 	return w.join(name, limit, changes...).expect("queued")
 }
 
-// refused starts a peer that does not wait and gets nothing.
-func (w *world) refused(name string, limit int, changes ...Change) {
-	w.t.Helper()
-	w.join(name, limit, append(changes, NoWait)...).expect("busy")
-}
-
-func request(t *testing.T, name string, limit int, changes []Change) locks.Request {
-	t.Helper()
-	return NewRequest(t, name, slices.Concat([]Change{Limit(limit)}, changes)...)
-}
-
 // join starts a peer with a request.
 func (w *world) join(name string, limit int, changes ...Change) *peer {
 	t := w.t
 	t.Helper()
-	r := request(t, name, limit, changes)
+	r := NewRequest(t, name, append([]Change{Limit(limit)}, changes...)...)
 	text, err := json.Marshal(order{URL: w.url, Request: r})
 	testkit.Must(t, err)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestConformance$")
@@ -243,20 +232,6 @@ func (w *world) join(name string, limit int, changes ...Change) *peer {
 		_ = cmd.Wait()
 	})
 	return p
-}
-
-// joinHere makes a request of this process, which is granted or refused at once.
-func (w *world) joinHere(name string, limit int, changes ...Change) (word string, slots []int) {
-	w.t.Helper()
-	ticket, err := w.open().Join(context.Background(), request(w.t, name, limit, changes))
-	if outcome(err) == "busy" {
-		return "busy", nil
-	}
-	testkit.Must(w.t, err)
-	l, err := ticket.Wait(context.Background())
-	testkit.Must(w.t, err)
-	w.t.Cleanup(func() { _ = l.Release(context.Background()) })
-	return "granted", l.Grant().Slots
 }
 
 // next waits for a report.

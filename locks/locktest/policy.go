@@ -14,12 +14,12 @@ import (
 
 // Higher goes first, equal ones in the order in which they came.
 func testPriority(t *testing.T, w *world) {
-	holder := w.granted("n", 1, Priority(-9))
+	s, holder := w.open(), w.granted("n", 1, Priority(-9))
 	var queue []*peer
 	for _, p := range []int{0, 5, -5, 5, 6, 0, -2147483648, 2147483647} {
 		queue = append(queue, w.queued("n", 1, Priority(p)))
 	}
-	w.refused("n", 1, Priority(99))
+	Refused(t, s, "n", Priority(99))
 	for _, i := range []int{7, 4, 1, 3, 0, 5, 2, 6} {
 		for _, one := range queue {
 			one.silent()
@@ -96,19 +96,10 @@ func testEvictHolder(t *testing.T, w *world) {
 	if e := List(t, s, "n")[0]; e.State != locks.Holding || e.Evicted != "user anna" {
 		t.Errorf("the entry is %+v", e)
 	}
-	w.refused("n", 1)
+	Refused(t, s, "n")
 	next.silent()
 	holder.release() // the hold has gone with the eviction
 	next.expect("granted")
-}
-
-func testEvictNobody(t *testing.T, w *world) {
-	s := w.open()
-	nobody := NewRequest(t, "n").Ref
-	for range 2 {
-		isGone(t, s, nobody)
-		w.granted("n", 2)
-	}
 }
 
 // The newest of those that replace waits alone; others keep their places.
@@ -205,7 +196,7 @@ func testHold(t *testing.T, w *world) {
 	if got := w.granted("n", 2, NoWait).last.Slots; !slices.Equal(got, []int{1}) {
 		t.Errorf("slots %v beside a held one", got)
 	}
-	w.refused("n", 2)
+	Refused(t, s, "n", Limit(2))
 	// Nobody is inside a run that has ended.
 	w.queued("n", 1, Within(holder.ref))
 }
@@ -239,12 +230,14 @@ func testHoldEnds(t *testing.T, w *world) {
 }
 
 // So does the next but one, which was not in front when the hold began: it gets
-// the slot then, and not when it would look by itself.
+// the slot then, and not when it would look by itself. A hold that ends before its run
+// changes nothing.
 func testHoldEndsBehind(t *testing.T, w *world) {
 	const span = time.Second
-	holder := w.granted("n", 1)
+	holder := w.granted("n", 1, Hold(time.Millisecond))
 	short := w.queued("n", 1, Hold(span))
 	next := w.queued("n", 1)
+	short.silent()
 	began := time.Now()
 	holder.release()
 	short.expect("granted")
@@ -253,14 +246,6 @@ func testHoldEndsBehind(t *testing.T, w *world) {
 	if took := time.Since(began); took < span-10*time.Millisecond || took > 15*span {
 		t.Errorf("granted %v after the start of a hold of %v", took, span)
 	}
-}
-
-func testShortHold(t *testing.T, w *world) {
-	holder := w.granted("n", 1, Hold(time.Millisecond))
-	next := w.queued("n", 1)
-	next.silent()
-	holder.release()
-	next.expect("granted")
 }
 
 // The hold goes on whatever becomes of its holder.
@@ -273,7 +258,7 @@ func testHoldKilled(t *testing.T, w *world) {
 		all := List(t, s, "n")
 		return len(all) == 2 && all[0].Ended && !all[0].Orphaned
 	})
-	w.refused("n", 1)
+	Refused(t, s, "n")
 	next.silent()
 
 	// But not of one that was evicted.
@@ -295,26 +280,4 @@ func testHoldEvicted(t *testing.T, w *world) {
 	evict(t, s, holder.ref, "user anna")
 	next.expect("granted")
 	isGone(t, s, holder.ref)
-}
-
-// Of ten that come at about the same time and do not wait, one runs, though it ends at once.
-func testTicks(t *testing.T, w *world) {
-	var all []*peer
-	for range 10 {
-		all = append(all, w.join("n", 1, NoWait, Hold(time.Hour)))
-	}
-	runs := 0
-	for _, p := range all {
-		switch p.next().State {
-		case "granted":
-			runs++
-			p.release()
-		case "busy":
-		default:
-			t.Fatalf("%s reports %+v, want granted or busy", p.pid(), p.last)
-		}
-	}
-	if runs != 1 {
-		t.Errorf("%d run", runs)
-	}
 }

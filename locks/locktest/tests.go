@@ -33,13 +33,8 @@ func testFence(t *testing.T, w *world) {
 	}
 }
 
-func testBusy(_ *testing.T, w *world) {
-	w.granted("n", 1)
-	w.queued("n", 1)
-	w.join("n", 1, NoWait).expect("busy", "job", "1 waiting")
-}
-
 func testRule(t *testing.T, w *world) {
+	s := w.open()
 	for _, tt := range []struct {
 		name    string
 		holders []int // max of each, 0 for shared
@@ -57,15 +52,19 @@ func testRule(t *testing.T, w *world) {
 		{"a holder's max is the smallest", []int{2, 5}, 5, "busy"},
 		{"room within the smallest max", []int{5}, 2, "granted"},
 	} {
-		for i, limit := range tt.holders {
-			word, slots := w.joinHere(tt.name, limit)
-			if word != "granted" || len(slots) != 1 {
-				t.Errorf("%s: holder %d is %s, with slots %v", tt.name, i, word, slots)
+		t.Run(tt.name, func(t *testing.T) {
+			for _, limit := range tt.holders {
+				l := GetOf[locks.Lease](t, s, tt.name, Limit(limit), NoWait)
+				if slots := l.Grant().Slots; len(slots) != 1 {
+					t.Errorf("a holder has slots %v", slots)
+				}
 			}
-		}
-		if word, _ := w.joinHere(tt.name, tt.max, NoWait); word != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, word, tt.want)
-		}
+			if tt.want == "busy" {
+				Refused(t, s, tt.name, Limit(tt.max))
+			} else {
+				GetOf[locks.Lease](t, s, tt.name, Limit(tt.max), NoWait)
+			}
+		})
 	}
 }
 
@@ -92,6 +91,7 @@ func testSlots(t *testing.T, w *world) {
 // did not queue gets in between.
 func testOrder(t *testing.T, w *world) {
 	const waiters = 6
+	s := w.open()
 	for _, limit := range []int{1, 3} {
 		name := strings.Repeat("n", limit)
 		var holders, queue []*peer
@@ -105,9 +105,7 @@ func testOrder(t *testing.T, w *world) {
 			for _, p := range queue {
 				p.silent()
 			}
-			if word, _ := w.joinHere(name, limit, NoWait); word != "busy" {
-				t.Errorf("one that did not queue is %s", word)
-			}
+			Refused(t, s, name, Limit(limit))
 			holders[0].release()
 			queue[0].expect("granted")
 			holders, queue = append(holders[1:], queue[0]), queue[1:]
@@ -117,12 +115,13 @@ func testOrder(t *testing.T, w *world) {
 
 // A waiter is not overtaken by one for which there is room: neither a heavy one nor a
 // writer behind readers.
-func testNotOvertaken(_ *testing.T, w *world) {
+func testNotOvertaken(t *testing.T, w *world) {
+	s := w.open()
 	for name, limits := range map[string]struct{ first, second, weight int }{"heavy": {3, 3, 3}, "writer": {0, 1, 1}} {
 		first := w.granted(name, limits.first)
 		second := w.queued(name, limits.second, Weight(limits.weight))
 		third := w.queued(name, limits.first)
-		w.refused(name, limits.first)
+		Refused(t, s, name, Limit(limits.first))
 		first.release()
 		second.expect("granted")
 		third.silent()
@@ -209,11 +208,9 @@ func testKilledWaiters(t *testing.T, w *world) {
 
 // Names that differ in any byte are different locks.
 func testNames(t *testing.T, w *world) {
-	long := strings.Repeat("x", 254)
+	s, long := w.open(), strings.Repeat("x", 254)
 	for _, name := range []string{"a", "A", "a/b", "a_b", "../a", "..", ".", "%61", "a%2Fb", "{a}", "a ", " a", "-a", "ä", "a\u0308", long + "1", long + "2", "a.lock", "*"} {
-		if word, _ := w.joinHere(name, 1, NoWait); word != "granted" {
-			t.Errorf("%q is %s", name, word)
-		}
+		GetOf[locks.Lease](t, s, name, NoWait)
 	}
 }
 
@@ -242,6 +239,7 @@ func testEntries(t *testing.T, w *world) {
 	holder := w.granted("n", 2, Weight(2))
 	waiter := w.queued("n", 2, Priority(-3))
 	w.granted("m", 1)
+	w.join("n", 2, NoWait).expect("busy", "job", "1 waiting")
 
 	entries := List(t, s, "n")
 	if len(entries) != 2 {
@@ -263,7 +261,8 @@ func testEntries(t *testing.T, w *world) {
 	}
 }
 
-// Who knows no more than an ID learns whether a command runs for it.
+// Who knows no more than an ID learns whether a command runs for it, and evicts nobody with
+// that of what has gone.
 func testFind(t *testing.T, w *world) {
 	s := w.open().(locks.QueueStore)
 	leases := locks.KindOf(s) == locks.LeaseQueue // only those keep whether there is a command
@@ -286,12 +285,13 @@ func testFind(t *testing.T, w *world) {
 	find(kept, locks.Waiting, false)
 	run.release()
 	kept.expect("granted")
-	find(kept, locks.Holding, false)
 	for _, gone := range []locks.Ref{run.ref, NewRequest(t, "unknown").Ref} {
 		if e, err := s.Find(context.Background(), gone); !errors.Is(err, locks.ErrLost) {
 			t.Errorf("found %+v, %v of what has gone", e, err)
 		}
+		isGone(t, s, gone)
 	}
+	find(kept, locks.Holding, false)
 }
 
 // Who knows no more than an ID renews what another one has taken, and gives it back: then
@@ -440,7 +440,7 @@ func testForget(t *testing.T, w *world) {
 			t.Errorf("entries %v, want that of the other name", got)
 		}
 	}
-	w.refused("m", 1)
+	Refused(t, s, "m")
 }
 
 // states tells each entry in two words.
