@@ -6,22 +6,10 @@ import (
 )
 
 // What is asked, and what is decided: slots for who holds, the place for who waits, the
-// numbers of holders and waiters for who is refused.
+// numbers of holders and waiters for who is refused. What the suite of all stores shows
+// (locks/locktest) is not here.
 func TestDecide(t *testing.T) {
 	for what, text := range map[string]string{
-		"first come, first served": `
-			a join: granted 0; b join: waiting 1; c join: waiting 2; a release: released, offers b 0; b join: granted 0
-			d join nowait: busy 1+1; b release: released, offers c 0; c join: granted 0`,
-		"a semaphore, whose slots are the lowest that are free": `
-			a join max=4 weight=2: granted 0-1; b join max=4: granted 2; a release: released; c join max=4: granted 0
-			d join max=4 weight=2: granted 1,3; e join max=4 nowait: busy 3+0`,
-		"the smallest max wins": `
-			a join max=5: granted 0; b join max=5: granted 1; c join max=2 nowait: busy 2+0; a release: released; d join max=2: granted 0
-			e join max=5 nowait: busy 2+0; d release: released; f join max=5: granted 0`,
-		"readers do not starve a writer": `
-			a join shared: granted 0; b join shared: granted 1; w join: waiting 1; c join shared: waiting 2; d join shared: waiting 3
-			e join shared nowait: busy 2+3; a release: released; b release: released, offers w 0
-			w release: released, offers c 0, offers d 1`,
 		"nobody overtakes a heavier waiter": `
 			a join max=3: granted 0; b join max=3 weight=3: waiting 1; c join max=3 nowait: busy 1+1; d join max=3: waiting 2
 			b leave: released, offers d 1`,
@@ -33,11 +21,8 @@ func TestDecide(t *testing.T) {
 			a join queue=0: granted 0; b join queue=0: busy full 1+0; b join queue=0: busy full 1+0; c join queue=1: waiting 1
 			d join queue=1: busy full 1+1; e join queue=2: waiting 2; a release: released, offers c 0; f join queue=1: busy full 1+1
 			c absent:; g join queue=2: busy full 0+2, offers e 0`,
-		"a run inside a run does not wait": `
-			a join max=2: granted 0; b join max=2 in=a: granted 1; c join max=2 in=a,b: nested in b 2+0; d join max=2 weight=2: waiting 1
-			b release: released; e join max=2 in=a: nested in a 1+1; a release: released, offers d 0-1; f join max=2 in=d: waiting 1`,
-		"nobody is inside a run that has ended": `
-			a join hold: granted 0; a release: released; b join in=a: waiting 1`,
+		"nobody is inside an offer": `
+			a join: granted 0; b join: waiting 1; a release: released, offers b 0; c join in=b: waiting 1`,
 		"the newest waiter replaces those ahead of it": `
 			a join replace=running: granted 0; b join: waiting 1; c join replace=waiting: waiting 2
 			d join replace=waiting priority=1: waiting 1; e join replace=waiting queue=1: busy full 1+3
@@ -45,16 +30,9 @@ func TestDecide(t *testing.T) {
 			d late: evicted; a renew: held 0`,
 		"who waits already replaces nobody": `
 			a join: granted 0; b join replace=waiting: waiting 1; c join replace=waiting priority=1: waiting 1; b join: waiting 2`,
-		"a holder that is replaced keeps its slot until its command is dead": `
-			a join replace=running hold: granted 0; b join replace=running: waiting 1, replaces a; c join nowait: busy 1+1
-			a renew: evicted; a late: evicted; b join: waiting 1; a release: released, offers b 0; a renew: lost`,
 		"nobody is replaced twice": `
 			a join replace=running: granted 0; b join replace=running: waiting 1, replaces a
 			c join replace=running: waiting 1, replaces b, ends b; a release: released, offers c 0`,
-		"no more holders are replaced than it takes, the oldest first": `
-			a join max=3 replace=running: granted 0; b join max=3: granted 1; c join max=3 replace=running: granted 2
-			d join max=3 replace=waiting nowait: busy 3+0; e join max=3 replace=running: waiting 1, replaces a
-			a release: released, offers e 0`,
 		"what only a hold keeps is replaced at once": `
 			a join hold replace=running: granted 0; a release: released; b join replace=running: granted 0, replaces a; a late: evicted`,
 		"an offer is replaced as what is held": `
@@ -70,9 +48,6 @@ func TestDecide(t *testing.T) {
 		"of two with the same ticket, after a loss of data, the order is fixed": `
 			a join: granted 0; b join: waiting 1; crash; c join: waiting 1; d join: waiting 2; e join: waiting 3
 			b join: waiting 3; e join: waiting 4`,
-		"a hold keeps the slot, whatever becomes of its holder": `
-			a join max=2 hold: granted 0; a release: released; a release: released nothing; b join max=2 hold: granted 1; b expires:
-			c join max=2: waiting 1; b renew: lost; b late: gone; a holdends:; look: offers c 0`,
 		"no hold of a command that never ran": `
 			a join hold lost: granted 0; b join hold lost: waiting 1; a leave: released, offers b 0; b leave: released
 			c join hold lost: granted 0; c expires:; c leave: released nothing; d join: granted 0`,
@@ -84,15 +59,10 @@ func TestDecide(t *testing.T) {
 			a join: granted 0; b join: waiting 1; c join: waiting 2; d join: waiting 3; b evict: marked, ends b; b evict: lost
 			b join: evicted; a release: released, offers c 0; c evict: marked, ends c; c join: evicted, offers d 0
 			c leave: released nothing; d accept:; d renew: held 0`,
-		"an evicted hold ends": `
-			a join hold: granted 0; a release: released; b join: waiting 1; a evict: marked, offers b 0; a evict: lost; x evict: lost`,
 		"what comes late, or again, brings nobody back": `
 			a join lost: granted 0; a late: granted 0; b join lost: waiting 1; b late: waiting 1; c join: waiting 2; b leave: released
 			b late: gone; a release: released, offers c 0; a late: gone; a renew: lost; a release: released nothing; c release: released
 			c late: gone; d leave: released nothing; d late: gone; e leave nowait: released nothing; e late: busy 0+0; f join: granted 0`,
-		"several are offered what is free, in their order": `
-			a join max=3 weight=3: granted 0-2; b join max=3: waiting 1; c join max=3: waiting 2; d join max=3 weight=2: waiting 3
-			e join max=3: waiting 4; a release: released, offers b 0, offers c 1; c join: granted 1; b join: granted 0`,
 		"an offer that is not taken goes to the next, the place stays": `
 			a join: granted 0; b join: waiting 1; c join: waiting 2; a release: released, offers b 0; look:; b absent:; look: offers c 0
 			b join: waiting 1; c release: released, offers b 0; b absent:; b join: granted 0`,
