@@ -20,31 +20,24 @@ const LongTTL = time.Minute
 // Change makes a request special.
 type Change func(*locks.Request)
 
-// NoWait has a request not queue.
 func NoWait(r *locks.Request) { r.NoWait = true }
 
-// Limit sets the max.
 func Limit(n int) Change { return func(r *locks.Request) { r.Claim.Max = n } }
 
-// Weight sets the weight.
 func Weight(n int) Change { return func(r *locks.Request) { r.Claim.Weight = n } }
 
-// Priority sets the priority.
 func Priority(n int) Change { return func(r *locks.Request) { r.Claim.Priority = n } }
 
-// TTL sets the TTL.
 func TTL(d time.Duration) Change { return func(r *locks.Request) { r.TTL = d } }
 
 // Within sets the enclosing runs.
 func Within(refs ...locks.Ref) Change { return func(r *locks.Request) { r.Within = refs } }
 
-// Hold sets the hold.
 func Hold(d time.Duration) Change { return func(r *locks.Request) { r.Hold = d } }
 
 // MaxQueue sets how many may wait.
 func MaxQueue(n int) Change { return func(r *locks.Request) { r.MaxQueue = &n } }
 
-// Replace sets whom a request replaces.
 func Replace(whom locks.Replacement) Change { return func(r *locks.Request) { r.Replace = whom } }
 
 // NewRequest is for one slot of a lock with one.
@@ -170,7 +163,6 @@ func Fails(t testing.TB, s locks.Store, name string, changes ...Change) error {
 	return err
 }
 
-// Release gives a slot back.
 func Release(t testing.TB, l locks.Lease) {
 	t.Helper()
 	if err := GiveBack(l); err != nil {
@@ -190,7 +182,6 @@ func GiveBack(l locks.Lease) error {
 	}
 }
 
-// Renew prolongs a lease.
 func Renew(t testing.TB, l locks.RenewableLease) {
 	t.Helper()
 	if err := TryRenew(l); err != nil {
@@ -233,14 +224,15 @@ func Queue(t testing.TB, s locks.Store, name string, changes ...Change) *Waiter 
 // QueueOf is Queue on a store whose leases are of type L.
 func QueueOf[L locks.Lease](t testing.TB, s locks.Store, name string, changes ...Change) *WaiterOf[L] {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	r := NewRequest(t, name, changes...)
 	ticket, err := s.Join(ctx, r)
 	if err != nil || !ticket.Queued() {
-		cancel()
+		cancel(nil)
 		t.Fatalf("Join(%q) = %v, %v; want a place in the queue", name, ticket, err)
 	}
-	w := &WaiterOf[L]{t: t, Ref: r.Ref, Cancel: cancel, Done: make(chan struct{})}
+	w := &WaiterOf[L]{t: t, Ref: r.Ref, Done: make(chan struct{})}
+	w.Cancel = func() { cancel(errors.New("a cause of the caller's")) } // which is nothing to Wait
 	go func() {
 		defer close(w.Done)
 		var l locks.Lease
@@ -249,7 +241,7 @@ func QueueOf[L locks.Lease](t testing.TB, s locks.Store, name string, changes ..
 		}
 	}()
 	t.Cleanup(func() {
-		cancel()
+		w.Cancel()
 		<-w.Done
 		if w.Err == nil {
 			_ = w.Lease.Release(context.Background())
@@ -258,7 +250,6 @@ func QueueOf[L locks.Lease](t testing.TB, s locks.Store, name string, changes ..
 	return w
 }
 
-// Ended waits until Wait has returned.
 func (w *WaiterOf[L]) Ended() {
 	w.t.Helper()
 	select {
@@ -268,7 +259,6 @@ func (w *WaiterOf[L]) Ended() {
 	}
 }
 
-// IsOver reports whether Wait has returned.
 func (w *WaiterOf[L]) IsOver() bool {
 	select {
 	case <-w.Done:
@@ -278,7 +268,6 @@ func (w *WaiterOf[L]) IsOver() bool {
 	}
 }
 
-// Granted waits for the lease.
 func (w *WaiterOf[L]) Granted() L {
 	w.t.Helper()
 	w.Ended()
@@ -296,7 +285,6 @@ func (w *WaiterOf[L]) Waits() {
 	}
 }
 
-// List gives the entries of a lock.
 func List(t testing.TB, s locks.Store, name string) []locks.Entry {
 	t.Helper()
 	var all []locks.Entry
@@ -307,7 +295,6 @@ func List(t testing.TB, s locks.Store, name string) []locks.Entry {
 	return all
 }
 
-// Count gives the number of holders and waiters.
 func Count(t testing.TB, s locks.Store, name string) (holding, waiting int) {
 	t.Helper()
 	for _, e := range List(t, s, name) {

@@ -140,7 +140,6 @@ func (c *workload) run() {
 	c.drain()
 }
 
-// step is one thing that a worker does.
 func (c *workload) step(worker int, rng *rand.Rand) {
 	word := c.mix.words[rng.IntN(len(c.mix.words))]
 	c.mu.Lock()
@@ -175,7 +174,6 @@ func (c *workload) step(worker int, rng *rand.Rand) {
 	}
 }
 
-// request makes up a request.
 func (c *workload) request(lock int, held []*member, rng *rand.Rand) (r locks.Request, in input, stays bool) {
 	in = input{kind: opJoin, lock: lock}
 	in.claim = locks.Claim{Weight: 1, Max: c.mix.units[rng.IntN(len(c.mix.units))]}
@@ -341,7 +339,7 @@ func (c *workload) wait(ctx context.Context, m *member, ticket locks.Ticket) {
 // store does not await its answer, so the event ends when others see it.
 func (c *workload) ended(m *member, how kind, ret int64) {
 	if c.kind == locks.LeaseQueue {
-		gone := testkit.Within(patience, func() bool {
+		gone := testkit.Within(testkit.Patience, func() bool {
 			_, err := locks.FindEntry(c.entries(m.lock), m.request.Ref)
 			return err != nil || c.failed()
 		})
@@ -360,7 +358,6 @@ func (c *workload) ended(m *member, how kind, ret int64) {
 	c.recordOf(m, how, output{}, call, ret)
 }
 
-// leave has a waiter give up.
 func (c *workload) leave(m *member) {
 	c.mu.Lock()
 	if m.left == 0 {
@@ -415,7 +412,6 @@ func (c *workload) entries(lock int) (all []locks.Entry) {
 	return all
 }
 
-// list looks at a queue.
 func (c *workload) list(worker, lock int) {
 	if c.kind == locks.PlainLock {
 		return

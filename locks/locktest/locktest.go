@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/test/testkit"
 )
 
 // Engine is the store under test.
@@ -77,7 +78,10 @@ func Run(t *testing.T, e Engine) {
 		{"HoldEvicted", testHoldEvicted},
 		{"Histories", testHistories},
 	}
-	if e.isPlain(t) {
+	s, err := e.Open(e.Fresh(t))
+	testkit.Must(t, err)
+	defer s.Close()
+	if locks.KindOf(s) == locks.PlainLock { // most of the suite is about names
 		all = []test{{"Histories", testHistories}}
 	}
 	for _, test := range all {
@@ -86,15 +90,4 @@ func Run(t *testing.T, e Engine) {
 			test.run(t, &world{t: t, engine: e, url: e.Fresh(t)})
 		})
 	}
-}
-
-// isPlain reports whether a name is only a label in this store: then most of
-// the suite, which is about names, has nothing to ask of it.
-func (e Engine) isPlain(t *testing.T) bool {
-	s, err := e.Open(e.Fresh(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	return locks.KindOf(s) == locks.PlainLock
 }

@@ -51,7 +51,6 @@ type input struct {
 	within   []int
 }
 
-// output is the answer.
 type output struct {
 	word     string // "granted", "queued", "busy", "nested", "evicted" of a join; "", "lost", "evicted" of the rest
 	slots    []int
@@ -88,7 +87,6 @@ type queue struct {
 	left    bool    // somebody has left
 }
 
-// entry waits or holds.
 type entry struct {
 	id      int
 	claim   locks.Claim
@@ -141,7 +139,6 @@ func (q *queue) isTaken(slot int) bool {
 	return slices.ContainsFunc(q.entries, func(e entry) bool { return slices.Contains(e.slots, slot) })
 }
 
-// mayGet says whether these are slots that a claim may get.
 func (q *queue) mayGet(c locks.Claim, slots, changing []int) bool {
 	if !q.unordered {
 		return slices.Equal(slots, locks.FreeSlots(func(s int) bool {
@@ -321,7 +318,6 @@ func (q queue) join(in input, out output) (queue, bool) {
 	return q, true
 }
 
-// shows says whether that is what there is to be listed.
 func (q *queue) shows(out output) bool {
 	var holders []listed
 	for _, e := range q.entries {

@@ -24,10 +24,6 @@ import (
 // peerVariable tells a process of the suite what to ask for.
 const peerVariable = "LOCKTEST_PEER"
 
-// patience bounds every wait for something that must happen. It is long: it
-// ends a broken test and measures no speed.
-const patience = testkit.Patience
-
 // order is what a peer is told to do.
 type order struct {
 	URL     string
@@ -173,7 +169,6 @@ func (w *world) open() locks.Store {
 	return s
 }
 
-// peer is another process.
 type peer struct {
 	t       *testing.T
 	ref     locks.Ref
@@ -198,7 +193,6 @@ func (w *world) queued(name string, limit int, changes ...Change) *peer {
 	return w.join(name, limit, changes...).expect("queued")
 }
 
-// join starts a peer with a request.
 func (w *world) join(name string, limit int, changes ...Change) *peer {
 	t := w.t
 	t.Helper()
@@ -234,12 +228,11 @@ func (w *world) join(name string, limit int, changes ...Change) *peer {
 	return p
 }
 
-// next waits for a report.
 func (p *peer) next() report {
 	p.t.Helper()
 	select {
 	case p.last = <-p.reports:
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it says on standard error where it is
 		_, _ = p.cmd.Process.Wait()
 		p.t.Fatalf("peer %d reports nothing", p.cmd.Process.Pid)
@@ -290,7 +283,6 @@ func (p *peer) release() {
 	p.expect("released")
 }
 
-// kill ends the peer as kill -9 does.
 func (p *peer) kill() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {

@@ -190,7 +190,7 @@ func testHold(t *testing.T, w *world) {
 	w.join("n", 1, NoWait).expect("busy", "its command has ended")
 	const blur = 10 * time.Millisecond
 	e := List(t, s, "n")[0]
-	if !e.Ended || e.Orphaned || e.HeldTill.Before(before.Add(time.Hour-blur)) || e.HeldTill.After(after.Add(time.Hour+patience)) {
+	if !e.Ended || e.Orphaned || e.HeldTill.Before(before.Add(time.Hour-blur)) || e.HeldTill.After(after.Add(time.Hour+testkit.Patience)) {
 		t.Errorf("the entry is %+v", e)
 	}
 	if got := w.granted("n", 2, NoWait).last.Slots; !slices.Equal(got, []int{1}) {

@@ -14,7 +14,6 @@ import (
 	"golock/test/testkit"
 )
 
-// mix is what a workload does.
 type mix struct {
 	workers, steps, locks int
 	pause                 time.Duration // between two steps, at most
@@ -25,7 +24,6 @@ type mix struct {
 	words                 []string // what a worker does, each as often as it is likely
 }
 
-// workload makes one history.
 type workload struct {
 	t        *testing.T
 	w        *world

@@ -39,7 +39,6 @@ type Process struct {
 	paused bool
 }
 
-// Addr is HOST:PORT.
 func (p *Process) Addr() string { return net.JoinHostPort(p.Host, strconv.Itoa(p.Port)) }
 
 // Log is what it has logged so far.
@@ -176,7 +175,6 @@ func (p *Process) Pause() {
 	}
 }
 
-// Resume ends a Pause.
 func (p *Process) Resume() {
 	if !p.paused {
 		return

@@ -10,7 +10,6 @@ import (
 // Verdict is what becomes of a request.
 type Verdict int
 
-// The verdicts.
 const (
 	Pass      Verdict = iota // forward it, and the reply
 	LoseReply                // forward it, wait until the server has done it all, then close the connection instead of replying
@@ -18,7 +17,6 @@ const (
 	Hang                     // neither
 )
 
-// Message is one of a client's.
 type Message struct {
 	Raw       []byte
 	IsRequest bool   // it is judged
@@ -78,7 +76,6 @@ func (p *Proxy) Addr() string { return p.listen.Addr().String() }
 // called by several goroutines.
 func (p *Proxy) Judge(f func(Message) Verdict) { p.locked(func() { p.judge = f }) }
 
-// Cut closes all connections.
 func (p *Proxy) Cut() {
 	p.locked(func() {
 		for c := range p.conns {
