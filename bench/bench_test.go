@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -70,7 +69,9 @@ func TestBarsCompareWithinRounds(t *testing.T) {
 		bars = append(bars, got)
 	}
 	bars = append(bars, bar{metric: "wall", of: "c", limit: 1}.measure(samples)) // nothing was measured
-	r := results{Cases: []outcome{{Bars: bars}}}
+	dir, r := t.TempDir(), results{Format: resultsFormat, Cases: []outcome{{Bars: bars}}}
+	r.writeAll(dir)
+	r = readResults(filepath.Join(dir, "benchmarks.json"))
 	if missed := r.missed(); len(missed) != 3 {
 		t.Errorf("missed: %v, want the second and the last two", missed)
 	}
@@ -181,13 +182,8 @@ func TestRecordsShowExclusion(t *testing.T) {
 
 // docs/benchmarks.md is what its results give.
 func TestPageIsCurrent(t *testing.T) {
-	dir, r := t.TempDir(), readResults("../docs/benchmarks.json")
-	r.writeAll(dir)
-	page := get(os.ReadFile(filepath.Join(dir, "benchmarks.md")))
-	if string(page) != string(get(os.ReadFile("../docs/benchmarks.md"))) {
+	r := readResults("../docs/benchmarks.json")
+	if page := get(os.ReadFile("../docs/benchmarks.md")); string(page) != r.page() {
 		t.Error("not current: go run . -from ../docs/benchmarks.json -out ../docs")
-	}
-	if again := readResults(filepath.Join(dir, "benchmarks.json")); !reflect.DeepEqual(again, r) {
-		t.Error("results are not read as they were written")
 	}
 }
