@@ -88,9 +88,6 @@ func TestCheckerSees(t *testing.T) {
 		{"two hold what is for one", promises{}, []event{
 			first, join(1, 1, "granted", with(2, 1)),
 		}, no},
-		{"granted before the release began", promises{}, []event{
-			first, second.during(20, 25), grant(1, 2, 0).during(20, 29), release(0).during(30, 35),
-		}, no},
 		{"the second is served first", promises{}, []event{
 			first, second, third, release(0), grant(2, 2, 0), release(2), grant(1, 3, 0),
 		}, no},
@@ -170,25 +167,9 @@ func TestCheckerSees(t *testing.T) {
 		{"two hold, in the kernel's order", kernel, []event{
 			join(0, 1, "granted", with(0, 0)), join(1, 1, "granted", with(0, 0)),
 		}, no},
-
-		// A reader comes while a writer leaves the queue, the writer before them has
-		// just been granted without knowing it and leaves too, a hold ends in
-		// between, and the list sees a moment of it.
-		{"everything at once", promises{}, []event{
-			join(0, 1, "granted", hold, with(10, 0)).during(1, 2),
-			second.during(3, 4),
-			third.during(5, 6),
-			release(0).during(7, 8),
-			op(opHoldEnd, 0, "").during(9, never),
-			op(opUnseen, 1, "").during(3, 40),
-			join(3, 0, "queued").during(10, 12),
-			join(4, 0, "busy", noWait).during(13, 14),
-			list([]int{2, 3}, listed{id: 1, slots: []int{0}}).during(15, 30),
-			op(opLeave, 1, "").during(20, 40),
-			op(opLeave, 2, "").during(21, 41),
-			grant(3, 12, 0).during(10, 42),
-			join(5, 0, "granted", with(13, 1)).during(35, 43),
-			list(nil, listed{id: 3, slots: []int{0}}, listed{id: 5, slots: []int{1}}).during(44, 45),
+		{"listed as one that has it and does not know, and leaves", promises{}, []event{
+			first.during(1, 2), second.during(3, 4), release(0).during(5, 6), op(opUnseen, 1, "").during(3, 40),
+			list(nil, listed{id: 1, slots: []int{0}}).during(10, 11), op(opLeave, 1, "").during(20, 30),
 		}, yes},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
