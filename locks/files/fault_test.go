@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -55,7 +52,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 // testKilled has a process take the slot and give it back, and kill itself before a step.
 func testKilled(t *testing.T, step int, waits bool) (survived bool) {
 	url := scheme(t) + "://" + memory(t)
-	s, killed := open(t, url), process(t, order{URL: url, Do: "use", Times: 1, Step: step, TTL: shortTTL})
+	s, killed := open(t, url), process(t, order{URL: url, Step: step, TTL: shortTTL})
 	var next locks.Lease
 	began := time.Now()
 	if waits {
@@ -99,50 +96,4 @@ func sweepAll(t *testing.T, url string) {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
 	}
-}
-
-// Users, many of them killed at any step, beside one that sweeps: never two hold at once,
-// and nobody is held up for good.
-// Slow: what a killed process leaves lasts for its TTL.
-func TestCrowd(t *testing.T) {
-	t.Parallel()
-	url := "mkdir://" + t.TempDir() // whose listings are not those of memory
-	witness := t.TempDir() + "/witness"
-	testkit.Must(t, os.WriteFile(witness, nil, 0o600))
-	lives, seed := 4, testkit.Seed(t)
-	if testkit.Campaign() {
-		lives = 100
-	}
-	t.Logf("seed %d", seed)
-	var all sync.WaitGroup
-	var killed atomic.Int64
-	for i := range 8 {
-		all.Go(func() {
-			rng := rand.New(rand.NewPCG(seed, uint64(i)))
-			for range lives {
-				o := order{URL: url, Do: "use", Times: 5, Step: 1 + rng.IntN(300), Witness: witness, TTL: 700 * time.Millisecond}
-				if i == 0 {
-					o.Do, o.Times = "sweep", 20
-				}
-				cmd := process(t, o)
-				err := cmd.Run()
-				status, ok := cmd.ProcessState.Sys().(interface{ Signaled() bool })
-				switch {
-				case err == nil:
-				case ok && status.Signaled():
-					killed.Add(1)
-				default:
-					t.Errorf("seed %d: a process ended with %v", seed, err)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	if killed.Load() == 0 {
-		t.Error("nobody was killed")
-	}
-	t.Logf("%d were killed", killed.Load())
-	testkit.Must(t, GiveBack(Get(t, open(t, url), "n")))
-	sweepAll(t, url)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,16 +113,14 @@ func keep(t testing.TB, l locks.RenewableLease) (stop func()) {
 	return stop
 }
 
-// orderVariable tells a process of these tests what to do.
+// orderVariable holds the order of a process that is to be killed.
 const orderVariable = "LOCKTEST_LEASEFILE_ORDER"
 
+// order is to take the slot and give it back.
 type order struct {
-	URL     string
-	Do      string // "use" or "sweep"
-	Step    int    // the step before which it kills itself; 0: never
-	Times   int
-	Witness string // use: a file that only one may have locked
-	TTL     time.Duration
+	URL  string
+	Step int // the step before which the process kills itself
+	TTL  time.Duration
 }
 
 func process(t testing.TB, o order) *exec.Cmd {
@@ -137,45 +134,23 @@ func process(t testing.TB, o order) *exec.Cmd {
 	return cmd
 }
 
-func obey(text string) {
+// obey is what such a process does.
+func obey(text string) error {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		fail(err)
+		return err
 	}
 	s, err := files.Open(o.URL)
 	if err != nil {
-		fail(err)
+		return err
 	}
 	n := 0
 	s.At(func(string) {
 		if n++; n == o.Step {
-			killSelf()
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			select {}
 		}
 	})
-	for range o.Times {
-		if o.Do == "sweep" {
-			_, err = s.Sweep(background, "", 0)
-		} else {
-			err = o.use(s)
-		}
-		if err != nil {
-			fail(err)
-		}
-	}
-}
-
-func killSelf() {
-	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
-	select {}
-}
-
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
-}
-
-// use takes the slot, is alone in it for a moment, and gives it back.
-func (o order) use(s *files.Store) error {
 	ref, err := locks.NewRef("n")
 	if err != nil {
 		return err
@@ -188,19 +163,7 @@ func (o order) use(s *files.Store) error {
 	if err != nil {
 		return err
 	}
-	lease := l.(locks.RenewableLease)
-	if o.Witness != "" && lease.Term().End().Sub(locks.BootTime()) > o.TTL/2 {
-		fd, err := unix.Open(o.Witness, unix.O_RDWR|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil && locks.BootTime() < lease.Term().End() {
-			return fmt.Errorf("two hold at once: %w", err)
-		}
-		time.Sleep(time.Millisecond)
-		unix.Close(fd)
-	}
-	if err := GiveBack(lease); err != nil && !errors.Is(err, locks.ErrLost) {
+	if err := GiveBack(l); !errors.Is(err, locks.ErrLost) {
 		return err
 	}
 	return nil

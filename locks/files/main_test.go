@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -9,7 +10,10 @@ import (
 
 func TestMain(m *testing.M) {
 	if order := os.Getenv(orderVariable); order != "" {
-		obey(order)
+		if err := obey(order); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		os.Exit(0)
 	}
 	os.Exit(testkit.Library(m))

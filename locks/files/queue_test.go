@@ -121,26 +121,6 @@ func TestClocksOfOthers(t *testing.T) {
 	})
 }
 
-// A fence that is ahead of the clock is counted on.
-func TestFenceAheadOfTheClock(t *testing.T) {
-	onOne(t, func(t *testing.T, url string) {
-		s := open(t, url)
-		testkit.Must(t, Take(t, s, "n").Release(background))
-		future := time.Now().Add(time.Hour).UnixMicro()
-		version := latest(t, url)
-		testkit.Must(t, os.WriteFile(version, fmt.Appendf(nil, "0 %d 0\n", future), 0o600))
-		for last := future; last < future+3; {
-			l := Take(t, s, "n")
-			got := l.Grant().Fence
-			if got <= last || got > last+2 { // a ticket may lie between
-				t.Errorf("fence %d after %d", got, last)
-			}
-			last = got
-			Release(t, l)
-		}
-	})
-}
-
 // Stores of all three primitives may use one directory, and remove each other's versions.
 func TestPrimitivesTogether(t *testing.T) {
 	t.Parallel()
