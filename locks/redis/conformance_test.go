@@ -55,19 +55,6 @@ func TestChaos(t *testing.T) {
 	Becomes(t, direct, "a", 0, 0)
 }
 
-// The server is killed again and again and comes back empty.
-// Slow: each restart has a quarantine.
-func TestChaosOfRestarts(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	Chaos(t, func() locks.Store { return open(t, server.SocketURL("quarantine=2s")) }, func(n int) {
-		if n%3 == 0 {
-			server.Kill()
-			server.Restart()
-		}
-	})
-}
-
 // What other versions read has not changed without a new number. Of what differs each time
 // only the form counts.
 func TestFormat(t *testing.T) {

@@ -3,6 +3,7 @@
 package redis_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,16 +80,6 @@ func TestDoctorReplica(t *testing.T) {
 	}
 }
 
-// A server that is not there, or lets nobody in, cannot be examined.
-func TestDoctorOutage(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, "--requirepass", "s3cret")
-	found, err := open(t, "redis://:wrong@"+server.Addr()).Examine(background, time.Minute)
-	if err == nil || strings.Contains(err.Error(), "wrong@") {
-		t.Errorf("%v, %v", found, err)
-	}
-}
-
 // Behind Sentinel it is the master that is looked at; in a Cluster each.
 // Slow: sentinels and a cluster take seconds to become complete.
 func TestDoctorMany(t *testing.T) {
@@ -124,21 +115,12 @@ func TestDoctorSlow(t *testing.T) {
 		time.Sleep(120 * time.Millisecond)
 		return redistest.Pass
 	})
-	rehearsal := func(ttl time.Duration) locks.Finding {
-		found, err := open(t, proxy.URL()).Examine(background, ttl)
-		testkit.Must(t, err)
-		for _, f := range found {
-			if f.Subject == "rehearsal" {
-				return f
-			}
-		}
-		return locks.Finding{}
+	found, err := open(t, proxy.URL()).Examine(background, time.Second)
+	testkit.Must(t, err)
+	isSlow := func(f locks.Finding) bool {
+		return f.Subject == "rehearsal" && f.Level == locks.Problem && strings.Contains(f.Fix, "--ttl of at least")
 	}
-	f := rehearsal(time.Second)
-	if f.Level != locks.Problem || !strings.Contains(f.Fix+f.What, "--ttl of at least") && !strings.Contains(f.What, "timeout") {
-		t.Errorf("%+v", f)
-	}
-	if f := rehearsal(4 * time.Second); f.Level == locks.OK {
-		t.Errorf("%+v", f)
+	if !slices.ContainsFunc(found, isSlow) {
+		t.Errorf("%+v, want a rehearsal that is too slow", found)
 	}
 }

@@ -107,17 +107,6 @@ func TestDelayedDuplicates(t *testing.T) {
 	Take(t, direct, "n")
 }
 
-// Nobody there: Join tries until its context ends and says what happened.
-func TestUnreachable(t *testing.T) {
-	t.Parallel()
-	server, url := startServer(t)
-	server.Kill()
-	s := open(t, url)
-	if outage := wantOutage(t, Fails(t, s, "n"), ""); outage.Store != s.URL() {
-		t.Errorf("an outage of %s", outage.Store)
-	}
-}
-
 func TestEndedContext(t *testing.T) {
 	t.Parallel()
 	s := open(t, "redis://127.0.0.1:1")
@@ -128,8 +117,8 @@ func TestEndedContext(t *testing.T) {
 	}
 }
 
-// What trying again does not cure is told at once, without the password.
-func TestRefusedLogin(t *testing.T) {
+// What trying again does not cure is told at once, to doctor too, and without the password.
+func TestFinalErrors(t *testing.T) {
 	t.Parallel()
 	server, _ := startServer(t, "--requirepass", "right-s3cret")
 	at := "@" + server.Addr()
@@ -139,9 +128,13 @@ func TestRefusedLogin(t *testing.T) {
 		{"redis://" + server.Addr(), "the server wants a password for the default user, and the URL has none (user and password"},
 		{"redis://bob" + at, `the server wants a password for the user "bob", and the URL has none (user and password`},
 		{"redis://:right-s3cret" + at + "/9999", "DB index"},
+		{"rediss://" + server.Addr(), "no TLS answer from " + server.Addr() +
+			": it speaks Redis without TLS (did you mean redis://"},
+		{"rediss://127.0.0.1:1?ca=/nowhere", "option ca"},
 	} {
 		s := open(t, tt.url)
-		for i, err := range append(failures(s), Denied(t, s, "n")) {
+		_, examined := s.Examine(background, time.Minute)
+		for i, err := range append(failures(s), Denied(t, s, "n"), examined) {
 			text := fmt.Sprint(err)
 			var outage *locks.OutageError
 			if errors.As(err, &outage) || !strings.HasPrefix(text, s.URL()+": ") || !strings.Contains(text, tt.want) {
@@ -152,26 +145,6 @@ func TestRefusedLogin(t *testing.T) {
 		}
 	}
 	Release(t, Take(t, open(t, "redis://:right-s3cret"+at+"?quarantine=0"), "n"))
-}
-
-// A waiter lives through an outage.
-func TestWaitEndsInOutage(t *testing.T) {
-	t.Parallel()
-	server, direct, proxy, behind := startProxy(t)
-	Take(t, direct, "n")
-	w := Queue(t, behind, "n", TTL(time.Second))
-	awaitWaiters(t, server, 1)
-	var lost atomic.Int32
-	proxy.Judge(func(string) redistest.Verdict {
-		lost.Add(1)
-		return redistest.Lose
-	})
-	proxy.Cut()
-	// The listener tries every 200 ms, the waiter every 333 ms at first.
-	testkit.Eventually(t, "a look has failed", func() bool { return lost.Load() > 10 })
-	w.Cancel()
-	w.Ended()
-	wantOutage(t, w.Err, "")
 }
 
 // A waiter can give up although the server does not answer.
@@ -265,36 +238,6 @@ func TestVanishedAtItsTurn(t *testing.T) {
 	}
 }
 
-// A paused server is an outage: renewals fail, the lease is not lost.
-func TestPausedServer(t *testing.T) {
-	t.Parallel()
-	server, url := startServer(t)
-	l := Take(t, open(t, url), "n")
-	server.Pause()
-	resume := time.AfterFunc(LongTTL/6, server.Resume)
-	ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
-	defer cancel()
-	if _, err := l.Renew(ctx); err == nil || errors.Is(err, locks.ErrLost) {
-		t.Errorf("Renew at a paused server = %v", err)
-	}
-	if !resume.Stop() {
-		t.Error("Renew was bounded by 300 ms and waited for the server")
-	}
-	server.Resume()
-	renewEventually(t, l)
-}
-
-func TestScriptFlush(t *testing.T) {
-	t.Parallel()
-	server, _, l, w := startQueue(t)
-	server.Do("SCRIPT", "FLUSH")
-	Renew(t, l)
-	server.Do("SCRIPT", "FLUSH")
-	Release(t, l)
-	server.Do("SCRIPT", "FLUSH")
-	w.Granted()
-}
-
 // A server without memory accepts no new entry, and keeps those that it has.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
@@ -306,18 +249,4 @@ func TestOutOfMemory(t *testing.T) {
 	Renew(t, l)
 	Release(t, l)
 	Renew(t, w.Granted())
-}
-
-// A server that lacks its replicas is an outage.
-func TestNoReplicas(t *testing.T) {
-	t.Parallel()
-	server, s := startStore(t)
-	l := Take(t, s, "n")
-	server.Do("CONFIG", "SET", "min-replicas-to-write", 1)
-	wantOutage(t, Fails(t, s, "m"), "NOREPLICAS")
-	if _, err := l.Renew(background); err == nil || errors.Is(err, locks.ErrLost) {
-		t.Errorf("Renew = %v", err)
-	}
-	server.Do("CONFIG", "SET", "min-replicas-to-write", 0)
-	Renew(t, l)
 }

@@ -94,15 +94,6 @@ func wantOutage(t testing.TB, err error, words string) *locks.OutageError {
 	return outage
 }
 
-// wantEvicted fails unless an error names who has evicted an entry.
-func wantEvicted(t testing.TB, err error, by string) {
-	t.Helper()
-	var evicted *locks.EvictedError
-	if !errors.As(err, &evicted) || evicted.By != by {
-		t.Errorf("%v, want an EvictedError by %s", err, by)
-	}
-}
-
 // stateOf is the key of the state of the only lock.
 func stateOf(t testing.TB, server *redistest.Server) string {
 	t.Helper()

@@ -3,9 +3,11 @@
 package redis_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"golock/locks"
 	. "golock/locks/locktest"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
@@ -97,6 +99,9 @@ func TestEvictedBeforeItKnows(t *testing.T) {
 	}
 	testkit.Must(t, s.Evict(background, unaware.Ref, "user anna"))
 	_, err := open(t, url).Join(background, unaware)
-	wantEvicted(t, err, "user anna")
+	var evicted *locks.EvictedError
+	if !errors.As(err, &evicted) || evicted.By != "user anna" {
+		t.Errorf("Join = %v, want an EvictedError by user anna", err)
+	}
 	Take(t, s, "n")
 }

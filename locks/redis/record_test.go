@@ -2,7 +2,6 @@ package redis
 
 import (
 	"encoding/json"
-	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -45,14 +44,5 @@ func TestReplyFields(t *testing.T) {
 	err := json.Unmarshal([]byte(text), &r)
 	if want := (lease.Answer{Verdict: lease.Busy, Waiters: 2}); err != nil || !reflect.DeepEqual(r.Answer, want) {
 		t.Errorf("%+v, %v", r.Answer, err)
-	}
-}
-
-// The text of an order sorts like the queue.
-func TestOrder(t *testing.T) {
-	for _, pair := range [][2]int{{1, 0}, {0, -1}, {math.MaxInt, 1<<31 - 2}, {-1<<31 + 1, math.MinInt}} {
-		if order(pair[0]) >= order(pair[1]) {
-			t.Errorf("%d comes not before %d", pair[0], pair[1])
-		}
 	}
 }

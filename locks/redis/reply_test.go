@@ -22,6 +22,7 @@ func TestPassingReplies(t *testing.T) {
 		"CLUSTERDOWN The cluster is down",
 		"TRYAGAIN Multiple keys request during rehashing of slot",
 		"MISCONF Redis is configured to save RDB snapshots, but it is currently unable to persist on disk.",
+		"NOREPLICAS Not enough good replicas to write.",
 		"OOM command not allowed when used memory > 'maxmemory'.",
 		"ERR Error running script (call to f_1): @user_script:1: -READONLY You can't write against a read only replica.",
 		"ERR max number of clients reached",

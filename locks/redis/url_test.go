@@ -3,8 +3,6 @@
 package redis_test
 
 import (
-	"context"
-	. "golock/locks/locktest"
 	"strings"
 	"testing"
 
@@ -61,7 +59,6 @@ func TestBadURL(t *testing.T) {
 		{"redis:h", "two slashes"},
 		{"redis://", "host"},
 		{"redis://s3cret:s3cret@", "host"},
-		{"redis://h:70000", `port of host "h"`},
 		{"redis://:s3cret@h:70000", "port"},
 		{"redis://a,b", "one is enough"},
 		{"redis://h/x", `db "x"`},
@@ -74,7 +71,6 @@ func TestBadURL(t *testing.T) {
 		{"redis://h?prefix=", "prefix"},
 		{"redis://h?prefix=%7B", "prefix"},
 		{"redis://h?ca=x", "TLS"},
-		{"rediss://h?cert=x", "cert and key"},
 		{"redis://h?sentinel-password=s3cret", "sentinel-user and sentinel-password"},
 		{"redis+unix://h/sock", "host"},
 		{"redis+unix://", "path"},
@@ -83,19 +79,10 @@ func TestBadURL(t *testing.T) {
 		{"redis+cluster://a/1", "db"},
 		{"redis+cluster://a?db=1", "db"},
 		{"redis+tcp://h", "scheme"},
-		{"redis://me:s3cret", "port"}, // no host
-		{"redis://:s3cret", "host"},
-		{"redis://me:s3:cret:s3cret", "host"},
 		{"redis://me:1/s3cret@h", "%2F"}, // not escaped
-		{"redis://me:s3cret/1@h", "%2F"},
-		{"redis://me:s3cret?1@h", "%3F"},
 		{"redis://me:1?s3cret@h", "%3F"},
-		{"redis://me:1/2?s3cret@h", "%3F"},
-		{"redis://me:1@h/s3cret@h", "%2F"},
-		{"redis://me:s3cret#1@h", "%23"},
 		{"redis+unix://me:s3cret/1@/sock", "%2F"},
 		{"redis+sentinel://me:s3cret/1@h/m", "%2F"},
-		{"redis+cluster://me:1?s3cret@h", "%3F"},
 		{"redis://h?protocol=4", "protocol"},
 		{"redis://h?dial_timeout=soon", "dial_timeout"},
 		{"rediss://h?skip_verify=true", "always verified"},
@@ -107,20 +94,6 @@ func TestBadURL(t *testing.T) {
 			t.Errorf("%s: %v, want something about %s", tt.in, err, tt.want)
 		} else if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: the error %q shows the password", tt.in, err)
-		}
-	}
-}
-
-// A certificate that cannot be read is no outage.
-func TestMissingCertificate(t *testing.T) {
-	t.Parallel()
-	err := Denied(t, open(t, "rediss://127.0.0.1:1?ca=/nowhere"), "n")
-	if !strings.Contains(err.Error(), "option ca") {
-		t.Errorf("Join = %v", err)
-	}
-	for _, err := range open(t, "rediss://127.0.0.1:1?ca=/nowhere").Entries(context.Background(), "") {
-		if err == nil || !strings.Contains(err.Error(), "option ca") {
-			t.Errorf("Entries: %v", err)
 		}
 	}
 }
