@@ -118,7 +118,8 @@ func TestDoctorSlow(t *testing.T) {
 	found, err := open(t, proxy.URL()).Examine(background, time.Second)
 	testkit.Must(t, err)
 	isSlow := func(f locks.Finding) bool {
-		return f.Subject == "rehearsal" && f.Level == locks.Problem && strings.Contains(f.Fix, "--ttl of at least")
+		tells := strings.Contains(f.Fix, "--ttl of at least") || strings.Contains(f.What, "timeout")
+		return f.Subject == "rehearsal" && f.Level == locks.Problem && tells
 	}
 	if !slices.ContainsFunc(found, isSlow) {
 		t.Errorf("%+v, want a rehearsal that is too slow", found)

@@ -107,16 +107,6 @@ func TestDelayedDuplicates(t *testing.T) {
 	Take(t, direct, "n")
 }
 
-func TestEndedContext(t *testing.T) {
-	t.Parallel()
-	s := open(t, "redis://127.0.0.1:1")
-	ctx, cancel := context.WithCancel(background)
-	cancel()
-	if _, err := s.Join(ctx, NewRequest(t, "n")); !errors.Is(err, context.Canceled) {
-		t.Errorf("Join = %v, want context.Canceled", err)
-	}
-}
-
 // What trying again does not cure is told at once, to doctor too, and without the password.
 func TestFinalErrors(t *testing.T) {
 	t.Parallel()

@@ -232,7 +232,8 @@ func TestTerm(t *testing.T) {
 	w := Queue(t, s, "n", TTL(9*time.Second))
 	awaitWaiters(t, server, 1)
 	Release(t, holder)
-	if got := w.Granted().Term(); got.Asked < 2200 || int64(got.Asked) >= now.Load() || got.TTL != 9*time.Second {
+	got := w.Granted().Term()
+	if got.Asked < 2200 || int64(got.Asked) >= now.Load() || got.TTL != 9*time.Second {
 		t.Errorf("term %+v", got)
 	}
 	attached := s.Attach(w.Lease.Grant().Ref)
