@@ -33,6 +33,8 @@ func written(t *testing.T, r row) []string {
 func FuzzRow(f *testing.F) {
 	f.Add("user anna", "host", int64(1), 3, -5, uint8(2))
 	f.Add("'; DROP TABLE golock; --", "a\\b\"c\x00\u2028", int64(-1), 0, -1<<31, uint8(255))
+	f.Add("golock@localhost&login=b", "&login=c", int64(1<<62), 1, 1<<30, uint8(1))
+	f.Add("", "login=d", int64(2), 1, 1, uint8(1))
 	f.Fuzz(func(t *testing.T, by, word string, moment int64, limit, priority int, slots uint8) {
 		r := row{
 			Entry: queue.Entry{
@@ -41,8 +43,9 @@ func FuzzRow(f *testing.F) {
 				Claim: locks.Claim{Weight: int(slots), Max: limit, Priority: priority, Ticket: max(moment, 0)},
 			},
 			ends: moment, due: 4, ttl: 30 * time.Second, since: 1, hold: 2, conn: 3,
-			info: withLogin(infoOf(locks.Request{Command: []string{word, by}}), by),
+			info: withLogin(infoOf(locks.Request{Command: []string{word, by}}), word),
 		}
+		r.info = withLogin(r.info, by) // takes the place of the first
 		for slot := range int(slots) {
 			if slot%7 != 3 {
 				r.Slots = append(r.Slots, slot)
@@ -63,6 +66,9 @@ func FuzzRow(f *testing.F) {
 		}
 		if d := parseOwner(back.info); short && !slices.Equal(d.Command, []string{word, by}) {
 			t.Errorf("the command %q came back as %q", word, d.Command)
+		}
+		if login := loginOf(back.info); len(by) < maxLogin/3 && login != by {
+			t.Errorf("the login %q came back as %q", by, login)
 		}
 		r.Evicted = back.Evicted
 		if !reflect.DeepEqual(back, r) {
@@ -97,24 +103,6 @@ func TestForeignRows(t *testing.T) {
 	}
 }
 
-// The texts of orders sort like the queue.
-func TestOrder(t *testing.T) {
-	t.Parallel()
-	claims := []locks.Claim{
-		{Priority: 1 << 30}, {Priority: 1, Ticket: 1795327713524546}, {Priority: 1, Ticket: 1795327713524547},
-		{Ticket: 5}, {Ticket: 1 << 62}, {Priority: -1}, {Priority: -1 << 31},
-	}
-	for i, c := range claims {
-		var back locks.Claim
-		if err := parseOrder(order(c), &back); err != nil || back != c {
-			t.Errorf("%+v came back as %+v, %v", c, back, err)
-		}
-		if i > 0 && order(claims[i-1]) >= order(c) {
-			t.Errorf("%+v stands before %+v", c, claims[i-1])
-		}
-	}
-}
-
 // However many arguments a command has, what is shown of them has room.
 func TestManyArguments(t *testing.T) {
 	t.Parallel()
@@ -126,22 +114,6 @@ func TestManyArguments(t *testing.T) {
 		if n := len(withLogin(infoOf(locks.Request{Command: command, Runs: true}), strings.Repeat("ü", 500))); n > maxInfo {
 			t.Errorf("%d times %.10q: %d bytes, want at most %d", len(command), word, n, maxInfo)
 		}
-	}
-}
-
-// Whose connections this client cannot see is known from what golock writes.
-func TestLogin(t *testing.T) {
-	t.Parallel()
-	command := []string{"x", "&login=c", "login=d"}
-	info := infoOf(locks.Request{Command: command, Runs: true})
-	for _, login := range []string{"golock@localhost", "a&login=b", "ü", ""} {
-		info = withLogin(info, login) // a second time it takes the place of the first
-		if got := loginOf(info); got != login || !slices.Equal(parseOwner(info).Command, command) {
-			t.Errorf("login %q is read as %q", login, got)
-		}
-	}
-	if got := loginOf("host=a&pid=1"); got != "" {
-		t.Errorf("no login is read as %q", got)
 	}
 }
 
