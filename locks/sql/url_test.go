@@ -181,50 +181,41 @@ func TestBadURL(t *testing.T) {
 	}
 }
 
-// Who leaves out the user means the one that golock runs as.
-func TestUserOfTheURL(t *testing.T) {
+// What a connection cannot be made with is no outage. Whatever is asked, the error says which
+// store it is of, and shows no secrets. Who leaves out the user means the one that golock runs as.
+func TestBadConnection(t *testing.T) {
 	me, err := user.Current()
 	testkit.Must(t, err)
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
-		url := strings.Replace(b.server.TCPURL(b.name), "golock:secret@", "", 1)
-		err := Denied(t, f.openURL(t, url), "n")
-		if !strings.Contains(err.Error(), me.Username) {
-			t.Errorf("Join(%s) = %v, want something about %s", url, err, me.Username)
-		}
-	})
-}
-
-// What a connection cannot be made with is no outage, and shows no secrets.
-func TestBadConnection(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		with := func(Change ...string) string { return strings.NewReplacer(Change...).Replace(b.server.TCPURL(b.name)) }
+		with := func(change ...string) string { return strings.NewReplacer(change...).Replace(b.server.TCPURL(b.name)) }
 		for _, tt := range []struct{ what, url, want string }{
 			{"a file that is not there", f.name + "://127.0.0.1:1/d?tls=on&ca=/nowhere", "option ca"},
 			{"a file with nothing in it", f.name + "://127.0.0.1:1/d?tls=on&ca=/dev/null", "option ca"},
 			{"another password", with(":secret@", ":s3cret@"), "user"},
 			{"no password", with(":secret@", "@"), "user"},
 			{"another user", with("golock:secret@", "nobody:s3cret@"), "nobody"},
+			{"no user", with("golock:secret@", ""), me.Username},
 			{"another database", with("/"+b.name, "/nodatabase"), "nodatabase"},
 			{"a server without TLS", with("/"+b.name, "/"+b.name+"?tls=on"), "TLS"},
 		} {
 			s := f.openURL(t, tt.url)
-			err := Denied(t, s, "n")
-			if !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%s: Join = %v, want something about %s", tt.what, err, tt.want)
+			errs := map[string]error{
+				"Join": Denied(t, s, "n"), "Evict": s.Evict(background, NewRequest(t, "n").Ref, "x"),
+				"Forget": s.Forget(background, "n"), "Entries": nil,
 			}
-			if !strings.Contains(err.Error(), s.URL()) {
-				t.Errorf("%s: the error %q does not name the store", tt.what, err)
+			_, errs["Sweep"] = s.Sweep(background, "", 0)
+			_, errs["Examine"] = s.Examine(background, time.Minute)
+			for _, err := range s.Entries(background, "") {
+				errs["Entries"] = err
 			}
-			for _, listErr := range s.Entries(background, "") {
-				if listErr == nil || !strings.Contains(listErr.Error(), tt.want) {
-					t.Errorf("%s: Entries: %v, want something about %s", tt.what, listErr, tt.want)
+			for call, err := range errs {
+				text := fmt.Sprint(err)
+				if !strings.HasPrefix(text, s.URL()+": ") || !strings.Contains(text, tt.want) {
+					t.Errorf("%s: %s: %v, want something about %s of the store %s", tt.what, call, err, tt.want, s.URL())
 				}
-				for _, text := range []string{err.Error(), listErr.Error(), s.URL()} {
-					if strings.Contains(text, "s3cret") || strings.Contains(text, ":secret") {
-						t.Errorf("%s: %q shows the password", tt.what, text)
-					}
+				if strings.Contains(text, "s3cret") || strings.Contains(text, ":secret") {
+					t.Errorf("%s: %s: %q shows the password", tt.what, call, text)
 				}
 			}
 		}
@@ -296,49 +287,44 @@ func TestClientOptions(t *testing.T) {
 	}
 }
 
+// What a URL gives opens the same store. What stands where a password does is in nothing that it
+// gives, whatever is wrong with the rest.
 func FuzzURL(f *testing.F) {
-	f.Add("mysql://me:s3cret@h:1/d?table=s.x&waiters=3")
-	f.Add("postgres://a,[::1]:3/m?quarantine=2s&tls=on&cert=c&key=k")
-	f.Add("mariadb://me@localhost/d?socket=/a%2Fb")
-	f.Add("mariadb://h/d?timeout=3.333333333s&ssl-mode=verify_ca&ssl-ca=x")
-	f.Add("postgres://h/d?connect_timeout=0.3333333333&sslmode=verify-full&application_name=a%20b")
-	f.Add("postgresql://me@/d%20e?host=/run/postgresql")
-	f.Add("mysql://m%C3%A9@h/%F0%9F%98%80?ca=%2F%20&tls=on&server-name=n%25")
-	f.Fuzz(func(t *testing.T, text string) {
-		s, err := openAny(text)
-		if err != nil {
-			return
-		}
-		again, err := openAny(s.URL())
-		if err != nil {
-			t.Fatalf("%q gives %q: %v", text, s.URL(), err)
-		}
-		if again.URL() != s.URL() {
-			t.Errorf("%q gives %q, and that %q", text, s.URL(), again.URL())
-		}
-	})
-}
-
-// What stands where a password does is in nothing that a URL gives, whatever is
-// wrong with the rest.
-func FuzzSecret(f *testing.F) {
-	f.Add("me", "@h/d")
-	f.Add("", "@a,b/d?table=x")
-	f.Add("me", "/1@h/d")
-	f.Add("me", "@/d?socket=/run/s")
-	f.Add("me", "")
+	for _, seed := range [][2]string{
+		{"me", "@h:1/d?table=s.x&waiters=3"},
+		{"", "@a,[::1]:3/m?quarantine=2s&tls=on&cert=c&key=k"},
+		{"me", "@localhost/d?socket=/a%2Fb"},
+		{"", "@h/d?timeout=3.333333333s&ssl-mode=verify_ca&ssl-ca=x"},
+		{"", "@h/d?connect_timeout=0.3333333333&sslmode=verify-full&application_name=a%20b"},
+		{"me", "@/d%20e?host=/run/postgresql"},
+		{"m%C3%A9", "@h/%F0%9F%98%80?ca=%2F%20&tls=on&server-name=n%25"},
+		{"me", "/1@h/d"},
+		{"me", ""},
+	} {
+		f.Add(seed[0], seed[1])
+	}
 	f.Fuzz(func(t *testing.T, before, after string) {
 		const secret = "s3cr3tW0rd"
-		if strings.ContainsAny(before, "/?#[") || strings.Contains(before+after, secret) {
-			return // it is in another place
-		}
+		// Else it is in another place.
+		isPassword := !strings.ContainsAny(before, "/?#[") && !strings.Contains(before+after, secret)
 		for _, scheme := range []string{"mysql", "postgres"} {
-			s, err := openAny(scheme + "://" + before + ":" + secret + after)
-			if err != nil && strings.Contains(err.Error(), secret) {
-				t.Errorf("before %q, after %q: %v", before, after, err)
+			in := scheme + "://" + before + ":" + secret + after
+			s, err := openAny(in)
+			if err != nil {
+				if isPassword && strings.Contains(err.Error(), secret) {
+					t.Errorf("%q: %v", in, err)
+				}
+				continue
 			}
-			if err == nil && strings.HasPrefix(after, "@") && strings.Contains(s.URL(), secret) {
-				t.Errorf("before %q, after %q: %s", before, after, s.URL())
+			if isPassword && strings.HasPrefix(after, "@") && strings.Contains(s.URL(), secret) {
+				t.Errorf("%q gives %q", in, s.URL())
+			}
+			again, err := openAny(s.URL())
+			if err != nil {
+				t.Fatalf("%q gives %q: %v", in, s.URL(), err)
+			}
+			if again.URL() != s.URL() {
+				t.Errorf("%q gives %q, and that %q", in, s.URL(), again.URL())
 			}
 		}
 	})
