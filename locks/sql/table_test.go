@@ -82,7 +82,7 @@ func TestTableOption(t *testing.T) {
 }
 
 // A table of another version is refused, by who holds as well: nothing is
-// granted and nothing changed.
+// granted and nothing changed. So is one that lacks a column; one more does no harm.
 func TestOtherVersion(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
@@ -103,18 +103,10 @@ func TestOtherVersion(t *testing.T) {
 		}
 		b.exec(t, "UPDATE golock SET format=2 WHERE lock_key='' AND entry_id=''")
 		Take(t, s, "another")
-	})
-}
 
-// A column that is missing says the same; one more does no harm.
-func TestOtherColumns(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		s := b.store(t)
-		Release(t, Take(t, s, "n"))
 		b.exec(t, "ALTER TABLE golock ADD COLUMN more INT NULL")
-		holder := Take(t, s, "n")
-		w := Queue(t, s, "n")
+		holder = Take(t, s, "third")
+		w = Queue(t, s, "third")
 		Release(t, holder)
 		Release(t, w.Granted())
 		b.exec(t, "ALTER TABLE golock DROP COLUMN low")
@@ -167,7 +159,8 @@ func (s neverRefusing) Join(ctx context.Context, r locks.Request) (locks.Ticket,
 }
 
 // A newcomer after a loss is told what is in the way; the holder puts itself
-// back with its next renewal, and is nobody's surprise then.
+// back with its next renewal, and is nobody's surprise then. An entry that somebody deletes
+// alone is gone for good: its owner has lost it, and the next is served.
 func TestTableLostTellsWhy(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		for _, text := range []string{"DROP TABLE golock", "TRUNCATE TABLE golock", "DELETE FROM golock"} {
@@ -187,9 +180,16 @@ func TestTableLostTellsWhy(t *testing.T) {
 				t.Errorf("busy: %v, want one holder", busy)
 			}
 			Release(t, holder)
-			if l := w.Granted(); l.Grant().Fence <= grant.Fence {
+			l := w.Granted()
+			if l.Grant().Fence <= grant.Fence {
 				t.Errorf("fence %d after %d", l.Grant().Fence, grant.Fence)
 			}
+			next := Queue(t, s, "n", TTL(short))
+			b.exec(t, "DELETE FROM golock WHERE state='H'")
+			if err := TryRenew(l); !errors.Is(err, locks.ErrLost) {
+				t.Errorf("Renew of what was deleted alone = %v, want ErrLost", err)
+			}
+			next.Granted()
 		}
 	})
 }
@@ -206,39 +206,6 @@ func TestTableDroppedBesideShortLeases(t *testing.T) {
 		Quarantined(t, s, "n", TTL(LongTTL))
 		Renew(t, holder)
 		Release(t, Take(t, s, "unused", TTL(short)))
-	})
-}
-
-// An entry that somebody deletes by hand is gone for good: its owner has lost
-// it, and the next is served.
-func TestEntryDeleted(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		s := b.store(t)
-		holder := Take(t, s, "n", TTL(LongTTL))
-		w := Queue(t, s, "n", TTL(short))
-		b.exec(t, "DELETE FROM golock WHERE state='H'")
-		if err := TryRenew(holder); !errors.Is(err, locks.ErrLost) {
-			t.Errorf("Renew = %v, want ErrLost", err)
-		}
-		w.Granted()
-	})
-}
-
-// There may be room for one that was forgotten, but its number is another's now.
-func TestForgottenAndItsSlotIsGiven(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		s := b.store(t)
-		first, second := Take(t, s, "n", Limit(3)), Take(t, s, "n", Limit(3))
-		b.exec(t, "DELETE FROM golock WHERE lock_key<>''")
-		heir := Take(t, b.store(t), "n", Limit(3))
-		Same(t, locks.Grant{Slots: heir.Grant().Slots}, locks.Grant{Slots: first.Grant().Slots})
-		if err := TryRenew(first); !errors.Is(err, locks.ErrLost) {
-			t.Errorf("Renew = %v, want ErrLost", err)
-		}
-		Renew(t, second)
-		Renew(t, heir)
 	})
 }
 
@@ -270,18 +237,6 @@ func TestNoMark(t *testing.T) {
 			t.Errorf("with a mark: %+v, %q", found, other.Warnings())
 		}
 	})
-}
-
-// A server with another engine as its default keeps neither of the two tables in that.
-func TestEngine(t *testing.T) {
-	t.Parallel()
-	b := mariadb().alone(t, "default-storage-engine=MyISAM")
-	Release(t, Take(t, b.store(t), "n"))
-	for _, r := range b.exec(t, "SELECT TABLE_NAME,ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE()") {
-		if r[1] != "InnoDB" {
-			t.Errorf("%s is kept in %s", r[0], r[1])
-		}
-	}
 }
 
 // Rights that are taken away are no outage for a newcomer, and one for who
