@@ -4,14 +4,18 @@ package sql_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golock/locks"
 	. "golock/locks/locktest"
+	"golock/locks/locktest/server"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
@@ -57,17 +61,95 @@ func testManyInOrder(t *testing.T, f family) {
 	Becomes(t, s, "n", 0, 0)
 }
 
-// Without any connection, and with a few slots, the order is the same.
+// Who stands far back looks without locking the name, comes in its turn, and learns of
+// its eviction.
+func TestFarWaitersOnlyLook(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		proxy := sqltest.NewProxy(t, b.server)
+		direct, far := b.store(t, "waiters=16"), b.behind(t, proxy, "waiters=16")
+		last := Take(t, direct, "n")
+		var waiters []*Waiter
+		for range 30 {
+			waiters = append(waiters, Queue(t, direct, "n"))
+		}
+		one, other := Queue(t, far, "n"), Queue(t, far, "n")
+		var mu sync.Mutex
+		looks, steps := 0, 0
+		proxy.Judge(func(statement string) server.Verdict {
+			mu.Lock()
+			defer mu.Unlock()
+			if strings.Contains(statement, "turn=") {
+				steps++
+			} else if strings.Contains(statement, "COUNT(*)-1") {
+				looks++
+			}
+			return server.Pass
+		})
+		testkit.Eventually(t, "they look", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return looks+steps >= 8
+		})
+		mu.Lock()
+		if 2*steps > looks { // one may follow a look that a busy machine did not answer in time
+			t.Errorf("%d steps and %d looks of waiters that stand far back", steps, looks)
+		}
+		mu.Unlock()
+		testkit.Must(t, direct.Evict(background, other.Ref, "the test"))
+		other.Ended()
+		var evicted *locks.EvictedError
+		if !errors.As(other.Err, &evicted) {
+			t.Errorf("the evicted one: %v", other.Err)
+		}
+		proxy.Cut() // whoever looks just then comes again
+		Release(t, last)
+		inTurn(t, append(waiters, one), func(int) {})
+	})
+}
+
+// Golocks that log in as different users keep the order, although they cannot see each
+// other's connections. So do those of one user who come from different places, which are
+// different accounts to MariaDB. None waits until it looks by itself.
+func TestDifferentUsers(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.made(t)
+		user := func() *sqltest.User { return b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE") }
+		one, other := user(), user()
+		var stores []locks.Store
+		for _, url := range []string{one.URL("quarantine=0"), one.TCPURL("quarantine=0"), other.URL("quarantine=0")} {
+			stores = append(stores, f.openURL(t, url))
+		}
+		began := time.Now()
+		holder := Take(t, stores[0], "n")
+		var waiters []*Waiter
+		for _, i := range []int{1, 0, 2, 0} {
+			waiters = append(waiters, Queue(t, stores[i], "n"))
+		}
+		Release(t, holder)
+		inTurn(t, waiters, func(int) {})
+		if took := time.Since(began); took > LongTTL/3 {
+			t.Errorf("all took %v", took)
+		}
+	})
+}
+
+// Without any connection, and with a few slots, the order is the same. A waiter that keeps none
+// cannot be seen to die: its place is over with its TTL.
 func TestOrderWithoutListening(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
+		s := b.store(t, "waiters=0")
+		p := sqltest.NewProxy(t, b.server)
+		behind := b.behind(t, p, "waiters=0")
+		const briefly = 2 * time.Second
 		for _, slots := range []int{1, 3} {
 			name := fmt.Sprintf("of %d", slots)
-			s := b.store(t, "waiters=0")
 			var holders []locks.RenewableLease
 			for range slots {
 				holders = append(holders, Take(t, s, name, Limit(slots)))
 			}
+			dead := Queue(t, behind, name, Limit(slots), TTL(briefly))
 			var waiters []*Waiter
 			for range 5 {
 				waiters = append(waiters, Queue(t, s, name, Limit(slots), TTL(12*time.Second)))
@@ -75,10 +157,18 @@ func TestOrderWithoutListening(t *testing.T) {
 			if n := len(b.sleepers(t)); n != 0 {
 				t.Errorf("%d listen, want none", n)
 			}
-			for _, w := range waiters {
+			p.Refuse(true)
+			p.Cut()
+			for i, w := range waiters {
+				released := time.Now()
 				Release(t, holders[0])
 				holders = append(holders[1:], w.Granted())
+				if stall := time.Since(released); i == 0 && stall > 10*briefly {
+					t.Errorf("held up for %v by one with a TTL of %v", stall, briefly)
+				}
 			}
+			dead.Cancel()
+			p.Refuse(false)
 		}
 	})
 }
@@ -132,49 +222,6 @@ func TestKilledWaiters(t *testing.T) {
 	})
 }
 
-// One that keeps no connection cannot be seen to die: its place is over with
-// its TTL.
-func TestKilledWaiterWithoutListening(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		s := b.store(t, "waiters=0")
-		holder := Take(t, s, "n")
-		p := sqltest.NewProxy(t, b.server)
-		const time2live = 2 * time.Second
-		dead := Queue(t, b.behind(t, p, "waiters=0"), "n", TTL(time2live))
-		next := Queue(t, s, "n", TTL(time2live))
-		p.Refuse(true)
-		p.Cut()
-		Release(t, holder)
-		released := time.Now()
-		Release(t, next.Granted())
-		if stall := time.Since(released); stall > 10*time2live {
-			t.Errorf("held up for %v by one with a TTL of %v", stall, time2live)
-		}
-		dead.Cancel()
-	})
-}
-
-// There are more holders than the newcomer's own max, and more waiters than a
-// step reads: it knows all of them.
-func TestMoreHoldersThanOwnMax(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		const many, crowd = 22, 24
-		s := f.fresh(t).store(t)
-		var holders []locks.RenewableLease
-		for range many {
-			holders = append(holders, Take(t, s, "n", Limit(many)))
-		}
-		for range crowd {
-			Queue(t, s, "n")
-		}
-		if busy := Refused(t, s, "n"); len(busy.Holders) != many || busy.Waiters != crowd {
-			t.Errorf("busy: %d holders and %d waiters, want %d and %d", len(busy.Holders), busy.Waiters, many, crowd)
-		}
-		Renew(t, holders[many-1])
-	})
-}
-
 // queueWithoutWaiting puts a waiter into the queue that does not look again.
 func queueWithoutWaiting(t *testing.T, s locks.Store, changes ...Change) locks.Ref {
 	t.Helper()
@@ -210,17 +257,25 @@ func TestBehindDeadWaiter(t *testing.T) {
 	})
 }
 
-// The dead at the end of a long queue count for nothing, although nobody has come
-// by them who would remove them.
-func TestMaxQueueBesideTheDead(t *testing.T) {
+// A newcomer is told of all holders, also if they are more than its own max, and of all waiters,
+// also if they are more than a step reads. The dead at the end of a long queue count for nothing,
+// although nobody has come by them who would remove them.
+func TestLongQueueIsCounted(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		const living, dead = 22, 3
+		const holding, living, dead = 22, 22, 3
 		b := f.fresh(t)
 		s := b.store(t, "waiters=0")
-		Take(t, s, "n")
+		var last locks.RenewableLease
+		for range holding {
+			last = Take(t, s, "n", Limit(holding))
+		}
 		for range living {
 			Queue(t, s, "n")
 		}
+		if busy := Refused(t, s, "n"); len(busy.Holders) != holding || busy.Waiters != living {
+			t.Errorf("busy: %d holders and %d waiters, want %d and %d", len(busy.Holders), busy.Waiters, holding, living)
+		}
+		Renew(t, last)
 		for range dead {
 			queueWithoutWaiting(t, s, Priority(-1))
 		}
@@ -232,4 +287,34 @@ func TestMaxQueueBesideTheDead(t *testing.T) {
 		}
 		Queue(t, s, "n", MaxQueue(living+1))
 	})
+}
+
+// The numbers of connections begin anew when MariaDB is restarted: that of a waiter that has
+// gone may be a stranger's now, who is not disturbed.
+func TestStrangersConnection(t *testing.T) {
+	t.Parallel()
+	b := mariadb().fresh(t)
+	s := b.store(t)
+	holder := Take(t, s, "n")
+	queueWithoutWaiting(t, s)
+	db, err := sql.Open("mysql", fmt.Sprintf("golock:%s@unix(%s)/%s", sqltest.Password, b.server.Socket, b.name))
+	testkit.Must(t, err)
+	defer db.Close()
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	go func() { _, _ = db.ExecContext(ctx, "DO SLEEP(600)") }()
+	sleeper := func() (number string) {
+		for _, c := range b.server.Connections(t, b.name) {
+			if strings.Contains(c.Statement, "SLEEP(600)") {
+				number = c.ID
+			}
+		}
+		return number
+	}
+	testkit.Eventually(t, "the stranger's statement runs", func() bool { return sleeper() != "" })
+	b.exec(t, "UPDATE golock SET conn="+sleeper()+",ttl=ends WHERE state='W'") // it came in 1970
+	Release(t, holder)
+	if sleeper() == "" {
+		t.Error("the stranger's statement was ended")
+	}
 }
