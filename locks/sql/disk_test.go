@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	. "golock/locks/locktest"
+	"golock/locks/locktest/server"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
@@ -22,7 +23,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 	proxy := sqltest.NewProxy(t, b.server)
 	var mu sync.Mutex
 	var waits, goesOn int
-	proxy.Judge(func(statement string) sqltest.Verdict {
+	proxy.Judge(func(statement string) server.Verdict {
 		mu.Lock()
 		defer mu.Unlock()
 		switch accepts := strings.Contains(statement, " AND state='O' AND conn="); {
@@ -32,7 +33,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		case strings.HasSuffix(statement, ";COMMIT"):
 			waits++
 		}
-		return sqltest.Pass
+		return server.Pass
 	})
 	s := b.behind(t, proxy)
 	Release(t, Take(t, s, "n")) // makes table and name

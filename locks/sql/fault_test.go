@@ -15,6 +15,7 @@ import (
 
 	"golock/locks"
 	. "golock/locks/locktest"
+	"golock/locks/locktest/server"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
@@ -30,14 +31,14 @@ func TestRefusedAfterLostAnswer(t *testing.T) {
 	proxy := sqltest.NewProxy(t, b.server)
 	var lost atomic.Bool
 	var refuse sync.Once
-	proxy.Judge(func(text string) sqltest.Verdict {
+	proxy.Judge(func(text string) server.Verdict {
 		if commits(text) && !lost.Swap(true) {
-			return sqltest.LoseReply
+			return server.LoseReply
 		}
 		if lost.Load() {
 			refuse.Do(func() { b.exec(t, "SET GLOBAL read_only=1") })
 		}
-		return sqltest.Pass
+		return server.Pass
 	})
 	says(t, Fails(t, b.behind(t, proxy), "n", TTL(2*testkit.Patience)), "read-only")
 	b.exec(t, "SET GLOBAL read_only=0")
@@ -52,11 +53,11 @@ func TestLostAnswers(t *testing.T) {
 		proxy := sqltest.NewProxy(t, b.server)
 		s, watch := b.behind(t, proxy), b.store(t)
 		// How many entries there are when the server is asked again.
-		for verdict, made := range map[sqltest.Verdict]int{sqltest.LoseReply: 1, sqltest.Lose: 0} {
+		for verdict, made := range map[server.Verdict]int{server.LoseReply: 1, server.Lose: 0} {
 			var lost, again atomic.Int32
 			lose := func(times int32) {
 				lost.Store(0)
-				proxy.Judge(func(text string) sqltest.Verdict {
+				proxy.Judge(func(text string) server.Verdict {
 					if lost.Load() > 0 && again.Add(1) == 1 {
 						if n := len(b.exec(t, "SELECT 1 FROM golock WHERE state='H'")); n != made {
 							t.Errorf("%d entries were made by what was lost, want %d", n, made)
@@ -65,7 +66,7 @@ func TestLostAnswers(t *testing.T) {
 					if commits(text) && lost.Add(1) <= times {
 						return verdict
 					}
-					return sqltest.Pass
+					return server.Pass
 				})
 			}
 			lose(2)
@@ -102,30 +103,6 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-// An answer that comes when a short lease is nearly over is asked for again: nobody may
-// start a command with what is left of it.
-func TestLateGrant(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		b := f.made(t)
-		proxy := sqltest.NewProxy(t, b.server)
-		s := b.behind(t, proxy)
-		const ttl = 1500 * time.Millisecond // the server ends a transaction that stalls for 1 s
-		var came atomic.Int64               // when the server was told at last
-		proxy.Judge(func(text string) sqltest.Verdict {
-			if commits(text) && came.Load() == 0 {
-				time.Sleep(ttl * 6 / 10) // the fault
-				came.CompareAndSwap(0, int64(locks.BootTime()))
-			}
-			return sqltest.Pass
-		})
-		l := Take(t, s, "n", TTL(ttl))
-		if late := locks.Instant(came.Load()).Sub(l.Term().Asked); late > ttl/2 { // or it was asked for again
-			t.Errorf("granted by an answer that came %v after it was asked for, with a TTL of %v", late, ttl)
-		}
-		_ = GiveBack(l) // which may be over on a busy machine
-	})
-}
-
 // Requests and answers are lost, all sessions are cut by the network or ended by
 // the server in the midst of transactions, clients give up or vanish. Never are
 // more inside than the rule allows; at the end nothing is left.
@@ -135,16 +112,16 @@ func TestChaos(t *testing.T) {
 		proxy := sqltest.NewProxy(t, b.server)
 		var mu sync.Mutex
 		rng := rand.New(rand.NewPCG(testkit.Seed(t), 0))
-		proxy.Judge(func(text string) sqltest.Verdict {
+		proxy.Judge(func(text string) server.Verdict {
 			mu.Lock()
 			defer mu.Unlock()
 			switch n := rng.IntN(30); {
 			case n == 0:
-				return sqltest.Lose
+				return server.Lose
 			case n == 1 || n == 2 && commits(text):
-				return sqltest.LoseReply
+				return server.LoseReply
 			}
-			return sqltest.Pass
+			return server.Pass
 		})
 		s := b.behind(t, proxy)
 		Chaos(t, func() locks.Store { return s }, func(n int) {
@@ -168,14 +145,14 @@ func TestFrozenInTransaction(t *testing.T) {
 		proxy := sqltest.NewProxy(t, b.server)
 		frozen := make(chan struct{})
 		var once sync.Once
-		proxy.Judge(func(text string) sqltest.Verdict {
+		proxy.Judge(func(text string) server.Verdict {
 			if commits(text) {
 				once.Do(func() {
 					proxy.Freeze() // it keeps this one
 					close(frozen)
 				})
 			}
-			return sqltest.Pass
+			return server.Pass
 		})
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
@@ -199,25 +176,44 @@ func TestFrozenInTransaction(t *testing.T) {
 	})
 }
 
-// A lease counts from before the question was sent, not from the answer.
+// A lease counts from before the question was sent, not from the answer. A grant whose answer
+// comes when a short lease is nearly over is asked for again: nobody may start a command with
+// what is left of it.
 func TestTerm(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
+		b := f.made(t)
 		proxy := sqltest.NewProxy(t, b.server)
+		s := b.behind(t, proxy)
 		var sent atomic.Int64
-		proxy.Judge(func(text string) sqltest.Verdict {
+		proxy.Judge(func(text string) server.Verdict {
 			if commits(text) {
 				sent.Store(int64(locks.BootTime()))
 			}
-			return sqltest.Pass
+			return server.Pass
 		})
-		l := Take(t, b.behind(t, proxy), "n")
+		l := Take(t, s, "n")
 		for _, what := range []string{"grant", "renewal"} {
 			if late := int64(l.Term().Asked) - sent.Load(); sent.Swap(0) == 0 || late >= 0 {
 				t.Errorf("the lease counts from %v after the %s was sent", time.Duration(late), what)
 			}
 			Renew(t, l)
 		}
+		Release(t, l)
+
+		const ttl = 1500 * time.Millisecond // the server ends a transaction that stalls for 1 s
+		var came atomic.Int64               // when the server was told at last
+		proxy.Judge(func(text string) server.Verdict {
+			if commits(text) && came.Load() == 0 {
+				time.Sleep(ttl * 6 / 10) // the fault
+				came.CompareAndSwap(0, int64(locks.BootTime()))
+			}
+			return server.Pass
+		})
+		l = Take(t, s, "n", TTL(ttl))
+		if late := locks.Instant(came.Load()).Sub(l.Term().Asked); late > ttl/2 { // or it was asked for again
+			t.Errorf("granted by an answer that came %v after it was asked for, with a TTL of %v", late, ttl)
+		}
+		_ = GiveBack(l) // which may be over on a busy machine
 	})
 }
 
@@ -229,15 +225,15 @@ func TestWaiterIsCutOff(t *testing.T) {
 	held := Take(t, s, "n")
 	proxy := sqltest.NewProxy(t, b.server)
 	hung := make(chan struct{}, 1)
-	proxy.Judge(func(text string) sqltest.Verdict {
+	proxy.Judge(func(text string) server.Verdict {
 		if strings.Contains(text, "golock:wait:") {
 			select {
 			case hung <- struct{}{}:
-				return sqltest.Hang
+				return server.Hang
 			default:
 			}
 		}
-		return sqltest.Pass
+		return server.Pass
 	})
 	w := Queue(t, b.behind(t, proxy), "n", TTL(3*time.Second))
 	testkit.Eventually(t, "it sleeps", func() bool { return len(hung) == 1 })
@@ -314,40 +310,18 @@ func TestAcceptedWhileRevoked(t *testing.T) {
 		woken.Ended()
 		first := queueWithoutWaiting(t, s)
 		var accepted atomic.Bool
-		proxy.Judge(func(text string) sqltest.Verdict {
+		proxy.Judge(func(text string) server.Verdict {
 			own := fmt.Sprintf("WHERE lock_key='%s' AND entry_id='%s' AND state='O'", first.Key, first.ID)
 			if strings.HasPrefix(text, "DELETE FROM") && strings.Contains(text, own) && !accepted.Swap(true) {
 				b.exec(t, fmt.Sprintf("UPDATE golock SET state='H',due=0,ends=%d "+own, time.Now().Add(time.Hour).UnixMicro()))
 			}
-			return sqltest.Pass
+			return server.Pass
 		})
 		next := Queue(t, s, "n")
 		Release(t, held)
 		testkit.Eventually(t, "it accepts", accepted.Load)
 		Becomes(t, s, "n", 1, 1)
 		next.Waits()
-	})
-}
-
-// A waiter that gives up while the answer with its grant is on the way has begun
-// nothing, so nothing stays of it.
-func TestLeavingLeavesNoHold(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		s := b.store(t)
-		holder := Take(t, s, "n", Limit(2), Weight(2))
-		w := Queue(t, s, "n", Limit(2), Hold(time.Hour))
-		b.listening(t, 1) // it sleeps now, and finds its grant only when it gives up
-		until := time.Now().Add(time.Hour).UnixMicro()
-		b.exec(t, fmt.Sprintf("UPDATE golock SET state='H',hold=%d WHERE state='W'", until))
-		Becomes(t, s, "n", 2, 0)
-		w.Cancel()
-		w.Ended()
-		if !errors.Is(w.Err, context.Canceled) {
-			t.Fatalf("Wait: %v, want that it was cancelled", w.Err)
-		}
-		Becomes(t, s, "n", 1, 0)
-		Renew(t, holder)
 	})
 }
 

@@ -78,13 +78,10 @@ func (b *Bouncer) start() error {
 	})
 }
 
-// Stop ends it. Connections are closed.
-func (b *Bouncer) Stop() { b.End(syscall.SIGTERM) }
-
-// Restart starts it again at the same place.
+// Restart ends it, which closes all connections, and starts it again at the same place.
 func (b *Bouncer) Restart(t testing.TB) {
 	t.Helper()
-	b.Stop()
+	b.End(syscall.SIGTERM)
 	if err := b.start(); err != nil {
 		t.Fatal(err)
 	}

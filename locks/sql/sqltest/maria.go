@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/go-sql-driver/mysql"
@@ -167,5 +166,5 @@ func lookUp(name string, dirs ...string) (string, error) {
 			return files[len(files)-1], nil
 		}
 	}
-	return "", fmt.Errorf("%s is not installed: run .ci/deps", strings.TrimSpace(name))
+	return "", fmt.Errorf("%s is not installed: run .ci/deps", name)
 }

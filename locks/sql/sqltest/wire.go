@@ -12,17 +12,6 @@ import (
 	"golock/locks/locktest/server"
 )
 
-// Verdict is what becomes of a statement.
-type Verdict = server.Verdict
-
-// The verdicts.
-const (
-	Pass      = server.Pass
-	LoseReply = server.LoseReply
-	Lose      = server.Lose
-	Hang      = server.Hang
-)
-
 // Proxy stands between clients and a server and makes faults.
 type Proxy struct {
 	*server.Proxy
@@ -46,8 +35,8 @@ func (p *Proxy) URL(database string, options ...string) string {
 
 // Judge sets what decides about every query from now on. It is called by several
 // goroutines with the text, which may be several statements. Other messages pass.
-func (p *Proxy) Judge(f func(statement string) Verdict) {
-	p.Proxy.Judge(func(m server.Message) Verdict { return f(m.Request) })
+func (p *Proxy) Judge(f func(statement string) server.Verdict) {
+	p.Proxy.Judge(func(m server.Message) server.Verdict { return f(m.Request) })
 }
 
 // postgresWire: https://www.postgresql.org/docs/current/protocol-message-formats.html
