@@ -45,7 +45,7 @@ func (j *job) forget() {
 	j.T.Helper()
 	at, err := url.Parse(j.s.Store)
 	testkit.Must(j.T, err)
-	key, entry, _ := strings.Cut(j.s.ids("job", "holding")[0], "-")
+	key, entry, _ := strings.Cut(j.s.List("job")[0].ID, "-")
 	set := at.Query().Get("prefix") + ":{" + key + "}:"
 	redistest.Shared(j.T).Do("ZREM", set+"h", entry)
 	redistest.Shared(j.T).Do("ZADD", set+"g", time.Now().UnixMilli(), entry)
@@ -107,7 +107,7 @@ func TestHeldOfALostSlotThatOnlyWarns(t *testing.T) {
 func TestRunAsAnotherUser(t *testing.T) {
 	t.Parallel()
 	j := startJob(t, redistest.Start(t).URL("quarantine=0s"))
-	id := j.s.ids("job", "holding")[0]
+	id := j.s.List("job")[0].ID
 	j.s.Golock("release", "--store", j.s.Store, id).As(stranger).Begin().Expects(64)
 	j.comes("setpriv --reuid 12345 --regid 12345 --clear-groups golock held", "79")
 	j.comes("golock held", "0")
