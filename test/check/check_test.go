@@ -101,7 +101,6 @@ func TestPassed(t *testing.T) {
 			testkit.Must(t, err)
 			return store, func() any { return redistest.Shared(t).Do("KEYS", "*"+u.Query().Get("prefix")+"*") }
 		},
-		"cluster":  func(t *testing.T) (string, func() any) { return redistest.StartCluster(t).URL("quarantine=0s"), noKeys },
 		"mariadb":  func(t *testing.T) (string, func() any) { return database(t, sqltest.Maria(t)) },
 		"postgres": func(t *testing.T) (string, func() any) { return database(t, sqltest.Postgres(t)) },
 	} {
@@ -122,7 +121,7 @@ func TestPassed(t *testing.T) {
 	}
 }
 
-// directory, database and noKeys say what is left in a store.
+// directory and database say what is left in a store.
 func directory(t *testing.T, scheme string) (store string, left func() any) {
 	dir := t.TempDir()
 	return scheme + dir, func() any {
@@ -139,32 +138,22 @@ func database(t *testing.T, server *sqltest.Server) (store string, left func() a
 	}
 }
 
-func noKeys() any { return "[]" }
-
-// Several at a time, and nobody who waits is overtaken.
+// Several at a time, and nobody who waits is overtaken. Settings of the user's own runs are not for
+// those of a check.
 func TestSeveral(t *testing.T) {
 	t.Parallel()
-	r := passes(testkit.New(t, ""), 80, 3, "--max", "3", "--children", "8")
+	s := testkit.New(t, "")
+	s.Env = append(s.Env, "GOLOCK_WAIT=0", "GOLOCK_HOLD=5", "GOLOCK_MAX=9", "GOLOCK_NAME=mine",
+		"GOLOCK_REPORT=/nonexistent/file", "GOLOCK_SLOT=8", "GOLOCK_FENCE=1")
+	r := passes(s, 80, 3, "--max", "3", "--children", "8")
 	if r.MaxConcurrent != 3 || r.OrderInversions == nil || *r.OrderInversions != 0 || r.Killed != 0 {
 		t.Errorf("%d at a time, want 3; order inversions %v, %d killed", r.MaxConcurrent, r.OrderInversions, r.Killed)
 	}
 }
 
-// Settings of the user's own runs are not for those of a check.
-func TestSettings(t *testing.T) {
-	s := testkit.New(t, "")
-	s.Env = append(s.Env, "GOLOCK_WAIT=0", "GOLOCK_HOLD=5", "GOLOCK_MAX=9", "GOLOCK_NAME=mine",
-		"GOLOCK_REPORT=/nonexistent/file", "GOLOCK_SLOT=8", "GOLOCK_FENCE=1")
-	passes(s, 20, 1)
-}
-
 func TestOtherTools(t *testing.T) {
 	t.Parallel()
-	scripts, dir := testkit.New(t, ""), t.TempDir()
-	script := func(name, text string) string { return scripts.Script(name, "#!/bin/sh\n"+text) + " {}" }
-	atomically := script("mkdir-lock", "until mkdir "+dir+"/d 2>/dev/null; do sleep 0.01; done\n\"$@\"\nrmdir "+dir+"/d\n")
-	testThenCreate := script("test-then-create", "while [ -e "+dir+"/l ]; do sleep 0.001; done\nsleep 0.002\n: >"+dir+"/l\n\"$@\"\nrm -f "+dir+"/l\n")
-	sloppy := script("not-waiting", "flock -n "+dir+"/n \"$@\"\n:\n")
+	dir := t.TempDir()
 	for _, c := range []struct {
 		name, template string
 		args           []string
@@ -172,15 +161,13 @@ func TestOtherTools(t *testing.T) {
 		problem        string
 	}{
 		{"flock killed", "flock " + dir + "/x {}", []string{"--loops", "60", "--kill", "30"}, true, ""},
-		{"mkdir", atomically, []string{"--loops", "40"}, true, ""},
 		{"quotes", "sh -c 'exec flock \"$0\" \"$@\"' '" + dir + "/a \"b' {}", []string{"--loops", "20"}, true, ""},
 		{"golock", testkit.Golock + " run --store local://" + dir + "/store --name n --max 2 -- {}", []string{"--loops", "40", "--max", "2"}, true, ""},
 		{"flock that does not hand its lock on, killed", "flock -o " + dir + "/o {}", []string{"--loops", "100", "--kill", "50"}, false, "inside at the same time"},
 		{"golock that does not, killed", testkit.Golock + " run --close --store local://" + dir + "/store --name c -- {}", []string{"--loops", "100", "--kill", "50"}, false, "inside at the same time"},
 		{"env with several", "env {}", []string{"--loops", "60", "--max", "3"}, false, "inside at the same time"},
-		{"test, then create", testThenCreate, []string{"--loops", "100"}, false, "were inside at the same time"},
 		{"wider than allowed", testkit.Golock + " run --store local://" + dir + "/store --name w --max 2 -- {}", []string{"--loops", "60"}, false, "2 were inside at the same time"},
-		{"not waiting", sloppy, []string{"--loops", "40"}, false, "ended without having done their work"},
+		{"not waiting", "sh -c 'flock -n \"$0\" \"$@\"; :' " + dir + "/n {}", []string{"--loops", "40"}, false, "ended without having done their work"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
