@@ -33,20 +33,6 @@ func TestBreakStubborn(t *testing.T) {
 	})
 }
 
-// The stop signal is the one of --signal, and nothing else.
-func TestBreakSignal(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		holder := w.sh(`trap "echo term >term" TERM; trap "echo usr1 >usr1; exit 3" USR1
-			echo $$ >pid; while :; do sleep 0.01; done`, "--signal", "USR1", "--rewrite", "TERM:0")
-		w.AwaitFile("pid")
-		w.breaks("--name", "job")
-		holder.Expects(79)
-		if !w.Exists("usr1") || w.Exists("term") {
-			t.Error("the command got another signal than USR1")
-		}
-	})
-}
-
 // A golock that is stopped cannot stop its command. Locally it is continued; on
 // a networked store its lease ends.
 func TestBreakStopped(t *testing.T) {
