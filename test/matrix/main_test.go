@@ -10,8 +10,6 @@ package matrix_test
 import (
 	"os"
 	"slices"
-	"strconv"
-	"sync"
 	"testing"
 
 	"golock/locks/redis/redistest"
@@ -41,37 +39,26 @@ func storeKind() string {
 
 func leased() bool { return storeKind() != "local" }
 
-// database is where all sandboxes have their tables, if their stores are in one.
-var database struct {
-	sync.Mutex
-	server *sqltest.Server
-	name   string
-	tables int
-}
-
 func newSandbox(t testing.TB) *testkit.Sandbox {
 	t.Helper()
-	d := &database
 	switch kind := storeKind(); kind {
 	case "local":
 		return testkit.New(t, "")
 	case "redis":
 		return testkit.New(t, redistest.StoreURL(t))
-	case "mariadb", "postgres":
-		d.Lock()
-		defer d.Unlock()
-		if d.server == nil {
-			if d.server = sqltest.Maria(t); kind == "postgres" {
-				d.server = sqltest.Postgres(t)
-			}
-			d.name = d.server.NewDatabase(t)
-		}
-		d.tables++
-		return testkit.New(t, d.server.URL(d.name, "table=matrix"+strconv.Itoa(d.tables), "quarantine=0s"))
+	case "mariadb":
+		return onDatabase(t, sqltest.Maria(t))
+	case "postgres":
+		return onDatabase(t, sqltest.Postgres(t))
 	default:
 		t.Fatalf("LOCKTEST_STORE=%s: want local, redis, mariadb or postgres", kind)
 		return nil
 	}
+}
+
+func onDatabase(t testing.TB, server *sqltest.Server) *testkit.Sandbox {
+	t.Helper()
+	return testkit.New(t, server.URL(server.NewDatabase(t), "quarantine=0s"))
 }
 
 // supported takes out what a leased store refuses.
