@@ -38,14 +38,6 @@ func TestLineAndJobControl(t *testing.T) {
 	release()
 	x.Shows(`\r\x1b\[Kdone`)
 	x.Shows("ready> ")
-	// Ctrl-C.
-	release = hold(s, "job")
-	x.Key("$G run --name job -- true; echo code=$?\n")
-	x.Shows(`waiting for "job": next in line, held by`)
-	x.Key("\x03")
-	x.Shows(`\r\x1b\[K`)
-	x.Shows(`code=130`)
-	release()
 	x.Key("exit\n")
 	x.Wait()
 }

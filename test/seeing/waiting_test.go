@@ -24,22 +24,22 @@ import (
 func TestLineOnATerminal(t *testing.T) {
 	t.Parallel()
 	s := networked(t)
-	free := onTerminal(s, 100, 24, "run", "--name", "free", "--", "printf", "out")
+	free := s.Golock("run", "--name", "free", "--", "printf", "out").OnTerminal(100, 24)
 	if got := free.Expects(0).Stdout; got != "out" {
 		t.Errorf("a run that does not have to wait shows %q", got)
 	}
 	release := hold(s, "job")
-	first := onTerminal(s, 200, 24, "run", "--name", "job", "--", "sh", "-c", "echo first; sleep 0.1")
+	first := s.Golock("run", "--name", "job", "--", "sh", "-c", "echo first; sleep 0.1").OnTerminal(200, 24)
 	first.Shows(`waiting for "job": next in line, held by pid [0-9]+ .*\(sh.*\) for 0s`)
-	second := onTerminal(s, 50, 24, "run", "--name", "job", "--", "sh", "-c", "printf %s second; sleep 0.1")
+	second := s.Golock("run", "--name", "job", "--", "sh", "-c", "printf %s second; sleep 0.1").OnTerminal(50, 24)
 	second.Shows(`\r\x1b\[Kgolock: waiting for "job": 2nd in line`)
 	second.Shows(`\r\x1b\[Kgolock: waiting for "job": 2nd in line`) // and again
 	release()
 	first.Expects(0)
 	second.Expects(0)
-	for want, p := range map[string]*testkit.Process{"first": first, "second": second} {
-		if got := screen(t, p.Stdout()); strings.Join(got, "|") != want {
-			t.Errorf("the terminal shows %q, want %s", got, want)
+	for want, p := range map[string]*testkit.Process{"first\n": first, "second": second} {
+		if got := standing(t, p.Stdout()); got != want {
+			t.Errorf("the terminal shows %q, want %q", got, want)
 		}
 	}
 	for _, line := range strings.Split(second.Stdout(), "\r\x1b[K") {
@@ -62,7 +62,7 @@ func TestLineMovesOn(t *testing.T) {
 		waiters = append(waiters, s.Job("-q", "--", "sh", "-c", "read code").Start())
 		s.AwaitWaiting("job", i+1)
 	}
-	p := onTerminal(s, 200, 24, "run", "--name", "job", "--", "true")
+	p := s.Golock("run", "--name", "job", "--", "true").OnTerminal(200, 24)
 	p.Shows("3rd in line")
 	release()
 	p.Shows("2nd in line")
@@ -77,17 +77,17 @@ func TestLineMakesRoom(t *testing.T) {
 	t.Parallel()
 	s := local(t)
 	defer hold(s, "job")()
-	p := onTerminal(s, 100, 24, "run", "--name", "job", "-w", "1", "--", "true")
+	p := s.Golock("run", "--name", "job", "-w", "1", "--", "true").OnTerminal(100, 24)
 	p.Shows(`next in line`)
 	p.Expects(75)
-	if got := screen(t, p.Stdout()); !strings.HasPrefix(got[0], `golock: "job" is busy: held by pid `) || len(got) > 2 {
+	if got := standing(t, p.Stdout()); !strings.HasPrefix(got, `golock: "job" is busy: held by pid `) || strings.Count(got, "\n") > 1 {
 		t.Errorf("the terminal shows %q", got)
 	}
-	p = onTerminal(s, 100, 24, "run", "--name", "job", "--", "true")
+	p = s.Golock("run", "--name", "job", "--", "true").OnTerminal(100, 24)
 	p.Shows(`next in line`)
 	p.Signal(syscall.SIGINT)
 	p.Expects(130)
-	if got := strings.Join(screen(t, p.Stdout()), ""); got != "" {
+	if got := standing(t, p.Stdout()); got != "" {
 		t.Errorf("the terminal shows %q", got)
 	}
 }
@@ -97,7 +97,7 @@ func TestLineBesideOthers(t *testing.T) {
 	t.Parallel()
 	s := local(t)
 	release := hold(s, "job")
-	x := onTerminal(s, 200, 24, "run", "--name", "other", "--", "sh", "-c", `"$0" run --name job -- echo done; true`, testkit.Golock)
+	x := s.Golock("run", "--name", "other", "--", "sh", "-c", `"$0" run --name job -- echo done; true`, testkit.Golock).OnTerminal(200, 24)
 	x.Shows(`golock: waiting for "job": next in line, held by pid [0-9]+ \(.*\) for [0-9]+s\r\n`)
 	release()
 	x.Expects(0)
@@ -111,13 +111,13 @@ func TestLinesElsewhere(t *testing.T) {
 	s := local(t)
 	release := hold(s, "job")
 	began := time.Now()
-	text := start(s, "run", "--name", "job", "--", "true")
+	text := s.Golock("run", "--name", "job", "--", "true").Follow()
 	text.Shows("(?m)^golock: waiting for \"job\": (next|2nd|3rd|4th) in line, held by pid [0-9]+ \\(.*\\) for [0-9]+s\n")
 	if d := time.Since(began); d < time.Second {
 		t.Errorf("told after %v", d)
 	}
-	quiet := start(s, "run", "--name", "job", "-q", "--", "true")
-	structured := start(s, "run", "--name", "job", "--log-format", "json", "--", "true")
+	quiet := s.Golock("run", "--name", "job", "-q", "--", "true").Follow()
+	structured := s.Golock("run", "--name", "job", "--log-format", "json", "--", "true").Follow()
 	text.Shows("in line") // the second comes two seconds after the first
 	if d := time.Since(began); d < 3*time.Second {
 		t.Errorf("told again after %v", d)
@@ -149,17 +149,16 @@ func TestLineOfAcquire(t *testing.T) {
 	t.Parallel()
 	s := local(t)
 	release := hold(s, "job")
-	p := onTerminal(s, 200, 24, "acquire", "--name", "job", "--for", strconv.Itoa(os.Getpid()))
+	p := s.Golock("acquire", "--name", "job", "--for", strconv.Itoa(os.Getpid())).OnTerminal(200, 24)
 	p.Shows(`\r\x1b\[Kgolock: waiting for "job": next in line, held by pid`)
-	plain := start(s, "acquire", "--name", "job", "--for", strconv.Itoa(os.Getpid()))
+	plain := s.Golock("acquire", "--name", "job", "--for", strconv.Itoa(os.Getpid())).Follow()
 	plain.Shows("(?m)^golock: waiting for \"job\": 2nd in line.*\n")
 	release()
 	p.Expects(0)
-	lines := screen(t, p.Stdout())
-	start(s, "release", lines[0]).Expects(0)
+	s.Golock("release", strings.TrimSpace(standing(t, p.Stdout()))).Follow().Expects(0)
 	plain.Expects(0)
 	all := strings.Split(strings.TrimSpace(plain.Stdout()), "\n")
-	start(s, "release", all[len(all)-1]).Expects(0)
+	s.Golock("release", all[len(all)-1]).Follow().Expects(0)
 }
 
 // A service manager is told while the run waits, and the command has its variable.
@@ -168,12 +167,10 @@ func TestNotify(t *testing.T) {
 	for _, kind := range []string{"path", "abstract"} {
 		s := local(t)
 		address := filepath.Join(t.TempDir(), "notify")
-		name := address
 		if kind == "abstract" {
 			address = "@" + address
-			name = address
 		}
-		manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+		manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
 		testkit.Must(t, err)
 		defer manager.Close()
 		heard := func() string {
@@ -185,11 +182,11 @@ func TestNotify(t *testing.T) {
 			return string(buffer[:n])
 		}
 		s.Env = append(s.Env, "NOTIFY_SOCKET="+address)
-		free := start(s, "run", "--name", "free", "--", "true")
+		free := s.Golock("run", "--name", "free", "--", "true").Follow()
 		free.Expects(0) // says nothing: what comes first below is the other's
 
 		release := hold(s, "job")
-		p := start(s, "run", "--name", "job", "-q", "--", "sh", "-c", "echo $NOTIFY_SOCKET")
+		p := s.Golock("run", "--name", "job", "-q", "--", "sh", "-c", "echo $NOTIFY_SOCKET").Follow()
 		if got := heard(); got != "STATUS=waiting for \"job\": next in line\nEXTEND_TIMEOUT_USEC=120000000" {
 			t.Errorf("first %q", got)
 		}
@@ -228,7 +225,7 @@ func TestNotifyNobody(t *testing.T) {
 	for _, address := range []string{full, "/no/such/socket", "@", "vsock:1:2", "relative"} {
 		s.Env = append(slices.Clip(env), "NOTIFY_SOCKET="+address)
 		release := hold(s, "job")
-		p := start(s, "run", "--name", "job", "-v", "--", "true")
+		p := s.Golock("run", "--name", "job", "-v", "--", "true").Follow()
 		p.Shows("waiting\n")
 		release()
 		p.Expects(0)
