@@ -4,13 +4,11 @@ package examples_test
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,8 +29,6 @@ func play(service string) int {
 		err = work()
 	case "idle":
 		time.Sleep(2 * testkit.Patience) // far longer than any test
-	case "echo-server":
-		err = echo()
 	default:
 		err = fmt.Errorf("no service %s", service)
 	}
@@ -56,22 +52,6 @@ func work() error {
 	}
 	if err == nil {
 		time.Sleep(2 * testkit.Patience)
-	}
-	return err
-}
-
-// echo serves a connection to the socket that systemd has opened (sd_listen_fds(3)).
-func echo() error {
-	if pid, n := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS"); pid != strconv.Itoa(os.Getpid()) || n != "1" {
-		return fmt.Errorf("PID %d, but LISTEN_PID=%s LISTEN_FDS=%s", os.Getpid(), pid, n)
-	}
-	l, err := net.FileListener(os.NewFile(3, "socket"))
-	if err != nil {
-		return err
-	}
-	conn, err := l.Accept()
-	if err == nil {
-		_, err = io.Copy(conn, conn)
 	}
 	return err
 }
@@ -105,8 +85,8 @@ type service struct {
 }
 
 // startService starts argv as systemd does: the PID that the variables name is the one that is
-// executed. Descriptor 3 is the socket if there is one.
-func startService(s *testkit.Sandbox, argv []string, socket *os.File, env ...string) *service {
+// executed.
+func startService(s *testkit.Sandbox, argv []string, env ...string) *service {
 	t := s.T
 	t.Helper()
 	address := filepath.Join(testkit.Place(t, 0o755), "notify")
@@ -120,14 +100,7 @@ func startService(s *testkit.Sandbox, argv []string, socket *os.File, env ...str
 	}))
 	testkit.Must(t, err)
 	vars := "NOTIFY_SOCKET='" + address + "' WATCHDOG_USEC=30000000 WATCHDOG_PID=$$"
-	if socket != nil {
-		vars += " LISTEN_FDS=1 LISTEN_FDNAMES=echo LISTEN_PID=$$"
-	}
-	c := s.Exec(argv...).Sh("export " + vars).Setenv(env...)
-	if socket != nil {
-		c.Extra = []*os.File{socket}
-	}
-	return &service{c.Begin(), conn}
+	return &service{s.Exec(argv...).Sh("export " + vars).Setenv(env...).Begin(), conn}
 }
 
 // ready waits for READY=1 and returns who has sent it, as the kernel says, with the message.
@@ -145,11 +118,14 @@ func (s *service) ready() (pid int, message string) {
 }
 
 // With --exec the service is the main process: READY and the watchdog are its own, and it is
-// stopped directly.
+// stopped directly. A socket of systemd's belongs to that process alone (sd_listen_fds(3)).
 func TestSystemdExec(t *testing.T) {
 	t.Parallel()
+	if argv := execStart(t, "echo.service"); !slices.Contains(argv, "--exec") {
+		t.Errorf("echo.service does not use --exec: %q", argv)
+	}
 	s := sandbox(t, "", "")
-	p := startService(s, execStart(t, "worker.service"), nil)
+	p := startService(s, execStart(t, "worker.service"))
 	pid, message := p.ready()
 	want := fmt.Sprintf("READY=1\nSTATUS=pid %d, watchdog for %[1]d, 30000000 us", p.PID)
 	if pid != p.PID || message != want {
@@ -186,7 +162,7 @@ func TestSystemdSupervisor(t *testing.T) {
 		code int
 	}{{argv, false, 0}, {plain, false, 143}, {argv, true, 0}, {plain, true, 143}} {
 		s := sandbox(t, "", "")
-		p := startService(s, c.argv, nil, "WITH_CHILD=1")
+		p := startService(s, c.argv, "WITH_CHILD=1")
 		pid, message := p.ready()
 		if pid == p.PID || !strings.HasPrefix(message, fmt.Sprintf("READY=1\nSTATUS=pid %d,", pid)) {
 			t.Errorf("PID %d said %q, golock is %d", pid, message, p.PID)
@@ -204,60 +180,17 @@ func TestSystemdSupervisor(t *testing.T) {
 	}
 }
 
-// A service that is stopped while it waits for its slot has started nothing and leaves the queue.
-func TestSystemdStopWhileWaiting(t *testing.T) {
-	t.Parallel()
-	s := sandbox(t, "", "")
-	argv := execStart(t, "worker-limited@.service")
-	startService(s, argv, nil).ready()
-	startService(s, argv, nil).ready()
-	p := startService(s, argv, nil)
-	s.AwaitWaiting("worker-limited", 1)
-	p.Signal(syscall.SIGTERM)
-	p.Expects(143)
-	s.AwaitWaiting("worker-limited", 0)
-	_ = p.notify.SetReadDeadline(time.Now())
-	if n, err := p.notify.Read(make([]byte, 100)); err == nil {
-		t.Errorf("it has sent %d bytes though it never started", n)
-	}
-}
-
-// A socket that systemd opened is the command's, as descriptor 3 and under its PID.
-func TestSystemdSocketActivation(t *testing.T) {
-	t.Parallel()
-	s := sandbox(t, "", "")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(testkit.Place(t, 0o755), "echo.sock"), Net: "unix"})
-	testkit.Must(t, err)
-	socket, err := l.File()
-	testkit.Must(t, err)
-	conn, err := net.Dial("unix", l.Addr().String())
-	testkit.Must(t, err)
-	defer conn.Close()
-	p := startService(s, execStart(t, "echo.service"), socket)
-	l.Close()
-	socket.Close() // only the service has it now: the connection ends with the service
-	_, err = io.WriteString(conn, "hello")
-	testkit.Must(t, err)
-	_ = conn.SetReadDeadline(time.Now().Add(testkit.Patience))
-	reply := make([]byte, 5)
-	if _, err := io.ReadFull(conn, reply); err != nil || string(reply) != "hello" {
-		t.Errorf("the reply is %q, %v; stderr: %s", reply, err, p.Stderr())
-	}
-	conn.Close()
-	succeeds(p.Process)
-}
-
 // The timer's job is skipped, with success and without a word, while the same job runs by hand.
 func TestSystemdTimerJob(t *testing.T) {
 	t.Parallel()
 	s, argv := sandbox(t, "", ""), execStart(t, "nightly-report.service")
 	byHand := s.Lock("nightly-report", "--", "sh", "-c", "echo in; read out").Start()
 	byHand.Expect("in")
-	if out := succeeds(startService(s, argv, nil).Process); out != "" {
+	if out := succeeds(startService(s, argv).Process); out != "" {
 		t.Errorf("skipped, and it prints %q", out)
 	}
 	byHand.Finish()
-	if out := succeeds(startService(s, argv, nil).Process); out != "report made\n" {
+	if out := succeeds(startService(s, argv).Process); out != "report made\n" {
 		t.Errorf("it prints %q", out)
 	}
 }
