@@ -35,13 +35,6 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
 }
 
-// redisURL is that of a store on the shared server for other users, too.
-func redisURL(t testing.TB) string {
-	t.Helper()
-	server := redistest.Shared(t)
-	return strings.Replace(redistest.StoreURL(t), server.SocketURL(), server.URL(), 1)
-}
-
 // sharedLocal and sharedDirectory make a store that all users may write to.
 func sharedLocal(t *testing.T) (s *testkit.Sandbox, dir string) {
 	t.Helper()
@@ -80,12 +73,6 @@ func hold(s *testkit.Sandbox, uid int, args ...string) *holder {
 	return &holder{p, p.Line()}
 }
 
-// bystander starts a process of a user that has nothing to do with golock.
-func bystander(s *testkit.Sandbox, uid int) *testkit.Process {
-	s.T.Helper()
-	return s.Exec("sleep", "1000").As(uid).Begin()
-}
-
 // judge fails the test unless golock ended with one of its own codes and without a panic.
 func judge(t testing.TB, what string, r testkit.Result) {
 	t.Helper()
@@ -112,12 +99,12 @@ func says(t testing.TB, what string, r testkit.Result, code int, words ...string
 	}
 }
 
-// lockFile is the only lock file of a store local whose name begins so.
-func lockFile(t testing.TB, dir, begin string) string {
+// onlyFile is the only file that has such a path.
+func onlyFile(t testing.TB, pattern string) string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, begin+".*.lock"))
+	found, err := filepath.Glob(pattern)
 	if err != nil || len(found) != 1 {
-		t.Fatalf("lock files %q: %v", found, err)
+		t.Fatalf("%s: %q, %v", pattern, found, err)
 	}
 	return found[0]
 }
@@ -126,8 +113,7 @@ func lockFile(t testing.TB, dir, begin string) string {
 const (
 	headerSize = 4096
 	recordSize = 1024
-	nameAt     = 48
-	nameEnd    = nameAt + 255
+	nameEnd    = 48 + 255
 )
 
 // forge changes a record of a lock file and makes its checksum right again.
@@ -148,26 +134,4 @@ func forge(t testing.TB, path string, index int, change func(record []byte)) {
 func signRecord(b []byte) {
 	length := 128 + 3*int(binary.LittleEndian.Uint16(b[52:])) + int(binary.LittleEndian.Uint16(b[54:])) + int(binary.LittleEndian.Uint16(b[6:]))
 	binary.LittleEndian.PutUint32(b, adler32.Checksum(b[4:min(length, recordSize)]))
-}
-
-// forgeHeader changes the first page and makes its checksum right again.
-func forgeHeader(t testing.TB, path string, change func(page []byte)) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	testkit.Must(t, err)
-	defer f.Close()
-	b := make([]byte, headerSize)
-	_, err = f.ReadAt(b, 0)
-	testkit.Must(t, err)
-	change(b)
-	binary.LittleEndian.PutUint32(b[12:], adler32.Checksum(b[16:nameEnd]))
-	_, err = f.WriteAt(b, 0)
-	testkit.Must(t, err)
-}
-
-// setCommand writes what a record says of its command.
-func setCommand(b []byte, words ...string) {
-	at := 128 + 3*int(binary.LittleEndian.Uint16(b[52:])) + int(binary.LittleEndian.Uint16(b[54:]))
-	n := copy(b[at:], strings.Join(words, "\x00")+"\x00")
-	binary.LittleEndian.PutUint16(b[6:], uint16(n))
 }

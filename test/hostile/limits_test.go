@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
 
@@ -16,7 +17,7 @@ func TestLargestNumbers(t *testing.T) {
 	t.Parallel()
 	s := testkit.New(t, "")
 	const longest = "106751d"
-	for _, store := range []string{"local://" + testkit.Place(t, 0o1777), "mkdir://" + testkit.Place(t, 0o777), redisURL(t)} {
+	for _, store := range []string{"local://" + testkit.Place(t, 0o1777), "mkdir://" + testkit.Place(t, 0o777), redistest.StoreURL(t)} {
 		all := [][]string{
 			{"--time-limit", longest, "--kill-after", longest, "--wait", longest, "--hold", longest},
 			{"--priority", "-2147483648"}, {"--priority", "2147483647", "--max-queue", "2147483647"}, {"--ttl", "365d"},
@@ -26,7 +27,7 @@ func TestLargestNumbers(t *testing.T) {
 				continue
 			}
 			args := append([]string{"run", "--store", store, "--name", fmt.Sprint("n", i)}, flags...)
-			says(t, fmt.Sprint(args), as(s, victim, append(args, "--", "echo", "started")...), 0, "started")
+			says(t, fmt.Sprint(args), as(s, 0, append(args, "--", "echo", "started")...), 0, "started")
 		}
 	}
 }

@@ -17,10 +17,10 @@ import (
 // process that golock starts, no list and no entry in the store shows it.
 
 // secretServer is a Redis server that wants the password of a user.
-func secretServer(t *testing.T, password string) *redistest.Server {
+func secretServer(t *testing.T) *redistest.Server {
 	t.Helper()
 	s := redistest.Start(t)
-	s.Do("ACL", "SETUSER", "job", "on", ">"+password, "~*", "&*", "+@all")
+	s.Do("ACL", "SETUSER", "job", "on", ">"+secret, "~*", "&*", "+@all")
 	return s
 }
 
@@ -62,7 +62,7 @@ type vault struct {
 
 func redisVault(t *testing.T) vault {
 	t.Helper()
-	server := secretServer(t, secret)
+	server := secretServer(t)
 	return vault{
 		url: "redis://job:" + secret + "@" + server.Addr() + "?quarantine=0s", shown: "redis://job@" + server.Addr(),
 		entries: func(*testing.T) string { return everything(server) },
@@ -131,61 +131,38 @@ func staysHidden(t *testing.T, v vault, way, format string) {
 	holder.Finish()
 }
 
-// failure is a store that cannot be used.
-type failure struct{ url, says string }
-
-// Whatever goes wrong with a server, its password is not told. (Nor in what is said of a
-// wrong URL: TestBadURL.)
+// Whatever a server lacks, its password is not told. (Nor in what is said of a wrong login or URL:
+// TestRefusedLogin, TestBadConnection and TestBadURL of the engines.)
 func TestSecretsInErrors(t *testing.T) {
 	t.Parallel()
-	s := testkit.New(t, "")
-	all := failures(t)
+	s, server := testkit.New(t, ""), secretServer(t)
+	const login = "job:" + secret + "@"
+	dead := fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(t))
+	urls := []string{
+		"redis://" + login + dead,
+		"redis+sentinel://" + login + dead + "/m?sentinel-user=u&sentinel-password=" + secret,
+		"redis+cluster://" + login + dead,
+		"redis+unix://" + login + "/nowhere/socket",
+		"rediss://" + login + server.Addr(),
+		"redis+cluster://" + login + server.Addr(),
+		"redis://" + login + server.Addr() + "?quarantine=0s&min-replicas=1",
+		"mariadb://" + login + dead + "/db",
+		"mariadb://" + login + "localhost/db?socket=/nowhere/socket",
+		"postgres://" + login + dead + "/db",
+		"postgres://" + login + "localhost/db?socket=/nowhere/socket",
+	}
 	var calls []*testkit.Command
-	for i, c := range all {
-		patience := "20" // a refusal comes in time, an outage is waited for
-		if c.says == "" {
-			patience = "0.2"
-		}
+	for i, url := range urls {
 		// What one leaves on a server must not be in the way of the next.
-		calls = append(calls, by(s, ways[i%len(ways)], c.url, "run", "-v", "--log-format", "json", "-w", patience,
+		calls = append(calls, by(s, ways[i%len(ways)], url, "run", "-v", "--log-format", "json", "-w", "0.2",
 			"--name", fmt.Sprint("n", i), "--", "echo", "started"))
 	}
 	for i, r := range testkit.RunAll(calls) {
-		shows(t, all[i].url, r.Stdout+r.Stderr)
-		if r.Code != 69 || !strings.Contains(r.Stderr, all[i].says) || r.Stdout != "" {
-			t.Errorf("%s: %v, want 69 and something about %q", all[i].url, r, all[i].says)
+		shows(t, urls[i], r.Stdout+r.Stderr)
+		if r.Code != 69 || r.Stdout != "" {
+			t.Errorf("%s: %v, want 69", urls[i], r)
 		}
 	}
-}
-
-func failures(t *testing.T) []failure {
-	t.Helper()
-	server := secretServer(t, secret)
-	dead := redistest.FreePort(t)
-	cases := []failure{
-		{fmt.Sprintf("redis://job:%s@127.0.0.1:%d", secret, dead), ""},
-		{fmt.Sprintf("redis+sentinel://job:%s@127.0.0.1:%d/m?sentinel-user=u&sentinel-password=%s", secret, dead, secret), ""},
-		{fmt.Sprintf("redis+cluster://job:%s@127.0.0.1:%d", secret, dead), ""},
-		{"redis+unix://job:" + secret + "@/nowhere/socket", ""},
-		{"redis://job:" + secret + "x@" + server.Addr(), "WRONGPASS"},
-		{"redis://nobody:" + secret + "@" + server.Addr(), "WRONGPASS"},
-		{"redis://job:" + secret + "@" + server.Addr() + "/12345", "DB index"},
-		{"rediss://job:" + secret + "@" + server.Addr(), ""},
-		{"redis+cluster://job:" + secret + "@" + server.Addr(), ""},
-		{"redis://job:" + secret + "@" + server.Addr() + "?quarantine=0s&min-replicas=1", ""},
-	}
-	for _, server := range []*sqltest.Server{sqltest.Maria(t), sqltest.Postgres(t)} {
-		db, to := server.NewDatabase(t), server.Kind+"://job:"+secret
-		there := to + "@" + server.Addr() + "/" + db
-		cases = append(cases, []failure{
-			{fmt.Sprintf("%s@127.0.0.1:%d/db", to, dead), ""},
-			{to + "@localhost/db?socket=/nowhere/socket", ""},
-			{there, "user and password"},
-			{there + "?tls=on", "TLS"},
-			{there + "?tls=on&ca=/nowhere", "ca"},
-		}...)
-	}
-	return cases
 }
 
 // everything is all that a server has stored.
