@@ -25,9 +25,8 @@ type Command struct {
 	Stdin  *os.File // nil: /dev/null, or with Start a pipe
 	Stdout *os.File // nil: a file, or with Start a pipe read line by line
 	Stderr *os.File // nil: a file
-	Extra  []*os.File
-	UID    int  // other than 0: the user and group it runs as
-	Traced bool // by the calling thread, until Process.Untraced
+	UID    int      // other than 0: the user and group it runs as
+	Traced bool     // by the calling thread, until Process.Untraced
 }
 
 // Exec prepares any program.
@@ -197,7 +196,7 @@ func (c *Command) launch(p *Process) {
 	p.process, err = os.StartProcess(path, c.Argv, &os.ProcAttr{
 		Dir:   c.Dir,
 		Env:   c.Env,
-		Files: append([]*os.File{c.Stdin, c.Stdout, c.Stderr}, c.Extra...),
+		Files: []*os.File{c.Stdin, c.Stdout, c.Stderr},
 		Sys:   attributes,
 	})
 	if err != nil {
