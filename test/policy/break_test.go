@@ -117,18 +117,6 @@ func TestBreakNested(t *testing.T) {
 	})
 }
 
-// Runs of one name inside each other are broken together.
-func TestBreakSameName(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		inner := w.Job("--max", "2", "--", "sh", "-c", sleeps)
-		outer := w.Job(append([]string{"--max", "2", "--"}, inner.Argv...)...).Begin()
-		w.AwaitFile("pid")
-		w.breaks("--name", "job")
-		outer.Expects(79)
-		w.IsFree()
-	})
-}
-
 // A golock that became its command: the command gets TERM. One that ignores it
 // is killed in the end, though no golock is there to do it.
 // Slow: golock break gives a bare command 10 s.
