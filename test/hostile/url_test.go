@@ -56,7 +56,6 @@ for task in /proc/$golock/task/*; do for child in $(cat $task/children); do
 // vault is a store with a password.
 type vault struct {
 	url     string
-	shown   string                           // as golock shows it
 	entries func(t *testing.T) (text string) // all that is stored
 }
 
@@ -64,7 +63,7 @@ func redisVault(t *testing.T) vault {
 	t.Helper()
 	server := secretServer(t)
 	return vault{
-		url: "redis://job:" + secret + "@" + server.Addr() + "?quarantine=0s", shown: "redis://job@" + server.Addr(),
+		url:     "redis://job:" + secret + "@" + server.Addr() + "?quarantine=0s",
 		entries: func(*testing.T) string { return everything(server) },
 	}
 }
@@ -78,9 +77,8 @@ func sqlVault(t *testing.T, server *sqltest.Server) vault {
 		make = fmt.Sprintf("CREATE ROLE job_%[1]s LOGIN PASSWORD '%[2]s'; GRANT ALL ON SCHEMA public TO job_%[1]s", db, secret)
 	}
 	server.Exec(t, db, make)
-	at := "@" + server.Addr() + "/" + db
 	return vault{
-		url: server.Kind + "://job_" + db + ":" + secret + at + "?quarantine=0s", shown: server.Kind + "://job_" + db + at,
+		url: server.Kind + "://job_" + db + ":" + secret + "@" + server.Addr() + "/" + db + "?quarantine=0s",
 		entries: func(t *testing.T) string {
 			t.Helper()
 			return fmt.Sprint(server.Exec(t, db, "SELECT * FROM golock"))
@@ -113,7 +111,8 @@ func staysHidden(t *testing.T, v vault, way, format string) {
 	if !strings.Contains(text, "guard golock-watchdog") || !strings.Contains(text, "child golock-watchdog") {
 		t.Fatalf("the spy saw %s", text)
 	}
-	if !strings.Contains(text, "GOLOCK_LOCK_STORE="+v.shown) {
+	shown, _, _ := strings.Cut(strings.Replace(v.url, ":"+secret, "", 1), "?")
+	if !strings.Contains(text, "GOLOCK_LOCK_STORE="+shown) {
 		t.Errorf("no GOLOCK_LOCK_STORE without the password: %s", text)
 	}
 	// The user's own variable is handed on.
