@@ -2,7 +2,6 @@ package testkit
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -19,7 +18,6 @@ import (
 type Command struct {
 	s      *Sandbox
 	Argv   []string
-	Path   string   // of the program, may be relative to Dir; "" finds Argv[0]
 	Env    []string // the whole environment
 	Dir    string
 	Stdin  *os.File // nil: /dev/null, or with Start a pipe
@@ -182,7 +180,7 @@ func (c *Command) launch(p *Process) {
 		c.Stderr = c.scratch()
 		p.stderr = c.Stderr
 	}
-	path := cmp.Or(c.Path, c.Argv[0])
+	path := c.Argv[0]
 	if !strings.Contains(path, "/") {
 		path = Need(t, path)
 	}
