@@ -38,8 +38,8 @@ func hold(s *testkit.Sandbox, name string, more ...string) (release func()) {
 	return p.Finish
 }
 
-// standing is what a line that is rewritten in place has left on a terminal.
-func standing(t *testing.T, text string) string {
+// finalText is what a line that is rewritten in place has left on a terminal.
+func finalText(t *testing.T, text string) string {
 	t.Helper()
 	const clearLine = "\r\x1b[K"
 	if at := strings.LastIndex(text, clearLine); at >= 0 {

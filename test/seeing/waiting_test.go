@@ -38,7 +38,7 @@ func TestLineOnATerminal(t *testing.T) {
 	first.Expects(0)
 	second.Expects(0)
 	for want, p := range map[string]*testkit.Process{"first\n": first, "second": second} {
-		if got := standing(t, p.Stdout()); got != want {
+		if got := finalText(t, p.Stdout()); got != want {
 			t.Errorf("the terminal shows %q, want %q", got, want)
 		}
 	}
@@ -80,14 +80,14 @@ func TestLineMakesRoom(t *testing.T) {
 	p := s.Golock("run", "--name", "job", "-w", "1", "--", "true").OnTerminal(100, 24)
 	p.Shows(`next in line`)
 	p.Expects(75)
-	if got := standing(t, p.Stdout()); !strings.HasPrefix(got, `golock: "job" is busy: held by pid `) || strings.Count(got, "\n") > 1 {
+	if got := finalText(t, p.Stdout()); !strings.HasPrefix(got, `golock: "job" is busy: held by pid `) || strings.Count(got, "\n") > 1 {
 		t.Errorf("the terminal shows %q", got)
 	}
 	p = s.Golock("run", "--name", "job", "--", "true").OnTerminal(100, 24)
 	p.Shows(`next in line`)
 	p.Signal(syscall.SIGINT)
 	p.Expects(130)
-	if got := standing(t, p.Stdout()); got != "" {
+	if got := finalText(t, p.Stdout()); got != "" {
 		t.Errorf("the terminal shows %q", got)
 	}
 }
@@ -155,7 +155,7 @@ func TestLineOfAcquire(t *testing.T) {
 	plain.Shows("(?m)^golock: waiting for \"job\": 2nd in line.*\n")
 	release()
 	p.Expects(0)
-	s.Golock("release", strings.TrimSpace(standing(t, p.Stdout()))).Follow().Expects(0)
+	s.Golock("release", strings.TrimSpace(finalText(t, p.Stdout()))).Follow().Expects(0)
 	plain.Expects(0)
 	all := strings.Split(strings.TrimSpace(plain.Stdout()), "\n")
 	s.Golock("release", all[len(all)-1]).Follow().Expects(0)
