@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"golock/internal/procfs"
 	"golock/internal/proctree"
 	"golock/locks"
 	"golock/locks/local"
@@ -58,23 +57,13 @@ func free(t *testing.T, store locks.Store) {
 	}
 }
 
-// sleepCommand is a command that writes its PID into a file and sleeps.
-func sleepCommand(t *testing.T) (argv []string, pidFile string) {
-	pidFile = filepath.Join(t.TempDir(), "pid")
-	return []string{"sh", "-c", "echo $$ > " + pidFile + "; exec sleep 1000"}, pidFile
-}
-
 // allGone checks that a run has left neither its command nor another process, and that the slot is
 // free.
 func allGone(t *testing.T, pidFile string, store locks.Store) {
 	t.Helper()
-	if text, err := os.ReadFile(pidFile); err == nil {
-		// A dead one may not have been reaped by a watchdog that was dismissed at that moment. The
-		// file is empty if the command died before it wrote.
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-		if p, _ := procfs.ReadStat(pid); pid != 0 && p.Alive() {
-			t.Errorf("the command is alive: %+v", p)
-		}
+	text, _ := os.ReadFile(pidFile) // empty if the command died before it wrote
+	if pid, _ := strconv.Atoi(strings.TrimSpace(string(text))); pid != 0 && testkit.Alive(pid) {
+		t.Errorf("the command is alive: %s", testkit.Describe([]int{pid}))
 	}
 	noChildren(t)
 	free(t, store)
@@ -95,8 +84,8 @@ func TestFaultWhileTheCommandRuns(t *testing.T) {
 			if kind == "watchdog" {
 				store = leasedStore{QueueStore: queue, ttl: 30 * time.Second}
 			}
-			argv, pidFile := sleepCommand(t)
-			r := testRun(t, store, argv...)
+			pidFile := filepath.Join(t.TempDir(), "pid")
+			r := testRun(t, store, "sh", "-c", "echo $$ > "+pidFile+"; exec sleep 1000")
 			r.Terminal = kind == "terminal" // the command stays in our group then
 			r.TimeLimit = 100 * time.Millisecond
 			faults := 0
@@ -114,29 +103,15 @@ func TestFaultWhileTheCommandRuns(t *testing.T) {
 	}
 }
 
-// faulty panics in the goroutine that waits.
-type faulty struct {
-	locks.Store
-	inWait bool
-}
-
-func (f faulty) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	if !f.inWait {
-		panic("a fault made by the test")
-	}
-	t, err := f.Store.Join(ctx, r)
-	return faultyTicket{t}, err
-}
-
-type faultyTicket struct{ locks.Ticket }
-
-func (faultyTicket) Wait(context.Context) (locks.Lease, error) { panic("a fault made by the test") }
-
+// The goroutine that waits panics, before and after the run is in the queue.
 func TestFaultWhileWaiting(t *testing.T) {
-	for _, inWait := range []bool{false, true} {
-		store := local.New(filepath.Join(t.TempDir(), "locks"))
+	joins := newPlayed(func(context.Context) error { panic("a fault made by the test") })
+	waits := queued{wait: func(context.Context) { panic("a fault made by the test") }}
+	for _, store := range []locks.Store{joins, waits} {
 		marker := filepath.Join(t.TempDir(), "started")
-		if o := testRun(t, faulty{store, inWait}, "touch", marker).Do(); o.Kind != Fault {
+		r := testRun(t, store, "touch", marker)
+		r.Wait, r.OnlyWarn = -1, true
+		if o := r.Do(); o.Kind != Fault {
 			t.Errorf("outcome %+v, want a fault", o)
 		}
 		if _, err := os.Stat(marker); err == nil {

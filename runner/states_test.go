@@ -115,9 +115,9 @@ func TestEveryTransition(t *testing.T) {
 	}
 }
 
-// The same with a watchdog: it is gone, or the slot, or a renewal panics.
+// The same with a watchdog: it is gone, or the slot, or renewals fail or panic.
 func TestTransitionsWithAWatchdog(t *testing.T) {
-	errPanic := errors.New("a fault made by the test")
+	errPanic, errFails := errors.New("a fault made by the test"), errors.New("the store cannot do it")
 	for _, c := range []struct {
 		what  string
 		tree  bool
@@ -127,6 +127,7 @@ func TestTransitionsWithAWatchdog(t *testing.T) {
 	}{
 		{"the slot is lost", false, locks.ErrLost, Lost, []string{"running -> stopping"}},
 		{"the slot is lost after the command", true, locks.ErrLost, Lost, []string{"running -> draining", "draining -> stopping"}},
+		{"renewals fail", false, errFails, Lost, []string{"running -> stopping"}},
 		{"a renewal panics", false, errPanic, Fault, []string{"running -> stopping"}},
 		{"the watchdog is killed", false, nil, Fault, []string{"running -> killing"}},
 		{"the watchdog is killed after the command", true, nil, Fault, []string{"running -> draining", "draining -> killing"}},
@@ -160,6 +161,9 @@ func TestTransitionsWithAWatchdog(t *testing.T) {
 		out := r.Do()
 		if want := slices.Concat([]string{"waiting -> starting", "starting -> running"}, c.path); out.Kind != c.want || len(made) < len(want) || !slices.Equal(made[:len(want)], want) {
 			t.Errorf("%s: %+v by %q, want kind %d by %q", c.what, out, made, c.want, want)
+		}
+		if c.want == Lost && !errors.Is(out.Err, c.renew) {
+			t.Errorf("%s: %v, want that it says %v", c.what, out.Err, c.renew)
 		}
 		noChildren(t)
 		free(t, store.QueueStore)

@@ -13,37 +13,34 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	"golock/locks/local"
 	"golock/test/testkit"
 )
 
 // What a run does that waits for a store which is slow, silent, or evicts it.
 
-// evicting is a store that evicts every waiter.
-type evicting struct {
+// queued is a store that evicts every waiter, when the test's function returns.
+type queued struct {
 	locks.Store
-	done chan struct{} // if not nil: the end of Wait, whatever its context says
+	wait func(context.Context)
 }
 
-func (s evicting) Join(context.Context, locks.Request) (locks.Ticket, error) {
-	return evictedTicket{done: s.done}, nil
+func (queued) URL() string { return "queued" }
+
+func (s queued) Join(context.Context, locks.Request) (locks.Ticket, error) {
+	return queuedTicket{wait: s.wait}, nil
 }
 
-type evictedTicket struct {
+type queuedTicket struct {
 	locks.Ticket
-	done chan struct{}
+	wait func(context.Context)
 }
 
-func (evictedTicket) Queued() bool            { return true }
-func (evictedTicket) Replaced() []locks.Entry { return nil }
-func (evictedTicket) Evicted() error          { return &locks.EvictedError{} }
+func (queuedTicket) Queued() bool            { return true }
+func (queuedTicket) Replaced() []locks.Entry { return nil }
+func (queuedTicket) Evicted() error          { return &locks.EvictedError{} }
 
-func (t evictedTicket) Wait(ctx context.Context) (locks.Lease, error) {
-	if t.done == nil {
-		<-ctx.Done()
-	} else {
-		<-t.done
-	}
+func (t queuedTicket) Wait(ctx context.Context) (locks.Lease, error) {
+	t.wait(ctx)
 	return nil, &locks.EvictedError{}
 }
 
@@ -64,9 +61,12 @@ func mayStop(t *testing.T) {
 func TestEvictedWhenASignalComes(t *testing.T) {
 	done := make(chan struct{})
 	defer close(done)
-	for sig, slow := range map[syscall.Signal]chan struct{}{unix.SIGTSTP: nil, unix.SIGTERM: done} {
+	for sig, wait := range map[syscall.Signal]func(context.Context){
+		unix.SIGTSTP: func(ctx context.Context) { <-ctx.Done() },
+		unix.SIGTERM: func(context.Context) { <-done },
+	} {
 		mayStop(t)
-		r := testRun(t, evicting{local.New(filepath.Join(t.TempDir(), "locks")), slow}, "true")
+		r := testRun(t, queued{wait: wait}, "true")
 		r.Relay.CatchStop() // a run at a terminal undoes it
 		r.Wait = -1
 		r.Log = func(_ bool, message string, _ ...any) {
@@ -158,8 +158,8 @@ func TestQueuedAtTheLastMoment(t *testing.T) {
 	r := testRun(t, newPlayed(nil), "true")
 	r.Wait, r.Unavailable = time.Second, RunAnyway
 	w := &waiter{Run: r, cancel: func(error) {}, results: make(chan waitResult, 2)}
-	w.results <- waitResult{ticket: evictedTicket{}}
-	w.results <- waitResult{ticket: evictedTicket{}, err: context.Canceled}
+	w.results <- waitResult{ticket: queuedTicket{}}
+	w.results <- waitResult{ticket: queuedTicket{}, err: context.Canceled}
 	if _, failed := w.timedOut(); failed == nil || failed.Kind != Busy {
 		t.Errorf("outcome %+v, want that it is busy", failed)
 	}

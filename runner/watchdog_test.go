@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"math"
 	"path/filepath"
 	"runtime"
@@ -83,54 +82,6 @@ func newLeasedStore(t *testing.T, ttl time.Duration) leasedStore {
 	return leasedStore{QueueStore: local.New(filepath.Join(t.TempDir(), "locks")), ttl: ttl}
 }
 
-func TestWatched(t *testing.T) {
-	store := newLeasedStore(t, 30*time.Second)
-	for _, c := range []struct {
-		argv []string
-		want Kind
-		code int
-	}{
-		{[]string{"true"}, Ended, 0},
-		{[]string{"sh", "-c", "exit 9"}, Ended, 9},
-		{[]string{"golock-no-such-program"}, NotFound, 0},
-		{[]string{"/"}, NotExecutable, 0},
-	} {
-		o := testRun(t, store, c.argv...).Do()
-		if o.Kind != c.want || (o.Kind == Ended && o.Status.ExitStatus() != c.code) {
-			t.Errorf("%q: %+v, want kind %d, code %d", c.argv, o, c.want, c.code)
-		}
-	}
-	noChildren(t)
-	free(t, store.QueueStore)
-}
-
-// A renewal that is refused, fails, or panics.
-func TestRenewals(t *testing.T) {
-	for _, c := range []struct {
-		what string
-		err  error
-		want Kind
-	}{
-		{"refused", locks.ErrLost, Lost},
-		{"failing", errors.New("a fault made by the test"), Lost},
-		{"panic", nil, Fault},
-	} {
-		store := newLeasedStore(t, 3*time.Second)
-		store.renew = func() error {
-			if c.err == nil {
-				panic("a fault made by the test")
-			}
-			return c.err
-		}
-		argv, pidFile := sleepCommand(t)
-		o := testRun(t, store, argv...).Do()
-		if o.Kind != c.want || (c.err != nil && !errors.Is(o.Err, c.err)) {
-			t.Errorf("%s: outcome %+v", c.what, o)
-		}
-		allGone(t, pidFile, store.QueueStore)
-	}
-}
-
 // A command may have centuries to end, longer than the clock counts: it is not killed at once.
 func TestKillAfterCenturies(t *testing.T) {
 	store := newLeasedStore(t, 3*time.Second)
@@ -163,34 +114,6 @@ func TestOnlyWarns(t *testing.T) {
 	}
 }
 
-// One side receives what the other has sent, and its end after that.
-func TestMessages(t *testing.T) {
-	pair, err := socketPair()
-	testkit.Must(t, err)
-	sent := []message{
-		{kind: msgLeaseRef, texts: []string{"redis://host/?a=b", "id"}},
-		{kind: msgStart, number: -1, texts: []string{"A=", "B=" + strings.Repeat("x", 100_000)}},
-		{kind: msgChildless},
-	}
-	if _, err := receive(pair[1]); err != unix.EAGAIN {
-		t.Errorf("nothing was sent: %v", err)
-	}
-	for _, m := range sent {
-		testkit.Must(t, m.sendTo(pair[0]))
-	}
-	unix.Close(pair[0])
-	for _, want := range sent {
-		got, err := receive(pair[1])
-		if err != nil || got.kind != want.kind || got.number != want.number || strings.Join(got.texts, "|") != strings.Join(want.texts, "|") {
-			t.Errorf("received %.100v, %v; want %.100v", got, err, want)
-		}
-	}
-	if _, err := receive(pair[1]); err != unix.EPIPE {
-		t.Errorf("the other side is gone: %v", err)
-	}
-	unix.Close(pair[1])
-}
-
 // A message that arrives during a call is received whole: a command that misses its variables does
 // not know its slot.
 func TestMessageArrivesMeanwhile(t *testing.T) {
@@ -198,10 +121,16 @@ func TestMessageArrivesMeanwhile(t *testing.T) {
 	testkit.Must(t, err)
 	defer unix.Close(pair[1])
 	const many = 4_000
+	text := func(i int) string {
+		if i == 0 {
+			return strings.Repeat("x", 100_000)
+		}
+		return "FENCE=1"
+	}
 	go func() {
 		defer unix.Close(pair[0])
 		for i := range many {
-			m := message{kind: msgStart, number: int64(i), texts: []string{"SLOT=0", "FENCE=1"}}
+			m := message{kind: msgStart, number: int64(i), texts: []string{"SLOT=0", text(i)}}
 			for m.sendTo(pair[0]) == unix.EAGAIN {
 				runtime.Gosched()
 			}
@@ -218,8 +147,8 @@ func TestMessageArrivesMeanwhile(t *testing.T) {
 		case err == unix.EAGAIN:
 		case err != nil:
 			t.Fatal(err)
-		case m.number != int64(i) || len(m.texts) != 2:
-			t.Fatalf("message %d was received as %+v", i, m)
+		case m.number != int64(i) || len(m.texts) != 2 || m.texts[1] != text(i):
+			t.Fatalf("message %d was received as %.100v", i, m)
 		default:
 			i++
 		}

@@ -225,16 +225,3 @@ func TestRenewerStops(t *testing.T) {
 		time.Sleep(k.lease.delay)
 	})
 }
-
-// A panic in the store's code comes out where the run is.
-func TestFaultWhileRenewing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := keep(t, 3*time.Second, time.Second, func() error { panic("a fault made by the test") })
-		defer func() {
-			if _, ok := recover().(*locks.PanicError); !ok {
-				t.Error("the panic is lost")
-			}
-		}()
-		k.attend(2 * time.Second)
-	})
-}
