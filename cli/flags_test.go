@@ -8,10 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kong"
-
 	"golock/config"
-	"golock/test/testkit"
 )
 
 // parseWithKong parses a command line of a command with kong.
@@ -68,28 +65,6 @@ func TestDeclarations(t *testing.T) {
 	}
 }
 
-// A default is a value that its setting can have.
-func TestDefaults(t *testing.T) {
-	for _, name := range []string{"run", "ls", "check", "doctor"} {
-		c := (&commands{}).named(name)
-		v, err := config.Resolve(settings(c), config.Layers{})
-		testkit.Must(t, err)
-		for _, s := range settings(c) {
-			switch s.Kind {
-			case config.Int:
-				v.Int(s.Key, 0, 1<<30)
-			case config.Duration:
-				v.Duration(s.Key)
-			case config.Bool:
-				v.Bool(s.Key)
-			}
-		}
-		if v.Err() != nil {
-			t.Errorf("golock %s: %v", name, v.Err())
-		}
-	}
-}
-
 // parseFast knows every flag of every command, in all its forms.
 func TestParseFastKnowsEveryFlag(t *testing.T) {
 	last := map[string][]string{"run": {"true"}, "renew": {"ID"}, "release": {"ID"}}
@@ -140,51 +115,20 @@ func FuzzParseFast(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c, d, e string) { agree(t, []string{"run", a, b, c, d, e}) })
 }
 
-// What a start pays for the command line and the settings, without files.
-func BenchmarkParse(b *testing.B) {
-	args := []string{"--name", "x", "-n", "--", "true"}
-	b.Run("fast", func(b *testing.B) {
-		for b.Loop() {
-			c := (&commands{}).named("run")
-			if !parseFast(c, args) {
-				b.Fatal("not accepted")
-			}
-		}
-	})
-	b.Run("settings", func(b *testing.B) {
-		for b.Loop() {
-			all, flags := settingsAndFlags(&runCommand{})
-			if _, err := config.Resolve(all, config.Layers{Flags: flags, Lookup: lookupWithoutName}); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("kong", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := newParser(func(int) {}).Parse(append([]string{"run"}, args...)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
 // Every command, flag and argument that users see has a help text.
 func TestHelpIsComplete(t *testing.T) {
 	for _, c := range commandsOf(newParser(nil).Model) {
 		if c.Help == "" || c.Name != "version" && c.Detail == "" {
 			t.Errorf("golock %s has no help", c.Name)
 		}
-		for _, v := range slices.Concat(flagValues(c), c.Positional) {
+		values := slices.Clone(c.Positional)
+		for _, f := range flagsOf(c) {
+			values = append(values, f.Value)
+		}
+		for _, v := range values {
 			if v.Help == "" || strings.Contains(v.Help, "$$$") {
 				t.Errorf("golock %s, %s: %q", c.Name, v.Name, v.Help)
 			}
 		}
 	}
-}
-
-func flagValues(c *kong.Node) (all []*kong.Value) {
-	for _, f := range flagsOf(c) {
-		all = append(all, f.Value)
-	}
-	return all
 }

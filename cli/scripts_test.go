@@ -46,11 +46,9 @@ func (m tests) Run() int {
 	return m.M.Run()
 }
 
-func TestScripts(t *testing.T) { runScripts(t, "../testdata") }
-
-func runScripts(t *testing.T, dir string) {
+func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir:                 dir,
+		Dir:                 "../testdata",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
