@@ -17,21 +17,7 @@ import (
 
 const stranger = 65534
 
-func TestHostFiles(t *testing.T) {
-	t.Setenv("HOME", "/elsewhere")
-	t.Setenv("XDG_CONFIG_HOME", "/elsewhere")
-	f := config.HostFiles()
-	want := config.Files{System: "/etc/golock.toml", User: ".config/golock/config.toml", Passwd: "/etc/passwd", UID: os.Geteuid()}
-	if f != want {
-		t.Errorf("got %+v, want %+v", f, want)
-	}
-	f.Passwd = write(t, filepath.Join(t.TempDir(), "passwd"), "root:x:0:0:root:/root:/bin/sh\n")
-	paths, err := f.Paths()
-	if got := strings.Join(paths, " "); err != nil || got != "/root/.config/golock/config.toml /etc/golock.toml" {
-		t.Errorf("Paths: %s, %v", got, err)
-	}
-}
-
+// (Which files those of this host are: testdata/config.txtar.)
 func TestHome(t *testing.T) {
 	passwd := write(t, filepath.Join(t.TempDir(), "passwd"), strings.Join([]string{
 		"root:x:0:0:root:/root:/bin/sh",

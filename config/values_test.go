@@ -3,7 +3,6 @@ package config_test
 import (
 	"errors"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -29,28 +28,6 @@ func TestNobodyGaveAnything(t *testing.T) {
 		}
 	}
 	wantError(t, v.Errorf("name", "is required"), "--name: is required", true)
-}
-
-func TestFlags(t *testing.T) {
-	v := newHost(t).mustResolve(flags{
-		"max": {"2", "3"}, "store": {"local"}, "wait": {"1m30s"}, "signal": {"INT"}, "ok-exit": {"1", "143"}, "tree": {"true"}, "shared": {"false"},
-	}, nil)
-	got := fmt.Sprintln(v.Int("max", 1, 10), v.Text("store"), v.Duration("wait"), v.Text("signal"), v.List("ok-exit"), v.Bool("tree"), v.Bool("shared"))
-	if want := "3 local 1m30s INT [1 143] true false\n"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-func TestVariables(t *testing.T) {
-	v := newHost(t).mustResolve(nil, env{
-		"GOLOCK_MAX": "3", "GOLOCK_WAIT": "", "GOLOCK_STORE": "", "GOLOCK_OK_EXIT": "143", "GOLOCK_TREE": "true",
-	})
-	if got, want := fmt.Sprintln(v.Int("max", 1, 10), v.Text("store"), v.List("ok-exit"), v.Bool("tree")), "3  [143] true\n"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if source(v, "wait") != "" || source(v, "store") != "GOLOCK_STORE" || source(v, "max") != "GOLOCK_MAX" {
-		t.Errorf("sources: wait %q, store %q, max %q", source(v, "wait"), source(v, "store"), source(v, "max"))
-	}
 }
 
 // A variable that is no setting is reported, with what may be meant.
@@ -109,21 +86,6 @@ func TestInt(t *testing.T) {
 		want := fmt.Sprintf("%q is not an integer from -100 to 100", text)
 		if got, err := config.ParseInt(text, -100, 100); err == nil || err.Error() != want || got != 0 {
 			t.Errorf("ParseInt(%q) = %d, %v, want error %q", text, got, err, want)
-		}
-	}
-}
-
-func TestIntRange(t *testing.T) {
-	for _, c := range []struct {
-		low, high int
-		want      string
-	}{
-		{1, 255, `"x" is not an integer from 1 to 255`},
-		{1, math.MaxInt, `"x" is not an integer of 1 or more`},
-		{math.MinInt, math.MaxInt, `"x" is not an integer`},
-	} {
-		if _, err := config.ParseInt("x", c.low, c.high); err == nil || err.Error() != c.want {
-			t.Errorf("range %d to %d: %v, want %q", c.low, c.high, err, c.want)
 		}
 	}
 }
