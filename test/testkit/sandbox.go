@@ -224,11 +224,8 @@ func (s *Sandbox) NoneNow() {
 
 // Entry is one object of golock ls --json, as far as tests look at it.
 type Entry struct {
-	Name     string
 	ID       string
 	State    string
-	Slots    []int
-	Position int
 	PID      int
 	Orphaned bool
 }

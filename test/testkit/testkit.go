@@ -75,7 +75,9 @@ func run(m interface{ Run() int }, atEnd []func()) (code int, err error) {
 // wait. Goroutines that are left at the end are a failure. It calls the functions last.
 func Library(m interface{ Run() int }, atEnd ...func()) int {
 	SetDefaults()
-	usually("rapid.checks", "100", "20") // on real stores
+	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == "100" && !Campaign() {
+		_ = f.Value.Set("20") // on real stores
+	}
 	Parallel(max(8, runtime.GOMAXPROCS(0)))
 	code := m.Run()
 	for _, end := range atEnd {
@@ -111,13 +113,6 @@ func SetDefaults() {
 // Campaign reports whether this is a long run, with random seeds and more rounds.
 func Campaign() bool {
 	return os.Getenv("LOCKTEST_CAMPAIGN") != "" || os.Getenv("LOCKTEST_HISTORIES") != ""
-}
-
-// usually changes a flag that has its default, except in a long run.
-func usually(name, from, to string) {
-	if f := flag.Lookup(name); f != nil && f.Value.String() == from && !Campaign() {
-		_ = f.Value.Set(to)
-	}
 }
 
 // Build builds the program as a release is built.
