@@ -228,6 +228,36 @@ func TestVanishedAtItsTurn(t *testing.T) {
 	}
 }
 
+// A paused server is an outage: renewals fail, the lease is not lost.
+func TestPausedServer(t *testing.T) {
+	t.Parallel()
+	server, url := startServer(t)
+	l := Take(t, open(t, url), "n")
+	server.Pause()
+	resume := time.AfterFunc(LongTTL/6, server.Resume)
+	ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
+	defer cancel()
+	if _, err := l.Renew(ctx); err == nil || errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew at a paused server = %v", err)
+	}
+	if !resume.Stop() {
+		t.Error("Renew was bounded by 300 ms and waited for the server")
+	}
+	server.Resume()
+	renewEventually(t, l)
+}
+
+func TestScriptFlush(t *testing.T) {
+	t.Parallel()
+	server, _, l, w := startQueue(t)
+	server.Do("SCRIPT", "FLUSH")
+	Renew(t, l)
+	server.Do("SCRIPT", "FLUSH")
+	Release(t, l)
+	server.Do("SCRIPT", "FLUSH")
+	w.Granted()
+}
+
 // A server without memory accepts no new entry, and keeps those that it has.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
