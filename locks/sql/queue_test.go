@@ -290,13 +290,13 @@ func TestLongQueueIsCounted(t *testing.T) {
 }
 
 // The numbers of connections begin anew when MariaDB is restarted: that of a waiter that has
-// gone may be a stranger's now, who is not disturbed.
+// gone may be a stranger's now, who is not disturbed, also not if the waiter leaves.
 func TestStrangersConnection(t *testing.T) {
 	t.Parallel()
 	b := mariadb().fresh(t)
 	s := b.store(t)
 	holder := Take(t, s, "n")
-	queueWithoutWaiting(t, s)
+	waiter := queueWithoutWaiting(t, s)
 	db, err := sql.Open("mysql", fmt.Sprintf("golock:%s@unix(%s)/%s", sqltest.Password, b.server.Socket, b.name))
 	testkit.Must(t, err)
 	defer db.Close()
@@ -314,6 +314,7 @@ func TestStrangersConnection(t *testing.T) {
 	testkit.Eventually(t, "the stranger's statement runs", func() bool { return sleeper() != "" })
 	b.exec(t, "UPDATE golock SET conn="+sleeper()+",ttl=ends WHERE state='W'") // it came in 1970
 	Release(t, holder)
+	testkit.Must(t, s.Attach(waiter).Release(background))
 	if sleeper() == "" {
 		t.Error("the stranger's statement was ended")
 	}

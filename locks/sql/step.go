@@ -220,7 +220,7 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 			t.sleepers = append(t.sleepers, Sleeper{ID: id, Conn: r.conn})
 		}
 	}
-	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && own.conn != 0 &&
+	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && own.conn != 0 && t.canWake(own) &&
 		d.Verdict == lease.Released && dialect.Notify == "" {
 		// Nobody waits for the answer of the statement in which it slept: end that.
 		t.sleepers = append(t.sleepers, Sleeper{ID: own.ID, Conn: own.conn})
