@@ -14,6 +14,9 @@ import (
 	"golock/test/testkit"
 )
 
+// The scripts in which golock meets other tools.
+func TestScriptsWithTools(t *testing.T) { runScripts(t, "../testdata/integration") }
+
 // The formatters of manual pages find nothing to say about golock(1).
 func TestManualIsWellFormed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "golock.1")
