@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -59,7 +58,7 @@ func TestDefaultDirectory(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		euid  int
-		lines string // after "run 755"
+		lines string // without "run 755"
 		want  string // "" for none
 	}{
 		{"prepared at boot", somebody, all, "run/golock/4242"},
@@ -82,6 +81,7 @@ func TestDefaultDirectory(t *testing.T) {
 		{"own one in a place that is not safe", somebody, "run/golock 777,run/golock/4242 700 4242,run/lock 1777", "run/lock/golock-4242"},
 
 		{"root prepares its own place", 0, "run/lock 1777,tmp 1777", "run/golock/0"},
+		{"root without /run, as on a bare chroot", 0, "tmp 1777", "tmp/golock-0"},
 		{"root in the prepared place", 0, all, "run/golock/0"},
 		{"root, prepared before", 0, "run/golock 755,run/lock 1777", "run/golock/0"},
 		{"root, own one in lock", 0, "run/lock 1777,run/lock/golock-0 700,tmp 1777", "run/lock/golock-0"},
@@ -91,7 +91,10 @@ func TestDefaultDirectory(t *testing.T) {
 		{"root, the place is a file", 0, "run/golock file,run/lock 1777", "run/lock/golock-0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			lines := []string{"run 755"}
+			var lines []string
+			if strings.Contains(tt.lines, "run/") {
+				lines = append(lines, "run 755")
+			}
 			if tt.lines != "" {
 				lines = append(lines, strings.Split(tt.lines, ",")...)
 			}
@@ -111,32 +114,23 @@ func TestDefaultDirectory(t *testing.T) {
 	}
 }
 
-// Without /run, as on a bare chroot, root goes on to the next place.
-func TestRootWithoutRun(t *testing.T) {
-	r := makeRoots(t, 0, "tmp 1777")
-	if got, err := r.pick(); err != nil || got != r.tmp+"/golock-0" {
-		t.Errorf("pick = %q, %v", got, err)
-	}
-}
-
 // What is at the place of the default directory must be a directory of this
 // user that nobody else can write; no other place is taken instead, and nothing
 // is changed.
 func TestDefaultDirectoryIsNotTrustedBlindly(t *testing.T) {
 	for _, tt := range []struct {
 		name, lines, want string
-		euid              int
 	}{
-		{"foreign", "run/lock/golock-4242 700 7", "belongs to user 7", somebody},
-		{"root's", "run/lock/golock-4242 700", "belongs to user 0", somebody},
-		{"group can write", "run/lock/golock-4242 770 4242", "chmod 700", somebody},
-		{"all can write", "run/lock/golock-4242 702 4242", "chmod 700", somebody},
-		{"symbolic link", "other 700 4242,run/lock/golock-4242 -> other", "golock-4242", somebody},
-		{"file", "run/lock/golock-4242 file", "golock-4242", somebody},
-		{"own file", "run/lock/golock-4242 file 4242", "golock-4242", somebody},
+		{"foreign", "run/lock/golock-4242 700 7", "belongs to user 7"},
+		{"root's", "run/lock/golock-4242 700", "belongs to user 0"},
+		{"group can write", "run/lock/golock-4242 770 4242", "chmod 700"},
+		{"all can write", "run/lock/golock-4242 702 4242", "chmod 700"},
+		{"symbolic link", "other 700 4242,run/lock/golock-4242 -> other", "golock-4242"},
+		{"file", "run/lock/golock-4242 file", "golock-4242"},
+		{"own file", "run/lock/golock-4242 file 4242", "golock-4242"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := makeRoots(t, tt.euid, append([]string{"run 755", "run/lock 1777", "tmp 1777"}, strings.Split(tt.lines, ",")...)...)
+			r := makeRoots(t, somebody, append([]string{"run 755", "run/lock 1777", "tmp 1777"}, strings.Split(tt.lines, ",")...)...)
 			for _, create := range []bool{true, false} {
 				d, err := openDirectory("", r, create)
 				if err == nil {
@@ -158,42 +152,17 @@ func TestDefaultDirectoryIsNotTrustedBlindly(t *testing.T) {
 
 // Root's places come out the same under every umask.
 func TestUmaskDoesNotChangeTheDefaultDirectory(t *testing.T) {
-	for _, umask := range []int{0o000, 0o022, 0o077} {
-		t.Run(fmt.Sprintf("%03o", umask), func(t *testing.T) {
-			r := makeRoots(t, 0, "run 755", "run/lock 1777")
-			old := unix.Umask(umask)
-			d, err := openDirectory("", r, true)
-			unix.Umask(old)
-			testkit.Must(t, err)
-			unix.Close(d.fd)
-			for path, want := range map[string]os.FileMode{r.run + "/golock": 0o755, r.run + "/golock/0": 0o700} {
-				info, err := os.Stat(path)
-				testkit.Must(t, err)
-				if info.Mode().Perm() != want {
-					t.Errorf("%s has mode %v, want %v", path, info.Mode(), want)
-				}
-			}
-		})
-	}
-}
-
-// To look only is to make nothing.
-func TestLookingMakesNoDirectory(t *testing.T) {
-	r := makeRoots(t, 0, "run 755", "run/lock 1777", "run/lock/golock-0 700")
-	testkit.Must(t, os.Remove(r.lock+"/golock-0"))
-	r.euid = somebody
-	d, err := openDirectory("", r, false)
+	r := makeRoots(t, 0, "run 755", "run/lock 1777")
+	old := unix.Umask(0o077)
+	d, err := openDirectory("", r, true)
+	unix.Umask(old)
 	testkit.Must(t, err)
-	if d.exists {
-		t.Errorf("%+v", d)
-	}
-	dir := filepath.Join(t.TempDir(), "missing")
-	if got := List(t, New(dir), "x"); len(got) != 0 {
-		t.Errorf("%v", got)
-	}
-	for _, path := range []string{dir, r.lock + "/golock-4242"} {
-		if _, err := os.Lstat(path); err == nil {
-			t.Errorf("%s was made", path)
+	unix.Close(d.fd)
+	for path, want := range map[string]os.FileMode{r.run + "/golock": 0o755, r.run + "/golock/0": 0o700} {
+		info, err := os.Stat(path)
+		testkit.Must(t, err)
+		if info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, want %v", path, info.Mode(), want)
 		}
 	}
 }
@@ -230,38 +199,5 @@ func TestPrivateTmpIsRefused(t *testing.T) {
 			testkit.Must(t, unix.Chmod(r.lock, 0o1777))
 			look("")
 		})
-	}
-}
-
-// A directory that the user names is made, but not its parents; and it may be
-// a symbolic link, which is the user's own business.
-func TestNamedDirectory(t *testing.T) {
-	base := t.TempDir()
-	s := New(base + "/new")
-	take(t, s, "x")
-	info, err := os.Stat(base + "/new")
-	testkit.Must(t, err)
-	if info.Mode().Perm() != 0o700 {
-		t.Errorf("mode %v", info.Mode())
-	}
-	testkit.Must(t, os.Symlink("new", base+"/link"))
-	Refused(t, New(base+"/link"), "x")
-
-	fails(t, New(base+"/a/b"), "x", base+"/a/b")
-	testkit.Must(t, os.WriteFile(base+"/file", nil, 0o600))
-	fails(t, New(base+"/file"), "x", base+"/file")
-	testkit.Must(t, os.Symlink("nowhere", base+"/dangling"))
-	fails(t, New(base+"/dangling"), "x", base+"/dangling")
-}
-
-func TestURLOpensTheSameDirectory(t *testing.T) {
-	for path, want := range map[string]string{
-		"":            "local",
-		"/run/golock": "local:///run/golock",
-		"/a b/%41#?é": "local:///a%20b/%2541%23%3F%C3%A9",
-	} {
-		if got := New(path).URL(); got != want {
-			t.Errorf("URL of %q is %s, want %s", path, got, want)
-		}
 	}
 }

@@ -2,7 +2,6 @@ package local
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,46 +13,28 @@ import (
 	"golock/test/testkit"
 )
 
-const memoryPage = 4096 // of tmpfs
-
-// fill writes a file until the disk is full, but for some pages. It returns
-// what makes all of it free again.
-func fill(t *testing.T, dir string, pages int64) (empty func()) {
-	t.Helper()
-	path := filepath.Join(dir, "filler")
-	f, err := os.Create(path)
-	testkit.Must(t, err)
-	defer f.Close()
-	var size int64
-	for page := make([]byte, memoryPage); ; size += memoryPage {
-		if _, err = f.Write(page); err != nil {
-			break
-		}
-	}
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
-	}
-	if size < pages*memoryPage {
-		t.Fatalf("only %d bytes were free", size)
-	}
-	testkit.Must(t, f.Truncate(size-pages*memoryPage))
-	return func() { discard(t, path) }
-}
-
-// discard removes a file and frees its space at once: a process that another test is just
-// starting may still have it open.
-func discard(t *testing.T, path string) {
-	t.Helper()
-	testkit.Must(t, os.Truncate(path, 0))
-	testkit.Must(t, os.Remove(path))
-}
-
-// A lock that was used before needs no more space.
+// A lock that was used before needs no more space, until its table has to grow. What cannot be
+// written is not granted, and what is given back serves the next. With space again all is well.
 func TestFullDiskDoesNotConcernAnExistingLock(t *testing.T) {
 	t.Parallel()
 	s := New(mount(t, "tmpfs", "size=64k"))
 	Release(t, take(t, s, "x"))
-	empty := fill(t, s.path, 0)
+	filler, err := os.Create(filepath.Join(s.path, "filler"))
+	testkit.Must(t, err)
+	defer filler.Close()
+	for err == nil {
+		_, err = filler.Write(make([]byte, 4096)) // a page of tmpfs
+	}
+	isFull := func(err error, name string) {
+		t.Helper()
+		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), lockPath(s.path, name)) {
+			t.Errorf("%v, want that there is no space for %s", err, lockPath(s.path, name))
+		}
+	}
+	isFull(fails(t, s, "new", s.path), "new")
+	if isInUse(t, lockPath(s.path, "new")) {
+		t.Error("something is locked after the error")
+	}
 	for range 3 {
 		l := take(t, s, "x")
 		Refused(t, s, "x")
@@ -61,63 +42,24 @@ func TestFullDiskDoesNotConcernAnExistingLock(t *testing.T) {
 		Release(t, l)
 		Release(t, w.Granted())
 	}
+	var held []*lease
 	for range (firstSize - pageSize) / recordSize {
-		take(t, s, "x", Limit(0))
+		held = append(held, take(t, s, "x", Limit(0)))
 	}
-	empty()
-}
-
-// The disk becomes full at every write in turn. Either all is well, or nothing
-// is granted, and what is given back serves the next; with space again all is well.
-func TestDiskBecomesFullAtEveryWrite(t *testing.T) {
-	t.Parallel()
-	dir := mount(t, "tmpfs", "size=64k")
-	granted, refused := 0, 0
-	for pages := range int64(8) {
-		s := New(dir)
-		name := fmt.Sprint("lock ", pages)
-		empty := fill(t, dir, pages)
-		isFull := func(err error) {
-			if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), lockPath(dir, name)) {
-				t.Errorf("with %d pages: %v", pages, err)
-			}
-		}
-		var held []*lease
-		for range 9 { // so many need four pages
-			ticket, err := s.Join(background, NewRequest(t, name, Limit(0)))
-			if err != nil {
-				isFull(err)
-				refused++
-				continue
-			}
-			l, err := ticket.Wait(background)
-			testkit.Must(t, err)
-			held = append(held, l.(*lease))
-			granted++
-		}
-		if len(held) == 0 && isInUse(t, lockPath(dir, name)) {
-			t.Errorf("with %d pages: something is locked after the error", pages)
-		}
-		if n := len(held); n > 0 && n < 9 { // the table cannot grow
-			_, err := s.Join(background, NewRequest(t, name)) // it would have to wait
-			isFull(err)
-			Release(t, held[1])
-			if held[1] = take(t, s, name, Limit(0)); held[1].Grant().Slots[0] != 1 {
-				t.Errorf("with %d pages: slots %v", pages, held[1].Grant().Slots)
-			}
-		}
-		if got := List(t, s, name); len(got) != len(held) {
-			t.Errorf("with %d pages: %d entries for %d grants", pages, len(got), len(held))
-		}
-		empty()
-		for _, l := range append(held, take(t, s, name, Limit(0))) {
-			Release(t, l)
-		}
-		discard(t, lockPath(dir, name))
+	for _, limit := range []int{0, 1} { // one would be granted, one would wait
+		_, err := s.Join(background, NewRequest(t, "x", Limit(limit)))
+		isFull(err, "x")
 	}
-	if granted == 0 || refused == 0 {
-		t.Errorf("%d grants and %d refusals: the disk was never on the edge", granted, refused)
+	if got := List(t, s, "x"); len(got) != len(held) {
+		t.Errorf("%d entries for %d grants", len(got), len(held))
 	}
+	Release(t, held[1])
+	if got := take(t, s, "x", Limit(0)).Grant().Slots; got[0] != 1 {
+		t.Errorf("slots %v, want the one that was given back", got)
+	}
+	testkit.Must(t, filler.Truncate(0))
+	take(t, s, "x", Limit(0))
+	take(t, s, "new")
 }
 
 // The limit of a file's size cuts between any two writes, also between header
@@ -168,12 +110,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()
 	dir := mount(t, "tmpfs", "size=64k")
 	s := New(dir)
-	l := take(t, s, "x")
-	w := queue(t, s, "x")
-	awaitSleepers(t, lockPath(dir, "x"), 1)
-	leave(t, w)
-	Release(t, l)
-	testkit.Eventually(t, "nothing is open there any more", func() bool { return !isInUse(t, lockPath(dir, "x")) })
+	Release(t, take(t, s, "x"))
 	testkit.Eventually(t, "it is read-only", func() bool {
 		return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil
 	})

@@ -40,36 +40,22 @@ func TestDoctorUsers(t *testing.T) {
 	Level(t, Examine(t, New(dir)), "owner", locks.Note, "belongs to user 4242")
 }
 
-// A process with mounts of its own: what counts is whether the directory is the
-// same one.
+// A process with mounts of its own: what counts is whether the directory is the same one. (One
+// that is not: testdata/doctor.txtar.)
 func TestDoctorMounts(t *testing.T) {
 	dir, proc := t.TempDir(), t.TempDir()
-	other := t.TempDir()
 	d, err := openDirectory(dir, systemRoots(), false)
 	testkit.Must(t, err)
-	defer unix.Close(d.fd)
+	defer d.close()
 	for _, p := range []string{"self/ns", "1/ns"} {
 		testkit.Must(t, os.MkdirAll(filepath.Join(proc, p), 0o755))
 	}
 	testkit.Must(t, os.Symlink("mnt:[1]", filepath.Join(proc, "self/ns/mnt")))
 	testkit.Must(t, os.Symlink("mnt:[2]", filepath.Join(proc, "1/ns/mnt")))
-	look := func() locks.Finding {
-		x := &examination{store: New(dir), opened: d}
-		x.mounts(proc, []int{1})
-		return x.Findings[0]
-	}
 	testkit.Must(t, os.Symlink("/", filepath.Join(proc, "1/root")))
-	if f := look(); f.Level != locks.OK || !strings.Contains(f.What, "the same as outside") {
+	x := &examination{store: New(dir), opened: d}
+	x.mounts(proc, []int{1})
+	if f := x.Findings[0]; f.Level != locks.OK || !strings.Contains(f.What, "the same as outside") {
 		t.Errorf("%+v", f)
-	}
-	testkit.Must(t, os.Remove(filepath.Join(proc, "1/root")))
-	testkit.Must(t, os.MkdirAll(other+dir, 0o755))
-	testkit.Must(t, os.Symlink(other, filepath.Join(proc, "1/root")))
-	if f := look(); f.Level != locks.Problem || f.Fix == "" {
-		t.Errorf("%+v", f)
-	}
-	testkit.Must(t, os.RemoveAll(other+dir))
-	if f := look(); f.Level != locks.Problem {
-		t.Errorf("not there at all: %+v", f)
 	}
 }

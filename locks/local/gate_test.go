@@ -2,10 +2,8 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,24 +45,19 @@ func TestProcessStoppedInsideGateIsNamed(t *testing.T) {
 		}
 	}
 	Release(t, take(t, s, "y")) // other names are not concerned
-	c.Continue()
-	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
-	take(t, s, "x")
-}
-
-func TestKilledInsideGateOpensIt(t *testing.T) {
-	t.Parallel()
-	s := New(t.TempDir())
-	c := insideGate(t, s, "x")
-	c.Stop()
 	c.Kill()
 	take(t, s, "x")
 }
 
-func TestSlowProcessInsideGateIsWaitedFor(t *testing.T) {
+// One that runs is waited for, but not without end.
+func TestRunningProcessInsideGateIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := New(t.TempDir())
 	c := insideGate(t, s, "x")
+	err := openLock(t, s, "x").gate(background, unix.F_WRLCK, gateWait) // Join allows gateLimit
+	if err == nil || !strings.Contains(err.Error(), strconv.Itoa(c.PID)) {
+		t.Errorf("%v does not name process %d", err, c.PID)
+	}
 	done := make(chan error, 1)
 	go func() { done <- serve(s, NewRequest(t, "x", NoWait), func() {}) }()
 	select {
@@ -75,17 +68,6 @@ func TestSlowProcessInsideGateIsWaitedFor(t *testing.T) {
 	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
 	if err := <-done; err != nil {
 		t.Errorf("Join: %v", err)
-	}
-}
-
-// One that runs but never comes out is not waited for without end.
-func TestEndlessProcessInsideGateIsNamed(t *testing.T) {
-	t.Parallel()
-	s := New(t.TempDir())
-	c := insideGate(t, s, "x")
-	err := openLock(t, s, "x").gate(background, unix.F_WRLCK, gateWait) // Join allows gateLimit
-	if err == nil || !strings.Contains(err.Error(), strconv.Itoa(c.PID)) {
-		t.Errorf("%v does not name process %d", err, c.PID)
 	}
 }
 
@@ -114,35 +96,6 @@ func TestCrowdAtTheGateIsWaitedFor(t *testing.T) {
 	crowd.openGate()
 	testkit.Must(t, <-done)
 	newcomer.openGate()
-}
-
-// With a context that has ended nothing is waited for, and what takes no
-// waiting is done.
-func TestJoinWithEndedContext(t *testing.T) {
-	s := New(t.TempDir())
-	ended, cancel := context.WithCancel(background)
-	cancel()
-	ticket, err := s.Join(ended, NewRequest(t, "x"))
-	testkit.Must(t, err)
-	l, err := ticket.Wait(ended)
-	testkit.Must(t, err)
-	Release(t, l)
-
-	c := insideGate(t, s, "x")
-	before := runtime.NumGoroutine()
-	if _, err := s.Join(ended, NewRequest(t, "x")); err != context.Canceled {
-		t.Errorf("Join = %v", err)
-	}
-	for _, err := range s.Entries(ended, "x") {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("Entries: %v", err)
-		}
-	}
-	if n := runtime.NumGoroutine(); n > before {
-		t.Errorf("%d goroutines instead of %d", n, before)
-	}
-	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
-	take(t, s, "x")
 }
 
 // Who is in the queue waits for the gate as long as it takes, and leaves as
@@ -225,6 +178,7 @@ func TestCancelledWaitsLeaveNothingOpen(t *testing.T) {
 	}
 	awaitSleepers(t, lockPath(dir, "x"), 4)
 	awaitSleepers(t, lockPath(dir, "y"), 1)
+	Refused(t, s, "y")
 	for _, w := range waiters {
 		leave(t, w)
 	}
@@ -272,18 +226,5 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 	}
 	testkit.Eventually(t, "what only the waiter needed is closed", func() bool { return openFiles(t) <= files+2 })
 	Release(t, l)
-	check()
-}
-
-// A store may be used for ever: what is released is closed.
-func TestReleaseClosesItsFiles(t *testing.T) {
-	s := New(t.TempDir())
-	check := leavesNothingOpen(t, s)
-	for range 50 {
-		l := take(t, s, "x")
-		Refused(t, s, "x")
-		Release(t, l)
-		Release(t, l) // again changes nothing
-	}
 	check()
 }

@@ -70,49 +70,6 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 	}
 }
 
-// Whoever of several goes, the first in the queue is woken, and counts right.
-func TestHeadIsWokenByEveryHolder(t *testing.T) {
-	t.Parallel()
-	s := New(t.TempDir())
-	const most = 5
-	all := func() (held []*lease) {
-		for range most {
-			held = append(held, take(t, s, "x", Limit(most)))
-		}
-		return held
-	}
-	for first := range most {
-		held := all()
-		w := queue(t, s, "x", Limit(most))
-		awaitSleepers(t, lockPath(s.path, "x"), most)
-		Release(t, held[first])
-		l := w.Granted()
-		if got := l.Grant().Slots; !reflect.DeepEqual(got, []int{first}) {
-			t.Errorf("slots %v, want %d", got, first)
-		}
-		Release(t, l)
-		for _, h := range held {
-			Release(t, h)
-		}
-	}
-	for n := 2; n < most; n++ {
-		held := all()
-		w := queue(t, s, "x", Limit(most), Weight(n))
-		const blockers = 1 // beyond those that could be there beside it
-		awaitSleepers(t, lockPath(s.path, "x"), most-n+blockers)
-		for i := range n - 1 {
-			Release(t, held[(i*3)%most])
-			awaitSleepers(t, lockPath(s.path, "x"), most-n+blockers) // also after it was woken, and has looked
-			staysQueued(w, 0)
-		}
-		Release(t, held[((n-1)*3)%most])
-		Release(t, w.Granted())
-		for _, h := range held {
-			Release(t, h)
-		}
-	}
-}
-
 // Who is not the first sleeps: it does not wake up once, whatever the others do
 // behind it.
 func TestWaitersBehindTheFirstSleep(t *testing.T) {

@@ -14,20 +14,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"golock/locks"
 	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
-
-func drawHeader(t *rapid.T) header {
-	return header{
-		size:        rapid.IntRange(0, maxRecords).Draw(t, "size"),
-		checkedPath: rapid.Uint64().Draw(t, "checked path"),
-		next:        rapid.Int64Range(0, maxTicket-1).Draw(t, "next"),
-		fence:       rapid.Int64Min(0).Draw(t, "fence"),
-		name:        string(rapid.SliceOfN(rapid.Byte(), 1, locks.MaxName).Draw(t, "name")),
-	}
-}
 
 // decodeRecord reads a record as lockFile.readRecord does; a free one is zero.
 func decodeRecord(b []byte) (record, error) {
@@ -57,17 +46,6 @@ func drawRecord(t *rapid.T) record {
 		r.slots = rapid.SliceOfNDistinct(rapid.IntRange(0, maxSlot), n, n, rapid.ID).Draw(t, "slots")
 	}
 	return r
-}
-
-func TestHeaderRoundTrip(t *testing.T) {
-	testkit.FixRapid()
-	rapid.Check(t, func(t *rapid.T) {
-		h := drawHeader(t)
-		got, err := decodeHeader(h.encode())
-		if err != nil || got != h {
-			t.Fatalf("%+v came back as %+v, %v", h, got, err)
-		}
-	})
 }
 
 // A command may come back cut, where the record has no more room.
@@ -496,11 +474,4 @@ func TestFullTableIsAnError(t *testing.T) {
 	}
 	patched(recordOffset(7), make([]byte, recordSize))(t, path)
 	Release(t, take(t, s, "x"))
-}
-
-// Records never cross a page, so that a kill leaves the old or the new one.
-func TestRecordsDoNotCrossPages(t *testing.T) {
-	if headerEnd > pageSize || recordOffset(0) != pageSize || pageSize%recordSize != 0 || recordTail != 128 {
-		t.Errorf("a header of %d bytes, records of %d, %d of them fixed", headerEnd, recordSize, recordTail)
-	}
 }

