@@ -48,81 +48,6 @@ func tool(t testing.TB, argv ...string) int {
 	return -1
 }
 
-// holding starts another tool that runs a command while it holds its lock, and
-// waits until it does. The function ends it.
-func holding(t testing.TB, argv ...string) (end func()) {
-	t.Helper()
-	cmd := exec.Command(argv[0], append(argv[1:], "sh", "-c", "echo in; read line")...)
-	in, err := cmd.StdinPipe()
-	testkit.Must(t, err)
-	out, err := cmd.StdoutPipe()
-	testkit.Must(t, err)
-	testkit.Must(t, cmd.Start())
-	if _, err := out.Read(make([]byte, 3)); err != nil {
-		t.Fatalf("%v does not get its lock: %v", argv, err)
-	}
-	return func() {
-		in.Close()
-		_ = cmd.Wait()
-	}
-}
-
-// otherTool is one that takes the same lock.
-type otherTool struct {
-	family       Family
-	tool, shared []string // with the file after them
-	code         int      // when it does not get the lock
-}
-
-// flock(1) keeps golock out, and is kept out by it.
-func TestFlock(t *testing.T) {
-	otherTool{Flock, []string{"flock", "-n"}, []string{"flock", "-n", "-s"}, 1}.meets(t)
-}
-
-func (c otherTool) meets(t *testing.T) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "with blanks and %41")
-	s := New(c.family, file)
-	l := TakeUnit(t, s, 1)
-	if code := tool(t, append(c.tool, file, "true")...); code != c.code {
-		t.Errorf("exit code %d beside ours, want %d", code, c.code)
-	}
-	Release(t, l)
-	if code := tool(t, append(c.tool, file, "true")...); code != 0 {
-		t.Errorf("exit code %d after ours", code)
-	}
-	end := holding(t, append(c.tool, file)...)
-	for _, limit := range []int{1, 0} {
-		if _, err := Try(t, s, limit); !IsBusy(err) {
-			t.Errorf("limit %d, beside the other tool: %v", limit, err)
-		}
-	}
-	end()
-	testkit.Eventually(t, "free after the other tool", func() bool { return free(t, s) })
-	if c.shared == nil {
-		return
-	}
-	end = holding(t, append(c.shared, file)...)
-	if _, err := Try(t, s, 1); !IsBusy(err) {
-		t.Errorf("exclusive beside a reader: %v", err)
-	}
-	TakeUnit(t, s, 0)
-	end()
-	if code := tool(t, append(c.shared, file, "true")...); code != 0 {
-		t.Errorf("exit code %d of a reader beside our reader", code)
-	}
-	if code := tool(t, append(c.tool, file, "true")...); code != c.code {
-		t.Errorf("exit code %d of a writer beside our reader, want %d", code, c.code)
-	}
-}
-
-// The families do not see each other: this is why there are two.
-func TestFamilies(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "lock")
-	TakeUnit(t, New(Flock, file), 1)
-	TakeUnit(t, New(Fcntl, file), 1)
-}
-
 // What can be locked.
 func TestTargets(t *testing.T) {
 	dir := t.TempDir()
@@ -283,11 +208,7 @@ func TestOtherUsersFile(t *testing.T) {
 	if os.WriteFile(setting, []byte("2"), 0) == nil {
 		t.Cleanup(func() { testkit.Must(t, os.WriteFile(setting, was[:1], 0)) })
 	}
-	dir, err := os.MkdirTemp("/tmp", "golock-lockfile-")
-	testkit.Must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	testkit.Must(t, unix.Chmod(dir, 0o1777))
-	file := filepath.Join(dir, "lock")
+	file := filepath.Join(testkit.Place(t, 0o1777), "lock")
 	testkit.Must(t, os.WriteFile(file, nil, 0o666))
 	testkit.Must(t, os.Chown(file, 65534, 65534))
 	for _, family := range []Family{Flock, Fcntl} {
