@@ -26,27 +26,11 @@ func TestDoctorPort(t *testing.T) {
 }
 
 func TestDoctorUsers(t *testing.T) {
-	s, err := NewAbstract("golock-doctor-test-" + filepath.Base(t.TempDir()) + t.Name())
-	testkit.Must(t, err)
-	says := func(want string) {
-		t.Helper()
-		found, err := s.Examine(background, 0)
-		testkit.Must(t, err)
-		if found[0].What != want {
-			t.Errorf("%+v, want %s", found[0], want)
-		}
-	}
-	says("nobody has the address now, as far as this user may see")
-	l, err := Try(t, s, 1)
-	testkit.Must(t, err)
-	says("somebody has the address now")
-	testkit.Must(t, l.Release(background))
-	says("nobody has the address now, as far as this user may see")
+	s, _ := newAbstract(t)
+	Level(t, Examine(t, s), "users", locks.OK, "nobody has the address now")
+	TakeUnit(t, s, 1)
+	Level(t, Examine(t, s), "users", locks.OK, "somebody has the address now")
 	file, err := NewSocket(filepath.Join(t.TempDir(), "nowhere", "sock"))
 	testkit.Must(t, err)
-	found, err := file.Examine(background, 0)
-	testkit.Must(t, err)
-	if found[1].Level != locks.Problem {
-		t.Errorf("%+v", found)
-	}
+	Level(t, Examine(t, file), "directory", locks.Problem)
 }
