@@ -31,14 +31,14 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.Library(m))
 }
 
-// freePort finds count ports in a row that nobody has, among those that no other
+// freePort finds five ports in a row that nobody has, among those that no other
 // test uses (locks/locktest/server).
-func freePort(t testing.TB, address string, count int) int {
+func freePort(t testing.TB, address string) int {
 	t.Helper()
 	for range 200 {
 		first := 17000 + rand.IntN(1990)
 		free := true
-		for port := first; port < first+count && free; port++ {
+		for port := first; port < first+5 && free; port++ {
 			s, err := open.Store(fmt.Sprintf("bind://%s:%d", address, port))
 			testkit.Must(t, err)
 			l, err := Try(t, s, 1)
@@ -59,8 +59,8 @@ func kinds() map[string]func(t testing.TB) string {
 	return map[string]func(t testing.TB) string{
 		"flock": func(t testing.TB) string { return "flock://" + filepath.Join(t.TempDir(), "lock") },
 		"fcntl": func(t testing.TB) string { return "fcntl://" + filepath.Join(t.TempDir(), "lock") },
-		"port":  func(t testing.TB) string { return fmt.Sprintf("bind://127.0.0.1:%d", freePort(t, "127.0.0.1", 5)) },
-		"port6": func(t testing.TB) string { return fmt.Sprintf("bind://[::1]:%d", freePort(t, "[::1]", 5)) },
+		"port":  func(t testing.TB) string { return fmt.Sprintf("bind://127.0.0.1:%d", freePort(t, "127.0.0.1")) },
+		"port6": func(t testing.TB) string { return fmt.Sprintf("bind://[::1]:%d", freePort(t, "[::1]")) },
 		"socket": func(t testing.TB) string {
 			dir, err := os.MkdirTemp("", "golock-bind-") // the path of a socket must be short
 			testkit.Must(t, err)
@@ -71,13 +71,9 @@ func kinds() map[string]func(t testing.TB) string {
 	}
 }
 
-// onEach runs a test on each kind of store; counting leaves out those that have
-// one unit.
-func onEach(t *testing.T, counting bool, test func(t *testing.T, url string)) {
+// onEach runs a test on each kind of store.
+func onEach(t *testing.T, test func(t *testing.T, url string)) {
 	for name, fresh := range kinds() {
-		if counting && (name == "flock" || name == "fcntl") {
-			continue
-		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, fresh(t))
@@ -94,9 +90,9 @@ func newStore(t testing.TB, url string) locks.Store {
 }
 
 // busy reports whether there is no slot now. It takes none.
-func busy(t testing.TB, s locks.Store, limit int) bool {
+func busy(t testing.TB, s locks.Store) bool {
 	t.Helper()
-	l, err := Try(t, s, limit)
+	l, err := Try(t, s, 1)
 	if IsBusy(err) {
 		return true
 	}
@@ -104,8 +100,6 @@ func busy(t testing.TB, s locks.Store, limit int) bool {
 	Release(t, l)
 	return false
 }
-
-func slots(l locks.Lease) string { return fmt.Sprint(l.Grant().Slots) }
 
 // call is what a child is told to do, one line each.
 type call struct {

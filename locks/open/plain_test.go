@@ -1,10 +1,7 @@
 package open_test
 
 import (
-	"context"
 	"errors"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -25,71 +22,17 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func TestPlainGrant(t *testing.T) {
-	onEach(t, false, func(t *testing.T, url string) {
-		s := newStore(t, url)
-		if s.URL() != url {
-			t.Errorf("URL %s, want %s", s.URL(), url)
-		}
-		if tr := s.Traits(); locks.KindOf(s) != locks.PlainLock || tr.MaxUnits == 0 {
-			t.Errorf("kind %v, %+v", locks.KindOf(s), tr)
-		}
-		r := NewRequest(t, "label")
-		ticket, err := s.Join(background, r)
-		testkit.Must(t, err)
-		l, err := ticket.Wait(background)
-		testkit.Must(t, err)
-		if g := l.Grant(); ticket.Queued() || g.Ref != r.Ref || slots(l) != "[0]" || g.Fence != 0 {
-			t.Errorf("queued %v, %+v", ticket.Queued(), g)
-		}
-		if !busy(t, s, 1) || !busy(t, newStore(t, url), 1) {
-			t.Error("granted twice")
-		}
-		Release(t, l)
-		Release(t, l)
-		if busy(t, s, 1) {
-			t.Error("taken after the release")
-		}
-	})
-}
-
-// A waiter is woken, and one that leaves leaves nothing behind.
-func TestPlainWait(t *testing.T) {
-	onEach(t, false, func(t *testing.T, url string) {
-		s := newStore(t, url)
-		first := TakeUnit(t, s, 1)
-		left := QueueOf[locks.Lease](t, s, "label")
-		left.Cancel()
-		left.Ended()
-		if left.Err != context.Canceled {
-			t.Errorf("Wait = %v", left.Err)
-		}
-		second := QueueOf[locks.Lease](t, s, "label")
-		if !busy(t, s, 1) {
-			t.Error("free beside the holder")
-		}
-		second.Waits()
-		Release(t, first)
-		l := second.Granted()
-		if !busy(t, s, 1) {
-			t.Error("the waiter does not hold")
-		}
-		Release(t, l)
-		testkit.Eventually(t, "free", func() bool { return !busy(t, s, 1) })
-	})
-}
-
 // With kill -9 of the holder the slot is free, unless something lives that
 // inherited it; with a release it is free in any case, except for abstract names.
 func TestPlainKilledHolder(t *testing.T) {
-	onEach(t, false, func(t *testing.T, url string) {
+	onEach(t, func(t *testing.T, url string) {
 		s := newStore(t, url)
 		c := startHolder(t, url)
-		if !busy(t, s, 1) {
+		if !busy(t, s) {
 			t.Fatal("the child does not hold")
 		}
 		c.Kill()
-		if busy(t, s, 1) {
+		if busy(t, s) {
 			t.Error("the slot is taken by the dead")
 		}
 
@@ -97,7 +40,7 @@ func TestPlainKilledHolder(t *testing.T) {
 		heir := c.Ask(call{Do: "spawn"}).PID
 		c.Kill()
 		for range 20 {
-			if !busy(t, s, 1) {
+			if !busy(t, s) {
 				t.Fatal("the slot is free although an heir lives")
 			}
 		}
@@ -106,7 +49,7 @@ func TestPlainKilledHolder(t *testing.T) {
 			t.Errorf("%+v, want the heir %d", all, heir)
 		}
 		endProcess(t, heir)
-		testkit.Eventually(t, "free after the heir", func() bool { return !busy(t, s, 1) })
+		testkit.Eventually(t, "free after the heir", func() bool { return !busy(t, s) })
 
 		if strings.HasPrefix(url, "bind://@") {
 			return // locks/bind: TestLeftBehind
@@ -117,7 +60,7 @@ func TestPlainKilledHolder(t *testing.T) {
 			heir = c.Ask(call{Do: "spawn"}).PID
 			defer endProcess(t, heir)
 			c.Ask(call{Do: "release"})
-			if busy(t, s, 1) {
+			if busy(t, s) {
 				t.Fatal("a daemon keeps the slot")
 			}
 			if all := List(t, s, ""); len(all) != 0 {
@@ -127,56 +70,10 @@ func TestPlainKilledHolder(t *testing.T) {
 	})
 }
 
-// A max of N is N addresses; a holder has the lowest that was free.
-func TestBindMax(t *testing.T) {
-	onEach(t, true, func(t *testing.T, url string) {
-		s := newStore(t, url)
-		var held []locks.Lease
-		for i, want := range []string{"[0]", "[1]", "[2]"} {
-			held = append(held, TakeUnit(t, s, 3))
-			if slots(held[i]) != want {
-				t.Errorf("slot %s, want %s", slots(held[i]), want)
-			}
-		}
-		if !busy(t, s, 3) {
-			t.Error("a fourth came in")
-		}
-		if all := List(t, s, ""); len(all) != 3 || all[2].PID != os.Getpid() || !slices.Equal(all[2].Slots, []int{2}) {
-			t.Errorf("%+v", all)
-		}
-		Release(t, held[1])
-		if again := TakeUnit(t, s, 3); slots(again) != "[1]" {
-			t.Errorf("slot %s, want the free one", slots(again))
-		}
-	})
-}
-
-// Readers of a lock file meet and have no numbers; a writer is alone.
-func TestLockFileShared(t *testing.T) {
-	for _, kind := range []string{"flock", "fcntl"} {
-		t.Run(kind, func(t *testing.T) {
-			s := newStore(t, kinds()[kind](t))
-			one, other := TakeUnit(t, s, 0), TakeUnit(t, s, 0)
-			if slots(one) != "[]" || !busy(t, s, 1) || busy(t, s, 0) {
-				t.Errorf("slots %s, writer kept out %v, reader %v", slots(one), busy(t, s, 1), busy(t, s, 0))
-			}
-			Release(t, one)
-			if !busy(t, s, 1) {
-				t.Error("a writer beside a reader")
-			}
-			Release(t, other)
-			TakeUnit(t, s, 1)
-			if !busy(t, s, 0) {
-				t.Error("a reader beside a writer")
-			}
-		})
-	}
-}
-
 // A nested run is told that it would wait for itself, also if the lock's
 // descriptor was not handed on; what is merely called by the same ID waits.
 func TestPlainNested(t *testing.T) {
-	onEach(t, false, func(t *testing.T, url string) {
+	onEach(t, func(t *testing.T, url string) {
 		s := newStore(t, url)
 		outer := TakeUnit(t, s, 1)
 		r := NewRequest(t, "label", NoWait)
@@ -193,20 +90,6 @@ func TestPlainNested(t *testing.T) {
 			t.Errorf("Join = %v: the holder is not around us", err)
 		}
 	})
-}
-
-// Two URLs are two locks.
-func TestPlainApart(t *testing.T) {
-	for name, fresh := range kinds() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			one, other := newStore(t, fresh(t)), newStore(t, fresh(t))
-			TakeUnit(t, one, 1)
-			if busy(t, other, 1) {
-				t.Error("one keeps the other out")
-			}
-		})
-	}
 }
 
 // URLs that are wrong, and the part that is.
@@ -252,7 +135,7 @@ func TestPlainURLs(t *testing.T) {
 	for url, same := range map[string]string{
 		"flock:///tmp/a%20b":                  "flock:///tmp/a%20b",
 		"flock:///tmp/a b%25":                 "flock:///tmp/a%20b%25",
-		"fcntl:///tmp/\xc3\xa4%3F":            "fcntl:///tmp/%C3%A4%3F",
+		"fcntl:///tmp/\xc3\xa4%3F%23":         "fcntl:///tmp/%C3%A4%3F%23",
 		"bind://127.0.0.1:7001/":              "bind://127.0.0.1:7001",
 		"bind://[0:0::1]:7001":                "bind://[::1]:7001",
 		"bind://@a%2Fb/c":                     "bind://@a/b/c",
