@@ -62,10 +62,13 @@ func TestAnswers(t *testing.T) {
 		t.Fatalf("no directory: %q, %v", a, err)
 	}
 	l := listen(t, dir, func(q Question) (Answer, error) {
-		if q == Release {
+		switch q {
+		case Still:
+			return Yes, nil
+		case Release:
 			return Unknown, errors.New("the store is out")
 		}
-		return Yes, nil
+		return Silence, nil
 	})
 	if a, err := ask(dir, Still); a != Yes || err != nil {
 		t.Errorf("held: %q, %v", a, err)
@@ -73,22 +76,15 @@ func TestAnswers(t *testing.T) {
 	if a, err := ask(dir, Release); a != Unknown || err == nil || err.Error() != "the store is out" {
 		t.Errorf("release: %q, %v", a, err)
 	}
+	if a, err := ask(dir, "what is it?"); err != ErrNobody {
+		t.Errorf("silence: %q, %v", a, err)
+	}
 	l.Close()
 	if a, err := ask(dir, Still); err != ErrNobody {
 		t.Errorf("closed: %q, %v", a, err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
-	}
-}
-
-// Who has nothing to speak of yet is nobody.
-func TestSilence(t *testing.T) {
-	dir := directory(t)
-	l := listen(t, dir, func(Question) (Answer, error) { return Silence, nil })
-	defer l.Close()
-	if a, err := ask(dir, Release); err != ErrNobody {
-		t.Errorf("%q, %v", a, err)
 	}
 }
 

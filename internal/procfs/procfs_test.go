@@ -3,7 +3,6 @@ package procfs
 import (
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -22,10 +21,10 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// What is read about real processes.
+// What is read about real processes. (Their children, files and commands: locks/open,
+// internal/proctree.)
 func TestProcess(t *testing.T) {
 	child := exec.Command("sleep", "60")
-	child.Env = []string{"ONE=1", "TWO="}
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -36,32 +35,13 @@ func TestProcess(t *testing.T) {
 		s.Start < self.Start || !s.Alive() {
 		t.Errorf("%+v (%v), child of %+v (%v)", s, err, self, selfErr)
 	}
-	children, err := Children(os.Getpid())
-	if err != nil || !slices.Contains(children, pid) {
-		t.Errorf("children %v (%v), want %d among them", children, err, pid)
-	}
-	if !slices.Contains(PIDs(), pid) {
-		t.Errorf("%d is not listed", pid)
-	}
-	if a := Ancestors(pid); len(a) == 0 || a[0] != os.Getpid() {
-		t.Errorf("ancestors %v", a)
-	}
-	if got := Command(pid); !slices.Equal(got, []string{"sleep", "60"}) {
-		t.Errorf("command %q", got)
-	}
-	if got := EffectiveUID(pid); got != os.Geteuid() {
-		t.Errorf("user %d", got)
-	}
-	if fds, err := FDs(pid); err != nil || !slices.Contains(fds, 0) {
-		t.Errorf("descriptors %v (%v)", fds, err)
-	}
 	_ = child.Process.Kill()
 	_ = child.Wait()
 	if s, err := ReadStat(pid); err == nil || s.Alive() || EffectiveUID(pid) != -1 || Command(pid) != nil {
 		t.Errorf("after its end: %+v, %v", s, err)
 	}
-	if BootID() == [16]byte{} || Namespace("pid") == 0 {
-		t.Error("no boot ID, or no namespace")
+	if BootID() == [16]byte{} {
+		t.Error("no boot ID")
 	}
 }
 
