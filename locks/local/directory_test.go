@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -200,4 +201,15 @@ func TestPrivateTmpIsRefused(t *testing.T) {
 			look("")
 		})
 	}
+}
+
+// A directory that the user names may be a symbolic link, which is the user's own business. (How
+// one is made: testdata/storedir.txtar.)
+func TestNamedDirectory(t *testing.T) {
+	base := t.TempDir()
+	take(t, New(base), "x")
+	testkit.Must(t, os.Symlink(".", base+"/link"))
+	Refused(t, New(base+"/link"), "x")
+	testkit.Must(t, os.Symlink("nowhere", base+"/dangling"))
+	fails(t, New(base+"/dangling"), "x", base+"/dangling")
 }
