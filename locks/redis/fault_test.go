@@ -107,6 +107,17 @@ func TestDelayedDuplicates(t *testing.T) {
 	Take(t, direct, "n")
 }
 
+// Nobody there: Join tries until its context ends and says what happened.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	server, url := startServer(t)
+	server.Kill()
+	s := open(t, url)
+	if outage := wantOutage(t, Fails(t, s, "n"), ""); outage.Store != s.URL() {
+		t.Errorf("an outage of %s", outage.Store)
+	}
+}
+
 // What trying again does not cure is told at once, to doctor too, and without the password.
 func TestFinalErrors(t *testing.T) {
 	t.Parallel()
