@@ -164,12 +164,18 @@ func subscribe(t *testing.T, server *redistest.Server, channel string) *goredis.
 // whether it receives the message.
 func TestGivenToNobodyElsewhere(t *testing.T) {
 	t.Parallel()
-	server, _, holder, _ := startQueue(t)
+	server, direct, proxy, behind := startProxy(t)
+	holder := Take(t, direct, "n")
+	Queue(t, behind, "n")
+	awaitWaiters(t, server, 1)
 	sub := subscribe(t, server.Replica(), channels(server)[0].(string))
-	server.Do("CLIENT", "KILL", "TYPE", "pubsub") // and it comes back only after a moment
+	proxy.Refuse(true)
+	proxy.Cut()
+	testkit.Eventually(t, "the waiter is cut off", func() bool { return len(channels(server)) == 0 })
 	Release(t, holder)
 	m, err := sub.ReceiveMessage(background)
 	testkit.Must(t, err)
+	proxy.Refuse(false)
 	if strings.Contains(m.Payload, "record") {
 		t.Errorf("published: %s", m.Payload)
 	}
