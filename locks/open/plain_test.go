@@ -1,6 +1,7 @@
 package open_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -20,6 +21,32 @@ func TestConformance(t *testing.T) {
 			Run(t, Engine{Fresh: func(t *testing.T) string { return fresh(t) }, Open: open.Store})
 		})
 	}
+}
+
+// A waiter is woken, and one that leaves leaves nothing behind.
+func TestPlainWait(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := newStore(t, url)
+		first := TakeUnit(t, s, 1)
+		left := QueueOf[locks.Lease](t, s, "label")
+		left.Cancel()
+		left.Ended()
+		if left.Err != context.Canceled {
+			t.Errorf("Wait = %v", left.Err)
+		}
+		second := QueueOf[locks.Lease](t, s, "label")
+		if !busy(t, s) {
+			t.Error("free beside the holder")
+		}
+		second.Waits()
+		Release(t, first)
+		l := second.Granted()
+		if !busy(t, s) {
+			t.Error("the waiter does not hold")
+		}
+		Release(t, l)
+		testkit.Eventually(t, "free", func() bool { return !busy(t, s) })
+	})
 }
 
 // With kill -9 of the holder the slot is free, unless something lives that
