@@ -25,11 +25,7 @@ func TestDoctorPort(t *testing.T) {
 	}
 }
 
-func TestDoctorUsers(t *testing.T) {
-	s, _ := newAbstract(t)
-	Level(t, Examine(t, s), "users", locks.OK, "nobody has the address now")
-	TakeUnit(t, s, 1)
-	Level(t, Examine(t, s), "users", locks.OK, "somebody has the address now")
+func TestDoctorSocketFile(t *testing.T) {
 	file, err := NewSocket(filepath.Join(t.TempDir(), "nowhere", "sock"))
 	testkit.Must(t, err)
 	Level(t, Examine(t, file), "directory", locks.Problem)

@@ -3,10 +3,8 @@ package local
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +29,6 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	x.mounts("/proc", append([]int{1}, procfs.Ancestors(0)...))
 	if d.exists {
 		x.mode()
-		x.users()
 		x.rehearse(ctx, ttl)
 	}
 	return x.Findings, nil
@@ -156,27 +153,6 @@ func (x *examination) mode() {
 	}
 }
 
-// users counts the lock files by their users.
-func (x *examination) users() {
-	files, err := x.opened.lockFiles(ofName(""), unix.O_RDONLY)
-	if err != nil {
-		x.Add(locks.Problem, "directory", "cannot be listed: "+err.Error(), "golock ls and golock clean do not work", "")
-		return
-	}
-	byUser := map[uint32]int{}
-	for _, base := range files {
-		var st unix.Stat_t
-		if unix.Fstatat(x.opened.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Uid != uint32(x.store.roots.euid) {
-			byUser[st.Uid]++
-		}
-	}
-	what := fmt.Sprintf("%d lock files", len(files))
-	for _, uid := range slices.Sorted(maps.Keys(byUser)) {
-		what += fmt.Sprintf(", %d of user %d", byUser[uid], uid)
-	}
-	x.OK("users", what)
-}
-
 // rehearse does what a run does, and removes the lock file.
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	bound, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -188,7 +164,5 @@ func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 		f.What += ", with open file description locks"
 	}
 	x.Append(f)
-	if err := s.Forget(ctx, r.Name); err != nil {
-		x.Add(locks.Note, "rehearsal", "its lock file could not be removed: "+err.Error(), "", "golock clean")
-	}
+	_ = s.Forget(ctx, r.Name)
 }

@@ -3,7 +3,6 @@ package lockfile
 import (
 	"context"
 	"fmt"
-	"os"
 	"path"
 	"strings"
 	"time"
@@ -15,22 +14,25 @@ import (
 
 // Examine implements locks.Store. It never takes the lock: a run with -n would find it
 // taken.
-func (s *Store) Examine(ctx context.Context, _ time.Duration) ([]locks.Finding, error) {
+func (s *Store) Examine(context.Context, time.Duration) ([]locks.Finding, error) {
 	var found locks.Findings
-	dir := path.Dir(s.path)
+	dir, need := path.Dir(s.path), uint32(unix.R_OK)
+	if s.family == Fcntl {
+		need |= unix.W_OK
+	}
 	var st unix.Stat_t
 	switch err := unix.Stat(s.path, &st); err {
 	case nil:
 		if err := s.checkKind(&st); err != nil {
 			return nil, err
 		}
-		found.Append(s.access(&st))
-	case unix.ENOENT:
-		if _, err := os.Stat(dir); err != nil {
-			return nil, &locks.PathError{Path: s.path, Err: err, Hint: "the directory must be there"}
+		if err := unix.Access(s.path, need); err != nil {
+			return nil, s.openError(err)
 		}
-		if unix.Access(dir, unix.W_OK|unix.X_OK) != nil {
-			return nil, &locks.PathError{Path: s.path, Err: unix.EACCES, Hint: "the file does not exist, and this user may not make it in " + dir}
+		found.OK("file", fmt.Sprintf("%s is there, mode %04o, of user %d", s.path, st.Mode&0o7777, st.Uid))
+	case unix.ENOENT:
+		if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+			return nil, s.openError(err)
 		}
 		found.OK("file", s.path+" does not exist yet, the first run makes it")
 	default:
@@ -41,34 +43,9 @@ func (s *Store) Examine(ctx context.Context, _ time.Duration) ([]locks.Finding, 
 	if m, err := locks.MountOf(dir); err == nil {
 		found.Append(s.mount(m))
 	}
-	holders, waiters := 0, 0
-	for e, err := range s.Entries(ctx, "") {
-		switch {
-		case err != nil:
-		case e.State == locks.Holding:
-			holders++
-		default:
-			waiters++
-		}
-	}
-	found.OK("users", fmt.Sprintf("%d hold the lock now, %d wait, as far as this user may see", holders, waiters))
 	found.Add(locks.Note, "order", "the kernel decides who is next", "readers that keep coming can starve a writer; a newcomer can slip in",
 		"the store local, if no other tool has to share the lock")
 	return found, nil
-}
-
-// access checks that this user may lock the existing file.
-func (s *Store) access(st *unix.Stat_t) locks.Finding {
-	need, word := uint32(unix.R_OK), "read"
-	if s.family == Fcntl {
-		need, word = unix.R_OK|unix.W_OK, "read and write"
-	}
-	f := locks.Finding{Level: locks.OK, Subject: "file", What: fmt.Sprintf("%s is there, mode %04o, of user %d", s.path, st.Mode&0o7777, st.Uid)}
-	if err := unix.Access(s.path, need); err != nil {
-		f.Level, f.What = locks.Problem, f.What+": this user may not "+word+" it"
-		f.Why, f.Fix = "the lock cannot be taken", "chmod or chgrp "+s.path
-	}
-	return f
 }
 
 // supported locks an unnamed file in the same directory.
