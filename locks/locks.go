@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 )
@@ -142,6 +143,46 @@ func FindEntry(entries []Entry, ref Ref) (Entry, error) {
 		}
 	}
 	return Entry{}, ErrLost
+}
+
+// Arrange sorts entries as they are shown, by name, holders before waiters, holders by
+// slot, and numbers the waiters. Those are in the order of their queue already.
+func Arrange(entries []Entry) {
+	slices.SortStableFunc(entries, func(a, b Entry) int {
+		switch {
+		case a.Name != b.Name:
+			return strings.Compare(a.Name, b.Name)
+		case len(a.Slots) == 0 || len(b.Slots) == 0:
+			return len(b.Slots) - len(a.Slots)
+		}
+		return a.Slots[0] - b.Slots[0]
+	})
+	for i := range entries {
+		e := &entries[i]
+		if e.State != Waiting {
+			continue
+		}
+		e.Position = 1
+		if i > 0 && entries[i-1].Name == e.Name {
+			e.Position += entries[i-1].Position
+		}
+	}
+}
+
+// Listing is what Entries gives in a store that reads all at once. What was read before an
+// error is yielded.
+func Listing(read func() ([]Entry, error)) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		entries, err := read()
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(Entry{}, err)
+		}
+	}
 }
 
 // Ticket is a place in a queue, or a grant to be fetched. The caller of Join calls Wait

@@ -72,7 +72,7 @@ func (d *directory) entries(ctx context.Context) ([]locks.Entry, error) {
 		for i, o := range live {
 			entries[i] = o.entry(d)
 		}
-		lease.Arrange(entries)
+		locks.Arrange(entries)
 		return entries, nil
 	})
 }

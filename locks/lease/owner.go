@@ -5,9 +5,7 @@ import (
 	"iter"
 	"os"
 	"os/user"
-	"slices"
 	"strconv"
-	"strings"
 
 	"golock/locks"
 )
@@ -63,44 +61,11 @@ func Enclosing(r locks.Request) []string {
 	return within
 }
 
-// Arrange sorts entries as they are shown, by name, holders before waiters, holders by
-// slot, and numbers the waiters. Those are in the order of their queue already.
-func Arrange(entries []locks.Entry) {
-	slices.SortStableFunc(entries, func(a, b locks.Entry) int {
-		switch {
-		case a.Name != b.Name:
-			return strings.Compare(a.Name, b.Name)
-		case len(a.Slots) == 0 || len(b.Slots) == 0:
-			return len(b.Slots) - len(a.Slots)
-		}
-		return a.Slots[0] - b.Slots[0]
-	})
-	for i := range entries {
-		e := &entries[i]
-		if e.State != locks.Waiting {
-			continue
-		}
-		e.Position = 1
-		if i > 0 && entries[i-1].Name == e.Name {
-			e.Position += entries[i-1].Position
-		}
-	}
-}
-
-// Entries implements locks.Store's for an engine that reads all at once. What was read
-// before an error is yielded.
+// Entries implements locks.Store's for an engine that reads all at once.
 func Entries(ctx context.Context, read func(context.Context) ([]locks.Entry, error)) iter.Seq2[locks.Entry, error] {
-	return func(yield func(locks.Entry, error) bool) {
+	return locks.Listing(func() ([]locks.Entry, error) {
 		ctx, cancel := context.WithTimeout(ctx, ListLimit)
 		defer cancel()
-		entries, err := read(ctx)
-		for _, e := range entries {
-			if !yield(e, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(locks.Entry{}, err)
-		}
-	}
+		return read(ctx)
+	})
 }

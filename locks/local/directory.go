@@ -109,15 +109,6 @@ func (s *Store) openForUse() (*directory, error) {
 	return d, nil
 }
 
-// existingDirectory opens the lock directory to look into it; nil if there is none.
-func (s *Store) existingDirectory() (*directory, error) {
-	d, err := openDirectory(s.path, s.roots, false)
-	if err != nil || !d.exists {
-		return nil, err
-	}
-	return d, nil
-}
-
 // DefaultDirectory is where New("") keeps its lock files: a directory that only this
 // user may enter, the same in every context of the user's. The sockets of holders are
 // there too. With create a missing one is made.

@@ -43,107 +43,71 @@ func (r *record) isOrphan() bool {
 
 // Entries implements locks.Store. It changes nothing, not even a missing directory.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return func(yield func(locks.Entry, error) bool) {
-		tables, err := s.snapshots(ctx, ofName(name))
-		for _, tab := range tables {
-			for _, e := range tab.list() {
-				if !yield(e, nil) {
-					return
-				}
-			}
-		}
-		if err != nil {
-			yield(locks.Entry{}, err)
-		}
-	}
+	return locks.Listing(func() ([]locks.Entry, error) { return s.list(ctx, suffixOf(name)) })
 }
 
 // Find implements locks.QueueStore. A slot whose golock is gone counts as held as long
 // as somebody keeps it.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	tables, err := s.snapshots(ctx, ofKey(ref.Key))
-	for _, tab := range tables {
-		if e, err := locks.FindEntry(tab.list(), ref); err == nil {
-			return e, nil
-		}
+	entries, err := s.list(ctx, fileSuffix(ref.Key))
+	e, lost := locks.FindEntry(entries, ref)
+	if lost == nil {
+		return e, nil
 	}
-	return locks.Entry{}, cmp.Or(err, locks.ErrLost)
+	return e, cmp.Or(err, lost)
 }
 
-// snapshots reads tables, with only the live records in them, in the order of the names.
-func (s *Store) snapshots(ctx context.Context, which func(base string) bool) (tables []*table, err error) {
-	failed := s.eachTable(ctx, which, unix.O_RDONLY, func(f *lockFile, tab *table) error {
+// list gives the live entries of lock files.
+func (s *Store) list(ctx context.Context, suffix string) (entries []locks.Entry, err error) {
+	var live []record
+	var names []string // of the locks, one for each record
+	failed := s.eachTable(ctx, suffix, unix.O_RDONLY, func(f *lockFile, tab *table) error {
 		if tab == nil || !tab.belongs(f.base) {
 			return nil
 		}
-		live := tab.records[:0]
-		for _, r := range tab.records {
-			if !f.isLive(&r) {
-				continue
+		slices.SortFunc(tab.records, func(a, b record) int { return a.claim().Compare(b.claim()) })
+		for i := range tab.records {
+			if r := &tab.records[i]; f.isLive(r) {
+				_ = f.readCommand(r)
+				live, names = append(live, *r), append(names, tab.name)
 			}
-			if err := f.readCommand(&r); err != nil {
-				return err
-			}
-			live = append(live, r)
 		}
-		tab.records = live
-		tables = append(tables, tab)
 		return nil
 	})
-	slices.SortFunc(tables, func(a, b *table) int { return strings.Compare(a.name, b.name) })
-	return tables, errors.Join(failed...)
-}
-
-// ofName picks the lock file of a name, or those of all names ("").
-func ofName(name string) func(base string) bool {
-	file := fileName(name)
-	return func(base string) bool { return name == "" || base == file }
-}
-
-// ofKey picks the lock files of a key. It has one; but whoever may write the directory can
-// make others.
-func ofKey(key locks.Key) func(base string) bool {
-	return func(base string) bool { return strings.HasSuffix(base, key.String()+".lock") }
-}
-
-// lockFiles are the files that are named like lock files. Who wants to change them (access)
-// is not given what is no file.
-func (d *directory) lockFiles(which func(base string) bool, access int) (bases []string, err error) {
-	files, err := os.ReadDir(d.path)
-	if err != nil {
-		return nil, &locks.PathError{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
+	for i := range live { // with the gates open: this takes longer than to read
+		entries = append(entries, newEntry(names[i], &live[i]))
 	}
-	for _, file := range files {
-		if name := file.Name(); isLockFile(name) && which(name) &&
-			(access == unix.O_RDONLY || file.Type().IsRegular()) {
-			bases = append(bases, name)
-		}
-	}
-	return bases, nil
+	locks.Arrange(entries)
+	return entries, errors.Join(failed...)
 }
 
-// eachTable calls f inside the gate of lock files. The table is nil if it cannot be read and
-// nobody uses it. Whoever may read a file can keep its gate shut, so the
-// failures share one time limit; after it the other files are tried without waiting.
+// eachTable calls f inside the gate of the lock files whose names end with suffix. The table
+// is nil if it cannot be read and nobody uses it. Whoever may read a file can keep its gate
+// shut, so the failures share one time limit; after it the other files are tried without waiting.
 func (s *Store) eachTable(
-	caller context.Context, which func(base string) bool, access int, f func(*lockFile, *table) error,
+	caller context.Context, suffix string, access int, f func(*lockFile, *table) error,
 ) (failed []error) {
-	d, err := s.existingDirectory()
+	d, err := openDirectory(s.path, s.roots, false)
 	if err != nil {
 		return []error{err}
-	}
-	if d == nil {
-		return nil
 	}
 	defer d.close()
-	bases, err := d.lockFiles(which, access)
+	if !d.exists {
+		return nil
+	}
+	files, err := os.ReadDir(d.path)
 	if err != nil {
-		return []error{err}
+		return []error{&locks.PathError{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}}
 	}
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	gateBudget := gateLimit
-	for _, base := range bases {
+	for _, file := range files {
+		base := file.Name()
+		// Who wants to change them is not given what is no file.
+		if !isLockFile(base) || !strings.HasSuffix(base, suffix) || access != unix.O_RDONLY && !file.Type().IsRegular() {
+			continue
+		}
 		began := time.Now()
 		err := d.withTable(ctx, base, access, f)
 		if err == nil {
@@ -184,28 +148,6 @@ func (d *directory) withTable(ctx context.Context, base string, access int, f fu
 		return err
 	}
 	return f(file, tab)
-}
-
-// list turns a table of live records into entries: holders by slot, then waiters in the
-// order of the queue.
-func (t *table) list() []locks.Entry {
-	slices.SortFunc(t.records, func(a, b record) int {
-		if a.state == stateHolding && b.state == stateHolding {
-			return a.slots[0] - b.slots[0]
-		}
-		return cmp.Or(cmp.Compare(b.state, a.state), a.claim().Compare(b.claim()))
-	})
-	entries := make([]locks.Entry, 0, len(t.records))
-	position := 0
-	for i := range t.records {
-		e := newEntry(t.name, &t.records[i])
-		if e.State == locks.Waiting {
-			position++
-			e.Position = position
-		}
-		entries = append(entries, e)
-	}
-	return entries
 }
 
 // newEntry describes one live record.

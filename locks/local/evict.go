@@ -86,9 +86,7 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	by := locks.ReplacedBy(*r)
 	for _, i := range picked {
 		o := records[i]
-		if err := p.table.readCommand(o); err != nil {
-			return false, err
-		}
+		_ = p.table.readCommand(o)
 		t.replaced = append(t.replaced, newEntry(tab.name, o))
 		v, err := p.table.evict(tab, o, by)
 		if err != nil {
@@ -128,7 +126,7 @@ func (f *lockFile) evict(tab *table, r *record, by string) (*victim, error) {
 // Evict implements locks.QueueStore.
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	var v *victim
-	failed := s.eachTable(ctx, ofKey(ref.Key), unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
+	failed := s.eachTable(ctx, fileSuffix(ref.Key), unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
 		if tab == nil || !tab.belongs(f.base) {
 			return nil
 		}

@@ -14,8 +14,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"golock/internal/procfs"
 	"golock/locks"
 	"golock/locks/kernel"
@@ -89,15 +87,7 @@ func (l *lease) Evicted() error { return l.place.evicted() }
 func (l *lease) Settle() { l.place.closeTable() }
 
 // Forget implements locks.QueueStore.
-func (s *Store) Forget(_ context.Context, name string) error {
-	d, err := s.existingDirectory()
-	if d == nil {
-		return err
-	}
-	defer d.close()
-	base := fileName(name)
-	if err := unix.Unlinkat(d.fd, base, 0); err != nil && err != unix.ENOENT {
-		return &locks.PathError{Op: "remove", Path: d.path + "/" + base, Err: err}
-	}
-	return nil
+func (s *Store) Forget(ctx context.Context, name string) error {
+	_, err := s.Sweep(ctx, name, 0)
+	return err
 }

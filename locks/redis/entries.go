@@ -57,7 +57,7 @@ func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.E
 		return nil, err
 	}
 	entries := entriesOf(r.Entries, cmp.Or(name, r.Name), key)
-	lease.Arrange(entries)
+	locks.Arrange(entries)
 	return entries, nil
 }
 

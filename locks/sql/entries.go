@@ -65,7 +65,7 @@ func (s *Store) list(ctx context.Context, key string) (entries []locks.Entry, er
 		}
 		return nil
 	})
-	lease.Arrange(entries)
+	locks.Arrange(entries)
 	return entries, err
 }
 
