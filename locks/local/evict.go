@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -26,31 +25,27 @@ func openToLook(path string) (*lockFile, error) {
 	return &lockFile{fd: fd, path: path}, err
 }
 
-// evicted reads the mark. It needs no lock: the mark is written before the signal is sent,
-// and stays.
+// evicted looks for the mark in p's record.
 func (p *place) evicted() error {
 	f, err := openToLook(p.path)
 	if err != nil {
 		return nil
 	}
 	defer unix.Close(f.fd)
-	found, err := f.readRecord(p.self.index)
+	return f.eviction(&p.self)
+}
+
+// eviction reads the mark in a record. It needs no lock: the mark is written before the
+// signal is sent, and stays.
+func (f *lockFile) eviction(r *record) error {
+	found, err := f.readRecord(r.index)
 	for tries := 1; err == errCorrupt && tries < 100; tries++ { // while it is being written
-		found, err = f.readRecord(p.self.index)
+		found, err = f.readRecord(r.index)
 	}
-	if err != nil || found.id != p.self.id || found.evictor == "" {
+	if err != nil || found.id != r.id || found.evictor == "" {
 		return nil
 	}
 	return &locks.EvictedError{By: found.evictor}
-}
-
-// evictedBy is who has evicted r, by the table; "" if nobody has.
-func (r *record) evictedBy(tab *table) string {
-	i := slices.IndexFunc(tab.records, func(o record) bool { return o.index == r.index && o.id == r.id })
-	if i < 0 {
-		return ""
-	}
-	return tab.records[i].evictor
 }
 
 // makeRoom evicts those whom a newcomer replaces, unless the queue is full without them too.
@@ -108,10 +103,7 @@ func (f *lockFile) evict(tab *table, r *record, by string) (*victim, error) {
 	}
 	again := r.evictor != ""
 	if !again {
-		for len(by) > maxEvictor {
-			_, last := utf8.DecodeLastRuneInString(by)
-			by = by[:len(by)-last]
-		}
+		by = strings.ToValidUTF8(by[:min(len(by), maxEvictor)], "") // a letter may have been cut
 		r.evictor, r.evictedAt = cmp.Or(by, "somebody"), int64(locks.BootTime())
 		if err := f.readCommand(r); err != nil {
 			return nil, err
@@ -163,7 +155,7 @@ const (
 func (v *victim) end() error {
 	r := &v.record
 	switch {
-	case r.state == stateFree || r.onlyHold:
+	case r.state == stateFree: // it was only a hold
 		return nil
 	case r.state != stateHolding || r.noGolock == 0 && !r.isOrphan():
 		return v.endGolock()

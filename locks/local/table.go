@@ -50,13 +50,6 @@ const (
 // errCorrupt says that bytes are not what golock writes.
 var errCorrupt = errors.New("not readable")
 
-// formatError is a file of a golock that writes another format.
-type formatError struct{ found uint32 }
-
-func (e *formatError) Error() string {
-	return fmt.Sprintf("has format %d, this golock knows format %d", e.found, format)
-}
-
 func (h *header) encode() []byte {
 	b := make([]byte, headerEnd)
 	copy(b, magic)
@@ -81,7 +74,7 @@ func decodeHeader(b []byte) (header, error) {
 		return header{}, errCorrupt
 	}
 	if f := binary.NativeEndian.Uint32(b[8:]); f != format {
-		return header{}, &formatError{f}
+		return header{}, fmt.Errorf("has format %d, this golock knows format %d", f, format)
 	}
 	h := header{
 		size:        int(binary.NativeEndian.Uint32(b[20:])),

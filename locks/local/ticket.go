@@ -139,8 +139,8 @@ func (p *place) lookInside() (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if by := p.self.evictedBy(tab); by != "" {
-		return nil, &locks.EvictedError{By: by}
+	if err := p.table.eviction(&p.self); err != nil {
+		return nil, err
 	}
 	l, err := p.look(tab)
 	p.request.TellPlace(p.view.position)
