@@ -52,8 +52,7 @@ func (f *Findings) Append(found ...Finding) {
 // Rehearsal tells how the steps of a run went.
 type Rehearsal struct {
 	Name   string // which no run uses
-	Ref    Ref
-	Join   time.Duration // 0: it had to wait
+	Join   time.Duration
 	Renew  time.Duration // the median; 0: the store has no leases
 	Failed error         // of the step that failed
 }
@@ -65,26 +64,24 @@ const (
 
 // Rehearse takes, renews and gives back the slot of a name made up for it.
 func Rehearse(ctx context.Context, s Store) (r Rehearsal) {
-	maker, err := NewRef("golock doctor")
+	ref, err := NewRef("golock doctor")
 	if err != nil {
 		return Rehearsal{Failed: err}
 	}
-	r.Name = "golock-doctor-" + maker.ID.String()
-	r.Ref = Ref{Key: KeyOf(r.Name), ID: maker.ID}
+	r.Name = "golock-doctor-" + ref.ID.String()
+	ref.Key = KeyOf(r.Name)
 	began := BootTime()
-	ticket, err := s.Join(ctx, Request{Ref: r.Ref, Name: r.Name, Claim: Claim{Weight: 1, Max: 1}, TTL: rehearsalTTL, Command: []string{"golock", "doctor"}})
+	ticket, err := s.Join(ctx, Request{Ref: ref, Name: r.Name, Claim: Claim{Weight: 1, Max: 1}, TTL: rehearsalTTL, Command: []string{"golock", "doctor"}})
 	if err != nil {
 		r.Failed = fmt.Errorf("taking a slot: %w", err)
 		return r
-	}
-	if !ticket.Queued() {
-		r.Join = BootTime().Sub(began)
 	}
 	lease, err := ticket.Wait(ctx)
 	if err != nil {
 		r.Failed = fmt.Errorf("waiting for a slot: %w", err)
 		return r
 	}
+	r.Join = BootTime().Sub(began)
 	if leased, ok := lease.(RenewableLease); ok {
 		r.Renew, err = renewals(ctx, leased)
 	}
@@ -135,10 +132,8 @@ func (r Rehearsal) Finding(ttl time.Duration) Finding {
 		f.Level, f.What = Note, fmt.Sprintf("a renewal takes %v; with a TTL of %v one is given up after %v", short(r.Renew), ttl, limit)
 		f.Why = "little is left for a bad moment of network or server"
 		f.Fix = "a longer --ttl, or a store that is nearer"
-	case r.Renew > 0 && r.Join > 0:
-		f.What = fmt.Sprintf("a slot was taken (%v), its lease renewed (%v, the median of %d) and given back", short(r.Join), short(r.Renew), rehearsed)
 	case r.Renew > 0:
-		f.What = fmt.Sprintf("a slot was waited for, its lease renewed (%v, the median of %d) and given back", short(r.Renew), rehearsed)
+		f.What = fmt.Sprintf("a slot was taken (%v), its lease renewed (%v, the median of %d) and given back", short(r.Join), short(r.Renew), rehearsed)
 	default:
 		f.What = fmt.Sprintf("a slot was taken (%v) and given back", short(r.Join))
 	}
@@ -146,12 +141,4 @@ func (r Rehearsal) Finding(ttl time.Duration) Finding {
 }
 
 // short is a duration in as many digits as mean something.
-func short(d time.Duration) time.Duration {
-	switch {
-	case d > time.Second:
-		return d.Round(10 * time.Millisecond)
-	case d > time.Millisecond:
-		return d.Round(10 * time.Microsecond)
-	}
-	return d.Round(time.Microsecond)
-}
+func short(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }

@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strings"
@@ -18,51 +17,41 @@ type Mount struct {
 	Options string // of the mount and of the file system
 }
 
-// MountOf finds the mount of a file: by its number where the kernel tells it, else the
-// mount of the device that is nearest to the path.
+// MountOf finds the mount of a file, by the number that the kernel tells of a descriptor.
 func MountOf(path string) (Mount, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return Mount{}, fmt.Errorf("stat %s: %w", path, err)
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Mount{}, fmt.Errorf("open %s: %w", path, err)
 	}
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	defer unix.Close(fd)
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	if err != nil {
 		return Mount{}, err
 	}
-	var id uint64
-	var stx unix.Statx_t
-	if unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &stx) == nil && stx.Mask&unix.STATX_MNT_ID != 0 {
-		id = stx.Mnt_id
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return Mount{}, err
 	}
-	device := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
-	var found Mount
-	for line := range bytes.Lines(text) {
-		m, number, dev := readMount(string(line))
-		switch {
-		case id != 0 && number == fmt.Sprint(id):
+	for line := range strings.Lines(string(mounts)) {
+		if m, id := readMount(line); id != "" && strings.Contains(string(info), "mnt_id:\t"+id+"\n") {
 			return m, nil
-		case dev == device && strings.HasPrefix(path, m.Point) && len(m.Point) >= len(found.Point):
-			found = m
 		}
 	}
-	if found.Type == "" {
-		return found, fmt.Errorf("%s: no mount of the device %s is listed", path, device)
-	}
-	return found, nil
+	return Mount{}, fmt.Errorf("%s: its mount is not listed", path)
 }
 
 // readMount reads a line as
 //
 //	36 35 98:0 /root /mount/point options [tag ...] - type source options
-func readMount(line string) (m Mount, id, device string) {
+func readMount(line string) (m Mount, id string) {
 	before, after, _ := strings.Cut(strings.TrimRight(line, "\n"), " - ")
 	field, rest := strings.Fields(before), strings.Fields(after)
 	if len(field) < 6 || len(rest) < 3 {
-		return m, "", ""
+		return m, ""
 	}
 	return Mount{
 		Root: field[3], Point: field[4], Type: rest[0], Source: rest[1], Options: field[5] + "," + rest[2],
-	}, field[0], field[2]
+	}, field[0]
 }
 
 // Option is the value of an option, or "" with true if it is there without one.

@@ -156,7 +156,7 @@ func (x *Examination) rehearse(ctx context.Context, ttl time.Duration) {
 	x.Append(r.Finding(ttl))
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), lease.LongestAttempt)
 	defer cancel()
-	if err := x.session.deleteName(bound, r.Ref.Key); s.verdict(err) == NoRight {
+	if err := x.session.deleteName(bound, locks.KeyOf(r.Name)); s.verdict(err) == NoRight {
 		x.Add(locks.Problem, "rights", "DELETE is missing: "+err.Error(),
 			"who is over cannot be removed: the table grows, and golock clean fails", "GRANT DELETE ON "+s.table+" to this user")
 	}
