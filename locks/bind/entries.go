@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -19,13 +20,10 @@ const (
 // Entries implements locks.Store, whatever the name: there is one lock. Nobody knows
 // who waits. The process of a holder is shown to those who may look into it.
 func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return func(yield func(locks.Entry, error) bool) {
-		if name == "" {
-			name = s.URL()
-		}
+	return locks.Listing(func() (entries []locks.Entry, _ error) {
 		inodes := s.inodes(s.Traits().MaxUnits)
 		if slices.Max(inodes) == 0 {
-			return
+			return nil, nil
 		}
 		users := map[uint64][]int{} // the processes that have a socket open, by its inode
 		for _, pid := range procfs.PIDs() {
@@ -40,13 +38,12 @@ func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, e
 				continue
 			}
 			last = unit
-			e := locks.Entry{Name: name, State: locks.Holding, Slots: []int{unit}, Claim: locks.Claim{Weight: 1, Max: unknownMax}}
+			e := locks.Entry{Name: cmp.Or(name, s.URL()), State: locks.Holding, Slots: []int{unit}, Claim: locks.Claim{Weight: 1, Max: unknownMax}}
 			kernel.Describe(&e, append(kernel.Roots(users[inode]), 0)[0])
-			if !yield(e, nil) {
-				return
-			}
+			entries = append(entries, e)
 		}
-	}
+		return entries, nil
+	})
 }
 
 // inodes are those of the sockets that have the first units now; 0: nobody.
@@ -72,11 +69,7 @@ func (s *Store) hasUnit(pid, units int) (bool, error) {
 // Examine implements locks.Store. It never takes the address: a run with -n would find
 // it taken.
 func (s *Store) Examine(context.Context, time.Duration) ([]locks.Finding, error) {
-	users := locks.Finding{Level: locks.OK, Subject: "users", What: "nobody has the address now, as far as this user may see"}
-	if s.inodes(1)[0] != 0 {
-		users.What = "somebody has the address now"
-	}
-	found := []locks.Finding{users, s.address.examine()}
+	found := []locks.Finding{s.address.examine()}
 	if n, ok := s.address.(socketName); !ok || !n.isFile() {
 		found = append(found, locks.Finding{Level: locks.OK, Subject: "reach", What: "one network namespace: containers with a network of their own do not meet here"})
 	}

@@ -1,6 +1,7 @@
 package lockfile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -18,27 +19,19 @@ import (
 // tells which process has it, but not since when; of a lock of the fcntl family that
 // another user has, not even the process. Waiters come in the kernel's order.
 func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return func(yield func(locks.Entry, error) bool) {
-		if name == "" {
-			name = s.URL()
-		}
+	return locks.Listing(func() ([]locks.Entry, error) {
 		var st unix.Stat_t
 		switch err := unix.Stat(s.path, &st); err {
 		case nil:
 		case unix.ENOENT:
-			return
+			return nil, nil
 		default:
-			yield(locks.Entry{}, &locks.PathError{Op: "stat", Path: s.path, Err: err})
-			return
+			return nil, &locks.PathError{Op: "stat", Path: s.path, Err: err}
 		}
-		seen := s.holders(&st)
-		entries := s.seenEntries(name, seen)
-		for _, e := range append(entries, s.listedEntries(name, &st, seen, len(entries))...) {
-			if !yield(e, nil) {
-				return
-			}
-		}
-	}
+		label, seen := cmp.Or(name, s.URL()), s.holders(&st)
+		entries := s.seenEntries(label, seen)
+		return append(entries, s.listedEntries(label, &st, seen, len(entries))...), nil
+	})
 }
 
 // holder is a process that has a descriptor of the locked file.

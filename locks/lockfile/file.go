@@ -1,6 +1,7 @@
 package lockfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -34,14 +35,12 @@ func (f Family) setLock(fd int, kind int16, wait bool) error {
 	})
 }
 
-var errCancelled = errors.New("nobody waits for it any more")
-
 // maxMoves is how often in a row the file may be removed or replaced while it is locked.
 const maxMoves = 100
 
-// lock opens the file that the path leads to, and locks it. If cancelled is nil it gives
-// kernel.ErrTaken instead of waiting. Once cancelled is closed it does not wait again.
-func (s *Store) lock(kind int16, cancelled <-chan struct{}) (int, error) {
+// lock opens the file that the path leads to, and locks it. Without wait it gives
+// kernel.ErrTaken instead of waiting. Once ctx has ended it does not wait again.
+func (s *Store) lock(ctx context.Context, kind int16, wait bool) (int, error) {
 	access := unix.O_RDONLY
 	if s.family == Fcntl && kind == unix.F_WRLCK {
 		access = unix.O_RDWR // fcntl(2): an exclusive lock needs a descriptor for writing
@@ -54,13 +53,9 @@ func (s *Store) lock(kind int16, cancelled <-chan struct{}) (int, error) {
 		if err != nil {
 			return -1, err
 		}
-		if cancelled != nil {
-			s.waiting.Add(1)
-		}
-		err = s.setLock(fd, kind, cancelled != nil)
-		if cancelled != nil {
-			s.waiting.Add(-1)
-		}
+		s.waiting.Add(1)
+		err = s.setLock(fd, kind, wait)
+		s.waiting.Add(-1)
 		if (err == unix.EBADF || err == unix.EIO) && access == unix.O_RDONLY && kind == unix.F_WRLCK {
 			// On NFS version 4 a flock is a record lock, which needs a descriptor for
 			// writing. flock(1) does the same.
@@ -80,11 +75,8 @@ func (s *Store) lock(kind int16, cancelled <-chan struct{}) (int, error) {
 			return -1, kernel.ErrTaken
 		case err != nil:
 			return -1, s.lockError(err)
-		}
-		select {
-		case <-cancelled:
-			return -1, errCancelled
-		default:
+		case wait && ctx.Err() != nil:
+			return -1, ctx.Err()
 		}
 	}
 	return -1, &locks.PathError{Path: s.path, Err: errors.New("something removes or replaces it all the time")}
@@ -177,21 +169,13 @@ func (s *Store) openError(err error) error {
 
 // checkKind refuses everything but files, and directories for flock.
 func (s *Store) checkKind(st *unix.Stat_t) error {
-	why, hint := "is a device, not a file", ""
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
+	switch kind := st.Mode & unix.S_IFMT; {
+	case kind == unix.S_IFREG, kind == unix.S_IFDIR && s.family == Flock:
 		return nil
-	case unix.S_IFDIR:
-		if s.family == Flock {
-			return nil
-		}
-		why, hint = "is a directory, which has no fcntl locks", "name a file in it, or use flock://"
-	case unix.S_IFIFO:
-		why = "is a FIFO, not a file"
-	case unix.S_IFSOCK:
-		why = "is a socket, not a file"
+	case kind == unix.S_IFDIR:
+		return &locks.PathError{Path: s.path, Err: errors.New("is a directory, which has no fcntl locks"), Hint: "name a file in it, or use flock://"}
 	}
-	return &locks.PathError{Path: s.path, Err: errors.New(why), Hint: hint}
+	return &locks.PathError{Path: s.path, Err: errors.New("is not a regular file")}
 }
 
 // inPlace reports whether the path still leads to the file of fd.

@@ -76,8 +76,8 @@ func TestTargets(t *testing.T) {
 	testkit.Must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	for path, words := range map[string]string{
-		filepath.Join(dir, "fifo"):       "is a FIFO",
-		"/dev/null":                      "is a device",
+		filepath.Join(dir, "fifo"):       "is not a regular file",
+		"/dev/null":                      "is not a regular file",
 		filepath.Join(dir, "no", "file"): "the directory must be there",
 		filepath.Join(dir, "file", "x"):  "not a directory",
 		"/proc/golock":                   "open /proc/golock",

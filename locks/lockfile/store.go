@@ -37,7 +37,7 @@ type Store struct {
 	openFile func(path string, flags int) (fd int, err error)
 	setLock  func(fd int, kind int16, wait bool) error
 
-	waiting atomic.Int32 // goroutines of this process that /proc/locks shows as waiting
+	waiting atomic.Int32 // calls of this process that /proc/locks may show as waiting
 }
 
 // New names the file: an absolute path, which is used as it is.
@@ -62,10 +62,10 @@ func (s *Store) Close() error { return nil }
 
 // Join implements locks.Store. A request with a max is exclusive, one without is
 // shared.
-func (s *Store) Join(_ context.Context, r locks.Request) (locks.Ticket, error) {
+func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
 	return kernel.Attempt{
 		Request: r,
-		Take:    func() (*kernel.Lease, error) { return s.take(r, nil) },
+		Take:    func() (*kernel.Lease, error) { return s.take(ctx, r, false) },
 		Wait:    func(ctx context.Context) (*kernel.Lease, error) { return s.wait(ctx, r) },
 		Has:     s.hasLock,
 		Busy:    func() *locks.BusyError { return s.busy(r.Name) },
@@ -74,17 +74,17 @@ func (s *Store) Join(_ context.Context, r locks.Request) (locks.Ticket, error) {
 
 // TryLock takes the exclusive lock for another engine: kernel.ErrTaken if somebody has it.
 func (s *Store) TryLock() (*kernel.Lease, error) {
-	return s.take(locks.Request{Claim: locks.Claim{Weight: 1, Max: 1}}, nil)
+	return s.take(context.Background(), locks.Request{Claim: locks.Claim{Weight: 1, Max: 1}}, false)
 }
 
-// take locks the file, and waits for that unless cancelled is nil. Those who share a lock
-// have no slot numbers: the kernel does not know how many they are.
-func (s *Store) take(r locks.Request, cancelled <-chan struct{}) (*kernel.Lease, error) {
+// take locks the file. Those who share a lock have no slot numbers: the kernel does not know
+// how many they are.
+func (s *Store) take(ctx context.Context, r locks.Request, wait bool) (*kernel.Lease, error) {
 	grant, kind := locks.Grant{Ref: r.Ref}, int16(unix.F_RDLCK)
 	if r.Claim.Max != 0 {
 		grant.Slots, kind = []int{0}, unix.F_WRLCK
 	}
-	fd, err := s.lock(kind, cancelled)
+	fd, err := s.lock(ctx, kind, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *Store) wait(ctx context.Context, r locks.Request) (*kernel.Lease, error
 		lease *kernel.Lease
 		err   error
 	}
-	got, cancelled := make(chan result), make(chan struct{})
+	got := make(chan result)
 	go func() {
 		var taken result
 		defer func() {
@@ -114,19 +114,18 @@ func (s *Store) wait(ctx context.Context, r locks.Request) (*kernel.Lease, error
 			}
 			select {
 			case got <- taken:
-			case <-cancelled:
+			case <-ctx.Done():
 				if taken.lease != nil {
 					_ = taken.lease.Release(context.Background())
 				}
 			}
 		}()
-		taken.lease, taken.err = s.take(r, cancelled)
+		taken.lease, taken.err = s.take(ctx, r, true)
 	}()
 	select {
 	case taken := <-got:
 		return taken.lease, taken.err
 	case <-ctx.Done():
-		close(cancelled)
 		return nil, ctx.Err()
 	}
 }
