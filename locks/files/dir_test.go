@@ -12,38 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	"golock/locks/files"
 	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
-
-func TestURLs(t *testing.T) {
-	for url, want := range map[string]string{
-		"mkdir:///mnt/locks":      "mkdir:///mnt/locks",
-		"symlink:///mnt/a%20b%25": "symlink:///mnt/a%20b%25",
-		"excl:///x/":              "excl:///x/",
-	} {
-		s, err := files.Open(url)
-		if err != nil || s.URL() != want {
-			t.Errorf("Open(%q): %v, %v", url, s, err)
-		}
-	}
-	for url, says := range map[string]string{
-		"mkdir":              "want mkdir:///DIR",
-		"mkdir:/x":           "two slashes",
-		"mkdir://":           "a directory must be named",
-		"mkdir:///":          "a directory must be named",
-		"excl://host/x":      "host",
-		"excl:///x?ttl=3":    "options",
-		"symlink:///x%zz":    "path",
-		"symlink:///x%00":    "zero byte",
-		"mknod:///mnt/locks": "mknod",
-	} {
-		if _, err := files.Open(url); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("Open(%q): %v, want %q", url, err, says)
-		}
-	}
-}
 
 // Foreign files in the directory stay and change nothing.
 func TestForeignFiles(t *testing.T) {

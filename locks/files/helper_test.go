@@ -71,9 +71,12 @@ func memory(t testing.TB) string {
 
 func open(t testing.TB, url string) *files.Store {
 	t.Helper()
-	s, err := files.Open(url)
-	testkit.Must(t, err)
-	return s
+	return newStore(url)
+}
+
+func newStore(url string) *files.Store {
+	scheme, dir, _ := strings.Cut(url, "://")
+	return files.New(scheme, dir)
 }
 
 // before calls f once, before the store's next step of that name.
@@ -140,11 +143,7 @@ func obey(text string) error {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
-	s, err := files.Open(o.URL)
-	if err != nil {
-		return err
-	}
-	n := 0
+	s, n := newStore(o.URL), 0
 	s.At(func(string) {
 		if n++; n == o.Step {
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)

@@ -23,10 +23,8 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 
@@ -52,37 +50,12 @@ func Schemes() []string { return []string{"mkdir", "symlink", "excl"} }
 
 var _ locks.LeaseStore = (*Store)(nil)
 
-// Open understands a URL: mkdir:///DIR, symlink:///DIR or excl:///DIR. It does
-// no I/O. Errors name the part of the URL that is wrong.
-func Open(address string) (*Store, error) {
-	scheme, rest, _ := strings.Cut(address, ":")
-	if !slices.Contains(Schemes(), scheme) {
-		return nil, fmt.Errorf("scheme %q is not known: want %s", scheme, strings.Join(Schemes(), ", "))
-	}
-	example := scheme + ":///mnt/shared/locks"
-	rest, ok := strings.CutPrefix(rest, "//")
-	if !ok {
-		return nil, fmt.Errorf("want %s:///DIR, with two slashes and the absolute path", scheme)
-	}
-	if i := strings.IndexAny(rest, "?#"); i >= 0 {
-		return nil, fmt.Errorf("options: a store of lease files has none, but there is %q "+
-			"(write %%3F or %%23 if it belongs to the directory's name)", locks.Printable(rest[i:], 40))
-	}
-	path, err := url.PathUnescape(rest)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("path: %w", err)
-	case strings.Trim(path, "/") == "":
-		return nil, fmt.Errorf("path: a directory must be named, as in %s", example)
-	case path[0] != '/':
-		return nil, fmt.Errorf("host: a store of lease files has none; the directory begins with a slash, as in %s", example)
-	case strings.ContainsRune(path, 0):
-		return nil, errors.New("path: contains a zero byte")
-	}
+// New names the primitive, one of Schemes, and the directory: an absolute path.
+func New(scheme, dir string) *Store {
 	return &Store{
-		scheme: scheme, dir: path, make: makeVersion, kept: kept, clock: locks.BootTime,
+		scheme: scheme, dir: dir, make: makeVersion, kept: kept, clock: locks.BootTime,
 		clockName: sync.OnceValue(clockName), self: sync.OnceValue(thisProcess), at: func(string) {},
-	}, nil
+	}
 }
 
 // URL implements locks.Store.

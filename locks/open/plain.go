@@ -17,26 +17,23 @@ func openLocal(address string) (locks.Store, error) {
 	if address == "local" {
 		return local.New(""), nil
 	}
-	rest, ok := strings.CutPrefix(address, "local://")
-	if !ok {
-		return nil, errors.New("want local or local:///DIR, with two slashes and the absolute path")
-	}
-	path, err := pathOf(rest, "directory", "local:///var/lock/jobs")
+	_, dir, err := pathOf(address, "directory")
 	if err != nil {
 		return nil, err
 	}
-	return local.New(path), nil
+	return local.New(dir), nil
 }
 
-func openFiles(address string) (locks.Store, error) { return store(files.Open(address)) }
+func openFiles(address string) (locks.Store, error) {
+	scheme, dir, err := pathOf(address, "directory")
+	if err != nil {
+		return nil, err
+	}
+	return files.New(scheme, dir), nil
+}
 
 func openLockFile(address string) (locks.Store, error) {
-	scheme, rest, _ := strings.Cut(address, ":")
-	rest, ok := strings.CutPrefix(rest, "//")
-	if !ok {
-		return nil, fmt.Errorf("want %s:///FILE, with two slashes and the absolute path", scheme)
-	}
-	file, err := pathOf(rest, "file", scheme+":///run/job.lock")
+	scheme, file, err := pathOf(address, "file")
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +47,7 @@ func openBind(address string) (locks.Store, error) {
 	case !ok:
 		return nil, errors.New("want bind://127.0.0.1:PORT, bind:///SOCKET or bind://@NAME, with two slashes")
 	case strings.HasPrefix(rest, "/"):
-		file, err := pathOf(rest, "file", "bind:///run/job.sock")
+		_, file, err := pathOf(address, "file")
 		if err != nil {
 			return nil, err
 		}
@@ -71,23 +68,29 @@ func openBind(address string) (locks.Store, error) {
 	return store(bind.NewPort(strings.TrimSuffix(rest, "/")))
 }
 
-// pathOf reads the part of a URL after the two slashes that names a file or a directory.
-func pathOf(rest, what, example string) (string, error) {
-	if err := noOptions(rest, what); err != nil {
-		return "", err
+// pathOf reads a URL that names a file or a directory, SCHEME:///PATH.
+func pathOf(address, what string) (scheme, path string, err error) {
+	scheme, rest, _ := strings.Cut(address, ":")
+	form := scheme + ":///" + strings.ToUpper(what)
+	rest, ok := strings.CutPrefix(rest, "//")
+	if !ok {
+		return "", "", fmt.Errorf("want %s, with two slashes and the absolute path", form)
 	}
-	path, err := url.PathUnescape(rest)
+	if err := noOptions(rest, what); err != nil {
+		return "", "", err
+	}
+	path, err = url.PathUnescape(rest)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("path: %w", err)
+		return "", "", fmt.Errorf("path: %w", err)
 	case strings.Trim(path, "/") == "":
-		return "", fmt.Errorf("path: a %s must be named, as in %s", what, example)
+		return "", "", fmt.Errorf("path: a %s must be named, as in %s", what, form)
 	case path[0] != '/':
-		return "", fmt.Errorf("host: this store has none; the %s begins with a slash, as in %s", what, example)
+		return "", "", fmt.Errorf("host: this store has none; the %s begins with a slash, as in %s", what, form)
 	case strings.ContainsRune(path, 0):
-		return "", errors.New("path: contains a zero byte")
+		return "", "", errors.New("path: contains a zero byte")
 	}
-	return path, nil
+	return scheme, path, nil
 }
 
 func noOptions(rest, what string) error {

@@ -131,6 +131,9 @@ func TestPlainURLs(t *testing.T) {
 		"flock:///%zz":                        {"path"},
 		"flock:///a%00b":                      {"zero byte"},
 		"fcntl://x":                           {"host", "fcntl:///"},
+		"mkdir":                               {"mkdir:///DIR", "two slashes"},
+		"mkdir:///":                           {"a directory must be named"},
+		"excl:///x?ttl=3":                     {"options"},
 		"bind:":                               {"bind://127.0.0.1:PORT"},
 		"bind://":                             {"address and a port"},
 		"bind://7001":                         {"address and a port"},
@@ -162,6 +165,8 @@ func TestPlainURLs(t *testing.T) {
 	for url, same := range map[string]string{
 		"flock:///tmp/a%20b":                  "flock:///tmp/a%20b",
 		"flock:///tmp/a b%25":                 "flock:///tmp/a%20b%25",
+		"symlink:///mnt/a%20b%25":             "symlink:///mnt/a%20b%25",
+		"excl:///x/":                          "excl:///x/",
 		"fcntl:///tmp/\xc3\xa4%3F%23":         "fcntl:///tmp/%C3%A4%3F%23",
 		"bind://127.0.0.1:7001/":              "bind://127.0.0.1:7001",
 		"bind://[0:0::1]:7001":                "bind://[::1]:7001",
