@@ -98,19 +98,13 @@ func (x *examination) mounts(proc string, pids []int) {
 		return // the machine's findings say that there is no /proc
 	}
 	at := x.nearestExisting()
-	what := "other processes cannot be looked at; nothing points to a private " + at
-	sameDirectory := false
+	what := "nothing points to a private " + at
 	for _, pid := range pids {
 		dir := proc + "/" + strconv.Itoa(pid)
 		theirs, err := os.Readlink(dir + "/ns/mnt")
 		switch {
-		case err != nil:
-		case theirs == own:
-			if !sameDirectory {
-				what = "nothing points to a private " + at
-			}
+		case err != nil, theirs == own:
 		case sameFile(at, dir+"/root"+at):
-			sameDirectory = true
 			what = "this process has mounts of its own (a namespace), but " + at + " is the same as outside"
 		default:
 			x.Add(locks.Problem, "mounts", at+" is private: this process has mounts of its own "+

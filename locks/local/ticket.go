@@ -79,9 +79,6 @@ func (t *ticket) join(ctx context.Context) error {
 
 // Wait implements locks.Ticket.
 func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
-	if t.lease != nil {
-		return t.lease, nil
-	}
 	err := t.wait(ctx)
 	if err == nil {
 		return t.lease, nil
@@ -103,7 +100,7 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 // wait moves t forward in the queue until it holds. It begins with what it has seen when
 // it joined: if that has gone since, the sleep ends at once.
 func (t *ticket) wait(ctx context.Context) error {
-	for {
+	for t.lease == nil {
 		p := t.place.Load()
 		err := p.sleep(ctx)
 		if err == nil {
@@ -114,10 +111,11 @@ func (t *ticket) wait(ctx context.Context) error {
 				_ = p.close()
 			}
 		}
-		if err != nil || t.lease != nil {
+		if err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // lookAgain looks once, inside the gate. Only one who holds alone leaves the queue later
