@@ -68,7 +68,7 @@ func (s *Store) list(ctx context.Context, suffix string) (entries []locks.Entry,
 		slices.SortFunc(tab.records, func(a, b record) int { return a.claim().Compare(b.claim()) })
 		for i := range tab.records {
 			if r := &tab.records[i]; f.isLive(r) {
-				_ = f.readCommand(r)
+				f.readCommand(r)
 				live, names = append(live, *r), append(names, tab.name)
 			}
 		}
@@ -172,7 +172,7 @@ func (p *place) busy(tab *table) *locks.BusyError {
 	busy := &locks.BusyError{Name: tab.name}
 	for i := range p.view.holders {
 		h := &p.view.holders[i]
-		_ = p.table.readCommand(h)
+		p.table.readCommand(h)
 		busy.Holders = append(busy.Holders, newEntry(tab.name, h))
 	}
 	for i := range tab.records {

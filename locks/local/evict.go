@@ -81,7 +81,7 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	by := locks.ReplacedBy(*r)
 	for _, i := range picked {
 		o := records[i]
-		_ = p.table.readCommand(o)
+		p.table.readCommand(o)
 		t.replaced = append(t.replaced, newEntry(tab.name, o))
 		v, err := p.table.evict(tab, o, by)
 		if err != nil {
@@ -105,9 +105,7 @@ func (f *lockFile) evict(tab *table, r *record, by string) (*victim, error) {
 	if !again {
 		by = strings.ToValidUTF8(by[:min(len(by), maxEvictor)], "") // a letter may have been cut
 		r.evictor, r.evictedAt = cmp.Or(by, "somebody"), int64(locks.BootTime())
-		if err := f.readCommand(r); err != nil {
-			return nil, err
-		}
+		f.readCommand(r)
 		if err := f.writeAt(r.encode(), recordOffset(r.index)); err != nil {
 			return nil, err
 		}

@@ -260,14 +260,11 @@ func (f *lockFile) readRecord(index int) (record, error) {
 	return r, nil
 }
 
-// readCommand adds the command to a record that is in use, inside the gate.
-func (f *lockFile) readCommand(r *record) error {
-	whole, err := f.readRecord(r.index)
-	if err == errCorrupt {
-		err = &locks.PathError{Path: f.path, Err: err}
-	}
+// readCommand adds the command to a record that is in use, inside the gate; none if it
+// cannot be read any more.
+func (f *lockFile) readCommand(r *record) {
+	whole, _ := f.readRecord(r.index)
 	r.command = whole.command
-	return err
 }
 
 // write writes the header before the record: a process that is killed in between has used up

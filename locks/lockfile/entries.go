@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"os"
 	"slices"
 
@@ -34,19 +35,13 @@ func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, e
 	})
 }
 
-// holder is a process that has a descriptor of the locked file.
-type holder struct {
-	pid  int
-	lock procfs.Lock
-}
-
-// holders finds them by their descriptors: that is exact, but shows only processes
-// that this user may look into.
-func (s *Store) holders(st *unix.Stat_t) (found []holder) {
+// holders finds the processes that have a descriptor of the locked file, each with a lock
+// that it carries: that is exact, but shows only processes that this user may look into.
+func (s *Store) holders(st *unix.Stat_t) map[int]procfs.Lock {
+	found := map[int]procfs.Lock{}
 	for _, pid := range procfs.PIDs() {
-		all, _ := s.locksOf(pid, st)
-		for _, lock := range all {
-			found = append(found, holder{pid, lock})
+		if all, _ := s.locksOf(pid, st); len(all) > 0 {
+			found[pid] = all[0]
 		}
 	}
 	return found
@@ -68,16 +63,11 @@ func (s *Store) locksOf(pid int, st *unix.Stat_t) (found []procfs.Lock, err erro
 
 // seenEntries are the locks that were found by descriptors, each once, with the
 // process that took it.
-func (s *Store) seenEntries(name string, seen []holder) (entries []locks.Entry) {
-	var pids []int
-	for _, h := range seen {
-		pids = append(pids, h.pid)
-	}
-	slices.Sort(pids)
-	pids = slices.Compact(pids)
+func (s *Store) seenEntries(name string, seen map[int]procfs.Lock) (entries []locks.Entry) {
+	pids := slices.Sorted(maps.Keys(seen))
 	var owners []int
 	for _, pid := range kernel.Roots(pids) {
-		lock := seen[slices.IndexFunc(seen, func(h holder) bool { return h.pid == pid })].lock
+		lock := seen[pid]
 		if len(entries) > 0 && (!lock.Shared || (lock.PID > 0 && slices.Contains(owners, lock.PID))) {
 			continue // the same lock, in another process
 		}
@@ -96,10 +86,10 @@ func (s *Store) seenEntries(name string, seen []holder) (entries []locks.Entry) 
 
 // listedEntries are what /proc/locks tells beyond that: holders in processes that
 // may not be looked into, and waiters.
-func (s *Store) listedEntries(name string, st *unix.Stat_t, seen []holder, shown int) []locks.Entry {
-	file := fileName(st)
-	if len(seen) > 0 {
-		file = seen[0].lock.File
+func (s *Store) listedEntries(name string, st *unix.Stat_t, seen map[int]procfs.Lock, shown int) []locks.Entry {
+	file, makers := fileName(st), map[int]bool{}
+	for _, lock := range seen {
+		file, makers[lock.PID] = lock.File, true
 	}
 	var holders, waiters []locks.Entry
 	unknown := -shown // locks of the list that no process was seen to have
@@ -114,7 +104,7 @@ func (s *Store) listedEntries(name string, st *unix.Stat_t, seen []holder, shown
 			e.Position = len(waiters) + 1
 			kernel.Describe(&e, max(lock.PID, 0))
 			waiters = append(waiters, e)
-		case lock.PID > 0 && slices.ContainsFunc(seen, func(h holder) bool { return h.lock.PID == lock.PID }):
+		case lock.PID > 0 && makers[lock.PID]:
 			unknown++
 		case lock.PID > 0:
 			e.Orphaned = !kernel.Describe(&e, lock.PID)
