@@ -95,7 +95,7 @@ func (s *Store) lockError(err error) error {
 
 // open opens the file, and makes it if there is none. O_CREAT is set only then:
 // fs.protected_regular forbids it for other users' files in a sticky directory (proc(5)).
-// EEXIST: somebody else has made it meanwhile.
+// EEXIST: somebody else has made or replaced it meanwhile.
 func (s *Store) open(access int) (int, error) {
 	// To open a device can have effects, so the kind is checked before.
 	var st unix.Stat_t
@@ -117,14 +117,9 @@ func (s *Store) open(access int) (int, error) {
 	if err != nil {
 		return -1, s.openError(err)
 	}
-	if err = unix.Fstat(fd, &st); err != nil {
-		err = &locks.PathError{Op: "fstat", Path: s.path, Err: err}
-	} else {
-		err = s.checkKind(&st)
-	}
-	if err != nil {
+	if err := unix.Fstat(fd, &st); err != nil || s.checkKind(&st) != nil {
 		unix.Close(fd)
-		return -1, err
+		return -1, unix.EEXIST // it was replaced since
 	}
 	return fd, nil
 }
