@@ -28,7 +28,8 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 		return nil, err
 	}
 	o := goredis.UniversalOptions{
-		Addrs: t.hosts, MasterName: t.master, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
+		Addrs: t.hosts, IsClusterMode: t.kind == cluster,
+		MasterName: t.master, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
 		Username: t.user, Password: t.password, DB: t.db, TLSConfig: config, Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout:  network.Bounded(lease.LongestAttempt, t.dialTimeout),
@@ -41,17 +42,7 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 	if config != nil {
 		o.Dialer = dialTLS(config, o.DialTimeout)
 	}
-	switch t.kind {
-	case sentinel:
-		return goredis.NewFailoverClient(o.Failover()), nil
-	case cluster:
-		return goredis.NewClusterClient(o.Cluster()), nil
-	case unixSocket:
-		simple := o.Simple()
-		simple.Network = "unix"
-		return goredis.NewClient(simple), nil
-	}
-	return goredis.NewClient(o.Simple()), nil
+	return goredis.NewUniversalClient(&o), nil
 }
 
 // command is a question to the server.
