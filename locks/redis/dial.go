@@ -7,36 +7,24 @@ import (
 	"net"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"golock/locks/lease"
 )
 
 // handshakePatience is how long a TLS handshake may take before something seems wrong.
 const handshakePatience = 300 * time.Millisecond
 
-type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
-
 // dialTLS connects over TLS. A server without TLS takes the handshake for the beginning of
 // a command and waits for the rest: after a while it is asked without TLS.
-func dialTLS(config *tls.Config, limit time.Duration) dialer {
-	plain := dialer(goredis.NewDialer(&goredis.Options{DialTimeout: limit}))
+func dialTLS(config *tls.Config, limit time.Duration) func(context.Context, string, string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: limit, KeepAliveConfig: net.KeepAliveConfig{ // as the library has it
+		Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3,
+	}}
+	secure := &tls.Dialer{NetDialer: plain, Config: config}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		raw, err := plain(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		c := config.Clone()
-		if c.ServerName == "" {
-			c.ServerName, _, _ = net.SplitHostPort(addr)
-		}
-		conn := tls.Client(raw, c)
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
 		ctx, giveUp := context.WithCancelCause(ctx)
 		defer giveUp(nil)
 		probe := time.AfterFunc(handshakePatience, func() {
-			if plain.speaksRedis(ctx, network, addr) {
+			if speaksRedis(ctx, plain, network, addr) {
 				giveUp(&lease.Refusal{
 					Err:  fmt.Errorf("no TLS answer from %s: it speaks Redis without TLS", addr),
 					Hint: "did you mean redis:// in the place of rediss://?",
@@ -44,20 +32,17 @@ func dialTLS(config *tls.Config, limit time.Duration) dialer {
 			}
 		})
 		defer probe.Stop()
-		if err = conn.HandshakeContext(ctx); err == nil {
-			return conn, nil
-		}
-		raw.Close()
-		if cause := context.Cause(ctx); lease.IsFinal(cause) {
+		conn, err := secure.DialContext(ctx, network, addr)
+		if cause := context.Cause(ctx); err != nil && lease.IsFinal(cause) {
 			err = cause
 		}
-		return nil, err
+		return conn, err
 	}
 }
 
 // speaksRedis reports whether a server answers without TLS, be it that it wants a login.
-func (dial dialer) speaksRedis(ctx context.Context, network, addr string) bool {
-	conn, err := dial(ctx, network, addr)
+func speaksRedis(ctx context.Context, plain *net.Dialer, network, addr string) bool {
+	conn, err := plain.DialContext(ctx, network, addr)
 	if err != nil {
 		return false
 	}
