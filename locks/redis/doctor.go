@@ -104,7 +104,7 @@ func (x *examination) node(ctx context.Context, c goredis.UniversalClient) {
 			"nothing can be written there", "name the master, or redis+sentinel:// to be led to it")
 	}
 	x.memory(info)
-	x.persistence(ctx, c, info)
+	x.persistence(info)
 	x.replicas(info)
 }
 
@@ -154,26 +154,12 @@ func (x *examination) memory(info map[string]string) {
 	}
 }
 
-func (x *examination) persistence(ctx context.Context, c goredis.UniversalClient, info map[string]string) {
-	bound, cancel := brief(ctx)
-	defer cancel()
-	save, known := "", false
-	if settings, err := c.ConfigGet(bound, "save").Result(); err == nil {
-		save, known = settings["save"]
-	}
-	what := ""
-	switch {
-	case info["aof_enabled"] == "1":
+func (x *examination) persistence(info map[string]string) {
+	if info["aof_enabled"] == "1" {
 		x.OK("persistence", "appendonly is on: a restart finds what was there, but for the last second or less")
-	case known && save == "":
-		what = "none: appendonly no, save \"\""
-	case known:
-		what = "snapshots only (save " + locks.Printable(save, 60) + "): what came after the last one is lost with the server"
-	default:
-		what = "appendonly is off; whether there are snapshots the server does not tell this user"
-	}
-	if what != "" {
-		x.Add(locks.Note, "persistence", what,
+	} else {
+		x.Add(locks.Note, "persistence",
+			"appendonly is off: what came after the last snapshot, if there is one, is lost with the server",
 			"a server that comes back without its data forgets who holds what. Runs put their slots back within "+
 				"the quarantine ("+x.store.target.Quarantine.String()+"); what only --hold keeps is lost",
 			"appendonly yes, if --hold must survive a restart of the server")
