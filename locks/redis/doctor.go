@@ -17,14 +17,11 @@ import (
 
 // Examine implements locks.Store.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
-	client, err := s.client()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.URL(), err)
-	}
-	x := &examination{store: s, client: client}
-	if err = network.Reach(ctx, s.URL(), x.ping); err != nil {
+	if _, err := ask(ctx, s, ping); err != nil {
 		return nil, err
 	}
+	client, _ := s.client() // which has just answered
+	x := &examination{store: s, client: client}
 	if !s.target.TLS && s.target.kind != unixSocket {
 		const seen = "the password and the names of locks"
 		x.Append(network.Transport(s.target.hosts, seen, "rediss:// in the place of redis://")...)
@@ -45,18 +42,13 @@ type examination struct {
 	readOnly bool // nothing can be rehearsed
 }
 
-// brief bounds one question.
-func brief(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, lease.LongestAttempt)
-}
-
 // ping finds out whether there is a server that lets us in.
-func (x *examination) ping(ctx context.Context) error {
-	err := x.client.Ping(ctx).Err()
+func ping(ctx context.Context, client goredis.UniversalClient) (string, error) {
+	answer, err := client.Ping(ctx).Result()
 	if goredis.HasErrorPrefix(err, "NOPERM") {
-		return nil
+		err = nil
 	}
-	return x.store.judge(err)
+	return answer, err
 }
 
 // nodes looks at the server, or at each master of a cluster.
@@ -65,10 +57,8 @@ func (x *examination) nodes(ctx context.Context) {
 	if cl, ok := x.client.(*goredis.ClusterClient); ok {
 		x.OK("cluster", "each name lives on one master")
 		nodes = nil
-		bound, cancel := brief(ctx)
-		defer cancel()
 		var mu sync.Mutex
-		err := cl.ForEachMaster(bound, func(_ context.Context, c *goredis.Client) error {
+		err := cl.ForEachMaster(ctx, func(_ context.Context, c *goredis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
 			nodes = append(nodes, c)
@@ -85,9 +75,7 @@ func (x *examination) nodes(ctx context.Context) {
 }
 
 func (x *examination) node(ctx context.Context, c goredis.UniversalClient) {
-	bound, cancel := brief(ctx)
-	defer cancel()
-	text, err := c.Info(bound).Result()
+	text, err := c.Info(ctx).Result()
 	if err != nil {
 		x.noInfo(err)
 		return
@@ -194,9 +182,7 @@ func (x *examination) replicas(info map[string]string) {
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 	r := network.Rehearse(ctx, x.store, x.store.target.Quarantine)
 	x.Append(r.Finding(ttl))
-	clean, cancel := brief(context.WithoutCancel(ctx))
-	defer cancel()
-	_ = x.store.Forget(clean, r.Name)
+	_ = x.store.Forget(context.WithoutCancel(ctx), r.Name)
 }
 
 // wakeUp finds out whether waiters can be woken.
@@ -205,13 +191,11 @@ func (x *examination) wakeUp(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	bound, cancel := brief(ctx)
-	defer cancel()
 	channel := x.store.channel(ref)
-	sub := x.client.Subscribe(bound, channel)
+	sub := x.client.Subscribe(ctx, channel)
 	defer sub.Close()
-	if _, err = sub.ReceiveTimeout(bound, lease.LongestAttempt); err == nil {
-		err = x.client.Publish(bound, channel, "0").Err()
+	if _, err = sub.ReceiveTimeout(ctx, lease.LongestAttempt); err == nil {
+		err = x.client.Publish(ctx, channel, "0").Err()
 	}
 	if err == nil {
 		x.OK("wake-up", "waiters are woken by PUBLISH")
