@@ -23,8 +23,6 @@ var (
 	stepsScript string
 )
 
-func newScript() *goredis.Script { return goredis.NewScript(queueScript + stepsScript) }
-
 // format is the version of what the script stores.
 const format = "3"
 
@@ -51,7 +49,7 @@ type call struct {
 
 // run runs the script.
 func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (reply, error) {
-	text, err := s.script().Run(ctx, on, s.keys(c.key),
+	text, err := s.script.Run(ctx, on, s.keys(c.key),
 		c.mode, c.id, s.target.Quarantine.Milliseconds(), s.tag(c.key)+"c:", c.name, c.epoch, c.record,
 		c.noWait, c.within, c.maxQueue, c.by, c.age.Milliseconds()).Text()
 	if err != nil {

@@ -26,13 +26,11 @@ import (
 // Store is a server, or several that act as one. It does nothing until it is used.
 type Store struct {
 	target   *target
+	script   *goredis.Script
+	client   func() (goredis.UniversalClient, error) // made when it is first needed
 	clock    locks.Clock
 	noRunID  atomic.Bool // the server does not tell its run_id
 	noPubSub atomic.Bool // it does not let us subscribe
-
-	// Both are made when they are first needed.
-	client func() (goredis.UniversalClient, error)
-	script func() *goredis.Script
 }
 
 var _ locks.LeaseStore = (*Store)(nil)
@@ -45,8 +43,8 @@ func Open(address string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, script := sync.OnceValues(t.connect), sync.OnceValue(newScript)
-	return &Store{target: t, clock: locks.BootTime, client: client, script: script}, nil
+	script := goredis.NewScript(queueScript + stepsScript)
+	return &Store{target: t, script: script, clock: locks.BootTime, client: sync.OnceValues(t.connect)}, nil
 }
 
 // URL implements locks.Store.
