@@ -27,7 +27,6 @@ type URL struct {
 	Scheme, User, Password string
 	Authority              string // without user and password
 	Path                   string // behind the slash
-	HasPath                bool
 	query                  string
 }
 
@@ -42,7 +41,7 @@ func SplitURL(address, example string) (u URL, err error) {
 	}
 	u.Scheme = scheme
 	rest, u.query, _ = strings.Cut(rest, "?")
-	u.Authority, u.Path, u.HasPath = strings.Cut(rest, "/")
+	u.Authority, u.Path, _ = strings.Cut(rest, "/")
 	at := strings.LastIndexByte(u.Authority, '@')
 	if at < 0 {
 		return u, nil
