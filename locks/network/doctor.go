@@ -7,22 +7,7 @@ import (
 	"time"
 
 	"golock/locks"
-	"golock/locks/lease"
 )
-
-// reachLimit bounds the attempts to reach a server.
-const reachLimit = 10 * time.Second
-
-// Reach asks until the server answers.
-func Reach(ctx context.Context, store string, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, reachLimit)
-	defer cancel()
-	return lease.Located(store, lease.Retry(ctx, store, func() error {
-		ctx, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
-		defer cancel()
-		return ask(ctx)
-	}))
-}
 
 // Transport examines connections without TLS. seen is what others can see there, fix what
 // encrypts them.

@@ -24,9 +24,9 @@ type Examination struct {
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
 	x := &Examination{Name: s.target.table, store: s, session: &session{store: s}}
 	defer x.session.disconnect()
-	err := network.Reach(ctx, s.URL(), func(ctx context.Context) error {
+	err := x.session.once(ctx, func(ctx context.Context) error {
 		_, err := x.Ask(ctx, "SELECT 1")
-		return s.judge(err)
+		return err
 	})
 	if err != nil {
 		return nil, err
