@@ -20,7 +20,6 @@ type Ticket struct {
 	postponed  bool   // not in the queue: it is asked again after the quarantine
 	place      int
 	recheck    time.Duration
-	longest    time.Duration          // pause between two attempts
 	quarantine *locks.QuarantineError // of the last answer
 }
 
@@ -38,7 +37,7 @@ func NewTicket(ctx context.Context, store string, r locks.Request, e Entry) (loc
 		e.Close()
 		return nil, Located(store, err)
 	}
-	t := &Ticket{entry: e, store: store, request: r, replaced: a.Replaced, longest: cmp.Or(r.TTL, DefaultTTL) / 3}
+	t := &Ticket{entry: e, store: store, request: r, replaced: a.Replaced}
 	if err := t.joined(ctx, a, sent, time.Now().Add(quarantineLimit)); err != nil {
 		return nil, err
 	}
@@ -155,7 +154,7 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			giveUp(ctx, t.store, t.entry)
 			return nil, err
 		default:
-			outage, pause = err, min(jitter(retry), t.longest)
+			outage, pause = err, min(jitter(retry), cmp.Or(t.request.TTL, DefaultTTL)/3)
 			if t.place > frontPlaces {
 				retry = longer(retry)
 			}
