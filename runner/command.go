@@ -18,7 +18,6 @@ type command struct {
 	env     []string
 	common  int    // so many variables of env do not depend on the grant
 	held    string // IDs of the enclosing runs
-	path    string // the file, if it has been found
 	inherit []int  // descriptors to hand on, beside those that are not close-on-exec
 }
 
@@ -58,7 +57,6 @@ func prepareCommand(argv, env []string, r locks.Request, store string) *command 
 	}
 	c.env = append(c.env, envName+"="+r.Name, envStore+"="+store)
 	c.common = len(c.env)
-	c.path, _ = execvp.Find(argv[0])
 	return c
 }
 
@@ -96,7 +94,7 @@ func joinInts(list []int) string {
 
 // spawn starts the command.
 func (c *command) spawn(sys *syscall.SysProcAttr) (pid int, err error) {
-	err = execvp.Do(c.path, c.argv, func(path string, argv []string) error {
+	err = execvp.Do(c.argv, func(path string, argv []string) error {
 		pid, err = c.fork(path, argv, sys)
 		return err
 	})
@@ -113,7 +111,7 @@ func (c *command) fork(path string, argv []string, sys *syscall.SysProcAttr) (pi
 // exec replaces this process by the command. It returns only if that fails.
 func (c *command) exec() error {
 	c.setCloseOnExec(0)
-	return c.problem(execvp.Do(c.path, c.argv, func(path string, argv []string) error {
+	return c.problem(execvp.Do(c.argv, func(path string, argv []string) error {
 		return syscall.Exec(path, argv, c.env)
 	}))
 }

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/internal/entry"
-	"golock/internal/execvp"
 	"golock/internal/procfs"
 	"golock/internal/proctree"
 	"golock/locks"
@@ -128,7 +127,6 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 		_, _ = unix.Write(fd, []byte(WatchdogName))
 		unix.Close(fd)
 	}
-	w.cmd.path, _ = execvp.Find(w.cmd.argv[0])
 	return w, nil
 }
 

@@ -8,22 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Do executes the program at path, which is what Find has returned, or "". If the file is gone by
-// now, it searches again. A file in no executable format is run by the shell.
-func Do(path string, argv []string, execute func(path string, argv []string) error) error {
-	err := error(unix.ENOENT)
-	if path != "" {
+// Do finds a program and executes it. A file in no executable format is run by the shell.
+func Do(argv []string, execute func(path string, argv []string) error) error {
+	path, err := Find(argv[0])
+	if err == nil {
 		err = execute(path, argv)
-	}
-	if err == unix.ENOENT || err == unix.EACCES {
-		again, findErr := Find(argv[0])
-		switch {
-		case findErr != nil:
-			err = findErr
-		case again != path:
-			path = again
-			err = execute(path, argv)
-		}
 	}
 	if err == unix.ENOEXEC {
 		err = execute("/bin/sh", append([]string{"/bin/sh", path}, argv[1:]...))
