@@ -74,7 +74,7 @@ func (s *supervisor) loseLease(err error) {
 	s.Log(false, "slot lost", "error", err)
 	s.because(leaseLost, err)
 	s.status.markLost()
-	now, window := s.clock(), s.renewer.Window()
+	now, window := s.clock(), s.renewer.Window
 	if isA[*locks.EvictedError](err) {
 		window = s.KillAfter
 	}

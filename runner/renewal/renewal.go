@@ -28,7 +28,6 @@ type Renewer struct {
 	clock    locks.Clock
 	wake     func()
 	log      func(warn bool, message string, pairs ...any)
-	window   time.Duration // from stop to end, at most
 	interval time.Duration // from one renewal to the next
 
 	ctx     context.Context
@@ -38,12 +37,13 @@ type Renewer struct {
 
 	next     locks.Instant // when to renew
 	inFlight bool          // a renewal is in flight
-	repeat   bool          // another one follows at once
+	hinted   bool          // another one begins at once, or after it
 	failure  error         // of the last renewal; nil: it went well
 
-	Term  locks.Term // the last that was promised
-	Lost  error      // the slot is not ours any more, or soon will not be
-	Final bool       // and will not be again
+	Window time.Duration // from StopAt to the end of the lease
+	Term   locks.Term    // the last that was promised
+	Lost   error         // the slot is not ours any more, or soon will not be
+	Final  bool          // and will not be again
 }
 
 // answer is the result of a renewal.
@@ -91,7 +91,7 @@ func New(lease locks.RenewableLease, clock locks.Clock, killAfter time.Duration,
 	interval := renewInterval(term.TTL, killAfter)
 	r := &Renewer{
 		lease: lease, clock: clock, wake: wake, log: log,
-		window: stopWindow(term.TTL, killAfter), interval: interval,
+		Window: stopWindow(term.TTL, killAfter), interval: interval,
 		answers: make(chan answer, 1), hints: make(chan struct{}, 1),
 		Term: term, next: term.Asked.Add(interval),
 	}
@@ -135,12 +135,9 @@ func (r *Renewer) RenewSoon() {
 
 // StopAt is when the command is told to stop, KillAt when it is killed, and NextAt when the lease
 // is renewed.
-func (r *Renewer) StopAt() locks.Instant { return r.Term.End().Add(-r.window) }
+func (r *Renewer) StopAt() locks.Instant { return r.Term.End().Add(-r.Window) }
 func (r *Renewer) KillAt() locks.Instant { return r.Term.End().Add(-killTime(r.Term.TTL)) }
 func (r *Renewer) NextAt() locks.Instant { return r.next }
-
-// Window is the time from StopAt to the end of the lease.
-func (r *Renewer) Window() time.Duration { return r.window }
 
 // Without is the time since the last good renewal was sent, or since the grant, for people.
 func (r *Renewer) Without() time.Duration {
@@ -166,8 +163,8 @@ func (r *Renewer) Step() {
 	if r.Lost == nil && now >= r.StopAt() {
 		r.Lost = fmt.Errorf("the slot could not be kept: no renewal for %v: %w", r.Without(), r.cause())
 	}
-	if !r.Final && !r.inFlight && now >= r.next {
-		r.inFlight = true
+	if !r.Final && !r.inFlight && (r.hinted || now >= r.next) {
+		r.inFlight, r.hinted = true, false
 		go r.ask(TryLimit(r.Term.TTL))
 	}
 }
@@ -192,10 +189,7 @@ func (r *Renewer) takeIn() {
 			r.inFlight = false
 			r.answered(a)
 		case <-r.hints: // a renewal says what is true
-			r.repeat = r.inFlight
-			if !r.inFlight {
-				r.next = r.clock()
-			}
+			r.hinted = true
 		default:
 			return
 		}
@@ -227,9 +221,6 @@ func (r *Renewer) answered(a answer) {
 		}
 		r.failure = a.err
 		r.next = r.clock().Add(retryPause(r.Term.TTL))
-	}
-	if r.repeat {
-		r.repeat, r.next = false, r.clock()
 	}
 }
 
