@@ -139,9 +139,6 @@ func (c *command) problem(err error) error {
 // Enclosing reads the IDs of the runs around this process from GOLOCK_HELD. Words that are no IDs
 // are skipped: anybody may set the variable.
 func Enclosing(held string) []locks.Ref {
-	if held == "" {
-		return nil
-	}
 	var refs []locks.Ref
 	for word := range strings.SplitSeq(held, ",") {
 		if ref, err := locks.ParseRef(word); err == nil {

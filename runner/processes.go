@@ -23,7 +23,8 @@ func (s *supervisor) collect() {
 		case err == unix.EINTR:
 		case err != nil || pid <= 0:
 			if !s.watchdog.exists() {
-				s.childless = err == unix.ECHILD || s.onlyPreexisting()
+				s.childless = err == unix.ECHILD ||
+					len(s.preexisting) > 0 && s.pid == 0 && s.wholeTree() && len(s.remaining()) == 0
 			}
 			return
 		case s.watchdog.exists() && pid == s.watchdog.pid:
@@ -102,12 +103,6 @@ func preexistingChildren() []proctree.Process {
 		return nil // as nearly always
 	}
 	return proctree.Descendants(proctree.Live(), unix.Getpid(), nil)
-}
-
-// onlyPreexisting reports whether no child that is left belongs to the run.
-func (s *supervisor) onlyPreexisting() bool {
-	return len(s.preexisting) > 0 && s.pid == 0 &&
-		len(proctree.Descendants(proctree.Live(), unix.Getpid(), s.preexisting)) == 0
 }
 
 // remaining are the live processes that belong to the command.
