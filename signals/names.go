@@ -20,10 +20,7 @@ const (
 
 // Parse reads a signal by name (TERM, SIGTERM, RTMIN+3, RTMAX-1; in any case) or by number.
 func Parse(s string) (syscall.Signal, error) {
-	if n, err := strconv.Atoi(s); err == nil {
-		if n < 1 || n > rtMax || s[0] == '+' {
-			return 0, fmt.Errorf("there is no signal %s: want a name such as TERM or a number from 1 to %d", s, rtMax)
-		}
+	if n, err := strconv.Atoi(s); err == nil && n >= 1 && n <= rtMax && s[0] != '+' {
 		return syscall.Signal(n), nil
 	}
 	name := strings.TrimPrefix(strings.ToUpper(s), "SIG")

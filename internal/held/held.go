@@ -9,7 +9,6 @@ package held
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -168,10 +167,7 @@ func Ask(ctx context.Context, dir, id string, q Question) (Answer, error) {
 		return "", closedError(err)
 	}
 	word, reason, _ := strings.Cut(string(text[:n]), " ")
-	switch a := Answer(word); {
-	case a != Yes && a != No && a != Unknown && a != Refused:
-		return "", fmt.Errorf("an answer that golock does not understand: %q", word)
-	case reason != "":
+	if reason != "" {
 		err = errors.New(reason)
 	}
 	return Answer(word), err
