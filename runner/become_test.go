@@ -29,7 +29,6 @@ func TestToldBeforeItBecomesTheCommand(t *testing.T) {
 	}
 	r := testRun(t, local.New(os.Getenv(dir)), "echo", "the command")
 	r.Exec = true
-	r.Relay.Catch()
 	runtime.LockOSThread() // a signal to this thread has come when the call returns
 	testkit.Must(t, unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGTERM))
 	if o := r.Do(); o.Kind != Interrupted {

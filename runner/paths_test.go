@@ -414,9 +414,7 @@ func (c *scene) sleep(limit, stopped time.Duration) {
 		limit, woken = min(limit, stopped), nil
 	} else {
 		sooner(c.s.renewer.timer.at)
-		if d := c.s.untilNext(); d >= 0 {
-			limit = min(limit, d)
-		}
+		limit = min(limit, c.s.untilNext())
 	}
 	c.mu.Unlock()
 	defer c.mu.Lock()

@@ -32,7 +32,7 @@ type supervisor struct {
 	pid         int // of the command; 0: not started, or collected
 	group       int // of the command, unless there is a terminal
 	exit        syscall.WaitStatus
-	childless   bool // no child of any kind is left
+	childless   bool // no child is left but preexisting ones
 	signal      func(syscall.Signal)
 	clock       locks.Clock
 	unkillable  func(proctree.Process, error) // reports a process that cannot be signalled
@@ -95,7 +95,7 @@ func (s *supervisor) finished() bool {
 	return true
 }
 
-// untilNext is how long to wait for the next event at most; negative: for ever.
+// untilNext is how long to wait for the next event at most.
 func (s *supervisor) untilNext() time.Duration {
 	if s.state == killing || s.state == stopping && s.pid == 0 { // KILL may have been refused
 		return rescanPause
@@ -106,9 +106,6 @@ func (s *supervisor) untilNext() time.Duration {
 	}
 	if s.killAt != 0 {
 		left = min(left, max(s.killAt.Sub(s.clock()), 0))
-	}
-	if left == math.MaxInt64 {
-		return -1
 	}
 	return left
 }

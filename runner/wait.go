@@ -112,7 +112,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		if w.Wait > 0 && w.ticket == nil { // see tryLimit
 			end = began.Add(max(w.Wait, w.tryLimit()))
 		}
-		left := time.Duration(-1)
+		left := time.Duration(math.MaxInt64)
 		if !end.IsZero() {
 			left = max(time.Until(end), 0)
 		}

@@ -68,7 +68,6 @@ func IsFault(sig syscall.Signal) bool { return slices.Contains(faults(), sig) }
 // There is one Relay in a process. Next belongs to one goroutine; all may call Wake.
 type Relay struct {
 	terminal bool
-	caught   bool
 	list     []syscall.Signal // the caught ones
 	blocked  uint64           // by the caller
 	read     int
@@ -98,16 +97,12 @@ func NewRelay(terminal bool) (*Relay, error) {
 // thread main could start a command meanwhile.
 func Stay() { runtime.LockOSThread() }
 
-// Catch starts to catch signals; only the first call does anything. Signals that the caller had
-// ignored stay ignored, for the command to inherit.
+// Catch starts to catch signals; it is called once. Signals that the caller had ignored stay
+// ignored, for the command to inherit.
 //
 // SIGPIPE is caught and dropped, not ignored, which the command would inherit: a closed standard
 // error must not end golock. Faults, XCPU and XFSZ of golock itself do not come through Next.
 func (r *Relay) Catch() {
-	if r.caught {
-		return
-	}
-	r.caught = true
 	list := append(standard(), unix.SIGCHLD, unix.SIGPIPE)
 	if !r.terminal {
 		list = append(list, jobControl()...)
@@ -177,7 +172,10 @@ func (r *Relay) AsCaller(start func()) {
 // Next gives the next signal, or 0 for a wake-up. It waits at most timeout (negative: for ever) and
 // reports false if nothing came.
 func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
-	until := time.Now().Add(min(timeout, maxTimeout))
+	if timeout < 0 || timeout > maxTimeout {
+		timeout = maxTimeout
+	}
+	until := time.Now().Add(timeout)
 	for {
 		for len(r.unread) > 0 {
 			sig := syscall.Signal(r.unread[0])
@@ -186,10 +184,8 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 				return sig, true
 			}
 		}
-		if timeout >= 0 || len(r.watched) > 0 {
-			if ready, watched := r.await(timeout >= 0, until); !ready {
-				return 0, watched
-			}
+		if ready, watched := r.await(until); !ready {
+			return 0, watched
 		}
 		n, err := unix.Read(r.read, r.buffer[:])
 		if err == nil {
@@ -237,21 +233,17 @@ func (r *Relay) Unwatch(fds ...int) {
 const maxTimeout = math.MaxInt32 * time.Second
 
 // await waits until the pipe is ready to be read, or a watched descriptor is, or the time has come.
-func (r *Relay) await(limited bool, until time.Time) (ready, watched bool) {
+func (r *Relay) await(until time.Time) (ready, watched bool) {
 	var few [4]unix.PollFd
 	fds := append(few[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN})
 	for _, fd := range r.watched {
 		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	for {
-		var ts *unix.Timespec
-		if limited {
-			left := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
-			ts = &left
-		}
-		n, err := unix.Ppoll(fds, ts, nil)
+		left := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
+		n, err := unix.Ppoll(fds, &left, nil)
 		ready = fds[0].Revents != 0
-		if n > 0 || (limited && (err == nil || !time.Now().Before(until))) {
+		if n > 0 || err == nil || !time.Now().Before(until) {
 			return ready, n > 0
 		}
 	}

@@ -121,17 +121,12 @@ func (p *Reporter) take(l look) error {
 	return nil
 }
 
-// Patience is how long Update has nothing to do, unless Wake is called, at most limit; negative:
-// for ever.
+// Patience is how long Update has nothing to do, unless Wake is called, at most limit.
 func (p *Reporter) Patience(limit time.Duration) time.Duration {
-	if p.due.IsZero() {
-		return limit
+	if !p.due.IsZero() {
+		limit = min(limit, max(time.Until(p.due), 0))
 	}
-	left := max(time.Until(p.due), 0)
-	if limit >= 0 {
-		left = min(left, limit)
-	}
-	return left
+	return limit
 }
 
 func (p *Reporter) report() {
