@@ -1,7 +1,6 @@
 package held
 
 import (
-	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -20,8 +19,9 @@ func Sweep(dir string, olderThan time.Duration) (removed int, err error) {
 	if err != nil && !os.IsNotExist(err) {
 		return 0, err
 	}
+	digits := strings.Repeat("[0-9a-f]", 32)
 	for _, f := range files {
-		if !isSocketName(f.Name()) {
+		if ours, _ := filepath.Match(digits+"-"+digits+suffix, f.Name()); !ours {
 			continue
 		}
 		info, err := f.Info()
@@ -39,16 +39,6 @@ func Sweep(dir string, olderThan time.Duration) (removed int, err error) {
 		}
 	}
 	return removed, nil
-}
-
-// isSocketName reports whether a directory entry is named like a holder's socket.
-func isSocketName(name string) bool {
-	id, ok := strings.CutSuffix(name, suffix)
-	if !ok || len(id) != 65 || id[32] != '-' {
-		return false
-	}
-	_, err := hex.DecodeString(id[:32] + id[33:])
-	return err == nil
 }
 
 // abandoned reports whether nobody listens any more. A holder keeps its socket open for as long as
