@@ -29,11 +29,6 @@ type Holder struct {
 	released  atomic.Bool // on request (held.Release)
 }
 
-var (
-	errProcessGone = errors.New("the process that the slot was for has ended")
-	errCallerGone  = errors.New("the golock that asked for the slot is gone")
-)
-
 // Take takes the slot. The lease belongs to the caller. The outcome says why there is none.
 func (r *Run) Take() (locks.Lease, *Outcome) { return (&waiter{Run: r}).wait() }
 
@@ -43,7 +38,7 @@ func (r *Run) GiveBack(lease locks.Lease) { r.release(lease, true)() }
 // Do takes the slot and returns when it is given back, lost, or could not be had.
 func (h *Holder) Do() (out Outcome) {
 	h.Relay.Watch(h.Process, h.Caller)
-	w := &waiter{Run: h.Run, wanted: h.wanted}
+	w := &waiter{Run: h.Run, unwanted: h.unwanted}
 	lease, failed := w.wait()
 	if failed != nil {
 		return *failed
@@ -89,8 +84,8 @@ func (h *Holder) hold(lease locks.Lease) (out Outcome) {
 		return Outcome{Kind: Unwanted, Err: err}
 	}
 	for {
-		if err := h.wanted(); err != nil {
-			return Outcome{Kind: Unwanted, Err: err}
+		if gone := h.unwanted(); gone != nil {
+			return *gone
 		}
 		if renewer != nil {
 			renewer.Step()
@@ -108,11 +103,11 @@ func (h *Holder) hold(lease locks.Lease) (out Outcome) {
 	}
 }
 
-// wanted is an error if nobody wants the slot any more.
-func (h *Holder) wanted() error {
+// unwanted is the outcome if nobody wants the slot any more.
+func (h *Holder) unwanted() *Outcome {
 	ready := []unix.PollFd{{Fd: int32(h.Process), Events: unix.POLLIN}}
 	if n, err := unix.Poll(ready, 0); err == nil && n > 0 {
-		return errProcessGone
+		return &Outcome{Kind: Unwanted, Err: errors.New("the process that the slot was for has ended")}
 	}
 	if h.confirmed {
 		return nil
@@ -125,7 +120,7 @@ func (h *Holder) wanted() error {
 		h.Relay.Unwatch(h.Caller)
 		unix.Close(h.Caller)
 	case err != unix.EAGAIN && err != unix.EINTR:
-		return errCallerGone
+		return &Outcome{Kind: Unwanted, Err: errors.New("the golock that asked for the slot is gone")}
 	}
 	return nil
 }

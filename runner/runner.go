@@ -150,7 +150,7 @@ func faultOf(v any) *Outcome {
 func (r *Run) prepare() *supervisor {
 	s := &supervisor{Run: r, began: time.Now(), clock: locks.BootTime, preexisting: preexistingChildren()}
 	s.cmd = prepareCommand(r.Argv, r.Env, r.Request, r.Store.URL())
-	s.unkillable = s.warnUnkillable()
+	s.unkillable = r.warnUnkillable()
 	s.signal = s.send
 	if locks.KindOf(r.Store) == locks.LeaseQueue && !r.OnlyWarn {
 		s.watchdog = &watchdog{run: r, cmd: s.cmd, program: r.Watchdog, preexisting: s.preexisting, socket: -1}

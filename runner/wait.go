@@ -43,7 +43,7 @@ type waiter struct {
 	*Run
 	watchdog *watchdog
 	status   *statusServer
-	wanted   func() error // if not nil: checked at every wake-up; an error ends the waiting
+	unwanted func() *Outcome // checked at every wake-up: an outcome ends the waiting; may be nil
 
 	cancel   context.CancelCauseFunc // of the attempt; nil: before the first
 	results  chan waitResult         // the last one is final
@@ -65,6 +65,9 @@ func (r *waitResult) final() bool { return r.lease != nil || r.err != nil }
 
 // wait gives the lease, or how the run failed.
 func (w *waiter) wait() (locks.Lease, *Outcome) {
+	if w.unwanted == nil {
+		w.unwanted = func() *Outcome { return nil }
+	}
 	if failed := w.delay(); failed != nil {
 		return nil, failed
 	}
@@ -124,16 +127,6 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 			return nil, failed
 		}
 	}
-}
-
-// unwanted is the outcome of a run whose slot nobody wants any more.
-func (w *waiter) unwanted() *Outcome {
-	if w.wanted != nil {
-		if err := w.wanted(); err != nil {
-			return &Outcome{Kind: Unwanted, Err: err}
-		}
-	}
-	return nil
 }
 
 // onSignal takes a signal, or 0. An outcome ends the run.
