@@ -82,12 +82,9 @@ type Relay struct {
 // their default action, so that golock stops and continues with its job.
 func NewRelay(terminal bool) (*Relay, error) {
 	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("pipe: %w", err)
-	}
 	// A handler must never wait. There is room for 64 Ki signals.
-	if err := unix.SetNonblock(ends[1], true); err != nil {
-		return nil, fmt.Errorf("fcntl: %w", err)
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("pipe: %w", err)
 	}
 	return &Relay{terminal: terminal, read: ends[0], write: ends[1]}, nil
 }
