@@ -96,15 +96,8 @@ func (w *watchdog) spawn() error {
 		return fmt.Errorf("starting the watchdog from %s: %w", ownProgram, err)
 	}
 	w.socket = pair[0]
-	w.sendLeaseRef()
+	w.send(message{kind: msgLeaseRef, texts: []string{r.Address, r.Request.Ref.String()}})
 	return nil
-}
-
-// sendLeaseRef tells the watchdog which lease to release if golock is gone.
-func (w *watchdog) sendLeaseRef() {
-	if w != nil {
-		w.send(message{kind: msgLeaseRef, texts: []string{w.run.Address, w.run.Request.Ref.String()}})
-	}
 }
 
 // groupIsOrphaned reports whether nobody in this session, outside of golock's process group, would
