@@ -134,7 +134,7 @@ func TestRenewWithdrawnOffer(t *testing.T) {
 	}
 	q := &question{
 		Question:   queue.Question{Step: lease.Renew, Entry: queue.Entry{ID: "a"}, Known: true, Epoch: "e"},
-		entryState: entryState{row: row{Entry: queue.Entry{ID: "a"}, ttl: time.Second}}, notifiable: true,
+		entryState: entryState{row: row{Entry: queue.Entry{ID: "a"}, ttl: time.Second}},
 	}
 	step, a, err := s.decide(q, v)
 	if err != nil || a.Verdict != lease.Lost {

@@ -181,9 +181,7 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 		return answer{}, err
 	}
 	s.maxConns.Store(v.maxConns)
-	own := c.owns(v.conn)
-	q.notifiable = own && s.target.waiters != 0
-	if !own && s.target.waiters != 0 {
+	if !c.owns(v.conn) && s.target.waiters != 0 {
 		s.noNotify.Store(true)
 	}
 	q.row.info = withLogin(q.row.info, v.login())

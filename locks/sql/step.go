@@ -385,7 +385,7 @@ func (t *step) sameAccount(r *row) bool {
 
 // canBeWoken reports whether all who are before a waiter can wake it.
 func (t *step) canBeWoken(ahead int) bool {
-	if !t.q.notifiable || t.v.now < t.v.start || ahead >= t.store.listeners() {
+	if t.v.now < t.v.start || ahead >= t.store.listeners() {
 		return false
 	}
 	other := func(r row) bool { return !t.sameAccount(&r) }

@@ -51,9 +51,8 @@ const frontSize = 20
 type question struct {
 	queue.Question
 	entryState
-	notifiable bool     // it can be woken over this connection
-	missed     []string // offers to these are void
-	turn       int64    // of the attempt
+	missed []string // offers to these are void
+	turn   int64    // of the attempt
 }
 
 func (q *question) isNew() bool { return q.Step == lease.Join && q.row.Claim.Ticket == 0 }
