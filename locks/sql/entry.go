@@ -21,10 +21,7 @@ type entry struct {
 	store    *Store
 	session  *session
 	ref      locks.Ref
-	noWait   bool
-	maxQueue *int
-	within   []string
-	by       string // what the entries that it evicts are told
+	question queue.Question // what each step is asked with
 
 	mu        sync.Mutex // guards what follows; not held while the server is asked
 	state     entryState
@@ -58,7 +55,9 @@ func (s *Store) entryOf(ref locks.Ref) *entry {
 
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref)
-	e.noWait, e.maxQueue, e.within, e.by = r.NoWait, r.MaxQueue, lease.Enclosing(r), locks.ReplacedBy(r)
+	e.question = queue.Question{
+		NoWait: r.NoWait, MaxQueue: r.MaxQueue, Within: lease.Enclosing(r), By: locks.ReplacedBy(r),
+	}
 	e.state.name = r.Name
 	row := &e.state.row
 	row.State, row.Claim, row.Replace = queue.Waiting, r.Claim, r.Replace
@@ -89,10 +88,9 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 			return lease.Answer{Verdict: lease.Queued, Place: place, Recheck: recheck}, sent, nil
 		}
 	}
-	a, err := e.session.step(ctx, &question{entryState: m, Question: queue.Question{
-		Step: step, Entry: m.row.Entry, Known: m.name != "", Epoch: m.epoch,
-		NoWait: e.noWait, Within: e.within, MaxQueue: e.maxQueue, By: e.by,
-	}})
+	q := &question{entryState: m, Question: e.question}
+	q.Step, q.Entry, q.Known, q.Epoch = step, m.row.Entry, m.name != "", m.epoch
+	a, err := e.session.step(ctx, q)
 	if err == nil && a.Verdict == lease.Granted && e.store.clock().Sub(sent) > m.row.ttl/2 {
 		err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
 	}

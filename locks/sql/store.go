@@ -113,7 +113,7 @@ func (s *Store) Attach(ref locks.Ref) locks.RenewableLease {
 // Evict implements locks.QueueStore.
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	e := s.entryOf(ref)
-	e.by = by
+	e.question.By = by
 	return lease.EvictEntry(ctx, s.URL(), e)
 }
 
