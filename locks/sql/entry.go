@@ -74,7 +74,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	e.mu.Lock()
 	m, failed := e.state, e.failed
 	e.mu.Unlock()
-	sent := e.store.clock()
+	sent := locks.BootTime()
 	if step == lease.Join && !failed { // after a failure one attempt is enough
 		if place, lateIn, ok := e.session.prolongPlace(ctx, m); ok {
 			e.mu.Lock()
@@ -91,7 +91,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	q := &question{entryState: m, Question: e.question}
 	q.Step, q.Entry, q.Known, q.Epoch = step, m.row.Entry, m.name != "", m.epoch
 	a, err := e.session.step(ctx, q)
-	if err == nil && a.Verdict == lease.Granted && e.store.clock().Sub(sent) > m.row.ttl/2 {
+	if err == nil && a.Verdict == lease.Granted && locks.BootTime().Sub(sent) > m.row.ttl/2 {
 		err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
 	}
 	e.mu.Lock()
@@ -147,7 +147,7 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 	switch {
 	case err != nil && !errors.Is(err, context.Canceled) && !lease.IsTemporary(err):
 		return lease.Answer{}, 0, err
-	case err != nil || row.ID == "":
+	case err != nil || row.State != queue.Holding:
 		return lease.Answer{}, 0, nil
 	}
 	e.mu.Lock()

@@ -35,10 +35,8 @@ func (s *Store) verdict(err error) Verdict {
 // judge makes a Refusal of an error that another attempt does not cure.
 func (s *Store) judge(err error) error {
 	switch verdict, _, hint := s.diagnose(err); verdict {
-	case Refused:
-		return &lease.Refusal{Err: err, Hint: hint}
-	case Temporary:
-		return &lease.Refusal{Err: err, Hint: hint, Temporary: true}
+	case Refused, Temporary:
+		return &lease.Refusal{Err: err, Hint: hint, Temporary: verdict == Temporary}
 	case NoRight:
 		if hint == "" {
 			hint = "the user needs SELECT, INSERT, UPDATE and DELETE on the table " + s.target.table

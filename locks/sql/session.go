@@ -357,8 +357,4 @@ func (c *session) open(ctx context.Context) error {
 }
 
 // useNextHost makes the next attempt go to the host after the one that failed.
-func (s *Store) useNextHost(failed int64) {
-	if len(s.target.hosts) > 1 {
-		s.host.CompareAndSwap(failed, failed+1)
-	}
-}
+func (s *Store) useNextHost(failed int64) { s.host.CompareAndSwap(failed, failed+1) }

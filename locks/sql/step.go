@@ -194,13 +194,8 @@ func (t *step) recheck(ahead int, fits bool) time.Duration {
 		sooner(t.quarantineEnd())
 	default:
 		for i := range t.v.holders {
-			h := &t.v.holders[i]
-			if h.State == queue.Offered {
-				sooner(h.due)
-				continue
-			}
-			sooner(h.hold)
-			sooner(h.until())
+			sooner(t.v.holders[i].hold)
+			sooner(t.v.holders[i].until())
 		}
 	}
 	if !t.canBeWoken(ahead) {
@@ -212,18 +207,19 @@ func (t *step) recheck(ahead int, fits bool) time.Duration {
 // apply writes a decision.
 func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 	dialect := &t.store.dialect
-	for _, id := range d.Told {
+	told := d.Told
+	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && d.Verdict == lease.Released &&
+		dialect.Notify == "" {
+		// Nobody waits for the answer of the statement in which it slept: end that.
+		told = append(told, own.ID)
+	}
+	for _, id := range told {
 		if r := t.rows[id]; r.conn != 0 && t.canWake(r) {
 			if dialect.Notify != "" {
 				t.write("%s%s", dialect.Notify, id)
 			}
 			t.sleepers = append(t.sleepers, Sleeper{ID: id, Conn: r.conn})
 		}
-	}
-	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && own.conn != 0 && t.canWake(own) &&
-		d.Verdict == lease.Released && dialect.Notify == "" {
-		// Nobody waits for the answer of the statement in which it slept: end that.
-		t.sleepers = append(t.sleepers, Sleeper{ID: own.ID, Conn: own.conn})
 	}
 	if own := t.v.own; own != nil && own.State == queue.Gone && own.conn != 0 && t.q.Step == lease.Join {
 		t.write("UPDATE %s SET conn=0 WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, own.ID)

@@ -31,8 +31,7 @@ import (
 type Store struct {
 	target   *Target
 	dialect  Dialect
-	table    string // quoted
-	clock    locks.Clock
+	table    string                 // quoted
 	host     atomic.Int64           // which of the target's hosts is tried first
 	maxConns atomic.Int64           // that the server allows
 	noNotify atomic.Bool            // connections cannot be woken
@@ -48,7 +47,7 @@ func Open(address string, d Dialect) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{target: t, dialect: d, clock: locks.BootTime}
+	s := &Store{target: t, dialect: d}
 	s.table = s.quote(t.table)
 	return s, nil
 }

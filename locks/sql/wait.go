@@ -59,10 +59,10 @@ func (c *session) prolongPlace(ctx context.Context, m entryState) (place int, la
 }
 
 // sleep waits, for d at most, until the entry has an offer or must look for another reason.
-// It accepts the offer: granted is the entry then, and its lease counts from sent.
+// It accepts the offer: the entry is holding then, and its lease counts from sent.
 func (c *session) sleep(
 	ctx context.Context, m entryState, d time.Duration,
-) (granted row, sent locks.Instant, err error) {
+) (own row, sent locks.Instant, err error) {
 	err = c.guard(func() error {
 		switch {
 		case m.row.conn == 0:
@@ -79,30 +79,27 @@ func (c *session) sleep(
 		bound, cancel := context.WithTimeout(ctx, d+lease.AttemptLimit(m.row.ttl))
 		defer cancel()
 		offered, accept := c.store.acceptText(m)
-		for end := c.store.clock().Add(d); ; {
+		for end := locks.BootTime().Add(d); ; {
 			// After the limit it looks, without a lock, whether a wake-up was lost or a waiter
 			// before it lets its offer pass: the releaser may have died, or been too early.
-			from := c.store.clock()
+			from := locks.BootTime()
 			limit := min(max(end.Sub(from), 0), 5*time.Second+time.Duration(m.place)*50*time.Millisecond)
 			if err := c.conn.Wait(bound, m.row.ID, offered, limit); err != nil || ctx.Err() != nil {
 				return err
 			}
-			sent = c.store.clock()
+			sent = locks.BootTime()
 			answers, err := c.ask(bound, accept, anyRows(entryCount), anyRows(1))
 			if err != nil || len(answers[0]) == 0 {
 				return err
 			}
-			granted, err = parseRow(answers[0][0])
+			own, err = parseRow(answers[0][0])
 			woken := sent.Sub(from) < limit || len(answers[1]) > 0
-			if err != nil || granted.State != queue.Waiting || woken || sent >= end {
+			if err != nil || own.State != queue.Waiting || woken || sent >= end {
 				return err
 			}
 		}
 	})
-	if granted.State != queue.Holding {
-		granted = row{}
-	}
-	return granted, sent, err
+	return own, sent, err
 }
 
 // acceptText: offered asks whether there is an offer. accept accepts it, and reads the row

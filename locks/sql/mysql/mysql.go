@@ -217,8 +217,6 @@ func (driver) Judge(err error) (v sql.Verdict, answered bool, hint string) {
 		return sql.Refused, true, lease.LoginHint
 	case 1049:
 		return sql.Refused, true, "the database must exist"
-	case 1129, 1130:
-		return sql.Refused, true, ""
 	case 3159:
 		return sql.Refused, true, "the server wants TLS: ?tls=on, or its unix socket"
 	case 4031: // it has closed a connection that nobody used
@@ -229,7 +227,7 @@ func (driver) Judge(err error) (v sql.Verdict, answered bool, hint string) {
 		return sql.Temporary, true, ""
 	case 1290, 1836: // read-only
 		return sql.Temporary, true, sql.ReplicaHint
-	case 1064, 1046, 1193, 1227, 1235, 1305, 1347, 1286:
+	case 1064, 1046, 1129, 1130, 1193, 1227, 1235, 1305, 1347, 1286:
 		return sql.Refused, true, ""
 	}
 	return sql.Transient, true, ""

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,8 +70,6 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 	name, port := host, t.Port
 	if t.Socket == "" {
 		name, port, _ = net.SplitHostPort(host)
-	} else if base := path.Base(host); strings.HasPrefix(base, ".s.PGSQL.") {
-		name, port = path.Dir(host), strings.TrimPrefix(base, ".s.PGSQL.")
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
