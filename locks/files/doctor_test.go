@@ -15,9 +15,7 @@ import (
 
 func examineIn(t *testing.T, scheme, dir string) map[string]locks.Finding {
 	t.Helper()
-	s, err := Open(scheme + "://" + dir)
-	testkit.Must(t, err)
-	return Examine(t, s)
+	return Examine(t, New(scheme, dir))
 }
 
 // A directory on a local file system, which tests run on, and one that is open to all.
@@ -35,8 +33,7 @@ func TestDoctorNotes(t *testing.T) {
 
 // A primitive that makes the same name twice is found out.
 func TestDoctorNotAtomic(t *testing.T) {
-	s, err := Open("mkdir://" + t.TempDir())
-	testkit.Must(t, err)
+	s := New("mkdir", t.TempDir())
 	s.make = func(h *handle, _, name string, text []byte) error {
 		return os.WriteFile(h.path+"/"+name, text, 0o600)
 	}

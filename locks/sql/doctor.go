@@ -25,7 +25,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	x := &Examination{Name: s.target.table, store: s, session: &session{store: s}}
 	defer x.session.disconnect()
 	err := x.session.once(ctx, func(ctx context.Context) error {
-		_, err := x.Ask(ctx, "SELECT 1")
+		_, err := x.session.facts(ctx)
 		return err
 	})
 	if err != nil {
@@ -56,8 +56,8 @@ func (x *Examination) Ask(ctx context.Context, text string) ([]Rows, error) {
 // Quote writes an identifier, which may have one dot.
 func (x *Examination) Quote(name string) string { return x.store.quote(name) }
 
-// connections finds out what the server says of itself, and whether connections are the
-// server's own: a pooler gives each transaction another one.
+// connections finds out whether connections are the server's own: a pooler gives each
+// transaction another one.
 func (x *Examination) connections(ctx context.Context) {
 	const pollers = "who waits looks again now and then"
 	own := true
@@ -66,9 +66,6 @@ func (x *Examination) connections(ctx context.Context) {
 		f, err := x.session.facts(bound)
 		cancel()
 		if err != nil {
-			if i == 0 {
-				x.Add(locks.Problem, "clock", "the server does not tell its own: "+err.Error(), "every step needs it", "")
-			}
 			return
 		}
 		x.store.maxConns.Store(f.maxConns)

@@ -35,20 +35,19 @@ func (d driver) MayCreate(ctx context.Context, x *sql.Examination) (bool, error)
 
 // settings are those that Examine looks at. Servers that lack one do not show
 // it.
-const settings = "'innodb_flush_log_at_trx_commit','log_bin','sync_binlog','binlog_format','read_only'," +
+const settings = "'version','innodb_flush_log_at_trx_commit','log_bin','sync_binlog','binlog_format','read_only'," +
 	"'super_read_only','max_connections','max_user_connections','wsrep_on','innodb_read_only'," +
 	"'rpl_semi_sync_master_enabled','rpl_semi_sync_source_enabled'"
 
 func (driver) Examine(ctx context.Context, x *sql.Examination) {
-	if rows, err := x.Ask(ctx, "SELECT VERSION()"); err == nil {
-		version(x, rows[0][0][0])
-	}
-	rows, err := x.Ask(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("+settings+")")
+	rows, err := x.Ask(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("+settings+");"+
+		"SHOW GLOBAL STATUS LIKE 'Threads_connected'")
 	if err != nil {
 		x.SettingsUnseen(err)
 		return
 	}
 	set := sql.Settings(rows)
+	version(x, set["version"])
 	on := func(name string) bool { return set[name] == "ON" || set[name] == "1" }
 	const flush = "innodb_flush_log_at_trx_commit"
 	if value := set[flush]; value == "0" || value == "2" {
@@ -76,11 +75,8 @@ func (driver) Examine(ctx context.Context, x *sql.Examination) {
 	if x.Table != "" {
 		examineEngine(ctx, x)
 	}
-	used := 0
-	if rows, err := x.Ask(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'"); err == nil {
-		used, _ = strconv.Atoi(sql.Settings(rows)["threads_connected"])
-	}
 	most, _ := strconv.Atoi(set["max_connections"])
+	used, _ := strconv.Atoi(set["threads_connected"])
 	x.Room(most, used)
 	if n, _ := strconv.Atoi(set["max_user_connections"]); n > 0 && n < x.Waiters()+2 {
 		x.Add(locks.Note, "max_user_connections",

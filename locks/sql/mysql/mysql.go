@@ -80,7 +80,7 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 	}
 	c.MultiStatements = true
 	c.CheckConnLiveness = false
-	c.Logger = silent{}
+	c.Logger = &mysql.NopLogger{} // else on standard error
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, err
@@ -91,11 +91,6 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 	}
 	return &conn{raw: raw, run: raw.(dbdriver.QueryerContext)}, nil
 }
-
-// silent is for the driver, which logs on standard error.
-type silent struct{}
-
-func (silent) Print(...any) {}
 
 // conn implements sql.Conn.
 type conn struct {

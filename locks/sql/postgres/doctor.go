@@ -75,16 +75,13 @@ func durable(x *sql.Examination, set map[string]string) {
 
 // rights names those that are missing on the table.
 func rights(ctx context.Context, x *sql.Examination) {
-	var missing []string
-	for _, right := range []string{"SELECT", "INSERT", "UPDATE", "DELETE"} {
-		rows, err := x.Ask(ctx, "SELECT has_table_privilege('"+x.Table+"','"+right+"')")
-		if err == nil && rows[0][0][0] == "f" {
-			missing = append(missing, right)
-		}
+	rows, err := x.Ask(ctx, "SELECT string_agg(needed,', ')"+
+		" FROM unnest(ARRAY['SELECT','INSERT','UPDATE','DELETE']) needed"+
+		" WHERE NOT has_table_privilege('"+x.Table+"',needed)")
+	if err != nil || rows[0][0][0] == "" {
+		return
 	}
-	if len(missing) > 0 {
-		list := strings.Join(missing, ", ")
-		x.Add(locks.Problem, "rights", "missing on the table: "+list, "steps of a run fail",
-			"GRANT "+list+" ON "+x.Table+" TO this user")
-	}
+	missing := rows[0][0][0]
+	x.Add(locks.Problem, "rights", "missing on the table: "+missing, "steps of a run fail",
+		"GRANT "+missing+" ON "+x.Table+" TO this user")
 }
