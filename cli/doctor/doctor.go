@@ -5,7 +5,6 @@ package doctor
 import (
 	"fmt"
 	"os"
-	"strings"
 	"time"
 	"unsafe"
 
@@ -18,7 +17,7 @@ import (
 // Examine looks at everything that the promises of a run depend on. ttl counts if
 // the store has leases.
 func Examine(leased bool, ttl time.Duration) []locks.Finding {
-	found := []locks.Finding{kernel(), procfs("/proc"), pidfds(), subreaper(leased), limits(), build()}
+	found := []locks.Finding{kernel(), procfs("/proc"), pidfds(), subreaper(leased), build()}
 	if f, inside := container("/proc"); inside {
 		found = append(found, f)
 	}
@@ -94,26 +93,6 @@ func subreaper(leased bool) locks.Finding {
 // prctl reads one of the process's attributes.
 func prctl(option int, value *uintptr) error {
 	return unix.Prctl(option, uintptr(unsafe.Pointer(value)), 0, 0, 0)
-}
-
-func limits() locks.Finding {
-	f := locks.Finding{Level: locks.OK, Subject: "limits", What: "are high enough"}
-	var tight []string
-	for _, l := range []struct {
-		name     string
-		resource int
-		least    uint64
-	}{{"open files (ulimit -n)", unix.RLIMIT_NOFILE, 64}, {"processes and threads (ulimit -u)", unix.RLIMIT_NPROC, 64}, {"address space in bytes (ulimit -v)", unix.RLIMIT_AS, 1 << 30}} {
-		var r unix.Rlimit
-		if unix.Getrlimit(l.resource, &r) == nil && r.Cur < l.least {
-			tight = append(tight, fmt.Sprintf("%s %d", l.name, r.Cur))
-		}
-	}
-	if len(tight) > 0 {
-		f.Level, f.What = locks.Note, "are low: "+strings.Join(tight, ", ")
-		f.Why, f.Fix = "golock, or the command under it, can fail at its start", "raise them where golock is started"
-	}
-	return f
 }
 
 // build says what this program knows of its caller's signals.

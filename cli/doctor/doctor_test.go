@@ -19,7 +19,7 @@ func TestExamine(t *testing.T) {
 			t.Errorf("says too little: %+v", f)
 		}
 	}
-	for _, subject := range []string{"kernel", "/proc", "pidfd", "descendants", "limits", "stalls"} {
+	for _, subject := range []string{"kernel", "/proc", "pidfd", "descendants", "stalls"} {
 		if subjects[subject].Level != locks.OK {
 			t.Errorf("%s: %+v", subject, subjects[subject])
 		}
