@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"golock/cli/term"
@@ -107,12 +106,8 @@ func (c *breakCommand) run(out *term.Printer) error {
 
 // evictedBy is what evicted runs print.
 func evictedBy() string {
-	who := "uid " + strconv.Itoa(os.Geteuid())
-	if name, ok := term.UserName(os.Geteuid()); ok {
-		who = "user " + name
-	}
 	host, _ := os.Hostname()
-	return fmt.Sprintf("%s (golock break, pid %d on %s)", who, os.Getpid(), host)
+	return fmt.Sprintf("user %s (golock break, pid %d on %s)", term.UserName(os.Geteuid()), os.Getpid(), host)
 }
 
 type eviction struct {

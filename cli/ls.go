@@ -116,7 +116,6 @@ func (l *lister) once() error {
 // list asks for the entries of the name, or of all. A store that cannot be read hides
 // none of the others: it may be another user's.
 func (l *lister) list(ctx context.Context) ([]term.Row, error) {
-	users := term.Users{}
 	rows := []term.Row{}
 	var failed error
 	for _, store := range l.stores {
@@ -126,7 +125,7 @@ func (l *lister) list(ctx context.Context) ([]term.Row, error) {
 			case err != nil:
 				failed = errors.Join(failed, err)
 			default:
-				rows = append(rows, users.Row(e, locks.KindOf(store) == locks.LeaseQueue))
+				rows = append(rows, term.RowOf(e, locks.KindOf(store) == locks.LeaseQueue))
 			}
 		}
 	}

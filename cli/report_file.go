@@ -85,7 +85,7 @@ func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
 		Unlocked: o.Unlocked, PID: os.Getpid(), Command: run.Argv,
 	}
 	line.Host, _ = os.Hostname()
-	line.User, _ = term.UserName(os.Geteuid())
+	line.User = term.UserName(os.Geteuid())
 	switch {
 	case o.Kind == runner.Interrupted:
 		line.Signal = signals.Name(o.Signal)

@@ -74,9 +74,9 @@ func (p *Printer) whoIsBusy(err error) []any {
 	if !p.JSON || !errors.As(err, &busy) {
 		return nil
 	}
-	users, holders := Users{}, []Row{}
+	holders := []Row{}
 	for _, e := range busy.Holders {
-		holders = append(holders, users.Row(e, e.TTL > 0))
+		holders = append(holders, RowOf(e, e.TTL > 0))
 	}
 	return []any{"holders", holders, "waiters", busy.Waiters, "queue_full", busy.Full}
 }

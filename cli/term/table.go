@@ -35,20 +35,17 @@ type Row struct {
 	entry locks.Entry // for the table
 }
 
-// Users remembers the names of users.
-type Users map[int]string
-
 // UserName gives the name of a user, or the number of one that is unknown.
-func UserName(uid int) (name string, ok bool) {
+func UserName(uid int) string {
 	number := strconv.Itoa(uid)
 	if u, err := user.LookupId(number); err == nil {
-		return u.Username, true
+		return u.Username
 	}
-	return number, false
+	return number
 }
 
-// Row gives an entry as it is shown. leased: it ends with its lease.
-func (names Users) Row(e locks.Entry, leased bool) Row {
+// RowOf gives an entry as it is shown. leased: it ends with its lease.
+func RowOf(e locks.Entry, leased bool) Row {
 	row := Row{
 		Name: e.Name, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
 		Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
@@ -56,10 +53,7 @@ func (names Users) Row(e locks.Entry, leased bool) Row {
 		Fence: e.Fence, Orphaned: e.Orphaned, HeldTill: timestamp(e.HeldTill), entry: e,
 	}
 	if e.User == "" && e.UID >= 0 {
-		if _, known := names[e.UID]; !known {
-			names[e.UID], _ = UserName(e.UID)
-		}
-		row.User = names[e.UID]
+		row.User = UserName(e.UID)
 	}
 	if e.Ref != (locks.Ref{}) { // a plain lock does not know IDs
 		row.ID = e.Ref.String()

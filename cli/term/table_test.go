@@ -35,7 +35,7 @@ func some() (all []Row) {
 		case 7:
 			e.PID, e.User, e.UID, e.Claim.Max, e.Since = 0, "", -1, -1, time.Time{}
 		}
-		all = append(all, Users{}.Row(e, i < 5))
+		all = append(all, RowOf(e, i < 5))
 	}
 	return all
 }
