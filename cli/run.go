@@ -163,7 +163,8 @@ func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.P
 	readStop(v, run)
 	readExec(v, run, out)
 	readLease(v, run, out)
-	readUnavailable(v, run)
+	unavailable := map[string]runner.Unavailable{"fail": runner.Fail, "skip": runner.Skip, "run": runner.RunAnyway}
+	run.Unavailable = unavailable[v.Choice("on-unavailable", "fail", "skip", "run")]
 	checkProc(v, run)
 	if v.Err() == nil && !run.Exec { // nobody would be there to write
 		r.file, err = openReportFile(v) // last: another mistake must not create the file
@@ -183,16 +184,6 @@ func readStop(v *config.Values, run *runner.Run) {
 		if err := run.Rewrites.Add(rule); err != nil {
 			v.Fail("rewrite", "%v", err)
 		}
-	}
-}
-
-// readUnavailable reads what becomes of a run whose store cannot be reached.
-func readUnavailable(v *config.Values, run *runner.Run) {
-	choice := v.Text("on-unavailable")
-	known := map[string]runner.Unavailable{"fail": runner.Fail, "skip": runner.Skip, "run": runner.RunAnyway}
-	var ok bool
-	if run.Unavailable, ok = known[choice]; !ok {
-		v.Fail("on-unavailable", "%q is none of fail, skip and run", choice)
 	}
 }
 

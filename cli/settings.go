@@ -118,12 +118,9 @@ func readAddress(v *config.Values) (a address, err error) {
 
 // configureLog sets up the printer as the settings say.
 func configureLog(out *term.Printer, v *config.Values) error {
-	verbose, quiet, format := v.Bool("verbose"), v.Bool("quiet"), v.Text("log-format")
+	verbose, quiet, format := v.Bool("verbose"), v.Bool("quiet"), v.Choice("log-format", "text", "json")
 	if verbose && quiet {
 		v.Fail("quiet", "cannot be combined with --verbose")
-	}
-	if format != "text" && format != "json" {
-		v.Fail("log-format", "%q is neither text nor json", format)
 	}
 	if v.Err() != nil {
 		return v.Err()

@@ -146,10 +146,7 @@ func readQueue(v *config.Values, run *runner.Run, out *term.Printer) {
 // readReplace reads whom a run replaces. That one needs time to end, so the run
 // must be one that waits.
 func readReplace(v *config.Values, run *runner.Run, out *term.Printer) {
-	replace := locks.Replacement(v.Text("replace"))
-	if replace != locks.ReplaceWaiting && replace != locks.ReplaceRunning {
-		v.Fail("replace", "%q is neither waiting nor running", string(replace))
-	}
+	replace := locks.Replacement(v.Choice("replace", string(locks.ReplaceWaiting), string(locks.ReplaceRunning)))
 	if run.Wait != 0 {
 		run.Request.Replace = replace
 		return
@@ -171,13 +168,7 @@ func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
 		}
 		return
 	}
-	switch policy := v.Text("on-lost"); policy {
-	case "stop":
-	case "warn":
-		run.OnlyWarn = true
-	default:
-		v.Fail("on-lost", "%q is neither stop nor warn", policy)
-	}
+	run.OnlyWarn = v.Choice("on-lost", "stop", "warn") == "warn"
 	if n := len(run.Argv) - 1; !v.Bool("show-args") && n > 0 { // arguments may be secret
 		run.Request.Command = []string{run.Argv[0], fmt.Sprintf("+%d args", n)}
 	}

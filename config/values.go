@@ -55,6 +55,15 @@ func (v *Values) Text(key string) string {
 	return texts[len(texts)-1]
 }
 
+// Choice gives a setting that is one of some words.
+func (v *Values) Choice(key string, words ...string) string {
+	text := v.Text(key)
+	if !slices.Contains(words, text) {
+		v.Fail(key, "%q is none of %s", text, strings.Join(words, ", "))
+	}
+	return text
+}
+
 // Bool gives a setting that is true or false; variables may say 1 or 0.
 func (v *Values) Bool(key string) bool {
 	text := v.Text(key)
