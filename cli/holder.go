@@ -225,10 +225,7 @@ func (h *holderClient) receive(wake func()) {
 // closeFilesOnExec makes all files but the standard ones close-on-exec: who waits
 // for the end of a pipe must not wait for the holder.
 func closeFilesOnExec() {
-	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
-		return
-	}
-	fds, _ := procfs.FDs(0) // before Linux 5.11
+	fds, _ := procfs.FDs(0)
 	for _, fd := range fds {
 		if fd > 2 {
 			unix.CloseOnExec(fd)
