@@ -63,7 +63,7 @@ type Setting struct {
 // Layers is everything that Resolve reads.
 type Layers struct {
 	Flags  map[string][]string              // by key; of several texts the last counts, except for a List
-	Lookup func(name string) (string, bool) // gives a variable, as os.LookupEnv; nil: there are none
+	Lookup func(name string) (string, bool) // gives a variable, as os.LookupEnv
 	Files  Files
 }
 
@@ -112,9 +112,6 @@ func Resolve(settings []Setting, from Layers) (*Values, error) {
 	v := &Values{settings: settings, found: make([]value, len(settings)), closed: map[string]bool{}}
 	v.add(func(s Setting) value { return value{from.Flags[s.Key], Source{Key: s.Key}} })
 	v.add(func(s Setting) value {
-		if from.Lookup == nil {
-			return value{}
-		}
 		if text, ok := from.Lookup(s.Env); text != "" || ok && s.EmptyIsSet {
 			return value{[]string{text}, Source{Key: s.Key, Env: s.Env}}
 		}
