@@ -287,13 +287,9 @@ func memoryFile(text string) (*os.File, error) {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "settings")
-	if err = f.Chmod(0o600); err == nil {
-		_, err = f.WriteString(text)
-	}
-	if err != nil {
-		f.Close()
-	}
-	return f, err
+	err = f.Chmod(0o600)
+	_, failed := f.WriteString(text)
+	return f, errors.Join(err, failed)
 }
 
 // environment is that of golock without some variables.
