@@ -136,7 +136,9 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 	if term.ScreenOf(2).Columns > 0 {
 		began := time.Now()
 		t.test.Progress = func(done, of int) {
-			t.out.Write(fmt.Appendf(nil, "\r\x1b[Kgolock: %d of %d runs, %v", done, of, time.Since(began).Round(time.Second)))
+			if done%10 == 0 {
+				t.out.Write(fmt.Appendf(nil, "\r\x1b[Kgolock: %d of %d runs, %v", done, of, time.Since(began).Round(time.Second)))
+			}
 		}
 		defer t.out.Write([]byte("\r\x1b[K"))
 	}

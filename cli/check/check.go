@@ -41,7 +41,7 @@ type Test struct {
 	Kill     int    // how many of a hundred runs of the tool are killed
 
 	Patience time.Duration      // a test in which nothing happens for so long ends
-	Progress func(done, of int) // is called now and then with the number of runs that have ended
+	Progress func(done, of int) // is called with the number of runs that have ended
 }
 
 // StartError says that no child ever got inside: the tool itself does not work.
@@ -62,14 +62,14 @@ type work struct {
 	*Test
 	cancel context.CancelCauseFunc
 
-	mu       sync.Mutex
-	runs     []*run
-	total    int           // how many runs there will be
-	done     int           // how many have ended
-	failed   int           // how many of the last ones failed, without a break
-	first    *run          // that failed
-	average  time.Duration // how long a run takes
-	lastDone time.Time
+	mu      sync.Mutex
+	runs    []*run
+	total   int           // how many runs there will be
+	done    int           // how many have ended
+	failed  int           // how many of the last ones failed, without a break
+	first   *run          // that failed
+	average time.Duration // how long a run takes
+	idle    *time.Timer   // since the last one has ended
 }
 
 // Do runs the test. If ctx ends first the runs are stopped and its error is
@@ -82,7 +82,10 @@ func (t *Test) Do(ctx context.Context) (*Report, error) {
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &work{Test: t, cancel: cancel, lastDone: began}
+	w := &work{Test: t, cancel: cancel, idle: time.AfterFunc(t.Patience, func() {
+		cancel(fmt.Errorf("nothing happened for %v: nobody got in, and nobody ended", t.Patience))
+	})}
+	defer w.idle.Stop()
 	w.round(inner, t.Loops, t.Kill)
 	notes, err := readNotes(t.Dir)
 	// Others do what the killed ones have not done: whoever was killed, the lock must
@@ -117,25 +120,7 @@ func (w *work) round(ctx context.Context, n, kill int) {
 			}
 		})
 	}
-	over := make(chan struct{})
-	go func() {
-		workers.Wait()
-		close(over)
-	}()
-	for {
-		select {
-		case <-over:
-			return
-		case <-time.After(100 * time.Millisecond):
-		}
-		w.mu.Lock()
-		done, idle := w.done, time.Since(w.lastDone)
-		w.mu.Unlock()
-		w.Progress(done, w.total)
-		if idle > w.Patience {
-			w.cancel(fmt.Errorf("nothing happened for %v: nobody got in, and nobody ended", w.Patience))
-		}
-	}
+	workers.Wait()
 }
 
 // take gives the next run, nil if there is none. Of a hundred, kill will be killed: every
@@ -161,7 +146,8 @@ func (w *work) ended(r *run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.done++
-	w.lastDone = time.Now()
+	w.idle.Reset(w.Patience)
+	w.Progress(w.done, w.total)
 	if r.killed || r.stopped {
 		return
 	}

@@ -117,9 +117,6 @@ func (t *Test) judgeRuns(r *Report, runs []*run, notes map[int]*note) {
 	}
 	first := failed[0]
 	why := fmt.Sprintf("%d runs ended without having done their work: the first with exit code %d", r.Failed, first.code)
-	if r.Failed == 1 {
-		why = fmt.Sprintf("a run ended without having done its work: exit code %d", first.code)
-	}
 	if message := first.message(); message != "" {
 		why += " (" + message + ")"
 	}

@@ -95,8 +95,8 @@ func TestProblems(t *testing.T) {
 		{"1 times a slot number was given to two", func(n map[int]*note, _ []*run) { n[1].Clash = true }},
 		{"1 times a slot number was not below", func(n map[int]*note, _ []*run) { n[1].Slot = 1 }},
 		{"1 runs overtook one", func(n map[int]*note, _ []*run) { n[1].Fence = 9 }},
-		{"a run ended without having done its work: exit code 79 (the slot was lost)", func(_ map[int]*note, r []*run) { r[1].code, r[1].output = 79, []byte("the slot was lost\n") }},
-		{"a run ended without having done its work: exit code 0", func(n map[int]*note, _ []*run) { delete(n, 2) }},
+		{"1 runs ended without having done their work: the first with exit code 79 (the slot was lost)", func(_ map[int]*note, r []*run) { r[1].code, r[1].output = 79, []byte("the slot was lost\n") }},
+		{"1 runs ended without having done their work: the first with exit code 0", func(n map[int]*note, _ []*run) { delete(n, 2) }},
 	} {
 		test := &Test{Dir: t.TempDir(), Loops: 3, Limit: 1, Tool: Tool{Golock: true, Ordered: true}}
 		runs, notes := runsOf([5]int64{1, 0, 2, 10, 1}, [5]int64{3, 4, 11, 12, 2}, [5]int64{5, 6, 13, 14, 3})
