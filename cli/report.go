@@ -140,8 +140,10 @@ func replaceFile(path string, content []byte) error {
 	return err
 }
 
-// metrics are the samples of each metric, by their labels. The scraper adds the host.
-type metrics map[string]map[string]float64
+// series is what a metric counts for the same labels. The scraper adds the host to them.
+type series struct{ metric, labels string }
+
+type metrics map[series]float64
 
 // metricHelp names all metrics, in the order in which they are written.
 var metricHelp = [][2]string{
@@ -165,10 +167,10 @@ func (m metrics) add(line *reportLine, end float64) {
 	if line.ExitCode != 0 {
 		failed = 1
 	}
-	m.of("golock_runs_total")[fmt.Sprintf(`%s,outcome="%s"`, lock, escaped(line.Outcome))]++
-	m.of("golock_failures_total")[lock] += failed
-	m.of("golock_waited_seconds_total")[lock] += line.Waited
-	m.of("golock_ran_seconds_total")[lock] += line.Ran
+	m[series{"golock_runs_total", fmt.Sprintf(`%s,outcome="%s"`, lock, escaped(line.Outcome))}]++
+	m[series{"golock_failures_total", lock}] += failed
+	m[series{"golock_waited_seconds_total", lock}] += line.Waited
+	m[series{"golock_ran_seconds_total", lock}] += line.Ran
 
 	code := float64(line.ExitCode)
 	m.setLast("golock_last_attempt", lock, map[string]float64{"_timestamp_seconds": end, "_exit_code": code})
@@ -183,22 +185,14 @@ func (m metrics) add(line *reportLine, end float64) {
 	}
 }
 
-// of gives the samples of a metric.
-func (m metrics) of(name string) map[string]float64 {
-	if m[name] == nil {
-		m[name] = map[string]float64{}
-	}
-	return m[name]
-}
-
 // setLast sets what is told of the last run, unless that of a later one is set.
 func (m metrics) setLast(prefix, lock string, values map[string]float64) {
 	const timestamp = "_timestamp_seconds"
-	if end, ok := m[prefix+timestamp][lock]; ok && values[timestamp] < end {
+	if end, ok := m[series{prefix + timestamp, lock}]; ok && values[timestamp] < end {
 		return
 	}
 	for name, value := range values {
-		m.of(prefix + name)[lock] = value
+		m[series{prefix + name, lock}] = value
 	}
 }
 
@@ -209,18 +203,18 @@ func escaped(text string) string {
 
 // write writes Prometheus' text format, version 0.0.4, without timestamps.
 func (m metrics) write(to io.Writer) {
+	all := slices.SortedFunc(maps.Keys(m), func(a, b series) int { return cmp.Compare(a.labels, b.labels) })
 	for _, metric := range metricHelp {
-		name, help := metric[0], metric[1]
-		if m[name] == nil {
-			continue
-		}
-		kind := "gauge"
+		name, kind := metric[0], "gauge"
 		if strings.HasSuffix(name, "_total") {
 			kind = "counter"
 		}
-		fmt.Fprintf(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
-		for _, labels := range slices.Sorted(maps.Keys(m[name])) {
-			fmt.Fprintf(to, "%s{%s} %s\n", name, labels, strconv.FormatFloat(m[name][labels], 'f', -1, 64))
+		head := fmt.Sprintf("# HELP %s %s\n# TYPE %s %s\n", name, metric[1], name, kind)
+		for _, s := range all {
+			if s.metric == name {
+				fmt.Fprintf(to, "%s%s{%s} %s\n", head, name, s.labels, strconv.FormatFloat(m[s], 'f', -1, 64))
+				head = ""
+			}
 		}
 	}
 }
