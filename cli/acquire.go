@@ -161,7 +161,7 @@ func (a *acquisition) forProcess(out *term.Printer) error {
 				h.abandon() // it releases the slot
 				return err
 			}
-			h.confirm()
+			_, _ = h.socket.Write([]byte{'\n'}) // the ID is printed
 			return nil
 		case r != nil:
 			h.abandon()

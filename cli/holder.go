@@ -260,9 +260,6 @@ func (h *holderClient) next(run *runner.Run) (*result, error) {
 	}
 }
 
-// confirm says that the ID is printed.
-func (h *holderClient) confirm() { _, _ = h.socket.Write([]byte{'\n'}) }
-
 // abandon says that nobody needs the slot, and waits a moment for the end of the
 // holder.
 func (h *holderClient) abandon() {

@@ -45,7 +45,9 @@ func (c *lsCommand) run(out *term.Printer) error {
 	if err != nil {
 		return err
 	}
-	defer w.close()
+	for _, store := range w.stores {
+		defer store.Close()
+	}
 	if c.Watch.on() {
 		return w.loop()
 	}
@@ -91,12 +93,6 @@ func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 type lister struct {
 	stores []locks.Store
 	term.Watch
-}
-
-func (l *lister) close() {
-	for _, s := range l.stores {
-		s.Close()
-	}
 }
 
 // once shows what there is. After a failure that is what was read before it.
