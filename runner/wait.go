@@ -384,7 +384,7 @@ func (w *waiter) suspend() *Outcome {
 	w.Relay.Suspend()
 	if ref, err := locks.NewRef(w.Request.Name); err == nil {
 		w.Request.Ref.ID = ref.ID // an entry that has left a queue never comes back into it
-		w.watchdog.dismiss() // it would release the old one
+		w.watchdog.dismiss()      // it would release the old one
 		w.status.close()
 	}
 	w.begin()
