@@ -43,13 +43,13 @@ func (r *record) isOrphan() bool {
 
 // Entries implements locks.Store. It changes nothing, not even a missing directory.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return locks.Listing(func() ([]locks.Entry, error) { return s.list(ctx, suffixOf(name)) })
+	return locks.Listing(func() ([]locks.Entry, error) { return s.list(ctx, ofName(name)) })
 }
 
 // Find implements locks.QueueStore. A slot whose golock is gone counts as held as long
 // as somebody keeps it.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	entries, err := s.list(ctx, fileSuffix(ref.Key))
+	entries, err := s.list(ctx, ofKey(ref.Key))
 	e, lost := locks.FindEntry(entries, ref)
 	if lost == nil {
 		return e, nil
@@ -58,10 +58,10 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 }
 
 // list gives the live entries of lock files.
-func (s *Store) list(ctx context.Context, suffix string) (entries []locks.Entry, err error) {
+func (s *Store) list(ctx context.Context, which func(base string) bool) (entries []locks.Entry, err error) {
 	var live []record
 	var names []string // of the locks, one for each record
-	failed := s.eachTable(ctx, suffix, unix.O_RDONLY, func(f *lockFile, tab *table) error {
+	failed := s.eachTable(ctx, which, unix.O_RDONLY, func(f *lockFile, tab *table) error {
 		if tab == nil || !tab.belongs(f.base) {
 			return nil
 		}
@@ -81,11 +81,23 @@ func (s *Store) list(ctx context.Context, suffix string) (entries []locks.Entry,
 	return entries, errors.Join(failed...)
 }
 
-// eachTable calls f inside the gate of the lock files whose names end with suffix. The table
-// is nil if it cannot be read and nobody uses it. Whoever may read a file can keep its gate
-// shut, so the failures share one time limit; after it the other files are tried without waiting.
+// ofName picks the lock file of a name, or those of all names ("").
+func ofName(name string) func(base string) bool {
+	file := fileName(name)
+	return func(base string) bool { return name == "" || base == file }
+}
+
+// ofKey picks the lock files of a key. It has one; but whoever may write the directory can
+// make others.
+func ofKey(key locks.Key) func(base string) bool {
+	return func(base string) bool { return strings.HasSuffix(base, key.String()+".lock") }
+}
+
+// eachTable calls f inside the gate of lock files. The table is nil if it cannot be read and
+// nobody uses it. Whoever may read a file can keep its gate shut, so the
+// failures share one time limit; after it the other files are tried without waiting.
 func (s *Store) eachTable(
-	caller context.Context, suffix string, access int, f func(*lockFile, *table) error,
+	caller context.Context, which func(base string) bool, access int, f func(*lockFile, *table) error,
 ) (failed []error) {
 	d, err := openDirectory(s.path, s.roots, false)
 	if err != nil {
@@ -105,7 +117,7 @@ func (s *Store) eachTable(
 	for _, file := range files {
 		base := file.Name()
 		// Who wants to change them is not given what is no file.
-		if !isLockFile(base) || !strings.HasSuffix(base, suffix) || access != unix.O_RDONLY && !file.Type().IsRegular() {
+		if !isLockFile(base) || !which(base) || access != unix.O_RDONLY && !file.Type().IsRegular() {
 			continue
 		}
 		began := time.Now()

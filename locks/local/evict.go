@@ -116,7 +116,7 @@ func (f *lockFile) evict(tab *table, r *record, by string) (*victim, error) {
 // Evict implements locks.QueueStore.
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	var v *victim
-	failed := s.eachTable(ctx, fileSuffix(ref.Key), unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
+	failed := s.eachTable(ctx, ofKey(ref.Key), unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
 		if tab == nil || !tab.belongs(f.base) {
 			return nil
 		}

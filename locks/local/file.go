@@ -44,19 +44,7 @@ func fileName(name string) string {
 		}
 		readable = append(readable, c)
 	}
-	return string(readable) + fileSuffix(locks.KeyOf(name))
-}
-
-// fileSuffix ends the name of a key's lock file. There is one such file; but whoever may write
-// the directory can make others.
-func fileSuffix(key locks.Key) string { return "." + key.String() + ".lock" }
-
-// suffixOf is the fileSuffix of a name, or that of all names ("").
-func suffixOf(name string) string {
-	if name == "" {
-		return ".lock"
-	}
-	return fileSuffix(locks.KeyOf(name))
+	return string(readable) + "." + locks.KeyOf(name).String() + ".lock"
 }
 
 // isLockFile reports whether a directory entry is named like a lock file.

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"golock/internal/procfs"
 	"golock/locks"
 	"golock/locks/kernel"
@@ -87,7 +89,15 @@ func (l *lease) Evicted() error { return l.place.evicted() }
 func (l *lease) Settle() { l.place.closeTable() }
 
 // Forget implements locks.QueueStore.
-func (s *Store) Forget(ctx context.Context, name string) error {
-	_, err := s.Sweep(ctx, name, 0)
-	return err
+func (s *Store) Forget(_ context.Context, name string) error {
+	d, err := openDirectory(s.path, s.roots, false)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	base := fileName(name)
+	if err := unix.Unlinkat(d.fd, base, 0); d.exists && err != nil && err != unix.ENOENT {
+		return &locks.PathError{Op: "remove", Path: d.path + "/" + base, Err: err}
+	}
+	return nil
 }

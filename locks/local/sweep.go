@@ -16,7 +16,7 @@ import (
 // A file is judged and removed inside its gate. Who has opened it before comes into the
 // gate after that, sees that the path no longer leads to it, and joins anew.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
-	failed := s.eachTable(ctx, suffixOf(name), unix.O_RDWR, func(f *lockFile, tab *table) error {
+	failed := s.eachTable(ctx, ofName(name), unix.O_RDWR, func(f *lockFile, tab *table) error {
 		n, err := f.sweep(tab, olderThan)
 		removed += n
 		return err
