@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +60,36 @@ func testManyInOrder(t *testing.T, f family) {
 		}
 	})
 	Becomes(t, s, "n", 0, 0)
+}
+
+// A waiter that keeps its connection, but is not among those that PostgreSQL can wake, sees that
+// the queue moves, however rarely it looks for its place.
+func TestFarWaiterSeesMoves(t *testing.T) {
+	t.Parallel()
+	b := postgresql().fresh(t)
+	proxy := sqltest.NewProxy(t, b.server)
+	direct := b.store(t, "waiters=64")
+	last := Take(t, direct, "n")
+	var waiters []*Waiter
+	for range 36 {
+		waiters = append(waiters, Queue(t, direct, "n"))
+	}
+	var polls, looks atomic.Int64
+	proxy.Judge(func(statement string) server.Verdict {
+		if strings.Contains(statement, "SELECT counter") {
+			polls.Add(1)
+		} else if strings.Contains(statement, "COUNT(*)-1") {
+			looks.Add(1)
+		}
+		return server.Pass
+	})
+	waiters = append(waiters, Queue(t, b.behind(t, proxy, "waiters=64"), "n"))
+	testkit.Eventually(t, "it polls more often than it looks", func() bool { return polls.Load() > looks.Load()+10 })
+	before := looks.Load()
+	testkit.Must(t, direct.Evict(background, waiters[0].Ref, "the test"))
+	testkit.Eventually(t, "it looks", func() bool { return looks.Load() > before })
+	Release(t, last)
+	inTurn(t, waiters[1:], func(int) {})
 }
 
 // Who stands far back looks without locking the name, comes in its turn, and learns of

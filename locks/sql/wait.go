@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -66,8 +67,11 @@ func (c *session) sleep(
 	err = c.guard(func() error {
 		switch {
 		case m.row.conn == 0:
-			if kept := c.store.keptConns(); d > keepConn && m.place > kept || m.place > 2*kept+nearPlaces {
+			kept, listeners := c.store.keptConns(), c.store.listeners()
+			if d > keepConn && m.place > kept || m.place > 2*kept+nearPlaces {
 				c.closeConn()
+			} else if listeners > 0 && m.place > listeners && m.place <= kept {
+				return c.pollCounter(ctx, m, d, shortestPoll+time.Duration(m.place-listeners)*keptPoll)
 			}
 			lease.Pause(ctx, d)
 			return nil
@@ -102,6 +106,24 @@ func (c *session) sleep(
 	return own, sent, err
 }
 
+// pollCounter waits until a step has changed the name's row, for d at most. That costs much less
+// than to look for the place.
+func (c *session) pollCounter(ctx context.Context, m entryState, d, pause time.Duration) error {
+	text := fmt.Sprintf("SELECT counter FROM %s WHERE lock_key='%s' AND entry_id=''", c.store.table, m.key)
+	var first []Rows
+	for end := time.Now().Add(d); ctx.Err() == nil && time.Now().Before(end); {
+		bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(m.row.ttl))
+		now, err := c.ask(bound, text, anyRows(1))
+		cancel()
+		if err != nil || first != nil && !reflect.DeepEqual(now, first) {
+			return err
+		}
+		first = now
+		lease.Pause(ctx, min(pause, time.Until(end)))
+	}
+	return nil
+}
+
 // acceptText: offered asks whether there is an offer. accept accepts it, and reads the row
 // and who lets an offer pass. Only the connection to which the offer was made may accept: so
 // the server has not been restarted since.
@@ -127,6 +149,7 @@ const (
 	shortestPoll = 50 * time.Millisecond
 	frontPoll    = 200 * time.Millisecond // for each place, where nobody can be woken
 	stepPoll     = 20 * time.Millisecond  // for each place behind those that can
+	keptPoll     = 15 * time.Millisecond  // likewise, over a kept connection
 )
 
 // pace is how a waiter has advanced in the queue.
