@@ -68,7 +68,7 @@ func (driver) Examine(ctx context.Context, x *sql.Examination) {
 	}
 	if on("wsrep_on") {
 		x.Add(locks.Note, "Galera", "the server is a node of a cluster",
-			"each time another node answers it counts as a server that has just come back, "+
+			"a node that answers for the first time counts as a server that has just come back, "+
 				"and nothing is granted for the quarantine",
 			"name one node in the URL, the others after it only for when that fails")
 	}
