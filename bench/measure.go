@@ -95,7 +95,10 @@ func measureWaiting(b *bench, t *tool, seconds int) sample {
 const (
 	eager    = 8   // on their way into a line at a time: a server is not to be run over
 	restFrom = 100 // lines of so many are also watched at rest
-	restTime = 4 * time.Second
+	restTime = 10 * time.Second
+
+	// restAfter is when a line is at rest: waiters that poll look more and more rarely.
+	restAfter = 20 * time.Second
 )
 
 // measureLine lets a line grow, watches it at rest, and lets it go.
@@ -105,7 +108,7 @@ func measureLine(b *bench, t *tool, waiters int) sample {
 		q.add(b, min(eager, waiters-len(q.waiters)))
 	}
 	if waiters >= restFrom {
-		time.Sleep(settle)
+		time.Sleep(restAfter)
 		clients, server := q.cpu()
 		begun := now()
 		time.Sleep(restTime)

@@ -53,10 +53,10 @@ func (s *servers) address(b *bench, key string) string {
 	case kind == "redis" && s.redis == nil:
 		s.redis = redistest.Start(&s.owner)
 	case kind == "maria" && s.maria == nil:
-		s.maria = sqltest.StartMaria(&s.owner, "innodb-flush-method=O_DIRECT", "innodb-log-file-size=96M", "innodb-buffer-pool-size=128M")
+		s.maria = sqltest.StartMaria(&s.owner, "max-connections=4000", "innodb-flush-method=O_DIRECT", "innodb-log-file-size=96M", "innodb-buffer-pool-size=128M")
 		s.mariaDB = s.maria.NewDatabase(&s.owner)
 	case kind == "postgres" && s.postgres == nil:
-		s.postgres = sqltest.StartPostgres(&s.owner, "shared_buffers=128MB")
+		s.postgres = sqltest.StartPostgres(&s.owner, "max_connections=4000", "shared_buffers=128MB")
 		s.pgDB = s.postgres.NewDatabase(&s.owner)
 	case kind == "etcd" && s.etcd == nil:
 		s.startEtcd(b)
@@ -132,6 +132,7 @@ func (s *servers) waiting(tool string, l lock) (int, error) {
 
 // pidOf gives the server of a tool, nil if it has none.
 func (s *servers) pidOf(tool string) func() (int, error) {
+	tool, _, _ = strings.Cut(tool, ", waiters=")
 	switch tool {
 	case "golock redis", "SET NX, polling":
 		return func() (int, error) { return strconv.Atoi(s.redis.Info("server", "process_id")) }
