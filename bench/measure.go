@@ -93,9 +93,9 @@ func measureWaiting(b *bench, t *tool, seconds int) sample {
 }
 
 const (
-	eager    = 8   // on their way into a line at a time: a server is not to be run over
-	restFrom = 100 // lines of so many are also watched at rest
-	restTime = 10 * time.Second
+	eager    = 8                // on their way into a line at a time: a server is not to be run over
+	restFrom = 100              // lines of so many are also watched at rest
+	restTime = 20 * time.Second // an SQL waiter prolongs its place once in 2/3 of 30 s
 
 	// restAfter is when a line is at rest: waiters that poll look more and more rarely.
 	restAfter = 20 * time.Second

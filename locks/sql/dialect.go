@@ -25,6 +25,10 @@ type Dialect struct {
 	// server may answer before the disk has it, where that can be said of one transaction.
 	Commit, CommitLater string
 
+	// Single comes before a statement that writes one row and need not outlive a crash, and
+	// takes the place of a transaction.
+	Single string
+
 	// ReadWrite comes before statements that make a table: those of the session may only
 	// read. A COMMIT comes after them.
 	ReadWrite string

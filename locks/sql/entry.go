@@ -76,16 +76,17 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	e.mu.Unlock()
 	sent := locks.BootTime()
 	if step == lease.Join && !failed { // after a failure one attempt is enough
-		if place, lateIn, ok := e.session.prolongPlace(ctx, m); ok {
+		if look, ok := e.session.prolongPlace(ctx, m); ok {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			recheck := m.row.ttl / 3
+			recheck := m.row.ttl * 2 / 3
 			if m.row.conn == 0 {
-				recheck = m.pauseBehind(place-1, e.store.listeners())
+				recheck = m.pauseBehind(look.place-1, e.store.listeners())
 			}
-			e.state.learn(place)
-			recheck = min(recheck, lateIn+time.Millisecond)
-			return lease.Answer{Verdict: lease.Queued, Place: place, Recheck: recheck}, sent, nil
+			e.state.learn(look.place, look.change)
+			// If the near ones have died, not all the others come at once.
+			recheck = min(recheck, look.lateIn+time.Duration(look.place)*time.Millisecond)
+			return lease.Answer{Verdict: lease.Queued, Place: look.place, Recheck: recheck}, sent, nil
 		}
 	}
 	q := &question{entryState: m, Question: e.question}
@@ -119,7 +120,7 @@ func (e *entry) learn(a *answer) {
 	if a.row.ID != "" { // granted, held or queued
 		m := &e.state
 		m.name, m.epoch, m.row = a.name, a.Epoch, a.row
-		m.learn(a.Place)
+		m.learn(a.Place, a.change)
 		a.TTL, a.Grant = m.row.ttl, locks.Grant{Ref: e.ref, Slots: m.row.Slots, Fence: m.row.Fence}
 	}
 }

@@ -27,7 +27,8 @@ const (
 //	ends      when the lease, or the place in the queue, ends; of one that has gone,
 //	          when it went
 //	due       a waiter that has not asked again by then is passed over; an offer that
-//	          is not accepted by then is void
+//	          is not accepted by then is void; of a name see nameState.late
+//	since     of a name: see nameState.change
 //	max_units 0: none
 //	hold      until when the slot stays taken in any case; of a waiter, for how long
 //	conn      the waiter's connection, if it can be woken; else 0

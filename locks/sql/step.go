@@ -29,6 +29,7 @@ type step struct {
 
 	writes      []string
 	nameChanged bool // the row of the name has to be written
+	moved       bool // waiters have other places now
 	lasting     bool // a crash of the server must not undo it
 	sleepers    []Sleeper
 	again       bool  // more of the waiters have to be read to hand out what is free
@@ -40,7 +41,8 @@ type answer struct {
 	lease.Answer
 	name     string
 	row      row
-	keepConn bool // somebody waits, and holders are few
+	change   int64 // the name's
+	keepConn bool  // somebody waits, and holders are few
 }
 
 // decide makes the step of a question.
@@ -71,7 +73,7 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	if d.Entry.ID != "" {
 		a.row = *t.rows[d.Entry.ID]
 	}
-	t.again = d.Again
+	a.change, t.again = t.name.change, d.Again
 	a.keepConn = len(v.front) > 0 && len(v.holders) <= s.keptConns()
 	return t, a, t.err
 }
@@ -134,6 +136,7 @@ func (t *step) view() queue.View {
 		seen.Total -= min(dead, seen.Total)
 	}
 	if dead > 0 {
+		t.moved = true
 		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='W' AND ends<=%d", t.store.table, t.q.key, v.now)
 	}
 	over := v.holders
@@ -226,8 +229,11 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 	}
 	offered := false
 	for _, e := range d.Put {
-		r := t.row(e, d, recheck)
-		t.save(&r, t.rows[e.ID])
+		r, old := t.row(e, d, recheck), t.rows[e.ID]
+		t.save(&r, old)
+		waited, waits := old != nil && old.State == queue.Waiting, e.State == queue.Waiting
+		last := t.q.isNew() && d.Place > t.v.waiters
+		t.moved = t.moved || waited != waits && !(waits && last)
 		t.rows[e.ID] = &r
 		offered = offered || e.State == queue.Offered
 	}
@@ -242,7 +248,10 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 	if d.Counter > t.name.counter {
 		t.name.counter, t.nameChanged = d.Counter, true
 	}
-	t.moveLow()
+	if t.moved {
+		t.name.change, t.nameChanged = t.name.counter, true
+	}
+	t.describeFront()
 }
 
 // row is what is written for an entry.
@@ -295,24 +304,31 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 	return r
 }
 
-// moveLow keeps the name's low at or before the first waiter, and near it: queries then skip
-// the rows that were removed before it.
-func (t *step) moveLow() {
-	first, own := "", ""
-	for i := range t.v.front {
-		if r := t.rows[t.v.front[i].ID]; r != nil && r.State == queue.Waiting {
-			first = order(r.Claim)
-			break
+// describeFront keeps in the name's row what others look at: low, which is at or before the first
+// waiter and near it, so that queries skip the rows that were removed before it, and late.
+func (t *step) describeFront() {
+	var waiting []*row
+	add := func(id string) {
+		if r := t.rows[id]; r != nil && r.State == queue.Waiting {
+			waiting = append(waiting, r)
 		}
 	}
-	if r := t.rows[t.q.row.ID]; r != nil && r.State == queue.Waiting {
-		own = order(r.Claim)
+	add(t.q.row.ID)
+	for i := range t.v.front {
+		if id := t.v.front[i].ID; id != t.q.row.ID {
+			add(id)
+		}
 	}
-	switch {
-	case own != "" && own < t.name.low:
-		t.name.low, t.nameChanged = own, true
-	case first > t.name.low && (own == "" || first <= own) && (t.nameChanged || t.name.counter%tidyEvery == 0):
-		t.name.low, t.nameChanged = first, true
+	if len(waiting) == 0 {
+		return
+	}
+	slices.SortFunc(waiting, func(a, b *row) int { return strings.Compare(order(a.Claim), order(b.Claim)) })
+	low, late := order(waiting[0].Claim), int64(0)
+	for _, r := range waiting[:min(nearPlaces, len(waiting))] {
+		late = max(late, r.due)
+	}
+	if low != t.name.low || late != t.name.late {
+		t.name.low, t.name.late, t.nameChanged = low, late, true
 	}
 }
 
@@ -354,8 +370,9 @@ func (t *step) save(r, old *row) {
 // nothing is rolled back: its lock need not reach the disk.
 func (t *step) finish() string {
 	if t.nameChanged {
-		t.write("UPDATE %s SET epoch='%s',server='%s',quiet=%d,counter=%d,low='%s' WHERE lock_key='%s' AND entry_id=''",
-			t.store.table, t.name.epoch, t.name.server, t.name.quarantine, t.name.counter, t.name.low, t.q.key)
+		t.write("UPDATE %s SET epoch='%s',server='%s',quiet=%d,counter=%d,low='%s',due=%d,since=%d WHERE lock_key='%s' AND entry_id=''",
+			t.store.table, t.name.epoch, t.name.server, t.name.quarantine, t.name.counter, t.name.low, t.name.late,
+			t.name.change, t.q.key)
 	}
 	if len(t.writes) == 0 {
 		return "ROLLBACK"

@@ -21,6 +21,8 @@ type nameState struct {
 	seen       int64  // the counter of the step before; also when that was
 	turn       int64  // a random number of the attempt that has locked the row
 	low        string // waiters whose order is lower have to ask again
+	late       int64  // then all near waiters are overdue
+	change     int64  // the counter of the last step that changed the place of a waiter
 }
 
 // view is what one attempt read while it held the lock on the name's row. Until the end of
@@ -175,7 +177,7 @@ func (v *view) readName(r *row, f []string) error {
 	var n numbers
 	v.name = &nameState{
 		name: unescape(r.info), epoch: f[0], server: f[1], quarantine: n.read(f[2]), seen: n.read(f[3]),
-		counter: n.read(f[4]), turn: n.read(f[5]), low: f[6],
+		counter: n.read(f[4]), turn: n.read(f[5]), low: f[6], late: r.due, change: r.since,
 	}
 	return n.err
 }

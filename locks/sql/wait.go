@@ -3,7 +3,7 @@ package sql
 import (
 	"context"
 	"fmt"
-	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,48 +15,49 @@ import (
 // nearPlaces are the first places: waiters there make a whole step each time they look.
 const nearPlaces = 3
 
-// prolongPlace is the look of a waiter that is not near: it finds its place, and prolongs it
-// if a third of its time is over. It writes only its own row, so that a long queue does not
-// hold up the grants at its front.
+// look is what a waiter that is not near learns of the queue.
+type look struct {
+	place  int
+	change int64         // the name's, when the place was counted
+	lateIn time.Duration // then all near ones are overdue: they may have died with the holder
+}
+
+// prolongPlace is the look of a waiter that is not near. It prolongs its place if a third of its
+// time is over, and counts who is ahead if the queue has moved since it last did. It
+// writes only its own row, so that a long queue does not hold up the grants at its front.
 //
-// After lateIn all near waiters are overdue unless they look: they may have died with the
-// holder. If ok is false the waiter must make a step: it is near now, all near ones are
-// overdue, it can be woken from now on, or something failed.
-func (c *session) prolongPlace(ctx context.Context, m entryState) (place int, lateIn time.Duration, ok bool) {
-	s := c.store
+// If ok is false the waiter must make a step: it is near now, all near ones are overdue, it can
+// be woken from now on, or something failed.
+func (c *session) prolongPlace(ctx context.Context, m entryState) (l look, ok bool) {
+	s, ttl := c.store, m.row.ttl
 	if m.place <= nearPlaces {
-		return 0, 0, false
+		return l, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, lease.AttemptLimit(m.row.ttl))
+	ctx, cancel := context.WithTimeout(ctx, lease.AttemptLimit(ttl))
 	defer cancel()
-	ahead, there, canBeWoken := 0, 0, m.row.conn != 0
+	there, canBeWoken := 0, m.row.conn != 0
 	err := c.guard(func() error {
 		if canBeWoken && (c.conn == nil || c.number != m.row.conn) {
 			return lease.NoAnswer{}
 		}
-		clock, third := s.dialect.Clock, micros(m.row.ttl/3)
-		of := fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
-		waiting := "FROM " + of + " AND state='W' AND ord>=(SELECT low FROM " + of + " AND entry_id='')"
-		answers, err := c.ask(ctx, strings.Join([]string{
-			s.dialect.Begin,
-			fmt.Sprintf("UPDATE %[1]s SET ends=%[2]s+%[3]d,due=%[2]s+%[4]d WHERE lock_key='%[5]s' AND entry_id='%[6]s'"+
-				" AND state='W' AND (ends<%[2]s+%[4]d OR due<%[2]s+%[7]d)",
-				s.table, clock, micros(m.row.ttl), micros(m.row.ttl*2/3), m.key, m.row.ID, third),
-			fmt.Sprintf("SELECT COUNT(*)-1,COALESCE(SUM(CASE WHEN entry_id='%s' THEN 1 ELSE 0 END),0),"+
-				"(SELECT COALESCE(MAX(due),0) FROM (SELECT due %s ORDER BY ord LIMIT %d) near)-%s %s AND ord<='%s'",
-				m.row.ID, waiting, nearPlaces, clock, waiting, order(m.row.Claim)),
-			s.dialect.CommitLater,
-		}, ";"), oneRow(3))
+		clock, of := s.dialect.Clock, fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
+		own := fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s' AND state='W' AND conn=%d", m.key, m.row.ID, m.row.conn)
+		answers, err := c.ask(ctx, s.dialect.Single+fmt.Sprintf(
+			"UPDATE %[1]s SET ends=%[2]s+%[4]d,due=%[2]s+%[4]d%[3]s AND (ends<%[2]s+%[5]d OR due<%[2]s+%[6]d);"+
+				"SELECT since,due-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s),CASE WHEN since=%[9]d THEN %[10]d ELSE"+
+				" (SELECT COUNT(*)+1 FROM %[7]s AND state='W' AND ord>=(SELECT low FROM %[7]s AND entry_id='') AND ord<'%[8]s')"+
+				" END FROM %[7]s AND entry_id=''",
+			s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of, order(m.row.Claim), m.change, m.place), oneRow(4))
 		if err != nil {
 			return err
 		}
 		var n numbers
-		row := answers[0][0]
-		ahead, there, lateIn = n.count(row[0]), n.count(row[1]), span(n.read(row[2]))
+		f := answers[0][0]
+		l.change, l.lateIn, there, l.place = n.read(f[0]), span(n.read(f[1])), n.count(f[2]), n.count(f[3])
 		return n.err
 	})
-	step := there == 0 || lateIn <= 0 || ahead < nearPlaces || !canBeWoken && ahead < s.listeners()
-	return ahead + 1, lateIn, err == nil && !step
+	step := there == 0 || l.lateIn <= 0 || l.place <= nearPlaces || !canBeWoken && l.place <= s.listeners()
+	return l, err == nil && !step
 }
 
 // sleep waits, for d at most, until the entry has an offer or must look for another reason.
@@ -71,7 +72,7 @@ func (c *session) sleep(
 			if d > keepConn && m.place > kept || m.place > 2*kept+nearPlaces {
 				c.closeConn()
 			} else if listeners > 0 && m.place > listeners && m.place <= kept {
-				return c.pollCounter(ctx, m, d, shortestPoll+time.Duration(m.place-listeners)*keptPoll)
+				return c.pollMoves(ctx, m, d, shortestPoll+time.Duration(m.place-listeners)*keptPoll)
 			}
 			lease.Pause(ctx, d)
 			return nil
@@ -87,11 +88,14 @@ func (c *session) sleep(
 			// After the limit it looks, without a lock, whether a wake-up was lost or a waiter
 			// before it lets its offer pass: the releaser may have died, or been too early.
 			from := locks.BootTime()
-			limit := min(max(end.Sub(from), 0), 5*time.Second+time.Duration(m.place)*50*time.Millisecond)
+			limit := min(max(end.Sub(from), 0), 5*time.Second+time.Duration(m.place)*250*time.Millisecond)
 			if err := c.conn.Wait(bound, m.row.ID, offered, limit); err != nil || ctx.Err() != nil {
 				return err
 			}
 			sent = locks.BootTime()
+			if sent >= end && m.place > nearPlaces { // it looks now, and would find an offer
+				return nil
+			}
 			answers, err := c.ask(bound, accept, anyRows(entryCount), anyRows(1))
 			if err != nil || len(answers[0]) == 0 {
 				return err
@@ -106,19 +110,17 @@ func (c *session) sleep(
 	return own, sent, err
 }
 
-// pollCounter waits until a step has changed the name's row, for d at most. That costs much less
-// than to look for the place.
-func (c *session) pollCounter(ctx context.Context, m entryState, d, pause time.Duration) error {
-	text := fmt.Sprintf("SELECT counter FROM %s WHERE lock_key='%s' AND entry_id=''", c.store.table, m.key)
-	var first []Rows
+// pollMoves waits until the queue has moved, for d at most. That costs much less than to look for
+// the place.
+func (c *session) pollMoves(ctx context.Context, m entryState, d, pause time.Duration) error {
+	text := fmt.Sprintf("SELECT since FROM %s WHERE lock_key='%s' AND entry_id=''", c.store.table, m.key)
 	for end := time.Now().Add(d); ctx.Err() == nil && time.Now().Before(end); {
 		bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(m.row.ttl))
-		now, err := c.ask(bound, text, anyRows(1))
+		rows, err := c.ask(bound, text, anyRows(1))
 		cancel()
-		if err != nil || first != nil && !reflect.DeepEqual(now, first) {
+		if err != nil || len(rows[0]) == 0 || rows[0][0][0] != strconv.FormatInt(m.change, 10) {
 			return err
 		}
-		first = now
 		lease.Pause(ctx, min(pause, time.Until(end)))
 	}
 	return nil
@@ -155,27 +157,28 @@ const (
 // pace is how a waiter has advanced in the queue.
 type pace struct {
 	place  int           // 0: none
+	change int64         // the name's, when the place was counted
 	seen   time.Time     // when it was there
 	moved  time.Time     // when it came there
 	places int           // so many places in its last move,
 	in     time.Duration // that took so long
 }
 
-func (p *pace) learn(place int) {
+func (p *pace) learn(place int, change int64) {
 	now := time.Now()
 	if place != p.place {
 		p.places, p.in, p.moved = p.place-place, now.Sub(p.seen), now
 	} else {
 		p.places = 0
 	}
-	p.place, p.seen = place, now
+	p.place, p.change, p.seen = place, change, now
 }
 
 // pauseBehind is how long a waiter sleeps that cannot be woken, with so many ahead of it.
 // If the queue goes on at its pace, it is back before those that can be woken have had their
 // turn. While nothing moves, it sleeps half as long as it has waited for a move.
 func (m entryState) pauseBehind(ahead, listeners int) time.Duration {
-	m.learn(ahead + 1)
+	m.learn(ahead+1, m.change)
 	behind := time.Duration(ahead - listeners)
 	if behind < 0 || listeners == 0 {
 		return min(m.row.ttl/3, time.Duration(m.place)*frontPoll)

@@ -37,6 +37,7 @@ func Open(address string) (*sql.Store, error) {
 			"SET LOCAL idle_in_transaction_session_timeout=1000",
 		Commit:      "COMMIT",
 		CommitLater: "SET LOCAL synchronous_commit=off;COMMIT",
+		Single:      "SET LOCAL transaction_read_only=off;SET LOCAL synchronous_commit=off;", // a text is one transaction
 		ReadWrite:   "START TRANSACTION READ WRITE;",
 
 		Clock: micros("clock_timestamp()"), // others are read when their transaction begins
