@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"golock/locks"
@@ -83,7 +82,8 @@ func (c *session) sleep(
 		// A connection that has silently died never answers.
 		bound, cancel := context.WithTimeout(ctx, d+lease.AttemptLimit(m.row.ttl))
 		defer cancel()
-		offered, accept := c.store.acceptText(m)
+		offered := fmt.Sprintf("SELECT COALESCE(MAX(CASE WHEN state='W' THEN 0 ELSE 1 END),1) FROM %s"+
+			" WHERE lock_key='%s' AND entry_id='%s'", c.store.table, m.key, m.row.ID)
 		for end := locks.BootTime().Add(d); ; {
 			// After the limit it looks, without a lock, whether a wake-up was lost or a waiter
 			// before it lets its offer pass: the releaser may have died, or been too early.
@@ -96,13 +96,14 @@ func (c *session) sleep(
 			if sent >= end && m.place > nearPlaces { // it looks now, and would find an offer
 				return nil
 			}
-			answers, err := c.ask(bound, accept, anyRows(entryCount), anyRows(1))
+			woken := sent.Sub(from) < limit
+			text, shapes := c.store.acceptText(m, !woken)
+			answers, err := c.ask(bound, text, shapes...)
 			if err != nil || len(answers[0]) == 0 {
 				return err
 			}
 			own, err = parseRow(answers[0][0])
-			woken := sent.Sub(from) < limit || len(answers[1]) > 0
-			if err != nil || own.State != queue.Waiting || woken || sent >= end {
+			if err != nil || own.State != queue.Waiting || woken || len(answers[1]) > 0 || sent >= end {
 				return err
 			}
 		}
@@ -126,24 +127,22 @@ func (c *session) pollMoves(ctx context.Context, m entryState, d, pause time.Dur
 	return nil
 }
 
-// acceptText: offered asks whether there is an offer. accept accepts it, and reads the row
-// and who lets an offer pass. Only the connection to which the offer was made may accept: so
-// the server has not been restarted since.
-func (s *Store) acceptText(m entryState) (offered, accept string) {
-	clock := s.dialect.Clock
-	of := fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
-	own := of + " AND entry_id='" + m.row.ID + "'"
-	offered = "SELECT COALESCE(MAX(CASE WHEN state='W' THEN 0 ELSE 1 END),1) FROM " + own
-	return offered, strings.Join([]string{
-		s.dialect.Begin,
-		fmt.Sprintf("UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
-			"hold=CASE WHEN hold>0 THEN hold+%[2]s ELSE 0 END"+
-			" WHERE lock_key='%[3]s' AND entry_id='%[4]s' AND state='O' AND conn=%[5]d AND evicted=''",
-			s.table, clock, m.key, m.row.ID, m.row.conn),
-		"SELECT " + columns + " FROM " + own,
-		"SELECT entry_id FROM " + of + " AND state='O' AND due<=" + clock,
-		s.dialect.Commit,
-	}, ";")
+// acceptText accepts an offer, and reads the row; and, if that is asked for, who lets an offer
+// pass. Only the connection to which the offer was made may accept: so the server has not been
+// restarted since.
+func (s *Store) acceptText(m entryState, lapsed bool) (text string, shapes []shape) {
+	clock, of := s.dialect.Clock, fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
+	own := " AND entry_id='" + m.row.ID + "'"
+	text = s.dialect.Begin + fmt.Sprintf(";UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
+		"hold=CASE WHEN hold>0 THEN hold+%[2]s ELSE 0 END WHERE lock_key='%[3]s'%[4]s"+
+		" AND state='O' AND conn=%[5]d AND evicted='';SELECT %[6]s FROM %[7]s%[4]s;",
+		s.table, clock, m.key, own, m.row.conn, columns, of)
+	shapes = []shape{anyRows(entryCount)}
+	if lapsed {
+		text += "SELECT entry_id FROM " + of + " AND state='O' AND due<=" + clock + ";"
+		shapes = append(shapes, anyRows(1))
+	}
+	return text + s.dialect.Commit, shapes
 }
 
 // The pauses of a waiter that nobody can wake.
