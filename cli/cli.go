@@ -95,14 +95,12 @@ func openLeaseStore(url string) (locks.LeaseStore, error) {
 }
 
 // recovered makes an exit code of what a program returns, and of a panic.
-func recovered(program func(*term.Printer) error) (code int) {
+func recovered(program func(*term.Printer) error) int {
 	out := term.New(2)
-	defer func() {
-		if v := recover(); v != nil {
-			code = exit(out, locks.NewPanicError(v))
-		}
-	}()
-	return exit(out, program(out))
+	return exit(out, func() (err error) {
+		defer locks.Recover(&err)
+		return program(out)
+	}())
 }
 
 func printOut(text string) error {

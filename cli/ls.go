@@ -151,11 +151,7 @@ func (l *lister) loop() error {
 
 // watch asks and shows until ctx ends or there is no point in going on.
 func (l *lister) watch(ctx context.Context) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = locks.NewPanicError(v)
-		}
-	}()
+	defer locks.Recover(&err)
 	for {
 		asked := time.Now()
 		limited, cancel := context.WithTimeout(ctx, questionLimit)

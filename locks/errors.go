@@ -132,7 +132,16 @@ type PanicError struct {
 	Stack []byte
 }
 
-// NewPanicError is called in the deferred function that recovered v.
-func NewPanicError(v any) *PanicError { return &PanicError{Value: v, Stack: debug.Stack()} }
+// Recover makes an error of a panic. Goroutines that stores and runs start defer it: otherwise a
+// panic would end the process with the slot taken.
+func Recover(err *error) {
+	switch v := recover().(type) {
+	case nil:
+	case *PanicError: // of another goroutine
+		*err = v
+	default:
+		*err = &PanicError{Value: v, Stack: debug.Stack()}
+	}
+}
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }

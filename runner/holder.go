@@ -43,12 +43,14 @@ func (h *Holder) Do() (out Outcome) {
 	if failed != nil {
 		return *failed
 	}
+	var fault error
 	defer func() {
-		if v := recover(); v != nil {
-			out = *faultOf(v)
+		if fault != nil {
+			out = Outcome{Kind: Fault, Err: fault}
 			_ = lease.Release(context.Background())
 		}
 	}()
+	defer locks.Recover(&fault)
 	if l, ok := lease.(locks.Settler); ok {
 		l.Settle()
 	}

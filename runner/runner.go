@@ -128,22 +128,16 @@ func (r *Run) Do() Outcome {
 
 // do runs a phase. Its outcome, if it has one, is that of the run.
 func (s *supervisor) do(phase func() *Outcome) {
+	var fault error
 	defer func() {
-		if v := recover(); v != nil {
-			s.out = faultOf(v)
+		if fault != nil {
+			s.out = &Outcome{Kind: Fault, Err: fault}
 		}
 	}()
+	defer locks.Recover(&fault)
 	if out := phase(); out != nil {
 		s.out = out
 	}
-}
-
-func faultOf(v any) *Outcome {
-	p, ok := v.(*locks.PanicError)
-	if !ok {
-		p = locks.NewPanicError(v)
-	}
-	return &Outcome{Kind: Fault, Err: p}
 }
 
 // prepare does what needs neither store nor slot.

@@ -216,7 +216,7 @@ func isNear(place int64) bool { return place > 0 && place <= readyPlace }
 
 // join gives a ticket, and the lease too if it is granted.
 func (w *waiter) join(joining, ctx context.Context, request locks.Request) (got waitResult) {
-	defer got.recoverPanic()
+	defer locks.Recover(&got.err)
 	if got.ticket, got.err = w.Store.Join(joining, request); got.err == nil && !got.ticket.Queued() {
 		got.wait(ctx)
 	}
@@ -225,14 +225,8 @@ func (w *waiter) join(joining, ctx context.Context, request locks.Request) (got 
 
 // wait waits in the queue.
 func (r *waitResult) wait(ctx context.Context) {
-	defer r.recoverPanic()
+	defer locks.Recover(&r.err)
 	r.lease, r.err = r.ticket.Wait(ctx)
-}
-
-func (r *waitResult) recoverPanic() {
-	if v := recover(); v != nil {
-		*r = waitResult{err: locks.NewPanicError(v)}
-	}
 }
 
 // tryLimit bounds how long a store over a network is tried to be reached; once queued, an outage

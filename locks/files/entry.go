@@ -138,12 +138,8 @@ func await[T any](ctx context.Context, f func() (T, error)) (none T, err error) 
 	done := make(chan result, 1)
 	go func() {
 		var r result
-		defer func() {
-			if v := recover(); v != nil {
-				r.err = locks.NewPanicError(v)
-			}
-			done <- r
-		}()
+		defer func() { done <- r }()
+		defer locks.Recover(&r.err)
 		r.value, r.err = f()
 	}()
 	select {

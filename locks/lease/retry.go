@@ -32,14 +32,15 @@ const LoginHint = "user and password stand before the host, USER:PASSWORD@HOST, 
 // IsFinal reports whether there is no point in another attempt.
 func IsFinal(err error) bool {
 	var r *Refusal
-	return errors.As(err, &r)
+	var p *locks.PanicError
+	return errors.As(err, &r) || errors.As(err, &p)
 }
 
 // IsTemporary reports whether an entry that exists should try again: an outage never ends
 // the waiting.
 func IsTemporary(err error) bool {
 	var r *Refusal
-	return !errors.As(err, &r) || r.Temporary
+	return !IsFinal(err) || errors.As(err, &r) && r.Temporary
 }
 
 // NoAnswer is the error of an attempt that took too long or was cancelled.

@@ -109,9 +109,6 @@ func (s *Store) wait(ctx context.Context, r locks.Request) (*kernel.Lease, error
 	go func() {
 		var taken result
 		defer func() {
-			if v := recover(); v != nil {
-				taken = result{err: locks.NewPanicError(v)}
-			}
 			select {
 			case got <- taken:
 			case <-ctx.Done():
@@ -120,6 +117,7 @@ func (s *Store) wait(ctx context.Context, r locks.Request) (*kernel.Lease, error
 				}
 			}
 		}()
+		defer locks.Recover(&taken.err)
 		taken.lease, taken.err = s.take(ctx, r, true)
 	}()
 	select {

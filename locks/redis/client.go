@@ -64,12 +64,8 @@ func attempt[T any](ctx context.Context, s *Store, ttl time.Duration, ask comman
 	go func() {
 		var r result
 		defer cancel()
-		defer func() {
-			if v := recover(); v != nil {
-				r = result{err: &lease.Refusal{Err: locks.NewPanicError(v)}}
-			}
-			got <- r
-		}()
+		defer func() { got <- r }()
+		defer locks.Recover(&r.err)
 		r.answer, r.err = ask(bound, client)
 	}()
 	select {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"golock/locks"
 	"golock/locks/lease"
 )
 
@@ -24,6 +25,7 @@ func dialTLS(config *tls.Config, limit time.Duration) func(context.Context, stri
 		ctx, giveUp := context.WithCancelCause(ctx)
 		defer giveUp(nil)
 		probe := time.AfterFunc(handshakePatience, func() {
+			defer locks.Recover(new(error))
 			if speaksRedis(ctx, plain, network, addr) {
 				giveUp(&lease.Refusal{
 					Err:  fmt.Errorf("no TLS answer from %s: it speaks Redis without TLS", addr),

@@ -127,6 +127,7 @@ func (e *entry) addToIndex() {
 	e.indexed = now
 	member, span := e.call.name, max(10*e.ttl, indexSpan)+e.record.Hold.duration()
 	go func() {
+		defer locks.Recover(new(error))
 		ctx, cancel := context.WithTimeout(context.Background(), lease.LongestAttempt)
 		defer cancel()
 		until := float64(time.Now().Add(span).UnixMilli())

@@ -39,14 +39,16 @@ const (
 // subscribers of that node only. With a keepAlive the server must answer twice in that
 // time; without, only the kernel notices a dead connection.
 func (e *entry) listen(ctx context.Context, keepAlive time.Duration, tell func(notice)) {
+	var fault error
 	defer func() {
-		if v := recover(); v != nil {
+		if fault != nil {
 			e.mu.Lock()
-			e.fault = &lease.Refusal{Err: locks.NewPanicError(v)}
+			e.fault = fault
 			e.mu.Unlock()
 			tell(notice{kind: disconnected}) // then it asks
 		}
 	}()
+	defer locks.Recover(&fault)
 	client, err := e.store.client()
 	for err == nil && ctx.Err() == nil {
 		err := receive(ctx, client.Subscribe(ctx, e.store.channel(e.ref)), keepAlive, tell)

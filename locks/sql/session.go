@@ -82,13 +82,11 @@ func (c *session) guard(f func() error) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer func() {
-		if v := recover(); v != nil {
-			err = &lease.Refusal{Err: locks.NewPanicError(v)}
-		}
 		if err != nil {
 			c.closeConn()
 		}
 	}()
+	defer locks.Recover(&err)
 	return f()
 }
 

@@ -164,12 +164,10 @@ func (p *Reporter) look() {
 	go func() {
 		defer p.Wake()
 		defer func() {
-			if v := recover(); v != nil {
-				l.err = locks.NewPanicError(v)
-			}
 			l.cost = time.Since(began)
 			p.looks <- l
 		}()
+		defer locks.Recover(&l.err)
 		for e, err := range p.Store.Entries(ctx, name) {
 			if err != nil {
 				l.err = err

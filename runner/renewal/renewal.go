@@ -227,13 +227,10 @@ func (r *Renewer) answered(a answer) {
 // ask makes one renewal.
 func (r *Renewer) ask(limit time.Duration) {
 	defer r.wake()
-	defer func() {
-		if v := recover(); v != nil {
-			r.answers <- answer{err: locks.NewPanicError(v)}
-		}
-	}()
+	var a answer
+	defer func() { r.answers <- a }()
+	defer locks.Recover(&a.err)
 	ctx, cancel := context.WithTimeout(r.ctx, limit)
 	defer cancel()
-	term, err := r.lease.Renew(ctx)
-	r.answers <- answer{term, err}
+	a.term, a.err = r.lease.Renew(ctx)
 }
