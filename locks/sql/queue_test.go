@@ -76,9 +76,9 @@ func TestFarWaiterSeesMoves(t *testing.T) {
 	}
 	var polls, looks atomic.Int64
 	proxy.Judge(func(statement string) server.Verdict {
-		if strings.Contains(statement, "COUNT(*)+1") {
+		if strings.Contains(statement, "SELECT since,") {
 			looks.Add(1)
-		} else if strings.Contains(statement, "SELECT since") {
+		} else if strings.Contains(statement, "SELECT since FROM") {
 			polls.Add(1)
 		}
 		return server.Pass
@@ -112,7 +112,7 @@ func TestFarWaitersOnlyLook(t *testing.T) {
 			defer mu.Unlock()
 			if strings.Contains(statement, "turn=") {
 				steps++
-			} else if strings.Contains(statement, "COUNT(*)+1") {
+			} else if strings.Contains(statement, "SELECT since,") {
 				looks++
 			}
 			return server.Pass

@@ -43,16 +43,22 @@ func (c *session) prolongPlace(ctx context.Context, m entryState) (l look, ok bo
 		own := fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s' AND state='W' AND conn=%d", m.key, m.row.ID, m.row.conn)
 		answers, err := c.ask(ctx, s.dialect.Single+fmt.Sprintf(
 			"UPDATE %[1]s SET ends=%[2]s+%[4]d,due=%[2]s+%[4]d%[3]s AND (ends<%[2]s+%[5]d OR due<%[2]s+%[6]d);"+
-				"SELECT since,due-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s),CASE WHEN since=%[9]d THEN %[10]d ELSE"+
-				" (SELECT COUNT(*)+1 FROM %[7]s AND state='W' AND ord>=(SELECT low FROM %[7]s AND entry_id='') AND ord<'%[8]s')"+
-				" END FROM %[7]s AND entry_id=''",
-			s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of, order(m.row.Claim), m.change, m.place), oneRow(4))
+				"SELECT since,due-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s) FROM %[7]s AND entry_id=''",
+			s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of), oneRow(3))
 		if err != nil {
 			return err
 		}
 		var n numbers
 		f := answers[0][0]
-		l.change, l.lateIn, there, l.place = n.read(f[0]), span(n.read(f[1])), n.count(f[2]), n.count(f[3])
+		l.place, l.change, l.lateIn, there = m.place, n.read(f[0]), span(n.read(f[1])), n.count(f[2])
+		if l.change != m.change && n.err == nil {
+			answers, err = c.ask(ctx, fmt.Sprintf("SELECT COUNT(*)+1 FROM %[1]s AND state='W' AND ord<'%[2]s'"+
+				" AND ord>=(SELECT low FROM %[1]s AND entry_id='')", of, order(m.row.Claim)), oneRow(1))
+			if err != nil {
+				return err
+			}
+			l.place = n.count(answers[0][0][0])
+		}
 		return n.err
 	})
 	step := there == 0 || l.lateIn <= 0 || l.place <= nearPlaces || !canBeWoken && l.place <= s.listeners()
