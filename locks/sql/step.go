@@ -308,15 +308,9 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 // waiter and near it, so that queries skip the rows that were removed before it, and late.
 func (t *step) describeFront() {
 	var waiting []*row
-	add := func(id string) {
-		if r := t.rows[id]; r != nil && r.State == queue.Waiting {
+	for _, r := range t.rows {
+		if r.State == queue.Waiting {
 			waiting = append(waiting, r)
-		}
-	}
-	add(t.q.row.ID)
-	for i := range t.v.front {
-		if id := t.v.front[i].ID; id != t.q.row.ID {
-			add(id)
 		}
 	}
 	if len(waiting) == 0 {

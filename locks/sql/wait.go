@@ -22,8 +22,8 @@ type look struct {
 }
 
 // prolongPlace is the look of a waiter that is not near. It prolongs its place if a third of its
-// time is over, and counts who is ahead if the queue has moved since it last did. It
-// writes only its own row, so that a long queue does not hold up the grants at its front.
+// time is over, and counts who is ahead if the queue has moved since it last did. It writes only
+// its own row, so that a long queue does not hold up the grants at its front.
 //
 // If ok is false the waiter must make a step: it is near now, all near ones are overdue, it can
 // be woken from now on, or something failed.
