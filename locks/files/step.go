@@ -61,8 +61,8 @@ const (
 	longestPause  = 64 * time.Millisecond
 )
 
-// decide repeats attempts until the answer is true: the version that was read is still
-// the highest, or the next one could be made.
+// decide repeats attempts until the answer is true: it is that of a version that cannot
+// have been removed since, or the next one could be made.
 func (p *step) decide(ctx context.Context) (r result, err error) {
 	r.removed = map[string]bool{}
 	pause := shortestPause
@@ -127,7 +127,12 @@ func (p *step) try(r *result) (done bool, err error) {
 	}
 	if p.readOnly || !changed && !p.force {
 		r.state, r.version = s, l.highest
-		return p.isHighest(l.highest)
+		allowed := p.store.kept
+		if p.question.Step == queue.Look { // a list is of one moment
+			allowed = 1
+		}
+		since, err := p.madeSince(l.highest)
+		return since >= 0 && since < allowed, err
 	}
 	if next, err = p.admitRequests(h, l, next, r); err != nil {
 		return false, err

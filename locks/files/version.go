@@ -23,7 +23,8 @@ const (
 	stateFile     = "state"
 
 	// kept is how many old versions stay: more than are made while somebody lists the
-	// directory. So each listing contains one that was there all the time.
+	// directory. So each listing contains one that was there all the time. All programs
+	// that use a directory must agree on it.
 	kept = 64
 
 	// pruneParts is how often old versions are removed while kept new ones are made.
@@ -83,15 +84,15 @@ func (h *handle) list() (l listing, err error) {
 	return l, nil
 }
 
-// isHighest reports whether a version is still the last one, in a fresh listing.
-func (d *directory) isHighest(n int64) (bool, error) {
+// madeSince counts the versions after n, in a fresh listing.
+func (d *directory) madeSince(n int64) (int64, error) {
 	h, err := d.open()
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer h.close()
 	l, err := h.list()
-	return l.highest == n, err
+	return l.highest - n, err
 }
 
 // readVersion gives the text of a version, made by any of the primitives. It is ENOENT
@@ -159,24 +160,24 @@ func (h *handle) commit(base int64, was []byte, next *state) (done, unsure bool,
 	default:
 		return false, true, h.fault(h.store.scheme, versionName(n), err)
 	}
-	l, err := h.list()
-	if err != nil || !slices.Contains(l.names, versionName(base)) {
-		return false, true, err
-	}
-	if l.highest != n {
-		still, err := h.readVersion(base)
-		return err == nil && bytes.Equal(still, was), true, nil
+	if still, err := h.readVersion(base); err != nil || !bytes.Equal(still, was) {
+		return false, true, nil
 	}
 	if n%max(h.store.kept/pruneParts, 1) == 0 {
-		h.store.at("prune")
-		h.prune(l, len(next.entries) == 0)
+		h.prune(len(next.entries) == 0)
 	}
 	return true, false, nil
 }
 
 // prune removes old versions, the oldest first, and what was made for them. If the queue
-// is empty it removes the notes about its entries too.
-func (h *handle) prune(l listing, empty bool) {
+// is empty it removes the notes about its entries too. Errors are ignored: whoever makes
+// a later version tries again.
+func (h *handle) prune(empty bool) {
+	h.store.at("prune")
+	l, err := h.list()
+	if err != nil {
+		return
+	}
 	madeFor := func(name string) int64 {
 		n, ok := versionOf(name, versionPrefix)
 		if !ok {

@@ -17,12 +17,15 @@ import (
 	"golock/test/testkit"
 )
 
+// churned is how many versions are kept where churn is called: all stores must agree.
+const churned = 4
+
 // churn makes so many versions that the earlier ones are removed.
 func churn(t *testing.T, url string) {
 	t.Helper()
 	s := open(t, url)
-	s.Keep(4)
-	for range 8 {
+	s.Keep(churned)
+	for range 2 * churned {
 		w := Queue(t, s, "n", Priority(-9))
 		w.Cancel()
 		w.Ended()
@@ -49,6 +52,7 @@ func TestSlowWriter(t *testing.T) {
 func TestSlowReader(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, releaser, reader := open(t, url), open(t, url), open(t, url)
+		reader.Keep(churned)
 		var armed atomic.Bool
 		reads, goOn := make(chan struct{}), make(chan struct{})
 		reader.At(func(step string) {
