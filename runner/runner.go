@@ -163,16 +163,13 @@ func (s *supervisor) wait() *Outcome {
 	if err != nil {
 		return notStarted(s.cmd.problem(err))
 	}
-	w := &waiter{Run: s.Run, watchdog: s.watchdog}
-	if locks.KindOf(s.Store) == locks.LeaseQueue { // it can open while the store answers
-		w.status = s.status
-	}
+	w := &waiter{Run: s.Run, watchdog: s.watchdog, status: s.status}
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
 	s.pending = w.pending
 	switch {
 	case failed == nil:
-	case s.Unavailable == Fail || failed.Kind != Refused || w.ticket != nil || !isA[*locks.OutageError](failed.Err):
+	case s.Unavailable == Fail || failed.Kind != Refused || w.queued() != nil || !isA[*locks.OutageError](failed.Err):
 		return failed
 	case s.Unavailable == Skip:
 		return &Outcome{Kind: Busy, Err: failed.Err}

@@ -157,9 +157,10 @@ func TestSlowStoreIsNotUnavailable(t *testing.T) {
 func TestQueuedAtTheLastMoment(t *testing.T) {
 	r := testRun(t, newPlayed(nil), "true")
 	r.Wait, r.Unavailable = time.Second, RunAnyway
-	w := &waiter{Run: r, cancel: func(error) {}, results: make(chan waitResult, 2)}
-	w.results <- waitResult{ticket: queuedTicket{}}
-	w.results <- waitResult{ticket: queuedTicket{}, err: context.Canceled}
+	w := &waiter{Run: r, attempt: &attempt{cancel: func(error) {}, ended: make(chan struct{}), err: context.Canceled}}
+	ticket := locks.Ticket(queuedTicket{})
+	w.ticket.Store(&ticket)
+	close(w.ended)
 	if _, failed := w.timedOut(); failed == nil || failed.Kind != Busy {
 		t.Errorf("outcome %+v, want that it is busy", failed)
 	}

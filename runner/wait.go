@@ -36,48 +36,51 @@ const (
 	readyPlace = 2
 )
 
-// waiter waits for the slot of a run. It belongs to the goroutine that owns the run. What takes no
-// waiting is done at once; a goroutine does the rest. It ends with a final result, and wakes the
-// relay after each one.
+// waiter waits for the slot of a run. It belongs to the goroutine that owns the run.
 type waiter struct {
 	*Run
 	watchdog *watchdog
 	status   *statusServer
 	unwanted func() *Outcome // checked at every wake-up: an outcome ends the waiting; may be nil
 
-	cancel   context.CancelCauseFunc // of the attempt; nil: before the first
-	results  chan waitResult         // the last one is final
-	place    *atomic.Int64           // in the queue; 0: not known
-	pause    atomic.Pointer[locks.QuarantineError]
-	ticket   locks.Ticket // nil: not queued
+	began time.Time // after the jitter
+	*attempt
+	noted    bool // that the attempt has queued
 	progress progress.Reporter
 	pending  []syscall.Signal // that came meanwhile and are the command's
 }
 
-// waitResult is what has become of an attempt. Without lease and error it has queued.
-type waitResult struct {
-	ticket locks.Ticket
-	lease  locks.Lease
-	err    error
-}
+// attempt is one attempt to get the slot. A goroutine ends it and wakes the relay, also when it has
+// queued.
+type attempt struct {
+	cancel context.CancelCauseFunc
+	place  atomic.Int64 // in the queue; 0: not known
+	pause  atomic.Pointer[locks.QuarantineError]
+	ticket atomic.Pointer[locks.Ticket] // nil: not joined
 
-func (r *waitResult) final() bool { return r.lease != nil || r.err != nil }
+	ended chan struct{} // closed when these are final
+	lease locks.Lease
+	err   error
+}
 
 // wait gives the lease, or how the run failed.
 func (w *waiter) wait() (locks.Lease, *Outcome) {
 	if w.unwanted == nil {
 		w.unwanted = func() *Outcome { return nil }
 	}
-	if failed := w.delay(); failed != nil {
-		return nil, failed
+	w.began = time.Now()
+	if w.Jitter > 0 {
+		pause := rand.N(w.Jitter)
+		w.Log(false, "waits a random time", "for", pause)
+		w.began = w.began.Add(pause)
 	}
-	began, deadline := time.Now(), time.Time{}
+	deadline := time.Time{}
 	if w.Wait > 0 {
-		deadline = began.Add(w.Wait)
+		deadline = w.began.Add(w.Wait)
 	}
 	w.progress = progress.Reporter{
 		Store: w.Store, Request: &w.Request, Until: deadline, Report: w.Waits, Wake: w.Relay.Wake,
-		Quarantine: w.pause.Load,
+		Quarantine: func() *locks.QuarantineError { return w.pause.Load() },
 	}
 	if w.Terminal { // before it can be in the queue: see suspend
 		w.Relay.CatchStop()
@@ -90,20 +93,17 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 			w.Relay.DropStop()
 		}
 	}()
-	w.makeReady()
 	for {
 		if failed := w.unwanted(); failed != nil {
 			_ = w.leave(nil, releaseLimit) // nobody is kept waiting by it
 			return nil, failed
 		}
 		select {
-		case got := <-w.results:
-			if got.final() {
-				return w.received(got)
-			}
-			w.hasQueued(got.ticket)
+		case <-w.ended:
+			return w.received()
 		default:
 		}
+		w.noteQueued()
 		if err := w.progress.Update(); err != nil {
 			_ = w.leave(nil, leaveLimit)
 			return nil, w.refusal(err)
@@ -112,8 +112,8 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 			w.makeReady()
 		}
 		end := deadline
-		if w.Wait > 0 && w.ticket == nil { // see tryLimit
-			end = began.Add(max(w.Wait, w.tryLimit()))
+		if w.Wait > 0 && w.queued() == nil { // see tryLimit
+			end = w.began.Add(max(w.Wait, w.tryLimit()))
 		}
 		left := time.Duration(math.MaxInt64)
 		if !end.IsZero() {
@@ -142,92 +142,90 @@ func (w *waiter) onSignal(sig syscall.Signal) *Outcome {
 	return nil
 }
 
-// delay waits a random time before the store is asked.
-func (w *waiter) delay() *Outcome {
-	if w.Jitter <= 0 {
-		return nil
-	}
-	pause := rand.N(w.Jitter)
-	w.Log(false, "waits a random time", "for", pause)
-	until := time.Now().Add(pause)
-	for left := time.Until(until); left > 0; left = time.Until(until) {
-		if failed := w.unwanted(); failed != nil {
-			return failed
-		}
-		sig, _ := w.Relay.Next(left)
-		if failed := w.onSignal(sig); failed != nil {
-			return failed
-		}
-	}
-	return nil
-}
-
-// begin asks the store for the slot.
+// begin asks the store for the slot. What takes no waiting is done at once.
 func (w *waiter) begin() {
-	var ctx context.Context
-	ctx, w.cancel = context.WithCancelCause(context.Background())
-	w.ticket, w.results = nil, make(chan waitResult, 2)
+	pause := time.Until(w.began)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	a := &attempt{cancel: cancel, ended: make(chan struct{})}
+	w.attempt, w.noted = a, false
 	request := w.Request
 	request.NoWait = w.Wait == 0
-	place := new(atomic.Int64)
-	w.place = place
 	request.Progress = func(at int) {
-		if before := place.Swap(int64(at)); isNear(int64(at)) && !isNear(before) {
+		if before := a.place.Swap(int64(at)); isNear(int64(at)) && !isNear(before) {
 			w.Relay.Wake()
 		}
 	}
-	w.pause.Store(nil)
-	request.Quarantined = w.pause.Store
-	atOnce, cancel := context.WithCancel(ctx)
-	cancel()
-	got := w.join(atOnce, atOnce, request)
-	if errors.Is(got.err, context.Canceled) {
-		got.err = nil
+	request.Quarantined = a.pause.Store
+	if pause <= 0 {
+		atOnce, cancel := context.WithCancel(ctx)
+		cancel()
+		if a.join(atOnce, atOnce, w.Store, request); errors.Is(a.err, context.Canceled) {
+			a.err = nil
+		}
+		defer w.makeReady()
 	}
-	if got.ticket != nil || got.final() {
-		w.results <- got // received in this goroutine: nobody need be woken
-	}
-	if got.final() {
+	if a.final() {
+		close(a.ended) // in this goroutine: nobody need be woken
 		return
 	}
 	go func() {
 		defer w.Relay.Wake()
-		if got.ticket == nil {
+		defer close(a.ended)
+		if pause > 0 {
+			select {
+			case <-ctx.Done():
+				a.err = ctx.Err()
+				return
+			case <-time.After(pause):
+			}
+		}
+		if a.ticket.Load() == nil {
 			joining := ctx
 			if locks.KindOf(w.Store) == locks.LeaseQueue {
 				var cancel context.CancelFunc
 				joining, cancel = context.WithTimeout(ctx, w.tryLimit())
 				defer cancel()
 			}
-			if got = w.join(joining, ctx, request); !got.final() {
-				w.results <- got
+			if a.join(joining, ctx, w.Store, request); !a.final() {
 				w.Relay.Wake()
 			}
 		}
-		if !got.final() {
-			got.wait(ctx)
+		if !a.final() {
+			a.wait(ctx)
 		}
-		w.results <- got
 	}()
+}
+
+func (a *attempt) final() bool { return a.lease != nil || a.err != nil }
+
+// queued is the ticket of a run that is in the queue, else nil.
+func (a *attempt) queued() locks.Ticket {
+	if t := a.ticket.Load(); t != nil && (*t).Queued() {
+		return *t
+	}
+	return nil
+}
+
+// join joins the queue. It fetches the lease too if that is granted.
+func (a *attempt) join(joining, ctx context.Context, store locks.Store, r locks.Request) {
+	defer locks.Recover(&a.err)
+	ticket, err := store.Join(joining, r)
+	if a.err = err; err != nil {
+		return
+	}
+	if a.ticket.Store(&ticket); !ticket.Queued() {
+		a.wait(ctx)
+	}
+}
+
+// wait waits in the queue.
+func (a *attempt) wait(ctx context.Context) {
+	defer locks.Recover(&a.err)
+	a.lease, a.err = (*a.ticket.Load()).Wait(ctx)
 }
 
 // isNear reports whether a place in the queue is one whose watchdog should be there.
 func isNear(place int64) bool { return place > 0 && place <= readyPlace }
-
-// join gives a ticket, and the lease too if it is granted.
-func (w *waiter) join(joining, ctx context.Context, request locks.Request) (got waitResult) {
-	defer locks.Recover(&got.err)
-	if got.ticket, got.err = w.Store.Join(joining, request); got.err == nil && !got.ticket.Queued() {
-		got.wait(ctx)
-	}
-	return got
-}
-
-// wait waits in the queue.
-func (r *waitResult) wait(ctx context.Context) {
-	defer locks.Recover(&r.err)
-	r.lease, r.err = r.ticket.Wait(ctx)
-}
 
 // tryLimit bounds how long a store over a network is tried to be reached; once queued, an outage
 // ends nothing. Before a run without a slot it is reachLimitNoWait at least, however short --wait
@@ -249,110 +247,96 @@ func (w *waiter) makeReady() {
 	_ = w.status.open()
 }
 
-func (w *waiter) hasQueued(ticket locks.Ticket) {
-	w.ticket = ticket
-	w.sayReplaced(ticket)
+// noteQueued does what is due when the attempt has queued.
+func (w *waiter) noteQueued() {
+	if w.noted || w.queued() == nil {
+		return
+	}
+	w.noted = true
+	w.sayReplaced()
 	w.Log(false, "waiting")
 	if at := w.place.Load(); at == 0 || at > nearPlaces {
 		w.watchdog.dismiss()
 		w.status.close()
 	}
-	w.progress.Begin(w.place)
+	w.progress.Begin(&w.place)
 }
 
 // received takes the result of an attempt that was not given up.
-func (w *waiter) received(got waitResult) (locks.Lease, *Outcome) {
-	if w.ticket == nil {
-		w.sayReplaced(got.ticket)
+func (w *waiter) received() (locks.Lease, *Outcome) {
+	if !w.noted {
+		w.sayReplaced()
 	}
-	if got.err == nil {
-		return got.lease, nil
+	if w.err == nil {
+		return w.lease, nil
 	}
-	if isA[*locks.OutageError](got.err) {
+	if isA[*locks.OutageError](w.err) {
 		w.withdraw(withdrawLimit)
 	}
-	return nil, w.refusal(got.err)
+	return nil, w.refusal(w.err)
 }
 
-func (w *waiter) sayReplaced(ticket locks.Ticket) {
+func (w *waiter) sayReplaced() {
+	ticket := w.ticket.Load()
 	if ticket == nil {
 		return
 	}
-	for _, e := range ticket.Replaced() {
+	for _, e := range (*ticket).Replaced() {
 		w.Say("replaced " + e.Holder())
 	}
 }
 
 // giveUp ends the attempt. It waits for the result, at most limit: the place in the queue is gone
 // then, or the slot was granted just before.
-func (w *waiter) giveUp(cause error, limit time.Duration) (got waitResult) {
+func (w *waiter) giveUp(cause error, limit time.Duration) (locks.Lease, error) {
 	w.cancel(cause)
-	for late := time.After(limit); !got.final(); {
-		select {
-		case got = <-w.results:
-			w.ticket = got.ticket
-		case <-late:
-			return waitResult{}
-		}
+	select {
+	case <-w.ended:
+		return w.lease, w.err
+	case <-time.After(limit):
+		return nil, nil
 	}
-	return got
 }
 
 // leave gives up and releases a slot that was granted too late. The error says that it was evicted.
 func (w *waiter) leave(cause error, limit time.Duration) error {
-	got := w.giveUp(cause, limit)
+	lease, err := w.giveUp(cause, limit)
 	switch {
-	case got.lease != nil:
-		w.release(got.lease, true)()
-		return got.lease.Evicted()
-	case isA[*locks.EvictedError](got.err):
-		return got.err
+	case lease != nil:
+		w.release(lease, true)()
+		return lease.Evicted()
+	case isA[*locks.EvictedError](err):
+		return err
 	}
 	w.withdraw(min(limit, releaseLimit) / 2)
 	return nil
 }
 
-// noteJoined takes the ticket if it has come just now: it knows of an eviction.
-func (w *waiter) noteJoined() {
-	select {
-	case got := <-w.results:
-		w.ticket = got.ticket
-		if got.final() {
-			w.results <- got // the last one, so there is room
-		}
-	default:
-	}
-}
-
 // timedOut ends the waiting at its deadline.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
-	got := w.giveUp(nil, withdrawLimit)
-	outage := isA[*locks.OutageError](got.err)
+	lease, err := w.giveUp(nil, withdrawLimit)
+	outage := isA[*locks.OutageError](err)
 	switch {
-	case got.lease != nil:
-		return got.lease, nil // just in time
-	case isA[*locks.PanicError](got.err), isA[*locks.EvictedError](got.err):
-		return nil, w.refusal(got.err)
-	case outage, w.ticket == nil && locks.KindOf(w.Store) == locks.LeaseQueue:
+	case lease != nil:
+		return lease, nil // just in time
+	case isA[*locks.PanicError](err), isA[*locks.EvictedError](err):
+		return nil, w.refusal(err)
+	case outage, w.queued() == nil && locks.KindOf(w.Store) == locks.LeaseQueue:
 		if w.withdraw(withdrawLimit); !outage {
-			got.err = &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}
+			err = &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}
 		}
-		return nil, &Outcome{Kind: Refused, Err: got.err}
-	case !isA[*locks.BusyError](got.err):
-		got.err = w.whyBusy()
+		return nil, &Outcome{Kind: Refused, Err: err}
+	case !isA[*locks.BusyError](err):
+		err = w.whyBusy()
 	}
-	return nil, &Outcome{Kind: Busy, Err: got.err}
+	return nil, &Outcome{Kind: Busy, Err: err}
 }
 
 // interrupted ends the waiting because of a signal.
 func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
-	if w.cancel == nil { // nothing was asked of the store
-		return interruptedBy(sig)
-	}
-	w.noteJoined()
 	var evicted error
-	if w.ticket != nil {
-		evicted = w.ticket.Evicted()
+	if ticket := w.queued(); ticket != nil {
+		evicted = ticket.Evicted()
 	}
 	if err := w.leave(nil, leaveLimit); evicted == nil {
 		evicted = err
@@ -366,10 +350,6 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 // suspend leaves the queue, stops golock, and joins anew when it is continued: a stopped process in
 // the queue would hold up everybody behind it. So it waits for the end of the attempt.
 func (w *waiter) suspend() *Outcome {
-	if w.cancel == nil { // in delay, without a terminal: with one the signal stops golock by itself
-		w.Relay.Suspend()
-		return nil
-	}
 	if err := w.leave(locks.ErrStandsStill, math.MaxInt64); err != nil {
 		return w.refusal(err)
 	}
@@ -382,13 +362,12 @@ func (w *waiter) suspend() *Outcome {
 		w.status.close()
 	}
 	w.begin()
-	w.makeReady()
 	return nil
 }
 
 // withdraw tells a store that has not answered yet to forget the request.
 func (w *waiter) withdraw(limit time.Duration) {
-	if store, ok := w.Store.(locks.LeaseStore); ok && w.ticket == nil {
+	if store, ok := w.Store.(locks.LeaseStore); ok && w.queued() == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		_ = store.Attach(w.Request.Ref).Release(ctx)
