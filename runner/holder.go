@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/runner/renewal"
 )
 
 // Holder holds a slot for another process, without a command: the holder process of `golock
@@ -61,17 +62,14 @@ func (h *Holder) Do() (out Outcome) {
 
 // hold keeps the slot until there is a reason to release it.
 func (h *Holder) hold(lease locks.Lease) (out Outcome) {
-	var renewer *renewer
+	var renewer *renewal.Renewer
 	if l, ok := lease.(locks.RenewableLease); ok {
-		var err error
-		if renewer, err = h.startRenewer(l, 0); err != nil {
-			return Outcome{Kind: Fault, Err: err}
-		}
-		defer renewer.stop()
+		renewer = renewal.New(l, locks.BootTime, 0, h.Relay.Wake, h.Log)
+		defer renewer.Stop()
 	}
 	status := &statusServer{run: h.Run}
 	defer status.close()
-	err := status.serve(heldLease{lease: lease, onLost: renewer.renewSoon, release: func() error {
+	err := status.serve(heldLease{lease: lease, onLost: renewer.RenewSoon, release: func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 		defer cancel()
 		err := lease.Release(ctx)
@@ -91,7 +89,7 @@ func (h *Holder) hold(lease locks.Lease) (out Outcome) {
 		}
 		if renewer != nil {
 			renewer.Step()
-			renewer.timer.set(renewer.WakeAt())
+			h.Relay.WakeAt(int64(renewer.WakeAt()))
 			if renewer.Final { // else a late renewal may put the slot back
 				return Outcome{Kind: Lost, Err: renewer.Lost}
 			}

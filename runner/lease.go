@@ -2,48 +2,14 @@ package runner
 
 import (
 	"fmt"
-	"time"
 
 	"golock/locks"
-	"golock/runner/renewal"
-	"golock/signals"
 )
 
 // What a supervisor does about a lease: it renews it, tells the watchdog the deadline, and ends the
 // command when the slot is lost.
 
-// renewer is a Renewer with the timer that wakes the relay for it.
-type renewer struct {
-	*renewal.Renewer
-	timer *bootTimer
-	relay *signals.Relay
-}
-
-func (r *Run) startRenewer(lease locks.RenewableLease, killAfter time.Duration) (*renewer, error) {
-	timer, err := newBootTimer()
-	if err != nil {
-		return nil, err
-	}
-	r.Relay.Watch(timer.fd)
-	return &renewer{renewal.New(lease, locks.BootTime, killAfter, r.Relay.Wake, r.Log), timer, r.Relay}, nil
-}
-
-// renewSoon may be called from any goroutine, and where there is no lease to renew.
-func (r *renewer) renewSoon() {
-	if r != nil {
-		r.RenewSoon()
-	}
-}
-
-func (r *renewer) stop() {
-	if r != nil {
-		r.relay.Unwatch(r.timer.fd)
-		r.Stop()
-		r.timer.close()
-	}
-}
-
-// keepLease acts on what the renewer's last step has shown, and sets its timer.
+// keepLease acts on what the renewer's last step has shown.
 func (s *supervisor) keepLease() {
 	r := s.renewer
 	if r == nil {
@@ -62,11 +28,6 @@ func (s *supervisor) keepLease() {
 		s.watchdog.send(message{kind: msgDeadline, number: int64(r.KillAt())})
 	}
 	s.term, s.warned = r.Term, lost
-	at := r.WakeAt()
-	if s.killAt != 0 && (at == 0 || s.killAt < at) {
-		at = s.killAt
-	}
-	r.timer.set(at)
 }
 
 // loseLease ends the command and all its descendants because the slot is lost or soon will be.

@@ -327,8 +327,6 @@ func (c *scene) disturb(looks int) (until time.Time) {
 func (c *scene) begin(t *testing.T, relay *signals.Relay) (end func()) {
 	pair, err := socketPair()
 	testkit.Must(t, err)
-	timer, err := newBootTimer()
-	testkit.Must(t, err)
 	c.events = make(chan locks.Event, 8)
 	c.woken = make(chan struct{}, 1)
 	c.alive, c.golock, c.undisturbed, c.firmly = true, true, true, true
@@ -345,14 +343,14 @@ func (c *scene) begin(t *testing.T, relay *signals.Relay) (end func()) {
 		Run: run, clock: c.now, signal: c.signal, lease: lease, state: running, pid: 1,
 		watchdog: &watchdog{run: run, socket: pair[0]},
 	}
-	c.s.renewer = &renewer{renewal.New(lease, c.now, c.killAfter, wake, run.Log), timer, relay}
+	c.s.renewer = renewal.New(lease, c.now, c.killAfter, wake, run.Log)
 	c.w = &watchdogProcess{relay: relay, clock: c.now, socket: pair[1], deadline: c.s.renewer.KillAt()}
 	c.mu.Lock()
 	c.tail = []fate{arrives, requestLost}[c.Pick(2)]
 	return func() {
 		c.mu.Unlock()
 		began := time.Now()
-		c.s.renewer.stop()
+		c.s.renewer.Stop()
 		if took := time.Since(began); took > leaveLimit {
 			c.wrong("the end takes %v", took)
 		}
@@ -413,8 +411,7 @@ func (c *scene) sleep(limit, stopped time.Duration) {
 	if stopped > 0 {
 		limit, woken = min(limit, stopped), nil
 	} else {
-		sooner(c.s.renewer.timer.at)
-		limit = min(limit, c.s.untilNext())
+		sooner(c.s.wakeAt())
 	}
 	c.mu.Unlock()
 	defer c.mu.Lock()

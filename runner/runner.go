@@ -231,7 +231,7 @@ func (s *supervisor) end() *Outcome {
 	if s.state >= starting && s.state < ended {
 		s.enter(ended)
 	}
-	s.renewer.stop()
+	s.renewer.Stop()
 	if s.watchdog != nil {
 		s.Relay.Unwatch(s.watchdog.socket)
 	}

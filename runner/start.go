@@ -10,6 +10,7 @@ import (
 
 	"golock/internal/proctree"
 	"golock/locks"
+	"golock/runner/renewal"
 	"golock/signals"
 )
 
@@ -28,12 +29,10 @@ func (s *supervisor) start() *Outcome {
 		if s.OnlyWarn {
 			killAfter = 0 // nobody is told to stop
 		}
-		if s.renewer, err = s.startRenewer(l, killAfter); err != nil {
-			return &Outcome{Kind: Fault, Err: err}
-		}
+		s.renewer = renewal.New(l, locks.BootTime, killAfter, s.Relay.Wake, s.Log)
 		s.term = s.renewer.Term
 	}
-	if err := s.status.serve(heldLease{lease: s.lease, onLost: s.renewer.renewSoon}); err != nil {
+	if err := s.status.serve(heldLease{lease: s.lease, onLost: s.renewer.RenewSoon}); err != nil {
 		s.Log(false, "status socket unavailable", "error", err)
 	}
 	if failed := s.takeSignals(); failed != nil {

@@ -11,6 +11,7 @@ import (
 	"golock/internal/procfs"
 	"golock/internal/proctree"
 	"golock/locks"
+	"golock/runner/renewal"
 	"golock/signals"
 )
 
@@ -22,10 +23,10 @@ type supervisor struct {
 	out    *Outcome // nil: not known yet
 
 	cmd      *command
-	watchdog *watchdog     // nil: none
-	status   *statusServer // nil: none
-	lease    locks.Lease   // nil: not granted
-	renewer  *renewer      // nil: the lease needs none
+	watchdog *watchdog        // nil: none
+	status   *statusServer    // nil: none
+	lease    locks.Lease      // nil: not granted
+	renewer  *renewal.Renewer // nil: the lease needs none
 	pending  []syscall.Signal
 
 	preexisting []proctree.Process
@@ -42,7 +43,7 @@ type supervisor struct {
 
 	began, spawned time.Time
 	waited, ran    time.Duration
-	limitAt        time.Time     // the time limit; zero: none, or reached
+	limitAt        locks.Instant // the time limit; 0: none, or reached
 	killAt         locks.Instant // KILL after the stop signal; 0: none, or sent
 }
 
@@ -53,7 +54,7 @@ const rescanPause = 20 * time.Millisecond
 // supervise returns when the command has ended, and with Tree when all its descendants have.
 func (s *supervisor) supervise() *Outcome {
 	if s.TimeLimit > 0 {
-		s.limitAt = s.spawned.Add(s.TimeLimit)
+		s.limitAt = s.in(s.TimeLimit)
 	}
 	for _, sig := range s.pending {
 		s.deliver(sig)
@@ -72,7 +73,8 @@ func (s *supervisor) supervise() *Outcome {
 			s.stop(s.KillAfter)
 		}
 		s.keepLease()
-		if sig, ok := s.Relay.Next(s.untilNext()); ok && sig != 0 && sig != unix.SIGCHLD {
+		s.Relay.WakeAt(int64(s.wakeAt()))
+		if sig, ok := s.Relay.Next(-1); ok && sig != 0 && sig != unix.SIGCHLD {
 			s.onSignal(sig)
 		}
 		s.onTime() // also in a flood of signals
@@ -95,30 +97,38 @@ func (s *supervisor) finished() bool {
 	return true
 }
 
-// untilNext is how long to wait for the next event at most.
-func (s *supervisor) untilNext() time.Duration {
+// in is that long from now.
+func (s *supervisor) in(d time.Duration) locks.Instant {
+	return s.clock().Add(min(d, math.MaxInt64/2)) // which is longer than anything runs
+}
+
+// wakeAt is when something is due; 0: never.
+func (s *supervisor) wakeAt() (first locks.Instant) {
+	due := []locks.Instant{s.limitAt, s.killAt}
+	if s.renewer != nil {
+		due = append(due, s.renewer.WakeAt())
+	}
 	if s.state == killing || s.state == stopping && s.pid == 0 { // KILL may have been refused
-		return rescanPause
+		due = append(due, s.in(rescanPause))
 	}
-	left := time.Duration(math.MaxInt64)
-	if !s.limitAt.IsZero() {
-		left = max(time.Until(s.limitAt), 0)
+	for _, at := range due {
+		if at != 0 && (first == 0 || at < first) {
+			first = at
+		}
 	}
-	if s.killAt != 0 {
-		left = min(left, max(s.killAt.Sub(s.clock()), 0))
-	}
-	return left
+	return first
 }
 
 // onTime does what is due.
 func (s *supervisor) onTime() {
-	if !s.limitAt.IsZero() && !time.Now().Before(s.limitAt) {
-		s.limitAt = time.Time{}
+	now := s.clock()
+	if s.limitAt != 0 && now >= s.limitAt {
+		s.limitAt = 0
 		s.Log(false, "time limit reached", "limit", s.TimeLimit)
 		s.because(timeLimit, nil)
 		s.stop(s.KillAfter)
 	}
-	if s.state == killing || (s.killAt != 0 && s.clock() >= s.killAt) {
+	if s.state == killing || (s.killAt != 0 && now >= s.killAt) {
 		s.kill()
 	}
 }
@@ -181,7 +191,7 @@ func (s *supervisor) deliver(sig syscall.Signal) {
 // stop begins to end the command: the stop signal, CONT so that stopped processes get it, and KILL
 // after that time.
 func (s *supervisor) stop(after time.Duration) {
-	at := s.clock().Add(min(after, math.MaxInt64/2)) // which is longer than anything runs
+	at := s.in(after)
 	if s.state >= stopping {
 		s.killAt = min(s.killAt, at) // 0 if KILL was sent
 		return

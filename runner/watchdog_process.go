@@ -26,7 +26,6 @@ import (
 // is inherited by the watchdog and by the command.
 type watchdogProcess struct {
 	relay  *signals.Relay
-	timer  *bootTimer
 	clock  locks.Clock
 	socket int // to golock; -1: golock is gone
 	golock int // its process
@@ -117,10 +116,7 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 		return nil, err
 	}
 	w.relay.Catch()
-	if w.timer, err = newBootTimer(); err != nil {
-		return nil, err
-	}
-	w.relay.Watch(socket, w.timer.fd)
+	w.relay.Watch(socket)
 	proctree.BecomeSubreaper()
 	// Not by prctl(2): it names this thread, which need not be the first.
 	if fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
@@ -148,7 +144,7 @@ func (w *watchdogProcess) run() {
 			return
 		}
 		w.collect()
-		w.timer.set(w.deadline)
+		w.relay.WakeAt(int64(w.deadline))
 		if sig, _ := w.relay.Next(-1); sig != 0 {
 			w.passOn(sig)
 		}
@@ -212,7 +208,6 @@ func (w *watchdogProcess) send(k messageKind, number int64, texts ...string) {
 
 // start starts the command, unless it is too late for that.
 func (w *watchdogProcess) start(variables []string) {
-	w.timer.set(w.deadline)
 	if w.clock() >= w.deadline {
 		w.send(msgFailed, int64(unix.ETIME))
 		return
@@ -299,8 +294,8 @@ func (w *watchdogProcess) killAll() {
 	default:
 		_ = unix.Kill(w.pid, unix.SIGKILL)
 	}
-	w.relay.Unwatch(w.socket, w.timer.fd) // golock's messages can wait
-	defer w.relay.Watch(w.socket, w.timer.fd)
+	w.relay.Unwatch(w.socket) // golock's messages can wait
+	defer w.relay.Watch(w.socket)
 	proctree.KillDescendants(nil,
 		func(pid int, ws syscall.WaitStatus) {
 			if pid == w.pid {

@@ -92,7 +92,7 @@ func TestKillAfterCenturies(t *testing.T) {
 		t.Errorf("outcome %+v, want that the slot is lost and the command ended by SIGTERM", o)
 	}
 	s := &supervisor{Run: r, state: running, clock: locks.BootTime, signal: func(syscall.Signal) {}}
-	if s.stop(math.MaxInt64); s.killAt <= s.clock() || s.untilNext() <= 0 {
+	if s.stop(math.MaxInt64); s.killAt <= s.clock() || s.wakeAt() <= s.clock() {
 		t.Errorf("KILL at %v", s.killAt)
 	}
 }

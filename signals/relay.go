@@ -72,6 +72,8 @@ type Relay struct {
 	blocked  uint64           // by the caller
 	read     int
 	write    int
+	timer    int   // a descriptor
+	wakeAt   int64 // for which it is set; 0: it is not
 	watched  []int
 	buffer   [64]byte
 	unread   []byte // of buffer
@@ -86,7 +88,11 @@ func NewRelay(terminal bool) (*Relay, error) {
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("pipe: %w", err)
 	}
-	return &Relay{terminal: terminal, read: ends[0], write: ends[1]}, nil
+	timer, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("timerfd_create: %w", err)
+	}
+	return &Relay{terminal: terminal, read: ends[0], write: ends[1], timer: timer}, nil
 }
 
 // Stay keeps main in the first thread of the process until Catch. The kernel prefers that thread
@@ -229,10 +235,24 @@ func (r *Relay) Unwatch(fds ...int) {
 // maxTimeout is what a timespec holds where its seconds have 32 bits: 68 years.
 const maxTimeout = math.MaxInt32 * time.Second
 
+// WakeAt makes Next return, as for a wake-up, at a moment of CLOCK_BOOTTIME in nanoseconds; 0:
+// never. Go's timers and the timeouts of system calls stand still while the machine is suspended.
+func (r *Relay) WakeAt(at int64) {
+	if at == r.wakeAt {
+		return
+	}
+	r.wakeAt = at
+	spec := &unix.ItimerSpec{}
+	if at != 0 {
+		spec.Value = unix.NsecToTimespec(min(max(at, 1), int64(maxTimeout)))
+	}
+	_ = unix.TimerfdSettime(r.timer, unix.TFD_TIMER_ABSTIME, spec, nil)
+}
+
 // await waits until the pipe is ready to be read, or a watched descriptor is, or the time has come.
 func (r *Relay) await(until time.Time) (ready, watched bool) {
 	var few [4]unix.PollFd
-	fds := append(few[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN})
+	fds := append(few[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN}, unix.PollFd{Fd: int32(r.timer), Events: unix.POLLIN})
 	for _, fd := range r.watched {
 		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
@@ -240,6 +260,9 @@ func (r *Relay) await(until time.Time) (ready, watched bool) {
 		left := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
 		n, err := unix.Ppoll(fds, &left, nil)
 		ready = fds[0].Revents != 0
+		if fds[1].Revents != 0 {
+			r.WakeAt(0)
+		}
 		if n > 0 || err == nil || !time.Now().Before(until) {
 			return ready, n > 0
 		}

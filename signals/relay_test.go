@@ -299,3 +299,15 @@ func TestWatch(t *testing.T) {
 		unix.Close(fd)
 	}
 }
+
+// A moment whose seconds have more than 32 bits is not taken for one of the past.
+func TestWakeAtInCenturies(t *testing.T) {
+	r, err := NewRelay(false)
+	testkit.Must(t, err)
+	for at, want := range map[int64]bool{int64(time.Second<<32 + 1): false, 1: true} {
+		r.WakeAt(at)
+		if sig, ok := r.Next(100 * time.Millisecond); ok != want || sig != 0 {
+			t.Errorf("for %v: woken %v by %v, want %v", time.Duration(at), ok, sig, want)
+		}
+	}
+}

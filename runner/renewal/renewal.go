@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golock/locks"
@@ -14,8 +15,8 @@ import (
 // Renewer renews one lease and says when it is at risk or lost, for all stores with leases.
 //
 // Its state belongs to the goroutine that calls Step, which never waits. A renewal has a goroutine
-// of its own, at most one at a time, which ends with one message to answers; another one makes
-// hints of the lease's events until Stop. All of them call wake when there is something for Step.
+// of its own, at most one at a time, which ends with one message to answers; another one hears
+// the lease's events until Stop. All of them call wake when there is something for Step.
 //
 // When the slot must count as lost follows from the clock and from what the store has promised,
 // never from the state of a connection (Gray and Cheriton, Leases, 1989):
@@ -32,12 +33,11 @@ type Renewer struct {
 
 	ctx     context.Context
 	cancel  context.CancelFunc
-	answers chan answer   // has room for that of the one renewal in flight
-	hints   chan struct{} // to renew at once
+	answers chan answer // has room for that of the one renewal in flight
+	hinted  atomic.Bool // to renew at once
 
 	next     locks.Instant // when to renew
 	inFlight bool          // a renewal is in flight
-	hinted   bool          // another one begins at once, or after it
 	failure  error         // of the last renewal; nil: it went well
 
 	Window time.Duration // from StopAt to the end of the lease
@@ -92,8 +92,7 @@ func New(lease locks.RenewableLease, clock locks.Clock, killAfter time.Duration,
 	r := &Renewer{
 		lease: lease, clock: clock, wake: wake, log: log,
 		Window: stopWindow(term.TTL, killAfter), interval: interval,
-		answers: make(chan answer, 1), hints: make(chan struct{}, 1),
-		Term: term, next: term.Asked.Add(interval),
+		answers: make(chan answer, 1), Term: term, next: term.Asked.Add(interval),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	go r.watchEvents()
@@ -101,8 +100,11 @@ func New(lease locks.RenewableLease, clock locks.Clock, killAfter time.Duration,
 }
 
 // Stop ends the renewals. One that is under way is waited for, but not for long: it can do no harm
-// to what comes after.
+// to what comes after. A nil Renewer has none.
 func (r *Renewer) Stop() {
+	if r == nil {
+		return
+	}
 	r.cancel()
 	if r.inFlight {
 		select {
@@ -124,12 +126,11 @@ func (r *Renewer) watchEvents() {
 	}
 }
 
-// RenewSoon has the lease renewed at once. It may be called from any goroutine.
+// RenewSoon has the lease renewed at once, or after the renewal in flight. It may be called from any
+// goroutine, and on nil.
 func (r *Renewer) RenewSoon() {
-	select {
-	case r.hints <- struct{}{}:
+	if r != nil && !r.hinted.Swap(true) {
 		r.wake()
-	default: // Step has not seen the last one yet
 	}
 }
 
@@ -158,13 +159,19 @@ func (r *Renewer) cause() error {
 // Step does what is due: it takes in the store's answer, looks at the clock, and only then asks the
 // store.
 func (r *Renewer) Step() {
-	r.takeIn()
+	select {
+	case a := <-r.answers:
+		r.inFlight = false
+		r.answered(a)
+	default:
+	}
 	now := r.clock()
 	if r.Lost == nil && now >= r.StopAt() {
 		r.Lost = fmt.Errorf("the slot could not be kept: no renewal for %v: %w", r.Without(), r.cause())
 	}
-	if !r.Final && !r.inFlight && (r.hinted || now >= r.next) {
-		r.inFlight, r.hinted = true, false
+	if !r.Final && !r.inFlight && (r.hinted.Load() || now >= r.next) {
+		r.inFlight = true
+		r.hinted.Store(false)
 		go r.ask(TryLimit(r.Term.TTL))
 	}
 }
@@ -179,21 +186,6 @@ func (r *Renewer) WakeAt() locks.Instant {
 		at = r.next
 	}
 	return at
-}
-
-// takeIn takes in what has come, without waiting.
-func (r *Renewer) takeIn() {
-	for {
-		select {
-		case a := <-r.answers:
-			r.inFlight = false
-			r.answered(a)
-		case <-r.hints: // a renewal says what is true
-			r.hinted = true
-		default:
-			return
-		}
-	}
 }
 
 func (r *Renewer) answered(a answer) {
