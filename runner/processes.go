@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"syscall"
@@ -66,8 +65,6 @@ func (s *supervisor) readWatchdog() {
 				s.enter(killing)
 			}
 			w.send(message{kind: msgReap})
-		case msgUnkillable:
-			s.unkillable(proctree.Process{PID: int(m.number)}, errors.New(m.texts[0]))
 		case msgChildless:
 			s.childless = true
 		}
@@ -157,20 +154,13 @@ func (s *supervisor) signalCommand(pid int, sig syscall.Signal) {
 	}
 }
 
-// warnUnkillable gives a function that warns of a process that cannot be signalled.
+// warnUnkillable gives a function that warns once of each process that cannot be signalled.
 func (r *Run) warnUnkillable() func(proctree.Process, error) {
-	return oncePerProcess(func(p proctree.Process, err error) {
-		r.Log(true, "a process of the command cannot be signalled and may outlive the slot", "pid", p.PID, "error", err)
-	})
-}
-
-// oncePerProcess calls tell for the first refusal of each process only.
-func oncePerProcess(tell func(proctree.Process, error)) func(proctree.Process, error) {
-	told := map[int]bool{}
+	warned := map[int]bool{}
 	return func(p proctree.Process, err error) {
-		if !told[p.PID] {
-			told[p.PID] = true
-			tell(p, err)
+		if !warned[p.PID] {
+			warned[p.PID] = true
+			r.Log(true, "a process of the command cannot be signalled and may outlive the slot", "pid", p.PID, "error", err)
 		}
 	}
 }

@@ -234,10 +234,7 @@ const stopSpread = 20 * time.Millisecond
 // followStop stops golock after a command that has stopped alone: the shell sees that the job has
 // stopped, and fg continues it. When the whole job was stopped, both were continued before this.
 func (s *supervisor) followStop() {
-	stopped := func() bool {
-		p, _ := procfs.ReadStat(s.pid)
-		return p.State == 'T'
-	}
+	stopped := func() bool { return isStopped(s.pid) }
 	if !s.Terminal || s.pid == 0 || !stopped() {
 		return
 	}
@@ -249,6 +246,12 @@ func (s *supervisor) followStop() {
 			_ = unix.Kill(s.pid, unix.SIGCONT)
 		}
 	}
+}
+
+// isStopped reports whether a signal has stopped a child, not a debugger.
+func isStopped(pid int) bool {
+	p, _ := procfs.ReadStat(pid)
+	return p.State == 'T'
 }
 
 func statusText(ws syscall.WaitStatus) string {

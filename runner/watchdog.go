@@ -158,8 +158,8 @@ func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, er
 			}
 			ready := []unix.PollFd{{Fd: int32(w.socket), Events: unix.POLLIN}}
 			ts := unix.NsecToTimespec(int64(min(left, resumePause)))
-			if n, _ := unix.Ppoll(ready, &ts, nil); n == 0 {
-				w.resume()
+			if n, _ := unix.Ppoll(ready, &ts, nil); n == 0 && isStopped(w.pid) {
+				_ = unix.Kill(w.pid, unix.SIGCONT) // golock's own child and not reaped
 			}
 		case err != nil:
 			w.killTree()
@@ -174,14 +174,6 @@ func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, er
 
 // resumePause is how long a watchdog may take to answer before golock checks whether it is stopped.
 const resumePause = 100 * time.Millisecond
-
-// resume continues a watchdog that somebody has stopped.
-func (w *watchdog) resume() {
-	var info unix.Siginfo
-	if unix.Waitid(unix.P_PID, w.pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil) == nil && info.Signo != 0 {
-		_ = unix.Kill(w.pid, unix.SIGCONT) // golock's own child and not reaped
-	}
-}
 
 // dismiss ends the watchdog alone: processes that the command left running may stay.
 func (w *watchdog) dismiss() {

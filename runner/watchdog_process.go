@@ -305,7 +305,7 @@ func (w *watchdogProcess) killAll() {
 				w.pid, w.reported = 0, false
 			}
 		},
-		oncePerProcess(func(p proctree.Process, err error) { w.send(msgUnkillable, int64(p.PID), err.Error()) }),
+		func(proctree.Process, error) {}, // golock tries it too, and warns
 		func(d time.Duration) { w.relay.Next(d) },
 	)
 	w.deadline = 0

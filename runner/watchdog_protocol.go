@@ -27,12 +27,11 @@ const (
 	msgReap                            // golock knows of the command's end
 
 	// watchdog to golock
-	msgStarted    // number: the command's process
-	msgFailed     // number: the errno with which the command could not be executed
-	msgStopped    // the command has stopped
-	msgEnded      // number: its wait status; texts: "killed" if the watchdog did that
-	msgUnkillable // number: a process that cannot be killed; texts: the error
-	msgChildless  // no descendant of the command is left
+	msgStarted   // number: the command's process
+	msgFailed    // number: the errno with which the command could not be executed
+	msgStopped   // the command has stopped
+	msgEnded     // number: its wait status; texts: "killed" if the watchdog did that
+	msgChildless // no descendant of the command is left
 )
 
 // socketPair makes a connection for packets, which no other process can get at.
