@@ -16,24 +16,19 @@ import (
 	"golock/internal/entry"
 )
 
-// standard are the signals that golock passes on, without the real-time ones. It cannot catch KILL
-// and STOP; CHLD, PIPE, URG and PROF concern golock itself (the Go runtime sends itself URG); the
-// faults ILL TRAP BUS FPE SEGV SYS are never passed on.
-func standard() []syscall.Signal {
-	return []syscall.Signal{
-		unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
-		unix.SIGABRT, unix.SIGSTKFLT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGIO, unix.SIGPWR,
-	}
-}
-
 // jobControl are the signals by which shell and kernel control the jobs of a terminal.
 func jobControl() []syscall.Signal {
 	return []syscall.Signal{unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGWINCH}
 }
 
-// Forwarded reports whether golock passes sig on when it gets it.
+// Forwarded reports whether golock passes sig on when it gets it. It cannot catch KILL and STOP;
+// CHLD, PIPE, URG and PROF concern golock itself (the Go runtime sends itself URG).
 func Forwarded(sig syscall.Signal) bool {
-	return slices.Contains(standard(), sig) || slices.Contains(jobControl(), sig) || (sig > rtMin && sig <= rtMax)
+	switch sig {
+	case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGPIPE, unix.SIGURG, unix.SIGPROF, 32, 33:
+		return false
+	}
+	return sig > 0 && sig <= rtMax && !IsFault(sig)
 }
 
 // FromTerminal reports whether kernel and shell send sig to every process of a terminal's job.
@@ -106,14 +101,12 @@ func Stay() { runtime.LockOSThread() }
 // SIGPIPE is caught and dropped, not ignored, which the command would inherit: a closed standard
 // error must not end golock. Faults, XCPU and XFSZ of golock itself do not come through Next.
 func (r *Relay) Catch() {
-	list := append(standard(), unix.SIGCHLD, unix.SIGPIPE)
-	if !r.terminal {
-		list = append(list, jobControl()...)
+	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
+		passedOn := Forwarded(sig) && !(r.terminal && slices.Contains(jobControl(), sig))
+		if (passedOn || sig == unix.SIGCHLD || sig == unix.SIGPIPE) && !ignored(sig) {
+			r.list = append(r.list, sig)
+		}
 	}
-	for sig := syscall.Signal(rtMin + 1); sig <= rtMax; sig++ {
-		list = append(list, sig)
-	}
-	r.list = slices.DeleteFunc(list, ignored)
 	r.catch(r.list)
 	r.catchFaults()
 	keepIgnored()

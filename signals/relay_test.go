@@ -225,9 +225,12 @@ func childBlocked() {
 	}
 }
 
-// raisable are the signals that a process also gets from itself.
+// raisable are signals that are passed on, also from this process itself.
 func raisable() []syscall.Signal {
-	return slices.DeleteFunc(standard(), func(sig syscall.Signal) bool { return sig == unix.SIGXCPU || sig == unix.SIGXFSZ })
+	return []syscall.Signal{
+		unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
+		unix.SIGABRT, unix.SIGSTKFLT, unix.SIGVTALRM, unix.SIGIO, unix.SIGPWR,
+	}
 }
 
 // Next gives after Yield what came before it.
