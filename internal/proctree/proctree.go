@@ -27,14 +27,13 @@ func Live() []Process {
 }
 
 // ownDescendants lists the live descendants of this process from the kernel's lists of children:
-// much faster than Live on a large system, and just as incomplete. It reports false where the
-// kernel has no such lists.
-func ownDescendants() ([]Process, bool) {
-	var list []Process
+// much faster than Live on a large system, and just as incomplete. Where the kernel has no such
+// lists it is Live.
+func ownDescendants() (list []Process) {
 	for next := []int{unix.Getpid()}; len(next) > 0; next = next[1:] {
 		children, err := procfs.Children(next[0])
 		if err != nil && next[0] == unix.Getpid() {
-			return nil, false
+			return Live()
 		}
 		for _, pid := range children {
 			if p, err := procfs.ReadStat(pid); err == nil && p.Alive() {
@@ -42,7 +41,7 @@ func ownDescendants() ([]Process, bool) {
 			}
 		}
 	}
-	return list, true
+	return list
 }
 
 // Descendants picks from a list the children of root, their children, and so on, without those of
@@ -93,11 +92,7 @@ func Signal(p Process, sig unix.Signal) error {
 // pause waits, or returns earlier when a child has ended.
 func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitStatus), refused func(Process, error), pause func(time.Duration)) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
-		all, ok := ownDescendants()
-		if !ok {
-			all = Live()
-		}
-		found := Descendants(all, unix.Getpid(), except)
+		found := Descendants(ownDescendants(), unix.Getpid(), except)
 		for _, p := range found {
 			_ = Signal(p, unix.SIGSTOP) // if that fails, KILL does it, or is refused
 		}
