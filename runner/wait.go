@@ -302,6 +302,8 @@ func (w *waiter) giveUp(cause error, limit time.Duration) (locks.Lease, error) {
 func (w *waiter) leave(cause error, limit time.Duration) error {
 	lease, err := w.giveUp(cause, limit)
 	switch {
+	case time.Now().Before(w.began): // the store was not asked
+		return nil
 	case lease != nil:
 		w.release(lease, true)()
 		return lease.Evicted()
