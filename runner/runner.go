@@ -163,7 +163,10 @@ func (s *supervisor) wait() *Outcome {
 	if err != nil {
 		return notStarted(s.cmd.problem(err))
 	}
-	w := &waiter{Run: s.Run, watchdog: s.watchdog, status: s.status}
+	w := &waiter{Run: s.Run, watchdog: s.watchdog}
+	if locks.KindOf(s.Store) == locks.LeaseQueue { // it can open while the store answers
+		w.status = s.status
+	}
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
 	s.pending = w.pending
@@ -202,7 +205,7 @@ func (noLease) Evicted() error                { return nil }
 func (noLease) Release(context.Context) error { return nil }
 
 // reserve takes the descriptors that the start needs: a pipe (syscall.ForkExec), and with a lease
-// those of the watchdog and of the timer.
+// those of the watchdog.
 func (s *supervisor) reserve() (free func(), err error) {
 	var taken []int
 	need := 2
