@@ -77,7 +77,7 @@ func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time
 		{Level: locks.OK, Subject: "store", What: store.URL() + ", " + chosenBy(v)},
 	}
 	leased := locks.KindOf(store) == locks.LeaseQueue
-	found = append(found, doctor.Examine(leased, ttl)...)
+	found = append(found, doctor.Examine(leased)...)
 	if leased {
 		found = append(found, socketFinding())
 	}

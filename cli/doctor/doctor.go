@@ -1,11 +1,9 @@
-// Package doctor finds out what a host guarantees: what the kernel can do, what
-// /proc shows, how long a process is delayed. It changes nothing.
+// Package doctor finds out what a host guarantees: what the kernel can do, and what
+// /proc shows. It changes nothing.
 package doctor
 
 import (
-	"fmt"
 	"os"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -14,14 +12,13 @@ import (
 	"golock/locks"
 )
 
-// Examine looks at everything that the promises of a run depend on. ttl counts if
-// the store has leases.
-func Examine(leased bool, ttl time.Duration) []locks.Finding {
+// Examine looks at everything that the promises of a run depend on.
+func Examine(leased bool) []locks.Finding {
 	found := []locks.Finding{kernel(), procfs("/proc"), pidfds(), subreaper(leased), build()}
 	if f, inside := container("/proc"); inside {
 		found = append(found, f)
 	}
-	return append(found, stalls(longestStall(measured), leased, ttl))
+	return found
 }
 
 func kernel() locks.Finding {
@@ -121,39 +118,4 @@ func container(proc string) (f locks.Finding, inside bool) {
 		Why: "runs inside and outside share a lock only through a directory mounted into both, or a networked store. On a local store break and --replace running cannot signal across",
 		Fix: "mount one directory into all and name it with --store local:///DIR, or use a networked store",
 	}, true
-}
-
-// measured is how long stalls are measured.
-const measured = 500 * time.Millisecond
-
-// longestStall measures how late this process wakes up.
-func longestStall(span time.Duration) (longest time.Duration) {
-	const pause = time.Millisecond
-	for end := locks.BootTime().Add(span); ; {
-		before := locks.BootTime()
-		if before >= end {
-			return longest
-		}
-		time.Sleep(pause)
-		longest = max(longest, locks.BootTime().Sub(before)-pause)
-	}
-}
-
-// stalls judges the longest: from the stop signal to the deadline golock has at most a
-// sixth of the TTL.
-func stalls(worst time.Duration, leased bool, ttl time.Duration) locks.Finding {
-	f := locks.Finding{Level: locks.OK, Subject: "stalls", What: fmt.Sprintf("in %v golock woke up at most %v late", measured, worst.Round(10*time.Microsecond))}
-	if !leased {
-		return f
-	}
-	f.What += fmt.Sprintf(", with a TTL of %v", ttl)
-	switch {
-	case worst > ttl/6:
-		f.Level, f.Why = locks.Problem, "commands may be stopped too late, or leases may expire, while the host delays golock"
-		f.Fix = fmt.Sprintf("--ttl of at least %v, or less load on this host", (12*worst).Round(time.Second)+time.Second)
-	case worst > ttl/30:
-		f.Level, f.Why = locks.Note, "leases survive only shorter outages of network or server"
-		f.Fix = "a longer --ttl, or less load on this host"
-	}
-	return f
 }

@@ -3,15 +3,13 @@ package doctor
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	"golock/locks"
 )
 
 func TestExamine(t *testing.T) {
-	found := Examine(true, time.Hour)
+	found := Examine(true)
 	subjects := map[string]locks.Finding{}
 	for _, f := range found {
 		subjects[f.Subject] = f
@@ -19,7 +17,7 @@ func TestExamine(t *testing.T) {
 			t.Errorf("says too little: %+v", f)
 		}
 	}
-	for _, subject := range []string{"kernel", "/proc", "pidfd", "descendants", "stalls"} {
+	for _, subject := range []string{"kernel", "/proc", "pidfd", "descendants"} {
 		if subjects[subject].Level != locks.OK {
 			t.Errorf("%s: %+v", subject, subjects[subject])
 		}
@@ -46,28 +44,5 @@ func TestContainer(t *testing.T) {
 		if f, inside := container(proc); inside != want || inside && f.Level != locks.Note {
 			t.Errorf("%s: %v %+v", target, inside, f)
 		}
-	}
-}
-
-// A stall counts against the time that a lease leaves.
-func TestStalls(t *testing.T) {
-	for _, tt := range []struct {
-		worst  time.Duration
-		leased bool
-		ttl    time.Duration
-		want   locks.Level
-	}{
-		{100 * time.Millisecond, true, 30 * time.Second, locks.OK},
-		{100 * time.Millisecond, true, 2 * time.Second, locks.Note},
-		{400 * time.Millisecond, true, 2 * time.Second, locks.Problem},
-		{10 * time.Second, false, 0, locks.OK},
-	} {
-		f := stalls(tt.worst, tt.leased, tt.ttl)
-		if f.Level != tt.want || !strings.Contains(f.What, tt.worst.String()) {
-			t.Errorf("%+v: %+v", tt, f)
-		}
-	}
-	if longest := longestStall(20 * time.Millisecond); longest <= 0 {
-		t.Errorf("%v", longest)
 	}
 }
