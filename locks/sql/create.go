@@ -129,5 +129,9 @@ func (c *session) facts(ctx context.Context) (facts, error) {
 	if err != nil {
 		return facts{}, err
 	}
-	return readFacts(answers[0][0])
+	f, err := readFacts(answers[0][0])
+	if err == nil {
+		c.observe(&f)
+	}
+	return f, err
 }

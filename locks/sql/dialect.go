@@ -77,9 +77,9 @@ type Driver interface {
 	// Examine looks at the settings of the server that a promise depends on.
 	Examine(ctx context.Context, x *Examination)
 
-	// MayCreate reports whether the user may make the table, which does not exist, without
-	// making it.
-	MayCreate(ctx context.Context, x *Examination) (bool, error)
+	// MayCreate says, without making it, why the user cannot make the table, which does not
+	// exist; nil: it can.
+	MayCreate(ctx context.Context, x *Examination) error
 }
 
 // Conn is one connection. It is used by one goroutine at a time. After an error of

@@ -178,10 +178,7 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	s.maxConns.Store(v.maxConns)
-	if !c.owns(v.conn) && s.target.waiters != 0 {
-		s.noNotify.Store(true)
-	}
+	c.observe(&v.facts)
 	q.row.info = withLogin(q.row.info, v.login())
 	t, a, err := s.decide(q, v)
 	if err != nil {
@@ -198,13 +195,16 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 	return a, nil
 }
 
-// owns reports whether the connection's number at the server is still this one. A pooler
-// or proxy that shares connections out changes it: then nobody can be woken over it.
-func (c *session) owns(number int64) bool {
+// observe keeps what the server says of itself. If the connection's number there is not still
+// this one, a pooler or proxy shares connections out: nobody can be woken over them.
+func (c *session) observe(f *facts) {
+	c.store.maxConns.Store(f.maxConns)
 	if c.number == 0 {
-		c.number = number
+		c.number = f.conn
 	}
-	return c.number == number
+	if c.number != f.conn && c.store.target.waiters != 0 {
+		c.store.noNotify.Store(true)
+	}
 }
 
 // look locks the name's row and reads the queue. It revokes offers that were not accepted in

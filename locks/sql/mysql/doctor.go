@@ -14,23 +14,14 @@ import (
 // MayCreate asks for a table that cannot be made: the server looks at the right to make a
 // table, and whether it replicates such a statement (see CreateAsSelect), before it finds
 // that there is nothing to select from.
-func (d driver) MayCreate(ctx context.Context, x *sql.Examination) (bool, error) {
-	ref, err := locks.NewRef("golock doctor")
-	if err != nil {
-		return false, err
-	}
-	nothing := x.Quote(fmt.Sprintf("%s_%x", x.Name, ref.ID[:6]))
-	_, err = x.Ask(ctx, "CREATE TABLE "+x.Quote(x.Name)+" AS SELECT 1 FROM "+nothing)
-	if err == nil {
-		return true, nil
-	}
+func (d driver) MayCreate(ctx context.Context, x *sql.Examination) error {
+	nothing := strings.TrimSuffix(x.Table, "`") + "_nothing`"
+	_, err := x.Ask(ctx, "CREATE TABLE "+x.Table+" AS SELECT 1 FROM "+nothing)
 	switch v, _, _ := d.Judge(err); v {
 	case sql.Exists, sql.NoTable: // the former: it has been made in between
-		return true, nil
-	case sql.NoRight:
-		return false, nil
+		return nil
 	}
-	return false, err
+	return err
 }
 
 // settings are those that Examine looks at. Servers that lack one do not show
@@ -58,8 +49,8 @@ func (driver) Examine(ctx context.Context, x *sql.Examination) {
 	}
 	if on("read_only") || on("super_read_only") || on("innodb_read_only") {
 		why := "no slot can be had there"
-		if x.Table != "" && !on("super_read_only") && !on("innodb_read_only") {
-			why += ", unless this user may write all the same (see rehearsal)"
+		if !on("super_read_only") && !on("innodb_read_only") {
+			why += ", unless this user may write all the same"
 		}
 		x.Add(locks.Problem, "read_only", "the server is read-only, perhaps a replica", why, "name the primary server")
 	}
@@ -72,18 +63,13 @@ func (driver) Examine(ctx context.Context, x *sql.Examination) {
 				"and nothing is granted for the quarantine",
 			"name one node in the URL, the others after it only for when that fails")
 	}
-	if x.Table != "" {
-		examineEngine(ctx, x)
-	}
+	examineEngine(ctx, x)
 	most, _ := strconv.Atoi(set["max_connections"])
+	if own, _ := strconv.Atoi(set["max_user_connections"]); own > 0 {
+		most = min(most, own)
+	}
 	used, _ := strconv.Atoi(set["threads_connected"])
 	x.Room(most, used)
-	if n, _ := strconv.Atoi(set["max_user_connections"]); n > 0 && n < x.Waiters()+2 {
-		x.Add(locks.Note, "max_user_connections",
-			fmt.Sprintf("one user may have %d connections, and up to %d waiters of each name keep one", n, x.Waiters()),
-			"a queue can use them up: renewals of the same user fail then",
-			"a larger max_user_connections, or a smaller ?waiters= in the URL")
-	}
 }
 
 func setGlobal(setting string) string {
@@ -124,7 +110,7 @@ func binlog(x *sql.Examination, set map[string]string, synced bool) {
 	}
 }
 
-// examineEngine looks at how the table is kept: somebody may have made it by hand.
+// examineEngine looks at how the table is kept, if it exists: somebody may have made it by hand.
 func examineEngine(ctx context.Context, x *sql.Examination) {
 	rows, err := x.Ask(ctx, "SHOW CREATE TABLE "+x.Table)
 	if err != nil || len(rows[0]) != 1 || len(rows[0][0]) < 2 {

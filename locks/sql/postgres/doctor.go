@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -9,16 +10,16 @@ import (
 	"golock/locks/sql"
 )
 
-func (driver) MayCreate(ctx context.Context, x *sql.Examination) (bool, error) {
+func (driver) MayCreate(ctx context.Context, x *sql.Examination) error {
 	schema := "current_schema()"
 	if name, _, ok := strings.Cut(x.Name, "."); ok {
 		schema = "'" + name + "'"
 	}
 	rows, err := x.Ask(ctx, "SELECT has_schema_privilege("+schema+",'CREATE')")
-	if err != nil {
-		return false, err
+	if err == nil && rows[0][0][0] != "t" {
+		err = errors.New("it lacks the right CREATE on the schema")
 	}
-	return rows[0][0][0] == "t", nil
+	return err
 }
 
 func (driver) Examine(ctx context.Context, x *sql.Examination) {
@@ -55,9 +56,6 @@ func (driver) Examine(ctx context.Context, x *sql.Examination) {
 		most = min(most, n)
 	}
 	x.Room(most, number("used"))
-	if x.Table != "" {
-		rights(ctx, x)
-	}
 }
 
 // durable judges what a crash leaves. Which commits wait for the disk golock says
@@ -71,17 +69,4 @@ func durable(x *sql.Examination, set map[string]string) {
 		}
 	}
 	x.OK("fsync", "is on, and golock's grants wait for it whatever synchronous_commit is: they outlive a crash")
-}
-
-// rights names those that are missing on the table.
-func rights(ctx context.Context, x *sql.Examination) {
-	rows, err := x.Ask(ctx, "SELECT string_agg(needed,', ')"+
-		" FROM unnest(ARRAY['SELECT','INSERT','UPDATE','DELETE']) needed"+
-		" WHERE NOT has_table_privilege('"+x.Table+"',needed)")
-	if err != nil || rows[0][0][0] == "" {
-		return
-	}
-	missing := rows[0][0][0]
-	x.Add(locks.Problem, "rights", "missing on the table: "+missing, "steps of a run fail",
-		"GRANT "+missing+" ON "+x.Table+" TO this user")
 }
