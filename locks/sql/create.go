@@ -125,7 +125,7 @@ func (s *Store) unmarked() string {
 
 // facts asks the server what it says of itself.
 func (c *session) facts(ctx context.Context) (facts, error) {
-	answers, err := c.ask(ctx, "SELECT "+c.store.factColumns(), oneRow(factCount))
+	answers, err := c.ask(ctx, "SELECT "+c.store.factColumns(), factCount)
 	if err != nil {
 		return facts{}, err
 	}

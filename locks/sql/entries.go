@@ -42,7 +42,7 @@ func (s *Store) list(ctx context.Context, key string) (entries []locks.Entry, er
 		" AND state IN ('H','O','E','W') ORDER BY lock_key,state,ord,entry_id"
 	err = c.once(ctx, func(ctx context.Context) error {
 		entries = nil
-		answers, err := c.ask(ctx, text, oneRow(factCount), anyRows(2), anyRows(1+entryCount))
+		answers, err := c.ask(ctx, text, factCount, 2, 1+entryCount)
 		if err != nil {
 			return err
 		}

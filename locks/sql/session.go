@@ -43,32 +43,17 @@ func (c *session) closeConn() {
 	}
 }
 
-// shape is what the answer to a statement must look like.
-type shape struct {
-	columns int
-	single  bool // exactly one row
-}
-
-func oneRow(columns int) shape  { return shape{columns, true} }
-func anyRows(columns int) shape { return shape{columns, false} }
-
-func (s shape) fits(rows Rows) bool {
-	return (!s.single || len(rows) == 1) &&
-		!slices.ContainsFunc(rows, func(r []string) bool { return len(r) != s.columns })
-}
-
-// ask sends statements, over a connection that it opens if there is none. The answers
-// must have these shapes; without any they are not looked at. An error costs the
-// connection.
-func (c *session) ask(ctx context.Context, text string, want ...shape) (answers []Rows, err error) {
+// ask sends statements, over a connection that it opens if there is none. Those that give rows
+// must give so many columns each; without any number the answers are not looked at. An error
+// costs the connection.
+func (c *session) ask(ctx context.Context, text string, columns ...int) (answers []Rows, err error) {
 	if err = c.open(ctx); err == nil {
 		answers, err = c.conn.Run(ctx, text)
 	}
-	wrong := err == nil && len(want) > 0 && len(answers) != len(want)
-	for i, w := range want {
-		wrong = wrong || err == nil && !w.fits(answers[i])
+	fits := func(rows Rows, columns int) bool {
+		return !slices.ContainsFunc(rows, func(r []string) bool { return len(r) != columns })
 	}
-	if wrong {
+	if err == nil && len(columns) > 0 && !slices.EqualFunc(answers, columns, fits) {
 		err = refusal("the server answers something else than it was asked: %.200q", fmt.Sprint(answers))
 	}
 	if err != nil {
@@ -212,8 +197,8 @@ func (c *session) observe(f *facts) {
 func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	s := c.store
 	limit := frontSize
-	entries, shapes := s.entriesText(q, limit)
-	answers, err := c.ask(ctx, s.lockText(q)+";"+entries, slices.Insert(shapes, 0, anyRows(tableCount))...)
+	entries, counts := s.entriesText(q, limit)
+	answers, err := c.ask(ctx, s.lockText(q)+";"+entries, slices.Insert(counts, 0, tableCount)...)
 	if err != nil {
 		return nil, err
 	}
@@ -241,8 +226,8 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 		} else if revoke == "" {
 			return v, nil
 		}
-		entries, shapes = s.entriesText(q, limit)
-		if answers, err = c.ask(ctx, revoke+entries, shapes...); err != nil {
+		entries, counts = s.entriesText(q, limit)
+		if answers, err = c.ask(ctx, revoke+entries, counts...); err != nil {
 			return nil, err
 		}
 	}
@@ -323,7 +308,7 @@ func (c *session) asleep(ctx context.Context, key string, sleepers []Sleeper) ([
 		ids[i] = "'" + w.ID + "'"
 	}
 	answers, err := c.ask(ctx, fmt.Sprintf("SELECT entry_id FROM %s WHERE lock_key='%s' AND entry_id IN (%s)"+
-		" AND (state='O' OR state='G' AND conn<>0)", c.store.table, key, strings.Join(ids, ",")), anyRows(1))
+		" AND (state='O' OR state='G' AND conn<>0)", c.store.table, key, strings.Join(ids, ",")), 1)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	}
 	var keys Rows
 	err = c.once(ctx, func(ctx context.Context) error {
-		answers, err := c.ask(ctx, "SELECT lock_key FROM "+s.table+where, anyRows(1))
+		answers, err := c.ask(ctx, "SELECT lock_key FROM "+s.table+where, 1)
 		if err == nil {
 			keys = answers[0]
 		}
@@ -60,7 +60,7 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	dead := fmt.Sprintf("(state<>'G' AND ends<=%[1]d AND (state IN ('W','O') OR hold<=%[1]d))", before)
 	forgotten := fmt.Sprintf("(state='G' AND ends<=%d)", v.now-micros(max(olderThan, remember)))
 	answers, err := c.ask(ctx, "SELECT COUNT(*)"+of+" AND "+dead+
-		";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of, oneRow(1), oneRow(1))
+		";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of, 1, 1)
 	if err != nil {
 		return 0, err
 	}

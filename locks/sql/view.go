@@ -87,7 +87,7 @@ func (s *Store) lockText(q *question) string {
 }
 
 // entriesText reads the entries that a decision needs.
-func (s *Store) entriesText(q *question, limit int) (text string, shapes []shape) {
+func (s *Store) entriesText(q *question, limit int) (text string, columnCounts []int) {
 	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
 	const entries, waiting = "SELECT " + columns, " AND state='W'"
 	statements := []string{
@@ -97,7 +97,7 @@ func (s *Store) entriesText(q *question, limit int) (text string, shapes []shape
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
 		entries + of + " AND entry_id='" + q.row.ID + "'",
 	}
-	shapes = []shape{anyRows(entryCount + nameCount), anyRows(entryCount), anyRows(entryCount)}
+	columnCounts = []int{entryCount + nameCount, entryCount, entryCount}
 	switch {
 	case q.isNew():
 		last := order(locks.Claim{Priority: q.row.Claim.Priority, Ticket: 1<<63 - 1})
@@ -105,16 +105,16 @@ func (s *Store) entriesText(q *question, limit int) (text string, shapes []shape
 		if q.MaxQueue != nil { // only then: no index has it
 			count += " AND ends>" + s.dialect.Clock
 		}
-		statements, shapes = append(statements, count), append(shapes, oneRow(2))
+		statements, columnCounts = append(statements, count), append(columnCounts, 2)
 	case q.Step == lease.Join: // it may be far behind those that are read
 		ahead := "SELECT COUNT(*)" + of + waiting + " AND ord<'" + order(q.row.Claim) + "'"
-		statements, shapes = append(statements, ahead), append(shapes, oneRow(1))
+		statements, columnCounts = append(statements, ahead), append(columnCounts, 1)
 	}
 	if q.isNew() && q.row.Replace != locks.ReplaceNone {
 		statements = append(statements, entries+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
-		shapes = append(shapes, anyRows(entryCount))
+		columnCounts = append(columnCounts, entryCount)
 	}
-	return strings.Join(statements, ";"), shapes
+	return strings.Join(statements, ";"), columnCounts
 }
 
 // readTable reads the table's own row, and what the server says of itself.

@@ -44,8 +44,8 @@ func (c *session) prolongPlace(ctx context.Context, m entryState) (l look, ok bo
 		answers, err := c.ask(ctx, s.dialect.Single+fmt.Sprintf(
 			"UPDATE %[1]s SET ends=%[2]s+%[4]d,due=%[2]s+%[4]d%[3]s AND (ends<%[2]s+%[5]d OR due<%[2]s+%[6]d);"+
 				"SELECT since,due-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s) FROM %[7]s AND entry_id=''",
-			s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of), oneRow(3))
-		if err != nil {
+			s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of), 3)
+		if err != nil || len(answers[0]) == 0 {
 			return err
 		}
 		var n numbers
@@ -53,7 +53,7 @@ func (c *session) prolongPlace(ctx context.Context, m entryState) (l look, ok bo
 		l.place, l.change, l.lateIn, there = m.place, n.read(f[0]), span(n.read(f[1])), n.count(f[2])
 		if l.change != m.change && n.err == nil {
 			answers, err = c.ask(ctx, fmt.Sprintf("SELECT COUNT(*)+1 FROM %[1]s AND state='W' AND ord<'%[2]s'"+
-				" AND ord>=(SELECT low FROM %[1]s AND entry_id='')", of, order(m.row.Claim)), oneRow(1))
+				" AND ord>=(SELECT low FROM %[1]s AND entry_id='')", of, order(m.row.Claim)), 1)
 			if err != nil {
 				return err
 			}
@@ -103,8 +103,8 @@ func (c *session) sleep(
 				return nil
 			}
 			woken := sent.Sub(from) < limit
-			text, shapes := c.store.acceptText(m, !woken)
-			answers, err := c.ask(bound, text, shapes...)
+			text, counts := c.store.acceptText(m, !woken)
+			answers, err := c.ask(bound, text, counts...)
 			if err != nil || len(answers[0]) == 0 {
 				return err
 			}
@@ -123,7 +123,7 @@ func (c *session) pollMoves(ctx context.Context, m entryState, d, pause time.Dur
 	text := fmt.Sprintf("SELECT since FROM %s WHERE lock_key='%s' AND entry_id=''", c.store.table, m.key)
 	for end := time.Now().Add(d); ctx.Err() == nil && time.Now().Before(end); {
 		bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(m.row.ttl))
-		rows, err := c.ask(bound, text, anyRows(1))
+		rows, err := c.ask(bound, text, 1)
 		cancel()
 		if err != nil || len(rows[0]) == 0 || rows[0][0][0] != strconv.FormatInt(m.change, 10) {
 			return err
@@ -136,19 +136,19 @@ func (c *session) pollMoves(ctx context.Context, m entryState, d, pause time.Dur
 // acceptText accepts an offer, and reads the row; and, if that is asked for, who lets an offer
 // pass. Only the connection to which the offer was made may accept: so the server has not been
 // restarted since.
-func (s *Store) acceptText(m entryState, lapsed bool) (text string, shapes []shape) {
+func (s *Store) acceptText(m entryState, lapsed bool) (text string, columnCounts []int) {
 	clock, of := s.dialect.Clock, fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
 	own := " AND entry_id='" + m.row.ID + "'"
 	text = s.dialect.Begin + fmt.Sprintf(";UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
 		"hold=CASE WHEN hold>0 THEN hold+%[2]s ELSE 0 END WHERE lock_key='%[3]s'%[4]s"+
 		" AND state='O' AND conn=%[5]d AND evicted='';SELECT %[6]s FROM %[7]s%[4]s;",
 		s.table, clock, m.key, own, m.row.conn, columns, of)
-	shapes = []shape{anyRows(entryCount)}
+	columnCounts = []int{entryCount}
 	if lapsed {
 		text += "SELECT entry_id FROM " + of + " AND state='O' AND due<=" + clock + ";"
-		shapes = append(shapes, anyRows(1))
+		columnCounts = append(columnCounts, 1)
 	}
-	return text + s.dialect.Commit, shapes
+	return text + s.dialect.Commit, columnCounts
 }
 
 // The pauses of a waiter that nobody can wake.
