@@ -41,19 +41,20 @@ func (s *Store) DDL() string {
 	return s.dialect.Table(s.table) + ";\n" + s.insertFirst(firstValues("", 0, 0)) + ";"
 }
 
-// makeName makes the row of a name. Somebody else may be quicker.
-func (c *session) makeName(ctx context.Context, q *question) error {
-	return c.insert(ctx, fmt.Sprintf("INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%c','%s')",
-		c.store.table, q.key, nameRow, escape(q.name, maxInfo)))
-}
-
-// insert makes a row. Somebody else may be quicker.
-func (c *session) insert(ctx context.Context, statement string) error {
-	_, err := c.ask(ctx, "ROLLBACK;START TRANSACTION READ WRITE;"+statement+";COMMIT")
+// write changes something outside a step: transactions of the session may only read. It is no
+// error if somebody else was quicker to make it.
+func (c *session) write(ctx context.Context, text string) error {
+	_, err := c.ask(ctx, "ROLLBACK;"+c.store.dialect.ReadWrite+text+";COMMIT")
 	if c.store.verdict(err) == Exists {
 		return nil
 	}
 	return err
+}
+
+// makeName makes the row of a name.
+func (c *session) makeName(ctx context.Context, q *question) error {
+	return c.write(ctx, fmt.Sprintf("INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%c','%s')",
+		c.store.table, q.key, nameRow, escape(q.name, maxInfo)))
 }
 
 // makeTable makes the table at its first use, or only its own row if somebody has deleted
@@ -62,7 +63,6 @@ func (c *session) insert(ctx context.Context, statement string) error {
 // granted until these have renewed or had to stop.
 func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) error {
 	s := c.store
-	c.closeConn()
 	lost := onlyRow
 	if !onlyRow {
 		_, err := c.ask(ctx, "SELECT COUNT(*) FROM "+s.quote(s.markName()))
@@ -81,19 +81,16 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 	}
 	values := firstValues(f.server, quarantine, f.now)
 	if onlyRow {
-		return c.insert(ctx, s.insertFirst(values))
+		return c.write(ctx, s.insertFirst(values))
 	}
-	_, err = c.ask(ctx, s.dialect.ReadWrite+s.createText(values)+";COMMIT")
-	switch s.verdict(err) {
-	case Exists:
-		return nil
-	case NoRight:
+	err = c.write(ctx, s.createText(values))
+	switch {
+	case s.verdict(err) == NoRight:
 		return &lease.Refusal{
 			Err:  fmt.Errorf("the table %s does not exist and the user may not make it: %w", s.target.table, err),
 			Hint: "let somebody who may run: " + strings.Join(strings.Fields(s.DDL()), " "),
 		}
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	if err = c.makeMark(ctx); err != nil {
@@ -103,13 +100,11 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 	return nil
 }
 
-// makeMark makes the mark. Somebody else may be quicker, or something else may have its
-// name.
+// makeMark makes the mark. Something else may have its name.
 func (c *session) makeMark(ctx context.Context) error {
 	mark := c.store.quote(c.store.markName())
-	_, err := c.ask(ctx, c.store.dialect.ReadWrite+"CREATE TABLE IF NOT EXISTS "+mark+
-		" (made BIGINT PRIMARY KEY)"+c.store.dialect.Engine+";COMMIT")
-	if c.store.verdict(err) == Exists {
+	err := c.write(ctx, "CREATE TABLE IF NOT EXISTS "+mark+" (made BIGINT PRIMARY KEY)"+c.store.dialect.Engine)
+	if err == nil {
 		_, err = c.ask(ctx, "SELECT COUNT(*) FROM "+mark)
 	}
 	return err

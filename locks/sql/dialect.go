@@ -29,8 +29,8 @@ type Dialect struct {
 	// takes the place of a transaction.
 	Single string
 
-	// ReadWrite comes before statements that make a table: those of the session may only
-	// read. A COMMIT comes after them.
+	// ReadWrite comes before a change outside a step: transactions of the session may only
+	// read. A COMMIT comes after it.
 	ReadWrite string
 
 	// Engine ends the statement that makes a table, if the server has a choice: one without

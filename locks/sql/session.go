@@ -136,14 +136,11 @@ func (c *session) stepLocked(ctx context.Context, q *question) (a answer, err er
 		case noTable, errors.Is(err, errNoTableRow):
 			err = c.makeTable(ctx, q, !noTable)
 		case verdict == AtOnce:
-			c.closeConn()
 		case verdict == Temporary && standbys < len(s.target.hosts)-1: // another one may be the primary
 			standbys++
-			c.closeConn()
 			s.useNextHost(host)
 			err = nil
 		case !fresh && !c.sent && !answered: // the connection was closed while nobody used it
-			c.closeConn()
 			fresh, err = true, nil
 		}
 		if err != nil && s.verdict(err) != AtOnce {

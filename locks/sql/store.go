@@ -120,12 +120,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 func (s *Store) Forget(ctx context.Context, name string) error {
 	c := &session{store: s}
 	defer c.disconnect()
-	return c.once(ctx, func(ctx context.Context) error { return c.deleteName(ctx, locks.KeyOf(name)) })
-}
-
-// deleteName removes all that there is of a name.
-func (c *session) deleteName(ctx context.Context, key locks.Key) error {
-	_, err := c.ask(ctx, fmt.Sprintf("START TRANSACTION READ WRITE;DELETE FROM %s WHERE lock_key='%s';COMMIT",
-		c.store.table, key))
-	return err
+	return c.once(ctx, func(ctx context.Context) error {
+		return c.write(ctx, fmt.Sprintf("DELETE FROM %s WHERE lock_key='%s'", s.table, locks.KeyOf(name)))
+	})
 }
