@@ -13,7 +13,7 @@ import (
 )
 
 // format is that of what the table holds. It is in the table's first row.
-const format = 2
+const format = 3
 
 // The states of a row that is not an entry's. Those of entries are queue's.
 const (
@@ -35,15 +35,17 @@ const (
 //	replaces  what its --replace said
 //	evicted   who wants it gone
 //	info      whose it is (see infoOf); of a name its text
+//	server    where it was last asked for (see facts.login); of a name see nameState
 //
 // All times are us, on the server's clock.
-const columns = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn,replaces,slots,evicted,info"
+const columns = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn,replaces,slots,evicted,info,server"
 
 const (
 	maxSlots   = 8000 // bytes of a list of slots
 	maxInfo    = 4000
 	maxEvicted = 1000
 	maxServer  = 200
+	maxLogin   = 300
 
 	manyServers = 8 // that a name remembers
 )
@@ -67,8 +69,8 @@ func ColumnTypes(text string) string {
 	texts(maxSlots, "slots")
 	texts(maxEvicted, "evicted")
 	texts(maxInfo, "info")
-	texts(64, "epoch") // this and what follows: see nameState
 	texts(manyServers*(maxServer+1), "server")
+	texts(64, "epoch") // this and what follows: see nameState
 	texts(orderSize, "low")
 	numbers("quiet counter seen turn format")
 	return strings.Join(lines, "") + "  PRIMARY KEY (lock_key, entry_id)"
@@ -83,6 +85,7 @@ type row struct {
 	hold      int64
 	conn      int64
 	info      string
+	server    string
 }
 
 // until is when an entry ends unless it is prolonged.
@@ -146,7 +149,7 @@ func (n *numbers) count(field string) int {
 }
 
 func parseRow(f []string) (row, error) {
-	if len(f[0]) != 1 || !isPlain(f[0], f[1], f[12], f[15]) {
+	if len(f[0]) != 1 || !isPlain(f[0], f[1], f[12], f[15], f[16]) {
 		return row{}, &lease.Refusal{Err: errNotOurs}
 	}
 	var n numbers
@@ -156,7 +159,7 @@ func parseRow(f []string) (row, error) {
 			Fence: n.read(f[8]), Replace: locks.Replacement(f[12]), Evicted: unescape(f[14]),
 		},
 		ends: n.read(f[3]), due: n.read(f[4]), ttl: span(n.read(f[5])),
-		since: n.read(f[9]), hold: n.read(f[10]), conn: n.read(f[11]), info: f[15],
+		since: n.read(f[9]), hold: n.read(f[10]), conn: n.read(f[11]), info: f[15], server: f[16],
 	}
 	n.note(parseOrder(f[2], &r.Claim))
 	var err error
@@ -181,6 +184,7 @@ func (r *row) fields() ([]string, error) {
 		text(string(r.State)), text(r.ID), text(ord), number(r.ends), number(r.due), number(micros(r.ttl)),
 		number(int64(r.Claim.Weight)), number(int64(r.Claim.Max)), number(r.Fence), number(r.since), number(r.hold),
 		number(r.conn), text(string(r.Replace)), text(slots), text(escape(r.Evicted, maxEvicted)), text(r.info),
+		text(r.server),
 	}, nil
 }
 
@@ -202,7 +206,10 @@ func span(us int64) time.Duration { return time.Duration(us) * time.Microsecond 
 
 // escape writes any text in letters that need no quoting in SQL, in at most limit bytes.
 func escape(text string, limit int) string {
-	escaped := strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
+	return cut(strings.ReplaceAll(url.QueryEscape(text), "+", "%20"), limit)
+}
+
+func cut(escaped string, limit int) string {
 	if len(escaped) <= limit {
 		return escaped
 	}

@@ -161,7 +161,7 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 		return answer{}, err
 	}
 	c.observe(&v.facts)
-	q.row.info = withLogin(q.row.info, v.login())
+	q.row.server = v.login()
 	t, a, err := s.decide(q, v)
 	if err != nil {
 		return answer{}, err

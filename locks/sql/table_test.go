@@ -91,7 +91,7 @@ func TestOtherVersion(t *testing.T) {
 		w := Queue(t, s, "n")
 		b.exec(t, "UPDATE golock SET format=9 WHERE lock_key='' AND entry_id=''")
 		for _, name := range []string{"n", "another"} {
-			says(t, Denied(t, s, name), "golock", "format 9", "format 2", "same version")
+			says(t, Denied(t, s, name), "golock", "format 9", "format 3", "same version")
 		}
 		err := TryRenew(holder)
 		if err == nil || errors.Is(err, locks.ErrLost) || !strings.Contains(err.Error(), "format 9") {
@@ -101,7 +101,7 @@ func TestOtherVersion(t *testing.T) {
 		if w.Err == nil || !strings.Contains(w.Err.Error(), "format 9") {
 			t.Errorf("Wait = %v, want an error about the format", w.Err)
 		}
-		b.exec(t, "UPDATE golock SET format=2 WHERE lock_key='' AND entry_id=''")
+		b.exec(t, "UPDATE golock SET format=3 WHERE lock_key='' AND entry_id=''")
 		Take(t, s, "another")
 
 		b.exec(t, "ALTER TABLE golock ADD COLUMN more INT NULL")

@@ -60,14 +60,14 @@ type question struct {
 func (q *question) isNew() bool { return q.Step == lease.Join && q.row.Claim.Ticket == 0 }
 
 // nameColumns are those that only a name's row uses.
-const nameColumns = "epoch,server,quiet,seen,counter,turn,low"
+const nameColumns = "epoch,quiet,seen,counter,turn,low"
 
 // How many columns the statements give.
 const (
 	factCount  = 6
 	tableCount = factCount + 4
-	entryCount = 16
-	nameCount  = 7
+	entryCount = 17
+	nameCount  = 6
 )
 
 // factColumns are the server's clock, and its Facts.
@@ -171,13 +171,13 @@ func (v *view) readEntries(q *question, answers []Rows, limit int) (err error) {
 }
 
 func (v *view) readName(r *row, f []string) error {
-	if !isPlain(f[0], f[1], f[6]) {
+	if !isPlain(f[0], f[5]) {
 		return &lease.Refusal{Err: errNotOurs}
 	}
 	var n numbers
 	v.name = &nameState{
-		name: unescape(r.info), epoch: f[0], server: f[1], quarantine: n.read(f[2]), seen: n.read(f[3]),
-		counter: n.read(f[4]), turn: n.read(f[5]), low: f[6], late: r.due, change: r.since,
+		name: unescape(r.info), epoch: f[0], server: r.server, quarantine: n.read(f[1]), seen: n.read(f[2]),
+		counter: n.read(f[3]), turn: n.read(f[4]), low: f[5], late: r.due, change: r.since,
 	}
 	return n.err
 }
@@ -208,7 +208,7 @@ type facts struct {
 
 // login is the account and server that must be the same to end another connection's
 // statement.
-func (f *facts) login() string { return unescape(escape(f.account+" "+f.server, maxLogin)) }
+func (f *facts) login() string { return escape(f.account+" "+f.server, maxLogin) }
 
 func readFacts(f []string) (facts, error) {
 	var n numbers
