@@ -98,9 +98,9 @@ type Conn interface {
 	Wait(ctx context.Context, id, offered string, limit time.Duration) error
 
 	// Wake wakes those whose Wait runs, unless Notify has done so, after what they are
-	// to see has been committed. It gives those whose connections the server has seen
-	// end; it does not notice at once that a client has died.
-	Wake(ctx context.Context, sleepers []Sleeper) (gone []Sleeper, err error)
+	// to see has been committed. It gives the IDs of those whose connections the server
+	// has seen end; it does not notice at once that a client has died.
+	Wake(ctx context.Context, sleepers []Sleeper) (gone []string, err error)
 
 	// Close ends the connection without waiting for the server.
 	Close()

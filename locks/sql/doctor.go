@@ -60,7 +60,8 @@ func (x *Examination) hasTable(ctx context.Context) bool {
 		if err := s.dialect.MayCreate(ctx, x); err != nil {
 			f.Level, f.What = locks.Problem, x.Name+" does not exist, and this user cannot make it: "+err.Error()
 			f.Why = "no slot can be had"
-			f.Fix = "let somebody who may run the lines below, and grant this user SELECT, INSERT, UPDATE and DELETE on " + s.table
+			f.Fix = "let somebody who may run the lines below, and grant this user " +
+				"SELECT, INSERT, UPDATE and DELETE on " + s.table
 		} else {
 			f.What = x.Name + " does not exist yet; the first run makes it"
 			f.Why = "until then rights and times cannot be rehearsed here"

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golock/locks"
 	"golock/locks/lease"
 )
 
@@ -56,10 +55,4 @@ func (s *Store) judge(err error) error {
 
 func refusal(format string, args ...any) error {
 	return &lease.Refusal{Err: fmt.Errorf(format, args...)}
-}
-
-// formatError says that the table was made by another version.
-func (s *Store) formatError(found string) error {
-	return refusal("the table %s has format %s and this golock knows format %d: use the same version everywhere: "+
-		"stop all others and drop the table, or name another ?table=", s.target.table, locks.Printable(found, 20), format)
 }

@@ -24,7 +24,9 @@ func infoOf(r locks.Request) string {
 // parseOwner reads what infoOf wrote.
 func parseOwner(text string) lease.Owner {
 	fields, _ := url.ParseQuery(text)
-	o := lease.Owner{Host: fields.Get("host"), User: fields.Get("user"), Runs: fields.Has("runs"), Command: fields["word"]}
+	o := lease.Owner{
+		Host: fields.Get("host"), User: fields.Get("user"), Runs: fields.Has("runs"), Command: fields["word"],
+	}
 	o.PID, _ = strconv.Atoi(fields.Get("pid"))
 	o.UID, _ = strconv.Atoi(fields.Get("uid"))
 	return o

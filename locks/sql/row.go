@@ -38,7 +38,8 @@ const (
 //	server    where it was last asked for (see facts.login); of a name see nameState
 //
 // All times are us, on the server's clock.
-const columns = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn,replaces,slots,evicted,info,server"
+const columns = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn," +
+	"replaces,slots,evicted,info,server"
 
 const (
 	maxSlots   = 8000 // bytes of a list of slots
@@ -169,11 +170,7 @@ func parseRow(f []string) (row, error) {
 }
 
 // fields are the row's values as SQL writes them, in the order of columns.
-func (r *row) fields() ([]string, error) {
-	slots := locks.FormatSlots(r.Slots)
-	if len(slots) > maxSlots {
-		return nil, refusal("the free slots are too scattered to be written down (%d bytes)", len(slots))
-	}
+func (r *row) fields() []string {
 	ord := ""
 	if r.State != queue.Gone {
 		ord = order(r.Claim)
@@ -183,9 +180,9 @@ func (r *row) fields() ([]string, error) {
 	return []string{
 		text(string(r.State)), text(r.ID), text(ord), number(r.ends), number(r.due), number(micros(r.ttl)),
 		number(int64(r.Claim.Weight)), number(int64(r.Claim.Max)), number(r.Fence), number(r.since), number(r.hold),
-		number(r.conn), text(string(r.Replace)), text(slots), text(escape(r.Evicted, maxEvicted)), text(r.info),
+		number(r.conn), text(string(r.Replace)), text(locks.FormatSlots(r.Slots)), text(escape(r.Evicted, maxEvicted)), text(r.info),
 		text(r.server),
-	}, nil
+	}
 }
 
 // isPlain reports whether texts can be written back without quoting, as all that golock

@@ -272,7 +272,7 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []Sleeper) {
 			sleepers, err = c.asleep(ctx, q.key, sleepers)
 		}
 		if err == nil && pause == lastWatch {
-			var gone []Sleeper
+			var gone []string
 			if gone, err = c.conn.Wake(ctx, sleepers); err == nil && len(gone) > 0 {
 				err = c.passOver(ctx, q, gone)
 			}
@@ -287,13 +287,11 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []Sleeper) {
 }
 
 // passOver revokes offers that were missed, and offers what is free to others.
-func (c *session) passOver(ctx context.Context, q *question, missed []Sleeper) error {
-	next := &question{Question: queue.Question{Step: queue.Look}, missed: slices.Clone(q.missed)}
-	next.key, next.name = q.key, q.name
-	for _, m := range missed {
-		next.missed = append(next.missed, m.ID)
-	}
-	_, err := c.attempt(ctx, next)
+func (c *session) passOver(ctx context.Context, q *question, missed []string) error {
+	_, err := c.attempt(ctx, &question{
+		Question: queue.Question{Step: queue.Look}, entryState: entryState{key: q.key, name: q.name},
+		missed: append(slices.Clip(q.missed), missed...),
+	})
 	return err
 }
 

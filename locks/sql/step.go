@@ -32,8 +32,7 @@ type step struct {
 	moved       bool // waiters have other places now
 	lasting     bool // a crash of the server must not undo it
 	sleepers    []Sleeper
-	again       bool  // more of the waiters have to be read to hand out what is free
-	err         error // something could not be written
+	again       bool // more of the waiters have to be read to hand out what is free
 }
 
 // answer is what a step tells its caller.
@@ -54,6 +53,11 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 		t.checkEpoch()
 	}
 	d := queue.Decide(t.view(), q.Question)
+	for _, e := range d.Put {
+		if n := len(locks.FormatSlots(e.Slots)); n > maxSlots {
+			return nil, a, refusal("the free slots are too scattered to be written down (%d bytes)", n)
+		}
+	}
 	a = answer{Answer: lease.Answer{
 		Verdict: d.Verdict, Place: d.Place, By: d.By, Existed: d.Existed, Full: d.Full, Waiters: d.Waiters,
 		Epoch: t.name.epoch, Inside: d.Inside,
@@ -75,7 +79,7 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	}
 	a.change, t.again = t.name.change, d.Again
 	a.keepConn = len(v.front) > 0 && len(v.holders) <= s.keptConns()
-	return t, a, t.err
+	return t, a, nil
 }
 
 // show is what the contract shows of entries.
@@ -332,17 +336,13 @@ func (t *step) write(format string, args ...any) {
 
 // save inserts a row, or updates the columns that differ.
 func (t *step) save(r, old *row) {
-	fields, err := r.fields()
-	if err != nil {
-		t.err = err
-		return
-	}
+	fields := r.fields()
 	if old == nil {
 		t.write("INSERT INTO %s (lock_key,%s) VALUES ('%s',%s)",
 			t.store.table, columns, t.q.key, strings.Join(fields, ","))
 		return
 	}
-	was, _ := old.fields()
+	was := old.fields()
 	var set []string
 	for i, name := range strings.Split(columns, ",") {
 		if fields[i] != was[i] {

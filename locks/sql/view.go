@@ -125,7 +125,8 @@ func (v *view) readTable(s *Store, f []string) (err error) {
 	var n numbers
 	f = f[factCount:]
 	if n.read(f[0]) != format {
-		return s.formatError(f[0])
+		return refusal("the table %s has format %s and this golock knows format %d: use the same version everywhere: "+
+			"stop all others and drop the table, or name another ?table=", s.target.table, locks.Printable(f[0], 20), format)
 	}
 	v.tableServer, v.tableQuarantine, v.tableMade = f[1], n.read(f[2]), n.read(f[3])
 	return n.err

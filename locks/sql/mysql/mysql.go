@@ -171,11 +171,11 @@ func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration
 // Wake does not look what a connection runs: sql has compared server and account, and a
 // server uses no number twice while it runs. A waiter that is hit in another statement
 // makes that again.
-func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sleeper, err error) {
+func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []string, err error) {
 	for _, w := range sleepers {
 		switch _, err := c.Run(ctx, fmt.Sprint("KILL QUERY ", w.Conn)); {
 		case number(err) == noSuchThread:
-			gone = append(gone, w)
+			gone = append(gone, w.ID)
 		case err != nil:
 			return nil, err
 		}

@@ -164,7 +164,7 @@ func (c *conn) Wait(ctx context.Context, _, _ string, limit time.Duration) error
 
 // Wake only finds out who is gone: Notify has woken them. The backend of a client that has
 // died ends at its next read.
-func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sleeper, err error) {
+func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []string, err error) {
 	fields := make([]string, len(sleepers))
 	for i, w := range sleepers {
 		fields[i] = fmt.Sprintf("(SELECT count(*) FROM pg_stat_get_activity(%d))", w.Conn)
@@ -175,7 +175,7 @@ func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []sql.Sle
 	}
 	for i, w := range sleepers {
 		if rows[0][0][i] == "0" {
-			gone = append(gone, w)
+			gone = append(gone, w.ID)
 		}
 	}
 	return gone, nil
