@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"golock/locks"
 	"golock/locks/network"
@@ -53,15 +52,13 @@ func (t *Target) mysqlOption(name, value string) (known bool, err error) {
 		_, err = t.Set(strings.TrimPrefix(name, "ssl-"), value)
 	case "timeout":
 		err = network.Timeout(name, value, &t.connectTimeout)
-	case "readTimeout", "writeTimeout":
-		err = network.Timeout(name, value, new(time.Duration))
 	case "allowCleartextPasswords", "allowFallbackToPlaintext", "allowOldPasswords":
 		if value != "false" {
 			err = fmt.Errorf("option %s: golock sends no password in the clear", name)
 		}
 	case "parseTime", "charset", "collation", "loc", "allowNativePasswords", "checkConnLiveness", "clientFoundRows",
 		"columnsWithAlias", "compress", "connectionAttributes", "interpolateParams", "maxAllowedPacket",
-		"multiStatements", "rejectReadOnly", "timeTruncate": // mean nothing here
+		"multiStatements", "readTimeout", "rejectReadOnly", "timeTruncate", "writeTimeout": // mean nothing here
 	default:
 		return false, nil
 	}

@@ -161,7 +161,7 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 		return answer{}, err
 	}
 	c.observe(&v.facts)
-	q.row.server = v.login()
+	q.row.server = v.login
 	t, a, err := s.decide(q, v)
 	if err != nil {
 		return answer{}, err
@@ -193,13 +193,12 @@ func (c *session) observe(f *facts) {
 // time: from then on they cannot be accepted.
 func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	s := c.store
-	limit := frontSize
-	entries, counts := s.entriesText(q, limit)
+	v := &view{limit: frontSize}
+	entries, counts := s.entriesText(q, v.limit)
 	answers, err := c.ask(ctx, s.lockText(q)+";"+entries, slices.Insert(counts, 0, tableCount)...)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{}
 	if len(answers[0]) == 0 {
 		return nil, errNoTableRow
 	}
@@ -207,7 +206,7 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 		return nil, err
 	}
 	for answers = answers[1:]; ; {
-		if err := v.readEntries(q, answers, limit); err != nil {
+		if err := v.readEntries(q, answers); err != nil {
 			return nil, err
 		}
 		switch {
@@ -219,11 +218,11 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 		}
 		revoke := s.revoke(q, v)
 		if v.short() {
-			limit *= 4
+			v.limit *= 4
 		} else if revoke == "" {
 			return v, nil
 		}
-		entries, counts = s.entriesText(q, limit)
+		entries, counts = s.entriesText(q, v.limit)
 		if answers, err = c.ask(ctx, revoke+entries, counts...); err != nil {
 			return nil, err
 		}

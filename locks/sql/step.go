@@ -386,7 +386,7 @@ func (t *step) canWake(w *row) bool {
 // sameAccount reports whether this client and that of an entry can wake each other. Without
 // notifications that takes the same server and account; an account of MySQL includes a host.
 func (t *step) sameAccount(r *row) bool {
-	return r.server == t.v.login() || t.store.dialect.Notify != ""
+	return r.server == t.v.login || t.store.dialect.Notify != ""
 }
 
 // canBeWoken reports whether all who are before a waiter can wake it.

@@ -143,7 +143,6 @@ func TestBadURL(t *testing.T) {
 		{"mariadb://h/d?ssl-mode=PREFERRED", "does not verify the server: want VERIFY_IDENTITY"},
 		{"mariadb://h/d?sslmode=disable", "is not known: want socket"},
 		{"mariadb://h/d?allowCleartextPasswords=true", "in the clear"},
-		{"mariadb://h/d?readTimeout=x", "readTimeout"},
 		{"mariadb://tcp(h)/d", `host "tcp(h)"`},
 		{"mysql://h/d?ca=x", "tls=on"},
 		{"mysql://h/d?tls=on&cert=x", "cert and key"},

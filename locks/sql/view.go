@@ -133,8 +133,8 @@ func (v *view) readTable(s *Store, f []string) (err error) {
 }
 
 // readEntries reads what entriesText has asked for.
-func (v *view) readEntries(q *question, answers []Rows, limit int) (err error) {
-	v.name, v.holders, v.own, v.limit = nil, nil, nil, limit
+func (v *view) readEntries(q *question, answers []Rows) (err error) {
+	v.name, v.holders, v.own = nil, nil, nil
 	for _, f := range answers[0] {
 		r, err := parseRow(f[:entryCount])
 		if err != nil {
@@ -203,18 +203,15 @@ type facts struct {
 	server   string // which one it is
 	start    int64  // when it was started
 	conn     int64  // the connection's number
-	account  string // the connection's user, as the server knows it
+	login    string // account and server: they must be the same to end another connection's statement
 	maxConns int64  // at a time
 }
-
-// login is the account and server that must be the same to end another connection's
-// statement.
-func (f *facts) login() string { return escape(f.account+" "+f.server, maxLogin) }
 
 func readFacts(f []string) (facts, error) {
 	var n numbers
 	all := facts{
-		now: n.read(f[0]), server: f[1], start: n.read(f[2]), conn: n.read(f[3]), account: f[4], maxConns: n.read(f[5]),
+		now: n.read(f[0]), server: f[1], start: n.read(f[2]), conn: n.read(f[3]),
+		login: escape(f[4]+" "+f[1], maxLogin), maxConns: n.read(f[5]),
 	}
 	return all, n.err
 }

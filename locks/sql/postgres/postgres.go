@@ -72,10 +72,7 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 	if t.Socket == "" {
 		name, port, _ = net.SplitHostPort(host)
 	}
-	number, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return nil, fmt.Errorf("port %q: want a number", port)
-	}
+	number, _ := strconv.ParseUint(port, 10, 16) // the URL's: network.Hosts has read it
 	c, err := plainConfig()
 	if err != nil {
 		return nil, err
