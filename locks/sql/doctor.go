@@ -116,9 +116,14 @@ func (x *Examination) rehearse(ctx context.Context, ttl time.Duration) {
 	}
 }
 
-// Settings reads an answer with rows of a name and a value.
-func Settings(answers []Rows) map[string]string {
-	all := make(map[string]string)
+// Settings asks for rows of a name and a value. A server that does not show them is noted.
+func (x *Examination) Settings(ctx context.Context, text string) (all map[string]string, err error) {
+	answers, err := x.Ask(ctx, text)
+	if err != nil {
+		x.Add(locks.Note, "settings", "cannot be seen: "+err.Error(),
+			"whether the server keeps what it has committed stays open", "")
+	}
+	all = make(map[string]string)
 	for _, rows := range answers {
 		for _, r := range rows {
 			if len(r) == 2 {
@@ -126,13 +131,7 @@ func Settings(answers []Rows) map[string]string {
 			}
 		}
 	}
-	return all
-}
-
-// SettingsUnseen is for a server that does not show its settings.
-func (x *Examination) SettingsUnseen(err error) {
-	x.Add(locks.Note, "settings", "cannot be seen: "+err.Error(),
-		"whether the server keeps what it has committed stays open", "")
+	return all, err
 }
 
 // Forgotten says what it means that a server can lose what it has committed.

@@ -36,13 +36,13 @@ func (s *Store) list(ctx context.Context, key string) (entries []locks.Entry, er
 	if key != "" {
 		of = " AND lock_key='" + key + "'"
 	}
+	name := "(SELECT n.info FROM " + s.table + " n WHERE n.lock_key=e.lock_key AND n.entry_id='')"
 	text := "SELECT " + s.factColumns() +
-		";SELECT lock_key,info FROM " + s.table + " WHERE entry_id='' AND lock_key<>''" + of +
-		";SELECT lock_key," + columns + " FROM " + s.table + " WHERE entry_id<>''" + of +
+		";SELECT lock_key," + name + "," + columns + " FROM " + s.table + " e WHERE entry_id<>''" + of +
 		" AND state IN ('H','O','E','W') ORDER BY lock_key,state,ord,entry_id"
 	err = c.once(ctx, func(ctx context.Context) error {
 		entries = nil
-		answers, err := c.ask(ctx, text, factCount, 2, 1+entryCount)
+		answers, err := c.ask(ctx, text, factCount, 2+entryCount)
 		if err != nil {
 			return err
 		}
@@ -50,17 +50,13 @@ func (s *Store) list(ctx context.Context, key string) (entries []locks.Entry, er
 		if err != nil {
 			return err
 		}
-		names := make(map[string]string)
-		for _, r := range answers[1] {
-			names[r[0]] = unescape(r[1])
-		}
-		for _, fields := range answers[2] {
-			r, err := parseRow(fields[1:])
+		for _, fields := range answers[1] {
+			r, err := parseRow(fields[2:])
 			if err != nil {
 				return err
 			}
 			if r.until() > f.now {
-				entries = append(entries, r.entry(names[fields[0]], fields[0], f.now))
+				entries = append(entries, r.entry(unescape(fields[1]), fields[0], f.now))
 			}
 		}
 		return nil

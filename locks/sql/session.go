@@ -84,10 +84,7 @@ func (c *session) once(ctx context.Context, do func(context.Context) error) erro
 	return lease.Located(s.URL(), lease.Retry(ctx, s.URL(), func() error {
 		ctx, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 		defer cancel()
-		err := do(ctx)
-		if err != nil {
-			c.closeConn()
-		}
+		err := c.guard(func() error { return do(ctx) })
 		if s.verdict(err) == NoTable {
 			return nil
 		}

@@ -31,13 +31,11 @@ const settings = "'version','innodb_flush_log_at_trx_commit','log_bin','sync_bin
 	"'rpl_semi_sync_master_enabled','rpl_semi_sync_source_enabled'"
 
 func (driver) Examine(ctx context.Context, x *sql.Examination) {
-	rows, err := x.Ask(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("+settings+");"+
+	set, err := x.Settings(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("+settings+");"+
 		"SHOW GLOBAL STATUS LIKE 'Threads_connected'")
 	if err != nil {
-		x.SettingsUnseen(err)
 		return
 	}
-	set := sql.Settings(rows)
 	version(x, set["version"])
 	on := func(name string) bool { return set[name] == "ON" || set[name] == "1" }
 	const flush = "innodb_flush_log_at_trx_commit"

@@ -23,17 +23,15 @@ func (driver) MayCreate(ctx context.Context, x *sql.Examination) error {
 }
 
 func (driver) Examine(ctx context.Context, x *sql.Examination) {
-	rows, err := x.Ask(ctx, "SELECT name,setting FROM pg_settings WHERE name IN ('server_version','server_version_num',"+
+	set, err := x.Settings(ctx, "SELECT name,setting FROM pg_settings WHERE name IN ('server_version','server_version_num',"+
 		"'fsync','full_page_writes','synchronous_standby_names','max_connections','superuser_reserved_connections')"+
 		" UNION ALL SELECT 'recovery',pg_is_in_recovery()::text"+
 		" UNION ALL SELECT 'used',count(*)::text FROM pg_stat_activity WHERE backend_type='client backend'"+
 		" UNION ALL SELECT 'replicas',count(*)::text FROM pg_stat_replication"+
 		" UNION ALL SELECT 'own',rolconnlimit::text FROM pg_roles WHERE rolname=current_user")
 	if err != nil {
-		x.SettingsUnseen(err)
 		return
 	}
-	set := sql.Settings(rows)
 	number := func(name string) int { n, _ := strconv.Atoi(set[name]); return n }
 	version := "PostgreSQL " + locks.Printable(set["server_version"], 60)
 	if n := number("server_version_num"); n > 0 && n < 120000 {
