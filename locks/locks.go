@@ -238,17 +238,8 @@ type RenewableLease interface {
 
 	// Events gives hints that a renewal should be tried at once. The channel
 	// is never closed and drops what nobody takes.
-	Events() <-chan Event
+	Events() <-chan struct{}
 }
-
-// Event is a hint about a lease.
-type Event int
-
-// The hints.
-const (
-	Unsure  Event = iota // the connection went away
-	Evicted              // somebody has taken the slot back
-)
 
 // Settler is a Lease of the local queue. Settle does what can wait until the command has
 // started. Nothing depends on when it is called, or whether; Release does it too.

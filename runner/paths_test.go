@@ -102,7 +102,7 @@ type scene struct {
 
 	golock bool          // lives
 	woke   locks.Instant // when the machine was last suspended until
-	events chan locks.Event
+	events chan struct{}
 	s      *supervisor
 	w      *watchdogProcess
 	woken  chan struct{}
@@ -146,7 +146,7 @@ type sceneLease struct {
 
 func (l sceneLease) Term() locks.Term { return l.term }
 
-func (l sceneLease) Events() <-chan locks.Event { return l.c.events }
+func (l sceneLease) Events() <-chan struct{} { return l.c.events }
 
 func (l sceneLease) Renew(ctx context.Context) (locks.Term, error) {
 	c := l.c
@@ -318,7 +318,7 @@ func (c *scene) disturb(looks int) (until time.Time) {
 	case commandEnds:
 		c.alive = false
 	case hinted:
-		c.events <- locks.Unsure
+		c.events <- struct{}{}
 	}
 	return
 }
@@ -327,7 +327,7 @@ func (c *scene) disturb(looks int) (until time.Time) {
 func (c *scene) begin(t *testing.T, relay *signals.Relay) (end func()) {
 	pair, err := socketPair()
 	testkit.Must(t, err)
-	c.events = make(chan locks.Event, 8)
+	c.events = make(chan struct{}, 8)
 	c.woken = make(chan struct{}, 1)
 	c.alive, c.golock, c.undisturbed, c.firmly = true, true, true, true
 	lease := sceneLease{term: locks.Term{Asked: c.now(), TTL: c.ttl}, c: c}

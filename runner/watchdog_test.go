@@ -69,7 +69,7 @@ func (l *leasedLease) Renew(context.Context) (locks.Term, error) {
 	return locks.Term{Asked: locks.BootTime(), TTL: l.store.ttl}, nil
 }
 
-func (l *leasedLease) Events() <-chan locks.Event { return nil }
+func (l *leasedLease) Events() <-chan struct{} { return nil }
 
 func (l *leasedLease) Release(ctx context.Context) error {
 	if l.Lease == nil {

@@ -28,7 +28,7 @@ type entry struct {
 	givenUp  atomic.Bool   // it is being given up: nothing must be taken any more
 	using    chan struct{} // a semaphore: one step at a time uses the directory
 
-	events   chan locks.Event
+	events   chan struct{}
 	watching sync.Once
 	open     context.Context // until Close
 	close    context.CancelFunc
@@ -60,7 +60,7 @@ type position struct {
 func (s *Store) entryOf(r locks.Request) *entry {
 	e := &entry{
 		store: s, dir: s.directoryOf(r.Ref.Key), request: r, member: member{id: r.Ref.ID.String()},
-		events: make(chan locks.Event, 1), using: make(chan struct{}, 1),
+		events: make(chan struct{}, 1), using: make(chan struct{}, 1),
 	}
 	e.open, e.close = context.WithCancel(context.Background())
 	return e

@@ -187,7 +187,7 @@ func (d *directory) moved(version int64, by int) bool {
 
 // Events implements lease.Entry. The first call starts a goroutine that watches the entry
 // until it is released.
-func (e *entry) Events() <-chan locks.Event {
+func (e *entry) Events() <-chan struct{} {
 	e.watching.Do(func() { go e.watch() })
 	return e.events
 }
@@ -217,7 +217,7 @@ func (e *entry) watch() {
 		cancel()
 	}
 	select {
-	case e.events <- locks.Unsure:
+	case e.events <- struct{}{}:
 	default:
 	}
 }

@@ -77,7 +77,7 @@ func (l *Lease) Files() []int { return nil }
 func (l *Lease) Evicted() error { return nil }
 
 // Events implements locks.RenewableLease.
-func (l *Lease) Events() <-chan locks.Event { return l.entry.Events() }
+func (l *Lease) Events() <-chan struct{} { return l.entry.Events() }
 
 // Release implements locks.Lease. It tries for two seconds at most. ErrLost means that
 // the slot was not ours any more, although the store has not lost its data.

@@ -92,7 +92,7 @@ type Entry interface {
 	Sleep(ctx context.Context, d time.Duration, near func()) (a Answer, sent locks.Instant, err error)
 
 	// Events are hints about a lease, as in locks.RenewableLease; nil: there are none.
-	Events() <-chan locks.Event
+	Events() <-chan struct{}
 
 	// Close closes connections and files. Ask may be called after that.
 	Close()

@@ -24,11 +24,11 @@ type entry struct {
 	mu      sync.Mutex // guards what follows; not held while the server is asked
 	call    call       // what each step says of the entry, but for its record
 	ttl     time.Duration
-	record  *record          // nil: not known
-	indexed locks.Instant    // when the name was last put into the index of a cluster
-	fault   error            // of a listener: the next Ask returns it
-	wait    *waiting         // nil: it does not wait
-	events  chan locks.Event // nil: nobody has asked for them
+	record  *record       // nil: not known
+	indexed locks.Instant // when the name was last put into the index of a cluster
+	fault   error         // of a listener: the next Ask returns it
+	wait    *waiting      // nil: it does not wait
+	events  chan struct{} // nil: nobody has asked for them
 }
 
 func (s *Store) entryOf(ref locks.Ref) *entry {

@@ -120,11 +120,11 @@ const (
 )
 
 // Events implements lease.Entry. The first call starts the listener.
-func (e *entry) Events() <-chan locks.Event {
+func (e *entry) Events() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.events == nil {
-		e.events = make(chan locks.Event, eventRoom)
+		e.events = make(chan struct{}, eventRoom)
 		go e.watchLease(e.ttl, e.events)
 	}
 	return e.events
@@ -132,18 +132,15 @@ func (e *entry) Events() <-chan locks.Event {
 
 // watchLease tells of what happens to a lease. If the connection has gone, the server may
 // have gone too; a new one may have missed a message. Both are reasons to renew.
-func (e *entry) watchLease(ttl time.Duration, events chan<- locks.Event) {
+func (e *entry) watchLease(ttl time.Duration, events chan<- struct{}) {
 	lease.Pause(e.life, listenDelay)
 	before := subscribed
 	e.listen(e.life, ttl/10, func(n notice) {
-		event, news := locks.Unsure, n.kind == subscribed || n.kind == disconnected && before != disconnected
-		if n.Evicted {
-			event, news = locks.Evicted, true
-		}
+		news := n.Evicted || n.kind == subscribed || n.kind == disconnected && before != disconnected
 		before = n.kind
 		if news {
 			select {
-			case events <- event:
+			case events <- struct{}{}:
 			default:
 			}
 		}

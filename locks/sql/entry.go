@@ -161,7 +161,7 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 
 // Events implements lease.Entry. There are none: no connection is kept that could
 // bring them.
-func (e *entry) Events() <-chan locks.Event { return nil }
+func (e *entry) Events() <-chan struct{} { return nil }
 
 // Close implements lease.Entry.
 func (e *entry) Close() {

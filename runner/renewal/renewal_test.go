@@ -30,7 +30,7 @@ type fakeLease struct {
 	locks.RenewableLease // nil
 	began                time.Time
 	ttl                  time.Duration
-	events               chan locks.Event
+	events               chan struct{}
 
 	mu    sync.Mutex      // guards what follows
 	judge func() error    // of a renewal; nil: it goes well
@@ -38,8 +38,8 @@ type fakeLease struct {
 	asked []time.Duration // when it was renewed, from began
 }
 
-func (f *fakeLease) Term() locks.Term           { return locks.Term{Asked: bubbleClock(), TTL: f.ttl} }
-func (f *fakeLease) Events() <-chan locks.Event { return f.events }
+func (f *fakeLease) Term() locks.Term        { return locks.Term{Asked: bubbleClock(), TTL: f.ttl} }
+func (f *fakeLease) Events() <-chan struct{} { return f.events }
 
 func (f *fakeLease) Renew(ctx context.Context) (locks.Term, error) {
 	f.mu.Lock()
@@ -68,7 +68,7 @@ type kept struct {
 func keep(t *testing.T, ttl, killAfter time.Duration, judge func() error) *kept {
 	t.Helper()
 	k := &kept{woken: make(chan struct{}, 1)}
-	k.lease = &fakeLease{began: time.Now(), ttl: ttl, judge: judge, events: make(chan locks.Event, 8)}
+	k.lease = &fakeLease{began: time.Now(), ttl: ttl, judge: judge, events: make(chan struct{}, 8)}
 	wake := func() {
 		select {
 		case k.woken <- struct{}{}:
@@ -180,7 +180,7 @@ func TestFinal(t *testing.T) {
 		for _, at := range []time.Duration{renewal, event} {
 			k := keep(t, 30*time.Second, 10*time.Second, func() error { return locks.ErrLost })
 			if at == event {
-				time.AfterFunc(event, func() { k.lease.events <- locks.Evicted })
+				time.AfterFunc(event, func() { k.lease.events <- struct{}{} })
 			}
 			if got := k.attend(time.Minute); !errors.Is(k.Lost, locks.ErrLost) || got != at {
 				t.Errorf("lost %v after %v, want %v", k.Lost, got, at)
@@ -202,7 +202,7 @@ func TestHints(t *testing.T) {
 		k := keep(t, 30*time.Second, 10*time.Second, nil)
 		k.lease.delay = 200 * time.Millisecond
 		for _, at := range []time.Duration{time.Second, time.Second + 50*time.Millisecond} {
-			time.AfterFunc(at, func() { k.lease.events <- locks.Unsure })
+			time.AfterFunc(at, func() { k.lease.events <- struct{}{} })
 		}
 		k.attend(5 * time.Second)
 		if got := k.renewals(); !slices.Equal(got, []time.Duration{time.Second, 1200 * time.Millisecond}) {
