@@ -93,6 +93,7 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		if err := e.writeHeartbeat(phaseAccepted); err != nil {
 			return a, err
 		}
+		e.notePosition(r.version, 0)
 		a = e.held(lease.Granted, r.Entry)
 		a.Replaced = show(r.Replaced)
 		return a, nil
@@ -196,40 +197,24 @@ func (e *entry) Events() <-chan struct{} {
 // lost or evicted.
 const eventLimit = time.Second
 
-// watch sends an event when the entry does not simply hold any more. The next renewal
-// says why.
+// watch sends an event whenever there is a new version. A renewal tells whether the entry
+// still holds.
 func (e *entry) watch() {
 	every := eventLimit
 	if ttl := e.request.TTL; ttl > 0 {
 		every = min(every, ttl/heartbeatsPerTTL)
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for changed := false; !changed; {
-		select {
-		case <-tick.C:
-		case <-e.open.Done():
+	for {
+		lease.Pause(e.open, every)
+		moved, err := await(e.open, func() (bool, error) { return e.dir.moved(e.lastPosition().version, 1), nil })
+		if e.open.Err() != nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(e.open, every)
-		a, err := e.use(ctx, e.check)
-		changed = err == nil && a.Verdict != lease.Held
-		cancel()
-	}
-	select {
-	case e.events <- struct{}{}:
-	default:
-	}
-}
-
-// check is Held if the entry holds, or nothing else is known.
-func (e *entry) check(ctx context.Context) (lease.Answer, error) {
-	if e.dir.moved(e.lastPosition().version, 1) {
-		m, err := e.find(ctx)
-		unknown := ctx.Err() != nil || isTemporary(err) || noSpace(err)
-		if !unknown && (err != nil || m.evicted != "") {
-			return lease.Answer{Verdict: lease.Lost}, nil
+		if moved || err != nil {
+			select {
+			case e.events <- struct{}{}:
+			default:
+			}
 		}
 	}
-	return lease.Answer{Verdict: lease.Held}, nil
 }
