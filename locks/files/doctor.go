@@ -11,13 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
 // Examine implements locks.Store. A file system that hangs does not block it.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
 	bound, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	found, err := await(bound, func() ([]locks.Finding, error) { return s.examine(bound, ttl) })
+	found, err := lease.Await(bound, func() ([]locks.Finding, error) { return s.examine(bound, ttl) })
 	if err != nil && bound.Err() != nil {
 		err = &locks.OutageError{Store: s.URL(), Err: errors.New("the file system does not answer")}
 	}

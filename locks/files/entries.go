@@ -18,7 +18,7 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 	return lease.Entries(ctx, func(ctx context.Context) (all []locks.Entry, failed error) {
 		directories := []*directory{s.directoryOf(locks.KeyOf(name))}
 		if name == "" {
-			directories, failed = await(ctx, s.directories)
+			directories, failed = lease.Await(ctx, s.directories)
 		}
 		for _, d := range directories {
 			entries, err := d.entries(ctx)
@@ -45,7 +45,7 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 // entries gives those of one name: holders by slot, then waiters in their order. They
 // are those of one moment: nobody has made a version while their heartbeats were read.
 func (d *directory) entries(ctx context.Context) ([]locks.Entry, error) {
-	return await(ctx, func() ([]locks.Entry, error) {
+	return lease.Await(ctx, func() ([]locks.Entry, error) {
 		if err := d.load(); errors.Is(err, locks.ErrLost) {
 			return nil, nil
 		} else if err != nil {
@@ -107,7 +107,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	if by == "" {
 		by = "somebody"
 	}
-	r, err := await(ctx, func() (r result, err error) {
+	r, err := lease.Await(ctx, func() (r result, err error) {
 		d, id := s.directoryOf(ref.Key), ref.ID.String()
 		if err := d.load(); err != nil {
 			return r, err

@@ -96,7 +96,6 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	}
 	queued := step != lease.Join || e.lastPosition().version != 0
 	a, err := e.use(ctx, do)
-	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case err == nil:
 		e.mu.Lock()
@@ -104,7 +103,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 		return a, e.term.Asked, nil
 	case errors.Is(err, locks.ErrLost):
 		return lease.Answer{Verdict: lease.Lost}, 0, nil
-	case ended || isTemporary(err) || queued && (noSpace(err) || errors.Is(err, errNoDir)):
+	case ctx.Err() != nil || isTemporary(err) || queued && (noSpace(err) || errors.Is(err, errNoDir)):
 		return lease.Answer{}, 0, err
 	}
 	return lease.Answer{}, 0, &lease.Refusal{Err: err}
@@ -122,32 +121,10 @@ func (e *entry) use(ctx context.Context, step func(context.Context) (lease.Answe
 	case <-ctx.Done():
 		return lease.Answer{}, ctx.Err()
 	}
-	return await(ctx, func() (lease.Answer, error) {
+	return lease.Await(ctx, func() (lease.Answer, error) {
 		defer func() { <-e.using }()
 		return step(ctx)
 	})
-}
-
-// await runs f, which a file system may block for any time, and waits for its result
-// until ctx ends.
-func await[T any](ctx context.Context, f func() (T, error)) (none T, err error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		var r result
-		defer func() { done <- r }()
-		defer locks.Recover(&r.err)
-		r.value, r.err = f()
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		return none, ctx.Err()
-	}
 }
 
 // isTemporary reports an error that a shared file system may get over by itself.

@@ -92,7 +92,7 @@ func (s *Store) Attach(ref locks.Ref) locks.RenewableLease {
 
 // Forget implements locks.QueueStore.
 func (s *Store) Forget(ctx context.Context, name string) error {
-	_, err := await(ctx, func() (struct{}, error) {
+	_, err := lease.Await(ctx, func() (struct{}, error) {
 		d := s.directoryOf(locks.KeyOf(name))
 		err := errors.Join(os.RemoveAll(d.path), os.RemoveAll(d.path+usedSuffix))
 		names, _ := readNames(s.dir + "/.")

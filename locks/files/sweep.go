@@ -24,7 +24,7 @@ const sweepPause = 100 * time.Millisecond
 // whose heartbeat does not change: only that tells the dead from the living. The age is
 // what an entry says of itself.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
-	directories, unread := await(ctx, s.directories)
+	directories, unread := lease.Await(ctx, s.directories)
 	if len(directories) == 0 && unread != nil {
 		return 0, unread
 	}
@@ -35,12 +35,12 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		}
 	}
 	if name == "" {
-		removed, err = await(ctx, func() (int, error) { return s.sweepUnfinished(ctx) })
+		removed, err = lease.Await(ctx, func() (int, error) { return s.sweepUnfinished(ctx) })
 	}
 	for err == nil {
 		unknown := 0
 		for _, w := range sweeps {
-			n, err := await(ctx, func() (int, error) { return w.round(ctx) })
+			n, err := lease.Await(ctx, func() (int, error) { return w.round(ctx) })
 			removed += n
 			if err != nil {
 				return removed, err

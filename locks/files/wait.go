@@ -161,7 +161,7 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 		if ctx.Err() != nil || clock() >= end {
 			return lease.Answer{}, 0, nil
 		}
-		moved, err := await(ctx, func() (bool, error) {
+		moved, err := lease.Await(ctx, func() (bool, error) {
 			return e.dir.moved(at.version, min(max(at.turns/2, 1), kept*3/4)), nil
 		})
 		if moved || err != nil {
@@ -206,7 +206,7 @@ func (e *entry) watch() {
 	}
 	for {
 		lease.Pause(e.open, every)
-		moved, err := await(e.open, func() (bool, error) { return e.dir.moved(e.lastPosition().version, 1), nil })
+		moved, err := lease.Await(e.open, func() (bool, error) { return e.dir.moved(e.lastPosition().version, 1), nil })
 		if e.open.Err() != nil {
 			return
 		}

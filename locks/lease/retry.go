@@ -117,6 +117,28 @@ func IsTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
+// Await runs f, which may take longer than ctx lasts, and waits for its result until ctx
+// ends.
+func Await[T any](ctx context.Context, f func() (T, error)) (none T, err error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		defer func() { done <- r }()
+		defer locks.Recover(&r.err)
+		r.value, r.err = f()
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, NoAnswer{Cause: context.Cause(ctx)}
+	}
+}
+
 // Pause sleeps until ctx ends, or for d.
 func Pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)

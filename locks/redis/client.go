@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/network"
 )
@@ -55,25 +54,12 @@ func attempt[T any](ctx context.Context, s *Store, ttl time.Duration, ask comman
 	if err != nil {
 		return answer, err
 	}
-	type result struct {
-		answer T
-		err    error
-	}
-	got := make(chan result, 1)
 	bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(ttl))
-	go func() {
-		var r result
+	answer, err = lease.Await(ctx, func() (T, error) {
 		defer cancel()
-		defer func() { got <- r }()
-		defer locks.Recover(&r.err)
-		r.answer, r.err = ask(bound, client)
-	}()
-	select {
-	case r := <-got:
-		return r.answer, s.judge(r.err)
-	case <-ctx.Done():
-		return answer, lease.NoAnswer{Cause: context.Cause(ctx)}
-	}
+		return ask(bound, client)
+	})
+	return answer, s.judge(err)
 }
 
 // ask repeats attempts until one is answered, for what no entry asks.
