@@ -264,14 +264,13 @@ func (e *entry) fetch(ctx context.Context) error {
 		return err
 	}
 	p, rec, err := e.dir.readRecord(m.record())
-	leaves, _ := p.leaves()
 	path := e.dir.recordPath(m.record())
 	switch {
 	case err != nil:
 		return err
 	case p == heartbeat{}:
 		return &locks.PathError{Path: path, Err: errDamaged}
-	case leaves:
+	case p.leaves():
 		return locks.ErrLost
 	case rec.Clock == "" || rec.Clock != e.store.clockName():
 		return &locks.PathError{Path: path, Err: errElsewhere}
@@ -309,13 +308,7 @@ func (e *entry) end(ctx context.Context, how lease.Step, phase byte) (r result, 
 		return r, announced, err
 	}
 	r, err = p.decide(ctx)
-	if noSpace(err) && announced {
-		last.phase -= toLower
-		if err = e.dir.writeHeartbeat(e.member.record(), last); errors.Is(err, fs.ErrNotExist) {
-			err = nil // somebody else has taken it out
-		}
-	}
-	if errors.Is(err, errRemoved) {
+	if errors.Is(err, errRemoved) || noSpace(err) && announced {
 		err = nil
 	}
 	return r, announced, err

@@ -41,11 +41,8 @@ func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 		return nil, err
 	}
 	o := &observedEntry{member: m, record: rec, phase: p.phase, unchanged: d.unchanged(m, p, now)}
-	leaves, noRoom := p.leaves()
-	switch {
-	case noRoom:
-		o.phase += toLower
-	case leaves && listing && !rec.Process.gone(self()):
+	leaves := p.leaves()
+	if leaves && listing && !rec.Process.gone(self()) {
 		o.phase, leaves = phaseAccepted, false
 	}
 	if m.state != queue.Ended && !leaves {

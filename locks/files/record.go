@@ -36,23 +36,17 @@ type heartbeat struct {
 
 // The phases of an entry, which its owner changes without a version. Whoever makes a
 // version believes them at once. A listing believes that an entry has left when a version
-// says so, or when its owner found no room for one: then the phase is a capital letter.
-// Otherwise a listing could show it gone, and behind it a newcomer whose version was
+// says so: otherwise it could show it gone, and behind it a newcomer whose version was
 // decided before.
 const (
 	phaseJoined    = 'j'
 	phaseAccepted  = 'a' // the owner knows that it holds: there may be a command
 	phaseReleased  = 'l' // it gives up what it has; its hold stays
 	phaseWithdrawn = 'w' // likewise, and its hold is void
-	toLower        = 'a' - 'A'
 )
 
-// leaves reports whether the owner has given the entry up; noRoom: without a version.
-func (p heartbeat) leaves() (leaves, noRoom bool) {
-	lower := p.phase | toLower
-	leaves = lower == phaseReleased || lower == phaseWithdrawn
-	return leaves, leaves && p.phase != lower
-}
+// leaves reports whether the owner has given the entry up.
+func (p heartbeat) leaves() bool { return p.phase == phaseReleased || p.phase == phaseWithdrawn }
 
 // heartbeatSize is the length of a heartbeat as it is written.
 const heartbeatSize = 20 + 1 + 20 + 1 + 1 + 1
