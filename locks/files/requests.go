@@ -64,7 +64,7 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 			continue
 		}
 		m := request.entries[0]
-		if m.record() != record || s.find(m.id) != nil || !m.isRequest() || !h.sameOwner(name, recordsDir+"/"+record) {
+		if m.record() != record || s.find(m.id) != nil || !m.isRequest() {
 			continue
 		}
 		seen, err := p.observe(&m, false)
@@ -73,6 +73,9 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 		}
 		if seen.dead || seen.phase == 0 { // an entry that has left has no record
 			_ = unlinkAt(h.fd, name)
+			continue
+		}
+		if !h.sameOwner(name, recordsDir+"/"+record) {
 			continue
 		}
 		r.observed[m.id] = seen

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"golock/locks"
@@ -22,7 +21,6 @@ type step struct {
 	mustExist   bool // the entry was in the queue: if it is not any more, nothing is done
 	readOnly    bool // no version is made
 	force       bool // a version is made even if nothing changes
-	tidy        bool // what killed processes have left beside the versions is removed
 	skipWaiters bool // waiters are observed only if one of them gets a slot
 
 	keep func(o *observedEntry) bool // dead entries that stay; nil: none
@@ -119,12 +117,6 @@ func (p *step) try(r *result) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var orphans []string
-	if p.tidy { // a version lets requests in, and after it nobody can commit an orphan
-		orphans = h.orphans(l.names)
-		isRequest := func(name string) bool { return strings.HasPrefix(name, requestPrefix) }
-		p.force = len(orphans) > 0 || slices.ContainsFunc(l.names, isRequest)
-	}
 	if p.readOnly || !changed && !p.force {
 		r.state, r.version = s, l.highest
 		allowed := p.store.kept
@@ -148,11 +140,6 @@ func (p *step) try(r *result) (done bool, err error) {
 		return false, err
 	}
 	r.state, r.version = next, l.highest+1
-	for _, name := range h.orphans(orphans) {
-		if n, _ := versionOf(name, tempPrefix); n <= r.version {
-			h.remove(name)
-		}
-	}
 	return true, err
 }
 

@@ -103,20 +103,7 @@ func isUnfinished(name string) bool {
 type sweep struct {
 	*directory
 	olderThan time.Duration
-	unknown   int  // entries that may be alive or dead
-	tidied    bool // what interrupted steps have left is gone
-}
-
-// orphans are the temporary files in a list of names that became no version.
-func (h *handle) orphans(names []string) (orphans []string) {
-	for _, name := range names {
-		if n, ok := versionOf(name, tempPrefix); ok {
-			if target, err := h.readLink(versionName(n)); err != nil || target != name {
-				orphans = append(orphans, name)
-			}
-		}
-	}
-	return orphans
+	unknown   int // entries that may be alive or dead
 }
 
 func (w *sweep) round(ctx context.Context) (removed int, err error) {
@@ -128,7 +115,7 @@ func (w *sweep) round(ctx context.Context) (removed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	p := &step{directory: w.directory, question: queue.Question{Step: queue.Look}, keep: w.isYoung, tidy: !w.tidied}
+	p := &step{directory: w.directory, question: queue.Question{Step: queue.Look}, keep: w.isYoung}
 	r, err := p.decide(ctx)
 	if errors.Is(err, errRemoved) {
 		return 0, nil
@@ -136,7 +123,6 @@ func (w *sweep) round(ctx context.Context) (removed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	w.tidied = true
 	for _, o := range r.observed {
 		if !o.dead && o.holdLeft == 0 && o.ttlLeft > 0 && !w.isAlive(o.member.record()) && !w.isYoung(o) {
 			w.unknown++
