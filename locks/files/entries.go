@@ -104,21 +104,7 @@ func (o *observedEntry) entry(d *directory) locks.Entry {
 // Evict implements locks.QueueStore. The owner sees the mark within a second, or with
 // its next renewal.
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
-	if by == "" {
-		by = "somebody"
-	}
-	r, err := lease.Await(ctx, func() (r result, err error) {
-		d, id := s.directoryOf(ref.Key), ref.ID.String()
-		if err := d.load(); err != nil {
-			return r, err
-		}
-		p := &step{directory: d, member: member{id: id}, question: queue.Question{
-			Step: lease.Evict, Entry: queue.Entry{ID: id}, By: locks.Printable(by, 200),
-		}}
-		return p.decide(ctx)
-	})
-	if err == nil && r.Verdict == lease.Lost && !r.unsure {
-		err = locks.ErrLost
-	}
-	return err
+	e := s.entryOf(locks.Request{Ref: ref})
+	e.evictor = locks.Printable(by, 200)
+	return lease.EvictEntry(ctx, s.URL(), e)
 }

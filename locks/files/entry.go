@@ -25,6 +25,7 @@ type entry struct {
 	dir      *directory
 	request  locks.Request
 	attached bool
+	evictor  string        // who evicts it (Evict)
 	givenUp  atomic.Bool   // it is being given up: nothing must be taken any more
 	using    chan struct{} // a semaphore: one step at a time uses the directory
 
@@ -90,6 +91,8 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 		do = e.release
 	case lease.Leave:
 		do = e.leave
+	case lease.Evict:
+		do = e.evict
 	}
 	if step == lease.Release || step == lease.Leave {
 		e.givenUp.Store(true)
@@ -332,4 +335,15 @@ func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 	}
 	e.dir.writeNotes(e.state)
 	return a, nil
+}
+
+// evict takes the entry back from its owner.
+func (e *entry) evict(ctx context.Context) (a lease.Answer, err error) {
+	if err := e.dir.load(); err != nil {
+		return a, err
+	}
+	r, err := (&step{directory: e.dir, member: e.member, question: queue.Question{
+		Step: lease.Evict, Entry: queue.Entry{ID: e.member.id}, By: e.evictor,
+	}}).decide(ctx)
+	return lease.Answer{Verdict: r.Verdict, Doubtful: r.unsure}, err
 }

@@ -72,15 +72,7 @@ func (s *Store) Warnings() []string { return nil }
 
 // Join implements locks.Store.
 func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	t, err := lease.NewTicket(ctx, s.URL(), r, s.newEntry(r))
-	var fault *locks.PathError
-	switch {
-	case err == nil:
-		return t, nil
-	case lease.IsFinal(err) && errors.As(err, &fault): // it names the directory
-		return nil, fault
-	}
-	return nil, err
+	return lease.NewTicket(ctx, s.URL(), r, s.newEntry(r))
 }
 
 // Attach implements locks.LeaseStore.

@@ -219,11 +219,14 @@ func giveUp(ctx context.Context, store string, e Entry) {
 
 // Located says which store an error is of, if it does not say so itself.
 func Located(store string, err error) error {
+	var fault *locks.PathError
 	switch {
 	case !IsFinal(err):
 		return err
 	case IsTemporary(err):
 		return &locks.OutageError{Store: store, Err: err, Answered: true}
+	case errors.As(err, &fault):
+		return fault
 	}
 	return fmt.Errorf("%s: %w", store, err)
 }
