@@ -7,6 +7,7 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -135,14 +136,14 @@ func Holds(ctx context.Context, s QueueStore, ref Ref) error {
 	return nil
 }
 
-// FindEntry gives the entry of a list that ref names, or ErrLost.
-func FindEntry(entries []Entry, ref Ref) (Entry, error) {
+// In gives the entry that r names in the result of a listing, or why it is not there.
+func (r Ref) In(entries []Entry, err error) (Entry, error) {
 	for _, e := range entries {
-		if e.Ref == ref {
+		if e.Ref == r {
 			return e, nil
 		}
 	}
-	return Entry{}, ErrLost
+	return Entry{}, cmp.Or(err, ErrLost)
 }
 
 // Arrange sorts entries as they are shown, by name, holders before waiters, holders by

@@ -35,11 +35,7 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 
 // Find implements locks.QueueStore.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	entries, err := s.directoryOf(ref.Key).entries(ctx)
-	if err != nil {
-		return locks.Entry{}, err
-	}
-	return locks.FindEntry(entries, ref)
+	return ref.In(s.directoryOf(ref.Key).entries(ctx))
 }
 
 // entries gives those of one name: holders by slot, then waiters in their order. They

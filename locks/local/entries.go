@@ -1,7 +1,6 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -49,12 +48,7 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 // Find implements locks.QueueStore. A slot whose golock is gone counts as held as long
 // as somebody keeps it.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	entries, err := s.list(ctx, ofKey(ref.Key))
-	e, lost := locks.FindEntry(entries, ref)
-	if lost == nil {
-		return e, nil
-	}
-	return e, cmp.Or(err, lost)
+	return ref.In(s.list(ctx, ofKey(ref.Key)))
 }
 
 // list gives the live entries of lock files.

@@ -340,7 +340,7 @@ func (c *workload) wait(ctx context.Context, m *member, ticket locks.Ticket) {
 func (c *workload) ended(m *member, how kind, ret int64) {
 	if c.kind == locks.LeaseQueue {
 		gone := testkit.Within(testkit.Patience, func() bool {
-			_, err := locks.FindEntry(c.entries(m.lock), m.request.Ref)
+			_, err := m.request.Ref.In(c.entries(m.lock), nil)
 			return err != nil || c.failed()
 		})
 		if !gone {

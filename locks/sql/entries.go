@@ -21,11 +21,7 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 
 // Find implements locks.QueueStore.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	entries, err := s.list(ctx, ref.Key.String())
-	if err != nil {
-		return locks.Entry{}, err
-	}
-	return locks.FindEntry(entries, ref)
+	return ref.In(s.list(ctx, ref.Key.String()))
 }
 
 // list gives the live entries of a key, or of all (""). It locks and changes nothing.
