@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,8 +27,8 @@ import (
 type URL struct {
 	Scheme, User, Password string
 	Authority              string // without user and password
-	Path                   string // behind the slash
-	query                  string
+	Path                   string // behind the slash, escaped
+	user, query            string // escaped
 }
 
 // SplitURL takes an address apart. example is what a right one looks like.
@@ -39,36 +40,64 @@ func SplitURL(address, example string) (u URL, err error) {
 	if strings.Contains(rest, "#") {
 		return u, errors.New("fragment: a store's URL has none (write %23 if the # belongs to a password)")
 	}
+	if end := strings.IndexAny(rest, "/?"); end >= 0 && strings.Contains(rest[end:], "@") {
+		return u, errors.New("user and password: in them a / is written %2F, a ? %3F and a @ %40 " +
+			"(an @ elsewhere is %40 too)")
+	}
 	u.Scheme = scheme
-	rest, u.query, _ = strings.Cut(rest, "?")
-	u.Authority, u.Path, _ = strings.Cut(rest, "/")
-	at := strings.LastIndexByte(u.Authority, '@')
-	if at < 0 {
-		return u, nil
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	u.Path, u.query = visible(path), visible(query)
+	at := strings.LastIndexByte(authority, '@')
+	u.Authority = authority[at+1:]
+	name, password, _ := strings.Cut(authority[:max(at, 0)], ":")
+	u.user = visible(name)
+	if u.User, err = Unescape("user", name); err == nil {
+		u.Password, err = Unescape("password", password)
 	}
-	name, password, _ := strings.Cut(u.Authority[:at], ":")
-	u.Authority = u.Authority[at+1:]
-	part := "user"
-	if u.User, err = url.PathUnescape(name); err == nil {
-		part = "password"
-		u.Password, err = url.PathUnescape(password)
-	}
-	if err != nil {
-		return u, fmt.Errorf("%s: has a %% that is not followed by two hexadecimal digits (write %%25 for a percent sign)",
-			part)
-	}
-	return u, nil
+	return u, err
 }
 
-// ErrUnescaped says that a part of the password was taken for something else.
-var ErrUnescaped = errors.New("user and password: in them a / is written %2F, a ? %3F and a @ %40 " +
-	"(an @ elsewhere is %40 too)")
+// visible escapes all bytes but visible ASCII.
+func visible(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if c > ' ' && c < 0x7f {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
 
-// HasLateAt reports whether an address has an @ where no host can follow.
-func HasLateAt(address string) bool {
-	_, rest, _ := strings.Cut(address, "://")
-	end := strings.IndexAny(rest, "/?")
-	return end >= 0 && strings.Contains(rest[end:], "@")
+// Unescape decodes a part of a URL.
+func Unescape(part, text string) (string, error) {
+	text, err := url.PathUnescape(text)
+	if err != nil {
+		err = fmt.Errorf("%s: has a %% that is not followed by two hexadecimal digits (write %%25 for a percent sign)", part)
+	}
+	return text, err
+}
+
+// Redacted is the URL without passwords. It means the same in all else.
+func (u URL) Redacted() string {
+	text := u.Scheme + "://"
+	if u.User != "" {
+		text += u.user + "@"
+	}
+	text += u.Authority
+	if u.Path != "" {
+		text += "/" + u.Path
+	}
+	options := slices.DeleteFunc(strings.Split(u.query, "&"), func(option string) bool {
+		name, _, _ := strings.Cut(option, "=")
+		return name == "" || strings.HasSuffix(name, "password")
+	})
+	if len(options) > 0 {
+		text += "?" + strings.Join(options, "&")
+	}
+	return text
 }
 
 // EachOption calls set with each option, unescaped.
@@ -78,11 +107,11 @@ func (u URL) EachOption(set func(name, value string) error) error {
 	}
 	for option := range strings.SplitSeq(u.query, "&") {
 		name, escaped, _ := strings.Cut(option, "=")
-		value, err := url.PathUnescape(escaped)
-		if err != nil {
-			return fmt.Errorf("option %s: has a %% that is not followed by two hexadecimal digits", locks.Printable(name, 20))
+		value, err := Unescape("option "+locks.Printable(name, 20), escaped)
+		if err == nil {
+			err = set(name, value)
 		}
-		if err := set(name, value); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -124,8 +153,6 @@ func Hosts(list, port string) ([]string, error) {
 	return hosts, nil
 }
 
-const defaultQuarantine = 3 * time.Second
-
 // Options are those of all servers.
 type Options struct {
 	Quarantine time.Duration
@@ -138,7 +165,7 @@ type Options struct {
 }
 
 // NewOptions are the defaults.
-func NewOptions() Options { return Options{Quarantine: defaultQuarantine} }
+func NewOptions() Options { return Options{Quarantine: 3 * time.Second} }
 
 // Set sets an option, if it is one of these.
 func (o *Options) Set(name, value string) (known bool, err error) {
@@ -178,13 +205,6 @@ func Timeout(name, value string, where *time.Duration) error {
 	d, err := duration(name, value)
 	*where = min(max(d, 0), longestOption)
 	return err
-}
-
-// AddTimeout writes a time limit, unless it is none.
-func (q *Query) AddTimeout(name string, d time.Duration) {
-	if d > 0 {
-		q.Add(name, d.String())
-	}
 }
 
 // Bounded is the smaller of a limit and the one that a URL gives, if it gives one.
@@ -278,39 +298,3 @@ func TLSHint(err error) (hint string, bad bool) {
 	}
 	return "", false
 }
-
-// Query collects the options of a URL.
-type Query []string
-
-// Add writes an option, unless it is empty.
-func (q *Query) Add(name, value string) {
-	if value != "" {
-		*q = append(*q, name+"="+Escape(value))
-	}
-}
-
-// AddTLS writes the options of certificates.
-func (q *Query) AddTLS(o *Options) {
-	q.Add("ca", o.ca)
-	q.Add("cert", o.cert)
-	q.Add("key", o.key)
-	q.Add("server-name", o.serverName)
-}
-
-// AddQuarantine writes the quarantine, unless it is the default.
-func (q *Query) AddQuarantine(o *Options) {
-	if o.Quarantine != defaultQuarantine {
-		q.Add("quarantine", o.Quarantine.String())
-	}
-}
-
-func (q Query) String() string {
-	if len(q) == 0 {
-		return ""
-	}
-	return "?" + strings.Join(q, "&")
-}
-
-// Escape writes text so that it can stand in any part of a URL. A plus sign means
-// itself where a URL is read.
-func Escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }

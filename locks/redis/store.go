@@ -48,7 +48,7 @@ func Open(address string) (*Store, error) {
 }
 
 // URL implements locks.Store.
-func (s *Store) URL() string { return s.target.String() }
+func (s *Store) URL() string { return s.target.url }
 
 // Traits implements locks.Store.
 func (s *Store) Traits() locks.Traits { return lease.Traits() }

@@ -17,7 +17,6 @@ import (
 const (
 	defaultPort         = "6379"
 	defaultSentinelPort = "26379"
-	defaultPrefix       = "golock"
 )
 
 // kind is a way to reach servers: what follows redis or rediss in the scheme.
@@ -33,6 +32,7 @@ const (
 // target is what a URL says.
 type target struct {
 	network.Options
+	url      string // without secrets
 	kind     kind
 	hosts    []string // host:port; the socket's path for unixSocket
 	master   string   // sentinel
@@ -50,17 +50,14 @@ type target struct {
 }
 
 // parse reads a URL. Its errors begin with the part that is wrong.
-func parse(address string) (_ *target, err error) {
-	defer func() {
-		if err != nil && network.HasLateAt(address) {
-			err = network.ErrUnescaped
-		}
-	}()
+func parse(address string) (*target, error) {
 	u, err := network.SplitURL(address, "redis://HOST:PORT/DB")
 	if err != nil {
 		return nil, err
 	}
-	t := &target{Options: network.NewOptions(), prefix: defaultPrefix, user: u.User, password: u.Password}
+	t := &target{
+		Options: network.NewOptions(), prefix: "golock", url: u.Redacted(), user: u.User, password: u.Password,
+	}
 	rest, ok := strings.CutPrefix(u.Scheme, "redis")
 	if rest, t.TLS = strings.CutPrefix(rest, "s"); t.TLS {
 		ok = ok && rest != string(unixSocket)
@@ -93,15 +90,12 @@ func (t *target) place(u network.URL) (err error) {
 		if u.Authority != "" {
 			return errors.New("host: a socket has none; its path begins with a slash, as in redis+unix:///run/redis.sock")
 		}
-		path, err := url.PathUnescape("/" + u.Path)
-		switch {
-		case err != nil:
-			return errors.New("path: has a % that is not followed by two hexadecimal digits")
-		case path == "/" || strings.ContainsRune(path, 0):
-			return errors.New("path: the socket must be named, as in redis+unix:///run/redis.sock")
+		path, err := network.Unescape("path", "/"+u.Path)
+		if err == nil && (path == "/" || strings.ContainsRune(path, 0)) {
+			err = errors.New("path: the socket must be named, as in redis+unix:///run/redis.sock")
 		}
 		t.hosts = []string{path}
-		return nil
+		return err
 	case tcp:
 		if strings.Contains(u.Authority, ",") {
 			return errors.New("host: one is enough here; redis+sentinel:// and redis+cluster:// take several")
@@ -175,47 +169,4 @@ func (t *target) option(name, value string) error {
 	}
 	return fmt.Errorf("option %q: is not known: want db, prefix, quarantine, min-replicas, ca, cert, key, server-name, "+
 		"sentinel-user, sentinel-password, dial_timeout, read_timeout or write_timeout", locks.Printable(name, 20))
-}
-
-// String is the URL without its secrets.
-func (t *target) String() string {
-	var b strings.Builder
-	b.WriteString("redis")
-	if t.TLS {
-		b.WriteString("s")
-	}
-	b.WriteString(string(t.kind) + "://")
-	if t.user != "" {
-		b.WriteString(network.Escape(t.user) + "@")
-	}
-	db := ""
-	if t.db != 0 {
-		db = strconv.Itoa(t.db)
-	}
-	var options network.Query
-	if t.kind == unixSocket {
-		b.WriteString((&url.URL{Path: t.hosts[0]}).EscapedPath())
-		options.Add("db", db)
-	} else {
-		b.WriteString(strings.Join(t.hosts, ","))
-		if t.kind == sentinel {
-			b.WriteString("/" + network.Escape(t.master))
-		}
-		if db != "" {
-			b.WriteString("/" + db)
-		}
-	}
-	options.AddTLS(&t.Options)
-	options.Add("sentinel-user", t.sentinelUser)
-	if t.prefix != defaultPrefix {
-		options.Add("prefix", t.prefix)
-	}
-	options.AddQuarantine(&t.Options)
-	if t.replicas != 0 {
-		options.Add("min-replicas", strconv.Itoa(t.replicas))
-	}
-	options.AddTimeout("dial_timeout", t.dialTimeout)
-	options.AddTimeout("read_timeout", t.readTimeout)
-	options.AddTimeout("write_timeout", t.writeTimeout)
-	return b.String() + options.String()
 }

@@ -59,7 +59,7 @@ func (s *Store) quote(name string) string {
 }
 
 // URL implements locks.Store.
-func (s *Store) URL() string { return s.target.String() }
+func (s *Store) URL() string { return s.target.url }
 
 // Traits implements locks.Store.
 func (s *Store) Traits() locks.Traits { return lease.Traits() }

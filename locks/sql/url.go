@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"os/user"
 	"regexp"
@@ -18,11 +17,8 @@ import (
 	"golock/locks/network"
 )
 
-// What a URL may leave out.
-const (
-	defaultTable = "golock"
-	autoWaiters  = -1 // a share of what the server allows
-)
+// autoWaiters is for a share of what the server allows.
+const autoWaiters = -1
 
 // Target is what a URL says.
 type Target struct {
@@ -33,9 +29,8 @@ type Target struct {
 	Socket   string // as the URL has it; "": TCP
 	Port     string // for a socket whose name depends on it
 
-	scheme string
-	login  string   // the user, as the URL has it; "" if it has none
-	hosts  []string // host:port, or one socket
+	url   string   // without secrets
+	hosts []string // host:port, or one socket
 
 	table   string
 	waiters int // so many of a name keep a connection
@@ -46,9 +41,6 @@ type Target struct {
 
 // parse reads a URL. Its errors begin with the part that is wrong.
 func parse(address string, d Dialect) (*Target, error) {
-	if network.HasLateAt(address) {
-		return nil, network.ErrUnescaped
-	}
 	u, err := network.SplitURL(address, fmt.Sprintf("%s://USER@HOST:%s/DATABASE", d.Schemes[0], d.Port))
 	switch {
 	case err != nil:
@@ -59,13 +51,13 @@ func parse(address string, d Dialect) (*Target, error) {
 		return nil, errors.New("user and password: must not contain a zero byte")
 	}
 	t := &Target{
-		Options: network.NewOptions(), scheme: u.Scheme, login: u.User, Password: u.Password,
-		table: defaultTable, waiters: autoWaiters, Port: d.Port,
+		Options: network.NewOptions(), url: u.Redacted(), User: u.User, Password: u.Password,
+		table: "golock", waiters: autoWaiters, Port: d.Port,
 	}
 	if err := u.EachOption(func(name, value string) error { return t.option(d, name, value) }); err != nil {
 		return nil, err
 	}
-	if err := t.place(u.Authority, u.Path, d); err != nil {
+	if err := t.place(u, d); err != nil {
 		return nil, err
 	}
 	if t.TLS && t.Socket != "" {
@@ -76,33 +68,33 @@ func parse(address string, d Dialect) (*Target, error) {
 
 // place reads hosts and path. Without a user it is the one that golock runs as, like the
 // servers' own clients do.
-func (t *Target) place(authority, path string, d Dialect) error {
+func (t *Target) place(u network.URL, d Dialect) error {
 	var err error
-	if t.Database, err = url.PathUnescape(path); err != nil {
-		return errors.New("database: has a % that is not followed by two hexadecimal digits")
+	if t.Database, err = network.Unescape("database", u.Path); err != nil {
+		return err
 	}
 	if t.Database == "" || strings.ContainsFunc(t.Database, unicode.IsControl) {
-		return fmt.Errorf("database: must be named, as in %s://HOST/DATABASE", t.scheme)
+		return fmt.Errorf("database: must be named, as in %s://HOST/DATABASE", u.Scheme)
 	}
-	if t.User = t.login; t.User == "" {
-		if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil {
-			t.User = u.Username
+	if t.User == "" {
+		if account, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil {
+			t.User = account.Username
 		} else {
 			return errors.New("user: must be named, as this one has no name of its own")
 		}
 	}
 	if t.Socket == "" {
-		t.hosts, err = network.Hosts(authority, d.Port)
+		t.hosts, err = network.Hosts(u.Authority, d.Port)
 		return err
 	}
 	if t.Socket[0] != '/' {
 		return errors.New("option socket: want an absolute path")
 	}
 	t.hosts = []string{t.Socket}
-	if authority == "" {
+	if u.Authority == "" {
 		return nil
 	}
-	hosts, err := network.Hosts(authority, d.Port)
+	hosts, err := network.Hosts(u.Authority, d.Port)
 	if err != nil {
 		return err
 	}
@@ -158,37 +150,4 @@ func (t *Target) option(d Dialect, name, value string) error {
 func isTable(name string) bool {
 	const part = `[A-Za-z_]\w{0,47}`
 	return regexp.MustCompile("^(" + part + `\.)?` + part + "$").MatchString(name)
-}
-
-// String is the URL without its secrets.
-func (t *Target) String() string {
-	var b strings.Builder
-	b.WriteString(t.scheme + "://")
-	if t.login != "" {
-		b.WriteString(network.Escape(t.login) + "@")
-	}
-	var options network.Query
-	if t.Socket != "" {
-		b.WriteString("localhost:" + t.Port)
-		options = append(options, "socket="+strings.ReplaceAll(network.Escape(t.Socket), "%2F", "/"))
-	} else {
-		b.WriteString(strings.Join(t.hosts, ","))
-	}
-	if t.table != defaultTable {
-		options.Add("table", t.table)
-	}
-	if t.waiters != autoWaiters {
-		options.Add("waiters", strconv.Itoa(t.waiters))
-	}
-	options.AddQuarantine(&t.Options)
-	switch {
-	case t.TLS && t.AnyName:
-		options.Add("tls", "verify-ca")
-	case t.TLS:
-		options.Add("tls", "on")
-	}
-	options.AddTLS(&t.Options)
-	options.Add("application_name", t.Application)
-	options.AddTimeout("connect_timeout", t.connectTimeout)
-	return b.String() + "/" + network.Escape(t.Database) + options.String()
 }
