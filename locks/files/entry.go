@@ -68,9 +68,6 @@ func (s *Store) entryOf(r locks.Request) *entry {
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
-	if r.TTL <= 0 {
-		r.TTL = lease.DefaultTTL
-	}
 	e := s.entryOf(r)
 	e.record = record{
 		Owner: lease.ThisOwner(r), NoGolock: r.NoGolock, Clock: s.clockName(), Process: s.self(),

@@ -15,7 +15,7 @@ import (
 // MaxUnits is the largest weight: every unit has a slot number.
 const MaxUnits = 1 << 16
 
-// DefaultTTL is for requests that name none.
+// DefaultTTL is for entries of others, whose TTL is not known.
 const DefaultTTL = 30 * time.Second
 
 // ListLimit bounds a question about many entries.

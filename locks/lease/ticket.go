@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,7 +153,7 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			giveUp(ctx, t.store, t.entry)
 			return nil, err
 		default:
-			outage, pause = err, min(jitter(retry), cmp.Or(t.request.TTL, DefaultTTL)/3)
+			outage, pause = err, min(jitter(retry), t.request.TTL/3)
 			if t.place > frontPlaces {
 				retry = longer(retry)
 			}

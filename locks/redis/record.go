@@ -30,14 +30,10 @@ type record struct {
 
 func newRecord(r locks.Request) *record {
 	const tick = time.Millisecond // of the store's clock
-	rec := &record{
+	return &record{
 		TTL: millis(r.TTL / tick), Hold: millis((r.Hold + tick - 1) / tick), Weight: r.Claim.Weight, Max: r.Claim.Max,
 		Priority: r.Claim.Priority, Order: order(r.Claim.Priority), Replace: r.Replace, Owner: lease.ThisOwner(r),
 	}
-	if rec.TTL <= 0 {
-		rec.TTL = millis(lease.DefaultTTL / tick)
-	}
-	return rec
 }
 
 // order writes a priority so that a higher one sorts before a lower one.

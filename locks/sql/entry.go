@@ -62,9 +62,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	row := &e.state.row
 	row.State, row.Claim, row.Replace = queue.Waiting, r.Claim, r.Replace
 	row.Claim.Ticket = 0 // the store gives them
-	if r.TTL > 0 {
-		row.ttl = r.TTL
-	}
+	row.ttl = r.TTL
 	row.hold, row.info = micros(r.Hold), infoOf(r)
 	return e
 }
