@@ -53,24 +53,22 @@ func ping(ctx context.Context, client goredis.UniversalClient) (string, error) {
 
 // nodes looks at the server, or at each master of a cluster.
 func (x *examination) nodes(ctx context.Context) {
-	nodes := []goredis.UniversalClient{x.client}
-	if cl, ok := x.client.(*goredis.ClusterClient); ok {
-		x.OK("cluster", "each name lives on one master")
-		nodes = nil
-		var mu sync.Mutex
-		err := cl.ForEachMaster(ctx, func(_ context.Context, c *goredis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			nodes = append(nodes, c)
-			return nil
-		})
-		if err != nil {
-			x.Add(locks.Problem, "cluster", "its masters cannot be listed: "+err.Error(),
-				"names that live there cannot be used", "")
-		}
+	cl, ok := x.client.(*goredis.ClusterClient)
+	if !ok {
+		x.node(ctx, x.client)
+		return
 	}
-	for _, n := range nodes {
-		x.node(ctx, n)
+	x.OK("cluster", "each name lives on one master")
+	var mu sync.Mutex
+	err := cl.ForEachMaster(ctx, func(ctx context.Context, c *goredis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		x.node(ctx, c)
+		return nil
+	})
+	if err != nil {
+		x.Add(locks.Problem, "cluster", "its masters cannot be listed: "+err.Error(),
+			"names that live there cannot be used", "")
 	}
 }
 
@@ -187,14 +185,11 @@ func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
 
 // wakeUp finds out whether waiters can be woken.
 func (x *examination) wakeUp(ctx context.Context) {
-	ref, err := locks.NewRef("golock doctor")
-	if err != nil {
-		return
-	}
-	channel := x.store.channel(ref)
+	channel := x.store.channel(locks.Ref{}) // nobody's
 	sub := x.client.Subscribe(ctx, channel)
 	defer sub.Close()
-	if _, err = sub.ReceiveTimeout(ctx, lease.LongestAttempt); err == nil {
+	_, err := sub.ReceiveTimeout(ctx, lease.LongestAttempt)
+	if err == nil {
 		err = x.client.Publish(ctx, channel, "0").Err()
 	}
 	if err == nil {
