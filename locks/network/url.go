@@ -200,19 +200,13 @@ func duration(name, value string) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// Timeout sets a time limit that the server's own clients have too; 0 or less is none.
-func Timeout(name, value string, where *time.Duration) error {
+// Timeout lowers a time limit that the server's own clients have too; 0 or less is none.
+func Timeout(name, value string, limit *time.Duration) error {
 	d, err := duration(name, value)
-	*where = min(max(d, 0), longestOption)
-	return err
-}
-
-// Bounded is the smaller of a limit and the one that a URL gives, if it gives one.
-func Bounded(limit, given time.Duration) time.Duration {
-	if given > 0 {
-		return min(limit, given)
+	if d > 0 {
+		*limit = min(*limit, d)
 	}
-	return limit
+	return err
 }
 
 // SetTLS is for an option that switches TLS on or off, and says whether the server's name

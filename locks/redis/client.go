@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"golock/locks/lease"
-	"golock/locks/network"
 )
 
 // connect makes the client that the URL asks for. It does no I/O but to read the
@@ -31,10 +30,8 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 		MasterName: t.master, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
 		Username: t.user, Password: t.password, DB: t.db, TLSConfig: config, Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-		DialTimeout:  network.Bounded(lease.LongestAttempt, t.dialTimeout),
-		ReadTimeout:  network.Bounded(lease.LongestAttempt, t.readTimeout),
-		WriteTimeout: network.Bounded(lease.LongestAttempt, t.writeTimeout),
-		PoolSize:     64, MaxIdleConns: 1, PoolTimeout: lease.LongestAttempt, PipelinePoolSize: -1,
+		DialTimeout: t.dialTimeout, ReadTimeout: t.readTimeout, WriteTimeout: t.writeTimeout,
+		PoolSize: 64, MaxIdleConns: 1, PoolTimeout: lease.LongestAttempt, PipelinePoolSize: -1,
 		ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}

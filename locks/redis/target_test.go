@@ -24,8 +24,8 @@ func TestTarget(t *testing.T) {
 		{"rediss+sentinel://a/main", "TLS:true kind:+sentinel"},
 		{"redis+cluster://a,b:7001", "kind:+cluster hosts:[a:6379 b:7001]"},
 		{"rediss+cluster://a/0", "TLS:true kind:+cluster db:0"},
-		{"redis://h?dial_timeout=5s&read_timeout=0.5&write_timeout=3", "dialTimeout:5000000000 readTimeout:500000000 writeTimeout:3000000000"},
-		{"redis://h?dial_timeout=0&read_timeout=-1&write_timeout=-2s", "dialTimeout:0 readTimeout:0 writeTimeout:0}"},
+		{"redis://h?dial_timeout=5s&read_timeout=0.5&write_timeout=1", "dialTimeout:2000000000 readTimeout:500000000 writeTimeout:1000000000"},
+		{"redis://h?dial_timeout=0&read_timeout=-1&write_timeout=-2s", "dialTimeout:2000000000 readTimeout:2000000000 writeTimeout:2000000000"},
 		{"redis://h?protocol=3&skip_verify=false", "hosts:[h:6379]"},
 		{"redis+unix:///s?protocol=2&db=1", "db:1"},
 	} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 	"golock/locks/network"
 )
 
@@ -46,7 +47,7 @@ type target struct {
 	prefix   string
 	replicas int // that must have a grant before it counts
 
-	dialTimeout, readTimeout, writeTimeout time.Duration // 0: golock's own
+	dialTimeout, readTimeout, writeTimeout time.Duration
 }
 
 // parse reads a URL. Its errors begin with the part that is wrong.
@@ -57,6 +58,7 @@ func parse(address string) (*target, error) {
 	}
 	t := &target{
 		Options: network.NewOptions(), prefix: "golock", url: u.Redacted(), user: u.User, password: u.Password,
+		dialTimeout: lease.LongestAttempt, readTimeout: lease.LongestAttempt, writeTimeout: lease.LongestAttempt,
 	}
 	rest, ok := strings.CutPrefix(u.Scheme, "redis")
 	if rest, t.TLS = strings.CutPrefix(rest, "s"); t.TLS {

@@ -316,11 +316,8 @@ func (c *session) open(ctx context.Context) error {
 	s := c.store
 	hosts := s.target.hosts
 	host := s.host.Load()
-	if limit := s.target.connectTimeout; limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, s.target.connectTimeout)
+	defer cancel()
 	conn, err := s.dialect.Connect(ctx, s.target, hosts[int(host)%len(hosts)])
 	if err != nil {
 		s.useNextHost(host)

@@ -52,7 +52,7 @@ func parse(address string, d Dialect) (*Target, error) {
 	}
 	t := &Target{
 		Options: network.NewOptions(), url: u.Redacted(), User: u.User, Password: u.Password,
-		table: "golock", waiters: autoWaiters, Port: d.Port,
+		table: "golock", waiters: autoWaiters, Port: d.Port, connectTimeout: firstAttempt,
 	}
 	if err := u.EachOption(func(name, value string) error { return t.option(d, name, value) }); err != nil {
 		return nil, err
