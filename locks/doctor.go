@@ -49,12 +49,11 @@ func (f *Findings) Append(found ...Finding) {
 	}
 }
 
-// Rehearsal tells how the steps of a run went.
-type Rehearsal struct {
-	Name   string // which no run uses
-	Join   time.Duration
-	Renew  time.Duration // the median; 0: the store has no leases
-	Failed error         // of the step that failed
+// rehearsal tells how the steps of a run went.
+type rehearsal struct {
+	join   time.Duration
+	renew  time.Duration // the median; 0: the store has no leases
+	failed error         // of the step that failed
 }
 
 const (
@@ -62,35 +61,43 @@ const (
 	rehearsalTTL = 5 * time.Second // after which nothing is left of one that was killed
 )
 
-// Rehearse takes, renews and gives back the slot of a name made up for it.
-func Rehearse(ctx context.Context, s Store) (r Rehearsal) {
+// Rehearse takes, renews and gives back the slot of a name made up for it, and forgets the
+// name, which may fail. ttl is that of the runs in question. A server that has just come back
+// grants nothing before its quarantine is over.
+func Rehearse(ctx context.Context, s QueueStore, ttl, quarantine time.Duration) (f Finding, forgotten error) {
+	ctx, cancel := context.WithTimeout(ctx, rehearsalTTL+quarantine)
+	defer cancel()
 	ref, err := NewRef("golock doctor")
 	if err != nil {
-		return Rehearsal{Failed: err}
+		return rehearsal{failed: err}.finding(ttl), nil
 	}
-	r.Name = "golock-doctor-" + ref.ID.String()
-	ref.Key = KeyOf(r.Name)
+	name := "golock-doctor-" + ref.ID.String()
+	ref.Key = KeyOf(name)
+	r := rehearse(ctx, s, Request{Ref: ref, Name: name, Claim: Claim{Weight: 1, Max: 1}, TTL: rehearsalTTL, Command: []string{"golock", "doctor"}})
+	return r.finding(ttl), s.Forget(context.WithoutCancel(ctx), name)
+}
+
+func rehearse(ctx context.Context, s Store, q Request) (r rehearsal) {
 	began := BootTime()
-	ticket, err := s.Join(ctx, Request{Ref: ref, Name: r.Name, Claim: Claim{Weight: 1, Max: 1}, TTL: rehearsalTTL, Command: []string{"golock", "doctor"}})
+	ticket, err := s.Join(ctx, q)
 	if err != nil {
-		r.Failed = fmt.Errorf("taking a slot: %w", err)
+		r.failed = fmt.Errorf("taking a slot: %w", err)
 		return r
 	}
 	lease, err := ticket.Wait(ctx)
 	if err != nil {
-		r.Failed = fmt.Errorf("waiting for a slot: %w", err)
+		r.failed = fmt.Errorf("waiting for a slot: %w", err)
 		return r
 	}
-	r.Join = BootTime().Sub(began)
+	r.join = BootTime().Sub(began)
 	if leased, ok := lease.(RenewableLease); ok {
-		r.Renew, err = renewals(ctx, leased)
+		r.renew, r.failed = renewals(ctx, leased)
 	}
 	released, cancel := context.WithTimeout(context.WithoutCancel(ctx), rehearsalTTL)
 	defer cancel()
-	if failed := lease.Release(released); err == nil && failed != nil {
-		err = fmt.Errorf("giving the slot back: %w", failed)
+	if err := lease.Release(released); r.failed == nil && err != nil {
+		r.failed = fmt.Errorf("giving the slot back: %w", err)
 	}
-	r.Failed = err
 	return r
 }
 
@@ -112,30 +119,30 @@ func renewals(ctx context.Context, l RenewableLease) (time.Duration, error) {
 	return took[rehearsed/2], nil
 }
 
-// Finding tells how a rehearsal went. ttl is that of the runs in question.
-func (r Rehearsal) Finding(ttl time.Duration) Finding {
+// finding tells how a rehearsal went.
+func (r rehearsal) finding(ttl time.Duration) Finding {
 	f := Finding{Level: OK, Subject: "rehearsal"}
 	// An attempt to renew a lease is given up after this time.
 	limit := min(ttl/10, time.Second)
 	switch {
-	case r.Failed != nil:
-		f.Level, f.What = Problem, r.Failed.Error()
+	case r.failed != nil:
+		f.Level, f.What = Problem, r.failed.Error()
 		f.Why = "a run would fail at the same step"
-	case r.Renew > limit:
-		f.Level, f.What = Problem, fmt.Sprintf("a renewal takes %v, and is given up after %v", short(r.Renew), limit)
+	case r.renew > limit:
+		f.Level, f.What = Problem, fmt.Sprintf("a renewal takes %v, and is given up after %v", short(r.renew), limit)
 		f.Why = "leases run out under commands that are running"
 		f.Fix = "a store that is nearer"
-		if r.Renew < time.Second { // which no TTL makes longer
-			f.Fix = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * r.Renew).Round(time.Second))
+		if r.renew < time.Second { // which no TTL makes longer
+			f.Fix = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * r.renew).Round(time.Second))
 		}
-	case r.Renew > limit/4:
-		f.Level, f.What = Note, fmt.Sprintf("a renewal takes %v; with a TTL of %v one is given up after %v", short(r.Renew), ttl, limit)
+	case r.renew > limit/4:
+		f.Level, f.What = Note, fmt.Sprintf("a renewal takes %v; with a TTL of %v one is given up after %v", short(r.renew), ttl, limit)
 		f.Why = "little is left for a bad moment of network or server"
 		f.Fix = "a longer --ttl, or a store that is nearer"
-	case r.Renew > 0:
-		f.What = fmt.Sprintf("a slot was taken (%v), its lease renewed (%v, the median of %d) and given back", short(r.Join), short(r.Renew), rehearsed)
+	case r.renew > 0:
+		f.What = fmt.Sprintf("a slot was taken (%v), its lease renewed (%v, the median of %d) and given back", short(r.join), short(r.renew), rehearsed)
 	default:
-		f.What = fmt.Sprintf("a slot was taken (%v) and given back", short(r.Join))
+		f.What = fmt.Sprintf("a slot was taken (%v) and given back", short(r.join))
 	}
 	return f
 }

@@ -39,10 +39,9 @@ func (s *Store) examine(ctx context.Context, ttl time.Duration) (found locks.Fin
 	f, able := s.atomic()
 	found.Append(f)
 	if able {
-		r := locks.Rehearse(ctx, s)
-		found.Append(r.Finding(ttl))
+		f, _ := locks.Rehearse(ctx, s, ttl, 0)
+		found.Append(f)
 		found.OK("waiting", "nothing is pushed over a shared directory: the next in line looks ten times a second")
-		_ = s.Forget(ctx, r.Name)
 	}
 	return found, nil
 }

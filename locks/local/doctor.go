@@ -149,14 +149,10 @@ func (x *examination) mode() {
 
 // rehearse does what a run does, and removes the lock file.
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
-	bound, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
 	s := &Store{path: x.opened.path, roots: x.store.roots}
-	r := locks.Rehearse(bound, s)
-	f := r.Finding(ttl)
+	f, _ := locks.Rehearse(ctx, s, ttl, 0)
 	if f.Level == locks.OK {
 		f.What += ", with open file description locks"
 	}
 	x.Append(f)
-	_ = s.Forget(ctx, r.Name)
 }

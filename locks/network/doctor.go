@@ -1,10 +1,8 @@
 package network
 
 import (
-	"context"
 	"net"
 	"net/netip"
-	"time"
 
 	"golock/locks"
 )
@@ -27,12 +25,4 @@ func Transport(hosts []string, seen, fix string) []locks.Finding {
 func IsLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
-}
-
-// Rehearse does what a run does. A server that has just come back grants nothing before
-// its quarantine is over.
-func Rehearse(ctx context.Context, s locks.Store, quarantine time.Duration) locks.Rehearsal {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second+quarantine)
-	defer cancel()
-	return locks.Rehearse(ctx, s)
 }

@@ -28,7 +28,8 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	}
 	x.nodes(ctx)
 	if !x.readOnly {
-		x.rehearse(ctx, ttl)
+		f, _ := locks.Rehearse(ctx, s, ttl, s.target.Quarantine)
+		x.Append(f)
 	}
 	x.wakeUp(ctx)
 	return x.Findings, nil
@@ -174,13 +175,6 @@ func (x *examination) replicas(info map[string]string) {
 	default:
 		x.OK(subject, "none: nothing takes over when the server is gone, and nothing can be forgotten by that")
 	}
-}
-
-// rehearse does what a run does, and removes the tombstone.
-func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
-	r := network.Rehearse(ctx, x.store, x.store.target.Quarantine)
-	x.Append(r.Finding(ttl))
-	_ = x.store.Forget(context.WithoutCancel(ctx), r.Name)
 }
 
 // wakeUp finds out whether waiters can be woken.

@@ -80,11 +80,13 @@ func (x *Examination) hasTable(ctx context.Context) bool {
 	return false
 }
 
-// mark finds out whether a table that is dropped would be known for that.
+// mark finds out whether a table that is dropped would be known for that. Where golock may not
+// make it again, its loss is noticed anyhow.
 func (x *Examination) mark(ctx context.Context) {
 	s := x.store
 	name := s.quote(s.markName())
-	if _, err := x.Ask(ctx, "SELECT COUNT(*) FROM "+name); s.verdict(err) == NoTable {
+	_, err := x.Ask(ctx, "SELECT COUNT(*) FROM "+name)
+	if s.verdict(err) == NoTable && s.dialect.MayCreate(ctx, x) == nil {
 		x.Append(locks.Finding{
 			Level: locks.Note, Subject: "mark", What: s.markName() + " does not exist", Why: s.unmarked(),
 			Fix:  "let somebody who may run the line below, and grant this user SELECT on " + name,
@@ -97,9 +99,9 @@ func (x *Examination) mark(ctx context.Context) {
 // the server's own: a pooler gives each transaction another one.
 func (x *Examination) rehearse(ctx context.Context, ttl time.Duration) {
 	s := x.store
-	r := network.Rehearse(ctx, s, s.target.Quarantine)
-	x.Append(r.Finding(ttl))
-	if err := s.Forget(context.WithoutCancel(ctx), r.Name); !lease.IsTemporary(err) {
+	f, err := locks.Rehearse(ctx, s, ttl, s.target.Quarantine)
+	x.Append(f)
+	if !lease.IsTemporary(err) {
 		x.Add(locks.Problem, "rights", "what is over cannot be removed: "+err.Error(),
 			"the table grows, and golock clean fails", "GRANT DELETE ON "+s.table+" to this user")
 	}
@@ -111,7 +113,7 @@ func (x *Examination) rehearse(ctx context.Context, ttl time.Duration) {
 		x.Add(locks.Note, "pooler", poolerText,
 			"locks are as safe as without it, but who waits cannot be woken and looks again now and then",
 			"connect to the server itself")
-	case r.Failed == nil:
+	case f.Level != locks.Problem:
 		x.OK("wake-up", "connections are the server's own: waiters are woken")
 	}
 }
