@@ -178,12 +178,12 @@ func (p *place) busy(tab *table) *locks.BusyError {
 	busy := &locks.BusyError{Name: tab.name}
 	for i := range p.view.holders {
 		h := &p.view.holders[i]
-		p.table.readCommand(h)
+		p.file.readCommand(h)
 		busy.Holders = append(busy.Holders, newEntry(tab.name, h))
 	}
 	for i := range tab.records {
 		r := &tab.records[i]
-		if r.state == stateWaiting && r.evictor == "" && p.table.isLive(r) {
+		if r.state == stateWaiting && r.evictor == "" && p.file.isLive(r) {
 			busy.Waiters++
 		}
 	}

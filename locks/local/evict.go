@@ -61,7 +61,7 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	for i := range tab.records {
 		o := &tab.records[i]
 		rival := locks.Rival{Claim: o.claim(), State: locks.Holding, Replace: replacements[o.replace], Leaving: o.evictor != ""}
-		if o.state == stateWaiting && !rival.Leaving && p.table.isLive(o) {
+		if o.state == stateWaiting && !rival.Leaving && p.file.isLive(o) {
 			rival.State = locks.Waiting
 			waiting++
 		} else if o.state != stateHolding { // look has freed those of the dead
@@ -81,9 +81,9 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 	by := locks.ReplacedBy(*r)
 	for _, i := range picked {
 		o := records[i]
-		p.table.readCommand(o)
+		p.file.readCommand(o)
 		t.replaced = append(t.replaced, newEntry(tab.name, o))
-		v, err := p.table.evict(tab, o, by)
+		v, err := p.file.evict(tab, o, by)
 		if err != nil {
 			return false, err
 		}

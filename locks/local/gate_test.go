@@ -213,7 +213,7 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 	files := openFiles(t) - 2*len(held)
 	joined, err := s.Join(background, NewRequest(t, "x", Limit(4)))
 	testkit.Must(t, err)
-	table := joined.(*ticket).place.Load().table
+	file := joined.(*ticket).place.Load().file
 	granted := make(chan locks.Lease, 1)
 	go func() {
 		l, _ := joined.Wait(background)
@@ -227,7 +227,7 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 	}
 	// They may be interrupted and ask for the lock once more, so the descriptor
 	// must still be what it was.
-	if to, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", table.fd)); err != nil || to != lockPath(dir, "x") {
+	if to, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", file.fd)); err != nil || to != lockPath(dir, "x") {
 		t.Errorf("the sleepers' descriptor is of %s, %v", to, err)
 	}
 	for _, h := range held {

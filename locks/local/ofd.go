@@ -30,9 +30,9 @@ func setLock(fd int, kind int16, at int64) error {
 	return fcntlLock(fd, unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Start: at, Len: 1})
 }
 
-// unlockAll drops every lock of a description.
-func unlockAll(fd int) error {
-	return fcntlLock(fd, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
+// unlockFrom drops the locks of a description on all bytes from one on.
+func unlockFrom(fd int, at int64) error {
+	return fcntlLock(fd, unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Start: at})
 }
 
 func fcntlLock(fd, command int, lk *unix.Flock_t) error {

@@ -14,22 +14,19 @@ import (
 	"golock/locks/kernel"
 )
 
-// place is an entry in one lock file, which it has open twice. table has the gate and the
-// wait byte, and reads and writes the file. It is close-on-exec: a gate that the command
-// inherited would stay shut for as long as the command lives. hold has the hold byte and
-// the path locks; the command inherits it.
+// place is an entry in one lock file. All its locks are of one description, which the
+// command inherits when p holds: the gate is open by then, and p never goes there again.
 type place struct {
 	request   *locks.Request
 	dir       *directory
 	path      string    // of the lock file
-	table     *lockFile // nil once p holds
-	hold      int
+	file      *lockFile // nil when p is closed
 	pathLocks pathLocks
 	self      record
 	view      view      // what stood in the way at the last look
 	victims   []*victim // evicted, and to be told when the gate is open
 
-	asleep map[int64]bool // bytes that a goroutine sleeps on, through table
+	asleep map[int64]bool // bytes that a goroutine sleeps on
 	freed  chan error     // hears when one of them is free
 }
 
@@ -43,22 +40,16 @@ type view struct {
 
 // enter joins the queue.
 func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
-	var err error
-	if p.table, err = p.dir.openFile(p.request.Name); err != nil {
-		return nil, err
-	}
-	again, err := p.dir.openFile(p.request.Name)
+	f, err := p.dir.openFile(p.request.Name)
 	if err != nil {
 		return nil, err
 	}
-	p.hold = fdtable.MoveHigh(again.fd)
-	if !kernel.SameFile(&again.stat, &p.table.stat) {
-		return nil, errMoved
-	}
-	if err := p.table.gate(ctx, unix.F_WRLCK, gateLimit); err != nil {
+	p.file = f
+	f.fd = fdtable.MoveHigh(f.fd)
+	if err := f.gate(ctx, unix.F_WRLCK, gateLimit); err != nil {
 		return nil, err
 	}
-	defer p.table.openGate()
+	defer f.openGate()
 	tab, err := p.load()
 	if err != nil {
 		return nil, err
@@ -70,7 +61,7 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 	if err != nil || l != nil {
 		return l, err
 	}
-	if err := p.table.checkPath(); err != nil {
+	if err := f.checkPath(); err != nil {
 		return nil, err
 	}
 	if inside := p.enclosing(); inside != nil {
@@ -95,18 +86,18 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 			}
 		}
 	}
-	if err := setLock(p.table.fd, unix.F_WRLCK, waitByte(p.self.ticket)); err != nil {
-		return nil, p.table.lockError(err)
+	if err := setLock(f.fd, unix.F_WRLCK, waitByte(p.self.ticket)); err != nil {
+		return nil, f.lockError(err)
 	}
 	p.request.TellPlace(p.view.position)
 	p.self.state = stateWaiting
-	return nil, p.table.write(tab, &p.self)
+	return nil, f.write(tab, &p.self)
 }
 
 // load reads the table inside the gate, makes it if the file is new, and makes it anew
 // if it is unreadable and nobody uses it.
 func (p *place) load() (*table, error) {
-	f, name := p.table, p.request.Name
+	f, name := p.file, p.request.Name
 	tab, err := f.read()
 	switch {
 	case err == errCorrupt || err == nil && tab.name == "":
@@ -129,7 +120,7 @@ func (p *place) load() (*table, error) {
 // look decides what the table means for p, and takes the slot if it is p's turn. The
 // caller is inside the gate. Records of the dead that it meets are freed.
 func (p *place) look(tab *table) (l *lease, err error) {
-	f, v := p.table, &p.view
+	f, v := p.file, &p.view
 	*v = view{}
 	v.front, v.position, err = p.inFront(tab)
 	if err != nil || v.front != nil && p.self.state == stateWaiting {
@@ -169,10 +160,10 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 	slices.SortFunc(before, func(a, b *record) int { return a.claim().Compare(b.claim()) })
 	for len(before) > 0 {
 		front := before[len(before)-1]
-		if p.table.isLocked(waitByte(front.ticket), 1) {
+		if p.file.isLocked(waitByte(front.ticket), 1) {
 			return front, len(before) + 1, nil
 		}
-		if err := p.table.clear(tab, front); err != nil {
+		if err := p.file.clear(tab, front); err != nil {
 			return nil, 0, err
 		}
 		before = before[:len(before)-1]
@@ -180,9 +171,10 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 	return nil, 1, nil
 }
 
-// take makes p a holder. What fails half-way leaves no lock behind.
+// take makes p a holder. What fails half-way leaves no more locks than before: p may stay in
+// the queue of a removed file until it is in that of the new one.
 func (p *place) take(tab *table) (_ *lease, err error) {
-	f := p.table
+	f := p.file
 	slots := locks.FreeSlots(func(slot int) bool {
 		return slices.ContainsFunc(p.view.holders, func(h record) bool { return slices.Contains(h.slots, slot) })
 	}, p.request.Claim.Weight)
@@ -191,14 +183,15 @@ func (p *place) take(tab *table) (_ *lease, err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = unlockAll(p.hold)
+			_ = setLock(f.fd, unix.F_UNLCK, holdByte(p.self.ticket))
+			_ = unlockFrom(f.fd, pathBase)
 		}
 	}()
-	if err := setLock(p.hold, unix.F_WRLCK, holdByte(p.self.ticket)); err != nil {
+	if err := setLock(f.fd, unix.F_WRLCK, holdByte(p.self.ticket)); err != nil {
 		return nil, f.lockError(err)
 	}
 	for _, at := range p.pathLocks {
-		if err := setLock(p.hold, unix.F_RDLCK, at); err != nil {
+		if err := setLock(f.fd, unix.F_RDLCK, at); err != nil {
 			return nil, f.lockError(err)
 		}
 	}
@@ -217,7 +210,7 @@ func (p *place) take(tab *table) (_ *lease, err error) {
 		return nil, err
 	}
 	grant := locks.Grant{Ref: p.request.Ref, Slots: slots, Fence: tab.fence}
-	return &lease{kernel.NewLease(grant, []int{p.hold, p.dir.fd}, p.close), p}, nil
+	return &lease{kernel.NewLease(grant, []int{f.fd, p.dir.fd}, p.close), p}, nil
 }
 
 // enclosing finds the run around this one among the holders of its name. The holders of a
@@ -281,7 +274,10 @@ func (p *place) sleepOn(at int64) {
 		p.asleep = map[int64]bool{}
 	}
 	p.asleep[at] = true
-	p.table.lockLater(unix.F_RDLCK, at, func(err error) {
+	f := p.file
+	f.lockLater(unix.F_RDLCK, at, func(err error) {
+		// A command that has inherited the description must not keep this lock.
+		_ = setLock(f.fd, unix.F_UNLCK, at)
 		select {
 		case p.freed <- err:
 		default: // one wake-up is enough
@@ -289,24 +285,14 @@ func (p *place) sleepOn(at int64) {
 	})
 }
 
-// close gives the place up, the slot first. It unlocks before it closes: others may have
-// inherited the description of the slot, and a goroutine may still have the table open.
+// close gives the place up. It unlocks before it closes: others may have inherited the
+// description, and a goroutine may still sleep on a lock of it.
 func (p *place) close() (err error) {
-	if p.hold >= 0 {
-		err = unlockAll(p.hold)
-		unix.Close(p.hold)
-		p.hold = -1
+	if p.file != nil {
+		err = unlockFrom(p.file.fd, 0)
+		p.file.close()
+		p.file = nil
 	}
-	p.closeTable()
 	p.dir.close()
 	return err
-}
-
-// closeTable leaves the queue, which wakes the next, and closes what only a waiter needs.
-func (p *place) closeTable() {
-	if p.table != nil {
-		_ = unlockAll(p.table.fd)
-		p.table.close()
-		p.table = nil
-	}
 }

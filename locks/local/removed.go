@@ -29,7 +29,7 @@ func (d *directory) pathLocks(name string) pathLocks {
 
 // pathMark stands for this file under this path: a copy of the file, or one that was
 // moved here, has to be checked anew.
-func (p *place) pathMark() uint64 { return uint64(p.pathLocks[0]) ^ p.table.stat.Ino }
+func (p *place) pathMark() uint64 { return uint64(p.pathLocks[0]) ^ p.file.stat.Ino }
 
 // whyRemoved tells a newcomer of such a holder.
 const whyRemoved = "its lock file was removed while it was held, and that holder is still there"

@@ -73,7 +73,7 @@ func (s *Store) newRecord(r locks.Request) record {
 	return self
 }
 
-// lease is a held slot. The command inherits the description with the hold byte, and the
+// lease is a held slot. The command inherits the lock file, and the
 // directory, so that it stays marked as in use. With a hold the record keeps the slot after
 // the release.
 type lease struct {
@@ -86,7 +86,11 @@ func (l *lease) Evicted() error { return l.place.evicted() }
 
 // Settle implements locks.Settler. It wakes the next waiter, which looks and sleeps again:
 // that need not delay the command.
-func (l *lease) Settle() { l.place.closeTable() }
+func (l *lease) Settle() {
+	if f := l.place.file; f != nil {
+		_ = setLock(f.fd, unix.F_UNLCK, waitByte(l.place.self.ticket))
+	}
+}
 
 // Forget implements locks.QueueStore.
 func (s *Store) Forget(_ context.Context, name string) error {

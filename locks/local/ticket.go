@@ -55,16 +55,13 @@ func (t *ticket) join(ctx context.Context) error {
 		}
 		p = &place{
 			request: &t.request, dir: d, path: d.path + "/" + fileName(t.request.Name),
-			hold: -1, pathLocks: d.pathLocks(t.request.Name), freed: make(chan error, 1),
+			pathLocks: d.pathLocks(t.request.Name), freed: make(chan error, 1),
 		}
 		l, err := p.enter(ctx, t)
 		for _, v := range p.victims {
 			_ = v.end() // one that cannot be told is waited for
 		}
 		if err == nil {
-			if l != nil {
-				p.closeTable()
-			}
 			t.place.Store(p)
 			t.lease = l
 			return nil
@@ -120,27 +117,24 @@ func (t *ticket) wait(ctx context.Context) error {
 
 // lookAgain looks once, inside the gate. Only one who holds alone leaves the queue later
 // (Settle).
-func (p *place) lookAgain(ctx context.Context) (*lease, error) {
-	if err := p.table.gate(ctx, unix.F_WRLCK, forever); err != nil {
+func (p *place) lookAgain(ctx context.Context) (l *lease, err error) {
+	if err := p.file.gate(ctx, unix.F_WRLCK, forever); err != nil {
 		return nil, err
 	}
-	l, err := p.lookInside()
-	p.table.openGate()
-	if l != nil && (len(p.view.holders) > 0 || p.self.weight != p.self.max) {
-		l.Settle()
-	}
-	return l, err
-}
-
-func (p *place) lookInside() (*lease, error) {
+	defer func() {
+		p.file.openGate()
+		if l != nil && (len(p.view.holders) > 0 || p.self.weight != p.self.max) {
+			l.Settle()
+		}
+	}()
 	tab, err := p.load()
 	if err != nil {
 		return nil, err
 	}
-	if err := p.table.eviction(&p.self); err != nil {
+	if err := p.file.eviction(&p.self); err != nil {
 		return nil, err
 	}
-	l, err := p.look(tab)
+	l, err = p.look(tab)
 	p.request.TellPlace(p.view.position)
 	return l, err
 }
