@@ -3,18 +3,15 @@ package bind
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"golock/internal/procfs"
 	"golock/locks"
-	"golock/locks/kernel"
 )
 
 // port is a TCP port of one address of this machine; unit N is the Nth after it.
@@ -49,25 +46,8 @@ func (p *port) unit(n int) netip.AddrPort {
 	return netip.AddrPortFrom(p.first.Addr(), p.first.Port()+uint16(n))
 }
 
-// maxAttempts is how often a newcomer tries when another one tries at the same moment.
-const maxAttempts = 20
-
-// take implements address. A port is taken by listening: SO_REUSEADDR lets it be
-// bound beside what is left of a server's connections (TIME_WAIT) or of a released
-// slot, but not beside a socket that listens or lacks the option. Of several newcomers
-// that have bound it one listens first. All can fail at once, so they try again.
 func (p *port) take(unit int) (fds []int, release func() error, err error) {
-	for range maxAttempts {
-		fd, err := listen(socketAddress(p.unit(unit)))
-		if err == nil {
-			return []int{fd}, func() error { return closeSocket(fd) }, nil
-		}
-		if err != errRival {
-			return nil, nil, err
-		}
-		time.Sleep(20*time.Microsecond + rand.N(300*time.Microsecond))
-	}
-	return nil, nil, kernel.ErrTaken
+	return listen(socketAddress(p.unit(unit)))
 }
 
 func socketAddress(at netip.AddrPort) (domain int, to unix.Sockaddr, name string) {

@@ -8,7 +8,7 @@ package bind
 
 import (
 	"context"
-	"errors"
+	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -91,42 +91,52 @@ func (s *Store) wait(ctx context.Context, r locks.Request) (*kernel.Lease, error
 	}
 }
 
-// errRival says that another socket has been bound to the address too, and listens or
-// has tried to.
-var errRival = errors.New("somebody else tries")
+// maxAttempts is how often a newcomer tries when another one tries at the same moment.
+const maxAttempts = 20
 
-// listen gives a socket that has an address: kernel.ErrTaken if somebody else has it.
-func listen(domain int, to unix.Sockaddr, name string) (int, error) {
-	fd, err := newSocket(domain, name)
-	if err != nil {
-		return -1, err
-	}
-	op, err := "setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	if err == nil {
-		op, err = "bind", unix.Bind(fd, to)
-	}
-	if err == nil {
-		op, err = "listen", unix.Listen(fd, 1)
-	}
-	if err == nil {
-		return fdtable.MoveHigh(fd), nil
-	}
-	unix.Close(fd)
-	failed := &locks.PathError{Op: op, Path: name, Err: err}
-	switch err {
-	case unix.EADDRINUSE:
-		if op == "listen" {
-			return -1, errRival
+// listen takes an address: kernel.ErrTaken if somebody else has it. SO_REUSEADDR lets a
+// port be bound beside what is left of a server's connections (TIME_WAIT) or of a
+// released slot, but not beside a socket that listens or lacks the option. Of several
+// newcomers that have bound it one listens first. All can fail at once, so they try again.
+func listen(domain int, to unix.Sockaddr, name string) (fds []int, release func() error, err error) {
+	for range maxAttempts {
+		fd, err := newSocket(domain, name)
+		if err != nil {
+			return nil, nil, err
 		}
-		return -1, kernel.ErrTaken
-	case unix.ENOENT:
-		failed.Hint = "the directory must be there"
-	case unix.EADDRNOTAVAIL:
-		failed.Hint = "this machine, or this network namespace, does not have that address"
-	case unix.EACCES, unix.EPERM, unix.EROFS:
-		failed.Hint = "ports below 1024 need root or CAP_NET_BIND_SERVICE, socket files the right to write the directory"
+		op, err := "setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		if err == nil {
+			op, err = "bind", unix.Bind(fd, to)
+		}
+		if err == nil {
+			op, err = "listen", unix.Listen(fd, 1)
+		}
+		if err == nil {
+			fd = fdtable.MoveHigh(fd)
+			return []int{fd}, func() error {
+				_ = unix.Shutdown(fd, unix.SHUT_RDWR) // also for those who inherited the socket
+				return unix.Close(fd)
+			}, nil
+		}
+		unix.Close(fd)
+		failed := &locks.PathError{Op: op, Path: name, Err: err}
+		switch err {
+		case unix.EADDRINUSE:
+			if op == "listen" {
+				time.Sleep(20*time.Microsecond + rand.N(300*time.Microsecond))
+				continue
+			}
+			return nil, nil, kernel.ErrTaken
+		case unix.ENOENT:
+			failed.Hint = "the directory must be there"
+		case unix.EADDRNOTAVAIL:
+			failed.Hint = "this machine, or this network namespace, does not have that address"
+		case unix.EACCES, unix.EPERM, unix.EROFS:
+			failed.Hint = "ports below 1024 need root or CAP_NET_BIND_SERVICE, socket files the right to write the directory"
+		}
+		return nil, nil, failed
 	}
-	return -1, failed
+	return nil, nil, kernel.ErrTaken
 }
 
 func newSocket(domain int, name string) (int, error) {
@@ -135,11 +145,4 @@ func newSocket(domain int, name string) (int, error) {
 		return -1, &locks.PathError{Op: "socket", Path: name, Err: err}
 	}
 	return fd, nil
-}
-
-// closeSocket ends the listening before it closes: that works also for those who
-// inherited the socket.
-func closeSocket(fd int) error {
-	_ = unix.Shutdown(fd, unix.SHUT_RDWR)
-	return unix.Close(fd)
 }

@@ -66,8 +66,7 @@ func (n socketName) take(unit int) (fds []int, release func() error, err error) 
 	if n.isFile() {
 		return takeFile(name)
 	}
-	fd, err := listen(unix.AF_UNIX, &unix.SockaddrUnix{Name: name}, name)
-	return []int{fd}, func() error { return closeSocket(fd) }, err
+	return listen(unix.AF_UNIX, &unix.SockaddrUnix{Name: name}, name)
 }
 
 // takeFile takes a socket file, which stays when its holder dies. Only who has PATH.lock
@@ -77,9 +76,9 @@ func takeFile(path string) (fds []int, release func() error, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	fd := -1
+	var closeSocket func() error
 	if err = removeLeftOver(path); err == nil {
-		fd, err = listen(unix.AF_UNIX, &unix.SockaddrUnix{Name: path}, path)
+		fds, closeSocket, err = listen(unix.AF_UNIX, &unix.SockaddrUnix{Name: path}, path)
 	}
 	if err != nil {
 		_ = lock.Release(context.Background())
@@ -87,13 +86,12 @@ func takeFile(path string) (fds []int, release func() error, err error) {
 	}
 	var ours unix.Stat_t
 	_ = unix.Lstat(path, &ours) // if that fails, the next one removes it
-	return append(lock.Files(), fd), func() error {
-		_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+	return append(fds, lock.Files()...), func() error {
 		var now unix.Stat_t
 		if unix.Lstat(path, &now) == nil && kernel.SameFile(&now, &ours) {
 			_ = unix.Unlink(path)
 		}
-		unix.Close(fd)
+		_ = closeSocket()
 		return lock.Release(context.Background())
 	}, nil
 }
