@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path"
 	"strconv"
@@ -41,7 +42,7 @@ func NewSocket(path string) (*Store, error) {
 	return &Store{socketName(path)}, nil
 }
 
-func (n socketName) url() string { return "bind://" + kernel.EscapePath(string(n)) }
+func (n socketName) url() string { return (&url.URL{Scheme: "bind", Path: string(n)}).String() }
 
 func (n socketName) isFile() bool { return n[0] == '/' }
 

@@ -1,3 +1,4 @@
+// Package kernel is what the engines on kernel locks share: local, lockfile and bind.
 package kernel
 
 import (

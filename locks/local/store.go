@@ -10,6 +10,7 @@ package local
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"slices"
 	"time"
@@ -38,7 +39,7 @@ func (s *Store) URL() string {
 	if s.path == "" {
 		return "local"
 	}
-	return "local://" + kernel.EscapePath(s.path)
+	return (&url.URL{Scheme: "local", Path: s.path}).String()
 }
 
 // Traits implements locks.Store.

@@ -10,6 +10,7 @@ package lockfile
 
 import (
 	"context"
+	"net/url"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -46,7 +47,7 @@ func New(family Family, path string) *Store {
 }
 
 // URL implements locks.Store.
-func (s *Store) URL() string { return string(s.family) + "://" + kernel.EscapePath(s.path) }
+func (s *Store) URL() string { return (&url.URL{Scheme: string(s.family), Path: s.path}).String() }
 
 // Traits implements locks.Store.
 func (s *Store) Traits() locks.Traits {
