@@ -156,13 +156,11 @@ func (s *Store) busy(name string) *locks.BusyError {
 	if unix.Stat(s.path, &st) != nil {
 		return busy
 	}
-	for _, lock := range s.ofFamily(procfs.Locks()) {
-		e := newEntry(name, lock)
+	for _, e := range s.listedEntries(name, &st, nil, 0) {
 		switch {
-		case lock.File != fileName(&st):
-		case lock.Waiting:
+		case e.State == locks.Waiting:
 			busy.Waiters++
-		case lock.PID > 0 && kernel.Describe(&e, lock.PID):
+		case e.PID > 0 && !e.Orphaned:
 			busy.Holders = append(busy.Holders, e)
 		}
 	}
