@@ -28,12 +28,6 @@ func Enclosing(r locks.Request, has func(pid int) (bool, error)) *locks.Ref {
 	return nil
 }
 
-// Hidden reports whether a process is there whose descriptors may not be seen.
-func Hidden(pid int) bool {
-	_, err := procfs.FDs(pid)
-	return os.IsPermission(err)
-}
-
 // Roots keeps those live processes of a list whose parent is not in it: of several
 // that have a file open, the one that opened it.
 func Roots(pids []int) []int {

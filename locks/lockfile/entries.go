@@ -74,7 +74,8 @@ func (s *Store) seenEntries(name string, seen map[int]procfs.Lock) (entries []lo
 		owners = append(owners, lock.PID)
 		e := newEntry(name, lock)
 		if lock.PID > 0 && !slices.Contains(pids, lock.PID) {
-			if e.Orphaned = !kernel.Hidden(lock.PID); !e.Orphaned {
+			_, err := procfs.FDs(lock.PID)
+			if e.Orphaned = !os.IsPermission(err); !e.Orphaned {
 				pid = lock.PID // another user's, from which the one that is seen has it
 			}
 		}
