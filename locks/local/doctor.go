@@ -23,7 +23,10 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 		return nil, err
 	}
 	defer d.close()
-	x := &examination{store: s, opened: d}
+	x := &examination{store: s, opened: d, existing: d.path}
+	for unix.Access(x.existing, unix.F_OK) != nil && x.existing != "/" {
+		x.existing = path.Dir(x.existing)
+	}
 	x.directory()
 	x.fileSystem()
 	x.mounts("/proc", append([]int{1}, procfs.Ancestors(0)...))
@@ -37,8 +40,9 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 // examination collects findings.
 type examination struct {
 	locks.Findings
-	store  *Store
-	opened *directory
+	store    *Store
+	opened   *directory
+	existing string // the directory, or the one above it that exists
 }
 
 // directory says which directory it is, and why.
@@ -61,22 +65,10 @@ func (x *examination) directory() {
 	}
 }
 
-// nearestExisting is the directory, or the one above it that exists.
-func (x *examination) nearestExisting() string {
-	at := x.opened.path
-	for at != "/" {
-		if _, err := os.Stat(at); err == nil {
-			break
-		}
-		at = path.Dir(at)
-	}
-	return at
-}
-
 // fileSystem names the file system. openDirectory has refused those that it knows to be
 // another machine's.
 func (x *examination) fileSystem() {
-	m, err := locks.MountOf(x.nearestExisting())
+	m, err := locks.MountOf(x.existing)
 	if err != nil {
 		x.Add(locks.Note, "file system", "cannot be found out: "+err.Error(), "locks on a network file system could exclude nobody else", "")
 		return
@@ -97,7 +89,7 @@ func (x *examination) mounts(proc string, pids []int) {
 	if err != nil {
 		return // the machine's findings say that there is no /proc
 	}
-	at := x.nearestExisting()
+	at := x.existing
 	what := "nothing points to a private " + at
 	for _, pid := range pids {
 		dir := proc + "/" + strconv.Itoa(pid)
@@ -127,18 +119,17 @@ func sameFile(a, b string) bool {
 func (x *examination) mode() {
 	mode := x.opened.stat.Mode
 	what := fmt.Sprintf("%04o", mode&0o7777)
-	const shared = "other users may make, and keep, locks here: that is how several share a directory, and all of them are trusted"
-	switch {
-	case x.store.path == "":
-		x.OK("mode", what+", only this user may write")
-		return
-	case mode&0o022 == 0:
-		x.OK("mode", what)
-	case mode&unix.S_ISVTX == 0:
-		x.Add(locks.Note, "mode", what+", without the sticky bit", shared+"; each can remove the others' lock files (golock notices that as long as /proc is there)",
-			"chmod +t, or chmod 700 if only one user is meant")
-	default:
-		x.Add(locks.Note, "mode", what, shared, "chmod 700 if only one user is meant")
+	if mode&0o022 == 0 {
+		x.OK("mode", what+", only its owner may write")
+	} else {
+		why := "other users may make, and keep, locks here: that is how several share a directory, and all of them are trusted"
+		fix := "chmod 700 if only one user is meant"
+		if mode&unix.S_ISVTX == 0 {
+			what += ", without the sticky bit"
+			why += "; each can remove the others' lock files (golock notices that as long as /proc is there)"
+			fix = "chmod +t, or " + fix
+		}
+		x.Add(locks.Note, "mode", what, why, fix)
 	}
 	if owner := x.opened.stat.Uid; owner != 0 && owner != uint32(x.store.roots.euid) {
 		x.Add(locks.Note, "owner", fmt.Sprintf("the directory belongs to user %d", owner),
@@ -149,8 +140,7 @@ func (x *examination) mode() {
 
 // rehearse does what a run does, and removes the lock file.
 func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
-	s := &Store{path: x.opened.path, roots: x.store.roots}
-	f, _ := locks.Rehearse(ctx, s, ttl, 0)
+	f, _ := locks.Rehearse(ctx, x.store, ttl, 0)
 	if f.Level == locks.OK {
 		f.What += ", with open file description locks"
 	}

@@ -49,7 +49,7 @@ func TestDoctorMounts(t *testing.T) {
 	testkit.Must(t, os.Symlink("mnt:[1]", filepath.Join(proc, "self/ns/mnt")))
 	testkit.Must(t, os.Symlink("mnt:[2]", filepath.Join(proc, "1/ns/mnt")))
 	testkit.Must(t, os.Symlink("/", filepath.Join(proc, "1/root")))
-	x := &examination{store: New(dir), opened: d}
+	x := &examination{store: New(dir), opened: d, existing: dir}
 	x.mounts(proc, []int{1})
 	if f := x.Findings[0]; f.Level != locks.OK || !strings.Contains(f.What, "the same as outside") {
 		t.Errorf("%+v", f)
