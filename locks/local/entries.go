@@ -56,9 +56,6 @@ func (s *Store) list(ctx context.Context, which func(base string) bool) (entries
 	var live []record
 	var names []string // of the locks, one for each record
 	failed := s.eachTable(ctx, which, unix.O_RDONLY, func(f *lockFile, tab *table) error {
-		if tab == nil || !tab.belongs(f.base) {
-			return nil
-		}
 		slices.SortFunc(tab.records, func(a, b record) int { return a.claim().Compare(b.claim()) })
 		for i := range tab.records {
 			if r := &tab.records[i]; f.isLive(r) {
@@ -87,11 +84,10 @@ func ofKey(key locks.Key) func(base string) bool {
 	return func(base string) bool { return strings.HasSuffix(base, key.String()+".lock") }
 }
 
-// eachTable calls f inside the gate of lock files. The table is nil if it cannot be read and
-// nobody uses it. Whoever may read a file can keep its gate shut, so the
-// failures share one time limit; after it the other files are tried without waiting.
+// eachTable calls f inside the gate of lock files. Whoever may read a file can keep its gate
+// shut, so the failures share one time limit; after it the other files are tried without waiting.
 func (s *Store) eachTable(
-	caller context.Context, which func(base string) bool, access int, f func(*lockFile, *table) error,
+	ctx context.Context, which func(base string) bool, access int, f func(*lockFile, *table) error,
 ) (failed []error) {
 	d, err := openDirectory(s.path, s.roots, false)
 	if err != nil {
@@ -105,9 +101,7 @@ func (s *Store) eachTable(
 	if err != nil {
 		return []error{&locks.PathError{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}}
 	}
-	ctx, cancel := context.WithCancel(caller)
-	defer cancel()
-	gateBudget := gateLimit
+	limit := gateLimit
 	for _, file := range files {
 		base := file.Name()
 		// Who wants to change them is not given what is no file.
@@ -115,22 +109,21 @@ func (s *Store) eachTable(
 			continue
 		}
 		began := time.Now()
-		err := d.withTable(ctx, base, access, f)
-		if err == nil {
-			continue
+		if err := d.withTable(ctx, base, access, limit, f); err != nil {
+			failed = append(failed, err)
+			if limit -= time.Since(began); limit <= 0 {
+				limit = notAtAll
+			}
 		}
-		if errors.Is(err, context.Canceled) && caller.Err() == nil {
-			err = &locks.PathError{Path: d.path + "/" + base, Err: errors.New("is being changed by somebody else, as others were for long")}
-		}
-		if gateBudget -= time.Since(began); gateBudget <= 0 {
-			cancel()
-		}
-		failed = append(failed, err)
 	}
 	return failed
 }
 
-func (d *directory) withTable(ctx context.Context, base string, access int, f func(*lockFile, *table) error) error {
+// withTable calls f with an empty table if that of the file is another name's, or cannot be read
+// and nobody uses it.
+func (d *directory) withTable(
+	ctx context.Context, base string, access int, limit time.Duration, f func(*lockFile, *table) error,
+) error {
 	file, err := d.open(base, access)
 	if err != nil || file == nil {
 		return err
@@ -140,7 +133,7 @@ func (d *directory) withTable(ctx context.Context, base string, access int, f fu
 	if access == unix.O_RDONLY {
 		kind = unix.F_RDLCK
 	}
-	if err := file.gate(ctx, kind, gateLimit); err != nil {
+	if err := file.gate(ctx, kind, limit); err != nil {
 		return err
 	}
 	defer file.openGate()
@@ -148,8 +141,10 @@ func (d *directory) withTable(ctx context.Context, base string, access int, f fu
 	switch {
 	case err == errCorrupt && file.isUsed():
 		return &locks.PathError{Path: file.path, Err: errDamaged}
-	case err == errCorrupt:
-		tab = nil
+	case err == errCorrupt && !file.hasMagic():
+		return nil // it is no lock file
+	case err == errCorrupt || err == nil && !tab.belongs(base):
+		tab = &table{}
 	case err != nil:
 		return err
 	}

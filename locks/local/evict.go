@@ -117,9 +117,6 @@ func (f *lockFile) evict(tab *table, r *record, by string) (*victim, error) {
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	var v *victim
 	failed := s.eachTable(ctx, ofKey(ref.Key), unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
-		if tab == nil || !tab.belongs(f.base) {
-			return nil
-		}
 		for i := range tab.records {
 			if r := &tab.records[i]; r.id == ref.ID && f.isLive(r) {
 				v, err = f.evict(tab, r, by)
@@ -206,9 +203,6 @@ func (v *victim) endGolock() error {
 	r := &v.record
 	if r.pidNS == 0 || r.pidNS != procfs.Namespace("pid") {
 		return fmt.Errorf("pid %d cannot be signalled: it runs in another container (pid namespace)", r.pid)
-	}
-	if !r.isAlive() {
-		return nil // it has just ended, and what it had with it
 	}
 	owns, err := v.signal(int(r.pid), unix.SIGTERM)
 	switch {

@@ -160,6 +160,13 @@ func (t *table) belongs(base string) bool {
 	return locks.CheckName(t.name) == nil && fileName(t.name) == base
 }
 
+// hasMagic reports whether the file begins as golock writes it.
+func (f *lockFile) hasMagic() bool {
+	var start [len(magic)]byte
+	n, _ := f.readAt(start[:], 0)
+	return string(start[:n]) == magic
+}
+
 // readSize is how much of a table is read at once.
 const readSize = 32 << 10
 

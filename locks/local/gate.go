@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ const (
 	gateWait  = time.Second
 	gateLimit = 10 * time.Second
 	forever   = time.Duration(0)
+	notAtAll  = time.Duration(-1)
 )
 
 // gate locks the table, with F_RDLCK to look only. A process is inside for
@@ -32,6 +34,8 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 		return f.lockError(err)
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case limit == notAtAll:
+		return &locks.PathError{Path: f.path, Err: errors.New("is being changed by somebody else, as others were for long")}
 	}
 	got, gone := make(chan error), make(chan struct{})
 	defer close(gone)
@@ -70,7 +74,7 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 			return &locks.PathError{Path: f.path, Err: fmt.Errorf("process %s is stopped while it changes this file; continue or end it", who)}
 		}
 		if stuck >= limit {
-			return &locks.PathError{Path: f.path, Err: fmt.Errorf("still being changed by %s after %v", who, limit)}
+			return &locks.PathError{Path: f.path, Err: fmt.Errorf("still being changed by %s after %v", who, stuck)}
 		}
 	}
 }

@@ -26,17 +26,10 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	})...)
 }
 
-// sweep cleans up one lock file. The table is nil if it cannot be read.
+// sweep cleans up one lock file.
 func (f *lockFile) sweep(tab *table, olderThan time.Duration) (removed int, err error) {
 	if f.checkPath() != nil {
 		return 0, nil // somebody else has removed it
-	}
-	if tab == nil {
-		var start [len(magic)]byte
-		if n, err := f.readAt(start[:], 0); err != nil || string(start[:n]) != magic {
-			return 0, err // it was no lock file
-		}
-		tab = &table{}
 	}
 	used := f.isUsed()
 	var dead []*record
