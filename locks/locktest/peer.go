@@ -1,7 +1,6 @@
 package locktest
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,13 +23,13 @@ import (
 // peerVariable tells a process of the suite what to ask for.
 const peerVariable = "LOCKTEST_PEER"
 
-// order is what a peer is told to do.
+// order is what a peer is told to do: to join, and then to release.
 type order struct {
 	URL     string
 	Request locks.Request
 }
 
-// report is what a peer says, one line each.
+// report is what a peer says.
 type report struct {
 	State string // "queued", "granted", "released", or the outcome of an error
 	Slots []int
@@ -62,10 +61,9 @@ func say(r report) {
 	fmt.Println(string(line))
 }
 
-// servePeer joins, reports, and releases when it reads the word release. It ends with its
-// standard input.
+// servePeer joins, reports, and releases at its second order. It ends with its standard input.
 func (e Engine) servePeer() {
-	if err := e.servePeerOrder(os.Getenv(peerVariable)); err != nil {
+	if err := e.servePeerOrder(json.NewDecoder(os.Stdin)); err != nil {
 		say(report{State: outcome(err), Text: err.Error()})
 		if outcome(err) == "evicted" {
 			_, _ = io.Copy(io.Discard, os.Stdin) // lives on without its place
@@ -73,9 +71,9 @@ func (e Engine) servePeer() {
 	}
 }
 
-func (e Engine) servePeerOrder(text string) error {
+func (e Engine) servePeerOrder(orders *json.Decoder) error {
 	var o order
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
+	if err := orders.Decode(&o); err != nil {
 		return err
 	}
 	store, err := e.Open(o.URL)
@@ -111,8 +109,7 @@ func (e Engine) servePeerOrder(text string) error {
 		stop = keepRenewed(leased, func(err error) { say(report{State: "evicted", Text: err.Error()}) })
 	}
 	holding <- lease
-	word, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-	if strings.TrimSpace(word) != "release" {
+	if orders.Decode(&o) != nil {
 		return nil
 	}
 	stop()
@@ -169,13 +166,12 @@ func (w *world) open() locks.Store {
 	return s
 }
 
+// peer is a process that asks for a slot.
 type peer struct {
-	t       *testing.T
-	ref     locks.Ref
-	cmd     *exec.Cmd
-	stdin   io.WriteCloser
-	reports chan report
-	last    report // of those that were read
+	*testkit.Child[order, report]
+	t    *testing.T
+	ref  locks.Ref
+	last report // of those that were read
 }
 
 // shortTTL sets the TTL for a process that will be killed.
@@ -194,49 +190,20 @@ func (w *world) queued(name string, limit int, changes ...Change) *peer {
 }
 
 func (w *world) join(name string, limit int, changes ...Change) *peer {
-	t := w.t
-	t.Helper()
-	r := NewRequest(t, name, append([]Change{Limit(limit)}, changes...)...)
-	text, err := json.Marshal(order{URL: w.url, Request: r})
-	testkit.Must(t, err)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestConformance$")
-	// One with the race detector would sleep a second at its end.
-	cmd.Env = append(os.Environ(), peerVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
-	cmd.Stderr = os.Stderr
-	p := &peer{t: t, ref: r.Ref, cmd: cmd, reports: make(chan report, 8)}
-	p.stdin, err = cmd.StdinPipe()
-	testkit.Must(t, err)
-	stdout, err := cmd.StdoutPipe()
-	testkit.Must(t, err)
-	testkit.Must(t, cmd.Start())
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		defer close(p.reports)
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			var r report
-			if json.Unmarshal(lines.Bytes(), &r) == nil {
-				p.reports <- r
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-read
-		_ = cmd.Wait()
+	w.t.Helper()
+	r := NewRequest(w.t, name, append([]Change{Limit(limit)}, changes...)...)
+	c := testkit.StartChild[order, report](w.t, peerVariable, func(cmd *exec.Cmd) {
+		cmd.Args = append(cmd.Args, "-test.run=^TestConformance$")
+		// One with the race detector would sleep a second at its end.
+		cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0")
 	})
-	return p
+	c.Tell(order{URL: w.url, Request: r})
+	return &peer{Child: c, t: w.t, ref: r.Ref}
 }
 
 func (p *peer) next() report {
 	p.t.Helper()
-	select {
-	case p.last = <-p.reports:
-	case <-time.After(testkit.Patience):
-		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it says on standard error where it is
-		_, _ = p.cmd.Process.Wait()
-		p.t.Fatalf("peer %d reports nothing", p.cmd.Process.Pid)
-	}
+	p.last = p.Hear()
 	return p.last
 }
 
@@ -246,7 +213,7 @@ func (p *peer) expect(state string, words ...string) *peer {
 	r := p.next()
 	missing := func(word string) bool { return !strings.Contains(r.Text, word) }
 	if r.State != state || slices.ContainsFunc(words, missing) {
-		p.t.Fatalf("peer %d reports %+v, want %s %q", p.cmd.Process.Pid, r, state, words)
+		p.t.Fatalf("peer %d reports %+v, want %s %q", p.PID, r, state, words)
 	}
 	return p
 }
@@ -258,34 +225,21 @@ func (p *peer) admitted() *peer {
 		p.next()
 	}
 	if p.last.State != "granted" {
-		p.t.Fatalf("peer %d reports %+v, want granted", p.cmd.Process.Pid, p.last)
+		p.t.Fatalf("peer %d reports %+v, want granted", p.PID, p.last)
 	}
 	return p
 }
 
-func (p *peer) pid() string { return fmt.Sprintf("pid %d", p.cmd.Process.Pid) }
+func (p *peer) pid() string { return fmt.Sprintf("pid %d", p.PID) }
 
 // silent fails if the peer has reported anything by now.
 func (p *peer) silent() {
 	p.t.Helper()
-	select {
-	case r := <-p.reports:
-		p.t.Fatalf("peer %d reports %+v although it is not its turn", p.cmd.Process.Pid, r)
-	default:
-	}
+	p.Silent(time.Millisecond)
 }
 
 func (p *peer) release() {
 	p.t.Helper()
-	if _, err := io.WriteString(p.stdin, "release\n"); err != nil {
-		p.t.Fatal(err)
-	}
+	p.Tell(order{})
 	p.expect("released")
-}
-
-func (p *peer) kill() {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		p.t.Fatal(err)
-	}
 }

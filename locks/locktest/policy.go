@@ -216,7 +216,7 @@ func testHoldEnds(t *testing.T, w *world) {
 		holder := w.join(name, 1, Hold(span), lease).admitted()
 		next[kill] = w.join(name, 1)
 		if kill {
-			holder.kill()
+			holder.Kill()
 		} else {
 			holder.release()
 		}
@@ -253,7 +253,7 @@ func testHoldKilled(t *testing.T, w *world) {
 	s := w.open()
 	holder := w.granted("n", 1, Hold(time.Hour), w.shortTTL)
 	next := w.queued("n", 1)
-	holder.kill()
+	holder.Kill()
 	testkit.Eventually(t, "the entry says that nobody is there", func() bool {
 		all := List(t, s, "n")
 		return len(all) == 2 && all[0].Ended && !all[0].Orphaned
@@ -264,7 +264,7 @@ func testHoldKilled(t *testing.T, w *world) {
 	// But not of one that was evicted.
 	evicted := w.granted("evicted", 1, Hold(time.Hour), w.shortTTL)
 	evict(t, s, evicted.ref, "user anna")
-	evicted.kill()
+	evicted.Kill()
 	w.join("evicted", 1).admitted()
 }
 

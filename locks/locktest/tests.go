@@ -24,12 +24,10 @@ func testFence(t *testing.T, w *world) {
 			t.Errorf("grant %d has fence %d after %d", i, p.last.Fence, last)
 		}
 		last = p.last.Fence
-		if kill {
-			p.kill()
-			continue
+		if !kill {
+			p.release()
 		}
-		p.release()
-		_ = p.stdin.Close()
+		p.Kill()
 	}
 }
 
@@ -164,7 +162,7 @@ func testKilledHolder(t *testing.T, w *world) {
 		living = append(living, next)
 	}
 	for _, p := range dead {
-		p.kill()
+		p.Kill()
 	}
 	for _, p := range living {
 		p.expect("granted")
@@ -184,7 +182,7 @@ func testKilledWaiters(t *testing.T, w *world) {
 		queue = append(queue, w.queued("n", 1, lease))
 	}
 	for _, dead := range []int{0, 2, 3} {
-		queue[dead].kill()
+		queue[dead].Kill()
 	}
 	holder.release()
 	for _, i := range []int{1, 4, 5} {
@@ -234,7 +232,7 @@ func testEntries(t *testing.T, w *world) {
 	}
 	h, q := entries[0], entries[1]
 	if h.State != locks.Holding || h.Ref != holder.ref || !slices.Equal(h.Slots, []int{0, 1}) ||
-		h.Fence != holder.last.Fence || h.Claim.Weight != 2 || h.Claim.Max != 2 || h.PID != holder.cmd.Process.Pid {
+		h.Fence != holder.last.Fence || h.Claim.Weight != 2 || h.Claim.Max != 2 || h.PID != holder.PID {
 		t.Errorf("holder %+v", h)
 	}
 	if !slices.Equal(h.Command, []string{"job", "of a test"}) || h.Since.Before(before.Add(-time.Second)) || h.Since.After(time.Now().Add(time.Second)) || h.Orphaned {
@@ -414,7 +412,7 @@ func testForget(t *testing.T, w *world) {
 	for range 2 {
 		holder := w.granted("n", 1)
 		killed := w.queued("n", 1, w.shortTTL)
-		killed.kill()
+		killed.Kill()
 		holder.release()
 		if err := s.Forget(context.Background(), "n"); err != nil {
 			t.Fatalf("Forget: %v", err)
