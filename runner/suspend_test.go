@@ -157,7 +157,7 @@ func TestSlowStoreIsNotUnavailable(t *testing.T) {
 func TestQueuedAtTheLastMoment(t *testing.T) {
 	r := testRun(t, newPlayed(nil), "true")
 	r.Wait, r.Unavailable = time.Second, RunAnyway
-	w := &waiter{Run: r, attempt: &attempt{cancel: func(error) {}, ended: make(chan struct{}), err: context.Canceled}}
+	w := &waiter{Run: r, attempt: &attempt{cancel: func(error) {}, waits: true, ended: make(chan struct{}), err: context.Canceled}}
 	ticket := locks.Ticket(queuedTicket{})
 	w.ticket.Store(&ticket)
 	close(w.ended)

@@ -56,6 +56,7 @@ type attempt struct {
 	cancel context.CancelCauseFunc
 	place  atomic.Int64 // in the queue; 0: not known
 	pause  atomic.Pointer[locks.QuarantineError]
+	waits  bool                         // it has queued; set before ticket
 	ticket atomic.Pointer[locks.Ticket] // nil: not joined
 
 	ended chan struct{} // closed when these are final
@@ -200,7 +201,7 @@ func (a *attempt) final() bool { return a.lease != nil || a.err != nil }
 
 // queued is the ticket of a run that is in the queue, else nil.
 func (a *attempt) queued() locks.Ticket {
-	if t := a.ticket.Load(); t != nil && (*t).Queued() {
+	if t := a.ticket.Load(); t != nil && a.waits {
 		return *t
 	}
 	return nil
@@ -213,7 +214,8 @@ func (a *attempt) join(joining, ctx context.Context, store locks.Store, r locks.
 	if a.err = err; err != nil {
 		return
 	}
-	if a.ticket.Store(&ticket); !ticket.Queued() {
+	a.waits = ticket.Queued()
+	if a.ticket.Store(&ticket); !a.waits {
 		a.wait(ctx)
 	}
 }
