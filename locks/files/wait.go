@@ -105,7 +105,7 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		}
 		e.notePosition(r.version, turns)
 		a.Verdict, a.Place, a.Replaced = lease.Queued, place, show(r.Replaced)
-		e.recheck = min(time.Duration(turns)*lookEvery, slowestLook, e.member.ttl/heartbeatsPerTTL)
+		e.recheck = min(lookAfter(turns), e.member.ttl/heartbeatsPerTTL)
 		if a.Recheck = e.recheck; waited {
 			a.Recheck = time.Nanosecond
 		}
@@ -144,11 +144,17 @@ func (e *entry) lastPosition() position {
 const (
 	shortestPoll = 2 * time.Millisecond
 	longestPoll  = 100 * time.Millisecond // of the one in front
-	slowestLook  = time.Second            // of anybody
-
-	// lookEvery is when the first waiter observes the others, even without a new version.
-	lookEvery = 200 * time.Millisecond
+	slowestPoll  = time.Second            // of anybody
 )
+
+// lookAfter is when a waiter reads the state and observes others, even without a new
+// version: the first one after 0.2 s, those at the front within a second, those behind
+// more rarely, so that a long queue at rest costs little.
+func lookAfter(turns int) time.Duration {
+	const front = 16
+	n := time.Duration(turns)
+	return min(n*200*time.Millisecond, max(time.Second, n*time.Second/front))
+}
 
 // Sleep implements lease.Entry. A shared file system pushes nothing, so it polls for new
 // versions: for the next one in front, for several at once further back.
@@ -156,13 +162,13 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 	at, clock := e.lastPosition(), e.store.clock
 	for end := clock().Add(d); ; {
 		turns, now := time.Duration(at.turns), clock()
-		pause := min(max(now.Sub(at.changed)/4, turns*shortestPoll), turns*longestPoll, slowestLook, end.Sub(now))
+		pause := min(max(now.Sub(at.changed)/4, turns*shortestPoll), turns*longestPoll, slowestPoll, end.Sub(now))
 		lease.Pause(ctx, pause)
 		if ctx.Err() != nil || clock() >= end {
 			return lease.Answer{}, 0, nil
 		}
 		moved, err := lease.Await(ctx, func() (bool, error) {
-			return e.dir.moved(at.version, min(max(at.turns/2, 1), kept*3/4)), nil
+			return e.dir.moved(at.version, int64(max(at.turns/2, 1))), nil
 		})
 		if moved || err != nil {
 			return lease.Answer{}, 0, nil
@@ -170,20 +176,27 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 	}
 }
 
-// moved reports whether there are so many new versions, or so many more that they were
-// removed, or no directory. It opens the directory anew, as readAt does.
-func (d *directory) moved(version int64, by int) bool {
+// moved reports whether there are so many new versions, or no directory. It opens the
+// directory anew, as readAt does.
+func (d *directory) moved(version, by int64) bool {
 	d.store.at("poll")
-	fd, err := openDirectory(d.path)
+	h, err := d.open()
 	if err != nil {
 		return true
 	}
-	defer unix.Close(fd)
+	defer h.close()
 	here := func(n int64) bool {
-		_, err := stat(fd, versionName(n), unix.AT_SYMLINK_NOFOLLOW)
+		_, err := stat(h.fd, versionName(n), unix.AT_SYMLINK_NOFOLLOW)
 		return err == nil
 	}
-	return here(version+int64(by)) || !here(version)
+	switch {
+	case here(version + by):
+		return true
+	case here(version):
+		return false
+	}
+	l, err := h.list()
+	return err != nil || l.highest < version || l.highest >= version+by
 }
 
 // Events implements lease.Entry. The first call starts a goroutine that watches the entry
