@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -134,7 +135,7 @@ func isReadable(fd int) bool {
 func (a *acquisition) forNone(out *term.Printer) error {
 	lease, failed := a.run.Take()
 	if failed != nil {
-		return noSlot(out, *failed, a.conflictCode)
+		return a.failed(resultOf(*failed), out)
 	}
 	if err := printID(lease.Grant().Ref.String()); err != nil {
 		a.run.GiveBack(lease) // nobody knows its ID
@@ -150,39 +151,53 @@ func (a *acquisition) forProcess(out *term.Printer) error {
 		return err
 	}
 	for {
-		id, err := h.answer()
-		if err != nil {
+		r, err := h.next(a.run)
+		switch {
+		case err != nil:
+			h.abandon()
 			return err
-		}
-		if id != "" {
-			if err := printID(id); err != nil {
+		case r != nil && r.ID != "":
+			if err := printID(r.ID); err != nil {
 				h.abandon() // it releases the slot
 				return err
 			}
-			h.printed()
+			_, _ = h.socket.Write([]byte{'\n'}) // the ID is printed
 			return nil
+		case r != nil:
+			h.abandon()
+			return a.failed(*r, out)
 		}
 		if sig, _ := a.run.Relay.Next(-1); signals.EndsWaiting(sig) {
 			h.abandon()
-			return noSlot(out, runner.Outcome{Kind: runner.Interrupted, Signal: sig}, a.conflictCode)
+			return a.failed(resultOf(runner.Outcome{Kind: runner.Interrupted, Signal: sig}), out)
 		}
 	}
 }
 
-// noSlot says why there is no slot. A conflict is no failure with -E 0. If the process of
-// --for has ended (Unwanted), there was no slot in time.
-func noSlot(out *term.Printer, o runner.Outcome, conflictCode int) error {
-	switch o.Kind {
-	case runner.Busy, runner.Unwanted:
-		if conflictCode == 0 {
-			out.Step(o.Err.Error())
-			return nil
-		}
-		return exitError{conflictCode, o.Err}
-	case runner.Interrupted:
-		out.Step("told to stop while waiting", "signal", signals.Name(o.Signal))
+// failed says why there is no slot.
+func (a *acquisition) failed(r result, out *term.Printer) error {
+	switch {
+	case r.Busy:
+		return noSlot(out, errors.New(r.Text), a.conflictCode)
+	case r.Signal != 0:
+		return stoppedBy(out, r.Signal)
 	}
-	return exitError{codeOfRun(o), o.Err}
+	return exitError{r.Code, errors.New(r.Text)}
+}
+
+// noSlot ends a golock that got no slot; with -E 0 that is no failure.
+func noSlot(out *term.Printer, why error, code int) error {
+	if code == 0 {
+		out.Step(why.Error())
+		return nil
+	}
+	return exitError{code, why}
+}
+
+// stoppedBy ends a golock that a signal stopped while it waited.
+func stoppedBy(out *term.Printer, sig syscall.Signal) error {
+	out.Step("told to stop while waiting", "signal", signals.Name(sig))
+	return exitError{code: exitSignal + int(sig)}
 }
 
 // printID prints the ID alone, to a copy of standard output: os.Stdout would end the

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/cli/term"
-	"golock/internal/eintr"
 	"golock/internal/procfs"
 	"golock/locks"
 	"golock/locks/open"
@@ -21,22 +20,20 @@ import (
 	"golock/signals"
 )
 
-// A holder process keeps the slot of golock acquire: this same program. It takes the slot
-// itself, so nothing is handed over, and prints what there is to say until then. When it has
-// the slot it leaves the session and has none of the caller's files open. It talks to golock
-// acquire over a socket:
+// A holder process keeps the slot of golock acquire: this same program, in its
+// own session, with none of the caller's files open. It takes the slot itself,
+// so nothing is handed over. It talks to golock acquire over a socket:
 //
-//	request   what is wanted, in JSON   to the holder
-//	ID        it has the slot           from the holder
-//	one byte  the ID has been printed   to the holder
+//	request   what is wanted, in JSON            to the holder
+//	message   a log line or the result, in JSON  from the holder
+//	one byte  the ID has been printed            to the holder
 //
-// If the socket ends before the last, the holder releases whatever it has. If it ends before
-// the ID, the holder's exit code is that of golock acquire.
+// If the socket ends before the last, the holder releases whatever it has.
 
 // HolderName is the first argument of a holder process.
 const HolderName = "golock-holder"
 
-// The descriptors of a holder, beside the standard ones.
+// The descriptors of a holder, beside the standard ones, which are /dev/null.
 const (
 	holderSocket  = 3
 	holderProcess = 4 // the pidfd of the process of --for
@@ -44,18 +41,67 @@ const (
 
 // holderRequest is what a holder is to take.
 type holderRequest struct {
-	Address      string // the store's URL may have secrets: not for the command line
-	Request      locks.Request
-	Jitter       time.Duration
-	Wait         time.Duration
-	ConflictCode int
-	Out          *term.Printer
+	Address string // the store's URL may have secrets: not for the command line
+	Request locks.Request
+	Jitter  time.Duration
+	Wait    time.Duration
+	Pace    term.Pace // of the progress of waiting
+}
+
+// holderMessage is what a holder reports: one of Result, Log, Say and Waits is set.
+type holderMessage struct {
+	Result *result `json:",omitempty"` // the last one
+	Warn   bool    `json:",omitempty"`
+	Log    string  `json:",omitempty"`
+	Pairs  []any   `json:",omitempty"`
+	Say    string  `json:",omitempty"`
+
+	Waits *runner.Waiting `json:",omitempty"`
+	Line  bool            `json:",omitempty"` // a line about it is due
+}
+
+// result is the outcome of the attempt to take a slot.
+type result struct {
+	ID     string // "": there is no slot
+	Code   int
+	Busy   bool           // -E sets the exit code
+	Signal syscall.Signal // that ended the waiting
+	Text   string         // the error
+}
+
+func resultOf(o runner.Outcome) result {
+	r := result{Code: codeOfRun(o), Signal: o.Signal}
+	if o.Err != nil {
+		r.Text = o.Err.Error()
+	}
+	// If the process of --for is gone, there was no slot in time.
+	if r.Busy = o.Kind == runner.Busy || o.Kind == runner.Unwanted; r.Busy {
+		r.Code = exitBusy
+	}
+	return r
 }
 
 // Holder is golock as a holder process.
 func Holder() int { return recovered(hold) }
 
-func hold(out *term.Printer) error {
+// holder is the holder's end of the socket.
+type holder struct {
+	done bool // the result is sent: nobody listens any more
+}
+
+func (h *holder) send(m holderMessage) error {
+	if h.done {
+		return nil
+	}
+	h.done = m.Result != nil
+	text, err := json.Marshal(m)
+	if err == nil {
+		err = unix.Sendto(holderSocket, text, unix.MSG_NOSIGNAL, nil)
+	}
+	return err
+}
+
+func hold(*term.Printer) error {
 	kind, err := unix.GetsockoptInt(holderSocket, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil || kind != unix.SOCK_STREAM {
 		return usageError{fmt.Errorf("%s is started by golock acquire only", HolderName)}
@@ -66,54 +112,57 @@ func hold(out *term.Printer) error {
 	// another's.
 	socket := os.NewFile(holderSocket, "socket")
 	defer runtime.KeepAlive(socket)
-	request := holderRequest{Out: out}
+	var request holderRequest
 	if json.NewDecoder(socket).Decode(&request) != nil {
-		return exitError{code: exitFault} // the caller is gone
+		return nil // the caller is gone
 	}
 	_ = unix.SetNonblock(holderSocket, true)
-	relay, err := signals.NewRelay(false)
-	if err != nil {
-		return err
-	}
-	relay.Catch()
-	// The terminal's signals are for golock acquire.
-	for _, sig := range []syscall.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
-		signals.Ignore(sig)
-	}
-	store, err := open.Store(request.Address)
-	if err != nil {
-		return err
-	}
-	run := &runner.Run{
-		Store: store, Address: request.Address, Request: request.Request, Jitter: request.Jitter, Wait: request.Wait,
-		Relay: relay, Sockets: socketDir, Log: out.Log, Say: out.Say, Waits: out.Waits(),
-	}
-	out.Request = &run.Request
-	keep := &runner.Holder{Run: run, Process: holderProcess, Caller: holderSocket, Granted: func(g locks.Grant) error {
-		if err := detach(); err != nil {
-			return err
-		}
-		return unix.Sendto(holderSocket, []byte(g.Ref.String()), unix.MSG_NOSIGNAL, nil)
-	}}
-	o := keep.Do()
-	if o.Err == runner.ErrCallerGone {
-		return exitError{code: exitFault} // which nobody sees
-	}
-	return noSlot(out, o, request.ConflictCode)
+	h := &holder{}
+	r := resultOf(h.hold(request))
+	return h.send(holderMessage{Result: &r})
 }
 
-// detach leaves the terminal and the last of the caller's files.
-func detach() error {
-	if _, err := unix.Setsid(); err != nil {
-		return fmt.Errorf("setsid: %w", err)
+// hold takes the slot and keeps it.
+func (h *holder) hold(request holderRequest) runner.Outcome {
+	relay, err := signals.NewRelay(false)
+	if err != nil {
+		return runner.Outcome{Kind: runner.Refused, Err: err}
 	}
-	return unix.Dup3(unix.Stdin, unix.Stderr, 0) // /dev/null
+	relay.Catch()
+	store, err := open.Store(request.Address)
+	if err != nil {
+		return runner.Outcome{Kind: runner.Refused, Err: err}
+	}
+	keep := &runner.Holder{
+		Run: &runner.Run{
+			Store: store, Address: request.Address, Request: request.Request,
+			Jitter: request.Jitter, Wait: request.Wait, Relay: relay, Sockets: socketDir,
+			Log: func(warn bool, message string, pairs ...any) {
+				m := holderMessage{Warn: warn, Log: message}
+				for _, p := range pairs {
+					m.Pairs = append(m.Pairs, fmt.Sprint(term.LogValue(p)))
+				}
+				_ = h.send(m)
+			},
+			Say: func(message string) { _ = h.send(holderMessage{Say: message}) },
+			Waits: request.Pace.Waits(func(w *runner.Waiting, line bool) {
+				if w != nil {
+					_ = h.send(holderMessage{Waits: w, Line: line})
+				}
+			}),
+		},
+		Process: holderProcess, Caller: holderSocket,
+		Granted: func(g locks.Grant) error { return h.send(holderMessage{Result: &result{ID: g.Ref.String()}}) },
+	}
+	return keep.Do()
 }
 
 // holderClient is golock acquire's end of the socket.
 type holderClient struct {
-	pid    int
-	socket *os.File
+	pid      int
+	socket   *os.File
+	messages chan holderMessage // closed when the holder has gone
+	progress func(w *runner.Waiting, line bool)
 }
 
 // abandonLimit bounds the wait for the end of a holder that nobody needs: its
@@ -123,7 +172,8 @@ const abandonLimit = 80 * time.Millisecond
 var errHolderGone = errors.New("the process that was to hold the slot has ended")
 
 func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
-	text, err := json.Marshal(holderRequest{a.run.Address, a.run.Request, a.run.Jitter, a.run.Wait, a.conflictCode, out})
+	pace := out.PaceOf()
+	text, err := json.Marshal(holderRequest{a.run.Address, a.run.Request, a.run.Jitter, a.run.Wait, pace})
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +182,9 @@ func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 		return nil, fmt.Errorf("socketpair: %w", err)
 	}
 	defer unix.Close(pair[1])
-	h := &holderClient{socket: os.NewFile(uintptr(pair[0]), "holder")}
+	h := &holderClient{
+		socket: os.NewFile(uintptr(pair[0]), "holder"), messages: make(chan holderMessage, 1), progress: out.Progress(pace),
+	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -143,7 +195,8 @@ func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 		argv := []string{HolderName, a.run.Request.Name, "for", strconv.Itoa(a.pid)}
 		h.pid, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
 			Dir: "/", Env: os.Environ(),
-			Files: []uintptr{null.Fd(), null.Fd(), uintptr(unix.Stderr), uintptr(pair[1]), uintptr(a.process)},
+			Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), uintptr(pair[1]), uintptr(a.process)},
+			Sys:   &syscall.SysProcAttr{Setsid: true},
 		})
 	})
 	if err != nil {
@@ -152,8 +205,21 @@ func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 	if _, err := h.socket.Write(text); err != nil {
 		return nil, fmt.Errorf("%w: %w", errHolderGone, err)
 	}
-	a.run.Relay.Watch(pair[0])
+	go h.receive(a.run.Relay.Wake)
 	return h, nil
+}
+
+// receive takes what the holder sends.
+func (h *holderClient) receive(wake func()) {
+	defer wake()
+	defer close(h.messages)
+	for from := json.NewDecoder(h.socket); ; wake() {
+		var m holderMessage
+		if from.Decode(&m) != nil {
+			return
+		}
+		h.messages <- m
+	}
 }
 
 // closeFilesOnExec makes all files but the standard ones close-on-exec: who waits
@@ -167,33 +233,37 @@ func closeFilesOnExec() {
 	}
 }
 
-// answer gives the ID of the slot; "": the holder still waits. It never waits while the
-// holder lives. A holder that has ended has said why.
-func (h *holderClient) answer() (id string, err error) {
-	var text [128]byte
-	n, _, err := unix.Recvfrom(int(h.socket.Fd()), text[:], unix.MSG_DONTWAIT)
-	switch {
-	case n > 0:
-		return string(text[:n]), nil
-	case err == unix.EAGAIN || err == unix.EINTR:
-		return "", nil
+// next prints what the holder has reported and gives the result; nil: it has not come.
+// It never waits.
+func (h *holderClient) next(run *runner.Run) (*result, error) {
+	for {
+		var m holderMessage
+		var ok bool
+		select {
+		case m, ok = <-h.messages:
+		default:
+			return nil, nil
+		}
+		switch {
+		case !ok:
+			return nil, errHolderGone
+		case m.Result != nil:
+			h.progress(nil, false)
+			return m.Result, nil
+		case m.Waits != nil:
+			h.progress(m.Waits, m.Line)
+		case m.Say != "":
+			run.Say(m.Say)
+		default:
+			run.Log(m.Warn, m.Log, m.Pairs...)
+		}
 	}
-	var status syscall.WaitStatus
-	_, err = eintr.Get(func() (int, error) { return syscall.Wait4(h.pid, &status, 0, nil) })
-	if err != nil || !status.Exited() {
-		return "", errHolderGone
-	}
-	return "", exitError{code: status.ExitStatus()}
-}
-
-// printed says that the ID is: the holder keeps the slot.
-func (h *holderClient) printed() {
-	_ = unix.Sendto(int(h.socket.Fd()), []byte{'\n'}, unix.MSG_NOSIGNAL, nil)
 }
 
 // abandon says that nobody needs the slot, and waits a moment for the end of the
 // holder.
 func (h *holderClient) abandon() {
+	h.progress(nil, false)
 	_ = unix.Shutdown(int(h.socket.Fd()), unix.SHUT_WR)
 	for until := time.Now().Add(abandonLimit); time.Now().Before(until); {
 		if pid, err := syscall.Wait4(h.pid, nil, syscall.WNOHANG, nil); pid != 0 && err != syscall.EINTR {

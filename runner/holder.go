@@ -23,15 +23,12 @@ type Holder struct {
 	// the ID; if it ends before, nobody knows of the slot.
 	Caller int
 
-	// Granted tells golock acquire of the grant.
+	// Granted sends the grant to golock acquire.
 	Granted func(locks.Grant) error
 
 	confirmed bool
 	released  atomic.Bool // on request (held.Release)
 }
-
-// ErrCallerGone is why an outcome is Unwanted if golock acquire has ended before it printed the ID.
-var ErrCallerGone = errors.New("the golock that asked for the slot is gone")
 
 // Take takes the slot. The lease belongs to the caller. The outcome says why there is none.
 func (r *Run) Take() (locks.Lease, *Outcome) { return (&waiter{Run: r}).wait() }
@@ -123,7 +120,7 @@ func (h *Holder) unwanted() *Outcome {
 		h.Relay.Unwatch(h.Caller)
 		unix.Close(h.Caller)
 	case err != unix.EAGAIN && err != unix.EINTR:
-		return &Outcome{Kind: Unwanted, Err: ErrCallerGone}
+		return &Outcome{Kind: Unwanted, Err: errors.New("the golock that asked for the slot is gone")}
 	}
 	return nil
 }

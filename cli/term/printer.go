@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -25,14 +24,13 @@ type Printer struct {
 	JSON    bool
 	Verbose bool
 	Quiet   bool
-	Job     int            // the process that must lead the job of a terminal for a line that is rewritten
-	Request *locks.Request `json:"-"` // of the run that the lines are about; nil: of none
+	Request *locks.Request // of the run that the lines are about; nil: of none
 	drawn   bool           // the progress line is on the terminal
 	stuck   chan struct{}  // closed when a line that was given up is written; nil: none
 }
 
 // New gives a printer for a descriptor.
-func New(fd int) *Printer { return &Printer{fd: fd, Job: os.Getpid()} }
+func New(fd int) *Printer { return &Printer{fd: fd} }
 
 // patience is how long a line waits for its reader.
 const patience = 100 * time.Millisecond
@@ -109,7 +107,7 @@ func textLine(level, message string, pairs []any) string {
 	}
 	b.WriteString(locks.Printable(withoutPasswords(message), 4000))
 	for i := 0; i+1 < len(pairs); i += 2 {
-		text := fmt.Sprint(logValue(pairs[i+1]))
+		text := fmt.Sprint(LogValue(pairs[i+1]))
 		if slots, ok := pairs[i+1].([]int); ok { // as in GOLOCK_SLOTS
 			text = slotText(slots)
 		}
@@ -126,7 +124,7 @@ func (p *Printer) jsonLine(level, message string, pairs []any) string {
 	pairs = p.withRun(pairs)
 	fmt.Fprintf(&b, `{"time":%s,"level":%q,"msg":%s`, JSON(time.Now().Format(time.RFC3339Nano)), level, JSON(message))
 	for i := 0; i+1 < len(pairs); i += 2 {
-		value := logValue(pairs[i+1])
+		value := LogValue(pairs[i+1])
 		if d, ok := pairs[i+1].(time.Duration); ok {
 			value = Seconds(d)
 		}
@@ -149,8 +147,8 @@ func (p *Printer) withRun(pairs []any) []any {
 	return all
 }
 
-// logValue gives a value as a log shows it.
-func logValue(v any) any {
+// LogValue gives a value as a log shows it.
+func LogValue(v any) any {
 	switch v := v.(type) {
 	case time.Duration:
 		return v.Round(time.Microsecond).String()

@@ -21,26 +21,26 @@ const (
 	statusPeriod = time.Minute // to the service manager
 )
 
-// pace says when and how the progress of waiting is reported.
-type pace struct {
-	live   bool // on a terminal: one line, rewritten in place
-	lines  bool // elsewhere: a line now and then
-	notify bool // to the service manager, by sd_notify(3)
+// Pace says when and how the progress of waiting is reported.
+type Pace struct {
+	Live   bool // on a terminal: one line, rewritten in place
+	Lines  bool // elsewhere: a line now and then
+	Notify bool // to the service manager, by sd_notify(3)
 
 	pause time.Duration // before the next line
 	line  time.Time     // when it is due; zero: golock does not wait
 }
 
-// pace finds out who reads. A line is only rewritten where golock leads the job
+// PaceOf finds out who reads. A line is only rewritten where golock leads the job
 // of a terminal: in make -j it would run into what others write.
-func (p *Printer) pace() pace {
-	pace := pace{notify: os.Getenv("NOTIFY_SOCKET") != ""}
+func (p *Printer) PaceOf() Pace {
+	pace := Pace{Notify: os.Getenv("NOTIFY_SOCKET") != ""}
 	if p.Quiet || isNull(p.fd) {
 		return pace
 	}
 	term := os.Getenv("TERM")
-	pace.live = !p.JSON && ScreenOf(p.fd).Columns > 0 && term != "" && term != "dumb" && unix.Getpgrp() == p.Job
-	pace.lines = !pace.live
+	pace.Live = !p.JSON && ScreenOf(p.fd).Columns > 0 && term != "" && term != "dumb" && unix.Getpgrp() == os.Getpid()
+	pace.Lines = !pace.Live
 	return pace
 }
 
@@ -50,10 +50,10 @@ func isNull(fd int) bool {
 	return unix.Fstat(fd, &st) != nil || (st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3))
 }
 
-// waits gives the function that a waiting run calls: it reports, and returns when
+// Waits gives the function that a waiting run calls: it reports, and returns when
 // to call again. line: a line is due. It is nil if nobody reads.
-func (p *pace) waits(report func(w *runner.Waiting, line bool)) func(*runner.Waiting) time.Duration {
-	if !p.live && !p.lines && !p.notify {
+func (p *Pace) Waits(report func(w *runner.Waiting, line bool)) func(*runner.Waiting) time.Duration {
+	if !p.Live && !p.Lines && !p.Notify {
 		return nil
 	}
 	return func(w *runner.Waiting) time.Duration {
@@ -63,33 +63,38 @@ func (p *pace) waits(report func(w *runner.Waiting, line bool)) func(*runner.Wai
 			report(nil, false)
 			p.line = time.Time{}
 			return 0
-		case p.line.IsZero() && p.live:
+		case p.line.IsZero() && p.Live:
 			p.pause, p.line = livePeriod, now.Add(firstLive)
 		case p.line.IsZero():
 			p.pause, p.line = firstLine, now.Add(firstLine)
 		}
 		due := !now.Before(p.line)
-		report(w, due && (p.live || p.lines))
-		if due && !p.live {
+		report(w, due && (p.Live || p.Lines))
+		if due && !p.Live {
 			p.pause = min(2*p.pause, longestPause)
 		}
 		if due {
 			p.line = now.Add(p.pause)
 		}
 		next := max(p.line.Sub(now), time.Millisecond)
-		if p.notify {
+		if p.Notify {
 			next = min(next, statusPeriod)
 		}
 		return next
 	}
 }
 
-// Waits gives the function that reports progress to whoever reads.
+// Waits reports progress to whoever reads.
 func (p *Printer) Waits() func(*runner.Waiting) time.Duration {
-	pace := p.pace()
+	pace := p.PaceOf()
+	return pace.Waits(p.Progress(pace))
+}
+
+// Progress gives the function that reports, for Pace.Waits.
+func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
 	manager := serviceManager{address: os.Getenv("NOTIFY_SOCKET")}
 	host, _ := os.Hostname()
-	return pace.waits(func(w *runner.Waiting, line bool) {
+	return func(w *runner.Waiting, line bool) {
 		if w == nil {
 			p.live("")
 			manager.status("")
@@ -98,7 +103,7 @@ func (p *Printer) Waits() func(*runner.Waiting) time.Duration {
 		now := time.Now()
 		text := waitingText(w, host, now, 0)
 		switch {
-		case line && pace.live:
+		case line && pace.Live:
 			const prefix = "golock: "
 			p.live(prefix + waitingText(w, host, now, ScreenOf(p.fd).Columns-1-len(prefix)))
 		case line && p.JSON:
@@ -110,7 +115,7 @@ func (p *Printer) Waits() func(*runner.Waiting) time.Duration {
 			p.Line("info", text, nil)
 		}
 		manager.status(text)
-	})
+	}
 }
 
 // serviceManager is told why the start takes time (sd_notify(3)): systemctl status shows

@@ -54,9 +54,9 @@ func TestWaitingText(t *testing.T) {
 // Lines come after one second and then after twice the pause before, up to an
 // hour; a service manager is told each minute meanwhile.
 func TestPace(t *testing.T) {
-	for _, p := range []pace{{lines: true}, {lines: true, notify: true}, {notify: true}} {
+	for _, p := range []Pace{{Lines: true}, {Lines: true, Notify: true}, {Notify: true}} {
 		lines := 0
-		waits := p.waits(func(w *runner.Waiting, line bool) {
+		waits := p.Waits(func(w *runner.Waiting, line bool) {
 			if line {
 				lines++
 			}
@@ -71,21 +71,21 @@ func TestPace(t *testing.T) {
 			if p.pause != min(2*before, longestPause) {
 				t.Fatalf("a pause of %v after %v", p.pause, before)
 			}
-			if p.notify && again > statusPeriod {
+			if p.Notify && again > statusPeriod {
 				t.Fatalf("the manager is told after %v", again)
 			}
-			if !p.notify && again < p.pause-time.Second {
+			if !p.Notify && again < p.pause-time.Second {
 				t.Fatalf("told again after %v, the pause being %v", again, p.pause)
 			}
 		}
-		if want := map[bool]int{true: 400, false: 0}[p.lines]; lines != want {
+		if want := map[bool]int{true: 400, false: 0}[p.Lines]; lines != want {
 			t.Errorf("%d lines, want %d", lines, want)
 		}
 		if p.pause != time.Hour {
 			t.Errorf("in the end a pause of %v", p.pause)
 		}
 	}
-	if nobody := (&pace{}).waits(nil); nobody != nil {
+	if nobody := (&Pace{}).Waits(nil); nobody != nil {
 		t.Error("a run is to tell nobody of its waiting")
 	}
 }
