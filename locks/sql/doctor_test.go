@@ -94,7 +94,7 @@ func TestDoctorForgetful(t *testing.T) {
 		b.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit=1,binlog_format=ROW,sync_binlog=1,read_only=1")
 		found = examine(t, f, b.server.URL(b.name))
 		Level(t, found, "innodb_flush_log_at_trx_commit", locks.OK)
-		Level(t, found, "table", locks.Problem, "read-only")
+		Level(t, found, "read_only", locks.Problem)
 		if f, ok := found["binlog_format"]; ok {
 			t.Errorf("%+v", f)
 		}

@@ -26,8 +26,8 @@ func (d driver) MayCreate(ctx context.Context, x *sql.Examination) error {
 
 // settings are those that Examine looks at. Servers that lack one do not show
 // it.
-const settings = "'version','innodb_flush_log_at_trx_commit','log_bin','sync_binlog','binlog_format'," +
-	"'max_connections','max_user_connections','wsrep_on'," +
+const settings = "'version','innodb_flush_log_at_trx_commit','log_bin','sync_binlog','binlog_format','read_only'," +
+	"'super_read_only','max_connections','max_user_connections','wsrep_on','innodb_read_only'," +
 	"'rpl_semi_sync_master_enabled','rpl_semi_sync_source_enabled'"
 
 func (driver) Examine(ctx context.Context, x *sql.Examination) {
@@ -44,6 +44,13 @@ func (driver) Examine(ctx context.Context, x *sql.Examination) {
 			setGlobal(flush+"=1"))
 	} else {
 		x.OK(flush, "is "+value+": what was committed outlives a crash")
+	}
+	if on("read_only") || on("super_read_only") || on("innodb_read_only") {
+		why := "no slot can be had there"
+		if !on("super_read_only") && !on("innodb_read_only") {
+			why += ", unless this user may write all the same"
+		}
+		x.Add(locks.Problem, "read_only", "the server is read-only, perhaps a replica", why, "name the primary server")
 	}
 	if on("log_bin") {
 		binlog(x, set, on("rpl_semi_sync_master_enabled") || on("rpl_semi_sync_source_enabled"))
