@@ -101,7 +101,7 @@ func (p *step) try(r *result) (done bool, err error) {
 		return false, err
 	}
 	defer h.close()
-	s, l, text, err := h.current()
+	s, l, err := h.current()
 	if err != nil || s == nil {
 		return false, err
 	}
@@ -134,7 +134,7 @@ func (p *step) try(r *result) (done bool, err error) {
 			return false, err
 		}
 	}
-	done, unsure, err := h.commit(l.highest, text, next)
+	done, unsure, err := h.commit(l.highest, next)
 	r.unsure = r.unsure || (unsure && !done)
 	if !done {
 		return false, err

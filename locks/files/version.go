@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -118,36 +117,36 @@ func (h *handle) readVersion(n int64) ([]byte, error) {
 }
 
 // current reads the highest version. There is no state if it was removed meanwhile.
-func (h *handle) current() (s *state, l listing, text []byte, err error) {
+func (h *handle) current() (s *state, l listing, err error) {
 	if l, err = h.list(); err != nil {
-		return nil, l, nil, err
+		return nil, l, err
 	}
 	name := versionName(l.highest)
-	text, err = h.readVersion(l.highest)
+	text, err := h.readVersion(l.highest)
 	if err == unix.ENOENT {
 		if latest, err := h.list(); err != nil || latest.highest > l.highest {
-			return nil, l, nil, err
+			return nil, l, err
 		}
 	} else if err != nil && err != errForeign {
-		return nil, l, nil, h.fault("read", name, err)
+		return nil, l, h.fault("read", name, err)
 	}
 	if err == nil {
 		s, err = parseState(text)
 	}
 	if err != nil {
-		return nil, l, nil, h.damaged(name, err)
+		return nil, l, h.damaged(name, err)
 	}
-	return s, l, text, nil
+	return s, l, nil
 }
 
 // errTaken says that a version exists already.
 var errTaken = errors.New("the version exists")
 
 // commit makes the version after base. A writer that was held up for long may make a
-// number anew that was removed. So a commit counts only if the version before it is still
-// there, and the same one: old versions are removed first. Otherwise the step may or may
-// not have been done (unsure), and is tried again.
-func (h *handle) commit(base int64, was []byte, next *state) (done, unsure bool, err error) {
+// number anew that was removed, and what was read as base may have been such a one. So a
+// commit counts only if both cannot have been removed yet: there are too few versions.
+// Otherwise the step may or may not have been done (unsure), and is tried again.
+func (h *handle) commit(base int64, next *state) (done, unsure bool, err error) {
 	n := base + 1
 	temp := fmt.Sprintf("%s%d.%x", tempPrefix, n, rand.Uint64())
 	h.store.at("write")
@@ -160,24 +159,20 @@ func (h *handle) commit(base int64, was []byte, next *state) (done, unsure bool,
 	default:
 		return false, true, h.fault(h.store.scheme, versionName(n), err)
 	}
-	if still, err := h.readVersion(base); err != nil || !bytes.Equal(still, was) {
-		return false, true, nil
+	l, err := h.list()
+	if err != nil || l.highest-base >= h.store.kept {
+		return false, true, err
 	}
-	if n%max(h.store.kept/pruneParts, 1) == 0 {
-		h.prune(len(next.entries) == 0)
+	if l.highest == n && n%max(h.store.kept/pruneParts, 1) == 0 {
+		h.store.at("prune")
+		h.prune(l, len(next.entries) == 0)
 	}
 	return true, false, nil
 }
 
 // prune removes old versions, the oldest first, and what was made for them. If the queue
-// is empty it removes the notes about its entries too. Errors are ignored: whoever makes
-// a later version tries again.
-func (h *handle) prune(empty bool) {
-	h.store.at("prune")
-	l, err := h.list()
-	if err != nil {
-		return
-	}
+// is empty it removes the notes about its entries too.
+func (h *handle) prune(l listing, empty bool) {
 	madeFor := func(name string) int64 {
 		n, ok := versionOf(name, versionPrefix)
 		if !ok {

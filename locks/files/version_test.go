@@ -36,6 +36,7 @@ func churn(t *testing.T, url string) {
 func TestSlowWriter(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		slow, s := open(t, url), open(t, url)
+		slow.Keep(churned)
 		Release(t, Take(t, s, "n"))
 		before(slow, "write", func() {
 			Take(t, s, "n")

@@ -106,6 +106,9 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		e.notePosition(r.version, turns)
 		a.Verdict, a.Place, a.Replaced = lease.Queued, place, show(r.Replaced)
 		e.recheck = min(lookAfter(turns), e.member.ttl/heartbeatsPerTTL)
+		if len(r.removed) > 0 { // perhaps those behind the dead are dead too
+			e.recheck = time.Millisecond
+		}
 		if a.Recheck = e.recheck; waited {
 			a.Recheck = time.Nanosecond
 		}
@@ -149,9 +152,9 @@ const (
 
 // lookAfter is when a waiter reads the state and observes others, even without a new
 // version: the first one after 0.2 s, those at the front within a second, those behind
-// more rarely, so that a long queue at rest costs little.
+// more rarely, so that all together read little.
 func lookAfter(turns int) time.Duration {
-	const front = 16
+	const front = 32
 	n := time.Duration(turns)
 	return min(n*200*time.Millisecond, max(time.Second, n*time.Second/front))
 }
