@@ -24,12 +24,14 @@ type Examination struct {
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
 	x := &Examination{Name: s.target.table, Table: s.table, store: s, session: &session{store: s}}
 	defer x.session.disconnect()
-	err := x.session.once(ctx, func(ctx context.Context) error {
-		_, err := x.session.facts(ctx)
-		return err
-	})
-	if err != nil {
-		return nil, err
+	for range 4 { // a pooler may give each question another connection
+		err := x.session.once(ctx, func(ctx context.Context) error {
+			_, err := x.session.facts(ctx)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	if !s.target.TLS && s.target.Socket == "" {
 		x.Append(network.Transport(s.target.hosts, "the names of locks", "?tls=on in the URL")...)
@@ -38,6 +40,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 		x.mark(ctx)
 		x.rehearse(ctx, ttl)
 	}
+	x.wakeUp()
 	s.dialect.Examine(ctx, x)
 	return x.Findings, nil
 }
@@ -95,8 +98,7 @@ func (x *Examination) mark(ctx context.Context) {
 	}
 }
 
-// rehearse does what a run does, and removes the name's rows. It shows whether connections are
-// the server's own: a pooler gives each transaction another one.
+// rehearse does what a run does, and removes the name's rows.
 func (x *Examination) rehearse(ctx context.Context, ttl time.Duration) {
 	s := x.store
 	f, err := locks.Rehearse(ctx, s, ttl, s.target.Quarantine)
@@ -105,7 +107,11 @@ func (x *Examination) rehearse(ctx context.Context, ttl time.Duration) {
 		x.Add(locks.Problem, "rights", "what is over cannot be removed: "+err.Error(),
 			"the table grows, and golock clean fails", "GRANT DELETE ON "+s.table+" to this user")
 	}
-	switch {
+}
+
+// wakeUp tells whether connections are the server's own.
+func (x *Examination) wakeUp() {
+	switch s := x.store; {
 	case s.target.waiters == 0:
 		x.Add(locks.Note, "wake-up", "?waiters=0: nobody is woken", "who waits looks again now and then",
 			"leave ?waiters= away")
@@ -113,7 +119,7 @@ func (x *Examination) rehearse(ctx context.Context, ttl time.Duration) {
 		x.Add(locks.Note, "pooler", poolerText,
 			"locks are as safe as without it, but who waits cannot be woken and looks again now and then",
 			"connect to the server itself")
-	case f.Level != locks.Problem:
+	default:
 		x.OK("wake-up", "connections are the server's own: waiters are woken")
 	}
 }
@@ -143,9 +149,12 @@ func (x *Examination) Forgotten() string {
 		"but then another run may be let in. What --hold keeps is lost", x.store.target.Quarantine)
 }
 
+// Waiters is how many waiters of a name keep a connection.
+func (x *Examination) Waiters() int { return x.store.keptConns() }
+
 // Room judges how many connections there may be.
 func (x *Examination) Room(most, used int) {
-	waiters := x.store.keptConns()
+	waiters := x.Waiters()
 	what := fmt.Sprintf("at most %d, %d in use; up to %d waiters of each name keep one, and each holder that renews",
 		most, used, waiters)
 	if most > 0 && most-used < waiters+2 {

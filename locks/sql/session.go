@@ -158,7 +158,6 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 		return answer{}, err
 	}
 	c.observe(&v.facts)
-	q.row.server = v.login
 	t, a, err := s.decide(q, v)
 	if err != nil {
 		return answer{}, err

@@ -272,6 +272,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 			break
 		}
 		r.ends, r.due, r.conn = t.v.now+micros(r.ttl), t.v.now+micros(recheck+r.ttl/3), 0
+		r.server = t.v.login
 		if was == 0 && r.since == 0 {
 			r.since = t.v.now
 		}
@@ -291,7 +292,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 			}
 		}
 		if e.ID == t.q.row.ID && t.q.Step != lease.Evict {
-			r.ends, r.due, r.conn = t.v.now+micros(r.ttl), 0, 0
+			r.ends, r.due, r.conn, r.server = t.v.now+micros(r.ttl), 0, 0, t.v.login
 		}
 		if e.Evicted != "" {
 			r.hold = 0

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 // table, and whether it replicates such a statement (see CreateAsSelect), before it finds
 // that there is nothing to select from.
 func (d driver) MayCreate(ctx context.Context, x *sql.Examination) error {
-	nothing := strings.TrimSuffix(x.Table, "`") + "_nothing`"
+	nothing := fmt.Sprintf("%s_%x`", strings.TrimSuffix(x.Table, "`"), rand.Uint64())
 	_, err := x.Ask(ctx, "CREATE TABLE "+x.Table+" AS SELECT 1 FROM "+nothing)
 	switch v, _, _ := d.Judge(err); v {
 	case sql.Exists, sql.NoTable: // the former: it has been made in between
@@ -63,11 +64,14 @@ func (driver) Examine(ctx context.Context, x *sql.Examination) {
 	}
 	examineEngine(ctx, x)
 	most, _ := strconv.Atoi(set["max_connections"])
-	if own, _ := strconv.Atoi(set["max_user_connections"]); own > 0 {
-		most = min(most, own)
-	}
 	used, _ := strconv.Atoi(set["threads_connected"])
 	x.Room(most, used)
+	if n, _ := strconv.Atoi(set["max_user_connections"]); n > 0 && n < x.Waiters()+2 {
+		x.Add(locks.Note, "max_user_connections",
+			fmt.Sprintf("one user may have %d connections, and up to %d waiters of each name keep one", n, x.Waiters()),
+			"a queue can use them up: renewals of the same user fail then",
+			"a larger max_user_connections, or a smaller ?waiters= in the URL")
+	}
 }
 
 func setGlobal(setting string) string {
