@@ -36,14 +36,15 @@ const (
 	readyPlace = 2
 )
 
-// waiter waits for the slot of a run. It belongs to the goroutine that owns the run.
+// waiter waits for the slot of a run. It belongs to the goroutine that owns the run. Without an
+// attempt the store has not been asked.
 type waiter struct {
 	*Run
 	watchdog *watchdog
 	status   *statusServer
 	unwanted func() *Outcome // checked at every wake-up: an outcome ends the waiting; may be nil
 
-	began time.Time // after the jitter
+	asked time.Time // when the attempt began
 	*attempt
 	noted    bool // that the attempt has queued
 	progress progress.Reporter
@@ -69,15 +70,12 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	if w.unwanted == nil {
 		w.unwanted = func() *Outcome { return nil }
 	}
-	w.began = time.Now()
-	if w.Jitter > 0 {
-		pause := rand.N(w.Jitter)
-		w.Log(false, "waits a random time", "for", pause)
-		w.began = w.began.Add(pause)
+	if failed := w.delay(); failed != nil {
+		return nil, failed
 	}
 	deadline := time.Time{}
 	if w.Wait > 0 {
-		deadline = w.began.Add(w.Wait)
+		deadline = time.Now().Add(w.Wait)
 	}
 	w.progress = progress.Reporter{
 		Store: w.Store, Request: &w.Request, Until: deadline, Report: w.Waits, Wake: w.Relay.Wake,
@@ -114,7 +112,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		}
 		end := deadline
 		if w.Wait > 0 && w.queued() == nil { // see tryLimit
-			end = w.began.Add(max(w.Wait, w.tryLimit()))
+			end = w.asked.Add(max(w.Wait, w.tryLimit()))
 		}
 		left := time.Duration(math.MaxInt64)
 		if !end.IsZero() {
@@ -143,9 +141,30 @@ func (w *waiter) onSignal(sig syscall.Signal) *Outcome {
 	return nil
 }
 
+// delay waits a random time before the store is asked.
+func (w *waiter) delay() *Outcome {
+	if w.Jitter <= 0 {
+		return nil
+	}
+	pause := rand.N(w.Jitter)
+	w.Log(false, "waits a random time", "for", pause)
+	until := time.Now().Add(pause)
+	for left := pause; left > 0; left = time.Until(until) {
+		if failed := w.unwanted(); failed != nil {
+			return failed
+		}
+		sig, _ := w.Relay.Next(left)
+		if failed := w.onSignal(sig); failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
 // begin asks the store for the slot. What takes no waiting is done at once.
 func (w *waiter) begin() {
-	pause := time.Until(w.began)
+	defer w.makeReady()
+	w.asked = time.Now()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	a := &attempt{cancel: cancel, ended: make(chan struct{})}
 	w.attempt, w.noted = a, false
@@ -157,13 +176,10 @@ func (w *waiter) begin() {
 		}
 	}
 	request.Quarantined = a.pause.Store
-	if pause <= 0 {
-		atOnce, cancel := context.WithCancel(ctx)
-		cancel()
-		if a.join(atOnce, atOnce, w.Store, request); errors.Is(a.err, context.Canceled) {
-			a.err = nil
-		}
-		defer w.makeReady()
+	atOnce, now := context.WithCancel(ctx)
+	now()
+	if a.join(atOnce, atOnce, w.Store, request); errors.Is(a.err, context.Canceled) {
+		a.err = nil
 	}
 	if a.final() {
 		close(a.ended) // in this goroutine: nobody need be woken
@@ -172,14 +188,6 @@ func (w *waiter) begin() {
 	go func() {
 		defer w.Relay.Wake()
 		defer close(a.ended)
-		if pause > 0 {
-			select {
-			case <-ctx.Done():
-				a.err = ctx.Err()
-				return
-			case <-time.After(pause):
-			}
-		}
 		if a.ticket.Load() == nil {
 			joining := ctx
 			if locks.KindOf(w.Store) == locks.LeaseQueue {
@@ -304,8 +312,6 @@ func (w *waiter) giveUp(cause error, limit time.Duration) (locks.Lease, error) {
 func (w *waiter) leave(cause error, limit time.Duration) error {
 	lease, err := w.giveUp(cause, limit)
 	switch {
-	case time.Now().Before(w.began): // the store was not asked
-		return nil
 	case lease != nil:
 		w.release(lease, true)()
 		return lease.Evicted()
@@ -338,6 +344,9 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 
 // interrupted ends the waiting because of a signal.
 func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
+	if w.attempt == nil {
+		return interruptedBy(sig)
+	}
 	var evicted error
 	if ticket := w.queued(); ticket != nil {
 		evicted = ticket.Evicted()
@@ -354,6 +363,10 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 // suspend leaves the queue, stops golock, and joins anew when it is continued: a stopped process in
 // the queue would hold up everybody behind it. So it waits for the end of the attempt.
 func (w *waiter) suspend() *Outcome {
+	if w.attempt == nil { // without a terminal: with one the signal stops golock by itself
+		w.Relay.Suspend()
+		return nil
+	}
 	if err := w.leave(locks.ErrStandsStill, math.MaxInt64); err != nil {
 		return w.refusal(err)
 	}
