@@ -25,9 +25,11 @@ func infoOf(r locks.Request) string {
 func parseOwner(text string) lease.Owner {
 	fields, _ := url.ParseQuery(text)
 	o := lease.Owner{
-		Host: fields.Get("host"), User: fields.Get("user"), Runs: fields.Has("runs"), Command: fields["word"],
+		Host: fields.Get("host"), UID: -1, User: fields.Get("user"), Runs: fields.Has("runs"), Command: fields["word"],
 	}
 	o.PID, _ = strconv.Atoi(fields.Get("pid"))
-	o.UID, _ = strconv.Atoi(fields.Get("uid"))
+	if uid, err := strconv.Atoi(fields.Get("uid")); err == nil {
+		o.UID = uid
+	}
 	return o
 }
