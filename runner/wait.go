@@ -347,9 +347,9 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	if w.attempt == nil {
 		return interruptedBy(sig)
 	}
-	var evicted error
-	if ticket := w.queued(); ticket != nil {
-		evicted = ticket.Evicted()
+	var evicted error // asked before the slot is given back: others may use its record then
+	if ticket := w.ticket.Load(); ticket != nil {
+		evicted = (*ticket).Evicted()
 	}
 	if err := w.leave(nil, leaveLimit); evicted == nil {
 		evicted = err
