@@ -165,3 +165,35 @@ func TestQueuedAtTheLastMoment(t *testing.T) {
 		t.Errorf("outcome %+v, want that it is busy", failed)
 	}
 }
+
+// grantedLease is evicted; who asks after its release cannot know it any more.
+type grantedLease struct {
+	locks.Lease
+	released *bool
+}
+
+func (grantedLease) Grant() locks.Grant { return locks.Grant{} }
+
+func (l grantedLease) Release(context.Context) error {
+	*l.released = true
+	return nil
+}
+
+func (l grantedLease) Evicted() error {
+	if *l.released {
+		return nil
+	}
+	return &locks.EvictedError{By: "a test"}
+}
+
+// A run that was granted the slot, and evicted before it knew, says so.
+func TestEvictedBeforeItKnew(t *testing.T) {
+	r := testRun(t, newPlayed(nil), "true")
+	w := &waiter{Run: r, attempt: &attempt{
+		cancel: func(error) {}, ended: make(chan struct{}), lease: grantedLease{released: new(bool)},
+	}}
+	close(w.ended)
+	if o := w.interrupted(unix.SIGTERM); !isA[*locks.EvictedError](o.Err) {
+		t.Errorf("outcome %+v, want that it was evicted", o)
+	}
+}

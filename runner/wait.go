@@ -313,8 +313,9 @@ func (w *waiter) leave(cause error, limit time.Duration) error {
 	lease, err := w.giveUp(cause, limit)
 	switch {
 	case lease != nil:
+		evicted := lease.Evicted() // after the release others may use its record
 		w.release(lease, true)()
-		return lease.Evicted()
+		return evicted
 	case isA[*locks.EvictedError](err):
 		return err
 	}
@@ -347,9 +348,9 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	if w.attempt == nil {
 		return interruptedBy(sig)
 	}
-	var evicted error // asked before the slot is given back: others may use its record then
-	if ticket := w.ticket.Load(); ticket != nil {
-		evicted = (*ticket).Evicted()
+	var evicted error
+	if ticket := w.queued(); ticket != nil {
+		evicted = ticket.Evicted()
 	}
 	if err := w.leave(nil, leaveLimit); evicted == nil {
 		evicted = err
