@@ -126,7 +126,7 @@ func (s *Store) atomic() (f locks.Finding, able bool) {
 			f.Level, f.What = locks.OK, "names made with "+s.scheme+" are made once only and complete"
 			return f, true
 		}
-		err = fmt.Errorf("making it again: %v, want %w", err, errTaken)
+		err = fmt.Errorf("making it again: %s, want %w", fmt.Sprint(err), errTaken)
 	}
 	f.What, f.Why = "making a name with "+s.scheme+": "+err.Error(), "without it two may be let in at once, or nobody"
 	f.Fix = "another file system, or another of mkdir://, symlink:// and excl://"
