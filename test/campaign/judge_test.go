@@ -51,7 +51,7 @@ const (
 	// soon is for a kill "within a second". What is left lives on for twice as long.
 	soon = 10 * time.Second
 	// handed is for a slot that is free and waited for, which takes milliseconds.
-	handed = 5 * time.Second
+	handed = 10 * time.Second
 	// holdSlop is for fences, which tell when slots were granted, and are numbers, too: the
 	// next one is higher in any case.
 	holdSlop = 100 * time.Millisecond

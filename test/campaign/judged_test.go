@@ -96,7 +96,7 @@ func TestJudgeFinds(t *testing.T) {
 		"no slot for a reader":   {slotTwice, func(h *history) { h.runs[1].Max, h.runs[1].lives[0].slots = 0, nil }},
 		"not free":               {lostSlot, func(h *history) { h.free = "run -n: exit status 75" }},
 		"one that has not ended": {starved, func(h *history) { h.runs[2].ended, h.runs[2].stuck = 0, true }},
-		"nobody inside for long": {starved, func(h *history) { l := h.runs[1].lives[0]; l.from, l.bye, l.to = 9*s1, 9*s1, 9*s1 }},
+		"nobody inside for long": {starved, func(h *history) { l := h.runs[1].lives[0]; l.from, l.bye, l.to = 19*s1, 19*s1, 19*s1 }},
 		"overtaken": {inverted, func(h *history) {
 			third(h).started = 30 * ms
 			h.runs[2].lives[0].fence = 8

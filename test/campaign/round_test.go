@@ -212,8 +212,12 @@ func (r *round) look(name int) string {
 	url, label := r.site.url(name, -1), r.site.name(name)
 	// First one that takes the slot: a lease file whose golock is dead is known
 	// as such by who has looked for a whole TTL, and a list looks but once.
+	take := []string{"run", "-n", "--store", url, "--name", label}
+	if r.leased { // what a slow machine could not give back is free by r.free's limit
+		take = append(take, "--ttl", r.TTL.String())
+	}
 	for _, argv := range [][]string{
-		{"run", "-n", "--store", url, "--name", label, "--", "echo", "[]"},
+		append(take, "--", "echo", "[]"),
 		{"ls", "--json", "--store", url, label},
 	} {
 		c := exec.CommandContext(ctx, testkit.Golock, argv...)
