@@ -53,10 +53,11 @@ type result struct {
 const nearest = 4
 
 // Pauses after somebody else made the version. They grow until all that come at once have
-// room.
+// room: with a long queue or on a busy machine an attempt takes long.
 const (
 	shortestPause = 500 * time.Microsecond
-	longestPause  = 64 * time.Millisecond
+	longestPause  = 64 * time.Millisecond // or so many attempts, if those last longer
+	longestTries  = 16
 )
 
 // decide repeats attempts until the answer is true: it is that of a version that cannot
@@ -65,10 +66,12 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 	r.removed = map[string]bool{}
 	pause := shortestPause
 	for {
+		begun := time.Now()
 		done, err := p.try(&r)
 		if err != nil {
 			return r, err
 		}
+		took := time.Since(begun)
 		if done {
 			break
 		}
@@ -76,7 +79,7 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 			p.entry.putRequest()
 		}
 		lease.Pause(ctx, rand.N(pause))
-		if pause = min(2*pause, longestPause); ctx.Err() != nil {
+		if pause = min(2*pause, max(longestPause, longestTries*took)); ctx.Err() != nil {
 			return r, ctx.Err()
 		}
 	}

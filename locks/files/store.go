@@ -7,8 +7,8 @@
 // the truth: a step reads it, decides (package queue), and commits the next one. Whoever
 // releases grants to the next waiter in the same version; a waiter polls for new
 // versions. A process that was held up may make an old number anew after it was removed.
-// So a commit counts only if it is the highest one afterwards, and a version that was
-// read only if it is still the highest.
+// Old versions are removed when many have followed. So a commit, or a version that was read,
+// counts only if few have been made since.
 //
 // Each renewal rewrites a counter in the owner's record. An entry is dead when its record
 // has not changed for the entry's TTL, on the clock of the process that looks; the

@@ -146,7 +146,7 @@ func (e *entry) lastPosition() position {
 // its place.
 const (
 	shortestPoll = 2 * time.Millisecond
-	longestPoll  = 100 * time.Millisecond // of the one in front
+	longestPoll  = 100 * time.Millisecond // of the first 20
 	slowestPoll  = time.Second            // of anybody
 )
 
@@ -165,7 +165,7 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 	at, clock := e.lastPosition(), e.store.clock
 	for end := clock().Add(d); ; {
 		turns, now := time.Duration(at.turns), clock()
-		pause := min(max(now.Sub(at.changed)/4, turns*shortestPoll), turns*longestPoll, slowestPoll, end.Sub(now))
+		pause := min(max(now.Sub(at.changed)/4, turns*shortestPoll), max(longestPoll, turns*longestPoll/20), slowestPoll, end.Sub(now))
 		lease.Pause(ctx, pause)
 		if ctx.Err() != nil || clock() >= end {
 			return lease.Answer{}, 0, nil
