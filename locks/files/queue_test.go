@@ -250,3 +250,24 @@ func TestOldVersionsGo(t *testing.T) {
 		})
 	}
 }
+
+// A queue that has stood still for long moves at once, and not only at its front.
+func TestQueueMovesAfterRest(t *testing.T) {
+	virtually(t, func(t *testing.T, url string) {
+		s := openAt(t, url, "virtual", 0)
+		l := Take(t, s, "n", TTL(time.Hour))
+		var waiters []*Waiter
+		for range 30 {
+			waiters = append(waiters, Queue(t, s, "n", TTL(time.Hour)))
+		}
+		time.Sleep(time.Minute) // the rest
+		begun := time.Now()
+		Release(t, l)
+		for _, w := range waiters {
+			Release(t, w.Granted())
+		}
+		if d := time.Since(begun); d > 400*time.Millisecond {
+			t.Errorf("%d took %v one after the other", len(waiters), d)
+		}
+	})
+}
