@@ -100,31 +100,25 @@ func (s *Store) take(ctx context.Context, r locks.Request, wait bool) (*kernel.L
 }
 
 // wait sleeps in the kernel, and only the lock ends that sleep. When ctx has ended, the
-// goroutine sleeps on and releases at once what it gets.
+// goroutine sleeps on, and what it gets is released at once.
 func (s *Store) wait(ctx context.Context, r locks.Request) (*kernel.Lease, error) {
-	type result struct {
-		lease *kernel.Lease
-		err   error
-	}
-	got := make(chan result)
+	var lease *kernel.Lease
+	var err error
+	done := make(chan struct{})
 	go func() {
-		var taken result
-		defer func() {
-			select {
-			case got <- taken:
-			case <-ctx.Done():
-				if taken.lease != nil {
-					_ = taken.lease.Release(context.Background())
-				}
-			}
-		}()
-		defer locks.Recover(&taken.err)
-		taken.lease, taken.err = s.take(ctx, r, true)
+		defer close(done)
+		defer locks.Recover(&err)
+		lease, err = s.take(ctx, r, true)
 	}()
 	select {
-	case taken := <-got:
-		return taken.lease, taken.err
+	case <-done:
+		return lease, err
 	case <-ctx.Done():
+		go func() {
+			if <-done; lease != nil {
+				_ = lease.Release(context.Background())
+			}
+		}()
 		return nil, ctx.Err()
 	}
 }
