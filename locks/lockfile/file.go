@@ -97,11 +97,17 @@ func (s *Store) lockError(err error) error {
 // fs.protected_regular forbids it for other users' files in a sticky directory (proc(5)).
 // EEXIST: somebody else has made or replaced it meanwhile.
 func (s *Store) open(access int) (int, error) {
-	// To open a device can have effects, so the kind is checked before.
 	var st unix.Stat_t
-	if err := s.checkLink(); err != nil {
-		return -1, err
+	create := unix.O_CREAT | unix.O_EXCL
+	if unix.Lstat(s.path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		// Another user would choose the file. The kernel refuses such links in sticky
+		// directories if fs.protected_symlinks is set (proc(5)).
+		if st.Uid != 0 && st.Uid != uint32(os.Geteuid()) {
+			return -1, &locks.PathError{Path: s.path, Err: fmt.Errorf("is a symbolic link of user %d", st.Uid), Hint: "name the file that it leads to"}
+		}
+		create = unix.O_CREAT // O_EXCL follows no link
 	}
+	// To open a device can have effects, so the kind is checked before.
 	if unix.Stat(s.path, &st) == nil {
 		if err := s.checkKind(&st); err != nil {
 			return -1, err
@@ -109,7 +115,7 @@ func (s *Store) open(access int) (int, error) {
 	}
 	fd, err := s.openFile(s.path, access)
 	if err == unix.ENOENT {
-		fd, err = s.create(access)
+		fd, err = s.openFile(s.path, access|create)
 		if err == unix.EEXIST || err == unix.EACCES && unix.Stat(s.path, &st) == nil {
 			return -1, unix.EEXIST
 		}
@@ -123,30 +129,6 @@ func (s *Store) open(access int) (int, error) {
 	}
 	return fd, nil
 }
-
-// create makes the file. It follows a dangling symbolic link only if this user or root
-// has made the link.
-func (s *Store) create(access int) (int, error) {
-	fd, err := s.openFile(s.path, access|unix.O_CREAT|unix.O_EXCL)
-	var st unix.Stat_t
-	if err != unix.EEXIST || unix.Lstat(s.path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK || isForeign(&st) {
-		return fd, err
-	}
-	return s.openFile(s.path, access|unix.O_CREAT)
-}
-
-// checkLink refuses another user's symbolic link: that user would choose the file. The
-// kernel does so in sticky directories if fs.protected_symlinks is set (proc(5)).
-func (s *Store) checkLink() error {
-	var st unix.Stat_t
-	if unix.Lstat(s.path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK || !isForeign(&st) {
-		return nil
-	}
-	return &locks.PathError{Path: s.path, Err: fmt.Errorf("is a symbolic link of user %d", st.Uid), Hint: "name the file that it leads to"}
-}
-
-// isForeign reports whether something belongs neither to this user nor to root.
-func isForeign(st *unix.Stat_t) bool { return st.Uid != 0 && st.Uid != uint32(os.Geteuid()) }
 
 func (s *Store) openError(err error) error {
 	e := &locks.PathError{Op: "open", Path: s.path, Err: err}
