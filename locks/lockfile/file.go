@@ -45,8 +45,9 @@ func (s *Store) lock(ctx context.Context, kind int16, wait bool) (int, error) {
 	if s.family == Fcntl && kind == unix.F_WRLCK {
 		access = unix.O_RDWR // fcntl(2): an exclusive lock needs a descriptor for writing
 	}
+	var file unix.Stat_t
 	for range maxMoves {
-		fd, err := s.open(access)
+		fd, err := s.open(access, &file)
 		if err == unix.EEXIST {
 			continue // another process has just made it
 		}
@@ -63,11 +64,8 @@ func (s *Store) lock(ctx context.Context, kind int16, wait bool) (int, error) {
 			access = unix.O_RDWR
 			continue
 		}
-		if err == nil {
-			var here bool
-			if here, err = s.inPlace(fd); err == nil && here {
-				return fd, nil
-			}
+		if err == nil && s.inPlace(&file) {
+			return fd, nil
 		}
 		unix.Close(fd)
 		switch {
@@ -95,11 +93,10 @@ func (s *Store) lockError(err error) error {
 
 // open opens the file, and makes it if there is none. O_CREAT is set only then:
 // fs.protected_regular forbids it for other users' files in a sticky directory (proc(5)).
-// EEXIST: somebody else has made or replaced it meanwhile.
-func (s *Store) open(access int) (int, error) {
-	var st unix.Stat_t
+// EEXIST: somebody else has made or replaced it meanwhile. st becomes that of the file.
+func (s *Store) open(access int, st *unix.Stat_t) (int, error) {
 	create := unix.O_CREAT | unix.O_EXCL
-	if unix.Lstat(s.path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+	if unix.Lstat(s.path, st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		// Another user would choose the file. The kernel refuses such links in sticky
 		// directories if fs.protected_symlinks is set (proc(5)).
 		if st.Uid != 0 && st.Uid != uint32(os.Geteuid()) {
@@ -108,22 +105,22 @@ func (s *Store) open(access int) (int, error) {
 		create = unix.O_CREAT // O_EXCL follows no link
 	}
 	// To open a device can have effects, so the kind is checked before.
-	if unix.Stat(s.path, &st) == nil {
-		if err := s.checkKind(&st); err != nil {
+	if unix.Stat(s.path, st) == nil {
+		if err := s.checkKind(st); err != nil {
 			return -1, err
 		}
 	}
 	fd, err := s.openFile(s.path, access)
 	if err == unix.ENOENT {
 		fd, err = s.openFile(s.path, access|create)
-		if err == unix.EEXIST || err == unix.EACCES && unix.Stat(s.path, &st) == nil {
+		if err == unix.EEXIST || err == unix.EACCES && unix.Stat(s.path, st) == nil {
 			return -1, unix.EEXIST
 		}
 	}
 	if err != nil {
 		return -1, s.openError(err)
 	}
-	if err := unix.Fstat(fd, &st); err != nil || s.checkKind(&st) != nil {
+	if err := unix.Fstat(fd, st); err != nil || s.checkKind(st) != nil {
 		unix.Close(fd)
 		return -1, unix.EEXIST // it was replaced since
 	}
@@ -155,15 +152,9 @@ func (s *Store) checkKind(st *unix.Stat_t) error {
 	return &locks.PathError{Path: s.path, Err: errors.New("is not a regular file")}
 }
 
-// inPlace reports whether the path still leads to the file of fd.
-func (s *Store) inPlace(fd int) (bool, error) {
-	var now, then unix.Stat_t
-	err := unix.Fstat(fd, &then)
-	if err == nil {
-		err = unix.Stat(s.path, &now)
-	}
-	if err == unix.ENOENT || err == unix.ENOTDIR {
-		return false, nil
-	}
-	return err == nil && kernel.SameFile(&now, &then), err
+// inPlace reports whether the path still leads to the file. If that cannot be seen, the
+// next open tells why.
+func (s *Store) inPlace(file *unix.Stat_t) bool {
+	var now unix.Stat_t
+	return unix.Stat(s.path, &now) == nil && kernel.SameFile(&now, file)
 }

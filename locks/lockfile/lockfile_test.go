@@ -197,7 +197,7 @@ func TestRemovedAllTheTime(t *testing.T) {
 }
 
 // Another user's file in a directory with the sticky bit can be locked, where
-// flock(1) is refused by fs.protected_regular.
+// flock(1) is refused by fs.protected_regular. Another user's symbolic link is not followed.
 func TestOtherUsersFile(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test must run as root")
@@ -211,8 +211,14 @@ func TestOtherUsersFile(t *testing.T) {
 	file := filepath.Join(testkit.Place(t, 0o1777), "lock")
 	testkit.Must(t, os.WriteFile(file, nil, 0o666))
 	testkit.Must(t, os.Chown(file, 65534, 65534))
+	link := filepath.Join(t.TempDir(), "link")
+	testkit.Must(t, os.Symlink(file, link))
+	testkit.Must(t, os.Lchown(link, 65534, 65534))
 	for _, family := range []Family{Flock, Fcntl} {
 		TakeUnit(t, New(family, file), 1)
+		if _, err := Try(t, New(family, link), 1); err == nil || !strings.Contains(err.Error(), "symbolic link of user 65534") {
+			t.Errorf("another user's link: %v", err)
+		}
 	}
 }
 
