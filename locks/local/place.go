@@ -100,15 +100,12 @@ func (p *place) load() (*table, error) {
 	f, name := p.file, p.request.Name
 	tab, err := f.read()
 	switch {
-	case err == errCorrupt || err == nil && tab.name == "":
-	case err != nil:
+	case err != nil && err != errCorrupt:
 		return nil, err
-	case tab.name != name:
-		return nil, &locks.PathError{Path: f.path, Err: fmt.Errorf("belongs to the name %q", tab.name), Hint: "remove it"}
-	default:
+	case err == nil && tab.name == name:
 		return tab, nil
-	}
-	switch {
+	case err == nil && tab.name != "":
+		return nil, &locks.PathError{Path: f.path, Err: fmt.Errorf("belongs to the name %q", tab.name), Hint: "remove it"}
 	case f.isUsed() || p.self.state == stateWaiting: // also if p itself is the only one
 		return nil, &locks.PathError{Path: f.path, Err: errDamaged, Hint: "it is repaired when they have ended"}
 	case f.stat.Nlink > 1:
