@@ -48,12 +48,12 @@ func (f *lockFile) eviction(r *record) error {
 	return &locks.EvictedError{By: found.evictor}
 }
 
-// makeRoom evicts those whom a newcomer replaces, unless the queue is full without them too.
-// They are told later. The caller is inside the gate and has looked.
-func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
+// makeRoom evicts those whom a newcomer replaces, unless the queue is full without them too:
+// that is a *BusyError. They are told later. The caller is inside the gate and has looked.
+func (p *place) makeRoom(t *ticket, tab *table) error {
 	r := p.request
 	if r.MaxQueue == nil && r.Replace == locks.ReplaceNone {
-		return false, nil
+		return nil
 	}
 	var rivals []locks.Rival
 	var records []*record
@@ -76,7 +76,9 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 		}
 	}
 	if r.MaxQueue != nil && waiting >= *r.MaxQueue {
-		return true, nil
+		busy := p.busy(tab)
+		busy.Full = true
+		return busy
 	}
 	by := locks.ReplacedBy(*r)
 	for _, i := range picked {
@@ -85,11 +87,11 @@ func (p *place) makeRoom(t *ticket, tab *table) (full bool, err error) {
 		t.replaced = append(t.replaced, newEntry(tab.name, o))
 		v, err := p.file.evict(tab, o, by)
 		if err != nil {
-			return false, err
+			return err
 		}
 		p.victims = append(p.victims, v)
 	}
-	return false, nil
+	return nil
 }
 
 // evict marks one live entry, once; what only a hold keeps is free at once. The caller is

@@ -71,14 +71,8 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 		return nil, p.busy(tab)
 	}
 	if !t.queued {
-		full, err := p.makeRoom(t, tab)
-		if err != nil {
+		if err := p.makeRoom(t, tab); err != nil {
 			return nil, err
-		}
-		if full {
-			busy := p.busy(tab)
-			busy.Full = true
-			return nil, busy
 		}
 		if len(p.victims) > 0 {
 			if l, err = p.look(tab); err != nil || l != nil {
