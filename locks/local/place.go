@@ -70,7 +70,7 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 	if p.request.NoWait {
 		return nil, p.busy(tab)
 	}
-	if !t.queued {
+	if t.place.Load() == nil { // a newcomer, not one that moves to a new file
 		if err := p.makeRoom(t, tab); err != nil {
 			return nil, err
 		}

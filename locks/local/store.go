@@ -56,7 +56,6 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	if err := t.join(ctx); err != nil {
 		return nil, err
 	}
-	t.queued = t.lease == nil
 	return t, nil
 }
 

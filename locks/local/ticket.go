@@ -16,7 +16,6 @@ import (
 type ticket struct {
 	store    *Store
 	request  locks.Request
-	queued   bool
 	place    atomic.Pointer[place] // Evicted is asked from another goroutine than Wait
 	lease    *lease                // once it is granted
 	replaced []locks.Entry
@@ -41,7 +40,7 @@ const (
 )
 
 // These implement locks.Ticket.
-func (t *ticket) Queued() bool            { return t.queued }
+func (t *ticket) Queued() bool            { return t.lease == nil }
 func (t *ticket) Replaced() []locks.Entry { return t.replaced }
 func (t *ticket) Evicted() error          { return t.place.Load().evicted() }
 
