@@ -25,24 +25,19 @@ func openToLook(path string) (*lockFile, error) {
 	return &lockFile{fd: fd, path: path}, err
 }
 
-// evicted looks for the mark in p's record.
+// evicted looks for the mark in p's record. It needs no lock: the mark is written before
+// the signal is sent, and stays.
 func (p *place) evicted() error {
 	f, err := openToLook(p.path)
 	if err != nil {
 		return nil
 	}
 	defer unix.Close(f.fd)
-	return f.eviction(&p.self)
-}
-
-// eviction reads the mark in a record. It needs no lock: the mark is written before the
-// signal is sent, and stays.
-func (f *lockFile) eviction(r *record) error {
-	found, err := f.readRecord(r.index)
+	found, err := f.readRecord(p.self.index)
 	for tries := 1; err == errCorrupt && tries < 100; tries++ { // while it is being written
-		found, err = f.readRecord(r.index)
+		found, err = f.readRecord(p.self.index)
 	}
-	if err != nil || found.id != r.id || found.evictor == "" {
+	if err != nil || found.id != p.self.id || found.evictor == "" {
 		return nil
 	}
 	return &locks.EvictedError{By: found.evictor}

@@ -139,12 +139,16 @@ func (p *place) look(tab *table) (l *lease, err error) {
 	return nil, nil
 }
 
-// inFront finds the live waiter directly before p, and p's position.
+// inFront finds the live waiter directly before p, and p's position. An evicted p has none.
 func (p *place) inFront(tab *table) (*record, int, error) {
 	var before []*record
 	for i := range tab.records {
 		r := &tab.records[i]
-		if r.state == stateWaiting && r.evictor == "" && r.claim().Before(p.self.claim()) {
+		switch {
+		case r.state != stateWaiting:
+		case r.index == p.self.index && r.evictor != "":
+			return nil, 0, &locks.EvictedError{By: r.evictor}
+		case r.evictor == "" && r.claim().Before(p.self.claim()):
 			before = append(before, r)
 		}
 	}

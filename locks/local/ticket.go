@@ -130,10 +130,8 @@ func (p *place) lookAgain(ctx context.Context) (l *lease, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.file.eviction(&p.self); err != nil {
-		return nil, err
+	if l, err = p.look(tab); err == nil {
+		p.request.TellPlace(p.view.position)
 	}
-	l, err = p.look(tab)
-	p.request.TellPlace(p.view.position)
 	return l, err
 }
