@@ -34,18 +34,12 @@ func (p *place) pathMark() uint64 { return uint64(p.pathLocks[0]) ^ p.file.stat.
 // whyRemoved tells a newcomer of such a holder.
 const whyRemoved = "its lock file was removed while it was held, and that holder is still there"
 
-// heldElsewhere looks for a holder of the same place in another file than f. Where
-// there is no /proc it sees none. The caller is inside the gate.
-func (f *lockFile) heldElsewhere(at pathLocks) bool {
-	return lockedElsewhere(f.kernelName(), at, procfs.LockText)
-}
-
 // onePiece is less than the kernel gives at once: a page.
 const onePiece = 2048
 
 // lockedElsewhere looks for a lock on one of the bytes in another file than own, on the
-// same device. If a lock ends between two pieces of the kernel's list, the second begins
-// one line too late, so a list in pieces is read again.
+// same device. Without /proc it sees none. If a lock ends between two pieces of the
+// kernel's list, the second begins one line too late, so a list in pieces is read again.
 func lockedElsewhere(own string, at pathLocks, list func() (text string, pieces int)) bool {
 	device := own[:strings.LastIndexByte(own, ':')+1]
 	first, second := strconv.FormatInt(at[0], 10), strconv.FormatInt(at[1], 10)
