@@ -77,13 +77,11 @@ func (s *Store) take(r locks.Request) (*kernel.Lease, error) {
 }
 
 func (s *Store) wait(ctx context.Context, r locks.Request) (*kernel.Lease, error) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(interval); ; {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-tick.C:
+		case <-tick:
 		}
 		if l, err := s.take(r); err != kernel.ErrTaken {
 			return l, err

@@ -50,9 +50,7 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 	})
 	var tick <-chan time.Time
 	if limit != forever {
-		ticker := time.NewTicker(gateWait)
-		defer ticker.Stop()
-		tick = ticker.C
+		tick = time.Tick(gateWait)
 	}
 	stuck := time.Duration(0)
 	for before := f.counters(); ; {
