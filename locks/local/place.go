@@ -265,9 +265,6 @@ func (p *place) sleepOn(at int64) {
 	if p.asleep[at] {
 		return
 	}
-	if p.asleep == nil {
-		p.asleep = map[int64]bool{}
-	}
 	p.asleep[at] = true
 	f := p.file
 	f.lockLater(unix.F_RDLCK, at, func(err error) {

@@ -54,7 +54,7 @@ func (t *ticket) join(ctx context.Context) error {
 		}
 		p = &place{
 			request: &t.request, dir: d, path: d.path + "/" + fileName(t.request.Name),
-			pathLocks: d.pathLocks(t.request.Name), freed: make(chan error, 1),
+			pathLocks: d.pathLocks(t.request.Name), asleep: map[int64]bool{}, freed: make(chan error, 1),
 		}
 		l, err := p.enter(ctx, t)
 		for _, v := range p.victims {
