@@ -22,11 +22,9 @@ import (
 func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, error] {
 	return locks.Listing(func() ([]locks.Entry, error) {
 		var st unix.Stat_t
-		switch err := unix.Stat(s.path, &st); err {
-		case nil:
-		case unix.ENOENT:
+		if err := unix.Stat(s.path, &st); err == unix.ENOENT {
 			return nil, nil
-		default:
+		} else if err != nil {
 			return nil, &locks.PathError{Op: "stat", Path: s.path, Err: err}
 		}
 		label, seen := cmp.Or(name, s.URL()), s.holders(&st)
