@@ -93,7 +93,7 @@ func (p *place) makeRoom(t *ticket, tab *table) error {
 // inside the gate, and ends the victim when that is open.
 func (f *lockFile) evict(tab *table, r *record, by string) (*victim, error) {
 	if r.onlyHold {
-		if err := f.clear(tab, r); err != nil {
+		if err := f.clear(r); err != nil {
 			return nil, err
 		}
 		return &victim{}, nil

@@ -151,7 +151,6 @@ func (f *lockFile) checkPath() error {
 type table struct {
 	header           // its size is that of the file
 	records []record // those in use, in the order of the file
-	free    int      // index of the first free one; noIndex if there is none
 }
 
 // belongs reports whether a table fits the name of its file. Whoever may write the directory
@@ -177,7 +176,7 @@ func (f *lockFile) read() (*table, error) {
 		return nil, err
 	}
 	t := &f.last
-	*t = table{records: t.records[:0], free: noIndex}
+	*t = table{records: t.records[:0]}
 	if f.stat.Size > pageSize+maxRecords*recordSize {
 		return nil, errCorrupt
 	}
@@ -220,7 +219,6 @@ func (f *lockFile) read() (*table, error) {
 // add takes in the text of a record.
 func (t *table) add(index int, text []byte) error {
 	if text[recordState] == stateFree {
-		t.setFree(index)
 		return nil
 	}
 	t.records = append(t.records, record{index: index})
@@ -234,10 +232,14 @@ func (t *table) add(index int, text []byte) error {
 	return nil
 }
 
-func (t *table) setFree(index int) {
-	if t.free == noIndex || index < t.free {
-		t.free = index
+// firstFree is the index of the first record that is not in use, or the next one.
+func (t *table) firstFree() (index int) {
+	for i := range t.records {
+		if r := &t.records[i]; r.state != stateFree && r.index == index {
+			index++
+		}
 	}
+	return index
 }
 
 // readRecord reads one record whole: errCorrupt if it is free, or being written.
@@ -266,10 +268,7 @@ func (f *lockFile) readCommand(r *record) {
 // its ticket. In the other order the next one would get the same ticket.
 func (f *lockFile) write(t *table, r *record) error {
 	if r.index == noIndex {
-		if r.index = t.free; r.index == noIndex {
-			r.index = t.size
-		}
-		if r.index >= maxRecords {
+		if r.index = t.firstFree(); r.index >= maxRecords {
 			return &locks.PathError{Path: f.path, Err: fmt.Errorf("the table is full: %d entries", maxRecords)}
 		}
 	}
@@ -286,9 +285,8 @@ func (f *lockFile) write(t *table, r *record) error {
 }
 
 // clear frees a record that is left over.
-func (f *lockFile) clear(t *table, r *record) error {
+func (f *lockFile) clear(r *record) error {
 	r.state = stateFree
-	t.setFree(r.index)
 	return f.writeAt(make([]byte, 8), recordOffset(r.index))
 }
 

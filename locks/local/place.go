@@ -125,7 +125,7 @@ func (p *place) look(tab *table) (l *lease, err error) {
 		}
 		if f.isLive(r) {
 			v.holders, claims = append(v.holders, *r), append(claims, r.claim())
-		} else if err := f.clear(tab, r); err != nil {
+		} else if err := f.clear(r); err != nil {
 			return nil, err
 		}
 	}
@@ -158,7 +158,7 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 		if p.file.isLocked(waitByte(front.ticket), 1) {
 			return front, len(before) + 1, nil
 		}
-		if err := p.file.clear(tab, front); err != nil {
+		if err := p.file.clear(front); err != nil {
 			return nil, 0, err
 		}
 		before = before[:len(before)-1]

@@ -47,7 +47,7 @@ func (f *lockFile) sweep(tab *table, olderThan time.Duration) (removed int, err 
 		return 1, nil
 	}
 	for _, r := range dead {
-		if err := f.clear(tab, r); err != nil {
+		if err := f.clear(r); err != nil {
 			return removed, err
 		}
 		removed++
