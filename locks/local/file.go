@@ -117,7 +117,11 @@ func (f *lockFile) failed(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &locks.PathError{Op: op, Path: f.path, Err: err}
+	e := &locks.PathError{Op: op, Path: f.path, Err: err}
+	if op == "lock" && (err == unix.EINVAL || err == unix.ENOTSUP || err == unix.ENOLCK || err == unix.ENOSYS) {
+		e.Hint = "this file system has no open file description locks"
+	}
+	return e
 }
 
 // close closes the file for one of its users. The number of a descriptor that was closed
@@ -126,14 +130,6 @@ func (f *lockFile) close() {
 	if f.users.Add(-1) == 0 {
 		unix.Close(f.fd)
 	}
-}
-
-func (f *lockFile) lockError(err error) error {
-	e := &locks.PathError{Op: "lock", Path: f.path, Err: err}
-	if err == unix.EINVAL || err == unix.ENOTSUP || err == unix.ENOLCK || err == unix.ENOSYS {
-		e.Hint = "this file system has no open file description locks"
-	}
-	return e
 }
 
 // checkPath gives errMoved if the path no longer leads to this file. It uses the whole path,

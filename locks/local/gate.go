@@ -31,7 +31,7 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 	case err == nil:
 		return nil
 	case err != unix.EAGAIN && err != unix.EACCES:
-		return f.lockError(err)
+		return f.failed("lock", err)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case limit == notAtAll:

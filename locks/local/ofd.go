@@ -45,11 +45,7 @@ func (f *lockFile) lockLater(kind int16, at int64, got func(error)) {
 	f.users.Add(1)
 	go func() {
 		defer f.close()
-		err := fcntlLock(f.fd, unix.F_OFD_SETLKW, &unix.Flock_t{Type: kind, Start: at, Len: 1})
-		if err != nil {
-			err = f.lockError(err)
-		}
-		got(err)
+		got(f.failed("lock", fcntlLock(f.fd, unix.F_OFD_SETLKW, &unix.Flock_t{Type: kind, Start: at, Len: 1})))
 	}()
 }
 

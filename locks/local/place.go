@@ -81,7 +81,7 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 		}
 	}
 	if err := setLock(f.fd, unix.F_WRLCK, waitByte(p.self.ticket)); err != nil {
-		return nil, f.lockError(err)
+		return nil, f.failed("lock", err)
 	}
 	p.request.TellPlace(p.view.position)
 	p.self.state = stateWaiting
@@ -183,11 +183,11 @@ func (p *place) take(tab *table) (_ *lease, err error) {
 		}
 	}()
 	if err := setLock(f.fd, unix.F_WRLCK, holdByte(p.self.ticket)); err != nil {
-		return nil, f.lockError(err)
+		return nil, f.failed("lock", err)
 	}
 	for _, at := range p.pathLocks {
 		if err := setLock(f.fd, unix.F_RDLCK, at); err != nil {
-			return nil, f.lockError(err)
+			return nil, f.failed("lock", err)
 		}
 	}
 	// The path locks come first: whoever makes a new file after this check sees them.
