@@ -80,7 +80,7 @@ func (p *place) makeRoom(t *ticket, tab *table) error {
 		o := records[i]
 		p.file.readCommand(o)
 		t.replaced = append(t.replaced, newEntry(tab.name, o))
-		v, err := p.file.evict(tab, o, by)
+		v, err := p.file.evict(o, by)
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (p *place) makeRoom(t *ticket, tab *table) error {
 
 // evict marks one live entry, once; what only a hold keeps is free at once. The caller is
 // inside the gate, and ends the victim when that is open.
-func (f *lockFile) evict(tab *table, r *record, by string) (*victim, error) {
+func (f *lockFile) evict(r *record, by string) (*victim, error) {
 	if r.onlyHold {
 		if err := f.clear(r); err != nil {
 			return nil, err
@@ -116,7 +116,7 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	failed := s.eachTable(ctx, ofKey(ref.Key), unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
 		for i := range tab.records {
 			if r := &tab.records[i]; r.id == ref.ID && f.isLive(r) {
-				v, err = f.evict(tab, r, by)
+				v, err = f.evict(r, by)
 				return err
 			}
 		}

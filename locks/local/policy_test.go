@@ -71,7 +71,7 @@ func TestEvictorFits(t *testing.T) {
 	f := openLock(t, s, "x")
 	tab, err := f.read()
 	testkit.Must(t, err)
-	_, err = f.evict(tab, &tab.records[0], by)
+	_, err = f.evict(&tab.records[0], by)
 	testkit.Must(t, err)
 	told, ok := l.Evicted().(*locks.EvictedError)
 	if !ok || len(told.By) < maxEvictor-1 || !strings.HasPrefix(by, told.By) {
