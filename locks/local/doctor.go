@@ -32,7 +32,11 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	x.mounts("/proc", append([]int{1}, procfs.Ancestors(0)...))
 	if d.exists {
 		x.mode()
-		x.rehearse(ctx, ttl)
+		f, _ := locks.Rehearse(ctx, s, ttl, 0)
+		if f.Level == locks.OK {
+			f.What += ", with open file description locks"
+		}
+		x.Append(f)
 	}
 	return x.Findings, nil
 }
@@ -136,13 +140,4 @@ func (x *examination) mode() {
 			"who owns it can remove and replace what everybody has in it, and lead its path to another place",
 			"a directory of root's with the sticky bit (mkdir -m 1777), if that user is not trusted")
 	}
-}
-
-// rehearse does what a run does, and removes the lock file.
-func (x *examination) rehearse(ctx context.Context, ttl time.Duration) {
-	f, _ := locks.Rehearse(ctx, x.store, ttl, 0)
-	if f.Level == locks.OK {
-		f.What += ", with open file description locks"
-	}
-	x.Append(f)
 }
