@@ -57,18 +57,15 @@ func (s *Store) lock(ctx context.Context, kind int16, wait bool) (int, error) {
 		s.waiting.Add(1)
 		err = s.setLock(fd, kind, wait)
 		s.waiting.Add(-1)
-		if (err == unix.EBADF || err == unix.EIO) && access == unix.O_RDONLY && kind == unix.F_WRLCK {
-			// On NFS version 4 a flock is a record lock, which needs a descriptor for
-			// writing. flock(1) does the same.
-			unix.Close(fd)
-			access = unix.O_RDWR
-			continue
-		}
 		if err == nil && s.inPlace(&file) {
 			return fd, nil
 		}
 		unix.Close(fd)
 		switch {
+		case (err == unix.EBADF || err == unix.EIO) && access == unix.O_RDONLY && kind == unix.F_WRLCK:
+			// On NFS version 4 a flock is a record lock, which needs a descriptor for
+			// writing. flock(1) does the same.
+			access = unix.O_RDWR
 		case err == unix.EWOULDBLOCK || err == unix.EACCES:
 			return -1, kernel.ErrTaken
 		case err != nil:
