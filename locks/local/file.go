@@ -57,16 +57,11 @@ func isLockFile(entry string) bool {
 	return err == nil
 }
 
-// openFile opens the lock file of a name for use, and makes it if there is none. errMoved:
-// the directory was removed, or somebody else has just made the file.
+// openFile opens the lock file of a name for use, and makes it if there is none.
 func (d *directory) openFile(name string) (*lockFile, error) {
 	f, err := d.open(fileName(name), unix.O_RDWR)
-	if f != nil || err != nil {
-		return f, err
-	}
-	f, err = d.open(fileName(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) {
-		err = errMoved
+	if f == nil && err == nil {
+		f, err = d.open(fileName(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
 	}
 	return f, err
 }
@@ -79,7 +74,8 @@ var umask sync.Mutex
 // forbids it for other users' files in a sticky directory (proc(5)). The mode of a new
 // file follows the directory's: who may make one there may use everyone's.
 func (d *directory) open(base string, flags int) (*lockFile, error) {
-	if flags&unix.O_CREAT != 0 {
+	creates := flags&unix.O_CREAT != 0
+	if creates {
 		umask.Lock()
 		defer umask.Unlock()
 		defer unix.Umask(unix.Umask(0))
@@ -91,8 +87,10 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 		return unix.Openat(d.fd, base, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, d.stat.Mode&0o666)
 	})
 	switch {
-	case err == unix.ENOENT && flags&unix.O_CREAT == 0:
+	case err == unix.ENOENT && !creates:
 		return nil, nil
+	case creates && (err == unix.ENOENT || err == unix.EEXIST):
+		return nil, errMoved // the directory was removed, or somebody else has just made the file
 	case err == unix.ELOOP:
 		return nil, &locks.PathError{Path: f.path, Err: errors.New("is a symbolic link, which golock does not follow"), Hint: "remove it"}
 	case err == unix.EACCES || err == unix.EPERM:
