@@ -225,13 +225,13 @@ func (p *place) sleep(ctx context.Context) error {
 	var look <-chan time.Time
 	switch v := p.view; {
 	case v.removed:
-		look = time.After(removedCheck)
+		look = time.After(recheck)
 	case v.front != nil:
 		p.sleepOn(waitByte(v.front.ticket))
 	default:
 		for _, h := range p.blockers(v.holders) {
 			if h.onlyHold {
-				look = time.After(min(h.holdLeft(), holdCheck))
+				look = time.After(min(h.holdLeft(), recheck))
 			} else {
 				p.sleepOn(holdByte(h.ticket))
 			}

@@ -19,7 +19,7 @@ import (
 // stillBusy is longer than who is first in a new file sleeps between two looks
 // for the holders of the removed one: whoever is not granted meanwhile has
 // looked, and has seen them.
-const stillBusy = removedCheck + removedCheck/4
+const stillBusy = recheck + recheck/4
 
 // removals are the ways in which a lock file can go.
 var removals = []struct {

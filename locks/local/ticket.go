@@ -33,10 +33,9 @@ const (
 	// maxMoves is how often in a row the file may be removed under a newcomer.
 	maxMoves = 100
 
-	// The first waiter looks this often: the kernel wakes nobody when a hold is evicted,
-	// or when the holders of a removed file have gone.
-	holdCheck    = time.Second
-	removedCheck = time.Second
+	// recheck is how often the first waiter looks: the kernel wakes nobody when a hold is
+	// evicted, or when the holders of a removed file have gone.
+	recheck = time.Second
 )
 
 // These implement locks.Ticket.
