@@ -97,7 +97,8 @@ func (s *Store) open(access int, st *unix.Stat_t) (int, error) {
 		// Another user would choose the file. The kernel refuses such links in sticky
 		// directories if fs.protected_symlinks is set (proc(5)).
 		if st.Uid != 0 && st.Uid != uint32(os.Geteuid()) {
-			return -1, &locks.PathError{Path: s.path, Err: fmt.Errorf("is a symbolic link of user %d", st.Uid), Hint: "name the file that it leads to"}
+			foreign := fmt.Errorf("is a symbolic link of user %d", st.Uid)
+			return -1, &locks.PathError{Path: s.path, Err: foreign, Hint: "name the file that it leads to"}
 		}
 		create = unix.O_CREAT // O_EXCL follows no link
 	}

@@ -216,7 +216,8 @@ func TestOtherUsersFile(t *testing.T) {
 	testkit.Must(t, os.Lchown(link, 65534, 65534))
 	for _, family := range []Family{Flock, Fcntl} {
 		TakeUnit(t, New(family, file), 1)
-		if _, err := Try(t, New(family, link), 1); err == nil || !strings.Contains(err.Error(), "symbolic link of user 65534") {
+		_, err := Try(t, New(family, link), 1)
+		if err == nil || !strings.Contains(err.Error(), "symbolic link of user 65534") {
 			t.Errorf("another user's link: %v", err)
 		}
 	}
