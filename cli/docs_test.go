@@ -233,10 +233,10 @@ func referenceItem(f *kong.Flag, flagOnly bool) string {
 	}
 	names += "`"
 	var notes []string
-	if env := f.Tag.Get("env"); env != "" {
+	if env := f.Tag.Get("variable"); env != "" {
 		notes = append(notes, env)
 	}
-	if value := f.Tag.Get("default"); value != "" {
+	if value := f.Tag.Get("builtin"); value != "" {
 		notes = append(notes, "default "+value)
 	}
 	if flagOnly {

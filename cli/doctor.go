@@ -18,7 +18,7 @@ import (
 type doctorCommand struct {
 	nameFlag
 	storeFlags
-	TTL     durationFlag `name:"ttl" env:"GOLOCK_TTL" default:"30s" placeholder:"D" help:"On a networked store: the lease time of the runs in question."`
+	TTL     durationFlag `name:"ttl" variable:"GOLOCK_TTL" builtin:"30s" placeholder:"D" help:"On a networked store: the lease time of the runs in question."`
 	JSON    boolFlag     `name:"json" help:"Print a JSON array."`
 	Verbose boolFlag     `name:"verbose" short:"v" file:"no" help:"Print also what is as it should be, and notes."`
 }

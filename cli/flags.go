@@ -12,9 +12,10 @@ import (
 
 // A flag is declared once, as a field in the struct of its command. The field's
 // type says how a value is written, its tags say the rest. Kong knows the tags
-// name, short, aliases, env, default, placeholder, hidden and help; these are
-// golock's:
+// name, short, aliases, placeholder, hidden and help; these are golock's:
 //
+//	variable:"V"     the environment variable; kong would take its value for a flag
+//	builtin:"V"      the default
 //	alternative:"X"  flags with the same X exclude each other
 //	file:"no"        no configuration file can give it
 //	empty:"set"      an empty variable is a value
@@ -114,9 +115,9 @@ func (d *declaration) readTags(tags string) {
 			d.short = value
 		case "aliases":
 			d.aliases = value
-		case "env":
+		case "variable":
 			d.Env = value
-		case "default":
+		case "builtin":
 			d.Default = value
 		case "alternative":
 			d.Group = value
@@ -274,13 +275,13 @@ func settingsAndFlags(command any) ([]config.Setting, map[string][]string) {
 
 // storeFlags say where the lock lives.
 type storeFlags struct {
-	Store     textFlag `name:"store" brief:"" env:"GOLOCK_STORE" default:"local" empty:"set" alternative:"store" group:"slot" placeholder:"URL" help:"Where the lock lives: local, local:///DIR, flock:///FILE, fcntl:///FILE, bind://ADDRESS, redis://HOST and others (docs/stores.md)."`
-	StoreFile textFlag `name:"store-file" env:"GOLOCK_STORE_FILE" empty:"set" alternative:"store" group:"slot" placeholder:"FILE" help:"The store's URL is the first line of FILE, which nobody else may write: a credential of systemd, a secret of docker."`
-	Config    textFlag `name:"config" env:"GOLOCK_CONFIG" file:"no" group:"output" placeholder:"FILE" help:"Read this configuration file instead of /etc/golock.toml and ~/.config/golock/config.toml."`
+	Store     textFlag `name:"store" brief:"" variable:"GOLOCK_STORE" builtin:"local" empty:"set" alternative:"store" group:"slot" placeholder:"URL" help:"Where the lock lives: local, local:///DIR, flock:///FILE, fcntl:///FILE, bind://ADDRESS, redis://HOST and others (docs/stores.md)."`
+	StoreFile textFlag `name:"store-file" variable:"GOLOCK_STORE_FILE" empty:"set" alternative:"store" group:"slot" placeholder:"FILE" help:"The store's URL is the first line of FILE, which nobody else may write: a credential of systemd, a secret of docker."`
+	Config    textFlag `name:"config" variable:"GOLOCK_CONFIG" file:"no" group:"output" placeholder:"FILE" help:"Read this configuration file instead of /etc/golock.toml and ~/.config/golock/config.toml."`
 }
 
 type nameFlag struct {
-	Name textFlag `name:"name" brief:"" env:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Runs of one name in one store limit each other. With flock, fcntl and bind the store is the lock, and a name only a label."`
+	Name textFlag `name:"name" brief:"" variable:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Runs of one name in one store limit each other. With flock, fcntl and bind the store is the lock, and a name only a label."`
 }
 
 func (*nameFlag) readsName() {}
@@ -289,24 +290,24 @@ func (*nameFlag) readsName() {}
 type slotFlags struct {
 	nameFlag
 	storeFlags
-	RequireNetworked boolFlag `name:"require-networked" env:"GOLOCK_REQUIRE_NETWORKED" group:"slot" help:"Refuse a store that excludes on one machine only."`
+	RequireNetworked boolFlag `name:"require-networked" variable:"GOLOCK_REQUIRE_NETWORKED" group:"slot" help:"Refuse a store that excludes on one machine only."`
 
-	Max       intFlag  `name:"max" short:"m" brief:"" env:"GOLOCK_MAX" default:"1" alternative:"limit" group:"slot" placeholder:"N" help:"At most N at a time."`
+	Max       intFlag  `name:"max" short:"m" brief:"" variable:"GOLOCK_MAX" builtin:"1" alternative:"limit" group:"slot" placeholder:"N" help:"At most N at a time."`
 	Shared    boolFlag `name:"shared" short:"s" brief:"" alternative:"limit" group:"slot" help:"Run beside other --shared runs, but not beside one without: a reader's lock."`
 	Exclusive boolFlag `name:"exclusive" short:"x" aliases:"e" alternative:"limit" group:"slot" help:"The same as --max 1: a writer's lock."`
-	Weight    intFlag  `name:"weight" default:"1" group:"slot" placeholder:"W" help:"Units of the max that this run takes."`
+	Weight    intFlag  `name:"weight" builtin:"1" group:"slot" placeholder:"W" help:"Units of the max that this run takes."`
 
-	Wait             durationFlag `name:"wait" short:"w" brief:"" env:"GOLOCK_WAIT" alternative:"wait" group:"waiting" example:"1h" placeholder:"D" help:"Give up after D. Without it golock waits for ever."`
+	Wait             durationFlag `name:"wait" short:"w" brief:"" variable:"GOLOCK_WAIT" alternative:"wait" group:"waiting" example:"1h" placeholder:"D" help:"Give up after D. Without it golock waits for ever."`
 	NoWait           boolFlag     `name:"no-wait" short:"n" brief:"" aliases:"nonblock,nb" alternative:"wait" group:"waiting" help:"Do not wait at all: the same as --wait 0."`
-	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" env:"GOLOCK_CONFLICT_EXIT_CODE" default:"75" group:"waiting" placeholder:"N" help:"Exit code when there was no slot in time, or the place in the queue was lost. With 0 nothing is printed either."`
+	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" variable:"GOLOCK_CONFLICT_EXIT_CODE" builtin:"75" group:"waiting" placeholder:"N" help:"Exit code when there was no slot in time, or the place in the queue was lost. With 0 nothing is printed either."`
 
 	Jitter   durationFlag `name:"jitter" group:"waiting" example:"5s" placeholder:"D" help:"First wait a random time of up to D, so that many hosts do not come at once."`
-	Priority intFlag      `name:"priority" default:"0" group:"waiting" placeholder:"P" help:"Higher goes first, equal ones in the order in which they came; an integer."`
+	Priority intFlag      `name:"priority" builtin:"0" group:"waiting" placeholder:"P" help:"Higher goes first, equal ones in the order in which they came; an integer."`
 	MaxQueue intFlag      `name:"max-queue" group:"waiting" example:"10" placeholder:"N" help:"Give up at once if there is no slot and N wait already; 0 is the same as --no-wait."`
 	Replace  textFlag     `name:"replace" group:"waiting" example:"waiting" placeholder:"waiting|running" help:"The newest wins, among runs with --replace: evict those that wait before this one (exit code 75); with running also those that run and said running (79). The slot is taken when the old command is dead."`
-	Hold     durationFlag `name:"hold" brief:"" env:"GOLOCK_HOLD" group:"ending" example:"1m" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner and whatever becomes of golock: with -n -E 0 one run per tick on many hosts."`
+	Hold     durationFlag `name:"hold" brief:"" variable:"GOLOCK_HOLD" group:"ending" example:"1m" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner and whatever becomes of golock: with -n -E 0 one run per tick on many hosts."`
 
-	TTL      durationFlag `name:"ttl" env:"GOLOCK_TTL" default:"30s" group:"network" placeholder:"D" help:"On a networked store: lease time, counted from the last renewal; at least 1s."`
+	TTL      durationFlag `name:"ttl" variable:"GOLOCK_TTL" builtin:"30s" group:"network" placeholder:"D" help:"On a networked store: lease time, counted from the last renewal; at least 1s."`
 	ShowArgs boolFlag     `name:"show-args" group:"network" help:"On a networked store: publish all arguments of the command, not only their number."`
 }
 
@@ -314,7 +315,7 @@ type slotFlags struct {
 type logFlags struct {
 	Verbose   boolFlag `name:"verbose" short:"v" alternative:"volume" group:"output" help:"Print each step, with its time, on standard error."`
 	Quiet     boolFlag `name:"quiet" short:"q" alternative:"volume" group:"output" help:"Print nothing while waiting, and no warnings. Why a command was stopped or not started is still printed, unless -E 0 makes it a success."`
-	LogFormat textFlag `name:"log-format" env:"GOLOCK_LOG_FORMAT" default:"text" group:"output" placeholder:"text|json" help:"The format of what golock prints on standard error."`
+	LogFormat textFlag `name:"log-format" variable:"GOLOCK_LOG_FORMAT" builtin:"text" group:"output" placeholder:"text|json" help:"The format of what golock prints on standard error."`
 }
 
 // lockArgument names the lock, as an argument or with --name: never by the variable,

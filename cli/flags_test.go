@@ -53,7 +53,7 @@ func TestDeclarations(t *testing.T) {
 				short = string(f.Short)
 			}
 			got := []string{d.short, d.aliases, d.Env, d.Default, d.Group, fmt.Sprint(d.hidden), fmt.Sprint(d.NotInFile), fmt.Sprint(d.EmptyIsSet)}
-			want := []string{short, strings.Join(f.Aliases, ","), f.Tag.Get("env"), f.Tag.Get("default"), f.Tag.Get("alternative"),
+			want := []string{short, strings.Join(f.Aliases, ","), f.Tag.Get("variable"), f.Tag.Get("builtin"), f.Tag.Get("alternative"),
 				fmt.Sprint(f.Hidden), fmt.Sprint(f.Tag.Has("file")), fmt.Sprint(f.Tag.Has("empty"))}
 			if !slices.Equal(got, want) || (d.Kind == config.Bool) != f.IsBool() {
 				t.Errorf("golock %s --%s is read as %q, kong has %q: is help the last tag?", node.Name, f.Name, got, want)

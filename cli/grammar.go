@@ -70,8 +70,7 @@ func rawText(token kong.Token) string {
 	return fmt.Sprint(token.Value)
 }
 
-// newParser gives kong's parser of the whole command line. Variables and
-// defaults are for config: kong would take them for flags.
+// newParser gives kong's parser of the whole command line.
 func newParser(onExit func(code int)) *kong.Kong {
 	parser := kong.Must(&commands{},
 		kong.Name("golock"),
@@ -82,15 +81,6 @@ func newParser(onExit func(code int)) *kong.Kong {
 		flagGroups(),
 		kong.Exit(onExit),
 	)
-	err := kong.Visit(parser.Model, func(node kong.Visitable, next kong.Next) error {
-		if f, ok := node.(*kong.Flag); ok {
-			f.Tag.Envs, f.Default, f.HasDefault = nil, "", false
-		}
-		return next(nil)
-	})
-	if err != nil {
-		panic(err)
-	}
 	parser.Model.HelpFlag.Help = "Show this help; -h shows the usual flags only."
 	return parser
 }
@@ -119,10 +109,10 @@ func parse(args []string, out *term.Printer) error {
 // describe gives the help of a flag or an argument, with its default and variable.
 func describe(v *kong.Value) string {
 	var notes []string
-	if value := v.Tag.Get("default"); value != "" {
+	if value := v.Tag.Get("builtin"); value != "" {
 		notes = append(notes, "default "+value)
 	}
-	if variable := v.Tag.Get("env"); variable != "" {
+	if variable := v.Tag.Get("variable"); variable != "" {
 		notes = append(notes, "$"+variable)
 	}
 	if len(notes) == 0 {

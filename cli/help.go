@@ -92,7 +92,7 @@ func printBrief(ctx *kong.Context, node *kong.Node) error {
 		if end := strings.IndexAny(text, ".,;:"); end > 0 {
 			text = text[:end]
 		}
-		if value := f.Tag.Get("default"); value != "" {
+		if value := f.Tag.Get("builtin"); value != "" {
 			text += " (default " + value + ")"
 		}
 		fmt.Fprintf(w, "  %s %s\t%s\n", short, name, text)

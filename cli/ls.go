@@ -20,7 +20,7 @@ type lsCommand struct {
 	AllUsers boolFlag     `name:"all-users" help:"Show every user's default directory that this user may read."`
 	JSON     boolFlag     `name:"json" help:"Print a JSON array."`
 	Watch    boolFlag     `name:"watch" help:"Redraw the table in place whenever it changes, until Ctrl-C (exit code 0)."`
-	Interval durationFlag `name:"interval" file:"no" default:"1s" placeholder:"D" help:"With --watch: look every D."`
+	Interval durationFlag `name:"interval" file:"no" builtin:"1s" placeholder:"D" help:"With --watch: look every D."`
 	storeFlags
 }
 

@@ -100,7 +100,7 @@ func sample(app *kong.Application) string {
 		if f.Name == "help" || f.Tag.Has("file") {
 			continue
 		}
-		help, mark, value := f.Help, "#", f.Tag.Get("default")
+		help, mark, value := f.Help, "#", f.Tag.Get("builtin")
 		switch example := f.Tag.Get("example"); {
 		case example != "":
 			help, value = help+" No default.", example

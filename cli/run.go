@@ -21,18 +21,18 @@ type runCommand struct {
 
 	Timeout textFlag `name:"timeout" hidden:""`
 
-	TimeLimit durationFlag `name:"time-limit" brief:"" env:"GOLOCK_TIME_LIMIT" group:"ending" example:"6h" placeholder:"D" help:"Stop the command after D; the exit code is 124 then."`
-	KillAfter durationFlag `name:"kill-after" short:"k" brief:"" env:"GOLOCK_KILL_AFTER" default:"10s" group:"ending" placeholder:"D" help:"From the stop signal to KILL, when golock itself stops the command; 0 kills at once."`
-	Signal    wordFlag     `name:"signal" default:"TERM" group:"ending" placeholder:"SIG" help:"The stop signal, by name or number."`
+	TimeLimit durationFlag `name:"time-limit" brief:"" variable:"GOLOCK_TIME_LIMIT" group:"ending" example:"6h" placeholder:"D" help:"Stop the command after D; the exit code is 124 then."`
+	KillAfter durationFlag `name:"kill-after" short:"k" brief:"" variable:"GOLOCK_KILL_AFTER" builtin:"10s" group:"ending" placeholder:"D" help:"From the stop signal to KILL, when golock itself stops the command; 0 kills at once."`
+	Signal    wordFlag     `name:"signal" builtin:"TERM" group:"ending" placeholder:"SIG" help:"The stop signal, by name or number."`
 	Rewrite   listFlag     `name:"rewrite" group:"ending" example:"HUP:USR1" placeholder:"A:B" help:"Pass signal A on as B; A:0 drops it. Repeatable."`
 	OkExit    listFlag     `name:"ok-exit" group:"ending" example:"143" placeholder:"CODE" help:"Report this exit code of the command as 0. Repeatable."`
 	Tree      boolFlag     `name:"tree" group:"ending" help:"The run lasts until every descendant of the command has ended; stopping it stops them all."`
 	Close     boolFlag     `name:"close" short:"o" group:"ending" help:"Do not hand the lock on to the command: if golock is killed the slot is free, though the command runs on."`
 	Exec      boolFlag     `name:"exec" short:"F" aliases:"no-fork" group:"ending" help:"Take the slot, then become the command: no golock stays behind."`
 
-	OnUnavailable textFlag `name:"on-unavailable" env:"GOLOCK_ON_UNAVAILABLE" default:"fail" group:"network" placeholder:"fail|skip|run" help:"If the store cannot be reached at the start: fail with 69; skip, as if there were no slot (75, -E); or run the command without a slot, with GOLOCK_UNLOCKED=1: then two may run."`
-	OnLost        textFlag `name:"on-lost" env:"GOLOCK_ON_LOST" default:"stop" group:"network" placeholder:"stop|warn" help:"On a networked store, when the slot is lost: stop the command, exit code 79, or only warn."`
-	Report        textFlag `name:"report" env:"GOLOCK_REPORT" group:"output" example:"/var/log/golock.jsonl" placeholder:"FILE" help:"Append a line of JSON about this run to FILE when it has ended."`
+	OnUnavailable textFlag `name:"on-unavailable" variable:"GOLOCK_ON_UNAVAILABLE" builtin:"fail" group:"network" placeholder:"fail|skip|run" help:"If the store cannot be reached at the start: fail with 69; skip, as if there were no slot (75, -E); or run the command without a slot, with GOLOCK_UNLOCKED=1: then two may run."`
+	OnLost        textFlag `name:"on-lost" variable:"GOLOCK_ON_LOST" builtin:"stop" group:"network" placeholder:"stop|warn" help:"On a networked store, when the slot is lost: stop the command, exit code 79, or only warn."`
+	Report        textFlag `name:"report" variable:"GOLOCK_REPORT" group:"output" example:"/var/log/golock.jsonl" placeholder:"FILE" help:"Append a line of JSON about this run to FILE when it has ended."`
 
 	logFlags
 
