@@ -63,12 +63,8 @@ func (r *rest) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-func rawText(token kong.Token) string {
-	if s, ok := token.Value.(string); ok {
-		return s
-	}
-	return fmt.Sprint(token.Value)
-}
+// rawText is a token as it was typed; its String would add dashes.
+func rawText(token kong.Token) string { return fmt.Sprint(token.Value) }
 
 // newParser gives kong's parser of the whole command line.
 func newParser(onExit func(code int)) *kong.Kong {
