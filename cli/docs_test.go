@@ -228,8 +228,8 @@ func reference(app *kong.Application) string {
 
 func referenceItem(f *kong.Flag, flagOnly bool) string {
 	names := "`" + strings.Join(namesOf(f), "`, `")
-	if value := valueOf(f); value != "" {
-		names += " " + value
+	if f.PlaceHolder != "" {
+		names += " " + f.PlaceHolder
 	}
 	names += "`"
 	var notes []string

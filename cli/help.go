@@ -20,11 +20,7 @@ type helpCommand struct {
 func (*helpCommand) Help() string { return "The same as golock COMMAND --help." }
 
 func (c *helpCommand) run(out *term.Printer) error {
-	args := []string{"--help"}
-	if name := c.Command.text(); name != "" {
-		args = []string{name, "--help"}
-	}
-	return parse(args, out)
+	return parse(append(c.Command.texts, "--help"), out)
 }
 
 const helpRoot = `golock limits how many of a kind run at a time.
@@ -85,8 +81,8 @@ func printBrief(ctx *kong.Context, node *kong.Node) error {
 			short = "-" + string(f.Short) + ","
 		}
 		name := "--" + f.Name
-		if value := valueOf(f); value != "" {
-			name += " " + value
+		if f.PlaceHolder != "" {
+			name += " " + f.PlaceHolder
 		}
 		text := f.Help
 		if end := strings.IndexAny(text, ".,;:"); end > 0 {

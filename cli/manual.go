@@ -54,8 +54,8 @@ func manual(page string, app *kong.Application) string {
 			default:
 				described[same] = true
 				fmt.Fprintf(&sections, ".TP\n\\fB%s\\fR", roff(names))
-				if value := valueOf(f); value != "" {
-					fmt.Fprintf(&sections, " \\fI%s\\fR", roff(value))
+				if f.PlaceHolder != "" {
+					fmt.Fprintf(&sections, " \\fI%s\\fR", roff(f.PlaceHolder))
 				}
 				fmt.Fprintf(&sections, "\n%s\n", roff(describe(f.Value)))
 			}
@@ -137,14 +137,6 @@ func fold(text, indent string) string {
 		column += len(word)
 	}
 	return b.String()
-}
-
-// valueOf is the placeholder of a flag's value; "": it takes none.
-func valueOf(f *kong.Flag) string {
-	if f.IsBool() {
-		return ""
-	}
-	return f.PlaceHolder
 }
 
 // paragraphs sets a text of --help: lines that begin with a blank, and what stands
