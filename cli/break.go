@@ -62,7 +62,7 @@ func (c *breakCommand) run(out *term.Printer) error {
 	if err != nil {
 		return err
 	}
-	v, err := resolve(c, nil)
+	v, err := resolve(c)
 	if err != nil {
 		return err
 	}

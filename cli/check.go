@@ -109,7 +109,7 @@ type strengthTest struct {
 
 // do runs the test and tidies up.
 func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.Report, err error) {
-	v, err := resolve(c, nil)
+	v, err := resolve(c)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func (c *cleanCommand) run(*term.Printer) error {
 	if err != nil {
 		return err
 	}
-	v, err := resolve(c, nil)
+	v, err := resolve(c)
 	if err != nil {
 		return err
 	}

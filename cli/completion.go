@@ -178,13 +178,10 @@ const lookLimit = time.Second
 // inUse are the names, or the IDs, of all entries in the store of the flags.
 // Errors are ignored: nobody would read them.
 func inUse(ids bool, given map[string][]string) (found []string) {
-	flags := map[string][]string{}
-	for _, key := range []string{"store", "store-file", "config"} {
-		if value, ok := given[key]; ok {
-			flags[key] = value
-		}
-	}
-	v, err := resolve(&lsCommand{}, flags)
+	ls := &lsCommand{}
+	ls.Name.texts, ls.Store.texts = given["name"], given["store"]
+	ls.StoreFile.texts, ls.Config.texts = given["store-file"], given["config"]
+	v, err := resolve(ls)
 	if err != nil {
 		return nil
 	}
@@ -195,8 +192,7 @@ func inUse(ids bool, given map[string][]string) (found []string) {
 	defer store.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
 	defer cancel()
-	name := strings.Join(given["name"], "")
-	for e, err := range store.Entries(ctx, name) {
+	for e, err := range store.Entries(ctx, ls.Name.text()) {
 		if err != nil {
 			return found
 		}

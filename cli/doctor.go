@@ -40,7 +40,7 @@ Exit codes:
 }
 
 func (c *doctorCommand) run(out *term.Printer) error {
-	v, err := resolve(c, nil)
+	v, err := resolve(c)
 	if err != nil {
 		return err
 	}

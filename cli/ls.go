@@ -60,7 +60,7 @@ func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := resolve(c, nil)
+	v, err := resolve(c)
 	if err != nil {
 		return nil, err
 	}

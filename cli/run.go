@@ -99,7 +99,7 @@ func (c *runCommand) run(out *term.Printer) error {
 // prepare is the beginning of every command that waits for a slot: it reads the
 // settings and catches signals.
 func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error) {
-	v, err := resolve(command, nil)
+	v, err := resolve(command)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"maps"
 	"net/url"
 	"os"
 	"strings"
@@ -14,18 +13,20 @@ import (
 	"golock/runner"
 )
 
-// resolve puts a command's flags in order with variables and files. more are flags
-// that the command does not have. GOLOCK_NAME counts for commands with a nameFlag.
-func resolve(command any, more map[string][]string) (*config.Values, error) {
-	lookup := lookupWithoutName
-	if _, ok := command.(interface{ readsName() }); ok {
-		lookup = os.LookupEnv
+// resolve puts a command's flags in order with variables and files. GOLOCK_NAME
+// counts for commands with a nameFlag.
+func resolve(command any) (*config.Values, error) {
+	_, readsName := command.(interface{ readsName() })
+	lookup := func(variable string) (string, bool) {
+		if variable == "GOLOCK_NAME" && !readsName {
+			return "", false
+		}
+		return os.LookupEnv(variable)
 	}
 	all, flags := settingsAndFlags(command)
 	if err := checkVariables(all); err != nil {
 		return nil, err
 	}
-	maps.Copy(flags, more)
 	v, err := config.Resolve(all, config.Layers{Flags: flags, Lookup: lookup, Files: config.HostFiles()})
 	if err == nil && open.Lean {
 		err = becomeFullFor(v)
@@ -33,22 +34,12 @@ func resolve(command any, more map[string][]string) (*config.Values, error) {
 	return v, err
 }
 
-func lookupWithoutName(variable string) (string, bool) {
-	if variable == "GOLOCK_NAME" {
-		return "", false
-	}
-	return os.LookupEnv(variable)
-}
-
 // checkVariables reports a variable of golock that nobody reads or sets.
 func checkVariables(all []config.Setting) error {
 	const prefix = "GOLOCK_"
 	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, prefix) {
-			continue
-		}
 		name, _, isVariable := strings.Cut(variable, "=")
-		if !isVariable || runner.IsOutput(name) {
+		if !isVariable || !strings.HasPrefix(name, prefix) || runner.IsOutput(name) {
 			continue
 		}
 		if err := config.CheckVariable(name, prefix, all); err != nil {
