@@ -14,7 +14,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,7 +108,7 @@ func (e *Error) Error() string { return e.Source.String() + ": " + e.Problem }
 // Every file is checked in full. Flags and variables are checked when Values is
 // asked for them. The error is an *Error.
 func Resolve(settings []Setting, from Layers) (*Values, error) {
-	v := &Values{settings: settings, found: make([]value, len(settings)), closed: map[string]bool{}}
+	v := &Values{settings: settings, found: make([]value, len(settings))}
 	v.add(func(s Setting) value { return value{from.Flags[s.Key], Source{Key: s.Key}} })
 	v.add(func(s Setting) value {
 		if text, ok := from.Lookup(s.Env); text != "" || ok && s.EmptyIsSet {
@@ -158,16 +157,15 @@ func CheckVariable(name, prefix string, settings []Setting) error {
 
 // add adds the next weaker source, which gives a value without texts where it has none.
 func (v *Values) add(get func(Setting) value) {
-	closed := maps.Clone(v.closed) // what one source gives stays together
+	closed := map[string]bool{} // groups that a stronger source has given
 	for i, s := range v.settings {
-		if v.found[i].texts != nil || s.Group != "" && v.closed[s.Group] {
-			continue
-		}
-		if v.found[i] = get(s); v.found[i].texts != nil {
-			closed[s.Group] = true
+		closed[s.Group] = closed[s.Group] || s.Group != "" && v.found[i].texts != nil
+	}
+	for i, s := range v.settings {
+		if v.found[i].texts == nil && !closed[s.Group] {
+			v.found[i] = get(s)
 		}
 	}
-	v.closed = closed
 }
 
 // load reads the files that apply, the strongest first.

@@ -15,7 +15,6 @@ import (
 type Values struct {
 	settings []Setting
 	found    []value // parallel to settings; without texts: nobody gave it
-	closed   map[string]bool
 	notes    []string
 	err      error
 }
@@ -42,17 +41,13 @@ func (v *Values) Given(key string) (Source, bool) {
 	return found.source, true
 }
 
-// Text gives a setting as it was written.
+// Text gives a setting as it was written, unless it is a List.
 func (v *Values) Text(key string) string {
 	i := v.index(key)
-	texts := v.found[i].texts
-	switch {
-	case texts == nil:
-		return v.settings[i].Default
-	case len(texts) == 0: // a list from a file
-		return ""
+	if texts := v.found[i].texts; texts != nil {
+		return texts[len(texts)-1]
 	}
-	return texts[len(texts)-1]
+	return v.settings[i].Default
 }
 
 // Choice gives a setting that is one of some words.
@@ -73,13 +68,9 @@ func (v *Values) Bool(key string) bool {
 	return text == "true" || text == "1"
 }
 
-// Int gives an integer from low to high. A default need not be in the range.
+// Int gives an integer from low to high. It must have a default, or be given.
 func (v *Values) Int(key string, low, high int) int {
-	text := v.Text(key)
-	if _, given := v.Given(key); !given {
-		text, low, high = cmp.Or(text, "0"), math.MinInt32, math.MaxInt32
-	}
-	n, err := ParseInt(text, low, high)
+	n, err := ParseInt(v.Text(key), low, high)
 	if err != nil {
 		v.Fail(key, "%v", err)
 	}

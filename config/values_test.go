@@ -11,7 +11,7 @@ import (
 
 func TestNobodyGaveAnything(t *testing.T) {
 	v := host{t: t}.mustResolve(nil, nil)
-	n := v.Int("max", 2, 3) // a default need not be in the range
+	n := v.Int("max", 1, 3)
 	d, b, none := v.Duration("kill-after"), v.Bool("tree"), v.Duration("wait")
 	if n != 1 || d != 10*time.Second || b || none != 0 || v.Err() != nil {
 		t.Errorf("defaults: %d %v %v %v, error %v", n, d, b, none, v.Err())
