@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"net/url"
 	"os"
 	"strings"
@@ -89,10 +88,7 @@ func readAddress(v *config.Values) (a address, err error) {
 		return a, v.Errorf(a.key, "names no file")
 	}
 	text, mode, err := config.HostFiles().Read(path)
-	var wrong *config.Error
-	if errors.As(err, &wrong) {
-		return a, v.Errorf(a.key, "%s: %s", path, wrong.Problem)
-	} else if err != nil {
+	if err != nil {
 		return a, v.Errorf(a.key, "%s: %v", path, err)
 	}
 	line, _, _ := strings.Cut(string(text), "\n")

@@ -193,7 +193,7 @@ func (v *Values) load(files Files) (all []*file, err error) {
 			v.notes = append(v.notes, path+": a directory above it cannot be searched, so it is taken as missing")
 			continue
 		case err != nil:
-			return nil, err
+			return nil, &Error{Source{File: path}, err.Error()}
 		}
 		f, err := parse(path, data, v.settings)
 		if err != nil {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,16 +70,12 @@ func (f Files) home() (string, error) {
 }
 
 // Read gives the content of a file that nobody but root and the user can have
-// written, and its mode. The error is an *Error, or says that there is no such
-// file.
+// written, and its mode. The error does not name the file.
 //
 // It checks the open descriptor, so that this file is the one that is read. Write
 // permission that an ACL gives shows in the group bits. Package os would set up the
 // runtime's poller, at every start.
 func (f Files) Read(path string) (data []byte, mode uint32, err error) {
-	failed := func(format string, args ...any) ([]byte, uint32, error) {
-		return nil, 0, &Error{Source{File: path}, fmt.Sprintf(format, args...)}
-	}
 	// Do not wait for the writer of a FIFO, do not get a controlling terminal.
 	fd, err := eintr.Get(func() (int, error) {
 		return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
@@ -87,34 +84,34 @@ func (f Files) Read(path string) (data []byte, mode uint32, err error) {
 		return nil, 0, err
 	}
 	if err != nil {
-		return failed("the file cannot be opened: %v", err)
+		return nil, 0, fmt.Errorf("the file cannot be opened: %w", err)
 	}
 	defer syscall.Close(fd)
 	var st syscall.Stat_t
 	if err := syscall.Fstat(fd, &st); err != nil {
-		return failed("the file cannot be examined: %v", err)
+		return nil, 0, fmt.Errorf("the file cannot be examined: %w", err)
 	}
 	switch {
 	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
-		return failed("is a directory, not a file")
+		return nil, 0, errors.New("is a directory, not a file")
 	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
-		return failed("is not a regular file")
+		return nil, 0, errors.New("is not a regular file")
 	case st.Uid != 0 && int(st.Uid) != f.UID:
-		return failed("belongs to user %d, who could write anything into it: chown %d %s", st.Uid, f.UID, path)
+		return nil, 0, fmt.Errorf("belongs to user %d, who could write anything into it: chown %d %s", st.Uid, f.UID, path)
 	case st.Mode&0o022 != 0:
-		return failed("other users can write to it (mode %04o): chmod go-w %s", st.Mode&0o7777, path)
+		return nil, 0, fmt.Errorf("other users can write to it (mode %04o): chmod go-w %s", st.Mode&0o7777, path)
 	}
 	for chunk := make([]byte, 8192); len(data) <= maxSize; {
 		n, err := eintr.Get(func() (int, error) { return syscall.Read(fd, chunk) })
 		if err != nil {
-			return failed("the file cannot be read: %v", err)
+			return nil, 0, fmt.Errorf("the file cannot be read: %w", err)
 		}
 		if n == 0 {
 			return data, st.Mode, nil
 		}
 		data = append(data, chunk[:n]...)
 	}
-	return failed("is larger than 1 MiB, which no configuration is")
+	return nil, 0, errors.New("is larger than 1 MiB, which no configuration is")
 }
 
 // isHidden reports whether a directory above the path cannot be searched: a
