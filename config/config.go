@@ -14,7 +14,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -134,18 +133,17 @@ func Resolve(settings []Setting, from Layers) (*Values, error) {
 // CheckVariable reports a variable that is no setting: a misspelt one would be
 // ignored in silence. The variables of all settings begin with prefix.
 func CheckVariable(name, prefix string, settings []Setting) error {
-	if slices.ContainsFunc(settings, func(s Setting) bool { return s.Env == name }) {
-		return nil
-	}
 	problem := "is not a setting of golock"
 	word := strings.TrimPrefix(name, prefix)
 	key := strings.ToLower(strings.ReplaceAll(word, "_", "-"))
 	var known []string
 	for _, s := range settings {
-		if s.Key == key {
+		switch {
+		case s.Env == name:
+			return nil
+		case s.Key == key:
 			return &Error{Source{Env: name}, problem + ": use --" + key}
-		}
-		if s.Env != "" {
+		case s.Env != "":
 			known = append(known, strings.TrimPrefix(s.Env, prefix))
 		}
 	}
