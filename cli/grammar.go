@@ -5,6 +5,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -86,10 +87,10 @@ func parse(args []string, out *term.Printer) error {
 	ended := false // by --help
 	parser := newParser(func(int) { ended = true })
 	parsed, err := parser.Parse(args)
-	failed := outputError{}
+	failed := (*os.PathError)(nil)
 	switch {
-	case errors.As(err, &failed):
-		return failed
+	case errors.As(err, &failed): // the help could not be written
+		return outputError{failed}
 	case ended:
 		return nil
 	case err != nil:

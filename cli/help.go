@@ -53,17 +53,14 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 		usage = usageOf(node)
 	}
 	if _, err := fmt.Fprintf(ctx.Stdout, "Usage: %s\n", usage); err != nil {
-		return outputError{err}
+		return err
 	}
 	at := slices.IndexFunc(ctx.Args, func(arg string) bool { return arg == "-h" || arg == "--help" })
 	if at >= 0 && ctx.Args[at] == "-h" && node != nil && slices.ContainsFunc(node.Flags, isBrief) {
 		return printBrief(ctx, node)
 	}
 	options.Compact = node == nil
-	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
-		return outputError{err}
-	}
-	return nil
+	return kong.DefaultHelpPrinter(options, ctx)
 }
 
 func isBrief(f *kong.Flag) bool { return f.Tag.Has("brief") }
@@ -94,10 +91,7 @@ func printBrief(ctx *kong.Context, node *kong.Node) error {
 		fmt.Fprintf(w, "  %s %s\t%s\n", short, name, text)
 	}
 	fmt.Fprintf(w, "\nAll flags, examples and exit codes: golock help %s\n", node.Name)
-	if err := w.Flush(); err != nil {
-		return outputError{err}
-	}
-	return nil
+	return w.Flush()
 }
 
 // usageOf is how a command is called.
