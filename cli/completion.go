@@ -172,9 +172,6 @@ func values(v *kong.Value, prefix string, given map[string][]string) (kind strin
 	return kind, found
 }
 
-// lookLimit bounds how long a completion asks the store.
-const lookLimit = time.Second
-
 // inUse are the names, or the IDs, of all entries in the store of the flags.
 // Errors are ignored: nobody would read them.
 func inUse(ids bool, given map[string][]string) (found []string) {
@@ -190,7 +187,7 @@ func inUse(ids bool, given map[string][]string) (found []string) {
 		return nil
 	}
 	defer store.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // somebody has pressed a key
 	defer cancel()
 	for e, err := range store.Entries(ctx, ls.Name.text()) {
 		if err != nil {
@@ -219,14 +216,7 @@ func firstSentence(text string) string {
 }
 
 // commandsOf are the commands that users call.
-func commandsOf(app *kong.Application) (all []*kong.Node) {
-	for _, c := range app.Children {
-		if !c.Hidden {
-			all = append(all, c)
-		}
-	}
-	return all
-}
+func commandsOf(app *kong.Application) []*kong.Node { return app.Leaves(true) }
 
 // commandNamed finds a command that users call; nil: there is none.
 func commandNamed(app *kong.Application, name string) *kong.Node {
