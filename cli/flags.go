@@ -133,17 +133,6 @@ func (d *declaration) readTags(tags string) {
 	}
 }
 
-// isNamed reports whether a name or a letter means the flag.
-func (d *declaration) isNamed(name string) bool {
-	if d.positional || name == "" {
-		return false
-	}
-	if name == d.Key || name == d.short {
-		return true
-	}
-	return d.aliases != "" && slices.Contains(strings.Split(d.aliases, ","), name)
-}
-
 // parseFast understands a command line as kong does. To build kong's grammar costs
 // more than to take a lock. It reports false for mistakes, --help, and values that
 // look like flags: these are left to kong.
@@ -235,10 +224,13 @@ func (p *fastParser) flag(name, value string, attached bool) bool {
 	return true
 }
 
+// find finds the flag that a name or a letter means; nil: there is none.
 func (p *fastParser) find(name string) *declaration {
 	for i := range p.all {
-		if p.all[i].isNamed(name) {
-			return &p.all[i]
+		d := &p.all[i]
+		isAlias := d.aliases != "" && slices.Contains(strings.Split(d.aliases, ","), name)
+		if !d.positional && (isAlias || name == d.Key || name == d.short) {
+			return d
 		}
 	}
 	return nil
