@@ -67,7 +67,6 @@ type work struct {
 	total   int           // how many runs there will be
 	done    int           // how many have ended
 	failed  int           // how many of the last ones failed, without a break
-	first   *run          // that failed
 	average time.Duration // how long a run takes
 	idle    *time.Timer   // since the last one has ended
 }
@@ -152,18 +151,15 @@ func (w *work) ended(r *run) {
 		return
 	}
 	w.average += (time.Duration(r.ended-r.started) - w.average) / 8
-	if r.err == nil && r.code == 0 {
+	if r.code == 0 {
 		w.failed = 0
 		return
 	}
 	w.failed++
-	if w.first == nil {
-		w.first = r
-	}
 	notes, err := os.Stat(w.Dir + "/" + recordFile)
 	switch inside := err == nil && notes.Size() > 0; {
 	case !inside && w.failed >= min(w.Children, w.total):
-		w.cancel(&StartError{Code: w.first.code, Message: w.first.message()})
+		w.cancel(&StartError{Code: r.code, Message: r.message()})
 	case inside && w.Tool.Golock && w.failed >= 2*w.Children:
 		w.cancel(errors.New("given up, as one run after the other failed"))
 	}

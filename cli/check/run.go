@@ -25,7 +25,6 @@ type run struct {
 	killed  bool
 	stopped bool   // the test was over before it had ended
 	code    int    // exit code, 128+N for a signal
-	err     error  // it could not be started
 	output  []byte // the beginning of its standard error; of golock's log only errors
 	line    []byte // the last line of standard error, if it has no end yet
 }
@@ -49,8 +48,8 @@ func (r *run) do(ctx context.Context) {
 	cmd.WaitDelay = stopLimit
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	r.started = now()
-	if r.err = cmd.Start(); r.err != nil {
-		r.code = 127
+	if err := cmd.Start(); err != nil {
+		r.code, r.output = 127, []byte(err.Error())
 		return
 	}
 	running, over := context.WithCancel(ctx)
@@ -58,13 +57,9 @@ func (r *run) do(ctx context.Context) {
 	if r.killAfter > 0 {
 		killer.Go(func() { r.killInTime(running, cmd.Process.Pid) })
 	}
-	err := cmd.Wait()
+	_ = cmd.Wait() // the state says more
 	over()
 	killer.Wait()
-	if cmd.ProcessState == nil {
-		r.err = err
-		return
-	}
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if r.code = status.ExitStatus(); status.Signaled() {
 		r.code = 128 + int(status.Signal())
@@ -94,9 +89,6 @@ func (r *run) killInTime(ctx context.Context, tool int) {
 
 // message is the last line of the output, of golock the last error.
 func (r *run) message() string {
-	if r.err != nil {
-		return r.err.Error()
-	}
 	output := strings.TrimSpace(string(r.output))
 	return strings.TrimSpace(output[strings.LastIndexByte(output, '\n')+1:])
 }
