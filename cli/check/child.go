@@ -82,7 +82,7 @@ func Child(args []string) error {
 	if err != nil {
 		return fmt.Errorf("open %s/%s: %w", dir, insideFile, err)
 	}
-	if locked, err := lockByte(inside, int64(n.Number)); err != nil || !locked {
+	if err := lockByte(inside, int64(n.Number)); err != nil {
 		return fmt.Errorf("lock a byte of %s/%s: %w (set TMPDIR to a directory on a local file system)", dir, insideFile, err)
 	}
 	if n.Others, err = lockedIn(inside, 0, slotBytes); err != nil {
@@ -91,11 +91,10 @@ func Child(args []string) error {
 	n.Fence, _ = strconv.ParseInt(os.Getenv("GOLOCK_FENCE"), 10, 64)
 	if slot, err := strconv.Atoi(os.Getenv("GOLOCK_SLOT")); err == nil {
 		n.Slot = slot
-		locked, err := lockByte(inside, slotBytes+int64(slot))
-		if err != nil {
+		err := lockByte(inside, slotBytes+int64(slot))
+		if n.Clash = err == unix.EAGAIN; err != nil && !n.Clash {
 			return err
 		}
-		n.Clash = !locked
 	}
 	counter := counterOf(dir, n.Slot, limit)
 	if n.Found, err = readCount(counter); err != nil {
@@ -127,13 +126,9 @@ func counterOf(dir string, slot, limit int) string {
 	return dir + "/" + counterFile + "." + strconv.Itoa(slot)
 }
 
-// lockByte locks a byte of the file and reports whether that was possible.
-func lockByte(fd int, at int64) (bool, error) {
-	err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1})
-	if err == unix.EAGAIN || err == unix.EACCES {
-		return false, nil
-	}
-	return err == nil, err
+// lockByte locks a byte of the file; EAGAIN: another process has locked it.
+func lockByte(fd int, at int64) error {
+	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1})
 }
 
 // lockedIn counts the bytes from from on, before to, that others have locked.
