@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -196,12 +197,9 @@ func writeLine(file string, flag int, format string, args ...any) error {
 // counters gives the sum of all counters, and who wrote them last.
 func counters(dir string) (sum int, last map[int]bool) {
 	last = map[int]bool{}
-	files, _ := os.ReadDir(dir)
+	files, _ := fs.Glob(os.DirFS(dir), counterFile+".*")
 	for _, f := range files {
-		if !strings.HasPrefix(f.Name(), counterFile+".") {
-			continue
-		}
-		if c, err := readCount(dir + "/" + f.Name()); err == nil {
+		if c, err := readCount(dir + "/" + f); err == nil {
 			sum += c.Value
 			last[c.Last] = true
 		}
