@@ -132,16 +132,13 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 		}
 		defer func() { tidy(err == nil) }()
 	}
-	t.test.Progress = func(int, int) {}
-	if term.ScreenOf(2).Columns > 0 {
-		began := time.Now()
-		t.test.Progress = func(done, of int) {
-			if done%10 == 0 {
-				t.out.Write(fmt.Appendf(nil, "\r\x1b[Kgolock: %d of %d runs, %v", done, of, time.Since(began).Round(time.Second)))
-			}
+	began := time.Now()
+	t.test.Progress = func(done, of int) {
+		if done%10 == 0 {
+			t.out.Live(fmt.Sprintf("golock: %d of %d runs, %v", done, of, time.Since(began).Round(time.Second)))
 		}
-		defer t.out.Write([]byte("\r\x1b[K"))
 	}
+	defer t.out.Live("")
 	return t.test.Do(ctx)
 }
 

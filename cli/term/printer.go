@@ -93,7 +93,7 @@ func (p *Printer) Line(level, message string, pairs []any) {
 	} else {
 		line += textLine(level, message, pairs)
 	}
-	p.Write([]byte(line + "\n"))
+	p.write([]byte(line + "\n"))
 }
 
 func textLine(level, message string, pairs []any) string {
@@ -204,9 +204,9 @@ func withoutPasswords(text string) string {
 	}
 }
 
-// Write drops a line that nobody reads within patience, and all that follow until it is
+// write drops a line that nobody reads within patience, and all that follow until it is
 // read.
-func (p *Printer) Write(b []byte) {
+func (p *Printer) write(b []byte) {
 	if p.stuck != nil {
 		select {
 		case <-p.stuck:

@@ -96,7 +96,7 @@ func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
 	host, _ := os.Hostname()
 	return func(w *runner.Waiting, line bool) {
 		if w == nil {
-			p.live("")
+			p.Live("")
 			manager.status("")
 			return
 		}
@@ -105,7 +105,7 @@ func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
 		switch {
 		case line && pace.Live:
 			const prefix = "golock: "
-			p.live(prefix + waitingText(w, host, now, ScreenOf(p.fd).Columns-1-len(prefix)))
+			p.Live(prefix + waitingText(w, host, now, ScreenOf(p.fd).Columns-1-len(prefix)))
 		case line && p.JSON:
 			p.Line("info", "still waiting", []any{
 				"name", w.Name, "place", w.Place, "waited", now.Sub(w.Began),
@@ -255,18 +255,18 @@ func ordinal(n int) string {
 	return fmt.Sprintf("%d%s", n, suffix)
 }
 
-// live rewrites the line on the terminal while golock waits; "" removes it. In
+// Live rewrites the line of progress on a terminal; "" removes it. In
 // the background it writes nothing: the terminal belongs to the foreground job.
-func (p *Printer) live(text string) {
+func (p *Printer) Live(text string) {
 	if text == "" {
 		if p.drawn {
 			p.drawn = false
-			p.Write([]byte(clearLine))
+			p.write([]byte(clearLine))
 		}
 		return
 	}
 	front, err := unix.IoctlGetInt(p.fd, unix.TIOCGPGRP)
 	if p.drawn = err == nil && front == unix.Getpgrp(); p.drawn {
-		p.Write([]byte(clearLine + Cut(text, max(ScreenOf(p.fd).Columns-1, 1))))
+		p.write([]byte(clearLine + Cut(text, max(ScreenOf(p.fd).Columns-1, 1))))
 	}
 }
