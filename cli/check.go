@@ -76,16 +76,13 @@ func (c *checkCommand) run(out *term.Printer) error {
 	t := &strengthTest{out: out}
 	report, err := t.do(ctx, c)
 	stop()
-	var start *check.StartError
-	switch {
-	case errors.As(err, &start) && t.test.Tool.Golock:
-		if slices.Contains([]int{exitUsage, exitUnavailable, exitFault, exitConfig}, start.Code) {
-			return exitError{start.Code, start}
+	if start, ok := errors.AsType[*check.StartError](err); ok {
+		code := exitFailed
+		if t.test.Tool.Golock && slices.Contains([]int{exitUsage, exitUnavailable, exitFault, exitConfig}, start.Code) {
+			code = start.Code
 		}
-		return exitError{exitFailed, start}
-	case errors.As(err, &start):
-		return exitError{exitFailed, fmt.Errorf("no child could start: %w", start)}
-	case err != nil:
+		return exitError{code, fmt.Errorf("no child could start: %w", start)}
+	} else if err != nil {
 		return err
 	}
 	text := t.text(report)
