@@ -153,7 +153,6 @@ func (l *lister) loop() error {
 func (l *lister) watch(ctx context.Context) (err error) {
 	defer locks.Recover(&err)
 	for {
-		asked := time.Now()
 		limited, cancel := context.WithTimeout(ctx, questionLimit)
 		rows, failed := l.list(limited)
 		cancel()
@@ -166,14 +165,10 @@ func (l *lister) watch(ctx context.Context) (err error) {
 		if err := printOut(l.Show(rows, failed)); err != nil {
 			return err
 		}
-		pause := l.Interval - time.Since(asked)
-		if pause < 0 { // a slow store is not asked without a pause
-			pause = l.Interval
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(pause):
+		case <-time.After(l.Interval):
 		}
 	}
 }
