@@ -121,9 +121,15 @@ func (p *Printer) jsonLine(level, message string, pairs []any) string {
 	if level == "step" {
 		level = "info"
 	}
-	pairs = p.withRun(pairs)
 	fmt.Fprintf(&b, `{"time":%s,"level":%q,"msg":%s`, JSON(time.Now().Format(time.RFC3339Nano)), level, JSON(message))
+	ofRun := p.Request != nil && p.Request.Name != ""
+	if ofRun { // all its lines have these
+		fmt.Fprintf(&b, `,"name":%s,"id":%q`, JSON(p.Request.Name), p.Request.Ref.String())
+	}
 	for i := 0; i+1 < len(pairs); i += 2 {
+		if ofRun && pairs[i] == "id" {
+			continue
+		}
 		value := LogValue(pairs[i+1])
 		if d, ok := pairs[i+1].(time.Duration); ok {
 			value = Seconds(d)
@@ -131,20 +137,6 @@ func (p *Printer) jsonLine(level, message string, pairs []any) string {
 		fmt.Fprintf(&b, `,%s:%s`, JSON(pairs[i]), JSON(value))
 	}
 	return b.String() + "}"
-}
-
-// withRun adds what all lines of a run have in JSON.
-func (p *Printer) withRun(pairs []any) []any {
-	if p.Request == nil || p.Request.Name == "" {
-		return pairs
-	}
-	all := []any{"name", p.Request.Name, "id", p.Request.Ref.String()}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i] != "name" && pairs[i] != "id" {
-			all = append(all, pairs[i], pairs[i+1])
-		}
-	}
-	return all
 }
 
 // LogValue gives a value as a log shows it.

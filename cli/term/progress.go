@@ -108,7 +108,7 @@ func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
 			p.Live(prefix + waitingText(w, host, now, ScreenOf(p.fd).Columns-1-len(prefix)))
 		case line && p.JSON:
 			p.Line("info", "still waiting", []any{
-				"name", w.Name, "place", w.Place, "waited", now.Sub(w.Began),
+				"place", w.Place, "waited", now.Sub(w.Began),
 				"holders", len(w.Holders), "held_by", holdersText(w.Holders), "pause", w.Pause,
 			})
 		case line:
