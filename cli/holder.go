@@ -46,6 +46,7 @@ type holderRequest struct {
 	Jitter  time.Duration
 	Wait    time.Duration
 	Pace    term.Pace // of the progress of waiting
+	JSON    bool      // the caller's log format
 }
 
 // holderMessage is what a holder reports: one of Result, Log, Say and Waits is set.
@@ -101,7 +102,7 @@ func (h *holder) send(m holderMessage) error {
 	return err
 }
 
-func hold(*term.Printer) error {
+func hold(out *term.Printer) error {
 	kind, err := unix.GetsockoptInt(holderSocket, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil || kind != unix.SOCK_STREAM {
 		return usageError{fmt.Errorf("%s is started by golock acquire only", HolderName)}
@@ -117,13 +118,14 @@ func hold(*term.Printer) error {
 		return nil // the caller is gone
 	}
 	_ = unix.SetNonblock(holderSocket, true)
+	out.JSON = request.JSON
 	h := &holder{}
-	r := resultOf(h.hold(request))
+	r := resultOf(h.hold(request, out))
 	return h.send(holderMessage{Result: &r})
 }
 
 // hold takes the slot and keeps it.
-func (h *holder) hold(request holderRequest) runner.Outcome {
+func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 	relay, err := signals.NewRelay(false)
 	if err != nil {
 		return runner.Outcome{Kind: runner.Refused, Err: err}
@@ -140,7 +142,7 @@ func (h *holder) hold(request holderRequest) runner.Outcome {
 			Log: func(warn bool, message string, pairs ...any) {
 				m := holderMessage{Warn: warn, Log: message}
 				for _, p := range pairs {
-					m.Pairs = append(m.Pairs, fmt.Sprint(term.LogValue(p)))
+					m.Pairs = append(m.Pairs, out.LogValue(p))
 				}
 				_ = h.send(m)
 			},
@@ -173,7 +175,7 @@ var errHolderGone = errors.New("the process that was to hold the slot has ended"
 
 func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 	pace := out.PaceOf()
-	text, err := json.Marshal(holderRequest{a.run.Address, a.run.Request, a.run.Jitter, a.run.Wait, pace})
+	text, err := json.Marshal(holderRequest{a.run.Address, a.run.Request, a.run.Jitter, a.run.Wait, pace, out.JSON})
 	if err != nil {
 		return nil, err
 	}

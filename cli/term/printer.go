@@ -91,12 +91,12 @@ func (p *Printer) Line(level, message string, pairs []any) {
 	if p.JSON {
 		line += withoutPasswords(p.jsonLine(level, message, pairs))
 	} else {
-		line += textLine(level, message, pairs)
+		line += p.textLine(level, message, pairs)
 	}
 	p.write([]byte(line + "\n"))
 }
 
-func textLine(level, message string, pairs []any) string {
+func (p *Printer) textLine(level, message string, pairs []any) string {
 	var b strings.Builder
 	b.WriteString("golock: ")
 	switch level {
@@ -107,10 +107,7 @@ func textLine(level, message string, pairs []any) string {
 	}
 	b.WriteString(locks.Printable(withoutPasswords(message), 4000))
 	for i := 0; i+1 < len(pairs); i += 2 {
-		text := fmt.Sprint(LogValue(pairs[i+1]))
-		if slots, ok := pairs[i+1].([]int); ok { // as in GOLOCK_SLOTS
-			text = slotText(slots)
-		}
+		text := fmt.Sprint(p.LogValue(pairs[i+1]))
 		fmt.Fprintf(&b, " %v=%s", pairs[i], quoted(locks.Printable(withoutPasswords(text), 400)))
 	}
 	return b.String()
@@ -130,20 +127,23 @@ func (p *Printer) jsonLine(level, message string, pairs []any) string {
 		if ofRun && pairs[i] == "id" {
 			continue
 		}
-		value := LogValue(pairs[i+1])
-		if d, ok := pairs[i+1].(time.Duration); ok {
-			value = Seconds(d)
-		}
-		fmt.Fprintf(&b, `,%s:%s`, JSON(pairs[i]), JSON(value))
+		fmt.Fprintf(&b, `,%s:%s`, JSON(pairs[i]), JSON(p.LogValue(pairs[i+1])))
 	}
 	return b.String() + "}"
 }
 
 // LogValue gives a value as a log shows it.
-func LogValue(v any) any {
+func (p *Printer) LogValue(v any) any {
 	switch v := v.(type) {
 	case time.Duration:
+		if p.JSON {
+			return Seconds(v)
+		}
 		return v.Round(time.Microsecond).String()
+	case []int:
+		if !p.JSON { // as in GOLOCK_SLOTS
+			return slotText(v)
+		}
 	case error:
 		return v.Error()
 	}
