@@ -161,7 +161,6 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 
 // holderClient is golock acquire's end of the socket.
 type holderClient struct {
-	pid      int
 	socket   *os.File
 	messages chan holderMessage // closed when the holder has gone
 	progress func(w *runner.Waiting, line bool)
@@ -195,7 +194,7 @@ func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 	closeFilesOnExec()
 	a.run.Relay.AsCaller(func() {
 		argv := []string{HolderName, a.run.Request.Name, "for", strconv.Itoa(a.pid)}
-		h.pid, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
+		_, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
 			Dir: "/", Env: os.Environ(),
 			Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), uintptr(pair[1]), uintptr(a.process)},
 			Sys:   &syscall.SysProcAttr{Setsid: true},
@@ -267,10 +266,7 @@ func (h *holderClient) next(run *runner.Run) (*result, error) {
 func (h *holderClient) abandon() {
 	h.progress(nil, false)
 	_ = unix.Shutdown(int(h.socket.Fd()), unix.SHUT_WR)
-	for until := time.Now().Add(abandonLimit); time.Now().Before(until); {
-		if pid, err := syscall.Wait4(h.pid, nil, syscall.WNOHANG, nil); pid != 0 && err != syscall.EINTR {
-			return
-		}
-		time.Sleep(time.Millisecond)
+	time.AfterFunc(abandonLimit, func() { _ = unix.Shutdown(int(h.socket.Fd()), unix.SHUT_RD) })
+	for range h.messages { // the socket ends with the holder
 	}
 }
