@@ -121,7 +121,7 @@ func (l *lister) list(ctx context.Context) ([]term.Row, error) {
 			case err != nil:
 				failed = errors.Join(failed, err)
 			default:
-				rows = append(rows, term.RowOf(e, locks.KindOf(store) == locks.LeaseQueue))
+				rows = append(rows, term.RowOf(e))
 			}
 		}
 	}

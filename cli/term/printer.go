@@ -76,7 +76,7 @@ func (p *Printer) whoIsBusy(err error) []any {
 	}
 	holders := []Row{}
 	for _, e := range busy.Holders {
-		holders = append(holders, RowOf(e, e.TTL > 0))
+		holders = append(holders, RowOf(e))
 	}
 	return []any{"holders", holders, "waiters", busy.Waiters, "queue_full", busy.Full}
 }

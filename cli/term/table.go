@@ -44,8 +44,8 @@ func UserName(uid int) string {
 	return number
 }
 
-// RowOf gives an entry as it is shown. leased: it ends with its lease.
-func RowOf(e locks.Entry, leased bool) Row {
+// RowOf gives an entry as it is shown.
+func RowOf(e locks.Entry) Row {
 	row := Row{
 		Name: e.Name, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
 		Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
@@ -58,7 +58,7 @@ func RowOf(e locks.Entry, leased bool) Row {
 	if e.Ref != (locks.Ref{}) { // a plain lock does not know IDs
 		row.ID = e.Ref.String()
 	}
-	if leased {
+	if e.TTL > 0 {
 		row.Expires = new(e.Expires.Milliseconds())
 	}
 	return row

@@ -18,6 +18,9 @@ func some() (all []Row) {
 			Name: "nightly", State: locks.Holding, Slots: []int{i}, Claim: locks.Claim{Max: 8, Weight: 1}, PID: 47110 + i, User: "deploy", Host: "build-7",
 			Since: now, Command: []string{"rsync", "-a", "--delete", "/srv/with a long path", "/mnt/backup"}, Expires: 27400 * time.Millisecond,
 		}
+		if i < 5 {
+			e.TTL = 30 * time.Second
+		}
 		switch i {
 		case 1:
 			e.Name, e.Command = strings.Repeat("n", 255), nil
@@ -35,7 +38,7 @@ func some() (all []Row) {
 		case 7:
 			e.PID, e.User, e.UID, e.Claim.Max, e.Since = 0, "", -1, -1, time.Time{}
 		}
-		all = append(all, RowOf(e, i < 5))
+		all = append(all, RowOf(e))
 	}
 	return all
 }
