@@ -2,7 +2,6 @@ package term
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -73,15 +72,12 @@ func (w *Watch) report(rows []Row, failed error) string {
 	if failed != nil && len(rows) == 0 {
 		return "" // nothing is known
 	}
-	lasting := slices.Clone(rows)
-	for i := range lasting {
-		row := &lasting[i]
-		row.Expires, row.entry = nil, locks.Entry{Ended: row.entry.Ended, Evicted: row.entry.Evicted}
-		if row.HeldTill != "" {
-			row.HeldTill = "held"
-		}
+	seen := fmt.Sprint(len(rows))
+	for _, row := range rows { // without what changes from look to look
+		row.Expires, row.HeldTill = nil, ""
+		row.entry = locks.Entry{Ended: row.entry.Ended, Evicted: row.entry.Evicted}
+		seen += fmt.Sprintf("%+v", row)
 	}
-	seen := fmt.Sprintf("%+v", lasting)
 	if seen == w.seen {
 		return ""
 	}
