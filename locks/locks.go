@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -342,19 +343,7 @@ type Traits struct {
 
 // Holder describes in a few words who an entry belongs to.
 func (e Entry) Holder() string {
-	who := "a process that cannot be seen" // of another container, or user
-	if e.PID > 0 {
-		who = fmt.Sprintf("pid %d", e.PID)
-	}
-	if e.Orphaned {
-		who = "what " + who + " left running"
-	}
-	if e.TTL > 0 && e.Host != "" { // others may be on other hosts
-		who += " on " + Printable(e.Host, 80)
-	}
-	if len(e.Command) > 0 {
-		who += " (" + Printable(strings.Join(e.Command, " "), 60) + ")"
-	}
+	who := e.Who(60)
 	if !e.Since.IsZero() {
 		who += " since " + e.Since.Local().Format("2006-01-02 15:04:05")
 	}
@@ -363,6 +352,25 @@ func (e Entry) Holder() string {
 		who += ", held until " + ClockTime(e.HeldTill) + ", its command has ended"
 	case e.Evicted != "":
 		who += ", evicted by " + Printable(e.Evicted, 80)
+	}
+	return who
+}
+
+// Who names the process of an entry, with at most so many characters of its command.
+func (e Entry) Who(command int) string {
+	who := "a process that cannot be seen" // of another container, or user
+	if e.PID > 0 {
+		who = fmt.Sprintf("pid %d", e.PID)
+	}
+	if e.Orphaned {
+		who = "what " + who + " left running"
+	}
+	// Others may be on other hosts, or in containers that share a directory.
+	if here, _ := os.Hostname(); e.Host != "" && (e.TTL > 0 || e.Host != here) {
+		who += " on " + Printable(e.Host, 80)
+	}
+	if len(e.Command) > 0 && command > 0 {
+		who += " (" + Printable(strings.Join(e.Command, " "), command) + ")"
 	}
 	return who
 }

@@ -93,7 +93,6 @@ func (p *Printer) Waits() func(*runner.Waiting) time.Duration {
 // Progress gives the function that reports, for Pace.Waits.
 func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
 	manager := serviceManager{address: os.Getenv("NOTIFY_SOCKET")}
-	host, _ := os.Hostname()
 	return func(w *runner.Waiting, line bool) {
 		if w == nil {
 			p.Live("")
@@ -101,11 +100,11 @@ func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
 			return
 		}
 		now := time.Now()
-		text := waitingText(w, host, now, 0)
+		text := waitingText(w, now, 0)
 		switch {
 		case line && pace.Live:
 			const prefix = "golock: "
-			p.Live(prefix + waitingText(w, host, now, ScreenOf(p.fd).Columns-1-len(prefix)))
+			p.Live(prefix + waitingText(w, now, ScreenOf(p.fd).Columns-1-len(prefix)))
 		case line && p.JSON:
 			p.Line("info", "still waiting", []any{
 				"place", w.Place, "waited", now.Sub(w.Began),
@@ -159,10 +158,10 @@ func holdersText(holders []locks.Entry) string {
 
 // waitingText says why a run waits. To fit into a width it shortens the holder's
 // command; the caller cuts what is still too long.
-func waitingText(w *runner.Waiting, host string, now time.Time, width int) string {
+func waitingText(w *runner.Waiting, now time.Time, width int) string {
 	text := ""
 	for command := 40; command >= 0; command-- {
-		if text = waitingLine(w, host, now, command); width == 0 || Width(text) <= width {
+		if text = waitingLine(w, now, command); width == 0 || Width(text) <= width {
 			break
 		}
 	}
@@ -170,7 +169,7 @@ func waitingText(w *runner.Waiting, host string, now time.Time, width int) strin
 }
 
 // waitingLine shows at most so many characters of the command.
-func waitingLine(w *runner.Waiting, host string, now time.Time, command int) string {
+func waitingLine(w *runner.Waiting, now time.Time, command int) string {
 	text := fmt.Sprintf("waiting for %q", locks.Printable(w.Name, NameLimit))
 	if waited := now.Sub(w.Began); waited >= 10*time.Second {
 		text += " for " + spanText(waited)
@@ -189,7 +188,7 @@ func waitingLine(w *runner.Waiting, host string, now time.Time, command int) str
 		}
 	}
 	if len(w.Holders) > 0 {
-		held := "held by " + holderText(w.Holders[0], host, now, command)
+		held := "held by " + holderText(w.Holders[0], now, command)
 		if more := len(w.Holders) - 1; more > 0 {
 			held += fmt.Sprintf(" and %d more", more)
 		}
@@ -207,20 +206,8 @@ func waitingLine(w *runner.Waiting, host string, now time.Time, command int) str
 }
 
 // holderText says in few words who holds and for how long.
-func holderText(e locks.Entry, host string, now time.Time, command int) string {
-	text := "a process that cannot be seen"
-	if e.PID > 0 {
-		text = fmt.Sprintf("pid %d", e.PID)
-	}
-	if e.Orphaned {
-		text = "what " + text + " left running"
-	}
-	if e.Host != "" && e.Host != host {
-		text += " on " + locks.Printable(e.Host, NameLimit)
-	}
-	if len(e.Command) > 0 && command > 0 {
-		text += " (" + locks.Printable(strings.Join(e.Command, " "), command) + ")"
-	}
+func holderText(e locks.Entry, now time.Time, command int) string {
+	text := e.Who(command)
 	switch {
 	case e.Ended:
 		return text + " until " + locks.ClockTime(e.HeldTill) + ", which has ended"

@@ -1,6 +1,7 @@
 package term
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,8 @@ import (
 
 func TestWaitingText(t *testing.T) {
 	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.Local)
-	holder := locks.Entry{State: locks.Holding, PID: 4711, Host: "here", Command: []string{"rsync", "-a\x1b[2J"}, Since: now.Add(-192 * time.Second)}
+	here, _ := os.Hostname()
+	holder := locks.Entry{State: locks.Holding, PID: 4711, Host: here, Command: []string{"rsync", "-a\x1b[2J"}, Since: now.Add(-192 * time.Second)}
 	there := holder
 	there.Host, there.Orphaned, there.Command = "far\a", true, nil
 	hidden := locks.Entry{State: locks.Holding}
@@ -29,14 +31,14 @@ func TestWaitingText(t *testing.T) {
 		{runner.Waiting{Name: "a", Began: now, Pause: "the server has restarted"}, `waiting for "a": the server has restarted`},
 		{runner.Waiting{Name: "a", Began: now, Place: 111, Holders: []locks.Entry{ended}}, `waiting for "a": 111th in line, held by pid 1 until ` + locks.ClockTime(now) + `, which has ended`},
 	} {
-		if got := waitingText(&c.w, "here", now, 0); got != c.want {
+		if got := waitingText(&c.w, now, 0); got != c.want {
 			t.Errorf("%s\nwant\n%s", got, c.want)
 		}
 	}
 	w := runner.Waiting{Name: "backup", Began: now.Add(-72 * time.Second), Place: 2, Holders: []locks.Entry{holder}}
 	w.Holders[0].Command = []string{"rsync", "-a", "/srv", "/mnt/backup"}
 	for width := 60; width <= 120; width++ {
-		got := waitingText(&w, "here", now, width)
+		got := waitingText(&w, now, width)
 		if width >= 71 && (Width(got) > width || !strings.HasSuffix(got, " for 3m12s")) {
 			t.Errorf("in %d columns: %q", width, got)
 		}
