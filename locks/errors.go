@@ -93,19 +93,29 @@ func (e *BusyError) Error() string {
 		return fmt.Sprintf("%q is busy: %s", e.Name, e.Reason)
 	}
 	text := fmt.Sprintf("%q is busy", e.Name)
-	before := ": held by "
-	for _, h := range e.Holders[:min(3, len(e.Holders))] {
-		text += before + h.Holder()
-		before = ", by "
-	}
-	if n := len(e.Holders) - 3; n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
+	if len(e.Holders) > 0 {
+		text += ": held by " + HoldersText(e.Holders)
 	}
 	if e.Waiters > 0 {
 		text += fmt.Sprintf("; %d waiting", e.Waiters)
 	}
 	if e.Full {
 		text += ", the queue is full"
+	}
+	return text
+}
+
+// HoldersText describes the first three holders.
+func HoldersText(holders []Entry) string {
+	text := ""
+	for i, h := range holders[:min(3, len(holders))] {
+		if i > 0 {
+			text += ", "
+		}
+		text += h.Holder()
+	}
+	if n := len(holders) - 3; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
 	}
 	return text
 }

@@ -108,7 +108,7 @@ func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
 		case line && p.JSON:
 			p.Line("info", "still waiting", []any{
 				"place", w.Place, "waited", now.Sub(w.Began),
-				"holders", len(w.Holders), "held_by", holdersText(w.Holders), "pause", w.Pause,
+				"holders", len(w.Holders), "held_by", locks.HoldersText(w.Holders), "pause", w.Pause,
 			})
 		case line:
 			p.Line("info", text, nil)
@@ -142,18 +142,6 @@ func (m *serviceManager) status(text string) {
 	defer unix.Close(fd)
 	message := fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", text, startTime.Microseconds())
 	_ = unix.Sendto(fd, []byte(message), unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: m.address})
-}
-
-func holdersText(holders []locks.Entry) string {
-	var texts []string
-	for i, h := range holders {
-		if i == 3 {
-			texts = append(texts, fmt.Sprintf("%d more", len(holders)-i))
-			break
-		}
-		texts = append(texts, h.Holder())
-	}
-	return strings.Join(texts, ", ")
 }
 
 // waitingText says why a run waits. To fit into a width it shortens the holder's
