@@ -253,8 +253,8 @@ func (t *strengthTest) text(r *check.Report) string {
 		line("order", "%d of %d overtook a child that had waited before them", *r.OrderInversions, r.Ranked)
 	}
 	if r.HandOff != (check.Times{}) {
-		line("hand-off", "median %s, 99 of 100 within %s, longest %s (from the end of one child to the start of the next)",
-			ms(r.HandOff.P50), ms(r.HandOff.P99), ms(r.HandOff.Max))
+		line("hand-off", "median %.2f ms, 99 of 100 within %.2f ms, longest %.2f ms "+
+			"(from the end of one child to the start of the next)", r.HandOff.P50, r.HandOff.P99, r.HandOff.Max)
 	}
 	if r.Passed {
 		line("passed", "it excludes: never more than %d inside%s", r.Limit, map[bool]string{true: "", false: ", and no update was lost"}[r.Uncounted])
@@ -266,14 +266,6 @@ func (t *strengthTest) text(r *check.Report) string {
 		label = ""
 	}
 	return b.String()
-}
-
-// ms writes milliseconds with at least three digits.
-func ms(v float64) string {
-	if v >= 100 {
-		return fmt.Sprintf("%.0f ms", v)
-	}
-	return fmt.Sprintf("%.3g ms", v)
 }
 
 // memoryFile makes a file without a name that is gone when nobody has it open.
