@@ -162,7 +162,7 @@ func waitingLine(w *runner.Waiting, now time.Time, command int) string {
 	if waited := now.Sub(w.Began); waited >= 10*time.Second {
 		text += " for " + spanText(waited)
 	}
-	var facts, problems []string
+	var facts []string
 	switch w.Place {
 	case 0:
 	case 1:
@@ -170,25 +170,23 @@ func waitingLine(w *runner.Waiting, now time.Time, command int) string {
 	default:
 		facts = append(facts, ordinal(w.Place)+" in line")
 	}
-	for _, problem := range []string{w.Pause, w.Problem} {
-		if problem != "" {
-			problems = append(problems, locks.Printable(problem, 200))
-		}
-	}
 	if len(w.Holders) > 0 {
 		held := "held by " + holderText(w.Holders[0], now, command)
 		if more := len(w.Holders) - 1; more > 0 {
 			held += fmt.Sprintf(" and %d more", more)
 		}
 		facts = append(facts, held)
-	} else {
-		facts, problems = append(facts, problems...), nil
 	}
 	if !w.Until.IsZero() {
 		facts = append(facts, "gives up in "+spanText(w.Until.Sub(now)))
 	}
+	for _, problem := range []string{w.Pause, w.Problem} {
+		if problem != "" {
+			facts = append(facts, locks.Printable(problem, 200))
+		}
+	}
 	if len(facts) > 0 {
-		text += ": " + strings.Join(append([]string{strings.Join(facts, ", ")}, problems...), "; ")
+		text += ": " + strings.Join(facts, ", ")
 	}
 	return text
 }
