@@ -76,7 +76,7 @@ func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *ter
 		return usageError{errors.New("missing --for: name the process whose end frees the slot, in a shell --for $$ (or --for none on a networked store)")}
 	}
 	// Before anything that takes time: a later process could get the same number.
-	if err := a.openProcess(c.For.text()); err != nil {
+	if err := a.openProcess(v); err != nil {
 		return err
 	}
 	if a.conflictCode, err = readSlot(v, a.run, out); err != nil {
@@ -94,29 +94,27 @@ func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *ter
 	return cmp.Or(v.Err(), err)
 }
 
-func (a *acquisition) openProcess(text string) (err error) {
+func (a *acquisition) openProcess(v *config.Values) (err error) {
+	text := v.Text("for")
 	a.process, a.run.Argv = -1, []string{"golock", "acquire", "--for", text}
 	if text == "none" {
 		return nil
 	}
-	wrong := func(problem string, args ...any) error {
-		return usageError{fmt.Errorf("--for: "+problem, args...)}
-	}
 	if a.pid, err = config.ParseInt(text, 1, math.MaxInt32); err != nil {
-		return wrong("%q is neither the number of a process nor none", locks.Printable(text, 40))
+		return v.Errorf("for", "%q is neither the number of a process nor none", locks.Printable(text, 40))
 	}
 	a.process, err = unix.PidfdOpen(a.pid, 0)
 	switch {
 	case err == unix.ESRCH:
-		return wrong("there is no process %d", a.pid)
+		return v.Errorf("for", "there is no process %d", a.pid)
 	case err == unix.EINVAL || err == unix.ENOENT:
-		return wrong("%d is a thread, not a process", a.pid)
+		return v.Errorf("for", "%d is a thread, not a process", a.pid)
 	case err == unix.ENOSYS || err == unix.EPERM:
 		return errors.New("--for PID needs Linux 5.3 or later, where the end of a process can be watched")
 	case err != nil:
 		return fmt.Errorf("--for %d: pidfd_open: %w", a.pid, err)
 	case isReadable(a.process):
-		return wrong("process %d has ended", a.pid)
+		return v.Errorf("for", "process %d has ended", a.pid)
 	}
 	if argv := procfs.Command(a.pid); argv != nil {
 		a.run.Argv = argv
