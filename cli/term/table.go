@@ -71,12 +71,8 @@ func timestamp(t time.Time) string {
 	return t.Format(time.RFC3339Nano)
 }
 
-// The longest cells.
-const (
-	NameLimit    = 40
-	userLimit    = 40
-	commandLimit = 60
-)
+// NameLimit bounds the names of locks and users.
+const NameLimit = 40
 
 const (
 	gap          = 2  // between two columns
@@ -153,14 +149,10 @@ func (r Row) cells(brief bool) []string {
 			since = locks.ClockTime(t)
 		}
 	}
-	longest := commandLimit
-	if brief {
-		longest = 1000
-	}
 	return []string{
 		locks.Printable(r.Name, NameLimit), r.state(), position, slots, limit,
 		unlessUsual(r.Weight, 1), unlessUsual(r.Priority, 0), orUnknown(r.PID), r.user(),
-		since, age, r.end(), locks.Printable(strings.Join(r.Command, " "), longest),
+		since, age, r.end(), locks.Printable(strings.Join(r.Command, " "), 1000),
 	}
 }
 
@@ -195,11 +187,11 @@ func (r Row) state() string {
 func (r Row) user() string {
 	switch {
 	case r.Expires != nil && r.Host != "":
-		return locks.Printable(r.User+"@"+r.Host, userLimit)
+		return locks.Printable(r.User+"@"+r.Host, NameLimit)
 	case r.User == "":
 		return "?"
 	}
-	return locks.Printable(r.User, userLimit)
+	return locks.Printable(r.User, NameLimit)
 }
 
 // end is the end of the hold, or the rest of the lease.
