@@ -62,14 +62,16 @@ func (c *breakCommand) run(out *term.Printer) error {
 	if err != nil {
 		return err
 	}
-	v, err := resolve(c)
+	v, store, err := resolveStore(c)
 	if err != nil {
 		return err
 	}
+	defer store.Close()
+	olderThan := v.Duration("older-than")
 	if err := configureLog(out, v); err != nil {
 		return err
 	}
-	b := &eviction{out: out, by: evictedBy(), name: name, dead: c.Dead.on(), all: c.All.on()}
+	b := &eviction{out: out, by: evictedBy(), name: name, dead: c.Dead.on(), all: c.All.on(), olderThan: olderThan}
 	switch {
 	case !named && !c.ID.given():
 		return usageError{errors.New("missing NAME or --id; see golock break --help")}
@@ -83,12 +85,6 @@ func (c *breakCommand) run(out *term.Printer) error {
 			return usageError{fmt.Errorf("--id: %w", err)}
 		}
 	}
-	b.olderThan = v.Duration("older-than")
-	store, _, err := openStore(v)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
 	evicter, ok := store.(locks.QueueStore)
 	if !ok {
 		return v.Errorf("store", "%s cannot take a slot back: end the process that has it", store.URL())

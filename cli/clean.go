@@ -40,16 +40,15 @@ func (c *cleanCommand) run(*term.Printer) error {
 	if err != nil {
 		return err
 	}
-	v, err := resolve(c)
-	if err != nil {
-		return err
-	}
-	olderThan := v.Duration("older-than")
-	store, _, err := openStore(v)
+	v, store, err := resolveStore(c)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	olderThan := v.Duration("older-than")
+	if v.Err() != nil {
+		return v.Err()
+	}
 	sweeper, ok := store.(locks.QueueStore)
 	if !ok {
 		return usageError{fmt.Errorf("nothing is ever left in the store %s", store.URL())}

@@ -40,11 +40,7 @@ Exit codes:
 }
 
 func (c *doctorCommand) run(out *term.Printer) error {
-	v, err := resolve(c)
-	if err != nil {
-		return err
-	}
-	store, _, err := openStore(v)
+	v, store, err := resolveStore(c)
 	if err != nil {
 		return err
 	}

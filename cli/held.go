@@ -135,11 +135,7 @@ const statusLimit = 5 * time.Second
 // withEntry calls an action for the entry with an ID, in the store that the
 // command's flags name.
 func withEntry(command any, ref locks.Ref, action func(context.Context, locks.Ref, locks.Store) error) error {
-	v, err := resolve(command)
-	if err != nil {
-		return err
-	}
-	store, _, err := openStore(v)
+	_, store, err := resolveStore(command)
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,14 @@ func checkVariables(all []config.Setting) error {
 	return nil
 }
 
+// resolveStore also opens the store.
+func resolveStore(command any) (v *config.Values, store locks.Store, err error) {
+	if v, err = resolve(command); err == nil {
+		store, _, err = openStore(v)
+	}
+	return v, store, err
+}
+
 // openStore opens the store that the settings name, unless one that was read before
 // is wrong. The address is read once: a file may change in between.
 func openStore(v *config.Values) (store locks.Store, a address, err error) {
