@@ -83,17 +83,12 @@ func (p *Printer) whoIsBusy(err error) []any {
 
 // Line prints a message with pairs of name and value.
 func (p *Printer) Line(level, message string, pairs []any) {
-	line := ""
-	if p.drawn {
-		p.drawn = false
-		line = clearLine
-	}
+	p.Live("")
+	line := p.textLine
 	if p.JSON {
-		line += withoutPasswords(p.jsonLine(level, message, pairs))
-	} else {
-		line += p.textLine(level, message, pairs)
+		line = p.jsonLine
 	}
-	p.write([]byte(line + "\n"))
+	p.write([]byte(line(level, message, pairs) + "\n"))
 }
 
 func (p *Printer) textLine(level, message string, pairs []any) string {
@@ -129,7 +124,7 @@ func (p *Printer) jsonLine(level, message string, pairs []any) string {
 		}
 		fmt.Fprintf(&b, `,%s:%s`, JSON(pairs[i]), JSON(p.LogValue(pairs[i+1])))
 	}
-	return b.String() + "}"
+	return withoutPasswords(b.String()) + "}"
 }
 
 // LogValue gives a value as a log shows it.
