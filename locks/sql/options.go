@@ -3,12 +3,55 @@ package sql
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golock/locks"
 	"golock/locks/network"
 )
+
+// option takes one of golock's own options, or one of the servers' own clients, which means what
+// it means there.
+func (t *Target) option(d Dialect, name, value string) error {
+	if known, err := t.Set(name, value); known {
+		return err
+	}
+	switch name {
+	case "table":
+		const part = `[A-Za-z_]\w{0,47}`
+		if ok, _ := regexp.MatchString("^("+part+`\.)?`+part+"$", value); !ok {
+			return fmt.Errorf("option table=%q: want a name of letters, digits and _, at most 48, "+
+				"perhaps after another one and a dot", locks.Printable(value, 20))
+		}
+		t.table = value
+		return nil
+	case "waiters":
+		n, err := strconv.ParseUint(value, 10, 10)
+		if err != nil {
+			return fmt.Errorf("option waiters=%q: want a number from 0 to 1023", locks.Printable(value, 20))
+		}
+		t.waiters = int(n)
+		return nil
+	case "tls":
+		return t.setTLS(name, value, "off", "verify-ca", "on", "false", "verify-ca", "true")
+	case "connect_timeout":
+		return network.Timeout(name, value, &t.connectTimeout)
+	case "socket":
+		return network.Text(name, value, &t.Socket)
+	}
+	client := t.mysqlOption
+	if d.Schemes[0] == "postgres" {
+		client = t.postgresOption
+	}
+	known, err := client(name, value)
+	if !known {
+		return fmt.Errorf("option %q: is not known: want socket, table, waiters, quarantine, tls, ca, cert, key or server-name",
+			locks.Printable(name, 20))
+	}
+	return err
+}
 
 // postgresOption takes an option of libpq's.
 func (t *Target) postgresOption(name, value string) (known bool, err error) {
@@ -17,10 +60,10 @@ func (t *Target) postgresOption(name, value string) (known bool, err error) {
 		err = t.setTLS(name, value, "disable", "verify-ca", "verify-full")
 	case "sslrootcert":
 		if value != "system" { // else as without the option
-			_, err = t.Set("ca", value)
+			return t.Set("ca", value)
 		}
 	case "sslcert", "sslkey":
-		_, err = t.Set(strings.TrimPrefix(name, "ssl"), value)
+		return t.Set(strings.TrimPrefix(name, "ssl"), value)
 	case "application_name":
 		err = network.Text(name, value, &t.Application)
 	case "host":
@@ -49,7 +92,7 @@ func (t *Target) mysqlOption(name, value string) (known bool, err error) {
 	case "ssl-mode":
 		err = t.setTLS(name, strings.ToUpper(value), "DISABLED", "VERIFY_CA", "VERIFY_IDENTITY")
 	case "ssl-ca", "ssl-cert", "ssl-key":
-		_, err = t.Set(strings.TrimPrefix(name, "ssl-"), value)
+		return t.Set(strings.TrimPrefix(name, "ssl-"), value)
 	case "timeout":
 		err = network.Timeout(name, value, &t.connectTimeout)
 	case "allowCleartextPasswords", "allowFallbackToPlaintext", "allowOldPasswords":
@@ -65,24 +108,17 @@ func (t *Target) mysqlOption(name, value string) (known bool, err error) {
 	return true, err
 }
 
-// setTLS takes an option that says how much of a server's certificate is verified: nothing,
-// its authority, or its name too. Each may have several words.
-func (t *Target) setTLS(name, value, off, authority, full string) error {
-	has := func(words string) bool { return slices.Contains(strings.Fields(words), value) }
-	switch {
-	case has(off):
-		return t.SetTLS(name, false, false)
-	case has(authority):
-		return t.SetTLS(name, true, true)
-	case has(full):
-		return t.SetTLS(name, true, false)
+// setTLS takes an option that says how much of a server's certificate is verified: nothing, its
+// authority, or its name too. words are those three, and perhaps three others for the same.
+func (t *Target) setTLS(name, value string, words ...string) error {
+	if i := slices.Index(words, value); i >= 0 {
+		return t.SetTLS(name, i%3 > 0, i%3 == 1)
 	}
-	first := func(words string) string { return strings.Fields(words)[0] }
 	why := ""
 	switch strings.ToLower(value) {
 	case "require", "required", "prefer", "preferred", "allow", "skip-verify":
 		why = "does not verify the server: "
 	}
 	return fmt.Errorf("option %s=%q: %swant %s, which verifies the server, %s, which does not look at its name, or %s",
-		name, locks.Printable(value, 20), why, first(full), first(authority), first(off))
+		name, locks.Printable(value, 20), why, words[2], words[1], words[0])
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/user"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +51,7 @@ func parse(address string, d Dialect) (*Target, error) {
 	}
 	t := &Target{
 		Options: network.NewOptions(), url: u.Redacted(), User: u.User, Password: u.Password,
-		table: "golock", waiters: autoWaiters, Port: d.Port, connectTimeout: firstAttempt,
+		table: "golock", waiters: autoWaiters, connectTimeout: firstAttempt,
 	}
 	if err := u.EachOption(func(name, value string) error { return t.option(d, name, value) }); err != nil {
 		return nil, err
@@ -83,71 +82,19 @@ func (t *Target) place(u network.URL, d Dialect) error {
 			return errors.New("user: must be named, as this one has no name of its own")
 		}
 	}
-	if t.Socket == "" {
-		t.hosts, err = network.Hosts(u.Authority, d.Port)
-		return err
-	}
-	if t.Socket[0] != '/' {
+	if t.Socket != "" && t.Socket[0] != '/' {
 		return errors.New("option socket: want an absolute path")
 	}
-	t.hosts = []string{t.Socket}
-	if u.Authority == "" {
-		return nil
+	if t.Socket != "" && u.Authority == "" {
+		u.Authority = "localhost"
 	}
-	hosts, err := network.Hosts(u.Authority, d.Port)
-	if err != nil {
+	if t.hosts, err = network.Hosts(u.Authority, d.Port); err != nil || t.Socket == "" {
 		return err
 	}
-	name, port, _ := net.SplitHostPort(hosts[0])
-	if len(hosts) > 1 || name != "localhost" {
+	name, port, _ := net.SplitHostPort(t.hosts[0])
+	if len(t.hosts) > 1 || name != "localhost" {
 		return errors.New("host: with ?socket= it is localhost, or left out")
 	}
-	t.Port = port
+	t.hosts, t.Port = []string{t.Socket}, port
 	return nil
-}
-
-const optionNames = "socket, table, waiters, quarantine, tls, ca, cert, key or server-name"
-
-// option takes one. Those of the servers' own clients mean what they mean there.
-func (t *Target) option(d Dialect, name, value string) error {
-	client := t.mysqlOption
-	if d.Schemes[0] == "postgres" {
-		client = t.postgresOption
-	}
-	if known, err := client(name, value); known {
-		return err
-	}
-	if known, err := t.Set(name, value); known {
-		return err
-	}
-	shown := locks.Printable(value, 20)
-	switch name {
-	case "table":
-		if !isTable(value) {
-			return fmt.Errorf("option table=%q: want a name of letters, digits and _, at most 48, "+
-				"perhaps after another one and a dot", shown)
-		}
-		t.table = value
-	case "waiters":
-		n, err := strconv.ParseUint(value, 10, 10)
-		if err != nil {
-			return fmt.Errorf("option waiters=%q: want a number from 0 to 1023", shown)
-		}
-		t.waiters = int(n)
-	case "tls":
-		return t.setTLS(name, value, "off false", "verify-ca", "on true")
-	case "connect_timeout":
-		return network.Timeout(name, value, &t.connectTimeout)
-	case "socket":
-		return network.Text(name, value, &t.Socket)
-	default:
-		return fmt.Errorf("option %q: is not known: want %s", locks.Printable(name, 20), optionNames)
-	}
-	return nil
-}
-
-// isTable reports whether a name can be the table's.
-func isTable(name string) bool {
-	const part = `[A-Za-z_]\w{0,47}`
-	return regexp.MustCompile("^(" + part + `\.)?` + part + "$").MatchString(name)
 }
