@@ -77,6 +77,7 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 	if err != nil {
 		return nil, err
 	}
+	c = c.Copy()
 	c.Host, c.Port, c.User, c.Password, c.Database = name, uint16(number), t.User, t.Password, t.Database
 	c.Fallbacks, c.RuntimeParams, c.ValidateConnect, c.AfterConnect = nil, map[string]string{}, nil, nil
 	if t.Application != "" {
@@ -96,15 +97,10 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 	return conn, nil
 }
 
-// environment guards that of the process.
-var environment sync.Mutex
-
 // plainConfig is a configuration that does not depend on variables: the library takes from
 // them what is not said here. One cannot be overridden: PGSERVICE is looked up in a file.
-func plainConfig() (*pgconn.Config, error) {
+var plainConfig = sync.OnceValues(func() (*pgconn.Config, error) {
 	const service = "PGSERVICE"
-	environment.Lock()
-	defer environment.Unlock()
 	if was, set := os.LookupEnv(service); set {
 		_ = os.Unsetenv(service)
 		defer func() { _ = os.Setenv(service, was) }()
@@ -112,7 +108,7 @@ func plainConfig() (*pgconn.Config, error) {
 	return pgconn.ParseConfig("host=localhost port=5432 user=x password=x dbname=x connect_timeout=0 " +
 		"target_session_attrs=any sslmode=disable sslnegotiation=postgres sslcertmode=allow channel_binding=prefer " +
 		"min_protocol_version=3.0 max_protocol_version=3.0 require_auth=''")
-}
+})
 
 // conn implements sql.Conn.
 type conn struct {
@@ -178,11 +174,8 @@ func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []string,
 	return gone, nil
 }
 
-// closeLimit bounds the last message to the server.
-const closeLimit = 50 * time.Millisecond
-
 func (c *conn) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond) // for the last message
 	defer cancel()
 	_ = c.raw.Close(ctx)
 }
