@@ -92,25 +92,23 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 	if err != nil {
 		return nil, err
 	}
-	return &conn{raw: raw, run: raw.(dbdriver.QueryerContext)}, nil
+	return conn{raw}, nil
 }
 
 // conn implements sql.Conn.
-type conn struct {
-	raw dbdriver.Conn
-	run dbdriver.QueryerContext
-}
+type conn struct{ raw dbdriver.Conn }
 
 // Number is not told at the login by this driver.
-func (c *conn) Number() int64 { return 0 }
+func (c conn) Number() int64 { return 0 }
 
-func (c *conn) Close() { _ = c.raw.Close() }
+func (c conn) Close() { _ = c.raw.Close() }
 
-func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
-	rows, err := c.run.QueryContext(ctx, text, nil)
+func (c conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
+	answer, err := c.raw.(dbdriver.QueryerContext).QueryContext(ctx, text, nil)
 	if err != nil {
 		return nil, err
 	}
+	rows := answer.(dbdriver.RowsNextResultSet)
 	defer rows.Close()
 	var all []sql.Rows
 	for {
@@ -121,13 +119,10 @@ func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
 			}
 			all = append(all, set)
 		}
-		more, ok := rows.(dbdriver.RowsNextResultSet)
-		if !ok || !more.HasNextResultSet() {
+		if !rows.HasNextResultSet() {
 			return all, nil
 		}
-		if err := more.NextResultSet(); err == io.EOF {
-			return all, nil
-		} else if err != nil {
+		if err := rows.NextResultSet(); err != nil && err != io.EOF { // io.EOF: none of the rest had rows
 			return nil, err
 		}
 	}
@@ -159,7 +154,7 @@ func read(rows dbdriver.Rows, columns int) (sql.Rows, error) {
 // Wait uses SELECT ... INTO, which locks nothing; DO or SET with the same subquery would lock
 // the row. The text ends with the sleep: the server would also run what followed for a client
 // that is gone.
-func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration) error {
+func (c conn) Wait(ctx context.Context, id, offered string, limit time.Duration) error {
 	_, err := c.Run(ctx, fmt.Sprintf("%s INTO @golock;DO /* golock:wait:%s */ SLEEP(IF(@golock,0,%d.%06d))",
 		offered, id, limit/time.Second, limit%time.Second/time.Microsecond))
 	if number(err) == interrupted {
@@ -171,7 +166,7 @@ func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration
 // Wake does not look what a connection runs: sql has compared server and account, and a
 // server uses no number twice while it runs. A waiter that is hit in another statement
 // makes that again.
-func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []string, err error) {
+func (c conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []string, err error) {
 	for _, w := range sleepers {
 		switch _, err := c.Run(ctx, fmt.Sprint("KILL QUERY ", w.Conn)); {
 		case number(err) == noSuchThread:
