@@ -33,24 +33,21 @@ func (s *Store) verdict(err error) Verdict {
 
 // judge makes a Refusal of an error that another attempt does not cure.
 func (s *Store) judge(err error) error {
-	switch verdict, _, hint := s.diagnose(err); verdict {
+	verdict, _, hint := s.diagnose(err)
+	switch verdict {
 	case Refused, Temporary:
-		return &lease.Refusal{Err: err, Hint: hint, Temporary: verdict == Temporary}
 	case NoRight:
-		if hint == "" {
-			hint = "the user needs SELECT, INSERT, UPDATE and DELETE on the table " + s.target.table
-		}
-		return &lease.Refusal{Err: err, Hint: hint}
+		hint = "the user needs SELECT, INSERT, UPDATE and DELETE on the table " + s.target.table
 	case OtherTable:
-		return &lease.Refusal{
-			Err:  fmt.Errorf("the table %s was made by another version of golock, or by hand: %w", s.target.table, err),
-			Hint: "use the same version everywhere: stop all others and drop the table, or name another ?table=",
+		err = fmt.Errorf("the table %s was made by another version of golock, or by hand: %w", s.target.table, err)
+		hint = "use the same version everywhere: stop all others and drop the table, or name another ?table="
+	default:
+		if !lease.IsFinal(err) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+			return lease.NoAnswer{Cause: err}
 		}
+		return err
 	}
-	if !lease.IsFinal(err) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
-		return lease.NoAnswer{Cause: err}
-	}
-	return err
+	return &lease.Refusal{Err: err, Hint: hint, Temporary: verdict == Temporary}
 }
 
 func refusal(format string, args ...any) error {
