@@ -98,9 +98,6 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	e.failed = err != nil
 	if err != nil {
 		e.state.row.conn = 0 // there is no connection to be woken over
-		if step == lease.Renew {
-			e.session.disconnect()
-		}
 		return lease.Answer{}, sent, err
 	}
 	e.learn(&a)
