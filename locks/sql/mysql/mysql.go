@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -227,15 +226,12 @@ func (driver) Judge(err error) (v sql.Verdict, answered bool, hint string) {
 }
 
 func judgeConnection(err error) (sql.Verdict, bool, string) {
-	var opened *net.OpError
 	switch {
 	case errors.Is(err, mysql.ErrNoTLS):
 		return sql.Refused, true, "the server does not speak TLS"
 	case errors.Is(err, mysql.ErrCleartextPassword), errors.Is(err, mysql.ErrNativePassword),
 		errors.Is(err, mysql.ErrOldPassword), errors.Is(err, mysql.ErrUnknownPlugin), errors.Is(err, mysql.ErrOldProtocol):
 		return sql.Refused, true, ""
-	case errors.As(err, &opened):
-		return sql.Transient, false, ""
 	}
 	if hint, bad := network.TLSHint(err); bad {
 		return sql.Refused, true, hint
