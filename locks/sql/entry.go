@@ -74,17 +74,11 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	e.mu.Unlock()
 	sent := locks.BootTime()
 	if step == lease.Join && !failed { // after a failure one attempt is enough
-		if look, ok := e.session.prolongPlace(ctx, m); ok {
+		if a, ok := e.session.prolongPlace(ctx, m); ok {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			recheck := m.row.ttl * 2 / 3
-			if m.row.conn == 0 {
-				recheck = m.pauseBehind(look.place-1, e.store.listeners())
-			}
-			e.state.learn(look.place, look.change)
-			// If the near ones have died, not all the others come at once.
-			recheck = min(recheck, look.lateIn+time.Duration(look.place)*time.Millisecond)
-			return lease.Answer{Verdict: lease.Queued, Place: look.place, Recheck: recheck}, sent, nil
+			e.state.learn(a.Place, a.change)
+			return a.Answer, sent, nil
 		}
 	}
 	q := &question{entryState: m, Question: e.question}

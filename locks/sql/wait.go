@@ -14,27 +14,21 @@ import (
 // nearPlaces are the first places: waiters there make a whole step each time they look.
 const nearPlaces = 3
 
-// look is what a waiter that is not near learns of the queue.
-type look struct {
-	place  int
-	change int64         // the name's, when the place was counted
-	lateIn time.Duration // then all near ones are overdue: they may have died with the holder
-}
-
 // prolongPlace is the look of a waiter that is not near. It prolongs its place if a third of its
 // time is over, and counts who is ahead if the queue has moved since it last did. It writes only
 // its own row, so that a long queue does not hold up the grants at its front.
 //
 // If ok is false the waiter must make a step: it is near now, all near ones are overdue, it can
 // be woken from now on, or something failed.
-func (c *session) prolongPlace(ctx context.Context, m entryState) (l look, ok bool) {
+func (c *session) prolongPlace(ctx context.Context, m entryState) (a answer, ok bool) {
 	s, ttl := c.store, m.row.ttl
 	if m.place <= nearPlaces {
-		return l, false
+		return a, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, lease.AttemptLimit(ttl))
 	defer cancel()
-	there, canBeWoken := 0, m.row.conn != 0
+	place, there, canBeWoken := m.place, 0, m.row.conn != 0
+	var lateIn time.Duration // then all near ones are overdue: they may have died with the holder
 	err := c.guard(func() error {
 		if canBeWoken && (c.conn == nil || c.number != m.row.conn) {
 			return lease.NoAnswer{}
@@ -50,19 +44,27 @@ func (c *session) prolongPlace(ctx context.Context, m entryState) (l look, ok bo
 		}
 		var n numbers
 		f := answers[0][0]
-		l.place, l.change, l.lateIn, there = m.place, n.read(f[0]), span(n.read(f[1])), n.count(f[2])
-		if l.change != m.change && n.err == nil {
+		a.change, lateIn, there = n.read(f[0]), span(n.read(f[1])), n.count(f[2])
+		if a.change != m.change && n.err == nil {
 			answers, err = c.ask(ctx, fmt.Sprintf("SELECT COUNT(*)+1 FROM %[1]s AND state='W' AND ord<'%[2]s'"+
 				" AND ord>=(SELECT low FROM %[1]s AND entry_id='')", of, order(m.row.Claim)), 1)
 			if err != nil {
 				return err
 			}
-			l.place = n.count(answers[0][0][0])
+			place = n.count(answers[0][0][0])
 		}
 		return n.err
 	})
-	step := there == 0 || l.lateIn <= 0 || l.place <= nearPlaces || !canBeWoken && l.place <= s.listeners()
-	return l, err == nil && !step
+	if err != nil || there == 0 || lateIn <= 0 || place <= nearPlaces || !canBeWoken && place <= s.listeners() {
+		return a, false
+	}
+	a.Verdict, a.Place, a.Recheck = lease.Queued, place, ttl*2/3
+	if !canBeWoken {
+		a.Recheck = m.pauseBehind(place-1, s.listeners())
+	}
+	// If the near ones have died, not all the others come at once.
+	a.Recheck = min(a.Recheck, lateIn+time.Duration(place)*time.Millisecond)
+	return a, true
 }
 
 // sleep waits, for d at most, until the entry has an offer or must look for another reason.
