@@ -25,7 +25,6 @@ type entry struct {
 
 	mu        sync.Mutex // guards what follows; not held while the server is asked
 	state     entryState
-	failed    bool        // the last Ask failed
 	idleTimer *time.Timer // closes the connection of a holder
 }
 
@@ -70,10 +69,10 @@ func (s *Store) newEntry(r locks.Request) *entry {
 // Ask implements lease.Entry. A waiter far back only looks at its place.
 func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
 	e.mu.Lock()
-	m, failed := e.state, e.failed
+	m := e.state
 	e.mu.Unlock()
 	sent := locks.BootTime()
-	if step == lease.Join && !failed { // after a failure one attempt is enough
+	if step == lease.Join {
 		if a, ok := e.session.prolongPlace(ctx, m); ok {
 			e.mu.Lock()
 			defer e.mu.Unlock()
@@ -89,9 +88,10 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.failed = err != nil
 	if err != nil {
-		e.state.row.conn = 0 // there is no connection to be woken over
+		// There is no connection to be woken over. Without a place the next attempt is a step,
+		// and the pause before it is kept.
+		e.state.row.conn, e.state.place = 0, 0
 		return lease.Answer{}, sent, err
 	}
 	e.learn(&a)

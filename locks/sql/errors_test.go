@@ -7,12 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/lease"
 )
 
 // passing is a driver for which every error is the connection's.
 type passing struct{ Driver }
 
 func (passing) Judge(error) (Verdict, bool, string) { return Transient, false, "" }
+
+func (passing) Connect(context.Context, *Target, string) (Conn, error) {
+	return nil, errors.New("connection refused")
+}
 
 // A server that said nothing is reported as that, whoever ended the attempt.
 func TestNoAnswerInWords(t *testing.T) {
@@ -23,5 +31,25 @@ func TestNoAnswerInWords(t *testing.T) {
 		if err.Error() != "no answer in time" || !errors.Is(err, cause) {
 			t.Errorf("%v is reported as %q, want no answer in time", cause, err)
 		}
+	}
+}
+
+// While the server refuses connections a waiter pauses between two attempts, also one that would
+// poll over a connection that it keeps.
+func TestPauseInOutage(t *testing.T) {
+	t.Parallel()
+	s := &Store{dialect: Dialect{Driver: passing{}, Listeners: 32}, target: &Target{waiters: 100, hosts: []string{"h"}, connectTimeout: time.Second}}
+	e := s.newEntry(locks.Request{TTL: 10 * time.Second})
+	e.state.place = 40
+	if _, _, err := e.Ask(t.Context(), lease.Join); err == nil {
+		t.Fatal("the server answers")
+	}
+	const pause = 200 * time.Millisecond
+	began := time.Now()
+	if _, _, err := e.Sleep(t.Context(), pause, nil); err != nil {
+		t.Fatal(err)
+	}
+	if slept := time.Since(began); slept < pause {
+		t.Errorf("the waiter slept for %v, want %v", slept, pause)
 	}
 }
