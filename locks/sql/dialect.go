@@ -70,9 +70,8 @@ type Driver interface {
 	// Table is the statements that make the table, without a semicolon at the end.
 	Table(name string) string
 
-	// Judge says what an error means, and whether it is the server's answer or one of the
-	// connection. hint is what the user can do, if there is something.
-	Judge(err error) (v Verdict, answered bool, hint string)
+	// Judge says what an error means. hint is what the user can do, if there is something.
+	Judge(err error) (v Verdict, hint string)
 
 	// Examine looks at the settings of the server that a promise depends on.
 	Examine(ctx context.Context, x *Examination)
@@ -123,12 +122,13 @@ type Verdict int
 
 // The verdicts.
 const (
-	Transient  Verdict = iota // another attempt may succeed
-	AtOnce                    // likewise, without a pause
-	Refused                   // another attempt fails too
-	Temporary                 // likewise, but those who hold or wait already try again
-	NoTable                   // the table does not exist
-	OtherTable                // it has other columns
-	Exists                    // what was to be made is there already
-	NoRight                   // the user may not do this
+	Transient    Verdict = iota // another attempt may succeed
+	Disconnected                // likewise; it is no answer of the server's but the connection's end
+	AtOnce                      // another attempt may succeed without a pause
+	Refused                     // another attempt fails too
+	Temporary                   // likewise, but those who hold or wait already try again
+	NoTable                     // the table does not exist
+	OtherTable                  // it has other columns
+	Exists                      // what was to be made is there already
+	NoRight                     // the user may not do this
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"golock/locks/lease"
+	"golock/locks/network"
 )
 
 // errNotOurs is for a table that somebody else writes to.
@@ -18,22 +19,25 @@ var errNoName = errors.New("the name has no row")
 // with all others.
 var errNoTableRow = errors.New("the table has no row of its own")
 
-// diagnose says what an error means, and whether the server has answered.
-func (s *Store) diagnose(err error) (v Verdict, answered bool, hint string) {
+// diagnose says what an error means, and what the user can do.
+func (s *Store) diagnose(err error) (v Verdict, hint string) {
 	if err == nil || lease.IsFinal(err) {
-		return Transient, true, ""
+		return Transient, ""
+	}
+	if hint, bad := network.TLSHint(err); bad {
+		return Refused, hint
 	}
 	return s.dialect.Judge(err)
 }
 
 func (s *Store) verdict(err error) Verdict {
-	v, _, _ := s.diagnose(err)
+	v, _ := s.diagnose(err)
 	return v
 }
 
 // judge makes a Refusal of an error that another attempt does not cure.
 func (s *Store) judge(err error) error {
-	verdict, _, hint := s.diagnose(err)
+	verdict, hint := s.diagnose(err)
 	switch verdict {
 	case Refused, Temporary:
 	case NoRight:

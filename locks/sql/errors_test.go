@@ -16,7 +16,7 @@ import (
 // passing is a driver for which every error is the connection's.
 type passing struct{ Driver }
 
-func (passing) Judge(error) (Verdict, bool, string) { return Transient, false, "" }
+func (passing) Judge(error) (Verdict, string) { return Disconnected, "" }
 
 func (passing) Connect(context.Context, *Target, string) (Conn, error) {
 	return nil, errors.New("connection refused")

@@ -115,7 +115,7 @@ func (c *session) stepLocked(ctx context.Context, q *question) (a answer, err er
 		host := s.host.Load()
 		a, err = c.attempt(ctx, q)
 		doubtful = doubtful || err != nil && c.sent
-		verdict, answered, _ := s.diagnose(err)
+		verdict := s.verdict(err)
 		noName, noTable := errors.Is(err, errNoName), verdict == NoTable
 		switch {
 		case err == nil:
@@ -137,7 +137,7 @@ func (c *session) stepLocked(ctx context.Context, q *question) (a answer, err er
 			standbys++
 			s.useNextHost(host)
 			err = nil
-		case !fresh && !c.sent && !answered: // the connection was closed while nobody used it
+		case !fresh && !c.sent && verdict == Disconnected: // the connection was closed while nobody used it
 			fresh, err = true, nil
 		}
 		if err != nil && s.verdict(err) != AtOnce {

@@ -18,7 +18,7 @@ import (
 func (d driver) MayCreate(ctx context.Context, x *sql.Examination) error {
 	nothing := fmt.Sprintf("%s_%x`", strings.TrimSuffix(x.Table, "`"), rand.Uint64())
 	_, err := x.Ask(ctx, "CREATE TABLE "+x.Table+" AS SELECT 1 FROM "+nothing)
-	switch v, _, _ := d.Judge(err); v {
+	switch v, _ := d.Judge(err); v {
 	case sql.Exists, sql.NoTable: // the former: it has been made in between
 		return nil
 	}

@@ -11,12 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"golock/locks/lease"
-	"golock/locks/network"
 	"golock/locks/sql"
 )
 
@@ -191,50 +191,42 @@ func number(err error) uint16 {
 	return 0
 }
 
-func (driver) Judge(err error) (v sql.Verdict, answered bool, hint string) {
-	switch number(err) {
-	case 0:
-		return judgeConnection(err)
-	case interrupted, 1213, 1020: // killed, deadlock, record has changed
-		return sql.AtOnce, true, ""
-	case 1146:
-		return sql.NoTable, true, ""
-	case 1050, 1062:
-		return sql.Exists, true, ""
-	case 1054, 1136:
-		return sql.OtherTable, true, ""
-	case 1142, 1143, 1370, 1786: // the last: replication that forbids CREATE ... SELECT
-		return sql.NoRight, true, ""
-	case 1044, 1045, 1698, 1862, 1820, 3118:
-		return sql.Refused, true, lease.LoginHint
-	case 1049:
-		return sql.Refused, true, "the database must exist"
-	case 3159:
-		return sql.Refused, true, "the server wants TLS: ?tls=on, or its unix socket"
-	case 4031: // it has closed a connection that nobody used
-		return sql.Transient, false, ""
-	case 1665:
-		return sql.Refused, true, "golock needs binlog_format=ROW or MIXED"
-	case 1021, 1041, 1114, 1037, 1038: // disk, memory, table full
-		return sql.Temporary, true, ""
-	case 1290, 1836: // read-only
-		return sql.Temporary, true, sql.ReplicaHint
-	case 1064, 1046, 1129, 1130, 1193, 1227, 1235, 1305, 1347, 1286:
-		return sql.Refused, true, ""
-	}
-	return sql.Transient, true, ""
+// meanings are those of the server's errors.
+var meanings = []struct {
+	verdict sql.Verdict
+	hint    string
+	numbers []uint16
+}{
+	{sql.AtOnce, "", []uint16{interrupted, 1213, 1020}}, // killed, deadlock, record has changed
+	{sql.NoTable, "", []uint16{1146}},
+	{sql.Exists, "", []uint16{1050, 1062}},
+	{sql.OtherTable, "", []uint16{1054, 1136}},
+	{sql.NoRight, "", []uint16{1142, 1143, 1370, 1786}}, // the last: replication that forbids CREATE ... SELECT
+	{sql.Refused, lease.LoginHint, []uint16{1044, 1045, 1698, 1862, 1820, 3118}},
+	{sql.Refused, "the database must exist", []uint16{1049}},
+	{sql.Refused, "the server wants TLS: ?tls=on, or its unix socket", []uint16{3159}},
+	{sql.Refused, "golock needs binlog_format=ROW or MIXED", []uint16{1665}},
+	{sql.Refused, "", []uint16{1064, 1046, 1129, 1130, 1193, 1227, 1235, 1305, 1347, 1286}},
+	{sql.Temporary, "", []uint16{1021, 1041, 1114, 1037, 1038}}, // disk, memory, table full
+	{sql.Temporary, sql.ReplicaHint, []uint16{1290, 1836}},      // read-only
+	{sql.Disconnected, "", []uint16{4031}},                      // it has closed a connection that nobody used
 }
 
-func judgeConnection(err error) (sql.Verdict, bool, string) {
+func (driver) Judge(err error) (v sql.Verdict, hint string) {
+	n := number(err)
+	for _, m := range meanings {
+		if slices.Contains(m.numbers, n) {
+			return m.verdict, m.hint
+		}
+	}
 	switch {
+	case n != 0:
+		return sql.Transient, ""
 	case errors.Is(err, mysql.ErrNoTLS):
-		return sql.Refused, true, "the server does not speak TLS"
+		return sql.Refused, "the server does not speak TLS"
 	case errors.Is(err, mysql.ErrCleartextPassword), errors.Is(err, mysql.ErrNativePassword),
 		errors.Is(err, mysql.ErrOldPassword), errors.Is(err, mysql.ErrUnknownPlugin), errors.Is(err, mysql.ErrOldProtocol):
-		return sql.Refused, true, ""
+		return sql.Refused, ""
 	}
-	if hint, bad := network.TLSHint(err); bad {
-		return sql.Refused, true, hint
-	}
-	return sql.Transient, false, ""
+	return sql.Disconnected, ""
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -180,49 +181,42 @@ func (c *conn) Close() {
 	_ = c.raw.Close(ctx)
 }
 
-// Judge: the codes are in PostgreSQL's manual, appendix A.
-func (driver) Judge(err error) (v sql.Verdict, answered bool, hint string) {
+// meanings are those of the server's errors, whose codes are in PostgreSQL's manual, appendix A.
+// Two letters stand for all that begin with them, if they are not named before.
+var meanings = []struct {
+	verdict sql.Verdict
+	hint    string
+	codes   []string
+}{
+	{sql.AtOnce, "", []string{"40001", "40P01"}},
+	{sql.NoTable, "", []string{"42P01"}},
+	{sql.Exists, "", []string{"42P07", "23505", "42710"}},
+	{sql.OtherTable, "", []string{"42703"}},
+	{sql.NoRight, "", []string{"42501"}},
+	{sql.Refused, lease.LoginHint, []string{"28000", "28P01"}},
+	{sql.Refused, "the database must exist", []string{"3D000"}},
+	{sql.Refused, "the schema must exist", []string{"3F000"}},
+	{sql.Refused, "", []string{"22", "42"}},
+	{sql.Temporary, sql.ReplicaHint, []string{"0A000", "25006"}}, // in recovery a transaction cannot be READ WRITE
+	{sql.Transient, "", []string{"53300"}},                       // short of connections
+	{sql.Temporary, "", []string{"53"}},                          // of disk or memory
+	{sql.Disconnected, "", []string{"57", "08", "25P03"}},
+}
+
+func (driver) Judge(err error) (v sql.Verdict, hint string) {
 	var e *pgconn.PgError
-	if !errors.As(err, &e) {
-		if hint, bad := network.TLSHint(err); bad {
-			return sql.Refused, true, hint
+	switch {
+	case errors.As(err, &e):
+		for _, m := range meanings {
+			if slices.Contains(m.codes, e.Code) || slices.Contains(m.codes, e.Code[:2]) {
+				return m.verdict, m.hint
+			}
 		}
-		if strings.Contains(err.Error(), "server refused TLS connection") {
-			return sql.Refused, true, "the server does not speak TLS"
-		}
-		if strings.Contains(err.Error(), "authentication method requirement") {
-			return sql.Refused, true, "it wants the password in the clear, which is not sent over an open network: ?tls=on"
-		}
-		return sql.Transient, false, ""
+		return sql.Transient, ""
+	case strings.Contains(err.Error(), "server refused TLS connection"):
+		return sql.Refused, "the server does not speak TLS"
+	case strings.Contains(err.Error(), "authentication method requirement"):
+		return sql.Refused, "it wants the password in the clear, which is not sent over an open network: ?tls=on"
 	}
-	switch e.Code {
-	case "40001", "40P01":
-		return sql.AtOnce, true, ""
-	case "42P01":
-		return sql.NoTable, true, ""
-	case "42P07", "23505", "42710":
-		return sql.Exists, true, ""
-	case "42703":
-		return sql.OtherTable, true, ""
-	case "42501":
-		return sql.NoRight, true, ""
-	case "28000", "28P01":
-		return sql.Refused, true, lease.LoginHint
-	case "3D000":
-		return sql.Refused, true, "the database must exist"
-	case "3F000":
-		return sql.Refused, true, "the schema must exist"
-	case "0A000", "25006": // in recovery a transaction cannot be READ WRITE
-		return sql.Temporary, true, sql.ReplicaHint
-	}
-	switch e.Code[:2] {
-	case "53": // short of disk, memory or connections
-		if e.Code == "53300" {
-			return sql.Transient, true, ""
-		}
-		return sql.Temporary, true, ""
-	case "22", "42":
-		return sql.Refused, true, ""
-	}
-	return sql.Transient, e.Code[:2] != "57" && e.Code[:2] != "08" && e.Code != "25P03", ""
+	return sql.Disconnected, ""
 }
