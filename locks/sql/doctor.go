@@ -69,18 +69,16 @@ func (x *Examination) hasTable(ctx context.Context) bool {
 			f.What = x.Name + " does not exist yet; the first run makes it"
 			f.Why = "until then rights and times cannot be rehearsed here"
 		}
-	case err == nil && len(answers[0]) == 0:
+	case err != nil:
+		return true
+	case len(answers[0]) == 0:
 		f.What = x.Name + " has lost its own row: somebody has emptied it"
 		f.Why = "the next run makes the row again and grants nothing for as long as leases may last"
-	case err == nil:
-		f.Level, f.What = locks.OK, x.Name+" is there"
-		x.Append(f)
-		return true
 	default:
-		return true
+		f.Level, f.What = locks.OK, x.Name+" is there"
 	}
 	x.Append(f)
-	return false
+	return f.Level == locks.OK
 }
 
 // mark finds out whether a table that is dropped would be known for that. Where golock may not
