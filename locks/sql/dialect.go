@@ -25,13 +25,9 @@ type Dialect struct {
 	// server may answer before the disk has it, where that can be said of one transaction.
 	Commit, CommitLater string
 
-	// Single comes before a statement that writes one row and need not outlive a crash, and
-	// takes the place of a transaction.
+	// Single comes before what is written outside a step, in place of a transaction: those of
+	// the session may only read. It need not outlive a crash before a later Commit does.
 	Single string
-
-	// ReadWrite comes before a change outside a step: transactions of the session may only
-	// read. A COMMIT comes after it.
-	ReadWrite string
 
 	// Engine ends the statement that makes a table, if the server has a choice: one without
 	// transactions can be damaged by a crash.

@@ -37,8 +37,7 @@ func dialect() sql.Dialect {
 		Commit:      commit,
 		CommitLater: commit, // what the server waits for is a setting of its own
 
-		Single:         "SET SESSION autocommit=1;" + readWrite,
-		ReadWrite:      readWrite,
+		Single:         "SET SESSION autocommit=1;SET SESSION TRANSACTION READ WRITE;",
 		Engine:         engine,
 		CreateAsSelect: true,
 
@@ -56,8 +55,6 @@ func dialect() sql.Dialect {
 // Nothing follows the COMMIT: a KILL QUERY that came late would hit that, and look as if
 // nothing had been done.
 const commit = "SET SESSION wait_timeout=60;COMMIT"
-
-const readWrite = "SET SESSION TRANSACTION READ WRITE;"
 
 const engine = " ENGINE=InnoDB"
 
