@@ -9,15 +9,11 @@ import (
 	"golock/locks/network"
 )
 
-// errNotOurs is for a table that somebody else writes to.
-var errNotOurs = errors.New("the table holds something that golock has not written")
-
-// errNoName says that the name had no row when it was to be locked.
-var errNoName = errors.New("the name has no row")
-
-// errNoTableRow says that somebody has deleted the table's own row, most likely
-// with all others.
-var errNoTableRow = errors.New("the table has no row of its own")
+var (
+	errNotOurs    = refusal("the table holds something that golock has not written")
+	errNoName     = errors.New("the name has no row")             // when it was to be locked
+	errNoTableRow = errors.New("the table has no row of its own") // somebody has deleted it, most likely with all others
+)
 
 // diagnose says what an error means, and what the user can do.
 func (s *Store) diagnose(err error) (v Verdict, hint string) {

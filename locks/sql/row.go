@@ -151,7 +151,7 @@ func (n *numbers) count(field string) int {
 
 func parseRow(f []string) (row, error) {
 	if len(f[0]) != 1 || !isPlain(f[0], f[1], f[12], f[15], f[16]) {
-		return row{}, &lease.Refusal{Err: errNotOurs}
+		return row{}, errNotOurs
 	}
 	var n numbers
 	r := row{

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"golock/locks"
-	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
@@ -44,7 +43,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration) (int, error) {
 	s := c.store
 	if !isPlain(key) {
-		return 0, &lease.Refusal{Err: errNotOurs}
+		return 0, errNotOurs
 	}
 	v, err := c.look(ctx, &question{Question: queue.Question{Step: queue.Look}, entryState: entryState{key: key}})
 	switch {

@@ -173,7 +173,7 @@ func (v *view) readEntries(q *question, answers []Rows) (err error) {
 
 func (v *view) readName(r *row, f []string) error {
 	if !isPlain(f[0], f[5]) {
-		return &lease.Refusal{Err: errNotOurs}
+		return errNotOurs
 	}
 	var n numbers
 	v.name = &nameState{
