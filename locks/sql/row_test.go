@@ -121,7 +121,7 @@ func TestRenewWithdrawnOffer(t *testing.T) {
 		},
 		ends: 2000, due: 2000, ttl: time.Second, conn: 3,
 	}
-	s := &Store{target: &Target{waiters: autoWaiters}, table: "golock"}
+	s := &Store{target: &Target{waiters: -1}, table: "golock"}
 	s.maxConns.Store(100)
 	v := &view{
 		facts: facts{now: 1000, server: "s", conn: 4}, name: &nameState{epoch: "e", server: "s", quarantine: 1500},

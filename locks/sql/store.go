@@ -85,7 +85,7 @@ const poolerText = "there is a pooler or proxy between golock and the server tha
 // keptConns is how many waiters of a name keep a connection: a quarter of those that the server
 // allows, if the URL says nothing.
 func (s *Store) keptConns() int {
-	if s.target.waiters != autoWaiters {
+	if s.target.waiters >= 0 {
 		return s.target.waiters
 	}
 	return int(s.maxConns.Load() / 4)

@@ -16,9 +16,6 @@ import (
 	"golock/locks/network"
 )
 
-// autoWaiters is for a share of what the server allows.
-const autoWaiters = -1
-
 // Target is what a URL says.
 type Target struct {
 	network.Options
@@ -32,7 +29,7 @@ type Target struct {
 	hosts []string // host:port, or one socket
 
 	table   string
-	waiters int // so many of a name keep a connection
+	waiters int // so many of a name keep a connection; -1: a share of what the server allows
 
 	Application    string // PostgreSQL's application_name
 	connectTimeout time.Duration
@@ -51,7 +48,7 @@ func parse(address string, d Dialect) (*Target, error) {
 	}
 	t := &Target{
 		Options: network.NewOptions(), url: u.Redacted(), User: u.User, Password: u.Password,
-		table: "golock", waiters: autoWaiters, connectTimeout: firstAttempt,
+		table: "golock", waiters: -1, connectTimeout: firstAttempt,
 	}
 	if err := u.EachOption(func(name, value string) error { return t.option(d, name, value) }); err != nil {
 		return nil, err
