@@ -25,15 +25,11 @@ func (d driver) MayCreate(ctx context.Context, x *sql.Examination) error {
 	return err
 }
 
-// settings are those that Examine looks at. Servers that lack one do not show
-// it.
-const settings = "'version','innodb_flush_log_at_trx_commit','log_bin','sync_binlog','binlog_format','read_only'," +
-	"'super_read_only','max_connections','max_user_connections','wsrep_on','innodb_read_only'," +
-	"'rpl_semi_sync_master_enabled','rpl_semi_sync_source_enabled'"
-
 func (driver) Examine(ctx context.Context, x *sql.Examination) {
-	set, err := x.Settings(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("+settings+");"+
-		"SHOW GLOBAL STATUS LIKE 'Threads_connected'")
+	set, err := x.Settings(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("+ // it shows those that it has
+		"'version','innodb_flush_log_at_trx_commit','log_bin','sync_binlog','binlog_format','read_only',"+
+		"'super_read_only','max_connections','max_user_connections','wsrep_on','innodb_read_only',"+
+		"'rpl_semi_sync_master_enabled','rpl_semi_sync_source_enabled');SHOW GLOBAL STATUS LIKE 'Threads_connected'")
 	if err != nil {
 		return
 	}
