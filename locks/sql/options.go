@@ -47,8 +47,8 @@ func (t *Target) option(d Dialect, name, value string) error {
 	}
 	known, err := client(name, value)
 	if !known {
-		return fmt.Errorf("option %q: is not known: want socket, table, waiters, quarantine, tls, ca, cert, key or server-name",
-			locks.Printable(name, 20))
+		return fmt.Errorf("option %q: is not known: want socket, table, waiters, quarantine, tls, "+
+			"ca, cert, key or server-name", locks.Printable(name, 20))
 	}
 	return err
 }
