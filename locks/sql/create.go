@@ -102,7 +102,7 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 // makeMark makes the mark. Something else may have its name.
 func (c *session) makeMark(ctx context.Context) error {
 	mark := c.store.quote(c.store.markName())
-	err := c.write(ctx, "CREATE TABLE IF NOT EXISTS "+mark+" (made BIGINT PRIMARY KEY)"+c.store.dialect.Engine)
+	err := c.write(ctx, "CREATE TABLE IF NOT EXISTS "+mark+" (made BIGINT PRIMARY KEY)")
 	if err == nil {
 		_, err = c.ask(ctx, "SELECT COUNT(*) FROM "+mark)
 	}

@@ -29,10 +29,6 @@ type Dialect struct {
 	// the session may only read. It need not outlive a crash before a later Commit does.
 	Single string
 
-	// Engine ends the statement that makes a table, if the server has a choice: one without
-	// transactions can be damaged by a crash.
-	Engine string
-
 	// CreateAsSelect says that only one statement makes the table and its first row so that
 	// nobody sees one without the other. Otherwise a transaction does.
 	CreateAsSelect bool

@@ -37,8 +37,8 @@ func dialect() sql.Dialect {
 		Commit:      commit,
 		CommitLater: commit, // what the server waits for is a setting of its own
 
-		Single:         "SET SESSION autocommit=1;SET SESSION TRANSACTION READ WRITE;",
-		Engine:         engine,
+		// A table of another engine, without transactions, can be damaged by a crash.
+		Single:         "SET SESSION autocommit=1,default_storage_engine=InnoDB;SET SESSION TRANSACTION READ WRITE;",
 		CreateAsSelect: true,
 
 		Clock: "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)",
@@ -56,14 +56,12 @@ func dialect() sql.Dialect {
 // nothing had been done.
 const commit = "SET SESSION wait_timeout=60;COMMIT"
 
-const engine = " ENGINE=InnoDB"
-
 // driver implements sql.Driver.
 type driver struct{}
 
 func (driver) Table(name string) string {
 	return "CREATE TABLE " + name + " (\n" + sql.ColumnTypes("VARCHAR(%d) NOT NULL DEFAULT ''") +
-		",\n  KEY queue (" + sql.QueueIndex + ")\n)" + engine + " DEFAULT CHARACTER SET ascii COLLATE ascii_bin"
+		",\n  KEY queue (" + sql.QueueIndex + ")\n) ENGINE=InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin"
 }
 
 func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, error) {
