@@ -62,9 +62,9 @@ func (c *session) makeName(ctx context.Context, q *question) error {
 // granted until these have renewed or had to stop.
 func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) error {
 	s := c.store
-	lost := onlyRow
+	mark, lost := s.quote(s.markName()), onlyRow
 	if !onlyRow {
-		_, err := c.ask(ctx, "SELECT COUNT(*) FROM "+s.quote(s.markName()))
+		_, err := c.ask(ctx, "SELECT COUNT(*) FROM "+mark)
 		if err != nil && s.verdict(err) != NoTable {
 			return err
 		}
@@ -92,21 +92,15 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 	case err != nil:
 		return err
 	}
-	if err = c.makeMark(ctx); err != nil {
+	err = c.write(ctx, "CREATE TABLE IF NOT EXISTS "+mark+" (made BIGINT PRIMARY KEY)")
+	if err == nil { // or something else has its name
+		_, err = c.ask(ctx, "SELECT COUNT(*) FROM "+mark)
+	}
+	if err != nil {
 		text := fmt.Sprintf("the table %s could not be made (%v): %s", s.markName(), err, s.unmarked())
 		s.noMark.Store(&text)
 	}
 	return nil
-}
-
-// makeMark makes the mark. Something else may have its name.
-func (c *session) makeMark(ctx context.Context) error {
-	mark := c.store.quote(c.store.markName())
-	err := c.write(ctx, "CREATE TABLE IF NOT EXISTS "+mark+" (made BIGINT PRIMARY KEY)")
-	if err == nil {
-		_, err = c.ask(ctx, "SELECT COUNT(*) FROM "+mark)
-	}
-	return err
 }
 
 // markName is the table that says that the store's own has been made before.
