@@ -12,26 +12,22 @@ import (
 
 // Entries implements locks.Store.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	key := ""
+	of := ""
 	if name != "" {
-		key = locks.KeyOf(name).String()
+		of = " AND lock_key='" + locks.KeyOf(name).String() + "'"
 	}
-	return lease.Entries(ctx, func(ctx context.Context) ([]locks.Entry, error) { return s.list(ctx, key) })
+	return lease.Entries(ctx, func(ctx context.Context) ([]locks.Entry, error) { return s.list(ctx, of) })
 }
 
 // Find implements locks.QueueStore.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	return ref.In(s.list(ctx, ref.Key.String()))
+	return ref.In(s.list(ctx, " AND lock_key='"+ref.Key.String()+"'"))
 }
 
-// list gives the live entries of a key, or of all (""). It locks and changes nothing.
-func (s *Store) list(ctx context.Context, key string) (entries []locks.Entry, err error) {
+// list gives the live entries, perhaps only those of a condition. It locks and changes nothing.
+func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err error) {
 	c := &session{store: s}
 	defer c.disconnect()
-	of := ""
-	if key != "" {
-		of = " AND lock_key='" + key + "'"
-	}
 	name := "(SELECT n.info FROM " + s.table + " n WHERE n.lock_key=e.lock_key AND n.entry_id='')"
 	text := "SELECT " + s.factColumns() +
 		";SELECT lock_key," + name + "," + columns + " FROM " + s.table + " e WHERE entry_id<>''" + of +
