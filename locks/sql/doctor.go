@@ -16,13 +16,12 @@ type Examination struct {
 	locks.Findings
 	Name    string // of the table, as in the URL
 	Table   string // the same, quoted
-	store   *Store
 	session *session
 }
 
 // Examine implements locks.Store.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
-	x := &Examination{Name: s.target.table, Table: s.table, store: s, session: &session{store: s}}
+	x := &Examination{Name: s.target.table, Table: s.table, session: &session{store: s}}
 	defer x.session.disconnect()
 	for range 4 { // a pooler may give each question another connection
 		err := x.session.once(ctx, func(ctx context.Context) error {
@@ -55,7 +54,7 @@ func (x *Examination) Ask(ctx context.Context, text string) ([]Rows, error) {
 // hasTable reports whether golock's table can be rehearsed with, which tells what else is wrong
 // with it. golock doctor does not make it. Its text is given in any case.
 func (x *Examination) hasTable(ctx context.Context) bool {
-	s := x.store
+	s := x.session.store
 	answers, err := x.Ask(ctx, "SELECT format FROM "+s.table+" WHERE lock_key='' AND entry_id=''")
 	f := locks.Finding{Level: locks.Note, Subject: "table", Text: s.DDL()}
 	switch {
@@ -84,7 +83,7 @@ func (x *Examination) hasTable(ctx context.Context) bool {
 // mark finds out whether a table that is dropped would be known for that. Where golock may not
 // make it again, its loss is noticed anyhow.
 func (x *Examination) mark(ctx context.Context) {
-	s := x.store
+	s := x.session.store
 	name := s.quote(s.markName())
 	_, err := x.Ask(ctx, "SELECT COUNT(*) FROM "+name)
 	if s.verdict(err) == NoTable && s.dialect.MayCreate(ctx, x) == nil {
@@ -98,7 +97,7 @@ func (x *Examination) mark(ctx context.Context) {
 
 // rehearse does what a run does, and removes the name's rows.
 func (x *Examination) rehearse(ctx context.Context, ttl time.Duration) {
-	s := x.store
+	s := x.session.store
 	f, err := locks.Rehearse(ctx, s, ttl, s.target.Quarantine)
 	x.Append(f)
 	if !lease.IsTemporary(err) {
@@ -109,7 +108,7 @@ func (x *Examination) rehearse(ctx context.Context, ttl time.Duration) {
 
 // wakeUp tells whether connections are the server's own.
 func (x *Examination) wakeUp() {
-	switch s := x.store; {
+	switch s := x.session.store; {
 	case s.target.waiters == 0:
 		x.Add(locks.Note, "wake-up", "?waiters=0: nobody is woken", "who waits looks again now and then",
 			"leave ?waiters= away")
@@ -144,11 +143,11 @@ func (x *Examination) Settings(ctx context.Context, text string) (all map[string
 func (x *Examination) Forgotten() string {
 	return fmt.Sprintf("slots that were given last are forgotten. Who holds one puts it back with the next renewal, "+
 		"after a third of the TTL at most; for %v after the restart (?quarantine=) nothing is granted, "+
-		"but then another run may be let in. What --hold keeps is lost", x.store.target.Quarantine)
+		"but then another run may be let in. What --hold keeps is lost", x.session.store.target.Quarantine)
 }
 
 // Waiters is how many waiters of a name keep a connection.
-func (x *Examination) Waiters() int { return x.store.keptConns() }
+func (x *Examination) Waiters() int { return x.session.store.keptConns() }
 
 // Room judges how many connections there may be.
 func (x *Examination) Room(most, used int) {

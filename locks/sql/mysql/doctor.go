@@ -81,8 +81,8 @@ func version(x *sql.Examination, text string) {
 	}
 	var v [2]int
 	if n, _ := fmt.Sscanf(text, "%d.%d", &v[0], &v[1]); n == 2 && slices.Compare(v[:], least[:]) < 0 {
-		why := fmt.Sprintf("golock is made for %d.%d and later", least[0], least[1])
-		x.Add(locks.Problem, "version", what, why, "a newer server")
+		x.Add(locks.Problem, "version", what,
+			fmt.Sprintf("golock is made for %d.%d and later", least[0], least[1]), "a newer server")
 		return
 	}
 	x.OK("version", what)
