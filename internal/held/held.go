@@ -50,15 +50,15 @@ func socketPath(dir, id string) string { return dir + "/" + id + suffix }
 
 // newSocket makes a socket for packets, bound or connected to a path. Package net would make
 // golock's lean program, and its memory, a twentieth larger.
-func newSocket(path string, attach func(fd int, at unix.Sockaddr) error) (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+func newSocket(path string, attach func(fd int, at unix.Sockaddr) error) (fd int, err error) {
+	fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err == nil {
 		if err = attach(fd, &unix.SockaddrUnix{Name: path}); err == nil {
-			return os.NewFile(uintptr(fd), path), nil
+			return fd, nil
 		}
 		unix.Close(fd)
 	}
-	return nil, &os.PathError{Op: "socket", Path: path, Err: err}
+	return -1, &os.PathError{Op: "socket", Path: path, Err: err}
 }
 
 // Listener answers for one ID.
@@ -72,7 +72,8 @@ type Listener struct {
 // Listen begins to answer for id. It calls answer from goroutines of its own, several at a time,
 // and sends the text of its error with the answer. The caller closes the listener.
 func Listen(dir, id string, answer func(Question) (Answer, error)) (*Listener, error) {
-	socket, err := newSocket(socketPath(dir, id), func(fd int, at unix.Sockaddr) error {
+	path := socketPath(dir, id)
+	fd, err := newSocket(path, func(fd int, at unix.Sockaddr) error {
 		if err := unix.Bind(fd, at); err != nil {
 			return err
 		}
@@ -81,7 +82,7 @@ func Listen(dir, id string, answer func(Question) (Answer, error)) (*Listener, e
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{socket: socket, answer: answer, done: make(chan struct{})}
+	l := &Listener{socket: os.NewFile(uintptr(fd), path), answer: answer, done: make(chan struct{})}
 	go l.serve()
 	return l, nil
 }
@@ -112,15 +113,16 @@ func (l *Listener) serve() {
 		case failed != nil: // perhaps no descriptors are left
 			time.Sleep(10 * time.Millisecond)
 		default:
-			go l.handle(os.NewFile(uintptr(fd), "client"))
+			go l.handle(fd)
 		}
 	}
 }
 
 // handle answers one client.
-func (l *Listener) handle(c *os.File) {
+func (l *Listener) handle(client int) {
+	c := os.NewFile(uintptr(client), "client")
 	defer c.Close()
-	if !sameUser(c) {
+	if !sameUser(client) {
 		return
 	}
 	_ = c.SetDeadline(time.Now().Add(ioLimit))
@@ -145,15 +147,16 @@ func (l *Listener) handle(c *os.File) {
 // Ask asks the holder of an ID. ErrNobody: nobody answers. With Unknown comes an error that says
 // what the holder knows.
 func Ask(ctx context.Context, dir, id string, q Question) (Answer, error) {
-	c, err := newSocket(socketPath(dir, id), unix.Connect)
+	fd, err := newSocket(socketPath(dir, id), unix.Connect)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOTDIR) {
 		return "", ErrNobody
 	}
 	if err != nil {
 		return "", err
 	}
+	c := os.NewFile(uintptr(fd), id)
 	defer c.Close()
-	if !sameUser(c) {
+	if !sameUser(fd) {
 		return "", ErrNobody
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
@@ -182,15 +185,7 @@ func closedError(err error) error {
 }
 
 // sameUser reports whether the peer has the same effective user (SO_PEERCRED, unix(7)).
-func sameUser(c *os.File) bool {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return false
-	}
-	same := false
-	_ = raw.Control(func(fd uintptr) {
-		cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		same = err == nil && int(cred.Uid) == os.Geteuid()
-	})
-	return same
+func sameUser(socket int) bool {
+	cred, err := unix.GetsockoptUcred(socket, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	return err == nil && int(cred.Uid) == os.Geteuid()
 }

@@ -93,9 +93,9 @@ func TestAnswers(t *testing.T) {
 func TestSilentClient(t *testing.T) {
 	dir := directory(t)
 	l := listen(t, dir, func(Question) (Answer, error) { return Yes, nil })
-	c, err := newSocket(socketPath(dir, id), unix.Connect)
+	client, err := newSocket(socketPath(dir, id), unix.Connect)
 	testkit.Must(t, err)
-	defer c.Close()
+	defer unix.Close(client)
 	began := time.Now()
 	if a, err := ask(dir, Still); a != Yes {
 		t.Fatalf("%q, %v", a, err)
@@ -166,9 +166,9 @@ func TestSweep(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	killed := filepath.Join(dir, strings.Replace(id, "0", "f", 1)+suffix)
 	for _, path := range []string{killed, filepath.Join(dir, "other.sock")} {
-		s, err := newSocket(path, unix.Bind)
+		fd, err := newSocket(path, unix.Bind)
 		testkit.Must(t, err)
-		s.Close()
+		unix.Close(fd)
 	}
 	count := func(olderThan time.Duration, want int) {
 		t.Helper()

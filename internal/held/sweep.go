@@ -44,9 +44,9 @@ func Sweep(dir string, olderThan time.Duration) (removed int, err error) {
 // abandoned reports whether nobody listens any more. A holder keeps its socket open for as long as
 // it lives, so a refused connection is final.
 func abandoned(path string) bool {
-	c, err := newSocket(path, unix.Connect)
+	fd, err := newSocket(path, unix.Connect)
 	if err == nil {
-		c.Close()
+		unix.Close(fd)
 	}
 	return errors.Is(err, unix.ECONNREFUSED)
 }
