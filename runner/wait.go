@@ -30,10 +30,9 @@ const (
 	reachLimit       = 10 * time.Second
 	reachLimitNoWait = 2 * time.Second
 
-	// nearPlaces is how many waiters of a lock keep a watchdog, so that a hand-off does not wait for
-	// one to start. The others, perhaps thousands, start theirs at readyPlace.
+	// nearPlaces is how many waiters of a lock have a watchdog, so that a hand-off does not wait for
+	// one to start. The others may be thousands.
 	nearPlaces = 64
-	readyPlace = 2
 )
 
 // waiter waits for the slot of a run. It belongs to the goroutine that owns the run. Without an
@@ -107,9 +106,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 			_ = w.leave(nil, leaveLimit)
 			return nil, w.refusal(err)
 		}
-		if isNear(w.place.Load()) {
-			w.makeReady()
-		}
+		w.makeReady()
 		end := deadline
 		if w.Wait > 0 && w.queued() == nil { // see tryLimit
 			end = w.asked.Add(max(w.Wait, w.tryLimit()))
@@ -163,7 +160,6 @@ func (w *waiter) delay() *Outcome {
 
 // begin asks the store for the slot. What takes no waiting is done at once.
 func (w *waiter) begin() {
-	defer w.makeReady()
 	w.asked = time.Now()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	a := &attempt{cancel: cancel, ended: make(chan struct{})}
@@ -171,9 +167,8 @@ func (w *waiter) begin() {
 	request := w.Request
 	request.NoWait = w.Wait == 0
 	request.Progress = func(at int) {
-		if before := a.place.Swap(int64(at)); isNear(int64(at)) && !isNear(before) {
-			w.Relay.Wake()
-		}
+		a.place.Store(int64(at))
+		w.Relay.Wake()
 	}
 	request.Quarantined = a.pause.Store
 	atOnce, now := context.WithCancel(ctx)
@@ -234,9 +229,6 @@ func (a *attempt) wait(ctx context.Context) {
 	a.lease, a.err = (*a.ticket.Load()).Wait(ctx)
 }
 
-// isNear reports whether a place in the queue is one whose watchdog should be there.
-func isNear(place int64) bool { return place > 0 && place <= readyPlace }
-
 // tryLimit bounds how long a store over a network is tried to be reached; once queued, an outage
 // ends nothing. Before a run without a slot it is reachLimitNoWait at least, however short --wait
 // is: a store that is only slow is not unavailable.
@@ -251,8 +243,14 @@ func (w *waiter) tryLimit() time.Duration {
 	return limit
 }
 
-// makeReady starts what the command will need. An error shows again when that is needed.
+// makeReady starts what the command will need, or ends it while the run is far back in the queue.
+// An error shows again when that is needed.
 func (w *waiter) makeReady() {
+	if at := w.place.Load(); w.noted && (at == 0 || at > nearPlaces) {
+		w.watchdog.dismiss()
+		w.status.close()
+		return
+	}
 	_ = w.watchdog.spawn()
 	_ = w.status.open()
 }
@@ -265,10 +263,6 @@ func (w *waiter) noteQueued() {
 	w.noted = true
 	w.sayReplaced()
 	w.Log(false, "waiting")
-	if at := w.place.Load(); at == 0 || at > nearPlaces {
-		w.watchdog.dismiss()
-		w.status.close()
-	}
 	w.progress.Begin(&w.place)
 }
 
