@@ -37,31 +37,23 @@ func (r *Run) Take() (locks.Lease, *Outcome) { return (&waiter{Run: r}).wait() }
 func (r *Run) GiveBack(lease locks.Lease) { r.release(lease, true)() }
 
 // Do takes the slot and returns when it is given back, lost, or could not be had.
-func (h *Holder) Do() (out Outcome) {
+func (h *Holder) Do() Outcome {
 	h.Relay.Watch(h.Process, h.Caller)
 	w := &waiter{Run: h.Run, unwanted: h.unwanted}
 	lease, failed := w.wait()
 	if failed != nil {
 		return *failed
 	}
-	var fault error
-	defer func() {
-		if fault != nil {
-			out = Outcome{Kind: Fault, Err: fault}
-			_ = lease.Release(context.Background())
-		}
-	}()
-	defer locks.Recover(&fault)
-	if l, ok := lease.(locks.Settler); ok {
-		l.Settle()
-	}
-	out = h.hold(lease)
+	out := recovered(func() *Outcome { return h.hold(lease) })
 	h.release(lease, !h.confirmed)()
-	return out
+	return *out
 }
 
 // hold keeps the slot until there is a reason to release it.
-func (h *Holder) hold(lease locks.Lease) (out Outcome) {
+func (h *Holder) hold(lease locks.Lease) *Outcome {
+	if l, ok := lease.(locks.Settler); ok {
+		l.Settle()
+	}
 	var renewer *renewal.Renewer
 	if l, ok := lease.(locks.RenewableLease); ok {
 		renewer = renewal.New(l, locks.BootTime, 0, h.Relay.Wake, h.Log)
@@ -78,27 +70,27 @@ func (h *Holder) hold(lease locks.Lease) (out Outcome) {
 		return err
 	}})
 	if err != nil {
-		return Outcome{Kind: Refused, Err: err}
+		return &Outcome{Kind: Refused, Err: err}
 	}
 	if err := h.Granted(lease.Grant()); err != nil {
-		return Outcome{Kind: Unwanted, Err: err}
+		return &Outcome{Kind: Unwanted, Err: err}
 	}
 	for {
 		if gone := h.unwanted(); gone != nil {
-			return *gone
+			return gone
 		}
 		if renewer != nil {
 			renewer.Step()
 			h.Relay.WakeAt(int64(renewer.WakeAt()))
 			if renewer.Final { // else a late renewal may put the slot back
-				return Outcome{Kind: Lost, Err: renewer.Lost}
+				return &Outcome{Kind: Lost, Err: renewer.Lost}
 			}
 		}
 		if h.released.Load() {
-			return Outcome{Kind: Ended}
+			return &Outcome{Kind: Ended}
 		}
 		if sig, _ := h.Relay.Next(-1); sig == unix.SIGTERM {
-			return Outcome{Kind: Interrupted, Signal: sig}
+			return &Outcome{Kind: Interrupted, Signal: sig}
 		}
 	}
 }

@@ -117,27 +117,27 @@ func (r *Run) Do() Outcome {
 	s := r.prepare()
 	for _, phase := range []func() *Outcome{s.wait, s.start, s.supervise} {
 		if s.out == nil {
-			s.do(phase)
+			s.out = recovered(phase)
 		}
 	}
 	for _, phase := range []func() *Outcome{s.end, s.giveBack, s.report} {
-		s.do(phase)
+		if out := recovered(phase); out != nil {
+			s.out = out
+		}
 	}
 	return *s.out
 }
 
-// do runs a phase. Its outcome, if it has one, is that of the run.
-func (s *supervisor) do(phase func() *Outcome) {
+// recovered gives the outcome of a phase: a fault if it panics.
+func recovered(phase func() *Outcome) (out *Outcome) {
 	var fault error
 	defer func() {
 		if fault != nil {
-			s.out = &Outcome{Kind: Fault, Err: fault}
+			out = &Outcome{Kind: Fault, Err: fault}
 		}
 	}()
 	defer locks.Recover(&fault)
-	if out := phase(); out != nil {
-		s.out = out
-	}
+	return phase()
 }
 
 // prepare does what needs neither store nor slot.
