@@ -103,7 +103,7 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 	group, noGroup := strconv.Atoi(args[2])
 	program, noProgram := strconv.Atoi(args[3])
 	peer, err := unix.GetsockoptUcred(socket, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if errors.Join(noSocket, noGroup, noProgram, err) != nil || (int(peer.Pid) != os.Getppid() && !peerGone(socket)) {
+	if errors.Join(noSocket, noGroup, noProgram, err) != nil {
 		return nil, ErrNotSpawned
 	}
 	unix.CloseOnExec(socket)
@@ -124,13 +124,6 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 		unix.Close(fd)
 	}
 	return w, nil
-}
-
-// peerGone reports whether the other side has gone: a golock that was killed just now.
-func peerGone(socket int) bool {
-	ready := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLIN}}
-	_, err := unix.Poll(ready, 0)
-	return err == nil && ready[0].Revents&unix.POLLHUP != 0
 }
 
 // run returns when golock is gone and nothing is left of the command.
