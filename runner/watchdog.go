@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/eintr"
 	"golock/internal/fdtable"
 	"golock/internal/procfs"
 	"golock/internal/proctree"
@@ -180,18 +181,12 @@ func (w *watchdog) dismiss() {
 	if !w.exists() {
 		return
 	}
-	flags := 0
-	for {
-		if unix.Kill(w.pid, unix.SIGKILL) != nil { // golock's own child and not reaped
-			flags = unix.WNOHANG // refused: again, instead of a wait without end
-			time.Sleep(time.Millisecond)
-		}
-		if pid, err := syscall.Wait4(w.pid, nil, flags, nil); pid == w.pid || err == unix.ECHILD {
-			break
-		}
-		flags = 0
-	}
-	w.closeSocket()
+	_ = unix.Kill(w.pid, unix.SIGKILL) // golock's own child and not reaped
+	w.closeSocket()                    // it ends by itself if that is refused
+	_ = eintr.Repeat(func() error {
+		_, err := syscall.Wait4(w.pid, nil, 0, nil)
+		return err
+	})
 	w.pid = 0
 }
 
