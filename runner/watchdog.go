@@ -193,7 +193,7 @@ func (w *watchdog) dismiss() {
 // killTree ends a watchdog that may have started the command, and all descendants.
 func (w *watchdog) killTree() {
 	w.dismiss()
-	proctree.KillDescendants(w.preexisting, func(int, syscall.WaitStatus) {}, w.run.warnUnkillable(), time.Sleep)
+	proctree.KillDescendants(w.preexisting, func(int, syscall.WaitStatus) {}, w.run.warnUnkillable())
 }
 
 func (w *watchdog) closeSocket() {

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -287,8 +286,6 @@ func (w *watchdogProcess) killAll() {
 	default:
 		_ = unix.Kill(w.pid, unix.SIGKILL)
 	}
-	w.relay.Unwatch(w.socket) // golock's messages can wait
-	defer w.relay.Watch(w.socket)
 	proctree.KillDescendants(nil,
 		func(pid int, ws syscall.WaitStatus) {
 			if pid == w.pid {
@@ -299,7 +296,6 @@ func (w *watchdogProcess) killAll() {
 			}
 		},
 		func(proctree.Process, error) {}, // golock tries it too, and warns
-		func(d time.Duration) { w.relay.Next(d) },
 	)
 	w.deadline = 0
 	w.reportChildless()

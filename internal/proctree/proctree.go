@@ -88,9 +88,8 @@ func Signal(p Process, sig unix.Signal) error {
 
 // KillDescendants kills all descendants of this process, without those of except, until the kernel
 // says that no child is left. It stops them all first, so that none has children meanwhile. It
-// calls collected for each one that has ended, and refused for each one that cannot be killed;
-// pause waits, or returns earlier when a child has ended.
-func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitStatus), refused func(Process, error), pause func(time.Duration)) {
+// calls collected for each one that has ended, and refused for each one that cannot be killed.
+func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitStatus), refused func(Process, error)) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		found := Descendants(ownDescendants(), unix.Getpid(), except)
 		for _, p := range found {
@@ -101,7 +100,7 @@ func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitSt
 				refused(p, err)
 			}
 		}
-		pause(wait)
+		time.Sleep(wait)
 		for {
 			var ws syscall.WaitStatus
 			pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG, nil)

@@ -59,7 +59,7 @@ func TestDescendants(t *testing.T) {
 		t.Errorf("excepted, and found: %+v", left)
 	}
 	ended := 0
-	KillDescendants(nil, func(int, syscall.WaitStatus) { ended++ }, func(p Process, err error) { t.Errorf("%+v: %v", p, err) }, time.Sleep)
+	KillDescendants(nil, func(int, syscall.WaitStatus) { ended++ }, func(p Process, err error) { t.Errorf("%+v: %v", p, err) })
 	if ended != 4 || len(children()) != 0 {
 		t.Errorf("%d ended, left %+v", ended, children())
 	}
