@@ -1,7 +1,7 @@
 // Package fdtable chooses the numbers of the descriptors that a command inherits from golock.
 package fdtable
 
-import "syscall"
+import "golang.org/x/sys/unix"
 
 // last is the highest number in the table of descriptors that a process begins with. For one
 // beyond, the kernel makes a larger table, and a process with threads waits about 10 ms for that
@@ -12,24 +12,19 @@ const last = 63
 // make's jobserver use the low ones. It closes fd, unless it keeps its number.
 func MoveHigh(fd int) int {
 	for n := last; n > fd; n-- {
-		if _, err := fcntl(n, syscall.F_GETFD, 0); err != syscall.EBADF {
+		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err != unix.EBADF {
 			continue
 		}
-		moved, err := fcntl(fd, syscall.F_DUPFD_CLOEXEC, n)
-		if err != 0 { // beyond the limit of open files
+		moved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, n)
+		if err != nil { // beyond the limit of open files
 			continue
 		}
 		if moved > last { // another thread has just taken n
-			_ = syscall.Close(moved)
+			unix.Close(moved)
 			continue
 		}
-		_ = syscall.Close(fd)
+		unix.Close(fd)
 		return moved
 	}
 	return fd
-}
-
-func fcntl(fd, command, argument int) (int, syscall.Errno) {
-	result, _, err := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), uintptr(command), uintptr(argument))
-	return int(result), err
 }

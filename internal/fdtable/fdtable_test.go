@@ -7,13 +7,15 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"golock/test/testkit"
 )
 
 // free are the numbers up to last that nobody has, the highest first.
 func free() (list []int) {
 	for n := last; n >= 0; n-- {
-		if _, err := fcntl(n, syscall.F_GETFD, 0); err == syscall.EBADF {
+		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err == unix.EBADF {
 			list = append(list, n)
 		}
 	}
