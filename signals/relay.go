@@ -331,9 +331,7 @@ func Exec(path string, argv, env []string) error {
 		}
 	}
 	if mask, known := entry.Mask(); known {
-		var before uint64
-		sigprocmask(unix.SIG_SETMASK, &mask, &before)
-		defer sigprocmask(unix.SIG_SETMASK, &before, nil)
+		sigprocmask(unix.SIG_SETMASK, &mask, nil)
 	}
 	return syscall.Exec(path, argv, env)
 }
