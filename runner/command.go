@@ -74,22 +74,15 @@ func (c *command) addGrant(g locks.Grant) {
 		c.env = append(c.env, EnvHeld+"="+held)
 	}
 	if len(g.Slots) > 0 { // a shared plain lock has none
-		c.env = append(c.env, envSlot+"="+strconv.Itoa(g.Slots[0]), envSlots+"="+joinInts(g.Slots))
+		var slots []string
+		for _, n := range g.Slots {
+			slots = append(slots, strconv.Itoa(n))
+		}
+		c.env = append(c.env, envSlot+"="+slots[0], envSlots+"="+strings.Join(slots, ","))
 	}
 	if g.Fence != 0 {
 		c.env = append(c.env, envFence+"="+strconv.FormatInt(g.Fence, 10))
 	}
-}
-
-func joinInts(list []int) string {
-	var text []byte
-	for i, n := range list {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = strconv.AppendInt(text, int64(n), 10)
-	}
-	return string(text)
 }
 
 // spawn starts the command.
