@@ -161,27 +161,22 @@ func Ask(ctx context.Context, dir, id string, q Question) (Answer, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
 	defer stop()
-	if _, err := c.Write([]byte(q)); err != nil {
-		return "", closedError(err)
-	}
 	var text [maxText]byte
-	n, err := c.Read(text[:])
-	if err != nil || n == 0 {
-		return "", closedError(err)
+	n, err := c.Write([]byte(q))
+	if err == nil {
+		n, err = c.Read(text[:])
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "", errors.New("the golock that holds it does not answer")
+	case err != nil || n == 0: // it ended before it answered
+		return "", ErrNobody
 	}
 	word, reason, _ := strings.Cut(string(text[:n]), " ")
 	if reason != "" {
 		err = errors.New(reason)
 	}
 	return Answer(word), err
-}
-
-// closedError is the error of a holder that ended before it answered.
-func closedError(err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return errors.New("the golock that holds it does not answer")
-	}
-	return ErrNobody
 }
 
 // sameUser reports whether the peer has the same effective user (SO_PEERCRED, unix(7)).
