@@ -163,10 +163,7 @@ func (s *supervisor) wait() *Outcome {
 	if err != nil {
 		return notStarted(s.cmd.problem(err))
 	}
-	w := &waiter{Run: s.Run, watchdog: s.watchdog}
-	if locks.KindOf(s.Store) == locks.LeaseQueue { // it can open while the store answers
-		w.status = s.status
-	}
+	w := &waiter{Run: s.Run, watchdog: s.watchdog, status: s.status}
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
 	s.pending = w.pending
