@@ -180,12 +180,25 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 				return sig, true
 			}
 		}
-		if ready, watched := r.await(until); !ready {
-			return 0, watched
+		var few [4]unix.PollFd
+		fds := append(few[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN}, unix.PollFd{Fd: int32(r.timer), Events: unix.POLLIN})
+		for _, fd := range r.watched {
+			fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 		}
-		n, err := unix.Read(r.read, r.buffer[:])
-		if err == nil {
-			r.unread = r.buffer[:n]
+		left := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
+		n, err := unix.Ppoll(fds, &left, nil)
+		if fds[1].Revents != 0 {
+			r.WakeAt(0)
+		}
+		switch {
+		case fds[0].Revents != 0:
+			if n, err := unix.Read(r.read, r.buffer[:]); err == nil {
+				r.unread = r.buffer[:n]
+			}
+		case n > 0:
+			return 0, true
+		case err == nil || !time.Now().Before(until):
+			return 0, false
 		}
 	}
 }
@@ -240,26 +253,6 @@ func (r *Relay) WakeAt(at int64) {
 		spec.Value = unix.NsecToTimespec(min(max(at, 1), int64(maxTimeout)))
 	}
 	_ = unix.TimerfdSettime(r.timer, unix.TFD_TIMER_ABSTIME, spec, nil)
-}
-
-// await waits until the pipe is ready to be read, or a watched descriptor is, or the time has come.
-func (r *Relay) await(until time.Time) (ready, watched bool) {
-	var few [4]unix.PollFd
-	fds := append(few[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN}, unix.PollFd{Fd: int32(r.timer), Events: unix.POLLIN})
-	for _, fd := range r.watched {
-		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-	}
-	for {
-		left := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
-		n, err := unix.Ppoll(fds, &left, nil)
-		ready = fds[0].Revents != 0
-		if fds[1].Revents != 0 {
-			r.WakeAt(0)
-		}
-		if n > 0 || err == nil || !time.Now().Before(until) {
-			return ready, n > 0
-		}
-	}
 }
 
 // Wake makes Next return.
