@@ -78,7 +78,6 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	}
 	w.progress = progress.Reporter{
 		Store: w.Store, Request: &w.Request, Until: deadline, Report: w.Waits, Wake: w.Relay.Wake,
-		Quarantine: func() *locks.QuarantineError { return w.pause.Load() },
 	}
 	if w.Terminal { // before it can be in the queue: see suspend
 		w.Relay.CatchStop()
@@ -263,7 +262,7 @@ func (w *waiter) noteQueued() {
 	w.noted = true
 	w.sayReplaced()
 	w.Log(false, "waiting")
-	w.progress.Begin(&w.place)
+	w.progress.Begin(&w.place, &w.pause)
 }
 
 // received takes the result of an attempt that was not given up.

@@ -29,9 +29,10 @@ const (
 	lookByPlace = 200 * time.Millisecond // times the place; local store, beyond farPlace
 	lookByCost  = 20                     // times the duration of the last look
 
-	farPlace    = 16
-	lookLimit   = 2 * time.Second // a report waits so long for its look
-	settleLimit = 2 * time.Second // a local store's gate takes one at most
+	farPlace = 16
+
+	// A report, and End, wait so long for a look. A local store's gate takes no longer.
+	lookLimit = 2 * time.Second
 )
 
 // Reporter reports a waiting. It belongs to one goroutine. A look at the store has a goroutine of
@@ -42,16 +43,14 @@ type Reporter struct {
 	Wake    func()
 	Until   time.Time // see Waiting
 
-	// Quarantine returns the store's quarantine, or nil, without I/O. It may be nil.
-	Quarantine func() *locks.QuarantineError
-
 	// Report is called when the run has queued, and again after the time that it returns (0: never).
 	// It gets nil when the waiting is over. Without it nothing is reported.
 	Report func(*Waiting) (again time.Duration)
 
 	view  Waiting
 	place *atomic.Int64 // in the queue; nil: not waiting
-	due   time.Time     // of the next report, or look; zero: none
+	pause *atomic.Pointer[locks.QuarantineError]
+	due   time.Time // of the next report, or look; zero: none
 
 	looks    chan look
 	lookedAt time.Time // the last look
@@ -68,8 +67,9 @@ type look struct {
 	err     error
 }
 
-// Begin is called when the run has queued. Looks update the place.
-func (p *Reporter) Begin(place *atomic.Int64) {
+// Begin is called when the run has queued. Looks update the place. pause has the store's quarantine,
+// or nil.
+func (p *Reporter) Begin(place *atomic.Int64, pause *atomic.Pointer[locks.QuarantineError]) {
 	if p.Report == nil {
 		return
 	}
@@ -78,7 +78,7 @@ func (p *Reporter) Begin(place *atomic.Int64) {
 		p.view.Name, p.view.Began, p.view.Until = p.Request.Name, time.Now(), p.Until
 		p.lookedAt = p.view.Began.Add(-lookPause)
 	}
-	p.place = place
+	p.place, p.pause = place, pause
 	p.report()
 }
 
@@ -131,10 +131,8 @@ func (p *Reporter) Patience(limit time.Duration) time.Duration {
 
 func (p *Reporter) report() {
 	p.view.Place, p.view.Pause = int(p.place.Load()), ""
-	if p.Quarantine != nil {
-		if q := p.Quarantine(); q != nil && time.Now().Before(q.End) {
-			p.view.Pause = q.Error()
-		}
+	if q := p.pause.Load(); q != nil && time.Now().Before(q.End) {
+		p.view.Pause = q.Error()
 	}
 	p.due = time.Time{}
 	if again := p.Report(&p.view); again > 0 {
@@ -197,7 +195,7 @@ func (p *Reporter) End(settled bool) {
 			select {
 			case <-p.looks:
 				p.cancel = nil
-			case <-time.After(settleLimit): // a networked store: it keeps nobody out
+			case <-time.After(lookLimit): // a networked store: it keeps nobody out
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func observe(t *testing.T, s *shown, place int, d time.Duration) (told []string)
 			told = append(told, fmt.Sprintf("%v: %d, %d %s", time.Since(s.began).Round(100*time.Millisecond), w.Place, len(w.Holders), w.Problem))
 			return time.Second
 		}
-		o.Begin(placeOf(place))
+		o.Begin(placeOf(place), new(atomic.Pointer[locks.QuarantineError]))
 		for time.Since(s.began) < d {
 			if err := o.Update(); err != nil {
 				t.Error(err)
@@ -160,7 +160,7 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 		s := &stubborn{shown: shown{place: 1}}
 		report := func(*Waiting) time.Duration { return time.Second }
 		o := &Reporter{Store: s, Request: &locks.Request{}, Wake: func() {}, Report: report}
-		o.Begin(placeOf(1))
+		o.Begin(placeOf(1), new(atomic.Pointer[locks.QuarantineError]))
 		time.Sleep(time.Second)
 		if err := o.Update(); err != nil || o.cancel == nil {
 			t.Fatal("there is no look", err)
@@ -170,7 +170,7 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 		if err := o.Update(); err != nil {
 			t.Error(err)
 		}
-		o.Begin(placeOf(2))
+		o.Begin(placeOf(2), new(atomic.Pointer[locks.QuarantineError]))
 		if o.view.Place != 2 || len(o.view.Holders) != 0 {
 			t.Errorf("%+v", o.view)
 		}
