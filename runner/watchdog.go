@@ -139,13 +139,11 @@ func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, er
 		w.dismiss() // it was killed while golock waited, or cannot run, and has started nothing
 		w.program = ""
 	}
-	switch {
-	case err == unix.EPIPE:
-		w.killTree()
-		return 0, errWatchdogGone
-	case err == unix.EMSGSIZE:
+	switch err {
+	case nil, unix.EPIPE: // which receive returns too
+	case unix.EMSGSIZE:
 		return 0, w.cmd.problem(unix.E2BIG)
-	case err != nil:
+	default:
 		return 0, w.cmd.problem(err)
 	}
 	for {
