@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"os"
 	"os/exec"
@@ -163,6 +164,20 @@ func TestQueuedAtTheLastMoment(t *testing.T) {
 	close(w.ended)
 	if _, failed := w.timedOut(); failed == nil || failed.Kind != Busy {
 		t.Errorf("outcome %+v, want that it is busy", failed)
+	}
+}
+
+// What a store answers at the very end of --wait counts, also if it had not put the run into its queue.
+func TestAnsweredAtTheLastMoment(t *testing.T) {
+	refused := errors.New("wrong password")
+	for answer, want := range map[error]Kind{&locks.BusyError{Name: "n", Full: true}: Busy, refused: Refused} {
+		r := testRun(t, newPlayed(nil), "true")
+		r.Wait = time.Second
+		w := &waiter{Run: r, attempt: &attempt{cancel: func(error) {}, ended: make(chan struct{}), err: answer}}
+		close(w.ended)
+		if _, failed := w.timedOut(); failed == nil || failed.Kind != want || failed.Err != answer {
+			t.Errorf("outcome %+v, want kind %d: %v", failed, want, answer)
+		}
 	}
 }
 

@@ -319,21 +319,15 @@ func (w *waiter) leave(cause error, limit time.Duration) error {
 // timedOut ends the waiting at its deadline.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	lease, err := w.giveUp(nil, withdrawLimit)
-	outage := isA[*locks.OutageError](err)
+	cancelled := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
-	case lease != nil:
-		return lease, nil // just in time
-	case isA[*locks.PanicError](err), isA[*locks.EvictedError](err):
-		return nil, w.refusal(err)
-	case outage, w.queued() == nil && locks.KindOf(w.Store) == locks.LeaseQueue:
-		if w.withdraw(withdrawLimit); !outage {
-			err = &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}
-		}
-		return nil, &Outcome{Kind: Refused, Err: err}
-	case !isA[*locks.BusyError](err):
-		err = w.whyBusy()
+	case lease != nil, !cancelled, isA[*locks.OutageError](err):
+		return w.received() // just in time
+	case w.queued() == nil && locks.KindOf(w.Store) == locks.LeaseQueue:
+		w.withdraw(withdrawLimit)
+		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}
-	return nil, &Outcome{Kind: Busy, Err: err}
+	return nil, &Outcome{Kind: Busy, Err: w.whyBusy()}
 }
 
 // interrupted ends the waiting because of a signal.
