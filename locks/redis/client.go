@@ -12,31 +12,35 @@ import (
 	"golock/locks/lease"
 )
 
-// connect makes the client that the URL asks for. It does no I/O but to read the
-// certificates.
+// clientOptions are those of every client.
 //
 // The library does not retry: attempts are bounded here. It keeps at most one idle
 // connection, so that after a failed attempt the next one never gets another connection
 // that died with the first. After as many refused connections as PoolSize it would try only
 // once a second.
+func clientOptions() goredis.UniversalOptions {
+	return goredis.UniversalOptions{
+		Protocol: 2, DisableIdentity: true,
+		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DialTimeout: lease.LongestAttempt, ReadTimeout: lease.LongestAttempt, WriteTimeout: lease.LongestAttempt,
+		PoolSize: 64, MaxIdleConns: 1, PoolTimeout: lease.LongestAttempt, PipelinePoolSize: -1,
+		ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// connect makes the client that the URL asks for. It does no I/O but to read the
+// certificates.
 func (t *target) connect() (goredis.UniversalClient, error) {
 	goredis.SetLogger(&logging.VoidLogger{}) // it would log on standard error
 	config, err := t.Config("")
 	if err != nil {
 		return nil, err
 	}
-	o := goredis.UniversalOptions{
-		Addrs: t.hosts, IsClusterMode: t.kind == cluster,
-		MasterName: t.master, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
-		Username: t.user, Password: t.password, DB: t.db, TLSConfig: config, Protocol: 2, DisableIdentity: true,
-		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-		DialTimeout: t.dialTimeout, ReadTimeout: t.readTimeout, WriteTimeout: t.writeTimeout,
-		PoolSize: 64, MaxIdleConns: 1, PoolTimeout: lease.LongestAttempt, PipelinePoolSize: -1,
-		ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
+	o := t.client
+	o.IsClusterMode = t.kind == cluster
 	if config != nil {
-		o.Dialer = dialTLS(config, o.DialTimeout)
+		o.TLSConfig, o.Dialer = config, dialTLS(config, o.DialTimeout)
 	}
 	return goredis.NewUniversalClient(&o), nil
 }

@@ -24,7 +24,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	x := &examination{store: s, client: client}
 	if !s.target.TLS && s.target.kind != unixSocket {
 		const seen = "the password and the names of locks"
-		x.Append(network.Transport(s.target.hosts, seen, "rediss:// in the place of redis://")...)
+		x.Append(network.Transport(s.target.client.Addrs, seen, "rediss:// in the place of redis://")...)
 	}
 	x.nodes(ctx)
 	if !x.readOnly {

@@ -77,8 +77,8 @@ func (s *Store) judgeReply(err goredis.Error) error {
 func (s *Store) refusedLogin(err error, anonymous bool) error {
 	t := s.target
 	user := "the default user"
-	if t.user != "" {
-		user = fmt.Sprintf("the user %q", t.user)
+	if t.client.Username != "" {
+		user = fmt.Sprintf("the user %q", t.client.Username)
 	}
 	hint := lease.LoginHint
 	if t.kind == sentinel {
@@ -87,7 +87,7 @@ func (s *Store) refusedLogin(err error, anonymous bool) error {
 	switch {
 	case !anonymous:
 		err = fmt.Errorf("login of %s is refused: %w", user, err)
-	case t.password == "":
+	case t.client.Password == "":
 		err = fmt.Errorf("the server wants a password for %s, and the URL has none", user)
 	default:
 		err = fmt.Errorf("the server wants another login than that of %s", user)

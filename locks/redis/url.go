@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"golock/locks"
-	"golock/locks/lease"
 	"golock/locks/network"
 )
 
@@ -35,19 +35,9 @@ type target struct {
 	network.Options
 	url      string // without secrets
 	kind     kind
-	hosts    []string // host:port; the socket's path for unixSocket
-	master   string   // sentinel
-	db       int
-	user     string
-	password string
-
-	sentinelUser     string
-	sentinelPassword string
-
 	prefix   string
 	replicas int // that must have a grant before it counts
-
-	dialTimeout, readTimeout, writeTimeout time.Duration
+	client   goredis.UniversalOptions
 }
 
 // parse reads a URL. Its errors begin with the part that is wrong.
@@ -56,10 +46,8 @@ func parse(address string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &target{
-		Options: network.NewOptions(), prefix: "golock", url: u.Redacted(), user: u.User, password: u.Password,
-		dialTimeout: lease.LongestAttempt, readTimeout: lease.LongestAttempt, writeTimeout: lease.LongestAttempt,
-	}
+	t := &target{Options: network.NewOptions(), prefix: "golock", url: u.Redacted(), client: clientOptions()}
+	t.client.Username, t.client.Password = u.User, u.Password
 	rest, ok := strings.CutPrefix(u.Scheme, "redis")
 	if rest, t.TLS = strings.CutPrefix(rest, "s"); t.TLS {
 		ok = ok && rest != string(unixSocket)
@@ -76,9 +64,9 @@ func parse(address string) (*target, error) {
 		return nil, err
 	}
 	switch {
-	case t.kind == cluster && t.db != 0:
+	case t.kind == cluster && t.client.DB != 0:
 		return nil, errors.New("db: a cluster has database 0 only")
-	case t.kind != sentinel && (t.sentinelUser != "" || t.sentinelPassword != ""):
+	case t.kind != sentinel && t.client.SentinelUsername+t.client.SentinelPassword != "":
 		return nil, errors.New("options sentinel-user and sentinel-password: only with redis+sentinel://")
 	}
 	return t, t.Check("TLS, as in rediss://")
@@ -96,7 +84,7 @@ func (t *target) place(u network.URL) (err error) {
 		if err == nil && (path == "/" || strings.ContainsRune(path, 0)) {
 			err = errors.New("path: the socket must be named, as in redis+unix:///run/redis.sock")
 		}
-		t.hosts = []string{path}
+		t.client.Addrs = []string{path}
 		return err
 	case tcp:
 		if strings.Contains(u.Authority, ",") {
@@ -104,12 +92,13 @@ func (t *target) place(u network.URL) (err error) {
 		}
 	case sentinel:
 		port = defaultSentinelPort
-		t.master, db, _ = strings.Cut(u.Path, "/")
-		if t.master, err = url.PathUnescape(t.master); err != nil || t.master == "" {
+		master, rest, _ := strings.Cut(u.Path, "/")
+		db = rest
+		if t.client.MasterName, err = url.PathUnescape(master); err != nil || master == "" {
 			return errors.New("path: the master's name must follow the hosts, as in redis+sentinel://h1,h2/MASTER/DB")
 		}
 	}
-	if t.hosts, err = network.Hosts(u.Authority, port); err != nil {
+	if t.client.Addrs, err = network.Hosts(u.Authority, port); err != nil {
 		return err
 	}
 	return t.database(db)
@@ -123,7 +112,7 @@ func (t *target) database(text string) error {
 	if err != nil {
 		return fmt.Errorf("db %q: want a number from 0, as in redis://HOST/0", locks.Printable(text, 20))
 	}
-	t.db = int(n)
+	t.client.DB = int(n)
 	return nil
 }
 
@@ -148,11 +137,11 @@ func (t *target) option(name, value string) error {
 		t.prefix = value
 		return nil
 	case "dial_timeout":
-		return network.Timeout(name, value, &t.dialTimeout)
+		return network.Timeout(name, value, &t.client.DialTimeout)
 	case "read_timeout":
-		return network.Timeout(name, value, &t.readTimeout)
+		return network.Timeout(name, value, &t.client.ReadTimeout)
 	case "write_timeout":
-		return network.Timeout(name, value, &t.writeTimeout)
+		return network.Timeout(name, value, &t.client.WriteTimeout)
 	case "protocol": // either will do
 		if value != "2" && value != "3" {
 			return fmt.Errorf("option protocol=%q: want 2 or 3", locks.Printable(value, 20))
@@ -165,9 +154,9 @@ func (t *target) option(name, value string) error {
 		}
 		return nil
 	case "sentinel-user":
-		return network.Text(name, value, &t.sentinelUser)
+		return network.Text(name, value, &t.client.SentinelUsername)
 	case "sentinel-password":
-		return network.Text(name, value, &t.sentinelPassword)
+		return network.Text(name, value, &t.client.SentinelPassword)
 	}
 	return fmt.Errorf("option %q: is not known: want db, prefix, quarantine, min-replicas, ca, cert, key, server-name, "+
 		"sentinel-user, sentinel-password, dial_timeout, read_timeout or write_timeout", locks.Printable(name, 20))
