@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -40,7 +39,8 @@ type target struct {
 	client   goredis.UniversalOptions
 }
 
-// parse reads a URL. Its errors begin with the part that is wrong.
+// parse reads a URL with one of the schemes that package open has for Redis. Its errors
+// begin with the part that is wrong.
 func parse(address string) (*target, error) {
 	u, err := network.SplitURL(address, "redis://HOST:PORT/DB")
 	if err != nil {
@@ -48,15 +48,9 @@ func parse(address string) (*target, error) {
 	}
 	t := &target{Options: network.NewOptions(), prefix: "golock", url: u.Redacted(), client: clientOptions()}
 	t.client.Username, t.client.Password = u.User, u.Password
-	rest, ok := strings.CutPrefix(u.Scheme, "redis")
-	if rest, t.TLS = strings.CutPrefix(rest, "s"); t.TLS {
-		ok = ok && rest != string(unixSocket)
-	}
+	rest := strings.TrimPrefix(u.Scheme, "redis")
+	rest, t.TLS = strings.CutPrefix(rest, "s")
 	t.kind = kind(rest)
-	if !ok || !slices.Contains([]kind{tcp, unixSocket, sentinel, cluster}, t.kind) {
-		return nil, fmt.Errorf("scheme %q: want redis, rediss, redis+unix, redis+sentinel or redis+cluster",
-			locks.Printable(u.Scheme, 20))
-	}
 	if err := t.place(u); err != nil {
 		return nil, err
 	}
