@@ -123,13 +123,11 @@ func (t *target) option(name, value string) error {
 			return fmt.Errorf("option min-replicas=%q: want a number from 1 to 255", locks.Printable(value, 20))
 		}
 		t.replicas = int(n)
-		return nil
 	case "prefix":
 		if value == "" || strings.ContainsAny(value, "{}") {
 			return errors.New("option prefix: must not be empty and has no braces")
 		}
 		t.prefix = value
-		return nil
 	case "dial_timeout":
 		return network.Timeout(name, value, &t.client.DialTimeout)
 	case "read_timeout":
@@ -140,18 +138,19 @@ func (t *target) option(name, value string) error {
 		if value != "2" && value != "3" {
 			return fmt.Errorf("option protocol=%q: want 2 or 3", locks.Printable(value, 20))
 		}
-		return nil
 	case "skip_verify":
 		if value != "false" {
 			return errors.New("option skip_verify: the server is always verified: " +
 				"ca=FILE names the authority that signed its certificate")
 		}
-		return nil
 	case "sentinel-user":
 		return network.Text(name, value, &t.client.SentinelUsername)
 	case "sentinel-password":
 		return network.Text(name, value, &t.client.SentinelPassword)
+	default:
+		return fmt.Errorf("option %q: is not known: want db, prefix, quarantine, min-replicas, ca, cert, key, "+
+			"server-name, sentinel-user, sentinel-password, dial_timeout, read_timeout or write_timeout",
+			locks.Printable(name, 20))
 	}
-	return fmt.Errorf("option %q: is not known: want db, prefix, quarantine, min-replicas, ca, cert, key, server-name, "+
-		"sentinel-user, sentinel-password, dial_timeout, read_timeout or write_timeout", locks.Printable(name, 20))
+	return nil
 }
