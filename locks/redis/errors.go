@@ -47,14 +47,10 @@ func (s *Store) judgeReply(err goredis.Error) error {
 	hint := ""
 	passing := "READONLY LOADING BUSY MASTERDOWN CLUSTERDOWN TRYAGAIN ASK NOREPLICAS MISCONF NOSCRIPT UNBLOCKED"
 	switch {
-	case slices.Contains(strings.Fields(passing), code):
-		return err
-	case code == "ERR" && has("max number of clients"):
+	case slices.Contains(strings.Fields(passing), code), code == "ERR" && has("max number of clients"),
+		code == "MOVED" && s.target.kind == cluster:
 		return err
 	case code == "MOVED", code == "CROSSSLOT":
-		if s.target.kind == cluster {
-			return err
-		}
 		hint = "the server is a node of a cluster: use redis+cluster://"
 	case code == "OOM":
 		return &lease.Refusal{Err: err, Hint: "raise the server's maxmemory", Temporary: true}
