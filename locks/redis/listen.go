@@ -30,7 +30,6 @@ type noticeKind int
 const (
 	subscribed   noticeKind = iota // for the first time or again
 	disconnected                   // another connection is tried
-	denied                         // the server does not allow it: no wake-up arrives
 	published                      // a message
 )
 
@@ -52,8 +51,8 @@ func (e *entry) listen(ctx context.Context, keepAlive time.Duration, tell func(n
 	client, err := e.store.client()
 	for err == nil && ctx.Err() == nil {
 		err := receive(ctx, client.Subscribe(ctx, e.store.channel(e.ref)), keepAlive, tell)
-		if lease.IsFinal(e.store.judge(err)) {
-			tell(notice{kind: denied})
+		if ctx.Err() == nil && lease.IsFinal(e.store.judge(err)) {
+			e.store.noPubSub.Store(true)
 			return
 		}
 		tell(notice{kind: disconnected})

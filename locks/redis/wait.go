@@ -62,18 +62,14 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (a leas
 		case <-alarm.C:
 			return a, 0, nil
 		case n := <-notices:
-			switch {
-			case n.kind == denied:
-				e.store.noPubSub.Store(true)
-			case n.kind == published && n.Recheck > 0: // the one in front has its turn
-				near()
-				if sooner := time.Now().Add(n.Recheck.duration()); sooner.Before(end) {
-					end = sooner
-					alarm.Reset(n.Recheck.duration())
-				}
-			default:
+			if n.kind != published || n.Recheck <= 0 {
 				a, sent = e.react(n)
 				return a, sent, nil
+			}
+			near() // the one in front has its turn
+			if sooner := time.Now().Add(n.Recheck.duration()); sooner.Before(end) {
+				end = sooner
+				alarm.Reset(n.Recheck.duration())
 			}
 		}
 	}
