@@ -128,11 +128,6 @@ type decision struct {
 	out     Decision
 }
 
-func (d *decision) next() int64 {
-	d.out.Counter++
-	return d.out.Counter
-}
-
 // put changes an entry. The last change of an ID counts.
 func (d *decision) put(e Entry) {
 	d.out.Put = slices.DeleteFunc(d.out.Put, func(o Entry) bool { return o.ID == e.ID })
@@ -159,7 +154,8 @@ func (d *decision) hold(e Entry, s State) Entry {
 			taken[slot] = true
 		}
 	}
-	e.State, e.Fence = s, d.next()
+	d.out.Counter++
+	e.State, e.Fence = s, d.out.Counter
 	e.Slots = locks.FreeSlots(func(slot int) bool { return taken[slot] }, e.Claim.Weight)
 	d.holders = append(d.holders, e)
 	d.put(e)
