@@ -378,10 +378,7 @@ end
 local function replace(mine, gone)
   local stay = {}
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
-    local r = record(h)
-    if not redis.call('HGET', E, h .. '!') then
-      stay[#stay + 1] = {id = h, r = r, state = 'holding', ticket = r.ticket or ''}
-    end
+    if not redis.call('HGET', E, h .. '!') then stay[#stay + 1] = {id = h, r = record(h), state = 'holding'} end
   end
   local function room()
     local sum, limit = 0, 0
@@ -390,7 +387,7 @@ local function replace(mine, gone)
     end
     return fits(mine, sum, limit)
   end
-  table.sort(stay, function(a, b) return a.ticket < b.ticket end)
+  table.sort(stay, function(a, b) return (a.r.ticket or '') < (b.r.ticket or '') end)
   local i = 1
   while mine.replace == 'running' and stay[i] and not room() do
     if stay[i].r.replace == 'running' then gone[#gone + 1] = table.remove(stay, i) else i = i + 1 end
