@@ -106,21 +106,15 @@ func (e *entry) stopWaiting() {
 	}
 }
 
-const (
-	// eventRoom is how many events wait to be taken; more would say nothing new.
-	eventRoom = 4
-
-	// listenDelay passes before a holder subscribes: most short commands have ended
-	// by then.
-	listenDelay = 100 * time.Millisecond
-)
+// listenDelay passes before a holder subscribes: most short commands have ended by then.
+const listenDelay = 100 * time.Millisecond
 
 // Events implements lease.Entry. The first call starts the listener.
 func (e *entry) Events() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.events == nil {
-		e.events = make(chan struct{}, eventRoom)
+		e.events = make(chan struct{}, 4) // more would say nothing new
 		go e.watchLease(e.ttl, e.events)
 	}
 	return e.events
