@@ -48,7 +48,7 @@ func (s *Store) names(ctx context.Context, name string) ([]string, error) {
 
 // list gives the live entries of one lock. Its name may not be known.
 func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.Entry, error) {
-	r, err := ask(ctx, s, s.runScript(call{mode: list, key: key, name: name}))
+	r, err := ask(ctx, s, s.runScript(call{mode: "list", key: key, name: name}))
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.E
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	names, err := s.names(ctx, name)
 	for _, one := range names {
-		r, err := ask(ctx, s, s.runScript(call{mode: sweep, key: locks.KeyOf(one), name: one, age: olderThan}))
+		r, err := ask(ctx, s, s.runScript(call{mode: "sweep", key: locks.KeyOf(one), name: one, age: olderThan}))
 		if err != nil {
 			return removed, err
 		}

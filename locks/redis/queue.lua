@@ -37,7 +37,7 @@
 --   evict    marked | lost
 --   list     list: name entries
 --   sweep    swept: removed
---   any      format, name: found
+--   any      format: found format | name: found
 -- An entry is: state, id, left and hold in ms, record, ended if only the hold keeps the
 -- slot, by if somebody evicted it.
 -- Published to an entry: recheck, in how many ms | epoch and record of a grant | evicted
@@ -61,7 +61,7 @@ local now = math.floor(micros / 1000)
 
 local format, stored, epoch, run, quiet, ticket, fence =
   unpack(redis.call('HMGET', S, 'format', 'name', 'epoch', 'run', 'quiet', 'ticket', 'fence'))
-if format and format ~= FORMAT then return cjson.encode({verdict = 'format', found = format}) end
+if format and format ~= FORMAT then return cjson.encode({verdict = 'format', found = format, format = FORMAT}) end
 if stored and stored ~= '' then
   if name ~= '' and stored ~= name and mode ~= 'sweep' then return cjson.encode({verdict = 'name', found = stored}) end
   name = stored

@@ -23,18 +23,9 @@ var (
 	stepsScript string
 )
 
-// format is the version of what the script stores.
-const format = "3"
-
-// The modes of the script are the steps of lease and these.
-const (
-	list  = "list"
-	sweep = "sweep"
-)
-
 // call is one run of the script. What a mode does not need is empty.
 type call struct {
-	mode     string
+	mode     string // a lease.Step, "list" or "sweep"
 	key      locks.Key
 	id       string
 	name     string // "" if only the ref is known
@@ -85,7 +76,7 @@ type reply struct {
 	Record              *record
 	NoRunID             bool     // the server does not tell its run_id
 	Entries             []listed // of a list or a refusal, or those that were replaced
-	Name, Found         string
+	Name, Found, Format string
 	Removed             int
 }
 
@@ -107,7 +98,7 @@ func (s *Store) read(c call, text string) (r reply, err error) {
 		err = fmt.Errorf("%s: an answer that golock does not understand: %.200q: %w", s.keys(c.key)[0], text, err)
 	case r.Verdict == "format":
 		err = fmt.Errorf("the lock is stored in format %s and this golock knows format %s: use the same version everywhere",
-			locks.Printable(r.Found, 20), format)
+			locks.Printable(r.Found, 20), r.Format)
 	case r.Verdict == "name":
 		err = fmt.Errorf("the hash of the name %q is also that of %q, which is in use: choose another name",
 			c.name, locks.Printable(r.Found, 300))
