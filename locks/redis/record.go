@@ -29,16 +29,12 @@ type record struct {
 }
 
 func newRecord(r locks.Request) *record {
-	const tick = time.Millisecond // of the store's clock
+	const tick = time.Millisecond                                    // of the store's clock
+	order := uint64(math.MaxInt64) - uint64(int64(r.Claim.Priority)) // a higher priority sorts first
 	return &record{
 		TTL: millis(r.TTL / tick), Hold: millis((r.Hold + tick - 1) / tick), Weight: r.Claim.Weight, Max: r.Claim.Max,
-		Priority: r.Claim.Priority, Order: order(r.Claim.Priority), Replace: r.Replace, Owner: lease.ThisOwner(r),
+		Priority: r.Claim.Priority, Order: fmt.Sprintf("%016x", order), Replace: r.Replace, Owner: lease.ThisOwner(r),
 	}
-}
-
-// order writes a priority so that a higher one sorts before a lower one.
-func order(priority int) string {
-	return fmt.Sprintf("%016x", uint64(math.MaxInt64)-uint64(int64(priority)))
 }
 
 // text is the record as the script reads it.

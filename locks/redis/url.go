@@ -13,12 +13,6 @@ import (
 	"golock/locks/network"
 )
 
-// What a URL may leave out.
-const (
-	defaultPort         = "6379"
-	defaultSentinelPort = "26379"
-)
-
 // kind is a way to reach servers: what follows redis or rediss in the scheme.
 type kind string
 
@@ -68,7 +62,7 @@ func parse(address string) (*target, error) {
 
 // place reads hosts and path.
 func (t *target) place(u network.URL) (err error) {
-	port, db := defaultPort, u.Path
+	port, db := "6379", u.Path
 	switch t.kind {
 	case unixSocket:
 		if u.Authority != "" {
@@ -85,7 +79,7 @@ func (t *target) place(u network.URL) (err error) {
 			return errors.New("host: one is enough here; redis+sentinel:// and redis+cluster:// take several")
 		}
 	case sentinel:
-		port = defaultSentinelPort
+		port = "26379"
 		master, rest, _ := strings.Cut(u.Path, "/")
 		db = rest
 		if t.client.MasterName, err = url.PathUnescape(master); err != nil || master == "" {
