@@ -16,9 +16,6 @@ import (
 // starts, fails over or is short of something pass; a refused login or a missing right does
 // not. Errors of the connection pass, unless the server is not the one it should be.
 func (s *Store) judge(err error) error {
-	if err == nil {
-		return nil
-	}
 	var reply goredis.Error
 	if errors.As(err, &reply) {
 		return s.judgeReply(reply)
