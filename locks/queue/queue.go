@@ -101,9 +101,9 @@ type Decision struct {
 // Decide answers a question.
 func Decide(v View, q Question) Decision {
 	d := &decision{View: v, q: q}
-	d.holders, d.waiters = slices.Clone(v.Holders), slices.Clone(v.Waiters)
+	d.Holders, d.Waiters = slices.Clone(v.Holders), slices.Clone(v.Waiters)
 	d.out.Counter = v.Counter
-	d.withdraw()
+	d.withdraw(v.Holders)
 	switch q.Step {
 	case lease.Join:
 		d.join()
@@ -118,14 +118,12 @@ func Decide(v View, q Question) Decision {
 	return d.out
 }
 
-// decision is one in the making. holders and waiters change with each step.
+// decision is one in the making. Its Holders and Waiters change with each step.
 type decision struct {
 	View
-	q       Question
-	holders []Entry
-	waiters []Entry
-	direct  bool // the entry in question needs no offer: the answer is its grant
-	out     Decision
+	q      Question
+	direct bool // the entry in question needs no offer: the answer is its grant
+	out    Decision
 }
 
 // put changes an entry. The last change of an ID counts.
@@ -139,8 +137,8 @@ func without(all []Entry, id string) []Entry {
 }
 
 func (d *decision) fits(e *Entry) bool {
-	claims := make([]locks.Claim, len(d.holders))
-	for i, h := range d.holders {
+	claims := make([]locks.Claim, len(d.Holders))
+	for i, h := range d.Holders {
 		claims[i] = h.Claim
 	}
 	return locks.Admits(claims, e.Claim)
@@ -149,7 +147,7 @@ func (d *decision) fits(e *Entry) bool {
 // hold gives an entry its slots.
 func (d *decision) hold(e Entry, s State) Entry {
 	taken := map[int]bool{}
-	for _, h := range d.holders {
+	for _, h := range d.Holders {
 		for _, slot := range h.Slots {
 			taken[slot] = true
 		}
@@ -157,21 +155,21 @@ func (d *decision) hold(e Entry, s State) Entry {
 	d.out.Counter++
 	e.State, e.Fence = s, d.out.Counter
 	e.Slots = locks.FreeSlots(func(slot int) bool { return taken[slot] }, e.Claim.Weight)
-	d.holders = append(d.holders, e)
+	d.Holders = append(d.Holders, e)
 	d.put(e)
 	return e
 }
 
 // remove ends an entry.
 func (d *decision) remove(id, by string) {
-	d.holders, d.waiters = without(d.holders, id), without(d.waiters, id)
+	d.Holders, d.Waiters = without(d.Holders, id), without(d.Waiters, id)
 	d.put(Entry{ID: id, State: Gone, Evicted: by})
 }
 
 // withdraw takes offers back that nobody accepts. In a quarantine it takes back all: the
 // store may have forgotten who else has those slots.
-func (d *decision) withdraw() {
-	for _, e := range d.Holders {
+func (d *decision) withdraw(holders []Entry) {
+	for _, e := range holders {
 		own := e.ID == d.q.Entry.ID
 		if e.State != Offered || !d.Quarantined && (own || !e.Absent) {
 			continue
@@ -180,7 +178,7 @@ func (d *decision) withdraw() {
 			e.State = Gone
 			d.remove(e.ID, e.Evicted)
 		} else {
-			d.holders = without(d.holders, e.ID)
+			d.Holders = without(d.Holders, e.ID)
 			e.State, e.Slots, e.Fence = Waiting, nil, 0
 			d.enqueue(e)
 			d.Ahead, d.Total = d.Ahead+1, d.Total+1
@@ -202,7 +200,7 @@ func (d *decision) enqueue(e Entry) int {
 	if !known {
 		return max(at, d.Ahead)
 	}
-	d.waiters = slices.Insert(d.waiters, at, e)
+	d.Waiters = slices.Insert(d.Waiters, at, e)
 	return at
 }
 
@@ -210,10 +208,10 @@ func (d *decision) enqueue(e Entry) int {
 // all that are not Absent. known: no waiter outside the view is before it.
 func (d *decision) ahead(e *Entry) (at int, first, known bool) {
 	first = true
-	for ; at < len(d.waiters) && d.waiters[at].before(e); at++ {
-		first = first && d.waiters[at].Absent
+	for ; at < len(d.Waiters) && d.Waiters[at].before(e); at++ {
+		first = first && d.Waiters[at].Absent
 	}
-	known = at < len(d.waiters) || !d.More || e.ID == d.q.Entry.ID && d.Ahead <= at
+	known = at < len(d.Waiters) || !d.More || e.ID == d.q.Entry.ID && d.Ahead <= at
 	return at, first && known, known
 }
 
@@ -230,7 +228,7 @@ func (d *decision) offer() {
 	if d.Quarantined {
 		return
 	}
-	for _, w := range d.waiters {
+	for _, w := range d.Waiters {
 		switch {
 		case w.Absent:
 		case !d.fits(&w):
@@ -255,7 +253,7 @@ func (d *decision) offer() {
 func (d *decision) tellOfHold(first string) {
 	moved := d.q.Step != lease.Join && d.q.Step != lease.Renew || len(d.out.Replaced) > 0 && first != d.q.Entry.ID
 	ended := func(e Entry) bool { return e.State == Ended }
-	if moved && (slices.ContainsFunc(d.holders, ended) || slices.ContainsFunc(d.out.Put, ended)) {
+	if moved && (slices.ContainsFunc(d.Holders, ended) || slices.ContainsFunc(d.out.Put, ended)) {
 		d.out.Told = append(d.out.Told, first)
 	}
 }
@@ -280,7 +278,7 @@ func (d *decision) join() {
 	mine.State, mine.Slots, mine.Fence, mine.Evicted, mine.Absent = Waiting, nil, 0, "", false
 	if own != nil && own.State == Waiting {
 		mine.Claim.Ticket = own.Claim.Ticket
-		d.waiters = without(d.waiters, own.ID)
+		d.Waiters = without(d.Waiters, own.ID)
 	}
 	isNew := mine.Claim.Ticket == 0
 	if isNew {
@@ -324,7 +322,7 @@ func (d *decision) refuse(mine *Entry, isNew, over bool) bool {
 	q := &d.q
 	for _, id := range q.Within {
 		// A run that has ended encloses nothing.
-		if slices.ContainsFunc(d.holders, func(h Entry) bool { return h.ID == id && h.State == Holding }) {
+		if slices.ContainsFunc(d.Holders, func(h Entry) bool { return h.ID == id && h.State == Holding }) {
 			d.out.Inside = id
 		}
 	}
@@ -345,7 +343,7 @@ func (d *decision) refuse(mine *Entry, isNew, over bool) bool {
 	if d.out.Inside != "" {
 		d.out.Verdict = lease.Nested
 	}
-	d.out.Holders, d.out.Waiters = slices.Clone(d.holders), d.Total
+	d.out.Holders, d.out.Waiters = slices.Clone(d.Holders), d.Total
 	d.out.Fits = !over && !(full && *q.MaxQueue > 0) && d.fits(mine)
 	if d.Own != nil && !over {
 		d.remove(q.Entry.ID, "")
@@ -365,8 +363,8 @@ func (d *decision) renew() {
 		mine := d.q.Entry
 		mine.State = Holding
 		d.out.Counter = max(d.out.Counter, mine.Fence, mine.Claim.Ticket)
-		d.waiters = without(d.waiters, mine.ID)
-		d.holders = append(d.holders, mine)
+		d.Waiters = without(d.Waiters, mine.ID)
+		d.Holders = append(d.Holders, mine)
 		d.put(mine)
 		d.out.Verdict, d.out.Entry = lease.Held, mine
 	default:
@@ -376,7 +374,7 @@ func (d *decision) renew() {
 
 // free reports whether an entry can have the very slots that it had.
 func (d *decision) free(e *Entry) bool {
-	return d.fits(e) && !slices.ContainsFunc(d.holders, func(h Entry) bool {
+	return d.fits(e) && !slices.ContainsFunc(d.Holders, func(h Entry) bool {
 		return slices.ContainsFunc(h.Slots, func(slot int) bool { return slices.Contains(e.Slots, slot) })
 	})
 }
@@ -421,7 +419,7 @@ func (d *decision) end(e Entry) {
 
 // replaces returns the waiters and holders that a newcomer replaces.
 func (d *decision) replaces(mine *Entry) (replaced []Entry) {
-	all := append(slices.Clone(d.Replaceable), d.holders...)
+	all := append(slices.Clone(d.Replaceable), d.Holders...)
 	rivals := make([]locks.Rival, len(all))
 	for i, e := range all {
 		rivals[i] = locks.Rival{Claim: e.Claim, State: locks.Holding, Replace: e.Replace, Leaving: e.Evicted != ""}
