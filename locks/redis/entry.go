@@ -93,7 +93,9 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 	switch a.Verdict {
 	case lease.Granted, lease.Held:
 		a.Grant, a.TTL, a.Replaced = e.record.grant(e.ref), e.ttl, entries
-		e.stopWaiting()
+		if e.wait != nil {
+			e.wait.stop()
+		}
 	case lease.Queued:
 		a.Replaced = entries
 		if e.wait != nil {

@@ -86,7 +86,7 @@ func (e *entry) react(n notice) (a lease.Answer, sent locks.Instant) {
 		w.jitter = w.subscribed
 	case e.accepts(n.Record):
 		e.learn(n.Epoch, n.Record)
-		e.stopWaiting()
+		w.stop()
 		return lease.Answer{Verdict: lease.Granted, Grant: n.Record.grant(e.ref), TTL: e.ttl, Epoch: n.Epoch}, w.asked
 	}
 	return a, 0
@@ -98,12 +98,6 @@ func (e *entry) react(n notice) (a lease.Answer, sent locks.Instant) {
 func (e *entry) accepts(granted *record) bool {
 	return granted != nil && granted.Join == e.record.Join && e.store.target.replicas == 0 &&
 		e.store.clock().Sub(e.wait.asked) <= maxGrantAge(e.ttl)
-}
-
-func (e *entry) stopWaiting() {
-	if e.wait != nil {
-		e.wait.stop()
-	}
 }
 
 // listenDelay passes before a holder subscribes: most short commands have ended by then.
