@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -52,7 +51,7 @@ func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.E
 	if err != nil {
 		return nil, err
 	}
-	entries := entriesOf(r.Entries, cmp.Or(name, r.Name), key)
+	entries := entriesOf(r.Entries, r.Name, key)
 	locks.Arrange(entries)
 	return entries, nil
 }
