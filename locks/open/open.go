@@ -62,7 +62,7 @@ func Store(address string) (locks.Store, error) {
 			return e.open(e.scheme + rest)
 		}
 	}
-	return nil, unknown(address)
+	return nil, unknown(address, scheme, rest)
 }
 
 // store keeps a nil pointer from becoming a store that is not nil.
@@ -73,11 +73,9 @@ func store[S locks.Store](s S, err error) (locks.Store, error) {
 	return s, nil
 }
 
-// unknown says in one line what is wrong with an address of no engine. It shows only what
-// cannot be a part of a password.
-func unknown(address string) error {
-	scheme, rest, _ := strings.Cut(address, ":")
-	scheme = strings.ToLower(scheme)
+// unknown says in one line what is wrong with an address of no engine: its scheme in lower
+// case, and the rest. It shows only what cannot be a part of a password.
+func unknown(address, scheme, rest string) error {
 	base, _, hasDriver := strings.Cut(scheme, "+")
 	names := slices.DeleteFunc(Schemes(), func(name string) bool { return strings.Contains(name, "+") })
 	if url := fromGo(address); url != "" {
@@ -91,12 +89,12 @@ func unknown(address string) error {
 		path := locks.Printable((&url.URL{Path: address}).EscapedPath(), 200)
 		return fmt.Errorf("has no scheme: did you mean local://%[1]s, a directory of locks, or flock://%[1]s, one lock file?",
 			path)
-	case !strings.HasPrefix(rest, "//"):
+	case !strings.HasPrefix(rest, "://"):
 		return fmt.Errorf("begins with no scheme: want one of %s, as in local:///DIR or redis://HOST",
 			strings.Join(names, ", "))
 	case hasDriver && slices.Contains(names, base):
 		return fmt.Errorf("scheme %s+...: did you mean %s://?", base, base)
-	case !isScheme(scheme):
+	case scheme == "" || len(scheme) > 20 || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+") != "": // not a word
 		return fmt.Errorf("scheme is not known: want one of %s", strings.Join(names, ", "))
 	}
 	if near := spelling.Nearest(scheme, Schemes()); near != "" {
@@ -135,11 +133,6 @@ func Schemes() []string {
 		all = append(all, e.scheme)
 	}
 	return all
-}
-
-// isScheme reports whether a text looks like a scheme.
-func isScheme(text string) bool {
-	return text != "" && len(text) <= 20 && strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz+") == ""
 }
 
 // Directory is where the golocks of this user find each other (local.DefaultDirectory).
