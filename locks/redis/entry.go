@@ -134,6 +134,6 @@ func (e *entry) addToIndex() {
 		defer cancel()
 		until := float64(time.Now().Add(span).UnixMilli())
 		_ = client.ZAdd(ctx, s.index(), goredis.Z{Score: until, Member: member}).Err()
-		_ = client.Expire(ctx, s.index(), span).Err()
+		_ = client.PExpire(ctx, s.index(), span).Err()
 	}()
 }

@@ -98,10 +98,10 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 func (s *Store) Forget(ctx context.Context, name string) error {
 	keys := s.keys(locks.KeyOf(name))[:6] // without the index
 	_, err := ask(ctx, s, func(ctx context.Context, client goredis.UniversalClient) (int64, error) {
-		if err := client.Del(ctx, keys...).Err(); err != nil {
+		if err := client.ZRem(ctx, s.index(), name).Err(); err != nil {
 			return 0, err
 		}
-		return client.ZRem(ctx, s.index(), name).Result()
+		return client.Del(ctx, keys...).Result()
 	})
 	return err
 }
