@@ -281,11 +281,11 @@ func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
 func TLSHint(err error) (hint string, bad bool) {
 	var certificate *tls.CertificateVerificationError
 	var noTLS tls.RecordHeaderError
-	var alert tls.AlertError
+	var alert *net.OpError // TLS is over TCP: a tls.AlertError is for QUIC only
 	switch {
 	case errors.As(err, &certificate):
 		return "?ca=FILE names the authority that signed it, ?server-name= the name in it", true
-	case errors.As(err, &alert):
+	case errors.As(err, &alert) && alert.Op == "remote error" && strings.Contains(alert.Error(), "certificate"):
 		return "the server wants another certificate than ?cert=FILE&key=FILE give", true
 	case errors.As(err, &noTLS):
 		return "the server does not speak TLS on this port", true
