@@ -52,7 +52,7 @@ func (c *reportCommand) run(out *term.Printer) error {
 		})
 		f.Close()
 		if err != nil {
-			return fmt.Errorf("the report %s cannot be read: %w", path.text(), err)
+			return fmt.Errorf("the report cannot be read: %w", err)
 		}
 	}
 	var b bytes.Buffer
@@ -66,27 +66,45 @@ func (c *reportCommand) run(out *term.Printer) error {
 	return nil
 }
 
-// longestLine is more than several lines of --report that were torn and joined can have: a
-// command has at most 2 MiB, and JSON makes it at most six times as long.
-const longestLine = 64 << 20
+// longestLine is more than a line of --report can have: a command has at most
+// 2 MiB, and JSON makes it at most six times as long.
+const longestLine = 16 << 20
 
 // read adds the lines of a report. It calls bad for a malformed line and goes on:
 // the last one may be incomplete.
 func (m metrics) read(from io.Reader, bad func(line int, err error)) error {
-	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, longestLine)
-	for n := 1; lines.Scan(); n++ {
-		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
-			continue
+	lines := bufio.NewReader(from)
+	for n := 1; ; n++ {
+		text, tooLong, err := readLine(lines)
+		if err != nil && err != io.EOF {
+			return err
 		}
 		var line reportLine
-		if end, err := line.parse(lines.Bytes()); err != nil {
-			bad(n, err)
-		} else {
-			m.add(&line, end)
+		if tooLong {
+			bad(n, errors.New("longer than 16 MiB"))
+		} else if len(bytes.TrimSpace(text)) > 0 {
+			if end, problem := line.parse(text); problem != nil {
+				bad(n, problem)
+			} else {
+				m.add(&line, end)
+			}
+		}
+		if err == io.EOF {
+			return nil
 		}
 	}
-	return lines.Err()
+}
+
+// readLine reads a line, and drops one that is too long. The last one ends with io.EOF.
+func readLine(from *bufio.Reader) (line []byte, tooLong bool, err error) {
+	for err = bufio.ErrBufferFull; err == bufio.ErrBufferFull; {
+		var part []byte
+		part, err = from.ReadSlice('\n')
+		if tooLong = tooLong || len(line)+len(part) > longestLine; !tooLong {
+			line = append(line, part...)
+		}
+	}
+	return line, tooLong, err
 }
 
 // parse gives the end of the run, in seconds since 1970.
