@@ -233,15 +233,10 @@ func (d *directory) fill(fresh, name string) error {
 	if err == nil {
 		err = makeDirectory(fresh+"/"+recordsDir, fresh)
 	}
-	if err != nil {
-		return err
+	if err == nil { // whatever the primitive: nobody else can make this version
+		err = makeFile(fresh+"/"+versionName(1), fresh, (&state{}).text())
 	}
-	h, err := (&directory{store: d.store, path: fresh}).open()
-	if err != nil {
-		return err
-	}
-	defer h.close()
-	return h.fault(d.store.scheme, versionName(1), d.store.make(h, tempPrefix+"1.0", versionName(1), (&state{}).text()))
+	return err
 }
 
 // markUsed notes that the name is in use.
