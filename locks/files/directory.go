@@ -28,11 +28,11 @@ const (
 
 // What the store's directory contains: the directory of each name, called by the name's
 // key; a file KEY.used for each, which shows that a missing directory was removed; and
-// directories that are being made or removed, with a prefix before the key.
+// directories that are being made, with a prefix before the key and an ID, or removed, with
+// the prefix before the ID.
 const (
 	usedSuffix = ".used"
 	newPrefix  = "new."
-	oldPrefix  = "old." // as long as newPrefix
 )
 
 // directory is that of one name, and what this process has observed there.

@@ -90,7 +90,7 @@ func sweepAll(t *testing.T, url string) {
 		}
 	})
 	dir := directory(t, url)
-	for _, pattern := range []string{"/new.*", "/old.*", "/*/data/*"} {
+	for _, pattern := range []string{"/new.*", "/*/data/*"} {
 		left, err := filepath.Glob(dir + pattern)
 		if err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v, %v", left, err)

@@ -76,13 +76,13 @@ func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
 		if err := ctx.Err(); err != nil {
 			return removed, err
 		}
-		old := s.dir + "/" + oldPrefix + name[len(newPrefix):] // perhaps it has that name already
-		if err := rename(s.dir+"/"+name, old); err == unix.ENOENT {
+		aside := s.dir + "/" + newPrefix + name[strings.LastIndex(name, ".")+1:] // perhaps its name already
+		if err := rename(s.dir+"/"+name, aside); err == unix.ENOENT {
 			continue // it is finished
 		} else if err != nil {
 			return removed, pathError("rename", s.dir+"/"+name, err)
 		}
-		if err := os.RemoveAll(old); err != nil {
+		if err := os.RemoveAll(aside); err != nil {
 			return removed, err
 		}
 		removed++
@@ -94,9 +94,8 @@ func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
 // key and an ID, or the ID alone.
 func isUnfinished(name string) bool {
 	text, isNew := strings.CutPrefix(name, newPrefix)
-	text, isOld := strings.CutPrefix(text, oldPrefix)
 	key, id, both := strings.Cut(text, ".")
-	return isNew != isOld && isID(key) && (!both || isID(id))
+	return isNew && isID(key) && (!both || isID(id))
 }
 
 // sweep removes the dead of one name.
