@@ -1,7 +1,7 @@
 package files
 
 import (
-	"hash/fnv"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -42,10 +42,7 @@ func clockName() string {
 	if boot == "" {
 		return ""
 	}
-	namespace, _ := os.Readlink("/proc/self/ns/time")
-	h := fnv.New64a()
-	h.Write([]byte(boot + " " + namespace))
-	return strconv.FormatUint(h.Sum64(), 16)
+	return fmt.Sprintf("%s-%d", boot, procfs.Namespace("time"))
 }
 
 // gone reports that the process has ended. It is false if the process may be of another
