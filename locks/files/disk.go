@@ -31,7 +31,7 @@ func openAt(dir int, name string, flags int) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	st, err := statOpen(fd)
+	st, err := stat(fd, "", unix.AT_EMPTY_PATH)
 	if kind := st.Mode & unix.S_IFMT; err == nil && kind != unix.S_IFREG && kind != unix.S_IFDIR {
 		err = errForeign
 	}
@@ -44,11 +44,6 @@ func openAt(dir int, name string, flags int) (fd int, err error) {
 
 func openDirectory(path string) (fd int, err error) {
 	return openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
-}
-
-func statOpen(fd int) (st unix.Stat_t, err error) {
-	err = eintr.Repeat(func() error { return unix.Fstat(fd, &st) })
-	return st, err
 }
 
 func stat(dir int, name string, flags int) (st unix.Stat_t, err error) {

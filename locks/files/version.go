@@ -209,7 +209,7 @@ func (h *handle) remove(name string) {
 // the target is a directory that is not empty.
 func makeVersion(h *handle, temp, name string, text []byte) (err error) {
 	scheme, file := h.store.scheme, temp
-	st, err := statOpen(h.fd)
+	st, err := stat(h.fd, "", unix.AT_EMPTY_PATH)
 	if err == nil && scheme == "mkdir" {
 		file = temp + "/" + stateFile
 		err = makeDirectoryAt(h.fd, temp, st.Mode)
