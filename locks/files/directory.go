@@ -118,13 +118,13 @@ func (d *directory) load() error {
 	return err
 }
 
-// directories gives all directories, sorted by name. Errors are of those that cannot be
-// read.
-func (s *Store) directories() ([]*directory, error) {
-	if err := s.checkDir(); err != nil {
-		return nil, err
+// directories gives that of a name, or all ("") sorted by name. Errors are of those that
+// cannot be read.
+func (s *Store) directories(name string) ([]*directory, error) {
+	names, err := []string{locks.KeyOf(name).String()}, s.checkDir()
+	if err == nil && name == "" {
+		names, err = readNames(s.dir + "/.") // the directory may be reached by a symbolic link
 	}
-	names, err := readNames(s.dir + "/.") // the directory may be reached by a symbolic link
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *Store) directories() ([]*directory, error) {
 		err := d.load()
 		d.key = locks.KeyOf(d.name)
 		switch {
-		case errors.Is(err, unix.ENOTDIR), errors.Is(err, locks.ErrLost):
+		case errors.Is(err, locks.ErrLost), name == "" && errors.Is(err, unix.ENOTDIR):
 		case err != nil:
 			failed = append(failed, err)
 		case d.key.String() == base:

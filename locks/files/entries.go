@@ -15,19 +15,14 @@ import (
 // Entries implements locks.Store. An entry of another host, or a holder, is listed as
 // live until its heartbeat was unchanged for a TTL.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return lease.Entries(ctx, func(ctx context.Context) (all []locks.Entry, failed error) {
-		directories := []*directory{s.directoryOf(locks.KeyOf(name))}
-		if name == "" {
-			directories, failed = lease.Await(ctx, s.directories)
-		}
+	return lease.Entries(ctx, func(ctx context.Context) (all []locks.Entry, _ error) {
+		directories, failed := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
 		for _, d := range directories {
 			entries, err := d.entries(ctx)
 			if err != nil {
 				return all, err
 			}
-			if name == "" || d.name == name {
-				all = append(all, entries...)
-			}
+			all = append(all, entries...)
 		}
 		return all, failed
 	})

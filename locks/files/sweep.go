@@ -24,15 +24,13 @@ const sweepPause = 100 * time.Millisecond
 // whose heartbeat does not change: only that tells the dead from the living. The age is
 // what an entry says of itself.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
-	directories, unread := lease.Await(ctx, s.directories)
+	directories, unread := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
 	if len(directories) == 0 && unread != nil {
 		return 0, unread
 	}
 	var sweeps []*sweep
 	for _, d := range directories {
-		if name == "" || d.name == name {
-			sweeps = append(sweeps, &sweep{directory: d, olderThan: olderThan})
-		}
+		sweeps = append(sweeps, &sweep{directory: d, olderThan: olderThan})
 	}
 	if name == "" {
 		removed, err = lease.Await(ctx, func() (int, error) { return s.sweepUnfinished(ctx) })
