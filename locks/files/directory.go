@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -152,6 +153,9 @@ func (s *Store) directories(name string) ([]*directory, error) {
 // isID reports whether a text is a key or an ID.
 func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == "" }
 
+// randomID makes an ID that no other process makes.
+func randomID() string { return fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()) }
+
 // errNoDir is temporary for an entry in the queue: the directory may be mounted again.
 var errNoDir = errors.New("does not exist")
 
@@ -201,13 +205,10 @@ func (d *directory) build(name string) error {
 			Hint: "when no run holds the name any more, remove " + d.path + usedSuffix + " too",
 		}
 	}
-	id, err := locks.NewRef(name)
-	if err != nil {
-		return err
-	}
-	fresh := d.store.dir + "/" + newPrefix + d.key.String() + "." + id.ID.String()
+	fresh := d.store.dir + "/" + newPrefix + d.key.String() + "." + randomID()
 	d.store.at("build")
-	if err = d.fill(fresh, name); err == nil {
+	err := d.fill(fresh, name)
+	if err == nil {
 		d.store.at("built")
 		switch err = rename(fresh, d.path); err {
 		case nil:

@@ -104,12 +104,7 @@ func examineNFS(found *locks.Findings, m locks.Mount) {
 func (s *Store) atomic() (f locks.Finding, able bool) {
 	f = locks.Finding{Level: locks.Problem, Subject: "primitives"}
 	// The name is that of a directory in the making: clean removes it if golock is killed.
-	ref, err := locks.NewRef("golock doctor")
-	if err != nil {
-		f.What = err.Error()
-		return f, false
-	}
-	d := &directory{store: s, path: fmt.Sprintf("%s/%s%s", s.dir, newPrefix, ref.ID)}
+	d := &directory{store: s, path: s.dir + "/" + newPrefix + randomID()}
 	if err := makeDirectory(d.path, s.dir); err != nil {
 		f.What, f.Why = "the directory cannot be written: "+err.Error(), "no slot can be had there"
 		f.Fix = "give this user the right to write " + s.dir
