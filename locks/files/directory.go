@@ -206,7 +206,6 @@ func (d *directory) build(name string) error {
 		}
 	}
 	fresh := d.store.dir + "/" + newPrefix + d.key.String() + "." + randomID()
-	d.store.at("build")
 	err := d.fill(fresh, name)
 	if err == nil {
 		d.store.at("built")

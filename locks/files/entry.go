@@ -151,7 +151,6 @@ var errLate = errors.New("the heartbeat came too late")
 // written. Until then nobody can have taken the entry for dead, and from then on everybody
 // sees the new one.
 func (e *entry) writeHeartbeat(phase byte) error {
-	e.store.at("sign")
 	sent, end := e.store.clock(), e.term.End()
 	if sent >= end {
 		return errLate
@@ -186,7 +185,6 @@ func (e *entry) create() error {
 	if e.created {
 		return nil
 	}
-	e.store.at("record")
 	p := heartbeat{count: e.heartbeat.count + 1, sent: e.store.clock(), phase: phaseJoined}
 	e.heartbeat = p // also if it fails: the file may be there
 	err := e.dir.createRecord(e.member.record(), p, &e.record)

@@ -42,7 +42,7 @@ type Store struct {
 	clockName func() string     // of that clock
 	self      func() owner      // this process
 	listed    sync.Map          // by key: the *directory of which entries were listed
-	at        func(step string) // called before each step of the protocol, for tests
+	at        func(step string) // called before the steps of the protocol, for tests
 }
 
 // Schemes are the primitives that a store can be made of.

@@ -182,7 +182,6 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 // moved reports whether there are so many new versions, or no directory. It opens the
 // directory anew, as readAt does.
 func (d *directory) moved(version, by int64) bool {
-	d.store.at("poll")
 	h, err := d.open()
 	if err != nil {
 		return true
