@@ -34,9 +34,9 @@ type entry struct {
 	open     context.Context // until Close
 	close    context.CancelFunc
 
-	mu       sync.Mutex // guards position and term; not held while the directory is used
-	position position
-	term     locks.Term // of the last good heartbeat
+	// Only the step that has the semaphore stores these.
+	position atomic.Pointer[position]
+	term     atomic.Pointer[locks.Term] // of the last good heartbeat
 
 	// What follows belongs to the step that has the semaphore.
 	state     *state // that was seen last
@@ -63,6 +63,8 @@ func (s *Store) entryOf(r locks.Request) *entry {
 		store: s, dir: s.directoryOf(r.Ref.Key), request: r, member: member{id: r.Ref.ID.String()},
 		events: make(chan struct{}, 1), using: make(chan struct{}, 1),
 	}
+	e.position.Store(&position{})
+	e.term.Store(&locks.Term{})
 	e.open, e.close = context.WithCancel(context.Background())
 	return e
 }
@@ -94,13 +96,11 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	if step == lease.Release || step == lease.Leave {
 		e.givenUp.Store(true)
 	}
-	queued := step != lease.Join || e.lastPosition().version != 0
+	queued := step != lease.Join || e.position.Load().version != 0
 	a, err := e.use(ctx, do)
 	switch {
 	case err == nil:
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		return a, e.term.Asked, nil
+		return a, e.term.Load().Asked, nil
 	case errors.Is(err, locks.ErrLost):
 		return lease.Answer{Verdict: lease.Lost}, 0, nil
 	case ctx.Err() != nil || isTemporary(err) || queued && (noSpace(err) || errors.Is(err, errNoDir)):
@@ -151,7 +151,7 @@ var errLate = errors.New("the heartbeat came too late")
 // written. Until then nobody can have taken the entry for dead, and from then on everybody
 // sees the new one.
 func (e *entry) writeHeartbeat(phase byte) error {
-	sent, end := e.store.clock(), e.term.End()
+	sent, end := e.store.clock(), e.term.Load().End()
 	if sent >= end {
 		return errLate
 	}
@@ -172,9 +172,7 @@ func (e *entry) writeHeartbeat(phase byte) error {
 // noteHeartbeat notes the heartbeat that counts, and the term that it begins.
 func (e *entry) noteHeartbeat(p heartbeat) {
 	e.heartbeat = p
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.term = locks.Term{Asked: p.sent, TTL: e.member.ttl}
+	e.term.Store(&locks.Term{Asked: p.sent, TTL: e.member.ttl})
 }
 
 // create makes the entry's record before the entry can be seen.
@@ -284,7 +282,7 @@ func (e *entry) release(ctx context.Context) (a lease.Answer, err error) {
 	if e.released {
 		return a, nil
 	}
-	inTime := e.store.clock() < e.term.End()
+	inTime := e.store.clock() < e.term.Load().End()
 	r, announced, err := e.end(ctx, lease.Release, phaseReleased)
 	// Somebody else may have taken it out since it was announced.
 	a.Existed, a.Doubtful = r.Existed || r.state == nil && announced, r.unsure || announced && inTime

@@ -34,7 +34,8 @@ func (e *entry) join(ctx context.Context) (a lease.Answer, err error) {
 // rejoins with a new record: a version that names that is newer than what others may
 // have read.
 func (e *entry) joinOnce(ctx context.Context, late bool) (a lease.Answer, err error) {
-	due := e.term.Asked.Add(e.term.TTL / heartbeatsPerTTL)
+	term := e.term.Load()
+	due := term.Asked.Add(term.TTL / heartbeatsPerTTL)
 	if e.created && !late && e.store.clock() >= due {
 		if err = e.writeHeartbeat(phaseJoined); err != nil && err != errLate {
 			return a, err
@@ -83,9 +84,9 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 	waited := e.member.ticket == 0 && !e.request.NoWait &&
 		r.Verdict == lease.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
 	switch { // if it is missing, the decision is that of an earlier attempt
-	case r.missing && e.store.clock() >= e.term.End(): // it was taken for dead
+	case r.missing && e.store.clock() >= e.term.Load().End(): // it was taken for dead
 		return a, errLate
-	case r.missing && r.version < e.position.version:
+	case r.missing && r.version < e.position.Load().version:
 		return a, pathError("", e.dir.path, errRemoved)
 	case r.missing:
 		return lease.Answer{Verdict: lease.Gone}, nil
@@ -126,19 +127,12 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 
 // notePosition notes which version was read.
 func (e *entry) notePosition(version int64, turns int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	changed := e.position.changed
-	if version != e.position.version {
+	last := e.position.Load()
+	changed := last.changed
+	if version != last.version {
 		changed = e.store.clock()
 	}
-	e.position = position{version, turns, changed}
-}
-
-func (e *entry) lastPosition() position {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.position
+	e.position.Store(&position{version, turns, changed})
 }
 
 // How long a waiter sleeps until it looks for a new version: a quarter of the time since
@@ -162,7 +156,7 @@ func lookAfter(turns int) time.Duration {
 // Sleep implements lease.Entry. A shared file system pushes nothing, so it polls for new
 // versions: for the next one in front, for several at once further back.
 func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Answer, locks.Instant, error) {
-	at, clock := e.lastPosition(), e.store.clock
+	at, clock := e.position.Load(), e.store.clock
 	for end := clock().Add(d); ; {
 		turns, now := time.Duration(at.turns), clock()
 		pause := min(max(now.Sub(at.changed)/4, turns*shortestPoll), max(longestPoll, turns*longestPoll/20), slowestPoll, end.Sub(now))
@@ -221,7 +215,7 @@ func (e *entry) watch() {
 	}
 	for {
 		lease.Pause(e.open, every)
-		moved, err := lease.Await(e.open, func() (bool, error) { return e.dir.moved(e.lastPosition().version, 1), nil })
+		moved, err := lease.Await(e.open, func() (bool, error) { return e.dir.moved(e.position.Load().version, 1), nil })
 		if e.open.Err() != nil {
 			return
 		}
