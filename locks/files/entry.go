@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,16 +130,12 @@ func (e *entry) use(ctx context.Context, step func(context.Context) (lease.Answe
 
 // isTemporary reports an error that a shared file system may get over by itself.
 func isTemporary(err error) bool {
-	for _, passes := range []error{
+	var number unix.Errno
+	return errors.As(err, &number) && slices.Contains([]unix.Errno{
 		unix.EIO, unix.ESTALE, unix.ETIMEDOUT, unix.EAGAIN, unix.EHOSTDOWN, unix.ENETDOWN, unix.ENETUNREACH,
 		unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.ECONNRESET, unix.ECONNABORTED, unix.ENOTCONN, unix.ESHUTDOWN,
 		unix.EPIPE, unix.EREMOTEIO, unix.ENFILE, unix.EMFILE, unix.ENOMEM,
-	} {
-		if errors.Is(err, passes) {
-			return true
-		}
-	}
-	return false
+	}, number)
 }
 
 // noSpace reports a full disk, which is temporary for an entry in the queue.
