@@ -2,13 +2,10 @@ package files
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"golock/locks"
 	"golock/locks/queue"
@@ -142,15 +139,15 @@ func (d *directory) writeNotes(s *state) {
 		}
 	}
 	text, err := json.Marshal(notes)
-	if err != nil {
-		return
-	}
 	// The temporary name is that of an old version, so it is removed with those.
 	temp := fmt.Sprintf("%s/%s1.%x", d.path, tempPrefix, rand.Uint64())
-	if err := makeFile(temp, d.path, text); err == nil {
+	if err == nil {
+		err = makeFile(temp, d.path, text)
+	}
+	if err == nil {
 		err = rename(temp, d.notesPath())
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			_ = removeFile(temp)
-		}
+	}
+	if err != nil {
+		_ = removeFile(temp)
 	}
 }
