@@ -65,8 +65,7 @@ func newSocket(path string, attach func(fd int, at unix.Sockaddr) error) (fd int
 type Listener struct {
 	socket *os.File
 	answer func(Question) (Answer, error)
-	open   sync.RWMutex  // read-locked during each answer; Close locks it and keeps it
-	done   chan struct{} // closed when serve has ended
+	open   sync.RWMutex // read-locked during each answer; Close locks it and keeps it
 }
 
 // Listen begins to answer for id. It calls answer from goroutines of its own, several at a time,
@@ -82,7 +81,7 @@ func Listen(dir, id string, answer func(Question) (Answer, error)) (*Listener, e
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{socket: os.NewFile(uintptr(fd), path), answer: answer, done: make(chan struct{})}
+	l := &Listener{socket: os.NewFile(uintptr(fd), path), answer: answer}
 	go l.serve()
 	return l, nil
 }
@@ -91,7 +90,6 @@ func Listen(dir, id string, answer func(Question) (Answer, error)) (*Listener, e
 func (l *Listener) Close() {
 	_ = os.Remove(l.socket.Name())
 	l.socket.Close()
-	<-l.done
 	l.open.Lock()
 }
 
@@ -99,7 +97,6 @@ func (l *Listener) Close() {
 const ioLimit = time.Second
 
 func (l *Listener) serve() {
-	defer close(l.done)
 	socket, err := l.socket.SyscallConn()
 	for err == nil { // else it is closed
 		var fd int
