@@ -181,10 +181,7 @@ func (w *watchdog) dismiss() {
 	}
 	_ = unix.Kill(w.pid, unix.SIGKILL) // golock's own child and not reaped
 	w.closeSocket()                    // it ends by itself if that is refused
-	_ = eintr.Repeat(func() error {
-		_, err := syscall.Wait4(w.pid, nil, 0, nil)
-		return err
-	})
+	_, _ = eintr.Get(func() (int, error) { return syscall.Wait4(w.pid, nil, 0, nil) })
 	w.pid = 0
 }
 
