@@ -52,7 +52,7 @@ type Reporter struct {
 	pause *atomic.Pointer[locks.QuarantineError]
 	due   time.Time // of the next report, or look; zero: none
 
-	looks    chan look
+	looks    chan look // of this waiting
 	lookedAt time.Time // the last look
 	cost     time.Duration
 	cancel   context.CancelFunc // of the look under way; nil: none
@@ -60,7 +60,6 @@ type Reporter struct {
 
 // look is what one look at the store has shown.
 type look struct {
-	of      *atomic.Int64 // the place of the waiting that it is for
 	holders []locks.Entry
 	place   int // 0: not known
 	cost    time.Duration
@@ -73,12 +72,11 @@ func (p *Reporter) Begin(place *atomic.Int64, pause *atomic.Pointer[locks.Quaran
 	if p.Report == nil {
 		return
 	}
-	if p.looks == nil {
-		p.looks = make(chan look, 1)
+	if p.view.Began.IsZero() {
 		p.view.Name, p.view.Began, p.view.Until = p.Request.Name, time.Now(), p.Until
 		p.lookedAt = p.view.Began.Add(-lookPause)
 	}
-	p.place, p.pause = place, pause
+	p.place, p.pause, p.looks = place, pause, make(chan look, 1)
 	p.report()
 }
 
@@ -107,8 +105,6 @@ func (p *Reporter) take(l look) error {
 	switch _, panicked := l.err.(*locks.PanicError); {
 	case panicked:
 		return l.err
-	case l.of != p.place: // that is over
-		return nil
 	case l.err != nil:
 		p.view.Problem = l.err.Error()
 	default:
@@ -158,12 +154,12 @@ func (p *Reporter) look() {
 	began := time.Now()
 	p.cancel, p.lookedAt = cancel, began
 	id, name := p.Request.Ref.ID, p.Request.Name
-	l := look{of: p.place}
+	l, looks := look{}, p.looks
 	go func() {
 		defer p.Wake()
 		defer func() {
 			l.cost = time.Since(began)
-			p.looks <- l
+			looks <- l
 		}()
 		defer locks.Recover(&l.err)
 		for e, err := range p.Store.Entries(ctx, name) {
@@ -188,16 +184,15 @@ func (p *Reporter) End(settled bool) {
 	if p.place == nil {
 		return
 	}
-	p.place, p.due = nil, time.Time{}
 	if p.cancel != nil {
 		p.cancel()
 		if settled {
 			select {
 			case <-p.looks:
-				p.cancel = nil
 			case <-time.After(lookLimit): // a networked store: it keeps nobody out
 			}
 		}
 	}
+	p.place, p.due, p.looks, p.cancel = nil, time.Time{}, nil, nil // what a look still shows is dropped
 	p.Report(nil)
 }
