@@ -209,7 +209,7 @@ func (c *scene) began() locks.Instant { return c.s.lease.(sceneLease).term.Asked
 func (c *scene) lengths() []time.Duration {
 	k, now := c.s.renewer, c.now()
 	var ds []time.Duration
-	for _, at := range []locks.Instant{k.NextAt(), k.StopAt(), k.KillAt(), k.Term.End(), c.expiry} {
+	for _, at := range []locks.Instant{k.WakeAt(), k.StopAt(), k.KillAt(), k.Term.End(), c.expiry} {
 		for _, d := range []time.Duration{-time.Millisecond, time.Millisecond} {
 			if d += at.Sub(now); d > 0 {
 				ds = append(ds, d)

@@ -134,11 +134,9 @@ func (r *Renewer) RenewSoon() {
 	}
 }
 
-// StopAt is when the command is told to stop, KillAt when it is killed, and NextAt when the lease
-// is renewed.
+// StopAt is when the command is told to stop, and KillAt when it is killed.
 func (r *Renewer) StopAt() locks.Instant { return r.Term.End().Add(-r.Window) }
 func (r *Renewer) KillAt() locks.Instant { return r.Term.End().Add(-killTime(r.Term.TTL)) }
-func (r *Renewer) NextAt() locks.Instant { return r.next }
 
 // Without is the time since the last good renewal was sent, or since the grant, for people.
 func (r *Renewer) Without() time.Duration {
