@@ -34,7 +34,6 @@ func (s *supervisor) keepLease() {
 func (s *supervisor) loseLease(err error) {
 	s.Log(false, "slot lost", "error", err)
 	s.because(leaseLost, err)
-	s.status.markLost()
 	now, window := s.clock(), s.renewer.Window
 	if isA[*locks.EvictedError](err) {
 		window = s.KillAfter
@@ -48,6 +47,5 @@ func (s *supervisor) loseLease(err error) {
 // stopped now, nobody would end them in time.
 func (s *supervisor) failClosed() {
 	s.because(fault, fmt.Errorf("%w: the command was stopped", errWatchdogGone))
-	s.status.markLost()
 	s.kill()
 }

@@ -59,13 +59,16 @@ func (r reason) grave() bool { return r.cause >= leaseLost }
 func (s *supervisor) wholeTree() bool { return s.Tree || s.reason.grave() }
 
 // because records a reason and reports whether it counts. A graver cause replaces a lesser one; of
-// two that are equally grave the first counts.
+// two that are equally grave the first counts. From a grave one on the slot counts as lost.
 func (s *supervisor) because(c cause, err error) bool {
 	gravity := [...]int{noCause: 0, stopRequested: 1, timeLimit: 2, evicted: 2, leaseLost: 3, fault: 3}
 	if gravity[c] <= gravity[s.reason.cause] {
 		return false
 	}
 	s.reason = reason{cause: c, err: err}
+	if s.reason.grave() {
+		s.status.markLost()
+	}
 	return true
 }
 

@@ -152,7 +152,6 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 	}
 	if signals.IsFault(sig) { // a program dies of it, and must not leave its command alone
 		s.because(fault, fmt.Errorf("%w: the command was stopped", faultSent(sig)))
-		s.status.markLost()
 		s.stop(s.KillAfter)
 		return
 	}
