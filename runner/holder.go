@@ -61,6 +61,7 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 	}
 	status := &statusServer{run: h.Run}
 	defer status.close()
+	defer status.markLost()
 	err := status.serve(heldLease{lease: lease, onLost: renewer.RenewSoon, release: func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 		defer cancel()

@@ -37,7 +37,6 @@ func (s *statusServer) open() error {
 	if err != nil {
 		return err
 	}
-	s.lost.Store(false) // set by a close far back in the queue
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.listener, err = held.Listen(dir, s.run.Request.Ref.String(), s.answer); err != nil {
 		s.cancel()
@@ -63,7 +62,6 @@ func (s *statusServer) markLost() {
 
 func (s *statusServer) close() {
 	if s != nil && s.listener != nil {
-		s.markLost()
 		s.cancel()
 		s.listener.Close()
 		s.listener = nil
