@@ -33,17 +33,13 @@ func Parse(s string) (syscall.Signal, error) {
 
 // realTime reads RTMIN, RTMIN+N, RTMAX or RTMAX-N; 0: it is none of these.
 func realTime(name string) syscall.Signal {
-	for _, end := range []struct {
-		name, sign string
-		number     int
-	}{{"RTMIN", "+", rtMin}, {"RTMAX", "-", rtMax}} {
-		offset, ok := strings.CutPrefix(name, end.name)
-		if ok && offset == "" {
-			return syscall.Signal(end.number)
-		}
-		n, err := strconv.Atoi(offset)
-		if sig := end.number + n; ok && err == nil && strings.HasPrefix(offset, end.sign) && sig >= rtMin && sig <= rtMax {
-			return syscall.Signal(sig)
+	for n := range rtMax - rtMin + 1 {
+		offset := strconv.Itoa(n)
+		switch {
+		case name == "RTMIN+"+offset, name == "RTMIN" && n == 0:
+			return syscall.Signal(rtMin + n)
+		case name == "RTMAX-"+offset, name == "RTMAX" && n == 0:
+			return syscall.Signal(rtMax - n)
 		}
 	}
 	return 0
