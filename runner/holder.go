@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -27,7 +26,6 @@ type Holder struct {
 	Granted func(locks.Grant) error
 
 	confirmed bool
-	released  atomic.Bool // on request (held.Release)
 }
 
 // Take takes the slot. The lease belongs to the caller. The outcome says why there is none.
@@ -63,12 +61,10 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 	defer status.close()
 	defer status.markLost()
 	err := status.serve(heldLease{lease: lease, onLost: renewer.RenewSoon, release: func() error {
+		defer h.Relay.Wake()
 		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 		defer cancel()
-		err := lease.Release(ctx)
-		h.released.Store(true)
-		h.Relay.Wake()
-		return err
+		return lease.Release(ctx)
 	}})
 	if err != nil {
 		return &Outcome{Kind: Refused, Err: err}
@@ -80,15 +76,15 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 		if gone := h.unwanted(); gone != nil {
 			return gone
 		}
+		if status.lost.Load() { // released on request: close waits until that is answered
+			return &Outcome{Kind: Ended}
+		}
 		if renewer != nil {
 			renewer.Step()
 			h.Relay.WakeAt(int64(renewer.WakeAt()))
 			if renewer.Final { // else a late renewal may put the slot back
 				return &Outcome{Kind: Lost, Err: renewer.Lost}
 			}
-		}
-		if h.released.Load() {
-			return &Outcome{Kind: Ended}
 		}
 		if sig, _ := h.Relay.Next(-1); sig == unix.SIGTERM {
 			return &Outcome{Kind: Interrupted, Signal: sig}
