@@ -17,7 +17,7 @@ type command struct {
 	argv    []string
 	env     []string
 	common  int    // so many variables of env do not depend on the grant
-	held    string // IDs of the enclosing runs
+	held    string // IDs of the enclosing runs, and once granted its own
 	inherit []int  // descriptors to hand on, beside those that are not close-on-exec
 }
 
@@ -62,16 +62,15 @@ func prepareCommand(argv, env []string, r locks.Request, store string) *command 
 
 // addGrant adds what the store granted. A zero grant is that of a run without a slot.
 func (c *command) addGrant(g locks.Grant) {
-	held := c.held
 	if g.Ref == (locks.Ref{}) {
 		c.env = append(c.env, envUnlocked+"=1")
 	} else {
 		id := g.Ref.String()
 		c.env = append(c.env, envID+"="+id)
-		held = strings.TrimPrefix(held+","+id, ",")
+		c.held = strings.TrimPrefix(c.held+","+id, ",")
 	}
-	if held != "" {
-		c.env = append(c.env, EnvHeld+"="+held)
+	if c.held != "" {
+		c.env = append(c.env, EnvHeld+"="+c.held)
 	}
 	if len(g.Slots) > 0 { // a shared plain lock has none
 		var slots []string
