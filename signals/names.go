@@ -63,23 +63,18 @@ type Rewrites map[syscall.Signal]syscall.Signal
 // Add reads one rule A:B.
 func (r Rewrites) Add(rule string) error {
 	from, to, ok := strings.Cut(rule, ":")
-	if !ok {
-		return fmt.Errorf("%q is not a rewrite: want A:B, such as TERM:INT, or A:0 to drop A", rule)
-	}
 	a, err := Parse(from)
-	if err != nil {
-		return err
+	var b syscall.Signal // 0: dropped
+	if err == nil && to != "0" {
+		b, err = Parse(to)
 	}
-	if !Forwarded(a) {
+	switch {
+	case !ok:
+		return fmt.Errorf("%q is not a rewrite: want A:B, such as TERM:INT, or A:0 to drop A", rule)
+	case err != nil:
+		return err
+	case !Forwarded(a):
 		return fmt.Errorf("%s is never passed on, so it cannot be rewritten", Name(a))
-	}
-	if to == "0" {
-		r[a] = 0
-		return nil
-	}
-	b, err := Parse(to)
-	if err != nil {
-		return err
 	}
 	r[a] = b
 	return nil
