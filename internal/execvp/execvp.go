@@ -37,17 +37,14 @@ func Find(name string) (string, error) {
 		}
 		file := dir + "/" + name
 		var st unix.Stat_t
-		if err := unix.Stat(file, &st); err != nil {
-			if err == unix.EACCES {
-				failed = unix.EACCES
-			}
-			continue
-		}
-		if st.Mode&unix.S_IFMT != unix.S_IFREG || unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS) != nil {
+		err := unix.Stat(file, &st)
+		isFile := err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+		switch {
+		case isFile && unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS) == nil:
+			return file, nil
+		case err == nil || err == unix.EACCES:
 			failed = unix.EACCES
-			continue
 		}
-		return file, nil
 	}
 	return "", failed
 }
