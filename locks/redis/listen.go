@@ -29,7 +29,7 @@ type noticeKind int
 
 const (
 	subscribed   noticeKind = iota // for the first time or again
-	disconnected                   // another connection is tried
+	disconnected                   // until it is subscribed again, other connections are tried
 	published                      // a message
 )
 
@@ -49,13 +49,18 @@ func (e *entry) listen(ctx context.Context, keepAlive time.Duration, tell func(n
 	}()
 	defer locks.Recover(&fault)
 	client, err := e.store.client()
-	for err == nil && ctx.Err() == nil {
-		err := receive(ctx, client.Subscribe(ctx, e.store.channel(e.ref)), keepAlive, tell)
+	for told := false; err == nil && ctx.Err() == nil; told = true {
+		err := receive(ctx, client.Subscribe(ctx, e.store.channel(e.ref)), keepAlive, func(n notice) {
+			told = false
+			tell(n)
+		})
 		if ctx.Err() == nil && lease.IsFinal(e.store.judge(err)) {
 			e.store.noPubSub.Store(true)
 			return
 		}
-		tell(notice{kind: disconnected})
+		if !told { // else each attempt would end the sleep of a waiter
+			tell(notice{kind: disconnected})
+		}
 		lease.Pause(ctx, lease.RetryPause)
 	}
 }

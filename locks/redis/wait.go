@@ -118,11 +118,8 @@ func (e *entry) Events() <-chan struct{} {
 // have gone too; a new one may have missed a message. Both are reasons to renew.
 func (e *entry) watchLease(ttl time.Duration, events chan<- struct{}) {
 	lease.Pause(e.life, listenDelay)
-	before := subscribed
 	e.listen(e.life, ttl/10, func(n notice) {
-		news := n.Evicted || n.kind == subscribed || n.kind == disconnected && before != disconnected
-		before = n.kind
-		if news {
+		if n.Evicted || n.kind != published {
 			select {
 			case events <- struct{}{}:
 			default:
