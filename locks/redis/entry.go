@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"golock/locks"
 	"golock/locks/lease"
 )
@@ -118,8 +116,12 @@ func (e *entry) Close() { e.end() }
 // indexSpan is how long a name stays in the index, at least.
 const indexSpan = 24 * time.Hour
 
+// indexScript shortens nothing: another run of the name may have a longer hold.
+const indexScript = `redis.call('ZADD', KEYS[1], 'GT', ARGV[2], ARGV[1])
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end`
+
 // addToIndex writes the name into the index of a Cluster, again for a long run. The script
-// cannot, as the index lives on another node. If it fails, golock ls misses the name.
+// of the queue cannot, as the index lives on another node. If it fails, golock ls misses the name.
 func (e *entry) addToIndex() {
 	s, now := e.store, e.store.clock()
 	if s.target.kind != cluster || e.indexed != 0 && now.Sub(e.indexed) < indexSpan/2 {
@@ -132,8 +134,7 @@ func (e *entry) addToIndex() {
 		defer locks.Recover(new(error))
 		ctx, cancel := context.WithTimeout(context.Background(), lease.LongestAttempt)
 		defer cancel()
-		until := float64(time.Now().Add(span).UnixMilli())
-		_ = client.ZAdd(ctx, s.index(), goredis.Z{Score: until, Member: member}).Err()
-		_ = client.PExpire(ctx, s.index(), span).Err()
+		until := time.Now().Add(span).UnixMilli()
+		_ = client.Eval(ctx, indexScript, []string{s.index()}, member, until, span.Milliseconds()).Err()
 	}()
 }

@@ -250,6 +250,23 @@ func TestCluster(t *testing.T) {
 		removed += n
 		return removed == len(names)
 	})
+
+	s = open(t, c.URL("quarantine=0", "prefix=held")) // a short run does not end the name of a long hold
+	daysListed := func() int64 {
+		for _, node := range c.Nodes {
+			if ms, err := node.Try("PTTL", "held:names"); err == nil {
+				return ms.(int64) / (24 * time.Hour).Milliseconds()
+			}
+		}
+		return 0
+	}
+	Take(t, s, "n", Limit(2), Hold(100*time.Hour))
+	testkit.Eventually(t, "the name is listed for the hold", func() bool { return daysListed() == 5 })
+	Take(t, s, "n", Limit(2))
+	time.Sleep(200 * time.Millisecond) // the name is written behind the run's back
+	if d := daysListed(); d != 5 {
+		t.Errorf("the index ends in %d days, want 5", d)
+	}
 }
 
 // A node that is killed and comes back empty is a restart like any other.
