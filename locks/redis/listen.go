@@ -71,20 +71,19 @@ func receive(ctx context.Context, sub *goredis.PubSub, keepAlive time.Duration, 
 	// Only closing ends a read without a limit.
 	stop := context.AfterFunc(ctx, func() { sub.Close() })
 	defer stop()
-	pinged := false
-	for {
+	for pinged := false; ; {
 		m, err := sub.ReceiveTimeout(ctx, keepAlive)
-		if err != nil {
-			if keepAlive == 0 || pinged || !lease.IsTimeout(err) {
-				return err
-			}
+		switch {
+		case err == nil, pinged && goredis.HasErrorPrefix(err, "NOPERM"): // which is an answer, too
+			pinged = false
+		case keepAlive == 0, pinged, !lease.IsTimeout(err):
+			return err
+		default:
 			if err := sub.Ping(ctx); err != nil {
 				return err
 			}
 			pinged = true
-			continue
 		}
-		pinged = false
 		switch m := m.(type) {
 		case *goredis.Subscription:
 			tell(notice{kind: subscribed})
