@@ -48,7 +48,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 func (x *Examination) Ask(ctx context.Context, text string) ([]Rows, error) {
 	bound, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 	defer cancel()
-	return x.session.ask(bound, text)
+	return x.session.ask(bound, text, anyNumber)
 }
 
 // hasTable reports whether golock's table can be rehearsed with, which tells what else is wrong

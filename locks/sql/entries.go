@@ -34,7 +34,7 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 		" AND state IN ('H','O','E','W') ORDER BY lock_key,state,ord,entry_id"
 	err = c.once(ctx, func(ctx context.Context) error {
 		entries = nil
-		answers, err := c.ask(ctx, text, factCount, 2+entryCount)
+		answers, err := c.ask(ctx, text, 2)
 		if err != nil {
 			return err
 		}

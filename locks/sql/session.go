@@ -43,17 +43,13 @@ func (c *session) closeConn() {
 	}
 }
 
-// ask sends statements, over a connection that it opens if there is none. Those that give rows
-// must give so many columns each; without any number the answers are not looked at. An error
-// costs the connection.
-func (c *session) ask(ctx context.Context, text string, columns ...int) (answers []Rows, err error) {
+// ask sends statements, over a connection that it opens if there is none. So many of them must
+// give rows; anyNumber is for a text that others have written. An error costs the connection.
+func (c *session) ask(ctx context.Context, text string, want int) (answers []Rows, err error) {
 	if err = c.open(ctx); err == nil {
 		answers, err = c.conn.Run(ctx, text)
 	}
-	fits := func(rows Rows, columns int) bool {
-		return !slices.ContainsFunc(rows, func(r []string) bool { return len(r) != columns })
-	}
-	if err == nil && len(columns) > 0 && !slices.EqualFunc(answers, columns, fits) {
+	if err == nil && len(answers) != want && want != anyNumber {
 		err = refusal("the server answers something else than it was asked: %.200q", fmt.Sprint(answers))
 	}
 	if err != nil {
@@ -61,6 +57,8 @@ func (c *session) ask(ctx context.Context, text string, columns ...int) (answers
 	}
 	return answers, err
 }
+
+const anyNumber = -1
 
 // guard runs f with the session locked. After an error the connection is closed.
 func (c *session) guard(f func() error) (err error) {
@@ -163,7 +161,7 @@ func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
 		return answer{}, err
 	}
 	c.sent = true
-	if _, err := c.ask(ctx, t.finish()); err != nil {
+	if _, err := c.ask(ctx, t.finish(), 0); err != nil {
 		return answer{}, err
 	}
 	c.wake(ctx, q, t.sleepers)
@@ -190,8 +188,8 @@ func (c *session) observe(f *facts) {
 func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	s := c.store
 	v := &view{limit: frontSize}
-	entries, counts := s.entriesText(q, v.limit)
-	answers, err := c.ask(ctx, s.lockText(q)+";"+entries, slices.Insert(counts, 0, tableCount)...)
+	entries := s.entriesText(q, v.limit)
+	answers, err := c.ask(ctx, s.lockText(q)+";"+strings.Join(entries, ";"), 1+len(entries))
 	if err != nil {
 		return nil, err
 	}
@@ -218,8 +216,8 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 		} else if revoke == "" {
 			return v, nil
 		}
-		entries, counts = s.entriesText(q, v.limit)
-		if answers, err = c.ask(ctx, revoke+entries, counts...); err != nil {
+		entries = s.entriesText(q, v.limit)
+		if answers, err = c.ask(ctx, revoke+strings.Join(entries, ";"), len(entries)); err != nil {
 			return nil, err
 		}
 	}

@@ -59,7 +59,7 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	dead := fmt.Sprintf("(state<>'G' AND ends<=%[1]d AND (state IN ('W','O') OR hold<=%[1]d))", before)
 	forgotten := fmt.Sprintf("(state='G' AND ends<=%d)", v.now-micros(max(olderThan, remember)))
 	answers, err := c.ask(ctx, "SELECT COUNT(*)"+of+" AND "+dead+
-		";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of, 1, 1)
+		";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of, 2)
 	if err != nil {
 		return 0, err
 	}
@@ -75,6 +75,6 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 		removed++
 		end = "DELETE" + name + " AND entry_id='';COMMIT"
 	}
-	_, err = c.ask(ctx, end)
+	_, err = c.ask(ctx, end, 0)
 	return removed, err
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 
 	"golock/locks"
 	"golock/locks/lease"
@@ -62,12 +61,10 @@ func (q *question) isNew() bool { return q.Step == lease.Join && q.row.Claim.Tic
 // nameColumns are those that only a name's row uses.
 const nameColumns = "epoch,quiet,seen,counter,turn,low"
 
-// How many columns the statements give.
+// How many columns an entry has, and the facts of a server.
 const (
 	factCount  = 6
-	tableCount = factCount + 4
 	entryCount = 17
-	nameCount  = 6
 )
 
 // factColumns are the server's clock, and its Facts.
@@ -86,8 +83,8 @@ func (s *Store) lockText(q *question) string {
 		s.table, stepNumbers, s.dialect.Clock, q.turn, q.key, s.factColumns())
 }
 
-// entriesText reads the entries that a decision needs.
-func (s *Store) entriesText(q *question, limit int) (text string, columnCounts []int) {
+// entriesText is the statements that read the entries that a decision needs.
+func (s *Store) entriesText(q *question, limit int) []string {
 	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
 	const entries, waiting = "SELECT " + columns, " AND state='W'"
 	statements := []string{
@@ -97,7 +94,6 @@ func (s *Store) entriesText(q *question, limit int) (text string, columnCounts [
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
 		entries + of + " AND entry_id='" + q.row.ID + "'",
 	}
-	columnCounts = []int{entryCount + nameCount, entryCount, entryCount}
 	switch {
 	case q.isNew():
 		last := order(locks.Claim{Priority: q.row.Claim.Priority, Ticket: 1<<63 - 1})
@@ -105,16 +101,14 @@ func (s *Store) entriesText(q *question, limit int) (text string, columnCounts [
 		if q.MaxQueue != nil { // only then: no index has it
 			count += " AND ends>" + s.dialect.Clock
 		}
-		statements, columnCounts = append(statements, count), append(columnCounts, 2)
+		statements = append(statements, count)
 	case q.Step == lease.Join: // it may be far behind those that are read
-		ahead := "SELECT COUNT(*)" + of + waiting + " AND ord<'" + order(q.row.Claim) + "'"
-		statements, columnCounts = append(statements, ahead), append(columnCounts, 1)
+		statements = append(statements, "SELECT COUNT(*)"+of+waiting+" AND ord<'"+order(q.row.Claim)+"'")
 	}
 	if q.isNew() && q.row.Replace != locks.ReplaceNone {
 		statements = append(statements, entries+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
-		columnCounts = append(columnCounts, entryCount)
 	}
-	return strings.Join(statements, ";"), columnCounts
+	return statements
 }
 
 // readTable reads the table's own row, and what the server says of itself.

@@ -38,7 +38,7 @@ func (c *session) prolongPlace(ctx context.Context, m entryState) (a answer, ok 
 		answers, err := c.ask(ctx, s.dialect.Single+fmt.Sprintf(
 			"UPDATE %[1]s SET ends=%[2]s+%[4]d,due=%[2]s+%[4]d%[3]s AND (ends<%[2]s+%[5]d OR due<%[2]s+%[6]d);"+
 				"SELECT since,due-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s) FROM %[7]s AND entry_id=''",
-			s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of), 3)
+			s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of), 1)
 		if err != nil || len(answers[0]) == 0 {
 			return err
 		}
@@ -105,8 +105,8 @@ func (c *session) sleep(
 				return nil
 			}
 			woken := sent.Sub(from) < limit
-			text, counts := c.store.acceptText(m, !woken)
-			answers, err := c.ask(bound, text, counts...)
+			text, want := c.store.acceptText(m, !woken)
+			answers, err := c.ask(bound, text, want)
 			if err != nil || len(answers[0]) == 0 {
 				return err
 			}
@@ -138,19 +138,17 @@ func (c *session) pollMoves(ctx context.Context, m entryState, d, pause time.Dur
 // acceptText accepts an offer, and reads the row; and, if that is asked for, who lets an offer
 // pass. Only the connection to which the offer was made may accept: so the server has not been
 // restarted since.
-func (s *Store) acceptText(m entryState, lapsed bool) (text string, columnCounts []int) {
+func (s *Store) acceptText(m entryState, lapsed bool) (text string, answers int) {
 	clock, of := s.dialect.Clock, fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
 	own := " AND entry_id='" + m.row.ID + "'"
 	text = s.dialect.Begin + fmt.Sprintf(";UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
 		"hold=CASE WHEN hold>0 THEN hold+%[2]s ELSE 0 END WHERE lock_key='%[3]s'%[4]s"+
 		" AND state='O' AND conn=%[5]d AND evicted='';SELECT %[6]s FROM %[7]s%[4]s;",
 		s.table, clock, m.key, own, m.row.conn, columns, of)
-	columnCounts = []int{entryCount}
 	if lapsed {
-		text += "SELECT entry_id FROM " + of + " AND state='O' AND due<=" + clock + ";"
-		columnCounts = append(columnCounts, 1)
+		return text + "SELECT entry_id FROM " + of + " AND state='O' AND due<=" + clock + ";" + s.dialect.Commit, 2
 	}
-	return text + s.dialect.Commit, columnCounts
+	return text + s.dialect.Commit, 1
 }
 
 // The pauses of a waiter that nobody can wake.
