@@ -91,11 +91,3 @@ func (o *observedEntry) entry(d *directory) locks.Entry {
 	}
 	return e
 }
-
-// Evict implements locks.QueueStore. The owner sees the mark within a second, or with
-// its next renewal.
-func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
-	e := s.entryOf(locks.Request{Ref: ref})
-	e.evictor = locks.Printable(by, 200)
-	return lease.EvictEntry(ctx, s.URL(), e)
-}

@@ -70,6 +70,12 @@ func (s *Store) entryOf(r locks.Request) *entry {
 	return e
 }
 
+func (s *Store) attachedEntry(ref locks.Ref, evictor string) *entry {
+	e := s.entryOf(locks.Request{Ref: ref})
+	e.attached, e.evictor = true, locks.Printable(evictor, 200)
+	return e
+}
+
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r)
 	e.record = record{

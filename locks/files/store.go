@@ -34,6 +34,7 @@ import (
 
 // Store is a shared directory. It does nothing until it is used.
 type Store struct {
+	lease.Engine
 	scheme    string
 	dir       string
 	make      func(h *handle, temp, name string, text []byte) error
@@ -52,35 +53,19 @@ var _ locks.LeaseStore = (*Store)(nil)
 
 // New names the primitive, one of Schemes, and the directory: an absolute path.
 func New(scheme, dir string) *Store {
-	return &Store{
+	s := &Store{
 		scheme: scheme, dir: dir, make: makeVersion, kept: kept, clock: locks.BootTime,
 		clockName: sync.OnceValue(clockName), self: sync.OnceValue(thisProcess), at: func(string) {},
 	}
+	s.Engine = lease.NewEngine((&url.URL{Scheme: scheme, Path: dir}).String(), s.newEntry, s.attachedEntry)
+	return s
 }
-
-// URL implements locks.Store.
-func (s *Store) URL() string { return (&url.URL{Scheme: s.scheme, Path: s.dir}).String() }
-
-// Traits implements locks.Store.
-func (s *Store) Traits() locks.Traits { return lease.Traits() }
 
 // Close implements locks.Store. Nothing stays open.
 func (s *Store) Close() error { return nil }
 
 // Warnings implements locks.LeaseStore. There are none.
 func (s *Store) Warnings() []string { return nil }
-
-// Join implements locks.Store.
-func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	return lease.NewTicket(ctx, s.URL(), r, s.newEntry(r))
-}
-
-// Attach implements locks.LeaseStore.
-func (s *Store) Attach(ref locks.Ref) locks.RenewableLease {
-	e := s.entryOf(locks.Request{Ref: ref})
-	e.attached = true
-	return lease.Attach(s.URL(), ref, e)
-}
 
 // Forget implements locks.QueueStore.
 func (s *Store) Forget(ctx context.Context, name string) error {

@@ -30,10 +30,10 @@ func newLease(store string, e Entry, a Answer, sent locks.Instant) *Lease {
 	return &Lease{store: store, entry: e, grant: a.Grant, epoch: a.Epoch, term: locks.Term{Asked: sent, TTL: a.TTL}}
 }
 
-// Attach gives the lease of an entry that another process made. The first renewal tells
-// what is not known yet, as its TTL, slots and fence.
-func Attach(store string, ref locks.Ref, e Entry) *Lease {
-	return &Lease{store: store, entry: e, attached: true, grant: locks.Grant{Ref: ref}}
+// Attach implements locks.LeaseStore. The first renewal tells what is not known yet, as the
+// TTL, slots and fence.
+func (s *Engine) Attach(ref locks.Ref) locks.RenewableLease {
+	return &Lease{store: s.url, entry: s.entryOf(ref, ""), attached: true, grant: locks.Grant{Ref: ref}}
 }
 
 // Grant implements locks.Lease.
@@ -105,13 +105,15 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// EvictEntry takes an entry back from its owner.
-func EvictEntry(ctx context.Context, store string, e Entry) error {
+// Evict implements locks.QueueStore. The owner hears of it with its next renewal, or sooner
+// where the store can tell it.
+func (s *Engine) Evict(ctx context.Context, ref locks.Ref, by string) error {
+	e := s.entryOf(ref, by)
 	defer e.Close()
-	a, _, err := request(ctx, store, e, Evict)
+	a, _, err := request(ctx, s.url, e, Evict)
 	switch {
 	case err != nil:
-		return Located(store, err)
+		return Located(s.url, err)
 	case a.Verdict == Lost && !a.Doubtful:
 		return locks.ErrLost
 	}

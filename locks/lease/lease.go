@@ -21,8 +21,28 @@ const DefaultTTL = 30 * time.Second
 // ListLimit bounds a question about many entries.
 const ListLimit = 10 * time.Second
 
-// Traits are those of every engine here.
-func Traits() locks.Traits { return locks.Traits{MaxUnits: MaxUnits} }
+// Engine is embedded by a store: the methods of locks.LeaseStore that begin with one entry.
+type Engine struct {
+	url      string
+	newEntry func(locks.Request) Entry
+	entryOf  func(ref locks.Ref, evictor string) Entry
+}
+
+// NewEngine takes the store's URL without secrets, and how it makes the entry of a request, and
+// that of one that is there, perhaps to evict it.
+func NewEngine[E Entry](url string, newEntry func(locks.Request) E, entryOf func(locks.Ref, string) E) Engine {
+	return Engine{
+		url:      url,
+		newEntry: func(r locks.Request) Entry { return newEntry(r) },
+		entryOf:  func(ref locks.Ref, evictor string) Entry { return entryOf(ref, evictor) },
+	}
+}
+
+// URL implements locks.Store.
+func (s *Engine) URL() string { return s.url }
+
+// Traits implements locks.Store.
+func (*Engine) Traits() locks.Traits { return locks.Traits{MaxUnits: MaxUnits} }
 
 // Step is what a store is asked to do with an entry. Each may be sent again, any number
 // of times and late: the second time changes nothing.

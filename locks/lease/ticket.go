@@ -22,21 +22,22 @@ type Ticket struct {
 	quarantine *locks.QuarantineError // of the last answer
 }
 
-// NewTicket joins the queue with an entry. It tries again until ctx ends.
-func NewTicket(ctx context.Context, store string, r locks.Request, e Entry) (locks.Ticket, error) {
+// Join implements locks.Store. It tries again until ctx ends.
+func (s *Engine) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%s: not asked yet: %w", store, err)
+		return nil, fmt.Errorf("%s: not asked yet: %w", s.url, err)
 	}
-	a, sent, err := request(ctx, store, e, Join)
+	e := s.newEntry(r)
+	a, sent, err := request(ctx, s.url, e, Join)
 	switch {
 	case a.Doubtful && err != nil:
-		giveUp(ctx, store, e) // an attempt may have made the entry
-		return nil, Located(store, err)
+		giveUp(ctx, s.url, e) // an attempt may have made the entry
+		return nil, Located(s.url, err)
 	case err != nil:
 		e.Close()
-		return nil, Located(store, err)
+		return nil, Located(s.url, err)
 	}
-	t := &Ticket{entry: e, store: store, request: r, replaced: a.Replaced}
+	t := &Ticket{entry: e, store: s.url, request: r, replaced: a.Replaced}
 	if err := t.joined(ctx, a, sent, time.Now().Add(quarantineLimit)); err != nil {
 		return nil, err
 	}

@@ -29,14 +29,14 @@ type entry struct {
 	events  chan struct{} // nil: nobody has asked for them
 }
 
-func (s *Store) entryOf(ref locks.Ref) *entry {
-	e := &entry{store: s, ref: ref, ttl: lease.DefaultTTL, call: call{key: ref.Key, id: ref.ID.String()}}
+func (s *Store) entryOf(ref locks.Ref, by string) *entry {
+	e := &entry{store: s, ref: ref, ttl: lease.DefaultTTL, call: call{key: ref.Key, id: ref.ID.String(), by: by}}
 	e.life, e.end = context.WithCancel(context.Background())
 	return e
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
-	e := s.entryOf(r.Ref)
+	e := s.entryOf(r.Ref, "")
 	e.learn("", newRecord(r))
 	e.call.name, e.call.within = r.Name, strings.Join(lease.Enclosing(r), ",")
 	if r.NoWait {

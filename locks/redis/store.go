@@ -25,6 +25,7 @@ import (
 
 // Store is a server, or several that act as one. It does nothing until it is used.
 type Store struct {
+	lease.Engine
 	target   *target
 	script   *goredis.Script
 	client   func() (goredis.UniversalClient, error) // made when it is first needed
@@ -44,14 +45,10 @@ func Open(address string) (*Store, error) {
 		return nil, err
 	}
 	script := goredis.NewScript(queueScript + stepsScript)
-	return &Store{target: t, script: script, clock: locks.BootTime, client: sync.OnceValues(t.connect)}, nil
+	s := &Store{target: t, script: script, clock: locks.BootTime, client: sync.OnceValues(t.connect)}
+	s.Engine = lease.NewEngine(t.url, s.newEntry, s.entryOf)
+	return s, nil
 }
-
-// URL implements locks.Store.
-func (s *Store) URL() string { return s.target.url }
-
-// Traits implements locks.Store.
-func (s *Store) Traits() locks.Traits { return lease.Traits() }
 
 // Close implements locks.Store.
 func (s *Store) Close() error {
@@ -74,24 +71,6 @@ func (s *Store) Warnings() []string {
 			"who waits asks once a second instead")
 	}
 	return all
-}
-
-// Join implements locks.Store.
-func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	return lease.NewTicket(ctx, s.URL(), r, s.newEntry(r))
-}
-
-// Attach implements locks.LeaseStore.
-func (s *Store) Attach(ref locks.Ref) locks.RenewableLease {
-	return lease.Attach(s.URL(), ref, s.entryOf(ref))
-}
-
-// Evict implements locks.QueueStore. The owner hears of it from its listener, or with the
-// answer to its next step.
-func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
-	e := s.entryOf(ref)
-	e.call.by = by
-	return lease.EvictEntry(ctx, s.URL(), e)
 }
 
 // Forget implements locks.QueueStore.

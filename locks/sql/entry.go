@@ -46,14 +46,15 @@ const (
 	keepConn = 250 * time.Millisecond
 )
 
-func (s *Store) entryOf(ref locks.Ref) *entry {
+func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 	e := &entry{store: s, session: &session{store: s}, ref: ref}
+	e.question.By = by
 	e.state.key, e.state.row.ID, e.state.row.ttl = ref.Key.String(), ref.ID.String(), lease.DefaultTTL
 	return e
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
-	e := s.entryOf(r.Ref)
+	e := s.entryOf(r.Ref, "")
 	e.question = queue.Question{
 		NoWait: r.NoWait, MaxQueue: r.MaxQueue, Within: lease.Enclosing(r), By: locks.ReplacedBy(r),
 	}

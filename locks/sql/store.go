@@ -29,6 +29,7 @@ import (
 
 // Store is a table in a database. It does nothing until it is used.
 type Store struct {
+	lease.Engine
 	target   *Target
 	dialect  Dialect
 	table    string                 // quoted
@@ -49,6 +50,7 @@ func Open(address string, d Dialect) (*Store, error) {
 	}
 	s := &Store{target: t, dialect: d}
 	s.table = s.quote(t.table)
+	s.Engine = lease.NewEngine(t.url, s.newEntry, s.entryOf)
 	return s, nil
 }
 
@@ -57,12 +59,6 @@ func (s *Store) quote(name string) string {
 	q := s.dialect.Quote
 	return q + strings.ReplaceAll(name, ".", q+"."+q) + q
 }
-
-// URL implements locks.Store.
-func (s *Store) URL() string { return s.target.url }
-
-// Traits implements locks.Store.
-func (s *Store) Traits() locks.Traits { return lease.Traits() }
 
 // Close implements locks.Store. There is nothing to close: connections belong
 // to tickets and leases.
@@ -97,23 +93,6 @@ func (s *Store) listeners() int {
 		return 0
 	}
 	return min(s.keptConns(), s.dialect.Listeners)
-}
-
-// Join implements locks.Store.
-func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	return lease.NewTicket(ctx, s.URL(), r, s.newEntry(r))
-}
-
-// Attach implements locks.LeaseStore.
-func (s *Store) Attach(ref locks.Ref) locks.RenewableLease {
-	return lease.Attach(s.URL(), ref, s.entryOf(ref))
-}
-
-// Evict implements locks.QueueStore.
-func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
-	e := s.entryOf(ref)
-	e.question.By = by
-	return lease.EvictEntry(ctx, s.URL(), e)
 }
 
 // Forget implements locks.QueueStore.
