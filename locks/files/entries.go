@@ -15,7 +15,9 @@ import (
 // Entries implements locks.Store. An entry of another host, or a holder, is listed as
 // live until its heartbeat was unchanged for a TTL.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return lease.Entries(ctx, func(ctx context.Context) (all []locks.Entry, _ error) {
+	return locks.Listing(func() (all []locks.Entry, _ error) {
+		ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
+		defer cancel()
 		directories, failed := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
 		for _, d := range directories {
 			entries, err := d.entries(ctx)

@@ -1,8 +1,6 @@
 package lease
 
 import (
-	"context"
-	"iter"
 	"os"
 	"os/user"
 	"strconv"
@@ -59,13 +57,4 @@ func Enclosing(r locks.Request) []string {
 		}
 	}
 	return within
-}
-
-// Entries implements locks.Store's for an engine that reads all at once.
-func Entries(ctx context.Context, read func(context.Context) ([]locks.Entry, error)) iter.Seq2[locks.Entry, error] {
-	return locks.Listing(func() ([]locks.Entry, error) {
-		ctx, cancel := context.WithTimeout(ctx, ListLimit)
-		defer cancel()
-		return read(ctx)
-	})
 }

@@ -10,12 +10,11 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"golock/locks"
-	"golock/locks/lease"
 )
 
 // Entries implements locks.Store.
 func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return lease.Entries(ctx, func(ctx context.Context) (all []locks.Entry, err error) {
+	return locks.Listing(func() (all []locks.Entry, err error) {
 		names, err := s.names(ctx, name)
 		for _, name := range names {
 			entries, err := s.list(ctx, locks.KeyOf(name), name)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"golock/locks"
-	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
@@ -16,7 +15,7 @@ func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry,
 	if name != "" {
 		of = " AND lock_key='" + locks.KeyOf(name).String() + "'"
 	}
-	return lease.Entries(ctx, func(ctx context.Context) ([]locks.Entry, error) { return s.list(ctx, of) })
+	return locks.Listing(func() ([]locks.Entry, error) { return s.list(ctx, of) })
 }
 
 // Find implements locks.QueueStore.
