@@ -201,29 +201,19 @@ func (f *lockFile) read() (*table, error) {
 		if n < len(some) {
 			return nil, errCorrupt // somebody cuts it meanwhile
 		}
-		for i := 0; i < n/recordSize; i++ {
-			if err := t.add(first+i, some[i*recordSize:(i+1)*recordSize]); err != nil {
-				return nil, err
+		for i := range n / recordSize {
+			text := some[i*recordSize : (i+1)*recordSize]
+			if text[recordState] == stateFree {
+				continue
+			}
+			t.records = append(t.records, record{index: first + i})
+			r := &t.records[len(t.records)-1]
+			if r.decode(text) != nil || r.ticket >= t.next { // the header is from another time
+				return nil, errCorrupt
 			}
 		}
 	}
 	return t, nil
-}
-
-// add takes in the text of a record.
-func (t *table) add(index int, text []byte) error {
-	if text[recordState] == stateFree {
-		return nil
-	}
-	t.records = append(t.records, record{index: index})
-	r := &t.records[len(t.records)-1]
-	if err := r.decode(text); err != nil {
-		return err
-	}
-	if r.ticket >= t.next {
-		return errCorrupt // the header is from another time
-	}
-	return nil
 }
 
 // firstFree is the index of the first record that is not in use, or the next one.
