@@ -33,11 +33,11 @@ func (p *place) evicted() error {
 		return nil
 	}
 	defer unix.Close(f.fd)
-	found, err := f.readRecord(p.self.index)
-	for tries := 1; err == errCorrupt && tries < 100; tries++ { // while it is being written
-		found, err = f.readRecord(p.self.index)
+	found, ok := f.readRecord(p.self.index)
+	for tries := 1; !ok && tries < 100; tries++ { // while it is being written
+		found, ok = f.readRecord(p.self.index)
 	}
-	if err != nil || found.id != p.self.id || found.evictor == "" {
+	if found.id != p.self.id || found.evictor == "" {
 		return nil
 	}
 	return &locks.EvictedError{By: found.evictor}

@@ -226,19 +226,16 @@ func (t *table) firstFree() (index int) {
 	return index
 }
 
-// readRecord reads one record whole: errCorrupt if it is free, or being written.
-func (f *lockFile) readRecord(index int) (record, error) {
+// readRecord reads one record whole, unless it is free, or being written.
+func (f *lockFile) readRecord(index int) (r record, ok bool) {
 	var text [recordSize]byte
-	n, err := f.readAt(text[:], recordOffset(index))
-	if err != nil {
-		return record{}, err
-	}
-	r := record{index: index}
+	n, _ := f.readAt(text[:], recordOffset(index))
+	r.index = index
 	if n < recordSize || text[recordState] == stateFree || r.decode(text[:]) != nil {
-		return record{}, errCorrupt
+		return record{}, false
 	}
 	r.decodeCommand(text[:])
-	return r, nil
+	return r, true
 }
 
 // readCommand adds the command to a record that is in use, inside the gate; none if it
