@@ -153,15 +153,13 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 		}
 	}
 	slices.SortFunc(before, func(a, b *record) int { return a.claim().Compare(b.claim()) })
-	for len(before) > 0 {
-		front := before[len(before)-1]
+	for i, front := range slices.Backward(before) {
 		if p.file.isLocked(waitByte(front.ticket), 1) {
-			return front, len(before) + 1, nil
+			return front, i + 2, nil
 		}
 		if err := p.file.clear(front); err != nil {
 			return nil, 0, err
 		}
-		before = before[:len(before)-1]
 	}
 	return nil, 1, nil
 }
