@@ -176,8 +176,7 @@ func (p *place) take(tab *table) (_ *lease, err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = setLock(f.fd, unix.F_UNLCK, holdByte(p.self.ticket))
-			_ = unlockFrom(f.fd, pathBase)
+			_ = unlockFrom(f.fd, holdByte(p.self.ticket))
 		}
 	}()
 	if err := setLock(f.fd, unix.F_WRLCK, holdByte(p.self.ticket)); err != nil {
