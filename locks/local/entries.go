@@ -53,21 +53,16 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 
 // list gives the live entries of lock files.
 func (s *Store) list(ctx context.Context, which func(base string) bool) (entries []locks.Entry, err error) {
-	var live []record
-	var names []string // of the locks, one for each record
 	failed := s.eachTable(ctx, which, unix.O_RDONLY, func(f *lockFile, tab *table) error {
 		slices.SortFunc(tab.records, func(a, b record) int { return a.claim().Compare(b.claim()) })
 		for i := range tab.records {
 			if r := &tab.records[i]; f.isLive(r) {
 				f.readCommand(r)
-				live, names = append(live, *r), append(names, tab.name)
+				entries = append(entries, newEntry(tab.name, r))
 			}
 		}
 		return nil
 	})
-	for i := range live { // with the gates open: this takes longer than to read
-		entries = append(entries, newEntry(names[i], &live[i]))
-	}
 	locks.Arrange(entries)
 	return entries, errors.Join(failed...)
 }
