@@ -45,7 +45,7 @@ func (s *Store) lock(ctx context.Context, kind int16, wait bool) (int, error) {
 	if s.family == Fcntl && kind == unix.F_WRLCK {
 		access = unix.O_RDWR // fcntl(2): an exclusive lock needs a descriptor for writing
 	}
-	var file unix.Stat_t
+	var file, now unix.Stat_t
 	for range maxMoves {
 		fd, err := s.open(access, &file)
 		if err == unix.EEXIST {
@@ -57,7 +57,8 @@ func (s *Store) lock(ctx context.Context, kind int16, wait bool) (int, error) {
 		s.waiting.Add(1)
 		err = s.setLock(fd, kind, wait)
 		s.waiting.Add(-1)
-		if err == nil && s.inPlace(&file) {
+		// If it cannot be seen that the path still leads to it, the next open tells why.
+		if err == nil && unix.Stat(s.path, &now) == nil && kernel.SameFile(&now, &file) {
 			return fd, nil
 		}
 		unix.Close(fd)
@@ -148,11 +149,4 @@ func (s *Store) checkKind(st *unix.Stat_t) error {
 		return &locks.PathError{Path: s.path, Err: errors.New("is a directory, which has no fcntl locks"), Hint: "name a file in it, or use flock://"}
 	}
 	return &locks.PathError{Path: s.path, Err: errors.New("is not a regular file")}
-}
-
-// inPlace reports whether the path still leads to the file. If that cannot be seen, the
-// next open tells why.
-func (s *Store) inPlace(file *unix.Stat_t) bool {
-	var now unix.Stat_t
-	return unix.Stat(s.path, &now) == nil && kernel.SameFile(&now, file)
 }
