@@ -133,12 +133,14 @@ func (d *directory) withTable(
 	}
 	defer file.openGate()
 	tab, err := file.read()
+	// Whoever may write the directory can make files of any name, with anything in them.
+	foreign := err == nil && (locks.CheckName(tab.name) != nil || fileName(tab.name) != base)
 	switch {
 	case err == errCorrupt && file.isUsed():
 		return &locks.PathError{Path: file.path, Err: errDamaged}
 	case err == errCorrupt && !file.hasMagic():
 		return nil // it is no lock file
-	case err == errCorrupt || err == nil && !tab.belongs(base):
+	case err == errCorrupt || foreign:
 		tab = &table{}
 	case err != nil:
 		return err

@@ -147,12 +147,6 @@ type table struct {
 	records []record // those in use, in the order of the file
 }
 
-// belongs reports whether a table fits the name of its file. Whoever may write the directory
-// can make files of any name, with anything in them.
-func (t *table) belongs(base string) bool {
-	return locks.CheckName(t.name) == nil && fileName(t.name) == base
-}
-
 // hasMagic reports whether the file begins as golock writes it.
 func (f *lockFile) hasMagic() bool {
 	var start [len(magic)]byte
