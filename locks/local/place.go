@@ -161,9 +161,8 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 	return nil, 1, nil
 }
 
-// take makes p a holder. What fails half-way leaves no more locks than before: p may stay in
-// the queue of a removed file until it is in that of the new one.
-func (p *place) take(tab *table) (_ *lease, err error) {
+// take makes p a holder. If it fails the caller closes p, which drops its locks.
+func (p *place) take(tab *table) (*lease, error) {
 	f := p.file
 	slots := locks.FreeSlots(func(slot int) bool {
 		return slices.ContainsFunc(p.view.holders, func(h record) bool { return slices.Contains(h.slots, slot) })
@@ -171,11 +170,6 @@ func (p *place) take(tab *table) (_ *lease, err error) {
 	if slots[len(slots)-1] > maxSlot {
 		return nil, &locks.PathError{Path: f.path, Err: fmt.Errorf("more than %d units are in use", maxSlot)}
 	}
-	defer func() {
-		if err != nil {
-			_ = unlockFrom(f.fd, holdByte(p.self.ticket))
-		}
-	}()
 	if err := setLock(f.fd, unix.F_WRLCK, holdByte(p.self.ticket)); err != nil {
 		return nil, f.failed("lock", err)
 	}
@@ -184,8 +178,10 @@ func (p *place) take(tab *table) (_ *lease, err error) {
 			return nil, f.failed("lock", err)
 		}
 	}
-	// The path locks come first: whoever makes a new file after this check sees them.
+	// The path locks come first: whoever makes a new file after this check sees them. If the file
+	// was removed p stays in its queue until it is in that of the new one, but not in the way there.
 	if err := f.checkPath(); err != nil {
+		_ = unlockFrom(f.fd, holdByte(p.self.ticket))
 		return nil, err
 	}
 	now := time.Now().UnixMicro()
