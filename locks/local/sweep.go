@@ -17,40 +17,34 @@ import (
 // gate after that, sees that the path no longer leads to it, and joins anew.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	failed := s.eachTable(ctx, ofName(name), unix.O_RDWR, func(f *lockFile, tab *table) error {
-		n, err := f.sweep(tab, olderThan)
-		removed += n
-		return err
+		if f.checkPath() != nil {
+			return nil // somebody else has removed it
+		}
+		used := f.isUsed()
+		var dead []*record
+		for i := range tab.records {
+			r := &tab.records[i]
+			live := f.isLive(r)
+			if used = used || live; !live && time.Since(time.UnixMicro(r.since)) >= olderThan {
+				dead = append(dead, r)
+			}
+		}
+		if !used && len(dead) == len(tab.records) && time.Since(time.Unix(f.stat.Mtim.Unix())) >= olderThan {
+			if err := f.failed("remove", unix.Unlinkat(f.dir.fd, f.base, 0)); err != nil {
+				return err
+			}
+			removed++
+			return nil
+		}
+		for _, r := range dead {
+			if err := f.clear(r); err != nil {
+				return err
+			}
+			removed++
+		}
+		return nil
 	})
 	return removed, errors.Join(slices.DeleteFunc(failed, func(err error) bool {
 		return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, errDamaged)
 	})...)
-}
-
-// sweep cleans up one lock file.
-func (f *lockFile) sweep(tab *table, olderThan time.Duration) (removed int, err error) {
-	if f.checkPath() != nil {
-		return 0, nil // somebody else has removed it
-	}
-	used := f.isUsed()
-	var dead []*record
-	for i := range tab.records {
-		r := &tab.records[i]
-		live := f.isLive(r)
-		if used = used || live; !live && time.Since(time.UnixMicro(r.since)) >= olderThan {
-			dead = append(dead, r)
-		}
-	}
-	if !used && len(dead) == len(tab.records) && time.Since(time.Unix(f.stat.Mtim.Unix())) >= olderThan {
-		if err := f.failed("remove", unix.Unlinkat(f.dir.fd, f.base, 0)); err != nil {
-			return 0, err
-		}
-		return 1, nil
-	}
-	for _, r := range dead {
-		if err := f.clear(r); err != nil {
-			return removed, err
-		}
-		removed++
-	}
-	return removed, nil
 }
