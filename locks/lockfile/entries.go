@@ -27,22 +27,16 @@ func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, e
 		} else if err != nil {
 			return nil, &locks.PathError{Op: "stat", Path: s.path, Err: err}
 		}
-		label, seen := cmp.Or(name, s.URL()), s.holders(&st)
+		// The locks that descriptors carry: exact, but only of processes that this user may look into.
+		label, seen := cmp.Or(name, s.URL()), map[int]procfs.Lock{}
+		for _, pid := range procfs.PIDs() {
+			if all, _ := s.locksOf(pid, &st); len(all) > 0 {
+				seen[pid] = all[0]
+			}
+		}
 		entries := s.seenEntries(label, seen)
 		return append(entries, s.listedEntries(label, &st, seen, len(entries))...), nil
 	})
-}
-
-// holders finds the processes that have a descriptor of the locked file, each with a lock
-// that it carries: that is exact, but shows only processes that this user may look into.
-func (s *Store) holders(st *unix.Stat_t) map[int]procfs.Lock {
-	found := map[int]procfs.Lock{}
-	for _, pid := range procfs.PIDs() {
-		if all, _ := s.locksOf(pid, st); len(all) > 0 {
-			found[pid] = all[0]
-		}
-	}
-	return found
 }
 
 // locksOf are the locks that the descriptors of one process carry.
