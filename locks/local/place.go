@@ -61,6 +61,9 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 	if err != nil || l != nil {
 		return l, err
 	}
+	if err := f.checkPath(); err != nil {
+		return nil, err
+	}
 	if inside := p.enclosing(); inside != nil {
 		return nil, &locks.NestedError{Name: p.request.Name, Inside: *inside, Busy: p.busy(tab)}
 	}
