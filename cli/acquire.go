@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -131,9 +130,9 @@ func isReadable(fd int) bool {
 
 // forNone takes the slot and leaves it to its lease.
 func (a *acquisition) forNone(out *term.Printer) error {
-	lease, failed := a.run.Take()
-	if failed != nil {
-		return a.failed(resultOf(*failed), out)
+	lease, o := a.run.Take()
+	if o != nil {
+		return failure(out, *o, codeOfRun(*o), a.conflictCode)
 	}
 	if err := printID(lease.Grant().Ref.String()); err != nil {
 		a.run.GiveBack(lease) // nobody knows its ID
@@ -163,39 +162,31 @@ func (a *acquisition) forProcess(out *term.Printer) error {
 			return nil
 		case r != nil:
 			h.abandon()
-			return a.failed(*r, out)
+			o := runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}
+			return failure(out, o, r.Code, a.conflictCode)
 		}
 		if sig, _ := a.run.Relay.Next(-1); signals.EndsWaiting(sig) {
 			h.abandon()
-			return a.failed(resultOf(runner.Outcome{Kind: runner.Interrupted, Signal: sig}), out)
+			return failure(out, runner.Outcome{Kind: runner.Interrupted, Signal: sig}, exitSignal+int(sig), a.conflictCode)
 		}
 	}
 }
 
-// failed says why there is no slot.
-func (a *acquisition) failed(r result, out *term.Printer) error {
-	switch {
-	case r.Busy:
-		return noSlot(out, errors.New(r.Text), a.conflictCode)
-	case r.Signal != 0:
-		return stoppedBy(out, r.Signal)
+// failure ends a golock without a slot, or with one that was lost; code is the exit code
+// of the outcome. That there was no slot in time is no failure with -E 0.
+func failure(out *term.Printer, o runner.Outcome, code, conflictCode int) error {
+	switch o.Kind {
+	case runner.Busy, runner.Unwanted: // if the process of --for is gone, there was no slot in time
+		if conflictCode == 0 {
+			out.Step(o.Err.Error())
+			return nil
+		}
+		code = conflictCode
+	case runner.Interrupted:
+		out.Step("told to stop while waiting", "signal", signals.Name(o.Signal))
+		return exitError{code: code}
 	}
-	return exitError{r.Code, errors.New(r.Text)}
-}
-
-// noSlot ends a golock that got no slot; with -E 0 that is no failure.
-func noSlot(out *term.Printer, why error, code int) error {
-	if code == 0 {
-		out.Step(why.Error())
-		return nil
-	}
-	return exitError{code, why}
-}
-
-// stoppedBy ends a golock that a signal stopped while it waited.
-func stoppedBy(out *term.Printer, sig syscall.Signal) error {
-	out.Step("told to stop while waiting", "signal", signals.Name(sig))
-	return exitError{code: exitSignal + int(sig)}
+	return exitError{code, o.Err}
 }
 
 // printID prints the ID alone, to a copy of standard output: os.Stdout would end the

@@ -64,20 +64,16 @@ type holderMessage struct {
 // result is the outcome of the attempt to take a slot.
 type result struct {
 	ID     string // "": there is no slot
-	Code   int
-	Busy   bool           // -E sets the exit code
+	Code   int    // the exit code without -E
+	Kind   runner.Kind
 	Signal syscall.Signal // that ended the waiting
 	Text   string         // the error
 }
 
 func resultOf(o runner.Outcome) result {
-	r := result{Code: codeOfRun(o), Signal: o.Signal}
+	r := result{Code: codeOfRun(o), Kind: o.Kind, Signal: o.Signal}
 	if o.Err != nil {
 		r.Text = o.Err.Error()
-	}
-	// If the process of --for is gone, there was no slot in time.
-	if r.Busy = o.Kind == runner.Busy || o.Kind == runner.Unwanted; r.Busy {
-		r.Code = exitBusy
 	}
 	return r
 }

@@ -126,14 +126,10 @@ func (r *reporting) outcome(run *runner.Run, o runner.Outcome, out *term.Printer
 			code = 0
 		}
 		return exitError{code: code}
-	case runner.Busy:
-		return noSlot(out, o.Err, r.conflictCode)
-	case runner.Interrupted:
-		return stoppedBy(out, o.Signal)
 	case runner.TimedOut:
 		return exitError{code, fmt.Errorf("%q was stopped at its time limit of %v", run.Request.Name, run.TimeLimit)}
 	}
-	return exitError{code, o.Err}
+	return failure(out, o, code, r.conflictCode)
 }
 
 // readSettings reads the settings into run, and checks them.
