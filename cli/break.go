@@ -58,10 +58,6 @@ const (
 const evictLimit = 10 * time.Second
 
 func (c *breakCommand) run(out *term.Printer) error {
-	name, named, err := c.lock()
-	if err != nil {
-		return err
-	}
 	v, store, err := resolveStore(c)
 	if err != nil {
 		return err
@@ -71,13 +67,13 @@ func (c *breakCommand) run(out *term.Printer) error {
 	if err := configureLog(out, v); err != nil {
 		return err
 	}
-	b := &eviction{out: out, by: evictedBy(), name: name, dead: c.Dead.on(), all: c.All.on(), olderThan: olderThan}
+	b := &eviction{out: out, by: evictedBy(), name: c.Name.text(), dead: c.Dead.on(), all: c.All.on(), olderThan: olderThan}
 	switch {
-	case !named && !c.ID.given():
+	case b.name == "" && !c.ID.given():
 		return usageError{errors.New("missing NAME or --id; see golock break --help")}
-	case named && c.ID.given():
+	case b.name != "" && c.ID.given():
 		return usageError{errors.New("NAME and --id cannot be combined: an ID names its lock")}
-	case named:
+	case b.name != "":
 	case b.all:
 		return usageError{errors.New("--id and --all cannot be combined: an ID names one entry")}
 	default:

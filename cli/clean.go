@@ -36,10 +36,6 @@ Examples:
 
 // run removes what crashed golocks have left in the store, and their sockets.
 func (c *cleanCommand) run(*term.Printer) error {
-	name, given, err := c.lock()
-	if err != nil {
-		return err
-	}
 	v, store, err := resolveStore(c)
 	if err != nil {
 		return err
@@ -54,11 +50,11 @@ func (c *cleanCommand) run(*term.Printer) error {
 		return usageError{fmt.Errorf("nothing is ever left in the store %s", store.URL())}
 	}
 	text := ""
-	removed, err := sweeper.Sweep(context.Background(), name, olderThan)
+	removed, err := sweeper.Sweep(context.Background(), c.Name.text(), olderThan)
 	if err == nil || removed > 0 {
 		text = fmt.Sprintf("%d removed from %s\n", removed, store.URL())
 	}
-	if !given { // sockets have no name
+	if !c.Name.given() { // sockets have no name
 		sockets := 0
 		dir, dirErr := open.Directory(false)
 		if dirErr == nil {

@@ -317,17 +317,16 @@ type lockArgument struct {
 	Name textFlag `name:"name" file:"no" placeholder:"NAME" help:"The same as the argument."`
 }
 
-// lock gives the name; given: there is one. From here on it is --name, which selects the
-// lock's table in the configuration file.
-func (a *lockArgument) lock() (name string, given bool, err error) {
-	name, given, err = oneOf(&a.Lock, &a.Name, "--name")
+// nameLock makes the argument --name, which selects the lock's table in the configuration file.
+func (a *lockArgument) nameLock() error {
+	name, given, err := oneOf(&a.Lock, &a.Name, "--name")
 	if err == nil && given {
 		a.Name.texts = []string{name}
 		if err = locks.CheckName(name); err != nil {
 			err = usageError{fmt.Errorf("name %q: %w", locks.Printable(name, 80), err)}
 		}
 	}
-	return name, given, err
+	return err
 }
 
 // entryFlags name an entry, as an argument or with --id, and its store.

@@ -56,10 +56,6 @@ func (c *lsCommand) run(out *term.Printer) error {
 
 // readSettings finds out what is to be shown.
 func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
-	name, _, err := c.lock()
-	if err != nil {
-		return nil, err
-	}
 	v, err := resolve(c)
 	if err != nil {
 		return nil, err
@@ -76,7 +72,7 @@ func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 	if v.Err() != nil {
 		return nil, v.Err()
 	}
-	l := &lister{Watch: term.Watch{Out: out, Name: name, URL: "the directories of all users", Interval: interval, JSON: c.JSON.on()}}
+	l := &lister{Watch: term.Watch{Out: out, Name: c.Name.text(), URL: "the directories of all users", Interval: interval, JSON: c.JSON.on()}}
 	if c.AllUsers.on() {
 		l.stores = open.Locals()
 		return l, nil

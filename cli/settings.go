@@ -15,6 +15,11 @@ import (
 // resolve puts a command's flags in order with variables and files. GOLOCK_NAME
 // counts for commands with a nameFlag.
 func resolve(command any) (*config.Values, error) {
+	if c, ok := command.(interface{ nameLock() error }); ok {
+		if err := c.nameLock(); err != nil {
+			return nil, err
+		}
+	}
 	_, readsName := command.(interface{ readsName() })
 	lookup := func(variable string) (string, bool) {
 		if variable == "GOLOCK_NAME" && !readsName {
