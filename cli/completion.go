@@ -178,11 +178,7 @@ func inUse(ids bool, given map[string][]string) (found []string) {
 	ls := &lsCommand{}
 	ls.Name.texts, ls.Store.texts = given["name"], given["store"]
 	ls.StoreFile.texts, ls.Config.texts = given["store-file"], given["config"]
-	v, err := resolve(ls)
-	if err != nil {
-		return nil
-	}
-	store, _, err := openStore(v)
+	_, store, err := resolveStore(ls)
 	if err != nil {
 		return nil
 	}
