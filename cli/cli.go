@@ -29,11 +29,11 @@ type commands struct {
 	Held    heldCommand    `cmd:"" usage:"[ID] [flags]" help:"Ask whether a slot is still held."`
 	Ls      lsCommand      `cmd:"" usage:"[NAME] [flags]" help:"Show who holds and who waits."`
 	Break   breakCommand   `cmd:"" usage:"NAME | --id ID [flags]" help:"Evict holders and waiters."`
-	Check   checkCommand   `cmd:"" help:"Test whether a store, or another tool, excludes."`
+	Check   checkCommand   `cmd:"" usage:"[flags]" help:"Test whether a store, or another tool, excludes."`
 	Clean   cleanCommand   `cmd:"" usage:"[NAME] [flags]" help:"Remove what crashed golocks have left."`
-	Doctor  doctorCommand  `cmd:"" help:"Show what this host and the store guarantee, and what to fix."`
+	Doctor  doctorCommand  `cmd:"" usage:"[flags]" help:"Show what this host and the store guarantee, and what to fix."`
 	Report  reportCommand  `cmd:"" usage:"[flags] REPORT..." help:"Convert reports to Prometheus metrics."`
-	Version versionCommand `cmd:"" usage:" " help:"Show the version; also golock --version."`
+	Version versionCommand `cmd:"" help:"Show the version; also golock --version."`
 	grammarCommands
 }
 
@@ -57,16 +57,13 @@ func (c *commands) named(name string) command {
 // Main is golock as users call it.
 func Main(args []string) int {
 	return recovered(func(out *term.Printer) error {
-		name := ""
 		if len(args) > 0 {
-			name = args[0]
-		}
-		if name == "--version" || name == "-V" {
-			args[0] = "version"
-			name = args[0]
-		}
-		if c := (&commands{}).named(name); c != nil && parseFast(c, args[1:]) {
-			return c.run(out)
+			if args[0] == "--version" || args[0] == "-V" {
+				args[0] = "version"
+			}
+			if c := (&commands{}).named(args[0]); c != nil && parseFast(c, args[1:]) {
+				return c.run(out)
+			}
 		}
 		return parse(args, out)
 	})
