@@ -96,9 +96,5 @@ func printBrief(ctx *kong.Context, node *kong.Node) error {
 
 // usageOf is how a command is called.
 func usageOf(node *kong.Node) string {
-	usage := "[flags]"
-	if node.Tag.Has("usage") {
-		usage = node.Tag.Get("usage")
-	}
-	return strings.TrimSpace("golock " + node.Name + " " + usage)
+	return strings.TrimSpace("golock " + node.Name + " " + node.Tag.Get("usage"))
 }
