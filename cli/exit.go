@@ -62,12 +62,10 @@ func codeOf(err error) int {
 	switch {
 	case is[*locks.PanicError](err), is[outputError](err), errors.Is(err, errHolderGone):
 		return exitFault
-	case is[usageError](err), isSetting && setting.Source.FromFlag():
+	case is[usageError](err), is[*locks.NestedError](err), isSetting && setting.Source.FromFlag():
 		return exitUsage
 	case isSetting:
 		return exitConfig
-	case is[*locks.NestedError](err):
-		return exitUsage
 	case is[*locks.BusyError](err):
 		return exitBusy
 	case errors.Is(err, locks.ErrLost):
