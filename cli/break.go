@@ -67,7 +67,10 @@ func (c *breakCommand) run(out *term.Printer) error {
 	if err := configureLog(out, v); err != nil {
 		return err
 	}
-	b := &eviction{out: out, by: evictedBy(), name: c.Name.text(), dead: c.Dead.on(), all: c.All.on(), olderThan: olderThan}
+	host, _ := os.Hostname()
+	// What evicted runs print.
+	by := fmt.Sprintf("user %s (golock break, pid %d on %s)", term.UserName(os.Geteuid()), os.Getpid(), host)
+	b := &eviction{out: out, by: by, name: c.Name.text(), dead: c.Dead.on(), all: c.All.on(), olderThan: olderThan}
 	switch {
 	case b.name == "" && !c.ID.given():
 		return usageError{errors.New("missing NAME or --id; see golock break --help")}
@@ -94,12 +97,6 @@ func (c *breakCommand) run(out *term.Printer) error {
 		return err
 	}
 	return errors.Join(err, printOut(b.gone))
-}
-
-// evictedBy is what evicted runs print.
-func evictedBy() string {
-	host, _ := os.Hostname()
-	return fmt.Sprintf("user %s (golock break, pid %d on %s)", term.UserName(os.Geteuid()), os.Getpid(), host)
 }
 
 type eviction struct {
