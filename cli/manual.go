@@ -122,21 +122,17 @@ func sample(app *kong.Application) string {
 
 // fold breaks a text into lines of at most 100 columns.
 func fold(text, indent string) string {
-	var b strings.Builder
-	column := 0
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i > 0 && column+1+len(word) > 100:
-			b.WriteString("\n" + indent)
-			column = len(indent)
-		case i > 0:
-			b.WriteByte(' ')
-			column++
+	words := strings.Fields(text)
+	folded, column := words[0], len(words[0])
+	for _, word := range words[1:] {
+		blank := " "
+		if column++; column+len(word) > 100 {
+			blank, column = "\n"+indent, len(indent)
 		}
-		b.WriteString(word)
+		folded += blank + word
 		column += len(word)
 	}
-	return b.String()
+	return folded
 }
 
 // paragraphs sets a text of --help: lines that begin with a blank, and what stands
