@@ -44,13 +44,12 @@ func (c *reportCommand) run(out *term.Printer) error {
 	m := metrics{}
 	for _, path := range c.Reports {
 		f, err := os.Open(path.text())
-		if err != nil {
-			return fmt.Errorf("the report cannot be read: %w", err)
+		if err == nil {
+			err = m.read(f, func(line int, err error) {
+				out.Warn(fmt.Sprintf("%s:%d: not a line of --report, skipped: %v", path.text(), line, err))
+			})
+			f.Close()
 		}
-		err = m.read(f, func(line int, err error) {
-			out.Warn(fmt.Sprintf("%s:%d: not a line of --report, skipped: %v", path.text(), line, err))
-		})
-		f.Close()
 		if err != nil {
 			return fmt.Errorf("the report cannot be read: %w", err)
 		}
