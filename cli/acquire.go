@@ -147,29 +147,19 @@ func (a *acquisition) forProcess(out *term.Printer) error {
 	if err != nil {
 		return err
 	}
-	for {
-		r, err := h.next(a.run)
-		switch {
-		case err != nil:
-			h.abandon()
-			return err
-		case r != nil && r.ID != "":
-			if err := printID(r.ID); err != nil {
-				h.abandon() // it releases the slot
-				return err
-			}
+	r, err := h.await(a.run)
+	h.progress(nil, false)
+	if err == nil && r.ID != "" {
+		if err = printID(r.ID); err == nil {
 			_, _ = h.socket.Write([]byte{'\n'}) // the ID is printed
 			return nil
-		case r != nil:
-			h.abandon()
-			o := runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}
-			return failure(out, o, r.Code, a.conflictCode)
-		}
-		if sig, _ := a.run.Relay.Next(-1); signals.EndsWaiting(sig) {
-			h.abandon()
-			return failure(out, runner.Outcome{Kind: runner.Interrupted, Signal: sig}, exitSignal+int(sig), a.conflictCode)
 		}
 	}
+	h.abandon() // it releases the slot
+	if err != nil {
+		return err
+	}
+	return failure(out, runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}, r.Code, a.conflictCode)
 }
 
 // failure ends a golock without a slot, or with one that was lost; code is the exit code

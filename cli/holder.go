@@ -228,29 +228,27 @@ func closeFilesOnExec() {
 	}
 }
 
-// next prints what the holder has reported and gives the result; nil: it has not come.
-// It never waits.
-func (h *holderClient) next(run *runner.Run) (*result, error) {
+// await prints what the holder reports and gives the result, or that of a signal.
+func (h *holderClient) await(run *runner.Run) (result, error) {
 	for {
-		var m holderMessage
-		var ok bool
 		select {
-		case m, ok = <-h.messages:
-		default:
-			return nil, nil
-		}
-		switch {
-		case !ok:
-			return nil, errHolderGone
-		case m.Result != nil:
-			h.progress(nil, false)
-			return m.Result, nil
-		case m.Waits != nil:
-			h.progress(m.Waits, m.Line)
-		case m.Say != "":
-			run.Say(m.Say)
-		default:
-			run.Log(m.Warn, m.Log, m.Pairs...)
+		case m, ok := <-h.messages:
+			switch {
+			case !ok:
+				return result{}, errHolderGone
+			case m.Result != nil:
+				return *m.Result, nil
+			case m.Waits != nil:
+				h.progress(m.Waits, m.Line)
+			case m.Say != "":
+				run.Say(m.Say)
+			default:
+				run.Log(m.Warn, m.Log, m.Pairs...)
+			}
+		default: // receive wakes the relay
+			if sig, _ := run.Relay.Next(-1); signals.EndsWaiting(sig) {
+				return resultOf(runner.Outcome{Kind: runner.Interrupted, Signal: sig}), nil
+			}
 		}
 	}
 }
@@ -258,7 +256,6 @@ func (h *holderClient) next(run *runner.Run) (*result, error) {
 // abandon says that nobody needs the slot, and waits a moment for the end of the
 // holder.
 func (h *holderClient) abandon() {
-	h.progress(nil, false)
 	_ = unix.Shutdown(int(h.socket.Fd()), unix.SHUT_WR)
 	time.AfterFunc(abandonLimit, func() { _ = unix.Shutdown(int(h.socket.Fd()), unix.SHUT_RD) })
 	for range h.messages { // the socket ends with the holder
