@@ -103,6 +103,7 @@ func (a *acquisition) openProcess(v *config.Values) (err error) {
 		return v.Errorf("for", "%q is neither the number of a process nor none", locks.Printable(text, 40))
 	}
 	a.process, err = unix.PidfdOpen(a.pid, 0)
+	ended, _ := unix.Poll([]unix.PollFd{{Fd: int32(a.process), Events: unix.POLLIN}}, 0)
 	switch {
 	case err == unix.ESRCH:
 		return v.Errorf("for", "there is no process %d", a.pid)
@@ -112,20 +113,13 @@ func (a *acquisition) openProcess(v *config.Values) (err error) {
 		return errors.New("--for PID needs Linux 5.3 or later, where the end of a process can be watched")
 	case err != nil:
 		return fmt.Errorf("--for %d: pidfd_open: %w", a.pid, err)
-	case isReadable(a.process):
+	case ended > 0:
 		return v.Errorf("for", "process %d has ended", a.pid)
 	}
 	if argv := procfs.Command(a.pid); argv != nil {
 		a.run.Argv = argv
 	}
 	return nil
-}
-
-// isReadable reports whether there is something to read, without waiting.
-func isReadable(fd int) bool {
-	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(ready, 0)
-	return err == nil && n > 0
 }
 
 // forNone takes the slot and leaves it to its lease.
