@@ -81,10 +81,7 @@ func printBrief(ctx *kong.Context, node *kong.Node) error {
 		if f.PlaceHolder != "" {
 			name += " " + f.PlaceHolder
 		}
-		text := f.Help
-		if end := strings.IndexAny(text, ".,;:"); end > 0 {
-			text = text[:end]
-		}
+		text, _, _ := strings.Cut(firstSentence(f.Help), ", ")
 		if value := f.Tag.Get("builtin"); value != "" {
 			text += " (default " + value + ")"
 		}
