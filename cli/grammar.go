@@ -75,7 +75,11 @@ func newParser(onExit func(code int)) *kong.Kong {
 		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100, NoAppSummary: true}),
 		kong.ValueFormatter(helpText),
 		kong.Help(printHelp),
-		flagGroups(),
+		kong.ExplicitGroups([]kong.Group{
+			{Key: "slot", Title: "Which slot:"}, {Key: "waiting", Title: "Waiting for it:"},
+			{Key: "ending", Title: "Signals, and how it ends:"}, {Key: "network", Title: "Stores of several hosts:"},
+			{Key: "output", Title: "Output and settings:"},
+		}),
 		kong.Exit(onExit),
 	)
 	parser.Model.HelpFlag.Help = "Show this help; -h shows the usual flags only."

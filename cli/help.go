@@ -35,14 +35,6 @@ Examples:
   golock ls
         who holds and who waits`
 
-// flagGroups are the titles under which --help lists flags.
-func flagGroups() kong.Option {
-	return kong.ExplicitGroups([]kong.Group{
-		{Key: "slot", Title: "Which slot:"}, {Key: "waiting", Title: "Waiting for it:"}, {Key: "ending", Title: "Signals, and how it ends:"},
-		{Key: "network", Title: "Stores of several hosts:"}, {Key: "output", Title: "Output and settings:"},
-	})
-}
-
 // printHelp prints the help of a command, or of golock: for -h what fits on a
 // screen, for --help everything. The usage line has flags and command in the
 // order in which they must stand.
