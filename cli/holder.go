@@ -187,7 +187,12 @@ func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 		return nil, err
 	}
 	defer null.Close()
-	closeFilesOnExec()
+	fds, _ := procfs.FDs(0)
+	for _, fd := range fds { // who waits for the end of a pipe must not wait for the holder
+		if fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
 	a.run.Relay.AsCaller(func() {
 		argv := []string{HolderName, a.run.Request.Name, "for", strconv.Itoa(a.pid)}
 		_, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
@@ -214,17 +219,6 @@ func (h *holderClient) receive(wake func()) {
 			return
 		}
 		h.messages <- m
-	}
-}
-
-// closeFilesOnExec makes all files but the standard ones close-on-exec: who waits
-// for the end of a pipe must not wait for the holder.
-func closeFilesOnExec() {
-	fds, _ := procfs.FDs(0)
-	for _, fd := range fds {
-		if fd > 2 {
-			unix.CloseOnExec(fd)
-		}
 	}
 }
 
