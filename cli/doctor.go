@@ -81,8 +81,7 @@ func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time
 	found = append(found, more...)
 	if err != nil {
 		f := locks.Finding{Level: locks.Problem, Subject: "reach", What: err.Error(), Why: "nothing can be locked there, and the store could not be examined"}
-		var outage *locks.OutageError
-		if errors.As(err, &outage) && !outage.Answered {
+		if outage, ok := errors.AsType[*locks.OutageError](err); ok && !outage.Answered {
 			f.Fix = "start the server, or fix its URL or the network"
 		}
 		found = append(found, f)
