@@ -44,16 +44,14 @@ func (e exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.cod
 
 // exit prints an error and gives its exit code; 0: there is none.
 func exit(out *term.Printer, err error) int {
-	code := 0
-	if e, ok := err.(exitError); ok {
-		code, err = e.code, e.err
-	} else if err != nil {
-		code = codeOf(err)
+	e, ok := err.(exitError)
+	if !ok && err != nil {
+		e = exitError{codeOf(err), err}
 	}
-	if err != nil {
-		out.Fail(err)
+	if e.err != nil {
+		out.Fail(e.err)
 	}
-	return code
+	return e.code
 }
 
 // codeOf is the exit code of an error.
