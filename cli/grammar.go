@@ -91,10 +91,9 @@ func parse(args []string, out *term.Printer) error {
 	ended := false // by --help
 	parser := newParser(func(int) { ended = true })
 	parsed, err := parser.Parse(args)
-	failed := (*os.PathError)(nil)
 	switch {
-	case errors.As(err, &failed): // the help could not be written
-		return outputError{failed}
+	case is[*os.PathError](err): // the help could not be written
+		return outputError{err}
 	case ended:
 		return nil
 	case err != nil:

@@ -69,10 +69,7 @@ func printBrief(ctx *kong.Context, node *kong.Node) error {
 		if f.Short != 0 {
 			short = "-" + string(f.Short) + ","
 		}
-		name := "--" + f.Name
-		if f.PlaceHolder != "" {
-			name += " " + f.PlaceHolder
-		}
+		name := strings.TrimSpace("--" + f.Name + " " + f.PlaceHolder)
 		text, _, _ := strings.Cut(firstSentence(f.Help), ", ")
 		if value := f.Tag.Get("builtin"); value != "" {
 			text += " (default " + value + ")"
