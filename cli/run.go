@@ -207,9 +207,7 @@ func checkProc(v *config.Values, run *runner.Run) {
 func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
 	run.Tree, run.Close, run.Exec = v.Bool("tree"), v.Bool("close"), v.Bool("exec")
 	if locks.KindOf(run.Store) == locks.LeaseQueue {
-		for _, key := range []string{"exec", "close"} {
-			refuse(v, key, "the store "+run.Store.URL()+" has nothing that a command could inherit", out)
-		}
+		refuse(v, out, "the store "+run.Store.URL()+" has nothing that a command could inherit", "exec", "close")
 		run.Exec, run.Close = false, false
 	}
 	if !run.Exec {

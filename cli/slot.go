@@ -72,7 +72,7 @@ func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
 	shared, exclusive := v.Bool("shared"), v.Bool("exclusive")
 	if shared && traits.NoShared != "" {
 		shared = false
-		refuse(v, "shared", "not on this store: "+traits.NoShared, out)
+		refuse(v, out, "not on this store: "+traits.NoShared, "shared")
 	}
 	most := cmp.Or(traits.MaxUnits, math.MaxInt32)
 	limit := readUnits(v, "max", most, traits.NoMax, out)
@@ -102,7 +102,7 @@ func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
 func readUnits(v *config.Values, key string, most int, lack string, out *term.Printer) int {
 	if lack != "" {
 		if v.Int(key, 1, math.MaxInt32) > 1 {
-			refuse(v, key, "not on this store: "+lack, out)
+			refuse(v, out, "not on this store: "+lack, key)
 		}
 		return 1
 	}
@@ -127,10 +127,9 @@ func readWait(v *config.Values, run *runner.Run) {
 // readQueue reads what concerns the queue, and the hold.
 func readQueue(v *config.Values, run *runner.Run, out *term.Printer) {
 	if locks.KindOf(run.Store) == locks.PlainLock {
-		for _, key := range []string{"priority", "max-queue", "replace"} {
-			refuse(v, key, "the store "+run.Store.URL()+" keeps no queue: the kernel decides who is next", out)
-		}
-		refuse(v, "hold", "the store "+run.Store.URL()+" cannot keep a slot without a process", out)
+		store := "the store " + run.Store.URL()
+		refuse(v, out, store+" keeps no queue: the kernel decides who is next", "priority", "max-queue", "replace")
+		refuse(v, out, store+" cannot keep a slot without a process", "hold")
 		return
 	}
 	run.Request.Claim.Priority = v.Int("priority", math.MinInt32, math.MaxInt32)
@@ -163,9 +162,7 @@ func readReplace(v *config.Values, run *runner.Run, out *term.Printer) {
 func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
 	run.Request.TTL = readTTL(v, run.Store, out)
 	if locks.KindOf(run.Store) != locks.LeaseQueue {
-		for _, key := range []string{"on-lost", "show-args"} {
-			refuse(v, key, noLeases(run.Store), out)
-		}
+		refuse(v, out, noLeases(run.Store), "on-lost", "show-args")
 		return
 	}
 	run.OnlyWarn = v.Choice("on-lost", "stop", "warn") == "warn"
@@ -177,7 +174,7 @@ func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
 // readTTL reads the lease time; 0: the store has no leases.
 func readTTL(v *config.Values, store locks.Store, out *term.Printer) time.Duration {
 	if locks.KindOf(store) != locks.LeaseQueue {
-		refuse(v, "ttl", noLeases(store), out)
+		refuse(v, out, noLeases(store), "ttl")
 		return 0
 	}
 	ttl := v.Duration("ttl")
@@ -191,14 +188,16 @@ func noLeases(store locks.Store) string {
 	return "has no meaning on the store " + store.URL() + ": a slot there is free when its holder ends"
 }
 
-// refuse is for a setting that the store cannot honour. A flag is a mistake; a
+// refuse is for settings that the store cannot honour. A flag is a mistake; a
 // setting from elsewhere is meant for other runs.
-func refuse(v *config.Values, key, lack string, out *term.Printer) {
-	switch source, given := v.Given(key); {
-	case !given:
-	case source.FromFlag():
-		v.Fail(key, "%s", lack)
-	default:
-		out.Step("ignored: "+lack, "setting", source.String())
+func refuse(v *config.Values, out *term.Printer, lack string, keys ...string) {
+	for _, key := range keys {
+		switch source, given := v.Given(key); {
+		case !given:
+		case source.FromFlag():
+			v.Fail(key, "%s", lack)
+		default:
+			out.Step("ignored: "+lack, "setting", source.String())
+		}
 	}
 }
