@@ -72,7 +72,9 @@ func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 	if v.Err() != nil {
 		return nil, v.Err()
 	}
-	l := &lister{Watch: term.Watch{Out: out, Name: c.Name.text(), URL: "the directories of all users", Interval: interval, JSON: c.JSON.on()}}
+	l := &lister{Watch: term.Watch{
+		Out: out, Name: c.Name.text(), URL: "the directories of all users", Interval: interval, JSON: c.JSON.on(),
+	}}
 	if c.AllUsers.on() {
 		l.stores = open.Locals()
 		return l, nil
