@@ -125,7 +125,7 @@ func (b *eviction) wants(e locks.Entry) bool {
 }
 
 // entries lists what has the name, or the ID.
-func (b *eviction) entries(ctx context.Context) (all []locks.Entry, err error) {
+func (b *eviction) entries(ctx context.Context) ([]locks.Entry, error) {
 	if b.name == "" {
 		ctx, cancel := context.WithTimeout(ctx, evictLimit) // a file system may hang
 		defer cancel()
@@ -135,13 +135,7 @@ func (b *eviction) entries(ctx context.Context) (all []locks.Entry, err error) {
 		}
 		return []locks.Entry{e}, err
 	}
-	for e, err := range b.store.Entries(ctx, b.name) {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, e)
-	}
-	return all, nil
+	return b.store.Entries(ctx, b.name)
 }
 
 func (b *eviction) do(ctx context.Context) error {

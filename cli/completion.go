@@ -185,10 +185,8 @@ func inUse(ids bool, given map[string][]string) (found []string) {
 	defer store.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // somebody has pressed a key
 	defer cancel()
-	for e, err := range store.Entries(ctx, ls.Name.text()) {
-		if err != nil {
-			return found
-		}
+	entries, _ := store.Entries(ctx, ls.Name.text())
+	for _, e := range entries {
 		if locks.CheckName(e.Name) != nil { // nobody can ask for it, and it may not fit in a line
 			continue
 		}

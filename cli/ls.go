@@ -113,14 +113,12 @@ func (l *lister) list(ctx context.Context) ([]term.Row, error) {
 	rows := []term.Row{}
 	var failed error
 	for _, store := range l.stores {
-		for e, err := range store.Entries(ctx, l.Name) {
-			switch {
-			case len(l.stores) > 1 && errors.Is(err, unix.EACCES): // another user's
-			case err != nil:
-				failed = errors.Join(failed, err)
-			default:
-				rows = append(rows, term.RowOf(e))
-			}
+		entries, err := store.Entries(ctx, l.Name)
+		for _, e := range entries {
+			rows = append(rows, term.RowOf(e))
+		}
+		if len(l.stores) == 1 || !errors.Is(err, unix.EACCES) { // else another user's
+			failed = errors.Join(failed, err)
 		}
 	}
 	return rows, failed

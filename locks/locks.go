@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -35,10 +34,10 @@ type Store interface {
 	// keeps an entry for its TTL.
 	Join(ctx context.Context, r Request) (Ticket, error)
 
-	// Entries yields the live entries of one name, or of all names ("") name by name:
-	// holders first, then waiters in their order. It changes nothing. After an error the
-	// sequence ends.
-	Entries(ctx context.Context, name string) iter.Seq2[Entry, error]
+	// Entries gives the live entries of one name, or of all names ("") name by name:
+	// holders first, then waiters in their order. It changes nothing. What was read before
+	// an error is returned too.
+	Entries(ctx context.Context, name string) ([]Entry, error)
 
 	// Examine checks, for doctor, everything that a promise depends on. It may take and
 	// release the slot of a name that nobody else uses; nothing stays behind. An error
@@ -167,22 +166,6 @@ func Arrange(entries []Entry) {
 		e.Position = 1
 		if i > 0 && entries[i-1].Name == e.Name {
 			e.Position += entries[i-1].Position
-		}
-	}
-}
-
-// Listing is what Entries gives in a store that reads all at once. What was read before an
-// error is yielded.
-func Listing(read func() ([]Entry, error)) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		entries, err := read()
-		for _, e := range entries {
-			if !yield(e, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(Entry{}, err)
 		}
 	}
 }

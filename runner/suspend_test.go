@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,9 +102,7 @@ func (s *played) Join(ctx context.Context, _ locks.Request) (locks.Ticket, error
 
 func (s *played) Attach(locks.Ref) locks.RenewableLease { return playedLease{released: s.released} }
 
-func (*played) Entries(context.Context, string) iter.Seq2[locks.Entry, error] {
-	return func(func(locks.Entry, error) bool) {}
-}
+func (*played) Entries(context.Context, string) ([]locks.Entry, error) { return nil, nil }
 
 type playedLease struct {
 	locks.RenewableLease

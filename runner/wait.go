@@ -404,10 +404,8 @@ func (w *waiter) whyBusy() *locks.BusyError {
 	busy := &locks.BusyError{Name: w.Request.Name}
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
-	for e, err := range w.Store.Entries(ctx, w.Request.Name) {
-		if err != nil {
-			break
-		}
+	entries, _ := w.Store.Entries(ctx, w.Request.Name)
+	for _, e := range entries {
 		if e.State == locks.Holding {
 			busy.Holders = append(busy.Holders, e)
 		} else {

@@ -3,7 +3,6 @@ package bind
 import (
 	"cmp"
 	"context"
-	"iter"
 	"slices"
 	"time"
 
@@ -19,31 +18,29 @@ const (
 
 // Entries implements locks.Store, whatever the name: there is one lock. Nobody knows
 // who waits. The process of a holder is shown to those who may look into it.
-func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return locks.Listing(func() (entries []locks.Entry, _ error) {
-		inodes := s.inodes(s.Traits().MaxUnits)
-		if slices.Max(inodes) == 0 {
-			return nil, nil
+func (s *Store) Entries(_ context.Context, name string) (entries []locks.Entry, _ error) {
+	inodes := s.inodes(s.Traits().MaxUnits)
+	if slices.Max(inodes) == 0 {
+		return nil, nil
+	}
+	users := map[uint64][]int{} // the processes that have a socket open, by its inode
+	for _, pid := range procfs.PIDs() {
+		sockets, _ := procfs.SocketsOf(pid)
+		for _, inode := range sockets {
+			users[inode] = append(users[inode], pid)
 		}
-		users := map[uint64][]int{} // the processes that have a socket open, by its inode
-		for _, pid := range procfs.PIDs() {
-			sockets, _ := procfs.SocketsOf(pid)
-			for _, inode := range sockets {
-				users[inode] = append(users[inode], pid)
-			}
+	}
+	last := -1
+	for unit, inode := range inodes {
+		if inode == 0 || unit-last > widestGap {
+			continue
 		}
-		last := -1
-		for unit, inode := range inodes {
-			if inode == 0 || unit-last > widestGap {
-				continue
-			}
-			last = unit
-			e := locks.Entry{Name: cmp.Or(name, s.URL()), State: locks.Holding, Slots: []int{unit}, Claim: locks.Claim{Weight: 1, Max: unknownMax}}
-			kernel.Describe(&e, append(kernel.Roots(users[inode]), 0)[0])
-			entries = append(entries, e)
-		}
-		return entries, nil
-	})
+		last = unit
+		e := locks.Entry{Name: cmp.Or(name, s.URL()), State: locks.Holding, Slots: []int{unit}, Claim: locks.Claim{Weight: 1, Max: unknownMax}}
+		kernel.Describe(&e, append(kernel.Roots(users[inode]), 0)[0])
+		entries = append(entries, e)
+	}
+	return entries, nil
 }
 
 // inodes are those of the sockets that have the first units now; 0: nobody.

@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"iter"
 	"slices"
 	"time"
 
@@ -14,20 +13,18 @@ import (
 
 // Entries implements locks.Store. An entry of another host, or a holder, is listed as
 // live until its heartbeat was unchanged for a TTL.
-func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return locks.Listing(func() (all []locks.Entry, _ error) {
-		ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
-		defer cancel()
-		directories, failed := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
-		for _, d := range directories {
-			entries, err := d.entries(ctx)
-			if err != nil {
-				return all, err
-			}
-			all = append(all, entries...)
+func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, _ error) {
+	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
+	defer cancel()
+	directories, failed := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
+	for _, d := range directories {
+		entries, err := d.entries(ctx)
+		if err != nil {
+			return all, err
 		}
-		return all, failed
-	})
+		all = append(all, entries...)
+	}
+	return all, failed
 }
 
 // Find implements locks.QueueStore.

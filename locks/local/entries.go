@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -41,8 +40,8 @@ func (r *record) isOrphan() bool {
 }
 
 // Entries implements locks.Store. It changes nothing, not even a missing directory.
-func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return locks.Listing(func() ([]locks.Entry, error) { return s.list(ctx, ofName(name)) })
+func (s *Store) Entries(ctx context.Context, name string) ([]locks.Entry, error) {
+	return s.list(ctx, ofName(name))
 }
 
 // Find implements locks.QueueStore. A slot whose golock is gone counts as held as long

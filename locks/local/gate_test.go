@@ -39,10 +39,8 @@ func TestProcessStoppedInsideGateIsNamed(t *testing.T) {
 	if took := time.Since(began); took < gateWait { // who is only slow is waited for
 		t.Errorf("that took %v, want %v at least", took, gateWait)
 	}
-	for _, err := range s.Entries(background, "x") {
-		if err == nil || !strings.Contains(err.Error(), pid) {
-			t.Errorf("Entries: %v does not name process %s", err, pid)
-		}
+	if _, err := s.Entries(background, "x"); err == nil || !strings.Contains(err.Error(), pid) {
+		t.Errorf("Entries: %v does not name process %s", err, pid)
 	}
 	Release(t, take(t, s, "y")) // other names are not concerned
 	c.Kill()

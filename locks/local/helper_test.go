@@ -299,12 +299,7 @@ func (st *childState) do(c call, a *answer) (err error) {
 			err = syscall.Setuid(c.Number)
 		}
 	case "list":
-		for e, err := range s.Entries(background, c.Name) {
-			if err != nil {
-				return err
-			}
-			a.Entries = append(a.Entries, e)
-		}
+		a.Entries, err = s.Entries(background, c.Name)
 	default:
 		err = errors.New("unknown call " + c.Do)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -19,24 +18,22 @@ import (
 // Entries implements locks.Store, whatever the name: there is one lock. The kernel
 // tells which process has it, but not since when; of a lock of the fcntl family that
 // another user has, not even the process. Waiters come in the kernel's order.
-func (s *Store) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return locks.Listing(func() ([]locks.Entry, error) {
-		var st unix.Stat_t
-		if err := unix.Stat(s.path, &st); err == unix.ENOENT {
-			return nil, nil
-		} else if err != nil {
-			return nil, &locks.PathError{Op: "stat", Path: s.path, Err: err}
+func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(s.path, &st); err == unix.ENOENT {
+		return nil, nil
+	} else if err != nil {
+		return nil, &locks.PathError{Op: "stat", Path: s.path, Err: err}
+	}
+	// The locks that descriptors carry: exact, but only of processes that this user may look into.
+	label, seen := cmp.Or(name, s.URL()), map[int]procfs.Lock{}
+	for _, pid := range procfs.PIDs() {
+		if all, _ := s.locksOf(pid, &st); len(all) > 0 {
+			seen[pid] = all[0]
 		}
-		// The locks that descriptors carry: exact, but only of processes that this user may look into.
-		label, seen := cmp.Or(name, s.URL()), map[int]procfs.Lock{}
-		for _, pid := range procfs.PIDs() {
-			if all, _ := s.locksOf(pid, &st); len(all) > 0 {
-				seen[pid] = all[0]
-			}
-		}
-		entries := s.seenEntries(label, seen)
-		return append(entries, s.listedEntries(label, &st, seen, len(entries))...), nil
-	})
+	}
+	entries := s.seenEntries(label, seen)
+	return append(entries, s.listedEntries(label, &st, seen, len(entries))...), nil
 }
 
 // locksOf are the locks that the descriptors of one process carry.

@@ -54,10 +54,8 @@ func Chaos(t *testing.T, open func() locks.Store, happens func(n int)) {
 			t.Errorf("seed %d: nobody ever came in", seed)
 		}
 		testkit.Eventually(t, "nothing is left", func() bool {
-			for range watch.Entries(context.Background(), name) { // entries, or an error
-				return false
-			}
-			return true
+			entries, err := watch.Entries(context.Background(), name)
+			return len(entries) == 0 && err == nil
 		})
 	}
 }

@@ -287,11 +287,8 @@ func (w *WaiterOf[L]) Waits() {
 
 func List(t testing.TB, s locks.Store, name string) []locks.Entry {
 	t.Helper()
-	var all []locks.Entry
-	for e, err := range s.Entries(context.Background(), name) {
-		testkit.Must(t, err)
-		all = append(all, e)
-	}
+	all, err := s.Entries(context.Background(), name)
+	testkit.Must(t, err)
 	return all
 }
 

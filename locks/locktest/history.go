@@ -401,13 +401,11 @@ func (c *workload) evict(worker int, m *member) {
 }
 
 // entries are what the store shows of a lock.
-func (c *workload) entries(lock int) (all []locks.Entry) {
-	for e, err := range c.watch[lock].Entries(context.Background(), c.names[lock]) {
-		if err != nil {
-			c.fail("entries: %w", err)
-			return nil
-		}
-		all = append(all, e)
+func (c *workload) entries(lock int) []locks.Entry {
+	all, err := c.watch[lock].Entries(context.Background(), c.names[lock])
+	if err != nil {
+		c.fail("entries: %w", err)
+		return nil
 	}
 	return all
 }

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -13,18 +12,16 @@ import (
 )
 
 // Entries implements locks.Store.
-func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return locks.Listing(func() (all []locks.Entry, err error) {
-		names, err := s.names(ctx, name)
-		for _, name := range names {
-			entries, err := s.list(ctx, locks.KeyOf(name), name)
-			if err != nil {
-				return all, err
-			}
-			all = append(all, entries...)
+func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, err error) {
+	names, err := s.names(ctx, name)
+	for _, name := range names {
+		entries, err := s.list(ctx, locks.KeyOf(name), name)
+		if err != nil {
+			return all, err
 		}
-		return all, err
-	})
+		all = append(all, entries...)
+	}
+	return all, err
 }
 
 // Find implements locks.QueueStore.

@@ -188,10 +188,8 @@ func calls(server *redistest.Server, commands ...string) int {
 // failures are the errors of all questions to a store that no entry asks.
 func failures(s *redis.Store) []error {
 	listed := func(name string) error {
-		for _, err := range s.Entries(background, name) {
-			return err
-		}
-		return nil
+		_, err := s.Entries(background, name)
+		return err
 	}
 	_, swept := s.Sweep(background, "", 0)
 	ref, _ := locks.NewRef("n")

@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	"iter"
 	"time"
 
 	"golock/locks"
@@ -10,12 +9,12 @@ import (
 )
 
 // Entries implements locks.Store.
-func (s *Store) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
+func (s *Store) Entries(ctx context.Context, name string) ([]locks.Entry, error) {
 	of := ""
 	if name != "" {
 		of = " AND lock_key='" + locks.KeyOf(name).String() + "'"
 	}
-	return locks.Listing(func() ([]locks.Entry, error) { return s.list(ctx, of) })
+	return s.list(ctx, of)
 }
 
 // Find implements locks.QueueStore.

@@ -162,11 +162,8 @@ func (p *Reporter) look() {
 			looks <- l
 		}()
 		defer locks.Recover(&l.err)
-		for e, err := range p.Store.Entries(ctx, name) {
-			if err != nil {
-				l.err = err
-				return
-			}
+		entries, err := p.Store.Entries(ctx, name)
+		for _, e := range entries {
 			switch {
 			case e.State == locks.Holding:
 				l.holders = append(l.holders, e)
@@ -175,6 +172,7 @@ func (p *Reporter) look() {
 				return
 			}
 		}
+		l.err = err
 	}()
 }
 

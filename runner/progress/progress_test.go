@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,26 +30,25 @@ type shownLeases struct {
 	*shown
 }
 
-func (s shownLeases) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
+func (s shownLeases) Entries(ctx context.Context, name string) ([]locks.Entry, error) {
 	return s.shown.Entries(ctx, name)
 }
 
-func (s *shown) Entries(ctx context.Context, name string) iter.Seq2[locks.Entry, error] {
-	return func(yield func(locks.Entry, error) bool) {
-		s.looks = append(s.looks, time.Since(s.began).Round(100*time.Millisecond))
-		select {
-		case <-time.After(s.slow):
-		case <-ctx.Done():
-			yield(locks.Entry{}, ctx.Err())
-			return
-		}
-		if s.err != nil {
-			yield(locks.Entry{}, s.err)
-			return
-		}
-		_ = yield(locks.Entry{State: locks.Holding, PID: 7}, nil) && yield(locks.Entry{State: locks.Waiting, Ref: locks.Ref{ID: [16]byte{9}}, Position: 1}, nil) && s.place > 0 &&
-			yield(locks.Entry{State: locks.Waiting, Position: s.place}, nil)
+func (s *shown) Entries(ctx context.Context, name string) ([]locks.Entry, error) {
+	s.looks = append(s.looks, time.Since(s.began).Round(100*time.Millisecond))
+	select {
+	case <-time.After(s.slow):
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	all := []locks.Entry{{State: locks.Holding, PID: 7}, {State: locks.Waiting, Ref: locks.Ref{ID: [16]byte{9}}, Position: 1}}
+	if s.place > 0 {
+		all = append(all, locks.Entry{State: locks.Waiting, Position: s.place})
+	}
+	return all, nil
 }
 
 func placeOf(n int) *atomic.Int64 {
@@ -181,7 +179,7 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 // stubborn is a store whose looks heed no context.
 type stubborn struct{ shown }
 
-func (s *stubborn) Entries(_ context.Context, name string) iter.Seq2[locks.Entry, error] {
+func (s *stubborn) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 	time.Sleep(30 * time.Second)
 	return s.shown.Entries(context.Background(), name)
 }
