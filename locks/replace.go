@@ -25,7 +25,7 @@ const (
 // Rival is an entry as a newcomer sees it that may replace others.
 type Rival struct {
 	Claim   Claim
-	State   State
+	Waits   bool
 	Replace Replacement
 	Leaving bool // it has been evicted, but is still there
 }
@@ -43,7 +43,7 @@ func Replaced(rivals []Rival, c Claim, r Replacement) []int {
 	for i, v := range rivals {
 		switch {
 		case v.Leaving:
-		case v.State == Waiting:
+		case v.Waits:
 			if v.Replace != ReplaceNone && v.Claim.Before(c) {
 				picked = append(picked, i)
 			}

@@ -11,10 +11,10 @@ func TestReplaced(t *testing.T) {
 	const none, waiting, running = locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning
 	claim := func(ticket int64, max int) locks.Claim { return locks.Claim{Weight: 1, Max: max, Ticket: ticket} }
 	wait := func(ticket int64, r locks.Replacement) locks.Rival {
-		return locks.Rival{Claim: claim(ticket, 1), State: locks.Waiting, Replace: r}
+		return locks.Rival{Claim: claim(ticket, 1), Waits: true, Replace: r}
 	}
 	holds := func(ticket int64, max int, r locks.Replacement) locks.Rival {
-		return locks.Rival{Claim: claim(ticket, max), State: locks.Holding, Replace: r}
+		return locks.Rival{Claim: claim(ticket, max), Replace: r}
 	}
 	leaving := func(r locks.Rival) locks.Rival { r.Leaving = true; return r }
 	first := wait(5, waiting)

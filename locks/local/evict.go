@@ -55,9 +55,9 @@ func (p *place) makeRoom(t *ticket, tab *table) error {
 	waiting := 0
 	for i := range tab.records {
 		o := &tab.records[i]
-		rival := locks.Rival{Claim: o.claim(), State: locks.Holding, Replace: replacements[o.replace], Leaving: o.evictor != ""}
+		rival := locks.Rival{Claim: o.claim(), Replace: replacements[o.replace], Leaving: o.evictor != ""}
 		if o.state == stateWaiting && !rival.Leaving && p.file.isLive(o) {
-			rival.State = locks.Waiting
+			rival.Waits = true
 			waiting++
 		} else if o.state != stateHolding { // look has freed those of the dead
 			continue
@@ -66,7 +66,7 @@ func (p *place) makeRoom(t *ticket, tab *table) error {
 	}
 	picked := locks.Replaced(rivals, p.self.claim(), r.Replace)
 	for _, i := range picked {
-		if rivals[i].State == locks.Waiting {
+		if rivals[i].Waits {
 			waiting--
 		}
 	}

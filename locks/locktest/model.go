@@ -285,10 +285,7 @@ func (q queue) join(in input, out output) (queue, bool) {
 	// It has to wait: whom does it replace, and are there too many?
 	rivals := make([]locks.Rival, len(q.entries))
 	for i, o := range q.entries {
-		rivals[i] = locks.Rival{Claim: o.claim, State: locks.Holding, Replace: o.replace, Leaving: o.evicted}
-		if !o.holds {
-			rivals[i].State = locks.Waiting
-		}
+		rivals[i] = locks.Rival{Claim: o.claim, Waits: !o.holds, Replace: o.replace, Leaving: o.evicted}
 	}
 	stay, gone := len(q.waiters()), []int{}
 	for _, i := range locks.Replaced(rivals, e.claim, e.replace) {

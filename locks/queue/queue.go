@@ -422,10 +422,7 @@ func (d *decision) replaces(mine *Entry) (replaced []Entry) {
 	all := append(slices.Clone(d.Replaceable), d.Holders...)
 	rivals := make([]locks.Rival, len(all))
 	for i, e := range all {
-		rivals[i] = locks.Rival{Claim: e.Claim, State: locks.Holding, Replace: e.Replace, Leaving: e.Evicted != ""}
-		if e.State == Waiting {
-			rivals[i].State = locks.Waiting
-		}
+		rivals[i] = locks.Rival{Claim: e.Claim, Waits: e.State == Waiting, Replace: e.Replace, Leaving: e.Evicted != ""}
 	}
 	for _, i := range locks.Replaced(rivals, mine.Claim, mine.Replace) {
 		replaced = append(replaced, all[i])
