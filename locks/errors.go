@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
@@ -107,13 +108,11 @@ func (e *BusyError) Error() string {
 
 // HoldersText describes the first three holders.
 func HoldersText(holders []Entry) string {
-	text := ""
-	for i, h := range holders[:min(3, len(holders))] {
-		if i > 0 {
-			text += ", "
-		}
-		text += h.Holder()
+	var first []string
+	for _, h := range holders[:min(3, len(holders))] {
+		first = append(first, h.Holder())
 	}
+	text := strings.Join(first, ", ")
 	if n := len(holders) - 3; n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
 	}
