@@ -78,7 +78,7 @@ func (c *checkCommand) run(out *term.Printer) error {
 	stop()
 	if start, ok := errors.AsType[*check.StartError](err); ok {
 		code := exitFailed
-		if t.test.Tool.Golock && slices.Contains([]int{exitUsage, exitUnavailable, exitFault, exitConfig}, start.Code) {
+		if t.test.Golock && slices.Contains([]int{exitUsage, exitUnavailable, exitFault, exitConfig}, start.Code) {
 			code = start.Code
 		}
 		return exitError{code, fmt.Errorf("no child could start: %w", start)}
@@ -172,12 +172,10 @@ func (t *strengthTest) readSettings(c *checkCommand, v *config.Values) error {
 // useTemplate tests another tool.
 func (t *strengthTest) useTemplate(template string) {
 	t.what = locks.Printable(template, 80)
-	t.test.Tool = check.Tool{
-		Command: func(child []string) []string {
-			return []string{"/bin/sh", "-c", strings.ReplaceAll(template, "{}", check.Quote(child))}
-		},
-		Env: environment("GOLOCK_SLOT", "GOLOCK_SLOTS", "GOLOCK_FENCE"),
+	t.test.Command = func(child []string) []string {
+		return []string{"/bin/sh", "-c", strings.ReplaceAll(template, "{}", check.Quote(child))}
 	}
+	t.test.Env = environment("GOLOCK_SLOT", "GOLOCK_SLOTS", "GOLOCK_FENCE")
 }
 
 // useGolock tests golock on a store, with a name that nobody else has. The runs
@@ -208,12 +206,9 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(reached bool), err
 		ignored = append(ignored, s.Env)
 	}
 	t.what = store.URL()
-	t.test.Tool = check.Tool{
-		Command: func(child []string) []string { return append(slices.Clone(golock), child...) },
-		Env:     environment(ignored...),
-		Golock:  true,
-		Ordered: locks.KindOf(store) != locks.PlainLock,
-	}
+	t.test.Command = func(child []string) []string { return append(slices.Clone(golock), child...) }
+	t.test.Env = environment(ignored...)
+	t.test.Golock, t.test.Ordered = true, locks.KindOf(store) != locks.PlainLock
 	return func(reached bool) {
 		defer store.Close()
 		file.Close()

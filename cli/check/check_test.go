@@ -31,10 +31,8 @@ func testOf(t *testing.T, script string) *Test {
 	program, err := os.Executable()
 	testkit.Must(t, err)
 	return &Test{
-		Tool: Tool{
-			Command: func(child []string) []string { return append([]string{"sh", "-c", script, "sh"}, child...) },
-			Env:     os.Environ(),
-		},
+		Command: func(child []string) []string { return append([]string{"sh", "-c", script, "sh"}, child...) },
+		Env:     os.Environ(),
 		Program: program, Dir: t.TempDir(), Loops: 20, Children: 4, Limit: 1, Patience: time.Minute,
 		Progress: func(int, int) {},
 	}
@@ -45,7 +43,7 @@ func testOf(t *testing.T, script string) *Test {
 func TestStalled(t *testing.T) {
 	t.Parallel()
 	test := testOf(t, `until mkdir "$DIR/lock" 2>/dev/null; do sleep 0.01; done; "$@"`)
-	test.Tool.Env = append(test.Tool.Env, "DIR="+t.TempDir())
+	test.Env = append(test.Env, "DIR="+t.TempDir())
 	test.Patience = 5 * time.Second // Slow: longer than a busy machine needs to start a child
 	r, err := test.Do(context.Background())
 	if err != nil || r.Passed || r.Counter != 1 || r.Failed != 0 {
@@ -66,7 +64,7 @@ func TestStalled(t *testing.T) {
 func TestNoise(t *testing.T) {
 	t.Parallel()
 	test := testOf(t, `exec 9>"$DIR/lock"; flock 9; yes | head -c 100000 >&2; "$@"`)
-	test.Tool.Env = append(test.Tool.Env, "DIR="+t.TempDir())
+	test.Env = append(test.Env, "DIR="+t.TempDir())
 	if r, err := test.Do(context.Background()); err != nil || !r.Passed {
 		t.Errorf("%+v, %v", r, err)
 	}

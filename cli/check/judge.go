@@ -32,10 +32,10 @@ type Report struct {
 }
 
 // missing is how many of the runs that were killed have added nothing.
-func (t *Test) missing(runs []*run, notes map[int]*note) (missing int) {
+func (t *Test) missing(notes map[int]*note) (missing int) {
 	_, last := counters(t.Dir)
 	added := added(notes, last)
-	for _, r := range runs {
+	for _, r := range t.runs {
 		if r.killed && !added[r.number] {
 			missing++
 		}
@@ -59,7 +59,7 @@ func added(notes map[int]*note, last map[int]bool) map[int]bool {
 }
 
 // judge makes the report. stopped says why the test ended early; nil: it did not.
-func (t *Test) judge(runs []*run, notes map[int]*note, stopped error) *Report {
+func (t *Test) judge(notes map[int]*note, stopped error) *Report {
 	sum, last := counters(t.Dir)
 	done := len(added(notes, last))
 	r := &Report{Loops: t.Loops, Limit: t.Limit, Counter: sum, Problems: []string{}}
@@ -84,14 +84,14 @@ func (t *Test) judge(runs []*run, notes map[int]*note, stopped error) *Report {
 	r.faultIf(r.LostUpdates > 0, "%d of %d additions to the counter were lost", r.LostUpdates, done)
 	r.faultIf(clashes > 0, "%d times a slot number was given to two at the same time", clashes)
 	r.faultIf(tooHigh > 0, "%d times a slot number was not below the limit of %d", tooHigh, t.Limit)
-	t.judgeRuns(r, runs, notes)
-	if t.Tool.Ordered {
+	t.judgeRuns(r, notes)
+	if t.Ordered {
 		r.OrderInversions = new(int)
-		*r.OrderInversions, r.Ranked = inversions(runs, notes)
+		*r.OrderInversions, r.Ranked = inversions(t.runs, notes)
 		r.faultIf(*r.OrderInversions > 0, "%d runs overtook one that waited already when they began", *r.OrderInversions)
 	}
 	if r.MaxConcurrent <= t.Limit { // else nothing was handed from one to the next
-		r.HandOff = timesOf(handOffs(runs, notes, t.Tool.Golock))
+		r.HandOff = timesOf(handOffs(t.runs, notes, t.Golock))
 	}
 	r.faultIf(stopped != nil, "%v", stopped)
 	r.faultIf(len(r.Problems) == 0 && r.Counter != r.Loops, "the counter says %d after %d children", r.Counter, r.Loops)
@@ -100,15 +100,15 @@ func (t *Test) judge(runs []*run, notes map[int]*note, stopped error) *Report {
 }
 
 // judgeRuns checks how the runs ended.
-func (t *Test) judgeRuns(r *Report, runs []*run, notes map[int]*note) {
+func (t *Test) judgeRuns(r *Report, notes map[int]*note) {
 	var failed []*run
-	for _, one := range runs {
+	for _, one := range t.runs {
 		n := notes[one.number]
 		switch {
 		case one.killed:
 			r.Killed++
 		case one.stopped:
-		case n == nil || n.End == 0 || t.Tool.Golock && one.code != 0:
+		case n == nil || n.End == 0 || t.Golock && one.code != 0:
 			failed = append(failed, one)
 		}
 	}

@@ -98,11 +98,11 @@ func TestProblems(t *testing.T) {
 		{"1 runs ended without having done their work: the first with exit code 79 (the slot was lost)", func(_ map[int]*note, r []*run) { r[1].code, r[1].output = 79, []byte("the slot was lost\n") }},
 		{"1 runs ended without having done their work: the first with exit code 0", func(n map[int]*note, _ []*run) { delete(n, 2) }},
 	} {
-		test := &Test{Dir: t.TempDir(), Loops: 3, Limit: 1, Tool: Tool{Golock: true, Ordered: true}}
 		runs, notes := runsOf([5]int64{1, 0, 2, 10, 1}, [5]int64{3, 4, 11, 12, 2}, [5]int64{5, 6, 13, 14, 3})
+		test := &Test{Dir: t.TempDir(), Loops: 3, Limit: 1, Golock: true, Ordered: true, runs: runs}
 		c.bad(notes, runs)
 		testkit.Must(t, writeCount(test.Dir+"/counter.0", count{len(notes), len(notes) - 1}))
-		r := test.judge(runs, notes, nil)
+		r := test.judge(notes, nil)
 		if r.Passed || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], c.want) {
 			t.Errorf("problems %q, want %q", r.Problems, c.want)
 		}

@@ -13,7 +13,7 @@ import (
 
 // run is one run of the tool around one child.
 type run struct {
-	tool       *Tool
+	test       *Test
 	number     int
 	child      []string
 	killAfter  time.Duration // 0: it is not killed
@@ -40,9 +40,9 @@ const outputLimit = 4096
 // that a key on the terminal reaches only the test.
 func (r *run) do(ctx context.Context) {
 	defer func() { r.ended, r.stopped = now(), ctx.Err() != nil }()
-	argv := r.tool.Command(r.child)
+	argv := r.test.Command(r.child)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = r.tool.Env
+	cmd.Env = r.test.Env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Stderr = r
 	cmd.WaitDelay = stopLimit
@@ -95,7 +95,7 @@ func (r *run) message() string {
 
 // Write takes what the run writes to standard error.
 func (r *run) Write(b []byte) (int, error) {
-	if !r.tool.Golock {
+	if !r.test.Golock {
 		r.keep(b)
 		return len(b), nil
 	}
