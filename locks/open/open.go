@@ -65,7 +65,7 @@ func Store(address string) (locks.Store, error) {
 	return nil, unknown(address, scheme, rest)
 }
 
-// store keeps a nil pointer from becoming a store that is not nil.
+// store gives no store with an error, not even one that is a nil pointer.
 func store[S locks.Store](s S, err error) (locks.Store, error) {
 	if err != nil {
 		return nil, err

@@ -18,26 +18,17 @@ func openLocal(address string) (locks.Store, error) {
 		return local.New(""), nil
 	}
 	_, dir, err := pathOf(address, "directory")
-	if err != nil {
-		return nil, err
-	}
-	return local.New(dir), nil
+	return store(local.New(dir), err)
 }
 
 func openFiles(address string) (locks.Store, error) {
 	scheme, dir, err := pathOf(address, "directory")
-	if err != nil {
-		return nil, err
-	}
-	return files.New(scheme, dir), nil
+	return store(files.New(scheme, dir), err)
 }
 
 func openLockFile(address string) (locks.Store, error) {
 	scheme, file, err := pathOf(address, "file")
-	if err != nil {
-		return nil, err
-	}
-	return lockfile.New(lockfile.Family(scheme), file), nil
+	return store(lockfile.New(lockfile.Family(scheme), file), err)
 }
 
 func openBind(address string) (locks.Store, error) {
