@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -192,19 +191,6 @@ func writeLine(file string, flag int, format string, args ...any) error {
 	defer f.Close()
 	_, err = fmt.Fprintf(f, format, args...)
 	return err
-}
-
-// counters gives the sum of all counters, and who wrote them last.
-func counters(dir string) (sum int, last map[int]bool) {
-	last = map[int]bool{}
-	files, _ := fs.Glob(os.DirFS(dir), counterFile+".*")
-	for _, f := range files {
-		if c, err := readCount(dir + "/" + f); err == nil {
-			sum += c.Value
-			last[c.Last] = true
-		}
-	}
-	return sum, last
 }
 
 // note is what a child writes about itself: a line when it is inside, and the same line

@@ -3,8 +3,10 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
+	"os"
 	"slices"
 )
 
@@ -33,8 +35,7 @@ type Report struct {
 
 // missing is how many of the runs that were killed have added nothing.
 func (t *Test) missing(notes map[int]*note) (missing int) {
-	_, last := counters(t.Dir)
-	added := added(notes, last)
+	_, added := t.added(notes)
 	for _, r := range t.runs {
 		if r.killed && !added[r.number] {
 			missing++
@@ -43,11 +44,18 @@ func (t *Test) missing(notes map[int]*note) (missing int) {
 	return missing
 }
 
-// added tells who has added one: all whose notes say so, and of those who were killed
-// before, those whose number the next one found in the counter, or that is still
-// there (last).
-func added(notes map[int]*note, last map[int]bool) map[int]bool {
-	all := maps.Clone(last)
+// added gives the sum of all counters, and tells who has added one: all whose notes say
+// so, and of those who were killed before, those whose number the next one found in the
+// counter, or that is still there.
+func (t *Test) added(notes map[int]*note) (sum int, all map[int]bool) {
+	all = map[int]bool{}
+	files, _ := fs.Glob(os.DirFS(t.Dir), counterFile+".*")
+	for _, f := range files {
+		if c, err := readCount(t.Dir + "/" + f); err == nil {
+			sum += c.Value
+			all[c.Last] = true
+		}
+	}
 	for _, n := range notes {
 		all[n.Found.Last] = true
 		if n.End != 0 {
@@ -55,13 +63,13 @@ func added(notes map[int]*note, last map[int]bool) map[int]bool {
 		}
 	}
 	delete(all, -1) // nobody
-	return all
+	return sum, all
 }
 
 // judge makes the report. stopped says why the test ended early; nil: it did not.
 func (t *Test) judge(notes map[int]*note, stopped error) *Report {
-	sum, last := counters(t.Dir)
-	done := len(added(notes, last))
+	sum, added := t.added(notes)
+	done := len(added)
 	r := &Report{Loops: t.Loops, Limit: t.Limit, Counter: sum, Problems: []string{}}
 	clashes, tooHigh := 0, 0 // slot numbers
 	for _, n := range notes {

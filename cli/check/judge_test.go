@@ -77,7 +77,12 @@ func TestAdded(t *testing.T) {
 		3: {Number: 3, Found: count{3, 2}}, // killed before
 		4: {Number: 4, Found: count{3, 2}}, // killed after, and the last one
 	}
-	got := added(notes, map[int]bool{4: true})
+	test := &Test{Dir: t.TempDir()}
+	testkit.Must(t, writeCount(test.Dir+"/counter.0", count{4, 4}))
+	sum, got := test.added(notes)
+	if sum != 4 {
+		t.Errorf("the sum is %d", sum)
+	}
 	for n := range 5 {
 		if got[n] != (n != 3) {
 			t.Errorf("%d added: %v", n, got[n])
