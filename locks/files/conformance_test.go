@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"golock/locks"
-	"golock/locks/files"
 	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
 func TestConformance(t *testing.T) {
 	var stores atomic.Int64
-	for _, scheme := range files.Schemes() {
+	for _, scheme := range schemes {
 		t.Run(scheme, func(t *testing.T) {
 			t.Parallel()
 			locktest.Run(t, locktest.Engine{

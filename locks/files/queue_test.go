@@ -126,7 +126,7 @@ func TestPrimitivesTogether(t *testing.T) {
 	t.Parallel()
 	dir := memory(t)
 	var stores []*files.Store
-	for _, scheme := range files.Schemes() {
+	for _, scheme := range schemes {
 		stores = append(stores, open(t, scheme+"://"+dir))
 		stores[len(stores)-1].Keep(3)
 	}
@@ -230,7 +230,7 @@ func TestLookWhileOneLeaves(t *testing.T) {
 // The state of a name is small, and old versions go.
 func TestOldVersionsGo(t *testing.T) {
 	t.Parallel()
-	for _, scheme := range files.Schemes() {
+	for _, scheme := range schemes {
 		t.Run(scheme, func(t *testing.T) {
 			url := scheme + "://" + memory(t)
 			s := open(t, url)

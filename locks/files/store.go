@@ -46,12 +46,9 @@ type Store struct {
 	at        func(step string) // called before the steps of the protocol, for tests
 }
 
-// Schemes are the primitives that a store can be made of.
-func Schemes() []string { return []string{"mkdir", "symlink", "excl"} }
-
 var _ locks.LeaseStore = (*Store)(nil)
 
-// New names the primitive, one of Schemes, and the directory: an absolute path.
+// New names the primitive, mkdir, symlink or excl, and the directory: an absolute path.
 func New(scheme, dir string) *Store {
 	s := &Store{
 		scheme: scheme, dir: dir, make: makeVersion, kept: kept, clock: locks.BootTime,

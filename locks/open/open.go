@@ -11,7 +11,6 @@ import (
 
 	"golock/internal/spelling"
 	"golock/locks"
-	"golock/locks/files"
 	"golock/locks/local"
 )
 
@@ -24,16 +23,14 @@ type engine struct {
 // engines lists the schemes, in the order in which messages name them. A lean program has
 // no clients of servers.
 func engines() []engine {
-	all := []engine{
+	return []engine{
 		{scheme: "local", open: openLocal},
 		{scheme: "flock", open: openLockFile},
 		{scheme: "fcntl", open: openLockFile},
 		{scheme: "bind", open: openBind},
-	}
-	for _, scheme := range files.Schemes() {
-		all = append(all, engine{scheme: scheme, open: openFiles})
-	}
-	return append(all, []engine{
+		{scheme: "mkdir", open: openFiles},
+		{scheme: "symlink", open: openFiles},
+		{scheme: "excl", open: openFiles},
 		{scheme: "redis", aliases: []string{"valkey"}, open: openRedis},
 		{scheme: "rediss", aliases: []string{"valkeys"}, open: openRedis},
 		{scheme: "redis+unix", aliases: []string{"unix"}, open: openRedis},
@@ -45,7 +42,7 @@ func engines() []engine {
 		{scheme: "mariadb", open: openMySQL},
 		{scheme: "postgres", aliases: []string{"pgsql"}, open: openPostgres},
 		{scheme: "postgresql", open: openPostgres},
-	}...)
+	}
 }
 
 // ErrNotLinked says that a store needs the full program.
