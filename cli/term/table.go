@@ -80,57 +80,44 @@ const (
 	nameLeast    = 12
 )
 
-// column is a head and a cell for each entry.
-type column struct {
-	cells []string // the first is the head
-	width int
-}
-
 // Table gives the lines of a table, none without entries. To fit into a width it
-// shortens names first, then leaves columns out; the command gets the rest.
+// shortens names first, then leaves columns out; the command gets the rest. Columns
+// without content are left out too, but not that of the commands.
 func Table(shown []Row, width int) []string {
 	if len(shown) == 0 {
 		return nil
 	}
-	columns := columnsOf(shown, width > 0)
-	if width > 0 {
-		columns = fitColumns(columns, width)
+	heads := []string{
+		"NAME", "STATE", "POS", "SLOT", "MAX", "WEIGHT", "PRIORITY", "PID", "USER", "SINCE", "AGE", "UNTIL", "COMMAND",
 	}
-	lines := make([]string, len(shown)+1)
-	for i := range lines {
-		var b strings.Builder
-		for _, c := range columns {
-			cell := Cut(c.cells[i], c.width)
-			b.WriteString(cell + strings.Repeat(" ", c.width-Width(cell)+gap))
+	widths := make([]int, len(heads)) // 0: left out
+	table := [][]string{heads}
+	for _, row := range shown {
+		cells := row.cells(width > 0)
+		table = append(table, cells)
+		for i, cell := range cells {
+			if cell != "" || i == len(heads)-1 {
+				widths[i] = max(widths[i], Width(heads[i]), Width(cell))
+			}
 		}
-		if lines[i] = strings.TrimRight(b.String(), " "); width > 0 {
-			lines[i] = Cut(lines[i], width)
+	}
+	if width > 0 {
+		fitColumns(heads, widths, width)
+	}
+	lines := make([]string, len(table))
+	for n, cells := range table {
+		var b strings.Builder
+		for i, w := range widths {
+			if w > 0 {
+				cell := Cut(cells[i], w)
+				b.WriteString(cell + strings.Repeat(" ", w-Width(cell)+gap))
+			}
+		}
+		if lines[n] = strings.TrimRight(b.String(), " "); width > 0 {
+			lines[n] = Cut(lines[n], width)
 		}
 	}
 	return lines
-}
-
-// columnsOf leaves out columns without content, but not that of the commands.
-func columnsOf(shown []Row, brief bool) (columns []column) {
-	table := [][]string{
-		{"NAME", "STATE", "POS", "SLOT", "MAX", "WEIGHT", "PRIORITY", "PID", "USER", "SINCE", "AGE", "UNTIL", "COMMAND"},
-	}
-	for _, row := range shown {
-		table = append(table, row.cells(brief))
-	}
-	for i := range table[0] {
-		var c column
-		empty := i < len(table[0])-1
-		for n, cells := range table {
-			c.cells = append(c.cells, cells[i])
-			c.width = max(c.width, Width(cells[i]))
-			empty = empty && (n == 0 || cells[i] == "")
-		}
-		if !empty {
-			columns = append(columns, c)
-		}
-	}
-	return columns
 }
 
 func (r Row) cells(brief bool) []string {
@@ -211,28 +198,28 @@ func slotText(slots []int) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(slots), "[]"), " ", ",")
 }
 
-// fitColumns makes the columns fit a width.
-func fitColumns(columns []column, width int) []column {
+// fitColumns makes the widths of columns fit a width in all.
+func fitColumns(heads []string, widths []int, width int) {
+	name, command := &widths[0], &widths[len(widths)-1]
 	used := func() int {
 		sum := 0
-		for _, c := range columns[:len(columns)-1] {
-			sum += c.width + gap
+		for _, w := range widths[:len(widths)-1] {
+			if w > 0 {
+				sum += w + gap
+			}
 		}
 		return sum
 	}
-	command := min(columns[len(columns)-1].width, commandLeast)
-	if over := used() + command - width; over > 0 {
-		columns[0].width = max(columns[0].width-over, min(columns[0].width, nameLeast))
+	least := min(*command, commandLeast)
+	if over := used() + least - width; over > 0 {
+		*name = max(*name-over, min(*name, nameLeast))
 	}
 	for _, head := range []string{"PRIORITY", "WEIGHT", "MAX", "USER", "UNTIL", "SINCE", "AGE", "SLOT", "POS", "PID"} {
-		if used()+command <= width {
-			break
+		if used()+least > width {
+			widths[slices.Index(heads, head)] = 0
 		}
-		columns = slices.DeleteFunc(columns, func(c column) bool { return c.cells[0] == head })
 	}
-	last := &columns[len(columns)-1]
-	last.width = min(last.width, max(width-used(), 1))
-	return columns
+	*command = min(*command, max(width-used(), 1))
 }
 
 // Width is the number of columns that a text takes on a terminal.
