@@ -7,6 +7,7 @@
 package locks
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -147,12 +148,14 @@ func (r Ref) In(entries []Entry, err error) (Entry, error) {
 }
 
 // Arrange sorts entries as they are shown, by name, holders before waiters, holders by
-// slot, and numbers the waiters. Those are in the order of their queue already.
+// slot and waiters in the order of their queue, and numbers the waiters.
 func Arrange(entries []Entry) {
 	slices.SortStableFunc(entries, func(a, b Entry) int {
 		switch {
 		case a.Name != b.Name:
 			return strings.Compare(a.Name, b.Name)
+		case a.State == Waiting && b.State == Waiting:
+			return cmp.Or(a.Claim.Compare(b.Claim), bytes.Compare(a.Ref.ID[:], b.Ref.ID[:]))
 		case len(a.Slots) == 0 || len(b.Slots) == 0:
 			return len(b.Slots) - len(a.Slots)
 		}

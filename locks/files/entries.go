@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"golock/locks"
@@ -51,16 +50,11 @@ func (d *directory) entries(ctx context.Context) ([]locks.Entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		var live []*observedEntry
+		var entries []locks.Entry
 		for i := range r.state.entries {
 			if o := r.observed[r.state.entries[i].id]; o.state != queue.Gone && !o.dead {
-				live = append(live, o)
+				entries = append(entries, o.entry(d))
 			}
-		}
-		slices.SortFunc(live, func(a, b *observedEntry) int { return inOrder(a.member, b.member) })
-		entries := make([]locks.Entry, len(live))
-		for i, o := range live {
-			entries[i] = o.entry(d)
 		}
 		locks.Arrange(entries)
 		return entries, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +52,6 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 // list gives the live entries of lock files.
 func (s *Store) list(ctx context.Context, which func(base string) bool) (entries []locks.Entry, err error) {
 	failed := s.eachTable(ctx, which, unix.O_RDONLY, func(f *lockFile, tab *table) error {
-		slices.SortFunc(tab.records, func(a, b record) int { return a.claim().Compare(b.claim()) })
 		for i := range tab.records {
 			if r := &tab.records[i]; f.isLive(r) {
 				f.readCommand(r)
