@@ -12,6 +12,7 @@
 package queue
 
 import (
+	"cmp"
 	"slices"
 
 	"golock/locks"
@@ -217,10 +218,7 @@ func (d *decision) ahead(e *Entry) (at int, first, known bool) {
 
 // before is the order of waiters. Two have the same ticket if a store has lost its data.
 func (e *Entry) before(o *Entry) bool {
-	if e.Claim.Priority == o.Claim.Priority && e.Claim.Ticket == o.Claim.Ticket {
-		return e.ID < o.ID
-	}
-	return e.Claim.Before(o.Claim)
+	return cmp.Or(e.Claim.Compare(o.Claim), cmp.Compare(e.ID, o.ID)) < 0
 }
 
 // offer hands out what is free to the first waiters.
