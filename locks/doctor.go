@@ -81,13 +81,11 @@ func rehearse(ctx context.Context, s Store, q Request) (r rehearsal) {
 	began := BootTime()
 	ticket, err := s.Join(ctx, q)
 	if err != nil {
-		r.failed = fmt.Errorf("taking a slot: %w", err)
-		return r
+		return rehearsal{failed: fmt.Errorf("taking a slot: %w", err)}
 	}
 	lease, err := ticket.Wait(ctx)
 	if err != nil {
-		r.failed = fmt.Errorf("waiting for a slot: %w", err)
-		return r
+		return rehearsal{failed: fmt.Errorf("waiting for a slot: %w", err)}
 	}
 	r.join = BootTime().Sub(began)
 	if leased, ok := lease.(RenewableLease); ok {
