@@ -133,7 +133,7 @@ func (d *directory) withTable(
 	// Whoever may write the directory can make files of any name, with anything in them.
 	foreign := err == nil && (locks.CheckName(tab.name) != nil || fileName(tab.name) != base)
 	switch {
-	case err == errCorrupt && file.isUsed():
+	case (err == errCorrupt || err == nil && tab.name == "") && file.isUsed():
 		return &locks.PathError{Path: file.path, Err: errDamaged}
 	case err == errCorrupt && !file.hasMagic():
 		return nil // it is no lock file
