@@ -56,8 +56,8 @@ const nearest = 4
 // room: with a long queue or on a busy machine an attempt takes long.
 const (
 	shortestPause = 500 * time.Microsecond
-	longestPause  = 64 * time.Millisecond // or so many attempts, if those last longer
-	longestTries  = 16
+	longestPause  = 64 * time.Millisecond
+	pauseAttempts = 16 // the longest pause is that of so many attempts, if they take longer
 )
 
 // decide repeats attempts until the answer is true: it is that of a version that cannot
@@ -79,7 +79,7 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 			p.entry.putRequest()
 		}
 		lease.Pause(ctx, rand.N(pause))
-		if pause = min(2*pause, max(longestPause, longestTries*took)); ctx.Err() != nil {
+		if pause = min(2*pause, max(longestPause, pauseAttempts*took)); ctx.Err() != nil {
 			return r, ctx.Err()
 		}
 	}
