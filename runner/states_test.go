@@ -194,9 +194,12 @@ func TestReasons(t *testing.T) {
 		{[]cause{leaseLost, fault}, leaseLost},
 		{[]cause{fault, leaseLost, timeLimit}, fault},
 	} {
-		s := &supervisor{}
+		s := &supervisor{status: &statusServer{}}
 		for _, cause := range c.causes {
 			s.because(cause, nil)
+		}
+		if s.status.lost.Load() != s.reason.grave() {
+			t.Errorf("%v: golock held says lost: %v", c.causes, s.status.lost.Load())
 		}
 		if s.reason.cause != c.want || s.reason.grave() != (c.want == leaseLost || c.want == fault) {
 			t.Errorf("%v come to %v", c.causes, s.reason)
