@@ -22,10 +22,9 @@ func TestForeignFiles(t *testing.T) {
 		s := open(t, url)
 		testkit.Must(t, Take(t, s, "n").Release(background))
 		dir := directory(t, url)
-		head := onlyFile(t, dir+"/*/name")
-		n := filepath.Dir(head)
+		n := filepath.Dir(onlyFile(t, dir+"/*/name"))
 		foreign := []string{
-			dir + "/README", dir + "/.nfs0001", dir + "/0123456789abcdef0123456789abcdef", dir + "/new.x",
+			dir + "/README", dir + "/.nfs0001", dir + "/0123456789abcdef0123456789abcdef",
 			n + "/v", n + "/v0", n + "/v01", n + "/v-1", n + "/v" + strings.Repeat("9", 19), n + "/v1x", n + "/t.x", n + "/.nfs12",
 			n + "/data/x", n + "/data/0123456789abcdef0123456789abcdef", n + "/data/0123456789abcdef0123456789abcdef-01",
 		}
@@ -175,19 +174,24 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// A process that is held up while it makes a name makes it again after a sweep.
-func TestSweptWhileItIsMade(t *testing.T) {
+// While the maker of a directory is held up another one finishes it. Then the slow one
+// changes nothing.
+func TestSlowMaker(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		slow, s := open(t, url), open(t, url)
-		before(slow, "built", func() {
-			if n, err := s.Sweep(background, "", 0); n != 1 || err != nil {
-				t.Errorf("Sweep = %d, %v, want 1", n, err)
-			}
-		})
-		if err := GiveBack(Take(t, slow, "n")); err != nil {
-			t.Error(err)
+		for at, n := range map[string]string{"commit": "first version", "built": "head"} {
+			slow, s := open(t, url), open(t, url)
+			slow.Keep(churned)
+			s.Keep(churned)
+			before(slow, at, func() {
+				Take(t, s, n)
+				for range 2 * churned {
+					w := Queue(t, s, n)
+					w.Cancel()
+					w.Ended()
+				}
+			})
+			Refused(t, slow, n)
 		}
-		sweepAll(t, url)
 	})
 }
 

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -27,14 +25,9 @@ const (
 	seenPrefix = "seen." // what the hosts of this clock have seen
 )
 
-// What the store's directory contains: the directory of each name, called by the name's
-// key; a file KEY.used for each, which shows that a missing directory was removed; and
-// directories that are being made, with a prefix before the key and an ID, or removed, with
-// the prefix before the ID.
-const (
-	usedSuffix = ".used"
-	newPrefix  = "new."
-)
+// usedSuffix ends the name of a file beside a name's directory, which is called by the
+// name's key. The file shows that a missing directory was removed.
+const usedSuffix = ".used"
 
 // directory is that of one name, and what this process has observed there.
 type directory struct {
@@ -153,9 +146,6 @@ func (s *Store) directories(name string) ([]*directory, error) {
 // isID reports whether a text is a key or an ID.
 func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == "" }
 
-// randomID makes an ID that no other process makes.
-func randomID() string { return fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()) }
-
 // errNoDir is temporary for an entry in the queue: the directory may be mounted again.
 var errNoDir = errors.New("does not exist")
 
@@ -188,7 +178,8 @@ func (d *directory) vanished(err error) error {
 	return cmp.Or(d.store.checkDir(), pathError("", d.path, errRemoved))
 }
 
-// build fills a new directory, with its first version, then renames it.
+// build makes the directory, or finishes it if its maker was killed. It may be slower than
+// another maker: the first version is made once only, and all write the same head.
 func (d *directory) build(name string) error {
 	if err := d.store.checkDir(); err != nil {
 		return err
@@ -197,7 +188,7 @@ func (d *directory) build(name string) error {
 		return err
 	} else if used {
 		// Somebody may have made the directory since it was missing.
-		if again, err := exists(d.path); err != nil || again {
+		if again, err := exists(d.path + "/" + headFile); err != nil || again {
 			return err
 		}
 		return &locks.PathError{
@@ -205,36 +196,38 @@ func (d *directory) build(name string) error {
 			Hint: "when no run holds the name any more, remove " + d.path + usedSuffix + " too",
 		}
 	}
-	fresh := d.store.dir + "/" + newPrefix + d.key.String() + "." + randomID()
-	err := d.fill(fresh, name)
-	if err == nil {
-		d.store.at("built")
-		switch err = rename(fresh, d.path); err {
-		case nil:
-			return nil
-		case unix.ENOTEMPTY, unix.EEXIST: // somebody was faster
-			err = nil
-		default:
-			err = pathError("rename", fresh, err)
+	for _, path := range []string{d.path, d.path + "/" + recordsDir} {
+		if err := makeDirectory(path, d.store.dir); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
 		}
 	}
-	_ = os.RemoveAll(fresh)
-	return err
+	fd, err := openDirectory(d.path)
+	if err != nil {
+		return pathError("open", d.path, err)
+	}
+	h := &handle{d, fd}
+	defer h.close()
+	if err := d.store.make(h, tempName(1), versionName(1), (&state{}).text()); err != nil && err != errTaken {
+		return h.fault(d.store.scheme, versionName(1), err)
+	}
+	text, err := json.Marshal(head{Format: format, Name: name})
+	if err != nil {
+		return err
+	}
+	d.store.at("built")
+	return d.replaceFile(headFile, append(text, '\n'))
 }
 
-func (d *directory) fill(fresh, name string) error {
-	text, err := json.Marshal(head{Format: format, Name: name})
+// replaceFile writes a file whole under a temporary name, then renames it. What is left of
+// a killed writer is removed with the old versions.
+func (d *directory) replaceFile(name string, text []byte) error {
+	temp := d.path + "/" + tempName(1)
+	err := makeFile(temp, d.path, text)
 	if err == nil {
-		err = makeDirectory(fresh, d.store.dir)
+		err = pathError("rename", temp, rename(temp, d.path+"/"+name))
 	}
-	if err == nil {
-		err = makeFile(fresh+"/"+headFile, fresh, append(text, '\n'))
-	}
-	if err == nil {
-		err = makeDirectory(fresh+"/"+recordsDir, fresh)
-	}
-	if err == nil { // whatever the primitive: nobody else can make this version
-		err = makeFile(fresh+"/"+versionName(1), fresh, (&state{}).text())
+	if err != nil {
+		_ = removeFile(temp)
 	}
 	return err
 }

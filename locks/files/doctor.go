@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,7 +37,7 @@ func (s *Store) examine(ctx context.Context, ttl time.Duration) (found locks.Fin
 		found.Add(locks.Note, "file system", "cannot be found out: "+err.Error(),
 			"whether other machines see the directory stays open", "")
 	}
-	f, able := s.atomic()
+	f, able := s.atomic(ctx)
 	found.Append(f)
 	if able {
 		f, _ := locks.Rehearse(ctx, s, ttl, 0)
@@ -100,30 +101,30 @@ func examineNFS(found *locks.Findings, m locks.Mount) {
 	found.Add(level, "NFS", "options "+locks.Printable(m.Options, 300), strings.Join(worse, "; "), fix)
 }
 
-// atomic tries in a directory of its own whether a version is made only once.
-func (s *Store) atomic() (f locks.Finding, able bool) {
-	f = locks.Finding{Level: locks.Problem, Subject: "primitives"}
-	// The name is that of a directory in the making: clean removes it if golock is killed.
-	d := &directory{store: s, path: s.dir + "/" + newPrefix + randomID()}
-	if err := makeDirectory(d.path, s.dir); err != nil {
-		f.What, f.Why = "the directory cannot be written: "+err.Error(), "no slot can be had there"
-		f.Fix = "give this user the right to write " + s.dir
-		return f, false
+// atomic tries with a name made up for it whether a version is made only once.
+func (s *Store) atomic(ctx context.Context) (f locks.Finding, able bool) {
+	f = locks.Finding{
+		Level: locks.Problem, Subject: "primitives", Why: "without it two may be let in at once, or nobody",
+		Fix: "the right to write " + s.dir + ", another file system, or another of mkdir://, symlink:// and excl://",
 	}
-	defer os.RemoveAll(d.path)
-	h, err := d.open()
+	name := "golock-doctor-" + strconv.FormatUint(rand.Uint64(), 16)
+	defer s.Forget(ctx, name)
+	d := s.directoryOf(locks.KeyOf(name))
+	err := d.make(name)
 	if err == nil {
-		defer h.close()
-		err = s.make(h, "t1.a", "v1", (&state{}).text())
-	}
-	if err == nil {
-		if err = s.make(h, "t1.b", "v1", (&state{}).text()); err == errTaken {
-			f.Level, f.What = locks.OK, "names made with "+s.scheme+" are made once only and complete"
-			return f, true
+		var h *handle
+		if h, err = d.open(); err == nil {
+			defer h.close()
+			err = s.make(h, tempName(1), versionName(1), (&state{}).text())
 		}
-		err = fmt.Errorf("making it again: %s, want %w", fmt.Sprint(err), errTaken)
 	}
-	f.What, f.Why = "making a name with "+s.scheme+": "+err.Error(), "without it two may be let in at once, or nobody"
-	f.Fix = "another file system, or another of mkdir://, symlink:// and excl://"
+	switch err {
+	case errTaken:
+		f = locks.Finding{Level: locks.OK, Subject: f.Subject, What: "names made with " + s.scheme + " are made once only and complete"}
+		return f, true
+	case nil:
+		err = errors.New("succeeds twice")
+	}
+	f.What = "making a name with " + s.scheme + ": " + err.Error()
 	return f, false
 }

@@ -37,8 +37,8 @@ func TestDoctorNotAtomic(t *testing.T) {
 	s.make = func(h *handle, _, name string, text []byte) error {
 		return os.WriteFile(h.path+"/"+name, text, 0o600)
 	}
-	f, able := s.atomic()
-	if able || f.Level != locks.Problem || !strings.Contains(f.What, "making it again: <nil>, want the version exists") {
+	f, able := s.atomic(t.Context())
+	if able || f.Level != locks.Problem || !strings.Contains(f.What, "making a name with mkdir: succeeds twice") {
 		t.Errorf("%+v", f)
 	}
 	if files, _ := filepath.Glob(s.dir + "/*"); len(files) != 0 {

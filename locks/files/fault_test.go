@@ -89,11 +89,7 @@ func sweepAll(t *testing.T, url string) {
 			t.Fatalf("Sweep: %v", err)
 		}
 	})
-	dir := directory(t, url)
-	for _, pattern := range []string{"/new.*", "/*/data/*"} {
-		left, err := filepath.Glob(dir + pattern)
-		if err != nil || len(left) > 0 {
-			t.Errorf("left behind: %v, %v", left, err)
-		}
+	if left, err := filepath.Glob(directory(t, url) + "/*/data/*"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

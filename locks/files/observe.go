@@ -2,9 +2,7 @@ package files
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
-	"math/rand/v2"
 	"time"
 
 	"golock/locks"
@@ -111,11 +109,9 @@ func (d *directory) isAlive(record string) bool {
 // A run that does not wait sees each heartbeat once. It notes what it has seen for the
 // next run on the same clock; otherwise among such runs a dead entry would never expire.
 
-func (d *directory) notesPath() string { return d.path + "/" + seenPrefix + d.store.clockName() }
-
 // readNotes reads what other processes on this clock have seen.
 func (d *directory) readNotes(now locks.Instant) {
-	if text, err := readFile(d.notesPath()); err == nil && d.store.clockName() != "" {
+	if text, err := readFile(d.path + "/" + seenPrefix + d.store.clockName()); err == nil && d.store.clockName() != "" {
 		_ = json.Unmarshal(text, &d.seen) // damaged notes say nothing
 		maps.DeleteFunc(d.seen, func(_ string, o observation) bool { return o.Since > now })
 	}
@@ -138,16 +134,7 @@ func (d *directory) writeNotes(s *state) {
 			notes[s.entries[i].record()] = o
 		}
 	}
-	text, err := json.Marshal(notes)
-	// The temporary name is that of an old version, so it is removed with those.
-	temp := fmt.Sprintf("%s/%s1.%x", d.path, tempPrefix, rand.Uint64())
-	if err == nil {
-		err = makeFile(temp, d.path, text)
-	}
-	if err == nil {
-		err = rename(temp, d.notesPath())
-	}
-	if err != nil {
-		_ = removeFile(temp)
+	if text, err := json.Marshal(notes); err == nil {
+		_ = d.replaceFile(seenPrefix+d.store.clockName(), text)
 	}
 }

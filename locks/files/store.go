@@ -25,7 +25,6 @@ import (
 	"errors"
 	"net/url"
 	"os"
-	"strings"
 	"sync"
 
 	"golock/locks"
@@ -67,15 +66,8 @@ func (s *Store) Warnings() []string { return nil }
 // Forget implements locks.QueueStore.
 func (s *Store) Forget(ctx context.Context, name string) error {
 	_, err := lease.Await(ctx, func() (struct{}, error) {
-		d := s.directoryOf(locks.KeyOf(name))
-		err := errors.Join(os.RemoveAll(d.path), os.RemoveAll(d.path+usedSuffix))
-		names, _ := readNames(s.dir + "/.")
-		for _, unfinished := range names { // left by killed processes
-			if strings.HasPrefix(unfinished, newPrefix+d.key.String()+".") {
-				err = errors.Join(err, os.RemoveAll(s.dir+"/"+unfinished))
-			}
-		}
-		return struct{}{}, err
+		path := s.directoryOf(locks.KeyOf(name)).path
+		return struct{}{}, errors.Join(os.RemoveAll(path), os.RemoveAll(path+usedSuffix))
 	})
 	return err
 }

@@ -5,13 +5,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"golock/locks/lease"
 	"golock/locks/queue"
@@ -32,10 +28,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	for _, d := range directories {
 		sweeps = append(sweeps, &sweep{directory: d, olderThan: olderThan})
 	}
-	if name == "" {
-		removed, err = lease.Await(ctx, func() (int, error) { return s.sweepUnfinished(ctx) })
-	}
-	for err == nil {
+	for {
 		unknown := 0
 		for _, w := range sweeps {
 			n, err := lease.Await(ctx, func() (int, error) { return w.round(ctx) })
@@ -48,52 +41,10 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		if unknown == 0 {
 			return removed, unread
 		}
-		lease.Pause(ctx, sweepPause)
-		err = ctx.Err()
-	}
-	return removed, err
-}
-
-// makingTime is how long a directory may be in the making before a sweep removes it.
-const makingTime = time.Second
-
-// sweepUnfinished removes directories of names that were never finished. A slow maker may
-// still rename one, and others use it from then on: so it is renamed before anything in
-// it is removed. Its maker begins again.
-func (s *Store) sweepUnfinished(ctx context.Context) (removed int, err error) {
-	names, err := readNames(s.dir + "/.")
-	if err != nil {
-		return 0, err
-	}
-	names = slices.DeleteFunc(names, func(name string) bool { return !isUnfinished(name) })
-	if len(names) == 0 {
-		return 0, nil
-	}
-	lease.Pause(ctx, makingTime)
-	for _, name := range names {
-		if err := ctx.Err(); err != nil {
-			return removed, err
+		if lease.Pause(ctx, sweepPause); ctx.Err() != nil {
+			return removed, ctx.Err()
 		}
-		aside := s.dir + "/" + newPrefix + name[strings.LastIndex(name, ".")+1:] // perhaps its name already
-		if err := rename(s.dir+"/"+name, aside); err == unix.ENOENT {
-			continue // it is finished
-		} else if err != nil {
-			return removed, pathError("rename", s.dir+"/"+name, err)
-		}
-		if err := os.RemoveAll(aside); err != nil {
-			return removed, err
-		}
-		removed++
 	}
-	return removed, nil
-}
-
-// isUnfinished reports whether a directory of the store is in the making: a prefix, and a
-// key and an ID, or the ID alone.
-func isUnfinished(name string) bool {
-	text, isNew := strings.CutPrefix(name, newPrefix)
-	key, id, both := strings.Cut(text, ".")
-	return isNew && isID(key) && (!both || isID(id))
 }
 
 // sweep removes the dead of one name.

@@ -32,6 +32,8 @@ const (
 
 func versionName(n int64) string { return versionPrefix + strconv.FormatInt(n, 10) }
 
+func tempName(n int64) string { return fmt.Sprintf("%s%d.%x", tempPrefix, n, rand.Uint64()) }
+
 // versionOf reads a version's name, or the version that a temporary name contains.
 func versionOf(name, prefix string) (int64, bool) {
 	text, ok := strings.CutPrefix(name, prefix)
@@ -148,9 +150,8 @@ var errTaken = errors.New("the version exists")
 // Otherwise the step may or may not have been done (unsure), and is tried again.
 func (h *handle) commit(base int64, next *state) (done, unsure bool, err error) {
 	n := base + 1
-	temp := fmt.Sprintf("%s%d.%x", tempPrefix, n, rand.Uint64())
 	h.store.at("write")
-	switch err := h.store.make(h, temp, versionName(n), next.text()); err {
+	switch err := h.store.make(h, tempName(n), versionName(n), next.text()); err {
 	case nil:
 	case errTaken:
 		return false, false, nil
