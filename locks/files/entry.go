@@ -49,7 +49,6 @@ type entry struct {
 	requested bool          // others may let it in
 	observed  locks.Instant // when it last observed others
 	recheck   time.Duration // when it does so again, and looks without a new version
-	released  bool
 }
 
 // position is where an entry was in the queue when it looked last.
@@ -202,7 +201,7 @@ var errGivenUp = errors.New("the request was given up")
 // renew is ErrLost after the end of the last term, whatever the directory shows: somebody
 // may have taken the entry for dead.
 func (e *entry) renew(ctx context.Context) (a lease.Answer, err error) {
-	if e.released {
+	if e.givenUp.Load() {
 		return a, locks.ErrLost
 	}
 	if e.attached {
@@ -282,14 +281,10 @@ func (e *entry) fetch(ctx context.Context) error {
 // release ends what the entry holds.
 func (e *entry) release(ctx context.Context) (a lease.Answer, err error) {
 	a.Verdict = lease.Released
-	if e.released {
-		return a, nil
-	}
 	inTime := e.store.clock() < e.term.Load().End()
 	r, announced, err := e.end(ctx, lease.Release, phaseReleased)
 	// Somebody else may have taken it out since it was announced.
 	a.Existed, a.Doubtful = r.Existed || r.state == nil && announced, r.unsure || announced && inTime
-	e.released = err == nil
 	return a, err
 }
 
@@ -316,15 +311,12 @@ func (e *entry) end(ctx context.Context, how lease.Step, phase byte) (r result, 
 // leave gives the entry up, whatever it is by now, and notes for others what it has seen.
 func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 	a.Verdict = lease.Released
-	if e.released {
-		return a, nil
-	}
 	if e.heartbeat.count > 0 {
 		r, _, err := e.end(ctx, lease.Leave, phaseWithdrawn)
 		if err != nil {
 			return a, err
 		}
-		e.released, e.state = true, r.state
+		e.state = r.state
 		if r.state != nil && !r.state.has(e.member.record()) {
 			_ = e.dir.removeRecord(e.member.record()) // perhaps no version has had it
 		}
