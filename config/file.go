@@ -47,7 +47,7 @@ func (f Files) Paths() (paths []string, err error) {
 // home gives the home directory in the password database; "": there is none.
 // Package os/user would fall back to $HOME.
 func (f Files) home() (string, error) {
-	text, _, err := procfs.Read(f.Passwd, 8192)
+	text, err := procfs.Read(f.Passwd, 8192)
 	if isMissing(err) {
 		return "", nil
 	}

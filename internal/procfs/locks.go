@@ -16,9 +16,9 @@ type Lock struct {
 	Start   string // the first byte
 }
 
-// ParseLock reads a line like "1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF". An arrow before
+// parseLock reads a line like "1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF". An arrow before
 // the kind marks a waiter.
-func ParseLock(line string) (l Lock, ok bool) {
+func parseLock(line string) (l Lock, ok bool) {
 	field := strings.Fields(line)
 	if len(field) > 1 && field[1] == "->" {
 		l.Waiting = true
@@ -32,31 +32,28 @@ func ParseLock(line string) (l Lock, ok bool) {
 	return l, true
 }
 
+// WholeList is more than Locks can have if the kernel gave them in several pieces, a page each. Then
+// one may be missing, or there twice: the list may change between two pieces.
+const WholeList = 32
+
 // Locks are all locks that the kernel lists.
 func Locks() []Lock {
-	text, _ := LockText()
+	text, _ := Read("/proc/locks", 1<<14)
 	return parseLocks(text)
 }
 
 func parseLocks(text string) (found []Lock) {
 	for line := range strings.Lines(text) {
-		if l, ok := ParseLock(line); ok {
+		if l, ok := parseLock(line); ok {
 			found = append(found, l)
 		}
 	}
 	return found
 }
 
-// LockText is /proc/locks, and the number of reads that it took: between two of them the list may
-// change.
-func LockText() (text string, pieces int) {
-	text, pieces, _ = Read("/proc/locks", 1<<14)
-	return text, pieces
-}
-
 // FDLocks are the locks on the open file of a descriptor.
 func FDLocks(pid, fd int) []Lock {
-	text, _, _ := Read(Dir(pid)+"/fdinfo/"+strconv.Itoa(fd), 1<<10)
+	text, _ := Read(Dir(pid)+"/fdinfo/"+strconv.Itoa(fd), 1<<10)
 	var found []Lock
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, "lock:"); ok {

@@ -53,26 +53,26 @@ func Self() (Stat, error) {
 
 // ReadStat reads about one process.
 func ReadStat(pid int) (Stat, error) {
-	text, _, err := Read(Dir(pid)+"/stat", 512)
+	text, err := Read(Dir(pid)+"/stat", 512)
 	if err != nil {
 		return Stat{}, err
 	}
 	return ParseStat(text)
 }
 
-// Read reads a whole file and counts the reads. Unlike os.ReadFile it does not start Go's poller,
-// which most runs do not need.
-func Read(path string, size int) (text string, pieces int, err error) {
+// Read reads a whole file. Unlike os.ReadFile it does not start Go's poller, which most runs do not
+// need.
+func Read(path string, size int) (string, error) {
 	fd, err := eintr.Get(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return "", 0, err
+		return "", err
 	}
 	defer unix.Close(fd)
 	var all strings.Builder
-	for piece := make([]byte, size); ; pieces++ {
+	for piece := make([]byte, size); ; {
 		n, err := eintr.Get(func() (int, error) { return unix.Read(fd, piece) })
 		if n <= 0 || err != nil {
-			return all.String(), pieces, err
+			return all.String(), err
 		}
 		all.Write(piece[:n])
 	}
@@ -142,7 +142,7 @@ func Children(pid int) ([]int, error) {
 	}
 	var found []int
 	for _, thread := range threads {
-		text, _, err := Read(Dir(pid)+"/task/"+strconv.Itoa(thread)+"/children", 512)
+		text, err := Read(Dir(pid)+"/task/"+strconv.Itoa(thread)+"/children", 512)
 		if err != nil && thread == pid {
 			return nil, err
 		}
@@ -168,7 +168,7 @@ func Ancestors(pid int) (pids []int) {
 
 // Command is the command line of a process; nil if it cannot be read.
 func Command(pid int) []string {
-	text, _, err := Read(Dir(pid)+"/cmdline", 4096)
+	text, err := Read(Dir(pid)+"/cmdline", 4096)
 	text = strings.TrimRight(text, "\x00") // many, if the program has set a title
 	if err != nil || text == "" {
 		return nil
@@ -178,7 +178,7 @@ func Command(pid int) []string {
 
 // Status is a line of /proc/PID/status without its key; "" if there is none.
 func Status(pid int, key string) string {
-	text, _, _ := Read(Dir(pid)+"/status", 4096)
+	text, _ := Read(Dir(pid)+"/status", 4096)
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, key+":"); ok {
 			return strings.TrimSpace(value)
@@ -209,7 +209,7 @@ func Namespace(kind string) uint64 {
 
 // BootID is the kernel's random number of this boot; zero: not known.
 func BootID() (id [16]byte) {
-	text, _, _ := Read("/proc/sys/kernel/random/boot_id", 64)
+	text, _ := Read("/proc/sys/kernel/random/boot_id", 64)
 	_, _ = hex.Decode(id[:], []byte(strings.ReplaceAll(strings.TrimSpace(text), "-", "")))
 	return id
 }

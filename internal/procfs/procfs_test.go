@@ -50,11 +50,11 @@ func TestParseLock(t *testing.T) {
 		"1: OFDLCK ADVISORY  READ -1 fe:00:1234 576460752303423488 576460752303423488\n": {Kind: "OFDLCK", Shared: true, PID: -1, File: "fe:00:1234", Start: "576460752303423488"},
 		"3: -> FLOCK  ADVISORY  WRITE 77 00:2f:9 0 EOF\n":                                {Kind: "FLOCK", Waiting: true, PID: 77, File: "00:2f:9", Start: "0"},
 	} {
-		if got, ok := ParseLock(line); !ok || got != want {
+		if got, ok := parseLock(line); !ok || got != want {
 			t.Errorf("%q: %+v", strings.TrimSpace(line), got)
 		}
 	}
-	if l, ok := ParseLock("1: FLOCK ADVISORY"); ok {
+	if l, ok := parseLock("1: FLOCK ADVISORY"); ok {
 		t.Errorf("%+v", l)
 	}
 }

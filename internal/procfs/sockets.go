@@ -40,7 +40,7 @@ func TCPName(at netip.AddrPort) string {
 func TCPListeners() map[string]uint64 {
 	found := map[string]uint64{}
 	for _, list := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
-		text, _, _ := Read(list, 1<<14)
+		text, _ := Read(list, 1<<14)
 		for line := range strings.Lines(text) {
 			if field := strings.Fields(line); len(field) > 9 && field[3] == "0A" {
 				found[field[1]], _ = strconv.ParseUint(field[9], 10, 64)
@@ -56,7 +56,7 @@ func TCPListeners() map[string]uint64 {
 func UnixListeners() map[string]uint64 {
 	const listening = 0x10000 // __SO_ACCEPTCON
 	found := map[string]uint64{}
-	text, _, _ := Read("/proc/self/net/unix", 1<<14)
+	text, _ := Read("/proc/self/net/unix", 1<<14)
 	for line := range strings.Lines(text) {
 		// Num RefCount Protocol Flags Type St Inode Path; a path may contain blanks
 		field := strings.Fields(line)

@@ -30,7 +30,7 @@ func thisProcess() owner {
 
 // bootID is a number that the kernel makes at every boot; "" if it is not known.
 func bootID() string {
-	text, _, _ := procfs.Read("/proc/sys/kernel/random/boot_id", 64)
+	text, _ := procfs.Read("/proc/sys/kernel/random/boot_id", 64)
 	return strings.TrimSpace(text)
 }
 

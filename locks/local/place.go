@@ -131,7 +131,7 @@ func (p *place) look(tab *table) (l *lease, err error) {
 	}
 	switch {
 	case v.front != nil:
-	case tab.checkedPath != p.pathMark() && lockedElsewhere(f.kernelName(), p.pathLocks, procfs.LockText):
+	case tab.checkedPath != p.pathMark() && lockedElsewhere(f.kernelName(), p.pathLocks, procfs.Locks):
 		v.removed = true
 	case locks.Admits(claims, p.self.claim()):
 		return p.take(tab)

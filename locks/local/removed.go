@@ -2,6 +2,7 @@ package local
 
 import (
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,25 +35,20 @@ func (p *place) pathMark() uint64 { return uint64(p.pathLocks[0]) ^ p.file.stat.
 // whyRemoved tells a newcomer of such a holder.
 const whyRemoved = "its lock file was removed while it was held, and that holder is still there"
 
-// onePiece is less than the kernel gives at once: a page.
-const onePiece = 2048
-
-// lockedElsewhere looks for a lock on one of the bytes in another file than own, on the
-// same device. Without /proc it sees none. If a lock ends between two pieces of the
-// kernel's list, the second begins one line too late, so a list in pieces is read again.
-func lockedElsewhere(own string, at pathLocks, list func() (text string, pieces int)) bool {
+// lockedElsewhere looks for a lock on one of the bytes in another file than own, on the same
+// device. Without /proc it sees none. It reads a long list again: a lock may be missing there.
+func lockedElsewhere(own string, at pathLocks, list func() []procfs.Lock) bool {
 	device := own[:strings.LastIndexByte(own, ':')+1]
 	first, second := strconv.FormatInt(at[0], 10), strconv.FormatInt(at[1], 10)
 	for range 4 {
-		text, pieces := list()
-		for line := range strings.Lines(text) {
-			l, ok := procfs.ParseLock(line)
-			if ok && l.Kind == "OFDLCK" && !l.Waiting && (l.Start == first || l.Start == second) &&
-				l.File != own && strings.HasPrefix(l.File, device) {
-				return true
-			}
+		all := list()
+		if slices.ContainsFunc(all, func(l procfs.Lock) bool {
+			return l.Kind == "OFDLCK" && !l.Waiting && (l.Start == first || l.Start == second) &&
+				l.File != own && strings.HasPrefix(l.File, device)
+		}) {
+			return true
 		}
-		if pieces < 2 && len(text) < onePiece {
+		if len(all) < procfs.WholeList {
 			break
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/procfs"
 	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
@@ -179,39 +181,41 @@ func TestRemovedAgainAndAgain(t *testing.T) {
 }
 
 // What counts in the kernel's list is a lock on the byte, on the same device, of
-// another file, and held, not only waited for. A list that came in pieces may
-// lack a line and is not the last word.
+// another file, and held, not only waited for. A long list may lack one and is not
+// the last word.
 func TestLockListIsReadRight(t *testing.T) {
-	const other = "64: OFDLCK  ADVISORY  READ -1 fe:00:1234 99 99\n"
-	const noise = "1: POSIX  ADVISORY  WRITE 77 fe:00:1234 99 99\n" +
-		"2: OFDLCK  ADVISORY  READ -1 fe:00:5 99 99\n" + // our own file
-		"3: OFDLCK  ADVISORY  READ -1 fe:01:1234 99 99\n" + // another device
-		"4: OFDLCK  ADVISORY  READ -1 fe:00:1234 98 98\n" + // another path
-		"5: FLOCK  ADVISORY  WRITE 7 fe:00:1234 0 EOF\n5: -> OFDLCK  ADVISORY  READ -1 fe:00:1234 99 99\n6: x\n\n"
-	type reading struct {
-		text   string
-		pieces int
+	other := procfs.Lock{Kind: "OFDLCK", Shared: true, PID: -1, File: "fe:00:1234", Start: "99"}
+	changed := func(change func(*procfs.Lock)) procfs.Lock {
+		l := other
+		change(&l)
+		return l
 	}
-	long := strings.Repeat(noise, 20)
+	noise := []procfs.Lock{
+		changed(func(l *procfs.Lock) { l.Kind = "POSIX" }),
+		changed(func(l *procfs.Lock) { l.Kind = "FLOCK" }),
+		changed(func(l *procfs.Lock) { l.Waiting = true }),
+		changed(func(l *procfs.Lock) { l.File = "fe:00:5" }), // our own file
+		changed(func(l *procfs.Lock) { l.File = "fe:01:1234" }),
+		changed(func(l *procfs.Lock) { l.Start = "98" }), // another path
+	}
+	long := slices.Repeat(noise, 20)
 	for _, tt := range []struct {
 		name     string
-		readings []reading
+		readings [][]procfs.Lock
 		want     bool
 		asked    int
 	}{
-		{"empty", []reading{{"", 0}}, false, 1},
-		{"no other", []reading{{noise, 1}}, false, 1},
-		{"another", []reading{{noise + other, 1}}, true, 1},
-		{"another by its directory", []reading{{noise + strings.ReplaceAll(other, "99", "97"), 1}}, true, 1},
-		{"missed twice", []reading{{long, 3}, {long, 3}, {long + other, 3}}, true, 3},
-		{"missed at the end of the first piece", []reading{{long, 1}, {long + other, 2}}, true, 2},
-		{"never there", []reading{{long, 3}, {long, 3}, {long, 3}, {long, 3}}, false, 4},
+		{"empty", [][]procfs.Lock{nil}, false, 1},
+		{"no other", [][]procfs.Lock{noise}, false, 1},
+		{"another", [][]procfs.Lock{append(noise, other)}, true, 1},
+		{"another by its directory", [][]procfs.Lock{append(noise, changed(func(l *procfs.Lock) { l.Start = "97" }))}, true, 1},
+		{"missed twice", [][]procfs.Lock{long, long, append(long, other)}, true, 3},
+		{"never there", [][]procfs.Lock{long, long, long, long}, false, 4},
 	} {
 		asked := 0
-		got := lockedElsewhere("fe:00:5", pathLocks{99, 97}, func() (string, int) {
-			r := tt.readings[min(asked, len(tt.readings)-1)]
+		got := lockedElsewhere("fe:00:5", pathLocks{99, 97}, func() []procfs.Lock {
 			asked++
-			return r.text, r.pieces
+			return tt.readings[min(asked, len(tt.readings))-1]
 		})
 		if got != tt.want || asked != tt.asked {
 			t.Errorf("%s: %v after %d readings, want %v after %d", tt.name, got, asked, tt.want, tt.asked)
