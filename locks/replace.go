@@ -27,7 +27,7 @@ type Rival struct {
 	Claim   Claim
 	Waits   bool
 	Replace Replacement
-	Leaving bool // it has been evicted, but is still there
+	Leaving bool // it has been evicted, or is dead
 }
 
 // Replaced picks whom a newcomer that has to wait evicts, as indices: of the

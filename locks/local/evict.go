@@ -19,20 +19,15 @@ import (
 // An eviction is a mark in the record. The golock of the entry gets SIGTERM, reads the mark
 // and ends its command. Where there is no golock, the processes that keep the slot are ended.
 
-// openToLook opens a lock file by its path, outside the gate.
-func openToLook(path string) (*lockFile, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	return &lockFile{fd: fd, path: path}, err
-}
-
 // evicted looks for the mark in p's record. It needs no lock: the mark is written before
-// the signal is sent, and stays.
+// the signal is sent, and stays. p may be closed.
 func (p *place) evicted() error {
-	f, err := openToLook(p.path)
+	fd, err := unix.Open(p.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
 	}
-	defer unix.Close(f.fd)
+	defer unix.Close(fd)
+	f := &lockFile{fd: fd}
 	found, ok := f.readRecord(p.self.index)
 	for tries := 1; !ok && tries < 100; tries++ { // while it is being written
 		found, ok = f.readRecord(p.self.index)
@@ -50,19 +45,16 @@ func (p *place) makeRoom(t *ticket, tab *table) error {
 	if r.MaxQueue == nil && r.Replace == locks.ReplaceNone {
 		return nil
 	}
-	var rivals []locks.Rival
-	var records []*record
+	rivals := make([]locks.Rival, len(tab.records))
 	waiting := 0
 	for i := range tab.records {
 		o := &tab.records[i]
-		rival := locks.Rival{Claim: o.claim(), Replace: replacements[o.replace], Leaving: o.evictor != ""}
-		if o.state == stateWaiting && !rival.Leaving && p.file.isLive(o) {
-			rival.Waits = true
+		waits := o.state == stateWaiting && o.evictor == "" && p.file.isLive(o)
+		if waits {
 			waiting++
-		} else if o.state != stateHolding { // look has freed those of the dead
-			continue
 		}
-		rivals, records = append(rivals, rival), append(records, o)
+		leaving := !waits && (o.state != stateHolding || o.evictor != "") // look has freed the dead holders
+		rivals[i] = locks.Rival{Claim: o.claim(), Waits: waits, Replace: replacements[o.replace], Leaving: leaving}
 	}
 	picked := locks.Replaced(rivals, p.self.claim(), r.Replace)
 	for _, i := range picked {
@@ -77,7 +69,7 @@ func (p *place) makeRoom(t *ticket, tab *table) error {
 	}
 	by := locks.ReplacedBy(*r)
 	for _, i := range picked {
-		o := records[i]
+		o := &tab.records[i]
 		p.file.readCommand(o)
 		t.replaced = append(t.replaced, newEntry(tab.name, o))
 		v, err := p.file.evict(o, by)
@@ -107,7 +99,8 @@ func (f *lockFile) evict(r *record, by string) (*victim, error) {
 			return nil, err
 		}
 	}
-	return &victim{record: *r, again: again, file: f.kernelName(), path: f.path}, nil
+	f.users.Add(1)
+	return &victim{record: *r, again: again, file: f, kernelName: f.kernelName()}, nil
 }
 
 // Evict implements locks.QueueStore.
@@ -130,50 +123,39 @@ func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
 
 // victim is an entry that was evicted and has to end.
 type victim struct {
-	record record // its index is of no use any more
-	again  bool   // it had been evicted before
-	file   string // the kernel's name of the lock file
-	path   string
+	record               // its index is of no use any more
+	again      bool      // it had been evicted before
+	file       *lockFile // nil if it was only a hold
+	kernelName string    // of the file
 }
 
-// Times of those who are ended because no golock is there to do it.
-const (
-	endWait      = 5 * time.Second       // until those who were killed are gone
-	lookInterval = 10 * time.Millisecond // at them
-	execGrace    = 10 * time.Second      // from TERM to KILL for a command that a golock has become
-)
+// execGrace is the time from TERM to KILL for a command that a golock has become.
+const execGrace = 10 * time.Second
 
-// end makes the victim end. An error says that it may not.
+// end makes the victim end, once the gate is open. An error says that it may not.
 func (v *victim) end() error {
-	r := &v.record
-	switch {
-	case r.state == stateFree: // it was only a hold
-		return nil
-	case r.state != stateHolding || r.noGolock == 0 && !r.isOrphan():
-		return v.endGolock()
-	case r.noGolock != 0 && !v.again:
-		return v.endOwners(unix.SIGTERM, 0)
-	case r.noGolock != 0 && locks.BootTime().Sub(locks.Instant(r.evictedAt)) < execGrace:
+	if v.file == nil {
 		return nil
 	}
-	return v.endOwners(unix.SIGKILL, endWait)
+	defer v.file.close()
+	switch {
+	case v.state != stateHolding || v.noGolock == 0 && !v.isOrphan():
+		return v.endGolock()
+	case v.noGolock != 0 && !v.again:
+		return v.endOwners(unix.SIGTERM)
+	case v.noGolock != 0 && locks.BootTime().Sub(locks.Instant(v.evictedAt)) < execGrace:
+		return nil
+	}
+	return v.endOwners(unix.SIGKILL)
 }
 
 // owns reports whether a process has the victim's byte locked.
 func (v *victim) owns(pid int) (bool, error) {
-	at := strconv.FormatInt(v.record.lockByte(), 10)
-	return hasLock(pid, func(l procfs.Lock) bool { return !l.Shared && l.File == v.file && l.Start == at })
+	at := strconv.FormatInt(v.lockByte(), 10)
+	return hasLock(pid, func(l procfs.Lock) bool { return !l.Shared && l.File == v.kernelName && l.Start == at })
 }
 
-// isLocked reports whether somebody still has the victim's byte.
-func (v *victim) isLocked() bool {
-	f, err := openToLook(v.path)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(f.fd)
-	return f.isLocked(v.record.lockByte(), 1)
-}
+func (v *victim) isLocked() bool { return v.file.isLocked(v.lockByte(), 1) }
 
 // signal sends a signal to a process if it owns the victim's byte, and continues it if it
 // is stopped. It never reaches a later process of the same number. The number in the record
@@ -197,46 +179,45 @@ func (v *victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
 
 // endGolock tells the entry's golock.
 func (v *victim) endGolock() error {
-	r := &v.record
-	if r.pidNS == 0 || r.pidNS != procfs.Namespace("pid") {
-		return fmt.Errorf("pid %d cannot be signalled: it runs in another container (pid namespace)", r.pid)
+	if v.pidNS == 0 || v.pidNS != procfs.Namespace("pid") {
+		return fmt.Errorf("pid %d cannot be signalled: it runs in another container (pid namespace)", v.pid)
 	}
-	owns, err := v.signal(int(r.pid), unix.SIGTERM)
+	owns, err := v.signal(int(v.pid), unix.SIGTERM)
 	switch {
 	case err == nil && owns, errors.Is(err, unix.ESRCH), !owns && !v.isLocked():
 		return nil
 	case os.IsPermission(err):
-		return fmt.Errorf("pid %d cannot be signalled: it belongs to another user", r.pid)
+		return fmt.Errorf("pid %d cannot be signalled: it belongs to another user", v.pid)
 	case err != nil:
-		return fmt.Errorf("signalling pid %d: %w", r.pid, err)
+		return fmt.Errorf("signalling pid %d: %w", v.pid, err)
 	}
-	return fmt.Errorf("pid %d is not signalled: %s names it, but it does not have the lock", r.pid, v.path)
+	return fmt.Errorf("pid %d is not signalled: %s names it, but it does not have the lock", v.pid, v.file.path)
 }
 
-// endOwners signals every process that has the holder's description open, again and again
-// until there is none or wait is over. (Of a killed process the files disappear from /proc
-// a little before they are closed.)
-func (v *victim) endOwners(sig unix.Signal, wait time.Duration) error {
-	seen := false
-	for end := time.Now().Add(wait); ; time.Sleep(lookInterval) {
-		found := 0
+// endOwners signals every process that has the holder's description open. Those that are killed
+// may have started others just before, so it looks again.
+func (v *victim) endOwners(sig unix.Signal) error {
+	told := map[int]bool{}
+	for range 100 {
+		before := len(told)
 		for _, pid := range procfs.PIDs() {
+			if told[pid] {
+				continue
+			}
 			owns, err := v.signal(pid, sig)
 			if owns && err == unix.EPERM {
-				return fmt.Errorf("what keeps the slot cannot be ended: it belongs to another user (%s)", v.path)
+				return fmt.Errorf("what keeps the slot cannot be ended: it belongs to another user (%s)", v.file.path)
 			}
 			if owns {
-				found++
+				told[pid] = true
 			}
 		}
-		seen = seen || found > 0
-		switch {
-		case found > 0 && wait == 0, found == 0 && !v.isLocked():
-			return nil
-		case found == 0 && (!seen || time.Now().After(end)):
-			return fmt.Errorf("what keeps the slot cannot be seen from here: it belongs to another user or container (%s)", v.path)
-		case time.Now().After(end):
-			return fmt.Errorf("what keeps the slot does not die of KILL (%s)", v.path)
+		if len(told) == before || sig != unix.SIGKILL {
+			break
 		}
 	}
+	if len(told) == 0 && v.isLocked() {
+		return fmt.Errorf("what keeps the slot cannot be seen from here: it belongs to another user or container (%s)", v.file.path)
+	}
+	return nil
 }

@@ -23,7 +23,7 @@ type lockFile struct {
 	dir    *directory
 	base   string       // its name there
 	path   string       // its whole path
-	users  atomic.Int32 // its owner, and each goroutine that sleeps on a lock of it
+	users  atomic.Int32 // its owner, each goroutine that sleeps on a lock of it, each victim
 	stat   unix.Stat_t  // as of the last read
 	last   table        // what the last read found; its memory serves the next
 	buffer []byte       // of read

@@ -71,8 +71,9 @@ func TestEvictorFits(t *testing.T) {
 	f := openLock(t, s, "x")
 	tab, err := f.read()
 	testkit.Must(t, err)
-	_, err = f.evict(&tab.records[0], by)
+	v, err := f.evict(&tab.records[0], by)
 	testkit.Must(t, err)
+	defer v.file.close()
 	told, ok := l.Evicted().(*locks.EvictedError)
 	if !ok || len(told.By) < maxEvictor-1 || !strings.HasPrefix(by, told.By) {
 		t.Errorf("Evicted = %v", told)
@@ -90,7 +91,7 @@ func TestSlotOwners(t *testing.T) {
 	file := f.kernelName()
 	f.openGate()
 	owns := func(pid int, file string, l *lease) bool {
-		has, _ := (&victim{record: l.place.self, file: file}).owns(pid)
+		has, _ := (&victim{record: l.place.self, kernelName: file}).owns(pid)
 		return has
 	}
 	if !owns(os.Getpid(), file, l) || !owns(os.Getpid(), file, other) {
