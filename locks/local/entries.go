@@ -54,7 +54,6 @@ func (s *Store) list(ctx context.Context, which func(base string) bool) (entries
 	failed := s.eachTable(ctx, which, unix.O_RDONLY, func(f *lockFile, tab *table) error {
 		for i := range tab.records {
 			if r := &tab.records[i]; f.isLive(r) {
-				f.readCommand(r)
 				entries = append(entries, newEntry(tab.name, r))
 			}
 		}
@@ -150,7 +149,10 @@ func newEntry(name string, r *record) locks.Entry {
 	host, _ := os.Hostname()
 	e := locks.Entry{
 		Name: name, Ref: locks.Ref{Key: locks.KeyOf(name), ID: r.id}, State: locks.Waiting, Claim: r.claim(),
-		Host: host, PID: int(r.pid), UID: int(r.uid), Command: r.command, Since: time.UnixMicro(r.since), Evicted: r.evictor,
+		Host: host, PID: int(r.pid), UID: int(r.uid), Since: time.UnixMicro(r.since), Evicted: r.evictor,
+	}
+	if r.command != "" {
+		e.Command = strings.Split(strings.TrimSuffix(r.command, "\x00"), "\x00") // without a zero the last word was cut
 	}
 	if r.state == stateHolding {
 		e.State, e.Slots, e.Fence = locks.Holding, r.slots, r.fence
@@ -167,7 +169,6 @@ func (p *place) busy(tab *table) *locks.BusyError {
 	busy := &locks.BusyError{Name: tab.name}
 	for i := range p.view.holders {
 		h := &p.view.holders[i]
-		p.file.readCommand(h)
 		busy.Holders = append(busy.Holders, newEntry(tab.name, h))
 	}
 	for i := range tab.records {

@@ -70,7 +70,6 @@ func (p *place) makeRoom(t *ticket, tab *table) error {
 	by := locks.ReplacedBy(*r)
 	for _, i := range picked {
 		o := &tab.records[i]
-		p.file.readCommand(o)
 		t.replaced = append(t.replaced, newEntry(tab.name, o))
 		v, err := p.file.evict(o, by)
 		if err != nil {
@@ -94,7 +93,6 @@ func (f *lockFile) evict(r *record, by string) (*victim, error) {
 	if !again {
 		by = strings.ToValidUTF8(by[:min(len(by), maxEvictor)], "") // a letter may have been cut
 		r.evictor, r.evictedAt = cmp.Or(by, "somebody"), int64(locks.BootTime())
-		f.readCommand(r)
 		if err := f.writeAt(r.encode(), recordOffset(r.index)); err != nil {
 			return nil, err
 		}

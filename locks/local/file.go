@@ -157,7 +157,7 @@ func (f *lockFile) hasMagic() bool {
 // readSize is how much of a table is read at once.
 const readSize = 32 << 10
 
-// read reads the table without the commands. The caller is inside the gate. The next read
+// read reads the table. The caller is inside the gate. The next read
 // uses the memory again: in a long queue new memory would cost more than the reading.
 func (f *lockFile) read() (*table, error) {
 	if err := f.readStat(); err != nil {
@@ -220,7 +220,7 @@ func (t *table) firstFree() (index int) {
 	return index
 }
 
-// readRecord reads one record whole, unless it is free, or being written.
+// readRecord reads one record, unless it is free, or being written.
 func (f *lockFile) readRecord(index int) (r record, ok bool) {
 	var text [recordSize]byte
 	n, _ := f.readAt(text[:], recordOffset(index))
@@ -228,15 +228,7 @@ func (f *lockFile) readRecord(index int) (r record, ok bool) {
 	if n < recordSize || text[recordState] == stateFree || r.decode(text[:]) != nil {
 		return record{}, false
 	}
-	r.decodeCommand(text[:])
 	return r, true
-}
-
-// readCommand adds the command to a record that is in use, inside the gate; none if it
-// cannot be read any more.
-func (f *lockFile) readCommand(r *record) {
-	whole, _ := f.readRecord(r.index)
-	r.command = whole.command
 }
 
 // write writes the header before the record: a process that is killed in between has used up

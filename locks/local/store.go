@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,7 +62,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 
 // newRecord describes a request of this process.
 func (s *Store) newRecord(r locks.Request) record {
-	self := record{index: noIndex, command: r.Command, stored: stored{
+	self := record{index: noIndex, command: strings.Join(append(slices.Clone(r.Command), ""), "\x00"), stored: stored{
 		id: r.Ref.ID, uid: uint32(s.roots.euid), pid: uint32(os.Getpid()), pidNS: procfs.Namespace("pid"),
 		weight: uint32(r.Claim.Weight), max: uint32(r.Claim.Max), priority: int32(r.Claim.Priority),
 		joined: int64(locks.BootTime()), since: time.Now().UnixMicro(),

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/adler32"
 	"slices"
-	"strings"
 	"unsafe"
 
 	"golock/locks"
@@ -97,8 +96,8 @@ func decodeHeader(b []byte) (header, error) {
 type record struct {
 	stored
 	slots   []int
-	evictor string   // who evicted it; "": nobody
-	command []string // read only where somebody asks for it
+	evictor string // who evicted it; "": nobody
+	command string // its words, each ended by a zero; may be cut
 
 	index    int  // its place in the table; noIndex if it has none yet
 	onlyHold bool // no process has it any more, only its hold keeps it
@@ -168,20 +167,15 @@ func (r *record) encode() []byte {
 	r.ranges = uint16((at - recordTail) / rangeSize)
 	r.evictorLen = uint16(copy(b[at:], r.evictor))
 	at += int(r.evictorLen)
-	command := at
-	for _, word := range r.command { // what does not fit is cut
-		at += copy(b[at:], word)
-		at = min(at+1, recordSize)
-	}
-	r.commandLen = uint16(at - command)
+	r.commandLen = uint16(copy(b[at:], r.command))
+	at += int(r.commandLen)
 	copy(b, r.bytes())
 	r.checksum = adler32.Checksum(b[4:at])
 	binary.NativeEndian.PutUint32(b, r.checksum)
 	return b
 }
 
-// decode reads a record that is not free, without its command. It leaves the index
-// alone.
+// decode reads a record that is not free. It leaves the index alone.
 func (r *record) decode(b []byte) error {
 	*r = record{index: r.index}
 	copy(r.bytes(), b)
@@ -193,7 +187,7 @@ func (r *record) decode(b []byte) error {
 		r.weight < 1 || r.weight > maxUnits || r.max > maxUnits {
 		return errCorrupt
 	}
-	r.evictor = string(b[evictor:command])
+	r.evictor, r.command = string(b[evictor:command]), string(b[command:end])
 	units := 0
 	if r.state == stateHolding {
 		units = int(r.weight)
@@ -211,14 +205,6 @@ func (r *record) decode(b []byte) error {
 		return errCorrupt
 	}
 	return nil
-}
-
-// decodeCommand reads the command of a record from the text that decode has accepted.
-func (r *record) decodeCommand(b []byte) {
-	at := recordTail + rangeSize*int(r.ranges) + int(r.evictorLen)
-	if text := string(b[at : at+int(r.commandLen)]); text != "" {
-		r.command = strings.Split(strings.TrimSuffix(text, "\x00"), "\x00") // without a zero the last word was cut
-	}
 }
 
 // lockByte is the byte that the entry has locked as long as it lives.
