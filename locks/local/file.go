@@ -182,10 +182,10 @@ func (f *lockFile) read() (*table, error) {
 		return nil, err
 	}
 	full := int(max(f.stat.Size-pageSize, 0) / recordSize)
-	if full < t.size {
+	if full < int(t.size) {
 		return nil, errCorrupt
 	}
-	t.size = full
+	t.size = uint32(full)
 	for first := 0; first < full; first += readSize / recordSize {
 		some := f.buffer[:min(full-first, readSize/recordSize)*recordSize]
 		n, err := f.readAt(some, recordOffset(first))
@@ -239,11 +239,11 @@ func (f *lockFile) write(t *table, r *record) error {
 			return &locks.PathError{Path: f.path, Err: fmt.Errorf("the table is full: %d entries", maxRecords)}
 		}
 	}
-	if r.index >= t.size {
+	if r.index >= int(t.size) {
 		if err := unix.Ftruncate(f.fd, recordOffset(r.index+1)); err != nil {
 			return f.failed("truncate", err)
 		}
-		t.size = r.index + 1
+		t.size = uint32(r.index + 1)
 	}
 	if err := f.writeAt(t.encode(), 0); err != nil {
 		return err

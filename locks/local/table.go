@@ -15,9 +15,8 @@ import (
 // waits and who holds. A record only describes its entry; one whose byte is not locked is
 // stale.
 //
-// Numbers are in the machine's byte order. Header and records have a checksum each (Adler-32, which needs
-// no tables at the start). None crosses a page, so a process that is killed while it writes
-// leaves the old or the new text.
+// Header and records have a checksum each (Adler-32, which needs no tables at the start). None
+// crosses a page, so a process that is killed while it writes leaves the old or the new text.
 const (
 	pageSize   = 4096
 	recordSize = 1024
@@ -28,20 +27,22 @@ const (
 	magic = "golock\r\n"
 )
 
-// header is the first page.
-//
-//	0 magic · 8 format u32 · 12 checksum u32 · 16 name length u32 · 20 records u32
-//	24 next ticket i64 · 32 last fence i64 · 40 checked path u64 · 48 name
+// header is the first page. It is in the file as it is in memory, without gaps: all who read it run
+// on one machine.
 type header struct {
-	size        int    // records that the file has at least: one that is shorter has been cut
+	magic       [len(magic)]byte
+	format      uint32
+	checksum    uint32 // of the text after it
+	nameLen     uint32
+	size        uint32 // records that the file has at least: one that is shorter has been cut
+	next        int64  // ticket
+	fence       int64  // the last
 	checkedPath uint64 // pathMark, if that path has been searched for a removed predecessor
-	next        int64
-	fence       int64
-	name        string
+	name        string // in the file its text
 }
 
 const (
-	headerName     = 48
+	headerName     = int(unsafe.Offsetof(header{}.name))
 	headerCounters = headerName // what is before the name changes with the queue
 	headerEnd      = headerName + locks.MaxName
 )
@@ -49,44 +50,36 @@ const (
 // errCorrupt says that bytes are not what golock writes.
 var errCorrupt = errors.New("not readable")
 
+func (h *header) bytes() []byte { return unsafe.Slice((*byte)(unsafe.Pointer(h)), headerName) }
+
 func (h *header) encode() []byte {
+	copy(h.magic[:], magic)
+	h.format, h.nameLen = format, uint32(len(h.name))
 	b := make([]byte, headerEnd)
-	copy(b, magic)
-	binary.NativeEndian.PutUint32(b[8:], format)
-	binary.NativeEndian.PutUint32(b[16:], uint32(len(h.name)))
-	binary.NativeEndian.PutUint32(b[20:], uint32(h.size))
-	binary.NativeEndian.PutUint64(b[24:], uint64(h.next))
-	binary.NativeEndian.PutUint64(b[32:], uint64(h.fence))
-	binary.NativeEndian.PutUint64(b[40:], h.checkedPath)
+	copy(b, h.bytes())
 	copy(b[headerName:], h.name)
-	binary.NativeEndian.PutUint32(b[12:], adler32.Checksum(b[16:]))
+	h.checksum = adler32.Checksum(b[16:])
+	binary.NativeEndian.PutUint32(b[12:], h.checksum)
 	return b
 }
 
 // decodeHeader reads the first page. One that is empty or all zero is of a file that
 // has just been made: the zero header.
-func decodeHeader(b []byte) (header, error) {
+func decodeHeader(b []byte) (h header, err error) {
 	if !slices.ContainsFunc(b[:min(len(b), pageSize)], func(c byte) bool { return c != 0 }) {
-		return header{}, nil
+		return h, nil
 	}
-	if len(b) < headerEnd || string(b[:len(magic)]) != magic {
+	copy(h.bytes(), b)
+	switch {
+	case len(b) < headerEnd || string(h.magic[:]) != magic:
+		return header{}, errCorrupt
+	case h.format != format:
+		return header{}, fmt.Errorf("has format %d, this golock knows format %d", h.format, format)
+	case h.checksum != adler32.Checksum(b[16:headerEnd]) || h.nameLen == 0 || h.nameLen > locks.MaxName ||
+		h.size > maxRecords || h.next < 0 || h.next >= maxTicket || h.fence < 0:
 		return header{}, errCorrupt
 	}
-	if f := binary.NativeEndian.Uint32(b[8:]); f != format {
-		return header{}, fmt.Errorf("has format %d, this golock knows format %d", f, format)
-	}
-	h := header{
-		size:        int(binary.NativeEndian.Uint32(b[20:])),
-		checkedPath: binary.NativeEndian.Uint64(b[40:]),
-		next:        int64(binary.NativeEndian.Uint64(b[24:])),
-		fence:       int64(binary.NativeEndian.Uint64(b[32:])),
-	}
-	n := binary.NativeEndian.Uint32(b[16:])
-	if binary.NativeEndian.Uint32(b[12:]) != adler32.Checksum(b[16:headerEnd]) || n == 0 || n > locks.MaxName ||
-		h.size < 0 || h.size > maxRecords || h.next < 0 || h.next >= maxTicket || h.fence < 0 {
-		return header{}, errCorrupt
-	}
-	h.name = string(b[headerName : headerName+n])
+	h.name = string(b[headerName : headerName+int(h.nameLen)])
 	return h, nil
 }
 
@@ -103,7 +96,7 @@ type record struct {
 	onlyHold bool // no process has it any more, only its hold keeps it
 }
 
-// stored is in the file as it is in memory, without gaps: all who read it run on one machine.
+// stored is in the file as it is in memory, as the header.
 type stored struct {
 	checksum   uint32 // of the text after it
 	state      uint8

@@ -145,7 +145,7 @@ func TestImpossibleRecordsAreDamage(t *testing.T) {
 		"ticket beyond all": func(h *header) { h.next = maxTicket },
 		"fence below all":   func(h *header) { h.fence = -1 },
 		"too many records":  func(h *header) { h.size = maxRecords + 1 },
-		"size of 32 bits":   func(h *header) { h.size = -1 },
+		"size of 32 bits":   func(h *header) { h.size = 1<<32 - 1 },
 	} {
 		h := header{next: 1, name: "x"}
 		spoil(&h)
@@ -191,7 +191,7 @@ func withChecksum(b []byte) []byte {
 // tableFile is the text of a lock file.
 func tableFile(h header, records ...record) []byte {
 	b := make([]byte, max(firstSize, pageSize+len(records)*recordSize))
-	h.size = (len(b) - pageSize) / recordSize
+	h.size = uint32(len(b)-pageSize) / recordSize
 	copy(b, h.encode())
 	for i, r := range records {
 		copy(b[recordOffset(i):], r.encode())
