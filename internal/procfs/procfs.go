@@ -8,14 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"golock/internal/eintr"
 )
 
-// TicksPerSecond is USER_HZ, 100 on every architecture that Go runs on.
-const TicksPerSecond = 100
+// Tick is that of USER_HZ, 100 a second on every architecture that Go runs on.
+const Tick = 10 * time.Millisecond
 
 // Stat is a part of /proc/PID/stat. It is zero for a process that does not exist.
 type Stat struct {

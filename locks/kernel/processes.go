@@ -50,14 +50,9 @@ func Describe(e *locks.Entry, pid int) bool {
 	if pid == 0 || !s.Alive() {
 		return false
 	}
-	e.Since = time.Now().Add(AfterBoot(s.Start) - time.Duration(locks.BootTime()))
+	e.Since = time.Now().Add(time.Duration(s.Start)*procfs.Tick - time.Duration(locks.BootTime()))
 	e.UID, e.Command = procfs.EffectiveUID(pid), procfs.Command(pid)
 	return true
-}
-
-// AfterBoot is a number of clock ticks as a time. A machine may be up for years.
-func AfterBoot(ticks int64) time.Duration {
-	return time.Duration(ticks) * (time.Second / procfs.TicksPerSecond)
 }
 
 // SameFile reports whether two stat(2) results are of one file.

@@ -30,7 +30,7 @@ func (r *record) isAlive() bool {
 	if err != nil || r.pid == 0 {
 		return r.pid != 0 && unix.Kill(int(r.pid), 0) == unix.EPERM
 	}
-	return s.Alive() && s.Start <= r.joined/(1e9/procfs.TicksPerSecond)
+	return s.Alive() && s.Start <= r.joined/int64(procfs.Tick)
 }
 
 // isOrphan reports whether the record's golock is gone for certain.

@@ -270,7 +270,7 @@ func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {
 	}
 	stat, err := procfs.Self()
 	testkit.Must(t, err)
-	self.joined = (stat.Start - 1) * (1e9 / procfs.TicksPerSecond)
+	self.joined = (stat.Start - 1) * int64(procfs.Tick)
 	if self.isAlive() {
 		t.Error("a record from before this process was made is taken for its own")
 	}
