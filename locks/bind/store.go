@@ -53,13 +53,13 @@ func (s *Store) Close() error { return nil }
 
 // Join implements locks.Store.
 func (s *Store) Join(_ context.Context, r locks.Request) (locks.Ticket, error) {
-	return kernel.Attempt{
+	return kernel.Join(kernel.Attempt{
 		Request: r,
 		Take:    func() (*kernel.Lease, error) { return s.take(r) },
-		Wait:    func(ctx context.Context) (*kernel.Lease, error) { return s.wait(ctx, r) },
+		Await:   func(ctx context.Context) (*kernel.Lease, error) { return s.wait(ctx, r) },
 		Has:     func(pid int) (bool, error) { return s.hasUnit(pid, r.Claim.Max) },
 		Busy:    func() *locks.BusyError { return &locks.BusyError{Name: r.Name} },
-	}.Join()
+	})
 }
 
 // take takes the first unit that is free.

@@ -12,20 +12,21 @@ import (
 // ErrTaken says that somebody else has the lock.
 var ErrTaken = errors.New("is taken")
 
-// Attempt is a Join of an engine that keeps no queue.
+// Attempt is a Join of an engine that keeps no queue, and its ticket.
 type Attempt struct {
 	Request locks.Request
 	Take    func() (*Lease, error)                // ErrTaken; waits for nothing
-	Wait    func(context.Context) (*Lease, error) // until it is taken
+	Await   func(context.Context) (*Lease, error) // until it is taken
 	Has     func(pid int) (bool, error)           // whether a process has the lock open
 	Busy    func() *locks.BusyError
+
+	lease *Lease // nil: it has to wait for one
 }
 
 // Join gives a ticket that has a lease, or that has to wait for one.
-func (a Attempt) Join() (locks.Ticket, error) {
-	lease, err := a.Take()
-	if err == nil {
-		return &attemptTicket{lease: lease}, nil
+func Join(a Attempt) (_ locks.Ticket, err error) {
+	if a.lease, err = a.Take(); err == nil {
+		return &a, nil
 	}
 	if !errors.Is(err, ErrTaken) {
 		return nil, err
@@ -36,28 +37,22 @@ func (a Attempt) Join() (locks.Ticket, error) {
 	if a.Request.NoWait {
 		return nil, a.Busy()
 	}
-	return &attemptTicket{wait: a.Wait}, nil
-}
-
-// attemptTicket has a lease, or waits for it.
-type attemptTicket struct {
-	lease *Lease
-	wait  func(context.Context) (*Lease, error)
+	return &a, nil
 }
 
 // These implement locks.Ticket. Nobody can be evicted.
-func (t *attemptTicket) Queued() bool            { return t.lease == nil }
-func (t *attemptTicket) Replaced() []locks.Entry { return nil }
-func (t *attemptTicket) Evicted() error          { return nil }
+func (a *Attempt) Queued() bool            { return a.lease == nil }
+func (a *Attempt) Replaced() []locks.Entry { return nil }
+func (a *Attempt) Evicted() error          { return nil }
 
 // Wait implements locks.Ticket.
-func (t *attemptTicket) Wait(ctx context.Context) (_ locks.Lease, err error) {
-	if t.lease == nil {
-		if t.lease, err = t.wait(ctx); err != nil {
+func (a *Attempt) Wait(ctx context.Context) (_ locks.Lease, err error) {
+	if a.lease == nil {
+		if a.lease, err = a.Await(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return t.lease, nil
+	return a.lease, nil
 }
 
 // Lease is a lock that open descriptors hold.

@@ -64,13 +64,13 @@ func (s *Store) Close() error { return nil }
 // Join implements locks.Store. A request with a max is exclusive, one without is
 // shared.
 func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	return kernel.Attempt{
+	return kernel.Join(kernel.Attempt{
 		Request: r,
 		Take:    func() (*kernel.Lease, error) { return s.take(ctx, r, false) },
-		Wait:    func(ctx context.Context) (*kernel.Lease, error) { return s.wait(ctx, r) },
+		Await:   func(ctx context.Context) (*kernel.Lease, error) { return s.wait(ctx, r) },
 		Has:     s.hasLock,
 		Busy:    func() *locks.BusyError { return s.busy(r.Name) },
-	}.Join()
+	})
 }
 
 // TryLock takes the exclusive lock for another engine: kernel.ErrTaken if somebody has it.
