@@ -27,15 +27,19 @@ func (p *place) evicted() error {
 		return nil
 	}
 	defer unix.Close(fd)
-	f := &lockFile{fd: fd}
-	found, ok := f.readRecord(p.self.index)
-	for tries := 1; !ok && tries < 100; tries++ { // while it is being written
-		found, ok = f.readRecord(p.self.index)
-	}
-	if found.id != p.self.id || found.evictor == "" {
+	var text [recordSize]byte
+	for range 100 { // while it is being written
+		var r record
+		n, _ := (&lockFile{fd: fd}).readAt(text[:], recordOffset(p.self.index))
+		if n < recordSize || text[recordState] == stateFree || r.decode(text[:]) != nil {
+			continue
+		}
+		if r.id == p.self.id && r.evictor != "" {
+			return &locks.EvictedError{By: r.evictor}
+		}
 		return nil
 	}
-	return &locks.EvictedError{By: found.evictor}
+	return nil
 }
 
 // makeRoom evicts those whom a newcomer replaces, unless the queue is full without them too:

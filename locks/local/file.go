@@ -220,17 +220,6 @@ func (t *table) firstFree() (index int) {
 	return index
 }
 
-// readRecord reads one record, unless it is free, or being written.
-func (f *lockFile) readRecord(index int) (r record, ok bool) {
-	var text [recordSize]byte
-	n, _ := f.readAt(text[:], recordOffset(index))
-	r.index = index
-	if n < recordSize || text[recordState] == stateFree || r.decode(text[:]) != nil {
-		return record{}, false
-	}
-	return r, true
-}
-
 // write writes the header before the record: a process that is killed in between has used up
 // its ticket. In the other order the next one would get the same ticket.
 func (f *lockFile) write(t *table, r *record) error {

@@ -19,7 +19,7 @@ import (
 	"golock/test/testkit"
 )
 
-// decodeRecord reads a record as lockFile.readRecord does; a free one is zero.
+// decodeRecord reads a record; a free one is zero.
 func decodeRecord(b []byte) (record, error) {
 	var r record
 	if len(b) < recordSize || b[recordState] == stateFree {
