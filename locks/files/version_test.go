@@ -155,6 +155,7 @@ func TestListOfOneMoment(t *testing.T) {
 			Queue(t, s, "n")
 			first.Cancel()
 			first.Ended()
+			testkit.Eventually(t, "it is gone", func() bool { return len(List(t, s, "n")) == 2 })
 		})
 		for i, e := range List(t, lister, "n") {
 			if e.Ref == first.Ref {
