@@ -3,7 +3,6 @@ package sql
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"golock/locks"
@@ -18,12 +17,11 @@ import (
 // somebody waits it stays open, so that the slot is handed on without connecting
 // first; but of many holders of one name none keeps it.
 type entry struct {
-	store    *Store
-	session  *session
+	session
 	ref      locks.Ref
 	question queue.Question // what each step is asked with
 
-	mu        sync.Mutex // guards what follows; not held while the server is asked
+	// The session's mutex guards what follows.
 	state     entryState
 	idleTimer *time.Timer // closes the connection of a holder
 }
@@ -47,7 +45,7 @@ const (
 )
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
-	e := &entry{store: s, session: &session{store: s}, ref: ref}
+	e := &entry{session: session{store: s}, ref: ref}
 	e.question.By = by
 	e.state.key, e.state.row.ID, e.state.row.ttl = ref.Key.String(), ref.ID.String(), lease.DefaultTTL
 	return e
@@ -68,51 +66,52 @@ func (s *Store) newEntry(r locks.Request) *entry {
 }
 
 // Ask implements lease.Entry. A waiter far back only looks at its place.
-func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
-	e.mu.Lock()
-	m := e.state
-	e.mu.Unlock()
-	sent := locks.BootTime()
-	if step == lease.Join {
-		if a, ok := e.session.prolongPlace(ctx, m); ok {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.state.learn(a.Place, a.change)
-			return a.Answer, sent, nil
+func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent locks.Instant, err error) {
+	err = e.guard(func() error {
+		m := &e.state
+		q := &question{entryState: *m, Question: e.question}
+		q.Step, q.Entry, q.Known, q.Epoch = step, m.row.Entry, m.name != "", m.epoch
+		limit := lease.AttemptLimit(m.row.ttl)
+		if q.isNew() {
+			limit = max(limit, firstAttempt)
 		}
-	}
-	q := &question{entryState: m, Question: e.question}
-	q.Step, q.Entry, q.Known, q.Epoch = step, m.row.Entry, m.name != "", m.epoch
-	a, err := e.session.step(ctx, q)
-	if err == nil && a.Verdict == lease.Granted && locks.BootTime().Sub(sent) > m.row.ttl/2 {
-		err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err != nil {
-		// There is no connection to be woken over. Without a place the next attempt is a step,
-		// and the pause before it is kept.
-		e.state.row.conn, e.state.place = 0, 0
-		return lease.Answer{}, sent, err
-	}
-	e.learn(&a)
-	switch {
-	case a.Verdict == lease.Granted, a.Verdict == lease.Held && a.keepConn:
-		e.keepOpen(a.keepConn)
-	case step == lease.Renew:
-		e.session.disconnect()
-	}
-	return a.Answer, sent, nil
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		sent = locks.BootTime()
+		if step == lease.Join && e.prolongPlace(ctx, &a) {
+			return nil
+		}
+		t, err := e.step(ctx, q)
+		if err == nil && t.answer.Verdict == lease.Granted && locks.BootTime().Sub(sent) > m.row.ttl/2 {
+			err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
+		}
+		if err != nil {
+			// There is no connection to be woken over. Without a place the next attempt is a step,
+			// and the pause before it is kept.
+			m.row.conn, m.place = 0, 0
+			return err
+		}
+		a = t.answer
+		if t.own != nil {
+			m.name, m.epoch, m.row = t.name.name, a.Epoch, *t.own
+			m.learn(a.Place, t.name.change)
+			e.addGrant(&a)
+		}
+		switch others := t.keepsConn(); {
+		case a.Verdict == lease.Granted, a.Verdict == lease.Held && others:
+			e.keepOpen(others)
+		case step == lease.Renew:
+			e.closeConn()
+		}
+		return nil
+	})
+	return a, sent, err
 }
 
-// learn keeps what an answer says, and completes it for the caller.
-func (e *entry) learn(a *answer) {
-	if a.row.ID != "" { // granted, held or queued
-		m := &e.state
-		m.name, m.epoch, m.row = a.name, a.Epoch, a.row
-		m.learn(a.Place, a.change)
-		a.TTL, a.Grant = m.row.ttl, locks.Grant{Ref: e.ref, Slots: m.row.Slots, Fence: m.row.Fence}
-	}
+// addGrant completes an answer with what the entry has.
+func (e *entry) addGrant(a *lease.Answer) {
+	row := &e.state.row
+	a.TTL, a.Grant = row.ttl, locks.Grant{Ref: e.ref, Slots: row.Slots, Fence: row.Fence}
 }
 
 // keepOpen keeps a holder's connection for idleLimit. If others wait it keeps it for a
@@ -123,30 +122,30 @@ func (e *entry) keepOpen(others bool) {
 		d = e.state.row.ttl
 	}
 	if e.idleTimer == nil {
-		e.idleTimer = time.AfterFunc(d, e.session.disconnect)
+		e.idleTimer = time.AfterFunc(d, e.disconnect)
 	} else {
 		e.idleTimer.Reset(d)
 	}
 }
 
 // Sleep implements lease.Entry. A waiter whose connection is lost comes again soon.
-func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Answer, locks.Instant, error) {
-	e.mu.Lock()
-	m := e.state
-	e.mu.Unlock()
-	row, sent, err := e.session.sleep(ctx, m, d)
-	switch {
-	case err != nil && !errors.Is(err, context.Canceled) && !lease.IsTemporary(err):
-		return lease.Answer{}, 0, err
-	case err != nil || row.State != queue.Holding:
-		return lease.Answer{}, 0, nil
+func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (a lease.Answer, sent locks.Instant, err error) {
+	err = e.guard(func() (err error) {
+		var own row
+		own, sent, err = e.sleep(ctx, d)
+		if err != nil || own.State != queue.Holding {
+			return err
+		}
+		e.state.row = own
+		a.Verdict, a.Epoch = lease.Granted, e.state.epoch
+		e.addGrant(&a)
+		e.keepOpen(true)
+		return nil
+	})
+	if errors.Is(err, context.Canceled) || lease.IsTemporary(err) {
+		err = nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a := answer{Answer: lease.Answer{Verdict: lease.Granted, Epoch: m.epoch}, row: row, name: m.name}
-	e.learn(&a)
-	e.keepOpen(true)
-	return a.Answer, sent, nil
+	return a, sent, err
 }
 
 // Events implements lease.Entry. There are none: no connection is kept that could
@@ -156,9 +155,9 @@ func (e *entry) Events() <-chan struct{} { return nil }
 // Close implements lease.Entry.
 func (e *entry) Close() {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.idleTimer != nil {
 		e.idleTimer.Stop()
 	}
-	e.mu.Unlock()
-	e.session.disconnect()
+	e.closeConn()
 }

@@ -131,9 +131,9 @@ func TestRenewWithdrawnOffer(t *testing.T) {
 		Question:   queue.Question{Step: lease.Renew, Entry: queue.Entry{ID: "a"}, Known: true, Epoch: "e"},
 		entryState: entryState{row: row{Entry: queue.Entry{ID: "a"}, ttl: time.Second}},
 	}
-	step, a, err := s.decide(q, v)
-	if err != nil || a.Verdict != lease.Lost {
-		t.Fatalf("%v, %v", a.Verdict, err)
+	step, err := s.decide(q, v)
+	if err != nil || step.answer.Verdict != lease.Lost {
+		t.Fatalf("%v, %v", step, err)
 	}
 	if text := step.finish(); !strings.Contains(text, "SET state='W',due=1000,fence=0,conn=0,slots=''") {
 		t.Error(text)

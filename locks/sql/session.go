@@ -26,7 +26,6 @@ type session struct {
 	mu     sync.Mutex
 	conn   Conn
 	number int64 // of the connection at the server; 0: not known yet
-	sent   bool  // the last attempt has sent what it writes: it may have been done
 }
 
 // disconnect closes the connection until the session is used again.
@@ -90,42 +89,25 @@ func (c *session) once(ctx context.Context, do func(context.Context) error) erro
 	}))
 }
 
-// step makes one step: it looks, decides, writes, and wakes waiters. It ends with ctx, or
-// after the time of an attempt.
-func (c *session) step(ctx context.Context, q *question) (a answer, err error) {
-	limit := lease.AttemptLimit(q.row.ttl)
-	if q.isNew() {
-		limit = max(limit, firstAttempt)
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	err = c.guard(func() error {
-		a, err = c.stepLocked(ctx, q)
-		return err
-	})
-	return a, err
-}
-
-func (c *session) stepLocked(ctx context.Context, q *question) (a answer, err error) {
+// step makes one step: it looks, decides, writes, and wakes waiters. It tries again what can
+// succeed at once.
+func (c *session) step(ctx context.Context, q *question) (*step, error) {
 	s := c.store
-	fresh, doubtful, standbys := c.conn == nil, false, 0
-	for {
-		host := s.host.Load()
-		a, err = c.attempt(ctx, q)
-		doubtful = doubtful || err != nil && c.sent
+	for doubtful, standbys := false, 0; ; {
+		host, fresh := s.host.Load(), c.conn == nil
+		t, err := c.attempt(ctx, q)
+		sent := t != nil
+		doubtful = doubtful || err != nil && sent
 		verdict := s.verdict(err)
 		noName, noTable := errors.Is(err, errNoName), verdict == NoTable
 		switch {
 		case err == nil:
-			a.Doubtful = doubtful
-			return a, nil
+			t.answer.Doubtful = doubtful
+			return t, nil
 		case (noName || noTable) && q.name == "": // nor has the name any entries
 			c.closeConn()
-			a.Verdict = lease.Lost
-			if q.Step == lease.Release || q.Step == lease.Leave {
-				a.Verdict = lease.Released
-			}
-			return a, nil
+			nothing := queue.Decide(queue.View{}, q.Question)
+			return &step{answer: lease.Answer{Verdict: nothing.Verdict}}, nil
 		case noName:
 			err = c.makeName(ctx, q)
 		case noTable, errors.Is(err, errNoTableRow):
@@ -135,40 +117,38 @@ func (c *session) stepLocked(ctx context.Context, q *question) (a answer, err er
 			standbys++
 			s.useNextHost(host)
 			err = nil
-		case !fresh && !c.sent && verdict == Disconnected: // the connection was closed while nobody used it
-			fresh, err = true, nil
+		case !fresh && !sent && verdict == Disconnected: // the connection was closed while nobody used it
+			err = nil
 		}
 		if err != nil && s.verdict(err) != AtOnce {
 			s.useNextHost(host)
-			return a, s.judge(err)
+			return nil, s.judge(err)
 		}
 		if ctx.Err() != nil {
-			return a, lease.NoAnswer{Cause: context.Cause(ctx)}
+			return nil, lease.NoAnswer{Cause: context.Cause(ctx)}
 		}
 	}
 }
 
-func (c *session) attempt(ctx context.Context, q *question) (answer, error) {
-	s := c.store
-	c.sent = false
+// attempt gives a step with an error if it may have been made all the same.
+func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
 	v, err := c.look(ctx, q)
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
 	c.observe(&v.facts)
-	t, a, err := s.decide(q, v)
+	t, err := c.store.decide(q, v)
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
-	c.sent = true
 	if _, err := c.ask(ctx, t.finish(), 0); err != nil {
-		return answer{}, err
+		return t, err
 	}
 	c.wake(ctx, q, t.sleepers)
 	if t.again && c.passOver(ctx, q, nil) != nil { // the next to look does it
 		c.closeConn()
 	}
-	return a, nil
+	return t, nil
 }
 
 // observe keeps what the server says of itself. If the connection's number there is not still

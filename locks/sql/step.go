@@ -33,20 +33,14 @@ type step struct {
 	lasting     bool // a crash of the server must not undo it
 	sleepers    []Sleeper
 	again       bool // more of the waiters have to be read to hand out what is free
-}
 
-// answer is what a step tells its caller.
-type answer struct {
-	lease.Answer
-	name     string
-	row      row
-	change   int64 // the name's
-	keepConn bool  // somebody waits, and holders are few
+	answer lease.Answer // without its grant
+	own    *row         // of an entry that is granted, held or queued
 }
 
 // decide makes the step of a question.
-func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
-	t = &step{store: s, q: q, v: v, name: *v.name, rows: map[string]*row{}, lasting: true}
+func (s *Store) decide(q *question, v *view) (*step, error) {
+	t := &step{store: s, q: q, v: v, name: *v.name, rows: map[string]*row{}, lasting: true}
 	// The next step takes this one as proof that nothing was forgotten, so the epoch is
 	// checked. A name without an epoch has not had any entries yet.
 	if t.name.epoch != "" || q.Step == lease.Join || q.Step == lease.Renew {
@@ -55,14 +49,15 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	d := queue.Decide(t.view(), q.Question)
 	for _, e := range d.Put {
 		if n := len(locks.FormatSlots(e.Slots)); n > maxSlots {
-			return nil, a, refusal("the free slots are too scattered to be written down (%d bytes)", n)
+			return nil, refusal("the free slots are too scattered to be written down (%d bytes)", n)
 		}
 	}
-	a = answer{Answer: lease.Answer{
+	t.answer = lease.Answer{
 		Verdict: d.Verdict, Place: d.Place, By: d.By, Existed: d.Existed, Full: d.Full, Waiters: d.Waiters,
 		Epoch: t.name.epoch, Inside: d.Inside,
 		QuarantineCause: "the server has restarted, or its table was emptied or made again",
-	}, name: t.name.name}
+	}
+	a := &t.answer
 	if d.Fits {
 		a.Quarantine = span(max(t.quarantineEnd()-v.now, 0))
 	}
@@ -74,12 +69,13 @@ func (s *Store) decide(q *question, v *view) (t *step, a answer, err error) {
 	}
 	a.Holders, a.Replaced = t.show(d.Holders), t.show(d.Replaced) // as they were
 	t.apply(&d, a.Recheck)
-	if d.Entry.ID != "" {
-		a.row = *t.rows[d.Entry.ID]
-	}
-	a.change, t.again = t.name.change, d.Again
-	a.keepConn = len(v.front) > 0 && len(v.holders) <= s.keptConns()
-	return t, a, nil
+	t.own, t.again = t.rows[d.Entry.ID], d.Again
+	return t, nil
+}
+
+// keepsConn reports whether a holder keeps its connection: somebody waits, and holders are few.
+func (t *step) keepsConn() bool {
+	return t.v != nil && len(t.v.front) > 0 && len(t.v.holders) <= t.store.keptConns()
 }
 
 // show is what the contract shows of entries.

@@ -18,45 +18,37 @@ const nearPlaces = 3
 // time is over, and counts who is ahead if the queue has moved since it last did. It writes only
 // its own row, so that a long queue does not hold up the grants at its front.
 //
-// If ok is false the waiter must make a step: it is near now, all near ones are overdue, it can
+// If it is false the waiter must make a step: it is near now, all near ones are overdue, it can
 // be woken from now on, or something failed.
-func (c *session) prolongPlace(ctx context.Context, m entryState) (a answer, ok bool) {
-	s, ttl := c.store, m.row.ttl
-	if m.place <= nearPlaces {
-		return a, false
+func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
+	s, m, ttl := e.store, &e.state, e.state.row.ttl
+	canBeWoken := m.row.conn != 0
+	if m.place <= nearPlaces || canBeWoken && (e.conn == nil || e.number != m.row.conn) {
+		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, lease.AttemptLimit(ttl))
-	defer cancel()
-	place, there, canBeWoken := m.place, 0, m.row.conn != 0
-	var lateIn time.Duration // then all near ones are overdue: they may have died with the holder
-	err := c.guard(func() error {
-		if canBeWoken && (c.conn == nil || c.number != m.row.conn) {
-			return lease.NoAnswer{}
+	clock, of := s.dialect.Clock, fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
+	own := fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s' AND state='W' AND conn=%d", m.key, m.row.ID, m.row.conn)
+	answers, err := e.ask(ctx, s.dialect.Single+fmt.Sprintf(
+		"UPDATE %[1]s SET ends=%[2]s+%[4]d,due=%[2]s+%[4]d%[3]s AND (ends<%[2]s+%[5]d OR due<%[2]s+%[6]d);"+
+			"SELECT since,due-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s) FROM %[7]s AND entry_id=''",
+		s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of), 1)
+	if err != nil || len(answers[0]) == 0 {
+		return false
+	}
+	var n numbers
+	f := answers[0][0]
+	// After lateIn all near ones are overdue: they may have died with the holder.
+	change, lateIn, there, place := n.read(f[0]), span(n.read(f[1])), n.count(f[2]), m.place
+	if change != m.change && n.err == nil {
+		answers, err = e.ask(ctx, fmt.Sprintf("SELECT COUNT(*)+1 FROM %[1]s AND state='W' AND ord<'%[2]s'"+
+			" AND ord>=(SELECT low FROM %[1]s AND entry_id='')", of, order(m.row.Claim)), 1)
+		if err != nil {
+			return false
 		}
-		clock, of := s.dialect.Clock, fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
-		own := fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s' AND state='W' AND conn=%d", m.key, m.row.ID, m.row.conn)
-		answers, err := c.ask(ctx, s.dialect.Single+fmt.Sprintf(
-			"UPDATE %[1]s SET ends=%[2]s+%[4]d,due=%[2]s+%[4]d%[3]s AND (ends<%[2]s+%[5]d OR due<%[2]s+%[6]d);"+
-				"SELECT since,due-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s) FROM %[7]s AND entry_id=''",
-			s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of), 1)
-		if err != nil || len(answers[0]) == 0 {
-			return err
-		}
-		var n numbers
-		f := answers[0][0]
-		a.change, lateIn, there = n.read(f[0]), span(n.read(f[1])), n.count(f[2])
-		if a.change != m.change && n.err == nil {
-			answers, err = c.ask(ctx, fmt.Sprintf("SELECT COUNT(*)+1 FROM %[1]s AND state='W' AND ord<'%[2]s'"+
-				" AND ord>=(SELECT low FROM %[1]s AND entry_id='')", of, order(m.row.Claim)), 1)
-			if err != nil {
-				return err
-			}
-			place = n.count(answers[0][0][0])
-		}
-		return n.err
-	})
-	if err != nil || there == 0 || lateIn <= 0 || place <= nearPlaces || !canBeWoken && place <= s.listeners() {
-		return a, false
+		place = n.count(answers[0][0][0])
+	}
+	if n.err != nil || there == 0 || lateIn <= 0 || place <= nearPlaces || !canBeWoken && place <= s.listeners() {
+		return false
 	}
 	a.Verdict, a.Place, a.Recheck = lease.Queued, place, ttl*2/3
 	if !canBeWoken {
@@ -64,68 +56,66 @@ func (c *session) prolongPlace(ctx context.Context, m entryState) (a answer, ok 
 	}
 	// If the near ones have died, not all the others come at once.
 	a.Recheck = min(a.Recheck, lateIn+time.Duration(place)*time.Millisecond)
-	return a, true
+	m.learn(place, change)
+	return true
 }
 
 // sleep waits, for d at most, until the entry has an offer or must look for another reason.
 // It accepts the offer: the entry is holding then, and its lease counts from sent.
-func (c *session) sleep(
-	ctx context.Context, m entryState, d time.Duration,
-) (own row, sent locks.Instant, err error) {
-	err = c.guard(func() error {
-		switch {
-		case m.row.conn == 0:
-			kept, listeners := c.store.keptConns(), c.store.listeners()
-			if d > keepConn && m.place > kept || m.place > 2*kept+nearPlaces {
-				c.closeConn()
-			} else if listeners > 0 && m.place > listeners && m.place <= kept {
-				return c.pollMoves(ctx, m, d, shortestPoll+time.Duration(m.place-listeners)*keptPoll)
-			}
-			lease.Pause(ctx, d)
-			return nil
-		case c.conn == nil || m.row.conn != c.number:
-			lease.Pause(ctx, min(d, lease.RetryPause))
-			return nil
+func (e *entry) sleep(ctx context.Context, d time.Duration) (own row, sent locks.Instant, err error) {
+	s, m := e.store, &e.state
+	switch {
+	case m.row.conn == 0:
+		kept, listeners := s.keptConns(), s.listeners()
+		if d > keepConn && m.place > kept || m.place > 2*kept+nearPlaces {
+			e.closeConn()
+		} else if listeners > 0 && m.place > listeners && m.place <= kept {
+			return own, 0, e.pollMoves(ctx, d, shortestPoll+time.Duration(m.place-listeners)*keptPoll)
 		}
-		// A connection that has silently died never answers.
-		bound, cancel := context.WithTimeout(ctx, d+lease.AttemptLimit(m.row.ttl))
-		defer cancel()
-		offered := fmt.Sprintf("SELECT COALESCE(MAX(CASE WHEN state='W' THEN 0 ELSE 1 END),1) FROM %s"+
-			" WHERE lock_key='%s' AND entry_id='%s'", c.store.table, m.key, m.row.ID)
-		for end := locks.BootTime().Add(d); ; {
-			// After the limit it looks, without a lock, whether a wake-up was lost or a waiter
-			// before it lets its offer pass: the releaser may have died, or been too early.
-			from := locks.BootTime()
-			limit := min(max(end.Sub(from), 0), 5*time.Second+time.Duration(m.place)*250*time.Millisecond)
-			if err := c.conn.Wait(bound, m.row.ID, offered, limit); err != nil || ctx.Err() != nil {
-				return err
-			}
-			sent = locks.BootTime()
-			if sent >= end && m.place > nearPlaces { // it looks now, and would find an offer
-				return nil
-			}
-			woken := sent.Sub(from) < limit
-			text, want := c.store.acceptText(m, !woken)
-			answers, err := c.ask(bound, text, want)
-			if err != nil || len(answers[0]) == 0 {
-				return err
-			}
-			own, err = parseRow(answers[0][0])
-			if err != nil || own.State != queue.Waiting || woken || len(answers[1]) > 0 || sent >= end {
-				return err
-			}
+		lease.Pause(ctx, d)
+		return own, 0, nil
+	case e.conn == nil || m.row.conn != e.number:
+		lease.Pause(ctx, min(d, lease.RetryPause))
+		return own, 0, nil
+	}
+	// A connection that has silently died never answers.
+	bound, cancel := context.WithTimeout(ctx, d+lease.AttemptLimit(m.row.ttl))
+	defer cancel()
+	offered := fmt.Sprintf("SELECT COALESCE(MAX(CASE WHEN state='W' THEN 0 ELSE 1 END),1) FROM %s"+
+		" WHERE lock_key='%s' AND entry_id='%s'", s.table, m.key, m.row.ID)
+	for end := locks.BootTime().Add(d); ; {
+		// After the limit it looks, without a lock, whether a wake-up was lost or a waiter
+		// before it lets its offer pass: the releaser may have died, or been too early.
+		from := locks.BootTime()
+		limit := min(max(end.Sub(from), 0), 5*time.Second+time.Duration(m.place)*250*time.Millisecond)
+		if err := e.conn.Wait(bound, m.row.ID, offered, limit); err != nil || ctx.Err() != nil {
+			return own, 0, err
 		}
-	})
-	return own, sent, err
+		sent = locks.BootTime()
+		if sent >= end && m.place > nearPlaces { // it looks now, and would find an offer
+			return own, 0, nil
+		}
+		woken := sent.Sub(from) < limit
+		text, want := s.acceptText(m, !woken)
+		answers, err := e.ask(bound, text, want)
+		if err != nil || len(answers[0]) == 0 {
+			return own, 0, err
+		}
+		own, err = parseRow(answers[0][0])
+		if err != nil || own.State != queue.Waiting || woken || len(answers[1]) > 0 || sent >= end {
+			return own, sent, err
+		}
+	}
 }
 
 // pollMoves waits until the queue has moved, for d at most. That costs much less than to look for
 // the place.
-func (c *session) pollMoves(ctx context.Context, m entryState, d, pause time.Duration) error {
-	text := fmt.Sprintf("SELECT since FROM %s WHERE lock_key='%s' AND entry_id=''", c.store.table, m.key)
+func (e *entry) pollMoves(ctx context.Context, d, pause time.Duration) error {
+	m := &e.state
+	text := fmt.Sprintf("SELECT since FROM %s WHERE lock_key='%s' AND entry_id=''", e.store.table, m.key)
 	for end := time.Now().Add(d); ctx.Err() == nil && time.Now().Before(end); {
 		bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(m.row.ttl))
-		rows, err := c.ask(bound, text, 1)
+		rows, err := e.ask(bound, text, 1)
 		cancel()
 		if err != nil || len(rows[0]) == 0 || rows[0][0][0] != strconv.FormatInt(m.change, 10) {
 			return err
@@ -138,7 +128,7 @@ func (c *session) pollMoves(ctx context.Context, m entryState, d, pause time.Dur
 // acceptText accepts an offer, and reads the row; and, if that is asked for, who lets an offer
 // pass. Only the connection to which the offer was made may accept: so the server has not been
 // restarted since.
-func (s *Store) acceptText(m entryState, lapsed bool) (text string, answers int) {
+func (s *Store) acceptText(m *entryState, lapsed bool) (text string, answers int) {
 	clock, of := s.dialect.Clock, fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
 	own := " AND entry_id='" + m.row.ID + "'"
 	text = s.dialect.Begin + fmt.Sprintf(";UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
