@@ -45,19 +45,19 @@ type Dialect struct {
 	// Listeners is how many waiters of a name can be woken at most; the others poll.
 	Listeners int
 
-	// Listen and Notify are statements that lack the entry's ID at their end. Listen runs in
-	// the transaction that queues an entry; its connection hears what Notify, in another
-	// transaction, says to the entry. Both are empty if the dialect wakes by Conn.Wake.
-	Listen, Notify string
+	// Notifies says that the server has LISTEN, for the transaction that queues an entry, and
+	// NOTIFY. Otherwise only Conn.Wake wakes.
+	Notifies bool
 
 	Driver
 }
 
 // Driver is the part of a Dialect that is code.
 type Driver interface {
-	// Connect opens a connection to one of the target's hosts ("HOST:PORT", or
-	// the socket).
-	Connect(ctx context.Context, t *Target, host string) (Conn, error)
+	// Connect opens a connection to one of the target's hosts ("HOST:PORT", or the socket).
+	// number is the connection's at the server, as the server told it at the login; 0 if it
+	// does not. Behind a pooler or proxy Facts gives another one.
+	Connect(ctx context.Context, t *Target, host string) (c Conn, number int64, err error)
 
 	// Table is the statements that make the table, without a semicolon at the end.
 	Table(name string) string
@@ -80,18 +80,14 @@ type Conn interface {
 	// ends when ctx does.
 	Run(ctx context.Context, text string) ([]Rows, error)
 
-	// Number is the connection's at the server, as the server told it at the login; 0
-	// if it does not. Behind a pooler or proxy Facts gives another one.
-	Number() int64
-
 	// Wait sleeps until the entry is woken, for the given time at most, or until ctx
 	// ends. offered is a statement that gives 1 if there is nothing to wait for, else 0.
 	Wait(ctx context.Context, id, offered string, limit time.Duration) error
 
-	// Wake wakes those whose Wait runs, unless Notify has done so, after what they are
-	// to see has been committed. It gives the IDs of those whose connections the server
-	// has seen end; it does not notice at once that a client has died.
-	Wake(ctx context.Context, sleepers []Sleeper) (gone []string, err error)
+	// Wake wakes those who Wait on the connections of these numbers, unless NOTIFY has done
+	// so, after what they are to see has been committed. It gives the numbers of connections
+	// that the server has seen end; it does not notice at once that a client has died.
+	Wake(ctx context.Context, numbers []string) (gone []string, err error)
 
 	// Close ends the connection without waiting for the server.
 	Close()
@@ -99,12 +95,6 @@ type Conn interface {
 
 // Rows is what one statement gave. NULL is "".
 type Rows [][]string
-
-// Sleeper is a waiter that can be woken, and its connection.
-type Sleeper struct {
-	ID   string
-	Conn int64
-}
 
 // ReplicaHint is for a server that refuses to write.
 const ReplicaHint = "if it is a replica, name the primary: only that grants slots"

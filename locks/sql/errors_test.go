@@ -18,8 +18,8 @@ type passing struct{ Driver }
 
 func (passing) Judge(error) (Verdict, string) { return Disconnected, "" }
 
-func (passing) Connect(context.Context, *Target, string) (Conn, error) {
-	return nil, errors.New("connection refused")
+func (passing) Connect(context.Context, *Target, string) (Conn, int64, error) {
+	return nil, 0, errors.New("connection refused")
 }
 
 // A server that said nothing is reported as that, whoever ended the attempt.

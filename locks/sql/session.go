@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -209,7 +210,7 @@ func (s *Store) revoke(q *question, v *view) string {
 	text := ""
 	for i := range v.holders {
 		h := &v.holders[i]
-		if h.State != queue.Offered || h.due > v.now && !slices.Contains(q.missed, h.ID) {
+		if h.State != queue.Offered || h.due > v.now && !slices.Contains(q.missed, strconv.FormatInt(h.conn, 10)) {
 			continue
 		}
 		verb := "DELETE FROM " + s.table
@@ -232,19 +233,19 @@ const (
 
 // wake wakes waiters and looks, for half a second, whether they have reacted. After that
 // an offer to a waiter whose connection is gone goes to the next.
-func (c *session) wake(ctx context.Context, q *question, sleepers []Sleeper) {
+func (c *session) wake(ctx context.Context, q *question, sleepers []string) {
 	s := c.store
 	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0 && len(q.missed) < frontSize; pause *= 2 {
 		err := c.open(ctx)
 		// The step itself has sent the notifications.
-		if err == nil && (pause >= nextWake || pause == firstWatch && s.dialect.Notify == "") {
+		if err == nil && (pause >= nextWake || pause == firstWatch && !s.dialect.Notifies) {
 			_, err = c.conn.Wake(ctx, sleepers)
 		}
 		if err == nil {
 			lease.Pause(ctx, pause)
 			sleepers, err = c.asleep(ctx, q.key, sleepers)
 		}
-		if err == nil && pause == lastWatch {
+		if err == nil && pause == lastWatch && len(sleepers) > 0 {
 			var gone []string
 			if gone, err = c.conn.Wake(ctx, sleepers); err == nil && len(gone) > 0 {
 				err = c.passOver(ctx, q, gone)
@@ -268,21 +269,18 @@ func (c *session) passOver(ctx context.Context, q *question, missed []string) er
 	return err
 }
 
-// asleep gives the waiters that have not reacted: they have neither accepted their offers
-// nor noticed that they were evicted.
-func (c *session) asleep(ctx context.Context, key string, sleepers []Sleeper) ([]Sleeper, error) {
-	ids := make([]string, len(sleepers))
-	for i, w := range sleepers {
-		ids[i] = "'" + w.ID + "'"
-	}
-	answers, err := c.ask(ctx, fmt.Sprintf("SELECT entry_id FROM %s WHERE lock_key='%s' AND entry_id IN (%s)"+
-		" AND (state='O' OR state='G' AND conn<>0)", c.store.table, key, strings.Join(ids, ",")), 1)
+// asleep gives those that have not reacted: they have neither accepted their offers nor
+// noticed that they were evicted.
+func (c *session) asleep(ctx context.Context, key string, sleepers []string) (still []string, err error) {
+	answers, err := c.ask(ctx, fmt.Sprintf("SELECT conn FROM %s WHERE lock_key='%s' AND state IN ('O','G') AND conn IN (%s)",
+		c.store.table, key, strings.Join(sleepers, ",")), 1)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(sleepers), func(w Sleeper) bool {
-		return !slices.ContainsFunc(answers[0], func(r []string) bool { return r[0] == w.ID })
-	}), nil
+	for _, f := range answers[0] {
+		still = append(still, f[0])
+	}
+	return still, nil
 }
 
 // open connects to one of the hosts, beginning with the one that worked last.
@@ -295,12 +293,12 @@ func (c *session) open(ctx context.Context) error {
 	host := s.host.Load()
 	ctx, cancel := context.WithTimeout(ctx, s.target.connectTimeout)
 	defer cancel()
-	conn, err := s.dialect.Connect(ctx, s.target, hosts[int(host)%len(hosts)])
+	conn, number, err := s.dialect.Connect(ctx, s.target, hosts[int(host)%len(hosts)])
 	if err != nil {
 		s.useNextHost(host)
 		return err
 	}
-	c.conn, c.number = conn, conn.Number()
+	c.conn, c.number = conn, number
 	return nil
 }
 

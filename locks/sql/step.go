@@ -3,6 +3,7 @@ package sql
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,11 +29,11 @@ type step struct {
 	rows  map[string]*row // of the view, as they are in the table
 
 	writes      []string
-	nameChanged bool // the row of the name has to be written
-	moved       bool // waiters have other places now
-	lasting     bool // a crash of the server must not undo it
-	sleepers    []Sleeper
-	again       bool // more of the waiters have to be read to hand out what is free
+	nameChanged bool     // the row of the name has to be written
+	moved       bool     // waiters have other places now
+	lasting     bool     // a crash of the server must not undo it
+	sleepers    []string // numbers of connections
+	again       bool     // more of the waiters have to be read to hand out what is free
 
 	answer lease.Answer // without its grant
 	own    *row         // of an entry that is granted, held or queued
@@ -212,16 +213,16 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 	dialect := &t.store.dialect
 	told := d.Told
 	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && d.Verdict == lease.Released &&
-		dialect.Notify == "" {
+		!dialect.Notifies {
 		// Nobody waits for the answer of the statement in which it slept: end that.
 		told = append(told, own.ID)
 	}
 	for _, id := range told {
 		if r := t.rows[id]; r.conn != 0 && t.canWake(r) {
-			if dialect.Notify != "" {
-				t.write("%s%s", dialect.Notify, id)
+			if dialect.Notifies {
+				t.write("NOTIFY golock_%s", id)
 			}
-			t.sleepers = append(t.sleepers, Sleeper{ID: id, Conn: r.conn})
+			t.sleepers = append(t.sleepers, strconv.FormatInt(r.conn, 10))
 		}
 	}
 	if own := t.v.own; own != nil && own.State == queue.Gone && own.conn != 0 && t.q.Step == lease.Join {
@@ -274,8 +275,8 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 		}
 		if t.canBeWoken(d.Place - 1) {
 			r.conn = t.v.conn
-			if listen := t.store.dialect.Listen; listen != "" {
-				t.write("%s%s", listen, e.ID)
+			if t.store.dialect.Notifies {
+				t.write("LISTEN golock_%s", e.ID)
 			}
 		}
 	case queue.Offered:
@@ -383,7 +384,7 @@ func (t *step) canWake(w *row) bool {
 // sameAccount reports whether this client and that of an entry can wake each other. Without
 // notifications that takes the same server and account; an account of MySQL includes a host.
 func (t *step) sameAccount(r *row) bool {
-	return r.server == t.v.login || t.store.dialect.Notify != ""
+	return r.server == t.v.login || t.store.dialect.Notifies
 }
 
 // canBeWoken reports whether all who are before a waiter can wake it.

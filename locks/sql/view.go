@@ -52,7 +52,7 @@ const frontSize = 20
 type question struct {
 	queue.Question
 	entryState
-	missed []string // offers to these are void
+	missed []string // offers to these connections are void
 	turn   int64    // of the attempt
 }
 

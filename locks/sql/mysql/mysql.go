@@ -64,7 +64,7 @@ func (driver) Table(name string) string {
 		",\n  KEY queue (" + sql.QueueIndex + ")\n) ENGINE=InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin"
 }
 
-func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, error) {
+func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, error) {
 	c := mysql.NewConfig()
 	c.User, c.Passwd, c.DBName = t.User, t.Password, t.Database
 	c.Net, c.Addr = "tcp", host
@@ -73,27 +73,21 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 	}
 	var err error
 	if c.TLS, err = t.Config(host); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	c.MultiStatements = true
 	c.CheckConnLiveness = false
 	c.Logger = &mysql.NopLogger{} // else on standard error
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	raw, err := connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return conn{raw}, nil
+	return conn{raw}, 0, err // this driver does not tell the number
 }
 
 // conn implements sql.Conn.
 type conn struct{ raw dbdriver.Conn }
-
-// Number is not told at the login by this driver.
-func (c conn) Number() int64 { return 0 }
 
 func (c conn) Close() { _ = c.raw.Close() }
 
@@ -160,11 +154,11 @@ func (c conn) Wait(ctx context.Context, id, offered string, limit time.Duration)
 // Wake does not look what a connection runs: sql has compared server and account, and a
 // server uses no number twice while it runs. A waiter that is hit in another statement
 // makes that again.
-func (c conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []string, err error) {
-	for _, w := range sleepers {
-		switch _, err := c.Run(ctx, fmt.Sprint("KILL QUERY ", w.Conn)); {
+func (c conn) Wake(ctx context.Context, numbers []string) (gone []string, err error) {
+	for _, n := range numbers {
+		switch _, err := c.Run(ctx, "KILL QUERY "+n); {
 		case number(err) == noSuchThread:
-			gone = append(gone, w.ID)
+			gone = append(gone, n)
 		case err != nil:
 			return nil, err
 		}

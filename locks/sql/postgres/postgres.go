@@ -9,7 +9,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -46,8 +45,7 @@ func Open(address string) (*sql.Store, error) {
 			",pg_backend_pid(),current_user,current_setting('max_connections')",
 
 		Listeners: 32, // a notification wakes all of a database's
-		Listen:    "LISTEN golock_",
-		Notify:    "NOTIFY golock_",
+		Notifies:  true,
 		Driver:    driver{},
 	})
 }
@@ -67,7 +65,7 @@ func (driver) Table(name string) string {
 
 // Connect goes where the URL says: the variables that other programs read (PGHOST,
 // PGOPTIONS and so on) would make a cron job and a login shell go to different places.
-func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, error) {
+func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, error) {
 	name, port := host, t.Port
 	if t.Socket == "" {
 		name, port, _ = net.SplitHostPort(host)
@@ -75,7 +73,7 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 	number, _ := strconv.ParseUint(port, 10, 16) // the URL's: network.Hosts has read it
 	c, err := plainConfig()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	c = c.Copy()
 	c.Host, c.Port, c.User, c.Password, c.Database = name, uint16(number), t.User, t.Password, t.Database
@@ -84,7 +82,7 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 		c.RuntimeParams["application_name"] = t.Application
 	}
 	if c.TLSConfig, err = t.Config(host); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if c.TLSConfig == nil && t.Socket == "" && !network.IsLoopback(name) {
 		c.RequireAuth = "!password" // an attacker in between could ask for it in the clear
@@ -92,9 +90,9 @@ func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn
 	conn := &conn{}
 	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.notified = true }
 	if conn.raw, err = pgconn.ConnectConfig(ctx, c); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return conn, nil
+	return conn, int64(conn.raw.PID()), nil // a pooler makes it up
 }
 
 // plainConfig is a configuration that does not depend on variables: the library takes from
@@ -115,9 +113,6 @@ type conn struct {
 	raw      *pgconn.PgConn
 	notified bool // since the last Wait: the statements that come between must not swallow it
 }
-
-// Number behind a pooler is one that the pooler has made up.
-func (c *conn) Number() int64 { return int64(c.raw.PID()) }
 
 func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
 	results := c.raw.Exec(ctx, text)
@@ -155,21 +150,16 @@ func (c *conn) Wait(ctx context.Context, _, _ string, limit time.Duration) error
 	return nil
 }
 
-// Wake only finds out who is gone: Notify has woken them. The backend of a client that has
+// Wake only finds out who is gone: NOTIFY has woken them. The backend of a client that has
 // died ends at its next read.
-func (c *conn) Wake(ctx context.Context, sleepers []sql.Sleeper) (gone []string, err error) {
-	fields := make([]string, len(sleepers))
-	for i, w := range sleepers {
-		fields[i] = fmt.Sprintf("(SELECT count(*) FROM pg_stat_get_activity(%d))", w.Conn)
-	}
-	rows, err := c.Run(ctx, "SELECT "+strings.Join(fields, ","))
+func (c *conn) Wake(ctx context.Context, numbers []string) (gone []string, err error) {
+	rows, err := c.Run(ctx, "SELECT n FROM (VALUES ("+strings.Join(numbers, "),(")+")) AS waiters (n)"+
+		" WHERE NOT EXISTS (SELECT FROM pg_stat_get_activity(n))")
 	if err != nil {
 		return nil, err
 	}
-	for i, w := range sleepers {
-		if rows[0][0][i] == "0" {
-			gone = append(gone, w.ID)
-		}
+	for _, f := range rows[0] {
+		gone = append(gone, f[0])
 	}
 	return gone, nil
 }
