@@ -33,6 +33,10 @@ type Dialect struct {
 	// nobody sees one without the other. Otherwise a transaction does.
 	CreateAsSelect bool
 
+	// TryCreate tries whether the user may make the table %[1]s, and makes none. There is no
+	// table %[2]s.
+	TryCreate string
+
 	// Clock is the server's clock as an expression: an integer, in us since 1970, read
 	// when its statement runs.
 	Clock string
@@ -67,10 +71,6 @@ type Driver interface {
 
 	// Examine looks at the settings of the server that a promise depends on.
 	Examine(ctx context.Context, x *Examination)
-
-	// MayCreate says, without making it, why the user cannot make the table, which does not
-	// exist; nil: it can.
-	MayCreate(ctx context.Context, x *Examination) error
 }
 
 // Conn is one connection. It is used by one goroutine at a time. After an error of

@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -14,14 +15,13 @@ import (
 // Examination is what golock doctor finds out about a server.
 type Examination struct {
 	locks.Findings
-	Name    string // of the table, as in the URL
-	Table   string // the same, quoted
+	Table   string // quoted
 	session *session
 }
 
 // Examine implements locks.Store.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
-	x := &Examination{Name: s.target.table, Table: s.table, session: &session{store: s}}
+	x := &Examination{Table: s.table, session: &session{store: s}}
 	defer x.session.disconnect()
 	for range 4 { // a pooler may give each question another connection
 		err := x.session.once(ctx, func(ctx context.Context) error {
@@ -59,25 +59,37 @@ func (x *Examination) hasTable(ctx context.Context) bool {
 	f := locks.Finding{Level: locks.Note, Subject: "table", Text: s.DDL()}
 	switch {
 	case s.verdict(err) == NoTable:
-		if err := s.dialect.MayCreate(ctx, x); err != nil {
-			f.Level, f.What = locks.Problem, x.Name+" does not exist, and this user cannot make it: "+err.Error()
+		if err := x.mayCreate(ctx); err != nil {
+			f.Level, f.What = locks.Problem, s.target.table+" does not exist, and this user cannot make it: "+err.Error()
 			f.Why = "no slot can be had"
 			f.Fix = "let somebody who may run the lines below, and grant this user " +
 				"SELECT, INSERT, UPDATE and DELETE on " + s.table
 		} else {
-			f.What = x.Name + " does not exist yet; the first run makes it"
+			f.What = s.target.table + " does not exist yet; the first run makes it"
 			f.Why = "until then rights and times cannot be rehearsed here"
 		}
 	case err != nil:
 		return true
 	case len(answers[0]) == 0:
-		f.What = x.Name + " has lost its own row: somebody has emptied it"
+		f.What = s.target.table + " has lost its own row: somebody has emptied it"
 		f.Why = "the next run makes the row again and grants nothing for as long as leases may last"
 	default:
-		f.Level, f.What = locks.OK, x.Name+" is there"
+		f.Level, f.What = locks.OK, s.target.table+" is there"
 	}
 	x.Append(f)
 	return f.Level == locks.OK
+}
+
+// mayCreate says, without making it, why the user cannot make the table, which does not exist.
+func (x *Examination) mayCreate(ctx context.Context) error {
+	s := x.session.store
+	nothing := s.quote(fmt.Sprintf("%s_%x", s.target.table, rand.Uint32()))
+	_, err := x.Ask(ctx, fmt.Sprintf(s.dialect.TryCreate, s.table, nothing))
+	switch s.verdict(err) {
+	case NoTable, Exists: // the latter: it has been made in between
+		return nil
+	}
+	return err
 }
 
 // mark finds out whether a table that is dropped would be known for that. Where golock may not
@@ -86,7 +98,7 @@ func (x *Examination) mark(ctx context.Context) {
 	s := x.session.store
 	name := s.quote(s.markName())
 	_, err := x.Ask(ctx, "SELECT COUNT(*) FROM "+name)
-	if s.verdict(err) == NoTable && s.dialect.MayCreate(ctx, x) == nil {
+	if s.verdict(err) == NoTable && x.mayCreate(ctx) == nil {
 		x.Append(locks.Finding{
 			Level: locks.Note, Subject: "mark", What: s.markName() + " does not exist", Why: s.unmarked(),
 			Fix:  "let somebody who may run the line below, and grant this user SELECT on " + name,

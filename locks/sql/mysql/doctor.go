@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,19 +10,6 @@ import (
 	"golock/locks"
 	"golock/locks/sql"
 )
-
-// MayCreate asks for a table that cannot be made: the server looks at the right to make a
-// table, and whether it replicates such a statement (see CreateAsSelect), before it finds
-// that there is nothing to select from.
-func (d driver) MayCreate(ctx context.Context, x *sql.Examination) error {
-	nothing := fmt.Sprintf("%s_%x`", strings.TrimSuffix(x.Table, "`"), rand.Uint64())
-	_, err := x.Ask(ctx, "CREATE TABLE "+x.Table+" AS SELECT 1 FROM "+nothing)
-	switch v, _ := d.Judge(err); v {
-	case sql.Exists, sql.NoTable: // the former: it has been made in between
-		return nil
-	}
-	return err
-}
 
 func (driver) Examine(ctx context.Context, x *sql.Examination) {
 	set, err := x.Settings(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("+ // it shows those that it has

@@ -2,25 +2,11 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"strconv"
-	"strings"
 
 	"golock/locks"
 	"golock/locks/sql"
 )
-
-func (driver) MayCreate(ctx context.Context, x *sql.Examination) error {
-	schema := "current_schema()"
-	if name, _, ok := strings.Cut(x.Name, "."); ok {
-		schema = "'" + name + "'"
-	}
-	rows, err := x.Ask(ctx, "SELECT has_schema_privilege("+schema+",'CREATE')")
-	if err == nil && rows[0][0][0] != "t" {
-		err = errors.New("it lacks the right CREATE on the schema")
-	}
-	return err
-}
 
 func (driver) Examine(ctx context.Context, x *sql.Examination) {
 	set, err := x.Settings(ctx, "SELECT name,setting FROM pg_settings WHERE name IN ('server_version','server_version_num',"+

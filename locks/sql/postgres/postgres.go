@@ -38,6 +38,7 @@ func Open(address string) (*sql.Store, error) {
 		Commit:      "COMMIT",
 		CommitLater: "SET LOCAL synchronous_commit=off;COMMIT",
 		Single:      "SET LOCAL transaction_read_only=off;SET LOCAL synchronous_commit=off;", // a text is one transaction
+		TryCreate:   "BEGIN READ WRITE;CREATE TABLE %[1]s ();ROLLBACK",
 
 		Clock: micros("clock_timestamp()"), // others are read when their transaction begins
 		// No two servers start in the same microsecond.
