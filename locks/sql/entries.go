@@ -27,29 +27,26 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 	c := &session{store: s}
 	defer c.disconnect()
 	name := "(SELECT n.info FROM " + s.table + " n WHERE n.lock_key=e.lock_key AND n.entry_id='')"
-	text := "SELECT " + s.factColumns() +
-		";SELECT lock_key," + name + "," + columns + " FROM " + s.table + " e WHERE entry_id<>''" + of +
-		" AND state IN ('H','O','E','W') ORDER BY lock_key,state,ord,entry_id"
+	text := "SELECT lock_key," + name + "," + s.dialect.Clock + "," + columns + " FROM " + s.table +
+		" e WHERE entry_id<>''" + of + " AND state IN ('H','O','E','W') ORDER BY lock_key,state,ord,entry_id"
 	err = c.once(ctx, func(ctx context.Context) error {
 		entries = nil
-		answers, err := c.ask(ctx, text, 2)
+		answers, err := c.ask(ctx, text, 1)
 		if err != nil {
 			return err
 		}
-		f, err := readFacts(answers[0][0])
-		if err != nil {
-			return err
-		}
-		for _, fields := range answers[1] {
-			r, err := parseRow(fields[2:])
+		var n numbers
+		for _, f := range answers[0] {
+			now := n.read(f[2])
+			r, err := parseRow(f[3:])
 			if err != nil {
 				return err
 			}
-			if r.until() > f.now {
-				entries = append(entries, r.entry(unescape(fields[1]), fields[0], f.now))
+			if r.until() > now {
+				entries = append(entries, r.entry(unescape(f[1]), f[0], now))
 			}
 		}
-		return nil
+		return n.err
 	})
 	locks.Arrange(entries)
 	return entries, err

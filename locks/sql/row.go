@@ -54,27 +54,19 @@ const (
 // ColumnTypes are the columns and the primary key of the table, one a line. text is the
 // type of a column of letters, with a verb for its size.
 func ColumnTypes(text string) string {
-	var lines []string
-	add := func(kind, names string) {
-		for _, name := range strings.Fields(names) {
-			lines = append(lines, "  "+name+" "+kind+",\n")
+	all := fmt.Sprintf("lock_key:32 entry_id:32 state:1 ord:%d ends due ttl weight max_units fence since hold conn"+
+		" replaces:16 slots:%d evicted:%d info:%d server:%d", orderSize, maxSlots, maxEvicted, maxInfo, manyServers*(maxServer+1)) +
+		fmt.Sprintf(" epoch:64 low:%d quiet counter seen turn format", orderSize) // see nameState
+	lines := ""
+	for column := range strings.FieldsSeq(all) {
+		kind := "BIGINT NOT NULL DEFAULT 0"
+		name, size, isText := strings.Cut(column, ":")
+		if isText {
+			kind = strings.Replace(text, "%d", size, 1)
 		}
+		lines += "  " + name + " " + kind + ",\n"
 	}
-	texts := func(size int, names string) { add(fmt.Sprintf(text, size), names) }
-	numbers := func(names string) { add("BIGINT NOT NULL DEFAULT 0", names) }
-	texts(32, "lock_key entry_id")
-	texts(1, "state")
-	texts(orderSize, "ord")
-	numbers("ends due ttl weight max_units fence since hold conn")
-	texts(16, "replaces")
-	texts(maxSlots, "slots")
-	texts(maxEvicted, "evicted")
-	texts(maxInfo, "info")
-	texts(manyServers*(maxServer+1), "server")
-	texts(64, "epoch") // this and what follows: see nameState
-	texts(orderSize, "low")
-	numbers("quiet counter seen turn format")
-	return strings.Join(lines, "") + "  PRIMARY KEY (lock_key, entry_id)"
+	return lines + "  PRIMARY KEY (lock_key, entry_id)"
 }
 
 // row is an entry as the table has it.
@@ -116,11 +108,9 @@ func parseOrder(text string, c *locks.Claim) error {
 	if text == "" {
 		return nil
 	}
-	if len(text) == orderSize {
-		priority, _ := strconv.ParseUint(text[:16], 16, 64)
-		ticket, _ := strconv.ParseUint(text[16:], 16, 64)
-		c.Priority, c.Ticket = int(int64(^priority^1<<63)), int64(ticket)
-	}
+	var priority, ticket uint64
+	_, _ = fmt.Sscanf(text, "%16x%16x", &priority, &ticket)
+	c.Priority, c.Ticket = int(int64(^priority^1<<63)), int64(ticket)
 	if order(*c) != text { // or it is of a machine whose numbers are larger
 		return errNotOurs
 	}

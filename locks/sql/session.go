@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -146,7 +144,7 @@ func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
 		return t, err
 	}
 	c.wake(ctx, q, t.sleepers)
-	if t.again && c.passOver(ctx, q, nil) != nil { // the next to look does it
+	if t.again && c.passOver(ctx, q) != nil { // the next to look does it
 		c.closeConn()
 	}
 	return t, nil
@@ -210,7 +208,7 @@ func (s *Store) revoke(q *question, v *view) string {
 	text := ""
 	for i := range v.holders {
 		h := &v.holders[i]
-		if h.State != queue.Offered || h.due > v.now && !slices.Contains(q.missed, strconv.FormatInt(h.conn, 10)) {
+		if h.State != queue.Offered || h.due > v.now {
 			continue
 		}
 		verb := "DELETE FROM " + s.table
@@ -235,7 +233,7 @@ const (
 // an offer to a waiter whose connection is gone goes to the next.
 func (c *session) wake(ctx context.Context, q *question, sleepers []string) {
 	s := c.store
-	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0 && len(q.missed) < frontSize; pause *= 2 {
+	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0; pause *= 2 {
 		err := c.open(ctx)
 		// The step itself has sent the notifications.
 		if err == nil && (pause >= nextWake || pause == firstWatch && !s.dialect.Notifies) {
@@ -248,7 +246,11 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []string) {
 		if err == nil && pause == lastWatch && len(sleepers) > 0 {
 			var gone []string
 			if gone, err = c.conn.Wake(ctx, sleepers); err == nil && len(gone) > 0 {
-				err = c.passOver(ctx, q, gone)
+				err = c.write(ctx, fmt.Sprintf("UPDATE %s SET due=0 WHERE lock_key='%s' AND state='O' AND conn IN (%s)",
+					s.table, q.key, strings.Join(gone, ",")))
+				if err == nil {
+					err = c.passOver(ctx, q)
+				}
 			}
 		}
 		if err != nil {
@@ -261,10 +263,9 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []string) {
 }
 
 // passOver revokes offers that were missed, and offers what is free to others.
-func (c *session) passOver(ctx context.Context, q *question, missed []string) error {
+func (c *session) passOver(ctx context.Context, q *question) error {
 	_, err := c.attempt(ctx, &question{
 		Question: queue.Question{Step: queue.Look}, entryState: entryState{key: q.key, name: q.name},
-		missed: append(slices.Clip(q.missed), missed...),
 	})
 	return err
 }

@@ -52,8 +52,7 @@ const frontSize = 20
 type question struct {
 	queue.Question
 	entryState
-	missed []string // offers to these connections are void
-	turn   int64    // of the attempt
+	turn int64 // of the attempt
 }
 
 func (q *question) isNew() bool { return q.Step == lease.Join && q.row.Claim.Ticket == 0 }
