@@ -8,7 +8,6 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
-	"golock/locks/queue"
 )
 
 // nearPlaces are the first places: waiters there make a whole step each time they look.
@@ -18,8 +17,8 @@ const nearPlaces = 3
 // time is over, and counts who is ahead if the queue has moved since it last did. It writes only
 // its own row, so that a long queue does not hold up the grants at its front.
 //
-// If it is false the waiter must make a step: it is near now, all near ones are overdue, it can
-// be woken from now on, or something failed.
+// If it is false the waiter must make a step: it is near now, all near ones are overdue, one lets
+// its offer pass, it can be woken from now on, or something failed.
 func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	s, m, ttl := e.store, &e.state, e.state.row.ttl
 	canBeWoken := m.row.conn != 0
@@ -30,7 +29,8 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	own := fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s' AND state='W' AND conn=%d", m.key, m.row.ID, m.row.conn)
 	answers, err := e.ask(ctx, s.dialect.Single+fmt.Sprintf(
 		"UPDATE %[1]s SET ends=%[2]s+%[4]d,due=%[2]s+%[4]d%[3]s AND (ends<%[2]s+%[5]d OR due<%[2]s+%[6]d);"+
-			"SELECT since,due-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s) FROM %[7]s AND entry_id=''",
+			"SELECT since,due-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s),"+
+			"(SELECT COUNT(*) FROM %[7]s AND state='O' AND due<=%[2]s) FROM %[7]s AND entry_id=''",
 		s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of), 1)
 	if err != nil || len(answers[0]) == 0 {
 		return false
@@ -38,7 +38,7 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	var n numbers
 	f := answers[0][0]
 	// After lateIn all near ones are overdue: they may have died with the holder.
-	change, lateIn, there, place := n.read(f[0]), span(n.read(f[1])), n.count(f[2]), m.place
+	change, lateIn, there, passed, place := n.read(f[0]), span(n.read(f[1])), n.count(f[2]), n.count(f[3]), m.place
 	if change != m.change && n.err == nil {
 		answers, err = e.ask(ctx, fmt.Sprintf("SELECT COUNT(*)+1 FROM %[1]s AND state='W' AND ord<'%[2]s'"+
 			" AND ord>=(SELECT low FROM %[1]s AND entry_id='')", of, order(m.row.Claim)), 1)
@@ -47,7 +47,8 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 		}
 		place = n.count(answers[0][0][0])
 	}
-	if n.err != nil || there == 0 || lateIn <= 0 || place <= nearPlaces || !canBeWoken && place <= s.listeners() {
+	if n.err != nil || there == 0 || passed > 0 || lateIn <= 0 || place <= nearPlaces ||
+		!canBeWoken && place <= s.listeners() {
 		return false
 	}
 	a.Verdict, a.Place, a.Recheck = lease.Queued, place, ttl*2/3
@@ -78,34 +79,25 @@ func (e *entry) sleep(ctx context.Context, d time.Duration) (own row, sent locks
 		lease.Pause(ctx, min(d, lease.RetryPause))
 		return own, 0, nil
 	}
+	// After the limit it asks: a wake-up may be lost, or a waiter before it may let its offer pass.
+	limit := min(d, offerLimit+time.Duration(m.place)*250*time.Millisecond)
 	// A connection that has silently died never answers.
-	bound, cancel := context.WithTimeout(ctx, d+lease.AttemptLimit(m.row.ttl))
+	bound, cancel := context.WithTimeout(ctx, limit+lease.AttemptLimit(m.row.ttl))
 	defer cancel()
 	offered := fmt.Sprintf("SELECT COALESCE(MAX(CASE WHEN state='W' THEN 0 ELSE 1 END),1) FROM %s"+
 		" WHERE lock_key='%s' AND entry_id='%s'", s.table, m.key, m.row.ID)
-	for end := locks.BootTime().Add(d); ; {
-		// After the limit it looks, without a lock, whether a wake-up was lost or a waiter
-		// before it lets its offer pass: the releaser may have died, or been too early.
-		from := locks.BootTime()
-		limit := min(max(end.Sub(from), 0), 5*time.Second+time.Duration(m.place)*250*time.Millisecond)
-		if err := e.conn.Wait(bound, m.row.ID, offered, limit); err != nil || ctx.Err() != nil {
-			return own, 0, err
-		}
-		sent = locks.BootTime()
-		if sent >= end && m.place > nearPlaces { // it looks now, and would find an offer
-			return own, 0, nil
-		}
-		woken := sent.Sub(from) < limit
-		text, want := s.acceptText(m, !woken)
-		answers, err := e.ask(bound, text, want)
-		if err != nil || len(answers[0]) == 0 {
-			return own, 0, err
-		}
-		own, err = parseRow(answers[0][0])
-		if err != nil || own.State != queue.Waiting || woken || len(answers[1]) > 0 || sent >= end {
-			return own, sent, err
-		}
+	from := locks.BootTime()
+	if err := e.conn.Wait(bound, m.row.ID, offered, limit); err != nil || ctx.Err() != nil {
+		return own, 0, err
 	}
+	if sent = locks.BootTime(); sent.Sub(from) >= limit {
+		return own, 0, nil
+	}
+	answers, err := e.ask(bound, s.acceptText(m), 1)
+	if err == nil && len(answers[0]) > 0 {
+		own, err = parseRow(answers[0][0])
+	}
+	return own, sent, err
 }
 
 // pollMoves waits until the queue has moved, for d at most. That costs much less than to look for
@@ -125,20 +117,14 @@ func (e *entry) pollMoves(ctx context.Context, d, pause time.Duration) error {
 	return nil
 }
 
-// acceptText accepts an offer, and reads the row; and, if that is asked for, who lets an offer
-// pass. Only the connection to which the offer was made may accept: so the server has not been
-// restarted since.
-func (s *Store) acceptText(m *entryState, lapsed bool) (text string, answers int) {
-	clock, of := s.dialect.Clock, fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
-	own := " AND entry_id='" + m.row.ID + "'"
-	text = s.dialect.Begin + fmt.Sprintf(";UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
-		"hold=CASE WHEN hold>0 THEN hold+%[2]s ELSE 0 END WHERE lock_key='%[3]s'%[4]s"+
-		" AND state='O' AND conn=%[5]d AND evicted='';SELECT %[6]s FROM %[7]s%[4]s;",
-		s.table, clock, m.key, own, m.row.conn, columns, of)
-	if lapsed {
-		return text + "SELECT entry_id FROM " + of + " AND state='O' AND due<=" + clock + ";" + s.dialect.Commit, 2
-	}
-	return text + s.dialect.Commit, 1
+// acceptText accepts an offer, and reads the row. Only the connection to which the offer was made
+// may accept: so the server has not been restarted since.
+func (s *Store) acceptText(m *entryState) string {
+	own := fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s'", m.key, m.row.ID)
+	return s.dialect.Begin + fmt.Sprintf(";UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
+		"hold=CASE WHEN hold>0 THEN hold+%[2]s ELSE 0 END%[3]s AND state='O' AND conn=%[4]d AND evicted='';"+
+		"SELECT %[5]s FROM %[1]s%[3]s;",
+		s.table, s.dialect.Clock, own, m.row.conn, columns) + s.dialect.Commit
 }
 
 // The pauses of a waiter that nobody can wake.
