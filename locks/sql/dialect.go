@@ -21,9 +21,9 @@ type Dialect struct {
 	// a release, which may take 2 s, must succeed after a client that stalls.
 	Begin string
 
-	// Commit ends it; the connection may then be silent for longer. After CommitLater the
-	// server may answer before the disk has it, where that can be said of one transaction.
-	Commit, CommitLater string
+	// Commit ends it; the connection may then be silent for longer. After Later the server may
+	// answer before the disk has it. It is empty where that cannot be said of one transaction.
+	Commit, Later string
 
 	// Single comes before what is written outside a step, in place of a transaction: those of
 	// the session may only read. It need not outlive a crash before a later Commit does.
@@ -104,13 +104,12 @@ type Verdict int
 
 // The verdicts.
 const (
-	Transient    Verdict = iota // another attempt may succeed
-	Disconnected                // likewise; it is no answer of the server's but the connection's end
-	AtOnce                      // another attempt may succeed without a pause
-	Refused                     // another attempt fails too
-	Temporary                   // likewise, but those who hold or wait already try again
-	NoTable                     // the table does not exist
-	OtherTable                  // it has other columns
-	Exists                      // what was to be made is there already
-	NoRight                     // the user may not do this
+	Transient  Verdict = iota // another attempt may succeed
+	AtOnce                    // another attempt may succeed without a pause
+	Refused                   // another attempt fails too
+	Temporary                 // likewise, but those who hold or wait already try again
+	NoTable                   // the table does not exist
+	OtherTable                // it has other columns
+	Exists                    // what was to be made is there already
+	NoRight                   // the user may not do this
 )

@@ -131,16 +131,12 @@ func (e *entry) keepOpen(others bool) {
 // Sleep implements lease.Entry. A waiter whose connection is lost comes again soon.
 func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (a lease.Answer, sent locks.Instant, err error) {
 	err = e.guard(func() (err error) {
-		var own row
-		own, sent, err = e.sleep(ctx, d)
-		if err != nil || own.State != queue.Holding {
-			return err
+		if sent, err = e.sleep(ctx, d); e.state.row.State == queue.Holding {
+			a.Verdict, a.Epoch = lease.Granted, e.state.epoch
+			e.addGrant(&a)
+			e.keepOpen(true)
 		}
-		e.state.row = own
-		a.Verdict, a.Epoch = lease.Granted, e.state.epoch
-		e.addGrant(&a)
-		e.keepOpen(true)
-		return nil
+		return err
 	})
 	if errors.Is(err, context.Canceled) || lease.IsTemporary(err) {
 		err = nil

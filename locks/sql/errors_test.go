@@ -13,10 +13,10 @@ import (
 	"golock/locks/lease"
 )
 
-// passing is a driver for which every error is the connection's.
+// passing is a driver for which every error may pass.
 type passing struct{ Driver }
 
-func (passing) Judge(error) (Verdict, string) { return Disconnected, "" }
+func (passing) Judge(error) (Verdict, string) { return Transient, "" }
 
 func (passing) Connect(context.Context, *Target, string) (Conn, int64, error) {
 	return nil, 0, errors.New("connection refused")

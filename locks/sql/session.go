@@ -116,7 +116,7 @@ func (c *session) step(ctx context.Context, q *question) (*step, error) {
 			standbys++
 			s.useNextHost(host)
 			err = nil
-		case !fresh && !sent && verdict == Disconnected: // the connection was closed while nobody used it
+		case !fresh && !sent && verdict == Transient && !lease.IsFinal(err): // perhaps of a connection that had ended
 			err = nil
 		}
 		if err != nil && s.verdict(err) != AtOnce {

@@ -41,7 +41,7 @@ type step struct {
 
 // decide makes the step of a question.
 func (s *Store) decide(q *question, v *view) (*step, error) {
-	t := &step{store: s, q: q, v: v, name: *v.name, rows: map[string]*row{}, lasting: true}
+	t := &step{store: s, q: q, v: v, name: *v.name, rows: map[string]*row{}}
 	// The next step takes this one as proof that nothing was forgotten, so the epoch is
 	// checked. A name without an epoch has not had any entries yet.
 	if t.name.epoch != "" || q.Step == lease.Join || q.Step == lease.Renew {
@@ -369,10 +369,11 @@ func (t *step) finish() string {
 	if len(t.writes) == 0 {
 		return "ROLLBACK"
 	}
-	if t.lasting {
-		return strings.Join(t.writes, ";") + ";" + t.store.dialect.Commit
+	end := t.store.dialect.Commit
+	if !t.lasting {
+		end = t.store.dialect.Later + end
 	}
-	return strings.Join(t.writes, ";") + ";" + t.store.dialect.CommitLater
+	return strings.Join(t.writes, ";") + ";" + end
 }
 
 // canWake reports whether this client can wake a waiter. A number of a connection from before

@@ -8,6 +8,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // nearPlaces are the first places: waiters there make a whole step each time they look.
@@ -63,7 +64,7 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 
 // sleep waits, for d at most, until the entry has an offer or must look for another reason.
 // It accepts the offer: the entry is holding then, and its lease counts from sent.
-func (e *entry) sleep(ctx context.Context, d time.Duration) (own row, sent locks.Instant, err error) {
+func (e *entry) sleep(ctx context.Context, d time.Duration) (sent locks.Instant, err error) {
 	s, m := e.store, &e.state
 	switch {
 	case m.row.conn == 0:
@@ -71,13 +72,13 @@ func (e *entry) sleep(ctx context.Context, d time.Duration) (own row, sent locks
 		if d > keepConn && m.place > kept || m.place > 2*kept+nearPlaces {
 			e.closeConn()
 		} else if listeners > 0 && m.place > listeners && m.place <= kept {
-			return own, 0, e.pollMoves(ctx, d, shortestPoll+time.Duration(m.place-listeners)*keptPoll)
+			return 0, e.pollMoves(ctx, d, shortestPoll+time.Duration(m.place-listeners)*keptPoll)
 		}
 		lease.Pause(ctx, d)
-		return own, 0, nil
+		return 0, nil
 	case e.conn == nil || m.row.conn != e.number:
 		lease.Pause(ctx, min(d, lease.RetryPause))
-		return own, 0, nil
+		return 0, nil
 	}
 	// After the limit it asks: a wake-up may be lost, or a waiter before it may let its offer pass.
 	limit := min(d, offerLimit+time.Duration(m.place)*250*time.Millisecond)
@@ -88,16 +89,20 @@ func (e *entry) sleep(ctx context.Context, d time.Duration) (own row, sent locks
 		" WHERE lock_key='%s' AND entry_id='%s'", s.table, m.key, m.row.ID)
 	from := locks.BootTime()
 	if err := e.conn.Wait(bound, m.row.ID, offered, limit); err != nil || ctx.Err() != nil {
-		return own, 0, err
+		return 0, err
 	}
 	if sent = locks.BootTime(); sent.Sub(from) >= limit {
-		return own, 0, nil
+		return 0, nil
 	}
 	answers, err := e.ask(bound, s.acceptText(m), 1)
-	if err == nil && len(answers[0]) > 0 {
-		own, err = parseRow(answers[0][0])
+	if err != nil || len(answers[0]) == 0 {
+		return 0, err
 	}
-	return own, sent, err
+	own, err := parseRow(answers[0][0])
+	if err == nil && own.State == queue.Holding {
+		m.row = own
+	}
+	return sent, err
 }
 
 // pollMoves waits until the queue has moved, for d at most. That costs much less than to look for

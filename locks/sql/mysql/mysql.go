@@ -34,8 +34,9 @@ func dialect() sql.Dialect {
 		Begin: "SET SESSION autocommit=1,time_zone='+00:00',wait_timeout=1,innodb_lock_wait_timeout=2" +
 			"/*M! ,max_statement_time=0*//*!50708 ,max_execution_time=0*/;" +
 			"SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION READ WRITE",
-		Commit:      commit,
-		CommitLater: commit, // what the server waits for is a setting of its own
+		// Nothing follows the COMMIT: a KILL QUERY that came late would hit that, and look as
+		// if nothing had been done. What the server waits for is a setting of its own.
+		Commit: "SET SESSION wait_timeout=60;COMMIT",
 
 		// A table of another engine, without transactions, can be damaged by a crash.
 		Single:         "SET SESSION autocommit=1,default_storage_engine=InnoDB;SET SESSION TRANSACTION READ WRITE;",
@@ -54,10 +55,6 @@ func dialect() sql.Dialect {
 		Driver:    driver{},
 	}
 }
-
-// Nothing follows the COMMIT: a KILL QUERY that came late would hit that, and look as if
-// nothing had been done.
-const commit = "SET SESSION wait_timeout=60;COMMIT"
 
 // driver implements sql.Driver.
 type driver struct{}
@@ -201,7 +198,6 @@ var meanings = []struct {
 	{sql.Refused, "", []uint16{1064, 1046, 1129, 1130, 1193, 1227, 1235, 1305, 1347, 1286}},
 	{sql.Temporary, "", []uint16{1021, 1041, 1114, 1037, 1038}}, // disk, memory, table full
 	{sql.Temporary, sql.ReplicaHint, []uint16{1290, 1836}},      // read-only
-	{sql.Disconnected, "", []uint16{4031}},                      // it has closed a connection that nobody used
 }
 
 func (driver) Judge(err error) (v sql.Verdict, hint string) {
@@ -212,13 +208,11 @@ func (driver) Judge(err error) (v sql.Verdict, hint string) {
 		}
 	}
 	switch {
-	case n != 0:
-		return sql.Transient, ""
 	case errors.Is(err, mysql.ErrNoTLS):
 		return sql.Refused, "the server does not speak TLS"
 	case errors.Is(err, mysql.ErrCleartextPassword), errors.Is(err, mysql.ErrNativePassword),
 		errors.Is(err, mysql.ErrOldPassword), errors.Is(err, mysql.ErrUnknownPlugin), errors.Is(err, mysql.ErrOldProtocol):
 		return sql.Refused, ""
 	}
-	return sql.Disconnected, ""
+	return sql.Transient, ""
 }

@@ -35,10 +35,10 @@ func Open(address string) (*sql.Store, error) {
 		Begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;" +
 			"SET LOCAL lock_timeout=2000;SET LOCAL statement_timeout=4000;" +
 			"SET LOCAL idle_in_transaction_session_timeout=1000",
-		Commit:      "COMMIT",
-		CommitLater: "SET LOCAL synchronous_commit=off;COMMIT",
-		Single:      "SET LOCAL transaction_read_only=off;SET LOCAL synchronous_commit=off;", // a text is one transaction
-		TryCreate:   "BEGIN READ WRITE;CREATE TABLE %[1]s ();ROLLBACK",
+		Commit:    "COMMIT",
+		Later:     "SET LOCAL synchronous_commit=off;",
+		Single:    "SET LOCAL transaction_read_only=off;SET LOCAL synchronous_commit=off;", // a text is one transaction
+		TryCreate: "BEGIN READ WRITE;CREATE TABLE %[1]s ();ROLLBACK",
 
 		Clock: micros("clock_timestamp()"), // others are read when their transaction begins
 		// No two servers start in the same microsecond.
@@ -190,7 +190,6 @@ var meanings = []struct {
 	{sql.Temporary, sql.ReplicaHint, []string{"0A000", "25006"}}, // in recovery a transaction cannot be READ WRITE
 	{sql.Transient, "", []string{"53300"}},                       // short of connections
 	{sql.Temporary, "", []string{"53"}},                          // of disk or memory
-	{sql.Disconnected, "", []string{"57", "08", "25P03"}},
 }
 
 func (driver) Judge(err error) (v sql.Verdict, hint string) {
@@ -202,11 +201,10 @@ func (driver) Judge(err error) (v sql.Verdict, hint string) {
 				return m.verdict, m.hint
 			}
 		}
-		return sql.Transient, ""
 	case strings.Contains(err.Error(), "server refused TLS connection"):
 		return sql.Refused, "the server does not speak TLS"
 	case strings.Contains(err.Error(), "authentication method requirement"):
 		return sql.Refused, "it wants the password in the clear, which is not sent over an open network: ?tls=on"
 	}
-	return sql.Disconnected, ""
+	return sql.Transient, ""
 }
