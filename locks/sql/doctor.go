@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,6 +150,19 @@ func (x *Examination) Settings(ctx context.Context, text string) (all map[string
 		}
 	}
 	return all, err
+}
+
+// Version judges that of the server.
+func (x *Examination) Version(product, version, least string) {
+	var is, want [2]int
+	what := product + locks.Printable(version, 60)
+	n, _ := fmt.Sscanf(version, "%d.%d", &is[0], &is[1])
+	_, _ = fmt.Sscanf(least, "%d.%d", &want[0], &want[1])
+	if n > 0 && slices.Compare(is[:], want[:]) < 0 {
+		x.Add(locks.Problem, "version", what, "golock is made for "+least+" and later", "a newer server")
+		return
+	}
+	x.OK("version", what)
 }
 
 // Forgotten says what it means that a server can lose what it has committed.

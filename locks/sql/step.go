@@ -136,21 +136,17 @@ func (t *step) view() queue.View {
 	if t.q.MaxQueue == nil { // else only the living were counted
 		seen.Total -= min(dead, seen.Total)
 	}
-	if dead > 0 {
-		t.moved = true
-		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='W' AND ends<=%d", t.store.table, t.q.key, v.now)
-	}
-	over := v.holders
+	over := dead > 0 || len(seen.Holders) < len(v.holders)
 	if own := v.own; own != nil && (own.State == queue.Gone || own.until() > v.now) {
 		e := t.entry(own)
 		seen.Own = &e
 	} else if own != nil {
-		over = append(slices.Clip(over), *own)
+		over = true
 	}
-	for _, r := range over {
-		if r.until() <= v.now {
-			t.write("DELETE FROM %s WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, r.ID)
-		}
+	if over { // a waiter's hold is a duration: as a moment it is long over
+		t.moved = true
+		t.write("DELETE FROM %s WHERE lock_key='%s' AND state IN ('W','H','E') AND hold<=%[3]d AND (ends<=%[3]d OR state='E')",
+			t.store.table, t.q.key, v.now)
 	}
 	return seen
 }

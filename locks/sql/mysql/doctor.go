@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +18,11 @@ func (driver) Examine(ctx context.Context, x *sql.Examination) {
 	if err != nil {
 		return
 	}
-	version(x, set["version"])
+	if version := set["version"]; strings.Contains(version, "MariaDB") {
+		x.Version("", version, "10.5")
+	} else {
+		x.Version("MySQL ", version, "5.7")
+	}
 	on := func(name string) bool { return set[name] == "ON" || set[name] == "1" }
 	const flush = "innodb_flush_log_at_trx_commit"
 	if value := set[flush]; value == "0" || value == "2" {
@@ -58,20 +61,6 @@ func (driver) Examine(ctx context.Context, x *sql.Examination) {
 
 func setGlobal(setting string) string {
 	return "SET GLOBAL " + setting + " and the same in the server's configuration"
-}
-
-func version(x *sql.Examination, text string) {
-	what, least := "MySQL "+locks.Printable(text, 60), [2]int{5, 7}
-	if strings.Contains(text, "MariaDB") {
-		what, least = locks.Printable(text, 60), [2]int{10, 5}
-	}
-	var v [2]int
-	if n, _ := fmt.Sscanf(text, "%d.%d", &v[0], &v[1]); n == 2 && slices.Compare(v[:], least[:]) < 0 {
-		x.Add(locks.Problem, "version", what,
-			fmt.Sprintf("golock is made for %d.%d and later", least[0], least[1]), "a newer server")
-		return
-	}
-	x.OK("version", what)
 }
 
 // binlog looks at what only servers with a binary log have. synced: commits wait for a

@@ -9,7 +9,7 @@ import (
 )
 
 func (driver) Examine(ctx context.Context, x *sql.Examination) {
-	set, err := x.Settings(ctx, "SELECT name,setting FROM pg_settings WHERE name IN ('server_version','server_version_num',"+
+	set, err := x.Settings(ctx, "SELECT name,setting FROM pg_settings WHERE name IN ('server_version',"+
 		"'fsync','full_page_writes','synchronous_standby_names','max_connections','superuser_reserved_connections')"+
 		" UNION ALL SELECT 'recovery',pg_is_in_recovery()::text"+
 		" UNION ALL SELECT 'used',count(*)::text FROM pg_stat_activity WHERE backend_type='client backend'"+
@@ -19,12 +19,7 @@ func (driver) Examine(ctx context.Context, x *sql.Examination) {
 		return
 	}
 	number := func(name string) int { n, _ := strconv.Atoi(set[name]); return n }
-	version := "PostgreSQL " + locks.Printable(set["server_version"], 60)
-	if n := number("server_version_num"); n > 0 && n < 120000 {
-		x.Add(locks.Problem, "version", version, "golock is made for 12 and later", "a newer server")
-	} else {
-		x.OK("version", version)
-	}
+	x.Version("PostgreSQL ", set["server_version"], "12")
 	if set["recovery"] == "true" {
 		x.Add(locks.Problem, "recovery", "the server is a standby", "nothing can be written there",
 			"name the primary server, or all of them separated by commas")
