@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -39,8 +40,13 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 	}
 	o := t.client
 	o.IsClusterMode = t.kind == cluster
+	// The kernel soon notices that the way to the server has gone, on idle connections too.
+	plain := &net.Dialer{Timeout: o.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3,
+	}}
+	o.Dialer = plain.DialContext
 	if config != nil {
-		o.TLSConfig, o.Dialer = config, dialTLS(config, o.DialTimeout)
+		o.TLSConfig, o.Dialer = config, dialTLS(config, plain)
 	}
 	return goredis.NewUniversalClient(&o), nil
 }
@@ -78,7 +84,7 @@ func ask[T any](ctx context.Context, s *Store, c command[T]) (answer T, err erro
 // only when enough of them have it.
 func (s *Store) runScript(c call) command[reply] {
 	return func(ctx context.Context, client goredis.UniversalClient) (reply, error) {
-		if s.target.replicas == 0 || c.mode != string(lease.Join) {
+		if s.target.replicas == 0 || c.Mode != string(lease.Join) {
 			return s.run(ctx, client, c)
 		}
 		node, ok := client.(*goredis.Client)

@@ -16,10 +16,7 @@ const handshakePatience = 300 * time.Millisecond
 
 // dialTLS connects over TLS. A server without TLS takes the handshake for the beginning of
 // a command and waits for the rest: after a while it is asked without TLS.
-func dialTLS(config *tls.Config, limit time.Duration) func(context.Context, string, string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: limit, KeepAliveConfig: net.KeepAliveConfig{ // as the library has it
-		Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3,
-	}}
+func dialTLS(config *tls.Config, plain *net.Dialer) func(context.Context, string, string) (net.Conn, error) {
 	secure := &tls.Dialer{NetDialer: plain, Config: config}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, giveUp := context.WithCancelCause(ctx)

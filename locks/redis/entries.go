@@ -43,7 +43,7 @@ func (s *Store) names(ctx context.Context, name string) ([]string, error) {
 
 // list gives the live entries of one lock. Its name may not be known.
 func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.Entry, error) {
-	r, err := ask(ctx, s, s.runScript(call{mode: "list", key: key, name: name}))
+	r, err := ask(ctx, s, s.runScript(call{key: key, Mode: "list", Name: name}))
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.E
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	names, err := s.names(ctx, name)
 	for _, one := range names {
-		r, err := ask(ctx, s, s.runScript(call{mode: "sweep", key: locks.KeyOf(one), name: one, age: olderThan}))
+		r, err := ask(ctx, s, s.runScript(call{key: locks.KeyOf(one), Mode: "sweep", Name: one, Age: millis(olderThan.Milliseconds())}))
 		if err != nil {
 			return removed, err
 		}

@@ -3,8 +3,6 @@ package redis
 import (
 	"cmp"
 	"context"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,39 +12,40 @@ import (
 
 // entry implements lease.Entry.
 type entry struct {
-	store *Store
-	ref   locks.Ref
-	life  context.Context // of its listeners
-	end   context.CancelFunc
+	store     *Store
+	ref       locks.Ref
+	life      context.Context // of its listener
+	end       context.CancelFunc
+	listening sync.Once
+	messages  chan message // what the listener tells
 
-	mu      sync.Mutex // guards what follows; not held while the server is asked
-	call    call       // what each step says of the entry, but for its record
-	ttl     time.Duration
-	record  *record       // nil: not known
-	indexed locks.Instant // when the name was last put into the index of a cluster
-	fault   error         // of a listener: the next Ask returns it
-	wait    *waiting      // nil: it does not wait
-	events  chan struct{} // nil: nobody has asked for them
+	mu         sync.Mutex // guards what follows; not held while the server is asked
+	call       call       // what each step says of the entry, but for its record
+	ttl        time.Duration
+	record     *record       // nil: not known
+	asked      locks.Instant // before the last Ask to join that was answered
+	subscribed bool
+	joins      int64         // how often it has asked to join while subscribed
+	indexed    locks.Instant // when the name was last put into the index of a cluster
+	fault      error         // of the listener: the next Ask returns it
+	events     chan struct{} // nil: nobody has asked for them
 }
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
-	e := &entry{store: s, ref: ref, ttl: lease.DefaultTTL, call: call{key: ref.Key, id: ref.ID.String(), by: by}}
-	e.life, e.end = context.WithCancel(context.Background())
+	e := &entry{
+		store: s, ref: ref, messages: make(chan message), ttl: lease.DefaultTTL,
+		call: call{key: ref.Key, ID: ref.ID.String(), By: by},
+	}
+	e.life, e.end = context.WithCancel(s.life)
 	return e
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref, "")
 	e.learn("", newRecord(r))
-	e.call.name, e.call.within = r.Name, strings.Join(lease.Enclosing(r), ",")
-	if r.NoWait {
-		e.call.noWait = "nowait"
-	}
-	if r.MaxQueue != nil {
-		e.call.maxQueue = strconv.Itoa(*r.MaxQueue)
-	}
+	e.call.Name, e.call.Within, e.call.NoWait, e.call.MaxQueue = r.Name, lease.Enclosing(r), r.NoWait, r.MaxQueue
 	if r.Replace != locks.ReplaceNone {
-		e.call.by = locks.ReplacedBy(r)
+		e.call.By = locks.ReplacedBy(r)
 	}
 	return e
 }
@@ -58,15 +57,17 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 		defer e.mu.Unlock()
 		return a, 0, e.fault
 	}
-	if w := e.wait; w != nil && step == lease.Join {
-		e.record.Join = 0
-		if w.subscribed {
-			w.joins++
-			e.record.Join = w.joins
+	if step == lease.Join {
+		r := *e.record // an attempt that was given up may still use the old one
+		r.Join = 0
+		if e.subscribed {
+			e.joins++
+			r.Join = e.joins
 		}
+		e.record = &r
 	}
 	ttl, c := e.ttl, e.call
-	c.mode, c.record = string(step), e.record.text()
+	c.Mode, c.Record = string(step), e.record
 	e.mu.Unlock()
 
 	sent = e.store.clock()
@@ -81,25 +82,18 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 	a.QuarantineCause = "the server has restarted, or another one took over"
 	if r.Record != nil {
 		e.learn(r.Epoch, r.Record)
-		e.call.name = cmp.Or(r.Name, e.call.name)
+		e.call.Name = cmp.Or(r.Name, e.call.Name)
 		e.addToIndex()
 		if r.NoRunID {
 			e.store.noRunID.Store(true)
 		}
 	}
-	entries := entriesOf(r.Entries, c.name, e.ref.Key)
+	entries := entriesOf(r.Entries, c.Name, e.ref.Key)
 	switch a.Verdict {
 	case lease.Granted, lease.Held:
 		a.Grant, a.TTL, a.Replaced = e.record.grant(e.ref), e.ttl, entries
-		if e.wait != nil {
-			e.wait.stop()
-		}
 	case lease.Queued:
-		a.Replaced = entries
-		if e.wait != nil {
-			e.wait.asked = sent
-			a.Recheck = e.wait.spread(e.ref, a.Recheck)
-		}
+		e.asked, a.Replaced = sent, entries
 	case lease.Busy, lease.Nested:
 		a.Holders = entries
 	}
@@ -107,7 +101,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 }
 
 func (e *entry) learn(epoch string, r *record) {
-	e.call.epoch, e.record, e.ttl = epoch, r, r.TTL.duration()
+	e.call.Epoch, e.record, e.ttl = epoch, r, r.TTL.duration()
 }
 
 // Close implements lease.Entry.
@@ -129,7 +123,7 @@ func (e *entry) addToIndex() {
 	}
 	client, _ := s.client() // which has just answered
 	e.indexed = now
-	member, span := e.call.name, max(10*e.ttl, indexSpan)+e.record.Hold.duration()
+	member, span := e.call.Name, max(10*e.ttl, indexSpan)+e.record.Hold.duration()
 	go func() {
 		defer locks.Recover(new(error))
 		ctx, cancel := context.WithTimeout(context.Background(), lease.LongestAttempt)

@@ -19,9 +19,20 @@ func TestOutageIsToldOnce(t *testing.T) {
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*lease.RetryPause)
 	defer cancel()
-	var told []notice
-	s.newEntry(locks.Request{TTL: time.Second}).listen(ctx, 0, func(n notice) { told = append(told, n) })
-	if len(told) != 1 || told[0].kind != disconnected {
-		t.Errorf("told %+v, want that it is disconnected, once", told)
+	e := s.newEntry(locks.Request{TTL: time.Second})
+	go e.listen()
+	told := 0
+	for ctx.Err() == nil {
+		select {
+		case m := <-e.messages:
+			if told++; m != (message{}) {
+				t.Errorf("told %+v", m)
+			}
+		case <-ctx.Done():
+		}
+	}
+	e.Close()
+	if told != 1 {
+		t.Errorf("told %d times of an outage, want once", told)
 	}
 }

@@ -21,11 +21,10 @@
 -- without its holder; slots are like "0,3-5". The script ignores owner.
 -- Moments are ms; ticket, fence and since are us of the server's clock, in 16 digits.
 --
--- ARGV: 1 mode, 2 id, 3 quarantine in ms, 4 prefix of the channels, 5 name,
---   6 the epoch and 7 the record that the caller knows, 8 "nowait" or "",
---   9 ids of the enclosing runs, outermost first, separated by commas,
---   10 how many may wait already or "", 11 who asks, to be told to those evicted,
---   12 sweep: for how many ms it must be over.
+-- ARGV[1] is JSON: mode, id, name; epoch and record, as the caller knows them; nowait;
+--   within: ids of the enclosing runs, outermost first; queue: how many may wait already;
+--   by: who asks, to be told to those evicted; age: for sweep, in ms; quarantine, in ms;
+--   channels: their prefix.
 -- Answers are JSON with a verdict, which tells what else is there:
 --   join     granted, waiting: epoch record noRunID entries (the replaced ones);
 --            waiting: place recheck quarantine, too | busy, nested: full inside quarantine
@@ -42,9 +41,8 @@
 -- slot, by if somebody evicted it.
 -- Published to an entry: recheck, in how many ms | epoch and record of a grant | evicted
 local S, H, Q, D, E, G, INDEX = unpack(KEYS)
-local mode, id, quarantine, channels = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local name, known, text, nowait, within = ARGV[5], ARGV[6], ARGV[7], ARGV[8] == 'nowait', ARGV[9]
-local maxQueue, by, age = tonumber(ARGV[10]), ARGV[11], tonumber(ARGV[12])
+local ask = cjson.decode(ARGV[1])
+local id, name = ask.id, ask.name
 
 local FORMAT = '3'
 local TOMBSTONE = 600000 -- ms that a tombstone is kept
@@ -63,18 +61,18 @@ local format, stored, epoch, run, quiet, ticket, fence =
   unpack(redis.call('HMGET', S, 'format', 'name', 'epoch', 'run', 'quiet', 'ticket', 'fence'))
 if format and format ~= FORMAT then return cjson.encode({verdict = 'format', found = format, format = FORMAT}) end
 if stored and stored ~= '' then
-  if name ~= '' and stored ~= name and mode ~= 'sweep' then return cjson.encode({verdict = 'name', found = stored}) end
+  if name ~= '' and stored ~= name and ask.mode ~= 'sweep' then return cjson.encode({verdict = 'name', found = stored}) end
   name = stored
 end
 quiet = tonumber(quiet) or 0
 local noRunID = false -- the server does not tell its run_id
 
--- The record of an id. A missing one (the server was short of memory) counts as
--- exclusive until its owner's next renewal restores it.
+-- The record of an id, and whether it is stored. A missing one (the server was short of
+-- memory) counts as exclusive until its owner's next renewal restores it.
 local function record(id)
   local text = redis.call('HGET', E, id)
-  if text then return cjson.decode(text), text end
-  return {ttl = 0, weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0}
+  if text then return cjson.decode(text), true end
+  return {weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0}, false
 end
 
 -- When a holder's hold is over.
@@ -148,38 +146,40 @@ end
 -- The smaller of a max and another one; 0 is none.
 local function least(limit, max) return max > 0 and (limit == 0 or max < limit) and max or limit end
 
--- The sum of the holders' weights, their smallest max (0: none) and their slots as
--- sorted ranges, with a last one beyond all.
-local function holders()
-  local sum, limit, taken = 0, 0, {}
+-- Adds a holder to what is in use.
+local function count(use, r) use.sum, use.limit = use.sum + r.weight, least(use.limit, r.max) end
+
+-- What is in use: the sum of the holders' weights, their smallest max (0: none) and their
+-- slots as sorted ranges, with a last one beyond all. All slots before from are taken.
+local function inUse()
+  local use = {sum = 0, limit = 0, taken = {}, from = 0}
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
     local r = record(h)
-    sum, limit = sum + r.weight, least(limit, r.max)
-    ranges(r.slots, taken)
+    count(use, r)
+    ranges(r.slots, use.taken)
   end
-  table.sort(taken, function(a, b) return a[1] < b[1] end)
-  taken[#taken + 1] = {math.huge, math.huge}
-  return sum, limit, taken
+  table.sort(use.taken, function(a, b) return a[1] < b[1] end)
+  use.taken[#use.taken + 1] = {math.huge, math.huge}
+  return use
 end
 
 -- The admission rule, for the first waiter.
-local function fits(r, sum, limit)
-  limit = least(limit, r.max)
-  return limit == 0 or sum + r.weight <= limit
+local function fits(r, use)
+  local limit = least(use.limit, r.max)
+  return limit == 0 or use.sum + r.weight <= limit
 end
 
--- The lowest free slots, one for each unit of weight, and the number after them. All
--- slots before from are taken.
-local function lowest(taken, units, from)
+-- Takes the lowest free slots, one for each unit of weight.
+local function takeLowest(use, units)
   local list = {}
-  for _, t in ipairs(taken) do
-    local n = math.min(t[1] - from, units)
+  for _, t in ipairs(use.taken) do
+    local from, n = use.from, math.min(t[1] - use.from, units)
     if n > 0 then
       list[#list + 1] = n == 1 and string.format('%d', from) or string.format('%d-%d', from, from + n - 1)
-      units = units - n
+      units, use.from = units - n, from + n
     end
-    if units == 0 then return table.concat(list, ','), from + n end
-    from = math.max(from, t[2] + 1)
+    if units == 0 then return table.concat(list, ',') end
+    use.from = math.max(use.from, t[2] + 1)
   end
 end
 
@@ -215,8 +215,8 @@ local function checkEpoch()
   noRunID = here == ''
   if epoch and (noRunID or here == run) then return end
   local restarted = run and run ~= ''
-  if quarantine > 0 and (restarted or not epoch and uptime and uptime * 1000 < quarantine + 1000) then
-    quiet = now + quarantine
+  if ask.quarantine > 0 and (restarted or not epoch and uptime and uptime * 1000 < ask.quarantine + 1000) then
+    quiet = now + ask.quarantine
   end
   epoch = id .. '-' .. digits(micros)
   redis.call('HSET', S, 'format', FORMAT, 'name', name, 'epoch', epoch, 'run', here, 'quiet', quiet)
@@ -226,37 +226,33 @@ end
 local function msUntil(moment) return math.max(moment - now, 0) end
 
 -- Returns the number of receivers, or an error.
-local function publish(to, message) return redis.pcall('PUBLISH', channels .. to, cjson.encode(message)) end
+local function publish(to, message) return redis.pcall('PUBLISH', ask.channels .. to, cjson.encode(message)) end
 
--- Makes an entry a holder; at is its place if it is queued. Returns the lowest slot that
--- may still be free.
-local function grant(r, id, at, taken, from)
-  r.fence, r.since = after(fence), digits(micros)
-  r.slots, from = lowest(taken, r.weight, from)
+-- Makes an entry a holder; at is its place if it is queued.
+local function grant(r, id, at, use)
+  r.fence, r.since, r.slots = after(fence), digits(micros), takeLowest(use, r.weight)
+  count(use, r)
   fence, ticket = r.fence, ticket and ticket > r.ticket and ticket or r.ticket
   redis.call('HSET', S, 'fence', fence, 'ticket', ticket)
   if at then dequeue(at) end
   redis.call('HSET', E, id, cjson.encode(r))
   lease(r, id, r.ttl)
   keep(r.ttl, holdEnd(r))
-  return from
 end
 
 -- Grants to the first waiter and publishes that, which spares it a join. Its lease counts
--- from its latest join, which came before. Returns its record and the lowest slot that may
--- still be free, or nil if it has to ask. That is so for a subscriber of a replica or of
--- another node too: this server cannot know whether it receives the message.
-local function grantFirst(at, waiter, taken, from)
-  if not epoch then return nil end
+-- from its latest join, which came before. Returns false if it has to ask. That is so for a
+-- subscriber of a replica or of another node too: this server cannot know whether it
+-- receives the message.
+local function grantFirst(r, id, at, use)
+  if not epoch then return false end
   checkEpoch()
-  if quiet > now then return nil end
-  local r = record(waiter)
-  if r.join == 0 or not redis.call('ZSCORE', D, at) then return nil end
-  local subscribers = redis.pcall('PUBSUB', 'NUMSUB', channels .. waiter)
-  if (tonumber(subscribers[2]) or 0) == 0 then return nil end
-  from = grant(r, waiter, at, taken, from)
-  publish(waiter, {epoch = epoch, record = r})
-  return r, from
+  if quiet > now or r.join == 0 or not redis.call('ZSCORE', D, at) then return false end
+  local subscribers = redis.pcall('PUBSUB', 'NUMSUB', ask.channels .. id)
+  if (tonumber(subscribers[2]) or 0) == 0 then return false end
+  grant(r, id, at, use)
+  publish(id, {epoch = epoch, record = r})
+  return true
 end
 
 -- In how many ms the first lease or hold is over, if nobody prolongs it; nil: nobody holds.
@@ -265,45 +261,42 @@ local function firstEnd()
   return over and msUntil(over) + 1
 end
 
--- Grants to the first waiters what is free, or tells the first to ask. The one behind is
--- told to check on that after a while. A waiter without a receiver soon counts as dead;
--- the one behind is told to ask then. If the caller is one of those that would be told, the
--- result is in how many ms it has to ask.
+-- Tells the first waiter to ask, and the one behind to check on that after a while. A waiter
+-- without a receiver soon counts as dead; the one behind is told to ask then. If the caller
+-- is one of those that would be told, the result is in how many ms it has to ask.
+local function tellFirst()
+  local wait, told = 0, false
+  for i = 0, redis.call('ZCARD', Q) - 1 do
+    local at = redis.call('ZRANGE', Q, i, i)[1]
+    local waiter = at:sub(33)
+    if waiter == id then return wait end
+    if publish(waiter, {recheck = wait}) ~= 0 then -- or an error: then nobody can know
+      if told then return nil end
+      wait, told = math.max(wait, CHECK), true
+    elseif not told then
+      redis.call('ZADD', D, 'LT', now + (record(waiter).join == 0 and NEWCOMER or SUSPECT), at)
+      wait = math.max(wait, msUntil(redis.call('ZSCORE', D, at)) + 1)
+    end
+  end
+end
+
+-- Grants to the first waiters what is free, or tells the first to ask. The result is as
+-- that of tellFirst.
 local function wake()
-  local at = redis.call('ZRANGE', Q, 0, 0)[1]
-  if not at or quiet > now then return nil end
-  local sum, limit, taken = holders() -- once: there may be thousands
-  local i, from, wait, told = 0, 0, 0, false
-  while at do
-    local waiter, given = at:sub(33), nil
-    local fit = i == 0 and fits(record(waiter), sum, limit)
-    if fit then
-      wait, told = 0, false
-    elseif i == 0 and not told then
+  if quiet > now or redis.call('ZCARD', Q) == 0 then return nil end
+  local use = inUse() -- once: there may be thousands
+  while true do
+    local at = redis.call('ZRANGE', Q, 0, 0)[1]
+    if not at then return nil end
+    local waiter = at:sub(33)
+    local r = record(waiter)
+    if not fits(r, use) then
       publish(waiter, {recheck = firstEnd()}) -- nobody gives back what only a hold keeps
       return nil
     end
-    if waiter == id then return wait end
-    if fit then given, from = grantFirst(at, waiter, taken, from) end
-    if given then
-      sum, limit = sum + given.weight, least(limit, given.max)
-      i, wait, told = -1, CHECK, true
-    else
-      if quiet > now then return nil end
-      local receivers = publish(waiter, {recheck = wait})
-      if receivers ~= 0 then -- or an error: then nobody can know
-        if told then return nil end
-        wait, told = math.max(wait, CHECK), true
-      elseif not told then
-        local over = now + (record(waiter).join == 0 and NEWCOMER or SUSPECT)
-        local before = tonumber(redis.call('ZSCORE', D, at) or nil)
-        if before and before <= over then over = before else redis.call('ZADD', D, over, at) end
-        wait = math.max(wait, over + 1 - now)
-      end
-    end
-    i = i + 1
-    at = redis.call('ZRANGE', Q, i, i)[1]
+    if waiter == id or not grantFirst(r, waiter, at, use) then break end
   end
+  return quiet <= now and tellFirst() or nil
 end
 
 -- Adds the tombstone of an id, and removes old ones.
@@ -325,13 +318,13 @@ end
 
 -- Evicts an entry. A waiter, or a slot that only a hold keeps, is removed at once. A
 -- holder is only marked: it has to end its command first.
-local function evict(id, r, by)
+local function evict(id, r)
   if not redis.call('ZSCORE', H, id) then
     removeEntry(r, id)
-    redis.call('HSET', E, id .. '!', by)
+    redis.call('HSET', E, id .. '!', ask.by)
     prolong(E, TOMBSTONE, 0)
   elseif alive(r, id) then
-    redis.call('HSETNX', E, id .. '!', by)
+    redis.call('HSETNX', E, id .. '!', ask.by)
     if r.hold > 0 then redis.call('ZADD', H, redis.call('HGET', E, id .. '@'), id) end -- the hold is void
   else
     return removeEntry(r, id)
@@ -353,8 +346,8 @@ end
 local function holding()
   local entries, all = {}, redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
   for i = 1, #all, 2 do
-    local r, text = record(all[i])
-    if text and tonumber(all[i + 1]) > now then entries[#entries + 1] = entryOf('holding', all[i], all[i + 1], r) end
+    local r, stored = record(all[i])
+    if stored and tonumber(all[i + 1]) > now then entries[#entries + 1] = entryOf('holding', all[i], all[i + 1], r) end
   end
   return entries
 end
@@ -381,11 +374,9 @@ local function replace(mine, gone)
     if not redis.call('HGET', E, h .. '!') then stay[#stay + 1] = {id = h, r = record(h), state = 'holding'} end
   end
   local function room()
-    local sum, limit = 0, 0
-    for _, v in ipairs(stay) do
-      sum, limit = sum + v.r.weight, least(limit, v.r.max)
-    end
-    return fits(mine, sum, limit)
+    local use = {sum = 0, limit = 0}
+    for _, v in ipairs(stay) do count(use, v.r) end
+    return fits(mine, use)
   end
   table.sort(stay, function(a, b) return (a.r.ticket or '') < (b.r.ticket or '') end)
   local i = 1
@@ -395,7 +386,7 @@ local function replace(mine, gone)
   local answer = {}
   for _, v in ipairs(gone) do
     answer[#answer + 1] = entryOf(v.state, v.id, now, v.r)
-    evict(v.id, v.r, by)
+    evict(v.id, v.r)
   end
   return answer
 end

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -29,27 +28,14 @@ type record struct {
 }
 
 func newRecord(r locks.Request) *record {
-	const tick = time.Millisecond                                    // of the store's clock
 	order := uint64(math.MaxInt64) - uint64(int64(r.Claim.Priority)) // a higher priority sorts first
 	return &record{
-		TTL: millis(r.TTL / tick), Hold: millis((r.Hold + tick - 1) / tick), Weight: r.Claim.Weight, Max: r.Claim.Max,
+		TTL: millis(r.TTL.Milliseconds()), Hold: millis((r.Hold + time.Millisecond - 1).Milliseconds()), Weight: r.Claim.Weight, Max: r.Claim.Max,
 		Priority: r.Claim.Priority, Order: fmt.Sprintf("%016x", order), Replace: r.Replace, Owner: lease.ThisOwner(r),
 	}
 }
 
-// text is the record as the script reads it.
-func (r *record) text() string {
-	if r == nil {
-		return ""
-	}
-	text, _ := json.Marshal(r) // cannot fail
-	return string(text)
-}
-
 func (r *record) grant(ref locks.Ref) locks.Grant {
-	if r == nil {
-		return locks.Grant{Ref: ref}
-	}
 	slots, _ := locks.ParseSlots(r.Slots, lease.MaxUnits)
 	return locks.Grant{Ref: ref, Slots: slots, Fence: int64(r.Fence)}
 }

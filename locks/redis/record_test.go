@@ -23,9 +23,13 @@ func TestRecord(t *testing.T) {
 		TTL: time.Second, Claim: locks.Claim{Weight: 1, Priority: -3}, Replace: locks.ReplaceRunning, Hold: 1500 * time.Microsecond,
 	})
 	r.Ticket = 1<<53 - 1
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var back record
-	if err := json.Unmarshal([]byte(r.text()), &back); err != nil || back.text() != r.text() || back.Hold != 2 {
-		t.Errorf("%s is read as %+v, %v", r.text(), back, err)
+	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(&back, r) || back.Hold != 2 {
+		t.Errorf("%s is read as %+v, %v", text, back, err)
 	}
 	for _, bad := range []string{
 		`{"weight":9223372036854775808}`, `{"weight":1e30}`, `{"max":"1"}`, `{"priority":"99999999999999999999"}`,

@@ -106,7 +106,7 @@ func TestLeastRights(t *testing.T) {
 	t.Parallel()
 	server, _ := startServer(t)
 	server.Do("ACL", "SETUSER", "job", "on", ">s3cret", "~golock:*", "&golock:*",
-		"+evalsha", "+eval", "+time", "+info", "+ping", "+publish", "+subscribe", "+pubsub|numsub", "+pexpire", "+pttl",
+		"+evalsha", "+eval", "+time", "+info", "+publish", "+subscribe", "+pubsub|numsub", "+pexpire", "+pttl",
 		"+@hash", "+@sortedset")
 	s := open(t, "redis://job:s3cret@"+server.Addr()+"?quarantine=0")
 	holder := Take(t, s, "n")
@@ -123,24 +123,6 @@ func TestLeastRights(t *testing.T) {
 	}
 	if log, _ := server.Do("ACL", "LOG").([]any); len(log) != 0 {
 		t.Errorf("denied: %v", log)
-	}
-}
-
-// Without the right to PING a holder hears of its eviction all the same.
-func TestNoPing(t *testing.T) {
-	t.Parallel()
-	server, direct := startStore(t)
-	s := open(t, user(t, server, "-ping")+"?quarantine=0")
-	l := Take(t, s, "n", TTL(2*time.Second))
-	l.Events()
-	testkit.Eventually(t, "it is refused a PING", func() bool { return len(server.Do("ACL", "LOG").([]any)) > 0 })
-	for len(l.Events()) > 0 {
-		<-l.Events()
-	}
-	testkit.Must(t, direct.Evict(background, l.Grant().Ref, "test"))
-	testkit.Eventually(t, "it hears of its eviction", func() bool { return len(l.Events()) > 0 })
-	if w := s.Warnings(); len(w) != 0 {
-		t.Errorf("warnings %q", w)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -23,26 +22,29 @@ var (
 	stepsScript string
 )
 
-// call is one run of the script. What a mode does not need is empty.
+// call is what one run of the script is asked. What a mode does not need is empty.
 type call struct {
-	mode     string // a lease.Step, "list" or "sweep"
-	key      locks.Key
-	id       string
-	name     string // "" if only the ref is known
-	epoch    string
-	record   string // "" likewise
-	noWait   string // "nowait" or ""
-	within   string
-	maxQueue string        // how many may wait already; "": any number
-	by       string        // who asks, to be told to those evicted
-	age      time.Duration // for sweep
+	key locks.Key
+
+	Mode       string   `json:"mode"` // a lease.Step, "list" or "sweep"
+	ID         string   `json:"id"`
+	Name       string   `json:"name"` // "" if only the ref is known
+	Epoch      string   `json:"epoch"`
+	Record     *record  `json:"record,omitempty"` // nil likewise
+	NoWait     bool     `json:"nowait"`
+	Within     []string `json:"within,omitempty"`
+	MaxQueue   *int     `json:"queue,omitempty"` // how many may wait already; nil: any number
+	By         string   `json:"by"`              // who asks, to be told to those evicted
+	Age        millis   `json:"age"`             // for sweep
+	Quarantine millis   `json:"quarantine"`
+	Channels   string   `json:"channels"` // their prefix
 }
 
 // run runs the script.
 func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (reply, error) {
-	text, err := s.script.Run(ctx, on, s.keys(c.key),
-		c.mode, c.id, s.target.Quarantine.Milliseconds(), s.tag(c.key)+"c:", c.name, c.epoch, c.record,
-		c.noWait, c.within, c.maxQueue, c.by, c.age.Milliseconds()).Text()
+	c.Quarantine, c.Channels = millis(s.target.Quarantine.Milliseconds()), s.tag(c.key)+"c:"
+	question, _ := json.Marshal(c) // cannot fail
+	text, err := s.script.Run(ctx, on, s.keys(c.key), question).Text()
 	if err != nil {
 		return reply{}, err
 	}
@@ -101,7 +103,7 @@ func (s *Store) read(c call, text string) (r reply, err error) {
 			locks.Printable(r.Found, 20), r.Format)
 	case r.Verdict == "name":
 		err = fmt.Errorf("the hash of the name %q is also that of %q, which is in use: choose another name",
-			c.name, locks.Printable(r.Found, 300))
+			c.Name, locks.Printable(r.Found, 300))
 	}
 	if err != nil {
 		return r, &lease.Refusal{Err: err}

@@ -7,33 +7,32 @@ local function queueUp(mine, at, before)
   redis.call('HSET', E, id, cjson.encode(mine))
   redis.call('ZADD', Q, 0, at)
   redis.call('ZADD', D, now + mine.ttl, at)
-  local recheck = math.floor(mine.ttl / 3)
+  -- Those who came together would ask together ever after.
+  local recheck = math.floor(mine.ttl / 3 * (1 - tonumber(id:sub(1, 2), 16) / 1024))
   local soon = (changed or before == 1) and wake()
   if soon then recheck = math.min(recheck, soon) end
   if mine.join == 0 then recheck = math.min(recheck, 1000) end
   if before == 0 then
     recheck = math.min(recheck, firstEnd() or recheck)
     if quiet > now then recheck = math.min(recheck, msUntil(quiet) + 1) end
-  else -- all who are next may have died, with the holder
-    local over = 0
-    for _, near in ipairs(redis.call('ZRANGE', Q, 0, math.min(before, 3) - 1)) do
-      over = math.max(over, tonumber(redis.call('ZSCORE', D, near)) or 0)
-    end
-    if over > 0 then recheck = math.min(recheck, msUntil(over) + 1) end
+  else -- all before it may have died, with the holder
+    local ahead = redis.call('ZRANGE', Q, before - 1, before - 1)[1]
+    local over = ahead and redis.call('ZSCORE', D, ahead)
+    if over then recheck = math.min(recheck, msUntil(over) + 1) end
   end
   return math.max(recheck, 1)
 end
 
 local function join()
-  local mine = cjson.decode(text)
-  local old, oldText = record(id)
+  local mine = ask.record
+  local old, stored = record(id)
   local gone, evictor = redis.call('ZSCORE', G, id), redis.call('HGET', E, id .. '!')
   if gone and evictor then return {verdict = 'evicted', by = evictor} end
-  if gone and not nowait and not maxQueue and within == '' then return {verdict = 'gone'} end
-  if oldText or mine.ticket ~= digits(0) then bypassMemoryLimit() end
+  if gone and not (ask.nowait or ask.queue or ask.within) then return {verdict = 'gone'} end
+  if stored or mine.ticket ~= digits(0) then bypassMemoryLimit() end
   checkEpoch()
   dropExpired(now)
-  if not gone and oldText and redis.call('ZSCORE', H, id) and old.slots ~= '' then
+  if not gone and stored and redis.call('ZSCORE', H, id) and old.slots ~= '' then
     -- An evicted holder does not start its command. It keeps the slot until it leaves:
     -- this call may be late, and the command may be running.
     if evictor then return {verdict = 'evicted', by = evictor} end
@@ -43,39 +42,39 @@ local function join()
   end
   -- A caller that joins has not begun: a grant without slots is made again.
   if not gone then redis.call('ZREM', H, id) end
-  if oldText and old.ticket then mine.ticket, mine.since = old.ticket, old.since end
+  if stored then mine.ticket, mine.since = old.ticket, old.since end
   local new = mine.ticket == digits(0)
   if new then mine.ticket, mine.since = after(ticket), digits(micros) end
   local at = place(mine, id)
   local before = redis.call('ZLEXCOUNT', Q, '-', '(' .. at)
-  local sum, limit, taken = holders()
-  local function fitsNow() return not gone and before == 0 and quiet <= now and fits(mine, sum, limit) end
+  local use = inUse()
+  local function fitsNow() return not gone and before == 0 and quiet <= now and fits(mine, use) end
   -- A run inside a holder of the same name would wait for itself.
   local inside
-  for run in within:gmatch('%x+') do
+  for _, run in ipairs(ask.within or {}) do
     if redis.call('ZSCORE', H, run) and alive(record(run), run) then inside = run end
   end
   local full, replaced = false, {}
-  if new and not inside and not nowait and (maxQueue or mine.replace ~= '') and not fitsNow() then
+  if new and not inside and not ask.nowait and (ask.queue or mine.replace ~= '') and not fitsNow() then
     local ahead = mine.replace ~= '' and rivals(at) or {}
-    if maxQueue and redis.call('ZCARD', Q) - #ahead >= maxQueue then
+    if ask.queue and redis.call('ZCARD', Q) - #ahead >= ask.queue then
       full = true
     elseif not gone and mine.replace ~= '' then
       before, changed = before - #ahead, true
       replaced = replace(mine, ahead)
-      sum, limit, taken = holders()
+      use = inUse()
     end
   end
   local answer = {epoch = epoch, record = mine, noRunID = noRunID, entries = listed(replaced)}
   if not full and fitsNow() then
-    grant(mine, id, not new and at, taken, 0)
+    grant(mine, id, not new and at, use)
     wake()
     answer.verdict = 'granted'
     return answer
   end
-  local quarantined = quiet > now and fits(mine, sum, limit) and msUntil(quiet) or 0
-  if inside or nowait or full then
-    if gone or (full and maxQueue > 0) then quarantined = 0 end
+  local quarantined = quiet > now and fits(mine, use) and msUntil(quiet) or 0
+  if inside or ask.nowait or full then
+    if gone or (full and ask.queue > 0) then quarantined = 0 end
     if quarantined == 0 then removeEntry(mine, id) end -- otherwise it asks again
     wake()
     return {verdict = inside and 'nested' or 'busy', inside = inside, full = full, quarantine = quarantined,
@@ -91,29 +90,29 @@ end
 -- Prolongs a lease, or puts back the holder that the store has forgotten.
 local function prolongLease()
   local gone, holds = redis.call('ZSCORE', G, id), redis.call('ZSCORE', H, id)
-  if gone or (not holds and text == '') then return {verdict = 'lost'} end
+  local mine, stored = record(id)
+  local known = holds and stored
+  if gone or not (known or ask.record) then return {verdict = 'lost'} end
   checkEpoch()
-  local mine = record(id)
   local evictor = holds and redis.call('HGET', E, id .. '!')
   if evictor then return {verdict = 'evicted', by = evictor} end
   if holds and not alive(mine, id) then return {verdict = 'lost'} end
-  if text ~= '' and (not holds or mine.ttl == 0) then
-    mine = cjson.decode(text)
+  if not known then
+    mine = ask.record
     if not holds then
-      local sum, limit, taken = holders()
-      if epoch == known or not fits(mine, sum, limit) or overlap(mine.slots, taken) then return {verdict = 'lost'} end
+      local use = inUse()
+      if epoch == ask.epoch or not fits(mine, use) or overlap(mine.slots, use.taken) then return {verdict = 'lost'} end
       dequeue(place(mine, id)) -- old data may know it as a waiter
       if not fence or fence < mine.fence then
         fence = mine.fence
         redis.call('HSET', S, 'fence', fence)
       end
     end
-    redis.call('HSET', E, id, text)
+    redis.call('HSET', E, id, cjson.encode(mine))
   end
-  local ttl = mine.ttl > 0 and mine.ttl or 1000
-  lease(mine, id, ttl)
-  keep(ttl, holdEnd(mine))
-  return {verdict = 'held', epoch = epoch, record = mine.ttl > 0 and mine or nil, name = name}
+  lease(mine, id, mine.ttl)
+  keep(mine.ttl, holdEnd(mine))
+  return {verdict = 'held', epoch = epoch, record = mine, name = name}
 end
 
 local function renew()
@@ -127,12 +126,12 @@ end
 local function release()
   bypassMemoryLimit()
   local over = tonumber(redis.call('ZSCORE', H, id) or nil)
-  local mine, oldText = record(id)
-  if not oldText and text ~= '' then mine = cjson.decode(text) end
-  local existed = over and over > now or oldText and not over or false -- an expired one did not
+  local mine, stored = record(id)
+  if not stored then mine = ask.record or mine end
+  local existed = over and over > now or stored and not over -- an expired one did not
   -- Was it taken out, or is this another server now? The epoch of the answer tells.
   if not existed and epoch then checkEpoch() end
-  if mode == 'release' and oldText and holdEnd(mine) > now and over and not redis.call('HGET', E, id .. '!') then
+  if ask.mode == 'release' and stored and holdEnd(mine) > now and over and not redis.call('HGET', E, id .. '!') then
     -- The slot stays taken for the rest of the hold.
     existed = existed and alive(mine, id)
     redis.call('ZADD', H, holdEnd(mine), id)
@@ -151,7 +150,7 @@ local function evictEntry()
   dropExpired(now)
   local r = record(id)
   local there = redis.call('ZSCORE', H, id) or (r.order and redis.call('ZSCORE', Q, place(r, id)))
-  if there then evict(id, r, by) end
+  if there then evict(id, r) end
   if there or changed then wake() end
   return {verdict = there and 'marked' or 'lost'}
 end
@@ -161,8 +160,8 @@ local function list()
   local entries = holding()
   for _, waiter in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
     local moment = redis.call('ZSCORE', D, waiter) or now + 1
-    local r, text = record(waiter:sub(33))
-    if text and tonumber(moment) > now then
+    local r, stored = record(waiter:sub(33))
+    if stored and tonumber(moment) > now then
       entries[#entries + 1] = entryOf('waiting', waiter:sub(33), moment, r)
     end
   end
@@ -172,7 +171,7 @@ end
 -- For names that nobody uses: each other step drops expired entries by itself. A name of
 -- which no key is left goes from the index.
 local function sweep()
-  local removed = dropExpired(now - age)
+  local removed = dropExpired(now - ask.age)
   local unused = INDEX ~= nil
   for _, key in ipairs({S, H, Q, D, E}) do unused = unused and redis.call('PTTL', key) == -2 end
   if unused then removed = removed + redis.call('ZREM', INDEX, name) end
@@ -182,4 +181,4 @@ end
 local modes = {
   join = join, renew = renew, release = release, leave = release, evict = evictEntry, list = list, sweep = sweep,
 }
-return cjson.encode(modes[mode]())
+return cjson.encode(modes[ask.mode]())

@@ -3,6 +3,7 @@ package redistest
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -154,5 +155,9 @@ func mode(args []string) string {
 	if err != nil || len(args) <= 3+keys {
 		return ""
 	}
-	return args[3+keys]
+	var question struct{ Mode string }
+	if json.Unmarshal([]byte(args[3+keys]), &question) != nil {
+		return ""
+	}
+	return question.Mode
 }
