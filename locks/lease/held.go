@@ -11,16 +11,14 @@ import (
 // Lease implements locks.RenewableLease, for a slot of this process or of another one
 // (Attach).
 type Lease struct {
-	entry    Entry
-	store    string
-	attached bool
+	entry Entry
+	store string
 
 	mu       sync.Mutex // guards what follows; not held while the store is asked
 	grant    locks.Grant
 	term     locks.Term
-	epoch    string
-	released bool // and the store knows
-	doubtful bool // a release was sent and its answer lost
+	epoch    string // "": not known
+	released bool   // and the store knows
 }
 
 // releaseLimit bounds a release. Without an answer the lease expires.
@@ -33,7 +31,7 @@ func newLease(store string, e Entry, a Answer, sent locks.Instant) *Lease {
 // Attach implements locks.LeaseStore. The first renewal tells what is not known yet, as the
 // TTL, slots and fence.
 func (s *Engine) Attach(ref locks.Ref) locks.RenewableLease {
-	return &Lease{store: s.url, entry: s.entryOf(ref, ""), attached: true, grant: locks.Grant{Ref: ref}}
+	return &Lease{store: s.url, entry: s.entryOf(ref, ""), grant: locks.Grant{Ref: ref}}
 }
 
 // Grant implements locks.Lease.
@@ -92,14 +90,13 @@ func (l *Lease) Release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	a, _, err := request(ctx, l.store, l.entry, Release)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.doubtful = l.doubtful || a.Doubtful
 	if err != nil {
 		return err
 	}
+	l.mu.Lock()
 	l.released = true
-	if !a.Existed && !l.doubtful && (l.attached || a.Epoch == epoch) {
+	l.mu.Unlock()
+	if !a.Existed && !a.Doubtful && (epoch == "" || a.Epoch == epoch) {
 		return locks.ErrLost
 	}
 	return nil

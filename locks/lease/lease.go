@@ -91,7 +91,6 @@ type Answer struct {
 
 	Inside   string        // Nested: the ID of the enclosing run
 	Waiters  int           // Busy, Nested
-	Reason   string        `json:"-"` // Busy: what else is in the way
 	Full     bool          // Busy: no more may wait
 	Holders  []locks.Entry `json:"-"` // Busy, Nested
 	Replaced []locks.Entry `json:"-"` // Granted, Queued: whom it evicted

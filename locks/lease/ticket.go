@@ -15,8 +15,9 @@ type Ticket struct {
 	store      string
 	request    locks.Request
 	replaced   []locks.Entry
-	lease      *Lease // nil: not granted yet
-	postponed  bool   // not in the queue: it is asked again after the quarantine
+	lease      *Lease    // nil: not granted yet
+	postponed  bool      // not in the queue: it is asked again after the quarantine
+	end        time.Time // until when it may be postponed
 	place      int
 	recheck    time.Duration
 	quarantine *locks.QuarantineError // of the last answer
@@ -37,8 +38,8 @@ func (s *Engine) Join(ctx context.Context, r locks.Request) (locks.Ticket, error
 		e.Close()
 		return nil, Located(s.url, err)
 	}
-	t := &Ticket{entry: e, store: s.url, request: r, replaced: a.Replaced}
-	if err := t.joined(ctx, a, sent, time.Now().Add(quarantineLimit)); err != nil {
+	t := &Ticket{entry: e, store: s.url, request: r, replaced: a.Replaced, end: time.Now().Add(quarantineLimit)}
+	if err := t.joined(ctx, a, sent); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -53,68 +54,41 @@ func (t *Ticket) Replaced() []locks.Entry { return t.replaced }
 // Evicted implements locks.Ticket: Wait tells.
 func (t *Ticket) Evicted() error { return nil }
 
+// quarantineLimit is how long a request that does not queue waits for the end of a
+// quarantine.
+const quarantineLimit = 5 * time.Second
+
 // joined handles the answer to a Join. A request that does not queue is postponed if the
-// quarantine is over before end; zero: never.
-func (t *Ticket) joined(ctx context.Context, a Answer, sent locks.Instant, end time.Time) error {
-	t.postponed = false
+// quarantine is over in time.
+func (t *Ticket) joined(ctx context.Context, a Answer, sent locks.Instant) error {
+	t.postponed, t.quarantine = false, nil
 	switch {
 	case a.Verdict == Granted:
 		t.lease = newLease(t.store, t.entry, a, sent)
+		return nil
 	case a.Verdict == Queued:
 		t.recheck, t.place = a.Recheck, a.Place
 		t.request.TellPlace(a.Place)
-		t.learnQuarantine(a)
-	case a.Quarantine == 0, end.IsZero():
+	case a.Quarantine == 0:
 		return t.refused(ctx, a)
 	default:
-		t.postponed = true
-		t.learnQuarantine(a)
-		if t.quarantine.End.After(end) {
-			giveUp(ctx, t.store, t.entry)
-			return t.unavailable(t.quarantine)
-		}
+		t.postponed, t.recheck = true, a.Quarantine+time.Millisecond
 	}
-	return nil
-}
-
-func (t *Ticket) learnQuarantine(a Answer) {
-	t.quarantine = nil
 	if a.Quarantine > 0 {
 		t.quarantine = &locks.QuarantineError{Cause: a.QuarantineCause, End: time.Now().Add(a.Quarantine)}
 	}
 	if t.request.Quarantined != nil {
 		t.request.Quarantined(t.quarantine)
 	}
+	if t.postponed && t.quarantine.End.After(t.end) {
+		giveUp(ctx, t.store, t.entry)
+		return t.unavailable(t.quarantine)
+	}
+	return nil
 }
 
 func (t *Ticket) unavailable(q *locks.QuarantineError) error {
 	return &locks.OutageError{Store: t.store, Err: q, Answered: true}
-}
-
-// quarantineLimit is how long a request that does not queue waits for the end of a
-// quarantine.
-const quarantineLimit = 5 * time.Second
-
-// awaitQuarantine asks again for a postponed request when the quarantine is over.
-func (t *Ticket) awaitQuarantine(ctx context.Context) error {
-	for end := time.Now().Add(quarantineLimit); t.postponed; {
-		Pause(ctx, time.Until(t.quarantine.End)+time.Millisecond)
-		if ctx.Err() != nil {
-			giveUp(ctx, t.store, t.entry)
-			return t.why(ctx, nil)
-		}
-		bound, cancel := context.WithTimeout(ctx, LongestAttempt)
-		a, sent, err := request(bound, t.store, t.entry, Join)
-		cancel()
-		if err != nil {
-			giveUp(ctx, t.store, t.entry)
-			return Located(t.store, err)
-		}
-		if err := t.joined(ctx, a, sent, end); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // The waiters at the front retry at the first pace while the store is out of reach: they
@@ -124,14 +98,18 @@ const frontPlaces = 16
 // Wait implements locks.Ticket. Each Ask also keeps the place alive; a waiter that was
 // taken for dead gets its old place back.
 func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
-	if err := t.awaitQuarantine(ctx); err != nil {
-		return nil, err
-	}
 	var outage error // of the last Ask
 	pause, retry := t.recheck, RetryPause
 	near := func() { t.request.TellPlace(min(t.place, 2)) }
 	for t.lease == nil {
-		a, sent, err := t.entry.Sleep(ctx, pause, near)
+		var a Answer
+		var sent locks.Instant
+		var err error
+		if t.postponed { // there is nothing to be woken for
+			Pause(ctx, pause)
+		} else {
+			a, sent, err = t.entry.Sleep(ctx, pause, near)
+		}
 		switch {
 		case err != nil:
 			giveUp(ctx, t.store, t.entry)
@@ -145,14 +123,17 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		a, sent, err = t.entry.Ask(ctx, Join)
 		switch {
 		case err == nil:
-			if err := t.joined(ctx, a, sent, time.Time{}); err != nil {
+			if err := t.joined(ctx, a, sent); err != nil {
 				return nil, err
 			}
 			outage, pause, retry = nil, t.recheck, RetryPause
 		case ctx.Err() != nil: // the next round ends
 		case !IsTemporary(err):
 			giveUp(ctx, t.store, t.entry)
-			return nil, err
+			return nil, Located(t.store, err)
+		case t.postponed && time.Now().After(t.end):
+			giveUp(ctx, t.store, t.entry)
+			return nil, t.why(ctx, err)
 		default:
 			outage, pause = err, min(jitter(retry), t.request.TTL/3)
 			if t.place > frontPlaces {
@@ -181,7 +162,7 @@ func (t *Ticket) refused(ctx context.Context, a Answer) error {
 		return &locks.EvictedError{By: a.By}
 	}
 	t.entry.Close()
-	busy := &locks.BusyError{Name: t.request.Name, Waiters: a.Waiters, Full: a.Full, Holders: a.Holders, Reason: a.Reason}
+	busy := &locks.BusyError{Name: t.request.Name, Waiters: a.Waiters, Full: a.Full, Holders: a.Holders}
 	switch a.Verdict {
 	case Nested:
 		inside, _ := locks.ParseRef(t.request.Ref.Key.String() + "-" + a.Inside)
