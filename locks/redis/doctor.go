@@ -17,7 +17,7 @@ import (
 
 // Examine implements locks.Store.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
-	if _, err := ask(ctx, s, ping); err != nil {
+	if _, err := s.names(ctx, ""); err != nil {
 		return nil, err
 	}
 	client, _ := s.client() // which has just answered
@@ -41,15 +41,6 @@ type examination struct {
 	store    *Store
 	client   goredis.UniversalClient
 	readOnly bool // nothing can be rehearsed
-}
-
-// ping finds out whether there is a server that lets us in.
-func ping(ctx context.Context, client goredis.UniversalClient) (string, error) {
-	answer, err := client.Ping(ctx).Result()
-	if goredis.HasErrorPrefix(err, "NOPERM") {
-		err = nil
-	}
-	return answer, err
 }
 
 // nodes looks at the server, or at each master of a cluster.

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -53,7 +52,8 @@ func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.E
 }
 
 // Sweep implements locks.QueueStore: it removes the entries whose lease ended olderThan
-// ago, and names of which nothing is stored from the index. Keys expire by themselves.
+// ago, and names of which nothing is stored from the index, but not in a Cluster, where the script
+// cannot reach it. Keys expire by themselves.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	names, err := s.names(ctx, name)
 	for _, one := range names {
@@ -63,15 +63,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		}
 		removed += r.Removed
 	}
-	if err != nil || name != "" {
-		return removed, err
-	}
-	// In a Cluster the script cannot reach the index: its names expire.
-	n, err := ask(ctx, s, func(ctx context.Context, client goredis.UniversalClient) (int64, error) {
-		until := time.Now().Add(-olderThan).UnixMilli()
-		return client.ZRemRangeByScore(ctx, s.index(), "-inf", strconv.FormatInt(until, 10)).Result()
-	})
-	return removed + int(n), err
+	return removed, err
 }
 
 // entriesOf is what the contract shows of listed entries.
@@ -81,8 +73,8 @@ func entriesOf(all []listed, name string, key locks.Key) []locks.Entry {
 		r := &l.Record
 		e := locks.Entry{
 			Name: name, State: l.State,
-			Claim: locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: int64(r.Ticket)},
-			Since: time.UnixMicro(int64(r.Since)), Expires: l.Left.duration(), TTL: r.TTL.duration(),
+			Claim: locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: r.Ticket.int()},
+			Since: time.UnixMicro(r.Since.int()), Expires: l.Left.duration(), TTL: r.TTL.duration(),
 			Ended: l.Ended, Evicted: l.By,
 		}
 		r.Owner.Describe(&e)

@@ -18,6 +18,8 @@ type entry struct {
 	end       context.CancelFunc
 	listening sync.Once
 	messages  chan message // what the listener tells
+	watching  sync.Once
+	events    chan struct{} // what Events gives
 
 	mu         sync.Mutex // guards what follows; not held while the server is asked
 	call       call       // what each step says of the entry, but for its record
@@ -25,15 +27,14 @@ type entry struct {
 	record     *record       // nil: not known
 	asked      locks.Instant // before the last Ask to join that was answered
 	subscribed bool
-	joins      int64         // how often it has asked to join while subscribed
 	indexed    locks.Instant // when the name was last put into the index of a cluster
 	fault      error         // of the listener: the next Ask returns it
-	events     chan struct{} // nil: nobody has asked for them
 }
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 	e := &entry{
-		store: s, ref: ref, messages: make(chan message), ttl: lease.DefaultTTL,
+		store: s, ref: ref, ttl: lease.DefaultTTL,
+		messages: make(chan message), events: make(chan struct{}, 4), // more would say nothing new
 		call: call{key: ref.Key, ID: ref.ID.String(), By: by},
 	}
 	e.life, e.end = context.WithCancel(s.life)
@@ -57,17 +58,8 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 		defer e.mu.Unlock()
 		return a, 0, e.fault
 	}
-	if step == lease.Join {
-		r := *e.record // an attempt that was given up may still use the old one
-		r.Join = 0
-		if e.subscribed {
-			e.joins++
-			r.Join = e.joins
-		}
-		e.record = &r
-	}
 	ttl, c := e.ttl, e.call
-	c.Mode, c.Record = string(step), e.record
+	c.Mode, c.Record, c.Subscribed = string(step), e.record, e.subscribed
 	e.mu.Unlock()
 
 	sent = e.store.clock()
@@ -112,6 +104,7 @@ const indexSpan = 24 * time.Hour
 
 // indexScript shortens nothing: another run of the name may have a longer hold.
 const indexScript = `redis.call('ZADD', KEYS[1], 'GT', ARGV[2], ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[4])
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end`
 
 // addToIndex writes the name into the index of a Cluster, again for a long run. The script
@@ -128,7 +121,7 @@ func (e *entry) addToIndex() {
 		defer locks.Recover(new(error))
 		ctx, cancel := context.WithTimeout(context.Background(), lease.LongestAttempt)
 		defer cancel()
-		until := time.Now().Add(span).UnixMilli()
-		_ = client.Eval(ctx, indexScript, []string{s.index()}, member, until, span.Milliseconds()).Err()
+		now, ms := time.Now().UnixMilli(), span.Milliseconds()
+		_ = client.Eval(ctx, indexScript, []string{s.index()}, member, now+ms, ms, now).Err()
 	}()
 }

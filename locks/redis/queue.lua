@@ -15,16 +15,16 @@
 --              minutes, so that a late join makes no entry for an id that is gone
 --   7    zset  index: every name in use -> until when it may be (not in a cluster)
 -- A place is order .. ticket .. id; 16, 16 and 32 digits.
--- A record is JSON. join is 0 if the waiter has not subscribed, else the number of its
+-- A record is JSON. join is 0 if the waiter has not subscribed, else the moment of its
 -- latest join: a published grant counts from there. order is the inverted priority in
 -- hexadecimal; hold is how many ms from the grant on the slot stays taken, with or
 -- without its holder; slots are like "0,3-5". The script ignores owner.
 -- Moments are ms; ticket, fence and since are us of the server's clock, in 16 digits.
 --
--- ARGV[1] is JSON: mode, id, name; epoch and record, as the caller knows them; nowait;
---   within: ids of the enclosing runs, outermost first; queue: how many may wait already;
---   by: who asks, to be told to those evicted; age: for sweep, in ms; quarantine, in ms;
---   channels: their prefix.
+-- ARGV[1] is JSON: mode, id, name; epoch and record, as the caller knows them; subscribed;
+--   nowait; within: ids of the enclosing runs, outermost first; queue: how many may wait
+--   already; by: who asks, to be told to those evicted; age: for sweep, in ms;
+--   quarantine, in ms; channels: their prefix.
 -- Answers are JSON with a verdict, which tells what else is there:
 --   join     granted, waiting: epoch record noRunID entries (the replaced ones);
 --            waiting: place recheck quarantine, too | busy, nested: full inside quarantine

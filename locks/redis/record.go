@@ -20,7 +20,7 @@ type record struct {
 	Ticket   number            `json:"ticket"`
 	Fence    number            `json:"fence"`
 	Since    number            `json:"since"` // us since 1970, on the server's clock
-	Join     int64             `json:"join"`  // number of the latest Ask to join; 0: not subscribed
+	Join     millis            `json:"join"`  // when it asked last, on the server's clock; 0: not subscribed
 	Replace  locks.Replacement `json:"replace"`
 	Hold     millis            `json:"hold"` // from the grant on
 	Slots    string            `json:"slots"`
@@ -31,13 +31,13 @@ func newRecord(r locks.Request) *record {
 	order := uint64(math.MaxInt64) - uint64(int64(r.Claim.Priority)) // a higher priority sorts first
 	return &record{
 		TTL: millis(r.TTL.Milliseconds()), Hold: millis((r.Hold + time.Millisecond - 1).Milliseconds()), Weight: r.Claim.Weight, Max: r.Claim.Max,
-		Priority: r.Claim.Priority, Order: fmt.Sprintf("%016x", order), Replace: r.Replace, Owner: lease.ThisOwner(r),
+		Ticket: none, Fence: none, Since: none, Priority: r.Claim.Priority, Order: fmt.Sprintf("%016x", order), Replace: r.Replace, Owner: lease.ThisOwner(r),
 	}
 }
 
 func (r *record) grant(ref locks.Ref) locks.Grant {
 	slots, _ := locks.ParseSlots(r.Slots, lease.MaxUnits)
-	return locks.Grant{Ref: ref, Slots: slots, Fence: int64(r.Fence)}
+	return locks.Grant{Ref: ref, Slots: slots, Fence: r.Fence.int()}
 }
 
 // millis is a number of ms.
@@ -45,15 +45,12 @@ type millis int64
 
 func (m millis) duration() time.Duration { return time.Duration(m) * time.Millisecond }
 
-// number is written as a text of 16 digits: Lua's JSON would round it.
-type number int64
+// number is a text of 16 digits: Lua's JSON would round it.
+type number string
 
-// MarshalText implements encoding.TextMarshaler.
-func (n number) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%016d", n), nil }
+const none number = "0000000000000000"
 
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (n *number) UnmarshalText(text []byte) error {
-	v, err := strconv.ParseInt(string(text), 10, 64)
-	*n = number(v)
-	return err
+func (n number) int() int64 {
+	v, _ := strconv.ParseInt(string(n), 10, 64)
+	return v
 }

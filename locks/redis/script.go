@@ -31,6 +31,7 @@ type call struct {
 	Name       string   `json:"name"` // "" if only the ref is known
 	Epoch      string   `json:"epoch"`
 	Record     *record  `json:"record,omitempty"` // nil likewise
+	Subscribed bool     `json:"subscribed"`
 	NoWait     bool     `json:"nowait"`
 	Within     []string `json:"within,omitempty"`
 	MaxQueue   *int     `json:"queue,omitempty"` // how many may wait already; nil: any number
@@ -38,17 +39,6 @@ type call struct {
 	Age        millis   `json:"age"`             // for sweep
 	Quarantine millis   `json:"quarantine"`
 	Channels   string   `json:"channels"` // their prefix
-}
-
-// run runs the script.
-func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (reply, error) {
-	c.Quarantine, c.Channels = millis(s.target.Quarantine.Milliseconds()), s.tag(c.key)+"c:"
-	question, _ := json.Marshal(c) // cannot fail
-	text, err := s.script.Run(ctx, on, s.keys(c.key), question).Text()
-	if err != nil {
-		return reply{}, err
-	}
-	return s.read(c, text)
 }
 
 // tag begins all keys of a lock.
@@ -93,11 +83,18 @@ type listed struct {
 	By     string // who evicted it; "": nobody
 }
 
-// read parses a reply.
-func (s *Store) read(c call, text string) (r reply, err error) {
+// run runs the script.
+func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (r reply, err error) {
+	c.Quarantine, c.Channels = millis(s.target.Quarantine.Milliseconds()), s.tag(c.key)+"c:"
+	question, _ := json.Marshal(c) // cannot fail
+	keys := s.keys(c.key)
+	text, err := s.script.Run(ctx, on, keys, question).Text()
+	if err != nil {
+		return r, err
+	}
 	switch err = json.Unmarshal([]byte(text), &r); {
 	case err != nil:
-		err = fmt.Errorf("%s: an answer that golock does not understand: %.200q: %w", s.keys(c.key)[0], text, err)
+		err = fmt.Errorf("%s: an answer that golock does not understand: %.200q: %w", keys[0], text, err)
 	case r.Verdict == "format":
 		err = fmt.Errorf("the lock is stored in format %s and this golock knows format %s: use the same version everywhere",
 			locks.Printable(r.Found, 20), r.Format)

@@ -25,6 +25,7 @@ end
 
 local function join()
   local mine = ask.record
+  mine.join = ask.subscribed and now or 0
   local old, stored = record(id)
   local gone, evictor = redis.call('ZSCORE', G, id), redis.call('HGET', E, id .. '!')
   if gone and evictor then return {verdict = 'evicted', by = evictor} end

@@ -55,18 +55,13 @@ const listenDelay = 100 * time.Millisecond
 
 // Events implements lease.Entry. The first call starts to watch the lease.
 func (e *entry) Events() <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.events == nil {
-		e.events = make(chan struct{}, 4) // more would say nothing new
-		go e.watchLease(e.events)
-	}
+	e.watching.Do(func() { go e.watchLease() })
 	return e.events
 }
 
 // watchLease tells of what happens to a lease. If the connection has gone, the server may
 // have gone too; a new one may have missed a message. Both are reasons to renew.
-func (e *entry) watchLease(events chan<- struct{}) {
+func (e *entry) watchLease() {
 	lease.Pause(e.life, listenDelay)
 	e.listening.Do(func() { go e.listen() })
 	for {
@@ -76,7 +71,7 @@ func (e *entry) watchLease(events chan<- struct{}) {
 		case m := <-e.messages:
 			if m.Record == nil {
 				select {
-				case events <- struct{}{}:
+				case e.events <- struct{}{}:
 				default:
 				}
 			}
