@@ -72,20 +72,17 @@ func jitter(pause time.Duration) time.Duration { return pause + rand.N(pause/2) 
 
 func longer(pause time.Duration) time.Duration { return min(pause*3/2, longestPause) }
 
-// Retry repeats attempts until one succeeds, fails for good, or ctx ends. store is the URL
-// in errors.
-func Retry(ctx context.Context, store string, attempt func() error) error {
-	return retry(ctx, store, IsFinal, attempt)
-}
-
-func retry(ctx context.Context, store string, isFinal func(error) bool, attempt func() error) error {
+// Retry repeats attempts until one succeeds, fails for good (isFinal), or ctx ends. store is
+// the URL in errors.
+func Retry(ctx context.Context, store string, isFinal func(error) bool, attempt func() error) error {
 	var last error
 	for pause := RetryPause; ; pause = longer(pause) {
 		err := attempt()
 		if err == nil || isFinal(err) {
 			return err
 		}
-		if last == nil || (ctx.Err() == nil && !IsTimeout(err)) { // a timeout says less
+		var timeout interface{ Timeout() bool }
+		if last == nil || ctx.Err() == nil && !(errors.As(err, &timeout) && timeout.Timeout()) { // a timeout says less
 			last = err
 		}
 		Pause(ctx, jitter(pause))
@@ -102,19 +99,13 @@ func request(ctx context.Context, store string, e Entry, s Step) (a Answer, sent
 	if s != Join { // there is an entry
 		isFinal = func(err error) bool { return !IsTemporary(err) }
 	}
-	err = retry(ctx, store, isFinal, func() (err error) {
+	err = Retry(ctx, store, isFinal, func() (err error) {
 		a, sent, err = e.Ask(ctx, s)
 		doubtful = doubtful || a.Doubtful || err != nil && !IsFinal(err)
 		return err
 	})
 	a.Doubtful = doubtful
 	return a, sent, err
-}
-
-// IsTimeout reports whether an error is that of a deadline.
-func IsTimeout(err error) bool {
-	var timeout interface{ Timeout() bool }
-	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // Await runs f, which may take longer than ctx lasts, and waits for its result until ctx

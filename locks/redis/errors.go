@@ -33,13 +33,9 @@ func (s *Store) judgeReply(err goredis.Error) error {
 	text := err.Error()
 	has := func(part string) bool { return strings.Contains(text, part) }
 	code, _, _ := strings.Cut(text, " ")
-	if code == "ERR" {
-		// Redis 6 puts the code of a command that failed in a script further back.
-		for _, inner := range []string{"READONLY", "MISCONF", "NOREPLICAS", "OOM"} {
-			if has("-" + inner) {
-				code = inner
-			}
-		}
+	// Redis 6 puts the code of a command that failed in a script further back.
+	if _, inner, ok := strings.Cut(text, ": -"); ok && code == "ERR" {
+		code, _, _ = strings.Cut(inner, " ")
 	}
 	hint := ""
 	passing := "READONLY LOADING BUSY MASTERDOWN CLUSTERDOWN TRYAGAIN ASK NOREPLICAS MISCONF NOSCRIPT UNBLOCKED"
@@ -51,10 +47,8 @@ func (s *Store) judgeReply(err goredis.Error) error {
 		hint = "the server is a node of a cluster: use redis+cluster://"
 	case code == "OOM":
 		return &lease.Refusal{Err: err, Hint: "raise the server's maxmemory", Temporary: true}
-	case code == "WRONGPASS":
-		return s.refusedLogin(err, false)
-	case code == "NOAUTH", code == "ERR" && has("unauthenticated"):
-		return s.refusedLogin(err, true)
+	case code == "WRONGPASS", code == "NOAUTH", code == "ERR" && has("unauthenticated"):
+		return s.refusedLogin(err, code != "WRONGPASS")
 	case code == "NOPERM":
 		hint = "the user needs EVAL, EVALSHA and what they run, on the keys with the prefix " + s.target.prefix
 	case has("cluster support disabled"):

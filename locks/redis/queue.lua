@@ -23,8 +23,7 @@
 --
 -- ARGV[1] is JSON: mode, id, name; epoch and record, as the caller knows them; subscribed;
 --   nowait; within: ids of the enclosing runs, outermost first; queue: how many may wait
---   already; by: who asks, to be told to those evicted; age: for sweep, in ms;
---   quarantine, in ms; channels: their prefix.
+--   already; by: who asks, to be told to those evicted; quarantine, and age for sweep, in ms.
 -- Answers are JSON with a verdict, which tells what else is there:
 --   join     granted, waiting: epoch record noRunID entries (the replaced ones);
 --            waiting: place recheck quarantine, too | busy, nested: full inside quarantine
@@ -42,7 +41,7 @@
 -- Published to an entry: recheck, in how many ms | epoch and record of a grant | evicted
 local S, H, Q, D, E, G, INDEX = unpack(KEYS)
 local ask = cjson.decode(ARGV[1])
-local id, name = ask.id, ask.name
+local id, name, channels = ask.id, ask.name, S:sub(1, -2) .. 'c:'
 
 local FORMAT = '3'
 local TOMBSTONE = 600000 -- ms that a tombstone is kept
@@ -226,7 +225,7 @@ end
 local function msUntil(moment) return math.max(moment - now, 0) end
 
 -- Returns the number of receivers, or an error.
-local function publish(to, message) return redis.pcall('PUBLISH', ask.channels .. to, cjson.encode(message)) end
+local function publish(to, message) return redis.pcall('PUBLISH', channels .. to, cjson.encode(message)) end
 
 -- Makes an entry a holder; at is its place if it is queued.
 local function grant(r, id, at, use)
@@ -248,7 +247,7 @@ local function grantFirst(r, id, at, use)
   if not epoch then return false end
   checkEpoch()
   if quiet > now or r.join == 0 or not redis.call('ZSCORE', D, at) then return false end
-  local subscribers = redis.pcall('PUBSUB', 'NUMSUB', ask.channels .. id)
+  local subscribers = redis.pcall('PUBSUB', 'NUMSUB', channels .. id)
   if (tonumber(subscribers[2]) or 0) == 0 then return false end
   grant(r, id, at, use)
   publish(id, {epoch = epoch, record = r})
@@ -314,11 +313,13 @@ local function removeEntry(r, id)
   if r.order then dequeue(place(r, id)) end
   redis.call('HDEL', E, id, id .. '@', id .. '!')
   addTombstone(id)
+  changed = true
 end
 
 -- Evicts an entry. A waiter, or a slot that only a hold keeps, is removed at once. A
 -- holder is only marked: it has to end its command first.
 local function evict(id, r)
+  changed = true
   if not redis.call('ZSCORE', H, id) then
     removeEntry(r, id)
     redis.call('HSET', E, id .. '!', ask.by)

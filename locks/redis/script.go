@@ -38,7 +38,6 @@ type call struct {
 	By         string   `json:"by"`              // who asks, to be told to those evicted
 	Age        millis   `json:"age"`             // for sweep
 	Quarantine millis   `json:"quarantine"`
-	Channels   string   `json:"channels"` // their prefix
 }
 
 // tag begins all keys of a lock.
@@ -85,7 +84,7 @@ type listed struct {
 
 // run runs the script.
 func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (r reply, err error) {
-	c.Quarantine, c.Channels = millis(s.target.Quarantine.Milliseconds()), s.tag(c.key)+"c:"
+	c.Quarantine = millis(s.target.Quarantine.Milliseconds())
 	question, _ := json.Marshal(c) // cannot fail
 	keys := s.keys(c.key)
 	text, err := s.script.Run(ctx, on, keys, question).Text()

@@ -61,7 +61,7 @@ local function join()
     if ask.queue and redis.call('ZCARD', Q) - #ahead >= ask.queue then
       full = true
     elseif not gone and mine.replace ~= '' then
-      before, changed = before - #ahead, true
+      before = before - #ahead
       replaced = replace(mine, ahead)
       use = inUse()
     end
@@ -89,7 +89,7 @@ local function join()
 end
 
 -- Prolongs a lease, or puts back the holder that the store has forgotten.
-local function prolongLease()
+local function renew()
   local gone, holds = redis.call('ZSCORE', G, id), redis.call('ZSCORE', H, id)
   local mine, stored = record(id)
   local known = holds and stored
@@ -116,44 +116,40 @@ local function prolongLease()
   return {verdict = 'held', epoch = epoch, record = mine, name = name}
 end
 
-local function renew()
-  bypassMemoryLimit()
-  dropExpired(now)
-  local answer = prolongLease()
-  if changed then wake() end
-  return answer
-end
-
 local function release()
-  bypassMemoryLimit()
-  local over = tonumber(redis.call('ZSCORE', H, id) or nil)
+  local holds = redis.call('ZSCORE', H, id)
   local mine, stored = record(id)
-  if not stored then mine = ask.record or mine end
-  local existed = over and over > now or stored and not over -- an expired one did not
+  local existed = stored or holds ~= false
   -- Was it taken out, or is this another server now? The epoch of the answer tells.
   if not existed and epoch then checkEpoch() end
-  if ask.mode == 'release' and stored and holdEnd(mine) > now and over and not redis.call('HGET', E, id .. '!') then
+  if ask.mode == 'release' and stored and holds and holdEnd(mine) > now and not redis.call('HGET', E, id .. '!') then
     -- The slot stays taken for the rest of the hold.
-    existed = existed and alive(mine, id)
+    existed, changed = alive(mine, id), true
     redis.call('ZADD', H, holdEnd(mine), id)
     redis.call('HDEL', E, id .. '@')
     addTombstone(id)
   else
-    removeEntry(mine, id)
+    removeEntry(stored and mine or ask.record or mine, id)
   end
-  dropExpired(now)
-  wake()
   return {verdict = 'released', existed = existed, epoch = epoch or ''}
 end
 
 local function evictEntry()
-  bypassMemoryLimit()
-  dropExpired(now)
-  local r = record(id)
-  local there = redis.call('ZSCORE', H, id) or (r.order and redis.call('ZSCORE', Q, place(r, id)))
+  local r, stored = record(id)
+  local there = stored or redis.call('ZSCORE', H, id)
   if there then evict(id, r) end
-  if there or changed then wake() end
   return {verdict = there and 'marked' or 'lost'}
+end
+
+-- Makes a step of an entry that exists.
+local function existing(step)
+  return function()
+    bypassMemoryLimit()
+    dropExpired(now)
+    local answer = step()
+    if changed then wake() end
+    return answer
+  end
 end
 
 -- It changes nothing.
@@ -169,17 +165,16 @@ local function list()
   return {verdict = 'list', name = name, entries = listed(entries)}
 end
 
--- For names that nobody uses: each other step drops expired entries by itself. A name of
--- which no key is left goes from the index.
+-- For names that nobody uses: each other step drops expired entries by itself. A name
+-- without a state goes from the index.
 local function sweep()
   local removed = dropExpired(now - ask.age)
-  local unused = INDEX ~= nil
-  for _, key in ipairs({S, H, Q, D, E}) do unused = unused and redis.call('PTTL', key) == -2 end
-  if unused then removed = removed + redis.call('ZREM', INDEX, name) end
+  if INDEX and not format then removed = removed + redis.call('ZREM', INDEX, name) end
   return {verdict = 'swept', removed = removed}
 end
 
 local modes = {
-  join = join, renew = renew, release = release, leave = release, evict = evictEntry, list = list, sweep = sweep,
+  join = join, renew = existing(renew), release = existing(release), leave = existing(release),
+  evict = existing(evictEntry), list = list, sweep = sweep,
 }
 return cjson.encode(modes[ask.mode]())

@@ -77,7 +77,7 @@ func (c *session) once(ctx context.Context, do func(context.Context) error) erro
 	s := c.store
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
-	return lease.Located(s.URL(), lease.Retry(ctx, s.URL(), func() error {
+	return lease.Located(s.URL(), lease.Retry(ctx, s.URL(), lease.IsFinal, func() error {
 		ctx, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 		defer cancel()
 		err := c.guard(func() error { return do(ctx) })
