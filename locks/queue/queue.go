@@ -283,20 +283,22 @@ func (d *decision) join() {
 		mine.Claim.Ticket = d.out.Counter + 1
 	}
 	if _, first, _ := d.ahead(&mine); over || !first || d.Quarantined || !d.fits(&mine) {
-		if d.refuse(&mine, isNew, over) {
+		var replaced []Entry
+		waiters := 0 // of those
+		if isNew && !over {
+			replaced, waiters = d.replaces(&mine)
+		}
+		full := isNew && !over && q.MaxQueue != nil && d.Total-waiters >= *q.MaxQueue
+		if d.refuse(&mine, full, over) {
 			return
 		}
 		if over {
 			d.out.Verdict = lease.Gone
 			return
 		}
-		if isNew {
-			d.out.Replaced = d.replaces(&mine)
-		}
-		for _, e := range d.out.Replaced {
-			if e.State == Waiting {
-				d.Ahead--
-			}
+		d.Ahead -= waiters
+		d.out.Replaced = replaced
+		for _, e := range replaced {
 			d.end(e)
 		}
 	}
@@ -316,7 +318,7 @@ func (d *decision) keep(v lease.Verdict) {
 }
 
 // refuse turns away a request that must not wait.
-func (d *decision) refuse(mine *Entry, isNew, over bool) bool {
+func (d *decision) refuse(mine *Entry, full, over bool) bool {
 	q := &d.q
 	for _, id := range q.Within {
 		// A run that has ended encloses nothing.
@@ -324,16 +326,7 @@ func (d *decision) refuse(mine *Entry, isNew, over bool) bool {
 			d.out.Inside = id
 		}
 	}
-	full := false
-	if isNew && !over && !q.NoWait && d.out.Inside == "" && q.MaxQueue != nil {
-		left := d.Total
-		for _, e := range d.replaces(mine) {
-			if e.State == Waiting {
-				left--
-			}
-		}
-		full = left >= *q.MaxQueue
-	}
+	full = full && !q.NoWait && d.out.Inside == ""
 	if d.out.Inside == "" && !q.NoWait && !full {
 		return false
 	}
@@ -415,8 +408,8 @@ func (d *decision) end(e Entry) {
 	}
 }
 
-// replaces returns the waiters and holders that a newcomer replaces.
-func (d *decision) replaces(mine *Entry) (replaced []Entry) {
+// replaces returns the waiters and holders that a newcomer replaces, and how many wait.
+func (d *decision) replaces(mine *Entry) (replaced []Entry, waiters int) {
 	all := append(slices.Clone(d.Replaceable), d.Holders...)
 	rivals := make([]locks.Rival, len(all))
 	for i, e := range all {
@@ -424,6 +417,9 @@ func (d *decision) replaces(mine *Entry) (replaced []Entry) {
 	}
 	for _, i := range locks.Replaced(rivals, mine.Claim, mine.Replace) {
 		replaced = append(replaced, all[i])
+		if rivals[i].Waits {
+			waiters++
+		}
 	}
-	return replaced
+	return replaced, waiters
 }
