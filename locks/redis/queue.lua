@@ -279,21 +279,22 @@ local function tellFirst()
   end
 end
 
--- Grants to the first waiters what is free, or tells the first to ask. The result is as
--- that of tellFirst.
+-- Grants to the first waiters what is free, or tells the first to ask. One that becomes the
+-- first is told to ask for its place. The result is as that of tellFirst.
 local function wake()
   if quiet > now or redis.call('ZCARD', Q) == 0 then return nil end
-  local use = inUse() -- once: there may be thousands
+  local use, granted = inUse(), false -- once: there may be thousands
   while true do
     local at = redis.call('ZRANGE', Q, 0, 0)[1]
     if not at then return nil end
     local waiter = at:sub(33)
     local r = record(waiter)
-    if not fits(r, use) then
-      publish(waiter, {recheck = firstEnd()}) -- nobody gives back what only a hold keeps
+    if not fits(r, use) then -- nobody gives back what only a hold keeps
+      publish(waiter, {recheck = granted and CHECK or firstEnd()})
       return nil
     end
     if waiter == id or not grantFirst(r, waiter, at, use) then break end
+    granted = true
   end
   return quiet <= now and tellFirst() or nil
 end
