@@ -57,7 +57,8 @@ func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.E
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	names, err := s.names(ctx, name)
 	for _, one := range names {
-		r, err := ask(ctx, s, s.runScript(call{key: locks.KeyOf(one), Mode: "sweep", Name: one, Age: millis(olderThan.Milliseconds())}))
+		c := call{key: locks.KeyOf(one), Mode: "sweep", Name: one, Age: millis(olderThan.Milliseconds())}
+		r, err := ask(ctx, s, s.runScript(c))
 		if err != nil {
 			return removed, err
 		}

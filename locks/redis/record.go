@@ -29,9 +29,11 @@ type record struct {
 
 func newRecord(r locks.Request) *record {
 	order := uint64(math.MaxInt64) - uint64(int64(r.Claim.Priority)) // a higher priority sorts first
+	hold := r.Hold + time.Millisecond - 1                            // rounded up
 	return &record{
-		TTL: millis(r.TTL.Milliseconds()), Hold: millis((r.Hold + time.Millisecond - 1).Milliseconds()), Weight: r.Claim.Weight, Max: r.Claim.Max,
-		Ticket: none, Fence: none, Since: none, Priority: r.Claim.Priority, Order: fmt.Sprintf("%016x", order), Replace: r.Replace, Owner: lease.ThisOwner(r),
+		TTL: millis(r.TTL.Milliseconds()), Hold: millis(hold.Milliseconds()), Weight: r.Claim.Weight, Max: r.Claim.Max,
+		Priority: r.Claim.Priority, Order: fmt.Sprintf("%016x", order), Ticket: none, Fence: none, Since: none,
+		Replace: r.Replace, Owner: lease.ThisOwner(r),
 	}
 }
 
