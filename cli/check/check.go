@@ -86,14 +86,13 @@ func (t *Test) Do(ctx context.Context) (*Report, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	why := context.Cause(inner) // it ended early
-	if start := (*StartError)(nil); errors.As(why, &start) {
-		return nil, start
-	}
 	if err != nil {
 		return nil, err
 	}
-	report := t.judge(notes, why)
+	if failed := t.failures(notes); len(notes) == 0 && len(failed) > 0 && failed[0].code != 0 {
+		return nil, &StartError{Code: failed[0].code, Message: failed[0].message}
+	}
+	report := t.judge(notes, context.Cause(inner))
 	report.Seconds = time.Since(began).Seconds()
 	return report, nil
 }
@@ -112,8 +111,7 @@ func (t *Test) round(ctx context.Context, n, kill int) {
 	workers.Wait()
 }
 
-// take gives the next run, nil if there is none. Of a hundred, kill will be killed: every
-// tenth number while its child is inside, the others at any moment of their lives.
+// take gives the next run, nil if there is none. Of a hundred, kill will be killed.
 func (t *Test) take(ctx context.Context, kill int) *run {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,8 +122,7 @@ func (t *Test) take(ctx context.Context, kill int) *run {
 	toBeKilled := rand.IntN(100) < kill
 	r := &run{test: t, number: number, child: t.child(number, toBeKilled)}
 	if toBeKilled {
-		r.killAfter = rand.N(t.average+longestIfKilled) + 1
-		r.killInside = number%killedMeetEvery == 0
+		r.killAfter = rand.N(t.average+stayIfKilled) + 1
 	}
 	t.runs = append(t.runs, r)
 	return r
@@ -147,10 +144,8 @@ func (t *Test) ended(r *run) {
 	}
 	t.failed++
 	notes, err := os.Stat(t.Dir + "/" + recordFile)
-	switch inside := err == nil && notes.Size() > 0; {
-	case !inside && t.failed >= min(t.Children, t.total):
-		t.cancel(&StartError{Code: r.code, Message: r.message()})
-	case inside && t.Golock && t.failed >= 2*t.Children:
+	inside := err == nil && notes.Size() > 0
+	if t.failed >= 2*t.Children && (t.Golock || !inside) {
 		t.cancel(errors.New("given up, as one run after the other failed"))
 	}
 }

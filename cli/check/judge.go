@@ -33,102 +33,80 @@ type Report struct {
 	Uncounted bool `json:"-"` // there was no counter: several at a time, without slot numbers
 }
 
-// missing is how many of the runs that were killed have added nothing.
-func (t *Test) missing(notes map[int]*note) (missing int) {
-	_, added := t.added(notes)
+// missing is how many additions were not made because runs were killed.
+func (t *Test) missing(notes map[int]*note) int {
+	killed := 0
 	for _, r := range t.runs {
-		if r.killed && !added[r.number] {
-			missing++
+		if r.killed && !notes[r.number].ended() {
+			killed++
 		}
 	}
-	return missing
+	return min(killed, t.Loops-t.sum()) // some had added already
 }
 
-// added gives the sum of all counters, and tells who has added one: all whose notes say
-// so, and of those who were killed before, those whose number the next one found in the
-// counter, or that is still there.
-func (t *Test) added(notes map[int]*note) (sum int, all map[int]bool) {
-	all = map[int]bool{}
+// sum is that of all counters.
+func (t *Test) sum() (sum int) {
 	files, _ := fs.Glob(os.DirFS(t.Dir), counterFile+".*")
 	for _, f := range files {
-		if c, err := readCount(t.Dir + "/" + f); err == nil {
-			sum += c.Value
-			all[c.Last] = true
+		count, _ := readCount(t.Dir + "/" + f) // of a damaged one additions are missing
+		sum += count
+	}
+	return sum
+}
+
+// failures are the runs that have not done their work, though nobody ended them.
+func (t *Test) failures(notes map[int]*note) (failed []*run) {
+	for _, r := range t.runs {
+		if !r.killed && !r.stopped && (!notes[r.number].ended() || t.Golock && r.code != 0) {
+			failed = append(failed, r)
 		}
 	}
-	for _, n := range notes {
-		all[n.Found.Last] = true
-		if n.End != 0 {
-			all[n.Number] = true
-		}
-	}
-	delete(all, -1) // nobody
-	return sum, all
+	return failed
 }
 
 // judge makes the report. stopped says why the test ended early; nil: it did not.
 func (t *Test) judge(notes map[int]*note, stopped error) *Report {
-	sum, added := t.added(notes)
-	done := len(added)
-	r := &Report{Loops: t.Loops, Limit: t.Limit, Counter: sum, Problems: []string{}}
-	clashes, tooHigh := 0, 0 // slot numbers
+	r := &Report{Loops: t.Loops, Limit: t.Limit, Counter: t.sum(), Problems: []string{}}
+	added, tooHigh := 0, 0
 	for _, n := range notes {
-		r.MaxConcurrent = max(r.MaxConcurrent, n.Others+1)
-		if n.Clash {
-			clashes++
+		r.MaxConcurrent = max(r.MaxConcurrent, n.Place+1)
+		if n.ended() {
+			added++
 		}
-		switch {
-		case n.Slot >= t.Limit:
+		if n.Slot >= t.Limit {
 			tooHigh++
-		case n.Slot < 0 && t.Limit > 1:
-			r.Uncounted = true
+		}
+		r.Uncounted = r.Uncounted || n.Slot < 0 && t.Limit > 1
+	}
+	for _, one := range t.runs {
+		if one.killed {
+			r.Killed++
 		}
 	}
-	if r.Uncounted {
-		r.Counter = done
-	}
-	r.LostUpdates = max(0, done-r.Counter)
+	r.LostUpdates = max(0, added-r.Counter)
 	r.faultIf(r.MaxConcurrent > t.Limit, "%d were inside at the same time, where %d may be", r.MaxConcurrent, t.Limit)
-	r.faultIf(r.LostUpdates > 0, "%d of %d additions to the counter were lost", r.LostUpdates, done)
-	r.faultIf(clashes > 0, "%d times a slot number was given to two at the same time", clashes)
+	r.faultIf(r.LostUpdates > 0, "%d of %d additions to the counter were lost", r.LostUpdates, added)
 	r.faultIf(tooHigh > 0, "%d times a slot number was not below the limit of %d", tooHigh, t.Limit)
-	t.judgeRuns(r, notes)
+	if failed := t.failures(notes); len(failed) > 0 {
+		r.Failed = len(failed)
+		why := fmt.Sprintf("%d runs ended without having done their work: the first with exit code %d", r.Failed, failed[0].code)
+		if failed[0].message != "" {
+			why += " (" + failed[0].message + ")"
+		}
+		r.Problems = append(r.Problems, why)
+	}
 	if t.Ordered {
 		r.OrderInversions = new(int)
 		*r.OrderInversions, r.Ranked = inversions(t.runs, notes)
 		r.faultIf(*r.OrderInversions > 0, "%d runs overtook one that waited already when they began", *r.OrderInversions)
 	}
 	if r.MaxConcurrent <= t.Limit { // else nothing was handed from one to the next
-		r.HandOff = timesOf(handOffs(t.runs, notes, t.Golock))
+		r.HandOff = timesOf(handOffs(t.runs, notes))
 	}
 	r.faultIf(stopped != nil, "%v", stopped)
 	r.faultIf(len(r.Problems) == 0 && r.Counter != r.Loops, "the counter says %d after %d children", r.Counter, r.Loops)
 	r.Passed = len(r.Problems) == 0
 	return r
-}
-
-// judgeRuns checks how the runs ended.
-func (t *Test) judgeRuns(r *Report, notes map[int]*note) {
-	var failed []*run
-	for _, one := range t.runs {
-		n := notes[one.number]
-		switch {
-		case one.killed:
-			r.Killed++
-		case one.stopped:
-		case n == nil || n.End == 0 || t.Golock && one.code != 0:
-			failed = append(failed, one)
-		}
-	}
-	if r.Failed = len(failed); r.Failed == 0 {
-		return
-	}
-	first := failed[0]
-	why := fmt.Sprintf("%d runs ended without having done their work: the first with exit code %d", r.Failed, first.code)
-	if message := first.message(); message != "" {
-		why += " (" + message + ")"
-	}
-	r.Problems = append(r.Problems, why)
 }
 
 // inversions counts the runs that overtook another one, which was known to wait or was
@@ -165,11 +143,11 @@ func inversions(runs []*run, notes map[int]*note) (inverted, ranked int) {
 }
 
 // handOffs are the times, in milliseconds, from the end of one inside to the beginning
-// of the next, if that one waited already. logs: the tool tells when it waits.
-func handOffs(runs []*run, notes map[int]*note, logs bool) (times []float64) {
+// of the next, if that one waited already.
+func handOffs(runs []*run, notes map[int]*note) (times []float64) {
 	var ends []int64
 	for _, n := range notes {
-		if n.End != 0 {
+		if n.ended() {
 			ends = append(ends, n.End)
 		}
 	}
@@ -179,11 +157,7 @@ func handOffs(runs []*run, notes map[int]*note, logs bool) (times []float64) {
 		if len(ends) == 0 || ends[0] > n.Begin {
 			continue // there was room
 		}
-		since := runs[n.Number].queued
-		if !logs {
-			since = runs[n.Number].started
-		}
-		if since != 0 && since < ends[0] {
+		if since := runs[n.Number].queued; since != 0 && since < ends[0] {
 			times = append(times, float64(n.Begin-ends[0])/1e6)
 		}
 		ends = ends[1:]

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,7 +57,7 @@ func TestHandOffs(t *testing.T) {
 		{"two at a time", []float64{1, 2}, [][5]int64{{1, 0, 2, 10, 0}, {1, 0, 3, 12, 0}, {4, 5, 11, 20, 0}, {4, 5, 14, 20, 0}}},
 	} {
 		runs, notes := runsOf(c.all...)
-		got := handOffs(runs, notes, true)
+		got := handOffs(runs, notes)
 		if len(got) != len(c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 			continue
@@ -68,25 +70,20 @@ func TestHandOffs(t *testing.T) {
 	}
 }
 
-// What a killed child has added counts if anybody has seen it.
-func TestAdded(t *testing.T) {
-	notes := map[int]*note{
-		0: {Number: 0, End: 1, Found: count{Last: -1}},
-		1: {Number: 1, Found: count{1, 0}}, // killed after it had written
-		2: {Number: 2, End: 3, Found: count{2, 1}},
-		3: {Number: 3, Found: count{3, 2}}, // killed before
-		4: {Number: 4, Found: count{3, 2}}, // killed after, and the last one
+// Of the runs that were killed, those are missing whose children have not added.
+func TestMissing(t *testing.T) {
+	test := &Test{Dir: t.TempDir(), Loops: 5}
+	for n := range test.Loops {
+		test.runs = append(test.runs, &run{number: n, killed: n > 1})
 	}
-	test := &Test{Dir: t.TempDir()}
-	testkit.Must(t, writeCount(test.Dir+"/counter.0", count{4, 4}))
-	sum, got := test.added(notes)
-	if sum != 4 {
-		t.Errorf("the sum is %d", sum)
+	notes := map[int]*note{0: {End: 1}, 1: {End: 2}, 2: {End: 3}, 3: {}} // 3 was killed after it had written
+	testkit.Must(t, os.WriteFile(test.Dir+"/counter.0", []byte("4\n"), 0o600))
+	if got := test.missing(notes); got != 1 {
+		t.Errorf("%d are missing, want 1", got)
 	}
-	for n := range 5 {
-		if got[n] != (n != 3) {
-			t.Errorf("%d added: %v", n, got[n])
-		}
+	test.Loops = 9 // others failed
+	if got := test.missing(notes); got != 2 {
+		t.Errorf("%d are missing, want 2", got)
 	}
 }
 
@@ -96,17 +93,16 @@ func TestProblems(t *testing.T) {
 		want string
 		bad  func(map[int]*note, []*run)
 	}{
-		{"2 were inside at the same time, where 1 may be", func(n map[int]*note, _ []*run) { n[1].Others = 1 }},
-		{"1 times a slot number was given to two", func(n map[int]*note, _ []*run) { n[1].Clash = true }},
+		{"2 were inside at the same time, where 1 may be", func(n map[int]*note, _ []*run) { n[1].Place = 1 }},
 		{"1 times a slot number was not below", func(n map[int]*note, _ []*run) { n[1].Slot = 1 }},
 		{"1 runs overtook one", func(n map[int]*note, _ []*run) { n[1].Fence = 9 }},
-		{"1 runs ended without having done their work: the first with exit code 79 (the slot was lost)", func(_ map[int]*note, r []*run) { r[1].code, r[1].output = 79, []byte("the slot was lost\n") }},
+		{"1 runs ended without having done their work: the first with exit code 79 (the slot was lost)", func(_ map[int]*note, r []*run) { r[1].code, r[1].message = 79, "the slot was lost" }},
 		{"1 runs ended without having done their work: the first with exit code 0", func(n map[int]*note, _ []*run) { delete(n, 2) }},
 	} {
 		runs, notes := runsOf([5]int64{1, 0, 2, 10, 1}, [5]int64{3, 4, 11, 12, 2}, [5]int64{5, 6, 13, 14, 3})
 		test := &Test{Dir: t.TempDir(), Loops: 3, Limit: 1, Golock: true, Ordered: true, runs: runs}
 		c.bad(notes, runs)
-		testkit.Must(t, writeCount(test.Dir+"/counter.0", count{len(notes), len(notes) - 1}))
+		testkit.Must(t, os.WriteFile(test.Dir+"/counter.0", []byte(strconv.Itoa(len(notes))), 0o600))
 		r := test.judge(notes, nil)
 		if r.Passed || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], c.want) {
 			t.Errorf("problems %q, want %q", r.Problems, c.want)

@@ -6,18 +6,16 @@ import (
 	"encoding/json"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
 
 // run is one run of the tool around one child.
 type run struct {
-	test       *Test
-	number     int
-	child      []string
-	killAfter  time.Duration // 0: it is not killed
-	killInside bool          // it is killed as soon as its child is inside instead
+	test      *Test
+	number    int
+	child     []string
+	killAfter time.Duration // 0: it is not killed
 
 	started int64 // before it was started
 	queued  int64 // when it was known to wait; 0: it was not
@@ -25,15 +23,15 @@ type run struct {
 	killed  bool
 	stopped bool   // the test was over before it had ended
 	code    int    // exit code, 128+N for a signal
-	output  []byte // the beginning of its standard error; of golock's log only errors
-	line    []byte // the last line of standard error, if it has no end yet
+	message string // the last line of its standard error, of golock's log the last error
+	line    []byte // of standard error, without its end yet
 }
 
 // stopLimit is how long a run may take to end after it was told to.
 const stopLimit = 5 * time.Second
 
-// outputLimit bounds how much of a tool's output is kept.
-const outputLimit = 4096
+// lineLimit bounds how much of a line is kept.
+const lineLimit = 64 << 10
 
 // do runs the tool and returns when nobody has its standard error open any more: then
 // what a killed tool left running has ended too. The tool has a session of its own, so
@@ -48,18 +46,19 @@ func (r *run) do(ctx context.Context) {
 	cmd.WaitDelay = stopLimit
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	r.started = now()
+	if !r.test.Golock { // it does not tell when it waits
+		r.queued = r.started
+	}
 	if err := cmd.Start(); err != nil {
-		r.code, r.output = 127, []byte(err.Error())
+		r.code, r.message = 127, err.Error()
 		return
 	}
-	running, over := context.WithCancel(ctx)
-	var killer sync.WaitGroup
 	if r.killAfter > 0 {
-		killer.Go(func() { r.killInTime(running, cmd.Process.Pid) })
+		kill := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+		defer time.AfterFunc(r.killAfter, kill).Stop()
 	}
 	_ = cmd.Wait() // the state says more
-	over()
-	killer.Wait()
+	r.readLine(r.line)
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if r.code = status.ExitStatus(); status.Signaled() {
 		r.code = 128 + int(status.Signal())
@@ -67,64 +66,30 @@ func (r *run) do(ctx context.Context) {
 	}
 }
 
-// killInTime kills the tool when it is time for that, unless ctx ends first. The child has
-// left the tool's process group, and must manage without it.
-func (r *run) killInTime(ctx context.Context, tool int) {
-	pause := r.killAfter
-	if r.killInside {
-		pause = time.Millisecond
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		if !r.killInside || isInside(r.child[2], r.number) {
-			_ = syscall.Kill(-tool, syscall.SIGKILL)
-			return
-		}
-	}
-}
-
-// message is the last line of the output, of golock the last error.
-func (r *run) message() string {
-	output := strings.TrimSpace(string(r.output))
-	return strings.TrimSpace(output[strings.LastIndexByte(output, '\n')+1:])
-}
-
 // Write takes what the run writes to standard error.
 func (r *run) Write(b []byte) (int, error) {
-	if !r.test.Golock {
-		r.keep(b)
-		return len(b), nil
-	}
-	r.line = append(r.line, b...)
-	for {
-		line, rest, whole := bytes.Cut(r.line, []byte("\n"))
-		if !whole {
-			return len(b), nil
+	for part := range bytes.Lines(b) {
+		r.line = append(r.line, part[:min(len(part), lineLimit-len(r.line))]...)
+		if part[len(part)-1] == '\n' {
+			r.readLine(r.line)
+			r.line = r.line[:0]
 		}
-		r.readLog(line)
-		r.line = rest
 	}
+	return len(b), nil
 }
 
-// readLog reads one line of golock's log.
-func (r *run) readLog(line []byte) {
+// readLine reads a line of standard error.
+func (r *run) readLine(line []byte) {
+	text := string(bytes.TrimSpace(line))
 	var event struct{ Level, Msg string }
-	switch err := json.Unmarshal(line, &event); {
-	case err != nil: // a panic
-		r.keep(append(line, '\n'))
+	switch logged := r.test.Golock && json.Unmarshal(line, &event) == nil; {
+	case !logged && text != "": // of another tool, or of a panic
+		r.message = text
 	case event.Level == "error":
-		r.keep([]byte(event.Msg + "\n"))
+		r.message = event.Msg
 	case event.Msg == "waiting" && r.queued == 0: // it has its place in the queue
 		r.queued = now()
 	}
-}
-
-func (r *run) keep(b []byte) {
-	r.output = append(r.output, b[:min(len(b), outputLimit-len(r.output))]...)
 }
 
 // Quote writes words so that a shell reads them as they are.
