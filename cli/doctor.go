@@ -67,24 +67,22 @@ func (c *doctorCommand) run(out *term.Printer) error {
 
 // diagnose collects findings and gives the exit code: that of the error if the
 // store could not be examined, else 1 if there is a problem.
-func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time.Duration) (found []locks.Finding, code int) {
-	found = []locks.Finding{
-		{Level: locks.OK, Subject: "golock", What: buildText()},
-		{Level: locks.OK, Subject: "store", What: store.URL() + ", " + chosenBy(v)},
-	}
+func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time.Duration) (found locks.Findings, code int) {
 	leased := locks.KindOf(store) == locks.LeaseQueue
-	found = append(found, doctor.Examine(leased)...)
+	found.OK("golock", buildText())
+	found.OK("store", store.URL()+", "+chosenBy(v))
+	found.Append(doctor.Examine(leased)...)
 	if leased {
-		found = append(found, socketFinding())
+		examineSockets(&found)
 	}
 	more, err := store.Examine(ctx, ttl)
-	found = append(found, more...)
+	found.Append(more...)
 	if err != nil {
-		f := locks.Finding{Level: locks.Problem, Subject: "reach", What: err.Error(), Why: "nothing can be locked there, and the store could not be examined"}
+		fix := ""
 		if outage, ok := errors.AsType[*locks.OutageError](err); ok && !outage.Answered {
-			f.Fix = "start the server, or fix its URL or the network"
+			fix = "start the server, or fix its URL or the network"
 		}
-		found = append(found, f)
+		found.Add(locks.Problem, "reach", err.Error(), "nothing can be locked there, and the store could not be examined", fix)
 		return found, codeOf(err)
 	}
 	if slices.ContainsFunc(found, func(f locks.Finding) bool { return f.Level == locks.Problem }) {
@@ -103,17 +101,16 @@ func chosenBy(v *config.Values) string {
 	return "the default"
 }
 
-// socketFinding examines the directory where golocks of this user find each other.
-func socketFinding() locks.Finding {
-	f := locks.Finding{Level: locks.OK, Subject: "held", What: "sockets of golock held and acquire are in "}
+// examineSockets examines the directory where golocks of this user find each other.
+func examineSockets(found *locks.Findings) {
 	dir, err := open.Directory(false)
 	if err != nil {
-		f.Level, f.What = locks.Note, "there is no directory for sockets: "+err.Error()
-		f.Why, f.Fix = "golock acquire does not work, and golock held without --id has nobody to ask", "the directory of the store local, as golock doctor --store local says"
-		return f
+		found.Add(locks.Note, "held", "there is no directory for sockets: "+err.Error(),
+			"golock acquire does not work, and golock held without --id has nobody to ask",
+			"the directory of the store local, as golock doctor --store local says")
+		return
 	}
-	f.What += dir
-	return f
+	found.OK("held", "sockets of golock held and acquire are in "+dir)
 }
 
 // findingsText is for people: the problems, or all findings, and their number.

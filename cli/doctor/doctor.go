@@ -13,78 +13,77 @@ import (
 )
 
 // Examine looks at everything that the promises of a run depend on.
-func Examine(leased bool) []locks.Finding {
-	found := []locks.Finding{kernel(), procfs("/proc"), pidfds(), subreaper(leased), build()}
-	if f, inside := container("/proc"); inside {
-		found = append(found, f)
-	}
+func Examine(leased bool) locks.Findings {
+	var found locks.Findings
+	kernel(&found)
+	procfs(&found, "/proc")
+	pidfds(&found)
+	subreaper(&found, leased)
+	build(&found)
+	container(&found, "/proc")
 	return found
 }
 
-func kernel() locks.Finding {
+func kernel(found *locks.Findings) {
 	var u unix.Utsname
 	_ = unix.Uname(&u) // it cannot fail
-	what := unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Machine[:])
-	return locks.Finding{Level: locks.OK, Subject: "kernel", What: what}
+	found.OK("kernel", unix.ByteSliceToString(u.Sysname[:])+" "+unix.ByteSliceToString(u.Release[:])+" "+unix.ByteSliceToString(u.Machine[:]))
 }
 
 // procfs finds out whether /proc shows all processes.
-func procfs(proc string) locks.Finding {
-	f := locks.Finding{Level: locks.OK, Subject: "/proc", What: "is mounted and shows all processes"}
+func procfs(found *locks.Findings, proc string) {
 	if _, err := os.ReadFile(proc + "/self/stat"); err != nil {
-		f.Level, f.What = locks.Problem, "is not mounted: "+err.Error()
-		f.Why = "golock finds descendants there: --tree and the end of a lease miss processes that left the command's group, and nobody notices that a held lock file was removed"
-		f.Fix = "mount -t proc proc /proc"
-		return f
+		found.Add(locks.Problem, "/proc", "is not mounted: "+err.Error(),
+			"golock finds descendants there: --tree and the end of a lease miss processes that left the command's group, and nobody notices that a held lock file was removed",
+			"mount -t proc proc /proc")
+		return
 	}
 	m, _ := locks.MountOf(proc) // unknown: it has no options
 	value, _ := m.Option("hidepid")
 	_, hidden := os.ReadFile(proc + "/1/stat") // not from root, and a group may be let through
 	switch {
 	case value == "" || value == "0" || value == "off":
+		found.OK("/proc", "is mounted and shows all processes")
 	case hidden == nil:
-		f.What = "is mounted with hidepid=" + value + ", but shows this user all processes"
+		found.OK("/proc", "is mounted with hidepid="+value+", but shows this user all processes")
 	default:
-		f.Level, f.What = locks.Note, "is mounted with hidepid="+value
-		f.Why = "processes of other users are hidden: golock cannot find a command of another user (sudo under golock); ls of flock, fcntl and bind does not name them"
-		f.Fix = "run golock as the user of its command, or mount /proc with gid= of a group of that user"
+		found.Add(locks.Note, "/proc", "is mounted with hidepid="+value,
+			"processes of other users are hidden: golock cannot find a command of another user (sudo under golock); ls of flock, fcntl and bind does not name them",
+			"run golock as the user of its command, or mount /proc with gid= of a group of that user")
 	}
-	return f
 }
 
-func pidfds() locks.Finding {
-	f := locks.Finding{Level: locks.OK, Subject: "pidfd", What: "the end of a process can be watched"}
+func pidfds(found *locks.Findings) {
 	what := "pidfd_open"
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err == nil {
 		defer unix.Close(fd)
 		what, err = "pidfd_send_signal", unix.PidfdSendSignal(fd, 0, nil, 0)
 	}
-	if err == nil {
-		return f
+	if err != nil {
+		found.Add(locks.Problem, "pidfd", what+" is refused: "+err.Error(), "golock acquire --for PID, break and --replace need it",
+			"Linux 5.3 or later, and a seccomp profile that allows pidfd_open and pidfd_send_signal")
+		return
 	}
-	f.Level, f.What = locks.Problem, what+" is refused: "+err.Error()
-	f.Why, f.Fix = "golock acquire --for PID, break and --replace need it", "Linux 5.3 or later, and a seccomp profile that allows pidfd_open and pidfd_send_signal"
-	return f
+	found.OK("pidfd", "the end of a process can be watched")
 }
 
 // subreaper examines what a run on a leased store needs of prctl(2).
-func subreaper(leased bool) locks.Finding {
-	f := locks.Finding{Level: locks.OK, Subject: "descendants", What: "golock adopts orphans, and children can die with it"}
+func subreaper(found *locks.Findings, leased bool) {
 	var value uintptr
 	what, err := "PR_SET_CHILD_SUBREAPER", prctl(unix.PR_GET_CHILD_SUBREAPER, &value)
 	if err == nil {
 		what, err = "PR_SET_PDEATHSIG", prctl(unix.PR_GET_PDEATHSIG, &value)
 	}
 	if err == nil {
-		return f
+		found.OK("descendants", "golock adopts orphans, and children can die with it")
+		return
 	}
-	f.What = what + " is refused: " + err.Error()
-	f.Level, f.Why, f.Fix = locks.Note, "--tree does not see what left the command's process group", "Linux 3.4 or later, and a seccomp profile that allows prctl"
+	level, why := locks.Note, "--tree does not see what left the command's process group"
 	if leased {
-		f.Level, f.Why = locks.Problem, "when golock is killed, what the command has started can outlive its lease"
+		level, why = locks.Problem, "when golock is killed, what the command has started can outlive its lease"
 	}
-	return f
+	found.Add(level, "descendants", what+" is refused: "+err.Error(), why, "Linux 3.4 or later, and a seccomp profile that allows prctl")
 }
 
 // prctl reads one of the process's attributes.
@@ -93,29 +92,24 @@ func prctl(option int, value *uintptr) error {
 }
 
 // build says what this program knows of its caller's signals.
-func build() locks.Finding {
+func build(found *locks.Findings) {
 	if _, known := entry.Mask(); known {
-		return locks.Finding{Level: locks.OK, Subject: "signals", What: "what the caller ignores or blocks reaches the command so"}
+		found.OK("signals", "what the caller ignores or blocks reaches the command so")
+		return
 	}
-	return locks.Finding{
-		Level: locks.Note, Subject: "signals", What: "this program was not made by make build or a package for amd64 or arm64",
-		Why: "of what the caller ignores only HUP, INT and the signals of job control reach the command so, and a USR1 in the first milliseconds is lost",
-		Fix: "make build, or a package",
-	}
+	found.Add(locks.Note, "signals", "this program was not made by make build or a package for amd64 or arm64",
+		"of what the caller ignores only HUP, INT and the signals of job control reach the command so, and a USR1 in the first milliseconds is lost",
+		"make build, or a package")
 }
 
 // initialPIDs is the first PID namespace, in every Linux (PROC_PID_INIT_INO).
 const initialPIDs = "pid:[4026531836]"
 
-// container reports whether this is a PID namespace of its own.
-func container(proc string) (f locks.Finding, inside bool) {
-	at, err := os.Readlink(proc + "/self/ns/pid")
-	if err != nil || at == initialPIDs {
-		return f, false
+// container notes that this is a PID namespace of its own.
+func container(found *locks.Findings, proc string) {
+	if at, err := os.Readlink(proc + "/self/ns/pid"); err == nil && at != initialPIDs {
+		found.Add(locks.Note, "container", "this is a PID namespace of its own",
+			"runs inside and outside share a lock only through a directory mounted into both, or a networked store. On a local store break and --replace running cannot signal across",
+			"mount one directory into all and name it with --store local:///DIR, or use a networked store")
 	}
-	return locks.Finding{
-		Level: locks.Note, Subject: "container", What: "this is a PID namespace of its own",
-		Why: "runs inside and outside share a lock only through a directory mounted into both, or a networked store. On a local store break and --replace running cannot signal across",
-		Fix: "mount one directory into all and name it with --store local:///DIR, or use a networked store",
-	}, true
 }
