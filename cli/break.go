@@ -70,19 +70,18 @@ func (c *breakCommand) run(out *term.Printer) error {
 	host, _ := os.Hostname()
 	// What evicted runs print.
 	by := fmt.Sprintf("user %s (golock break, pid %d on %s)", term.UserName(os.Geteuid()), os.Getpid(), host)
-	b := &eviction{out: out, by: by, name: c.Name.text(), dead: c.Dead.on(), all: c.All.on(), olderThan: olderThan}
+	b := &eviction{breakCommand: c, out: out, by: by, olderThan: olderThan}
 	switch {
-	case b.name == "" && !c.ID.given():
-		return usageError{errors.New("missing NAME or --id; see golock break --help")}
-	case b.name != "" && c.ID.given():
+	case c.Name.given() && c.ID.given():
 		return usageError{errors.New("NAME and --id cannot be combined: an ID names its lock")}
-	case b.name != "":
-	case b.all:
+	case c.ID.given() && c.All.on():
 		return usageError{errors.New("--id and --all cannot be combined: an ID names one entry")}
-	default:
+	case c.ID.given():
 		if b.ref, err = locks.ParseRef(c.ID.text()); err != nil {
 			return usageError{fmt.Errorf("--id: %w", err)}
 		}
+	case !c.Name.given():
+		return usageError{errors.New("missing NAME or --id; see golock break --help")}
 	}
 	evicter, ok := store.(locks.QueueStore)
 	if !ok {
@@ -100,23 +99,19 @@ func (c *breakCommand) run(out *term.Printer) error {
 }
 
 type eviction struct {
-	store locks.QueueStore
-	out   *term.Printer
-	by    string
-
-	name      string    // "": only ref
-	ref       locks.Ref // of one entry
-	dead      bool      // only what no golock holds
-	all       bool      // waiters too
+	*breakCommand
+	ref       locks.Ref // of one entry, if there is no name
 	olderThan time.Duration
-
-	gone string // what was evicted, a line for each
+	store     locks.QueueStore
+	out       *term.Printer
+	by        string
+	gone      string // what was evicted, a line for each
 }
 
 func (b *eviction) wants(e locks.Entry) bool {
 	switch {
-	case b.name != "" && e.State == locks.Waiting && !b.all:
-	case b.dead && !e.Orphaned && !e.Ended:
+	case b.Name.given() && e.State == locks.Waiting && !b.All.on():
+	case b.Dead.on() && !e.Orphaned && !e.Ended:
 	case b.olderThan > 0 && time.Since(e.Since) < b.olderThan:
 	default:
 		return true
@@ -126,7 +121,7 @@ func (b *eviction) wants(e locks.Entry) bool {
 
 // entries lists what has the name, or the ID.
 func (b *eviction) entries(ctx context.Context) ([]locks.Entry, error) {
-	if b.name == "" {
+	if !b.Name.given() {
 		ctx, cancel := context.WithTimeout(ctx, evictLimit) // a file system may hang
 		defer cancel()
 		e, err := b.store.Find(ctx, b.ref)
@@ -135,7 +130,7 @@ func (b *eviction) entries(ctx context.Context) ([]locks.Entry, error) {
 		}
 		return []locks.Entry{e}, err
 	}
-	return b.store.Entries(ctx, b.name)
+	return b.store.Entries(ctx, b.Name.text())
 }
 
 func (b *eviction) do(ctx context.Context) error {
@@ -143,7 +138,7 @@ func (b *eviction) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(all) == 0 && b.name == "" {
+	if len(all) == 0 && !b.Name.given() {
 		return fmt.Errorf("nothing has the ID %s: %w", b.ref, locks.ErrLost)
 	}
 	var failed []error

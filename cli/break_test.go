@@ -25,7 +25,7 @@ func TestBreakOfASilentStore(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		began := time.Now()
-		b := &eviction{store: hanging{}, out: term.New(2)}
+		b := &eviction{breakCommand: &breakCommand{}, store: hanging{}, out: term.New(2)}
 		if err := b.do(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > evictLimit {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
