@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"time"
@@ -72,9 +73,7 @@ func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 	if v.Err() != nil {
 		return nil, v.Err()
 	}
-	l := &lister{Watch: term.Watch{
-		Out: out, Name: c.Name.text(), URL: "the directories of all users", Interval: interval, JSON: c.JSON.on(),
-	}}
+	l := &lister{out: out, name: c.Name.text(), where: "the directories of all users", interval: interval, json: c.JSON.on()}
 	if c.AllUsers.on() {
 		l.stores = open.Locals()
 		return l, nil
@@ -83,45 +82,48 @@ func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.stores, l.URL = []locks.Store{store}, store.URL()
+	l.stores, l.where = []locks.Store{store}, store.URL()
 	return l, nil
 }
 
 // lister asks stores for entries and shows them.
 type lister struct {
-	stores []locks.Store
-	term.Watch
+	out      *term.Printer
+	stores   []locks.Store
+	name     string // of the lock; "": all
+	where    string // the store's URL
+	interval time.Duration
+	json     bool
+
+	seen   string // what was written last, without what changes from look to look
+	failed error  // the last one, which was printed
 }
 
 // once shows what there is. After a failure that is what was read before it.
 func (l *lister) once() error {
-	rows, failed := l.list(context.Background())
+	entries, failed := l.list(context.Background())
 	var text string
-	if l.JSON {
-		text = term.JSONText(rows, "  ")
-	} else if lines := term.Table(rows, term.ScreenOf(1).Columns); len(lines) > 0 {
+	if l.json {
+		text = term.JSONText(term.Rows(entries), "  ")
+	} else if lines := term.Table(entries, term.ScreenOf(1).Columns); len(lines) > 0 {
 		text = strings.Join(lines, "\n") + "\n"
 	} else if failed == nil {
-		l.Out.Say("nothing holds or waits in " + l.URL)
+		l.out.Say("nothing holds or waits in " + l.where)
 	}
 	return cmp.Or(printOut(text), failed)
 }
 
 // list asks for the entries of the name, or of all. A store that cannot be read hides
 // none of the others: it may be another user's.
-func (l *lister) list(ctx context.Context) ([]term.Row, error) {
-	rows := []term.Row{}
-	var failed error
+func (l *lister) list(ctx context.Context) (all []locks.Entry, failed error) {
 	for _, store := range l.stores {
-		entries, err := store.Entries(ctx, l.Name)
-		for _, e := range entries {
-			rows = append(rows, term.RowOf(e))
-		}
+		entries, err := store.Entries(ctx, l.name)
+		all = append(all, entries...)
 		if len(l.stores) == 1 || !errors.Is(err, unix.EACCES) { // else another user's
 			failed = errors.Join(failed, err)
 		}
 	}
-	return rows, failed
+	return all, failed
 }
 
 // loop is golock ls --watch: it shows the entries until a signal ends it. After INT,
@@ -150,7 +152,7 @@ func (l *lister) watch(ctx context.Context) (err error) {
 	defer locks.Recover(&err)
 	for {
 		limited, cancel := context.WithTimeout(ctx, questionLimit)
-		rows, failed := l.list(limited)
+		entries, failed := l.list(limited)
 		cancel()
 		if ctx.Err() != nil {
 			return nil
@@ -158,13 +160,80 @@ func (l *lister) watch(ctx context.Context) (err error) {
 		if failed != nil && codeOf(failed) != exitUnavailable {
 			return failed
 		}
-		if err := printOut(l.Show(rows, failed)); err != nil {
+		show := l.changes
+		if term.ScreenOf(1).Columns > 0 && !l.json {
+			show = l.screen
+		}
+		if err := printOut(show(entries, failed)); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(l.Interval):
+		case <-time.After(l.interval):
 		}
 	}
+}
+
+// screen fills the terminal from its upper left corner.
+func (l *lister) screen(entries []locks.Entry, failed error) string {
+	size := term.ScreenOf(1)
+	what := "every lock"
+	if l.name != "" {
+		what = locks.Printable(l.name, term.NameLimit)
+	}
+	head := fmt.Sprintf("%s  %s, every %v: %s in %s", time.Now().Format(time.TimeOnly), totals(entries), l.interval, what, l.where)
+	lines := append([]string{head, ""}, term.Table(entries, size.Columns)...)
+	if failed != nil {
+		lines = append(lines, "golock: "+locks.Printable(failed.Error(), 400))
+	}
+	if room := max(size.Rows-1, 1); len(lines) > room {
+		more := len(lines) - room + 1
+		lines = append(lines[:room-1], fmt.Sprintf("… and %d more", more))
+	}
+	var b strings.Builder
+	b.WriteString("\x1b[H")
+	for _, line := range lines {
+		b.WriteString("\x1b[2K" + term.Cut(line, size.Columns) + "\n")
+	}
+	return b.String() + "\x1b[J"
+}
+
+// totals counts holders and waiters.
+func totals(entries []locks.Entry) string {
+	waiting := 0
+	for _, e := range entries {
+		if e.State == locks.Waiting {
+			waiting++
+		}
+	}
+	return fmt.Sprintf("%d holding, %d waiting", len(entries)-waiting, waiting)
+}
+
+// changes gives the table, or the array, if it has changed, and prints a failure once.
+func (l *lister) changes(entries []locks.Entry, failed error) string {
+	if failed != nil && fmt.Sprint(failed) != fmt.Sprint(l.failed) {
+		l.out.Warn(failed.Error())
+	}
+	l.failed = failed
+	if failed != nil && len(entries) == 0 {
+		return "" // nothing is known
+	}
+	seen := fmt.Sprint(len(entries))
+	for _, e := range entries {
+		e.Expires, e.HeldTill = 0, time.Time{}
+		seen += fmt.Sprintf("%+v", e)
+	}
+	if seen == l.seen {
+		return ""
+	}
+	l.seen = seen
+	if l.json {
+		return term.JSONText(term.Rows(entries), "  ")
+	}
+	lines := append([]string{time.Now().Format(time.RFC3339)}, term.Table(entries, 0)...)
+	if len(entries) == 0 {
+		lines = append(lines, totals(entries))
+	}
+	return strings.Join(lines, "\n") + "\n\n"
 }

@@ -74,11 +74,7 @@ func (p *Printer) whoIsBusy(err error) []any {
 	if !p.JSON || !errors.As(err, &busy) {
 		return nil
 	}
-	holders := []Row{}
-	for _, e := range busy.Holders {
-		holders = append(holders, RowOf(e))
-	}
-	return []any{"holders", holders, "waiters", busy.Waiters, "queue_full", busy.Full}
+	return []any{"holders", Rows(busy.Holders), "waiters", busy.Waiters, "queue_full", busy.Full}
 }
 
 // Line prints a message with pairs of name and value.

@@ -1,6 +1,7 @@
 package term
 
 import (
+	"cmp"
 	"fmt"
 	"os/user"
 	"slices"
@@ -31,8 +32,6 @@ type Row struct {
 	Orphaned bool        `json:"orphaned"`
 	HeldTill string      `json:"held_until,omitempty"`    // of a hold only
 	Expires  *int64      `json:"expires_in_ms,omitempty"` // leased stores only
-
-	entry locks.Entry // for the table
 }
 
 // UserName gives the name of a user, or the number of one that is unknown.
@@ -44,24 +43,33 @@ func UserName(uid int) string {
 	return number
 }
 
-// RowOf gives an entry as it is shown.
-func RowOf(e locks.Entry) Row {
-	row := Row{
-		Name: e.Name, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
-		Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
-		Host: e.Host, PID: e.PID, User: e.User, Command: append([]string{}, e.Command...), Since: timestamp(e.Since),
-		Fence: e.Fence, Orphaned: e.Orphaned, HeldTill: timestamp(e.HeldTill), entry: e,
-	}
+// userOf gives the name of an entry's user; "": it is not known.
+func userOf(e locks.Entry) string {
 	if e.User == "" && e.UID >= 0 {
-		row.User = UserName(e.UID)
+		return UserName(e.UID)
 	}
-	if e.Ref != (locks.Ref{}) { // a plain lock does not know IDs
-		row.ID = e.Ref.String()
+	return e.User
+}
+
+// Rows gives entries as programs see them.
+func Rows(entries []locks.Entry) []Row {
+	rows := []Row{}
+	for _, e := range entries {
+		row := Row{
+			Name: e.Name, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
+			Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
+			Host: e.Host, PID: e.PID, User: userOf(e), Command: append([]string{}, e.Command...), Since: timestamp(e.Since),
+			Fence: e.Fence, Orphaned: e.Orphaned, HeldTill: timestamp(e.HeldTill),
+		}
+		if e.Ref != (locks.Ref{}) { // a plain lock does not know IDs
+			row.ID = e.Ref.String()
+		}
+		if e.TTL > 0 {
+			row.Expires = new(e.Expires.Milliseconds())
+		}
+		rows = append(rows, row)
 	}
-	if e.TTL > 0 {
-		row.Expires = new(e.Expires.Milliseconds())
-	}
-	return row
+	return rows
 }
 
 func timestamp(t time.Time) string {
@@ -83,8 +91,8 @@ const (
 // Table gives the lines of a table, none without entries. To fit into a width it
 // shortens names first, then leaves columns out; the command gets the rest. Columns
 // without content are left out too, but not that of the commands.
-func Table(shown []Row, width int) []string {
-	if len(shown) == 0 {
+func Table(entries []locks.Entry, width int) []string {
+	if len(entries) == 0 {
 		return nil
 	}
 	heads := []string{
@@ -92,8 +100,8 @@ func Table(shown []Row, width int) []string {
 	}
 	widths := make([]int, len(heads)) // 0: left out
 	table := [][]string{heads}
-	for _, row := range shown {
-		cells := row.cells(width > 0)
+	for _, e := range entries {
+		cells := cellsOf(e, width > 0)
 		table = append(table, cells)
 		for i, cell := range cells {
 			if cell != "" || i == len(heads)-1 {
@@ -120,26 +128,30 @@ func Table(shown []Row, width int) []string {
 	return lines
 }
 
-func (r Row) cells(brief bool) []string {
-	position, slots, since, age, limit := "", "-", "?", "?", orUnknown(r.Max)
-	if r.State == locks.Waiting {
-		position = strconv.Itoa(r.Position)
-	} else if len(r.Slots) > 0 {
-		slots = slotText(r.Slots)
+func cellsOf(e locks.Entry, brief bool) []string {
+	position, slots, since, age, limit := "", "-", "?", "?", orUnknown(e.Claim.Max)
+	if e.State == locks.Waiting {
+		position = strconv.Itoa(e.Position)
+	} else if len(e.Slots) > 0 {
+		slots = slotText(e.Slots)
 	}
-	if r.Max == 0 {
+	if e.Claim.Max == 0 {
 		limit = "shared"
 	}
-	if t := r.entry.Since; !t.IsZero() {
-		since, age = t.Local().Format(time.DateTime), spanText(time.Since(t))
+	if !e.Since.IsZero() {
+		since, age = e.Since.Local().Format(time.DateTime), spanText(time.Since(e.Since))
 		if brief {
-			since = locks.ClockTime(t)
+			since = locks.ClockTime(e.Since)
 		}
 	}
+	who := cmp.Or(userOf(e), "?")
+	if e.TTL > 0 && e.Host != "" { // on a store of several hosts
+		who = userOf(e) + "@" + e.Host
+	}
 	return []string{
-		locks.Printable(r.Name, NameLimit), r.state(), position, slots, limit,
-		unlessUsual(r.Weight, 1), unlessUsual(r.Priority, 0), orUnknown(r.PID), r.user(),
-		since, age, r.end(), locks.Printable(strings.Join(r.Command, " "), 1000),
+		locks.Printable(e.Name, NameLimit), stateOf(e), position, slots, limit,
+		unlessUsual(e.Claim.Weight, 1), unlessUsual(e.Claim.Priority, 0), orUnknown(e.PID), locks.Printable(who, NameLimit),
+		since, age, endOf(e), locks.Printable(strings.Join(e.Command, " "), 1000),
 	}
 }
 
@@ -158,38 +170,26 @@ func unlessUsual(n, usual int) string {
 	return strconv.Itoa(n)
 }
 
-func (r Row) state() string {
+func stateOf(e locks.Entry) string {
 	switch {
-	case r.Orphaned:
+	case e.Orphaned:
 		return "orphaned"
-	case r.entry.Ended:
-		return "held until " + locks.ClockTime(r.entry.HeldTill)
-	case r.entry.Evicted != "":
-		return string(r.State) + ", evicted"
+	case e.Ended:
+		return "held until " + locks.ClockTime(e.HeldTill)
+	case e.Evicted != "":
+		return string(e.State) + ", evicted"
 	}
-	return string(r.State)
+	return string(e.State)
 }
 
-// user names the host too on a store of several hosts.
-func (r Row) user() string {
+// endOf is the end of the hold, or the rest of the lease.
+func endOf(e locks.Entry) string {
 	switch {
-	case r.Expires != nil && r.Host != "":
-		return locks.Printable(r.User+"@"+r.Host, NameLimit)
-	case r.User == "":
-		return "?"
-	}
-	return locks.Printable(r.User, NameLimit)
-}
-
-// end is the end of the hold, or the rest of the lease.
-func (r Row) end() string {
-	switch {
-	case r.entry.Ended: // the state says it
-		return ""
-	case r.HeldTill != "":
-		return locks.ClockTime(r.entry.HeldTill)
-	case r.Expires != nil:
-		return max(r.entry.Expires, 0).Truncate(time.Second).String()
+	case e.Ended: // the state says it
+	case !e.HeldTill.IsZero():
+		return locks.ClockTime(e.HeldTill)
+	case e.TTL > 0:
+		return max(e.Expires, 0).Truncate(time.Second).String()
 	}
 	return ""
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // some are entries of all kinds; the first five of a networked store.
-func some() (all []Row) {
+func some() (all []locks.Entry) {
 	now := time.Now()
 	for i := range 8 {
 		e := locks.Entry{
@@ -38,7 +38,7 @@ func some() (all []Row) {
 		case 7:
 			e.PID, e.User, e.UID, e.Claim.Max, e.Since = 0, "", -1, -1, time.Time{}
 		}
-		all = append(all, RowOf(e))
+		all = append(all, e)
 	}
 	return all
 }
