@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,7 +38,6 @@ type Test struct {
 	Progress func(done, of int) // is called with the number of runs that have ended
 
 	cancel  context.CancelCauseFunc
-	mu      sync.Mutex
 	runs    []*run
 	total   int           // how many runs there will be
 	done    int           // how many have ended
@@ -97,29 +95,28 @@ func (t *Test) Do(ctx context.Context) (*Report, error) {
 	return report, nil
 }
 
+// round does n runs; of a hundred, kill will be killed.
 func (t *Test) round(ctx context.Context, n, kill int) {
 	t.total += n
-	var workers sync.WaitGroup
-	for range min(t.Children, n) {
-		workers.Go(func() {
-			for r := t.take(ctx, kill); r != nil; r = t.take(ctx, kill) {
+	ended := make(chan *run)
+	for running := 0; ; running-- {
+		for ; n > 0 && running < t.Children && ctx.Err() == nil; n-- {
+			r := t.newRun(rand.IntN(100) < kill)
+			go func() {
 				r.do(ctx)
-				t.ended(r)
-			}
-		})
+				ended <- r
+			}()
+			running++
+		}
+		if running == 0 {
+			return
+		}
+		t.ended(<-ended)
 	}
-	workers.Wait()
 }
 
-// take gives the next run, nil if there is none. Of a hundred, kill will be killed.
-func (t *Test) take(ctx context.Context, kill int) *run {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (t *Test) newRun(toBeKilled bool) *run {
 	number := len(t.runs)
-	if number == t.total || ctx.Err() != nil {
-		return nil
-	}
-	toBeKilled := rand.IntN(100) < kill
 	r := &run{test: t, number: number, child: t.child(number, toBeKilled)}
 	if toBeKilled {
 		r.killAfter = rand.N(t.average+stayIfKilled) + 1
@@ -129,8 +126,6 @@ func (t *Test) take(ctx context.Context, kill int) *run {
 }
 
 func (t *Test) ended(r *run) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.done++
 	t.idle.Reset(t.Patience)
 	t.Progress(t.done, t.total)
@@ -145,7 +140,7 @@ func (t *Test) ended(r *run) {
 	t.failed++
 	notes, err := os.Stat(t.Dir + "/" + recordFile)
 	inside := err == nil && notes.Size() > 0
-	if t.failed >= 2*t.Children && (t.Golock || !inside) {
+	if t.failed >= t.Children && (t.Golock || !inside) {
 		t.cancel(errors.New("given up, as one run after the other failed"))
 	}
 }
