@@ -113,33 +113,21 @@ func (t *Test) judge(notes map[int]*note, stopped error) *Report {
 // inside before they were started. The fences give the order in which they got in.
 // Runs that began at about the same time prove nothing.
 func inversions(runs []*run, notes map[int]*note) (inverted, ranked int) {
-	type entrant struct{ started, known, fence int64 }
-	var byStart []entrant
-	for _, r := range runs {
-		n := notes[r.number]
-		if n == nil || n.Fence == 0 {
-			continue
+	byFence := slices.SortedFunc(maps.Values(notes), func(a, b *note) int { return cmp.Compare(a.Fence, b.Fence) })
+	known := int64(math.MaxInt64) // when the first was of those that got in later
+	for _, n := range slices.Backward(byFence) {
+		if n.Fence == 0 {
+			break
 		}
-		known := n.Begin
-		if r.queued != 0 {
-			known = min(known, r.queued)
-		}
-		byStart = append(byStart, entrant{r.started, known, n.Fence})
-	}
-	byKnown := slices.Clone(byStart)
-	slices.SortFunc(byStart, func(a, b entrant) int { return cmp.Compare(a.started, b.started) })
-	slices.SortFunc(byKnown, func(a, b entrant) int { return cmp.Compare(a.known, b.known) })
-	latest := int64(0) // the highest fence of those before
-	for _, e := range byStart {
-		for len(byKnown) > 0 && byKnown[0].known < e.started {
-			latest = max(latest, byKnown[0].fence)
-			byKnown = byKnown[1:]
-		}
-		if e.fence < latest {
+		r := runs[n.Number]
+		if ranked++; known < r.started {
 			inverted++
 		}
+		if known = min(known, n.Begin); r.queued != 0 {
+			known = min(known, r.queued)
+		}
 	}
-	return inverted, len(byStart)
+	return inverted, ranked
 }
 
 // handOffs are the times, in milliseconds, from the end of one inside to the beginning

@@ -168,23 +168,19 @@ func JSONText(v any, indent string) string {
 // withoutPasswords takes passwords out of URLs. A URL in the wrong place is
 // repeated by the message that says so.
 func withoutPasswords(text string) string {
-	const mark = "://"
-	begin := 0
-	for {
-		i := strings.Index(text[begin:], mark)
-		if i < 0 {
-			return text
-		}
-		begin += i + len(mark)
-		word := text[begin:]
-		if end := strings.IndexAny(word, " \t\n\"'`<>()"); end >= 0 {
-			word = word[:end]
-		}
-		login := word[:max(strings.LastIndexByte(word, '@'), 0)]
-		if user, password, found := strings.Cut(login, ":"); found && password != "" {
-			text = text[:begin] + user + ":…" + text[begin+len(login):]
-		}
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found {
+		return text
 	}
+	word := rest
+	if end := strings.IndexAny(rest, " \t\n\"'`<>()"); end >= 0 {
+		word = rest[:end]
+	}
+	at := max(strings.LastIndexByte(word, '@'), 0)
+	if user, password, _ := strings.Cut(word[:at], ":"); password != "" {
+		rest = user + ":…" + rest[at:]
+	}
+	return scheme + "://" + withoutPasswords(rest)
 }
 
 // write drops a line that nobody reads within patience, and all that follow until it is
