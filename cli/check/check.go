@@ -138,9 +138,8 @@ func (t *Test) ended(r *run) {
 		return
 	}
 	t.failed++
-	notes, err := os.Stat(t.Dir + "/" + recordFile)
-	inside := err == nil && notes.Size() > 0
-	if t.failed >= t.Children && (t.Golock || !inside) {
+	_, nobodyInside := os.Stat(t.Dir + "/" + insideFile)
+	if t.failed >= t.Children && (t.Golock || nobodyInside != nil) {
 		t.cancel(errors.New("given up, as one run after the other failed"))
 	}
 }
