@@ -208,7 +208,7 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(reached bool), err
 	t.what = store.URL()
 	t.test.Command = func(child []string) []string { return append(slices.Clone(golock), child...) }
 	t.test.Env = environment(ignored...)
-	t.test.Golock, t.test.Ordered = true, locks.KindOf(store) != locks.PlainLock
+	t.test.Golock = true
 	return func(reached bool) {
 		defer store.Close()
 		file.Close()

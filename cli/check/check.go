@@ -25,7 +25,6 @@ type Test struct {
 	Command func(child []string) []string
 	Env     []string
 	Golock  bool // the tool is golock: it logs in JSON when it waits, and ends with 0 if all is well
-	Ordered bool // first come, first served is promised
 
 	Program  string // the path of this program, for the children
 	Dir      string // an empty directory for their notes

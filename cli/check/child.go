@@ -82,10 +82,7 @@ func Child(args []string) error {
 		n.Slot = slot
 	}
 	counter := n.counter(dir, limit)
-	count, err := readCount(counter)
-	if err != nil {
-		return err
-	}
+	count := readCount(counter)
 	if err := n.append(dir); err != nil {
 		return err
 	}
@@ -112,16 +109,11 @@ func lockFirst(fd int) (at int, err error) {
 	}
 }
 
-func readCount(file string) (count int, err error) {
-	text, err := os.ReadFile(file)
-	// Empty: there is no counter, or another child, wrongly inside, makes it.
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(text) == 0 {
-		return 0, nil
-	}
-	if err == nil {
-		_, err = fmt.Sscan(string(text), &count)
-	}
-	return count, err
+// readCount reads a counter. What is damaged or cannot be read counts as lost updates.
+func readCount(file string) int {
+	text, _ := os.ReadFile(file) // none: nobody has made it yet
+	count, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return count
 }
 
 func writeLine(file string, flag int, format string, args ...any) error {

@@ -100,7 +100,7 @@ func TestProblems(t *testing.T) {
 		{"1 runs ended without having done their work: the first with exit code 0", func(n map[int]*note, _ []*run) { delete(n, 2) }},
 	} {
 		runs, notes := runsOf([5]int64{1, 0, 2, 10, 1}, [5]int64{3, 4, 11, 12, 2}, [5]int64{5, 6, 13, 14, 3})
-		test := &Test{Dir: t.TempDir(), Loops: 3, Limit: 1, Golock: true, Ordered: true, runs: runs}
+		test := &Test{Dir: t.TempDir(), Loops: 3, Limit: 1, Golock: true, runs: runs}
 		c.bad(notes, runs)
 		testkit.Must(t, os.WriteFile(test.Dir+"/counter.0", []byte(strconv.Itoa(len(notes))), 0o600))
 		r := test.judge(notes, nil)
