@@ -73,7 +73,7 @@ func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 	if v.Err() != nil {
 		return nil, v.Err()
 	}
-	l := &lister{out: out, name: c.Name.text(), where: "the directories of all users", interval: interval, json: c.JSON.on()}
+	l := &lister{lsCommand: c, out: out, where: "the directories of all users", interval: interval}
 	if c.AllUsers.on() {
 		l.stores = open.Locals()
 		return l, nil
@@ -88,12 +88,11 @@ func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
 
 // lister asks stores for entries and shows them.
 type lister struct {
+	*lsCommand
 	out      *term.Printer
 	stores   []locks.Store
-	name     string // of the lock; "": all
 	where    string // the store's URL
 	interval time.Duration
-	json     bool
 
 	seen   string // what was written last, without what changes from look to look
 	failed error  // the last one, which was printed
@@ -103,7 +102,7 @@ type lister struct {
 func (l *lister) once() error {
 	entries, failed := l.list(context.Background())
 	var text string
-	if l.json {
+	if l.JSON.on() {
 		text = term.JSONText(term.Rows(entries), "  ")
 	} else if lines := term.Table(entries, term.ScreenOf(1).Columns); len(lines) > 0 {
 		text = strings.Join(lines, "\n") + "\n"
@@ -117,7 +116,7 @@ func (l *lister) once() error {
 // none of the others: it may be another user's.
 func (l *lister) list(ctx context.Context) (all []locks.Entry, failed error) {
 	for _, store := range l.stores {
-		entries, err := store.Entries(ctx, l.name)
+		entries, err := store.Entries(ctx, l.Name.text())
 		all = append(all, entries...)
 		if len(l.stores) == 1 || !errors.Is(err, unix.EACCES) { // else another user's
 			failed = errors.Join(failed, err)
@@ -134,17 +133,16 @@ func (l *lister) loop() error {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- l.watch(ctx) }()
+	var err error
 	select {
-	case err := <-ended:
-		if ctx.Err() == nil {
-			return err
-		}
+	case err = <-ended:
 	case <-ctx.Done():
+		err = context.Cause(ctx)
 	}
-	if err := context.Cause(ctx); !errors.Is(err, exitError{code: exitSignal + int(syscall.SIGINT)}) {
-		return err
+	if errors.Is(err, exitError{code: exitSignal + int(syscall.SIGINT)}) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // watch asks and shows until ctx ends or there is no point in going on.
@@ -155,33 +153,26 @@ func (l *lister) watch(ctx context.Context) (err error) {
 		entries, failed := l.list(limited)
 		cancel()
 		if ctx.Err() != nil {
-			return nil
+			return context.Cause(ctx)
 		}
 		if failed != nil && codeOf(failed) != exitUnavailable {
 			return failed
 		}
 		show := l.changes
-		if term.ScreenOf(1).Columns > 0 && !l.json {
+		if term.ScreenOf(1).Columns > 0 && !l.JSON.on() {
 			show = l.screen
 		}
 		if err := printOut(show(entries, failed)); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(l.interval):
-		}
+		time.Sleep(l.interval) // loop does not wait for it
 	}
 }
 
 // screen fills the terminal from its upper left corner.
 func (l *lister) screen(entries []locks.Entry, failed error) string {
 	size := term.ScreenOf(1)
-	what := "every lock"
-	if l.name != "" {
-		what = locks.Printable(l.name, term.NameLimit)
-	}
+	what := cmp.Or(locks.Printable(l.Name.text(), term.NameLimit), "every lock")
 	head := fmt.Sprintf("%s  %s, every %v: %s in %s", time.Now().Format(time.TimeOnly), totals(entries), l.interval, what, l.where)
 	lines := append([]string{head, ""}, term.Table(entries, size.Columns)...)
 	if failed != nil {
@@ -228,7 +219,7 @@ func (l *lister) changes(entries []locks.Entry, failed error) string {
 		return ""
 	}
 	l.seen = seen
-	if l.json {
+	if l.JSON.on() {
 		return term.JSONText(term.Rows(entries), "  ")
 	}
 	lines := append([]string{time.Now().Format(time.RFC3339)}, term.Table(entries, 0)...)
