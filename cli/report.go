@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golock/cli/term"
 	"golock/locks"
@@ -111,14 +110,10 @@ func (l *reportLine) parse(text []byte) (end float64, err error) {
 	if err := json.Unmarshal(text, l); err != nil {
 		return 0, err
 	}
-	if locks.CheckName(l.Name) != nil || l.Outcome == "" {
-		return 0, errors.New("no name or no outcome")
+	if locks.CheckName(l.Name) != nil || l.Outcome == "" || l.Since.IsZero() {
+		return 0, errors.New("no name, outcome or since")
 	}
-	since, err := time.Parse(time.RFC3339Nano, l.Since)
-	if err != nil {
-		return 0, fmt.Errorf("since: %w", err)
-	}
-	return float64(since.UnixMicro())/1e6 + l.Waited + l.Ran, nil
+	return float64(l.Since.UnixMicro())/1e6 + l.Waited + l.Ran, nil
 }
 
 // replaceFile replaces a file in one step. The temporary file does not end in

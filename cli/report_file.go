@@ -48,22 +48,22 @@ func openReportFile(v *config.Values) (*reportFile, error) {
 
 // reportLine is one line; times are seconds.
 type reportLine struct {
-	Name     string   `json:"name"`
-	Store    string   `json:"store"`
-	ID       string   `json:"id"`
-	Since    string   `json:"since"`  // when golock began to wait
-	Waited   float64  `json:"waited"` // for the slot, or until golock gave up
-	Ran      float64  `json:"ran"`
-	ExitCode int      `json:"exit_code"` // golock's
-	Signal   string   `json:"signal"`    // that the command died of, or that ended the waiting; "": none
-	Outcome  string   `json:"outcome"`
-	Slots    []int    `json:"slots"`
-	Fence    int64    `json:"fence"`
-	Unlocked bool     `json:"unlocked,omitempty"`
-	Host     string   `json:"host"`
-	PID      int      `json:"pid"`
-	User     string   `json:"user"`
-	Command  []string `json:"command"`
+	Name     string    `json:"name"`
+	Store    string    `json:"store"`
+	ID       string    `json:"id"`
+	Since    time.Time `json:"since"`  // when golock began to wait
+	Waited   float64   `json:"waited"` // for the slot, or until golock gave up
+	Ran      float64   `json:"ran"`
+	ExitCode int       `json:"exit_code"` // golock's
+	Signal   string    `json:"signal"`    // that the command died of, or that ended the waiting; "": none
+	Outcome  string    `json:"outcome"`
+	Slots    []int     `json:"slots"`
+	Fence    int64     `json:"fence"`
+	Unlocked bool      `json:"unlocked,omitempty"`
+	Host     string    `json:"host"`
+	PID      int       `json:"pid"`
+	User     string    `json:"user"`
+	Command  []string  `json:"command"`
 }
 
 // append writes the line of a run; code is golock's exit code. It appends in one call:
@@ -77,7 +77,7 @@ func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
 	}
 	line := reportLine{
 		Name: run.Request.Name, Store: run.Store.URL(), ID: cmp.Or(o.Grant.Ref, run.Request.Ref).String(),
-		Since: o.Began.Format(time.RFC3339Nano), Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
+		Since: o.Began, Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
 		ExitCode: code, Outcome: outcomes[o.Kind], Slots: append([]int{}, o.Grant.Slots...), Fence: o.Grant.Fence,
 		Unlocked: o.Unlocked, PID: os.Getpid(), Command: run.Argv,
 	}
