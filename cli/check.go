@@ -110,6 +110,13 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 	if err != nil {
 		return nil, err
 	}
+	var store locks.Store
+	var at address
+	if !c.With.given() {
+		if store, at, err = openStore(v); err != nil {
+			return nil, err
+		}
+	}
 	if err := t.readSettings(c, v); err != nil {
 		return nil, err
 	}
@@ -123,7 +130,7 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 	if c.With.given() {
 		t.useTemplate(c.With.text())
 	} else {
-		tidy, failed := t.useGolock(v)
+		tidy, failed := t.useGolock(store, at.url)
 		if failed != nil {
 			return nil, failed
 		}
@@ -181,12 +188,8 @@ func (t *strengthTest) useTemplate(template string) {
 // useGolock tests golock on a store, with a name that nobody else has. The runs
 // read the store's URL, which may have a password, from a file without a name,
 // and nothing from variables and other files.
-func (t *strengthTest) useGolock(v *config.Values) (tidy func(reached bool), err error) {
-	store, address, err := openStore(v)
-	if err != nil {
-		return nil, err
-	}
-	text := "[defaults]\nstore = " + strconv.Quote(address.url) + "\n"
+func (t *strengthTest) useGolock(store locks.Store, url string) (tidy func(reached bool), err error) {
+	text := "[defaults]\nstore = " + strconv.Quote(url) + "\n"
 	if t.test.Kill > 0 {
 		text += "ttl = " + strconv.Quote(killedTTL.String()) + "\n"
 	}

@@ -1,16 +1,13 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
 
-	"golock/config"
 	"golock/internal/entry"
-	"golock/locks/open"
 	"golock/signals"
 )
 
@@ -21,19 +18,6 @@ import (
 
 // fullProgram is where the full program is, from the directory of the lean one.
 const fullProgram = "../libexec/golock/golock-"
-
-// becomeFullFor executes the full program if the store of the settings needs it. It
-// returns nil if not, an error if it cannot.
-func becomeFullFor(v *config.Values) error {
-	address, err := readAddress(v)
-	if err != nil {
-		return nil // openStore reports it
-	}
-	if _, err := open.Store(address.url); !errors.Is(err, open.ErrNotLinked) {
-		return nil
-	}
-	return becomeFull("a store on a server needs")
-}
 
 // becomeFull returns only if it fails, with an error that says what needs the full program.
 func becomeFull(what string) error {

@@ -96,22 +96,31 @@ func (c *runCommand) run(out *term.Printer) error {
 	return exitError{code: code}
 }
 
-// prepare is the beginning of every command that waits for a slot: it reads the
-// settings and catches signals.
+// prepare is the beginning of every command that waits for a slot: it resolves the
+// settings, opens the store and catches signals.
 func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error) {
 	v, err := resolve(command)
 	if err != nil {
 		return nil, nil, err
 	}
+	store, address, noStore := openStore(v)
 	terminal := runner.HasTerminal()
 	relay, err := signals.NewRelay(terminal)
 	if err != nil {
 		return nil, nil, err
 	}
 	relay.Catch()
-	run := &runner.Run{Relay: relay, Watchdog: leanWatchdog(), Terminal: terminal, Log: out.Log, Say: out.Say}
+	run := &runner.Run{
+		Store: store, Address: address.url, Relay: relay, Watchdog: leanWatchdog(), Terminal: terminal, Log: out.Log, Say: out.Say,
+	}
 	out.Request = &run.Request
-	return v, run, configureLog(out, v)
+	if err := cmp.Or(configureLog(out, v), noStore); err != nil {
+		return nil, nil, err
+	}
+	if address.exposed != "" {
+		out.Warn(address.exposed + " has the store's password, and other users can read it")
+	}
+	return v, run, nil
 }
 
 // socketDir is where golocks of this user find each other.

@@ -31,11 +31,7 @@ func resolve(command any) (*config.Values, error) {
 	if err := checkVariables(all); err != nil {
 		return nil, err
 	}
-	v, err := config.Resolve(all, config.Layers{Flags: flags, Lookup: lookup, Files: config.HostFiles()})
-	if err == nil && open.Lean {
-		err = becomeFullFor(v)
-	}
-	return v, err
+	return config.Resolve(all, config.Layers{Flags: flags, Lookup: lookup, Files: config.HostFiles()})
 }
 
 // checkVariables reports a variable of golock that nobody reads or sets.
@@ -62,7 +58,8 @@ func resolveStore(command any) (v *config.Values, store locks.Store, err error) 
 }
 
 // openStore opens the store that the settings name, unless one that was read before
-// is wrong. The address is read once: a file may change in between.
+// is wrong. The lean program becomes the full one here if the store needs that: before
+// anything is printed or made, and before a run catches signals.
 func openStore(v *config.Values) (store locks.Store, a address, err error) {
 	if v.Err() != nil {
 		return nil, a, v.Err()
@@ -70,7 +67,10 @@ func openStore(v *config.Values) (store locks.Store, a address, err error) {
 	if a, err = readAddress(v); err != nil {
 		return nil, a, err
 	}
-	if store, err = open.Store(a.url); err != nil {
+	switch store, err = open.Store(a.url); {
+	case err == open.ErrNotLinked:
+		err = becomeFull("a store on a server needs")
+	case err != nil:
 		err = v.Errorf(a.key, "%v", err)
 	}
 	return store, a, err

@@ -19,13 +19,6 @@ const leastTTL = time.Second
 // readSlot reads which slot is wanted, for run.Argv. It fills run and gives the
 // exit code for a conflict.
 func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCode int, err error) {
-	store, address, err := openStore(v)
-	if err != nil {
-		return 0, err
-	}
-	if run.Store, run.Address = store, address.url; address.exposed != "" {
-		out.Warn(address.exposed + " has the store's password, and other users can read it")
-	}
 	if v.Bool("require-networked") && locks.KindOf(run.Store) != locks.LeaseQueue {
 		v.Fail("require-networked", "the store %s excludes on one machine only", run.Store.URL())
 	}

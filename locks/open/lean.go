@@ -4,10 +4,7 @@ package open
 
 import "golock/locks"
 
-// Lean reports whether this program is without clients of servers: to initialise them at
-// every start costs more than a local lock.
-const Lean = true
-
+// To initialise clients of servers at every start costs more than a local lock.
 func openRedis(string) (locks.Store, error)    { return nil, ErrNotLinked }
 func openMySQL(string) (locks.Store, error)    { return nil, ErrNotLinked }
 func openPostgres(string) (locks.Store, error) { return nil, ErrNotLinked }

@@ -9,9 +9,6 @@ import (
 	"golock/locks/sql/postgres"
 )
 
-// Lean reports whether this program is without clients of servers.
-const Lean = false
-
 func openRedis(address string) (locks.Store, error)    { return store(redis.Open(address)) }
 func openMySQL(address string) (locks.Store, error)    { return store(mysql.Open(address)) }
 func openPostgres(address string) (locks.Store, error) { return store(postgres.Open(address)) }
