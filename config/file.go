@@ -35,24 +35,12 @@ func HostFiles() Files {
 	}
 }
 
-// Paths gives the default files, whether they exist or not, the strongest first.
+// Paths gives the default files, whether they exist or not, the strongest first. The
+// home directory is that of the password database; package os/user would fall back to $HOME.
 func (f Files) Paths() (paths []string, err error) {
-	home, err := f.home()
-	if home != "" {
-		paths = append(paths, filepath.Join(home, f.User))
-	}
-	return append(paths, f.System), err
-}
-
-// home gives the home directory in the password database; "": there is none.
-// Package os/user would fall back to $HOME.
-func (f Files) home() (string, error) {
 	text, err := procfs.Read(f.Passwd, 8192)
-	if isMissing(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", &Error{Source{File: f.Passwd}, fmt.Sprintf("cannot look up the home directory of user %d: the file cannot be read: %v", f.UID, err)}
+	if err != nil && !isMissing(err) {
+		return nil, &Error{Source{File: f.Passwd}, fmt.Sprintf("cannot look up the home directory of user %d: the file cannot be read: %v", f.UID, err)}
 	}
 	uid := strconv.Itoa(f.UID)
 	for line := range strings.Lines(text) {
@@ -62,11 +50,11 @@ func (f Files) home() (string, error) {
 			continue
 		}
 		if strings.HasPrefix(fields[5], "/") {
-			return fields[5], nil
+			paths = append(paths, filepath.Join(fields[5], f.User))
 		}
 		break
 	}
-	return "", nil
+	return append(paths, f.System), nil
 }
 
 // Read gives the content of a file that nobody but root and the user can have

@@ -45,11 +45,7 @@ func parse(path string, data []byte, settings []Setting) (*file, error) {
 	}
 	var content map[string]any
 	if err := toml.Unmarshal(data, &content); err != nil {
-		row := 0
-		if decode := (*toml.DecodeError)(nil); errors.As(err, &decode) {
-			row, _ = decode.Position()
-		}
-		return nil, f.errorAt(row, "this is not TOML: "+strings.TrimPrefix(err.Error(), "toml: "))
+		return nil, f.errorAt(rowOf(err), "this is not TOML: "+strings.TrimPrefix(err.Error(), "toml: "))
 	}
 	var err error
 	for _, name := range slices.Sorted(maps.Keys(content)) {
@@ -129,13 +125,9 @@ func (f *file) find(path []string) (key []string, row int) {
 		target = &struct{}{}
 	}
 	err := toml.NewDecoder(bytes.NewReader(f.data)).DisallowUnknownFields().Decode(target)
-	if decode := (*toml.DecodeError)(nil); errors.As(err, &decode) && !errors.As(err, new(*toml.StrictMissingError)) {
-		row, _ = decode.Position() // a value in the place of a table
-		return path, row
-	}
-	var missing *toml.StrictMissingError
-	if !errors.As(err, &missing) {
-		return path, 0
+	missing, ok := errors.AsType[*toml.StrictMissingError](err)
+	if !ok { // a value in the place of a table
+		return path, rowOf(err)
 	}
 	for _, e := range missing.Errors {
 		line, _ := e.Position()
@@ -147,6 +139,14 @@ func (f *file) find(path []string) (key []string, row int) {
 		}
 	}
 	return path, row
+}
+
+// rowOf is the line of the decoder's error; 0: it has none.
+func rowOf(err error) (row int) {
+	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
+		row, _ = decode.Position()
+	}
+	return row
 }
 
 // isPart reports whether a key can be that of a path without some tables around.

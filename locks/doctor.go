@@ -49,15 +49,8 @@ func (f *Findings) Append(found ...Finding) {
 	}
 }
 
-// rehearsal tells how the steps of a run went.
-type rehearsal struct {
-	join   time.Duration
-	renew  time.Duration // the median; 0: the store has no leases
-	failed error         // of the step that failed
-}
-
 const (
-	rehearsed    = 5               // renewals in a rehearsal
+	renewals     = 5               // in a rehearsal
 	rehearsalTTL = 5 * time.Second // after which nothing is left of one that was killed
 )
 
@@ -69,39 +62,40 @@ func Rehearse(ctx context.Context, s QueueStore, ttl, quarantine time.Duration) 
 	defer cancel()
 	ref, err := NewRef("golock doctor")
 	if err != nil {
-		return rehearsal{failed: err}.finding(ttl), nil
+		return rehearsed(0, 0, err, ttl), nil
 	}
 	name := "golock-doctor-" + ref.ID.String()
 	ref.Key = KeyOf(name)
-	r := rehearse(ctx, s, Request{Ref: ref, Name: name, Claim: Claim{Weight: 1, Max: 1}, TTL: rehearsalTTL, Command: []string{"golock", "doctor"}})
-	return r.finding(ttl), s.Forget(context.WithoutCancel(ctx), name)
+	join, renew, err := rehearse(ctx, s, Request{Ref: ref, Name: name, Claim: Claim{Weight: 1, Max: 1}, TTL: rehearsalTTL, Command: []string{"golock", "doctor"}})
+	return rehearsed(join, renew, err, ttl), s.Forget(context.WithoutCancel(ctx), name)
 }
 
-func rehearse(ctx context.Context, s Store, q Request) (r rehearsal) {
+// rehearse gives the times of the steps of a run. renew is the median; 0: the store has no leases.
+func rehearse(ctx context.Context, s Store, q Request) (join, renew time.Duration, err error) {
 	began := BootTime()
 	ticket, err := s.Join(ctx, q)
 	if err != nil {
-		return rehearsal{failed: fmt.Errorf("taking a slot: %w", err)}
+		return 0, 0, fmt.Errorf("taking a slot: %w", err)
 	}
 	lease, err := ticket.Wait(ctx)
 	if err != nil {
-		return rehearsal{failed: fmt.Errorf("waiting for a slot: %w", err)}
+		return 0, 0, fmt.Errorf("waiting for a slot: %w", err)
 	}
-	r.join = BootTime().Sub(began)
+	join = BootTime().Sub(began)
 	if leased, ok := lease.(RenewableLease); ok {
-		r.renew, r.failed = renewals(ctx, leased)
+		renew, err = timeOfRenewal(ctx, leased)
 	}
 	released, cancel := context.WithTimeout(context.WithoutCancel(ctx), rehearsalTTL)
 	defer cancel()
-	if err := lease.Release(released); r.failed == nil && err != nil {
-		r.failed = fmt.Errorf("giving the slot back: %w", err)
+	if failed := lease.Release(released); err == nil && failed != nil {
+		err = fmt.Errorf("giving the slot back: %w", failed)
 	}
-	return r
+	return join, renew, err
 }
 
-// renewals gives the median time of a renewal.
-func renewals(ctx context.Context, l RenewableLease) (time.Duration, error) {
-	var took [rehearsed]time.Duration
+// timeOfRenewal gives the median time of a renewal.
+func timeOfRenewal(ctx context.Context, l RenewableLease) (time.Duration, error) {
+	var took [renewals]time.Duration
 	for i := range took {
 		began := BootTime()
 		_, err := l.Renew(ctx)
@@ -114,33 +108,33 @@ func renewals(ctx context.Context, l RenewableLease) (time.Duration, error) {
 		took[i] = BootTime().Sub(began)
 	}
 	slices.Sort(took[:])
-	return took[rehearsed/2], nil
+	return took[renewals/2], nil
 }
 
-// finding tells how a rehearsal went.
-func (r rehearsal) finding(ttl time.Duration) Finding {
+// rehearsed tells how a rehearsal went.
+func rehearsed(join, renew time.Duration, err error, ttl time.Duration) Finding {
 	f := Finding{Level: OK, Subject: "rehearsal"}
 	// An attempt to renew a lease is given up after this time.
 	limit := min(ttl/10, time.Second)
 	switch {
-	case r.failed != nil:
-		f.Level, f.What = Problem, r.failed.Error()
+	case err != nil:
+		f.Level, f.What = Problem, err.Error()
 		f.Why = "a run would fail at the same step"
-	case r.renew > limit:
-		f.Level, f.What = Problem, fmt.Sprintf("a renewal takes %v, and is given up after %v", short(r.renew), limit)
+	case renew > limit:
+		f.Level, f.What = Problem, fmt.Sprintf("a renewal takes %v, and is given up after %v", short(renew), limit)
 		f.Why = "leases run out under commands that are running"
 		f.Fix = "a store that is nearer"
-		if r.renew < time.Second { // which no TTL makes longer
-			f.Fix = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * r.renew).Round(time.Second))
+		if renew < time.Second { // which no TTL makes longer
+			f.Fix = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * renew).Round(time.Second))
 		}
-	case r.renew > limit/4:
-		f.Level, f.What = Note, fmt.Sprintf("a renewal takes %v; with a TTL of %v one is given up after %v", short(r.renew), ttl, limit)
+	case renew > limit/4:
+		f.Level, f.What = Note, fmt.Sprintf("a renewal takes %v; with a TTL of %v one is given up after %v", short(renew), ttl, limit)
 		f.Why = "little is left for a bad moment of network or server"
 		f.Fix = "a longer --ttl, or a store that is nearer"
-	case r.renew > 0:
-		f.What = fmt.Sprintf("a slot was taken (%v), its lease renewed (%v, the median of %d) and given back", short(r.join), short(r.renew), rehearsed)
+	case renew > 0:
+		f.What = fmt.Sprintf("a slot was taken (%v), its lease renewed (%v, the median of %d) and given back", short(join), short(renew), renewals)
 	default:
-		f.What = fmt.Sprintf("a slot was taken (%v) and given back", short(r.join))
+		f.What = fmt.Sprintf("a slot was taken (%v) and given back", short(join))
 	}
 	return f
 }

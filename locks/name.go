@@ -40,20 +40,16 @@ func CheckName(name string) error {
 // characters replaced: what others wrote into a store must not steer a
 // terminal.
 func Printable(s string, limit int) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range s {
-		if n == limit {
-			b.WriteString("…")
-			break
-		}
-		if IsTerminalControl(r) {
-			r = '\ufffd'
-		}
-		b.WriteRune(r)
-		n++
+	runes := []rune(s)
+	if len(runes) > limit {
+		runes = append(runes[:limit], '…')
 	}
-	return b.String()
+	for i, r := range runes {
+		if IsTerminalControl(r) {
+			runes[i] = '\ufffd'
+		}
+	}
+	return string(runes)
 }
 
 // IsTerminalControl reports whether a character does something to a terminal, or to the
@@ -92,19 +88,18 @@ func (k Key) String() string { return hex.EncodeToString(k[:]) }
 // no random numbers to give.
 func NewRef(name string) (Ref, error) {
 	r := Ref{Key: KeyOf(name)}
-	for got := 0; got < len(r.ID); {
-		// Not unix.Getrandom, which sets up a generator in this process for the
-		// many calls that do not follow.
-		n, _, errno := unix.Syscall(unix.SYS_GETRANDOM, uintptr(unsafe.Pointer(&r.ID[got])), uintptr(len(r.ID)-got), 0)
+	for {
+		// Not unix.Getrandom, which sets up a generator in this process for the many
+		// calls that do not follow. The kernel gives so few bytes all at once.
+		_, _, errno := unix.Syscall(unix.SYS_GETRANDOM, uintptr(unsafe.Pointer(&r.ID)), unsafe.Sizeof(r.ID), 0)
 		switch errno {
 		case 0:
-			got += int(n)
+			return r, nil
 		case unix.EINTR:
 		default:
 			return Ref{}, fmt.Errorf("getrandom: %w", errno)
 		}
 	}
-	return r, nil
 }
 
 // String is the form that users see as GOLOCK_ID.
