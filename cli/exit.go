@@ -56,15 +56,16 @@ func exit(out *term.Printer, err error) int {
 
 // codeOf is the exit code of an error.
 func codeOf(err error) int {
+	busy, isBusy := errors.AsType[*locks.BusyError](err)
 	setting, isSetting := errors.AsType[*config.Error](err)
 	switch {
 	case is[*locks.PanicError](err), is[outputError](err), errors.Is(err, errHolderGone):
 		return exitFault
-	case is[usageError](err), is[*locks.NestedError](err), isSetting && setting.Source.FromFlag():
+	case is[usageError](err), isBusy && busy.Inside != nil, isSetting && setting.Source.FromFlag():
 		return exitUsage
 	case isSetting:
 		return exitConfig
-	case is[*locks.BusyError](err):
+	case isBusy:
 		return exitBusy
 	case errors.Is(err, locks.ErrLost):
 		return exitLost

@@ -86,10 +86,14 @@ type BusyError struct {
 	Holders []Entry // who holds it, as far as the store knows
 	Waiters int     // how many wait already
 	Full    bool    // and no more than these may (Request.MaxQueue)
+	Inside  *Ref    // an enclosing run has the slot: to wait would be to wait for itself
 	Reason  string  // set if something other than holders and waiters is in the way
 }
 
 func (e *BusyError) Error() string {
+	if e.Inside != nil {
+		return fmt.Sprintf("%q is held by the enclosing run %s and has no free slot: waiting here would wait for ever", e.Name, e.Inside)
+	}
 	if e.Reason != "" {
 		return fmt.Sprintf("%q is busy: %s", e.Name, e.Reason)
 	}
@@ -118,21 +122,6 @@ func HoldersText(holders []Entry) string {
 	}
 	return text
 }
-
-// NestedError says that a run asked for a name that a run around it holds, and
-// that waiting for it would be waiting for itself.
-type NestedError struct {
-	Name   string
-	Inside Ref
-	Busy   *BusyError
-}
-
-func (e *NestedError) Error() string {
-	return fmt.Sprintf("%q is held by the enclosing run %s and has no free slot: waiting here would wait for ever", e.Name, e.Inside)
-}
-
-// Unwrap gives the *BusyError: a nested run without a slot is busy too.
-func (e *NestedError) Unwrap() error { return e.Busy }
 
 // PanicError carries a panic from a store's goroutine to whoever waits for it,
 // who releases what is held before anything else.

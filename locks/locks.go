@@ -27,12 +27,11 @@ type Store interface {
 	// it does what takes no waiting of any kind, or returns ctx's error. A store that
 	// cannot be reached is tried again until ctx ends.
 	//
-	// Errors: *BusyError if the request cannot be granted now and may not wait;
-	// *NestedError if an enclosing run holds the name and no slot is free; *OutageError
-	// if ctx ended before the store was reached, or it refuses for a reason that passes.
-	// Any other error means that the store could not be used. After an error nothing of
-	// the request is left in the store. A networked store that could not be told of it
-	// keeps an entry for its TTL.
+	// Errors: *BusyError if the request cannot be granted now and may not wait, or if an
+	// enclosing run holds the name and no slot is free; *OutageError if ctx ended before
+	// the store was reached, or it refuses for a reason that passes. Any other error means
+	// that the store could not be used. After an error nothing of the request is left in
+	// the store. A networked store that could not be told of it keeps an entry for its TTL.
 	Join(ctx context.Context, r Request) (Ticket, error)
 
 	// Entries gives the live entries of one name, or of all names ("") name by name:

@@ -386,7 +386,7 @@ func (w *waiter) refusal(err error) *Outcome {
 	switch {
 	case isA[*locks.PanicError](err):
 		return &Outcome{Kind: Fault, Err: err}
-	case isA[*locks.NestedError](err) && w.Wait != 0:
+	case isBusy && busy.Inside != nil && w.Wait != 0:
 		return &Outcome{Kind: Refused, Err: err}
 	case isBusy:
 		if len(busy.Holders) == 0 && busy.Reason == "" { // a kernel lock may not tell at once

@@ -31,11 +31,10 @@ func Join(a Attempt) (_ locks.Ticket, err error) {
 	if !errors.Is(err, ErrTaken) {
 		return nil, err
 	}
-	if inside := Enclosing(a.Request, a.Has); inside != nil {
-		return nil, &locks.NestedError{Name: a.Request.Name, Inside: *inside, Busy: a.Busy()}
-	}
-	if a.Request.NoWait {
-		return nil, a.Busy()
+	if inside := Enclosing(a.Request, a.Has); inside != nil || a.Request.NoWait {
+		busy := a.Busy()
+		busy.Inside = inside
+		return nil, busy
 	}
 	return &a, nil
 }

@@ -166,7 +166,7 @@ func (t *Ticket) refused(ctx context.Context, a Answer) error {
 	switch a.Verdict {
 	case Nested:
 		inside, _ := locks.ParseRef(t.request.Ref.Key.String() + "-" + a.Inside)
-		return &locks.NestedError{Name: t.request.Name, Busy: busy, Inside: inside}
+		busy.Inside = &inside
 	case Gone:
 		busy.Reason = "this request was taken out of the queue"
 	}

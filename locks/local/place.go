@@ -64,11 +64,10 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 	if err := f.checkPath(); err != nil {
 		return nil, err
 	}
-	if inside := p.enclosing(); inside != nil {
-		return nil, &locks.NestedError{Name: p.request.Name, Inside: *inside, Busy: p.busy(tab)}
-	}
-	if p.request.NoWait {
-		return nil, p.busy(tab)
+	if inside := p.enclosing(); inside != nil || p.request.NoWait {
+		busy := p.busy(tab)
+		busy.Inside = inside
+		return nil, busy
 	}
 	if t.place.Load() == nil { // a newcomer, not one that moves to a new file
 		if err := p.makeRoom(t, tab); err != nil {

@@ -39,14 +39,15 @@ type report struct {
 
 // outcome is one word for an answer of a store: "error" for what no test expects.
 func outcome(err error) string {
+	var busy *locks.BusyError
 	switch {
 	case err == nil:
 		return ""
 	case errors.As(err, new(*locks.EvictedError)): // is an ErrLost too
 		return "evicted"
-	case errors.As(err, new(*locks.NestedError)): // wraps a BusyError
+	case errors.As(err, &busy) && busy.Inside != nil:
 		return "nested"
-	case errors.As(err, new(*locks.BusyError)):
+	case busy != nil:
 		return "busy"
 	case errors.Is(err, locks.ErrLost):
 		return "lost"

@@ -106,14 +106,14 @@ func TestPlainNested(t *testing.T) {
 		r := NewRequest(t, "label", NoWait)
 		r.Within = []locks.Ref{outer.Grant().Ref}
 		_, err := s.Join(background, r)
-		var nested *locks.NestedError
-		if !errors.As(err, &nested) || nested.Inside != outer.Grant().Ref {
+		var busy *locks.BusyError
+		if !errors.As(err, &busy) || busy.Inside == nil || *busy.Inside != outer.Grant().Ref {
 			t.Errorf("Join = %v", err)
 		}
 		Release(t, outer)
 
 		startHolder(t, url)
-		if _, err = s.Join(background, r); !IsBusy(err) || errors.As(err, &nested) {
+		if _, err = s.Join(background, r); !errors.As(err, &busy) || busy.Inside != nil {
 			t.Errorf("Join = %v: the holder is not around us", err)
 		}
 	})

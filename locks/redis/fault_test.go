@@ -58,9 +58,9 @@ func TestLostReplies(t *testing.T) {
 		t.Errorf("%d hold and %d wait, want 2 and 1", h, w)
 	}
 	lose("join", 2)
-	var nested *locks.NestedError
-	if _, err := s.Join(background, NewRequest(t, "n", Limit(2), Within(holder.Grant().Ref))); !errors.As(err, &nested) {
-		t.Errorf("Join inside = %v, want a NestedError", err)
+	var busy *locks.BusyError
+	if _, err := s.Join(background, NewRequest(t, "n", Limit(2), Within(holder.Grant().Ref))); !errors.As(err, &busy) || busy.Inside == nil {
+		t.Errorf("Join inside = %v, want nested", err)
 	}
 	lose("renew", 1)
 	ctx, cancel := context.WithTimeout(background, testkit.Patience)
