@@ -389,8 +389,9 @@ func (w *waiter) refusal(err error) *Outcome {
 	case isBusy && busy.Inside != nil && w.Wait != 0:
 		return &Outcome{Kind: Refused, Err: err}
 	case isBusy:
-		if len(busy.Holders) == 0 && busy.Reason == "" { // a kernel lock may not tell at once
-			busy.Holders = w.whyBusy().Holders
+		if len(busy.Holders) == 0 && busy.Reason == "" { // a plain store does not tell at once
+			found := w.whyBusy()
+			busy.Holders, busy.Waiters = found.Holders, max(busy.Waiters, found.Waiters)
 		}
 		return &Outcome{Kind: Busy, Err: err}
 	case isA[*locks.EvictedError](err):

@@ -58,7 +58,6 @@ func (s *Store) Join(_ context.Context, r locks.Request) (locks.Ticket, error) {
 		Take:    func() (*kernel.Lease, error) { return s.take(r) },
 		Await:   func(ctx context.Context) (*kernel.Lease, error) { return s.wait(ctx, r) },
 		Has:     func(pid int) (bool, error) { return s.hasUnit(pid, r.Claim.Max) },
-		Busy:    func() *locks.BusyError { return &locks.BusyError{Name: r.Name} },
 	})
 }
 

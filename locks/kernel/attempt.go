@@ -18,7 +18,6 @@ type Attempt struct {
 	Take    func() (*Lease, error)                // ErrTaken; waits for nothing
 	Await   func(context.Context) (*Lease, error) // until it is taken
 	Has     func(pid int) (bool, error)           // whether a process has the lock open
-	Busy    func() *locks.BusyError
 
 	lease *Lease // nil: it has to wait for one
 }
@@ -32,9 +31,7 @@ func Join(a Attempt) (_ locks.Ticket, err error) {
 		return nil, err
 	}
 	if inside := Enclosing(a.Request, a.Has); inside != nil || a.Request.NoWait {
-		busy := a.Busy()
-		busy.Inside = inside
-		return nil, busy
+		return nil, &locks.BusyError{Name: a.Request.Name, Inside: inside}
 	}
 	return &a, nil
 }

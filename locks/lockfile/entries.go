@@ -139,24 +139,6 @@ func fileName(st *unix.Stat_t) string {
 	return fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
 }
 
-// busy tells who holds the lock, as far as that takes no search.
-func (s *Store) busy(name string) *locks.BusyError {
-	busy := &locks.BusyError{Name: name}
-	var st unix.Stat_t
-	if unix.Stat(s.path, &st) != nil {
-		return busy
-	}
-	for _, e := range s.listedEntries(name, &st, nil, 0) {
-		switch {
-		case e.State == locks.Waiting:
-			busy.Waiters++
-		case e.PID > 0 && !e.Orphaned:
-			busy.Holders = append(busy.Holders, e)
-		}
-	}
-	return busy
-}
-
 // hasLock reports whether a process has a descriptor that carries the lock.
 func (s *Store) hasLock(pid int) (bool, error) {
 	var st unix.Stat_t

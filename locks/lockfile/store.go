@@ -69,7 +69,6 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 		Take:    func() (*kernel.Lease, error) { return s.take(ctx, r, false) },
 		Await:   func(ctx context.Context) (*kernel.Lease, error) { return s.wait(ctx, r) },
 		Has:     s.hasLock,
-		Busy:    func() *locks.BusyError { return s.busy(r.Name) },
 	})
 }
 
