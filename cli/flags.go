@@ -319,14 +319,14 @@ type lockArgument struct {
 
 // nameLock makes the argument --name, which selects the lock's table in the configuration file.
 func (a *lockArgument) nameLock() error {
-	name, given, err := oneOf(&a.Lock, &a.Name, "--name")
-	if err == nil && given {
-		a.Name.texts = []string{name}
-		if err = locks.CheckName(name); err != nil {
-			err = usageError{fmt.Errorf("name %q: %w", locks.Printable(name, 80), err)}
-		}
+	if err := mergeArgument(&a.Lock, &a.Name, "--name"); err != nil || !a.Name.given() {
+		return err
 	}
-	return err
+	name := a.Name.text()
+	if err := locks.CheckName(name); err != nil {
+		return usageError{fmt.Errorf("name %q: %w", locks.Printable(name, 80), err)}
+	}
+	return nil
 }
 
 // entryFlags name an entry, as an argument or with --id, and its store.
@@ -336,21 +336,13 @@ type entryFlags struct {
 	idFlag
 }
 
-func (a *entryFlags) id() (ref locks.Ref, given bool, err error) {
-	text, given, err := oneOf(&a.Entry, &a.ID, "--id")
-	if err == nil && given {
-		ref, err = parseID(text)
+// mergeArgument makes an argument the flag that means the same.
+func mergeArgument(argument, flag *textFlag, name string) error {
+	switch {
+	case argument.given() && flag.given():
+		return usageError{fmt.Errorf("%s and the argument %q cannot be combined: they mean the same", name, locks.Printable(argument.text(), 80))}
+	case argument.given():
+		*flag = *argument
 	}
-	return ref, given, err
-}
-
-// oneOf gives what is given as an argument or as a flag.
-func oneOf(argument, flag *textFlag, name string) (text string, given bool, err error) {
-	if argument.given() && flag.given() {
-		return "", false, usageError{fmt.Errorf("%s and the argument %q cannot be combined: they mean the same", name, locks.Printable(argument.text(), 80))}
-	}
-	if argument.given() {
-		flag = argument
-	}
-	return flag.text(), flag.given(), nil
+	return nil
 }

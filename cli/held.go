@@ -36,10 +36,10 @@ Exit codes: 0 still held, 79 not any more (or nobody answers), 69 unknown`
 }
 
 func (c *heldCommand) run(*term.Printer) error {
-	ref, given, err := c.id()
-	if err == nil && given {
-		err = withEntry(c, ref, renewEntry)
-	} else if err == nil {
+	var err error
+	if c.Entry.given() || c.ID.given() {
+		err = c.do(c, renewEntry)
+	} else {
 		err = c.ownRun()
 	}
 	if errors.Is(err, locks.ErrLost) { // which is an answer
@@ -119,12 +119,15 @@ func (c *releaseCommand) run(*term.Printer) error { return c.do(c, releaseEntry)
 func (c *renewCommand) run(*term.Printer) error { return c.do(c, renewEntry) }
 
 func (a *entryFlags) do(command any, action func(context.Context, locks.Ref, locks.Store) error) error {
-	ref, given, err := a.id()
-	switch {
-	case err != nil:
+	if err := mergeArgument(&a.Entry, &a.ID, "--id"); err != nil {
 		return err
-	case !given:
+	}
+	if !a.ID.given() {
 		return usageError{errors.New("missing ID: what golock acquire printed")}
+	}
+	ref, err := parseID(a.ID.text())
+	if err != nil {
+		return err
 	}
 	return withEntry(command, ref, action)
 }
