@@ -79,17 +79,12 @@ type declaration struct {
 
 // declarations reads a command's struct, given as a pointer.
 func declarations(command any) []declaration {
-	return appendDeclarations(make([]declaration, 0, 48), reflect.ValueOf(command).Elem())
-}
-
-func appendDeclarations(all []declaration, v reflect.Value) []declaration {
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
+	all, v := make([]declaration, 0, 48), reflect.ValueOf(command).Elem()
+	for _, field := range reflect.VisibleFields(v.Type()) {
 		if field.Anonymous {
-			all = appendDeclarations(all, v.Field(i))
 			continue
 		}
-		d := declaration{value: v.Field(i).Addr().Interface()}
+		d := declaration{value: v.FieldByIndex(field.Index).Addr().Interface()}
 		if flag, ok := d.value.(flagValue); ok {
 			d.Kind = flag.kind()
 		}
