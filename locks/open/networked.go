@@ -9,6 +9,6 @@ import (
 	"golock/locks/sql/postgres"
 )
 
-func openRedis(address string) (locks.Store, error)    { return store(redis.Open(address)) }
-func openMySQL(address string) (locks.Store, error)    { return store(mysql.Open(address)) }
-func openPostgres(address string) (locks.Store, error) { return store(postgres.Open(address)) }
+func openRedis(address string) (locks.Store, error)    { return redis.Open(address) }
+func openMySQL(address string) (locks.Store, error)    { return mysql.Open(address) }
+func openPostgres(address string) (locks.Store, error) { return postgres.Open(address) }

@@ -56,18 +56,14 @@ func Store(address string) (locks.Store, error) {
 	scheme = strings.ToLower(scheme)
 	for _, e := range engines() {
 		if e.scheme == scheme || slices.Contains(e.aliases, scheme) {
-			return e.open(e.scheme + rest)
+			s, err := e.open(e.scheme + rest)
+			if err != nil {
+				return nil, err // s may be a nil pointer of the engine's
+			}
+			return s, nil
 		}
 	}
 	return nil, unknown(address, scheme, rest)
-}
-
-// store gives no store with an error, not even one that is a nil pointer.
-func store[S locks.Store](s S, err error) (locks.Store, error) {
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
 }
 
 // unknown says in one line what is wrong with an address of no engine: its scheme in lower

@@ -18,17 +18,17 @@ func openLocal(address string) (locks.Store, error) {
 		return local.New(""), nil
 	}
 	_, dir, err := pathOf(address, "directory")
-	return store(local.New(dir), err)
+	return local.New(dir), err
 }
 
 func openFiles(address string) (locks.Store, error) {
 	scheme, dir, err := pathOf(address, "directory")
-	return store(files.New(scheme, dir), err)
+	return files.New(scheme, dir), err
 }
 
 func openLockFile(address string) (locks.Store, error) {
 	scheme, file, err := pathOf(address, "file")
-	return store(lockfile.New(lockfile.Family(scheme), file), err)
+	return lockfile.New(lockfile.Family(scheme), file), err
 }
 
 func openBind(address string) (locks.Store, error) {
@@ -42,7 +42,7 @@ func openBind(address string) (locks.Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		return store(bind.NewSocket(file))
+		return bind.NewSocket(file)
 	case isName:
 		if err := noOptions(name, "name"); err != nil {
 			return nil, err
@@ -51,12 +51,12 @@ func openBind(address string) (locks.Store, error) {
 		if err != nil {
 			return nil, fmt.Errorf("name: %w", err)
 		}
-		return store(bind.NewAbstract(name))
+		return bind.NewAbstract(name)
 	}
 	if err := noOptions(rest, "port"); err != nil {
 		return nil, err
 	}
-	return store(bind.NewPort(strings.TrimSuffix(rest, "/")))
+	return bind.NewPort(strings.TrimSuffix(rest, "/"))
 }
 
 // pathOf reads a URL that names a file or a directory, SCHEME:///PATH.
