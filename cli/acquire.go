@@ -81,7 +81,7 @@ func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *ter
 	if a.conflictCode, err = readSlot(v, a.run, out); err != nil {
 		return err
 	}
-	if a.process < 0 && locks.KindOf(a.run.Store) != locks.LeaseQueue {
+	if a.process < 0 && !locks.HasLeases(a.run.Store) {
 		return usageError{fmt.Errorf("--for none needs a networked store: on %s a slot is held by a process; in a shell --for $$", a.run.Store.URL())}
 	}
 	a.run.Request.NoGolock = a.process < 0

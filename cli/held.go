@@ -88,7 +88,7 @@ func (c *heldCommand) ownRun() error {
 
 // renewOwn asks the golock of the run unless the store itself can tell who holds.
 func renewOwn(ctx context.Context, ref locks.Ref, store locks.Store) error {
-	if locks.KindOf(store) != locks.LocalQueue {
+	if locks.HasLeases(store) {
 		store = nil
 	}
 	return renewEntry(ctx, ref, store)
@@ -185,7 +185,7 @@ func errOfRun(ref locks.Ref) error {
 // renewEntry finds out whether a slot is held, and renews its lease. store may
 // be nil.
 func renewEntry(ctx context.Context, ref locks.Ref, store locks.Store) error {
-	if s, ok := store.(locks.QueueStore); ok && locks.KindOf(store) == locks.LocalQueue {
+	if s, ok := store.(locks.QueueStore); ok && !locks.HasLeases(store) {
 		return locks.Holds(ctx, s, ref)
 	}
 	err := askHolder(ctx, ref, held.Still)

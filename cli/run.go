@@ -194,7 +194,7 @@ func readStop(v *config.Values, run *runner.Run) {
 
 // checkProc makes sure that descendants can be found, where that is needed.
 func checkProc(v *config.Values, run *runner.Run) {
-	leased := locks.KindOf(run.Store) == locks.LeaseQueue && !run.OnlyWarn
+	leased := locks.HasLeases(run.Store) && !run.OnlyWarn
 	if !run.Tree && !leased {
 		return
 	}
@@ -215,7 +215,7 @@ func checkProc(v *config.Values, run *runner.Run) {
 // readExec reads what the command inherits, and whether a golock stays.
 func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
 	run.Tree, run.Close, run.Exec = v.Bool("tree"), v.Bool("close"), v.Bool("exec")
-	if locks.KindOf(run.Store) == locks.LeaseQueue {
+	if locks.HasLeases(run.Store) {
 		refuse(v, out, "the store "+run.Store.URL()+" has nothing that a command could inherit", "exec", "close")
 		run.Exec, run.Close = false, false
 	}

@@ -19,7 +19,7 @@ const leastTTL = time.Second
 // readSlot reads which slot is wanted, for run.Argv. It fills run and gives the
 // exit code for a conflict.
 func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCode int, err error) {
-	if v.Bool("require-networked") && locks.KindOf(run.Store) != locks.LeaseQueue {
+	if v.Bool("require-networked") && !locks.HasLeases(run.Store) {
 		v.Fail("require-networked", "the store %s excludes on one machine only", run.Store.URL())
 	}
 	run.Jitter = v.Duration("jitter")
@@ -35,7 +35,7 @@ func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCod
 func readName(v *config.Values, run *runner.Run) {
 	name := v.Text("name")
 	_, given := v.Given("name")
-	plain := locks.KindOf(run.Store) == locks.PlainLock
+	plain := locks.IsPlain(run.Store)
 	switch {
 	case given:
 		if err := locks.CheckName(name); err != nil {
@@ -119,7 +119,7 @@ func readWait(v *config.Values, run *runner.Run) {
 
 // readQueue reads what concerns the queue, and the hold.
 func readQueue(v *config.Values, run *runner.Run, out *term.Printer) {
-	if locks.KindOf(run.Store) == locks.PlainLock {
+	if locks.IsPlain(run.Store) {
 		store := "the store " + run.Store.URL()
 		refuse(v, out, store+" keeps no queue: the kernel decides who is next", "priority", "max-queue", "replace")
 		refuse(v, out, store+" cannot keep a slot without a process", "hold")
@@ -154,7 +154,7 @@ func readReplace(v *config.Values, run *runner.Run, out *term.Printer) {
 
 func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
 	run.Request.TTL = readTTL(v, run.Store, out)
-	if locks.KindOf(run.Store) != locks.LeaseQueue {
+	if !locks.HasLeases(run.Store) {
 		refuse(v, out, noLeases(run.Store), "on-lost", "show-args")
 		return
 	}
@@ -166,7 +166,7 @@ func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
 
 // readTTL reads the lease time; 0: the store has no leases.
 func readTTL(v *config.Values, store locks.Store, out *term.Printer) time.Duration {
-	if locks.KindOf(store) != locks.LeaseQueue {
+	if !locks.HasLeases(store) {
 		refuse(v, out, noLeases(store), "ttl")
 		return 0
 	}

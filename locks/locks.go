@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Store is one place where locks live. Its type tells its kind (KindOf). Opening one does
+// Store is one place where locks live. Its type tells what it can do. Opening one does
 // no I/O; errors of the place itself (unreachable, refused, not writable) come from its
 // methods, which several goroutines may call.
 type Store interface {
@@ -99,26 +99,17 @@ type LeaseStore interface {
 	Warnings() []string
 }
 
-// Kind is what a Store is by its type.
-type Kind int
+// IsPlain reports whether a store is one kernel lock: its URL says which, and a name is
+// only a label. Other tools may use the same lock.
+func IsPlain(s Store) bool {
+	_, ok := s.(QueueStore)
+	return !ok
+}
 
-// The kinds. A plain store is one kernel lock: its URL says which, and a name is only a
-// label. Other tools may use the same lock.
-const (
-	PlainLock  Kind = iota
-	LocalQueue      // a QueueStore of one machine: it sees by itself who holds
-	LeaseQueue      // a LeaseStore
-)
-
-// KindOf tells the kind of a store.
-func KindOf(s Store) Kind {
-	switch s.(type) {
-	case LeaseStore:
-		return LeaseQueue
-	case QueueStore:
-		return LocalQueue
-	}
-	return PlainLock
+// HasLeases reports whether a store is a LeaseStore. Others see by themselves who holds.
+func HasLeases(s Store) bool {
+	_, ok := s.(LeaseStore)
+	return ok
 }
 
 // Holds is nil if the entry that ref names holds a slot, ErrLost or an *EvictedError if it

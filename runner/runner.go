@@ -146,10 +146,10 @@ func (r *Run) prepare() *supervisor {
 	s.cmd = prepareCommand(r.Argv, r.Env, r.Request, r.Store.URL())
 	s.unkillable = r.warnUnkillable()
 	s.signal = s.send
-	if locks.KindOf(r.Store) == locks.LeaseQueue && !r.OnlyWarn {
+	if locks.HasLeases(r.Store) && !r.OnlyWarn {
 		s.watchdog = &watchdog{run: r, cmd: s.cmd, program: r.Watchdog, preexisting: s.preexisting, socket: -1}
 	}
-	if locks.KindOf(r.Store) != locks.LocalQueue { // else the store itself answers
+	if locks.IsPlain(r.Store) || locks.HasLeases(r.Store) { // else the store itself answers
 		s.status = &statusServer{run: r}
 	}
 	return s
@@ -283,7 +283,7 @@ const releaseLimit = 2 * time.Second
 // that nobody waits for that.
 func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
 	ctx := context.Background()
-	if locks.KindOf(r.Store) == locks.LeaseQueue { // elsewhere it does not wait, and a process's first timer costs more
+	if locks.HasLeases(r.Store) { // elsewhere it does not wait, and a process's first timer costs more
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, releaseLimit)
 		defer cancel()

@@ -184,7 +184,7 @@ func (w *waiter) begin() {
 		defer close(a.ended)
 		if a.ticket.Load() == nil {
 			joining := ctx
-			if locks.KindOf(w.Store) == locks.LeaseQueue {
+			if locks.HasLeases(w.Store) {
 				var cancel context.CancelFunc
 				joining, cancel = context.WithTimeout(ctx, w.tryLimit())
 				defer cancel()
@@ -323,7 +323,7 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	switch {
 	case lease != nil, !cancelled, isA[*locks.OutageError](err):
 		return w.received() // just in time
-	case w.queued() == nil && locks.KindOf(w.Store) == locks.LeaseQueue:
+	case w.queued() == nil && locks.HasLeases(w.Store):
 		w.withdraw(withdrawLimit)
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}

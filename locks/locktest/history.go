@@ -185,7 +185,7 @@ func (c *workload) request(lock int, held []*member, rng *rand.Rand) (r locks.Re
 	}
 	in.noWait = rng.IntN(c.mix.patience) == 0
 	var within []locks.Ref
-	if c.kind != locks.PlainLock {
+	if !c.plain {
 		if rng.IntN(5) == 0 {
 			most := rng.IntN(3)
 			in.maxQueue = &most
@@ -292,7 +292,7 @@ func (c *workload) replaced(entries []locks.Entry) []int {
 // signal ends the waiting of an entry as the owner does when it gets the
 // store's signal.
 func (c *workload) signal(m *member) {
-	if c.kind != locks.LeaseQueue {
+	if !c.leases {
 		m.cancel()
 	}
 }
@@ -338,7 +338,7 @@ func (c *workload) wait(ctx context.Context, m *member, ticket locks.Ticket) {
 // ended records that an entry has left its place without a grant. Who leaves a networked
 // store does not await its answer, so the event ends when others see it.
 func (c *workload) ended(m *member, how kind, ret int64) {
-	if c.kind == locks.LeaseQueue {
+	if c.leases {
 		gone := testkit.Within(testkit.Patience, func() bool {
 			_, err := m.request.Ref.In(c.entries(m.lock), nil)
 			return err != nil || c.failed()
@@ -411,7 +411,7 @@ func (c *workload) entries(lock int) []locks.Entry {
 }
 
 func (c *workload) list(worker, lock int) {
-	if c.kind == locks.PlainLock {
+	if c.plain {
 		return
 	}
 	out := output{holders: []listed{}, queue: []int{}}

@@ -81,7 +81,7 @@ func Run(t *testing.T, e Engine) {
 	s, err := e.Open(e.Fresh(t))
 	testkit.Must(t, err)
 	defer s.Close()
-	if locks.KindOf(s) == locks.PlainLock { // most of the suite is about names
+	if locks.IsPlain(s) { // most of the suite is about names
 		all = []test{{"Histories", testHistories}}
 	}
 	for _, test := range all {

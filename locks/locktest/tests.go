@@ -250,7 +250,7 @@ func testEntries(t *testing.T, w *world) {
 // that of what has gone.
 func testFind(t *testing.T, w *world) {
 	s := w.open().(locks.QueueStore)
-	leases := locks.KindOf(s) == locks.LeaseQueue // only those keep whether there is a command
+	leases := locks.HasLeases(s) // only those keep whether there is a command
 	find := func(p *peer, state locks.State, runs bool) {
 		t.Helper()
 		if e, err := s.Find(context.Background(), p.ref); err != nil || e.Ref != p.ref || e.Name != "n" || e.State != state || e.Runs != (runs && leases) {
@@ -344,7 +344,7 @@ func testEnded(t *testing.T, w *world) {
 // held, waited for, or stays for its time alone is left.
 func testSweep(t *testing.T, w *world) {
 	s := w.open()
-	leases := locks.KindOf(s) == locks.LeaseQueue
+	leases := locks.HasLeases(s)
 	w.granted("held", 1)
 	w.queued("held", 1)
 	stays := w.granted("stays", 1, Hold(time.Hour))

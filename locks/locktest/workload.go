@@ -27,7 +27,8 @@ type mix struct {
 type workload struct {
 	t        *testing.T
 	w        *world
-	kind     locks.Kind
+	plain    bool
+	leases   bool
 	promises promises
 	seed     uint64
 	mix      mix
@@ -66,8 +67,8 @@ func newWorkload(t *testing.T, w *world, seed uint64, round int) *workload {
 	pick := func(all ...int) int { return all[rng.IntN(len(all))] }
 	first, err := w.engine.Open(w.url)
 	testkit.Must(t, err)
-	c.kind = locks.KindOf(first)
-	lacks, isPlain := first.Traits(), c.kind == locks.PlainLock
+	c.plain, c.leases = locks.IsPlain(first), locks.HasLeases(first)
+	lacks := first.Traits()
 	first.Close()
 	m := mix{
 		workers: pick(2, 3, 4), steps: pick(4, 8, 12), locks: pick(1, 1, 2),
@@ -88,8 +89,8 @@ func newWorkload(t *testing.T, w *world, seed uint64, round int) *workload {
 	if alone {
 		m.workers, m.steps, m.locks = 1, 25, 1
 	}
-	m.priorities, m.holds = rng.IntN(2) == 0, !isPlain && (alone || rng.IntN(4) == 0)
-	if !isPlain {
+	m.priorities, m.holds = rng.IntN(2) == 0, !c.plain && (alone || rng.IntN(4) == 0)
+	if !c.plain {
 		m.words = append(m.words, []string{"renew", "evict"}[:1+pick(0, 1)]...)
 	} else {
 		m.weights, m.priorities = false, false
@@ -101,13 +102,13 @@ func newWorkload(t *testing.T, w *world, seed uint64, round int) *workload {
 		}
 	}
 	c.mix = m
-	c.promises = promises{unordered: isPlain, scanning: c.kind != locks.LeaseQueue}
-	if isPlain {
+	c.promises = promises{unordered: c.plain, scanning: !c.leases}
+	if c.plain {
 		c.promises.searching, c.promises.sleepers = m.units[0] > 1, true
 	}
 	for i := range m.locks {
 		url := w.url
-		if isPlain && round+i > 0 { // its URL is the lock
+		if c.plain && round+i > 0 { // its URL is the lock
 			url = w.engine.Fresh(t)
 		}
 		c.urls = append(c.urls, url)

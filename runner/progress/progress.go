@@ -140,7 +140,7 @@ func (p *Reporter) report() {
 func (p *Reporter) mayLook() bool {
 	pause, place := max(lookPause, lookByCost*p.cost), p.place.Load()
 	if place > farPlace {
-		if locks.KindOf(p.Store) == locks.LeaseQueue {
+		if locks.HasLeases(p.Store) {
 			return false
 		}
 		pause = max(pause, time.Duration(place)*lookByPlace)
