@@ -52,10 +52,10 @@ func (s *Store) inodes(units int) (found []uint64) {
 	return found
 }
 
-// hasUnit reports whether a process has one of the first units.
-func (s *Store) hasUnit(pid, units int) (bool, error) {
+// IsOpen implements kernel.Lock: the process has one of the units of the request.
+func (s *Store) IsOpen(pid int, r locks.Request) (bool, error) {
 	sockets, err := procfs.SocketsOf(pid)
-	for _, inode := range s.inodes(units) {
+	for _, inode := range s.inodes(r.Claim.Max) {
 		if inode != 0 && slices.Contains(sockets, inode) {
 			return true, nil
 		}

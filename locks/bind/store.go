@@ -52,17 +52,12 @@ func (s *Store) Traits() locks.Traits {
 func (s *Store) Close() error { return nil }
 
 // Join implements locks.Store.
-func (s *Store) Join(_ context.Context, r locks.Request) (locks.Ticket, error) {
-	return kernel.Join(kernel.Attempt{
-		Request: r,
-		Take:    func() (*kernel.Lease, error) { return s.take(r) },
-		Await:   func(ctx context.Context) (*kernel.Lease, error) { return s.wait(ctx, r) },
-		Has:     func(pid int) (bool, error) { return s.hasUnit(pid, r.Claim.Max) },
-	})
+func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
+	return kernel.Join(ctx, s, r)
 }
 
-// take takes the first unit that is free.
-func (s *Store) take(r locks.Request) (*kernel.Lease, error) {
+// Take implements kernel.Lock: it takes the first unit that is free.
+func (s *Store) Take(_ context.Context, r locks.Request) (*kernel.Lease, error) {
 	for unit := range r.Claim.Max {
 		fds, release, err := s.address.take(unit)
 		if err == nil {
@@ -75,14 +70,15 @@ func (s *Store) take(r locks.Request) (*kernel.Lease, error) {
 	return nil, kernel.ErrTaken
 }
 
-func (s *Store) wait(ctx context.Context, r locks.Request) (*kernel.Lease, error) {
+// Wait implements kernel.Lock.
+func (s *Store) Wait(ctx context.Context, r locks.Request) (*kernel.Lease, error) {
 	for tick := time.Tick(interval); ; {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-tick:
 		}
-		if l, err := s.take(r); err != kernel.ErrTaken {
+		if l, err := s.Take(ctx, r); err != kernel.ErrTaken {
 			return l, err
 		}
 	}

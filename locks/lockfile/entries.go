@@ -139,8 +139,8 @@ func fileName(st *unix.Stat_t) string {
 	return fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
 }
 
-// hasLock reports whether a process has a descriptor that carries the lock.
-func (s *Store) hasLock(pid int) (bool, error) {
+// IsOpen implements kernel.Lock: the process has a descriptor that carries the lock.
+func (s *Store) IsOpen(pid int, _ locks.Request) (bool, error) {
 	var st unix.Stat_t
 	if unix.Stat(s.path, &st) != nil {
 		return false, nil

@@ -64,17 +64,12 @@ func (s *Store) Close() error { return nil }
 // Join implements locks.Store. A request with a max is exclusive, one without is
 // shared.
 func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	return kernel.Join(kernel.Attempt{
-		Request: r,
-		Take:    func() (*kernel.Lease, error) { return s.take(ctx, r, false) },
-		Await:   func(ctx context.Context) (*kernel.Lease, error) { return s.wait(ctx, r) },
-		Has:     s.hasLock,
-	})
+	return kernel.Join(ctx, s, r)
 }
 
-// TryLock takes the exclusive lock for another engine: kernel.ErrTaken if somebody has it.
-func (s *Store) TryLock() (*kernel.Lease, error) {
-	return s.take(context.Background(), locks.Request{Claim: locks.Claim{Weight: 1, Max: 1}}, false)
+// Take implements kernel.Lock.
+func (s *Store) Take(ctx context.Context, r locks.Request) (*kernel.Lease, error) {
+	return s.take(ctx, r, false)
 }
 
 // take locks the file. Those who share a lock have no slot numbers: the kernel does not know
@@ -98,9 +93,9 @@ func (s *Store) take(ctx context.Context, r locks.Request, wait bool) (*kernel.L
 	}), nil
 }
 
-// wait sleeps in the kernel, and only the lock ends that sleep. When ctx has ended, the
+// Wait implements kernel.Lock. It sleeps in the kernel, and only the lock ends that sleep. When ctx has ended, the
 // goroutine sleeps on, and what it gets is released at once.
-func (s *Store) wait(ctx context.Context, r locks.Request) (*kernel.Lease, error) {
+func (s *Store) Wait(ctx context.Context, r locks.Request) (*kernel.Lease, error) {
 	var lease *kernel.Lease
 	var err error
 	done := make(chan struct{})

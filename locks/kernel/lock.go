@@ -12,43 +12,48 @@ import (
 // ErrTaken says that somebody else has the lock.
 var ErrTaken = errors.New("is taken")
 
-// Attempt is a Join of an engine that keeps no queue, and its ticket.
-type Attempt struct {
-	Request locks.Request
-	Take    func() (*Lease, error)                // ErrTaken; waits for nothing
-	Await   func(context.Context) (*Lease, error) // until it is taken
-	Has     func(pid int) (bool, error)           // whether a process has the lock open
-
-	lease *Lease // nil: it has to wait for one
+// Lock is the lock of an engine that keeps no queue.
+type Lock interface {
+	Take(ctx context.Context, r locks.Request) (*Lease, error) // ErrTaken; waits for nothing
+	Wait(ctx context.Context, r locks.Request) (*Lease, error) // until it is taken
+	IsOpen(pid int, r locks.Request) (bool, error)             // whether a process has it open
 }
 
 // Join gives a ticket that has a lease, or that has to wait for one.
-func Join(a Attempt) (_ locks.Ticket, err error) {
-	if a.lease, err = a.Take(); err == nil {
-		return &a, nil
-	}
-	if !errors.Is(err, ErrTaken) {
+func Join(ctx context.Context, l Lock, r locks.Request) (locks.Ticket, error) {
+	lease, err := l.Take(ctx, r)
+	switch {
+	case err == nil:
+		return &ticket{l, r, lease}, nil
+	case !errors.Is(err, ErrTaken):
 		return nil, err
 	}
-	if inside := Enclosing(a.Request, a.Has); inside != nil || a.Request.NoWait {
-		return nil, &locks.BusyError{Name: a.Request.Name, Inside: inside}
+	if inside := Enclosing(r, l.IsOpen); inside != nil || r.NoWait {
+		return nil, &locks.BusyError{Name: r.Name, Inside: inside}
 	}
-	return &a, nil
+	return &ticket{lock: l, request: r}, nil
+}
+
+// ticket has a lease, or waits for it.
+type ticket struct {
+	lock    Lock
+	request locks.Request
+	lease   *Lease
 }
 
 // These implement locks.Ticket. Nobody can be evicted.
-func (a *Attempt) Queued() bool            { return a.lease == nil }
-func (a *Attempt) Replaced() []locks.Entry { return nil }
-func (a *Attempt) Evicted() error          { return nil }
+func (t *ticket) Queued() bool            { return t.lease == nil }
+func (t *ticket) Replaced() []locks.Entry { return nil }
+func (t *ticket) Evicted() error          { return nil }
 
 // Wait implements locks.Ticket.
-func (a *Attempt) Wait(ctx context.Context) (_ locks.Lease, err error) {
-	if a.lease == nil {
-		if a.lease, err = a.Await(ctx); err != nil {
+func (t *ticket) Wait(ctx context.Context) (_ locks.Lease, err error) {
+	if t.lease == nil {
+		if t.lease, err = t.lock.Wait(ctx, t.request); err != nil {
 			return nil, err
 		}
 	}
-	return a.lease, nil
+	return t.lease, nil
 }
 
 // Lease is a lock that open descriptors hold.
