@@ -252,7 +252,10 @@ func (r *Relay) WakeAt(at int64) {
 	if at != 0 {
 		spec.Value = unix.NsecToTimespec(min(max(at, 1), int64(maxTimeout)))
 	}
-	_ = unix.TimerfdSettime(r.timer, unix.TFD_TIMER_ABSTIME, spec, nil)
+	if unix.TimerfdSettime(r.timer, unix.TFD_TIMER_ABSTIME, spec, nil) != nil {
+		r.wakeAt = -1
+		r.Wake() // the caller of Next sets it again
+	}
 }
 
 // Wake makes Next return.

@@ -314,3 +314,19 @@ func TestWakeAtInCenturies(t *testing.T) {
 		}
 	}
 }
+
+// A timer that the kernel refuses to set once is set again: its owner would sleep for ever.
+func TestWakeAtRefusedOnce(t *testing.T) {
+	r, err := NewRelay(false)
+	testkit.Must(t, err)
+	timer := r.timer
+	r.timer = -1
+	r.WakeAt(1)
+	r.timer = timer
+	for range 2 { // to set it again, and by the timer
+		if sig, ok := r.Next(100 * time.Millisecond); !ok || sig != 0 {
+			t.Errorf("woken %v by %v", ok, sig)
+		}
+		r.WakeAt(1)
+	}
+}
