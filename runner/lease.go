@@ -25,7 +25,7 @@ func (s *supervisor) keepLease() {
 	case lost && !s.warned:
 		s.Log(true, "the slot is lost, the command goes on", "error", r.Lost)
 	case r.Term != s.term:
-		s.watchdog.send(message{kind: msgDeadline, number: int64(r.KillAt())})
+		s.watchdog.send(msgDeadline, int64(r.KillAt()))
 	}
 	s.term, s.warned = r.Term, lost
 }
@@ -39,7 +39,7 @@ func (s *supervisor) loseLease(err error) {
 		window = s.KillAfter
 	}
 	left := min(window, s.renewer.KillAt().Sub(now))
-	s.watchdog.send(message{kind: msgDeadline, number: int64(now.Add(left))})
+	s.watchdog.send(msgDeadline, int64(now.Add(left)))
 	s.stop(left)
 }
 

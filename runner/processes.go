@@ -14,12 +14,12 @@ import (
 func (s *supervisor) collect() {
 	if s.watchdog != nil {
 		s.readWatchdog()
+		s.followStop()
 	}
 	for {
 		var ws syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG|unix.WUNTRACED, nil)
 		switch {
-		case err == unix.EINTR:
 		case err != nil || pid <= 0:
 			if !s.watchdog.exists() {
 				s.childless = err == unix.ECHILD ||
@@ -50,27 +50,21 @@ func (s *supervisor) readWatchdog() {
 		if err == unix.EAGAIN {
 			return
 		}
-		if err != nil {
+		if err != nil { // it ends: see onWatchdog
 			s.Relay.Unwatch(w.socket)
 			w.closeSocket()
-			s.onWatchdogGone()
-			break
+			return
 		}
 		switch m.kind {
-		case msgStopped:
-			s.followStop()
 		case msgEnded:
 			s.pid, s.exit = 0, syscall.WaitStatus(m.number)
 			if len(m.texts) > 0 && s.because(leaseLost, fmt.Errorf("%w, no renewal for %v", errHeldUp, s.renewer.Without())) && s.state != killing {
 				s.enter(killing)
 			}
-			w.send(message{kind: msgReap})
+			w.send(msgReap, 0)
 		case msgChildless:
 			s.childless = true
 		}
-	}
-	if w.exists() { // it has closed its socket and lives
-		_ = unix.Kill(w.pid, unix.SIGKILL)
 	}
 }
 
@@ -82,11 +76,6 @@ func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
 	}
 	s.watchdog.pid = 0
 	s.Log(false, "watchdog ended", "status", statusText(ws))
-	s.onWatchdogGone()
-}
-
-// onWatchdogGone ends what is left without a watchdog.
-func (s *supervisor) onWatchdogGone() {
 	if s.pid != 0 || s.wholeTree() {
 		s.failClosed()
 	}

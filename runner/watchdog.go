@@ -97,7 +97,7 @@ func (w *watchdog) spawn() error {
 		return fmt.Errorf("starting the watchdog from %s: %w", ownProgram, err)
 	}
 	w.socket = pair[0]
-	w.send(message{kind: msgLeaseRef, texts: []string{r.Address, r.Request.Ref.String()}})
+	w.send(msgLeaseRef, 0, r.Address, r.Request.Ref.String())
 	return nil
 }
 
@@ -119,20 +119,19 @@ func groupIsOrphaned() bool {
 }
 
 // send sends a message. It does not report that the watchdog is gone.
-func (w *watchdog) send(m message) {
-	if w != nil && w.socket >= 0 {
-		_ = m.sendTo(w.socket)
+func (w *watchdog) send(kind messageKind, number int64, texts ...string) {
+	if w != nil {
+		_ = send(w.socket, kind, number, texts...)
 	}
 }
 
 // start has the watchdog start the command. After an error no command is running.
 func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, err error) {
-	order := message{kind: msgStart, number: int64(deadline), texts: w.cmd.env[w.cmd.common:]}
 	for again := true; ; again = false {
 		if err := w.spawn(); err != nil {
 			return 0, fmt.Errorf("%w: %w", errWatchdogGone, err)
 		}
-		err = order.sendTo(w.socket)
+		err = send(w.socket, msgStart, int64(deadline), w.cmd.env[w.cmd.common:]...)
 		if !again || err != unix.EPIPE {
 			break
 		}

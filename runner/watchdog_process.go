@@ -38,12 +38,7 @@ type watchdogProcess struct {
 	pid       int           // of the command; 0: none, or reaped
 	reported  bool          // golock knows that the command has ended
 	childless bool          // golock knows that no descendant is left
-	stops     int           // reported since golock's last message
 }
-
-// maxStops bounds the reports of stops to a golock that does not read them: the socket needs room
-// for the end of the command.
-const maxStops = 32
 
 // ErrNotSpawned says that the watchdog was called by something else than golock run.
 var ErrNotSpawned = errors.New("a watchdog is started by golock run only")
@@ -81,7 +76,7 @@ func (w *watchdogProcess) becomeGolock() error {
 	if err != nil {
 		return err
 	}
-	err = message{kind: msgLeaseRef, texts: []string{w.store, w.lease}}.sendTo(pair[0])
+	err = send(pair[0], msgLeaseRef, 0, w.store, w.lease)
 	unix.Close(pair[0])
 	if err == nil {
 		_, err = unix.FcntlInt(uintptr(pair[1]), unix.F_SETFD, 0)
@@ -144,12 +139,14 @@ func (w *watchdogProcess) run() {
 }
 
 // passOn gives golock a signal that was sent to the watchdog: a command that signals its parent
-// means golock. What a terminal sends, golock gets itself.
+// means golock. What a terminal sends, golock gets itself; there it must know of a command that has
+// stopped.
 func (w *watchdogProcess) passOn(sig syscall.Signal) {
-	if signals.FromTerminal(sig) && w.group != 0 || !signals.Forwarded(sig) && !signals.IsFault(sig) || w.socket < 0 {
-		return
+	concernsGolock := signals.Forwarded(sig) || signals.IsFault(sig)
+	if w.group != 0 {
+		concernsGolock = sig == unix.SIGCHLD || concernsGolock && !signals.FromTerminal(sig)
 	}
-	if parent := os.Getppid(); parent == w.golock {
+	if parent := os.Getppid(); concernsGolock && parent == w.golock {
 		_ = unix.Kill(parent, sig)
 	}
 }
@@ -172,7 +169,6 @@ func (w *watchdogProcess) obey() {
 			w.socket = -1
 			return
 		}
-		w.stops = 0
 		switch m.kind {
 		case msgLeaseRef:
 			if len(m.texts) == 2 {
@@ -192,29 +188,21 @@ func (w *watchdogProcess) obey() {
 	}
 }
 
-func (w *watchdogProcess) send(k messageKind, number int64, texts ...string) {
-	if w.socket >= 0 {
-		_ = message{kind: k, number: number, texts: texts}.sendTo(w.socket)
-	}
-}
-
 // start starts the command, unless it is too late for that.
 func (w *watchdogProcess) start(variables []string) {
 	if w.clock() >= w.deadline {
-		w.send(msgFailed, int64(unix.ETIME))
+		_ = send(w.socket, msgFailed, int64(unix.ETIME))
 		return
 	}
 	w.cmd.env = append(w.cmd.env, variables...)
 	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: w.group, Pdeathsig: unix.SIGKILL}
 	var err error
 	w.relay.AsCaller(func() { w.pid, err = w.cmd.spawn(attr) })
-	if err != nil {
-		errno := unix.EINVAL
-		errors.As(err, &errno)
-		w.send(msgFailed, int64(errno))
+	if errno, failed := errors.AsType[unix.Errno](err); failed {
+		_ = send(w.socket, msgFailed, int64(errno))
 		return
 	}
-	w.send(msgStarted, int64(w.pid))
+	_ = send(w.socket, msgStarted, int64(w.pid))
 	w.cmd = nil
 	closeInherited()
 }
@@ -238,22 +226,12 @@ func closeInherited() {
 	}
 }
 
-// collect reports stops and the end of the command, and reaps orphans. The command itself stays a
-// zombie until golock knows of its end.
+// collect reports the end of the command, and reaps orphans. The command itself stays a zombie until
+// golock knows of its end.
 func (w *watchdogProcess) collect() {
-	for w.pid != 0 && !w.reported {
-		var info unix.Siginfo
-		if unix.Waitid(unix.P_PID, w.pid, &info, unix.WSTOPPED|unix.WNOHANG, nil) != nil || info.Signo == 0 {
-			break
-		}
-		if w.stops++; w.stops <= maxStops {
-			w.send(msgStopped, 0)
-		}
-	}
 	for !w.reported && !w.childless {
 		pid, status, err := proctree.PeekEnded()
 		switch {
-		case err == unix.EINTR:
 		case err == unix.ECHILD:
 			w.reportChildless()
 			return
@@ -261,7 +239,7 @@ func (w *watchdogProcess) collect() {
 			return
 		case pid == w.pid:
 			w.reported = true
-			w.send(msgEnded, int64(status))
+			_ = send(w.socket, msgEnded, int64(status))
 		default:
 			_, _ = syscall.Wait4(pid, nil, 0, nil)
 		}
@@ -272,7 +250,7 @@ func (w *watchdogProcess) collect() {
 func (w *watchdogProcess) reportChildless() {
 	if w.cmd == nil && w.pid == 0 && !w.childless { // the command was started
 		w.childless = true
-		w.send(msgChildless, 0)
+		_ = send(w.socket, msgChildless, 0)
 	}
 }
 
@@ -290,7 +268,7 @@ func (w *watchdogProcess) killAll() {
 		func(pid int, ws syscall.WaitStatus) {
 			if pid == w.pid {
 				if !w.reported {
-					w.send(msgEnded, int64(ws), "killed")
+					_ = send(w.socket, msgEnded, int64(ws), "killed")
 				}
 				w.pid, w.reported = 0, false
 			}

@@ -29,7 +29,6 @@ const (
 	// watchdog to golock
 	msgStarted   // number: the command's process
 	msgFailed    // number: the errno with which the command could not be executed
-	msgStopped   // the command has stopped
 	msgEnded     // number: its wait status; texts: "killed" if the watchdog did that
 	msgChildless // no descendant of the command is left
 )
@@ -39,9 +38,9 @@ func socketPair() ([2]int, error) {
 	return unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 }
 
-// sendTo sends without waiting: unix.EPIPE if the other side has gone.
-func (m message) sendTo(fd int) error {
-	fields := append([]string{string(rune(m.kind)), strconv.FormatInt(m.number, 10)}, m.texts...)
+// send sends a message without waiting: unix.EPIPE if the other side has gone.
+func send(fd int, kind messageKind, number int64, texts ...string) error {
+	fields := append([]string{string(rune(kind)), strconv.FormatInt(number, 10)}, texts...)
 	packet := []byte(strings.Join(fields, "\x00"))
 	err := eintr.Repeat(func() error { return unix.Send(fd, packet, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT) })
 	if err == unix.ECONNRESET {

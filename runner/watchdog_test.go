@@ -130,8 +130,7 @@ func TestMessageArrivesMeanwhile(t *testing.T) {
 	go func() {
 		defer unix.Close(pair[0])
 		for i := range many {
-			m := message{kind: msgStart, number: int64(i), texts: []string{"SLOT=0", text(i)}}
-			for m.sendTo(pair[0]) == unix.EAGAIN {
+			for send(pair[0], msgStart, int64(i), "SLOT=0", text(i)) == unix.EAGAIN {
 				runtime.Gosched()
 			}
 			for size := 1; size != 0; { // the next when this one was taken
