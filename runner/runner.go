@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	"golock/runner/progress"
 	"golock/signals"
 )
 
@@ -57,8 +56,9 @@ type Run struct {
 	// Log takes one step of the run: a message and pairs of name and value.
 	Log func(warn bool, message string, pairs ...any)
 
-	// Waits, if not nil, reports the waiting (progress.Reporter), and with nil that it is over, before
-	// the command starts. It may keep the value until the next call.
+	// Waits, if not nil, is called when the run has queued, and again after the time that it returns
+	// (0: never). It gets nil when the waiting is over, before the command starts. It may keep the
+	// value until the next call.
 	Waits func(w *Waiting) (again time.Duration)
 
 	// Say takes what a user wants to know of a run that goes well.
@@ -66,9 +66,6 @@ type Run struct {
 
 	onTransition func(from, to state) // for tests
 }
-
-// Waiting describes a run that waits for its slot.
-type Waiting = progress.Waiting
 
 // Unavailable is what a run does if its store cannot be reached at the start.
 type Unavailable int

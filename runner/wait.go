@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	"golock/runner/progress"
 	"golock/signals"
 )
 
@@ -45,9 +44,9 @@ type waiter struct {
 
 	asked time.Time // when the attempt began
 	*attempt
-	noted    bool // that the attempt has queued
-	progress progress.Reporter
-	pending  []syscall.Signal // that came meanwhile and are the command's
+	noted   bool             // that the attempt has queued
+	pending []syscall.Signal // that came meanwhile and are the command's
+	progress
 }
 
 // attempt is one attempt to get the slot. A goroutine ends it and wakes the relay, also when it has
@@ -72,19 +71,15 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	if failed := w.delay(); failed != nil {
 		return nil, failed
 	}
-	deadline := time.Time{}
 	if w.Wait > 0 {
-		deadline = time.Now().Add(w.Wait)
-	}
-	w.progress = progress.Reporter{
-		Store: w.Store, Request: &w.Request, Until: deadline, Report: w.Waits, Wake: w.Relay.Wake,
+		w.view.Until = time.Now().Add(w.Wait)
 	}
 	if w.Terminal { // before it can be in the queue: see suspend
 		w.Relay.CatchStop()
 	}
 	w.begin()
 	defer func() {
-		w.progress.End(false)
+		w.endProgress(false)
 		w.cancel(nil)
 		if w.Terminal {
 			w.Relay.DropStop()
@@ -101,20 +96,22 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		default:
 		}
 		w.noteQueued()
-		if err := w.progress.Update(); err != nil {
+		if err := w.updateProgress(); err != nil {
 			_ = w.leave(nil, leaveLimit)
 			return nil, w.refusal(err)
 		}
 		w.makeReady()
-		end := deadline
+		end := w.view.Until
 		if w.Wait > 0 && w.queued() == nil { // see tryLimit
 			end = w.asked.Add(max(w.Wait, w.tryLimit()))
 		}
 		left := time.Duration(math.MaxInt64)
-		if !end.IsZero() {
-			left = max(time.Until(end), 0)
+		for _, at := range []time.Time{end, w.due} {
+			if !at.IsZero() {
+				left = min(left, max(time.Until(at), 0))
+			}
 		}
-		sig, ok := w.Relay.Next(w.progress.Patience(left))
+		sig, ok := w.Relay.Next(left)
 		if !ok && !end.IsZero() && !time.Now().Before(end) {
 			return w.timedOut()
 		}
@@ -262,7 +259,7 @@ func (w *waiter) noteQueued() {
 	w.noted = true
 	w.sayReplaced()
 	w.Log(false, "waiting")
-	w.progress.Begin(&w.place, &w.pause)
+	w.beginProgress()
 }
 
 // received takes the result of an attempt that was not given up.
@@ -358,7 +355,7 @@ func (w *waiter) suspend() *Outcome {
 	if err := w.leave(locks.ErrStandsStill, math.MaxInt64); err != nil {
 		return w.refusal(err)
 	}
-	w.progress.End(true)
+	w.endProgress(true)
 	w.Log(false, "left the queue", "signal", "TSTP")
 	w.Relay.Suspend()
 	if ref, err := locks.NewRef(w.Request.Name); err == nil {

@@ -1,11 +1,10 @@
-package progress
+package runner
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,10 +50,14 @@ func (s *shown) Entries(ctx context.Context, name string) ([]locks.Entry, error)
 	return all, nil
 }
 
-func placeOf(n int) *atomic.Int64 {
-	place := &atomic.Int64{}
-	place.Store(int64(n))
-	return place
+// waitsAt is a run that waits for a lock of the store, at a place.
+func waitsAt(place int, store locks.Store, report func(*Waiting) time.Duration) *waiter {
+	w := &waiter{
+		Run:     &Run{Store: store, Request: locks.Request{Name: "n"}, Relay: testRelay, Waits: report},
+		attempt: &attempt{}, noted: true,
+	}
+	w.place.Store(int64(place))
+	return w
 }
 
 // observe lets a run wait for a time, with a report each second, and gives the reports.
@@ -66,24 +69,22 @@ func observe(t *testing.T, s *shown, place int, d time.Duration) (told []string)
 		if s.leased {
 			store = shownLeases{shown: s}
 		}
-		o := &Reporter{Store: store, Request: &locks.Request{Name: "n"}, Wake: func() {}}
-		o.Report = func(w *Waiting) time.Duration {
+		r := waitsAt(place, store, func(w *Waiting) time.Duration {
 			if w == nil {
 				told = append(told, "over")
 				return 0
 			}
 			told = append(told, fmt.Sprintf("%v: %d, %d %s", time.Since(s.began).Round(100*time.Millisecond), w.Place, len(w.Holders), w.Problem))
 			return time.Second
-		}
-		o.Begin(placeOf(place), new(atomic.Pointer[locks.QuarantineError]))
+		})
+		r.beginProgress()
 		for time.Since(s.began) < d {
-			if err := o.Update(); err != nil {
+			if err := r.updateProgress(); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(o.Patience(10 * time.Millisecond)) // and is woken by the looks
+			time.Sleep(10 * time.Millisecond)
 		}
-		o.End(true)
-		o.End(true)
+		r.endProgress(true)
 		synctest.Wait()
 	})
 	return told
@@ -123,7 +124,7 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// A report does not wait long for a store, and End waits for the end of a look where the process
+// A report does not wait long for a store, and endProgress waits for the end of a look where the process
 // will be stopped.
 func TestLookThatHangs(t *testing.T) {
 	s := &shown{slow: time.Minute}
@@ -135,18 +136,16 @@ func TestLookThatHangs(t *testing.T) {
 
 // A panic in a look is the run's.
 func TestLookThatPanics(t *testing.T) {
-	report := func(*Waiting) time.Duration { return time.Nanosecond }
-	o := &Reporter{Store: struct{ *shown }{}, Request: &locks.Request{}, Wake: func() {}, Report: report}
+	w := waitsAt(1, struct{ *shown }{}, func(*Waiting) time.Duration { return time.Nanosecond })
 	var err error
-	o.looks = make(chan look, 1)
-	o.look()
+	w.looks = make(chan look, 1)
+	w.look()
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
-		if err = o.Update(); err != nil {
+		if err = w.updateProgress(); err != nil {
 			break
 		}
 	}
-	var fault *locks.PanicError
-	if !errors.As(err, &fault) {
+	if !isA[*locks.PanicError](err) {
 		t.Errorf("%v", err)
 	}
 }
@@ -156,23 +155,20 @@ func TestLookThatPanics(t *testing.T) {
 func TestLookOfAWaitingThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stubborn{shown: shown{place: 1}}
-		report := func(*Waiting) time.Duration { return time.Second }
-		o := &Reporter{Store: s, Request: &locks.Request{}, Wake: func() {}, Report: report}
-		o.Begin(placeOf(1), new(atomic.Pointer[locks.QuarantineError]))
+		w := waitsAt(1, s, func(*Waiting) time.Duration { return time.Second })
+		w.beginProgress()
 		time.Sleep(time.Second)
-		if err := o.Update(); err != nil || o.cancel == nil {
+		if err := w.updateProgress(); err != nil || w.cancelLook == nil {
 			t.Fatal("there is no look", err)
 		}
-		o.End(true)
+		w.endProgress(true)
 		time.Sleep(time.Minute)
-		if err := o.Update(); err != nil {
-			t.Error(err)
+		w.place.Store(2)
+		w.beginProgress()
+		if err := w.updateProgress(); err != nil || w.view.Place != 2 || len(w.view.Holders) != 0 {
+			t.Errorf("%+v, %v", w.view, err)
 		}
-		o.Begin(placeOf(2), new(atomic.Pointer[locks.QuarantineError]))
-		if o.view.Place != 2 || len(o.view.Holders) != 0 {
-			t.Errorf("%+v", o.view)
-		}
-		o.End(true)
+		w.endProgress(true)
 	})
 }
 
