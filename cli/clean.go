@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"golock/cli/term"
-	"golock/internal/held"
 	"golock/locks"
 	"golock/locks/open"
+	"golock/runner/held"
 )
 
 type cleanCommand struct {

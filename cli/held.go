@@ -11,9 +11,9 @@ import (
 
 	"golock/cli/term"
 	"golock/config"
-	"golock/internal/held"
 	"golock/locks"
 	"golock/locks/open"
+	"golock/runner/held"
 	"golock/signals"
 )
 
@@ -163,16 +163,8 @@ func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
 	if err != nil {
 		return held.ErrNobody // a holder would have no directory for its socket either
 	}
-	answer, err := held.Ask(ctx, dir, ref.String(), q)
-	switch {
-	case answer == held.Yes:
-		return nil
-	case answer == held.No:
-		return locks.ErrLost
-	case answer == held.Refused:
+	if err = held.Ask(ctx, dir, ref.String(), q); err == held.ErrRefused {
 		return errOfRun(ref)
-	case err == nil:
-		return errors.New("its state is unknown at the moment")
 	}
 	return err
 }

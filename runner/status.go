@@ -5,8 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"golock/internal/held"
 	"golock/locks"
+	"golock/runner/held"
 	"golock/runner/renewal"
 )
 
@@ -17,8 +17,6 @@ type statusServer struct {
 	run      *Run
 	listener *held.Listener // nil: not open
 	lease    atomic.Pointer[heldLease]
-	ctx      context.Context
-	cancel   context.CancelFunc
 	lost     atomic.Bool // the slot is lost, or soon will be, or was given back
 }
 
@@ -34,12 +32,8 @@ func (s *statusServer) open() error {
 		return nil
 	}
 	dir, err := s.run.Sockets()
-	if err != nil {
-		return err
-	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if s.listener, err = held.Listen(dir, s.run.Request.Ref.String(), s.answer); err != nil {
-		s.cancel()
+	if err == nil {
+		s.listener, err = held.Listen(dir, s.run.Request.Ref.String(), s.answer)
 	}
 	return err
 }
@@ -62,54 +56,42 @@ func (s *statusServer) markLost() {
 
 func (s *statusServer) close() {
 	if s != nil && s.listener != nil {
-		s.cancel()
 		s.listener.Close()
 		s.listener = nil
 	}
 }
 
-func (s *statusServer) answer(q held.Question) (held.Answer, error) {
+func (s *statusServer) answer(ctx context.Context, q held.Question) error {
 	l := s.lease.Load()
 	switch {
 	case l == nil:
-		return held.Silence, nil
+		return held.ErrNobody
 	case q == held.Release && l.release == nil:
-		return held.Refused, nil
+		return held.ErrRefused
 	case q == held.Release && s.lost.Swap(true), s.lost.Load() && q == held.Still:
-		return held.No, nil
+		return locks.ErrLost
 	case q == held.Release:
-		return answerOf(l.release())
+		return l.release()
 	case q == held.Still:
-		a, err := answerOf(s.ask(l.lease))
-		if a == held.No {
+		err := s.ask(ctx, l.lease)
+		if errors.Is(err, locks.ErrLost) {
 			l.onLost()
 		}
-		return a, err
+		return err
 	}
-	return held.Unknown, errors.New("that question is not known: the golock that holds the slot is of another version")
+	return errors.New("that question is not known: the golock that holds the slot is of another version")
 }
 
 // ask asks the store whether the slot is still held.
-func (s *statusServer) ask(lease locks.Lease) error {
+func (s *statusServer) ask(ctx context.Context, lease locks.Lease) error {
 	if l, ok := lease.(locks.RenewableLease); ok {
-		ctx, cancel := context.WithTimeout(s.ctx, renewal.TryLimit(l.Term().TTL))
+		ctx, cancel := context.WithTimeout(ctx, renewal.TryLimit(l.Term().TTL))
 		defer cancel()
 		_, err := l.Renew(ctx)
 		return err
 	}
 	if q, ok := s.run.Store.(locks.QueueStore); ok {
-		return locks.Holds(s.ctx, q, lease.Grant().Ref)
+		return locks.Holds(ctx, q, lease.Grant().Ref)
 	}
 	return nil // a kernel lock is held as long as this process has it open
-}
-
-// answerOf turns an error of the store into an answer.
-func answerOf(err error) (held.Answer, error) {
-	switch {
-	case err == nil:
-		return held.Yes, nil
-	case errors.Is(err, locks.ErrLost):
-		return held.No, nil
-	}
-	return held.Unknown, err
 }

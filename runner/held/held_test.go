@@ -3,6 +3,7 @@ package held
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/locks"
 	"golock/test/testkit"
 )
 
@@ -21,9 +23,8 @@ const id = "0123456789abcdef0123456789abcdef-0123456789abcdef0123456789abcdef"
 // The test binary is also the other user.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("LOCKTEST_HELD_ASK"); dir != "" {
-		a, err := ask(dir, Still)
-		if a != "" || err != ErrNobody {
-			println("asked as another user:", string(a), err.Error())
+		if err := ask(dir, Still); err != ErrNobody {
+			println("asked as another user:", fmt.Sprint(err))
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -31,18 +32,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func ask(dir string, q Question) (Answer, error) {
+func ask(dir string, q Question) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return Ask(ctx, dir, id, q)
 }
 
-func listen(t *testing.T, dir string, answer func(Question) (Answer, error)) *Listener {
+func listen(t *testing.T, dir string, answer func(context.Context, Question) error) *Listener {
 	t.Helper()
 	l, err := Listen(dir, id, answer)
 	testkit.Must(t, err)
 	return l
 }
+
+func yesTo(context.Context, Question) error { return nil }
 
 // directory is one whose path is short enough for a socket.
 func directory(t *testing.T) string {
@@ -55,33 +58,29 @@ func directory(t *testing.T) string {
 
 func TestAnswers(t *testing.T) {
 	dir := directory(t)
-	if a, err := ask(dir, Still); err != ErrNobody {
-		t.Fatalf("nobody there: %q, %v", a, err)
+	if err := ask(dir, Still); err != ErrNobody {
+		t.Fatalf("nobody there: %v", err)
 	}
-	if a, err := ask(dir+"/n", Still); err != ErrNobody {
-		t.Fatalf("no directory: %q, %v", a, err)
+	if err := ask(dir+"/n", Still); err != ErrNobody {
+		t.Fatalf("no directory: %v", err)
 	}
-	l := listen(t, dir, func(q Question) (Answer, error) {
-		switch q {
-		case Still:
-			return Yes, nil
-		case Release:
-			return Unknown, errors.New("the store is out")
+	answers := map[Question]error{
+		"held": nil, "lost": locks.ErrLost, "evicted": fmt.Errorf("by a test: %w", locks.ErrLost),
+		"refused": ErrRefused, "nobody": ErrNobody, "unknown": errors.New("the store is out"),
+	}
+	l := listen(t, dir, func(_ context.Context, q Question) error { return answers[q] })
+	for q, answer := range answers {
+		want := answer
+		if errors.Is(answer, locks.ErrLost) {
+			want = locks.ErrLost
 		}
-		return Silence, nil
-	})
-	if a, err := ask(dir, Still); a != Yes || err != nil {
-		t.Errorf("held: %q, %v", a, err)
-	}
-	if a, err := ask(dir, Release); a != Unknown || err == nil || err.Error() != "the store is out" {
-		t.Errorf("release: %q, %v", a, err)
-	}
-	if a, err := ask(dir, "what is it?"); err != ErrNobody {
-		t.Errorf("silence: %q, %v", a, err)
+		if err := ask(dir, q); fmt.Sprint(err) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, want %v", q, err, want)
+		}
 	}
 	l.Close()
-	if a, err := ask(dir, Still); err != ErrNobody {
-		t.Errorf("closed: %q, %v", a, err)
+	if err := ask(dir, Still); err != ErrNobody {
+		t.Errorf("closed: %v", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
@@ -92,13 +91,13 @@ func TestAnswers(t *testing.T) {
 // that of the end.
 func TestSilentClient(t *testing.T) {
 	dir := directory(t)
-	l := listen(t, dir, func(Question) (Answer, error) { return Yes, nil })
+	l := listen(t, dir, yesTo)
 	client, err := newSocket(socketPath(dir, id), unix.Connect)
 	testkit.Must(t, err)
 	defer unix.Close(client)
 	began := time.Now()
-	if a, err := ask(dir, Still); a != Yes {
-		t.Fatalf("%q, %v", a, err)
+	if err := ask(dir, Still); err != nil {
+		t.Fatal(err)
 	}
 	l.Close()
 	if d := time.Since(began); d > ioLimit/2 {
@@ -110,16 +109,13 @@ func TestSilentClient(t *testing.T) {
 func TestCloseAnswersFirst(t *testing.T) {
 	dir := directory(t)
 	asked, answer := make(chan struct{}), make(chan struct{})
-	l := listen(t, dir, func(Question) (Answer, error) {
+	l := listen(t, dir, func(ctx context.Context, _ Question) error {
 		close(asked)
 		<-answer
-		return No, nil
+		return ctx.Err()
 	})
-	got := make(chan Answer)
-	go func() {
-		a, _ := ask(dir, Still)
-		got <- a
-	}()
+	got := make(chan error)
+	go func() { got <- ask(dir, Still) }()
 	<-asked
 	closed := make(chan struct{})
 	go func() {
@@ -132,8 +128,8 @@ func TestCloseAnswersFirst(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	close(answer)
-	if a := <-got; a != No {
-		t.Errorf("answer %q", a)
+	if err := <-got; fmt.Sprint(err) != context.Canceled.Error() {
+		t.Errorf("answer %v", err)
 	}
 	<-closed
 }
@@ -147,7 +143,7 @@ func TestOtherUser(t *testing.T) {
 	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
 		testkit.Must(t, os.Chmod(d, 0o755))
 	}
-	l := listen(t, dir, func(Question) (Answer, error) { return Yes, nil })
+	l := listen(t, dir, yesTo)
 	defer l.Close()
 	testkit.Must(t, os.Chmod(socketPath(dir, id), 0o666))
 	other := exec.Command("/proc/self/exe")
@@ -161,7 +157,7 @@ func TestOtherUser(t *testing.T) {
 // Only sockets of ours that nobody listens on any more are removed.
 func TestSweep(t *testing.T) {
 	dir := directory(t)
-	l := listen(t, dir, func(Question) (Answer, error) { return Yes, nil })
+	l := listen(t, dir, yesTo)
 	defer l.Close()
 	old := time.Now().Add(-time.Hour)
 	killed := filepath.Join(dir, strings.Replace(id, "0", "f", 1)+suffix)
@@ -182,8 +178,8 @@ func TestSweep(t *testing.T) {
 	}
 	count(2*time.Hour, 0)
 	count(0, 1)
-	if a, err := ask(dir, Still); a != Yes {
-		t.Errorf("%q, %v", a, err)
+	if err := ask(dir, Still); err != nil {
+		t.Error(err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "other.sock")); err != nil {
 		t.Error(err)

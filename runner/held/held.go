@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"golock/locks"
 )
 
 // Question is what a client asks.
@@ -25,19 +27,20 @@ const (
 	Release Question = "release" // give it back, if no command runs in it
 )
 
-// Answer is what a holder says.
-type Answer string
-
-const (
-	Yes     Answer = "yes"     // still held; or, to Release, given back
-	No      Answer = "no"      // not held any more
-	Unknown Answer = "unknown" // the store cannot tell now
-	Refused Answer = "refused" // only the golock that runs the command may release the slot
-	Silence Answer = ""        // no answer: the client gets ErrNobody
+// A holder answers nil (still held; or, to Release, given back), locks.ErrLost, one of these, or why
+// the store cannot tell now.
+var (
+	ErrNobody  = errors.New("no golock of this user answers for it") // the client gets no answer
+	ErrRefused = errors.New("only the golock that runs the command may release the slot")
 )
 
-// ErrNobody says that nobody answers for an ID.
-var ErrNobody = errors.New("no golock of this user answers for it")
+// The first word of an answer. After the last one comes the error's text.
+const (
+	yes     = "yes"
+	no      = "no"
+	refused = "refused"
+	unknown = "unknown"
+)
 
 const (
 	suffix  = ".sock"
@@ -64,13 +67,15 @@ func newSocket(path string, attach func(fd int, at unix.Sockaddr) error) (fd int
 // Listener answers for one ID.
 type Listener struct {
 	socket *os.File
-	answer func(Question) (Answer, error)
+	answer func(context.Context, Question) error
+	ctx    context.Context
+	cancel context.CancelFunc
 	open   sync.RWMutex // read-locked during each answer; Close locks it and keeps it
 }
 
-// Listen begins to answer for id. It calls answer from goroutines of its own, several at a time,
-// and sends the text of its error with the answer. The caller closes the listener.
-func Listen(dir, id string, answer func(Question) (Answer, error)) (*Listener, error) {
+// Listen begins to answer for id. It calls answer from goroutines of its own, several at a time, with
+// a context that ends with the listener. The caller closes the listener.
+func Listen(dir, id string, answer func(context.Context, Question) error) (*Listener, error) {
 	path := socketPath(dir, id)
 	fd, err := newSocket(path, func(fd int, at unix.Sockaddr) error {
 		if err := unix.Bind(fd, at); err != nil {
@@ -82,12 +87,14 @@ func Listen(dir, id string, answer func(Question) (Answer, error)) (*Listener, e
 		return nil, err
 	}
 	l := &Listener{socket: os.NewFile(uintptr(fd), path), answer: answer}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
 	go l.serve()
 	return l, nil
 }
 
 // Close removes the socket. It waits for the answers under way.
 func (l *Listener) Close() {
+	l.cancel()
 	_ = os.Remove(l.socket.Name())
 	l.socket.Close()
 	l.open.Lock()
@@ -129,32 +136,34 @@ func (l *Listener) handle(client int) {
 		return
 	}
 	defer l.open.RUnlock()
-	a, err := l.answer(Question(question[:n]))
-	if a == Silence {
+	text := yes
+	switch err := l.answer(l.ctx, Question(question[:n])); {
+	case err == ErrNobody:
 		return
-	}
-	text := string(a)
-	if err != nil {
-		text += " " + err.Error()
+	case err == ErrRefused:
+		text = refused
+	case errors.Is(err, locks.ErrLost):
+		text = no
+	case err != nil:
+		text = unknown + " " + err.Error()
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(ioLimit))
 	_, _ = c.Write([]byte(text[:min(len(text), maxText)]))
 }
 
-// Ask asks the holder of an ID. ErrNobody: nobody answers. With Unknown comes an error that says
-// what the holder knows.
-func Ask(ctx context.Context, dir, id string, q Question) (Answer, error) {
+// Ask asks the holder of an ID and returns its answer.
+func Ask(ctx context.Context, dir, id string, q Question) error {
 	fd, err := newSocket(socketPath(dir, id), unix.Connect)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOTDIR) {
-		return "", ErrNobody
+		return ErrNobody
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
 	c := os.NewFile(uintptr(fd), id)
 	defer c.Close()
 	if !sameUser(fd) {
-		return "", ErrNobody
+		return ErrNobody
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
 	defer stop()
@@ -165,15 +174,20 @@ func Ask(ctx context.Context, dir, id string, q Question) (Answer, error) {
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return "", errors.New("the golock that holds it does not answer")
+		return errors.New("the golock that holds it does not answer")
 	case err != nil || n == 0: // it ended before it answered
-		return "", ErrNobody
+		return ErrNobody
 	}
-	word, reason, _ := strings.Cut(string(text[:n]), " ")
-	if reason != "" {
-		err = errors.New(reason)
+	switch word, reason, _ := strings.Cut(string(text[:n]), " "); word {
+	case yes:
+		return nil
+	case no:
+		return locks.ErrLost
+	case refused:
+		return ErrRefused
+	default:
+		return errors.New(reason)
 	}
-	return Answer(word), err
 }
 
 // sameUser reports whether the peer has the same effective user (SO_PEERCRED, unix(7)).
