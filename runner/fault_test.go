@@ -105,7 +105,7 @@ func TestFaultWhileTheCommandRuns(t *testing.T) {
 
 // The goroutine that waits panics, before and after the run is in the queue.
 func TestFaultWhileWaiting(t *testing.T) {
-	joins := newPlayed(func(context.Context) error { panic("a fault made by the test") })
+	joins := &played{join: func(context.Context) error { panic("a fault made by the test") }}
 	waits := queued{wait: func(context.Context) { panic("a fault made by the test") }}
 	for _, store := range []locks.Store{joins, waits} {
 		marker := filepath.Join(t.TempDir(), "started")

@@ -17,7 +17,7 @@ import (
 func TestStoppedWhileItJoins(t *testing.T) {
 	mayStop(t)
 	cause := make(chan error, 1)
-	r := testRun(t, newPlayed(func(ctx context.Context) error {
+	r := testRun(t, &played{join: func(ctx context.Context) error {
 		_ = unix.Kill(os.Getpid(), unix.SIGTSTP)
 		select {
 		case <-ctx.Done():
@@ -25,7 +25,7 @@ func TestStoppedWhileItJoins(t *testing.T) {
 		}
 		cause <- context.Cause(ctx)
 		return &locks.EvictedError{} // or golock would stop now
-	}), "true")
+	}}, "true")
 	r.Relay.DropStop() // as at a terminal
 	r.Terminal, r.Wait, r.OnlyWarn = true, -1, true
 	if o := r.Do(); o.Kind != Busy {

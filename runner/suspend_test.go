@@ -83,12 +83,7 @@ func TestEvictedWhenASignalComes(t *testing.T) {
 // played is a store with leases whose Join is the test's. It has nothing to show.
 type played struct {
 	locks.LeaseStore
-	join     func(context.Context) error
-	released chan time.Duration // how long a release may take
-}
-
-func newPlayed(join func(context.Context) error) *played {
-	return &played{join: join, released: make(chan time.Duration, 1)}
+	join func(context.Context) error
 }
 
 func (*played) URL() string { return "played" }
@@ -100,48 +95,31 @@ func (s *played) Join(ctx context.Context, _ locks.Request) (locks.Ticket, error
 	return nil, s.join(ctx)
 }
 
-func (s *played) Attach(locks.Ref) locks.RenewableLease { return playedLease{released: s.released} }
-
 func (*played) Entries(context.Context, string) ([]locks.Entry, error) { return nil, nil }
 
-type playedLease struct {
-	locks.RenewableLease
-	released chan time.Duration
-}
-
-func (l playedLease) Release(ctx context.Context) error {
-	until, _ := ctx.Deadline()
-	l.released <- time.Until(until)
-	return ctx.Err()
-}
-
-// Leaving the queue and telling the store so take less than 100 ms together.
+// A store that never answers keeps nobody from the end.
 func TestToldToStopBySilentStore(t *testing.T) {
-	store := newPlayed(func(context.Context) error {
+	r := testRun(t, &played{join: func(context.Context) error {
 		_ = unix.Kill(os.Getpid(), unix.SIGTERM)
 		select {}
-	})
-	r := testRun(t, store, "true")
+	}}, "true")
 	r.Wait, r.OnlyWarn = -1, true
 	if o := r.Do(); o.Kind != Interrupted {
 		t.Errorf("outcome %+v", o)
-	}
-	if limit := <-store.released; leaveLimit+limit >= 100*time.Millisecond {
-		t.Errorf("%v to leave the queue, and %v for the release", leaveLimit, limit)
 	}
 }
 
 // A store that answers later than --wait is slow, not unavailable.
 func TestSlowStoreIsNotUnavailable(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
-	r := testRun(t, newPlayed(func(ctx context.Context) error {
+	r := testRun(t, &played{join: func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(100 * time.Millisecond):
 			return &locks.BusyError{Name: "n"}
 		}
-	}), "touch", ran)
+	}}, "touch", ran)
 	r.Wait, r.OnlyWarn, r.Unavailable = 10*time.Millisecond, true, RunAnyway
 	if o := r.Do(); o.Kind != Busy {
 		t.Errorf("outcome %+v, want that it is busy", o)
@@ -153,7 +131,7 @@ func TestSlowStoreIsNotUnavailable(t *testing.T) {
 
 // A store that has put the run into its queue at the very end of --wait is busy, not unavailable.
 func TestQueuedAtTheLastMoment(t *testing.T) {
-	r := testRun(t, newPlayed(nil), "true")
+	r := testRun(t, &played{}, "true")
 	r.Wait, r.Unavailable = time.Second, RunAnyway
 	w := &waiter{Run: r, attempt: &attempt{cancel: func(error) {}, waits: true, ended: make(chan struct{}), err: context.Canceled}}
 	ticket := locks.Ticket(queuedTicket{})
@@ -168,7 +146,7 @@ func TestQueuedAtTheLastMoment(t *testing.T) {
 func TestAnsweredAtTheLastMoment(t *testing.T) {
 	refused := errors.New("wrong password")
 	for answer, want := range map[error]Kind{&locks.BusyError{Name: "n", Full: true}: Busy, refused: Refused} {
-		r := testRun(t, newPlayed(nil), "true")
+		r := testRun(t, &played{}, "true")
 		r.Wait = time.Second
 		w := &waiter{Run: r, attempt: &attempt{cancel: func(error) {}, ended: make(chan struct{}), err: answer}}
 		close(w.ended)
@@ -200,7 +178,7 @@ func (l grantedLease) Evicted() error {
 
 // A run that was granted the slot, and evicted before it knew, says so.
 func TestEvictedBeforeItKnew(t *testing.T) {
-	r := testRun(t, newPlayed(nil), "true")
+	r := testRun(t, &played{}, "true")
 	w := &waiter{Run: r, attempt: &attempt{
 		cancel: func(error) {}, ended: make(chan struct{}), lease: grantedLease{released: new(bool)},
 	}}

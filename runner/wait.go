@@ -17,13 +17,11 @@ import (
 )
 
 const (
-	// leaveLimit bounds how long a golock that was told to stop waits to leave the queue. Half of it
-	// is for withdraw: together less than 100 ms.
-	leaveLimit = 60 * time.Millisecond
-
-	// withdrawLimit bounds how long a golock that gives up tries to tell the store, so that a grant
-	// that the store may have made does not last for its TTL.
-	withdrawLimit = 200 * time.Millisecond
+	// leaveLimit bounds how long a golock that was told to stop waits to leave the queue, and
+	// giveUpLimit one whose time is over. The store may have made a grant, which lasts for its TTL if
+	// the store is not told.
+	leaveLimit  = 60 * time.Millisecond
+	giveUpLimit = 200 * time.Millisecond
 
 	// How long golock tries to reach a store.
 	reachLimit       = 10 * time.Second
@@ -270,9 +268,6 @@ func (w *waiter) received() (locks.Lease, *Outcome) {
 	if w.err == nil {
 		return w.lease, nil
 	}
-	if isA[*locks.OutageError](w.err) {
-		w.withdraw(withdrawLimit)
-	}
 	return nil, w.refusal(w.err)
 }
 
@@ -309,19 +304,17 @@ func (w *waiter) leave(cause error, limit time.Duration) error {
 	case isA[*locks.EvictedError](err):
 		return err
 	}
-	w.withdraw(min(limit, releaseLimit) / 2)
 	return nil
 }
 
 // timedOut ends the waiting at its deadline.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
-	lease, err := w.giveUp(nil, withdrawLimit)
+	lease, err := w.giveUp(nil, giveUpLimit)
 	cancelled := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case lease != nil, !cancelled, isA[*locks.OutageError](err):
 		return w.received() // just in time
 	case w.queued() == nil && locks.HasLeases(w.Store):
-		w.withdraw(withdrawLimit)
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}
 	return nil, &Outcome{Kind: Busy, Err: w.whyBusy()}
@@ -365,15 +358,6 @@ func (w *waiter) suspend() *Outcome {
 	}
 	w.begin()
 	return nil
-}
-
-// withdraw tells a store that has not answered yet to forget the request.
-func (w *waiter) withdraw(limit time.Duration) {
-	if store, ok := w.Store.(locks.LeaseStore); ok && w.queued() == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
-		_ = store.Attach(w.Request.Ref).Release(ctx)
-	}
 }
 
 // refusal is the outcome of an error of the store. A nested run that does not wait is just busy;

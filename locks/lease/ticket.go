@@ -175,8 +175,8 @@ func (t *Ticket) refused(ctx context.Context, a Answer) error {
 
 // Limits of giving up.
 const (
-	leaveLimit = 2 * time.Second       // then the entry is left to its TTL
-	leaveWait  = 40 * time.Millisecond // for so long the caller waits
+	leaveLimit = 2 * time.Second        // then the entry is left to its TTL
+	leaveWait  = 100 * time.Millisecond // for so long the caller waits
 )
 
 // giveUp has the entry leave. It waits a moment for the store to know, as the process may
