@@ -103,26 +103,17 @@ func Stay() { runtime.LockOSThread() }
 func (r *Relay) Catch() {
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
 		passedOn := Forwarded(sig) && !(r.terminal && slices.Contains(jobControl(), sig))
-		if (passedOn || sig == unix.SIGCHLD || sig == unix.SIGPIPE) && !ignored(sig) {
+		switch {
+		case ignored(sig):
+			signal.Ignore(sig) // or the Go runtime, which may handle it, restores its default action in children
+		case passedOn, sig == unix.SIGCHLD, sig == unix.SIGPIPE:
 			r.list = append(r.list, sig)
 		}
 	}
 	r.catch(r.list)
 	r.catchFaults()
-	keepIgnored()
 	r.unblock()
 	runtime.UnlockOSThread() // see Stay
-}
-
-// keepIgnored tells the Go runtime what the caller ignored: in children it restores the default
-// action of all signals that it believes to handle.
-func keepIgnored() {
-	set, _ := entry.Ignored()
-	for sig := syscall.Signal(1); set != 0 && sig <= rtMax; sig++ {
-		if ignored(sig) {
-			signal.Ignore(sig)
-		}
-	}
 }
 
 // Yield restores the default action of the caught signals, for a process that becomes its command.
