@@ -197,7 +197,7 @@ type Lease interface {
 	// owners by SIGTERM only. It does not wait.
 	Evicted() error
 
-	// Release gives the slot back. It may be called more than once.
+	// Release gives the slot back, in two seconds at most. It may be called more than once.
 	Release(ctx context.Context) error
 }
 

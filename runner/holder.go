@@ -62,9 +62,7 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 	defer status.markLost()
 	err := status.serve(heldLease{lease: lease, onLost: renewer.RenewSoon, release: func() error {
 		defer h.Relay.Wake()
-		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
-		defer cancel()
-		return lease.Release(ctx)
+		return lease.Release(context.Background())
 	}})
 	if err != nil {
 		return &Outcome{Kind: Refused, Err: err}

@@ -272,22 +272,18 @@ func (s *supervisor) report() *Outcome {
 	return nil
 }
 
-// releaseLimit bounds the release of a slot.
+// releaseLimit bounds what is asked of a store when a run ends. A release bounds itself.
 const releaseLimit = 2 * time.Second
 
 // release gives a slot back. A failure is a warning and changes nothing else. An unused slot loses
 // its hold too: another host may be able to use it. Nothing is printed before tell is called, so
 // that nobody waits for that.
 func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
-	ctx := context.Background()
-	if locks.HasLeases(r.Store) { // elsewhere it does not wait, and a process's first timer costs more
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, releaseLimit)
-		defer cancel()
-	}
 	failed := func(err error) bool { return err != nil && !errors.Is(err, locks.ErrLost) }
-	hold, err, held := r.Request.Hold, lease.Release(ctx), error(nil)
+	hold, err, held := r.Request.Hold, lease.Release(context.Background()), error(nil)
 	if q, ok := r.Store.(locks.QueueStore); ok && hold > 0 && unused && !failed(err) {
+		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+		defer cancel()
 		held = q.Evict(ctx, lease.Grant().Ref, "nothing was begun with it")
 	}
 	return func() {

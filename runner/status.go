@@ -90,8 +90,5 @@ func (s *statusServer) ask(ctx context.Context, lease locks.Lease) error {
 		_, err := l.Renew(ctx)
 		return err
 	}
-	if q, ok := s.run.Store.(locks.QueueStore); ok {
-		return locks.Holds(ctx, q, lease.Grant().Ref)
-	}
 	return nil // a kernel lock is held as long as this process has it open
 }

@@ -64,9 +64,7 @@ func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error)
 	case err != nil:
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
-	defer cancel()
-	return store.Attach(ref).Release(ctx)
+	return store.Attach(ref).Release(context.Background())
 }
 
 // becomeGolock executes golock's program as a watchdog whose golock is gone: this one is the lean
