@@ -3,7 +3,6 @@ package runner
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -105,15 +104,13 @@ func (w *watchdog) spawn() error {
 // continue it.
 func groupIsOrphaned() bool {
 	session, _ := unix.Getsid(0)
-	for pid := os.Getppid(); pid > 0; {
+	for _, pid := range procfs.Ancestors(unix.Getpid()) {
 		if its, err := unix.Getsid(pid); err != nil || its != session {
 			return true
 		}
 		if group, err := unix.Getpgid(pid); err != nil || group != unix.Getpgrp() {
 			return err != nil
 		}
-		parent, _ := procfs.ReadStat(pid)
-		pid = parent.Parent
 	}
 	return true
 }

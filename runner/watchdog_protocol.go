@@ -62,9 +62,6 @@ func receive(fd int) (message, error) {
 		return message{}, err
 	}
 	fields := strings.Split(string(packet), "\x00")
-	if len(fields) < 2 || fields[0] == "" {
-		return message{}, unix.EPIPE
-	}
 	number, err := strconv.ParseInt(fields[1], 10, 64)
 	return message{kind: messageKind(fields[0][0]), number: number, texts: fields[2:]}, err
 }

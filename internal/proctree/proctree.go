@@ -107,11 +107,10 @@ func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitSt
 			if err == unix.ECHILD {
 				return
 			}
-			if err == nil && pid > 0 {
-				collected(pid, ws)
-			} else if err != unix.EINTR {
+			if err != nil || pid <= 0 {
 				break
 			}
+			collected(pid, ws)
 		}
 		if len(except) > 0 && len(found) == 0 {
 			return
