@@ -341,7 +341,7 @@ func (c *scene) begin(t *testing.T, relay *signals.Relay) (end func()) {
 	}
 	c.s = &supervisor{
 		Run: run, clock: c.now, signal: c.signal, lease: lease, state: running, pid: 1,
-		watchdog: &watchdog{run: run, socket: pair[0]},
+		watchdog: &watchdog{socket: pair[0]},
 	}
 	c.s.renewer = renewal.New(lease, c.now, c.killAfter, wake, run.Log)
 	c.w = &watchdogProcess{relay: relay, clock: c.now, socket: pair[1], deadline: c.s.renewer.KillAt()}

@@ -131,7 +131,7 @@ func (s *supervisor) send(sig syscall.Signal) {
 			continue // has it already
 		}
 		if err := proctree.Signal(p, sig); err != nil {
-			s.unkillable(p, err)
+			s.warnUnkillable(p, err)
 		}
 	}
 }
@@ -139,17 +139,14 @@ func (s *supervisor) send(sig syscall.Signal) {
 // signalCommand is kill(2) of the command or of its group.
 func (s *supervisor) signalCommand(pid int, sig syscall.Signal) {
 	if err := unix.Kill(pid, sig); err != nil && err != unix.ESRCH {
-		s.unkillable(proctree.Process{PID: s.pid}, err)
+		s.warnUnkillable(proctree.Process{PID: s.pid}, err)
 	}
 }
 
-// warnUnkillable gives a function that warns once of each process that cannot be signalled.
-func (r *Run) warnUnkillable() func(proctree.Process, error) {
-	warned := map[int]bool{}
-	return func(p proctree.Process, err error) {
-		if !warned[p.PID] {
-			warned[p.PID] = true
-			r.Log(true, "a process of the command cannot be signalled and may outlive the slot", "pid", p.PID, "error", err)
-		}
+// warnUnkillable warns once of each process that cannot be signalled.
+func (s *supervisor) warnUnkillable(p proctree.Process, err error) {
+	if !s.unkillable[p.PID] {
+		s.unkillable[p.PID] = true
+		s.Log(true, "a process of the command cannot be signalled and may outlive the slot", "pid", p.PID, "error", err)
 	}
 }

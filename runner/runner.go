@@ -139,12 +139,13 @@ func recovered(phase func() *Outcome) (out *Outcome) {
 
 // prepare does what needs neither store nor slot.
 func (r *Run) prepare() *supervisor {
-	s := &supervisor{Run: r, began: time.Now(), clock: locks.BootTime, preexisting: preexistingChildren()}
+	s := &supervisor{
+		Run: r, began: time.Now(), clock: locks.BootTime, preexisting: preexistingChildren(), unkillable: map[int]bool{},
+	}
 	s.cmd = prepareCommand(r.Argv, r.Env, r.Request, r.Store.URL())
-	s.unkillable = r.warnUnkillable()
 	s.signal = s.send
 	if locks.HasLeases(r.Store) && !r.OnlyWarn {
-		s.watchdog = &watchdog{run: r, cmd: s.cmd, program: r.Watchdog, preexisting: s.preexisting, socket: -1}
+		s.watchdog = &watchdog{run: s, program: r.Watchdog, socket: -1}
 	}
 	if locks.IsPlain(r.Store) || locks.HasLeases(r.Store) { // else the store itself answers
 		s.status = &statusServer{run: r}

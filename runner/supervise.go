@@ -36,7 +36,7 @@ type supervisor struct {
 	childless   bool // no child is left but preexisting ones
 	signal      func(syscall.Signal)
 	clock       locks.Clock
-	unkillable  func(proctree.Process, error) // reports a process that cannot be signalled
+	unkillable  map[int]bool // processes that cannot be signalled
 
 	term   locks.Term // whose deadline the watchdog knows
 	warned bool       // of a lost slot, with OnlyWarn

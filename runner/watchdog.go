@@ -38,12 +38,10 @@ const WatchdogName = "golock-watchdog"
 
 // watchdog is golock's side of the watchdog. It belongs to the goroutine that owns the run.
 type watchdog struct {
-	run         *Run
-	cmd         *command
-	program     string // "": golock's own
-	preexisting []proctree.Process
-	pid         int // 0: there is none
-	socket      int // -1: closed
+	run     *supervisor
+	program string // "": golock's own
+	pid     int    // 0: there is none
+	socket  int    // -1: closed
 }
 
 var (
@@ -79,8 +77,8 @@ func (w *watchdog) spawn() error {
 		group = unix.Getpgrp()
 	}
 	program := &command{
-		env: w.cmd.env[:w.cmd.common], inherit: []int{theirs, own},
-		argv: append([]string{WatchdogName, strconv.Itoa(theirs), strconv.Itoa(group), strconv.Itoa(own)}, w.cmd.argv...),
+		env: w.run.cmd.env[:w.run.cmd.common], inherit: []int{theirs, own},
+		argv: append([]string{WatchdogName, strconv.Itoa(theirs), strconv.Itoa(group), strconv.Itoa(own)}, w.run.cmd.argv...),
 	}
 	// Not in golock's group, whose members are stopped and killed with the job. But a child of
 	// golock's in another group of the session would keep the kernel from seeing that nobody would
@@ -128,7 +126,7 @@ func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, er
 		if err := w.spawn(); err != nil {
 			return 0, fmt.Errorf("%w: %w", errWatchdogGone, err)
 		}
-		err = send(w.socket, msgStart, int64(deadline), w.cmd.env[w.cmd.common:]...)
+		err = send(w.socket, msgStart, int64(deadline), w.run.cmd.env[w.run.cmd.common:]...)
 		if !again || err != unix.EPIPE {
 			break
 		}
@@ -138,9 +136,9 @@ func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, er
 	switch err {
 	case nil, unix.EPIPE: // which receive returns too
 	case unix.EMSGSIZE:
-		return 0, w.cmd.problem(unix.E2BIG)
+		return 0, w.run.cmd.problem(unix.E2BIG)
 	default:
-		return 0, w.cmd.problem(err)
+		return 0, w.run.cmd.problem(err)
 	}
 	for {
 		m, err := receive(w.socket)
@@ -162,7 +160,7 @@ func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, er
 		case m.kind == msgStarted:
 			return int(m.number), nil
 		case m.kind == msgFailed:
-			return 0, w.cmd.problem(unix.Errno(m.number))
+			return 0, w.run.cmd.problem(unix.Errno(m.number))
 		}
 	}
 }
@@ -184,7 +182,7 @@ func (w *watchdog) dismiss() {
 // killTree ends a watchdog that may have started the command, and all descendants.
 func (w *watchdog) killTree() {
 	w.dismiss()
-	proctree.KillDescendants(w.preexisting, func(int, syscall.WaitStatus) {}, w.run.warnUnkillable())
+	proctree.KillDescendants(w.run.preexisting, func(int, syscall.WaitStatus) {}, w.run.warnUnkillable)
 }
 
 func (w *watchdog) closeSocket() {
