@@ -1,10 +1,9 @@
-//go:build linux && (amd64 || arm64) && !portable
-
 // Package entry keeps what the Go runtime forgets: which signals the caller had blocked and
 // ignored, and duplicate variables. Its function start is the first code of the process, before the
 // runtime, if the linker is told so (-ldflags '-E golock/internal/entry.start'). If the first
 // argument is "run" it also blocks all signals that golock catches later: what comes in the first
-// milliseconds stays pending until package signals unblocks it. A plain go build has none of this.
+// milliseconds stays pending until package signals unblocks it. A plain go build and other machines
+// than amd64 and arm64 have none of this: stack is nil.
 //
 // The runtime unblocks HUP INT QUIT ABRT TERM and STKFLT again: until package signals catches them
 // they end golock, as they end any program.
@@ -20,7 +19,7 @@ const faults = 1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30
 
 // Written by start (start_*.s), before anything else runs.
 var (
-	stack unsafe.Pointer // argc, argv, NULL, environment, NULL (System V ABI)
+	stack unsafe.Pointer // argc, argv, NULL, environment, NULL (System V ABI); nil: start has not run
 	// block is what start blocks: not faults; not PROF and URG, which the runtime uses; not 32 and 33,
 	// which belong to the C library.
 	block   uint64 = ^uint64(faults | 1<<22 | 1<<26 | 1<<31 | 1<<32) //nolint:unused // read by start
@@ -79,7 +78,8 @@ func init() { //nolint:gochecknoinits // every package that is initialised befor
 		return
 	}
 	const kept = 1<<(syscall.SIGCHLD-1) | faults
-	taken := uint64(1<<(syscall.SIGQUIT-1) | 1<<(syscall.SIGABRT-1) | 1<<(syscall.SIGSTKFLT-1))
+	const stkflt = 16 // MIPS has none
+	taken := uint64(1<<(syscall.SIGQUIT-1) | 1<<(syscall.SIGABRT-1) | 1<<(stkflt-1))
 	if *(*int)(stack) > 1 && text(*(*unsafe.Pointer)(argument(1))) == "run" {
 		taken |= 1<<(syscall.SIGHUP-1) | 1<<(syscall.SIGINT-1) | 1<<(syscall.SIGTERM-1)
 	}
