@@ -196,7 +196,9 @@ func (w *watchdogProcess) start(variables []string) {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: w.group, Pdeathsig: unix.SIGKILL}
 	var err error
 	w.relay.AsCaller(func() { w.pid, err = w.cmd.spawn(attr) })
-	if errno, failed := errors.AsType[unix.Errno](err); failed {
+	if err != nil {
+		errno := unix.EINVAL
+		errors.As(err, &errno)
 		_ = send(w.socket, msgFailed, int64(errno))
 		return
 	}
