@@ -45,7 +45,7 @@ func fails(t testing.TB, s *Store, words ...string) {
 // ports counts those that newPort has tried. Processes begin at different ones.
 var ports = rand.Int64N(1000)
 
-// newPort is a port that nobody has or has just had, among those that no other test uses
+// newPort is a port that nobody has, among those that no other test uses
 // (locks/locktest/server).
 func newPort(t testing.TB) (*Store, string) {
 	t.Helper()
@@ -54,12 +54,8 @@ func newPort(t testing.TB) (*Store, string) {
 		address := fmt.Sprintf("127.0.0.1:%d", 16000+ports%1000)
 		s, err := NewPort(address)
 		testkit.Must(t, err)
-		_, to, _ := socketAddress(s.address.(*port).first)
-		fd, err := newSocket(unix.AF_INET, address)
-		testkit.Must(t, err)
-		err = unix.Bind(fd, to) // without SO_REUSEADDR: connections in TIME_WAIT count
-		unix.Close(fd)
-		if err == nil {
+		if l, err := Try(t, s, 1); err == nil {
+			Release(t, l)
 			return s, address
 		}
 	}
@@ -175,7 +171,7 @@ func TestConnections(t *testing.T) {
 }
 
 // What a command left behind keeps an abstract name. (A port and a socket file it does not keep:
-// locks/open, TestPlainKilledHolder.)
+// testPlainKilledHolder.)
 func TestLeftBehind(t *testing.T) {
 	s, _ := newAbstract(t)
 	l := TakeUnit(t, s, 1)

@@ -82,7 +82,7 @@ func Run(t *testing.T, e Engine) {
 	testkit.Must(t, err)
 	defer s.Close()
 	if locks.IsPlain(s) { // most of the suite is about names
-		all = []test{{"Histories", testHistories}}
+		all = []test{{"KilledHolder", testPlainKilledHolder}, {"Nested", testPlainNested}, {"Histories", testHistories}}
 	}
 	for _, test := range all {
 		t.Run(test.name, func(t *testing.T) {

@@ -23,17 +23,19 @@ import (
 // peerVariable tells a process of the suite what to ask for.
 const peerVariable = "LOCKTEST_PEER"
 
-// order is what a peer is told to do: to join, and then to release.
+// order is what a peer is told to do: to join, perhaps to start heirs, and then to release.
 type order struct {
 	URL     string
 	Request locks.Request
+	Heir    bool // start a process that inherits the slot
 }
 
 // report is what a peer says.
 type report struct {
-	State string // "queued", "granted", "released", or the outcome of an error
+	State string // "queued", "granted", "heir", "released", or the outcome of an error
 	Slots []int
 	Fence int64
+	Heir  int // its process number
 	Text  string
 }
 
@@ -62,7 +64,7 @@ func say(r report) {
 	fmt.Println(string(line))
 }
 
-// servePeer joins, reports, and releases at its second order. It ends with its standard input.
+// servePeer joins, reports, and releases at its last order. It ends with its standard input.
 func (e Engine) servePeer() {
 	if err := e.servePeerOrder(json.NewDecoder(os.Stdin)); err != nil {
 		say(report{State: outcome(err), Text: err.Error()})
@@ -110,8 +112,18 @@ func (e Engine) servePeerOrder(orders *json.Decoder) error {
 		stop = keepRenewed(leased, func(err error) { say(report{State: "evicted", Text: err.Error()}) })
 	}
 	holding <- lease
-	if orders.Decode(&o) != nil {
-		return nil
+	for o.Heir = true; o.Heir; {
+		o = order{}
+		if orders.Decode(&o) != nil {
+			return nil
+		}
+		if o.Heir {
+			pid, err := testkit.SpawnHeir(lease.Files())
+			if err != nil {
+				return err
+			}
+			say(report{State: "heir", Heir: pid})
+		}
 	}
 	stop()
 	if err := GiveBack(lease); err != nil {
@@ -237,6 +249,13 @@ func (p *peer) pid() string { return fmt.Sprintf("pid %d", p.PID) }
 func (p *peer) silent() {
 	p.t.Helper()
 	p.Silent(time.Millisecond)
+}
+
+// heir has the peer start a process that inherits the slot.
+func (p *peer) heir() (pid int) {
+	p.t.Helper()
+	p.Tell(order{Heir: true})
+	return p.expect("heir").last.Heir
 }
 
 func (p *peer) release() {

@@ -1,12 +1,9 @@
 package open_test
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 
-	"golock/locks"
 	. "golock/locks/locktest"
 	"golock/locks/open"
 	"golock/test/testkit"
@@ -21,102 +18,6 @@ func TestConformance(t *testing.T) {
 			Run(t, Engine{Fresh: func(t *testing.T) string { return fresh(t) }, Open: open.Store})
 		})
 	}
-}
-
-// A waiter is woken, and one that leaves leaves nothing behind.
-func TestPlainWait(t *testing.T) {
-	onEach(t, func(t *testing.T, url string) {
-		s := newStore(t, url)
-		first := TakeUnit(t, s, 1)
-		left := QueueOf[locks.Lease](t, s, "label")
-		left.Cancel()
-		left.Ended()
-		if left.Err != context.Canceled {
-			t.Errorf("Wait = %v", left.Err)
-		}
-		second := QueueOf[locks.Lease](t, s, "label")
-		if !busy(t, s) {
-			t.Error("free beside the holder")
-		}
-		second.Waits()
-		Release(t, first)
-		l := second.Granted()
-		if !busy(t, s) {
-			t.Error("the waiter does not hold")
-		}
-		Release(t, l)
-		testkit.Eventually(t, "free", func() bool { return !busy(t, s) })
-	})
-}
-
-// With kill -9 of the holder the slot is free, unless something lives that
-// inherited it; with a release it is free in any case, except for abstract names.
-func TestPlainKilledHolder(t *testing.T) {
-	onEach(t, func(t *testing.T, url string) {
-		s := newStore(t, url)
-		c := startHolder(t, url)
-		if !busy(t, s) {
-			t.Fatal("the child does not hold")
-		}
-		c.Kill()
-		if busy(t, s) {
-			t.Error("the slot is taken by the dead")
-		}
-
-		c = startHolder(t, url)
-		heir := c.Ask(call{Do: "spawn"}).PID
-		c.Kill()
-		for range 20 {
-			if !busy(t, s) {
-				t.Fatal("the slot is free although an heir lives")
-			}
-		}
-		all := List(t, s, "")
-		if len(all) != 1 || all[0].PID != heir || all[0].State != locks.Holding {
-			t.Errorf("%+v, want the heir %d", all, heir)
-		}
-		endProcess(t, heir)
-		testkit.Eventually(t, "free after the heir", func() bool { return !busy(t, s) })
-
-		if strings.HasPrefix(url, "bind://@") {
-			return // locks/bind: TestLeftBehind
-		}
-		c = startChild(t)
-		for range 3 { // each leaves a daemon
-			c.Ask(call{Do: "take", URL: url})
-			heir = c.Ask(call{Do: "spawn"}).PID
-			defer endProcess(t, heir)
-			c.Ask(call{Do: "release"})
-			if busy(t, s) {
-				t.Fatal("a daemon keeps the slot")
-			}
-			if all := List(t, s, ""); len(all) != 0 {
-				t.Errorf("%+v after the release", all)
-			}
-		}
-	})
-}
-
-// A nested run is told that it would wait for itself, also if the lock's
-// descriptor was not handed on; what is merely called by the same ID waits.
-func TestPlainNested(t *testing.T) {
-	onEach(t, func(t *testing.T, url string) {
-		s := newStore(t, url)
-		outer := TakeUnit(t, s, 1)
-		r := NewRequest(t, "label", NoWait)
-		r.Within = []locks.Ref{outer.Grant().Ref}
-		_, err := s.Join(background, r)
-		var busy *locks.BusyError
-		if !errors.As(err, &busy) || busy.Inside == nil || *busy.Inside != outer.Grant().Ref {
-			t.Errorf("Join = %v", err)
-		}
-		Release(t, outer)
-
-		startHolder(t, url)
-		if _, err = s.Join(background, r); !errors.As(err, &busy) || busy.Inside != nil {
-			t.Errorf("Join = %v: the holder is not around us", err)
-		}
-	})
 }
 
 // URLs that are wrong, and the part that is.
@@ -196,7 +97,9 @@ func TestBindUnits(t *testing.T) {
 		"bind:///" + strings.Repeat("x", 103): 100,
 		"flock:///x":                          1,
 	} {
-		if got := newStore(t, url).Traits().MaxUnits; got != units {
+		s, err := open.Store(url)
+		testkit.Must(t, err)
+		if got := s.Traits().MaxUnits; got != units {
 			t.Errorf("%s: %d units, want %d", url, got, units)
 		}
 	}
