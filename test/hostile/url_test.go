@@ -131,7 +131,7 @@ func staysHidden(t *testing.T, v vault, way, format string) {
 }
 
 // Whatever a server lacks, its password is not told. (Nor in what is said of a wrong login or URL:
-// TestRefusedLogin, TestBadConnection and TestBadURL of the engines.)
+// TestRefusedLogin, TestBadConnection of the engines, TestBadURLs.)
 func TestSecretsInErrors(t *testing.T) {
 	t.Parallel()
 	s, server := testkit.New(t, ""), secretServer(t)
