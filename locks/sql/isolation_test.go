@@ -3,18 +3,11 @@
 package sql_test
 
 import (
-	"context"
-	"fmt"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"golock/locks"
 	. "golock/locks/locktest"
-	"golock/locks/sql"
 	"golock/locks/sql/sqltest"
-	"golock/test/testkit"
 )
 
 // defaults are what administrators set for everybody: none of it may decide
@@ -52,8 +45,8 @@ func defaults(f family) []string {
 	}
 }
 
-// Whatever transactions are by default: an exclusive slot is never granted
-// twice, no attempt fails, and fences grow. MariaDB keeps both tables where there are
+// Whatever transactions are by default: never are more inside than the rule allows, and nobody is
+// refused for it. MariaDB keeps both tables where there are
 // transactions.
 func TestDefaultsOfTransactions(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
@@ -69,7 +62,7 @@ func TestDefaultsOfTransactions(t *testing.T) {
 				} else {
 					b.exec(t, "SET GLOBAL init_connect=\"SET SESSION "+setting+"\"")
 				}
-				contend(t, b, 1)
+				Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, nil)
 				if f.name == "postgres" {
 					return
 				}
@@ -82,65 +75,4 @@ func TestDefaultsOfTransactions(t *testing.T) {
 			})
 		}
 	})
-}
-
-// contend has clients take and give back the slots of some names again and again, every
-// other one without waiting.
-func contend(t *testing.T, b *base, names int) {
-	t.Helper()
-	const clients = 6
-	rounds := 5
-	if testkit.Campaign() {
-		rounds = 50
-	}
-	inside, fences := make([]atomic.Int64, names), make([]atomic.Int64, names)
-	var grants atomic.Int64
-	var all sync.WaitGroup
-	for i := range clients {
-		s := b.store(t)
-		all.Go(func() {
-			for round := range rounds {
-				n := (i + round) % names
-				lease, err := enter(t, s, fmt.Sprint("n", n), i%2 == 1)
-				if IsBusy(err) {
-					continue
-				}
-				if err != nil {
-					t.Errorf("client %d: %v", i, err)
-					return
-				}
-				grants.Add(1)
-				if n := inside[n].Add(1); n != 1 {
-					t.Errorf("client %d: %d are inside", i, n)
-				}
-				if f := lease.Grant().Fence; f <= fences[n].Swap(f) {
-					t.Errorf("client %d: fence %d is not higher than the last", i, f)
-				}
-				runtime.Gosched()
-				inside[n].Add(-1)
-				if err := GiveBack(lease); err != nil {
-					t.Errorf("client %d: Release: %v", i, err)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	if n := grants.Load(); n < int64(clients/2*rounds) {
-		t.Errorf("%d grants, want those of all who wait", n)
-	}
-	Becomes(t, b.store(t), "n0", 0, 0)
-}
-
-// enter takes the slot.
-func enter(t *testing.T, s *sql.Store, name string, impatient bool) (locks.Lease, error) {
-	ctx, cancel := context.WithTimeout(background, testkit.Patience)
-	defer cancel()
-	r := NewRequest(t, name)
-	r.NoWait = impatient
-	ticket, err := s.Join(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return ticket.Wait(ctx)
 }

@@ -77,7 +77,7 @@ func TestSweepUnderUse(t *testing.T) {
 				}
 			})
 		}
-		contend(t, b, 3)
+		Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, nil)
 		stop()
 		sweepers.Wait()
 	})
