@@ -58,20 +58,17 @@ func TestRuleKeepsEveryHoldersPromise(t *testing.T) {
 }
 
 // The other examples are asked of every store: locktest, testRule.
-func TestAdmitsExamples(t *testing.T) {
+func TestNotAdmitted(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		holders []Claim
 		c       Claim
-		want    bool
 	}{
-		{"first", nil, Claim{Weight: 1, Max: 1}, true},
-		{"fourth of three", []Claim{{Weight: 2, Max: 3}, {Weight: 1, Max: 3}}, Claim{Weight: 1, Max: 3}, false},
-		{"more than 32 bits", []Claim{{Weight: math.MaxInt32, Max: math.MaxInt32}}, Claim{Weight: math.MaxInt32, Max: math.MaxInt32}, false},
-		{"heavier than its own max", nil, Claim{Weight: 3, Max: 2}, false},
+		{"more than 32 bits", []Claim{{Weight: math.MaxInt32, Max: math.MaxInt32}}, Claim{Weight: math.MaxInt32, Max: math.MaxInt32}},
+		{"heavier than its own max", nil, Claim{Weight: 3, Max: 2}},
 	} {
-		if got := Admits(tt.holders, tt.c); got != tt.want {
-			t.Errorf("%s: Admits = %v, want %v", tt.name, got, tt.want)
+		if Admits(tt.holders, tt.c) {
+			t.Errorf("%s is admitted", tt.name)
 		}
 	}
 }

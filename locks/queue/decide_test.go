@@ -30,6 +30,8 @@ func TestDecide(t *testing.T) {
 			d late: evicted; a renew: held 0`,
 		"who waits already replaces nobody": `
 			a join: granted 0; b join replace=waiting: waiting 1; c join replace=waiting priority=1: waiting 1; b join: waiting 2`,
+		"who can be replaced is, also if another one is in the way": `
+			a join max=3: granted 0; b join max=3 replace=running: granted 1; c join max=3 weight=3 replace=running: waiting 1, replaces b`,
 		"nobody is replaced twice": `
 			a join replace=running: granted 0; b join replace=running: waiting 1, replaces a
 			c join replace=running: waiting 1, replaces b, ends b; a release: released, offers c 0`,
