@@ -8,15 +8,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golock/test/testkit"
 )
 
-// lines are what is typed, with a tab where the user presses it, and the
+// typedLine is what is typed, with a tab where the user presses it, and the
 // arguments that golock gets when the line is entered. ID is that of a holder.
-var typedLines = []struct{ typed, want string }{
+type typedLine struct{ typed, want string }
+
+var typedLines = []typedLine{
 	{"golock ver\t", "[version]"},
 	{"golock run --nam\tjob --no-w\ttrue", "[run][--name][job][--no-wait][true]"},
 	{"golock run --name nig\ttrue", "[run][--name][nightly][true]"},
@@ -32,6 +35,12 @@ var typedLines = []struct{ typed, want string }{
 	{"golock run --name n -- heavy-w\t", "[run][--name][n][--][heavy-work]"},
 	{"golock run --name n -- cat inp\t", "[run][--name][n][--][cat][input.txt]"},
 	{"golock run -n --name n cat -n inp\t", "[run][-n][--name][n][cat][-n][input.txt]"},
+}
+
+// hostileNames are completed to themselves and to nothing that the shell would run.
+var hostileNames = []string{
+	"a$(touch OWNED)", "b`touch OWNED`", "c'; touch OWNED; '", `p"; touch OWNED; "`, "e; touch OWNED;", "f|touch OWNED", "g\\$(touch OWNED)",
+	"i{1,2}", "j*", `k\"; touch OWNED; \"`, `l\'; touch OWNED; \'`, "m!!", "q ~", "o\u202e",
 }
 
 var interactiveShells = []struct {
@@ -57,6 +66,14 @@ func TestCompletionInShells(t *testing.T) {
 	linked, err := exec.LookPath("golock") // this binary, by testscript.Main
 	testkit.Must(t, err)
 	testkit.Golock = cmp.Or(os.Getenv(testkit.BinaryVariable), linked)
+	lines := slices.Clone(typedLines)
+	for i, quote := range []string{"", "'", `"`} {
+		for j, name := range hostileNames {
+			if i == 0 || j%2 == i%2 { // half of them with each quote
+				lines = append(lines, typedLine{"golock ls " + quote + name[:1] + "\t", "[ls][" + name + "]"})
+			}
+		}
+	}
 	for _, shell := range interactiveShells {
 		t.Run(shell.name, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +83,9 @@ func TestCompletionInShells(t *testing.T) {
 				return s.Lock(name, "--", "sh", "-c", `echo "$GOLOCK_ID"; read end`).Start()
 			}
 			id := holder("nightly").Line()
-			holder("data load").Line()
+			for _, name := range append(hostileNames, "data load") {
+				holder(name).Line()
+			}
 			// Without this directory fish reads all manual pages in the background.
 			for _, dir := range []string{"bin", ".local/share/fish/generated_completions", filepath.Dir(shell.rc)} {
 				testkit.Must(t, os.MkdirAll(s.Path(dir), 0o755))
@@ -82,7 +101,7 @@ func TestCompletionInShells(t *testing.T) {
 				"TERM=dumb", "GOLOCK_STORE="+s.Store, "LC_ALL=C.UTF-8").OnTerminal(200, 50)
 			p.Shows("ready> ")
 			fill := strings.NewReplacer("ID6", id[:6], "ID", id)
-			for i, line := range typedLines {
+			for i, line := range lines {
 				p.Key(fill.Replace(line.typed) + "\r")
 				p.Shows(fmt.Sprintf(`ran %d\.`, i+1))
 				all := strings.Split(strings.TrimSpace(s.AwaitFile("log")), "\n")
@@ -93,6 +112,9 @@ func TestCompletionInShells(t *testing.T) {
 			}
 			p.Key("exit\r")
 			p.Expects(0)
+			if s.Exists("OWNED") {
+				t.Error("a name was run")
+			}
 		})
 	}
 }

@@ -100,6 +100,21 @@ func TestDamagedVersion(t *testing.T) {
 			_ = os.Remove(path)
 			testkit.Must(t, os.WriteFile(path, old, 0o600))
 		}
+		highest := onlyFile(t, directory(t, url)+"/*/data") + "/../v4000000000000000000"
+		for what, make := range map[string]func() error{
+			"a FIFO": func() error { return unix.Mkfifo(highest, 0o600) },
+			"a link": func() error { return os.Symlink("/etc/passwd", highest) },
+			"large":  func() error { return errors.Join(os.WriteFile(highest, nil, 0o600), os.Truncate(highest, 1<<40)) },
+		} {
+			testkit.Must(t, make())
+			_, listed := s.Entries(background, "n")
+			for _, err := range []error{Denied(t, s, "n"), listed} {
+				if err == nil || !strings.Contains(err.Error(), "damaged") {
+					t.Errorf("%s as the highest version: %v", what, err)
+				}
+			}
+			testkit.Must(t, os.Remove(highest))
+		}
 		Release(t, Take(t, s, "n"))
 	})
 }

@@ -47,31 +47,6 @@ func TestLinksToLockFiles(t *testing.T) {
 	}
 }
 
-// In a directory of lease files everybody who may write is trusted. Still a version that is not what
-// golock has made neither makes it hang or grow, nor leads it out of the directory.
-func TestForeignVersions(t *testing.T) {
-	t.Parallel()
-	s, dir := sharedDirectory(t)
-	h := hold(s, attacker, "--name", "x")
-	version := filepath.Dir(filepath.Dir(onlyFile(t, dir+"/*/data/*-*"))) + "/v4000000000000000000"
-	for what, spoil := range map[string]func() error{
-		"a FIFO": func() error { return unix.Mkfifo(version, 0o666) },
-		"a link": func() error { return os.Symlink("/etc/passwd", version) },
-		"large":  func() error { return errors.Join(os.WriteFile(version, nil, 0o666), os.Truncate(version, 1<<40)) },
-	} {
-		testkit.Must(t, spoil())
-		for _, args := range [][]string{{"ls"}, {"break", "--name", "x"}, {"run", "--name", "x", "-n", "--", "true"}, {"clean"}} {
-			r := as(s, victim, args...)
-			if judge(t, fmt.Sprint(what, args), r); r.Code != 69 || !strings.Contains(r.Stderr, "damaged") {
-				t.Errorf("%s: %v: exit code %d after %v: %s", what, args, r.Code, r.Took, r.Stderr)
-			}
-		}
-		testkit.Must(t, os.Remove(version))
-	}
-	h.In.Close()
-	h.Wait() // it writes there as long as it lives
-}
-
 // A request beside the versions, which the next golock lets into the queue, counts only if
 // the golock whose record has its name can have written it.
 func TestForgedRequests(t *testing.T) {
