@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/adler32"
+	"math/rand/v2"
 	"os"
 	"reflect"
 	"runtime"
@@ -122,6 +123,7 @@ func TestImpossibleRecordsAreDamage(t *testing.T) {
 	_, err := decodeRecord(r.encode())
 	testkit.Must(t, err)
 	for name, spoil := range map[string]func(*record){
+		"unknown replacement":   func(r *record) { r.replace = uint8(len(replacements)) },
 		"unknown state":         func(r *record) { r.state = stateHolding + 1 },
 		"ticket below all":      func(r *record) { r.ticket = -1 },
 		"ticket beyond all":     func(r *record) { r.ticket = maxTicket },
@@ -226,6 +228,17 @@ func FuzzFile(f *testing.F) {
 	f.Add(tableFile(header{next: 9, name: "another"}, dead), uint32(0))
 	f.Add(tableFile(header{next: 1, name: name}, stale), uint32(0))
 	f.Add([]byte("#!/bin/sh\n"), uint32(0))
+	random := rand.New(rand.NewPCG(7, 7))
+	for i := range 12 { // right checksums, wrong values
+		forged := bytes.Clone(good)
+		r := forged[pageSize : pageSize+recordSize]
+		for range 1 + i {
+			r[4+random.IntN(recordSize-4)] = byte(random.Uint32())
+			r[4+random.IntN(124)] = byte(random.Uint32())
+		}
+		copy(r, withChecksum(r))
+		f.Add(forged, uint32(0))
+	}
 
 	dir, err := os.MkdirTemp("", "golock-fuzz-")
 	testkit.Must(f, err)
@@ -241,6 +254,7 @@ func FuzzFile(f *testing.F) {
 		failed := ""
 		for range 2 {
 			text := ""
+			_, _ = New(dir).Entries(background, name) // ends
 			if err := serve(New(dir), NewRequest(t, name, NoWait), func() {}); err != nil {
 				text = err.Error()
 			}

@@ -4,13 +4,10 @@ package hostile_test
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/adler32"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,41 +71,6 @@ func TestDecoys(t *testing.T) {
 	says(t, "held", as(s, victim, "held", "--id", h.id), 0)
 	says(t, "break", as(s, victim, "break", "--name", "pay"), 0)
 	testkit.Eventually(t, "the holder has ended", func() bool { return !testkit.Alive(h.PID) })
-}
-
-// Whatever another user writes into a record of a lock file, golock ends in time with one of its own
-// codes, and its memory stays small. (Files that are damaged otherwise: package local.)
-func TestGarbageInLockFiles(t *testing.T) {
-	t.Parallel()
-	s, dir := sharedLocal(t)
-	says(t, "run", as(s, attacker, "run", "--name", "x", "--hold", "1h", "--", "true"), 0)
-	file := onlyFile(t, dir+"/x.*.lock")
-	good, err := os.ReadFile(file)
-	testkit.Must(t, err)
-	random := rand.New(rand.NewPCG(7, 7))
-	for i := range 12 { // right checksums, wrong values
-		text := slices.Clone(good)
-		record := text[headerSize : headerSize+recordSize]
-		for range 1 + i {
-			record[4+random.IntN(recordSize-4)] = byte(random.Uint32())
-			record[4+random.IntN(124)] = byte(random.Uint32())
-		}
-		signRecord(record)
-		// Not O_CREAT: where fs.protected_regular is set that is refused.
-		f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
-		testkit.Must(t, err)
-		_, err = f.Write(text)
-		testkit.Must(t, errors.Join(err, f.Close()))
-		commands := [][]string{
-			{"ls", "x"}, {"ls", "--json"}, {"run", "--name", "x", "-n", "--", "true"}, {"break", "--name", "x", "--all"}, {"clean"},
-		}
-		if i == 7 { // half a second each
-			commands = append(commands, []string{"doctor"})
-		}
-		for _, args := range commands {
-			judge(t, fmt.Sprintf("forged %d: %v", i, args), as(s, victim, args...))
-		}
-	}
 }
 
 // A lock file full of waiters that do not exist holds nobody up.
