@@ -180,17 +180,6 @@ func TestRefusedFiles(t *testing.T) {
 	}
 }
 
-// A file without read permission is not like a missing one.
-func TestForbiddenFile(t *testing.T) {
-	h := newHost(t)
-	file(0o600, 0, "")(t, h.system)
-	h.files = config.Files{System: h.system, UID: stranger}
-	var err error
-	asStranger(t, func() { _, err = h.resolve(nil, nil) })
-	// Not the file is what is forbidden, but the test's own directory.
-	wantError(t, err, h.system+": the file cannot be opened: permission denied", false)
-}
-
 // A home that may not be looked into has no file; one in it that is there and
 // unreadable is an error.
 func TestHiddenFile(t *testing.T) {
