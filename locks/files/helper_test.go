@@ -91,27 +91,7 @@ func before(s *files.Store, at string, f func()) {
 
 // keep renews a lease until the test ends or stop is called.
 func keep(t testing.TB, l locks.RenewableLease) (stop func()) {
-	ctx, cancel := context.WithCancel(background)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for tick := time.NewTicker(l.Term().TTL / 5); ; {
-			select {
-			case <-tick.C:
-				if _, err := l.Renew(ctx); err != nil && ctx.Err() == nil {
-					t.Errorf("Renew: %v", err)
-					return
-				}
-			case <-ctx.Done():
-				tick.Stop()
-				return
-			}
-		}
-	}()
-	stop = func() {
-		cancel()
-		<-done
-	}
+	stop = KeepRenewed(l, func(err error) { t.Errorf("Renew: %v", err) })
 	t.Cleanup(stop)
 	return stop
 }

@@ -2,7 +2,6 @@ package files_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -141,27 +140,6 @@ func TestPrimitivesTogether(t *testing.T) {
 		t.Errorf("left of the first versions: %v, %v", left, err)
 	}
 	sweepAll(t, stores[0].URL())
-}
-
-// A dead waiter does not count, even if nobody behind it would notice.
-func TestMaxQueueBesideTheDead(t *testing.T) {
-	onOne(t, func(t *testing.T, url string) {
-		s := open(t, url)
-		Take(t, s, "n")
-		const life = 500 * time.Millisecond
-		if dead, err := s.Join(background, NewRequest(t, "n", Priority(-1), TTL(life))); err != nil || !dead.Queued() { // it never looks again
-			t.Fatalf("Join = %+v, %v; want a place in the line", dead, err)
-		}
-		testkit.Eventually(t, "there is room in the line", func() bool {
-			ticket, err := s.Join(background, NewRequest(t, "n", MaxQueue(1)))
-			if err == nil {
-				ctx, cancel := context.WithCancel(background)
-				cancel()
-				_, _ = ticket.Wait(ctx)
-			}
-			return err == nil
-		})
-	})
 }
 
 // latest is the file of the highest version of the only name.

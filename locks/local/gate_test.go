@@ -69,15 +69,6 @@ func TestRunningProcessInsideGateIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestKilledInsideGateOpensIt(t *testing.T) {
-	t.Parallel()
-	s := New(t.TempDir())
-	c := insideGate(t, s, "x")
-	c.Stop()
-	c.Kill()
-	take(t, s, "x")
-}
-
 // A crowd is no reason to turn anybody away: as long as others come through
 // the gate, a newcomer waits for it.
 func TestCrowdAtTheGateIsWaitedFor(t *testing.T) {

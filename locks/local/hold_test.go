@@ -9,23 +9,6 @@ import (
 	"golock/test/testkit"
 )
 
-// The dead among the waiters are not counted as waiting.
-func TestBusyCountsTheLivingOnly(t *testing.T) {
-	s := New(t.TempDir())
-	take(t, s, "x")
-	// Nobody sleeps on one that is behind, so nobody clears it away.
-	c := startChild(t)
-	c.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 1, Priority: -1})
-	queue(t, s, "x")
-	if busy := Refused(t, s, "x"); busy.Waiters != 2 {
-		t.Errorf("%d waiters, want 2", busy.Waiters)
-	}
-	c.Kill()
-	if busy := Refused(t, s, "x"); busy.Waiters != 1 {
-		t.Errorf("%d waiters, want 1", busy.Waiters)
-	}
-}
-
 func headerOf(t *testing.T, path string) header {
 	t.Helper()
 	text, err := os.ReadFile(path)

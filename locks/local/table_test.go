@@ -318,16 +318,6 @@ func patched(at int64, text []byte) func(*testing.T, string) {
 	}
 }
 
-// takeSix takes six shared slots: more than a new file has records.
-func takeSix(t *testing.T, s *Store, name string) []*lease {
-	t.Helper()
-	var all []*lease
-	for range 6 {
-		all = append(all, take(t, s, name, Limit(0)))
-	}
-	return all
-}
-
 // fingerprint tells whether a file has been touched.
 func fingerprint(t *testing.T, path string) string {
 	t.Helper()
@@ -341,45 +331,17 @@ func fingerprint(t *testing.T, path string) string {
 	return fmt.Sprintf("%d %v %x", info.Size(), info.Mode(), head[:n])
 }
 
-// What nobody uses is repaired in silence.
-func TestDamagedFileIsRepairedWhenNobodyUsesIt(t *testing.T) {
-	for _, d := range damages {
-		t.Run(d.name, func(t *testing.T) {
-			s := New(t.TempDir())
-			var fence int64
-			for _, l := range takeSix(t, s, "x") {
-				fence = l.Grant().Fence
-				Release(t, l)
-			}
-			path := lockPath(s.path, "x")
-			d.do(t, path)
-			was := fingerprint(t, path)
-			if got := List(t, s, "x"); len(got) != 0 {
-				t.Errorf("Entries shows %v", got)
-			}
-			if fingerprint(t, path) != was {
-				t.Error("Entries changed the file")
-			}
-			l := take(t, s, "x")
-			if g := l.Grant(); g.Fence <= fence || !reflect.DeepEqual(g.Slots, []int{0}) {
-				t.Errorf("granted %+v after fence %d", g, fence)
-			}
-			Refused(t, s, "x")
-			if info, err := os.Stat(path); err != nil || info.Size() != firstSize {
-				t.Errorf("the repaired file: %v, %v", info, err)
-			}
-		})
-	}
-}
-
 // What somebody uses is left alone, and whoever comes is told. The holders notice nothing.
-// Who waits by a table that cannot be read any more is told so when it wakes. With the last
-// of them the damage goes.
+// Who waits by a table that cannot be read any more is told so when it wakes. What nobody uses any
+// more is repaired in silence.
 func TestDamagedFileIsLeftAloneWhileSomebodyUsesIt(t *testing.T) {
 	for _, d := range damages {
 		t.Run(d.name, func(t *testing.T) {
 			s := New(t.TempDir())
-			held := takeSix(t, s, "x")
+			var held []*lease
+			for range 6 { // more than a new file has records
+				held = append(held, take(t, s, "x", Limit(0)))
+			}
 			waiters := []*WaiterOf[*lease]{queue(t, s, "x"), queue(t, s, "x")}
 			path := lockPath(s.path, "x")
 			awaitSleepers(t, path, len(waiters))
@@ -403,8 +365,17 @@ func TestDamagedFileIsLeftAloneWhileSomebodyUsesIt(t *testing.T) {
 					t.Errorf("Wait = %v, %v", w.Lease, w.Err)
 				}
 			}
-			take(t, s, "x")
+			if got := List(t, s, "x"); len(got) != 0 || fingerprint(t, path) != was {
+				t.Errorf("Entries shows %v, or changed the file", got)
+			}
+			last := held[len(held)-1].Grant().Fence
+			if g := take(t, s, "x").Grant(); g.Fence <= last || !reflect.DeepEqual(g.Slots, []int{0}) {
+				t.Errorf("granted %+v after fence %d", g, last)
+			}
 			Refused(t, s, "x")
+			if info, err := os.Stat(path); err != nil || info.Size() != firstSize {
+				t.Errorf("the repaired file: %v, %v", info, err)
+			}
 		})
 	}
 }

@@ -93,45 +93,12 @@ func check(model porcupine.Model, history []porcupine.Operation, of promises) po
 // judge demands that the history is one of the model's. It returns how many
 // events there were, and whether it came to a verdict in time.
 func (c *workload) judge() (events int, decided bool) {
-	model := newModel(c.mix.locks, c.promises)
-	result := check(model, c.history, c.promises)
+	result := check(newModel(c.mix.locks, c.promises), c.history, c.promises)
 	if result != porcupine.Illegal && c.broken == nil {
 		return len(c.history), result == porcupine.Ok
 	}
 	c.t.Errorf("%s\nagain: %s", c.verdict(result), replay(c.t, c.seed))
-	if result == porcupine.Illegal {
-		_, info := porcupine.CheckOperationsVerbose(model, c.history, verdictLimit)
-		c.t.Log(c.furthest(info))
-	}
 	return len(c.history), true
-}
-
-// furthest tells how far an order can go, and what cannot follow.
-func (c *workload) furthest(info porcupine.LinearizationInfo) string {
-	var b strings.Builder
-	for lock, orders := range info.PartialLinearizationsOperations() {
-		var longest []porcupine.Operation
-		for _, o := range orders {
-			if len(o) > len(longest) {
-				longest = o
-			}
-		}
-		state, done := queue{promises: c.promises}, map[string]bool{}
-		fmt.Fprintf(&b, "lock %d, as far as it goes:", lock)
-		for _, o := range longest {
-			done[fmt.Sprint(o)] = true
-			state, _ = state.after(o.Input.(input), o.Output.(output))
-			fmt.Fprintf(&b, "\n    %v: %v   => %v", o.Input, o.Output, state)
-		}
-		b.WriteString("\n  and not in it:")
-		for _, o := range c.history {
-			if o.Input.(input).lock == lock && !done[fmt.Sprint(o)] {
-				fmt.Fprintf(&b, "\n    from %d us: %v: %v", o.Call/1000, o.Input, o.Output)
-			}
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
 }
 
 // verdict tells what is wrong, and the whole history.

@@ -29,6 +29,9 @@ type Engine struct {
 	// TTL is that of requests from processes which the suite may kill; what
 	// they held is free again after it. A store without leases needs none.
 	TTL time.Duration
+
+	// Blind is a store that cannot see that a waiter has died before its TTL is over.
+	Blind bool
 }
 
 var serving sync.Mutex
@@ -55,6 +58,7 @@ func Run(t *testing.T, e Engine) {
 		{"LeaveQueue", testLeave},
 		{"KilledHolder", testKilledHolder},
 		{"KilledWaiters", testKilledWaiters},
+		{"DeadDoNotCount", testDeadDoNotCount},
 		{"Names", testNames},
 		{"Nested", testNested},
 		{"Entries", testEntries},

@@ -109,7 +109,7 @@ func (e Engine) servePeerOrder(orders *json.Decoder) error {
 	say(report{State: "granted", Slots: g.Slots, Fence: g.Fence})
 	stop := func() {}
 	if leased, ok := lease.(locks.RenewableLease); ok {
-		stop = keepRenewed(leased, func(err error) { say(report{State: "evicted", Text: err.Error()}) })
+		stop = KeepRenewed(leased, func(err error) { say(report{State: "evicted", Text: err.Error()}) })
 	}
 	holding <- lease
 	for o.Heir = true; o.Heir; {
@@ -134,10 +134,10 @@ func (e Engine) servePeerOrder(orders *json.Decoder) error {
 	return nil
 }
 
-// keepRenewed renews a lease until stop is called, or the lease is evicted. A renewal that
+// KeepRenewed renews a lease until stop is called, or the lease is evicted. A renewal that
 // fails ends nothing: whether the lease is lost shows in what others are granted. When
 // stop returns, no renewal is under way.
-func keepRenewed(l locks.RenewableLease, evicted func(error)) (stop func()) {
+func KeepRenewed(l locks.RenewableLease, evicted func(error)) (stop func()) {
 	running, quit := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {

@@ -32,7 +32,6 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// However many replies are lost there is one grant, one ticket, one release.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	_, direct, proxy, s := startProxy(t)
@@ -45,37 +44,12 @@ func TestLostReplies(t *testing.T) {
 			return redistest.Pass
 		})
 	}
-	lose("join", 3)
-	holder := Take(t, s, "n", Limit(2))
-	lose("join", 2)
-	second := Take(t, s, "n", Limit(2))
-	if f, g := holder.Grant().Fence, second.Grant().Fence; g <= f {
-		t.Errorf("fence %d after %d", g, f)
-	}
-	lose("join", 2)
-	w := Queue(t, s, "n", Limit(2))
-	if h, w := Count(t, direct, "n"); h != 2 || w != 1 {
-		t.Errorf("%d hold and %d wait, want 2 and 1", h, w)
-	}
+	LostAnswers(t, s, direct, lose)
+	holder := Take(t, s, "n")
 	lose("join", 2)
 	var busy *locks.BusyError
-	if _, err := s.Join(background, NewRequest(t, "n", Limit(2), Within(holder.Grant().Ref))); !errors.As(err, &busy) || busy.Inside == nil {
+	if _, err := s.Join(background, NewRequest(t, "n", Within(holder.Grant().Ref))); !errors.As(err, &busy) || busy.Inside == nil {
 		t.Errorf("Join inside = %v, want nested", err)
-	}
-	lose("renew", 1)
-	ctx, cancel := context.WithTimeout(background, testkit.Patience)
-	defer cancel()
-	if _, err := holder.Renew(ctx); err == nil || errors.Is(err, locks.ErrLost) {
-		t.Errorf("Renew without a reply = %v", err)
-	}
-	Renew(t, holder)
-	lose("release", 2)
-	Release(t, holder)
-	Release(t, holder)
-	w.Granted()
-	lose("join", 0)
-	if e := Refused(t, s, "n", Limit(2)); len(e.Holders) != 2 || e.Waiters != 0 {
-		t.Errorf("busy: %v", e)
 	}
 }
 
@@ -105,17 +79,6 @@ func TestDelayedDuplicates(t *testing.T) {
 		}
 	}
 	Take(t, direct, "n")
-}
-
-// Nobody there: Join tries until its context ends and says what happened.
-func TestUnreachable(t *testing.T) {
-	t.Parallel()
-	server, url := startServer(t)
-	server.Kill()
-	s := open(t, url)
-	if outage := wantOutage(t, Fails(t, s, "n"), ""); outage.Store != s.URL() {
-		t.Errorf("an outage of %s", outage.Store)
-	}
 }
 
 // What trying again does not cure is told at once, to doctor too, and without the password.
@@ -189,28 +152,8 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 	}
 }
 
-// Waiters that have vanished hold up the next for a second at most, not for their TTL.
-func TestVanishedWaiters(t *testing.T) {
-	t.Parallel()
-	server, direct, proxy, behind := startProxy(t)
-	holder := Take(t, direct, "n")
-	for range 3 {
-		Queue(t, behind, "n")
-	}
-	next := Queue(t, direct, "n")
-	awaitWaiters(t, server, 4)
-	proxy.Refuse(true)
-	proxy.Cut()
-	awaitChannels(t, server, 1)
-	start := time.Now()
-	Release(t, holder)
-	next.Granted()
-	if d := time.Since(start); d > LongTTL/6 {
-		t.Errorf("the next was granted after %v", d)
-	}
-}
-
-// Likewise one that vanishes after it was told to ask and before it asks.
+// A waiter that vanishes after it was told to ask, and before it asks, holds up the next for a second
+// at most, not for its TTL. (One that sleeps: testKilledWaiters.)
 func TestVanishedAtItsTurn(t *testing.T) {
 	t.Parallel()
 	server, direct, proxy, behind := startProxy(t)

@@ -20,26 +20,6 @@ import (
 	"golock/test/testkit"
 )
 
-// A release grants the slot to the next waiter, which need not ask.
-func TestGiven(t *testing.T) {
-	t.Parallel()
-	server, url := startServer(t)
-	holder := Take(t, open(t, url), "n")
-	w := Queue(t, open(t, url), "n")
-	awaitWaiters(t, server, 1)
-	runs := scripts(server)
-	Release(t, holder)
-	l := w.Granted()
-	if got := scripts(server) - runs; got != 1 {
-		t.Errorf("%d script runs for a hand-off", got)
-	}
-	if g := l.Grant(); len(g.Slots) != 1 || g.Slots[0] != 0 || g.Fence <= holder.Grant().Fence {
-		t.Errorf("%+v after %+v", g, holder.Grant())
-	}
-	Release(t, l)
-	Becomes(t, open(t, url), "n", 0, 0)
-}
-
 // A published grant is not accepted if the last Ask was too long ago: too little of the
 // lease is left.
 func TestGivenTooLate(t *testing.T) {

@@ -45,8 +45,6 @@ func TestRefusedAfterLostAnswer(t *testing.T) {
 	Becomes(t, s, "n", 0, 0)
 }
 
-// However many answers of COMMITs are lost there is one grant, one ticket, one
-// release.
 func TestLostAnswers(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.made(t)
@@ -55,7 +53,7 @@ func TestLostAnswers(t *testing.T) {
 		// How many entries there are when the server is asked again.
 		for verdict, made := range map[server.Verdict]int{server.LoseReply: 1, server.Lose: 0} {
 			var lost, again atomic.Int32
-			lose := func(times int32) {
+			LostAnswers(t, s, watch, func(_ string, times int32) {
 				lost.Store(0)
 				proxy.Judge(func(text string) server.Verdict {
 					if lost.Load() > 0 && again.Add(1) == 1 {
@@ -68,37 +66,10 @@ func TestLostAnswers(t *testing.T) {
 					}
 					return server.Pass
 				})
-			}
-			lose(2)
-			holder := Take(t, s, "n", Limit(2))
+			})
 			if again.Load() == 0 {
 				t.Error("nothing was lost")
 			}
-			lose(1)
-			second := Take(t, s, "n", Limit(2))
-			if f, g := holder.Grant().Fence, second.Grant().Fence; g <= f {
-				t.Errorf("fence %d after %d", g, f)
-			}
-			lose(1)
-			w := Queue(t, s, "n", Limit(2))
-			if h, w := Count(t, watch, "n"); h != 2 || w != 1 {
-				t.Errorf("%d hold and %d wait, want 2 and 1", h, w)
-			}
-			lose(1)
-			if err := TryRenew(holder); errors.Is(err, locks.ErrLost) { // on a connection of before it asks again by itself
-				t.Errorf("Renew without an answer = %v", err)
-			}
-			Renew(t, holder)
-			lose(1)
-			Release(t, holder)
-			Release(t, holder)
-			w.Granted()
-			if e := Refused(t, s, "n", Limit(2)); len(e.Holders) != 2 || e.Waiters != 0 {
-				t.Errorf("busy: %v", e)
-			}
-			Release(t, second)
-			Release(t, w.Granted())
-			Becomes(t, watch, "n", 0, 0)
 		}
 	})
 }

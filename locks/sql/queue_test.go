@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -201,55 +200,6 @@ func TestOrderWithoutListening(t *testing.T) {
 			dead.Cancel()
 			p.Refuse(false)
 		}
-	})
-}
-
-// Waiters whose processes are killed do not hold up those behind them until they
-// look by themselves, after 5 s. The others are served in their order.
-func TestKilledWaiters(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		const many = 10
-		killed := []int{0, 1, 5, 9}
-		b := f.fresh(t)
-		s := b.store(t)
-		last := Take(t, s, "n")
-		// Behind the proxy is a process that will be killed: the kernel closes
-		// its connections, and it does not come back.
-		p := sqltest.NewProxy(t, b.server)
-		behind := b.behind(t, p)
-		var living, dead []*Waiter
-		for i := range many {
-			if slices.Contains(killed, i) {
-				dead = append(dead, Queue(t, behind, "n"))
-			} else {
-				living = append(living, Queue(t, s, "n"))
-			}
-		}
-		b.listening(t, many)
-		p.Refuse(true)
-		p.Cut()
-		if f.name == "postgres" { // it sees them go, a moment later
-			testkit.Eventually(t, "the dead are gone", func() bool { return len(b.sleepers(t)) == len(living) })
-		}
-		// On a busy machine the server may notice late that one has died; hardly both times.
-		behindDead := time.Hour
-		for i, w := range living {
-			begun := time.Now()
-			Release(t, last)
-			last = w.Granted()
-			if i == 0 || i == 3 { // behind the first two, and behind one
-				behindDead = min(behindDead, time.Since(begun))
-			}
-		}
-		if behindDead > 4*time.Second {
-			t.Errorf("each was held up for at least %v", behindDead)
-		}
-		Release(t, last)
-		for _, w := range dead {
-			w.Waits()
-			w.Cancel()
-		}
-		p.Refuse(false) // they leave
 	})
 }
 

@@ -1,0 +1,43 @@
+package locktest
+
+import (
+	"errors"
+	"testing"
+
+	"golock/locks"
+)
+
+// LostAnswers has the answers to steps of a store be lost, by lose: join, renew or release, so
+// many times from now on. However many are lost there is one grant, one ticket, one release.
+// watch is the same store, undisturbed.
+func LostAnswers(t *testing.T, s, watch locks.Store, lose func(step string, times int32)) {
+	t.Helper()
+	lose("join", 2)
+	holder := Take(t, s, "n", Limit(2))
+	lose("join", 2)
+	second := Take(t, s, "n", Limit(2))
+	if f, g := holder.Grant().Fence, second.Grant().Fence; g <= f {
+		t.Errorf("fence %d after %d", g, f)
+	}
+	lose("join", 2)
+	w := Queue(t, s, "n", Limit(2))
+	if h, w := Count(t, watch, "n"); h != 2 || w != 1 {
+		t.Errorf("%d hold and %d wait, want 2 and 1", h, w)
+	}
+	lose("renew", 1)
+	if err := TryRenew(holder); errors.Is(err, locks.ErrLost) { // on a connection of before it may ask again by itself
+		t.Errorf("Renew without an answer = %v", err)
+	}
+	Renew(t, holder)
+	lose("release", 2)
+	Release(t, holder)
+	Release(t, holder)
+	w.Granted()
+	lose("", 0)
+	if e := Refused(t, s, "n", Limit(2)); len(e.Holders) != 2 || e.Waiters != 0 {
+		t.Errorf("busy: %v", e)
+	}
+	Release(t, second)
+	Release(t, w.Granted())
+	Becomes(t, watch, "n", 0, 0)
+}
