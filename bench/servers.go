@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"golock/locks/locktest/server"
 	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
 )
@@ -42,7 +43,7 @@ func (s *servers) close() {
 	for _, f := range s.owner.cleanups {
 		f()
 	}
-	sqltest.Close()
+	server.Close()
 }
 
 // address gives that of a server, "KIND FORM", and starts it if it does not run.

@@ -21,7 +21,7 @@ import (
 	"golock/test/testkit"
 )
 
-func TestMain(m *testing.M) { os.Exit(testkit.Library(m, redistest.Close)) }
+func TestMain(m *testing.M) { os.Exit(testkit.Library(m)) }
 
 func TestConformance(t *testing.T) {
 	Run(t, Engine{

@@ -17,7 +17,7 @@ import (
 	"golock/test/testkit"
 )
 
-func TestMain(m *testing.M) { os.Exit(testkit.Library(m, sqltest.Close)) }
+func TestMain(m *testing.M) { os.Exit(testkit.Library(m)) }
 
 var background = context.Background()
 

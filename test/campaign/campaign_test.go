@@ -33,7 +33,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
 
@@ -62,7 +61,7 @@ func TestMain(m *testing.M) {
 		os.RemoveAll(dir)
 		os.Exit(1)
 	}
-	os.Exit(testkit.Main(m, sqltest.Close, func() { os.RemoveAll(dir) }))
+	os.Exit(testkit.Main(m, func() { os.RemoveAll(dir) }))
 }
 
 func setUp() (err error) {

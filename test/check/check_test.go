@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testkit.Parallel(3)
-	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
+	os.Exit(testkit.Main(m))
 }
 
 // report is what golock check --json prints.

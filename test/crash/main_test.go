@@ -16,8 +16,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golock/locks/redis/redistest"
-	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
 
@@ -35,7 +33,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	testkit.Parallel(12) // most of the time they wait
-	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close, func() { os.RemoveAll(dir) }))
+	os.Exit(testkit.Main(m, func() { os.RemoveAll(dir) }))
 }
 
 // newRand gives a test its own sequence of the seed, which it logs.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) {
 		os.Exit(play(os.Args[2]))
 	}
 	testkit.Parallel(8) // they wait
-	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
+	os.Exit(testkit.Main(m))
 }
 
 // sandbox is one with a copy of an example ("": none), its programs in bin, and GOLOCK_STORE.

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testkit.Parallel(8) // most of the time they wait for the end of a lease
-	os.Exit(testkit.Main(m, redistest.Close))
+	os.Exit(testkit.Main(m))
 }
 
 // long is a lease that does not end during a test.

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"golock/locks/redis/redistest"
-	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
 
@@ -32,7 +30,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	testkit.Parallel(12) // they mostly wait
-	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
+	os.Exit(testkit.Main(m))
 }
 
 // sharedLocal and sharedDirectory make a store that all users may write to.

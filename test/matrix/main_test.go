@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		os.Exit(recordSignals(os.Args[2], os.Args[3:]))
 	}
 	testkit.Parallel(6)
-	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
+	os.Exit(testkit.Main(m))
 }
 
 // storeKind is local, redis, mariadb or postgres. Each test reads the variable itself, so that the

@@ -11,13 +11,12 @@ import (
 	"testing"
 
 	"golock/locks/redis/redistest"
-	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
 
 func TestMain(m *testing.M) {
 	testkit.Parallel(16) // most of the time they wait
-	os.Exit(testkit.Main(m, redistest.Close, sqltest.Close))
+	os.Exit(testkit.Main(m))
 }
 
 // world is a sandbox, with names for what this package often does.

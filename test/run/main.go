@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/locks/locktest/server"
 	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
@@ -114,8 +115,7 @@ func run(dir string) (err error) {
 	defer stop()
 	r := &results{began: time.Now()}
 	defer func() { // what is left then was left by tests
-		redistest.Close()
-		sqltest.Close()
+		server.Close()
 	}()
 	servers, err := setUp(ctx, dir)
 	if err != nil {

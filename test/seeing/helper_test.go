@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testkit.Parallel(6) // they mostly wait
-	os.Exit(testkit.Main(m, redistest.Close))
+	os.Exit(testkit.Main(m))
 }
 
 func local(t *testing.T) *testkit.Sandbox { return on(t, "") }

@@ -28,7 +28,7 @@ const stranger = 12345
 
 func TestMain(m *testing.M) {
 	testkit.Parallel(6) // they mostly wait
-	os.Exit(testkit.Main(m, redistest.Close))
+	os.Exit(testkit.Main(m))
 }
 
 // sandbox is one shell and one store.

@@ -22,6 +22,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"golock/locks/locktest/server"
 )
 
 // BinaryVariable names a golock that is tested instead of one built here.
@@ -32,7 +34,7 @@ const BinaryVariable = "LOCKTEST_BINARY"
 var Golock string
 
 // Main runs the tests of a package with the program built, as in
-// os.Exit(testkit.Main(m, sqltest.Close)). It calls the functions last.
+// os.Exit(testkit.Main(m)). It ends the servers that they share, and calls the functions last.
 func Main(m interface{ Run() int }, atEnd ...func()) int {
 	code, err := run(m, atEnd)
 	if err != nil {
@@ -43,7 +45,7 @@ func Main(m interface{ Run() int }, atEnd ...func()) int {
 }
 
 func run(m interface{ Run() int }, atEnd []func()) (code int, err error) {
-	for _, end := range atEnd {
+	for _, end := range append(atEnd, server.Close) {
 		defer end()
 	}
 	SetDefaults()
@@ -72,17 +74,15 @@ func run(m interface{ Run() int }, atEnd []func()) (code int, err error) {
 }
 
 // Library runs the tests of a package that does not start golock: many at a time, because they mostly
-// wait. Goroutines that are left at the end are a failure. It calls the functions last.
-func Library(m interface{ Run() int }, atEnd ...func()) int {
+// wait. Goroutines that are left at the end are a failure.
+func Library(m interface{ Run() int }) int {
 	SetDefaults()
 	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == "100" && !Campaign() {
 		_ = f.Value.Set("20") // on real stores
 	}
 	Parallel(max(8, runtime.GOMAXPROCS(0)))
 	code := m.Run()
-	for _, end := range atEnd {
-		end()
-	}
+	server.Close()
 	var leak error
 	// A waiter that gave up may be leaving its store for 2 s.
 	if code == 0 && !Within(10*time.Second, func() bool { leak = goleak.Find(); return leak == nil }) {

@@ -265,24 +265,3 @@ func WithOptions(url string, options []string) string {
 	}
 	return url + mark + strings.Join(options, "&")
 }
-
-// Shared tells by an environment variable where the server is that all tests of a run
-// share.
-type Shared string
-
-// Setting is the variable with its value.
-func (v Shared) Setting(p *Process) string { return fmt.Sprintf("%s=%d:%s", v, p.Port, p.Dir) }
-
-// Find gives the process that the run has started; nil: none.
-func (v Shared) Find() (*Process, error) {
-	text := os.Getenv(string(v))
-	if text == "" {
-		return nil, nil
-	}
-	port, dir, _ := strings.Cut(text, ":")
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", v, err)
-	}
-	return &Process{Host: Loopback, Port: number, Dir: dir}, nil
-}

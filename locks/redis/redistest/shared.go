@@ -3,7 +3,7 @@ package redistest
 import (
 	"fmt"
 	"os"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golock/locks/locktest/server"
@@ -14,16 +14,12 @@ import (
 // tests shares.
 const variable server.Shared = "LOCKTEST_REDIS"
 
-// ours is the shared server, as this process knows it.
-var ours struct {
-	sync.Mutex
-	server *Server
-	stores int
-}
+// stores counts those of this process.
+var stores atomic.Int64
 
 // Shared gives a server that all tests share: each uses a prefix of its own
 // (StoreURL), and none stops the server or changes its settings. It belongs to
-// the run of all tests (Share), or to this process, which ends it with Close.
+// the run of all tests (Share), or to this process, which ends it with server.Close.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s, err := share()
@@ -37,16 +33,12 @@ func Shared(t testing.TB) *Server {
 // quarantine.
 func StoreURL(t testing.TB, options ...string) string {
 	t.Helper()
-	s := Shared(t)
-	ours.Lock()
-	defer ours.Unlock()
-	ours.stores++
-	prefix := fmt.Sprintf("prefix=t%d.%d", os.Getpid(), ours.stores)
-	return s.SocketURL(append([]string{prefix, "quarantine=0s"}, options...)...)
+	prefix := fmt.Sprintf("prefix=t%d.%d", os.Getpid(), stores.Add(1))
+	return Shared(t).SocketURL(append([]string{prefix, "quarantine=0s"}, options...)...)
 }
 
 // Share starts the server that the processes of a run share, and returns the
-// variable by which those find it. Close ends it.
+// variable by which those find it. server.Close ends it.
 func Share() (string, error) {
 	s, err := share()
 	if err != nil {
@@ -56,34 +48,12 @@ func Share() (string, error) {
 }
 
 func share() (*Server, error) {
-	ours.Lock()
-	defer ours.Unlock()
-	if ours.server != nil {
-		return ours.server, nil
-	}
-	p, err := variable.Find()
-	switch {
-	case err != nil:
-		return nil, err
-	case p != nil: // the run of all tests has started it
-		ours.server = &Server{Process: *p}
-		ours.server.configure(nil)
-		return ours.server, nil
-	}
-	s, err := startServer(nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	ours.server = s
-	return s, nil
-}
-
-// Close ends the server that Shared or Share started in this process.
-func Close() {
-	ours.Lock()
-	defer ours.Unlock()
-	if s := ours.server; s != nil && s.Running() {
-		s.discard()
-	}
-	ours.server = nil
+	return server.Get(variable, func(p *server.Process) (*Server, error) {
+		s := &Server{Process: *p}
+		s.configure(nil)
+		return s, nil
+	}, func() (*Server, func(), error) {
+		s, err := startServer(nil, nil)
+		return s, s.discard, err
+	})
 }

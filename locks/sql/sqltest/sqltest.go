@@ -94,7 +94,7 @@ func startFor(t testing.TB, k kind, tls bool, options []string) *Server {
 
 // Maria is a MariaDB server that all tests share: each makes a database of its
 // own, and none stops the server or changes its settings. It belongs to the run
-// of all tests (Share), or to this process, which ends it with Close.
+// of all tests (Share), or to this process, which ends it with server.Close.
 func Maria(t testing.TB) *Server {
 	t.Helper()
 	return sharedFor(t, maria())

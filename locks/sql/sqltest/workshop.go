@@ -21,50 +21,25 @@ var ours struct {
 	dir       string
 	templates map[string]string // of each kind's data
 	count     int
-
-	sharing sync.Mutex
-	shared  map[string]*Server
-}
-
-// Close ends the servers that Maria, Postgres and Share started.
-func Close() {
-	ours.sharing.Lock()
-	defer ours.sharing.Unlock()
-	for _, s := range ours.shared {
-		if s.Running() { // else it is the run's
-			s.discard()
-		}
-	}
-	if ours.dir != "" {
-		os.RemoveAll(ours.dir)
-	}
-	ours.dir, ours.shared = "", nil
 }
 
 // shared gives the server of a kind that all tests share: that of the run of all
 // tests, if there is one.
 func shared(k kind) (*Server, error) {
-	ours.sharing.Lock()
-	defer ours.sharing.Unlock()
-	if s := ours.shared[k.name]; s != nil {
-		return s, nil
-	}
-	s, err := attach(k)
-	if s == nil && err == nil {
-		s, err = start(k, false, []string{"max_connections=500"})
-	}
-	if err != nil {
-		return nil, err
-	}
-	if ours.shared == nil {
-		ours.shared = map[string]*Server{}
-	}
-	ours.shared[k.name] = s
-	return s, nil
+	return server.Get(variable(k), func(p *server.Process) (s *Server, err error) {
+		s = &Server{Process: *p, Kind: k.name, User: "golock", kind: k}
+		if s.Credential, err = accountFor(k); err != nil {
+			return nil, err
+		}
+		return s, k.settle(s)
+	}, func() (*Server, func(), error) {
+		s, err := start(k, false, []string{"max_connections=500"})
+		return s, s.discard, err
+	})
 }
 
 // Share starts the servers that the processes of a run share, and returns the
-// variables by which those find them. Close ends them.
+// variables by which those find them. server.Close ends them.
 func Share() (variables []string, err error) {
 	for _, k := range []kind{maria(), postgres()} {
 		s, err := shared(k)
@@ -78,19 +53,6 @@ func Share() (variables []string, err error) {
 
 func variable(k kind) server.Shared {
 	return server.Shared("LOCKTEST_" + strings.ToUpper(k.name))
-}
-
-// attach gives the server that the run of all tests has started; nil: none.
-func attach(k kind) (*Server, error) {
-	p, err := variable(k).Find()
-	if p == nil || err != nil {
-		return nil, err
-	}
-	s := &Server{Process: *p, Kind: k.name, User: "golock", kind: k}
-	if s.Credential, err = accountFor(k); err != nil {
-		return nil, err
-	}
-	return s, k.settle(s)
 }
 
 // start makes and starts a server.
@@ -176,6 +138,10 @@ func newDirLocked(name string, a *syscall.Credential) (string, error) {
 			return "", err
 		}
 		ours.dir, ours.templates = dir, map[string]string{}
+		server.AtEnd(func() {
+			os.RemoveAll(dir)
+			ours.dir = ""
+		})
 	}
 	ours.count++
 	dir := filepath.Join(ours.dir, name+strconv.Itoa(ours.count))
