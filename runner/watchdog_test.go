@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -94,23 +93,6 @@ func TestKillAfterCenturies(t *testing.T) {
 	s := &supervisor{Run: r, state: running, clock: locks.BootTime, signal: func(syscall.Signal) {}}
 	if s.stop(math.MaxInt64); s.killAt <= s.clock() || s.wakeAt() <= s.clock() {
 		t.Errorf("KILL at %v", s.killAt)
-	}
-}
-
-// With OnlyWarn a lost slot costs one line.
-func TestOnlyWarns(t *testing.T) {
-	store := newLeasedStore(t, 300*time.Millisecond)
-	store.renew = func() error { return locks.ErrLost }
-	r := testRun(t, store, "sleep", "1")
-	r.OnlyWarn = true
-	var warnings atomic.Int32
-	r.Log = func(warn bool, _ string, _ ...any) {
-		if warn {
-			warnings.Add(1)
-		}
-	}
-	if o := r.Do(); o.Kind != Ended || o.Status != 0 || warnings.Load() != 1 {
-		t.Errorf("outcome %+v with %d warnings", o, warnings.Load())
 	}
 }
 

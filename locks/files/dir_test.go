@@ -22,7 +22,7 @@ func TestForeignFiles(t *testing.T) {
 		s := open(t, url)
 		testkit.Must(t, Take(t, s, "n").Release(background))
 		dir := directory(t, url)
-		n := filepath.Dir(onlyFile(t, dir+"/*/name"))
+		n := filepath.Dir(testkit.OnlyFile(t, dir+"/*/name"))
 		foreign := []string{
 			dir + "/README", dir + "/.nfs0001", dir + "/0123456789abcdef0123456789abcdef",
 			n + "/v", n + "/v0", n + "/v01", n + "/v-1", n + "/v" + strings.Repeat("9", 19), n + "/v1x", n + "/t.x", n + "/.nfs12",
@@ -60,7 +60,7 @@ func TestNoSignOfLife(t *testing.T) {
 		} {
 			s := openAt(t, url, "one", 0)
 			Take(t, s, name, Limit(5), TTL(keptTTL))
-			record := onlyFile(t, directory(t, url)+"/"+locks.KeyOf(name).String()+"/data/*")
+			record := testkit.OnlyFile(t, directory(t, url)+"/"+locks.KeyOf(name).String()+"/data/*")
 			testkit.Must(t, spoil(record))
 			began := time.Now()
 			if h, _ := Count(t, s, name); h != 1 {
@@ -100,7 +100,7 @@ func TestDamagedVersion(t *testing.T) {
 			_ = os.Remove(path)
 			testkit.Must(t, os.WriteFile(path, old, 0o600))
 		}
-		highest := onlyFile(t, directory(t, url)+"/*/data") + "/../v4000000000000000000"
+		highest := testkit.OnlyFile(t, directory(t, url)+"/*/data") + "/../v4000000000000000000"
 		for what, make := range map[string]func() error{
 			"a FIFO": func() error { return unix.Mkfifo(highest, 0o600) },
 			"a link": func() error { return os.Symlink("/etc/passwd", highest) },
@@ -124,7 +124,7 @@ func TestHeads(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		testkit.Must(t, Take(t, s, "n").Release(background))
-		head := onlyFile(t, directory(t, url)+"/*/name")
+		head := testkit.OnlyFile(t, directory(t, url)+"/*/name")
 		for text, says := range map[string]string{
 			`{"golock":2,"name":"other"}`: `belongs to the name "other"`,
 			`{"golock":1,"name":"n"}`:     "has format 1, this golock knows format 2 (when no golock of any version uses it, remove ",
@@ -145,7 +145,7 @@ func TestUsedIsNotedAgain(t *testing.T) {
 		s, dir := open(t, url), directory(t, url)
 		testkit.Must(t, os.Chmod(dir, 0o755))
 		Release(t, Take(t, s, "n"))
-		used := onlyFile(t, dir+"/*.used")
+		used := testkit.OnlyFile(t, dir+"/*.used")
 		testkit.Must(t, os.Remove(used))
 		testkit.Must(t, os.Chmod(dir, 0o555))
 		runtime.LockOSThread() // with the rights of another user if this is root
@@ -157,7 +157,7 @@ func TestUsedIsNotedAgain(t *testing.T) {
 			testkit.Must(t, os.Chmod(dir, 0o755))
 		})
 		testkit.Must(t, unix.Setfsuid(user))
-		onlyFile(t, used)
+		testkit.OnlyFile(t, used)
 	})
 }
 
@@ -215,7 +215,7 @@ func TestSweepOfALoneRecord(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
 		s := openAt(t, url, "one", 0)
 		l := Take(t, s, "n", TTL(keptTTL))
-		record := onlyFile(t, directory(t, url)+"/*/data/*")
+		record := testkit.OnlyFile(t, directory(t, url)+"/*/data/*")
 		text, err := os.ReadFile(record)
 		testkit.Must(t, err)
 		testkit.Must(t, os.WriteFile(filepath.Dir(record)+"/"+strings.Repeat("ab", 16)+"-0", text, 0o600))

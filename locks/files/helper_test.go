@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -156,14 +155,4 @@ func directory(t testing.TB, url string) string {
 		t.Fatal(url)
 	}
 	return dir
-}
-
-// onlyFile is the one that has a name of this pattern.
-func onlyFile(t testing.TB, pattern string) string {
-	t.Helper()
-	found, err := filepath.Glob(pattern)
-	if err != nil || len(found) != 1 {
-		t.Fatal(found, err)
-	}
-	return found[0]
 }

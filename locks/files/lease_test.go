@@ -93,7 +93,7 @@ func TestFaultsOfARenewal(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		l := Take(t, s, "n")
-		record := onlyFile(t, directory(t, url)+"/*/data/*")
+		record := testkit.OnlyFile(t, directory(t, url)+"/*/data/*")
 		aside := record + ".aside"
 		testkit.Must(t, os.Rename(record, aside))
 		testkit.Must(t, os.Symlink(aside, record))

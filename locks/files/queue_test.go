@@ -63,7 +63,7 @@ func testDeadHolder(t *testing.T, gone bool) {
 	onOne(t, func(t *testing.T, url string) {
 		l := Take(t, open(t, url), "n", TTL(shortTTL))
 		if gone {
-			record := onlyFile(t, directory(t, url)+"/*/data/*")
+			record := testkit.OnlyFile(t, directory(t, url)+"/*/data/*")
 			testkit.Must(t, os.Remove(record))
 		}
 		began := time.Now()

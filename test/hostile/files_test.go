@@ -53,7 +53,7 @@ func TestForgedRequests(t *testing.T) {
 	t.Parallel()
 	s, dir := sharedDirectory(t)
 	h := hold(s, victim, "--name", "x", "--ttl", "1h")
-	record := onlyFile(t, dir+"/*/data/*-*")
+	record := testkit.OnlyFile(t, dir+"/*/data/*-*")
 	text, err := os.ReadFile(record)
 	testkit.Must(t, err)
 	place := filepath.Dir(filepath.Dir(record))

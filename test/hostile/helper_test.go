@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"hash/adler32"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -95,16 +94,6 @@ func says(t testing.TB, what string, r testkit.Result, code int, words ...string
 			t.Errorf("%s: %v, want something about %q", what, r, w)
 		}
 	}
-}
-
-// onlyFile is the only file that has such a path.
-func onlyFile(t testing.TB, pattern string) string {
-	t.Helper()
-	found, err := filepath.Glob(pattern)
-	if err != nil || len(found) != 1 {
-		t.Fatalf("%s: %q, %v", pattern, found, err)
-	}
-	return found[0]
 }
 
 // The layout of a lock file of the store local, as far as an attacker needs it.

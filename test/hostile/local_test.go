@@ -31,7 +31,7 @@ func TestForgedRecordSignalsNobody(t *testing.T) {
 	testkit.Eventually(t, "the second waits", func() bool {
 		return strings.Contains(as(s, attacker, "ls", "x").Stdout, "waiting")
 	})
-	file := onlyFile(t, dir+"/x.*.lock")
+	file := testkit.OnlyFile(t, dir+"/x.*.lock")
 	for _, uid := range []int{0, victim} {
 		target := s.Exec("sleep", "1000").As(uid).Begin()
 		for index := range 2 {
@@ -54,7 +54,7 @@ func TestDecoys(t *testing.T) {
 	t.Parallel()
 	s, dir := sharedLocal(t)
 	h := hold(s, victim, "--name", "pay")
-	file := onlyFile(t, dir+"/pay.*.lock")
+	file := testkit.OnlyFile(t, dir+"/pay.*.lock")
 	text, err := os.ReadFile(file)
 	testkit.Must(t, err)
 	for _, decoy := range []string{"!", "\x1b[2J", "zzz"} {
@@ -78,7 +78,7 @@ func TestDeadWaiters(t *testing.T) {
 	t.Parallel()
 	s, dir := sharedLocal(t)
 	says(t, "run", as(s, attacker, "run", "--name", "x", "--", "true"), 0)
-	file := onlyFile(t, dir+"/x.*.lock")
+	file := testkit.OnlyFile(t, dir+"/x.*.lock")
 	const most = 1 << 16
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	testkit.Must(t, err)

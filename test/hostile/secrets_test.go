@@ -59,6 +59,7 @@ func TestPasswordInTheWrongPlace(t *testing.T) {
 	for _, args := range [][]string{
 		{"run", url}, {"run", "--" + url}, {"run", "--name", "x", "--max", url, "--", "true"}, {"run", "--name", "x", "--signal", url, "--", "true"}, {url}, {"ls", "--store", "x" + url},
 		{"run", "--name", "x", "-n", "--store=redis" + url, "--", "true"}, {"held", "--id", url}, {"break", "--id", url}, {"acquire", "--name", "x", "--for", url},
+		{"run", "--name", "x", "-n", "--store", "redis+sentinel://127.0.0.1:1/m?sentinel-user=u&sentinel-password=" + secret, "--", "true"},
 		{"doctor", "--ttl", url}, {"check", "--max", url}, {"clean", "--older-than", url}, {"completion", url}, {"report", url}, {"ls", "--interval", url, "--watch"},
 	} {
 		r := as(s, victim, args...)

@@ -103,7 +103,7 @@ func TestWordsOfLocalHolder(t *testing.T) {
 	t.Parallel()
 	s, dir := sharedLocal(t)
 	hold(s, attacker, "--name", "x")
-	forge(t, onlyFile(t, dir+"/x.*.lock"), 0, func(b []byte) {
+	forge(t, testkit.OnlyFile(t, dir+"/x.*.lock"), 0, func(b []byte) {
 		n := copy(b[128+3:], "sh\x00"+evil+"\x00") // the command, behind one range of slots
 		binary.LittleEndian.PutUint16(b[6:], uint16(n))
 	})
@@ -112,7 +112,7 @@ func TestWordsOfLocalHolder(t *testing.T) {
 	// An evicted run says by whom.
 	says(t, "break", as(s, attacker, "break", "--name", "x"), 0)
 	h := hold(s, victim, "--name", "y")
-	forge(t, onlyFile(t, dir+"/y.*.lock"), 0, func(b []byte) {
+	forge(t, testkit.OnlyFile(t, dir+"/y.*.lock"), 0, func(b []byte) {
 		n := copy(b[128+3:], evil)
 		binary.LittleEndian.PutUint16(b[54:], uint16(n))
 		binary.LittleEndian.PutUint16(b[6:], 0)

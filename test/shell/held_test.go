@@ -91,7 +91,7 @@ func TestHeldOfALostSlot(t *testing.T) {
 	j.Expects(79, `golock: lock "job": the slot is not held any more: it is gone from the store, last renewed `, "s ago; the command was stopped\n")
 }
 
-// With --on-lost warn it goes on.
+// With --on-lost warn it goes on, after one line.
 func TestHeldOfALostSlotThatOnlyWarns(t *testing.T) {
 	t.Parallel()
 	j := startJob(t, redistest.StoreURL(t), "--ttl", "600", "--on-lost", "warn")
@@ -99,7 +99,9 @@ func TestHeldOfALostSlotThatOnlyWarns(t *testing.T) {
 	j.comes("golock held", "79")
 	j.comes("golock held", "79")
 	j.Tell("exit 3")
-	j.Expects(3)
+	if r := j.Expects(3); strings.Count(r.Stderr, "\n") != 1 {
+		t.Errorf("%v, want one line", r)
+	}
 }
 
 // Only its own golock gives the slot of a run back: release is refused with 64. held of another user

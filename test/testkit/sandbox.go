@@ -82,6 +82,16 @@ func Place(t testing.TB, mode uint32) string {
 	return dir
 }
 
+// OnlyFile is the only file that has a path of this pattern.
+func OnlyFile(t testing.TB, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: %q, %v", pattern, found, err)
+	}
+	return found[0]
+}
+
 // IsLocal reports whether the store is of this machine and has no leases.
 func (s *Sandbox) IsLocal() bool { return strings.HasPrefix(s.Store, "local") }
 
