@@ -300,3 +300,18 @@ func TestStrangersConnection(t *testing.T) {
 		t.Error("the stranger's statement was ended")
 	}
 }
+
+// A waiter whose place was over gets it back, however long it wants to hold: until the grant its
+// hold is a duration, which may be larger than the time.
+func TestOverdueWaiterWithLongHold(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		s := b.store(t)
+		holder := Take(t, s, "n")
+		w := Queue(t, s, "n", Hold(100*365*24*time.Hour))
+		b.exec(t, "UPDATE golock SET ends=1 WHERE state='W'")
+		Release(t, holder)
+		b.server.KillConnections(t, b.name)
+		Release(t, w.Granted())
+	})
+}

@@ -143,10 +143,10 @@ func (t *step) view() queue.View {
 	} else if own != nil {
 		over = true
 	}
-	if over { // a waiter's hold is a duration: as a moment it is long over
+	if over {
 		t.moved = true
-		t.write("DELETE FROM %s WHERE lock_key='%s' AND state IN ('W','H','E') AND hold<=%[3]d AND (ends<=%[3]d OR state='E')",
-			t.store.table, t.q.key, v.now)
+		t.write("DELETE FROM %s WHERE lock_key='%s' AND state IN ('W','H','E')"+
+			" AND (state='W' OR hold<=%[3]d) AND (state='E' OR ends<=%[3]d)", t.store.table, t.q.key, v.now)
 	}
 	return seen
 }
