@@ -28,12 +28,10 @@ type step struct {
 	name  nameState
 	rows  map[string]*row // of the view, as they are in the table
 
-	writes      []string
-	nameChanged bool     // the row of the name has to be written
-	moved       bool     // waiters have other places now
-	lasting     bool     // a crash of the server must not undo it
-	sleepers    []string // numbers of connections
-	again       bool     // more of the waiters have to be read to hand out what is free
+	writes   []string
+	lasting  bool     // a crash of the server must not undo it
+	sleepers []string // numbers of connections
+	again    bool     // more of the waiters have to be read to hand out what is free
 
 	answer lease.Answer // without its grant
 	own    *row         // of an entry that is granted, held or queued
@@ -118,7 +116,6 @@ func (t *step) checkEpoch() {
 	t.name.epoch = fmt.Sprintf("%s-%d", t.q.row.ID, t.v.now)
 	servers = slices.DeleteFunc(servers, func(s string) bool { return s == here })
 	t.name.server = strings.Join(append([]string{here}, servers[:min(len(servers), manyServers-1)]...), " ")
-	t.nameChanged = true
 }
 
 // quarantineEnd is from when on slots may be granted.
@@ -144,7 +141,7 @@ func (t *step) view() queue.View {
 		over = true
 	}
 	if over {
-		t.moved = true
+		t.name.change = t.name.counter
 		t.write("DELETE FROM %s WHERE lock_key='%s' AND state IN ('W','H','E')"+
 			" AND (state='W' OR hold<=%[3]d) AND (state='E' OR ends<=%[3]d)", t.store.table, t.q.key, v.now)
 	}
@@ -230,7 +227,9 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 		t.save(&r, old)
 		waited, waits := old != nil && old.State == queue.Waiting, e.State == queue.Waiting
 		last := t.q.isNew() && d.Place > t.v.waiters
-		t.moved = t.moved || waited != waits && !(waits && last)
+		if waited != waits && !(waits && last) {
+			t.name.change = t.name.counter
+		}
 		t.rows[e.ID] = &r
 		offered = offered || e.State == queue.Offered
 	}
@@ -241,13 +240,9 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 	// A waiter lost in a crash rejoins with its ticket. An offer need not be on the disk
 	// before its acceptance is, which comes later in the log.
 	queued := d.Verdict == lease.Queued && len(d.Replaced) == 0
-	t.lasting = t.nameChanged || !queued && len(d.Put) > 0 && !(t.q.Step == lease.Release && offered)
-	if d.Counter > t.name.counter {
-		t.name.counter, t.nameChanged = d.Counter, true
-	}
-	if t.moved {
-		t.name.change, t.nameChanged = t.name.counter, true
-	}
+	newEpoch := t.name.epoch != t.v.name.epoch
+	t.lasting = newEpoch || !queued && len(d.Put) > 0 && !(t.q.Step == lease.Release && offered)
+	t.name.counter = max(t.name.counter, d.Counter)
 	t.describeFront()
 }
 
@@ -315,12 +310,9 @@ func (t *step) describeFront() {
 		return
 	}
 	slices.SortFunc(waiting, func(a, b *row) int { return strings.Compare(order(a.Claim), order(b.Claim)) })
-	low, late := order(waiting[0].Claim), int64(0)
+	t.name.low, t.name.late = order(waiting[0].Claim), 0
 	for _, r := range waiting[:min(nearPlaces, len(waiting))] {
-		late = max(late, r.due)
-	}
-	if low != t.name.low || late != t.name.late {
-		t.name.low, t.name.late, t.nameChanged = low, late, true
+		t.name.late = max(t.name.late, r.due)
 	}
 }
 
@@ -357,7 +349,7 @@ func (t *step) save(r, old *row) {
 // finish is the text that writes the step and ends its transaction. A step that changed
 // nothing is rolled back: its lock need not reach the disk.
 func (t *step) finish() string {
-	if t.nameChanged {
+	if t.name != *t.v.name {
 		t.write("UPDATE %s SET epoch='%s',server='%s',quiet=%d,counter=%d,low='%s',due=%d,since=%d WHERE lock_key='%s' AND entry_id=''",
 			t.store.table, t.name.epoch, t.name.server, t.name.quarantine, t.name.counter, t.name.low, t.name.late,
 			t.name.change, t.q.key)
