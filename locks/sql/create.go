@@ -8,8 +8,30 @@ import (
 	"golock/locks/lease"
 )
 
-// QueueIndex are the columns of the index that the queue is read by.
-const QueueIndex = "lock_key,state,ord,entry_id"
+// queueIndex are the columns of the index that the queue is read by.
+const queueIndex = "lock_key,state,ord,entry_id"
+
+// columnTypes are the columns and the primary key of the table, one a line. text is the
+// type of a column of letters, with a verb for its size.
+func columnTypes(text string) string {
+	all := fmt.Sprintf("lock_key:32 entry_id:32 state:1 ord:%d ends due ttl weight max_units fence since hold conn"+
+		" replaces:16 slots:%d evicted:%d info:%d server:%d", orderSize, maxSlots, maxEvicted, maxInfo, manyServers*(maxServer+1)) +
+		fmt.Sprintf(" epoch:64 low:%d quiet counter seen turn format", orderSize) // see nameState
+	lines := ""
+	for column := range strings.FieldsSeq(all) {
+		kind := "BIGINT NOT NULL DEFAULT 0"
+		name, size, isText := strings.Cut(column, ":")
+		if isText {
+			kind = strings.Replace(text, "%d", size, 1)
+		}
+		lines += "  " + name + " " + kind + ",\n"
+	}
+	return lines + "  PRIMARY KEY (lock_key, entry_id)"
+}
+
+func (s *Store) tableText() string {
+	return fmt.Sprintf(s.dialect.Table, s.table, columnTypes(s.dialect.Text), queueIndex)
+}
 
 // firstColumns are the columns of the table's first row that have a value.
 const firstColumns = "lock_key,entry_id,state,server,quiet,seen,format"
@@ -24,7 +46,7 @@ func (s *Store) insertFirst(values string) string {
 
 // createText makes the table and its first row.
 func (s *Store) createText(values string) string {
-	text := s.dialect.Table(s.table)
+	text := s.tableText()
 	if s.dialect.CreateAsSelect {
 		row := strings.Split(values, ",")
 		for i, name := range strings.Split(firstColumns, ",") {
@@ -38,7 +60,7 @@ func (s *Store) createText(values string) string {
 // DDL is what makes the table, for an administrator to run where golock's user
 // may not.
 func (s *Store) DDL() string {
-	return s.dialect.Table(s.table) + ";\n" + s.insertFirst(firstValues("", 0, 0)) + ";"
+	return s.tableText() + ";\n" + s.insertFirst(firstValues("", 0, 0)) + ";"
 }
 
 // write changes something outside a step. It is no error if somebody else was quicker to make it.

@@ -29,6 +29,10 @@ type Dialect struct {
 	// the session may only read. It need not outlive a crash before a later Commit does.
 	Single string
 
+	// Table makes the table %[1]s with the columns %[2]s, and its index of the columns %[3]s. Text
+	// is the type of a column of letters, %d its size.
+	Table, Text string
+
 	// CreateAsSelect says that only one statement makes the table and its first row so that
 	// nobody sees one without the other. Otherwise a transaction does.
 	CreateAsSelect bool
@@ -53,24 +57,20 @@ type Dialect struct {
 	// NOTIFY. Otherwise only Conn.Wake wakes.
 	Notifies bool
 
-	Driver
-}
+	// Errors are the meanings of the server's errors. The first one counts; an error that is not
+	// here is Transient.
+	Errors []Meaning
 
-// Driver is the part of a Dialect that is code.
-type Driver interface {
+	// Code is the server's code of an error, or a text for one of the client library's.
+	Code func(err error) string
+
 	// Connect opens a connection to one of the target's hosts ("HOST:PORT", or the socket).
 	// number is the connection's at the server, as the server told it at the login; 0 if it
 	// does not. Behind a pooler or proxy Facts gives another one.
-	Connect(ctx context.Context, t *Target, host string) (c Conn, number int64, err error)
-
-	// Table is the statements that make the table, without a semicolon at the end.
-	Table(name string) string
-
-	// Judge says what an error means. hint is what the user can do, if there is something.
-	Judge(err error) (v Verdict, hint string)
+	Connect func(ctx context.Context, t *Target, host string) (c Conn, number int64, err error)
 
 	// Examine looks at the settings of the server that a promise depends on.
-	Examine(ctx context.Context, x *Examination)
+	Examine func(ctx context.Context, x *Examination)
 }
 
 // Conn is one connection. It is used by one goroutine at a time. After an error of
@@ -113,3 +113,13 @@ const (
 	Exists                    // what was to be made is there already
 	NoRight                   // the user may not do this
 )
+
+// Meaning is what errors mean whose codes begin like these. The hint is what the user can do.
+type Meaning struct {
+	verdict Verdict
+	hint    string
+	codes   []string
+}
+
+// Errors makes a Meaning.
+func Errors(v Verdict, hint string, codes ...string) Meaning { return Meaning{v, hint, codes} }

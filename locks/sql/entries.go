@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -35,18 +36,18 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 		if err != nil {
 			return err
 		}
-		var n numbers
 		for _, f := range answers[0] {
-			now := n.read(f[2])
+			var key, name string
+			var now int64
 			r, err := parseRow(f[3:])
-			if err != nil {
+			if err = cmp.Or(err, scan(f, &key, &name, &now)); err != nil {
 				return err
 			}
 			if r.until() > now {
-				entries = append(entries, r.entry(unescape(f[1]), f[0], now))
+				entries = append(entries, r.entry(unescape(name), key, now))
 			}
 		}
-		return n.err
+		return nil
 	})
 	locks.Arrange(entries)
 	return entries, err

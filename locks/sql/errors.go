@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"golock/locks/lease"
 	"golock/locks/network"
@@ -24,6 +26,17 @@ func (s *Store) diagnose(err error) (v Verdict, hint string) {
 		return Refused, hint
 	}
 	return s.dialect.Judge(err)
+}
+
+// Judge says what an error of the server's means.
+func (d *Dialect) Judge(err error) (v Verdict, hint string) {
+	code := d.Code(err)
+	for _, m := range d.Errors {
+		if slices.ContainsFunc(m.codes, func(begin string) bool { return strings.HasPrefix(code, begin) }) {
+			return m.verdict, m.hint
+		}
+	}
+	return Transient, ""
 }
 
 func (s *Store) verdict(err error) Verdict {

@@ -13,19 +13,21 @@ import (
 	"golock/locks/lease"
 )
 
-// passing is a driver for which every error may pass.
-type passing struct{ Driver }
-
-func (passing) Judge(error) (Verdict, string) { return Transient, "" }
-
-func (passing) Connect(context.Context, *Target, string) (Conn, int64, error) {
-	return nil, 0, errors.New("connection refused")
+// passing is a dialect for which every error may pass.
+func passing() Dialect {
+	return Dialect{
+		Listeners: 32,
+		Code:      func(error) string { return "" },
+		Connect: func(context.Context, *Target, string) (Conn, int64, error) {
+			return nil, 0, errors.New("connection refused")
+		},
+	}
 }
 
 // A server that said nothing is reported as that, whoever ended the attempt.
 func TestNoAnswerInWords(t *testing.T) {
 	t.Parallel()
-	s := &Store{dialect: Dialect{Driver: passing{}}}
+	s := &Store{dialect: passing()}
 	for _, cause := range []error{context.DeadlineExceeded, context.Canceled} {
 		err := s.judge(fmt.Errorf("read: %w", cause))
 		if err.Error() != "no answer in time" || !errors.Is(err, cause) {
@@ -38,7 +40,7 @@ func TestNoAnswerInWords(t *testing.T) {
 // poll over a connection that it keeps.
 func TestPauseInOutage(t *testing.T) {
 	t.Parallel()
-	s := &Store{dialect: Dialect{Driver: passing{}, Listeners: 32}, target: &Target{waiters: 100, hosts: []string{"h"}, connectTimeout: time.Second}}
+	s := &Store{dialect: passing(), target: &Target{waiters: 100, hosts: []string{"h"}, connectTimeout: time.Second}}
 	e := s.newEntry(locks.Request{TTL: 10 * time.Second})
 	e.state.place = 40
 	if _, _, err := e.Ask(t.Context(), lease.Join); err == nil {

@@ -11,7 +11,7 @@ import (
 
 // What other versions read has not changed without a new number.
 func TestFormat(t *testing.T) {
-	text := ColumnTypes("TEXT(%d)") + "\n" + QueueIndex + "\n" + firstColumns + "\n" +
+	text := columnTypes("TEXT(%d)") + "\n" + queueIndex + "\n" + firstColumns + "\n" +
 		firstValues("server", 1, 2) + "\n" + columns + "\n"
 	for _, state := range []queue.State{queue.Waiting, queue.Offered, queue.Holding, queue.Ended, queue.Gone, nameRow} {
 		r := row{Entry: queue.Entry{

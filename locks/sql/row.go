@@ -51,24 +51,6 @@ const (
 	manyServers = 8 // that a name remembers
 )
 
-// ColumnTypes are the columns and the primary key of the table, one a line. text is the
-// type of a column of letters, with a verb for its size.
-func ColumnTypes(text string) string {
-	all := fmt.Sprintf("lock_key:32 entry_id:32 state:1 ord:%d ends due ttl weight max_units fence since hold conn"+
-		" replaces:16 slots:%d evicted:%d info:%d server:%d", orderSize, maxSlots, maxEvicted, maxInfo, manyServers*(maxServer+1)) +
-		fmt.Sprintf(" epoch:64 low:%d quiet counter seen turn format", orderSize) // see nameState
-	lines := ""
-	for column := range strings.FieldsSeq(all) {
-		kind := "BIGINT NOT NULL DEFAULT 0"
-		name, size, isText := strings.Cut(column, ":")
-		if isText {
-			kind = strings.Replace(text, "%d", size, 1)
-		}
-		lines += "  " + name + " " + kind + ",\n"
-	}
-	return lines + "  PRIMARY KEY (lock_key, entry_id)"
-}
-
 // row is an entry as the table has it.
 type row struct {
 	queue.Entry
@@ -117,46 +99,40 @@ func parseOrder(text string, c *locks.Claim) error {
 	return nil
 }
 
-// numbers reads fields one by one and remembers the first that is none.
-type numbers struct{ err error }
-
-func (n *numbers) note(err error) {
-	if err != nil && n.err == nil {
-		n.err = &lease.Refusal{Err: err}
+// scan reads the first fields of a line.
+func scan(line []string, into ...any) (err error) {
+	for i, to := range into {
+		switch to := to.(type) {
+		case *string:
+			*to = line[i]
+		case *int:
+			*to, err = strconv.Atoi(line[i])
+		case *int64:
+			*to, err = strconv.ParseInt(line[i], 10, 64)
+		}
+		if err != nil {
+			return &lease.Refusal{Err: err}
+		}
 	}
+	return nil
 }
 
-func (n *numbers) read(field string) int64 {
-	v, err := strconv.ParseInt(field, 10, 64)
-	n.note(err)
-	return v
-}
-
-// count reads a number that fits into an int.
-func (n *numbers) count(field string) int {
-	v, err := strconv.Atoi(field)
-	n.note(err)
-	return v
-}
-
-func parseRow(f []string) (row, error) {
-	if len(f[0]) != 1 || !isPlain(f[0], f[1], f[12], f[15], f[16]) {
-		return row{}, errNotOurs
+func parseRow(line []string) (r row, err error) {
+	var state, ord, replace, slots, evicted string
+	var ttl int64
+	err = scan(line, &state, &r.ID, &ord, &r.ends, &r.due, &ttl, &r.Claim.Weight, &r.Claim.Max, &r.Fence, &r.since, &r.hold,
+		&r.conn, &replace, &slots, &evicted, &r.info, &r.server)
+	switch {
+	case err != nil:
+		return r, err
+	case len(state) != 1 || !isPlain(state, r.ID, replace, r.info, r.server):
+		return r, errNotOurs
 	}
-	var n numbers
-	r := row{
-		Entry: queue.Entry{
-			State: queue.State(f[0][0]), ID: f[1], Claim: locks.Claim{Weight: n.count(f[6]), Max: n.count(f[7])},
-			Fence: n.read(f[8]), Replace: locks.Replacement(f[12]), Evicted: unescape(f[14]),
-		},
-		ends: n.read(f[3]), due: n.read(f[4]), ttl: span(n.read(f[5])),
-		since: n.read(f[9]), hold: n.read(f[10]), conn: n.read(f[11]), info: f[15], server: f[16],
+	r.State, r.ttl, r.Replace, r.Evicted = queue.State(state[0]), span(ttl), locks.Replacement(replace), unescape(evicted)
+	if r.Slots, err = locks.ParseSlots(slots, lease.MaxUnits); err != nil {
+		return r, &lease.Refusal{Err: err}
 	}
-	n.note(parseOrder(f[2], &r.Claim))
-	var err error
-	r.Slots, err = locks.ParseSlots(f[13], lease.MaxUnits)
-	n.note(err)
-	return r, n.err
+	return r, parseOrder(ord, &r.Claim)
 }
 
 // fields are the row's values as SQL writes them, in the order of columns.

@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,9 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	if err != nil {
 		return 0, err
 	}
-	var n numbers
-	removed, left := n.count(answers[0][0][0]), n.count(answers[1][0][0])
-	if n.err != nil {
-		return 0, n.err
+	var removed, left int
+	if err := cmp.Or(scan(answers[0][0], &removed), scan(answers[1][0], &left)); err != nil {
+		return 0, err
 	}
 	// A sweep is no use of the name: it leaves neither its own time in the row nor a proof
 	// that the server has forgotten nothing.

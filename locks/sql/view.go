@@ -96,7 +96,7 @@ func (s *Store) entriesText(q *question, limit int) []string {
 	switch {
 	case q.isNew():
 		last := order(locks.Claim{Priority: q.row.Claim.Priority, Ticket: 1<<63 - 1})
-		count := "SELECT COUNT(*),COALESCE(SUM(CASE WHEN ord<'" + last + "' THEN 1 ELSE 0 END),0)" + of + waiting
+		count := "SELECT COALESCE(SUM(CASE WHEN ord<'" + last + "' THEN 1 ELSE 0 END),0),COUNT(*)" + of + waiting
 		if q.MaxQueue != nil { // only then: no index has it
 			count += " AND ends>" + s.dialect.Clock
 		}
@@ -111,18 +111,16 @@ func (s *Store) entriesText(q *question, limit int) []string {
 }
 
 // readTable reads the table's own row, and what the server says of itself.
-func (v *view) readTable(s *Store, f []string) (err error) {
-	if v.facts, err = readFacts(f[:factCount]); err != nil {
+func (v *view) readTable(s *Store, line []string) (err error) {
+	if v.facts, err = readFacts(line); err != nil {
 		return err
 	}
-	var n numbers
-	f = f[factCount:]
-	if n.read(f[0]) != format {
-		return refusal("the table %s has format %s and this golock knows format %d: use the same version everywhere: "+
-			"stop all others and drop the table, or name another ?table=", s.target.table, locks.Printable(f[0], 20), format)
+	var is int64
+	if err = scan(line[factCount:], &is, &v.tableServer, &v.tableQuarantine, &v.tableMade); err == nil && is != format {
+		return refusal("the table %s has format %d and this golock knows format %d: use the same version everywhere: "+
+			"stop all others and drop the table, or name another ?table=", s.target.table, is, format)
 	}
-	v.tableServer, v.tableQuarantine, v.tableMade = f[1], n.read(f[2]), n.read(f[3])
-	return n.err
+	return err
 }
 
 // readEntries reads what entriesText has asked for.
@@ -151,12 +149,11 @@ func (v *view) readEntries(q *question, answers []Rows) (err error) {
 	}
 	v.waiters = len(v.front)
 	if len(answers) > 3 {
-		var n numbers
-		count := answers[3][0]
-		if v.ahead = n.count(count[len(count)-1]); q.isNew() {
-			v.waiters = n.count(count[0])
+		counts := []any{&v.ahead}
+		if q.isNew() {
+			counts = append(counts, &v.waiters)
 		}
-		err = n.err
+		err = scan(answers[3][0], counts...)
 	}
 	if len(answers) > 4 && err == nil {
 		v.replaceable, err = parseRows(answers[4])
@@ -164,16 +161,14 @@ func (v *view) readEntries(q *question, answers []Rows) (err error) {
 	return err
 }
 
-func (v *view) readName(r *row, f []string) error {
-	if !isPlain(f[0], f[5]) {
+func (v *view) readName(r *row, line []string) error {
+	n := &nameState{name: unescape(r.info), server: r.server, late: r.due, change: r.since}
+	v.name = n
+	err := scan(line, &n.epoch, &n.quarantine, &n.seen, &n.counter, &n.turn, &n.low)
+	if err == nil && !isPlain(n.epoch, n.low) {
 		return errNotOurs
 	}
-	var n numbers
-	v.name = &nameState{
-		name: unescape(r.info), epoch: f[0], server: r.server, quarantine: n.read(f[1]), seen: n.read(f[2]),
-		counter: n.read(f[3]), turn: n.read(f[4]), low: f[5], late: r.due, change: r.since,
-	}
-	return n.err
+	return err
 }
 
 // short reports whether so many of the waiters that were read are overdue that more must be
@@ -200,13 +195,11 @@ type facts struct {
 	maxConns int64  // at a time
 }
 
-func readFacts(f []string) (facts, error) {
-	var n numbers
-	all := facts{
-		now: n.read(f[0]), server: f[1], start: n.read(f[2]), conn: n.read(f[3]),
-		login: escape(f[4]+" "+f[1], maxLogin), maxConns: n.read(f[5]),
-	}
-	return all, n.err
+func readFacts(line []string) (f facts, err error) {
+	var account string
+	err = scan(line, &f.now, &f.server, &f.start, &f.conn, &account, &f.maxConns)
+	f.login = escape(account+" "+f.server, maxLogin)
+	return f, err
 }
 
 func parseRows(rows Rows) ([]row, error) {

@@ -36,20 +36,20 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	if err != nil || len(answers[0]) == 0 {
 		return false
 	}
-	var n numbers
-	f := answers[0][0]
-	// After lateIn all near ones are overdue: they may have died with the holder.
-	change, lateIn, there, passed, place := n.read(f[0]), span(n.read(f[1])), n.count(f[2]), n.count(f[3]), m.place
-	if change != m.change && n.err == nil {
+	var change, late int64 // after late all near ones are overdue: they may have died with the holder
+	var there, passed int
+	if scan(answers[0][0], &change, &late, &there, &passed) != nil {
+		return false
+	}
+	place, lateIn := m.place, span(late)
+	if change != m.change {
 		answers, err = e.ask(ctx, fmt.Sprintf("SELECT COUNT(*)+1 FROM %[1]s AND state='W' AND ord<'%[2]s'"+
 			" AND ord>=(SELECT low FROM %[1]s AND entry_id='')", of, order(m.row.Claim)), 1)
-		if err != nil {
+		if err != nil || scan(answers[0][0], &place) != nil {
 			return false
 		}
-		place = n.count(answers[0][0][0])
 	}
-	if n.err != nil || there == 0 || passed > 0 || lateIn <= 0 || place <= nearPlaces ||
-		!canBeWoken && place <= s.listeners() {
+	if there == 0 || passed > 0 || lateIn <= 0 || place <= nearPlaces || !canBeWoken && place <= s.listeners() {
 		return false
 	}
 	a.Verdict, a.Place, a.Recheck = lease.Queued, place, ttl*2/3

@@ -10,7 +10,7 @@ import (
 	"golock/locks/sql"
 )
 
-func (driver) Examine(ctx context.Context, x *sql.Examination) {
+func examine(ctx context.Context, x *sql.Examination) {
 	set, err := x.Settings(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("+ // it shows those that it has
 		"'version','innodb_flush_log_at_trx_commit','log_bin','sync_binlog','binlog_format','read_only',"+
 		"'super_read_only','max_connections','max_user_connections','wsrep_on','innodb_read_only',"+

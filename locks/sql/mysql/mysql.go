@@ -11,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -39,7 +39,10 @@ func dialect() sql.Dialect {
 		Commit: "SET SESSION wait_timeout=60;COMMIT",
 
 		// A table of another engine, without transactions, can be damaged by a crash.
-		Single:         "SET SESSION autocommit=1,default_storage_engine=InnoDB;SET SESSION TRANSACTION READ WRITE;",
+		Single: "SET SESSION autocommit=1,default_storage_engine=InnoDB;SET SESSION TRANSACTION READ WRITE;",
+		Text:   "VARCHAR(%d) NOT NULL DEFAULT ''",
+		Table: "CREATE TABLE %[1]s (\n%[2]s,\n  KEY queue (%[3]s)\n) " +
+			"ENGINE=InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
 		CreateAsSelect: true,
 		// The server looks at the right to make a table, and whether it replicates such a
 		// statement, before it finds that there is nothing to select from.
@@ -52,19 +55,31 @@ func dialect() sql.Dialect {
 			"CURRENT_USER(),LEAST(@@max_connections,COALESCE(NULLIF(@@max_user_connections,0),@@max_connections))",
 
 		Listeners: 1 << 20, // one that sleeps costs the server nothing
-		Driver:    driver{},
+		Code:      code,
+		Connect:   connect,
+		Examine:   examine,
+
+		Errors: []sql.Meaning{
+			sql.Errors(sql.AtOnce, "", interrupted, "1213", "1020"), // killed, deadlock, record has changed
+			sql.Errors(sql.NoTable, "", "1146"),
+			sql.Errors(sql.Exists, "", "1050", "1062"),
+			sql.Errors(sql.OtherTable, "", "1054", "1136"),
+			sql.Errors(sql.NoRight, "", "1142", "1143", "1370", "1786"), // the last: replication that forbids CREATE ... SELECT
+			sql.Errors(sql.Refused, lease.LoginHint, "1044", "1045", "1698", "1862", "1820", "3118"),
+			sql.Errors(sql.Refused, "the database must exist", "1049"),
+			sql.Errors(sql.Refused, "the server wants TLS: ?tls=on, or its unix socket", "3159"),
+			sql.Errors(sql.Refused, "golock needs binlog_format=ROW or MIXED", "1665"),
+			sql.Errors(sql.Refused, "", "1064", "1046", "1129", "1130", "1193", "1227", "1235", "1305", "1347", "1286"),
+			sql.Errors(sql.Temporary, "", "1021", "1041", "1114", "1037", "1038"), // disk, memory, table full
+			sql.Errors(sql.Temporary, sql.ReplicaHint, "1290", "1836"),            // read-only
+			sql.Errors(sql.Refused, "the server does not speak TLS", mysql.ErrNoTLS.Error()),
+			sql.Errors(sql.Refused, "", mysql.ErrCleartextPassword.Error(), mysql.ErrNativePassword.Error(),
+				mysql.ErrOldPassword.Error(), mysql.ErrUnknownPlugin.Error(), mysql.ErrOldProtocol.Error()),
+		},
 	}
 }
 
-// driver implements sql.Driver.
-type driver struct{}
-
-func (driver) Table(name string) string {
-	return "CREATE TABLE " + name + " (\n" + sql.ColumnTypes("VARCHAR(%d) NOT NULL DEFAULT ''") +
-		",\n  KEY queue (" + sql.QueueIndex + ")\n) ENGINE=InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin"
-}
-
-func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, error) {
+func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, error) {
 	c := mysql.NewConfig()
 	c.User, c.Passwd, c.DBName = t.User, t.Password, t.Database
 	c.Net, c.Addr = "tcp", host
@@ -145,7 +160,7 @@ func read(rows dbdriver.Rows, columns int) (sql.Rows, error) {
 func (c conn) Wait(ctx context.Context, id, offered string, limit time.Duration) error {
 	_, err := c.Run(ctx, fmt.Sprintf("%s INTO @golock;DO /* golock:wait:%s */ SLEEP(IF(@golock,0,%d.%06d))",
 		offered, id, limit/time.Second, limit%time.Second/time.Microsecond))
-	if number(err) == interrupted {
+	if code(err) == interrupted {
 		return nil
 	}
 	return err
@@ -157,7 +172,7 @@ func (c conn) Wait(ctx context.Context, id, offered string, limit time.Duration)
 func (c conn) Wake(ctx context.Context, numbers []string) (gone []string, err error) {
 	for _, n := range numbers {
 		switch _, err := c.Run(ctx, "KILL QUERY "+n); {
-		case number(err) == noSuchThread:
+		case code(err) == noSuchThread:
 			gone = append(gone, n)
 		case err != nil:
 			return nil, err
@@ -168,51 +183,18 @@ func (c conn) Wake(ctx context.Context, numbers []string) (gone []string, err er
 
 // The server's error numbers that mean something to us.
 const (
-	interrupted  = 1317
-	noSuchThread = 1094
+	interrupted  = "1317"
+	noSuchThread = "1094"
 )
 
-func number(err error) uint16 {
+// code is the number of a server's error.
+func code(err error) string {
 	var said *mysql.MySQLError
-	if errors.As(err, &said) {
-		return said.Number
-	}
-	return 0
-}
-
-// meanings are those of the server's errors.
-var meanings = []struct {
-	verdict sql.Verdict
-	hint    string
-	numbers []uint16
-}{
-	{sql.AtOnce, "", []uint16{interrupted, 1213, 1020}}, // killed, deadlock, record has changed
-	{sql.NoTable, "", []uint16{1146}},
-	{sql.Exists, "", []uint16{1050, 1062}},
-	{sql.OtherTable, "", []uint16{1054, 1136}},
-	{sql.NoRight, "", []uint16{1142, 1143, 1370, 1786}}, // the last: replication that forbids CREATE ... SELECT
-	{sql.Refused, lease.LoginHint, []uint16{1044, 1045, 1698, 1862, 1820, 3118}},
-	{sql.Refused, "the database must exist", []uint16{1049}},
-	{sql.Refused, "the server wants TLS: ?tls=on, or its unix socket", []uint16{3159}},
-	{sql.Refused, "golock needs binlog_format=ROW or MIXED", []uint16{1665}},
-	{sql.Refused, "", []uint16{1064, 1046, 1129, 1130, 1193, 1227, 1235, 1305, 1347, 1286}},
-	{sql.Temporary, "", []uint16{1021, 1041, 1114, 1037, 1038}}, // disk, memory, table full
-	{sql.Temporary, sql.ReplicaHint, []uint16{1290, 1836}},      // read-only
-}
-
-func (driver) Judge(err error) (v sql.Verdict, hint string) {
-	n := number(err)
-	for _, m := range meanings {
-		if slices.Contains(m.numbers, n) {
-			return m.verdict, m.hint
-		}
-	}
 	switch {
-	case errors.Is(err, mysql.ErrNoTLS):
-		return sql.Refused, "the server does not speak TLS"
-	case errors.Is(err, mysql.ErrCleartextPassword), errors.Is(err, mysql.ErrNativePassword),
-		errors.Is(err, mysql.ErrOldPassword), errors.Is(err, mysql.ErrUnknownPlugin), errors.Is(err, mysql.ErrOldProtocol):
-		return sql.Refused, ""
+	case errors.As(err, &said):
+		return strconv.Itoa(int(said.Number))
+	case err != nil:
+		return err.Error()
 	}
-	return sql.Transient, ""
+	return ""
 }

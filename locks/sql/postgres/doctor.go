@@ -8,7 +8,7 @@ import (
 	"golock/locks/sql"
 )
 
-func (driver) Examine(ctx context.Context, x *sql.Examination) {
+func examine(ctx context.Context, x *sql.Examination) {
 	set, err := x.Settings(ctx, "SELECT name,setting FROM pg_settings WHERE name IN ('server_version',"+
 		"'fsync','full_page_writes','synchronous_standby_names','max_connections','superuser_reserved_connections')"+
 		" UNION ALL SELECT 'recovery',pg_is_in_recovery()::text"+

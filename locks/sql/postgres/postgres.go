@@ -11,7 +11,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +37,8 @@ func Open(address string) (*sql.Store, error) {
 		Commit:    "COMMIT",
 		Later:     "SET LOCAL synchronous_commit=off;",
 		Single:    "SET LOCAL transaction_read_only=off;SET LOCAL synchronous_commit=off;", // a text is one transaction
+		Text:      `VARCHAR(%d) COLLATE "C" NOT NULL DEFAULT ''`,
+		Table:     "CREATE TABLE %[1]s (\n%[2]s\n) WITH (fillfactor=60);\nCREATE INDEX ON %[1]s (%[3]s)",
 		TryCreate: "BEGIN READ WRITE;CREATE TABLE %[1]s ();ROLLBACK",
 
 		Clock: micros("clock_timestamp()"), // others are read when their transaction begins
@@ -47,7 +48,28 @@ func Open(address string) (*sql.Store, error) {
 
 		Listeners: 32, // a notification wakes all of a database's
 		Notifies:  true,
-		Driver:    driver{},
+		Code:      code,
+		Connect:   connect,
+		Examine:   examine,
+
+		// Their codes are in PostgreSQL's manual, appendix A.
+		Errors: []sql.Meaning{
+			sql.Errors(sql.AtOnce, "", "40001", "40P01"),
+			sql.Errors(sql.NoTable, "", "42P01"),
+			sql.Errors(sql.Exists, "", "42P07", "23505", "42710"),
+			sql.Errors(sql.OtherTable, "", "42703"),
+			sql.Errors(sql.NoRight, "", "42501"),
+			sql.Errors(sql.Refused, lease.LoginHint, "28000", "28P01"),
+			sql.Errors(sql.Refused, "the database must exist", "3D000"),
+			sql.Errors(sql.Refused, "the schema must exist", "3F000"),
+			sql.Errors(sql.Refused, "", "22", "42"),
+			sql.Errors(sql.Temporary, sql.ReplicaHint, "0A000", "25006"), // in recovery a transaction cannot be READ WRITE
+			sql.Errors(sql.Transient, "", "53300"),                       // short of connections
+			sql.Errors(sql.Temporary, "", "53"),                          // of disk or memory
+			sql.Errors(sql.Refused, "the server does not speak TLS", noTLS),
+			sql.Errors(sql.Refused, "it wants the password in the clear, which is not sent over an open network: ?tls=on",
+				clearText),
+		},
 	})
 }
 
@@ -55,18 +77,9 @@ func micros(timestamp string) string {
 	return "(extract(epoch FROM " + timestamp + ")*1000000)::bigint"
 }
 
-// driver implements sql.Driver.
-type driver struct{}
-
-func (driver) Table(name string) string {
-	index := strings.Trim(name[strings.LastIndexByte(name, '.')+1:], `"`) + "_queue"
-	return "CREATE TABLE " + name + " (\n" + sql.ColumnTypes(`VARCHAR(%d) COLLATE "C" NOT NULL DEFAULT ''`) +
-		"\n) WITH (fillfactor=60);\n" + `CREATE INDEX "` + index + `" ON ` + name + " (" + sql.QueueIndex + ")"
-}
-
-// Connect goes where the URL says: the variables that other programs read (PGHOST,
+// connect goes where the URL says: the variables that other programs read (PGHOST,
 // PGOPTIONS and so on) would make a cron job and a login shell go to different places.
-func (driver) Connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, error) {
+func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, error) {
 	name, port := host, t.Port
 	if t.Socket == "" {
 		name, port, _ = net.SplitHostPort(host)
@@ -171,40 +184,21 @@ func (c *conn) Close() {
 	_ = c.raw.Close(ctx)
 }
 
-// meanings are those of the server's errors, whose codes are in PostgreSQL's manual, appendix A.
-// Two letters stand for all that begin with them, if they are not named before.
-var meanings = []struct {
-	verdict sql.Verdict
-	hint    string
-	codes   []string
-}{
-	{sql.AtOnce, "", []string{"40001", "40P01"}},
-	{sql.NoTable, "", []string{"42P01"}},
-	{sql.Exists, "", []string{"42P07", "23505", "42710"}},
-	{sql.OtherTable, "", []string{"42703"}},
-	{sql.NoRight, "", []string{"42501"}},
-	{sql.Refused, lease.LoginHint, []string{"28000", "28P01"}},
-	{sql.Refused, "the database must exist", []string{"3D000"}},
-	{sql.Refused, "the schema must exist", []string{"3F000"}},
-	{sql.Refused, "", []string{"22", "42"}},
-	{sql.Temporary, sql.ReplicaHint, []string{"0A000", "25006"}}, // in recovery a transaction cannot be READ WRITE
-	{sql.Transient, "", []string{"53300"}},                       // short of connections
-	{sql.Temporary, "", []string{"53"}},                          // of disk or memory
-}
+// What the client library says of a connection that it does not make.
+const (
+	noTLS     = "server refused TLS connection"
+	clearText = "authentication method requirement"
+)
 
-func (driver) Judge(err error) (v sql.Verdict, hint string) {
+func code(err error) string {
 	var e *pgconn.PgError
 	switch {
 	case errors.As(err, &e):
-		for _, m := range meanings {
-			if slices.Contains(m.codes, e.Code) || slices.Contains(m.codes, e.Code[:2]) {
-				return m.verdict, m.hint
-			}
-		}
-	case strings.Contains(err.Error(), "server refused TLS connection"):
-		return sql.Refused, "the server does not speak TLS"
-	case strings.Contains(err.Error(), "authentication method requirement"):
-		return sql.Refused, "it wants the password in the clear, which is not sent over an open network: ?tls=on"
+		return e.Code
+	case strings.Contains(err.Error(), noTLS):
+		return noTLS
+	case strings.Contains(err.Error(), clearText):
+		return clearText
 	}
-	return sql.Transient, ""
+	return ""
 }
