@@ -8,12 +8,8 @@ import (
 	"golock/locks/lease"
 )
 
-// queueIndex are the columns of the index that the queue is read by.
-const queueIndex = "lock_key,state,ord,entry_id"
-
-// columnTypes are the columns and the primary key of the table, one a line. text is the
-// type of a column of letters, with a verb for its size.
-func columnTypes(text string) string {
+// tableText makes the table without its first row.
+func (s *Store) tableText() string {
 	all := fmt.Sprintf("lock_key:32 entry_id:32 state:1 ord:%d ends due ttl weight max_units fence since hold conn"+
 		" replaces:16 slots:%d evicted:%d info:%d server:%d", orderSize, maxSlots, maxEvicted, maxInfo, manyServers*(maxServer+1)) +
 		fmt.Sprintf(" epoch:64 low:%d quiet counter seen turn format", orderSize) // see nameState
@@ -22,45 +18,27 @@ func columnTypes(text string) string {
 		kind := "BIGINT NOT NULL DEFAULT 0"
 		name, size, isText := strings.Cut(column, ":")
 		if isText {
-			kind = strings.Replace(text, "%d", size, 1)
+			kind = strings.Replace(s.dialect.Text, "%d", size, 1)
 		}
 		lines += "  " + name + " " + kind + ",\n"
 	}
-	return lines + "  PRIMARY KEY (lock_key, entry_id)"
+	return fmt.Sprintf(s.dialect.Table, s.table, lines+"  PRIMARY KEY (lock_key, entry_id)", "lock_key,state,ord,entry_id")
 }
 
-func (s *Store) tableText() string {
-	return fmt.Sprintf(s.dialect.Table, s.table, columnTypes(s.dialect.Text), queueIndex)
+// firstRow selects the values of the table's first row.
+func firstRow(server string, quarantine, made int64) string {
+	return fmt.Sprintf("SELECT '' AS lock_key,'' AS entry_id,'%c' AS state,'%s' AS server,%d AS quiet,%d AS seen,%d AS format",
+		tableRow, escape(server, maxServer), quarantine, made, format)
 }
 
-// firstColumns are the columns of the table's first row that have a value.
-const firstColumns = "lock_key,entry_id,state,server,quiet,seen,format"
-
-func firstValues(server string, quarantine, made int64) string {
-	return fmt.Sprintf("'','','%c','%s',%d,%d,%d", tableRow, escape(server, maxServer), quarantine, made, format)
-}
-
-func (s *Store) insertFirst(values string) string {
-	return "INSERT INTO " + s.table + " (" + firstColumns + ") VALUES (" + values + ")"
-}
-
-// createText makes the table and its first row.
-func (s *Store) createText(values string) string {
-	text := s.tableText()
-	if s.dialect.CreateAsSelect {
-		row := strings.Split(values, ",")
-		for i, name := range strings.Split(firstColumns, ",") {
-			row[i] += " AS " + name
-		}
-		return text + " AS SELECT " + strings.Join(row, ",")
-	}
-	return text + ";" + s.insertFirst(values)
+func (s *Store) insertFirst(row string) string {
+	return "INSERT INTO " + s.table + " (lock_key,entry_id,state,server,quiet,seen,format) " + row
 }
 
 // DDL is what makes the table, for an administrator to run where golock's user
 // may not.
 func (s *Store) DDL() string {
-	return s.tableText() + ";\n" + s.insertFirst(firstValues("", 0, 0)) + ";"
+	return s.tableText() + ";\n" + s.insertFirst(firstRow("", 0, 0)) + ";"
 }
 
 // write changes something outside a step. It is no error if somebody else was quicker to make it.
@@ -100,11 +78,15 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 	if lost {
 		quarantine = f.now + micros(max(s.target.Quarantine, q.row.ttl))
 	}
-	values := firstValues(f.server, quarantine, f.now)
+	row := firstRow(f.server, quarantine, f.now)
 	if onlyRow {
-		return c.write(ctx, s.insertFirst(values))
+		return c.write(ctx, s.insertFirst(row))
 	}
-	err = c.write(ctx, s.createText(values))
+	text := s.tableText() + ";" + s.insertFirst(row)
+	if s.dialect.CreateAsSelect {
+		text = s.tableText() + " AS " + row
+	}
+	err = c.write(ctx, text)
 	switch {
 	case s.verdict(err) == NoRight:
 		return &lease.Refusal{

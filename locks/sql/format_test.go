@@ -11,8 +11,8 @@ import (
 
 // What other versions read has not changed without a new number.
 func TestFormat(t *testing.T) {
-	text := columnTypes("TEXT(%d)") + "\n" + queueIndex + "\n" + firstColumns + "\n" +
-		firstValues("server", 1, 2) + "\n" + columns + "\n"
+	s := &Store{dialect: Dialect{Text: "TEXT(%d)", Table: "%[2]s\n%[3]s\n"}}
+	text := s.tableText() + s.insertFirst(firstRow("server", 1, 2)) + "\n" + columns + "\n"
 	for _, state := range []queue.State{queue.Waiting, queue.Offered, queue.Holding, queue.Ended, queue.Gone, nameRow} {
 		r := row{Entry: queue.Entry{
 			State: state, ID: "id", Replace: locks.ReplaceRunning, Evicted: "by 'me'", Fence: 3, Slots: []int{0, 1, 3},
