@@ -184,9 +184,6 @@ func cut(escaped string, limit int) string {
 }
 
 func unescape(text string) string {
-	plain, err := url.QueryUnescape(text)
-	if err != nil {
-		return text
-	}
+	plain, _ := url.QueryUnescape(text)
 	return strings.ToValidUTF8(plain, "�")
 }

@@ -2,6 +2,7 @@ package sql
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,11 +130,7 @@ func (t *step) view() queue.View {
 		More: v.more(), Ahead: v.ahead, Total: v.waiters, Replaceable: t.alive(v.replaceable),
 	}
 	seen.Holders, seen.Waiters = t.alive(v.holders), t.alive(v.front)
-	dead := len(v.front) - len(seen.Waiters)
-	if t.q.MaxQueue == nil { // else only the living were counted
-		seen.Total -= min(dead, seen.Total)
-	}
-	over := dead > 0 || len(seen.Holders) < len(v.holders)
+	over := len(seen.Waiters) < len(v.front) || len(seen.Holders) < len(v.holders)
 	if own := v.own; own != nil && (own.State == queue.Gone || own.until() > v.now) {
 		e := t.entry(own)
 		seen.Own = &e
@@ -142,10 +139,15 @@ func (t *step) view() queue.View {
 	}
 	if over {
 		t.name.change = t.name.counter
-		t.write("DELETE FROM %s WHERE lock_key='%s' AND state IN ('W','H','E')"+
-			" AND (state='W' OR hold<=%[3]d) AND (state='E' OR ends<=%[3]d)", t.store.table, t.q.key, v.now)
+		t.write("DELETE FROM %s WHERE lock_key='%s' AND %s", t.store.table, t.q.key, isOver(v.now))
 	}
 	return seen
+}
+
+// isOver is the condition of rows that were over at a moment (see row.until). An offer that is
+// over is revoked.
+func isOver(moment int64) string {
+	return fmt.Sprintf("state IN ('W','H','E') AND (state='W' OR hold<=%[1]d) AND (state='E' OR ends<=%[1]d)", moment)
 }
 
 func (t *step) alive(rows []row) (all []queue.Entry) {
@@ -300,12 +302,8 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 // describeFront keeps in the name's row what others look at: low, which is at or before the first
 // waiter and near it, so that queries skip the rows that were removed before it, and late.
 func (t *step) describeFront() {
-	var waiting []*row
-	for _, r := range t.rows {
-		if r.State == queue.Waiting {
-			waiting = append(waiting, r)
-		}
-	}
+	waiting := slices.Collect(maps.Values(t.rows))
+	waiting = slices.DeleteFunc(waiting, func(r *row) bool { return r.State != queue.Waiting })
 	if len(waiting) == 0 {
 		return
 	}

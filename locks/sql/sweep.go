@@ -57,10 +57,9 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	before := v.now - micros(olderThan)
 	name := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, key)
 	of := name + " AND entry_id<>''"
-	dead := fmt.Sprintf("(state<>'G' AND ends<=%[1]d AND (state IN ('W','O') OR hold<=%[1]d))", before)
-	forgotten := fmt.Sprintf("(state='G' AND ends<=%d)", v.now-micros(max(olderThan, remember)))
-	answers, err := c.ask(ctx, "SELECT COUNT(*)"+of+" AND "+dead+
-		";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of, 2)
+	forgotten := fmt.Sprintf("state='G' AND ends<=%d", v.now-micros(max(olderThan, remember)))
+	answers, err := c.ask(ctx, "SELECT COUNT(*)"+of+" AND "+isOver(before)+
+		";DELETE"+of+" AND ("+isOver(before)+" OR "+forgotten+");SELECT COUNT(*)"+of, 2)
 	if err != nil {
 		return 0, err
 	}

@@ -38,7 +38,7 @@ type view struct {
 	limit       int   // as many were asked for
 	own         *row  // of the question, in whatever state; nil: there is none
 	ahead       int   // waiters before the one that joins, or joins again
-	waiters     int   // all of them
+	waiters     int   // all of them; if one may be turned away, all that are alive
 	replaceable []row
 }
 
@@ -60,11 +60,8 @@ func (q *question) isNew() bool { return q.Step == lease.Join && q.row.Claim.Tic
 // nameColumns are those that only a name's row uses.
 const nameColumns = "epoch,quiet,seen,counter,turn,low"
 
-// How many columns an entry has, and the facts of a server.
-const (
-	factCount  = 6
-	entryCount = 17
-)
+// entryCount is how many columns an entry has.
+const entryCount = 17
 
 // factColumns are the server's clock, and its Facts.
 func (s *Store) factColumns() string { return s.dialect.Clock + "," + s.dialect.Facts }
@@ -78,7 +75,7 @@ func (s *Store) lockText(q *question) string {
 	return s.dialect.Begin + fmt.Sprintf(
 		";UPDATE %[1]s SET seen=counter,counter=GREATEST(counter+%[2]d,%[3]s),turn=%[4]d"+
 			" WHERE lock_key='%[5]s' AND entry_id='';"+
-			"SELECT %[6]s,format,server,quiet,seen FROM %[1]s WHERE lock_key='' AND entry_id=''",
+			"SELECT format,server,quiet,seen,%[6]s FROM %[1]s WHERE lock_key='' AND entry_id=''",
 		s.table, stepNumbers, s.dialect.Clock, q.turn, q.key, s.factColumns())
 }
 
@@ -97,7 +94,7 @@ func (s *Store) entriesText(q *question, limit int) []string {
 	case q.isNew():
 		last := order(locks.Claim{Priority: q.row.Claim.Priority, Ticket: 1<<63 - 1})
 		count := "SELECT COALESCE(SUM(CASE WHEN ord<'" + last + "' THEN 1 ELSE 0 END),0),COUNT(*)" + of + waiting
-		if q.MaxQueue != nil { // only then: no index has it
+		if q.NoWait || q.MaxQueue != nil || q.Within != nil { // only then: no index has it
 			count += " AND ends>" + s.dialect.Clock
 		}
 		statements = append(statements, count)
@@ -112,14 +109,14 @@ func (s *Store) entriesText(q *question, limit int) []string {
 
 // readTable reads the table's own row, and what the server says of itself.
 func (v *view) readTable(s *Store, line []string) (err error) {
-	if v.facts, err = readFacts(line); err != nil {
-		return err
-	}
 	var is int64
-	if err = scan(line[factCount:], &is, &v.tableServer, &v.tableQuarantine, &v.tableMade); err == nil && is != format {
+	if err = scan(line, &is, &v.tableServer, &v.tableQuarantine, &v.tableMade); err != nil {
+		return err
+	} else if is != format {
 		return refusal("the table %s has format %d and this golock knows format %d: use the same version everywhere: "+
 			"stop all others and drop the table, or name another ?table=", s.target.table, is, format)
 	}
+	v.facts, err = readFacts(line[4:])
 	return err
 }
 

@@ -28,28 +28,22 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	}
 	clock, of := s.dialect.Clock, fmt.Sprintf("%s WHERE lock_key='%s'", s.table, m.key)
 	own := fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s' AND state='W' AND conn=%d", m.key, m.row.ID, m.row.conn)
+	counted := fmt.Sprintf("(SELECT COUNT(*)+1 FROM %[1]s AND state='W' AND ord<'%[2]s'"+
+		" AND ord>=(SELECT low FROM %[1]s AND entry_id=''))", of, order(m.row.Claim))
 	answers, err := e.ask(ctx, s.dialect.Single+fmt.Sprintf(
 		"UPDATE %[1]s SET ends=%[2]s+%[4]d,due=%[2]s+%[4]d%[3]s AND (ends<%[2]s+%[5]d OR due<%[2]s+%[6]d);"+
 			"SELECT since,due-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s),"+
-			"(SELECT COUNT(*) FROM %[7]s AND state='O' AND due<=%[2]s) FROM %[7]s AND entry_id=''",
-		s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of), 1)
+			"(SELECT COUNT(*) FROM %[7]s AND state='O' AND due<=%[2]s),"+
+			"CASE WHEN since=%[8]d THEN %[9]d ELSE %[10]s END FROM %[7]s AND entry_id=''",
+		s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of, m.change, m.place, counted), 1)
 	if err != nil || len(answers[0]) == 0 {
 		return false
 	}
 	var change, late int64 // after late all near ones are overdue: they may have died with the holder
-	var there, passed int
-	if scan(answers[0][0], &change, &late, &there, &passed) != nil {
-		return false
-	}
-	place, lateIn := m.place, span(late)
-	if change != m.change {
-		answers, err = e.ask(ctx, fmt.Sprintf("SELECT COUNT(*)+1 FROM %[1]s AND state='W' AND ord<'%[2]s'"+
-			" AND ord>=(SELECT low FROM %[1]s AND entry_id='')", of, order(m.row.Claim)), 1)
-		if err != nil || scan(answers[0][0], &place) != nil {
-			return false
-		}
-	}
-	if there == 0 || passed > 0 || lateIn <= 0 || place <= nearPlaces || !canBeWoken && place <= s.listeners() {
+	var there, passed, place int
+	err = scan(answers[0][0], &change, &late, &there, &passed, &place)
+	if err != nil || there == 0 || passed > 0 || late <= 0 || place <= nearPlaces ||
+		!canBeWoken && place <= s.listeners() {
 		return false
 	}
 	a.Verdict, a.Place, a.Recheck = lease.Queued, place, ttl*2/3
@@ -57,7 +51,7 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 		a.Recheck = m.pauseBehind(place-1, s.listeners())
 	}
 	// If the near ones have died, not all the others come at once.
-	a.Recheck = min(a.Recheck, lateIn+time.Duration(place)*time.Millisecond)
+	a.Recheck = min(a.Recheck, span(late)+time.Duration(place)*time.Millisecond)
 	m.learn(place, change)
 	return true
 }

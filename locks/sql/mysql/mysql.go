@@ -142,11 +142,9 @@ func read(rows dbdriver.Rows, columns int) (sql.Rows, error) {
 		}
 		line := make([]string, columns)
 		for i, v := range values {
-			switch v := v.(type) {
-			case nil:
-			case []byte:
-				line[i] = string(v)
-			default:
+			if text, ok := v.([]byte); ok {
+				line[i] = string(text)
+			} else if v != nil {
 				line[i] = fmt.Sprint(v)
 			}
 		}
