@@ -18,21 +18,11 @@ import (
 // first; but of many holders of one name none keeps it.
 type entry struct {
 	session
-	ref      locks.Ref
-	question queue.Question // what each step is asked with
+	ref locks.Ref
 
 	// The session's mutex guards what follows.
-	state     entryState
+	question
 	idleTimer *time.Timer // closes the connection of a holder
-}
-
-// entryState is what an entry knows of itself from the last answer.
-type entryState struct {
-	key   string // hash of the name
-	name  string // "" if only the ref is known; then the row has only ID and TTL
-	epoch string
-	row   row
-	pace
 }
 
 const (
@@ -46,18 +36,16 @@ const (
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 	e := &entry{session: session{store: s}, ref: ref}
-	e.question.By = by
-	e.state.key, e.state.row.ID, e.state.row.ttl = ref.Key.String(), ref.ID.String(), lease.DefaultTTL
+	e.By = by
+	e.key, e.row.ID, e.row.ttl = ref.Key.String(), ref.ID.String(), lease.DefaultTTL
 	return e
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref, "")
-	e.question = queue.Question{
-		NoWait: r.NoWait, MaxQueue: r.MaxQueue, Within: lease.Enclosing(r), By: locks.ReplacedBy(r),
-	}
-	e.state.name = r.Name
-	row := &e.state.row
+	e.NoWait, e.MaxQueue, e.Within, e.By = r.NoWait, r.MaxQueue, lease.Enclosing(r), locks.ReplacedBy(r)
+	e.name = r.Name
+	row := &e.row
 	row.State, row.Claim, row.Replace = queue.Waiting, r.Claim, r.Replace
 	row.Claim.Ticket = 0 // the store gives them
 	row.ttl = r.TTL
@@ -68,11 +56,9 @@ func (s *Store) newEntry(r locks.Request) *entry {
 // Ask implements lease.Entry. A waiter far back only looks at its place.
 func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent locks.Instant, err error) {
 	err = e.guard(func() error {
-		m := &e.state
-		q := &question{entryState: *m, Question: e.question}
-		q.Step, q.Entry, q.Known, q.Epoch = step, m.row.Entry, m.name != "", m.epoch
-		limit := lease.AttemptLimit(m.row.ttl)
-		if q.isNew() {
+		e.Step, e.Entry, e.Known = step, e.row.Entry, e.name != ""
+		limit := lease.AttemptLimit(e.row.ttl)
+		if e.isNew() {
 			limit = max(limit, firstAttempt)
 		}
 		ctx, cancel := context.WithTimeout(ctx, limit)
@@ -81,20 +67,20 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 		if step == lease.Join && e.prolongPlace(ctx, &a) {
 			return nil
 		}
-		t, err := e.step(ctx, q)
-		if err == nil && t.answer.Verdict == lease.Granted && locks.BootTime().Sub(sent) > m.row.ttl/2 {
+		t, err := e.step(ctx, &e.question)
+		if err == nil && t.answer.Verdict == lease.Granted && locks.BootTime().Sub(sent) > e.row.ttl/2 {
 			err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
 		}
 		if err != nil {
 			// There is no connection to be woken over. Without a place the next attempt is a step,
 			// and the pause before it is kept.
-			m.row.conn, m.place = 0, 0
+			e.row.conn, e.place = 0, 0
 			return err
 		}
 		a = t.answer
 		if t.own != nil {
-			m.name, m.epoch, m.row = t.name.name, a.Epoch, *t.own
-			m.learn(a.Place, t.name.change)
+			e.name, e.Epoch, e.row = t.name.name, a.Epoch, *t.own
+			e.learn(a.Place, t.name.change)
 			e.addGrant(&a)
 		}
 		switch others := t.keepsConn(); {
@@ -110,8 +96,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 
 // addGrant completes an answer with what the entry has.
 func (e *entry) addGrant(a *lease.Answer) {
-	row := &e.state.row
-	a.TTL, a.Grant = row.ttl, locks.Grant{Ref: e.ref, Slots: row.Slots, Fence: row.Fence}
+	a.TTL, a.Grant = e.row.ttl, locks.Grant{Ref: e.ref, Slots: e.row.Slots, Fence: e.row.Fence}
 }
 
 // keepOpen keeps a holder's connection for idleLimit. If others wait it keeps it for a
@@ -119,7 +104,7 @@ func (e *entry) addGrant(a *lease.Answer) {
 func (e *entry) keepOpen(others bool) {
 	d := idleLimit
 	if others {
-		d = e.state.row.ttl
+		d = e.row.ttl
 	}
 	if e.idleTimer == nil {
 		e.idleTimer = time.AfterFunc(d, e.disconnect)
@@ -131,8 +116,8 @@ func (e *entry) keepOpen(others bool) {
 // Sleep implements lease.Entry. A waiter whose connection is lost comes again soon.
 func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (a lease.Answer, sent locks.Instant, err error) {
 	err = e.guard(func() (err error) {
-		if sent, err = e.sleep(ctx, d); e.state.row.State == queue.Holding {
-			a.Verdict, a.Epoch = lease.Granted, e.state.epoch
+		if sent, err = e.sleep(ctx, d); e.row.State == queue.Holding {
+			a.Verdict, a.Epoch = lease.Granted, e.Epoch
 			e.addGrant(&a)
 			e.keepOpen(true)
 		}

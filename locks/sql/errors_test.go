@@ -42,7 +42,7 @@ func TestPauseInOutage(t *testing.T) {
 	t.Parallel()
 	s := &Store{dialect: passing(), target: &Target{waiters: 100, hosts: []string{"h"}, connectTimeout: time.Second}}
 	e := s.newEntry(locks.Request{TTL: 10 * time.Second})
-	e.state.place = 40
+	e.place = 40
 	if _, _, err := e.Ask(t.Context(), lease.Join); err == nil {
 		t.Fatal("the server answers")
 	}

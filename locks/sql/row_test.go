@@ -128,8 +128,8 @@ func TestRenewWithdrawnOffer(t *testing.T) {
 		holders: []row{offered}, own: &offered, limit: frontSize,
 	}
 	q := &question{
-		Question:   queue.Question{Step: lease.Renew, Entry: queue.Entry{ID: "a"}, Known: true, Epoch: "e"},
-		entryState: entryState{row: row{Entry: queue.Entry{ID: "a"}, ttl: time.Second}},
+		Question: queue.Question{Step: lease.Renew, Entry: queue.Entry{ID: "a"}, Known: true, Epoch: "e"},
+		row:      row{Entry: queue.Entry{ID: "a"}, ttl: time.Second},
 	}
 	step, err := s.decide(q, v)
 	if err != nil || step.answer.Verdict != lease.Lost {

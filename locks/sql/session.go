@@ -264,9 +264,7 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []string) {
 
 // passOver revokes offers that were missed, and offers what is free to others.
 func (c *session) passOver(ctx context.Context, q *question) error {
-	_, err := c.attempt(ctx, &question{
-		Question: queue.Question{Step: queue.Look}, entryState: entryState{key: q.key, name: q.name},
-	})
+	_, err := c.attempt(ctx, &question{Question: queue.Question{Step: queue.Look}, key: q.key, name: q.name})
 	return err
 }
 

@@ -46,7 +46,7 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	if !isPlain(key) {
 		return 0, errNotOurs
 	}
-	v, err := c.look(ctx, &question{Question: queue.Question{Step: queue.Look}, entryState: entryState{key: key}})
+	v, err := c.look(ctx, &question{Question: queue.Question{Step: queue.Look}, key: key})
 	switch {
 	case errors.Is(err, errNoName): // somebody else has swept it
 		c.closeConn()

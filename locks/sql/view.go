@@ -48,10 +48,14 @@ const stepNumbers = 2
 // frontSize is how many waiters a view shows.
 const frontSize = 20
 
-// question is what a caller wants to be done with its entry.
+// question is what a caller wants to be done with its entry, and what that knows of itself from
+// the last answer.
 type question struct {
 	queue.Question
-	entryState
+	key  string // hash of the name
+	name string // "" if only the ref is known; then the row has only ID and TTL
+	row  row
+	pace
 	turn int64 // of the attempt
 }
 
