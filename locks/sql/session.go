@@ -167,37 +167,26 @@ func (c *session) observe(f *facts) {
 func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	s := c.store
 	v := &view{limit: frontSize}
-	entries := s.entriesText(q, v.limit)
-	answers, err := c.ask(ctx, s.lockText(q)+";"+strings.Join(entries, ";"), 1+len(entries))
-	if err != nil {
-		return nil, err
-	}
-	if len(answers[0]) == 0 {
-		return nil, errNoTableRow
-	}
-	if err := v.readTable(s, answers[0][0]); err != nil {
-		return nil, err
-	}
-	for answers = answers[1:]; ; {
-		if err := v.readEntries(q, answers); err != nil {
-			return nil, err
+	for text := s.lockText(q); ; {
+		statements := s.viewText(q, v.limit)
+		answers, err := c.ask(ctx, text+strings.Join(statements, ";"), len(statements))
+		if err == nil {
+			err = v.read(s, q, answers)
 		}
 		switch {
+		case err != nil:
+			return nil, err
 		case v.name == nil, v.name.turn != q.turn: // the latter: somebody has just made it
 			return nil, errNoName
 		case q.name != "" && v.name.name != q.name:
 			return nil, refusal("the hash of the name %q is also that of %q, which is in use: choose another name",
 				q.name, locks.Printable(v.name.name, 300))
 		}
-		revoke := s.revoke(q, v)
+		text = s.revoke(q, v)
 		if v.short() {
 			v.limit *= 4
-		} else if revoke == "" {
+		} else if text == "" {
 			return v, nil
-		}
-		entries = s.entriesText(q, v.limit)
-		if answers, err = c.ask(ctx, revoke+strings.Join(entries, ";"), len(entries)); err != nil {
-			return nil, err
 		}
 	}
 }

@@ -37,8 +37,8 @@ type view struct {
 	front       []row // the first waiters, in their order
 	limit       int   // as many were asked for
 	own         *row  // of the question, in whatever state; nil: there is none
-	ahead       int   // waiters before the one that joins, or joins again
-	waiters     int   // all of them; if one may be turned away, all that are alive
+	ahead       int   // of one that joins, or joins again: waiters before it
+	waiters     int   // likewise: all of them; if it may be turned away, all that are alive
 	replaceable []row
 }
 
@@ -70,7 +70,7 @@ const entryCount = 17
 // factColumns are the server's clock, and its Facts.
 func (s *Store) factColumns() string { return s.dialect.Clock + "," + s.dialect.Facts }
 
-// lockText begins the transaction, locks the name's row and reads the table's.
+// lockText begins the transaction and locks the name's row.
 func (s *Store) lockText(q *question) string {
 	// Lock first: only later statements see what the last step has committed. They also see
 	// a row that somebody has just made, which is not locked: it lacks the number of this
@@ -78,32 +78,33 @@ func (s *Store) lockText(q *question) string {
 	q.turn = rand.Int64()
 	return s.dialect.Begin + fmt.Sprintf(
 		";UPDATE %[1]s SET seen=counter,counter=GREATEST(counter+%[2]d,%[3]s),turn=%[4]d"+
-			" WHERE lock_key='%[5]s' AND entry_id='';"+
-			"SELECT format,server,quiet,seen,%[6]s FROM %[1]s WHERE lock_key='' AND entry_id=''",
-		s.table, stepNumbers, s.dialect.Clock, q.turn, q.key, s.factColumns())
+			" WHERE lock_key='%[5]s' AND entry_id='';",
+		s.table, stepNumbers, s.dialect.Clock, q.turn, q.key)
 }
 
-// entriesText is the statements that read the entries that a decision needs.
-func (s *Store) entriesText(q *question, limit int) []string {
+// viewText is the statements that read what a decision needs: the table's own row with the
+// server's facts, and entries.
+func (s *Store) viewText(q *question, limit int) []string {
 	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
 	const entries, waiting = "SELECT " + columns, " AND state='W'"
 	statements := []string{
+		"SELECT format,server,quiet,seen," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
 		entries + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
 		// From low on: the index may still have many removed rows before it.
 		entries + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
 		entries + of + " AND entry_id='" + q.row.ID + "'",
 	}
-	switch {
-	case q.isNew():
-		last := order(locks.Claim{Priority: q.row.Claim.Priority, Ticket: 1<<63 - 1})
-		count := "SELECT COALESCE(SUM(CASE WHEN ord<'" + last + "' THEN 1 ELSE 0 END),0),COUNT(*)" + of + waiting
+	if q.Step == lease.Join { // it may be far behind those that are read
+		claim := q.row.Claim
+		if q.isNew() {
+			claim.Ticket = 1<<63 - 1
+		}
+		count := "SELECT COALESCE(SUM(CASE WHEN ord<'" + order(claim) + "' THEN 1 ELSE 0 END),0),COUNT(*)" + of + waiting
 		if q.NoWait || q.MaxQueue != nil || q.Within != nil { // only then: no index has it
 			count += " AND ends>" + s.dialect.Clock
 		}
 		statements = append(statements, count)
-	case q.Step == lease.Join: // it may be far behind those that are read
-		statements = append(statements, "SELECT COUNT(*)"+of+waiting+" AND ord<'"+order(q.row.Claim)+"'")
 	}
 	if q.isNew() && q.row.Replace != locks.ReplaceNone {
 		statements = append(statements, entries+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
@@ -124,10 +125,16 @@ func (v *view) readTable(s *Store, line []string) (err error) {
 	return err
 }
 
-// readEntries reads what entriesText has asked for.
-func (v *view) readEntries(q *question, answers []Rows) (err error) {
+// read reads what viewText has asked for.
+func (v *view) read(s *Store, q *question, answers []Rows) (err error) {
+	if len(answers[0]) == 0 {
+		return errNoTableRow
+	}
+	if err := v.readTable(s, answers[0][0]); err != nil {
+		return err
+	}
 	v.name, v.holders, v.own = nil, nil, nil
-	for _, f := range answers[0] {
+	for _, f := range answers[1] {
 		r, err := parseRow(f[:entryCount])
 		if err != nil {
 			return err
@@ -138,26 +145,21 @@ func (v *view) readEntries(q *question, answers []Rows) (err error) {
 			return err
 		}
 	}
-	if v.front, err = parseRows(answers[1]); err != nil {
+	if v.front, err = parseRows(answers[2]); err != nil {
 		return err
 	}
-	own, err := parseRows(answers[2])
+	own, err := parseRows(answers[3])
 	if err != nil {
 		return err
 	}
 	if len(own) > 0 && q.row.ID != "" {
 		v.own = &own[0]
 	}
-	v.waiters = len(v.front)
-	if len(answers) > 3 {
-		counts := []any{&v.ahead}
-		if q.isNew() {
-			counts = append(counts, &v.waiters)
-		}
-		err = scan(answers[3][0], counts...)
+	if len(answers) > 4 {
+		err = scan(answers[4][0], &v.ahead, &v.waiters)
 	}
-	if len(answers) > 4 && err == nil {
-		v.replaceable, err = parseRows(answers[4])
+	if len(answers) > 5 && err == nil {
+		v.replaceable, err = parseRows(answers[5])
 	}
 	return err
 }
