@@ -106,11 +106,10 @@ func (e *entry) keepOpen(others bool) {
 	if others {
 		d = e.row.ttl
 	}
-	if e.idleTimer == nil {
-		e.idleTimer = time.AfterFunc(d, e.disconnect)
-	} else {
-		e.idleTimer.Reset(d)
+	if e.idleTimer != nil {
+		e.idleTimer.Stop()
 	}
+	e.idleTimer = time.AfterFunc(d, e.disconnect)
 }
 
 // Sleep implements lease.Entry. A waiter whose connection is lost comes again soon.

@@ -122,10 +122,9 @@ func (c conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
 			}
 			all = append(all, set)
 		}
-		if !rows.HasNextResultSet() {
+		if err := rows.NextResultSet(); err == io.EOF { // none of the rest has rows
 			return all, nil
-		}
-		if err := rows.NextResultSet(); err != nil && err != io.EOF { // io.EOF: none of the rest had rows
+		} else if err != nil {
 			return nil, err
 		}
 	}
