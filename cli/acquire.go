@@ -126,7 +126,7 @@ func (a *acquisition) openProcess(v *config.Values) (err error) {
 func (a *acquisition) forNone(out *term.Printer) error {
 	lease, o := a.run.Take()
 	if o != nil {
-		return failure(out, *o, codeOfRun(*o), a.conflictCode)
+		return ending(out, *o, codeOfRun(*o), a.conflictCode)
 	}
 	if err := printID(lease.Grant().Ref.String()); err != nil {
 		a.run.GiveBack(lease) // nobody knows its ID
@@ -153,14 +153,14 @@ func (a *acquisition) forProcess(out *term.Printer) error {
 	if err != nil {
 		return err
 	}
-	return failure(out, runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}, r.Code, a.conflictCode)
+	return ending(out, runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}, r.Code, a.conflictCode)
 }
 
-// failure ends a golock without a slot, or with one that was lost; code is the exit code
-// of the outcome. That there was no slot in time is no failure with -E 0.
-func failure(out *term.Printer, o runner.Outcome, code, conflictCode int) error {
+// ending is how golock ends after an outcome with that exit code. That there was no slot in
+// time is no failure with -E 0.
+func ending(out *term.Printer, o runner.Outcome, code, conflictCode int) error {
 	switch o.Kind {
-	case runner.Busy, runner.Unwanted: // if the process of --for is gone, there was no slot in time
+	case runner.Busy:
 		if conflictCode == 0 {
 			out.Step(o.Err.Error())
 			return nil

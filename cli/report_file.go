@@ -70,15 +70,10 @@ type reportLine struct {
 // the kernel keeps lines of several writers whole. Of a line that the disk has no room
 // for a part may stay: to remove it could remove what another run has appended since.
 func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
-	outcomes := map[runner.Kind]string{
-		runner.Ended: "ended", runner.TimedOut: "time-limit", runner.NotFound: "not-found", runner.Fault: "fault",
-		runner.NotExecutable: "not-executable", runner.Busy: "busy", runner.Interrupted: "interrupted",
-		runner.Lost: "lost", runner.Refused: "refused",
-	}
 	line := reportLine{
 		Name: run.Request.Name, Store: run.Store.URL(), ID: cmp.Or(o.Grant.Ref, run.Request.Ref).String(),
 		Since: o.Began, Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
-		ExitCode: code, Outcome: outcomes[o.Kind], Slots: append([]int{}, o.Grant.Slots...), Fence: o.Grant.Fence,
+		ExitCode: code, Outcome: string(o.Kind), Slots: append([]int{}, o.Grant.Slots...), Fence: o.Grant.Fence,
 		Unlocked: o.Unlocked, PID: os.Getpid(), Command: run.Argv,
 	}
 	line.Host, _ = os.Hostname()

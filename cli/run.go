@@ -87,7 +87,11 @@ func (c *runCommand) run(out *term.Printer) error {
 	}
 	run.Env, run.Waits, run.Sockets = entry.Environ(), out.Waits(), socketDir
 	o := run.Do()
-	code := exit(out, reporting.outcome(run, o, out))
+	code := codeOfRun(o)
+	if o.Kind == runner.Ended && slices.Contains(reporting.okExit, code) {
+		code = 0
+	}
+	code = exit(out, ending(out, o, code, reporting.conflictCode))
 	if reporting.file != nil {
 		if err := reporting.file.append(run, o, code); err != nil {
 			out.Warn(err.Error())
@@ -126,21 +130,6 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 // socketDir is where golocks of this user find each other.
 func socketDir() (string, error) { return open.Directory(true) }
 
-// outcome says how the run went.
-func (r *reporting) outcome(run *runner.Run, o runner.Outcome, out *term.Printer) error {
-	code := codeOfRun(o)
-	switch o.Kind {
-	case runner.Ended:
-		if slices.Contains(r.okExit, code) {
-			code = 0
-		}
-		return exitError{code: code}
-	case runner.TimedOut:
-		return exitError{code, fmt.Errorf("%q was stopped at its time limit of %v", run.Request.Name, run.TimeLimit)}
-	}
-	return failure(out, o, code, r.conflictCode)
-}
-
 // readSettings reads the settings into run, and checks them.
 func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.Printer) (_ *reporting, err error) {
 	run.Argv = c.Command
@@ -168,8 +157,7 @@ func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.P
 	readStop(v, run)
 	readExec(v, run, out)
 	readLease(v, run, out)
-	unavailable := map[string]runner.Unavailable{"fail": runner.Fail, "skip": runner.Skip, "run": runner.RunAnyway}
-	run.Unavailable = unavailable[v.Choice("on-unavailable", "fail", "skip", "run")]
+	run.Unavailable = runner.Unavailable(v.Choice("on-unavailable", "fail", string(runner.Skip), string(runner.RunAnyway)))
 	checkProc(v, run)
 	if v.Err() == nil && !run.Exec { // nobody would be there to write
 		r.file, err = openReportFile(v) // last: another mistake must not create the file

@@ -68,7 +68,7 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 		return &Outcome{Kind: Refused, Err: err}
 	}
 	if err := h.Granted(lease.Grant()); err != nil {
-		return &Outcome{Kind: Unwanted, Err: err}
+		return &Outcome{Kind: Busy, Err: err}
 	}
 	for {
 		if gone := h.unwanted(); gone != nil {
@@ -94,7 +94,7 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 func (h *Holder) unwanted() *Outcome {
 	ready := []unix.PollFd{{Fd: int32(h.Process), Events: unix.POLLIN}}
 	if n, err := unix.Poll(ready, 0); err == nil && n > 0 {
-		return &Outcome{Kind: Unwanted, Err: errors.New("the process that the slot was for has ended")}
+		return &Outcome{Kind: Busy, Err: errors.New("the process that the slot was for has ended")}
 	}
 	if h.confirmed {
 		return nil
@@ -107,7 +107,7 @@ func (h *Holder) unwanted() *Outcome {
 		h.Relay.Unwatch(h.Caller)
 		unix.Close(h.Caller)
 	case err != unix.EAGAIN && err != unix.EINTR:
-		return &Outcome{Kind: Unwanted, Err: errors.New("the golock that asked for the slot is gone")}
+		return &Outcome{Kind: Busy, Err: errors.New("the golock that asked for the slot is gone")}
 	}
 	return nil
 }

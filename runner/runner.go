@@ -68,29 +68,27 @@ type Run struct {
 }
 
 // Unavailable is what a run does if its store cannot be reached at the start.
-type Unavailable int
+type Unavailable string
 
-// The choices: the run ends as Refused or as Busy, or its command runs without a slot.
+// The choices: the run ends as Busy, or its command runs without a slot. Else it ends as Refused.
 const (
-	Fail Unavailable = iota
-	Skip
-	RunAnyway
+	Skip      Unavailable = "skip"
+	RunAnyway Unavailable = "run"
 )
 
-// Kind says how a run ended.
-type Kind int
+// Kind says how a run ended, as a report does.
+type Kind string
 
 const (
-	Ended         Kind = iota // the command ran and ended: Status
-	TimedOut                  // the command was ended at its time limit
-	NotFound                  // there is no such command: Err
-	NotExecutable             // the command could not be executed: Err
-	Busy                      // no slot in time: Err
-	Interrupted               // told to stop while waiting: Signal
-	Refused                   // the store could not be used, or refused the request: Err
-	Fault                     // a fault of golock's own: Err
-	Lost                      // the slot was lost or evicted and the command stopped: Err
-	Unwanted                  // the process that the slot was for has ended: Err; only of a Holder
+	Ended         Kind = "ended"          // the command ran and ended: Status
+	TimedOut      Kind = "time-limit"     // the command was ended at its time limit: Status, Err
+	NotFound      Kind = "not-found"      // there is no such command: Err
+	NotExecutable Kind = "not-executable" // the command could not be executed: Err
+	Busy          Kind = "busy"           // no slot in time, or nobody wants it any more: Err
+	Interrupted   Kind = "interrupted"    // told to stop while waiting: Signal
+	Refused       Kind = "refused"        // the store could not be used, or refused the request: Err
+	Fault         Kind = "fault"          // a fault of golock's own: Err
+	Lost          Kind = "lost"           // the slot was lost or evicted and the command stopped: Err
 )
 
 // Outcome is the result of a run. Unless the kind is Ended or TimedOut the command did not run, or
@@ -165,15 +163,15 @@ func (s *supervisor) wait() *Outcome {
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
 	s.pending = w.pending
+	unavailable := failed != nil && failed.Kind == Refused && w.queued() == nil && isA[*locks.OutageError](failed.Err)
 	switch {
-	case failed == nil:
-	case s.Unavailable == Fail || failed.Kind != Refused || w.queued() != nil || !isA[*locks.OutageError](failed.Err):
-		return failed
-	case s.Unavailable == Skip:
+	case unavailable && s.Unavailable == Skip:
 		return &Outcome{Kind: Busy, Err: failed.Err}
-	default:
+	case unavailable && s.Unavailable == RunAnyway:
 		s.runWithoutSlot(failed.Err)
 		return nil
+	case failed != nil:
+		return failed
 	}
 	s.lease = lease
 	s.enter(starting)

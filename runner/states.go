@@ -76,7 +76,7 @@ func (s *supervisor) because(c cause, err error) bool {
 func (r reason) outcome(status syscall.WaitStatus) *Outcome {
 	switch r.cause {
 	case timeLimit:
-		return &Outcome{Kind: TimedOut, Status: status}
+		return &Outcome{Kind: TimedOut, Status: status, Err: r.err}
 	case evicted, leaseLost:
 		return &Outcome{Kind: Lost, Status: status, Err: r.err}
 	case fault:

@@ -95,7 +95,7 @@ func TestEveryTransition(t *testing.T) {
 			want[i] += " -> " + want[i+1]
 		}
 		if want = want[:len(want)-1]; out.Kind != c.want || !slices.Equal(made, want) {
-			t.Errorf("%s: %+v by %q, want kind %d by %q", c.what, out, made, c.want, want)
+			t.Errorf("%s: %+v by %q, want kind %s by %q", c.what, out, made, c.want, want)
 		}
 	}
 	// A run that gets no slot.
@@ -160,7 +160,7 @@ func TestTransitionsWithAWatchdog(t *testing.T) {
 		}
 		out := r.Do()
 		if want := slices.Concat([]string{"waiting -> starting", "starting -> running"}, c.path); out.Kind != c.want || len(made) < len(want) || !slices.Equal(made[:len(want)], want) {
-			t.Errorf("%s: %+v by %q, want kind %d by %q", c.what, out, made, c.want, want)
+			t.Errorf("%s: %+v by %q, want kind %s by %q", c.what, out, made, c.want, want)
 		}
 		if c.want == Lost && !errors.Is(out.Err, c.renew) {
 			t.Errorf("%s: %v, want that it says %v", c.what, out.Err, c.renew)

@@ -151,7 +151,7 @@ func TestAnsweredAtTheLastMoment(t *testing.T) {
 		w := &waiter{Run: r, attempt: &attempt{cancel: func(error) {}, ended: make(chan struct{}), err: answer}}
 		close(w.ended)
 		if _, failed := w.timedOut(); failed == nil || failed.Kind != want || failed.Err != answer {
-			t.Errorf("outcome %+v, want kind %d: %v", failed, want, answer)
+			t.Errorf("outcome %+v, want kind %s: %v", failed, want, answer)
 		}
 	}
 }
