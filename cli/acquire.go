@@ -141,19 +141,17 @@ func (a *acquisition) forProcess(out *term.Printer) error {
 	if err != nil {
 		return err
 	}
-	r, err := h.await(a.run)
-	h.progress(nil, false)
-	if err == nil && r.ID != "" {
-		if err = printID(r.ID); err == nil {
-			_, _ = h.socket.Write([]byte{'\n'}) // the ID is printed
-			return nil
-		}
+	r := h.await(a.run)
+	if r.ID == "" {
+		h.abandon()
+		return ending(out, runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}, r.Code, a.conflictCode)
 	}
-	h.abandon() // it releases the slot
-	if err != nil {
+	if err := printID(r.ID); err != nil {
+		h.abandon() // it releases the slot
 		return err
 	}
-	return ending(out, runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}, r.Code, a.conflictCode)
+	_, _ = h.socket.Write([]byte{'\n'}) // the ID is printed
+	return nil
 }
 
 // ending is how golock ends after an outcome with that exit code. That there was no slot in

@@ -56,17 +56,15 @@ func exit(out *term.Printer, err error) int {
 
 // codeOf is the exit code of an error.
 func codeOf(err error) int {
-	busy, isBusy := errors.AsType[*locks.BusyError](err)
+	busy, isBusy := errors.AsType[*locks.BusyError](err) // other runs without a slot are runner.Busy
 	setting, isSetting := errors.AsType[*config.Error](err)
 	switch {
-	case is[*locks.PanicError](err), is[outputError](err), errors.Is(err, errHolderGone):
+	case is[*locks.PanicError](err), is[outputError](err):
 		return exitFault
 	case is[usageError](err), isBusy && busy.Inside != nil, isSetting && setting.Source.FromFlag():
 		return exitUsage
 	case isSetting:
 		return exitConfig
-	case isBusy:
-		return exitBusy
 	case errors.Is(err, locks.ErrLost):
 		return exitLost
 	}
@@ -94,7 +92,7 @@ func codeOfRun(o runner.Outcome) int {
 		runner.TimedOut: exitTimeLimit, runner.NotFound: exitNotFound, runner.NotExecutable: exitNotExecutable,
 		runner.Fault: exitFault, runner.Busy: exitBusy, runner.Lost: exitLost,
 	}[o.Kind]
-	if !listed {
+	if !listed { // Refused
 		code = codeOf(o.Err)
 	}
 	return code

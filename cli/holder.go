@@ -166,8 +166,6 @@ type holderClient struct {
 // place in the queue is gone then, or soon will be.
 const abandonLimit = 80 * time.Millisecond
 
-var errHolderGone = errors.New("the process that was to hold the slot has ended")
-
 func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 	pace := out.PaceOf()
 	text, err := json.Marshal(holderRequest{a.run.Address, a.run.Request, a.run.Jitter, a.run.Wait, pace, out.JSON})
@@ -223,15 +221,16 @@ func (h *holderClient) receive(wake func()) {
 }
 
 // await prints what the holder reports and gives the result, or that of a signal.
-func (h *holderClient) await(run *runner.Run) (result, error) {
+func (h *holderClient) await(run *runner.Run) result {
+	defer h.progress(nil, false)
 	for {
 		select {
 		case m, ok := <-h.messages:
 			switch {
 			case !ok:
-				return result{}, errHolderGone
+				return resultOf(runner.Outcome{Kind: runner.Fault, Err: errors.New("the process that was to hold the slot has ended")})
 			case m.Result != nil:
-				return *m.Result, nil
+				return *m.Result
 			case m.Waits != nil:
 				h.progress(m.Waits, m.Line)
 			case m.Say != "":
@@ -241,7 +240,7 @@ func (h *holderClient) await(run *runner.Run) (result, error) {
 			}
 		default: // receive wakes the relay
 			if sig, _ := run.Relay.Next(-1); signals.EndsWaiting(sig) {
-				return resultOf(runner.Outcome{Kind: runner.Interrupted, Signal: sig}), nil
+				return resultOf(runner.Outcome{Kind: runner.Interrupted, Signal: sig})
 			}
 		}
 	}
