@@ -70,25 +70,19 @@ func (c *heldCommand) ownRun() error {
 	defer cancel()
 	url := os.Getenv("GOLOCK_LOCK_STORE")
 	if url == "" {
-		if err := askHolder(ctx, ref, held.Still); !errors.Is(err, held.ErrNobody) {
-			return err
+		err := askHolder(ctx, ref, held.Still)
+		if errors.Is(err, held.ErrNobody) {
+			err = withEntry(c, ref, renewEntry)
 		}
-		return withEntry(c, ref, renewOwn)
+		return err
 	}
 	store, err := open.Store(url)
-	if errors.Is(err, open.ErrNotLinked) { // the golock of the run answers, or nobody
-		return renewEntry(ctx, ref, nil)
-	}
-	if err != nil {
+	if err == nil {
+		defer store.Close()
+	} else if err != open.ErrNotLinked {
 		return &config.Error{Source: config.Source{Env: "GOLOCK_LOCK_STORE"}, Problem: err.Error()}
 	}
-	defer store.Close()
-	return renewOwn(ctx, ref, store)
-}
-
-// renewOwn asks the golock of the run unless the store itself can tell who holds.
-func renewOwn(ctx context.Context, ref locks.Ref, store locks.Store) error {
-	if locks.HasLeases(store) {
+	if locks.HasLeases(store) { // the golock of the run answers, or nobody
 		store = nil
 	}
 	return renewEntry(ctx, ref, store)
