@@ -147,6 +147,7 @@ func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.P
 		return nil, err
 	}
 	run.Request.Runs = true
+	readExec(v, run, out)
 	for _, text := range v.List("ok-exit") {
 		code, err := config.ParseInt(text, 0, 255)
 		if err != nil {
@@ -155,11 +156,10 @@ func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.P
 		r.okExit = append(r.okExit, code)
 	}
 	readStop(v, run)
-	readExec(v, run, out)
 	readLease(v, run, out)
 	run.Unavailable = runner.Unavailable(v.Choice("on-unavailable", "fail", string(runner.Skip), string(runner.RunAnyway)))
 	checkProc(v, run)
-	if v.Err() == nil && !run.Exec { // nobody would be there to write
+	if v.Err() == nil {
 		r.file, err = openReportFile(v) // last: another mistake must not create the file
 	}
 	return r, cmp.Or(v.Err(), err)
@@ -200,32 +200,28 @@ func checkProc(v *config.Values, run *runner.Run) {
 	}
 }
 
-// readExec reads what the command inherits, and whether a golock stays.
+// readExec reads what the command inherits, and whether a golock stays. Where none stays it
+// drops the settings that need one.
 func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
-	run.Tree, run.Close, run.Exec = v.Bool("tree"), v.Bool("close"), v.Bool("exec")
 	if locks.HasLeases(run.Store) {
 		refuse(v, out, "the store "+run.Store.URL()+" has nothing that a command could inherit", "exec", "close")
-		run.Exec, run.Close = false, false
 	}
-	if !run.Exec {
-		return
-	}
-	exec, _ := v.Given("exec")
-	for _, key := range []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree", "report"} {
-		source, ok := v.Given(key)
+	if exec, _ := v.Given("exec"); v.Bool("exec") {
+		needGolock := []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree", "report"}
+		flag := slices.IndexFunc(needGolock, func(key string) bool {
+			source, ok := v.Given(key)
+			return ok && source.FromFlag()
+		})
 		switch {
-		case !ok:
-		case source.FromFlag() && exec.FromFlag():
-			v.Fail(key, "cannot be combined with --exec: no golock process stays")
-			return
-		case source.FromFlag():
-			out.Step("ignored: a flag needs a golock that stays", "setting", exec.String())
-			run.Exec = false
-			return
+		case flag < 0:
+			refuse(v, out, "it has no meaning with --exec", needGolock...)
+		case exec.FromFlag():
+			v.Fail(needGolock[flag], "cannot be combined with --exec: no golock process stays")
 		default:
-			out.Step("ignored: it has no meaning with --exec", "setting", source.String())
+			out.Step("ignored: a flag needs a golock that stays", "setting", exec.String())
+			v.Drop("exec")
 		}
 	}
-	run.Close = false
-	run.Request.NoGolock = true
+	run.Tree, run.Close, run.Exec = v.Bool("tree"), v.Bool("close"), v.Bool("exec")
+	run.Request.NoGolock = run.Exec
 }

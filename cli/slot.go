@@ -62,11 +62,10 @@ func readName(v *config.Values, run *runner.Run) {
 // readClaim reads how many slots are wanted, of how many.
 func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
 	traits := run.Store.Traits()
-	shared, exclusive := v.Bool("shared"), v.Bool("exclusive")
-	if shared && traits.NoShared != "" {
-		shared = false
+	if v.Bool("shared") && traits.NoShared != "" {
 		refuse(v, out, "not on this store: "+traits.NoShared, "shared")
 	}
+	shared, exclusive := v.Bool("shared"), v.Bool("exclusive")
 	most := cmp.Or(traits.MaxUnits, math.MaxInt32)
 	limit := readUnits(v, "max", most, traits.NoMax, out)
 	_, hasMax := v.Given("max")
@@ -93,11 +92,8 @@ func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
 
 // readUnits reads a number of units. A store that lacks the setting has only 1.
 func readUnits(v *config.Values, key string, most int, lack string, out *term.Printer) int {
-	if lack != "" {
-		if v.Int(key, 1, math.MaxInt32) > 1 {
-			refuse(v, out, "not on this store: "+lack, key)
-		}
-		return 1
+	if lack != "" && v.Int(key, 1, math.MaxInt32) > 1 {
+		refuse(v, out, "not on this store: "+lack, key)
 	}
 	if more, err := config.ParseInt(v.Text(key), 1, math.MaxInt32); err == nil && more > most {
 		v.Fail(key, "%d is too many: the store counts to %d", more, most)
@@ -123,7 +119,6 @@ func readQueue(v *config.Values, run *runner.Run, out *term.Printer) {
 		store := "the store " + run.Store.URL()
 		refuse(v, out, store+" keeps no queue: the kernel decides who is next", "priority", "max-queue", "replace")
 		refuse(v, out, store+" cannot keep a slot without a process", "hold")
-		return
 	}
 	run.Request.Claim.Priority = v.Int("priority", math.MinInt32, math.MaxInt32)
 	if _, given := v.Given("max-queue"); given {
@@ -154,21 +149,18 @@ func readReplace(v *config.Values, run *runner.Run, out *term.Printer) {
 
 func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
 	run.Request.TTL = readTTL(v, run.Store, out)
-	if !locks.HasLeases(run.Store) {
-		refuse(v, out, noLeases(run.Store), "on-lost", "show-args")
-		return
-	}
 	run.OnlyWarn = v.Choice("on-lost", "stop", "warn") == "warn"
-	if n := len(run.Argv) - 1; !v.Bool("show-args") && n > 0 { // arguments may be secret
+	n := len(run.Argv) - 1
+	if locks.HasLeases(run.Store) && !v.Bool("show-args") && n > 0 { // arguments may be secret
 		run.Request.Command = []string{run.Argv[0], fmt.Sprintf("+%d args", n)}
 	}
 }
 
-// readTTL reads the lease time; 0: the store has no leases.
+// readTTL reads the lease time.
 func readTTL(v *config.Values, store locks.Store, out *term.Printer) time.Duration {
 	if !locks.HasLeases(store) {
-		refuse(v, out, noLeases(store), "ttl")
-		return 0
+		refuse(v, out, "has no meaning on the store "+store.URL()+": a slot there is free when its holder ends",
+			"ttl", "on-lost", "show-args")
 	}
 	ttl := v.Duration("ttl")
 	if ttl < leastTTL {
@@ -177,12 +169,8 @@ func readTTL(v *config.Values, store locks.Store, out *term.Printer) time.Durati
 	return ttl
 }
 
-func noLeases(store locks.Store) string {
-	return "has no meaning on the store " + store.URL() + ": a slot there is free when its holder ends"
-}
-
-// refuse is for settings that the store cannot honour. A flag is a mistake; a
-// setting from elsewhere is meant for other runs.
+// refuse is for settings that have no meaning here. A flag is a mistake; a setting from
+// elsewhere is meant for other runs, and is dropped.
 func refuse(v *config.Values, out *term.Printer, lack string, keys ...string) {
 	for _, key := range keys {
 		switch source, given := v.Given(key); {
@@ -191,6 +179,7 @@ func refuse(v *config.Values, out *term.Printer, lack string, keys ...string) {
 			v.Fail(key, "%s", lack)
 		default:
 			out.Step("ignored: "+lack, "setting", source.String())
+			v.Drop(key)
 		}
 	}
 }

@@ -41,6 +41,9 @@ func (v *Values) Given(key string) (Source, bool) {
 	return found.source, true
 }
 
+// Drop forgets what was given for a setting: it has its default then.
+func (v *Values) Drop(key string) { v.found[v.index(key)] = value{} }
+
 // Text gives a setting as it was written, unless it is a List.
 func (v *Values) Text(key string) string {
 	i := v.index(key)
