@@ -59,9 +59,9 @@ func codeOf(err error) int {
 	busy, isBusy := errors.AsType[*locks.BusyError](err) // other runs without a slot are runner.Busy
 	setting, isSetting := errors.AsType[*config.Error](err)
 	switch {
-	case is[*locks.PanicError](err), is[outputError](err):
+	case errors.As(err, new(*locks.PanicError)), errors.As(err, new(outputError)):
 		return exitFault
-	case is[usageError](err), isBusy && busy.Inside != nil, isSetting && setting.Source.FromFlag():
+	case errors.As(err, new(usageError)), isBusy && busy.Inside != nil, isSetting && setting.Source.FromFlag():
 		return exitUsage
 	case isSetting:
 		return exitConfig
@@ -69,12 +69,6 @@ func codeOf(err error) int {
 		return exitLost
 	}
 	return exitUnavailable
-}
-
-// is reports whether an error is, or wraps, one of a type.
-func is[E error](err error) bool {
-	_, ok := errors.AsType[E](err)
-	return ok
 }
 
 // codeOfRun is the exit code of a run, before --ok-exit.

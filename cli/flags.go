@@ -190,14 +190,14 @@ func (p *fastParser) positional() bool {
 // letters takes a word such as -n, -nE0 or -w5.
 func (p *fastParser) letters(word string) bool {
 	for i := range len(word) {
-		d := p.find(word[i : i+1])
-		if d == nil || strings.Contains(word, "=") {
+		letter, rest := word[i:i+1], word[i+1:]
+		d := p.find(letter)
+		switch {
+		case d == nil || strings.Contains(word, "="):
 			return false
-		}
-		if d.Kind != config.Bool {
-			return p.flag(word[i:i+1], word[i+1:], i+1 < len(word))
-		}
-		if !p.flag(word[i:i+1], "", false) {
+		case d.Kind != config.Bool:
+			return p.flag(letter, rest, rest != "")
+		case !p.flag(letter, "", false):
 			return false
 		}
 	}

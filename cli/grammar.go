@@ -92,7 +92,7 @@ func parse(args []string, out *term.Printer) error {
 	parser := newParser(func(int) { ended = true })
 	parsed, err := parser.Parse(args)
 	switch {
-	case is[*os.PathError](err): // the help could not be written
+	case errors.As(err, new(*os.PathError)): // the help could not be written
 		return outputError{err}
 	case ended:
 		return nil
