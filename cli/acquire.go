@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +12,6 @@ import (
 	"golock/config"
 	"golock/internal/procfs"
 	"golock/locks"
-	"golock/locks/open"
 	"golock/runner"
 	"golock/signals"
 )
@@ -45,106 +43,96 @@ Exit codes:
   78 configuration, 128+N stopped by signal N while it waited`
 }
 
-// acquisition is what golock acquire has to do.
-type acquisition struct {
-	run          *runner.Run
-	process      int // a pidfd; -1: the slot is for none
-	pid          int
-	conflictCode int
-}
-
 func (c *acquireCommand) run(out *term.Printer) error {
 	v, run, err := prepare(c, out)
 	if err != nil {
 		return err
 	}
-	a := &acquisition{run: run}
-	if err := c.readSettings(v, a, out); err != nil {
-		return err
-	}
-	if a.process < 0 {
-		a.run.Waits = out.Waits()
-		return a.forNone(out)
-	}
-	return a.forProcess(out)
-}
-
-// readSettings finds out what is asked for and checks it.
-func (c *acquireCommand) readSettings(v *config.Values, a *acquisition, out *term.Printer) (err error) {
 	if !c.For.given() {
 		return usageError{errors.New("missing --for: name the process whose end frees the slot, in a shell --for $$ (or --for none on a networked store)")}
 	}
 	// Before anything that takes time: a later process could get the same number.
-	if err := a.openProcess(v); err != nil {
+	process, err := openProcess(v, run)
+	if err != nil {
 		return err
 	}
-	if a.conflictCode, err = readSlot(v, a.run, out); err != nil {
+	conflictCode, err := readSlot(v, run, out)
+	if err != nil {
 		return err
 	}
-	if a.process < 0 && !locks.HasLeases(a.run.Store) {
-		return usageError{fmt.Errorf("--for none needs a networked store: on %s a slot is held by a process; in a shell --for $$", a.run.Store.URL())}
+	if process < 0 && !locks.HasLeases(run.Store) {
+		return usageError{fmt.Errorf("--for none needs a networked store: on %s a slot is held by a process; in a shell --for $$", run.Store.URL())}
 	}
-	a.run.Request.NoGolock = a.process < 0
-	readLease(v, a.run, out)
-	if v.Err() == nil && a.process >= 0 {
-		// Where others will find the holder process: fail before the slot is taken.
-		_, err = open.Directory(true)
+	run.Request.NoGolock = process < 0
+	readLease(v, run, out)
+	switch {
+	case v.Err() != nil:
+		return v.Err()
+	case process < 0:
+		return forNone(run, out, conflictCode)
 	}
-	return cmp.Or(v.Err(), err)
+	return c.forProcess(run, out, process, conflictCode)
 }
 
-func (a *acquisition) openProcess(v *config.Values) (err error) {
+// openProcess gives a pidfd of the process of --for, whose command ls shows; -1: for none.
+func openProcess(v *config.Values, run *runner.Run) (process int, err error) {
 	text := v.Text("for")
-	a.process, a.run.Argv = -1, []string{"golock", "acquire", "--for", text}
+	run.Argv = []string{"golock", "acquire", "--for", text}
 	if text == "none" {
-		return nil
+		return -1, nil
 	}
-	if a.pid, err = config.ParseInt(text, 1, math.MaxInt32); err != nil {
-		return v.Errorf("for", "%q is neither the number of a process nor none", locks.Printable(text, 40))
+	pid, err := config.ParseInt(text, 1, math.MaxInt32)
+	if err != nil {
+		return -1, v.Errorf("for", "%q is neither the number of a process nor none", locks.Printable(text, 40))
 	}
-	a.process, err = unix.PidfdOpen(a.pid, 0)
-	ended, _ := unix.Poll([]unix.PollFd{{Fd: int32(a.process), Events: unix.POLLIN}}, 0)
+	process, err = unix.PidfdOpen(pid, 0)
+	ended, _ := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 0)
 	switch {
 	case err == unix.ESRCH:
-		return v.Errorf("for", "there is no process %d", a.pid)
+		err = v.Errorf("for", "there is no process %d", pid)
 	case err == unix.EINVAL || err == unix.ENOENT:
-		return v.Errorf("for", "%d is a thread, not a process", a.pid)
+		err = v.Errorf("for", "%d is a thread, not a process", pid)
 	case err == unix.ENOSYS || err == unix.EPERM:
-		return errors.New("--for PID needs Linux 5.3 or later, where the end of a process can be watched")
+		err = errors.New("--for PID needs Linux 5.3 or later, where the end of a process can be watched")
 	case err != nil:
-		return fmt.Errorf("--for %d: pidfd_open: %w", a.pid, err)
+		err = fmt.Errorf("--for %d: pidfd_open: %w", pid, err)
 	case ended > 0:
-		return v.Errorf("for", "process %d has ended", a.pid)
+		err = v.Errorf("for", "process %d has ended", pid)
 	}
-	if argv := procfs.Command(a.pid); argv != nil {
-		a.run.Argv = argv
+	if argv := procfs.Command(pid); argv != nil {
+		run.Argv = argv
 	}
-	return nil
+	return process, err
 }
 
 // forNone takes the slot and leaves it to its lease.
-func (a *acquisition) forNone(out *term.Printer) error {
-	lease, o := a.run.Take()
+func forNone(run *runner.Run, out *term.Printer, conflictCode int) error {
+	run.Waits = out.Waits()
+	lease, o := run.Take()
 	if o != nil {
-		return ending(out, *o, codeOfRun(*o), a.conflictCode)
+		return ending(out, *o, codeOfRun(*o), conflictCode)
 	}
 	if err := printID(lease.Grant().Ref.String()); err != nil {
-		a.run.GiveBack(lease) // nobody knows its ID
+		run.GiveBack(lease) // nobody knows its ID
 		return err
 	}
 	return nil
 }
 
 // forProcess lets a holder process take the slot and keep it.
-func (a *acquisition) forProcess(out *term.Printer) error {
-	h, err := startHolder(a, out)
+func (c *acquireCommand) forProcess(run *runner.Run, out *term.Printer, process, conflictCode int) error {
+	// Where others will find the holder process: fail before the slot is taken.
+	if _, err := socketDir(); err != nil {
+		return err
+	}
+	h, err := c.startHolder(run, out, process)
 	if err != nil {
 		return err
 	}
-	r := h.await(a.run)
+	r := h.await(run)
 	if r.ID == "" {
 		h.abandon()
-		return ending(out, runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}, r.Code, a.conflictCode)
+		return ending(out, runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}, r.Code, conflictCode)
 	}
 	if err := printID(r.ID); err != nil {
 		h.abandon() // it releases the slot

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -166,9 +165,9 @@ type holderClient struct {
 // place in the queue is gone then, or soon will be.
 const abandonLimit = 80 * time.Millisecond
 
-func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
+func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process int) (*holderClient, error) {
 	pace := out.PaceOf()
-	text, err := json.Marshal(holderRequest{a.run.Address, a.run.Request, a.run.Jitter, a.run.Wait, pace, out.JSON})
+	text, err := json.Marshal(holderRequest{run.Address, run.Request, run.Jitter, run.Wait, pace, out.JSON})
 	if err != nil {
 		return nil, err
 	}
@@ -191,11 +190,11 @@ func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 			unix.CloseOnExec(fd)
 		}
 	}
-	a.run.Relay.AsCaller(func() {
-		argv := []string{HolderName, a.run.Request.Name, "for", strconv.Itoa(a.pid)}
+	run.Relay.AsCaller(func() {
+		argv := []string{HolderName, run.Request.Name, "for", c.For.text()}
 		_, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
 			Dir: "/", Env: os.Environ(),
-			Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), uintptr(pair[1]), uintptr(a.process)},
+			Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), uintptr(pair[1]), uintptr(process)},
 			Sys:   &syscall.SysProcAttr{Setsid: true},
 		})
 	})
@@ -203,7 +202,7 @@ func startHolder(a *acquisition, out *term.Printer) (*holderClient, error) {
 		return nil, fmt.Errorf("starting the process that holds the slot from /proc/self/exe: %w", err)
 	}
 	_, _ = h.socket.Write(text) // receive sees a holder that has ended
-	go h.receive(a.run.Relay.Wake)
+	go h.receive(run.Relay.Wake)
 	return h, nil
 }
 
