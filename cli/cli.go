@@ -72,18 +72,11 @@ func Main(args []string) int {
 // Watchdog is golock as the watchdog of a command (see runner.Watchdog).
 func Watchdog(argv []string) int {
 	return recovered(func(*term.Printer) error {
-		if err := runner.Watchdog(argv, openLeaseStore); err == runner.ErrNotSpawned {
+		if err := runner.Watchdog(argv, open.Store); err == runner.ErrNotSpawned {
 			return usageError{err}
 		}
 		return nil // nobody is left to be told
 	})
-}
-
-// openLeaseStore opens the store of a run: only those with leases have a watchdog.
-func openLeaseStore(url string) (locks.LeaseStore, error) {
-	store, err := open.Store(url)
-	leased, _ := store.(locks.LeaseStore)
-	return leased, err
 }
 
 // recovered makes an exit code of what a program returns, and of a panic.

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Args[0] == WatchdogName {
-		_ = Watchdog(os.Args, func(string) (locks.LeaseStore, error) { return nil, os.ErrNotExist })
+		_ = Watchdog(os.Args, func(string) (locks.Store, error) { return nil, os.ErrNotExist })
 		os.Exit(0)
 	}
 	testkit.SetDefaults()

@@ -43,8 +43,8 @@ type watchdogProcess struct {
 // ErrNotSpawned says that the watchdog was called by something else than golock run.
 var ErrNotSpawned = errors.New("a watchdog is started by golock run only")
 
-// Watchdog is a watchdog, for the golock that is its parent. attach opens a store.
-func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error)) error {
+// Watchdog is a watchdog, for the golock that is its parent. open opens the store, which has leases.
+func Watchdog(args []string, open func(url string) (locks.Store, error)) error {
 	runtime.LockOSThread()
 	w, err := newWatchdogProcess(args)
 	if err != nil {
@@ -57,14 +57,14 @@ func Watchdog(args []string, attach func(store string) (locks.LeaseStore, error)
 	if err != nil {
 		return err
 	}
-	store, err := attach(w.store)
+	store, err := open(w.store)
 	switch {
 	case err != nil && w.golockProgram >= 0:
 		return w.becomeGolock()
 	case err != nil:
 		return err
 	}
-	return store.Attach(ref).Release(context.Background())
+	return store.(locks.LeaseStore).Attach(ref).Release(context.Background())
 }
 
 // becomeGolock executes golock's program as a watchdog whose golock is gone: this one is the lean
