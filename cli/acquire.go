@@ -53,22 +53,18 @@ func (c *acquireCommand) run(out *term.Printer) error {
 	}
 	// Before anything that takes time: a later process could get the same number.
 	process, err := openProcess(v, run)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case process < 0 && !locks.HasLeases(run.Store):
+		return usageError{fmt.Errorf("--for none needs a networked store: on %s a slot is held by a process; in a shell --for $$", run.Store.URL())}
 	}
 	conflictCode, err := readSlot(v, run, out)
 	if err != nil {
 		return err
 	}
-	if process < 0 && !locks.HasLeases(run.Store) {
-		return usageError{fmt.Errorf("--for none needs a networked store: on %s a slot is held by a process; in a shell --for $$", run.Store.URL())}
-	}
 	run.Request.NoGolock = process < 0
-	readLease(v, run, out)
-	switch {
-	case v.Err() != nil:
-		return v.Err()
-	case process < 0:
+	if process < 0 {
 		return forNone(run, out, conflictCode)
 	}
 	return c.forProcess(run, out, process, conflictCode)

@@ -29,8 +29,6 @@ const (
 // usageError is a mistake on the command line.
 type usageError struct{ error }
 
-func (e usageError) Unwrap() error { return e.error }
-
 // outputError is a failed write to standard output.
 type outputError struct{ error }
 

@@ -64,7 +64,7 @@ The command sees GOLOCK_ID, GOLOCK_SLOT, GOLOCK_SLOTS, GOLOCK_FENCE,
 GOLOCK_LOCK_NAME, GOLOCK_LOCK_STORE and GOLOCK_HELD, or GOLOCK_UNLOCKED=1.`
 }
 
-var errMissingName = errors.New("missing --name: every lock has a name; see golock run --help")
+var errMissingName error = usageError{errors.New("missing --name: every lock has a name; see golock run --help")}
 
 // reporting is what becomes of the outcome of a run.
 type reporting struct {
@@ -141,8 +141,8 @@ func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.P
 	}
 	r := &reporting{}
 	if r.conflictCode, err = readSlot(v, run, out); err != nil {
-		if errors.Is(err, errMissingName) && len(run.Argv) > 2 && run.Argv[1] == "--" {
-			err = usageError{fmt.Errorf("%w; did you mean --name %s?", errMissingName, locks.Printable(run.Argv[0], 80))}
+		if err == errMissingName && len(run.Argv) > 2 && run.Argv[1] == "--" {
+			err = fmt.Errorf("%w; did you mean --name %s?", err, locks.Printable(run.Argv[0], 80))
 		}
 		return nil, err
 	}
@@ -156,7 +156,6 @@ func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.P
 		r.okExit = append(r.okExit, code)
 	}
 	readStop(v, run)
-	readLease(v, run, out)
 	run.Unavailable = runner.Unavailable(v.Choice("on-unavailable", "fail", string(runner.Skip), string(runner.RunAnyway)))
 	checkProc(v, run)
 	if v.Err() == nil {

@@ -28,14 +28,6 @@ func resolve(command any) (*config.Values, error) {
 		return os.LookupEnv(variable)
 	}
 	all, flags := settingsAndFlags(command)
-	if err := checkVariables(all); err != nil {
-		return nil, err
-	}
-	return config.Resolve(all, config.Layers{Flags: flags, Lookup: lookup, Files: config.HostFiles()})
-}
-
-// checkVariables reports a variable of golock that nobody reads or sets.
-func checkVariables(all []config.Setting) error {
 	const prefix = "GOLOCK_"
 	for _, variable := range os.Environ() {
 		name, _, isVariable := strings.Cut(variable, "=")
@@ -43,10 +35,10 @@ func checkVariables(all []config.Setting) error {
 			continue
 		}
 		if err := config.CheckVariable(name, prefix, all); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return config.Resolve(all, config.Layers{Flags: flags, Lookup: lookup, Files: config.HostFiles()})
 }
 
 // resolveStore also opens the store.

@@ -16,8 +16,8 @@ import (
 // leastTTL is the shortest lease time.
 const leastTTL = time.Second
 
-// readSlot reads which slot is wanted, for run.Argv. It fills run and gives the
-// exit code for a conflict.
+// readSlot reads which slot is wanted, for run.Argv, and how it is kept. It fills run and
+// gives the exit code for a conflict.
 func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCode int, err error) {
 	if v.Bool("require-networked") && !locks.HasLeases(run.Store) {
 		v.Fail("require-networked", "the store %s excludes on one machine only", run.Store.URL())
@@ -27,6 +27,7 @@ func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCod
 	readClaim(v, run, out)
 	readWait(v, run)
 	readQueue(v, run, out)
+	readLease(v, run, out)
 	return v.Int("conflict-exit-code", 0, 255), v.Err()
 }
 
@@ -44,7 +45,7 @@ func readName(v *config.Values, run *runner.Run) {
 	case plain:
 		name = run.Store.URL()
 	default:
-		v.Reject(usageError{errMissingName})
+		v.Reject(errMissingName)
 	}
 	ref, err := locks.NewRef(name)
 	if err != nil {
