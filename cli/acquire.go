@@ -141,18 +141,17 @@ func (c *acquireCommand) forProcess(run *runner.Run, out *term.Printer, process,
 // ending is how golock ends after an outcome with that exit code. That there was no slot in
 // time is no failure with -E 0.
 func ending(out *term.Printer, o runner.Outcome, code, conflictCode int) error {
-	switch o.Kind {
-	case runner.Busy:
-		if conflictCode == 0 {
-			out.Step(o.Err.Error())
-			return nil
-		}
-		code = conflictCode
-	case runner.Interrupted:
+	switch {
+	case o.Kind == runner.Interrupted:
 		out.Step("told to stop while waiting", "signal", signals.Name(o.Signal))
 		return exitError{code: code}
+	case o.Kind != runner.Busy:
+		return exitError{code, o.Err}
+	case conflictCode == 0:
+		out.Step(o.Err.Error())
+		return nil
 	}
-	return exitError{code, o.Err}
+	return exitError{conflictCode, o.Err}
 }
 
 // printID prints the ID alone, to a copy of standard output: os.Stdout would end the

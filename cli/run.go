@@ -66,13 +66,6 @@ GOLOCK_LOCK_NAME, GOLOCK_LOCK_STORE and GOLOCK_HELD, or GOLOCK_UNLOCKED=1.`
 
 var errMissingName error = usageError{errors.New("missing --name: every lock has a name; see golock run --help")}
 
-// reporting is what becomes of the outcome of a run.
-type reporting struct {
-	conflictCode int
-	okExit       []int
-	file         *reportFile // nil: none
-}
-
 func (c *runCommand) run(out *term.Printer) error {
 	if c.Timeout.given() {
 		return usageError{errors.New("--timeout: flock's --timeout is --wait here, timeout(1)'s is --time-limit")}
@@ -81,19 +74,38 @@ func (c *runCommand) run(out *term.Printer) error {
 	if err != nil {
 		return err
 	}
-	reporting, err := c.readSettings(v, run, out)
+	run.Argv = c.Command
+	if len(run.Argv) > 0 && run.Argv[0] == "--" {
+		run.Argv = run.Argv[1:]
+	}
+	if len(run.Argv) == 0 {
+		return usageError{errors.New("missing command: golock run --name NAME -- COMMAND; see golock run --help")}
+	}
+	conflictCode, err := readSlot(v, run, out)
+	switch {
+	case err == errMissingName && len(run.Argv) > 2 && run.Argv[1] == "--":
+		return fmt.Errorf("%w; did you mean --name %s?", err, locks.Printable(run.Argv[0], 80))
+	case err != nil:
+		return err
+	}
+	run.Request.Runs = true
+	readExec(v, run, out)
+	okExit := readEnd(v, run)
+	run.Unavailable = runner.Unavailable(v.Choice("on-unavailable", "fail", string(runner.Skip), string(runner.RunAnyway)))
+	checkProc(v, run)
+	report, err := openReportFile(v) // last: another mistake must not create the file
 	if err != nil {
 		return err
 	}
 	run.Env, run.Waits, run.Sockets = entry.Environ(), out.Waits(), socketDir
 	o := run.Do()
 	code := codeOfRun(o)
-	if o.Kind == runner.Ended && slices.Contains(reporting.okExit, code) {
+	if o.Kind == runner.Ended && slices.Contains(okExit, code) {
 		code = 0
 	}
-	code = exit(out, ending(out, o, code, reporting.conflictCode))
-	if reporting.file != nil {
-		if err := reporting.file.append(run, o, code); err != nil {
+	code = exit(out, ending(out, o, code, conflictCode))
+	if report != nil {
+		if err := report.append(run, o, code); err != nil {
 			out.Warn(err.Error())
 		}
 	}
@@ -130,41 +142,15 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 // socketDir is where golocks of this user find each other.
 func socketDir() (string, error) { return open.Directory(true) }
 
-// readSettings reads the settings into run, and checks them.
-func (c *runCommand) readSettings(v *config.Values, run *runner.Run, out *term.Printer) (_ *reporting, err error) {
-	run.Argv = c.Command
-	if len(run.Argv) > 0 && run.Argv[0] == "--" {
-		run.Argv = run.Argv[1:]
-	}
-	if len(run.Argv) == 0 {
-		return nil, usageError{errors.New("missing command: golock run --name NAME -- COMMAND; see golock run --help")}
-	}
-	r := &reporting{}
-	if r.conflictCode, err = readSlot(v, run, out); err != nil {
-		if err == errMissingName && len(run.Argv) > 2 && run.Argv[1] == "--" {
-			err = fmt.Errorf("%w; did you mean --name %s?", err, locks.Printable(run.Argv[0], 80))
-		}
-		return nil, err
-	}
-	run.Request.Runs = true
-	readExec(v, run, out)
+// readEnd reads how the command ends, and gives the exit codes that are reported as 0.
+func readEnd(v *config.Values, run *runner.Run) (okExit []int) {
 	for _, text := range v.List("ok-exit") {
 		code, err := config.ParseInt(text, 0, 255)
 		if err != nil {
 			v.Fail("ok-exit", "%v", err)
 		}
-		r.okExit = append(r.okExit, code)
+		okExit = append(okExit, code)
 	}
-	readStop(v, run)
-	run.Unavailable = runner.Unavailable(v.Choice("on-unavailable", "fail", string(runner.Skip), string(runner.RunAnyway)))
-	checkProc(v, run)
-	if v.Err() == nil {
-		r.file, err = openReportFile(v) // last: another mistake must not create the file
-	}
-	return r, cmp.Or(v.Err(), err)
-}
-
-func readStop(v *config.Values, run *runner.Run) {
 	run.TimeLimit = v.Duration("time-limit")
 	run.KillAfter = v.Duration("kill-after")
 	var err error
@@ -177,6 +163,7 @@ func readStop(v *config.Values, run *runner.Run) {
 			v.Fail("rewrite", "%v", err)
 		}
 	}
+	return okExit
 }
 
 // checkProc makes sure that descendants can be found, where that is needed.
