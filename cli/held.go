@@ -38,7 +38,7 @@ Exit codes: 0 still held, 79 not any more (or nobody answers), 69 unknown`
 func (c *heldCommand) run(*term.Printer) error {
 	var err error
 	if c.Entry.given() || c.ID.given() {
-		err = c.do(c, renewEntry)
+		err = c.do(c, held.Still)
 	} else {
 		err = c.ownRun()
 	}
@@ -64,28 +64,27 @@ func (c *heldCommand) ownRun() error {
 	// this process. A caller that survives needs 79.
 	signals.Ignore(unix.SIGTERM)
 	if c.Store.given() || c.StoreFile.given() || c.Config.given() {
-		return withEntry(c, ref, renewEntry)
+		return withEntry(c, ref, held.Still)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusLimit)
 	defer cancel()
 	url := os.Getenv("GOLOCK_LOCK_STORE")
-	if url == "" {
-		err := askHolder(ctx, ref, held.Still)
-		if errors.Is(err, held.ErrNobody) {
-			err = withEntry(c, ref, renewEntry)
-		}
-		return err
-	}
 	store, err := open.Store(url)
-	if err == nil {
-		defer store.Close()
-	} else if err != open.ErrNotLinked {
+	if url == "" {
+		if err := askHolder(ctx, ref, held.Still); !errors.Is(err, held.ErrNobody) {
+			return err
+		}
+		if _, store, err = resolveStore(c); err != nil {
+			return err
+		}
+	}
+	if err != nil && err != open.ErrNotLinked {
 		return &config.Error{Source: config.Source{Env: "GOLOCK_LOCK_STORE"}, Problem: err.Error()}
 	}
 	if locks.HasLeases(store) { // the golock of the run answers, or nobody
 		store = nil
 	}
-	return renewEntry(ctx, ref, store)
+	return ask(ctx, ref, store, held.Still)
 }
 
 type releaseCommand struct{ entryFlags }
@@ -108,11 +107,11 @@ func (*renewCommand) Help() string {
 Exit codes: 0 renewed, 79 not held any more, 69 the store cannot be reached`
 }
 
-func (c *releaseCommand) run(*term.Printer) error { return c.do(c, releaseEntry) }
+func (c *releaseCommand) run(*term.Printer) error { return c.do(c, held.Release) }
 
-func (c *renewCommand) run(*term.Printer) error { return c.do(c, renewEntry) }
+func (c *renewCommand) run(*term.Printer) error { return c.do(c, held.Still) }
 
-func (a *entryFlags) do(command any, action func(context.Context, locks.Ref, locks.Store) error) error {
+func (a *entryFlags) do(command any, q held.Question) error {
 	if err := mergeArgument(&a.Entry, &a.ID, "--id"); err != nil {
 		return err
 	}
@@ -123,15 +122,14 @@ func (a *entryFlags) do(command any, action func(context.Context, locks.Ref, loc
 	if err != nil {
 		return err
 	}
-	return withEntry(command, ref, action)
+	return withEntry(command, ref, q)
 }
 
 // statusLimit bounds a question about an entry, opening the store included.
 const statusLimit = 5 * time.Second
 
-// withEntry calls an action for the entry with an ID, in the store that the
-// command's flags name.
-func withEntry(command any, ref locks.Ref, action func(context.Context, locks.Ref, locks.Store) error) error {
+// withEntry asks for an entry in the store that the command's flags name.
+func withEntry(command any, ref locks.Ref, q held.Question) error {
 	_, store, err := resolveStore(command)
 	if err != nil {
 		return err
@@ -139,7 +137,7 @@ func withEntry(command any, ref locks.Ref, action func(context.Context, locks.Re
 	defer store.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), statusLimit)
 	defer cancel()
-	return action(ctx, ref, store)
+	return ask(ctx, ref, store, q)
 }
 
 func parseID(text string) (locks.Ref, error) {
@@ -168,42 +166,34 @@ func errOfRun(ref locks.Ref) error {
 	return usageError{fmt.Errorf("%s is the slot of a run, which releases it itself when its command has ended", ref)}
 }
 
-// renewEntry finds out whether a slot is held, and renews its lease. store may
-// be nil.
-func renewEntry(ctx context.Context, ref locks.Ref, store locks.Store) error {
-	if s, ok := store.(locks.QueueStore); ok && !locks.HasLeases(store) {
-		return locks.Holds(ctx, s, ref)
+// ask finds out whether a slot is held, and renews its lease, or it releases the slot: by
+// its holder or else by the store, which may be nil.
+func ask(ctx context.Context, ref locks.Ref, store locks.Store, q held.Question) error {
+	queue, hasQueue := store.(locks.QueueStore)
+	leases, hasLeases := store.(locks.LeaseStore)
+	if hasQueue && !hasLeases && q == held.Still { // nobody knows better than the store
+		return locks.Holds(ctx, queue, ref)
 	}
-	err := askHolder(ctx, ref, held.Still)
-	if !errors.Is(err, held.ErrNobody) {
+	if err := askHolder(ctx, ref, q); !errors.Is(err, held.ErrNobody) {
 		return err
 	}
-	if s, ok := store.(locks.LeaseStore); ok {
-		_, err := s.Attach(ref).Renew(ctx)
+	switch {
+	case hasLeases && q == held.Still:
+		_, err := leases.Attach(ref).Renew(ctx)
 		return err
-	}
-	return locks.ErrLost
-}
-
-func releaseEntry(ctx context.Context, ref locks.Ref, store locks.Store) error {
-	err := askHolder(ctx, ref, held.Release)
-	if !errors.Is(err, held.ErrNobody) {
-		return err
-	}
-	switch s := store.(type) {
-	case locks.LeaseStore:
+	case hasLeases:
 		// The holder may be another user's or on another host. Of an entry that is
 		// gone the release knows more.
-		e, err := s.Find(ctx, ref)
+		e, err := leases.Find(ctx, ref)
 		if err != nil && !errors.Is(err, locks.ErrLost) {
 			return err
 		}
 		if e.Runs && !e.Ended {
 			return errOfRun(ref)
 		}
-		return s.Attach(ref).Release(ctx)
-	case locks.QueueStore:
-		if err := locks.Holds(ctx, s, ref); err != nil {
+		return leases.Attach(ref).Release(ctx)
+	case hasQueue:
+		if err := locks.Holds(ctx, queue, ref); err != nil {
 			return err
 		}
 		return usageError{fmt.Errorf("%s is held, but not by a golock acquire of this user: only its holder can release it", ref)}
