@@ -76,10 +76,10 @@ func (f Files) Read(path string) (data []byte, mode uint32, err error) {
 	}
 	defer syscall.Close(fd)
 	var st syscall.Stat_t
-	if err := syscall.Fstat(fd, &st); err != nil {
-		return nil, 0, fmt.Errorf("the file cannot be examined: %w", err)
-	}
+	err = syscall.Fstat(fd, &st)
 	switch {
+	case err != nil:
+		return nil, 0, fmt.Errorf("the file cannot be examined: %w", err)
 	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
 		return nil, 0, errors.New("is a directory, not a file")
 	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:

@@ -15,21 +15,11 @@ const minAge = 10 * time.Second
 
 // Sweep removes the sockets of killed holders that are at least olderThan old, and counts them.
 func Sweep(dir string, olderThan time.Duration) (removed int, err error) {
-	files, err := os.ReadDir(dir)
-	if err != nil && !os.IsNotExist(err) {
-		return 0, err
-	}
 	digits := strings.Repeat("[0-9a-f]", 32)
-	for _, f := range files {
-		if ours, _ := filepath.Match(digits+"-"+digits+suffix, f.Name()); !ours {
-			continue
-		}
-		info, err := f.Info()
-		if err != nil || info.Mode()&os.ModeSocket == 0 || time.Since(info.ModTime()) < max(olderThan, minAge) {
-			continue
-		}
-		path := filepath.Join(dir, f.Name())
-		if !abandoned(path) {
+	paths, err := filepath.Glob(socketPath(dir, digits+"-"+digits))
+	for _, path := range paths {
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode()&os.ModeSocket == 0 || time.Since(info.ModTime()) < max(olderThan, minAge) || !abandoned(path) {
 			continue
 		}
 		if err := os.Remove(path); err == nil {
@@ -38,7 +28,7 @@ func Sweep(dir string, olderThan time.Duration) (removed int, err error) {
 			return removed, err
 		}
 	}
-	return removed, nil
+	return removed, err
 }
 
 // abandoned reports whether nobody listens any more. A holder keeps its socket open for as long as
