@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 
 	"golock/locks"
@@ -18,7 +19,7 @@ func (s *supervisor) keepLease() {
 	lost := r.Lost != nil
 	switch {
 	case s.reason.grave(): // the command is being ended
-	case isA[*locks.EvictedError](r.Lost): // on purpose: more than a warning, also with OnlyWarn
+	case errors.As(r.Lost, new(*locks.EvictedError)): // on purpose: more than a warning, also with OnlyWarn
 		s.loseLease(takenBack(r.Lost))
 	case lost && !s.OnlyWarn:
 		s.loseLease(r.Lost)
@@ -35,7 +36,7 @@ func (s *supervisor) loseLease(err error) {
 	s.Log(false, "slot lost", "error", err)
 	s.because(leaseLost, err)
 	now, window := s.clock(), s.renewer.Window
-	if isA[*locks.EvictedError](err) {
+	if errors.As(err, new(*locks.EvictedError)) {
 		window = s.KillAfter
 	}
 	left := min(window, s.renewer.KillAt().Sub(now))

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golock/locks"
@@ -91,7 +92,7 @@ func (w *waiter) takeLook(l look) error {
 	w.cancelLook()
 	w.cancelLook, w.cost = nil, l.cost
 	switch {
-	case isA[*locks.PanicError](l.err):
+	case errors.As(l.err, new(*locks.PanicError)):
 		return l.err
 	case l.err != nil:
 		w.view.Problem = l.err.Error()

@@ -145,7 +145,7 @@ func TestLookThatPanics(t *testing.T) {
 			break
 		}
 	}
-	if !isA[*locks.PanicError](err) {
+	if !errors.As(err, new(*locks.PanicError)) {
 		t.Errorf("%v", err)
 	}
 }

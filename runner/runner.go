@@ -163,7 +163,7 @@ func (s *supervisor) wait() *Outcome {
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
 	s.pending = w.pending
-	unavailable := failed != nil && failed.Kind == Refused && w.queued() == nil && isA[*locks.OutageError](failed.Err)
+	unavailable := failed != nil && failed.Kind == Refused && w.queued() == nil && errors.As(failed.Err, new(*locks.OutageError))
 	switch {
 	case unavailable && s.Unavailable == Skip:
 		return &Outcome{Kind: Busy, Err: failed.Err}
@@ -301,12 +301,6 @@ func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
 
 // takenBack is the error of a slot whose holder was evicted.
 func takenBack(err error) error { return fmt.Errorf("the slot was taken back: %w", err) }
-
-// isA reports whether an error is, or wraps, one of a type.
-func isA[E error](err error) bool {
-	_, ok := errors.AsType[E](err)
-	return ok
-}
 
 // interruptedBy is the outcome of a run that a signal ended before its command was started.
 func interruptedBy(sig syscall.Signal) *Outcome {

@@ -183,7 +183,7 @@ func TestEvictedBeforeItKnew(t *testing.T) {
 		cancel: func(error) {}, ended: make(chan struct{}), lease: grantedLease{released: new(bool)},
 	}}
 	close(w.ended)
-	if o := w.interrupted(unix.SIGTERM); !isA[*locks.EvictedError](o.Err) {
+	if o := w.interrupted(unix.SIGTERM); !errors.As(o.Err, new(*locks.EvictedError)) {
 		t.Errorf("outcome %+v, want that it was evicted", o)
 	}
 }

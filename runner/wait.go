@@ -301,7 +301,7 @@ func (w *waiter) leave(cause error, limit time.Duration) error {
 		evicted := lease.Evicted() // after the release others may use its record
 		w.release(lease, true)()
 		return evicted
-	case isA[*locks.EvictedError](err):
+	case errors.As(err, new(*locks.EvictedError)):
 		return err
 	}
 	return nil
@@ -312,7 +312,7 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	lease, err := w.giveUp(nil, giveUpLimit)
 	cancelled := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
-	case lease != nil, !cancelled, isA[*locks.OutageError](err):
+	case lease != nil, !cancelled, errors.As(err, new(*locks.OutageError)):
 		return w.received() // just in time
 	case w.queued() == nil && locks.HasLeases(w.Store):
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
@@ -365,7 +365,7 @@ func (w *waiter) suspend() *Outcome {
 func (w *waiter) refusal(err error) *Outcome {
 	busy, isBusy := errors.AsType[*locks.BusyError](err)
 	switch {
-	case isA[*locks.PanicError](err):
+	case errors.As(err, new(*locks.PanicError)):
 		return &Outcome{Kind: Fault, Err: err}
 	case isBusy && busy.Inside != nil && w.Wait != 0:
 		return &Outcome{Kind: Refused, Err: err}
@@ -375,7 +375,7 @@ func (w *waiter) refusal(err error) *Outcome {
 			busy.Holders, busy.Waiters = found.Holders, max(busy.Waiters, found.Waiters)
 		}
 		return &Outcome{Kind: Busy, Err: err}
-	case isA[*locks.EvictedError](err):
+	case errors.As(err, new(*locks.EvictedError)):
 		return &Outcome{Kind: Busy, Err: fmt.Errorf("the place in the queue of %q is lost: %w", w.Request.Name, err)}
 	}
 	return &Outcome{Kind: Refused, Err: err}

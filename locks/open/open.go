@@ -120,8 +120,7 @@ func fromGo(address string) string {
 }
 
 // Schemes gives all schemes, in the order in which messages name them.
-func Schemes() []string {
-	var all []string
+func Schemes() (all []string) {
 	for _, e := range engines() {
 		all = append(all, e.scheme)
 	}
