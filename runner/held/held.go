@@ -9,8 +9,8 @@ package held
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -34,13 +34,10 @@ var (
 	ErrRefused = errors.New("only the golock that runs the command may release the slot")
 )
 
-// The first word of an answer. After the last one comes the error's text.
-const (
-	yes     = "yes"
-	no      = "no"
-	refused = "refused"
-	unknown = "unknown"
-)
+// answers are the words for what a holder knows. Any other answer is the text of its error.
+func answers() map[string]error {
+	return map[string]error{"yes": nil, "no": locks.ErrLost, "refused": ErrRefused}
+}
 
 const (
 	suffix  = ".sock"
@@ -136,16 +133,15 @@ func (l *Listener) handle(client int) {
 		return
 	}
 	defer l.open.RUnlock()
-	text := yes
-	switch err := l.answer(l.ctx, Question(question[:n])); {
-	case err == ErrNobody:
+	err = l.answer(l.ctx, Question(question[:n]))
+	if err == ErrNobody {
 		return
-	case err == ErrRefused:
-		text = refused
-	case errors.Is(err, locks.ErrLost):
-		text = no
-	case err != nil:
-		text = unknown + " " + err.Error()
+	}
+	text := fmt.Sprint(err)
+	for word, known := range answers() {
+		if errors.Is(err, known) {
+			text = word
+		}
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(ioLimit))
 	_, _ = c.Write([]byte(text[:min(len(text), maxText)]))
@@ -178,16 +174,11 @@ func Ask(ctx context.Context, dir, id string, q Question) error {
 	case err != nil || n == 0: // it ended before it answered
 		return ErrNobody
 	}
-	switch word, reason, _ := strings.Cut(string(text[:n]), " "); word {
-	case yes:
-		return nil
-	case no:
-		return locks.ErrLost
-	case refused:
-		return ErrRefused
-	default:
-		return errors.New(reason)
+	answer := string(text[:n])
+	if err, known := answers()[answer]; known {
+		return err
 	}
+	return errors.New(answer)
 }
 
 // sameUser reports whether the peer has the same effective user (SO_PEERCRED, unix(7)).
