@@ -6,8 +6,22 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/runner"
 	"golock/test/testkit"
 )
+
+// A golock acquire that was stopped for long while it waited gets the result nevertheless.
+func TestResultFindsRoom(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	testkit.Must(t, err)
+	defer unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	h := &holder{socket: pair[1]}
+	for range 10_000 {
+		testkit.Must(t, h.send(holderMessage{Waits: &runner.Waiting{Name: "backup"}, Line: true}))
+	}
+	testkit.Must(t, h.send(holderMessage{Result: &result{ID: "an ID"}}))
+}
 
 // The ID is printed also into a full pipe that does not block its writers.
 func TestPrintIDWaitsForItsReader(t *testing.T) {

@@ -82,17 +82,23 @@ func Holder() int { return recovered(hold) }
 
 // holder is the holder's end of the socket.
 type holder struct {
-	done bool // the result is sent: nobody listens any more
+	socket int
+	done   bool // the result is sent: nobody listens any more
 }
 
+// maxUnread leaves room for the result, also if golock acquire is stopped (Ctrl-Z) and reads
+// nothing for hours.
+const maxUnread = 64 << 10
+
 func (h *holder) send(m holderMessage) error {
-	if h.done {
+	unread, _ := unix.IoctlGetInt(h.socket, unix.TIOCOUTQ)
+	if h.done || m.Result == nil && unread > maxUnread {
 		return nil
 	}
 	h.done = m.Result != nil
 	text, err := json.Marshal(m)
 	if err == nil {
-		err = unix.Sendto(holderSocket, text, unix.MSG_NOSIGNAL, nil)
+		err = unix.Sendto(h.socket, text, unix.MSG_NOSIGNAL, nil)
 	}
 	return err
 }
@@ -114,7 +120,7 @@ func hold(out *term.Printer) error {
 	}
 	_ = unix.SetNonblock(holderSocket, true)
 	out.JSON = request.JSON
-	h := &holder{}
+	h := &holder{socket: holderSocket}
 	r := resultOf(h.hold(request, out))
 	return h.send(holderMessage{Result: &r})
 }
