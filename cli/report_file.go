@@ -23,13 +23,13 @@ type reportFile struct {
 	path string
 }
 
-// openReportFile opens the file before anything is locked, unless a setting that was read
-// before is wrong; nil: there is none. A link is never followed: its owner could lead
-// golock anywhere. A FIFO without a reader must not block the run.
+// openReportFile opens the file before anything is locked; nil: there is none. A
+// link is never followed: its owner could lead golock anywhere. A FIFO without a
+// reader must not block the run.
 func openReportFile(v *config.Values) (*reportFile, error) {
 	path := v.Text("report")
-	if path == "" || v.Err() != nil {
-		return nil, v.Err()
+	if path == "" {
+		return nil, nil
 	}
 	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK |
 		unix.O_NOCTTY

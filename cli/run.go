@@ -93,6 +93,9 @@ func (c *runCommand) run(out *term.Printer) error {
 	okExit := readEnd(v, run)
 	run.Unavailable = runner.Unavailable(v.Choice("on-unavailable", "fail", string(runner.Skip), string(runner.RunAnyway)))
 	checkProc(v, run)
+	if v.Err() != nil {
+		return v.Err()
+	}
 	report, err := openReportFile(v) // last: another mistake must not create the file
 	if err != nil {
 		return err
