@@ -52,7 +52,7 @@ func (d *directory) entries(ctx context.Context) ([]locks.Entry, error) {
 		}
 		var entries []locks.Entry
 		for i := range r.state.entries {
-			if o := r.observed[r.state.entries[i].id]; o.state != queue.Gone && !o.dead {
+			if o := r.observed[r.state.entries[i].ID]; o.State != queue.Gone && !o.dead {
 				entries = append(entries, o.entry(d))
 			}
 		}
@@ -65,19 +65,19 @@ func (d *directory) entries(ctx context.Context) ([]locks.Entry, error) {
 func (o *observedEntry) entry(d *directory) locks.Entry {
 	m, r := o.member, &o.record
 	e := locks.Entry{
-		Name: d.name, State: locks.Waiting, Claim: m.entry().Claim,
-		Expires: max(o.ttlLeft, o.holdLeft), TTL: m.ttl, Evicted: m.evicted,
+		Name: d.name, State: locks.Waiting, Claim: m.Claim,
+		Expires: max(o.ttlLeft, o.holdLeft), TTL: m.ttl, Evicted: m.Evicted,
 	}
-	e.Ref, _ = locks.ParseRef(d.key.String() + "-" + m.id)
+	e.Ref, _ = locks.ParseRef(d.key.String() + "-" + m.ID)
 	if r.Since != 0 {
 		e.Since = time.UnixMicro(r.Since)
 	}
 	r.Describe(&e)
-	if m.state == queue.Waiting {
+	if m.State == queue.Waiting {
 		return e
 	}
-	e.State, e.Slots, e.Fence = locks.Holding, m.entry().Slots, m.fence
-	e.Ended = m.state == queue.Ended || (o.ttlLeft == 0 && o.holdLeft > 0)
+	e.State, e.Slots, e.Fence = locks.Holding, m.Slots, m.Fence
+	e.Ended = m.State == queue.Ended || (o.ttlLeft == 0 && o.holdLeft > 0)
 	e.Orphaned = !e.Ended && !r.NoGolock && r.Process.gone(d.store.self())
 	if o.holdLeft > 0 {
 		e.HeldTill = time.Now().Add(o.holdLeft)

@@ -60,7 +60,7 @@ type position struct {
 
 func (s *Store) entryOf(r locks.Request) *entry {
 	e := &entry{
-		store: s, dir: s.directoryOf(r.Ref.Key), request: r, member: member{id: r.Ref.ID.String()},
+		store: s, dir: s.directoryOf(r.Ref.Key), request: r, member: member{Entry: queue.Entry{ID: r.Ref.ID.String()}},
 		events: make(chan struct{}, 1), using: make(chan struct{}, 1),
 	}
 	e.position.Store(&position{})
@@ -81,8 +81,8 @@ func (s *Store) newEntry(r locks.Request) *entry {
 		Owner: lease.ThisOwner(r), NoGolock: r.NoGolock, Clock: s.clockName(), Process: s.self(),
 		Since: time.Now().UnixMicro(), TTL: r.TTL,
 	}
-	e.member.state, e.member.ttl, e.member.hold, e.member.replace = queue.Waiting, r.TTL, max(r.Hold, 0), r.Replace
-	e.member.weight, e.member.max, e.member.priority = r.Claim.Weight, r.Claim.Max, r.Claim.Priority
+	e.member.State, e.member.Claim, e.member.Replace, e.member.Reachable = queue.Waiting, r.Claim, r.Replace, true
+	e.member.ttl, e.member.hold = r.TTL, max(r.Hold, 0)
 	return e
 }
 
@@ -218,10 +218,10 @@ func (e *entry) renew(ctx context.Context) (a lease.Answer, err error) {
 	switch {
 	case err != nil:
 		return a, err
-	case m.evicted != "":
-		return lease.Answer{Verdict: lease.Evicted, By: m.evicted}, nil
+	case m.Evicted != "":
+		return lease.Answer{Verdict: lease.Evicted, By: m.Evicted}, nil
 	}
-	return e.held(lease.Held, m.entry()), nil
+	return e.held(lease.Held, m.Entry), nil
 }
 
 // find gives the entry as it holds now, or locks.ErrLost.
@@ -234,8 +234,8 @@ func (e *entry) find(ctx context.Context) (*member, error) {
 		return nil, err
 	}
 	e.notePosition(r.version, 0)
-	m := r.state.find(e.member.id)
-	if m == nil || m.state != queue.Holding || (m.life != e.member.life && !e.attached) {
+	m := r.state.find(e.member.ID)
+	if m == nil || m.State != queue.Holding || (m.life != e.member.life && !e.attached) {
 		return nil, locks.ErrLost
 	}
 	return m, nil
@@ -297,7 +297,7 @@ func (e *entry) end(ctx context.Context, how lease.Step, phase byte) (r result, 
 	announced = !e.attached && e.dir.writeHeartbeat(e.member.record(), last) == nil
 	// After a forced version nobody who has read the request can commit it.
 	p := &step{directory: e.dir, member: e.member, entry: e, force: e.requested}
-	p.question = queue.Question{Step: how, Entry: queue.Entry{ID: e.member.id}}
+	p.question = queue.Question{Step: how, Entry: queue.Entry{ID: e.member.ID}}
 	if err = e.removeRequest(); err != nil {
 		return r, announced, err
 	}
@@ -331,7 +331,7 @@ func (e *entry) evict(ctx context.Context) (a lease.Answer, err error) {
 		return a, err
 	}
 	r, err := (&step{directory: e.dir, member: e.member, question: queue.Question{
-		Step: lease.Evict, Entry: queue.Entry{ID: e.member.id}, By: e.evictor,
+		Step: lease.Evict, Entry: queue.Entry{ID: e.member.ID}, By: e.evictor,
 	}}).decide(ctx)
 	return lease.Answer{Verdict: r.Verdict, Doubtful: r.unsure}, err
 }

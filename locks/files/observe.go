@@ -40,7 +40,7 @@ func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 	if leaves && listing && !rec.Process.gone(self()) {
 		o.phase, leaves = phaseAccepted, false
 	}
-	if m.state != queue.Ended && !leaves {
+	if m.State != queue.Ended && !leaves {
 		o.ttlLeft = max(m.ttl-o.unchanged, 0)
 	}
 	sameClock := rec.Clock != "" && rec.Clock == d.store.clockName()
@@ -51,7 +51,7 @@ func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 	o.dead = o.ttlLeft == 0 && o.holdLeft == 0
 	// An entry that runs a command may outlive its golock: only time tells. So the record
 	// is read again: before its end the process may have begun to run one.
-	if p.phase == phaseJoined && m.state != queue.Ended && rec.Process.gone(self()) {
+	if p.phase == phaseJoined && m.State != queue.Ended && rec.Process.gone(self()) {
 		again, _, err := d.readRecord(m.record())
 		o.dead = o.dead || (err == nil && again == p)
 	}
@@ -69,7 +69,7 @@ func (d *directory) unchanged(m *member, p heartbeat, now locks.Instant) time.Du
 	if p != (heartbeat{}) {
 		text = p.String()
 	}
-	if m.state == queue.Ended { // its rest is counted from then on
+	if m.State == queue.Ended { // its rest is counted from then on
 		text = "E" + text
 	}
 	name := m.record()
@@ -89,11 +89,11 @@ func (d *directory) unchanged(m *member, p heartbeat, now locks.Instant) time.Du
 func (o *observedEntry) heldFor(now locks.Instant, sameClock bool) time.Duration {
 	m := o.member
 	switch {
-	case !m.hasSlots() || m.hold <= 0 || m.evicted != "" || o.phase == phaseWithdrawn:
+	case !m.hasSlots() || m.hold <= 0 || m.Evicted != "" || o.phase == phaseWithdrawn:
 		return 0
 	case sameClock && m.granted != 0:
 		return max(m.granted.Add(m.hold).Sub(now), 0)
-	case m.state == queue.Ended:
+	case m.State == queue.Ended:
 		return max(m.rest-o.unchanged, 0)
 	}
 	return max(m.hold-o.unchanged, 0)

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"reflect"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ const requestPrefix = "join." // and the name of the record
 // no more than that it waits or holds.
 func (p *step) canBeRequested() bool {
 	q := &p.question
-	return q.Step == lease.Join && p.member.ticket == 0 && !q.NoWait && q.MaxQueue == nil && len(q.Within) == 0 &&
+	return q.Step == lease.Join && p.member.Claim.Ticket == 0 && !q.NoWait && q.MaxQueue == nil && len(q.Within) == 0 &&
 		q.Entry.Replace == locks.ReplaceNone
 }
 
@@ -64,7 +65,7 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 			continue
 		}
 		m := request.entries[0]
-		if m.record() != record || s.find(m.id) != nil || !m.isRequest() {
+		if m.record() != record || s.find(m.ID) != nil || !m.isRequest() {
 			continue
 		}
 		seen, err := p.observe(&m, false)
@@ -78,8 +79,8 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 		if !h.sameOwner(name, recordsDir+"/"+record) {
 			continue
 		}
-		r.observed[m.id] = seen
-		q := &step{directory: p.directory, member: m, question: queue.Question{Step: lease.Join, Entry: m.entry()}}
+		r.observed[m.ID] = seen
+		q := &step{directory: p.directory, member: m, question: queue.Question{Step: lease.Join, Entry: m.Entry}}
 		if s, _, err = q.answer(s, &result{observed: r.observed, removed: r.removed}); err != nil {
 			return nil, err
 		}
@@ -89,10 +90,10 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 
 // isRequest reports whether putRequest can have written a member.
 func (m *member) isRequest() bool {
-	return (m.max == 0 || m.weight <= m.max) && *m == member{
-		id: m.id, life: m.life, state: queue.Waiting, weight: m.weight, max: m.max, priority: m.priority,
-		ttl: m.ttl, hold: m.hold,
-	}
+	c := m.Claim
+	return c.Ticket == 0 && (c.Max == 0 || c.Weight <= c.Max) && reflect.DeepEqual(*m, member{
+		Entry: queue.Entry{ID: m.ID, State: queue.Waiting, Claim: c, Reachable: true}, life: m.life, ttl: m.ttl, hold: m.hold,
+	})
 }
 
 // sameOwner reports whether two files belong to the same user.

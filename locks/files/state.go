@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,18 +24,9 @@ type state struct {
 
 // member is an entry as a state has it. What no decision needs is in its record.
 type member struct {
-	id       string      // the Ref's, in hexadecimal
-	life     int64       // which record of it counts
-	state    queue.State // Gone: evicted, and does not know yet. Never Offered
-	ticket   int64
-	weight   int
-	max      int
-	priority int
-	replace  locks.Replacement
-	evicted  string
-	slots    string
-	fence    int64
-	ttl      time.Duration
+	queue.Entry       // Gone: evicted, and does not know yet. Never Offered
+	life        int64 // which record of it counts
+	ttl         time.Duration
 
 	hold    time.Duration // the slots stay taken for so long from the grant on
 	granted locks.Instant // on the owner's clock; 0: not known yet
@@ -44,22 +34,23 @@ type member struct {
 }
 
 // hasSlots reports whether its slots are taken.
-func (m *member) hasSlots() bool { return m.state == queue.Holding || m.state == queue.Ended }
+func (m *member) hasSlots() bool { return m.State == queue.Holding || m.State == queue.Ended }
 
 func (s *state) text() []byte {
 	text := fmt.Appendf(nil, "%x %d %d\n", s.nonce, s.counter, len(s.entries))
 	for i := range s.entries {
 		m := &s.entries[i]
-		text = append(append(text, m.id...), ' ', byte(m.state))
+		c := m.Claim
+		text = append(append(text, m.ID...), ' ', byte(m.State))
 		for _, n := range []int64{
-			m.life, m.ticket, int64(m.weight), int64(m.max), int64(m.priority), m.fence,
+			m.life, c.Ticket, int64(c.Weight), int64(c.Max), int64(c.Priority), m.Fence,
 			int64(m.ttl), int64(m.hold), int64(m.granted), int64(m.rest),
 		} {
 			text = strconv.AppendInt(append(text, ' '), n, 10)
 		}
-		text = append(append(text, " s"...), m.slots...)
-		text = append(append(text, " r"...), m.replace...)
-		text = append(strconv.AppendQuote(append(text, ' '), m.evicted), '\n')
+		text = append(append(text, " s"...), locks.FormatSlots(m.Slots)...)
+		text = append(append(text, " r"...), m.Replace...)
+		text = append(strconv.AppendQuote(append(text, ' '), m.Evicted), '\n')
 	}
 	return text
 }
@@ -118,21 +109,24 @@ func parseMember(line string) (m member, err error) {
 	if len(state) != 1 || !strings.Contains("WHEG", state) || !isID(id) {
 		return m, errDamaged
 	}
-	m = member{
-		id: id, state: queue.State(state[0]), life: w.number(0, most), ticket: w.number(0, most),
-		weight: int(w.number(1, lease.MaxUnits)), max: int(w.number(0, math.MaxInt32)),
-		priority: int(w.number(math.MinInt32, math.MaxInt32)), fence: w.number(0, most),
-		ttl: time.Duration(w.number(1, most)), hold: time.Duration(w.number(0, most)),
-		granted: locks.Instant(w.number(math.MinInt64, most)), rest: time.Duration(w.number(0, most)),
-		slots: w.after("s"), replace: locks.Replacement(w.after("r")),
-	}
-	switch m.replace {
+	m.ID, m.State, m.Reachable = id, queue.State(state[0]), true
+	m.life = w.number(0, most)
+	m.Claim.Ticket = w.number(0, most)
+	m.Claim.Weight = int(w.number(1, lease.MaxUnits))
+	m.Claim.Max = int(w.number(0, math.MaxInt32))
+	m.Claim.Priority = int(w.number(math.MinInt32, math.MaxInt32))
+	m.Fence = w.number(0, most)
+	m.ttl, m.hold = time.Duration(w.number(1, most)), time.Duration(w.number(0, most))
+	m.granted, m.rest = locks.Instant(w.number(math.MinInt64, most)), time.Duration(w.number(0, most))
+	slots := w.after("s")
+	m.Replace = locks.Replacement(w.after("r"))
+	switch m.Replace {
 	case locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning:
 	default:
 		return m, errDamaged
 	}
-	if _, err = locks.ParseSlots(m.slots, lease.MaxUnits); err == nil {
-		m.evicted, err = strconv.Unquote(w.rest)
+	if m.Slots, err = locks.ParseSlots(slots, lease.MaxUnits); err == nil {
+		m.Evicted, err = strconv.Unquote(w.rest)
 	}
 	return m, cmp.Or(w.err, err)
 }
@@ -140,7 +134,7 @@ func parseMember(line string) (m member, err error) {
 // find gives the entry of an ID, or nil.
 func (s *state) find(id string) *member {
 	for i := range s.entries {
-		if s.entries[i].id == id {
+		if s.entries[i].ID == id {
 			return &s.entries[i]
 		}
 	}
@@ -149,23 +143,16 @@ func (s *state) find(id string) *member {
 
 // has reports whether a record belongs to an entry.
 func (s *state) has(record string) bool {
-	return slices.ContainsFunc(s.entries, func(m member) bool { return m.record() == record })
+	id, _, _ := strings.Cut(record, "-")
+	m := s.find(id)
+	return m != nil && m.record() == record
 }
 
 // record is the name of the entry's file. An entry that rejoins after it was taken for dead
 // has another file, which nobody can be removing.
-func (m *member) record() string { return m.id + "-" + strconv.FormatInt(m.life, 10) }
-
-// entry converts the member for a decision.
-func (m *member) entry() queue.Entry {
-	slots, _ := locks.ParseSlots(m.slots, lease.MaxUnits) // they were parsed before
-	return queue.Entry{
-		ID: m.id, State: m.state, Replace: m.replace, Evicted: m.evicted, Slots: slots, Fence: m.fence, Reachable: true,
-		Claim: locks.Claim{Weight: m.weight, Max: m.max, Priority: m.priority, Ticket: m.ticket},
-	}
-}
+func (m *member) record() string { return m.ID + "-" + strconv.FormatInt(m.life, 10) }
 
 // inOrder compares waiters by their places.
 func inOrder(a, b *member) int {
-	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.id, b.id))
+	return cmp.Or(a.Claim.Compare(b.Claim), cmp.Compare(a.ID, b.ID))
 }

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"time"
 
@@ -33,7 +34,7 @@ func (p *step) foreign() bool { return p.entry == nil || p.entry.attached }
 // replaces or sweeps them.
 func (p *step) observesAll() bool {
 	q := &p.question
-	return q.Step == queue.Look || q.MaxQueue != nil || q.Entry.Replace != locks.ReplaceNone && p.member.ticket == 0
+	return q.Step == queue.Look || q.MaxQueue != nil || q.Entry.Replace != locks.ReplaceNone && p.member.Claim.Ticket == 0
 }
 
 // result is what a step came to.
@@ -132,18 +133,20 @@ func (p *step) try(r *result) (done bool, err error) {
 	if next, err = p.admitRequests(h, l, next, r); err != nil {
 		return false, err
 	}
-	if p.question.Step == lease.Join && next.find(p.member.id) != nil {
+	if p.question.Step == lease.Join && next.find(p.member.ID) != nil {
 		if err := p.entry.create(); err != nil {
 			return false, err
 		}
 	}
-	done, unsure, err := h.commit(l.highest, next)
-	r.unsure = r.unsure || (unsure && !done)
-	if !done {
-		return false, err
+	done, err = h.commit(l.highest, next)
+	if err == errTaken {
+		return false, nil
 	}
-	r.state, r.version = next, l.highest+1
-	return true, err
+	r.unsure = r.unsure || !done
+	if done {
+		r.state, r.version = next, l.highest+1
+	}
+	return done, err
 }
 
 // answer makes the next state.
@@ -165,51 +168,48 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, err error) {
 	dead = map[string]bool{}
 	v.Counter = max(s.counter, time.Now().UnixMicro())
-	var holders, gone, waiters []*member
+	var holders, others []*member
 	for i := range s.entries {
-		switch m := &s.entries[i]; {
-		case m.hasSlots():
+		if m := &s.entries[i]; m.hasSlots() {
 			holders = append(holders, m)
-		case m.state == queue.Waiting:
-			waiters = append(waiters, m)
-		default:
-			gone = append(gone, m)
+		} else {
+			others = append(others, m)
 		}
 	}
-	slices.SortFunc(waiters, inOrder)
-	for _, group := range [][]*member{holders, gone, waiters} {
-		own := slices.IndexFunc(group, func(m *member) bool { return m.id == p.member.id })
-		for place, m := range group {
-			near := place < nearest || (place < own && place >= own-nearest)
-			mine := place == own && !p.foreign()
-			if m.hasSlots() || !mine && (place == own || p.observesAll() || near && !p.skipWaiters) {
-				if r.observed[m.id] == nil {
-					if r.observed[m.id], err = p.observe(m, p.readOnly); err != nil {
-						return v, nil, err
-					}
+	slices.SortFunc(others, inOrder)
+	own := slices.IndexFunc(others, func(m *member) bool { return m.ID == p.member.ID })
+	for i, m := range append(holders, others...) {
+		place := i - len(holders)
+		near := place < nearest || (place < own && place >= own-nearest)
+		isOwn := m.ID == p.member.ID
+		mine := isOwn && !p.foreign()
+		if m.hasSlots() || !mine && (isOwn || p.observesAll() || near && !p.skipWaiters) {
+			if r.observed[m.ID] == nil {
+				if r.observed[m.ID], err = p.observe(m, p.readOnly); err != nil {
+					return v, nil, err
 				}
 			}
-			seen := r.observed[m.id]
-			if seen != nil && seen.dead && !mine && (p.keep == nil || !p.keep(seen)) {
-				dead[m.id] = true
-				continue
+		}
+		seen := r.observed[m.ID]
+		if seen != nil && seen.dead && !mine && (p.keep == nil || !p.keep(seen)) {
+			dead[m.ID] = true
+			continue
+		}
+		e := m.Entry
+		if isOwn {
+			v.Own = &e
+		}
+		switch {
+		case m.hasSlots():
+			e.Kept = seen.holdLeft > 0
+			if seen.ttlLeft == 0 && e.Kept && !mine {
+				e.State = queue.Ended
 			}
-			e := m.entry()
-			if place == own {
-				v.Own = &e
-			}
-			switch {
-			case m.hasSlots():
-				e.Kept = seen.holdLeft > 0
-				if seen.ttlLeft == 0 && e.Kept && !mine {
-					e.State = queue.Ended
-				}
-				v.Holders = append(v.Holders, e)
-			case m.state == queue.Waiting:
-				v.Waiters = append(v.Waiters, e)
-				if m.replace != locks.ReplaceNone {
-					v.Replaceable = append(v.Replaceable, e)
-				}
+			v.Holders = append(v.Holders, e)
+		case m.State == queue.Waiting:
+			v.Waiters = append(v.Waiters, e)
+			if m.Replace != locks.ReplaceNone {
+				v.Replaceable = append(v.Replaceable, e)
 			}
 		}
 	}
@@ -229,24 +229,24 @@ func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (
 	}
 	ends := p.question.Step == lease.Release || p.question.Step == lease.Leave
 	for _, m := range s.entries {
-		n, stays := m, !dead[m.id]
-		if e, ok := put[m.id]; ok {
+		n, stays := m, !dead[m.ID]
+		if e, ok := put[m.ID]; ok {
 			n, stays = p.changed(m, e, r)
-			delete(put, m.id)
+			changed = changed || !reflect.DeepEqual(m, n)
+			delete(put, m.ID)
 		}
-		if m.id == p.member.id {
+		if m.ID == p.member.ID {
 			n.life = max(m.life, p.member.life)
-			stays = stays && (m.state != queue.Gone || !ends)
+			stays = stays && (m.State != queue.Gone || !ends)
 		}
 		if !stays || n.life != m.life {
-			r.removed[m.record()] = true
+			r.removed[m.record()], changed = true, true
 		}
-		changed = changed || !stays || m != n
 		if stays {
 			next.entries = append(next.entries, n)
 		}
 	}
-	if e, ok := put[p.member.id]; ok && e.State != queue.Gone {
+	if e, ok := put[p.member.ID]; ok && e.State != queue.Gone {
 		n, _ := p.changed(p.member, e, r)
 		next.entries, changed = append(next.entries, n), true
 	}
@@ -255,21 +255,20 @@ func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (
 
 // changed is an entry after a decision, and whether it stays.
 func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
-	was := m.state
-	m.state, m.ticket, m.evicted = e.State, e.Claim.Ticket, e.Evicted
-	m.fence, m.slots = e.Fence, locks.FormatSlots(e.Slots)
-	seen := r.observed[m.id]
+	was, seen := m.State, r.observed[m.ID]
+	e.Kept = false // that is asked anew each time
+	m.Entry = e
 	switch e.State {
 	case queue.Gone: // a waiter must hear by whom
-		m = member{id: m.id, life: m.life, state: queue.Gone, ticket: m.ticket, weight: 1, evicted: e.Evicted, ttl: m.ttl}
+		m.Claim.Weight = 1 // each entry in a state has one
 		return m, was == queue.Waiting && e.Evicted != ""
 	case queue.Ended:
 		if seen != nil && was == queue.Holding {
 			m.rest = seen.holdLeft
 		}
 	case queue.Offered, queue.Holding: // an offer is a grant here
-		m.state = queue.Holding
-		mine := m.id == p.member.id && p.entry != nil && p.question.Step == lease.Join
+		m.State = queue.Holding
+		mine := m.ID == p.member.ID && p.entry != nil && p.question.Step == lease.Join
 		sameClock := mine || seen != nil && seen.record.Clock != "" && seen.record.Clock == p.store.clockName()
 		if m.granted == 0 && sameClock && (was != queue.Holding || mine && m.hold > 0) {
 			m.granted = p.store.clock()

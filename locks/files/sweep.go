@@ -90,7 +90,7 @@ func (w *sweep) removeUnreferenced(records []string, s *state) (removed int, err
 	for _, name := range records {
 		id, life, _ := strings.Cut(name, "-")
 		n, err := strconv.ParseInt(life, 10, 64)
-		m := &member{id: id, life: n, state: queue.Waiting}
+		m := &member{Entry: queue.Entry{ID: id, State: queue.Waiting}, life: n}
 		if err != nil || !isID(id) || m.record() != name || s.has(name) || w.isAlive(name) {
 			continue
 		}

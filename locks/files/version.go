@@ -147,28 +147,29 @@ var errTaken = errors.New("the version exists")
 // commit makes the version after base. A writer that was held up for long may make a
 // number anew that was removed, and what was read as base may have been such a one. So a
 // commit counts only if both cannot have been removed yet: there are too few versions.
-// Otherwise the step may or may not have been done (unsure), and is tried again.
-func (h *handle) commit(base int64, next *state) (done, unsure bool, err error) {
+// Otherwise the step may or may not have been done, and is tried again. After errTaken it
+// was not done.
+func (h *handle) commit(base int64, next *state) (done bool, err error) {
 	n := base + 1
 	h.store.at("write")
 	switch err := h.store.make(h, tempName(n), versionName(n), next.text()); err {
 	case nil:
-	case errTaken:
-		return false, false, nil
 	case unix.ENOENT: // NFS repeated a request, or the temporary name was removed
-		return false, true, nil
+		return false, nil
+	case errTaken:
+		return false, err
 	default:
-		return false, true, h.fault(h.store.scheme, versionName(n), err)
+		return false, h.fault(h.store.scheme, versionName(n), err)
 	}
 	l, err := h.list()
 	if err != nil || l.highest-base >= h.store.kept {
-		return false, true, err
+		return false, err
 	}
 	if l.highest == n && n%max(h.store.kept/pruneParts, 1) == 0 {
 		h.store.at("prune")
 		h.prune(l, len(next.entries) == 0)
 	}
-	return true, false, nil
+	return true, nil
 }
 
 // prune removes old versions, the oldest first, and what was made for them. If the queue

@@ -49,9 +49,9 @@ func (e *entry) joinOnce(ctx context.Context, late bool) (a lease.Answer, err er
 		e.created, e.inQueue = false, false
 		e.member.life++
 	}
-	r, isNew := e.request, e.member.ticket == 0
+	r, isNew := e.request, e.member.Claim.Ticket == 0
 	p := &step{directory: e.dir, member: e.member, entry: e, mustExist: e.inQueue, question: queue.Question{
-		Step: lease.Join, NoWait: r.NoWait, Entry: e.member.entry(), By: locks.ReplacedBy(r), Within: lease.Enclosing(r),
+		Step: lease.Join, NoWait: r.NoWait, Entry: e.member.Entry, By: locks.ReplacedBy(r), Within: lease.Enclosing(r),
 	}}
 	if isNew {
 		p.question.MaxQueue = r.MaxQueue
@@ -81,7 +81,7 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		return all
 	}
 	// It was let in, and granted by a later version before it knew: it has waited.
-	waited := e.member.ticket == 0 && !e.request.NoWait &&
+	waited := e.member.Claim.Ticket == 0 && !e.request.NoWait &&
 		r.Verdict == lease.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
 	switch { // if it is missing, the decision is that of an earlier attempt
 	case r.missing && e.store.clock() >= e.term.Load().End(): // it was taken for dead
@@ -99,9 +99,9 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		a.Replaced = show(r.Replaced)
 		return a, nil
 	case r.Verdict == lease.Queued, waited:
-		e.member.ticket, e.inQueue = r.Entry.Claim.Ticket, true
+		e.member.Claim.Ticket, e.inQueue = r.Entry.Claim.Ticket, true
 		place, turns := max(r.Place, 1), 1
-		if limit := e.member.max; limit > 0 {
+		if limit := e.member.Claim.Max; limit > 0 {
 			turns = (place + limit - 1) / limit
 		}
 		e.notePosition(r.version, turns)
