@@ -2,13 +2,14 @@ package files
 
 import (
 	"cmp"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -29,16 +30,13 @@ const (
 // name's key. The file shows that a missing directory was removed.
 const usedSuffix = ".used"
 
-// directory is that of one name, and what this process has observed there.
+// directory is that of one name.
 type directory struct {
-	store *Store
-	key   locks.Key
-	path  string
-	name  string // "": neither made nor loaded yet
-
-	mu      sync.Mutex             // guards what follows
-	seen    map[string]observation // by record; nil: the notes are not read yet
-	newSeen bool                   // there are observations that are not in the notes
+	store    *Store
+	key      locks.Key
+	path     string
+	name     string        // "": neither made nor loaded yet
+	observed *observations // of this process
 }
 
 // head is the content of headFile.
@@ -48,51 +46,63 @@ type head struct {
 }
 
 func (s *Store) directoryOf(key locks.Key) *directory {
-	return &directory{store: s, key: key, path: s.dir + "/" + key.String()}
+	observed, _ := s.observed.LoadOrStore(key, &observations{})
+	return &directory{store: s, key: key, path: s.dir + "/" + key.String(), observed: observed.(*observations)}
 }
 
 // make finds the directory of a name, or builds it.
 func (d *directory) make(name string) error {
-	for range 10 {
-		h, err := d.readHead()
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			if err := d.build(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		case err != nil:
-			return err
-		case h.Name != name:
-			return &locks.PathError{
-				Path: d.path, Err: fmt.Errorf("belongs to the name %q, whose key is the same", locks.Printable(h.Name, 80)),
-				Hint: "choose another name",
-			}
-		default:
-			if err = d.markUsed(); err == nil {
-				d.name = name
-			}
-			return err
+	path := d.path + usedSuffix
+	_, err := stat(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW)
+	used := err == nil // then the directory was there before
+	if err != nil && err != unix.ENOENT {
+		return pathError("stat", path, err)
+	}
+	found, err := d.load()
+	if err == locks.ErrLost && !used {
+		err = d.build(name)
+		if err == nil || errors.Is(err, fs.ErrNotExist) { // a faster maker has removed what it was building with
+			found, err = d.load()
 		}
 	}
-	return &locks.PathError{Path: d.path, Err: errors.New("vanishes as often as it is made")}
+	switch {
+	case err == locks.ErrLost:
+		return &locks.PathError{
+			Path: d.path, Err: errRemoved, Hint: "when no run holds the name any more, remove " + path + " too",
+		}
+	case err == nil && found != name:
+		return &locks.PathError{
+			Path: d.path, Err: fmt.Errorf("belongs to the name %q, whose key is the same", locks.Printable(found, 80)),
+			Hint: "choose another name",
+		}
+	case err == nil && !used:
+		err = d.markUsed()
+	}
+	if err == nil {
+		d.name = name
+	}
+	return err
 }
 
-// readHead reads what the directory belongs to. A missing directory is fs.ErrNotExist.
-func (d *directory) readHead() (h head, err error) {
-	text, err := readFile(d.path + "/" + headFile)
-	if err != nil {
-		return h, err
+// load reads which name an existing directory belongs to. A missing one is locks.ErrLost.
+func (d *directory) load() (name string, err error) {
+	text, err := d.readFile(headFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", cmp.Or(d.store.checkDir(), locks.ErrLost)
+	} else if err != nil {
+		return "", err
 	}
+	var h head
 	if err := json.Unmarshal(text, &h); err != nil {
-		return h, d.damaged(headFile, err)
+		return "", d.damaged(headFile, err)
 	}
 	if h.Format != format {
-		return h, &locks.PathError{
+		return "", &locks.PathError{
 			Path: d.path, Err: fmt.Errorf("has format %d, this golock knows format %d", h.Format, format),
 			Hint: "when no golock of any version uses it, remove " + d.path + " and " + d.path + usedSuffix,
 		}
 	}
-	return h, nil
+	return h.Name, nil
 }
 
 func (d *directory) damaged(name string, err error) error {
@@ -100,16 +110,6 @@ func (d *directory) damaged(name string, err error) error {
 		Path: d.path + "/" + name, Err: fmt.Errorf("damaged: %w", err),
 		Hint: "remove " + d.path + " and " + d.path + usedSuffix + " when no run uses them",
 	}
-}
-
-// load reads the name of an existing directory. A missing one is locks.ErrLost.
-func (d *directory) load() error {
-	h, err := d.readHead()
-	if errors.Is(err, fs.ErrNotExist) {
-		err = cmp.Or(d.store.checkDir(), locks.ErrLost)
-	}
-	d.name = h.Name
-	return err
 }
 
 // directories gives that of a name, or all ("") sorted by name. Errors are of those that
@@ -128,14 +128,15 @@ func (s *Store) directories(name string) ([]*directory, error) {
 		if !isID(base) {
 			continue
 		}
-		d := &directory{store: s, path: s.dir + "/" + base}
-		err := d.load()
-		d.key = locks.KeyOf(d.name)
+		var key locks.Key
+		_, _ = hex.Decode(key[:], []byte(base))
+		d := s.directoryOf(key)
+		d.name, err = d.load()
 		switch {
-		case errors.Is(err, locks.ErrLost), name == "" && errors.Is(err, unix.ENOTDIR):
+		case err == locks.ErrLost, name == "" && errors.Is(err, unix.ENOTDIR):
 		case err != nil:
 			failed = append(failed, err)
-		case d.key.String() == base:
+		case locks.KeyOf(d.name) == key:
 			all = append(all, d)
 		}
 	}
@@ -181,31 +182,19 @@ func (d *directory) vanished(err error) error {
 // build makes the directory, or finishes it if its maker was killed. It may be slower than
 // another maker: the first version is made once only, and all write the same head.
 func (d *directory) build(name string) error {
-	if err := d.store.checkDir(); err != nil {
-		return err
-	}
-	if used, err := exists(d.path + usedSuffix); err != nil {
-		return err
-	} else if used {
-		// Somebody may have made the directory since it was missing.
-		if again, err := exists(d.path + "/" + headFile); err != nil || again {
-			return err
-		}
-		return &locks.PathError{
-			Path: d.path, Err: errRemoved,
-			Hint: "when no run holds the name any more, remove " + d.path + usedSuffix + " too",
-		}
+	st, err := stat(unix.AT_FDCWD, d.store.dir, 0)
+	if err != nil {
+		return pathError("stat", d.store.dir, err)
 	}
 	for _, path := range []string{d.path, d.path + "/" + recordsDir} {
-		if err := makeDirectory(path, d.store.dir); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+		if err := makeDirectory(unix.AT_FDCWD, path, st.Mode); err != nil && err != unix.EEXIST {
+			return pathError("mkdir", path, err)
 		}
 	}
-	fd, err := openDirectory(d.path)
+	h, err := d.open()
 	if err != nil {
-		return pathError("open", d.path, err)
+		return err
 	}
-	h := &handle{d, fd}
 	defer h.close()
 	if err := d.store.make(h, tempName(1), versionName(1), (&state{}).text()); err != nil && err != errTaken {
 		return h.fault(d.store.scheme, versionName(1), err)
@@ -218,16 +207,40 @@ func (d *directory) build(name string) error {
 	return d.replaceFile(headFile, append(text, '\n'))
 }
 
+// readFile, makeFile and removeFile take the name of a file in the directory.
+
+func (d *directory) readFile(name string) ([]byte, error) {
+	text, err := readAt(unix.AT_FDCWD, d.path+"/"+name, maxFile)
+	return text, pathError("read", d.path+"/"+name, err)
+}
+
+func (d *directory) makeFile(name string, text []byte) error {
+	st, err := stat(unix.AT_FDCWD, d.path, 0)
+	if err == nil {
+		err = createAt(unix.AT_FDCWD, d.path+"/"+name, st.Mode, text)
+	}
+	return pathError("create", d.path+"/"+name, err)
+}
+
+// removeFile removes a file if it exists.
+func (d *directory) removeFile(name string) error {
+	err := unlinkAt(unix.AT_FDCWD, d.path+"/"+name)
+	if err == unix.ENOENT {
+		return nil
+	}
+	return pathError("remove", d.path+"/"+name, err)
+}
+
 // replaceFile writes a file whole under a temporary name, then renames it. What is left of
 // a killed writer is removed with the old versions.
 func (d *directory) replaceFile(name string, text []byte) error {
-	temp := d.path + "/" + tempName(1)
-	err := makeFile(temp, d.path, text)
+	temp := tempName(1)
+	err := d.makeFile(temp, text)
 	if err == nil {
-		err = pathError("rename", temp, rename(temp, d.path+"/"+name))
+		err = os.Rename(d.path+"/"+temp, d.path+"/"+name)
 	}
 	if err != nil {
-		_ = removeFile(temp)
+		_ = d.removeFile(temp)
 	}
 	return err
 }
@@ -235,9 +248,6 @@ func (d *directory) replaceFile(name string, text []byte) error {
 // markUsed notes that the name is in use.
 func (d *directory) markUsed() error {
 	path := d.path + usedSuffix
-	if used, err := exists(path); err != nil || used {
-		return err
-	}
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 	if err == nil {
 		err = unix.Close(fd)

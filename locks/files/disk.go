@@ -51,15 +51,6 @@ func stat(dir int, name string, flags int) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// exists does not follow a symbolic link.
-func exists(path string) (bool, error) {
-	_, err := stat(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW)
-	if err == unix.ENOENT {
-		return false, nil
-	}
-	return err == nil, pathError("stat", path, err)
-}
-
 // Bounds for reading files that others have written. A state of 1000 waiters has 120 kB.
 const (
 	maxFile  = 64 << 10
@@ -83,11 +74,6 @@ func readAt(dir int, name string, limit int) ([]byte, error) {
 		text = slices.Grow(text[:len(text)+n], 512)
 	}
 	return text, nil
-}
-
-func readFile(path string) ([]byte, error) {
-	text, err := readAt(unix.AT_FDCWD, path, maxFile)
-	return text, pathError("read", path, err)
 }
 
 // createAt makes a new file, with the permissions of a directory of that mode. It
@@ -119,25 +105,8 @@ func finishWrite(fd int, text []byte) error {
 	return err
 }
 
-// makeFile makes a file with the permissions of a directory.
-func makeFile(path, like string, text []byte) error {
-	st, err := stat(unix.AT_FDCWD, like, 0)
-	if err == nil {
-		err = createAt(unix.AT_FDCWD, path, st.Mode, text)
-	}
-	return pathError("create", path, err)
-}
-
 // makeDirectory makes a directory with the permissions of another one.
-func makeDirectory(path, like string) error {
-	st, err := stat(unix.AT_FDCWD, like, 0)
-	if err == nil {
-		err = makeDirectoryAt(unix.AT_FDCWD, path, st.Mode)
-	}
-	return pathError("mkdir", path, err)
-}
-
-func makeDirectoryAt(dir int, name string, mode uint32) error {
+func makeDirectory(dir int, name string, mode uint32) error {
 	if err := eintr.Repeat(func() error { return unix.Mkdirat(dir, name, 0o700) }); err != nil {
 		return err
 	}
@@ -148,19 +117,6 @@ func makeDirectoryAt(dir int, name string, mode uint32) error {
 
 func unlinkAt(dir int, name string) error {
 	return eintr.Repeat(func() error { return unix.Unlinkat(dir, name, 0) })
-}
-
-// removeFile removes a file if it exists.
-func removeFile(path string) error {
-	err := unlinkAt(unix.AT_FDCWD, path)
-	if err == unix.ENOENT {
-		return nil
-	}
-	return pathError("remove", path, err)
-}
-
-func rename(from, to string) error {
-	return eintr.Repeat(func() error { return unix.Rename(from, to) })
 }
 
 // namesIn lists an open directory, unsorted. A call that fills the buffer sees one moment

@@ -17,7 +17,7 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, _ 
 	defer cancel()
 	directories, failed := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
 	for _, d := range directories {
-		entries, err := d.entries(ctx)
+		entries, err := lease.Await(ctx, func() ([]locks.Entry, error) { return d.entries(ctx) })
 		if err != nil {
 			return all, err
 		}
@@ -28,37 +28,34 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, _ 
 
 // Find implements locks.QueueStore.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	return ref.In(s.directoryOf(ref.Key).entries(ctx))
+	return ref.In(lease.Await(ctx, func() (_ []locks.Entry, err error) {
+		d := s.directoryOf(ref.Key)
+		if d.name, err = d.load(); err != nil {
+			return nil, err
+		}
+		return d.entries(ctx)
+	}))
 }
 
 // entries gives those of one name: holders by slot, then waiters in their order. They
 // are those of one moment: nobody has made a version while their heartbeats were read.
 func (d *directory) entries(ctx context.Context) ([]locks.Entry, error) {
-	return lease.Await(ctx, func() ([]locks.Entry, error) {
-		if err := d.load(); errors.Is(err, locks.ErrLost) {
-			return nil, nil
-		} else if err != nil {
-			return nil, err
+	p := &step{directory: d, question: queue.Question{Step: queue.Look}, readOnly: true}
+	r, err := p.decide(ctx)
+	if errors.Is(err, errRemoved) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var entries []locks.Entry
+	for i := range r.state.entries {
+		if o := r.observed[r.state.entries[i].ID]; o.State != queue.Gone && !o.dead {
+			entries = append(entries, o.entry(d))
 		}
-		// What a listing has observed is kept while the store is open.
-		listed, _ := d.store.listed.LoadOrStore(d.key, d)
-		p := &step{directory: listed.(*directory), question: queue.Question{Step: queue.Look}, readOnly: true}
-		r, err := p.decide(ctx)
-		if errors.Is(err, errRemoved) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		var entries []locks.Entry
-		for i := range r.state.entries {
-			if o := r.observed[r.state.entries[i].ID]; o.State != queue.Gone && !o.dead {
-				entries = append(entries, o.entry(d))
-			}
-		}
-		locks.Arrange(entries)
-		return entries, nil
-	})
+	}
+	locks.Arrange(entries)
+	return entries, nil
 }
 
 // entry converts an observed entry for the contract.

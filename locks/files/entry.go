@@ -129,6 +129,11 @@ func (e *entry) use(ctx context.Context, step func(context.Context) (lease.Answe
 	}
 	return lease.Await(ctx, func() (lease.Answer, error) {
 		defer func() { <-e.using }()
+		if e.attached {
+			if _, err := e.dir.load(); err != nil {
+				return lease.Answer{}, err
+			}
+		}
 		return step(ctx)
 	})
 }
@@ -254,15 +259,12 @@ var errElsewhere = errors.New(
 
 // fetch reads what another process has written.
 func (e *entry) fetch(ctx context.Context) error {
-	if err := e.dir.load(); err != nil {
-		return err
-	}
 	m, err := e.find(ctx)
 	if err != nil {
 		return err
 	}
 	p, rec, err := e.dir.readRecord(m.record())
-	path := e.dir.recordPath(m.record())
+	path := e.dir.path + "/" + recordsDir + "/" + m.record()
 	switch {
 	case err != nil:
 		return err
@@ -273,7 +275,7 @@ func (e *entry) fetch(ctx context.Context) error {
 	case rec.Clock == "" || rec.Clock != e.store.clockName():
 		return &locks.PathError{Path: path, Err: errElsewhere}
 	}
-	e.member, e.record = *m, rec
+	e.member = *m
 	e.noteHeartbeat(p)
 	return nil
 }
@@ -327,9 +329,6 @@ func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 
 // evict takes the entry back from its owner.
 func (e *entry) evict(ctx context.Context) (a lease.Answer, err error) {
-	if err := e.dir.load(); err != nil {
-		return a, err
-	}
 	r, err := (&step{directory: e.dir, member: e.member, question: queue.Question{
 		Step: lease.Evict, Entry: queue.Entry{ID: e.member.ID}, By: e.evictor,
 	}}).decide(ctx)

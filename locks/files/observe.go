@@ -1,11 +1,14 @@
 package files
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
+	"sync"
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
@@ -13,7 +16,15 @@ import (
 type observation struct {
 	Heartbeat string        `json:"beat"`
 	Since     locks.Instant `json:"since"`
-	changes   int           // heartbeats that this process saw; 0: it comes from the notes
+	changes   int           // heartbeats that this process saw begin; 0: it comes from the notes
+}
+
+// observations are what this process, and those of which it has notes, have seen in a
+// directory.
+type observations struct {
+	mu       sync.Mutex
+	byRecord map[string]observation // nil: the notes are not read yet
+	isNew    bool                   // there are some that are not in the notes
 }
 
 // observedEntry is an entry as another process sees it.
@@ -22,6 +33,7 @@ type observedEntry struct {
 	record    record
 	phase     byte          // of its last heartbeat; 0: it has none
 	unchanged time.Duration // for which the heartbeat has been the same
+	alive     bool          // this process has seen it change
 	ttlLeft   time.Duration // until it is dead without another heartbeat
 	holdLeft  time.Duration
 	dead      bool
@@ -35,7 +47,10 @@ func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &observedEntry{member: m, record: rec, phase: p.phase, unchanged: d.unchanged(m, p, now)}
+	m.ttl = cmp.Or(m.ttl, max(rec.TTL, 0), lease.DefaultTTL) // only a member has one of its own
+	o := &observedEntry{member: m, record: rec, phase: p.phase}
+	last := d.compare(m, p, now)
+	o.unchanged, o.alive = max(now.Sub(last.Since), 0), last.changes > 1
 	leaves := p.leaves()
 	if leaves && listing && !rec.Process.gone(self()) {
 		o.phase, leaves = phaseAccepted, false
@@ -58,11 +73,12 @@ func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 	return o, nil
 }
 
-// unchanged tells for how long an entry's heartbeat has been the same.
-func (d *directory) unchanged(m *member, p heartbeat, now locks.Instant) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.seen == nil {
+// compare gives the observation since when an entry's heartbeat has been the same.
+func (d *directory) compare(m *member, p heartbeat, now locks.Instant) observation {
+	all := d.observed
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.byRecord == nil {
 		d.readNotes(now)
 	}
 	text := ""
@@ -72,16 +88,12 @@ func (d *directory) unchanged(m *member, p heartbeat, now locks.Instant) time.Du
 	if m.State == queue.Ended { // its rest is counted from then on
 		text = "E" + text
 	}
-	name := m.record()
-	was, known := d.seen[name]
-	if was.changes == 0 || (p != (heartbeat{}) && was.Heartbeat != text) {
-		if !known || was.Heartbeat != text {
-			was.Heartbeat, was.Since, d.newSeen = text, d.store.clock(), true
-		}
-		was.changes++
-		d.seen[name] = was
+	last, known := all.byRecord[m.record()]
+	if !known || (p != (heartbeat{}) && last.Heartbeat != text) {
+		last = observation{Heartbeat: text, Since: d.store.clock(), changes: last.changes + 1}
+		all.byRecord[m.record()], all.isNew = last, true
 	}
-	return max(now.Sub(was.Since), 0)
+	return last
 }
 
 // heldFor is what is left of an entry's hold. It is known on the clock on which it was
@@ -99,38 +111,32 @@ func (o *observedEntry) heldFor(now locks.Instant, sameClock bool) time.Duration
 	return max(m.hold-o.unchanged, 0)
 }
 
-// isAlive reports whether this process has seen the heartbeat change.
-func (d *directory) isAlive(record string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.seen[record].changes > 1
-}
-
 // A run that does not wait sees each heartbeat once. It notes what it has seen for the
 // next run on the same clock; otherwise among such runs a dead entry would never expire.
 
 // readNotes reads what other processes on this clock have seen.
 func (d *directory) readNotes(now locks.Instant) {
-	if text, err := readFile(d.path + "/" + seenPrefix + d.store.clockName()); err == nil && d.store.clockName() != "" {
-		_ = json.Unmarshal(text, &d.seen) // damaged notes say nothing
-		maps.DeleteFunc(d.seen, func(_ string, o observation) bool { return o.Since > now })
+	all := d.observed
+	if text, err := d.readFile(seenPrefix + d.store.clockName()); err == nil && d.store.clockName() != "" {
+		_ = json.Unmarshal(text, &all.byRecord) // damaged notes say nothing
+		maps.DeleteFunc(all.byRecord, func(_ string, o observation) bool { return o.Since > now })
 	}
-	if d.seen == nil {
-		d.seen = map[string]observation{}
+	if all.byRecord == nil {
+		all.byRecord = map[string]observation{}
 	}
 }
 
 // writeNotes notes what was seen of the entries that are still there. Errors are ignored:
 // the next run sees it again.
 func (d *directory) writeNotes(s *state) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.store.clockName() == "" || s == nil || !d.newSeen {
+	d.observed.mu.Lock()
+	defer d.observed.mu.Unlock()
+	if d.store.clockName() == "" || s == nil || !d.observed.isNew {
 		return
 	}
 	notes := map[string]observation{}
 	for i := range s.entries {
-		if o, ok := d.seen[s.entries[i].record()]; ok {
+		if o, ok := d.observed.byRecord[s.entries[i].record()]; ok {
 			notes[s.entries[i].record()] = o
 		}
 	}

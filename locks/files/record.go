@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,21 +47,13 @@ const (
 // leaves reports whether the owner has given the entry up.
 func (p heartbeat) leaves() bool { return p.phase == phaseReleased || p.phase == phaseWithdrawn }
 
-// heartbeatSize is the length of a heartbeat as it is written.
-const heartbeatSize = 20 + 1 + 20 + 1 + 1 + 1
+// A heartbeat as it is written, and the length of that.
+const (
+	heartbeatFormat = "%020d %020d %c\n"
+	heartbeatSize   = 20 + 1 + 20 + 1 + 1 + 1
+)
 
-func (p heartbeat) String() string { return fmt.Sprintf("%020d %020d %c\n", p.count, p.sent, p.phase) }
-
-func parseHeartbeat(text []byte) (p heartbeat, ok bool) {
-	if len(text) < heartbeatSize {
-		return p, false
-	}
-	count, err := strconv.ParseUint(string(text[:20]), 10, 64)
-	sent, err2 := strconv.ParseInt(string(text[21:41]), 10, 64)
-	return heartbeat{count, locks.Instant(sent), text[42]}, err == nil && err2 == nil
-}
-
-func (d *directory) recordPath(name string) string { return d.path + "/" + recordsDir + "/" + name }
+func (p heartbeat) String() string { return fmt.Sprintf(heartbeatFormat, p.count, p.sent, p.phase) }
 
 // createRecord makes an entry's file.
 func (d *directory) createRecord(name string, p heartbeat, r *record) error {
@@ -70,13 +61,13 @@ func (d *directory) createRecord(name string, p heartbeat, r *record) error {
 	if err != nil {
 		return err
 	}
-	return makeFile(d.recordPath(name), d.path, slices.Concat([]byte(p.String()), text, []byte("\n")))
+	return d.makeFile(recordsDir+"/"+name, slices.Concat([]byte(p.String()), text, []byte("\n")))
 }
 
 // writeHeartbeat changes the heartbeat in place, which needs no room on the disk. A
 // missing record is fs.ErrNotExist.
 func (d *directory) writeHeartbeat(name string, p heartbeat) error {
-	path := d.recordPath(name)
+	path := d.path + "/" + recordsDir + "/" + name
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_WRONLY)
 	if err == nil {
 		err = finishWrite(fd, []byte(p.String()))
@@ -87,7 +78,7 @@ func (d *directory) writeHeartbeat(name string, p heartbeat) error {
 // readRecord reads an entry's file. One that is missing or damaged is no error: then
 // heartbeat and record are empty.
 func (d *directory) readRecord(name string) (p heartbeat, r record, err error) {
-	text, err := readFile(d.recordPath(name))
+	text, err := d.readFile(recordsDir + "/" + name)
 	for _, none := range []error{fs.ErrNotExist, errForeign, unix.ELOOP, unix.EISDIR, unix.ENXIO} {
 		if errors.Is(err, none) {
 			return p, r, nil
@@ -96,11 +87,12 @@ func (d *directory) readRecord(name string) (p heartbeat, r record, err error) {
 	if err != nil {
 		return p, r, err
 	}
-	p, ok := parseHeartbeat(text)
-	if !ok || json.Unmarshal(text[heartbeatSize:], &r) != nil {
+	size := min(heartbeatSize, len(text))
+	_, err = fmt.Sscanf(string(text[:size]), heartbeatFormat, &p.count, &p.sent, &p.phase)
+	if err != nil || json.Unmarshal(text[size:], &r) != nil {
 		return heartbeat{}, record{}, nil
 	}
 	return p, r, nil
 }
 
-func (d *directory) removeRecord(name string) error { return removeFile(d.recordPath(name)) }
+func (d *directory) removeRecord(name string) error { return d.removeFile(recordsDir + "/" + name) }

@@ -32,10 +32,8 @@ func (e *entry) putRequest() {
 	}
 	e.requested = true
 	e.store.at("request")
-	_ = makeFile(e.requestPath(), e.dir.path, (&state{entries: []member{e.member}}).text())
+	_ = e.dir.makeFile(requestPrefix+e.member.record(), (&state{entries: []member{e.member}}).text())
 }
-
-func (e *entry) requestPath() string { return e.dir.path + "/" + requestPrefix + e.member.record() }
 
 // removeRequest removes the request before the entry uses its place: nobody must let it in a
 // second time.
@@ -43,7 +41,7 @@ func (e *entry) removeRequest() error {
 	if !e.requested {
 		return nil
 	}
-	err := removeFile(e.requestPath())
+	err := e.dir.removeFile(requestPrefix + e.member.record())
 	e.requested = err != nil
 	return err
 }

@@ -41,7 +41,7 @@ type Store struct {
 	clock     locks.Clock
 	clockName func() string     // of that clock
 	self      func() owner      // this process
-	listed    sync.Map          // by key: the *directory of which entries were listed
+	observed  sync.Map          // by key: the *observations of a directory
 	at        func(step string) // called before the steps of the protocol, for tests
 }
 

@@ -1,10 +1,11 @@
 package files
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,19 +25,18 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	if len(directories) == 0 && unread != nil {
 		return 0, unread
 	}
-	var sweeps []*sweep
-	for _, d := range directories {
-		sweeps = append(sweeps, &sweep{directory: d, olderThan: olderThan})
+	isYoung := func(o *observedEntry) bool {
+		return o.record.Since != 0 && time.Since(time.UnixMicro(o.record.Since)) < olderThan
 	}
 	for {
 		unknown := 0
-		for _, w := range sweeps {
-			n, err := lease.Await(ctx, func() (int, error) { return w.round(ctx) })
-			removed += n
+		for _, d := range directories {
+			r, err := lease.Await(ctx, func() (swept, error) { return d.sweep(ctx, isYoung) })
+			removed += r.removed
 			if err != nil {
 				return removed, err
 			}
-			unknown += w.unknown
+			unknown += r.unknown
 		}
 		if unknown == 0 {
 			return removed, unread
@@ -47,68 +47,48 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	}
 }
 
-// sweep removes the dead of one name.
-type sweep struct {
-	*directory
-	olderThan time.Duration
-	unknown   int // entries that may be alive or dead
+// swept is what one round has found in a directory.
+type swept struct {
+	removed int
+	unknown int // entries that may be alive or dead
 }
 
-func (w *sweep) round(ctx context.Context) (removed int, err error) {
-	w.unknown = 0
-	records, err := readNames(w.path + "/" + recordsDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+// sweep removes the dead, also the records that are in no state: those of killed processes.
+func (d *directory) sweep(ctx context.Context, isYoung func(*observedEntry) bool) (s swept, err error) {
+	records, err := readNames(d.path + "/" + recordsDir) // before the state
+	var r result
+	if err == nil {
+		r, err = (&step{directory: d, question: queue.Question{Step: queue.Look}, keep: isYoung}).decide(ctx)
 	}
-	if err != nil {
-		return 0, err
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errRemoved) {
+		return s, nil
+	} else if err != nil {
+		return s, err
 	}
-	p := &step{directory: w.directory, question: queue.Question{Step: queue.Look}, keep: w.isYoung}
-	r, err := p.decide(ctx)
-	if errors.Is(err, errRemoved) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	for _, o := range r.observed {
-		if !o.dead && o.holdLeft == 0 && o.ttlLeft > 0 && !w.isAlive(o.member.record()) && !w.isYoung(o) {
-			w.unknown++
-		}
-	}
-	n, err := w.removeUnreferenced(records, r.state)
-	return len(r.removed) + n, err
-}
-
-func (w *sweep) isYoung(o *observedEntry) bool {
-	return o.record.Since != 0 && time.Since(time.UnixMicro(o.record.Since)) < w.olderThan
-}
-
-// removeUnreferenced removes dead records that are in no state: those of killed processes. The
-// records were listed before the state was read.
-func (w *sweep) removeUnreferenced(records []string, s *state) (removed int, err error) {
+	s.removed = len(r.removed)
+	all := slices.Collect(maps.Values(r.observed))
 	for _, name := range records {
 		id, life, _ := strings.Cut(name, "-")
 		n, err := strconv.ParseInt(life, 10, 64)
 		m := &member{Entry: queue.Entry{ID: id, State: queue.Waiting}, life: n}
-		if err != nil || !isID(id) || m.record() != name || s.has(name) || w.isAlive(name) {
+		if err != nil || !isID(id) || m.record() != name || r.state.has(name) {
 			continue
 		}
-		_, rec, _ := w.readRecord(name)
-		m.ttl = cmp.Or(max(rec.TTL, 0), lease.DefaultTTL)
-		o, err := w.observe(m, false)
-		switch {
-		case err != nil:
-			return removed, err
-		case w.isYoung(o):
-		case !o.dead:
-			w.unknown++ // until its heartbeat changes
-		default:
-			if err := w.removeRecord(name); err != nil {
-				return removed, err
+		o, err := d.observe(m, false)
+		if err == nil && o.dead && !isYoung(o) {
+			if err = d.removeRecord(name); err == nil {
+				s.removed++
 			}
-			removed++
+		}
+		if err != nil {
+			return s, err
+		}
+		all = append(all, o)
+	}
+	for _, o := range all {
+		if !o.dead && o.holdLeft == 0 && !o.alive && !isYoung(o) {
+			s.unknown++
 		}
 	}
-	return removed, nil
+	return s, nil
 }

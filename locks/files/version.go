@@ -214,7 +214,7 @@ func makeVersion(h *handle, temp, name string, text []byte) (err error) {
 	st, err := stat(h.fd, "", unix.AT_EMPTY_PATH)
 	if err == nil && scheme == "mkdir" {
 		file = temp + "/" + stateFile
-		err = makeDirectoryAt(h.fd, temp, st.Mode)
+		err = makeDirectory(h.fd, temp, st.Mode)
 	}
 	if err == nil {
 		err = createAt(h.fd, file, st.Mode, text)
