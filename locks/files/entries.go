@@ -40,7 +40,7 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 // entries gives those of one name: holders by slot, then waiters in their order. They
 // are those of one moment: nobody has made a version while their heartbeats were read.
 func (d *directory) entries(ctx context.Context) ([]locks.Entry, error) {
-	p := &step{directory: d, question: queue.Question{Step: queue.Look}, readOnly: true}
+	p := &step{directory: d, question: queue.Question{Step: queue.Look}, isList: true}
 	r, err := p.decide(ctx)
 	if errors.Is(err, errRemoved) {
 		return nil, nil

@@ -40,15 +40,13 @@ type entry struct {
 	term     atomic.Pointer[locks.Term] // of the last good heartbeat
 
 	// What follows belongs to the step that has the semaphore.
-	state     *state // that was seen last
-	member    member // its ticket is 0 until it has a place in the queue
-	record    record
-	heartbeat heartbeat
-	created   bool          // its record is there
-	inQueue   bool          // and in a version
-	requested bool          // others may let it in
-	observed  locks.Instant // when it last observed others
-	recheck   time.Duration // when it does so again, and looks without a new version
+	state           *state // that was seen last
+	member          member // its ticket is 0 until it has a place in the queue
+	record          record
+	heartbeat       heartbeat
+	created         bool          // its record is there
+	requested       bool          // others may let it in
+	nextObservation locks.Instant // of other waiters
 }
 
 // position is where an entry was in the queue when it looked last.
@@ -107,7 +105,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	switch {
 	case err == nil:
 		return a, e.term.Load().Asked, nil
-	case errors.Is(err, locks.ErrLost):
+	case errors.Is(err, locks.ErrLost), step != lease.Join && errors.Is(err, errRemoved):
 		return lease.Answer{Verdict: lease.Lost}, 0, nil
 	case ctx.Err() != nil || isTemporary(err) || queued && (noSpace(err) || errors.Is(err, errNoDir)):
 		return lease.Answer{}, 0, err
@@ -185,7 +183,7 @@ func (e *entry) noteHeartbeat(p heartbeat) {
 // create makes the entry's record before the entry can be seen.
 func (e *entry) create() error {
 	if e.givenUp.Load() {
-		return errGivenUp
+		return locks.ErrLost // nobody hears it
 	}
 	if e.created {
 		return nil
@@ -199,9 +197,6 @@ func (e *entry) create() error {
 	}
 	return err
 }
-
-// errGivenUp ends a step whose caller has gone.
-var errGivenUp = errors.New("the request was given up")
 
 // renew is ErrLost after the end of the last term, whatever the directory shows: somebody
 // may have taken the entry for dead.
@@ -231,10 +226,7 @@ func (e *entry) renew(ctx context.Context) (a lease.Answer, err error) {
 
 // find gives the entry as it holds now, or locks.ErrLost.
 func (e *entry) find(ctx context.Context) (*member, error) {
-	r, err := (&step{directory: e.dir, readOnly: true}).decide(ctx)
-	if errors.Is(err, errRemoved) {
-		err = locks.ErrLost
-	}
+	r, err := (&step{directory: e.dir}).decide(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -281,50 +273,46 @@ func (e *entry) fetch(ctx context.Context) error {
 }
 
 // release ends what the entry holds.
-func (e *entry) release(ctx context.Context) (a lease.Answer, err error) {
-	a.Verdict = lease.Released
-	inTime := e.store.clock() < e.term.Load().End()
-	r, announced, err := e.end(ctx, lease.Release, phaseReleased)
-	// Somebody else may have taken it out since it was announced.
-	a.Existed, a.Doubtful = r.Existed || r.state == nil && announced, r.unsure || announced && inTime
-	return a, err
-}
-
-// end gives up what the entry has. It announces that in the heartbeat first: so no burst
-// of newcomers delays it, and on a full disk, which has room for a heartbeat but for no
-// version, the next one that makes a version takes the entry out. Then there is no state
-// in the result.
-func (e *entry) end(ctx context.Context, how lease.Step, phase byte) (r result, announced bool, err error) {
-	last := heartbeat{count: e.heartbeat.count + 1, sent: e.store.clock(), phase: phase}
-	announced = !e.attached && e.dir.writeHeartbeat(e.member.record(), last) == nil
-	// After a forced version nobody who has read the request can commit it.
-	p := &step{directory: e.dir, member: e.member, entry: e, force: e.requested}
-	p.question = queue.Question{Step: how, Entry: queue.Entry{ID: e.member.ID}}
-	if err = e.removeRequest(); err != nil {
-		return r, announced, err
-	}
-	r, err = p.decide(ctx)
-	if errors.Is(err, errRemoved) || noSpace(err) && announced {
-		err = nil
-	}
-	return r, announced, err
+func (e *entry) release(ctx context.Context) (lease.Answer, error) {
+	return e.end(ctx, lease.Release, phaseReleased)
 }
 
 // leave gives the entry up, whatever it is by now, and notes for others what it has seen.
 func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
-	a.Verdict = lease.Released
 	if e.heartbeat.count > 0 {
-		r, _, err := e.end(ctx, lease.Leave, phaseWithdrawn)
-		if err != nil {
+		if a, err = e.end(ctx, lease.Leave, phaseWithdrawn); err != nil {
 			return a, err
 		}
-		e.state = r.state
-		if r.state != nil && !r.state.has(e.member.record()) {
+		if e.state != nil && !e.state.has(e.member.record()) {
 			_ = e.dir.removeRecord(e.member.record()) // perhaps no version has had it
 		}
 	}
 	e.dir.writeNotes(e.state)
 	return a, nil
+}
+
+// end gives up what the entry has. It announces that in the heartbeat first: so no burst
+// of newcomers delays it, and on a full disk, which has room for a heartbeat but for no
+// version, the next one that makes a version takes the entry out. Then there is no state.
+func (e *entry) end(ctx context.Context, how lease.Step, phase byte) (a lease.Answer, err error) {
+	last := heartbeat{count: e.heartbeat.count + 1, sent: e.store.clock(), phase: phase}
+	inTime := last.sent < e.term.Load().End()
+	announced := !e.attached && e.dir.writeHeartbeat(e.member.record(), last) == nil
+	// After a forced version nobody who has read the request can commit it.
+	p := &step{directory: e.dir, member: e.member, entry: e, force: e.requested}
+	p.question = queue.Question{Step: how, Entry: queue.Entry{ID: e.member.ID}}
+	if err := e.removeRequest(); err != nil {
+		return a, err
+	}
+	r, err := p.decide(ctx)
+	if noSpace(err) && announced {
+		err = nil
+	}
+	e.state = r.state
+	// Somebody else may have taken it out since it was announced.
+	a.Existed, a.Doubtful = r.Existed || r.state == nil && announced, r.unsure || announced && inTime
+	a.Verdict = lease.Released
+	return a, err
 }
 
 // evict takes the entry back from its owner.

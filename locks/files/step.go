@@ -20,7 +20,7 @@ type step struct {
 	entry    *entry         // of this process; nil: the question is about another one, or none
 
 	mustExist   bool // the entry was in the queue: if it is not any more, nothing is done
-	readOnly    bool // no version is made
+	isList      bool // no version is made, and what is read is of one moment
 	force       bool // a version is made even if nothing changes
 	skipWaiters bool // waiters are observed only if one of them gets a slot
 
@@ -121,10 +121,10 @@ func (p *step) try(r *result) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if p.readOnly || !changed && !p.force {
+	if p.isList || !changed && !p.force {
 		r.state, r.version = s, l.highest
 		allowed := p.store.kept
-		if p.question.Step == queue.Look { // a list is of one moment
+		if p.isList {
 			allowed = 1
 		}
 		since, err := p.madeSince(l.highest)
@@ -185,7 +185,7 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 		mine := isOwn && !p.foreign()
 		if m.hasSlots() || !mine && (isOwn || p.observesAll() || near && !p.skipWaiters) {
 			if r.observed[m.ID] == nil {
-				if r.observed[m.ID], err = p.observe(m, p.readOnly); err != nil {
+				if r.observed[m.ID], err = p.observe(m, p.isList); err != nil {
 					return v, nil, err
 				}
 			}

@@ -20,9 +20,14 @@ func (e *entry) join(ctx context.Context) (a lease.Answer, err error) {
 			return a, err
 		}
 	}
-	a, err = e.joinOnce(ctx, false)
+	a, err = e.joinOnce(ctx)
 	for err == errLate {
-		a, err = e.joinOnce(ctx, true)
+		if err = e.removeRequest(); err != nil {
+			break
+		}
+		e.created = false
+		e.member.life++
+		a, err = e.joinOnce(ctx)
 	}
 	if e.givenUp.Load() { // its caller has gone, and may have found no time to take it back
 		_, _ = e.leave(context.WithoutCancel(ctx))
@@ -33,41 +38,32 @@ func (e *entry) join(ctx context.Context) (a lease.Answer, err error) {
 // joinOnce is errLate if the entry may have been taken for dead meanwhile. Then it
 // rejoins with a new record: a version that names that is newer than what others may
 // have read.
-func (e *entry) joinOnce(ctx context.Context, late bool) (a lease.Answer, err error) {
-	term := e.term.Load()
-	due := term.Asked.Add(term.TTL / heartbeatsPerTTL)
-	if e.created && !late && e.store.clock() >= due {
-		if err = e.writeHeartbeat(phaseJoined); err != nil && err != errLate {
+func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
+	now, term := e.store.clock(), e.term.Load()
+	if e.created && now >= term.Asked.Add(term.TTL/heartbeatsPerTTL) {
+		if err := e.writeHeartbeat(phaseJoined); err != nil {
 			return a, err
 		}
-		late = err == errLate
-	}
-	if late && e.created {
-		if err := e.removeRequest(); err != nil {
-			return a, err
-		}
-		e.created, e.inQueue = false, false
-		e.member.life++
 	}
 	r, isNew := e.request, e.member.Claim.Ticket == 0
-	p := &step{directory: e.dir, member: e.member, entry: e, mustExist: e.inQueue, question: queue.Question{
+	p := &step{directory: e.dir, member: e.member, entry: e, question: queue.Question{
 		Step: lease.Join, NoWait: r.NoWait, Entry: e.member.Entry, By: locks.ReplacedBy(r), Within: lease.Enclosing(r),
 	}}
+	p.mustExist = e.state != nil && e.state.has(e.member.record())
 	if isNew {
 		p.question.MaxQueue = r.MaxQueue
 	}
-	now := e.store.clock()
-	recent := isNew || now.Sub(e.observed) < e.recheck*9/10
-	p.skipWaiters = recent && !p.observesAll() && !r.NoWait && len(p.question.Within) == 0
+	p.skipWaiters = (isNew || now < e.nextObservation) && !p.observesAll() && !r.NoWait && len(p.question.Within) == 0
 	out, err := p.decide(ctx)
 	if err != nil {
 		return a, err
 	}
-	if !p.skipWaiters {
-		e.observed = now
-	}
 	e.state = out.state
-	return e.answer(&out)
+	a, err = e.answer(&out)
+	if next := now.Add(a.Recheck * 9 / 10); !p.skipWaiters || next < e.nextObservation {
+		e.nextObservation = next
+	}
+	return a, err
 }
 
 // answer tells what a decision means for the entry.
@@ -99,19 +95,16 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		a.Replaced = show(r.Replaced)
 		return a, nil
 	case r.Verdict == lease.Queued, waited:
-		e.member.Claim.Ticket, e.inQueue = r.Entry.Claim.Ticket, true
+		e.member.Claim.Ticket = r.Entry.Claim.Ticket
 		place, turns := max(r.Place, 1), 1
 		if limit := e.member.Claim.Max; limit > 0 {
 			turns = (place + limit - 1) / limit
 		}
 		e.notePosition(r.version, turns)
 		a.Verdict, a.Place, a.Replaced = lease.Queued, place, show(r.Replaced)
-		e.recheck = min(lookAfter(turns), e.member.ttl/heartbeatsPerTTL)
-		if len(r.removed) > 0 { // perhaps those behind the dead are dead too
-			e.recheck = time.Millisecond
-		}
-		if a.Recheck = e.recheck; waited {
-			a.Recheck = time.Nanosecond
+		a.Recheck = min(lookAfter(turns), e.member.ttl/heartbeatsPerTTL)
+		if len(r.removed) > 0 || waited { // perhaps those behind the dead are dead too
+			a.Recheck = time.Millisecond
 		}
 		return a, nil
 	}
@@ -164,13 +157,17 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 		if ctx.Err() != nil || clock() >= end {
 			return lease.Answer{}, 0, nil
 		}
-		moved, err := lease.Await(ctx, func() (bool, error) {
-			return e.dir.moved(at.version, int64(max(at.turns/2, 1))), nil
-		})
-		if moved || err != nil {
+		if e.moved(ctx) {
 			return lease.Answer{}, 0, nil
 		}
 	}
+}
+
+// moved reports whether there are so many new versions that the entry has to look.
+func (e *entry) moved(ctx context.Context) bool {
+	at := e.position.Load()
+	moved, err := lease.Await(ctx, func() (bool, error) { return e.dir.moved(at.version, int64(max(at.turns/2, 1))), nil })
+	return moved || err != nil
 }
 
 // moved reports whether there are so many new versions, or no directory. It opens the
@@ -209,17 +206,9 @@ const eventLimit = time.Second
 // watch sends an event whenever there is a new version. A renewal tells whether the entry
 // still holds.
 func (e *entry) watch() {
-	every := eventLimit
-	if ttl := e.request.TTL; ttl > 0 {
-		every = min(every, ttl/heartbeatsPerTTL)
-	}
-	for {
-		lease.Pause(e.open, every)
-		moved, err := lease.Await(e.open, func() (bool, error) { return e.dir.moved(e.position.Load().version, 1), nil })
-		if e.open.Err() != nil {
-			return
-		}
-		if moved || err != nil {
+	for e.open.Err() == nil {
+		lease.Pause(e.open, min(eventLimit, e.request.TTL/heartbeatsPerTTL))
+		if e.moved(e.open) {
 			select {
 			case e.events <- struct{}{}:
 			default:
