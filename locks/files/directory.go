@@ -196,7 +196,7 @@ func (d *directory) build(name string) error {
 		return err
 	}
 	defer h.close()
-	if err := d.store.make(h, tempName(1), versionName(1), (&state{}).text()); err != nil && err != errTaken {
+	if err := d.store.make(h, 1, &state{}); err != nil && err != errTaken {
 		return h.fault(d.store.scheme, versionName(1), err)
 	}
 	text, err := json.Marshal(head{Format: format, Name: name})

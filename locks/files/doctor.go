@@ -37,9 +37,7 @@ func (s *Store) examine(ctx context.Context, ttl time.Duration) (found locks.Fin
 		found.Add(locks.Note, "file system", "cannot be found out: "+err.Error(),
 			"whether other machines see the directory stays open", "")
 	}
-	f, able := s.atomic(ctx)
-	found.Append(f)
-	if able {
+	if s.isAtomic(ctx, &found) {
 		f, _ := locks.Rehearse(ctx, s, ttl, 0)
 		found.Append(f)
 		found.OK("waiting", "nothing is pushed over a shared directory: the next in line looks ten times a second")
@@ -101,12 +99,8 @@ func examineNFS(found *locks.Findings, m locks.Mount) {
 	found.Add(level, "NFS", "options "+locks.Printable(m.Options, 300), strings.Join(worse, "; "), fix)
 }
 
-// atomic tries with a name made up for it whether a version is made only once.
-func (s *Store) atomic(ctx context.Context) (f locks.Finding, able bool) {
-	f = locks.Finding{
-		Level: locks.Problem, Subject: "primitives", Why: "without it two may be let in at once, or nobody",
-		Fix: "the right to write " + s.dir + ", another file system, or another of mkdir://, symlink:// and excl://",
-	}
+// isAtomic tries with a name made up for it whether a version is made only once.
+func (s *Store) isAtomic(ctx context.Context, found *locks.Findings) bool {
 	name := "golock-doctor-" + strconv.FormatUint(rand.Uint64(), 16)
 	defer s.Forget(ctx, name)
 	d := s.directoryOf(locks.KeyOf(name))
@@ -115,16 +109,18 @@ func (s *Store) atomic(ctx context.Context) (f locks.Finding, able bool) {
 		var h *handle
 		if h, err = d.open(); err == nil {
 			defer h.close()
-			err = s.make(h, tempName(1), versionName(1), (&state{}).text())
+			err = s.make(h, 1, &state{})
 		}
 	}
 	switch err {
 	case errTaken:
-		f = locks.Finding{Level: locks.OK, Subject: f.Subject, What: "names made with " + s.scheme + " are made once only and complete"}
-		return f, true
+		found.OK("primitives", "names made with "+s.scheme+" are made once only and complete")
+		return true
 	case nil:
 		err = errors.New("succeeds twice")
 	}
-	f.What = "making a name with " + s.scheme + ": " + err.Error()
-	return f, false
+	found.Add(locks.Problem, "primitives", "making a name with "+s.scheme+": "+err.Error(),
+		"without it two may be let in at once, or nobody",
+		"the right to write "+s.dir+", another file system, or another of mkdir://, symlink:// and excl://")
+	return false
 }

@@ -34,11 +34,11 @@ func TestDoctorNotes(t *testing.T) {
 // A primitive that makes the same name twice is found out.
 func TestDoctorNotAtomic(t *testing.T) {
 	s := New("mkdir", t.TempDir())
-	s.make = func(h *handle, _, name string, text []byte) error {
-		return os.WriteFile(h.path+"/"+name, text, 0o600)
+	s.make = func(h *handle, n int64, v *state) error {
+		return os.WriteFile(h.path+"/"+versionName(n), v.text(), 0o600)
 	}
-	f, able := s.atomic(t.Context())
-	if able || f.Level != locks.Problem || !strings.Contains(f.What, "making a name with mkdir: succeeds twice") {
+	var f locks.Findings
+	if s.isAtomic(t.Context(), &f) || f[0].Level != locks.Problem || !strings.Contains(f[0].What, "making a name with mkdir: succeeds twice") {
 		t.Errorf("%+v", f)
 	}
 	if files, _ := filepath.Glob(s.dir + "/*"); len(files) != 0 {

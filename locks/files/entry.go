@@ -149,26 +149,23 @@ func isTemporary(err error) bool {
 // noSpace reports a full disk, which is temporary for an entry in the queue.
 func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// errLate says that the entry may have been taken for dead.
-var errLate = errors.New("the heartbeat came too late")
-
-// writeHeartbeat is errLate if the last heartbeat has expired before the new one was
+// writeHeartbeat is locks.ErrLost if the last heartbeat has expired before the new one was
 // written. Until then nobody can have taken the entry for dead, and from then on everybody
 // sees the new one.
 func (e *entry) writeHeartbeat(phase byte) error {
 	sent, end := e.store.clock(), e.term.Load().End()
 	if sent >= end {
-		return errLate
+		return locks.ErrLost
 	}
 	p := heartbeat{count: e.heartbeat.count + 1, sent: sent, phase: phase}
 	if err := e.dir.writeHeartbeat(e.member.record(), p); errors.Is(err, fs.ErrNotExist) {
-		return errLate
+		return locks.ErrLost
 	} else if err != nil {
 		return err
 	}
 	e.store.at("signed")
 	if e.store.clock() >= end {
-		return errLate
+		return locks.ErrLost
 	}
 	e.noteHeartbeat(p)
 	return nil
@@ -183,7 +180,7 @@ func (e *entry) noteHeartbeat(p heartbeat) {
 // create makes the entry's record before the entry can be seen.
 func (e *entry) create() error {
 	if e.givenUp.Load() {
-		return locks.ErrLost // nobody hears it
+		return context.Canceled // nobody hears it
 	}
 	if e.created {
 		return nil
@@ -209,9 +206,7 @@ func (e *entry) renew(ctx context.Context) (a lease.Answer, err error) {
 			return a, err
 		}
 	}
-	if err := e.writeHeartbeat(phaseAccepted); err == errLate {
-		return a, locks.ErrLost
-	} else if err != nil {
+	if err := e.writeHeartbeat(phaseAccepted); err != nil {
 		return a, err
 	}
 	m, err := e.find(ctx)

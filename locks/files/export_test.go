@@ -31,11 +31,11 @@ func (s *Store) SetClock(name string, clock locks.Clock) {
 // Fill has the disk be full for versions while full is true, and counts them.
 func (s *Store) Fill(full *atomic.Bool, refused *atomic.Int64) {
 	made := s.make
-	s.make = func(h *handle, temp, name string, text []byte) error {
+	s.make = func(h *handle, n int64, v *state) error {
 		if full.Load() {
 			refused.Add(1)
 			return unix.ENOSPC
 		}
-		return made(h, temp, name, text)
+		return made(h, n, v)
 	}
 }

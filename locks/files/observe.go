@@ -34,6 +34,7 @@ type observedEntry struct {
 	phase     byte          // of its last heartbeat; 0: it has none
 	unchanged time.Duration // for which the heartbeat has been the same
 	alive     bool          // this process has seen it change
+	sameClock bool          // its instants are of this process' clock
 	ttlLeft   time.Duration // until it is dead without another heartbeat
 	holdLeft  time.Duration
 	dead      bool
@@ -48,21 +49,21 @@ func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 		return nil, err
 	}
 	m.ttl = cmp.Or(m.ttl, max(rec.TTL, 0), lease.DefaultTTL) // only a member has one of its own
-	o := &observedEntry{member: m, record: rec, phase: p.phase}
 	last := d.compare(m, p, now)
-	o.unchanged, o.alive = max(now.Sub(last.Since), 0), last.changes > 1
-	leaves := p.leaves()
-	if leaves && listing && !rec.Process.gone(self()) {
-		o.phase, leaves = phaseAccepted, false
+	if p.leaves() && listing && !rec.Process.gone(self()) {
+		p.phase = phaseAccepted
 	}
-	if m.State != queue.Ended && !leaves {
+	o := &observedEntry{
+		member: m, record: rec, phase: p.phase, unchanged: max(now.Sub(last.Since), 0), alive: last.changes > 1,
+		sameClock: rec.Clock != "" && rec.Clock == d.store.clockName(),
+	}
+	if m.State != queue.Ended && !p.leaves() {
 		o.ttlLeft = max(m.ttl-o.unchanged, 0)
 	}
-	sameClock := rec.Clock != "" && rec.Clock == d.store.clockName()
-	if sameClock {
+	if o.sameClock {
 		o.ttlLeft = min(o.ttlLeft, max(p.sent.Add(m.ttl).Sub(now), 0))
 	}
-	o.holdLeft = o.heldFor(now, sameClock)
+	o.holdLeft = o.heldFor(now)
 	o.dead = o.ttlLeft == 0 && o.holdLeft == 0
 	// An entry that runs a command may outlive its golock: only time tells. So the record
 	// is read again: before its end the process may have begun to run one.
@@ -98,12 +99,12 @@ func (d *directory) compare(m *member, p heartbeat, now locks.Instant) observati
 
 // heldFor is what is left of an entry's hold. It is known on the clock on which it was
 // granted; on others it counts from the last change of the entry.
-func (o *observedEntry) heldFor(now locks.Instant, sameClock bool) time.Duration {
+func (o *observedEntry) heldFor(now locks.Instant) time.Duration {
 	m := o.member
 	switch {
 	case !m.hasSlots() || m.hold <= 0 || m.Evicted != "" || o.phase == phaseWithdrawn:
 		return 0
-	case sameClock && m.granted != 0:
+	case o.sameClock && m.granted != 0:
 		return max(m.granted.Add(m.hold).Sub(now), 0)
 	case m.State == queue.Ended:
 		return max(m.rest-o.unchanged, 0)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,43 +58,14 @@ func (s *state) text() []byte {
 
 var errDamaged = errors.New("is not what golock has written")
 
-// words reads a line word by word. It remembers the last error.
-type words struct {
-	rest string
-	err  error
-}
-
-func (w *words) next() (word string) {
-	word, w.rest, _ = strings.Cut(w.rest, " ")
-	return word
-}
-
-func (w *words) after(prefix string) string {
-	text, ok := strings.CutPrefix(w.next(), prefix)
-	if !ok {
-		w.err = errDamaged
-	}
-	return text
-}
-
-func (w *words) number(least, most int64) int64 {
-	n, err := strconv.ParseInt(w.next(), 10, 64)
-	if err != nil || n < least || n > most {
-		w.err = errDamaged
-	}
-	return n
-}
-
 func parseState(text []byte) (*state, error) {
 	lines := strings.Split(string(text), "\n")
-	w := words{rest: lines[0]}
-	nonce, err := strconv.ParseUint(w.next(), 16, 64)
-	s := &state{nonce: nonce, counter: w.number(0, math.MaxInt64)}
-	count := w.number(0, math.MaxInt64)
-	if w.err != nil || err != nil || int64(len(lines)) != count+2 || lines[count+1] != "" {
+	s, count := &state{}, 0
+	_, err := fmt.Sscanf(lines[0], "%x %d %d", &s.nonce, &s.counter, &count)
+	if err != nil || s.counter < 0 || len(lines)-2 != count || lines[len(lines)-1] != "" {
 		return nil, errDamaged
 	}
-	s.entries = make([]member, len(lines)-2)
+	s.entries = make([]member, count)
 	for i := range s.entries {
 		if s.entries[i], err = parseMember(lines[i+1]); err != nil {
 			return nil, fmt.Errorf("entry %d: %w", i, err)
@@ -103,32 +75,41 @@ func parseState(text []byte) (*state, error) {
 }
 
 func parseMember(line string) (m member, err error) {
+	next := func() (word string) {
+		word, line, _ = strings.Cut(line, " ")
+		return word
+	}
+	valid := true
+	number := func(least, most int64) int64 {
+		n, err := strconv.ParseInt(next(), 10, 64)
+		valid = valid && err == nil && n >= least && n <= most
+		return n
+	}
 	const most = math.MaxInt64
-	w := words{rest: line}
-	id, state := w.next(), w.next()
+	id, state := next(), next()
 	if len(state) != 1 || !strings.Contains("WHEG", state) || !isID(id) {
 		return m, errDamaged
 	}
 	m.ID, m.State, m.Reachable = id, queue.State(state[0]), true
-	m.life = w.number(0, most)
-	m.Claim.Ticket = w.number(0, most)
-	m.Claim.Weight = int(w.number(1, lease.MaxUnits))
-	m.Claim.Max = int(w.number(0, math.MaxInt32))
-	m.Claim.Priority = int(w.number(math.MinInt32, math.MaxInt32))
-	m.Fence = w.number(0, most)
-	m.ttl, m.hold = time.Duration(w.number(1, most)), time.Duration(w.number(0, most))
-	m.granted, m.rest = locks.Instant(w.number(math.MinInt64, most)), time.Duration(w.number(0, most))
-	slots := w.after("s")
-	m.Replace = locks.Replacement(w.after("r"))
-	switch m.Replace {
-	case locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning:
-	default:
+	m.life = number(0, most)
+	m.Claim.Ticket = number(0, most)
+	m.Claim.Weight = int(number(1, lease.MaxUnits))
+	m.Claim.Max = int(number(0, math.MaxInt32))
+	m.Claim.Priority = int(number(math.MinInt32, math.MaxInt32))
+	m.Fence = number(0, most)
+	m.ttl, m.hold = time.Duration(number(1, most)), time.Duration(number(0, most))
+	m.granted, m.rest = locks.Instant(number(math.MinInt64, most)), time.Duration(number(0, most))
+	slots, isSlots := strings.CutPrefix(next(), "s")
+	replace, isReplace := strings.CutPrefix(next(), "r")
+	m.Replace = locks.Replacement(replace)
+	known := []locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}
+	if !valid || !isSlots || !isReplace || !slices.Contains(known, m.Replace) {
 		return m, errDamaged
 	}
 	if m.Slots, err = locks.ParseSlots(slots, lease.MaxUnits); err == nil {
-		m.Evicted, err = strconv.Unquote(w.rest)
+		m.Evicted, err = strconv.Unquote(line)
 	}
-	return m, cmp.Or(w.err, err)
+	return m, err
 }
 
 // find gives the entry of an ID, or nil.

@@ -43,7 +43,6 @@ type result struct {
 	state   *state // that was true at the end
 	version int64
 	unsure  bool // an attempt whose end is not known may have done the step
-	missing bool // mustExist, and the entry is not there
 
 	observed map[string]*observedEntry // by ID
 	removed  map[string]bool           // records of entries that are gone
@@ -155,7 +154,8 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 	if err != nil {
 		return nil, false, err
 	}
-	if r.missing = p.mustExist && v.Own == nil; r.missing {
+	if p.mustExist && v.Own == nil {
+		r.Decision = queue.Decision{Verdict: lease.Gone}
 		return s, false, nil
 	}
 	r.Decision = queue.Decide(v, p.question)
@@ -269,8 +269,7 @@ func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 	case queue.Offered, queue.Holding: // an offer is a grant here
 		m.State = queue.Holding
 		mine := m.ID == p.member.ID && p.entry != nil && p.question.Step == lease.Join
-		sameClock := mine || seen != nil && seen.record.Clock != "" && seen.record.Clock == p.store.clockName()
-		if m.granted == 0 && sameClock && (was != queue.Holding || mine && m.hold > 0) {
+		if m.hold > 0 && m.granted == 0 && (mine || was != queue.Holding && seen != nil && seen.sameClock) {
 			m.granted = p.store.clock()
 		}
 	}

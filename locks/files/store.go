@@ -36,7 +36,7 @@ type Store struct {
 	lease.Engine
 	scheme    string
 	dir       string
-	make      func(h *handle, temp, name string, text []byte) error
+	make      func(h *handle, n int64, s *state) error
 	kept      int64 // versions
 	clock     locks.Clock
 	clockName func() string     // of that clock

@@ -152,7 +152,7 @@ var errTaken = errors.New("the version exists")
 func (h *handle) commit(base int64, next *state) (done bool, err error) {
 	n := base + 1
 	h.store.at("write")
-	switch err := h.store.make(h, tempName(n), versionName(n), next.text()); err {
+	switch err := h.store.make(h, n, next); err {
 	case nil:
 	case unix.ENOENT: // NFS repeated a request, or the temporary name was removed
 		return false, nil
@@ -206,18 +206,19 @@ func (h *handle) remove(name string) {
 	_ = unix.Unlinkat(h.fd, name, unix.AT_REMOVEDIR)
 }
 
-// makeVersion makes a file under a temporary name and gives it its own by the store's
+// makeVersion makes version n under a temporary name and gives it its own by the store's
 // primitive. That fails with errTaken if the name exists. Renaming a directory fails if
 // the target is a directory that is not empty.
-func makeVersion(h *handle, temp, name string, text []byte) (err error) {
-	scheme, file := h.store.scheme, temp
+func makeVersion(h *handle, n int64, s *state) error {
+	scheme, temp, name := h.store.scheme, tempName(n), versionName(n)
+	file := temp
 	st, err := stat(h.fd, "", unix.AT_EMPTY_PATH)
 	if err == nil && scheme == "mkdir" {
 		file = temp + "/" + stateFile
 		err = makeDirectory(h.fd, temp, st.Mode)
 	}
 	if err == nil {
-		err = createAt(h.fd, file, st.Mode, text)
+		err = createAt(h.fd, file, st.Mode, s.text())
 	}
 	if err == nil {
 		h.store.at("commit")

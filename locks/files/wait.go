@@ -21,7 +21,7 @@ func (e *entry) join(ctx context.Context) (a lease.Answer, err error) {
 		}
 	}
 	a, err = e.joinOnce(ctx)
-	for err == errLate {
+	for err == locks.ErrLost {
 		if err = e.removeRequest(); err != nil {
 			break
 		}
@@ -35,7 +35,7 @@ func (e *entry) join(ctx context.Context) (a lease.Answer, err error) {
 	return a, err
 }
 
-// joinOnce is errLate if the entry may have been taken for dead meanwhile. Then it
+// joinOnce is locks.ErrLost if the entry may have been taken for dead meanwhile. Then it
 // rejoins with a new record: a version that names that is newer than what others may
 // have read.
 func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
@@ -79,13 +79,11 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 	// It was let in, and granted by a later version before it knew: it has waited.
 	waited := e.member.Claim.Ticket == 0 && !e.request.NoWait &&
 		r.Verdict == lease.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
-	switch { // if it is missing, the decision is that of an earlier attempt
-	case r.missing && e.store.clock() >= e.term.Load().End(): // it was taken for dead
-		return a, errLate
-	case r.missing && r.version < e.position.Load().version:
+	switch {
+	case r.Verdict == lease.Gone && e.store.clock() >= e.term.Load().End(): // it was taken for dead
+		return a, locks.ErrLost
+	case r.Verdict == lease.Gone && r.version < e.position.Load().version:
 		return a, pathError("", e.dir.path, errRemoved)
-	case r.missing:
-		return lease.Answer{Verdict: lease.Gone}, nil
 	case r.Verdict == lease.Granted && !waited:
 		if err := e.writeHeartbeat(phaseAccepted); err != nil {
 			return a, err
