@@ -56,9 +56,10 @@ type position struct {
 	changed locks.Instant // when it saw another version than before
 }
 
-func (s *Store) entryOf(r locks.Request) *entry {
+func (s *Store) attachedEntry(ref locks.Ref, evictor string) *entry {
 	e := &entry{
-		store: s, dir: s.directoryOf(r.Ref.Key), request: r, member: member{Entry: queue.Entry{ID: r.Ref.ID.String()}},
+		store: s, dir: s.directoryOf(ref.Key), request: locks.Request{Ref: ref}, attached: true,
+		evictor: locks.Printable(evictor, 200), member: member{Entry: queue.Entry{ID: ref.ID.String()}},
 		events: make(chan struct{}, 1), using: make(chan struct{}, 1),
 	}
 	e.position.Store(&position{})
@@ -67,14 +68,9 @@ func (s *Store) entryOf(r locks.Request) *entry {
 	return e
 }
 
-func (s *Store) attachedEntry(ref locks.Ref, evictor string) *entry {
-	e := s.entryOf(locks.Request{Ref: ref})
-	e.attached, e.evictor = true, locks.Printable(evictor, 200)
-	return e
-}
-
 func (s *Store) newEntry(r locks.Request) *entry {
-	e := s.entryOf(r)
+	e := s.attachedEntry(r.Ref, "")
+	e.request, e.attached = r, false
 	e.record = record{
 		Owner: lease.ThisOwner(r), NoGolock: r.NoGolock, Clock: s.clockName(), Process: s.self(),
 		Since: time.Now().UnixMicro(), TTL: r.TTL,
@@ -294,8 +290,8 @@ func (e *entry) end(ctx context.Context, how lease.Step, phase byte) (a lease.An
 	inTime := last.sent < e.term.Load().End()
 	announced := !e.attached && e.dir.writeHeartbeat(e.member.record(), last) == nil
 	// After a forced version nobody who has read the request can commit it.
-	p := &step{directory: e.dir, member: e.member, entry: e, force: e.requested}
-	p.question = queue.Question{Step: how, Entry: queue.Entry{ID: e.member.ID}}
+	p := e.step(how)
+	p.force = e.requested
 	if err := e.removeRequest(); err != nil {
 		return a, err
 	}
@@ -312,8 +308,8 @@ func (e *entry) end(ctx context.Context, how lease.Step, phase byte) (a lease.An
 
 // evict takes the entry back from its owner.
 func (e *entry) evict(ctx context.Context) (a lease.Answer, err error) {
-	r, err := (&step{directory: e.dir, member: e.member, question: queue.Question{
-		Step: lease.Evict, Entry: queue.Entry{ID: e.member.ID}, By: e.evictor,
-	}}).decide(ctx)
+	p := e.step(lease.Evict)
+	p.question.By = e.evictor
+	r, err := p.decide(ctx)
 	return lease.Answer{Verdict: r.Verdict, Doubtful: r.unsure}, err
 }

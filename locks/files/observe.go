@@ -135,13 +135,8 @@ func (d *directory) writeNotes(s *state) {
 	if d.store.clockName() == "" || s == nil || !d.observed.isNew {
 		return
 	}
-	notes := map[string]observation{}
-	for i := range s.entries {
-		if o, ok := d.observed.byRecord[s.entries[i].record()]; ok {
-			notes[s.entries[i].record()] = o
-		}
-	}
-	if text, err := json.Marshal(notes); err == nil {
+	maps.DeleteFunc(d.observed.byRecord, func(record string, _ observation) bool { return !s.has(record) })
+	if text, err := json.Marshal(d.observed.byRecord); err == nil {
 		_ = d.replaceFile(seenPrefix+d.store.clockName(), text)
 	}
 }

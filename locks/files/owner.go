@@ -20,7 +20,8 @@ type owner struct {
 }
 
 func thisProcess() owner {
-	o := owner{Boot: bootID(), PID: os.Getpid()}
+	boot, _ := procfs.Read("/proc/sys/kernel/random/boot_id", 64)
+	o := owner{Boot: strings.TrimSpace(boot), PID: os.Getpid()}
 	o.PIDNS, _ = os.Readlink("/proc/self/ns/pid")
 	if self, err := procfs.Self(); err == nil {
 		o.Start = strconv.FormatInt(self.Start, 10)
@@ -28,21 +29,14 @@ func thisProcess() owner {
 	return o
 }
 
-// bootID is a number that the kernel makes at every boot; "" if it is not known.
-func bootID() string {
-	text, _ := procfs.Read("/proc/sys/kernel/random/boot_id", 64)
-	return strings.TrimSpace(text)
-}
-
 // clockName names the clock of locks.BootTime: that of one boot in one time namespace
 // (time_namespaces(7)). Instants of two clocks must not be compared. It is "" if the boot
 // is not known.
-func clockName() string {
-	boot := bootID()
-	if boot == "" {
+func (o owner) clockName() string {
+	if o.Boot == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s-%d", boot, procfs.Namespace("time"))
+	return fmt.Sprintf("%s-%d", o.Boot, procfs.Namespace("time"))
 }
 
 // gone reports that the process has ended. It is false if the process may be of another

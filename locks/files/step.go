@@ -22,9 +22,14 @@ type step struct {
 	mustExist   bool // the entry was in the queue: if it is not any more, nothing is done
 	isList      bool // no version is made, and what is read is of one moment
 	force       bool // a version is made even if nothing changes
-	skipWaiters bool // waiters are observed only if one of them gets a slot
+	skipWaiters bool // waiters are observed only if not all just wait on
 
 	keep func(o *observedEntry) bool // dead entries that stay; nil: none
+}
+
+// step is one of the entry.
+func (e *entry) step(how lease.Step) *step {
+	return &step{directory: e.dir, member: e.member, entry: e, question: queue.Question{Step: how, Entry: e.member.Entry}}
 }
 
 // foreign reports whether the entry's owner is another process, which may be dead.
@@ -45,6 +50,7 @@ type result struct {
 	unsure  bool // an attempt whose end is not known may have done the step
 
 	observed map[string]*observedEntry // by ID
+	dead     map[string]bool           // IDs of those that are left out, as they have died
 	removed  map[string]bool           // records of entries that are gone
 }
 
@@ -150,7 +156,7 @@ func (p *step) try(r *result) (done bool, err error) {
 
 // answer makes the next state.
 func (p *step) answer(s *state, r *result) (next *state, changed bool, err error) {
-	v, dead, err := p.view(s, r)
+	v, err := p.view(s, r)
 	if err != nil {
 		return nil, false, err
 	}
@@ -159,14 +165,13 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 		return s, false, nil
 	}
 	r.Decision = queue.Decide(v, p.question)
-	next, changed = p.apply(s, &v, dead, r)
+	next, changed = p.apply(s, v.Counter, r)
 	return next, changed, nil
 }
 
-// view shows a state to the decision, without the entries that have died. Their IDs are
-// in dead.
-func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, err error) {
-	dead = map[string]bool{}
+// view shows a state to the decision, without the entries that have died.
+func (p *step) view(s *state, r *result) (v queue.View, err error) {
+	r.dead = map[string]bool{}
 	v.Counter = max(s.counter, time.Now().UnixMicro())
 	var holders, others []*member
 	for i := range s.entries {
@@ -186,13 +191,13 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 		if m.hasSlots() || !mine && (isOwn || p.observesAll() || near && !p.skipWaiters) {
 			if r.observed[m.ID] == nil {
 				if r.observed[m.ID], err = p.observe(m, p.isList); err != nil {
-					return v, nil, err
+					return v, err
 				}
 			}
 		}
 		seen := r.observed[m.ID]
 		if seen != nil && seen.dead && !mine && (p.keep == nil || !p.keep(seen)) {
-			dead[m.ID] = true
+			r.dead[m.ID] = true
 			continue
 		}
 		e := m.Entry
@@ -214,13 +219,13 @@ func (p *step) view(s *state, r *result) (v queue.View, dead map[string]bool, er
 		}
 	}
 	v.Total = len(v.Waiters)
-	return v, dead, nil
+	return v, nil
 }
 
 // apply makes the next state of a decision.
-func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (next *state, changed bool) {
+func (p *step) apply(s *state, counter int64, r *result) (next *state, changed bool) {
 	next = &state{nonce: rand.Uint64(), counter: s.counter, entries: make([]member, 0, len(s.entries)+1)}
-	if r.Counter > v.Counter {
+	if r.Counter > counter {
 		next.counter, changed = r.Counter, true
 	}
 	put := map[string]queue.Entry{}
@@ -229,7 +234,7 @@ func (p *step) apply(s *state, v *queue.View, dead map[string]bool, r *result) (
 	}
 	ends := p.question.Step == lease.Release || p.question.Step == lease.Leave
 	for _, m := range s.entries {
-		n, stays := m, !dead[m.ID]
+		n, stays := m, !r.dead[m.ID]
 		if e, ok := put[m.ID]; ok {
 			n, stays = p.changed(m, e, r)
 			changed = changed || !reflect.DeepEqual(m, n)

@@ -51,8 +51,9 @@ var _ locks.LeaseStore = (*Store)(nil)
 func New(scheme, dir string) *Store {
 	s := &Store{
 		scheme: scheme, dir: dir, make: makeVersion, kept: kept, clock: locks.BootTime,
-		clockName: sync.OnceValue(clockName), self: sync.OnceValue(thisProcess), at: func(string) {},
+		self: sync.OnceValue(thisProcess), at: func(string) {},
 	}
+	s.clockName = sync.OnceValue(func() string { return s.self().clockName() })
 	s.Engine = lease.NewEngine((&url.URL{Scheme: scheme, Path: dir}).String(), s.newEntry, s.attachedEntry)
 	return s
 }

@@ -45,15 +45,13 @@ func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
 			return a, err
 		}
 	}
-	r, isNew := e.request, e.member.Claim.Ticket == 0
-	p := &step{directory: e.dir, member: e.member, entry: e, question: queue.Question{
-		Step: lease.Join, NoWait: r.NoWait, Entry: e.member.Entry, By: locks.ReplacedBy(r), Within: lease.Enclosing(r),
-	}}
+	p, r, isNew := e.step(lease.Join), e.request, e.member.Claim.Ticket == 0
+	p.question.NoWait, p.question.By, p.question.Within = r.NoWait, locks.ReplacedBy(r), lease.Enclosing(r)
 	p.mustExist = e.state != nil && e.state.has(e.member.record())
 	if isNew {
 		p.question.MaxQueue = r.MaxQueue
 	}
-	p.skipWaiters = (isNew || now < e.nextObservation) && !p.observesAll() && !r.NoWait && len(p.question.Within) == 0
+	p.skipWaiters = isNew || now < e.nextObservation
 	out, err := p.decide(ctx)
 	if err != nil {
 		return a, err
@@ -152,10 +150,7 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 		turns, now := time.Duration(at.turns), clock()
 		pause := min(max(now.Sub(at.changed)/4, turns*shortestPoll), max(longestPoll, turns*longestPoll/20), slowestPoll, end.Sub(now))
 		lease.Pause(ctx, pause)
-		if ctx.Err() != nil || clock() >= end {
-			return lease.Answer{}, 0, nil
-		}
-		if e.moved(ctx) {
+		if ctx.Err() != nil || clock() >= end || e.moved(ctx) {
 			return lease.Answer{}, 0, nil
 		}
 	}
