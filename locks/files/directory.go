@@ -199,10 +199,7 @@ func (d *directory) build(name string) error {
 	if err := d.store.make(h, 1, &state{}); err != nil && err != errTaken {
 		return h.fault(d.store.scheme, versionName(1), err)
 	}
-	text, err := json.Marshal(head{Format: format, Name: name})
-	if err != nil {
-		return err
-	}
+	text, _ := json.Marshal(head{Format: format, Name: name})
 	d.store.at("built")
 	return d.replaceFile(headFile, append(text, '\n'))
 }

@@ -42,10 +42,6 @@ func openAt(dir int, name string, flags int) (fd int, err error) {
 	return fd, nil
 }
 
-func openDirectory(path string) (fd int, err error) {
-	return openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
-}
-
 func stat(dir int, name string, flags int) (st unix.Stat_t, err error) {
 	err = eintr.Repeat(func() error { return unix.Fstatat(dir, name, &st, flags) })
 	return st, err
@@ -137,7 +133,7 @@ func namesIn(fd int) (names []string, err error) {
 
 // readNames opens a directory anew, as readAt does, and lists it.
 func readNames(path string) (names []string, err error) {
-	fd, err := openDirectory(path)
+	fd, err := openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err == nil {
 		names, err = namesIn(fd)
 		unix.Close(fd)

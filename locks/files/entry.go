@@ -2,7 +2,9 @@ package files
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"sync"
@@ -82,17 +84,9 @@ func (s *Store) newEntry(r locks.Request) *entry {
 
 // Ask implements lease.Entry.
 func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
-	do := e.join
-	switch step {
-	case lease.Renew:
-		do = e.renew
-	case lease.Release:
-		do = e.release
-	case lease.Leave:
-		do = e.leave
-	case lease.Evict:
-		do = e.evict
-	}
+	do := map[lease.Step]func(context.Context) (lease.Answer, error){
+		lease.Join: e.join, lease.Renew: e.renew, lease.Release: e.release, lease.Leave: e.leave, lease.Evict: e.evict,
+	}[step]
 	if step == lease.Release || step == lease.Leave {
 		e.givenUp.Store(true)
 	}
@@ -183,12 +177,13 @@ func (e *entry) create() error {
 	}
 	p := heartbeat{count: e.heartbeat.count + 1, sent: e.store.clock(), phase: phaseJoined}
 	e.heartbeat = p // also if it fails: the file may be there
-	err := e.dir.createRecord(e.member.record(), p, &e.record)
-	if err == nil {
-		e.created = true
-		e.noteHeartbeat(p)
+	text, _ := json.Marshal(&e.record)
+	if err := e.dir.makeFile(recordsDir+"/"+e.member.record(), fmt.Appendf(nil, "%v%s\n", p, text)); err != nil {
+		return err
 	}
-	return err
+	e.created = true
+	e.noteHeartbeat(p)
+	return nil
 }
 
 // renew is ErrLost after the end of the last term, whatever the directory shows: somebody
@@ -235,12 +230,8 @@ func (e *entry) held(v lease.Verdict, q queue.Entry) lease.Answer {
 	return lease.Answer{Verdict: v, Grant: grant, TTL: e.member.ttl}
 }
 
-// errElsewhere is for a renewal of what another host has taken: only the clock on which
-// it was taken tells whether it still lasts.
-var errElsewhere = errors.New(
-	"the slot was taken on another machine, or before the last boot of this one: it can be renewed only there")
-
-// fetch reads what another process has written.
+// fetch reads what another process has written. Only the clock on which a slot was taken
+// tells whether it still lasts.
 func (e *entry) fetch(ctx context.Context) error {
 	m, err := e.find(ctx)
 	if err != nil {
@@ -256,7 +247,8 @@ func (e *entry) fetch(ctx context.Context) error {
 	case p.leaves():
 		return locks.ErrLost
 	case rec.Clock == "" || rec.Clock != e.store.clockName():
-		return &locks.PathError{Path: path, Err: errElsewhere}
+		return &locks.PathError{Path: path, Err: errors.New(
+			"the slot was taken on another machine, or before the last boot of this one: it can be renewed only there")}
 	}
 	e.member = *m
 	e.noteHeartbeat(p)

@@ -136,7 +136,6 @@ func (d *directory) writeNotes(s *state) {
 		return
 	}
 	maps.DeleteFunc(d.observed.byRecord, func(record string, _ observation) bool { return !s.has(record) })
-	if text, err := json.Marshal(d.observed.byRecord); err == nil {
-		_ = d.replaceFile(seenPrefix+d.store.clockName(), text)
-	}
+	text, _ := json.Marshal(d.observed.byRecord)
+	_ = d.replaceFile(seenPrefix+d.store.clockName(), text)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,15 +53,6 @@ const (
 )
 
 func (p heartbeat) String() string { return fmt.Sprintf(heartbeatFormat, p.count, p.sent, p.phase) }
-
-// createRecord makes an entry's file.
-func (d *directory) createRecord(name string, p heartbeat, r *record) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return d.makeFile(recordsDir+"/"+name, slices.Concat([]byte(p.String()), text, []byte("\n")))
-}
 
 // writeHeartbeat changes the heartbeat in place, which needs no room on the disk. A
 // missing record is fs.ErrNotExist.

@@ -22,9 +22,6 @@ const sweepPause = 100 * time.Millisecond
 // what an entry says of itself.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	directories, unread := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
-	if len(directories) == 0 && unread != nil {
-		return 0, unread
-	}
 	isYoung := func(o *observedEntry) bool {
 		return o.record.Since != 0 && time.Since(time.UnixMicro(o.record.Since)) < olderThan
 	}

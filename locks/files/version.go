@@ -52,7 +52,7 @@ type handle struct {
 }
 
 func (d *directory) open() (*handle, error) {
-	fd, err := openDirectory(d.path)
+	fd, err := openAt(unix.AT_FDCWD, d.path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, d.vanished(pathError("open", d.path, err))
 	}
