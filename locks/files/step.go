@@ -32,16 +32,6 @@ func (e *entry) step(how lease.Step) *step {
 	return &step{directory: e.dir, member: e.member, entry: e, question: queue.Question{Step: how, Entry: e.member.Entry}}
 }
 
-// foreign reports whether the entry's owner is another process, which may be dead.
-func (p *step) foreign() bool { return p.entry == nil || p.entry.attached }
-
-// observesAll reports whether it observes all waiters, because their number counts or it
-// replaces or sweeps them.
-func (p *step) observesAll() bool {
-	q := &p.question
-	return q.Step == queue.Look || q.MaxQueue != nil || q.Entry.Replace != locks.ReplaceNone && p.member.Claim.Ticket == 0
-}
-
 // result is what a step came to.
 type result struct {
 	queue.Decision
@@ -87,11 +77,6 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 		lease.Pause(ctx, rand.N(pause))
 		if pause = min(2*pause, max(longestPause, pauseAttempts*took)); ctx.Err() != nil {
 			return r, ctx.Err()
-		}
-	}
-	if p.entry != nil {
-		if err := p.entry.removeRequest(); err != nil {
-			return r, err
 		}
 	}
 	// An entry that has left a state does not come back with the same record.
@@ -171,6 +156,9 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 
 // view shows a state to the decision, without the entries that have died.
 func (p *step) view(s *state, r *result) (v queue.View, err error) {
+	// It observes all waiters if their number counts, or if it replaces or sweeps them.
+	q := &p.question
+	all := q.Step == queue.Look || q.MaxQueue != nil || q.Entry.Replace != locks.ReplaceNone && p.member.Claim.Ticket == 0
 	r.dead = map[string]bool{}
 	v.Counter = max(s.counter, time.Now().UnixMicro())
 	var holders, others []*member
@@ -187,8 +175,8 @@ func (p *step) view(s *state, r *result) (v queue.View, err error) {
 		place := i - len(holders)
 		near := place < nearest || (place < own && place >= own-nearest)
 		isOwn := m.ID == p.member.ID
-		mine := isOwn && !p.foreign()
-		if m.hasSlots() || !mine && (isOwn || p.observesAll() || near && !p.skipWaiters) {
+		mine := isOwn && p.entry != nil && !p.entry.attached // another process may be dead
+		if m.hasSlots() || !mine && (isOwn || all || near && !p.skipWaiters) {
 			if r.observed[m.ID] == nil {
 				if r.observed[m.ID], err = p.observe(m, p.isList); err != nil {
 					return v, err

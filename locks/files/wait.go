@@ -53,6 +53,9 @@ func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
 	}
 	p.skipWaiters = isNew || now < e.nextObservation
 	out, err := p.decide(ctx)
+	if err == nil {
+		err = e.removeRequest()
+	}
 	if err != nil {
 		return a, err
 	}
@@ -159,7 +162,9 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Ans
 // moved reports whether there are so many new versions that the entry has to look.
 func (e *entry) moved(ctx context.Context) bool {
 	at := e.position.Load()
-	moved, err := lease.Await(ctx, func() (bool, error) { return e.dir.moved(at.version, int64(max(at.turns/2, 1))), nil })
+	moved, err := lease.Await(ctx, func() (bool, error) {
+		return e.dir.moved(at.version, int64(max(at.turns/2, 1))), nil
+	})
 	return moved || err != nil
 }
 
