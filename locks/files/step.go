@@ -17,7 +17,7 @@ type step struct {
 	*directory
 	question queue.Question // none: the state is only read
 	member   member         // the entry; as it is to be if it is new
-	entry    *entry         // of this process; nil: the question is about another one, or none
+	entry    *entry         // that asks; nil: none
 
 	mustExist   bool // the entry was in the queue: if it is not any more, nothing is done
 	isList      bool // no version is made, and what is read is of one moment
