@@ -19,6 +19,7 @@ type Lease struct {
 	term     locks.Term
 	epoch    string // "": not known
 	released bool   // and the store knows
+	doubtful bool   // an attempt to release it failed, which may have done so
 }
 
 // releaseLimit bounds a release. Without an answer the lease expires.
@@ -81,7 +82,7 @@ func (l *Lease) Events() <-chan struct{} { return l.entry.Events() }
 // the slot was not ours any more, although the store has not lost its data.
 func (l *Lease) Release(ctx context.Context) error {
 	l.mu.Lock()
-	epoch, released := l.epoch, l.released
+	released := l.released
 	l.mu.Unlock()
 	if released {
 		return nil
@@ -90,13 +91,14 @@ func (l *Lease) Release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
 	a, _, err := request(ctx, l.store, l.entry, Release)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doubtful = l.doubtful || a.Doubtful
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
 	l.released = true
-	l.mu.Unlock()
-	if !a.Existed && !a.Doubtful && (epoch == "" || a.Epoch == epoch) {
+	if !a.Existed && !l.doubtful && (l.epoch == "" || a.Epoch == l.epoch) {
 		return locks.ErrLost
 	}
 	return nil

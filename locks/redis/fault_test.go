@@ -53,6 +53,23 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
+// A release that is repeated after one without an answer has not lost the slot.
+func TestReleaseAgain(t *testing.T) {
+	t.Parallel()
+	_, direct, proxy, s := startProxy(t)
+	holder := Take(t, s, "n")
+	proxy.Judge(func(mode string) redistest.Verdict {
+		if mode == "release" {
+			return redistest.LoseReply
+		}
+		return redistest.Pass
+	})
+	wantOutage(t, holder.Release(background), "")
+	Becomes(t, direct, "n", 0, 0)
+	proxy.Judge(func(string) redistest.Verdict { return redistest.Pass })
+	Release(t, holder)
+}
+
 // Whatever arrives a second time, late, leaves nothing behind.
 func TestDelayedDuplicates(t *testing.T) {
 	t.Parallel()
