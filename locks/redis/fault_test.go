@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 	. "golock/locks/locktest"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
@@ -166,6 +167,27 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 	}
 	if n := len(List(t, direct, "n")); n != 1 {
 		t.Errorf("%d entries, want only the holder's", n)
+	}
+}
+
+// A waiter whose connection is cut listens again at once, unless there is no server. The
+// fastest of a few counts, as the machine may be busy.
+func TestListensAgain(t *testing.T) {
+	t.Parallel()
+	server, _, _, _ := startQueue(t)
+	looked := func() (at float64) {
+		eachRecord(t, server, func(_, _ any, r map[string]any) { at = max(at, r["join"].(float64)) })
+		return at
+	}
+	fastest := time.Hour
+	for range 5 {
+		last, start := looked(), time.Now()
+		server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+		testkit.Eventually(t, "it has looked as a subscriber", func() bool { return looked() > last })
+		fastest = min(fastest, time.Since(start))
+	}
+	if fastest >= lease.RetryPause {
+		t.Errorf("it listened again after %v at best", fastest)
 	}
 }
 

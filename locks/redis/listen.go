@@ -63,11 +63,11 @@ func (e *entry) listen() {
 		if text, ok := received.(*goredis.Message); ok {
 			_ = json.Unmarshal([]byte(text.Payload), &m) // an unknown one is a reason to ask
 		}
-		if err == nil || connected { // else each attempt would end the sleep of a waiter
+		if err == nil || connected {
 			e.tell(m, err == nil)
-		}
-		if connected = err == nil; !connected {
+		} else { // it could not be made again; to tell of each attempt would end a waiter's sleep
 			lease.Pause(e.life, lease.RetryPause)
 		}
+		connected = err == nil
 	}
 }
