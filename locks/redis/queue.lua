@@ -202,10 +202,7 @@ local function after(last) return digits(math.max((tonumber(last) or 0) + 1, mic
 -- come back. After a restart or a failover, and on a young server without data, nothing is
 -- granted until holders have had the time to renew. Data that vanished from a server that
 -- kept running was deleted, or never there: no reason to wait.
-local epochChecked = false
 local function checkEpoch()
-  if epochChecked then return end
-  epochChecked = true
   local info = redis.pcall('INFO', 'server')
   local here, uptime = '', nil
   if type(info) == 'string' then
@@ -219,6 +216,7 @@ local function checkEpoch()
   end
   epoch = id .. '-' .. digits(micros)
   redis.call('HSET', S, 'format', FORMAT, 'name', name, 'epoch', epoch, 'run', here, 'quiet', quiet)
+  prolong(S, ask.quarantine + 60000, 0) -- the step may leave nothing else
   if INDEX then redis.call('ZREMRANGEBYSCORE', INDEX, '-inf', now) end
 end
 
@@ -244,9 +242,7 @@ end
 -- subscriber of a replica or of another node too: this server cannot know whether it
 -- receives the message.
 local function grantFirst(r, id, at, use)
-  if not epoch then return false end
-  checkEpoch()
-  if quiet > now or r.join == 0 or not redis.call('ZSCORE', D, at) then return false end
+  if r.join == 0 or not redis.call('ZSCORE', D, at) then return false end
   local subscribers = redis.pcall('PUBSUB', 'NUMSUB', channels .. id)
   if (tonumber(subscribers[2]) or 0) == 0 then return false end
   grant(r, id, at, use)
@@ -296,7 +292,7 @@ local function wake()
     if waiter == id or not grantFirst(r, waiter, at, use) then break end
     granted = true
   end
-  return quiet <= now and tellFirst() or nil
+  return tellFirst()
 end
 
 -- Adds the tombstone of an id, and removes old ones.

@@ -101,6 +101,21 @@ func TestKeysExpire(t *testing.T) {
 	}
 }
 
+// Also those of a name whose only request did not await the end of the quarantine.
+func TestKeysExpireAfterQuarantine(t *testing.T) {
+	t.Parallel()
+	server, _ := startServer(t)
+	r := NewRequest(t, "n")
+	r.NoWait = true
+	_, err := open(t, server.SocketURL("quarantine=20s")).Join(background, r)
+	wantOutage(t, err, "restarted")
+	for key, left := range lifetimes(server) {
+		if left <= 0 {
+			t.Errorf("%s ends in %v", key, left)
+		}
+	}
+}
+
 // The rights that docs/stores.md names are enough.
 func TestLeastRights(t *testing.T) {
 	t.Parallel()

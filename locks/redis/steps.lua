@@ -29,8 +29,9 @@ local function join()
   local old, stored = record(id)
   local gone, evictor = redis.call('ZSCORE', G, id), redis.call('HGET', E, id .. '!')
   if gone and evictor then return {verdict = 'evicted', by = evictor} end
-  if gone and not (ask.nowait or ask.queue or ask.within) then return {verdict = 'gone'} end
-  if stored or mine.ticket ~= digits(0) then bypassMemoryLimit() end
+  if stored then mine.ticket, mine.since = old.ticket, old.since end
+  local new = mine.ticket == digits(0)
+  if not new then bypassMemoryLimit() end
   checkEpoch()
   dropExpired(now)
   if not gone and stored and redis.call('ZSCORE', H, id) and old.slots ~= '' then
@@ -43,8 +44,6 @@ local function join()
   end
   -- A caller that joins has not begun: a grant without slots is made again.
   if not gone then redis.call('ZREM', H, id) end
-  if stored then mine.ticket, mine.since = old.ticket, old.since end
-  local new = mine.ticket == digits(0)
   if new then mine.ticket, mine.since = after(ticket), digits(micros) end
   local at = place(mine, id)
   local before = redis.call('ZLEXCOUNT', Q, '-', '(' .. at)
@@ -94,7 +93,6 @@ local function renew()
   local mine, stored = record(id)
   local known = holds and stored
   if gone or not (known or ask.record) then return {verdict = 'lost'} end
-  checkEpoch()
   local evictor = holds and redis.call('HGET', E, id .. '!')
   if evictor then return {verdict = 'evicted', by = evictor} end
   if holds and not alive(mine, id) then return {verdict = 'lost'} end
@@ -120,8 +118,6 @@ local function release()
   local holds = redis.call('ZSCORE', H, id)
   local mine, stored = record(id)
   local existed = stored or holds ~= false
-  -- Was it taken out, or is this another server now? The epoch of the answer tells.
-  if not existed and epoch then checkEpoch() end
   if ask.mode == 'release' and stored and holds and holdEnd(mine) > now and not redis.call('HGET', E, id .. '!') then
     -- The slot stays taken for the rest of the hold.
     existed, changed = alive(mine, id), true
@@ -131,7 +127,8 @@ local function release()
   else
     removeEntry(stored and mine or ask.record or mine, id)
   end
-  return {verdict = 'released', existed = existed, epoch = epoch or ''}
+  -- Was it taken out, or is this another server now? The epoch tells.
+  return {verdict = 'released', existed = existed, epoch = epoch}
 end
 
 local function evictEntry()
@@ -145,6 +142,7 @@ end
 local function existing(step)
   return function()
     bypassMemoryLimit()
+    checkEpoch()
     dropExpired(now)
     local answer = step()
     if changed then wake() end
