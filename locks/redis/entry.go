@@ -17,9 +17,7 @@ type entry struct {
 	life      context.Context // of its listener
 	end       context.CancelFunc
 	listening sync.Once
-	messages  chan message // what the listener tells
-	watching  sync.Once
-	events    chan struct{} // what Events gives
+	events    chan struct{} // the listener has told something
 
 	mu         sync.Mutex // guards what follows; not held while the server is asked
 	call       call       // what each step says of the entry, but for its record
@@ -27,17 +25,17 @@ type entry struct {
 	record     *record       // nil: not known
 	asked      locks.Instant // before the last Ask to join that was answered
 	subscribed bool
+	message    *message      // that nobody has read; nil: there is none
 	indexed    locks.Instant // when the name was last put into the index of a cluster
 	fault      error         // of the listener: the next Ask returns it
 }
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 	e := &entry{
-		store: s, ref: ref, ttl: lease.DefaultTTL,
-		messages: make(chan message), events: make(chan struct{}, 4), // more would say nothing new
+		store: s, ref: ref, ttl: lease.DefaultTTL, events: make(chan struct{}, 1),
 		call: call{key: ref.Key, ID: ref.ID.String(), By: by},
 	}
-	e.life, e.end = context.WithCancel(s.life)
+	e.life, e.end = context.WithCancel(context.Background())
 	return e
 }
 

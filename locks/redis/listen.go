@@ -3,6 +3,8 @@ package redis
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -18,21 +20,24 @@ type message struct {
 	Record  *record // it has become a holder
 }
 
-// tell passes a message on to whoever uses the entry.
+// tell is for what the listener hears. To ask later means nothing to who has to ask before.
 func (e *entry) tell(m message, subscribed bool) {
 	e.mu.Lock()
+	if e.message == nil || m.Recheck <= e.message.Recheck {
+		e.message = &m
+	}
 	e.subscribed = subscribed
 	e.mu.Unlock()
 	select {
-	case e.messages <- m:
-	case <-e.life.Done():
+	case e.events <- struct{}{}:
+	default:
 	}
 }
 
 // listen subscribes to the entry's channel until the entry is closed, on a connection of its
 // own, which the library makes again after an error. In a Cluster it is one to the node that
 // has the keys, whose script counts the subscribers of that node only.
-func (e *entry) listen() {
+func (e *entry) listen(delay time.Duration) {
 	var fault error
 	defer func() {
 		if fault != nil {
@@ -43,6 +48,7 @@ func (e *entry) listen() {
 		}
 	}()
 	defer locks.Recover(&fault)
+	lease.Pause(e.life, delay)
 	client, err := e.store.client()
 	if err != nil {
 		return
@@ -53,7 +59,7 @@ func (e *entry) listen() {
 	for connected := true; ; {
 		received, err := sub.Receive(e.life)
 		switch {
-		case e.life.Err() != nil:
+		case e.life.Err() != nil, errors.Is(err, goredis.ErrClosed): // the entry, or the store
 			return
 		case lease.IsFinal(e.store.judge(err)):
 			e.store.noPubSub.Store(true)

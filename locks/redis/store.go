@@ -30,8 +30,6 @@ type Store struct {
 	script   *goredis.Script
 	client   func() (goredis.UniversalClient, error) // made when it is first needed
 	clock    locks.Clock
-	life     context.Context // of listeners
-	end      context.CancelFunc
 	noRunID  atomic.Bool // the server does not tell its run_id
 	noPubSub atomic.Bool // it does not let us subscribe
 }
@@ -48,14 +46,12 @@ func Open(address string) (*Store, error) {
 	}
 	script := goredis.NewScript(queueScript + stepsScript)
 	s := &Store{target: t, script: script, clock: locks.BootTime, client: sync.OnceValues(t.connect)}
-	s.life, s.end = context.WithCancel(context.Background())
 	s.Engine = lease.NewEngine(t.url, s.newEntry, s.entryOf)
 	return s, nil
 }
 
 // Close implements locks.Store.
 func (s *Store) Close() error {
-	s.end()
 	client, err := s.client()
 	if err != nil { // there is none
 		return nil

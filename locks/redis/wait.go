@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -17,14 +18,18 @@ func maxGrantAge(ttl time.Duration) time.Duration { return ttl/3 - ttl/20 }
 // wake-up may have come before, and then sleeps until a message tells of a grant or to
 // ask, or d is over.
 func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (a lease.Answer, sent locks.Instant, _ error) {
-	e.listening.Do(func() { go e.listen() })
+	e.listening.Do(func() { go e.listen(0) })
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	for {
 		select {
 		case <-ctx.Done():
 			return a, 0, nil
-		case m := <-e.messages:
+		case <-e.events:
+			e.mu.Lock()
+			m := cmp.Or(e.message, &message{})
+			e.message = nil
+			e.mu.Unlock()
 			if m.Recheck <= 0 {
 				a, sent = e.accept(m)
 				return a, sent, nil
@@ -39,7 +44,7 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (a leas
 // accept gives the grant that a message tells of. It must answer the last Ask, so that the
 // lease counts from there, and be recent enough. An old message may be about a lease that
 // has ended. With ?min-replicas= only the answer to an Ask has waited for the replicas.
-func (e *entry) accept(m message) (a lease.Answer, sent locks.Instant) {
+func (e *entry) accept(m *message) (a lease.Answer, sent locks.Instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if m.Record == nil || m.Record.Join != e.record.Join || e.store.target.replicas > 0 ||
@@ -53,28 +58,9 @@ func (e *entry) accept(m message) (a lease.Answer, sent locks.Instant) {
 // listenDelay passes before a holder subscribes: most short commands have ended by then.
 const listenDelay = 100 * time.Millisecond
 
-// Events implements lease.Entry. The first call starts to watch the lease.
+// Events implements lease.Entry. If the connection has gone, the server may have gone too; a
+// new one may have missed a message. Both are reasons to renew.
 func (e *entry) Events() <-chan struct{} {
-	e.watching.Do(func() { go e.watchLease() })
+	e.listening.Do(func() { go e.listen(listenDelay) })
 	return e.events
-}
-
-// watchLease tells of what happens to a lease. If the connection has gone, the server may
-// have gone too; a new one may have missed a message. Both are reasons to renew.
-func (e *entry) watchLease() {
-	lease.Pause(e.life, listenDelay)
-	e.listening.Do(func() { go e.listen() })
-	for {
-		select {
-		case <-e.life.Done():
-			return
-		case m := <-e.messages:
-			if m.Record == nil {
-				select {
-				case e.events <- struct{}{}:
-				default:
-				}
-			}
-		}
-	}
 }
