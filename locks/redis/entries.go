@@ -74,8 +74,8 @@ func entriesOf(all []listed, name string, key locks.Key) []locks.Entry {
 		r := &l.Record
 		e := locks.Entry{
 			Name: name, State: l.State,
-			Claim: locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: r.Ticket.int()},
-			Since: time.UnixMicro(r.Since.int()), Expires: l.Left.duration(), TTL: r.TTL.duration(),
+			Claim: locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: r.Ticket},
+			Since: time.UnixMicro(r.Since), Expires: l.Left.duration(), TTL: r.TTL.duration(),
 			Ended: l.Ended, Evicted: l.By,
 		}
 		r.Owner.Describe(&e)

@@ -19,7 +19,7 @@
 -- latest join: a published grant counts from there. order is the inverted priority in
 -- hexadecimal; hold is how many ms from the grant on the slot stays taken, with or
 -- without its holder; slots are like "0,3-5". The script ignores owner.
--- Moments are ms; ticket, fence and since are us of the server's clock, in 16 digits.
+-- Moments are ms; ticket, fence and since are us of the server's clock, in 16 digits, or 0.
 --
 -- ARGV[1] is JSON: mode, id, name; epoch and record, as the caller knows them; subscribed;
 --   nowait; within: ids of the enclosing runs, outermost first; queue: how many may wait

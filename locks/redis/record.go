@@ -3,24 +3,24 @@ package redis
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	"golock/locks"
 	"golock/locks/lease"
 )
 
-// record is what the store keeps of an entry. Order is the priority in a form that sorts.
+// record is what the store keeps of an entry. Order is the priority in a form that sorts. Lua's
+// JSON would round large numbers that are no strings.
 type record struct {
 	TTL      millis            `json:"ttl"`
 	Weight   int               `json:"weight"`
 	Max      int               `json:"max"`
 	Priority int               `json:"priority,string"`
 	Order    string            `json:"order"`
-	Ticket   number            `json:"ticket"`
-	Fence    number            `json:"fence"`
-	Since    number            `json:"since"` // us since 1970, on the server's clock
-	Join     millis            `json:"join"`  // when it asked last, on the server's clock; 0: not subscribed
+	Ticket   int64             `json:"ticket,string"`
+	Fence    int64             `json:"fence,string"`
+	Since    int64             `json:"since,string"` // us since 1970, on the server's clock
+	Join     millis            `json:"join"`         // when it asked last, on the server's clock; 0: not subscribed
 	Replace  locks.Replacement `json:"replace"`
 	Hold     millis            `json:"hold"` // from the grant on
 	Slots    string            `json:"slots"`
@@ -32,27 +32,17 @@ func newRecord(r locks.Request) *record {
 	hold := r.Hold + time.Millisecond - 1                            // rounded up
 	return &record{
 		TTL: millis(r.TTL.Milliseconds()), Hold: millis(hold.Milliseconds()), Weight: r.Claim.Weight, Max: r.Claim.Max,
-		Priority: r.Claim.Priority, Order: fmt.Sprintf("%016x", order), Ticket: none, Fence: none, Since: none,
+		Priority: r.Claim.Priority, Order: fmt.Sprintf("%016x", order),
 		Replace: r.Replace, Owner: lease.ThisOwner(r),
 	}
 }
 
 func (r *record) grant(ref locks.Ref) locks.Grant {
 	slots, _ := locks.ParseSlots(r.Slots, lease.MaxUnits)
-	return locks.Grant{Ref: ref, Slots: slots, Fence: r.Fence.int()}
+	return locks.Grant{Ref: ref, Slots: slots, Fence: r.Fence}
 }
 
 // millis is a number of ms.
 type millis int64
 
 func (m millis) duration() time.Duration { return time.Duration(m) * time.Millisecond }
-
-// number is a text of 16 digits: Lua's JSON would round it.
-type number string
-
-const none number = "0000000000000000"
-
-func (n number) int() int64 {
-	v, _ := strconv.ParseInt(string(n), 10, 64)
-	return v
-}

@@ -22,7 +22,7 @@ func TestRecord(t *testing.T) {
 	r := newRecord(locks.Request{
 		TTL: time.Second, Claim: locks.Claim{Weight: 1, Priority: -3}, Replace: locks.ReplaceRunning, Hold: 1500 * time.Microsecond,
 	})
-	r.Ticket = "9007199254740991"
+	r.Ticket = 9007199254740991
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)

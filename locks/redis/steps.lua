@@ -30,7 +30,7 @@ local function join()
   local gone, evictor = redis.call('ZSCORE', G, id), redis.call('HGET', E, id .. '!')
   if gone and evictor then return {verdict = 'evicted', by = evictor} end
   if stored then mine.ticket, mine.since = old.ticket, old.since end
-  local new = mine.ticket == digits(0)
+  local new = mine.ticket == '0'
   if not new then bypassMemoryLimit() end
   checkEpoch()
   dropExpired(now)
