@@ -107,11 +107,10 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		}
 		return a, nil
 	}
-	a.Verdict, a.By = r.Verdict, r.By
+	a = r.Answer
 	if r.Verdict == lease.Busy || r.Verdict == lease.Nested {
-		a.Full, a.Waiters, a.Holders = r.Full, r.Waiters, show(r.Holders)
+		a.Holders = show(r.Holders)
 		slices.SortFunc(a.Holders, func(a, b locks.Entry) int { return cmp.Compare(a.Fence, b.Fence) })
-		a.Inside = r.Inside
 		_, err = e.leave(context.Background())
 	}
 	return a, err

@@ -78,19 +78,13 @@ type Question struct {
 // Look hands out what is free.
 const Look lease.Step = "look"
 
-// Decision is an answer, and the changes that make it true.
+// Decision is an answer, without its grant and its times, and the changes that make it true.
 type Decision struct {
-	Verdict  lease.Verdict
+	lease.Answer
+	Holders  []Entry // those of the answer
+	Replaced []Entry // likewise
 	Entry    Entry   // Granted, Held, Queued
-	Place    int     // Queued: 1 is the next
-	By       string  // Evicted
-	Existed  bool    // Released
 	Fits     bool    // Busy, Nested, Queued: only the quarantine or waiters before it are in its way
-	Full     bool    // Busy
-	Inside   string  // Nested: the innermost enclosing run
-	Holders  []Entry // Busy, Nested
-	Waiters  int     // likewise
-	Replaced []Entry // Granted, Queued
 
 	Counter int64    // raised if tickets or fences were given
 	Put     []Entry  // new and changed entries

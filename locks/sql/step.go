@@ -52,12 +52,9 @@ func (s *Store) decide(q *question, v *view) (*step, error) {
 			return nil, refusal("the free slots are too scattered to be written down (%d bytes)", n)
 		}
 	}
-	t.answer = lease.Answer{
-		Verdict: d.Verdict, Place: d.Place, By: d.By, Existed: d.Existed, Full: d.Full, Waiters: d.Waiters,
-		Epoch: t.name.epoch, Inside: d.Inside,
-		QuarantineCause: "the server has restarted, or its table was emptied or made again",
-	}
+	t.answer = d.Answer
 	a := &t.answer
+	a.Epoch, a.QuarantineCause = t.name.epoch, "the server has restarted, or its table was emptied or made again"
 	if d.Fits {
 		a.Quarantine = span(max(t.quarantineEnd()-v.now, 0))
 	}
