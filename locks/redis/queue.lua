@@ -80,12 +80,6 @@ local function holdEnd(r) return r.hold > 0 and math.floor(tonumber(r.since) / 1
 -- Whether a holder has a lease; if not, only its hold keeps the slot.
 local function alive(r, id) return r.hold == 0 or tonumber(redis.call('HGET', E, id .. '@') or 0) > now end
 
--- Begins or prolongs the lease of a holder.
-local function lease(r, id, ttl)
-  if r.hold > 0 then redis.call('HSET', E, id .. '@', now + ttl) end
-  redis.call('ZADD', H, math.max(now + ttl, holdEnd(r)), id)
-end
-
 local function place(r, id) return r.order .. r.ticket .. id end
 
 local function dequeue(at)
@@ -114,6 +108,13 @@ local function keep(ttl, held)
     redis.call('ZADD', INDEX, 'GT', now + held + span, name)
     prolong(INDEX, span, held)
   end
+end
+
+-- Begins or prolongs the lease of a holder.
+local function lease(r, id)
+  if r.hold > 0 then redis.call('HSET', E, id .. '@', now + r.ttl) end
+  redis.call('ZADD', H, math.max(now + r.ttl, holdEnd(r)), id)
+  keep(r.ttl, holdEnd(r))
 end
 
 local changed = false -- somebody has left or come: it may be the turn of the next
@@ -203,6 +204,7 @@ local function after(last) return digits(math.max((tonumber(last) or 0) + 1, mic
 -- granted until holders have had the time to renew. Data that vanished from a server that
 -- kept running was deleted, or never there: no reason to wait.
 local function checkEpoch()
+  if name == '' then return end -- the caller has only an id, of which nothing is stored
   local info = redis.pcall('INFO', 'server')
   local here, uptime = '', nil
   if type(info) == 'string' then
@@ -233,8 +235,7 @@ local function grant(r, id, at, use)
   redis.call('HSET', S, 'fence', fence, 'ticket', ticket)
   if at then dequeue(at) end
   redis.call('HSET', E, id, cjson.encode(r))
-  lease(r, id, r.ttl)
-  keep(r.ttl, holdEnd(r))
+  lease(r, id)
 end
 
 -- Grants to the first waiter and publishes that, which spares it a join. Its lease counts

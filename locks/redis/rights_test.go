@@ -4,6 +4,7 @@ package redis_test
 
 import (
 	"cmp"
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -113,6 +114,20 @@ func TestKeysExpireAfterQuarantine(t *testing.T) {
 		if left <= 0 {
 			t.Errorf("%s ends in %v", key, left)
 		}
+	}
+}
+
+// The eviction of somebody who is not there leaves nothing.
+func TestEvictNobody(t *testing.T) {
+	t.Parallel()
+	server, s := startStore(t)
+	ref, err := locks.NewRef("n")
+	testkit.Must(t, err)
+	if err := s.Evict(background, ref, "me"); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Evict = %v", err)
+	}
+	if keys := lifetimes(server); len(keys) > 0 {
+		t.Errorf("it has left %v", keys)
 	}
 }
 

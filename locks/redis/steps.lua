@@ -38,8 +38,7 @@ local function join()
     -- An evicted holder does not start its command. It keeps the slot until it leaves:
     -- this call may be late, and the command may be running.
     if evictor then return {verdict = 'evicted', by = evictor} end
-    lease(old, id, mine.ttl)
-    keep(mine.ttl, holdEnd(old))
+    lease(old, id)
     return {verdict = 'granted', epoch = epoch, record = old, noRunID = noRunID}
   end
   -- A caller that joins has not begun: a grant without slots is made again.
@@ -109,8 +108,7 @@ local function renew()
     end
     redis.call('HSET', E, id, cjson.encode(mine))
   end
-  lease(mine, id, mine.ttl)
-  keep(mine.ttl, holdEnd(mine))
+  lease(mine, id)
   return {verdict = 'held', epoch = epoch, record = mine, name = name}
 end
 
