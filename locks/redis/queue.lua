@@ -258,16 +258,14 @@ local function firstEnd()
 end
 
 -- Tells the first waiter to ask, and the one behind to check on that after a while. A waiter
--- without a receiver soon counts as dead; the one behind is told to ask then. If the caller
--- is one of those that would be told, the result is in how many ms it has to ask.
+-- without a receiver soon counts as dead; the one behind is told to ask then.
 local function tellFirst()
   local wait, told = 0, false
   for i = 0, redis.call('ZCARD', Q) - 1 do
     local at = redis.call('ZRANGE', Q, i, i)[1]
     local waiter = at:sub(33)
-    if waiter == id then return wait end
     if publish(waiter, {recheck = wait}) ~= 0 then -- or an error: then nobody can know
-      if told then return nil end
+      if told then return end
       wait, told = math.max(wait, CHECK), true
     elseif not told then
       redis.call('ZADD', D, 'LT', now + (record(waiter).join == 0 and NEWCOMER or SUSPECT), at)
@@ -277,23 +275,22 @@ local function tellFirst()
 end
 
 -- Grants to the first waiters what is free, or tells the first to ask. One that becomes the
--- first is told to ask for its place. The result is as that of tellFirst.
+-- first is told to ask for its place. The caller may be among them.
 local function wake()
-  if quiet > now or redis.call('ZCARD', Q) == 0 then return nil end
+  if quiet > now or redis.call('ZCARD', Q) == 0 then return end
   local use, granted = inUse(), false -- once: there may be thousands
   while true do
     local at = redis.call('ZRANGE', Q, 0, 0)[1]
-    if not at then return nil end
+    if not at then return end
     local waiter = at:sub(33)
     local r = record(waiter)
     if not fits(r, use) then -- nobody gives back what only a hold keeps
       publish(waiter, {recheck = granted and CHECK or firstEnd()})
-      return nil
+      return
     end
-    if waiter == id or not grantFirst(r, waiter, at, use) then break end
+    if not grantFirst(r, waiter, at, use) then return tellFirst() end
     granted = true
   end
-  return tellFirst()
 end
 
 -- Adds the tombstone of an id, and removes old ones.
