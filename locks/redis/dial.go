@@ -3,9 +3,12 @@ package redis
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"golock/locks"
 	"golock/locks/lease"
@@ -23,7 +26,7 @@ func dialTLS(config *tls.Config, plain *net.Dialer) func(context.Context, string
 		defer giveUp(nil)
 		probe := time.AfterFunc(handshakePatience, func() {
 			defer locks.Recover(new(error))
-			if speaksRedis(ctx, plain, network, addr) {
+			if speaksRedis(ctx, addr) {
 				giveUp(&lease.Refusal{
 					Err:  fmt.Errorf("no TLS answer from %s: it speaks Redis without TLS", addr),
 					Hint: "did you mean redis:// in the place of rediss://?",
@@ -40,17 +43,14 @@ func dialTLS(config *tls.Config, plain *net.Dialer) func(context.Context, string
 }
 
 // speaksRedis reports whether a server answers without TLS, be it that it wants a login.
-func speaksRedis(ctx context.Context, plain *net.Dialer, network, addr string) bool {
-	conn, err := plain.DialContext(ctx, network, addr)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(handshakePatience))
-	answer := make([]byte, 1)
-	_, err = conn.Write([]byte("PING\r\n"))
-	if err == nil {
-		_, err = conn.Read(answer)
-	}
-	return err == nil && (answer[0] == '+' || answer[0] == '-')
+func speaksRedis(ctx context.Context, addr string) bool {
+	ctx, cancel := context.WithTimeout(ctx, handshakePatience)
+	defer cancel()
+	o := clientOptions()
+	o.Addrs = []string{addr}
+	client := goredis.NewClient(o.Simple())
+	defer client.Close()
+	err := client.Ping(ctx).Err()
+	_, refused := errors.AsType[goredis.Error](err)
+	return err == nil || refused
 }

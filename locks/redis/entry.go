@@ -40,12 +40,9 @@ func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 }
 
 func (s *Store) newEntry(r locks.Request) *entry {
-	e := s.entryOf(r.Ref, "")
+	e := s.entryOf(r.Ref, locks.ReplacedBy(r))
 	e.learn("", newRecord(r))
 	e.call.Name, e.call.Within, e.call.NoWait, e.call.MaxQueue = r.Name, lease.Enclosing(r), r.NoWait, r.MaxQueue
-	if r.Replace != locks.ReplaceNone {
-		e.call.By = locks.ReplacedBy(r)
-	}
 	return e
 }
 
