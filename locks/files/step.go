@@ -146,7 +146,7 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 		return nil, false, err
 	}
 	if p.mustExist && v.Own == nil {
-		r.Decision = queue.Decision{Verdict: lease.Gone}
+		r.Decision = queue.Decision{Answer: lease.Answer{Verdict: lease.Gone}}
 		return s, false, nil
 	}
 	r.Decision = queue.Decide(v, p.question)

@@ -211,7 +211,7 @@ func (s *script) step(c *client, verb lease.Step, words []string) string {
 
 func (c *client) learn(e queue.Entry, epoch int) {
 	c.waits, c.holds, c.sure = e.State == queue.Waiting, e.State != queue.Waiting, true
-	c.now.Entry, c.now.Known, c.now.Epoch = e, true, strconv.Itoa(epoch)
+	c.now.Entry, c.now.Epoch = e, strconv.Itoa(epoch)
 }
 
 // question is what a client wants: "max=2 hold nowait".

@@ -65,9 +65,8 @@ type View struct {
 // Question is a step with an entry.
 type Question struct {
 	Step  lease.Step // Look: with none
-	Entry Entry      // its ID; what a Join asks for; what a Renew believes to hold, if Known
-	Known bool
-	Epoch string // of the last answer to the entry
+	Entry Entry      // its ID; what a Join asks for; what a Renew believes to hold, if it has slots
+	Epoch string     // of the last answer to the entry
 
 	NoWait   bool
 	Within   []string // IDs of the enclosing runs
@@ -343,7 +342,7 @@ func (d *decision) renew() {
 		d.out.Verdict, d.out.By = lease.Evicted, own.Evicted
 	case own != nil && (own.State == Holding || own.State == Offered):
 		d.keep(lease.Held)
-	case (own == nil || own.State == Waiting) && d.q.Known && d.q.Epoch != d.Epoch && d.free(&d.q.Entry):
+	case (own == nil || own.State == Waiting) && len(d.q.Entry.Slots) > 0 && d.q.Epoch != d.Epoch && d.free(&d.q.Entry):
 		// The store has lost data: the holder is put back.
 		mine := d.q.Entry
 		mine.State = Holding

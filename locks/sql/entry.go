@@ -56,7 +56,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 // Ask implements lease.Entry. A waiter far back only looks at its place.
 func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent locks.Instant, err error) {
 	err = e.guard(func() error {
-		e.Step, e.Entry, e.Known = step, e.row.Entry, e.name != ""
+		e.Step, e.Entry = step, e.row.Entry
 		limit := lease.AttemptLimit(e.row.ttl)
 		if e.isNew() {
 			limit = max(limit, firstAttempt)

@@ -128,7 +128,7 @@ func TestRenewWithdrawnOffer(t *testing.T) {
 		holders: []row{offered}, own: &offered, limit: frontSize,
 	}
 	q := &question{
-		Question: queue.Question{Step: lease.Renew, Entry: queue.Entry{ID: "a"}, Known: true, Epoch: "e"},
+		Question: queue.Question{Step: lease.Renew, Entry: queue.Entry{ID: "a", Slots: []int{0}}, Epoch: "e"},
 		row:      row{Entry: queue.Entry{ID: "a"}, ttl: time.Second},
 	}
 	step, err := s.decide(q, v)
