@@ -25,15 +25,38 @@ func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 	} else if err != nil {
 		return nil, &locks.PathError{Op: "stat", Path: s.path, Err: err}
 	}
-	// The locks that descriptors carry: exact, but only of processes that this user may look into.
-	label, seen := cmp.Or(name, s.URL()), map[int]procfs.Lock{}
-	for _, pid := range procfs.PIDs() {
-		if all, _ := s.locksOf(pid, &st); len(all) > 0 {
-			seen[pid] = all[0]
+	label, seen := cmp.Or(name, s.URL()), s.search(&st)
+	entries := s.seenEntries(label, seen)
+	file := fileName(&st)
+	for _, lock := range seen {
+		file = lock.File
+	}
+	return append(entries, s.listedEntries(label, s.listed(file), seen, len(entries))...), nil
+}
+
+// search finds the processes whose descriptors carry a lock: exact, but only those that this
+// user may look into. One that has an exclusive lock is the only one.
+func (s *Store) search(st *unix.Stat_t) map[int]procfs.Lock {
+	seen := map[int]procfs.Lock{}
+	var takers []int // asked first, as to ask all takes time
+	for _, lock := range s.listed(fileName(st)) {
+		if lock.PID > 0 {
+			takers = append(takers, lock.PID)
 		}
 	}
-	entries := s.seenEntries(label, seen)
-	return append(entries, s.listedEntries(label, &st, seen, len(entries))...), nil
+	for _, pid := range append(takers, procfs.PIDs()...) {
+		if all, _ := s.locksOf(pid, st); len(all) > 0 {
+			if seen[pid] = all[0]; all[0].PID == pid && !all[0].Shared {
+				break
+			}
+		}
+	}
+	return seen
+}
+
+// listed are the locks on a file that the kernel lists.
+func (s *Store) listed(file string) []procfs.Lock {
+	return slices.DeleteFunc(s.ofFamily(procfs.Locks()), func(l procfs.Lock) bool { return l.File != file })
 }
 
 // locksOf are the locks that the descriptors of one process carry.
@@ -76,25 +99,24 @@ func (s *Store) seenEntries(name string, seen map[int]procfs.Lock) (entries []lo
 
 // listedEntries are what /proc/locks tells beyond that: holders in processes that
 // may not be looked into, and waiters.
-func (s *Store) listedEntries(name string, st *unix.Stat_t, seen map[int]procfs.Lock, shown int) []locks.Entry {
-	file, makers := fileName(st), map[int]bool{}
+func (s *Store) listedEntries(name string, list []procfs.Lock, seen map[int]procfs.Lock, shown int) []locks.Entry {
+	takers := map[int]bool{}
 	for _, lock := range seen {
-		file, makers[lock.PID] = lock.File, true
+		takers[lock.PID] = true
 	}
 	var holders, waiters []locks.Entry
 	unknown := -shown // locks of the list that no process was seen to have
 	own := int(s.waiting.Load())
-	for _, lock := range s.ofFamily(procfs.Locks()) {
+	for _, lock := range list {
 		e := newEntry(name, lock)
 		switch {
-		case lock.File != file:
 		case lock.Waiting && own > 0 && (lock.PID == os.Getpid() || lock.PID < 0):
 			own-- // who asks is not waiting any more
 		case lock.Waiting:
 			e.Position = len(waiters) + 1
 			kernel.Describe(&e, max(lock.PID, 0))
 			waiters = append(waiters, e)
-		case lock.PID > 0 && makers[lock.PID]:
+		case lock.PID > 0 && takers[lock.PID]:
 			unknown++
 		case lock.PID > 0:
 			e.Orphaned = !kernel.Describe(&e, lock.PID)

@@ -248,6 +248,25 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// Who has taken an exclusive lock is found without a look at all processes.
+func TestSearch(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lock")
+	s := New(Flock, file)
+	l := TakeUnit(t, s, 1)
+	fd, err := unix.Dup(l.Files()[0])
+	testkit.Must(t, err)
+	heir := exec.Command("sleep", "1000")
+	heir.ExtraFiles = []*os.File{os.NewFile(uintptr(fd), file)}
+	testkit.Must(t, heir.Start())
+	defer heir.Wait()
+	defer heir.Process.Kill()
+	var st unix.Stat_t
+	testkit.Must(t, unix.Stat(file, &st))
+	if seen := s.search(&st); len(seen) != 1 || seen[os.Getpid()].PID != os.Getpid() {
+		t.Errorf("%+v, want this process alone", seen)
+	}
+}
+
 // holderAndWaiter checks what is told of this process, which holds, and of a
 // tool that waits.
 func holderAndWaiter(t *testing.T, s *Store, argv ...string) {
