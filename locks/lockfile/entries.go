@@ -107,9 +107,11 @@ func (s *Store) listedEntries(name string, list []procfs.Lock, seen map[int]proc
 	var holders, waiters []locks.Entry
 	unknown := -shown // locks of the list that no process was seen to have
 	own := int(s.waiting.Load())
-	for _, lock := range list {
+	for i, lock := range list {
 		e := newEntry(name, lock)
 		switch {
+		case i > 0 && !lock.Waiting && !lock.Shared: // it was read in pieces: the lock and its waiters are there twice
+			return append(holders, waiters...)
 		case lock.Waiting && own > 0 && (lock.PID == os.Getpid() || lock.PID < 0):
 			own-- // who asks is not waiting any more
 		case lock.Waiting:
@@ -121,7 +123,6 @@ func (s *Store) listedEntries(name string, list []procfs.Lock, seen map[int]proc
 		case lock.PID > 0:
 			e.Orphaned = !kernel.Describe(&e, lock.PID)
 			holders = append(holders, e)
-		case !lock.Shared && shown+len(holders) > 0: // the list is read in pieces and may have a line twice
 		default:
 			if unknown++; unknown > 0 {
 				kernel.Describe(&e, 0)

@@ -267,6 +267,17 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// The kernel's list, read in pieces, may have a lock and its waiters twice.
+func TestListedTwice(t *testing.T) {
+	s := New(Flock, "lock")
+	s.waiting.Store(1)
+	list := []procfs.Lock{{PID: 1}, {PID: os.Getpid(), Waiting: true}}
+	all := s.listedEntries("label", slices.Concat(list, list), nil, 0)
+	if len(all) != 1 || all[0].State != locks.Holding {
+		t.Errorf("%+v, want one holder, and not the own waiter", all)
+	}
+}
+
 // holderAndWaiter checks what is told of this process, which holds, and of a
 // tool that waits.
 func holderAndWaiter(t *testing.T, s *Store, argv ...string) {
