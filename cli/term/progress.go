@@ -92,11 +92,10 @@ func (p *Printer) Waits() func(*runner.Waiting) time.Duration {
 
 // Progress gives the function that reports, for Pace.Waits.
 func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
-	manager := serviceManager{address: os.Getenv("NOTIFY_SOCKET")}
 	return func(w *runner.Waiting, line bool) {
 		if w == nil {
 			p.Live("")
-			manager.status("")
+			notifyManager("")
 			return
 		}
 		now := time.Now()
@@ -113,35 +112,29 @@ func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
 		case line:
 			p.Line("info", text, nil)
 		}
-		manager.status(text)
+		notifyManager(text)
 	}
-}
-
-// serviceManager is told why the start takes time (sd_notify(3)): systemctl status shows
-// STATUS=, EXTEND_TIMEOUT_USEC= extends the time to start. The command itself says when
-// it is ready.
-type serviceManager struct {
-	address string // a path, or @ and an abstract name; vsock is not served
-	told    bool
 }
 
 // startTime is what each message grants the start: longer than the pause between
 // two, so that the command has time too.
 const startTime = 2 * statusPeriod
 
-// status sends why golock waits; "": it does not any more.
-func (m *serviceManager) status(text string) {
-	if m.address == "" || text == "" && !m.told {
+// notifyManager tells the service manager why the start takes time (sd_notify(3)), or with ""
+// that golock does not wait any more: systemctl status shows STATUS=, EXTEND_TIMEOUT_USEC=
+// extends the time to start. The command itself says when it is ready.
+func notifyManager(status string) {
+	address := os.Getenv("NOTIFY_SOCKET") // a path, or @ and an abstract name; vsock is not served
+	if address == "" {
 		return
 	}
-	m.told = text != ""
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
-	message := fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", text, startTime.Microseconds())
-	_ = unix.Sendto(fd, []byte(message), unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: m.address})
+	message := fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", status, startTime.Microseconds())
+	_ = unix.Sendto(fd, []byte(message), unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: address})
 }
 
 // waitingText says why a run waits. To fit into a width it shortens the holder's
