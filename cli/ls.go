@@ -42,48 +42,38 @@ Examples:
 }
 
 func (c *lsCommand) run(out *term.Printer) error {
-	w, err := c.readSettings(out)
+	v, err := resolve(c)
 	if err != nil {
 		return err
 	}
-	for _, store := range w.stores {
-		defer store.Close()
-	}
-	if c.Watch.on() {
-		return w.loop()
-	}
-	return w.once()
-}
-
-// readSettings finds out what is to be shown.
-func (c *lsCommand) readSettings(out *term.Printer) (*lister, error) {
-	v, err := resolve(c)
-	if err != nil {
-		return nil, err
-	}
-	interval := v.Duration("interval")
+	l := &lister{lsCommand: c, out: out, interval: v.Duration("interval")}
 	switch {
 	case c.Interval.given() && !c.Watch.on():
 		v.Fail("interval", "needs --watch")
-	case interval < leastInterval:
-		v.Fail("interval", "%v is too short: at least %v", interval, leastInterval)
+	case l.interval < leastInterval:
+		v.Fail("interval", "%v is too short: at least %v", l.interval, leastInterval)
 	case c.AllUsers.on() && (c.Store.given() || c.StoreFile.given()):
 		v.Fail("all-users", "cannot be combined with a store: it shows the default ones")
 	}
 	if v.Err() != nil {
-		return nil, v.Err()
+		return v.Err()
 	}
-	l := &lister{lsCommand: c, out: out, where: "the directories of all users", interval: interval}
 	if c.AllUsers.on() {
-		l.stores = open.Locals()
-		return l, nil
+		l.stores, l.where = open.Locals(), "the directories of all users"
+	} else {
+		store, _, err := openStore(v)
+		if err != nil {
+			return err
+		}
+		l.stores, l.where = []locks.Store{store}, store.URL()
 	}
-	store, _, err := openStore(v)
-	if err != nil {
-		return nil, err
+	for _, store := range l.stores {
+		defer store.Close()
 	}
-	l.stores, l.where = []locks.Store{store}, store.URL()
-	return l, nil
+	if c.Watch.on() {
+		return l.loop()
+	}
+	return l.once()
 }
 
 // lister asks stores for entries and shows them.
