@@ -81,10 +81,10 @@ func (m metrics) read(from io.Reader, bad func(line int, err error)) error {
 		if tooLong {
 			bad(n, errors.New("longer than 16 MiB"))
 		} else if len(bytes.TrimSpace(text)) > 0 {
-			if end, problem := line.parse(text); problem != nil {
+			if problem := line.parse(text); problem != nil {
 				bad(n, problem)
 			} else {
-				m.add(&line, end)
+				m.add(&line)
 			}
 		}
 		if err == io.EOF {
@@ -105,15 +105,12 @@ func readLine(from *bufio.Reader) (line []byte, tooLong bool, err error) {
 	return line, tooLong, err
 }
 
-// parse gives the end of the run, in seconds since 1970.
-func (l *reportLine) parse(text []byte) (end float64, err error) {
-	if err := json.Unmarshal(text, l); err != nil {
-		return 0, err
+func (l *reportLine) parse(text []byte) error {
+	err := json.Unmarshal(text, l)
+	if err == nil && (locks.CheckName(l.Name) != nil || l.Outcome == "" || l.Since.IsZero()) {
+		err = errors.New("no name, outcome or since")
 	}
-	if locks.CheckName(l.Name) != nil || l.Outcome == "" || l.Since.IsZero() {
-		return 0, errors.New("no name, outcome or since")
-	}
-	return float64(l.Since.UnixMicro())/1e6 + l.Waited + l.Ran, nil
+	return err
 }
 
 // replaceFile replaces a file in one step. The temporary file does not end in
@@ -154,19 +151,16 @@ var metricHelp = [][2]string{
 	{"golock_last_success_timestamp_seconds", "End of the last run whose command was started and whose exit code was 0."},
 }
 
-// add counts a run; end is in seconds since 1970.
-func (m metrics) add(line *reportLine, end float64) {
+// add counts a run.
+func (m metrics) add(line *reportLine) {
+	code := float64(line.ExitCode)
 	lock := fmt.Sprintf(`name="%s",store="%s"`, escaped(line.Name), escaped(line.Store))
-	failed := 0.0
-	if line.ExitCode != 0 {
-		failed = 1
-	}
 	m[series{"golock_runs_total", fmt.Sprintf(`%s,outcome="%s"`, lock, escaped(line.Outcome))}]++
-	m[series{"golock_failures_total", lock}] += failed
+	m[series{"golock_failures_total", lock}] += min(code, 1)
 	m[series{"golock_waited_seconds_total", lock}] += line.Waited
 	m[series{"golock_ran_seconds_total", lock}] += line.Ran
 
-	code := float64(line.ExitCode)
+	end := float64(line.Since.UnixMicro())/1e6 + line.Waited + line.Ran // in seconds since 1970
 	m.setLast("golock_last_attempt", lock, map[string]float64{"_timestamp_seconds": end, "_exit_code": code})
 	if line.Ran == 0 {
 		return
