@@ -110,31 +110,27 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 	if err != nil {
 		return nil, err
 	}
-	var store locks.Store
-	var at address
-	if !c.With.given() {
-		if store, at, err = openStore(v); err != nil {
-			return nil, err
-		}
-	}
 	if err := t.readSettings(c, v); err != nil {
 		return nil, err
 	}
 	if t.test.Program, err = os.Executable(); err != nil {
 		return nil, err
 	}
-	if t.test.Dir, err = os.MkdirTemp("", "golock-check-"); err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(t.test.Dir)
 	if c.With.given() {
 		t.useTemplate(c.With.text())
 	} else {
-		tidy, failed := t.useGolock(store, at.url)
+		tidy, failed := t.useGolock(v)
 		if failed != nil {
 			return nil, failed
 		}
 		defer func() { tidy(err == nil) }()
+	}
+	if t.test.Dir, err = os.MkdirTemp("", "golock-check-"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(t.test.Dir)
+	if most := min(t.test.Children, t.test.Loops); most <= t.test.Limit {
+		t.out.Warn(fmt.Sprintf("%d children can never be more than %d at once: this proves nothing about the limit", most, t.test.Limit))
 	}
 	began := time.Now()
 	t.test.Progress = func(done, of int) {
@@ -169,9 +165,6 @@ func (t *strengthTest) readSettings(c *checkCommand, v *config.Values) error {
 		return usageError{errors.New("--with: cannot be combined with --store: another tool is tested then")}
 	case c.With.given() && !strings.Contains(c.With.text(), "{}"):
 		return usageError{errors.New("--with: has no {} where the child's command line belongs, as in 'flock /tmp/x {}'")}
-	case min(t.test.Children, t.test.Loops) <= t.test.Limit:
-		t.out.Warn(fmt.Sprintf("%d children can never be more than %d at once: this proves nothing about the limit",
-			min(t.test.Children, t.test.Loops), t.test.Limit))
 	}
 	return nil
 }
@@ -188,8 +181,12 @@ func (t *strengthTest) useTemplate(template string) {
 // useGolock tests golock on a store, with a name that nobody else has. The runs
 // read the store's URL, which may have a password, from a file without a name,
 // and nothing from variables and other files.
-func (t *strengthTest) useGolock(store locks.Store, url string) (tidy func(reached bool), err error) {
-	text := "[defaults]\nstore = " + strconv.Quote(url) + "\n"
+func (t *strengthTest) useGolock(v *config.Values) (tidy func(reached bool), err error) {
+	store, at, err := openStore(v)
+	if err != nil {
+		return nil, err
+	}
+	text := "[defaults]\nstore = " + strconv.Quote(at.url) + "\n"
 	if t.test.Kill > 0 {
 		text += "ttl = " + strconv.Quote(killedTTL.String()) + "\n"
 	}
