@@ -52,12 +52,12 @@ func (s *Store) Traits() locks.Traits {
 func (s *Store) Close() error { return nil }
 
 // Join implements locks.Store.
-func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	return kernel.Join(ctx, s, r)
+func (s *Store) Join(_ context.Context, r locks.Request) (locks.Ticket, error) {
+	return kernel.Join(s, r)
 }
 
 // Take implements kernel.Lock: it takes the first unit that is free.
-func (s *Store) Take(_ context.Context, r locks.Request) (*kernel.Lease, error) {
+func (s *Store) Take(r locks.Request) (*kernel.Lease, error) {
 	for unit := range r.Claim.Max {
 		fds, release, err := s.address.take(unit)
 		if err == nil {
@@ -78,7 +78,7 @@ func (s *Store) Wait(ctx context.Context, r locks.Request) (*kernel.Lease, error
 			return nil, ctx.Err()
 		case <-tick:
 		}
-		if l, err := s.Take(ctx, r); err != kernel.ErrTaken {
+		if l, err := s.Take(r); err != kernel.ErrTaken {
 			return l, err
 		}
 	}

@@ -73,7 +73,7 @@ func (n socketName) take(unit int) (fds []int, release func() error, err error) 
 // takeFile takes a socket file, which stays when its holder dies. Only who has PATH.lock
 // locked may remove it, or bind: it stays locked as long as the slot is held.
 func takeFile(path string) (fds []int, release func() error, err error) {
-	lock, err := lockfile.New(lockfile.Flock, path+".lock").Take(context.Background(), locks.Request{Claim: locks.Claim{Max: 1}})
+	lock, err := lockfile.New(lockfile.Flock, path+".lock").Take(locks.Request{Claim: locks.Claim{Max: 1}})
 	if err != nil {
 		return nil, nil, err
 	}

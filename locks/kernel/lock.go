@@ -14,21 +14,21 @@ var ErrTaken = errors.New("is taken")
 
 // Lock is the lock of an engine that keeps no queue.
 type Lock interface {
-	Take(ctx context.Context, r locks.Request) (*Lease, error) // ErrTaken; waits for nothing
+	Take(r locks.Request) (*Lease, error)                      // ErrTaken; waits for nothing
 	Wait(ctx context.Context, r locks.Request) (*Lease, error) // until it is taken
 	IsOpen(pid int, r locks.Request) (bool, error)             // whether a process has it open
 }
 
 // Join gives a ticket that has a lease, or that has to wait for one.
-func Join(ctx context.Context, l Lock, r locks.Request) (locks.Ticket, error) {
-	lease, err := l.Take(ctx, r)
+func Join(l Lock, r locks.Request) (locks.Ticket, error) {
+	lease, err := l.Take(r)
 	switch {
 	case err == nil:
 		return &ticket{l, r, lease}, nil
 	case !errors.Is(err, ErrTaken):
 		return nil, err
 	}
-	if inside := Enclosing(r, l.IsOpen); inside != nil || r.NoWait {
+	if inside := enclosing(r, l.IsOpen); inside != nil || r.NoWait {
 		return nil, &locks.BusyError{Name: r.Name, Inside: inside}
 	}
 	return &ticket{lock: l, request: r}, nil

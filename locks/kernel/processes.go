@@ -11,10 +11,10 @@ import (
 	"golock/locks"
 )
 
-// Enclosing is the run around this process that holds the lock. isOpen tells whether
+// enclosing is the run around this process that holds the lock. isOpen tells whether
 // a process has the lock open. GOLOCK_HELD (Request.Within) alone is no proof: processes
 // that an earlier run left behind have it too.
-func Enclosing(r locks.Request, isOpen func(pid int, r locks.Request) (bool, error)) *locks.Ref {
+func enclosing(r locks.Request, isOpen func(pid int, r locks.Request) (bool, error)) *locks.Ref {
 	inside := slices.DeleteFunc(slices.Clone(r.Within), func(ref locks.Ref) bool { return ref.Key != r.Ref.Key })
 	if len(inside) == 0 {
 		return nil

@@ -1,7 +1,6 @@
 package lockfile
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -39,8 +38,8 @@ func (f Family) setLock(fd int, kind int16, wait bool) error {
 const maxMoves = 100
 
 // lock opens the file that the path leads to, and locks it. Without wait it gives
-// kernel.ErrTaken instead of waiting. Once ctx has ended it does not wait again.
-func (s *Store) lock(ctx context.Context, kind int16, wait bool) (int, error) {
+// kernel.ErrTaken instead of waiting.
+func (s *Store) lock(kind int16, wait bool) (int, error) {
 	access := unix.O_RDONLY
 	if s.family == Fcntl && kind == unix.F_WRLCK {
 		access = unix.O_RDWR // fcntl(2): an exclusive lock needs a descriptor for writing
@@ -71,8 +70,6 @@ func (s *Store) lock(ctx context.Context, kind int16, wait bool) (int, error) {
 			return -1, kernel.ErrTaken
 		case err != nil:
 			return -1, s.lockError(err)
-		case wait && ctx.Err() != nil:
-			return -1, ctx.Err()
 		}
 	}
 	return -1, &locks.PathError{Path: s.path, Err: errors.New("something removes or replaces it all the time")}

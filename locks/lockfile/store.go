@@ -63,23 +63,21 @@ func (s *Store) Close() error { return nil }
 
 // Join implements locks.Store. A request with a max is exclusive, one without is
 // shared.
-func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	return kernel.Join(ctx, s, r)
+func (s *Store) Join(_ context.Context, r locks.Request) (locks.Ticket, error) {
+	return kernel.Join(s, r)
 }
 
 // Take implements kernel.Lock.
-func (s *Store) Take(ctx context.Context, r locks.Request) (*kernel.Lease, error) {
-	return s.take(ctx, r, false)
-}
+func (s *Store) Take(r locks.Request) (*kernel.Lease, error) { return s.take(r, false) }
 
 // take locks the file. Those who share a lock have no slot numbers: the kernel does not know
 // how many they are.
-func (s *Store) take(ctx context.Context, r locks.Request, wait bool) (*kernel.Lease, error) {
+func (s *Store) take(r locks.Request, wait bool) (*kernel.Lease, error) {
 	grant, kind := locks.Grant{Ref: r.Ref}, int16(unix.F_RDLCK)
 	if r.Claim.Max != 0 {
 		grant.Slots, kind = []int{0}, unix.F_WRLCK
 	}
-	fd, err := s.lock(ctx, kind, wait)
+	fd, err := s.lock(kind, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +100,7 @@ func (s *Store) Wait(ctx context.Context, r locks.Request) (*kernel.Lease, error
 	go func() {
 		defer close(done)
 		defer locks.Recover(&err)
-		lease, err = s.take(ctx, r, true)
+		lease, err = s.take(r, true)
 	}()
 	select {
 	case <-done:
