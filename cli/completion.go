@@ -108,16 +108,15 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 			return "command " + strconv.Itoa(i+1), nil
 		case !strings.HasPrefix(name, "-") && runs:
 			return "command " + strconv.Itoa(i), nil
-		case f == nil || f.IsBool() || attached:
-		case i+1 == len(words)-1:
-			return values(f.Value, "", given)
-		default:
-			i++
+		case f == nil:
+			continue
+		case !f.IsBool() && !attached:
+			if i++; i == len(words)-1 {
+				return values(f.Value, "", given)
+			}
 			value = words[i]
 		}
-		if f != nil {
-			given[f.Name] = []string{value}
-		}
+		given[f.Name] = []string{value}
 	}
 	if name, _, attached := strings.Cut(current, "="); attached {
 		if f := flagNamed(c, name); f != nil && !f.IsBool() {
@@ -142,7 +141,6 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 // values are those of a flag or an argument, each behind the prefix.
 func values(v *kong.Value, prefix string, given map[string][]string) (kind string, found []string) {
 	kind = kindWords
-	placeholder := v.Tag.PlaceHolder
 	switch v.Name {
 	case "name", "lock", "id", "entry":
 		found = inUse(v.Name == "id" || v.Name == "entry", given)
@@ -157,11 +155,11 @@ func values(v *kong.Value, prefix string, given map[string][]string) (kind strin
 			found = append(found, strings.TrimPrefix(unix.SignalName(sig), "SIG"))
 		}
 	default:
-		if placeholder == "FILE" {
+		if v.Tag.PlaceHolder == "FILE" {
 			return "files", nil
 		}
-		for word := range strings.SplitSeq(placeholder, "|") {
-			if strings.Contains(placeholder, "|") && strings.ToLower(word) == word {
+		for word := range strings.SplitSeq(v.Tag.PlaceHolder, "|") {
+			if word != strings.ToUpper(word) { // a value, not what stands for one
 				found = append(found, word)
 			}
 		}

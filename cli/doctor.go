@@ -117,7 +117,9 @@ func examineSockets(found *locks.Findings) {
 func findingsText(found []locks.Finding, all bool) string {
 	var b strings.Builder
 	line := func(title, text string) {
-		fmt.Fprintf(&b, "%s%s%s\n", strings.Repeat(" ", 9), title, locks.Printable(text, 2000))
+		if text != "" {
+			fmt.Fprintf(&b, "%s%s%s\n", strings.Repeat(" ", 9), title, locks.Printable(text, 2000))
+		}
 	}
 	count := map[locks.Level]int{}
 	for _, f := range found {
@@ -125,12 +127,8 @@ func findingsText(found []locks.Finding, all bool) string {
 			continue
 		}
 		fmt.Fprintf(&b, "%-8s %s: %s\n", f.Level, f.Subject, locks.Printable(f.What, 2000))
-		if f.Level != locks.OK && f.Why != "" {
-			line("why: ", f.Why)
-		}
-		if f.Level != locks.OK && f.Fix != "" {
-			line("fix: ", f.Fix)
-		}
+		line("why: ", f.Why)
+		line("fix: ", f.Fix)
 		for text := range strings.Lines(f.Text) {
 			line("  ", strings.TrimRight(text, "\n"))
 		}
