@@ -25,19 +25,48 @@ func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 	} else if err != nil {
 		return nil, &locks.PathError{Op: "stat", Path: s.path, Err: err}
 	}
-	label, seen := cmp.Or(name, s.URL()), s.search(&st)
-	entries := s.seenEntries(label, seen)
+	carried := s.search(&st)
+	holders, takers := holdersOf(carried)
 	file := fileName(&st)
-	for _, lock := range seen {
+	for _, lock := range carried {
 		file = lock.File
 	}
-	return append(entries, s.listedEntries(label, s.listed(file), seen, len(entries))...), nil
+	// What the list tells beyond that: holders in processes that may not be looked into, and waiters.
+	var waiters []locks.Entry
+	unknown := -len(holders) // locks of the list that no process was seen to have
+	own := int(s.waiting.Load())
+	for _, lock := range s.listed(file) {
+		e := newEntry(lock)
+		switch {
+		case lock.Waiting && own > 0 && (lock.PID == os.Getpid() || lock.PID < 0):
+			own-- // who asks is not waiting any more
+		case lock.Waiting:
+			e.Position = len(waiters) + 1
+			kernel.Describe(&e, max(lock.PID, 0))
+			waiters = append(waiters, e)
+		case takers[lock.PID]:
+			unknown++
+		case lock.PID > 0:
+			e.Orphaned = !kernel.Describe(&e, lock.PID)
+			holders = append(holders, e)
+		default:
+			if unknown++; unknown > 0 {
+				kernel.Describe(&e, 0)
+				holders = append(holders, e)
+			}
+		}
+	}
+	entries := append(holders, waiters...)
+	for i := range entries {
+		entries[i].Name = cmp.Or(name, s.URL())
+	}
+	return entries, nil
 }
 
 // search finds the processes whose descriptors carry a lock: exact, but only those that this
 // user may look into. One that has an exclusive lock is the only one.
-func (s *Store) search(st *unix.Stat_t) map[int]procfs.Lock {
-	seen := map[int]procfs.Lock{}
+func (s *Store) search(st *unix.Stat_t) (carried map[int]procfs.Lock) {
+	carried = map[int]procfs.Lock{}
 	var takers []int // asked first, as to ask all takes time
 	for _, lock := range s.listed(fileName(st)) {
 		if lock.PID > 0 {
@@ -46,17 +75,27 @@ func (s *Store) search(st *unix.Stat_t) map[int]procfs.Lock {
 	}
 	for _, pid := range append(takers, procfs.PIDs()...) {
 		if all, _ := s.locksOf(pid, st); len(all) > 0 {
-			if seen[pid] = all[0]; all[0].PID == pid && !all[0].Shared {
+			if carried[pid] = all[0]; all[0].PID == pid && !all[0].Shared {
 				break
 			}
 		}
 	}
-	return seen
+	return carried
 }
 
 // listed are the locks on a file that the kernel lists.
 func (s *Store) listed(file string) []procfs.Lock {
-	return slices.DeleteFunc(s.ofFamily(procfs.Locks()), func(l procfs.Lock) bool { return l.File != file })
+	return once(slices.DeleteFunc(s.ofFamily(procfs.Locks()), func(l procfs.Lock) bool { return l.File != file }))
+}
+
+// once cuts off what a list that was read in pieces has twice: an exclusive lock and its waiters.
+func once(list []procfs.Lock) []procfs.Lock {
+	for i, lock := range list {
+		if i > 0 && !lock.Waiting && !lock.Shared {
+			return list[:i]
+		}
+	}
+	return list
 }
 
 // locksOf are the locks that the descriptors of one process carry.
@@ -73,18 +112,20 @@ func (s *Store) locksOf(pid int, st *unix.Stat_t) (found []procfs.Lock, err erro
 	return found, err
 }
 
-// seenEntries are the locks that were found by descriptors, each once, with the
-// process that took it.
-func (s *Store) seenEntries(name string, seen map[int]procfs.Lock) (entries []locks.Entry) {
-	pids := slices.Sorted(maps.Keys(seen))
-	var owners []int
+// holdersOf are the locks that were found by descriptors, each once, with the process that took
+// it.
+func holdersOf(carried map[int]procfs.Lock) (holders []locks.Entry, takers map[int]bool) {
+	takers = map[int]bool{}
+	pids := slices.Sorted(maps.Keys(carried))
 	for _, pid := range kernel.Roots(pids) {
-		lock := seen[pid]
-		if len(entries) > 0 && (!lock.Shared || (lock.PID > 0 && slices.Contains(owners, lock.PID))) {
+		lock := carried[pid]
+		if len(holders) > 0 && (!lock.Shared || takers[lock.PID]) {
 			continue // the same lock, in another process
 		}
-		owners = append(owners, lock.PID)
-		e := newEntry(name, lock)
+		e := newEntry(lock)
+		if lock.PID > 0 {
+			takers[lock.PID] = true
+		}
 		if lock.PID > 0 && !slices.Contains(pids, lock.PID) {
 			_, err := procfs.FDs(lock.PID)
 			if e.Orphaned = !os.IsPermission(err); !e.Orphaned {
@@ -92,49 +133,13 @@ func (s *Store) seenEntries(name string, seen map[int]procfs.Lock) (entries []lo
 			}
 		}
 		kernel.Describe(&e, pid)
-		entries = append(entries, e)
+		holders = append(holders, e)
 	}
-	return entries
+	return holders, takers
 }
 
-// listedEntries are what /proc/locks tells beyond that: holders in processes that
-// may not be looked into, and waiters.
-func (s *Store) listedEntries(name string, list []procfs.Lock, seen map[int]procfs.Lock, shown int) []locks.Entry {
-	takers := map[int]bool{}
-	for _, lock := range seen {
-		takers[lock.PID] = true
-	}
-	var holders, waiters []locks.Entry
-	unknown := -shown // locks of the list that no process was seen to have
-	own := int(s.waiting.Load())
-	for i, lock := range list {
-		e := newEntry(name, lock)
-		switch {
-		case i > 0 && !lock.Waiting && !lock.Shared: // it was read in pieces: the lock and its waiters are there twice
-			return append(holders, waiters...)
-		case lock.Waiting && own > 0 && (lock.PID == os.Getpid() || lock.PID < 0):
-			own-- // who asks is not waiting any more
-		case lock.Waiting:
-			e.Position = len(waiters) + 1
-			kernel.Describe(&e, max(lock.PID, 0))
-			waiters = append(waiters, e)
-		case lock.PID > 0 && takers[lock.PID]:
-			unknown++
-		case lock.PID > 0:
-			e.Orphaned = !kernel.Describe(&e, lock.PID)
-			holders = append(holders, e)
-		default:
-			if unknown++; unknown > 0 {
-				kernel.Describe(&e, 0)
-				holders = append(holders, e)
-			}
-		}
-	}
-	return append(holders, waiters...)
-}
-
-func newEntry(name string, lock procfs.Lock) locks.Entry {
-	e := locks.Entry{Name: name, State: locks.Holding, Claim: locks.Claim{Weight: 1, Max: 1}}
+func newEntry(lock procfs.Lock) locks.Entry {
+	e := locks.Entry{State: locks.Holding, Claim: locks.Claim{Weight: 1, Max: 1}}
 	if lock.Waiting {
 		e.State = locks.Waiting
 	}

@@ -269,12 +269,13 @@ func TestSearch(t *testing.T) {
 
 // The kernel's list, read in pieces, may have a lock and its waiters twice.
 func TestListedTwice(t *testing.T) {
-	s := New(Flock, "lock")
-	s.waiting.Store(1)
-	list := []procfs.Lock{{PID: 1}, {PID: os.Getpid(), Waiting: true}}
-	all := s.listedEntries("label", slices.Concat(list, list), nil, 0)
-	if len(all) != 1 || all[0].State != locks.Holding {
-		t.Errorf("%+v, want one holder, and not the own waiter", all)
+	held, waiting := procfs.Lock{PID: 1}, procfs.Lock{PID: 2, Waiting: true}
+	if got := once([]procfs.Lock{held, waiting, held, waiting}); len(got) != 2 {
+		t.Errorf("%+v", got)
+	}
+	shared := procfs.Lock{PID: -1, Shared: true}
+	if got := once([]procfs.Lock{shared, shared, waiting}); len(got) != 3 {
+		t.Errorf("%+v", got)
 	}
 }
 
