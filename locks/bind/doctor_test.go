@@ -19,9 +19,7 @@ func TestDoctorPort(t *testing.T) {
 	for port, want := range map[string]locks.Level{"1": locks.OK, field[0]: locks.Note, field[1]: locks.Note} {
 		s, err := NewPort("127.0.0.1:" + port)
 		testkit.Must(t, err)
-		if f := s.address.examine(); f.Level != want {
-			t.Errorf("port %s: %+v", port, f)
-		}
+		Level(t, Examine(t, s), "port", want)
 	}
 }
 

@@ -66,12 +66,12 @@ func (s *Store) IsOpen(pid int, r locks.Request) (bool, error) {
 // Examine implements locks.Store. It never takes the address: a run with -n would find
 // it taken.
 func (s *Store) Examine(context.Context, time.Duration) ([]locks.Finding, error) {
-	found := []locks.Finding{s.address.examine()}
+	var found locks.Findings
+	s.address.examine(&found)
 	if n, ok := s.address.(socketName); !ok || !n.isFile() {
-		found = append(found, locks.Finding{Level: locks.OK, Subject: "reach", What: "one network namespace: containers with a network of their own do not meet here"})
+		found.OK("reach", "one network namespace: containers with a network of their own do not meet here")
 	}
-	return append(found, locks.Finding{
-		Level: locks.Note, Subject: "order", What: "there is no queue: who waits tries ten times a second",
-		Why: "nobody is served in order", Fix: "the store local, if there is a directory that all share",
-	}), nil
+	found.Add(locks.Note, "order", "there is no queue: who waits tries ten times a second", "nobody is served in order",
+		"the store local, if there is a directory that all share")
+	return found, nil
 }

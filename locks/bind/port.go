@@ -62,15 +62,15 @@ func (p *port) listeners() map[string]uint64 { return procfs.TCPListeners() }
 func (p *port) listenerKey(unit int) string { return procfs.TCPName(p.unit(unit)) }
 
 // examine looks whether the kernel gives the port to outgoing connections.
-func (p *port) examine() locks.Finding {
+func (p *port) examine(found *locks.Findings) {
 	var low, high int
 	number := int(p.first.Port())
-	f := locks.Finding{Level: locks.OK, Subject: "port", What: fmt.Sprintf("%d is not among those that the kernel gives to outgoing connections", number)}
 	text, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
-	if _, err := fmt.Sscan(string(text), &low, &high); err == nil && number >= low && number <= high {
-		f.Level, f.What = locks.Note, fmt.Sprintf("%d is among those that the kernel gives to outgoing connections (%d to %d)", number, low, high)
-		f.Why = "any connection can have it for a while, unless ip_local_reserved_ports lists it: the lock counts as taken then"
-		f.Fix = fmt.Sprintf("a port below %d, or sysctl net.ipv4.ip_local_reserved_ports=%d", low, number)
+	if _, err := fmt.Sscan(string(text), &low, &high); err != nil || number < low || number > high {
+		found.OK("port", fmt.Sprintf("%d is not among those that the kernel gives to outgoing connections", number))
+		return
 	}
-	return f
+	found.Add(locks.Note, "port", fmt.Sprintf("%d is among those that the kernel gives to outgoing connections (%d to %d)", number, low, high),
+		"any connection can have it for a while, unless ip_local_reserved_ports lists it: the lock counts as taken then",
+		fmt.Sprintf("a port below %d, or sysctl net.ipv4.ip_local_reserved_ports=%d", low, number))
 }

@@ -28,7 +28,7 @@ type address interface {
 	take(unit int) (fds []int, release func() error, err error) // kernel.ErrTaken: somebody has it
 	listeners() map[string]uint64                               // the inodes of all sockets of the kind, by address
 	listenerKey(unit int) string                                // an address as in listeners; "" if nobody can have it now
-	examine() locks.Finding
+	examine(found *locks.Findings)
 }
 
 const (

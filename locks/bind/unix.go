@@ -138,15 +138,13 @@ func (n socketName) listenerKey(unit int) string {
 	return path
 }
 
-func (n socketName) examine() locks.Finding {
-	if !n.isFile() {
-		return locks.Finding{Level: locks.OK, Subject: "name", What: "what a command leaves behind keeps the slot for as long as it has the socket open; --close prevents that"}
-	}
+func (n socketName) examine(found *locks.Findings) {
 	dir := path.Dir(string(n))
-	f := locks.Finding{Level: locks.OK, Subject: "directory", What: dir + " can be written"}
-	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		f.Level, f.What, f.Why = locks.Problem, dir+" cannot be written: "+err.Error(), "no socket can be made there"
-		f.Fix = "give this user the right to write it"
+	if !n.isFile() {
+		found.OK("name", "what a command leaves behind keeps the slot for as long as it has the socket open; --close prevents that")
+	} else if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		found.Add(locks.Problem, "directory", dir+" cannot be written: "+err.Error(), "no socket can be made there", "give this user the right to write it")
+	} else {
+		found.OK("directory", dir+" can be written")
 	}
-	return f
 }
