@@ -109,14 +109,10 @@ type eviction struct {
 }
 
 func (b *eviction) wants(e locks.Entry) bool {
-	switch {
-	case b.Name.given() && e.State == locks.Waiting && !b.All.on():
-	case b.Dead.on() && !e.Orphaned && !e.Ended:
-	case b.olderThan > 0 && time.Since(e.Since) < b.olderThan:
-	default:
-		return true
-	}
-	return false
+	waits := b.Name.given() && e.State == locks.Waiting && !b.All.on()
+	alive := b.Dead.on() && !e.Orphaned && !e.Ended
+	young := b.olderThan > 0 && time.Since(e.Since) < b.olderThan
+	return !waits && !alive && !young
 }
 
 // entries lists what has the name, or the ID.

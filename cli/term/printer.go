@@ -152,9 +152,7 @@ func JSONText(v any, indent string) string {
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", indent)
-	if err := enc.Encode(v); err != nil {
-		_ = enc.Encode(fmt.Sprint(v))
-	}
+	_ = enc.Encode(v) // every value is one that JSON has
 	for _, r := range text.String() {
 		if r > ' ' && locks.IsTerminalControl(r) {
 			fmt.Fprintf(&safe, `\u%04x`, r)
