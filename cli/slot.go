@@ -56,7 +56,7 @@ func readName(v *config.Values, run *runner.Run) {
 	}
 	run.Request = locks.Request{
 		Ref: ref, Name: name, Command: run.Argv,
-		Within: runner.Enclosing(os.Getenv(runner.EnvHeld)),
+		Within: runner.Enclosing(os.Getenv(runner.EnvHeld), ref.Key),
 	}
 }
 

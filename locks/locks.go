@@ -232,7 +232,7 @@ type Request struct {
 	Name   string
 	Claim  Claim
 	NoWait bool  // do not queue: *BusyError instead
-	Within []Ref // the enclosing runs, outermost first
+	Within []Ref // the enclosing runs of the same lock, outermost first
 
 	MaxQueue *int          // *BusyError if it would have to wait and this many wait already; nil: no limit
 	Replace  Replacement   // whom it evicts to get ahead

@@ -128,12 +128,12 @@ func (c *command) problem(err error) error {
 	return err
 }
 
-// Enclosing reads the IDs of the runs around this process from GOLOCK_HELD. Words that are no IDs
-// are skipped: anybody may set the variable.
-func Enclosing(held string) []locks.Ref {
+// Enclosing reads the IDs of the runs of a lock around this process from GOLOCK_HELD. Words that are
+// no IDs are skipped: anybody may set the variable.
+func Enclosing(held string, lock locks.Key) []locks.Ref {
 	var refs []locks.Ref
 	for word := range strings.SplitSeq(held, ",") {
-		if ref, err := locks.ParseRef(word); err == nil {
+		if ref, err := locks.ParseRef(word); err == nil && ref.Key == lock {
 			refs = append(refs, ref)
 		}
 	}

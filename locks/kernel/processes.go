@@ -15,14 +15,13 @@ import (
 // a process has the lock open. GOLOCK_HELD (Request.Within) alone is no proof: processes
 // that an earlier run left behind have it too.
 func enclosing(r locks.Request, isOpen func(pid int, r locks.Request) (bool, error)) *locks.Ref {
-	inside := slices.DeleteFunc(slices.Clone(r.Within), func(ref locks.Ref) bool { return ref.Key != r.Ref.Key })
-	if len(inside) == 0 {
+	if len(r.Within) == 0 {
 		return nil
 	}
 	for _, pid := range append([]int{os.Getpid()}, procfs.Ancestors(os.Getpid())...) {
 		// A process that may not be looked into counts as having it.
 		if yes, err := isOpen(pid, r); yes || os.IsPermission(err) {
-			return &inside[len(inside)-1]
+			return &r.Within[len(r.Within)-1]
 		}
 	}
 	return nil

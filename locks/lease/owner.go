@@ -48,13 +48,10 @@ func (o Owner) Describe(e *locks.Entry) {
 	}
 }
 
-// Enclosing gives the IDs of the enclosing runs of the same lock.
-func Enclosing(r locks.Request) []string {
-	var within []string
+// Enclosing gives the IDs of the enclosing runs.
+func Enclosing(r locks.Request) (within []string) {
 	for _, w := range r.Within {
-		if w.Key == r.Ref.Key {
-			within = append(within, w.ID.String())
-		}
+		within = append(within, w.ID.String())
 	}
 	return within
 }

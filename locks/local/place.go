@@ -205,7 +205,7 @@ func (p *place) take(tab *table) (*lease, error) {
 func (p *place) enclosing() *locks.Ref {
 	for _, run := range slices.Backward(p.request.Within) {
 		isEnclosing := func(h record) bool { return h.id == run.ID && !h.onlyHold }
-		if run.Key == p.request.Ref.Key && (p.view.removed || slices.ContainsFunc(p.view.holders, isEnclosing)) {
+		if p.view.removed || slices.ContainsFunc(p.view.holders, isEnclosing) {
 			return &run
 		}
 	}

@@ -232,7 +232,6 @@ func testNested(t *testing.T, w *world) {
 	outer := w.granted("n", 2)
 	inner := w.granted("n", 2, Within(outer.ref))
 	w.join("n", 2, Within(outer.ref, inner.ref)).expect("nested", inner.ref.String())
-	w.granted("other", 1, Within(outer.ref, inner.ref))
 	// A free slot that somebody waits for is not free.
 	heavy := w.queued("n", 2, Weight(2))
 	inner.release()
