@@ -63,21 +63,22 @@ func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 	return entries, nil
 }
 
-// search finds the processes whose descriptors carry a lock: exact, but only those that this
-// user may look into. One that has an exclusive lock is the only one.
+// search finds the processes whose descriptors carry a lock, as far as this user may look into
+// them: those that took what the kernel lists if they still have it, else all, which takes time.
+// In a container the kernel does not list a shared lock whose taker is dead.
 func (s *Store) search(st *unix.Stat_t) (carried map[int]procfs.Lock) {
 	carried = map[int]procfs.Lock{}
-	var takers []int // asked first, as to ask all takes time
-	for _, lock := range s.listed(fileName(st)) {
-		if lock.PID > 0 {
-			takers = append(takers, lock.PID)
+	carries := func(pid int) bool {
+		all, _ := s.locksOf(pid, st)
+		if len(all) > 0 {
+			carried[pid] = all[0]
 		}
+		return len(all) > 0
 	}
-	for _, pid := range append(takers, procfs.PIDs()...) {
-		if all, _ := s.locksOf(pid, st); len(all) > 0 {
-			if carried[pid] = all[0]; all[0].PID == pid && !all[0].Shared {
-				break
-			}
+	isHeir := func(l procfs.Lock) bool { return !l.Waiting && (l.PID <= 0 || !carries(l.PID)) }
+	if list := s.listed(fileName(st)); len(list) == 0 || slices.ContainsFunc(list, isHeir) {
+		for _, pid := range procfs.PIDs() {
+			carries(pid)
 		}
 	}
 	return carried
