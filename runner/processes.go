@@ -14,7 +14,6 @@ import (
 func (s *supervisor) collect() {
 	if s.watchdog != nil {
 		s.readWatchdog()
-		s.followStop()
 	}
 	for {
 		var ws syscall.WaitStatus
@@ -25,14 +24,12 @@ func (s *supervisor) collect() {
 				s.childless = err == unix.ECHILD ||
 					len(s.preexisting) > 0 && s.pid == 0 && s.wholeTree() && len(s.remaining()) == 0
 			}
+			s.followStop()
 			return
 		case s.watchdog.exists() && pid == s.watchdog.pid:
 			s.onWatchdog(ws)
 		case pid != s.pid: // an orphan
-		case ws.Stopped():
-			if s.watchdog == nil {
-				s.followStop()
-			}
+		case ws.Stopped(): // see followStop
 		default:
 			s.pid, s.exit = 0, ws
 			if s.watchdog != nil { // which is gone: else the command is its child

@@ -232,8 +232,11 @@ const stopSpread = 20 * time.Millisecond
 
 // followStop stops golock after a command that has stopped alone: the shell sees that the job has
 // stopped, and fg continues it. When the whole job was stopped, both were continued before this.
+// golock does not stop while the watchdog is stopped: it continues that first.
 func (s *supervisor) followStop() {
-	stopped := func() bool { return isStopped(s.pid) }
+	stopped := func() bool {
+		return isStopped(s.pid) && !(s.watchdog.exists() && isStopped(s.watchdog.pid))
+	}
 	if !s.Terminal || s.pid == 0 || !stopped() {
 		return
 	}

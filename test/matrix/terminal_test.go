@@ -7,6 +7,7 @@ package matrix_test
 
 import (
 	"fmt"
+	"os"
 	"syscall"
 	"testing"
 
@@ -126,6 +127,22 @@ func TestCommandStopsItself(t *testing.T) {
 		x.Shows("code=3")
 	}
 	s.IsFree()
+}
+
+// If the command and its watchdog are stopped, golock continues the watchdog before it stops too.
+func TestCommandAndWatchdogStop(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	x := bash(s)
+	testkit.Must(t, os.Mkdir(s.Path("leases"), 0o700))
+	x.Type("$R --store mkdir://" + s.Path("leases") + ` --ttl 1h -- sh -c 'echo $PPID >watchdog; kill -STOP $PPID $$; echo on'`)
+	watchdog := s.AwaitPID("watchdog")
+	x.Shows("Stopped")
+	if testkit.Stopped(watchdog) {
+		t.Error("the watchdog is stopped")
+	}
+	x.Type("fg >/dev/null")
+	x.Shows("on\r\n")
 }
 
 // A script on a terminal has no job control; its golock can still read, and
