@@ -18,7 +18,7 @@ func (s *supervisor) keepLease() {
 	}
 	lost := r.Lost != nil
 	switch {
-	case s.reason.grave(): // the command is being ended
+	case s.reason.severity == grave: // the command is being ended
 	case errors.As(r.Lost, new(*locks.EvictedError)): // on purpose: more than a warning, also with OnlyWarn
 		s.loseLease(takenBack(r.Lost))
 	case lost && !s.OnlyWarn:
@@ -34,7 +34,7 @@ func (s *supervisor) keepLease() {
 // loseLease ends the command and all its descendants because the slot is lost or soon will be.
 func (s *supervisor) loseLease(err error) {
 	s.Log(false, "slot lost", "error", err)
-	s.because(leaseLost, err)
+	s.because(grave, Lost, err)
 	now, window := s.clock(), s.renewer.Window
 	if errors.As(err, new(*locks.EvictedError)) {
 		window = s.KillAfter
@@ -47,6 +47,6 @@ func (s *supervisor) loseLease(err error) {
 // failClosed kills the command and all its descendants because the watchdog is gone: if golock were
 // stopped now, nobody would end them in time.
 func (s *supervisor) failClosed() {
-	s.because(fault, fmt.Errorf("%w: the command was stopped", errWatchdogGone))
+	s.because(grave, Fault, fmt.Errorf("%w: the command was stopped", errWatchdogGone))
 	s.kill()
 }

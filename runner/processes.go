@@ -55,7 +55,7 @@ func (s *supervisor) readWatchdog() {
 		switch m.kind {
 		case msgEnded:
 			s.pid, s.exit = 0, syscall.WaitStatus(m.number)
-			if len(m.texts) > 0 && s.because(leaseLost, fmt.Errorf("%w, no renewal for %v", errHeldUp, s.renewer.Without())) && s.state != killing {
+			if len(m.texts) > 0 && s.because(grave, Lost, fmt.Errorf("%w, no renewal for %v", errHeldUp, s.renewer.Without())) && s.state != killing {
 				s.enter(killing)
 			}
 			w.send(msgReap, 0)
@@ -90,41 +90,35 @@ func preexistingChildren() []proctree.Process {
 
 // remaining are the live processes that belong to the command.
 func (s *supervisor) remaining() []proctree.Process {
-	list, group := proctree.Live(), s.group
+	list := proctree.Live()
 	if s.Terminal || s.wholeTree() {
 		root := unix.Getpid()
 		if s.watchdog.exists() {
 			root = s.watchdog.pid
 		}
-		list, group = proctree.Descendants(list, root, s.preexisting), unix.Getpgrp()
+		list = proctree.Descendants(list, root, s.preexisting)
 	}
 	if s.wholeTree() {
 		return list
 	}
-	return slices.DeleteFunc(list, func(p proctree.Process) bool { return p.Group != group })
+	return slices.DeleteFunc(list, func(p proctree.Process) bool { return p.Group != s.group })
 }
 
 // send signals the command: its process group where that is its own; else itself and those of its
 // descendants that are in golock's group. With Tree it signals every descendant.
 func (s *supervisor) send(sig syscall.Signal) {
-	if sig == unix.SIGKILL && s.reason.grave() && s.pid != 0 { // before the search, which may take long
-		s.signalCommand(s.pid, sig)
+	if sig == unix.SIGKILL && s.reason.severity == grave { // before the search, which may take long
+		s.signalCommand(sig)
 	}
-	grouped := s.pid != 0 && !s.Terminal
-	if grouped && !s.wholeTree() {
-		s.signalCommand(-s.pid, sig)
+	if s.pid != 0 && !s.Terminal && !s.wholeTree() {
+		s.signalCommand(sig)
 		return
 	}
 	// The search comes first: it would not find the children of a process that dies of the signal.
 	rest := s.remaining()
-	switch {
-	case grouped:
-		s.signalCommand(-s.pid, sig)
-	case s.pid != 0:
-		s.signalCommand(s.pid, sig)
-	}
+	s.signalCommand(sig)
 	for _, p := range rest {
-		if p.PID == s.pid || (grouped && p.Group == s.pid) {
+		if p.PID == s.pid || s.pid != 0 && !s.Terminal && p.Group == s.group {
 			continue // has it already
 		}
 		if err := proctree.Signal(p, sig); err != nil {
@@ -133,9 +127,16 @@ func (s *supervisor) send(sig syscall.Signal) {
 	}
 }
 
-// signalCommand is kill(2) of the command or of its group.
-func (s *supervisor) signalCommand(pid int, sig syscall.Signal) {
-	if err := unix.Kill(pid, sig); err != nil && err != unix.ESRCH {
+// signalCommand signals the command, or its group.
+func (s *supervisor) signalCommand(sig syscall.Signal) {
+	if s.pid == 0 {
+		return
+	}
+	target := s.pid
+	if !s.Terminal {
+		target = -s.group
+	}
+	if err := unix.Kill(target, sig); err != nil && err != unix.ESRCH {
 		s.warnUnkillable(proctree.Process{PID: s.pid}, err)
 	}
 }

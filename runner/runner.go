@@ -247,7 +247,8 @@ func (s *supervisor) giveBack() *Outcome {
 		tell = s.release(s.lease, unused)
 	}
 	if s.ran > 0 && s.out.Kind != Fault { // after a fault the status is not known
-		s.Log(false, "command ended", "status", statusText(s.out.Status))
+		s.out.Status = s.exit
+		s.Log(false, "command ended", "status", statusText(s.exit))
 	}
 	tell()
 	s.status.close()

@@ -50,7 +50,10 @@ func (s *supervisor) start() *Outcome {
 	if err != nil {
 		return notStarted(err)
 	}
-	s.group, s.spawned = s.pid, time.Now()
+	s.spawned, s.group = time.Now(), s.pid
+	if s.Terminal {
+		s.group = unix.Getpgrp()
+	}
 	s.enter(running)
 	if s.watchdog != nil {
 		s.Relay.Watch(s.watchdog.socket)

@@ -1,9 +1,6 @@
 package runner
 
-import (
-	"fmt"
-	"syscall"
-)
+import "fmt"
 
 // state is how far a run is. docs/runner-states.md has the diagram.
 type state int
@@ -34,53 +31,35 @@ func (s *supervisor) enter(to state) {
 	s.state = to
 }
 
-// cause is why golock ends a command.
-type cause int
+// severity orders the reasons for which golock ends a command.
+type severity int
 
 const (
-	noCause       cause = iota
-	stopRequested       // by a signal; with Run.Tree it also stops what the command left running
-	timeLimit
-	evicted   // from a store without leases
-	leaseLost // or evicted from a store with leases
-	fault
+	noReason  severity = iota
+	requested          // told to stop by a signal; with Run.Tree it also stops what the command left running
+	severe             // the time limit, or evicted from a store without leases
+	grave              // the lease is lost, or a fault: every descendant is ended, whatever Run.Tree says
 )
 
-// reason is a cause and its error.
+// reason is why golock ends a command, and what the run's outcome is then.
 type reason struct {
-	cause cause
-	err   error
+	severity severity
+	kind     Kind
+	err      error
 }
 
-// grave reports whether every descendant of the command is ended, whatever Run.Tree says.
-func (r reason) grave() bool { return r.cause >= leaseLost }
-
 // wholeTree reports whether the run lasts until every descendant of the command has ended.
-func (s *supervisor) wholeTree() bool { return s.Tree || s.reason.grave() }
+func (s *supervisor) wholeTree() bool { return s.Tree || s.reason.severity == grave }
 
-// because records a reason and reports whether it counts. A graver cause replaces a lesser one; of
-// two that are equally grave the first counts. From a grave one on the slot counts as lost.
-func (s *supervisor) because(c cause, err error) bool {
-	gravity := [...]int{noCause: 0, stopRequested: 1, timeLimit: 2, evicted: 2, leaseLost: 3, fault: 3}
-	if gravity[c] <= gravity[s.reason.cause] {
+// because records a reason and reports whether it counts. A more severe one replaces a less severe
+// one; of two that are equally severe the first counts. From a grave one on the slot counts as lost.
+func (s *supervisor) because(severity severity, kind Kind, err error) bool {
+	if severity <= s.reason.severity {
 		return false
 	}
-	s.reason = reason{cause: c, err: err}
-	if s.reason.grave() {
+	s.reason = reason{severity: severity, kind: kind, err: err}
+	if severity == grave {
 		s.status.markLost()
 	}
 	return true
-}
-
-// outcome is that of a command that has ended with status.
-func (r reason) outcome(status syscall.WaitStatus) *Outcome {
-	switch r.cause {
-	case timeLimit:
-		return &Outcome{Kind: TimedOut, Status: status, Err: r.err}
-	case evicted, leaseLost:
-		return &Outcome{Kind: Lost, Status: status, Err: r.err}
-	case fault:
-		return &Outcome{Kind: Fault, Err: r.err}
-	}
-	return &Outcome{Kind: Ended, Status: status}
 }

@@ -180,29 +180,32 @@ func TestRunGoesBack(t *testing.T) {
 	(&supervisor{Run: &Run{}, state: ended}).enter(running)
 }
 
-// A graver reason replaces a lesser one, and none of the same gravity.
+// A more severe reason replaces a less severe one, and none that is as severe.
 func TestReasons(t *testing.T) {
+	told, late, evicted := reason{requested, Ended, nil}, reason{severe, TimedOut, nil}, reason{severe, Lost, nil}
+	lost, fault := reason{grave, Lost, nil}, reason{grave, Fault, nil}
 	for _, c := range []struct {
-		causes []cause
-		want   cause
+		reasons []reason
+		want    reason
 	}{
-		{[]cause{stopRequested, timeLimit}, timeLimit},
-		{[]cause{timeLimit, evicted}, timeLimit},
-		{[]cause{evicted, timeLimit}, evicted},
-		{[]cause{evicted, stopRequested}, evicted},
-		{[]cause{timeLimit, leaseLost}, leaseLost},
-		{[]cause{leaseLost, fault}, leaseLost},
-		{[]cause{fault, leaseLost, timeLimit}, fault},
+		{[]reason{told, late}, late},
+		{[]reason{late, evicted}, late},
+		{[]reason{evicted, late}, evicted},
+		{[]reason{evicted, told}, evicted},
+		{[]reason{late, lost}, lost},
+		{[]reason{lost, fault}, lost},
+		{[]reason{fault, lost, late}, fault},
 	} {
-		s := &supervisor{status: &statusServer{}}
-		for _, cause := range c.causes {
-			s.because(cause, nil)
+		s := &supervisor{Run: &Run{}, status: &statusServer{}}
+		for _, r := range c.reasons {
+			s.because(r.severity, r.kind, nil)
 		}
-		if s.status.lost.Load() != s.reason.grave() {
-			t.Errorf("%v: golock held says lost: %v", c.causes, s.status.lost.Load())
+		isGrave := c.want == lost || c.want == fault
+		if s.status.lost.Load() != isGrave || s.wholeTree() != isGrave {
+			t.Errorf("%v: golock held says lost: %v; the whole tree: %v", c.reasons, s.status.lost.Load(), s.wholeTree())
 		}
-		if s.reason.cause != c.want || s.reason.grave() != (c.want == leaseLost || c.want == fault) {
-			t.Errorf("%v come to %v", c.causes, s.reason)
+		if s.reason != c.want {
+			t.Errorf("%v come to %v", c.reasons, s.reason)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"syscall"
@@ -31,7 +32,7 @@ type supervisor struct {
 
 	preexisting []proctree.Process
 	pid         int // of the command; 0: not started, or collected
-	group       int // of the command, unless there is a terminal
+	group       int // of the command
 	exit        syscall.WaitStatus
 	childless   bool // no child is left but preexisting ones
 	signal      func(syscall.Signal)
@@ -67,9 +68,9 @@ func (s *supervisor) supervise() *Outcome {
 		s.collect()
 		if s.finished() {
 			s.enter(ended)
-			return s.reason.outcome(s.exit)
+			return &Outcome{Kind: cmp.Or(s.reason.kind, Ended), Err: s.reason.err}
 		}
-		if s.state == draining && s.reason.cause == stopRequested {
+		if s.state == draining && s.reason.severity == requested {
 			s.stop(s.KillAfter)
 		}
 		s.keepLease()
@@ -125,7 +126,7 @@ func (s *supervisor) onTime() {
 	if s.limitAt != 0 && now >= s.limitAt {
 		s.limitAt = 0
 		s.Log(false, "time limit reached", "limit", s.TimeLimit)
-		s.because(timeLimit, fmt.Errorf("%q was stopped at its time limit of %v", s.Request.Name, s.TimeLimit))
+		s.because(severe, TimedOut, fmt.Errorf("%q was stopped at its time limit of %v", s.Request.Name, s.TimeLimit))
 		s.stop(s.KillAfter)
 	}
 	if s.state == killing || (s.killAt != 0 && now >= s.killAt) {
@@ -142,21 +143,20 @@ const raceWindow = time.Millisecond
 func (s *supervisor) onSignal(sig syscall.Signal) {
 	if sig == unix.SIGTERM {
 		if err := s.lease.Evicted(); err != nil {
-			if s.reason.cause != evicted { // else the signal was sent again
-				s.Log(false, "slot taken back", "error", takenBack(err))
-				s.because(evicted, takenBack(err))
+			if s.because(severe, Lost, takenBack(err)) { // else the signal was sent again
+				s.Log(false, "slot taken back", "error", s.reason.err)
 				s.stop(s.KillAfter)
 			}
 			return
 		}
 	}
 	if signals.IsFault(sig) { // a program dies of it, and must not leave its command alone
-		s.because(fault, fmt.Errorf("%w: the command was stopped", faultSent(sig)))
+		s.because(grave, Fault, fmt.Errorf("%w: the command was stopped", faultSent(sig)))
 		s.stop(s.KillAfter)
 		return
 	}
 	if signals.AsksToStop(sig) {
-		s.because(stopRequested, nil)
+		s.because(requested, Ended, nil)
 	}
 	if s.Terminal && signals.FromTerminal(sig) && !(sig == unix.SIGHUP && leadsSession()) {
 		if sig == unix.SIGTSTP { // from the time of waiting, when it was caught
@@ -219,7 +219,7 @@ func (s *supervisor) kill() {
 
 // stopAfterFault ends the command when golock itself has failed.
 func (s *supervisor) stopAfterFault() {
-	s.because(fault, s.out.Err)
+	s.because(grave, Fault, s.out.Err)
 	s.stop(s.KillAfter)
 	for s.collect(); s.pid != 0 || len(s.remaining()) > 0; s.collect() {
 		s.onTime()
