@@ -163,7 +163,7 @@ func (s *supervisor) wait() *Outcome {
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
 	s.pending = w.pending
-	unavailable := failed != nil && failed.Kind == Refused && w.queued() == nil && errors.As(failed.Err, new(*locks.OutageError))
+	unavailable := failed != nil && failed.Kind == Refused && w.queued.Load() == nil && errors.As(failed.Err, new(*locks.OutageError))
 	switch {
 	case unavailable && s.Unavailable == Skip:
 		return &Outcome{Kind: Busy, Err: failed.Err}

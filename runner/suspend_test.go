@@ -133,9 +133,9 @@ func TestSlowStoreIsNotUnavailable(t *testing.T) {
 func TestQueuedAtTheLastMoment(t *testing.T) {
 	r := testRun(t, &played{}, "true")
 	r.Wait, r.Unavailable = time.Second, RunAnyway
-	w := &waiter{Run: r, attempt: &attempt{cancel: func(error) {}, waits: true, ended: make(chan struct{}), err: context.Canceled}}
+	w := &waiter{Run: r, attempt: &attempt{cancel: func(error) {}, ended: make(chan struct{}), err: context.Canceled}}
 	ticket := locks.Ticket(queuedTicket{})
-	w.ticket.Store(&ticket)
+	w.queued.Store(&ticket)
 	close(w.ended)
 	if _, failed := w.timedOut(); failed == nil || failed.Kind != Busy {
 		t.Errorf("outcome %+v, want that it is busy", failed)

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,15 +33,14 @@ const (
 	nearPlaces = 64
 )
 
-// waiter waits for the slot of a run. It belongs to the goroutine that owns the run. Without an
-// attempt the store has not been asked.
+// waiter waits for the slot of a run. It belongs to the goroutine that owns the run.
 type waiter struct {
 	*Run
 	watchdog *watchdog
 	status   *statusServer
 	unwanted func() *Outcome // checked at every wake-up: an outcome ends the waiting; may be nil
 
-	asked time.Time // when the attempt began
+	begins time.Time // when the attempt asks the store
 	*attempt
 	noted   bool             // that the attempt has queued
 	pending []syscall.Signal // that came meanwhile and are the command's
@@ -50,15 +50,16 @@ type waiter struct {
 // attempt is one attempt to get the slot. A goroutine ends it and wakes the relay, also when it has
 // queued.
 type attempt struct {
+	ctx    context.Context
 	cancel context.CancelCauseFunc
 	place  atomic.Int64 // in the queue; 0: not known
 	pause  atomic.Pointer[locks.QuarantineError]
-	waits  bool                         // it has queued; set before ticket
-	ticket atomic.Pointer[locks.Ticket] // nil: not joined
+	queued atomic.Pointer[locks.Ticket] // nil: not in the queue
 
-	ended chan struct{} // closed when these are final
-	lease locks.Lease
-	err   error
+	ended  chan struct{} // closed when these are final
+	ticket locks.Ticket  // nil: not joined
+	lease  locks.Lease
+	err    error
 }
 
 // wait gives the lease, or how the run failed.
@@ -66,16 +67,18 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	if w.unwanted == nil {
 		w.unwanted = func() *Outcome { return nil }
 	}
-	if failed := w.delay(); failed != nil {
-		return nil, failed
-	}
-	if w.Wait > 0 {
-		w.view.Until = time.Now().Add(w.Wait)
-	}
 	if w.Terminal { // before it can be in the queue: see suspend
 		w.Relay.CatchStop()
 	}
-	w.begin()
+	var pause time.Duration
+	if w.Jitter > 0 {
+		pause = rand.N(w.Jitter)
+		w.Log(false, "waits a random time", "for", pause)
+	}
+	w.begin(pause)
+	if w.Wait > 0 {
+		w.view.Until = w.begins.Add(w.Wait)
+	}
 	defer func() {
 		w.endProgress(false)
 		w.cancel(nil)
@@ -100,8 +103,8 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		}
 		w.makeReady()
 		end := w.view.Until
-		if w.Wait > 0 && w.queued() == nil { // see tryLimit
-			end = w.asked.Add(max(w.Wait, w.tryLimit()))
+		if w.Wait > 0 && w.queued.Load() == nil { // see tryLimit
+			end = w.begins.Add(max(w.Wait, w.tryLimit()))
 		}
 		left := time.Duration(math.MaxInt64)
 		for _, at := range []time.Time{end, w.due} {
@@ -132,31 +135,11 @@ func (w *waiter) onSignal(sig syscall.Signal) *Outcome {
 	return nil
 }
 
-// delay waits a random time before the store is asked.
-func (w *waiter) delay() *Outcome {
-	if w.Jitter <= 0 {
-		return nil
-	}
-	pause := rand.N(w.Jitter)
-	w.Log(false, "waits a random time", "for", pause)
-	until := time.Now().Add(pause)
-	for left := pause; left > 0; left = time.Until(until) {
-		if failed := w.unwanted(); failed != nil {
-			return failed
-		}
-		sig, _ := w.Relay.Next(left)
-		if failed := w.onSignal(sig); failed != nil {
-			return failed
-		}
-	}
-	return nil
-}
-
-// begin asks the store for the slot. What takes no waiting is done at once.
-func (w *waiter) begin() {
-	w.asked = time.Now()
-	ctx, cancel := context.WithCancelCause(context.Background())
-	a := &attempt{cancel: cancel, ended: make(chan struct{})}
+// begin asks the store for the slot, after a pause. What takes no waiting is done at once.
+func (w *waiter) begin(pause time.Duration) {
+	w.begins = time.Now().Add(pause)
+	a := &attempt{ended: make(chan struct{})}
+	a.ctx, a.cancel = context.WithCancelCause(context.Background())
 	w.attempt, w.noted = a, false
 	request := w.Request
 	request.NoWait = w.Wait == 0
@@ -165,62 +148,66 @@ func (w *waiter) begin() {
 		w.Relay.Wake()
 	}
 	request.Quarantined = a.pause.Store
-	atOnce, now := context.WithCancel(ctx)
-	now()
-	if a.join(atOnce, atOnce, w.Store, request); errors.Is(a.err, context.Canceled) {
-		a.err = nil
-	}
-	if a.final() {
-		close(a.ended) // in this goroutine: nobody need be woken
-		return
+	if pause == 0 {
+		atOnce, now := context.WithCancel(a.ctx)
+		now()
+		if a.join(atOnce, w.Store, request); errors.Is(a.err, context.Canceled) {
+			a.err = nil
+		}
+		if a.final() {
+			close(a.ended) // in this goroutine: nobody need be woken
+			return
+		}
 	}
 	go func() {
 		defer w.Relay.Wake()
 		defer close(a.ended)
-		if a.ticket.Load() == nil {
-			joining := ctx
+		if pause > 0 {
+			select {
+			case <-time.After(pause):
+				w.Relay.Wake() // see makeReady
+			case <-a.ctx.Done():
+				a.err = a.ctx.Err()
+				return
+			}
+		}
+		if a.ticket == nil {
+			joining := a.ctx
 			if locks.HasLeases(w.Store) {
 				var cancel context.CancelFunc
-				joining, cancel = context.WithTimeout(ctx, w.tryLimit())
+				joining, cancel = context.WithTimeout(a.ctx, w.tryLimit())
 				defer cancel()
 			}
-			if a.join(joining, ctx, w.Store, request); !a.final() {
+			if a.join(joining, w.Store, request); !a.final() {
 				w.Relay.Wake()
 			}
 		}
 		if !a.final() {
-			a.wait(ctx)
+			a.wait()
 		}
 	}()
 }
 
 func (a *attempt) final() bool { return a.lease != nil || a.err != nil }
 
-// queued is the ticket of a run that is in the queue, else nil.
-func (a *attempt) queued() locks.Ticket {
-	if t := a.ticket.Load(); t != nil && a.waits {
-		return *t
-	}
-	return nil
-}
-
 // join joins the queue. It fetches the lease too if that is granted.
-func (a *attempt) join(joining, ctx context.Context, store locks.Store, r locks.Request) {
+func (a *attempt) join(ctx context.Context, store locks.Store, r locks.Request) {
 	defer locks.Recover(&a.err)
-	ticket, err := store.Join(joining, r)
+	ticket, err := store.Join(ctx, r)
 	if a.err = err; err != nil {
 		return
 	}
-	a.waits = ticket.Queued()
-	if a.ticket.Store(&ticket); !a.waits {
-		a.wait(ctx)
+	if a.ticket = ticket; ticket.Queued() {
+		a.queued.Store(&ticket)
+	} else {
+		a.wait()
 	}
 }
 
 // wait waits in the queue.
-func (a *attempt) wait(ctx context.Context) {
+func (a *attempt) wait() {
 	defer locks.Recover(&a.err)
-	a.lease, a.err = (*a.ticket.Load()).Wait(ctx)
+	a.lease, a.err = a.ticket.Wait(a.ctx)
 }
 
 // tryLimit bounds how long a store over a network is tried to be reached; once queued, an outage
@@ -240,7 +227,8 @@ func (w *waiter) tryLimit() time.Duration {
 // makeReady starts what the command will need, or ends it while the run is far back in the queue.
 // An error shows again when that is needed.
 func (w *waiter) makeReady() {
-	if at := w.place.Load(); w.noted && (at == 0 || at > nearPlaces) {
+	at := w.place.Load()
+	if time.Now().Before(w.begins) || w.noted && (at == 0 || at > nearPlaces) {
 		w.watchdog.dismiss()
 		w.status.close()
 		return
@@ -251,19 +239,20 @@ func (w *waiter) makeReady() {
 
 // noteQueued does what is due when the attempt has queued.
 func (w *waiter) noteQueued() {
-	if w.noted || w.queued() == nil {
+	ticket := w.queued.Load()
+	if w.noted || ticket == nil {
 		return
 	}
 	w.noted = true
-	w.sayReplaced()
+	w.sayReplaced(*ticket)
 	w.Log(false, "waiting")
 	w.beginProgress()
 }
 
 // received takes the result of an attempt that was not given up.
 func (w *waiter) received() (locks.Lease, *Outcome) {
-	if !w.noted {
-		w.sayReplaced()
+	if w.ticket != nil && !w.noted {
+		w.sayReplaced(w.ticket)
 	}
 	if w.err == nil {
 		return w.lease, nil
@@ -271,12 +260,8 @@ func (w *waiter) received() (locks.Lease, *Outcome) {
 	return nil, w.refusal(w.err)
 }
 
-func (w *waiter) sayReplaced() {
-	ticket := w.ticket.Load()
-	if ticket == nil {
-		return
-	}
-	for _, e := range (*ticket).Replaced() {
+func (w *waiter) sayReplaced(ticket locks.Ticket) {
+	for _, e := range ticket.Replaced() {
 		w.Say("replaced " + e.Holder())
 	}
 }
@@ -293,18 +278,21 @@ func (w *waiter) giveUp(cause error, limit time.Duration) (locks.Lease, error) {
 	}
 }
 
-// leave gives up and releases a slot that was granted too late. The error says that it was evicted.
-func (w *waiter) leave(cause error, limit time.Duration) error {
+// leave gives up and releases a slot that was granted too late. The error says that it, or the place
+// in the queue, was evicted: others may use that record afterwards.
+func (w *waiter) leave(cause error, limit time.Duration) (evicted error) {
+	if ticket := w.queued.Load(); ticket != nil {
+		evicted = (*ticket).Evicted()
+	}
 	lease, err := w.giveUp(cause, limit)
 	switch {
 	case lease != nil:
-		evicted := lease.Evicted() // after the release others may use its record
+		evicted = cmp.Or(evicted, lease.Evicted())
 		w.release(lease, true)()
-		return evicted
 	case errors.As(err, new(*locks.EvictedError)):
-		return err
+		evicted = err
 	}
-	return nil
+	return evicted
 }
 
 // timedOut ends the waiting at its deadline.
@@ -314,7 +302,7 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	switch {
 	case lease != nil, !cancelled, errors.As(err, new(*locks.OutageError)):
 		return w.received() // just in time
-	case w.queued() == nil && locks.HasLeases(w.Store):
+	case w.queued.Load() == nil && locks.HasLeases(w.Store):
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}
 	return nil, &Outcome{Kind: Busy, Err: w.whyBusy()}
@@ -322,17 +310,7 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 
 // interrupted ends the waiting because of a signal.
 func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
-	if w.attempt == nil {
-		return interruptedBy(sig)
-	}
-	var evicted error
-	if ticket := w.queued(); ticket != nil {
-		evicted = ticket.Evicted()
-	}
-	if err := w.leave(nil, leaveLimit); evicted == nil {
-		evicted = err
-	}
-	if evicted != nil && sig == unix.SIGTERM {
+	if evicted := w.leave(nil, leaveLimit); evicted != nil && sig == unix.SIGTERM {
 		return w.refusal(evicted)
 	}
 	return interruptedBy(sig)
@@ -341,22 +319,20 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 // suspend leaves the queue, stops golock, and joins anew when it is continued: a stopped process in
 // the queue would hold up everybody behind it. So it waits for the end of the attempt.
 func (w *waiter) suspend() *Outcome {
-	if w.attempt == nil { // without a terminal: with one the signal stops golock by itself
-		w.Relay.Suspend()
-		return nil
-	}
 	if err := w.leave(locks.ErrStandsStill, math.MaxInt64); err != nil {
 		return w.refusal(err)
 	}
-	w.endProgress(true)
-	w.Log(false, "left the queue", "signal", "TSTP")
+	if w.noted {
+		w.endProgress(true)
+		w.Log(false, "left the queue", "signal", "TSTP")
+	}
 	w.Relay.Suspend()
 	if ref, err := locks.NewRef(w.Request.Name); err == nil {
 		w.Request.Ref.ID = ref.ID // an entry that has left a queue never comes back into it
 		w.watchdog.dismiss()      // it would release the old one
 		w.status.close()
 	}
-	w.begin()
+	w.begin(max(time.Until(w.begins), 0))
 	return nil
 }
 
