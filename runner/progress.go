@@ -42,10 +42,9 @@ type progress struct {
 	view Waiting
 	due  time.Time // of the next report, or look; zero: none
 
-	looks      chan look // since the run has queued
-	lookedAt   time.Time // the last look
-	cost       time.Duration
-	cancelLook context.CancelFunc // of the look under way; nil: none
+	looks    chan look // of the look under way; nil: none
+	lookedAt time.Time // the last look
+	cost     time.Duration
 }
 
 // look is what one look at the store has shown.
@@ -65,7 +64,6 @@ func (w *waiter) beginProgress() {
 		w.view.Name, w.view.Began = w.Request.Name, time.Now()
 		w.lookedAt = w.view.Began.Add(-lookPause)
 	}
-	w.looks = make(chan look, 1)
 	w.report()
 }
 
@@ -78,7 +76,7 @@ func (w *waiter) updateProgress() error {
 	}
 	switch {
 	case w.due.IsZero() || time.Now().Before(w.due):
-	case w.cancelLook == nil && w.mayLook():
+	case w.looks == nil && w.mayLook():
 		w.due = time.Now().Add(lookLimit) // then it is reported without
 		w.look()
 	default:
@@ -89,8 +87,7 @@ func (w *waiter) updateProgress() error {
 
 // takeLook takes the end of a look. Looks update the place.
 func (w *waiter) takeLook(l look) error {
-	w.cancelLook()
-	w.cancelLook, w.cost = nil, l.cost
+	w.looks, w.cost = nil, l.cost
 	switch {
 	case errors.As(l.err, new(*locks.PanicError)):
 		return l.err
@@ -129,14 +126,15 @@ func (w *waiter) mayLook() bool {
 	return time.Since(w.lookedAt) >= pause
 }
 
-// look starts a look at the store.
+// look starts a look at the store, which ends with the attempt.
 func (w *waiter) look() {
-	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
-	began := time.Now()
-	w.cancelLook, w.lookedAt = cancel, began
-	id, l, looks := w.Request.Ref.ID, look{}, w.looks
+	ctx, cancel := context.WithTimeout(w.ctx, lookLimit)
+	began, looks := time.Now(), make(chan look, 1)
+	w.looks, w.lookedAt = looks, began
+	id, l := w.Request.Ref.ID, look{}
 	go func() {
 		defer w.Relay.Wake()
+		defer cancel()
 		defer func() {
 			l.cost = time.Since(began)
 			looks <- l
@@ -162,15 +160,12 @@ func (w *waiter) endProgress(settled bool) {
 	if !w.noted || w.Waits == nil {
 		return
 	}
-	if w.cancelLook != nil {
-		w.cancelLook()
-		if settled {
-			select {
-			case <-w.looks:
-			case <-time.After(lookLimit): // a networked store: it keeps nobody out
-			}
+	if settled && w.looks != nil {
+		select {
+		case <-w.looks:
+		case <-time.After(lookLimit): // a networked store: it keeps nobody out
 		}
 	}
-	w.due, w.looks, w.cancelLook = time.Time{}, nil, nil // what a look still shows is dropped
+	w.due, w.looks = time.Time{}, nil // what a look still shows is dropped
 	w.Waits(nil)
 }

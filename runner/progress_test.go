@@ -56,6 +56,7 @@ func waitsAt(place int, store locks.Store, report func(*Waiting) time.Duration) 
 		Run:     &Run{Store: store, Request: locks.Request{Name: "n"}, Relay: testRelay, Waits: report},
 		attempt: &attempt{}, noted: true,
 	}
+	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	w.place.Store(int64(place))
 	return w
 }
@@ -84,6 +85,7 @@ func observe(t *testing.T, s *shown, place int, d time.Duration) (told []string)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
+		r.cancel(nil)
 		r.endProgress(true)
 		synctest.Wait()
 	})
@@ -138,7 +140,6 @@ func TestLookThatHangs(t *testing.T) {
 func TestLookThatPanics(t *testing.T) {
 	w := waitsAt(1, struct{ *shown }{}, func(*Waiting) time.Duration { return time.Nanosecond })
 	var err error
-	w.looks = make(chan look, 1)
 	w.look()
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		if err = w.updateProgress(); err != nil {
@@ -158,9 +159,10 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 		w := waitsAt(1, s, func(*Waiting) time.Duration { return time.Second })
 		w.beginProgress()
 		time.Sleep(time.Second)
-		if err := w.updateProgress(); err != nil || w.cancelLook == nil {
+		if err := w.updateProgress(); err != nil || w.looks == nil {
 			t.Fatal("there is no look", err)
 		}
+		w.cancel(nil)
 		w.endProgress(true)
 		time.Sleep(time.Minute)
 		w.place.Store(2)
