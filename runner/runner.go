@@ -167,8 +167,12 @@ func (s *supervisor) wait() *Outcome {
 	switch {
 	case unavailable && s.Unavailable == Skip:
 		return &Outcome{Kind: Busy, Err: failed.Err}
-	case unavailable && s.Unavailable == RunAnyway:
-		s.runWithoutSlot(failed.Err)
+	case unavailable && s.Unavailable == RunAnyway: // without a slot, and so without watchdog and status socket
+		s.Log(true, "the command runs without a slot", "error", failed.Err)
+		s.watchdog.dismiss()
+		s.status.close()
+		s.lease, s.watchdog, s.status = noLease{}, nil, nil
+		s.enter(starting)
 		return nil
 	case failed != nil:
 		return failed
@@ -178,15 +182,6 @@ func (s *supervisor) wait() *Outcome {
 	g := lease.Grant()
 	s.Log(false, "slot taken", "slots", append([]int{}, g.Slots...), "fence", g.Fence, "waited", s.waited, "id", g.Ref.String())
 	return nil
-}
-
-// runWithoutSlot goes on without a slot, and so without watchdog and status socket.
-func (s *supervisor) runWithoutSlot(err error) {
-	s.Log(true, "the command runs without a slot", "error", err)
-	s.watchdog.dismiss()
-	s.status.close()
-	s.lease, s.watchdog, s.status = noLease{}, nil, nil
-	s.enter(starting)
 }
 
 // noLease is the lease of a run without a slot.

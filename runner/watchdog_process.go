@@ -169,9 +169,7 @@ func (w *watchdogProcess) obey() {
 		}
 		switch m.kind {
 		case msgLeaseRef:
-			if len(m.texts) == 2 {
-				w.store, w.lease = m.texts[0], m.texts[1]
-			}
+			w.store, w.lease = m.texts[0], m.texts[1]
 		case msgStart:
 			w.deadline = locks.Instant(m.number)
 			w.start(m.texts)
@@ -226,14 +224,16 @@ func closeInherited() {
 	}
 }
 
-// collect reports the end of the command, and reaps orphans. The command itself stays a zombie until
-// golock knows of its end.
+// collect reports the end of the command and of the last descendant, and reaps orphans. The command
+// itself stays a zombie until golock knows of its end.
 func (w *watchdogProcess) collect() {
 	for !w.reported && !w.childless {
 		pid, status, err := proctree.PeekEnded()
 		switch {
 		case err == unix.ECHILD:
-			w.reportChildless()
+			if w.childless = w.cmd == nil; w.childless { // the command was started
+				_ = send(w.socket, msgChildless, 0)
+			}
 			return
 		case err != nil || pid == 0:
 			return
@@ -243,14 +243,6 @@ func (w *watchdogProcess) collect() {
 		default:
 			_, _ = syscall.Wait4(pid, nil, 0, nil)
 		}
-	}
-}
-
-// reportChildless is called when the watchdog has no child.
-func (w *watchdogProcess) reportChildless() {
-	if w.cmd == nil && w.pid == 0 && !w.childless { // the command was started
-		w.childless = true
-		_ = send(w.socket, msgChildless, 0)
 	}
 }
 
@@ -276,5 +268,4 @@ func (w *watchdogProcess) killAll() {
 		func(proctree.Process, error) {}, // golock tries it too, and warns
 	)
 	w.deadline = 0
-	w.reportChildless()
 }
