@@ -172,13 +172,11 @@ func (s *supervisor) wait() *Outcome {
 		s.watchdog.dismiss()
 		s.status.close()
 		s.lease, s.watchdog, s.status = noLease{}, nil, nil
-		s.enter(starting)
 		return nil
 	case failed != nil:
 		return failed
 	}
 	s.lease = lease
-	s.enter(starting)
 	g := lease.Grant()
 	s.Log(false, "slot taken", "slots", append([]int{}, g.Slots...), "fence", g.Fence, "waited", s.waited, "id", g.Ref.String())
 	return nil
@@ -218,8 +216,6 @@ func (s *supervisor) reserve() (free func(), err error) {
 func (s *supervisor) end() *Outcome {
 	if s.state >= running && s.state < ended {
 		s.stopAfterFault()
-	}
-	if s.state >= starting && s.state < ended {
 		s.enter(ended)
 	}
 	s.renewer.Stop()
@@ -235,7 +231,6 @@ func (s *supervisor) end() *Outcome {
 
 // giveBack releases the slot, then closes the status socket and ends the watchdog.
 func (s *supervisor) giveBack() *Outcome {
-	s.enter(released)
 	tell := func() {}
 	if s.lease != nil && s.lease != (noLease{}) {
 		unused := slices.Contains([]Kind{NotFound, NotExecutable, Interrupted}, s.out.Kind)

@@ -6,18 +6,15 @@ import "fmt"
 type state int
 
 const (
-	waiting  state = iota // for the slot
-	starting              // has the slot, prepares and starts the command
-	running               // the command runs
-	draining              // the command has ended, its descendants have not (Run.Tree)
+	starting state = iota // the command: waits for the slot before
+	running               // the command runs, or with Run.Tree a descendant
 	stopping              // the stop signal is sent, KILL follows
 	killing               // KILL is sent, again until nothing is left
-	ended                 // nothing of the command runs
-	released              // the slot is given back, or there was none
+	ended                 // nothing of the command runs any more
 )
 
 func (s state) String() string {
-	return [...]string{"waiting", "starting", "running", "draining", "stopping", "killing", "ended", "released"}[s]
+	return [...]string{"starting", "running", "stopping", "killing", "ended"}[s]
 }
 
 // enter changes the state. A run never goes back: that would be a fault of golock's own.

@@ -70,7 +70,7 @@ func (s *supervisor) supervise() *Outcome {
 			s.enter(ended)
 			return &Outcome{Kind: cmp.Or(s.reason.kind, Ended), Err: s.reason.err}
 		}
-		if s.state == draining && s.reason.severity == requested {
+		if s.state == running && s.pid == 0 && s.reason.severity == requested {
 			s.stop(s.KillAfter)
 		}
 		s.keepLease()
@@ -88,9 +88,6 @@ func (s *supervisor) finished() bool {
 	case s.pid != 0:
 		return false
 	case s.wholeTree():
-		if s.state == running && !s.childless {
-			s.enter(draining)
-		}
 		return s.childless
 	case s.state >= stopping:
 		return len(s.remaining()) == 0
