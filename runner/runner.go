@@ -215,7 +215,12 @@ func (s *supervisor) reserve() (free func(), err error) {
 // slot is held.
 func (s *supervisor) end() *Outcome {
 	if s.state >= running && s.state < ended {
-		s.stopAfterFault()
+		s.because(grave, Fault, s.out.Err)
+		s.stop(s.KillAfter)
+		for s.collect(); s.pid != 0 || len(s.remaining()) > 0; s.collect() {
+			s.onTime()
+			time.Sleep(rescanPause)
+		}
 		s.enter(ended)
 	}
 	s.renewer.Stop()

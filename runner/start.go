@@ -2,7 +2,6 @@ package runner
 
 import (
 	"errors"
-	"fmt"
 	"syscall"
 	"time"
 
@@ -42,7 +41,7 @@ func (s *supervisor) start() *Outcome {
 		proctree.BecomeSubreaper()
 	}
 	if s.watchdog != nil {
-		s.pid, err = s.watchdog.start(s.renewer.KillAt(), s.clock)
+		s.pid, err = s.watchdog.start()
 	} else {
 		attr := &syscall.SysProcAttr{Setpgid: !s.Terminal}
 		s.Relay.AsCaller(func() { s.pid, err = s.cmd.spawn(attr) })
@@ -108,16 +107,12 @@ func (s *supervisor) takeSignals() *Outcome {
 	}
 }
 
-var errTooLate = errors.New("the slot could not be kept: its lease was over")
-
 func notStarted(err error) *Outcome {
 	switch {
 	case errors.Is(err, errWatchdogGone):
 		return &Outcome{Kind: Fault, Err: err}
-	case errors.Is(err, errWatchdogMute):
-		return &Outcome{Kind: Lost, Err: fmt.Errorf("%w: %w", errTooLate, err)}
-	case errors.Is(err, unix.ETIME):
-		return &Outcome{Kind: Lost, Err: errTooLate}
+	case errors.Is(err, errTooLate):
+		return &Outcome{Kind: Lost, Err: err}
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return &Outcome{Kind: NotFound, Err: err}
 	}

@@ -68,27 +68,22 @@ func (s *statusServer) answer(ctx context.Context, q held.Question) error {
 		return held.ErrNobody
 	case q == held.Release && l.release == nil:
 		return held.ErrRefused
-	case q == held.Release && s.lost.Swap(true), s.lost.Load() && q == held.Still:
+	case q == held.Release && s.lost.Swap(true), q == held.Still && s.lost.Load():
 		return locks.ErrLost
 	case q == held.Release:
 		return l.release()
-	case q == held.Still:
-		err := s.ask(ctx, l.lease)
-		if errors.Is(err, locks.ErrLost) {
-			l.onLost()
-		}
-		return err
+	case q != held.Still:
+		return errors.New("that question is not known: the golock that holds the slot is of another version")
 	}
-	return errors.New("that question is not known: the golock that holds the slot is of another version")
-}
-
-// ask asks the store whether the slot is still held.
-func (s *statusServer) ask(ctx context.Context, lease locks.Lease) error {
-	if l, ok := lease.(locks.RenewableLease); ok {
-		ctx, cancel := context.WithTimeout(ctx, renewal.TryLimit(l.Term().TTL))
-		defer cancel()
-		_, err := l.Renew(ctx)
-		return err
+	lease, ok := l.lease.(locks.RenewableLease)
+	if !ok {
+		return nil // a kernel lock is held as long as this process has it open
 	}
-	return nil // a kernel lock is held as long as this process has it open
+	ctx, cancel := context.WithTimeout(ctx, renewal.TryLimit(lease.Term().TTL))
+	defer cancel()
+	_, err := lease.Renew(ctx)
+	if errors.Is(err, locks.ErrLost) {
+		l.onLost()
+	}
+	return err
 }

@@ -214,16 +214,6 @@ func (s *supervisor) kill() {
 	s.signal(unix.SIGKILL)
 }
 
-// stopAfterFault ends the command when golock itself has failed.
-func (s *supervisor) stopAfterFault() {
-	s.because(grave, Fault, s.out.Err)
-	s.stop(s.KillAfter)
-	for s.collect(); s.pid != 0 || len(s.remaining()) > 0; s.collect() {
-		s.onTime()
-		time.Sleep(rescanPause)
-	}
-}
-
 // stopSpread is longer than it takes until a stop of the whole job has reached golock too.
 const stopSpread = 20 * time.Millisecond
 

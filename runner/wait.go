@@ -112,27 +112,19 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 				left = min(left, max(time.Until(at), 0))
 			}
 		}
-		sig, ok := w.Relay.Next(left)
-		if !ok && !end.IsZero() && !time.Now().Before(end) {
+		switch sig, ok := w.Relay.Next(left); {
+		case !ok && !end.IsZero() && !time.Now().Before(end):
 			return w.timedOut()
-		}
-		if failed := w.onSignal(sig); failed != nil {
-			return nil, failed
+		case signals.EndsWaiting(sig):
+			return nil, w.interrupted(sig)
+		case sig == unix.SIGTSTP:
+			if failed := w.suspend(); failed != nil {
+				return nil, failed
+			}
+		case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
+			w.pending = append(w.pending, sig)
 		}
 	}
-}
-
-// onSignal takes a signal, or 0. An outcome ends the run.
-func (w *waiter) onSignal(sig syscall.Signal) *Outcome {
-	switch {
-	case signals.EndsWaiting(sig):
-		return w.interrupted(sig)
-	case sig == unix.SIGTSTP:
-		return w.suspend()
-	case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
-		w.pending = append(w.pending, sig)
-	}
-	return nil
 }
 
 // begin asks the store for the slot, after a pause. What takes no waiting is done at once.

@@ -13,7 +13,6 @@ import (
 	"golock/internal/fdtable"
 	"golock/internal/procfs"
 	"golock/internal/proctree"
-	"golock/locks"
 )
 
 // On a store with leases the command must not outlive the lease, even if golock is killed, stopped
@@ -46,7 +45,7 @@ type watchdog struct {
 
 var (
 	errWatchdogGone = errors.New("the watchdog of the command is gone")
-	errWatchdogMute = errors.New("the watchdog of the command does not answer")
+	errTooLate      = errors.New("the slot could not be kept: its lease was over")
 	errHeldUp       = errors.New("the slot could not be kept: golock itself was stopped or held up")
 )
 
@@ -121,7 +120,8 @@ func (w *watchdog) send(kind messageKind, number int64, texts ...string) {
 }
 
 // start has the watchdog start the command. After an error no command is running.
-func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, err error) {
+func (w *watchdog) start() (pid int, err error) {
+	deadline := w.run.renewer.KillAt()
 	for again := true; ; again = false {
 		if err := w.spawn(); err != nil {
 			return 0, fmt.Errorf("%w: %w", errWatchdogGone, err)
@@ -144,10 +144,10 @@ func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, er
 		m, err := receive(w.socket)
 		switch {
 		case err == unix.EAGAIN:
-			left := deadline.Sub(clock())
+			left := deadline.Sub(w.run.clock())
 			if left <= 0 {
 				w.killTree()
-				return 0, errWatchdogMute
+				return 0, fmt.Errorf("%w: the watchdog of the command does not answer", errTooLate)
 			}
 			ready := []unix.PollFd{{Fd: int32(w.socket), Events: unix.POLLIN}}
 			ts := unix.NsecToTimespec(int64(min(left, resumePause)))
@@ -159,7 +159,9 @@ func (w *watchdog) start(deadline locks.Instant, clock locks.Clock) (pid int, er
 			return 0, errWatchdogGone
 		case m.kind == msgStarted:
 			return int(m.number), nil
-		case m.kind == msgFailed:
+		case unix.Errno(m.number) == unix.ETIME:
+			return 0, errTooLate
+		default: // msgFailed
 			return 0, w.run.cmd.problem(unix.Errno(m.number))
 		}
 	}
