@@ -78,11 +78,17 @@ func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
 	}
 }
 
+// failClosed kills the command and all its descendants because the watchdog is gone: if golock were
+// stopped now, nobody would end them in time.
+func (s *supervisor) failClosed() {
+	s.because(grave, Fault, fmt.Errorf("%w: the command was stopped", errWatchdogGone))
+	s.kill()
+}
+
 // preexistingChildren are the children of this process before the run: a shell may have started
 // some and then become golock. They and their descendants are no part of the run.
 func preexistingChildren() []proctree.Process {
-	var info unix.Siginfo
-	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == unix.ECHILD {
+	if _, _, err := proctree.PeekEnded(); err == unix.ECHILD {
 		return nil // as nearly always
 	}
 	return proctree.Descendants(proctree.Live(), unix.Getpid(), nil)

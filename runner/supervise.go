@@ -2,6 +2,7 @@ package runner
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"syscall"
@@ -80,6 +81,40 @@ func (s *supervisor) supervise() *Outcome {
 		}
 		s.onTime() // also in a flood of signals
 	}
+}
+
+// keepLease acts on what the renewer's last step has shown.
+func (s *supervisor) keepLease() {
+	r := s.renewer
+	if r == nil {
+		return
+	}
+	lost := r.Lost != nil
+	switch {
+	case s.reason.severity == grave: // the command is being ended
+	case errors.As(r.Lost, new(*locks.EvictedError)): // on purpose: more than a warning, also with OnlyWarn
+		s.loseLease(takenBack(r.Lost))
+	case lost && !s.OnlyWarn:
+		s.loseLease(r.Lost)
+	case lost && !s.warned:
+		s.Log(true, "the slot is lost, the command goes on", "error", r.Lost)
+	case r.Term != s.term:
+		s.watchdog.send(msgDeadline, int64(r.KillAt()))
+	}
+	s.term, s.warned = r.Term, lost
+}
+
+// loseLease ends the command and all its descendants because the slot is lost or soon will be.
+func (s *supervisor) loseLease(err error) {
+	s.Log(false, "slot lost", "error", err)
+	s.because(grave, Lost, err)
+	now, window := s.clock(), s.renewer.Window
+	if errors.As(err, new(*locks.EvictedError)) {
+		window = s.KillAfter
+	}
+	left := min(window, s.renewer.KillAt().Sub(now))
+	s.watchdog.send(msgDeadline, int64(now.Add(left)))
+	s.stop(left)
 }
 
 // finished reports whether there is nothing left to wait for.
