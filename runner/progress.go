@@ -67,11 +67,25 @@ func (w *waiter) beginProgress() {
 	w.report()
 }
 
-// updateProgress does what is due. The error is a fault in a look.
+// updateProgress takes the end of a look, or does what is due. Looks update the place. The error is a
+// fault in a look.
 func (w *waiter) updateProgress() error {
 	select {
 	case l := <-w.looks:
-		return w.takeLook(l)
+		w.looks, w.cost = nil, l.cost
+		switch {
+		case errors.As(l.err, new(*locks.PanicError)):
+			return l.err
+		case l.err != nil:
+			w.view.Problem = l.err.Error()
+		default:
+			w.view.Holders, w.view.Problem = l.holders, ""
+			if l.place > 0 {
+				w.place.Store(int64(l.place))
+			}
+		}
+		w.report()
+		return nil
 	default:
 	}
 	switch {
@@ -82,24 +96,6 @@ func (w *waiter) updateProgress() error {
 	default:
 		w.report()
 	}
-	return nil
-}
-
-// takeLook takes the end of a look. Looks update the place.
-func (w *waiter) takeLook(l look) error {
-	w.looks, w.cost = nil, l.cost
-	switch {
-	case errors.As(l.err, new(*locks.PanicError)):
-		return l.err
-	case l.err != nil:
-		w.view.Problem = l.err.Error()
-	default:
-		w.view.Holders, w.view.Problem = l.holders, ""
-		if l.place > 0 {
-			w.place.Store(int64(l.place))
-		}
-	}
-	w.report()
 	return nil
 }
 

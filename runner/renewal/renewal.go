@@ -33,12 +33,11 @@ type Renewer struct {
 
 	ctx     context.Context
 	cancel  context.CancelFunc
-	answers chan answer // has room for that of the one renewal in flight
+	answers chan answer // has room for that of the renewal in flight; nil: none is
 	hinted  atomic.Bool // to renew at once
 
-	next     locks.Instant // when to renew
-	inFlight bool          // a renewal is in flight
-	failure  error         // of the last renewal; nil: it went well
+	next    locks.Instant // when to renew
+	failure error         // of the last renewal; nil: it went well
 
 	Window time.Duration // from StopAt to the end of the lease
 	Term   locks.Term    // the last that was promised
@@ -92,7 +91,7 @@ func New(lease locks.RenewableLease, clock locks.Clock, killAfter time.Duration,
 	r := &Renewer{
 		lease: lease, clock: clock, wake: wake, log: log,
 		Window: stopWindow(term.TTL, killAfter), interval: interval,
-		answers: make(chan answer, 1), Term: term, next: term.Asked.Add(interval),
+		Term: term, next: term.Asked.Add(interval),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	go r.watchEvents()
@@ -106,12 +105,12 @@ func (r *Renewer) Stop() {
 		return
 	}
 	r.cancel()
-	if r.inFlight {
+	if r.answers != nil {
 		select {
 		case <-r.answers:
 		case <-time.After(stopLimit):
 		}
-		r.inFlight = false
+		r.answers = nil
 	}
 }
 
@@ -148,7 +147,7 @@ func (r *Renewer) cause() error {
 	switch {
 	case r.failure != nil:
 		return r.failure
-	case r.inFlight:
+	case r.answers != nil:
 		return errors.New("the store has not answered")
 	}
 	return errors.New("golock itself was stopped or held up")
@@ -159,7 +158,7 @@ func (r *Renewer) cause() error {
 func (r *Renewer) Step() {
 	select {
 	case a := <-r.answers:
-		r.inFlight = false
+		r.answers = nil
 		r.answered(a)
 	default:
 	}
@@ -167,10 +166,10 @@ func (r *Renewer) Step() {
 	if r.Lost == nil && now >= r.StopAt() {
 		r.Lost = fmt.Errorf("the slot could not be kept: no renewal for %v: %w", r.Without(), r.cause())
 	}
-	if !r.Final && !r.inFlight && (r.hinted.Load() || now >= r.next) {
-		r.inFlight = true
+	if !r.Final && r.answers == nil && (r.hinted.Load() || now >= r.next) {
+		r.answers = make(chan answer, 1)
 		r.hinted.Store(false)
-		go r.ask(TryLimit(r.Term.TTL))
+		go r.ask(TryLimit(r.Term.TTL), r.answers)
 	}
 }
 
@@ -180,7 +179,7 @@ func (r *Renewer) WakeAt() locks.Instant {
 	if r.Lost == nil {
 		at = r.StopAt()
 	}
-	if !r.Final && !r.inFlight && (at == 0 || r.next < at) {
+	if !r.Final && r.answers == nil && (at == 0 || r.next < at) {
 		at = r.next
 	}
 	return at
@@ -215,10 +214,10 @@ func (r *Renewer) answered(a answer) {
 }
 
 // ask makes one renewal.
-func (r *Renewer) ask(limit time.Duration) {
+func (r *Renewer) ask(limit time.Duration, answers chan<- answer) {
 	defer r.wake()
 	var a answer
-	defer func() { r.answers <- a }()
+	defer func() { answers <- a }()
 	defer locks.Recover(&a.err)
 	ctx, cancel := context.WithTimeout(r.ctx, limit)
 	defer cancel()
