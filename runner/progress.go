@@ -55,18 +55,6 @@ type look struct {
 	err     error
 }
 
-// beginProgress is called when the run has queued.
-func (w *waiter) beginProgress() {
-	if w.Waits == nil {
-		return
-	}
-	if w.view.Began.IsZero() {
-		w.view.Name, w.view.Began = w.Request.Name, time.Now()
-		w.lookedAt = w.view.Began.Add(-lookPause)
-	}
-	w.report()
-}
-
 // updateProgress takes the end of a look, or does what is due. Looks update the place. The error is a
 // fault in a look.
 func (w *waiter) updateProgress() error {

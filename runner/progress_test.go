@@ -53,9 +53,11 @@ func (s *shown) Entries(ctx context.Context, name string) ([]locks.Entry, error)
 // waitsAt is a run that waits for a lock of the store, at a place.
 func waitsAt(place int, store locks.Store, report func(*Waiting) time.Duration) *waiter {
 	w := &waiter{
-		Run:     &Run{Store: store, Request: locks.Request{Name: "n"}, Relay: testRelay, Waits: report},
-		attempt: &attempt{}, noted: true,
+		Run:     &Run{Store: store, Request: locks.Request{Name: "n"}, Relay: testRelay, Waits: report, Log: func(bool, string, ...any) {}},
+		attempt: &attempt{},
 	}
+	ticket := locks.Ticket(queuedTicket{})
+	w.queued.Store(&ticket)
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
 	w.place.Store(int64(place))
 	return w
@@ -78,7 +80,7 @@ func observe(t *testing.T, s *shown, place int, d time.Duration) (told []string)
 			told = append(told, fmt.Sprintf("%v: %d, %d %s", time.Since(s.began).Round(100*time.Millisecond), w.Place, len(w.Holders), w.Problem))
 			return time.Second
 		})
-		r.beginProgress()
+		r.noteQueued()
 		for time.Since(s.began) < d {
 			if err := r.updateProgress(); err != nil {
 				t.Error(err)
@@ -157,7 +159,7 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stubborn{shown: shown{place: 1}}
 		w := waitsAt(1, s, func(*Waiting) time.Duration { return time.Second })
-		w.beginProgress()
+		w.noteQueued()
 		time.Sleep(time.Second)
 		if err := w.updateProgress(); err != nil || w.looks == nil {
 			t.Fatal("there is no look", err)
@@ -165,8 +167,9 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 		w.cancel(nil)
 		w.endProgress(true)
 		time.Sleep(time.Minute)
+		w.noted = false
 		w.place.Store(2)
-		w.beginProgress()
+		w.noteQueued()
 		if err := w.updateProgress(); err != nil || w.view.Place != 2 || len(w.view.Holders) != 0 {
 			t.Errorf("%+v, %v", w.view, err)
 		}

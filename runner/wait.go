@@ -238,7 +238,14 @@ func (w *waiter) noteQueued() {
 	w.noted = true
 	w.sayReplaced(*ticket)
 	w.Log(false, "waiting")
-	w.beginProgress()
+	if w.Waits == nil {
+		return
+	}
+	if w.view.Began.IsZero() {
+		w.view.Name, w.view.Began = w.Request.Name, time.Now()
+		w.lookedAt = w.view.Began.Add(-lookPause)
+	}
+	w.report()
 }
 
 // received takes the result of an attempt that was not given up.
