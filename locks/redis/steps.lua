@@ -125,7 +125,7 @@ local function release()
     removeEntry(stored and mine or ask.record or mine, id)
   end
   -- Was it taken out, or is this another server now? The epoch tells.
-  return {verdict = 'released', existed = existed, epoch = epoch}
+  return {verdict = 'released', existed = existed, epoch = epoch or ''}
 end
 
 local function evictEntry()
