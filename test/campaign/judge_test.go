@@ -228,6 +228,14 @@ func (h *history) excuse(r *run, saw []lifeID, by *life) string {
 			if !slices.Contains(saw, lifeID{r.Token, 0}) { // the command itself must be dead
 				return notBoth
 			}
+		case stopGuard: // with another fault it comes to one of those above
+			if len(h.hit(r, f.from, f.to, stopHolder, killHolder, killPair, killEnding)) > 0 {
+				return notBothStop
+			}
+		case stopHolder: // likewise
+			if !slices.Contains(saw, lifeID{r.Token, 0}) && len(h.hit(r, f.from, f.to, killGuard)) > 0 {
+				return notBoth
+			}
 		case removeFiles:
 			if !h.queue {
 				return notRemoved
@@ -282,7 +290,7 @@ func (h *history) mustEnd(r *run, l *life) bool {
 
 func (h *history) orphans(r *run, all *findings) {
 	until := r.ended + int64(soon)
-	for _, f := range h.hit(r, r.started, until, stopBoth, stopTree, killStopped) {
+	for _, f := range h.hit(r, r.started, until, stopBoth, stopTree, stopGuard, killStopped) {
 		until = max(until, f.to+int64(soon)) // nobody was there to kill it
 	}
 	for _, l := range r.lives {

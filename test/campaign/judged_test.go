@@ -170,6 +170,20 @@ func TestJudgeExcuses(t *testing.T) {
 			h.TTL = 500 * time.Millisecond
 			h.happened(stopBoth, 0, 20*ms, 290*ms)
 		}},
+		"stopped one after the other": {notBothStop, func(h *history) {
+			two(h)
+			h.TTL = 500 * time.Millisecond
+			h.happened(stopGuard, 0, 15*ms, 90*ms)
+			h.happened(stopHolder, 0, 20*ms, 290*ms)
+		}},
+		"watchdog killed while golock is stopped": {notBoth, func(h *history) {
+			two(h)
+			h.runs[0].lives[0].to, h.runs[0].code = 60*ms, faultCode
+			h.daemon(0, 20*ms, 300*ms)
+			h.sees(0, 1)
+			h.happened(stopHolder, 0, 20*ms, 290*ms)
+			h.happened(killGuard, 0, 50*ms, 51*ms)
+		}},
 		notRemoved: {notRemoved, func(h *history) {
 			two(h)
 			h.leased, h.queue, h.runs[0].code = false, false, 0
