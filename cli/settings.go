@@ -118,7 +118,7 @@ func configureLog(out *term.Printer, v *config.Values) error {
 		return v.Err()
 	}
 	out.Verbose, out.Quiet, out.JSON = verbose, quiet, format == "json"
-	for _, note := range v.Notes() {
+	for _, note := range v.Notes {
 		out.Step(note)
 	}
 	return nil

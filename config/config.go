@@ -1,6 +1,7 @@
 // Package config finds out what the user wants: it puts flags, environment and
-// files in order and gives typed values. It knows two settings by name, never
-// prints, and reports every value with its source.
+// files in order and gives typed values. It never prints, and reports every value
+// with its source. It knows two settings: "name" selects a [lock."NAME"] table,
+// "config" names the only file to read.
 //
 // Precedence, the strongest first:
 //
@@ -20,32 +21,17 @@ import (
 	"golock/internal/spelling"
 )
 
-// Resolve itself reads two settings: the name selects a [lock."NAME"] table,
-// config names the only file to read.
-const (
-	NameKey   = "name"
-	ConfigKey = "config"
-)
-
-// Kind says how a setting may be written in a file.
-type Kind int
+// Kind says how a setting is written in a file, in the words of an error.
+type Kind string
 
 const (
-	String   Kind = iota // a string
-	Word                 // a string or an integer: signals have names and numbers
-	Int                  // an integer
-	Bool                 // true or false
-	Duration             // a string, or seconds as an integer or a float
-	List                 // an array of strings and integers, or one of them
+	String   Kind = "a string in quotes"
+	Word     Kind = "a string in quotes or an integer" // signals have names and numbers
+	Int      Kind = "an integer without quotes"
+	Bool     Kind = "true or false without quotes"
+	Duration Kind = `seconds or a string such as "1m30s"`
+	List     Kind = "an array of strings in quotes or integers" // or one of these
 )
-
-// expected says what a value must be, by its kind.
-func (k Kind) expected() string {
-	return []string{
-		"a string in quotes", "a string in quotes or an integer", "an integer without quotes", "true or false without quotes",
-		`seconds or a string such as "1m30s"`, "an array of strings in quotes or integers",
-	}[k]
-}
 
 // Setting declares one setting.
 type Setting struct {
@@ -79,7 +65,7 @@ func (s Source) FromFlag() bool { return s.File == "" && s.Env == "" }
 // String names the source: "--max", "GOLOCK_MAX", "/etc/golock.toml:7: max".
 func (s Source) String() string {
 	switch {
-	case s.File == "" && s.Env == "":
+	case s.FromFlag():
 		return "--" + s.Key
 	case s.File == "":
 		return s.Env
@@ -119,9 +105,9 @@ func Resolve(settings []Setting, from Layers) (*Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := v.Given(NameKey); ok {
+	if _, ok := v.Given("name"); ok {
 		for _, f := range files {
-			v.add(func(s Setting) value { return f.locks[v.Text(NameKey)][s.Key] })
+			v.add(func(s Setting) value { return f.locks[v.Text("name")][s.Key] })
 		}
 	}
 	for _, f := range files {
@@ -168,11 +154,11 @@ func (v *Values) add(get func(Setting) value) {
 
 // load reads the files that apply, the strongest first.
 func (v *Values) load(files Files) (all []*file, err error) {
-	source, explicit := v.Given(ConfigKey)
-	paths := []string{v.Text(ConfigKey)}
+	source, explicit := v.Given("config")
+	paths := []string{v.Text("config")}
 	switch {
 	case explicit && paths[0] == "":
-		return nil, v.Errorf(ConfigKey, "names no file")
+		return nil, v.Errorf("config", "names no file")
 	case explicit && paths[0] == "/dev/null": // the usual way to say: no file
 		return nil, nil
 	case !explicit:
@@ -188,7 +174,7 @@ func (v *Values) load(files Files) (all []*file, err error) {
 		case isMissing(err):
 			continue
 		case err != nil && !explicit && path != files.System && isHidden(path):
-			v.notes = append(v.notes, path+": a directory above it cannot be searched, so it is taken as missing")
+			v.Notes = append(v.Notes, path+": a directory above it cannot be searched, so it is taken as missing")
 			continue
 		case err != nil:
 			return nil, &Error{Source{File: path}, err.Error()}

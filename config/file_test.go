@@ -194,7 +194,7 @@ func TestHiddenFile(t *testing.T) {
 	}
 	testkit.Must(t, os.Chmod(filepath.Dir(user), 0o700))
 	v, err := resolve()
-	if err != nil || len(v.Notes()) != 1 || !strings.Contains(v.Notes()[0], user) {
+	if err != nil || len(v.Notes) != 1 || !strings.Contains(v.Notes[0], user) {
 		t.Errorf("%v, %v, want one note about %s", v, err, user)
 	}
 	testkit.Must(t, errors.Join(os.Chmod(filepath.Dir(user), 0o755), os.Chmod(user, 0o600)))

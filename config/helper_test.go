@@ -19,10 +19,10 @@ func TestMain(m *testing.M) {
 // settings has one row of every kind, a group of three, and the two keys that
 // the package knows.
 var settings = []config.Setting{
-	{Key: "name", Env: "GOLOCK_NAME", NotInFile: true},
-	{Key: "config", Env: "GOLOCK_CONFIG", NotInFile: true},
+	{Key: "name", Env: "GOLOCK_NAME", Kind: config.String, NotInFile: true},
+	{Key: "config", Env: "GOLOCK_CONFIG", Kind: config.String, NotInFile: true},
 	{Key: "exec", Kind: config.Bool, NotInFile: true},
-	{Key: "store", Env: "GOLOCK_STORE", Default: "local", EmptyIsSet: true},
+	{Key: "store", Env: "GOLOCK_STORE", Kind: config.String, Default: "local", EmptyIsSet: true},
 	{Key: "max", Env: "GOLOCK_MAX", Kind: config.Int, Default: "1", Group: "max"},
 	{Key: "shared", Kind: config.Bool, Group: "max"},
 	{Key: "exclusive", Kind: config.Bool, Group: "max"},

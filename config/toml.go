@@ -114,7 +114,8 @@ func (f *file) notTable(path []string) error {
 
 // find gives the whole key that begins with a path, and its line. A strict decoder
 // that knows the tables and no setting reports the place of every key. In an inline
-// table it leaves out the tables around: then the first key that can be meant counts.
+// table it leaves out the tables around: then the first key that can be meant counts,
+// one that has no other words.
 func (f *file) find(path []string) (key []string, row int) {
 	var tables struct {
 		Defaults struct{}            `toml:"defaults"`
@@ -129,12 +130,13 @@ func (f *file) find(path []string) (key []string, row int) {
 	if !ok { // a value in the place of a table
 		return path, rowOf(err)
 	}
+	other := func(word string) bool { return !slices.Contains(path, word) }
 	for _, e := range missing.Errors {
 		line, _ := e.Position()
 		switch found := e.Key(); {
 		case len(found) >= len(path) && slices.Equal(found[:len(path)], path):
 			return found, line
-		case row == 0 && isPart(found, path):
+		case row == 0 && !slices.ContainsFunc(found, other):
 			row = line
 		}
 	}
@@ -147,16 +149,6 @@ func rowOf(err error) (row int) {
 		row, _ = decode.Position()
 	}
 	return row
-}
-
-// isPart reports whether a key can be that of a path without some tables around.
-func isPart(key, path []string) bool {
-	for _, word := range path {
-		if len(key) > 0 && key[0] == word {
-			key = key[1:]
-		}
-	}
-	return len(key) == 0
 }
 
 // misplaced says what is wrong with a key outside of [defaults] and [lock."NAME"].
@@ -209,7 +201,7 @@ func textsOf(kind Kind, content any) (texts []string, problem string) {
 			text, ok = strconv.FormatBool(e), kind == Bool
 		}
 		if !ok { // without the value: it may be a store with a password
-			return nil, "must be " + kind.expected()
+			return nil, "must be " + string(kind)
 		}
 		if kind == Duration {
 			if _, err := ParseDuration(text); err != nil {

@@ -15,8 +15,9 @@ import (
 type Values struct {
 	settings []Setting
 	found    []value // parallel to settings; without texts: nobody gave it
-	notes    []string
 	err      error
+
+	Notes []string // what was skipped and may surprise the user
 }
 
 type value struct {
@@ -27,9 +28,6 @@ type value struct {
 func (v *Values) index(key string) int {
 	return slices.IndexFunc(v.settings, func(s Setting) bool { return s.Key == key })
 }
-
-// Notes tells what was skipped and may surprise the user.
-func (v *Values) Notes() []string { return v.notes }
 
 // Given reports whether somebody gave the setting, and who. If nobody did, the source is
 // the flag that could give it.
@@ -118,17 +116,15 @@ func (v *Values) Reject(err error) {
 // ParseInt reads a decimal integer from low to high. It knows no plus sign, no
 // other base and no underscores.
 func ParseInt(text string, low, high int) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || text[0] == '+' || n < low || n > high {
-		switch {
-		case high >= math.MaxInt32 && low <= math.MinInt32:
-			return 0, fmt.Errorf("%q is not an integer", text)
-		case high >= math.MaxInt32: // the largest that all machines count to
-			return 0, fmt.Errorf("%q is not an integer of %d or more", text, low)
-		}
+	switch n, err := strconv.Atoi(text); {
+	case err == nil && text[0] != '+' && n >= low && n <= high:
+		return n, nil
+	case high < math.MaxInt32: // the largest that all machines count to
 		return 0, fmt.Errorf("%q is not an integer from %d to %d", text, low, high)
+	case low > math.MinInt32:
+		return 0, fmt.Errorf("%q is not an integer of %d or more", text, low)
 	}
-	return n, nil
+	return 0, fmt.Errorf("%q is not an integer", text)
 }
 
 const numerals = "0123456789."
@@ -143,12 +139,10 @@ func ParseDuration(text string) (time.Duration, error) {
 	}
 	var sum time.Duration
 	for rest != "" {
-		unit := strings.TrimLeft(rest, numerals)
-		number := rest[:len(rest)-len(unit)]
-		if i := strings.IndexAny(unit, numerals); i >= 0 {
-			unit = unit[:i]
-		}
-		rest = rest[len(number)+len(unit):]
+		behind := strings.TrimLeft(rest, numerals)
+		number := strings.TrimSuffix(rest, behind)
+		rest = strings.TrimLeftFunc(behind, func(r rune) bool { return !strings.ContainsRune(numerals, r) })
+		unit := strings.TrimSuffix(behind, rest)
 		times := time.Duration(1)
 		if unit == "d" { // package time knows all units but the day
 			unit, times = "h", 24
