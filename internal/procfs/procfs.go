@@ -38,8 +38,6 @@ func (s Stat) Alive() bool {
 // Stopped reports whether a signal or a debugger has stopped the process.
 func (s Stat) Stopped() bool { return s.State == 'T' || s.State == 't' }
 
-var errStat = errors.New("unexpected text in /proc/PID/stat")
-
 // ErrForeign says that the numbers in /proc are those of another PID namespace.
 var ErrForeign = errors.New("/proc is that of another PID namespace")
 
@@ -58,7 +56,7 @@ func ReadStat(pid int) (Stat, error) {
 	if err != nil {
 		return Stat{}, err
 	}
-	return ParseStat(text)
+	return parseStat(text)
 }
 
 // Read reads a whole file. Unlike os.ReadFile it does not start Go's poller, which most runs do not
@@ -79,18 +77,15 @@ func Read(path string, size int) (string, error) {
 	}
 }
 
-// ParseStat reads the text of /proc/PID/stat.
-func ParseStat(text string) (s Stat, err error) {
+// parseStat reads the text of /proc/PID/stat.
+func parseStat(text string) (s Stat, err error) {
+	pid, _, _ := strings.Cut(text, " ")
 	// The name in parentheses may contain anything, also parentheses.
-	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
-	if open < 0 || end < open {
-		return Stat{}, errStat
-	}
-	field := strings.Fields(text[end+1:])
+	field := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(field) < 20 {
-		return Stat{}, errStat
+		return Stat{}, errors.New("unexpected text in /proc/PID/stat")
 	}
-	s.PID, _ = strconv.Atoi(strings.TrimSpace(text[:open]))
+	s.PID, _ = strconv.Atoi(pid)
 	s.State = field[0][0]
 	s.Parent, _ = strconv.Atoi(field[1])
 	s.Group, _ = strconv.Atoi(field[2])

@@ -9,13 +9,13 @@ import (
 
 func TestParseStat(t *testing.T) {
 	text := "42 (a) R (b (c) T 7 8 9 1025 9 0 0 0 0 0 0 0 0 0 20 0 3 0 123456789 5 6\n"
-	got, err := ParseStat(text)
+	got, err := parseStat(text)
 	want := Stat{PID: 42, State: 'T', Parent: 7, Group: 8, Start: 123456789, threads: 3}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 	for _, text := range []string{"", "42 (a", "42 (a) S 1", ") (", "42"} {
-		if s, err := ParseStat(text); err == nil {
+		if s, err := parseStat(text); err == nil {
 			t.Errorf("%q: %+v", text, s)
 		}
 	}
@@ -45,16 +45,16 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-func TestParseLock(t *testing.T) {
+func TestParseLocks(t *testing.T) {
 	for line, want := range map[string]Lock{
 		"1: OFDLCK ADVISORY  READ -1 fe:00:1234 576460752303423488 576460752303423488\n": {Kind: "OFDLCK", Shared: true, PID: -1, File: "fe:00:1234", Start: "576460752303423488"},
 		"3: -> FLOCK  ADVISORY  WRITE 77 00:2f:9 0 EOF\n":                                {Kind: "FLOCK", Waiting: true, PID: 77, File: "00:2f:9", Start: "0"},
 	} {
-		if got, ok := parseLock(line); !ok || got != want {
+		if got := parseLocks("lock:\t"+line, "lock:"); len(got) != 1 || got[0] != want {
 			t.Errorf("%q: %+v", strings.TrimSpace(line), got)
 		}
 	}
-	if l, ok := parseLock("1: FLOCK ADVISORY"); ok {
-		t.Errorf("%+v", l)
+	if got := parseLocks("pos:\t0\nlock:\t1: FLOCK ADVISORY\n", "lock:"); got != nil {
+		t.Errorf("%+v", got)
 	}
 }

@@ -54,11 +54,9 @@ func Descendants(list []Process, root int, except []Process) []Process {
 			children[p.Parent] = append(children[p.Parent], p)
 		}
 	}
-	var found []Process
-	for next := children[root]; len(next) > 0; {
-		p := next[0]
-		found = append(found, p)
-		next = append(next[1:len(next):len(next)], children[p.PID]...)
+	found := children[root]
+	for i := 0; i < len(found); i++ {
+		found = append(found, children[found[i].PID]...)
 	}
 	return found
 }
