@@ -12,6 +12,8 @@ package entry
 import (
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // faults are ILL TRAP BUS FPE SEGV SYS.
@@ -44,29 +46,19 @@ func Environ() []string {
 	if stack == nil {
 		return syscall.Environ()
 	}
-	next := argument(*(*int)(stack) + 1)
-	if *(*unsafe.Pointer)(next) == unsafe.Pointer(&procs) {
-		next = unsafe.Add(next, unsafe.Sizeof(stack))
-	}
 	var list []string
-	for *(*unsafe.Pointer)(next) != nil {
-		list = append(list, text(*(*unsafe.Pointer)(next)))
-		next = unsafe.Add(next, unsafe.Sizeof(stack))
+	for n := argc() + 1; argument(n) != nil; n++ {
+		if argument(n) != &procs[0] {
+			list = append(list, unix.BytePtrToString(argument(n)))
+		}
 	}
 	return list
 }
 
-// argument is where the pointer to argv[n] is.
-func argument(n int) unsafe.Pointer { return unsafe.Add(stack, (n+1)*int(unsafe.Sizeof(stack))) }
+func argc() int { return *(*int)(stack) }
 
-// text converts a string of C, whose memory stays as it is.
-func text(p unsafe.Pointer) string {
-	n := 0
-	for *(*byte)(unsafe.Add(p, n)) != 0 {
-		n++
-	}
-	return unsafe.String((*byte)(p), n)
-}
+// argument is argv[n]. Behind argv and a NULL come the variables.
+func argument(n int) *byte { return *(**byte)(unsafe.Add(stack, (n+1)*int(unsafe.Sizeof(stack)))) }
 
 // init undoes what the runtime has done. What the caller ignored is ignored again, without CHLD,
 // which golock needs, and faults, which the runtime needs. QUIT, ABRT and STKFLT get their default
@@ -80,7 +72,7 @@ func init() { //nolint:gochecknoinits // every package that is initialised befor
 	const kept = 1<<(syscall.SIGCHLD-1) | faults
 	const stkflt = 16 // MIPS has none
 	taken := uint64(1<<(syscall.SIGQUIT-1) | 1<<(syscall.SIGABRT-1) | 1<<(stkflt-1))
-	if *(*int)(stack) > 1 && text(*(*unsafe.Pointer)(argument(1))) == "run" {
+	if argc() > 1 && unix.BytePtrToString(argument(1)) == "run" {
 		taken |= 1<<(syscall.SIGHUP-1) | 1<<(syscall.SIGINT-1) | 1<<(syscall.SIGTERM-1)
 	}
 	for sig := range 64 {

@@ -1,10 +1,10 @@
 package execvp
 
 import (
-	"bytes"
+	"bufio"
 	"errors"
-	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +16,7 @@ import (
 func Explain(name string, err error) string {
 	var st unix.Stat_t
 	path, findErr := Find(name)
-	exists := findErr == nil && name != "" && unix.Stat(path, &st) == nil
+	exists := findErr == nil && unix.Stat(path, &st) == nil
 	switch {
 	case exists && st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return "it is a directory"
@@ -26,7 +26,7 @@ func Explain(name string, err error) string {
 		return explainInterpreter(path)
 	case exists || name == "" || !errors.Is(err, unix.ENOENT):
 		return ""
-	case isBuiltin(name):
+	case slices.Contains(strings.Fields(builtins), name):
 		return "it is a command of the shell: use sh -c '...'"
 	case strings.ContainsAny(name, " \t\n&|;<>"):
 		return "a line for the shell is run with sh -c '...'"
@@ -43,15 +43,9 @@ func Explain(name string, err error) string {
 	return "it is in no directory of PATH=" + dirs
 }
 
-// isBuiltin reports whether a command is one that only a shell has, on most systems.
-func isBuiltin(name string) bool {
-	switch name {
-	case ".", ":", "alias", "bg", "cd", "command", "declare", "eval", "exec", "exit", "export", "fg", "hash", "jobs", "local", "read",
-		"readonly", "return", "set", "shift", "shopt", "source", "trap", "type", "ulimit", "umask", "unalias", "unset", "wait":
-		return true
-	}
-	return false
-}
+// builtins are commands that only a shell has, on most systems.
+const builtins = ". : alias bg cd command declare eval exec exit export fg hash jobs local read readonly " +
+	"return set shift shopt source trap type ulimit umask unalias unset wait"
 
 // explainInterpreter says why a file that is there cannot be found: what would execute it is
 // missing.
@@ -62,9 +56,8 @@ func explainInterpreter(path string) string {
 		return ""
 	}
 	defer f.Close()
-	first, _ := io.ReadAll(io.LimitReader(f, longest))
-	first, _, _ = bytes.Cut(first, []byte("\n"))
-	line, isScript := strings.CutPrefix(string(first), "#!")
+	first, _ := bufio.NewReaderSize(f, longest).ReadSlice('\n')
+	line, isScript := strings.CutPrefix(strings.TrimSuffix(string(first), "\n"), "#!")
 	if !isScript {
 		return "the file is there, but not the loader or interpreter that it needs"
 	}
