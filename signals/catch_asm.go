@@ -10,9 +10,6 @@ import "syscall"
 // runtime and runs on the signal stack of its threads. The runtime itself uses none of these
 // signals.
 
-// catcher is the part of a Relay that os/signal needs.
-type catcher struct{}
-
 // pipeEnd is where the handler writes: a global variable, since a handler gets nothing but the
 // signal.
 var pipeEnd int32 //nolint:unused // read by the handler in assembly
@@ -67,4 +64,4 @@ func (r *Relay) catch(list []syscall.Signal) {
 }
 
 // settle has nothing to wait for: a handler has written when it returns.
-func (catcher) settle() {}
+func settle() {}

@@ -72,7 +72,6 @@ type Relay struct {
 	watched  []int
 	buffer   [64]byte
 	unread   []byte // of buffer
-	catcher
 }
 
 // NewRelay makes a relay that catches nothing yet. With terminal, the job control signals keep
@@ -125,7 +124,7 @@ func (r *Relay) Yield() {
 		}
 		sigaction(sig, &action{}, nil)
 	}
-	r.settle()
+	settle()
 }
 
 // unblock unblocks, in the first thread, which lives as long as the process, what package entry has
