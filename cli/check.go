@@ -202,7 +202,8 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(reached bool), err
 	golock := []string{t.test.Program, "run", "--config", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), file.Fd()), "--name", name,
 		"--max", strconv.Itoa(t.test.Limit), "-v", "--log-format", "json", "--"}
 	ignored := []string{"GOLOCK_SLOT", "GOLOCK_SLOTS", "GOLOCK_FENCE"}
-	for _, s := range settings(&runCommand{}) {
+	all, _ := settings(&runCommand{})
+	for _, s := range all {
 		ignored = append(ignored, s.Env)
 	}
 	t.what = store.URL()

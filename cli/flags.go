@@ -42,7 +42,7 @@ type (
 
 type flagValue interface {
 	kind() config.Kind
-	values() *argument
+	arg() *argument
 }
 
 func (*textFlag) kind() config.Kind     { return config.String }
@@ -52,7 +52,7 @@ func (*durationFlag) kind() config.Kind { return config.Duration }
 func (*listFlag) kind() config.Kind     { return config.List }
 func (*boolFlag) kind() config.Kind     { return config.Bool }
 
-func (a *argument) values() *argument { return a }
+func (a *argument) arg() *argument { return a }
 
 // given reports whether the flag is on the command line.
 func (a *argument) given() bool { return a.texts != nil }
@@ -74,7 +74,9 @@ type declaration struct {
 	short, aliases string
 	hidden         bool
 	positional     bool // such arguments are all optional
-	value          any  // a pointer to the field
+	// One of them is the field; none for the files of report, which kong reads.
+	*argument
+	rest *rest
 }
 
 // declarations reads a command's struct, given as a pointer. It runs at every start:
@@ -90,9 +92,12 @@ func appendDeclarations(all []declaration, v reflect.Value) []declaration {
 			all = appendDeclarations(all, v.Field(i))
 			continue
 		}
-		d := declaration{value: v.Field(i).Addr().Interface()}
-		if flag, ok := d.value.(flagValue); ok {
-			d.Kind = flag.kind()
+		var d declaration
+		switch pointer := v.Field(i).Addr().Interface().(type) {
+		case flagValue:
+			d.Kind, d.argument = pointer.kind(), pointer.arg()
+		case *rest:
+			d.rest = pointer
 		}
 		d.readTags(string(field.Tag))
 		all = append(all, d)
@@ -171,20 +176,15 @@ func (p *fastParser) positional() bool {
 	if i < 0 {
 		return false
 	}
-	switch target := p.all[i].value.(type) {
-	case *rest:
-		*target, p.args = p.args, nil
-		return true
-	case *textFlag:
-		if p.args[0] == "--" {
-			return false
-		}
-		target.texts = p.args[:1:1]
-		p.args = p.args[1:]
-		p.all = slices.Delete(p.all, i, i+1)
-		return true
+	switch d := p.all[i]; {
+	case d.rest != nil:
+		*d.rest, p.args = p.args, nil
+	case d.argument == nil || d.given() || p.args[0] == "--":
+		return false
+	default:
+		d.texts, p.args = p.args[:1:1], p.args[1:]
 	}
-	return false
+	return true
 }
 
 // letters takes a word such as -n, -nE0 or -w5.
@@ -220,8 +220,7 @@ func (p *fastParser) flag(name, value string, attached bool) bool {
 	default:
 		value, p.args = p.args[0], p.args[1:]
 	}
-	texts := &d.value.(flagValue).values().texts
-	*texts = append(*texts, value)
+	d.texts = append(d.texts, value)
 	return true
 }
 
@@ -238,32 +237,26 @@ func (p *fastParser) find(name string) *declaration {
 }
 
 // settings are what flags, variables and files can give a command: its own flags
-// and those of golock run, for which variables and files are made.
-func settings(command any) []config.Setting {
-	all, _ := settingsAndFlags(command)
-	return all
-}
-
-// settingsAndFlags also gives what the command line gave, by key.
-func settingsAndFlags(command any) ([]config.Setting, map[string][]string) {
-	all, flags := make([]config.Setting, 0, 48), map[string][]string{}
+// and those of golock run, for which variables and files are made. given is what
+// the command line gave, by key.
+func settings(command any) (all []config.Setting, given map[string][]string) {
+	all, given = make([]config.Setting, 0, 48), map[string][]string{}
 	if _, isRun := command.(*runCommand); !isRun {
-		all = settings(&runCommand{})
+		all, _ = settings(&runCommand{})
 	}
 	common := len(all)
 	for _, d := range declarations(command) {
-		flag, ok := d.value.(flagValue)
-		if !ok || d.positional || d.hidden {
+		if d.positional || d.hidden {
 			continue
 		}
-		if flag.values().given() {
-			flags[d.Key] = flag.values().texts
+		if d.given() {
+			given[d.Key] = d.texts
 		}
 		if !slices.ContainsFunc(all[:common], func(s config.Setting) bool { return s.Key == d.Key }) {
 			all = append(all, d.Setting)
 		}
 	}
-	return all, flags
+	return all, given
 }
 
 // storeFlags say where the lock lives.

@@ -16,16 +16,13 @@ import (
 // needed it executes the full program of the same version with the same arguments, before
 // it catches signals: the full program finds everything as the caller left it.
 
-// fullProgram is where the full program is, from the directory of the lean one.
-const fullProgram = "../libexec/golock/golock-"
-
 // becomeFull returns only if it fails, with an error that says what needs the full program.
 func becomeFull(what string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("%s the full program, which is found by /proc: %w", what, err)
 	}
-	path := filepath.Join(filepath.Dir(self), fullProgram+versionText())
+	path := filepath.Join(filepath.Dir(self), "../libexec/golock/golock-"+versionText())
 	program, err := checkOwner(self, path)
 	if err == nil {
 		err = signals.Exec(program, os.Args, entry.Environ())

@@ -67,9 +67,9 @@ func manual(page string, app *kong.Application) string {
 			paragraphs(&sections, "Examples:\n"+examples)
 		}
 	}
-	for _, s := range settings(&runCommand{}) {
-		if s.Env != "" {
-			fmt.Fprintf(&variables, ".TP\n\\fB%s\\fR\n\\fB%s\\fR\n", s.Env, roff("--"+s.Key))
+	for _, f := range flagsOf(commandNamed(app, "run")) {
+		if variable := f.Tag.Get("variable"); variable != "" {
+			fmt.Fprintf(&variables, ".TP\n\\fB%s\\fR\n\\fB%s\\fR\n", variable, roff("--"+f.Name))
 		}
 	}
 	return strings.NewReplacer("@VERSION@", roff(versionText()), "@SYNOPSIS@\n", synopsis.String(), "@COMMANDS@\n", sections.String(),

@@ -71,7 +71,8 @@ func exitCodes(t *testing.T) []string {
 // constants of runner.
 func variables(t *testing.T) (read, set []string) {
 	t.Helper()
-	for _, s := range settings(&runCommand{}) {
+	all, _ := settings(&runCommand{})
+	for _, s := range all {
 		if s.Env != "" {
 			read = append(read, s.Env)
 		}
@@ -135,7 +136,8 @@ func TestManualIsComplete(t *testing.T) {
 // The sample of a configuration file has every setting that a file can give.
 func TestSampleIsComplete(t *testing.T) {
 	var keys []string
-	for _, s := range settings(&runCommand{}) {
+	all, _ := settings(&runCommand{})
+	for _, s := range all {
 		if !s.NotInFile {
 			keys = append(keys, s.Key)
 		}

@@ -27,7 +27,7 @@ func resolve(command any) (*config.Values, error) {
 		}
 		return os.LookupEnv(variable)
 	}
-	all, flags := settingsAndFlags(command)
+	all, flags := settings(command)
 	const prefix = "GOLOCK_"
 	for _, variable := range os.Environ() {
 		name, _, isVariable := strings.Cut(variable, "=")
