@@ -6,7 +6,6 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,7 +88,7 @@ const kindWords = "words"
 func complete(app *kong.Application, words []string) (kind string, found []string) {
 	current := words[len(words)-1]
 	if len(words) == 1 {
-		for _, c := range commandsOf(app) {
+		for _, c := range app.Leaves(true) {
 			found = append(found, c.Name+"\t"+c.Help)
 		}
 		return kindWords, found
@@ -125,8 +124,8 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 	}
 	switch _, named := given["name"]; {
 	case strings.HasPrefix(current, "-"), runs && current == "" && !named, len(c.Positional) == 0:
-		for _, f := range flagsOf(c) {
-			repeatable := f.Target.Type() == reflect.TypeFor[listFlag]()
+		for _, f := range append(flagsOf(c), app.HelpFlag) {
+			_, repeatable := f.Target.Addr().Interface().(*listFlag)
 			if _, used := given[f.Name]; !used || repeatable {
 				found = append(found, "--"+f.Name+"\t"+firstSentence(f.Help))
 			}
@@ -207,12 +206,9 @@ func firstSentence(text string) string {
 	return strings.TrimRight(text, ".")
 }
 
-// commandsOf are the commands that users call.
-func commandsOf(app *kong.Application) []*kong.Node { return app.Leaves(true) }
-
 // commandNamed finds a command that users call; nil: there is none.
 func commandNamed(app *kong.Application, name string) *kong.Node {
-	for _, c := range commandsOf(app) {
+	for _, c := range app.Leaves(true) {
 		if c.Name == name {
 			return c
 		}
@@ -220,11 +216,9 @@ func commandNamed(app *kong.Application, name string) *kong.Node {
 	return nil
 }
 
-// flagsOf are the flags of a command, --help last.
+// flagsOf are the flags of a command, without --help.
 func flagsOf(c *kong.Node) []*kong.Flag {
-	levels := c.AllFlags(true)
-	slices.Reverse(levels)
-	return slices.Concat(levels...)
+	return slices.DeleteFunc(slices.Clone(c.Flags), func(f *kong.Flag) bool { return f.Hidden })
 }
 
 // namesOf are the names of a flag as they are typed, the usual long one first.

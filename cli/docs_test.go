@@ -43,7 +43,7 @@ func pages(t *testing.T) map[string]string {
 
 // What the pages tell exists: flags, variables, exit codes, stores, files, tests.
 func TestDocs(t *testing.T) {
-	commands := commandsOf(newParser(nil).Model)
+	commands := newParser(nil).Model.Leaves(true)
 	read, set := variables(t)
 	known := append(read, set...)
 	call := regexp.MustCompile(`\bgolock (run|acquire|renew|release|held|ls|break|clean|[a-z]+)((?: [^\s` + "`" + `|;&)]+)*)`)
@@ -201,12 +201,11 @@ func TestReferenceIsCurrent(t *testing.T) {
 func reference(app *kong.Application) string {
 	var b strings.Builder
 	inRun := map[string]string{}
-	for _, c := range commandsOf(app) {
-		fmt.Fprintf(&b, "\n### golock %s\n\n%s\n", c.Name, fold(c.Help+" `"+usageOf(c)+"`", ""))
+	for _, c := range app.Leaves(true) {
+		fmt.Fprintf(&b, "\n### golock %s\n\n%s", c.Name, fold(c.Help+" `"+usageOf(c)+"`", ""))
 		var items, same []string
 		for _, f := range flagsOf(c) {
 			switch {
-			case f.Name == "help":
 			case inRun[f.Name] == f.Help:
 				same = append(same, "`--"+f.Name+"`")
 			default:
@@ -220,7 +219,7 @@ func reference(app *kong.Application) string {
 			b.WriteString("\n" + strings.Join(items, ""))
 		}
 		if len(same) > 0 {
-			fmt.Fprintf(&b, "\n%s\n", fold("As for `run`: "+strings.Join(same, ", ")+".", ""))
+			b.WriteString("\n" + fold("As for `run`: "+strings.Join(same, ", ")+".", ""))
 		}
 	}
 	return b.String()
@@ -245,5 +244,5 @@ func referenceItem(f *kong.Flag, flagOnly bool) string {
 	if len(notes) > 0 {
 		names += " (" + strings.Join(notes, ", ") + ")"
 	}
-	return fold("- "+names+": "+f.Help, "  ") + "\n"
+	return "-" + fold(names+": "+f.Help, "  ")[1:]
 }

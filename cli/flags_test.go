@@ -117,7 +117,7 @@ func FuzzParseFast(f *testing.F) {
 
 // Every command, flag and argument that users see has a help text.
 func TestHelpIsComplete(t *testing.T) {
-	for _, c := range commandsOf(newParser(nil).Model) {
+	for _, c := range newParser(nil).Model.Leaves(true) {
 		if c.Help == "" || c.Name != "version" && c.Detail == "" {
 			t.Errorf("golock %s has no help", c.Name)
 		}

@@ -5,6 +5,7 @@ package cli
 import (
 	_ "embed"
 	"fmt"
+	"go/doc/comment"
 	"regexp"
 	"strconv"
 	"strings"
@@ -38,34 +39,30 @@ func (c *manualCommand) run(*term.Printer) error {
 func manual(page string, app *kong.Application) string {
 	var synopsis, sections, variables strings.Builder
 	described := map[string]bool{}
-	for _, c := range commandsOf(app) {
+	for _, c := range app.Leaves(true) {
 		usage := strings.TrimPrefix(usageOf(c), "golock "+c.Name)
 		fmt.Fprintf(&synopsis, "\\fBgolock %s\\fR%s\n", c.Name, roff(usage))
 		fmt.Fprintf(&sections, ".SS golock %s\n%s\n", c.Name, roff(c.Help))
-		prose, examples, found := strings.Cut(c.Detail, "Examples:\n")
-		paragraphs(&sections, prose)
+		examples := max(strings.Index(c.Detail, "Examples:\n"), 0)
+		paragraphs(&sections, c.Detail[:examples])
 		var again []string
 		for _, f := range flagsOf(c) {
 			names := strings.Join(namesOf(f), ", ")
-			switch same := names + f.Help; {
-			case f.Name == "help": // every command has it
-			case described[same]:
+			if described[names+f.Help] {
 				again = append(again, "\\fB"+roff(names)+"\\fR")
-			default:
-				described[same] = true
-				fmt.Fprintf(&sections, ".TP\n\\fB%s\\fR", roff(names))
-				if f.PlaceHolder != "" {
-					fmt.Fprintf(&sections, " \\fI%s\\fR", roff(f.PlaceHolder))
-				}
-				fmt.Fprintf(&sections, "\n%s\n", roff(describe(f.Value)))
+				continue
 			}
+			described[names+f.Help] = true
+			fmt.Fprintf(&sections, ".TP\n\\fB%s\\fR", roff(names))
+			if f.PlaceHolder != "" {
+				fmt.Fprintf(&sections, " \\fI%s\\fR", roff(f.PlaceHolder))
+			}
+			fmt.Fprintf(&sections, "\n%s\n", roff(describe(f.Value)))
 		}
 		if len(again) > 0 {
 			fmt.Fprintf(&sections, ".PP\nAs above: %s\n", strings.Join(again, ", "))
 		}
-		if found {
-			paragraphs(&sections, "Examples:\n"+examples)
-		}
+		paragraphs(&sections, c.Detail[examples:])
 	}
 	for _, f := range flagsOf(commandNamed(app, "run")) {
 		if variable := f.Tag.Get("variable"); variable != "" {
@@ -97,7 +94,7 @@ func sample(app *kong.Application) string {
 	var b strings.Builder
 	b.WriteString(sampleHead)
 	for _, f := range flagsOf(commandNamed(app, "run")) {
-		if f.Name == "help" || f.Tag.Has("file") {
+		if f.Tag.Has("file") {
 			continue
 		}
 		help, mark, value := f.Help, "#", f.Tag.Get("builtin")
@@ -115,24 +112,16 @@ func sample(app *kong.Application) string {
 		case config.String, config.Word, config.Duration:
 			value = strconv.Quote(value)
 		}
-		fmt.Fprintf(&b, "\n%s\n%s%s = %s\n", fold("# "+help, "# "), mark, f.Name, value)
+		fmt.Fprintf(&b, "\n%s%s%s = %s\n", fold(help, "# "), mark, f.Name, value)
 	}
 	return b.String() + sampleTail
 }
 
-// fold breaks a text into lines of at most 100 columns.
+// fold breaks a text into lines of at most 100 columns, each behind the indent.
 func fold(text, indent string) string {
-	words := strings.Fields(text)
-	folded, column := words[0], len(words[0])
-	for _, word := range words[1:] {
-		blank := " "
-		if column++; column+len(word) > 100 {
-			blank, column = "\n"+indent, len(indent)
-		}
-		folded += blank + word
-		column += len(word)
-	}
-	return folded
+	paragraph := &comment.Paragraph{Text: []comment.Text{comment.Plain(text)}}
+	printer := comment.Printer{TextPrefix: indent, TextWidth: 100 - len(indent)}
+	return string(printer.Text(&comment.Doc{Content: []comment.Block{paragraph}}))
 }
 
 // paragraphs sets a text of --help: lines that begin with a blank, and what stands

@@ -101,15 +101,13 @@ func variables(t *testing.T) (read, set []string) {
 func TestManualIsComplete(t *testing.T) {
 	text := page(t)
 	var names []string
-	for _, c := range commandsOf(newParser(nil).Model) {
+	for _, c := range newParser(nil).Model.Leaves(true) {
 		names = append(names, c.Name)
 		_, section, _ := strings.Cut(text, "\n.SS golock "+c.Name+"\n")
 		section, _, _ = strings.Cut(section, "\n.S")
 		var flags, documented []string
 		for _, f := range flagsOf(c) {
-			if f.Name != "help" {
-				flags = append(flags, namesOf(f)...)
-			}
+			flags = append(flags, namesOf(f)...)
 		}
 		for _, names := range matches(section, `\\fB(.*?)\\fR`) {
 			documented = append(documented, matches(strings.ReplaceAll(names, `\-`, "-"), `(?:^|, )(--?[a-zA-Z-]+)`)...)
