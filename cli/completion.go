@@ -111,7 +111,7 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 			continue
 		case !f.IsBool() && !attached:
 			if i++; i == len(words)-1 {
-				return values(f.Value, "", given)
+				return valuesOf(f.Value, "", given)
 			}
 			value = words[i]
 		}
@@ -119,7 +119,7 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 	}
 	if name, _, attached := strings.Cut(current, "="); attached {
 		if f := flagNamed(c, name); f != nil && !f.IsBool() {
-			return values(f.Value, name+"=", given)
+			return valuesOf(f.Value, name+"=", given)
 		}
 	}
 	switch _, named := given["name"]; {
@@ -134,11 +134,11 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 	case runs:
 		return "command " + strconv.Itoa(len(words)-1), nil
 	}
-	return values(c.Positional[0], "", given)
+	return valuesOf(c.Positional[0], "", given)
 }
 
-// values are those of a flag or an argument, each behind the prefix.
-func values(v *kong.Value, prefix string, given map[string][]string) (kind string, found []string) {
+// valuesOf are the values of a flag or an argument, each behind the prefix.
+func valuesOf(v *kong.Value, prefix string, given map[string][]string) (kind string, found []string) {
 	kind = kindWords
 	switch v.Name {
 	case "name", "lock", "id", "entry":

@@ -114,8 +114,8 @@ func (f *file) notTable(path []string) error {
 
 // find gives the whole key that begins with a path, and its line. A strict decoder
 // that knows the tables and no setting reports the place of every key. In an inline
-// table it leaves out the tables around: then the first key that can be meant counts,
-// one that has no other words.
+// table it leaves out the tables around: then the first key counts whose words are all
+// in the path.
 func (f *file) find(path []string) (key []string, row int) {
 	var tables struct {
 		Defaults struct{}            `toml:"defaults"`
