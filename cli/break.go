@@ -67,28 +67,27 @@ func (c *breakCommand) run(out *term.Printer) error {
 	if err := configureLog(out, v); err != nil {
 		return err
 	}
-	host, _ := os.Hostname()
-	// What evicted runs print.
-	by := fmt.Sprintf("user %s (golock break, pid %d on %s)", term.UserName(os.Geteuid()), os.Getpid(), host)
-	b := &eviction{breakCommand: c, out: out, by: by, olderThan: olderThan}
+	var ref locks.Ref
 	switch {
 	case c.Name.given() && c.ID.given():
 		return usageError{errors.New("NAME and --id cannot be combined: an ID names its lock")}
 	case c.ID.given() && c.All.on():
 		return usageError{errors.New("--id and --all cannot be combined: an ID names one entry")}
 	case c.ID.given():
-		if b.ref, err = locks.ParseRef(c.ID.text()); err != nil {
+		if ref, err = locks.ParseRef(c.ID.text()); err != nil {
 			return usageError{fmt.Errorf("--id: %w", err)}
 		}
 	case !c.Name.given():
 		return usageError{errors.New("missing NAME or --id; see golock break --help")}
 	}
-	evicter, ok := store.(locks.QueueStore)
+	queue, ok := store.(locks.QueueStore)
 	if !ok {
 		return v.Errorf("store", "%s cannot take a slot back: end the process that has it", store.URL())
 	}
-	b.store = evicter
-	err = b.do(context.Background())
+	host, _ := os.Hostname()
+	by := fmt.Sprintf("user %s (golock break, pid %d on %s)", term.UserName(os.Geteuid()), os.Getpid(), host)
+	b := &eviction{breakCommand: c, ref: ref, olderThan: olderThan, store: queue, out: out, by: by}
+	err = b.do()
 	if b.gone == "" && err == nil {
 		b.gone = "nothing to evict\n"
 	}
@@ -104,7 +103,7 @@ type eviction struct {
 	olderThan time.Duration
 	store     locks.QueueStore
 	out       *term.Printer
-	by        string
+	by        string // what evicted runs print
 	gone      string // what was evicted, a line for each
 }
 
@@ -116,26 +115,24 @@ func (b *eviction) wants(e locks.Entry) bool {
 }
 
 // entries lists what has the name, or the ID.
-func (b *eviction) entries(ctx context.Context) ([]locks.Entry, error) {
-	if !b.Name.given() {
-		ctx, cancel := context.WithTimeout(ctx, evictLimit) // a file system may hang
-		defer cancel()
-		e, err := b.store.Find(ctx, b.ref)
-		if errors.Is(err, locks.ErrLost) {
-			return nil, nil
-		}
-		return []locks.Entry{e}, err
+func (b *eviction) entries() ([]locks.Entry, error) {
+	if b.Name.given() {
+		return b.store.Entries(context.Background(), b.Name.text())
 	}
-	return b.store.Entries(ctx, b.Name.text())
+	ctx, cancel := context.WithTimeout(context.Background(), evictLimit) // a file system may hang
+	defer cancel()
+	e, err := b.store.Find(ctx, b.ref)
+	return []locks.Entry{e}, err
 }
 
-func (b *eviction) do(ctx context.Context) error {
-	all, err := b.entries(ctx)
-	if err != nil {
-		return err
-	}
-	if len(all) == 0 && !b.Name.given() {
+// do evicts, and returns when what was evicted is gone.
+func (b *eviction) do() error {
+	all, err := b.entries()
+	switch {
+	case errors.Is(err, locks.ErrLost):
 		return fmt.Errorf("nothing has the ID %s: %w", b.ref, locks.ErrLost)
+	case err != nil:
+		return err
 	}
 	var failed []error
 	var left []locks.Entry
@@ -143,7 +140,7 @@ func (b *eviction) do(ctx context.Context) error {
 		if !b.wants(e) {
 			continue
 		}
-		err := b.mark(ctx, e.Ref, evictLimit)
+		err := b.mark(e.Ref, evictLimit)
 		switch {
 		case errors.Is(err, locks.ErrLost): // it is gone already
 		case err != nil:
@@ -153,37 +150,35 @@ func (b *eviction) do(ctx context.Context) error {
 			left = append(left, e)
 		}
 	}
-	return errors.Join(append(failed, b.await(ctx, left)...)...)
+	return errors.Join(append(failed, b.await(left)...)...)
 }
 
 // mark marks an entry as evicted. It repeats attempts on a store that does not
 // answer until limit is over.
-func (b *eviction) mark(ctx context.Context, ref locks.Ref, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (b *eviction) mark(ref locks.Ref, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	return b.store.Evict(ctx, ref, b.by)
 }
 
 // await returns when the entries are gone, with an error for each that stays too long.
-func (b *eviction) await(ctx context.Context, left []locks.Entry) (failed []error) {
+func (b *eviction) await(left []locks.Entry) (failed []error) {
 	began, marked := time.Now(), time.Now()
 	for look := firstLook; len(left) > 0; look = min(2*look, lastLook) {
 		time.Sleep(look)
-		all, err := b.entries(ctx)
+		all, err := b.entries()
 		again := time.Since(marked) >= evictAgain
 		if again {
 			marked = time.Now()
 		}
 		left = slices.DeleteFunc(left, func(e locks.Entry) bool {
 			limit := cmp.Or(2*e.TTL, goneLimit)
-			there := err != nil || slices.ContainsFunc(all, func(o locks.Entry) bool { return o.Ref == e.Ref })
-			why := err
-			if there && again && err == nil {
-				why = b.mark(ctx, e.Ref, max(limit-time.Since(began), evictAgain))
-				there = !errors.Is(why, locks.ErrLost)
+			_, why := e.Ref.In(all, err)
+			if why == nil && again {
+				why = b.mark(e.Ref, max(limit-time.Since(began), evictAgain))
 			}
 			switch {
-			case !there:
+			case errors.Is(why, locks.ErrLost):
 				b.out.Step("gone", "id", e.Ref.String())
 				b.gone += fmt.Sprintf("evicted from %q, %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
 				return true
