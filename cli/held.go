@@ -36,35 +36,34 @@ Exit codes: 0 still held, 79 not any more (or nobody answers), 69 unknown`
 }
 
 func (c *heldCommand) run(*term.Printer) error {
-	var err error
-	if c.Entry.given() || c.ID.given() {
-		err = c.do(c, held.Still)
-	} else {
-		err = c.ownRun()
-	}
+	err := c.still()
 	if errors.Is(err, locks.ErrLost) { // which is an answer
 		return exitError{code: exitLost}
 	}
 	return err
 }
 
-// ownRun asks for the slot of the run around this process. The URL in the environment
-// has no secrets: it is enough for a store on kernel locks. For others the golock of
-// that run answers.
-func (c *heldCommand) ownRun() error {
+// still asks for the slot that is named, else for that of the run around this process. The
+// URL in the environment has no secrets: it is enough for a store on kernel locks. For
+// others the golock of that run answers.
+func (c *heldCommand) still() error {
 	id := os.Getenv("GOLOCK_ID")
-	if id == "" {
+	switch {
+	case c.Entry.given() || c.ID.given():
+		return c.do(held.Still)
+	case id == "":
 		return usageError{errors.New("not inside a golock run (GOLOCK_ID is not set): name the slot with --id ID")}
-	}
-	ref, err := parseID(id)
-	if err != nil {
-		return err
 	}
 	// The golock that is asked may find that the slot is lost, and stop its command with
 	// this process. A caller that survives needs 79.
 	signals.Ignore(unix.SIGTERM)
 	if c.Store.given() || c.StoreFile.given() || c.Config.given() {
-		return withEntry(c, ref, held.Still)
+		c.ID.texts = []string{id}
+		return c.do(held.Still)
+	}
+	ref, err := parseID(id)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusLimit)
 	defer cancel()
@@ -107,11 +106,15 @@ func (*renewCommand) Help() string {
 Exit codes: 0 renewed, 79 not held any more, 69 the store cannot be reached`
 }
 
-func (c *releaseCommand) run(*term.Printer) error { return c.do(c, held.Release) }
+func (c *releaseCommand) run(*term.Printer) error { return c.do(held.Release) }
 
-func (c *renewCommand) run(*term.Printer) error { return c.do(c, held.Still) }
+func (c *renewCommand) run(*term.Printer) error { return c.do(held.Still) }
 
-func (a *entryFlags) do(command any, q held.Question) error {
+// statusLimit bounds a question about an entry.
+const statusLimit = 5 * time.Second
+
+// do asks for the entry with the ID, in the store that the flags name.
+func (a *entryFlags) do(q held.Question) error {
 	if err := mergeArgument(&a.Entry, &a.ID, "--id"); err != nil {
 		return err
 	}
@@ -122,15 +125,7 @@ func (a *entryFlags) do(command any, q held.Question) error {
 	if err != nil {
 		return err
 	}
-	return withEntry(command, ref, q)
-}
-
-// statusLimit bounds a question about an entry, opening the store included.
-const statusLimit = 5 * time.Second
-
-// withEntry asks for an entry in the store that the command's flags name.
-func withEntry(command any, ref locks.Ref, q held.Question) error {
-	_, store, err := resolveStore(command)
+	_, store, err := resolveStore(a)
 	if err != nil {
 		return err
 	}
