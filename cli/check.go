@@ -151,11 +151,9 @@ func (t *strengthTest) readSettings(c *checkCommand, v *config.Values) error {
 		t.test.Limit = v.Int("max", 1, most)
 	}
 	t.test.Loops = v.Int("loops", 1, most)
-	t.test.Children = 5
+	t.test.Children = max(5, t.test.Limit+2) // more than the limit, to be too many
 	if c.Children.given() {
 		t.test.Children = v.Int("children", 1, 10_000)
-	} else if t.test.Limit >= t.test.Children { // so few could not be too many
-		t.test.Children = t.test.Limit + 2
 	}
 	t.test.Kill = v.Int("kill", 0, 100)
 	switch {

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,7 +89,7 @@ func Child(args []string) error {
 	}
 	time.Sleep(stay)
 	// All of it at once, always of the same length.
-	if err := writeLine(counter, os.O_CREATE, "%12d\n", count+1); err != nil {
+	if err := writeLine(counter, 0, "%12d\n", count+1); err != nil {
 		return err
 	}
 	n.End = now()
@@ -117,7 +118,7 @@ func readCount(file string) int {
 }
 
 func writeLine(file string, flag int, format string, args ...any) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|flag, 0o600)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|flag, 0o600)
 	if err != nil {
 		return err
 	}
@@ -164,13 +165,12 @@ func (n *note) append(dir string) error {
 
 // readNotes gives the notes of all children by their numbers.
 func readNotes(dir string) (map[int]*note, error) {
-	f, err := os.Open(dir + "/" + recordFile)
-	if err != nil {
+	text, err := os.ReadFile(dir + "/" + recordFile)
+	if err != nil && !os.IsNotExist(err) { // there is none if nobody has been inside
 		return nil, err
 	}
-	defer f.Close()
 	notes := map[int]*note{}
-	for lines := json.NewDecoder(f); ; {
+	for lines := json.NewDecoder(bytes.NewReader(text)); ; {
 		n := &note{}
 		if err := lines.Decode(n); err == io.EOF {
 			return notes, nil
