@@ -59,9 +59,9 @@ func (c *acquireCommand) run(out *term.Printer) error {
 	case process < 0 && !locks.HasLeases(run.Store):
 		return usageError{fmt.Errorf("--for none needs a networked store: on %s a slot is held by a process; in a shell --for $$", run.Store.URL())}
 	}
-	conflictCode, err := readSlot(v, run, out)
-	if err != nil {
-		return err
+	conflictCode := readSlot(v, run, out)
+	if v.Err() != nil {
+		return v.Err()
 	}
 	run.Request.NoGolock = process < 0
 	if process < 0 {

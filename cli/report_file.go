@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -16,37 +15,30 @@ import (
 	"golock/signals"
 )
 
-// reportFile is the file of --report: one line of JSON for each run that asked for
-// a slot.
-type reportFile struct {
-	fd   int
-	path string
-}
-
-// openReportFile opens the file before anything is locked; nil: there is none. A
+// openReport opens the file of --report before anything is locked; -1: there is none. A
 // link is never followed: its owner could lead golock anywhere. A FIFO without a
 // reader must not block the run.
-func openReportFile(v *config.Values) (*reportFile, error) {
+func openReport(v *config.Values) (fd int, err error) {
 	path := v.Text("report")
 	if path == "" {
-		return nil, nil
+		return -1, nil
 	}
 	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK |
 		unix.O_NOCTTY
-	fd, err := eintr.Get(func() (int, error) { return unix.Open(path, flags, 0o666) })
+	fd, err = eintr.Get(func() (int, error) { return unix.Open(path, flags, 0o666) })
 	var st unix.Stat_t
 	switch {
 	case err == unix.ELOOP && unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return nil, v.Errorf("report", "%q is a symbolic link, which is not followed: name the file itself", path)
+		err = v.Errorf("report", "%q is a symbolic link, which is not followed: name the file itself", path)
 	case err != nil:
-		return nil, v.Errorf("report", "cannot append to %q: %v", path, err)
+		err = v.Errorf("report", "cannot append to %q: %v", path, err)
 	case unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFBLK:
-		return nil, v.Errorf("report", "%q is a block device", path)
+		err = v.Errorf("report", "%q is a block device", path)
 	}
-	return &reportFile{fd, path}, nil
+	return fd, err
 }
 
-// reportLine is one line; times are seconds.
+// reportLine is what a report tells of one run that asked for a slot; times are seconds.
 type reportLine struct {
 	Name     string    `json:"name"`
 	Store    string    `json:"store"`
@@ -66,10 +58,10 @@ type reportLine struct {
 	Command  []string  `json:"command"`
 }
 
-// append writes the line of a run; code is golock's exit code. It appends in one call:
+// appendReport writes the line of a run; code is golock's exit code. It appends in one call:
 // the kernel keeps lines of several writers whole. Of a line that the disk has no room
 // for a part may stay: to remove it could remove what another run has appended since.
-func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
+func appendReport(fd int, run *runner.Run, o runner.Outcome, code int) error {
 	line := reportLine{
 		Name: run.Request.Name, Store: run.Store.URL(), ID: cmp.Or(o.Grant.Ref, run.Request.Ref).String(),
 		Since: o.Began, Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
@@ -85,12 +77,9 @@ func (r *reportFile) append(run *runner.Run, o runner.Outcome, code int) error {
 		line.Signal = signals.Name(o.Status.Signal())
 	}
 	text := term.JSONText(line, "")
-	n, err := eintr.Get(func() (int, error) { return unix.Write(r.fd, []byte(text)) })
+	n, err := eintr.Get(func() (int, error) { return unix.Write(fd, []byte(text)) })
 	if err == nil && n < len(text) {
 		err = io.ErrShortWrite
 	}
-	if err != nil {
-		return fmt.Errorf("the report could not be written to %s: %w", r.path, err)
-	}
-	return nil
+	return err
 }

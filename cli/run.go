@@ -81,22 +81,19 @@ func (c *runCommand) run(out *term.Printer) error {
 	if len(run.Argv) == 0 {
 		return usageError{errors.New("missing command: golock run --name NAME -- COMMAND; see golock run --help")}
 	}
-	conflictCode, err := readSlot(v, run, out)
-	switch {
-	case err == errMissingName && len(run.Argv) > 2 && run.Argv[1] == "--":
-		return fmt.Errorf("%w; did you mean --name %s?", err, locks.Printable(run.Argv[0], 80))
-	case err != nil:
-		return err
-	}
+	conflictCode := readSlot(v, run, out)
 	run.Request.Runs = true
 	readExec(v, run, out)
 	okExit := readEnd(v, run)
 	run.Unavailable = runner.Unavailable(v.Choice("on-unavailable", "fail", string(runner.Skip), string(runner.RunAnyway)))
 	checkProc(v, run)
-	if v.Err() != nil {
-		return v.Err()
+	switch err := v.Err(); {
+	case err == errMissingName && len(run.Argv) > 2 && run.Argv[1] == "--":
+		return fmt.Errorf("%w; did you mean --name %s?", err, locks.Printable(run.Argv[0], 80))
+	case err != nil:
+		return err
 	}
-	report, err := openReportFile(v) // last: another mistake must not create the file
+	report, err := openReport(v) // last: another mistake must not create the file
 	if err != nil {
 		return err
 	}
@@ -107,9 +104,9 @@ func (c *runCommand) run(out *term.Printer) error {
 		code = 0
 	}
 	code = exit(out, ending(out, o, code, conflictCode))
-	if report != nil {
-		if err := report.append(run, o, code); err != nil {
-			out.Warn(err.Error())
+	if report >= 0 {
+		if err := appendReport(report, run, o, code); err != nil {
+			out.Warn(fmt.Sprintf("the report could not be written to %s: %v", v.Text("report"), err))
 		}
 	}
 	return exitError{code: code}
@@ -197,18 +194,15 @@ func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
 	}
 	if exec, _ := v.Given("exec"); v.Bool("exec") {
 		needGolock := []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree", "report"}
-		flag := slices.IndexFunc(needGolock, func(key string) bool {
+		needed := slices.ContainsFunc(needGolock, func(key string) bool {
 			source, ok := v.Given(key)
 			return ok && source.FromFlag()
 		})
-		switch {
-		case flag < 0:
-			refuse(v, out, "it has no meaning with --exec", needGolock...)
-		case exec.FromFlag():
-			v.Fail(needGolock[flag], "cannot be combined with --exec: no golock process stays")
-		default:
+		if needed && !exec.FromFlag() {
 			out.Step("ignored: a flag needs a golock that stays", "setting", exec.String())
 			v.Drop("exec")
+		} else {
+			refuse(v, out, "cannot be combined with --exec: no golock process stays", needGolock...)
 		}
 	}
 	run.Tree, run.Close, run.Exec = v.Bool("tree"), v.Bool("close"), v.Bool("exec")

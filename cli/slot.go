@@ -18,7 +18,7 @@ const leastTTL = time.Second
 
 // readSlot reads which slot is wanted, for run.Argv, and how it is kept. It fills run and
 // gives the exit code for a conflict.
-func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCode int, err error) {
+func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCode int) {
 	if v.Bool("require-networked") && !locks.HasLeases(run.Store) {
 		v.Fail("require-networked", "the store %s excludes on one machine only", run.Store.URL())
 	}
@@ -28,7 +28,7 @@ func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCod
 	readWait(v, run)
 	readQueue(v, run, out)
 	readLease(v, run, out)
-	return v.Int("conflict-exit-code", 0, 255), v.Err()
+	return v.Int("conflict-exit-code", 0, 255)
 }
 
 // readName reads the lock's name. On a plain store the URL is the lock: its key
