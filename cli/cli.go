@@ -99,8 +99,9 @@ func printOut(text string) error {
 }
 
 // untilStopped gives a context that a signal ends: what the command has begun must
-// be undone then. Its cause is an exitError with the code for that signal.
-func untilStopped() (context.Context, func()) {
+// be undone then. Its cause is an exitError with the code for that signal. After stop
+// signals have their default action again.
+func untilStopped() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	caught := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
@@ -109,16 +110,10 @@ func untilStopped() (context.Context, func()) {
 		}
 	}
 	go func() {
-		select {
-		case sig := <-caught:
-			cancel(exitError{code: exitSignal + int(sig.(syscall.Signal))})
-		case <-ctx.Done():
-		}
+		sig := <-caught
+		cancel(exitError{code: exitSignal + int(sig.(syscall.Signal))})
 	}()
-	return ctx, func() {
-		signal.Stop(caught)
-		cancel(nil)
-	}
+	return ctx, func() { signal.Stop(caught) }
 }
 
 // version is set by the linker (see the Makefile).
