@@ -13,7 +13,6 @@ import (
 	"golock/internal/procfs"
 	"golock/locks"
 	"golock/runner"
-	"golock/signals"
 )
 
 type acquireCommand struct {
@@ -121,37 +120,21 @@ func (c *acquireCommand) forProcess(run *runner.Run, out *term.Printer, process,
 	if _, err := socketDir(); err != nil {
 		return err
 	}
-	h, err := c.startHolder(run, out, process)
+	holder, err := c.startHolder(run, out, process)
 	if err != nil {
 		return err
 	}
-	r := h.await(run)
-	if r.ID == "" {
-		h.abandon()
-		return ending(out, runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}, r.Code, conflictCode)
+	id, o, code := awaitHolder(holder, run.Relay, out)
+	if id == "" {
+		abandonHolder(holder)
+		return ending(out, o, code, conflictCode)
 	}
-	if err := printID(r.ID); err != nil {
-		h.abandon() // it releases the slot
+	if err := printID(id); err != nil {
+		abandonHolder(holder) // it releases the slot
 		return err
 	}
-	_, _ = h.socket.Write([]byte{'\n'}) // the ID is printed
+	_, _ = holder.Write([]byte{'\n'}) // the ID is printed
 	return nil
-}
-
-// ending is how golock ends after an outcome with that exit code. That there was no slot in
-// time is no failure with -E 0.
-func ending(out *term.Printer, o runner.Outcome, code, conflictCode int) error {
-	switch {
-	case o.Kind == runner.Interrupted:
-		out.Step("told to stop while waiting", "signal", signals.Name(o.Signal))
-		return exitError{code: code}
-	case o.Kind != runner.Busy:
-		return exitError{code, o.Err}
-	case conflictCode == 0:
-		out.Step(o.Err.Error())
-		return nil
-	}
-	return exitError{conflictCode, o.Err}
 }
 
 // printID prints the ID alone, to a copy of standard output: os.Stdout would end the

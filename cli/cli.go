@@ -81,7 +81,7 @@ func Watchdog(argv []string) int {
 
 // recovered makes an exit code of what a program returns, and of a panic.
 func recovered(program func(*term.Printer) error) int {
-	out := term.New(2)
+	out := &term.Printer{}
 	return exit(out, func() (err error) {
 		defer locks.Recover(&err)
 		return program(out)

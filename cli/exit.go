@@ -8,6 +8,7 @@ import (
 	"golock/config"
 	"golock/locks"
 	"golock/runner"
+	"golock/signals"
 )
 
 // golock's own exit codes, from sysexits.h, timeout(1) and the shell. The
@@ -79,13 +80,27 @@ func codeOfRun(o runner.Outcome) int {
 		return o.Status.ExitStatus()
 	case runner.Interrupted:
 		return exitSignal + int(o.Signal)
+	case runner.Refused:
+		return codeOf(o.Err)
 	}
-	code, listed := map[runner.Kind]int{
+	return map[runner.Kind]int{
 		runner.TimedOut: exitTimeLimit, runner.NotFound: exitNotFound, runner.NotExecutable: exitNotExecutable,
 		runner.Fault: exitFault, runner.Busy: exitBusy, runner.Lost: exitLost,
 	}[o.Kind]
-	if !listed { // Refused
-		code = codeOf(o.Err)
+}
+
+// ending is how golock ends after an outcome with that exit code. That there was no slot in
+// time is no failure with -E 0.
+func ending(out *term.Printer, o runner.Outcome, code, conflictCode int) error {
+	switch {
+	case o.Kind == runner.Interrupted:
+		out.Step("told to stop while waiting", "signal", signals.Name(o.Signal))
+		return exitError{code: code}
+	case o.Kind != runner.Busy:
+		return exitError{code, o.Err}
+	case conflictCode == 0:
+		out.Step(o.Err.Error())
+		return nil
 	}
-	return code
+	return exitError{conflictCode, o.Err}
 }

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"syscall"
@@ -69,14 +72,6 @@ type result struct {
 	Text   string         // the error
 }
 
-func resultOf(o runner.Outcome) result {
-	r := result{Code: codeOfRun(o), Kind: o.Kind, Signal: o.Signal}
-	if o.Err != nil {
-		r.Text = o.Err.Error()
-	}
-	return r
-}
-
 // Holder is golock as a holder process.
 func Holder() int { return recovered(hold) }
 
@@ -98,7 +93,7 @@ func (h *holder) send(m holderMessage) error {
 	h.done = m.Result != nil
 	text, err := json.Marshal(m)
 	if err == nil {
-		err = unix.Sendto(h.socket, text, unix.MSG_NOSIGNAL, nil)
+		err = unix.Sendto(h.socket, append(text, '\n'), unix.MSG_NOSIGNAL, nil)
 	}
 	return err
 }
@@ -121,21 +116,18 @@ func hold(out *term.Printer) error {
 	_ = unix.SetNonblock(holderSocket, true)
 	out.JSON = request.JSON
 	h := &holder{socket: holderSocket}
-	r := resultOf(h.hold(request, out))
-	return h.send(holderMessage{Result: &r})
+	o := h.hold(request, out)
+	return h.send(holderMessage{Result: &result{Code: codeOfRun(o), Kind: o.Kind, Signal: o.Signal, Text: fmt.Sprint(o.Err)}})
 }
 
 // hold takes the slot and keeps it.
 func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
-	relay, err := signals.NewRelay(false)
-	if err != nil {
+	store, err := open.Store(request.Address)
+	relay, failed := signals.NewRelay(false)
+	if err = cmp.Or(err, failed); err != nil {
 		return runner.Outcome{Kind: runner.Refused, Err: err}
 	}
 	relay.Catch()
-	store, err := open.Store(request.Address)
-	if err != nil {
-		return runner.Outcome{Kind: runner.Refused, Err: err}
-	}
 	keep := &runner.Holder{
 		Run: &runner.Run{
 			Store: store, Address: request.Address, Request: request.Request,
@@ -160,28 +152,19 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 	return keep.Do()
 }
 
-// holderClient is golock acquire's end of the socket.
-type holderClient struct {
-	socket   *os.File
-	messages chan holderMessage // closed when the holder has gone
-	progress func(w *runner.Waiting, line bool)
-}
-
 // abandonLimit bounds the wait for the end of a holder that nobody needs: its
 // place in the queue is gone then, or soon will be.
 const abandonLimit = 80 * time.Millisecond
 
-func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process int) (*holderClient, error) {
-	pace := out.PaceOf()
-	text, _ := json.Marshal(holderRequest{run.Address, run.Request, run.Jitter, run.Wait, pace, out.JSON})
+// startHolder gives golock acquire's end of the socket.
+func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process int) (*os.File, error) {
+	text, _ := json.Marshal(holderRequest{run.Address, run.Request, run.Jitter, run.Wait, out.PaceOf(), out.JSON})
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("socketpair: %w", err)
 	}
 	defer unix.Close(pair[1])
-	h := &holderClient{
-		socket: os.NewFile(uintptr(pair[0]), "holder"), messages: make(chan holderMessage, 1), progress: out.Progress(pace),
-	}
+	socket := os.NewFile(uintptr(pair[0]), "holder")
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -204,55 +187,50 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 	if err != nil {
 		return nil, fmt.Errorf("starting the process that holds the slot from /proc/self/exe: %w", err)
 	}
-	_, _ = h.socket.Write(text) // receive sees a holder that has ended
-	go h.receive(run.Relay.Wake)
-	return h, nil
+	_, _ = socket.Write(text) // awaitHolder sees a holder that has ended
+	return socket, nil
 }
 
-// receive takes what the holder sends.
-func (h *holderClient) receive(wake func()) {
-	defer wake()
-	defer close(h.messages)
-	for from := json.NewDecoder(h.socket); ; wake() {
+// awaitHolder prints what the holder reports. It gives the ID of the slot; if there is none, the
+// outcome and its exit code.
+func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id string, o runner.Outcome, code int) {
+	defer out.Report(nil, false)
+	relay.Watch(int(socket.Fd()))
+	for from := bufio.NewReader(socket); ; {
+		if from.Buffered() == 0 {
+			switch sig, _ := relay.Next(-1); {
+			case signals.EndsWaiting(sig):
+				return "", runner.Outcome{Kind: runner.Interrupted, Signal: sig}, exitSignal + int(sig)
+			case sig != 0:
+				continue
+			}
+		}
 		var m holderMessage
-		if from.Decode(&m) != nil {
-			return
+		line, err := from.ReadBytes('\n') // the holder sends whole lines
+		if err == nil {
+			err = json.Unmarshal(line, &m)
 		}
-		h.messages <- m
-	}
-}
-
-// await prints what the holder reports and gives the result, or that of a signal.
-func (h *holderClient) await(run *runner.Run) result {
-	defer h.progress(nil, false)
-	for {
-		select {
-		case m, ok := <-h.messages:
-			switch {
-			case !ok:
-				return resultOf(runner.Outcome{Kind: runner.Fault, Err: errors.New("the process that was to hold the slot has ended")})
-			case m.Result != nil:
-				return *m.Result
-			case m.Waits != nil:
-				h.progress(m.Waits, m.Line)
-			case m.Say != "":
-				run.Say(m.Say)
-			default:
-				run.Log(m.Warn, m.Log, m.Pairs...)
-			}
-		default: // receive wakes the relay
-			if sig, _ := run.Relay.Next(-1); signals.EndsWaiting(sig) {
-				return resultOf(runner.Outcome{Kind: runner.Interrupted, Signal: sig})
-			}
+		switch {
+		case err != nil:
+			return "", runner.Outcome{Kind: runner.Fault, Err: errors.New("the process that was to hold the slot has ended")}, exitFault
+		case m.Result != nil:
+			r := m.Result
+			return r.ID, runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}, r.Code
+		case m.Waits != nil:
+			out.Report(m.Waits, m.Line)
+		case m.Say != "":
+			out.Say(m.Say)
+		default:
+			out.Log(m.Warn, m.Log, m.Pairs...)
 		}
 	}
 }
 
-// abandon says that nobody needs the slot, and waits a moment for the end of the
+// abandonHolder says that nobody needs the slot, and waits a moment for the end of the
 // holder.
-func (h *holderClient) abandon() {
-	_ = unix.Shutdown(int(h.socket.Fd()), unix.SHUT_WR)
-	time.AfterFunc(abandonLimit, func() { _ = unix.Shutdown(int(h.socket.Fd()), unix.SHUT_RD) })
-	for range h.messages { // the socket ends with the holder
-	}
+func abandonHolder(socket *os.File) {
+	fd := int(socket.Fd())
+	_ = unix.Shutdown(fd, unix.SHUT_WR)
+	time.AfterFunc(abandonLimit, func() { _ = unix.Shutdown(fd, unix.SHUT_RD) })
+	_, _ = io.Copy(io.Discard, socket) // it ends with the holder
 }

@@ -20,7 +20,6 @@ import (
 // Printing must never delay a slot or a command: a line that nobody reads within
 // patience is dropped. A Printer belongs to the main goroutine.
 type Printer struct {
-	fd      int
 	JSON    bool
 	Verbose bool
 	Quiet   bool
@@ -28,9 +27,6 @@ type Printer struct {
 	drawn   bool           // the progress line is on the terminal
 	stuck   chan struct{}  // closed when a line that was given up is written; nil: none
 }
-
-// New gives a printer for a descriptor.
-func New(fd int) *Printer { return &Printer{fd: fd} }
 
 // patience is how long a line waits for its reader.
 const patience = 100 * time.Millisecond
@@ -58,13 +54,12 @@ func (p *Printer) Warn(message string, pairs ...any) {
 
 // Fail prints why golock ends.
 func (p *Printer) Fail(err error) {
-	for line := range strings.Lines(err.Error()) { // joined errors
-		p.Line("error", strings.TrimRight(line, "\n"), p.whoIsBusy(err))
-	}
+	text := err.Error() // of joined errors a line each
 	if fault, ok := err.(*locks.PanicError); ok {
-		for line := range strings.Lines(string(fault.Stack)) {
-			p.Line("error", strings.TrimRight(line, "\n"), nil)
-		}
+		text += "\n" + string(fault.Stack)
+	}
+	for line := range strings.Lines(text) {
+		p.Line("error", strings.TrimRight(line, "\n"), p.whoIsBusy(err))
 	}
 }
 
@@ -196,7 +191,7 @@ func (p *Printer) write(b []byte) {
 	go func() {
 		defer close(written)
 		for len(b) > 0 {
-			n, err := eintr.Get(func() (int, error) { return unix.Write(p.fd, b) })
+			n, err := eintr.Get(func() (int, error) { return unix.Write(unix.Stderr, b) })
 			if err != nil {
 				return
 			}

@@ -31,23 +31,21 @@ type Pace struct {
 	line  time.Time     // when it is due; zero: golock does not wait
 }
 
-// PaceOf finds out who reads. A line is only rewritten where golock leads the job
-// of a terminal: in make -j it would run into what others write.
+// PaceOf finds out who reads.
 func (p *Printer) PaceOf() Pace {
-	pace := Pace{Notify: os.Getenv("NOTIFY_SOCKET") != ""}
-	if p.Quiet || isNull(p.fd) {
-		return pace
-	}
-	term := os.Getenv("TERM")
-	pace.Live = !p.JSON && ScreenOf(p.fd).Columns > 0 && term != "" && term != "dumb" && unix.Getpgrp() == os.Getpid()
-	pace.Lines = !pace.Live
-	return pace
+	var st unix.Stat_t
+	closed := unix.Fstat(unix.Stderr, &st) != nil
+	null := st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
+	lines := !p.Quiet && !closed && !null
+	live := lines && p.isLive()
+	return Pace{Live: live, Lines: lines && !live, Notify: os.Getenv("NOTIFY_SOCKET") != ""}
 }
 
-// isNull reports whether a descriptor is closed or /dev/null.
-func isNull(fd int) bool {
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) != nil || (st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3))
+// isLive reports whether a line can be rewritten: only where golock leads the job of a
+// terminal. In make -j it would run into what others write.
+func (p *Printer) isLive() bool {
+	term := os.Getenv("TERM")
+	return !p.JSON && ScreenOf(unix.Stderr).Columns > 0 && term != "" && term != "dumb" && unix.Getpgrp() == os.Getpid()
 }
 
 // Waits gives the function that a waiting run calls: it reports, and returns when
@@ -87,33 +85,31 @@ func (p *Pace) Waits(report func(w *runner.Waiting, line bool)) func(*runner.Wai
 // Waits reports progress to whoever reads.
 func (p *Printer) Waits() func(*runner.Waiting) time.Duration {
 	pace := p.PaceOf()
-	return pace.Waits(p.Progress(pace))
+	return pace.Waits(p.Report)
 }
 
-// Progress gives the function that reports, for Pace.Waits.
-func (p *Printer) Progress(pace Pace) func(w *runner.Waiting, line bool) {
-	return func(w *runner.Waiting, line bool) {
-		if w == nil {
-			p.Live("")
-			notifyManager("")
-			return
-		}
-		now := time.Now()
-		text := waitingText(w, now, 0)
-		switch {
-		case line && pace.Live:
-			const prefix = "golock: "
-			p.Live(prefix + waitingText(w, now, ScreenOf(p.fd).Columns-1-len(prefix)))
-		case line && p.JSON:
-			p.Line("info", "still waiting", []any{
-				"place", w.Place, "waited", now.Sub(w.Began),
-				"holders", len(w.Holders), "held_by", locks.HoldersText(w.Holders), "pause", w.Pause,
-			})
-		case line:
-			p.Line("info", text, nil)
-		}
-		notifyManager(text)
+// Report shows that a run waits, to people if a line is due; nil: it does not wait any more.
+func (p *Printer) Report(w *runner.Waiting, line bool) {
+	if w == nil {
+		p.Live("")
+		notifyManager("")
+		return
 	}
+	now := time.Now()
+	text := waitingText(w, now, 0)
+	switch {
+	case line && p.isLive():
+		const prefix = "golock: "
+		p.Live(prefix + waitingText(w, now, ScreenOf(unix.Stderr).Columns-1-len(prefix)))
+	case line && p.JSON:
+		p.Line("info", "still waiting", []any{
+			"place", w.Place, "waited", now.Sub(w.Began),
+			"holders", len(w.Holders), "held_by", locks.HoldersText(w.Holders), "pause", w.Pause,
+		})
+	case line:
+		p.Line("info", text, nil)
+	}
+	notifyManager(text)
 }
 
 // startTime is what each message grants the start: longer than the pause between
@@ -231,8 +227,8 @@ func (p *Printer) Live(text string) {
 		}
 		return
 	}
-	front, err := unix.IoctlGetInt(p.fd, unix.TIOCGPGRP)
+	front, err := unix.IoctlGetInt(unix.Stderr, unix.TIOCGPGRP)
 	if p.drawn = err == nil && front == unix.Getpgrp(); p.drawn {
-		p.write([]byte(clearLine + Cut(text, max(ScreenOf(p.fd).Columns-1, 1))))
+		p.write([]byte(clearLine + Cut(text, max(ScreenOf(unix.Stderr).Columns-1, 1))))
 	}
 }
