@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"os"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"golock/cli/term"
+	"golock/locks"
 	"golock/runner"
+	"golock/signals"
 	"golock/test/testkit"
 )
 
@@ -21,6 +25,28 @@ func TestResultFindsRoom(t *testing.T) {
 		testkit.Must(t, h.send(holderMessage{Waits: &runner.Waiting{Name: "backup"}, Line: true}))
 	}
 	testkit.Must(t, h.send(holderMessage{Result: &result{ID: "an ID"}}))
+}
+
+// A golock acquire that waits for thousands of holders understands what is reported.
+func TestManyHolders(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	testkit.Must(t, err)
+	testkit.Must(t, unix.SetNonblock(pair[1], true))
+	h := &holder{socket: pair[1]}
+	holders := make([]locks.Entry, 5000)
+	for i := range holders {
+		holders[i].Command = []string{"a command", "with arguments"}
+	}
+	h.report(&runner.Waiting{Name: "backup", Holders: holders}, false)
+	testkit.Must(t, h.send(holderMessage{Result: &result{ID: "an ID"}}))
+	testkit.Must(t, unix.Close(pair[1]))
+	relay, err := signals.NewRelay(false)
+	testkit.Must(t, err)
+	socket := os.NewFile(uintptr(pair[0]), "holder")
+	defer socket.Close()
+	if id, o, _ := awaitHolder(socket, relay, &term.Printer{}); id != "an ID" {
+		t.Errorf("%q, %+v", id, o)
+	}
 }
 
 // The ID is printed also into a full pipe that does not block its writers.

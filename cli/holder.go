@@ -60,8 +60,12 @@ type holderMessage struct {
 	Say    string  `json:",omitempty"`
 
 	Waits *runner.Waiting `json:",omitempty"`
+	More  int             `json:",omitempty"` // holders, beside those in Waits
 	Line  bool            `json:",omitempty"` // a line about it is due
 }
+
+// namedHolders is how many holders a line about waiting names at most (locks.HoldersText).
+const namedHolders = 3
 
 // result is the outcome of the attempt to take a slot.
 type result struct {
@@ -86,16 +90,24 @@ type holder struct {
 const maxUnread = 64 << 10
 
 func (h *holder) send(m holderMessage) error {
+	text, err := json.Marshal(m)
 	unread, _ := unix.IoctlGetInt(h.socket, unix.TIOCOUTQ)
-	if h.done || m.Result == nil && unread > maxUnread {
-		return nil
+	if err != nil || h.done || m.Result == nil && unread+len(text) > maxUnread {
+		return err
 	}
 	h.done = m.Result != nil
-	text, err := json.Marshal(m)
-	if err == nil {
-		err = unix.Sendto(h.socket, append(text, '\n'), unix.MSG_NOSIGNAL, nil)
+	return unix.Sendto(h.socket, append(text, '\n'), unix.MSG_NOSIGNAL, nil) // there is room for all of it
+}
+
+// report sends the progress of waiting. There may be more holders than a message has room for.
+func (h *holder) report(w *runner.Waiting, line bool) {
+	if w == nil {
+		return
 	}
-	return err
+	m := holderMessage{Waits: new(*w), Line: line}
+	m.Waits.Holders = w.Holders[:min(len(w.Holders), namedHolders)]
+	m.More = len(w.Holders) - len(m.Waits.Holders)
+	_ = h.send(m)
 }
 
 func hold(out *term.Printer) error {
@@ -139,12 +151,8 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 				}
 				_ = h.send(m)
 			},
-			Say: func(message string) { _ = h.send(holderMessage{Say: message}) },
-			Waits: request.Pace.Waits(func(w *runner.Waiting, line bool) {
-				if w != nil {
-					_ = h.send(holderMessage{Waits: w, Line: line})
-				}
-			}),
+			Say:   func(message string) { _ = h.send(holderMessage{Say: message}) },
+			Waits: request.Pace.Waits(h.report),
 		},
 		Process: holderProcess, Caller: holderSocket,
 		Granted: func(g locks.Grant) error { return h.send(holderMessage{Result: &result{ID: g.Ref.String()}}) },
@@ -217,6 +225,7 @@ func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id s
 			r := m.Result
 			return r.ID, runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}, r.Code
 		case m.Waits != nil:
+			m.Waits.Holders = append(m.Waits.Holders, make([]locks.Entry, m.More)...)
 			out.Report(m.Waits, m.Line)
 		case m.Say != "":
 			out.Say(m.Say)
