@@ -89,14 +89,15 @@ type holder struct {
 // nothing for hours.
 const maxUnread = 64 << 10
 
-func (h *holder) send(m holderMessage) error {
-	text, err := json.Marshal(m)
+// send needs no error: runner.Holder notices by itself that golock acquire is gone.
+func (h *holder) send(m holderMessage) {
+	text, _ := json.Marshal(m)
 	unread, _ := unix.IoctlGetInt(h.socket, unix.TIOCOUTQ)
-	if err != nil || h.done || m.Result == nil && unread+len(text) > maxUnread {
-		return err
+	if h.done || m.Result == nil && unread+len(text) > maxUnread {
+		return
 	}
 	h.done = m.Result != nil
-	return unix.Sendto(h.socket, append(text, '\n'), unix.MSG_NOSIGNAL, nil) // there is room for all of it
+	_ = unix.Sendto(h.socket, append(text, '\n'), unix.MSG_NOSIGNAL, nil) // there is room for all of it
 }
 
 // report sends the progress of waiting. There may be more holders than a message has room for.
@@ -107,7 +108,7 @@ func (h *holder) report(w *runner.Waiting, line bool) {
 	m := holderMessage{Waits: new(*w), Line: line}
 	m.Waits.Holders = w.Holders[:min(len(w.Holders), namedHolders)]
 	m.More = len(w.Holders) - len(m.Waits.Holders)
-	_ = h.send(m)
+	h.send(m)
 }
 
 func hold(out *term.Printer) error {
@@ -129,7 +130,8 @@ func hold(out *term.Printer) error {
 	out.JSON = request.JSON
 	h := &holder{socket: holderSocket}
 	o := h.hold(request, out)
-	return h.send(holderMessage{Result: &result{Code: codeOfRun(o), Kind: o.Kind, Signal: o.Signal, Text: fmt.Sprint(o.Err)}})
+	h.send(holderMessage{Result: &result{Code: codeOfRun(o), Kind: o.Kind, Signal: o.Signal, Text: fmt.Sprint(o.Err)}})
+	return nil
 }
 
 // hold takes the slot and keeps it.
@@ -149,13 +151,13 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 				for _, p := range pairs {
 					m.Pairs = append(m.Pairs, out.LogValue(p))
 				}
-				_ = h.send(m)
+				h.send(m)
 			},
-			Say:   func(message string) { _ = h.send(holderMessage{Say: message}) },
+			Say:   func(message string) { h.send(holderMessage{Say: message}) },
 			Waits: request.Pace.Waits(h.report),
 		},
 		Process: holderProcess, Caller: holderSocket,
-		Granted: func(g locks.Grant) error { return h.send(holderMessage{Result: &result{ID: g.Ref.String()}}) },
+		Granted: func(g locks.Grant) { h.send(holderMessage{Result: &result{ID: g.Ref.String()}}) },
 	}
 	return keep.Do()
 }

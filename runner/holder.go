@@ -23,7 +23,7 @@ type Holder struct {
 	Caller int
 
 	// Granted sends the grant to golock acquire.
-	Granted func(locks.Grant) error
+	Granted func(locks.Grant)
 
 	confirmed bool
 }
@@ -67,9 +67,7 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 	if err != nil {
 		return &Outcome{Kind: Refused, Err: err}
 	}
-	if err := h.Granted(lease.Grant()); err != nil {
-		return &Outcome{Kind: Busy, Err: err}
-	}
+	h.Granted(lease.Grant())
 	for {
 		if gone := h.unwanted(); gone != nil {
 			return gone

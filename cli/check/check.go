@@ -40,7 +40,7 @@ type Test struct {
 	runs    []*run
 	total   int           // how many runs there will be
 	done    int           // how many have ended
-	failed  int           // how many of the last ones failed, without a break
+	failed  int           // how many of the last ones failed, one after the other
 	average time.Duration // how long a run takes
 	idle    *time.Timer   // since the last one has ended
 }

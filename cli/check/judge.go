@@ -112,17 +112,17 @@ func (t *Test) judge(notes map[int]*note, stopped error) *Report {
 // Runs that began at about the same time prove nothing.
 func inversions(runs []*run, notes map[int]*note) (inverted, ranked int) {
 	byFence := slices.SortedFunc(maps.Values(notes), func(a, b *note) int { return cmp.Compare(a.Fence, b.Fence) })
-	known := int64(math.MaxInt64) // when the first was of those that got in later
+	laterKnown := int64(math.MaxInt64) // when the first of those that got in later was known to wait
 	for _, n := range slices.Backward(byFence) {
 		if n.Fence == 0 {
 			break
 		}
 		r := runs[n.Number]
-		if ranked++; known < r.started {
+		if ranked++; laterKnown < r.started {
 			inverted++
 		}
-		if known = min(known, n.Begin); r.queued != 0 {
-			known = min(known, r.queued)
+		if laterKnown = min(laterKnown, n.Begin); r.queued != 0 {
+			laterKnown = min(laterKnown, r.queued)
 		}
 	}
 	return inverted, ranked
