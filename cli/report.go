@@ -77,14 +77,11 @@ func (m metrics) read(from io.Reader, bad func(line int, err error)) error {
 		if err != nil && err != io.EOF {
 			return err
 		}
-		var line reportLine
 		if tooLong {
 			bad(n, errors.New("longer than 16 MiB"))
 		} else if len(bytes.TrimSpace(text)) > 0 {
-			if problem := line.parse(text); problem != nil {
+			if problem := m.add(text); problem != nil {
 				bad(n, problem)
-			} else {
-				m.add(&line)
 			}
 		}
 		if err == io.EOF {
@@ -103,14 +100,6 @@ func readLine(from *bufio.Reader) (line []byte, tooLong bool, err error) {
 		}
 	}
 	return line, tooLong, err
-}
-
-func (l *reportLine) parse(text []byte) error {
-	err := json.Unmarshal(text, l)
-	if err == nil && (locks.CheckName(l.Name) != nil || l.Outcome == "" || l.Since.IsZero()) {
-		err = errors.New("no name, outcome or since")
-	}
-	return err
 }
 
 // replaceFile replaces a file in one step. The temporary file does not end in
@@ -151,8 +140,16 @@ var metricHelp = [][2]string{
 	{"golock_last_success_timestamp_seconds", "End of the last run whose command was started and whose exit code was 0."},
 }
 
-// add counts a run.
-func (m metrics) add(line *reportLine) {
+// add counts the run of a line.
+func (m metrics) add(text []byte) error {
+	var line reportLine
+	err := json.Unmarshal(text, &line)
+	switch {
+	case err != nil:
+		return err
+	case locks.CheckName(line.Name) != nil || line.Outcome == "" || line.Since.IsZero():
+		return errors.New("no name, outcome or since")
+	}
 	code := float64(line.ExitCode)
 	lock := fmt.Sprintf(`name="%s",store="%s"`, escaped(line.Name), escaped(line.Store))
 	m[series{"golock_runs_total", fmt.Sprintf(`%s,outcome="%s"`, lock, escaped(line.Outcome))}]++
@@ -162,15 +159,15 @@ func (m metrics) add(line *reportLine) {
 
 	end := float64(line.Since.UnixMicro())/1e6 + line.Waited + line.Ran // in seconds since 1970
 	m.setLast("golock_last_attempt", lock, map[string]float64{"_timestamp_seconds": end, "_exit_code": code})
-	if line.Ran == 0 {
-		return
+	if line.Ran > 0 {
+		m.setLast("golock_last_run", lock, map[string]float64{
+			"_timestamp_seconds": end, "_waited_seconds": line.Waited, "_duration_seconds": line.Ran, "_exit_code": code,
+		})
 	}
-	m.setLast("golock_last_run", lock, map[string]float64{
-		"_timestamp_seconds": end, "_waited_seconds": line.Waited, "_duration_seconds": line.Ran, "_exit_code": code,
-	})
-	if line.ExitCode == 0 {
+	if line.Ran > 0 && line.ExitCode == 0 {
 		m.setLast("golock_last_success", lock, map[string]float64{"_timestamp_seconds": end})
 	}
+	return nil
 }
 
 // setLast sets what is told of the last run, unless that of a later one is set.
