@@ -210,7 +210,7 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(reached bool), err
 	t.test.Golock = true
 	return func(reached bool) {
 		defer store.Close()
-		file.Close()
+		file.Close() // the runs have read it; a file that nobody refers to would be closed before
 		forgetter, ok := store.(locks.QueueStore)
 		if !ok {
 			return

@@ -77,8 +77,8 @@ type address struct {
 
 // readAddress finds the URL of the store that the settings name.
 func readAddress(v *config.Values) (a address, err error) {
-	_, ok := v.Given("store-file")
-	if a = (address{url: v.Text("store"), key: "store"}); !ok {
+	if _, ok := v.Given("store-file"); !ok {
+		a = address{url: v.Text("store"), key: "store"}
 		if a.url == "" {
 			err = v.Errorf("store", "is empty: unset it for the local store, or set it to a URL")
 		}
