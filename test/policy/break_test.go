@@ -170,26 +170,17 @@ func TestBreakOtherContainer(t *testing.T) {
 	w.tryBreak("--name", "job").Expect(t, 69, "another container")
 }
 
-// Where the loss of a slot is only warned of, an eviction still ends the
-// command.
+// The holder is notified at once, not at its next renewal, and where the loss of a slot is only
+// warned of, an eviction still ends the command.
 func TestBreakOnLostWarn(t *testing.T) {
 	t.Parallel()
 	w := networked(t)
-	holder := w.sh(stubborn, "--on-lost", "warn", "--kill-after", "0.3")
+	// The next renewal is later than any patience.
+	holder := w.sh(stubborn, "--on-lost", "warn", "--kill-after", "0.3", "--ttl", "30m")
 	pid := w.AwaitPID("pid")
 	w.breaks("--name", "job")
 	holder.Expects(79, "the slot was taken back")
 	w.dead(pid)
-}
-
-// The holder is notified at once, not at its next renewal.
-func TestBreakIsHeardAtOnce(t *testing.T) {
-	t.Parallel()
-	w := networked(t)
-	holder := w.sh(sleeps, "--ttl", "30m") // the next renewal is later than any patience
-	w.AwaitFile("pid")
-	w.breaks("--name", "job")
-	holder.Expects(79)
 }
 
 // A store that can be read but not written: 69 after a while.
