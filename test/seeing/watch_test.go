@@ -37,17 +37,6 @@ func TestTableOnATerminal(t *testing.T) {
 	}
 }
 
-// A networked store's table says on which host, and for how long.
-func TestTableOfLeases(t *testing.T) {
-	t.Parallel()
-	s := networked(t)
-	defer hold(s, "job", "--ttl", "60")()
-	p := s.Golock("ls").OnTerminal(200, 24)
-	p.Shows(`NAME +STATE +SLOT +MAX +PID +USER +SINCE +AGE +UNTIL +COMMAND`)
-	p.Shows(`job +holding +0 +1 +[0-9]+ +[a-z]+@\S+ +[0-9:]{8} +[0-9]+s +(5[0-9]s|1m0s) +sh`)
-	p.Expects(0)
-}
-
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	s := local(t)
