@@ -158,7 +158,7 @@ func TestTransitionsWithAWatchdog(t *testing.T) {
 		r.onTransition = func(from, to state) {
 			made = append(made, fmt.Sprintf("%v -> %v", from, to))
 			if c.renew == nil && to == running {
-				watchdog := watchdogChild(t)
+				watchdog := testkit.AwaitGuard(t, os.Getpid())
 				go func() {
 					for c.tree && !drained() {
 						time.Sleep(time.Millisecond)
@@ -217,15 +217,4 @@ func TestReasons(t *testing.T) {
 			t.Errorf("%v come to %v", c.reasons, s.reason)
 		}
 	}
-}
-
-// watchdogChild is the watchdog of the run under way.
-func watchdogChild(t *testing.T) (found int) {
-	t.Helper()
-	// The kernel's list may miss a child while another one comes or goes.
-	testkit.Eventually(t, "the watchdog is there", func() bool {
-		found = testkit.GuardOf(os.Getpid())
-		return found != 0
-	})
-	return found
 }

@@ -129,28 +129,21 @@ func TestSlowStoreIsNotUnavailable(t *testing.T) {
 	}
 }
 
-// A store that has put the run into its queue at the very end of --wait is busy, not unavailable.
-func TestQueuedAtTheLastMoment(t *testing.T) {
-	r := testRun(t, &played{}, "true")
-	r.Wait, r.Unavailable = time.Second, RunAnyway
-	w := &waiter{Run: r, attempt: &attempt{cancel: func(error) {}, ended: make(chan struct{}), err: context.Canceled}}
-	ticket := locks.Ticket(queuedTicket{})
-	w.queued.Store(&ticket)
-	close(w.ended)
-	if _, failed := w.timedOut(); failed == nil || failed.Kind != Busy {
-		t.Errorf("outcome %+v, want that it is busy", failed)
-	}
-}
-
 // What a store answers at the very end of --wait counts, also if it had not put the run into its queue.
+// One that had is busy, not unavailable.
 func TestAnsweredAtTheLastMoment(t *testing.T) {
 	refused := errors.New("wrong password")
-	for answer, want := range map[error]Kind{&locks.BusyError{Name: "n", Full: true}: Busy, refused: Refused} {
+	for answer, want := range map[error]Kind{context.Canceled: Busy, &locks.BusyError{Name: "n", Full: true}: Busy, refused: Refused} {
 		r := testRun(t, &played{}, "true")
-		r.Wait = time.Second
+		r.Wait, r.Unavailable = time.Second, RunAnyway
 		w := &waiter{Run: r, attempt: &attempt{cancel: func(error) {}, ended: make(chan struct{}), err: answer}}
+		isQueued := answer == context.Canceled
+		if isQueued {
+			ticket := locks.Ticket(queuedTicket{})
+			w.queued.Store(&ticket)
+		}
 		close(w.ended)
-		if _, failed := w.timedOut(); failed == nil || failed.Kind != want || failed.Err != answer {
+		if _, failed := w.timedOut(); failed == nil || failed.Kind != want || !isQueued && failed.Err != answer {
 			t.Errorf("outcome %+v, want kind %s: %v", failed, want, answer)
 		}
 	}

@@ -48,20 +48,18 @@ var (
 const insideVariable = "LOCKTEST_CAMPAIGN_INSIDE" // namespaces of our own
 
 func TestMain(m *testing.M) {
-	dir, err := "", setUp()
-	if err == nil {
-		dir, err = os.MkdirTemp("", "golock-campaign-")
-	}
-	if err == nil {
-		member = filepath.Join(dir, "member")
-		err = testkit.BuildC("testdata/member.c", member)
-	}
-	if err != nil {
+	if err := setUp(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.RemoveAll(dir)
 		os.Exit(1)
 	}
-	os.Exit(testkit.Main(m, func() { os.RemoveAll(dir) }))
+	parallel := len(engines) // most of the time they wait
+	if duration > 0 {
+		parallel = max(5, runtime.GOMAXPROCS(0))
+	}
+	os.Exit(testkit.Main(m, parallel, func(dir string) error {
+		member = filepath.Join(dir, "member")
+		return testkit.BuildC("testdata/member.c", member)
+	}))
 }
 
 func setUp() (err error) {
@@ -94,14 +92,11 @@ func setUp() (err error) {
 			}
 		}
 	}
-	parallel := len(engines) // most of the time they wait
 	if text := os.Getenv("LOCKTEST_CAMPAIGN"); text != "" {
-		parallel = max(5, runtime.GOMAXPROCS(0))
 		if duration, err = time.ParseDuration(text); err != nil {
 			return fmt.Errorf("LOCKTEST_CAMPAIGN: %w", err)
 		}
 	}
-	testkit.Parallel(parallel)
 	return nil
 }
 

@@ -22,10 +22,7 @@ import (
 	"golock/test/testkit"
 )
 
-func TestMain(m *testing.M) {
-	testkit.Parallel(3)
-	os.Exit(testkit.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m, 3)) }
 
 // report is what golock check --json prints.
 type report struct {
@@ -91,7 +88,7 @@ func passes(s *testkit.Sandbox, loops, limit int, args ...string) report {
 
 // It passes on every kind of store; whoever is killed, nobody else gets in, and nothing is left.
 func TestPassed(t *testing.T) {
-	for name, prepare := range map[string]func(t *testing.T) (store string, left func() any){
+	testkit.Each(t, map[string]func(t *testing.T) (store string, left func() any){
 		"local": func(t *testing.T) (string, func() any) { return directory(t, "local://") },
 		"mkdir": func(t *testing.T) (string, func() any) { return directory(t, "mkdir://") },
 		"flock": func(t *testing.T) (string, func() any) { return "flock://" + t.TempDir() + "/file", nil },
@@ -103,22 +100,19 @@ func TestPassed(t *testing.T) {
 		},
 		"mariadb":  func(t *testing.T) (string, func() any) { return database(t, sqltest.Maria(t)) },
 		"postgres": func(t *testing.T) (string, func() any) { return database(t, sqltest.Postgres(t)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			store, left := prepare(t)
-			r := passes(testkit.New(t, store), 50, 1, "--kill", "30")
-			if (r.OrderInversions != nil) != (left != nil) {
-				t.Errorf("order inversions %v", r.OrderInversions)
-			}
-			if r.Killed < 1 || r.Killed > 35 { // about 15; fewer where a busy machine kills late
-				t.Errorf("%d of 50 were killed", r.Killed)
-			}
-			if left != nil && fmt.Sprint(left()) != "[]" {
-				t.Errorf("left in the store: %v", left())
-			}
-		})
-	}
+	}, func(t *testing.T, _ string, prepare func(t *testing.T) (store string, left func() any)) {
+		store, left := prepare(t)
+		r := passes(testkit.New(t, store), 50, 1, "--kill", "30")
+		if (r.OrderInversions != nil) != (left != nil) {
+			t.Errorf("order inversions %v", r.OrderInversions)
+		}
+		if r.Killed < 1 || r.Killed > 35 { // about 15; fewer where a busy machine kills late
+			t.Errorf("%d of 50 were killed", r.Killed)
+		}
+		if left != nil && fmt.Sprint(left()) != "[]" {
+			t.Errorf("left in the store: %v", left())
+		}
+	})
 }
 
 // directory and database say what is left in a store.

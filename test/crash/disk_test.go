@@ -57,27 +57,24 @@ func TestFullDiskOfADatabase(t *testing.T) {
 // that wait learn of it, long before a lease would end, and who comes then finds a slot.
 func TestRemadeDirectory(t *testing.T) {
 	t.Parallel()
-	for scheme, remove := range map[string]func(string) error{
+	testkit.Each(t, map[string]func(string) error{
 		"mkdir": os.RemoveAll,
 		"excl":  func(dir string) error { return os.Rename(dir, dir+".moved") },
-	} {
-		t.Run(scheme, func(t *testing.T) {
-			t.Parallel()
-			dir := filepath.Join(testkit.Place(t, 0o755), "store")
-			testkit.Must(t, os.Mkdir(dir, 0o755))
-			r := newRow(leasing(t, scheme+"://"+dir, longTTL), 1)
-			r.Eventually("it is removed", func() bool { return remove(dir) == nil })
-			testkit.Must(t, os.Mkdir(dir, 0o755))
-			r.holder.Expects(79, "gone from the store")
-			r.queue[0].Expects(69, dir) // does not exist, or was removed while it was in use
-			r.holder.judged, r.queue[0].judged = true, true
-			if r.begun(r.queue[0]) {
-				t.Error("69, and the command has run")
-			}
-			r.start()
-			r.finish()
-		})
-	}
+	}, func(t *testing.T, scheme string, remove func(string) error) {
+		dir := filepath.Join(testkit.Place(t, 0o755), "store")
+		testkit.Must(t, os.Mkdir(dir, 0o755))
+		r := newRow(leasing(t, scheme+"://"+dir, longTTL), 1)
+		r.Eventually("it is removed", func() bool { return remove(dir) == nil })
+		testkit.Must(t, os.Mkdir(dir, 0o755))
+		r.holder.Expects(79, "gone from the store")
+		r.queue[0].Expects(69, dir) // does not exist, or was removed while it was in use
+		r.holder.judged, r.queue[0].judged = true, true
+		if r.begun(r.queue[0]) {
+			t.Error("69, and the command has run")
+		}
+		r.start()
+		r.finish()
+	})
 }
 
 // moveToSmallDisk moves a server to a disk that is soon full.

@@ -10,7 +10,6 @@
 package crash_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -22,18 +21,10 @@ import (
 var judge string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "golock-judge-")
-	if err == nil {
+	os.Exit(testkit.Main(m, 12, func(dir string) error {
 		judge = filepath.Join(dir, "judge")
-		err = testkit.BuildC("testdata/judge.c", judge)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.RemoveAll(dir)
-		os.Exit(1)
-	}
-	testkit.Parallel(12) // most of the time they wait
-	os.Exit(testkit.Main(m, func() { os.RemoveAll(dir) }))
+		return testkit.BuildC("testdata/judge.c", judge)
+	}))
 }
 
 // newRand gives a test its own sequence of the seed, which it logs.

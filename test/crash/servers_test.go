@@ -39,12 +39,9 @@ var sqlStarters = map[string]sqlStarter{"mariadb": sqltest.StartMaria, "postgres
 // onSQL runs a test with each kind of database.
 func onSQL(t *testing.T, test func(t *testing.T, start sqlStarter)) {
 	t.Parallel()
-	for name, start := range sqlStarters {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, start)
-		})
-	}
+	testkit.Each(t, sqlStarters, func(t *testing.T, _ string, start sqlStarter) {
+		test(t, start)
+	})
 }
 
 func onServers(t *testing.T, test func(t *testing.T, s *server)) {

@@ -24,30 +24,27 @@ func TestStoppedAtSystemCalls(t *testing.T) {
 	for _, name := range []string{"redis", "mariadb", "mkdir"} {
 		stores[name] = leasedStores[name]
 	}
-	for name, store := range stores {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const instants, ttl = 6, 2 * time.Second // KILL goes out a tenth of a second before the end
-			all, random := stopped(t, store(t), ttl, ttl*2/3, 0, -1, false), newRand(t)
-			for i := range instants {
-				for how, stop := range map[string]syscall.Signal{"process": syscall.SIGSTOP, "thread": threadAlone} {
-					number := 1 + (i*all+random.IntN(all))/instants
-					t.Run(how, func(t *testing.T) {
-						t.Parallel()
-						t.Logf("stopped at number %d of %d", number, all)
-						late, hold := name != "local" && i%3 != 0, ttl*2/3
-						switch {
-						case name == "local":
-							hold = 0
-						case late && i < instants/2:
-							hold = 4 * ttl // the command ends by itself long after the lease
-						}
-						stopped(t, store(t), ttl, hold, stop, number, late)
-					})
-				}
+	testkit.Each(t, stores, func(t *testing.T, name string, store func(t *testing.T) string) {
+		const instants, ttl = 6, 2 * time.Second // KILL goes out a tenth of a second before the end
+		all, random := stopped(t, store(t), ttl, ttl*2/3, 0, -1, false), newRand(t)
+		for i := range instants {
+			for how, stop := range map[string]syscall.Signal{"process": syscall.SIGSTOP, "thread": threadAlone} {
+				number := 1 + (i*all+random.IntN(all))/instants
+				t.Run(how, func(t *testing.T) {
+					t.Parallel()
+					t.Logf("stopped at number %d of %d", number, all)
+					late, hold := name != "local" && i%3 != 0, ttl*2/3
+					switch {
+					case name == "local":
+						hold = 0
+					case late && i < instants/2:
+						hold = 4 * ttl // the command ends by itself long after the lease
+					}
+					stopped(t, store(t), ttl, hold, stop, number, late)
+				})
 			}
-		})
-	}
+		}
+	})
 }
 
 // stopped runs a golock that waits and then gets the slot, stops it at the system call of that number,

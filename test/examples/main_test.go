@@ -22,8 +22,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "play" {
 		os.Exit(play(os.Args[2]))
 	}
-	testkit.Parallel(8) // they wait
-	os.Exit(testkit.Main(m))
+	os.Exit(testkit.Main(m, 8))
 }
 
 // sandbox is one with a copy of an example ("": none), its programs in bin, and GOLOCK_STORE.

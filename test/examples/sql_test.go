@@ -18,82 +18,79 @@ import (
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	servers := map[string]func(testing.TB) *sqltest.Server{"mariadb": sqltest.Maria, "psql": sqltest.Postgres}
-	for client, server := range servers {
-		t.Run(client, func(t *testing.T) {
-			t.Parallel()
-			testkit.Need(t, client)
-			s := onDatabase(t, "jobs", server(t))
-			testkit.Must(t, os.Remove(s.Path("work")))
-			s.Script("work", `#!/bin/sh
+	testkit.Each(t, servers, func(t *testing.T, client string, server func(testing.TB) *sqltest.Server) {
+		testkit.Need(t, client)
+		s := onDatabase(t, "jobs", server(t))
+		testkit.Must(t, os.Remove(s.Path("work")))
+		s.Script("work", `#!/bin/sh
 echo "$1" >>log
 case $1 in
 slow*) until [ -e "go.$PPID" ] || [ -e go.all ]; do sleep 0.01; done; echo "$PPID" ;;
 *) printf %s "$1" | wc -c | tr -d ' ' ;;
 esac
 `)
-			start := func(argv ...string) *testkit.Process { return s.Exec(argv...).Begin() }
-			query := func(text string) string {
-				t.Helper()
-				return succeeds(start("sh", "-c", `echo "$0;" | ./db`, text))
-			}
-			done := func() []string { return lines(s.Read("log")) }
+		start := func(argv ...string) *testkit.Process { return s.Exec(argv...).Begin() }
+		query := func(text string) string {
+			t.Helper()
+			return succeeds(start("sh", "-c", `echo "$0;" | ./db`, text))
+		}
+		done := func() []string { return lines(s.Read("log")) }
 
-			succeeds(start("sh", "-c", "./db <schema.sql"))
-			const jobs = 12
-			var want, rows []string
-			for i := range jobs {
-				want = append(want, fmt.Sprint("job", i))
-				rows = append(rows, fmt.Sprintf("(%d, 'job%[1]d')", i))
+		succeeds(start("sh", "-c", "./db <schema.sql"))
+		const jobs = 12
+		var want, rows []string
+		for i := range jobs {
+			want = append(want, fmt.Sprint("job", i))
+			rows = append(rows, fmt.Sprintf("(%d, 'job%[1]d')", i))
+		}
+		query("INSERT INTO jobs (id, input) VALUES " + strings.Join(rows, ", "))
+		for _, w := range []*testkit.Process{start("./worker"), start("./worker"), start("./worker")} {
+			succeeds(w)
+		}
+		got := done()
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("done were %q", got)
+		}
+		report := lines(succeeds(start("./report")))
+		by := 0
+		for _, line := range report[1:] {
+			var n int
+			if _, err := fmt.Sscan(line[strings.LastIndexByte(line, '\t'):], &n); err != nil {
+				t.Errorf("the report says %q", line)
 			}
-			query("INSERT INTO jobs (id, input) VALUES " + strings.Join(rows, ", "))
-			for _, w := range []*testkit.Process{start("./worker"), start("./worker"), start("./worker")} {
-				succeeds(w)
-			}
-			got := done()
-			slices.Sort(got)
-			slices.Sort(want)
-			if !slices.Equal(got, want) {
-				t.Errorf("done were %q", got)
-			}
-			report := lines(succeeds(start("./report")))
-			by := 0
-			for _, line := range report[1:] {
-				var n int
-				if _, err := fmt.Sscan(line[strings.LastIndexByte(line, '\t'):], &n); err != nil {
-					t.Errorf("the report says %q", line)
-				}
-				by += n
-			}
-			if report[0] != fmt.Sprintf("done\t%d", jobs) || by != jobs {
-				t.Errorf("the report is %q", report)
-			}
-			results := "SELECT COUNT(DISTINCT fence), SUM(LENGTH(input) = result) FROM jobs"
-			if client == "psql" {
-				results = "SELECT COUNT(DISTINCT fence), COUNT(*) FROM jobs WHERE LENGTH(input)::text = result"
-			}
-			if text := query(results); text != fmt.Sprintf("%d\t%d\n", jobs, jobs) {
-				t.Errorf("fences and results: %q", text)
-			}
+			by += n
+		}
+		if report[0] != fmt.Sprintf("done\t%d", jobs) || by != jobs {
+			t.Errorf("the report is %q", report)
+		}
+		results := "SELECT COUNT(DISTINCT fence), SUM(LENGTH(input) = result) FROM jobs"
+		if client == "psql" {
+			results = "SELECT COUNT(DISTINCT fence), COUNT(*) FROM jobs WHERE LENGTH(input)::text = result"
+		}
+		if text := query(results); text != fmt.Sprintf("%d\t%d\n", jobs, jobs) {
+			t.Errorf("fences and results: %q", text)
+		}
 
-			// A job is taken over from a worker that is slow: it comes too late.
-			query("INSERT INTO jobs (id, input) VALUES (100, 'slow')")
-			slow := start("./worker")
-			s.Eventually("the slow one has begun", func() bool { return len(done()) == jobs+1 })
-			succeeds(start("./stale", "0"))
-			heir := start("./worker")
-			s.Eventually("the heir has begun", func() bool { return len(done()) == jobs+2 })
-			s.Write(fmt.Sprint("go.", heir.PID), "")
-			succeeds(heir)
-			s.Write("go.all", "")
-			succeeds(slow)
-			if text := query("SELECT state, result FROM jobs WHERE id = 100"); text != fmt.Sprintf("done\t%d\n", heir.PID) {
-				t.Errorf("the job that was taken over: %q, want that of %d", text, heir.PID)
-			}
-			if text := succeeds(start("./report")); strings.Contains(text, "taken") || strings.Contains(text, "new") {
-				t.Errorf("the report at the end: %q", text)
-			}
-		})
-	}
+		// A job is taken over from a worker that is slow: it comes too late.
+		query("INSERT INTO jobs (id, input) VALUES (100, 'slow')")
+		slow := start("./worker")
+		s.Eventually("the slow one has begun", func() bool { return len(done()) == jobs+1 })
+		succeeds(start("./stale", "0"))
+		heir := start("./worker")
+		s.Eventually("the heir has begun", func() bool { return len(done()) == jobs+2 })
+		s.Write(fmt.Sprint("go.", heir.PID), "")
+		succeeds(heir)
+		s.Write("go.all", "")
+		succeeds(slow)
+		if text := query("SELECT state, result FROM jobs WHERE id = 100"); text != fmt.Sprintf("done\t%d\n", heir.PID) {
+			t.Errorf("the job that was taken over: %q, want that of %d", text, heir.PID)
+		}
+		if text := succeeds(start("./report")); strings.Contains(text, "taken") || strings.Contains(text, "new") {
+			t.Errorf("the report at the end: %q", text)
+		}
+	})
 }
 
 // Five instances start with the same migrations: each is applied once. One that has lost the lock,

@@ -184,8 +184,7 @@ func TestSystemdSupervisor(t *testing.T) {
 func TestSystemdTimerJob(t *testing.T) {
 	t.Parallel()
 	s, argv := sandbox(t, "", ""), execStart(t, "nightly-report.service")
-	byHand := s.Lock("nightly-report", "--", "sh", "-c", "echo in; read out").Start()
-	byHand.Expect("in")
+	byHand := s.Hold("nightly-report")
 	if out := succeeds(startService(s, argv).Process); out != "" {
 		t.Errorf("skipped, and it prints %q", out)
 	}

@@ -58,7 +58,7 @@ func TestKilledGuard(t *testing.T) {
 	for range 2 {
 		h := newHousehold(s, long)
 		next := h.successor()
-		signal(s, h.guard, unix.SIGKILL)
+		s.MustSignal(h.guard, unix.SIGKILL)
 		h.Expects(70, "watchdog")
 		h.dead()
 		succeeds(next)
@@ -70,8 +70,8 @@ func TestStoppedGuard(t *testing.T) {
 	s := shared(t)
 	r := s.Job(long, "--", "sh", "-c", "echo command $$; exec sleep 1000").Start()
 	pid := r.ExpectPID("command")
-	signal(s, testkit.StatOf(pid).Parent, unix.SIGSTOP)
-	signal(s, pid, unix.SIGTERM)
+	s.MustSignal(testkit.StatOf(pid).Parent, unix.SIGSTOP)
+	s.MustSignal(pid, unix.SIGTERM)
 	r.Expects(143)
 }
 
@@ -80,7 +80,7 @@ func TestStoppedGuardOfAWaiter(t *testing.T) {
 	s := shared(t)
 	h := newHousehold(s, long)
 	waiter := s.Job("--", "echo", "started").Start()
-	signal(s, guardOf(waiter), unix.SIGSTOP)
+	s.MustSignal(testkit.AwaitGuard(t, waiter.PID), unix.SIGSTOP)
 	h.Signal(unix.SIGKILL)
 	waiter.Expects(0)
 }
@@ -90,7 +90,7 @@ func TestKilledGuardOfAWaiter(t *testing.T) {
 	s := shared(t)
 	h := newHousehold(s, long)
 	waiter := s.Job("--", "sh", "-c", `tr '\0' '\n' </proc/$$/environ | grep -c ^GOLOCK_ID=`).Start()
-	s.Kill(guardOf(waiter))
+	s.Kill(testkit.AwaitGuard(t, waiter.PID))
 	h.Signal(unix.SIGKILL)
 	waiter.Expect("1")
 	waiter.Expects(0)
@@ -101,7 +101,7 @@ func TestBothKilled(t *testing.T) {
 	s := shared(t)
 	h := newHousehold(s, "--ttl", "2")
 	h.Signal(unix.SIGSTOP) // so that it cannot act on the death of the guard
-	signal(s, h.guard, unix.SIGKILL)
+	s.MustSignal(h.guard, unix.SIGKILL)
 	h.Signal(unix.SIGKILL)
 	awaitDeath(s, "the command", h.family[0])
 	for _, pid := range h.family[1:] {
@@ -121,15 +121,15 @@ func TestGuardPassesSignalsOn(t *testing.T) {
 	guard := testkit.StatOf(pid).Parent
 	for name, sig := range map[string]unix.Signal{"HUP": unix.SIGHUP, "INT": unix.SIGINT, "QUIT": unix.SIGQUIT,
 		"USR1": unix.SIGUSR1, "USR2": unix.SIGUSR2, "ALRM": unix.SIGALRM, "TERM": unix.SIGTERM} {
-		signal(s, guard, sig)
+		s.MustSignal(guard, sig)
 		r.Expect(name)
 	}
 	for _, sig := range []unix.Signal{unix.SIGPIPE, unix.SIGCHLD, unix.SIGURG} { // which are not
-		signal(s, guard, sig)
+		s.MustSignal(guard, sig)
 	}
 	r.Signal(unix.SIGUSR1)
 	r.Expect("USR1")
-	signal(s, pid, unix.SIGKILL)
+	s.MustSignal(pid, unix.SIGKILL)
 	r.Expects(137)
 }
 

@@ -11,17 +11,13 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
 
-func TestMain(m *testing.M) {
-	testkit.Parallel(8) // most of the time they wait for the end of a lease
-	os.Exit(testkit.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m, 8)) }
 
 // long is a lease that does not end during a test.
 const long = "--ttl=10m"
@@ -68,14 +64,6 @@ func newHousehold(s *testkit.Sandbox, flags ...string) *household {
 	return h
 }
 
-// signal signals a process that must be there.
-func signal(s *testkit.Sandbox, pid int, sig syscall.Signal) {
-	s.T.Helper()
-	if !s.Signal(pid, sig) {
-		s.T.Fatalf("signal %d: no process %d", sig, pid)
-	}
-}
-
 // dead fails the test if one of the family lives.
 func (h *household) dead() {
 	h.T.Helper()
@@ -108,14 +96,4 @@ func succeeds(p *testkit.Process) {
 	p.T.Helper()
 	p.Expect("end")
 	p.Expects(0)
-}
-
-// guardOf waits for the guard of a golock whose command does not run yet.
-func guardOf(p *testkit.Process) (guard int) {
-	p.T.Helper()
-	testkit.Eventually(p.T, "there is a guard", func() bool {
-		guard = testkit.GuardOf(p.PID)
-		return guard != 0
-	})
-	return guard
 }

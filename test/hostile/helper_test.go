@@ -28,21 +28,14 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "these tests need root, to be different users")
 		os.Exit(1)
 	}
-	testkit.Parallel(12) // they mostly wait
-	os.Exit(testkit.Main(m))
+	os.Exit(testkit.Main(m, 12))
 }
 
-// sharedLocal and sharedDirectory make a store that all users may write to.
+// sharedLocal makes a store that all users may write to.
 func sharedLocal(t *testing.T) (s *testkit.Sandbox, dir string) {
 	t.Helper()
 	dir = testkit.Place(t, 0o1777)
 	return testkit.OnStore(t, "local://"+dir), dir
-}
-
-func sharedDirectory(t *testing.T) (s *testkit.Sandbox, dir string) {
-	t.Helper()
-	dir = testkit.Place(t, 0o777)
-	return testkit.OnStore(t, "mkdir://"+dir), dir
 }
 
 // command prepares a golock as a user, with a few hundred MiB of memory: one that grows without

@@ -88,9 +88,7 @@ func TestCrashShowsNoPassword(t *testing.T) {
 		if who == "golock" {
 			pid = p.PID
 		}
-		if !s.Signal(pid, sig) {
-			t.Fatalf("no %s to signal: %s", who, s.All())
-		}
+		s.MustSignal(pid, sig)
 		shows(t, fmt.Sprint(sig, " to ", who), p.Wait().Stderr)
 		if left, _ := os.ReadDir(dir); len(left) > 0 {
 			t.Errorf("%v to %s: %v is left", sig, who, left)

@@ -60,42 +60,38 @@ func TestSecretsStayHidden(t *testing.T) {
 	for i, way := range ways {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			staysHidden(t, server, way, []string{"text", "json"}[i%2])
+			format := []string{"text", "json"}[i%2]
+			s := testkit.New(t, "")
+			url := "redis://job:" + secret + "@" + server.Addr() + "?quarantine=0s"
+			run := func(code int, subcommand string, args ...string) string {
+				t.Helper()
+				r := by(s, way, url, subcommand, args...).Run()
+				says(t, subcommand, r, code)
+				return r.Stdout + r.Stderr
+			}
+			text := run(0, "run", "-v", "--log-format", format, "--name", way, "--", "sh", "-c", spy)
+			if !strings.Contains(text, "guard golock-watchdog") || !strings.Contains(text, "child golock-watchdog") {
+				t.Fatalf("the spy saw %s", text)
+			}
+			shown, _, _ := strings.Cut(strings.Replace(url, ":"+secret, "", 1), "?")
+			if !strings.Contains(text, "GOLOCK_LOCK_STORE="+shown) {
+				t.Errorf("no GOLOCK_LOCK_STORE without the password: %s", text)
+			}
+			// The user's own variable is handed on.
+			shows(t, "run", strings.ReplaceAll(text, "env GOLOCK_STORE="+url+"\n", ""))
+
+			// One who holds, one who waits, one who is turned away, and a list.
+			holder := by(s, way, url, "run", "--name", way, "--", "sh", "-c", "echo holding; read end").Start()
+			holder.Expect("holding")
+			shows(t, "ls --json", run(0, "ls", way, "--json"))
+			shows(t, "ls", run(0, "ls"))
+			for _, wait := range []string{"-n", "-w1"} {
+				shows(t, wait, run(75, "run", "-v", "--log-format", format, wait, "--name", way, "--", "true"))
+			}
+			shows(t, "entries", everything(server))
+			holder.Finish()
 		})
 	}
-}
-
-func staysHidden(t *testing.T, server *redistest.Server, way, format string) {
-	t.Helper()
-	s := testkit.New(t, "")
-	url := "redis://job:" + secret + "@" + server.Addr() + "?quarantine=0s"
-	run := func(code int, subcommand string, args ...string) string {
-		t.Helper()
-		r := by(s, way, url, subcommand, args...).Run()
-		says(t, subcommand, r, code)
-		return r.Stdout + r.Stderr
-	}
-	text := run(0, "run", "-v", "--log-format", format, "--name", way, "--", "sh", "-c", spy)
-	if !strings.Contains(text, "guard golock-watchdog") || !strings.Contains(text, "child golock-watchdog") {
-		t.Fatalf("the spy saw %s", text)
-	}
-	shown, _, _ := strings.Cut(strings.Replace(url, ":"+secret, "", 1), "?")
-	if !strings.Contains(text, "GOLOCK_LOCK_STORE="+shown) {
-		t.Errorf("no GOLOCK_LOCK_STORE without the password: %s", text)
-	}
-	// The user's own variable is handed on.
-	shows(t, "run", strings.ReplaceAll(text, "env GOLOCK_STORE="+url+"\n", ""))
-
-	// One who holds, one who waits, one who is turned away, and a list.
-	holder := by(s, way, url, "run", "--name", way, "--", "sh", "-c", "echo holding; read end").Start()
-	holder.Expect("holding")
-	shows(t, "ls --json", run(0, "ls", way, "--json"))
-	shows(t, "ls", run(0, "ls"))
-	for _, wait := range []string{"-n", "-w1"} {
-		shows(t, wait, run(75, "run", "-v", "--log-format", format, wait, "--name", way, "--", "true"))
-	}
-	shows(t, "entries", everything(server))
-	holder.Finish()
 }
 
 // everything is all that a server has stored.

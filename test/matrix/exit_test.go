@@ -99,7 +99,7 @@ func TestTimeLimit(t *testing.T) {
 func TestTimeLimitBeginsWithTheCommand(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
-	holder := s.Holder()
+	holder := s.Hold("job")
 	waiter := s.Job("--time-limit=1", "--", "sh", "-c", "echo running; read code; exit $code").Start()
 	s.AwaitWaiters(waiter.PID)
 	time.Sleep(1100 * time.Millisecond) // the limit would be over
@@ -114,7 +114,7 @@ func TestTimeLimitBeginsWithTheCommand(t *testing.T) {
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
-	holder := s.Holder()
+	holder := s.Hold("job")
 	var all []*testkit.Process
 	for n := 8; n <= 28; n += 2 {
 		p := s.Job("--", "true").Sh(fmt.Sprint("ulimit -n ", n)).Start()

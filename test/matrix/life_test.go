@@ -79,8 +79,8 @@ func TestPID1(t *testing.T) {
 	}
 	p := s.Job("--", "sh", "-c", "trap 'exit 17' TERM; echo in; while :; do sleep 0.01; done").By(ns...).Start()
 	p.Expect("in")
-	if first := testkit.Children(p.PID); len(first) != 1 || !s.Signal(first[0], syscall.SIGTERM) {
-		t.Fatalf("PID 1 has ended; there are %s", s.All())
+	for _, first := range testkit.Children(p.PID) {
+		s.MustSignal(first, syscall.SIGTERM)
 	}
 	p.Expects(17)
 	s.IsFree()

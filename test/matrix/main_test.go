@@ -24,8 +24,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "@signals" {
 		os.Exit(recordSignals(os.Args[2], os.Args[3:]))
 	}
-	testkit.Parallel(6)
-	os.Exit(testkit.Main(m))
+	os.Exit(testkit.Main(m, 6))
 }
 
 // storeKind is local, redis, mariadb or postgres. Each test reads the variable itself, so that the

@@ -169,7 +169,7 @@ func TestSignalsAtManyInstants(t *testing.T) {
 // waiting is a holder, the waiter that a test is about, and one behind it.
 func waiting(s *testkit.Sandbox) (holder, waiter, behind *testkit.Process) {
 	s.T.Helper()
-	holder = s.Holder()
+	holder = s.Hold("job")
 	waiter = s.Job("--", "echo", "running").Start()
 	s.AwaitWaiters(waiter.PID)
 	behind = s.Job("--", "echo", "my turn").Start()

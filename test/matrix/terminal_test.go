@@ -173,7 +173,7 @@ func TestScriptOnATerminal(t *testing.T) {
 func TestTerminalWhileWaiting(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
-	holder := s.Holder()
+	holder := s.Hold("job")
 	x := bash(s)
 	x.Type("$R -- echo mine; echo code=$?")
 	s.AwaitWaiting("job", 1)
@@ -215,9 +215,7 @@ func TestTermToAJob(t *testing.T) {
 	if testkit.StatOf(pid).Group != testkit.StatOf(other).Group {
 		t.Fatalf("command and neighbour are not in one group: %v %v", testkit.StatOf(pid), testkit.StatOf(other))
 	}
-	if !s.Signal(golockOf(pid), syscall.SIGTERM) {
-		t.Fatalf("golock has ended; there are %s", s.All())
-	}
+	s.MustSignal(golockOf(pid), syscall.SIGTERM)
 	s.Eventually("command and child end", func() bool { return !testkit.Alive(pid) && !testkit.Alive(child) })
 	x.Shows("other went on")
 	x.Type("echo code=${PIPESTATUS[0]}")

@@ -84,7 +84,7 @@ func TestNohup(t *testing.T) {
 	p.Expects(4)
 
 	// Nor does it give up its place in the queue.
-	holder := s.Holder()
+	holder := s.Hold("job")
 	waiter := s.Job("--", "echo", "done").Sh("trap '' HUP INT").Start()
 	s.AwaitWaiters(waiter.PID)
 	waiter.Signal(unix.SIGHUP)

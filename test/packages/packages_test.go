@@ -32,12 +32,7 @@ import (
 
 const version = "1.2.3+git20261122.abcdef0"
 
-func root(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs("../..")
-	testkit.Must(t, err)
-	return dir
-}
+var root, _ = filepath.Abs("../..")
 
 // do runs a command that must succeed, in dir, and returns what it printed.
 func do(t *testing.T, dir string, argv ...string) string {
@@ -60,7 +55,7 @@ func dist(t *testing.T) string {
 	if made == "" {
 		dir, err := os.MkdirTemp("", "golock-dist")
 		testkit.Must(t, err)
-		do(t, root(t), "make", "dist", "DIST="+dir, "VERSION="+version, "ARCHS=amd64 386")
+		do(t, root, "make", "dist", "DIST="+dir, "VERSION="+version, "ARCHS=amd64 386")
 		made = dir
 	}
 	return made
@@ -118,7 +113,7 @@ func TestDist(t *testing.T) {
 // source is a copy of what packaging/deb needs, with the binary of this machine.
 func source(t *testing.T) string {
 	t.Helper()
-	dir, from := t.TempDir(), root(t)
+	dir, from := t.TempDir(), root
 	for _, name := range []string{"packaging", "docs"} {
 		do(t, from, "cp", "-R", name, dir)
 	}
@@ -459,7 +454,7 @@ func checkLinks(t *testing.T, doc string) {
 // Versions are Debian's: a commit sorts before the first release, and after the release that it follows.
 func TestVersions(t *testing.T) {
 	dir := t.TempDir()
-	do(t, root(t), "install", "-D", "packaging/version", filepath.Join(dir, "packaging/version"))
+	do(t, root, "install", "-D", "packaging/version", filepath.Join(dir, "packaging/version"))
 	current := func() string { return strings.TrimSpace(do(t, t.TempDir(), filepath.Join(dir, "packaging/version"))) }
 	git := func(argv ...string) {
 		t.Helper()
@@ -502,7 +497,7 @@ func TestVersions(t *testing.T) {
 // What the image of the Dockerfile holds, a golock and an empty /tmp: golock runs there. (As PID 1:
 // TestPID1.)
 func TestScratch(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root(t), "packaging", "Dockerfile"))
+	text, err := os.ReadFile(filepath.Join(root, "packaging", "Dockerfile"))
 	testkit.Must(t, err)
 	image, bin := t.TempDir(), t.TempDir()
 	do(t, bin, "install", "-D", filepath.Join(dist(t), "golock-"+version+"-linux-amd64"), "bin/golock")

@@ -14,10 +14,7 @@ import (
 	"golock/test/testkit"
 )
 
-func TestMain(m *testing.M) {
-	testkit.Parallel(16) // most of the time they wait
-	os.Exit(testkit.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m, 16)) }
 
 // world is a sandbox, with names for what this package often does.
 type world struct{ *testkit.Sandbox }
@@ -28,12 +25,9 @@ func networked(t *testing.T) *world { return &world{testkit.New(t, redistest.Sto
 // each runs a test on a local store and on a networked one.
 func each(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Parallel()
-	for name, newWorld := range map[string]func(*testing.T) *world{"local": local, "redis": networked} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, newWorld(t))
-		})
-	}
+	testkit.Each(t, map[string]func(*testing.T) *world{"local": local, "redis": networked}, func(t *testing.T, _ string, newWorld func(*testing.T) *world) {
+		test(t, newWorld(t))
+	})
 }
 
 // sh starts a run of "job" whose command is a script.

@@ -153,7 +153,8 @@ func check() error {
 // which tests find them.
 func setUp(ctx context.Context, dir string) (variables []string, err error) {
 	if out, err := exec.CommandContext(ctx, "go", "mod", "download").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("the modules of go.mod cannot be downloaded: %s", firstLine(out))
+		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		return nil, fmt.Errorf("the modules of go.mod cannot be downloaded: %s", line)
 	}
 	golock := filepath.Join(dir, "golock")
 	if err := testkit.Build(golock); err != nil {
@@ -168,11 +169,6 @@ func setUp(ctx context.Context, dir string) (variables []string, err error) {
 		return nil, err
 	}
 	return append(databases, redis, testkit.BinaryVariable+"="+golock), nil
-}
-
-func firstLine(text []byte) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
-	return line
 }
 
 // end kills what still runs, removes the directory and what is mounted there,

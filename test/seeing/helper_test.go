@@ -14,10 +14,7 @@ import (
 	"golock/test/testkit"
 )
 
-func TestMain(m *testing.M) {
-	testkit.Parallel(6) // they mostly wait
-	os.Exit(testkit.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m, 6)) }
 
 func local(t *testing.T) *testkit.Sandbox { return on(t, "") }
 
@@ -28,14 +25,6 @@ func on(t *testing.T, store string) *testkit.Sandbox {
 	s := testkit.OnStore(t, store)
 	s.Env = append(s.Env, "TERM=xterm")
 	return s
-}
-
-// hold has a lock held until the function is called.
-func hold(s *testkit.Sandbox, name string, more ...string) (release func()) {
-	s.T.Helper()
-	p := s.Lock(name, append(more, "--", "sh", "-c", "echo holding; read code")...).Start()
-	p.Expect("holding")
-	return p.Finish
 }
 
 // finalText is what a line that is rewritten in place has left on a terminal.

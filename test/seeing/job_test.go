@@ -17,7 +17,7 @@ import (
 func TestLineAndJobControl(t *testing.T) {
 	t.Parallel()
 	s := local(t)
-	release := hold(s, "job")
+	release := s.Hold("job").Finish
 	x := s.Bash()
 	x.Shows("ready> ")
 	x.Key("$G run --name job -- echo do''ne\n")
@@ -60,7 +60,7 @@ func TestBusyNamesTheHolder(t *testing.T) {
 		{redistest.StoreURL(t), leased},
 	} {
 		s := on(t, c.store)
-		release := hold(s, "job")
+		release := s.Hold("job").Finish
 		for _, how := range []string{"-n", "-w1.5"} { // a server has so long to answer, on a busy machine too
 			r := s.Golock("run", "--name", "job", how, "--", "true").Run()
 			if got := strings.TrimSpace(r.Stderr); r.Code != 75 || !regexp.MustCompile(c.want).MatchString(got) {

@@ -22,7 +22,7 @@ import (
 func TestTableOnATerminal(t *testing.T) {
 	t.Parallel()
 	s := local(t)
-	defer hold(s, strings.Repeat("n", 100))()
+	defer s.Hold(strings.Repeat("n", 100)).Finish()
 	for _, line := range strings.Split(s.Golock("ls").OnTerminal(40, 24).Expects(0).Stdout, "\r\n") {
 		if n := len([]rune(line)); n > 40 {
 			t.Errorf("%d columns of 40: %q", n, line)
@@ -42,12 +42,12 @@ func TestWatch(t *testing.T) {
 	s := local(t)
 	p := s.Golock("ls", "--watch", "--interval", "0.1").OnTerminal(80, 6)
 	p.Shows("0 holding, 0 waiting")
-	release := hold(s, "job")
+	release := s.Hold("job").Finish
 	p.Shows(`job +holding`)
-	second := hold(s, "other")
+	second := s.Hold("other").Finish
 	var more []func()
 	for _, name := range []string{"p", "q", "r"} {
-		more = append(more, hold(s, name))
+		more = append(more, s.Hold(name).Finish)
 	}
 	p.Shows(`… and 4 more`)
 	if strings.Count(p.Stdout(), "\x1b[H") < 3 {
@@ -97,7 +97,7 @@ func TestWatchEnds(t *testing.T) {
 func TestWatchWritesChanges(t *testing.T) {
 	t.Parallel()
 	s := networked(t)
-	release := hold(s, "job", "--ttl", "60")
+	release := s.Hold("job", "--ttl", "60").Finish
 	table := s.Golock("ls", "--watch", "--interval", "0.1").Follow()
 	array := s.Golock("ls", "--watch", "--interval", "0.1", "--json").Follow()
 	table.Shows(`(?m)^job +holding`)

@@ -26,10 +26,7 @@ import (
 // stranger is another user.
 const stranger = 12345
 
-func TestMain(m *testing.M) {
-	testkit.Parallel(6) // they mostly wait
-	os.Exit(testkit.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m, 6)) }
 
 // sandbox is one shell and one store.
 type sandbox struct {
@@ -44,16 +41,13 @@ func newSandbox(t testing.TB, store, shell string) *sandbox {
 
 // everywhere runs a test on each store, with another shell on each.
 func everywhere(t *testing.T, test func(s *sandbox)) {
-	for store, shell := range map[string]string{"local": "dash", "redis": "bash"} {
-		t.Run(store, func(t *testing.T) {
-			t.Parallel()
-			url := ""
-			if store == "redis" {
-				url = redistest.StoreURL(t)
-			}
-			test(newSandbox(t, url, shell))
-		})
-	}
+	testkit.Each(t, map[string]string{"local": "dash", "redis": "bash"}, func(t *testing.T, store, shell string) {
+		url := ""
+		if store == "redis" {
+			url = redistest.StoreURL(t)
+		}
+		test(newSandbox(t, url, shell))
+	})
 }
 
 func (s *sandbox) script(name string) *testkit.Process {

@@ -360,10 +360,10 @@ func (p *Process) Expects(code int, words ...string) Result {
 	return p.Wait().Expect(p.T, code, words...)
 }
 
-// Holder starts a golock that holds the slot of "job" until Finish.
-func (s *Sandbox) Holder(flags ...string) *Process {
+// Hold starts a golock that holds a slot of a lock until Finish.
+func (s *Sandbox) Hold(name string, flags ...string) *Process {
 	s.T.Helper()
-	p := s.Job(append(flags, "--", "sh", "-c", "echo holding; read code; exit $code")...).Start()
+	p := s.Lock(name, append(flags, "--", "sh", "-c", "echo holding; read code; exit $code")...).Start()
 	p.Expect("holding")
 	return p
 }

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"golock/internal/procfs"
 )
@@ -45,6 +48,31 @@ func GuardOf(golock int) int {
 		}
 	}
 	return 0
+}
+
+// AwaitGuard waits for it, where the command may not run yet. The kernel's list may miss a child while
+// another one comes or goes.
+func AwaitGuard(t testing.TB, golock int) (guard int) {
+	t.Helper()
+	Eventually(t, "there is a guard", func() bool {
+		guard = GuardOf(golock)
+		return guard != 0
+	})
+	return guard
+}
+
+// AwaitSleepers waits until n goroutines or processes sleep in the kernel on locks of a file: a waiter
+// has looked then, and does nothing before it is woken.
+func AwaitSleepers(t testing.TB, path string, n int) {
+	t.Helper()
+	var st unix.Stat_t
+	Must(t, unix.Stat(path, &st))
+	inode := ":" + strconv.FormatUint(st.Ino, 10)
+	sleeps := func(l procfs.Lock) bool { return l.Waiting && strings.HasSuffix(l.File, inode) }
+	Eventually(t, fmt.Sprintf("%d sleep on %s", n, path), func() bool {
+		all := procfs.Locks()
+		return len(all)-len(slices.DeleteFunc(all, sleeps)) == n
+	})
 }
 
 // Describe is a line about processes, for failures.

@@ -99,8 +99,11 @@ func (s *Sandbox) IsLocal() bool { return strings.HasPrefix(s.Store, "local") }
 func (s *Sandbox) Path(name string) string { return filepath.Join(s.Dir, name) }
 
 // Exists reports whether a file is in the working directory.
-func (s *Sandbox) Exists(name string) bool {
-	_, err := os.Lstat(s.Path(name))
+func (s *Sandbox) Exists(name string) bool { return Exists(s.Path(name)) }
+
+// Exists reports whether a file is there, be it a link that leads nowhere.
+func Exists(path string) bool {
+	_, err := os.Lstat(path)
 	return err == nil
 }
 
@@ -209,6 +212,14 @@ func (s *Sandbox) Signal(pid int, sig syscall.Signal) bool {
 	return s.has(pid) && unix.PidfdSendSignal(fd, sig, nil, 0) == nil
 }
 
+// MustSignal signals a process that must be there.
+func (s *Sandbox) MustSignal(pid int, sig syscall.Signal) {
+	s.T.Helper()
+	if !s.Signal(pid, sig) {
+		s.T.Fatalf("signal %d: no process %d; there are %s", sig, pid, s.All())
+	}
+}
+
 // Kill kills a process that must be there.
 func (s *Sandbox) Kill(pid int) {
 	s.T.Helper()
@@ -280,15 +291,11 @@ func (s *Sandbox) AwaitWaiting(name string, n int) {
 // IsFree fails the test unless the slot of "job" can be had at once.
 func (s *Sandbox) IsFree() {
 	s.T.Helper()
-	if r := s.Job("-n", "--", "true").Run(); r.Code != 0 {
-		s.T.Fatalf("the slot is not free: %v", r)
-	}
+	s.Job("-n", "--", "true").Run().Expect(s.T, 0)
 }
 
 // IsTaken fails the test unless the slot of "job" is held.
 func (s *Sandbox) IsTaken() {
 	s.T.Helper()
-	if r := s.Job("-n", "--", "true").Run(); r.Code != 75 {
-		s.T.Fatalf("the slot is not taken: %v", r)
-	}
+	s.Job("-n", "--", "true").Run().Expect(s.T, 75)
 }

@@ -29,7 +29,9 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-var fixRapid = sync.OnceFunc(func() {
+// FixRapid gives the package rapid its seed, as SetDefaults does. It is for tests
+// without a TestMain, and must be called before each Check.
+var FixRapid = sync.OnceFunc(func() {
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "rapid.seed" })
 	if text := os.Getenv(seedVariable); text != "" && !set {
@@ -38,7 +40,3 @@ var fixRapid = sync.OnceFunc(func() {
 		_ = flag.Set("rapid.seed", "1")
 	}
 })
-
-// FixRapid gives the package rapid its seed, as SetDefaults does. It is for tests
-// without a TestMain, and must be called before each Check.
-func FixRapid() { fixRapid() }

@@ -33,10 +33,11 @@ const BinaryVariable = "LOCKTEST_BINARY"
 // Main sets it.
 var Golock string
 
-// Main runs the tests of a package with the program built, as in
-// os.Exit(testkit.Main(m)). It ends the servers that they share, and calls the functions last.
-func Main(m interface{ Run() int }, atEnd ...func()) int {
-	code, err := run(m, atEnd)
+// Main runs the tests of a package with the program built, so many at a time, as they mostly wait. It
+// is called as in os.Exit(testkit.Main(m, 8)). What prepare makes in a directory is there meanwhile,
+// and so are the servers that the tests share.
+func Main(m interface{ Run() int }, parallel int, prepare ...func(dir string) error) int {
+	code, err := run(m, parallel, prepare)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -44,10 +45,9 @@ func Main(m interface{ Run() int }, atEnd ...func()) int {
 	return code
 }
 
-func run(m interface{ Run() int }, atEnd []func()) (code int, err error) {
-	for _, end := range append(atEnd, server.Close) {
-		defer end()
-	}
+func run(m interface{ Run() int }, parallel int, prepare []func(dir string) error) (code int, err error) {
+	defer server.Close()
+	Parallel(parallel)
 	SetDefaults()
 	dir, err := os.MkdirTemp("", "golock-bin-")
 	if err == nil {
@@ -60,6 +60,11 @@ func run(m interface{ Run() int }, atEnd []func()) (code int, err error) {
 	if Golock = os.Getenv(BinaryVariable); Golock == "" {
 		Golock = filepath.Join(dir, "golock")
 		if err := Build(Golock); err != nil {
+			return 1, err
+		}
+	}
+	for _, f := range prepare {
+		if err := f(dir); err != nil {
 			return 1, err
 		}
 	}
@@ -203,11 +208,50 @@ func Within(d time.Duration, ok func() bool) bool {
 	return true
 }
 
+// Each runs a test with each of several things, all at the same time.
+func Each[T any](t *testing.T, things map[string]T, test func(t *testing.T, name string, one T)) {
+	for name, one := range things {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, name, one)
+		})
+	}
+}
+
+// Lasted fails the test unless it took from least to most since began.
+func Lasted(t testing.TB, began time.Time, least, most time.Duration) {
+	t.Helper()
+	if took := time.Since(began); took < least || took > most {
+		t.Errorf("took %v, want %v to %v", took, least, most)
+	}
+}
+
 // Must fails the test if there is an error.
 func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// NeedRoot says what is missing where it is: some tests make other users, mounts and devices.
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test must run as root")
+	}
+}
+
+// ProtectRegular turns on that O_CREAT fails for other users' files in a directory with the sticky
+// bit (proc(5), fs.protected_regular) where the test may, and puts it back. What is pinned holds with
+// and without.
+func ProtectRegular(t testing.TB) {
+	t.Helper()
+	const setting = "/proc/sys/fs/protected_regular"
+	was, err := os.ReadFile(setting)
+	Must(t, err)
+	if os.WriteFile(setting, []byte("2"), 0) == nil {
+		t.Cleanup(func() { Must(t, os.WriteFile(setting, was[:1], 0)) })
 	}
 }
 
