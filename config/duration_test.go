@@ -41,25 +41,21 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-func TestDurationMalformed(t *testing.T) {
-	for _, text := range []string{
-		"", " ", ".", "..", "1..5", "1.5.5", "-1", "-5s", "+5", "+5s", "1e3", "1e3s", "0x10", "1_000", "5 s", " 5", "5 ", "5s ",
-		"NaN", "nan", "Inf", "inf", "infinity", "s", "d", "m5", "5x", "5sec", "1m30", "2D", "5S", "1h-5m", "١", "1,5", "5s\x00", "\xff",
+func TestWrongDuration(t *testing.T) {
+	for want, texts := range map[string][]string{
+		"%q is not a duration: write seconds (10, 0.5), units (1m30s, 500ms) or days (2d, 1d12h)": {
+			"", " ", ".", "..", "1..5", "1.5.5", "-1", "-5s", "+5", "+5s", "1e3", "1e3s", "0x10", "1_000", "5 s", " 5", "5 ", "5s ",
+			"NaN", "nan", "Inf", "inf", "infinity", "s", "d", "m5", "5x", "5sec", "1m30", "2D", "5S", "1h-5m", "١", "1,5", "5s\x00", "\xff",
+		},
+		"%q is too long: the longest duration is 106751d": {
+			"106752d", "9223372037", "99999999999999999999", "2562048h", "106751d24h", "9223372036854775807ns1ns",
+			"99999999999999999999d", strings.Repeat("9", 400),
+		},
 	} {
-		want := fmt.Sprintf("%q is not a duration: write seconds (10, 0.5), units (1m30s, 500ms) or days (2d, 1d12h)", text)
-		if got, err := config.ParseDuration(text); err == nil || err.Error() != want {
-			t.Errorf("ParseDuration(%q) = %v, %v, want error %q", text, got, err, want)
-		}
-	}
-}
-
-func TestDurationTooLong(t *testing.T) {
-	for _, text := range []string{
-		"106752d", "9223372037", "99999999999999999999", "2562048h", "106751d24h", "9223372036854775807ns1ns", "99999999999999999999d", strings.Repeat("9", 400),
-	} {
-		want := fmt.Sprintf("%q is too long: the longest duration is 106751d", text)
-		if got, err := config.ParseDuration(text); err == nil || err.Error() != want {
-			t.Errorf("ParseDuration(%q) = %v, %v, want error %q", text, got, err, want)
+		for _, text := range texts {
+			if got, err := config.ParseDuration(text); err == nil || err.Error() != fmt.Sprintf(want, text) {
+				t.Errorf("ParseDuration(%q) = %v, %v, want error %q", text, got, err, want)
+			}
 		}
 	}
 }
