@@ -21,27 +21,6 @@ import (
 
 var background = context.Background()
 
-func refused(t testing.TB, s *Store) {
-	t.Helper()
-	if _, err := Try(t, s, 1); !IsBusy(err) {
-		t.Errorf("Join = %v, want a BusyError", err)
-	}
-}
-
-// fails must say what is wrong.
-func fails(t testing.TB, s *Store, words ...string) {
-	t.Helper()
-	_, err := Try(t, s, 1)
-	if err == nil || IsBusy(err) {
-		t.Fatalf("Join = %v, want an error", err)
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q says nothing of %q", err, w)
-		}
-	}
-}
-
 // ports counts those that newPort has tried. Processes begin at different ones.
 var ports = rand.Int64N(1000)
 
@@ -66,10 +45,7 @@ func newPort(t testing.TB) (*Store, string) {
 // newSocketFile is in a directory with a short path.
 func newSocketFile(t testing.TB) (*Store, string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "golock-bind-")
-	testkit.Must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "sock")
+	path := filepath.Join(testkit.Place(t, 0o700), "sock")
 	s, err := NewSocket(path)
 	testkit.Must(t, err)
 	return s, path
@@ -95,7 +71,7 @@ func TestTimeWait(t *testing.T) {
 	testkit.Must(t, conn.Close()) // who closes first has the TIME_WAIT
 	_, _ = client.Read(make([]byte, 1))
 	testkit.Must(t, client.Close())
-	refused(t, s)
+	Refused(t, s, "label")
 	testkit.Must(t, server.Close())
 	TakeUnit(t, s, 1)
 }
@@ -115,12 +91,12 @@ func TestPortOfOthers(t *testing.T) {
 	for _, where := range []string{address, ":" + number, "0.0.0.0:" + number} {
 		server, err := net.Listen("tcp", where) // sets SO_REUSEADDR
 		testkit.Must(t, err)
-		refused(t, s)
+		Refused(t, s, "label")
 		testkit.Must(t, server.Close())
 	}
 	fd, err := raw(0) // bound, and no more
 	testkit.Must(t, err)
-	refused(t, s)
+	Refused(t, s, "label")
 	testkit.Must(t, unix.Close(fd))
 
 	TakeUnit(t, s, 1)
@@ -157,7 +133,7 @@ func TestConnections(t *testing.T) {
 		if len(clients) == 0 {
 			t.Errorf("%s: nobody can see that it is there", c.network)
 		}
-		refused(t, c.s)
+		Refused(t, c.s, "label")
 		Release(t, l)
 		for _, client := range clients {
 			testkit.Must(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
@@ -178,7 +154,7 @@ func TestLeftBehind(t *testing.T) {
 	daemon, err := unix.Dup(l.Files()[0])
 	testkit.Must(t, err)
 	Release(t, l)
-	refused(t, s)
+	Refused(t, s, "label")
 	testkit.Must(t, unix.Close(daemon))
 	TakeUnit(t, s, 1)
 }
@@ -257,23 +233,23 @@ func TestSocketFileIsRemoved(t *testing.T) {
 func TestErrors(t *testing.T) {
 	s, path := newSocketFile(t)
 	testkit.Must(t, os.WriteFile(path, []byte("precious"), 0o600))
-	fails(t, s, path, "is there and is no socket")
+	Says(t, Denied(t, s, "label"), path, "is there and is no socket")
 	testkit.Must(t, os.Remove(path))
 	testkit.Must(t, os.Symlink("nowhere", path))
-	fails(t, s, path, "symbolic link")
+	Says(t, Denied(t, s, "label"), path, "symbolic link")
 	testkit.Must(t, os.Remove(path))
 	testkit.Must(t, os.Mkdir(path, 0o700))
-	fails(t, s, path, "is there and is no socket")
+	Says(t, Denied(t, s, "label"), path, "is there and is no socket")
 
 	missing, err := NewSocket(filepath.Join(filepath.Dir(path), "no", "sock"))
 	testkit.Must(t, err)
-	fails(t, missing, "the directory must be there")
+	Says(t, Denied(t, missing, "label"), "the directory must be there")
 	readOnly, err := NewSocket("/proc/sock")
 	testkit.Must(t, err)
-	fails(t, readOnly, "/proc/sock")
+	Says(t, Denied(t, readOnly, "label"), "/proc/sock")
 	elsewhere, err := NewPort("192.0.2.1:7001")
 	testkit.Must(t, err)
-	fails(t, elsewhere, "bind 192.0.2.1:7001", "does not have that address")
+	Says(t, Denied(t, elsewhere, "label"), "bind 192.0.2.1:7001", "does not have that address")
 }
 
 // Sockets of other tools keep us out: any that has an abstract name, at a file those
@@ -294,11 +270,11 @@ func TestSocketsOfOthers(t *testing.T) {
 		testkit.Must(t, err)
 		testkit.Must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: c.to}))
 		if c.unlistened {
-			refused(t, c.s)
+			Refused(t, c.s, "label")
 		}
 		if c.kind != unix.SOCK_DGRAM {
 			testkit.Must(t, unix.Listen(fd, 1))
-			refused(t, c.s)
+			Refused(t, c.s, "label")
 		}
 		testkit.Must(t, unix.Close(fd))
 		l := TakeUnit(t, c.s, 1)

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 					testkit.Must(t, os.Mkdir(dir, 0o755))
 					return scheme + "://" + dir
 				},
-				Open: func(url string) (locks.Store, error) { return newStore(url), nil },
+				Open: func(url string) (locks.Store, error) { return open(url), nil },
 				TTL:  3 * time.Second, Blind: true,
 			})
 		})

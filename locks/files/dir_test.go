@@ -19,7 +19,7 @@ import (
 // Foreign files in the directory stay and change nothing.
 func TestForeignFiles(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s := open(t, url)
+		s := open(url)
 		testkit.Must(t, Take(t, s, "n").Release(background))
 		dir := directory(t, url)
 		n := filepath.Dir(testkit.OnlyFile(t, dir+"/*/name"))
@@ -32,9 +32,8 @@ func TestForeignFiles(t *testing.T) {
 			testkit.Must(t, os.WriteFile(f, []byte("foreign"), 0o600))
 		}
 		testkit.Must(t, Take(t, s, "n").Release(background))
-		if _, err := s.Sweep(background, "", 0); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Sweep(background, "", 0)
+		testkit.Must(t, err)
 		if got := List(t, s, ""); len(got) != 0 {
 			t.Errorf("entries %+v", got)
 		}
@@ -63,14 +62,10 @@ func TestNoSignOfLife(t *testing.T) {
 			record := testkit.OnlyFile(t, directory(t, url)+"/"+locks.KeyOf(name).String()+"/data/*")
 			testkit.Must(t, spoil(record))
 			began := time.Now()
-			if h, _ := Count(t, s, name); h != 1 {
-				t.Errorf("%s: not listed", name)
-			}
+			Has(t, s, name, 1, 0)
 			Refused(t, s, name)
 			Get(t, openAt(t, url, "two", 0), name)
-			if took := time.Since(began); took < keptTTL-time.Second || took > 2*keptTTL {
-				t.Errorf("%s: granted after %v", name, took)
-			}
+			testkit.Lasted(t, began, keptTTL-time.Second, 2*keptTTL)
 		}
 	})
 }
@@ -78,7 +73,7 @@ func TestNoSignOfLife(t *testing.T) {
 // A version that is not what golock has written is an error that says what to do.
 func TestDamagedVersion(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s := open(t, url)
+		s := open(url)
 		Release(t, Take(t, s, "n"))
 		path := latest(t, url)
 		for what, spoil := range map[string]func() error{
@@ -94,24 +89,20 @@ func TestDamagedVersion(t *testing.T) {
 			if isVersion := !strings.HasPrefix(url, "excl:"); what == "no file" && !isVersion {
 				continue // then there is one version less
 			}
-			if err == nil || !strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), ".used when no run") {
-				t.Errorf("%s: %v", what, err)
-			}
+			Says(t, err, "damaged", ".used when no run")
 			_ = os.Remove(path)
 			testkit.Must(t, os.WriteFile(path, old, 0o600))
 		}
 		highest := testkit.OnlyFile(t, directory(t, url)+"/*/data") + "/../v4000000000000000000"
-		for what, make := range map[string]func() error{
-			"a FIFO": func() error { return unix.Mkfifo(highest, 0o600) },
-			"a link": func() error { return os.Symlink("/etc/passwd", highest) },
-			"large":  func() error { return errors.Join(os.WriteFile(highest, nil, 0o600), os.Truncate(highest, 1<<40)) },
+		for _, make := range []func() error{
+			func() error { return unix.Mkfifo(highest, 0o600) },
+			func() error { return os.Symlink("/etc/passwd", highest) },
+			func() error { return errors.Join(os.WriteFile(highest, nil, 0o600), os.Truncate(highest, 1<<40)) },
 		} {
 			testkit.Must(t, make())
 			_, listed := s.Entries(background, "n")
 			for _, err := range []error{Denied(t, s, "n"), listed} {
-				if err == nil || !strings.Contains(err.Error(), "damaged") {
-					t.Errorf("%s as the highest version: %v", what, err)
-				}
+				Says(t, err, "damaged")
 			}
 			testkit.Must(t, os.Remove(highest))
 		}
@@ -122,7 +113,7 @@ func TestDamagedVersion(t *testing.T) {
 // Names whose keys are the same, and layouts of another version, are refused.
 func TestHeads(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s := open(t, url)
+		s := open(url)
 		testkit.Must(t, Take(t, s, "n").Release(background))
 		head := testkit.OnlyFile(t, directory(t, url)+"/*/name")
 		for text, says := range map[string]string{
@@ -132,9 +123,7 @@ func TestHeads(t *testing.T) {
 			"nonsense":                    "damaged",
 		} {
 			testkit.Must(t, os.WriteFile(head, []byte(text), 0o600))
-			if _, err := s.Join(background, NewRequest(t, "n", NoWait)); err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("Join = %v, want %q", err, says)
-			}
+			Says(t, Denied(t, s, "n"), says)
 		}
 	})
 }
@@ -142,7 +131,7 @@ func TestHeads(t *testing.T) {
 // A name that could not be noted as used is noted by the next attempt.
 func TestUsedIsNotedAgain(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s, dir := open(t, url), directory(t, url)
+		s, dir := open(url), directory(t, url)
 		testkit.Must(t, os.Chmod(dir, 0o755))
 		Release(t, Take(t, s, "n"))
 		used := testkit.OnlyFile(t, dir+"/*.used")
@@ -171,21 +160,15 @@ func TestSweep(t *testing.T) {
 		testkit.Must(t, GiveBack(held))
 		waiting := Queue(t, s, "live", TTL(keptTTL))
 		dead := Take(t, s, "dead", TTL(keptTTL))
-		if n, err := s.Sweep(background, "", time.Hour); n != 0 || err != nil {
-			t.Errorf("Sweep of what is an hour old = %d, %v", n, err)
-		}
-		if n, err := s.Sweep(background, "", 0); n != 1 || err != nil {
-			t.Errorf("Sweep = %d, %v", n, err)
-		}
+		Sweep(t, s, time.Hour, 0)
+		Sweep(t, s, 0, 1)
 		if _, err := dead.Renew(background); err == nil {
 			t.Error("the dead one renews")
 		}
 		if waiting.IsOver() || len(List(t, s, "live")) != 2 || len(List(t, s, "held")) != 1 {
 			t.Errorf("what is left: %+v", List(t, s, ""))
 		}
-		if n, err := s.Sweep(background, "", 0); n != 0 || err != nil {
-			t.Errorf("second Sweep = %d, %v", n, err)
-		}
+		Sweep(t, s, 0, 0)
 	})
 }
 
@@ -194,15 +177,14 @@ func TestSweep(t *testing.T) {
 func TestSlowMaker(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		for at, n := range map[string]string{"commit": "first version", "built": "head"} {
-			slow, s := open(t, url), open(t, url)
+			slow, s := open(url), open(url)
 			slow.Keep(churned)
 			s.Keep(churned)
 			before(slow, at, func() {
 				Take(t, s, n)
 				for range 2 * churned {
 					w := Queue(t, s, n)
-					w.Cancel()
-					w.Ended()
+					w.Leave()
 				}
 			})
 			Refused(t, slow, n)
@@ -221,11 +203,7 @@ func TestSweepOfALoneRecord(t *testing.T) {
 		testkit.Must(t, os.WriteFile(filepath.Dir(record)+"/"+strings.Repeat("ab", 16)+"-0", text, 0o600))
 		Release(t, l)
 		began := time.Now()
-		if n, err := openAt(t, url, "two", 0).Sweep(background, "", 0); n != 1 || err != nil {
-			t.Errorf("Sweep = %d, %v, want 1", n, err)
-		}
-		if took := time.Since(began); took < keptTTL || took > 2*keptTTL {
-			t.Errorf("it took %v", took)
-		}
+		Sweep(t, openAt(t, url, "two", 0), 0, 1)
+		testkit.Lasted(t, began, keptTTL, 2*keptTTL)
 	})
 }

@@ -52,7 +52,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 // testKilled has a process take the slot and give it back, and kill itself before a step.
 func testKilled(t *testing.T, step int, waits bool) (survived bool) {
 	url := scheme(t) + "://" + memory(t)
-	s, killed := open(t, url), process(t, order{URL: url, Step: step, TTL: shortTTL})
+	s, killed := open(url), process(t, order{URL: url, Step: step, TTL: shortTTL})
 	var next locks.Lease
 	began := time.Now()
 	if waits {
@@ -70,9 +70,7 @@ func testKilled(t *testing.T, step int, waits bool) (survived bool) {
 		began = time.Now()
 		next = Get(t, s, "n", TTL(nextTTL))
 	}
-	if took := time.Since(began); took > testkit.Patience/2 {
-		t.Errorf("the next one waited for %v", took)
-	}
+	testkit.Lasted(t, began, 0, testkit.Patience/2)
 	if err := GiveBack(next); err != nil && !errors.Is(err, locks.ErrLost) { // lost on a busy machine
 		t.Fatal(err)
 	}
@@ -85,9 +83,8 @@ func sweepAll(t *testing.T, url string) {
 	t.Helper()
 	// Entries without a record are given time, so it is virtual. It begins in 2000.
 	synctest.Test(t, func(t *testing.T) {
-		if _, err := openAt(t, url, "virtual", 0).Sweep(background, "", math.MinInt64); err != nil {
-			t.Fatalf("Sweep: %v", err)
-		}
+		_, err := openAt(t, url, "virtual", 0).Sweep(background, "", math.MinInt64)
+		testkit.Must(t, err)
 	})
 	if left, err := filepath.Glob(directory(t, url) + "/*/data/*"); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)

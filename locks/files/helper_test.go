@@ -51,7 +51,7 @@ func scheme(t testing.TB) string { return schemes[len(t.Name())%len(schemes)] }
 // openAt opens a store whose machine's clock is ahead of the virtual time.
 func openAt(t testing.TB, url, machine string, ahead time.Duration) *files.Store {
 	t.Helper()
-	s := open(t, url)
+	s := open(url)
 	s.SetClock(machine, func() locks.Instant { return locks.Instant(time.Now().UnixNano()).Add(ahead) })
 	return s
 }
@@ -68,12 +68,7 @@ func memory(t testing.TB) string {
 	return dir
 }
 
-func open(t testing.TB, url string) *files.Store {
-	t.Helper()
-	return newStore(url)
-}
-
-func newStore(url string) *files.Store {
+func open(url string) *files.Store {
 	scheme, dir, _ := strings.Cut(url, "://")
 	return files.New(scheme, dir)
 }
@@ -122,7 +117,7 @@ func obey(text string) error {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
-	s, n := newStore(o.URL), 0
+	s, n := open(o.URL), 0
 	s.At(func(string) {
 		if n++; n == o.Step {
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)

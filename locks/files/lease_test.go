@@ -17,34 +17,28 @@ import (
 // A holder that was held up for longer than its term has lost, even if nobody has noticed.
 func TestLateRenewalIsLost(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s := open(t, url)
+		s := open(url)
 		var ahead atomic.Int64
 		clock := func() locks.Instant { return locks.BootTime().Add(time.Duration(ahead.Load())) }
 		s.SetClock("late", clock)
 		l := Take(t, s, "n", TTL(time.Minute))
-		if _, err := l.Renew(background); err != nil {
-			t.Fatal(err)
-		}
+		Renew(t, l)
 		ahead.Store(int64(2 * time.Minute))
-		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
-			t.Errorf("Renew after the term = %v", err)
-		}
+		Lost(t, l)
 		// Time also runs while the directory is being written.
 		ahead.Store(0)
-		late := open(t, url)
+		late := open(url)
 		late.SetClock("late", clock)
 		l = Take(t, late, "m", TTL(time.Minute))
 		before(late, "signed", func() { ahead.Store(int64(2 * time.Minute)) })
-		if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
-			t.Errorf("Renew that came through after the term = %v", err)
-		}
+		Lost(t, l)
 	})
 }
 
 // A directory that does not answer holds up no caller.
 func TestHangingDirectory(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s := open(t, url)
+		s := open(url)
 		l := Take(t, s, "n")
 		free, hangs := make(chan struct{}), make(chan struct{}, 1)
 		var hang atomic.Bool
@@ -72,50 +66,39 @@ func TestHangingDirectory(t *testing.T) {
 			<-hangs
 			cancel()
 		}()
-		var outage *locks.OutageError
-		if _, err := s.Join(ctx, NewRequest(t, "m")); !errors.As(err, &outage) {
+		if _, err := s.Join(ctx, NewRequest(t, "m")); !errors.As(err, new(*locks.OutageError)) {
 			t.Errorf("Join = %v", err)
 		}
-		if took := time.Since(began); took > testkit.Patience {
-			t.Errorf("held up for %v", took)
-		}
+		testkit.Lasted(t, began, 0, testkit.Patience)
 		hang.Store(false)
 		close(free)
-		if _, err := l.Renew(background); err != nil {
-			t.Errorf("Renew when it answers again: %v", err)
-		}
-		testkit.Eventually(t, "what came too late is gone", func() bool { return len(List(t, open(t, url), "m")) == 0 })
+		Renew(t, l)
+		testkit.Eventually(t, "what came too late is gone", func() bool { return len(List(t, open(url), "m")) == 0 })
 	})
 }
 
 // A record that cannot be written just now is no lost lease.
 func TestFaultsOfARenewal(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s := open(t, url)
+		s := open(url)
 		l := Take(t, s, "n")
 		record := testkit.OnlyFile(t, directory(t, url)+"/*/data/*")
 		aside := record + ".aside"
 		testkit.Must(t, os.Rename(record, aside))
 		testkit.Must(t, os.Symlink(aside, record))
-		if _, err := l.Renew(background); err == nil || errors.Is(err, locks.ErrLost) {
-			t.Errorf("Renew = %v, want an error after which nothing is known", err)
-		}
+		_ = NotRenewed(t, l)
 		testkit.Must(t, os.Rename(aside, record))
-		if _, err := l.Renew(background); err != nil {
-			t.Errorf("Renew when that is mended: %v", err)
-		}
+		Renew(t, l)
 	})
 }
 
 // A lease is renewed on the machine that has taken it.
 func TestAttach(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		l := Take(t, open(t, url), "n")
-		elsewhere := open(t, url)
+		l := Take(t, open(url), "n")
+		elsewhere := open(url)
 		elsewhere.SetClock("elsewhere", locks.BootTime)
-		if _, err := elsewhere.Attach(l.Grant().Ref).Renew(background); err == nil || errors.Is(err, locks.ErrLost) {
-			t.Errorf("Renew on another machine = %v", err)
-		}
+		_ = NotRenewed(t, elsewhere.Attach(l.Grant().Ref))
 	})
 }
 
@@ -123,7 +106,7 @@ func TestAttach(t *testing.T) {
 // had is free for the first one that can make a version.
 func TestFullDisk(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s, other := open(t, url), open(t, url)
+		s, other := open(url), open(url)
 		var full atomic.Bool
 		var refused atomic.Int64
 		s.Fill(&full, &refused)
@@ -131,24 +114,21 @@ func TestFullDisk(t *testing.T) {
 		w := Queue(t, s, "n")
 		behind := Queue(t, s, "n", Priority(-1))
 		full.Store(true)
-		w.Cancel()
-		w.Ended()
+		w.Leave()
 		Release(t, l)
 		last := refused.Load()
 		testkit.Eventually(t, "the one behind finds no room, either", func() bool { return refused.Load() > last })
 		full.Store(false)
 		Release(t, behind.Granted())
 		Take(t, other, "n", NoWait)
-		if h, w := Count(t, other, "n"); h != 1 || w != 0 {
-			t.Errorf("%d hold, %d wait; want those who left to be gone", h, w)
-		}
+		Has(t, other, "n", 1, 0)
 	})
 }
 
 // It is no error if another process removes the leaving entry before it meets the full disk.
 func TestFullDiskLater(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s, other := open(t, url), open(t, url)
+		s, other := open(url), open(url)
 		var full atomic.Bool
 		s.Fill(&full, new(atomic.Int64))
 		l := Take(t, s, "n")
@@ -162,13 +142,12 @@ func TestFullDiskLater(t *testing.T) {
 // out of the queue: the name is being removed.
 func TestRemovedVersion(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s := open(t, url)
+		s := open(url)
 		Take(t, s, "n")
 		ticket, err := s.Join(background, NewRequest(t, "n"))
 		testkit.Must(t, err)
 		testkit.Must(t, os.RemoveAll(strings.TrimSuffix(latest(t, url), "/state")))
-		if l, err := ticket.Wait(background); err == nil || !strings.Contains(err.Error(), "was removed while it was in use") {
-			t.Errorf("Wait = %v, %v", l, err)
-		}
+		_, err = ticket.Wait(background)
+		Says(t, err, "was removed while it was in use")
 	})
 }

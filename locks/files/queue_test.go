@@ -30,16 +30,14 @@ func TestHold(t *testing.T) {
 			t.Errorf("entries %+v", e)
 		}
 		Queue(t, s, "n").Granted()
-		if took := time.Since(began); took < length {
-			t.Errorf("free after %v of %v", took, length)
-		}
+		testkit.Lasted(t, began, length, time.Hour)
 	})
 }
 
 // Who waits goes on when the directory that was away, with its mount, is back.
 func TestDirectoryAway(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
-		s := open(t, url)
+		s := open(url)
 		l, w := Take(t, s, "n"), Queue(t, s, "n")
 		dir := directory(t, url)
 		testkit.Must(t, os.Rename(dir, dir+".away"))
@@ -55,32 +53,30 @@ func TestDirectoryAway(t *testing.T) {
 // alive by seeing it for the first time.
 func TestDeadHolderAmongThoseWhoDoNotWait(t *testing.T) {
 	for _, gone := range []bool{false, true} {
-		t.Run(fmt.Sprint("its record is gone: ", gone), func(t *testing.T) { testDeadHolder(t, gone) })
-	}
-}
-
-func testDeadHolder(t *testing.T, gone bool) {
-	onOne(t, func(t *testing.T, url string) {
-		l := Take(t, open(t, url), "n", TTL(shortTTL))
-		if gone {
-			record := testkit.OnlyFile(t, directory(t, url)+"/*/data/*")
-			testkit.Must(t, os.Remove(record))
-		}
-		began := time.Now()
-		testkit.Eventually(t, "one of them is granted", func() bool {
-			s := open(t, url)
-			s.SetClock("another machine's", locks.BootTime)
-			ticket, err := s.Join(background, NewRequest(t, "n", NoWait))
-			if err != nil {
-				return false
-			}
-			lease, err := ticket.Wait(background)
-			return err == nil && GiveBack(lease) == nil
+		t.Run(fmt.Sprint("its record is gone: ", gone), func(t *testing.T) {
+			onOne(t, func(t *testing.T, url string) {
+				l := Take(t, open(url), "n", TTL(shortTTL))
+				if gone {
+					record := testkit.OnlyFile(t, directory(t, url)+"/*/data/*")
+					testkit.Must(t, os.Remove(record))
+				}
+				began := time.Now()
+				testkit.Eventually(t, "one of them is granted", func() bool {
+					s := open(url)
+					s.SetClock("another machine's", locks.BootTime)
+					ticket, err := s.Join(background, NewRequest(t, "n", NoWait))
+					if err != nil {
+						return false
+					}
+					lease, err := ticket.Wait(background)
+					return err == nil && GiveBack(lease) == nil
+				})
+				if took := time.Since(began); locks.BootTime() < l.Term().End() {
+					t.Errorf("granted after %v, before the end of the term", took)
+				}
+			})
 		})
-		if took := time.Since(began); locks.BootTime() < l.Term().End() {
-			t.Errorf("granted after %v, before the end of the term", took)
-		}
-	})
+	}
 }
 
 // No clock of another machine has a part in anything: neither its CLOCK_BOOTTIME
@@ -126,7 +122,7 @@ func TestPrimitivesTogether(t *testing.T) {
 	dir := memory(t)
 	var stores []*files.Store
 	for _, scheme := range schemes {
-		stores = append(stores, open(t, scheme+"://"+dir))
+		stores = append(stores, open(scheme+"://"+dir))
 		stores[len(stores)-1].Keep(3)
 	}
 	for i := range 4 * len(stores) {
@@ -160,16 +156,14 @@ func latest(t testing.TB, url string) string {
 // A release grants the slot to the next waiter, which need not have run meanwhile.
 func TestReleaserGrants(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s, other := open(t, url), open(t, url)
+		s, other := open(url), open(url)
 		l := Take(t, s, "n")
 		ticket, err := other.Join(background, NewRequest(t, "n"))
 		if err != nil || !ticket.Queued() {
 			t.Fatalf("Join = %v, %v", ticket, err)
 		}
 		Release(t, l)
-		if h, w := Count(t, s, "n"); h != 1 || w != 0 {
-			t.Errorf("%d hold, %d wait; want the waiter to hold before it has looked", h, w)
-		}
+		Has(t, s, "n", 1, 0)
 		granted, err := ticket.Wait(background)
 		testkit.Must(t, err)
 		Release(t, granted)
@@ -180,7 +174,7 @@ func TestReleaserGrants(t *testing.T) {
 // says so too: a newcomer, whose version was decided before, may wait for it.
 func TestLookWhileOneLeaves(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s, other := open(t, url), open(t, url)
+		s, other := open(url), open(url)
 		l := Take(t, s, "n")
 		said, goOn, released := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		before(s, "list", func() {
@@ -190,7 +184,7 @@ func TestLookWhileOneLeaves(t *testing.T) {
 		before(other, "write", func() {
 			go func() { released <- l.Release(background) }()
 			<-said
-			if h, _ := Count(t, open(t, url), "n"); h != 1 {
+			if h, _ := Count(t, open(url), "n"); h != 1 {
 				t.Errorf("%d hold", h)
 			}
 		})
@@ -211,7 +205,7 @@ func TestOldVersionsGo(t *testing.T) {
 	for _, scheme := range schemes {
 		t.Run(scheme, func(t *testing.T) {
 			url := scheme + "://" + memory(t)
-			s := open(t, url)
+			s := open(url)
 			for range 80 {
 				Release(t, Take(t, s, "n"))
 			}
@@ -244,8 +238,6 @@ func TestQueueMovesAfterRest(t *testing.T) {
 		for _, w := range waiters {
 			Release(t, w.Granted())
 		}
-		if d := time.Since(begun); d > 400*time.Millisecond {
-			t.Errorf("%d took %v one after the other", len(waiters), d)
-		}
+		testkit.Lasted(t, begun, 0, 400*time.Millisecond)
 	})
 }

@@ -164,7 +164,7 @@ func (s *schedule) granted(i int, l locks.Lease) {
 func (s *schedule) run(t *testing.T, url string) {
 	began := time.Now()
 	for i, w := range s.all {
-		w.store, w.gate = open(t, url), make(chan struct{})
+		w.store, w.gate = open(url), make(chan struct{})
 		w.store.SetClock("virtual", now)
 		w.store.Keep(2)
 		go s.live(t, i)
@@ -250,7 +250,7 @@ func TestEverySchedule(t *testing.T) {
 		testkit.Must(t, err)
 		switches += n
 	}
-	for name, actors := range map[string][]actor{
+	testkit.Each(t, map[string][]actor{
 		"three":           make([]actor, 3),
 		"two":             make([]actor, 2),
 		"one of them -n":  {{}, {changes: []Change{NoWait}}},
@@ -259,32 +259,29 @@ func TestEverySchedule(t *testing.T) {
 		"a high one comes late": {
 			{}, {changes: []Change{Priority(-1)}}, {late: true}, {changes: []Change{Priority(1)}, late: true},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			root, count := memory(t), 0
-			tree := &Choices{}
-			for more := true; more; more = tree.Next() {
-				count++
-				dir := filepath.Join(root, strconv.Itoa(count))
-				testkit.Must(t, os.Mkdir(dir, 0o700))
-				s := &schedule{Choices: tree, switches: switches, stalls: 1}
-				for _, a := range actors {
-					s.all = append(s.all, &a)
-				}
-				if len(s.all) > 3 {
-					s.stalls = 0
-				}
-				if len(s.all) > 2 {
-					s.switches--
-				}
-				synctest.Test(t, func(t *testing.T) { s.run(t, "mkdir://"+dir) })
-				if s.problem != "" {
-					t.Fatalf("schedule %d: %s\n  %s", count, s.problem, strings.Join(s.story, "\n  "))
-				}
-				testkit.Must(t, os.RemoveAll(dir))
+	}, func(t *testing.T, _ string, actors []actor) {
+		root, count := memory(t), 0
+		tree := &Choices{}
+		for more := true; more; more = tree.Next() {
+			count++
+			dir := filepath.Join(root, strconv.Itoa(count))
+			testkit.Must(t, os.Mkdir(dir, 0o700))
+			s := &schedule{Choices: tree, switches: switches, stalls: 1}
+			for _, a := range actors {
+				s.all = append(s.all, &a)
 			}
-			t.Logf("%d schedules", count)
-		})
-	}
+			if len(s.all) > 3 {
+				s.stalls = 0
+			}
+			if len(s.all) > 2 {
+				s.switches--
+			}
+			synctest.Test(t, func(t *testing.T) { s.run(t, "mkdir://"+dir) })
+			if s.problem != "" {
+				t.Fatalf("schedule %d: %s\n  %s", count, s.problem, strings.Join(s.story, "\n  "))
+			}
+			testkit.Must(t, os.RemoveAll(dir))
+		}
+		t.Logf("%d schedules", count)
+	})
 }

@@ -21,12 +21,11 @@ const churned = 4
 // churn makes so many versions that the earlier ones are removed.
 func churn(t *testing.T, url string) {
 	t.Helper()
-	s := open(t, url)
+	s := open(url)
 	s.Keep(churned)
 	for range 2 * churned {
 		w := Queue(t, s, "n", Priority(-9))
-		w.Cancel()
-		w.Ended()
+		w.Leave()
 		Becomes(t, s, "n", 1, 0)
 	}
 }
@@ -35,7 +34,7 @@ func churn(t *testing.T, url string) {
 // committed nothing.
 func TestSlowWriter(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		slow, s := open(t, url), open(t, url)
+		slow, s := open(url), open(url)
 		slow.Keep(churned)
 		Release(t, Take(t, s, "n"))
 		before(slow, "write", func() {
@@ -50,7 +49,7 @@ func TestSlowWriter(t *testing.T) {
 // anew of the version's number.
 func TestSlowReader(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s, releaser, reader := open(t, url), open(t, url), open(t, url)
+		s, releaser, reader := open(url), open(url), open(url)
 		reader.Keep(churned)
 		var armed atomic.Bool
 		reads, goOn := make(chan struct{}), make(chan struct{})
@@ -99,13 +98,11 @@ func contended(s *files.Store, f, g func()) {
 // granted before it knew.
 func TestLetInThenGranted(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s, slow := open(t, url), open(t, url)
+		s, slow := open(url), open(url)
 		l := Take(t, s, "n")
 		contended(slow, func() { Queue(t, s, "n", Priority(-2)) }, func() {
 			Queue(t, s, "n", Priority(-1))
-			if h, w := Count(t, s, "n"); h != 1 || w != 3 {
-				t.Errorf("%d hold, %d wait; want the request to be let in", h, w)
-			}
+			Has(t, s, "n", 1, 3)
 			Release(t, l)
 		})
 		Release(t, Queue(t, slow, "n").Granted())
@@ -129,12 +126,8 @@ func TestSweepOfSteps(t *testing.T) {
 		if err == nil {
 			t.Error("it has joined")
 		}
-		if n, err := s.Sweep(background, "", 0); n != 1 || err != nil {
-			t.Errorf("Sweep = %d, %v, want 1", n, err)
-		}
-		if h, w := Count(t, s, "n"); h != 1 || w != 1 {
-			t.Errorf("%d hold, %d wait", h, w)
-		}
+		Sweep(t, s, 0, 1)
+		Has(t, s, "n", 1, 1)
 		stop()
 		Release(t, l)
 		left, err := filepath.Glob(directory(t, url) + "/*/join.*")
@@ -148,13 +141,12 @@ func TestSweepOfSteps(t *testing.T) {
 // its record is read.
 func TestListOfOneMoment(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s, lister := open(t, url), open(t, url)
+		s, lister := open(url), open(url)
 		Take(t, s, "n")
 		first := Queue(t, s, "n")
 		before(lister, "observe", func() {
 			Queue(t, s, "n")
-			first.Cancel()
-			first.Ended()
+			first.Leave()
 			testkit.Eventually(t, "it is gone", func() bool { return len(List(t, s, "n")) == 2 })
 		})
 		for i, e := range List(t, lister, "n") {
@@ -169,7 +161,7 @@ func TestListOfOneMoment(t *testing.T) {
 // room for a version.
 func TestNoHoldOfOneThatLeaves(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s, other := open(t, url), open(t, url)
+		s, other := open(url), open(url)
 		var full atomic.Bool
 		s.Fill(&full, new(atomic.Int64))
 		l := Take(t, other, "n")
@@ -189,7 +181,7 @@ func TestNoHoldOfOneThatLeaves(t *testing.T) {
 // A replaced waiter is shown as it was, even if others are let in with the newcomer.
 func TestReplacedAsItWas(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		s, slow := open(t, url), open(t, url)
+		s, slow := open(url), open(url)
 		Take(t, s, "n")
 		old := Queue(t, s, "n", Replace(locks.ReplaceWaiting))
 		contended(slow, func() { Queue(t, s, "n") }, func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,11 +145,20 @@ func Denied(t testing.TB, s locks.Store, name string, changes ...Change) error {
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	_, err := s.Join(ctx, NewRequest(t, name, changes...))
-	var outage *locks.OutageError
-	if err == nil || errors.As(err, &outage) {
+	if err == nil || errors.As(err, new(*locks.OutageError)) {
 		t.Fatalf("Join(%q) = %v, want an error that is final", name, err)
 	}
 	return err
+}
+
+// Says demands an error that contains all of the words.
+func Says(t testing.TB, err error, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v, want an error with %q", err, word)
+		}
+	}
 }
 
 // Fails joins for as long as a busy server may need to answer, and gives the error.
@@ -199,6 +209,32 @@ func TryRenew(l locks.RenewableLease) error {
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return err
 		}
+	}
+}
+
+// Lost demands that a lease cannot be renewed any more.
+func Lost(t testing.TB, l locks.RenewableLease) {
+	t.Helper()
+	if err := TryRenew(l); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("Renew = %v, want ErrLost", err)
+	}
+}
+
+// NotRenewed demands that a lease cannot be renewed now, and is not lost by that.
+func NotRenewed(t testing.TB, l locks.RenewableLease) error {
+	t.Helper()
+	err := TryRenew(l)
+	if err == nil || errors.Is(err, locks.ErrLost) {
+		t.Fatalf("Renew = %v, want an error that is not final", err)
+	}
+	return err
+}
+
+// Sweep demands that a sweep of all names removes so many things.
+func Sweep(t testing.TB, s locks.QueueStore, olderThan time.Duration, want int) {
+	t.Helper()
+	if n, err := s.Sweep(context.Background(), "", olderThan); n != want || err != nil {
+		t.Fatalf("Sweep = %d, %v, want %d", n, err, want)
 	}
 }
 
@@ -259,6 +295,16 @@ func (w *WaiterOf[L]) Ended() {
 	}
 }
 
+// Leave gives up, and demands that the waiting ends without a grant.
+func (w *WaiterOf[L]) Leave() {
+	w.t.Helper()
+	w.Cancel()
+	w.Ended()
+	if !errors.Is(w.Err, context.Canceled) {
+		w.t.Errorf("Wait = %v, %v, want context.Canceled", w.Lease, w.Err)
+	}
+}
+
 func (w *WaiterOf[L]) IsOver() bool {
 	select {
 	case <-w.Done:
@@ -302,6 +348,14 @@ func Count(t testing.TB, s locks.Store, name string) (holding, waiting int) {
 		}
 	}
 	return holding, waiting
+}
+
+// Has demands that a lock has that many holders and waiters now.
+func Has(t testing.TB, s locks.Store, name string, holding, waiting int) {
+	t.Helper()
+	if h, w := Count(t, s, name); h != holding || w != waiting {
+		t.Errorf("%d hold and %d wait, want %d and %d", h, w, holding, waiting)
+	}
 }
 
 // Becomes waits until a lock has that many holders and waiters.

@@ -21,9 +21,7 @@ func LostAnswers(t *testing.T, s, watch locks.Store, lose func(step string, time
 	}
 	lose("join", 2)
 	w := Queue(t, s, "n", Limit(2))
-	if h, w := Count(t, watch, "n"); h != 2 || w != 1 {
-		t.Errorf("%d hold and %d wait, want 2 and 1", h, w)
-	}
+	Has(t, watch, "n", 2, 1)
 	lose("renew", 1)
 	if err := TryRenew(holder); errors.Is(err, locks.ErrLost) { // on a connection of before it may ask again by itself
 		t.Errorf("Renew without an answer = %v", err)

@@ -134,11 +134,7 @@ func testLeave(t *testing.T, w *world) {
 	holder := w.granted("n", 1)
 	left := QueueOf[locks.Lease](t, s, "n")
 	behind := w.queued("n", 1)
-	left.Cancel()
-	left.Ended()
-	if !errors.Is(left.Err, context.Canceled) {
-		t.Errorf("Wait = %v, want context.Canceled", left.Err)
-	}
+	left.Leave()
 	// A networked store is told, and its answer not awaited for long.
 	testkit.Eventually(t, "the waiter that left is gone", func() bool {
 		return slices.Equal(states(t, s, "n"), []string{"holding 0", "waiting 1"})
@@ -188,9 +184,7 @@ func testKilledWaiters(t *testing.T, w *world) {
 		began := time.Now()
 		holder.release()
 		holder = queue[i].expect("granted")
-		if took := time.Since(began); took > LongTTL/6 {
-			t.Errorf("waiter %d was held up for %v", i, took)
-		}
+		testkit.Lasted(t, began, 0, LongTTL/6)
 	}
 }
 
@@ -301,7 +295,7 @@ func testFind(t *testing.T, w *world) {
 		if e, err := s.Find(context.Background(), gone); !errors.Is(err, locks.ErrLost) {
 			t.Errorf("found %+v, %v of what has gone", e, err)
 		}
-		isGone(t, s, gone)
+		IsGone(t, s, gone)
 	}
 	find(kept, locks.Holding, false)
 }
@@ -328,9 +322,7 @@ func testAttach(t *testing.T, w *world) {
 // attempt whose answer a busy machine has lost may have done it.)
 func isLost(t *testing.T, s locks.LeaseStore, l locks.RenewableLease) {
 	t.Helper()
-	if err := TryRenew(l); !errors.Is(err, locks.ErrLost) {
-		t.Errorf("Renew = %v, want ErrLost", err)
-	}
+	Lost(t, l)
 	testkit.Eventually(t, "there is nothing to give back", func() bool {
 		return errors.Is(s.Attach(l.Grant().Ref).Release(context.Background()), locks.ErrLost)
 	})

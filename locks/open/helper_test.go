@@ -44,12 +44,8 @@ func kinds() map[string]func(t testing.TB) string {
 		"fcntl": func(t testing.TB) string { return "fcntl://" + filepath.Join(t.TempDir(), "lock") },
 		"port":  func(t testing.TB) string { return fmt.Sprintf("bind://127.0.0.1:%d", freePort(t, "127.0.0.1")) },
 		"port6": func(t testing.TB) string { return fmt.Sprintf("bind://[::1]:%d", freePort(t, "[::1]")) },
-		"socket": func(t testing.TB) string {
-			dir, err := os.MkdirTemp("", "golock-bind-") // the path of a socket must be short
-			testkit.Must(t, err)
-			t.Cleanup(func() { os.RemoveAll(dir) })
-			return "bind://" + filepath.Join(dir, "sock")
-		},
+		// The path of a socket must be short.
+		"socket":   func(t testing.TB) string { return "bind://" + filepath.Join(testkit.Place(t, 0o700), "sock") },
 		"abstract": func(testing.TB) string { return fmt.Sprintf("bind://@golock-test-%d-%x", os.Getpid(), rand.Uint64()) },
 	}
 }

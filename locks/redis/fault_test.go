@@ -78,8 +78,7 @@ func TestDelayedDuplicates(t *testing.T) {
 	holder := Take(t, s, "n")
 	Refused(t, s, "n")
 	gaveUp := Queue(t, s, "n")
-	gaveUp.Cancel()
-	gaveUp.Ended()
+	gaveUp.Leave()
 	Becomes(t, direct, "n", 1, 0)
 	nested, err := s.Join(background, NewRequest(t, "n", Within(holder.Grant().Ref)))
 	if err == nil {
@@ -92,9 +91,7 @@ func TestDelayedDuplicates(t *testing.T) {
 	// The joins alone too: no release or leave comes after them.
 	for _, modes := range [][]string{nil, nil, {"join"}} {
 		proxy.Replay(modes...)
-		if h, w := Count(t, direct, "n"); h != 0 || w != 0 {
-			t.Errorf("after the duplicates %d hold and %d wait", h, w)
-		}
+		Has(t, direct, "n", 0, 0)
 	}
 	Take(t, direct, "n")
 }
@@ -136,14 +133,8 @@ func TestLeaveFrozenServer(t *testing.T) {
 	server.Pause()
 	defer server.Resume()
 	start := time.Now()
-	w.Cancel()
-	w.Ended()
-	if d := time.Since(start); d > LongTTL/6 {
-		t.Errorf("giving up took %v", d)
-	}
-	if !errors.Is(w.Err, context.Canceled) {
-		t.Errorf("Wait = %v", w.Err)
-	}
+	w.Leave()
+	testkit.Lasted(t, start, 0, LongTTL/6)
 }
 
 // A process that is about to be stopped has left the queue when Wait returns, however long
@@ -165,9 +156,7 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 	if _, err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Wait: %v, want that it was cancelled", err)
 	}
-	if n := len(List(t, direct, "n")); n != 1 {
-		t.Errorf("%d entries, want only the holder's", n)
-	}
+	Has(t, direct, "n", 1, 0)
 }
 
 // A waiter whose connection is cut listens again at once, unless there is no server. The
@@ -216,9 +205,7 @@ func TestVanishedAtItsTurn(t *testing.T) {
 	proxy.Cut()
 	start := time.Now()
 	next.Granted()
-	if d := time.Since(start); d > LongTTL/6 {
-		t.Errorf("the next was granted after %v", d)
-	}
+	testkit.Lasted(t, start, 0, LongTTL/6)
 }
 
 // A paused server is an outage: renewals fail, the lease is not lost.

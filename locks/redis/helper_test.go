@@ -63,25 +63,7 @@ func startQueue(t *testing.T, changes ...Change) (*redistest.Server, *redis.Stor
 // renewEventually renews again and again, as the runner does, until it succeeds.
 func renewEventually(t testing.TB, l locks.RenewableLease) {
 	t.Helper()
-	for end := time.Now().Add(testkit.Patience); ; time.Sleep(20 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(background, 500*time.Millisecond)
-		_, err := l.Renew(ctx)
-		cancel()
-		switch {
-		case err == nil:
-			return
-		case errors.Is(err, locks.ErrLost), time.Now().After(end):
-			t.Fatalf("Renew: %v", err)
-		}
-	}
-}
-
-// wantLost fails unless a lease is lost.
-func wantLost(t testing.TB, l locks.RenewableLease) {
-	t.Helper()
-	if _, err := l.Renew(background); !errors.Is(err, locks.ErrLost) {
-		t.Errorf("Renew = %v, want ErrLost", err)
-	}
+	testkit.Eventually(t, "it renews", func() bool { return TryRenew(l) == nil })
 }
 
 // wantOutage fails unless an error is an outage and contains these words.

@@ -3,7 +3,6 @@
 package redis_test
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,9 +37,7 @@ func TestRestartWithOldData(t *testing.T) {
 		Same(t, l.Grant(), grants[i])
 	}
 	time.Sleep(time.Until(quarantine.End))
-	if h, _ := Count(t, s, "n"); h != 2 {
-		t.Errorf("%d hold, want 2", h)
-	}
+	Has(t, s, "n", 2, 0)
 }
 
 // A holder that the server remembers as a waiter is put back and waits no more: it would be
@@ -62,9 +59,7 @@ func TestRestartWithAHolderThatWaited(t *testing.T) {
 	server.Restart()
 	renewEventually(t, l)
 	renewEventually(t, known)
-	if h, w := Count(t, s, "n"); h != 2 || w != 0 {
-		t.Errorf("%d hold and %d wait, want 2 and 0", h, w)
-	}
+	Has(t, s, "n", 2, 0)
 	awaitChannels(t, server, 1)
 	Release(t, known)
 	if other := Take(t, s, "n", Limit(2)).Grant(); other.Slots[0] == grant.Slots[0] {
@@ -103,19 +98,18 @@ func TestFlush(t *testing.T) {
 	Renew(t, other)
 	Same(t, holder.Grant(), grant)
 	w.Waits()
-	w.Cancel()
-	w.Ended()
+	w.Leave()
 
 	server.Do("FLUSHALL")
 	heir := Take(t, open(t, url), "n", Limit(2))
 	Same(t, locks.Grant{Slots: heir.Grant().Slots}, locks.Grant{Slots: grant.Slots})
-	wantLost(t, holder)
+	Lost(t, holder)
 	Renew(t, other)
 	Renew(t, heir)
 
 	server.Do("FLUSHALL")
 	usurper := Take(t, open(t, url), "n")
-	wantLost(t, other)
+	Lost(t, other)
 	if f := usurper.Grant().Fence; f <= grant.Fence {
 		t.Errorf("fence %d after %d", f, grant.Fence)
 	}
@@ -176,8 +170,7 @@ func TestNoWaitInQuarantine(t *testing.T) {
 		}
 		Release(t, l)
 		first.Granted()
-		var busy *locks.BusyError
-		if _, err := again.Wait(background); !errors.As(err, &busy) {
+		if _, err := again.Wait(background); !IsBusy(err) {
 			t.Errorf("%s: Wait = %v, want busy", what, err)
 		}
 		server.Kill()
@@ -232,9 +225,7 @@ func TestCluster(t *testing.T) {
 	}
 	testkit.Eventually(t, "all names are listed", func() bool { return len(List(t, s, "")) == len(names) })
 
-	if err := Denied(t, open(t, c.Nodes[0].URL()), nameElsewhere(t, c)); !strings.Contains(err.Error(), "redis+cluster://") {
-		t.Errorf("Join at one node = %v", err)
-	}
+	Says(t, Denied(t, open(t, c.Nodes[0].URL()), nameElsewhere(t, c)), "redis+cluster://")
 
 	s = open(t, c.URL("quarantine=0", "prefix=swept")) // every name is cleaned up where it lives
 	for _, name := range names {

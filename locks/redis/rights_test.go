@@ -4,7 +4,6 @@ package redis_test
 
 import (
 	"cmp"
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -71,9 +70,7 @@ func TestForeignState(t *testing.T) {
 	server.Do("HSET", state, "format", "99")
 	_, renewErr := l.Renew(background)
 	for _, err := range append(failures(s), Denied(t, s, "n"), renewErr, l.Release(background)) {
-		if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "format 3") {
-			t.Errorf("error %v names not both formats", err)
-		}
+		Says(t, err, "99", "format 3")
 	}
 	if got := server.Do("HGET", state, "format"); got != "99" {
 		t.Errorf("format %v", got)
@@ -81,9 +78,7 @@ func TestForeignState(t *testing.T) {
 	server.Do("HSET", state, "format", "3")
 	Renew(t, l)
 	server.Do("HSET", state, "name", "other")
-	if err := Denied(t, s, "n"); !strings.Contains(err.Error(), "other") {
-		t.Errorf("Join = %v", err)
-	}
+	Says(t, Denied(t, s, "n"), "other")
 }
 
 // Every key expires.
@@ -123,9 +118,7 @@ func TestEvictNobody(t *testing.T) {
 	server, s := startStore(t)
 	ref, err := locks.NewRef("n")
 	testkit.Must(t, err)
-	if err := s.Evict(background, ref, "me"); !errors.Is(err, locks.ErrLost) {
-		t.Errorf("Evict = %v", err)
-	}
+	IsGone(t, s, ref)
 	if keys := lifetimes(server); len(keys) > 0 {
 		t.Errorf("it has left %v", keys)
 	}
@@ -141,13 +134,12 @@ func TestLeastRights(t *testing.T) {
 	s := open(t, "redis://job:s3cret@"+server.Addr()+"?quarantine=0")
 	holder := Take(t, s, "n")
 	w := Queue(t, s, "n")
-	if len(List(t, s, "n")) != 2 || len(List(t, s, "")) != 2 {
-		t.Error("not both are listed")
-	}
+	Has(t, s, "n", 1, 1)
+	Has(t, s, "", 1, 1)
 	Renew(t, holder)
 	Release(t, holder)
 	Release(t, w.Granted())
-	sweep(t, s, 0, 0)
+	Sweep(t, s, 0, 0)
 	if warnings := s.Warnings(); len(warnings) != 0 {
 		t.Errorf("warnings: %q", warnings)
 	}
@@ -156,18 +148,11 @@ func TestLeastRights(t *testing.T) {
 	}
 }
 
-func sweep(t testing.TB, s *redis.Store, olderThan time.Duration, want int) {
-	t.Helper()
-	if n, err := s.Sweep(background, "", olderThan); n != want || err != nil {
-		t.Fatalf("Sweep = %d, %v, want %d", n, err, want)
-	}
-}
-
 // Sweep removes expired entries and unused names, and nothing else.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	server, s := startStore(t)
-	sweep(t, s, 0, 0)
+	Sweep(t, s, 0, 0)
 	live := Take(t, s, "live")
 	w := Queue(t, s, "live")
 	dead := Take(t, s, "dead", TTL(time.Second), Limit(2))
@@ -181,8 +166,8 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	stored(2)
-	sweep(t, s, time.Hour, 0)
-	sweep(t, s, 0, 1)
+	Sweep(t, s, time.Hour, 0)
+	Sweep(t, s, 0, 1)
 	stored(1)
 	if err := dead.Release(background); err != locks.ErrLost {
 		t.Errorf("Release = %v", err)
@@ -190,7 +175,7 @@ func TestSweep(t *testing.T) {
 	for _, key := range server.Do("KEYS", keys+"*").([]any) {
 		server.Do("DEL", key)
 	}
-	sweep(t, s, 0, 1)
+	Sweep(t, s, 0, 1)
 	if n := server.Do("ZCARD", "golock:names"); n != int64(1) {
 		t.Errorf("%v names are listed", n)
 	}

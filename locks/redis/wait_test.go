@@ -100,9 +100,7 @@ func TestGivenNothingAfterARestart(t *testing.T) {
 	server.Do("HSET", stateOf(t, server), "run", strings.Repeat("0", 40)) // as if it had been another server
 	quarantined := open(t, server.SocketURL("quarantine=20s")).Attach(holder.Grant().Ref)
 	testkit.Must(t, quarantined.Release(background))
-	if holding, waiting := Count(t, s, "n"); holding != 0 || waiting != 1 {
-		t.Errorf("%d hold and %d wait", holding, waiting)
-	}
+	Has(t, s, "n", 0, 1)
 	w.Waits()
 }
 
@@ -175,9 +173,8 @@ func TestGivenBesideAHolderPutBack(t *testing.T) {
 		Take(t, s, "n", Limit(2), TTL(time.Second))
 	}
 	r := NewRequest(t, "n", Limit(2))
-	if _, err := s.Join(background, r); err != nil { // and does not look when those are over
-		t.Fatal(err)
-	}
+	_, err := s.Join(background, r) // and does not look when those are over
+	testkit.Must(t, err)
 	id := hex.EncodeToString(r.Ref.ID[:])
 	subscribe(t, server, names+"c:"+id)
 	record := recordOf(t, server, names+"e", id)

@@ -56,6 +56,16 @@ func both(t *testing.T, test func(t *testing.T, f family)) {
 	})
 }
 
+type store = sql.Store
+
+// onStore runs a test for each family, with a store in a fresh database.
+func onStore(t *testing.T, test func(t *testing.T, b *base, s *store)) {
+	both(t, func(t *testing.T, f family) {
+		b := f.fresh(t)
+		test(t, b, b.store(t))
+	})
+}
+
 // each runs a test for each family, one after the other.
 func each(t *testing.T, test func(t *testing.T, f family)) {
 	for _, f := range families() {
@@ -152,14 +162,4 @@ func (b *base) sleepers(t testing.TB) []sqltest.Connection {
 		}
 		return !strings.Contains(c.Statement, "golock:wait:")
 	})
-}
-
-// says fails unless an error contains all of these.
-func says(t testing.TB, err error, all ...string) {
-	t.Helper()
-	for _, want := range all {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want something with %q", err, want)
-		}
-	}
 }

@@ -11,22 +11,12 @@ import (
 
 	"golock/locks"
 	. "golock/locks/locktest"
-	"golock/test/testkit"
 )
 
 // A sweep takes what is dead, and what is used by nobody, and nothing else.
 func TestSweep(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		s := b.store(t)
-		sweep := func(olderThan time.Duration) int {
-			n, err := s.Sweep(background, "", olderThan)
-			testkit.Must(t, err)
-			return n
-		}
-		if n := sweep(0); n != 0 {
-			t.Errorf("%d removed where nothing ever was", n)
-		}
+	onStore(t, func(t *testing.T, b *base, s *store) {
+		Sweep(t, s, 0, 0) // nothing ever was there
 		rows := func(where string) int {
 			return len(b.exec(t, "SELECT lock_key FROM golock WHERE "+where))
 		}
@@ -35,26 +25,22 @@ func TestSweep(t *testing.T) {
 		Take(t, s, "crashed")
 		crashed := " WHERE lock_key='" + locks.KeyOf("crashed").String() + "'"
 		b.exec(t, "UPDATE golock SET ends=1"+crashed+" AND state='H'")
-		if n := sweep(time.Hour); n != 1 {
-			t.Errorf("%d removed, want the entry that ended long ago", n)
-		}
+		Sweep(t, s, time.Hour, 1) // the entry that ended long ago
 		// The name without entries goes when nobody has used it for so long, and a sweep is no
 		// use. One that remembers who left stays.
 		const twoHours = 2 * time.Hour
 		b.exec(t, fmt.Sprintf("UPDATE golock SET counter=counter-%d", twoHours.Microseconds())+crashed)
-		if n := sweep(2 * twoHours); n != 0 {
-			t.Errorf("%d removed after two hours, want none", n)
-		}
-		if n, names := sweep(twoHours/2), rows("entry_id='' AND lock_key<>''"); n != 1 || names != 2 {
-			t.Errorf("%d removed, %d names are left", n, names)
+		Sweep(t, s, 2*twoHours, 0)
+		Sweep(t, s, twoHours/2, 1)
+		if names := rows("entry_id='' AND lock_key<>''"); names != 2 {
+			t.Errorf("%d names are left", names)
 		}
 		b.exec(t, "UPDATE golock SET ends=1 WHERE state='G'")
-		if n := sweep(0); n != 1 || rows("state='G'") != 0 {
-			t.Errorf("%d removed, %d are remembered", n, rows("state='G'"))
+		Sweep(t, s, 0, 1)
+		if n := rows("state='G'"); n != 0 {
+			t.Errorf("%d are remembered", n)
 		}
-		if n := sweep(0); n != 0 {
-			t.Errorf("%d removed of what is in use", n)
-		}
+		Sweep(t, s, 0, 0)
 		Renew(t, lease)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"golock/locks"
 	. "golock/locks/locktest"
 	"golock/locks/sql"
+	"golock/test/testkit"
 )
 
 // short is a TTL in which a test can see leases end.
@@ -31,7 +32,7 @@ func TestTableByHand(t *testing.T) {
 			s := f.openURL(t, user.URL("quarantine=0", "table="+table))
 			err := Denied(t, s, "n")
 			ddl := strings.Join(strings.Fields(s.DDL()), " ")
-			says(t, err, table, "may not make it", ddl)
+			Says(t, err, table, "may not make it", ddl)
 			_, printed, _ := strings.Cut(err.Error(), "CREATE TABLE ")
 			printed = "CREATE TABLE " + strings.TrimSuffix(printed, ")")
 			if printed != ddl {
@@ -77,30 +78,23 @@ func TestTableOption(t *testing.T) {
 		for _, same := range []string{"golock", "other", "Case_1", "select"} {
 			Refused(t, b.store(t, "table="+schema+"."+same), "n")
 		}
-		says(t, Denied(t, b.store(t, "table=nowhere.golock"), "n"), "nowhere")
+		Says(t, Denied(t, b.store(t, "table=nowhere.golock"), "n"), "nowhere")
 	})
 }
 
 // A table of another version is refused, by who holds as well: nothing is
 // granted and nothing changed. So is one that lacks a column; one more does no harm.
 func TestOtherVersion(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		s := b.store(t)
+	onStore(t, func(t *testing.T, b *base, s *store) {
 		holder := Take(t, s, "n", TTL(short))
 		w := Queue(t, s, "n")
 		b.exec(t, "UPDATE golock SET format=9 WHERE lock_key='' AND entry_id=''")
 		for _, name := range []string{"n", "another"} {
-			says(t, Denied(t, s, name), "golock", "format 9", "format 3", "same version")
+			Says(t, Denied(t, s, name), "golock", "format 9", "format 3", "same version")
 		}
-		err := TryRenew(holder)
-		if err == nil || errors.Is(err, locks.ErrLost) || !strings.Contains(err.Error(), "format 9") {
-			t.Errorf("Renew = %v, want an error about the format", err)
-		}
+		Says(t, NotRenewed(t, holder), "format 9")
 		w.Ended()
-		if w.Err == nil || !strings.Contains(w.Err.Error(), "format 9") {
-			t.Errorf("Wait = %v, want an error about the format", w.Err)
-		}
+		Says(t, w.Err, "format 9")
 		b.exec(t, "UPDATE golock SET format=3 WHERE lock_key='' AND entry_id=''")
 		Take(t, s, "another")
 
@@ -110,7 +104,7 @@ func TestOtherVersion(t *testing.T) {
 		Release(t, holder)
 		Release(t, w.Granted())
 		b.exec(t, "ALTER TABLE golock DROP COLUMN low")
-		says(t, Denied(t, s, "n"), "golock", "another version", "?table=")
+		Says(t, Denied(t, s, "n"), "golock", "another version", "?table=")
 	})
 }
 
@@ -119,27 +113,24 @@ func TestOtherVersion(t *testing.T) {
 // is not granted to others. Nobody is refused for it.
 func TestTableLost(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
-		for what, text := range map[string]string{
+		testkit.Each(t, map[string]string{
 			"dropped":             "DROP TABLE golock",
 			"truncated":           "TRUNCATE TABLE golock",
 			"emptied":             "DELETE FROM golock",
 			"without its names":   "DELETE FROM golock WHERE entry_id='' AND lock_key<>''",
 			"without its own row": "DELETE FROM golock WHERE lock_key=''",
-		} {
-			t.Run(what, func(t *testing.T) {
-				t.Parallel()
-				b := f.made(t)
-				Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, func(n int) {
-					if n%10 != 1 {
-						return
-					}
-					if _, err := b.server.TryExec(b.name, text); err != nil {
-						t.Error(err)
-					}
-				})
-				Release(t, Get(t, b.store(t), "a"))
+		}, func(t *testing.T, _, text string) {
+			b := f.made(t)
+			Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, func(n int) {
+				if n%10 != 1 {
+					return
+				}
+				if _, err := b.server.TryExec(b.name, text); err != nil {
+					t.Error(err)
+				}
 			})
-		}
+			Release(t, Get(t, b.store(t), "a"))
+		})
 	})
 }
 
@@ -186,9 +177,7 @@ func TestTableLostTellsWhy(t *testing.T) {
 			}
 			next := Queue(t, s, "n", TTL(short))
 			b.exec(t, "DELETE FROM golock WHERE state='H'")
-			if err := TryRenew(l); !errors.Is(err, locks.ErrLost) {
-				t.Errorf("Renew of what was deleted alone = %v, want ErrLost", err)
-			}
+			Lost(t, l) // which was deleted alone
 			next.Granted()
 		}
 	})
@@ -197,9 +186,7 @@ func TestTableLostTellsWhy(t *testing.T) {
 // Who makes a dropped table again may have a shorter lease than others: names
 // that are used with a longer one are granted later.
 func TestTableDroppedBesideShortLeases(t *testing.T) {
-	both(t, func(t *testing.T, f family) {
-		b := f.fresh(t)
-		s := b.store(t)
+	onStore(t, func(t *testing.T, b *base, s *store) {
 		holder := Take(t, s, "n", TTL(LongTTL))
 		b.exec(t, "DROP TABLE golock")
 		Release(t, Queue(t, s, "other", TTL(short)).Granted())
@@ -253,10 +240,8 @@ func TestRightsRevoked(t *testing.T) {
 			table, whose = b.name+".*", user.Name+"@localhost"
 		}
 		b.exec(t, "REVOKE UPDATE ON "+table+" FROM "+whose)
-		says(t, Denied(t, s, "n"), "golock", "SELECT, INSERT, UPDATE and DELETE")
-		if err := TryRenew(holder); err == nil || errors.Is(err, locks.ErrLost) {
-			t.Errorf("Renew = %v, want an error that is not final", err)
-		}
+		Says(t, Denied(t, s, "n"), "golock", "SELECT, INSERT, UPDATE and DELETE")
+		_ = NotRenewed(t, holder)
 		b.exec(t, "GRANT UPDATE ON "+table+" TO "+whose)
 		Renew(t, holder)
 		Release(t, holder)

@@ -104,8 +104,7 @@ func TestClientOptions(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(background, 1500*time.Millisecond, locks.ErrStandsStill)
 		_, err := s.Join(ctx, NewRequest(t, "n"))
 		cancel()
-		var outage *locks.OutageError
-		if !errors.As(err, &outage) {
+		if !errors.As(err, new(*locks.OutageError)) {
 			t.Errorf("%s: Join = %v", f.name, err)
 		}
 	}
