@@ -1,7 +1,6 @@
 package local
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,9 +26,7 @@ func TestFullDiskDoesNotConcernAnExistingLock(t *testing.T) {
 	}
 	isFull := func(err error, name string) {
 		t.Helper()
-		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), lockPath(s.path, name)) {
-			t.Errorf("%v, want that there is no space for %s", err, lockPath(s.path, name))
-		}
+		Says(t, err, unix.ENOSPC.Error(), lockPath(s.path, name))
 	}
 	isFull(fails(t, s, "new", s.path), "new")
 	if isInUse(t, lockPath(s.path, "new")) {
@@ -116,15 +113,11 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	})
 	again := New(dir)
 	for _, name := range []string{"x", "new"} {
-		if err := fails(t, again, name, lockPath(dir, name)); !errors.Is(err, unix.EROFS) {
-			t.Errorf("%v", err)
-		}
+		Says(t, fails(t, again, name, lockPath(dir, name)), unix.EROFS.Error())
 		if got := List(t, again, name); len(got) != 0 {
 			t.Errorf("%v", got)
 		}
 	}
 	missing := New(filepath.Join(dir, "missing"))
-	if err := fails(t, missing, "x", filepath.Join(dir, "missing")); !errors.Is(err, unix.EROFS) {
-		t.Errorf("%v", err)
-	}
+	Says(t, fails(t, missing, "x", filepath.Join(dir, "missing")), unix.EROFS.Error())
 }

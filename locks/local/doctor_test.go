@@ -15,7 +15,7 @@ import (
 
 // Who may do what in the directory is told, and the trial's own file is gone afterwards.
 func TestDoctorDirectory(t *testing.T) {
-	needRoot(t)
+	testkit.NeedRoot(t)
 	dir := testkit.Place(t, 0o1777)
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, fileName("strange")), []byte("a text"), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))

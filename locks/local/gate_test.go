@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,15 +32,10 @@ func TestProcessStoppedInsideGateIsNamed(t *testing.T) {
 	c.Stop()
 	pid := strconv.Itoa(c.PID)
 	began := time.Now()
-	if err := fails(t, s, "x", lockPath(s.path, "x")); !strings.Contains(err.Error(), "process "+pid+" is stopped") {
-		t.Errorf("%v does not name process %s as stopped", err, pid)
-	}
-	if took := time.Since(began); took < gateWait { // who is only slow is waited for
-		t.Errorf("that took %v, want %v at least", took, gateWait)
-	}
-	if _, err := s.Entries(background, "x"); err == nil || !strings.Contains(err.Error(), pid) {
-		t.Errorf("Entries: %v does not name process %s", err, pid)
-	}
+	Says(t, fails(t, s, "x", lockPath(s.path, "x")), "process "+pid+" is stopped")
+	testkit.Lasted(t, began, gateWait, time.Hour) // who is only slow is waited for
+	_, err := s.Entries(background, "x")
+	Says(t, err, pid)
 	Release(t, take(t, s, "y")) // other names are not concerned
 	c.Kill()
 	take(t, s, "x")
@@ -53,9 +47,7 @@ func TestRunningProcessInsideGateIsWaitedFor(t *testing.T) {
 	s := New(t.TempDir())
 	c := insideGate(t, s, "x")
 	err := openLock(t, s, "x").gate(background, unix.F_WRLCK, gateWait) // Join allows gateLimit
-	if err == nil || !strings.Contains(err.Error(), strconv.Itoa(c.PID)) {
-		t.Errorf("%v does not name process %d", err, c.PID)
-	}
+	Says(t, err, strconv.Itoa(c.PID))
 	done := make(chan error, 1)
 	go func() { done <- serve(s, NewRequest(t, "x", NoWait), func() {}) }()
 	select {
@@ -104,14 +96,14 @@ func TestQueuedWaitersOutlastAStoppedProcess(t *testing.T) {
 	path := lockPath(s.path, "x")
 	holder := take(t, s, "x")
 	stays, leaves := queue(t, s, "x"), queue(t, s, "x", Priority(1))
-	awaitSleepers(t, path, 2)
+	testkit.AwaitSleepers(t, path, 2)
 	c := startChild(t)
 	c.Ask(call{Do: "gate", Dir: s.path, Name: "x"})
 	c.Stop()
 	Release(t, holder)
-	awaitSleepers(t, path, 2) // one on the gate, one on the one in front
+	testkit.AwaitSleepers(t, path, 2) // one on the gate, one on the one in front
 	staysQueued(leaves, gateWait*3/2)
-	leave(t, leaves)
+	leaves.Leave()
 	staysQueued(stays, gateWait*3/2)
 	c.Continue()
 	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
@@ -128,7 +120,7 @@ func TestGivingUpAtTheGateOpensNoOther(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	done := make(chan error, 1)
 	go func() { done <- f.gate(ctx, unix.F_WRLCK, gateLimit) }()
-	awaitSleepers(t, lockPath(s.path, "x"), 1)
+	testkit.AwaitSleepers(t, lockPath(s.path, "x"), 1)
 	cancel()
 	if err := <-done; err != context.Canceled {
 		t.Fatalf("gate = %v", err)
@@ -174,11 +166,11 @@ func TestCancelledWaitsLeaveNothingOpen(t *testing.T) {
 		queue(t, s, "x", Limit(4)),            // behind another waiter
 		queue(t, s, "y"),                      // one holder after the other
 	}
-	awaitSleepers(t, lockPath(dir, "x"), 4)
-	awaitSleepers(t, lockPath(dir, "y"), 1)
+	testkit.AwaitSleepers(t, lockPath(dir, "x"), 4)
+	testkit.AwaitSleepers(t, lockPath(dir, "y"), 1)
 	Refused(t, s, "y")
 	for _, w := range waiters {
-		leave(t, w)
+		w.Leave()
 	}
 	if got := List(t, s, "x"); len(got) != len(held) {
 		t.Errorf("%d entries are left beside %d holders", len(got)-len(held), len(held))
@@ -208,7 +200,7 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 		l, _ := joined.Wait(background)
 		granted <- l
 	}()
-	awaitSleepers(t, lockPath(dir, "x"), 4)
+	testkit.AwaitSleepers(t, lockPath(dir, "x"), 4)
 	Release(t, held[2])
 	l := <-granted
 	if l == nil {

@@ -8,9 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -79,13 +76,10 @@ func take(t testing.TB, s *Store, name string, changes ...Change) *lease {
 func fails(t testing.TB, s *Store, name, path string) error {
 	t.Helper()
 	_, err := s.Join(background, NewRequest(t, name, NoWait))
-	var e *locks.PathError
-	if !errors.As(err, &e) {
+	if !errors.As(err, new(*locks.PathError)) {
 		t.Fatalf("Join(%q) = %v, want an error of the file", name, err)
 	}
-	if !strings.Contains(err.Error(), path) {
-		t.Fatalf("Join(%q) = %v, which does not name %s", name, err, path)
-	}
+	Says(t, err, path)
 	return err
 }
 
@@ -118,51 +112,26 @@ func staysQueued(w *WaiterOf[*lease], long time.Duration) {
 	w.Waits()
 }
 
-// leave ends the waiting and demands that it ends without a grant.
-func leave(t testing.TB, w *WaiterOf[*lease]) {
-	t.Helper()
-	w.Cancel()
-	w.Ended()
-	if w.Err != context.Canceled {
-		t.Fatalf("Wait = %v, %v after it was cancelled", w.Lease, w.Err)
-	}
+// guard tells if more are inside than may be, independently of the store.
+type guard struct {
+	t      testing.TB
+	most   int32
+	inside atomic.Int32
 }
-
-// guard counts who is inside, independently of the store.
-type guard struct{ inside, most atomic.Int32 }
-
-func (g *guard) enter() {
-	n := g.inside.Add(1)
-	for {
-		most := g.most.Load()
-		if n <= most || g.most.CompareAndSwap(most, n) {
-			return
-		}
-	}
-}
-
-func (g *guard) leave() { g.inside.Add(-1) }
 
 // visit stays for a moment, so that another who comes in meanwhile is noticed.
 func (g *guard) visit() {
-	g.enter()
-	time.Sleep(200 * time.Microsecond)
-	g.leave()
-}
-
-// needRoot says what is missing where it is: these tests make other users,
-// mounts and devices.
-func needRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Fatal("this test must run as root")
+	if n := g.inside.Add(1); n > g.most {
+		g.t.Errorf("%d hold at the same time", n)
 	}
+	time.Sleep(200 * time.Microsecond)
+	g.inside.Add(-1)
 }
 
 // mount mounts a file system for the duration of the test.
 func mount(t testing.TB, fstype, options string) string {
 	t.Helper()
-	needRoot(t)
+	testkit.NeedRoot(t)
 	dir := t.TempDir()
 	if err := unix.Mount(fstype, dir, fstype, 0, options); err != nil {
 		t.Fatalf("mount %s: %v", fstype, err)
@@ -324,20 +293,6 @@ func openFiles(t testing.TB) int {
 	files, err := os.ReadDir("/proc/self/fd")
 	testkit.Must(t, err)
 	return len(files)
-}
-
-// awaitSleepers waits until n goroutines or processes sleep in the kernel on locks of a
-// file: a waiter has looked then, and does nothing before it is woken.
-func awaitSleepers(t testing.TB, path string, n int) {
-	t.Helper()
-	var st unix.Stat_t
-	testkit.Must(t, unix.Stat(path, &st))
-	inode := ":" + strconv.FormatUint(st.Ino, 10)
-	sleeps := func(l procfs.Lock) bool { return l.Waiting && strings.HasSuffix(l.File, inode) }
-	testkit.Eventually(t, fmt.Sprintf("%d sleep on %s", n, path), func() bool {
-		all := procfs.Locks()
-		return len(all)-len(slices.DeleteFunc(all, sleeps)) == n
-	})
 }
 
 // isInUse reports whether any description holds or waits in a lock file,

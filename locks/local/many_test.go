@@ -50,7 +50,7 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 			held = append(held, l)
 		}
 		c := queueChild(t, s, most, 1)
-		awaitSleepers(t, lockPath(s.path, "x"), most)
+		testkit.AwaitSleepers(t, lockPath(s.path, "x"), most)
 		if _, threads := status(t, c.PID, "Pid"); threads > 20 {
 			t.Errorf("the waiter has %d threads", threads)
 		}
@@ -81,9 +81,9 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 		held = append(held, take(t, s, "x", Limit(3)))
 	}
 	first := queueChild(t, s, 3, 3)
-	awaitSleepers(t, path, 1)
+	testkit.AwaitSleepers(t, path, 1)
 	second := queueChild(t, s, 3, 3)
-	awaitSleepers(t, path, 2)
+	testkit.AwaitSleepers(t, path, 2)
 	wakeups := func() int {
 		n, _ := status(t, second.PID, "voluntary_ctxt_switches")
 		return n
@@ -101,7 +101,7 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 		w := queue(t, s, "x", Limit(3))
 		Refused(t, s, "x", Limit(3))
 		staysQueued(w, stillBusy/5)
-		leave(t, w)
+		w.Leave()
 		if len(held) > 1 { // this wakes the first, who still has no room
 			Release(t, held[0])
 			held = held[1:]
@@ -127,11 +127,11 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 	path := lockPath(s.path, "x")
 	first := take(t, s, "x")
 	c := queueChild(t, s, 1, 1)
-	awaitSleepers(t, path, 1)
+	testkit.AwaitSleepers(t, path, 1)
 	waiters := []*WaiterOf[*lease]{queue(t, s, "x")}
-	awaitSleepers(t, path, 2)
+	testkit.AwaitSleepers(t, path, 2)
 	waiters = append(waiters, queue(t, s, "x"))
-	awaitSleepers(t, path, 3)
+	testkit.AwaitSleepers(t, path, 3)
 
 	// The child is granted and never settles. Its death wakes the next.
 	Release(t, first)
@@ -158,7 +158,7 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 	if queued() {
 		t.Error("the next one was not woken by Settle")
 	}
-	awaitSleepers(t, path, 1)
+	testkit.AwaitSleepers(t, path, 1)
 	staysQueued(waiters[1], 0)
 	Release(t, second)
 	Release(t, waiters[1].Granted())

@@ -3,7 +3,6 @@ package local
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,18 +12,6 @@ import (
 	. "golock/locks/locktest"
 	"golock/test/testkit"
 )
-
-func sweep(t testing.TB, s *Store, olderThan time.Duration, want int) {
-	t.Helper()
-	if n, err := s.Sweep(background, "", olderThan); n != want || err != nil {
-		t.Fatalf("Sweep = %d, %v, want %d", n, err, want)
-	}
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
 
 // What is held stays, and so does what is not golock's; the file of a name that nobody uses
 // goes. (Those who wait, and sweepers beside each other: TestConformance.)
@@ -45,16 +32,14 @@ func TestSweepTakesOnlyWhatNobodyUses(t *testing.T) {
 	header[8] = 9 // a format of another time
 	testkit.Must(t, os.WriteFile(other, header, 0o600))
 
-	n, err := s.Sweep(background, "", time.Hour)
-	if n != 0 || err == nil || !strings.Contains(err.Error(), "format 9") {
-		t.Fatalf("Sweep = %d, %v", n, err)
-	}
+	_, err := s.Sweep(background, "", time.Hour)
+	Says(t, err, "format 9")
 	testkit.Must(t, os.Remove(other))
-	if !exists(lockPath(dir, "unused")) {
+	if !testkit.Exists(lockPath(dir, "unused")) {
 		t.Fatal("a young file was removed")
 	}
-	sweep(t, s, 0, 1)
-	if exists(lockPath(dir, "unused")) || !exists(lockPath(dir, "held")) || !exists(foreign) || !exists(dir+"/note.txt") {
+	Sweep(t, s, 0, 1)
+	if testkit.Exists(lockPath(dir, "unused")) || !testkit.Exists(lockPath(dir, "held")) || !testkit.Exists(foreign) || !testkit.Exists(dir+"/note.txt") {
 		t.Fatal("the wrong file was removed")
 	}
 }
@@ -71,15 +56,15 @@ func TestSweepFreesRecordsOfTheDead(t *testing.T) {
 	}
 	dead.Kill()
 	live := take(t, s, "y")
-	sweep(t, s, 0, 1) // with their file
+	Sweep(t, s, 0, 1) // with their file
 	Release(t, live)
 
 	dead = startChild(t)
 	dead.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 3})
 	live = take(t, s, "x", Limit(3))
 	dead.Kill()
-	sweep(t, s, time.Hour, 0)
-	sweep(t, s, 0, 2) // one record, and the file of y
+	Sweep(t, s, time.Hour, 0)
+	Sweep(t, s, 0, 2) // one record, and the file of y
 	if got := List(t, s, "x"); len(got) != 1 || got[0].Ref != live.Grant().Ref {
 		t.Fatalf("left are %v", got)
 	}
@@ -93,12 +78,12 @@ func TestSweepOfDamagedFile(t *testing.T) {
 	l := take(t, s, "x")
 	path := lockPath(s.path, "x")
 	patched(40, []byte("damage"))(t, path)
-	sweep(t, s, 0, 0)
-	if !exists(path) {
+	Sweep(t, s, 0, 0)
+	if !testkit.Exists(path) {
 		t.Fatal("the file of a holder was removed")
 	}
 	Release(t, l)
-	sweep(t, s, 0, 1)
+	Sweep(t, s, 0, 1)
 }
 
 // A file that has come into the place of the one that was opened is another
@@ -115,12 +100,12 @@ func TestSweepOfReplacedFile(t *testing.T) {
 		n, _ := New(s.path).Sweep(background, "", 0)
 		swept <- n
 	}()
-	awaitSleepers(t, path, 1)
+	testkit.AwaitSleepers(t, path, 1)
 	testkit.Must(t, os.Rename(path, path+".old"))
 	l := take(t, s, "x")
 	gate.openGate()
-	if n := <-swept; n != 0 || !exists(path) {
-		t.Errorf("%d removed, the file is there: %v", n, exists(path))
+	if n := <-swept; n != 0 || !testkit.Exists(path) {
+		t.Errorf("%d removed, the file is there: %v", n, testkit.Exists(path))
 	}
 	Release(t, l)
 }

@@ -3,7 +3,6 @@ package local
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/adler32"
 	"math/rand/v2"
@@ -252,32 +251,27 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// damage is something that happened to a lock file.
-type damage struct {
-	name string
-	do   func(t *testing.T, path string)
-}
-
-var damages = []damage{
-	{"emptied", truncated(0)},
-	{"cut in the header", truncated(100)},
-	{"cut after the header", truncated(pageSize)},
-	{"cut in a record", truncated(pageSize + recordSize + 10)},
-	{"cut at the first size", truncated(firstSize)}, // six holders have made it longer
-	{"header zeroed", patched(0, make([]byte, pageSize))},
-	{"header changed", patched(24, []byte{0xff})},
-	{"magic changed", patched(0, []byte("G"))},
-	{"record changed", patched(pageSize+recordSize+32, []byte{99})},
-	{"replaced by text", func(t *testing.T, path string) {
+// damages are what can happen to a lock file.
+var damages = map[string]func(t *testing.T, path string){
+	"emptied":               truncated(0),
+	"cut in the header":     truncated(100),
+	"cut after the header":  truncated(pageSize),
+	"cut in a record":       truncated(pageSize + recordSize + 10),
+	"cut at the first size": truncated(firstSize), // six holders have made it longer
+	"header zeroed":         patched(0, make([]byte, pageSize)),
+	"header changed":        patched(24, []byte{0xff}),
+	"magic changed":         patched(0, []byte("G")),
+	"record changed":        patched(pageSize+recordSize+32, []byte{99}),
+	"replaced by text": func(t *testing.T, path string) {
 		truncated(0)(t, path)
 		patched(0, bytes.Repeat([]byte("not a lock file\n"), 1000))(t, path)
-	}},
-	{"made 16 MiB of garbage", func(t *testing.T, path string) {
+	},
+	"made 16 MiB of garbage": func(t *testing.T, path string) {
 		patched(0, []byte("x"))(t, path)
 		truncated(16<<20)(t, path)
-	}},
-	{"made longer than any table", truncated(pageSize + maxRecords*recordSize + 1)},
-	{"given an older header", patched(0, (&header{size: 4, next: 1, name: "x"}).encode())},
+	},
+	"made longer than any table": truncated(pageSize + maxRecords*recordSize + 1),
+	"given an older header":      patched(0, (&header{size: 4, next: 1, name: "x"}).encode()),
 }
 
 func truncated(size int64) func(*testing.T, string) {
@@ -291,9 +285,8 @@ func patched(at int64, text []byte) func(*testing.T, string) {
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		testkit.Must(t, err)
 		defer f.Close()
-		if _, err := f.WriteAt(text, at); err != nil {
-			t.Fatal(err)
-		}
+		_, err = f.WriteAt(text, at)
+		testkit.Must(t, err)
 	}
 }
 
@@ -314,8 +307,8 @@ func fingerprint(t *testing.T, path string) string {
 // Who waits by a table that cannot be read any more is told so when it wakes. What nobody uses any
 // more is repaired in silence.
 func TestDamagedFileIsLeftAloneWhileSomebodyUsesIt(t *testing.T) {
-	for _, d := range damages {
-		t.Run(d.name, func(t *testing.T) {
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
 			s := New(t.TempDir())
 			var held []*lease
 			for range 6 { // more than a new file has records
@@ -323,16 +316,13 @@ func TestDamagedFileIsLeftAloneWhileSomebodyUsesIt(t *testing.T) {
 			}
 			waiters := []*WaiterOf[*lease]{queue(t, s, "x"), queue(t, s, "x")}
 			path := lockPath(s.path, "x")
-			awaitSleepers(t, path, len(waiters))
-			d.do(t, path)
+			testkit.AwaitSleepers(t, path, len(waiters))
+			damage(t, path)
 			was := fingerprint(t, path)
-			for i, l := range held {
-				if err := fails(t, s, "x", path); !errors.Is(err, errDamaged) {
-					t.Errorf("with %d holders left: %v", len(held)-i, err)
-				}
-				if all, err := s.Entries(background, "x"); len(all) > 0 || err == nil || !strings.Contains(err.Error(), path) {
-					t.Errorf("Entries = %v, %v", all, err)
-				}
+			for _, l := range held {
+				Says(t, fails(t, s, "x", path), errDamaged.Error())
+				_, err := s.Entries(background, "x")
+				Says(t, err, path)
 				if fingerprint(t, path) != was {
 					t.Error("the file was changed")
 				}
@@ -340,9 +330,7 @@ func TestDamagedFileIsLeftAloneWhileSomebodyUsesIt(t *testing.T) {
 			}
 			for _, w := range waiters {
 				w.Ended()
-				if !errors.Is(w.Err, errDamaged) || !strings.Contains(w.Err.Error(), path) {
-					t.Errorf("Wait = %v, %v", w.Lease, w.Err)
-				}
+				Says(t, w.Err, errDamaged.Error(), path)
 			}
 			if got := List(t, s, "x"); len(got) != 0 || fingerprint(t, path) != was {
 				t.Errorf("Entries shows %v, or changed the file", got)
@@ -368,13 +356,9 @@ func TestOtherFormatIsLeftAlone(t *testing.T) {
 	was := fingerprint(t, path)
 	look := func() {
 		t.Helper()
-		err := fails(t, s, "x", path)
-		if !strings.Contains(err.Error(), "format 77") || !strings.Contains(err.Error(), fmt.Sprintf("format %d", format)) {
-			t.Errorf("%v does not name both formats", err)
-		}
-		if _, err := s.Entries(background, "x"); err == nil || !strings.Contains(err.Error(), "format 77") {
-			t.Errorf("Entries: %v", err)
-		}
+		Says(t, fails(t, s, "x", path), "format 77", fmt.Sprintf("format %d", format))
+		_, err := s.Entries(background, "x")
+		Says(t, err, "format 77")
 		if fingerprint(t, path) != was {
 			t.Error("the file was changed")
 		}
@@ -406,9 +390,7 @@ func TestFileOfAnotherNameIsRefused(t *testing.T) {
 	testkit.Must(t, os.Rename(lockPath(s.path, "a"), lockPath(s.path, "b")))
 	path := lockPath(s.path, "b")
 	was := fingerprint(t, path)
-	if err := fails(t, s, "b", path); !strings.Contains(err.Error(), `"a"`) {
-		t.Errorf("%v does not name the other lock", err)
-	}
+	Says(t, fails(t, s, "b", path), `"a"`)
 	if fingerprint(t, path) != was {
 		t.Error("the file was changed")
 	}
@@ -422,9 +404,7 @@ func TestFullTableIsAnError(t *testing.T) {
 	stale := (&record{stored: stored{state: stateWaiting, weight: 1, priority: -1}}).encode()
 	patched(0, (&header{size: maxRecords, next: 5, name: "x"}).encode())(t, path)
 	patched(pageSize, bytes.Repeat(stale, maxRecords))(t, path)
-	if err := fails(t, s, "x", path); !strings.Contains(err.Error(), "full") {
-		t.Errorf("%v", err)
-	}
+	Says(t, fails(t, s, "x", path), "full")
 	if isInUse(t, path) {
 		t.Error("something is locked after the error")
 	}

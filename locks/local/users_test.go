@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,28 +19,10 @@ import (
 
 const nobody = 65534
 
-// protect turns on that O_CREAT fails for other users' files in a directory
-// with the sticky bit (proc(5), fs.protected_regular) where the test may, and
-// puts it back. What is pinned holds with and without.
-func protect(t *testing.T) {
-	t.Helper()
-	const path = "/proc/sys/fs/protected_regular"
-	was, err := os.ReadFile(path)
-	testkit.Must(t, err)
-	if os.WriteFile(path, []byte("2"), 0) != nil {
-		return
-	}
-	t.Cleanup(func() {
-		if err := os.WriteFile(path, bytes.TrimSpace(was), 0); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
-	})
-}
-
 // In a directory that is open to all, users meet, whoever was first.
 func TestUsersShareAnOpenDirectory(t *testing.T) {
-	needRoot(t)
-	protect(t)
+	testkit.NeedRoot(t)
+	testkit.ProtectRegular(t)
 	dir := testkit.Place(t, 0o1777)
 	root := New(dir)
 	user := startChild(t, asUser(nobody))
@@ -80,7 +61,7 @@ func TestUsersShareAnOpenDirectory(t *testing.T) {
 
 // Who may use a lock file is decided by the directory's mode and by no umask.
 func TestFileModeFollowsTheDirectory(t *testing.T) {
-	needRoot(t)
+	testkit.NeedRoot(t)
 	for _, umask := range []int{0o000, 0o022, 0o077} {
 		c := startChild(t)
 		c.Ask(call{Do: "umask", Number: umask})
@@ -129,7 +110,7 @@ func TestUmaskSurvivesConcurrentJoins(t *testing.T) {
 // What is at the place of a lock file but is none: a clear error at once, and
 // it is left as it is.
 func TestForeignThingsAreLeftAlone(t *testing.T) {
-	needRoot(t)
+	testkit.NeedRoot(t)
 	type place func(path, victim string) error
 	symlink := func(suffix string) place {
 		return func(path, victim string) error { return os.Symlink(victim+suffix, path) }
@@ -211,22 +192,10 @@ func TestForeignThingsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A directory in which the user may not write, or that is not there for him.
-func TestDirectoryOfAnotherUser(t *testing.T) {
-	needRoot(t)
-	for _, mode := range []uint32{0o755, 0o700, 0o000} {
-		dir := testkit.Place(t, mode)
-		c := startChild(t, asUser(nobody))
-		if a := c.Try(call{Do: "join", Dir: dir, Name: "x", Max: 1}); a.Busy || !strings.Contains(a.Err, dir) {
-			t.Errorf("mode %o: %q", mode, a.Err)
-		}
-	}
-}
-
 // Where /proc hides the processes of others, a holder of another user is not
 // taken for gone.
 func TestHiddenHolderIsNotAnOrphan(t *testing.T) {
-	needRoot(t)
+	testkit.NeedRoot(t)
 	dir := testkit.Place(t, 0o1777)
 	take(t, New(dir), "x")
 	gone := startChild(t)
@@ -249,7 +218,7 @@ func TestHiddenHolderIsNotAnOrphan(t *testing.T) {
 // A process number means nothing in another pid namespace: a holder of that number there, which
 // is nobody's here, is not taken for gone.
 func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
-	needRoot(t)
+	testkit.NeedRoot(t)
 	s := New(t.TempDir())
 	outer := startChild(t)
 	outer.Ask(call{Do: "join", Dir: s.path, Name: "y"})
