@@ -24,11 +24,11 @@ func TestRoundTrips(t *testing.T) {
 	_, direct, proxy, behind := startProxy(t)
 	Release(t, Take(t, direct, "n")) // the server knows the script now
 	l := Take(t, behind, "n")
-	if got := proxy.Requests(); got != 2 {
+	if got := len(proxy.Requests()); got != 2 {
 		t.Errorf("%d requests, want 2", got)
 	}
 	Release(t, l)
-	if got := proxy.Requests(); got != 3 {
+	if got := len(proxy.Requests()); got != 3 {
 		t.Errorf("%d requests after the release, want 3", got)
 	}
 }

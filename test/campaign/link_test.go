@@ -27,8 +27,6 @@ func newLink(t *testing.T, to string) *link {
 	return k
 }
 
-func (k *link) Begin() {}
-
 func (k *link) Request(r *bufio.Reader) (server.Message, error) {
 	raw, err := k.pass(r, &k.up)
 	return server.Message{Raw: raw}, err

@@ -10,11 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golock/internal/procfs"
 )
 
 // Patience bounds every wait for something that must happen.
@@ -188,31 +191,18 @@ func (p *Process) Resume() {
 // workersIn are the processes whose working directory is below dir. That is how
 // the children of a server are known when their parent is gone.
 func workersIn(dir string) []int {
-	var list []int
-	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
-	for _, link := range links {
-		at, err := os.Readlink(link)
-		if err != nil || at != dir && !strings.HasPrefix(at, dir+"/") {
-			continue // another's, or it has ended
-		}
-		if pid, err := strconv.Atoi(strings.Split(link, "/")[2]); err == nil && pid != os.Getpid() {
-			list = append(list, pid)
-		}
-	}
-	return list
+	return slices.DeleteFunc(procfs.PIDs(), func(pid int) bool {
+		at, err := os.Readlink(procfs.Dir(pid) + "/cwd")
+		return err != nil || at != dir && !strings.HasPrefix(at, dir+"/") || pid == os.Getpid()
+	})
 }
 
 // still reports whether every thread of a process is stopped, or has ended.
 func still(pid int) bool {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		// "PID (NAME) STATE ...", and the name may have parentheses.
-		rest := string(text)[strings.LastIndexByte(string(text), ')')+1:]
-		if state := strings.TrimSpace(rest)[:1]; !strings.Contains("TZX", state) {
+		text, _ := os.ReadFile(file)
+		if s, err := procfs.ParseStat(string(text)); err == nil && !strings.ContainsRune("TZX", rune(s.State)) {
 			return false
 		}
 	}

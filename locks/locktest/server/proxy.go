@@ -3,7 +3,9 @@ package server
 import (
 	"bufio"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -21,16 +23,15 @@ type Message struct {
 	Raw       []byte
 	IsRequest bool   // it is judged
 	Request   string // its text
+	Probe     []byte // is sent behind it if its reply is lost: its own reply tells that the server has done it all
 }
 
 // Wire cuts the two streams of a connection into messages. One goroutine reads
 // requests, one replies.
 type Wire interface {
 	Request(r *bufio.Reader) (Message, error)
-	// Begin is told before a request goes to the server.
-	Begin()
 	// Reply reads the next message of the server's. last: the server has done
-	// all of the request that Begin announced.
+	// all of the request, and its probe.
 	Reply(r *bufio.Reader) (raw []byte, last bool, err error)
 }
 
@@ -43,12 +44,12 @@ type Proxy struct {
 	wg       sync.WaitGroup
 	closed   chan struct{}
 
-	mu     sync.Mutex
-	judge  func(Message) Verdict
-	refuse bool
-	thaw   chan struct{} // nil: it is not frozen
-	conns  map[net.Conn]bool
-	count  int // requests
+	mu       sync.Mutex
+	judge    func(request string) Verdict
+	refuse   bool
+	thaw     chan struct{} // nil: it is not frozen
+	conns    map[net.Conn]bool
+	requests []Message // so far
 }
 
 // NewProxy starts one before HOST:PORT. It passes everything on.
@@ -72,9 +73,9 @@ func NewProxy(t testing.TB, upstream string, wire func() Wire) *Proxy {
 // Addr is HOST:PORT.
 func (p *Proxy) Addr() string { return p.listen.Addr().String() }
 
-// Judge sets what decides about every request from now on; nil passes all. It is
+// Judge sets what decides about every request from now on, by its text; nil passes all. It is
 // called by several goroutines.
-func (p *Proxy) Judge(f func(Message) Verdict) { p.locked(func() { p.judge = f }) }
+func (p *Proxy) Judge(f func(request string) Verdict) { p.locked(func() { p.judge = f }) }
 
 func (p *Proxy) Cut() {
 	p.locked(func() {
@@ -106,10 +107,10 @@ func (p *Proxy) Thaw() {
 	})
 }
 
-// Requests is how many have come.
-func (p *Proxy) Requests() (n int) {
-	p.locked(func() { n = p.count })
-	return n
+// Requests are those that have come.
+func (p *Proxy) Requests() (all []Message) {
+	p.locked(func() { all = p.requests })
+	return all
 }
 
 func (p *Proxy) locked(f func()) {
@@ -171,15 +172,15 @@ func (p *Proxy) keep(l *link, yes bool) {
 }
 
 func (p *Proxy) see(m Message) Verdict {
-	var judge func(Message) Verdict
+	var judge func(string) Verdict
 	p.locked(func() {
-		p.count++
+		p.requests = append(p.requests, m)
 		judge = p.judge
 	})
 	if judge == nil {
 		return Pass
 	}
-	return judge(m)
+	return judge(m.Request)
 }
 
 // hold waits while the proxy is frozen, and reports whether to go on.
@@ -203,9 +204,7 @@ type link struct {
 	proxy          *Proxy
 	client, server net.Conn
 	wire           Wire
-
-	mu     sync.Mutex
-	losing bool // replies are dropped, and after the next one all ends
+	losing         atomic.Bool // replies are dropped, and after the last one all ends
 }
 
 func (l *link) requests() {
@@ -227,11 +226,9 @@ func (l *link) requests() {
 		if !l.proxy.hold() {
 			return
 		}
-		l.mu.Lock()
-		l.losing = l.losing || verdict == LoseReply
-		l.mu.Unlock()
-		if m.IsRequest {
-			l.wire.Begin()
+		if verdict == LoseReply {
+			m.Raw = slices.Concat(m.Raw, m.Probe)
+			l.losing.Store(true)
 		}
 		if _, err := l.server.Write(m.Raw); err != nil {
 			return
@@ -245,10 +242,7 @@ func (l *link) replies() {
 		if err != nil {
 			return
 		}
-		l.mu.Lock()
-		losing := l.losing
-		l.mu.Unlock()
-		if losing {
+		if l.losing.Load() {
 			if last {
 				return
 			}

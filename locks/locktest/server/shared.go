@@ -15,20 +15,6 @@ type Shared string
 // Setting is the variable with its value.
 func (v Shared) Setting(p *Process) string { return fmt.Sprintf("%s=%d:%s", v, p.Port, p.Dir) }
 
-// find gives the process that the run has started; nil: none.
-func (v Shared) find() (*Process, error) {
-	text := os.Getenv(string(v))
-	if text == "" {
-		return nil, nil
-	}
-	port, dir, _ := strings.Cut(text, ":")
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", v, err)
-	}
-	return &Process{Host: Loopback, Port: number, Dir: dir}, nil
-}
-
 var (
 	sharing sync.Mutex
 	shared  = map[Shared]any{} // the servers that this process knows
@@ -45,13 +31,12 @@ func Get[S any](v Shared, attach func(*Process) (S, error), start func() (s S, e
 	if s, ok := shared[v].(S); ok {
 		return s, nil
 	}
-	p, err := v.find()
-	if err != nil {
-		return s, err
-	}
 	end := func() {}
-	if p != nil {
-		s, err = attach(p)
+	if port, dir, given := strings.Cut(os.Getenv(string(v)), ":"); given {
+		p := &Process{Host: Loopback, Dir: dir}
+		if p.Port, err = strconv.Atoi(port); err == nil {
+			s, err = attach(p)
+		}
 	} else {
 		s, end, err = start()
 	}

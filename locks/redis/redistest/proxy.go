@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"golock/locks/locktest/server"
@@ -28,62 +27,35 @@ const (
 	Hang      = server.Hang
 )
 
-// Proxy stands between clients and a server and makes faults.
+// Proxy stands between clients and a server and makes faults. It judges by the mode of the
+// script that a request runs; "" is another request.
 type Proxy struct {
 	*server.Proxy
 	t      testing.TB
 	server string
-
-	mu      sync.Mutex
-	judge   func(mode string) Verdict
-	scripts []server.Message // the script runs seen so far
 }
 
 // NewProxy starts one before a server. It passes everything on.
 func NewProxy(t testing.TB, s *Server) *Proxy {
 	t.Helper()
-	p := &Proxy{t: t, server: s.Addr(), Proxy: server.NewProxy(t, s.Addr(), func() server.Wire { return wire{} })}
-	p.Judge(func(string) Verdict { return Pass })
-	p.Proxy.Judge(p.see)
-	return p
+	return &Proxy{server.NewProxy(t, s.Addr(), func() server.Wire { return wire{} }), t, s.Addr()}
 }
 
 // URL is that of a store without quarantine behind the proxy.
 func (p *Proxy) URL() string { return "redis://" + p.Addr() + "?quarantine=0" }
 
-// Judge sets what decides about every request from now on, by the mode of the script; ""
-// is another request. It is called by several goroutines.
-func (p *Proxy) Judge(f func(mode string) Verdict) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.judge = f
-}
-
-func (p *Proxy) see(m server.Message) Verdict {
-	p.mu.Lock()
-	if m.Request != "" {
-		p.scripts = append(p.scripts, m)
-	}
-	judge := p.judge
-	p.mu.Unlock()
-	return judge(m.Request)
-}
-
 // Replay sends all script runs that were ever seen to the server again, or
 // those of some modes, in their order, as a network that delivers late would.
 func (p *Proxy) Replay(modes ...string) {
 	p.t.Helper()
-	p.mu.Lock()
-	scripts := p.scripts
-	p.mu.Unlock()
 	c, err := net.Dial("tcp", p.server)
 	testkit.Must(p.t, err)
 	defer c.Close()
-	for _, s := range scripts {
-		if len(modes) > 0 && !slices.Contains(modes, s.Request) {
+	for _, r := range p.Requests() {
+		if r.Request == "" || len(modes) > 0 && !slices.Contains(modes, r.Request) {
 			continue
 		}
-		_, err := c.Write(s.Raw)
+		_, err := c.Write(r.Raw)
 		testkit.Must(p.t, err)
 	}
 	// The server answers in order: after this they all have been run.
@@ -101,8 +73,6 @@ func (p *Proxy) Replay(modes ...string) {
 // wire is https://redis.io/docs/latest/develop/reference/protocol-spec/ ; of the
 // replies it only knows that one has come.
 type wire struct{}
-
-func (wire) Begin() {}
 
 func (wire) Request(r *bufio.Reader) (server.Message, error) {
 	raw, args, err := readRequest(r)

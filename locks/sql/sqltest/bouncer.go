@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"golock/locks/locktest/server"
+	"golock/test/testkit"
 )
 
 // The modes of a Bouncer: how long a client keeps a connection to the server.
@@ -28,23 +29,18 @@ type Bouncer struct {
 func StartBouncer(t testing.TB, s *Server, mode string, options ...string) *Bouncer {
 	t.Helper()
 	dir, err := newDir("pgbouncer", s.Credential)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	b := &Bouncer{server.Process{Host: server.Loopback, Socket: dir, Dir: dir, Credential: s.Credential}}
 	t.Cleanup(func() {
 		b.Kill()
 		os.RemoveAll(dir)
 	})
-	err = b.StartAnywhere(server.SQLPorts, func() error {
+	testkit.Must(t, b.StartAnywhere(server.SQLPorts, func() error {
 		if err := b.settle(s, mode, options); err != nil {
 			return err
 		}
 		return b.start()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return b
 }
 
@@ -82,9 +78,7 @@ func (b *Bouncer) start() error {
 func (b *Bouncer) Restart(t testing.TB) {
 	t.Helper()
 	b.End(syscall.SIGTERM)
-	if err := b.start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, b.start())
 }
 
 // URL is that of a store behind it, over its unix socket.

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"golock/locks/locktest/server"
+	"golock/test/testkit"
 )
 
 // Password is every user's over TCP. Over the unix socket none is asked for.
@@ -85,9 +86,7 @@ func StartTLS(t testing.TB, name string) *Server {
 func startFor(t testing.TB, k kind, tls bool, options []string) *Server {
 	t.Helper()
 	s, err := start(k, tls, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(s.discard)
 	return s
 }
@@ -109,9 +108,7 @@ func Postgres(t testing.TB) *Server {
 func sharedFor(t testing.TB, k kind) *Server {
 	t.Helper()
 	s, err := shared(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return s
 }
 
@@ -136,9 +133,7 @@ func (s *Server) Stop() { s.End(s.kind.stop) }
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Stop()
-	if err := s.start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.start())
 }
 
 func (s *Server) discard() {
@@ -243,9 +238,7 @@ type User struct {
 func (s *Server) NewUser(t testing.TB, database string, rights ...string) *User {
 	t.Helper()
 	u := &User{Name: s.newName("user"), Database: database, server: s}
-	if err := s.kind.newUser(s, u, strings.Join(rights, ", ")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, s.kind.newUser(s, u, strings.Join(rights, ", ")))
 	return u
 }
 

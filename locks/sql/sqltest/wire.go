@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golock/locks/locktest/server"
 )
 
-// Proxy stands between clients and a server and makes faults.
+// Proxy stands between clients and a server and makes faults. It judges queries by their text, which
+// may be several statements. Other messages pass.
 type Proxy struct {
 	*server.Proxy
 	scheme string
@@ -33,12 +34,6 @@ func (p *Proxy) URL(database string, options ...string) string {
 	return tcpURL(p.scheme, "golock", p.Addr(), database, options)
 }
 
-// Judge sets what decides about every query from now on. It is called by several
-// goroutines with the text, which may be several statements. Other messages pass.
-func (p *Proxy) Judge(f func(statement string) server.Verdict) {
-	p.Proxy.Judge(func(m server.Message) server.Verdict { return f(m.Request) })
-}
-
 // postgresWire: https://www.postgresql.org/docs/current/protocol-message-formats.html
 type postgresWire struct{ started bool }
 
@@ -52,8 +47,6 @@ func (w *postgresWire) Request(r *bufio.Reader) (m server.Message, err error) {
 	}
 	return m, err
 }
-
-func (w *postgresWire) Begin() {}
 
 func (w *postgresWire) Reply(r *bufio.Reader) (raw []byte, last bool, err error) {
 	raw, err = postgresMessage(r, 1)
@@ -80,91 +73,28 @@ func readRest(r *bufio.Reader, head []byte, size int) ([]byte, error) {
 	return raw, err
 }
 
-// mariaWire: https://mariadb.com/kb/en/clientserver-protocol/ ; the results of
-// a query are one after another, each an OK, an error or columns and rows. No packet stands
-// between columns and rows: client and server have agreed on that (CLIENT_DEPRECATE_EOF).
-type mariaWire struct {
-	mu      sync.Mutex
-	state   int
-	columns int // still to come
-}
-
-// The states of a reply.
-const (
-	idle      = iota // none is expected, or one that is not looked at
-	result           // a result begins
-	inColumns        // the definitions of the columns
-	inRows
-)
+// mariaWire: https://mariadb.com/kb/en/clientserver-protocol/ . A reply begins with packet 1 and has as
+// many as its results need. Where that to a query ends, the reply to a ping tells, which is the probe.
+type mariaWire struct{ replies atomic.Int32 } // that have begun since the last query
 
 const (
-	packetHead  = 4 // bytes: a length of 3, a number
-	comQuery    = 3
-	moreResults = 8 // of the server's state
-	okMark      = 0x00
-	endMark     = 0xfe
-	errMark     = 0xff
+	packetHead = 4 // bytes: a length of 3, a number
+	comQuery   = 3
+	comPing    = 14
 )
 
 func (w *mariaWire) Request(r *bufio.Reader) (m server.Message, err error) {
 	m.Raw, err = mariaPacket(r)
 	if err == nil && len(m.Raw) > packetHead && m.Raw[3] == 0 && m.Raw[packetHead] == comQuery { // a command is packet 0
-		m.IsRequest, m.Request = true, string(m.Raw[packetHead+1:])
+		w.replies.Store(0)
+		m.IsRequest, m.Request, m.Probe = true, string(m.Raw[packetHead+1:]), []byte{1, 0, 0, 0, comPing}
 	}
 	return m, err
 }
 
-func (w *mariaWire) Begin() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.state = result
-}
-
 func (w *mariaWire) Reply(r *bufio.Reader) (raw []byte, last bool, err error) {
-	if raw, err = mariaPacket(r); err != nil {
-		return nil, false, err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	body := raw[packetHead:]
-	if len(body) == 0 || w.state == idle {
-		return raw, false, nil
-	}
-	switch mark := body[0]; {
-	case mark == errMark && w.state != inColumns:
-		w.state = idle
-	case w.state == result && mark == okMark, w.state == inRows && mark == endMark:
-		w.state = idle
-		if okFlags(body)&moreResults != 0 {
-			w.state = result
-		}
-	case w.state == result:
-		n, _ := lengthEncoded(body)
-		w.columns, w.state = int(n), inColumns
-	case w.state == inColumns:
-		if w.columns--; w.columns == 0 {
-			w.state = inRows
-		}
-	}
-	return raw, w.state == idle, nil
-}
-
-// okFlags are those of an OK packet: after two numbers.
-func okFlags(body []byte) uint16 {
-	_, first := lengthEncoded(body[1:])
-	_, second := lengthEncoded(body[1+first:])
-	return binary.LittleEndian.Uint16(body[1+first+second:])
-}
-
-// lengthEncoded reads a number of 1, 3, 4 or 9 bytes.
-func lengthEncoded(b []byte) (value uint64, size int) {
-	size = map[byte]int{0xfc: 3, 0xfd: 4, 0xfe: 9}[b[0]]
-	if size == 0 {
-		return uint64(b[0]), 1
-	}
-	var full [8]byte
-	copy(full[:], b[1:size])
-	return binary.LittleEndian.Uint64(full[:]), size
+	raw, err = mariaPacket(r)
+	return raw, err == nil && raw[3] == 1 && w.replies.Add(1) == 2, err
 }
 
 func mariaPacket(r *bufio.Reader) ([]byte, error) {
