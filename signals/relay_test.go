@@ -280,17 +280,15 @@ func TestWatch(t *testing.T) {
 	if sig, ok := r.Next(0); ok {
 		t.Errorf("nothing is there, and Next gives %v", sig)
 	}
-	if _, err := unix.Write(pipe[1], []byte{7}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = unix.Write(pipe[1], []byte{7})
+	testkit.Must(t, err)
 	for _, timeout := range []time.Duration{0, time.Second, -1} {
 		if sig, ok := r.Next(timeout); !ok || sig != 0 {
 			t.Errorf("with timeout %v Next gives %v, %v, want a wake-up", timeout, sig, ok)
 		}
 	}
-	if _, err := unix.Write(r.write, []byte{byte(unix.SIGUSR1)}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = unix.Write(r.write, []byte{byte(unix.SIGUSR1)})
+	testkit.Must(t, err)
 	if sig, ok := r.Next(-1); !ok || sig != unix.SIGUSR1 {
 		t.Errorf("Next gives %v, %v, want USR1", sig, ok)
 	}
