@@ -19,14 +19,13 @@ func TestMain(m *testing.M) { os.Exit(testkit.Main(m, 16)) }
 // world is a sandbox, with names for what this package often does.
 type world struct{ *testkit.Sandbox }
 
-func local(t *testing.T) *world     { return &world{testkit.New(t, "")} }
-func networked(t *testing.T) *world { return &world{testkit.New(t, redistest.StoreURL(t))} }
+func local(t *testing.T) *world { return &world{testkit.New(t, "")} }
 
 // each runs a test on a local store and on a networked one.
 func each(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Parallel()
-	testkit.Each(t, map[string]func(*testing.T) *world{"local": local, "redis": networked}, func(t *testing.T, _ string, newWorld func(*testing.T) *world) {
-		test(t, newWorld(t))
+	testkit.Each(t, map[string]string{"local": "", "redis": redistest.StoreURL(t)}, func(t *testing.T, _, url string) {
+		test(t, &world{testkit.New(t, url)})
 	})
 }
 
