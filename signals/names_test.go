@@ -1,6 +1,7 @@
 package signals
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -47,4 +48,22 @@ func TestRewrites(t *testing.T) {
 			t.Errorf("Add(%q) accepts it", rule)
 		}
 	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"TERM", "RTMIN+3", "sigrtmax-2", "9"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		sig, err := Parse(s)
+		if err != nil {
+			if strings.ContainsRune(err.Error(), '\n') {
+				t.Fatalf("the error for %q has several lines", s)
+			}
+			return
+		}
+		if sig < 1 || sig > rtMax {
+			t.Fatalf("Parse(%q) = %d", s, sig)
+		}
+	})
 }
