@@ -199,10 +199,10 @@ func workersIn(dir string) []int {
 
 // still reports whether every thread of a process is stopped, or has ended.
 func still(pid int) bool {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		if s, err := procfs.ParseStat(string(text)); err == nil && !strings.ContainsRune("TZX", rune(s.State)) {
+	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, thread := range threads {
+		id, _ := strconv.Atoi(thread.Name())
+		if s, err := procfs.ReadStat(id); err == nil && !strings.ContainsRune("TZX", rune(s.State)) {
 			return false
 		}
 	}
