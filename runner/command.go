@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/internal/execvp"
+	"golock/internal/spawn"
 	"golock/locks"
 )
 
@@ -97,14 +98,14 @@ func (c *command) spawn(sys *syscall.SysProcAttr) (pid int, err error) {
 func (c *command) fork(path string, argv []string, sys *syscall.SysProcAttr) (pid int, err error) {
 	c.setCloseOnExec(0)
 	defer c.setCloseOnExec(unix.FD_CLOEXEC)
-	return syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: c.env, Files: []uintptr{0, 1, 2}, Sys: sys})
+	return spawn.Fork(path, argv, c.env, sys)
 }
 
 // exec replaces this process by the command. It returns only if that fails.
 func (c *command) exec() error {
 	c.setCloseOnExec(0)
 	return c.problem(execvp.Do(c.argv, func(path string, argv []string) error {
-		return syscall.Exec(path, argv, c.env)
+		return spawn.Exec(path, argv, c.env)
 	}))
 }
 

@@ -13,6 +13,7 @@ import (
 	"golock/internal/entry"
 	"golock/internal/procfs"
 	"golock/internal/proctree"
+	"golock/internal/spawn"
 	"golock/locks"
 	"golock/signals"
 )
@@ -82,7 +83,7 @@ func (w *watchdogProcess) becomeGolock() error {
 	if err == nil {
 		argv := []string{WatchdogName, strconv.Itoa(pair[1]), "0", "-1", "-"}
 		program := "/proc/self/fd/" + strconv.Itoa(w.golockProgram)
-		w.relay.AsCaller(func() { err = syscall.Exec(program, argv, entry.Environ()) })
+		w.relay.AsCaller(func() { err = spawn.Exec(program, argv, entry.Environ()) })
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"golock/internal/eintr"
 	"golock/internal/entry"
+	"golock/internal/spawn"
 )
 
 // jobControl are the signals by which shell and kernel control the jobs of a terminal.
@@ -319,7 +320,7 @@ func Exec(path string, argv, env []string) error {
 	if mask, known := entry.Mask(); known {
 		sigprocmask(unix.SIG_SETMASK, &mask, nil)
 	}
-	return syscall.Exec(path, argv, env)
+	return spawn.Exec(path, argv, env)
 }
 
 // Ignore ignores a signal from now on, for a process that starts no command: children inherit that.

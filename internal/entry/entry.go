@@ -28,6 +28,9 @@ var (
 	blocked uint64
 	ignored uint64
 	scratch [8]uint64 // a struct sigaction of the kernel
+	files   unix.Rlimit
+	null    = [...]byte{'/', 'd', 'e', 'v', '/', 'n', 'u', 'l', 'l', 0} //nolint:unused // read by start
+	root    = [...]byte{'/', 0}                                         //nolint:unused // the same
 	// procs is what start puts before the other variables on amd64: golock mostly sleeps, and threads
 	// that wake each other for its few goroutines cost more than they save.
 	procs = [...]byte{'G', 'O', 'M', 'A', 'X', 'P', 'R', 'O', 'C', 'S', '=', '1', 0}
@@ -39,6 +42,9 @@ func Mask() (set uint64, known bool) { return blocked, stack != nil }
 
 // Ignored returns the signals that the caller ignored, likewise.
 func Ignored() (set uint64, known bool) { return ignored, stack != nil }
+
+// OpenFiles returns the caller's limit of open files (RLIMIT_NOFILE), which the runtime raises.
+func OpenFiles() (limit unix.Rlimit, known bool) { return files, stack != nil }
 
 // Environ returns the whole environment. os.Environ drops all duplicates of a variable but the
 // last.

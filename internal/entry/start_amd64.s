@@ -38,6 +38,34 @@ next:
 other:
 	DECQ	BX
 	JNZ	next
+	MOVQ	$302, AX // prlimit64(0, RLIMIT_NOFILE, NULL, &files)
+	MOVQ	$0, DI
+	MOVQ	$7, SI
+	MOVQ	$0, DX
+	LEAQ	·files(SB), R10
+	SYSCALL
+	// What is closed of 0, 1 and 2 is opened: the first number that is free is the one that is missing.
+descriptor:
+	MOVQ	$72, AX // fcntl(BX, F_GETFD)
+	MOVQ	BX, DI
+	MOVQ	$1, SI
+	SYSCALL
+	CMPQ	AX, $-9 // EBADF
+	JNE	open
+	MOVQ	$2, AX // open("/dev/null", O_RDWR|O_CLOEXEC)
+	LEAQ	·null(SB), DI
+	MOVQ	$0x80002, SI
+	SYSCALL
+	CMPQ	AX, $0
+	JGE	open
+	MOVQ	$2, AX // open("/", O_PATH|O_CLOEXEC)
+	LEAQ	·root(SB), DI
+	MOVQ	$0x280000, SI
+	SYSCALL
+open:
+	INCQ	BX
+	CMPQ	BX, $3
+	JLT	descriptor
 	// One processor: argc, argv and its NULL move down by a word, and the gap is the first variable.
 	MOVQ	0(SP), CX
 	ADDQ	$2, CX
