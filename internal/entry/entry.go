@@ -5,6 +5,9 @@
 // milliseconds stays pending until package signals unblocks it. A plain go build and other machines
 // than amd64 and arm64 have none of this: stack is nil.
 //
+// start also keeps the runtime from handling signals in a way that no caller expects: its handlers
+// for QUIT, ABRT, STKFLT and faults end the process with code 2 and a stack dump. The runtime installs
+// handlers through _cgo_sigaction, which is there for programs with cgo (runtime/cgo_sigaction.go).
 // The runtime unblocks HUP INT QUIT ABRT TERM and STKFLT again: until package signals catches them
 // they end golock, as they end any program.
 package entry
@@ -16,24 +19,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// faults are ILL TRAP BUS FPE SEGV SYS.
-const faults = 1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30
+// isFault has ILL TRAP BUS FPE SEGV SYS. Signal 1 is in bit 0. All values are constants: start runs
+// before any initialization.
+const isFault = 1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30
 
 // Written by start (start_*.s), before anything else runs.
 var (
 	stack unsafe.Pointer // argc, argv, NULL, environment, NULL (System V ABI); nil: start has not run
 	// block is what start blocks: not faults; not PROF and URG, which the runtime uses; not 32 and 33,
 	// which belong to the C library.
-	block   uint64 = ^uint64(faults | 1<<22 | 1<<26 | 1<<31 | 1<<32) //nolint:unused // read by start
+	block   uint64 = ^uint64(isFault | 1<<22 | 1<<26 | 1<<31 | 1<<32) //nolint:unused // read by start
 	blocked uint64
 	ignored uint64
-	scratch [8]uint64 // a struct sigaction of the kernel
+	scratch [4]uint64 //nolint:unused // a struct sigaction of the kernel
+	initial [4]uint64 //nolint:unused // the same: the default action
 	files   unix.Rlimit
 	null    = [...]byte{'/', 'd', 'e', 'v', '/', 'n', 'u', 'l', 'l', 0} //nolint:unused // read by start
 	root    = [...]byte{'/', 0}                                         //nolint:unused // the same
 	// procs is what start puts before the other variables on amd64: golock mostly sleeps, and threads
 	// that wake each other for its few goroutines cost more than they save.
 	procs = [...]byte{'G', 'O', 'M', 'A', 'X', 'P', 'R', 'O', 'C', 'S', '=', '1', 0}
+)
+
+// For setAction, which the runtime calls to install a handler.
+var (
+	// The handler of faults tells one of this process from a signal that somebody sent, which ends it.
+	faults uint64 = isFault //nolint:unused // read by setAction
+	// withheld are the signals for which the runtime gets no handler. Of those that the caller ignored,
+	// start adds what restored has. In a run it adds ends (HUP INT TERM): the runtime's handlers end the
+	// process in one thread while main goes on in another.
+	withheld uint64 = 1<<2 | 1<<5 | 1<<15      // QUIT ABRT STKFLT
+	ends     uint64 = 1<<0 | 1<<1 | 1<<14      //nolint:unused // read by start
+	restored uint64 = ^uint64(isFault | 1<<16) //nolint:unused // read by start; golock needs CHLD (17)
+
+	runtimesOwn uintptr //nolint:unused // the runtime's handler of faults
 )
 
 // Mask returns the caller's blocked signals, signal 1 in bit 0, and whether
@@ -66,30 +85,5 @@ func argc() int { return *(*int)(stack) }
 // argument is argv[n]. Behind argv and a NULL come the variables.
 func argument(n int) *byte { return *(**byte)(unsafe.Add(stack, (n+1)*int(unsafe.Sizeof(stack)))) }
 
-// init undoes what the runtime has done. What the caller ignored is ignored again, without CHLD,
-// which golock needs, and faults, which the runtime needs. QUIT, ABRT and STKFLT get their default
-// action: the runtime's handlers would end golock with code 2 and a stack dump. So do HUP, INT and
-// TERM in a run: the runtime's handlers end the process in one thread while main goes on in
-// another.
-func init() { //nolint:gochecknoinits // every package that is initialised before main takes its time
-	if stack == nil {
-		return
-	}
-	const kept = 1<<(syscall.SIGCHLD-1) | faults
-	const stkflt = 16 // MIPS has none
-	taken := uint64(1<<(syscall.SIGQUIT-1) | 1<<(syscall.SIGABRT-1) | 1<<(stkflt-1))
-	if argc() > 1 && unix.BytePtrToString(argument(1)) == "run" {
-		taken |= 1<<(syscall.SIGHUP-1) | 1<<(syscall.SIGINT-1) | 1<<(syscall.SIGTERM-1)
-	}
-	for sig := range 64 {
-		bit := uint64(1) << sig
-		if (ignored&^kept|taken)&bit == 0 {
-			continue
-		}
-		clear(scratch[:])
-		if ignored&bit != 0 {
-			scratch[0] = 1 // SIG_IGN
-		}
-		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig+1), uintptr(unsafe.Pointer(&scratch)), 0, 8, 0, 0)
-	}
-}
+// init lets package os/signal install handlers from now on.
+func init() { withheld = 0 } //nolint:gochecknoinits // start cannot know when the runtime has installed its own

@@ -14,6 +14,8 @@ TEXT ·start(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	CMPL	AX, $0x006e7572 // "run"
 	JNE	mask
 	LEAQ	·block(SB), SI
+	MOVQ	·ends(SB), AX
+	ORQ	AX, ·withheld(SB)
 mask:
 	MOVQ	$14, AX // rt_sigprocmask(SIG_BLOCK, &block or NULL, &blocked, 8)
 	MOVQ	$0, DI
@@ -38,6 +40,11 @@ next:
 other:
 	DECQ	BX
 	JNZ	next
+	MOVQ	·ignored(SB), AX
+	ANDQ	·restored(SB), AX
+	ORQ	AX, ·withheld(SB)
+	LEAQ	·setAction(SB), AX
+	MOVQ	AX, _cgo_sigaction(SB)
 	MOVQ	$302, AX // prlimit64(0, RLIMIT_NOFILE, NULL, &files)
 	MOVQ	$0, DI
 	MOVQ	$7, SI
@@ -78,3 +85,65 @@ open:
 	MOVQ	AX, (DI)
 	MOVQ	SP, ·stack(SB)
 	JMP	_rt0_amd64_linux(SB)
+
+// The runtime calls this instead of the system call: int setAction(int sig, const struct sigaction
+// *new, struct sigaction *old) of C, with the kernel's struct.
+TEXT ·setAction(SB), NOSPLIT|NOFRAME, $0
+	CMPQ	SI, $0
+	JEQ	call
+	LEAQ	-1(DI), CX
+	MOVQ	$1, AX
+	SHLQ	CX, AX
+	TESTQ	AX, ·withheld(SB)
+	JNE	keep
+	TESTQ	AX, ·faults(SB)
+	JEQ	call
+	MOVQ	0(SI), AX
+	CMPQ	AX, $1 // SIG_DFL, SIG_IGN
+	JLS	call
+	MOVQ	AX, ·runtimesOwn(SB)
+	LEAQ	·faultHandler(SB), AX
+	MOVQ	AX, ·scratch+0(SB)
+	MOVQ	8(SI), AX
+	MOVQ	AX, ·scratch+8(SB)
+	MOVQ	16(SI), AX
+	MOVQ	AX, ·scratch+16(SB)
+	MOVQ	24(SI), AX
+	MOVQ	AX, ·scratch+24(SB)
+	LEAQ	·scratch(SB), SI
+	JMP	call
+keep:
+	MOVQ	$0, SI
+call:
+	MOVQ	$13, AX // rt_sigaction(sig, new, old, 8)
+	MOVQ	$8, R10
+	SYSCALL
+	NEGL	AX
+	RET
+
+// The kernel calls this with the signal's number in DI and the siginfo in SI. A fault of this process
+// is the runtime's; a signal that somebody sent has its default action when this returns.
+TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
+	MOVL	8(SI), AX // si_code
+	CMPL	AX, $0
+	JGT	own
+	MOVL	DI, BX
+	MOVQ	$13, AX // rt_sigaction(BX, &initial, NULL, 8)
+	LEAQ	·initial(SB), SI
+	MOVQ	$0, DX
+	MOVQ	$8, R10
+	SYSCALL
+	MOVQ	$186, AX // gettid()
+	SYSCALL
+	MOVQ	AX, R12
+	MOVQ	$39, AX // getpid()
+	SYSCALL
+	MOVQ	AX, DI
+	MOVQ	R12, SI
+	MOVL	BX, DX
+	MOVQ	$234, AX // tgkill
+	SYSCALL
+	RET
+own:
+	MOVQ	·runtimesOwn(SB), AX
+	JMP	AX

@@ -15,6 +15,10 @@ TEXT ·start(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	CMPW	R2, R0
 	BNE	mask
 	MOVD	$·block(SB), R1
+	MOVD	·ends(SB), R0
+	MOVD	·withheld(SB), R2
+	ORR	R0, R2, R2
+	MOVD	R2, ·withheld(SB)
 mask:
 	MOVD	$135, R8 // rt_sigprocmask(SIG_BLOCK, &block or NULL, &blocked, 8)
 	MOVD	$0, R0
@@ -41,6 +45,13 @@ other:
 	SUB	$1, R19, R19
 	CBNZ	R19, next
 	MOVD	R20, ·ignored(SB)
+	MOVD	·restored(SB), R0
+	AND	R0, R20, R0
+	MOVD	·withheld(SB), R2
+	ORR	R0, R2, R2
+	MOVD	R2, ·withheld(SB)
+	MOVD	$·setAction(SB), R0
+	MOVD	R0, _cgo_sigaction(SB)
 	MOVD	$261, R8 // prlimit64(0, RLIMIT_NOFILE, NULL, &files)
 	MOVD	$0, R0
 	MOVD	$7, R1
@@ -73,3 +84,66 @@ open:
 	MOVD	RSP, R6
 	MOVD	R6, ·stack(SB)
 	B	_rt0_arm64_linux(SB)
+
+// The runtime calls this instead of the system call: int setAction(int sig, const struct sigaction
+// *new, struct sigaction *old) of C, with the kernel's struct.
+TEXT ·setAction(SB), NOSPLIT|NOFRAME, $0
+	CBZ	R1, call
+	SUB	$1, R0, R4
+	MOVD	$1, R3
+	LSL	R4, R3, R3
+	MOVD	·withheld(SB), R4
+	TST	R3, R4
+	BNE	keep
+	MOVD	·faults(SB), R4
+	TST	R3, R4
+	BEQ	call
+	MOVD	0(R1), R3
+	CMP	$1, R3 // SIG_DFL, SIG_IGN
+	BLS	call
+	MOVD	R3, ·runtimesOwn(SB)
+	MOVD	$·scratch(SB), R4
+	MOVD	$·faultHandler(SB), R3
+	MOVD	R3, 0(R4)
+	MOVD	8(R1), R3
+	MOVD	R3, 8(R4)
+	MOVD	16(R1), R3
+	MOVD	R3, 16(R4)
+	MOVD	24(R1), R3
+	MOVD	R3, 24(R4)
+	MOVD	R4, R1
+	B	call
+keep:
+	MOVD	$0, R1
+call:
+	MOVD	$134, R8 // rt_sigaction(sig, new, old, 8)
+	MOVD	$8, R3
+	SVC
+	NEG	R0, R0
+	RET
+
+// The kernel calls this with the signal's number in R0 and the siginfo in R1. A fault of this process
+// is the runtime's; a signal that somebody sent has its default action when this returns.
+TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
+	MOVW	8(R1), R3 // si_code
+	CMPW	$0, R3
+	BGT	own
+	MOVD	R0, R19
+	MOVD	$134, R8 // rt_sigaction(R19, &initial, NULL, 8)
+	MOVD	$·initial(SB), R1
+	MOVD	$0, R2
+	MOVD	$8, R3
+	SVC
+	MOVD	$178, R8 // gettid()
+	SVC
+	MOVD	R0, R20
+	MOVD	$172, R8 // getpid()
+	SVC
+	MOVD	R20, R1
+	MOVD	R19, R2
+	MOVD	$131, R8 // tgkill
+	SVC
+	RET
+own:
+	MOVD	·runtimesOwn(SB), R3
+	B	(R3)
