@@ -57,6 +57,11 @@ func (c *commands) named(name string) command {
 // Main is golock as users call it.
 func Main(args []string) int {
 	return recovered(func(out *term.Printer) error {
+		if err := checkDescriptors(); err != nil {
+			// Not by the printer: its timer needs such descriptors.
+			_, _ = syscall.Write(syscall.Stderr, []byte("golock: "+err.Error()+"\n"))
+			return exitError{code: exitUnavailable}
+		}
 		if len(args) > 0 {
 			if args[0] == "--version" || args[0] == "-V" {
 				args[0] = "version"
@@ -138,4 +143,22 @@ func versionText() string {
 		return info.Main.Version
 	}
 	return "(devel)"
+}
+
+// checkDescriptors makes sure that this process can have the descriptors that the Go runtime and the
+// beginning of every command need: the runtime ends a process that cannot open its own.
+func checkDescriptors() error {
+	const needed, enough = 8, 64
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > enough {
+		return nil
+	}
+	for range needed {
+		fd, err := syscall.Open("/", syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_DIRECTORY, 0)
+		if err != nil {
+			return fmt.Errorf("%w: golock needs at least %d more: raise the limit of open files, ulimit -n (now %d)", err, needed, limit.Cur)
+		}
+		defer syscall.Close(fd)
+	}
+	return nil
 }

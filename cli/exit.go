@@ -58,6 +58,8 @@ func codeOf(err error) int {
 	busy, isBusy := errors.AsType[*locks.BusyError](err) // other runs without a slot are runner.Busy
 	setting, isSetting := errors.AsType[*config.Error](err)
 	switch {
+	case isSetting && setting.HostFailed():
+		return exitUnavailable
 	case errors.As(err, new(*locks.PanicError)), errors.As(err, new(outputError)):
 		return exitFault
 	case errors.As(err, new(usageError)), isBusy && busy.Inside != nil, isSetting && setting.Source.FromFlag():

@@ -94,7 +94,7 @@ func readAddress(v *config.Values) (a address, err error) {
 	}
 	text, mode, err := config.HostFiles().Read(path)
 	if err != nil {
-		return a, v.Errorf(a.key, "%s: %v", path, err)
+		return a, v.Errorf(a.key, "%s: %w", path, err)
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	if a.url = strings.TrimSpace(line); a.url == "" {

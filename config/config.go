@@ -14,9 +14,11 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golock/internal/spelling"
 )
@@ -84,6 +86,17 @@ func (s Source) String() string {
 type Error struct {
 	Source  Source
 	Problem string
+	Cause   error // why a file could not be read; nil: something else is wrong
+}
+
+// HostFailed reports whether the host could not read a file now: nothing is wrong with the file.
+func (e *Error) HostFailed() bool {
+	for _, passing := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EIO, syscall.ENOMEM} {
+		if errors.Is(e.Cause, passing) {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *Error) Error() string { return e.Source.String() + ": " + e.Problem }
@@ -128,7 +141,7 @@ func CheckVariable(name, prefix string, settings []Setting) error {
 		case s.Env == name:
 			return nil
 		case s.Key == key:
-			return &Error{Source{Env: name}, problem + ": use --" + key}
+			return &Error{Source: Source{Env: name}, Problem: problem + ": use --" + key}
 		case s.Env != "":
 			known = append(known, strings.TrimPrefix(s.Env, prefix))
 		}
@@ -136,7 +149,7 @@ func CheckVariable(name, prefix string, settings []Setting) error {
 	if near := spelling.Nearest(word, known); near != "" {
 		problem += "; did you mean " + prefix + near + "?"
 	}
-	return &Error{Source{Env: name}, problem}
+	return &Error{Source: Source{Env: name}, Problem: problem}
 }
 
 // add adds the next weaker source, which gives a value without texts where it has none.
@@ -170,14 +183,14 @@ func (v *Values) load(files Files) (all []*file, err error) {
 		data, _, err := files.Read(path)
 		switch {
 		case isMissing(err) && explicit:
-			return nil, &Error{Source{File: path}, fmt.Sprintf("there is no such file, though %s names it", source)}
+			return nil, &Error{Source: Source{File: path}, Problem: fmt.Sprintf("there is no such file, though %s names it", source)}
 		case isMissing(err):
 			continue
 		case err != nil && !explicit && path != files.System && isHidden(path):
 			v.Notes = append(v.Notes, path+": a directory above it cannot be searched, so it is taken as missing")
 			continue
 		case err != nil:
-			return nil, &Error{Source{File: path}, err.Error()}
+			return nil, &Error{Source{File: path}, err.Error(), err}
 		}
 		f, err := parse(path, data, v.settings)
 		if err != nil {

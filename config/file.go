@@ -40,7 +40,8 @@ func HostFiles() Files {
 func (f Files) Paths() (paths []string, err error) {
 	text, err := procfs.Read(f.Passwd, 8192)
 	if err != nil && !isMissing(err) {
-		return nil, &Error{Source{File: f.Passwd}, fmt.Sprintf("cannot look up the home directory of user %d: the file cannot be read: %v", f.UID, err)}
+		problem := fmt.Sprintf("cannot look up the home directory of user %d: the file cannot be read: %v", f.UID, err)
+		return nil, &Error{Source{File: f.Passwd}, problem, err}
 	}
 	uid := strconv.Itoa(f.UID)
 	for line := range strings.Lines(text) {

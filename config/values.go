@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -97,7 +98,8 @@ func (v *Values) List(key string) []string { return v.found[v.index(key)].texts 
 // Errorf makes an *Error about a setting. If nobody gave it, the flag is named.
 func (v *Values) Errorf(key, format string, args ...any) error {
 	source, _ := v.Given(key)
-	return &Error{source, fmt.Sprintf(format, args...)}
+	err := fmt.Errorf(format, args...)
+	return &Error{source, err.Error(), errors.Unwrap(err)}
 }
 
 // Err is the first mistake, nil if there is none.

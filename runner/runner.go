@@ -7,6 +7,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,24 +192,34 @@ func (noLease) Evicted() error                { return nil }
 func (noLease) Release(context.Context) error { return nil }
 
 // reserve takes the descriptors that the start needs: a pipe (syscall.ForkExec), and with a lease
-// those of the watchdog.
+// those of the watchdog. It fails too if the waiting would have too few: the Go runtime ends a process
+// that cannot have those of its poller.
 func (s *supervisor) reserve() (free func(), err error) {
-	var taken []int
-	need := 2
+	forStart, forWaiting := 2, 6
 	if s.watchdog != nil {
-		need = 6
+		forStart, forWaiting = 6, 8
 	}
-	for len(taken) < need && err == nil {
+	taken, err := take(forStart)
+	waiting, lack := take(forWaiting)
+	closeAll(waiting)
+	return func() { closeAll(taken) }, cmp.Or(err, lack)
+}
+
+// take takes so many descriptors. After an error it has taken fewer.
+func take(count int) (taken []int, err error) {
+	for len(taken) < count && err == nil {
 		var pair [2]int
 		if err = unix.Pipe2(pair[:], unix.O_CLOEXEC); err == nil {
 			taken = append(taken, pair[:]...)
 		}
 	}
-	return func() {
-		for _, fd := range taken {
-			unix.Close(fd)
-		}
-	}, err
+	return taken, err
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
 }
 
 // end ends what a fault has left running of the command, the renewals, and the answers that the
@@ -238,7 +249,7 @@ func (s *supervisor) end() *Outcome {
 func (s *supervisor) giveBack() *Outcome {
 	tell := func() {}
 	if s.lease != nil && s.lease != (noLease{}) {
-		unused := slices.Contains([]Kind{NotFound, NotExecutable, Interrupted}, s.out.Kind)
+		unused := slices.Contains([]Kind{NotFound, NotExecutable, Interrupted, Refused}, s.out.Kind)
 		tell = s.release(s.lease, unused)
 	}
 	if s.ran > 0 && s.out.Kind != Fault { // after a fault the status is not known

@@ -109,6 +109,8 @@ func (s *supervisor) takeSignals() *Outcome {
 
 func notStarted(err error) *Outcome {
 	switch {
+	case lacksResources(err):
+		return &Outcome{Kind: Refused, Err: err}
 	case errors.Is(err, errWatchdogGone):
 		return &Outcome{Kind: Fault, Err: err}
 	case errors.Is(err, errTooLate):
@@ -117,4 +119,15 @@ func notStarted(err error) *Outcome {
 		return &Outcome{Kind: NotFound, Err: err}
 	}
 	return &Outcome{Kind: NotExecutable, Err: err}
+}
+
+// lacksResources reports whether a process could not be started for want of processes, descriptors or
+// memory: that is no fault of the command or of golock.
+func lacksResources(err error) bool {
+	for _, lack := range []error{unix.EAGAIN, unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
+		if errors.Is(err, lack) {
+			return true
+		}
+	}
+	return false
 }

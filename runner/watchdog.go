@@ -124,6 +124,9 @@ func (w *watchdog) start() (pid int, err error) {
 	deadline := w.run.renewer.KillAt()
 	for again := true; ; again = false {
 		if err := w.spawn(); err != nil {
+			if lacksResources(err) {
+				return 0, w.run.cmd.problem(err)
+			}
 			return 0, fmt.Errorf("%w: %w", errWatchdogGone, err)
 		}
 		err = send(w.socket, msgStart, int64(deadline), w.run.cmd.env[w.run.cmd.common:]...)

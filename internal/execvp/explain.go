@@ -18,6 +18,10 @@ func Explain(name string, err error) string {
 	path, findErr := Find(name)
 	exists := findErr == nil && unix.Stat(path, &st) == nil
 	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return "there are too many processes: raise the limit of processes (ulimit -u) or of tasks (pids.max of the cgroup)"
+	case errors.Is(err, unix.EMFILE):
+		return "raise the limit of open files, ulimit -n"
 	case exists && st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return "it is a directory"
 	case exists && errors.Is(err, unix.EACCES) && st.Mode&0o111 == 0:

@@ -119,6 +119,9 @@ func (f *lockFile) failed(op string, err error) error {
 	if op == "lock" && (err == unix.EINVAL || err == unix.ENOTSUP || err == unix.ENOLCK || err == unix.ENOSYS) {
 		e.Hint = "this file system has no open file description locks"
 	}
+	if err == unix.EFBIG {
+		e.Hint = fmt.Sprintf("a lock file needs %d bytes and 1 KiB for each entry beyond: raise the limit of file sizes, ulimit -f", firstSize)
+	}
 	return e
 }
 

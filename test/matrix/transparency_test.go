@@ -7,6 +7,7 @@
 package matrix_test
 
 import (
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,21 +50,59 @@ cat /proc/$$/oom_score_adj /proc/$$/timerslack_ns; readlink /proc/$$/cwd; echo "
 	}
 }
 
-// What the caller ignores and blocks, the command finds ignored and blocked.
-// Exceptions: golock has to hear of its children (CHLD), and the Go runtime keeps
-// PROF, STKFLT, 34 and the faults.
+// What the caller ignores and blocks, the command finds ignored and blocked: all signals but KILL,
+// STOP and the two with which a shell can do neither.
 func TestIgnoredAndBlockedSignals(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
-	const caller = `trap '' 1 2 3 6 10 $(seq 12 15) $(seq 18 26) $(seq 28 30) $(seq 35 64); set -- env --block-signal "$@"`
-	look := []string{"grep", "Sig[BI]", "/proc/self/status"}
-	want := s.Exec(look...).Sh(caller).Run()
-	if !strings.Contains(want.Stdout, "SigBlk:\tfffffffe7ffbfeff\nSigIgn:\tfffffffc") {
-		t.Fatalf("without golock: %v", want)
+	look := []string{"sed", "-n", "/Sig[BI]/p", "/proc/self/status"}
+	const all = "fffffffe7ffbfeff"
+	for _, tt := range []struct{ caller, blocked, ignored string }{
+		{`set -- env --ignore-signal "$@"`, "0000000000000000", all},
+		{`set -- env --block-signal "$@"`, all, "0000000000000000"},
+		{`set -- env --ignore-signal --block-signal "$@"`, all, all},
+		{`set -- env --ignore-signal=CHLD,SEGV,40 "$@"`, "0000000000000000", "0000008000010400"},
+	} {
+		caller := "trap - PIPE; " + tt.caller // the test's own runner may ignore PIPE
+		want := s.Exec(look...).Sh(caller).Run()
+		if want.Stdout != "SigBlk:\t"+tt.blocked+"\nSigIgn:\t"+tt.ignored+"\n" {
+			t.Fatalf("%s: without golock %v", tt.caller, want)
+		}
+		for _, flags := range starts() {
+			if got := s.Job(append(append(flags, "--"), look...)...).Sh(caller).Run(); got.Code != 0 || got.Stdout != want.Stdout {
+				t.Errorf("%s, %q: with golock %v, without %v", tt.caller, flags, got, want)
+			}
+		}
 	}
-	for _, flags := range supported(nil, []string{"--exec"}, []string{"--tree"}) {
-		if got := s.Job(append(append(flags, "--"), look...)...).Sh(caller).Run(); got.Code != 0 || got.Stdout != want.Stdout {
-			t.Errorf("%q: with golock %v, without %v", flags, got, want)
+}
+
+// starts are the flags that change which process starts the command, and how.
+func starts() [][]string {
+	if leased() {
+		return [][]string{nil, {"--tree"}, {"--on-lost", "warn"}}
+	}
+	return [][]string{nil, {"--tree"}, {"--exec"}, {"--close"}}
+}
+
+// Of 0, 1 and 2, the command has those closed that the caller had closed: what it writes there fails
+// and does not vanish.
+func TestClosedDescriptors(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	const look = `for n in 0 1 2; do [ -e /proc/self/fd/$n ] && open="$open $n"; done; echo "$open" 2>/dev/null >list; echo data`
+	for _, caller := range []string{":", "exec <&-", "exec >&-", "exec 2>&-", "exec <&- >&-", "exec <&- >&- 2>&-"} {
+		run := func(c *testkit.Command) (list string, code int) {
+			testkit.Must(t, os.WriteFile(s.Path("list"), nil, 0o600))
+			code = c.Sh(caller).Run().Code
+			text, err := os.ReadFile(s.Path("list"))
+			testkit.Must(t, err)
+			return string(text), code
+		}
+		wantOpen, wantCode := run(s.Exec("bash", "-c", look))
+		for _, flags := range starts() {
+			if open, code := run(s.Job(append(flags, "--", "bash", "-c", look)...)); open != wantOpen || code != wantCode {
+				t.Errorf("%s, %q: open%q, exit code %d, without golock%q, %d", caller, flags, open, code, wantOpen, wantCode)
+			}
 		}
 	}
 }
