@@ -17,6 +17,20 @@ import (
 
 const stranger = 65534
 
+// A file that the host cannot read now, for want of descriptors or because of a broken disk, is not a
+// wrong one. Reading at the beginning of /proc/self/mem is EIO.
+func TestHostFailed(t *testing.T) {
+	broken := "/proc/self/mem"
+	_, err := config.Files{Passwd: broken}.Paths()
+	if wrong, ok := errors.AsType[*config.Error](err); !ok || !wrong.HostFailed() {
+		t.Errorf("password database: %v", err)
+	}
+	_, err = config.Files{Passwd: t.TempDir()}.Paths()
+	if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.HostFailed() {
+		t.Errorf("a directory: %v", err)
+	}
+}
+
 // (Which files those of this host are: testdata/config.txtar.)
 func TestHome(t *testing.T) {
 	passwd := write(t, filepath.Join(t.TempDir(), "passwd"), strings.Join([]string{
