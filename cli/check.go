@@ -65,7 +65,7 @@ Examples:
 
 Exit codes:
   0 passed, 1 failed; 64 usage, 69 the store cannot be used, 78 configuration,
-  128+N stopped by signal N (nothing stays behind)`
+  stopped by signal N it dies of N (128+N in a shell; nothing stays behind)`
 }
 
 func (c *checkCommand) run(out *term.Printer) error {
@@ -81,7 +81,7 @@ func (c *checkCommand) run(out *term.Printer) error {
 		if t.test.Golock && slices.Contains([]int{exitUsage, exitUnavailable, exitFault, exitConfig}, start.Code) {
 			code = start.Code
 		}
-		return exitError{code, fmt.Errorf("no child could start: %w", start)}
+		return exitError{code: code, err: fmt.Errorf("no child could start: %w", start)}
 	} else if err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func environment(without ...string) []string {
 }
 
 // CheckChild is golock as a child of golock check.
-func CheckChild(args []string) int {
+func CheckChild(args []string) Exit {
 	return recovered(func(*term.Printer) error {
 		if err := check.Child(args); err != nil {
 			return usageError{err}

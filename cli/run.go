@@ -56,7 +56,7 @@ Examples:
         each of four has a number of its own, from 0 to 3
 
 Exit codes:
-  the command's own, 128+N if it died of signal N;
+  the command's own; if it died of signal N, golock dies of N too (128+N in a shell);
   64 usage, 69 store not usable, 70 fault in golock, 75 no slot in time (-E),
   78 configuration, 79 slot lost, 124 time limit, 126 not executable, 127 not found
 
@@ -99,17 +99,17 @@ func (c *runCommand) run(out *term.Printer) error {
 	}
 	run.Env, run.Waits, run.Sockets = entry.Environ(), out.Waits(), socketDir
 	o := run.Do()
-	code := codeOfRun(o)
-	if o.Kind == runner.Ended && slices.Contains(okExit, code) {
-		code = 0
+	end := exitOfRun(o)
+	if o.Kind == runner.Ended && slices.Contains(okExit, end.Code) {
+		end = Exit{}
 	}
-	code = exit(out, ending(out, o, code, conflictCode))
+	end = exit(out, ending(out, o, end, conflictCode))
 	if report >= 0 {
-		if err := appendReport(report, run, o, code); err != nil {
+		if err := appendReport(report, run, o, end.Code); err != nil {
 			out.Warn(fmt.Sprintf("the report could not be written to %s: %v", v.Text("report"), err))
 		}
 	}
-	return exitError{code: code}
+	return exitError{code: end.Code, signal: end.Signal}
 }
 
 // prepare is the beginning of every command that waits for a slot: it resolves the
