@@ -9,8 +9,8 @@
 --   2 H  zset  id of each holder      -> when its lease and its hold have ended
 --   3 Q  zset  place of each waiter   -> 0: ordered by the place's bytes
 --   4 D  zset  place of each waiter   -> when it counts as dead
---   5 E  hash  id -> record; id@ -> when the lease ends of a holder that has a
---              hold; id! -> who evicted it
+--   5 E  hash  id -> record; id@ -> when the lease of a holder ends; id! -> who
+--              evicted it
 --   6 G  zset  tombstones: id that has left or released -> when; kept for ten
 --              minutes, so that a late join makes no entry for an id that is gone
 --   7    zset  index: every name in use -> until when it may be (not in a cluster)
@@ -110,9 +110,10 @@ local function keep(ttl, held)
   end
 end
 
--- Begins or prolongs the lease of a holder.
+-- Begins or prolongs the lease of a holder. HSET sends replicas something in any case, for which
+-- the caller may WAIT; ZADD does not if the score is that of another attempt in the same ms.
 local function lease(r, id)
-  if r.hold > 0 then redis.call('HSET', E, id .. '@', now + r.ttl) end
+  redis.call('HSET', E, id .. '@', now + r.ttl)
   redis.call('ZADD', H, math.max(now + r.ttl, holdEnd(r)), id)
   keep(r.ttl, holdEnd(r))
 end
