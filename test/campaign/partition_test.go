@@ -16,7 +16,8 @@ var replicatedServers = map[string]func(t *testing.T, n network) (url, name stri
 		return redistest.StartSentinelAt(t, n.sites(0, 1, 2)).URL("quarantine=0", "min-replicas=1"), "job"
 	},
 	"cluster": func(t *testing.T, n network) (url, name string) {
-		c := redistest.StartClusterAt(t, n.sites(0, 1, 2), n.sites(1, 2))
+		// A master without the others takes no writes after this time, in which a renewal comes.
+		c := redistest.StartClusterAt(t, n.sites(0, 1, 2), n.sites(1, 2), "--cluster-node-timeout", "6000")
 		return c.URL("quarantine=0", "min-replicas=1"), c.NameAt(true)
 	},
 }
@@ -30,7 +31,7 @@ func TestPartition(t *testing.T) {
 		url, name := start(t, n)
 		s := testkit.New(t, url)
 		run := func(i *island, flock ...string) *testkit.Process {
-			flags := []string{"-v", "--ttl", "3", "--", "flock"}
+			flags := []string{"-v", "--ttl", "10", "--", "flock"}
 			return s.Lock(name, append(flags, flock...)...).By(i.enter()...).Start()
 		}
 		holder := run(n[0], s.Path("alive"), "sh", "-c", "echo runs; exec sleep 1000")

@@ -60,19 +60,34 @@ func startSentinel(t testing.TB, servers, sentinels []Site) *Sentinels {
 		testkit.Must(t, one.startSomewhere())
 		s.Sentinels = append(s.Sentinels, one)
 	}
-	s.awaitComplete(t, s.Master)
+	testkit.Eventually(t, "the sentinels know each other", s.Complete)
 	return s
 }
 
-// awaitComplete waits until all sentinels see this master with all others as replicas.
-func (s *Sentinels) awaitComplete(t testing.TB, master *Server) {
-	t.Helper()
+// Complete reports whether all sentinels see the same master, and it has all the others as
+// replicas.
+func (s *Sentinels) Complete() bool {
+	master := ""
 	for _, one := range s.Sentinels {
-		testkit.Eventually(t, "the sentinels know each other", func() bool {
-			return strings.HasSuffix(one.Info("sentinel", "master0"), fmt.Sprintf("status=ok,address=%s,slaves=%d,sentinels=%d",
-				master.Addr(), len(s.Servers)-1, len(s.Sentinels)))
-		})
+		text, err := one.Try("INFO", "sentinel")
+		if err != nil {
+			return false
+		}
+		_, state, _ := strings.Cut(text.(string), "status=ok,address=")
+		addr, rest, _ := strings.Cut(state, ",")
+		known := fmt.Sprintf("slaves=%d,sentinels=%d", len(s.Servers)-1, len(s.Sentinels))
+		if !strings.HasPrefix(rest, known) || master != "" && addr != master {
+			return false
+		}
+		master = addr
 	}
+	for _, one := range s.Servers {
+		if one.Addr() == master {
+			text, err := one.Try("INFO", "replication")
+			return err == nil && strings.Contains(text.(string), fmt.Sprintf("connected_slaves:%d\r", len(s.Servers)-1))
+		}
+	}
+	return false
 }
 
 // URL is that of a store at the sentinels' master.
@@ -91,11 +106,12 @@ func StartCluster(t testing.TB) *Cluster {
 
 // StartClusterAt starts a cluster with a master at each of three sites, and replicas of the first
 // of them, which come after the masters.
-func StartClusterAt(t testing.TB, masters, replicas []Site) *Cluster {
+func StartClusterAt(t testing.TB, masters, replicas []Site, options ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{}
+	options = append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}, options...)
 	for _, at := range slices.Concat(masters, replicas) {
-		c.Nodes = append(c.Nodes, StartAt(t, at, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000"))
+		c.Nodes = append(c.Nodes, StartAt(t, at, options...))
 	}
 	const slots = 16384
 	for i, n := range c.Nodes {
