@@ -11,12 +11,8 @@ import (
 	"golock/locks"
 )
 
-const (
-	fewerReplicas = "two may run for as long as two servers accept writes: a master that is cut off goes on granting " +
-		"and renewing beside the one that took over. GOLOCK_FENCE does not help then: each gives fences of its own"
-	moreReplicas = "?min-replicas=N in the URL, best with all the replicas as N: a grant or a renewal counts when " +
-		"so many have it"
-)
+// useMinReplicas is what the user can do.
+const useMinReplicas = "?min-replicas=1 or more in the URL: a grant or a renewal counts when so many replicas have it"
 
 // replicas judges whether the leases of one master can go on beside the next one's.
 func (x *examination) replicas(ctx context.Context, c goredis.UniversalClient, info map[string]string) {
@@ -55,16 +51,16 @@ func (x *examination) unconfirmed(subject, what string, rule writeRule) {
 	switch {
 	case rule.unknown != nil:
 		what += "; the server's min-replicas-to-write cannot be seen: " + rule.unknown.Error()
-		x.Add(level, subject, what, "without it "+fewerReplicas,
-			moreReplicas+"; or see to min-replicas-to-write, and let golock doctor see it: ACL SETUSER NAME +config|get")
+		x.Add(level, subject, what, "without it "+locks.TwoServers,
+			useMinReplicas+"; or see to min-replicas-to-write, and let golock doctor see it: ACL SETUSER NAME +config|get")
 	case rule.replicas == 0:
-		x.Add(level, subject, what+"; the server's min-replicas-to-write is not set", fewerReplicas,
-			moreReplicas+"; min-replicas-to-write in redis.conf bounds the time, without ?min-replicas=, too")
+		x.Add(level, subject, what+"; the server's min-replicas-to-write is not set", locks.TwoServers,
+			useMinReplicas+"; min-replicas-to-write in redis.conf bounds the time, without ?min-replicas=, too")
 	default:
 		x.Add(locks.Note, subject,
 			fmt.Sprintf("%s; the server takes no writes if fewer than %d have answered for %v", what, rule.replicas, rule.lag),
 			fmt.Sprintf("after a partition two may run, for up to %v (min-replicas-max-lag) and a third of the TTL", rule.lag),
-			moreReplicas)
+			useMinReplicas)
 	}
 }
 

@@ -172,10 +172,6 @@ func (x *Examination) Forgotten() string {
 		"but then another run may be let in. What --hold keeps is lost", x.session.store.target.Quarantine)
 }
 
-// TwoServers says what it means that commits do not wait for the server that may take over.
-const TwoServers = "two may run for as long as two servers accept writes: one that is cut off goes on granting and " +
-	"renewing beside the one that took over. GOLOCK_FENCE does not help then: each gives fences of its own"
-
 // Waiters is how many waiters of a name keep a connection.
 func (x *Examination) Waiters() int { return x.session.store.keptConns() }
 

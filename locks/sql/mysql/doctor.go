@@ -110,9 +110,9 @@ func replicas(ctx context.Context, x *sql.Examination, set map[string]string, se
 		x.OK(subject, "none is connected; those that are away cannot be seen")
 	case semiSync:
 		x.Add(level, subject, fmt.Sprintf("%s, and commits wait for one of them, but for %v at most (%s)", what, wait, variable),
-			"after that "+sql.TwoServers, fix)
+			"after that "+locks.TwoServers, fix)
 	default:
-		x.Add(level, subject, what+", and commits do not wait for them", sql.TwoServers, fix)
+		x.Add(level, subject, what+", and commits do not wait for them", locks.TwoServers, fix)
 	}
 }
 

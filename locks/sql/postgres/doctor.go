@@ -65,7 +65,7 @@ func standbys(x *sql.Examination, names string, number func(string) int) {
 		x.OK(subject, "none is connected, and no commit would wait for one; those that are away without a slot cannot be seen")
 	case names == "":
 		x.Add(locks.Problem, subject, what+", and commits do not wait for them (synchronous_standby_names is empty)",
-			sql.TwoServers, "synchronous_standby_names = 'ANY 1 (*)', or the names of those that may take over, and a "+
+			locks.TwoServers, "synchronous_standby_names = 'ANY 1 (*)', or the names of those that may take over, and a "+
 				"reload; or let nobody promote a standby before the old primary server is stopped")
 	case awaited > 0:
 		x.OK(subject, fmt.Sprintf("%s; grants and renewals wait for synchronous_standby_names (%s)",
