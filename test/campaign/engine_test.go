@@ -98,7 +98,7 @@ var engines = []*engine{
 		faults: onLeased, places: onRedis, beyond: []kind{serverFlush, serverClock},
 		short: []uint64{5661, 3763}, open: openRedis},
 	{name: "sentinel", leased: true, queue: true, server: true, pace: sentinelPace, mixes: allMixes,
-		faults: onLeased, places: []kind{netSplit}, short: []uint64{2}, open: openSentinel},
+		faults: onLeased, places: []kind{netSplit}, short: []uint64{184}, open: openSentinel},
 	database("mariadb", sqltest.StartMaria, 353, 3155),
 	database("postgres", sqltest.StartPostgres, 1623, 924),
 }
