@@ -5,12 +5,13 @@
 --
 -- KEYS, all but the last with the name's hash tag:
 --   1 S  hash  format, name, epoch, run (the server's run_id), quiet (the end
---              of the quarantine), ticket and fence (the last given)
+--              of the quarantine), ticket and fence (the last given), renewed (when
+--              a lease last began or went on)
 --   2 H  zset  id of each holder      -> when its lease and its hold have ended
 --   3 Q  zset  place of each waiter   -> 0: ordered by the place's bytes
 --   4 D  zset  place of each waiter   -> when it counts as dead
---   5 E  hash  id -> record; id@ -> when the lease of a holder ends; id! -> who
---              evicted it
+--   5 E  hash  id -> record; id@ -> when the lease ends of a holder that has a
+--              hold; id! -> who evicted it
 --   6 G  zset  tombstones: id that has left or released -> when; kept for ten
 --              minutes, so that a late join makes no entry for an id that is gone
 --   7    zset  index: every name in use -> until when it may be (not in a cluster)
@@ -110,10 +111,11 @@ local function keep(ttl, held)
   end
 end
 
--- Begins or prolongs the lease of a holder. HSET sends replicas something in any case, for which
--- the caller may WAIT; ZADD does not if the score is that of another attempt in the same ms.
+-- Begins or prolongs the lease of a holder. The first HSET sends replicas something in any case,
+-- for which the caller may WAIT; ZADD does not if another attempt in the same ms has come before.
 local function lease(r, id)
-  redis.call('HSET', E, id .. '@', now + r.ttl)
+  redis.call('HSET', S, 'renewed', now)
+  if r.hold > 0 then redis.call('HSET', E, id .. '@', now + r.ttl) end
   redis.call('ZADD', H, math.max(now + r.ttl, holdEnd(r)), id)
   keep(r.ttl, holdEnd(r))
 end

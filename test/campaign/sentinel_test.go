@@ -47,11 +47,18 @@ func (d *divided) name(name int) string { return fmt.Sprintf("%s-%d", d.round, n
 // url asks for a replica: without it two may run (docs/stores.md).
 func (d *divided) url(_, _ int) string { return d.servers.URL("min-replicas=1") }
 
-// fault cuts a host off. It hits all: another server may take over.
+// fault cuts a host off, every second time the one with the master. It hits all: another server
+// may take over.
 func (d *divided) fault(f planned) (host int, ok bool) {
 	d.serial.Lock()
 	defer d.serial.Unlock()
-	one := d.network[f.Pick%hosts]
+	one := d.network[f.Pick/2%hosts]
+	for i, s := range d.servers.Servers {
+		role, err := s.Try("ROLE")
+		if f.Pick%2 == 0 && err == nil && role.([]any)[0] == "master" {
+			one = d.network[i]
+		}
+	}
 	if one.cut(true) != nil {
 		return -1, false
 	}
