@@ -27,8 +27,8 @@ func (x *examination) replicas(ctx context.Context, c goredis.UniversalClient, i
 		return
 	case want > 0 && want < count:
 		x.Add(locks.Note, subject, fmt.Sprintf("%s; a grant or a renewal counts when %d have it", connected, want),
-			"if one of the others takes over it may lack the last grants: their holders put them back within the "+
-				"quarantine, but a run that the new master let in first stays",
+			"if one of the others takes over it may lack the last grants, and a master that is cut off together with "+
+				"so many goes on beside it: two may run then",
 			fmt.Sprintf("?min-replicas=%d in the URL; then no replica may be missing", count))
 		return
 	case want > 0:
