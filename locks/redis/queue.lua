@@ -5,8 +5,7 @@
 --
 -- KEYS, all but the last with the name's hash tag:
 --   1 S  hash  format, name, epoch, run (the server's run_id), quiet (the end
---              of the quarantine), ticket and fence (the last given), renewed (when
---              a lease last began or went on)
+--              of the quarantine), ticket and fence (the last given)
 --   2 H  zset  id of each holder      -> when its lease and its hold have ended
 --   3 Q  zset  place of each waiter   -> 0: ordered by the place's bytes
 --   4 D  zset  place of each waiter   -> when it counts as dead
@@ -111,10 +110,11 @@ local function keep(ttl, held)
   end
 end
 
--- Begins or prolongs the lease of a holder. The first HSET sends replicas something in any case,
--- for which the caller may WAIT; ZADD does not if another attempt in the same ms has come before.
+-- Begins or prolongs the lease of a holder. The first HSET changes nothing, but replicas get it in
+-- any case, and the caller may WAIT for that. They do not get the ZADD of a second attempt in the
+-- same ms.
 local function lease(r, id)
-  redis.call('HSET', S, 'renewed', now)
+  redis.call('HSET', S, 'format', FORMAT)
   if r.hold > 0 then redis.call('HSET', E, id .. '@', now + r.ttl) end
   redis.call('ZADD', H, math.max(now + r.ttl, holdEnd(r)), id)
   keep(r.ttl, holdEnd(r))

@@ -73,7 +73,7 @@ var (
 
 	// A partition is over when its servers have found together again, which takes ten seconds.
 	sentinelPace = pace{ttls: leaseTimes, youth: 40 * time.Millisecond, window: 8 * time.Second, names: 3, each: 20,
-		lasts: 250 * time.Millisecond, long: 20 * time.Second, hits: 16, outages: 2}
+		lasts: 250 * time.Millisecond, long: 3 * time.Second, hits: 16, outages: 2}
 
 	onAll = []kind{killHolder, killHolder, killWaiter, killEnding, killEnding, killCommand, killPair,
 		stopHolder, stopWaiter, stopCommand, term, interrupt, suspend}
