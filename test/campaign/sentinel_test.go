@@ -4,6 +4,7 @@ package campaign_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 )
 
 // divided is Redis on three hosts, each with a server and a sentinel. A host can be cut off from the
-// others: with the master, or with a replica.
+// others.
 type divided struct {
 	servers *redistest.Sentinels
 	network network
@@ -47,23 +48,20 @@ func (d *divided) name(name int) string { return fmt.Sprintf("%s-%d", d.round, n
 // url asks for a replica: without it two may run (docs/stores.md).
 func (d *divided) url(_, _ int) string { return d.servers.URL("min-replicas=1") }
 
-// fault cuts a host off, every second time the one with the master. It hits all: another server
-// may take over.
+// fault cuts off the host with the master. It hits all: another server takes over, if the
+// partition lasts.
 func (d *divided) fault(f planned) (host int, ok bool) {
 	d.serial.Lock()
 	defer d.serial.Unlock()
-	one := d.network[f.Pick/2%hosts]
-	for i, s := range d.servers.Servers {
+	master := slices.IndexFunc(d.servers.Servers, func(s *redistest.Server) bool {
 		role, err := s.Try("ROLE")
-		if f.Pick%2 == 0 && err == nil && role.([]any)[0] == "master" {
-			one = d.network[i]
-		}
-	}
-	if one.cut(true) != nil {
+		return err == nil && role.([]any)[0] == "master"
+	})
+	if master < 0 || d.network[master].cut(true) != nil {
 		return -1, false
 	}
 	time.Sleep(f.For) // the fault
-	ok = one.cut(false) == nil && testkit.Within(patience, d.servers.Complete)
+	ok = d.network[master].cut(false) == nil && testkit.Within(patience, d.servers.Complete)
 	d.settle()
 	return -1, ok
 }
