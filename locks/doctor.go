@@ -49,6 +49,10 @@ func (f *Findings) Append(found ...Finding) {
 	}
 }
 
+// TwoServers says what it means that grants do not wait for the server that may take over.
+const TwoServers = "two may run for as long as two servers accept writes: one that is cut off goes on granting and " +
+	"renewing beside the one that took over. GOLOCK_FENCE does not help then: each gives fences of its own"
+
 const (
 	renewals     = 5               // in a rehearsal
 	rehearsalTTL = 5 * time.Second // after which nothing is left of one that was killed

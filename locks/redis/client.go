@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"time"
 
@@ -80,35 +79,18 @@ func ask[T any](ctx context.Context, s *Store, c command[T]) (answer T, err erro
 	return answer, lease.Located(s.URL(), err)
 }
 
-// runScript is the command that runs the script. If the URL asks for replicas, a grant counts
-// only when enough of them have it.
+// runScript is the command that runs the script. If the URL asks for replicas, a lease begins
+// and goes on only when enough of them have it.
 func (s *Store) runScript(c call) command[reply] {
 	return func(ctx context.Context, client goredis.UniversalClient) (reply, error) {
-		if s.target.replicas == 0 || c.Mode != string(lease.Join) {
+		if s.target.replicas == 0 {
 			return s.run(ctx, client, c)
 		}
-		node, ok := client.(*goredis.Client)
-		if !ok {
-			var err error
-			if node, err = client.(*goredis.ClusterClient).MasterForKey(ctx, s.keys(c.key)[0]); err != nil {
-				return reply{}, err
-			}
+		switch lease.Step(c.Mode) {
+		case lease.Join, lease.Renew:
+			return s.runReplicated(ctx, client, c)
+		default: // the others give nobody a slot, and keep nobody's
+			return s.run(ctx, client, c)
 		}
-		conn := node.Conn()
-		defer conn.Close()
-		r, err := s.run(ctx, conn, c)
-		if err != nil || r.Verdict != lease.Granted {
-			return r, err
-		}
-		end, _ := ctx.Deadline()
-		limit := max(time.Until(end)*3/4, 10*time.Millisecond)
-		n, err := conn.Wait(ctx, s.target.replicas, limit).Result()
-		switch {
-		case err != nil:
-			return reply{}, err
-		case n < int64(s.target.replicas):
-			return reply{}, fmt.Errorf("only %d of %d replicas have the grant", n, s.target.replicas)
-		}
-		return r, nil
 	}
 }

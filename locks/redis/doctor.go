@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -83,7 +82,7 @@ func (x *examination) node(ctx context.Context, c goredis.UniversalClient) {
 	}
 	x.memory(info)
 	x.persistence(info)
-	x.replicas(info)
+	x.replicas(ctx, c, info)
 }
 
 func (x *examination) noInfo(err error) {
@@ -146,25 +145,6 @@ func (x *examination) persistence(info map[string]string) {
 		x.Add(locks.Note, "disk", "the server could not save its data the last time",
 			"unless it is told otherwise it then takes no writes: nobody gets a slot, and leases run out",
 			"look into the server's log; give its disk room")
-	}
-}
-
-func (x *examination) replicas(info map[string]string) {
-	const subject = "replicas"
-	count, _ := strconv.Atoi(info["connected_slaves"])
-	switch want := x.store.target.replicas; {
-	case want > count:
-		x.Add(locks.Problem, subject, fmt.Sprintf("%d connected, and ?min-replicas=%d in the URL", count, want),
-			"no slot is given before so many have it", "connect the replicas, or a smaller ?min-replicas=")
-	case want > 0:
-		x.OK(subject, fmt.Sprintf("%d connected; a grant counts when %d have it", count, want))
-	case count > 0:
-		x.Add(locks.Note, subject, fmt.Sprintf("%d connected, and grants do not wait for them", count),
-			"one that takes over may lack the last grants: their holders put them back within the quarantine, "+
-				"but a run that the new master let in first stays",
-			"?min-replicas=1 in the URL: a grant counts when that many replicas have it")
-	default:
-		x.OK(subject, "none: nothing takes over when the server is gone, and nothing can be forgotten by that")
 	}
 }
 

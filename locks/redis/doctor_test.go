@@ -72,11 +72,50 @@ func TestDoctorReplica(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)
 	replica := master.Replica()
-	levels(t, master.URL(), locks.Note, "replicas")
+	Level(t, levels(t, master.URL(), locks.Note, "replicas"), "replicas", locks.Note, "is not set")
 	levels(t, master.URL("min-replicas=1"), locks.OK, "replicas")
+	levels(t, master.URL("min-replicas=2"), locks.Problem, "replicas")
 	found := levels(t, replica.URL("quarantine=0"), locks.Problem, "role")
 	if f, ok := found["rehearsal"]; ok {
 		t.Errorf("tried all the same: %+v", f)
+	}
+	master.Replica()
+	Level(t, levels(t, master.URL("min-replicas=1"), locks.Note, "replicas"), "replicas", locks.Note, "2 connected")
+}
+
+// Where another server takes over by itself, leases must wait for replicas, or the server must.
+// Slow: sentinels and a cluster take seconds to become complete.
+func TestDoctorFailover(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"sentinel", "cluster"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			r := withReplica[way](t)
+			replicas := func(level locks.Level, what string, options ...string) {
+				t.Helper()
+				options = append(options, "quarantine=0")
+				all, err := open(t, r.url(options...)).Examine(background, time.Minute)
+				testkit.Must(t, err)
+				if !slices.ContainsFunc(all, func(f locks.Finding) bool {
+					return f.Subject == "replicas" && f.Level == level && strings.Contains(f.What, what)
+				}) {
+					t.Errorf("%+v, want a %s about replicas with %q", all, level, what)
+				}
+			}
+			replicas(locks.Problem, "1 connected, and no grant or renewal waits")
+			if way == "sentinel" {
+				replicas(locks.OK, "when 1 have it", "min-replicas=1")
+			} else { // the other masters have no replicas
+				replicas(locks.Problem, "0 connected, and ?min-replicas=1", "min-replicas=1")
+			}
+			r.master.Do("ACL", "SETUSER", "default", "-config")
+			replicas(locks.Problem, "cannot be seen")
+			r.master.Do("ACL", "SETUSER", "default", "+config")
+			r.master.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+			replicas(locks.Note, "fewer than 1 have answered for 10s")
+			r.master.Do("CONFIG", "SET", "min-replicas-max-lag", "0")
+			replicas(locks.Problem, "is not set")
+		})
 	}
 }
 
@@ -85,7 +124,7 @@ func TestDoctorReplica(t *testing.T) {
 func TestDoctorMany(t *testing.T) {
 	t.Parallel()
 	sentinels := redistest.StartSentinel(t)
-	Level(t, levels(t, sentinels.URL(), locks.Note, "replicas"), "rehearsal", locks.OK)
+	Level(t, levels(t, sentinels.URL(), locks.Problem, "replicas"), "rehearsal", locks.OK)
 	c := redistest.StartCluster(t)
 	levels(t, c.URL("quarantine=0"), locks.OK, "cluster", "maxmemory-policy", "rehearsal", "wake-up")
 	c.Nodes[1].Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")

@@ -110,8 +110,11 @@ local function keep(ttl, held)
   end
 end
 
--- Begins or prolongs the lease of a holder.
+-- Begins or prolongs the lease of a holder. The first HSET changes nothing, but replicas get it in
+-- any case, and the caller may WAIT for that. They do not get the ZADD of a second attempt in the
+-- same ms.
 local function lease(r, id)
+  redis.call('HSET', S, 'format', FORMAT)
   if r.hold > 0 then redis.call('HSET', E, id .. '@', now + r.ttl) end
   redis.call('ZADD', H, math.max(now + r.ttl, holdEnd(r)), id)
   keep(r.ttl, holdEnd(r))

@@ -3,6 +3,7 @@
 package redis_test
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -225,7 +226,7 @@ func TestCluster(t *testing.T) {
 	}
 	testkit.Eventually(t, "all names are listed", func() bool { return len(List(t, s, "")) == len(names) })
 
-	Says(t, Denied(t, open(t, c.Nodes[0].URL()), nameElsewhere(t, c)), "redis+cluster://")
+	Says(t, Denied(t, open(t, c.Nodes[0].URL()), c.NameAt(false)), "redis+cluster://")
 
 	s = open(t, c.URL("quarantine=0", "prefix=swept")) // every name is cleaned up where it lives
 	for _, name := range names {
@@ -267,7 +268,7 @@ func TestClusterNodeRestarts(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	s := open(t, c.URL())
-	name := nameElsewhere(t, c)
+	name := c.NameAt(false)
 	holder := Get(t, s, name)
 	grant := holder.Grant()
 	for _, n := range c.Nodes {
@@ -284,22 +285,71 @@ func TestClusterNodeRestarts(t *testing.T) {
 	w.Granted()
 }
 
-// nameElsewhere finds a name that the first node of a cluster does not keep.
-func nameElsewhere(t *testing.T, c *redistest.Cluster) string {
-	t.Helper()
-	for _, name := range strings.Split("abcdefghijk", "") {
-		key := "golock:{" + locks.KeyOf(name).String() + "}:s"
-		if slot := c.Nodes[0].Do("CLUSTER", "KEYSLOT", key).(int64); slot > 16384/3+1 {
-			return name
-		}
-	}
-	t.Fatal("no name")
-	return ""
+// replicated is a master with one replica, and the URL of a store on it.
+type replicated struct {
+	master, replica *redistest.Server
+	url             func(options ...string) string
+	name            string
 }
 
-// A grant counts only when replicas have it.
+// withReplica are ways to a master with a replica.
+var withReplica = map[string]func(t *testing.T) replicated{
+	"alone": func(t *testing.T) replicated {
+		server := redistest.Start(t)
+		return replicated{server, server.Replica(), server.URL, "n"}
+	},
+	"sentinel": func(t *testing.T) replicated {
+		s := redistest.StartSentinel(t)
+		return replicated{s.Master, s.Replica, s.URL, "n"}
+	},
+	"cluster": func(t *testing.T) replicated {
+		at := redistest.Here()
+		c := redistest.StartClusterAt(t, []redistest.Site{at, at, at}, []redistest.Site{at})
+		return replicated{c.Nodes[0], c.Nodes[3], c.URL, c.NameAt(true)}
+	},
+}
+
+// A grant, a renewal, and a lease that is put back count only when replicas have them.
 // Slow: a replica takes seconds to connect.
 func TestMinReplicas(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, withReplica, func(t *testing.T, _ string, start func(*testing.T) replicated) {
+		r := start(t)
+		s := open(t, r.url("quarantine=0", "min-replicas=1"))
+		l, other := Take(t, s, r.name, Limit(2)), Take(t, s, r.name, Limit(2))
+		Renew(t, l)
+		term := l.Term()
+		unacknowledged := func(what string, l locks.RenewableLease) {
+			t.Helper()
+			if err := TryRenew(l); errors.Is(err, locks.ErrLost) {
+				t.Errorf("%s: Renew = %v", what, err)
+			} else {
+				Says(t, err, "0 of 1 replicas")
+			}
+		}
+		r.replica.Pause()
+		unacknowledged("a renewal", l)
+		unacknowledged("a renewal by another process", s.Attach(l.Grant().Ref))
+		r.master.Do("FLUSHALL")
+		unacknowledged("a lease that is put back", l)
+		unacknowledged("another one", other)
+		w := Queue(t, s, r.name, Limit(2))
+		awaitWaiters(t, r.master, 1)
+		released := locks.BootTime()
+		Release(t, other) // the master hands the slot on, and tells the waiter
+		if l.Term() != term {
+			t.Errorf("the lease ends with %v, not with %v", l.Term(), term)
+		}
+		r.replica.Resume()
+		renewEventually(t, l)
+		if asked := w.Granted().Term().Asked; asked < released {
+			t.Error("the waiter took a grant that no replica had")
+		}
+	})
+}
+
+// A server without a replica, and a replica by itself, grant nothing.
+func TestTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	server, url := startServer(t)
 	s := open(t, server.URL("quarantine=0", "min-replicas=1"))

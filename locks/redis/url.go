@@ -29,7 +29,7 @@ type target struct {
 	url      string // without secrets
 	kind     kind
 	prefix   string
-	replicas int // that must have a grant before it counts
+	replicas int // that must have a grant or a renewal before it counts
 	client   goredis.UniversalOptions
 }
 

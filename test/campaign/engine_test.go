@@ -46,6 +46,8 @@ type site interface {
 	url(name, host int) string
 	// name is what --name says.
 	name(name int) string
+	// enter is a command line that runs a golock on a host; nil: the golock itself does.
+	enter(host int) []string
 	// fault makes one and returns when it is over. It tells whom it hits (a host,
 	// -1: all), and whether it could be made.
 	fault(f planned) (host int, ok bool)
@@ -69,6 +71,10 @@ var (
 	redisPace = pace{ttls: leaseTimes, youth: 30 * time.Millisecond, window: 6 * time.Second, names: 4, each: 24,
 		lasts: 250 * time.Millisecond, long: 3 * time.Second, hits: 24, outages: 3}
 
+	// A partition is over when its servers have found together again, which takes ten seconds.
+	sentinelPace = pace{ttls: leaseTimes, youth: 40 * time.Millisecond, window: 8 * time.Second, names: 3, each: 20,
+		lasts: 250 * time.Millisecond, long: 3 * time.Second, hits: 16, outages: 2}
+
 	onAll = []kind{killHolder, killHolder, killWaiter, killEnding, killEnding, killCommand, killPair,
 		stopHolder, stopWaiter, stopCommand, term, interrupt, suspend}
 	onLeased = append([]kind{killGuard, killBoth, stopGuard, stopBoth, stopTree, stopThenKill, killStopped}, onAll...)
@@ -91,6 +97,8 @@ var engines = []*engine{
 	{name: "redis", leased: true, queue: true, server: true, pace: redisPace, mixes: allMixes,
 		faults: onLeased, places: onRedis, beyond: []kind{serverFlush, serverClock},
 		short: []uint64{5661, 3763}, open: openRedis},
+	{name: "sentinel", leased: true, queue: true, server: true, pace: sentinelPace, mixes: allMixes,
+		faults: onLeased, places: []kind{netSplit}, short: []uint64{184}, open: openSentinel},
 	database("mariadb", sqltest.StartMaria, 353, 3155),
 	database("postgres", sqltest.StartPostgres, 1623, 924),
 }
@@ -135,6 +143,8 @@ func (d *directory) begin(p *plan) error {
 }
 
 func (d *directory) skewed() bool { return false }
+
+func (d *directory) enter(int) []string { return nil }
 
 func (d *directory) name(name int) string { return fmt.Sprintf("n%d", name) }
 
@@ -234,6 +244,8 @@ func (s *served) begin(p *plan) error {
 }
 
 func (s *served) skewed() bool { return s.clock.set }
+
+func (s *served) enter(int) []string { return nil }
 
 func (s *served) name(name int) string { return fmt.Sprintf("%s-%d", s.round, name) }
 

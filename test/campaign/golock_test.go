@@ -25,6 +25,7 @@ func (r *round) start(u *run) {
 	if ahead := r.Ahead[u.Host]; ahead != 0 { // the process itself gets the clock, by its execve
 		argv = append([]string{"unshare", "--time", "--boottime", strconv.FormatInt(ahead, 10), "--"}, argv...)
 	}
+	argv = append(r.site.enter(u.Host), argv...)
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Dir, c.Env = "/", environment
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: kill} // stopped ones would stay after a panic

@@ -134,6 +134,7 @@ const (
 	netDeaf      kind = "network: answers do not get through"
 	netRefuse    kind = "network: no connection"
 	netDelay     kind = "network: slow"
+	netSplit     kind = "network: a host and its server cut off"
 	heldUp       kind = "machine held up"
 )
 

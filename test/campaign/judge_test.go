@@ -76,8 +76,8 @@ const (
 var (
 	stops    = []kind{stopHolder, stopWaiter, stopBoth, stopTree, stopThenKill}
 	standing = slices.Concat(stops, []kind{stopGuard, killStopped})
-	nets     = []kind{netCut, netFreeze, netDeaf, netRefuse, netDelay}
-	servers  = []kind{serverStop, serverKill, serverEmpty, serverMemory, serverClock, connections}
+	nets     = []kind{netCut, netFreeze, netDeaf, netRefuse, netDelay, netSplit}
+	servers  = []kind{serverStop, serverKill, serverEmpty, serverMemory, serverClock, connections, netSplit}
 	outages  = slices.Concat(stops, nets, servers, []kind{heldUp})
 	losses   = []kind{serverEmpty, serverFlush, removeFiles}
 )

@@ -104,10 +104,6 @@ func newPlan(e *engine, seed uint64) *plan {
 		f := planned{Kind: stopHolder, First: true, At: p.TTL / 8, For: 2 * p.TTL}
 		p.Faults = append(p.Faults, f)
 	}
-	slices.SortStableFunc(p.Requests, func(a, b request) int { return int(a.At - b.At) })
-	for i := range p.Requests {
-		p.Requests[i].Token = i
-	}
 	fault := func(kinds []kind, window time.Duration) planned {
 		return planned{Kind: kinds[r.IntN(len(kinds))], At: some(window), Pick: r.IntN(1 << 20)}
 	}
@@ -135,7 +131,28 @@ func newPlan(e *engine, seed uint64) *plan {
 		p.Faults = append(p.Faults, fault([]kind{killHost}, e.window*5/4))
 	}
 	slices.SortStableFunc(p.Faults, func(a, b planned) int { return int(a.At - b.At) })
+	p.holdThroughSplits(e)
+	slices.SortStableFunc(p.Requests, func(a, b request) int { return int(a.At - b.At) })
+	for i := range p.Requests {
+		p.Requests[i].Token = i
+	}
 	return p
+}
+
+// holdThroughSplits has each host hold a name of its own until well after the last partition: whatever
+// host that cuts off, others wait for what it holds.
+func (p *plan) holdThroughSplits(e *engine) {
+	for _, f := range slices.Backward(p.Faults) {
+		if f.Kind != netSplit {
+			continue
+		}
+		for host := range min(hosts, e.names) {
+			q := request{Name: host, Host: host, Max: 1, Weight: 1, MaxQueue: -1}
+			q.Lasts = f.At + 5*p.TTL
+			p.Requests = append(p.Requests, q)
+		}
+		return
+	}
 }
 
 // length is for how long a fault lasts: most are shorter than what a lease

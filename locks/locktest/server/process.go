@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"golock/internal/procfs"
 )
 
@@ -29,13 +31,16 @@ const Loopback = "127.0.0.1"
 // Process is a server's or pooler's, with all its children. One goroutine at a
 // time changes its state.
 type Process struct {
-	Host   string // 127.0.0.1
+	Host   string // 127.0.0.1, or an address in its namespace
 	Port   int
 	Socket string // MariaDB: the socket; PostgreSQL and PgBouncer: its directory
 	Dir    string // its data, and its log
 
 	// Credential is the user that it runs as; nil: that of the tests.
 	Credential *syscall.Credential
+
+	// Namespace is the file of its network namespace; "": it has that of the tests.
+	Namespace string
 
 	cmd    *exec.Cmd // nil: it does not run
 	ended  chan struct{}
@@ -70,7 +75,10 @@ func (p *Process) Start(path string, args []string, answers func() bool) error {
 		// The process dies with this thread, so it does nothing else.
 		runtime.LockOSThread()
 		defer close(ended)
-		err := cmd.Start()
+		err := enter(p.Namespace)
+		if err == nil {
+			err = cmd.Start()
+		}
 		started <- err
 		if err == nil {
 			_ = cmd.Wait()
@@ -93,6 +101,19 @@ func (p *Process) Start(path string, args []string, answers func() bool) error {
 		}
 	}
 	return nil
+}
+
+// enter gives this thread, and what it starts, a network namespace.
+func enter(file string) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
 }
 
 // StartAnywhere finds a port too: another process may be quicker to take it.

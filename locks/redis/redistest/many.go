@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"golock/locks"
 	"golock/locks/locktest/server"
 	"golock/test/testkit"
 )
@@ -14,19 +17,36 @@ import (
 // masterName is what the sentinels call the master.
 const masterName = "lockmaster"
 
-// Sentinels is a master and a replica, watched by three sentinels.
+// Sentinels is a master and its replicas, watched by three sentinels.
 type Sentinels struct {
-	Master, Replica *Server
+	Master, Replica *Server // the latter is one of the replicas
+	Servers         []*Server
 	Sentinels       []*Server
 }
 
-// StartSentinel starts them and waits until they know each other.
+// StartSentinel starts a master, a replica and the sentinels, and waits until they know each other.
 func StartSentinel(t testing.TB) *Sentinels {
 	t.Helper()
-	s := &Sentinels{Master: Start(t)}
-	s.Replica = s.Master.Replica()
-	for range 3 {
-		one, err := newServer(t, "redis-sentinel")
+	return startSentinel(t, []Site{Here(), Here()}, []Site{Here(), Here(), Here()})
+}
+
+// StartSentinelAt starts a server, the first of which is the master, and a sentinel at each of
+// three sites.
+func StartSentinelAt(t testing.TB, sites []Site) *Sentinels {
+	t.Helper()
+	return startSentinel(t, sites, sites)
+}
+
+func startSentinel(t testing.TB, servers, sentinels []Site) *Sentinels {
+	t.Helper()
+	s := &Sentinels{Master: StartAt(t, servers[0])}
+	s.Servers = []*Server{s.Master}
+	for _, at := range servers[1:] {
+		s.Replica = s.Master.replicaAt(at)
+		s.Servers = append(s.Servers, s.Replica)
+	}
+	for _, at := range sentinels {
+		one, err := newServer(t, at, "redis-sentinel")
 		testkit.Must(t, err)
 		t.Cleanup(one.discard)
 		one.args = func() []string {
@@ -40,12 +60,34 @@ func StartSentinel(t testing.TB) *Sentinels {
 		testkit.Must(t, one.startSomewhere())
 		s.Sentinels = append(s.Sentinels, one)
 	}
-	for _, one := range s.Sentinels {
-		testkit.Eventually(t, "the sentinels know each other", func() bool {
-			return strings.HasSuffix(one.Info("sentinel", "master0"), "status=ok,address="+s.Master.Addr()+",slaves=1,sentinels=3")
-		})
-	}
+	testkit.Eventually(t, "the sentinels know each other", s.Complete)
 	return s
+}
+
+// Complete reports whether all sentinels see the same master, and it has all the others as
+// replicas.
+func (s *Sentinels) Complete() bool {
+	master := ""
+	for _, one := range s.Sentinels {
+		text, err := one.Try("INFO", "sentinel")
+		if err != nil {
+			return false
+		}
+		_, state, _ := strings.Cut(text.(string), "status=ok,address=")
+		addr, rest, _ := strings.Cut(state, ",")
+		known := fmt.Sprintf("slaves=%d,sentinels=%d", len(s.Servers)-1, len(s.Sentinels))
+		if !strings.HasPrefix(rest, known) || master != "" && addr != master {
+			return false
+		}
+		master = addr
+	}
+	for _, one := range s.Servers {
+		if one.Addr() == master {
+			text, err := one.Try("INFO", "replication")
+			return err == nil && strings.Contains(text.(string), fmt.Sprintf("connected_slaves:%d\r", len(s.Servers)-1))
+		}
+	}
+	return false
 }
 
 // URL is that of a store at the sentinels' master.
@@ -53,31 +95,59 @@ func (s *Sentinels) URL(options ...string) string {
 	return server.WithOptions("redis+sentinel://"+addresses(s.Sentinels)+"/"+masterName, options)
 }
 
-// Cluster is three masters.
+// Cluster is three masters, and perhaps replicas.
 type Cluster struct{ Nodes []*Server }
 
 // StartCluster starts them and waits until the cluster is complete.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
+	return StartClusterAt(t, []Site{Here(), Here(), Here()}, nil)
+}
+
+// StartClusterAt starts a cluster with a master at each of three sites, and replicas of the first
+// of them, which come after the masters.
+func StartClusterAt(t testing.TB, masters, replicas []Site, options ...string) *Cluster {
+	t.Helper()
 	c := &Cluster{}
-	for range 3 {
-		c.Nodes = append(c.Nodes, Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000"))
+	options = append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}, options...)
+	for _, at := range slices.Concat(masters, replicas) {
+		c.Nodes = append(c.Nodes, StartAt(t, at, options...))
 	}
 	const slots = 16384
 	for i, n := range c.Nodes {
-		n.Do("CLUSTER", "ADDSLOTSRANGE", i*slots/len(c.Nodes), (i+1)*slots/len(c.Nodes)-1)
+		if i < len(masters) {
+			n.Do("CLUSTER", "ADDSLOTSRANGE", i*slots/len(masters), (i+1)*slots/len(masters)-1)
+		}
 		n.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		if i > 0 {
 			n.Do("CLUSTER", "MEET", c.Nodes[0].Host, c.Nodes[0].Port)
 		}
 	}
+	known := fmt.Sprintf("cluster_known_nodes:%d", len(c.Nodes))
 	for _, n := range c.Nodes {
 		testkit.Eventually(t, "the cluster is complete", func() bool {
 			text, _ := n.Do("CLUSTER", "INFO").(string)
-			return strings.Contains(text, "cluster_state:ok") && strings.Contains(text, "cluster_known_nodes:3")
+			return strings.Contains(text, "cluster_state:ok") && strings.Contains(text, known)
 		})
 	}
+	for _, n := range c.Nodes[len(masters):] {
+		n.Do("CLUSTER", "REPLICATE", c.Nodes[0].Do("CLUSTER", "MYID"))
+	}
+	testkit.Eventually(t, "the replicas follow", func() bool {
+		return c.Nodes[0].Info("replication", "connected_slaves") == strconv.Itoa(len(replicas))
+	})
 	return c
+}
+
+// NameAt finds a name whose lock the first node keeps, or another one.
+func (c *Cluster) NameAt(first bool) string {
+	for n := 0; ; n++ {
+		name := fmt.Sprint("n", n)
+		slot := c.Nodes[0].Do("CLUSTER", "KEYSLOT", "{"+locks.KeyOf(name).String()+"}").(int64)
+		if first == (slot < 16384/3) {
+			return name
+		}
+	}
 }
 
 // URL is that of a store on the cluster.

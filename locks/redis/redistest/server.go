@@ -30,18 +30,30 @@ type Server struct {
 	args    func() []string
 }
 
+// Site is where a server runs: an address, and the file of the network namespace that has it.
+type Site struct{ Host, Namespace string }
+
+// Here is the namespace of the tests.
+func Here() Site { return Site{Host: server.Loopback} }
+
 // Start starts a server with further options in the form of its command line,
 // as in "--maxmemory", "10mb". Data is not saved unless the options say so.
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
-	s, err := startServer(t, options)
+	return StartAt(t, Here(), options...)
+}
+
+// StartAt starts a server at a site.
+func StartAt(t testing.TB, at Site, options ...string) *Server {
+	t.Helper()
+	s, err := startServer(t, at, options)
 	testkit.Must(t, err)
 	t.Cleanup(s.discard)
 	return s
 }
 
-func startServer(t testing.TB, options []string) (*Server, error) {
-	s, err := newServer(t, "redis-server")
+func startServer(t testing.TB, at Site, options []string) (*Server, error) {
+	s, err := newServer(t, at, "redis-server")
 	if err != nil {
 		return nil, err
 	}
@@ -56,14 +68,14 @@ func (s *Server) configure(options []string) {
 	s.Socket = filepath.Join(s.Dir, "socket")
 	s.args = func() []string {
 		return append([]string{
-			"--bind", s.Host, "--port", strconv.Itoa(s.Port), "--unixsocket", s.Socket, "--unixsocketperm", "777", "--dir", s.Dir,
+			"--bind", s.Host, "--protected-mode", "no", "--port", strconv.Itoa(s.Port), "--unixsocket", s.Socket, "--unixsocketperm", "777", "--dir", s.Dir,
 			"--save", "", "--daemonize", "no", "--logfile", filepath.Join(s.Dir, "log"), "--repl-diskless-sync-delay", "0",
 		}, options...)
 	}
 }
 
 // newServer makes the directory of a server.
-func newServer(t testing.TB, program string) (*Server, error) {
+func newServer(t testing.TB, at Site, program string) (*Server, error) {
 	// A socket's path is at most 107 bytes long, t.TempDir's may be longer.
 	dir, err := os.MkdirTemp("", "redis-")
 	if err != nil {
@@ -72,7 +84,8 @@ func newServer(t testing.TB, program string) (*Server, error) {
 	if err := os.Chmod(dir, 0o711); err != nil { // other users connect to the socket
 		return nil, err
 	}
-	return &Server{Process: server.Process{Host: server.Loopback, Dir: dir}, t: t, program: program}, nil
+	p := server.Process{Host: at.Host, Namespace: at.Namespace, Dir: dir}
+	return &Server{Process: p, t: t, program: program}, nil
 }
 
 func (s *Server) discard() {
@@ -140,7 +153,12 @@ func (s *Server) Restart() {
 // Replica starts a replica of the server and waits until it follows.
 func (s *Server) Replica() *Server {
 	s.t.Helper()
-	r := Start(s.t, "--replicaof", s.Host, strconv.Itoa(s.Port))
+	return s.replicaAt(Here())
+}
+
+func (s *Server) replicaAt(at Site) *Server {
+	s.t.Helper()
+	r := StartAt(s.t, at, "--replicaof", s.Host, strconv.Itoa(s.Port))
 	follows := func() bool { return r.Info("replication", "master_link_status") == "up" }
 	testkit.Eventually(s.t, "the replica follows", follows)
 	return r

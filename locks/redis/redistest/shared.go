@@ -53,7 +53,7 @@ func share() (*Server, error) {
 		s.configure(nil)
 		return s, nil
 	}, func() (*Server, func(), error) {
-		s, err := startServer(nil, nil)
+		s, err := startServer(nil, Here(), nil)
 		return s, s.discard, err
 	})
 }

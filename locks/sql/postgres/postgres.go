@@ -9,6 +9,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"strconv"
@@ -34,7 +35,7 @@ func Open(address string) (*sql.Store, error) {
 		Begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;" +
 			"SET LOCAL lock_timeout=2000;SET LOCAL statement_timeout=4000;" +
 			"SET LOCAL idle_in_transaction_session_timeout=1000",
-		Commit:    "COMMIT",
+		Commit:    commit,
 		Later:     "SET LOCAL synchronous_commit=off;",
 		Single:    "SET LOCAL transaction_read_only=off;SET LOCAL synchronous_commit=off;", // a text is one transaction
 		Text:      `VARCHAR(%d) COLLATE "C" NOT NULL DEFAULT ''`,
@@ -103,6 +104,11 @@ func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, 
 	}
 	conn := &conn{}
 	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.notified = true }
+	c.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		if n.Code == generalWarning {
+			conn.warning = n
+		}
+	}
 	if conn.raw, err = pgconn.ConnectConfig(ctx, c); err != nil {
 		return nil, 0, err
 	}
@@ -125,10 +131,20 @@ var plainConfig = sync.OnceValues(func() (*pgconn.Config, error) {
 // conn implements sql.Conn.
 type conn struct {
 	raw      *pgconn.PgConn
-	notified bool // since the last Wait: the statements that come between must not swallow it
+	notified bool           // since the last Wait: the statements that come between must not swallow it
+	warning  *pgconn.Notice // of the last Run
 }
 
+// generalWarning is the code of a commit whose wait for a standby somebody has cancelled: it is
+// only on this server then, but the server reports success.
+// https://www.postgresql.org/docs/current/warm-standby.html#SYNCHRONOUS-REPLICATION-HA
+const generalWarning = "01000"
+
+// commit ends the texts that others can rely on.
+const commit = "COMMIT"
+
 func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
+	c.warning = nil
 	results := c.raw.Exec(ctx, text)
 	var all []sql.Rows
 	for results.NextResult() {
@@ -147,6 +163,9 @@ func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
 	}
 	if err := results.Close(); err != nil {
 		return nil, err
+	}
+	if c.warning != nil && strings.HasSuffix(text, commit) {
+		return nil, fmt.Errorf("the server warns of its commit: %s", c.warning.Message)
 	}
 	return all, nil
 }

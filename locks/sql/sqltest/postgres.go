@@ -8,11 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sys/unix"
 
 	"golock/locks/locktest/server"
+	"golock/test/testkit"
 )
 
 type postgresProgram struct{}
@@ -53,7 +55,7 @@ func (postgresProgram) initialize(data string, a *syscall.Credential) error {
 
 func (postgresProgram) settle(s *Server) error {
 	s.Socket = s.Dir
-	rules := "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+	rules := "local all all trust\nlocal replication all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 	if s.Certificate != "" {
 		rules = "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\n"
 	}
@@ -126,6 +128,22 @@ func (postgresProgram) url(s *Server, user, database string) string {
 
 func socketURL(p *server.Process, user, database string) string {
 	return fmt.Sprintf("postgres://%s@localhost:%d/%s?socket=%s", user, p.Port, database, p.Socket)
+}
+
+// StartStandby starts a program that takes the log of a server and confirms what it has of it, as a
+// standby does, and waits until it is connected.
+func StartStandby(t testing.TB, s *Server) *server.Process {
+	t.Helper()
+	path, err := lookUp("pg_receivewal", postgresDirs)
+	testkit.Must(t, err)
+	p := &server.Process{Dir: t.TempDir()}
+	t.Cleanup(p.Kill)
+	args := []string{"-D", p.Dir, "-h", s.Socket, "-p", strconv.Itoa(s.Port), "-U", "postgres", "--synchronous", "--no-loop"}
+	testkit.Must(t, p.Start(path, args, func() bool {
+		rows, err := s.TryExec("", "SELECT count(*) FROM pg_stat_replication WHERE state='streaming'")
+		return err == nil && rows[0][0] == "1"
+	}))
+	return p
 }
 
 // tidy removes the shared memory segment by which a postgres knows that it is

@@ -1,0 +1,88 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"golock/locks"
+)
+
+// useMinReplicas is what the user can do.
+const useMinReplicas = "?min-replicas=1 or more in the URL: a grant or a renewal counts when so many replicas have it"
+
+// replicas judges whether the leases of one master can go on beside the next one's.
+func (x *examination) replicas(ctx context.Context, c goredis.UniversalClient, info map[string]string) {
+	const subject = "replicas"
+	count, _ := strconv.Atoi(info["connected_slaves"])
+	connected := fmt.Sprintf("%d connected", count)
+	want := x.store.target.replicas
+	switch {
+	case want > count:
+		x.Add(locks.Problem, subject, fmt.Sprintf("%s, and ?min-replicas=%d in the URL", connected, want),
+			"no slot is given before so many have it", "connect the replicas, or a smaller ?min-replicas=")
+		return
+	case want > 0 && want < count:
+		x.Add(locks.Note, subject, fmt.Sprintf("%s; a grant or a renewal counts when %d have it", connected, want),
+			"if one of the others takes over it may lack the last grants, and a master that is cut off together with "+
+				"so many goes on beside it: two may run then",
+			fmt.Sprintf("?min-replicas=%d in the URL; then no replica may be missing", count))
+		return
+	case want > 0:
+		x.OK(subject, fmt.Sprintf("%s; a grant or a renewal counts when %d have it", connected, want))
+		return
+	case count == 0 && x.store.target.kind != sentinel: // which may know of one that is away
+		x.OK(subject, "none: nothing takes over when the server is gone, and nothing can be forgotten by that")
+		return
+	}
+	x.unconfirmed(subject, connected+", and no grant or renewal waits for them", x.writeRule(ctx, c))
+}
+
+// unconfirmed tells what follows where leases wait for no replica. It is a problem where another
+// server takes over by itself.
+func (x *examination) unconfirmed(subject, what string, rule writeRule) {
+	level := locks.Note
+	if x.store.target.kind.failsOver() {
+		level = locks.Problem
+	}
+	switch {
+	case rule.unknown != nil:
+		what += "; the server's min-replicas-to-write cannot be seen: " + rule.unknown.Error()
+		x.Add(level, subject, what, "without it "+locks.TwoServers,
+			useMinReplicas+"; or see to min-replicas-to-write, and let golock doctor see it: ACL SETUSER NAME +config|get")
+	case rule.replicas == 0:
+		x.Add(level, subject, what+"; the server's min-replicas-to-write is not set", locks.TwoServers,
+			useMinReplicas+"; min-replicas-to-write in redis.conf bounds the time, without ?min-replicas=, too")
+	default:
+		x.Add(locks.Note, subject,
+			fmt.Sprintf("%s; the server takes no writes if fewer than %d have answered for %v", what, rule.replicas, rule.lag),
+			fmt.Sprintf("after a partition two may run, for up to %v (min-replicas-max-lag) and a third of the TTL", rule.lag),
+			useMinReplicas)
+	}
+}
+
+// failsOver reports whether a replica takes over by itself.
+func (k kind) failsOver() bool { return k == sentinel || k == cluster }
+
+// writeRule is the server's rule when to take no writes.
+type writeRule struct {
+	replicas int // that must have answered; 0: there is no rule
+	lag      time.Duration
+	unknown  error // why it cannot be read
+}
+
+func (x *examination) writeRule(ctx context.Context, c goredis.UniversalClient) writeRule {
+	set, err := c.ConfigGet(ctx, "min-replicas-*").Result()
+	if err != nil {
+		return writeRule{unknown: err}
+	}
+	replicas, _ := strconv.Atoi(set["min-replicas-to-write"])
+	lag, _ := strconv.Atoi(set["min-replicas-max-lag"])
+	if lag == 0 { // which turns the rule off
+		replicas = 0
+	}
+	return writeRule{replicas: replicas, lag: time.Duration(lag) * time.Second}
+}
