@@ -60,7 +60,7 @@ func (d *divided) fault(f planned) (host int, ok bool) {
 	if master < 0 || d.network[master].cut(true) != nil {
 		return -1, false
 	}
-	time.Sleep(f.For) // the fault
+	time.Sleep(f.For + 2*quarantine) // the fault; the next master grants before it is over
 	ok = d.network[master].cut(false) == nil && testkit.Within(patience, d.servers.Complete)
 	d.settle()
 	return -1, ok
