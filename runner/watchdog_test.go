@@ -25,7 +25,7 @@ type leasedStore struct {
 	renew func() error
 }
 
-func (s leasedStore) Warnings() []string { return nil }
+func (s leasedStore) Warnings(bool) []string { return nil }
 
 func (s leasedStore) Attach(locks.Ref) locks.RenewableLease { return &leasedLease{store: s} }
 
@@ -58,6 +58,11 @@ func (l *leasedLease) Files() []int { return nil }
 func (l *leasedLease) Evicted() error { return nil }
 
 func (l *leasedLease) Term() locks.Term { return l.term }
+
+func (l *leasedLease) Confirm(ctx context.Context) error {
+	_, err := l.Renew(ctx)
+	return err
+}
 
 func (l *leasedLease) Renew(context.Context) (locks.Term, error) {
 	if l.store.renew != nil {

@@ -107,7 +107,9 @@ const (
 	Transient  Verdict = iota // another attempt may succeed
 	AtOnce                    // another attempt may succeed without a pause
 	Refused                   // another attempt fails too
-	Temporary                 // likewise, but those who hold or wait already try again
+	Passing                   // the server answers, and another attempt may succeed after a pause
+	Shortage                  // another attempt may succeed, but not soon: those who hold or wait try again
+	Standby                   // the server may not write: another one may be the primary
 	NoTable                   // the table does not exist
 	OtherTable                // it has other columns
 	Exists                    // what was to be made is there already

@@ -13,14 +13,11 @@ import (
 	"golock/locks/queue"
 )
 
-// firstAttempt is the limit of an attempt of a newcomer. It is long: hundreds may come at
-// once, and those that gave up and connected anew would only make it worse.
-const firstAttempt = 4 * time.Second
-
 // session is at most one connection, which is opened when it is needed and never
 // used again after an error. One goroutine at a time uses it; others wait.
 type session struct {
-	store *Store
+	store   *Store
+	onLogin func() // called when the server has let it in; may be nil
 
 	mu     sync.Mutex
 	conn   Conn
@@ -77,7 +74,7 @@ func (c *session) once(ctx context.Context, do func(context.Context) error) erro
 	s := c.store
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
-	return lease.Located(s.URL(), lease.Retry(ctx, s.URL(), lease.IsFinal, func() error {
+	return lease.Located(s.URL(), lease.Retry(ctx, s.URL(), func() error {
 		ctx, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 		defer cancel()
 		err := c.guard(func() error { return do(ctx) })
@@ -88,11 +85,15 @@ func (c *session) once(ctx context.Context, do func(context.Context) error) erro
 	}))
 }
 
+// mostImmediate is how often a step is tried again without a pause. In a crowd deadlocks go on.
+const mostImmediate = 8
+
 // step makes one step: it looks, decides, writes, and wakes waiters. It tries again what can
 // succeed at once.
 func (c *session) step(ctx context.Context, q *question) (*step, error) {
 	s := c.store
-	for doubtful, standbys := false, 0; ; {
+	doubtful, standbys, immediate := false, 0, 0
+	for {
 		host, fresh := s.host.Load(), c.conn == nil
 		t, err := c.attempt(ctx, q)
 		sent := t != nil
@@ -111,15 +112,18 @@ func (c *session) step(ctx context.Context, q *question) (*step, error) {
 			err = c.makeName(ctx, q)
 		case noTable, errors.Is(err, errNoTableRow):
 			err = c.makeTable(ctx, q, !noTable)
-		case verdict == AtOnce:
-		case verdict == Temporary && standbys < len(s.target.hosts)-1: // another one may be the primary
+		case verdict == Standby && standbys < len(s.target.hosts)-1: // another one may be the primary
 			standbys++
 			s.useNextHost(host)
 			err = nil
-		case !fresh && !sent && verdict == Transient && !lease.IsFinal(err): // perhaps of a connection that had ended
+		case !fresh && !sent && (verdict == Transient || verdict == Passing) && !lease.IsFinal(err):
+			err = nil // perhaps of a connection that had ended
+		}
+		if s.verdict(err) == AtOnce && immediate < mostImmediate {
+			immediate++
 			err = nil
 		}
-		if err != nil && s.verdict(err) != AtOnce {
+		if err != nil {
 			s.useNextHost(host)
 			return nil, s.judge(err)
 		}
@@ -287,6 +291,9 @@ func (c *session) open(ctx context.Context) error {
 		return err
 	}
 	c.conn, c.number = conn, number
+	if c.onLogin != nil {
+		c.onLogin()
+	}
 	return nil
 }
 
