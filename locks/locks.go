@@ -249,12 +249,14 @@ type Request struct {
 	TTL time.Duration
 
 	// Reach bounds how long Join tries a store with leases that does not answer. One that answers, but
-	// refuses for a reason that passes, is asked for Refusals from then on. 0 is until ctx ends.
+	// refuses for a reason that passes, is asked for Refusals from then on. One that only takes
+	// connections has so long for its first answer, too. 0 is until ctx ends.
 	Reach, Refusals time.Duration
 
-	// Answered, if not nil, is called by an entry of a store with leases when its server has let it in:
-	// from then on the store is there, however slow it is.
-	Answered func() `json:"-"`
+	// Connected and Answered, if not nil, are called by an entry of a store with leases: when its
+	// server has taken a connection, and when it has answered. From the latter on the store is there,
+	// however slow it is.
+	Connected, Answered func() `json:"-"`
 
 	// Runs says that the slot is for a command, which only its own golock can end:
 	// nobody else may give the slot back.

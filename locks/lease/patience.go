@@ -16,9 +16,10 @@ type patience struct {
 	refusals time.Duration
 	reach    *time.Timer // ends the attempts; nil: it never does
 
-	mu          sync.Mutex // guards what follows
-	hasAnswered bool
-	end         time.Time // when the last attempt begins; zero: there is no limit yet
+	mu           sync.Mutex // guards what follows
+	hasConnected bool
+	hasAnswered  bool
+	end          time.Time // when the last attempt begins; zero: there is no limit yet
 }
 
 // newPatience gives the patience of a request. Its ctx ends when the store has not answered in time.
@@ -37,6 +38,16 @@ func newPatience(ctx context.Context, r *locks.Request) (p *patience, bounded co
 func (p *patience) stopReach() {
 	if p.reach != nil {
 		p.reach.Stop()
+	}
+}
+
+// connected notes that the server has taken a connection. In a crowd its first answer may take long.
+func (p *patience) connected() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.hasAnswered && !p.hasConnected && p.refusals > 0 && p.reach != nil && p.reach.Stop() {
+		p.hasConnected = true
+		p.reach.Reset(p.refusals)
 	}
 }
 

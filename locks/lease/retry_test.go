@@ -134,6 +134,26 @@ func TestPausesSpread(t *testing.T) {
 	})
 }
 
+// A server that takes a connection has more time for its first answer, also if the request does not
+// wait. It has no more than a refusal has.
+func TestSlowGreeting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit, ctx, stop := newPatience(context.Background(), &locks.Request{Reach: 2 * time.Second, Refusals: 10 * time.Second})
+		defer stop()
+		for range 5 { // of several attempts the first counts
+			time.Sleep(time.Second + time.Millisecond)
+			limit.connected()
+		}
+		if ctx.Err() != nil {
+			t.Error("its attempts end as if it could not be reached")
+		}
+		time.Sleep(7 * time.Second)
+		if ctx.Err() == nil {
+			t.Error("its attempts do not end")
+		}
+	})
+}
+
 // A server that has let the request in is there, though its answer takes long.
 func TestSlowAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

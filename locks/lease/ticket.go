@@ -30,7 +30,7 @@ func (s *Engine) Join(ctx context.Context, r locks.Request) (locks.Ticket, error
 	}
 	limit, bounded, stop := newPatience(ctx, &r)
 	defer stop()
-	r.Answered = limit.answered
+	r.Connected, r.Answered = limit.connected, limit.answered
 	e := s.newEntry(r)
 	a, sent, err := request(bounded, s.url, e, Join, limit)
 	switch {

@@ -44,7 +44,7 @@ func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref, "")
 	e.NoWait, e.MaxQueue, e.Within, e.By = r.NoWait, r.MaxQueue, lease.Enclosing(r), locks.ReplacedBy(r)
-	e.name, e.onLogin = r.Name, r.Answered
+	e.name, e.onConnect, e.onLogin = r.Name, r.Connected, r.Answered
 	row := &e.row
 	row.State, row.Claim, row.Replace = queue.Waiting, r.Claim, r.Replace
 	row.Claim.Ticket = 0 // the store gives them

@@ -16,8 +16,10 @@ import (
 // session is at most one connection, which is opened when it is needed and never
 // used again after an error. One goroutine at a time uses it; others wait.
 type session struct {
-	store   *Store
-	onLogin func() // called when the server has let it in; may be nil
+	store *Store
+
+	// Called when the server has taken a connection, and when it has let it in. Both may be nil.
+	onConnect, onLogin func()
 
 	mu     sync.Mutex
 	conn   Conn
@@ -285,16 +287,20 @@ func (c *session) open(ctx context.Context) error {
 	host := s.host.Load()
 	ctx, cancel := context.WithTimeout(ctx, s.target.connectTimeout)
 	defer cancel()
-	conn, number, err := s.dialect.Connect(ctx, s.target, hosts[int(host)%len(hosts)])
+	conn, number, err := s.dialect.Connect(ctx, s.target, hosts[int(host)%len(hosts)], func() { call(c.onConnect) })
 	if err != nil {
 		s.useNextHost(host)
 		return err
 	}
 	c.conn, c.number = conn, number
-	if c.onLogin != nil {
-		c.onLogin()
-	}
+	call(c.onLogin)
 	return nil
+}
+
+func call(f func()) {
+	if f != nil {
+		f()
+	}
 }
 
 // useNextHost makes the next attempt go to the host after the one that failed.

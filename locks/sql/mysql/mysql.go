@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"time"
 
@@ -84,7 +85,7 @@ func dialect() sql.Dialect {
 	}
 }
 
-func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, error) {
+func connect(ctx context.Context, t *sql.Target, host string, connected func()) (sql.Conn, int64, error) {
 	c := mysql.NewConfig()
 	c.User, c.Passwd, c.DBName = t.User, t.Password, t.Database
 	c.Net, c.Addr = "tcp", host
@@ -94,6 +95,13 @@ func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, 
 	var err error
 	if c.TLS, err = t.Config(host); err != nil {
 		return nil, 0, err
+	}
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		raw, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err == nil {
+			connected()
+		}
+		return raw, err
 	}
 	c.MultiStatements = true
 	c.CheckConnLiveness = false

@@ -88,7 +88,7 @@ func micros(timestamp string) string {
 
 // connect goes where the URL says: the variables that other programs read (PGHOST,
 // PGOPTIONS and so on) would make a cron job and a login shell go to different places.
-func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, error) {
+func connect(ctx context.Context, t *sql.Target, host string, connected func()) (sql.Conn, int64, error) {
 	name, port := host, t.Port
 	if t.Socket == "" {
 		name, port, _ = net.SplitHostPort(host)
@@ -109,6 +109,14 @@ func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, 
 	}
 	if c.TLSConfig == nil && t.Socket == "" && !network.IsLoopback(name) {
 		c.RequireAuth = "!password" // an attacker in between could ask for it in the clear
+	}
+	dial := c.DialFunc
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		raw, err := dial(ctx, network, address)
+		if err == nil {
+			connected()
+		}
+		return raw, err
 	}
 	conn := &conn{}
 	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.notified = true }
