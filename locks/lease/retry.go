@@ -94,7 +94,7 @@ func AttemptLimit(ttl time.Duration) time.Duration {
 const (
 	RetryPause    = 200 * time.Millisecond
 	shortestPause = 10 * time.Millisecond
-	longestPause  = 2 * time.Second
+	longestPause  = 4 * time.Second
 )
 
 // backoff gives the pauses between attempts. They are random in their full length: hundreds of
