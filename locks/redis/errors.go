@@ -12,7 +12,7 @@ import (
 	"golock/locks/network"
 )
 
-// judge makes a Refusal of what another attempt does not cure. Errors of a server that
+// judge makes a Refusal of what the server says, and of how it ends connections. Errors of a server that
 // starts, fails over or is short of something pass; a refused login or a missing right does
 // not. Errors of the connection pass, unless the server is not the one it should be.
 func (s *Store) judge(err error) error {

@@ -47,7 +47,8 @@ func (s *Store) verdict(err error) Verdict {
 	return v
 }
 
-// judge makes a Refusal of an error that another attempt does not cure.
+// judge makes a Refusal of what the server says. An error without a meaning stays as it is: the
+// server may not have been reached.
 func (s *Store) judge(err error) error {
 	verdict, hint := s.diagnose(err)
 	kind := lease.ForGood
