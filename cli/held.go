@@ -174,8 +174,7 @@ func ask(ctx context.Context, ref locks.Ref, store locks.Store, q held.Question)
 	}
 	switch {
 	case hasLeases && q == held.Still:
-		_, err := leases.Attach(ref).Renew(ctx)
-		return err
+		return leases.Attach(ref).Confirm(ctx)
 	case hasLeases:
 		// The holder may be another user's or on another host. Of an entry that is
 		// gone the release knows more.

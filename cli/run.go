@@ -30,7 +30,7 @@ type runCommand struct {
 	Close     boolFlag     `name:"close" short:"o" group:"ending" help:"Do not hand the lock on to the command: if golock is killed the slot is free, though the command runs on."`
 	Exec      boolFlag     `name:"exec" short:"F" aliases:"no-fork" group:"ending" help:"Take the slot, then become the command: no golock stays behind."`
 
-	OnUnavailable textFlag `name:"on-unavailable" variable:"GOLOCK_ON_UNAVAILABLE" builtin:"fail" group:"network" placeholder:"fail|skip|run" help:"If the store cannot be reached at the start: fail with 69; skip, as if there were no slot (75, -E); or run the command without a slot, with GOLOCK_UNLOCKED=1: then two may run."`
+	OnUnavailable textFlag `name:"on-unavailable" variable:"GOLOCK_ON_UNAVAILABLE" builtin:"fail" group:"network" placeholder:"fail|skip|run" help:"If the store cannot be reached at the start, or refuses for a passing reason: fail with 69; skip, as if there were no slot (75, -E); or run the command without a slot, with GOLOCK_UNLOCKED=1: then two may run."`
 	OnLost        textFlag `name:"on-lost" variable:"GOLOCK_ON_LOST" builtin:"stop" group:"network" placeholder:"stop|warn" help:"On a networked store, when the slot is lost: stop the command, exit code 79, or only warn."`
 	Report        textFlag `name:"report" variable:"GOLOCK_REPORT" group:"output" example:"/var/log/golock.jsonl" placeholder:"FILE" help:"Append a line of JSON about this run to FILE when it has ended."`
 

@@ -95,8 +95,8 @@ type LeaseStore interface {
 	Attach(ref Ref) RenewableLease
 
 	// Warnings are what the store has found out, while it was used, that makes its
-	// promises weaker: a line each.
-	Warnings() []string
+	// promises weaker, or, if waiting, that makes who waits hear late of its turn: a line each.
+	Warnings(waiting bool) []string
 }
 
 // IsPlain reports whether a store is one kernel lock: its URL says which, and a name is
@@ -197,7 +197,8 @@ type Lease interface {
 	// owners by SIGTERM only. It does not wait.
 	Evicted() error
 
-	// Release gives the slot back, in two seconds at most. It may be called more than once.
+	// Release gives the slot back, until ctx ends, or in two seconds if it has no deadline. It
+	// may be called more than once.
 	Release(ctx context.Context) error
 }
 
@@ -213,6 +214,10 @@ type RenewableLease interface {
 	// ErrLost is final. After any other error nothing is known; until the term ends
 	// another attempt is in order, which uses a new connection.
 	Renew(ctx context.Context) (Term, error)
+
+	// Confirm is Renew with as many attempts as ctx has time for, for who asks whether the
+	// slot is still held.
+	Confirm(ctx context.Context) error
 
 	// Events gives hints that a renewal should be tried at once. The channel
 	// is never closed and drops what nobody takes.
@@ -242,6 +247,16 @@ type Request struct {
 	// TTL is how long a store with leases keeps the slot, or the place in the queue,
 	// without a sign of life. Other stores ignore it.
 	TTL time.Duration
+
+	// Reach bounds how long Join tries a store with leases that does not answer. One that answers, but
+	// refuses for a reason that passes, is asked for Refusals from then on. One that only takes
+	// connections has so long for its first answer, too. 0 is until ctx ends.
+	Reach, Refusals time.Duration
+
+	// Connected and Answered, if not nil, are called by an entry of a store with leases: when its
+	// server has taken a connection, and when it has answered. From the latter on the store is there,
+	// however slow it is.
+	Connected, Answered func() `json:"-"`
 
 	// Runs says that the slot is for a command, which only its own golock can end:
 	// nobody else may give the slot back.

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +33,7 @@ type Holder struct {
 func (r *Run) Take() (locks.Lease, *Outcome) { return (&waiter{Run: r}).wait() }
 
 // GiveBack releases a slot that Take gave and nobody knows of.
-func (r *Run) GiveBack(lease locks.Lease) { r.release(lease, true)() }
+func (r *Run) GiveBack(lease locks.Lease) { r.release(lease, true, 0)() }
 
 // Do takes the slot and returns when it is given back, lost, or could not be had.
 func (h *Holder) Do() Outcome {
@@ -42,8 +43,9 @@ func (h *Holder) Do() Outcome {
 	if failed != nil {
 		return *failed
 	}
+	granted := time.Now()
 	out := recovered(func() *Outcome { return h.hold(lease) })
-	h.release(lease, !h.confirmed)()
+	h.release(lease, !h.confirmed, time.Since(granted))()
 	return *out
 }
 

@@ -148,6 +148,11 @@ func (l sceneLease) Term() locks.Term { return l.term }
 
 func (l sceneLease) Events() <-chan struct{} { return l.c.events }
 
+func (l sceneLease) Confirm(ctx context.Context) error {
+	_, err := l.Renew(ctx)
+	return err
+}
+
 func (l sceneLease) Renew(ctx context.Context) (locks.Term, error) {
 	c := l.c
 	c.mu.Lock()

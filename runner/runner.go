@@ -11,13 +11,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/runner/renewal"
 	"golock/signals"
 )
 
@@ -249,8 +249,8 @@ func (s *supervisor) end() *Outcome {
 func (s *supervisor) giveBack() *Outcome {
 	tell := func() {}
 	if s.lease != nil && s.lease != (noLease{}) {
-		unused := slices.Contains([]Kind{NotFound, NotExecutable, Interrupted, Refused}, s.out.Kind)
-		tell = s.release(s.lease, unused)
+		unused := s.spawned.IsZero() && s.out.Kind != Fault // after a fault the command may have begun
+		tell = s.release(s.lease, unused, time.Since(s.began)-s.waited)
 	}
 	if s.ran > 0 && s.out.Kind != Fault { // after a fault the status is not known
 		s.out.Status = s.exit
@@ -269,11 +269,7 @@ func (s *supervisor) report() *Outcome {
 		s.out.Grant, s.out.Unlocked = s.lease.Grant(), s.lease == noLease{}
 	}
 	if s.out.Kind == Lost {
-		became := "stopped"
-		if s.ran == 0 {
-			became = "not started"
-		}
-		s.out.Err = fmt.Errorf("lock %q: %w; the command was %s", s.Request.Name, s.out.Err, became)
+		s.out.Err = fmt.Errorf("lock %q: %w; the command was stopped", s.Request.Name, s.out.Err)
 	}
 	return nil
 }
@@ -283,10 +279,12 @@ const releaseLimit = 2 * time.Second
 
 // release gives a slot back. A failure is a warning and changes nothing else. An unused slot loses
 // its hold too: another host may be able to use it. Nothing is printed before tell is called, so
-// that nobody waits for that.
-func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
+// that nobody waits for that. age is the time since the grant.
+func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell func()) {
 	failed := func(err error) bool { return err != nil && !errors.Is(err, locks.ErrLost) }
-	hold, err, held := r.Request.Hold, lease.Release(context.Background()), error(nil)
+	hold := r.Request.Hold
+	err := lease.Release(context.Background())
+	var held error
 	if q, ok := r.Store.(locks.QueueStore); ok && hold > 0 && unused && !failed(err) {
 		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 		defer cancel()
@@ -294,6 +292,8 @@ func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
 	}
 	return func() {
 		switch {
+		case failed(err) && !unused && outlastsLease(hold-age, lease):
+			r.Log(false, "slot given back", "held", hold) // no release would have freed it sooner
 		case failed(err):
 			r.Log(true, "the slot could not be given back", "error", err)
 		case failed(held):
@@ -306,8 +306,34 @@ func (r *Run) release(lease locks.Lease, unused bool) (tell func()) {
 	}
 }
 
+// outlastsLease reports whether a hold that lasts for so long ends after the lease.
+func outlastsLease(hold time.Duration, lease locks.Lease) bool {
+	left := time.Duration(0)
+	if l, ok := lease.(locks.RenewableLease); ok {
+		left = l.Term().End().Sub(locks.BootTime())
+	}
+	return hold > 0 && hold >= left
+}
+
 // takenBack is the error of a slot whose holder was evicted.
 func takenBack(err error) error { return fmt.Errorf("the slot was taken back: %w", err) }
+
+// tooLate is the outcome of a lease that ended before the command could begin. The store says why: an
+// eviction is as one from the queue, everything else an outage.
+func (r *Run) tooLate(lease locks.RenewableLease, err error) *Outcome {
+	ctx, cancel := context.WithTimeout(context.Background(), renewal.TryLimit(lease.Term().TTL))
+	defer cancel()
+	_, why := lease.Renew(ctx)
+	if evicted, ok := errors.AsType[*locks.EvictedError](why); ok {
+		return r.lostBefore(Busy, takenBack(evicted))
+	}
+	return r.lostBefore(Refused, err)
+}
+
+// lostBefore is the outcome of a slot that was lost before the command could begin.
+func (r *Run) lostBefore(kind Kind, err error) *Outcome {
+	return &Outcome{Kind: kind, Err: fmt.Errorf("lock %q: %w; nothing was started", r.Request.Name, err)}
+}
 
 // interruptedBy is the outcome of a run that a signal ended before its command was started.
 func interruptedBy(sig syscall.Signal) *Outcome {

@@ -30,6 +30,9 @@ func (s *supervisor) start() *Outcome {
 		}
 		s.renewer = renewal.New(l, locks.BootTime, killAfter, s.Relay.Wake, s.Log)
 		s.term = s.renewer.Term
+		if !s.OnlyWarn && s.clock() >= s.renewer.StopAt() { // the command would be stopped at once
+			return s.tooLate(l, errTooLate)
+		}
 	}
 	if err := s.status.serve(heldLease{lease: s.lease, onLost: s.renewer.RenewSoon}); err != nil {
 		s.Log(false, "status socket unavailable", "error", err)
@@ -47,7 +50,10 @@ func (s *supervisor) start() *Outcome {
 		attr := &syscall.SysProcAttr{Setpgid: !s.Terminal}
 		s.Relay.AsCaller(func() { s.pid, err = s.cmd.spawn(attr) })
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errTooLate):
+		return s.tooLate(s.lease.(locks.RenewableLease), err)
+	case err != nil:
 		return notStarted(err)
 	}
 	s.spawned, s.group = time.Now(), s.pid
@@ -63,7 +69,7 @@ func (s *supervisor) start() *Outcome {
 	}
 	s.Log(false, "command started", "pid", s.pid)
 	if w, ok := s.Store.(locks.LeaseStore); ok {
-		for _, warning := range w.Warnings() {
+		for _, warning := range w.Warnings(false) {
 			s.Log(true, warning)
 		}
 	}
@@ -98,7 +104,7 @@ func (s *supervisor) takeSignals() *Outcome {
 		case signals.EndsWaiting(sig):
 			if sig == unix.SIGTERM {
 				if err := s.lease.Evicted(); err != nil {
-					return &Outcome{Kind: Lost, Err: takenBack(err)}
+					return s.lostBefore(Busy, takenBack(err))
 				}
 			}
 			return interruptedBy(sig)
@@ -114,8 +120,6 @@ func notStarted(err error) *Outcome {
 		return &Outcome{Kind: Refused, Err: err}
 	case errors.Is(err, errWatchdogGone):
 		return &Outcome{Kind: Fault, Err: err}
-	case errors.Is(err, errTooLate):
-		return &Outcome{Kind: Lost, Err: err}
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return &Outcome{Kind: NotFound, Err: err}
 	}

@@ -81,7 +81,7 @@ func (s *statusServer) answer(ctx context.Context, q held.Question) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, renewal.TryLimit(lease.Term().TTL))
 	defer cancel()
-	_, err := lease.Renew(ctx)
+	err := lease.Confirm(ctx)
 	if errors.Is(err, locks.ErrLost) {
 		l.onLost()
 	}

@@ -28,6 +28,10 @@ const (
 	reachLimit       = 10 * time.Second
 	reachLimitNoWait = 2 * time.Second
 
+	// How long it asks a store that answers, but refuses for a reason that passes.
+	refusalLimit       = 60 * time.Second
+	refusalLimitNoWait = 10 * time.Second // from the first refusal on
+
 	// nearPlaces is how many waiters of a lock have a watchdog, so that a hand-off does not wait for
 	// one to start. The others may be thousands.
 	nearPlaces = 64
@@ -43,6 +47,7 @@ type waiter struct {
 	begins time.Time // when the attempt asks the store
 	*attempt
 	noted   bool             // that the attempt has queued
+	warned  bool             // of what makes the waiting slower
 	pending []syscall.Signal // that came meanwhile and are the command's
 	progress
 }
@@ -97,6 +102,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		default:
 		}
 		w.noteQueued()
+		w.warnOfWaiting()
 		if err := w.updateProgress(); err != nil {
 			_ = w.leave(nil, leaveLimit)
 			return nil, w.refusal(err)
@@ -140,6 +146,10 @@ func (w *waiter) begin(pause time.Duration) {
 		w.Relay.Wake()
 	}
 	request.Quarantined = a.pause.Store
+	request.Reach = w.tryLimit()
+	if w.Wait == 0 {
+		request.Refusals = refusalLimitNoWait
+	}
 	if pause == 0 {
 		atOnce, now := context.WithCancel(a.ctx)
 		now()
@@ -165,9 +175,9 @@ func (w *waiter) begin(pause time.Duration) {
 		}
 		if a.ticket == nil {
 			joining := a.ctx
-			if locks.HasLeases(w.Store) {
+			if limit := w.askLimit(); limit > 0 && locks.HasLeases(w.Store) {
 				var cancel context.CancelFunc
-				joining, cancel = context.WithTimeout(a.ctx, w.tryLimit())
+				joining, cancel = context.WithTimeout(a.ctx, limit)
 				defer cancel()
 			}
 			if a.join(joining, w.Store, request); !a.final() {
@@ -216,6 +226,18 @@ func (w *waiter) tryLimit() time.Duration {
 	return limit
 }
 
+// askLimit bounds how long a store is asked before the run is queued, whether it answers or not. 0:
+// the request has its own limits.
+func (w *waiter) askLimit() time.Duration {
+	switch {
+	case w.Wait == 0:
+		return 0
+	case w.Wait < 0:
+		return refusalLimit
+	}
+	return max(min(w.Wait, refusalLimit), w.tryLimit())
+}
+
 // makeReady starts what the command will need, or ends it while the run is far back in the queue.
 // An error shows again when that is needed.
 func (w *waiter) makeReady() {
@@ -248,15 +270,32 @@ func (w *waiter) noteQueued() {
 	w.report()
 }
 
+// warnOfWaiting says once what makes the waiting slower. It need not be known when the run queues.
+func (w *waiter) warnOfWaiting() {
+	store, ok := w.Store.(locks.LeaseStore)
+	if !ok || w.warned || !w.noted || w.Wait == 0 {
+		return
+	}
+	for _, warning := range store.Warnings(true) {
+		w.Log(true, warning)
+		w.warned = true
+	}
+}
+
 // received takes the result of an attempt that was not given up.
 func (w *waiter) received() (locks.Lease, *Outcome) {
 	if w.ticket != nil && !w.noted {
 		w.sayReplaced(w.ticket)
 	}
-	if w.err == nil {
-		return w.lease, nil
+	if w.err != nil {
+		return nil, w.refusal(w.err)
 	}
-	return nil, w.refusal(w.err)
+	if l, ok := w.lease.(locks.RenewableLease); ok && locks.BootTime() >= l.Term().End() {
+		out := w.tooLate(l, errTooLate)
+		w.release(l, true, 0)()
+		return nil, out
+	}
+	return w.lease, nil
 }
 
 func (w *waiter) sayReplaced(ticket locks.Ticket) {
@@ -287,7 +326,7 @@ func (w *waiter) leave(cause error, limit time.Duration) (evicted error) {
 	switch {
 	case lease != nil:
 		evicted = cmp.Or(evicted, lease.Evicted())
-		w.release(lease, true)()
+		w.release(lease, true, 0)()
 	case errors.As(err, new(*locks.EvictedError)):
 		evicted = err
 	}

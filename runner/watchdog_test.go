@@ -22,10 +22,13 @@ import (
 type leasedStore struct {
 	locks.QueueStore
 	ttl   time.Duration
+	age   time.Duration // of a lease when it is granted
 	renew func() error
+
+	release error // of each release
 }
 
-func (s leasedStore) Warnings() []string { return nil }
+func (s leasedStore) Warnings(bool) []string { return nil }
 
 func (s leasedStore) Attach(locks.Ref) locks.RenewableLease { return &leasedLease{store: s} }
 
@@ -44,7 +47,7 @@ func (t leasedTicket) Wait(ctx context.Context) (locks.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &leasedLease{l, t.store, locks.Term{Asked: locks.BootTime(), TTL: t.store.ttl}}, nil
+	return &leasedLease{l, t.store, locks.Term{Asked: locks.BootTime().Add(-t.store.age), TTL: t.store.ttl}}, nil
 }
 
 type leasedLease struct {
@@ -58,6 +61,11 @@ func (l *leasedLease) Files() []int { return nil }
 func (l *leasedLease) Evicted() error { return nil }
 
 func (l *leasedLease) Term() locks.Term { return l.term }
+
+func (l *leasedLease) Confirm(ctx context.Context) error {
+	_, err := l.Renew(ctx)
+	return err
+}
 
 func (l *leasedLease) Renew(context.Context) (locks.Term, error) {
 	if l.store.renew != nil {
@@ -74,7 +82,10 @@ func (l *leasedLease) Release(ctx context.Context) error {
 	if l.Lease == nil {
 		return nil
 	}
-	return l.Lease.Release(ctx)
+	if err := l.Lease.Release(ctx); err != nil {
+		return err
+	}
+	return l.store.release
 }
 
 func newLeasedStore(t *testing.T, ttl time.Duration) leasedStore {

@@ -103,6 +103,13 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 	return lease.Answer{}, 0, &lease.Refusal{Err: err}
 }
 
+// noteAnswer tells the request that the directory can be read.
+func (e *entry) noteAnswer() {
+	if e.request.Answered != nil {
+		e.request.Answered()
+	}
+}
+
 // Close implements lease.Entry.
 func (e *entry) Close() { e.close() }
 

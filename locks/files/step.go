@@ -99,6 +99,9 @@ func (p *step) try(r *result) (done bool, err error) {
 	if err != nil || s == nil {
 		return false, err
 	}
+	if p.entry != nil {
+		p.entry.noteAnswer()
+	}
 	r.observed = map[string]*observedEntry{}
 	next, changed := s, false
 	if p.question.Step != "" {

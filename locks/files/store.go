@@ -62,7 +62,7 @@ func New(scheme, dir string) *Store {
 func (s *Store) Close() error { return nil }
 
 // Warnings implements locks.LeaseStore. There are none.
-func (s *Store) Warnings() []string { return nil }
+func (s *Store) Warnings(bool) []string { return nil }
 
 // Forget implements locks.QueueStore.
 func (s *Store) Forget(ctx context.Context, name string) error {

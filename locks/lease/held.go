@@ -22,7 +22,7 @@ type Lease struct {
 	doubtful bool   // an attempt to release it failed, which may have done so
 }
 
-// releaseLimit bounds a release. Without an answer the lease expires.
+// releaseLimit bounds a release whose caller has no limit. Without an answer the lease expires.
 const releaseLimit = 2 * time.Second
 
 func newLease(store string, e Entry, a Answer, sent locks.Instant) *Lease {
@@ -52,13 +52,32 @@ func (l *Lease) Term() locks.Term {
 // Renew implements locks.RenewableLease.
 func (l *Lease) Renew(ctx context.Context) (locks.Term, error) {
 	a, sent, err := l.entry.Ask(ctx, Renew)
-	switch {
-	case err != nil:
+	if err == nil {
+		err = l.renewed(a, sent)
+	}
+	if err != nil {
 		return locks.Term{}, err
-	case a.Verdict == Evicted:
-		return locks.Term{}, &locks.EvictedError{By: a.By}
-	case a.Verdict != Held:
-		return locks.Term{}, locks.ErrLost
+	}
+	return l.Term(), nil
+}
+
+// Confirm implements locks.RenewableLease.
+func (l *Lease) Confirm(ctx context.Context) error {
+	a, sent, err := request(ctx, l.store, l.entry, Renew, nil)
+	if err != nil {
+		return Located(l.store, err)
+	}
+	return l.renewed(a, sent)
+}
+
+// renewed takes the answer to a renewal.
+func (l *Lease) renewed(a Answer, sent locks.Instant) error {
+	switch a.Verdict {
+	case Held:
+	case Evicted:
+		return &locks.EvictedError{By: a.By}
+	default:
+		return locks.ErrLost
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +85,7 @@ func (l *Lease) Renew(ctx context.Context) (locks.Term, error) {
 	if sent > l.term.Asked {
 		l.term = locks.Term{Asked: sent, TTL: a.TTL}
 	}
-	return l.term, nil
+	return nil
 }
 
 // Files implements locks.Lease. There are none.
@@ -78,7 +97,7 @@ func (l *Lease) Evicted() error { return nil }
 // Events implements locks.RenewableLease.
 func (l *Lease) Events() <-chan struct{} { return l.entry.Events() }
 
-// Release implements locks.Lease. It tries for two seconds at most. ErrLost means that
+// Release implements locks.Lease. It tries until ctx ends, or for two seconds. ErrLost means that
 // the slot was not ours any more, although the store has not lost its data.
 func (l *Lease) Release(ctx context.Context) error {
 	l.mu.Lock()
@@ -88,9 +107,12 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	defer l.entry.Close()
-	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
-	defer cancel()
-	a, _, err := request(ctx, l.store, l.entry, Release)
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, releaseLimit)
+		defer cancel()
+	}
+	a, _, err := request(ctx, l.store, l.entry, Release, nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.doubtful = l.doubtful || a.Doubtful
@@ -109,7 +131,7 @@ func (l *Lease) Release(ctx context.Context) error {
 func (s *Engine) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	e := s.entryOf(ref, by)
 	defer e.Close()
-	a, _, err := request(ctx, s.url, e, Evict)
+	a, _, err := request(ctx, s.url, e, Evict, nil)
 	switch {
 	case err != nil:
 		return Located(s.url, err)

@@ -10,12 +10,24 @@ import (
 	"golock/locks"
 )
 
-// Refusal is an error that does not go away by trying again.
+// Refusal is what a store answers that is there and does not do what it was asked.
 type Refusal struct {
-	Err       error
-	Hint      string // what the user can do
-	Temporary bool   // for those that have an entry: a server gets memory again
+	Err  error
+	Hint string // what the user can do
+	Kind RefusalKind
 }
+
+// RefusalKind says what another attempt may come to. An error that is no Refusal is an outage: the
+// store was not reached, or did not answer.
+type RefusalKind int
+
+// The kinds of refusals.
+const (
+	ForGood  RefusalKind = iota // another attempt is refused too
+	Shortage                    // the store has no room: only who has an entry tries again
+	Passing                     // the store has no connection left, starts, or is busy: anybody tries again
+	Standby                     // the server may not write: the store itself has not been reached
+)
 
 func (e *Refusal) Error() string {
 	if e.Hint == "" {
@@ -29,18 +41,31 @@ func (e *Refusal) Unwrap() error { return e.Err }
 // LoginHint is for a server that refuses a login.
 const LoginHint = "user and password stand before the host, USER:PASSWORD@HOST, best in GOLOCK_STORE"
 
-// IsFinal reports whether there is no point in another attempt.
+// IsFinal reports whether there is no point in another attempt for who has no entry yet.
 func IsFinal(err error) bool {
-	var r *Refusal
-	var p *locks.PanicError
-	return errors.As(err, &r) || errors.As(err, &p)
+	kind, refused := kindOf(err)
+	return refused && (kind == ForGood || kind == Shortage) || errors.As(err, new(*locks.PanicError))
 }
 
 // IsTemporary reports whether an entry that exists should try again: an outage never ends
 // the waiting.
 func IsTemporary(err error) bool {
-	var r *Refusal
-	return !IsFinal(err) || errors.As(err, &r) && r.Temporary
+	kind, refused := kindOf(err)
+	return !IsFinal(err) || refused && kind == Shortage
+}
+
+// IsPassing reports whether the store has answered, and refuses for a reason that passes.
+func IsPassing(err error) bool {
+	kind, refused := kindOf(err)
+	return refused && kind == Passing
+}
+
+func kindOf(err error) (kind RefusalKind, refused bool) {
+	r, refused := errors.AsType[*Refusal](err)
+	if refused {
+		kind = r.Kind
+	}
+	return kind, refused
 }
 
 // NoAnswer is the error of an attempt that took too long or was cancelled.
@@ -53,6 +78,10 @@ func (e NoAnswer) Unwrap() error { return e.Cause }
 const (
 	shortestAttempt = 300 * time.Millisecond
 	LongestAttempt  = 2 * time.Second
+
+	// NewcomerAttempt is the limit for who is not in the queue yet. It is long: hundreds may come at
+	// once, and those that gave up and connected anew would only make it worse.
+	NewcomerAttempt = 4 * time.Second
 )
 
 // AttemptLimit bounds an attempt for an entry of that TTL: it must leave time for others.
@@ -60,46 +89,78 @@ func AttemptLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/3, shortestAttempt), LongestAttempt)
 }
 
-// RetryPause is the first pause between two attempts. Later ones grow, to spare a busy
-// server.
+// RetryPause is the longest first pause between two attempts. Later ones grow up to longestPause,
+// to spare a busy server.
 const (
-	RetryPause   = 200 * time.Millisecond
-	longestPause = time.Second
+	RetryPause    = 200 * time.Millisecond
+	shortestPause = 10 * time.Millisecond
+	longestPause  = 4 * time.Second
 )
 
-// jitter lengthens a pause by up to a half, so that not all come at once.
-func jitter(pause time.Duration) time.Duration { return pause + rand.N(pause/2) }
+// backoff gives the pauses between attempts. They are random in their full length: hundreds of
+// clients that were refused at the same moment come back one by one (Brooker, Exponential Backoff
+// And Jitter, https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
+type backoff struct{ limit time.Duration }
 
-func longer(pause time.Duration) time.Duration { return min(pause*3/2, longestPause) }
+// next gives a pause. A later one may be longer.
+func (b *backoff) next() time.Duration {
+	limit := max(b.limit, RetryPause)
+	b.limit = min(2*limit, longestPause)
+	return randomPause(limit)
+}
 
-// Retry repeats attempts until one succeeds, fails for good (isFinal), or ctx ends. store is
-// the URL in errors.
-func Retry(ctx context.Context, store string, isFinal func(error) bool, attempt func() error) error {
+func randomPause(limit time.Duration) time.Duration { return shortestPause + rand.N(limit) }
+
+// Retry repeats attempts until one succeeds, fails for good, or ctx ends. store is the URL in errors.
+func Retry(ctx context.Context, store string, attempt func() error) error {
+	return retry(ctx, store, IsFinal, nil, attempt)
+}
+
+// retry is Retry for a question about which isFinal and a limit decide; limit may be nil.
+func retry(ctx context.Context, store string, isFinal func(error) bool, limit *patience, attempt func() error) error {
 	var last error
-	for pause := RetryPause; ; pause = longer(pause) {
+	var pauses backoff
+	for {
 		err := attempt()
 		if err == nil || isFinal(err) {
 			return err
 		}
-		var timeout interface{ Timeout() bool }
-		if last == nil || ctx.Err() == nil && !(errors.As(err, &timeout) && timeout.Timeout()) { // a timeout says less
+		if IsPassing(err) {
+			limit.answered()
+		}
+		if last == nil || ctx.Err() == nil && !isTimeout(err) { // a timeout says less
 			last = err
 		}
-		Pause(ctx, jitter(pause))
+		if left := limit.left(); left > 0 {
+			Pause(ctx, min(pauses.next(), left))
+		} else {
+			return outageOf(store, last)
+		}
 		if ctx.Err() != nil {
-			return &locks.OutageError{Store: store, Err: last, Answered: IsFinal(last)}
+			return outageOf(store, last)
 		}
 	}
 }
 
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// outageOf is the error of a store that was asked for long enough.
+func outageOf(store string, err error) *locks.OutageError {
+	_, refused := kindOf(err)
+	return &locks.OutageError{Store: store, Err: err, Answered: refused}
+}
+
 // request makes attempts at a step until one is answered. The answer is Doubtful, too, if
 // an attempt that was not refused failed: it may have done the step.
-func request(ctx context.Context, store string, e Entry, s Step) (a Answer, sent locks.Instant, err error) {
+func request(ctx context.Context, store string, e Entry, s Step, limit *patience) (a Answer, sent locks.Instant, err error) {
 	doubtful, isFinal := false, IsFinal
 	if s != Join { // there is an entry
 		isFinal = func(err error) bool { return !IsTemporary(err) }
 	}
-	err = Retry(ctx, store, isFinal, func() (err error) {
+	err = retry(ctx, store, isFinal, limit, func() (err error) {
 		a, sent, err = e.Ask(ctx, s)
 		doubtful = doubtful || a.Doubtful || err != nil && !IsFinal(err)
 		return err

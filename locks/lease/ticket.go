@@ -28,8 +28,11 @@ func (s *Engine) Join(ctx context.Context, r locks.Request) (locks.Ticket, error
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%s: not asked yet: %w", s.url, err)
 	}
+	limit, bounded, stop := newPatience(ctx, &r)
+	defer stop()
+	r.Connected, r.Answered = limit.connected, limit.answered
 	e := s.newEntry(r)
-	a, sent, err := request(ctx, s.url, e, Join)
+	a, sent, err := request(bounded, s.url, e, Join, limit)
 	switch {
 	case a.Doubtful && err != nil:
 		giveUp(ctx, s.url, e) // an attempt may have made the entry
@@ -99,7 +102,8 @@ const frontPlaces = 16
 // taken for dead gets its old place back.
 func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	var outage error // of the last Ask
-	pause, retry := t.recheck, RetryPause
+	pause := t.recheck
+	var pauses backoff
 	near := func() { t.request.TellPlace(min(t.place, 2)) }
 	for t.lease == nil {
 		var a Answer
@@ -126,7 +130,7 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			if err := t.joined(ctx, a, sent); err != nil {
 				return nil, err
 			}
-			outage, pause, retry = nil, t.recheck, RetryPause
+			outage, pause, pauses = nil, t.recheck, backoff{}
 		case ctx.Err() != nil: // the next round ends
 		case !IsTemporary(err):
 			giveUp(ctx, t.store, t.entry)
@@ -135,10 +139,10 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			giveUp(ctx, t.store, t.entry)
 			return nil, t.why(ctx, err)
 		default:
-			outage, pause = err, min(jitter(retry), t.request.TTL/3)
-			if t.place > frontPlaces {
-				retry = longer(retry)
+			if t.place <= frontPlaces {
+				pauses = backoff{}
 			}
+			outage, pause = err, min(pauses.next(), t.request.TTL/3)
 		}
 	}
 	return t.lease, nil
@@ -147,7 +151,7 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 // why is the error of a waiting that ctx has ended.
 func (t *Ticket) why(ctx context.Context, outage error) error {
 	if outage != nil {
-		return &locks.OutageError{Store: t.store, Err: outage}
+		return outageOf(t.store, outage)
 	}
 	if q := t.quarantine; q != nil && time.Now().Before(q.End) {
 		return t.unavailable(q)
@@ -193,7 +197,7 @@ func giveUp(ctx context.Context, store string, e Entry) {
 		defer e.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 		defer cancel()
-		_, _, _ = request(ctx, store, e, Leave)
+		_, _, _ = request(ctx, store, e, Leave, nil)
 	}()
 	<-waiting.Done()
 }

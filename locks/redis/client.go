@@ -72,7 +72,7 @@ func attempt[T any](ctx context.Context, s *Store, ttl time.Duration, ask comman
 func ask[T any](ctx context.Context, s *Store, c command[T]) (answer T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
-	err = lease.Retry(ctx, s.URL(), lease.IsFinal, func() (err error) {
+	err = lease.Retry(ctx, s.URL(), func() (err error) {
 		answer, err = attempt(ctx, s, lease.DefaultTTL, c)
 		return err
 	})

@@ -12,7 +12,7 @@ import (
 	"golock/locks/network"
 )
 
-// judge makes a Refusal of what another attempt does not cure. Errors of a server that
+// judge makes a Refusal of what the server says, and of how it ends connections. Errors of a server that
 // starts, fails over or is short of something pass; a refused login or a missing right does
 // not. Errors of the connection pass, unless the server is not the one it should be.
 func (s *Store) judge(err error) error {
@@ -26,6 +26,9 @@ func (s *Store) judge(err error) error {
 	if hint, bad := network.TLSHint(err); bad {
 		return &lease.Refusal{Err: err, Hint: hint}
 	}
+	if network.IsTurnedAway(err) {
+		return &lease.Refusal{Err: err, Kind: lease.Passing}
+	}
 	return err
 }
 
@@ -38,15 +41,17 @@ func (s *Store) judgeReply(err goredis.Error) error {
 		code, _, _ = strings.Cut(inner, " ")
 	}
 	hint := ""
-	passing := "READONLY LOADING BUSY MASTERDOWN CLUSTERDOWN TRYAGAIN ASK NOREPLICAS MISCONF NOSCRIPT UNBLOCKED"
+	passing := "LOADING BUSY MASTERDOWN CLUSTERDOWN TRYAGAIN ASK NOREPLICAS MISCONF NOSCRIPT UNBLOCKED"
 	switch {
 	case slices.Contains(strings.Fields(passing), code), code == "ERR" && has("max number of clients"),
 		code == "MOVED" && s.target.kind == cluster:
-		return err
+		return &lease.Refusal{Err: err, Kind: lease.Passing}
+	case code == "READONLY":
+		return &lease.Refusal{Err: err, Hint: "if it is a replica, name the master, or use redis+sentinel://", Kind: lease.Standby}
 	case code == "MOVED", code == "CROSSSLOT":
 		hint = "the server is a node of a cluster: use redis+cluster://"
 	case code == "OOM":
-		return &lease.Refusal{Err: err, Hint: "raise the server's maxmemory", Temporary: true}
+		return &lease.Refusal{Err: err, Hint: "raise the server's maxmemory", Kind: lease.Shortage}
 	case code == "WRONGPASS", code == "NOAUTH", code == "ERR" && has("unauthenticated"):
 		return s.refusedLogin(err, code != "WRONGPASS")
 	case code == "NOPERM":

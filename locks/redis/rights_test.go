@@ -33,7 +33,7 @@ func TestNoPubSub(t *testing.T) {
 	s := open(t, url)
 	first, second := Queue(t, s, "n"), Queue(t, open(t, url), "n")
 	testkit.Eventually(t, "the store says that it hears nothing", func() bool {
-		return len(s.Warnings()) == 1 && strings.Contains(s.Warnings()[0], "&golock:*")
+		return len(s.Warnings(true)) == 1 && strings.Contains(s.Warnings(true)[0], "&golock:*")
 	})
 	first.Waits()
 	Release(t, holder)
@@ -48,15 +48,15 @@ func TestNoInfo(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := open(t, user(t, server, "-info"))
-	if w := s.Warnings(); len(w) != 0 {
+	if w := s.Warnings(false); len(w) != 0 {
 		t.Errorf("warnings before the first use: %q", w)
 	}
 	l := Take(t, s, "n")
-	if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "INFO") {
+	if w := s.Warnings(false); len(w) != 1 || !strings.Contains(w[0], "INFO") {
 		t.Errorf("warnings %q", w)
 	}
 	Renew(t, l)
-	if s := open(t, server.URL()); len(s.Warnings()) != 0 {
+	if s := open(t, server.URL()); len(s.Warnings(false)) != 0 {
 		t.Error("a warning for who may ask")
 	}
 }
@@ -140,7 +140,7 @@ func TestLeastRights(t *testing.T) {
 	Release(t, holder)
 	Release(t, w.Granted())
 	Sweep(t, s, 0, 0)
-	if warnings := s.Warnings(); len(warnings) != 0 {
+	if warnings := append(s.Warnings(false), s.Warnings(true)...); len(warnings) != 0 {
 		t.Errorf("warnings: %q", warnings)
 	}
 	if log, _ := server.Do("ACL", "LOG").([]any); len(log) != 0 {

@@ -60,17 +60,16 @@ func (s *Store) Close() error {
 }
 
 // Warnings implements locks.LeaseStore.
-func (s *Store) Warnings() []string {
-	var all []string
-	if s.target.Quarantine > 0 && s.noRunID.Load() {
-		all = append(all, "the server does not let this user run INFO: "+
-			"after a restart or a failover there is no quarantine, and a forgotten slot may be given away at once")
+func (s *Store) Warnings(waiting bool) []string {
+	switch {
+	case waiting && s.noPubSub.Load():
+		return []string{"the server does not let this user subscribe to &" + s.target.prefix + ":*: " +
+			"who waits asks once a second instead"}
+	case !waiting && s.target.Quarantine > 0 && s.noRunID.Load():
+		return []string{"the server does not let this user run INFO: " +
+			"after a restart or a failover there is no quarantine, and a forgotten slot may be given away at once"}
 	}
-	if s.noPubSub.Load() {
-		all = append(all, "the server does not let this user subscribe to &"+s.target.prefix+":*: "+
-			"who waits asks once a second instead")
-	}
-	return all
+	return nil
 }
 
 // Forget implements locks.QueueStore.

@@ -66,8 +66,9 @@ type Dialect struct {
 
 	// Connect opens a connection to one of the target's hosts ("HOST:PORT", or the socket).
 	// number is the connection's at the server, as the server told it at the login; 0 if it
-	// does not. Behind a pooler or proxy Facts gives another one.
-	Connect func(ctx context.Context, t *Target, host string) (c Conn, number int64, err error)
+	// does not. Behind a pooler or proxy Facts gives another one. connected is called when the
+	// server has taken the connection, before the login.
+	Connect func(ctx context.Context, t *Target, host string, connected func()) (c Conn, number int64, err error)
 
 	// Examine looks at the settings of the server that a promise depends on.
 	Examine func(ctx context.Context, x *Examination)
@@ -107,7 +108,9 @@ const (
 	Transient  Verdict = iota // another attempt may succeed
 	AtOnce                    // another attempt may succeed without a pause
 	Refused                   // another attempt fails too
-	Temporary                 // likewise, but those who hold or wait already try again
+	Passing                   // the server answers, and another attempt may succeed after a pause
+	Shortage                  // another attempt may succeed, but not soon: those who hold or wait try again
+	Standby                   // the server may not write: another one may be the primary
 	NoTable                   // the table does not exist
 	OtherTable                // it has other columns
 	Exists                    // what was to be made is there already

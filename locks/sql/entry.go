@@ -44,7 +44,7 @@ func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref, "")
 	e.NoWait, e.MaxQueue, e.Within, e.By = r.NoWait, r.MaxQueue, lease.Enclosing(r), locks.ReplacedBy(r)
-	e.name = r.Name
+	e.name, e.onConnect, e.onLogin = r.Name, r.Connected, r.Answered
 	row := &e.row
 	row.State, row.Claim, row.Replace = queue.Waiting, r.Claim, r.Replace
 	row.Claim.Ticket = 0 // the store gives them
@@ -59,7 +59,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 		e.Step, e.Entry = step, e.row.Entry
 		limit := lease.AttemptLimit(e.row.ttl)
 		if e.isNew() {
-			limit = max(limit, firstAttempt)
+			limit = max(limit, lease.NewcomerAttempt)
 		}
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()

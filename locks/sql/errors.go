@@ -36,6 +36,9 @@ func (d *Dialect) Judge(err error) (v Verdict, hint string) {
 			return m.verdict, m.hint
 		}
 	}
+	if network.IsTurnedAway(err) {
+		return Passing, ""
+	}
 	return Transient, ""
 }
 
@@ -44,11 +47,19 @@ func (s *Store) verdict(err error) Verdict {
 	return v
 }
 
-// judge makes a Refusal of an error that another attempt does not cure.
+// judge makes a Refusal of what the server says. An error without a meaning stays as it is: the
+// server may not have been reached.
 func (s *Store) judge(err error) error {
 	verdict, hint := s.diagnose(err)
+	kind := lease.ForGood
 	switch verdict {
-	case Refused, Temporary:
+	case Refused:
+	case Passing, AtOnce: // the latter has been tried often enough
+		kind = lease.Passing
+	case Shortage:
+		kind = lease.Shortage
+	case Standby:
+		kind = lease.Standby
 	case NoRight:
 		hint = "the user needs SELECT, INSERT, UPDATE and DELETE on the table " + s.target.table
 	case OtherTable:
@@ -60,7 +71,7 @@ func (s *Store) judge(err error) error {
 		}
 		return err
 	}
-	return &lease.Refusal{Err: err, Hint: hint, Temporary: verdict == Temporary}
+	return &lease.Refusal{Err: err, Hint: hint, Kind: kind}
 }
 
 func refusal(format string, args ...any) error {

@@ -19,7 +19,7 @@ func passing() Dialect {
 	return Dialect{
 		Listeners: 32,
 		Code:      func(error) string { return "" },
-		Connect: func(context.Context, *Target, string) (Conn, int64, error) {
+		Connect: func(context.Context, *Target, string, func()) (Conn, int64, error) {
 			return nil, 0, errors.New("connection refused")
 		},
 	}

@@ -13,14 +13,13 @@ import (
 	"golock/locks/queue"
 )
 
-// firstAttempt is the limit of an attempt of a newcomer. It is long: hundreds may come at
-// once, and those that gave up and connected anew would only make it worse.
-const firstAttempt = 4 * time.Second
-
 // session is at most one connection, which is opened when it is needed and never
 // used again after an error. One goroutine at a time uses it; others wait.
 type session struct {
 	store *Store
+
+	// Called when the server has taken a connection, and when it has let it in. Both may be nil.
+	onConnect, onLogin func()
 
 	mu     sync.Mutex
 	conn   Conn
@@ -77,7 +76,7 @@ func (c *session) once(ctx context.Context, do func(context.Context) error) erro
 	s := c.store
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
-	return lease.Located(s.URL(), lease.Retry(ctx, s.URL(), lease.IsFinal, func() error {
+	return lease.Located(s.URL(), lease.Retry(ctx, s.URL(), func() error {
 		ctx, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 		defer cancel()
 		err := c.guard(func() error { return do(ctx) })
@@ -88,11 +87,15 @@ func (c *session) once(ctx context.Context, do func(context.Context) error) erro
 	}))
 }
 
+// mostImmediate is how often a step is tried again without a pause. In a crowd deadlocks go on.
+const mostImmediate = 8
+
 // step makes one step: it looks, decides, writes, and wakes waiters. It tries again what can
 // succeed at once.
 func (c *session) step(ctx context.Context, q *question) (*step, error) {
 	s := c.store
-	for doubtful, standbys := false, 0; ; {
+	doubtful, standbys, immediate := false, 0, 0
+	for {
 		host, fresh := s.host.Load(), c.conn == nil
 		t, err := c.attempt(ctx, q)
 		sent := t != nil
@@ -111,15 +114,18 @@ func (c *session) step(ctx context.Context, q *question) (*step, error) {
 			err = c.makeName(ctx, q)
 		case noTable, errors.Is(err, errNoTableRow):
 			err = c.makeTable(ctx, q, !noTable)
-		case verdict == AtOnce:
-		case verdict == Temporary && standbys < len(s.target.hosts)-1: // another one may be the primary
+		case verdict == Standby && standbys < len(s.target.hosts)-1: // another one may be the primary
 			standbys++
 			s.useNextHost(host)
 			err = nil
-		case !fresh && !sent && verdict == Transient && !lease.IsFinal(err): // perhaps of a connection that had ended
+		case !fresh && !sent && (verdict == Transient || verdict == Passing) && !lease.IsFinal(err):
+			err = nil // perhaps of a connection that had ended
+		}
+		if s.verdict(err) == AtOnce && immediate < mostImmediate {
+			immediate++
 			err = nil
 		}
-		if err != nil && s.verdict(err) != AtOnce {
+		if err != nil {
 			s.useNextHost(host)
 			return nil, s.judge(err)
 		}
@@ -281,13 +287,20 @@ func (c *session) open(ctx context.Context) error {
 	host := s.host.Load()
 	ctx, cancel := context.WithTimeout(ctx, s.target.connectTimeout)
 	defer cancel()
-	conn, number, err := s.dialect.Connect(ctx, s.target, hosts[int(host)%len(hosts)])
+	conn, number, err := s.dialect.Connect(ctx, s.target, hosts[int(host)%len(hosts)], func() { call(c.onConnect) })
 	if err != nil {
 		s.useNextHost(host)
 		return err
 	}
 	c.conn, c.number = conn, number
+	call(c.onLogin)
 	return nil
+}
+
+func call(f func()) {
+	if f != nil {
+		f()
+	}
 }
 
 // useNextHost makes the next attempt go to the host after the one that failed.

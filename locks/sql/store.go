@@ -65,15 +65,15 @@ func (s *Store) quote(name string) string {
 func (s *Store) Close() error { return nil }
 
 // Warnings implements locks.LeaseStore.
-func (s *Store) Warnings() []string {
-	var all []string
-	if s.noNotify.Load() {
-		all = append(all, poolerText+": who waits cannot be woken and looks again now and then")
+func (s *Store) Warnings(waiting bool) []string {
+	noMark := s.noMark.Load()
+	switch {
+	case waiting && s.noNotify.Load():
+		return []string{poolerText + ": who waits cannot be woken and looks again now and then"}
+	case !waiting && noMark != nil:
+		return []string{*noMark}
 	}
-	if text := s.noMark.Load(); text != nil {
-		all = append(all, *text)
-	}
-	return all
+	return nil
 }
 
 const poolerText = "there is a pooler or proxy between golock and the server that does not keep connections together"

@@ -210,7 +210,7 @@ func TestNoMark(t *testing.T) {
 		}
 		s := f.openURL(t, url)
 		Release(t, Take(t, s, "n"))
-		if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "golock_made") {
+		if w := s.Warnings(false); len(w) != 1 || !strings.Contains(w[0], "golock_made") {
 			t.Errorf("warnings %q", w)
 		}
 		Level(t, examine(t, f, url), "mark", locks.Note)
@@ -220,8 +220,8 @@ func TestNoMark(t *testing.T) {
 		}
 		other := f.openURL(t, url)
 		Release(t, Take(t, other, "n"))
-		if found, ok := examine(t, f, url)["mark"]; ok || len(other.Warnings()) > 0 {
-			t.Errorf("with a mark: %+v, %q", found, other.Warnings())
+		if found, ok := examine(t, f, url)["mark"]; ok || len(other.Warnings(false)) > 0 {
+			t.Errorf("with a mark: %+v, %q", found, other.Warnings(false))
 		}
 	})
 }

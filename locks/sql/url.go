@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"golock/locks"
+	"golock/locks/lease"
 	"golock/locks/network"
 )
 
@@ -48,7 +49,7 @@ func parse(address string, d Dialect) (*Target, error) {
 	}
 	t := &Target{
 		Options: network.NewOptions(), url: u.Redacted(), User: u.User, Password: u.Password,
-		table: "golock", waiters: -1, connectTimeout: firstAttempt,
+		table: "golock", waiters: -1, connectTimeout: lease.NewcomerAttempt,
 	}
 	if err := u.EachOption(func(name, value string) error { return t.option(d, name, value) }); err != nil {
 		return nil, err

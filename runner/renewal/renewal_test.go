@@ -41,6 +41,11 @@ type fakeLease struct {
 func (f *fakeLease) Term() locks.Term        { return locks.Term{Asked: bubbleClock(), TTL: f.ttl} }
 func (f *fakeLease) Events() <-chan struct{} { return f.events }
 
+func (f *fakeLease) Confirm(ctx context.Context) error {
+	_, err := f.Renew(ctx)
+	return err
+}
+
 func (f *fakeLease) Renew(ctx context.Context) (locks.Term, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

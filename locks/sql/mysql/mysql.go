@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"time"
 
@@ -70,8 +71,13 @@ func dialect() sql.Dialect {
 			sql.Errors(sql.Refused, "the server wants TLS: ?tls=on, or its unix socket", "3159"),
 			sql.Errors(sql.Refused, "golock needs binlog_format=ROW or MIXED", "1665"),
 			sql.Errors(sql.Refused, "", "1064", "1046", "1129", "1130", "1193", "1227", "1235", "1305", "1347", "1286"),
-			sql.Errors(sql.Temporary, "", "1021", "1041", "1114", "1037", "1038"), // disk, memory, table full
-			sql.Errors(sql.Temporary, sql.ReplicaHint, "1290", "1836"),            // read-only
+			sql.Errors(sql.Shortage, "", "1021", "1041", "1114", "1037", "1038"), // disk, memory, table full
+			sql.Errors(sql.Standby, sql.ReplicaHint, "1290", "1836"),             // read-only
+			sql.Errors(sql.Passing, "", "1040", "1203", "1226", "1135"),          // connections, threads
+			sql.Errors(sql.Passing, "", "1205", "1206", "1637"),                  // locks, transactions
+			// It starts, stops, has no quorum (Galera, 1047), or has closed the connection.
+			sql.Errors(sql.Passing, "", "1047", "1053", "1077", "1079", "1927", "3032", "3168",
+				mysql.ErrInvalidConn.Error(), dbdriver.ErrBadConn.Error()),
 			sql.Errors(sql.Refused, "the server does not speak TLS", mysql.ErrNoTLS.Error()),
 			sql.Errors(sql.Refused, "", mysql.ErrCleartextPassword.Error(), mysql.ErrNativePassword.Error(),
 				mysql.ErrOldPassword.Error(), mysql.ErrUnknownPlugin.Error(), mysql.ErrOldProtocol.Error()),
@@ -79,7 +85,7 @@ func dialect() sql.Dialect {
 	}
 }
 
-func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, error) {
+func connect(ctx context.Context, t *sql.Target, host string, connected func()) (sql.Conn, int64, error) {
 	c := mysql.NewConfig()
 	c.User, c.Passwd, c.DBName = t.User, t.Password, t.Database
 	c.Net, c.Addr = "tcp", host
@@ -89,6 +95,13 @@ func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, 
 	var err error
 	if c.TLS, err = t.Config(host); err != nil {
 		return nil, 0, err
+	}
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		raw, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err == nil {
+			connected()
+		}
+		return raw, err
 	}
 	c.MultiStatements = true
 	c.CheckConnLiveness = false

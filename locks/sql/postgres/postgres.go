@@ -64,9 +64,18 @@ func Open(address string) (*sql.Store, error) {
 			sql.Errors(sql.Refused, "the database must exist", "3D000"),
 			sql.Errors(sql.Refused, "the schema must exist", "3F000"),
 			sql.Errors(sql.Refused, "", "22", "42"),
-			sql.Errors(sql.Temporary, sql.ReplicaHint, "0A000", "25006"), // in recovery a transaction cannot be READ WRITE
-			sql.Errors(sql.Transient, "", "53300"),                       // short of connections
-			sql.Errors(sql.Temporary, "", "53"),                          // of disk or memory
+			sql.Errors(sql.Standby, sql.ReplicaHint, "0A000", "25006"), // in recovery a transaction cannot be READ WRITE
+			sql.Errors(sql.Passing, "", "53300", "53400"),              // short of connections
+			sql.Errors(sql.Shortage, "", "53"),                         // of disk or memory
+			sql.Errors(sql.Refused, "", "57P04"),                       // the database has been dropped
+			sql.Errors(sql.Refused, lease.LoginHint, bouncer+" no such user", bouncer+" password authentication failed",
+				bouncer+" SASL authentication failed", bouncer+" certificate authentication failed", bouncer+" bouncer config error",
+				bouncer+" unix socket login rejected"),
+			sql.Errors(sql.Refused, "the pooler wants TLS: ?tls=on", bouncer+" SSL required"),
+			sql.Errors(sql.Refused, "the database must exist", bouncer+" no such database"),
+			// The transaction lost a race (40), timed out (25P03, 55P03), the server starts or stops (57),
+			// its files cannot be read (58), or a pooler has no connection left (08).
+			sql.Errors(sql.Passing, "", "40", "25P", "55", "57", "58", "08"),
 			sql.Errors(sql.Refused, "the server does not speak TLS", noTLS),
 			sql.Errors(sql.Refused, "it wants the password in the clear, which is not sent over an open network: ?tls=on",
 				clearText),
@@ -80,7 +89,7 @@ func micros(timestamp string) string {
 
 // connect goes where the URL says: the variables that other programs read (PGHOST,
 // PGOPTIONS and so on) would make a cron job and a login shell go to different places.
-func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, error) {
+func connect(ctx context.Context, t *sql.Target, host string, connected func()) (sql.Conn, int64, error) {
 	name, port := host, t.Port
 	if t.Socket == "" {
 		name, port, _ = net.SplitHostPort(host)
@@ -101,6 +110,14 @@ func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, 
 	}
 	if c.TLSConfig == nil && t.Socket == "" && !network.IsLoopback(name) {
 		c.RequireAuth = "!password" // an attacker in between could ask for it in the clear
+	}
+	dial := c.DialFunc
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		raw, err := dial(ctx, network, address)
+		if err == nil {
+			connected()
+		}
+		return raw, err
 	}
 	conn := &conn{}
 	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.notified = true }
@@ -203,6 +220,9 @@ func (c *conn) Close() {
 	_ = c.raw.Close(ctx)
 }
 
+// bouncer is the code of whatever PgBouncer says itself; the text after it tells what it means.
+const bouncer = "08P01"
+
 // What the client library says of a connection that it does not make.
 const (
 	noTLS     = "server refused TLS connection"
@@ -212,6 +232,8 @@ const (
 func code(err error) string {
 	var e *pgconn.PgError
 	switch {
+	case errors.As(err, &e) && e.Code == bouncer:
+		return e.Code + " " + e.Message
 	case errors.As(err, &e):
 		return e.Code
 	case strings.Contains(err.Error(), noTLS):
