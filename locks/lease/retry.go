@@ -29,6 +29,15 @@ func (e *Refusal) Unwrap() error { return e.Err }
 // LoginHint is for a server that refuses a login.
 const LoginHint = "user and password stand before the host, USER:PASSWORD@HOST, best in GOLOCK_STORE"
 
+// Invalid is the refusal of a lock with invalid entries; nil if there are none. It is temporary: who
+// holds or waits goes on until somebody has removed them.
+func Invalid(entries []locks.InvalidEntry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	return &Refusal{Err: &locks.InvalidError{Entries: entries}, Temporary: true}
+}
+
 // IsFinal reports whether there is no point in another attempt.
 func IsFinal(err error) bool {
 	var r *Refusal

@@ -147,7 +147,7 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 // why is the error of a waiting that ctx has ended.
 func (t *Ticket) why(ctx context.Context, outage error) error {
 	if outage != nil {
-		return &locks.OutageError{Store: t.store, Err: outage}
+		return &locks.OutageError{Store: t.store, Err: outage, Answered: IsFinal(outage)}
 	}
 	if q := t.quarantine; q != nil && time.Now().Before(q.End) {
 		return t.unavailable(q)
@@ -204,6 +204,7 @@ func Located(store string, err error) error {
 	switch {
 	case !IsFinal(err):
 		return err
+	case len(locks.AsInvalid(err)) > 0: // which does not pass by itself
 	case IsTemporary(err):
 		return &locks.OutageError{Store: store, Err: err, Answered: true}
 	case errors.As(err, &fault):

@@ -55,6 +55,11 @@ func (s *Store) judgeReply(err goredis.Error) error {
 		hint = "the server is no node of a cluster: use redis://"
 	case has("unknown command 'sentinel'"):
 		hint = "this is a server and no sentinel"
+	case code == "WRONGTYPE", has("user_script"): // what the script reads is not what it has written
+		return &lease.Refusal{
+			Err: err, Temporary: true,
+			Hint: "somebody has changed the keys that begin with " + s.target.prefix + ": golock clean NAME removes what is no lock",
+		}
 	}
 	return &lease.Refusal{Err: err, Hint: hint}
 }

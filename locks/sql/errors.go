@@ -12,7 +12,6 @@ import (
 )
 
 var (
-	errNotOurs    = refusal("the table holds something that golock has not written")
 	errNoName     = errors.New("the name has no row")             // when it was to be locked
 	errNoTableRow = errors.New("the table has no row of its own") // somebody has deleted it, most likely with all others
 )
