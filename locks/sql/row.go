@@ -135,14 +135,9 @@ func parseRow(line []string) (r row) {
 	if len(state) == 1 {
 		r.State = queue.State(state[0])
 	}
-	lengths := map[string]bool{
-		"slots": len(slots) > maxSlots, "evicted": len(line[14]) > maxEvicted, "info": len(r.info) > maxInfo,
-		"server": len(r.server) > manyServers*(maxServer+1),
-	}
-	for what, isLong := range lengths {
-		if isLong && r.flaw == nil {
-			r.flaw = fmt.Errorf("a longer text than there can be in %s", what)
-		}
+	isLong := len(slots) > maxSlots || len(line[14]) > maxEvicted || len(r.info) > maxInfo || len(r.server) > manyServers*(maxServer+1)
+	if isLong && r.flaw == nil {
+		r.flaw = errors.New("a longer text than there can be")
 	}
 	if r.flaw == nil {
 		r.flaw = r.check(ord, slots)
