@@ -328,7 +328,8 @@ local function checkEpoch()
   if INDEX then redis.call('ZREMRANGEBYSCORE', INDEX, '-inf', now) end
 end
 
-local function msUntil(moment) return math.min(math.max(moment - now, 0), 9e15) end
+-- Larger numbers would be written with an exponent.
+local function msUntil(moment) return math.min(math.max(moment - now, 0), 9e13) end
 
 -- Returns the number of receivers, or an error.
 local function publish(to, message) return redis.pcall('PUBLISH', channels .. to, cjson.encode(message)) end

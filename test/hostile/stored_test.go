@@ -157,7 +157,7 @@ func TestStoredByOthers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, scribes(t), func(t *testing.T, _ string, w scribe) {
 		s := testkit.OnStore(t, w.url())
-		other := hold(s, 0, "--name", "other", "--ttl", "5s")
+		other := hold(s, 0, "--name", "other", "--ttl", "20s")
 		var breaks, runs []*testkit.Command
 		for i, h := range hostile {
 			what, name := h.field+" "+h.value, fmt.Sprint("n", i)
@@ -167,7 +167,7 @@ func TestStoredByOthers(t *testing.T) {
 			w.change(t, id, h.field, h.value)
 			calls := [][]string{{"run", "-n", "--name", name, "--", "true"}, {"ls", name}}
 			if i == 0 {
-				calls = append(calls, []string{"run", "--name", name, "--", "true"}, []string{"ls"}, []string{"ls", "--json"}, []string{"clean", name})
+				calls = append(calls, []string{"run", "--name", name, "--", "true"}, []string{"ls"}, []string{"ls", "--json"})
 			}
 			for _, args := range calls {
 				says(t, what+": "+args[0], as(s, 0, args...), 69, id, "golock break --id "+id)
@@ -180,43 +180,41 @@ func TestStoredByOthers(t *testing.T) {
 			runs = append(runs, command(s, 0, "run", "-n", "--name", name, "--", "true"))
 		}
 		for i, r := range append(testkit.RunAll(breaks), testkit.RunAll(runs)...) {
-			says(t, fmt.Sprint("then ", hostile[i%len(hostile)]), r, 0)
+			if i >= len(breaks) || r.Code != 79 { // its time may be over before
+				says(t, fmt.Sprint("then ", hostile[i%len(hostile)]), r, 0)
+			}
 		}
 		says(t, "held", as(s, 0, "held", "--id", other.id), 0)
 		other.In.Close()
-		if r := other.Wait(); r.Code != 0 {
-			t.Errorf("the run of another lock: %v", r)
-		}
+		other.Expects(1) // of read at the end of a file
 	})
 }
 
-// The entry of a waiter is changed: the one that holds ends as it would, the others wait on and come
-// through when it is gone, and a newcomer is told.
+// The entry of a waiter is changed: the one that holds ends as it would, those that wait go on, and come
+// through when it is gone. A newcomer is told. On Redis the waiter writes its entry again.
 func TestWaiterByOthers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, scribes(t), func(t *testing.T, kind string, w scribe) {
 		s := testkit.OnStore(t, w.url())
-		holder := hold(s, 0, "--name", "x", "--ttl", "5s")
-		killed := command(s, 0, "run", "--name", "x", "--ttl", "30s", "--", "true").Begin()
+		holder := hold(s, 0, "--name", "x", "--ttl", "20s")
+		changed := command(s, 0, "run", "--name", "x", "--ttl", "60s", "--", "true").Begin()
 		s.AwaitWaiting("x", 1)
-		waiter := command(s, 0, "run", "--name", "x", "--ttl", "5s", "--", "true").Begin()
+		waiter := command(s, 0, "run", "--name", "x", "--ttl", "60s", "--", "true").Begin()
 		s.AwaitWaiting("x", 2)
 		id := s.List("x")[1].ID
-		s.Kill(killed.PID)
 		w.change(t, id, "weight", "-5")
-		if kind != "redis" { // which sees at once that the killed one is gone
-			says(t, "a newcomer", as(s, 0, "run", "-n", "--name", "x", "--", "true"), 69, id)
-		}
+		says(t, "a newcomer", as(s, 0, "run", "-n", "--name", "x", "--", "true"), 69, id, "weight -5")
 		says(t, "held", as(s, 0, "held", "--id", holder.id), 0)
 		holder.In.Close()
-		if r := holder.Wait(); r.Code != 0 {
-			t.Errorf("the holder: %v", r)
-		}
-		if kind != "redis" {
-			if !waiter.Running() {
-				t.Error("the waiter has ended")
+		holder.Expects(1)
+		if kind == "redis" {
+			changed.Expects(0)
+		} else {
+			if !changed.Running() || !waiter.Running() {
+				t.Error("a waiter has ended")
 			}
 			says(t, "break", as(s, 0, "break", "--id", id), 0)
+			changed.Expects(75)
 		}
 		waiter.Expects(0)
 	})
@@ -233,9 +231,7 @@ func TestHolderByOthers(t *testing.T) {
 		w.change(t, holder.id, "slots", "0")
 		testkit.Eventually(t, "it is renewed", func() bool { return as(s, 0, "held", "--id", holder.id).Code == 0 })
 		holder.In.Close()
-		if r := holder.Wait(); r.Code != 0 {
-			t.Errorf("the holder: %v", r)
-		}
+		holder.Expects(1)
 	})
 }
 
@@ -281,9 +277,7 @@ func TestLocalRecordsByOthers(t *testing.T) {
 			says(t, "ls", as(s, victim, "ls"), 69, file)
 			says(t, "run", as(s, victim, "run", "-n", "--name", "x", "--", "true"), 69, file, "repaired")
 			holder.In.Close()
-			if r := holder.Wait(); r.Code != 0 {
-				t.Errorf("the holder: %v", r)
-			}
+			holder.Expects(1)
 			waiter.Expects(0)
 			says(t, "run", as(s, victim, "run", "-n", "--name", "x", "--", "true"), 0)
 		})
