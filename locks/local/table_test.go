@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,9 +42,22 @@ func drawRecord(t *rapid.T) record {
 	r.replace = rapid.Uint8Range(0, uint8(len(replacements)-1)).Draw(t, "replace")
 	r.ticket = rapid.Int64Range(0, maxTicket-1).Draw(t, "ticket")
 	r.weight = rapid.Uint32Range(1, maxUnits).Draw(t, "weight")
-	r.max = rapid.Uint32Range(0, maxUnits).Draw(t, "max")
-	if n := int(r.weight); r.state == stateHolding {
+	r.fence = rapid.Int64Range(0, locks.MaxNumber).Draw(t, "fence")
+	r.since = rapid.Int64Range(0, 1<<56).Draw(t, "since")
+	isLimited, n := rapid.Bool().Draw(t, "limited"), int(r.weight)
+	if r.max = 0; isLimited {
+		r.max = rapid.Uint32Range(r.weight, maxUnits).Draw(t, "max")
+	}
+	switch {
+	case r.state != stateHolding:
+	case isLimited:
+		first := rapid.IntRange(0, int(r.max)-n).Draw(t, "first slot")
+		for i := range n {
+			r.slots = append(r.slots, first+i)
+		}
+	default:
 		r.slots = rapid.SliceOfNDistinct(rapid.IntRange(0, maxSlot), n, n, rapid.ID).Draw(t, "slots")
+		slices.Sort(r.slots)
 	}
 	return r
 }
@@ -157,7 +171,7 @@ func TestImpossibleRecordsAreDamage(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
-	holding := record{stored: stored{state: stateHolding, weight: 3, max: 4, ticket: 5}, slots: []int{0, 1, 7}, command: "a\x00b\x00"}
+	holding := record{stored: stored{state: stateHolding, weight: 3, max: 8, ticket: 5}, slots: []int{0, 1, 7}, command: "a\x00b\x00"}
 	waiting := record{stored: stored{state: stateWaiting, weight: 1, ticket: 6, priority: -1}}
 	f.Add(holding.encode())
 	f.Add(waiting.encode())
