@@ -55,6 +55,7 @@ local MAXTTL = 315360000000
 local MAXHOLD = 9223372036855
 local MAXSLOT = 2147483647
 local MAXRECORD = 32768  -- bytes
+local FINITE = math.huge
 local MAXNUMBER = '9000000000000000' -- of tickets and fences; Lua counts exactly a little further
 
 -- Somebody may have put something else in the place of a key. A sweep removes that.
@@ -87,7 +88,7 @@ local noRunID = false -- the server does not tell its run_id
 local flaws = {}
 
 local function isWhole(n, least, most)
-  return type(n) == 'number' and n >= least and n <= most and n == math.floor(n)
+  return type(n) == 'number' and n >= least and n <= most and n % 1 == 0
 end
 
 local function isNumber(text)
@@ -99,7 +100,7 @@ local function isFlat(t, depth)
   for _, v in pairs(t) do
     if type(v) == 'table' then
       if depth == 0 or not isFlat(v, depth - 1) then return false end
-    elseif v ~= v or v == math.huge or v == -math.huge then
+    elseif type(v) == 'number' and not (v > -FINITE and v < FINITE) then
       return false
     end
   end
@@ -108,6 +109,9 @@ end
 
 -- Whether slots are as many ascending numbers below max as the weight is.
 local function areSlots(r)
+  if r.weight == 1 and #r.slots < 10 and r.slots:find('^%d+$') then
+    return r.max == 0 or tonumber(r.slots) < r.max
+  end
   local units, last = 0, -1
   for part in (r.slots .. ','):gmatch('([^,]*),') do
     local from, to = part:match('^(%d+)%-(%d+)$')
