@@ -128,6 +128,9 @@ func (b *eviction) entries() ([]locks.Entry, error) {
 // do evicts, and returns when what was evicted is gone.
 func (b *eviction) do() error {
 	all, err := b.entries()
+	if invalid := locks.AsInvalid(err); len(invalid) > 0 {
+		all, err = withInvalid(all, invalid), nil
+	}
 	switch {
 	case errors.Is(err, locks.ErrLost):
 		return fmt.Errorf("nothing has the ID %s: %w", b.ref, locks.ErrLost)
@@ -137,7 +140,7 @@ func (b *eviction) do() error {
 	var failed []error
 	var left []locks.Entry
 	for _, e := range slices.Backward(all) { // waiters first: none is granted what a holder leaves
-		if !b.wants(e) {
+		if e.Ref == (locks.Ref{}) || !b.wants(e) {
 			continue
 		}
 		err := b.mark(e.Ref, evictLimit)
@@ -151,6 +154,14 @@ func (b *eviction) do() error {
 		}
 	}
 	return errors.Join(append(failed, b.await(left)...)...)
+}
+
+// withInvalid adds the invalid entries that have an ID. They may hold.
+func withInvalid(all []locks.Entry, invalid []locks.InvalidEntry) []locks.Entry {
+	for _, i := range invalid {
+		all = append(all, locks.Entry{Name: i.Name, Ref: i.Ref, State: locks.Holding, TTL: i.TTL})
+	}
+	return all
 }
 
 // mark marks an entry as evicted. It repeats attempts on a store that does not

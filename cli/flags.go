@@ -293,7 +293,7 @@ type slotFlags struct {
 	Replace  textFlag     `name:"replace" group:"waiting" example:"waiting" placeholder:"waiting|running" help:"The newest wins, among runs with --replace: evict those that wait before this one (exit code 75); with running also those that run and said running (79). The slot is taken when the old command is dead."`
 	Hold     durationFlag `name:"hold" brief:"" variable:"GOLOCK_HOLD" group:"ending" example:"1m" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner and whatever becomes of golock: with -n -E 0 one run per tick on many hosts."`
 
-	TTL      durationFlag `name:"ttl" variable:"GOLOCK_TTL" builtin:"30s" group:"network" placeholder:"D" help:"On a networked store: lease time, counted from the last renewal; at least 1s."`
+	TTL      durationFlag `name:"ttl" variable:"GOLOCK_TTL" builtin:"30s" group:"network" placeholder:"D" help:"On a networked store: lease time, counted from the last renewal; 1s to 3650d."`
 	ShowArgs boolFlag     `name:"show-args" group:"network" help:"On a networked store: publish all arguments of the command, not only their number."`
 }
 

@@ -89,6 +89,9 @@ type holder struct {
 // nothing for hours.
 const maxUnread = 64 << 10
 
+// maxRequest bounds what a holder reads: arguments and variables have room in it.
+const maxRequest = 4 << 20
+
 // send needs no error: runner.Holder notices by itself that golock acquire is gone.
 func (h *holder) send(m holderMessage) {
 	text, _ := json.Marshal(m)
@@ -123,8 +126,12 @@ func hold(out *term.Printer) error {
 	socket := os.NewFile(holderSocket, "socket")
 	defer runtime.KeepAlive(socket)
 	var request holderRequest
-	if json.NewDecoder(socket).Decode(&request) != nil {
+	if json.NewDecoder(io.LimitReader(socket, maxRequest)).Decode(&request) != nil {
 		return nil // the caller is gone
+	}
+	asked := locks.Stored{Claim: request.Request.Claim, Replace: request.Request.Replace, TTL: request.Request.TTL, Hold: request.Request.Hold}
+	if err := asked.Check(); err != nil {
+		return usageError{fmt.Errorf("%s is started by golock acquire only: %w", HolderName, err)}
 	}
 	_ = unix.SetNonblock(holderSocket, true)
 	out.JSON = request.JSON
@@ -206,7 +213,7 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id string, o runner.Outcome, end Exit) {
 	defer out.Report(nil, false)
 	relay.Watch(int(socket.Fd()))
-	for from := bufio.NewReader(socket); ; {
+	for from := bufio.NewReaderSize(socket, 2*maxUnread); ; {
 		if from.Buffered() == 0 {
 			switch sig, _ := relay.Next(-1); {
 			case signals.EndsWaiting(sig):
@@ -217,7 +224,7 @@ func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id s
 			}
 		}
 		var m holderMessage
-		line, err := from.ReadBytes('\n') // the holder sends whole lines
+		line, err := from.ReadSlice('\n') // the holder sends whole lines, none of which is longer
 		if err == nil {
 			err = json.Unmarshal(line, &m)
 		}
@@ -230,7 +237,8 @@ func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id s
 			o = runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}
 			return r.ID, o, Exit{Code: r.Code, Signal: r.Signal}
 		case m.Waits != nil:
-			m.Waits.Holders = append(m.Waits.Holders, make([]locks.Entry, m.More)...)
+			more := min(max(m.More, 0), locks.MaxUnits)
+			m.Waits.Holders = append(m.Waits.Holders, make([]locks.Entry, more)...)
 			out.Report(m.Waits, m.Line)
 		case m.Say != "":
 			out.Say(m.Say)

@@ -167,6 +167,9 @@ func readTTL(v *config.Values, store locks.Store, out *term.Printer) time.Durati
 	if ttl < leastTTL {
 		v.Fail("ttl", "%v is too short: at least %v", ttl, leastTTL)
 	}
+	if ttl > locks.MaxTTL {
+		v.Fail("ttl", "%v is too long: at most %v", ttl, locks.MaxTTL)
+	}
 	return ttl
 }
 

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,11 +23,30 @@ func BootTime() Instant {
 	return Instant(ts.Nano())
 }
 
-// Add is the moment d later.
-func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+// Add is the moment d later. The last moment stands for all that are later than that: others may have
+// written the times that are added.
+func (i Instant) Add(d time.Duration) Instant {
+	sum := i + Instant(d)
+	switch {
+	case i > 0 && d > 0 && sum < 0:
+		return math.MaxInt64
+	case i < 0 && d < 0 && sum >= 0:
+		return math.MinInt64
+	}
+	return sum
+}
 
-// Sub is the time from j to i.
-func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
+// Sub is the time from j to i, or the longest one, as time.Time.Sub.
+func (i Instant) Sub(j Instant) time.Duration {
+	d := i - j
+	switch {
+	case i >= 0 && j < 0 && d < 0:
+		return math.MaxInt64
+	case i < 0 && j > 0 && d >= 0:
+		return math.MinInt64
+	}
+	return time.Duration(d)
+}
 
 // Term is what one answer of a leased store promises: the slot is ours until
 // TTL after Asked, which was read before the request was written.

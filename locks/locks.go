@@ -127,12 +127,22 @@ func Holds(ctx context.Context, s QueueStore, ref Ref) error {
 	return nil
 }
 
-// In gives the entry that r names in the result of a listing, or why it is not there.
+// In gives the entry that r names in the result of a listing, or why it is not there. Invalid
+// entries are listed as an error; those that r does not name do not hide that it is not there.
 func (r Ref) In(entries []Entry, err error) (Entry, error) {
 	for _, e := range entries {
 		if e.Ref == r {
 			return e, nil
 		}
+	}
+	invalid := AsInvalid(err)
+	for _, e := range invalid {
+		if e.Ref == r {
+			return Entry{}, Invalid([]InvalidEntry{e})
+		}
+	}
+	if len(invalid) > 0 {
+		err = nil
 	}
 	return Entry{}, cmp.Or(err, ErrLost)
 }

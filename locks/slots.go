@@ -26,8 +26,8 @@ func FormatSlots(slots []int) string {
 	return b.String()
 }
 
-// ParseSlots reads what FormatSlots wrote. More slots than most are an error: a
-// few letters of somebody else's must not fill the memory.
+// ParseSlots reads what FormatSlots wrote. More slots than most, and numbers above maxSlot, are an
+// error: a few letters of somebody else's must not fill the memory.
 func ParseSlots(text string, most int) ([]int, error) {
 	if text == "" {
 		return nil, nil
@@ -40,11 +40,11 @@ func ParseSlots(text string, most int) ([]int, error) {
 		if err == nil && isRange {
 			to, err = strconv.Atoi(last)
 		}
-		if err != nil || from < 0 || to < from || to-from >= most-len(slots) {
+		if err != nil || from < 0 || to < from || to > maxSlot || to-from >= most-len(slots) {
 			return nil, fmt.Errorf("slots %q", Printable(text, 40))
 		}
-		for ; from <= to; from++ {
-			slots = append(slots, from)
+		for i := range to - from + 1 { // to may be the largest integer
+			slots = append(slots, from+i)
 		}
 	}
 	return slots, nil

@@ -62,6 +62,9 @@ func receive(fd int) (message, error) {
 		return message{}, err
 	}
 	fields := strings.Split(string(packet), "\x00")
+	if len(fields) < 2 || len(fields[0]) != 1 || messageKind(fields[0][0]) == msgLeaseRef && len(fields) < 4 {
+		return message{}, unix.EPROTO // it comes from something else than golock
+	}
 	number, err := strconv.ParseInt(fields[1], 10, 64)
 	return message{kind: messageKind(fields[0][0]), number: number, texts: fields[2:]}, err
 }

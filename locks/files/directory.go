@@ -94,7 +94,7 @@ func (d *directory) load() (name string, err error) {
 	}
 	var h head
 	if err := json.Unmarshal(text, &h); err != nil {
-		return "", d.damaged(headFile, err)
+		return "", d.damaged(headFile, fmt.Errorf("%w: %w", errDamaged, err))
 	}
 	if h.Format != format {
 		return "", &locks.PathError{
@@ -219,9 +219,14 @@ func (d *directory) makeFile(name string, text []byte) error {
 	return pathError("create", d.path+"/"+name, err)
 }
 
-// removeFile removes a file if it exists.
+// removeFile removes a file if it exists, or an empty directory that somebody has put in its place.
 func (d *directory) removeFile(name string) error {
 	err := unlinkAt(unix.AT_FDCWD, d.path+"/"+name)
+	if err == unix.EISDIR || err == unix.EPERM { // POSIX: unlink(2) of a directory
+		if isDir := unix.Rmdir(d.path + "/" + name); isDir != unix.ENOTDIR {
+			err = isDir
+		}
+	}
 	if err == unix.ENOENT {
 		return nil
 	}

@@ -16,25 +16,30 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, _ 
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
 	directories, failed := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
+	var invalid []locks.InvalidEntry
 	for _, d := range directories {
 		entries, err := lease.Await(ctx, func() ([]locks.Entry, error) { return d.entries(ctx) })
-		if err != nil {
+		all, invalid = append(all, entries...), append(invalid, locks.AsInvalid(err)...)
+		switch {
+		case ctx.Err() != nil:
 			return all, err
+		case err != nil && len(locks.AsInvalid(err)) == 0:
+			failed = errors.Join(failed, err)
 		}
-		all = append(all, entries...)
 	}
-	return all, failed
+	return all, errors.Join(failed, lease.Located(s.URL(), lease.Invalid(invalid)))
 }
 
 // Find implements locks.QueueStore.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	return ref.In(lease.Await(ctx, func() (_ []locks.Entry, err error) {
+	entries, err := lease.Await(ctx, func() (_ []locks.Entry, err error) {
 		d := s.directoryOf(ref.Key)
 		if d.name, err = d.load(); err != nil {
 			return nil, err
 		}
 		return d.entries(ctx)
-	}))
+	})
+	return ref.In(entries, lease.Located(s.URL(), err))
 }
 
 // entries gives those of one name: holders by slot, then waiters in their order. They
@@ -50,12 +55,15 @@ func (d *directory) entries(ctx context.Context) ([]locks.Entry, error) {
 	}
 	var entries []locks.Entry
 	for i := range r.state.entries {
+		if r.state.entries[i].flaw != nil {
+			continue
+		}
 		if o := r.observed[r.state.entries[i].ID]; o.State != queue.Gone && !o.dead {
 			entries = append(entries, o.entry(d))
 		}
 	}
 	locks.Arrange(entries)
-	return entries, nil
+	return entries, lease.Invalid(d.invalid(r.state, r.dead))
 }
 
 // entry converts an observed entry for the contract.

@@ -97,7 +97,9 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.I
 		return a, e.term.Load().Asked, nil
 	case errors.Is(err, locks.ErrLost), step != lease.Join && errors.Is(err, errRemoved):
 		return lease.Answer{Verdict: lease.Lost}, 0, nil
-	case ctx.Err() != nil || isTemporary(err) || queued && (noSpace(err) || errors.Is(err, errNoDir)):
+	case ctx.Err() != nil || isTemporary(err) || queued && (noSpace(err) || errors.Is(err, errNoDir) || isForeign(err)):
+		return lease.Answer{}, 0, err
+	case lease.IsFinal(err):
 		return lease.Answer{}, 0, err
 	}
 	return lease.Answer{}, 0, &lease.Refusal{Err: err}
@@ -141,6 +143,13 @@ func isTemporary(err error) bool {
 		unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.ECONNRESET, unix.ECONNABORTED, unix.ENOTCONN, unix.ESHUTDOWN,
 		unix.EPIPE, unix.EREMOTEIO, unix.ENFILE, unix.EMFILE, unix.ENOMEM,
 	}, number)
+}
+
+// isForeign reports what others have put in the place of golock's files. They may take it away again.
+func isForeign(err error) bool {
+	return slices.ContainsFunc([]error{errDamaged, errForeign, unix.EISDIR, unix.ENOTDIR, unix.ELOOP, unix.ENXIO}, func(one error) bool {
+		return errors.Is(err, one)
+	})
 }
 
 // noSpace reports a full disk, which is temporary for an entry in the queue.
@@ -225,6 +234,15 @@ func (e *entry) find(ctx context.Context) (*member, error) {
 	}
 	e.notePosition(r.version, 0)
 	m := r.state.find(e.member.ID)
+	if m != nil && m.flaw != nil {
+		dead := map[string]bool{}
+		for i := range r.state.entries { // only its own flaw counts
+			if id := r.state.entries[i].ID; id != m.ID {
+				dead[id] = true
+			}
+		}
+		return nil, lease.Invalid(e.dir.invalid(r.state, dead))
+	}
 	if m == nil || m.State != queue.Holding || (m.life != e.member.life && !e.attached) {
 		return nil, locks.ErrLost
 	}

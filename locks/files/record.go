@@ -79,10 +79,16 @@ func (d *directory) readRecord(name string) (p heartbeat, r record, err error) {
 	}
 	size := min(heartbeatSize, len(text))
 	_, err = fmt.Sscanf(string(text[:size]), heartbeatFormat, &p.count, &p.sent, &p.phase)
-	if err != nil || json.Unmarshal(text[size:], &r) != nil {
+	if err != nil || json.Unmarshal(text[size:], &r) != nil || !r.isValid() {
 		return heartbeat{}, record{}, nil
 	}
 	return p, r, nil
+}
+
+// isValid reports whether golock can have written a record. It describes any claim.
+func (r *record) isValid() bool {
+	stored := locks.Stored{Claim: locks.Claim{Weight: 1}, TTL: r.TTL, Moments: []int64{r.Since}}
+	return stored.Check() == nil
 }
 
 func (d *directory) removeRecord(name string) error { return d.removeFile(recordsDir + "/" + name) }

@@ -63,7 +63,7 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 			continue
 		}
 		m := request.entries[0]
-		if m.record() != record || s.find(m.ID) != nil || !m.isRequest() {
+		if m.flaw != nil || m.record() != record || s.find(m.ID) != nil || !m.isRequest() {
 			continue
 		}
 		seen, err := p.observe(&m, false)

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +30,9 @@ type member struct {
 	hold    time.Duration // the slots stay taken for so long from the grant on
 	granted locks.Instant // on the owner's clock; 0: not known yet
 	rest    time.Duration // Ended: what was left of the hold when the holder left
+
+	flaw error  // why golock cannot have written its line; nil: it can
+	line string // then: that line. It is kept until the entry is evicted or its time is over
 }
 
 // hasSlots reports whether its slots are taken.
@@ -41,6 +42,10 @@ func (s *state) text() []byte {
 	text := fmt.Appendf(nil, "%x %d %d\n", s.nonce, s.counter, len(s.entries))
 	for i := range s.entries {
 		m := &s.entries[i]
+		if m.flaw != nil {
+			text = append(append(text, m.line...), '\n')
+			continue
+		}
 		c := m.Claim
 		text = append(append(text, m.ID...), ' ', byte(m.State))
 		for _, n := range []int64{
@@ -65,51 +70,103 @@ func parseState(text []byte) (*state, error) {
 	if err != nil || s.counter < 0 || len(lines)-2 != count || lines[len(lines)-1] != "" {
 		return nil, errDamaged
 	}
+	if s.counter > locks.MaxNumber {
+		return nil, fmt.Errorf("counter %d: %w", s.counter, errDamaged)
+	}
 	s.entries = make([]member, count)
-	for i := range s.entries {
-		if s.entries[i], err = parseMember(lines[i+1]); err != nil {
-			return nil, fmt.Errorf("entry %d: %w", i, err)
+	for i, line := range lines[1 : count+1] {
+		m, err := parseMember(line)
+		if err != nil {
+			m = flawed(m, line, err)
 		}
+		s.entries[i] = m
 	}
 	return s, nil
 }
 
+// flawed is an entry whose line golock cannot have written: a holder as long as its record changes,
+// and for the usual TTL.
+func flawed(m member, line string, err error) member {
+	claim := locks.Claim{Weight: 1, Max: 1}
+	return member{
+		Entry: queue.Entry{ID: m.ID, State: queue.Holding, Claim: claim, Reachable: true, Invalid: true},
+		life:  max(m.life, 0), ttl: lease.DefaultTTL, flaw: err, line: line,
+	}
+}
+
+// invalid are the entries with a flaw among those that are not known to be dead.
+func (d *directory) invalid(s *state, isDead map[string]bool) (all []locks.InvalidEntry) {
+	for i := range s.entries {
+		m := &s.entries[i]
+		if m.flaw == nil || isDead[m.ID] {
+			continue
+		}
+		one := locks.InvalidEntry{Name: d.name, ID: cmp.Or(m.ID, m.line), TTL: m.ttl, Err: m.flaw}
+		one.Ref, _ = locks.ParseRef(d.key.String() + "-" + m.ID)
+		all = append(all, one)
+	}
+	return all
+}
+
+// parseMember reads an entry's line. After an error its ID and life are there, if they can be read.
 func parseMember(line string) (m member, err error) {
 	next := func() (word string) {
 		word, line, _ = strings.Cut(line, " ")
 		return word
 	}
-	valid := true
-	number := func(least, most int64) int64 {
-		n, err := strconv.ParseInt(next(), 10, 64)
-		valid = valid && err == nil && n >= least && n <= most
+	number := func() (n int64) {
+		word := next()
+		var wrong error
+		if n, wrong = strconv.ParseInt(word, 10, 64); wrong != nil && err == nil {
+			err = fmt.Errorf("number %q", locks.Printable(word, 40))
+		}
 		return n
 	}
-	const most = math.MaxInt64
-	id, state := next(), next()
-	if len(state) != 1 || !strings.Contains("WHEG", state) || !isID(id) {
-		return m, errDamaged
+	unsigned := func() (n int64) {
+		if n = number(); n < 0 && err == nil {
+			err = fmt.Errorf("number %d", n)
+		}
+		return n
 	}
-	m.ID, m.State, m.Reachable = id, queue.State(state[0]), true
-	m.life = number(0, most)
-	m.Claim.Ticket = number(0, most)
-	m.Claim.Weight = int(number(1, lease.MaxUnits))
-	m.Claim.Max = int(number(0, math.MaxInt32))
-	m.Claim.Priority = int(number(math.MinInt32, math.MaxInt32))
-	m.Fence = number(0, most)
-	m.ttl, m.hold = time.Duration(number(1, most)), time.Duration(number(0, most))
-	m.granted, m.rest = locks.Instant(number(math.MinInt64, most)), time.Duration(number(0, most))
+	integer := func() (n int) { // one that an int of 32 bits does not hold is no other number
+		wide := number()
+		if n = int(wide); int64(n) != wide && err == nil {
+			err = fmt.Errorf("number %d", wide)
+		}
+		return n
+	}
+	id, state := next(), next()
+	if !isID(id) {
+		return m, errors.New("an ID is 32 hexadecimal digits")
+	}
+	m.ID, m.life, m.Reachable = id, unsigned(), true
+	if len(state) != 1 || !strings.Contains("WHEG", state) {
+		return m, fmt.Errorf("state %q", locks.Printable(state, 40))
+	}
+	m.State = queue.State(state[0])
+	m.Claim.Ticket = number()
+	m.Claim.Weight, m.Claim.Max, m.Claim.Priority = integer(), integer(), integer()
+	m.Fence = number()
+	m.ttl, m.hold = time.Duration(number()), time.Duration(number())
+	m.granted, m.rest = locks.Instant(number()), time.Duration(unsigned())
 	slots, isSlots := strings.CutPrefix(next(), "s")
 	replace, isReplace := strings.CutPrefix(next(), "r")
 	m.Replace = locks.Replacement(replace)
-	known := []locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}
-	if !valid || !isSlots || !isReplace || !slices.Contains(known, m.Replace) {
+	switch {
+	case err != nil:
+		return m, err
+	case !isSlots || !isReplace:
+		return m, errDamaged
+	case m.ttl == 0:
+		return m, errors.New("no TTL")
+	}
+	if m.Slots, err = locks.ParseSlots(slots, max(m.Claim.Weight, 0)); err != nil {
+		return m, err
+	}
+	if m.Evicted, err = strconv.Unquote(line); err != nil {
 		return m, errDamaged
 	}
-	if m.Slots, err = locks.ParseSlots(slots, lease.MaxUnits); err == nil {
-		m.Evicted, err = strconv.Unquote(line)
-	}
-	return m, err
+	return m, m.Stored(m.ttl, m.hold).Check()
 }
 
 // find gives the entry of an ID, or nil.

@@ -152,7 +152,11 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 		r.Decision = queue.Decision{Answer: lease.Answer{Verdict: lease.Gone}}
 		return s, false, nil
 	}
+	v.Invalid = p.invalid(s, r.dead)
 	r.Decision = queue.Decide(v, p.question)
+	if r.Err != nil {
+		return nil, false, r.Err
+	}
 	next, changed = p.apply(s, v.Counter, r)
 	return next, changed, nil
 }
@@ -253,7 +257,7 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 	was, seen := m.State, r.observed[m.ID]
 	e.Kept = false // that is asked anew each time
-	m.Entry = e
+	m.Entry, m.flaw, m.line = e, nil, ""
 	switch e.State {
 	case queue.Gone: // a waiter must hear by whom
 		m.Claim.Weight = 1 // each entry in a state has one

@@ -17,29 +17,42 @@ import (
 // sweepPause is how long a sweep waits until it looks again.
 const sweepPause = 100 * time.Millisecond
 
+// sweepLimit bounds a sweep. What it has seen is noted: a later one knows since when a heartbeat has
+// not changed.
+const sweepLimit = 2 * lease.DefaultTTL
+
 // Sweep implements locks.QueueStore. It takes as long as the longest TTL of the entries
-// whose heartbeat does not change: only that tells the dead from the living. The age is
-// what an entry says of itself.
+// whose heartbeat does not change, but not longer than sweepLimit: only that tells the dead from the
+// living. The age is what an entry says of itself. What cannot be read or removed hides nothing else.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	directories, unread := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
 	isYoung := func(o *observedEntry) bool {
-		return o.record.Since != 0 && time.Since(time.UnixMicro(o.record.Since)) < olderThan
+		age := max(time.Since(time.UnixMicro(o.record.Since)), 0) // somebody may have written the future
+		return o.record.Since != 0 && age < olderThan
 	}
+	end := s.clock().Add(sweepLimit)
 	for {
-		unknown := 0
+		unknown, failed, states := 0, map[string]error{}, map[*directory]*state{}
 		for _, d := range directories {
 			r, err := lease.Await(ctx, func() (swept, error) { return d.sweep(ctx, isYoung) })
 			removed += r.removed
-			if err != nil {
-				return removed, err
-			}
 			unknown += r.unknown
+			if err != nil {
+				failed[d.path] = lease.Located(s.URL(), err)
+			}
+			states[d] = r.state
 		}
-		if unknown == 0 {
-			return removed, unread
+		isOver := unknown == 0 || s.clock() >= end
+		if !isOver {
+			lease.Pause(ctx, sweepPause)
 		}
-		if lease.Pause(ctx, sweepPause); ctx.Err() != nil {
-			return removed, ctx.Err()
+		if isOver || ctx.Err() != nil {
+			all := []error{unread, ctx.Err()}
+			for _, d := range directories {
+				d.writeNotes(states[d])
+				all = append(all, failed[d.path])
+			}
+			return removed, errors.Join(all...)
 		}
 	}
 }
@@ -48,6 +61,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 type swept struct {
 	removed int
 	unknown int // entries that may be alive or dead
+	state   *state
 }
 
 // sweep removes the dead, also the records that are in no state: those of killed processes.
@@ -63,6 +77,7 @@ func (d *directory) sweep(ctx context.Context, isYoung func(*observedEntry) bool
 		return s, err
 	}
 	s.removed = len(r.removed)
+	failed := []error{lease.Invalid(d.invalid(r.state, r.dead))}
 	all := slices.Collect(maps.Values(r.observed))
 	for _, name := range records {
 		id, life, _ := strings.Cut(name, "-")
@@ -78,7 +93,8 @@ func (d *directory) sweep(ctx context.Context, isYoung func(*observedEntry) bool
 			}
 		}
 		if err != nil {
-			return s, err
+			failed = append(failed, err)
+			continue
 		}
 		all = append(all, o)
 	}
@@ -87,5 +103,6 @@ func (d *directory) sweep(ctx context.Context, isYoung func(*observedEntry) bool
 			s.unknown++
 		}
 	}
-	return s, nil
+	s.state = r.state
+	return s, errors.Join(failed...)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // MaxUnits is the largest weight: every unit has a slot number.
-const MaxUnits = 1 << 16
+const MaxUnits = locks.MaxUnits
 
 // DefaultTTL is for entries of others, whose TTL is not known.
 const DefaultTTL = 30 * time.Second

@@ -23,10 +23,10 @@ type RefusalKind int
 
 // The kinds of refusals.
 const (
-	ForGood  RefusalKind = iota // another attempt is refused too
-	Shortage                    // the store has no room: only who has an entry tries again
-	Passing                     // the store has no connection left, starts, or is busy: anybody tries again
-	Standby                     // the server may not write: the store itself has not been reached
+	ForGood      RefusalKind = iota // another attempt is refused too
+	ForNewcomers                    // the store is full or has an invalid entry: only who has an entry tries again
+	Passing                         // the store has no connection left, starts, or is busy: anybody tries again
+	Standby                         // the server may not write: the store itself has not been reached
 )
 
 func (e *Refusal) Error() string {
@@ -41,17 +41,26 @@ func (e *Refusal) Unwrap() error { return e.Err }
 // LoginHint is for a server that refuses a login.
 const LoginHint = "user and password stand before the host, USER:PASSWORD@HOST, best in GOLOCK_STORE"
 
+// Invalid is the refusal of a lock with invalid entries; nil if there are none. Who holds or waits
+// goes on until somebody has removed them.
+func Invalid(entries []locks.InvalidEntry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	return &Refusal{Err: &locks.InvalidError{Entries: entries}, Kind: ForNewcomers}
+}
+
 // IsFinal reports whether there is no point in another attempt for who has no entry yet.
 func IsFinal(err error) bool {
 	kind, refused := kindOf(err)
-	return refused && (kind == ForGood || kind == Shortage) || errors.As(err, new(*locks.PanicError))
+	return refused && (kind == ForGood || kind == ForNewcomers) || errors.As(err, new(*locks.PanicError))
 }
 
 // IsTemporary reports whether an entry that exists should try again: an outage never ends
 // the waiting.
 func IsTemporary(err error) bool {
 	kind, refused := kindOf(err)
-	return !IsFinal(err) || refused && kind == Shortage
+	return !IsFinal(err) || refused && kind == ForNewcomers
 }
 
 // IsPassing reports whether the store has answered, and refuses for a reason that passes.

@@ -53,7 +53,7 @@ var (
 	errNoRoom  = &Refusal{Err: errors.New("too many clients"), Kind: Passing}
 	errStandby = &Refusal{Err: errors.New("read-only"), Kind: Standby}
 	errForGood = &Refusal{Err: errors.New("wrong password")}
-	errDisk    = &Refusal{Err: errors.New("no space"), Kind: Shortage}
+	errDisk    = &Refusal{Err: errors.New("no space"), Kind: ForNewcomers}
 )
 
 // How long a request is repeated depends on whether the store has answered.

@@ -208,6 +208,7 @@ func Located(store string, err error) error {
 	switch {
 	case !IsFinal(err):
 		return err
+	case len(locks.AsInvalid(err)) > 0: // which does not pass by itself
 	case IsTemporary(err):
 		return &locks.OutageError{Store: store, Err: err, Answered: true}
 	case errors.As(err, &fault):

@@ -59,6 +59,13 @@ func (f *lockFile) isLocked(start, length int64) bool {
 	return err != nil || lk.Type != unix.F_UNLCK
 }
 
+// isReadLocked reports whether another description has any lock on a byte.
+func (f *lockFile) isReadLocked(at int64) bool {
+	lk := unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1}
+	err := fcntlLock(f.fd, unix.F_OFD_GETLK, &lk)
+	return err != nil || lk.Type != unix.F_UNLCK
+}
+
 // isUsed reports whether anybody waits or holds.
 func (f *lockFile) isUsed() bool { return f.isLocked(waitBase, pathBase-waitBase) }
 

@@ -36,6 +36,7 @@ type view struct {
 	front    *record  // sleep until this one no longer waits
 	holders  []record // else until enough of these no longer hold
 	removed  bool     // or, for a moment: the holders of a removed file are in the way
+	damaged  bool     // likewise: the table cannot be read
 }
 
 // enter joins the queue.
@@ -99,12 +100,33 @@ func (p *place) load() (*table, error) {
 		return tab, nil
 	case err == nil && tab.name != "":
 		return nil, &locks.PathError{Path: f.path, Err: fmt.Errorf("belongs to the name %q", tab.name), Hint: "remove it"}
-	case f.isUsed() || p.self.state == stateWaiting: // also if p itself is the only one
+	case p.self.state == stateWaiting:
+		return nil, p.replaceDamaged()
+	case f.isUsed():
 		return nil, &locks.PathError{Path: f.path, Err: errDamaged, Hint: "it is repaired when they have ended"}
 	case f.stat.Nlink > 1:
 		return nil, &locks.PathError{Path: f.path, Err: fmt.Errorf("is not a lock file of golock and has %d names", f.stat.Nlink), Hint: "remove it"}
 	}
 	return f.reset(name)
+}
+
+// replaceDamaged removes a file whose table cannot be read when only waiters are left: they join anew,
+// in that of the next one. Until then the error says that holders use it.
+func (p *place) replaceDamaged() error {
+	f := p.file
+	if err := f.checkPath(); err != nil {
+		return err
+	}
+	damaged := &locks.PathError{Path: f.path, Err: errDamaged, Hint: "it is repaired when they have ended"}
+	for _, at := range p.pathLocks {
+		if f.isReadLocked(at) {
+			return damaged
+		}
+	}
+	if err := unix.Unlinkat(p.dir.fd, f.base, 0); err != nil && err != unix.ENOENT {
+		return damaged
+	}
+	return errMoved
 }
 
 // look decides what the table means for p, and takes the slot if it is p's turn. The
@@ -216,7 +238,7 @@ func (p *place) enclosing() *locks.Ref {
 func (p *place) sleep(ctx context.Context) error {
 	var look <-chan time.Time
 	switch v := p.view; {
-	case v.removed:
+	case v.removed, v.damaged:
 		look = time.After(recheck)
 	case v.front != nil:
 		p.sleepOn(waitByte(v.front.ticket))

@@ -76,7 +76,7 @@ func decodeHeader(b []byte) (h header, err error) {
 	case h.format != format:
 		return header{}, fmt.Errorf("has format %d, this golock knows format %d", h.format, format)
 	case h.checksum != adler32.Checksum(b[16:headerEnd]) || h.nameLen == 0 || h.nameLen > locks.MaxName ||
-		h.size > maxRecords || h.next < 0 || h.next >= maxTicket || h.fence < 0:
+		h.size > maxRecords || h.next < 0 || h.next >= maxTicket || h.fence < 0 || h.fence > locks.MaxNumber:
 		return header{}, errCorrupt
 	}
 	h.name = string(b[headerName : headerName+int(h.nameLen)])
@@ -194,7 +194,11 @@ func (r *record) decode(b []byte) error {
 			r.slots = append(r.slots, slot)
 		}
 	}
-	if len(r.slots) != units {
+	checked := locks.Stored{
+		Claim: r.claim(), Replace: replacements[r.replace], Holds: r.state == stateHolding, Slots: r.slots, Fence: r.fence,
+		Moments: []int64{r.since},
+	}
+	if checked.Check() != nil {
 		return errCorrupt
 	}
 	return nil

@@ -34,7 +34,7 @@ const (
 	maxMoves = 100
 
 	// recheck is how often the first waiter looks: the kernel wakes nobody when a hold is
-	// evicted, or when the holders of a removed file have gone.
+	// evicted, or when the holders of a removed file have gone. All do while the table is damaged.
 	recheck = time.Second
 )
 
@@ -100,6 +100,10 @@ func (t *ticket) wait(ctx context.Context) error {
 		err := p.sleep(ctx)
 		if err == nil {
 			t.lease, err = p.lookAgain(ctx)
+		}
+		if errors.Is(err, errDamaged) { // by somebody who may mend it, or until they have ended
+			p.view = view{damaged: true}
+			err = nil
 		}
 		if err == errMoved {
 			if err = t.join(ctx); err == nil {

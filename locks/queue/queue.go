@@ -41,6 +41,7 @@ type Entry struct {
 	Slots   []int  // Offered, Holding and Ended
 	Fence   int64  // likewise
 	Kept    bool   // its hold is not over: released, it becomes Ended
+	Invalid bool   // only its ID, state, evictor and times count
 
 	Reachable bool // a waiter that an offer reaches; another one has to ask before it gets a slot
 	Absent    bool // a waiter that is overdue: it loses an offer, and is passed over until it asks
@@ -51,6 +52,10 @@ type View struct {
 	Counter     int64  // the highest ticket or fence so far
 	Epoch       string // a stretch of time in which the store forgot nothing
 	Quarantined bool   // nobody gets a slot
+
+	// Invalid are entries of the queue whose time may not be over and whose claims and slots are not
+	// known. Nobody gets a slot, and nobody joins, as long as there are any.
+	Invalid []locks.InvalidEntry
 
 	Holders []Entry // all that have slots
 	Waiters []Entry // the first ones, in order; at least one that is not Absent, if there is any
@@ -90,6 +95,8 @@ type Decision struct {
 	Told    []string // IDs of waiters to wake: they have an offer, were evicted, or have to ask again
 	Due     string   // ID of the first waiter if it could have a slot and is not Reachable
 	Again   bool     // slots may be left for waiters that the view does not show: Look, with more of them
+
+	Err error // the question cannot be answered: of invalid entries. Then there is nothing else
 }
 
 // Decide answers a question.
@@ -97,6 +104,9 @@ func Decide(v View, q Question) Decision {
 	d := &decision{View: v, q: q}
 	d.Holders, d.Waiters = slices.Clone(v.Holders), slices.Clone(v.Waiters)
 	d.out.Counter = v.Counter
+	if d.needsAll() {
+		return Decision{Err: lease.Invalid(v.Invalid)}
+	}
 	d.withdraw(v.Holders)
 	switch q.Step {
 	case lease.Join:
@@ -216,7 +226,7 @@ func (e *Entry) before(o *Entry) bool {
 
 // offer hands out what is free to the first waiters.
 func (d *decision) offer() {
-	if d.Quarantined {
+	if d.Quarantined || len(d.Invalid) > 0 {
 		return
 	}
 	for _, w := range d.Waiters {
@@ -392,6 +402,8 @@ func (d *decision) end(e Entry) {
 	switch {
 	case e.State == Waiting || e.State == Ended:
 		d.remove(e.ID, d.q.By)
+	case e.Invalid:
+		d.put(e.repaired(d.q.By))
 	case e.Evicted == "":
 		e.Evicted, e.Kept = d.q.By, false
 		d.put(e)

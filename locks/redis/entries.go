@@ -2,23 +2,29 @@ package redis
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
 // Entries implements locks.Store.
 func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, err error) {
 	names, err := s.names(ctx, name)
+	var invalid []locks.InvalidEntry
 	for _, name := range names {
 		entries, err := s.list(ctx, locks.KeyOf(name), name)
-		if err != nil {
+		all, invalid = append(all, entries...), append(invalid, locks.AsInvalid(err)...)
+		if err != nil && len(locks.AsInvalid(err)) == 0 {
 			return all, err
 		}
-		all = append(all, entries...)
+	}
+	if err == nil {
+		err = lease.Located(s.URL(), lease.Invalid(invalid))
 	}
 	return all, err
 }
@@ -46,9 +52,9 @@ func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.E
 	if err != nil {
 		return nil, err
 	}
-	entries := entriesOf(r.Entries, r.Name, key)
+	entries, flawed := entriesOf(r.Entries, r.Name, key)
 	locks.Arrange(entries)
-	return entries, nil
+	return entries, lease.Located(s.URL(), lease.Invalid(append(invalid(r.Flaws, r.Name, key), flawed...)))
 }
 
 // Sweep implements locks.QueueStore: it removes the entries whose lease ended olderThan
@@ -56,6 +62,7 @@ func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.E
 // cannot reach it. Keys expire by themselves.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	names, err := s.names(ctx, name)
+	var left []locks.InvalidEntry
 	for _, one := range names {
 		c := call{key: locks.KeyOf(one), Mode: "sweep", Name: one, Age: millis(olderThan.Milliseconds())}
 		r, err := ask(ctx, s, s.runScript(c))
@@ -63,15 +70,26 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 			return removed, err
 		}
 		removed += r.Removed
+		left = append(left, invalid(r.Flaws, one, c.key)...)
+	}
+	if err == nil {
+		err = lease.Located(s.URL(), lease.Invalid(left))
 	}
 	return removed, err
 }
 
-// entriesOf is what the contract shows of listed entries.
-func entriesOf(all []listed, name string, key locks.Key) []locks.Entry {
-	var entries []locks.Entry
+// entriesOf is what the contract shows of listed entries, and those among them that are invalid.
+func entriesOf(all []listed, name string, key locks.Key) (entries []locks.Entry, flawed []locks.InvalidEntry) {
 	for _, l := range all {
-		r := &l.Record
+		var r record
+		err := json.Unmarshal(l.Record, &r)
+		if err == nil {
+			err = r.check()
+		}
+		if err != nil {
+			flawed = append(flawed, invalid([]flaw{{l.ID, err.Error()}}, name, key)...)
+			continue
+		}
 		e := locks.Entry{
 			Name: name, State: l.State,
 			Claim: locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: r.Ticket},
@@ -89,5 +107,5 @@ func entriesOf(all []listed, name string, key locks.Key) []locks.Entry {
 		}
 		entries = append(entries, e)
 	}
-	return entries
+	return entries, flawed
 }

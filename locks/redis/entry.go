@@ -59,6 +59,11 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 
 	sent = e.store.clock()
 	r, err := attempt(ctx, e.store, ttl, e.store.runScript(c))
+	if err == nil && r.Record != nil {
+		if why := r.Record.check(); why != nil {
+			err = lease.Invalid(invalid([]flaw{{c.ID, why.Error()}}, r.Name, c.key))
+		}
+	}
 	if err != nil {
 		return a, sent, err
 	}
@@ -75,7 +80,7 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 			e.store.noRunID.Store(true)
 		}
 	}
-	entries := entriesOf(r.Entries, c.Name, e.ref.Key)
+	entries, _ := entriesOf(r.Entries, c.Name, e.ref.Key)
 	switch a.Verdict {
 	case lease.Granted, lease.Held:
 		a.Grant, a.TTL, a.Replaced = e.record.grant(e.ref), e.ttl, entries

@@ -51,7 +51,7 @@ func (s *Store) judgeReply(err goredis.Error) error {
 	case code == "MOVED", code == "CROSSSLOT":
 		hint = "the server is a node of a cluster: use redis+cluster://"
 	case code == "OOM":
-		return &lease.Refusal{Err: err, Hint: "raise the server's maxmemory", Kind: lease.Shortage}
+		return &lease.Refusal{Err: err, Hint: "raise the server's maxmemory", Kind: lease.ForNewcomers}
 	case code == "WRONGPASS", code == "NOAUTH", code == "ERR" && has("unauthenticated"):
 		return s.refusedLogin(err, code != "WRONGPASS")
 	case code == "NOPERM":
@@ -60,6 +60,11 @@ func (s *Store) judgeReply(err goredis.Error) error {
 		hint = "the server is no node of a cluster: use redis://"
 	case has("unknown command 'sentinel'"):
 		hint = "this is a server and no sentinel"
+	case code == "WRONGTYPE", has("user_script"): // what the script reads is not what it has written
+		return &lease.Refusal{
+			Err: err, Kind: lease.ForNewcomers,
+			Hint: "somebody has changed the keys that begin with " + s.target.prefix + ": golock clean NAME removes what is no lock",
+		}
 	}
 	return &lease.Refusal{Err: err, Hint: hint}
 }

@@ -35,7 +35,9 @@
 --   evict    marked | lost
 --   list     list: name entries
 --   sweep    swept: removed
---   any      format: found format | name: found
+--   any      format: found format | name: found | invalid: name flaws
+-- A flaw is an id and why golock cannot have written what is stored of it; the id '' is the
+-- lock's own state. Who holds or waits goes on, nobody is let in; a list has flaws too.
 -- An entry is: state, id, left and hold in ms, record, ended if only the hold keeps the
 -- slot, by if somebody evicted it.
 -- Published to an entry: recheck, in how many ms | epoch and record of a grant | evicted
@@ -48,6 +50,22 @@ local TOMBSTONE = 600000 -- ms that a tombstone is kept
 local SUSPECT = 500      -- ms until a waiter without a subscription counts as dead
 local NEWCOMER = 3000    -- the same for one that has not subscribed yet
 local CHECK = 450        -- ms until the second waiter checks that the first has come
+local TTL = 30000        -- ms: the lease of an entry whose record cannot be read
+local MAXTTL = 315360000000
+local MAXHOLD = 9223372036855
+local MAXSLOT = 2147483647
+local MAXRECORD = 32768  -- bytes
+local FINITE = math.huge
+local MAXNUMBER = '9000000000000000' -- of tickets and fences; Lua counts exactly a little further
+
+-- Somebody may have put something else in the place of a key. A sweep removes that.
+local replaced = 0
+if ask.mode == 'sweep' then
+  for i, kind in ipairs({'hash', 'zset', 'zset', 'zset', 'hash', 'zset', 'zset'}) do
+    local found = KEYS[i] and redis.call('TYPE', KEYS[i]).ok
+    if found and found ~= kind and found ~= 'none' then replaced = replaced + redis.call('DEL', KEYS[i]) end
+  end
+end
 
 -- Lua would write large numbers as 1.8e+15.
 local function digits(n) return string.format('%016.0f', n) end
@@ -66,12 +84,102 @@ end
 quiet = tonumber(quiet) or 0
 local noRunID = false -- the server does not tell its run_id
 
+-- What golock has not written: id -> why.
+local flaws = {}
+
+local function isWhole(n, least, most)
+  return type(n) == 'number' and n >= least and n <= most and n % 1 == 0
+end
+
+local function isNumber(text)
+  return text == '0' or type(text) == 'string' and #text == 16 and text:find('^%d+$') and text <= MAXNUMBER
+end
+
+-- Whether JSON can be written of a table again: it has no deep tables and no infinite numbers.
+local function isFlat(t, depth)
+  for _, v in pairs(t) do
+    if type(v) == 'table' then
+      if depth == 0 or not isFlat(v, depth - 1) then return false end
+    elseif type(v) == 'number' and not (v > -FINITE and v < FINITE) then
+      return false
+    end
+  end
+  return true
+end
+
+-- Whether slots are as many ascending numbers below max as the weight is.
+local function areSlots(r)
+  if r.weight == 1 and #r.slots < 10 and r.slots:find('^%d+$') then
+    return r.max == 0 or tonumber(r.slots) < r.max
+  end
+  local units, last = 0, -1
+  for part in (r.slots .. ','):gmatch('([^,]*),') do
+    local from, to = part:match('^(%d+)%-(%d+)$')
+    from = tonumber(from or part:match('^%d+$'))
+    to = tonumber(to) or from
+    if not from or from <= last or to < from or to > MAXSLOT then return false end
+    units, last = units + to - from + 1, to
+  end
+  return units == r.weight and (r.max == 0 or last < r.max)
+end
+
+-- Why golock cannot have written a record; nil if it can.
+local function flawOf(id, text)
+  if #id ~= 32 or id:find('%X') then return 'an ID is 32 hexadecimal digits' end
+  if not text then return nil end
+  if #text > MAXRECORD then return 'a record of ' .. #text .. ' bytes' end
+  local ok, r = pcall(cjson.decode, text)
+  if not ok or type(r) ~= 'table' or not isFlat(r, 2) then return 'the record is not readable' end
+  if not isWhole(r.weight, 1, 65536) then return 'weight ' .. tostring(r.weight) end
+  if not isWhole(r.max, 0, MAXSLOT) or r.max > 0 and r.weight > r.max then return 'max ' .. tostring(r.max) end
+  if not isWhole(r.ttl, 1, MAXTTL) then return 'ttl ' .. tostring(r.ttl) end
+  if not isWhole(r.hold, 0, MAXHOLD) then return 'hold ' .. tostring(r.hold) end
+  if not isWhole(r.join, 0, now) then return 'join ' .. tostring(r.join) end
+  if not isNumber(r.ticket) then return 'ticket ' .. tostring(r.ticket):sub(1, 40) end
+  if not isNumber(r.fence) then return 'fence ' .. tostring(r.fence):sub(1, 40) end
+  if not isNumber(r.since) then return 'since ' .. tostring(r.since):sub(1, 40) end
+  if type(r.order) ~= 'string' or #r.order ~= 16 or r.order:find('%X') then return 'order' end
+  if r.replace ~= '' and r.replace ~= 'waiting' and r.replace ~= 'running' then return 'replace' end
+  if type(r.slots) ~= 'string' or r.slots ~= '' and not areSlots(r) then
+    return 'slots ' .. tostring(r.slots):sub(1, 40)
+  end
+  return nil, r
+end
+
 -- The record of an id, and whether it is stored. A missing one (the server was short of
--- memory) counts as exclusive until its owner's next renewal restores it.
+-- memory), or one with a flaw, counts as exclusive until its owner's next renewal restores it.
 local function record(id)
   local text = redis.call('HGET', E, id)
-  if text then return cjson.decode(text), true end
-  return {weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0}, false
+  local flaw, r = flawOf(id, text)
+  if r then return r, true end
+  flaws[id] = flaw
+  return {weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0, ttl = TTL}, false
+end
+
+-- Who evicted an entry, or nothing.
+local function evictorOf(id)
+  local by = redis.call('HGET', E, id .. '!')
+  return by and by:sub(1, 1000)
+end
+
+-- A moment that no lease and no hold reaches.
+local FAR = now + MAXHOLD + 1000
+
+-- Notes the entries whose time never ends, and a state that cannot be counted up.
+local function noteFar()
+  for _, key in ipairs({H, D}) do
+    for _, at in ipairs(redis.call('ZRANGEBYSCORE', key, FAR, '+inf', 'LIMIT', 0, 100)) do
+      flaws[key == D and at:sub(33) or at] = 'a time that does not end'
+    end
+  end
+  if ticket and not isNumber(ticket) or fence and not isNumber(fence) then flaws[''] = 'ticket or fence' end
+end
+
+-- The flaws as a list.
+local function listFlaws()
+  local all = {}
+  for flawed, why in pairs(flaws) do all[#all + 1] = {id = flawed:sub(1, 64), why = why} end
+  return #all > 0 and all or nil
 end
 
 -- When a holder's hold is over.
@@ -199,7 +307,9 @@ end
 
 -- The next ticket or fence: it grows even if the data is lost, as long as the clock
 -- does not go back.
-local function after(last) return digits(math.max((tonumber(last) or 0) + 1, micros)) end
+local function after(last)
+  return digits(math.max((isNumber(last) and tonumber(last) or 0) + 1, micros))
+end
 
 -- Begins a new epoch if this is another server than before, or its data is gone. A holder
 -- that is missing in its own epoch was taken out; in a later one it was forgotten and may
@@ -225,7 +335,8 @@ local function checkEpoch()
   if INDEX then redis.call('ZREMRANGEBYSCORE', INDEX, '-inf', now) end
 end
 
-local function msUntil(moment) return math.max(moment - now, 0) end
+-- Larger numbers would be written with an exponent.
+local function msUntil(moment) return math.min(math.max(moment - now, 0), 9e13) end
 
 -- Returns the number of receivers, or an error.
 local function publish(to, message) return redis.pcall('PUBLISH', channels .. to, cjson.encode(message)) end
@@ -324,7 +435,9 @@ local function evict(id, r)
     prolong(E, TOMBSTONE, 0)
   elseif alive(r, id) then
     redis.call('HSETNX', E, id .. '!', ask.by)
-    if r.hold > 0 then redis.call('ZADD', H, redis.call('HGET', E, id .. '@'), id) end -- the hold is void
+    -- The hold is void, and no lease is longer than its TTL.
+    local over = r.hold > 0 and tonumber(redis.call('HGET', E, id .. '@')) or math.huge
+    redis.call('ZADD', H, 'LT', math.min(over, now + r.ttl), id)
   else
     return removeEntry(r, id)
   end
@@ -333,7 +446,7 @@ end
 
 -- An entry of an answer.
 local function entryOf(state, id, moment, r)
-  local e = {state = state, id = id, left = msUntil(moment), record = r, by = redis.call('HGET', E, id .. '!') or nil}
+  local e = {state = state, id = id, left = msUntil(moment), record = r, by = evictorOf(id) or nil}
   if state == 'holding' then
     e.ended = not alive(r, id)
     if not e.by then e.hold = msUntil(holdEnd(r)) end
@@ -345,8 +458,10 @@ end
 local function holding()
   local entries, all = {}, redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
   for i = 1, #all, 2 do
-    local r, stored = record(all[i])
-    if stored and tonumber(all[i + 1]) > now then entries[#entries + 1] = entryOf('holding', all[i], all[i + 1], r) end
+    local isLive = tonumber(all[i + 1]) > now
+    local r, stored
+    if isLive then r, stored = record(all[i]) end
+    if stored then entries[#entries + 1] = entryOf('holding', all[i], all[i + 1], r) end
   end
   return entries
 end
@@ -370,7 +485,7 @@ end
 local function replace(mine, gone)
   local stay = {}
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
-    if not redis.call('HGET', E, h .. '!') then stay[#stay + 1] = {id = h, r = record(h), state = 'holding'} end
+    if not evictorOf(h) then stay[#stay + 1] = {id = h, r = record(h), state = 'holding'} end
   end
   local function room()
     local use = {sum = 0, limit = 0}

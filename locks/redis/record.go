@@ -37,6 +37,21 @@ func newRecord(r locks.Request) *record {
 	}
 }
 
+// check says what golock cannot have written, if there is anything.
+func (r *record) check() error {
+	slots, err := locks.ParseSlots(r.Slots, max(r.Weight, 0))
+	if err != nil {
+		return err
+	}
+	stored := locks.Stored{
+		Claim:   locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: r.Ticket},
+		Replace: r.Replace, Holds: len(slots) > 0, Slots: slots, Fence: r.Fence, TTL: r.TTL.duration(), Hold: r.Hold.duration(),
+		Moments: []int64{r.Since},
+	}
+	return stored.Check()
+}
+
+// grant is what a record that was checked says.
 func (r *record) grant(ref locks.Ref) locks.Grant {
 	slots, _ := locks.ParseSlots(r.Slots, lease.MaxUnits)
 	return locks.Grant{Ref: ref, Slots: slots, Fence: r.Fence}
@@ -45,4 +60,8 @@ func (r *record) grant(ref locks.Ref) locks.Grant {
 // millis is a number of ms.
 type millis int64
 
-func (m millis) duration() time.Duration { return time.Duration(m) * time.Millisecond }
+// duration is as many ms as a duration can have, at most.
+func (m millis) duration() time.Duration {
+	const most = millis(math.MaxInt64 / int64(time.Millisecond))
+	return time.Duration(min(max(m, -most), most)) * time.Millisecond
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -69,6 +70,20 @@ type reply struct {
 	Entries             []listed // of a list or a refusal, or those that were replaced
 	Name, Found, Format string
 	Removed             int
+	Flaws               []flaw // of an invalid answer, a list or a sweep
+}
+
+// flaw says why golock cannot have written what is stored of an ID; of the lock itself if that is "".
+type flaw struct{ ID, Why string }
+
+// invalid describes flaws.
+func invalid(all []flaw, name string, key locks.Key) (entries []locks.InvalidEntry) {
+	for _, f := range all {
+		i := locks.InvalidEntry{Name: name, ID: f.ID, TTL: lease.DefaultTTL, Err: errors.New(f.Why)}
+		i.Ref, _ = locks.ParseRef(key.String() + "-" + f.ID)
+		entries = append(entries, i)
+	}
+	return entries
 }
 
 // listed is one entry of a reply.
@@ -76,10 +91,10 @@ type listed struct {
 	State  locks.State
 	ID     string
 	Left   millis
-	Record record
-	Hold   millis // what is left of it
-	Ended  bool   // only its hold keeps the slot
-	By     string // who evicted it; "": nobody
+	Record json.RawMessage // a record; others may have written it
+	Hold   millis          // what is left of it
+	Ended  bool            // only its hold keeps the slot
+	By     string          // who evicted it; "": nobody
 }
 
 // run runs the script.
@@ -102,7 +117,11 @@ func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (r reply, 
 			c.Name, locks.Printable(r.Found, 300))
 	}
 	if err != nil {
-		return r, &lease.Refusal{Err: err}
+		// Who has an entry has asked before, and got an answer.
+		return r, &lease.Refusal{Err: err, Kind: lease.ForNewcomers}
+	}
+	if r.Verdict == "invalid" {
+		return r, lease.Invalid(invalid(r.Flaws, r.Name, c.key))
 	}
 	return r, nil
 }

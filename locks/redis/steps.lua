@@ -26,7 +26,7 @@ local function join()
   local mine = ask.record
   mine.join = ask.subscribed and now or 0
   local old, stored = record(id)
-  local gone, evictor = redis.call('ZSCORE', G, id), redis.call('HGET', E, id .. '!')
+  local gone, evictor = redis.call('ZSCORE', G, id), evictorOf(id)
   if gone and evictor then return {verdict = 'evicted', by = evictor} end
   if stored then mine.ticket, mine.since = old.ticket, old.since end
   local new = mine.ticket == '0'
@@ -46,6 +46,15 @@ local function join()
   local at = place(mine, id)
   local before = redis.call('ZLEXCOUNT', Q, '-', '(' .. at)
   local use = inUse()
+  if new then -- who waits already goes on
+    noteFar()
+    local first = redis.call('ZRANGE', Q, 0, 0)[1]
+    if first then record(first:sub(33)) end
+    if next(flaws) then
+      removeEntry(mine, id)
+      return {verdict = 'invalid', name = name, flaws = listFlaws()}
+    end
+  end
   local function fitsNow() return not gone and before == 0 and quiet <= now and fits(mine, use) end
   -- A run inside a holder of the same name would wait for itself.
   local inside
@@ -90,8 +99,11 @@ local function renew()
   local gone, holds = redis.call('ZSCORE', G, id), redis.call('ZSCORE', H, id)
   local mine, stored = record(id)
   local known = holds and stored
+  if flaws[id] and not gone and not ask.record then
+    return {verdict = 'invalid', name = name, flaws = listFlaws()}
+  end
   if gone or not (known or ask.record) then return {verdict = 'lost'} end
-  local evictor = holds and redis.call('HGET', E, id .. '!')
+  local evictor = holds and evictorOf(id)
   if evictor then return {verdict = 'evicted', by = evictor} end
   if holds and not alive(mine, id) then return {verdict = 'lost'} end
   if not known then
@@ -115,7 +127,7 @@ local function release()
   local holds = redis.call('ZSCORE', H, id)
   local mine, stored = record(id)
   local existed = stored or holds ~= false
-  if ask.mode == 'release' and stored and holds and holdEnd(mine) > now and not redis.call('HGET', E, id .. '!') then
+  if ask.mode == 'release' and stored and holds and holdEnd(mine) > now and not evictorOf(id) then
     -- The slot stays taken for the rest of the hold.
     existed, changed = alive(mine, id), true
     redis.call('ZADD', H, holdEnd(mine), id)
@@ -131,6 +143,14 @@ end
 local function evictEntry()
   local r, stored = record(id)
   local there = stored or redis.call('ZSCORE', H, id)
+  if not stored then -- its record does not tell its place
+    for _, at in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
+      if at:sub(33) == id then
+        dequeue(at)
+        there = true
+      end
+    end
+  end
   if there then evict(id, r) end
   return {verdict = there and 'marked' or 'lost'}
 end
@@ -152,20 +172,53 @@ local function list()
   local entries = holding()
   for _, waiter in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
     local moment = redis.call('ZSCORE', D, waiter) or now + 1
-    local r, stored = record(waiter:sub(33))
-    if stored and tonumber(moment) > now then
-      entries[#entries + 1] = entryOf('waiting', waiter:sub(33), moment, r)
+    local isLive = tonumber(moment) > now
+    local r, stored
+    if isLive then r, stored = record(waiter:sub(33)) end
+    if stored then entries[#entries + 1] = entryOf('waiting', waiter:sub(33), moment, r) end
+  end
+  noteFar()
+  return {verdict = 'list', name = name, entries = listed(entries), flaws = listFlaws()}
+end
+
+-- Removes what nobody can live by: entries whose ID is none. A lease or hold that never ends gets the
+-- longest end that its record allows; a state that cannot be counted up begins anew if nobody holds.
+local function sweepFlaws()
+  local removed = 0
+  noteFar()
+  for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
+    local r = record(h)
+    if flawOf(h) then
+      removed = removed + redis.call('ZREM', H, h)
+    elseif flaws[h] then
+      redis.call('ZADD', H, 'LT', string.format('%.0f', math.max(now + r.ttl, holdEnd(r))), h)
     end
   end
-  return {verdict = 'list', name = name, entries = listed(entries)}
+  for _, at in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
+    local waiter = at:sub(33)
+    local r = record(waiter)
+    if flawOf(waiter) then
+      dequeue(at)
+      removed = removed + 1
+    elseif flaws[waiter] then
+      redis.call('ZADD', D, 'LT', string.format('%.0f', now + r.ttl), at)
+    end
+  end
+  if flaws[''] and redis.call('ZCARD', H) == 0 then
+    redis.call('HDEL', S, 'ticket', 'fence')
+    removed = removed + 1
+  end
+  return removed
 end
 
 -- For names that nobody uses: each other step drops expired entries by itself. A name
 -- without a state goes from the index.
 local function sweep()
-  local removed = dropExpired(now - ask.age)
+  local removed = dropExpired(now - ask.age) + sweepFlaws() + replaced
   if INDEX and not format then removed = removed + redis.call('ZREM', INDEX, name) end
-  return {verdict = 'swept', removed = removed}
+  flaws = {}
+  list() -- what is left
+  return {verdict = 'swept', name = name, removed = removed, flaws = listFlaws()}
 end
 
 local modes = {

@@ -47,7 +47,7 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (a leas
 func (e *entry) accept(m *message) (a lease.Answer, sent locks.Instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if m.Record == nil || m.Record.Join != e.record.Join || e.store.target.replicas > 0 ||
+	if m.Record == nil || m.Record.check() != nil || m.Record.Join != e.record.Join || e.store.target.replicas > 0 ||
 		e.store.clock().Sub(e.asked) > maxGrantAge(e.ttl) {
 		return a, 0
 	}

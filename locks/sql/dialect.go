@@ -109,7 +109,7 @@ const (
 	AtOnce                    // another attempt may succeed without a pause
 	Refused                   // another attempt fails too
 	Passing                   // the server answers, and another attempt may succeed after a pause
-	Shortage                  // another attempt may succeed, but not soon: those who hold or wait try again
+	ForNewcomers                  // another attempt may succeed, but not soon: those who hold or wait try again
 	Standby                   // the server may not write: another one may be the primary
 	NoTable                   // the table does not exist
 	OtherTable                // it has other columns

@@ -1,11 +1,12 @@
 package sql
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
@@ -25,13 +26,14 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 
 // list gives the live entries, perhaps only those of a condition. It locks and changes nothing.
 func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err error) {
+	var invalid []locks.InvalidEntry
 	c := &session{store: s}
 	defer c.disconnect()
-	name := "(SELECT n.info FROM " + s.table + " n WHERE n.lock_key=e.lock_key AND n.entry_id='')"
-	text := "SELECT lock_key," + name + "," + s.dialect.Clock + "," + columns + " FROM " + s.table +
+	name := "(SELECT LEFT(n.info,4001) FROM " + s.table + " n WHERE n.lock_key=e.lock_key AND n.entry_id='')"
+	text := "SELECT lock_key," + name + "," + s.dialect.Clock + "," + selected + " FROM " + s.table +
 		" e WHERE entry_id<>''" + of + " AND state IN ('H','O','E','W') ORDER BY lock_key,state,ord,entry_id"
 	err = c.once(ctx, func(ctx context.Context) error {
-		entries = nil
+		entries, invalid = nil, nil
 		answers, err := c.ask(ctx, text, 1)
 		if err != nil {
 			return err
@@ -39,16 +41,26 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 		for _, f := range answers[0] {
 			var key, name string
 			var now int64
-			r, err := parseRow(f[3:])
-			if err = cmp.Or(err, scan(f, &key, &name, &now)); err != nil {
+			if err := scan(f, &key, &name, &now); err != nil {
 				return err
 			}
-			if r.until() > now {
+			r := parseRow(f[3:])
+			if r.flaw == nil && !isID(key) {
+				r.flaw = errors.New("the key of a lock is 32 hexadecimal digits")
+			}
+			switch {
+			case r.until() <= now:
+			case r.flaw != nil:
+				invalid = append(invalid, r.invalid(unescape(name), key))
+			default:
 				entries = append(entries, r.entry(unescape(name), key, now))
 			}
 		}
 		return nil
 	})
+	if err == nil {
+		err = lease.Located(s.URL(), lease.Invalid(invalid))
+	}
 	locks.Arrange(entries)
 	return entries, err
 }

@@ -12,7 +12,6 @@ import (
 )
 
 var (
-	errNotOurs    = refusal("the table holds something that golock has not written")
 	errNoName     = errors.New("the name has no row")             // when it was to be locked
 	errNoTableRow = errors.New("the table has no row of its own") // somebody has deleted it, most likely with all others
 )
@@ -56,8 +55,8 @@ func (s *Store) judge(err error) error {
 	case Refused:
 	case Passing, AtOnce: // the latter has been tried often enough
 		kind = lease.Passing
-	case Shortage:
-		kind = lease.Shortage
+	case ForNewcomers:
+		kind = lease.ForNewcomers
 	case Standby:
 		kind = lease.Standby
 	case NoRight:

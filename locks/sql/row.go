@@ -1,7 +1,9 @@
 package sql
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -41,6 +43,11 @@ const (
 const columns = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn," +
 	"replaces,slots,evicted,info,server"
 
+// selected are the columns as they are read. Somebody may have made the texts longer than they can be:
+// so one letter more than that is enough to see.
+const selected = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn," +
+	"LEFT(replaces,17),LEFT(slots,8001),LEFT(evicted,1001),LEFT(info,4001),LEFT(server,1609)"
+
 const (
 	maxSlots   = 8000 // bytes of a list of slots
 	maxInfo    = 4000
@@ -61,6 +68,7 @@ type row struct {
 	conn      int64
 	info      string
 	server    string
+	flaw      error // why golock cannot have written it; nil: it can
 }
 
 // until is when an entry ends unless it is prolonged.
@@ -94,7 +102,7 @@ func parseOrder(text string, c *locks.Claim) error {
 	_, _ = fmt.Sscanf(text, "%16x%16x", &priority, &ticket)
 	c.Priority, c.Ticket = int(int64(^priority^1<<63)), int64(ticket)
 	if order(*c) != text { // or it is of a machine whose numbers are larger
-		return errNotOurs
+		return fmt.Errorf("ord %q", locks.Printable(text, 40))
 	}
 	return nil
 }
@@ -111,28 +119,89 @@ func scan(line []string, into ...any) (err error) {
 			*to, err = strconv.ParseInt(line[i], 10, 64)
 		}
 		if err != nil {
-			return &lease.Refusal{Err: err}
+			return &lease.Refusal{Err: err, Kind: lease.ForNewcomers}
 		}
 	}
 	return nil
 }
 
-func parseRow(line []string) (r row, err error) {
-	var state, ord, replace, slots, evicted string
+// parseRow reads an entry, or a name's own row. Of one with a flaw all that can be read is there.
+func parseRow(line []string) (r row) {
+	state, ord, slots := line[0], line[2], line[13]
+	r.ID, r.Replace, r.Evicted, r.info, r.server = line[1], locks.Replacement(line[12]), unescape(line[14]), line[15], line[16]
 	var ttl int64
-	err = scan(line, &state, &r.ID, &ord, &r.ends, &r.due, &ttl, &r.Claim.Weight, &r.Claim.Max, &r.Fence, &r.since, &r.hold,
-		&r.conn, &replace, &slots, &evicted, &r.info, &r.server)
-	switch {
-	case err != nil:
-		return r, err
-	case len(state) != 1 || !isPlain(state, r.ID, replace, r.info, r.server):
-		return r, errNotOurs
+	r.flaw = scan(line[3:], &r.ends, &r.due, &ttl, &r.Claim.Weight, &r.Claim.Max, &r.Fence, &r.since, &r.hold, &r.conn)
+	r.ttl = span(ttl)
+	if len(state) == 1 {
+		r.State = queue.State(state[0])
 	}
-	r.State, r.ttl, r.Replace, r.Evicted = queue.State(state[0]), span(ttl), locks.Replacement(replace), unescape(evicted)
-	if r.Slots, err = locks.ParseSlots(slots, lease.MaxUnits); err != nil {
-		return r, &lease.Refusal{Err: err}
+	isLong := len(slots) > maxSlots || len(line[14]) > maxEvicted || len(r.info) > maxInfo || len(r.server) > manyServers*(maxServer+1)
+	if isLong && r.flaw == nil {
+		r.flaw = errors.New("a longer text than there can be")
 	}
-	return r, parseOrder(ord, &r.Claim)
+	if r.flaw == nil {
+		r.flaw = r.check(ord, slots)
+	}
+	return r
+}
+
+// check reads what has a form of its own, and says what golock cannot have written.
+func (r *row) check(ord, slots string) error {
+	if !isPlain(string(r.Replace), r.info, r.server) {
+		return errors.New("letters that need quoting")
+	}
+	switch r.State {
+	case nameRow, queue.Gone:
+		return nil
+	case queue.Waiting, queue.Offered, queue.Holding, queue.Ended:
+	default:
+		return fmt.Errorf("state %q", r.State)
+	}
+	if !isID(r.ID) {
+		return errors.New("an ID is 32 hexadecimal digits")
+	}
+	if err := parseOrder(ord, &r.Claim); err != nil {
+		return err
+	}
+	var err error
+	if r.Slots, err = locks.ParseSlots(slots, max(r.Claim.Weight, 0)); err != nil {
+		return err
+	}
+	hold, moments := span(r.hold), []int64{r.ends, r.due, r.since}
+	if r.State == queue.Holding || r.State == queue.Ended {
+		hold, moments = 0, append(moments, r.hold)
+	}
+	stored := r.Stored(r.ttl, hold)
+	stored.Moments = moments
+	return stored.Check()
+}
+
+// isID reports whether a text is an entry's ID, or a name's key.
+func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == "" }
+
+// invalid describes a row with a flaw.
+func (r *row) invalid(name, key string) locks.InvalidEntry {
+	i := locks.InvalidEntry{Name: name, ID: r.ID, TTL: r.leaseTTL(), Err: r.flaw}
+	if r.State != nameRow {
+		i.Ref, _ = locks.ParseRef(key + "-" + r.ID)
+	}
+	return i
+}
+
+// leaseTTL is an entry's TTL, or the usual one if that cannot be true.
+func (r *row) leaseTTL() time.Duration {
+	if r.ttl <= 0 || r.ttl > locks.MaxTTL {
+		return lease.DefaultTTL
+	}
+	return r.ttl
+}
+
+// repair makes the columns of a row with a flaw valid, which is evicted. Its owner has stopped when its
+// TTL is over: as long as it has a flaw it cannot be renewed.
+func (r *row) repair(now int64) {
+	r.ttl = r.leaseTTL()
+	r.ends = min(max(r.ends, now), now+micros(r.ttl))
+	r.due, r.since, r.hold, r.conn, r.info, r.server = 0, now, 0, 0, "", ""
 }
 
 // fields are the row's values as SQL writes them, in the order of columns.
@@ -165,7 +234,11 @@ func isPlain(texts ...string) bool {
 
 func micros(d time.Duration) int64 { return d.Microseconds() }
 
-func span(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+// span is a number of us, or as many as a duration can have.
+func span(us int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Microsecond)
+	return time.Duration(min(max(us, -most), most)) * time.Microsecond
+}
 
 // escape writes any text in letters that need no quoting in SQL, in at most limit bytes.
 func escape(text string, limit int) string {

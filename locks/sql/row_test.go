@@ -3,11 +3,9 @@
 package sql
 
 import (
-	"errors"
 	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +13,6 @@ import (
 	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/queue"
-	"golock/test/testkit"
 )
 
 // written is a row as the server gives it back.
@@ -39,7 +36,7 @@ func FuzzRow(f *testing.F) {
 			Entry: queue.Entry{
 				State: queue.Holding, ID: "0123456789abcdef0123456789abcdef", Replace: locks.ReplaceRunning,
 				Evicted: by, Fence: moment,
-				Claim: locks.Claim{Weight: int(slots), Max: limit, Priority: priority, Ticket: max(moment, 0)},
+				Claim: locks.Claim{Max: limit, Priority: priority, Ticket: moment},
 			},
 			ends: moment, due: 4, ttl: 30 * time.Second, since: 1, hold: 2, conn: 3,
 			info: infoOf(locks.Request{Command: []string{word, by}}), server: escape(word, maxLogin),
@@ -49,14 +46,23 @@ func FuzzRow(f *testing.F) {
 				r.Slots = append(r.Slots, slot)
 			}
 		}
+		r.Claim.Weight = len(r.Slots)
+		stored := r.Stored(r.ttl, 0)
+		stored.Moments = []int64{moment}
+		valid := stored.Check()
 		fields := written(t, r)
 		for _, text := range fields {
 			if !isPlain(strings.ReplaceAll(text, ",", "")) {
 				t.Fatalf("the field %q needs quoting", text)
 			}
 		}
-		back, err := parseRow(fields)
-		testkit.Must(t, err)
+		back := parseRow(fields)
+		if (back.flaw == nil) != (valid == nil) {
+			t.Fatalf("%+v has the flaw %v, want %v", r, back.flaw, valid)
+		}
+		if back.flaw != nil {
+			return
+		}
 		short := len(by) < maxEvicted/3 && len(word) < 600 // escaped it is three times as long
 		if d := parseOwner(back.info); short && !slices.Equal(d.Command, []string{word, by}) {
 			t.Errorf("the command %q came back as %q", word, d.Command)
@@ -75,24 +81,31 @@ func FuzzRow(f *testing.F) {
 // holds are not cut.
 func TestForeignRows(t *testing.T) {
 	t.Parallel()
-	entry := queue.Entry{State: queue.Waiting, ID: "00", Claim: locks.Claim{Weight: 1}}
+	const id = "0123456789abcdef0123456789abcdef"
+	entry := queue.Entry{ID: id, Claim: locks.Claim{Weight: 1, Max: 1}}
 	good := row{Entry: entry, ttl: time.Second, info: "host=a"}
 	for _, tt := range []struct {
 		field int
 		text  string
-		ours  bool // it is no number
 	}{
-		{0, "'", false}, {1, "00'; DROP TABLE golock", false}, {2, "0", false}, {12, "x'", false}, {13, "0'", true},
-		{15, "host=a'--", false},
-		{3, "9223372036854775808", true}, {7, "9223372036854775808", true}, {6, "4294967296", true},
+		{0, "'"}, {0, "X"}, {0, ""}, {1, id + "'; DROP TABLE golock"}, {1, ""}, {2, "0"}, {2, strings.Repeat("f", 32)},
+		{3, "9223372036854775808"}, {3, "9223372036854775807"}, {3, ""}, {4, "-1"}, {5, "-1"}, {5, "9000000000000000000"},
+		{6, "9223372036854775808"}, {6, "4294967296"}, {6, "0"}, {6, "-5"}, {6, "2"}, {6, "65537"}, {7, "-1"}, {7, "4294967297"},
+		{8, "-1"}, {8, "9223372036854775807"}, {9, "-9223372036854775808"}, {10, "-1"}, {12, "x'"}, {12, "all"},
+		{13, "0'"}, {13, "1"}, {13, "0-1"}, {13, "9223372036854775807"}, {13, "1-9223372036854775807"}, {13, "2147483647"},
+		{13, ""}, {15, "host=a'--"}, {15, strings.Repeat("a", maxInfo+1)}, {16, strings.Repeat("a", manyServers*(maxServer+1)+1)},
 	} {
-		if tt.text == "4294967296" && strconv.IntSize > 32 {
-			continue
-		}
-		fields := written(t, good)
-		fields[tt.field] = tt.text
-		if r, err := parseRow(fields); err == nil || !tt.ours && !errors.Is(err, errNotOurs) {
-			t.Errorf("field %d with %q is read as %+v, %v", tt.field, tt.text, r, err)
+		for _, state := range []queue.State{queue.Waiting, queue.Holding} {
+			r := good
+			if r.State = state; state == queue.Holding {
+				r.Slots = []int{0}
+			}
+			fields := written(t, r)
+			isSame := fields[tt.field] == tt.text
+			fields[tt.field] = tt.text
+			if r := parseRow(fields); (r.flaw == nil) != isSame {
+				t.Errorf("field %d with %q is read as %+v, %v", tt.field, tt.text, r, r.flaw)
+			}
 		}
 	}
 }

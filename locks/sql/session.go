@@ -185,8 +185,11 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 		case v.name == nil, v.name.turn != q.turn: // the latter: somebody has just made it
 			return nil, errNoName
 		case q.name != "" && v.name.name != q.name:
-			return nil, refusal("the hash of the name %q is also that of %q, which is in use: choose another name",
-				q.name, locks.Printable(v.name.name, 300))
+			return nil, &lease.Refusal{
+				Err: fmt.Errorf("the hash of the name %q is also that of %q, which is in use: choose another name",
+					q.name, locks.Printable(v.name.name, 300)),
+				Kind: lease.ForNewcomers, // for others somebody has changed the row
+			}
 		}
 		text = s.revoke(q, v)
 		if v.short() {

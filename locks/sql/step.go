@@ -47,6 +47,9 @@ func (s *Store) decide(q *question, v *view) (*step, error) {
 		t.checkEpoch()
 	}
 	d := queue.Decide(t.view(), q.Question)
+	if d.Err != nil {
+		return nil, d.Err
+	}
 	for _, e := range d.Put {
 		if n := len(locks.FormatSlots(e.Slots)); n > maxSlots {
 			return nil, refusal("the free slots are too scattered to be written down (%d bytes)", n)
@@ -126,6 +129,9 @@ func (t *step) view() queue.View {
 		Counter: t.name.counter - stepNumbers, Epoch: t.name.epoch, Quarantined: t.quarantineEnd() > v.now,
 		More: v.more(), Ahead: v.ahead, Total: v.waiters, Replaceable: t.alive(v.replaceable),
 	}
+	for i := range v.invalid {
+		seen.Invalid = append(seen.Invalid, v.invalid[i].invalid(v.name.name, t.q.key))
+	}
 	seen.Holders, seen.Waiters = t.alive(v.holders), t.alive(v.front)
 	over := len(seen.Waiters) < len(v.front) || len(seen.Holders) < len(v.holders)
 	if own := v.own; own != nil && (own.State == queue.Gone || own.until() > v.now) {
@@ -160,7 +166,14 @@ func (t *step) alive(rows []row) (all []queue.Entry) {
 func (t *step) entry(r *row) queue.Entry {
 	t.rows[r.ID] = r
 	e := r.Entry
+	e.Invalid = r.flaw != nil && e.State != queue.Gone
 	switch {
+	case e.Invalid:
+		r.conn = 0 // it may be anybody's
+		if e.State != queue.Holding && e.State != queue.Offered {
+			e.State = queue.Waiting
+		}
+		return e
 	case e.State == queue.Waiting:
 		e.Reachable, e.Absent = r.conn != 0 && t.canWake(r), r.due <= t.v.now
 	case e.State == queue.Holding && r.ends <= t.v.now:
@@ -242,7 +255,9 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 	newEpoch := t.name.epoch != t.v.name.epoch
 	t.lasting = newEpoch || !queued && len(d.Put) > 0 && !(t.q.Step == lease.Release && offered)
 	t.name.counter = max(t.name.counter, d.Counter)
-	t.describeFront()
+	if len(t.v.invalid) == 0 { // else not all who wait are known
+		t.describeFront()
+	}
 }
 
 // row is what is written for an entry.
@@ -251,7 +266,8 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 	if old := t.rows[e.ID]; old != nil {
 		was, r = old.State, *old
 	}
-	r.Entry = e
+	isFlawed := r.flaw != nil
+	r.Entry, r.flaw = e, nil
 	switch e.State {
 	case queue.Waiting:
 		if e.ID != t.q.row.ID || t.q.Step != lease.Join { // its offer was withdrawn
@@ -283,6 +299,9 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 		}
 		if e.Evicted != "" {
 			r.hold = 0
+		}
+		if isFlawed {
+			r.repair(t.v.now)
 		}
 	case queue.Ended:
 		r.ends = t.v.now
@@ -326,7 +345,7 @@ func (t *step) save(r, old *row) {
 	was := old.fields()
 	var set []string
 	for i, name := range strings.Split(columns, ",") {
-		if fields[i] != was[i] {
+		if fields[i] != was[i] || old.flaw != nil {
 			set = append(set, name+"="+fields[i])
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
@@ -30,50 +31,75 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		}
 		return err
 	})
+	var invalid []locks.InvalidEntry
 	for i := 0; i < len(keys) && err == nil; i++ {
-		err = c.once(ctx, func(ctx context.Context) error {
-			n, err := c.sweep(ctx, keys[i][0], olderThan)
+		var found []locks.InvalidEntry
+		err = c.once(ctx, func(ctx context.Context) (err error) {
+			var n int
+			n, found, err = c.sweep(ctx, keys[i][0], olderThan)
 			removed += n
 			return err
 		})
+		invalid = append(invalid, found...)
+	}
+	if err == nil {
+		err = lease.Located(s.URL(), lease.Invalid(invalid))
 	}
 	return removed, err
 }
 
-// sweep removes what is left of one name and reports how much that was.
-func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration) (int, error) {
+// sweep removes what is left of one name and reports how much that was, and the invalid entries that
+// stay.
+func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration) (removed int, invalid []locks.InvalidEntry, err error) {
 	s := c.store
-	if !isPlain(key) {
-		return 0, errNotOurs
+	if !isID(key) {
+		return 0, []locks.InvalidEntry{{ID: key, Err: errors.New("the key of a lock is 32 hexadecimal digits")}}, nil
 	}
 	v, err := c.look(ctx, &question{Question: queue.Question{Step: queue.Look}, key: key})
 	switch {
 	case errors.Is(err, errNoName): // somebody else has swept it
 		c.closeConn()
-		return 0, nil
+		return 0, nil, nil
 	case err != nil:
-		return 0, err
+		return 0, nil, err
 	}
 	before := v.now - micros(olderThan)
 	name := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, key)
 	of := name + " AND entry_id<>''"
 	forgotten := fmt.Sprintf("state='G' AND ends<=%d", v.now-micros(max(olderThan, remember)))
-	answers, err := c.ask(ctx, "SELECT COUNT(*)"+of+" AND "+isOver(before)+
-		";DELETE"+of+" AND ("+isOver(before)+" OR "+forgotten+");SELECT COUNT(*)"+of, 2)
-	if err != nil {
-		return 0, err
+	// Nobody lives by an entry without an ID.
+	dead := "(" + isOver(before) + " OR CHAR_LENGTH(entry_id)<>32"
+	isNameInvalid := false
+	for i := range v.invalid {
+		r := &v.invalid[i]
+		switch {
+		case r.State == nameRow:
+			isNameInvalid = true
+			invalid = append(invalid, r.invalid(v.name.name, key))
+		case isID(r.ID), !isPlain(r.ID) && len(r.ID) == 32:
+			invalid = append(invalid, r.invalid(v.name.name, key))
+		case isPlain(r.ID):
+			dead += " OR entry_id='" + r.ID + "'"
+		}
 	}
-	var removed, left int
+	dead += ")"
+	answers, err := c.ask(ctx, "SELECT COUNT(*)"+of+" AND "+dead+
+		";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of, 2)
+	if err != nil {
+		return 0, nil, err
+	}
+	var left int
 	if err := cmp.Or(scan(answers[0][0], &removed), scan(answers[1][0], &left)); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	// A sweep is no use of the name: it leaves neither its own time in the row nor a proof
 	// that the server has forgotten nothing.
 	end := "UPDATE " + s.table + " SET counter=seen WHERE lock_key='" + key + "' AND entry_id='';COMMIT"
-	if left == 0 && v.name.seen <= before {
+	if left == 0 && (v.name.seen <= before || isNameInvalid) {
 		removed++
+		invalid = nil
 		end = "DELETE" + name + " AND entry_id='';COMMIT"
 	}
 	_, err = c.ask(ctx, end, 0)
-	return removed, err
+	return removed, invalid, err
 }

@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -36,10 +37,12 @@ type view struct {
 	holders     []row
 	front       []row // the first waiters, in their order
 	limit       int   // as many were asked for
+	shown       int   // as many were read, valid or not
 	own         *row  // of the question, in whatever state; nil: there is none
 	ahead       int   // of one that joins, or joins again: waiters before it
 	waiters     int   // likewise: all of them; if it may be turned away, all that are alive
 	replaceable []row
+	invalid     []row // the name's own and entries with a flaw, whose time is not over
 }
 
 // stepNumbers is how many numbers a step reserves when it locks the row: a ticket and a fence.
@@ -62,7 +65,7 @@ type question struct {
 func (q *question) isNew() bool { return q.Step == lease.Join && q.row.Claim.Ticket == 0 }
 
 // nameColumns are those that only a name's row uses.
-const nameColumns = "epoch,quiet,seen,counter,turn,low"
+const nameColumns = "LEFT(epoch,65),quiet,seen,counter,turn,LEFT(low,33)"
 
 // entryCount is how many columns an entry has.
 const entryCount = 17
@@ -77,18 +80,18 @@ func (s *Store) lockText(q *question) string {
 	// turn.
 	q.turn = rand.Int64()
 	return s.dialect.Begin + fmt.Sprintf(
-		";UPDATE %[1]s SET seen=counter,counter=GREATEST(counter+%[2]d,%[3]s),turn=%[4]d"+
+		";UPDATE %[1]s SET seen=counter,counter=GREATEST(LEAST(counter,%[6]d)+%[2]d,%[3]s),turn=%[4]d"+
 			" WHERE lock_key='%[5]s' AND entry_id='';",
-		s.table, stepNumbers, s.dialect.Clock, q.turn, q.key)
+		s.table, stepNumbers, s.dialect.Clock, q.turn, q.key, locks.MaxNumber)
 }
 
 // viewText is the statements that read what a decision needs: the table's own row with the
 // server's facts, and entries.
 func (s *Store) viewText(q *question, limit int) []string {
 	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
-	const entries, waiting = "SELECT " + columns, " AND state='W'"
+	const entries, waiting = "SELECT " + selected, " AND state='W'"
 	statements := []string{
-		"SELECT format,server,quiet,seen," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
+		"SELECT format,LEFT(server,1609),quiet,seen," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
 		entries + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
 		// From low on: the index may still have many removed rows before it.
 		entries + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
@@ -133,45 +136,64 @@ func (v *view) read(s *Store, q *question, answers []Rows) (err error) {
 	if err := v.readTable(s, answers[0][0]); err != nil {
 		return err
 	}
-	v.name, v.holders, v.own = nil, nil, nil
+	v.name, v.holders, v.own, v.invalid = nil, nil, nil, nil
 	for _, f := range answers[1] {
-		r, err := parseRow(f[:entryCount])
-		if err != nil {
-			return err
-		}
-		if r.State != nameRow {
+		r := parseRow(f[:entryCount])
+		if r.State == nameRow {
+			v.readName(&r, f[entryCount:])
+		} else if v.isValid(&r) {
 			v.holders = append(v.holders, r)
-		} else if err := v.readName(&r, f[entryCount:]); err != nil {
-			return err
 		}
 	}
-	if v.front, err = parseRows(answers[2]); err != nil {
-		return err
-	}
-	own, err := parseRows(answers[3])
-	if err != nil {
-		return err
-	}
-	if len(own) > 0 && q.row.ID != "" {
-		v.own = &own[0]
+	v.shown = len(answers[2])
+	v.front = v.parseRows(answers[2])
+	if own := answers[3]; len(own) > 0 && q.row.ID != "" {
+		r := parseRow(own[0])
+		v.own = &r
 	}
 	if len(answers) > 4 {
 		err = scan(answers[4][0], &v.ahead, &v.waiters)
 	}
-	if len(answers) > 5 && err == nil {
-		v.replaceable, err = parseRows(answers[5])
+	if len(answers) > 5 {
+		v.replaceable = v.parseRows(answers[5])
 	}
 	return err
 }
 
-func (v *view) readName(r *row, line []string) error {
+// isValid reports whether a row has no flaw. One that has, and whose time is not over, is noted.
+func (v *view) isValid(r *row) bool {
+	if r.flaw != nil && (r.State == nameRow || r.until() > v.now) {
+		v.invalid = append(v.invalid, *r)
+	}
+	return r.flaw == nil
+}
+
+// parseRows reads entries, without the invalid ones.
+func (v *view) parseRows(rows Rows) []row {
+	all := make([]row, 0, len(rows))
+	for _, f := range rows {
+		if r := parseRow(f); v.isValid(&r) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func (v *view) readName(r *row, line []string) {
 	n := &nameState{name: unescape(r.info), server: r.server, late: r.due, change: r.since}
 	v.name = n
+	_ = scan(line[4:], &n.turn) // first: it says whether the row is locked
 	err := scan(line, &n.epoch, &n.quarantine, &n.seen, &n.counter, &n.turn, &n.low)
-	if err == nil && !isPlain(n.epoch, n.low) {
-		return errNotOurs
+	switch {
+	case r.flaw != nil:
+	case err != nil:
+		r.flaw = err
+	case !isPlain(n.epoch, n.low):
+		r.flaw = errors.New("letters that need quoting")
+	case n.seen < 0 || n.seen > locks.MaxNumber:
+		r.flaw = fmt.Errorf("counter %d", n.seen)
 	}
-	return err
+	v.isValid(r)
 }
 
 // short reports whether so many of the waiters that were read are overdue that more must be
@@ -186,7 +208,7 @@ func (v *view) short() bool {
 	return v.more() && there < v.limit/2
 }
 
-func (v *view) more() bool { return len(v.front) == v.limit }
+func (v *view) more() bool { return v.shown == v.limit }
 
 // facts is what a server says of itself.
 type facts struct {
@@ -203,16 +225,4 @@ func readFacts(line []string) (f facts, err error) {
 	err = scan(line, &f.now, &f.server, &f.start, &f.conn, &account, &f.maxConns)
 	f.login = escape(account+" "+f.server, maxLogin)
 	return f, err
-}
-
-func parseRows(rows Rows) ([]row, error) {
-	all := make([]row, 0, len(rows))
-	for _, f := range rows {
-		r, err := parseRow(f)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-	}
-	return all, nil
 }

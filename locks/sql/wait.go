@@ -92,11 +92,11 @@ func (e *entry) sleep(ctx context.Context, d time.Duration) (sent locks.Instant,
 	if err != nil || len(answers[0]) == 0 {
 		return 0, err
 	}
-	own, err := parseRow(answers[0][0])
-	if err == nil && own.State == queue.Holding {
+	own := parseRow(answers[0][0])
+	if own.flaw == nil && own.State == queue.Holding {
 		e.row = own
 	}
-	return sent, err
+	return sent, nil
 }
 
 // pollMoves waits until the queue has moved, for d at most. That costs much less than to look for
@@ -123,7 +123,7 @@ func (e *entry) acceptText() string {
 	return dialect.Begin + fmt.Sprintf(";UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
 		"hold=CASE WHEN hold>0 THEN hold+%[2]s ELSE 0 END%[3]s AND state='O' AND conn=%[4]d AND evicted='';"+
 		"SELECT %[5]s FROM %[1]s%[3]s;",
-		e.store.table, dialect.Clock, own, e.row.conn, columns) + dialect.Commit
+		e.store.table, dialect.Clock, own, e.row.conn, selected) + dialect.Commit
 }
 
 // The pauses of a waiter that nobody can wake.

@@ -71,7 +71,7 @@ func dialect() sql.Dialect {
 			sql.Errors(sql.Refused, "the server wants TLS: ?tls=on, or its unix socket", "3159"),
 			sql.Errors(sql.Refused, "golock needs binlog_format=ROW or MIXED", "1665"),
 			sql.Errors(sql.Refused, "", "1064", "1046", "1129", "1130", "1193", "1227", "1235", "1305", "1347", "1286"),
-			sql.Errors(sql.Shortage, "", "1021", "1041", "1114", "1037", "1038"), // disk, memory, table full
+			sql.Errors(sql.ForNewcomers, "", "1021", "1041", "1114", "1037", "1038"), // disk, memory, table full
 			sql.Errors(sql.Standby, sql.ReplicaHint, "1290", "1836"),             // read-only
 			sql.Errors(sql.Passing, "", "1040", "1203", "1226", "1135"),          // connections, threads
 			sql.Errors(sql.Passing, "", "1205", "1206", "1637"),                  // locks, transactions

@@ -66,7 +66,7 @@ func Open(address string) (*sql.Store, error) {
 			sql.Errors(sql.Refused, "", "22", "42"),
 			sql.Errors(sql.Standby, sql.ReplicaHint, "0A000", "25006"), // in recovery a transaction cannot be READ WRITE
 			sql.Errors(sql.Passing, "", "53300", "53400"),              // short of connections
-			sql.Errors(sql.Shortage, "", "53"),                         // of disk or memory
+			sql.Errors(sql.ForNewcomers, "", "53"),                         // of disk or memory
 			sql.Errors(sql.Refused, "", "57P04"),                       // the database has been dropped
 			sql.Errors(sql.Refused, lease.LoginHint, bouncer+" no such user", bouncer+" password authentication failed",
 				bouncer+" SASL authentication failed", bouncer+" certificate authentication failed", bouncer+" bouncer config error",

@@ -1,0 +1,148 @@
+package locks
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Bounds of what a store may contain. Others can write to a store too: what is beyond these was not
+// written by golock, and golock does not compute with it.
+const (
+	MaxUnits  = 1 << 16        // the largest weight: every unit has a slot number
+	maxSlot   = math.MaxInt32  // the highest slot number
+	MaxNumber = int64(1) << 62 // the highest ticket and fence: larger ones may be counted up from it
+	MaxTTL    = 3650 * 24 * time.Hour
+	maxMoment = 253402300799999999 // us since 1970: the end of the year 9999
+)
+
+// Stored is an entry as an engine has read it from its store. The zero value of what an engine does
+// not keep is valid.
+type Stored struct {
+	Claim   Claim
+	Replace Replacement
+	Holds   bool // it has slots
+	Slots   []int
+	Fence   int64
+	TTL     time.Duration
+	Hold    time.Duration
+	Moments []int64 // us since 1970
+}
+
+// Check says what golock cannot have written, if there is anything. Every engine asks it about
+// every entry that it reads.
+func (s *Stored) Check() error {
+	c := &s.Claim
+	if s.TTL < 0 || s.TTL > MaxTTL {
+		return fmt.Errorf("a TTL of %v", s.TTL)
+	}
+	if s.Hold < 0 {
+		return fmt.Errorf("a hold of %v", s.Hold)
+	}
+	for _, n := range [...]struct {
+		what               string
+		value, least, most int64
+	}{
+		{"weight", int64(c.Weight), 1, MaxUnits},
+		{"max", int64(c.Max), 0, math.MaxInt32},
+		{"priority", int64(c.Priority), math.MinInt32, math.MaxInt32},
+		{"ticket", c.Ticket, 0, MaxNumber},
+		{"fence", s.Fence, 0, MaxNumber},
+	} {
+		if n.value < n.least || n.value > n.most {
+			return fmt.Errorf("%s %d", n.what, n.value)
+		}
+	}
+	for _, moment := range s.Moments {
+		if moment < 0 || moment > maxMoment {
+			return fmt.Errorf("time %d", moment)
+		}
+	}
+	switch {
+	case c.Max != 0 && c.Weight > c.Max:
+		return fmt.Errorf("weight %d and max %d", c.Weight, c.Max)
+	case !slices.Contains([]Replacement{ReplaceNone, ReplaceWaiting, ReplaceRunning}, s.Replace):
+		return fmt.Errorf("replaces %q", Printable(string(s.Replace), 40))
+	}
+	return s.checkSlots()
+}
+
+// checkSlots checks that a holder has as many slots as its weight, ascending and below its max.
+func (s *Stored) checkSlots() error {
+	units := 0
+	if s.Holds {
+		units = s.Claim.Weight
+	}
+	if len(s.Slots) != units {
+		return fmt.Errorf("%d slots, which is not %d", len(s.Slots), units)
+	}
+	for i, slot := range s.Slots {
+		if slot < 0 || i > 0 && slot <= s.Slots[i-1] {
+			return fmt.Errorf("slot %d is not in order", slot)
+		}
+	}
+	if highest := units - 1; units > 0 && s.Claim.Max > 0 && s.Slots[highest] >= s.Claim.Max {
+		return fmt.Errorf("slot %d and max %d", s.Slots[highest], s.Claim.Max)
+	}
+	return nil
+}
+
+// InvalidEntry is something in the queue of a lock that golock has not written, or that was changed
+// since.
+type InvalidEntry struct {
+	Name string // of the lock; "" if it is not known
+	ID   string // as the store has it; "": it is the state of the lock itself
+	Ref  Ref    // zero if that is not an ID
+	TTL  time.Duration
+	Err  error
+}
+
+// InvalidError says which entries of a store are invalid. Nobody gets a slot of their locks as long as
+// they are there: who holds is not known. It is no outage for a newcomer; who holds or waits already
+// goes on as in one.
+type InvalidError struct{ Entries []InvalidEntry }
+
+func (e *InvalidError) Error() string {
+	i := &e.Entries[0]
+	text := fmt.Sprintf("lock %q: the entry %q", Printable(i.Name, 80), Printable(i.ID, 80))
+	remedy := "golock clean removes it"
+	switch {
+	case i.Ref != Ref{}:
+		text = fmt.Sprintf("lock %q: the entry %s", Printable(i.Name, 80), i.Ref)
+		remedy = fmt.Sprintf("golock break --id %s removes it, golock clean when its time is over", i.Ref)
+	case i.ID == "":
+		text = fmt.Sprintf("lock %q: its state", Printable(i.Name, 80))
+		remedy = "golock clean removes it when nobody uses the lock"
+	}
+	text += fmt.Sprintf(" is not what golock has written: %v (%s)", i.Err, remedy)
+	if more := len(e.Entries) - 1; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+// AsInvalid gives the invalid entries of an error; nil if it is another one.
+func AsInvalid(err error) []InvalidEntry {
+	switch e := err.(type) {
+	case *InvalidError:
+		return e.Entries
+	case interface{ Unwrap() error }:
+		return AsInvalid(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var all []InvalidEntry
+		for _, one := range e.Unwrap() {
+			all = append(all, AsInvalid(one)...)
+		}
+		return all
+	}
+	return nil
+}
+
+// Invalid is the error of invalid entries, nil if there are none.
+func Invalid(entries []InvalidEntry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	return &InvalidError{entries}
+}
