@@ -51,8 +51,11 @@ func Self() (Stat, error) {
 }
 
 // ReadStat reads about one process.
-func ReadStat(pid int) (Stat, error) {
-	text, err := Read(Dir(pid)+"/stat", 512)
+func ReadStat(pid int) (Stat, error) { return ReadStatIn(Dir(pid)) }
+
+// ReadStatIn reads about the process of a directory of /proc.
+func ReadStatIn(dir string) (Stat, error) {
+	text, err := Read(dir+"/stat", 512)
 	if err != nil {
 		return Stat{}, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/pidfd"
 	"golock/internal/procfs"
 	"golock/locks"
 )
@@ -163,18 +164,19 @@ func (v *victim) isLocked() bool { return v.file.isLocked(v.lockByte(), 1) }
 // is stopped. It never reaches a later process of the same number. The number in the record
 // proves nothing: anybody who shares the directory can write one.
 func (v *victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
-	fd, err := unix.PidfdOpen(pid, 0)
+	process, err := pidfd.Open(pid)
 	if err != nil {
 		return false, err
 	}
-	defer unix.Close(fd)
+	defer process.Close()
 	if owns, err = v.owns(pid); !owns {
 		return false, err
 	}
-	if err = unix.PidfdSendSignal(fd, sig, nil, 0); err == nil && sig != unix.SIGKILL {
-		if s, _ := procfs.ReadStat(pid); s.Stopped() {
-			err = unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
-		}
+	if err = process.Signal(sig); err != nil || sig == unix.SIGKILL {
+		return true, err
+	}
+	if s, _ := procfs.ReadStat(pid); s.Stopped() {
+		err = process.Signal(unix.SIGCONT)
 	}
 	return true, err
 }
