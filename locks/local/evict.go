@@ -97,7 +97,7 @@ func (f *lockFile) evict(r *record, by string) (*victim, error) {
 	again := r.evictor != ""
 	if !again {
 		by = strings.ToValidUTF8(by[:min(len(by), maxEvictor)], "") // a letter may have been cut
-		r.evictor, r.evictedAt = cmp.Or(by, "somebody"), int64(locks.BootTime())
+		r.evictor, r.evictedAt = cmp.Or(by, "somebody"), int64(readClock().now())
 		if err := f.writeAt(r.encode(), recordOffset(r.index)); err != nil {
 			return nil, err
 		}
@@ -146,7 +146,7 @@ func (v *victim) end() error {
 		return v.endGolock()
 	case v.noGolock != 0 && !v.again:
 		return v.endOwners(unix.SIGTERM)
-	case v.noGolock != 0 && locks.BootTime().Sub(locks.Instant(v.evictedAt)) < execGrace:
+	case v.noGolock != 0 && readClock().now().Sub(locks.Instant(v.evictedAt)) < execGrace:
 		return nil
 	}
 	return v.endOwners(unix.SIGKILL)

@@ -26,6 +26,7 @@ type lockFile struct {
 	users  atomic.Int32 // its owner, each goroutine that sleeps on a lock of it, each victim
 	stat   unix.Stat_t  // as of the last read
 	last   table        // what the last read found; its memory serves the next
+	moment *moment      // of the last read; nil: no hold has asked for it
 	buffer []byte       // of read
 }
 
@@ -163,6 +164,7 @@ func (f *lockFile) read() (*table, error) {
 	if err := f.readStat(); err != nil {
 		return nil, err
 	}
+	f.moment = nil
 	t := &f.last
 	*t = table{records: t.records[:0]}
 	if f.stat.Size > pageSize+maxRecords*recordSize {

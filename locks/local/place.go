@@ -191,7 +191,11 @@ func (p *place) take(tab *table) (*lease, error) {
 	tab.fence = max(tab.fence+1, now)
 	p.self.state, p.self.fence, p.self.slots, p.self.since = stateHolding, tab.fence, slots, now
 	if p.request.Hold > 0 {
-		p.self.holdUntil, p.self.boot = int64(locks.BootTime().Add(p.request.Hold)), procfs.BootID()
+		c := readClock()
+		c.sign(&p.self)
+		granted := c.now()
+		p.self.written = int64(granted)
+		p.self.holdUntil, p.self.boot = int64(granted.Add(p.request.Hold)), procfs.BootID()
 	}
 	if err := f.write(tab, &p.self); err != nil {
 		return nil, err
@@ -223,7 +227,7 @@ func (p *place) sleep(ctx context.Context) error {
 	default:
 		for _, h := range p.blockers(v.holders) {
 			if h.onlyHold {
-				look = time.After(min(h.holdLeft(), recheck))
+				look = time.After(min(h.holdLeft, recheck))
 			} else {
 				p.sleepOn(holdByte(h.ticket))
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/adler32"
 	"slices"
+	"time"
 	"unsafe"
 
 	"golock/locks"
@@ -92,8 +93,9 @@ type record struct {
 	evictor string // who evicted it; "": nobody
 	command string // its words, each ended by a zero; may be cut
 
-	index    int  // its place in the table; noIndex if it has none yet
-	onlyHold bool // no process has it any more, only its hold keeps it
+	index    int           // its place in the table; noIndex if it has none yet
+	holdLeft time.Duration // of its hold, when isLive looked
+	onlyHold bool          // no process has it any more, only its hold keeps it
 }
 
 // stored is in the file as it is in memory, as the header.
@@ -112,14 +114,15 @@ type stored struct {
 	ranges     uint16
 	evictorLen uint16
 	pidNS      uint64
-	joined     int64 // CLOCK_BOOTTIME, ns
-	since      int64 // Unix time, us
+	written    int64 // an instant: when it joined, or was granted
+	since      int64 // Unix time, us, of the same moment
 	fence      int64
-	holdUntil  int64    // as joined; it counts as held until then, 0: only while its byte is locked
+	holdUntil  int64    // an instant: it counts as held until then, 0: only while its byte is locked
 	boot       [16]byte // of which holdUntil is a time
-	evictedAt  int64    // as joined
+	evictedAt  int64    // an instant
 	noGolock   uint8    // 1: its golock has become the command
-	reserved   [7]byte
+	clock      uint8    // clockShared: its instants are of the initial time namespace; 0: not known
+	reserved   [6]byte
 }
 
 const (
