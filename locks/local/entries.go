@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -45,13 +46,24 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return ref.In(s.list(ctx, ofKey(ref.Key)))
 }
 
+// maxListed is how many entries a listing has. Others may fill any number of files.
+const maxListed = 2 * maxRecords
+
 // list gives the live entries of lock files.
 func (s *Store) list(ctx context.Context, which func(base string) bool) (entries []locks.Entry, err error) {
 	failed := s.eachTable(ctx, which, unix.O_RDONLY, func(f *lockFile, tab *table) error {
 		for i := range tab.records {
-			if r := &tab.records[i]; f.isLive(r) {
-				entries = append(entries, newEntry(tab.name, r))
+			r := &tab.records[i]
+			if !f.isLive(r) {
+				continue
 			}
+			if len(entries) == maxListed {
+				return &locks.PathError{
+					Path: f.path, Err: fmt.Errorf("has more entries: only %d of the directory are listed", maxListed),
+					Hint: "name the lock, or golock clean",
+				}
+			}
+			entries = append(entries, newEntry(tab.name, r))
 		}
 		return nil
 	})

@@ -108,20 +108,41 @@ func (f *lockFile) evict(r *record, by string) (*victim, error) {
 
 // Evict implements locks.QueueStore.
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
-	var v *victim
-	failed := s.eachTable(ctx, ofKey(ref.Key), unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
+	return s.EvictAll(ctx, []locks.Ref{ref}, by)[0]
+}
+
+// EvictAll implements locks.BatchEvictor. It reads the table once: a file may have thousands of
+// entries.
+func (s *Store) EvictAll(ctx context.Context, refs []locks.Ref, by string) []error {
+	results := make([]error, len(refs))
+	victims := make([]*victim, len(refs))
+	places := map[locks.ID]int{}
+	for i, ref := range refs {
+		places[ref.ID] = i
+	}
+	failed := s.eachTable(ctx, ofKey(refs[0].Key), unix.O_RDWR, func(f *lockFile, tab *table) error {
 		for i := range tab.records {
-			if r := &tab.records[i]; r.id == ref.ID && f.isLive(r) {
-				v, err = f.evict(r, by)
+			r := &tab.records[i]
+			at, wanted := places[r.id]
+			if !wanted || victims[at] != nil || !f.isLive(r) {
+				continue
+			}
+			v, err := f.evict(r, by)
+			if err != nil {
 				return err
 			}
+			victims[at] = v
 		}
 		return nil
 	})
-	if v == nil {
-		return cmp.Or(errors.Join(failed...), locks.ErrLost)
+	for i, v := range victims {
+		if v == nil {
+			results[i] = cmp.Or(errors.Join(failed...), locks.ErrLost)
+		} else {
+			results[i] = v.end()
+		}
 	}
-	return v.end()
+	return results
 }
 
 // victim is an entry that was evicted and has to end.

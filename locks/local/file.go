@@ -188,6 +188,7 @@ func (f *lockFile) read() (*table, error) {
 		return nil, errCorrupt
 	}
 	t.size = uint32(full)
+	var taken slotSet
 	for first := 0; first < full; first += readSize / recordSize {
 		some := f.buffer[:min(full-first, readSize/recordSize)*recordSize]
 		n, err := f.readAt(some, recordOffset(first))
@@ -206,6 +207,14 @@ func (f *lockFile) read() (*table, error) {
 			r := &t.records[len(t.records)-1]
 			if r.decode(text) != nil || r.ticket >= t.next { // the header is from another time
 				return nil, errCorrupt
+			}
+			if full > manyRecords {
+				r.cutCommand()
+			}
+			for _, slot := range r.slots {
+				if !taken.add(slot) {
+					return nil, errCorrupt // whoever takes slots frees the records of the dead first
+				}
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/adler32"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -22,7 +23,7 @@ const (
 	pageSize   = 4096
 	recordSize = 1024
 	format     = 2
-	maxRecords = 1 << 16
+	maxRecords = 1 << 14 // others may fill a file: it must fit into the memory of who reads it
 	firstSize  = 2 * pageSize // written whole at the start, so that later runs need no disk space
 
 	magic = "golock\r\n"
@@ -202,6 +203,42 @@ func (r *record) decode(b []byte) error {
 	}
 	return nil
 }
+
+// What is kept of each command where a table has many records: others may have made them long.
+const (
+	manyRecords  = 1000
+	shortCommand = 128 // bytes
+	fewWords     = 16
+)
+
+// cutCommand shortens the command of a record of a long table.
+func (r *record) cutCommand() {
+	text := r.command[:min(len(r.command), shortCommand)]
+	words := 0
+	for i := range len(text) {
+		if text[i] != 0 {
+			continue
+		}
+		if words++; words == fewWords {
+			text = text[:i]
+			break
+		}
+	}
+	r.command = strings.Clone(text) // the whole text is freed
+}
+
+// slotSet is a set of slot numbers.
+type slotSet [(maxSlot + 1) / 64]uint64
+
+// add reports whether the slot was not in the set.
+func (s *slotSet) add(slot int) bool {
+	word, bit := &s[slot/64], uint64(1)<<(slot%64)
+	isNew := *word&bit == 0
+	*word |= bit
+	return isNew
+}
+
+func (s *slotSet) has(slot int) bool { return slot <= maxSlot && s[slot/64]&(1<<(slot%64)) != 0 }
 
 // lockByte is the byte that the entry has locked as long as it lives.
 func (r *record) lockByte() int64 {
