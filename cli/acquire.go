@@ -10,6 +10,7 @@ import (
 
 	"golock/cli/term"
 	"golock/config"
+	"golock/internal/pidfd"
 	"golock/internal/procfs"
 	"golock/locks"
 	"golock/runner"
@@ -55,43 +56,42 @@ func (c *acquireCommand) run(out *term.Printer) error {
 	switch {
 	case err != nil:
 		return err
-	case process < 0 && !locks.HasLeases(run.Store):
+	case process == nil && !locks.HasLeases(run.Store):
 		return usageError{fmt.Errorf("--for none needs a networked store: on %s a slot is held by a process; in a shell --for $$", run.Store.URL())}
 	}
 	conflictCode := readSlot(v, run, out)
 	if v.Err() != nil {
 		return v.Err()
 	}
-	run.Request.NoGolock = process < 0
-	if process < 0 {
+	run.Request.NoGolock = process == nil
+	if process == nil {
 		return forNone(run, out, conflictCode)
 	}
 	return c.forProcess(run, out, process, conflictCode)
 }
 
-// openProcess gives a pidfd of the process of --for, whose command ls shows; -1: for none.
-func openProcess(v *config.Values, run *runner.Run) (process int, err error) {
+// openProcess opens the process of --for, whose command ls shows. It gives nil for none.
+func openProcess(v *config.Values, run *runner.Run) (process *pidfd.Process, err error) {
 	text := v.Text("for")
 	run.Argv = []string{"golock", "acquire", "--for", text}
 	if text == "none" {
-		return -1, nil
+		return nil, nil
 	}
 	pid, err := config.ParseInt(text, 1, math.MaxInt32)
 	if err != nil {
-		return -1, v.Errorf("for", "%q is neither the number of a process nor none", locks.Printable(text, 40))
+		return nil, v.Errorf("for", "%q is neither the number of a process nor none", locks.Printable(text, 40))
 	}
-	process, err = unix.PidfdOpen(pid, 0)
-	ended, _ := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 0)
+	process, err = pidfd.Open(pid)
 	switch {
 	case err == unix.ESRCH:
 		err = v.Errorf("for", "there is no process %d", pid)
-	case err == unix.EINVAL || err == unix.ENOENT:
+	case err == unix.EINVAL:
 		err = v.Errorf("for", "%d is a thread, not a process", pid)
 	case err == unix.ENOSYS || err == unix.EPERM:
-		err = errors.New("--for PID needs Linux 5.3 or later, where the end of a process can be watched")
+		err = fmt.Errorf("--for %d: the process cannot be watched: that takes Linux 5.3 or later, or a /proc that shows it", pid)
 	case err != nil:
 		err = fmt.Errorf("--for %d: pidfd_open: %w", pid, err)
-	case ended > 0:
+	case process.Ended():
 		err = v.Errorf("for", "process %d has ended", pid)
 	}
 	if argv := procfs.Command(pid); argv != nil {
@@ -115,7 +115,9 @@ func forNone(run *runner.Run, out *term.Printer, conflictCode int) error {
 }
 
 // forProcess lets a holder process take the slot and keep it.
-func (c *acquireCommand) forProcess(run *runner.Run, out *term.Printer, process, conflictCode int) error {
+func (c *acquireCommand) forProcess(
+	run *runner.Run, out *term.Printer, process *pidfd.Process, conflictCode int,
+) error {
 	// Where others will find the holder process: fail before the slot is taken.
 	if _, err := socketDir(); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"golock/cli/term"
@@ -88,13 +89,13 @@ func (c *breakCommand) run(out *term.Printer) error {
 	by := fmt.Sprintf("user %s (golock break, pid %d on %s)", term.UserName(os.Geteuid()), os.Getpid(), host)
 	b := &eviction{breakCommand: c, ref: ref, olderThan: olderThan, store: queue, out: out, by: by}
 	err = b.do()
-	if b.gone == "" && err == nil {
-		b.gone = "nothing to evict\n"
+	if b.gone.Len() == 0 && err == nil {
+		b.gone.WriteString("nothing to evict\n")
 	}
 	if out.Quiet {
 		return err
 	}
-	return errors.Join(err, printOut(b.gone))
+	return errors.Join(err, printOut(b.gone.String()))
 }
 
 type eviction struct {
@@ -103,8 +104,8 @@ type eviction struct {
 	olderThan time.Duration
 	store     locks.QueueStore
 	out       *term.Printer
-	by        string // what evicted runs print
-	gone      string // what was evicted, a line for each
+	by        string          // what evicted runs print
+	gone      strings.Builder // what was evicted, a line for each
 }
 
 func (b *eviction) wants(e locks.Entry) bool {
@@ -138,12 +139,15 @@ func (b *eviction) do() error {
 		return err
 	}
 	var failed []error
-	var left []locks.Entry
+	var left, wanted []locks.Entry
 	for _, e := range slices.Backward(all) { // waiters first: none is granted what a holder leaves
-		if e.Ref == (locks.Ref{}) || !b.wants(e) {
-			continue
+		if e.Ref != (locks.Ref{}) && b.wants(e) {
+			wanted = append(wanted, e)
 		}
-		err := b.mark(e.Ref, evictLimit)
+	}
+	marked := b.markAll(wanted)
+	for i, e := range wanted {
+		err := marked(i)
 		switch {
 		case errors.Is(err, locks.ErrLost): // it is gone already
 		case err != nil:
@@ -164,6 +168,23 @@ func withInvalid(all []locks.Entry, invalid []locks.InvalidEntry) []locks.Entry 
 	return all
 }
 
+// markAll marks entries as evicted, and gives the result for each: at once where the store can, else
+// one after the other as they are asked for.
+func (b *eviction) markAll(entries []locks.Entry) (result func(i int) error) {
+	batch, ok := b.store.(locks.BatchEvictor)
+	if !ok || len(entries) == 0 {
+		return func(i int) error { return b.mark(entries[i].Ref, evictLimit) }
+	}
+	refs := make([]locks.Ref, len(entries))
+	for i := range entries {
+		refs[i] = entries[i].Ref
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), evictLimit)
+	defer cancel()
+	results := batch.EvictAll(ctx, refs, b.by)
+	return func(i int) error { return results[i] }
+}
+
 // mark marks an entry as evicted. It repeats attempts on a store that does not
 // answer until limit is over.
 func (b *eviction) mark(ref locks.Ref, limit time.Duration) error {
@@ -178,20 +199,27 @@ func (b *eviction) await(left []locks.Entry) (failed []error) {
 	for look := firstLook; len(left) > 0; look = min(2*look, lastLook) {
 		time.Sleep(look)
 		all, err := b.entries()
+		isThere := make(map[locks.Ref]bool, len(all))
+		for _, e := range all {
+			isThere[e.Ref] = true
+		}
 		again := time.Since(marked) >= evictAgain
 		if again {
 			marked = time.Now()
 		}
 		left = slices.DeleteFunc(left, func(e locks.Entry) bool {
 			limit := cmp.Or(2*e.TTL, goneLimit)
-			_, why := e.Ref.In(all, err)
+			var why error
+			if !isThere[e.Ref] {
+				why = cmp.Or(err, locks.ErrLost)
+			}
 			if why == nil && again {
 				why = b.mark(e.Ref, max(limit-time.Since(began), evictAgain))
 			}
 			switch {
 			case errors.Is(why, locks.ErrLost):
 				b.out.Step("gone", "id", e.Ref.String())
-				b.gone += fmt.Sprintf("evicted from %q, %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
+				fmt.Fprintf(&b.gone, "evicted from %q, %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
 				return true
 			case time.Since(began) < limit:
 				return false

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/cli/term"
+	"golock/internal/pidfd"
 	"golock/internal/procfs"
 	"golock/locks"
 	"golock/locks/open"
@@ -38,7 +39,7 @@ const HolderName = "golock-holder"
 // The descriptors of a holder, beside the standard ones, which are /dev/null.
 const (
 	holderSocket  = 3
-	holderProcess = 4 // the pidfd of the process of --for
+	holderProcess = 4 // that of the process of --for
 )
 
 // holderRequest is what a holder is to take.
@@ -163,7 +164,7 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 			Say:   func(message string) { h.send(holderMessage{Say: message}) },
 			Waits: request.Pace.Waits(h.report),
 		},
-		Process: holderProcess, Caller: holderSocket,
+		Process: pidfd.Inherited(holderProcess), Caller: holderSocket,
 		Granted: func(g locks.Grant) { h.send(holderMessage{Result: &result{ID: g.Ref.String()}}) },
 	}
 	return keep.Do()
@@ -174,7 +175,7 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 const abandonLimit = 80 * time.Millisecond
 
 // startHolder gives golock acquire's end of the socket.
-func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process int) (*os.File, error) {
+func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process *pidfd.Process) (*os.File, error) {
 	text, _ := json.Marshal(holderRequest{run.Address, run.Request, run.Jitter, run.Wait, out.PaceOf(), out.JSON})
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -197,7 +198,7 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 		argv := []string{HolderName, run.Request.Name, "for", c.For.text()}
 		_, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
 			Dir: "/", Env: os.Environ(),
-			Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), uintptr(pair[1]), uintptr(process)},
+			Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), uintptr(pair[1]), uintptr(process.FD())},
 			Sys:   &syscall.SysProcAttr{Setsid: true},
 		})
 	})

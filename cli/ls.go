@@ -93,7 +93,12 @@ func (l *lister) once() error {
 	entries, failed := l.list(context.Background())
 	var text string
 	if l.JSON.on() {
-		text = term.JSONText(term.Rows(entries), "  ")
+		for piece := range term.JSONRows(entries) {
+			if err := printOut(piece); err != nil {
+				return err
+			}
+		}
+		return failed
 	} else if lines := term.Table(entries, term.ScreenOf(1).Columns); len(lines) > 0 {
 		text = strings.Join(lines, "\n") + "\n"
 	} else if failed == nil {
@@ -200,15 +205,16 @@ func (l *lister) changes(entries []locks.Entry, failed error) string {
 	if failed != nil && len(entries) == 0 {
 		return "" // nothing is known
 	}
-	seen := fmt.Sprint(len(entries))
+	var seen strings.Builder
+	fmt.Fprint(&seen, len(entries))
 	for _, e := range entries {
 		e.Expires, e.HeldTill = 0, time.Time{}
-		seen += fmt.Sprintf("%+v", e)
+		fmt.Fprintf(&seen, "%+v", e)
 	}
-	if seen == l.seen {
+	if seen.String() == l.seen {
 		return ""
 	}
-	l.seen = seen
+	l.seen = seen.String()
 	if l.JSON.on() {
 		return term.JSONText(term.Rows(entries), "  ")
 	}

@@ -84,6 +84,14 @@ type QueueStore interface {
 	Forget(ctx context.Context, name string) error
 }
 
+// BatchEvictor is a QueueStore that evicts many entries of one name in one step.
+type BatchEvictor interface {
+	QueueStore
+
+	// EvictAll is Evict for each of refs, which are of one key. It returns an error, or nil, for each.
+	EvictAll(ctx context.Context, refs []Ref, by string) []error
+}
+
 // LeaseStore is a QueueStore whose grants expire unless they are renewed: it cannot
 // see whether a holder lives. Its leases are RenewableLeases.
 type LeaseStore interface {

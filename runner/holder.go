@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/pidfd"
 	"golock/locks"
 	"golock/runner/renewal"
 )
@@ -16,8 +17,8 @@ import (
 type Holder struct {
 	*Run
 
-	// Process is a pidfd of the process that the slot is for. The slot is given back when it ends.
-	Process int
+	// Process is the process that the slot is for. The slot is given back when it ends.
+	Process *pidfd.Process
 
 	// Caller is a socket, not blocking, to golock acquire. That sends one byte when it has printed
 	// the ID; if it ends before, nobody knows of the slot.
@@ -37,7 +38,15 @@ func (r *Run) GiveBack(lease locks.Lease) { r.release(lease, true, 0)() }
 
 // Do takes the slot and returns when it is given back, lost, or could not be had.
 func (h *Holder) Do() Outcome {
-	h.Relay.Watch(h.Process, h.Caller)
+	h.Relay.Watch(h.Caller)
+	if h.Process.Wakes() {
+		h.Relay.Watch(h.Process.FD())
+	} else {
+		go func() {
+			h.Process.AwaitEnd()
+			h.Relay.Wake()
+		}()
+	}
 	w := &waiter{Run: h.Run, unwanted: h.unwanted}
 	lease, failed := w.wait()
 	if failed != nil {
@@ -93,8 +102,7 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 
 // unwanted is the outcome if nobody wants the slot any more.
 func (h *Holder) unwanted() *Outcome {
-	ready := []unix.PollFd{{Fd: int32(h.Process), Events: unix.POLLIN}}
-	if n, err := unix.Poll(ready, 0); err == nil && n > 0 {
+	if h.Process.Ended() {
 		return &Outcome{Kind: Busy, Err: errors.New("the process that the slot was for has ended")}
 	}
 	if h.confirmed {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/internal/entry"
+	"golock/internal/pidfd"
 	"golock/locks"
 )
 
@@ -54,14 +55,9 @@ func procfs(found *locks.Findings, proc string) {
 }
 
 func pidfds(found *locks.Findings) {
-	what := "pidfd_open"
-	fd, err := unix.PidfdOpen(os.Getpid(), 0)
-	if err == nil {
-		defer unix.Close(fd)
-		what, err = "pidfd_send_signal", unix.PidfdSendSignal(fd, 0, nil, 0)
-	}
-	if err != nil {
-		found.Add(locks.Problem, "pidfd", what+" is refused: "+err.Error(), "golock acquire --for PID, break and --replace need it",
+	if call, err := pidfd.Refused(); err != nil {
+		found.Add(locks.Note, "pidfd", call+" is refused: "+err.Error(),
+			"golock sends signals by kill(2), after a look into /proc. golock acquire --for PID notices the end of the process up to a second late",
 			"Linux 5.3 or later, and a seccomp profile that allows pidfd_open and pidfd_send_signal")
 		return
 	}

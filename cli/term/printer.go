@@ -142,11 +142,14 @@ func JSON(v any) string { return strings.TrimSuffix(JSONText(v, ""), "\n") }
 // JSONText is a value as JSON, with a line feed at its end. Characters that steer a
 // terminal are escaped: people look at it with cat. The library escapes only those below
 // the space.
-func JSONText(v any, indent string) string {
+func JSONText(v any, indent string) string { return jsonText(v, "", indent) }
+
+// jsonText is JSONText with a prefix before each line but the first.
+func jsonText(v any, prefix, indent string) string {
 	var text, safe strings.Builder
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", indent)
+	enc.SetIndent(prefix, indent)
 	_ = enc.Encode(v) // every value is one that JSON has
 	for _, r := range text.String() {
 		if r > ' ' && locks.IsTerminalControl(r) {

@@ -3,6 +3,7 @@ package term
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"os/user"
 	"slices"
 	"strconv"
@@ -43,33 +44,76 @@ func UserName(uid int) string {
 	return number
 }
 
-// userOf gives the name of an entry's user; "": it is not known.
-func userOf(e locks.Entry) string {
-	if e.User == "" && e.UID >= 0 {
-		return UserName(e.UID)
+// users remembers the names of users: each look-up reads the password database.
+type users map[int]string
+
+// of gives the name of an entry's user; "": it is not known.
+func (u users) of(e locks.Entry) string {
+	if e.User != "" || e.UID < 0 {
+		return e.User
 	}
-	return e.User
+	name, known := u[e.UID]
+	if !known {
+		name = UserName(e.UID)
+		u[e.UID] = name
+	}
+	return name
+}
+
+// pieceSize is how much text JSONRows collects before it gives it away.
+const pieceSize = 32 << 10
+
+// JSONRows gives the text of the array of all rows in pieces, so that a long listing is never in the
+// memory as a whole.
+func JSONRows(entries []locks.Entry) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		known := users{}
+		piece := "["
+		for i := range entries {
+			if i > 0 {
+				piece += ","
+			}
+			text := jsonText(rowOf(entries[i], known), "  ", "  ")
+			piece += "\n  " + strings.TrimSuffix(text, "\n")
+			if len(piece) < pieceSize {
+				continue
+			}
+			if !yield(piece) {
+				return
+			}
+			piece = ""
+		}
+		if len(entries) > 0 {
+			piece += "\n"
+		}
+		yield(piece + "]\n")
+	}
 }
 
 // Rows gives entries as programs see them.
 func Rows(entries []locks.Entry) []Row {
 	rows := []Row{}
+	known := users{}
 	for _, e := range entries {
-		row := Row{
-			Name: e.Name, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
-			Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
-			Host: e.Host, PID: e.PID, User: userOf(e), Command: append([]string{}, e.Command...), Since: timestamp(e.Since),
-			Fence: e.Fence, Orphaned: e.Orphaned, HeldTill: timestamp(e.HeldTill),
-		}
-		if e.Ref != (locks.Ref{}) { // a plain lock does not know IDs
-			row.ID = e.Ref.String()
-		}
-		if e.TTL > 0 {
-			row.Expires = new(e.Expires.Milliseconds())
-		}
-		rows = append(rows, row)
+		rows = append(rows, rowOf(e, known))
 	}
 	return rows
+}
+
+func rowOf(e locks.Entry, known users) Row {
+	row := Row{
+		Name: e.Name, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
+		Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
+		Host: e.Host, PID: e.PID, User: known.of(e), Command: append([]string{}, e.Command...), Since: timestamp(e.Since),
+		Fence: e.Fence, Orphaned: e.Orphaned, HeldTill: timestamp(e.HeldTill),
+	}
+	if e.Ref != (locks.Ref{}) { // a plain lock does not know IDs
+		row.ID = e.Ref.String()
+	}
+	if e.TTL > 0 {
+		row.Expires = new(e.Expires.Milliseconds())
+	}
+	return row
 }
 
 func timestamp(t time.Time) string {
@@ -100,8 +144,9 @@ func Table(entries []locks.Entry, width int) []string {
 	}
 	widths := make([]int, len(heads)) // 0: left out
 	table := [][]string{heads}
+	known := users{}
 	for _, e := range entries {
-		cells := cellsOf(e, width > 0)
+		cells := cellsOf(e, known.of(e), width > 0)
 		table = append(table, cells)
 		for i, cell := range cells {
 			if cell != "" || i == len(heads)-1 {
@@ -128,7 +173,7 @@ func Table(entries []locks.Entry, width int) []string {
 	return lines
 }
 
-func cellsOf(e locks.Entry, brief bool) []string {
+func cellsOf(e locks.Entry, user string, brief bool) []string {
 	position, slots, since, age, limit := "", "-", "?", "?", orUnknown(e.Claim.Max)
 	if e.State == locks.Waiting {
 		position = strconv.Itoa(e.Position)
@@ -144,9 +189,9 @@ func cellsOf(e locks.Entry, brief bool) []string {
 			since = locks.ClockTime(e.Since)
 		}
 	}
-	who := cmp.Or(userOf(e), "?")
+	who := cmp.Or(user, "?")
 	if e.TTL > 0 && e.Host != "" { // on a store of several hosts
-		who = userOf(e) + "@" + e.Host
+		who = user + "@" + e.Host
 	}
 	return []string{
 		locks.Printable(e.Name, NameLimit), stateOf(e), position, slots, limit,

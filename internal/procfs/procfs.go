@@ -51,8 +51,11 @@ func Self() (Stat, error) {
 }
 
 // ReadStat reads about one process.
-func ReadStat(pid int) (Stat, error) {
-	text, err := Read(Dir(pid)+"/stat", 512)
+func ReadStat(pid int) (Stat, error) { return ReadStatIn(Dir(pid)) }
+
+// ReadStatIn reads about the process of a directory of /proc.
+func ReadStatIn(dir string) (Stat, error) {
+	text, err := Read(dir+"/stat", 512)
 	if err != nil {
 		return Stat{}, err
 	}
@@ -203,9 +206,48 @@ func Namespace(kind string) uint64 {
 	return st.Ino
 }
 
-// BootID is the kernel's random number of this boot; zero: not known.
+// BootTimeAhead is how far CLOCK_BOOTTIME of this process is ahead of that in the initial time
+// namespace. It is false if that is not known.
+func BootTimeAhead() (ahead time.Duration, known bool) {
+	const initial = 0xEFFFFFFA // in every Linux (PROC_TIME_INIT_INO)
+	switch own := Namespace("time"); own {
+	case initial:
+		return 0, true
+	case 0: // a kernel without such namespaces, or no /proc
+		return 0, Namespace("pid") != 0
+	case Namespace("time_for_children"): // the offsets are those of the children
+		text, err := Read("/proc/self/timens_offsets", 128)
+		if err == nil {
+			return parseTimeOffsets(text)
+		}
+	}
+	return 0, false
+}
+
+// parseTimeOffsets finds the offset of CLOCK_BOOTTIME. Linux 5.6 writes the number of the clock
+// instead of its name.
+func parseTimeOffsets(text string) (ahead time.Duration, known bool) {
+	for line := range strings.Lines(text) {
+		field := strings.Fields(line)
+		if len(field) != 3 || field[0] != "boottime" && field[0] != strconv.Itoa(unix.CLOCK_BOOTTIME) {
+			continue
+		}
+		seconds, err := strconv.ParseInt(field[1], 10, 64)
+		nanoseconds, err2 := strconv.ParseInt(field[2], 10, 64)
+		return time.Duration(seconds)*time.Second + time.Duration(nanoseconds), err == nil && err2 == nil
+	}
+	return 0, false
+}
+
+// BootID is the kernel's random number of this boot; zero: not known. Some containers have another
+// file in its place, with a number of their own: that one is not the kernel's.
 func BootID() (id [16]byte) {
-	text, _ := Read("/proc/sys/kernel/random/boot_id", 64)
+	const path = "/proc/sys/kernel/random/boot_id"
+	var fs unix.Statfs_t
+	if unix.Statfs(path, &fs) != nil || fs.Type != unix.PROC_SUPER_MAGIC {
+		return id
+	}
+	text, _ := Read(path, 64)
 	_, _ = hex.Decode(id[:], []byte(strings.ReplaceAll(strings.TrimSpace(text), "-", "")))
 	return id
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/pidfd"
 	"golock/internal/procfs"
 )
 
@@ -62,20 +63,21 @@ func Descendants(list []Process, root int, except []Process) []Process {
 }
 
 // Signal sends a signal to this very process, not to a later one of its number; to one that has
-// ended it sends nothing, without an error. Where a pidfd is refused (ENOSYS before Linux 5.3,
-// EPERM under older seccomp profiles) it uses kill(2): the number cannot be reused that soon.
+// ended it sends nothing, without an error. Where no descriptor can be opened it uses kill(2): the
+// number cannot be reused that soon.
 func Signal(p Process, sig unix.Signal) error {
-	fd, err := unix.PidfdOpen(p.PID, 0)
+	process, err := pidfd.Open(p.PID)
 	if err == nil {
-		defer unix.Close(fd)
+		defer process.Close()
 	}
 	if now, gone := procfs.ReadStat(p.PID); gone != nil || now.Start != p.Start {
 		return nil
 	}
-	if err == nil {
-		err = unix.PidfdSendSignal(fd, sig, nil, 0)
-	}
-	if err != nil && err != unix.ESRCH {
+	switch err {
+	case nil:
+		err = process.Signal(sig)
+	case unix.ESRCH:
+	default:
 		err = unix.Kill(p.PID, sig)
 	}
 	if err == unix.ESRCH {

@@ -207,3 +207,13 @@ func TestSweepOfALoneRecord(t *testing.T) {
 		testkit.Lasted(t, began, keptTTL, 2*keptTTL)
 	})
 }
+
+// A FUSE file system may show an old state, which is not what somebody has removed.
+func TestRemovedFrom(t *testing.T) {
+	s := open("mkdir:///x")
+	for fileSystem, want := range map[string]string{
+		"fuse.sshfs": "shows a client an old state", "fuse": "was removed", "nfs4": "was removed", "": "was removed",
+	} {
+		Says(t, s.RemovedFrom(fileSystem), want)
+	}
+}

@@ -67,9 +67,7 @@ func (d *directory) make(name string) error {
 	}
 	switch {
 	case err == locks.ErrLost:
-		return &locks.PathError{
-			Path: d.path, Err: errRemoved, Hint: "when no run holds the name any more, remove " + path + " too",
-		}
+		return d.removed("when no run holds the name any more, remove " + path + " too")
 	case err == nil && found != name:
 		return &locks.PathError{
 			Path: d.path, Err: fmt.Errorf("belongs to the name %q, whose key is the same", locks.Printable(found, 80)),
@@ -171,12 +169,41 @@ func (s *Store) checkDir() error {
 
 var errRemoved = errors.New("was removed while it was in use")
 
+// errOldState is an errRemoved where the file system may be the reason.
+var errOldState error = oldState{}
+
+type oldState struct{}
+
+func (oldState) Error() string {
+	return "is not as it was read before: this file system shows a client an old state"
+}
+
+func (oldState) Is(target error) bool { return target == errRemoved }
+
 // vanished turns the error of a missing directory into one that says so.
 func (d *directory) vanished(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return cmp.Or(d.store.checkDir(), pathError("", d.path, errRemoved))
+	return cmp.Or(d.store.checkDir(), d.removed(""))
+}
+
+// removed says that the directory is not as it was before.
+func (d *directory) removed(hint string) error {
+	m, _ := locks.MountOf(d.store.dir) // unknown: it has no type
+	return d.removedFrom(m.Type, hint)
+}
+
+// removedFrom is removed on a type of file system. One of FUSE may keep old listings: sshfs does so
+// for 20 seconds.
+func (d *directory) removedFrom(fileSystem, hint string) error {
+	if strings.HasPrefix(fileSystem, "fuse.") {
+		return &locks.PathError{
+			Path: d.path, Err: errOldState,
+			Hint: "mount it without a cache (sshfs -o dir_cache=no), or take a store on a server",
+		}
+	}
+	return &locks.PathError{Path: d.path, Err: errRemoved, Hint: hint}
 }
 
 // build makes the directory, or finishes it if its maker was killed. It may be slower than

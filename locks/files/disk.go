@@ -64,6 +64,9 @@ func readAt(dir int, name string, limit int) ([]byte, error) {
 	text := make([]byte, 0, 4<<10)
 	for len(text) < limit {
 		n, err := eintr.Get(func() (int, error) { return unix.Read(fd, text[len(text):cap(text)]) })
+		if err == unix.EINVAL { // SMB says so of a file that another client has just removed
+			err = unix.ESTALE
+		}
 		if err != nil || n <= 0 {
 			return text, err
 		}

@@ -83,7 +83,7 @@ func (o *observedEntry) entry(d *directory) locks.Entry {
 	}
 	e.State, e.Slots, e.Fence = locks.Holding, m.Slots, m.Fence
 	e.Ended = m.State == queue.Ended || (o.ttlLeft == 0 && o.holdLeft > 0)
-	e.Orphaned = !e.Ended && !r.NoGolock && r.Process.gone(d.store.self())
+	e.Orphaned = !e.Ended && !r.NoGolock && d.store.gone(r)
 	if o.holdLeft > 0 {
 		e.HeldTill = time.Now().Add(o.holdLeft)
 	}

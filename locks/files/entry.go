@@ -271,7 +271,7 @@ func (e *entry) fetch(ctx context.Context) error {
 		return &locks.PathError{Path: path, Err: errDamaged}
 	case p.leaves():
 		return locks.ErrLost
-	case rec.Clock == "" || rec.Clock != e.store.clockName():
+	case !e.store.isSameClock(&rec):
 		return &locks.PathError{Path: path, Err: errors.New(
 			"the slot was taken on another machine, or before the last boot of this one: it can be renewed only there")}
 	}

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,15 @@ func (s *Store) Make(name string, failed func(error)) {
 // SetClock gives the store another machine's clock.
 func (s *Store) SetClock(name string, clock locks.Clock) {
 	s.clock, s.clockName = clock, func() string { return name }
+}
+
+// RemovedFrom is the error of a directory that has vanished from a type of file system.
+func (s *Store) RemovedFrom(fileSystem string) error {
+	err := s.directoryOf(locks.KeyOf("n")).removedFrom(fileSystem, "")
+	if !errors.Is(err, errRemoved) {
+		panic("no step knows it")
+	}
+	return err
 }
 
 // Fill has the disk be full for versions while full is true, and counts them.

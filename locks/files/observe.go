@@ -43,19 +43,19 @@ type observedEntry struct {
 // observe reads an entry's heartbeat. One that cannot be read counts as unchanged.
 func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 	d.store.at("observe")
-	now, self := d.store.clock(), d.store.self
+	now := d.store.clock()
 	p, rec, err := d.readRecord(m.record())
 	if err != nil {
 		return nil, err
 	}
 	m.ttl = cmp.Or(m.ttl, max(rec.TTL, 0), lease.DefaultTTL) // only a member has one of its own
 	last := d.compare(m, p, now)
-	if p.leaves() && listing && !rec.Process.gone(self()) {
+	if p.leaves() && listing && !d.store.gone(&rec) {
 		p.phase = phaseAccepted
 	}
 	o := &observedEntry{
 		member: m, record: rec, phase: p.phase, unchanged: max(now.Sub(last.Since), 0), alive: last.changes > 1,
-		sameClock: rec.Clock != "" && rec.Clock == d.store.clockName(),
+		sameClock: d.store.isSameClock(&rec),
 	}
 	if m.State != queue.Ended && !p.leaves() {
 		o.ttlLeft = max(m.ttl-o.unchanged, 0)
@@ -67,7 +67,7 @@ func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 	o.dead = o.ttlLeft == 0 && o.holdLeft == 0
 	// An entry that runs a command may outlive its golock: only time tells. So the record
 	// is read again: before its end the process may have begun to run one.
-	if p.phase == phaseJoined && m.State != queue.Ended && rec.Process.gone(self()) {
+	if p.phase == phaseJoined && m.State != queue.Ended && d.store.gone(&rec) {
 		again, _, err := d.readRecord(m.record())
 		o.dead = o.dead || (err == nil && again == p)
 	}

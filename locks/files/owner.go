@@ -30,18 +30,26 @@ func thisProcess() owner {
 }
 
 // clockName names the clock of locks.BootTime: that of one boot in one time namespace
-// (time_namespaces(7)). Instants of two clocks must not be compared. It is "" if the boot
-// is not known.
+// (time_namespaces(7)). Instants of two clocks must not be compared. A later namespace may have the
+// same number, so the name contains how far the clock is ahead. It is "" if that, or the boot, is not
+// known.
 func (o owner) clockName() string {
-	if o.Boot == "" {
+	ahead, known := procfs.BootTimeAhead()
+	if o.Boot == "" || !known {
 		return ""
 	}
-	return fmt.Sprintf("%s-%d", o.Boot, procfs.Namespace("time"))
+	name := fmt.Sprintf("%s-%d", o.Boot, procfs.Namespace("time"))
+	if ahead != 0 {
+		name += fmt.Sprintf("%+d", ahead)
+	}
+	return name
 }
 
-// gone reports that the process has ended. It is false if the process may be of another
-// boot or PID namespace than self, or /proc does not show self.
-func (o owner) gone(self owner) bool {
+// gone reports that the process of the record has ended. It is false if the process may be of
+// another boot or PID namespace than this one, or /proc does not show this one. The start of a
+// process is a moment on the clock of who reads it.
+func (s *Store) gone(r *record) bool {
+	o, self := r.Process, s.self()
 	if o.Boot == "" || o.PIDNS == "" || o.Start == "" || self.Start == "" || o.PID <= 0 || o.Boot != self.Boot || o.PIDNS != self.PIDNS {
 		return false
 	}
@@ -50,5 +58,11 @@ func (o owner) gone(self owner) bool {
 		return true
 	}
 	p, err := procfs.ReadStat(o.PID)
-	return err == nil && (!p.Alive() || strconv.FormatInt(p.Start, 10) != o.Start)
+	isLater := s.isSameClock(r) && strconv.FormatInt(p.Start, 10) != o.Start
+	return err == nil && (!p.Alive() || isLater)
+}
+
+// isSameClock reports whether the instants in a record are of this process's clock.
+func (s *Store) isSameClock(r *record) bool {
+	return r.Clock != "" && r.Clock == s.clockName()
 }

@@ -2,10 +2,13 @@ package files
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"golock/locks"
 	"golock/locks/lease"
@@ -56,14 +59,21 @@ const (
 	pauseAttempts = 16 // the longest pause is that of so many attempts, if they take longer
 )
 
+// maxStale is how many attempts of a step may meet a file that another host is just removing.
+const maxStale = 16
+
 // decide repeats attempts until the answer is true: it is that of a version that cannot
 // have been removed since, or the next one could be made.
 func (p *step) decide(ctx context.Context) (r result, err error) {
 	r.removed = map[string]bool{}
 	pause := shortestPause
-	for {
+	for stale := 0; ; {
 		begun := time.Now()
 		done, err := p.try(&r)
+		if errors.Is(err, unix.ESTALE) && stale < maxStale {
+			stale++
+			done, err = false, nil
+		}
 		if err != nil {
 			return r, err
 		}

@@ -84,7 +84,7 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 	case r.Verdict == lease.Gone && e.store.clock() >= e.term.Load().End(): // it was taken for dead
 		return a, locks.ErrLost
 	case r.Verdict == lease.Gone && r.version < e.position.Load().version:
-		return a, pathError("", e.dir.path, errRemoved)
+		return a, e.dir.removed("")
 	case r.Verdict == lease.Granted && !waited:
 		if err := e.writeHeartbeat(phaseAccepted); err != nil {
 			return a, err

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -14,23 +15,19 @@ import (
 )
 
 // A slot with a hold outlasts its holder: the record keeps it although nobody has locked its
-// byte, on CLOCK_BOOTTIME and for this boot only. An eviction ends the hold.
+// byte, on CLOCK_BOOTTIME and for this boot only (clock.go). An eviction ends the hold.
 
-func (r *record) holdLeft() time.Duration { return locks.Instant(r.holdUntil).Sub(locks.BootTime()) }
-
-func (r *record) holdLasts() bool {
-	return r.state == stateHolding && r.holdUntil != 0 && r.evictor == "" && r.holdLeft() > 0 && r.boot == procfs.BootID()
-}
-
-// isAlive reports whether the process that made the record lives. A later process of the
-// same number started after the record was made. Where /proc hides the processes of
-// others (hidepid=), any process of that number counts.
+// isAlive reports whether the process that wrote the record lives. A later process of the
+// same number started after that. Where /proc hides the processes of others (hidepid=), or the time
+// namespace is not known, any process of that number counts.
 func (r *record) isAlive() bool {
 	s, err := procfs.ReadStat(int(r.pid))
 	if err != nil || r.pid == 0 {
 		return r.pid != 0 && unix.Kill(int(r.pid), 0) == unix.EPERM
 	}
-	return s.Alive() && s.Start <= r.joined/int64(procfs.Tick)
+	c := readClock()
+	start := locks.Instant(s.Start * int64(procfs.Tick)).Add(-c.ahead)
+	return s.Alive() && (!c.reads(r) || start <= locks.Instant(r.written))
 }
 
 // isOrphan reports whether the record's golock is gone for certain.
@@ -49,13 +46,24 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return ref.In(s.list(ctx, ofKey(ref.Key)))
 }
 
+// maxListed is how many entries a listing has. Others may fill any number of files.
+const maxListed = 2 * maxRecords
+
 // list gives the live entries of lock files.
 func (s *Store) list(ctx context.Context, which func(base string) bool) (entries []locks.Entry, err error) {
 	failed := s.eachTable(ctx, which, unix.O_RDONLY, func(f *lockFile, tab *table) error {
 		for i := range tab.records {
-			if r := &tab.records[i]; f.isLive(r) {
-				entries = append(entries, newEntry(tab.name, r))
+			r := &tab.records[i]
+			if !f.isLive(r) {
+				continue
 			}
+			if len(entries) == maxListed {
+				return &locks.PathError{
+					Path: f.path, Err: fmt.Errorf("has more entries: only %d of the directory are listed", maxListed),
+					Hint: "name the lock, or golock clean",
+				}
+			}
+			entries = append(entries, newEntry(tab.name, r))
 		}
 		return nil
 	})
@@ -157,8 +165,8 @@ func newEntry(name string, r *record) locks.Entry {
 	if r.state == stateHolding {
 		e.State, e.Slots, e.Fence = locks.Holding, r.slots, r.fence
 		e.Ended, e.Orphaned = r.onlyHold, !r.onlyHold && r.isOrphan()
-		if r.holdLasts() {
-			e.HeldTill = time.Now().Add(r.holdLeft())
+		if r.holdLeft > 0 {
+			e.HeldTill = time.Now().Add(r.holdLeft)
 		}
 	}
 	return e

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/pidfd"
 	"golock/internal/procfs"
 	"golock/locks"
 )
@@ -96,7 +97,7 @@ func (f *lockFile) evict(r *record, by string) (*victim, error) {
 	again := r.evictor != ""
 	if !again {
 		by = strings.ToValidUTF8(by[:min(len(by), maxEvictor)], "") // a letter may have been cut
-		r.evictor, r.evictedAt = cmp.Or(by, "somebody"), int64(locks.BootTime())
+		r.evictor, r.evictedAt = cmp.Or(by, "somebody"), int64(readClock().now())
 		if err := f.writeAt(r.encode(), recordOffset(r.index)); err != nil {
 			return nil, err
 		}
@@ -107,20 +108,41 @@ func (f *lockFile) evict(r *record, by string) (*victim, error) {
 
 // Evict implements locks.QueueStore.
 func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
-	var v *victim
-	failed := s.eachTable(ctx, ofKey(ref.Key), unix.O_RDWR, func(f *lockFile, tab *table) (err error) {
+	return s.EvictAll(ctx, []locks.Ref{ref}, by)[0]
+}
+
+// EvictAll implements locks.BatchEvictor. It reads the table once: a file may have thousands of
+// entries.
+func (s *Store) EvictAll(ctx context.Context, refs []locks.Ref, by string) []error {
+	results := make([]error, len(refs))
+	victims := make([]*victim, len(refs))
+	places := map[locks.ID]int{}
+	for i, ref := range refs {
+		places[ref.ID] = i
+	}
+	failed := s.eachTable(ctx, ofKey(refs[0].Key), unix.O_RDWR, func(f *lockFile, tab *table) error {
 		for i := range tab.records {
-			if r := &tab.records[i]; r.id == ref.ID && f.isLive(r) {
-				v, err = f.evict(r, by)
+			r := &tab.records[i]
+			at, wanted := places[r.id]
+			if !wanted || victims[at] != nil || !f.isLive(r) {
+				continue
+			}
+			v, err := f.evict(r, by)
+			if err != nil {
 				return err
 			}
+			victims[at] = v
 		}
 		return nil
 	})
-	if v == nil {
-		return cmp.Or(errors.Join(failed...), locks.ErrLost)
+	for i, v := range victims {
+		if v == nil {
+			results[i] = cmp.Or(errors.Join(failed...), locks.ErrLost)
+		} else {
+			results[i] = v.end()
+		}
 	}
-	return v.end()
+	return results
 }
 
 // victim is an entry that was evicted and has to end.
@@ -145,7 +167,7 @@ func (v *victim) end() error {
 		return v.endGolock()
 	case v.noGolock != 0 && !v.again:
 		return v.endOwners(unix.SIGTERM)
-	case v.noGolock != 0 && locks.BootTime().Sub(locks.Instant(v.evictedAt)) < execGrace:
+	case v.noGolock != 0 && readClock().now().Sub(locks.Instant(v.evictedAt)) < execGrace:
 		return nil
 	}
 	return v.endOwners(unix.SIGKILL)
@@ -163,18 +185,19 @@ func (v *victim) isLocked() bool { return v.file.isLocked(v.lockByte(), 1) }
 // is stopped. It never reaches a later process of the same number. The number in the record
 // proves nothing: anybody who shares the directory can write one.
 func (v *victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
-	fd, err := unix.PidfdOpen(pid, 0)
+	process, err := pidfd.Open(pid)
 	if err != nil {
 		return false, err
 	}
-	defer unix.Close(fd)
+	defer process.Close()
 	if owns, err = v.owns(pid); !owns {
 		return false, err
 	}
-	if err = unix.PidfdSendSignal(fd, sig, nil, 0); err == nil && sig != unix.SIGKILL {
-		if s, _ := procfs.ReadStat(pid); s.Stopped() {
-			err = unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
-		}
+	if err = process.Signal(sig); err != nil || sig == unix.SIGKILL {
+		return true, err
+	}
+	if s, _ := procfs.ReadStat(pid); s.Stopped() {
+		err = process.Signal(unix.SIGCONT)
 	}
 	return true, err
 }

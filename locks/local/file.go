@@ -26,6 +26,7 @@ type lockFile struct {
 	users  atomic.Int32 // its owner, each goroutine that sleeps on a lock of it, each victim
 	stat   unix.Stat_t  // as of the last read
 	last   table        // what the last read found; its memory serves the next
+	moment *moment      // of the last read; nil: no hold has asked for it
 	buffer []byte       // of read
 }
 
@@ -166,6 +167,7 @@ func (f *lockFile) read() (*table, error) {
 	if err := f.readStat(); err != nil {
 		return nil, err
 	}
+	f.moment = nil
 	t := &f.last
 	*t = table{records: t.records[:0]}
 	if f.stat.Size > pageSize+maxRecords*recordSize {
@@ -189,6 +191,7 @@ func (f *lockFile) read() (*table, error) {
 		return nil, errCorrupt
 	}
 	t.size = uint32(full)
+	var taken slotSet
 	for first := 0; first < full; first += readSize / recordSize {
 		some := f.buffer[:min(full-first, readSize/recordSize)*recordSize]
 		n, err := f.readAt(some, recordOffset(first))
@@ -207,6 +210,14 @@ func (f *lockFile) read() (*table, error) {
 			r := &t.records[len(t.records)-1]
 			if r.decode(text) != nil || r.ticket >= t.next { // the header is from another time
 				return nil, errCorrupt
+			}
+			if full > manyRecords {
+				r.cutCommand()
+			}
+			for _, slot := range r.slots {
+				if !taken.add(slot) {
+					return nil, errCorrupt // whoever takes slots frees the records of the dead first
+				}
 			}
 		}
 	}

@@ -13,7 +13,7 @@ func TestFormat(t *testing.T) {
 	file := tableFile(header{checkedPath: 1, next: 2, fence: 3, name: "n"}, record{
 		stored: stored{
 			state: stateHolding, weight: 3, max: 4, priority: -5, ticket: 6, id: [16]byte{7}, uid: 8, pid: 9, pidNS: 10,
-			joined: 11, since: 12, fence: 13, replace: 2, noGolock: 1, holdUntil: 14, boot: [16]byte{15}, evictedAt: 16,
+			written: 11, since: 12, fence: 13, replace: 2, noGolock: 1, holdUntil: 14, boot: [16]byte{15}, evictedAt: 16,
 		},
 		evictor: "me", slots: []int{0, 1, 3}, command: "a\x00b\x00",
 	}, record{stored: stored{state: stateWaiting, weight: 1, ticket: 17, replace: 1}})

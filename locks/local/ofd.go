@@ -72,6 +72,13 @@ func (f *lockFile) isUsed() bool { return f.isLocked(waitBase, pathBase-waitBase
 // isLive reports whether the entry of a record waits or holds, if only by its hold.
 func (f *lockFile) isLive(r *record) bool {
 	locked := f.isLocked(r.lockByte(), 1)
-	r.onlyHold = !locked && r.holdLasts()
+	r.holdLeft = 0
+	if r.holdUntil != 0 {
+		if f.moment == nil {
+			f.moment = readMoment()
+		}
+		r.holdLeft = f.moment.holdLeft(r)
+	}
+	r.onlyHold = !locked && r.holdLeft > 0
 	return locked || r.onlyHold
 }

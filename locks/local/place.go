@@ -188,9 +188,13 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 // take makes p a holder. If it fails the caller closes p, which drops its locks.
 func (p *place) take(tab *table) (*lease, error) {
 	f := p.file
-	slots := locks.FreeSlots(func(slot int) bool {
-		return slices.ContainsFunc(p.view.holders, func(h record) bool { return slices.Contains(h.slots, slot) })
-	}, p.request.Claim.Weight)
+	var taken slotSet
+	for i := range p.view.holders {
+		for _, slot := range p.view.holders[i].slots {
+			taken.add(slot)
+		}
+	}
+	slots := locks.FreeSlots(taken.has, p.request.Claim.Weight)
 	if slots[len(slots)-1] > maxSlot {
 		return nil, &locks.PathError{Path: f.path, Err: fmt.Errorf("more than %d units are in use", maxSlot)}
 	}
@@ -213,7 +217,11 @@ func (p *place) take(tab *table) (*lease, error) {
 	tab.fence = max(tab.fence+1, now)
 	p.self.state, p.self.fence, p.self.slots, p.self.since = stateHolding, tab.fence, slots, now
 	if p.request.Hold > 0 {
-		p.self.holdUntil, p.self.boot = int64(locks.BootTime().Add(p.request.Hold)), procfs.BootID()
+		c := readClock()
+		c.sign(&p.self)
+		granted := c.now()
+		p.self.written = int64(granted)
+		p.self.holdUntil, p.self.boot = int64(granted.Add(p.request.Hold)), procfs.BootID()
 	}
 	if err := f.write(tab, &p.self); err != nil {
 		return nil, err
@@ -245,7 +253,7 @@ func (p *place) sleep(ctx context.Context) error {
 	default:
 		for _, h := range p.blockers(v.holders) {
 			if h.onlyHold {
-				look = time.After(min(h.holdLeft(), recheck))
+				look = time.After(min(h.holdLeft, recheck))
 			} else {
 				p.sleepOn(holdByte(h.ticket))
 			}
@@ -264,9 +272,25 @@ func (p *place) sleep(ctx context.Context) error {
 // blockers picks holders that keep p out while all of them hold: few, since each takes a
 // thread, and never more than p's max.
 func (p *place) blockers(holders []record) []record {
+	tightest := -1
+	for i := range holders {
+		limit := holders[i].max
+		if limit != 0 && (tightest < 0 || limit < holders[tightest].max) {
+			tightest = i
+		}
+	}
+	if tightest > 0 { // what it allows is the least that all of them exceed
+		holders[0], holders[tightest] = holders[tightest], holders[0]
+	}
 	var claims []locks.Claim
-	for i, h := range holders {
-		claims = append(claims, h.claim())
+	together := locks.Claim{}
+	for i := range holders {
+		c := holders[i].claim()
+		together.Weight += c.Weight
+		if i == 0 {
+			together.Max = c.Max
+		}
+		claims = append(claims[:0], together)
 		if !locks.Admits(claims, p.self.claim()) {
 			return holders[:i+1]
 		}

@@ -65,12 +65,15 @@ func (s *Store) newRecord(r locks.Request) record {
 	self := record{index: noIndex, command: strings.Join(append(slices.Clone(r.Command), ""), "\x00"), stored: stored{
 		id: r.Ref.ID, uid: uint32(s.roots.euid), pid: uint32(os.Getpid()), pidNS: procfs.Namespace("pid"),
 		weight: uint32(r.Claim.Weight), max: uint32(r.Claim.Max), priority: int32(r.Claim.Priority),
-		joined: int64(locks.BootTime()), since: time.Now().UnixMicro(),
+		since:   time.Now().UnixMicro(),
 		replace: uint8(slices.Index(replacements, r.Replace)),
 	}}
 	if r.NoGolock {
 		self.noGolock = 1
 	}
+	c := readClock()
+	c.sign(&self)
+	self.written = int64(c.now())
 	return self
 }
 

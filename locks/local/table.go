@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/adler32"
 	"slices"
+	"strings"
+	"time"
 	"unsafe"
 
 	"golock/locks"
@@ -21,7 +23,7 @@ const (
 	pageSize   = 4096
 	recordSize = 1024
 	format     = 2
-	maxRecords = 1 << 16
+	maxRecords = 1 << 14 // others may fill a file: it must fit into the memory of who reads it
 	firstSize  = 2 * pageSize // written whole at the start, so that later runs need no disk space
 
 	magic = "golock\r\n"
@@ -92,8 +94,9 @@ type record struct {
 	evictor string // who evicted it; "": nobody
 	command string // its words, each ended by a zero; may be cut
 
-	index    int  // its place in the table; noIndex if it has none yet
-	onlyHold bool // no process has it any more, only its hold keeps it
+	index    int           // its place in the table; noIndex if it has none yet
+	holdLeft time.Duration // of its hold, when isLive looked
+	onlyHold bool          // no process has it any more, only its hold keeps it
 }
 
 // stored is in the file as it is in memory, as the header.
@@ -112,14 +115,15 @@ type stored struct {
 	ranges     uint16
 	evictorLen uint16
 	pidNS      uint64
-	joined     int64 // CLOCK_BOOTTIME, ns
-	since      int64 // Unix time, us
+	written    int64 // an instant: when it joined, or was granted
+	since      int64 // Unix time, us, of the same moment
 	fence      int64
-	holdUntil  int64    // as joined; it counts as held until then, 0: only while its byte is locked
+	holdUntil  int64    // an instant: it counts as held until then, 0: only while its byte is locked
 	boot       [16]byte // of which holdUntil is a time
-	evictedAt  int64    // as joined
+	evictedAt  int64    // an instant
 	noGolock   uint8    // 1: its golock has become the command
-	reserved   [7]byte
+	clock      uint8    // clockShared: its instants are of the initial time namespace; 0: not known
+	reserved   [6]byte
 }
 
 const (
@@ -203,6 +207,42 @@ func (r *record) decode(b []byte) error {
 	}
 	return nil
 }
+
+// What is kept of each command where a table has many records: others may have made them long.
+const (
+	manyRecords  = 1000
+	shortCommand = 128 // bytes
+	fewWords     = 16
+)
+
+// cutCommand shortens the command of a record of a long table.
+func (r *record) cutCommand() {
+	text := r.command[:min(len(r.command), shortCommand)]
+	words := 0
+	for i := range len(text) {
+		if text[i] != 0 {
+			continue
+		}
+		if words++; words == fewWords {
+			text = text[:i]
+			break
+		}
+	}
+	r.command = strings.Clone(text) // the whole text is freed
+}
+
+// slotSet is a set of slot numbers.
+type slotSet [(maxSlot + 1) / 64]uint64
+
+// add reports whether the slot was not in the set.
+func (s *slotSet) add(slot int) bool {
+	word, bit := &s[slot/64], uint64(1)<<(slot%64)
+	isNew := *word&bit == 0
+	*word |= bit
+	return isNew
+}
+
+func (s *slotSet) has(slot int) bool { return slot <= maxSlot && s[slot/64]&(1<<(slot%64)) != 0 }
 
 // lockByte is the byte that the entry has locked as long as it lives.
 func (r *record) lockByte() int64 {

@@ -233,19 +233,19 @@ func TestHolderInAnotherPIDNamespaceIsNotAnOrphan(t *testing.T) {
 }
 
 func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {
-	self := record{stored: stored{pid: uint32(os.Getpid()), joined: int64(locks.BootTime())}}
+	self := record{stored: stored{pid: uint32(os.Getpid()), clock: clockShared, written: int64(locks.BootTime())}}
 	if !self.isAlive() {
 		t.Error("this process is not alive")
 	}
 	stat, err := procfs.Self()
 	testkit.Must(t, err)
-	self.joined = (stat.Start - 1) * int64(procfs.Tick)
+	self.written = (stat.Start - 1) * int64(procfs.Tick)
 	if self.isAlive() {
 		t.Error("a record from before this process was made is taken for its own")
 	}
 
 	c := startChild(t)
-	r := record{stored: stored{pid: uint32(c.PID), joined: int64(locks.BootTime())}}
+	r := record{stored: stored{pid: uint32(c.PID), clock: clockShared, written: int64(locks.BootTime())}}
 	if !r.isAlive() {
 		t.Error("a child is not alive")
 	}
@@ -255,7 +255,7 @@ func TestAliveKnowsALaterProcessOfTheSameNumber(t *testing.T) {
 		t.Errorf("the child is in state %q, want a zombie", s.State)
 	}
 	c.Kill()
-	r.joined = int64(locks.BootTime()) + int64(time.Hour)
+	r.written = int64(locks.BootTime()) + int64(time.Hour)
 	if r.isAlive() {
 		t.Error("a process that was reaped is alive")
 	}

@@ -100,6 +100,43 @@ func TestBreakOrphan(t *testing.T) {
 	w.IsFree()
 }
 
+// Linux before 5.3 has no pidfds, and some seccomp profiles refuse them: a break ends a run, what a
+// killed golock has left, and what a golock has become, all the same.
+func TestBreakWithoutPidfds(t *testing.T) {
+	t.Parallel()
+	for call, errno := range map[string]string{"pidfd_open": "ENOSYS", "pidfd_send_signal": "EPERM", "pidfd_open,pidfd_send_signal": "ENOSYS"} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			w := local(t)
+			breaks := func() testkit.Result {
+				return w.Golock("break", "--store", w.Store, "job").
+					By("strace", "-f", "-o", "/dev/null", "-e", "trace="+call, "-e", "inject="+call+":error="+errno).Run()
+			}
+			holder := w.sh(stubborn, "--kill-after", "0.1")
+			pid := w.AwaitPID("pid")
+			breaks().Expect(t, 0)
+			w.dead(pid)
+			holder.Expects(79, "evicted by user root")
+
+			testkit.Must(t, os.Remove(w.Path("pid")))
+			holder = w.sh(stubborn)
+			pid = w.AwaitPID("pid")
+			holder.Signal(syscall.SIGKILL)
+			w.Eventually("it is an orphan", func() bool { return w.List("job")[0].Orphaned })
+			breaks().Expect(t, 0)
+			w.dead(pid)
+
+			testkit.Must(t, os.Remove(w.Path("pid")))
+			holder = w.sh(`trap "exit 3" TERM; echo $$ >pid; while :; do sleep 0.01; done`, "-F")
+			w.AwaitPID("pid")
+			holder.Signal(syscall.SIGSTOP)
+			breaks().Expect(t, 0)
+			holder.Expects(3)
+			w.IsFree()
+		})
+	}
+}
+
 // A nested run is broken without the one around it, and the one around with it.
 func TestBreakNested(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {

@@ -224,6 +224,29 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
+// Linux before 5.3 has no pidfds: a slot, and a place in the queue, end with their process all the
+// same, and what is no process is refused.
+func TestForWithoutPidfds(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(s *sandbox) {
+		acquire := func(pid int) *testkit.Command {
+			return s.Golock("acquire", "--name", "k", "--for", strconv.Itoa(pid)).
+				By("strace", "-f", "-o", "/dev/null", "-e", "trace=pidfd_open", "-e", "inject=pidfd_open:error=ENOSYS")
+		}
+		client, other := s.Exec("sleep", "1000").Begin(), s.Exec("sleep", "1000").Begin()
+		holder := acquire(client.PID).Start()
+		s.ends(0, "held", "--id", holder.Line())
+		waiter := acquire(other.PID).Begin()
+		s.AwaitWaiting("k", 1)
+		other.Signal(unix.SIGKILL)
+		waiter.Expects(75, "golock: the process that the slot was for has ended")
+		client.Signal(unix.SIGKILL)
+		holder.Expects(0) // strace ends with the holder process
+		s.free("k")
+		acquire(1<<22).Run().Expect(s.T, 64, "there is no process")
+	})
+}
+
 // With --for none the slot lasts for its TTL, and renew prolongs it by as much.
 // Slow: TTLs that a busy machine does not miss.
 func TestForNone(t *testing.T) {
