@@ -24,7 +24,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	}
 	var keys Rows
 	err = c.once(ctx, func(ctx context.Context) error {
-		answers, err := c.ask(ctx, "SELECT lock_key FROM "+s.table+where, 1)
+		answers, err := c.ask(ctx, "SELECT lock_key FROM "+s.table+where, shape{columns: 1})
 		if err == nil {
 			keys = answers[0]
 		}
@@ -59,7 +59,7 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	of := name + " AND entry_id<>''"
 	forgotten := fmt.Sprintf("state='G' AND ends<=%d", v.now-micros(max(olderThan, remember)))
 	answers, err := c.ask(ctx, "SELECT COUNT(*)"+of+" AND "+isOver(before)+
-		";DELETE"+of+" AND ("+isOver(before)+" OR "+forgotten+");SELECT COUNT(*)"+of, 2)
+		";DELETE"+of+" AND ("+isOver(before)+" OR "+forgotten+");SELECT COUNT(*)"+of, oneNumber, oneNumber)
 	if err != nil {
 		return 0, err
 	}
@@ -74,6 +74,6 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 		removed++
 		end = "DELETE" + name + " AND entry_id='';COMMIT"
 	}
-	_, err = c.ask(ctx, end, 0)
+	_, err = c.ask(ctx, end)
 	return removed, err
 }

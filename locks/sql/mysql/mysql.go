@@ -11,12 +11,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"golock/locks/lease"
+	"golock/locks/network"
 	"golock/locks/sql"
 )
 
@@ -79,75 +81,107 @@ func dialect() sql.Dialect {
 	}
 }
 
-func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, error) {
+func connect(ctx context.Context, t *sql.Target, host string) (_ sql.Conn, number int64, err error) {
 	c := mysql.NewConfig()
 	c.User, c.Passwd, c.DBName = t.User, t.Password, t.Database
 	c.Net, c.Addr = "tcp", host
 	if t.Socket != "" {
 		c.Net = "unix"
 	}
-	var err error
 	if c.TLS, err = t.Config(host); err != nil {
 		return nil, 0, err
 	}
 	c.MultiStatements = true
 	c.CheckConnLiveness = false
 	c.Logger = &mysql.NopLogger{} // else on standard error
+	var conn conn
+	c.DialFunc = func(ctx context.Context, transport, address string) (net.Conn, error) {
+		raw, err := new(net.Dialer).DialContext(ctx, transport, address)
+		if err == nil {
+			conn.socket = network.Watch(raw, &packets{})
+			raw = conn.socket
+		}
+		return raw, err
+	}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, 0, err
 	}
-	raw, err := connector.Connect(ctx)
-	return conn{raw}, 0, err // this driver does not tell the number
+	defer func() {
+		err = conn.explain(err)
+		if err != nil && conn.socket != nil { // the library forgets it if it panics
+			conn.socket.Close()
+		}
+	}()
+	defer network.Recover(&err)
+	conn.raw, err = connector.Connect(ctx)
+	return conn, 0, err // this driver does not tell the number
 }
 
 // conn implements sql.Conn.
-type conn struct{ raw dbdriver.Conn }
+type conn struct {
+	raw    dbdriver.Conn
+	socket *network.Conn
+}
 
 func (c conn) Close() { _ = c.raw.Close() }
 
+// explain gives the cause of an error. The library says "invalid connection" if it cannot read.
+func (c conn) explain(err error) error {
+	if err != nil && c.socket != nil && c.socket.Fault() != nil {
+		return c.socket.Fault()
+	}
+	return err
+}
+
 func (c conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
+	answers, err := c.run(ctx, text)
+	return answers, c.explain(err)
+}
+
+func (c conn) run(ctx context.Context, text string) (answers []sql.Rows, err error) {
+	defer network.Recover(&err)
 	answer, err := c.raw.(dbdriver.QueryerContext).QueryContext(ctx, text, nil)
 	if err != nil {
 		return nil, err
 	}
 	rows := answer.(dbdriver.RowsNextResultSet)
 	defer rows.Close()
-	var all []sql.Rows
+	var all sql.Collector
 	for {
 		if columns := len(rows.Columns()); columns > 0 {
-			set, err := read(rows, columns)
-			if err != nil {
+			if err := read(rows, columns, &all); err != nil {
 				return nil, err
 			}
-			all = append(all, set)
 		}
 		if err := rows.NextResultSet(); err == io.EOF { // none of the rest has rows
-			return all, nil
+			return all.Answers, nil
 		} else if err != nil {
 			return nil, err
 		}
 	}
 }
 
-func read(rows dbdriver.Rows, columns int) (sql.Rows, error) {
-	set := sql.Rows{}
+func read(rows dbdriver.Rows, columns int, all *sql.Collector) error {
+	all.Begin()
 	values := make([]dbdriver.Value, columns)
 	for {
 		if err := rows.Next(values); err == io.EOF {
-			return set, nil
+			return nil
 		} else if err != nil {
-			return nil, err
+			return err
 		}
-		line := make([]string, columns)
+		row, err := all.Row(columns)
+		if err != nil {
+			return err
+		}
 		for i, v := range values {
 			if text, ok := v.([]byte); ok {
-				line[i] = string(text)
+				row[i] = string(text)
 			} else if v != nil {
-				line[i] = fmt.Sprint(v)
+				row[i] = fmt.Sprint(v)
 			}
 		}
-		set = append(set, line)
 	}
 }
 
