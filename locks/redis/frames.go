@@ -26,15 +26,60 @@ const (
 // The library makes an array as long as the reply announces. It also trusts the replies and
 // messages that it reads in goroutines of its own, where a panic cannot be recovered.
 type frames struct {
+	requests, replies stream
+	pending           int  // how many requests have no reply yet
+	findsMaster       bool // the last one asks a sentinel for the address of a master
+	subscribed        bool
+}
+
+// Sent implements network.Protocol. The reply before must be complete. Otherwise the rest of it
+// would be taken for the reply to this request.
+func (f *frames) Sent(b []byte) error {
+	if !f.replies.atEnd() && !f.subscribed {
+		return network.Damaged("it ends in the middle")
+	}
+	if f.requests.atEnd() {
+		begin := b[:min(len(b), 64)]
+		f.findsMaster = bytes.Contains(begin, []byte("get-master-addr-by-name"))
+		f.subscribed = f.subscribed || bytes.Contains(begin, []byte("\r\nsubscribe\r\n"))
+	}
+	return f.requests.read(b, func() error {
+		f.pending++
+		return nil
+	})
+}
+
+// Received implements network.Protocol.
+func (f *frames) Received(b []byte) error { return f.replies.read(b, f.replied) }
+
+// replied judges a reply that is complete.
+func (f *frames) replied() error {
+	r := &f.replies
+	switch {
+	case r.kind == '-': // one may come unasked: too many clients
+	case f.subscribed:
+		if r.kind == '*' && (r.width != maxParts || !isMessage(r.parts)) {
+			return network.Damaged("a message with wrong parts")
+		}
+	case f.pending == 0: // it would be taken for the reply to the next request
+		return network.Damaged("nothing was asked")
+	case f.findsMaster && r.kind == '*' && r.width != 2: // the library looks at two of them
+		return network.Damaged("an address of %d parts", r.width)
+	}
+	f.pending = max(f.pending-1, 0)
+	return nil
+}
+
+// stream takes requests or replies apart.
+type stream struct {
 	network.Budget        // of one reply: a subscriber gets many without asking
 	open           []int  // how many elements each array that has begun still lacks
 	elements       int    // of all arrays of the reply
 	line           []byte // as much as has come of the line that is read
 	text           int    // how many bytes of a text, with its line end, are still to come
-	width          int    // how many elements the array has that is the reply
+	kind           byte   // of the reply
+	width          int    // how many elements it has, if it is an array
 	parts          []part // the first of them
-	findsMaster    bool   // the client has asked a sentinel for the address of a master
-	subscribed     bool
 }
 
 // part is an element of an array that is not an array itself.
@@ -48,29 +93,18 @@ const (
 	maxPart  = 512
 )
 
-// Sent implements network.Protocol. The reply to the last request must be complete. Otherwise
-// the rest of it would be taken for the reply to this one.
-func (f *frames) Sent(b []byte) error {
-	if !f.atEnd() && !f.subscribed {
-		return network.Damaged("it ends in the middle")
-	}
-	begin := b[:min(len(b), 64)]
-	f.findsMaster = bytes.Contains(begin, []byte("get-master-addr-by-name"))
-	f.subscribed = f.subscribed || bytes.Contains(begin, []byte("\r\nsubscribe\r\n"))
-	return nil
-}
+func (s *stream) atEnd() bool { return len(s.open) == 0 && len(s.line) == 0 && s.text == 0 }
 
-func (f *frames) atEnd() bool { return len(f.open) == 0 && len(f.line) == 0 && f.text == 0 }
-
-// Received implements network.Protocol.
-func (f *frames) Received(b []byte) error {
+// read takes apart what has come, and calls ended after each request or reply.
+func (s *stream) read(b []byte, ended func() error) error {
 	for len(b) > 0 {
-		n, err := f.next(b)
+		n, err := s.next(b)
 		if err == nil {
-			err = f.Budget.Received(b[:n])
+			err = s.Budget.Received(b[:n])
 		}
-		if err == nil && f.atEnd() {
-			err = f.end()
+		if err == nil && s.atEnd() {
+			err = ended()
+			*s = stream{open: s.open, line: s.line}
 		}
 		if err != nil {
 			return err
@@ -81,13 +115,13 @@ func (f *frames) Received(b []byte) error {
 }
 
 // next reads a line or a text, or what has come of it, and returns how much that is.
-func (f *frames) next(b []byte) (int, error) {
-	if f.text > 0 {
-		n := min(f.text, len(b))
-		f.keep(b[:n])
-		f.text -= n
-		if f.text == 0 {
-			f.complete()
+func (s *stream) next(b []byte) (int, error) {
+	if s.text > 0 {
+		n := min(s.text, len(b))
+		s.keep(b[:n])
+		s.text -= n
+		if s.text == 0 {
+			s.complete()
 		}
 		return n, nil
 	}
@@ -96,27 +130,27 @@ func (f *frames) next(b []byte) (int, error) {
 	if !isWhole {
 		n = len(b)
 	}
-	if len(f.line)+n > maxLine {
+	if len(s.line)+n > maxLine {
 		return n, network.Damaged("a line of more than %d KiB", maxLine>>10)
 	}
-	f.line = append(f.line, b[:n]...)
+	s.line = append(s.line, b[:n]...)
 	if !isWhole {
 		return n, nil
 	}
-	line, ok := bytes.CutSuffix(f.line, []byte("\r\n"))
-	f.line = f.line[:0]
+	line, ok := bytes.CutSuffix(s.line, []byte("\r\n"))
+	s.line = s.line[:0]
 	if !ok || len(line) == 0 {
 		return n, network.Damaged("a line that begins with %.20q", line)
 	}
-	return n, f.element(line[0], line[1:])
+	return n, s.element(line[0], line[1:])
 }
 
 // element begins an element of a reply.
-func (f *frames) element(kind byte, rest []byte) error {
+func (s *stream) element(kind byte, rest []byte) error {
 	switch kind {
 	case '+', '-', ':':
-		f.begin(kind, rest)
-		f.complete()
+		s.begin(kind, rest)
+		s.complete()
 		return nil
 	case '$', '*':
 	default:
@@ -127,20 +161,18 @@ func (f *frames) element(kind byte, rest []byte) error {
 	case err != nil:
 		return err
 	case n < 0:
-		f.begin('_', nil)
-		f.complete()
+		s.begin('_', nil)
+		s.complete()
 	case kind == '$' && n > network.AnswerSize:
 		return network.Damaged("a text of %d bytes", n)
 	case kind == '$':
-		f.begin(kind, nil)
-		f.text = n + len("\r\n")
-	case f.findsMaster && len(f.open) == 0 && n != 2: // the library looks at two of them
-		return network.Damaged("an address of %d parts", n)
+		s.begin(kind, nil)
+		s.text = n + len("\r\n")
 	case n == 0:
-		f.begin(kind, nil)
-		f.complete()
+		s.begin(kind, nil)
+		s.complete()
 	default:
-		return f.array(n)
+		return s.array(n)
 	}
 	return nil
 }
@@ -157,58 +189,50 @@ func length(digits []byte) (int, error) {
 	return int(n), nil
 }
 
-func (f *frames) array(n int) error {
-	f.begin('*', nil)
-	f.open = append(f.open, n)
-	if len(f.open) == 1 {
-		f.width = n
+func (s *stream) array(n int) error {
+	s.begin('*', nil)
+	s.open = append(s.open, n)
+	if len(s.open) == 1 {
+		s.width = n
 	}
-	f.elements = min(f.elements+n, maxElements+1)
-	if f.elements > maxElements {
+	s.elements = min(s.elements+n, maxElements+1)
+	if s.elements > maxElements {
 		return network.Damaged("an array of %d elements", n)
 	}
-	if len(f.open) > maxDepth {
-		return network.Damaged("arrays in %d levels", len(f.open))
+	if len(s.open) > maxDepth {
+		return network.Damaged("arrays in %d levels", len(s.open))
 	}
 	return nil
 }
 
-// begin keeps the first elements of the array that is the reply.
-func (f *frames) begin(kind byte, text []byte) {
-	if len(f.open) == 1 && len(f.parts) < maxParts {
-		f.parts = append(f.parts, part{kind, slices.Clone(text[:min(len(text), maxPart)])})
+// begin keeps the kind of the reply and, if it is an array, its first elements.
+func (s *stream) begin(kind byte, text []byte) {
+	if len(s.open) == 0 {
+		s.kind = kind
+	}
+	if len(s.open) == 1 && len(s.parts) < maxParts {
+		s.parts = append(s.parts, part{kind, slices.Clone(text[:min(len(text), maxPart)])})
 	}
 }
 
 // keep adds what has come of a text.
-func (f *frames) keep(text []byte) {
-	if len(f.open) == 1 && len(f.parts) > 0 {
-		last := &f.parts[len(f.parts)-1]
+func (s *stream) keep(text []byte) {
+	if len(s.open) == 1 && len(s.parts) > 0 {
+		last := &s.parts[len(s.parts)-1]
 		last.text = append(last.text, text[:min(len(text), maxPart-len(last.text))]...)
 	}
 }
 
 // complete counts an element that has ended, and the arrays that end with it.
-func (f *frames) complete() {
-	for len(f.open) > 0 {
-		last := &f.open[len(f.open)-1]
+func (s *stream) complete() {
+	for len(s.open) > 0 {
+		last := &s.open[len(s.open)-1]
 		*last--
 		if *last > 0 {
 			return
 		}
-		f.open = f.open[:len(f.open)-1]
+		s.open = s.open[:len(s.open)-1]
 	}
-}
-
-// end ends a reply.
-func (f *frames) end() error {
-	bad := f.subscribed && f.width > 0 && (f.width != maxParts || !isMessage(f.parts))
-	f.Reset()
-	f.elements, f.width, f.parts = 0, 0, nil
-	if bad {
-		return network.Damaged("a message with wrong parts")
-	}
-	return nil
 }
 
 // isMessage reports whether a subscriber may be told this: "message", a channel, a text, or

@@ -94,11 +94,11 @@ func decode(text string, into any) error {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *listing) UnmarshalJSON(text []byte) error {
-	if text[0] == '{' { // Lua writes a list without entries like this
-		return nil
-	}
 	d := json.NewDecoder(bytes.NewReader(text))
-	_, err := d.Token()
+	begin, err := d.Token()
+	if err == nil && begin != json.Delim('[') {
+		return network.Damaged("no list of entries")
+	}
 	for err == nil && d.More() {
 		if len(*l) == maxEntries {
 			return network.Damaged("more than %d entries in one", maxEntries)

@@ -81,31 +81,37 @@ func dialect() sql.Dialect {
 	}
 }
 
-func connect(ctx context.Context, t *sql.Target, host string) (_ sql.Conn, number int64, err error) {
+func connect(ctx context.Context, t *sql.Target, host string) (sql.Conn, int64, error) {
 	c := mysql.NewConfig()
 	c.User, c.Passwd, c.DBName = t.User, t.Password, t.Database
 	c.Net, c.Addr = "tcp", host
 	if t.Socket != "" {
 		c.Net = "unix"
 	}
+	var err error
 	if c.TLS, err = t.Config(host); err != nil {
 		return nil, 0, err
 	}
 	c.MultiStatements = true
 	c.CheckConnLiveness = false
 	c.Logger = &mysql.NopLogger{} // else on standard error
-	var conn conn
+	conn, err := connectBy(ctx, c, new(net.Dialer).DialContext)
+	return conn, 0, err // this driver does not tell the number
+}
+
+// connectBy connects with a function that dials.
+func connectBy(ctx context.Context, c *mysql.Config, dial func(ctx context.Context, transport, address string) (net.Conn, error)) (conn conn, err error) {
 	c.DialFunc = func(ctx context.Context, transport, address string) (net.Conn, error) {
-		raw, err := new(net.Dialer).DialContext(ctx, transport, address)
-		if err == nil {
-			conn.socket = network.Watch(raw, &packets{})
-			raw = conn.socket
+		raw, err := dial(ctx, transport, address)
+		if err != nil {
+			return nil, err
 		}
-		return raw, err
+		conn.socket = network.Watch(raw, &packets{})
+		return conn.socket, nil
 	}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
-		return nil, 0, err
+		return conn, err
 	}
 	defer func() {
 		err = conn.explain(err)
@@ -115,7 +121,7 @@ func connect(ctx context.Context, t *sql.Target, host string) (_ sql.Conn, numbe
 	}()
 	defer network.Recover(&err)
 	conn.raw, err = connector.Connect(ctx)
-	return conn, 0, err // this driver does not tell the number
+	return conn, err
 }
 
 // conn implements sql.Conn.
