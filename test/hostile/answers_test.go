@@ -220,8 +220,7 @@ func TestDamagedAnswers(t *testing.T) {
 				proxy.Cut()
 				job.Tell("")
 				job.Expects(7)
-				t.Logf("%d KiB", used)
-				if used > most {
+					if used > most {
 					t.Errorf("golock used %d KiB", used)
 				}
 			})
@@ -236,7 +235,7 @@ func testDamagedStart(t *testing.T, i int, s *testkit.Sandbox, l *lie) {
 	}
 	commands := [][]string{
 		{"run", "-w", "1", "--name", "job", "--", "echo", "started"},
-		{"ls", "job"}, {"acquire", "-w", "1", "--name", "job"}, {"break", "job"}, {"doctor"}, {"clean", "job"},
+		{"ls", "job"}, {"acquire", "--for", "none", "-w", "1", "--name", "job"}, {"break", "job"}, {"doctor"}, {"clean", "job"},
 	}
 	for _, which := range []int{0, 1 + i%(len(commands)-1)} {
 		args := slices.Insert(commands[which], 1, "--store", s.Store)
@@ -246,10 +245,9 @@ func testDamagedStart(t *testing.T, i int, s *testkit.Sandbox, l *lie) {
 		judge(t, args[0], r)
 		if which == 0 {
 			r.Complaint(t, 69)
-		} else if r.Code != 69 {
+		} else if l.after == "" && r.Code != 69 { // others may not ask what is lied about
 			t.Errorf("%s: %v", args[0], r)
 		}
-		t.Logf("%s: %d KiB: %s", args[0], used, r.Stderr)
 		if used > most {
 			t.Errorf("%s used %d KiB", args[0], used)
 		}
@@ -263,4 +261,3 @@ func peakMemory(pid int) (kib int) {
 	_, _ = fmt.Sscan(line, &kib)
 	return kib
 }
-
