@@ -220,7 +220,7 @@ func TestDamagedAnswers(t *testing.T) {
 				proxy.Cut()
 				job.Tell("")
 				job.Expects(7)
-					if used > most {
+				if used > most {
 					t.Errorf("golock used %d KiB", used)
 				}
 			})
