@@ -23,7 +23,7 @@ const (
 	pageSize   = 4096
 	recordSize = 1024
 	format     = 2
-	maxRecords = 1 << 14 // others may fill a file: it must fit into the memory of who reads it
+	maxRecords = 1 << 14      // others may fill a file: it must fit into the memory of who reads it
 	firstSize  = 2 * pageSize // written whole at the start, so that later runs need no disk space
 
 	magic = "golock\r\n"

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"golock/locks/lease"
+	"golock/locks/network"
 )
 
 // clientOptions are those of every client.
@@ -43,10 +44,11 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 	plain := &net.Dialer{Timeout: o.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3,
 	}}
-	o.Dialer = plain.DialContext
+	dial := plain.DialContext
 	if config != nil {
-		o.TLSConfig, o.Dialer = config, dialTLS(config, plain)
+		o.TLSConfig, dial = config, dialTLS(config, plain)
 	}
+	o.Dialer = watched(dial)
 	return goredis.NewUniversalClient(&o), nil
 }
 
@@ -61,8 +63,9 @@ func attempt[T any](ctx context.Context, s *Store, ttl time.Duration, ask comman
 		return answer, err
 	}
 	bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(ttl))
-	answer, err = lease.Await(ctx, func() (T, error) {
+	answer, err = lease.Await(ctx, func() (answer T, err error) {
 		defer cancel()
+		defer network.Recover(&err)
 		return ask(bound, client)
 	})
 	return answer, s.judge(err)

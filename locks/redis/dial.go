@@ -19,14 +19,14 @@ const handshakePatience = 300 * time.Millisecond
 
 // dialTLS connects over TLS. A server without TLS takes the handshake for the beginning of
 // a command and waits for the rest: after a while it is asked without TLS.
-func dialTLS(config *tls.Config, plain *net.Dialer) func(context.Context, string, string) (net.Conn, error) {
+func dialTLS(config *tls.Config, plain *net.Dialer) dialer {
 	secure := &tls.Dialer{NetDialer: plain, Config: config}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, giveUp := context.WithCancelCause(ctx)
 		defer giveUp(nil)
 		probe := time.AfterFunc(handshakePatience, func() {
 			defer locks.Recover(new(error))
-			if speaksRedis(ctx, addr) {
+			if speaksRedis(ctx, plain, addr) {
 				giveUp(&lease.Refusal{
 					Err:  fmt.Errorf("no TLS answer from %s: it speaks Redis without TLS", addr),
 					Hint: "did you mean redis:// in the place of rediss://?",
@@ -43,11 +43,11 @@ func dialTLS(config *tls.Config, plain *net.Dialer) func(context.Context, string
 }
 
 // speaksRedis reports whether a server answers without TLS, be it that it wants a login.
-func speaksRedis(ctx context.Context, addr string) bool {
+func speaksRedis(ctx context.Context, plain *net.Dialer, addr string) bool {
 	ctx, cancel := context.WithTimeout(ctx, handshakePatience)
 	defer cancel()
 	o := clientOptions()
-	o.Addrs = []string{addr}
+	o.Addrs, o.Dialer = []string{addr}, watched(plain.DialContext)
 	client := goredis.NewClient(o.Simple())
 	defer client.Close()
 	err := client.Ping(ctx).Err()

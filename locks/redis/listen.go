@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/network"
 )
 
 // message is what the script publishes to an entry. An empty one is a reason to ask: it was
@@ -57,7 +57,7 @@ func (e *entry) listen(delay time.Duration) {
 	defer sub.Close()
 	context.AfterFunc(e.life, func() { sub.Close() }) // nothing else ends a read
 	for connected := true; ; {
-		received, err := sub.Receive(e.life)
+		received, err := receive(e.life, sub)
 		switch {
 		case e.life.Err() != nil, errors.Is(err, goredis.ErrClosed): // the entry, or the store
 			return
@@ -67,7 +67,7 @@ func (e *entry) listen(delay time.Duration) {
 		}
 		var m message
 		if text, ok := received.(*goredis.Message); ok {
-			_ = json.Unmarshal([]byte(text.Payload), &m) // an unknown one is a reason to ask
+			_ = decode(text.Payload, &m) // an unknown one is a reason to ask
 		}
 		if err == nil || connected {
 			e.tell(m, err == nil)
@@ -76,4 +76,10 @@ func (e *entry) listen(delay time.Duration) {
 		}
 		connected = err == nil
 	}
+}
+
+// receive reads one message.
+func receive(ctx context.Context, sub *goredis.PubSub) (received any, err error) {
+	defer network.Recover(&err)
+	return sub.Receive(ctx)
 }

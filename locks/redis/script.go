@@ -1,16 +1,19 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/network"
 )
 
 // The script makes every decision about a lock. The head of queue.lua tells what it stores
@@ -66,8 +69,8 @@ type reply struct {
 	lease.Answer
 	Recheck, Quarantine millis
 	Record              *record
-	NoRunID             bool     // the server does not tell its run_id
-	Entries             []listed // of a list or a refusal, or those that were replaced
+	NoRunID             bool    // the server does not tell its run_id
+	Entries             listing // of a list or a refusal, or those that were replaced
 	Name, Found, Format string
 	Removed             int
 	Flaws               []flaw // of an invalid answer, a list or a sweep
@@ -84,6 +87,41 @@ func invalid(all []flaw, name string, key locks.Key) (entries []locks.InvalidEnt
 		entries = append(entries, i)
 	}
 	return entries
+}
+
+// listing is the entries of a reply.
+type listing []listed
+
+// maxEntries and maxTexts limit what a reply is taken apart into: of a small text there may be
+// many parts, each of which takes much more memory. 10,000 entries have some 400,000 texts.
+const (
+	maxEntries = 20_000
+	maxTexts   = 1_000_000
+)
+
+// decode takes a text of the script's apart.
+func decode(text string, into any) error {
+	if n := strings.Count(text, `"`) / 2; n > maxTexts {
+		return network.Damaged("%d texts in one", n)
+	}
+	return json.Unmarshal([]byte(text), into)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *listing) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	begin, err := d.Token()
+	if err == nil && begin != json.Delim('[') {
+		return network.Damaged("no list of entries")
+	}
+	for err == nil && d.More() {
+		if len(*l) == maxEntries {
+			return network.Damaged("more than %d entries in one", maxEntries)
+		}
+		*l = append(*l, listed{})
+		err = d.Decode(&(*l)[len(*l)-1])
+	}
+	return err
 }
 
 // listed is one entry of a reply.
@@ -106,9 +144,11 @@ func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (r reply, 
 	if err != nil {
 		return r, err
 	}
-	switch err = json.Unmarshal([]byte(text), &r); {
+	err = decode(text, &r)
+	switch {
 	case err != nil:
-		err = fmt.Errorf("%s: an answer that golock does not understand: %.200q: %w", keys[0], text, err)
+		// This is an outage, no refusal: it may be another server at the moment.
+		return r, fmt.Errorf("%s: an answer that golock does not understand: %.200q: %w", keys[0], text, err)
 	case r.Verdict == "format":
 		err = fmt.Errorf("the lock is stored in format %s and this golock knows format %s: use the same version everywhere",
 			locks.Printable(r.Found, 20), r.Format)

@@ -43,7 +43,7 @@ func (s *Store) DDL() string {
 
 // write changes something outside a step. It is no error if somebody else was quicker to make it.
 func (c *session) write(ctx context.Context, text string) error {
-	_, err := c.ask(ctx, "ROLLBACK;"+c.store.dialect.Single+text, 0)
+	_, err := c.ask(ctx, "ROLLBACK;"+c.store.dialect.Single+text)
 	if c.store.verdict(err) == Exists {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 	s := c.store
 	mark, lost := s.quote(s.markName()), onlyRow
 	if !onlyRow {
-		_, err := c.ask(ctx, "SELECT COUNT(*) FROM "+mark, 1)
+		_, err := c.ask(ctx, "SELECT COUNT(*) FROM "+mark, oneNumber)
 		if err != nil && s.verdict(err) != NoTable {
 			return err
 		}
@@ -98,7 +98,7 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 	}
 	err = c.write(ctx, "CREATE TABLE IF NOT EXISTS "+mark+" (made BIGINT PRIMARY KEY)")
 	if err == nil { // or something else has its name
-		_, err = c.ask(ctx, "SELECT COUNT(*) FROM "+mark, 1)
+		_, err = c.ask(ctx, "SELECT COUNT(*) FROM "+mark, oneNumber)
 	}
 	if err != nil {
 		text := fmt.Sprintf("the table %s could not be made (%v): %s", s.markName(), err, s.unmarked())
@@ -117,7 +117,7 @@ func (s *Store) unmarked() string {
 
 // facts asks the server what it says of itself.
 func (c *session) facts(ctx context.Context) (facts, error) {
-	answers, err := c.ask(ctx, "SELECT "+c.store.factColumns(), 1)
+	answers, err := c.ask(ctx, "SELECT "+c.store.factColumns(), shape{factCount, 1})
 	if err != nil {
 		return facts{}, err
 	}

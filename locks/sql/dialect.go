@@ -3,6 +3,8 @@ package sql
 import (
 	"context"
 	"time"
+
+	"golock/locks/network"
 )
 
 // Dialect is what one family of servers does in its own way. The rest, and all
@@ -97,6 +99,30 @@ type Conn interface {
 // Rows is what one statement gave. NULL is "".
 type Rows [][]string
 
+// maxFields is how many fields an answer may have. 10,000 entries have a fifth of that.
+const maxFields = 1 << 20
+
+// Collector collects the answer to Run. It limits the number of fields, as each takes memory
+// even if it is empty.
+type Collector struct {
+	Answers []Rows
+	fields  int
+}
+
+// Begin begins the rows of another statement.
+func (c *Collector) Begin() { c.Answers = append(c.Answers, Rows{}) }
+
+// Row makes room for a row of the last statement.
+func (c *Collector) Row(fields int) ([]string, error) {
+	if c.fields += fields; c.fields > maxFields {
+		return nil, network.Damaged("more than %d fields in one", maxFields)
+	}
+	row := make([]string, fields)
+	last := &c.Answers[len(c.Answers)-1]
+	*last = append(*last, row)
+	return row, nil
+}
+
 // ReplicaHint is for a server that refuses to write.
 const ReplicaHint = "if it is a replica, name the primary: only that grants slots"
 
@@ -105,16 +131,16 @@ type Verdict int
 
 // The verdicts.
 const (
-	Transient  Verdict = iota // another attempt may succeed
-	AtOnce                    // another attempt may succeed without a pause
-	Refused                   // another attempt fails too
-	Passing                   // the server answers, and another attempt may succeed after a pause
-	ForNewcomers                  // another attempt may succeed, but not soon: those who hold or wait try again
-	Standby                   // the server may not write: another one may be the primary
-	NoTable                   // the table does not exist
-	OtherTable                // it has other columns
-	Exists                    // what was to be made is there already
-	NoRight                   // the user may not do this
+	Transient    Verdict = iota // another attempt may succeed
+	AtOnce                      // another attempt may succeed without a pause
+	Refused                     // another attempt fails too
+	Passing                     // the server answers, and another attempt may succeed after a pause
+	ForNewcomers                // another attempt may succeed, but not soon: those who hold or wait try again
+	Standby                     // the server may not write: another one may be the primary
+	NoTable                     // the table does not exist
+	OtherTable                  // it has other columns
+	Exists                      // what was to be made is there already
+	NoRight                     // the user may not do this
 )
 
 // Meaning is what errors mean whose codes begin like these. The hint is what the user can do.

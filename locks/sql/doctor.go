@@ -49,7 +49,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 func (x *Examination) Ask(ctx context.Context, text string) ([]Rows, error) {
 	bound, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
 	defer cancel()
-	return x.session.ask(bound, text, anyNumber)
+	return x.session.askAny(bound, text)
 }
 
 // hasTable reports whether golock's table can be rehearsed with, which tells what else is wrong
@@ -71,7 +71,7 @@ func (x *Examination) hasTable(ctx context.Context) bool {
 		}
 	case err != nil:
 		return true
-	case len(answers[0]) == 0:
+	case len(answers) != 1 || len(answers[0]) == 0:
 		f.What = s.target.table + " has lost its own row: somebody has emptied it"
 		f.Why = "the next run makes the row again and grants nothing for as long as leases may last"
 	default:

@@ -34,7 +34,7 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 		" e WHERE entry_id<>''" + of + " AND state IN ('H','O','E','W') ORDER BY lock_key,state,ord,entry_id"
 	err = c.once(ctx, func(ctx context.Context) error {
 		entries, invalid = nil, nil
-		answers, err := c.ask(ctx, text, 1)
+		answers, err := c.ask(ctx, text, shape{columns: 3 + entryCount})
 		if err != nil {
 			return err
 		}

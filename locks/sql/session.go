@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,22 +41,39 @@ func (c *session) closeConn() {
 	}
 }
 
-// ask sends statements, over a connection that it opens if there is none. So many of them must
-// give rows; anyNumber is for a text that others have written. An error costs the connection.
-func (c *session) ask(ctx context.Context, text string, want int) (answers []Rows, err error) {
+// shape is what the rows that a statement gives must look like.
+type shape struct {
+	columns int
+	least   int // how many rows there are in any case
+}
+
+func (want shape) fits(rows Rows) bool {
+	isOther := func(line []string) bool { return len(line) != want.columns }
+	return len(rows) >= want.least && !slices.ContainsFunc(rows, isOther)
+}
+
+// ask sends statements. There is one shape for each of them that gives rows. An error costs
+// the connection.
+func (c *session) ask(ctx context.Context, text string, want ...shape) ([]Rows, error) {
+	answers, err := c.askAny(ctx, text)
+	if err == nil && !slices.EqualFunc(want, answers, shape.fits) {
+		c.closeConn()
+		// This is an outage, no refusal: it may be another server at the moment.
+		err = fmt.Errorf("the server answers something else than it was asked: %.200q", fmt.Sprint(answers))
+	}
+	return answers, err
+}
+
+// askAny is ask for statements that others have written. It opens a connection if there is none.
+func (c *session) askAny(ctx context.Context, text string) (answers []Rows, err error) {
 	if err = c.open(ctx); err == nil {
 		answers, err = c.conn.Run(ctx, text)
-	}
-	if err == nil && len(answers) != want && want != anyNumber {
-		err = refusal("the server answers something else than it was asked: %.200q", fmt.Sprint(answers))
 	}
 	if err != nil {
 		c.closeConn()
 	}
 	return answers, err
 }
-
-const anyNumber = -1
 
 // guard runs f with the session locked. After an error the connection is closed.
 func (c *session) guard(f func() error) (err error) {
@@ -146,7 +164,7 @@ func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.ask(ctx, t.finish(), 0); err != nil {
+	if _, err := c.ask(ctx, t.finish()); err != nil {
 		return t, err
 	}
 	c.wake(ctx, q, t.sleepers)
@@ -174,8 +192,8 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	s := c.store
 	v := &view{limit: frontSize}
 	for text := s.lockText(q); ; {
-		statements := s.viewText(q, v.limit)
-		answers, err := c.ask(ctx, text+strings.Join(statements, ";"), len(statements))
+		statements, shapes := s.viewText(q, v.limit)
+		answers, err := c.ask(ctx, text+strings.Join(statements, ";"), shapes...)
 		if err == nil {
 			err = v.read(s, q, answers)
 		}
@@ -270,7 +288,7 @@ func (c *session) passOver(ctx context.Context, q *question) error {
 // noticed that they were evicted.
 func (c *session) asleep(ctx context.Context, key string, sleepers []string) (still []string, err error) {
 	answers, err := c.ask(ctx, fmt.Sprintf("SELECT conn FROM %s WHERE lock_key='%s' AND state IN ('O','G') AND conn IN (%s)",
-		c.store.table, key, strings.Join(sleepers, ",")), 1)
+		c.store.table, key, strings.Join(sleepers, ",")), shape{columns: 1})
 	if err != nil {
 		return nil, err
 	}

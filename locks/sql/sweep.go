@@ -25,7 +25,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	}
 	var keys Rows
 	err = c.once(ctx, func(ctx context.Context) error {
-		answers, err := c.ask(ctx, "SELECT lock_key FROM "+s.table+where, 1)
+		answers, err := c.ask(ctx, "SELECT lock_key FROM "+s.table+where, shape{columns: 1})
 		if err == nil {
 			keys = answers[0]
 		}
@@ -84,7 +84,7 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	}
 	dead += ")"
 	answers, err := c.ask(ctx, "SELECT COUNT(*)"+of+" AND "+dead+
-		";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of, 2)
+		";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of, oneNumber, oneNumber)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -100,6 +100,6 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 		invalid = nil
 		end = "DELETE" + name + " AND entry_id='';COMMIT"
 	}
-	_, err = c.ask(ctx, end, 0)
+	_, err = c.ask(ctx, end)
 	return removed, invalid, err
 }

@@ -70,6 +70,15 @@ const nameColumns = "LEFT(epoch,65),quiet,seen,counter,turn,LEFT(low,33)"
 // entryCount is how many columns an entry has.
 const entryCount = 17
 
+// nameCount and factCount are how many columns nameColumns and factColumns are.
+const (
+	nameCount = 6
+	factCount = 6
+)
+
+// oneNumber is the shape of what a statement has counted.
+var oneNumber = shape{1, 1}
+
 // factColumns are the server's clock, and its Facts.
 func (s *Store) factColumns() string { return s.dialect.Clock + "," + s.dialect.Facts }
 
@@ -86,11 +95,11 @@ func (s *Store) lockText(q *question) string {
 }
 
 // viewText is the statements that read what a decision needs: the table's own row with the
-// server's facts, and entries.
-func (s *Store) viewText(q *question, limit int) []string {
+// server's facts, and entries. The shapes are those of their rows.
+func (s *Store) viewText(q *question, limit int) (statements []string, shapes []shape) {
 	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
 	const entries, waiting = "SELECT " + selected, " AND state='W'"
-	statements := []string{
+	statements = []string{
 		"SELECT format,LEFT(server,1609),quiet,seen," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
 		entries + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
 		// From low on: the index may still have many removed rows before it.
@@ -98,6 +107,8 @@ func (s *Store) viewText(q *question, limit int) []string {
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
 		entries + of + " AND entry_id='" + q.row.ID + "'",
 	}
+	entry := shape{columns: entryCount}
+	shapes = []shape{{columns: 4 + factCount}, {columns: entryCount + nameCount}, entry, entry}
 	if q.Step == lease.Join { // it may be far behind those that are read
 		claim := q.row.Claim
 		if q.isNew() {
@@ -107,12 +118,13 @@ func (s *Store) viewText(q *question, limit int) []string {
 		if q.NoWait || q.MaxQueue != nil || q.Within != nil { // only then: no index has it
 			count += " AND ends>" + s.dialect.Clock
 		}
-		statements = append(statements, count)
+		statements, shapes = append(statements, count), append(shapes, shape{2, 1})
 	}
 	if q.isNew() && q.row.Replace != locks.ReplaceNone {
 		statements = append(statements, entries+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
+		shapes = append(shapes, entry)
 	}
-	return statements
+	return statements, shapes
 }
 
 // readTable reads the table's own row, and what the server says of itself.

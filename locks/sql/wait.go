@@ -35,7 +35,7 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 			"SELECT since,due-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s),"+
 			"(SELECT COUNT(*) FROM %[7]s AND state='O' AND due<=%[2]s),"+
 			"CASE WHEN since=%[8]d THEN %[9]d ELSE %[10]s END FROM %[7]s AND entry_id=''",
-		s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of, e.change, e.place, counted), 1)
+		s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of, e.change, e.place, counted), shape{columns: 5})
 	if err != nil || len(answers[0]) == 0 {
 		return false
 	}
@@ -88,7 +88,7 @@ func (e *entry) sleep(ctx context.Context, d time.Duration) (sent locks.Instant,
 	if sent = locks.BootTime(); sent.Sub(from) >= limit {
 		return 0, nil
 	}
-	answers, err := e.ask(bound, e.acceptText(), 1)
+	answers, err := e.ask(bound, e.acceptText(), shape{columns: entryCount})
 	if err != nil || len(answers[0]) == 0 {
 		return 0, err
 	}
@@ -105,7 +105,7 @@ func (e *entry) pollMoves(ctx context.Context, d, pause time.Duration) error {
 	text := fmt.Sprintf("SELECT since FROM %s WHERE lock_key='%s' AND entry_id=''", e.store.table, e.key)
 	for end := time.Now().Add(d); ctx.Err() == nil && time.Now().Before(end); {
 		bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(e.row.ttl))
-		rows, err := e.ask(bound, text, 1)
+		rows, err := e.ask(bound, text, shape{columns: 1})
 		cancel()
 		if err != nil || len(rows[0]) == 0 || rows[0][0][0] != strconv.FormatInt(e.change, 10) {
 			return err

@@ -135,7 +135,7 @@ func countReplicas(ctx context.Context, x *sql.Examination, set map[string]strin
 // examineEngine looks at how the table is kept, if it exists: somebody may have made it by hand.
 func examineEngine(ctx context.Context, x *sql.Examination) {
 	rows, err := x.Ask(ctx, "SHOW CREATE TABLE "+x.Table)
-	if err != nil || len(rows[0]) != 1 || len(rows[0][0]) < 2 {
+	if err != nil || len(rows) != 1 || len(rows[0]) != 1 || len(rows[0][0]) < 2 {
 		return
 	}
 	if text := rows[0][0][1]; !strings.Contains(text, "ENGINE=InnoDB") {

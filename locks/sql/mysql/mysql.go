@@ -18,6 +18,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"golock/locks/lease"
+	"golock/locks/network"
 	"golock/locks/sql"
 )
 
@@ -72,9 +73,9 @@ func dialect() sql.Dialect {
 			sql.Errors(sql.Refused, "golock needs binlog_format=ROW or MIXED", "1665"),
 			sql.Errors(sql.Refused, "", "1064", "1046", "1129", "1130", "1193", "1227", "1235", "1305", "1347", "1286"),
 			sql.Errors(sql.ForNewcomers, "", "1021", "1041", "1114", "1037", "1038"), // disk, memory, table full
-			sql.Errors(sql.Standby, sql.ReplicaHint, "1290", "1836"),             // read-only
-			sql.Errors(sql.Passing, "", "1040", "1203", "1226", "1135"),          // connections, threads
-			sql.Errors(sql.Passing, "", "1205", "1206", "1637"),                  // locks, transactions
+			sql.Errors(sql.Standby, sql.ReplicaHint, "1290", "1836"),                 // read-only
+			sql.Errors(sql.Passing, "", "1040", "1203", "1226", "1135"),              // connections, threads
+			sql.Errors(sql.Passing, "", "1205", "1206", "1637"),                      // locks, transactions
 			// It starts, stops, has no quorum (Galera, 1047), or has closed the connection.
 			sql.Errors(sql.Passing, "", "1047", "1053", "1077", "1079", "1927", "3032", "3168",
 				mysql.ErrInvalidConn.Error(), dbdriver.ErrBadConn.Error()),
@@ -106,61 +107,99 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 	c.MultiStatements = true
 	c.CheckConnLiveness = false
 	c.Logger = &mysql.NopLogger{} // else on standard error
+	conn, err := connectBy(ctx, c, new(net.Dialer).DialContext)
+	return conn, 0, err // this driver does not tell the number
+}
+
+// connectBy connects with a function that dials.
+func connectBy(ctx context.Context, c *mysql.Config, dial func(ctx context.Context, transport, address string) (net.Conn, error)) (conn conn, err error) {
+	c.DialFunc = func(ctx context.Context, transport, address string) (net.Conn, error) {
+		raw, err := dial(ctx, transport, address)
+		if err != nil {
+			return nil, err
+		}
+		conn.socket = network.Watch(raw, &packets{})
+		return conn.socket, nil
+	}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
-		return nil, 0, err
+		return conn, err
 	}
-	raw, err := connector.Connect(ctx)
-	return conn{raw}, 0, err // this driver does not tell the number
+	defer func() {
+		err = conn.explain(err)
+		if err != nil && conn.socket != nil { // the library forgets it if it panics
+			conn.socket.Close()
+		}
+	}()
+	defer network.Recover(&err)
+	conn.raw, err = connector.Connect(ctx)
+	return conn, err
 }
 
 // conn implements sql.Conn.
-type conn struct{ raw dbdriver.Conn }
+type conn struct {
+	raw    dbdriver.Conn
+	socket *network.Conn
+}
 
 func (c conn) Close() { _ = c.raw.Close() }
 
+// explain gives the cause of an error. The library says "invalid connection" if it cannot read.
+func (c conn) explain(err error) error {
+	if err != nil && c.socket != nil && c.socket.Fault() != nil {
+		return c.socket.Fault()
+	}
+	return err
+}
+
 func (c conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
+	answers, err := c.run(ctx, text)
+	return answers, c.explain(err)
+}
+
+func (c conn) run(ctx context.Context, text string) (answers []sql.Rows, err error) {
+	defer network.Recover(&err)
 	answer, err := c.raw.(dbdriver.QueryerContext).QueryContext(ctx, text, nil)
 	if err != nil {
 		return nil, err
 	}
 	rows := answer.(dbdriver.RowsNextResultSet)
 	defer rows.Close()
-	var all []sql.Rows
+	var all sql.Collector
 	for {
 		if columns := len(rows.Columns()); columns > 0 {
-			set, err := read(rows, columns)
-			if err != nil {
+			if err := read(rows, columns, &all); err != nil {
 				return nil, err
 			}
-			all = append(all, set)
 		}
 		if err := rows.NextResultSet(); err == io.EOF { // none of the rest has rows
-			return all, nil
+			return all.Answers, nil
 		} else if err != nil {
 			return nil, err
 		}
 	}
 }
 
-func read(rows dbdriver.Rows, columns int) (sql.Rows, error) {
-	set := sql.Rows{}
+func read(rows dbdriver.Rows, columns int, all *sql.Collector) error {
+	all.Begin()
 	values := make([]dbdriver.Value, columns)
 	for {
 		if err := rows.Next(values); err == io.EOF {
-			return set, nil
+			return nil
 		} else if err != nil {
-			return nil, err
+			return err
 		}
-		line := make([]string, columns)
+		row, err := all.Row(columns)
+		if err != nil {
+			return err
+		}
 		for i, v := range values {
 			if text, ok := v.([]byte); ok {
-				line[i] = string(text)
+				row[i] = string(text)
 			} else if v != nil {
-				line[i] = fmt.Sprint(v)
+				row[i] = fmt.Sprint(v)
 			}
 		}
-		set = append(set, line)
 	}
 }
 

@@ -66,7 +66,7 @@ func Open(address string) (*sql.Store, error) {
 			sql.Errors(sql.Refused, "", "22", "42"),
 			sql.Errors(sql.Standby, sql.ReplicaHint, "0A000", "25006"), // in recovery a transaction cannot be READ WRITE
 			sql.Errors(sql.Passing, "", "53300", "53400"),              // short of connections
-			sql.Errors(sql.ForNewcomers, "", "53"),                         // of disk or memory
+			sql.Errors(sql.ForNewcomers, "", "53"),                     // of disk or memory
 			sql.Errors(sql.Refused, "", "57P04"),                       // the database has been dropped
 			sql.Errors(sql.Refused, lease.LoginHint, bouncer+" no such user", bouncer+" password authentication failed",
 				bouncer+" SASL authentication failed", bouncer+" certificate authentication failed", bouncer+" bouncer config error",
@@ -89,7 +89,8 @@ func micros(timestamp string) string {
 
 // connect goes where the URL says: the variables that other programs read (PGHOST,
 // PGOPTIONS and so on) would make a cron job and a login shell go to different places.
-func connect(ctx context.Context, t *sql.Target, host string, connected func()) (sql.Conn, int64, error) {
+func connect(ctx context.Context, t *sql.Target, host string, connected func()) (_ sql.Conn, pid int64, err error) {
+	defer network.Recover(&err)
 	name, port := host, t.Port
 	if t.Socket == "" {
 		name, port, _ = net.SplitHostPort(host)
@@ -119,6 +120,10 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 		}
 		return raw, err
 	}
+	c.MaxProtocolMessageBodyLen = maxMessage
+	c.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, raw net.Conn) (net.Conn, error) {
+		return network.Watch(raw, &network.Budget{}), nil // TLS has begun
+	}
 	conn := &conn{}
 	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.notified = true }
 	c.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
@@ -145,6 +150,10 @@ var plainConfig = sync.OnceValues(func() (*pgconn.Config, error) {
 		"min_protocol_version=3.0 max_protocol_version=3.0 require_auth=''")
 })
 
+// maxMessage is the size of the largest message that is read, in bytes. A row of golock's table
+// is a hundredth of that; the library would make room for 1 GiB.
+const maxMessage = 1 << 20
+
 // conn implements sql.Conn.
 type conn struct {
 	raw      *pgconn.PgConn
@@ -160,22 +169,14 @@ const generalWarning = "01000"
 // commit ends the texts that others can rely on.
 const commit = "COMMIT"
 
-func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
+func (c *conn) Run(ctx context.Context, text string) (answers []sql.Rows, err error) {
+	defer network.Recover(&err)
 	c.warning = nil
 	results := c.raw.Exec(ctx, text)
-	var all []sql.Rows
+	var all sql.Collector
 	for results.NextResult() {
-		r := results.ResultReader()
-		set := sql.Rows{}
-		for r.NextRow() {
-			line := make([]string, len(r.Values()))
-			for i, v := range r.Values() {
-				line[i] = string(v)
-			}
-			set = append(set, line)
-		}
-		if len(r.FieldDescriptions()) > 0 {
-			all = append(all, set)
+		if err := read(results.ResultReader(), &all); err != nil {
+			return nil, err // the caller closes the connection
 		}
 	}
 	if err := results.Close(); err != nil {
@@ -184,10 +185,28 @@ func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
 	if c.warning != nil && strings.HasSuffix(text, commit) {
 		return nil, fmt.Errorf("the server warns of its commit: %s", c.warning.Message)
 	}
-	return all, nil
+	return all.Answers, nil
 }
 
-func (c *conn) Wait(ctx context.Context, _, _ string, limit time.Duration) error {
+func read(r *pgconn.ResultReader, all *sql.Collector) error {
+	if len(r.FieldDescriptions()) > 0 {
+		all.Begin()
+	}
+	for r.NextRow() {
+		values := r.Values()
+		row, err := all.Row(len(values))
+		if err != nil {
+			return err
+		}
+		for i, v := range values {
+			row[i] = string(v)
+		}
+	}
+	return nil
+}
+
+func (c *conn) Wait(ctx context.Context, _, _ string, limit time.Duration) (err error) {
+	defer network.Recover(&err)
 	defer func() { c.notified = false }()
 	if c.notified {
 		return nil
@@ -203,13 +222,15 @@ func (c *conn) Wait(ctx context.Context, _, _ string, limit time.Duration) error
 // Wake only finds out who is gone: NOTIFY has woken them. The backend of a client that has
 // died ends at its next read.
 func (c *conn) Wake(ctx context.Context, numbers []string) (gone []string, err error) {
-	rows, err := c.Run(ctx, "SELECT n FROM (VALUES ("+strings.Join(numbers, "),(")+")) AS waiters (n)"+
+	answers, err := c.Run(ctx, "SELECT n FROM (VALUES ("+strings.Join(numbers, "),(")+")) AS waiters (n)"+
 		" WHERE NOT EXISTS (SELECT FROM pg_stat_get_activity(n))")
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range rows[0] {
-		gone = append(gone, f[0])
+	for _, rows := range answers {
+		for _, f := range rows {
+			gone = append(gone, f[0])
+		}
 	}
 	return gone, nil
 }

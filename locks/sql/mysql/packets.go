@@ -1,0 +1,93 @@
+package mysql
+
+import (
+	"encoding/binary"
+
+	"golock/locks/network"
+)
+
+// packets follows the packets of a server, and implements network.Protocol:
+// https://dev.mysql.com/doc/dev/mysql-server/latest/PAGE_PROTOCOL.html
+//
+// The library makes room for as many columns as a packet announces that consists of a number.
+// How long a number is, its first byte tells.
+type packets struct {
+	network.Budget
+	head      []byte // of the packet that is read: its size, its number, its first byte
+	rest      int    // how much of it is still to come
+	loggedIn  bool
+	encrypted bool // nothing can be seen
+}
+
+const (
+	headSize = 4 // the size of a packet, and its number
+
+	// maxPacket is more than a row of a table can be long.
+	maxPacket = 1 << 20
+	// maxLoginPacket limits the key with which the client encrypts a password.
+	maxLoginPacket = 16 << 10
+
+	requestSize = 32      // of a client that asks for TLS before it logs in
+	clientSSL   = 1 << 11 // its flag
+)
+
+// The first bytes of packets.
+const (
+	isOK      = 0
+	isNumber3 = 0xfd // a number of three bytes follows
+	isNumber8 = 0xfe // a number of eight bytes follows; or, in a short packet, the rows have ended
+)
+
+// Sent implements network.Protocol.
+func (p *packets) Sent(b []byte) error {
+	if !p.loggedIn && len(b) == headSize+requestSize && binary.LittleEndian.Uint32(b[headSize:])&clientSSL != 0 {
+		p.encrypted = true
+	}
+	return p.Budget.Sent(b)
+}
+
+// Received implements network.Protocol.
+func (p *packets) Received(b []byte) error {
+	if err := p.Budget.Received(b); err != nil || p.encrypted {
+		return err
+	}
+	for len(b) > 0 {
+		if p.rest > 0 {
+			n := min(p.rest, len(b))
+			p.rest -= n
+			b = b[n:]
+			continue
+		}
+		n := min(headSize+1-len(p.head), len(b))
+		p.head = append(p.head, b[:n]...)
+		b = b[n:]
+		if len(p.head) < headSize {
+			return nil
+		}
+		if err := p.begin(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin looks at the head of a packet. The library makes room for the rest before it has come.
+func (p *packets) begin() error {
+	size := int(p.head[0]) | int(p.head[1])<<8 | int(p.head[2])<<16
+	if size == 0 || size > maxPacket || !p.loggedIn && size > maxLoginPacket {
+		return network.Damaged("a packet of %d bytes", size)
+	}
+	if len(p.head) == headSize {
+		return nil // its first byte has not come
+	}
+	first := p.head[headSize]
+	p.head = p.head[:0]
+	p.rest = size - 1
+	switch {
+	case p.loggedIn && (first == isNumber3 || first == isNumber8 && size > 8):
+		return network.Damaged("a packet that begins with %#x", first)
+	case first == isOK:
+		p.loggedIn = true
+	}
+	return nil
+}
