@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell packaging/version)
 # Who makes packages, as it is written into them.
 MAINTAINER ?= golock maintainers <golock@example.org>
-export MAINTAINER
+export MAINTAINER GO
 # -E: the process begins in internal/entry, which saves what the caller blocked and ignored.
 LDFLAGS := -s -w -E golock/internal/entry.start -X golock/cli.version=$(VERSION)
 ARCHS   ?= amd64 arm64 arm 386
@@ -21,20 +21,18 @@ help:
 
 # bin/golock-lean has no clients of servers. Installed, it becomes the full program when it needs one (cli/full.go).
 build: ## the program, static, in bin/golock, and a lean one for make install
+	@packaging/check-go
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/golock .
 	CGO_ENABLED=0 $(GO) build -trimpath -tags lean -ldflags '$(LDFLAGS)' -o bin/golock-lean .
 
+# The environment has DESTDIR and PREFIX for packaging/install, whatever is in them.
 install: ## programs, manual and completion into PREFIX (default /usr/local); after make build
-	packaging/install $(DESTDIR)$(or $(PREFIX),/usr/local)
+	@tree=$$(mktemp -d) && trap 'rm -rf "$$tree"' EXIT && \
+		packaging/stage bin/golock bin/golock-lean "$$tree" && packaging/install "$$tree"
 
 dist: ## for linux amd64, arm64, arm, 386: the static program, and an archive of both programs, with SHA256SUMS, in dist/
-	mkdir -p $(DIST)
-	rm -f $(DIST)/golock-*-linux-* $(DIST)/SHA256SUMS
-	for arch in $(ARCHS); do \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch GOARM=6 GO386=sse2 \
-		packaging/build '$(LDFLAGS)' $(DIST) $(VERSION) $$arch || exit; \
-	done
-	cd $(DIST) && sha256sum golock-*-linux-* >SHA256SUMS
+	@packaging/check-go
+	packaging/dist '$(LDFLAGS)' '$(DIST)' $(VERSION) $(ARCHS)
 
 deb: build ## a Debian package of bin/golock in dist/
 	packaging/deb $(VERSION)

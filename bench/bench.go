@@ -74,9 +74,11 @@ func newBench(golock string) *bench {
 		compileC(b.stamp, stampSource)
 		if golock == "" {
 			const entry = "-ldflags=-s -w -E golock/internal/entry.start -X golock/cli.version=bench"
-			b.golock = b.build("bin/golock", "..", ".", entry, "-tags=lean")
+			lean := b.build("libexec/golock/lean-bench", "..", ".", entry, "-tags=lean")
 			b.full = b.build("libexec/golock/golock-bench", "..", ".", entry)
-			must(os.Link(b.golock, filepath.Join(b.dir, "libexec/golock/watchdog-bench")))
+			b.golock = filepath.Join(b.dir, "bin/golock")
+			must(os.MkdirAll(filepath.Dir(b.golock), 0o755))
+			must(os.Symlink(lean, b.golock))
 		} else {
 			b.golock = get(filepath.Abs(golock))
 			b.full = b.golock

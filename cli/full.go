@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,10 +12,11 @@ import (
 	"golock/signals"
 )
 
-// Packages have two programs. The lean one, bin/golock, has no clients of servers and no
-// grammar of the command line, so that a local lock does not pay for them. Where one is
-// needed it executes the full program of the same version with the same arguments, before
-// it catches signals: the full program finds everything as the caller left it.
+// Packages have two programs in one directory, libexec/golock, and bin/golock is a link to the lean
+// one. The lean one has no clients of servers and no grammar of the command line, so that a local
+// lock does not pay for them. Where one is needed it executes the full program of the same version
+// with the same arguments, before it catches signals: the full program finds everything as the
+// caller left it.
 
 // becomeFull returns only if it fails, with an error that says what needs the full program.
 func becomeFull(what string) error {
@@ -22,12 +24,36 @@ func becomeFull(what string) error {
 	if err != nil {
 		return fmt.Errorf("%s the full program, which is found by /proc: %w", what, err)
 	}
-	path := filepath.Join(filepath.Dir(self), "../libexec/golock/golock-"+versionText())
-	program, err := checkOwner(self, path)
-	if err == nil {
-		err = signals.Exec(program, os.Args, entry.Environ())
+	path := filepath.Join(filepath.Dir(self), "golock-"+versionText())
+	err = become(path)
+	if errors.Is(err, syscall.ENOENT) {
+		becomeInstalled(filepath.Join(filepath.Dir(self), "../../bin/golock"))
 	}
 	return fmt.Errorf("%s the full program: cannot execute %s: %w; install the package golock %s again", what, path, err, versionText())
+}
+
+// becomeInstalled executes the golock that another version has installed since this process
+// started: dpkg removes the programs of the version before, and this start has not used a lock yet.
+// It returns if this golock is still the installed one, or if there is none.
+func becomeInstalled(path string) {
+	installed, err := os.Stat(path)
+	if err != nil {
+		return
+	}
+	own, err := os.Stat(ownProgram)
+	if err != nil || os.SameFile(installed, own) {
+		return
+	}
+	_ = become(path)
+}
+
+// become executes a program of this package in place of this one.
+func become(path string) error {
+	program, err := checkOwner(path)
+	if err != nil {
+		return err
+	}
+	return signals.Exec(program, os.Args, entry.Environ())
 }
 
 // leanWatchdog is the lean program beside the full one, or "". A watchdog needs no clients: the
@@ -37,16 +63,19 @@ func leanWatchdog() string {
 	if err != nil || filepath.Base(self) != "golock-"+versionText() {
 		return ""
 	}
-	program, _ := checkOwner(self, filepath.Join(filepath.Dir(self), "watchdog-"+versionText()))
+	program, _ := checkOwner(filepath.Join(filepath.Dir(self), "lean-"+versionText()))
 	return program
 }
 
+// ownProgram leads to the program of this process, also when its file has been removed.
+const ownProgram = "/proc/self/exe"
+
 // checkOwner gives the file that other leads to, unless somebody else could have put it there.
 // Trusted are those who could replace this program anyway: root, its owner, and the caller.
-func checkOwner(self, other string) (file string, err error) {
+func checkOwner(other string) (file string, err error) {
 	var st syscall.Stat_t
 	if file, err = filepath.EvalSymlinks(other); err == nil {
-		err = syscall.Stat(self, &st)
+		err = syscall.Stat(ownProgram, &st)
 	}
 	trusted := []uint32{0, st.Uid, uint32(os.Geteuid())}
 	for _, path := range []string{file, filepath.Dir(file), other, filepath.Dir(other)} {

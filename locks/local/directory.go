@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -160,9 +161,14 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 		case err == nil:
 			_ = unix.Chmod(path, 0o700) // whatever the umask
 		case err != unix.EEXIST:
-			return nil, &locks.PathError{Op: "mkdir", Path: path, Err: err}
+			return nil, &locks.PathError{Op: "mkdir", Path: path, Err: err, Hint: hintReadOnly(err, filepath.Dir(path))}
 		}
 		fd, err = unix.Open(path, flags, 0)
+	}
+	if err != nil && isDefault {
+		if err := r.checkPlace(path); err != nil {
+			return nil, err
+		}
 	}
 	if err != nil {
 		return nil, &locks.PathError{Op: "open directory", Path: path, Err: err}
@@ -173,6 +179,41 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// hintReadOnly is the remedy where a lock directory, or its parent, is read-only: most often a
+// systemd unit with ProtectSystem=strict.
+func hintReadOnly(err error, directory string) string {
+	if err != unix.EROFS {
+		return ""
+	}
+	if prepared := systemRoots().parents()[0].path; filepath.Dir(directory) == prepared {
+		directory = prepared
+	}
+	return "in a systemd unit: ReadWritePaths=" + directory
+}
+
+// checkPlace says why a default directory that cannot be opened is none, if that is to be seen.
+func (r roots) checkPlace(path string) error {
+	var st unix.Stat_t
+	switch err := unix.Lstat(path, &st); {
+	case err != nil:
+		return nil
+	case st.Uid != uint32(r.euid):
+		return r.refuseOwner(path, st.Uid)
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return &locks.PathError{Path: path, Err: errors.New("is not a directory"), Hint: "remove it"}
+	}
+	return nil
+}
+
+// refuseOwner refuses a default directory of another user. No other place is taken instead: runs
+// that start when it has been removed would not find the locks there.
+func (r roots) refuseOwner(path string, owner uint32) error {
+	return &locks.PathError{
+		Path: path, Err: fmt.Errorf("belongs to user %d, not to %d", owner, r.euid),
+		Hint: "somebody took the place: as root, rm -r " + path + "; or name a directory with --store local:///DIR",
+	}
 }
 
 // check looks at what was opened, not at the path, which others may change.
@@ -187,8 +228,7 @@ func (d *directory) check(isDefault bool, r roots) error {
 	network, err := networkFS(d.fd, d.path)
 	switch {
 	case isDefault && st.Uid != uint32(r.euid):
-		return refuse(fmt.Errorf("belongs to user %d, not to %d", st.Uid, r.euid),
-			"somebody took the place; have it removed, or name a directory with --store local:///DIR")
+		return r.refuseOwner(d.path, st.Uid)
 	case isDefault && st.Mode&0o022 != 0:
 		return refuse(fmt.Errorf("can be written by others (mode %04o)", st.Mode&0o7777), "chmod 700 "+d.path)
 	case err != nil:

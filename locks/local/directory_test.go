@@ -121,12 +121,13 @@ func TestDefaultDirectoryIsNotTrustedBlindly(t *testing.T) {
 		name, lines, want string
 	}{
 		{"foreign", "run/lock/golock-4242 700 7", "belongs to user 7"},
+		{"foreign, with the remedy", "run/lock/golock-4242 700 7", "golock-4242; or name"},
 		{"root's", "run/lock/golock-4242 700", "belongs to user 0"},
 		{"group can write", "run/lock/golock-4242 770 4242", "chmod 700"},
 		{"all can write", "run/lock/golock-4242 702 4242", "chmod 700"},
-		{"symbolic link", "other 700 4242,run/lock/golock-4242 -> other", "golock-4242"},
-		{"file", "run/lock/golock-4242 file", "golock-4242"},
-		{"own file", "run/lock/golock-4242 file 4242", "golock-4242"},
+		{"symbolic link", "other 700 4242,run/lock/golock-4242 -> other", "belongs to user 0"},
+		{"file", "run/lock/golock-4242 file", "belongs to user 0"},
+		{"own file", "run/lock/golock-4242 file 4242", "is not a directory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := makeRoots(t, somebody, append([]string{"run 755", "run/lock 1777", "tmp 1777"}, strings.Split(tt.lines, ",")...)...)

@@ -113,11 +113,11 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	})
 	again := New(dir)
 	for _, name := range []string{"x", "new"} {
-		Says(t, fails(t, again, name, lockPath(dir, name)), unix.EROFS.Error())
+		Says(t, fails(t, again, name, lockPath(dir, name)), unix.EROFS.Error(), "ReadWritePaths="+dir)
 		if got := List(t, again, name); len(got) != 0 {
 			t.Errorf("%v", got)
 		}
 	}
 	missing := New(filepath.Join(dir, "missing"))
-	Says(t, fails(t, missing, "x", filepath.Join(dir, "missing")), unix.EROFS.Error())
+	Says(t, fails(t, missing, "x", filepath.Join(dir, "missing")), unix.EROFS.Error(), "ReadWritePaths="+dir)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,7 +117,7 @@ func (f *lockFile) failed(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := &locks.PathError{Op: op, Path: f.path, Err: err}
+	e := &locks.PathError{Op: op, Path: f.path, Err: err, Hint: hintReadOnly(err, filepath.Dir(f.path))}
 	if op == "lock" && (err == unix.EINVAL || err == unix.ENOTSUP || err == unix.ENOLCK || err == unix.ENOSYS) {
 		e.Hint = "this file system has no open file description locks"
 	}

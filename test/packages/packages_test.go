@@ -110,8 +110,67 @@ func TestDist(t *testing.T) {
 	}
 }
 
+// The archive has what its reader needs, and installs itself. So does make install, also below a
+// directory with blanks.
+func TestInstall(t *testing.T) {
+	archive, from := unpack(t), source(t)
+	for _, name := range []string{"LICENSE", "INSTALL", "install"} {
+		if _, err := os.Stat(filepath.Join(archive, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	below := t.TempDir()
+	do(t, below, "env", "PREFIX="+below+"/by archive", archive+"/install")
+	do(t, from, "make", "install", "DESTDIR="+below+"/a path with a blank", "PREFIX=/usr")
+	do(t, from, "make", "install", "PREFIX="+below+"/it's $$HOME")
+	for _, prefix := range []string{"by archive", "a path with a blank/usr", "it's $HOME"} {
+		dir := filepath.Join(below, prefix)
+		for _, want := range []string{
+			"Lrwxrwxrwx /bin/golock", "-rwxr-xr-x /libexec/golock/golock-" + version, "-rwxr-xr-x /libexec/golock/lean-" + version,
+			"-rw-r--r-- /share/man/man1/golock.1.gz", "-rw-r--r-- /share/bash-completion/completions/golock",
+			"-rw-r--r-- /share/zsh/site-functions/_golock", "-rw-r--r-- /share/fish/vendor_completions.d/golock.fish",
+		} {
+			if got := tree(t, dir); !slices.Contains(got, want) {
+				t.Errorf("not installed in %q: %s; there is %q", prefix, want, got)
+			}
+		}
+		if got := do(t, below, filepath.Join(dir, "bin/golock"), "--help"); !strings.Contains(got, "Usage") {
+			t.Errorf("%q: %s", prefix, got)
+		}
+	}
+	if got, err := os.ReadDir(below); err != nil || len(got) != 3 {
+		t.Errorf("installed elsewhere too: %v, %v", got, err)
+	}
+}
+
+// A Go that does not understand the version in go.mod is told which one is needed.
+func TestOldGo(t *testing.T) {
+	dir := copySource(t)
+	do(t, root, "cp", "go.mod", dir)
+	const old = "#!/bin/sh\n" + `case $1 in
+version) echo "go version go1.19.8 linux/amd64" ;;
+*) echo "go: errors parsing go.mod: invalid go version '1.26.0': must match format 1.23" >&2; exit 1 ;;
+esac`
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "go"), []byte(old), 0o755))
+	for _, target := range []string{"build", "dist"} {
+		out, err := exec.Command("make", "-C", dir, target, "GO=./go", "VERSION=1").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "golock needs Go 1.26") || !strings.Contains(string(out), "go1.19.8") {
+			t.Errorf("make %s with an old Go: %v, %s", target, err, out)
+		}
+	}
+}
+
 // source is a copy of what packaging/deb needs, with the binary of this machine.
 func source(t *testing.T) string {
+	t.Helper()
+	dir := copySource(t)
+	do(t, root, "install", "-D", filepath.Join(dist(t), "golock-"+version+"-linux-amd64"), filepath.Join(dir, "bin", "golock"))
+	do(t, root, "install", filepath.Join(unpack(t), "bin", "golock"), filepath.Join(dir, "bin", "golock-lean"))
+	return dir
+}
+
+// copySource is source without programs.
+func copySource(t *testing.T) string {
 	t.Helper()
 	dir, from := t.TempDir(), root
 	for _, name := range []string{"packaging", "docs"} {
@@ -120,8 +179,6 @@ func source(t *testing.T) string {
 	for _, name := range []string{"Makefile", "README.md", "CHANGELOG.md", "LICENSE"} {
 		do(t, from, "cp", name, dir)
 	}
-	do(t, from, "install", "-D", filepath.Join(dist(t), "golock-"+version+"-linux-amd64"), filepath.Join(dir, "bin", "golock"))
-	do(t, from, "install", filepath.Join(unpack(t), "bin", "golock"), filepath.Join(dir, "bin", "golock-lean"))
 	return dir
 }
 
@@ -150,8 +207,8 @@ func TestLean(t *testing.T) {
 	local, server := "local://"+t.TempDir(), redistest.Start(t).URL("quarantine=0s")
 	programs := "readlink /proc/$PPID/exe /proc/$(ps -o ppid= -p $PPID | tr -d ' ')/exe; "
 	look := []string{"sh", "-c", golock + " held && " + golock + " ls --store " + server + "; " + programs + "exit 7"}
-	watchdog := filepath.Join(dir, "libexec/golock/watchdog-"+version)
-	if code, text := run(server, look...); code != 7 || !strings.Contains(text, "holding") || !strings.Contains(text, watchdog+"\n"+full+"\n") {
+	lean := filepath.Join(dir, "libexec/golock/lean-"+version)
+	if code, text := run(server, look...); code != 7 || !strings.Contains(text, "holding") || !strings.Contains(text, lean+"\n"+full+"\n") {
 		t.Errorf("on a server: exit code %d, %s", code, text)
 	}
 	// The lean watchdog of a golock that is killed executes golock's program to release the lease.
@@ -162,13 +219,14 @@ func TestLean(t *testing.T) {
 		t.Errorf("after a golock was killed: exit code %d, %s", code, text)
 	}
 	// Without the lean watchdog the full program is one, and nothing else in PATH.
-	do(t, dir, "rm", watchdog)
-	do(t, dir, "sh", "-c", "echo 'echo decoy' >golock-watchdog; cp golock-watchdog "+watchdog+"; chmod +x golock-watchdog; chmod a-x "+watchdog)
+	do(t, dir, "mv", lean, lean+".0")
+	do(t, dir, "ln", "-sf", lean+".0", golock)
+	do(t, dir, "sh", "-c", "echo 'echo decoy' >golock-watchdog; cp golock-watchdog "+lean+"; chmod +x golock-watchdog; chmod a-x "+lean)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	if code, text := run(server, "echo", "ran"); code != 0 || text != "ran\n" {
 		t.Errorf("without a watchdog: exit code %d, %s", code, text)
 	}
-	if code, text := run(local, "sh", "-c", "readlink /proc/$PPID/exe"); code != 0 || text != golock+"\n" {
+	if code, text := run(local, "sh", "-c", "readlink /proc/$PPID/exe"); code != 0 || text != lean+".0\n" {
 		t.Errorf("on local: exit code %d, %s", code, text)
 	}
 	for _, variable := range []string{"", "3"} { // golock's own value for the runtime is not the command's
@@ -313,6 +371,7 @@ func TestDeb(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(at, "run/golock")); err != nil || info.Mode().Perm() != 0o777 || info.Mode()&fs.ModeSticky == 0 {
 		t.Errorf("/run/golock: %v, %v; want it sticky and open to all", info, err)
 	}
+	checkRootDirectory(t, at, func() { dpkg("--install", deb) })
 
 	checkInstalled(t, at)
 	checkDocs(t, at, maintainer)
@@ -353,6 +412,32 @@ func TestDeb(t *testing.T) {
 	}
 }
 
+// checkRootDirectory demands that root's directory for locks is made by the package, at boot too,
+// and replaces what another user put there, with all that is in it.
+func checkRootDirectory(t *testing.T, at string, install func()) {
+	t.Helper()
+	locks := filepath.Join(at, "run/golock")
+	look := func(when string) {
+		t.Helper()
+		if got := strings.TrimSpace(do(t, locks, "sh", "-c", "stat -c '%A %u:%g %n' 0; ls 0")); got != "drwx------ 0:0 0" {
+			t.Errorf("root's directory for locks %s: %s", when, got)
+		}
+	}
+	look("after the installation")
+	for _, squat := range []string{"mkdir 0 && touch 0/x.lock && chown -hR 20001 0", "touch 0 && chown 20001 0", "mkdir x && ln -s x 0 && chown -h 20001 0"} {
+		do(t, locks, "sh", "-ec", "rm -r 0; "+squat)
+		install()
+		look("after: " + squat)
+	}
+	do(t, locks, "rm", "-r", "x")
+	do(t, at, "rm", "-r", locks)
+	do(t, at, "systemd-tmpfiles", "--root="+at, "--create", "golock.conf")
+	look("after the start of the machine")
+	if info, err := os.Stat(locks); err != nil || info.Mode().Perm() != 0o777 || info.Mode()&fs.ModeSticky == 0 {
+		t.Errorf("/run/golock after the start of the machine: %v, %v", info, err)
+	}
+}
+
 // checkDeb demands a small package that lintian accepts. make deps does not install
 // lintian: it brings a hundred packages.
 func checkDeb(t *testing.T, deb string) {
@@ -376,9 +461,9 @@ func checkInstalled(t *testing.T, at string) {
 	t.Helper()
 	installed := tree(t, filepath.Join(at, "usr"))
 	for _, want := range []string{
-		"-rwxr-xr-x /bin/golock",
+		"Lrwxrwxrwx /bin/golock",
 		"-rwxr-xr-x /libexec/golock/golock-" + version,
-		"-rwxr-xr-x /libexec/golock/watchdog-" + version,
+		"-rwxr-xr-x /libexec/golock/lean-" + version,
 		"-rw-r--r-- /share/man/man1/golock.1.gz",
 		"-rw-r--r-- /share/bash-completion/completions/golock",
 		"-rw-r--r-- /share/zsh/vendor-completions/_golock",
@@ -397,7 +482,7 @@ func checkInstalled(t *testing.T, at string) {
 		}
 	}
 	for _, line := range installed {
-		if mode := line[:10]; mode != "drwxr-xr-x" && mode != "-rw-r--r--" && mode != "-rwxr-xr-x" {
+		if mode := line[:10]; line != "Lrwxrwxrwx /bin/golock" && mode != "drwxr-xr-x" && mode != "-rw-r--r--" && mode != "-rwxr-xr-x" {
 			t.Errorf("mode of %s", line)
 		}
 	}

@@ -138,6 +138,11 @@ func check() error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root: tests run as several users, and in mount and time namespaces of their own")
 	}
+	// unshare(1) changes how mounts of / propagate, which fails where / is no mount.
+	if out, err := exec.Command("unshare", "--mount", "true").CombinedOutput(); err != nil {
+		return fmt.Errorf("tests need mount namespaces (%s): in a chroot, first make its directory a mount: mount --bind DIR DIR",
+			strings.TrimSpace(string(out)))
+	}
 	const needed = 4 << 30
 	var fs unix.Statfs_t
 	if err := unix.Statfs(os.TempDir(), &fs); err != nil {
