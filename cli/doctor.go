@@ -71,6 +71,9 @@ func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time
 	leased := locks.HasLeases(store)
 	found.OK("golock", buildText())
 	found.OK("store", store.URL()+", "+chosenBy(v))
+	for _, note := range v.Notes {
+		found.Add(locks.Note, "settings", note, "a setting that you do not expect makes another lock, or none", "")
+	}
 	found.Append(doctor.Examine(leased)...)
 	if leased {
 		examineSockets(&found)

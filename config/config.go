@@ -116,27 +116,29 @@ func Resolve(settings []Setting, from Layers) (*Values, error) {
 	return v, nil
 }
 
-// CheckVariable reports a variable that is no setting: a misspelt one would be
-// ignored in silence. The variables of all settings begin with prefix.
-func CheckVariable(name, prefix string, settings []Setting) error {
-	problem := "is not a setting of golock"
+// CheckVariable judges a variable whose name begins with prefix, as those of all settings do. It reports
+// whether the variable is a setting. The error, an *Error, says that it is likely meant as one: it has the
+// name of a flag that has no variable, or misspells a setting. Any other variable is somebody else's
+// (Kubernetes sets GOLOCK_PORT for a Service called golock, images set GOLOCK_VERSION).
+func CheckVariable(name, prefix string, settings []Setting) (isSetting bool, err error) {
+	const problem = "is not a setting of golock"
 	word := strings.TrimPrefix(name, prefix)
 	key := strings.ToLower(strings.ReplaceAll(word, "_", "-"))
-	var known []string
+	meant := ""
 	for _, s := range settings {
 		switch {
 		case s.Env == name:
-			return nil
+			return true, nil
 		case s.Key == key:
-			return &Error{Source{Env: name}, problem + ": use --" + key}
-		case s.Env != "":
-			known = append(known, strings.TrimPrefix(s.Env, prefix))
+			return false, &Error{Source{Env: name}, problem + ": use --" + key}
+		case s.Env != "" && meant == "" && spelling.IsMisspelling(word, strings.TrimPrefix(s.Env, prefix)):
+			meant = s.Env
 		}
 	}
-	if near := spelling.Nearest(word, known); near != "" {
-		problem += "; did you mean " + prefix + near + "?"
+	if meant != "" {
+		return false, &Error{Source{Env: name}, problem + "; did you mean " + meant + "?"}
 	}
-	return &Error{Source{Env: name}, problem}
+	return false, nil
 }
 
 // add adds the next weaker source, which gives a value without texts where it has none.
