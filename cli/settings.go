@@ -117,16 +117,16 @@ func readAddress(v *config.Values) (a address, err error) {
 	if path == "" {
 		return a, v.Errorf(a.key, "names no file")
 	}
-	text, mode, err := config.HostFiles().Read(path)
+	content, err := config.HostFiles().Read(path)
 	if err != nil {
 		return a, v.Errorf(a.key, "%s: %v", path, err)
 	}
-	line, _, _ := strings.Cut(string(text), "\n")
+	line, _, _ := strings.Cut(string(content.Data), "\n")
 	a.url = trimURL(line)
 	if a.url == "" {
 		return a, v.Errorf(a.key, "%s: its first line has no URL", path)
 	}
-	if u, err := url.Parse(a.url); mode&0o044 != 0 && err == nil && u.User != nil {
+	if u, err := url.Parse(a.url); content.OthersCanRead && err == nil && u.User != nil {
 		if _, secret := u.User.Password(); secret {
 			a.exposed = path
 		}
@@ -155,5 +155,13 @@ func configureLog(out *term.Printer, v *config.Values) error {
 	for _, note := range v.Notes {
 		out.Step(note)
 	}
+	warn(out, v)
 	return nil
+}
+
+// warn prints what may make another lock than the user has set up.
+func warn(out *term.Printer, v *config.Values) {
+	for _, warning := range v.Warnings {
+		out.Warn(warning)
+	}
 }

@@ -96,7 +96,7 @@ func (f *file) table(path []string, content any, settings []Setting) (table, err
 		}
 		texts, problem := textsOf(settings[i].Kind, all[key])
 		if problem != "" {
-			return nil, &Error{source, problem}
+			return nil, &Error{Source: source, Problem: problem}
 		}
 		t[key] = value{texts, source}
 	}
@@ -104,7 +104,7 @@ func (f *file) table(path []string, content any, settings []Setting) (table, err
 }
 
 func (f *file) errorAt(row int, problem string) error {
-	return &Error{Source{File: f.path, line: func() int { return row }}, problem}
+	return &Error{Source: Source{File: f.path, line: func() int { return row }}, Problem: problem}
 }
 
 func (f *file) notTable(path []string) error {

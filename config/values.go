@@ -17,7 +17,8 @@ type Values struct {
 	found    []value // parallel to settings; without texts: nobody gave it
 	err      error
 
-	Notes []string // what was skipped and may surprise the user
+	Notes    []string // what was skipped and may surprise the user
+	Warnings []string // what may make another lock than the user has set up
 }
 
 type value struct {
@@ -97,7 +98,7 @@ func (v *Values) List(key string) []string { return v.found[v.index(key)].texts 
 // Errorf makes an *Error about a setting. If nobody gave it, the flag is named.
 func (v *Values) Errorf(key, format string, args ...any) error {
 	source, _ := v.Given(key)
-	return &Error{source, fmt.Sprintf(format, args...)}
+	return &Error{Source: source, Problem: fmt.Sprintf(format, args...)}
 }
 
 // Err is the first mistake, nil if there is none.

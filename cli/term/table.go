@@ -3,13 +3,13 @@ package term
 import (
 	"cmp"
 	"fmt"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
+	"golock/internal/passwd"
 	"golock/locks"
 )
 
@@ -35,13 +35,7 @@ type Row struct {
 }
 
 // UserName gives the name of a user, or the number of one that is unknown.
-func UserName(uid int) string {
-	number := strconv.Itoa(uid)
-	if u, err := user.LookupId(number); err == nil {
-		return u.Username
-	}
-	return number
-}
+func UserName(uid int) string { return cmp.Or(passwd.Name(uid), strconv.Itoa(uid)) }
 
 // userOf gives the name of an entry's user; "": it is not known.
 func userOf(e locks.Entry) string {
