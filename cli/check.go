@@ -113,6 +113,7 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 	if err := t.readSettings(c, v); err != nil {
 		return nil, err
 	}
+	warn(t.out, v)
 	if t.test.Program, err = os.Executable(); err != nil {
 		return nil, err
 	}

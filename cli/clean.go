@@ -35,7 +35,7 @@ Examples:
 }
 
 // run removes what crashed golocks have left in the store, and their sockets.
-func (c *cleanCommand) run(*term.Printer) error {
+func (c *cleanCommand) run(out *term.Printer) error {
 	v, store, err := resolveStore(c)
 	if err != nil {
 		return err
@@ -45,6 +45,8 @@ func (c *cleanCommand) run(*term.Printer) error {
 	if v.Err() != nil {
 		return v.Err()
 	}
+	out.Quiet = c.Quiet.on()
+	warn(out, v)
 	sweeper, ok := store.(locks.QueueStore)
 	if !ok {
 		return usageError{fmt.Errorf("nothing is ever left in the store %s", store.URL())}

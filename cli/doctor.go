@@ -71,6 +71,13 @@ func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time
 	leased := locks.HasLeases(store)
 	found.OK("golock", buildText())
 	found.OK("store", store.URL()+", "+chosenBy(v))
+	for _, warning := range v.Warnings {
+		found.Add(locks.Problem, "settings", warning, "that file may name another store: then runs of this user lock elsewhere",
+			"let this user read it, or name the store in /etc/golock.toml or GOLOCK_STORE")
+	}
+	for _, note := range v.Notes {
+		found.Add(locks.Note, "settings", note, "a setting that you do not expect makes another lock, or none", "")
+	}
 	found.Append(doctor.Examine(leased)...)
 	if leased {
 		examineSockets(&found)

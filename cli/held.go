@@ -48,9 +48,10 @@ func (c *heldCommand) run(*term.Printer) error {
 // others the golock of that run answers.
 func (c *heldCommand) still() error {
 	id := os.Getenv("GOLOCK_ID")
+	silent := &term.Printer{Quiet: true} // held prints nothing but why it cannot tell
 	switch {
 	case c.Entry.given() || c.ID.given():
-		return c.do(held.Still)
+		return c.do(silent, held.Still)
 	case id == "":
 		return usageError{errors.New("not inside a golock run (GOLOCK_ID is not set): name the slot with --id ID")}
 	}
@@ -59,7 +60,7 @@ func (c *heldCommand) still() error {
 	signals.Ignore(unix.SIGTERM)
 	if c.Store.given() || c.StoreFile.given() || c.Config.given() {
 		c.ID.texts = []string{id}
-		return c.do(held.Still)
+		return c.do(silent, held.Still)
 	}
 	ref, err := parseID(id)
 	if err != nil {
@@ -106,15 +107,15 @@ func (*renewCommand) Help() string {
 Exit codes: 0 renewed, 79 not held any more, 69 the store cannot be reached`
 }
 
-func (c *releaseCommand) run(*term.Printer) error { return c.do(held.Release) }
+func (c *releaseCommand) run(out *term.Printer) error { return c.do(out, held.Release) }
 
-func (c *renewCommand) run(*term.Printer) error { return c.do(held.Still) }
+func (c *renewCommand) run(out *term.Printer) error { return c.do(out, held.Still) }
 
 // statusLimit bounds a question about an entry.
 const statusLimit = 5 * time.Second
 
-// do asks for the entry with the ID, in the store that the flags name.
-func (a *entryFlags) do(q held.Question) error {
+// do asks for the entry with the ID, in the store that the flags name. Warnings go to out.
+func (a *entryFlags) do(out *term.Printer, q held.Question) error {
 	if err := mergeArgument(&a.Entry, &a.ID, "--id"); err != nil {
 		return err
 	}
@@ -125,11 +126,12 @@ func (a *entryFlags) do(q held.Question) error {
 	if err != nil {
 		return err
 	}
-	_, store, err := resolveStore(a)
+	v, store, err := resolveStore(a)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	warn(out, v)
 	ctx, cancel := context.WithTimeout(context.Background(), statusLimit)
 	defer cancel()
 	return ask(ctx, ref, store, q)

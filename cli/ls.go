@@ -58,6 +58,7 @@ func (c *lsCommand) run(out *term.Printer) error {
 	if v.Err() != nil {
 		return v.Err()
 	}
+	warn(out, v)
 	if c.AllUsers.on() {
 		l.stores, l.where = open.Locals(), "the directories of all users"
 	} else {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"strings"
@@ -28,17 +29,41 @@ func resolve(command any) (*config.Values, error) {
 		return os.LookupEnv(variable)
 	}
 	all, flags := settings(command)
+	foreign, err := checkVariables(all)
+	if err != nil {
+		return nil, err
+	}
+	v, err := config.Resolve(all, config.Layers{Flags: flags, Lookup: lookup, Files: config.HostFiles()})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range foreign {
+		v.Notes = append(v.Notes, name+" is not a setting of golock, so it is ignored")
+	}
+	if source, given := v.Given("name"); given && !source.FromFlag() {
+		v.Notes = append(v.Notes, fmt.Sprintf("the lock's name %q is from %v", v.Text("name"), source))
+	}
+	return v, nil
+}
+
+// checkVariables gives the variables that look like settings of golock but belong to others. It refuses
+// those that are likely a setting that is misspelt.
+func checkVariables(all []config.Setting) (foreign []string, err error) {
 	const prefix = "GOLOCK_"
 	for _, variable := range os.Environ() {
 		name, _, isVariable := strings.Cut(variable, "=")
 		if !isVariable || !strings.HasPrefix(name, prefix) || runner.IsOutput(name) {
 			continue
 		}
-		if err := config.CheckVariable(name, prefix, all); err != nil {
+		isSetting, err := config.CheckVariable(name, prefix, all)
+		if err != nil {
 			return nil, err
 		}
+		if !isSetting {
+			foreign = append(foreign, name)
+		}
 	}
-	return config.Resolve(all, config.Layers{Flags: flags, Lookup: lookup, Files: config.HostFiles()})
+	return foreign, nil
 }
 
 // resolveStore also opens the store.
@@ -78,7 +103,7 @@ type address struct {
 // readAddress finds the URL of the store that the settings name.
 func readAddress(v *config.Values) (a address, err error) {
 	if _, ok := v.Given("store-file"); !ok {
-		a = address{url: v.Text("store"), key: "store"}
+		a = address{url: trimURL(v.Text("store")), key: "store"}
 		if a.url == "" {
 			err = v.Errorf("store", "is empty: unset it for the local store, or set it to a URL")
 		}
@@ -92,20 +117,29 @@ func readAddress(v *config.Values) (a address, err error) {
 	if path == "" {
 		return a, v.Errorf(a.key, "names no file")
 	}
-	text, mode, err := config.HostFiles().Read(path)
+	content, err := config.HostFiles().Read(path)
 	if err != nil {
 		return a, v.Errorf(a.key, "%s: %w", path, err)
 	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	if a.url = strings.TrimSpace(line); a.url == "" {
+	line, _, _ := strings.Cut(string(content.Data), "\n")
+	a.url = trimURL(line)
+	if a.url == "" {
 		return a, v.Errorf(a.key, "%s: its first line has no URL", path)
 	}
-	if u, err := url.Parse(a.url); mode&0o044 != 0 && err == nil && u.User != nil {
+	if u, err := url.Parse(a.url); content.OthersCanRead && err == nil && u.User != nil {
 		if _, secret := u.User.Password(); secret {
 			a.exposed = path
 		}
 	}
 	return a, nil
+}
+
+// trimURL removes what is around a URL but not part of it: the newline of a base64 secret, the carriage
+// return of a file from Windows, its byte order mark. A blank that belongs to a path is written %20.
+// Otherwise "local:///srv " would be another lock than "local:///srv".
+func trimURL(text string) string {
+	const byteOrderMark = "\ufeff"
+	return strings.TrimSpace(strings.TrimPrefix(text, byteOrderMark))
 }
 
 // configureLog sets up the printer as the settings say.
@@ -121,5 +155,13 @@ func configureLog(out *term.Printer, v *config.Values) error {
 	for _, note := range v.Notes {
 		out.Step(note)
 	}
+	warn(out, v)
 	return nil
+}
+
+// warn prints what may make another lock than the user has set up.
+func warn(out *term.Printer, v *config.Values) {
+	for _, warning := range v.Warnings {
+		out.Warn(warning)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"golock/cli/term"
 	"golock/config"
+	"golock/internal/passwd"
 	"golock/locks"
 	"golock/runner"
 )
@@ -55,9 +56,18 @@ func readName(v *config.Values, run *runner.Run) {
 		ref.Key = locks.KeyOf(run.Store.URL())
 	}
 	run.Request = locks.Request{
-		Ref: ref, Name: name, Command: run.Argv,
+		Ref: ref, Name: name, Command: run.Argv, User: userName(run.Store),
 		Within: runner.Enclosing(os.Getenv(runner.EnvHeld), ref.Key),
 	}
+}
+
+// userName gives the name of this user, if the store publishes it. On one machine the user's number is
+// enough.
+func userName(store locks.Store) string {
+	if !locks.HasLeases(store) {
+		return ""
+	}
+	return passwd.Name(os.Geteuid())
 }
 
 // readClaim reads how many slots are wanted, of how many.

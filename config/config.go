@@ -86,13 +86,15 @@ func (s Source) String() string {
 type Error struct {
 	Source  Source
 	Problem string
-	Cause   error // why a file could not be read; nil: something else is wrong
+	Cause   error // of the problem, if a system call has failed; else nil
 }
 
 // HostFailed reports whether the host could not read a file now: nothing is wrong with the file.
-func (e *Error) HostFailed() bool {
+func (e *Error) HostFailed() bool { return isHostFailure(e.Cause) }
+
+func isHostFailure(err error) bool {
 	for _, passing := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EIO, syscall.ENOMEM} {
-		if errors.Is(e.Cause, passing) {
+		if errors.Is(err, passing) {
 			return true
 		}
 	}
@@ -100,6 +102,8 @@ func (e *Error) HostFailed() bool {
 }
 
 func (e *Error) Error() string { return e.Source.String() + ": " + e.Problem }
+
+func (e *Error) Unwrap() error { return e.Cause }
 
 // Resolve reads all sources. The strongest source that gives a setting of a
 // group hides the group of all weaker ones; what one source gives stays together.
@@ -129,27 +133,29 @@ func Resolve(settings []Setting, from Layers) (*Values, error) {
 	return v, nil
 }
 
-// CheckVariable reports a variable that is no setting: a misspelt one would be
-// ignored in silence. The variables of all settings begin with prefix.
-func CheckVariable(name, prefix string, settings []Setting) error {
-	problem := "is not a setting of golock"
+// CheckVariable judges a variable whose name begins with prefix, as those of all settings do. It reports
+// whether the variable is a setting. The error, an *Error, says that it is likely meant as one: it has the
+// name of a flag that has no variable, or misspells a setting. Any other variable is somebody else's
+// (Kubernetes sets GOLOCK_PORT for a Service called golock, images set GOLOCK_VERSION).
+func CheckVariable(name, prefix string, settings []Setting) (isSetting bool, err error) {
+	const problem = "is not a setting of golock"
 	word := strings.TrimPrefix(name, prefix)
 	key := strings.ToLower(strings.ReplaceAll(word, "_", "-"))
-	var known []string
+	meant := ""
 	for _, s := range settings {
 		switch {
 		case s.Env == name:
-			return nil
+			return true, nil
 		case s.Key == key:
-			return &Error{Source: Source{Env: name}, Problem: problem + ": use --" + key}
-		case s.Env != "":
-			known = append(known, strings.TrimPrefix(s.Env, prefix))
+			return false, &Error{Source: Source{Env: name}, Problem: problem + ": use --" + key}
+		case s.Env != "" && meant == "" && spelling.IsMisspelling(word, strings.TrimPrefix(s.Env, prefix)):
+			meant = s.Env
 		}
 	}
-	if near := spelling.Nearest(word, known); near != "" {
-		problem += "; did you mean " + prefix + near + "?"
+	if meant != "" {
+		return false, &Error{Source: Source{Env: name}, Problem: problem + "; did you mean " + meant + "?"}
 	}
-	return &Error{Source: Source{Env: name}, Problem: problem}
+	return false, nil
 }
 
 // add adds the next weaker source, which gives a value without texts where it has none.
@@ -167,36 +173,66 @@ func (v *Values) add(get func(Setting) value) {
 
 // load reads the files that apply, the strongest first.
 func (v *Values) load(files Files) (all []*file, err error) {
-	source, explicit := v.Given("config")
-	paths := []string{v.Text("config")}
-	switch {
-	case explicit && paths[0] == "":
-		return nil, v.Errorf("config", "names no file")
-	case explicit && paths[0] == "/dev/null": // the usual way to say: no file
-		return nil, nil
-	case !explicit:
-		if paths, err = files.Paths(); err != nil {
-			return nil, err
-		}
+	if source, explicit := v.Given("config"); explicit {
+		return v.loadExplicit(files, source)
 	}
-	for _, path := range paths {
-		data, _, err := files.Read(path)
-		switch {
-		case isMissing(err) && explicit:
-			return nil, &Error{Source: Source{File: path}, Problem: fmt.Sprintf("there is no such file, though %s names it", source)}
-		case isMissing(err):
-			continue
-		case err != nil && !explicit && path != files.System && isHidden(path):
-			v.Notes = append(v.Notes, path+": a directory above it cannot be searched, so it is taken as missing")
-			continue
-		case err != nil:
-			return nil, &Error{Source{File: path}, err.Error(), err}
+	path, err := files.UserFile()
+	if isHostFailure(err) {
+		return nil, &Error{Source: Source{File: files.Users.Passwd}, Problem: err.Error(), Cause: err}
+	}
+	if err != nil {
+		v.Warnings = append(v.Warnings, err.Error())
+	}
+	if path != "" {
+		if all, err = v.append(all, files, path); isOutOfReach(err) {
+			v.noteOutOfReach(path, err)
+			err = nil
 		}
-		f, err := parse(path, data, v.settings)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, f)
 	}
-	return all, nil
+	return v.append(all, files, files.System)
+}
+
+// loadExplicit reads the only file, which a flag or a variable names.
+func (v *Values) loadExplicit(files Files, source Source) ([]*file, error) {
+	path := v.Text("config")
+	switch path {
+	case "":
+		return nil, v.Errorf("config", "names no file")
+	case "/dev/null": // the usual way to say: no file
+		return nil, nil
+	}
+	all, err := v.append(nil, files, path)
+	if err == nil && all == nil {
+		return nil, &Error{Source: Source{File: path}, Problem: fmt.Sprintf("there is no such file, though %s names it", source)}
+	}
+	return all, err
+}
+
+// append reads one more file, if it is there.
+func (v *Values) append(all []*file, files Files, path string) ([]*file, error) {
+	content, err := files.Read(path)
+	if isMissing(err) {
+		return all, nil
+	}
+	if err != nil {
+		return nil, &Error{Source: Source{File: path}, Problem: err.Error(), Cause: err}
+	}
+	f, err := parse(path, content.Data, v.settings)
+	if err != nil {
+		return nil, err
+	}
+	return append(all, f), nil
+}
+
+// noteOutOfReach keeps that the user's file is not read though it may be there. It may name another store, so
+// this is a warning, unless somebody has hidden the home directory from this service.
+func (v *Values) noteOutOfReach(path string, err error) {
+	if isHiddenOnPurpose(path) {
+		v.Notes = append(v.Notes, path+": a directory above it is hidden from this process, so it is taken as missing")
+		return
+	}
+	v.Warnings = append(v.Warnings, fmt.Sprintf("%v; its settings do not count", err))
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"golock/internal/eintr"
-	"golock/internal/procfs"
+	"golock/internal/passwd"
+	"golock/internal/userns"
 )
 
 // maxSize keeps a path given by mistake from filling the memory.
@@ -18,10 +18,11 @@ const maxSize = 1 << 20
 
 // Files says where the default files are and whom they may belong to.
 type Files struct {
-	System string // the path of the system's file
-	User   string // the path of the user's file below the home directory
-	Passwd string // the password database; "": there is no user's file
-	UID    int    // the user who may own files, as root may
+	System string           // the path of the system's file
+	User   string           // the path of the user's file below the home directory
+	Users  passwd.Databases // who the user is
+	UID    int              // the user who may own files, as root may
+	Home   int              // the user whose home directory counts: the same, or who it is outside of a user namespace
 }
 
 // HostFiles gives the files of this host for the effective user. No environment
@@ -30,84 +31,106 @@ func HostFiles() Files {
 	return Files{
 		System: "/etc/golock.toml",
 		User:   ".config/golock/config.toml",
-		Passwd: "/etc/passwd",
+		Users:  passwd.Host(),
 		UID:    os.Geteuid(),
+		Home:   userns.RealUser(os.Geteuid()),
 	}
 }
 
-// Paths gives the default files, whether they exist or not, the strongest first. The
-// home directory is that of the password database; package os/user would fall back to $HOME.
-func (f Files) Paths() (paths []string, err error) {
-	text, err := procfs.Read(f.Passwd, 8192)
-	if err != nil && !isMissing(err) {
-		problem := fmt.Sprintf("cannot look up the home directory of user %d: the file cannot be read: %v", f.UID, err)
-		return nil, &Error{Source{File: f.Passwd}, problem, err}
+// UserFile gives the path of the user's file, whether it exists or not; "": the user has no home directory,
+// or is unknown. The home directory is that of the password database; package os/user would fall back to
+// $HOME.
+func (f Files) UserFile() (path string, err error) {
+	user, err := f.Users.User(f.Home)
+	switch {
+	case err == passwd.ErrUnknown:
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("the home directory of user %d cannot be looked up, so its configuration file is not read: %w", f.Home, err)
+	case !strings.HasPrefix(user.Home, "/"):
+		return "", nil
 	}
-	uid := strconv.Itoa(f.UID)
-	for line := range strings.Lines(text) {
-		// name:password:UID:GID:GECOS:directory:shell
-		fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
-		if len(fields) < 6 || fields[2] != uid {
-			continue
-		}
-		if strings.HasPrefix(fields[5], "/") {
-			paths = append(paths, filepath.Join(fields[5], f.User))
-		}
-		break
-	}
-	return append(paths, f.System), nil
+	return filepath.Join(user.Home, f.User), nil
 }
 
-// Read gives the content of a file that nobody but root and the user can have
-// written, and its mode. The error does not name the file.
+// Content is what a file has, and whether other users can read it. Of a file that somebody has mounted here,
+// as a secret into a container, that is not asked.
+type Content struct {
+	Data          []byte
+	OthersCanRead bool
+}
+
+// Read reads a file that nobody but root and the user can have written. The error does not name the file. It
+// wraps an errno if the file cannot be reached or read.
 //
-// It checks the open descriptor, so that this file is the one that is read. Write
-// permission that an ACL gives shows in the group bits. Package os would set up the
+// It checks the open descriptor, so that this file is the one that is read. Package os would set up the
 // runtime's poller, at every start.
-func (f Files) Read(path string) (data []byte, mode uint32, err error) {
+func (f Files) Read(path string) (c Content, err error) {
 	// Do not wait for the writer of a FIFO, do not get a controlling terminal.
 	fd, err := eintr.Get(func() (int, error) {
 		return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	})
 	if isMissing(err) {
-		return nil, 0, err
+		return c, err
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("the file cannot be opened: %w", err)
+		return c, fmt.Errorf("the file cannot be opened: %w", err)
 	}
 	defer syscall.Close(fd)
 	var st syscall.Stat_t
 	err = syscall.Fstat(fd, &st)
 	switch {
 	case err != nil:
-		return nil, 0, fmt.Errorf("the file cannot be examined: %w", err)
+		return c, fmt.Errorf("the file cannot be examined: %w", err)
 	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
-		return nil, 0, errors.New("is a directory, not a file")
+		return c, errors.New("is a directory, not a file")
 	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
-		return nil, 0, errors.New("is not a regular file")
-	case st.Uid != 0 && int(st.Uid) != f.UID:
-		return nil, 0, fmt.Errorf("belongs to user %d, who could write anything into it: chown %d %s", st.Uid, f.UID, path)
-	case st.Mode&0o022 != 0:
-		return nil, 0, fmt.Errorf("other users can write to it (mode %04o): chmod go-w %s", st.Mode&0o7777, path)
+		return c, errors.New("is not a regular file")
 	}
-	for chunk := make([]byte, 8192); len(data) <= maxSize; {
+	if err := f.checkWriters(fd, path, &st); err != nil {
+		return c, err
+	}
+	const readableByOthers = 0o044
+	c.OthersCanRead = st.Mode&readableByOthers != 0 && provisionOf(fd) == notProvided
+	for chunk := make([]byte, 8192); len(c.Data) <= maxSize; {
 		n, err := eintr.Get(func() (int, error) { return syscall.Read(fd, chunk) })
 		if err != nil {
-			return nil, 0, fmt.Errorf("the file cannot be read: %w", err)
+			return c, fmt.Errorf("the file cannot be read: %w", err)
 		}
 		if n == 0 {
-			return data, st.Mode, nil
+			return c, nil
 		}
-		data = append(data, chunk[:n]...)
+		c.Data = append(c.Data, chunk[:n]...)
 	}
-	return nil, 0, errors.New("is larger than 1 MiB, which no configuration is")
+	return c, errors.New("is larger than 1 MiB, which no configuration is")
 }
 
-// isHidden reports whether a directory above the path cannot be searched: a
-// service with ProtectHome= may not look into its home.
-func isHidden(path string) bool {
-	var st syscall.Stat_t
-	return syscall.Lstat(path, &st) == syscall.EACCES
+// isOutOfReach reports whether an error of Read says that the file may be there, but that this user or this
+// host does not get at it now.
+func isOutOfReach(err error) bool {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return false
+	}
+	switch errno {
+	case syscall.EACCES, syscall.EPERM, // a home directory of others
+		syscall.EREMOTEIO, syscall.ESTALE, syscall.ENOTCONN, syscall.ETIMEDOUT, // a home directory on a network
+		syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ECONNABORTED, syscall.ENODEV:
+		return true
+	}
+	return false
+}
+
+// isHiddenOnPurpose reports whether a directory above the path is one that nobody may look into, as
+// ProtectHome= of systemd.exec(5) puts in the place of home directories.
+func isHiddenOnPurpose(path string) bool {
+	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
+		var st syscall.Stat_t
+		if syscall.Lstat(dir, &st) == nil {
+			return st.Mode&0o777 == 0
+		}
+	}
+	return false
 }
 
 func isMissing(err error) bool { return err == syscall.ENOENT || err == syscall.ENOTDIR }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"golock/config"
+	"golock/internal/passwd"
 	"golock/test/testkit"
 )
 
@@ -20,20 +21,23 @@ const stranger = 65534
 // A file that the host cannot read now, for want of descriptors or because of a broken disk, is not a
 // wrong one. Reading at the beginning of /proc/self/mem is EIO.
 func TestHostFailed(t *testing.T) {
-	broken := "/proc/self/mem"
-	_, err := config.Files{Passwd: broken}.Paths()
+	h := newHost(t)
+	h.files.Users.Passwd = "/proc/self/mem" // reading gives EIO
+	_, err := h.resolve(nil, nil)
 	if wrong, ok := errors.AsType[*config.Error](err); !ok || !wrong.HostFailed() {
 		t.Errorf("password database: %v", err)
 	}
-	_, err = config.Files{Passwd: t.TempDir()}.Paths()
-	if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.HostFailed() {
-		t.Errorf("a directory: %v", err)
+	h = newHost(t)
+	symlink("/proc/self/mem")(t, h.system)
+	_, err = h.resolve(nil, nil)
+	if wrong, ok := errors.AsType[*config.Error](err); !ok || !wrong.HostFailed() {
+		t.Errorf("configuration file: %v", err)
 	}
 }
 
 // (Which files those of this host are: testdata/config.txtar.)
 func TestHome(t *testing.T) {
-	passwd := write(t, filepath.Join(t.TempDir(), "passwd"), strings.Join([]string{
+	database := write(t, filepath.Join(t.TempDir(), "passwd"), strings.Join([]string{
 		"root:x:0:0:root:/root:/bin/sh",
 		"# a comment: with: many: colons: 7: in: it",
 		"+::::::",
@@ -47,29 +51,64 @@ func TestHome(t *testing.T) {
 		"last:x:1004:1004::/home/last:/bin/sh",
 	}, "\n"))
 	for uid, want := range map[int]string{
-		0: "/root/c ", 1000: "/home/anna/c ", 1003: "/home/long/c ", 1004: "/home/last/c ", 1001: "", 1002: "", 7: "", 4711: "",
+		0: "/root/c", 1000: "/home/anna/c", 1003: "/home/long/c", 1004: "/home/last/c", 1001: "", 1002: "", 7: "", 4711: "",
 	} {
-		paths, err := config.Files{System: "s", User: "c", Passwd: passwd, UID: uid}.Paths()
-		if got := strings.Join(paths, " "); err != nil || got != want+"s" {
-			t.Errorf("user %d: %q, %v, want %q", uid, got, err, want)
+		got, err := config.Files{User: "c", Users: passwd.Databases{Passwd: database}, Home: uid}.UserFile()
+		if err != nil || got != want {
+			t.Errorf("user %d: %q, %v, expected %q", uid, got, err, want)
 		}
 	}
-	for _, missing := range []string{"", passwd + ".missing", passwd + "/below"} {
-		if paths, err := (config.Files{System: "s", User: "c", Passwd: missing}).Paths(); err != nil || len(paths) != 1 {
-			t.Errorf("database %q: %q, %v", missing, paths, err)
+	for _, missing := range []string{"", database + ".missing", database + "/below"} {
+		if path, err := (config.Files{User: "c", Users: passwd.Databases{Passwd: missing}}).UserFile(); err != nil || path != "" {
+			t.Errorf("database %q: %q, %v", missing, path, err)
+		}
+	}
+}
+
+// A user that /etc/passwd does not have is looked up by getent, which knows LDAP and others. That it fails is
+// said: the user's file may name another store.
+func TestHomeByGetent(t *testing.T) {
+	dir := t.TempDir()
+	getent := func(script string) []string {
+		path := write(t, filepath.Join(dir, "getent"), "#!/bin/sh\n"+script)
+		testkit.Must(t, os.Chmod(path, 0o755))
+		return []string{filepath.Join(dir, "none"), path}
+	}
+	for _, c := range []struct{ script, path, failure string }{
+		{script: `test "$*" = "passwd 4711" && echo "eva:x:4711:4711::/home/eva:/bin/sh"`, path: "/home/eva/c"},
+		{script: `echo "eva:x:4712:4711::/home/eva:/bin/sh"`}, // of somebody else
+		{script: "exit 2"}, // not found
+		{
+			script: "echo 'cannot reach the directory' >&2; exit 1",
+			failure: "the home directory of user 4711 cannot be looked up, so its configuration file is not read: " +
+				"getent passwd 4711: exit status 1: cannot reach the directory",
+		},
+	} {
+		files := config.Files{User: "c", Users: passwd.Databases{Getent: getent(c.script)}, Home: 4711}
+		path, err := files.UserFile()
+		if path != c.path || (err != nil || c.failure != "") && fmt.Sprint(err) != c.failure {
+			t.Errorf("%s: %q, %v", c.script, path, err)
+		}
+		v, err := host{files: files}.resolve(nil, nil)
+		if err != nil || (c.failure != "") != (len(v.Warnings) == 1 && v.Warnings[0] == c.failure) {
+			t.Errorf("%s: warnings %q, %v", c.script, v.Warnings, err)
 		}
 	}
 }
 
 func TestUnreadablePasswordDatabase(t *testing.T) {
 	h := newHost(t)
-	h.files.Passwd = t.TempDir()
-	_, err := h.resolve(nil, nil)
-	wantError(t, err, h.files.Passwd+": cannot look up the home directory of user 0: the file cannot be read: is a directory", false)
+	h.files.Users.Passwd = t.TempDir()
+	v, err := h.resolve(nil, nil)
+	if err != nil || len(v.Warnings) != 1 || !strings.HasSuffix(v.Warnings[0], "read "+h.files.Users.Passwd+": is a directory") {
+		t.Errorf("%v, %v: expected a warning", v, err)
+	}
 
 	// With a file of its own choice the run does not need the database.
 	own := write(t, filepath.Join(t.TempDir(), "own.toml"), "")
-	h.mustResolve(flags{"config": {own}}, nil)
+	if v := h.mustResolve(flags{"config": {own}}, nil); v.Warnings != nil {
+		t.Errorf("warnings %q", v.Warnings)
+	}
 }
 
 // symlink, chmod and so on make the file that a case is about.
@@ -166,9 +205,9 @@ func TestRefusedFiles(t *testing.T) {
 		for _, way := range []string{"user", "system", "flag", "variable"} {
 			t.Run(c.name+" by "+way, func(t *testing.T) {
 				h := newHost(t)
-				h.files.UID = c.uid
+				h.files.UID, h.files.Home = c.uid, c.uid
 				if c.uid != 0 {
-					write(t, h.files.Passwd, "anna:x:65534:65534::"+strings.TrimSuffix(h.user, "/"+h.files.User)+":/bin/sh\n")
+					write(t, h.files.Users.Passwd, "anna:x:65534:65534::"+strings.TrimSuffix(h.user, "/"+h.files.User)+":/bin/sh\n")
 				}
 				path, f, e := h.user, flags{}, env{}
 				switch way {
@@ -194,26 +233,85 @@ func TestRefusedFiles(t *testing.T) {
 	}
 }
 
-// A home that may not be looked into has no file; one in it that is there and
-// unreadable is an error.
+// With a umask of 002 a user's files are writable for a group that has no other member. Such a group is
+// accepted, and no other one.
+func TestPrivateGroup(t *testing.T) {
+	const alice = "alice:x:65534:65534::/home/alice:/bin/sh\n"
+	for name, c := range map[string]struct {
+		passwd, group string
+		list          bool // the file has an access control list, which shows in the group's bits
+		isRefused     bool
+	}{
+		"private":                     {passwd: alice, group: "alice:x:65534:\n"},
+		"lists the user":              {passwd: alice, group: "alice:x:65534:alice\n"},
+		"lists another user":          {passwd: alice, group: "alice:x:65534:alice,bob\n", isRefused: true},
+		"is another's primary group":  {passwd: alice + "bob:x:7:65534::/:\n", group: "alice:x:65534:\n", isRefused: true},
+		"has another name":            {passwd: alice, group: "staff:x:65534:\n", isRefused: true},
+		"is not the primary group":    {passwd: "alice:x:65534:7::/home/alice:/bin/sh\n", group: "alice:x:65534:\n", isRefused: true},
+		"is unknown":                  {passwd: alice, isRefused: true},
+		"of a user who is unknown":    {group: "alice:x:65534:\n", isRefused: true},
+		"with an access control list": {passwd: alice, group: "alice:x:65534:\n", list: true, isRefused: true},
+	} {
+		dir := t.TempDir()
+		files := config.Files{UID: stranger, Users: passwd.Databases{
+			Passwd: write(t, filepath.Join(dir, "passwd"), c.passwd),
+			Group:  write(t, filepath.Join(dir, "group"), c.group),
+		}}
+		path := filepath.Join(dir, "golock.toml")
+		file(0o664, stranger, "")(t, path)
+		if c.list {
+			// setfacl -m u:7:rw, in the form of acl(5): version 2, then tag, rights and ID of each entry.
+			list := []byte{2, 0, 0, 0}
+			for _, e := range [][2]byte{{0x01, 6}, {0x02, 6}, {0x04, 4}, {0x10, 6}, {0x20, 4}} {
+				id := []byte{0xff, 0xff, 0xff, 0xff}
+				if e[0] == 0x02 {
+					id = []byte{7, 0, 0, 0}
+				}
+				list = append(list, append([]byte{e[0], 0, e[1], 0}, id...)...)
+			}
+			testkit.Must(t, syscall.Setxattr(path, "system.posix_acl_access", list, 0))
+		}
+		_, err := files.Read(path)
+		switch {
+		case c.isRefused:
+			wantPrefix := "other users can write to it (mode 0664)"
+			if err == nil || !strings.HasPrefix(err.Error(), wantPrefix) {
+				t.Errorf("%s: %v, expected %s", name, err, wantPrefix)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A user's file that may be there but cannot be read is a warning: it may name another store. Below a
+// directory that nobody may look into, as ProtectHome= makes it, it is a note.
 func TestHiddenFile(t *testing.T) {
 	dir := t.TempDir()
 	testkit.Must(t, os.Chmod(filepath.Dir(dir), 0o755))
-	files := config.Files{User: "golock.toml", Passwd: filepath.Join(dir, "passwd"), UID: stranger}
-	write(t, files.Passwd, fmt.Sprintf("s:x:%d:0::%s/home:/bin/sh\n", stranger, dir))
+	files := config.Files{User: "golock.toml", Users: passwd.Databases{Passwd: filepath.Join(dir, "passwd")}, UID: stranger, Home: stranger}
+	write(t, files.Users.Passwd, fmt.Sprintf("s:x:%d:0::%s/home:/bin/sh\n", stranger, dir))
 	user := write(t, filepath.Join(dir, "home/golock.toml"), "this is wrong")
 	resolve := func() (v *config.Values, err error) {
 		asStranger(t, func() { v, err = host{files: files}.resolve(nil, nil) })
 		return v, err
 	}
-	testkit.Must(t, os.Chmod(filepath.Dir(user), 0o700))
-	v, err := resolve()
-	if err != nil || len(v.Notes) != 1 || !strings.Contains(v.Notes[0], user) {
-		t.Errorf("%v, %v, want one note about %s", v, err, user)
+	for _, c := range []struct {
+		home, file      os.FileMode
+		notes, warnings int
+	}{
+		{home: 0o000, file: 0o644, notes: 1},
+		{home: 0o700, file: 0o644, warnings: 1},
+		{home: 0o755, file: 0o600, warnings: 1},
+	} {
+		testkit.Must(t, errors.Join(os.Chmod(user, c.file), os.Chmod(filepath.Dir(user), c.home)))
+		v, err := resolve()
+		if err != nil || len(v.Notes) != c.notes || len(v.Warnings) != c.warnings ||
+			!strings.HasPrefix(strings.Join(append(v.Notes, v.Warnings...), ""), user+": ") {
+			t.Errorf("home %v, file %v: %+v, %v", c.home, c.file, v, err)
+		}
+		testkit.Must(t, os.Chmod(filepath.Dir(user), 0o755))
 	}
-	testkit.Must(t, errors.Join(os.Chmod(filepath.Dir(user), 0o755), os.Chmod(user, 0o600)))
-	_, err = resolve()
-	wantError(t, err, user+": the file cannot be opened: permission denied", false)
 }
 
 // asStranger calls a function as a user who is not root: root reads everything.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"golock/config"
+	"golock/internal/passwd"
 	"golock/test/testkit"
 )
 
@@ -49,12 +50,12 @@ func newHost(t testing.TB) host {
 		files: config.Files{
 			System: filepath.Join(dir, "golock.toml"),
 			User:   ".config/golock/config.toml",
-			Passwd: filepath.Join(dir, "passwd"),
+			Users:  passwd.Databases{Passwd: filepath.Join(dir, "passwd"), Group: filepath.Join(dir, "group")},
 		},
 		system: filepath.Join(dir, "golock.toml"),
 		user:   filepath.Join(dir, "home/.config/golock/config.toml"),
 	}
-	write(t, h.files.Passwd, fmt.Sprintf("root:x:0:0:root:%s/home:/bin/sh\n", dir))
+	write(t, h.files.Users.Passwd, fmt.Sprintf("root:x:0:0:root:%s/home:/bin/sh\n", dir))
 	return h
 }
 

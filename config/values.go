@@ -18,7 +18,8 @@ type Values struct {
 	found    []value // parallel to settings; without texts: nobody gave it
 	err      error
 
-	Notes []string // what was skipped and may surprise the user
+	Notes    []string // what was skipped and may surprise the user
+	Warnings []string // what may make another lock than the user has set up
 }
 
 type value struct {

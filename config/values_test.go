@@ -30,21 +30,30 @@ func TestNobodyGaveAnything(t *testing.T) {
 	wantError(t, v.Errorf("name", "is required"), "--name: is required", true)
 }
 
-// A variable that is no setting is reported, with what may be meant.
+// A variable that is likely a misspelt setting, or has the name of a flag without a variable, is reported.
+// All others are somebody else's: of Kubernetes, an image, a script.
 func TestUnknownVariables(t *testing.T) {
 	for name, want := range map[string]string{
-		"GOLOCK_MAX":    "",
 		"GOLOCK_STROE":  "GOLOCK_STROE: is not a setting of golock; did you mean GOLOCK_STORE?",
+		"GOLOCK_STOR":   "GOLOCK_STOR: is not a setting of golock; did you mean GOLOCK_STORE?",
+		"GOLOCK_STORES": "GOLOCK_STORES: is not a setting of golock; did you mean GOLOCK_STORE?",
+		"GOLOCK_STARE":  "GOLOCK_STARE: is not a setting of golock; did you mean GOLOCK_STORE?",
 		"GOLOCK_MAXX":   "GOLOCK_MAXX: is not a setting of golock; did you mean GOLOCK_MAX?",
+		"GOLOCK_WIAT":   "GOLOCK_WIAT: is not a setting of golock; did you mean GOLOCK_WAIT?",
 		"GOLOCK_SIGNAL": "GOLOCK_SIGNAL: is not a setting of golock: use --signal",
-		"GOLOCK_COLOUR": "GOLOCK_COLOUR: is not a setting of golock",
-		"GOLOCK_":       "GOLOCK_: is not a setting of golock",
 	} {
-		err := config.CheckVariable(name, "GOLOCK_", settings)
-		if want == "" && err == nil {
-			continue
-		}
+		_, err := config.CheckVariable(name, "GOLOCK_", settings)
 		wantError(t, err, want, false)
+	}
+	for name, isSetting := range map[string]bool{
+		"GOLOCK_MAX": true, "GOLOCK_STORE": true,
+		"GOLOCK_": false, "GOLOCK_COLOUR": false, "GOLOCK_HOST": false, "GOLOCK_MAP": false, "GOLOCK_NODE": false,
+		"GOLOCK_PID": false, "GOLOCK_PORT": false, "GOLOCK_SERVICE_HOST": false, "GOLOCK_TTY": false,
+		"GOLOCK_URL": false, "GOLOCK_VERSION": false, "GOLOCK_W": false,
+	} {
+		if got, err := config.CheckVariable(name, "GOLOCK_", settings); got != isSetting || err != nil {
+			t.Errorf("%s: is a setting: %v, %v; expected %v", name, got, err, isSetting)
+		}
 	}
 }
 

@@ -280,6 +280,9 @@ type Request struct {
 	// nobody else may give the slot back.
 	Runs bool
 
+	// User is the name of the user who asks, as a networked store publishes it; "": it is not known.
+	User string
+
 	// Command is what ls shows. A networked store publishes it as it is.
 	Command []string
 
@@ -288,9 +291,20 @@ type Request struct {
 	// for the grant. A plain store knows no places.
 	Progress func(place int) `json:"-"`
 
+	// Made, if not nil, is told by Join the path of a directory that the URL names and that
+	// Join had to make: a misspelt path is another store.
+	Made func(path string) `json:"-"`
+
 	// Quarantined, if not nil, is told, in the same way, that the store gives no slots
 	// to anybody for now.
 	Quarantined func(*QuarantineError) `json:"-"`
+}
+
+// TellMade calls Made.
+func (r *Request) TellMade(path string) {
+	if r.Made != nil {
+		r.Made(path)
+	}
 }
 
 // TellPlace calls Progress.

@@ -50,8 +50,14 @@ func readMount(line string) (m Mount, id string) {
 		return m, ""
 	}
 	return Mount{
-		Root: field[3], Point: field[4], Type: rest[0], Source: rest[1], Options: field[5] + "," + rest[2],
+		Root: unescape(field[3]), Point: unescape(field[4]), Type: rest[0], Source: rest[1], Options: field[5] + "," + rest[2],
 	}, field[0]
+}
+
+// unescape restores the characters that the kernel writes in octal there: blanks, tabs, newlines and
+// backslashes.
+func unescape(path string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#").Replace(path)
 }
 
 // Option is the value of an option, or "" with true if it is there without one.

@@ -60,6 +60,7 @@ type attempt struct {
 	place  atomic.Int64 // in the queue; 0: not known
 	pause  atomic.Pointer[locks.QuarantineError]
 	queued atomic.Pointer[locks.Ticket] // nil: not in the queue
+	made   atomic.Pointer[string]       // the path of a directory that the store had to make; nil: none
 
 	ended  chan struct{} // closed when these are final
 	ticket locks.Ticket  // nil: not joined
@@ -92,6 +93,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		}
 	}()
 	for {
+		w.noteMade()
 		if failed := w.unwanted(); failed != nil {
 			_ = w.leave(nil, releaseLimit) // nobody is kept waiting by it
 			return nil, failed
@@ -133,6 +135,13 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	}
 }
 
+// noteMade warns of a directory that the store had to make: its path may be misspelt.
+func (w *waiter) noteMade() {
+	if path := w.made.Swap(nil); path != nil {
+		w.Log(true, "lock directory made, because it was missing", "path", *path)
+	}
+}
+
 // begin asks the store for the slot, after a pause. What takes no waiting is done at once.
 func (w *waiter) begin(pause time.Duration) {
 	w.begins = time.Now().Add(pause)
@@ -150,6 +159,7 @@ func (w *waiter) begin(pause time.Duration) {
 	if w.Wait == 0 {
 		request.Refusals = refusalLimitNoWait
 	}
+	request.Made = func(path string) { a.made.Store(&path) }
 	if pause == 0 {
 		atOnce, now := context.WithCancel(a.ctx)
 		now()

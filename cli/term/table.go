@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
+	"golock/internal/passwd"
 	"golock/locks"
 )
 
@@ -36,13 +36,7 @@ type Row struct {
 }
 
 // UserName gives the name of a user, or the number of one that is unknown.
-func UserName(uid int) string {
-	number := strconv.Itoa(uid)
-	if u, err := user.LookupId(number); err == nil {
-		return u.Username
-	}
-	return number
-}
+func UserName(uid int) string { return cmp.Or(passwd.Name(uid), strconv.Itoa(uid)) }
 
 // users remembers the names of users: each look-up reads the password database.
 type users map[int]string

@@ -14,6 +14,32 @@ func Nearest(word string, candidates []string) string {
 	return ""
 }
 
+// shortWord is the length from which on a word that differs in one letter is likely a misspelling.
+// Shorter words have too many neighbours: PORT and HOST are no misspellings of NOTE and HOLD.
+const shortWord = 5
+
+// IsMisspelling reports whether a word is likely a misspelling of another one: a single letter is wrong,
+// missing, extra or swapped with its neighbour. In a word of fewer than five letters only a doubled
+// letter and two swapped ones count.
+func IsMisspelling(word, of string) bool {
+	if word == of {
+		return false
+	}
+	if len(of) >= shortWord {
+		return within(1, word, of)
+	}
+	for i := range len(of) {
+		doubled := of[:i+1] + of[i:]
+		if word == doubled {
+			return true
+		}
+		if i+1 < len(of) && word == of[:i]+of[i+1:i+2]+of[i:i+1]+of[i+2:] {
+			return true
+		}
+	}
+	return false
+}
+
 // within reports whether n letters, inserted, deleted, replaced or swapped with their neighbour,
 // turn one word into the other.
 func within(n int, a, b string) bool {

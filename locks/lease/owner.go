@@ -2,8 +2,6 @@ package lease
 
 import (
 	"os"
-	"os/user"
-	"strconv"
 
 	"golock/locks"
 )
@@ -23,11 +21,8 @@ const maxCommand = 1024
 
 // ThisOwner describes a request of this process.
 func ThisOwner(r locks.Request) Owner {
-	o := Owner{PID: os.Getpid(), UID: os.Geteuid(), Runs: r.Runs}
+	o := Owner{PID: os.Getpid(), UID: os.Geteuid(), User: r.User, Runs: r.Runs}
 	o.Host, _ = os.Hostname()
-	if u, err := user.LookupId(strconv.Itoa(o.UID)); err == nil {
-		o.User = u.Username
-	}
 	room := maxCommand
 	for _, word := range r.Command {
 		if len(word) >= room {

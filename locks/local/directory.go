@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/internal/fdtable"
+	"golock/internal/userns"
 	"golock/locks"
 )
 
@@ -20,17 +21,24 @@ type directory struct {
 	path   string // as the kernel knows it, symbolic links resolved
 	stat   unix.Stat_t
 	exists bool // false: it was asked for to look only, and fd is -1
+	isMade bool // it was missing
 }
 
 // roots are the parents of the default directory. Tests replace them.
 type roots struct {
 	run, lock, tmp string
-	euid           int
+	euid           int    // who runs golock
+	user           int    // whose directory it is: the same, or who that is outside of a user namespace
+	root           uint32 // owner of root's directories
 	mountOf        func(path string) (locks.Mount, error)
 }
 
 func systemRoots() roots {
-	return roots{run: "/run", lock: "/run/lock", tmp: "/tmp", euid: os.Geteuid(), mountOf: locks.MountOf}
+	root, _ := userns.Root()
+	return roots{
+		run: "/run", lock: "/run/lock", tmp: "/tmp", mountOf: locks.MountOf,
+		euid: os.Geteuid(), user: userns.RealUser(os.Geteuid()), root: root,
+	}
 }
 
 // parent is a directory that can contain default directories, each named PREFIX and UID.
@@ -45,7 +53,7 @@ func (r roots) parents() [3]parent {
 // shell meet: the first that exists and belongs to the user, else the first whose parent
 // is safe.
 func (r roots) pick() (string, error) {
-	uid := strconv.Itoa(r.euid)
+	uid := strconv.Itoa(r.user)
 	for _, p := range r.parents() {
 		path := p.path + "/" + p.prefix + uid
 		var st unix.Stat_t
@@ -54,7 +62,7 @@ func (r roots) pick() (string, error) {
 		}
 	}
 	prepared := r.parents()[0].path
-	if r.euid == 0 && unix.Mkdir(prepared, 0o755) == nil { // root needs no package to have prepared it
+	if r.user == 0 && unix.Mkdir(prepared, 0o755) == nil { // root needs no package to have prepared it
 		_ = unix.Chmod(prepared, 0o755) // whatever the umask
 	}
 	for _, p := range r.parents() {
@@ -73,10 +81,10 @@ func (r roots) pick() (string, error) {
 // in it. /run/golock may also be open to root alone: then only root uses it.
 func (r roots) isSafe(p parent) bool {
 	var st unix.Stat_t
-	if unix.Lstat(p.path, &st) != nil || st.Uid != 0 || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if unix.Lstat(p.path, &st) != nil || st.Uid != r.root || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return false
 	}
-	return st.Mode&(unix.S_ISVTX|0o002) == unix.S_ISVTX|0o002 || p.prefix == "" && r.euid == 0 && st.Mode&0o022 == 0
+	return st.Mode&(unix.S_ISVTX|0o002) == unix.S_ISVTX|0o002 || p.prefix == "" && r.user == 0 && st.Mode&0o022 == 0
 }
 
 // checkTmp refuses the private /tmp of a service (PrivateTmp= of systemd): locks there
@@ -152,6 +160,7 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 		}
 		flags |= unix.O_NOFOLLOW
 	}
+	isMade := false
 	fd, err := unix.Open(path, flags, 0)
 	if err == unix.ENOENT {
 		if !create {
@@ -159,6 +168,7 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 		}
 		switch err := unix.Mkdir(path, 0o700); {
 		case err == nil:
+			isMade = true
 			_ = unix.Chmod(path, 0o700) // whatever the umask
 		case err != unix.EEXIST:
 			return nil, &locks.PathError{Op: "mkdir", Path: path, Err: err, Hint: hintReadOnly(err, filepath.Dir(path))}
@@ -173,7 +183,7 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 	if err != nil {
 		return nil, &locks.PathError{Op: "open directory", Path: path, Err: err}
 	}
-	d := &directory{fd: fd, path: path, exists: true}
+	d := &directory{fd: fd, path: path, exists: true, isMade: isMade}
 	if err := d.check(isDefault, r); err != nil {
 		d.close()
 		return nil, err

@@ -58,7 +58,7 @@ func (x *examination) directory() {
 			"for runs of several users name a directory that all may write, --store local:///DIR"
 	}
 	parent := path.Dir(at)
-	mayMake := unix.Access(parent, unix.W_OK|unix.X_OK) == nil || x.store.path == "" && x.store.roots.euid == 0
+	mayMake := unix.Access(parent, unix.W_OK|unix.X_OK) == nil || x.store.path == "" && x.store.roots.user == 0
 	switch {
 	case x.opened.exists:
 		x.OK("directory", what)

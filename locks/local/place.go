@@ -152,7 +152,7 @@ func (p *place) look(tab *table) (l *lease, err error) {
 	}
 	switch {
 	case v.front != nil:
-	case tab.checkedPath != p.pathMark() && lockedElsewhere(f.kernelName(), p.pathLocks, procfs.Locks):
+	case tab.checkedPath != p.pathMark() && lockedElsewhere(f.kernelName(), p.dir.placesElsewhere(p.request.Name), procfs.Locks):
 		v.removed = true
 	case locks.Admits(claims, p.self.claim()):
 		return p.take(tab)

@@ -201,7 +201,7 @@ func TestLockListIsReadRight(t *testing.T) {
 		{"never there", [][]procfs.Lock{long, long, long, long}, false, 4},
 	} {
 		asked := 0
-		got := lockedElsewhere("fe:00:5", pathLocks{99, 97}, func() []procfs.Lock {
+		got := lockedElsewhere("fe:00:5", []int64{99, 97}, func() []procfs.Lock {
 			asked++
 			return tt.readings[min(asked, len(tt.readings))-1]
 		})
@@ -247,6 +247,34 @@ func TestSamePathOnAnotherDeviceIsAnotherLock(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	take(t, New(dir), "x")
 	Release(t, holder)
+}
+
+// Two containers have different directories at the same path, on one file system: these are two locks.
+func TestSamePathOfAnotherDirectoryIsAnotherLock(t *testing.T) {
+	t.Parallel()
+	testkit.NeedRoot(t)
+	place, one, other := t.TempDir(), t.TempDir(), t.TempDir()
+	bind := func(dir string) {
+		testkit.Must(t, unix.Mount(dir, place, "", unix.MS_BIND, ""))
+		t.Cleanup(func() { _ = unix.Unmount(place, unix.MNT_DETACH) })
+	}
+	bind(one)
+	first := take(t, New(place), "x")
+	testkit.Must(t, unix.Unmount(place, unix.MNT_DETACH))
+	bind(other)
+	second := take(t, New(place), "x")
+	Refused(t, New(one), "x")
+	Refused(t, New(other), "x")
+
+	// The directory is removed and made again where it really is.
+	testkit.Must(t, os.RemoveAll(other))
+	testkit.Must(t, os.Mkdir(other, 0o700))
+	if busy := Refused(t, New(other), "x"); busy.Reason == "" {
+		t.Errorf("%+v does not tell why", busy)
+	}
+	Release(t, second)
+	Release(t, take(t, New(other), "x"))
+	Release(t, first)
 }
 
 // systemd-tmpfiles leaves a directory alone that is flock'ed. It is, as long as

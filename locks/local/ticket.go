@@ -51,6 +51,9 @@ func (t *ticket) join(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if d.isMade && t.store.path != "" { // the default one is where it has to be
+			t.request.TellMade(d.path)
+		}
 		p = &place{
 			request: &t.request, dir: d, path: d.path + "/" + fileName(t.request.Name),
 			pathLocks: d.pathLocks(t.request.Name), asleep: map[int64]bool{}, freed: make(chan error, 1),

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/user"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
+	"golock/internal/passwd"
 	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/network"
@@ -74,11 +73,11 @@ func (t *Target) place(u network.URL, d Dialect) error {
 		return fmt.Errorf("database: must be named, as in %s://HOST/DATABASE", u.Scheme)
 	}
 	if t.User == "" {
-		if account, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil {
-			t.User = account.Username
-		} else {
-			return errors.New("user: must be named, as this one has no name of its own")
+		account, err := passwd.Host().User(os.Geteuid())
+		if err != nil {
+			return fmt.Errorf("user: must be named, as in %s://USER@HOST/DATABASE, because user %d %w", u.Scheme, os.Geteuid(), err)
 		}
+		t.User = account.Name
 	}
 	if t.Socket != "" && t.Socket[0] != '/' {
 		return errors.New("option socket: want an absolute path")

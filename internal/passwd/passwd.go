@@ -1,0 +1,196 @@
+// Package passwd looks up users and groups. It reads /etc/passwd and /etc/group itself, and asks getent(1)
+// for those that are not there: LDAP, SSSD and systemd-homed are modules of the C library (nsswitch.conf(5)),
+// which a static program cannot load. Package os/user would believe $USER and $HOME instead.
+package passwd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golock/internal/procfs"
+)
+
+// User is an entry of the password database.
+type User struct {
+	Name  string
+	Group int    // ID of the primary group
+	Home  string // as it is written there: it may be empty or relative
+}
+
+// Group is an entry of the group database.
+type Group struct {
+	Name    string
+	Members []string // by name, without those whose primary group it is
+}
+
+// ErrUnknown says that no database has an entry.
+var ErrUnknown = errors.New("is not in the password database")
+
+// Databases says where users and groups are looked up.
+type Databases struct {
+	Passwd string   // the file of passwd(5)
+	Group  string   // the file of group(5)
+	Getent []string // where getent(1) may be; the first that exists is asked
+}
+
+// Host gives the databases of this host. No environment variable has a say in them.
+func Host() Databases {
+	return Databases{
+		Passwd: "/etc/passwd", Group: "/etc/group",
+		Getent: []string{"/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"}, // the last on NixOS
+	}
+}
+
+// Name gives the name of a user of this host; "": it has none, or it cannot be looked up.
+func Name(uid int) string {
+	user, err := Host().User(uid)
+	if err != nil {
+		return ""
+	}
+	return user.Name
+}
+
+// User finds a user. ErrUnknown: there is no such user. After any other error that is not known.
+func (d Databases) User(uid int) (User, error) {
+	fields, err := d.find(d.Passwd, "passwd", uid, 6)
+	if err != nil {
+		return User{}, err
+	}
+	// name:password:UID:GID:GECOS:directory:shell
+	group, err := strconv.Atoi(fields[3])
+	if err != nil {
+		group = -1
+	}
+	return User{Name: fields[0], Group: group, Home: fields[5]}, nil
+}
+
+// GroupOf finds a group. Its errors are those of User.
+func (d Databases) GroupOf(gid int) (Group, error) {
+	fields, err := d.find(d.Group, "group", gid, 4)
+	if err != nil {
+		return Group{}, err
+	}
+	// name:password:GID:member,member
+	group := Group{Name: fields[0]}
+	for name := range strings.SplitSeq(fields[3], ",") {
+		if name != "" {
+			group.Members = append(group.Members, name)
+		}
+	}
+	return group, nil
+}
+
+// PrimaryUsers lists the names of the known users whose primary group it is: those of the file, and those
+// that getent enumerates.
+func (d Databases) PrimaryUsers(gid int) (names []string, err error) {
+	text, err := readFile(d.Passwd)
+	if err != nil {
+		return nil, err
+	}
+	more, err := d.ask("passwd")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(text + "\n" + more) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
+		if len(fields) >= 6 && fields[3] == strconv.Itoa(gid) {
+			names = append(names, fields[0])
+		}
+	}
+	return names, nil
+}
+
+// find finds the line of an ID, first in the file. It has at least so many fields; the ID is the third.
+func (d Databases) find(file, database string, id, fields int) ([]string, error) {
+	text, err := readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if found := lineOf(text, id, fields); found != nil {
+		return found, nil
+	}
+	text, err = d.ask(database, strconv.Itoa(id))
+	if err != nil {
+		return nil, err
+	}
+	if found := lineOf(text, id, fields); found != nil {
+		return found, nil
+	}
+	return nil, ErrUnknown
+}
+
+func lineOf(text string, id, least int) []string {
+	for line := range strings.Lines(text) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
+		if len(fields) >= least && fields[2] == strconv.Itoa(id) {
+			return fields
+		}
+	}
+	return nil
+}
+
+// readFile reads a database; a missing one is empty.
+func readFile(path string) (string, error) {
+	text, err := procfs.Read(path, 8192)
+	if err == syscall.ENOENT || err == syscall.ENOTDIR {
+		return "", nil
+	}
+	if err != nil {
+		return "", &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return text, nil
+}
+
+// patience is how long getent may take: a directory service that is down has time limits of its own.
+const patience = 10 * time.Second
+
+// notFound is getent's exit status if a key is not in the database.
+const notFound = 2
+
+// ask gives the lines that getent prints of a database. A host without getent has no other sources than
+// the files.
+func (d Databases) ask(database string, keys ...string) (lines string, err error) {
+	words := append([]string{database}, keys...)
+	for _, path := range d.Getent {
+		lines, err = runGetent(path, words)
+		if err == nil {
+			return lines, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("getent %s: %w", strings.Join(words, " "), err)
+		}
+	}
+	return "", nil
+}
+
+func runGetent(path string, words []string) (lines string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	getent := exec.CommandContext(ctx, path, words...)
+	getent.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
+	getent.Dir = "/"
+	getent.WaitDelay = time.Second // for a pipe that a descendant keeps open
+	var output, complaint bytes.Buffer
+	getent.Stdout = &output
+	getent.Stderr = &complaint
+	err = getent.Run()
+	var exit *exec.ExitError
+	isExit := errors.As(err, &exit)
+	switch {
+	case err == nil, isExit && exit.ExitCode() == notFound:
+		return output.String(), nil
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("it has not answered for %v", patience)
+	case complaint.Len() > 0:
+		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(complaint.String()))
+	}
+	return "", err
+}
