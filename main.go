@@ -17,12 +17,16 @@ import (
 
 func main() {
 	signals.Stay()
-	os.Exit(run(os.Args))
+	end := run(os.Args)
+	if end.Signal != 0 {
+		signals.DieOf(end.Signal) // returns where it cannot
+	}
+	os.Exit(end.Code)
 }
 
-// run gives the exit code. golock starts itself under other names: as the watchdog of a command, as
+// run gives how the process ends. golock starts itself under other names: as the watchdog of a command, as
 // the holder process of golock acquire, and as a child of golock check.
-func run(argv []string) int {
+func run(argv []string) cli.Exit {
 	switch {
 	case len(argv) == 0:
 		return cli.Main(nil)

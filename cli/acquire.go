@@ -105,7 +105,7 @@ func forNone(run *runner.Run, out *term.Printer, conflictCode int) error {
 	run.Waits = out.Waits()
 	lease, o := run.Take()
 	if o != nil {
-		return ending(out, *o, codeOfRun(*o), conflictCode)
+		return ending(out, *o, exitOfRun(*o), conflictCode)
 	}
 	if err := printID(lease.Grant().Ref.String()); err != nil {
 		run.GiveBack(lease) // nobody knows its ID
@@ -124,10 +124,10 @@ func (c *acquireCommand) forProcess(run *runner.Run, out *term.Printer, process,
 	if err != nil {
 		return err
 	}
-	id, o, code := awaitHolder(holder, run.Relay, out)
+	id, o, end := awaitHolder(holder, run.Relay, out)
 	if id == "" {
 		abandonHolder(holder)
-		return ending(out, o, code, conflictCode)
+		return ending(out, o, end, conflictCode)
 	}
 	if err := printID(id); err != nil {
 		abandonHolder(holder) // it releases the slot

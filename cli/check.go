@@ -81,7 +81,7 @@ func (c *checkCommand) run(out *term.Printer) error {
 		if t.test.Golock && slices.Contains([]int{exitUsage, exitUnavailable, exitFault, exitConfig}, start.Code) {
 			code = start.Code
 		}
-		return exitError{code, fmt.Errorf("no child could start: %w", start)}
+		return exitError{code: code, err: fmt.Errorf("no child could start: %w", start)}
 	} else if err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func environment(without ...string) []string {
 }
 
 // CheckChild is golock as a child of golock check.
-func CheckChild(args []string) int {
+func CheckChild(args []string) Exit {
 	return recovered(func(*term.Printer) error {
 		if err := check.Child(args); err != nil {
 			return usageError{err}

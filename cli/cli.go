@@ -55,7 +55,7 @@ func (c *commands) named(name string) command {
 }
 
 // Main is golock as users call it.
-func Main(args []string) int {
+func Main(args []string) Exit {
 	return recovered(func(out *term.Printer) error {
 		if err := checkDescriptors(); err != nil {
 			// Not by the printer: its timer needs such descriptors.
@@ -75,7 +75,7 @@ func Main(args []string) int {
 }
 
 // Watchdog is golock as the watchdog of a command (see runner.Watchdog).
-func Watchdog(argv []string) int {
+func Watchdog(argv []string) Exit {
 	return recovered(func(*term.Printer) error {
 		if err := runner.Watchdog(argv, open.Store); err == runner.ErrNotSpawned {
 			return usageError{err}
@@ -84,8 +84,8 @@ func Watchdog(argv []string) int {
 	})
 }
 
-// recovered makes an exit code of what a program returns, and of a panic.
-func recovered(program func(*term.Printer) error) int {
+// recovered gives how golock ends after what a program returns, or a panic.
+func recovered(program func(*term.Printer) error) Exit {
 	out := &term.Printer{}
 	return exit(out, func() (err error) {
 		defer locks.Recover(&err)
@@ -104,8 +104,8 @@ func printOut(text string) error {
 }
 
 // untilStopped gives a context that a signal ends: what the command has begun must
-// be undone then. Its cause is an exitError with the code for that signal. After stop
-// signals have their default action again.
+// be undone then. Its cause is an exitError with that signal. After stop signals have their
+// default action again.
 func untilStopped() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	caught := make(chan os.Signal, 1)
@@ -116,7 +116,7 @@ func untilStopped() (ctx context.Context, stop func()) {
 	}
 	go func() {
 		sig := <-caught
-		cancel(exitError{code: exitSignal + int(sig.(syscall.Signal))})
+		cancel(endedBy(sig.(syscall.Signal)))
 	}()
 	return ctx, func() { signal.Stop(caught) }
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"golock/cli/term"
 	"golock/config"
@@ -27,30 +28,43 @@ const (
 	exitSignal        = 128 // + the signal's number
 )
 
+// Exit is how golock ends: by dying of a signal if there is one and it can, else with a code.
+type Exit struct {
+	Code   int            // 128 + the number of the signal, if there is one
+	Signal syscall.Signal // 0: none
+}
+
 // usageError is a mistake on the command line.
 type usageError struct{ error }
 
 // outputError is a failed write to standard output.
 type outputError struct{ error }
 
-// exitError ends golock with a code of its own. Nothing is printed if there is no error.
+// exitError ends golock with a code of its own, or by a signal. Nothing is printed if there is no
+// error.
 type exitError struct {
-	code int
-	err  error
+	code   int
+	err    error
+	signal syscall.Signal // 0: none
+}
+
+// endedBy ends golock by the signal that ended its command, or its waiting.
+func endedBy(sig syscall.Signal) exitError {
+	return exitError{code: exitSignal + int(sig), signal: sig}
 }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
 
-// exit prints an error and gives its exit code; 0: there is none.
-func exit(out *term.Printer, err error) int {
+// exit prints an error and gives how golock ends: with code 0 if there is none.
+func exit(out *term.Printer, err error) Exit {
 	e, ok := err.(exitError)
 	if !ok && err != nil {
-		e = exitError{codeOf(err), err}
+		e = exitError{code: codeOf(err), err: err}
 	}
 	if e.err != nil {
 		out.Fail(e.err)
 	}
-	return e.code
+	return Exit{Code: e.code, Signal: e.signal}
 }
 
 // codeOf is the exit code of an error.
@@ -72,37 +86,37 @@ func codeOf(err error) int {
 	return exitUnavailable
 }
 
-// codeOfRun is the exit code of a run, before --ok-exit.
-func codeOfRun(o runner.Outcome) int {
+// exitOfRun is how golock ends after a run, before --ok-exit and -E.
+func exitOfRun(o runner.Outcome) Exit {
 	switch o.Kind {
 	case runner.Ended:
-		if o.Status.Signaled() {
-			return exitSignal + int(o.Status.Signal())
+		if !o.Status.Signaled() {
+			return Exit{Code: o.Status.ExitStatus()}
 		}
-		return o.Status.ExitStatus()
+		return Exit{Code: exitSignal + int(o.Status.Signal()), Signal: o.Status.Signal()}
 	case runner.Interrupted:
-		return exitSignal + int(o.Signal)
+		return Exit{Code: exitSignal + int(o.Signal), Signal: o.Signal}
 	case runner.Refused:
-		return codeOf(o.Err)
+		return Exit{Code: codeOf(o.Err)}
 	}
-	return map[runner.Kind]int{
+	return Exit{Code: map[runner.Kind]int{
 		runner.TimedOut: exitTimeLimit, runner.NotFound: exitNotFound, runner.NotExecutable: exitNotExecutable,
 		runner.Fault: exitFault, runner.Busy: exitBusy, runner.Lost: exitLost,
-	}[o.Kind]
+	}[o.Kind]}
 }
 
-// ending is how golock ends after an outcome with that exit code. That there was no slot in
+// ending is how golock ends after an outcome with that exit. That there was no slot in
 // time is no failure with -E 0.
-func ending(out *term.Printer, o runner.Outcome, code, conflictCode int) error {
+func ending(out *term.Printer, o runner.Outcome, end Exit, conflictCode int) error {
 	switch {
 	case o.Kind == runner.Interrupted:
 		out.Step("told to stop while waiting", "signal", signals.Name(o.Signal))
-		return exitError{code: code}
+		return exitError{code: end.Code, signal: end.Signal}
 	case o.Kind != runner.Busy:
-		return exitError{code, o.Err}
+		return exitError{code: end.Code, err: o.Err, signal: end.Signal}
 	case conflictCode == 0:
 		out.Step(o.Err.Error())
 		return nil
 	}
-	return exitError{conflictCode, o.Err}
+	return exitError{code: conflictCode, err: o.Err}
 }

@@ -77,7 +77,7 @@ type result struct {
 }
 
 // Holder is golock as a holder process.
-func Holder() int { return recovered(hold) }
+func Holder() Exit { return recovered(hold) }
 
 // holder is the holder's end of the socket.
 type holder struct {
@@ -130,7 +130,7 @@ func hold(out *term.Printer) error {
 	out.JSON = request.JSON
 	h := &holder{socket: holderSocket}
 	o := h.hold(request, out)
-	h.send(holderMessage{Result: &result{Code: codeOfRun(o), Kind: o.Kind, Signal: o.Signal, Text: fmt.Sprint(o.Err)}})
+	h.send(holderMessage{Result: &result{Code: exitOfRun(o).Code, Kind: o.Kind, Signal: o.Signal, Text: fmt.Sprint(o.Err)}})
 	return nil
 }
 
@@ -202,15 +202,16 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 }
 
 // awaitHolder prints what the holder reports. It gives the ID of the slot; if there is none, the
-// outcome and its exit code.
-func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id string, o runner.Outcome, code int) {
+// outcome and how golock ends then.
+func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id string, o runner.Outcome, end Exit) {
 	defer out.Report(nil, false)
 	relay.Watch(int(socket.Fd()))
 	for from := bufio.NewReader(socket); ; {
 		if from.Buffered() == 0 {
 			switch sig, _ := relay.Next(-1); {
 			case signals.EndsWaiting(sig):
-				return "", runner.Outcome{Kind: runner.Interrupted, Signal: sig}, exitSignal + int(sig)
+				o = runner.Outcome{Kind: runner.Interrupted, Signal: sig}
+				return "", o, exitOfRun(o)
 			case sig != 0:
 				continue
 			}
@@ -222,10 +223,12 @@ func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id s
 		}
 		switch {
 		case err != nil:
-			return "", runner.Outcome{Kind: runner.Fault, Err: errors.New("the process that was to hold the slot has ended")}, exitFault
+			o = runner.Outcome{Kind: runner.Fault, Err: errors.New("the process that was to hold the slot has ended")}
+			return "", o, exitOfRun(o)
 		case m.Result != nil:
 			r := m.Result
-			return r.ID, runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}, r.Code
+			o = runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}
+			return r.ID, o, Exit{Code: r.Code, Signal: r.Signal}
 		case m.Waits != nil:
 			m.Waits.Holders = append(m.Waits.Holders, make([]locks.Entry, m.More)...)
 			out.Report(m.Waits, m.Line)

@@ -129,7 +129,7 @@ func (l *lister) loop() error {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	if errors.Is(err, exitError{code: exitSignal + int(syscall.SIGINT)}) {
+	if errors.Is(err, endedBy(syscall.SIGINT)) {
 		return nil
 	}
 	return err

@@ -99,17 +99,17 @@ func (c *runCommand) run(out *term.Printer) error {
 	}
 	run.Env, run.Waits, run.Sockets = entry.Environ(), out.Waits(), socketDir
 	o := run.Do()
-	code := codeOfRun(o)
-	if o.Kind == runner.Ended && slices.Contains(okExit, code) {
-		code = 0
+	end := exitOfRun(o)
+	if o.Kind == runner.Ended && slices.Contains(okExit, end.Code) {
+		end = Exit{}
 	}
-	code = exit(out, ending(out, o, code, conflictCode))
+	end = exit(out, ending(out, o, end, conflictCode))
 	if report >= 0 {
-		if err := appendReport(report, run, o, code); err != nil {
+		if err := appendReport(report, run, o, end.Code); err != nil {
 			out.Warn(fmt.Sprintf("the report could not be written to %s: %v", v.Text("report"), err))
 		}
 	}
-	return exitError{code: code}
+	return exitError{code: end.Code, signal: end.Signal}
 }
 
 // prepare is the beginning of every command that waits for a slot: it resolves the

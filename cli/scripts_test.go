@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -19,19 +20,23 @@ import (
 // The program as its users see it: every script in testdata runs it as a process
 // of its own.
 func TestMain(m *testing.M) {
-	programs := map[string]func() int{
-		"golock":            func() int { return Main(os.Args[1:]) },
-		runner.WatchdogName: func() int { return Watchdog(os.Args) },
+	programs := map[string]func() Exit{
+		"golock":            func() Exit { return Main(os.Args[1:]) },
+		runner.WatchdogName: func() Exit { return Watchdog(os.Args) },
 		HolderName:          Holder,
 	}
 	if len(os.Args) > 1 && os.Args[1] == check.ChildName {
-		programs["golock"] = func() int { return CheckChild(os.Args[2:]) }
+		programs["golock"] = func() Exit { return CheckChild(os.Args[2:]) }
 	}
 	commands := map[string]func(){}
 	for name, program := range programs {
 		commands[name] = func() {
 			signals.Stay()
-			os.Exit(program())
+			end := program()
+			if end.Signal != 0 {
+				signals.DieOf(end.Signal)
+			}
+			os.Exit(end.Code)
 		}
 	}
 	testscript.Main(tests{m}, commands)
@@ -67,24 +72,25 @@ func runScripts(t *testing.T, dir string) {
 	})
 }
 
-// exits CODE COMMAND [ARG...] runs a command and demands its exit code. What it
-// printed is there for the commands after it.
+// exits CODE|SIGNAL COMMAND [ARG...] runs a command and demands its exit code, or that it dies
+// of the signal. What it printed is there for the commands after it.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
+		ts.Fatalf("usage: exits CODE|SIGNAL COMMAND [ARG...]")
 	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
+	got := "0"
 	if err := ts.Exec(args[1], args[2:]...); err != nil {
 		exit, ok := err.(*exec.ExitError)
 		if !ok {
 			ts.Fatalf("%v", err)
 		}
-		got = exit.ExitCode()
+		got = strconv.Itoa(exit.ExitCode())
+		if status := exit.Sys().(syscall.WaitStatus); status.Signaled() {
+			got = signals.Name(status.Signal())
+		}
 	}
-	if got != want {
-		ts.Fatalf("exit code %d, want %d", got, want)
+	if got != args[0] {
+		ts.Fatalf("ended with %s, want %s", got, args[0])
 	}
 }
 

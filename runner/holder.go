@@ -67,6 +67,7 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 	if err != nil {
 		return &Outcome{Kind: Refused, Err: err}
 	}
+	h.Relay.CatchIgnored() // whoever evicts a holder sends TERM
 	h.Granted(lease.Grant())
 	for {
 		if gone := h.unwanted(); gone != nil {

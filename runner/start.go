@@ -37,6 +37,7 @@ func (s *supervisor) start() *Outcome {
 	if failed := s.takeSignals(); failed != nil {
 		return failed
 	}
+	s.Relay.CatchIgnored()
 	if s.Tree {
 		proctree.BecomeSubreaper()
 	}

@@ -187,7 +187,10 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 		s.stop(s.KillAfter)
 		return
 	}
-	if signals.AsksToStop(sig) {
+	if !signals.Forwarded(sig) {
+		return
+	}
+	if signals.AsksToStop(sig) && !s.Relay.Ignored(sig) {
 		s.because(requested, Ended, nil)
 	}
 	if s.Terminal && signals.FromTerminal(sig) && !(sig == unix.SIGHUP && leadsSession()) {

@@ -22,8 +22,8 @@ import (
 // owns all of it, on a thread that lives as long as the process: the kernel kills the command when
 // that thread ends (PR_SET_PDEATHSIG, prctl(2)).
 //
-// Every signal that can be caught is passed on to golock. What golock's caller ignored or blocked
-// is inherited by the watchdog and by the command.
+// Every signal that can be caught is passed on to golock, which ignores what its caller ignored until
+// the command runs. What golock's caller ignored or blocked is inherited by the command.
 type watchdogProcess struct {
 	relay  *signals.Relay
 	clock  locks.Clock
@@ -109,6 +109,7 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 		return nil, err
 	}
 	w.relay.Catch()
+	w.relay.CatchIgnored()
 	w.relay.Watch(socket)
 	proctree.BecomeSubreaper()
 	// Not by prctl(2): it names this thread, which need not be the first.

@@ -15,7 +15,7 @@ TEXT ·handler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	ADDQ	$24, SP
 	RET
 
-// The same for faults, XCPU (24) and XFSZ (25), with the siginfo in SI.
+// The same for faults, PIPE (13), XCPU (24) and XFSZ (25), with the siginfo in SI.
 TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVL	8(SI), AX // si_code
 	CMPL	AX, $0
@@ -25,6 +25,8 @@ TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	JEQ	kernel
 	JMP	·handler(SB)
 kernel:
+	CMPL	DI, $13
+	JEQ	forget
 	CMPL	DI, $24
 	JEQ	forget
 	CMPL	DI, $25

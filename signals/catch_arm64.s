@@ -15,7 +15,7 @@ TEXT ·handler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	ADD	$16, RSP
 	RET
 
-// The same for faults, XCPU (24) and XFSZ (25), with the siginfo in R1.
+// The same for faults, PIPE (13), XCPU (24) and XFSZ (25), with the siginfo in R1.
 TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVW	8(R1), R3 // si_code
 	CMPW	$0, R3
@@ -26,6 +26,8 @@ TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	BEQ	kernel
 	B	·handler(SB)
 kernel:
+	CMPW	$13, R0
+	BEQ	forget
 	CMPW	$24, R0
 	BEQ	forget
 	CMPW	$25, R0

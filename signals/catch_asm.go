@@ -14,27 +14,24 @@ import "syscall"
 // signal.
 var pipeEnd int32 //nolint:unused // read by the handler in assembly
 
-// For catchFaults: this process, and the Go runtime's handler.
+// For faultHandler: this process, and the Go runtime's handler.
 var (
 	ownPID      int32   //nolint:unused // read by the handler in assembly
 	runtimesOwn uintptr //nolint:unused // the same
 )
 
-// catchFaults catches faults, XCPU and XFSZ with a handler that tells the kernel's own signals from
-// those of another process (sigaction(2), si_code). Of the kernel's, the runtime gets the faults;
-// XCPU and XFSZ are dropped.
+// withInfo is SA_SIGINFO: the handler gets a siginfo.
+const withInfo = 4
+
+// catchFaults catches faults with the handler that tells the kernel's own signals from those of
+// another process (sigaction(2), si_code). The runtime gets the kernel's.
 func (r *Relay) catchFaults() {
-	ownPID = int32(syscall.Getpid())
-	r.catch([]syscall.Signal{rtMin}) // which the runtime leaves alone
 	var a action
-	for _, sig := range append(faults(), syscall.SIGXCPU, syscall.SIGXFSZ) {
-		if sig == rtMin || sigaction(sig, nil, &a) != 0 || a[0] == sigIgn {
+	for _, sig := range faults() {
+		if sigaction(sig, nil, &a) != 0 || a[0] == sigIgn {
 			continue
 		}
-		if IsFault(sig) {
-			runtimesOwn = a[0]
-		}
-		const withInfo = 4 // SA_SIGINFO: the handler gets a siginfo
+		runtimesOwn = a[0]
 		a[0], a[1] = faultHandlerPC(), a[1]|withInfo
 		sigaction(sig, &a, nil)
 	}
@@ -52,16 +49,22 @@ func (r *Relay) catch(list []syscall.Signal) {
 		restart  = 0x10000000
 		restorer = 0x04000000
 	)
-	pipeEnd = int32(r.write)
-	a := action{handlerPC(), onStack | restart, 0, ^uintptr(0)}
-	if pc := restorerPC(); pc != 0 {
-		a[1] |= restorer
-		a[2] = pc
-	}
+	pipeEnd, ownPID = int32(r.write), int32(syscall.Getpid())
 	for _, sig := range list {
+		a := action{handlerPC(), onStack | restart, 0, ^uintptr(0)}
+		if isOwn(sig) { // golock's own is dropped
+			a[0], a[1] = faultHandlerPC(), a[1]|withInfo
+		}
+		if pc := restorerPC(); pc != 0 {
+			a[1] |= restorer
+			a[2] = pc
+		}
 		sigaction(sig, &a, nil)
 	}
 }
+
+// restoreLibraries has nothing to restore: a child inherits no handlers.
+func (r *Relay) restoreLibraries() []syscall.Signal { return nil }
 
 // settle has nothing to wait for: a handler has written when it returns.
 func settle() {}

@@ -19,20 +19,40 @@ var (
 func (r *Relay) catchFaults() { r.catch(faults()) }
 
 // catch is for machines without a handler in assembly. The goroutine lives as long as the process.
-// os/signal may merge signals that come close together.
+// os/signal may merge signals that come close together, does not say who sent one, and never gives
+// PROF. So PIPE, which may be golock's own, is dropped. The signals of the C libraries, which it
+// cannot catch, are ignored.
 func (r *Relay) catch(list []syscall.Signal) {
 	if arrived == nil {
 		arrived, written = make(chan os.Signal, 512), make(chan struct{})
 		go func() {
 			defer close(written)
 			for sig := range arrived {
-				r.put(byte(sig.(syscall.Signal)))
+				if sig != syscall.SIGPIPE {
+					r.put(byte(sig.(syscall.Signal)))
+				}
 			}
 		}()
 	}
 	for _, sig := range list {
-		signal.Notify(arrived, sig)
+		if isOfLibraries(sig) {
+			Ignore(sig)
+		} else {
+			signal.Notify(arrived, sig)
+		}
 	}
+}
+
+// restoreLibraries restores the default action of the signals that catch ignores: a child would
+// inherit that. The caller catches them again.
+func (r *Relay) restoreLibraries() (restored []syscall.Signal) {
+	for _, sig := range r.list {
+		if isOfLibraries(sig) {
+			sigaction(sig, &action{}, nil)
+			restored = append(restored, sig)
+		}
+	}
+	return restored
 }
 
 // settle returns when all signals that the runtime has received are in the pipe.

@@ -26,11 +26,15 @@ func jobControl() []syscall.Signal {
 // CHLD, PIPE, URG and PROF concern golock itself (the Go runtime sends itself URG).
 func Forwarded(sig syscall.Signal) bool {
 	switch sig {
-	case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGPIPE, unix.SIGURG, unix.SIGPROF, 32, 33:
+	case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGPIPE, unix.SIGURG, unix.SIGPROF:
 		return false
 	}
-	return sig > 0 && sig <= rtMax && !IsFault(sig)
+	return sig > 0 && sig <= rtMax && !IsFault(sig) && !isOfLibraries(sig)
 }
+
+// isOfLibraries reports whether sig is one of the real-time signals that the C libraries keep for
+// themselves (glibc the first two, musl three). They do nothing to golock.
+func isOfLibraries(sig syscall.Signal) bool { return sig >= 32 && sig <= rtMin }
 
 // FromTerminal reports whether kernel and shell send sig to every process of a terminal's job.
 func FromTerminal(sig syscall.Signal) bool {
@@ -45,13 +49,20 @@ func AsksToStop(sig syscall.Signal) bool {
 // EndsWaiting reports whether sig ends a golock that still waits, as it ends a program by default
 // (signal(7)).
 func EndsWaiting(sig syscall.Signal) bool {
-	return IsFault(sig) || Forwarded(sig) && !slices.Contains(jobControl(), sig)
+	if IsFault(sig) || sig == unix.SIGPIPE || sig == unix.SIGPROF {
+		return true
+	}
+	return Forwarded(sig) && !slices.Contains(jobControl(), sig)
 }
 
-// faults are the signals that the kernel sends for a fault of the process itself, and 34, which the
-// C library keeps for itself: no program expects it.
+// faults are the signals that the kernel sends for a fault of the process itself.
 func faults() []syscall.Signal {
-	return []syscall.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, rtMin}
+	return []syscall.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS}
+}
+
+// isOwn reports whether golock itself may cause sig, by a write or the processor time that it uses.
+func isOwn(sig syscall.Signal) bool {
+	return sig == unix.SIGPIPE || sig == unix.SIGXCPU || sig == unix.SIGXFSZ
 }
 
 // IsFault reports whether sig stands for a fault. Next gives it only if another process sent it.
@@ -65,6 +76,8 @@ func IsFault(sig syscall.Signal) bool { return slices.Contains(faults(), sig) }
 type Relay struct {
 	terminal bool
 	list     []syscall.Signal // the caught ones
+	ignored  []syscall.Signal // by the caller, and would be passed on
+	passing  bool             // the ignored ones are caught too: see CatchIgnored
 	blocked  uint64           // by the caller
 	read     int
 	write    int
@@ -98,15 +111,18 @@ func Stay() { runtime.LockOSThread() }
 // Catch starts to catch signals; it is called once. Signals that the caller had ignored stay
 // ignored, for the command to inherit.
 //
-// SIGPIPE is caught and dropped, not ignored, which the command would inherit: a closed standard
-// error must not end golock. Faults, XCPU and XFSZ of golock itself do not come through Next.
+// SIGPIPE is caught, not ignored, which the command would inherit: a closed standard error must not
+// end golock. Faults, PIPE, XCPU and XFSZ of golock itself do not come through Next.
 func (r *Relay) Catch() {
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
 		passedOn := Forwarded(sig) && !(r.terminal && slices.Contains(jobControl(), sig))
 		switch {
 		case ignored(sig):
-			signal.Ignore(sig) // or the Go runtime, which may handle it, restores its default action in children
-		case passedOn, sig == unix.SIGCHLD, sig == unix.SIGPIPE:
+			ignoreAll([]syscall.Signal{sig})
+			if passedOn {
+				r.ignored = append(r.ignored, sig)
+			}
+		case passedOn, EndsWaiting(sig) && !IsFault(sig), isOfLibraries(sig), sig == unix.SIGCHLD:
 			r.list = append(r.list, sig)
 		}
 	}
@@ -115,6 +131,16 @@ func (r *Relay) Catch() {
 	r.unblock()
 	runtime.UnlockOSThread() // see Stay
 }
+
+// CatchIgnored also catches the signals that the caller had ignored and that golock passes on: the
+// command may have a handler for one. A golock that waits ignores them.
+func (r *Relay) CatchIgnored() {
+	r.catch(r.ignored)
+	r.passing = true
+}
+
+// Ignored reports whether the caller had ignored sig.
+func (r *Relay) Ignored(sig syscall.Signal) bool { return slices.Contains(r.ignored, sig) }
 
 // Yield restores the default action of the caught signals, for a process that becomes its command.
 // Next still gives those that came before.
@@ -138,7 +164,7 @@ func (r *Relay) unblock() {
 		r.blocked = mask
 	}
 	mask := r.blocked
-	for _, sig := range r.list {
+	for _, sig := range slices.Concat(r.list, r.ignored) {
 		mask &^= 1 << (sig - 1)
 	}
 	if mask != now {
@@ -146,14 +172,30 @@ func (r *Relay) unblock() {
 	}
 }
 
-// AsCaller calls start with the caller's signals blocked, for a command to inherit that.
+// AsCaller calls start with the signals blocked and ignored that the caller had blocked and ignored,
+// for a command to inherit that. A signal that the caller had ignored and that comes meanwhile is
+// lost: so it would be without golock, for the command has no handler yet.
 func (r *Relay) AsCaller(start func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var now uint64
 	sigprocmask(unix.SIG_SETMASK, &r.blocked, &now)
 	defer sigprocmask(unix.SIG_SETMASK, &now, nil)
+	changed := r.restoreLibraries()
+	if r.passing {
+		ignoreAll(r.ignored)
+		changed = append(changed, r.ignored...)
+	}
+	defer r.catch(changed)
 	start()
+}
+
+// ignoreAll ignores signals, in children too: the Go runtime restores the default action in children
+// of those that it may handle, unless it is told.
+func ignoreAll(list []syscall.Signal) {
+	for _, sig := range list {
+		signal.Ignore(sig)
+	}
 }
 
 // Next gives the next signal, or 0 for a wake-up. It waits at most timeout (negative: for ever) and
@@ -167,7 +209,7 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 		for len(r.unread) > 0 {
 			sig := syscall.Signal(r.unread[0])
 			r.unread = r.unread[1:]
-			if sig != unix.SIGPIPE {
+			if !isOfLibraries(sig) {
 				return sig, true
 			}
 		}

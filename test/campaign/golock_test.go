@@ -57,7 +57,7 @@ func (r *round) start(u *run) {
 		defer r.mu.Unlock()
 		u.ended, u.left, u.code = monotonic(), left, c.ProcessState.ExitCode()
 		if ws, _ := c.ProcessState.Sys().(syscall.WaitStatus); err != nil && ws.Signaled() {
-			u.code, u.killed = -int(ws.Signal()), ws.Signal() == syscall.SIGKILL
+			u.code, u.killed = -int(ws.Signal()), ws.Signal() == syscall.SIGKILL && !u.mirrors
 		}
 	})
 }
@@ -164,6 +164,11 @@ func (r *round) make(f planned) {
 	} else if s, ok := strikes[f.Kind]; !ok {
 		made.host, done = r.site.fault(f)
 	} else if u, command := r.target(f); u != nil {
+		if f.Kind == killCommand && !u.Exec {
+			r.mu.Lock()
+			u.mirrors = true
+			r.mu.Unlock()
+		}
 		made.token, made.from = u.Token, monotonic()
 		done = s.hit(f, u.process, command)
 	}

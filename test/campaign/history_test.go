@@ -78,6 +78,7 @@ type run struct {
 	left    []int  // parts that lived when it had ended: the kernel's word
 	code    int    // of exit; negative: the signal that it died of
 	killed  bool   // died of KILL, which only the campaign sends
+	mirrors bool   // its command was killed: it dies of KILL itself, as the last thing that it does
 	stuck   bool   // it had not ended when patience had
 	said    []string
 	lives   []*life

@@ -65,7 +65,7 @@ const (
 	notBoth        = "golock and its watchdog killed in the same moment: what the command has started goes on"
 	notBothStop    = "golock and its watchdog stopped (or one stopped, one killed) in the same moment: nobody is left to end the command"
 	notRemoved     = "a lock file that is removed while it is held"
-	notRemovedLine = "the order of a line whose lock file is removed, and who was replaced in it (143 instead of 75)"
+	notRemovedLine = "the order of a line whose lock file is removed, and who was replaced in it (TERM instead of 75)"
 	notFlushed     = "FLUSHALL: two may run for up to a third of the TTL and the kill window"
 	notVanished    = "a server that comes back empty while a holder is cut off, with a quarantine shorter than the TTL"
 	notClock       = "a step of the server's clock"
@@ -88,7 +88,7 @@ func judge(h *history) (all findings) {
 		h.orphans(r, &all)
 		if text := h.code(r); text != "" {
 			excuse := ""
-			told := r.code == 128+int(syscall.SIGTERM) && r.command() == nil
+			told := r.code == -int(syscall.SIGTERM) && r.command() == nil
 			if !h.leased && r.Replace != "" && told && len(h.hit(r, h.begun, r.ended, removeFiles)) > 0 {
 				excuse = notRemovedLine
 			}

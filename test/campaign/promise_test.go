@@ -28,10 +28,10 @@ func (h *history) code(r *run) string {
 	marked := func(kinds ...kind) bool { return h.marked(r, kinds...) }
 	var may []int
 	if marked(term) {
-		may = append(may, 128+int(syscall.SIGTERM))
+		may = append(may, -int(syscall.SIGTERM))
 	}
 	if marked(interrupt) {
-		may = append(may, 128+int(syscall.SIGINT))
+		may = append(may, -int(syscall.SIGINT))
 	}
 	// On a machine that is held up the guard was seen to be gone where a lost lease
 	// was expected: the command is stopped in both cases.
@@ -44,22 +44,13 @@ func (h *history) code(r *run) string {
 	if r.Replace != "" || h.mayBeLost(r) {
 		may = append(may, lostCode)
 	}
-	if r.Exec { // it may have become the command, which dies of the signal
-		if marked(term) || r.Replace != "" {
-			may = append(may, -int(syscall.SIGTERM), 128+int(syscall.SIGTERM))
-		}
-		if marked(interrupt) {
-			may = append(may, -int(syscall.SIGINT))
-		}
+	if r.Exec && r.Replace != "" { // it may have become the command, which dies of the signal
+		may = append(may, -int(syscall.SIGTERM))
 	}
 	switch {
 	case r.ended == 0 || r.killed:
 		return ""
 	case c == nil:
-		// Before golock can catch anything a signal ends it as any process.
-		if r.queued == 0 && marked(term, interrupt) {
-			may = append(may, -int(syscall.SIGTERM), -int(syscall.SIGINT))
-		}
 		if r.impatient() || r.Replace != "" {
 			may = append(may, busyCode)
 		}
@@ -77,7 +68,7 @@ func (h *history) code(r *run) string {
 			may = append(may, c.code)
 		}
 		if marked(killCommand, killPair) {
-			may = append(may, 128+int(syscall.SIGKILL))
+			may = append(may, -int(syscall.SIGKILL))
 		}
 	}
 	if slices.Contains(may, r.code) {

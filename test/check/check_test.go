@@ -196,7 +196,7 @@ func TestInterrupted(t *testing.T) {
 			})
 		})
 		p.Signal(sig)
-		if r := p.Expects(128 + int(sig)); r.Stdout+r.Stderr != "" {
+		if r := p.DiesOf(sig); r.Stdout+r.Stderr != "" {
 			t.Errorf("it says something: %v", r)
 		}
 		isEmpty(t, s.Dir)

@@ -72,7 +72,7 @@ func TestStoppedGuard(t *testing.T) {
 	pid := r.ExpectPID("command")
 	s.MustSignal(testkit.StatOf(pid).Parent, unix.SIGSTOP)
 	s.MustSignal(pid, unix.SIGTERM)
-	r.Expects(143)
+	r.DiesOf(unix.SIGTERM)
 }
 
 // So is one that was stopped before the command started.
@@ -130,7 +130,7 @@ func TestGuardPassesSignalsOn(t *testing.T) {
 	r.Signal(unix.SIGUSR1)
 	r.Expect("USR1")
 	s.MustSignal(pid, unix.SIGKILL)
-	r.Expects(137)
+	r.DiesOf(unix.SIGKILL)
 }
 
 // The guard keeps none of the caller's files open: a reader that waits for the end of the command's

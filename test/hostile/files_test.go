@@ -79,7 +79,7 @@ func TestForgedRequests(t *testing.T) {
 		next := command(s, victim, "run", "-v", "--name", "x", "--", "true").Begin()
 		next.Says(" waiting")
 		next.Signal(unix.SIGTERM)
-		next.Expects(143)
+		next.DiesOf(unix.SIGTERM)
 		r := as(s, victim, "ls", "--json")
 		waits := strings.Contains(r.Stdout, `"state": "waiting"`)
 		if judge(t, c.what, r); waits != (c.what == "") {

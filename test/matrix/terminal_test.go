@@ -45,9 +45,10 @@ func TestTerminalSignalsComeOnce(t *testing.T) {
 	x.Shows("code=42")
 	s.IsFree()
 	// And a command that dies of it.
-	x.Type("$R -- sh -c 'echo in; exec sleep 1000'; echo code=$?")
+	x.Type("$R -- sh -c 'echo in; exec sleep 1000'")
 	x.Shows("in\r\n")
 	x.Key(ctrlC)
+	x.Type("echo code=$?")
 	x.Shows("code=130")
 	s.IsFree()
 }
@@ -175,9 +176,10 @@ func TestTerminalWhileWaiting(t *testing.T) {
 	s := newSandbox(t)
 	holder := s.Hold("job")
 	x := bash(s)
-	x.Type("$R -- echo mine; echo code=$?")
+	x.Type("$R -- echo mine")
 	s.AwaitWaiting("job", 1)
 	x.Key(ctrlC)
+	x.Type("echo code=$?")
 	x.Shows("code=130")
 	s.AwaitWaiters()
 

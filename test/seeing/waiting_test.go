@@ -86,7 +86,7 @@ func TestLineMakesRoom(t *testing.T) {
 	p = s.Golock("run", "--name", "job", "--", "true").OnTerminal(100, 24)
 	p.Shows(`next in line`)
 	p.Signal(syscall.SIGINT)
-	p.Expects(130)
+	p.DiesOf(syscall.SIGINT)
 	if got := finalText(t, p.Stdout()); got != "" {
 		t.Errorf("the terminal shows %q", got)
 	}

@@ -82,7 +82,7 @@ func TestWatchEnds(t *testing.T) {
 	p = s.Golock("ls", "--watch").Follow()
 	p.Shows("0 holding, 0 waiting")
 	p.Signal(syscall.SIGTERM)
-	p.Expects(143)
+	p.DiesOf(syscall.SIGTERM)
 	p = s.Golock("ls", "--watch", "job").Follow()
 	p.Shows("0 holding, 0 waiting")
 	p.Signal(syscall.SIGINT)

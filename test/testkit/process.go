@@ -228,7 +228,7 @@ func (p *Process) reap() {
 	p.outcome.Code = state.ExitCode()
 	p.outcome.CPU = state.UserTime() + state.SystemTime()
 	if ws := state.Sys().(syscall.WaitStatus); ws.Signaled() {
-		p.outcome.Signal = ws.Signal()
+		p.outcome.Signal, p.outcome.Core = ws.Signal(), ws.CoreDump()
 	}
 }
 
@@ -379,6 +379,7 @@ func (p *Process) Finish() {
 type Result struct {
 	Code   int            // exit code; -1 if it died of a signal
 	Signal syscall.Signal // 0 if it exited
+	Core   bool           // it left a core
 	Stdout string
 	Stderr string
 	Took   time.Duration
@@ -404,6 +405,21 @@ func (r Result) Expect(t testing.TB, code int, words ...string) Result {
 		if !strings.Contains(r.Stderr, word) {
 			t.Errorf("stderr is %q, want it to say %q", r.Stderr, word)
 		}
+	}
+	return r
+}
+
+// DiesOf waits for the end, which must be a death of that signal.
+func (p *Process) DiesOf(sig syscall.Signal) Result {
+	p.T.Helper()
+	return p.Wait().ExpectDeath(p.T, sig)
+}
+
+// ExpectDeath fails the test unless the process died of the signal, without a core.
+func (r Result) ExpectDeath(t testing.TB, sig syscall.Signal) Result {
+	t.Helper()
+	if r.Signal != sig || r.Core {
+		t.Fatalf("%v, want death of signal %d", r, sig)
 	}
 	return r
 }
