@@ -43,7 +43,8 @@ func TestDiesOfTheSignalOfItsCommand(t *testing.T) {
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
 		if !slices.Contains(survived, sig) {
 			signals = append(signals, sig)
-			calls = append(calls, s.Lock(fmt.Sprint("job", int(sig)), "--", "sh", "-c", fmt.Sprintf("kill -%d $$; exit 77", sig)))
+			job := s.Lock(fmt.Sprint("job", int(sig)), "--", "sh", "-c", fmt.Sprintf("ulimit -c 0; kill -%d $$; exit 77", sig))
+			calls = append(calls, job.Sh("ulimit -c unlimited"))
 		}
 	}
 	for i, r := range testkit.RunAll(calls) {

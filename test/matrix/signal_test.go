@@ -81,22 +81,62 @@ func TestNeverForwarded(t *testing.T) {
 	p.ExpectPID("parent ready")
 	listens(p)
 	for range 3 {
-		for _, sig := range []syscall.Signal{unix.SIGCHLD, unix.SIGPIPE, unix.SIGURG, unix.SIGPROF} {
+		for _, sig := range []syscall.Signal{unix.SIGCHLD, unix.SIGPIPE, unix.SIGURG, unix.SIGPROF, 32, 33, 34} {
 			p.Signal(sig)
 			p.Signal(unix.SIGUSR1) // comes after it
 			p.Expect("parent 10")
 		}
 	}
 	p.Tell("counts")
-	p.Expect(`{"10":12}`)
+	p.Expect(`{"10":21}`)
 	p.Tell("exit 0")
 	if r := p.Wait(); r.Code != 0 || r.Stderr != "" {
 		t.Errorf("%v, want 0 and silence", r)
 	}
 }
 
-// faults are the signals of a process's own mistakes, and the one that the C library keeps.
-var faults = []syscall.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, 34}
+// A signal that the caller ignores is the command's, which may handle it. The command starts with it
+// ignored; a golock that waits ignores it.
+func TestIgnoredSignals(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	list := []syscall.Signal{
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGALRM, unix.SIGTERM, unix.SIGTSTP, unix.SIGXCPU, 40,
+	}
+	const ignore = "trap '' HUP INT QUIT USR1 ALRM TERM TSTP XCPU 40"
+	holder := s.Hold("job")
+	p := s.Job("--", "sh", "-c", `grep SigIgn /proc/$$/status; exec "$@"`, "sh", self, "@signals", "parent").Sh(ignore).Start()
+	s.AwaitWaiters(p.PID)
+	for _, sig := range list {
+		p.Signal(sig)
+	}
+	s.AwaitWaiters(p.PID)
+	holder.Finish()
+	var mask uint64
+	if _, err := fmt.Sscanf(p.Line(), "SigIgn:\t%x", &mask); err != nil {
+		t.Fatal(err)
+	}
+	p.ExpectPID("parent ready")
+	for range 20 {
+		for _, sig := range list {
+			if mask&(1<<(sig-1)) == 0 {
+				t.Errorf("signal %d is not ignored when the command starts: %x", sig, mask)
+			}
+			p.Signal(sig)
+			p.Expect(fmt.Sprint("parent ", int(sig)))
+		}
+	}
+	p.Tell("exit 3")
+	p.Expects(3)
+	// And golock dies of it nevertheless.
+	const dies = `$SIG{$ARGV[0]} = "DEFAULT"; kill $ARGV[0], $$; sleep 1000`
+	for name, sig := range map[string]syscall.Signal{"INT": unix.SIGINT, "TERM": unix.SIGTERM} {
+		s.Job("--", "perl", "-e", dies, name).Sh(ignore).Start().DiesOf(sig)
+	}
+}
+
+// faults are the signals of a process's own mistakes.
+var faults = []syscall.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS}
 
 // A fault signal from another process ends the run: the command is not left without a golock.
 func TestFaultSignalEndsTheRun(t *testing.T) {
@@ -215,12 +255,15 @@ func waiting(s *testkit.Sandbox) (holder, waiter, behind *testkit.Process) {
 
 func TestSignalsWhileWaiting(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGALRM, unix.SIGUSR1, 40} {
+	for _, sig := range []syscall.Signal{
+		unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGALRM, unix.SIGUSR1, 40,
+		unix.SIGPIPE, unix.SIGPROF, unix.SIGXCPU, unix.SIGXFSZ,
+	} {
 		t.Run(strconv.Itoa(int(sig)), func(t *testing.T) {
 			t.Parallel()
 			s := newSandbox(t)
 			holder, waiter, behind := waiting(s)
-			for _, harmless := range []syscall.Signal{unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE, unix.SIGWINCH, unix.SIGCONT} {
+			for _, harmless := range []syscall.Signal{unix.SIGCHLD, unix.SIGURG, unix.SIGWINCH, unix.SIGCONT, 32, 33, 34} {
 				waiter.Signal(harmless)
 			}
 			s.AwaitWaiters(waiter.PID, behind.PID)

@@ -8,6 +8,7 @@ package matrix_test
 import (
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -256,4 +257,27 @@ func TestOrphanedJobIsNotStopped(t *testing.T) {
 	x.Shows("got word")
 	s.NoneLeft()
 	s.IsFree()
+}
+
+// Ctrl-C ends a script, in whatever shell: bash goes on with the next line unless golock dies of INT.
+func TestCtrlCEndsAScript(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	holder := s.Hold("held")
+	run := testkit.Golock + " run --store " + s.Store
+	for _, shell := range []string{"bash", "dash", "zsh"} {
+		for _, script := range []string{"%s; echo next", "for i in 1 2; do %s; echo next; done", "x=$(%s); echo next"} {
+			for what, job := range map[string]string{
+				"waits": run + " --name held -v -- true", "runs": run + " --name " + shell + " -- sh -c 'echo st''arted >&2; exec sleep 1000'",
+			} {
+				p := s.Exec(shell, "-c", fmt.Sprintf(script, job)).OnTerminal(80, 24)
+				p.Shows(map[string]string{"waits": "waiting", "runs": "started"}[what])
+				p.Key(ctrlC)
+				if r := p.Wait(); r.Signal != syscall.SIGINT && r.Code != 130 || strings.Contains(r.Stdout, "next") {
+					t.Errorf("%s, %q, golock %s: %v", shell, script, what, r)
+				}
+			}
+		}
+	}
+	holder.Finish()
 }
