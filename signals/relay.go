@@ -173,8 +173,9 @@ func (r *Relay) unblock() {
 }
 
 // AsCaller calls start with the signals blocked and ignored that the caller had blocked and ignored,
-// for a command to inherit that. A signal that the caller had ignored and that comes meanwhile is
-// lost: so it would be without golock, for the command has no handler yet.
+// for a command to inherit that. Where package spawn sees to the ignored ones, they stay caught.
+// Elsewhere one that comes meanwhile is lost, and so it would be without golock if the command has no
+// handler yet.
 func (r *Relay) AsCaller(start func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -182,7 +183,7 @@ func (r *Relay) AsCaller(start func()) {
 	sigprocmask(unix.SIG_SETMASK, &r.blocked, &now)
 	defer sigprocmask(unix.SIG_SETMASK, &now, nil)
 	changed := r.restoreLibraries()
-	if r.passing {
+	if _, known := entry.Ignored(); r.passing && !known {
 		ignoreAll(r.ignored)
 		changed = append(changed, r.ignored...)
 	}
