@@ -39,7 +39,7 @@ Examples:
 
 Exit codes:
   64 usage, 69 store not usable, 75 no slot in time or the process has ended (-E),
-  78 configuration, 128+N stopped by signal N while it waited`
+  78 configuration; ended by signal N while it waited, it dies of N (128+N in a shell)`
 }
 
 func (c *acquireCommand) run(out *term.Printer) error {

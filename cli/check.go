@@ -65,7 +65,7 @@ Examples:
 
 Exit codes:
   0 passed, 1 failed; 64 usage, 69 the store cannot be used, 78 configuration,
-  128+N stopped by signal N (nothing stays behind)`
+  stopped by signal N it dies of N (128+N in a shell; nothing stays behind)`
 }
 
 func (c *checkCommand) run(out *term.Printer) error {

@@ -56,7 +56,7 @@ Examples:
         each of four has a number of its own, from 0 to 3
 
 Exit codes:
-  the command's own, 128+N if it died of signal N;
+  the command's own; if it died of signal N, golock dies of N too (128+N in a shell);
   64 usage, 69 store not usable, 70 fault in golock, 75 no slot in time (-E),
   78 configuration, 79 slot lost, 124 time limit, 126 not executable, 127 not found
 

@@ -77,6 +77,9 @@ func TestPID1(t *testing.T) {
 	for code := 1; code < 256; code += 50 {
 		s.Job("--", "sh", "-c", "(exit 1) & (exit 2) & exit "+strconv.Itoa(code)).By(ns...).Run().Expect(t, code)
 	}
+	for _, sig := range []int{2, 9, 15, 40} { // the kernel spares PID 1: it exits
+		s.Job("--", "sh", "-c", "kill -"+strconv.Itoa(sig)+" $$").By(ns...).Run().Expect(t, 128+sig)
+	}
 	p := s.Job("--", "sh", "-c", "trap 'exit 17' TERM; echo in; while :; do sleep 0.01; done").By(ns...).Start()
 	p.Expect("in")
 	for _, first := range testkit.Children(p.PID) {

@@ -264,7 +264,7 @@ func TestCtrlCEndsAScript(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
 	holder := s.Hold("held")
-	run := testkit.Golock + " run --store " + s.Store
+	run := testkit.Golock + " run --store '" + s.Store + "'"
 	for _, shell := range []string{"bash", "dash", "zsh"} {
 		for _, script := range []string{"%s; echo next", "for i in 1 2; do %s; echo next; done", "x=$(%s); echo next"} {
 			for what, job := range map[string]string{
