@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,7 +32,15 @@ func TestMain(m *testing.M) {
 var children = map[string]func(){
 	"order": childOrder, "burst": childBurst, "wake": childWake, "pipe": childPipe, "ignored": childIgnored, "blocked": childBlocked,
 	"stay": childStay, "yield": childYield, "suspend": childSuspend,
-	"stop": func() { StopJob(func() bool { return true }) },
+	"others": childOthers, "libraries": childLibraries, "passed on": childPassedOn,
+	"die of HUP":  func() { dieOf(unix.SIGHUP) },
+	"die of QUIT": func() { dieOf(unix.SIGQUIT) },
+	"die of KILL": func() { dieOf(unix.SIGKILL) },
+	"die of SEGV": func() { dieOf(unix.SIGSEGV) },
+	"die of 32":   func() { dieOf(32) },
+	"die of 34":   func() { dieOf(34) },
+	"die of 64":   func() { dieOf(64) },
+	"stop":        func() { StopJob(func() bool { return true }) },
 	"stop, taken back": func() {
 		StopJob(func() bool {
 			raise(unix.SIGCONT)
@@ -70,6 +79,27 @@ func TestStopJob(t *testing.T) {
 	}
 }
 
+// A process dies of a signal that it has caught, that its caller ignored, or that no handler can catch,
+// and leaves no core.
+func TestDieOf(t *testing.T) {
+	for name, sig := range map[string]syscall.Signal{
+		"die of HUP": unix.SIGHUP, "die of QUIT": unix.SIGQUIT, "die of KILL": unix.SIGKILL, "die of SEGV": unix.SIGSEGV,
+		"die of 32": 32, "die of 34": 34, "die of 64": 64,
+	} {
+		cmd := exec.Command("/bin/sh", "-c", `ulimit -c unlimited; trap '' HUP QUIT; exec "$0"`, os.Args[0])
+		cmd.Env, cmd.Dir = append(os.Environ(), "LOCKTEST_SIGNALS_CHILD="+name), t.TempDir()
+		_ = cmd.Run()
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != sig || status.CoreDump() {
+			t.Errorf("%s: %v", name, cmd.ProcessState)
+		}
+	}
+}
+
+func dieOf(sig syscall.Signal) {
+	start()
+	DieOf(sig)
+}
+
 // A process stops also while something that it watches is readable.
 func TestSuspend(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
@@ -100,6 +130,9 @@ func TestBrokenPipeIsForgotten(t *testing.T)     { child(t, "pipe") }
 func TestIgnoredStaysIgnored(t *testing.T)       { child(t, "ignored") }
 func TestBlockedIsHeardAndHandedOn(t *testing.T) { child(t, "blocked") }
 func TestYieldLosesNothing(t *testing.T)         { child(t, "yield") }
+func TestOthersAreHeard(t *testing.T)            { child(t, "others") }
+func TestLibrariesSignals(t *testing.T)          { child(t, "libraries") }
+func TestIgnoredIsPassedOn(t *testing.T)         { child(t, "passed on") }
 func TestStaysInItsThread(t *testing.T)          { child(t, "stay") }
 
 func say(words ...string) { os.Stdout.WriteString(strings.Join(words, " ") + "\n") }
@@ -181,6 +214,79 @@ func childPipe() {
 	}
 	if sig, ok := r.Next(20 * time.Millisecond); ok {
 		say("came through:", Name(sig))
+	}
+}
+
+// nextButCHLD gives the next signal that is not of a child.
+func nextButCHLD(r *Relay) syscall.Signal {
+	for {
+		if sig, ok := r.Next(5 * time.Second); sig != unix.SIGCHLD || !ok {
+			return sig
+		}
+	}
+}
+
+// What another process sends comes through, also where this process may cause such a signal itself.
+func childOthers() {
+	r := start()
+	list := []string{"XCPU", "XFSZ", "SEGV"}
+	if !merges { // os/signal does not say who sent it
+		list = append(list, "PIPE", "PROF")
+	}
+	for _, name := range list {
+		if out, err := exec.Command("/bin/kill", "-"+name, strconv.Itoa(os.Getpid())).CombinedOutput(); err != nil {
+			say(err.Error(), string(out))
+		}
+		if sig := nextButCHLD(r); Name(sig) != name {
+			say("sent", name, "got", Name(sig))
+		}
+	}
+}
+
+// The signals of the C libraries do nothing, and a child has their default action.
+func childLibraries() {
+	r := start()
+	for sig := syscall.Signal(32); sig <= 34; sig++ {
+		raise(sig)
+		if got, ok := r.Next(20 * time.Millisecond); ok {
+			say("sent", Name(sig), "got", Name(got))
+		}
+	}
+	for sig := syscall.Signal(32); sig <= 34; sig++ {
+		r.AsCaller(func() {
+			err := exec.Command("/bin/sh", "-c", fmt.Sprintf("kill -%d $$", int(sig))).Run()
+			if exit, ok := err.(*exec.ExitError); !ok || exit.Sys().(syscall.WaitStatus).Signal() != sig {
+				say("a child:", fmt.Sprint(err))
+			}
+		})
+	}
+}
+
+// A signal that the caller ignored is heard after CatchIgnored, and ignored in a child.
+func childPassedOn() {
+	if os.Getenv("LOCKTEST_SIGNALS_STEP") == "" {
+		cmd := exec.Command("/bin/sh", "-c", `trap '' HUP INT; LOCKTEST_SIGNALS_STEP=2 exec "$0"`, os.Args[0])
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		_ = cmd.Run()
+		return
+	}
+	r := start()
+	raise(unix.SIGINT)
+	r.CatchIgnored()
+	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT} {
+		raise(sig)
+		if got := nextButCHLD(r); got != sig || !r.Ignored(sig) {
+			say("sent", Name(sig), "got", Name(got))
+		}
+		r.AsCaller(func() {
+			if err := exec.Command("/bin/sh", "-c", "kill -"+Name(sig)+" $$").Run(); err != nil {
+				say("a child:", err.Error())
+			}
+		})
+		raise(sig)
+		if got := nextButCHLD(r); got != sig {
+			say("after a child: sent", Name(sig), "got", Name(got))
+		}
 	}
 }
 
