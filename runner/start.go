@@ -37,7 +37,6 @@ func (s *supervisor) start() *Outcome {
 	if failed := s.takeSignals(); failed != nil {
 		return failed
 	}
-	s.Relay.CatchIgnored()
 	if s.Tree {
 		proctree.BecomeSubreaper()
 	}
@@ -95,6 +94,8 @@ func (s *supervisor) takeSignals() *Outcome {
 		switch {
 		case !ok:
 			return nil
+		case s.Relay.Ignored(sig) && sig != unix.SIGTERM:
+		case s.Relay.Ignored(sig) && s.lease.Evicted() == nil:
 		case signals.EndsWaiting(sig):
 			if sig == unix.SIGTERM {
 				if err := s.lease.Evicted(); err != nil {
