@@ -101,6 +101,8 @@ func (s *supervisor) takeSignals() *Outcome {
 		switch {
 		case !ok:
 			return nil
+		case s.Relay.Ignored(sig) && sig != unix.SIGTERM:
+		case s.Relay.Ignored(sig) && s.lease.Evicted() == nil:
 		case signals.EndsWaiting(sig):
 			if sig == unix.SIGTERM {
 				if err := s.lease.Evicted(); err != nil {

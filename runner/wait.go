@@ -73,7 +73,8 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	if w.unwanted == nil {
 		w.unwanted = func() *Outcome { return nil }
 	}
-	if w.Terminal { // before it can be in the queue: see suspend
+	w.Relay.CatchIgnored() // whoever evicts a waiter sends TERM
+	if w.Terminal {        // before it can be in the queue: see suspend
 		w.Relay.CatchStop()
 	}
 	var pause time.Duration
@@ -123,6 +124,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		switch sig, ok := w.Relay.Next(left); {
 		case !ok && !end.IsZero() && !time.Now().Before(end):
 			return w.timedOut()
+		case w.ignores(sig):
 		case signals.EndsWaiting(sig):
 			return nil, w.interrupted(sig)
 		case sig == unix.SIGTSTP:
@@ -354,6 +356,16 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}
 	return nil, &Outcome{Kind: Busy, Err: w.whyBusy()}
+}
+
+// ignores reports whether a signal does nothing because the caller ignores it. TERM after an eviction
+// is a message.
+func (w *waiter) ignores(sig syscall.Signal) bool {
+	ticket := w.queued.Load()
+	if sig == unix.SIGTERM && ticket != nil && (*ticket).Evicted() != nil {
+		return false
+	}
+	return w.Relay.Ignored(sig)
 }
 
 // interrupted ends the waiting because of a signal.

@@ -128,6 +128,17 @@ func TestIgnoredSignals(t *testing.T) {
 	}
 	p.Tell("exit 3")
 	p.Expects(3)
+	// A waiter that ignores TERM can be evicted.
+	holder = s.Hold("job")
+	p = s.Job("--", "true").Sh(ignore).Start()
+	s.AwaitWaiters(p.PID)
+	for _, e := range s.List("job") {
+		if e.PID == p.PID {
+			s.Golock("break", "--store", s.Store, "--id", e.ID).Run().Expect(t, 0)
+		}
+	}
+	p.Expects(75)
+	holder.Finish()
 	// And golock dies of it nevertheless.
 	const dies = `$SIG{$ARGV[0]} = "DEFAULT"; kill $ARGV[0], $$; sleep 1000`
 	for name, sig := range map[string]syscall.Signal{"INT": unix.SIGINT, "TERM": unix.SIGTERM} {
