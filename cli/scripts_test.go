@@ -62,7 +62,8 @@ func runScripts(t *testing.T, dir string) {
 			home := filepath.Join(env.WorkDir, "home")
 			env.Setenv("HOME", home)
 			env.Setenv("STORE", "local://"+filepath.Join(env.WorkDir, "store"))
-			return errors.Join(os.Mkdir(home, 0o755), os.CopyFS(env.WorkDir, os.DirFS("../testdata/lib")))
+			store := filepath.Join(env.WorkDir, "store") // golock says when it has to make it
+			return errors.Join(os.Mkdir(home, 0o755), os.Mkdir(store, 0o700), os.CopyFS(env.WorkDir, os.DirFS("../testdata/lib")))
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits,

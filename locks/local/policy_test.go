@@ -60,9 +60,9 @@ func TestEvictorFits(t *testing.T) {
 	l := take(t, s, "x", Limit(maxUnits), Weight(maxUnits/2), command(strings.Repeat("c", 2000)))
 	// Every second slot of those that there can be.
 	rewrite(t, lockPath(dir, "x"), func(r *record) {
-		r.weight = maxUnits
+		r.weight = maxUnits / 2
 		var slots []int
-		for i := range maxUnits {
+		for i := range maxUnits / 2 {
 			slots = append(slots, 2*i)
 		}
 		r.slots = slots

@@ -20,8 +20,9 @@ const (
 	maxLine     = 64 << 10
 )
 
-// frames follows the replies of a server in RESP2, and implements network.Protocol:
+// frames follows the replies of a server, and implements network.Protocol:
 // https://redis.io/docs/latest/develop/reference/protocol-spec/
+// The library speaks RESP3 with sentinels, and RESP2 with all others.
 //
 // The library makes an array as long as the reply announces. It also trusts the replies and
 // messages that it reads in goroutines of its own, where a panic cannot be recovered.
@@ -58,7 +59,8 @@ func (f *frames) replied() error {
 	switch {
 	case r.kind == '-': // one may come unasked: too many clients
 	case f.subscribed:
-		if r.kind == '*' && (r.width != maxParts || !isMessage(r.parts)) {
+		isArray := r.kind == '*' || r.kind == '>'
+		if isArray && !isMessage(r.width, r.parts) {
 			return network.Damaged("a message with wrong parts")
 		}
 	case f.pending == 0: // it would be taken for the reply to the next request
@@ -72,8 +74,8 @@ func (f *frames) replied() error {
 
 // stream takes requests or replies apart.
 type stream struct {
-	network.Budget        // of one reply: a subscriber gets many without asking
-	open           []int  // how many elements each array that has begun still lacks
+	network.Budget // of one reply: a subscriber gets many without asking
+	open           []level
 	elements       int    // of all arrays of the reply
 	line           []byte // as much as has come of the line that is read
 	text           int    // how many bytes of a text, with its line end, are still to come
@@ -81,6 +83,15 @@ type stream struct {
 	width          int    // how many elements it has, if it is an array
 	parts          []part // the first of them
 }
+
+// level is an array that has begun, or a map.
+type level struct {
+	left  int // how many elements it still lacks
+	isMap bool
+}
+
+// wantsKey reports whether the next element is the key of a map.
+func (l level) wantsKey() bool { return l.isMap && l.left%2 == 0 }
 
 // part is an element of an array that is not an array itself.
 type part struct {
@@ -148,31 +159,34 @@ func (s *stream) next(b []byte) (int, error) {
 // element begins an element of a reply.
 func (s *stream) element(kind byte, rest []byte) error {
 	switch kind {
-	case '+', '-', ':':
+	case '+', '-', ':', ',', '#', '_', '(': // a line is all of it
 		s.begin(kind, rest)
 		s.complete()
 		return nil
-	case '$', '*':
+	case '$', '=', '*', '~', '>', '%':
 	default:
 		return network.Damaged("a line that begins with %q", kind)
 	}
 	n, err := length(rest)
+	isText := kind == '$' || kind == '='
 	switch {
 	case err != nil:
 		return err
 	case n < 0:
 		s.begin('_', nil)
 		s.complete()
-	case kind == '$' && n > network.AnswerSize:
+	case isText && n > network.AnswerSize:
 		return network.Damaged("a text of %d bytes", n)
-	case kind == '$':
+	case isText:
 		s.begin(kind, nil)
 		s.text = n + len("\r\n")
 	case n == 0:
 		s.begin(kind, nil)
 		s.complete()
+	case kind == '%': // a map: keys and values
+		return s.array(kind, 2*n)
 	default:
-		return s.array(n)
+		return s.array(kind, n)
 	}
 	return nil
 }
@@ -189,9 +203,12 @@ func length(digits []byte) (int, error) {
 	return int(n), nil
 }
 
-func (s *stream) array(n int) error {
-	s.begin('*', nil)
-	s.open = append(s.open, n)
+func (s *stream) array(kind byte, n int) error {
+	if len(s.open) > 0 && s.open[len(s.open)-1].wantsKey() {
+		return network.Damaged("a map with an array as key") // which would make the library panic
+	}
+	s.begin(kind, nil)
+	s.open = append(s.open, level{n, kind == '%'})
 	if len(s.open) == 1 {
 		s.width = n
 	}
@@ -227,8 +244,8 @@ func (s *stream) keep(text []byte) {
 func (s *stream) complete() {
 	for len(s.open) > 0 {
 		last := &s.open[len(s.open)-1]
-		*last--
-		if *last > 0 {
+		last.left--
+		if last.left > 0 {
 			return
 		}
 		s.open = s.open[:len(s.open)-1]
@@ -236,9 +253,14 @@ func (s *stream) complete() {
 }
 
 // isMessage reports whether a subscriber may be told this: "message", a channel, a text, or
-// "subscribe", a channel, how many there are now.
-func isMessage(parts []part) bool {
-	if parts[0].kind != '$' {
+// "subscribe", a channel, how many there are now. A PING has an answer of two texts.
+func isMessage(width int, parts []part) bool {
+	const pong = 2
+	isTexts := !slices.ContainsFunc(parts, func(p part) bool { return p.kind != '$' })
+	if width == pong && len(parts) == pong && isTexts {
+		return string(bytes.TrimSpace(parts[0].text)) == "pong"
+	}
+	if width != maxParts || len(parts) != maxParts || parts[0].kind != '$' {
 		return false
 	}
 	channel, third := string(bytes.TrimSpace(parts[1].text)), parts[2]

@@ -22,6 +22,8 @@ var replies = []struct{ asked, text string }{
 	{"*2\r\n$9\r\nsubscribe\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n"},
 	{"*2\r\n$9\r\nsubscribe\r\n", "*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$9\r\nm a 1 b 2\r\n"},
 	{"*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n", "*2\r\n$1\r\na\r\n$1\r\n1\r\n"},
+	{"*2\r\n$9\r\nsubscribe\r\n", ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n+PONG\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n"},
+	{"", "%2\r\n$1\r\na\r\n*1\r\n:1\r\n+b\r\n#t\r\n"}, {"", "~1\r\n,1.5\r\n"}, {"", "=5\r\ntxt:x\r\n"}, {"", "_\r\n"},
 	{"", "*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$9\r\n127.0.0.1\r\n:1\r\n$1\r\nx\r\n*0\r\n"},
 }
 
@@ -49,7 +51,7 @@ func TestFrames(t *testing.T) {
 		const subscribe, sentinel = "*2\r\n$9\r\nsubscribe\r\n", "*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n"
 		for _, r := range []struct{ asked, text string }{
 			{"", "*1000000000\r\n"}, {"", "*-2\r\n"}, {"", "*+1\r\n"}, {"", "$999999999999999999999\r\n"}, {"", "$20000000\r\n"},
-			{"", "%1\r\n"}, {"", "\r\n"}, {"", "+OK\n"}, {"", "+" + strings.Repeat("x", maxLine+1)},
+			{"", "|1\r\n"}, {"", "%1\r\n*1\r\n:1\r\n:1\r\n"}, {"", "%1073741824\r\n"}, {"", "\r\n"}, {"", "+OK\n"}, {"", "+" + strings.Repeat("x", maxLine+1)},
 			{"", strings.Repeat("*1\r\n", maxDepth+1)}, {"", strings.Repeat("*131073\r\n", 2)},
 			{sentinel, "*0\r\n"}, {sentinel, "*1\r\n$1\r\nx\r\n"},
 			{subscribe, "*1\r\n$1\r\nx\r\n"}, {subscribe, "*3\r\n:1\r\n:2\r\n:3\r\n"},
