@@ -57,6 +57,9 @@ const (
 	Evict   Step = "evict"   // take the slot or the place back from the owner
 )
 
+// HasEntry reports whether who asks for the step has an entry already. (It may also be so of a Join.)
+func (s Step) HasEntry() bool { return s == Renew || s == Release || s == Leave }
+
 // Verdict is what the store made of a step.
 type Verdict string
 

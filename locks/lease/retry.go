@@ -166,7 +166,7 @@ func outageOf(store string, err error) *locks.OutageError {
 // an attempt that was not refused failed: it may have done the step.
 func request(ctx context.Context, store string, e Entry, s Step, limit *patience) (a Answer, sent locks.Instant, err error) {
 	doubtful, isFinal := false, IsFinal
-	if s != Join { // there is an entry
+	if s.HasEntry() {
 		isFinal = func(err error) bool { return !IsTemporary(err) }
 	}
 	err = retry(ctx, store, isFinal, limit, func() (err error) {

@@ -157,8 +157,11 @@ func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (r reply, 
 			c.Name, locks.Printable(r.Found, 300))
 	}
 	if err != nil {
-		// Who has an entry has asked before, and got an answer.
-		return r, &lease.Refusal{Err: err, Kind: lease.ForNewcomers}
+		kind := lease.ForGood
+		if lease.Step(c.Mode).HasEntry() || c.Record != nil && c.Record.Ticket != 0 {
+			kind = lease.ForNewcomers // it has got another answer before, so somebody has changed the state
+		}
+		return r, &lease.Refusal{Err: err, Kind: kind}
 	}
 	if r.Verdict == "invalid" {
 		return r, lease.Invalid(invalid(r.Flaws, r.Name, c.key))

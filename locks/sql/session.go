@@ -203,11 +203,12 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 		case v.name == nil, v.name.turn != q.turn: // the latter: somebody has just made it
 			return nil, errNoName
 		case q.name != "" && v.name.name != q.name:
-			return nil, &lease.Refusal{
-				Err: fmt.Errorf("the hash of the name %q is also that of %q, which is in use: choose another name",
-					q.name, locks.Printable(v.name.name, 300)),
-				Kind: lease.ForNewcomers, // for others somebody has changed the row
+			kind := lease.ForGood
+			if q.Step.HasEntry() || q.row.Claim.Ticket != 0 {
+				kind = lease.ForNewcomers // it has got another answer before, so somebody has changed the row
 			}
+			return nil, &lease.Refusal{Kind: kind, Err: fmt.Errorf(
+				"the hash of the name %q is also that of %q, which is in use: choose another name", q.name, locks.Printable(v.name.name, 300))}
 		}
 		text = s.revoke(q, v)
 		if v.short() {
