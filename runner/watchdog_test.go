@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"math"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -89,7 +88,7 @@ func (l *leasedLease) Release(ctx context.Context) error {
 }
 
 func newLeasedStore(t *testing.T, ttl time.Duration) leasedStore {
-	return leasedStore{QueueStore: local.New(filepath.Join(t.TempDir(), "locks")), ttl: ttl}
+	return leasedStore{QueueStore: local.New(t.TempDir()), ttl: ttl}
 }
 
 // A command may have centuries to end, longer than the clock counts: it is not killed at once.

@@ -227,7 +227,6 @@ func (p *Process) reap() {
 	}
 	p.outcome.Code = state.ExitCode()
 	p.outcome.CPU = state.UserTime() + state.SystemTime()
-	p.outcome.MaxRSS = state.SysUsage().(*syscall.Rusage).Maxrss
 	if ws := state.Sys().(syscall.WaitStatus); ws.Signaled() {
 		p.outcome.Signal, p.outcome.Core = ws.Signal(), ws.CoreDump()
 	}
@@ -385,7 +384,6 @@ type Result struct {
 	Stderr string
 	Took   time.Duration
 	CPU    time.Duration
-	MaxRSS int64 // KiB
 }
 
 func (r Result) String() string {
