@@ -150,7 +150,7 @@ func parseID(text string) (locks.Ref, error) {
 // askHolder asks the golock that holds the slot, if it is one of this user's.
 // held.ErrNobody: there is none. With more in that error, there may be one that cannot be asked.
 func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
-	dir, _ := open.Directory(false)
+	dir, _ := existingSocketDir()
 	err := held.Ask(ctx, dir, ref.String(), q)
 	switch {
 	case err == held.ErrRefused:
@@ -159,7 +159,7 @@ func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
 		return err
 	}
 	// Where a directory cannot be had, a holder may be without a socket.
-	if _, noDirectory := open.Directory(true); noDirectory != nil {
+	if _, noDirectory := socketDir(); noDirectory != nil {
 		return fmt.Errorf("cannot tell whether %s is held: %w: %w", ref, held.ErrNobody, noDirectory)
 	}
 	return held.ErrNobody

@@ -142,6 +142,9 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 // socketDir is where golocks of this user find each other.
 func socketDir() (string, error) { return open.Directory(true) }
 
+// existingSocketDir is the same, but makes no directory.
+func existingSocketDir() (string, error) { return open.Directory(false) }
+
 // readEnd reads how the command ends, and gives the exit codes that are reported as 0.
 func readEnd(v *config.Values, run *runner.Run) (okExit []int) {
 	for _, text := range v.List("ok-exit") {
