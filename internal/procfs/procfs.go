@@ -165,6 +165,12 @@ func Ancestors(pid int) (pids []int) {
 	}
 }
 
+// SeesAllAncestors reports whether no process of another pid namespace can be an ancestor of this one.
+func SeesAllAncestors() bool {
+	const initial = 0xEFFFFFFC // in every Linux (PROC_PID_INIT_INO)
+	return Namespace("pid") == initial
+}
+
 // maxAncestors is more than any process has: a list of parents that is read while they end could go round.
 const maxAncestors = 10000
 

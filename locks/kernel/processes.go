@@ -13,22 +13,26 @@ import (
 )
 
 // enclosing is the run around this process that holds the lock. GOLOCK_HELD (Request.Within) alone is
-// no proof: processes that an earlier run left behind have it too. An ancestor that may not be looked
-// into counts as having the lock open, unless it is seen that others hold it.
+// no proof: processes that an earlier run left behind have it too. Where an ancestor may not be looked
+// into, or is outside of this pid namespace, it decides unless it is seen that others hold the lock.
 func enclosing(ctx context.Context, l Lock, r locks.Request) *locks.Ref {
 	if len(r.Within) == 0 {
 		return nil
 	}
-	hidden := false
+	inside := &r.Within[len(r.Within)-1]
+	if _, err := procfs.Self(); err != nil {
+		return inside
+	}
+	hidden := !procfs.SeesAllAncestors()
 	for _, pid := range append([]int{os.Getpid()}, procfs.Ancestors(os.Getpid())...) {
 		isOpen, err := l.IsOpen(pid, r)
 		if isOpen {
-			return &r.Within[len(r.Within)-1]
+			return inside
 		}
 		hidden = hidden || os.IsPermission(err)
 	}
 	if hidden && !heldByOthers(ctx, l, r) {
-		return &r.Within[len(r.Within)-1]
+		return inside
 	}
 	return nil
 }
