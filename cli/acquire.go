@@ -118,10 +118,6 @@ func forNone(run *runner.Run, out *term.Printer, conflictCode int) error {
 func (c *acquireCommand) forProcess(
 	run *runner.Run, out *term.Printer, process *pidfd.Process, conflictCode int,
 ) error {
-	// Where others will find the holder process: fail before the slot is taken.
-	if _, err := socketDir(); err != nil {
-		return err
-	}
 	holder, err := c.startHolder(run, out, process)
 	if err != nil {
 		return err

@@ -113,7 +113,7 @@ func examineSockets(found *locks.Findings) {
 	dir, err := open.Directory(false)
 	if err != nil {
 		found.Add(locks.Note, "held", "there is no directory for sockets: "+err.Error(),
-			"golock acquire does not work, and golock held without --id has nobody to ask",
+			"golock held and acquire use sockets without files, which processes in another network namespace cannot reach",
 			"the directory of the store local, as golock doctor --store local says")
 		return
 	}

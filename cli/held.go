@@ -26,13 +26,15 @@ type heldCommand struct{ entryFlags }
 
 func (*heldCommand) Help() string {
 	return `Call it before a step that must not be done without the slot. Without an ID it asks
-for the run around it. On a networked store the lease is renewed first. Prints nothing.
+for the run around it. On a networked store the lease is renewed first. Prints nothing
+but the reason of 69. A script that is to go on where nobody can tell:
+  golock held; [ $? -ne 79 ] || exit 79
 
 Examples:
   golock run --name site -- sh -c 'build new && golock held && mv new current'
   golock held "$id" || exit
 
-Exit codes: 0 still held, 79 not any more (or nobody answers), 69 unknown`
+Exit codes: 0 still held, 79 not any more (or nobody answers), 69 cannot tell`
 }
 
 func (c *heldCommand) run(*term.Printer) error {
@@ -146,16 +148,21 @@ func parseID(text string) (locks.Ref, error) {
 }
 
 // askHolder asks the golock that holds the slot, if it is one of this user's.
-// held.ErrNobody: there is none.
+// held.ErrNobody: there is none. With more in that error, there may be one that cannot be asked.
 func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
-	dir, err := open.Directory(false)
-	if err != nil {
-		return held.ErrNobody // a holder would have no directory for its socket either
-	}
-	if err = held.Ask(ctx, dir, ref.String(), q); err == held.ErrRefused {
+	dir, _ := existingSocketDir()
+	err := held.Ask(ctx, dir, ref.String(), q)
+	switch {
+	case err == held.ErrRefused:
 		return errOfRun(ref)
+	case err != held.ErrNobody:
+		return err
 	}
-	return err
+	// Where a directory cannot be had, a holder may be without a socket.
+	if _, noDirectory := socketDir(); noDirectory != nil {
+		return fmt.Errorf("cannot tell whether %s is held: %w: %w", ref, held.ErrNobody, noDirectory)
+	}
+	return held.ErrNobody
 }
 
 // errOfRun says that nobody else can release a run's slot.
@@ -171,7 +178,8 @@ func ask(ctx context.Context, ref locks.Ref, store locks.Store, q held.Question)
 	if hasQueue && !hasLeases && q == held.Still { // nobody knows better than the store
 		return locks.Holds(ctx, queue, ref)
 	}
-	if err := askHolder(ctx, ref, q); !errors.Is(err, held.ErrNobody) {
+	err := askHolder(ctx, ref, q)
+	if !errors.Is(err, held.ErrNobody) {
 		return err
 	}
 	switch {
@@ -193,6 +201,8 @@ func ask(ctx context.Context, ref locks.Ref, store locks.Store, q held.Question)
 			return err
 		}
 		return usageError{fmt.Errorf("%s is held, but not by a golock acquire of this user: only its holder can release it", ref)}
+	case err != held.ErrNobody: // why nobody can be asked
+		return err
 	}
 	return locks.ErrLost
 }

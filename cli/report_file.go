@@ -17,11 +17,15 @@ import (
 
 // openReport opens the file of --report before anything is locked; -1: there is none. A
 // link is never followed: its owner could lead golock anywhere. A FIFO without a
-// reader must not block the run.
+// reader must not block the run. The names of standard output and error are links, but
+// mean what golock has open.
 func openReport(v *config.Values) (fd int, err error) {
 	path := v.Text("report")
 	if path == "" {
 		return -1, nil
+	}
+	if stream := standardStream(path); stream >= 0 {
+		return duplicateStream(v, path, stream)
 	}
 	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK |
 		unix.O_NOCTTY
@@ -36,6 +40,34 @@ func openReport(v *config.Values) (fd int, err error) {
 		err = v.Errorf("report", "%q is a block device", path)
 	}
 	return fd, err
+}
+
+// standardStream is the descriptor of the standard stream that a path names; -1: it names none.
+func standardStream(path string) int {
+	switch path {
+	case "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1":
+		return 1
+	case "/dev/stderr", "/dev/fd/2", "/proc/self/fd/2":
+		return 2
+	}
+	return -1
+}
+
+// duplicateStream duplicates a standard stream. To open its name would fail for a socket, as the
+// journal's, and would begin a file anew.
+func duplicateStream(v *config.Values, path string, stream int) (int, error) {
+	flags, err := unix.FcntlInt(uintptr(stream), unix.F_GETFD, 0)
+	if err == nil && flags&unix.FD_CLOEXEC != 0 {
+		err = unix.EBADF // package entry has opened /dev/null for a stream that the caller had closed
+	}
+	fd := -1
+	if err == nil {
+		fd, err = unix.FcntlInt(uintptr(stream), unix.F_DUPFD_CLOEXEC, 3)
+	}
+	if err != nil {
+		return -1, v.Errorf("report", "cannot write to %q: %v", path, err)
+	}
+	return fd, nil
 }
 
 // reportLine is what a report tells of one run that asked for a slot; times are seconds.

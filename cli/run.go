@@ -30,6 +30,8 @@ type runCommand struct {
 	Close     boolFlag     `name:"close" short:"o" group:"ending" help:"Do not hand the lock on to the command: if golock is killed the slot is free, though the command runs on."`
 	Exec      boolFlag     `name:"exec" short:"F" aliases:"no-fork" group:"ending" help:"Take the slot, then become the command: no golock stays behind."`
 
+	DieWithGolock boolFlag `name:"die-with-golock" group:"ending" help:"If golock is killed, the kernel kills the command too, but not its descendants. On a networked store the watchdog kills them all in any case."`
+
 	OnUnavailable textFlag `name:"on-unavailable" variable:"GOLOCK_ON_UNAVAILABLE" builtin:"fail" group:"network" placeholder:"fail|skip|run" help:"If the store cannot be reached at the start, or refuses for a passing reason: fail with 69; skip, as if there were no slot (75, -E); or run the command without a slot, with GOLOCK_UNLOCKED=1: then two may run."`
 	OnLost        textFlag `name:"on-lost" variable:"GOLOCK_ON_LOST" builtin:"stop" group:"network" placeholder:"stop|warn" help:"On a networked store, when the slot is lost: stop the command, exit code 79, or only warn."`
 	Report        textFlag `name:"report" variable:"GOLOCK_REPORT" group:"output" example:"/var/log/golock.jsonl" placeholder:"FILE" help:"Append a line of JSON about this run to FILE when it has ended."`
@@ -142,6 +144,9 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 // socketDir is where golocks of this user find each other.
 func socketDir() (string, error) { return open.Directory(true) }
 
+// existingSocketDir is the same, but makes no directory.
+func existingSocketDir() (string, error) { return open.Directory(false) }
+
 // readEnd reads how the command ends, and gives the exit codes that are reported as 0.
 func readEnd(v *config.Values, run *runner.Run) (okExit []int) {
 	for _, text := range v.List("ok-exit") {
@@ -193,7 +198,7 @@ func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
 		refuse(v, out, "the store "+run.Store.URL()+" has nothing that a command could inherit", "exec", "close")
 	}
 	if exec, _ := v.Given("exec"); v.Bool("exec") {
-		needGolock := []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree", "report"}
+		needGolock := []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree", "report", "die-with-golock"}
 		needed := slices.ContainsFunc(needGolock, func(key string) bool {
 			source, ok := v.Given(key)
 			return ok && source.FromFlag()
@@ -206,5 +211,6 @@ func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
 		}
 	}
 	run.Tree, run.Close, run.Exec = v.Bool("tree"), v.Bool("close"), v.Bool("exec")
+	run.DieWithGolock = v.Bool("die-with-golock")
 	run.Request.NoGolock = run.Exec
 }

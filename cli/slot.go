@@ -59,6 +59,9 @@ func readName(v *config.Values, run *runner.Run) {
 		Ref: ref, Name: name, Command: run.Argv, User: userName(run.Store),
 		Within: runner.Enclosing(os.Getenv(runner.EnvHeld), ref.Key),
 	}
+	if !run.Store.Traits().InheritorsKeep {
+		run.Request.Within = runner.OfAncestors(run.Request.Within, existingSocketDir)
+	}
 }
 
 // userName gives the name of this user, if the store publishes it. On one machine the user's number is

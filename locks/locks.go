@@ -362,6 +362,9 @@ type Traits struct {
 	// Reasons why something cannot be asked, in words for who asks for it; "" where it
 	// can: a max above MaxUnits, a weight above 1, no max at all.
 	NoMax, NoWeight, NoShared string
+
+	// InheritorsKeep says that a process that has inherited a slot may keep it after its release.
+	InheritorsKeep bool
 }
 
 // Holder describes in a few words who an entry belongs to.

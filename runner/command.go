@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -9,8 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/internal/execvp"
+	"golock/internal/procfs"
 	"golock/internal/spawn"
 	"golock/locks"
+	"golock/runner/held"
 )
 
 // command is a program to execute, prepared as far as possible before the slot is granted.
@@ -131,12 +134,27 @@ func (c *command) problem(err error) error {
 
 // Enclosing reads the IDs of the runs of a lock around this process from GOLOCK_HELD. Words that are
 // no IDs are skipped: anybody may set the variable.
-func Enclosing(held string, lock locks.Key) []locks.Ref {
+func Enclosing(heldIDs string, lock locks.Key) []locks.Ref {
 	var refs []locks.Ref
-	for word := range strings.SplitSeq(held, ",") {
+	for word := range strings.SplitSeq(heldIDs, ",") {
 		if ref, err := locks.ParseRef(word); err == nil && ref.Key == lock {
 			refs = append(refs, ref)
 		}
 	}
 	return refs
+}
+
+// OfAncestors keeps those of the enclosing runs whose golock is an ancestor of this process, or cannot
+// be seen. A job that a run has queued with at(1) has its GOLOCK_HELD too, but may wait for it. The
+// golock of a run is found by its status socket. On the store local it has none: there the store knows.
+func OfAncestors(runs []locks.Ref, sockets func() (dir string, err error)) []locks.Ref {
+	return slices.DeleteFunc(runs, func(run locks.Ref) bool {
+		dir, _ := sockets()
+		pid := held.Process(dir, run.String())
+		if pid == 0 {
+			return false
+		}
+		isAncestor, known := procfs.IsAncestor(pid)
+		return known && !isAncestor
+	})
 }

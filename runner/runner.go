@@ -50,6 +50,10 @@ type Run struct {
 	Exec       bool // become the command
 	OnlyWarn   bool // when the slot is lost: do not stop the command
 
+	// DieWithGolock has the kernel kill the command if this process ends first. Where there is a watchdog
+	// that is always so.
+	DieWithGolock bool
+
 	// Sockets is the directory where other golocks of this user look for the one that holds a slot
 	// (package held); nil: there is no status socket.
 	Sockets func() (dir string, err error)

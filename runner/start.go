@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -48,6 +49,11 @@ func (s *supervisor) start() *Outcome {
 		s.pid, err = s.watchdog.start()
 	} else {
 		attr := &syscall.SysProcAttr{Setpgid: !s.Terminal}
+		if s.DieWithGolock {
+			// The kernel kills the command when this thread ends, so it must live as long as the process.
+			runtime.LockOSThread()
+			attr.Pdeathsig = unix.SIGKILL
+		}
 		s.Relay.AsCaller(func() { s.pid, err = s.cmd.spawn(attr) })
 	}
 	switch {

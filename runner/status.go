@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"golock/locks"
@@ -26,16 +27,22 @@ type heldLease struct {
 	release func() error // nil: the slot is a command's
 }
 
-// open begins to listen, unless it does already or has no directory.
+// open begins to listen, unless it does already or is to have no socket. Without a directory the
+// listener does without a file.
 func (s *statusServer) open() error {
 	if s == nil || s.listener != nil || s.run.Sockets == nil {
 		return nil
 	}
-	dir, err := s.run.Sockets()
-	if err == nil {
-		s.listener, err = held.Listen(dir, s.run.Request.Ref.String(), s.answer)
+	dir, noDirectory := s.run.Sockets()
+	listener, err := held.Listen(dir, s.run.Request.Ref.String(), s.answer)
+	switch {
+	case err != nil && noDirectory != nil:
+		return fmt.Errorf("%w; %w", noDirectory, err)
+	case err != nil:
+		return err
 	}
-	return err
+	s.listener = listener
+	return nil
 }
 
 // serve begins to answer.

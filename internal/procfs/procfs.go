@@ -165,6 +165,43 @@ func Ancestors(pid int) (pids []int) {
 	}
 }
 
+// SeesAllAncestors reports whether no process of another pid namespace can be an ancestor of this one.
+func SeesAllAncestors() bool {
+	const initial = 0xEFFFFFFC // in every Linux (PROC_PID_INIT_INO)
+	return Namespace("pid") == initial
+}
+
+// maxAncestors is more than any process has: a list of parents that is read while they end could go round.
+const maxAncestors = 10000
+
+// IsAncestor reports whether a process is this one or an ancestor of it. That is not known where /proc
+// hides an ancestor (hidepid=) or is that of another pid namespace.
+func IsAncestor(pid int) (is, known bool) {
+	process, err := Self()
+	if err != nil {
+		return false, false
+	}
+	for range maxAncestors {
+		switch {
+		case process.PID == pid:
+			return true, true
+		case process.Parent == 0: // the first process, or one that came from another pid namespace
+			return false, true
+		}
+		parent, err := ReadStat(process.Parent)
+		if err != nil {
+			// A parent that has just ended has left the process to another one. A hidden one has not.
+			now, gone := ReadStat(process.PID)
+			if gone != nil || now.Parent == process.Parent {
+				return false, false
+			}
+			parent = now
+		}
+		process = parent
+	}
+	return false, false
+}
+
 // Command is the command line of a process; nil if it cannot be read.
 func Command(pid int) []string {
 	text, err := Read(Dir(pid)+"/cmdline", 4096)

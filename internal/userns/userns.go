@@ -42,6 +42,13 @@ func overflowID() uint32 {
 	return uint32(id)
 }
 
+// StandsForOthers reports whether the kernel shows also other users as uid here: those that this
+// namespace does not map. A check of the user of a peer proves nothing then.
+func StandsForOthers(uid int) bool {
+	const initial = 0xEFFFFFFD // the first user namespace of every Linux (PROC_USER_INIT_INO)
+	return uint32(uid) == overflowID() && procfs.Namespace("user") != initial
+}
+
 // RealUser gives the ID of the user that uid is on the host, if this is a user namespace that does not map
 // root (unshare -r, bwrap): there the host's files are used under a name that means nothing to the
 // host. Elsewhere, as in a container with a root of its own, it gives uid.

@@ -45,6 +45,8 @@ func (s *Store) Traits() locks.Traits {
 		MaxUnits: min(maxUnits, s.address.units()),
 		NoWeight: "without a queue a heavier run could wait for ever behind lighter ones",
 		NoShared: "an address cannot be shared; a lock for several is --max N",
+
+		InheritorsKeep: true, // of an abstract name
 	}
 }
 
@@ -52,8 +54,8 @@ func (s *Store) Traits() locks.Traits {
 func (s *Store) Close() error { return nil }
 
 // Join implements locks.Store.
-func (s *Store) Join(_ context.Context, r locks.Request) (locks.Ticket, error) {
-	return kernel.Join(s, r)
+func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
+	return kernel.Join(ctx, s, r)
 }
 
 // Take implements kernel.Lock: it takes the first unit that is free.

@@ -17,10 +17,12 @@ type Lock interface {
 	Take(r locks.Request) (*Lease, error)                      // ErrTaken; waits for nothing
 	Wait(ctx context.Context, r locks.Request) (*Lease, error) // until it is taken
 	IsOpen(pid int, r locks.Request) (bool, error)             // whether a process has it open
+
+	Entries(ctx context.Context, name string) ([]locks.Entry, error) // locks.Store
 }
 
 // Join gives a ticket that has a lease, or that has to wait for one.
-func Join(l Lock, r locks.Request) (locks.Ticket, error) {
+func Join(ctx context.Context, l Lock, r locks.Request) (locks.Ticket, error) {
 	lease, err := l.Take(r)
 	switch {
 	case err == nil:
@@ -28,7 +30,7 @@ func Join(l Lock, r locks.Request) (locks.Ticket, error) {
 	case !errors.Is(err, ErrTaken):
 		return nil, err
 	}
-	if inside := enclosing(r, l.IsOpen); inside != nil || r.NoWait {
+	if inside := enclosing(ctx, l, r); inside != nil || r.NoWait {
 		return nil, &locks.BusyError{Name: r.Name, Inside: inside}
 	}
 	return &ticket{lock: l, request: r}, nil

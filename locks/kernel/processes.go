@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"os"
 	"slices"
 	"time"
@@ -11,20 +12,44 @@ import (
 	"golock/locks"
 )
 
-// enclosing is the run around this process that holds the lock. isOpen tells whether
-// a process has the lock open. GOLOCK_HELD (Request.Within) alone is no proof: processes
-// that an earlier run left behind have it too.
-func enclosing(r locks.Request, isOpen func(pid int, r locks.Request) (bool, error)) *locks.Ref {
+// enclosing is the run around this process that holds the lock. GOLOCK_HELD (Request.Within) alone is
+// no proof: processes that an earlier run left behind have it too. Where an ancestor may not be looked
+// into, or is outside of this pid namespace, it decides unless it is seen that others hold the lock.
+func enclosing(ctx context.Context, l Lock, r locks.Request) *locks.Ref {
 	if len(r.Within) == 0 {
 		return nil
 	}
+	inside := &r.Within[len(r.Within)-1]
+	if _, err := procfs.Self(); err != nil {
+		return inside
+	}
+	hidden := !procfs.SeesAllAncestors()
 	for _, pid := range append([]int{os.Getpid()}, procfs.Ancestors(os.Getpid())...) {
-		// A process that may not be looked into counts as having it.
-		if yes, err := isOpen(pid, r); yes || os.IsPermission(err) {
-			return &r.Within[len(r.Within)-1]
+		isOpen, err := l.IsOpen(pid, r)
+		if isOpen {
+			return inside
 		}
+		hidden = hidden || os.IsPermission(err)
+	}
+	if hidden && !heldByOthers(ctx, l, r) {
+		return inside
 	}
 	return nil
+}
+
+// heldByOthers reports whether every holder is seen and none is an ancestor of this process.
+func heldByOthers(ctx context.Context, l Lock, r locks.Request) bool {
+	entries, err := l.Entries(ctx, r.Name)
+	if err != nil || len(entries) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(entries, func(e locks.Entry) bool {
+		if e.State != locks.Holding {
+			return false
+		}
+		isAncestor, known := procfs.IsAncestor(e.PID)
+		return e.PID == 0 || e.Orphaned || isAncestor || !known
+	})
 }
 
 // Roots keeps those live processes of a list whose parent is not in it: of several

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -234,12 +235,35 @@ func (p *place) take(tab *table) (*lease, error) {
 // removed file are not known: the enclosing run may be one of them.
 func (p *place) enclosing() *locks.Ref {
 	for _, run := range slices.Backward(p.request.Within) {
-		isEnclosing := func(h record) bool { return h.id == run.ID && !h.onlyHold }
+		isEnclosing := func(h record) bool { return h.id == run.ID && !h.onlyHold && p.mayEnclose(&h) }
 		if p.view.removed || slices.ContainsFunc(p.view.holders, isEnclosing) {
 			return &run
 		}
 	}
 	return nil
+}
+
+// mayEnclose reports whether this process may be a part of what a holder runs. It is not if the holder's
+// golock lives and is no ancestor: at(1) has started this process, or it has become a daemon. Where
+// golock has become the command the slot lasts as long as anybody has inherited it, so to wait would be
+// to wait for itself.
+func (p *place) mayEnclose(h *record) bool {
+	if h.pidNS == 0 || h.pidNS != procfs.Namespace("pid") || !h.isAlive() {
+		return true // the process that the record names is not to be seen here, or is gone
+	}
+	is, known := procfs.IsAncestor(int(h.pid))
+	if is || !known {
+		return true
+	}
+	if h.noGolock == 0 {
+		return false
+	}
+	keepers := append([]int{os.Getpid()}, procfs.Ancestors(os.Getpid())...)
+	holder := &victim{record: *h, file: p.file, kernelName: p.file.kernelName()}
+	return slices.ContainsFunc(keepers, func(pid int) bool {
+		owns, _ := holder.owns(pid)
+		return owns
+	})
 }
 
 // sleep lasts until what is in the way may have gone.

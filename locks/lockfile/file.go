@@ -137,11 +137,14 @@ func (s *Store) openError(err error) error {
 	return e
 }
 
-// checkKind refuses everything but files, and directories for flock.
+// checkKind refuses everything but files, and directories and block devices for flock: systemd and udev
+// leave a disk alone whose node is flock'ed (https://systemd.io/BLOCK_DEVICE_LOCKING).
 func (s *Store) checkKind(st *unix.Stat_t) error {
 	switch kind := st.Mode & unix.S_IFMT; {
-	case kind == unix.S_IFREG, kind == unix.S_IFDIR && s.family == Flock:
+	case kind == unix.S_IFREG, (kind == unix.S_IFDIR || kind == unix.S_IFBLK) && s.family == Flock:
 		return nil
+	case kind == unix.S_IFBLK:
+		return &locks.PathError{Path: s.path, Err: errors.New("is a block device"), Hint: "use flock://, as systemd and udev do"}
 	case kind == unix.S_IFDIR:
 		return &locks.PathError{Path: s.path, Err: errors.New("is a directory, which has no fcntl locks"), Hint: "name a file in it, or use flock://"}
 	}

@@ -63,8 +63,8 @@ func (s *Store) Close() error { return nil }
 
 // Join implements locks.Store. A request with a max is exclusive, one without is
 // shared.
-func (s *Store) Join(_ context.Context, r locks.Request) (locks.Ticket, error) {
-	return kernel.Join(s, r)
+func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
+	return kernel.Join(ctx, s, r)
 }
 
 // Take implements kernel.Lock.

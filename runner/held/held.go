@@ -2,8 +2,9 @@
 // is it still held, renew it, release it.
 //
 // The holder listens on a socket named after the slot's ID, in a directory that only its user may
-// enter. Each side also asks the kernel for the user of the other. Question and answer are one
-// packet.
+// enter. Where none can be made there (no directory, a full disk) it listens on an abstract socket
+// (unix(7)), whose name others can learn. Each side also asks the kernel for the user of the other.
+// Question and answer are one packet.
 package held
 
 import (
@@ -16,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/userns"
 	"golock/locks"
 )
 
@@ -48,6 +50,14 @@ const (
 // socketPath is where the holder of an ID listens.
 func socketPath(dir, id string) string { return dir + "/" + id + suffix }
 
+// abstractName is where the holder of an ID listens if it cannot make a file. The first byte stands for
+// the zero of an abstract name.
+func abstractName(id string) string { return "@golock-" + id }
+
+// errStandsForOthers says why an abstract socket is not used: the kernel could not tell this user from
+// others.
+var errStandsForOthers = errors.New("this user namespace shows other users under the number of this one")
+
 // newSocket makes a socket for packets, bound or connected to a path. Package net would make
 // golock's lean program, and its memory, a twentieth larger.
 func newSocket(path string, attach func(fd int, at unix.Sockaddr) error) (fd int, err error) {
@@ -64,35 +74,61 @@ func newSocket(path string, attach func(fd int, at unix.Sockaddr) error) (fd int
 // Listener answers for one ID.
 type Listener struct {
 	socket *os.File
+	path   string // of the socket; "": it is an abstract one
 	answer func(context.Context, Question) error
 	ctx    context.Context
 	cancel context.CancelFunc
 	open   sync.RWMutex // read-locked during each answer; Close locks it and keeps it
 }
 
-// Listen begins to answer for id. It calls answer from goroutines of its own, several at a time, with
-// a context that ends with the listener. The caller closes the listener.
+// Listen begins to answer for id, on a socket in dir, or on an abstract one if dir is "" or has no room
+// for one. It calls answer from goroutines of its own, several at a time, with a context that ends
+// with the listener. The caller closes the listener.
 func Listen(dir, id string, answer func(context.Context, Question) error) (*Listener, error) {
-	path := socketPath(dir, id)
-	fd, err := newSocket(path, func(fd int, at unix.Sockaddr) error {
-		if err := unix.Bind(fd, at); err != nil {
-			return err
-		}
-		return unix.Listen(fd, backlog)
-	})
-	if err != nil {
-		return nil, err
+	l := &Listener{answer: answer}
+	fd := -1
+	var noFile error
+	if dir != "" {
+		l.path = socketPath(dir, id)
+		fd, noFile = newSocket(l.path, bindAndListen)
 	}
-	l := &Listener{socket: os.NewFile(uintptr(fd), path), answer: answer}
+	if fd < 0 {
+		l.path = ""
+		var err error
+		if fd, err = newAbstract(id, bindAndListen); err != nil {
+			if noFile != nil {
+				err = fmt.Errorf("%w; %w", noFile, err)
+			}
+			return nil, err
+		}
+	}
+	l.socket = os.NewFile(uintptr(fd), id)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	go l.serve()
 	return l, nil
 }
 
+func bindAndListen(fd int, at unix.Sockaddr) error {
+	if err := unix.Bind(fd, at); err != nil {
+		return err
+	}
+	return unix.Listen(fd, backlog)
+}
+
+// newAbstract makes a socket with the abstract name of an ID.
+func newAbstract(id string, attach func(fd int, at unix.Sockaddr) error) (fd int, err error) {
+	if userns.StandsForOthers(os.Geteuid()) {
+		return -1, errStandsForOthers
+	}
+	return newSocket(abstractName(id), attach)
+}
+
 // Close removes the socket. It waits for the answers under way.
 func (l *Listener) Close() {
 	l.cancel()
-	_ = os.Remove(l.socket.Name())
+	if l.path != "" {
+		_ = os.Remove(l.path)
+	}
 	l.socket.Close()
 	l.open.Lock()
 }
@@ -147,20 +183,15 @@ func (l *Listener) handle(client int) {
 	_, _ = c.Write([]byte(text[:min(len(text), maxText)]))
 }
 
-// Ask asks the holder of an ID and returns its answer.
+// Ask asks the holder of an ID and returns its answer. If dir is "" it asks only a holder that could make
+// no file.
 func Ask(ctx context.Context, dir, id string, q Question) error {
-	fd, err := newSocket(socketPath(dir, id), unix.Connect)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOTDIR) {
-		return ErrNobody
-	}
+	fd, err := connect(dir, id)
 	if err != nil {
 		return err
 	}
 	c := os.NewFile(uintptr(fd), id)
 	defer c.Close()
-	if !sameUser(fd) {
-		return ErrNobody
-	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
 	defer stop()
 	var text [maxText]byte
@@ -179,6 +210,45 @@ func Ask(ctx context.Context, dir, id string, q Question) error {
 		return err
 	}
 	return errors.New(answer)
+}
+
+// Process gives the process that answers for an ID, by its number in this pid namespace; 0: nobody
+// answers, or the process has no number here.
+func Process(dir, id string) (pid int) {
+	fd, err := connect(dir, id)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return 0
+	}
+	return int(cred.Pid)
+}
+
+// connect connects with the holder of an ID. ErrNobody: this user has none.
+func connect(dir, id string) (fd int, err error) {
+	fd, err = -1, ErrNobody
+	if dir != "" {
+		fd, err = newSocket(socketPath(dir, id), unix.Connect)
+	}
+	if err != nil {
+		abstract, noAbstract := newAbstract(id, unix.Connect)
+		if noAbstract == nil {
+			fd, err = abstract, nil
+		}
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOTDIR):
+		return -1, ErrNobody
+	case err != nil:
+		return -1, err
+	case !sameUser(fd):
+		unix.Close(fd)
+		return -1, ErrNobody
+	}
+	return fd, nil
 }
 
 // sameUser reports whether the peer has the same effective user (SO_PEERCRED, unix(7)).

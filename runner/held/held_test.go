@@ -22,7 +22,7 @@ const id = "0123456789abcdef0123456789abcdef-0123456789abcdef0123456789abcdef"
 
 // The test binary is also the other user.
 func TestMain(m *testing.M) {
-	if dir := os.Getenv("LOCKTEST_HELD_ASK"); dir != "" {
+	if dir, isAsker := os.LookupEnv("LOCKTEST_HELD_ASK"); isAsker {
 		if err := ask(dir, Still); err != ErrNobody {
 			println("asked as another user:", fmt.Sprint(err))
 			os.Exit(1)
@@ -68,19 +68,28 @@ func TestAnswers(t *testing.T) {
 		"held": nil, "lost": locks.ErrLost, "evicted": fmt.Errorf("by a test: %w", locks.ErrLost),
 		"refused": ErrRefused, "nobody": ErrNobody, "unknown": errors.New("the store is out"),
 	}
-	l := listen(t, dir, func(_ context.Context, q Question) error { return answers[q] })
-	for q, answer := range answers {
-		want := answer
-		if errors.Is(answer, locks.ErrLost) {
-			want = locks.ErrLost
+	for _, place := range []string{dir, "", dir + "/n"} { // in the last two there is no file
+		l, err := Listen(place, id, func(_ context.Context, q Question) error { return answers[q] })
+		testkit.Must(t, err)
+		for q, answer := range answers {
+			want := answer
+			if errors.Is(answer, locks.ErrLost) {
+				want = locks.ErrLost
+			}
+			if err := ask(dir, q); fmt.Sprint(err) != fmt.Sprint(want) {
+				t.Errorf("%q, %s: %v, want %v", place, q, err, want)
+			}
 		}
-		if err := ask(dir, q); fmt.Sprint(err) != fmt.Sprint(want) {
-			t.Errorf("%s: %v, want %v", q, err, want)
+		if pid := Process(dir, id); pid != os.Getpid() {
+			t.Errorf("%q: answered by process %d", place, pid)
 		}
-	}
-	l.Close()
-	if err := ask(dir, Still); err != ErrNobody {
-		t.Errorf("closed: %v", err)
+		l.Close()
+		if err := ask(dir, Still); err != ErrNobody {
+			t.Errorf("%q, closed: %v", place, err)
+		}
+		if pid := Process(dir, id); pid != 0 {
+			t.Errorf("%q, closed: answered by process %d", place, pid)
+		}
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
@@ -137,14 +146,18 @@ func TestOtherUser(t *testing.T) {
 	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
 		testkit.Must(t, os.Chmod(d, 0o755))
 	}
-	l := listen(t, dir, yesTo)
-	defer l.Close()
-	testkit.Must(t, os.Chmod(socketPath(dir, id), 0o666))
-	other := exec.Command("/proc/self/exe")
-	other.Env = []string{"LOCKTEST_HELD_ASK=" + dir}
-	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
-	if out, err := other.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
+	for _, place := range []string{dir, ""} {
+		l := listen(t, place, yesTo)
+		defer l.Close()
+		if place != "" {
+			testkit.Must(t, os.Chmod(socketPath(dir, id), 0o666))
+		}
+		other := exec.Command("/proc/self/exe")
+		other.Env = []string{"LOCKTEST_HELD_ASK=" + place}
+		other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
+		if out, err := other.CombinedOutput(); err != nil {
+			t.Errorf("%q: %v: %s", place, err, out)
+		}
 	}
 }
 
