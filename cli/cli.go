@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"golock/cli/term"
+	"golock/internal/entry"
 	"golock/locks"
 	"golock/locks/open"
 	"golock/runner"
@@ -97,8 +98,29 @@ func printOut(text string) error {
 	if text == "" {
 		return nil
 	}
-	if _, err := os.Stdout.WriteString(text); err != nil {
-		return outputError{err}
+	_, err := standardOutput{}.Write([]byte(text))
+	return err
+}
+
+// standardOutput is os.Stdout, but a write fails if the caller had closed standard output: what is
+// open there instead would take all of it, and a script would go on without the answer.
+type standardOutput struct{}
+
+// Write implements io.Writer. Its errors are outputErrors.
+func (standardOutput) Write(text []byte) (n int, err error) {
+	if err := checkOutput(); err != nil {
+		return 0, err
+	}
+	if n, err = os.Stdout.Write(text); err != nil {
+		return n, outputError{err}
+	}
+	return n, nil
+}
+
+// checkOutput makes sure that the caller had not closed standard output.
+func checkOutput() error {
+	if entry.IsClosed(syscall.Stdout) {
+		return outputError{&os.PathError{Op: "write", Path: os.Stdout.Name(), Err: syscall.EBADF}}
 	}
 	return nil
 }
