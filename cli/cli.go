@@ -58,9 +58,10 @@ func (c *commands) named(name string) command {
 // Main is golock as users call it.
 func Main(args []string) Exit {
 	return recovered(func(out *term.Printer) error {
+		out.JSON = asksForJSON(args)
 		if err := checkDescriptors(); err != nil {
-			// Not by the printer: its timer needs such descriptors.
-			_, _ = syscall.Write(syscall.Stderr, []byte("golock: "+err.Error()+"\n"))
+			// Not by out.Line: its timer needs such descriptors.
+			_, _ = syscall.Write(syscall.Stderr, []byte(out.Text("error", err.Error(), nil)))
 			return exitError{code: exitUnavailable}
 		}
 		if len(args) > 0 {
@@ -73,6 +74,24 @@ func Main(args []string) Exit {
 		}
 		return parse(args, out)
 	})
+}
+
+// asksForJSON reports whether the command line, or else the environment, asks for JSON in log lines.
+// That is for the errors that are found before the settings are known (configureLog).
+func asksForJSON(args []string) bool {
+	format := os.Getenv("GOLOCK_LOG_FORMAT")
+	for i, arg := range args {
+		value, isAttached := strings.CutPrefix(arg, "--log-format=")
+		switch {
+		case arg == "--":
+			return format == "json"
+		case isAttached:
+			format = value
+		case arg == "--log-format" && i+1 < len(args):
+			format = args[i+1]
+		}
+	}
+	return format == "json"
 }
 
 // Watchdog is golock as the watchdog of a command (see runner.Watchdog).

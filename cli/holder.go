@@ -185,7 +185,7 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 	socket := os.NewFile(uintptr(pair[0]), "holder")
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the process that holds the slot needs /dev/null in place of your terminal: mount /dev here: %w", err)
 	}
 	defer null.Close()
 	fds, _ := procfs.FDs(0)
@@ -203,7 +203,7 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("starting the process that holds the slot from /proc/self/exe: %w", err)
+		return nil, fmt.Errorf("starting the process that holds the slot from /proc/self/exe (is /proc mounted here?): %w", err)
 	}
 	_, _ = socket.Write(text) // awaitHolder sees a holder that has ended
 	return socket, nil

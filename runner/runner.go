@@ -327,10 +327,10 @@ func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell f
 			r.Log(true, "the slot could not be given back", "error", err)
 		case failed(held):
 			r.Log(true, "the slot stays taken for its hold", "error", held)
-		case hold > 0 && !unused:
-			r.Log(false, "slot given back", "held", hold)
+		case unused:
+			r.Log(false, "slot given back", "held", time.Duration(0))
 		default:
-			r.Log(false, "slot given back")
+			r.Log(false, "slot given back", "held", hold)
 		}
 	}
 }

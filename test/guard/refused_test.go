@@ -113,16 +113,16 @@ func TestAlwaysRefused(t *testing.T) {
 
 // alwaysRefusedScript prints what judgeRefused reads, a line for each step.
 const alwaysRefusedScript = `
-	refused() { strace -qq -D -f -o /dev/null -e trace="$CALL" -e inject="$CALL:error=$ERRNO" "$@"; }
+	refused="strace -qq -D -f -o /dev/null -e trace=$CALL -e inject=$CALL:error=$ERRNO"
 	ticks() { set -- $(sed 's/.*) //' /proc/$1/stat 2>/dev/null); echo $((${12:-0} + ${13:-0})); }
-	refused $GOLOCK run --name $LOCK -- sh -c 'exit 7' 2>end; echo end $?
-	refused $GOLOCK run --name $LOCK --kill-after 5 -- sh -c 'echo >started; exec sleep 1000' 2>term & pid=$!
+	$refused $GOLOCK run --name $LOCK -- sh -c 'exit 7' 2>end; echo end $?
+	$refused $GOLOCK run --name $LOCK --kill-after 5 -- sh -c 'echo >started; exec sleep 1000' 2>term & pid=$!
 	until [ -s started ] || [ -s term ]; do sleep .02; done
 	before=$(ticks $pid); sleep 1; after=$(ticks $pid)
 	kill -TERM $pid 2>/dev/null
 	wait $pid; echo term $?
 	if [ $after != 0 ]; then echo ticks $((after - before)); fi
-	refused $GOLOCK acquire --name $LOCK --for $$ >id 2>acquire; echo acquire $?
+	$refused $GOLOCK acquire --name $LOCK --for $$ >id 2>acquire; echo acquire $?
 	if [ -s id ]; then $GOLOCK release $(cat id); echo release $?; fi
 	$GOLOCK run --name $LOCK -w 30 -- true; echo next $?
 	echo left $(ps -eo comm= | grep -c '^sleep\|^golock\|^lean')`
