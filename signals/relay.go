@@ -246,7 +246,7 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 }
 
 // RefusedPause is the time between two looks where the kernel or a seccomp profile refuses ppoll(2).
-const RefusedPause = 10 * time.Millisecond
+const RefusedPause = 50 * time.Millisecond
 
 // Suspend stops this process after a stop signal came through Next, and returns when the process is
 // continued. If the next signal is CONT, it does not stop. Without a terminal a CONT between that
