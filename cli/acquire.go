@@ -138,6 +138,9 @@ func (c *acquireCommand) forProcess(
 // printID prints the ID alone, to a copy of standard output: os.Stdout would end the
 // process if nobody reads (SIGPIPE), and the slot would be left to its lease.
 func printID(id string) error {
+	if err := checkOutput(); err != nil {
+		return err
+	}
 	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, 3)
 	if err == nil {
 		out := os.NewFile(uintptr(fd), os.Stdout.Name())

@@ -115,7 +115,7 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 	}
 	warn(t.out, v)
 	if t.test.Program, err = os.Executable(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("golock check starts itself, which needs /proc: it is not mounted here: %w", err)
 	}
 	if c.With.given() {
 		t.useTemplate(c.With.text())

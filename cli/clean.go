@@ -58,8 +58,9 @@ func (c *cleanCommand) run(out *term.Printer) error {
 	}
 	if !c.Name.given() { // sockets have no name
 		sockets := 0
-		dir, dirErr := open.Directory(false)
-		if dirErr == nil {
+		var dirErr error
+		dir, noPlace := open.Directory(false)
+		if noPlace == nil { // else nothing can be left in it, whatever store was named
 			sockets, dirErr = held.Sweep(dir, olderThan)
 		}
 		if sockets > 0 {

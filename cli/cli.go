@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"golock/cli/term"
+	"golock/internal/entry"
 	"golock/locks"
 	"golock/locks/open"
 	"golock/runner"
@@ -57,9 +58,10 @@ func (c *commands) named(name string) command {
 // Main is golock as users call it.
 func Main(args []string) Exit {
 	return recovered(func(out *term.Printer) error {
+		out.JSON = asksForJSON(args)
 		if err := checkDescriptors(); err != nil {
-			// Not by the printer: its timer needs such descriptors.
-			_, _ = syscall.Write(syscall.Stderr, []byte("golock: "+err.Error()+"\n"))
+			// Not by out.Line: its timer needs such descriptors.
+			_, _ = syscall.Write(syscall.Stderr, []byte(out.Text("error", err.Error(), nil)))
 			return exitError{code: exitUnavailable}
 		}
 		if len(args) > 0 {
@@ -72,6 +74,24 @@ func Main(args []string) Exit {
 		}
 		return parse(args, out)
 	})
+}
+
+// asksForJSON reports whether the command line, or else the environment, asks for JSON in log lines.
+// That is for the errors that are found before the settings are known (configureLog).
+func asksForJSON(args []string) bool {
+	format := os.Getenv("GOLOCK_LOG_FORMAT")
+	for i, arg := range args {
+		value, isAttached := strings.CutPrefix(arg, "--log-format=")
+		switch {
+		case arg == "--":
+			return format == "json"
+		case isAttached:
+			format = value
+		case arg == "--log-format" && i+1 < len(args):
+			format = args[i+1]
+		}
+	}
+	return format == "json"
 }
 
 // Watchdog is golock as the watchdog of a command (see runner.Watchdog).
@@ -97,8 +117,29 @@ func printOut(text string) error {
 	if text == "" {
 		return nil
 	}
-	if _, err := os.Stdout.WriteString(text); err != nil {
-		return outputError{err}
+	_, err := standardOutput{}.Write([]byte(text))
+	return err
+}
+
+// standardOutput is os.Stdout, but a write fails if the caller had closed standard output: what is
+// open there instead would take all of it, and a script would go on without the answer.
+type standardOutput struct{}
+
+// Write implements io.Writer. Its errors are outputErrors.
+func (standardOutput) Write(text []byte) (n int, err error) {
+	if err := checkOutput(); err != nil {
+		return 0, err
+	}
+	if n, err = os.Stdout.Write(text); err != nil {
+		return n, outputError{err}
+	}
+	return n, nil
+}
+
+// checkOutput makes sure that the caller had not closed standard output.
+func checkOutput() error {
+	if entry.IsClosed(syscall.Stdout) {
+		return outputError{&os.PathError{Op: "write", Path: os.Stdout.Name(), Err: syscall.EBADF}}
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func ending(out *term.Printer, o runner.Outcome, end Exit, conflictCode int) err
 	case o.Kind != runner.Busy:
 		return exitError{code: end.Code, err: o.Err, signal: end.Signal}
 	case conflictCode == 0:
-		out.Step(o.Err.Error())
+		out.Skip(o.Err)
 		return nil
 	}
 	return exitError{code: conflictCode, err: o.Err}

@@ -71,6 +71,7 @@ func rawText(token kong.Token) string { return fmt.Sprint(token.Value) }
 func newParser(onExit func(code int)) *kong.Kong {
 	parser := kong.Must(&commands{},
 		kong.Name("golock"),
+		kong.Writers(standardOutput{}, os.Stderr),
 		kong.Description(helpRoot),
 		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100, NoAppSummary: true}),
 		kong.ValueFormatter(helpText),
@@ -92,8 +93,8 @@ func parse(args []string, out *term.Printer) error {
 	parser := newParser(func(int) { ended = true })
 	parsed, err := parser.Parse(args)
 	switch {
-	case errors.As(err, new(*os.PathError)): // the help could not be written
-		return outputError{err}
+	case errors.As(err, new(outputError)): // the help could not be written
+		return err
 	case ended:
 		return nil
 	case err != nil:

@@ -101,7 +101,11 @@ func (h *holder) send(m holderMessage) {
 		return
 	}
 	h.done = m.Result != nil
-	_ = unix.Sendto(h.socket, append(text, '\n'), unix.MSG_NOSIGNAL, nil) // there is room for all of it
+	text = append(text, '\n') // there is room for all of it
+	err := unix.Sendto(h.socket, text, unix.MSG_NOSIGNAL, nil)
+	if err == unix.EPERM || err == unix.ENOSYS { // a seccomp profile; golock acquire waits for this message
+		_, _ = unix.Write(h.socket, text)
+	}
 }
 
 // report sends the progress of waiting. There may be more holders than a message has room for.
@@ -185,7 +189,7 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 	socket := os.NewFile(uintptr(pair[0]), "holder")
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the process that holds the slot needs /dev/null in place of your terminal: mount /dev here: %w", err)
 	}
 	defer null.Close()
 	fds, _ := procfs.FDs(0)
@@ -203,7 +207,7 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("starting the process that holds the slot from /proc/self/exe: %w", err)
+		return nil, fmt.Errorf("starting the process that holds the slot from /proc/self/exe (is /proc mounted here?): %w", err)
 	}
 	_, _ = socket.Write(text) // awaitHolder sees a holder that has ended
 	return socket, nil

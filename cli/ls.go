@@ -89,10 +89,14 @@ type lister struct {
 	failed error  // the last one, which was printed
 }
 
-// once shows what there is. After a failure that is what was read before it.
+// once shows what there is. After a failure that is what could be read, if anything: an empty array
+// would say that nobody holds.
 func (l *lister) once() error {
 	entries, failed := l.list(context.Background())
 	var text string
+	if l.JSON.on() && failed != nil && len(entries) == 0 {
+		return failed
+	}
 	if l.JSON.on() {
 		for piece := range term.JSONRows(entries) {
 			if err := printOut(piece); err != nil {

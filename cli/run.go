@@ -132,6 +132,10 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 		Store: store, Address: address.url, Relay: relay, Watchdog: leanWatchdog(), Terminal: terminal, Log: out.Log, Say: out.Say,
 	}
 	out.Request = &run.Request
+	// Before anything is printed: each line has name and ID. A wrong name is found later, among other mistakes.
+	if noStore == nil && (locks.IsPlain(store) || locks.CheckName(v.Text("name")) == nil) {
+		readName(v, run)
+	}
 	if err := cmp.Or(configureLog(out, v), noStore); err != nil {
 		return nil, nil, err
 	}

@@ -24,7 +24,10 @@ func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCod
 		v.Fail("require-networked", "the store %s excludes on one machine only", run.Store.URL())
 	}
 	run.Jitter = v.Duration("jitter")
-	readName(v, run)
+	if run.Request.Name == "" {
+		readName(v, run)
+	}
+	run.Request.Command = run.Argv
 	readClaim(v, run, out)
 	readWait(v, run)
 	readQueue(v, run, out)
@@ -56,7 +59,7 @@ func readName(v *config.Values, run *runner.Run) {
 		ref.Key = locks.KeyOf(run.Store.URL())
 	}
 	run.Request = locks.Request{
-		Ref: ref, Name: name, Command: run.Argv, User: userName(run.Store),
+		Ref: ref, Name: name, User: userName(run.Store),
 		Within: runner.Enclosing(os.Getenv(runner.EnvHeld), ref.Key),
 	}
 	if !run.Store.Traits().InheritorsKeep {

@@ -142,8 +142,18 @@ func (s *supervisor) signalCommand(sig syscall.Signal) {
 	if !s.Terminal {
 		target = -s.group
 	}
-	if err := unix.Kill(target, sig); err != nil && err != unix.ESRCH {
-		s.warnUnkillable(proctree.Process{PID: s.pid}, err)
+	err := unix.Kill(target, sig)
+	if err == nil || err == unix.ESRCH {
+		return
+	}
+	// Where a seccomp profile refuses kill(2), pidfd_send_signal(2) may be left.
+	for _, p := range proctree.Live() {
+		if p.PID != s.pid && (s.Terminal || p.Group != s.group) {
+			continue
+		}
+		if err := proctree.Signal(p, sig); err != nil {
+			s.warnUnkillable(p, err)
+		}
 	}
 }
 

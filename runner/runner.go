@@ -11,11 +11,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/proctree"
 	"golock/locks"
 	"golock/runner/renewal"
 	"golock/signals"
@@ -159,6 +161,9 @@ func (r *Run) prepare() *supervisor {
 // wait waits for the slot. The descriptors that the start needs are reserved meanwhile: if there
 // are too few, the run fails before it takes a slot.
 func (s *supervisor) wait() *Outcome {
+	if err := s.checkCalls(); err != nil {
+		return notStarted(err)
+	}
 	free, err := s.reserve()
 	defer free()
 	if err != nil {
@@ -185,6 +190,30 @@ func (s *supervisor) wait() *Outcome {
 	g := lease.Grant()
 	s.Log(false, "slot taken", "slots", append([]int{}, g.Slots...), "fence", g.Fence, "waited", s.waited, "id", g.Ref.String())
 	return nil
+}
+
+// checkCalls fails if the kernel refuses a system call without which golock would not notice the end of
+// the command, or could not end all of it: the slot must not be taken then. Where all descendants must
+// end, those whose parent dies become children of this process from here on.
+func (s *supervisor) checkCalls() error {
+	if s.Exec {
+		return nil
+	}
+	_, err := syscall.Wait4(-1, nil, unix.WNOHANG, nil) // reaps what collect would
+	if err != nil && err != unix.ECHILD {
+		return os.NewSyscallError("wait4", err)
+	}
+	if s.watchdog == nil && !s.Tree {
+		return nil
+	}
+	if err := proctree.BecomeSubreaper(); err != nil || s.watchdog == nil {
+		return err
+	}
+	_, _, err = proctree.PeekEnded()
+	if err == unix.ECHILD {
+		return nil
+	}
+	return os.NewSyscallError("waitid", err)
 }
 
 // noLease is the lease of a run without a slot.
@@ -302,10 +331,10 @@ func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell f
 			r.Log(true, "the slot could not be given back", "error", err)
 		case failed(held):
 			r.Log(true, "the slot stays taken for its hold", "error", held)
-		case hold > 0 && !unused:
-			r.Log(false, "slot given back", "held", hold)
+		case unused:
+			r.Log(false, "slot given back", "held", time.Duration(0))
 		default:
-			r.Log(false, "slot given back")
+			r.Log(false, "slot given back", "held", hold)
 		}
 	}
 }

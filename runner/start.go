@@ -2,13 +2,14 @@ package runner
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"runtime"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"golock/internal/proctree"
 	"golock/locks"
 	"golock/runner/renewal"
 	"golock/signals"
@@ -42,9 +43,6 @@ func (s *supervisor) start() *Outcome {
 		return failed
 	}
 	s.Relay.CatchIgnored()
-	if s.Tree {
-		proctree.BecomeSubreaper()
-	}
 	if s.watchdog != nil {
 		s.pid, err = s.watchdog.start()
 	} else {
@@ -124,6 +122,8 @@ func (s *supervisor) takeSignals() *Outcome {
 
 func notStarted(err error) *Outcome {
 	switch {
+	case isRefusedCall(err):
+		return &Outcome{Kind: Refused, Err: fmt.Errorf("%w: a run needs that system call; allow it in the seccomp profile", err)}
 	case lacksResources(err):
 		return &Outcome{Kind: Refused, Err: err}
 	case errors.Is(err, errWatchdogGone):
@@ -132,6 +132,12 @@ func notStarted(err error) *Outcome {
 		return &Outcome{Kind: NotFound, Err: err}
 	}
 	return &Outcome{Kind: NotExecutable, Err: err}
+}
+
+// isRefusedCall reports whether the kernel, or a seccomp profile, refuses a system call without which a
+// command cannot be started or looked after.
+func isRefusedCall(err error) bool {
+	return errors.As(err, new(*os.SyscallError)) && !lacksResources(err)
 }
 
 // lacksResources reports whether a process could not be started for want of processes, descriptors or

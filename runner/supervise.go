@@ -230,7 +230,7 @@ func (s *supervisor) stop(after time.Duration) {
 		s.killAt = min(s.killAt, at) // 0 if KILL was sent
 		return
 	}
-	proctree.BecomeSubreaper() // or the children of those that die now would be lost to the search
+	_ = proctree.BecomeSubreaper() // or the children of those that die now would be lost to the search
 	if after <= 0 {
 		s.kill()
 		return

@@ -3,6 +3,7 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"golock/internal/fdtable"
 	"golock/internal/procfs"
 	"golock/internal/proctree"
+	"golock/signals"
 )
 
 // On a store with leases the command must not outlive the lease, even if golock is killed, stopped
@@ -59,7 +61,7 @@ func (w *watchdog) spawn() error {
 	r := w.run
 	pair, err := socketPair()
 	if err != nil {
-		return fmt.Errorf("socketpair: %w", err)
+		return os.NewSyscallError("socketpair", err)
 	}
 	theirs := fdtable.MoveHigh(pair[1])
 	defer unix.Close(theirs)
@@ -69,8 +71,6 @@ func (w *watchdog) spawn() error {
 		own = fdtable.MoveHigh(fd)
 		defer unix.Close(own)
 	}
-	proctree.BecomeSubreaper() // before the first descendant
-
 	group := 0
 	if r.Terminal {
 		group = unix.Getpgrp()
@@ -124,8 +124,11 @@ func (w *watchdog) start() (pid int, err error) {
 	deadline := w.run.renewer.KillAt()
 	for again := true; ; again = false {
 		if err := w.spawn(); err != nil {
-			if lacksResources(err) {
+			switch {
+			case lacksResources(err):
 				return 0, w.run.cmd.problem(err)
+			case isRefusedCall(err):
+				return 0, err
 			}
 			return 0, fmt.Errorf("%w: %w", errWatchdogGone, err)
 		}
@@ -140,6 +143,8 @@ func (w *watchdog) start() (pid int, err error) {
 	case nil, unix.EPIPE: // which receive returns too
 	case unix.EMSGSIZE:
 		return 0, w.run.cmd.problem(unix.E2BIG)
+	case unix.EPERM, unix.ENOSYS:
+		return 0, os.NewSyscallError("sendto", err)
 	default:
 		return 0, w.run.cmd.problem(err)
 	}
@@ -154,8 +159,12 @@ func (w *watchdog) start() (pid int, err error) {
 			}
 			ready := []unix.PollFd{{Fd: int32(w.socket), Events: unix.POLLIN}}
 			ts := unix.NsecToTimespec(int64(min(left, resumePause)))
-			if n, _ := unix.Ppoll(ready, &ts, nil); n == 0 && isStopped(w.pid) {
+			n, err := unix.Ppoll(ready, &ts, nil)
+			if n == 0 && isStopped(w.pid) {
 				_ = unix.Kill(w.pid, unix.SIGCONT) // golock's own child and not reaped
+			}
+			if err != nil {
+				time.Sleep(signals.RefusedPause)
 			}
 		case err != nil:
 			w.killTree()
@@ -164,6 +173,8 @@ func (w *watchdog) start() (pid int, err error) {
 			return int(m.number), nil
 		case unix.Errno(m.number) == unix.ETIME:
 			return 0, errTooLate
+		case len(m.texts) > 0:
+			return 0, os.NewSyscallError(m.texts[0], unix.Errno(m.number))
 		default: // msgFailed
 			return 0, w.run.cmd.problem(unix.Errno(m.number))
 		}

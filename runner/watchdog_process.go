@@ -96,6 +96,9 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 	group, noGroup := strconv.Atoi(args[2])
 	program, noProgram := strconv.Atoi(args[3])
 	peer, err := unix.GetsockoptUcred(socket, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err == unix.EPERM || err == unix.ENOSYS {
+		return nil, os.NewSyscallError("getsockopt", err) // golock sees that its watchdog has ended
+	}
 	if errors.Join(noSocket, noGroup, noProgram, err) != nil {
 		return nil, ErrNotSpawned
 	}
@@ -111,7 +114,9 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 	w.relay.Catch()
 	w.relay.CatchIgnored()
 	w.relay.Watch(socket)
-	proctree.BecomeSubreaper()
+	if err := proctree.BecomeSubreaper(); err != nil {
+		return nil, err
+	}
 	// Not by prctl(2): it names this thread, which need not be the first.
 	if fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
 		_, _ = unix.Write(fd, []byte(WatchdogName))
@@ -199,7 +204,11 @@ func (w *watchdogProcess) start(variables []string) {
 	if err != nil {
 		errno := unix.EINVAL
 		errors.As(err, &errno)
-		_ = send(w.socket, msgFailed, int64(errno))
+		var call []string
+		if refused, ok := errors.AsType[*os.SyscallError](err); ok {
+			call = []string{refused.Syscall}
+		}
+		_ = send(w.socket, msgFailed, int64(errno), call...)
 		return
 	}
 	_ = send(w.socket, msgStarted, int64(w.pid))

@@ -28,7 +28,7 @@ const (
 
 	// watchdog to golock
 	msgStarted   // number: the command's process
-	msgFailed    // number: the errno with which the command could not be executed
+	msgFailed    // number: the errno with which the command could not be executed; texts: a refused system call
 	msgEnded     // number: its wait status; texts: "killed" if the watchdog did that
 	msgChildless // no descendant of the command is left
 )

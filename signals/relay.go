@@ -221,21 +221,32 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 		}
 		left := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
 		n, err := unix.Ppoll(fds, &left, nil)
+		isRefused := err != nil && err != unix.EINTR
+		if isRefused {
+			time.Sleep(min(time.Until(until), RefusedPause))
+		}
 		if fds[1].Revents != 0 {
 			r.WakeAt(0)
 		}
-		switch {
-		case fds[0].Revents != 0:
+		if isRefused || fds[0].Revents != 0 {
 			if n, err := unix.Read(r.read, r.buffer[:]); err == nil {
 				r.unread = r.buffer[:n]
+				continue
 			}
+		}
+		switch {
 		case n > 0:
 			return 0, true
-		case err == nil || !time.Now().Before(until):
+		case !time.Now().Before(until), err == nil:
 			return 0, false
+		case isRefused: // the caller looks at everything
+			return 0, true
 		}
 	}
 }
+
+// RefusedPause is the time between two looks where the kernel or a seccomp profile refuses ppoll(2).
+const RefusedPause = 50 * time.Millisecond
 
 // Suspend stops this process after a stop signal came through Next, and returns when the process is
 // continued. If the next signal is CONT, it does not stop. Without a terminal a CONT between that

@@ -63,6 +63,19 @@ func (p *Printer) Fail(err error) {
 	}
 }
 
+// Skip prints, as a step, why there was no slot in time where that is a success.
+func (p *Printer) Skip(err error) {
+	busy, isBusy := errors.AsType[*locks.BusyError](err)
+	switch {
+	case !p.JSON:
+		p.Step(err.Error())
+	case isBusy:
+		p.Step("skipped", "error", err, "holders", Rows(busy.Holders), "waiters", busy.Waiters, "queue_full", busy.Full)
+	default:
+		p.Step("skipped", "error", err)
+	}
+}
+
 // whoIsBusy gives programs the facts in the message of a busy lock.
 func (p *Printer) whoIsBusy(err error) []any {
 	var busy *locks.BusyError
@@ -75,11 +88,15 @@ func (p *Printer) whoIsBusy(err error) []any {
 // Line prints a message with pairs of name and value.
 func (p *Printer) Line(level, message string, pairs []any) {
 	p.Live("")
-	line := p.textLine
+	p.write([]byte(p.Text(level, message, pairs)))
+}
+
+// Text gives the line that Line prints, with its line feed.
+func (p *Printer) Text(level, message string, pairs []any) string {
 	if p.JSON {
-		line = p.jsonLine
+		return p.jsonLine(level, message, pairs) + "\n"
 	}
-	p.write([]byte(line(level, message, pairs) + "\n"))
+	return p.textLine(level, message, pairs) + "\n"
 }
 
 func (p *Printer) textLine(level, message string, pairs []any) string {

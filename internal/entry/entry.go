@@ -34,6 +34,7 @@ var (
 	scratch [4]uint64 //nolint:unused // a struct sigaction of the kernel
 	initial [4]uint64 //nolint:unused // the same: the default action
 	files   unix.Rlimit
+	closed  uint64                                                      // the standard descriptors that the caller had closed, descriptor 0 in bit 0
 	null    = [...]byte{'/', 'd', 'e', 'v', '/', 'n', 'u', 'l', 'l', 0} //nolint:unused // read by start
 	root    = [...]byte{'/', 0}                                         //nolint:unused // the same
 	// procs is what start puts before the other variables on amd64: golock mostly sleeps, and threads
@@ -64,6 +65,10 @@ func Ignored() (set uint64, known bool) { return ignored, stack != nil }
 
 // OpenFiles returns the caller's limit of open files (RLIMIT_NOFILE), which the runtime raises.
 func OpenFiles() (limit unix.Rlimit, known bool) { return files, stack != nil }
+
+// IsClosed reports whether the caller had closed a standard descriptor. Something else is open there
+// now, so a write would succeed. Where start has not run that is not known, and IsClosed is false.
+func IsClosed(fd int) bool { return closed>>fd&1 != 0 }
 
 // Environ returns the whole environment. os.Environ drops all duplicates of a variable but the
 // last.

@@ -59,6 +59,10 @@ descriptor:
 	SYSCALL
 	CMPQ	AX, $-9 // EBADF
 	JNE	open
+	MOVQ	BX, CX
+	MOVQ	$1, AX
+	SHLQ	CX, AX
+	ORQ	AX, ·closed(SB)
 	MOVQ	$2, AX // open("/dev/null", O_RDWR|O_CLOEXEC)
 	LEAQ	·null(SB), DI
 	MOVQ	$0x80002, SI

@@ -66,6 +66,11 @@ descriptor:
 	SVC
 	CMN	$9, R0 // EBADF
 	BNE	open
+	MOVD	$1, R1
+	LSL	R19, R1, R1
+	MOVD	·closed(SB), R2
+	ORR	R1, R2, R2
+	MOVD	R2, ·closed(SB)
 	MOVD	$56, R8 // openat(AT_FDCWD, "/dev/null", O_RDWR|O_CLOEXEC)
 	MOVD	$-100, R0
 	MOVD	$·null(SB), R1

@@ -77,9 +77,12 @@ func (p *Process) Ended() bool {
 		return err != nil || !s.Alive()
 	}
 	ready, err := eintr.Get(func() (int, error) {
-		return unix.Poll([]unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}, 0)
+		return unix.Ppoll([]unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}, &unix.Timespec{}, nil)
 	})
-	return err == nil && ready > 0
+	if err != nil { // a seccomp profile refuses ppoll(2): this takes a zombie for a live process
+		return unix.PidfdSendSignal(p.fd, 0, nil, 0) == unix.ESRCH
+	}
+	return ready > 0
 }
 
 // Wakes reports whether the descriptor becomes readable when the process ends. One that does not

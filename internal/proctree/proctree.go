@@ -2,6 +2,7 @@
 package proctree
 
 import (
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -120,7 +121,9 @@ func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitSt
 
 // BecomeSubreaper makes descendants whose parent dies children of this process instead of init's
 // (prctl(2)).
-func BecomeSubreaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+func BecomeSubreaper() error {
+	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+}
 
 // PeekEnded gives a child that has ended, and its wait status as wait4(2) would give it, but does
 // not reap it. The pid is 0 if there is none.

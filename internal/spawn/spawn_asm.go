@@ -3,6 +3,7 @@
 package spawn
 
 import (
+	"os"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -21,6 +22,7 @@ type plan struct {
 	count int
 
 	steps   []step
+	names   []string // of the steps' system calls
 	ignore  action
 	initial action // the default action
 	mask    uint64
@@ -40,6 +42,8 @@ type step struct {
 }
 
 const anyResult = ^uintptr(0)
+
+const execve = "execve"
 
 // action is the kernel's struct sigaction (rt_sigaction(2)): handler, flags, restorer and mask. All
 // zero is the default action.
@@ -71,17 +75,26 @@ func forkExec(path string, argv, env []string, attr *syscall.SysProcAttr) (pid i
 	result := fork(p)
 	sigprocmask(&before, nil)
 	if errno := asErrno(result); errno != 0 {
-		return 0, errno
+		return 0, setupError("clone", errno)
 	}
 	pid = int(result)
-	for _, s := range p.steps {
+	for i, s := range p.steps {
 		if errno := asErrno(s.result); errno != 0 {
 			_, _ = eintr.Get(func() (int, error) { return syscall.Wait4(pid, nil, 0, nil) })
-			return 0, errno
+			return 0, setupError(p.names[i], errno)
 		}
 	}
 	runtime.KeepAlive(p)
 	return pid, nil
+}
+
+// setupError is the error of a system call of a new process: that of execve concerns the program, and
+// a lack of processes or memory concerns the whole machine. All others are refusals of a call.
+func setupError(call string, errno syscall.Errno) error {
+	if call == execve || errno == syscall.EAGAIN || errno == syscall.ENOMEM {
+		return errno
+	}
+	return os.NewSyscallError(call, errno)
 }
 
 func newPlan(path string, argv, env []string, attr *syscall.SysProcAttr) (*plan, error) {
@@ -97,28 +110,29 @@ func newPlan(path string, argv, env []string, attr *syscall.SysProcAttr) (*plan,
 		return nil, err
 	}
 	if attr.Setpgid {
-		p.add(unix.SYS_SETPGID, 0, uintptr(attr.Pgid))
+		p.add("setpgid", unix.SYS_SETPGID, 0, uintptr(attr.Pgid))
 	}
 	if attr.Pdeathsig != 0 {
-		p.add(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(attr.Pdeathsig))
-		p.add(unix.SYS_GETPPID)
+		p.add("prctl", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(attr.Pdeathsig))
+		p.add("getppid", unix.SYS_GETPPID)
 		p.steps[len(p.steps)-1].want = uintptr(unix.Getpid()) // another one: it is dead already
 	}
 	p.addSignals()
 	if limit, raised := raisedLimit(); raised {
 		p.limit = limit
-		p.add(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&p.limit)), 0)
+		p.add("prlimit64", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&p.limit)), 0)
 	}
-	p.add(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&p.mask)), 0, setSize)
-	p.add(unix.SYS_EXECVE, uintptr(unsafe.Pointer(p.path)), uintptr(unsafe.Pointer(&p.argv[0])), uintptr(unsafe.Pointer(&p.env[0])))
+	p.add("rt_sigprocmask", unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&p.mask)), 0, setSize)
+	p.add(execve, unix.SYS_EXECVE, uintptr(unsafe.Pointer(p.path)), uintptr(unsafe.Pointer(&p.argv[0])), uintptr(unsafe.Pointer(&p.env[0])))
 	p.first, p.count = &p.steps[0], len(p.steps)
 	return p, nil
 }
 
-func (p *plan) add(number uintptr, args ...uintptr) {
+func (p *plan) add(name string, number uintptr, args ...uintptr) {
 	s := step{number: number, want: anyResult}
 	copy(s.args[:], args)
 	p.steps = append(p.steps, s)
+	p.names = append(p.names, name)
 }
 
 // addSignals restores what the caller of this process ignored. What this process catches has its
@@ -134,7 +148,7 @@ func (p *plan) addSignals() {
 		if ignored&(1<<(sig-1)) != 0 {
 			act = &p.ignore
 		}
-		p.add(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(act)), 0, setSize)
+		p.add("rt_sigaction", unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(act)), 0, setSize)
 	}
 }
 

@@ -204,7 +204,11 @@ func (v *victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
 
 // endGolock tells the entry's golock.
 func (v *victim) endGolock() error {
-	if v.pidNS == 0 || v.pidNS != procfs.Namespace("pid") {
+	own := procfs.Namespace("pid")
+	if own == 0 {
+		return fmt.Errorf("pid %d cannot be signalled: /proc, which tells whether it is the process of that lock, is not mounted here", v.pid)
+	}
+	if v.pidNS != own {
 		return fmt.Errorf("pid %d cannot be signalled: it runs in another container (pid namespace)", v.pid)
 	}
 	owns, err := v.signal(int(v.pid), unix.SIGTERM)

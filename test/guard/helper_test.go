@@ -17,7 +17,15 @@ import (
 	"golock/test/testkit"
 )
 
-func TestMain(m *testing.M) { os.Exit(testkit.Main(m, 8)) }
+// lean is the lean program, with the full one beside it.
+var lean string
+
+func TestMain(m *testing.M) {
+	os.Exit(testkit.Main(m, 8, func(dir string) (err error) {
+		lean, err = testkit.BuildPair(dir)
+		return err
+	}))
+}
 
 // long is a lease that does not end during a test.
 const long = "--ttl=10m"

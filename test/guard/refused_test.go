@@ -3,7 +3,10 @@
 package guard_test
 
 import (
+	"maps"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,7 +64,10 @@ func refused(t *testing.T, store, script, call, errno string) {
 		next() { golock run --store "$STORE" --name job --ttl 5s -w 30 "$@"; }
 		`
 	when := ":when=1"
-	if strings.HasPrefix(call, "pidfd") {
+	switch call {
+	case "wait4", "waitid", "prctl":
+		when = ":when=2" // a run makes the first one before it takes the slot
+	case "pidfd_open", "pidfd_send_signal":
 		when = "" // a seccomp profile refuses always, and kill(2) is left
 	}
 	r := s.Exec("unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
@@ -69,5 +75,81 @@ func refused(t *testing.T, store, script, call, errno string) {
 		Setenv("STORE="+s.Store, "CALL="+call, "ERRNO="+errno, "WHEN="+when).Run()
 	if out := strings.TrimSpace(r.Stdout); out != "0" {
 		t.Errorf("left running: %q; %v", out, r)
+	}
+}
+
+// A system call is refused always, as by a seccomp profile, in golock, its watchdog, its holder process
+// and the command: golock works, or ends at once with a code of its own and one line. It leaves neither
+// a process nor a slot, still obeys TERM and does not spin.
+func TestAlwaysRefused(t *testing.T) {
+	calls := strings.Fields("ppoll waitid prctl setpgid wait4 kill socketpair sendto getsockopt timerfd_settime")
+	errnos := []string{"EPERM", "ENOSYS"}
+	deep := os.Getenv("LOCKTEST_DEPTH") != ""
+	if deep {
+		calls = append(calls, strings.Fields("timerfd_create pipe2 recvfrom getppid flock fstatfs getdents64 readlinkat bind listen accept4 "+
+			"getsockname getpeername dup3 unlinkat uname pidfd_open pidfd_send_signal fstat statx setsockopt faccessat2 poll "+
+			"getpgid getsid clock_nanosleep tgkill gettid prlimit64 umask getrandom pwrite64 setsid chdir ioctl")...)
+	}
+	for program, path := range map[string]string{"full": testkit.Golock, "lean": lean} {
+		stores := map[string]string{"local": "local://" + testkit.Place(t, 0o777), "redis": redistest.StoreURL(t)}
+		if deep {
+			stores["mkdir"] = "mkdir://" + testkit.Place(t, 0o777)
+		}
+		for i, kind := range slices.Sorted(maps.Keys(stores)) {
+			for j, call := range calls {
+				for k, errno := range errnos {
+					if !deep && k != (i+j)%len(errnos) { // one of them for each
+						continue
+					}
+					t.Run(strings.Join([]string{program, kind, call, errno}, "/"), func(t *testing.T) {
+						t.Parallel()
+						alwaysRefused(t, path, stores[kind], call, errno)
+					})
+				}
+			}
+		}
+	}
+}
+
+// alwaysRefusedScript prints what judgeRefused reads, a line for each step.
+const alwaysRefusedScript = `
+	refused="strace -qq -D -f -o /dev/null -e trace=$CALL -e inject=$CALL:error=$ERRNO"
+	ticks() { set -- $(sed 's/.*) //' /proc/$1/stat 2>/dev/null); echo $((${12:-0} + ${13:-0})); }
+	$refused $GOLOCK run --name $LOCK -- sh -c 'exit 7' 2>end; echo end $?
+	$refused $GOLOCK run --name $LOCK --kill-after 5 -- sh -c 'echo >started; exec sleep 1000' 2>term & pid=$!
+	until [ -s started ] || [ -s term ]; do sleep .02; done
+	before=$(ticks $pid); sleep 1; after=$(ticks $pid)
+	kill -TERM $pid 2>/dev/null
+	wait $pid; echo term $?
+	if [ $after != 0 ]; then echo ticks $((after - before)); fi
+	$refused $GOLOCK acquire --name $LOCK --for $$ >id 2>acquire; echo acquire $?
+	if [ -s id ]; then $GOLOCK release $(cat id); echo release $?; fi
+	$GOLOCK run --name $LOCK -w 30 -- true; echo next $?
+	echo left $(ps -eo comm= | grep -c '^sleep\|^golock\|^lean')`
+
+func alwaysRefused(t *testing.T, program, store, call, errno string) {
+	s := testkit.OnStore(t, store)
+	testkit.Must(t, os.Chmod(s.Dir, 0o777))
+	r := s.Exec("unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
+		"setpriv", "--reuid=daemon", "--regid=daemon", "--clear-groups", "sh", "-c", alwaysRefusedScript).
+		Setenv("GOLOCK="+program, "CALL="+call, "ERRNO="+errno, "LOCK="+strings.ReplaceAll(t.Name(), "/", ".")).Run()
+	success := map[string]int{"end": 7, "term": 143, "acquire": 0, "release": 0, "next": 0, "left": 0}
+	steps := 0
+	for line := range strings.Lines(r.Stdout) {
+		steps++
+		step, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		number, err := strconv.Atoi(text)
+		testkit.Must(t, err)
+		said := s.Read(step)
+		switch {
+		case step == "ticks" && number < 15: // hundredths of a second in one second
+		case number == success[step] && said == "":
+		case (number == 69 || number == 70) && strings.HasPrefix(said, "golock: ") && strings.Count(said, "\n") == 1:
+		default:
+			t.Errorf("%s: %d, %q", step, number, said)
+		}
+	}
+	if r.Code != 0 || steps < 5 {
+		t.Errorf("%v", r)
 	}
 }

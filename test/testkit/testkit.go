@@ -121,12 +121,29 @@ func Campaign() bool {
 }
 
 // Build builds the program as a release is built.
-func Build(path string) error {
+func Build(path string) error { return build(path, "", "") }
+
+// BuildPair builds what packages install: a lean program, and beside it the full one, which the lean one
+// becomes where it needs it. It returns the path of the lean one.
+func BuildPair(dir string) (lean string, err error) {
+	const version = "test"
+	lean = filepath.Join(dir, "lean-"+version)
+	if err := build(lean, "lean", version); err != nil {
+		return "", err
+	}
+	return lean, build(filepath.Join(dir, "golock-"+version), "", version)
+}
+
+func build(path, tags, version string) error {
 	root, err := Root()
 	if err != nil {
 		return err
 	}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -E golock/internal/entry.start", "-o", path, ".")
+	flags := "-s -w -E golock/internal/entry.start"
+	if version != "" {
+		flags += " -X golock/cli.version=" + version
+	}
+	build := exec.Command("go", "build", "-trimpath", "-tags", tags, "-ldflags", flags, "-o", path, ".")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building golock: %w\n%s", err, out)
