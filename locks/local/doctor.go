@@ -78,7 +78,7 @@ func (x *examination) fileSystem() {
 		return
 	}
 	what := m.Type + ", mounted on " + m.Point
-	if strings.HasPrefix(m.Type, "fuse") && m.Type != "fuseblk" {
+	if strings.HasPrefix(m.Type, "fuse") && m.Type != "fuseblk" || m.Type == "fakeowner" { // of Docker Desktop
 		x.Add(locks.Note, "file system", what, "golock does not know whether this one has locks of its own that others do not see",
 			"take a directory on a local disk, if other machines mount it too")
 		return
