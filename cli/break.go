@@ -39,8 +39,9 @@ Examples:
 
 Exit codes:
   0 what was selected is gone, also if that was nothing; 79 no such ID;
-  69 something could not be evicted, or is not gone in 30 s (on a networked
-  store: in twice its --ttl); the mark stays.`
+  69 something could not be evicted (with --older-than also if its age is not
+  known), or is not gone in 30 s (on a networked store: in twice its --ttl);
+  the mark stays.`
 }
 
 // goneLimit is how long an evicted entry without a lease may take to go. One with a
@@ -111,8 +112,17 @@ type eviction struct {
 func (b *eviction) wants(e locks.Entry) bool {
 	waits := b.Name.given() && e.State == locks.Waiting && !b.All.on()
 	alive := b.Dead.on() && !e.Orphaned && !e.Ended
-	young := b.olderThan > 0 && time.Since(e.Since) < b.olderThan
+	young := b.olderThan > 0 && e.HasAge && e.Age < b.olderThan
 	return !waits && !alive && !young
+}
+
+// refusal says why an entry that was asked for is left alone: it may be younger.
+func (b *eviction) refusal(e locks.Entry) error {
+	if b.olderThan <= 0 || e.HasAge {
+		return nil
+	}
+	return fmt.Errorf("%q: not evicted: for how long %s has been there cannot be told from here, so it may be less than --older-than; "+
+		"golock break --id %s evicts it", e.Name, e.Who(60), e.Ref)
 }
 
 // entries lists what has the name, or the ID.
@@ -141,9 +151,14 @@ func (b *eviction) do() error {
 	var failed []error
 	var left, wanted []locks.Entry
 	for _, e := range slices.Backward(all) { // waiters first: none is granted what a holder leaves
-		if e.Ref != (locks.Ref{}) && b.wants(e) {
-			wanted = append(wanted, e)
+		if e.Ref == (locks.Ref{}) || !b.wants(e) {
+			continue
 		}
+		if err := b.refusal(e); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		wanted = append(wanted, e)
 	}
 	marked := b.markAll(wanted)
 	for i, e := range wanted {

@@ -213,7 +213,7 @@ func (l *lister) changes(entries []locks.Entry, failed error) string {
 	var seen strings.Builder
 	fmt.Fprint(&seen, len(entries))
 	for _, e := range entries {
-		e.Expires, e.HeldTill = 0, time.Time{}
+		e.Expires, e.Age, e.Since, e.HeldTill = 0, 0, time.Time{}, time.Time{}
 		fmt.Fprintf(&seen, "%+v", e)
 	}
 	if seen.String() == l.seen {

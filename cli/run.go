@@ -28,7 +28,7 @@ type runCommand struct {
 	OkExit    listFlag     `name:"ok-exit" group:"ending" example:"143" placeholder:"CODE" help:"Report this exit code of the command as 0. Repeatable."`
 	Tree      boolFlag     `name:"tree" group:"ending" help:"The run lasts until every descendant of the command has ended; stopping it stops them all."`
 	Close     boolFlag     `name:"close" short:"o" group:"ending" help:"Do not hand the lock on to the command: if golock is killed the slot is free, though the command runs on."`
-	Exec      boolFlag     `name:"exec" short:"F" aliases:"no-fork" group:"ending" help:"Take the slot, then become the command: no golock stays behind."`
+	Exec      boolFlag     `name:"exec" short:"F" aliases:"no-fork" group:"ending" help:"Take the slot, then become the command: no golock stays behind. A command that closes all descriptors frees the slot."`
 
 	DieWithGolock boolFlag `name:"die-with-golock" group:"ending" help:"If golock is killed, the kernel kills the command too, but not its descendants. On a networked store the watchdog kills them all in any case."`
 

@@ -340,10 +340,12 @@ type Entry struct {
 	Claim    Claim
 	Host     string
 	PID      int
-	UID      int      // of this machine's users; -1 if it is another's
-	User     string   // as the store tells it; "" if it keeps the UID only
-	Command  []string // may be cut by the store
-	Since    time.Time
+	UID      int           // of this machine's users; -1 if it is another's
+	User     string        // as the store tells it; "" if it keeps the UID only
+	Command  []string      // may be cut by the store
+	Since    time.Time     // when it began to hold or wait, on this host's wall clock; zero: not known
+	Age      time.Duration // for how long it has held or waited, or at least that; see SetAge
+	HasAge   bool          // whether Age is known
 	Fence    int64         // holders only
 	Orphaned bool          // the holder's golock is gone; what it started keeps the slot
 	Expires  time.Duration // stores with leases: how long it lasts from now without a renewal
@@ -365,6 +367,13 @@ type Traits struct {
 
 	// InheritorsKeep says that a process that has inherited a slot may keep it after its release.
 	InheritorsKeep bool
+}
+
+// SetAge sets for how long an entry has held or waited. The clock that keeps the lock tells that: two
+// wall clocks may differ by hours. Since is of this host, for people to read.
+func (e *Entry) SetAge(age time.Duration) {
+	e.Age, e.HasAge = max(age, 0), true
+	e.Since = time.Now().Add(-e.Age)
 }
 
 // Holder describes in a few words who an entry belongs to.

@@ -3,6 +3,7 @@ package locks
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +16,9 @@ type Mount struct {
 	Type    string // of the file system
 	Source  string
 	Options string // of the mount and of the file system
+	Device  string // of the file system, as MAJOR:MINOR
+
+	id, parent string
 }
 
 // MountOf finds the mount of a file, by the number that the kernel tells of a descriptor.
@@ -33,7 +37,7 @@ func MountOf(path string) (Mount, error) {
 		return Mount{}, err
 	}
 	for line := range strings.Lines(string(mounts)) {
-		if m, id := readMount(line); id != "" && strings.Contains(string(info), "mnt_id:\t"+id+"\n") {
+		if m := readMount(line); m.id != "" && strings.Contains(string(info), "mnt_id:\t"+m.id+"\n") {
 			return m, nil
 		}
 	}
@@ -43,15 +47,74 @@ func MountOf(path string) (Mount, error) {
 // readMount reads a line as
 //
 //	36 35 98:0 /root /mount/point options [tag ...] - type source options
-func readMount(line string) (m Mount, id string) {
+func readMount(line string) (m Mount) {
 	before, after, _ := strings.Cut(strings.TrimRight(line, "\n"), " - ")
 	field, rest := strings.Fields(before), strings.Fields(after)
 	if len(field) < 6 || len(rest) < 3 {
-		return m, ""
+		return m
 	}
 	return Mount{
 		Root: unescape(field[3]), Point: unescape(field[4]), Type: rest[0], Source: rest[1], Options: field[5] + "," + rest[2],
-	}, field[0]
+		Device: field[2], id: field[0], parent: field[1],
+	}
+}
+
+// Mounts are those that a process sees, in the order of /proc/PID/mountinfo, which every user may read.
+type Mounts []Mount
+
+// ParseMounts reads the text of /proc/PID/mountinfo.
+func ParseMounts(text string) (all Mounts) {
+	for line := range strings.Lines(text) {
+		if m := readMount(line); m.id != "" {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// Where is the device and the path in its file system to which a path leads that has no symbolic links.
+// It is "" if that is not to be seen, as in a chroot.
+func (all Mounts) Where(path string) string {
+	at, found := all.root()
+	if !found {
+		return ""
+	}
+	for found {
+		var next Mount
+		if next, found = all.below(at, path); found {
+			at = next
+		}
+	}
+	return at.Device + " " + filepath.Join("/", at.Root, strings.TrimPrefix(path, at.Point))
+}
+
+// root is the mount at / whose parent is not listed.
+func (all Mounts) root() (Mount, bool) {
+	isListed := make(map[string]bool, len(all))
+	for _, m := range all {
+		isListed[m.id] = true
+	}
+	for _, m := range all {
+		if m.Point == "/" && (m.parent == m.id || !isListed[m.parent]) {
+			return m, true
+		}
+	}
+	return Mount{}, false
+}
+
+// below is the first mount on the way from the root of a mount to a path. What other mounts hide is not
+// on it.
+func (all Mounts) below(at Mount, path string) (first Mount, found bool) {
+	for _, m := range all {
+		if m.parent != at.id || m.id == at.id {
+			continue
+		}
+		isOnWay := m.Point == "/" || path == m.Point || strings.HasPrefix(path, m.Point+"/")
+		if isOnWay && (!found || len(m.Point) <= len(first.Point)) {
+			first, found = m, true
+		}
+	}
+	return first, found
 }
 
 // unescape restores the characters that the kernel writes in octal there: blanks, tabs, newlines and

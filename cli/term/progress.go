@@ -189,7 +189,7 @@ func holderText(e locks.Entry, now time.Time, command int) string {
 	case e.Evicted != "":
 		text += ", evicted,"
 	}
-	if !e.Since.IsZero() {
+	if e.HasAge {
 		text += " for " + spanText(now.Sub(e.Since))
 	}
 	return text

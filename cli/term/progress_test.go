@@ -13,7 +13,7 @@ import (
 func TestWaitingText(t *testing.T) {
 	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.Local)
 	here, _ := os.Hostname()
-	holder := locks.Entry{State: locks.Holding, PID: 4711, Host: here, Command: []string{"rsync", "-a\x1b[2J"}, Since: now.Add(-192 * time.Second)}
+	holder := locks.Entry{State: locks.Holding, PID: 4711, Host: here, Command: []string{"rsync", "-a\x1b[2J"}, Since: now.Add(-192 * time.Second), HasAge: true}
 	there := holder
 	there.Host, there.Orphaned, there.Command = "far\a", true, nil
 	hidden := locks.Entry{State: locks.Holding}

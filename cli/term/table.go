@@ -98,7 +98,7 @@ func rowOf(e locks.Entry, known users) Row {
 	row := Row{
 		Name: e.Name, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
 		Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
-		Host: e.Host, PID: e.PID, User: known.of(e), Command: append([]string{}, e.Command...), Since: timestamp(e.Since),
+		Host: e.Host, PID: e.PID, User: known.of(e), Command: append([]string{}, e.Command...), Since: timestamp(e.Since.Round(time.Millisecond)),
 		Fence: e.Fence, Orphaned: e.Orphaned, HeldTill: timestamp(e.HeldTill),
 	}
 	if e.Ref != (locks.Ref{}) { // a plain lock does not know IDs
@@ -177,8 +177,11 @@ func cellsOf(e locks.Entry, user string, brief bool) []string {
 	if e.Claim.Max == 0 {
 		limit = "shared"
 	}
+	if e.HasAge {
+		age = spanText(e.Age)
+	}
 	if !e.Since.IsZero() {
-		since, age = e.Since.Local().Format(time.DateTime), spanText(time.Since(e.Since))
+		since = e.Since.Local().Format(time.DateTime)
 		if brief {
 			since = locks.ClockTime(e.Since)
 		}

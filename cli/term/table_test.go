@@ -16,7 +16,7 @@ func some() (all []locks.Entry) {
 	for i := range 8 {
 		e := locks.Entry{
 			Name: "nightly", State: locks.Holding, Slots: []int{i}, Claim: locks.Claim{Max: 8, Weight: 1}, PID: 47110 + i, User: "deploy", Host: "build-7",
-			Since: now, Command: []string{"rsync", "-a", "--delete", "/srv/with a long path", "/mnt/backup"}, Expires: 27400 * time.Millisecond,
+			Since: now, HasAge: true, Command: []string{"rsync", "-a", "--delete", "/srv/with a long path", "/mnt/backup"}, Expires: 27400 * time.Millisecond,
 		}
 		if i < 5 {
 			e.TTL = 30 * time.Second
@@ -36,7 +36,7 @@ func some() (all []locks.Entry) {
 		case 6:
 			e.HeldTill = now
 		case 7:
-			e.PID, e.User, e.UID, e.Claim.Max, e.Since = 0, "", -1, -1, time.Time{}
+			e.PID, e.User, e.UID, e.Claim.Max, e.Since, e.HasAge = 0, "", -1, -1, time.Time{}, false
 		}
 		all = append(all, e)
 	}

@@ -74,8 +74,8 @@ func (o *observedEntry) entry(d *directory) locks.Entry {
 		Expires: max(o.ttlLeft, o.holdLeft), TTL: m.ttl, Evicted: m.Evicted,
 	}
 	e.Ref, _ = locks.ParseRef(d.key.String() + "-" + m.ID)
-	if r.Since != 0 {
-		e.Since = time.UnixMicro(r.Since)
+	if age, known := d.ageOf(o); known {
+		e.SetAge(age)
 	}
 	r.Describe(&e)
 	if m.State == queue.Waiting {

@@ -38,6 +38,9 @@ type observedEntry struct {
 	ttlLeft   time.Duration // until it is dead without another heartbeat
 	holdLeft  time.Duration
 	dead      bool
+
+	last heartbeat     // the zero one: it has none
+	at   locks.Instant // when it was read
 }
 
 // observe reads an entry's heartbeat. One that cannot be read counts as unchanged.
@@ -55,7 +58,7 @@ func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 	}
 	o := &observedEntry{
 		member: m, record: rec, phase: p.phase, unchanged: max(now.Sub(last.Since), 0), alive: last.changes > 1,
-		sameClock: d.store.isSameClock(&rec),
+		sameClock: d.store.isSameClock(&rec), last: p, at: now,
 	}
 	if m.State != queue.Ended && !p.leaves() {
 		o.ttlLeft = max(m.ttl-o.unchanged, 0)

@@ -279,7 +279,9 @@ func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 	case queue.Offered, queue.Holding: // an offer is a grant here
 		m.State = queue.Holding
 		mine := m.ID == p.member.ID && p.entry != nil && p.question.Step == lease.Join
-		if m.hold > 0 && m.granted == 0 && (mine || was != queue.Holding && seen != nil && seen.sameClock) {
+		sameClock := mine || seen != nil && seen.sameClock
+		// A hold is worth a version of its own, in which the holder notes a grant from another clock.
+		if m.granted == 0 && sameClock && (was != queue.Holding || mine && m.hold > 0) {
 			m.granted = p.store.clock()
 		}
 	}

@@ -23,17 +23,28 @@ const sweepLimit = 2 * lease.DefaultTTL
 
 // Sweep implements locks.QueueStore. It takes as long as the longest TTL of the entries
 // whose heartbeat does not change, but not longer than sweepLimit: only that tells the dead from the
-// living. The age is what an entry says of itself. What cannot be read or removed hides nothing else.
+// living. What cannot be read or removed hides nothing else.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	directories, unread := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
-	isYoung := func(o *observedEntry) bool {
-		age := max(time.Since(time.UnixMicro(o.record.Since)), 0) // somebody may have written the future
-		return o.record.Since != 0 && age < olderThan
+	began := s.clock()
+	end := began.Add(sweepLimit)
+	times := map[*directory]time.Time{} // by the clock of the file system
+	for _, d := range directories {
+		if olderThan <= 0 {
+			break
+		}
+		now, err := lease.Await(ctx, d.fileTime)
+		if err != nil {
+			return 0, errors.Join(unread, lease.Located(s.URL(), err))
+		}
+		times[d] = now
 	}
-	end := s.clock().Add(sweepLimit)
 	for {
 		unknown, failed, states := 0, map[string]error{}, map[*directory]*state{}
 		for _, d := range directories {
+			isYoung := func(o *observedEntry) bool {
+				return olderThan > 0 && d.unusedFor(o.member, times[d].Add(s.clock().Sub(began))) < olderThan
+			}
 			r, err := lease.Await(ctx, func() (swept, error) { return d.sweep(ctx, isYoung) })
 			removed += r.removed
 			unknown += r.unknown

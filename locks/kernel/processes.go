@@ -65,7 +65,7 @@ func Roots(pids []int) []int {
 }
 
 // Describe fills in what the kernel tells about a process; 0 stands for one that is
-// not known. Since is its start: nobody records when it took a lock. It reports
+// not known. Its age counts from the start of the process: nobody records when it took a lock. It reports
 // false if the process is gone.
 func Describe(e *locks.Entry, pid int) bool {
 	e.PID, e.UID = pid, -1
@@ -74,7 +74,7 @@ func Describe(e *locks.Entry, pid int) bool {
 	if pid == 0 || !s.Alive() {
 		return false
 	}
-	e.Since = time.Now().Add(time.Duration(s.Start)*procfs.Tick - time.Duration(locks.BootTime()))
+	e.SetAge(time.Duration(locks.BootTime()) - time.Duration(s.Start)*procfs.Tick)
 	e.UID, e.Command = procfs.EffectiveUID(pid), procfs.Command(pid)
 	return true
 }

@@ -67,6 +67,12 @@ func (m *moment) holdLeft(r *record) time.Duration {
 	return max(left, 0)
 }
 
+// age is for how long a live entry has waited or held. It is not known where the two clocks cannot be
+// compared.
+func (m *moment) age(r *record) (age time.Duration, known bool) {
+	return m.now.Sub(locks.Instant(r.written)), m.reads(r)
+}
+
 // isOfAnotherBoot reports whether a record is from before the machine was started. Containers may
 // hide the number of the boot; then only a record from the future is.
 func (m *moment) isOfAnotherBoot(r *record) bool {

@@ -1,6 +1,8 @@
 package local
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -31,12 +33,13 @@ type roots struct {
 	user           int    // whose directory it is: the same, or who that is outside of a user namespace
 	root           uint32 // owner of root's directories
 	mountOf        func(path string) (locks.Mount, error)
+	isPrivate      func(path string) bool // see isPrivate
 }
 
 func systemRoots() roots {
 	root, _ := userns.Root()
 	return roots{
-		run: "/run", lock: "/run/lock", tmp: "/tmp", mountOf: locks.MountOf,
+		run: "/run", lock: "/run/lock", tmp: "/tmp", mountOf: locks.MountOf, isPrivate: isPrivate,
 		euid: os.Geteuid(), user: userns.RealUser(os.Geteuid()), root: root,
 	}
 }
@@ -57,17 +60,24 @@ func (r roots) pick() (string, error) {
 	for _, p := range r.parents() {
 		path := p.path + "/" + p.prefix + uid
 		var st unix.Stat_t
-		if r.isSafe(p) && unix.Lstat(path, &st) == nil && st.Uid == uint32(r.euid) {
-			return path, r.checkTmp(p)
+		if !r.isSafe(p) || unix.Lstat(path, &st) != nil || st.Uid != uint32(r.euid) {
+			continue
 		}
+		if p.path != r.tmp { // the usual case: nobody else makes it there, nor does golock where that is private
+			return path, nil
+		}
+		return path, cmp.Or(r.checkTmp(p), r.checkPrivate(p))
 	}
 	prepared := r.parents()[0].path
+	if r.user == 0 && r.isPrivate(prepared) {
+		return "", r.refusePrivate(prepared)
+	}
 	if r.user == 0 && unix.Mkdir(prepared, 0o755) == nil { // root needs no package to have prepared it
 		_ = unix.Chmod(prepared, 0o755) // whatever the umask
 	}
 	for _, p := range r.parents() {
 		if r.isSafe(p) {
-			return p.path + "/" + p.prefix + uid, r.checkTmp(p)
+			return p.path + "/" + p.prefix + uid, cmp.Or(r.checkTmp(p), r.checkPrivate(p))
 		}
 	}
 	return "", &locks.PathError{
@@ -104,6 +114,45 @@ func (r roots) checkTmp(p parent) error {
 	}
 }
 
+// checkPrivate refuses a parent, or one that is preferred to it, that is another directory elsewhere on
+// this machine. It looks only where no run has made the default directory yet, as that takes time.
+func (r roots) checkPrivate(chosen parent) error {
+	for _, p := range r.parents() {
+		if r.isPrivate(p.path) {
+			return r.refusePrivate(p.path)
+		}
+		if p == chosen {
+			break
+		}
+	}
+	return nil
+}
+
+func (r roots) refusePrivate(path string) error {
+	return &locks.PathError{
+		Path: path, Err: errors.New("is private to this process, process 1 sees another directory there: locks here exclude nobody else"),
+		Hint: "in a systemd unit with TemporaryFileSystem=, BindPaths=" + r.parents()[0].path + "; or name a shared directory with --store local:///DIR",
+	}
+}
+
+// isPrivate reports whether a path leads to another directory for process 1, although both have the
+// same root: so it is in the sandbox of a systemd unit, or after unshare -m. A container has another
+// root, or a process 1 of its own. What cannot be seen, in a chroot or where /proc hides process 1, is
+// not private.
+func isPrivate(path string) bool {
+	own, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return false
+	}
+	others, err := os.ReadFile("/proc/1/mountinfo")
+	if err != nil || bytes.Equal(own, others) {
+		return false
+	}
+	ours, theirs := locks.ParseMounts(string(own)), locks.ParseMounts(string(others))
+	root, here, there := ours.Where("/"), ours.Where(path), theirs.Where(path)
+	return root != "" && root == theirs.Where("/") && here != "" && there != "" && here != there
+}
+
 // openForUse opens the lock directory for an entry, makes it if it is missing, and marks
 // it as in use: systemd-tmpfiles leaves a directory alone that is flock'ed
 // (tmpfiles.d(5)). If the cleaner is at work just now, a lock file that vanishes is
@@ -122,7 +171,9 @@ func (s *Store) openForUse() (*directory, error) {
 // user may enter, the same in every context of the user's. The sockets of holders are
 // there too. With create a missing one is made.
 func DefaultDirectory(create bool) (string, error) {
-	d, err := openDirectory("", systemRoots(), create)
+	r := systemRoots()
+	r.isPrivate = func(string) bool { return false } // who asks a socket is in the same sandbox
+	d, err := openDirectory("", r, create)
 	if err != nil {
 		return "", err
 	}

@@ -25,7 +25,7 @@ func makeRoots(t *testing.T, euid int, lines ...string) roots {
 	t.Helper()
 	testkit.NeedRoot(t)
 	base := t.TempDir()
-	r := roots{run: base + "/run", lock: base + "/run/lock", tmp: base + "/tmp", euid: euid, user: euid, mountOf: locks.MountOf}
+	r := roots{run: base + "/run", lock: base + "/run/lock", tmp: base + "/tmp", euid: euid, user: euid, mountOf: locks.MountOf, isPrivate: isPrivate}
 	for _, line := range lines {
 		var owner int
 		field := strings.Fields(line)

@@ -1,10 +1,12 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +15,6 @@ import (
 
 	"golock/internal/procfs"
 	"golock/locks"
-	"golock/locks/kernel"
 )
 
 // Examine implements locks.Store. It makes no directory.
@@ -78,7 +79,7 @@ func (x *examination) fileSystem() {
 		return
 	}
 	what := m.Type + ", mounted on " + m.Point
-	if strings.HasPrefix(m.Type, "fuse") && m.Type != "fuseblk" {
+	if strings.HasPrefix(m.Type, "fuse") && m.Type != "fuseblk" || m.Type == "fakeowner" { // of Docker Desktop
 		x.Add(locks.Note, "file system", what, "golock does not know whether this one has locks of its own that others do not see",
 			"take a directory on a local disk, if other machines mount it too")
 		return
@@ -89,19 +90,24 @@ func (x *examination) fileSystem() {
 // mounts finds out whether other processes, process 1 and the ancestors, see the same
 // directory.
 func (x *examination) mounts(proc string, pids []int) {
-	own, err := os.Readlink(proc + "/self/ns/mnt")
+	text, err := os.ReadFile(proc + "/self/mountinfo")
 	if err != nil {
 		return // the machine's findings say that there is no /proc
 	}
+	own := locks.ParseMounts(string(text))
 	at := x.existing
+	if resolved, err := filepath.EvalSymlinks(at); err == nil {
+		at = resolved
+	}
 	what := "nothing points to a private " + at
 	for _, pid := range pids {
-		dir := proc + "/" + strconv.Itoa(pid)
-		theirs, err := os.Readlink(dir + "/ns/mnt")
+		other, err := os.ReadFile(proc + "/" + strconv.Itoa(pid) + "/mountinfo")
+		ours, there := own.Where(at), locks.ParseMounts(string(other)).Where(at)
 		switch {
-		case err != nil, theirs == own:
-		case sameFile(at, dir+"/root"+at):
+		case err != nil, ours == "", there == "":
+		case ours == there && !bytes.Equal(text, other):
 			what = "this process has mounts of its own (a namespace), but " + at + " is the same as outside"
+		case ours == there:
 		default:
 			x.Add(locks.Problem, "mounts", at+" is private: this process has mounts of its own "+
 				"(a service with PrivateTmp=, a container, unshare -m), and process "+strconv.Itoa(pid)+
@@ -113,11 +119,6 @@ func (x *examination) mounts(proc string, pids []int) {
 		}
 	}
 	x.OK("mounts", what)
-}
-
-func sameFile(a, b string) bool {
-	var one, two unix.Stat_t
-	return unix.Stat(a, &one) == nil && unix.Stat(b, &two) == nil && kernel.SameFile(&one, &two)
 }
 
 func (x *examination) mode() {

@@ -63,7 +63,7 @@ func (s *Store) list(ctx context.Context, which func(base string) bool) (entries
 					Hint: "name the lock, or golock clean",
 				}
 			}
-			entries = append(entries, newEntry(tab.name, r))
+			entries = append(entries, f.newEntry(tab.name, r))
 		}
 		return nil
 	})
@@ -153,11 +153,14 @@ func (d *directory) withTable(
 }
 
 // newEntry describes one live record.
-func newEntry(name string, r *record) locks.Entry {
+func (f *lockFile) newEntry(name string, r *record) locks.Entry {
 	host, _ := os.Hostname()
 	e := locks.Entry{
 		Name: name, Ref: locks.Ref{Key: locks.KeyOf(name), ID: r.id}, State: locks.Waiting, Claim: r.claim(),
 		Host: host, PID: int(r.pid), UID: int(r.uid), Since: time.UnixMicro(r.since), Evicted: r.evictor,
+	}
+	if age, known := f.momentOfRead().age(r); known {
+		e.SetAge(age)
 	}
 	if r.command != "" {
 		e.Command = strings.Split(strings.TrimSuffix(r.command, "\x00"), "\x00") // without a zero the last word was cut
@@ -177,7 +180,7 @@ func (p *place) busy(tab *table) *locks.BusyError {
 	busy := &locks.BusyError{Name: tab.name}
 	for i := range p.view.holders {
 		h := &p.view.holders[i]
-		busy.Holders = append(busy.Holders, newEntry(tab.name, h))
+		busy.Holders = append(busy.Holders, p.file.newEntry(tab.name, h))
 	}
 	for i := range tab.records {
 		r := &tab.records[i]

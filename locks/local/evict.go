@@ -75,7 +75,7 @@ func (p *place) makeRoom(t *ticket, tab *table) error {
 	by := locks.ReplacedBy(*r)
 	for _, i := range picked {
 		o := &tab.records[i]
-		t.replaced = append(t.replaced, newEntry(tab.name, o))
+		t.replaced = append(t.replaced, p.file.newEntry(tab.name, o))
 		v, err := p.file.evict(o, by)
 		if err != nil {
 			return err

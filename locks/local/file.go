@@ -27,7 +27,7 @@ type lockFile struct {
 	users  atomic.Int32 // its owner, each goroutine that sleeps on a lock of it, each victim
 	stat   unix.Stat_t  // as of the last read
 	last   table        // what the last read found; its memory serves the next
-	moment *moment      // of the last read; nil: no hold has asked for it
+	moment *moment      // of the last read; nil: nobody has asked for it
 	buffer []byte       // of read
 }
 
@@ -157,6 +157,14 @@ func (f *lockFile) hasMagic() bool {
 	var start [len(magic)]byte
 	n, _ := f.readAt(start[:], 0)
 	return string(start[:n]) == magic
+}
+
+// momentOfRead is when the table was read, or is first judged since.
+func (f *lockFile) momentOfRead() *moment {
+	if f.moment == nil {
+		f.moment = readMoment()
+	}
+	return f.moment
 }
 
 // readSize is how much of a table is read at once.

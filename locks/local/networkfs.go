@@ -9,7 +9,9 @@ import (
 	"golock/locks"
 )
 
-// networkFS names the file system of a directory if it is shared over a network, or "".
+// networkFS names the file system of a directory if others see the directory without the kernel locks:
+// it is shared over a network, with the host of a virtual machine, or the mirror of another directory.
+// Otherwise it is "".
 func networkFS(fd int, path string) (string, error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
@@ -18,10 +20,19 @@ func networkFS(fd int, path string) (string, error) {
 	if uint32(fs.Type) != unix.FUSE_SUPER_MAGIC {
 		return networkMagic(uint32(fs.Type)), nil
 	}
-	if m, err := locks.MountOf(path); err == nil && isNetworkFUSE(m.Type) {
+	if m, err := locks.MountOf(path); err == nil && (isNetworkFUSE(m.Type) || isMirror(m)) {
 		return m.Type, nil
 	}
 	return "", nil
+}
+
+// isMirror reports whether a FUSE mount shows another directory: bindfs, whose type says so or is only
+// "fuse". Then its source is that directory. The kernel keeps locks for each mount, so a lock in the one
+// is none in the other.
+func isMirror(m locks.Mount) bool {
+	var st unix.Stat_t
+	return m.Type == "fuse.bindfs" ||
+		m.Type == "fuse" && strings.HasPrefix(m.Source, "/") && unix.Stat(m.Source, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
 // networkMagic knows file systems by the numbers of statfs(2).
@@ -42,15 +53,22 @@ func networkMagic(magic uint32) string {
 		0x47504653:             "GPFS",
 		0x20030528:             "OrangeFS",
 		0x19830326:             "BeeGFS",
+
+		// Directories of a virtual machine's host.
+		0x786f4256: "vboxsf",
+		0xbacbacbc: "vmhgfs",
+		0x7c7c6673: "prl_fs",
 	}[magic]
 }
 
-// isNetworkFUSE knows the types of FUSE file systems that reach over a network. Others
-// are let pass: the root of many a container is one.
+// isNetworkFUSE knows the types of FUSE file systems that reach over a network, or to the host of a
+// virtual machine (virtiofs has the number of FUSE). Others are let pass: the root of many a container is
+// one.
 func isNetworkFUSE(fsType string) bool {
 	known := []string{
 		"sshfs", "s3fs", "gcsfuse", "goofys", "rclone", "glusterfs", "ceph", "mfs", "juicefs", "lizardfs",
 		"davfs", "curlftpfs", "cifs", "nfs", "smb", "hdfs", "blobfuse",
+		"virtiofs", "grpcfuse", "osxfs", "vmhgfs", "prl_fs",
 	}
 	return slices.ContainsFunc(known, func(name string) bool { return strings.Contains(fsType, name) })
 }

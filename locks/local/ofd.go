@@ -74,10 +74,7 @@ func (f *lockFile) isLive(r *record) bool {
 	locked := f.isLocked(r.lockByte(), 1)
 	r.holdLeft = 0
 	if r.holdUntil != 0 {
-		if f.moment == nil {
-			f.moment = readMoment()
-		}
-		r.holdLeft = f.moment.holdLeft(r)
+		r.holdLeft = f.momentOfRead().holdLeft(r)
 	}
 	r.onlyHold = !locked && r.holdLeft > 0
 	return locked || r.onlyHold

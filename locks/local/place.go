@@ -24,6 +24,7 @@ type place struct {
 	file      *lockFile // nil when p is closed
 	pathLocks pathLocks
 	self      record
+	clock     clock     // of self
 	view      view      // what stood in the way at the last look
 	victims   []*victim // evicted, and to be told when the gate is open
 
@@ -56,7 +57,8 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.self = t.store.newRecord(t.request)
+	p.clock = readClock()
+	p.self = t.store.newRecord(t.request, p.clock)
 	p.self.ticket = tab.next
 	tab.next++
 	l, err := p.look(tab)
@@ -217,11 +219,9 @@ func (p *place) take(tab *table) (*lease, error) {
 	tab.checkedPath = p.pathMark()
 	tab.fence = max(tab.fence+1, now)
 	p.self.state, p.self.fence, p.self.slots, p.self.since = stateHolding, tab.fence, slots, now
+	granted := p.clock.now()
+	p.self.written = int64(granted)
 	if p.request.Hold > 0 {
-		c := readClock()
-		c.sign(&p.self)
-		granted := c.now()
-		p.self.written = int64(granted)
 		p.self.holdUntil, p.self.boot = int64(granted.Add(p.request.Hold)), procfs.BootID()
 	}
 	if err := f.write(tab, &p.self); err != nil {

@@ -61,7 +61,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 }
 
 // newRecord describes a request of this process.
-func (s *Store) newRecord(r locks.Request) record {
+func (s *Store) newRecord(r locks.Request, c clock) record {
 	self := record{index: noIndex, command: strings.Join(append(slices.Clone(r.Command), ""), "\x00"), stored: stored{
 		id: r.Ref.ID, uid: uint32(s.roots.euid), pid: uint32(os.Getpid()), pidNS: procfs.Namespace("pid"),
 		weight: uint32(r.Claim.Weight), max: uint32(r.Claim.Max), priority: int32(r.Claim.Priority),
@@ -71,7 +71,6 @@ func (s *Store) newRecord(r locks.Request) record {
 	if r.NoGolock {
 		self.noGolock = 1
 	}
-	c := readClock()
 	c.sign(&self)
 	self.written = int64(c.now())
 	return self

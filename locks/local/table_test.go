@@ -89,8 +89,8 @@ func TestRecordRoundTrip(t *testing.T) {
 		t.Errorf("%d ranges of slots in a row", n)
 	}
 	for _, argv := range [][]string{nil, {""}, {"a"}, {"a", "", "b"}, {"", ""}, {"sh", "-c", "x\ny"}} {
-		r := New("").newRecord(locks.Request{Command: argv})
-		if got := newEntry("x", &r).Command; !reflect.DeepEqual(got, argv) {
+		r := New("").newRecord(locks.Request{Command: argv}, readClock())
+		if got := new(lockFile).newEntry("x", &r).Command; !reflect.DeepEqual(got, argv) {
 			t.Errorf("%q came back as %q", argv, got)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +78,9 @@ func (s *Store) cleaners(dir string) locks.Finding {
 	return locks.Finding{Level: locks.OK, Subject: "cleaners", What: dir + " is no place that is cleaned by age"}
 }
 
+// shared are the types of file systems that other machines may use, beside NFS and FUSE.
+var shared = []string{"cifs", "smb3", "9p", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "fakeowner"}
+
 func (s *Store) mount(m locks.Mount) locks.Finding {
 	f := locks.Finding{Level: locks.OK, Subject: "file system", What: m.Type + ", mounted on " + m.Point}
 	switch {
@@ -87,8 +91,9 @@ func (s *Store) mount(m locks.Mount) locks.Finding {
 			f.Why += "; option local_lock: other machines may not see them at all"
 		}
 		f.Fix = "a networked store, which notices a loss"
-	case strings.HasPrefix(m.Type, "fuse"), m.Type == "cifs", m.Type == "smb3", m.Type == "9p":
-		f.Level, f.Why = locks.Note, "golock does not know whether other machines see these locks"
+	case strings.HasPrefix(m.Type, "fuse"), slices.Contains(shared, m.Type):
+		f.Level, f.Why = locks.Note, "golock does not know whether other machines, the host of a virtual machine, or who uses "+
+			"the directory behind a mirror (bindfs) see these locks"
 		f.Fix = "a file on a local disk, or a networked store"
 	}
 	return f

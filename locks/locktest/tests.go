@@ -256,10 +256,11 @@ func testEntries(t *testing.T, w *world) {
 		h.Fence != holder.last.Fence || h.Claim.Weight != 2 || h.Claim.Max != 2 || h.PID != holder.PID {
 		t.Errorf("holder %+v", h)
 	}
-	if !slices.Equal(h.Command, []string{"job", "of a test"}) || h.Since.Before(before.Add(-time.Second)) || h.Since.After(time.Now().Add(time.Second)) || h.Orphaned {
+	if !slices.Equal(h.Command, []string{"job", "of a test"}) || h.Since.Before(before.Add(-time.Second)) || h.Since.After(time.Now().Add(time.Second)) ||
+		!h.HasAge || h.Age > time.Since(before)+time.Second || h.Orphaned {
 		t.Errorf("holder %+v", h)
 	}
-	if q.State != locks.Waiting || q.Position != 1 || q.Ref != waiter.ref || q.Claim.Weight != 1 || q.Claim.Max != 2 || q.Claim.Priority != -3 {
+	if !q.HasAge || q.Age > time.Since(before)+time.Second || q.State != locks.Waiting || q.Position != 1 || q.Ref != waiter.ref || q.Claim.Weight != 1 || q.Claim.Max != 2 || q.Claim.Priority != -3 {
 		t.Errorf("waiter %+v", q)
 	}
 	if got := states(t, s, ""); !slices.Equal(got, []string{"holding 0", "holding 0", "waiting 1"}) {

@@ -92,10 +92,11 @@ func entriesOf(all []listed, name string, key locks.Key) (entries []locks.Entry,
 		}
 		e := locks.Entry{
 			Name: name, State: l.State,
-			Claim: locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: r.Ticket},
-			Since: time.UnixMicro(r.Since), Expires: l.Left.duration(), TTL: r.TTL.duration(),
+			Claim:   locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: r.Ticket},
+			Expires: l.Left.duration(), TTL: r.TTL.duration(),
 			Ended: l.Ended, Evicted: l.By,
 		}
+		e.SetAge(l.Age.duration())
 		r.Owner.Describe(&e)
 		if l.Hold > 0 {
 			e.HeldTill = time.Now().Add(l.Hold.duration())

@@ -38,8 +38,8 @@
 --   any      format: found format | name: found | invalid: name flaws
 -- A flaw is an id and why golock cannot have written what is stored of it; the id '' is the
 -- lock's own state. Who holds or waits goes on, nobody is let in; a list has flaws too.
--- An entry is: state, id, left and hold in ms, record, ended if only the hold keeps the
--- slot, by if somebody evicted it.
+-- An entry is: state, id, age, left and hold in ms, record, ended if only the hold keeps the
+-- slot, by if somebody evicted it. age counts from since.
 -- Published to an entry: recheck, in how many ms | epoch and record of a grant | evicted
 local S, H, Q, D, E, G, INDEX = unpack(KEYS)
 local ask = cjson.decode(ARGV[1])
@@ -449,7 +449,8 @@ end
 
 -- An entry of an answer.
 local function entryOf(state, id, moment, r)
-  local e = {state = state, id = id, left = msUntil(moment), record = r, by = evictorOf(id) or nil}
+  local age = math.max(math.floor((micros - tonumber(r.since)) / 1000), 0)
+  local e = {state = state, id = id, age = age, left = msUntil(moment), record = r, by = evictorOf(id) or nil}
   if state == 'holding' then
     e.ended = not alive(r, id)
     if not e.by then e.hold = msUntil(holdEnd(r)) end

@@ -128,6 +128,7 @@ func (l *listing) UnmarshalJSON(text []byte) error {
 type listed struct {
 	State  locks.State
 	ID     string
+	Age    millis // on the server's clock
 	Left   millis
 	Record json.RawMessage // a record; others may have written it
 	Hold   millis          // what is left of it

@@ -65,12 +65,13 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 	return entries, err
 }
 
-// entry is what the contract shows of a row.
+// entry is what the contract shows of a row. now is the server's time.
 func (r *row) entry(name, key string, now int64) locks.Entry {
 	e := locks.Entry{
-		Name: name, State: locks.Waiting, Claim: r.Claim, Since: time.UnixMicro(r.since),
+		Name: name, State: locks.Waiting, Claim: r.Claim,
 		Expires: max(span(r.ends-now), 0), TTL: r.ttl, Evicted: r.Evicted,
 	}
+	e.SetAge(span(now - r.since))
 	parseOwner(r.info).Describe(&e)
 	e.Ref, _ = locks.ParseRef(key + "-" + r.ID)
 	if r.State == queue.Waiting {
@@ -78,7 +79,7 @@ func (r *row) entry(name, key string, now int64) locks.Entry {
 	}
 	e.State, e.Slots, e.Fence = locks.Holding, r.Slots, r.Fence
 	if r.hold > 0 && r.State != queue.Offered {
-		e.HeldTill = time.UnixMicro(r.hold)
+		e.HeldTill = time.Now().Add(span(r.hold - now))
 	}
 	e.Ended = r.State == queue.Ended || r.State == queue.Holding && r.ends <= now
 	return e

@@ -3,6 +3,7 @@
 package sql_test
 
 import (
+	"context"
 	"testing"
 
 	"golock/locks"
@@ -19,6 +20,10 @@ func defaults(f family) []string {
 			"default_transaction_isolation='serializable'",
 			"default_transaction_read_only=on",
 			"synchronous_commit=off",
+			"default_transaction_deferrable=on",
+			"session_replication_role=replica",
+			"standard_conforming_strings=off",
+			"transform_null_equals=on",
 			"timezone='Asia/Tokyo'",
 			"statement_timeout=500",
 			"enable_indexscan=off",
@@ -30,6 +35,10 @@ func defaults(f family) []string {
 			"transaction_isolation='SERIALIZABLE'",
 			"autocommit=0,transaction_isolation='SERIALIZABLE'",
 			"transaction_read_only=1",
+			"completion_type='CHAIN'",
+			"completion_type='RELEASE'",
+			"sql_select_limit=1",
+			"sql_safe_updates=1,sql_big_selects=0,max_join_size=1,unique_checks=0",
 			"sql_mode='ANSI,PAD_CHAR_TO_FULL_LENGTH'",
 			"max_execution_time=500,time_zone='+09:00',default_storage_engine=MyISAM",
 		}
@@ -40,6 +49,11 @@ func defaults(f family) []string {
 		"autocommit=0",
 		"autocommit=0,tx_isolation='SERIALIZABLE'",
 		"tx_read_only=1",
+		"completion_type='CHAIN'",
+		"completion_type='RELEASE'",
+		"sql_select_limit=1",
+		"sql_safe_updates=1,sql_big_selects=0,max_join_size=1,unique_checks=0",
+		"sql_mode='EMPTY_STRING_IS_NULL,NO_BACKSLASH_ESCAPES'",
 		"sql_mode='ORACLE,ANSI_QUOTES,SIMULTANEOUS_ASSIGNMENT'",
 		"max_statement_time=0.5,time_zone='+09:00',default_storage_engine=MyISAM",
 	}
@@ -63,6 +77,14 @@ func TestDefaultsOfTransactions(t *testing.T) {
 					b.exec(t, "SET GLOBAL init_connect=\"SET SESSION "+setting+"\"")
 				}
 				Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, nil)
+				for range 2 {
+					if _, err := b.store(t).Join(context.Background(), NewRequest(t, "listed", Limit(2))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if listed := List(t, b.store(t), "listed"); len(listed) != 2 {
+					t.Errorf("two hold, listed are %+v", listed)
+				}
 				if f.name == "postgres" {
 					return
 				}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -25,6 +26,13 @@ import (
 // Open understands mysql:// and mariadb:// URLs; see sql.Open.
 func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect()) }
 
+// settings take the place of what the administrator has set for other programs: each of these changes
+// what golock's statements mean. A COMMIT must not end the connection (completion_type), a SELECT must
+// give all rows, and the empty text is not NULL. conn sends them before the first statement of a
+// connection; what changes a lock has them in its own text, as a proxy may change the connection.
+const settings = "SET SESSION autocommit=1,completion_type=0,sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'," +
+	"sql_select_limit=18446744073709551615,sql_safe_updates=0,sql_big_selects=1,unique_checks=1"
+
 func dialect() sql.Dialect {
 	return sql.Dialect{
 		Schemes: []string{"mysql", "mariadb"},
@@ -33,7 +41,7 @@ func dialect() sql.Dialect {
 
 		// Limits that the administrator has set for statements must not end the sleep of
 		// a waiter; MariaDB reads the first comment, MySQL the second.
-		Begin: "SET SESSION autocommit=1,time_zone='+00:00',wait_timeout=1,innodb_lock_wait_timeout=2" +
+		Begin: settings + ",time_zone='+00:00',wait_timeout=1,innodb_lock_wait_timeout=2" +
 			"/*M! ,max_statement_time=0*//*!50708 ,max_execution_time=0*/;" +
 			"SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION READ WRITE",
 		// Nothing follows the COMMIT: a KILL QUERY that came late would hit that, and look as
@@ -41,7 +49,7 @@ func dialect() sql.Dialect {
 		Commit: "SET SESSION wait_timeout=60;COMMIT",
 
 		// A table of another engine, without transactions, can be damaged by a crash.
-		Single: "SET SESSION autocommit=1,default_storage_engine=InnoDB;SET SESSION TRANSACTION READ WRITE;",
+		Single: settings + ",default_storage_engine=InnoDB;SET SESSION TRANSACTION READ WRITE;",
 		Text:   "VARCHAR(%d) NOT NULL DEFAULT ''",
 		Table: "CREATE TABLE %[1]s (\n%[2]s,\n  KEY queue (%[3]s)\n) " +
 			"ENGINE=InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
@@ -112,7 +120,8 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 }
 
 // connectBy connects with a function that dials.
-func connectBy(ctx context.Context, c *mysql.Config, dial func(ctx context.Context, transport, address string) (net.Conn, error)) (conn conn, err error) {
+func connectBy(ctx context.Context, c *mysql.Config, dial func(ctx context.Context, transport, address string) (net.Conn, error)) (_ *conn, err error) {
+	conn := &conn{}
 	c.DialFunc = func(ctx context.Context, transport, address string) (net.Conn, error) {
 		raw, err := dial(ctx, transport, address)
 		if err != nil {
@@ -123,7 +132,7 @@ func connectBy(ctx context.Context, c *mysql.Config, dial func(ctx context.Conte
 	}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
-		return conn, err
+		return nil, err
 	}
 	defer func() {
 		err = conn.explain(err)
@@ -140,24 +149,29 @@ func connectBy(ctx context.Context, c *mysql.Config, dial func(ctx context.Conte
 type conn struct {
 	raw    dbdriver.Conn
 	socket *network.Conn
+	isSet  bool // the settings were sent
 }
 
-func (c conn) Close() { _ = c.raw.Close() }
+func (c *conn) Close() { _ = c.raw.Close() }
 
 // explain gives the cause of an error. The library says "invalid connection" if it cannot read.
-func (c conn) explain(err error) error {
+func (c *conn) explain(err error) error {
 	if err != nil && c.socket != nil && c.socket.Fault() != nil {
 		return c.socket.Fault()
 	}
 	return err
 }
 
-func (c conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
+func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
+	if !c.isSet && !strings.HasPrefix(text, settings) {
+		text = settings + ";" + text
+	}
+	c.isSet = true
 	answers, err := c.run(ctx, text)
 	return answers, c.explain(err)
 }
 
-func (c conn) run(ctx context.Context, text string) (answers []sql.Rows, err error) {
+func (c *conn) run(ctx context.Context, text string) (answers []sql.Rows, err error) {
 	defer network.Recover(&err)
 	answer, err := c.raw.(dbdriver.QueryerContext).QueryContext(ctx, text, nil)
 	if err != nil {
@@ -206,7 +220,7 @@ func read(rows dbdriver.Rows, columns int, all *sql.Collector) error {
 // Wait uses SELECT ... INTO, which locks nothing; DO or SET with the same subquery would lock
 // the row. The text ends with the sleep: the server would also run what followed for a client
 // that is gone.
-func (c conn) Wait(ctx context.Context, id, offered string, limit time.Duration) error {
+func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration) error {
 	_, err := c.Run(ctx, fmt.Sprintf("%s INTO @golock;DO /* golock:wait:%s */ SLEEP(IF(@golock,0,%d.%06d))",
 		offered, id, limit/time.Second, limit%time.Second/time.Microsecond))
 	if code(err) == interrupted {
@@ -218,7 +232,7 @@ func (c conn) Wait(ctx context.Context, id, offered string, limit time.Duration)
 // Wake does not look what a connection runs: sql has compared server and account, and a
 // server uses no number twice while it runs. A waiter that is hit in another statement
 // makes that again.
-func (c conn) Wake(ctx context.Context, numbers []string) (gone []string, err error) {
+func (c *conn) Wake(ctx context.Context, numbers []string) (gone []string, err error) {
 	for _, n := range numbers {
 		switch _, err := c.Run(ctx, "KILL QUERY "+n); {
 		case code(err) == noSuchThread:
