@@ -221,19 +221,27 @@ func testNames(t *testing.T, w *world) {
 	}
 }
 
-// A run inside a run of the same name gets a free slot at once or is refused.
+// A run inside a run of the same name gets a free slot at once or is refused. All requests are of this
+// process: one that does not descend from the outer run is not inside it (testdata/nested.txtar).
 func testNested(t *testing.T, w *world) {
-	outer := w.granted("n", 2)
-	inner := w.granted("n", 2, Within(outer.ref))
-	w.join("n", 2, Within(outer.ref, inner.ref)).expect("nested", inner.ref.String())
+	s := w.open()
+	outer := GetOf[locks.Lease](t, s, "n", NoWait, Limit(2))
+	within := outer.Grant().Ref
+	inner := GetOf[locks.Lease](t, s, "n", NoWait, Limit(2), Within(within))
+	busy := Refused(t, s, "n", Limit(2), Within(within, inner.Grant().Ref))
+	if busy.Inside == nil || *busy.Inside != inner.Grant().Ref {
+		t.Errorf("%+v, want that it is inside %v", busy, inner.Grant().Ref)
+	}
 	// A free slot that somebody waits for is not free.
 	heavy := w.queued("n", 2, Weight(2))
-	inner.release()
-	w.join("n", 2, Within(outer.ref)).expect("nested")
-	outer.release()
+	Release(t, inner)
+	if busy := Refused(t, s, "n", Limit(2), Within(within)); busy.Inside == nil || *busy.Inside != within {
+		t.Errorf("%+v, want that it is inside %v", busy, within)
+	}
+	Release(t, outer)
 	heavy.expect("granted")
 	// Who is no longer held is nobody's enclosing run.
-	w.queued("n", 2, Within(outer.ref))
+	w.queued("n", 2, Within(within))
 }
 
 func testEntries(t *testing.T, w *world) {
