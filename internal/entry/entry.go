@@ -21,7 +21,7 @@ import (
 
 // isFault has ILL TRAP BUS FPE SEGV SYS. Signal 1 is in bit 0. All values are constants: start runs
 // before any initialization.
-const isFault = 1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30
+const isFault = 1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30 //nolint:unused // where start is no assembly
 
 // Written by start (start_*.s), before anything else runs.
 var (
@@ -49,7 +49,7 @@ var (
 	// withheld are the signals for which the runtime gets no handler. Of those that the caller ignored,
 	// start adds what restored has. In a run it adds ends (HUP INT TERM): the runtime's handlers end the
 	// process in one thread while main goes on in another.
-	withheld uint64 = 1<<2 | 1<<5 | 1<<15      // QUIT ABRT STKFLT
+	withheld uint64 = 1<<2 | 1<<5 | 1<<15      //nolint:unused // QUIT ABRT STKFLT, read by setAction
 	ends     uint64 = 1<<0 | 1<<1 | 1<<14      //nolint:unused // read by start
 	restored uint64 = ^uint64(isFault | 1<<16) //nolint:unused // read by start; golock needs CHLD (17)
 

@@ -101,7 +101,7 @@ func FuzzFrames(f *testing.F) {
 		}
 		ask("command", func(ctx context.Context, c *goredis.Client) { c.Do(ctx, "x") })
 		ask("list", func(ctx context.Context, c *goredis.Client) { c.ZRange(ctx, "x", 0, -1) })
-		ask("cluster", func(ctx context.Context, c *goredis.Client) { c.ClusterSlots(ctx) })
+		ask("cluster", func(ctx context.Context, c *goredis.Client) { c.ClusterSlots(ctx) }) //nolint:staticcheck // the cluster client asks it
 		ask("commands", func(ctx context.Context, c *goredis.Client) { c.Command(ctx) })
 		ask("subscriber", func(ctx context.Context, c *goredis.Client) {
 			sub := c.Subscribe(ctx, "c")
