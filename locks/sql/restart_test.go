@@ -77,7 +77,9 @@ func TestPromotedReplica(t *testing.T) {
 			b.exec(t, "SET GLOBAL read_only=1")
 		}
 		var refusal *lease.Refusal
-		_, err := s.Join(background, NewRequest(t, "other"))
+		limited, cancel := context.WithTimeout(background, time.Second) // it is asked again until then
+		defer cancel()
+		_, err := s.Join(limited, NewRequest(t, "other"))
 		if !errors.As(err, &refusal) || refusal.Hint != sql.ReplicaHint {
 			t.Errorf("Join of another name: %v, want a refusal", err)
 		}
