@@ -4,6 +4,7 @@ package answers_test
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -102,12 +103,14 @@ func TestMissingMountsAreNamed(t *testing.T) {
 		{"mount -t tmpfs none /dev", "acquire --name other --for 1", "/dev/null"},
 		{"mount -t tmpfs -o ro none /run; mount -t tmpfs -o ro none /tmp; mount -t tmpfs -o ro none /dev/shm", "clean --store $STORE", ""},
 	} {
-		s := testkit.OnStore(t, "local:///var/tmp/golock-answers-"+strings.ReplaceAll(c.command[:4], " ", "")+strings.TrimPrefix(testkit.Place(t, 0o700), "/tmp/"))
-		s.Exec("mkdir", strings.TrimPrefix(s.Store, "local://")).Run().Expect(t, 0)
-		t.Cleanup(func() { testkit.Output(t, "", "rm", "-r", strings.TrimPrefix(s.Store, "local://")) })
-		testkit.Output(t, "", "cp", testkit.Golock, strings.TrimPrefix(s.Store, "local://")+"/.golock")
+		dir, err := os.MkdirTemp("/var/tmp", "golock-answers-") // some rows hide /tmp
+		testkit.Must(t, err)
+		t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
+		s := testkit.OnStore(t, "local://"+dir)
+		golock := dir + "/.golock"
+		testkit.Output(t, "", "cp", testkit.Golock, golock)
 		holder := s.Hold("job")
-		script := c.hide + "; exec " + strings.TrimPrefix(s.Store, "local://") + "/.golock " + c.command
+		script := c.hide + "; exec " + golock + " " + c.command
 		r := s.Exec("unshare", "--mount", "sh", "-c", script).Setenv("STORE=" + s.Store).Run()
 		holder.Finish()
 		if c.want == "" && r.Code != 0 || c.want != "" && (r.Code != 69 || !strings.Contains(r.Stderr, c.want)) {
