@@ -58,7 +58,7 @@ func (r *round) start(u *run) {
 		defer r.mu.Unlock()
 		u.ended, u.left, u.code = monotonic(), left, c.ProcessState.ExitCode()
 		if ws, _ := c.ProcessState.Sys().(syscall.WaitStatus); err != nil && ws.Signaled() {
-			u.code, u.killed = -int(ws.Signal()), ws.Signal() == syscall.SIGKILL && !u.mirrors
+			u.code, u.killed = -int(ws.Signal()), ws.Signal() == syscall.SIGKILL && (u.struck || !u.mirrors)
 		}
 	})
 }
@@ -165,11 +165,10 @@ func (r *round) make(f planned) {
 	} else if s, ok := strikes[f.Kind]; !ok {
 		made.host, done = r.site.fault(f)
 	} else if u, command := r.target(f); u != nil {
-		if f.Kind == killCommand && !u.Exec {
-			r.mu.Lock()
-			u.mirrors = true
-			r.mu.Unlock()
-		}
+		r.mu.Lock()
+		u.mirrors = u.mirrors || f.Kind == killCommand && !u.Exec
+		u.struck = u.struck || s.golock == kill
+		r.mu.Unlock()
 		made.token, made.from = u.Token, monotonic()
 		done = s.hit(f, u.process, command)
 	}
@@ -223,6 +222,7 @@ func (r *round) killHost(host int) {
 		if u.Host != host || u.process == nil || u.ended != 0 {
 			continue
 		}
+		u.struck = true
 		one := fault{kind: killWaiter, token: u.Token, host: -1}
 		if guard := guardOf(u.process); guard != nil {
 			one.kind, victims = killBoth, append(victims, guard)

@@ -79,6 +79,7 @@ type run struct {
 	code    int    // of exit; negative: the signal that it died of
 	killed  bool   // died of KILL, which only the campaign sends
 	mirrors bool   // its command was killed: it dies of KILL itself, as the last thing that it does
+	struck  bool   // the campaign has sent KILL to golock itself
 	stuck   bool   // it had not ended when patience had
 	said    []string
 	lives   []*life
