@@ -83,9 +83,11 @@ type Relay struct {
 	write    int
 	timer    int   // a descriptor
 	wakeAt   int64 // for which it is set; 0: it is not
-	watched  []int
-	buffer   [64]byte
-	unread   []byte // of buffer
+
+	timerIsRefused bool // it could not be set
+	watched        []int
+	buffer         [64]byte
+	unread         []byte // of buffer
 }
 
 // NewRelay makes a relay that catches nothing yet. With terminal, the job control signals keep
@@ -206,6 +208,10 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 		timeout = maxTimeout
 	}
 	until := time.Now().Add(timeout)
+	look := until
+	if r.timerIsRefused { // the caller looks at the clock itself
+		look = time.Now().Add(min(timeout, RefusedPause))
+	}
 	for {
 		for len(r.unread) > 0 {
 			sig := syscall.Signal(r.unread[0])
@@ -219,7 +225,7 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 		for _, fd := range r.watched {
 			fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 		}
-		left := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
+		left := unix.NsecToTimespec(int64(max(time.Until(look), 0)))
 		n, err := unix.Ppoll(fds, &left, nil)
 		isRefused := err != nil && err != unix.EINTR
 		if isRefused {
@@ -235,7 +241,7 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 			}
 		}
 		switch {
-		case n > 0:
+		case n > 0, err == nil && look.Before(until):
 			return 0, true
 		case !time.Now().Before(until), err == nil:
 			return 0, false
@@ -245,7 +251,8 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 	}
 }
 
-// RefusedPause is the time between two looks where the kernel or a seccomp profile refuses ppoll(2).
+// RefusedPause is the time between two looks where the kernel or a seccomp profile refuses ppoll(2) or
+// timerfd_settime(2).
 const RefusedPause = 50 * time.Millisecond
 
 // Suspend stops this process after a stop signal came through Next, and returns when the process is
@@ -297,9 +304,10 @@ func (r *Relay) WakeAt(at int64) {
 	if at != 0 {
 		spec.Value = unix.NsecToTimespec(min(max(at, 1), int64(maxTimeout)))
 	}
-	if unix.TimerfdSettime(r.timer, unix.TFD_TIMER_ABSTIME, spec, nil) != nil {
-		r.wakeAt = -1
-		r.Wake() // the caller of Next sets it again
+	err := unix.TimerfdSettime(r.timer, unix.TFD_TIMER_ABSTIME, spec, nil)
+	r.timerIsRefused = err != nil
+	if r.timerIsRefused {
+		r.wakeAt = -1 // the caller of Next sets it again
 	}
 }
 
