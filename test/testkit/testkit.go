@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -106,6 +107,10 @@ func SetDefaults() {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
+	// make(1) starts its children by the C library's posix_spawn(3), which leaves signal 32 ignored.
+	const ofLibrary, setSize = 32, 8
+	var defaultAction [16]uintptr
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, ofLibrary, uintptr(unsafe.Pointer(&defaultAction)), 0, setSize, 0, 0)
 	FixRapid()
 	// Commands that die of QUIT or ABRT leave no core files.
 	var core unix.Rlimit
