@@ -60,6 +60,22 @@ func TestStalled(t *testing.T) {
 	}
 }
 
+// The lock of a tool that dies is free although its child is inside. This is found also where
+// the next child takes longer to start than a child usually stays.
+func TestFreeTooEarly(t *testing.T) {
+	t.Parallel()
+	test := testOf(t, `exec 9>"$DIR/lock"; flock 9; sleep 0.05
+		if [ "$6" != 30000000 ]; then "$@" 9>&-; exit; fi
+		"$@" 9>&- &
+		kill -9 $$`)
+	test.Env = append(test.Env, "DIR="+t.TempDir())
+	test.Loops, test.Children, test.Kill = 50, 2, 50
+	r, err := test.Do(context.Background())
+	if err != nil || r.Passed || !strings.Contains(strings.Join(r.Problems, "; "), "inside at the same time") {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // A tool that says more than anybody wants to read does no harm.
 func TestNoise(t *testing.T) {
 	t.Parallel()

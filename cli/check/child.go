@@ -25,13 +25,16 @@ const (
 	counterFile = "counter" // one for each slot
 )
 
-// How long a child stays inside, at most. One whose tool will be killed stays longer:
-// if the lock is free too early, the next child must still find it there. Of many in a row
-// one more than the limit stay so long that they meet if nothing excludes them, on a busy
-// machine twice as long as their start took.
+// How long a child stays inside, at most. One whose tool will be killed stays longer, and
+// longer still once its tool has died: if the lock is free too early, the next child must
+// still find it there, also where a busy machine needs long to start that one. Of many in a
+// row one more than the limit stay so long that they meet if nothing excludes them, on a
+// busy machine twice as long as their start took.
 const (
 	longestStay    = time.Millisecond
 	stayIfKilled   = 30 * time.Millisecond
+	stayAfterTool  = 300 * time.Millisecond
+	lookForOthers  = 5 * time.Millisecond
 	meeting        = 200 * time.Millisecond
 	longestMeeting = 2 * time.Second
 	meetEvery      = 250
@@ -88,6 +91,11 @@ func Child(args []string) error {
 		return err
 	}
 	time.Sleep(stay)
+	if stay == stayIfKilled && !toolIsAlive() {
+		if err := awaitOther(inside); err != nil {
+			return err
+		}
+	}
 	// All of it at once, always of the same length.
 	if err := writeLine(counter, 0, "%12d\n", count+1); err != nil {
 		return err
@@ -108,6 +116,28 @@ func lockFirst(fd int) (at int, err error) {
 		}
 		at++
 	}
+}
+
+// toolIsAlive reports whether the process still exists that was started as the tool. It leads
+// the session of the child, as long as the tool makes no other one.
+func toolIsAlive() bool {
+	leader, err := unix.Getsid(0)
+	return err != nil || unix.Kill(leader, 0) != unix.ESRCH
+}
+
+// awaitOther returns when another child has locked a byte of the file, after
+// stayAfterTool at the latest.
+func awaitOther(fd int) error {
+	for end := now() + int64(stayAfterTool); now() < end; time.Sleep(lookForOthers) {
+		any := unix.Flock_t{Type: unix.F_WRLCK} // Len 0: to the end of the file
+		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &any); err != nil {
+			return fmt.Errorf("look for locks of others: %w", err)
+		}
+		if any.Type != unix.F_UNLCK {
+			return nil
+		}
+	}
+	return nil
 }
 
 // readCount reads a counter. What is damaged or cannot be read counts as lost updates.
