@@ -3,10 +3,8 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,9 +61,6 @@ var interactiveShells = []struct {
 
 // The shells themselves, on a terminal.
 func TestCompletionInShells(t *testing.T) {
-	linked, err := exec.LookPath("golock") // this binary, by testscript.Main
-	testkit.Must(t, err)
-	testkit.Golock = cmp.Or(os.Getenv(testkit.BinaryVariable), linked)
 	lines := slices.Clone(typedLines)
 	for i, quote := range []string{"", "'", `"`} {
 		for j, name := range hostileNames {

@@ -11,45 +11,13 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"golock/cli/check"
-	"golock/runner"
 	"golock/signals"
 	"golock/test/testkit"
 )
 
-// The program as its users see it: every script in testdata runs it as a process
-// of its own.
-func TestMain(m *testing.M) {
-	programs := map[string]func() Exit{
-		"golock":            func() Exit { return Main(os.Args[1:]) },
-		runner.WatchdogName: func() Exit { return Watchdog(os.Args) },
-		HolderName:          Holder,
-	}
-	if len(os.Args) > 1 && os.Args[1] == check.ChildName {
-		programs["golock"] = func() Exit { return CheckChild(os.Args[2:]) }
-	}
-	commands := map[string]func(){}
-	for name, program := range programs {
-		commands[name] = func() {
-			signals.Stay()
-			end := program()
-			if end.Signal != 0 {
-				signals.DieOf(end.Signal)
-			}
-			os.Exit(end.Code)
-		}
-	}
-	testscript.Main(tests{m}, commands)
-}
-
-// tests are what is run if this process is none of the programs.
-type tests struct{ *testing.M }
-
-func (m tests) Run() int {
-	testkit.SetDefaults()
-	testkit.Parallel(8) // scripts wait
-	return m.M.Run()
-}
+// The program as its users see it: every script in testdata runs a golock that was built like a
+// release.
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m, 8)) } // scripts wait
 
 func TestScripts(t *testing.T) { runScripts(t, "../testdata") }
 
@@ -60,6 +28,7 @@ func runScripts(t *testing.T, dir string) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, "home")
+			env.Setenv("PATH", filepath.Dir(testkit.Golock)+string(filepath.ListSeparator)+env.Getenv("PATH"))
 			env.Setenv("HOME", home)
 			env.Setenv("STORE", "local://"+filepath.Join(env.WorkDir, "store"))
 			store := filepath.Join(env.WorkDir, "store") // golock says when it has to make it

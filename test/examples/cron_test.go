@@ -49,7 +49,7 @@ echo begin >>jobs
 n=$(grep -c begin jobs)
 until [ -e "end.$n" ]; do
 	[ -e jobs ] || exit 1 # the test is over
-	sleep 0.02
+	sleep 0.1
 done
 echo end >>jobs
 rmdir inside
@@ -138,7 +138,7 @@ func TestReadmeCrontab(t *testing.T) {
 		s := testkit.New(t, "")
 		testkit.Output(t, "", "install", "-D", testkit.Golock, s.Path("bin/golock"))
 		s.Script("bin/sync-accounts", "#!/bin/sh\ncd '"+s.Dir+"'\necho begin >>log\n"+
-			"until [ -e go ]; do sleep 0.02; done\necho synced\n")
+			"until [ -e go ]; do sleep 0.1; done\necho synced\n")
 		// A name of this test's own: the default store, which is what is shown, is the machine's.
 		name := fmt.Sprintf("readme-%d-%d", os.Getpid(), i)
 		variables := []string{"HOME=/root", "LOGNAME=root", "SHELL=/bin/sh", "PATH=/usr/bin:/bin"}

@@ -90,7 +90,7 @@ func TestLeader(t *testing.T) {
 mkdir office || echo "two leaders" >>log
 trap 'rmdir office; exit 143' TERM
 echo "begin $1 $GOLOCK_FENCE" >>log
-while [ -e log ]; do sleep 0.02; done
+while [ -e log ]; do sleep 0.1; done
 `)
 	stand := func(host string, place int) *testkit.Process {
 		t.Helper()

@@ -18,9 +18,9 @@ import (
 // for plugin b as well, which only a make that was lent the jobserver starts beside it.
 const compiler = `#!/bin/sh
 echo "begin $*" >>"$CC_LOG"
-until [ "$(grep -c begin "$CC_LOG")" -ge "$TOGETHER" ]; do sleep 0.01; done
+until [ "$(grep -c begin "$CC_LOG")" -ge "$TOGETHER" ]; do sleep 0.1; done
 case "$*" in
-*plugin_a*) until grep -q 'begin .*plugin_b' "$CC_LOG"; do sleep 0.01; done ;;
+*plugin_a*) until grep -q 'begin .*plugin_b' "$CC_LOG"; do sleep 0.1; done ;;
 esac
 '%s' "$@"
 code=$?

@@ -20,7 +20,7 @@ func TestDevices(t *testing.T) {
 IFS=,
 for d in $CUDA_VISIBLE_DEVICES; do mkdir "busy.$d" || echo "overlap on $d" >>log; done
 echo "begin $1 $CUDA_VISIBLE_DEVICES" >>log
-until [ "$(grep -c begin log)" -ge "$ATONCE" ]; do sleep 0.01; done
+until [ "$(grep -c begin log)" -ge "$ATONCE" ]; do sleep 0.1; done
 echo "end $1" >>log
 for d in $CUDA_VISIBLE_DEVICES; do rmdir "busy.$d"; done
 `)
@@ -61,7 +61,7 @@ func TestReadersWriter(t *testing.T) {
 	s := sandbox(t, "readers-writer", "")
 	s.Script("use", `#!/bin/sh
 echo "begin $1" >>log
-until [ -e "go.$1" ]; do sleep 0.01; done
+until [ -e "go.$1" ]; do sleep 0.1; done
 echo "end $1" >>log
 `)
 	begin := func(kind, who string) *testkit.Process { return s.Exec("./catalog", kind, "./use", who).Begin() }

@@ -25,7 +25,7 @@ func TestJobs(t *testing.T) {
 		s.Script("work", `#!/bin/sh
 echo "$1" >>log
 case $1 in
-slow*) until [ -e "go.$PPID" ] || [ -e go.all ]; do sleep 0.01; done; echo "$PPID" ;;
+slow*) until [ -e "go.$PPID" ] || [ -e go.all ]; do sleep 0.1; done; echo "$PPID" ;;
 *) printf %s "$1" | wc -c | tr -d ' ' ;;
 esac
 `)

@@ -25,7 +25,7 @@ func TestRefusedSystemCalls(t *testing.T) {
 	// processes that are alive although the slot was free.
 	scenarios := []struct{ name, script string }{
 		{"golock killed", `run -v -- sh -c 'setsid sleep 1000 & echo $PPID >pid; exec sleep 1000' &
-			while kill -0 $! 2>/dev/null && ! [ -s pid ]; do sleep .02; done
+			while kill -0 $! 2>/dev/null && ! [ -s pid ]; do sleep 0.1; done
 			if [ -s pid ]; then kill -9 $(ps -o ppid= -p $(cat pid)); fi
 			next -- ps -eo comm= | grep -c ^sleep`},
 		{"time limit", `run --tree --time-limit .3 --kill-after .2 -- sh -c 'trap "" TERM; setsid sleep 1000 & exec sleep 1000'
@@ -117,7 +117,7 @@ const alwaysRefusedScript = `
 	ticks() { set -- $(sed 's/.*) //' /proc/$1/stat 2>/dev/null); echo $((${12:-0} + ${13:-0})); }
 	$refused $GOLOCK run --name $LOCK -- sh -c 'exit 7' 2>end; echo end $?
 	$refused $GOLOCK run --name $LOCK --kill-after 5 -- sh -c 'echo >started; exec sleep 1000' 2>term & pid=$!
-	until [ -s started ] || [ -s term ]; do sleep .02; done
+	until [ -s started ] || [ -s term ]; do sleep 0.1; done
 	before=$(ticks $pid); sleep 1; after=$(ticks $pid)
 	kill -TERM $pid 2>/dev/null
 	wait $pid; echo term $?

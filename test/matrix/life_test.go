@@ -27,7 +27,7 @@ func TestDaemonDoesNotKeepTheSlot(t *testing.T) {
 func TestTreeWaitsForAll(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
-	const script = "setsid sh -c 'echo $$ >pid; while ! test -e end; do sleep 0.01; done' & exit 6"
+	const script = "setsid sh -c 'echo $$ >pid; while ! test -e end; do sleep 0.1; done' & exit 6"
 	p := s.Job("--tree", "--", "sh", "-c", script).Start()
 	daemon := s.AwaitPID("pid")
 	s.IsTaken()
@@ -80,7 +80,7 @@ func TestPID1(t *testing.T) {
 	for _, sig := range []int{2, 9, 15, 40} { // the kernel spares PID 1: it exits
 		s.Job("--", "sh", "-c", "kill -"+strconv.Itoa(sig)+" $$").By(ns...).Run().Expect(t, 128+sig)
 	}
-	p := s.Job("--", "sh", "-c", "trap 'exit 17' TERM; echo in; while :; do sleep 0.01; done").By(ns...).Start()
+	p := s.Job("--", "sh", "-c", "trap 'exit 17' TERM; echo in; while :; do sleep 0.1; done").By(ns...).Start()
 	p.Expect("in")
 	for _, first := range testkit.Children(p.PID) {
 		s.MustSignal(first, syscall.SIGTERM)

@@ -127,7 +127,7 @@ func TestBreakWithoutPidfds(t *testing.T) {
 			w.dead(pid)
 
 			testkit.Must(t, os.Remove(w.Path("pid")))
-			holder = w.sh(`trap "exit 3" TERM; echo $$ >pid; while :; do sleep 0.01; done`, "-F")
+			holder = w.sh(`trap "exit 3" TERM; echo $$ >pid; while :; do sleep 0.1; done`, "-F")
 			w.AwaitPID("pid")
 			holder.Signal(syscall.SIGSTOP)
 			breaks().Expect(t, 0)
@@ -165,7 +165,7 @@ func TestBreakNested(t *testing.T) {
 func TestBreakExec(t *testing.T) {
 	t.Parallel()
 	for end, script := range map[syscall.Signal]string{
-		0:               `trap "exit 3" TERM; echo $$ >pid; while :; do sleep 0.01; done`,
+		0:               `trap "exit 3" TERM; echo $$ >pid; while :; do sleep 0.1; done`,
 		syscall.SIGKILL: stubborn,
 	} {
 		t.Run(end.String(), func(t *testing.T) {

@@ -220,12 +220,12 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 
 // Within reports whether ok became true before d was over.
 func Within(d time.Duration, ok func() bool) bool {
-	pause := 200 * time.Microsecond
-	for end := time.Now().Add(d); !ok(); time.Sleep(pause) {
-		if time.Now().After(end) {
+	for began := time.Now(); !ok(); {
+		waited := time.Since(began)
+		if waited > d {
 			return ok()
 		}
-		pause = min(2*pause, 10*time.Millisecond)
+		time.Sleep(min(max(waited/8, 200*time.Microsecond), 100*time.Millisecond))
 	}
 	return true
 }
