@@ -156,9 +156,13 @@ func (b *base) listening(t testing.TB, n int) {
 // sleepers are the connections of waiters that can be woken.
 func (b *base) sleepers(t testing.TB) []sqltest.Connection {
 	t.Helper()
+	var named [][]string // in the rows; on PostgreSQL a sleeping connection has any last statement
+	if b.family.name == "postgres" {
+		named = b.exec(t, "SELECT conn FROM golock WHERE state='W' AND conn<>0")
+	}
 	return slices.DeleteFunc(b.server.Connections(t, b.name), func(c sqltest.Connection) bool {
-		if b.family.name == "postgres" { // the last of its statements
-			return !strings.Contains(c.Statement, "LISTEN golock_") && !strings.Contains(c.Statement, " AND state='O' AND conn=")
+		if b.family.name == "postgres" {
+			return !slices.ContainsFunc(named, func(row []string) bool { return row[0] == c.ID })
 		}
 		return !strings.Contains(c.Statement, "golock:wait:")
 	})
