@@ -102,12 +102,12 @@ func TestPassed(t *testing.T) {
 		"postgres": func(t *testing.T) (string, func() any) { return database(t, sqltest.Postgres(t)) },
 	}, func(t *testing.T, _ string, prepare func(t *testing.T) (store string, left func() any)) {
 		store, left := prepare(t)
-		r := passes(testkit.New(t, store), 50, 1, "--kill", "30")
+		r := passes(testkit.New(t, store), 40, 1, "--kill", "30")
 		if (r.OrderInversions != nil) != (left != nil) {
 			t.Errorf("order inversions %v", r.OrderInversions)
 		}
-		if r.Killed < 1 || r.Killed > 35 { // about 15; fewer where a busy machine kills late
-			t.Errorf("%d of 50 were killed", r.Killed)
+		if r.Killed < 1 || r.Killed > 30 { // about 12; fewer where a busy machine kills late
+			t.Errorf("%d of 40 were killed", r.Killed)
 		}
 		if left != nil && fmt.Sprint(left()) != "[]" {
 			t.Errorf("left in the store: %v", left())
@@ -154,13 +154,13 @@ func TestOtherTools(t *testing.T) {
 		passes         bool
 		problem        string
 	}{
-		{"flock killed", "flock " + dir + "/x {}", []string{"--loops", "60", "--kill", "30"}, true, ""},
+		{"flock killed", "flock " + dir + "/x {}", []string{"--loops", "40", "--kill", "30"}, true, ""},
 		{"quotes", "sh -c 'exec flock \"$0\" \"$@\"' '" + dir + "/a \"b' {}", []string{"--loops", "20"}, true, ""},
 		{"golock", testkit.Golock + " run --store local://" + dir + "/store --name n --max 2 -- {}", []string{"--loops", "40", "--max", "2"}, true, ""},
-		{"flock that does not hand its lock on, killed", "flock -o " + dir + "/o {}", []string{"--loops", "100", "--kill", "50"}, false, "inside at the same time"},
-		{"golock that does not, killed", testkit.Golock + " run --close --store local://" + dir + "/store --name c -- {}", []string{"--loops", "100", "--kill", "50"}, false, "inside at the same time"},
-		{"env with several", "env {}", []string{"--loops", "60", "--max", "3"}, false, "inside at the same time"},
-		{"wider than allowed", testkit.Golock + " run --store local://" + dir + "/store --name w --max 2 -- {}", []string{"--loops", "60"}, false, "2 were inside at the same time"},
+		{"flock that does not hand its lock on, killed", "flock -o " + dir + "/o {}", []string{"--loops", "60", "--kill", "50"}, false, "inside at the same time"},
+		{"golock that does not, killed", testkit.Golock + " run --close --store local://" + dir + "/store --name c -- {}", []string{"--loops", "60", "--kill", "50"}, false, "inside at the same time"},
+		{"env with several", "env {}", []string{"--loops", "40", "--max", "3"}, false, "inside at the same time"},
+		{"wider than allowed", testkit.Golock + " run --store local://" + dir + "/store --name w --max 2 -- {}", []string{"--loops", "40"}, false, "2 were inside at the same time"},
 		{"not waiting", "sh -c 'flock -n \"$0\" \"$@\"; :' " + dir + "/n {}", []string{"--loops", "40"}, false, "ended without having done their work"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,6 +11,9 @@ import (
 	"golock/test/testkit"
 )
 
+// herd is how many hosts are in one.
+const herd = 40
+
 // herds are stores with far fewer connections than a herd has hosts.
 var herds = map[string]func(t *testing.T) string{
 	"postgres": func(t *testing.T) string {
@@ -32,7 +35,7 @@ var herds = map[string]func(t *testing.T) string{
 	"mkdir": func(t *testing.T) string { return "mkdir://" + testkit.Place(t, 0o755) },
 }
 
-// A crontab line of a hundred hosts: one of them runs the command, the others end as if it was busy.
+// A crontab line of forty hosts: one of them runs the command, the others end as if it was busy.
 // Nobody gets a mail because the server has too few connections for all of them. With -n a busy
 // machine could need more than the ten seconds; --max-queue 0 asks the same for a minute.
 // One store after the other, alone: hundreds of processes that want two cores are no herd of hosts.
@@ -46,7 +49,7 @@ func testHerd(t *testing.T, url string) {
 	s := testkit.New(t, url)
 	s.Job("--", "true").Run().Expect(t, 0) // a server that was just started makes its table
 	var all []*testkit.Process
-	for range 100 {
+	for range herd {
 		all = append(all, s.Job("--max-queue", "0", "-E", "0", "--hold", "4m", "--", "echo", "ran").Begin())
 	}
 	ran := 0

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golock/test/testkit"
 )
 
 // pass is one go test. They run one after the other.
@@ -23,6 +25,9 @@ type pass struct {
 // the test; suites that start the program have no use for it.
 var passes = []pass{
 	{name: "race", flags: []string{"-race", "-tags", "integration"}, packages: isUnit},
+	// The program itself: some that wait, hold, report and end in each way.
+	{name: "race, program", flags: []string{"-tags", "integration", "-run", "^TestScripts$/^(acquire|queue|report)$"},
+		packages: is("cli"), env: []string{testkit.RaceVariable + "=1", testkit.BinaryVariable + "="}},
 	{name: "black box", flags: []string{"-tags", "integration"}, packages: isSuite},
 	{name: "matrix on redis", flags: []string{"-tags", "integration"}, packages: is("test/matrix"), env: []string{"LOCKTEST_STORE=redis"}},
 	// What golock itself does is the same as on Redis; leaving the queue of a database is not.
