@@ -87,20 +87,20 @@ var (
 
 var engines = []*engine{
 	{name: "local", queue: true, pace: kernelPace, mixes: allMixes, faults: onAll, places: []kind{diskFull, removeFiles},
-		short: []uint64{2187, 5998, 5733, 5047}, open: openDir},
-	kernelFile("flock", readers, 1000, 556, 1590),
-	kernelFile("fcntl", readers, 1000, 219, 556),
-	kernelFile("bind", threeLight, 3709, 524, 2106),
-	leaseFiles("mkdir", 2816, 2651),
-	leaseFiles("symlink", 1569, 1025),
-	leaseFiles("excl", 241, 1840),
+		short: []uint64{2187, 5998}, open: openDir},
+	kernelFile("flock", readers, 1000),
+	kernelFile("fcntl", readers, 219),
+	kernelFile("bind", threeLight, 3709),
+	leaseFiles("mkdir", 2816),
+	leaseFiles("symlink", 1569),
+	leaseFiles("excl", 241),
 	{name: "redis", leased: true, queue: true, server: true, pace: redisPace, mixes: allMixes,
 		faults: onLeased, places: onRedis, beyond: []kind{serverFlush, serverClock},
 		short: []uint64{5661, 3763}, open: openRedis},
 	{name: "sentinel", leased: true, queue: true, server: true, pace: sentinelPace, mixes: allMixes,
 		faults: onLeased, places: []kind{netSplit}, short: []uint64{184}, open: openSentinel},
-	database("mariadb", sqltest.StartMaria, 353, 3155),
-	database("postgres", sqltest.StartPostgres, 1623, 924),
+	database("mariadb", sqltest.StartMaria, 353),
+	database("postgres", sqltest.StartPostgres, 1623),
 }
 
 func kernelFile(name string, second mix, short ...uint64) *engine {
