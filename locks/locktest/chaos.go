@@ -21,7 +21,7 @@ import (
 func Chaos(t *testing.T, open func() locks.Store, happens func(n int)) {
 	t.Helper()
 	const actors, between = 8, 6
-	acts := 6
+	acts := 4
 	if testkit.Campaign() {
 		acts = 300
 	}

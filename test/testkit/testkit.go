@@ -91,7 +91,7 @@ func run(m interface{ Run() int }, parallel int, prepare []func(dir string) erro
 func Library(m interface{ Run() int }) int {
 	SetDefaults()
 	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == "100" && !Campaign() {
-		_ = f.Value.Set("20") // on real stores
+		_ = f.Value.Set("10") // on real stores
 	}
 	Parallel(max(8, runtime.GOMAXPROCS(0)))
 	code := m.Run()
