@@ -58,7 +58,7 @@ func (d *directory) entries(ctx context.Context) ([]locks.Entry, error) {
 		if r.state.entries[i].flaw != nil {
 			continue
 		}
-		if o := r.observed[r.state.entries[i].ID]; o.State != queue.Gone && !o.dead {
+		if o := r.observed[r.state.entries[i].ID]; o.State != queue.Tombstone && !o.dead {
 			entries = append(entries, o.entry(d))
 		}
 	}

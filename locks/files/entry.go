@@ -15,6 +15,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/owner"
 	"golock/locks/queue"
 )
 
@@ -74,7 +75,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.attachedEntry(r.Ref, "")
 	e.request, e.attached = r, false
 	e.record = record{
-		Owner: lease.ThisOwner(r), NoGolock: r.NoGolock, Clock: s.clockName(), Process: s.self(),
+		Owner: owner.This(r), NoGolock: r.NoGolock, Clock: s.clockName(), Process: s.self(),
 		Since: time.Now().UnixMicro(), TTL: r.TTL,
 	}
 	e.member.State, e.member.Claim, e.member.Replace, e.member.Reachable = queue.Waiting, r.Claim, r.Replace, true
@@ -83,20 +84,20 @@ func (s *Store) newEntry(r locks.Request) *entry {
 }
 
 // Ask implements lease.Entry.
-func (e *entry) Ask(ctx context.Context, step lease.Step) (lease.Answer, locks.Instant, error) {
-	do := map[lease.Step]func(context.Context) (lease.Answer, error){
-		lease.Join: e.join, lease.Renew: e.renew, lease.Release: e.release, lease.Leave: e.leave, lease.Evict: e.evict,
+func (e *entry) Ask(ctx context.Context, step queue.Step) (lease.Answer, locks.Instant, error) {
+	do := map[queue.Step]func(context.Context) (lease.Answer, error){
+		queue.Join: e.join, queue.Renew: e.renew, queue.Release: e.release, queue.Leave: e.leave, queue.Evict: e.evict,
 	}[step]
-	if step == lease.Release || step == lease.Leave {
+	if step == queue.Release || step == queue.Leave {
 		e.givenUp.Store(true)
 	}
-	queued := step != lease.Join || e.position.Load().version != 0
+	queued := step != queue.Join || e.position.Load().version != 0
 	a, err := e.use(ctx, do)
 	switch {
 	case err == nil:
 		return a, e.term.Load().Asked, nil
-	case errors.Is(err, locks.ErrLost), step != lease.Join && errors.Is(err, errRemoved):
-		return lease.Answer{Verdict: lease.Lost}, 0, nil
+	case errors.Is(err, locks.ErrLost), step != queue.Join && errors.Is(err, errRemoved):
+		return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Lost}}, 0, nil
 	case ctx.Err() != nil || isTemporary(err) || queued && (noSpace(err) || errors.Is(err, errNoDir) || isForeign(err)):
 		return lease.Answer{}, 0, err
 	case lease.IsFinal(err):
@@ -221,9 +222,9 @@ func (e *entry) renew(ctx context.Context) (a lease.Answer, err error) {
 	case err != nil:
 		return a, err
 	case m.Evicted != "":
-		return lease.Answer{Verdict: lease.Evicted, By: m.Evicted}, nil
+		return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Evicted, By: m.Evicted}}, nil
 	}
-	return e.held(lease.Held, m.Entry), nil
+	return e.held(queue.Held, m.Entry), nil
 }
 
 // find gives the entry as it holds now, or locks.ErrLost.
@@ -250,9 +251,9 @@ func (e *entry) find(ctx context.Context) (*member, error) {
 }
 
 // held is the answer to a grant or a renewal.
-func (e *entry) held(v lease.Verdict, q queue.Entry) lease.Answer {
+func (e *entry) held(v queue.Verdict, q queue.Entry) lease.Answer {
 	grant := locks.Grant{Ref: e.request.Ref, Slots: q.Slots, Fence: q.Fence}
-	return lease.Answer{Verdict: v, Grant: grant, TTL: e.member.ttl}
+	return lease.Answer{Outcome: queue.Outcome{Verdict: v}, Grant: grant, TTL: e.member.ttl}
 }
 
 // fetch reads what another process has written. Only the clock on which a slot was taken
@@ -282,13 +283,13 @@ func (e *entry) fetch(ctx context.Context) error {
 
 // release ends what the entry holds.
 func (e *entry) release(ctx context.Context) (lease.Answer, error) {
-	return e.end(ctx, lease.Release, phaseReleased)
+	return e.end(ctx, queue.Release, phaseReleased)
 }
 
 // leave gives the entry up, whatever it is by now, and notes for others what it has seen.
 func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 	if e.heartbeat.count > 0 {
-		if a, err = e.end(ctx, lease.Leave, phaseWithdrawn); err != nil {
+		if a, err = e.end(ctx, queue.Leave, phaseWithdrawn); err != nil {
 			return a, err
 		}
 		if e.state != nil && !e.state.has(e.member.record()) {
@@ -302,7 +303,7 @@ func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 // end gives up what the entry has. It announces that in the heartbeat first: so no burst
 // of newcomers delays it, and on a full disk, which has room for a heartbeat but for no
 // version, the next one that makes a version takes the entry out. Then there is no state.
-func (e *entry) end(ctx context.Context, how lease.Step, phase byte) (a lease.Answer, err error) {
+func (e *entry) end(ctx context.Context, how queue.Step, phase byte) (a lease.Answer, err error) {
 	last := heartbeat{count: e.heartbeat.count + 1, sent: e.store.clock(), phase: phase}
 	inTime := last.sent < e.term.Load().End()
 	announced := !e.attached && e.dir.writeHeartbeat(e.member.record(), last) == nil
@@ -319,14 +320,14 @@ func (e *entry) end(ctx context.Context, how lease.Step, phase byte) (a lease.An
 	e.state = r.state
 	// Somebody else may have taken it out since it was announced.
 	a.Existed, a.Doubtful = r.Existed || r.state == nil && announced, r.unsure || announced && inTime
-	a.Verdict = lease.Released
+	a.Verdict = queue.Released
 	return a, err
 }
 
 // evict takes the entry back from its owner.
 func (e *entry) evict(ctx context.Context) (a lease.Answer, err error) {
-	p := e.step(lease.Evict)
+	p := e.step(queue.Evict)
 	p.question.By = e.evictor
 	r, err := p.decide(ctx)
-	return lease.Answer{Verdict: r.Verdict, Doubtful: r.unsure}, err
+	return lease.Answer{Outcome: r.Outcome, Doubtful: r.unsure}, err
 }

@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"testing"
 
-	"golock/locks/lease"
 	"golock/test/testkit"
 )
 
 // What other versions read has not changed without a new number.
 func TestFormat(t *testing.T) {
 	r := record{
-		Owner:    lease.Owner{Host: "host", PID: 1, UID: 2, User: "user", Runs: true, Command: []string{"a", "b"}},
-		NoGolock: true, Clock: "clock", Process: owner{Boot: "boot", PIDNS: "pid:[3]", PID: 4, Start: "5"}, Since: 6, TTL: 7,
+		Owner:    owner.Owner{Host: "host", PID: 1, UID: 2, User: "user", Runs: true, Command: []string{"a", "b"}},
+		NoGolock: true, Clock: "clock", Process: process{Boot: "boot", PIDNS: "pid:[3]", PID: 4, Start: "5"}, Since: 6, TTL: 7,
 	}
 	text := ""
 	for _, v := range []any{head{Format: format, Name: "n"}, r, map[string]observation{"record": {Heartbeat: "beat", Since: 8}}} {

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	"golock/locks/lease"
+	"golock/locks/owner"
 )
 
 // record is the file of one entry, which only its owner writes. The first line is its
 // heartbeat; the rest describes the owner.
 type record struct {
-	lease.Owner
+	owner.Owner
 	NoGolock bool          `json:"no_golock,omitempty"` // see locks.Request
 	Clock    string        `json:"clock"`               // the name of the owner's
-	Process  owner         `json:"process"`
+	Process  process       `json:"process"`
 	Since    int64         `json:"since"` // microseconds
 	TTL      time.Duration `json:"ttl"`
 }

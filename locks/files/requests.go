@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
@@ -21,7 +20,7 @@ const requestPrefix = "join." // and the name of the record
 // no more than that it waits or holds.
 func (p *step) canBeRequested() bool {
 	q := &p.question
-	return q.Step == lease.Join && p.member.Claim.Ticket == 0 && !q.NoWait && q.MaxQueue == nil && len(q.Within) == 0 &&
+	return q.Step == queue.Join && p.member.Claim.Ticket == 0 && !q.NoWait && q.MaxQueue == nil && len(q.Within) == 0 &&
 		q.Entry.Replace == locks.ReplaceNone
 }
 
@@ -78,7 +77,7 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 			continue
 		}
 		r.observed[m.ID] = seen
-		q := &step{directory: p.directory, member: m, question: queue.Question{Step: lease.Join, Entry: m.Entry}}
+		q := &step{directory: p.directory, member: m, question: queue.Question{Step: queue.Join, Entry: m.Entry}}
 		if s, _, err = q.answer(s, &result{observed: r.observed, removed: r.removed}); err != nil {
 			return nil, err
 		}

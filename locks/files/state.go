@@ -23,7 +23,7 @@ type state struct {
 
 // member is an entry as a state has it. What no decision needs is in its record.
 type member struct {
-	queue.Entry       // Gone: evicted, and does not know yet. Never Offered
+	queue.Entry       // Tombstone: evicted, and does not know yet. Never Offered
 	life        int64 // which record of it counts
 	ttl         time.Duration
 

@@ -22,7 +22,7 @@ func example() *state {
 			life: 2, ttl: 5, hold: 6, granted: 7, rest: 8,
 		},
 		{Entry: queue.Entry{ID: id, State: queue.Waiting, Claim: locks.Claim{Ticket: 5, Weight: 1, Priority: -1}, Reachable: true}, ttl: 9},
-		{Entry: queue.Entry{ID: id, State: queue.Gone, Claim: locks.Claim{Weight: 1}, Evicted: "a \"b\"\nc\xff", Reachable: true}, ttl: 1},
+		{Entry: queue.Entry{ID: id, State: queue.Tombstone, Claim: locks.Claim{Weight: 1}, Evicted: "a \"b\"\nc\xff", Reachable: true}, ttl: 1},
 	}}
 }
 

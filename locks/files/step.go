@@ -31,7 +31,7 @@ type step struct {
 }
 
 // step is one of the entry.
-func (e *entry) step(how lease.Step) *step {
+func (e *entry) step(how queue.Step) *step {
 	return &step{directory: e.dir, member: e.member, entry: e, question: queue.Question{Step: how, Entry: e.member.Entry}}
 }
 
@@ -117,7 +117,7 @@ func (p *step) try(r *result) (done bool, err error) {
 	if p.question.Step != "" {
 		next, changed, err = p.answer(s, r)
 	}
-	if err == nil && p.skipWaiters && (r.Verdict != lease.Queued || len(r.Told)+len(r.removed) > 0) {
+	if err == nil && p.skipWaiters && (r.Verdict != queue.Queued || len(r.Told)+len(r.removed) > 0) {
 		p.skipWaiters = false
 		next, changed, err = p.answer(s, r)
 	}
@@ -136,7 +136,7 @@ func (p *step) try(r *result) (done bool, err error) {
 	if next, err = p.admitRequests(h, l, next, r); err != nil {
 		return false, err
 	}
-	if p.question.Step == lease.Join && next.find(p.member.ID) != nil {
+	if p.question.Step == queue.Join && next.find(p.member.ID) != nil {
 		if err := p.entry.create(); err != nil {
 			return false, err
 		}
@@ -159,13 +159,13 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 		return nil, false, err
 	}
 	if p.mustExist && v.Own == nil {
-		r.Decision = queue.Decision{Answer: lease.Answer{Verdict: lease.Gone}}
+		r.Decision = queue.Decision{Outcome: queue.Outcome{Verdict: queue.Gone}}
 		return s, false, nil
 	}
 	v.Invalid = p.invalid(s, r.dead)
 	r.Decision = queue.Decide(v, p.question)
-	if r.Err != nil {
-		return nil, false, r.Err
+	if len(r.Invalid) > 0 {
+		return nil, false, lease.Invalid(r.Invalid)
 	}
 	next, changed = p.apply(s, v.Counter, r)
 	return next, changed, nil
@@ -237,7 +237,7 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 	for _, e := range r.Put {
 		put[e.ID] = e
 	}
-	ends := p.question.Step == lease.Release || p.question.Step == lease.Leave
+	ends := p.question.Step == queue.Release || p.question.Step == queue.Leave
 	for _, m := range s.entries {
 		n, stays := m, !r.dead[m.ID]
 		if e, ok := put[m.ID]; ok {
@@ -247,7 +247,7 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 		}
 		if m.ID == p.member.ID {
 			n.life = max(m.life, p.member.life)
-			stays = stays && (m.State != queue.Gone || !ends)
+			stays = stays && (m.State != queue.Tombstone || !ends)
 		}
 		if !stays || n.life != m.life {
 			r.removed[m.record()], changed = true, true
@@ -256,7 +256,7 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 			next.entries = append(next.entries, n)
 		}
 	}
-	if e, ok := put[p.member.ID]; ok && e.State != queue.Gone {
+	if e, ok := put[p.member.ID]; ok && e.State != queue.Tombstone {
 		n, _ := p.changed(p.member, e, r)
 		next.entries, changed = append(next.entries, n), true
 	}
@@ -269,7 +269,7 @@ func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 	e.Kept = false // that is asked anew each time
 	m.Entry, m.flaw, m.line = e, nil, ""
 	switch e.State {
-	case queue.Gone: // a waiter must hear by whom
+	case queue.Tombstone: // a waiter must hear by whom
 		m.Claim.Weight = 1 // each entry in a state has one
 		return m, was == queue.Waiting && e.Evicted != ""
 	case queue.Ended:
@@ -278,7 +278,7 @@ func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 		}
 	case queue.Offered, queue.Holding: // an offer is a grant here
 		m.State = queue.Holding
-		mine := m.ID == p.member.ID && p.entry != nil && p.question.Step == lease.Join
+		mine := m.ID == p.member.ID && p.entry != nil && p.question.Step == queue.Join
 		sameClock := mine || seen != nil && seen.sameClock
 		// A hold is worth a version of its own, in which the holder notes a grant from another clock.
 		if m.granted == 0 && sameClock && (was != queue.Holding || mine && m.hold > 0) {

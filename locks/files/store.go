@@ -40,7 +40,7 @@ type Store struct {
 	kept      int64 // versions
 	clock     locks.Clock
 	clockName func() string     // of that clock
-	self      func() owner      // this process
+	self      func() process    // this process
 	observed  sync.Map          // by key: the *observations of a directory
 	at        func(step string) // called before the steps of the protocol, for tests
 }

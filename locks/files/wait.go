@@ -45,8 +45,8 @@ func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
 			return a, err
 		}
 	}
-	p, r, isNew := e.step(lease.Join), e.request, e.member.Claim.Ticket == 0
-	p.question.NoWait, p.question.By, p.question.Within = r.NoWait, locks.ReplacedBy(r), lease.Enclosing(r)
+	p, r, isNew := e.step(queue.Join), e.request, e.member.Claim.Ticket == 0
+	p.question.NoWait, p.question.By, p.question.Within = r.NoWait, locks.ReplacedBy(r), queue.Enclosing(r)
 	p.mustExist = e.state != nil && e.state.has(e.member.record())
 	if isNew {
 		p.question.MaxQueue = r.MaxQueue
@@ -79,36 +79,36 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 	}
 	// It was let in, and granted by a later version before it knew: it has waited.
 	waited := e.member.Claim.Ticket == 0 && !e.request.NoWait &&
-		r.Verdict == lease.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
+		r.Verdict == queue.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
 	switch {
-	case r.Verdict == lease.Gone && e.store.clock() >= e.term.Load().End(): // it was taken for dead
+	case r.Verdict == queue.Gone && e.store.clock() >= e.term.Load().End(): // it was taken for dead
 		return a, locks.ErrLost
-	case r.Verdict == lease.Gone && r.version < e.position.Load().version:
+	case r.Verdict == queue.Gone && r.version < e.position.Load().version:
 		return a, e.dir.removed("")
-	case r.Verdict == lease.Granted && !waited:
+	case r.Verdict == queue.Granted && !waited:
 		if err := e.writeHeartbeat(phaseAccepted); err != nil {
 			return a, err
 		}
 		e.notePosition(r.version, 0)
-		a = e.held(lease.Granted, r.Entry)
+		a = e.held(queue.Granted, r.Entry)
 		a.Replaced = show(r.Replaced)
 		return a, nil
-	case r.Verdict == lease.Queued, waited:
+	case r.Verdict == queue.Queued, waited:
 		e.member.Claim.Ticket = r.Entry.Claim.Ticket
 		place, turns := max(r.Place, 1), 1
 		if limit := e.member.Claim.Max; limit > 0 {
 			turns = (place + limit - 1) / limit
 		}
 		e.notePosition(r.version, turns)
-		a.Verdict, a.Place, a.Replaced = lease.Queued, place, show(r.Replaced)
+		a.Verdict, a.Place, a.Replaced = queue.Queued, place, show(r.Replaced)
 		a.Recheck = min(lookAfter(turns), e.member.ttl/heartbeatsPerTTL)
 		if len(r.removed) > 0 || waited { // perhaps those behind the dead are dead too
 			a.Recheck = time.Millisecond
 		}
 		return a, nil
 	}
-	a = r.Answer
-	if r.Verdict == lease.Busy || r.Verdict == lease.Nested {
+	a.Outcome = r.Outcome
+	if r.Verdict == queue.Busy || r.Verdict == queue.Nested {
 		a.Holders = show(r.Holders)
 		slices.SortFunc(a.Holders, func(a, b locks.Entry) int { return cmp.Compare(a.Fence, b.Fence) })
 		_, err = e.leave(context.Background())

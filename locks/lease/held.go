@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/queue"
 )
 
 // Lease implements locks.RenewableLease, for a slot of this process or of another one
@@ -51,7 +52,7 @@ func (l *Lease) Term() locks.Term {
 
 // Renew implements locks.RenewableLease.
 func (l *Lease) Renew(ctx context.Context) (locks.Term, error) {
-	a, sent, err := l.entry.Ask(ctx, Renew)
+	a, sent, err := l.entry.Ask(ctx, queue.Renew)
 	if err == nil {
 		err = l.renewed(a, sent)
 	}
@@ -63,7 +64,7 @@ func (l *Lease) Renew(ctx context.Context) (locks.Term, error) {
 
 // Confirm implements locks.RenewableLease.
 func (l *Lease) Confirm(ctx context.Context) error {
-	a, sent, err := request(ctx, l.store, l.entry, Renew, nil)
+	a, sent, err := request(ctx, l.store, l.entry, queue.Renew, nil)
 	if err != nil {
 		return Located(l.store, err)
 	}
@@ -73,8 +74,8 @@ func (l *Lease) Confirm(ctx context.Context) error {
 // renewed takes the answer to a renewal.
 func (l *Lease) renewed(a Answer, sent locks.Instant) error {
 	switch a.Verdict {
-	case Held:
-	case Evicted:
+	case queue.Held:
+	case queue.Evicted:
 		return &locks.EvictedError{By: a.By}
 	default:
 		return locks.ErrLost
@@ -112,7 +113,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, releaseLimit)
 		defer cancel()
 	}
-	a, _, err := request(ctx, l.store, l.entry, Release, nil)
+	a, _, err := request(ctx, l.store, l.entry, queue.Release, nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.doubtful = l.doubtful || a.Doubtful
@@ -131,11 +132,11 @@ func (l *Lease) Release(ctx context.Context) error {
 func (s *Engine) Evict(ctx context.Context, ref locks.Ref, by string) error {
 	e := s.entryOf(ref, by)
 	defer e.Close()
-	a, _, err := request(ctx, s.url, e, Evict, nil)
+	a, _, err := request(ctx, s.url, e, queue.Evict, nil)
 	switch {
 	case err != nil:
 		return Located(s.url, err)
-	case a.Verdict == Lost && !a.Doubtful:
+	case a.Verdict == queue.Lost && !a.Doubtful:
 		return locks.ErrLost
 	}
 	return nil

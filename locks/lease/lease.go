@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/queue"
 )
-
-// MaxUnits is the largest weight: every unit has a slot number.
-const MaxUnits = locks.MaxUnits
 
 // DefaultTTL is for entries of others, whose TTL is not known.
 const DefaultTTL = 30 * time.Second
@@ -42,71 +40,31 @@ func NewEngine[E Entry](url string, newEntry func(locks.Request) E, entryOf func
 func (s *Engine) URL() string { return s.url }
 
 // Traits implements locks.Store.
-func (*Engine) Traits() locks.Traits { return locks.Traits{MaxUnits: MaxUnits} }
-
-// Step is what a store is asked to do with an entry. Each may be sent again, any number
-// of times and late: the second time changes nothing.
-type Step string
-
-// The steps.
-const (
-	Join    Step = "join"    // enter the queue, or ask whether its turn has come
-	Renew   Step = "renew"   // prolong the lease, or restore it in a store that forgot it
-	Release Step = "release" // give up the slot or the place
-	Leave   Step = "leave"   // a release before a grant is known: no hold stays behind
-	Evict   Step = "evict"   // take the slot or the place back from the owner
-)
-
-// HasEntry reports whether who asks for the step has an entry already. (It may also be so of a Join.)
-func (s Step) HasEntry() bool { return s == Renew || s == Release || s == Leave }
-
-// Verdict is what the store made of a step.
-type Verdict string
-
-// The verdicts.
-const (
-	Granted  Verdict = "granted"
-	Queued   Verdict = "waiting"
-	Busy     Verdict = "busy"   // no slot, and the request does not wait
-	Nested   Verdict = "nested" // likewise: it would wait for an enclosing run
-	Gone     Verdict = "gone"   // the entry has left or was removed
-	Evicted  Verdict = "evicted"
-	Held     Verdict = "held"
-	Lost     Verdict = "lost"
-	Released Verdict = "released"
-	Marked   Verdict = "marked" // evicted: the owner is told
-)
+func (*Engine) Traits() locks.Traits { return locks.Traits{MaxUnits: locks.MaxUnits} }
 
 // Answer is what a store says about an entry. Redis sends it as JSON. Fields that it does
 // not send are left out there: to decode their types would cost each start 0.08 ms.
 type Answer struct {
-	Verdict Verdict
-	Grant   locks.Grant   `json:"-"` // Granted, Held
-	TTL     time.Duration `json:"-"` // likewise
-	Epoch   string        // the stretch of time in which the store forgot nothing
+	queue.Outcome
+	Grant locks.Grant   `json:"-"` // Granted, Held
+	TTL   time.Duration `json:"-"` // likewise
+	Epoch string        // the stretch of time in which the store forgot nothing
 
-	Place   int           // Queued: 1 is the next
 	Recheck time.Duration // Queued: when to ask again
 	// Queued, Busy, Nested: there is room, but nothing is granted for this long, and why.
 	// A request that may not wait can be asked again afterwards.
 	Quarantine      time.Duration
 	QuarantineCause string `json:"-"`
 
-	Inside   string        // Nested: the ID of the enclosing run
-	Waiters  int           // Busy, Nested
-	Full     bool          // Busy: no more may wait
 	Holders  []locks.Entry `json:"-"` // Busy, Nested
 	Replaced []locks.Entry `json:"-"` // Granted, Queued: whom it evicted
-	By       string        // Evicted: who did it
-
-	Existed  bool // Released: the entry was there
-	Doubtful bool `json:"-"` // an earlier attempt, whose answer was lost, may have done the step
+	Doubtful bool          `json:"-"` // an earlier attempt, whose answer was lost, may have done the step
 }
 
 // Entry is an engine's view of one entry. Several goroutines may call its methods.
 type Entry interface {
 	// Ask makes one attempt at a step. sent is the moment before the request was sent.
-	Ask(ctx context.Context, s Step) (a Answer, sent locks.Instant, err error)
+	Ask(ctx context.Context, s queue.Step) (a Answer, sent locks.Instant, err error)
 
 	// Sleep returns when a waiter should ask again: after d, or when the store wakes it.
 	// The verdict is Granted if the store has pushed a grant; the lease then counts from

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/queue"
 )
 
 // Refusal is what a store answers that is there and does not do what it was asked.
@@ -164,7 +165,7 @@ func outageOf(store string, err error) *locks.OutageError {
 
 // request makes attempts at a step until one is answered. The answer is Doubtful, too, if
 // an attempt that was not refused failed: it may have done the step.
-func request(ctx context.Context, store string, e Entry, s Step, limit *patience) (a Answer, sent locks.Instant, err error) {
+func request(ctx context.Context, store string, e Entry, s queue.Step, limit *patience) (a Answer, sent locks.Instant, err error) {
 	doubtful, isFinal := false, IsFinal
 	if s.HasEntry() {
 		isFinal = func(err error) bool { return !IsTemporary(err) }

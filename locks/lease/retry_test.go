@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/queue"
 )
 
 // script is an entry whose store gives one error after the other, the last one for ever. nil is a
@@ -18,13 +19,13 @@ type script struct {
 	asked []time.Duration // when it was asked, since it began
 }
 
-func (s *script) Ask(_ context.Context, step Step) (Answer, locks.Instant, error) {
-	if step != Join {
-		return Answer{Verdict: Released, Existed: true}, 0, nil
+func (s *script) Ask(_ context.Context, step queue.Step) (Answer, locks.Instant, error) {
+	if step != queue.Join {
+		return Answer{Outcome: queue.Outcome{Verdict: queue.Released, Existed: true}}, 0, nil
 	}
 	s.asked = append(s.asked, time.Since(s.began))
 	err := s.errs[min(len(s.asked), len(s.errs))-1]
-	return Answer{Verdict: Granted}, 0, err
+	return Answer{Outcome: queue.Outcome{Verdict: queue.Granted}}, 0, err
 }
 
 func (*script) Sleep(context.Context, time.Duration, func()) (Answer, locks.Instant, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/queue"
 )
 
 // Ticket implements locks.Ticket.
@@ -32,7 +33,7 @@ func (s *Engine) Join(ctx context.Context, r locks.Request) (locks.Ticket, error
 	defer stop()
 	r.Connected, r.Answered = limit.connected, limit.answered
 	e := s.newEntry(r)
-	a, sent, err := request(bounded, s.url, e, Join, limit)
+	a, sent, err := request(bounded, s.url, e, queue.Join, limit)
 	switch {
 	case a.Doubtful && err != nil:
 		giveUp(ctx, s.url, e) // an attempt may have made the entry
@@ -66,10 +67,10 @@ const quarantineLimit = 5 * time.Second
 func (t *Ticket) joined(ctx context.Context, a Answer, sent locks.Instant) error {
 	t.postponed, t.quarantine = false, nil
 	switch {
-	case a.Verdict == Granted:
+	case a.Verdict == queue.Granted:
 		t.lease = newLease(t.store, t.entry, a, sent)
 		return nil
-	case a.Verdict == Queued:
+	case a.Verdict == queue.Queued:
 		t.recheck, t.place = a.Recheck, a.Place
 		t.request.TellPlace(a.Place)
 	case a.Quarantine == 0:
@@ -118,13 +119,13 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		case err != nil:
 			giveUp(ctx, t.store, t.entry)
 			return nil, err
-		case a.Verdict == Granted:
+		case a.Verdict == queue.Granted:
 			return newLease(t.store, t.entry, a, sent), nil
 		case ctx.Err() != nil:
 			giveUp(ctx, t.store, t.entry)
 			return nil, t.why(ctx, outage)
 		}
-		a, sent, err = t.entry.Ask(ctx, Join)
+		a, sent, err = t.entry.Ask(ctx, queue.Join)
 		switch {
 		case err == nil:
 			if err := t.joined(ctx, a, sent); err != nil {
@@ -161,17 +162,17 @@ func (t *Ticket) why(ctx context.Context, outage error) error {
 
 // refused makes an error of an answer that ends a request.
 func (t *Ticket) refused(ctx context.Context, a Answer) error {
-	if a.Verdict == Evicted {
+	if a.Verdict == queue.Evicted {
 		giveUp(ctx, t.store, t.entry) // an answer that was lost may have granted it
 		return &locks.EvictedError{By: a.By}
 	}
 	t.entry.Close()
 	busy := &locks.BusyError{Name: t.request.Name, Waiters: a.Waiters, Full: a.Full, Holders: a.Holders}
 	switch a.Verdict {
-	case Nested:
+	case queue.Nested:
 		inside, _ := locks.ParseRef(t.request.Ref.Key.String() + "-" + a.Inside)
 		busy.Inside = &inside
-	case Gone:
+	case queue.Gone:
 		busy.Reason = "this request was taken out of the queue"
 	}
 	return busy
@@ -197,7 +198,7 @@ func giveUp(ctx context.Context, store string, e Entry) {
 		defer e.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 		defer cancel()
-		_, _, _ = request(ctx, store, e, Leave, nil)
+		_, _, _ = request(ctx, store, e, queue.Leave, nil)
 	}()
 	<-waiting.Done()
 }

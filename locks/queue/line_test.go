@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"golock/locks"
-	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
@@ -177,33 +176,33 @@ func (s *script) turn(id, verb string, words []string) string {
 		delete(s.entries, id)
 		return ""
 	default:
-		return s.step(c, lease.Step(verb), words)
+		return s.step(c, queue.Step(verb), words)
 	}
 	s.entries[id] = e
 	return ""
 }
 
 // step asks. "late" has an old join come once more, "lost" loses the answer.
-func (s *script) step(c *client, verb lease.Step, words []string) string {
+func (s *script) step(c *client, verb queue.Step, words []string) string {
 	q := c.now
 	late := verb == "late"
 	if late {
-		q, verb = c.first, lease.Join
+		q, verb = c.first, queue.Join
 	}
 	q.Step, q.By = verb, "somebody"
-	c.holds = c.holds && verb != lease.Release // its command has ended
+	c.holds = c.holds && verb != queue.Release // its command has ended
 	d := s.ask(q)
 	if late || slices.Contains(words, "lost") {
 		return s.answer(d)
 	}
 	switch d.Verdict {
-	case lease.Granted, lease.Queued, lease.Held:
+	case queue.Granted, queue.Queued, queue.Held:
 		c.learn(d.Entry, s.epoch)
-	case lease.Released, lease.Lost:
-		if verb != lease.Evict {
+	case queue.Released, queue.Lost:
+		if verb != queue.Evict {
 			c.holds, c.waits = false, false
 		}
-	case lease.Busy, lease.Nested, lease.Gone:
+	case queue.Busy, queue.Nested, queue.Gone:
 		c.waits = false
 	}
 	return s.answer(d)
@@ -254,11 +253,11 @@ func (s *script) answer(d queue.Decision) string {
 	text := string(d.Verdict)
 	add := func(format string, args ...any) { text += fmt.Sprintf(format, args...) }
 	switch d.Verdict {
-	case lease.Granted, lease.Held:
+	case queue.Granted, queue.Held:
 		add(" %s", locks.FormatSlots(d.Entry.Slots))
-	case lease.Queued:
+	case queue.Queued:
 		add(" %d", d.Place)
-	case lease.Busy, lease.Nested:
+	case queue.Busy, queue.Nested:
 		if d.Full {
 			add(" full")
 		}
@@ -269,7 +268,7 @@ func (s *script) answer(d queue.Decision) string {
 		if d.Fits && s.quiet {
 			add(" fits")
 		}
-	case lease.Released:
+	case queue.Released:
 		if !d.Existed {
 			add(" nothing")
 		}

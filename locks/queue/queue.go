@@ -16,7 +16,6 @@ import (
 	"slices"
 
 	"golock/locks"
-	"golock/locks/lease"
 )
 
 // State is that of an entry.
@@ -24,11 +23,11 @@ type State byte
 
 // The states.
 const (
-	Waiting State = 'W'
-	Offered State = 'O' // its slots are taken; it holds when it accepts them
-	Holding State = 'H'
-	Ended   State = 'E' // its owner has released it; its hold keeps the slots
-	Gone    State = 'G' // a tombstone: a late repetition of its request must not bring it back
+	Waiting   State = 'W'
+	Offered   State = 'O' // its slots are taken; it holds when it accepts them
+	Holding   State = 'H'
+	Ended     State = 'E' // its owner has released it; its hold keeps the slots
+	Tombstone State = 'G' // it has left: a late repetition of its request must not bring it back
 )
 
 // Entry is one entry of a queue.
@@ -69,9 +68,9 @@ type View struct {
 
 // Question is a step with an entry.
 type Question struct {
-	Step  lease.Step // Look: with none
-	Entry Entry      // its ID; what a Join asks for; what a Renew believes to hold, if it has slots
-	Epoch string     // of the last answer to the entry
+	Step  Step
+	Entry Entry  // its ID; what a Join asks for; what a Renew believes to hold, if it has slots
+	Epoch string // of the last answer to the entry
 
 	NoWait   bool
 	Within   []string // IDs of the enclosing runs
@@ -79,15 +78,20 @@ type Question struct {
 	By       string // who evicts
 }
 
-// Look hands out what is free.
-const Look lease.Step = "look"
+// Enclosing gives the IDs of the runs that enclose a request, as a Question has them.
+func Enclosing(r locks.Request) (within []string) {
+	for _, w := range r.Within {
+		within = append(within, w.ID.String())
+	}
+	return within
+}
 
-// Decision is an answer, without its grant and its times, and the changes that make it true.
+// Decision is an outcome, and the changes that make it true.
 type Decision struct {
-	lease.Answer
-	Holders  []Entry // those of the answer
-	Replaced []Entry // likewise
-	Entry    Entry   // Granted, Held, Queued
+	Outcome
+	Holders  []Entry // Busy, Nested: all that have slots
+	Replaced []Entry // Granted, Queued: whom it has evicted
+	Entry    Entry   // Granted, Held, Queued: as it is now
 	Fits     bool    // Busy, Nested, Queued: only the quarantine or waiters before it are in its way
 
 	Counter int64    // raised if tickets or fences were given
@@ -96,7 +100,9 @@ type Decision struct {
 	Due     string   // ID of the first waiter if it could have a slot and is not Reachable
 	Again   bool     // slots may be left for waiters that the view does not show: Look, with more of them
 
-	Err error // the question cannot be answered: of invalid entries. Then there is nothing else
+	// Invalid are entries because of which the question cannot be answered. Then there is
+	// nothing else.
+	Invalid []locks.InvalidEntry
 }
 
 // Decide answers a question.
@@ -105,17 +111,17 @@ func Decide(v View, q Question) Decision {
 	d.Holders, d.Waiters = slices.Clone(v.Holders), slices.Clone(v.Waiters)
 	d.out.Counter = v.Counter
 	if d.needsAll() {
-		return Decision{Err: lease.Invalid(v.Invalid)}
+		return Decision{Invalid: v.Invalid}
 	}
 	d.withdraw(v.Holders)
 	switch q.Step {
-	case lease.Join:
+	case Join:
 		d.join()
-	case lease.Renew:
+	case Renew:
 		d.renew()
-	case lease.Release, lease.Leave:
+	case Release, Leave:
 		d.release()
-	case lease.Evict:
+	case Evict:
 		d.evict()
 	}
 	d.offer()
@@ -167,7 +173,7 @@ func (d *decision) hold(e Entry, s State) Entry {
 // remove ends an entry.
 func (d *decision) remove(id, by string) {
 	d.Holders, d.Waiters = without(d.Holders, id), without(d.Waiters, id)
-	d.put(Entry{ID: id, State: Gone, Evicted: by})
+	d.put(Entry{ID: id, State: Tombstone, Evicted: by})
 }
 
 // withdraw takes offers back that nobody accepts. In a quarantine it takes back all: the
@@ -179,7 +185,7 @@ func (d *decision) withdraw(holders []Entry) {
 			continue
 		}
 		if e.Evicted != "" {
-			e.State = Gone
+			e.State = Tombstone
 			d.remove(e.ID, e.Evicted)
 		} else {
 			d.Holders = without(d.Holders, e.ID)
@@ -236,7 +242,7 @@ func (d *decision) offer() {
 			d.tellOfHold(w.ID)
 			return
 		case d.direct && w.ID == d.q.Entry.ID:
-			d.out.Verdict, d.out.Entry = lease.Granted, d.hold(w, Holding)
+			d.out.Verdict, d.out.Entry = Granted, d.hold(w, Holding)
 			d.out.Place, d.out.Fits = 0, false
 		case !w.Reachable:
 			d.out.Due = w.ID
@@ -252,7 +258,7 @@ func (d *decision) offer() {
 // tellOfHold wakes a waiter that has become the first while a hold keeps the slots: only
 // the first one looks when the hold is over.
 func (d *decision) tellOfHold(first string) {
-	moved := d.q.Step != lease.Join && d.q.Step != lease.Renew || len(d.out.Replaced) > 0 && first != d.q.Entry.ID
+	moved := d.q.Step != Join && d.q.Step != Renew || len(d.out.Replaced) > 0 && first != d.q.Entry.ID
 	ended := func(e Entry) bool { return e.State == Ended }
 	if moved && (slices.ContainsFunc(d.Holders, ended) || slices.ContainsFunc(d.out.Put, ended)) {
 		d.out.Told = append(d.out.Told, first)
@@ -261,18 +267,18 @@ func (d *decision) tellOfHold(first string) {
 
 func (d *decision) join() {
 	own, q := d.Own, &d.q
-	over := own != nil && (own.State == Gone || own.State == Ended)
+	over := own != nil && (own.State == Tombstone || own.State == Ended)
 	switch {
 	case own == nil || own.State == Waiting:
 	case own.Evicted != "":
-		d.out.Verdict, d.out.By = lease.Evicted, own.Evicted
+		d.out.Verdict, d.out.By = Evicted, own.Evicted
 		if own.State == Offered { // a holder may know already, and run
 			d.remove(own.ID, own.Evicted)
 		}
 		return
 	case over: // perhaps it was turned away, and the answer lost
 	default:
-		d.keep(lease.Granted)
+		d.keep(Granted)
 		return
 	}
 	mine := q.Entry
@@ -296,7 +302,7 @@ func (d *decision) join() {
 			return
 		}
 		if over {
-			d.out.Verdict = lease.Gone
+			d.out.Verdict = Gone
 			return
 		}
 		d.Ahead -= waiters
@@ -308,12 +314,12 @@ func (d *decision) join() {
 	// Its replacements may let others in: that comes after its arrival.
 	_, first, _ := d.ahead(&mine)
 	d.direct = first || !isNew
-	d.out.Verdict, d.out.Entry = lease.Queued, mine
+	d.out.Verdict, d.out.Entry = Queued, mine
 	d.out.Place, d.out.Fits = d.enqueue(mine)+1, d.fits(&mine)
 }
 
 // keep makes the entry in question hold what it has, or was offered.
-func (d *decision) keep(v lease.Verdict) {
+func (d *decision) keep(v Verdict) {
 	mine := *d.Own
 	mine.State, mine.Absent = Holding, false
 	d.put(mine)
@@ -333,9 +339,9 @@ func (d *decision) refuse(mine *Entry, full, over bool) bool {
 	if d.out.Inside == "" && !q.NoWait && !full {
 		return false
 	}
-	d.out.Verdict, d.out.Full = lease.Busy, full
+	d.out.Verdict, d.out.Full = Busy, full
 	if d.out.Inside != "" {
-		d.out.Verdict = lease.Nested
+		d.out.Verdict = Nested
 	}
 	d.out.Holders, d.out.Waiters = slices.Clone(d.Holders), d.Total
 	d.out.Fits = !over && !(full && *q.MaxQueue > 0) && d.fits(mine)
@@ -349,9 +355,9 @@ func (d *decision) renew() {
 	own := d.Own
 	switch {
 	case own != nil && own.Evicted != "":
-		d.out.Verdict, d.out.By = lease.Evicted, own.Evicted
+		d.out.Verdict, d.out.By = Evicted, own.Evicted
 	case own != nil && (own.State == Holding || own.State == Offered):
-		d.keep(lease.Held)
+		d.keep(Held)
 	case (own == nil || own.State == Waiting) && len(d.q.Entry.Slots) > 0 && d.q.Epoch != d.Epoch && d.free(&d.q.Entry):
 		// The store has lost data: the holder is put back.
 		mine := d.q.Entry
@@ -360,9 +366,9 @@ func (d *decision) renew() {
 		d.Waiters = without(d.Waiters, mine.ID)
 		d.Holders = append(d.Holders, mine)
 		d.put(mine)
-		d.out.Verdict, d.out.Entry = lease.Held, mine
+		d.out.Verdict, d.out.Entry = Held, mine
 	default:
-		d.out.Verdict = lease.Lost
+		d.out.Verdict = Lost
 	}
 }
 
@@ -374,11 +380,11 @@ func (d *decision) free(e *Entry) bool {
 }
 
 func (d *decision) release() {
-	own, leaves := d.Own, d.q.Step == lease.Leave
-	d.out.Verdict = lease.Released
-	d.out.Existed = own != nil && own.State != Gone && own.State != Ended
+	own, leaves := d.Own, d.q.Step == Leave
+	d.out.Verdict = Released
+	d.out.Existed = own != nil && own.State != Tombstone && own.State != Ended
 	switch {
-	case own != nil && (own.State == Gone || own.State == Ended && !leaves):
+	case own != nil && (own.State == Tombstone || own.State == Ended && !leaves):
 	case own != nil && own.State == Holding && own.Kept && own.Evicted == "" && !leaves:
 		e := *own
 		e.State = Ended
@@ -389,12 +395,12 @@ func (d *decision) release() {
 }
 
 func (d *decision) evict() {
-	if d.Own == nil || d.Own.State == Gone {
-		d.out.Verdict = lease.Lost
+	if d.Own == nil || d.Own.State == Tombstone {
+		d.out.Verdict = Lost
 		return
 	}
 	d.end(*d.Own)
-	d.out.Verdict = lease.Marked
+	d.out.Verdict = Marked
 }
 
 // end takes an entry back from its owner. A holder is marked as evicted; its hold is void.

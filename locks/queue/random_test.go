@@ -222,7 +222,7 @@ func (g *game) check(before *line, putBack bool) {
 	}
 	g.checkWaiters(claims, fresh)
 	for id, e := range before.entries {
-		if now := g.entries[id]; e.State == queue.Gone && now.State != queue.Gone || e.State == queue.Ended && now.State != queue.Ended && now.State != queue.Gone {
+		if now := g.entries[id]; e.State == queue.Tombstone && now.State != queue.Tombstone || e.State == queue.Ended && now.State != queue.Ended && now.State != queue.Tombstone {
 			g.fail("%s comes back", id)
 		}
 	}

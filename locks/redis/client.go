@@ -11,6 +11,7 @@ import (
 
 	"golock/locks/lease"
 	"golock/locks/network"
+	"golock/locks/queue"
 )
 
 // clientOptions are those of every client.
@@ -89,8 +90,8 @@ func (s *Store) runScript(c call) command[reply] {
 		if s.target.replicas == 0 {
 			return s.run(ctx, client, c)
 		}
-		switch lease.Step(c.Mode) {
-		case lease.Join, lease.Renew:
+		switch queue.Step(c.Mode) {
+		case queue.Join, queue.Renew:
 			return s.runReplicated(ctx, client, c)
 		default: // the others give nobody a slot, and keep nobody's
 			return s.run(ctx, client, c)

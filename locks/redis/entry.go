@@ -8,6 +8,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // entry implements lease.Entry.
@@ -42,14 +43,14 @@ func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref, locks.ReplacedBy(r))
 	e.learn("", newRecord(r))
-	e.call.Name, e.call.Within, e.call.NoWait, e.call.MaxQueue = r.Name, lease.Enclosing(r), r.NoWait, r.MaxQueue
+	e.call.Name, e.call.Within, e.call.NoWait, e.call.MaxQueue = r.Name, queue.Enclosing(r), r.NoWait, r.MaxQueue
 	return e
 }
 
 // Ask implements lease.Entry.
-func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent locks.Instant, err error) {
+func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent locks.Instant, err error) {
 	e.mu.Lock()
-	if e.fault != nil && (step == lease.Join || step == lease.Renew) {
+	if e.fault != nil && (step == queue.Join || step == queue.Renew) {
 		defer e.mu.Unlock()
 		return a, 0, e.fault
 	}
@@ -82,11 +83,11 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 	}
 	entries, _ := entriesOf(r.Entries, c.Name, e.ref.Key)
 	switch a.Verdict {
-	case lease.Granted, lease.Held:
+	case queue.Granted, queue.Held:
 		a.Grant, a.TTL, a.Replaced = e.record.grant(e.ref), e.ttl, entries
-	case lease.Queued:
+	case queue.Queued:
 		e.asked, a.Replaced = sent, entries
-	case lease.Busy, lease.Nested:
+	case queue.Busy, queue.Nested:
 		a.Holders = entries
 	}
 	return a, sent, nil

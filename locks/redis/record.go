@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"golock/locks"
-	"golock/locks/lease"
+	"golock/locks/owner"
 )
 
 // record is what the store keeps of an entry. Order is the priority in a form that sorts. Lua's
@@ -24,7 +24,7 @@ type record struct {
 	Replace  locks.Replacement `json:"replace"`
 	Hold     millis            `json:"hold"` // from the grant on
 	Slots    string            `json:"slots"`
-	Owner    lease.Owner       `json:"owner"`
+	Owner    owner.Owner       `json:"owner"`
 }
 
 func newRecord(r locks.Request) *record {
@@ -33,7 +33,7 @@ func newRecord(r locks.Request) *record {
 	return &record{
 		TTL: millis(r.TTL.Milliseconds()), Hold: millis(hold.Milliseconds()), Weight: r.Claim.Weight, Max: r.Claim.Max,
 		Priority: r.Claim.Priority, Order: fmt.Sprintf("%016x", order),
-		Replace: r.Replace, Owner: lease.ThisOwner(r),
+		Replace: r.Replace, Owner: owner.This(r),
 	}
 }
 
@@ -53,7 +53,7 @@ func (r *record) check() error {
 
 // grant is what a record that was checked says.
 func (r *record) grant(ref locks.Ref) locks.Grant {
-	slots, _ := locks.ParseSlots(r.Slots, lease.MaxUnits)
+	slots, _ := locks.ParseSlots(r.Slots, locks.MaxUnits)
 	return locks.Grant{Ref: ref, Slots: slots, Fence: r.Fence}
 }
 

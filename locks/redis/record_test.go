@@ -8,6 +8,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // SetClock replaces a store's clock. It must not have been used yet.
@@ -46,7 +47,7 @@ func TestReplyFields(t *testing.T) {
 	var r reply
 	text := `{"verdict":"busy","waiters":2,"grant":{"Fence":7},"ttl":1,"holders":[{}],"replaced":[{}],"doubtful":true}`
 	err := json.Unmarshal([]byte(text), &r)
-	if want := (lease.Answer{Verdict: lease.Busy, Waiters: 2}); err != nil || !reflect.DeepEqual(r.Answer, want) {
+	if want := (lease.Answer{Outcome: queue.Outcome{Verdict: queue.Busy, Waiters: 2}}); err != nil || !reflect.DeepEqual(r.Answer, want) {
 		t.Errorf("%+v, %v", r.Answer, err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // runReplicated runs the script on the master of its keys, and waits until enough replicas have
@@ -38,7 +38,7 @@ func (s *Store) runAndWait(ctx context.Context, master *goredis.Client, c call) 
 	conn := master.Conn()
 	defer conn.Close()
 	r, err := s.run(ctx, conn, c)
-	if err != nil || r.Verdict != lease.Granted && r.Verdict != lease.Held {
+	if err != nil || r.Verdict != queue.Granted && r.Verdict != queue.Held {
 		return r, err
 	}
 	end, _ := ctx.Deadline() // of the attempt; a part of the rest is for the way back

@@ -14,6 +14,7 @@ import (
 	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/network"
+	"golock/locks/queue"
 )
 
 // The script makes every decision about a lock. The head of queue.lua tells what it stores
@@ -30,7 +31,7 @@ var (
 type call struct {
 	key locks.Key
 
-	Mode       string   `json:"mode"` // a lease.Step, "list" or "sweep"
+	Mode       string   `json:"mode"` // a queue.Step, "list" or "sweep"
 	ID         string   `json:"id"`
 	Name       string   `json:"name"` // "" if only the ref is known
 	Epoch      string   `json:"epoch"`
@@ -159,7 +160,7 @@ func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (r reply, 
 	}
 	if err != nil {
 		kind := lease.ForGood
-		if lease.Step(c.Mode).HasEntry() || c.Record != nil && c.Record.Ticket != 0 {
+		if queue.Step(c.Mode).HasEntry() || c.Record != nil && c.Record.Ticket != 0 {
 			kind = lease.ForNewcomers // it has got another answer before, so somebody has changed the state
 		}
 		return r, &lease.Refusal{Err: err, Kind: kind}

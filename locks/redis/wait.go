@@ -7,6 +7,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // maxGrantAge is how old the last Ask may be when a grant is published. The rest of the
@@ -52,7 +53,7 @@ func (e *entry) accept(m *message) (a lease.Answer, sent locks.Instant) {
 		return a, 0
 	}
 	e.learn(m.Epoch, m.Record)
-	return lease.Answer{Verdict: lease.Granted, Grant: m.Record.grant(e.ref), TTL: e.ttl, Epoch: m.Epoch}, e.asked
+	return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Granted}, Grant: m.Record.grant(e.ref), TTL: e.ttl, Epoch: m.Epoch}, e.asked
 }
 
 // listenDelay passes before a holder subscribes: most short commands have ended by then.

@@ -43,7 +43,7 @@ func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref, "")
-	e.NoWait, e.MaxQueue, e.Within, e.By = r.NoWait, r.MaxQueue, lease.Enclosing(r), locks.ReplacedBy(r)
+	e.NoWait, e.MaxQueue, e.Within, e.By = r.NoWait, r.MaxQueue, queue.Enclosing(r), locks.ReplacedBy(r)
 	e.name, e.onConnect, e.onLogin = r.Name, r.Connected, r.Answered
 	row := &e.row
 	row.State, row.Claim, row.Replace = queue.Waiting, r.Claim, r.Replace
@@ -54,7 +54,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 }
 
 // Ask implements lease.Entry. A waiter far back only looks at its place.
-func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent locks.Instant, err error) {
+func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent locks.Instant, err error) {
 	err = e.guard(func() error {
 		e.Step, e.Entry = step, e.row.Entry
 		limit := lease.AttemptLimit(e.row.ttl)
@@ -64,11 +64,11 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		sent = locks.BootTime()
-		if step == lease.Join && e.prolongPlace(ctx, &a) {
+		if step == queue.Join && e.prolongPlace(ctx, &a) {
 			return nil
 		}
 		t, err := e.step(ctx, &e.question)
-		if err == nil && t.answer.Verdict == lease.Granted && locks.BootTime().Sub(sent) > e.row.ttl/2 {
+		if err == nil && t.answer.Verdict == queue.Granted && locks.BootTime().Sub(sent) > e.row.ttl/2 {
 			err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
 		}
 		if err != nil {
@@ -84,9 +84,9 @@ func (e *entry) Ask(ctx context.Context, step lease.Step) (a lease.Answer, sent 
 			e.addGrant(&a)
 		}
 		switch others := t.keepsConn(); {
-		case a.Verdict == lease.Granted, a.Verdict == lease.Held && others:
+		case a.Verdict == queue.Granted, a.Verdict == queue.Held && others:
 			e.keepOpen(others)
-		case step == lease.Renew:
+		case step == queue.Renew:
 			e.closeConn()
 		}
 		return nil
@@ -116,7 +116,7 @@ func (e *entry) keepOpen(others bool) {
 func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (a lease.Answer, sent locks.Instant, err error) {
 	err = e.guard(func() (err error) {
 		if sent, err = e.sleep(ctx, d); e.row.State == queue.Holding {
-			a.Verdict, a.Epoch = lease.Granted, e.Epoch
+			a.Verdict, a.Epoch = queue.Granted, e.Epoch
 			e.addGrant(&a)
 			e.keepOpen(true)
 		}

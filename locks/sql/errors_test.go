@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"golock/locks"
-	"golock/locks/lease"
+	"golock/locks/queue"
 	"golock/test/testkit"
 )
 
@@ -44,7 +44,7 @@ func TestPauseInOutage(t *testing.T) {
 	s := &Store{dialect: passing(), target: &Target{waiters: 100, hosts: []string{"h"}, connectTimeout: time.Second}}
 	e := s.newEntry(locks.Request{TTL: 10 * time.Second})
 	e.place = 40
-	if _, _, err := e.Ask(t.Context(), lease.Join); err == nil {
+	if _, _, err := e.Ask(t.Context(), queue.Join); err == nil {
 		t.Fatal("the server answers")
 	}
 	const pause = 200 * time.Millisecond

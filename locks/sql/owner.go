@@ -5,13 +5,13 @@ import (
 	"strconv"
 
 	"golock/locks"
-	"golock/locks/lease"
+	"golock/locks/owner"
 )
 
 // infoOf describes a request of this process as the query of a URL. Its command comes last: what
 // there is no room for is cut off.
 func infoOf(r locks.Request) string {
-	o := lease.ThisOwner(r)
+	o := owner.This(r)
 	fields := url.Values{
 		"host": {o.Host}, "pid": {strconv.Itoa(o.PID)}, "uid": {strconv.Itoa(o.UID)}, "user": {o.User}, "word": o.Command,
 	}
@@ -22,9 +22,9 @@ func infoOf(r locks.Request) string {
 }
 
 // parseOwner reads what infoOf wrote.
-func parseOwner(text string) lease.Owner {
+func parseOwner(text string) owner.Owner {
 	fields, _ := url.ParseQuery(text)
-	o := lease.Owner{
+	o := owner.Owner{
 		Host: fields.Get("host"), UID: -1, User: fields.Get("user"), Runs: fields.Has("runs"), Command: fields["word"],
 	}
 	o.PID, _ = strconv.Atoi(fields.Get("pid"))

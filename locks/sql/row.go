@@ -151,7 +151,7 @@ func (r *row) check(ord, slots string) error {
 		return errors.New("letters that need quoting")
 	}
 	switch r.State {
-	case nameRow, queue.Gone:
+	case nameRow, queue.Tombstone:
 		return nil
 	case queue.Waiting, queue.Offered, queue.Holding, queue.Ended:
 	default:
@@ -207,7 +207,7 @@ func (r *row) repair(now int64) {
 // fields are the row's values as SQL writes them, in the order of columns.
 func (r *row) fields() []string {
 	ord := ""
-	if r.State != queue.Gone {
+	if r.State != queue.Tombstone {
 		ord = order(r.Claim)
 	}
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"golock/locks"
-	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
@@ -141,11 +140,11 @@ func TestRenewWithdrawnOffer(t *testing.T) {
 		holders: []row{offered}, own: &offered, limit: frontSize,
 	}
 	q := &question{
-		Question: queue.Question{Step: lease.Renew, Entry: queue.Entry{ID: "a", Slots: []int{0}}, Epoch: "e"},
+		Question: queue.Question{Step: queue.Renew, Entry: queue.Entry{ID: "a", Slots: []int{0}}, Epoch: "e"},
 		row:      row{Entry: queue.Entry{ID: "a"}, ttl: time.Second},
 	}
 	step, err := s.decide(q, v)
-	if err != nil || step.answer.Verdict != lease.Lost {
+	if err != nil || step.answer.Verdict != queue.Lost {
 		t.Fatalf("%v, %v", step, err)
 	}
 	if text := step.finish(); !strings.Contains(text, "SET state='W',due=1000,fence=0,conn=0,slots=''") {

@@ -127,7 +127,7 @@ func (c *session) step(ctx context.Context, q *question) (*step, error) {
 		case (noName || noTable) && q.name == "": // nor has the name any entries
 			c.closeConn()
 			nothing := queue.Decide(queue.View{}, q.Question)
-			return &step{answer: lease.Answer{Verdict: nothing.Verdict}}, nil
+			return &step{answer: lease.Answer{Outcome: queue.Outcome{Verdict: nothing.Verdict}}}, nil
 		case noName:
 			err = c.makeName(ctx, q)
 		case noTable, errors.Is(err, errNoTableRow):

@@ -43,25 +43,25 @@ func (s *Store) decide(q *question, v *view) (*step, error) {
 	t := &step{store: s, q: q, v: v, name: *v.name, rows: map[string]*row{}}
 	// The next step takes this one as proof that nothing was forgotten, so the epoch is
 	// checked. A name without an epoch has not had any entries yet.
-	if t.name.epoch != "" || q.Step == lease.Join || q.Step == lease.Renew {
+	if t.name.epoch != "" || q.Step == queue.Join || q.Step == queue.Renew {
 		t.checkEpoch()
 	}
 	d := queue.Decide(t.view(), q.Question)
-	if d.Err != nil {
-		return nil, d.Err
+	if len(d.Invalid) > 0 {
+		return nil, lease.Invalid(d.Invalid)
 	}
 	for _, e := range d.Put {
 		if n := len(locks.FormatSlots(e.Slots)); n > maxSlots {
 			return nil, refusal("the free slots are too scattered to be written down (%d bytes)", n)
 		}
 	}
-	t.answer = d.Answer
+	t.answer.Outcome = d.Outcome
 	a := &t.answer
 	a.Epoch, a.QuarantineCause = t.name.epoch, "the server has restarted, or its table was emptied or made again"
 	if d.Fits {
 		a.Quarantine = span(max(t.quarantineEnd()-v.now, 0))
 	}
-	if d.Verdict == lease.Queued {
+	if d.Verdict == queue.Queued {
 		a.Recheck = t.recheck(d.Place-1, d.Fits)
 		if d.Due == q.row.ID { // those before it have just been served
 			a.Recheck = time.Millisecond
@@ -134,7 +134,7 @@ func (t *step) view() queue.View {
 	}
 	seen.Holders, seen.Waiters = t.alive(v.holders), t.alive(v.front)
 	over := len(seen.Waiters) < len(v.front) || len(seen.Holders) < len(v.holders)
-	if own := v.own; own != nil && (own.State == queue.Gone || own.until() > v.now) {
+	if own := v.own; own != nil && (own.State == queue.Tombstone || own.until() > v.now) {
 		e := t.entry(own)
 		seen.Own = &e
 	} else if own != nil {
@@ -166,7 +166,7 @@ func (t *step) alive(rows []row) (all []queue.Entry) {
 func (t *step) entry(r *row) queue.Entry {
 	t.rows[r.ID] = r
 	e := r.Entry
-	e.Invalid = r.flaw != nil && e.State != queue.Gone
+	e.Invalid = r.flaw != nil && e.State != queue.Tombstone
 	switch {
 	case e.Invalid:
 		r.conn = 0 // it may be anybody's
@@ -217,7 +217,7 @@ func (t *step) recheck(ahead int, fits bool) time.Duration {
 func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 	dialect := &t.store.dialect
 	told := d.Told
-	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && d.Verdict == lease.Released &&
+	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && d.Verdict == queue.Released &&
 		!dialect.Notifies {
 		// Nobody waits for the answer of the statement in which it slept: end that.
 		told = append(told, own.ID)
@@ -230,7 +230,7 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 			t.sleepers = append(t.sleepers, strconv.FormatInt(r.conn, 10))
 		}
 	}
-	if own := t.v.own; own != nil && own.State == queue.Gone && own.conn != 0 && t.q.Step == lease.Join {
+	if own := t.v.own; own != nil && own.State == queue.Tombstone && own.conn != 0 && t.q.Step == queue.Join {
 		t.write("UPDATE %s SET conn=0 WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, own.ID)
 	}
 	offered := false
@@ -251,9 +251,9 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 	}
 	// A waiter lost in a crash rejoins with its ticket. An offer need not be on the disk
 	// before its acceptance is, which comes later in the log.
-	queued := d.Verdict == lease.Queued && len(d.Replaced) == 0
+	queued := d.Verdict == queue.Queued && len(d.Replaced) == 0
 	newEpoch := t.name.epoch != t.v.name.epoch
-	t.lasting = newEpoch || !queued && len(d.Put) > 0 && !(t.q.Step == lease.Release && offered)
+	t.lasting = newEpoch || !queued && len(d.Put) > 0 && !(t.q.Step == queue.Release && offered)
 	t.name.counter = max(t.name.counter, d.Counter)
 	if len(t.v.invalid) == 0 { // else not all who wait are known
 		t.describeFront()
@@ -270,7 +270,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 	r.Entry, r.flaw = e, nil
 	switch e.State {
 	case queue.Waiting:
-		if e.ID != t.q.row.ID || t.q.Step != lease.Join { // its offer was withdrawn
+		if e.ID != t.q.row.ID || t.q.Step != queue.Join { // its offer was withdrawn
 			r.due, r.conn = t.v.now, 0
 			break
 		}
@@ -288,13 +288,13 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 	case queue.Offered:
 		r.due = t.v.now + micros(min(offerLimit, r.ttl))
 	case queue.Holding:
-		if t.q.Step == lease.Join && e.ID == t.q.row.ID && was != queue.Holding {
+		if t.q.Step == queue.Join && e.ID == t.q.row.ID && was != queue.Holding {
 			r.since = t.v.now
 			if r.hold > 0 {
 				r.hold += t.v.now
 			}
 		}
-		if e.ID == t.q.row.ID && t.q.Step != lease.Evict {
+		if e.ID == t.q.row.ID && t.q.Step != queue.Evict {
 			r.ends, r.due, r.conn, r.server = t.v.now+micros(r.ttl), 0, 0, t.v.login
 		}
 		if e.Evicted != "" {
@@ -305,10 +305,10 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 		}
 	case queue.Ended:
 		r.ends = t.v.now
-	case queue.Gone:
+	case queue.Tombstone:
 		conn := r.conn
 		r = row{Entry: e, ends: t.v.now}
-		if e.ID != t.q.row.ID || t.q.Step == lease.Evict {
+		if e.ID != t.q.row.ID || t.q.Step == queue.Evict {
 			r.conn = conn // until it has looked
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"golock/locks"
-	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
@@ -62,7 +61,7 @@ type question struct {
 	turn int64 // of the attempt
 }
 
-func (q *question) isNew() bool { return q.Step == lease.Join && q.row.Claim.Ticket == 0 }
+func (q *question) isNew() bool { return q.Step == queue.Join && q.row.Claim.Ticket == 0 }
 
 // nameColumns are those that only a name's row uses.
 const nameColumns = "LEFT(epoch,65),quiet,seen,counter,turn,LEFT(low,33)"
@@ -109,7 +108,7 @@ func (s *Store) viewText(q *question, limit int) (statements []string, shapes []
 	}
 	entry := shape{columns: entryCount}
 	shapes = []shape{{columns: 4 + factCount}, {columns: entryCount + nameCount}, entry, entry}
-	if q.Step == lease.Join { // it may be far behind those that are read
+	if q.Step == queue.Join { // it may be far behind those that are read
 		claim := q.row.Claim
 		if q.isNew() {
 			claim.Ticket = 1<<63 - 1

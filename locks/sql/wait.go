@@ -46,7 +46,7 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 		!canBeWoken && place <= s.listeners() {
 		return false
 	}
-	a.Verdict, a.Place, a.Recheck = lease.Queued, place, ttl*2/3
+	a.Verdict, a.Place, a.Recheck = queue.Queued, place, ttl*2/3
 	if !canBeWoken {
 		a.Recheck = e.pauseBehind(place-1, s.listeners())
 	}

@@ -11,17 +11,17 @@ import (
 	"golock/internal/procfs"
 )
 
-// owner is the process that an entry belongs to.
-type owner struct {
+// process identifies the process that an entry belongs to.
+type process struct {
 	Boot  string `json:"boot,omitempty"` // of which boot of which machine; "": not known
 	PIDNS string `json:"pid_ns,omitempty"`
 	PID   int    `json:"pid"`
 	Start string `json:"start,omitempty"` // in clock ticks since that boot
 }
 
-func thisProcess() owner {
+func thisProcess() process {
 	boot, _ := procfs.Read("/proc/sys/kernel/random/boot_id", 64)
-	o := owner{Boot: strings.TrimSpace(boot), PID: os.Getpid()}
+	o := process{Boot: strings.TrimSpace(boot), PID: os.Getpid()}
 	o.PIDNS, _ = os.Readlink("/proc/self/ns/pid")
 	if self, err := procfs.Self(); err == nil {
 		o.Start = strconv.FormatInt(self.Start, 10)
@@ -33,7 +33,7 @@ func thisProcess() owner {
 // (time_namespaces(7)). Instants of two clocks must not be compared. A later namespace may have the
 // same number, so the name contains how far the clock is ahead. It is "" if that, or the boot, is not
 // known.
-func (o owner) clockName() string {
+func (o process) clockName() string {
 	ahead, known := procfs.BootTimeAhead()
 	if o.Boot == "" || !known {
 		return ""

@@ -1,4 +1,5 @@
-package lease
+// Package owner describes the process that an entry of a store belongs to.
+package owner
 
 import (
 	"os"
@@ -19,8 +20,8 @@ type Owner struct {
 // maxCommand is how many bytes of a command are kept.
 const maxCommand = 1024
 
-// ThisOwner describes a request of this process.
-func ThisOwner(r locks.Request) Owner {
+// This describes a request of this process.
+func This(r locks.Request) Owner {
 	o := Owner{PID: os.Getpid(), UID: os.Geteuid(), User: r.User, Runs: r.Runs}
 	o.Host, _ = os.Hostname()
 	room := maxCommand
@@ -41,12 +42,4 @@ func (o Owner) Describe(e *locks.Entry) {
 	if host, err := os.Hostname(); err != nil || host != o.Host {
 		e.UID = -1
 	}
-}
-
-// Enclosing gives the IDs of the enclosing runs.
-func Enclosing(r locks.Request) (within []string) {
-	for _, w := range r.Within {
-		within = append(within, w.ID.String())
-	}
-	return within
 }
