@@ -24,7 +24,7 @@ type pass struct {
 // passes are all of make test. The race detector watches what is linked into
 // the test; suites that start the program have no use for it.
 var passes = []pass{
-	{name: "race", flags: []string{"-race", "-tags", "integration"}, packages: isUnit},
+	{name: "race", flags: []string{"-race", "-tags", "integration", "-skip", "^TestEvery(Schedule|PathOfALease)$"}, packages: isUnit},
 	// The program itself: some that wait, hold, report and end in each way.
 	{name: "race, program", flags: []string{"-tags", "integration", "-run", "^TestScripts$/^(acquire|queue|report)$"},
 		packages: is("cli"), env: []string{testkit.RaceVariable + "=1", testkit.BinaryVariable + "="}},
@@ -33,7 +33,9 @@ var passes = []pass{
 	// What golock itself does is the same as on Redis; leaving the queue of a database is not.
 	{name: "matrix on mariadb", flags: []string{"-tags", "integration", "-run", "Waiting|Instants"},
 		packages: is("test/matrix"), env: []string{"LOCKTEST_STORE=mariadb"}},
-	{name: "paths", flags: []string{"-tags", "integration", "-run", "^TestEveryPathOfALease$"}, packages: is("runner")},
+	// They try everything, one after the other: the race detector would find nothing, slowly.
+	{name: "exhaustive", flags: []string{"-tags", "integration", "-run", "^TestEvery(Schedule|PathOfALease)$"},
+		packages: func(path string) bool { return is("runner")(path) || is("locks/files")(path) }},
 	{name: "portable", flags: []string{"-tags", "portable"}, packages: is("signals")},
 	bits32,
 }
