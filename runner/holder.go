@@ -94,7 +94,10 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 				return &Outcome{Kind: Lost, Err: renewer.Lost}
 			}
 		}
-		if sig, _ := h.Relay.Next(-1); sig == unix.SIGTERM {
+		sig, _ := h.Relay.Next(-1)
+		// One that the caller ignored does nothing: the caller, which got it too, goes on with the slot.
+		isIgnored := h.Relay.Ignored(sig) && lease.Evicted() == nil
+		if sig == unix.SIGTERM && !isIgnored {
 			return &Outcome{Kind: Interrupted, Signal: sig}
 		}
 	}
