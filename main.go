@@ -13,6 +13,8 @@ import (
 	"golock/cli/check"
 	"golock/runner"
 	"golock/signals"
+
+	_ "golock/internal/fatal" // what ends the Go runtime is one line and exit code 70
 )
 
 func main() {

@@ -43,13 +43,19 @@ type watchdog struct {
 	program string // "": golock's own
 	pid     int    // 0: there is none
 	socket  int    // -1: closed
+
+	ended syscall.WaitStatus // after dismiss
 }
 
 var (
 	errWatchdogGone = errors.New("the watchdog of the command is gone")
+	errCannotRun    = fmt.Errorf("%w: it cannot run: is it a limit of tasks (ulimit -u, pids.max) or a seccomp profile?", errWatchdogGone)
 	errTooLate      = errors.New("the slot could not be kept: its lease was over")
 	errHeldUp       = errors.New("the slot could not be kept: golock itself was stopped or held up")
 )
+
+// exitFault is how a watchdog ends whose Go runtime cannot go on (package fatal).
+const exitFault = 70
 
 func (w *watchdog) exists() bool { return w != nil && w.pid != 0 }
 
@@ -168,6 +174,9 @@ func (w *watchdog) start() (pid int, err error) {
 			}
 		case err != nil:
 			w.killTree()
+			if w.ended.Exited() && w.ended.ExitStatus() == exitFault {
+				return 0, errCannotRun
+			}
 			return 0, errWatchdogGone
 		case m.kind == msgStarted:
 			return int(m.number), nil
@@ -191,7 +200,7 @@ func (w *watchdog) dismiss() {
 	}
 	_ = unix.Kill(w.pid, unix.SIGKILL) // golock's own child and not reaped
 	w.closeSocket()                    // it ends by itself if that is refused
-	_, _ = eintr.Get(func() (int, error) { return syscall.Wait4(w.pid, nil, 0, nil) })
+	_, _ = eintr.Get(func() (int, error) { return syscall.Wait4(w.pid, &w.ended, 0, nil) })
 	w.pid = 0
 }
 

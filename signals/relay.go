@@ -98,6 +98,10 @@ func NewRelay(terminal bool) (*Relay, error) {
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("pipe: %w", err)
 	}
+	// Where a seccomp profile refuses write(2), signals and wake-ups would be lost.
+	if _, err := unix.Write(ends[1], nil); err != nil {
+		return nil, fmt.Errorf("write: %w", err)
+	}
 	timer, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("timerfd_create: %w", err)

@@ -212,6 +212,9 @@ func (p *Printer) write(b []byte) {
 		defer close(written)
 		for len(b) > 0 {
 			n, err := eintr.Get(func() (int, error) { return unix.Write(unix.Stderr, b) })
+			if err == unix.EPERM || err == unix.ENOSYS { // a seccomp profile; writev(2) may be left
+				n, err = eintr.Get(func() (int, error) { return unix.Writev(unix.Stderr, [][]byte{b}) })
+			}
 			if err != nil {
 				return
 			}
