@@ -147,6 +147,10 @@ func (p *Printer) LogValue(v any) any {
 		if !p.JSON { // as in GOLOCK_SLOTS
 			return slotText(v)
 		}
+	case []string:
+		if !p.JSON {
+			return strings.Join(v, " ")
+		}
 	case error:
 		return v.Error()
 	}

@@ -33,6 +33,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	x.mounts("/proc", append([]int{1}, procfs.Ancestors(0)...))
 	if d.exists {
 		x.mode()
+		x.unprotected(ctx)
 		f, _ := locks.Rehearse(ctx, s, ttl, 0)
 		if f.Level == locks.OK {
 			f.What += ", with open file description locks"
@@ -119,6 +120,17 @@ func (x *examination) mounts(proc string, pids []int) {
 		}
 	}
 	x.OK("mounts", what)
+}
+
+// unprotected names the commands that run without their slot. What cannot be read of the directory is
+// for golock ls to say: it is another user's, or damaged.
+func (x *examination) unprotected(ctx context.Context) {
+	entries, _ := x.store.Unprotected(ctx, "")
+	for _, e := range entries {
+		x.Add(locks.Problem, "slots", fmt.Sprintf("process %d runs without its slot of lock %q, which it has closed: %s", e.PID, e.Name, strings.Join(e.Command, " ")),
+			"golock became this command (--exec), and a command that closes all descriptors frees the slot: another run can start beside it",
+			"run it without --exec")
+	}
 }
 
 func (x *examination) mode() {
