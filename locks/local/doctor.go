@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -60,14 +61,18 @@ func (x *examination) directory() {
 			"for runs of several users name a directory that all may write, --store local:///DIR"
 	}
 	parent := path.Dir(at)
-	mayMake := unix.Access(parent, unix.W_OK|unix.X_OK) == nil || x.store.path == "" && x.store.roots.user == 0
+	// For root, golock makes the parent of the default directory too. Access refuses root only what is
+	// read-only.
+	refused := unix.Access(parent, unix.W_OK|unix.X_OK)
+	mayMake := refused == nil || x.store.path == "" && x.store.roots.user == 0 && unix.Access(x.existing, unix.W_OK|unix.X_OK) == nil
 	switch {
 	case x.opened.exists:
 		x.OK("directory", what)
 	case mayMake:
 		x.OK("directory", what+"; it does not exist yet, the first run makes it")
 	default:
-		x.Add(locks.Problem, "directory", what+"; it does not exist yet", "golock makes its last part, and may not write "+parent, "mkdir "+at+" for this user")
+		x.Add(locks.Problem, "directory", what+"; it does not exist yet", "golock makes its last part, and may not write "+parent+": "+refused.Error(),
+			cmp.Or(hintReadOnly(refused, parent), "mkdir "+at+" for this user"))
 	}
 }
 
