@@ -115,7 +115,10 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 	}
 	warn(t.out, v)
 	if t.test.Program, err = os.Executable(); err != nil {
-		return nil, fmt.Errorf("golock check starts itself, which needs /proc: it is not mounted here: %w", err)
+		return nil, needs("golock check", "/proc", "mount -t proc proc /proc", err)
+	}
+	if err = unix.Access(os.DevNull, unix.R_OK|unix.W_OK); err != nil { // its children read and write it
+		return nil, needs("golock check", os.DevNull, "mount /dev here", err)
 	}
 	if c.With.given() {
 		t.useTemplate(c.With.text())
@@ -127,7 +130,7 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 		defer func() { tidy(err == nil) }()
 	}
 	if t.test.Dir, err = os.MkdirTemp("", "golock-check-"); err != nil {
-		return nil, err
+		return nil, needs("golock check", os.TempDir(), "set TMPDIR to a directory for its counters", err)
 	}
 	defer os.RemoveAll(t.test.Dir)
 	if most := min(t.test.Children, t.test.Loops); most <= t.test.Limit {

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"syscall"
 
 	"golock/cli/term"
@@ -65,6 +66,18 @@ func exit(out *term.Printer, err error) Exit {
 		out.Fail(e.err)
 	}
 	return Exit{Code: e.code, Signal: e.signal}
+}
+
+// needs says that a command cannot do without a part of the machine, why it cannot have it, and the
+// remedy.
+func needs(command, path, remedy string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s needs %s, which is not there: %s", command, path, remedy)
+	}
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failed.Err
+	}
+	return fmt.Errorf("%s cannot use %s: %w: %s", command, path, err, remedy)
 }
 
 // codeOf is the exit code of an error.

@@ -189,7 +189,7 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 	socket := os.NewFile(uintptr(pair[0]), "holder")
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("the process that holds the slot needs /dev/null in place of your terminal: mount /dev here: %w", err)
+		return nil, needs("golock acquire", os.DevNull, "mount /dev here", err)
 	}
 	defer null.Close()
 	fds, _ := procfs.FDs(0)
@@ -207,7 +207,7 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("starting the process that holds the slot from /proc/self/exe (is /proc mounted here?): %w", err)
+		return nil, needs("golock acquire", "/proc", "mount -t proc proc /proc", err)
 	}
 	_, _ = socket.Write(text) // awaitHolder sees a holder that has ended
 	return socket, nil

@@ -85,6 +85,8 @@ type lister struct {
 	where    string // the store's URL
 	interval time.Duration
 
+	unprotected []locks.Entry // commands that run without their slot, at the last look
+
 	seen   string // what was written last, without what changes from look to look
 	failed error  // the last one, which was printed
 }
@@ -93,6 +95,7 @@ type lister struct {
 // would say that nobody holds.
 func (l *lister) once() error {
 	entries, failed := l.list(context.Background())
+	l.warnOfUnprotected()
 	var text string
 	if l.JSON.on() && failed != nil && len(entries) == 0 {
 		return failed
@@ -115,14 +118,26 @@ func (l *lister) once() error {
 // list asks for the entries of the name, or of all. A store that cannot be read hides
 // none of the others: it may be another user's.
 func (l *lister) list(ctx context.Context) (all []locks.Entry, failed error) {
+	l.unprotected = nil
 	for _, store := range l.stores {
 		entries, err := store.Entries(ctx, l.Name.text())
+		if local, ok := store.(locks.UnprotectedLister); ok && err == nil {
+			unprotected, _ := local.Unprotected(ctx, l.Name.text()) // the entries could be read
+			l.unprotected = append(l.unprotected, unprotected...)
+		}
 		all = append(all, entries...)
 		if len(l.stores) == 1 || !errors.Is(err, unix.EACCES) { // else another user's
 			failed = errors.Join(failed, err)
 		}
 	}
 	return all, failed
+}
+
+// warnOfUnprotected prints a line for each command that runs without its slot.
+func (l *lister) warnOfUnprotected() {
+	for _, e := range l.unprotected {
+		l.out.Warn("a command has closed its slot and runs without it", "name", e.Name, "pid", e.PID, "command", e.Command)
+	}
 }
 
 // loop is golock ls --watch: it shows the entries until a signal ends it. After INT,
@@ -178,6 +193,9 @@ func (l *lister) screen(entries []locks.Entry, failed error) string {
 	if failed != nil {
 		lines = append(lines, "golock: "+locks.Printable(failed.Error(), 400))
 	}
+	for _, e := range l.unprotected {
+		lines = append(lines, fmt.Sprintf("golock: process %d, started with --exec, runs without its slot of lock %q", e.PID, locks.Printable(e.Name, term.NameLimit)))
+	}
 	if room := max(size.Rows-1, 1); len(lines) > room {
 		more := len(lines) - room + 1
 		lines = append(lines[:room-1], fmt.Sprintf("… and %d more", more))
@@ -216,10 +234,14 @@ func (l *lister) changes(entries []locks.Entry, failed error) string {
 		e.Expires, e.Age, e.Since, e.HeldTill = 0, 0, time.Time{}, time.Time{}
 		fmt.Fprintf(&seen, "%+v", e)
 	}
+	for _, e := range l.unprotected {
+		fmt.Fprint(&seen, e.Ref, e.PID)
+	}
 	if seen.String() == l.seen {
 		return ""
 	}
 	l.seen = seen.String()
+	l.warnOfUnprotected()
 	if l.JSON.on() {
 		return term.JSONText(term.Rows(entries), "  ")
 	}

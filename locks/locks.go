@@ -92,6 +92,16 @@ type BatchEvictor interface {
 	EvictAll(ctx context.Context, refs []Ref, by string) []error
 }
 
+// UnprotectedLister is a Store that sees a command which golock has become (Request.NoGolock) and which
+// has closed the descriptor of its slot: the command runs on, and the slot is free.
+type UnprotectedLister interface {
+	Store
+
+	// Unprotected describes these commands, of one name or of all names (""). It changes nothing. A
+	// later run of the name removes what tells of them.
+	Unprotected(ctx context.Context, name string) ([]Entry, error)
+}
+
 // LeaseStore is a QueueStore whose grants expire unless they are renewed: it cannot
 // see whether a holder lives. Its leases are RenewableLeases.
 type LeaseStore interface {

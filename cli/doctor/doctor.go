@@ -3,6 +3,8 @@
 package doctor
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"unsafe"
 
@@ -34,7 +36,11 @@ func kernel(found *locks.Findings) {
 // procfs finds out whether /proc shows all processes.
 func procfs(found *locks.Findings, proc string) {
 	if _, err := os.ReadFile(proc + "/self/stat"); err != nil {
-		found.Add(locks.Problem, "/proc", "is not mounted: "+err.Error(),
+		what := "cannot be read: " + err.Error()
+		if errors.Is(err, fs.ErrNotExist) {
+			what = "is not mounted"
+		}
+		found.Add(locks.Problem, "/proc", what,
 			"golock finds descendants there: --tree and the end of a lease miss processes that left the command's group, and nobody notices that a held lock file was removed",
 			"mount -t proc proc /proc")
 		return

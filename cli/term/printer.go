@@ -31,6 +31,9 @@ type Printer struct {
 // patience is how long a line waits for its reader.
 const patience = 100 * time.Millisecond
 
+// maxPatience is how often in a row a line waits for so long on a machine that is too busy to write it.
+const maxPatience = 10
+
 // Step prints what golock does, and when, with -v.
 func (p *Printer) Step(message string, pairs ...any) {
 	if p.Verbose {
@@ -147,6 +150,10 @@ func (p *Printer) LogValue(v any) any {
 		if !p.JSON { // as in GOLOCK_SLOTS
 			return slotText(v)
 		}
+	case []string:
+		if !p.JSON {
+			return strings.Join(v, " ")
+		}
 	case error:
 		return v.Error()
 	}
@@ -221,11 +228,25 @@ func (p *Printer) write(b []byte) {
 			b = b[n:]
 		}
 	}()
-	select {
-	case <-written:
-	case <-time.After(patience):
-		p.stuck = written
+	for range maxPatience {
+		select {
+		case <-written:
+			return
+		case <-time.After(patience):
+		}
+		if !hasRoom(unix.Stderr) {
+			break
+		}
 	}
+	p.stuck = written
+}
+
+// hasRoom reports whether a descriptor takes text without waiting for its reader. Then a line that is not
+// written yet waits for a CPU.
+func hasRoom(fd int) bool {
+	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	n, _ := unix.Poll(ready, 0)
+	return n > 0
 }
 
 // quoted puts a value with spaces in quotes.

@@ -41,12 +41,13 @@ func (s *Store) URL() string { return s.address.url() }
 
 // Traits implements locks.Store.
 func (s *Store) Traits() locks.Traits {
+	name, isSocket := s.address.(socketName)
 	return locks.Traits{
 		MaxUnits: min(maxUnits, s.address.units()),
 		NoWeight: "without a queue a heavier run could wait for ever behind lighter ones",
 		NoShared: "an address cannot be shared; a lock for several is --max N",
 
-		InheritorsKeep: true, // of an abstract name
+		InheritorsKeep: isSocket && !name.isFile(), // an abstract name is free when nobody has it open
 	}
 }
 

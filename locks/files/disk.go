@@ -19,7 +19,11 @@ func pathError(op, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &locks.PathError{Op: op, Path: path, Err: err}
+	failed := &locks.PathError{Op: op, Path: path, Err: err}
+	if err == unix.EROFS {
+		failed.Hint = "in a systemd unit the store's directory needs ReadWritePaths="
+	}
+	return failed
 }
 
 // openAt opens a file or directory, and nothing else that somebody may have put

@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -33,6 +34,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	x.mounts("/proc", append([]int{1}, procfs.Ancestors(0)...))
 	if d.exists {
 		x.mode()
+		x.unprotected(ctx)
 		f, _ := locks.Rehearse(ctx, s, ttl, 0)
 		if f.Level == locks.OK {
 			f.What += ", with open file description locks"
@@ -59,14 +61,18 @@ func (x *examination) directory() {
 			"for runs of several users name a directory that all may write, --store local:///DIR"
 	}
 	parent := path.Dir(at)
-	mayMake := unix.Access(parent, unix.W_OK|unix.X_OK) == nil || x.store.path == "" && x.store.roots.user == 0
+	// For root, golock makes the parent of the default directory too. Access refuses root only what is
+	// read-only.
+	refused := unix.Access(parent, unix.W_OK|unix.X_OK)
+	mayMake := refused == nil || x.store.path == "" && x.store.roots.user == 0 && unix.Access(x.existing, unix.W_OK|unix.X_OK) == nil
 	switch {
 	case x.opened.exists:
 		x.OK("directory", what)
 	case mayMake:
 		x.OK("directory", what+"; it does not exist yet, the first run makes it")
 	default:
-		x.Add(locks.Problem, "directory", what+"; it does not exist yet", "golock makes its last part, and may not write "+parent, "mkdir "+at+" for this user")
+		x.Add(locks.Problem, "directory", what+"; it does not exist yet", "golock makes its last part, and may not write "+parent+": "+refused.Error(),
+			cmp.Or(hintReadOnly(refused, parent), "mkdir "+at+" for this user"))
 	}
 }
 
@@ -119,6 +125,17 @@ func (x *examination) mounts(proc string, pids []int) {
 		}
 	}
 	x.OK("mounts", what)
+}
+
+// unprotected names the commands that run without their slot. What cannot be read of the directory is
+// for golock ls to say: it is another user's, or damaged.
+func (x *examination) unprotected(ctx context.Context) {
+	entries, _ := x.store.Unprotected(ctx, "")
+	for _, e := range entries {
+		x.Add(locks.Problem, "slots", fmt.Sprintf("process %d runs without its slot of lock %q, which it has closed: %s", e.PID, e.Name, strings.Join(e.Command, " ")),
+			"golock became this command (--exec), and a command that closes all descriptors frees the slot: another run can start beside it",
+			"run it without --exec")
+	}
 }
 
 func (x *examination) mode() {

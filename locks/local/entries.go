@@ -26,8 +26,23 @@ func (r *record) isAlive() bool {
 		return r.pid != 0 && unix.Kill(int(r.pid), 0) == unix.EPERM
 	}
 	c := readClock()
-	start := locks.Instant(s.Start * int64(procfs.Tick)).Add(-c.ahead)
-	return s.Alive() && (!c.reads(r) || start <= locks.Instant(r.written))
+	return s.Alive() && (!c.reads(r) || c.started(s) <= locks.Instant(r.written))
+}
+
+// started is the instant at which a process started.
+func (c clock) started(s procfs.Stat) locks.Instant {
+	return locks.Instant(s.Start * int64(procfs.Tick)).Add(-c.ahead)
+}
+
+// isUnprotected reports whether the record is that of a golock that became a command, which has closed
+// the lock file and lives. Only what is certain counts, unlike in isAlive.
+func (f *lockFile) isUnprotected(r *record) bool {
+	if r.state != stateHolding || r.noGolock == 0 || r.pidNS == 0 || r.pidNS != procfs.Namespace("pid") || f.isLive(r) {
+		return false
+	}
+	s, err := procfs.ReadStat(int(r.pid))
+	c := readClock()
+	return err == nil && s.Alive() && c.reads(r) && c.started(s) <= locks.Instant(r.written)
 }
 
 // isOrphan reports whether the record's golock is gone for certain.
@@ -37,24 +52,32 @@ func (r *record) isOrphan() bool {
 
 // Entries implements locks.Store. It changes nothing, not even a missing directory.
 func (s *Store) Entries(ctx context.Context, name string) ([]locks.Entry, error) {
-	return s.list(ctx, ofName(name))
+	return s.list(ctx, ofName(name), (*lockFile).isLive)
+}
+
+// Unprotected implements locks.UnprotectedLister: the record stays when its byte is unlocked, until
+// somebody else takes a place in the queue.
+func (s *Store) Unprotected(ctx context.Context, name string) ([]locks.Entry, error) {
+	return s.list(ctx, ofName(name), (*lockFile).isUnprotected)
 }
 
 // Find implements locks.QueueStore. A slot whose golock is gone counts as held as long
 // as somebody keeps it.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	return ref.In(s.list(ctx, ofKey(ref.Key)))
+	return ref.In(s.list(ctx, ofKey(ref.Key), (*lockFile).isLive))
 }
 
 // maxListed is how many entries a listing has. Others may fill any number of files.
 const maxListed = 2 * maxRecords
 
-// list gives the live entries of lock files.
-func (s *Store) list(ctx context.Context, which func(base string) bool) (entries []locks.Entry, err error) {
+// list gives the entries of lock files whose records are wanted.
+func (s *Store) list(
+	ctx context.Context, which func(base string) bool, wanted func(*lockFile, *record) bool,
+) (entries []locks.Entry, err error) {
 	failed := s.eachTable(ctx, which, unix.O_RDONLY, func(f *lockFile, tab *table) error {
 		for i := range tab.records {
 			r := &tab.records[i]
-			if !f.isLive(r) {
+			if !wanted(f, r) {
 				continue
 			}
 			if len(entries) == maxListed {
@@ -194,4 +217,7 @@ func (p *place) busy(tab *table) *locks.BusyError {
 	return busy
 }
 
-var _ locks.QueueStore = (*Store)(nil)
+var (
+	_ locks.QueueStore        = (*Store)(nil)
+	_ locks.UnprotectedLister = (*Store)(nil)
+)

@@ -4,7 +4,6 @@ package answers_test
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
@@ -91,30 +90,4 @@ func TestListOfUnreachableStoreIsNotEmpty(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A missing /proc or /dev is named, with what needs it; clean of a named store does not need the default
-// directory.
-func TestMissingMountsAreNamed(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ hide, command, want string }{
-		{"umount -l /proc", "check --loops 2", "/proc"},
-		{"umount -l /proc", "break job", "/proc, which tells whether it is the process of that lock, is not mounted here"},
-		{"mount -t tmpfs none /dev", "acquire --name other --for 1", "/dev/null"},
-		{"mount -t tmpfs -o ro none /run; mount -t tmpfs -o ro none /tmp; mount -t tmpfs -o ro none /dev/shm", "clean --store $STORE", ""},
-	} {
-		dir, err := os.MkdirTemp("/var/tmp", "golock-answers-") // some rows hide /tmp
-		testkit.Must(t, err)
-		t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
-		s := testkit.OnStore(t, "local://"+dir)
-		golock := dir + "/.golock"
-		testkit.Output(t, "", "cp", testkit.Golock, golock)
-		holder := s.Hold("job")
-		script := c.hide + "; exec " + golock + " " + c.command
-		r := s.Exec("unshare", "--mount", "sh", "-c", script).Setenv("STORE=" + s.Store).Run()
-		holder.Finish()
-		if c.want == "" && r.Code != 0 || c.want != "" && (r.Code != 69 || !strings.Contains(r.Stderr, c.want)) {
-			t.Errorf("%s; %s: %v", c.hide, c.command, r)
-		}
-	}
 }

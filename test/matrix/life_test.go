@@ -6,6 +6,7 @@ package matrix_test
 
 import (
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -87,4 +88,24 @@ func TestPID1(t *testing.T) {
 	}
 	p.Expects(17)
 	s.IsFree()
+}
+
+// A run of the name in the environment of another one is nested, and refused, only if its golock descends
+// from that of the other. A job that at(1) started with the same environment waits.
+func TestWaitingUnlessNested(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	const command = `env | grep ^GOLOCK_ >env; "$@" -- true 2>nested; echo "nested $?"; read -r line`
+	nested := s.Job().Argv
+	p := s.Job(append([]string{"--", "sh", "-c", command, "sh"}, nested...)...).Start()
+	p.Expect("nested 64")
+	if text := s.Read("nested"); !strings.Contains(text, "enclosing run") {
+		t.Errorf("the nested run says %s", text)
+	}
+	queued := s.Job("--", "echo", "ran").Setenv(strings.Fields(s.Read("env"))...).Start()
+	s.AwaitWaiters(queued.PID)
+	p.Tell("end")
+	p.Expects(0)
+	queued.Expect("ran")
+	queued.Expects(0)
 }

@@ -7,6 +7,7 @@ package packages_test
 import (
 	"bytes"
 	"crypto/tls"
+	"debug/buildinfo"
 	"debug/elf"
 	"encoding/pem"
 	"errors"
@@ -119,6 +120,7 @@ func TestInstall(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	checkLicenses(t, filepath.Join(archive, "THIRD-PARTY-LICENSES"))
 	below := t.TempDir()
 	do(t, below, "env", "PREFIX="+below+"/by archive", archive+"/install")
 	do(t, from, "make", "install", "DESTDIR="+below+"/a path with a blank", "PREFIX=/usr")
@@ -140,6 +142,29 @@ func TestInstall(t *testing.T) {
 	}
 	if got, err := os.ReadDir(below); err != nil || len(got) != 3 {
 		t.Errorf("installed elsewhere too: %v, %v", got, err)
+	}
+}
+
+// checkLicenses demands that a file has the licences of Go and of each module that the programs are linked
+// with.
+func checkLicenses(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	testkit.Must(t, err)
+	linked, err := buildinfo.ReadFile(filepath.Join(dist(t), "golock-"+version+"-linux-amd64"))
+	testkit.Must(t, err)
+	names := []string{"Go, " + linked.GoVersion}
+	for _, module := range linked.Deps {
+		names = append(names, module.Path+"@"+module.Version)
+	}
+	if len(names) < 10 {
+		t.Errorf("only %q are linked", names)
+	}
+	for _, name := range names {
+		license := regexp.MustCompile(`(?m)^== ` + regexp.QuoteMeta(name) + `: (LICEN[CS]E|COPYING|copyright).*\n\n(.*\n){4}`)
+		if !license.Match(text) {
+			t.Errorf("%s: no licence of %s", file, name)
+		}
 	}
 }
 
@@ -345,7 +370,8 @@ func TestDeb(t *testing.T) {
 	testkit.Must(t, err)
 	dir := source(t)
 	const maintainer = "Ann O'Neil <ann@example.org>"
-	do(t, dir, "make", "--old-file=build", "deb", "VERSION="+version, "MAINTAINER="+maintainer)
+	// lintian, and dpkg before 1.21.18, read no package that zstd has compressed, as on Ubuntu.
+	do(t, dir, "env", "DPKG_DEB_COMPRESSOR_TYPE=zstd", "make", "--old-file=build", "deb", "VERSION="+version, "MAINTAINER="+maintainer)
 	deb := filepath.Join(dir, "dist", "golock_"+version+"_amd64.deb")
 	checkDeb(t, deb)
 
@@ -375,6 +401,7 @@ func TestDeb(t *testing.T) {
 
 	checkInstalled(t, at)
 	checkDocs(t, at, maintainer)
+	checkLicenses(t, filepath.Join(at, "usr/share/doc/golock/copyright"))
 	checkSettings(t, at)
 
 	// What the admin writes into the settings stays until the purge.
@@ -448,6 +475,9 @@ func checkDeb(t *testing.T, deb string) {
 	}
 	if info.Size() > 20<<20 {
 		t.Errorf("the package has %d bytes", info.Size())
+	}
+	if got := do(t, filepath.Dir(deb), "ar", "t", deb); !strings.Contains(got, "data.tar.xz") {
+		t.Errorf("the package consists of %q", got)
 	}
 	if _, err := exec.LookPath("lintian"); err == nil {
 		if got := do(t, filepath.Dir(deb), "lintian", "--fail-on=error,warning", deb); got != "" {
@@ -588,6 +618,7 @@ func TestScratch(t *testing.T) {
 	do(t, bin, "install", "-D", filepath.Join(dist(t), "golock-"+version+"-linux-amd64"), "bin/golock")
 	_, commands, _ := strings.Cut(string(text), "\nRUN make build")
 	commands, final, _ := strings.Cut(commands, "\nFROM scratch\n")
+	do(t, root, "cp", "-R", "packaging", "LICENSE", bin)
 	for _, m := range regexp.MustCompile(`(?m)^RUN (.*)$`).FindAllStringSubmatch(commands, -1) {
 		do(t, bin, "sh", "-c", strings.ReplaceAll(m[1], "/image", image))
 	}
@@ -596,6 +627,7 @@ func TestScratch(t *testing.T) {
 			t.Errorf("the Dockerfile's image has no line %s", line)
 		}
 	}
+	checkLicenses(t, filepath.Join(image, "THIRD-PARTY-LICENSES"))
 	do(t, image, "mkdir", "proc", "dev") // docker mounts them
 	do(t, image, "touch", "dev/null")
 	contain := func(argv ...string) *exec.Cmd {
