@@ -112,17 +112,34 @@ func (l *lister) once() error {
 	return cmp.Or(printOut(text), failed)
 }
 
+// allUsersLimit bounds the time for the directories of all users together.
+const allUsersLimit = 30 * time.Second
+
 // list asks for the entries of the name, or of all. A store that cannot be read hides
 // none of the others: it may be another user's.
 func (l *lister) list(ctx context.Context) (all []locks.Entry, failed error) {
-	for _, store := range l.stores {
+	if len(l.stores) == 1 {
+		return l.stores[0].Entries(ctx, l.Name.text())
+	}
+	ctx, cancel := context.WithTimeout(ctx, allUsersLimit)
+	defer cancel()
+	var errs []error
+	for i, store := range l.stores {
 		entries, err := store.Entries(ctx, l.Name.text())
 		all = append(all, entries...)
-		if len(l.stores) == 1 || !errors.Is(err, unix.EACCES) { // else another user's
-			failed = errors.Join(failed, err)
+		if !errors.Is(err, unix.EACCES) { // else another user's
+			errs = append(errs, err)
+		}
+		left := len(l.stores) - i - 1
+		switch {
+		case len(all) > locks.MaxListed:
+			return all[:locks.MaxListed], errors.Join(locks.JoinSome(errs), locks.ListingCut(l.where))
+		case ctx.Err() != nil && left > 0:
+			errs = append([]error{fmt.Errorf("%s: %d of them were not read in %v", l.where, left, allUsersLimit)}, errs...)
+			return all, locks.JoinSome(errs)
 		}
 	}
-	return all, failed
+	return all, locks.JoinSome(errs)
 }
 
 // loop is golock ls --watch: it shows the entries until a signal ends it. After INT,
