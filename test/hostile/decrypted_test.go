@@ -99,7 +99,7 @@ func TestDamagedAnswersInTLS(t *testing.T) {
 				}
 			}()
 			url := strings.Replace(lie.url, "ADDR", socket.Addr().String(), 1) + "quarantine=0s&ca=" + cert + "&server-name=" + host
-			r, peak := measured(t, s, 0, "run", "--store", url, "-w", "1", "--name", "x", "--", "echo", "started")
+			r, peak := measured(t, s, 0, "run", "--store", url, "-w", "5", "--name", "x", "--", "echo", "started")
 			r.Complaint(t, 69, lie.words)
 			if peak > most {
 				t.Errorf("golock used %d KiB", peak)
