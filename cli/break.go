@@ -56,8 +56,12 @@ const (
 	evictAgain = time.Second
 )
 
-// evictLimit bounds the attempts on a store that does not answer.
-const evictLimit = 10 * time.Second
+// evictLimit bounds the attempts on a store that does not answer, and markLimit the eviction of many
+// entries one after the other.
+const (
+	evictLimit = 10 * time.Second
+	markLimit  = 20 * time.Second
+)
 
 func (c *breakCommand) run(out *term.Printer) error {
 	v, store, err := resolveStore(c)
@@ -160,8 +164,14 @@ func (b *eviction) do() error {
 		}
 		wanted = append(wanted, e)
 	}
+	began := time.Now()
 	marked := b.markAll(wanted)
 	for i, e := range wanted {
+		if time.Since(began) > markLimit {
+			failed = append([]error{fmt.Errorf("%q: %d of %d entries were not evicted in %v: repeat the command",
+				e.Name, len(wanted)-i, len(wanted), markLimit)}, failed...)
+			break
+		}
 		err := marked(i)
 		switch {
 		case errors.Is(err, locks.ErrLost): // it is gone already
@@ -172,7 +182,7 @@ func (b *eviction) do() error {
 			left = append(left, e)
 		}
 	}
-	return errors.Join(append(failed, b.await(left)...)...)
+	return locks.JoinSome(append(failed, b.await(left)...))
 }
 
 // withInvalid adds the invalid entries that have an ID. They may hold.
@@ -211,9 +221,12 @@ func (b *eviction) mark(ref locks.Ref, limit time.Duration) error {
 // await returns when the entries are gone, with an error for each that stays too long.
 func (b *eviction) await(left []locks.Entry) (failed []error) {
 	began, marked := time.Now(), time.Now()
-	for look := firstLook; len(left) > 0; look = min(2*look, lastLook) {
-		time.Sleep(look)
+	look, took := firstLook, time.Duration(0)
+	for ; len(left) > 0; look = min(2*look, lastLook) {
+		time.Sleep(max(look, took)) // a list of thousands of entries is work for the store
+		asked := time.Now()
 		all, err := b.entries()
+		took = time.Since(asked)
 		isThere := make(map[locks.Ref]bool, len(all))
 		for _, e := range all {
 			isThere[e.Ref] = true
@@ -228,7 +241,7 @@ func (b *eviction) await(left []locks.Entry) (failed []error) {
 			if !isThere[e.Ref] {
 				why = cmp.Or(err, locks.ErrLost)
 			}
-			if why == nil && again {
+			if why == nil && again && time.Since(marked) < evictAgain {
 				why = b.mark(e.Ref, max(limit-time.Since(began), evictAgain))
 			}
 			switch {

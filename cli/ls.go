@@ -115,22 +115,45 @@ func (l *lister) once() error {
 	return cmp.Or(printOut(text), failed)
 }
 
+// allUsersLimit bounds the time for the directories of all users together.
+const allUsersLimit = 30 * time.Second
+
 // list asks for the entries of the name, or of all. A store that cannot be read hides
 // none of the others: it may be another user's.
 func (l *lister) list(ctx context.Context) (all []locks.Entry, failed error) {
 	l.unprotected = nil
-	for _, store := range l.stores {
-		entries, err := store.Entries(ctx, l.Name.text())
-		if local, ok := store.(locks.UnprotectedLister); ok && err == nil {
-			unprotected, _ := local.Unprotected(ctx, l.Name.text()) // the entries could be read
-			l.unprotected = append(l.unprotected, unprotected...)
-		}
+	if len(l.stores) == 1 {
+		return l.entriesOf(ctx, l.stores[0])
+	}
+	ctx, cancel := context.WithTimeout(ctx, allUsersLimit)
+	defer cancel()
+	var errs []error
+	for i, store := range l.stores {
+		entries, err := l.entriesOf(ctx, store)
 		all = append(all, entries...)
-		if len(l.stores) == 1 || !errors.Is(err, unix.EACCES) { // else another user's
-			failed = errors.Join(failed, err)
+		if !errors.Is(err, unix.EACCES) { // else another user's
+			errs = append(errs, err)
+		}
+		left := len(l.stores) - i - 1
+		switch {
+		case len(all) > locks.MaxListed:
+			return all[:locks.MaxListed], errors.Join(locks.JoinSome(errs), locks.ListingCut(l.where))
+		case ctx.Err() != nil && left > 0:
+			errs = append([]error{fmt.Errorf("%s: %d of them were not read in %v", l.where, left, allUsersLimit)}, errs...)
+			return all, locks.JoinSome(errs)
 		}
 	}
-	return all, failed
+	return all, locks.JoinSome(errs)
+}
+
+// entriesOf asks one store, and notes the commands that run without their slot.
+func (l *lister) entriesOf(ctx context.Context, store locks.Store) ([]locks.Entry, error) {
+	entries, err := store.Entries(ctx, l.Name.text())
+	if local, ok := store.(locks.UnprotectedLister); ok && err == nil {
+		unprotected, _ := local.Unprotected(ctx, l.Name.text()) // the entries could be read
+		l.unprotected = append(l.unprotected, unprotected...)
+	}
+	return entries, err
 }
 
 // warnOfUnprotected prints a line for each command that runs without its slot.

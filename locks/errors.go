@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 )
@@ -121,6 +122,25 @@ func HoldersText(holders []Entry) string {
 		text += fmt.Sprintf(" and %d more", n)
 	}
 	return text
+}
+
+// MaxListed is how many entries of all locks of a store are listed together: others may have made any
+// number, and each takes memory.
+const MaxListed = 1 << 16
+
+// ListingCut says that there are more entries than MaxListed.
+func ListingCut(where string) error {
+	return fmt.Errorf("%s: has more entries: only %d are listed (name the lock, or golock clean)", where, MaxListed)
+}
+
+// JoinSome joins errors of which there may be one for each file that others have made.
+func JoinSome(all []error) error {
+	const most = 10
+	all = slices.DeleteFunc(all, func(err error) bool { return err == nil })
+	if more := len(all) - most; more > 0 {
+		all = append(all[:most:most], fmt.Errorf("and %d more such errors", more))
+	}
+	return errors.Join(all...)
 }
 
 // PanicError carries a panic from a store's goroutine to whoever waits for it,

@@ -139,7 +139,7 @@ func (s *Store) directories(name string) ([]*directory, error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b *directory) int { return strings.Compare(a.name, b.name) })
-	return all, errors.Join(failed...)
+	return all, locks.JoinSome(failed)
 }
 
 // isID reports whether a text is a key or an ID.

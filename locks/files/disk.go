@@ -2,6 +2,7 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -51,11 +52,16 @@ func stat(dir int, name string, flags int) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// Bounds for reading files that others have written. A state of 1000 waiters has 120 kB.
+// Bounds for reading what others have written. A state of 1000 waiters has 120 kB.
 const (
-	maxFile  = 64 << 10
-	maxState = 4 << 20
+	maxFile   = 64 << 10
+	maxRecord = 16 << 10 // of a command a kilobyte is kept, and JSON may write each byte as six
+	maxState  = 4 << 20
+	maxNames  = 1 << 18 // in a directory
 )
+
+// errTooMany is for a directory that golock does not read.
+var errTooMany = fmt.Errorf("has more than %d names: golock reads no larger directory; remove what does not belong there", maxNames)
 
 // readAt opens the file anew, so that an NFS client asks the server whether its cache
 // is still valid (close-to-open consistency, nfs(5)).
@@ -135,6 +141,9 @@ func namesIn(fd int) (names []string, err error) {
 			return names, err
 		}
 		_, _, names = unix.ParseDirent(buffer[:n], -1, names)
+		if len(names) > maxNames {
+			return nil, errTooMany
+		}
 	}
 }
 

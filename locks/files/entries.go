@@ -15,7 +15,8 @@ import (
 func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
-	directories, failed := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
+	directories, unread := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
+	var failed []error
 	var invalid []locks.InvalidEntry
 	for _, d := range directories {
 		entries, err := lease.Await(ctx, func() ([]locks.Entry, error) { return d.entries(ctx) })
@@ -23,11 +24,13 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, _ 
 		switch {
 		case ctx.Err() != nil:
 			return all, err
+		case len(all) > locks.MaxListed:
+			return all[:locks.MaxListed], errors.Join(unread, locks.ListingCut(s.URL()))
 		case err != nil && len(locks.AsInvalid(err)) == 0:
-			failed = errors.Join(failed, err)
+			failed = append(failed, err)
 		}
 	}
-	return all, errors.Join(failed, lease.Located(s.URL(), lease.Invalid(invalid)))
+	return all, errors.Join(unread, locks.JoinSome(failed), lease.Located(s.URL(), lease.Invalid(invalid)))
 }
 
 // Find implements locks.QueueStore.

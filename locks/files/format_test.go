@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"golock/locks/owner"
 	"golock/test/testkit"
 )
 

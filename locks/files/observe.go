@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/queue"
@@ -121,7 +123,8 @@ func (o *observedEntry) heldFor(now locks.Instant) time.Duration {
 // readNotes reads what other processes on this clock have seen.
 func (d *directory) readNotes(now locks.Instant) {
 	all := d.observed
-	if text, err := d.readFile(seenPrefix + d.store.clockName()); err == nil && d.store.clockName() != "" {
+	text, err := readAt(unix.AT_FDCWD, d.path+"/"+seenPrefix+d.store.clockName(), maxState)
+	if err == nil && d.store.clockName() != "" {
 		_ = json.Unmarshal(text, &all.byRecord) // damaged notes say nothing
 		maps.DeleteFunc(all.byRecord, func(_ string, o observation) bool { return o.Since > now })
 	}
@@ -138,7 +141,8 @@ func (d *directory) writeNotes(s *state) {
 	if d.store.clockName() == "" || s == nil || !d.observed.isNew {
 		return
 	}
-	maps.DeleteFunc(d.observed.byRecord, func(record string, _ observation) bool { return !s.has(record) })
+	records := s.records()
+	maps.DeleteFunc(d.observed.byRecord, func(record string, _ observation) bool { return !records[record] })
 	text, _ := json.Marshal(d.observed.byRecord)
 	_ = d.replaceFile(seenPrefix+d.store.clockName(), text)
 }

@@ -68,20 +68,22 @@ func (d *directory) writeHeartbeat(name string, p heartbeat) error {
 // readRecord reads an entry's file. One that is missing or damaged is no error: then
 // heartbeat and record are empty.
 func (d *directory) readRecord(name string) (p heartbeat, r record, err error) {
-	text, err := d.readFile(recordsDir + "/" + name)
+	path := d.path + "/" + recordsDir + "/" + name
+	text, err := readAt(unix.AT_FDCWD, path, maxRecord)
 	for _, none := range []error{fs.ErrNotExist, errForeign, unix.ELOOP, unix.EISDIR, unix.ENXIO} {
 		if errors.Is(err, none) {
 			return p, r, nil
 		}
 	}
 	if err != nil {
-		return p, r, err
+		return p, r, pathError("read", path, err)
 	}
 	size := min(heartbeatSize, len(text))
 	_, err = fmt.Sscanf(string(text[:size]), heartbeatFormat, &p.count, &p.sent, &p.phase)
 	if err != nil || json.Unmarshal(text[size:], &r) != nil || !r.isValid() {
 		return heartbeat{}, record{}, nil
 	}
+	r.Owner.Limit()
 	return p, r, nil
 }
 

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"math/rand/v2"
 	"reflect"
 	"strings"
 
@@ -15,6 +16,12 @@ import (
 // retries for long.
 
 const requestPrefix = "join." // and the name of the record
+
+// Bounds for what others may have put there.
+const (
+	maxRequest  = 4 << 10 // bytes of a request: a line for a waiter
+	maxRequests = 1000    // which a version lets in
+)
 
 // canBeRequested reports whether others can answer the question: the entry needs to know
 // no more than that it waits or holds.
@@ -48,12 +55,9 @@ func (e *entry) removeRequest() error {
 // admitRequests lets in those who have put a request, in no particular order: none of them
 // knows its place yet.
 func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state, error) {
-	for _, name := range l.names {
-		record, ok := strings.CutPrefix(name, requestPrefix)
-		if !ok || record == p.member.record() {
-			continue
-		}
-		text, err := readAt(h.fd, name, maxFile)
+	for _, name := range p.requests(l) {
+		record := strings.TrimPrefix(name, requestPrefix)
+		text, err := readAt(h.fd, name, maxRequest)
 		if err != nil {
 			continue // it was removed, or golock has not made it
 		}
@@ -83,6 +87,22 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 		}
 	}
 	return s, nil
+}
+
+// requests are the names of the files of requests: not all if there are too many. The others go on
+// alone, or are let in by a later version.
+func (p *step) requests(l listing) (names []string) {
+	own := requestPrefix + p.member.record()
+	for _, name := range l.names {
+		if strings.HasPrefix(name, requestPrefix) && name != own {
+			names = append(names, name)
+		}
+	}
+	if len(names) > maxRequests {
+		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		names = names[:maxRequests]
+	}
+	return names
 }
 
 // isRequest reports whether putRequest can have written a member.

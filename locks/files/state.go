@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -63,7 +64,14 @@ func (s *state) text() []byte {
 
 var errDamaged = errors.New("is not what golock has written")
 
+// maxMembers is how many entries a state may have: 10,000 always work. Of a text of maxState there
+// could be millions of lines, and each entry takes more memory than its line.
+const maxMembers = 20_000
+
 func parseState(text []byte) (*state, error) {
+	if n := bytes.Count(text, []byte("\n")) - 1; n > maxMembers {
+		return nil, fmt.Errorf("%d entries, and golock reads %d: %w", n, maxMembers, errDamaged)
+	}
 	lines := strings.Split(string(text), "\n")
 	s, count := &state{}, 0
 	_, err := fmt.Sscanf(lines[0], "%x %d %d", &s.nonce, &s.counter, &count)
@@ -184,6 +192,15 @@ func (s *state) has(record string) bool {
 	id, _, _ := strings.Cut(record, "-")
 	m := s.find(id)
 	return m != nil && m.record() == record
+}
+
+// records are the names of the files of all entries.
+func (s *state) records() map[string]bool {
+	all := make(map[string]bool, len(s.entries))
+	for i := range s.entries {
+		all[s.entries[i].record()] = true
+	}
+	return all
 }
 
 // record is the name of the entry's file. An entry that rejoins after it was taken for dead

@@ -90,8 +90,12 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 		}
 	}
 	// An entry that has left a state does not come back with the same record.
+	records := map[string]bool{}
+	if len(r.removed) > 0 {
+		records = r.state.records()
+	}
 	for name := range r.removed {
-		if !r.state.has(name) {
+		if !records[name] {
 			_ = p.removeRecord(name) // if that fails, a sweep finds it
 		}
 	}

@@ -4,18 +4,20 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
 // sweepPause is how long a sweep waits until it looks again.
 const sweepPause = 100 * time.Millisecond
+
+// sweepShare limits the work: a sweep pauses for so many times as long as it has looked.
+const sweepShare = 3
 
 // sweepLimit bounds a sweep. What it has seen is noted: a later one knows since when a heartbeat has
 // not changed.
@@ -40,12 +42,13 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		times[d] = now
 	}
 	for {
+		round := s.clock()
 		unknown, failed, states := 0, map[string]error{}, map[*directory]*state{}
 		for _, d := range directories {
 			isYoung := func(o *observedEntry) bool {
 				return olderThan > 0 && d.unusedFor(o.member, times[d].Add(s.clock().Sub(began))) < olderThan
 			}
-			r, err := lease.Await(ctx, func() (swept, error) { return d.sweep(ctx, isYoung) })
+			r, err := lease.Await(ctx, func() (swept, error) { return d.sweep(ctx, end, isYoung) })
 			removed += r.removed
 			unknown += r.unknown
 			if err != nil {
@@ -55,7 +58,8 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		}
 		isOver := unknown == 0 || s.clock() >= end
 		if !isOver {
-			lease.Pause(ctx, sweepPause)
+			pause := max(sweepPause, sweepShare*s.clock().Sub(round))
+			lease.Pause(ctx, min(pause, end.Sub(s.clock())))
 		}
 		if isOver || ctx.Err() != nil {
 			all := []error{unread, ctx.Err()}
@@ -75,8 +79,9 @@ type swept struct {
 	state   *state
 }
 
-// sweep removes the dead, also the records that are in no state: those of killed processes.
-func (d *directory) sweep(ctx context.Context, isYoung func(*observedEntry) bool) (s swept, err error) {
+// sweep removes the dead, also the records that are in no state: those of killed processes. Others
+// may have made any number of records: after end it leaves the rest.
+func (d *directory) sweep(ctx context.Context, end locks.Instant, isYoung func(*observedEntry) bool) (s swept, err error) {
 	records, err := readNames(d.path + "/" + recordsDir) // before the state
 	var r result
 	if err == nil {
@@ -88,13 +93,25 @@ func (d *directory) sweep(ctx context.Context, isYoung func(*observedEntry) bool
 		return s, err
 	}
 	s.removed = len(r.removed)
+	s.state = r.state
 	failed := []error{lease.Invalid(d.invalid(r.state, r.dead))}
-	all := slices.Collect(maps.Values(r.observed))
+	note := func(o *observedEntry) {
+		if !o.dead && o.holdLeft == 0 && !o.alive && !isYoung(o) {
+			s.unknown++
+		}
+	}
+	for _, o := range r.observed {
+		note(o)
+	}
+	inState := r.state.records()
 	for _, name := range records {
+		if ctx.Err() != nil || d.store.clock() >= end {
+			break
+		}
 		id, life, _ := strings.Cut(name, "-")
 		n, err := strconv.ParseInt(life, 10, 64)
 		m := &member{Entry: queue.Entry{ID: id, State: queue.Waiting}, life: n}
-		if err != nil || !isID(id) || m.record() != name || r.state.has(name) {
+		if err != nil || !isID(id) || m.record() != name || inState[name] {
 			continue
 		}
 		o, err := d.observe(m, false)
@@ -107,13 +124,7 @@ func (d *directory) sweep(ctx context.Context, isYoung func(*observedEntry) bool
 			failed = append(failed, err)
 			continue
 		}
-		all = append(all, o)
+		note(o)
 	}
-	for _, o := range all {
-		if !o.dead && o.holdLeft == 0 && !o.alive && !isYoung(o) {
-			s.unknown++
-		}
-	}
-	s.state = r.state
-	return s, errors.Join(failed...)
+	return s, locks.JoinSome(failed)
 }

@@ -2,9 +2,10 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +92,7 @@ func (s *Store) list(
 		return nil
 	})
 	locks.Arrange(entries)
-	return entries, errors.Join(failed...)
+	return entries, locks.JoinSome(failed)
 }
 
 // ofName picks the lock file of a name, or those of all names ("").
@@ -119,12 +120,18 @@ func (s *Store) eachTable(
 	if !d.exists {
 		return nil
 	}
-	files, err := os.ReadDir(d.path)
+	files, err := d.files()
 	if err != nil {
-		return []error{&locks.PathError{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}}
+		return []error{err}
 	}
-	limit := gateLimit
+	limit, begun := gateLimit, time.Now()
 	for _, file := range files {
+		if time.Since(begun) > readLimit || ctx.Err() != nil {
+			return append(failed, &locks.PathError{
+				Path: d.path, Err: fmt.Errorf("not all of its files were read in %v", time.Since(begun).Round(time.Second)),
+				Hint: "name the lock, or golock clean",
+			})
+		}
 		base := file.Name()
 		// Who wants to change them is not given what is no file.
 		if !isLockFile(base) || !which(base) || access != unix.O_RDONLY && !file.Type().IsRegular() {
@@ -139,6 +146,33 @@ func (s *Store) eachTable(
 		}
 	}
 	return failed
+}
+
+// Bounds for the files of a directory: others may have made any number of them, of any size.
+const (
+	maxFiles  = 1 << 18
+	readLimit = 30 * time.Second // to read them
+)
+
+// files lists the directory by name.
+func (d *directory) files() ([]os.DirEntry, error) {
+	dir, err := os.Open(d.path)
+	if err != nil {
+		return nil, &locks.PathError{Op: "read directory", Path: d.path, Err: err.(*os.PathError).Err}
+	}
+	defer dir.Close()
+	files, err := dir.ReadDir(maxFiles + 1)
+	switch {
+	case err != nil && err != io.EOF:
+		return nil, &locks.PathError{Op: "read directory", Path: d.path, Err: err}
+	case len(files) > maxFiles:
+		return nil, &locks.PathError{
+			Path: d.path, Err: fmt.Errorf("has more than %d files: golock reads no larger directory", maxFiles),
+			Hint: "remove what does not belong there",
+		}
+	}
+	slices.SortFunc(files, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return files, nil
 }
 
 // withTable calls f with an empty table if that of the file is another name's, or cannot be read

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"golock/locks"
 )
 
 // Sweep implements locks.QueueStore: it frees the records of those who are gone, and
@@ -44,7 +46,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		}
 		return nil
 	})
-	return removed, errors.Join(slices.DeleteFunc(failed, func(err error) bool {
+	return removed, locks.JoinSome(slices.DeleteFunc(failed, func(err error) bool {
 		return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, errDamaged)
-	})...)
+	}))
 }

@@ -84,7 +84,7 @@ func (b *Budget) Reset() { b.size = 0 }
 // Received implements Protocol.
 func (b *Budget) Received(p []byte) error {
 	if b.size += len(p); b.size > AnswerSize {
-		return Damaged("more than %d MiB in one", AnswerSize>>20)
+		return TooLong("more than %d MiB", AnswerSize>>20)
 	}
 	return nil
 }
@@ -93,6 +93,12 @@ func (b *Budget) Received(p []byte) error {
 // breaks, another attempt may succeed.
 func Damaged(format string, args ...any) error {
 	return fmt.Errorf("a damaged answer: "+format, args...)
+}
+
+// TooLong is the error of an answer that no sound server gives, or of a part of it, because of its
+// size.
+func TooLong(format string, args ...any) error {
+	return fmt.Errorf("an answer longer than golock accepts: "+format, args...)
 }
 
 // Recover makes an error of a panic of a client library, which could not read what the server

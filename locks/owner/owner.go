@@ -36,6 +36,36 @@ func This(r locks.Request) Owner {
 	return o
 }
 
+// maxWords is how many words of a command are shown: each takes memory, even if it is empty.
+const maxWords = 128
+
+// Limit cuts what others have written to what a listing of thousands of entries has room for.
+func (o *Owner) Limit() {
+	o.Host, o.User = cut(o.Host, maxName), cut(o.User, maxName)
+	room := maxCommand
+	var words []string
+	for i, word := range o.Command {
+		if i == maxWords || room <= 0 {
+			words = append(words, "…")
+			break
+		}
+		words = append(words, cut(word, room))
+		room -= len(word) + 1
+	}
+	o.Command = words
+}
+
+// maxName is how many bytes of the name of a host or user are kept.
+const maxName = 255
+
+// cut keeps the beginning of a text, and no more in memory.
+func cut(text string, limit int) string {
+	if len(text) <= limit+len("…") {
+		return text
+	}
+	return text[:limit] + "…"
+}
+
 // Describe writes the owner into an entry. The UID means nothing on another host.
 func (o Owner) Describe(e *locks.Entry) {
 	e.Host, e.PID, e.UID, e.User, e.Runs, e.Command = o.Host, o.PID, o.UID, o.User, o.Runs, o.Command

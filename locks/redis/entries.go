@@ -22,6 +22,9 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, er
 		if err != nil && len(locks.AsInvalid(err)) == 0 {
 			return all, err
 		}
+		if len(all) > locks.MaxListed {
+			return all[:locks.MaxListed], locks.ListingCut(s.URL())
+		}
 	}
 	if err == nil {
 		err = lease.Located(s.URL(), lease.Invalid(invalid))

@@ -142,7 +142,7 @@ func (s *stream) next(b []byte) (int, error) {
 		n = len(b)
 	}
 	if len(s.line)+n > maxLine {
-		return n, network.Damaged("a line of more than %d KiB", maxLine>>10)
+		return n, network.TooLong("a line of more than %d KiB", maxLine>>10)
 	}
 	s.line = append(s.line, b[:n]...)
 	if !isWhole {
@@ -176,7 +176,7 @@ func (s *stream) element(kind byte, rest []byte) error {
 		s.begin('_', nil)
 		s.complete()
 	case isText && n > network.AnswerSize:
-		return network.Damaged("a text of %d bytes", n)
+		return network.TooLong("a text of %d bytes", n)
 	case isText:
 		s.begin(kind, nil)
 		s.text = n + len("\r\n")
@@ -214,7 +214,7 @@ func (s *stream) array(kind byte, n int) error {
 	}
 	s.elements = min(s.elements+n, maxElements+1)
 	if s.elements > maxElements {
-		return network.Damaged("an array of %d elements", n)
+		return network.TooLong("an array of %d elements", n)
 	}
 	if len(s.open) > maxDepth {
 		return network.Damaged("arrays in %d levels", len(s.open))

@@ -103,7 +103,7 @@ const (
 // decode takes a text of the script's apart.
 func decode(text string, into any) error {
 	if n := strings.Count(text, `"`) / 2; n > maxTexts {
-		return network.Damaged("%d texts in one", n)
+		return network.TooLong("%d texts", n)
 	}
 	return json.Unmarshal([]byte(text), into)
 }
@@ -117,7 +117,7 @@ func (l *listing) UnmarshalJSON(text []byte) error {
 	}
 	for err == nil && d.More() {
 		if len(*l) == maxEntries {
-			return network.Damaged("more than %d entries in one", maxEntries)
+			return network.TooLong("more than %d entries", maxEntries)
 		}
 		*l = append(*l, listed{})
 		err = d.Decode(&(*l)[len(*l)-1])

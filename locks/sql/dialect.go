@@ -115,7 +115,7 @@ func (c *Collector) Begin() { c.Answers = append(c.Answers, Rows{}) }
 // Row makes room for a row of the last statement.
 func (c *Collector) Row(fields int) ([]string, error) {
 	if c.fields += fields; c.fields > maxFields {
-		return nil, network.Damaged("more than %d fields in one", maxFields)
+		return nil, network.TooLong("more than %d fields", maxFields)
 	}
 	row := make([]string, fields)
 	last := &c.Answers[len(c.Answers)-1]

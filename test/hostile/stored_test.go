@@ -27,6 +27,9 @@ type scribe interface {
 	// change changes a field of the entry of an ID, which begins with its key. A text that begins with
 	// a digit or a minus is a number.
 	change(t *testing.T, id, field, value string)
+
+	// multiply makes manyEntries copies of the entry of an ID, which holds slot 0.
+	multiply(t *testing.T, id string)
 }
 
 // sqlScribe is one on a database.
@@ -92,7 +95,7 @@ func (s fileScribe) url() string { return s.scheme + "://" + s.dir }
 
 func (s fileScribe) change(t *testing.T, id, field, value string) {
 	t.Helper()
-	key, entry, _ := strings.Cut(id, "-")
+	_, entry, _ := strings.Cut(id, "-")
 	column := map[string]int{
 		"ticket": 3, "weight": 4, "max": 5, "priority": 6, "fence": 7, "ttl": 8, "end": 10, "slots": 12, "replace": 13,
 	}[field]
@@ -104,9 +107,24 @@ func (s fileScribe) change(t *testing.T, id, field, value string) {
 	case "end":
 		value = "99999999999999999999"
 	}
+	path, text := s.state(t, id)
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if words := strings.Split(line, " "); words[0] == entry {
+			words[column] = value
+			lines[i] = strings.Join(words, " ")
+		}
+	}
+	testkit.Must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o666))
+}
+
+// state gives the file of the last version of an ID's lock, and its text.
+func (s fileScribe) state(t *testing.T, id string) (path, text string) {
+	t.Helper()
+	key, _, _ := strings.Cut(id, "-")
 	versions, err := filepath.Glob(s.dir + "/" + key + "/v*")
 	testkit.Must(t, err)
-	highest, path := 0, ""
+	highest := 0
 	for _, v := range versions {
 		var n int
 		if _, err := fmt.Sscanf(filepath.Base(v), "v%d", &n); err == nil && n > highest {
@@ -116,16 +134,9 @@ func (s fileScribe) change(t *testing.T, id, field, value string) {
 	if s.scheme == "mkdir" {
 		path += "/state"
 	}
-	text, err := os.ReadFile(path)
+	all, err := os.ReadFile(path)
 	testkit.Must(t, err)
-	lines := strings.Split(string(text), "\n")
-	for i, line := range lines {
-		if words := strings.Split(line, " "); words[0] == entry {
-			words[column] = value
-			lines[i] = strings.Join(words, " ")
-		}
-	}
-	testkit.Must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o666))
+	return path, string(all)
 }
 
 // scribes gives one for each store that has leases.

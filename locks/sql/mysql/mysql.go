@@ -105,17 +105,16 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 	if c.TLS, err = t.Config(host); err != nil {
 		return nil, 0, err
 	}
-	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+	c.MultiStatements = true
+	c.CheckConnLiveness = false
+	c.Logger = &mysql.NopLogger{} // else on standard error
+	conn, err := connectBy(ctx, c, func(ctx context.Context, network, address string) (net.Conn, error) {
 		raw, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		if err == nil {
 			connected()
 		}
 		return raw, err
-	}
-	c.MultiStatements = true
-	c.CheckConnLiveness = false
-	c.Logger = &mysql.NopLogger{} // else on standard error
-	conn, err := connectBy(ctx, c, new(net.Dialer).DialContext)
+	})
 	return conn, 0, err // this driver does not tell the number
 }
 
@@ -142,6 +141,9 @@ func connectBy(ctx context.Context, c *mysql.Config, dial func(ctx context.Conte
 	}()
 	defer network.Recover(&err)
 	conn.raw, err = connector.Connect(ctx)
+	if err == nil && c.TLS != nil {
+		err = conn.watchDecrypted()
+	}
 	return conn, err
 }
 

@@ -2,6 +2,10 @@ package mysql
 
 import (
 	"encoding/binary"
+	"errors"
+	"net"
+	"reflect"
+	"unsafe"
 
 	"golock/locks/network"
 )
@@ -16,7 +20,7 @@ type packets struct {
 	head      []byte // of the packet that is read: its size, its number, its first byte
 	rest      int    // how much of it is still to come
 	loggedIn  bool
-	encrypted bool // nothing can be seen
+	encrypted bool // this Protocol sees only the size of answers; see conn.watchDecrypted
 }
 
 const (
@@ -74,8 +78,15 @@ func (p *packets) Received(b []byte) error {
 // begin looks at the head of a packet. The library makes room for the rest before it has come.
 func (p *packets) begin() error {
 	size := int(p.head[0]) | int(p.head[1])<<8 | int(p.head[2])<<16
-	if size == 0 || size > maxPacket || !p.loggedIn && size > maxLoginPacket {
-		return network.Damaged("a packet of %d bytes", size)
+	limit := maxPacket
+	if !p.loggedIn {
+		limit = maxLoginPacket
+	}
+	if size > limit {
+		return network.TooLong("a packet of %d bytes", size)
+	}
+	if size == 0 {
+		return network.Damaged("an empty packet")
 	}
 	if len(p.head) == headSize {
 		return nil // its first byte has not come
@@ -88,6 +99,25 @@ func (p *packets) begin() error {
 		return network.Damaged("a packet that begins with %#x", first)
 	case first == isOK:
 		p.loggedIn = true
+	}
+	return nil
+}
+
+// watchDecrypted puts packets above the TLS of a connection that has logged in. The library begins
+// TLS itself, in the middle of the login, and has no hook above it: its private field is replaced.
+// (If another version of it has no such field, reflect panics.) During the login the library makes
+// room for no more than one packet, and AnswerSize limits that.
+func (c *conn) watchDecrypted() error {
+	library := reflect.ValueOf(c.raw).Elem()
+	field := library.FieldByName("netConn")
+	if field.Type() != reflect.TypeFor[net.Conn]() {
+		return errors.New("this version of the client library for MySQL cannot be used with TLS")
+	}
+	raw := (*net.Conn)(unsafe.Pointer(field.UnsafeAddr()))
+	c.socket = network.Watch(*raw, &packets{loggedIn: true})
+	*raw = c.socket
+	if library.FieldByName("buf").FieldByName("buf").Len() > 0 {
+		return network.Damaged("nothing was asked") // it would be taken for the answer to the first statement
 	}
 	return nil
 }

@@ -120,19 +120,20 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 		}
 		return raw, err
 	}
-	c.MaxProtocolMessageBodyLen = maxMessage
-	c.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, raw net.Conn) (net.Conn, error) {
-		return network.Watch(raw, &network.Budget{}), nil // TLS has begun
-	}
 	conn := &conn{}
+	c.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, raw net.Conn) (net.Conn, error) {
+		conn.socket = network.Watch(raw, &messages{}) // TLS has begun
+		return conn.socket, nil
+	}
 	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.notified = true }
 	c.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if n.Code == generalWarning {
 			conn.warning = n
 		}
 	}
-	if conn.raw, err = pgconn.ConnectConfig(ctx, c); err != nil {
-		return nil, 0, err
+	conn.raw, err = pgconn.ConnectConfig(ctx, c)
+	if err != nil {
+		return nil, 0, conn.explain(err)
 	}
 	return conn, int64(conn.raw.PID()), nil // a pooler makes it up
 }
@@ -150,13 +151,10 @@ var plainConfig = sync.OnceValues(func() (*pgconn.Config, error) {
 		"min_protocol_version=3.0 max_protocol_version=3.0 require_auth=''")
 })
 
-// maxMessage is the size of the largest message that is read, in bytes. A row of golock's table
-// is a hundredth of that; the library would make room for 1 GiB.
-const maxMessage = 1 << 20
-
 // conn implements sql.Conn.
 type conn struct {
 	raw      *pgconn.PgConn
+	socket   *network.Conn
 	notified bool           // since the last Wait: the statements that come between must not swallow it
 	warning  *pgconn.Notice // of the last Run
 }
@@ -169,7 +167,21 @@ const generalWarning = "01000"
 // commit ends the texts that others can rely on.
 const commit = "COMMIT"
 
-func (c *conn) Run(ctx context.Context, text string) (answers []sql.Rows, err error) {
+// explain gives the cause of an error. After one the library may say only that the connection is
+// closed.
+func (c *conn) explain(err error) error {
+	if err != nil && c.socket != nil && c.socket.Fault() != nil {
+		return c.socket.Fault()
+	}
+	return err
+}
+
+func (c *conn) Run(ctx context.Context, text string) ([]sql.Rows, error) {
+	answers, err := c.run(ctx, text)
+	return answers, c.explain(err)
+}
+
+func (c *conn) run(ctx context.Context, text string) (answers []sql.Rows, err error) {
 	defer network.Recover(&err)
 	c.warning = nil
 	results := c.raw.Exec(ctx, text)
@@ -214,7 +226,7 @@ func (c *conn) Wait(ctx context.Context, _, _ string, limit time.Duration) (err 
 	bound, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := c.raw.WaitForNotification(bound); err != nil && (bound.Err() == nil || c.raw.IsClosed()) {
-		return err
+		return c.explain(err)
 	}
 	return nil
 }
