@@ -264,16 +264,6 @@ golock renew "$id" 2>/dev/null && exit 1 || [ $? -eq 79 ]
 golock held --id "$id" && exit 1 || [ $? -eq 79 ]`).Expects(0).Quiet(t)
 }
 
-// Without /proc golock cannot start itself again, and says so.
-func TestAcquireWithoutProc(t *testing.T) {
-	t.Parallel()
-	s := testkit.New(t, "local://"+testkit.Place(t, 0o700))
-	r := s.Exec("unshare", "--mount", "sh", "-c",
-		`mount -t tmpfs none /proc; exec "$G" acquire --store "$S" --name k --for 1`).
-		Setenv("G="+testkit.Golock, "S="+s.Store).Run()
-	r.Expect(t, 69, "/proc/self/exe")
-}
-
 // Scripts are killed at random moments, with their golocks or alone: never have two the same slot
 // number, none loses its slot, and at the end nothing is left.
 func TestScriptsAreKilled(t *testing.T) {
