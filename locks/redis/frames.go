@@ -76,7 +76,7 @@ func (f *frames) replied() error {
 type stream struct {
 	network.Budget // of one reply: a subscriber gets many without asking
 	open           []level
-	elements       int    // of all arrays of the reply
+	elements       int32  // of all arrays of the reply; as on 32 bits everywhere, so that tests meet its limit
 	line           []byte // as much as has come of the line that is read
 	text           int    // how many bytes of a text, with its line end, are still to come
 	kind           byte   // of the reply
@@ -180,6 +180,8 @@ func (s *stream) element(kind byte, rest []byte) error {
 	case isText:
 		s.begin(kind, nil)
 		s.text = n + len("\r\n")
+	case n > maxElements-int(s.elements): // the sum, or twice as many, may be more than an int32
+		return network.Damaged("an array of %d elements", n)
 	case n == 0:
 		s.begin(kind, nil)
 		s.complete()
@@ -212,7 +214,7 @@ func (s *stream) array(kind byte, n int) error {
 	if len(s.open) == 1 {
 		s.width = n
 	}
-	s.elements = min(s.elements+n, maxElements+1)
+	s.elements += int32(n)
 	if s.elements > maxElements {
 		return network.TooLong("an array of %d elements", n)
 	}

@@ -51,7 +51,7 @@ func TestFrames(t *testing.T) {
 		const subscribe, sentinel = "*2\r\n$9\r\nsubscribe\r\n", "*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n"
 		for _, r := range []struct{ asked, text string }{
 			{"", "*1000000000\r\n"}, {"", "*-2\r\n"}, {"", "*+1\r\n"}, {"", "$999999999999999999999\r\n"}, {"", "$20000000\r\n"},
-			{"", "|1\r\n"}, {"", "%1\r\n*1\r\n:1\r\n:1\r\n"}, {"", "%1073741824\r\n"}, {"", "\r\n"}, {"", "+OK\n"}, {"", "+" + strings.Repeat("x", maxLine+1)},
+			{"", "|1\r\n"}, {"", "%1\r\n*1\r\n:1\r\n:1\r\n"}, {"", "%1073741824\r\n"}, {"", "*2\r\n*2147483647\r\n"}, {"", "*262145\r\n"}, {"", "%131073\r\n"}, {"", "\r\n"}, {"", "+OK\n"}, {"", "+" + strings.Repeat("x", maxLine+1)},
 			{"", strings.Repeat("*1\r\n", maxDepth+1)}, {"", strings.Repeat("*131073\r\n", 2)},
 			{sentinel, "*0\r\n"}, {sentinel, "*1\r\n$1\r\nx\r\n"},
 			{subscribe, "*1\r\n$1\r\nx\r\n"}, {subscribe, "*3\r\n:1\r\n:2\r\n:3\r\n"},
