@@ -7,6 +7,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"golock/locks/lease"
 	"golock/locks/queue"
 )
 
@@ -48,7 +49,10 @@ func (s *Store) runAndWait(ctx context.Context, master *goredis.Client, c call) 
 	case err != nil:
 		return reply{}, err
 	case n < int64(s.target.replicas):
-		return reply{}, fmt.Errorf("only %d of %d replicas have the lease", n, s.target.replicas)
+		return reply{}, &lease.Refusal{
+			Err: fmt.Errorf("only %d of %d replicas have the lease", n, s.target.replicas), Kind: lease.Passing,
+			Hint: "connect the replicas, or use a smaller ?min-replicas=",
+		}
 	}
 	return r, nil
 }

@@ -353,7 +353,9 @@ func TestTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	server, url := startServer(t)
 	s := open(t, server.URL("quarantine=0", "min-replicas=1"))
-	wantOutage(t, Fails(t, s, "n"), "0 of 1 replicas")
+	if outage := wantOutage(t, Fails(t, s, "n"), "0 of 1 replicas have the lease (connect"); !outage.Answered {
+		t.Errorf("Join = %v", outage)
+	}
 	Becomes(t, open(t, url), "n", 0, 0)
 	replica := server.Replica()
 	Release(t, Take(t, s, "n"))
