@@ -11,7 +11,7 @@ import (
 type Owner struct {
 	Host    string   `json:"host"`
 	PID     int      `json:"pid"`
-	UID     int      `json:"uid"`
+	UID     int64    `json:"uid"` // one of a 64-bit system may be no int on a 32-bit one
 	User    string   `json:"user,omitempty"`
 	Runs    bool     `json:"runs,omitempty"` // see locks.Request
 	Command []string `json:"command,omitempty"`
@@ -22,7 +22,7 @@ const maxCommand = 1024
 
 // This describes a request of this process.
 func This(r locks.Request) Owner {
-	o := Owner{PID: os.Getpid(), UID: os.Geteuid(), User: r.User, Runs: r.Runs}
+	o := Owner{PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Runs: r.Runs}
 	o.Host, _ = os.Hostname()
 	room := maxCommand
 	for _, word := range r.Command {
@@ -68,7 +68,7 @@ func cut(text string, limit int) string {
 
 // Describe writes the owner into an entry. The UID means nothing on another host.
 func (o Owner) Describe(e *locks.Entry) {
-	e.Host, e.PID, e.UID, e.User, e.Runs, e.Command = o.Host, o.PID, o.UID, o.User, o.Runs, o.Command
+	e.Host, e.PID, e.UID, e.User, e.Runs, e.Command = o.Host, o.PID, int(o.UID), o.User, o.Runs, o.Command
 	if host, err := os.Hostname(); err != nil || host != o.Host {
 		e.UID = -1
 	}

@@ -13,7 +13,7 @@ import (
 func infoOf(r locks.Request) string {
 	o := owner.This(r)
 	fields := url.Values{
-		"host": {o.Host}, "pid": {strconv.Itoa(o.PID)}, "uid": {strconv.Itoa(o.UID)}, "user": {o.User}, "word": o.Command,
+		"host": {o.Host}, "pid": {strconv.Itoa(o.PID)}, "uid": {strconv.FormatInt(o.UID, 10)}, "user": {o.User}, "word": o.Command,
 	}
 	if o.Runs {
 		fields.Set("runs", "1")
@@ -28,7 +28,7 @@ func parseOwner(text string) owner.Owner {
 		Host: fields.Get("host"), UID: -1, User: fields.Get("user"), Runs: fields.Has("runs"), Command: fields["word"],
 	}
 	o.PID, _ = strconv.Atoi(fields.Get("pid"))
-	if uid, err := strconv.Atoi(fields.Get("uid")); err == nil {
+	if uid, err := strconv.ParseInt(fields.Get("uid"), 10, 64); err == nil {
 		o.UID = uid
 	}
 	return o
