@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -84,11 +83,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 // entriesOf is what the contract shows of listed entries, and those among them that are invalid.
 func entriesOf(all []listed, name string, key locks.Key) (entries []locks.Entry, flawed []locks.InvalidEntry) {
 	for _, l := range all {
-		var r record
-		err := json.Unmarshal(l.Record, &r)
-		if err == nil {
-			err = r.check()
-		}
+		r, err := readRecord(l.Record, l.State == locks.Holding)
 		if err != nil {
 			flawed = append(flawed, invalid([]flaw{{l.ID, err.Error()}}, name, key)...)
 			continue

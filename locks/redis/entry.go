@@ -60,11 +60,10 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 
 	sent = e.store.clock()
 	r, err := attempt(ctx, e.store, ttl, e.store.runScript(c))
-	if err == nil && r.Record != nil {
-		if why := r.Record.check(); why != nil {
-			err = lease.Invalid(invalid([]flaw{{c.ID, why.Error()}}, r.Name, c.key))
-		}
+	if err != nil {
+		return a, sent, err
 	}
+	stored, entries, err := r.read(c)
 	if err != nil {
 		return a, sent, err
 	}
@@ -73,15 +72,14 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	a = r.Answer
 	a.Recheck, a.Quarantine = r.Recheck.duration(), r.Quarantine.duration()
 	a.QuarantineCause = "the server has restarted, or another one took over"
-	if r.Record != nil {
-		e.learn(r.Epoch, r.Record)
+	if stored != nil {
+		e.learn(r.Epoch, stored)
 		e.call.Name = cmp.Or(r.Name, e.call.Name)
 		e.addToIndex()
 		if r.NoRunID {
 			e.store.noRunID.Store(true)
 		}
 	}
-	entries, _ := entriesOf(r.Entries, c.Name, e.ref.Key)
 	switch a.Verdict {
 	case queue.Granted, queue.Held:
 		a.Grant, a.TTL, a.Replaced = e.record.grant(e.ref), e.ttl, entries

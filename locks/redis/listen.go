@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 type message struct {
 	Recheck millis // when to ask; 0 is now
 	Epoch   string
-	Record  *record // it has become a holder
+	Record  json.RawMessage // it has become a holder
 }
 
 // tell is for what the listener hears. To ask later means nothing to who has to ask before.
@@ -67,7 +68,9 @@ func (e *entry) listen(delay time.Duration) {
 		}
 		var m message
 		if text, ok := received.(*goredis.Message); ok {
-			_ = decode(text.Payload, &m) // an unknown one is a reason to ask
+			if decode(text.Payload, &m) != nil {
+				m = message{} // an unknown one is a reason to ask
+			}
 		}
 		if err == nil || connected {
 			e.tell(m, err == nil)

@@ -50,10 +50,12 @@ local TOMBSTONE = 600000 -- ms that a tombstone is kept
 local SUSPECT = 500      -- ms until a waiter without a subscription counts as dead
 local NEWCOMER = 3000    -- the same for one that has not subscribed yet
 local CHECK = 450        -- ms until the second waiter checks that the first has come
-local TTL = 30000        -- ms: the lease of an entry whose record cannot be read
+local TTL = 30000        -- ms: the least that is left to an entry whose TTL is not known
 local MAXTTL = 315360000000
 local MAXHOLD = 9223372036855
 local MAXSLOT = 2147483647
+local MAXQUARANTINE = 3600000
+local MAXMOMENT = 9e13   -- ms; JSON would have an exponent in a larger number
 local MAXRECORD = 32768  -- bytes
 local FINITE = math.huge
 local MAXNUMBER = '9000000000000000' -- of tickets and fences; Lua counts exactly a little further
@@ -85,6 +87,9 @@ if stored and stored ~= '' then
   name = stored
 end
 quiet = tonumber(quiet) or 0
+-- The clock may have gone back, or somebody has written this: the quarantine begins now.
+local hasLateQuiet = not (quiet <= now + MAXQUARANTINE)
+if hasLateQuiet then quiet = now + ask.quarantine end
 local noRunID = false -- the server does not tell its run_id
 
 -- What golock has not written: id -> why.
@@ -126,37 +131,98 @@ local function areSlots(r)
   return units == r.weight and (r.max == 0 or last < r.max)
 end
 
--- Why golock cannot have written a record; nil if it can.
-local function flawOf(id, text)
-  if #id ~= 32 or id:find('%X') then return 'an ID is 32 hexadecimal digits' end
-  if not text then return nil end
-  if #text > MAXRECORD then return 'a record of ' .. #text .. ' bytes' end
-  local ok, r = pcall(cjson.decode, text)
-  if not ok or type(r) ~= 'table' or not isFlat(r, 2) then return 'the record is not readable' end
+-- Whether a table of JSON is an array with texts only. An empty one could not be told from an object.
+local function areTexts(t)
+  if type(t) ~= 'table' or #t == 0 then return false end
+  for k, v in pairs(t) do
+    if type(k) ~= 'number' or type(v) ~= 'string' then return false end
+  end
+  return true
+end
+
+-- Whether the names of all fields are lower-case ASCII, as golock writes them. Go would take Max for max.
+local function hasPlainNames(t)
+  for k in pairs(t) do
+    if type(k) ~= 'string' or k:find('[^%l%d_]') then return false end
+  end
+  return true
+end
+
+-- What the owner of a record has wrong; nil: nothing. This script does not use it, but who gets a record
+-- could not read all of it.
+local function flawOfOwner(o)
+  if type(o) ~= 'table' or not hasPlainNames(o) then return 'owner' end
+  if type(o.host) ~= 'string' then return 'host of the owner' end
+  if not isWhole(o.pid, 0, MAXSLOT) then return 'pid ' .. tostring(o.pid):sub(1, 40) end
+  if not isWhole(o.uid, -MAXSLOT - 1, 4294967295) then return 'uid ' .. tostring(o.uid):sub(1, 40) end
+  if o.user ~= nil and type(o.user) ~= 'string' then return 'user of the owner' end
+  if o.runs ~= nil and type(o.runs) ~= 'boolean' then return 'runs of the owner' end
+  if o.command ~= nil and not areTexts(o.command) then return 'command of the owner' end
+end
+
+local function isPriority(text)
+  local n = type(text) == 'string' and #text <= 11 and text:find('^-?%d+$') and tonumber(text)
+  return isWhole(n, -MAXSLOT - 1, MAXSLOT)
+end
+
+-- Why golock cannot have written the fields of a record; nil if it can. (*record).check in Go knows the
+-- same fields and bounds: TestRecordChecks compares the two.
+local function flawOfRecord(r)
+  if not hasPlainNames(r) then return 'the name of a field' end
   if not isWhole(r.weight, 1, 65536) then return 'weight ' .. tostring(r.weight) end
   if not isWhole(r.max, 0, MAXSLOT) or r.max > 0 and r.weight > r.max then return 'max ' .. tostring(r.max) end
   if not isWhole(r.ttl, 1, MAXTTL) then return 'ttl ' .. tostring(r.ttl) end
   if not isWhole(r.hold, 0, MAXHOLD) then return 'hold ' .. tostring(r.hold) end
-  if not isWhole(r.join, 0, now) then return 'join ' .. tostring(r.join) end
+  if not isWhole(r.join, 0, MAXMOMENT) then return 'join ' .. tostring(r.join) end
   if not isNumber(r.ticket) then return 'ticket ' .. tostring(r.ticket):sub(1, 40) end
   if not isNumber(r.fence) then return 'fence ' .. tostring(r.fence):sub(1, 40) end
   if not isNumber(r.since) then return 'since ' .. tostring(r.since):sub(1, 40) end
+  if not isPriority(r.priority) then return 'priority ' .. tostring(r.priority):sub(1, 40) end
   if type(r.order) ~= 'string' or #r.order ~= 16 or r.order:find('%X') then return 'order' end
   if r.replace ~= '' and r.replace ~= 'waiting' and r.replace ~= 'running' then return 'replace' end
   if type(r.slots) ~= 'string' or r.slots ~= '' and not areSlots(r) then
     return 'slots ' .. tostring(r.slots):sub(1, 40)
   end
-  return nil, r
+  return flawOfOwner(r.owner)
+end
+
+local function isID(id) return #id == 32 and not id:find('[^%da-f]') end
+
+-- Reads a record. Returns why golock cannot have written it, or nil, and as much as JSON has of it.
+local function read(id, text)
+  if not isID(id) then return 'an ID is 32 hexadecimal digits', {} end
+  if #text > MAXRECORD then return 'a record of ' .. #text .. ' bytes', {} end
+  local ok, r = pcall(cjson.decode, text)
+  if not ok or type(r) ~= 'table' or not isFlat(r, 2) then return 'the record is not readable', {} end
+  local flaw = flawOfRecord(r)
+  -- Who joins writes its record before it is a holder, and gets its slots in the same step.
+  if not flaw and r.slots == '' and redis.call('ZSCORE', H, id) then flaw = 'a holder without slots' end
+  return flaw, r
 end
 
 -- The record of an id, and whether it is stored. A missing one (the server was short of
--- memory), or one with a flaw, counts as exclusive until its owner's next renewal restores it.
+-- memory), or one with a flaw, counts as exclusive until its owner's next renewal restores it. It is known
+-- how long that may take, and its hold, if the fields for that can be read.
 local function record(id)
   local text = redis.call('HGET', E, id)
-  local flaw, r = flawOf(id, text)
-  if r then return r, true end
+  local flaw, r
+  if text then
+    flaw, r = read(id, text)
+    if not flaw then return r, true end
+  elseif not isID(id) then
+    flaw = 'an ID is 32 hexadecimal digits'
+  end
   flaws[id] = flaw
-  return {weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0, ttl = TTL}, false
+  local rest = {weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0, isUnknown = true}
+  if r and isWhole(r.ttl, 1, MAXTTL) then rest.ttl = r.ttl end
+  if r and isWhole(r.hold, 0, MAXHOLD) and isNumber(r.since) then rest.hold, rest.since = r.hold, r.since end
+  return rest, false
+end
+
+-- When the lease of an entry is over at the latest if nobody prolongs it. The keys outlive all leases and
+-- holds, which bounds those that are not known.
+local function latestEnd(r, key)
+  return now + (r.ttl or math.max(TTL, redis.call('PTTL', key)))
 end
 
 -- Who evicted an entry, or nothing.
@@ -168,14 +234,18 @@ end
 -- A moment that no lease and no hold reaches.
 local FAR = now + MAXHOLD + 1000
 
--- Notes the entries whose time never ends, and a state that cannot be counted up.
+-- Notes the entries whose time never ends, and a state that cannot be counted up. Returns the ids of
+-- the former.
 local function noteFar()
+  local far = {}
   for _, key in ipairs({H, D}) do
     for _, at in ipairs(redis.call('ZRANGEBYSCORE', key, FAR, '+inf', 'LIMIT', 0, 100)) do
-      flaws[key == D and at:sub(33) or at] = 'a time that does not end'
+      local id = key == D and at:sub(33) or at
+      far[id], flaws[id] = true, 'a time that does not end'
     end
   end
   if ticket and not isNumber(ticket) or fence and not isNumber(fence) then flaws[''] = 'ticket or fence' end
+  return far
 end
 
 -- The flaws as a list.
@@ -188,14 +258,39 @@ end
 -- When a holder's hold is over.
 local function holdEnd(r) return r.hold > 0 and math.floor(tonumber(r.since) / 1000) + r.hold or 0 end
 
--- Whether a holder has a lease; if not, only its hold keeps the slot.
-local function alive(r, id) return r.hold == 0 or tonumber(redis.call('HGET', E, id .. '@') or 0) > now end
+-- When the lease ends of a holder that has a hold; nil: not known.
+local function leaseEnd(id)
+  local moment = redis.call('HGET', E, id .. '@')
+  return moment and moment:find('^%d+$') and tonumber(moment)
+end
+
+-- Whether a holder has a lease; if not, only its hold keeps the slot. A holder is not taken for dead
+-- because somebody has changed the moment, or its record.
+local function alive(r, id)
+  if r.hold == 0 and not r.isUnknown then return true end
+  local moment = leaseEnd(id)
+  if moment then return moment > now end
+  if r.hold > 0 then return redis.call('HEXISTS', E, id .. '@') == 1 end
+  return not redis.call('ZSCORE', G, id)
+end
 
 local function place(r, id) return r.order .. r.ticket .. id end
 
 local function dequeue(at)
   redis.call('ZREM', Q, at)
   redis.call('ZREM', D, at)
+end
+
+-- Takes an id out of the queue whose record does not tell its place. Returns whether it was there.
+local function dequeueAll(id)
+  local found = false
+  for _, at in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
+    if at:sub(33) == id then
+      dequeue(at)
+      found = true
+    end
+  end
+  return found
 end
 
 -- A server at its maxmemory refuses commands that may need memory, but only as the first
@@ -321,6 +416,7 @@ end
 -- kept running was deleted, or never there: no reason to wait.
 local function checkEpoch()
   if name == '' then return end -- the caller has only an id, of which nothing is stored
+  if hasLateQuiet then redis.call('HSET', S, 'quiet', quiet) end
   local info = redis.pcall('INFO', 'server')
   local here, uptime = '', nil
   if type(info) == 'string' then
@@ -439,8 +535,8 @@ local function evict(id, r)
   elseif alive(r, id) then
     redis.call('HSETNX', E, id .. '!', ask.by)
     -- The hold is void, and no lease is longer than its TTL.
-    local over = r.hold > 0 and tonumber(redis.call('HGET', E, id .. '@')) or math.huge
-    redis.call('ZADD', H, 'LT', math.min(over, now + r.ttl), id)
+    local moment = math.min(leaseEnd(id) or math.huge, latestEnd(r, H))
+    redis.call('ZADD', H, 'LT', string.format('%.0f', moment), id)
   else
     return removeEntry(r, id)
   end

@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math"
 	"time"
@@ -37,15 +39,52 @@ func newRecord(r locks.Request) *record {
 	}
 }
 
-// check says what golock cannot have written, if there is anything.
-func (r *record) check() error {
+// readRecord takes apart a record that others may have written, and checks it.
+func readRecord(text []byte, holds bool) (*record, error) {
+	var r record
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, err
+	}
+	return &r, r.check(holds)
+}
+
+// Bounds of what the script writes: of tickets, fences and moments in us, and of moments and holds in ms.
+const (
+	maxNumber = 9_000_000_000_000_000
+	maxMoment = 90_000_000_000_000
+	maxHold   = math.MaxInt64/int64(time.Millisecond) + 1 // a hold is rounded up
+)
+
+// check says what golock cannot have written, if there is anything. The script has the same
+// checks (flawOfRecord in queue.lua).
+func (r *record) check(holds bool) error {
+	for _, n := range [...]struct {
+		what               string
+		value, least, most int64
+	}{
+		{"ttl", int64(r.TTL), 1, locks.MaxTTL.Milliseconds()},
+		{"hold", int64(r.Hold), 0, maxHold},
+		{"join", int64(r.Join), 0, maxMoment},
+		{"ticket", r.Ticket, 0, maxNumber},
+		{"fence", r.Fence, 0, maxNumber},
+		{"since", r.Since, 0, maxNumber},
+		{"pid", int64(r.Owner.PID), 0, math.MaxInt32},
+		{"uid", r.Owner.UID, math.MinInt32, math.MaxUint32},
+	} {
+		if n.value < n.least || n.value > n.most {
+			return fmt.Errorf("%s %d", n.what, n.value)
+		}
+	}
+	if order, err := hex.DecodeString(r.Order); err != nil || len(order) != 8 {
+		return fmt.Errorf("order %q", locks.Printable(r.Order, 40))
+	}
 	slots, err := locks.ParseSlots(r.Slots, max(r.Weight, 0))
 	if err != nil {
 		return err
 	}
 	stored := locks.Stored{
 		Claim:   locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: r.Ticket},
-		Replace: r.Replace, Holds: len(slots) > 0, Slots: slots, Fence: r.Fence, TTL: r.TTL.duration(), Hold: r.Hold.duration(),
+		Replace: r.Replace, Holds: holds || len(slots) > 0, Slots: slots, Fence: r.Fence, TTL: r.TTL.duration(), Hold: r.Hold.duration(),
 		Moments: []int64{r.Since},
 	}
 	return stored.Check()

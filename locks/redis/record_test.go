@@ -1,8 +1,11 @@
 package redis
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,4 +53,54 @@ func TestReplyFields(t *testing.T) {
 	if want := (lease.Answer{Outcome: queue.Outcome{Verdict: queue.Busy, Waiters: 2}}); err != nil || !reflect.DeepEqual(r.Answer, want) {
 		t.Errorf("%+v, %v", r.Answer, err)
 	}
+}
+
+// No answer lets a run begin or go on without a record with slots, and what others have written is told.
+func TestReplyRecords(t *testing.T) {
+	const owner = `"owner":{"host":"h","pid":1,"uid":0}`
+	record := func(rest string) string {
+		return `{"ttl":1000,"weight":1,"max":1,"priority":"0","order":"7fffffffffffffff","ticket":"0","fence":"0",` +
+			`"since":"0","join":0,"replace":"","hold":0,` + rest + `}`
+	}
+	const id = "00000000000000000000000000000001"
+	for _, tt := range []struct{ text, want string }{
+		{`{"verdict":"held"}`, "a damaged answer"}, {`{"verdict":"granted"}`, "a damaged answer"}, {`{"verdict":"waiting"}`, "a damaged answer"},
+		{`{"verdict":"granted","record":` + record(`"slots":"",`+owner) + `}`, "a damaged answer"},
+		{`{"verdict":"held","record":null}`, "ttl 0"},
+		{`{"verdict":"held","record":` + record(`"slots":"0","owner":5`) + `}`, id},
+		{`{"verdict":"busy","entries":[{"state":"holding","id":"` + id + `","record":` + record(`"slots":"0","owner":5`) + `}]}`, id},
+		{`{"verdict":"busy","entries":[{"state":"holding","id":"` + id + `","record":` + record(`"slots":"",`+owner) + `}]}`, id},
+		{`{"verdict":"granted","record":` + record(`"slots":"0",`+owner) + `}`, ""},
+		{`{"verdict":"waiting","record":` + record(`"slots":"",`+owner) + `}`, ""},
+	} {
+		var r reply
+		if err := decode(tt.text, &r); err != nil {
+			t.Errorf("%s: %v", tt.text, err)
+		}
+		stored, _, err := r.read(call{key: locks.KeyOf("n"), ID: id, Name: "n"})
+		isGood := err == nil && stored != nil
+		if isGood != (tt.want == "") || !strings.Contains(fmt.Sprint(err), tt.want) || !lease.IsTemporary(err) {
+			t.Errorf("%s: %v, want %q", tt.text, err, tt.want)
+		}
+	}
+}
+
+// CheckRecord says what golock has against the record of a holder.
+func CheckRecord(text string) error {
+	_, err := readRecord([]byte(text), true)
+	return err
+}
+
+// ListRaw lists a lock as the script does: what it has against entries, and the records of all others,
+// by their IDs.
+func ListRaw(s *Store, name string) (flaws, records map[string]string, err error) {
+	r, err := ask(context.Background(), s, s.runScript(call{key: locks.KeyOf(name), Mode: "list", Name: name}))
+	flaws, records = map[string]string{}, map[string]string{}
+	for _, f := range r.Flaws {
+		flaws[f.ID] = f.Why
+	}
+	for _, l := range r.Entries {
+		records[l.ID] = string(l.Record)
+	}
+	return flaws, records, err
 }

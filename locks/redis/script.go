@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -69,12 +70,31 @@ func (s *Store) channel(ref locks.Ref) string { return s.tag(ref.Key) + "c:" + r
 type reply struct {
 	lease.Answer
 	Recheck, Quarantine millis
-	Record              *record
-	NoRunID             bool    // the server does not tell its run_id
-	Entries             listing // of a list or a refusal, or those that were replaced
+	Record              json.RawMessage // of the entry that asked; others may have written it
+	NoRunID             bool            // the server does not tell its run_id
+	Entries             listing         // of a list or a refusal, or those that were replaced
 	Name, Found, Format string
 	Removed             int
 	Flaws               []flaw // of an invalid answer, a list or a sweep
+}
+
+// read gives the record and the entries of a reply to an entry. Who begins or goes on needs its record; a
+// grant without slots is none.
+func (r *reply) read(c call) (stored *record, entries []locks.Entry, err error) {
+	hasSlots := r.Verdict == queue.Granted || r.Verdict == queue.Held
+	if len(r.Record) == 0 && (hasSlots || r.Verdict == queue.Queued) {
+		return nil, nil, network.Damaged("%q without a record", r.Verdict)
+	}
+	entries, flawed := entriesOf(r.Entries, cmp.Or(r.Name, c.Name), c.key)
+	if len(r.Record) > 0 {
+		stored, err = readRecord(r.Record, false)
+		if err != nil {
+			flawed = append(flawed, invalid([]flaw{{c.ID, err.Error()}}, cmp.Or(r.Name, c.Name), c.key)...)
+		} else if hasSlots && stored.Slots == "" {
+			return nil, nil, network.Damaged("%q without slots", r.Verdict)
+		}
+	}
+	return stored, entries, lease.Invalid(flawed)
 }
 
 // flaw says why golock cannot have written what is stored of an ID; of the lock itself if that is "".

@@ -40,8 +40,13 @@ local function join()
     lease(old, id)
     return {verdict = 'granted', epoch = epoch, record = old, noRunID = noRunID}
   end
-  -- A caller that joins has not begun: a grant without slots is made again.
+  -- A caller that joins has not begun: a grant without slots is made again, and what is stored of the
+  -- caller with a flaw is written anew.
   if not gone then redis.call('ZREM', H, id) end
+  if flaws[id] then
+    dequeueAll(id)
+    flaws[id] = nil
+  end
   if new then mine.ticket, mine.since = after(ticket), digits(micros) end
   local at = place(mine, id)
   local before = redis.call('ZLEXCOUNT', Q, '-', '(' .. at)
@@ -51,7 +56,7 @@ local function join()
     local first = redis.call('ZRANGE', Q, 0, 0)[1]
     if first then record(first:sub(33)) end
     if next(flaws) then
-      removeEntry(mine, id)
+      if not gone then removeEntry(mine, id) end
       return {verdict = 'invalid', name = name, flaws = listFlaws()}
     end
   end
@@ -82,7 +87,7 @@ local function join()
   local quarantined = quiet > now and fits(mine, use) and msUntil(quiet) or 0
   if inside or ask.nowait or full then
     if gone or (full and ask.queue > 0) then quarantined = 0 end
-    if quarantined == 0 then removeEntry(mine, id) end -- otherwise it asks again
+    if quarantined == 0 and not gone then removeEntry(mine, id) end -- otherwise it asks again, or has a hold
     wake()
     return {verdict = inside and 'nested' or 'busy', inside = inside, full = full, quarantine = quarantined,
       waiters = redis.call('ZCARD', Q), entries = listed(holding())}
@@ -126,15 +131,20 @@ end
 local function release()
   local holds = redis.call('ZSCORE', H, id)
   local mine, stored = record(id)
-  local existed = stored or holds ~= false
-  if ask.mode == 'release' and stored and holds and holdEnd(mine) > now and not evictorOf(id) then
+  local existed, isAlive = stored or holds ~= false, alive(mine, id)
+  if not stored then
+    if flaws[id] then dequeueAll(id) end
+    mine = ask.record or mine
+  end
+  if ask.mode == 'release' and holds and holdEnd(mine) > now and not evictorOf(id) then
     -- The slot stays taken for the rest of the hold.
-    existed, changed = alive(mine, id), true
+    existed, changed = isAlive, true
+    if not stored and ask.record then redis.call('HSET', E, id, cjson.encode(mine)) end
     redis.call('ZADD', H, holdEnd(mine), id)
     redis.call('HDEL', E, id .. '@')
     addTombstone(id)
   else
-    removeEntry(stored and mine or ask.record or mine, id)
+    removeEntry(mine, id)
   end
   -- Was it taken out, or is this another server now? The epoch tells.
   return {verdict = 'released', existed = existed, epoch = epoch or ''}
@@ -143,14 +153,7 @@ end
 local function evictEntry()
   local r, stored = record(id)
   local there = stored or redis.call('ZSCORE', H, id)
-  if not stored then -- its record does not tell its place
-    for _, at in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
-      if at:sub(33) == id then
-        dequeue(at)
-        there = true
-      end
-    end
-  end
+  if not stored and dequeueAll(id) then there = true end
   if there then evict(id, r) end
   return {verdict = there and 'marked' or 'lost'}
 end
@@ -183,25 +186,26 @@ end
 
 -- Removes what nobody can live by: entries whose ID is none. A lease or hold that never ends gets the
 -- longest end that its record allows; a state that cannot be counted up begins anew if nobody holds.
+-- The time of any other entry is left as it is: its owner may live, and write its record again.
 local function sweepFlaws()
   local removed = 0
-  noteFar()
+  local far = noteFar()
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
-    local r = record(h)
-    if flawOf(h) then
+    if not isID(h) then
       removed = removed + redis.call('ZREM', H, h)
-    elseif flaws[h] then
-      redis.call('ZADD', H, 'LT', string.format('%.0f', math.max(now + r.ttl, holdEnd(r))), h)
+    elseif far[h] then
+      local r = record(h)
+      redis.call('ZADD', H, 'LT', string.format('%.0f', math.max(latestEnd(r, H), holdEnd(r))), h)
     end
   end
   for _, at in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
     local waiter = at:sub(33)
-    local r = record(waiter)
-    if flawOf(waiter) then
+    if not isID(waiter) then
       dequeue(at)
       removed = removed + 1
-    elseif flaws[waiter] then
-      redis.call('ZADD', D, 'LT', string.format('%.0f', now + r.ttl), at)
+    elseif far[waiter] then
+      local r = record(waiter)
+      redis.call('ZADD', D, 'LT', string.format('%.0f', latestEnd(r, D)), at)
     end
   end
   if flaws[''] and redis.call('ZCARD', H) == 0 then

@@ -48,12 +48,13 @@ func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (a leas
 func (e *entry) accept(m *message) (a lease.Answer, sent locks.Instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if m.Record == nil || m.Record.check() != nil || m.Record.Join != e.record.Join || e.store.target.replicas > 0 ||
+	r, err := readRecord(m.Record, true)
+	if err != nil || r.Join != e.record.Join || e.store.target.replicas > 0 ||
 		e.store.clock().Sub(e.asked) > maxGrantAge(e.ttl) {
 		return a, 0
 	}
-	e.learn(m.Epoch, m.Record)
-	return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Granted}, Grant: m.Record.grant(e.ref), TTL: e.ttl, Epoch: m.Epoch}, e.asked
+	e.learn(m.Epoch, r)
+	return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Granted}, Grant: r.grant(e.ref), TTL: e.ttl, Epoch: m.Epoch}, e.asked
 }
 
 // listenDelay passes before a holder subscribes: most short commands have ended by then.
