@@ -118,7 +118,7 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 	return conn, 0, err // this driver does not tell the number
 }
 
-// connectBy connects with a function that dials.
+// connectBy connects with a function that dials. It sets the DialFunc of the configuration itself.
 func connectBy(ctx context.Context, c *mysql.Config, dial func(ctx context.Context, transport, address string) (net.Conn, error)) (_ *conn, err error) {
 	conn := &conn{}
 	c.DialFunc = func(ctx context.Context, transport, address string) (net.Conn, error) {
