@@ -58,7 +58,8 @@ func dialect() sql.Dialect {
 		// statement, before it finds that there is nothing to select from.
 		TryCreate: "CREATE TABLE %[1]s AS SELECT 1 FROM %[2]s",
 
-		Clock: "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)",
+		NotHex: "%s REGEXP '[^0-9a-f]'",
+		Clock:  "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)",
 		// UUID_SHORT holds the second in which the server was started, rounded up here.
 		// (2^24 calls move it on by a second, in which more time has passed.)
 		Facts: "CONCAT(@@hostname,':',@@port,':',@@server_id),(((UUID_SHORT()>>24)&4294967295)+1)*1000000,CONNECTION_ID()," +
