@@ -53,8 +53,12 @@ const (
 	selectedAfter = ",LEFT(server,1609)"
 )
 
-// selectedOf are the columns of many rows, all those that are counted in "FROM ...". If there are more than
-// a thousand, only the beginning of info is read: 10,000 rows must fit in network.AnswerSize.
+// selectedMany are those of rows of which there may be many: 10,000 must fit in network.AnswerSize. A name of
+// 255 bytes has 765 in info.
+const selectedMany = selectedBefore + "LEFT(info,1000)" + selectedAfter
+
+// selectedOf are those of all rows of a listing, which has their names too. The condition FROM ... WHERE ...
+// tells which; if they are more than a thousand, less of info is read.
 func selectedOf(rows string) string {
 	return selectedBefore + "CASE WHEN (SELECT COUNT(*)" + rows + ")>1000 THEN LEFT(info,400) ELSE LEFT(info,4001) END" +
 		selectedAfter

@@ -110,10 +110,9 @@ func (s *Store) lockText(q *question) string {
 func (s *Store) viewText(q *question, limit int) (statements []string, shapes []shape) {
 	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
 	const entries, waiting = "SELECT " + selected, " AND state='W'"
-	holders := of + " AND state IN ('H','O','E')"
 	statements = []string{
 		"SELECT format,LEFT(server,1609),quiet,seen," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
-		"SELECT " + selectedOf(holders) + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
+		"SELECT " + selectedMany + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
 		// From low on: the index may still have many removed rows before it.
 		entries + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
@@ -133,8 +132,7 @@ func (s *Store) viewText(q *question, limit int) (statements []string, shapes []
 		statements, shapes = append(statements, count), append(shapes, shape{2, 1})
 	}
 	if q.isNew() && q.row.Replace != locks.ReplaceNone {
-		replaceable := of + waiting + " AND replaces<>''"
-		statements = append(statements, "SELECT "+selectedOf(replaceable)+replaceable+" ORDER BY ord,entry_id")
+		statements = append(statements, "SELECT "+selectedMany+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
 		shapes = append(shapes, entry)
 	}
 	return statements, shapes
