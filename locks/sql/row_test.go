@@ -173,7 +173,7 @@ func TestFarTimes(t *testing.T) {
 		},
 	} {
 		s := &Store{target: &Target{waiters: 0}, table: "golock"}
-		v := &view{facts: facts{now: 1000, server: "s"}, name: &nameState{epoch: "e", server: "s", counter: 9}, limit: frontSize}
+		v := &view{facts: facts{now: 1, server: "s"}, name: &nameState{epoch: "e", server: "s", counter: 9}, limit: frontSize}
 		set(v)
 		q := &question{
 			Question: queue.Question{Step: queue.Join, Entry: queue.Entry{ID: "c", State: queue.Waiting, Claim: locks.Claim{Weight: 1, Max: 1}}},
