@@ -14,7 +14,7 @@ const (
 	maxSlot   = math.MaxInt32  // the highest slot number
 	MaxNumber = int64(1) << 62 // the highest ticket and fence: larger ones may be counted up from it
 	MaxTTL    = 3650 * 24 * time.Hour
-	maxMoment = 253402300799999999 // us since 1970: the end of the year 9999
+	MaxMoment = int64(math.MaxInt64 / 1000) // us since 1970, in the year 2262: a Duration reaches it
 )
 
 // Stored is an entry as an engine has read it from its store. The zero value of what an engine does
@@ -55,7 +55,7 @@ func (s *Stored) Check() error {
 		}
 	}
 	for _, moment := range s.Moments {
-		if moment < 0 || moment > maxMoment {
+		if moment < 0 || moment > MaxMoment {
 			return fmt.Errorf("time %d", moment)
 		}
 	}

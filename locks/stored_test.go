@@ -14,7 +14,7 @@ func TestStored(t *testing.T) {
 	valid := func() Stored {
 		return Stored{
 			Claim: Claim{Weight: 2, Max: 4, Priority: math.MinInt32, Ticket: MaxNumber}, Replace: ReplaceRunning, Holds: true,
-			Slots: []int{0, 3}, Fence: MaxNumber, TTL: MaxTTL, Hold: math.MaxInt64, Moments: []int64{0, maxMoment},
+			Slots: []int{0, 3}, Fence: MaxNumber, TTL: MaxTTL, Hold: math.MaxInt64, Moments: []int64{0, MaxMoment},
 		}
 	}
 	s := valid()
@@ -27,7 +27,7 @@ func TestStored(t *testing.T) {
 		"heavy": func(s *Stored) { s.Claim = Claim{Weight: MaxUnits + 1} }, "ticket": func(s *Stored) { s.Claim.Ticket = MaxNumber + 1 },
 		"negative ticket": func(s *Stored) { s.Claim.Ticket = math.MinInt64 }, "fence": func(s *Stored) { s.Fence = math.MaxInt64 },
 		"TTL": func(s *Stored) { s.TTL = math.MaxInt64 }, "negative TTL": func(s *Stored) { s.TTL = -1 },
-		"hold": func(s *Stored) { s.Hold = math.MinInt64 }, "time": func(s *Stored) { s.Moments = []int64{math.MaxInt64} },
+		"hold": func(s *Stored) { s.Hold = math.MinInt64 }, "time": func(s *Stored) { s.Moments = []int64{MaxMoment + 1} },
 		"replace": func(s *Stored) { s.Replace = "all" }, "no slots": func(s *Stored) { s.Slots = nil },
 		"slots of a waiter": func(s *Stored) { s.Holds = false }, "slot twice": func(s *Stored) { s.Slots = []int{0, 0} },
 		"slot order": func(s *Stored) { s.Slots = []int{3, 0} }, "slot above max": func(s *Stored) { s.Slots = []int{0, 4} },
@@ -56,7 +56,7 @@ func FuzzStored(f *testing.F) {
 		if s.Check() != nil {
 			return
 		}
-		if s.Claim.Ticket+1 < s.Claim.Ticket || s.Fence+1 < s.Fence || s.TTL < 0 || time.UnixMicro(moment).Year() > 9999 {
+		if s.Claim.Ticket+1 < s.Claim.Ticket || s.Fence+1 < s.Fence || s.TTL < 0 || time.Duration(moment)*time.Microsecond < 0 {
 			t.Errorf("%+v is valid", s)
 		}
 		free := FreeSlots(func(slot int) bool { return slices.Contains(slots, slot) }, min(weight, 100))

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// AnswerSize is the size of the largest answer that is read: a list of 10,000 entries with
-// commands of a kilobyte each.
+// AnswerSize is the size of the largest answer that is read: a list of 10,000 entries with what a store
+// tells of each.
 const AnswerSize = 16 << 20
 
 // Protocol follows the plain text of a connection. It refuses what the client library cannot

@@ -41,17 +41,17 @@ func (s *Store) DDL() string {
 	return s.tableText() + ";\n" + s.insertFirst(firstRow("", 0, 0)) + ";"
 }
 
-// write changes something outside a step. It is no error if somebody else was quicker to make it.
-func (c *session) write(ctx context.Context, text string) error {
-	_, err := c.ask(ctx, "ROLLBACK;"+c.store.dialect.Single+text)
+// write changes something outside a step. It is no error if what it makes exists already.
+func (c *session) write(ctx context.Context, text string) (isMade bool, err error) {
+	_, err = c.ask(ctx, "ROLLBACK;"+c.store.dialect.Single+text)
 	if c.store.verdict(err) == Exists {
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
-// makeName makes the row of a name.
-func (c *session) makeName(ctx context.Context, q *question) error {
+// makeName makes the row of a name, unless somebody else was quicker.
+func (c *session) makeName(ctx context.Context, q *question) (isMade bool, err error) {
 	return c.write(ctx, fmt.Sprintf("INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%c','%s')",
 		c.store.table, q.key, nameRow, escape(q.name, maxInfo)))
 }
@@ -60,19 +60,19 @@ func (c *session) makeName(ctx context.Context, q *question) error {
 // that, most likely with all others. A second, empty table, the mark, shows that this is not
 // the first use: somebody has dropped the table, perhaps under running jobs. Then nothing is
 // granted until these have renewed or had to stop.
-func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) error {
+func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) (isMade bool, err error) {
 	s := c.store
 	mark, lost := s.quote(s.markName()), onlyRow
 	if !onlyRow {
 		_, err := c.ask(ctx, "SELECT COUNT(*) FROM "+mark, oneNumber)
 		if err != nil && s.verdict(err) != NoTable {
-			return err
+			return false, err
 		}
 		lost = err == nil
 	}
 	f, err := c.facts(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	quarantine := int64(0)
 	if lost {
@@ -86,17 +86,18 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 	if s.dialect.CreateAsSelect {
 		text = s.tableText() + " AS " + row
 	}
-	err = c.write(ctx, text)
+	isMade, err = c.write(ctx, text)
 	switch {
 	case s.verdict(err) == NoRight:
-		return &lease.Refusal{
+		return false, &lease.Refusal{
+			Kind: q.refusalKind(),
 			Err:  fmt.Errorf("the table %s does not exist and the user may not make it: %w", s.target.table, err),
 			Hint: "let somebody who may run: " + strings.Join(strings.Fields(s.DDL()), " "),
 		}
 	case err != nil:
-		return err
+		return false, err
 	}
-	err = c.write(ctx, "CREATE TABLE IF NOT EXISTS "+mark+" (made BIGINT PRIMARY KEY)")
+	_, err = c.write(ctx, "CREATE TABLE IF NOT EXISTS "+mark+" (made BIGINT PRIMARY KEY)")
 	if err == nil { // or something else has its name
 		_, err = c.ask(ctx, "SELECT COUNT(*) FROM "+mark, oneNumber)
 	}
@@ -104,7 +105,7 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) erro
 		text := fmt.Sprintf("the table %s could not be made (%v): %s", s.markName(), err, s.unmarked())
 		s.noMark.Store(&text)
 	}
-	return nil
+	return isMade, nil
 }
 
 // markName is the table that says that the store's own has been made before.

@@ -47,6 +47,9 @@ type Dialect struct {
 	// when its statement runs.
 	Clock string
 
+	// NotHex is the condition that a text %s has something else than the digits 0-9 and a-f.
+	NotHex string
+
 	// Facts is five expressions: which server this is, when it was started (us since
 	// 1970), the number of the connection, its account (which decides what other
 	// connections it may wake), and how many connections the server allows.

@@ -30,8 +30,9 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 	c := &session{store: s}
 	defer c.disconnect()
 	name := "(SELECT LEFT(n.info,4001) FROM " + s.table + " n WHERE n.lock_key=e.lock_key AND n.entry_id='')"
-	text := "SELECT lock_key," + name + "," + s.dialect.Clock + "," + selected + " FROM " + s.table +
-		" e WHERE entry_id<>''" + of + " AND state IN ('H','O','E','W') ORDER BY lock_key,state,ord,entry_id"
+	rows := " FROM " + s.table + " e WHERE entry_id<>''" + of + " AND state<>'G'"
+	text := "SELECT lock_key," + name + "," + s.dialect.Clock + "," + selectedOf(rows) + rows +
+		" ORDER BY lock_key,state,ord,entry_id"
 	err = c.once(ctx, func(ctx context.Context) error {
 		entries, invalid = nil, nil
 		answers, err := c.ask(ctx, text, shape{columns: 3 + entryCount})

@@ -47,8 +47,9 @@ func (s *Store) verdict(err error) Verdict {
 }
 
 // judge makes a Refusal of what the server says. An error without a meaning stays as it is: the
-// server may not have been reached.
-func (s *Store) judge(err error) error {
+// server may not have been reached. changed is the kind of a refusal because of what somebody has
+// changed in the table or in the user's rights.
+func (s *Store) judge(err error, changed lease.RefusalKind) error {
 	verdict, hint := s.diagnose(err)
 	kind := lease.ForGood
 	switch verdict {
@@ -60,8 +61,10 @@ func (s *Store) judge(err error) error {
 	case Standby:
 		kind = lease.Standby
 	case NoRight:
+		kind = changed
 		hint = "the user needs SELECT, INSERT, UPDATE and DELETE on the table " + s.target.table
 	case OtherTable:
+		kind = changed
 		err = fmt.Errorf("the table %s was made by another version of golock, or by hand: %w", s.target.table, err)
 		hint = "use the same version everywhere: stop all others and drop the table, or name another ?table="
 	default:

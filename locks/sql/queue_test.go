@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -300,5 +301,39 @@ func TestOverdueWaiterWithLongHold(t *testing.T) {
 		Release(t, holder)
 		b.server.KillConnections(t, b.name)
 		Release(t, w.Granted())
+	})
+}
+
+// The commands of ten thousand holders are so long that not all of their text is read.
+func TestLongCommands(t *testing.T) {
+	onStore(t, func(t *testing.T, b *base, s *store) {
+		const n = 10_000
+		Release(t, Get(t, s, "n"))
+		var rows strings.Builder
+		for i := range n {
+			fmt.Fprintf(&rows, ",('%s','%032x','H',9000000000000000,30000000,1,%d,'%d')", locks.KeyOf("n"), i+1, 2*n, i)
+		}
+		b.exec(t, "INSERT INTO golock (lock_key,entry_id,state,ends,ttl,weight,max_units,slots) VALUES "+rows.String()[1:])
+		b.exec(t, "UPDATE golock SET info=CONCAT('host=h&pid=1&user=u&word=',REPEAT('%C3%BC',320)) WHERE state='H'")
+		entries := List(t, s, "")
+		if len(entries) != n || !strings.HasPrefix(entries[0].Command[0], "üü") {
+			t.Errorf("%d entries, the first is %+v", len(entries), entries[:1])
+		}
+		Take(t, s, "n", Limit(2*n))
+	})
+}
+
+// A slot is kept for as long as a duration can be.
+func TestLongestHold(t *testing.T) {
+	onStore(t, func(t *testing.T, b *base, s *store) {
+		first := Take(t, s, "n", Limit(2))
+		Take(t, s, "n", Limit(2), Hold(math.MaxInt64))
+		w := Queue(t, s, "n", Limit(2), Hold(math.MaxInt64))
+		b.listening(t, 1)
+		Release(t, first)
+		l := w.Granted()
+		Renew(t, l)
+		Release(t, l)
+		Refused(t, s, "n", Limit(2))
 	})
 }

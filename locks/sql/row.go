@@ -45,8 +45,24 @@ const columns = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,ho
 
 // selected are the columns as they are read. Somebody may have made the texts longer than they can be:
 // so one letter more than that is enough to see.
-const selected = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn," +
-	"LEFT(replaces,17),LEFT(slots,8001),LEFT(evicted,1001),LEFT(info,4001),LEFT(server,1609)"
+const selected = selectedBefore + "LEFT(info,4001)" + selectedAfter
+
+const (
+	selectedBefore = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn," +
+		"LEFT(replaces,17),LEFT(slots,8001),LEFT(evicted,1001),"
+	selectedAfter = ",LEFT(server,1609)"
+)
+
+// selectedMany are those of rows of which there may be many: 10,000 must fit in network.AnswerSize. A name of
+// 255 bytes has 765 in info.
+const selectedMany = selectedBefore + "LEFT(info,1000)" + selectedAfter
+
+// selectedOf are those of all rows of a listing, which has their names too. The condition FROM ... WHERE ...
+// tells which; if they are more than a thousand, less of info is read.
+func selectedOf(rows string) string {
+	return selectedBefore + "CASE WHEN (SELECT COUNT(*)" + rows + ")>1000 THEN LEFT(info,400) ELSE LEFT(info,4001) END" +
+		selectedAfter
+}
 
 const (
 	maxSlots   = 8000 // bytes of a list of slots
@@ -83,6 +99,9 @@ func (r *row) until() int64 {
 	}
 	return r.ends
 }
+
+// isName reports whether a row is a name's own.
+func (r *row) isName() bool { return r.State == nameRow && r.ID == "" }
 
 // orderSize is the length of what order gives.
 const orderSize = 32
@@ -128,14 +147,15 @@ func scan(line []string, into ...any) (err error) {
 // parseRow reads an entry, or a name's own row. Of one with a flaw all that can be read is there.
 func parseRow(line []string) (r row) {
 	state, ord, slots := line[0], line[2], line[13]
-	r.ID, r.Replace, r.Evicted, r.info, r.server = line[1], locks.Replacement(line[12]), unescape(line[14]), line[15], line[16]
+	r.ID, r.Replace, r.Evicted, r.server = line[1], locks.Replacement(line[12]), unescape(line[14]), line[16]
+	r.info = wholeLetters(line[15])
 	var ttl int64
 	r.flaw = scan(line[3:], &r.ends, &r.due, &ttl, &r.Claim.Weight, &r.Claim.Max, &r.Fence, &r.since, &r.hold, &r.conn)
 	r.ttl = span(ttl)
 	if len(state) == 1 {
 		r.State = queue.State(state[0])
 	}
-	isLong := len(slots) > maxSlots || len(line[14]) > maxEvicted || len(r.info) > maxInfo || len(r.server) > manyServers*(maxServer+1)
+	isLong := len(slots) > maxSlots || len(line[14]) > maxEvicted || len(line[15]) > maxInfo || len(r.server) > manyServers*(maxServer+1)
 	if isLong && r.flaw == nil {
 		r.flaw = errors.New("a longer text than there can be")
 	}
@@ -150,8 +170,11 @@ func (r *row) check(ord, slots string) error {
 	if !isPlain(string(r.Replace), r.info, r.server) {
 		return errors.New("letters that need quoting")
 	}
+	if r.isName() {
+		return nil
+	}
 	switch r.State {
-	case nameRow, queue.Tombstone:
+	case queue.Tombstone:
 		return nil
 	case queue.Waiting, queue.Offered, queue.Holding, queue.Ended:
 	default:
@@ -167,12 +190,8 @@ func (r *row) check(ord, slots string) error {
 	if r.Slots, err = locks.ParseSlots(slots, max(r.Claim.Weight, 0)); err != nil {
 		return err
 	}
-	hold, moments := span(r.hold), []int64{r.ends, r.due, r.since}
-	if r.State == queue.Holding || r.State == queue.Ended {
-		hold, moments = 0, append(moments, r.hold)
-	}
-	stored := r.Stored(r.ttl, hold)
-	stored.Moments = moments
+	stored := r.Stored(r.ttl, 0)
+	stored.Moments = []int64{r.ends, r.due, r.since, r.hold} // a waiter's hold has the same bound
 	return stored.Check()
 }
 
@@ -182,9 +201,7 @@ func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123
 // invalid describes a row with a flaw.
 func (r *row) invalid(name, key string) locks.InvalidEntry {
 	i := locks.InvalidEntry{Name: name, ID: r.ID, TTL: r.leaseTTL(), Err: r.flaw}
-	if r.State != nameRow {
-		i.Ref, _ = locks.ParseRef(key + "-" + r.ID)
-	}
+	i.Ref, _ = locks.ParseRef(key + "-" + r.ID)
 	return i
 }
 
@@ -249,9 +266,13 @@ func cut(escaped string, limit int) string {
 	if len(escaped) <= limit {
 		return escaped
 	}
-	escaped = escaped[:limit]
-	if i := strings.LastIndexByte(escaped, '%'); i > limit-3 {
-		escaped = escaped[:i]
+	return wholeLetters(escaped[:limit])
+}
+
+// wholeLetters is an escaped text without a letter at its end of which a part was cut off.
+func wholeLetters(escaped string) string {
+	if i := strings.LastIndexByte(escaped, '%'); i >= 0 && i > len(escaped)-3 {
+		return escaped[:i]
 	}
 	return escaped
 }

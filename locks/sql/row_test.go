@@ -3,9 +3,12 @@
 package sql
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +93,7 @@ func TestForeignRows(t *testing.T) {
 		{0, "'"}, {0, "X"}, {0, ""}, {1, id + "'; DROP TABLE golock"}, {1, ""}, {2, "0"}, {2, strings.Repeat("f", 32)},
 		{3, "9223372036854775808"}, {3, "9223372036854775807"}, {3, ""}, {4, "-1"}, {5, "-1"}, {5, "9000000000000000000"},
 		{6, "9223372036854775808"}, {6, "4294967296"}, {6, "0"}, {6, "-5"}, {6, "2"}, {6, "65537"}, {7, "-1"}, {7, "4294967297"},
-		{8, "-1"}, {8, "9223372036854775807"}, {9, "-9223372036854775808"}, {10, "-1"}, {12, "x'"}, {12, "all"},
+		{8, "-1"}, {8, "9223372036854775807"}, {9, "-9223372036854775808"}, {10, "-1"}, {10, "100000000000000000"}, {12, "x'"}, {12, "all"},
 		{13, "0'"}, {13, "1"}, {13, "0-1"}, {13, "9223372036854775807"}, {13, "1-9223372036854775807"}, {13, "2147483647"},
 		{13, ""}, {15, "host=a'--"}, {15, strings.Repeat("a", maxInfo+1)}, {16, strings.Repeat("a", manyServers*(maxServer+1)+1)},
 	} {
@@ -149,5 +152,94 @@ func TestRenewWithdrawnOffer(t *testing.T) {
 	}
 	if text := step.finish(); !strings.Contains(text, "SET state='W',due=1000,fence=0,conn=0,slots=''") {
 		t.Error(text)
+	}
+}
+
+// A time that is as far away as one can be does not make a waiter late, nor does a waiter that is overdue.
+func TestFarTimes(t *testing.T) {
+	t.Parallel()
+	holder := row{
+		Entry: queue.Entry{ID: "a", State: queue.Holding, Claim: locks.Claim{Weight: 1, Max: 1}, Slots: []int{0}},
+		ends:  locks.MaxMoment, ttl: time.Second, hold: locks.MaxMoment,
+	}
+	for what, set := range map[string]func(v *view){
+		"hold":       func(v *view) { v.holders = []row{holder} },
+		"quarantine": func(v *view) { v.name.quarantine = locks.MaxMoment },
+		"due": func(v *view) {
+			v.front = []row{{
+				Entry: queue.Entry{ID: "b", State: queue.Waiting, Claim: locks.Claim{Weight: 1, Max: 1, Ticket: 1}},
+				ends:  locks.MaxMoment, due: locks.MaxMoment, ttl: time.Second,
+			}}
+		},
+	} {
+		s := &Store{target: &Target{waiters: 0}, table: "golock"}
+		v := &view{facts: facts{now: 1, server: "s"}, name: &nameState{epoch: "e", server: "s", counter: 9}, limit: frontSize}
+		set(v)
+		q := &question{
+			Question: queue.Question{Step: queue.Join, Entry: queue.Entry{ID: "c", State: queue.Waiting, Claim: locks.Claim{Weight: 1, Max: 1}}},
+			row:      row{Entry: queue.Entry{ID: "c"}, ttl: 30 * time.Second},
+		}
+		step, err := s.decide(q, v)
+		if err != nil || step.own == nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		if d := step.answer.Recheck; d <= 0 || d > 11*time.Second || step.own.due < v.now {
+			t.Errorf("%s: it looks again in %v and is overdue from %d", what, d, step.own.due)
+		}
+	}
+}
+
+// The row of a name, and that of the table, with times that golock cannot have written.
+func TestForeignState(t *testing.T) {
+	t.Parallel()
+	const now = int64(1e15)
+	for _, tt := range []struct {
+		field   int // of the row
+		number  int64
+		isValid bool
+	}{
+		{0, 0, true}, {4, -1, false}, {4, locks.MaxMoment + 1, false}, {9, -1, false}, {9, math.MaxInt64, false},
+		{18, now + micros(time.Hour), true}, {18, locks.MaxMoment, false}, {18, -1, false}, {19, -1, false}, {19, math.MaxInt64, false},
+	} {
+		line := strings.Split("N,,,0,0,0,0,0,0,0,0,0,,,,info,server,epoch,0,0,0,0,low", ",")
+		if tt.field > 0 {
+			line[tt.field] = strconv.FormatInt(tt.number, 10)
+		}
+		v := &view{facts: facts{now: now}}
+		r := parseRow(line[:entryCount])
+		v.readName(&r, line[entryCount:])
+		if (len(v.invalid) == 0) != tt.isValid {
+			t.Errorf("%v: %+v", tt, v.invalid)
+		}
+	}
+	for _, tt := range []struct {
+		field   int
+		text    string
+		isValid bool
+	}{
+		{4, fmt.Sprint(now), true}, {2, fmt.Sprint(locks.MaxMoment), false}, {2, "-1", false}, {3, "-1", false},
+		{3, fmt.Sprint(locks.MaxMoment + 1), false}, {0, "9", false}, {4, "-1", false}, {4, "9223372036854775807", false},
+		{6, "9223372036854775807", false},
+	} {
+		line := strings.Split(fmt.Sprintf("%d,server,0,0,%d,here,0,1,account,100", format, now), ",")
+		line[tt.field] = tt.text
+		err := new(view).readTable(&Store{target: &Target{}}, &question{}, line)
+		if (err == nil) != tt.isValid {
+			t.Errorf("field %d with %q: %v", tt.field, tt.text, err)
+		}
+	}
+}
+
+// Of a text that is cut in the middle of an escaped letter the rest is read.
+func TestCutInfo(t *testing.T) {
+	t.Parallel()
+	info := infoOf(locks.Request{Command: []string{strings.Repeat("ü", 300)}})
+	for n := range 8 {
+		line := written(t, row{Entry: queue.Entry{State: queue.Waiting}, info: info[:400-n]})
+		r := parseRow(line)
+		if o := parseOwner(r.info); len(o.Command) != 1 || !strings.HasPrefix(o.Command[0], "üü") {
+			t.Errorf("%q: %q", r.info, o.Command)
+		}
 	}
 }

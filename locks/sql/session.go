@@ -101,7 +101,7 @@ func (c *session) once(ctx context.Context, do func(context.Context) error) erro
 		if s.verdict(err) == NoTable {
 			return nil
 		}
-		return s.judge(err)
+		return s.judge(err, lease.ForGood)
 	}))
 }
 
@@ -112,7 +112,7 @@ const mostImmediate = 8
 // succeed at once.
 func (c *session) step(ctx context.Context, q *question) (*step, error) {
 	s := c.store
-	doubtful, standbys, immediate := false, 0, 0
+	doubtful, standbys, immediate, useless := false, 0, 0, 0
 	for {
 		host, fresh := s.host.Load(), c.conn == nil
 		t, err := c.attempt(ctx, q)
@@ -128,10 +128,8 @@ func (c *session) step(ctx context.Context, q *question) (*step, error) {
 			c.closeConn()
 			nothing := queue.Decide(queue.View{}, q.Question)
 			return &step{answer: lease.Answer{Outcome: queue.Outcome{Verdict: nothing.Verdict}}}, nil
-		case noName:
-			err = c.makeName(ctx, q)
-		case noTable, errors.Is(err, errNoTableRow):
-			err = c.makeTable(ctx, q, !noTable)
+		case noName, noTable, errors.Is(err, errNoTableRow):
+			useless, err = c.makeMissing(ctx, q, err, useless)
 		case verdict == Standby && standbys < len(s.target.hosts)-1: // another one may be the primary
 			standbys++
 			s.useNextHost(host)
@@ -145,12 +143,34 @@ func (c *session) step(ctx context.Context, q *question) (*step, error) {
 		}
 		if err != nil {
 			s.useNextHost(host)
-			return nil, s.judge(err)
+			return nil, s.judge(err, q.refusalKind())
 		}
 		if ctx.Err() != nil {
 			return nil, lease.NoAnswer{Cause: context.Cause(ctx)}
 		}
 	}
+}
+
+// makeMissing makes what a step has not found: the row of the name, that of the table, or the table. useless
+// is how often in succession it was there then. Somebody else may have made it; but if that goes on, the
+// server hides it from a step.
+func (c *session) makeMissing(ctx context.Context, q *question, missing error, useless int) (int, error) {
+	var isMade bool
+	var err error
+	if errors.Is(missing, errNoName) {
+		isMade, err = c.makeName(ctx, q)
+	} else {
+		isMade, err = c.makeTable(ctx, q, errors.Is(missing, errNoTableRow))
+	}
+	if isMade || err != nil {
+		return 0, err
+	}
+	if useless++; useless == mostImmediate {
+		err = &lease.Refusal{Kind: q.refusalKind(), Err: fmt.Errorf(
+			"the table %s: %w, and yet it cannot be made: it exists (does a trigger or a policy hide or change it?)",
+			c.store.target.table, missing)}
+	}
+	return useless, err
 }
 
 // attempt gives a step with an error if it may have been made all the same.
@@ -203,11 +223,7 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 		case v.name == nil, v.name.turn != q.turn: // the latter: somebody has just made it
 			return nil, errNoName
 		case q.name != "" && v.name.name != q.name:
-			kind := lease.ForGood
-			if q.Step.HasEntry() || q.row.Claim.Ticket != 0 {
-				kind = lease.ForNewcomers // it has got another answer before, so somebody has changed the row
-			}
-			return nil, &lease.Refusal{Kind: kind, Err: fmt.Errorf(
+			return nil, &lease.Refusal{Kind: q.refusalKind(), Err: fmt.Errorf(
 				"the hash of the name %q is also that of %q, which is in use: choose another name", q.name, locks.Printable(v.name.name, 300))}
 		}
 		text = s.revoke(q, v)
@@ -263,7 +279,7 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []string) {
 		if err == nil && pause == lastWatch && len(sleepers) > 0 {
 			var gone []string
 			if gone, err = c.conn.Wake(ctx, sleepers); err == nil && len(gone) > 0 {
-				err = c.write(ctx, fmt.Sprintf("UPDATE %s SET due=0 WHERE lock_key='%s' AND state='O' AND conn IN (%s)",
+				_, err = c.write(ctx, fmt.Sprintf("UPDATE %s SET due=0 WHERE lock_key='%s' AND state='O' AND conn IN (%s)",
 					s.table, q.key, strings.Join(gone, ",")))
 				if err == nil {
 					err = c.passOver(ctx, q)

@@ -189,7 +189,7 @@ func (t *step) recheck(ahead int, fits bool) time.Duration {
 	look := t.q.row.ttl / 3
 	sooner := func(moment int64) {
 		if moment > t.v.now {
-			look = min(look, span(moment-t.v.now)+time.Millisecond)
+			look = min(look, span(min(moment-t.v.now, micros(look)))+time.Millisecond)
 		}
 	}
 	late := int64(0)
@@ -291,7 +291,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 		if t.q.Step == queue.Join && e.ID == t.q.row.ID && was != queue.Holding {
 			r.since = t.v.now
 			if r.hold > 0 {
-				r.hold += t.v.now
+				r.hold = min(r.hold+t.v.now, locks.MaxMoment)
 			}
 		}
 		if e.ID == t.q.row.ID && t.q.Step != queue.Evict {

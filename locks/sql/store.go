@@ -100,6 +100,7 @@ func (s *Store) Forget(ctx context.Context, name string) error {
 	c := &session{store: s}
 	defer c.disconnect()
 	return c.once(ctx, func(ctx context.Context) error {
-		return c.write(ctx, fmt.Sprintf("DELETE FROM %s WHERE lock_key='%s'", s.table, locks.KeyOf(name)))
+		_, err := c.write(ctx, fmt.Sprintf("DELETE FROM %s WHERE lock_key='%s'", s.table, locks.KeyOf(name)))
+		return err
 	})
 }

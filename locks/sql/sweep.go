@@ -19,18 +19,13 @@ import (
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	c := &session{store: s}
 	defer c.disconnect()
-	where := " WHERE entry_id='' AND lock_key<>''"
-	if name != "" {
-		where += " AND lock_key='" + locks.KeyOf(name).String() + "'"
+	keys := Rows{{locks.KeyOf(name).String()}}
+	if name == "" {
+		err = c.once(ctx, func(ctx context.Context) (err error) {
+			keys, removed, err = c.sweepTable(ctx)
+			return err
+		})
 	}
-	var keys Rows
-	err = c.once(ctx, func(ctx context.Context) error {
-		answers, err := c.ask(ctx, "SELECT lock_key FROM "+s.table+where, shape{columns: 1})
-		if err == nil {
-			keys = answers[0]
-		}
-		return err
-	})
 	var invalid []locks.InvalidEntry
 	for i := 0; i < len(keys) && err == nil; i++ {
 		var found []locks.InvalidEntry
@@ -48,14 +43,49 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	return removed, err
 }
 
+// sweepTable removes the rows that are of no lock, and the table's own row if golock cannot have written it:
+// what looks next makes that again. It gives the keys of the names.
+func (c *session) sweepTable(ctx context.Context) (keys Rows, removed int, err error) {
+	s := c.store
+	const own = "lock_key='' AND entry_id=''"
+	noLock := fmt.Sprintf("lock_key<>'' AND %[1]s OR lock_key='' AND entry_id<>''"+
+		" OR %[2]s AND (quiet<0 OR quiet>%[3]s+%[4]d OR seen<0 OR seen>%[5]d)",
+		s.isNoID("lock_key"), own, s.dialect.Clock, micros(locks.MaxTTL), locks.MaxMoment)
+	of := " FROM " + s.table + " WHERE "
+	answers, err := c.ask(ctx, "SELECT format"+of+own+";SELECT COUNT(*)"+of+noLock+";SELECT lock_key"+of+
+		"entry_id='' AND lock_key<>'' AND NOT "+s.isNoID("lock_key"), shape{columns: 1}, oneNumber, shape{columns: 1})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, f := range answers[0] {
+		var found int64
+		if err := cmp.Or(scan(f, &found), s.checkFormat(found)); err != nil {
+			return nil, 0, &lease.Refusal{Err: err}
+		}
+	}
+	err = scan(answers[1][0], &removed)
+	if err == nil && removed > 0 {
+		_, err = c.write(ctx, "DELETE"+of+noLock)
+	}
+	return answers[2], removed, err
+}
+
+// isNoID is the condition that a column's text is not what isID reports.
+func (s *Store) isNoID(column string) string {
+	return "(CHAR_LENGTH(" + column + ")<>32 OR " + fmt.Sprintf(s.dialect.NotHex, column) + ")"
+}
+
 // sweep removes what is left of one name and reports how much that was, and the invalid entries that
 // stay.
 func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration) (removed int, invalid []locks.InvalidEntry, err error) {
 	s := c.store
-	if !isID(key) {
-		return 0, []locks.InvalidEntry{{ID: key, Err: errors.New("the key of a lock is 32 hexadecimal digits")}}, nil
+	q := &question{Question: queue.Question{Step: queue.Look}, key: key, row: row{ttl: lease.DefaultTTL}}
+	v, err := c.look(ctx, q)
+	if errors.Is(err, errNoTableRow) {
+		if _, err = c.makeTable(ctx, q, true); err == nil {
+			v, err = c.look(ctx, q)
+		}
 	}
-	v, err := c.look(ctx, &question{Question: queue.Question{Step: queue.Look}, key: key})
 	switch {
 	case errors.Is(err, errNoName): // somebody else has swept it
 		c.closeConn()
@@ -68,21 +98,15 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	of := name + " AND entry_id<>''"
 	forgotten := fmt.Sprintf("state='G' AND ends<=%d", v.now-micros(max(olderThan, remember)))
 	// Nobody lives by an entry without an ID.
-	dead := "(" + isOver(before) + " OR CHAR_LENGTH(entry_id)<>32"
+	dead := fmt.Sprintf("(%s OR %s OR state NOT IN ('W','O','H','E','G') AND ends<=%d)", isOver(before), s.isNoID("entry_id"), before)
 	isNameInvalid := false
 	for i := range v.invalid {
 		r := &v.invalid[i]
-		switch {
-		case r.State == nameRow:
-			isNameInvalid = true
+		isNameInvalid = isNameInvalid || r.isName()
+		if r.isName() || isID(r.ID) {
 			invalid = append(invalid, r.invalid(v.name.name, key))
-		case isID(r.ID), !isPlain(r.ID) && len(r.ID) == 32:
-			invalid = append(invalid, r.invalid(v.name.name, key))
-		case isPlain(r.ID):
-			dead += " OR entry_id='" + r.ID + "'"
 		}
 	}
-	dead += ")"
 	answers, err := c.ask(ctx, "SELECT COUNT(*)"+of+" AND "+dead+
 		";DELETE"+of+" AND ("+dead+" OR "+forgotten+");SELECT COUNT(*)"+of, oneNumber, oneNumber)
 	if err != nil {

@@ -4,6 +4,7 @@ package sql_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"golock/locks"
 	. "golock/locks/locktest"
+	"golock/test/testkit"
 )
 
 // A sweep takes what is dead, and what is used by nobody, and nothing else.
@@ -66,5 +68,80 @@ func TestSweepUnderUse(t *testing.T) {
 		Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, nil)
 		stop()
 		sweepers.Wait()
+	})
+}
+
+// What others have written into the table, and what becomes of it: who holds goes on, newcomers are told,
+// and a sweep removes it.
+func TestRowsOfOthers(t *testing.T) {
+	onStore(t, func(t *testing.T, b *base, s *store) {
+		holder := Take(t, s, "n")
+		set := func(text, where string) { b.exec(t, "UPDATE golock SET "+text+" WHERE "+where) }
+		const tableRow, nameRow = "lock_key='' AND entry_id=''", "lock_key<>'' AND entry_id=''"
+		own := fmt.Sprintf("entry_id='%s'", holder.Grant().Ref.ID)
+
+		set("state='X'", nameRow)
+		set("state='W'", tableRow)
+		Renew(t, holder)
+		Refused(t, s, "n")
+
+		for _, state := range []string{"N", "Z"} { // of the holder
+			set("state='"+state+"'", own)
+			Says(t, NotRenewed(t, holder), holder.Grant().Ref.String(), "state")
+			_, err := s.Entries(background, "")
+			Says(t, err, holder.Grant().Ref.String(), "golock break")
+			set("state='H'", own)
+			Renew(t, holder)
+		}
+
+		const far = "quiet=100000000000000000"
+		set(far, tableRow)
+		Says(t, Denied(t, s, "n"), "quiet 100000000000000000", "golock clean")
+		Says(t, NotRenewed(t, holder), "golock clean")
+		Sweep(t, s, 0, 1)
+		Renew(t, holder)
+		set("quiet=0", tableRow)
+		Refused(t, s, "n")
+
+		set(far, nameRow)
+		Says(t, Denied(t, s, "n"), "its state", "golock clean")
+		Renew(t, holder)
+		Release(t, holder)
+		b.exec(t, "DELETE FROM golock WHERE state='G'")
+		Sweep(t, s, 0, 1)
+		holder = Take(t, s, "n")
+		set("state='N'", fmt.Sprintf("entry_id='%s'", holder.Grant().Ref.ID))
+		_, err := s.Sweep(background, "", 0)
+		Says(t, err, "golock break")
+		testkit.Must(t, s.Evict(background, holder.Grant().Ref, "the test"))
+		if err := TryRenew(holder); !errors.As(err, new(*locks.EvictedError)) {
+			t.Errorf("Renew = %v, want that it was evicted", err)
+		}
+		Release(t, Take(t, s, "n"))
+
+		const columns = "INSERT INTO golock (lock_key,entry_id,state,ends) VALUES "
+		const end = "',9000000000000000)"
+		key := locks.KeyOf("n").String()
+		b.exec(t, columns+"('"+key+"','0123456789abcdef0123456789abcde;','H"+end+",('"+key+"','0123456789ABCDEF0123456789ABCDEF','W"+end+
+			",('x y','','N"+end+",('0123456789abcdef0123456789abcdeg','','N"+end+",('x y','z','H"+end+",('','z','H"+end)
+		_, err = s.Entries(background, "")
+		Says(t, err, "golock clean removes it")
+		Sweep(t, s, time.Hour, 6)
+		List(t, s, "")
+		Release(t, Take(t, s, "n"))
+	})
+}
+
+// A trigger takes back what a step writes to the row of a name: there is an answer, not a loop.
+func TestTrigger(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.made(t)
+		text := "CREATE TRIGGER keep BEFORE UPDATE ON golock FOR EACH ROW SET NEW.turn=0"
+		if f.name == "postgres" {
+			text = "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.turn=0; RETURN NEW; END';" +
+				"CREATE TRIGGER keep BEFORE UPDATE ON golock FOR EACH ROW EXECUTE FUNCTION keep()"
+		}
+		b.exec(t, text)
+		Says(t, Denied(t, b.store(t), "n"), "the name has no row", "trigger")
 	})
 }

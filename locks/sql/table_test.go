@@ -82,20 +82,35 @@ func TestTableOption(t *testing.T) {
 	})
 }
 
+// awaits demands that a release of a lease is tried until its time is over.
+func awaits(t *testing.T, l locks.Lease) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, time.Second)
+	defer cancel()
+	if err := l.Release(ctx); !errors.As(err, new(*locks.OutageError)) {
+		t.Errorf("Release = %v, want an outage", err)
+	}
+}
+
 // A table of another version is refused, by who holds as well: nothing is
-// granted and nothing changed. So is one that lacks a column; one more does no harm.
+// granted and nothing changed. So is one that lacks a column; one more does no harm. Who has an entry
+// goes on when the table is changed back.
 func TestOtherVersion(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
-		holder := Take(t, s, "n", TTL(short))
-		w := Queue(t, s, "n")
+		holder := Take(t, s, "n")
+		w := Queue(t, s, "n", TTL(3*time.Second))
 		b.exec(t, "UPDATE golock SET format=9 WHERE lock_key='' AND entry_id=''")
 		for _, name := range []string{"n", "another"} {
 			Says(t, Denied(t, s, name), "golock", "format 9", "format 3", "same version")
 		}
 		Says(t, NotRenewed(t, holder), "format 9")
-		w.Ended()
-		Says(t, w.Err, "format 9")
+		_, err := s.Sweep(background, "", 0)
+		Says(t, err, "format 9")
+		awaits(t, holder)
+		w.Waits()
 		b.exec(t, "UPDATE golock SET format=3 WHERE lock_key='' AND entry_id=''")
+		Release(t, holder)
+		Release(t, w.Granted())
 		Take(t, s, "another")
 
 		b.exec(t, "ALTER TABLE golock ADD COLUMN more INT NULL")
@@ -103,8 +118,10 @@ func TestOtherVersion(t *testing.T) {
 		w = Queue(t, s, "third")
 		Release(t, holder)
 		Release(t, w.Granted())
+		holder = Take(t, s, "third")
 		b.exec(t, "ALTER TABLE golock DROP COLUMN low")
 		Says(t, Denied(t, s, "n"), "golock", "another version", "?table=")
+		awaits(t, holder)
 	})
 }
 
@@ -242,6 +259,7 @@ func TestRightsRevoked(t *testing.T) {
 		b.exec(t, "REVOKE UPDATE ON "+table+" FROM "+whose)
 		Says(t, Denied(t, s, "n"), "golock", "SELECT, INSERT, UPDATE and DELETE")
 		_ = NotRenewed(t, holder)
+		awaits(t, holder)
 		b.exec(t, "GRANT UPDATE ON "+table+" TO "+whose)
 		Renew(t, holder)
 		Release(t, holder)

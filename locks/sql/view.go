@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"golock/locks"
+	"golock/locks/lease"
+	"golock/locks/network"
 	"golock/locks/queue"
 )
 
@@ -63,6 +66,15 @@ type question struct {
 
 func (q *question) isNew() bool { return q.Step == queue.Join && q.row.Claim.Ticket == 0 }
 
+// refusalKind is that of a refusal because of what somebody has changed. Who has an entry has got another
+// answer before, and tries again: it may be changed back.
+func (q *question) refusalKind() lease.RefusalKind {
+	if q.Step.HasEntry() || q.row.Claim.Ticket != 0 {
+		return lease.ForNewcomers
+	}
+	return lease.ForGood
+}
+
 // nameColumns are those that only a name's row uses.
 const nameColumns = "LEFT(epoch,65),quiet,seen,counter,turn,LEFT(low,33)"
 
@@ -85,12 +97,12 @@ func (s *Store) factColumns() string { return s.dialect.Clock + "," + s.dialect.
 func (s *Store) lockText(q *question) string {
 	// Lock first: only later statements see what the last step has committed. They also see
 	// a row that somebody has just made, which is not locked: it lacks the number of this
-	// turn.
+	// turn. The state is that of a name: somebody may have changed it.
 	q.turn = rand.Int64()
 	return s.dialect.Begin + fmt.Sprintf(
-		";UPDATE %[1]s SET seen=counter,counter=GREATEST(LEAST(counter,%[6]d)+%[2]d,%[3]s),turn=%[4]d"+
+		";UPDATE %[1]s SET state='%[7]c',seen=counter,counter=GREATEST(LEAST(counter,%[6]d)+%[2]d,%[3]s),turn=%[4]d"+
 			" WHERE lock_key='%[5]s' AND entry_id='';",
-		s.table, stepNumbers, s.dialect.Clock, q.turn, q.key, locks.MaxNumber)
+		s.table, stepNumbers, s.dialect.Clock, q.turn, q.key, locks.MaxNumber, nameRow)
 }
 
 // viewText is the statements that read what a decision needs: the table's own row with the
@@ -100,7 +112,7 @@ func (s *Store) viewText(q *question, limit int) (statements []string, shapes []
 	const entries, waiting = "SELECT " + selected, " AND state='W'"
 	statements = []string{
 		"SELECT format,LEFT(server,1609),quiet,seen," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
-		entries + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
+		"SELECT " + selectedMany + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
 		// From low on: the index may still have many removed rows before it.
 		entries + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
@@ -120,37 +132,57 @@ func (s *Store) viewText(q *question, limit int) (statements []string, shapes []
 		statements, shapes = append(statements, count), append(shapes, shape{2, 1})
 	}
 	if q.isNew() && q.row.Replace != locks.ReplaceNone {
-		statements = append(statements, entries+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
+		statements = append(statements, "SELECT "+selectedMany+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
 		shapes = append(shapes, entry)
 	}
 	return statements, shapes
 }
 
 // readTable reads the table's own row, and what the server says of itself.
-func (v *view) readTable(s *Store, line []string) (err error) {
-	var is int64
-	if err = scan(line, &is, &v.tableServer, &v.tableQuarantine, &v.tableMade); err != nil {
+func (v *view) readTable(s *Store, q *question, line []string) (err error) {
+	var found int64
+	if err = scan(line, &found, &v.tableServer, &v.tableQuarantine, &v.tableMade); err != nil {
 		return err
-	} else if is != format {
-		return refusal("the table %s has format %d and this golock knows format %d: use the same version everywhere: "+
-			"stop all others and drop the table, or name another ?table=", s.target.table, is, format)
 	}
-	v.facts, err = readFacts(line[4:])
-	return err
+	if err = s.checkFormat(found); err != nil {
+		return &lease.Refusal{Err: err, Kind: q.refusalKind()}
+	}
+	if v.facts, err = readFacts(line[4:]); err != nil {
+		return err
+	}
+	if isTime := 0 <= v.tableMade && v.tableMade <= locks.MaxMoment; !isTime || !v.isQuarantine(v.tableQuarantine) {
+		return &lease.Refusal{Kind: q.refusalKind(), Err: fmt.Errorf(
+			"the table %s: its own row is not what golock has written: quiet %d, seen %d (golock clean removes it)",
+			s.target.table, v.tableQuarantine, v.tableMade)}
+	}
+	return nil
 }
+
+// checkFormat refuses the table of another version.
+func (s *Store) checkFormat(found int64) error {
+	if found == format {
+		return nil
+	}
+	return fmt.Errorf("the table %s has format %d and this golock knows format %d: use the same version everywhere: "+
+		"stop all others and drop the table, or name another ?table=", s.target.table, found, format)
+}
+
+// isQuarantine reports whether golock can have written that end of a quarantine, which lasts for the longest
+// TTL at most.
+func (f *facts) isQuarantine(end int64) bool { return 0 <= end && end <= f.now+micros(locks.MaxTTL) }
 
 // read reads what viewText has asked for.
 func (v *view) read(s *Store, q *question, answers []Rows) (err error) {
 	if len(answers[0]) == 0 {
 		return errNoTableRow
 	}
-	if err := v.readTable(s, answers[0][0]); err != nil {
+	if err := v.readTable(s, q, answers[0][0]); err != nil {
 		return err
 	}
 	v.name, v.holders, v.own, v.invalid = nil, nil, nil, nil
 	for _, f := range answers[1] {
 		r := parseRow(f[:entryCount])
-		if r.State == nameRow {
+		if r.isName() {
 			v.readName(&r, f[entryCount:])
 		} else if v.isValid(&r) {
 			v.holders = append(v.holders, r)
@@ -161,6 +193,10 @@ func (v *view) read(s *Store, q *question, answers []Rows) (err error) {
 	if own := answers[3]; len(own) > 0 && q.row.ID != "" {
 		r := parseRow(own[0])
 		v.own = &r
+		isNoted := func(noted row) bool { return noted.ID == r.ID }
+		if r.State != queue.Tombstone && !slices.ContainsFunc(v.invalid, isNoted) { // it has an unknown state, or is far back
+			v.isValid(&r)
+		}
 	}
 	if len(answers) > 4 {
 		err = scan(answers[4][0], &v.ahead, &v.waiters)
@@ -173,7 +209,7 @@ func (v *view) read(s *Store, q *question, answers []Rows) (err error) {
 
 // isValid reports whether a row has no flaw. One that has, and whose time is not over, is noted.
 func (v *view) isValid(r *row) bool {
-	if r.flaw != nil && (r.State == nameRow || r.until() > v.now) {
+	if r.flaw != nil && (r.isName() || r.until() > v.now) {
 		v.invalid = append(v.invalid, *r)
 	}
 	return r.flaw == nil
@@ -203,6 +239,12 @@ func (v *view) readName(r *row, line []string) {
 		r.flaw = errors.New("letters that need quoting")
 	case n.seen < 0 || n.seen > locks.MaxNumber:
 		r.flaw = fmt.Errorf("counter %d", n.seen)
+	case n.change < 0 || n.change > locks.MaxNumber:
+		r.flaw = fmt.Errorf("since %d", n.change)
+	case n.late < 0 || n.late > locks.MaxMoment:
+		r.flaw = fmt.Errorf("due %d", n.late)
+	case !v.isQuarantine(n.quarantine):
+		r.flaw = fmt.Errorf("quiet %d", n.quarantine)
 	}
 	v.isValid(r)
 }
@@ -235,5 +277,8 @@ func readFacts(line []string) (f facts, err error) {
 	var account string
 	err = scan(line, &f.now, &f.server, &f.start, &f.conn, &account, &f.maxConns)
 	f.login = escape(account+" "+f.server, maxLogin)
+	if err == nil && (f.now < 0 || f.now > locks.MaxMoment || f.start < 0 || f.start > locks.MaxMoment) {
+		err = network.Damaged("the time %d of a server that was started at %d", f.now, f.start)
+	}
 	return f, err
 }

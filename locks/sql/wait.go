@@ -51,7 +51,7 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 		a.Recheck = e.pauseBehind(place-1, s.listeners())
 	}
 	// If the near ones have died, not all the others come at once.
-	a.Recheck = min(a.Recheck, span(late)+time.Duration(place)*time.Millisecond)
+	a.Recheck = min(a.Recheck, min(a.Recheck, span(late))+time.Duration(place)*time.Millisecond)
 	e.learn(place, change)
 	return true
 }
@@ -121,9 +121,9 @@ func (e *entry) acceptText() string {
 	dialect := &e.store.dialect
 	own := fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s'", e.key, e.row.ID)
 	return dialect.Begin + fmt.Sprintf(";UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
-		"hold=CASE WHEN hold>0 THEN hold+%[2]s ELSE 0 END%[3]s AND state='O' AND conn=%[4]d AND evicted='';"+
+		"hold=CASE WHEN hold>0 THEN LEAST(hold+%[2]s,%[6]d) ELSE 0 END%[3]s AND state='O' AND conn=%[4]d AND evicted='';"+
 		"SELECT %[5]s FROM %[1]s%[3]s;",
-		e.store.table, dialect.Clock, own, e.row.conn, selected) + dialect.Commit
+		e.store.table, dialect.Clock, own, e.row.conn, selected, locks.MaxMoment) + dialect.Commit
 }
 
 // The pauses of a waiter that nobody can wake.

@@ -58,7 +58,8 @@ func dialect() sql.Dialect {
 		// statement, before it finds that there is nothing to select from.
 		TryCreate: "CREATE TABLE %[1]s AS SELECT 1 FROM %[2]s",
 
-		Clock: "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)",
+		NotHex: "%s REGEXP '[^0-9a-f]'",
+		Clock:  "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)",
 		// UUID_SHORT holds the second in which the server was started, rounded up here.
 		// (2^24 calls move it on by a second, in which more time has passed.)
 		Facts: "CONCAT(@@hostname,':',@@port,':',@@server_id),(((UUID_SHORT()>>24)&4294967295)+1)*1000000,CONNECTION_ID()," +
@@ -118,7 +119,7 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 	return conn, 0, err // this driver does not tell the number
 }
 
-// connectBy connects with a function that dials.
+// connectBy connects with a function that dials. It sets the DialFunc of the configuration itself.
 func connectBy(ctx context.Context, c *mysql.Config, dial func(ctx context.Context, transport, address string) (net.Conn, error)) (_ *conn, err error) {
 	conn := &conn{}
 	c.DialFunc = func(ctx context.Context, transport, address string) (net.Conn, error) {

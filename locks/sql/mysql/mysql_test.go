@@ -1,12 +1,16 @@
 package mysql
 
 import (
+	"context"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"golock/locks/sql"
+	"golock/test/testkit"
 )
 
 // A KILL QUERY that comes late must not end a text whose transaction has been
@@ -27,5 +31,19 @@ func TestJudge(t *testing.T) {
 		if v, _ := d.Judge(&mysql.MySQLError{Number: number}); v != want {
 			t.Errorf("error %d: verdict %v", number, v)
 		}
+	}
+}
+
+// A server that takes a connection and says nothing is there: a newcomer waits longer for the
+// first answer of that than for one that cannot be reached.
+func TestConnected(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	defer silent.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, _, err = connect(ctx, &sql.Target{}, silent.Addr().String(), cancel) // which ends the attempt
+	if err == nil || ctx.Err() != context.Canceled {
+		t.Errorf("%v; the context: %v", err, ctx.Err())
 	}
 }

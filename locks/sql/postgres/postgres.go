@@ -25,8 +25,10 @@ import (
 )
 
 // Open understands postgres:// and postgresql:// URLs; see sql.Open.
-func Open(address string) (*sql.Store, error) {
-	return sql.Open(address, sql.Dialect{
+func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect()) }
+
+func dialect() sql.Dialect {
+	return sql.Dialect{
 		Schemes: []string{"postgres", "postgresql"},
 		Port:    "5432",
 		Quote:   `"`,
@@ -42,7 +44,8 @@ func Open(address string) (*sql.Store, error) {
 		Table:     "CREATE TABLE %[1]s (\n%[2]s\n) WITH (fillfactor=60);\nCREATE INDEX ON %[1]s (%[3]s)",
 		TryCreate: "BEGIN READ WRITE;CREATE TABLE %[1]s ();ROLLBACK",
 
-		Clock: micros("clock_timestamp()"), // others are read when their transaction begins
+		NotHex: "%s ~ '[^0-9a-f]'",
+		Clock:  micros("clock_timestamp()"), // others are read when their transaction begins
 		// No two servers start in the same microsecond.
 		Facts: "extract(epoch FROM pg_postmaster_start_time())," + micros("pg_postmaster_start_time()") +
 			",pg_backend_pid(),current_user,current_setting('max_connections')",
@@ -64,10 +67,11 @@ func Open(address string) (*sql.Store, error) {
 			sql.Errors(sql.Refused, "the database must exist", "3D000"),
 			sql.Errors(sql.Refused, "the schema must exist", "3F000"),
 			sql.Errors(sql.Refused, "", "22", "42"),
-			sql.Errors(sql.Standby, sql.ReplicaHint, "0A000", "25006"), // in recovery a transaction cannot be READ WRITE
-			sql.Errors(sql.Passing, "", "53300", "53400"),              // short of connections
-			sql.Errors(sql.ForNewcomers, "", "53"),                     // of disk or memory
-			sql.Errors(sql.Refused, "", "57P04"),                       // the database has been dropped
+			sql.Errors(sql.Standby, sql.ReplicaHint, recovery, "25006"), // in recovery a transaction cannot be READ WRITE
+			sql.Errors(sql.Refused, "", "0A"),                           // it is no whole PostgreSQL
+			sql.Errors(sql.Passing, "", "53300", "53400"),               // short of connections
+			sql.Errors(sql.ForNewcomers, "", "53"),                      // of disk or memory
+			sql.Errors(sql.Refused, "", "57P04"),                        // the database has been dropped
 			sql.Errors(sql.Refused, lease.LoginHint, bouncer+" no such user", bouncer+" password authentication failed",
 				bouncer+" SASL authentication failed", bouncer+" certificate authentication failed", bouncer+" bouncer config error",
 				bouncer+" unix socket login rejected"),
@@ -80,7 +84,7 @@ func Open(address string) (*sql.Store, error) {
 			sql.Errors(sql.Refused, "it wants the password in the clear, which is not sent over an open network: ?tls=on",
 				clearText),
 		},
-	})
+	}
 }
 
 func micros(timestamp string) string {
@@ -262,9 +266,18 @@ const (
 	clearText = "authentication method requirement"
 )
 
+// recovery is the code of a server that refuses BEGIN READ WRITE because it is in recovery. It has only the
+// code of all features that are not supported, and the text may be translated; but the function that checks
+// the setting transaction_read_only refuses that for no other reason.
+const recovery = "0A000 in recovery"
+
+const settingCheck = "call_bool_check_hook"
+
 func code(err error) string {
 	var e *pgconn.PgError
 	switch {
+	case errors.As(err, &e) && e.Code == "0A000" && (e.Routine == settingCheck || strings.Contains(e.Message, "recovery")):
+		return recovery
 	case errors.As(err, &e) && e.Code == bouncer:
 		return e.Code + " " + e.Message
 	case errors.As(err, &e):
