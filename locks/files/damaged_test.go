@@ -28,10 +28,10 @@ func change(t *testing.T, url, id string, column int, value string) {
 	testkit.Must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 }
 
-// freed waits until a newcomer gets a slot, which is busy or has invalid entries until then.
+// freed waits until a newcomer gets a slot. Until then the lock is busy or has invalid entries.
 func freed(t *testing.T, s locks.Store) {
 	t.Helper()
-	for ; ; time.Sleep(time.Second) {
+	for end := time.Now().Add(time.Hour); time.Now().Before(end); time.Sleep(time.Second) {
 		ticket, err := s.Join(background, NewRequest(t, "n", NoWait))
 		if err == nil {
 			_, err = ticket.Wait(background)
@@ -43,13 +43,14 @@ func freed(t *testing.T, s locks.Store) {
 			t.Fatal(err)
 		}
 	}
+	t.Error("nobody gets a slot in an hour")
 }
 
 // Whatever word of a holder's line is damaged, nobody gets a slot before its lease and its hold are
 // over, and somebody does soon after.
 func TestDamagedLineKeepsItsTime(t *testing.T) {
-	const lease, hold = time.Minute, 5 * time.Minute
-	const id, state, weight, ttl, granted, slots = 0, 1, 4, 8, 10, 12
+	const lease, long = time.Minute, 5 * time.Minute
+	const id, state, weight, ttl, hold, granted, slots = 0, 1, 4, 8, 9, 10, 12
 	for name, c := range map[string]struct {
 		column int
 		value  string
@@ -62,8 +63,9 @@ func TestDamagedLineKeepsItsTime(t *testing.T) {
 		"no TTL":           {ttl, "0", 0},
 		"long TTL":         {ttl, "9000000000000000000", 0},
 		"short TTL":        {ttl, "1000000000", 0},
-		"weight in a hold": {weight, "-5", hold},
-		"no instant":       {granted, "99999999999999999999", hold},
+		"no hold":          {hold, "99999999999999999999", 0},
+		"weight in a hold": {weight, "-5", long},
+		"no instant":       {granted, "99999999999999999999", long},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, func(t *testing.T, url string) {
