@@ -33,9 +33,9 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	end := began.Add(sweepLimit)
 	times := map[*directory]time.Time{} // by the clock of the file system
 	if olderThan > 0 {
-		var unknown error
-		times, unknown = s.fileTimes(ctx, directories)
-		unread = errors.Join(unread, unknown)
+		var denied error
+		times, denied = s.fileTimes(ctx, directories)
+		unread = errors.Join(unread, denied)
 		directories = slices.DeleteFunc(directories, func(d *directory) bool { return times[d].IsZero() })
 	}
 	for {
