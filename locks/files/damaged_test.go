@@ -65,6 +65,8 @@ func TestDamagedLineKeepsItsTime(t *testing.T) {
 		"short TTL":        {ttl, "1000000000", 0},
 		"no hold":          {hold, "99999999999999999999", 0},
 		"weight in a hold": {weight, "-5", long},
+		"slots in a hold":  {slots, "x", long},
+		"a word more":      {weight, "1 1", 0},
 		"no instant":       {granted, "99999999999999999999", long},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -179,7 +179,7 @@ func parseMember(line string) (m member, err error) {
 	slots, isSlots := strings.CutPrefix(next(), "s")
 	replace, isReplace := strings.CutPrefix(next(), "r")
 	m.Replace = locks.Replacement(replace)
-	if !isSlots || !isReplace { // the numbers before may be those of other words
+	if !isSlots && !isReplace { // the numbers before may be those of other words
 		m.ttl, m.hold, m.granted, m.rest = 0, 0, 0, 0
 	}
 	switch {
