@@ -2,6 +2,7 @@ package files_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -67,6 +68,30 @@ func TestNoSignOfLife(t *testing.T) {
 			Get(t, openAt(t, url, "two", 0), name)
 			testkit.Lasted(t, began, keptTTL-time.Second, 2*keptTTL)
 		}
+	})
+}
+
+// The part of a record that no renewal writes again is damaged: its owner goes on renewing, and holds.
+func TestDamagedRecordOfALiveHolder(t *testing.T) {
+	virtually(t, func(t *testing.T, url string) {
+		s, other := openAt(t, url, "one", 0), openAt(t, url, "two", 0)
+		l := Take(t, s, "n", TTL(keptTTL))
+		keep(t, l)
+		record := testkit.OnlyFile(t, directory(t, url)+"/*/data/*")
+		text, err := os.ReadFile(record)
+		testkit.Must(t, err)
+		for _, damaged := range []string{`{"ttl":-300000000}`, "[", ""} {
+			heartbeat, _, _ := strings.Cut(string(text), "\n")
+			testkit.Must(t, os.WriteFile(record, []byte(heartbeat+"\n"+damaged), 0o600))
+			for range 8 {
+				time.Sleep(keptTTL / 4)
+				Refused(t, s, "n")
+				Refused(t, other, "n")
+			}
+			text, err = os.ReadFile(record)
+			testkit.Must(t, err)
+		}
+		Says(t, TryRenew(s.Attach(l.Grant().Ref)), "is not what golock has written")
 	})
 }
 
@@ -169,6 +194,32 @@ func TestSweep(t *testing.T) {
 			t.Errorf("what is left: %+v", List(t, s, ""))
 		}
 		Sweep(t, s, 0, 0)
+	})
+}
+
+// A directory where it may not write keeps a sweep from nothing else.
+func TestSweepGoesOn(t *testing.T) {
+	onOne(t, func(t *testing.T, url string) {
+		s, dir := open(url), directory(t, url)
+		testkit.Must(t, os.Chmod(dir, 0o777))
+		Release(t, Take(t, s, "a"))
+		l := Take(t, s, "b", TTL(shortTTL))
+		record := testkit.OnlyFile(t, dir+"/"+locks.KeyOf("b").String()+"/data/*")
+		text, err := os.ReadFile(record)
+		testkit.Must(t, err)
+		Release(t, l)
+		dead := filepath.Dir(record) + "/" + strings.Repeat("ab", 16) + "-0"
+		testkit.Must(t, os.WriteFile(dead, text, 0o600))
+		testkit.Must(t, os.Chmod(dead, 0o666))
+		denied := dir + "/" + locks.KeyOf("a").String()
+		testkit.Must(t, os.Chmod(denied, 0o555))
+		out, err := process(t, order{URL: url, Sweep: time.Nanosecond}).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), denied) {
+			t.Errorf("the sweep says %v, %s; want that it may not write in %s", err, out, denied)
+		}
+		if _, err := os.Stat(dead); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("in the other directory the dead one is left: %v", err)
+		}
 	})
 }
 

@@ -268,7 +268,7 @@ func (e *entry) fetch(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case p == heartbeat{}:
+	case p == heartbeat{} || rec.Process.PID == 0: // each record of golock names a process
 		return &locks.PathError{Path: path, Err: errDamaged}
 	case p.leaves():
 		return locks.ErrLost

@@ -29,6 +29,9 @@ func (s *Store) SetClock(name string, clock locks.Clock) {
 	s.clock, s.clockName = clock, func() string { return name }
 }
 
+// SetProcess gives the store what another one of this process has read about the process.
+func (s *Store) SetProcess(o *Store) { s.self = o.self }
+
 // RemovedFrom is the error of a directory that has vanished from a type of file system.
 func (s *Store) RemovedFrom(fileSystem string) error {
 	err := s.directoryOf(locks.KeyOf("n")).removedFrom(fileSystem, "")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -53,6 +54,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 func testKilled(t *testing.T, step int, waits bool) (survived bool) {
 	url := scheme(t) + "://" + memory(t)
 	s, killed := open(url), process(t, order{URL: url, Step: step, TTL: shortTTL})
+	killed.Stderr = os.Stderr
 	var next locks.Lease
 	began := time.Now()
 	if waits {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,11 +94,13 @@ func keep(t testing.TB, l locks.RenewableLease) (stop func()) {
 // orderVariable holds the order of a process that is to be killed.
 const orderVariable = "LOCKTEST_LEASEFILE_ORDER"
 
-// order is to take the slot and give it back.
+// order is to take the slot and give it back, or to sweep.
 type order struct {
 	URL  string
 	Step int // the step before which the process kills itself
 	TTL  time.Duration
+
+	Sweep time.Duration // as a user without rights: what is older than that; 0: no sweep
 }
 
 func process(t testing.TB, o order) *exec.Cmd {
@@ -107,7 +110,6 @@ func process(t testing.TB, o order) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	// One with the race detector would sleep a second at its end.
 	cmd.Env = append(os.Environ(), orderVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
-	cmd.Stderr = os.Stderr
 	return cmd
 }
 
@@ -118,6 +120,13 @@ func obey(text string) error {
 		return err
 	}
 	s, n := open(o.URL), 0
+	if o.Sweep > 0 {
+		if err := syscall.Setuid(max(os.Geteuid(), 1)); err != nil {
+			return err
+		}
+		_, err := s.Sweep(background, "", o.Sweep)
+		return err
+	}
 	s.At(func(string) {
 		if n++; n == o.Step {
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)

@@ -53,7 +53,9 @@ func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.ttl = cmp.Or(m.ttl, max(rec.TTL, 0), lease.DefaultTTL) // only a member has one of its own
+	// The owner believes in the TTL of its record. Where somebody has changed the record or the line,
+	// only the longer one is sure to be over when the owner has stopped.
+	m.ttl = cmp.Or(max(m.ttl, rec.TTL), lease.DefaultTTL)
 	last := d.compare(m, p, now)
 	if p.leaves() && listing && !d.store.gone(&rec) {
 		p.phase = phaseAccepted

@@ -65,8 +65,9 @@ func (d *directory) writeHeartbeat(name string, p heartbeat) error {
 	return pathError("write", path, err)
 }
 
-// readRecord reads an entry's file. One that is missing or damaged is no error: then
-// heartbeat and record are empty.
+// readRecord reads an entry's file. One that is missing or damaged is no error: then heartbeat and
+// record are empty. If only what follows the heartbeat is damaged, only the record is empty: the owner
+// goes on renewing and does not write that part again.
 func (d *directory) readRecord(name string) (p heartbeat, r record, err error) {
 	path := d.path + "/" + recordsDir + "/" + name
 	text, err := readAt(unix.AT_FDCWD, path, maxRecord)
@@ -80,8 +81,12 @@ func (d *directory) readRecord(name string) (p heartbeat, r record, err error) {
 	}
 	size := min(heartbeatSize, len(text))
 	_, err = fmt.Sscanf(string(text[:size]), heartbeatFormat, &p.count, &p.sent, &p.phase)
-	if err != nil || json.Unmarshal(text[size:], &r) != nil || !r.isValid() {
+	if err != nil {
 		return heartbeat{}, record{}, nil
+	}
+	err = json.Unmarshal(text[size:], &r)
+	if err != nil || !r.isValid() {
+		return p, record{}, nil
 	}
 	r.Owner.Limit()
 	return p, r, nil

@@ -53,7 +53,7 @@ func (e *entry) removeRequest() error {
 }
 
 // admitRequests lets in those who have put a request, in no particular order: none of them
-// knows its place yet.
+// knows its place yet. A request that cannot be answered stays: the step must not fail because of it.
 func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state, error) {
 	for _, name := range p.requests(l) {
 		record := strings.TrimPrefix(name, requestPrefix)
@@ -71,7 +71,7 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 		}
 		seen, err := p.observe(&m, false)
 		if err != nil {
-			return nil, err
+			continue // its owner goes on alone
 		}
 		if seen.dead || seen.phase == 0 { // an entry that has left has no record
 			_ = unlinkAt(h.fd, name)
@@ -82,9 +82,14 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 		}
 		r.observed[m.ID] = seen
 		q := &step{directory: p.directory, member: m, question: queue.Question{Step: queue.Join, Entry: m.Entry}}
-		if s, _, err = q.answer(s, &result{observed: r.observed, removed: r.removed}); err != nil {
+		next, _, err := q.answer(s, &result{observed: r.observed, removed: r.removed})
+		if len(locks.AsInvalid(err)) > 0 {
+			return s, nil // nobody joins a queue with invalid entries
+		}
+		if err != nil {
 			return nil, err
 		}
+		s = next
 	}
 	return s, nil
 }

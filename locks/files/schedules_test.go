@@ -43,8 +43,9 @@ type actor struct {
 
 type schedule struct {
 	*Choices
-	switches int // that are left
-	stalls   int // likewise
+	switches int          // that are left
+	stalls   int          // likewise
+	process  *files.Store // has read what this process is
 
 	mu      sync.Mutex // guards what follows
 	all     []*actor
@@ -166,6 +167,7 @@ func (s *schedule) run(t *testing.T, url string) {
 	for i, w := range s.all {
 		w.store, w.gate = open(url), make(chan struct{})
 		w.store.SetClock("virtual", now)
+		w.store.SetProcess(s.process)
 		w.store.Keep(2)
 		go s.live(t, i)
 	}
@@ -251,22 +253,22 @@ func TestEverySchedule(t *testing.T) {
 		switches += n
 	}
 	testkit.Each(t, map[string][]actor{
-		"three":           make([]actor, 3),
-		"two":             make([]actor, 2),
-		"one of them -n":  {{}, {changes: []Change{NoWait}}},
-		"two of two":      {{changes: []Change{Limit(2)}}, {changes: []Change{Limit(2)}}},
+		"three":          make([]actor, 3),
+		"one of them -n": {{}, {changes: []Change{NoWait}}},
+		"two of two":     {{changes: []Change{Limit(2)}}, {changes: []Change{Limit(2)}}},
+		// They exclude each other: their schedules are those of any two.
 		"heavy and light": {{changes: []Change{Limit(2), Weight(2)}}, {changes: []Change{Limit(2)}}},
 		"a high one comes late": {
 			{}, {changes: []Change{Priority(-1)}}, {late: true}, {changes: []Change{Priority(1)}, late: true},
 		},
 	}, func(t *testing.T, _ string, actors []actor) {
 		root, count := memory(t), 0
-		tree := &Choices{}
+		tree, process := &Choices{}, open("mkdir://"+root)
 		for more := true; more; more = tree.Next() {
 			count++
 			dir := filepath.Join(root, strconv.Itoa(count))
 			testkit.Must(t, os.Mkdir(dir, 0o700))
-			s := &schedule{Choices: tree, switches: switches, stalls: 1}
+			s := &schedule{Choices: tree, switches: switches, stalls: 1, process: process}
 			for _, a := range actors {
 				s.all = append(s.all, &a)
 			}

@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
@@ -92,14 +93,26 @@ func parseState(text []byte) (*state, error) {
 	return s, nil
 }
 
-// flawed is an entry whose line golock cannot have written: a holder as long as its record changes,
-// and for the usual TTL.
+// flawed is an entry whose line golock cannot have written. It counts as a holder for the times that
+// the line still tells, which observe compares with the entry's record: a flaw in one word must not
+// end the lease or the hold of an owner that goes on.
 func flawed(m member, line string, err error) member {
-	claim := locks.Claim{Weight: 1, Max: 1}
-	return member{
-		Entry: queue.Entry{ID: m.ID, State: queue.Holding, Claim: claim, Reachable: true, Invalid: true},
-		life:  max(m.life, 0), ttl: lease.DefaultTTL, flaw: err, line: line,
+	f := member{
+		Entry: queue.Entry{
+			ID: m.ID, State: queue.Holding, Claim: locks.Claim{Weight: 1, Max: 1}, Reachable: true, Invalid: true,
+		},
+		life: max(m.life, 0), flaw: err, line: line,
 	}
+	if f.ID == "" { // two such lines are two entries, each with its own time
+		f.ID = fmt.Sprintf("unknown%x", sha256.Sum256([]byte(line)))
+	}
+	if m.State != queue.Waiting { // the hold of a waiter has not begun
+		f.hold, f.granted = max(m.hold, 0), m.granted
+	}
+	if m.ttl > 0 && m.ttl <= locks.MaxTTL {
+		f.ttl = m.ttl
+	}
+	return f
 }
 
 // invalid are the entries with a flaw among those that are not known to be dead.
@@ -109,14 +122,18 @@ func (d *directory) invalid(s *state, isDead map[string]bool) (all []locks.Inval
 		if m.flaw == nil || isDead[m.ID] {
 			continue
 		}
-		one := locks.InvalidEntry{Name: d.name, ID: cmp.Or(m.ID, m.line), TTL: m.ttl, Err: m.flaw}
+		one := locks.InvalidEntry{Name: d.name, ID: m.ID, TTL: cmp.Or(m.ttl, lease.DefaultTTL), Err: m.flaw}
+		if !isID(m.ID) {
+			one.ID = m.line
+		}
 		one.Ref, _ = locks.ParseRef(d.key.String() + "-" + m.ID)
 		all = append(all, one)
 	}
 	return all
 }
 
-// parseMember reads an entry's line. After an error its ID and life are there, if they can be read.
+// parseMember reads an entry's line. After an error the member has the ID, life and times that can be
+// read; a line with a word too few or too many tells no times.
 func parseMember(line string) (m member, err error) {
 	next := func() (word string) {
 		word, line, _ = strings.Cut(line, " ")
@@ -125,8 +142,8 @@ func parseMember(line string) (m member, err error) {
 	number := func() (n int64) {
 		word := next()
 		var wrong error
-		if n, wrong = strconv.ParseInt(word, 10, 64); wrong != nil && err == nil {
-			err = fmt.Errorf("number %q", locks.Printable(word, 40))
+		if n, wrong = strconv.ParseInt(word, 10, 64); wrong != nil {
+			n, err = 0, cmp.Or(err, fmt.Errorf("number %q", locks.Printable(word, 40)))
 		}
 		return n
 	}
@@ -144,14 +161,16 @@ func parseMember(line string) (m member, err error) {
 		return n
 	}
 	id, state := next(), next()
-	if !isID(id) {
-		return m, errors.New("an ID is 32 hexadecimal digits")
+	isState := len(state) == 1 && strings.Contains("WHEG", state)
+	switch {
+	case !isID(id):
+		err = errors.New("an ID is 32 hexadecimal digits")
+	case !isState:
+		m.ID, err = id, fmt.Errorf("state %q", locks.Printable(state, 40))
+	default:
+		m.ID, m.State = id, queue.State(state[0])
 	}
-	m.ID, m.life, m.Reachable = id, unsigned(), true
-	if len(state) != 1 || !strings.Contains("WHEG", state) {
-		return m, fmt.Errorf("state %q", locks.Printable(state, 40))
-	}
-	m.State = queue.State(state[0])
+	m.life, m.Reachable = unsigned(), true
 	m.Claim.Ticket = number()
 	m.Claim.Weight, m.Claim.Max, m.Claim.Priority = integer(), integer(), integer()
 	m.Fence = number()
@@ -160,6 +179,9 @@ func parseMember(line string) (m member, err error) {
 	slots, isSlots := strings.CutPrefix(next(), "s")
 	replace, isReplace := strings.CutPrefix(next(), "r")
 	m.Replace = locks.Replacement(replace)
+	if !isSlots && !isReplace { // the numbers before may be those of other words
+		m.ttl, m.hold, m.granted, m.rest = 0, 0, 0, 0
+	}
 	switch {
 	case err != nil:
 		return m, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,15 +32,11 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	began := s.clock()
 	end := began.Add(sweepLimit)
 	times := map[*directory]time.Time{} // by the clock of the file system
-	for _, d := range directories {
-		if olderThan <= 0 {
-			break
-		}
-		now, err := lease.Await(ctx, d.fileTime)
-		if err != nil {
-			return 0, errors.Join(unread, lease.Located(s.URL(), err))
-		}
-		times[d] = now
+	if olderThan > 0 {
+		var denied error
+		times, denied = s.fileTimes(ctx, directories)
+		unread = errors.Join(unread, denied)
+		directories = slices.DeleteFunc(directories, func(d *directory) bool { return times[d].IsZero() })
 	}
 	for {
 		round := s.clock()
@@ -70,6 +67,22 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 			return removed, errors.Join(all...)
 		}
 	}
+}
+
+// fileTimes gives the time of the file system of each directory. Errors are of those where golock
+// cannot write: nobody knows the age of what they contain.
+func (s *Store) fileTimes(ctx context.Context, directories []*directory) (map[*directory]time.Time, error) {
+	times := map[*directory]time.Time{}
+	var failed []error
+	for _, d := range directories {
+		now, err := lease.Await(ctx, d.fileTime)
+		if err != nil {
+			failed = append(failed, lease.Located(s.URL(), err))
+			continue
+		}
+		times[d] = now
+	}
+	return times, locks.JoinSome(failed)
 }
 
 // swept is what one round has found in a directory.

@@ -10,6 +10,7 @@ package locktest
 
 import (
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -32,6 +33,10 @@ type Engine struct {
 
 	// Blind is a store that cannot see that a waiter has died before its TTL is over.
 	Blind bool
+
+	// Only has the names of the tests to run, for a store that differs from another one in little.
+	// All tests run if it is empty.
+	Only []string
 }
 
 var serving sync.Mutex
@@ -88,6 +93,12 @@ func Run(t *testing.T, e Engine) {
 	plain := locks.IsPlain(s)
 	if plain { // most of the suite is about names
 		all = []test{{"KilledHolder", testPlainKilledHolder}, {"Nested", testPlainNested}, {"Histories", testHistories}}
+	}
+	if len(e.Only) > 0 {
+		all = slices.DeleteFunc(all, func(one test) bool { return !slices.Contains(e.Only, one.name) })
+		if len(all) != len(e.Only) {
+			t.Errorf("the suite does not have all of %q", e.Only)
+		}
 	}
 	for _, test := range all {
 		t.Run(test.name, func(t *testing.T) {
