@@ -193,8 +193,7 @@ func (s *supervisor) wait() *Outcome {
 }
 
 // checkCalls fails if the kernel refuses a system call without which golock would not notice the end of
-// the command, or could not end all of it: the slot must not be taken then. Where all descendants must
-// end, those whose parent dies become children of this process from here on.
+// the command, or could not end all of it: the slot must not be taken then.
 func (s *supervisor) checkCalls() error {
 	if s.Exec {
 		return nil
@@ -206,7 +205,7 @@ func (s *supervisor) checkCalls() error {
 	if s.watchdog == nil && !s.Tree {
 		return nil
 	}
-	if err := proctree.BecomeSubreaper(); err != nil || s.watchdog == nil {
+	if err := proctree.CheckSubreaper(); err != nil || s.watchdog == nil {
 		return err
 	}
 	_, _, err = proctree.PeekEnded()

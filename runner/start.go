@@ -43,6 +43,11 @@ func (s *supervisor) start() *Outcome {
 		return failed
 	}
 	s.Relay.CatchIgnored()
+	if s.watchdog != nil || s.Tree {
+		if err := s.adopt(); err != nil {
+			return notStarted(err)
+		}
+	}
 	if s.watchdog != nil {
 		s.pid, err = s.watchdog.start()
 	} else {

@@ -125,6 +125,16 @@ func BecomeSubreaper() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
+// CheckSubreaper fails if BecomeSubreaper would fail. It changes nothing.
+func CheckSubreaper() error {
+	var now int32
+	err := unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, uintptr(now), 0, 0, 0)
+	}
+	return os.NewSyscallError("prctl", err)
+}
+
 // PeekEnded gives a child that has ended, and its wait status as wait4(2) would give it, but does
 // not reap it. The pid is 0 if there is none.
 func PeekEnded() (pid int, status syscall.WaitStatus, err error) {
