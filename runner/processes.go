@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/eintr"
 	"golock/internal/procfs"
 	"golock/internal/proctree"
 )
@@ -113,6 +114,17 @@ func (s *supervisor) adopt() error {
 	}
 	s.preexisting = proctree.Descendants(proctree.Live(), unix.Getpid(), own)
 	return nil
+}
+
+// reapOrphans reaps the children that have ended. Those that the watchdog did not get to reap have come
+// to golock, and not every process 1 of a container would reap them.
+func reapOrphans() {
+	for {
+		pid, err := eintr.Get(func() (int, error) { return syscall.Wait4(-1, nil, unix.WNOHANG, nil) })
+		if err != nil || pid <= 0 {
+			return
+		}
+	}
 }
 
 // remaining are the live processes that belong to the command.

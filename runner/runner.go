@@ -291,6 +291,7 @@ func (s *supervisor) giveBack() *Outcome {
 	tell()
 	s.status.close()
 	s.watchdog.dismiss()
+	reapOrphans()
 	return nil
 }
 
