@@ -71,7 +71,11 @@ func Signal(p Process, sig unix.Signal) error {
 	if err == nil {
 		defer process.Close()
 	}
-	if now, gone := procfs.ReadStat(p.PID); gone != nil || now.Start != p.Start {
+	now, unread := procfs.ReadStat(p.PID)
+	switch {
+	case unread != nil && !procfs.IsGone(unread): // it cannot be told from a later one
+		return os.NewSyscallError("open", unread)
+	case unread != nil, now.Start != p.Start:
 		return nil
 	}
 	switch err {
