@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,6 +45,23 @@ func TestLostBeforeStart(t *testing.T) {
 			}
 			free(t, store.QueueStore)
 		}
+	}
+}
+
+// A watchdog that was told to start the command and has not answered until the lease is over may have
+// started it: the hold stays.
+func TestNoAnswerBeforeTheLeaseIsOver(t *testing.T) {
+	store := newLeasedStore(t, time.Second)
+	r := testRun(t, store, "true")
+	r.Request.Hold = time.Hour
+	r.Watchdog = filepath.Join(t.TempDir(), "watchdog")
+	testkit.Must(t, os.WriteFile(r.Watchdog, []byte("#!/bin/sh\nexec sleep 300\n"), 0o755))
+	if o := r.Do(); o.Kind != Lost || strings.Contains(o.Err.Error(), "nothing was started") {
+		t.Errorf("outcome %+v, want that the slot was lost", o)
+	}
+	noChildren(t)
+	if o := testRun(t, store.QueueStore, "true").Do(); o.Kind != Busy {
+		t.Errorf("outcome %+v, want that the hold keeps the slot", o)
 	}
 }
 

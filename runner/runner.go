@@ -99,7 +99,7 @@ const (
 )
 
 // Outcome is the result of a run. Unless the kind is Ended or TimedOut the command did not run, or
-// (Fault, Lost) was stopped.
+// (Fault, Lost) was stopped, or was killed before golock knew that it had begun.
 type Outcome struct {
 	Kind   Kind
 	Status syscall.WaitStatus
@@ -281,7 +281,8 @@ func (s *supervisor) end() *Outcome {
 func (s *supervisor) giveBack() *Outcome {
 	tell := func() {}
 	if s.lease != nil && s.lease != (noLease{}) {
-		unused := s.spawned.IsZero() && s.out.Kind != Fault // after a fault the command may have begun
+		mayHaveBegun := s.out.Kind == Fault || s.out.Kind == Lost
+		unused := s.spawned.IsZero() && !mayHaveBegun
 		tell = s.release(s.lease, unused, time.Since(s.began)-s.waited)
 	}
 	if s.ran > 0 && s.out.Kind != Fault { // after a fault the status is not known

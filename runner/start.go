@@ -62,6 +62,8 @@ func (s *supervisor) start() *Outcome {
 	switch {
 	case errors.Is(err, errTooLate):
 		return s.tooLate(s.lease.(locks.RenewableLease), err)
+	case err == errNoAnswer: // as if it was lost while the command ran
+		return &Outcome{Kind: Lost, Err: err}
 	case err != nil:
 		return notStarted(err)
 	}
