@@ -106,7 +106,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		}
 		w.noteQueued()
 		w.warnOfWaiting()
-		if err := w.updateProgress(); err != nil {
+		if err := cmp.Or(w.status.failure(), w.updateProgress()); err != nil {
 			_ = w.leave(nil, leaveLimit)
 			return nil, w.refusal(err)
 		}
