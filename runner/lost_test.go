@@ -113,3 +113,25 @@ func TestReleaseFails(t *testing.T) {
 		}
 	}
 }
+
+// The warning of a directory that was made comes also if the slot is granted just after a look at it.
+func TestMadeJustBeforeTheGrant(t *testing.T) {
+	r := testRun(t, local.New(filepath.Join(t.TempDir(), "made")), "true")
+	r.Jitter = time.Millisecond // so that another goroutine joins
+	warned := 0
+	r.Log = func(warn bool, message string, _ ...any) {
+		if warn && message == "lock directory made, because it was missing" {
+			warned++
+		}
+	}
+	w := &waiter{Run: r}
+	w.unwanted = func() *Outcome { // called after that look
+		<-w.ended
+		return nil
+	}
+	lease, failed := w.wait()
+	if failed != nil || warned != 1 {
+		t.Fatalf("outcome %+v, %d warnings", failed, warned)
+	}
+	testkit.Must(t, lease.Release(t.Context()))
+}
