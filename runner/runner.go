@@ -34,6 +34,7 @@ type Run struct {
 
 	Unavailable Unavailable
 
+	User string   // the name of this user; "": it is not known, or not needed
 	Argv []string // the command; not empty
 	Env  []string // its environment, without what a run adds
 
