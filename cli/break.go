@@ -12,6 +12,7 @@ import (
 
 	"golock/cli/term"
 	"golock/locks"
+	"golock/signals"
 )
 
 type breakCommand struct {
@@ -64,6 +65,7 @@ const (
 )
 
 func (c *breakCommand) run(out *term.Printer) error {
+	signals.EndByDefault()
 	v, store, err := resolveStore(c)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"golock/locks"
 	"golock/locks/open"
 	"golock/runner/held"
+	"golock/signals"
 )
 
 type cleanCommand struct {
@@ -36,6 +37,7 @@ Examples:
 
 // run removes what crashed golocks have left in the store, and their sockets.
 func (c *cleanCommand) run(out *term.Printer) error {
+	signals.EndByDefault()
 	v, store, err := resolveStore(c)
 	if err != nil {
 		return err

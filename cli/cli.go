@@ -19,6 +19,7 @@ import (
 	"golock/locks"
 	"golock/locks/open"
 	"golock/runner"
+	"golock/signals"
 )
 
 // commands is the whole command line.
@@ -150,10 +151,8 @@ func checkOutput() error {
 func untilStopped() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	caught := make(chan os.Signal, 1)
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(sig) { // nohup, a background job of a script
-			signal.Notify(caught, sig)
-		}
+	for _, sig := range signals.Ending() { // not those that nohup, or a script for a background job, ignores
+		signal.Notify(caught, sig)
 	}
 	go func() {
 		sig := <-caught

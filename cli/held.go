@@ -118,6 +118,7 @@ const statusLimit = 5 * time.Second
 
 // do asks for the entry with the ID, in the store that the flags name. Warnings go to out.
 func (a *entryFlags) do(out *term.Printer, q held.Question) error {
+	signals.EndByDefault()
 	if err := mergeArgument(&a.Entry, &a.ID, "--id"); err != nil {
 		return err
 	}

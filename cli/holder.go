@@ -46,6 +46,7 @@ const (
 type holderRequest struct {
 	Address string // the store's URL may have secrets: not for the command line
 	Request locks.Request
+	Process int // the number of that of --for
 	Jitter  time.Duration
 	Wait    time.Duration
 	Pace    term.Pace // of the progress of waiting
@@ -168,7 +169,7 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 			Say:   func(message string) { h.send(holderMessage{Say: message}) },
 			Waits: request.Pace.Waits(h.report),
 		},
-		Process: pidfd.Inherited(holderProcess), Caller: holderSocket,
+		Process: pidfd.Inherited(holderProcess, request.Process), Caller: holderSocket,
 		Granted: func(g locks.Grant) { h.send(holderMessage{Result: &result{ID: g.Ref.String()}}) },
 	}
 	return keep.Do()
@@ -180,7 +181,7 @@ const abandonLimit = 80 * time.Millisecond
 
 // startHolder gives golock acquire's end of the socket.
 func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process *pidfd.Process) (*os.File, error) {
-	text, _ := json.Marshal(holderRequest{run.Address, run.Request, run.Jitter, run.Wait, out.PaceOf(), out.JSON})
+	text, _ := json.Marshal(holderRequest{run.Address, run.Request, process.PID(), run.Jitter, run.Wait, out.PaceOf(), out.JSON})
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("socketpair: %w", err)

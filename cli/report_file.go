@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -101,7 +102,7 @@ func appendReport(fd int, run *runner.Run, o runner.Outcome, code int) error {
 		Unlocked: o.Unlocked, PID: os.Getpid(), Command: run.Argv,
 	}
 	line.Host, _ = os.Hostname()
-	line.User = term.UserName(os.Geteuid())
+	line.User = cmp.Or(run.User, strconv.Itoa(os.Geteuid()))
 	switch {
 	case o.Kind == runner.Interrupted:
 		line.Signal = signals.Name(o.Signal)

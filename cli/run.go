@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"golock/cli/term"
 	"golock/config"
 	"golock/internal/entry"
+	"golock/internal/passwd"
 	"golock/internal/procfs"
 	"golock/locks"
 	"golock/locks/open"
@@ -122,6 +124,11 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 		return nil, nil, err
 	}
 	store, address, noStore := openStore(v)
+	user := ""
+	_, isRun := command.(*runCommand)
+	if noStore == nil && (locks.HasLeases(store) || isRun && v.Text("report") != "") {
+		user = passwd.Name(os.Geteuid()) // once, and before signals are caught: a directory service may take seconds
+	}
 	terminal := runner.HasTerminal()
 	relay, err := signals.NewRelay(terminal)
 	if err != nil {
@@ -129,7 +136,7 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 	}
 	relay.Catch()
 	run := &runner.Run{
-		Store: store, Address: address.url, Relay: relay, Watchdog: leanWatchdog(), Terminal: terminal, Log: out.Log, Say: out.Say,
+		Store: store, Address: address.url, User: user, Relay: relay, Watchdog: leanWatchdog(), Terminal: terminal, Log: out.Log, Say: out.Say,
 	}
 	out.Request = &run.Request
 	// Before anything is printed: each line has name and ID. A wrong name is found later, among other mistakes.

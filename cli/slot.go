@@ -9,7 +9,6 @@ import (
 
 	"golock/cli/term"
 	"golock/config"
-	"golock/internal/passwd"
 	"golock/locks"
 	"golock/runner"
 )
@@ -59,21 +58,15 @@ func readName(v *config.Values, run *runner.Run) {
 		ref.Key = locks.KeyOf(run.Store.URL())
 	}
 	run.Request = locks.Request{
-		Ref: ref, Name: name, User: userName(run.Store),
+		Ref: ref, Name: name,
 		Within: runner.Enclosing(os.Getenv(runner.EnvHeld), ref.Key),
+	}
+	if locks.HasLeases(run.Store) { // on one machine the user's number is enough
+		run.Request.User = run.User
 	}
 	if !run.Store.Traits().InheritorsKeep {
 		run.Request.Within = runner.OfAncestors(run.Request.Within, existingSocketDir)
 	}
-}
-
-// userName gives the name of this user, if the store publishes it. On one machine the user's number is
-// enough.
-func userName(store locks.Store) string {
-	if !locks.HasLeases(store) {
-		return ""
-	}
-	return passwd.Name(os.Geteuid())
 }
 
 // readClaim reads how many slots are wanted, of how many.

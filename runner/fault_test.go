@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,9 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/pidfd"
 	"golock/internal/proctree"
 	"golock/locks"
 	"golock/locks/local"
+	"golock/runner/held"
 	"golock/signals"
 	"golock/test/testkit"
 )
@@ -118,4 +121,41 @@ func TestFaultWhileWaiting(t *testing.T) {
 			t.Error("the command was started")
 		}
 	}
+}
+
+// A goroutine that answers another golock panics.
+func TestFaultInAnAnswer(t *testing.T) {
+	store := newLeasedStore(t, 30*time.Second)
+	store.renew = func() error { panic("a fault made by the test") }
+	dir, err := os.MkdirTemp("", "held") // whose path is short enough for a socket
+	testkit.Must(t, err)
+	defer os.RemoveAll(dir)
+	r := testRun(t, store, "sleep", "1000")
+	r.Sockets = func() (string, error) { return dir, nil }
+	answer := make(chan error, 1)
+	r.Log = func(_ bool, message string, _ ...any) {
+		if message == "command started" {
+			go func() { answer <- held.Ask(t.Context(), dir, r.Request.Ref.String(), held.Still) }()
+		}
+	}
+	if o := r.Do(); o.Kind != Fault || !errors.As(o.Err, new(*locks.PanicError)) {
+		t.Errorf("outcome %+v, want the fault", o)
+	}
+	if err := <-answer; err != held.ErrNobody {
+		t.Errorf("the answer is %v", err)
+	}
+	noChildren(t)
+	free(t, store.QueueStore)
+}
+
+// So does the one that waits for the end of a process without a pidfd.
+func TestFaultWhileTheEndIsAwaited(t *testing.T) {
+	var fault error = &locks.PanicError{Value: "a fault made by the test"}
+	h := &Holder{Run: testRun(t, local.New(t.TempDir()), "true"), Process: pidfd.Inherited(-1, 0), Caller: -1}
+	h.fault.Store(&fault)
+	if o := h.Do(); o.Kind != Fault {
+		t.Errorf("outcome %+v, want the fault", o)
+	}
+	h.Relay.Unwatch(-1)
+	free(t, h.Store)
 }

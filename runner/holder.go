@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,7 @@ type Holder struct {
 	Granted func(locks.Grant)
 
 	confirmed bool
+	fault     atomic.Pointer[error] // a panic while the end of Process was awaited; nil: none
 }
 
 // Take takes the slot. The lease belongs to the caller. The outcome says why there is none.
@@ -43,8 +45,15 @@ func (h *Holder) Do() Outcome {
 		h.Relay.Watch(h.Process.FD())
 	} else {
 		go func() {
+			defer h.Relay.Wake()
+			var fault error
+			defer func() {
+				if fault != nil {
+					h.fault.Store(&fault)
+				}
+			}()
+			defer locks.Recover(&fault)
 			h.Process.AwaitEnd()
-			h.Relay.Wake()
 		}()
 	}
 	w := &waiter{Run: h.Run, unwanted: h.unwanted}
@@ -84,6 +93,9 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 		if gone := h.unwanted(); gone != nil {
 			return gone
 		}
+		if fault := status.failure(); fault != nil {
+			return &Outcome{Kind: Fault, Err: fault}
+		}
 		if status.lost.Load() { // released on request: close waits until that is answered
 			return &Outcome{Kind: Ended}
 		}
@@ -105,6 +117,9 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 
 // unwanted is the outcome if nobody wants the slot any more.
 func (h *Holder) unwanted() *Outcome {
+	if fault := h.fault.Load(); fault != nil {
+		return &Outcome{Kind: Fault, Err: *fault}
+	}
 	if h.Process.Ended() {
 		return &Outcome{Kind: Busy, Err: errors.New("the process that the slot was for has ended")}
 	}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,6 +45,23 @@ func TestLostBeforeStart(t *testing.T) {
 			}
 			free(t, store.QueueStore)
 		}
+	}
+}
+
+// A watchdog that was told to start the command and has not answered until the lease is over may have
+// started it: the hold stays.
+func TestNoAnswerBeforeTheLeaseIsOver(t *testing.T) {
+	store := newLeasedStore(t, time.Second)
+	r := testRun(t, store, "true")
+	r.Request.Hold = time.Hour
+	r.Watchdog = filepath.Join(t.TempDir(), "watchdog")
+	testkit.Must(t, os.WriteFile(r.Watchdog, []byte("#!/bin/sh\nexec sleep 300\n"), 0o755))
+	if o := r.Do(); o.Kind != Lost || strings.Contains(o.Err.Error(), "nothing was started") {
+		t.Errorf("outcome %+v, want that the slot was lost", o)
+	}
+	noChildren(t)
+	if o := testRun(t, store.QueueStore, "true").Do(); o.Kind != Busy {
+		t.Errorf("outcome %+v, want that the hold keeps the slot", o)
 	}
 }
 
@@ -94,4 +112,26 @@ func TestReleaseFails(t *testing.T) {
 			t.Errorf("hold %v: %+v, warnings %q, want one: %v", hold, o, warnings, warns)
 		}
 	}
+}
+
+// The warning of a directory that was made comes also if the slot is granted just after a look at it.
+func TestMadeJustBeforeTheGrant(t *testing.T) {
+	r := testRun(t, local.New(filepath.Join(t.TempDir(), "made")), "true")
+	r.Jitter = time.Millisecond // so that another goroutine joins
+	warned := 0
+	r.Log = func(warn bool, message string, _ ...any) {
+		if warn && message == "lock directory made, because it was missing" {
+			warned++
+		}
+	}
+	w := &waiter{Run: r}
+	w.unwanted = func() *Outcome { // called after that look
+		<-w.ended
+		return nil
+	}
+	lease, failed := w.wait()
+	if failed != nil || warned != 1 {
+		t.Fatalf("outcome %+v, %d warnings", failed, warned)
+	}
+	testkit.Must(t, lease.Release(t.Context()))
 }

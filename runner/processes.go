@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/eintr"
+	"golock/internal/procfs"
 	"golock/internal/proctree"
 )
 
@@ -92,6 +94,37 @@ func preexistingChildren() []proctree.Process {
 		return nil // as nearly always
 	}
 	return proctree.Descendants(proctree.Live(), unix.Getpid(), nil)
+}
+
+// adopt makes the descendants of the command, which is started next, children of this process when
+// their parent dies. It comes as late as possible: orphans of the preexisting processes come too. What
+// those have started until now is no part of the run either.
+func (s *supervisor) adopt() error {
+	if err := proctree.BecomeSubreaper(); err != nil {
+		return err
+	}
+	if len(s.preexisting) == 0 && unix.Getpid() != 1 { // which has got all orphans of its PID namespace
+		return nil
+	}
+	var own []proctree.Process
+	if s.watchdog.exists() {
+		if p, err := procfs.ReadStat(s.watchdog.pid); err == nil {
+			own = append(own, p)
+		}
+	}
+	s.preexisting = proctree.Descendants(proctree.Live(), unix.Getpid(), own)
+	return nil
+}
+
+// reapOrphans reaps the children that have ended. Those that the watchdog did not get to reap have come
+// to golock, and not every process 1 of a container would reap them.
+func reapOrphans() {
+	for {
+		pid, err := eintr.Get(func() (int, error) { return syscall.Wait4(-1, nil, unix.WNOHANG, nil) })
+		if err != nil || pid <= 0 {
+			return
+		}
+	}
 }
 
 // remaining are the live processes that belong to the command.

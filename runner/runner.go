@@ -34,6 +34,7 @@ type Run struct {
 
 	Unavailable Unavailable
 
+	User string   // the name of this user; "": it is not known, or not needed
 	Argv []string // the command; not empty
 	Env  []string // its environment, without what a run adds
 
@@ -99,7 +100,7 @@ const (
 )
 
 // Outcome is the result of a run. Unless the kind is Ended or TimedOut the command did not run, or
-// (Fault, Lost) was stopped.
+// (Fault, Lost) was stopped, or was killed before golock knew that it had begun.
 type Outcome struct {
 	Kind   Kind
 	Status syscall.WaitStatus
@@ -193,8 +194,7 @@ func (s *supervisor) wait() *Outcome {
 }
 
 // checkCalls fails if the kernel refuses a system call without which golock would not notice the end of
-// the command, or could not end all of it: the slot must not be taken then. Where all descendants must
-// end, those whose parent dies become children of this process from here on.
+// the command, or could not end all of it: the slot must not be taken then.
 func (s *supervisor) checkCalls() error {
 	if s.Exec {
 		return nil
@@ -206,7 +206,7 @@ func (s *supervisor) checkCalls() error {
 	if s.watchdog == nil && !s.Tree {
 		return nil
 	}
-	if err := proctree.BecomeSubreaper(); err != nil || s.watchdog == nil {
+	if err := proctree.CheckSubreaper(); err != nil || s.watchdog == nil {
 		return err
 	}
 	_, _, err = proctree.PeekEnded()
@@ -282,7 +282,8 @@ func (s *supervisor) end() *Outcome {
 func (s *supervisor) giveBack() *Outcome {
 	tell := func() {}
 	if s.lease != nil && s.lease != (noLease{}) {
-		unused := s.spawned.IsZero() && s.out.Kind != Fault // after a fault the command may have begun
+		mayHaveBegun := s.out.Kind == Fault || s.out.Kind == Lost
+		unused := s.spawned.IsZero() && !mayHaveBegun
 		tell = s.release(s.lease, unused, time.Since(s.began)-s.waited)
 	}
 	if s.ran > 0 && s.out.Kind != Fault { // after a fault the status is not known
@@ -292,6 +293,7 @@ func (s *supervisor) giveBack() *Outcome {
 	tell()
 	s.status.close()
 	s.watchdog.dismiss()
+	reapOrphans()
 	return nil
 }
 

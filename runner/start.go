@@ -43,6 +43,11 @@ func (s *supervisor) start() *Outcome {
 		return failed
 	}
 	s.Relay.CatchIgnored()
+	if s.watchdog != nil || s.Tree {
+		if err := s.adopt(); err != nil {
+			return notStarted(err)
+		}
+	}
 	if s.watchdog != nil {
 		s.pid, err = s.watchdog.start()
 	} else {
@@ -57,6 +62,8 @@ func (s *supervisor) start() *Outcome {
 	switch {
 	case errors.Is(err, errTooLate):
 		return s.tooLate(s.lease.(locks.RenewableLease), err)
+	case err == errNoAnswer: // as if it was lost while the command ran
+		return &Outcome{Kind: Lost, Err: err}
 	case err != nil:
 		return notStarted(err)
 	}

@@ -19,6 +19,7 @@ type statusServer struct {
 	listener *held.Listener // nil: not open
 	lease    atomic.Pointer[heldLease]
 	lost     atomic.Bool // the slot is lost, or soon will be, or was given back
+	fault    atomic.Pointer[error]
 }
 
 type heldLease struct {
@@ -34,7 +35,7 @@ func (s *statusServer) open() error {
 		return nil
 	}
 	dir, noDirectory := s.run.Sockets()
-	listener, err := held.Listen(dir, s.run.Request.Ref.String(), s.answer)
+	listener, err := held.Listen(dir, s.run.Request.Ref.String(), s.answer, s.failed)
 	switch {
 	case err != nil && noDirectory != nil:
 		return fmt.Errorf("%w; %w", noDirectory, err)
@@ -52,6 +53,23 @@ func (s *statusServer) serve(l heldLease) error {
 	}
 	s.lease.Store(&l)
 	return s.open()
+}
+
+// failed hands a panic in an answer to the goroutine that owns the run.
+func (s *statusServer) failed(fault error) {
+	s.fault.Store(&fault)
+	s.run.Relay.Wake()
+}
+
+// failure is a panic in an answer; nil: there was none.
+func (s *statusServer) failure() error {
+	if s == nil {
+		return nil
+	}
+	if fault := s.fault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
 }
 
 // markLost makes it answer no from now on.

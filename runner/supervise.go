@@ -65,6 +65,9 @@ func (s *supervisor) supervise() *Outcome {
 		if s.renewer != nil { // the clock first; a lost lease counts unless the command has ended
 			s.renewer.Step()
 		}
+		if fault := s.status.failure(); fault != nil {
+			panic(fault)
+		}
 		// CHLD may have come with the signals of the start, so look before waiting.
 		s.collect()
 		if s.finished() {

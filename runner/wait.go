@@ -46,9 +46,10 @@ type waiter struct {
 
 	begins time.Time // when the attempt asks the store
 	*attempt
-	noted   bool             // that the attempt has queued
-	warned  bool             // of what makes the waiting slower
-	pending []syscall.Signal // that came meanwhile and are the command's
+	noted   bool                   // that the attempt has queued
+	warned  bool                   // of what makes the waiting slower
+	pending []syscall.Signal       // that came meanwhile and are the command's
+	made    atomic.Pointer[string] // the path of a directory that the store had to make; nil: none
 	progress
 }
 
@@ -60,7 +61,6 @@ type attempt struct {
 	place  atomic.Int64 // in the queue; 0: not known
 	pause  atomic.Pointer[locks.QuarantineError]
 	queued atomic.Pointer[locks.Ticket] // nil: not in the queue
-	made   atomic.Pointer[string]       // the path of a directory that the store had to make; nil: none
 
 	ended  chan struct{} // closed when these are final
 	ticket locks.Ticket  // nil: not joined
@@ -87,6 +87,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		w.view.Until = w.begins.Add(w.Wait)
 	}
 	defer func() {
+		w.noteMade() // also if the attempt has ended since the last look
 		w.endProgress(false)
 		w.cancel(nil)
 		if w.Terminal {
@@ -106,7 +107,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		}
 		w.noteQueued()
 		w.warnOfWaiting()
-		if err := w.updateProgress(); err != nil {
+		if err := cmp.Or(w.status.failure(), w.updateProgress()); err != nil {
 			_ = w.leave(nil, leaveLimit)
 			return nil, w.refusal(err)
 		}
@@ -161,7 +162,7 @@ func (w *waiter) begin(pause time.Duration) {
 	if w.Wait == 0 {
 		request.Refusals = refusalLimitNoWait
 	}
-	request.Made = func(path string) { a.made.Store(&path) }
+	request.Made = func(path string) { w.made.Store(&path) }
 	if pause == 0 {
 		atOnce, now := context.WithCancel(a.ctx)
 		now()

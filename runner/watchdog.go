@@ -51,6 +51,7 @@ var (
 	errWatchdogGone = errors.New("the watchdog of the command is gone")
 	errCannotRun    = fmt.Errorf("%w: it cannot run: is it a limit of tasks (ulimit -u, pids.max) or a seccomp profile?", errWatchdogGone)
 	errTooLate      = errors.New("the slot could not be kept: its lease was over")
+	errNoAnswer     = errors.New("the slot could not be kept: its lease was over before the watchdog said whether the command had begun")
 	errHeldUp       = errors.New("the slot could not be kept: golock itself was stopped or held up")
 )
 
@@ -125,7 +126,8 @@ func (w *watchdog) send(kind messageKind, number int64, texts ...string) {
 	}
 }
 
-// start has the watchdog start the command. After an error no command is running.
+// start has the watchdog start the command. After an error no command is running; after errNoAnswer and
+// errWatchdogGone one may have begun.
 func (w *watchdog) start() (pid int, err error) {
 	deadline := w.run.renewer.KillAt()
 	for again := true; ; again = false {
@@ -161,7 +163,7 @@ func (w *watchdog) start() (pid int, err error) {
 			left := deadline.Sub(w.run.clock())
 			if left <= 0 {
 				w.killTree()
-				return 0, fmt.Errorf("%w: the watchdog of the command does not answer", errTooLate)
+				return 0, errNoAnswer
 			}
 			ready := []unix.PollFd{{Fd: int32(w.socket), Events: unix.POLLIN}}
 			ts := unix.NsecToTimespec(int64(min(left, resumePause)))

@@ -106,6 +106,19 @@ func TestKillAfterCenturies(t *testing.T) {
 	}
 }
 
+// A run leaves no zombie: the process 1 of a container need not reap what comes to it.
+func TestNoZombies(t *testing.T) {
+	store := newLeasedStore(t, time.Minute)
+	for range 10 {
+		if o := testRun(t, store, "true").Do(); o.Kind != Ended {
+			t.Errorf("outcome %+v", o)
+		}
+		if pid, err := syscall.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+			t.Errorf("a child is left: %d, %v", pid, err)
+		}
+	}
+}
+
 // A message that arrives during a call is received whole: a command that misses its variables does
 // not know its slot.
 func TestMessageArrivesMeanwhile(t *testing.T) {

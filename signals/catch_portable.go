@@ -24,10 +24,11 @@ func (r *Relay) catchFaults() { r.catch(faults()) }
 // cannot catch, are ignored.
 func (r *Relay) catch(list []syscall.Signal) {
 	if arrived == nil {
-		arrived, written = make(chan os.Signal, 512), make(chan struct{})
+		caught, end := make(chan os.Signal, 512), make(chan struct{})
+		arrived, written = caught, end
 		go func() {
-			defer close(written)
-			for sig := range arrived {
+			defer close(end)
+			for sig := range caught {
 				if sig != syscall.SIGPIPE {
 					r.put(byte(sig.(syscall.Signal)))
 				}
@@ -55,9 +56,11 @@ func (r *Relay) restoreLibraries() (restored []syscall.Signal) {
 	return restored
 }
 
-// settle returns when all signals that the runtime has received are in the pipe.
+// settle returns when all signals that the runtime has received are in the pipe. What is caught after that
+// comes by another channel.
 func settle() {
 	signal.Stop(arrived) // waits for deliveries under way
 	close(arrived)
 	<-written
+	arrived, written = nil, nil
 }

@@ -288,6 +288,12 @@ func childPassedOn() {
 			say("after a child: sent", Name(sig), "got", Name(got))
 		}
 	}
+	r.Yield() // and then the command cannot be executed
+	r.AsCaller(func() {})
+	raise(unix.SIGHUP)
+	if got := nextButCHLD(r); got != unix.SIGHUP {
+		say("after a command that could not be executed: got", Name(got))
+	}
 }
 
 func childIgnored() {

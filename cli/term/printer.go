@@ -25,7 +25,7 @@ type Printer struct {
 	Quiet   bool
 	Request *locks.Request // of the run that the lines are about; nil: of none
 	drawn   bool           // the progress line is on the terminal
-	stuck   chan struct{}  // closed when a line that was given up is written; nil: none
+	stuck   chan error     // gets the end of a line that was given up: nil, or a panic; nil: there is none
 }
 
 // patience is how long a line waits for its reader.
@@ -208,15 +208,18 @@ func withoutPasswords(text string) string {
 func (p *Printer) write(b []byte) {
 	if p.stuck != nil {
 		select {
-		case <-p.stuck:
+		case fault := <-p.stuck:
 			p.stuck = nil
+			raise(fault)
 		default:
 			return
 		}
 	}
-	written := make(chan struct{})
+	written := make(chan error, 1)
 	go func() {
-		defer close(written)
+		var fault error
+		defer func() { written <- fault }()
+		defer locks.Recover(&fault)
 		for len(b) > 0 {
 			n, err := eintr.Get(func() (int, error) { return unix.Write(unix.Stderr, b) })
 			if err == unix.EPERM || err == unix.ENOSYS { // a seccomp profile; writev(2) may be left
@@ -230,7 +233,8 @@ func (p *Printer) write(b []byte) {
 	}()
 	for range maxPatience {
 		select {
-		case <-written:
+		case fault := <-written:
+			raise(fault)
 			return
 		case <-time.After(patience):
 		}
@@ -247,6 +251,13 @@ func hasRoom(fd int) bool {
 	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 	n, _ := unix.Poll(ready, 0)
 	return n > 0
+}
+
+// raise continues a panic of another goroutine in the caller's, which gives back what it has.
+func raise(fault error) {
+	if fault != nil {
+		panic(fault)
+	}
 }
 
 // quoted puts a value with spaces in quotes.

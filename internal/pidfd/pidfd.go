@@ -19,7 +19,7 @@ import (
 // Process is an open descriptor of a process.
 type Process struct {
 	fd          int
-	pid         int  // its number; 0 for an inherited descriptor
+	pid         int  // its number
 	isDirectory bool // the descriptor is the directory in /proc
 }
 
@@ -57,12 +57,16 @@ func openDirectory(pid int, refused error) (*Process, error) {
 	return p, nil
 }
 
-// Inherited gives the process of a descriptor that another process has opened.
-func Inherited(fd int) *Process {
+// Inherited gives the process of a descriptor that another process has opened; pid is its number, 0 if
+// it is not known.
+func Inherited(fd, pid int) *Process {
 	var st unix.Stat_t
 	err := unix.Fstat(fd, &st)
-	return &Process{fd: fd, isDirectory: err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR}
+	return &Process{fd: fd, pid: max(pid, 0), isDirectory: err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR}
 }
+
+// PID is the number of the process.
+func (p *Process) PID() int { return p.pid }
 
 // FD is the descriptor, for a child to inherit.
 func (p *Process) FD() int { return p.fd }
@@ -73,8 +77,16 @@ func (p *Process) Close() { unix.Close(p.fd) }
 // Ended reports whether the process has ended. It may be a zombie.
 func (p *Process) Ended() bool {
 	if p.isDirectory {
-		s, err := procfs.ReadStatIn("/proc/self/fd/" + strconv.Itoa(p.fd))
-		return err != nil || !s.Alive()
+		s, err := procfs.ReadStatAt(p.fd, "stat")
+		switch err {
+		case nil:
+			return !s.Alive()
+		case unix.ESRCH:
+			return true
+		}
+		// /proc hides it (hidepid=: EPERM, ENOENT) since it executes a program of another user, or descriptors
+		// lack.
+		return p.pid > 0 && unix.Kill(p.pid, 0) == unix.ESRCH
 	}
 	ready, err := eintr.Get(func() (int, error) {
 		return unix.Ppoll([]unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}, &unix.Timespec{}, nil)
@@ -107,6 +119,9 @@ func (p *Process) Signal(sig unix.Signal) error {
 	}
 	if p.Ended() {
 		return unix.ESRCH
+	}
+	if p.pid <= 0 { // to kill(2) these are groups of processes
+		return err
 	}
 	return unix.Kill(p.pid, sig) // the number cannot be reused that soon
 }

@@ -32,10 +32,17 @@ func TestProcess(t *testing.T) {
 	all := opened(t, child.Process.Pid)
 	for what, p := range all {
 		defer p.Close()
-		if p.Ended() || p.Signal(0) != nil || p.Wakes() != (what == "pidfd") || Inherited(p.FD()).Wakes() != p.Wakes() {
+		if p.Ended() || p.Signal(0) != nil || p.Wakes() != (what == "pidfd") || Inherited(p.FD(), 0).Wakes() != p.Wakes() {
 			t.Errorf("%s: %+v", what, p)
 		}
 	}
+	withoutDescriptors(t, func() { // that says nothing about the process
+		for what, p := range all {
+			if p.Ended() || Inherited(p.FD(), 0).Ended() {
+				t.Errorf("%s: without a descriptor to read with, the process counts as ended", what)
+			}
+		}
+	})
 	if err := all["directory"].Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +51,7 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, p := range all { // of a zombie
-		if p.AwaitEnd(); !Inherited(p.FD()).Ended() {
+		if p.AwaitEnd(); !Inherited(p.FD(), 0).Ended() {
 			t.Errorf("%s: a zombie has not ended", what)
 		}
 	}
@@ -54,6 +61,38 @@ func TestProcess(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// withoutDescriptors calls a function while this process can open no file.
+func withoutDescriptors(t *testing.T, do func()) {
+	t.Helper()
+	var before unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before)
+	if err == nil {
+		err = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: before.Max})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	do()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Without the number of a process no signal is sent: to kill(2) 0 is the caller's own process group.
+func TestNoNumber(t *testing.T) {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []int{0, -1} {
+		if err := Inherited(pipe[0], pid).Signal(0); err != unix.EBADF {
+			t.Errorf("%d: %v, want that it is no process", pid, err)
+		}
+	}
+	_ = unix.Close(pipe[0])
+	_ = unix.Close(pipe[1])
 }
 
 // A process that does not exist, and a thread, are not opened.

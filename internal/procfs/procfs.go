@@ -38,6 +38,10 @@ func (s Stat) Alive() bool {
 // Stopped reports whether a signal or a debugger has stopped the process.
 func (s Stat) Stopped() bool { return s.State == 'T' || s.State == 't' }
 
+// IsGone reports whether an error of a file of /proc/PID says that there is no such process, or that
+// /proc hides it. Any other one, such as a lack of descriptors, says nothing about it.
+func IsGone(err error) bool { return err == unix.ENOENT || err == unix.ESRCH }
+
 // ErrForeign says that the numbers in /proc are those of another PID namespace.
 var ErrForeign = errors.New("/proc is that of another PID namespace")
 
@@ -50,12 +54,12 @@ func Self() (Stat, error) {
 	return s, err
 }
 
-// ReadStat reads about one process.
-func ReadStat(pid int) (Stat, error) { return ReadStatIn(Dir(pid)) }
+// ReadStat reads about one process. IsGone tells what an error means.
+func ReadStat(pid int) (Stat, error) { return ReadStatAt(unix.AT_FDCWD, Dir(pid)+"/stat") }
 
-// ReadStatIn reads about the process of a directory of /proc.
-func ReadStatIn(dir string) (Stat, error) {
-	text, err := Read(dir+"/stat", 512)
+// ReadStatAt reads a file stat of /proc, whose path begins at an open directory.
+func ReadStatAt(directory int, path string) (Stat, error) {
+	text, err := readAt(directory, path, 512)
 	if err != nil {
 		return Stat{}, err
 	}
@@ -64,8 +68,12 @@ func ReadStatIn(dir string) (Stat, error) {
 
 // Read reads a whole file. Unlike os.ReadFile it does not start Go's poller, which most runs do not
 // need.
-func Read(path string, size int) (string, error) {
-	fd, err := eintr.Get(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+func Read(path string, size int) (string, error) { return readAt(unix.AT_FDCWD, path, size) }
+
+func readAt(directory int, path string, size int) (string, error) {
+	fd, err := eintr.Get(func() (int, error) {
+		return unix.Openat(directory, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
 		return "", err
 	}

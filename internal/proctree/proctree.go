@@ -71,7 +71,11 @@ func Signal(p Process, sig unix.Signal) error {
 	if err == nil {
 		defer process.Close()
 	}
-	if now, gone := procfs.ReadStat(p.PID); gone != nil || now.Start != p.Start {
+	now, unread := procfs.ReadStat(p.PID)
+	switch {
+	case unread != nil && !procfs.IsGone(unread): // it cannot be told from a later one
+		return os.NewSyscallError("open", unread)
+	case unread != nil, now.Start != p.Start:
 		return nil
 	}
 	switch err {
@@ -123,6 +127,16 @@ func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitSt
 // (prctl(2)).
 func BecomeSubreaper() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+}
+
+// CheckSubreaper fails if BecomeSubreaper would fail. It changes nothing.
+func CheckSubreaper() error {
+	var now int32
+	err := unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, uintptr(now), 0, 0, 0)
+	}
+	return os.NewSyscallError("prctl", err)
 }
 
 // PeekEnded gives a child that has ended, and its wait status as wait4(2) would give it, but does

@@ -203,6 +203,7 @@ const eventLimit = time.Second
 // watch sends an event whenever there is a new version. A renewal tells whether the entry
 // still holds.
 func (e *entry) watch() {
+	defer locks.Recover(new(error)) // a renewal meets the same fault, and hands it on
 	for e.open.Err() == nil {
 		lease.Pause(e.open, min(eventLimit, e.request.TTL/heartbeatsPerTTL))
 		if e.moved(e.open) {

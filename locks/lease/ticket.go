@@ -195,6 +195,7 @@ func giveUp(ctx context.Context, store string, e Entry) {
 	waiting, left := context.WithTimeout(context.Background(), wait)
 	go func() {
 		defer left()
+		defer locks.Recover(new(error)) // nobody waits for more of it
 		defer e.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 		defer cancel()

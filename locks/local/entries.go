@@ -24,7 +24,7 @@ import (
 func (r *record) isAlive() bool {
 	s, err := procfs.ReadStat(int(r.pid))
 	if err != nil || r.pid == 0 {
-		return r.pid != 0 && unix.Kill(int(r.pid), 0) == unix.EPERM
+		return r.pid != 0 && unix.Kill(int(r.pid), 0) != unix.ESRCH
 	}
 	c := readClock()
 	return s.Alive() && (!c.reads(r) || c.started(s) <= locks.Instant(r.written))

@@ -109,7 +109,10 @@ func (e *entry) keepOpen(others bool) {
 	if e.idleTimer != nil {
 		e.idleTimer.Stop()
 	}
-	e.idleTimer = time.AfterFunc(d, e.disconnect)
+	e.idleTimer = time.AfterFunc(d, func() {
+		defer locks.Recover(new(error)) // the next call to the server meets the same fault
+		e.disconnect()
+	})
 }
 
 // Sleep implements lease.Entry. A waiter whose connection is lost comes again soon.

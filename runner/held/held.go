@@ -76,6 +76,7 @@ type Listener struct {
 	socket *os.File
 	path   string // of the socket; "": it is an abstract one
 	answer func(context.Context, Question) error
+	failed func(error)
 	ctx    context.Context
 	cancel context.CancelFunc
 	open   sync.RWMutex // read-locked during each answer; Close locks it and keeps it
@@ -83,9 +84,10 @@ type Listener struct {
 
 // Listen begins to answer for id, on a socket in dir, or on an abstract one if dir is "" or has no room
 // for one. It calls answer from goroutines of its own, several at a time, with a context that ends
-// with the listener. The caller closes the listener.
-func Listen(dir, id string, answer func(context.Context, Question) error) (*Listener, error) {
-	l := &Listener{answer: answer}
+// with the listener. failed takes a panic in one of these goroutines (locks.PanicError): it ends the
+// answer and nothing else. The caller closes the listener.
+func Listen(dir, id string, answer func(context.Context, Question) error, failed func(error)) (*Listener, error) {
+	l := &Listener{answer: answer, failed: failed}
 	fd := -1
 	var noFile error
 	if dir != "" {
@@ -104,8 +106,20 @@ func Listen(dir, id string, answer func(context.Context, Question) error) (*List
 	}
 	l.socket = os.NewFile(uintptr(fd), id)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	go l.serve()
+	go l.guarded(l.serve)
 	return l, nil
+}
+
+// guarded calls the function of a goroutine.
+func (l *Listener) guarded(do func()) {
+	var fault error
+	defer func() {
+		if fault != nil {
+			l.failed(fault)
+		}
+	}()
+	defer locks.Recover(&fault)
+	do()
 }
 
 func bindAndListen(fd int, at unix.Sockaddr) error {
@@ -150,7 +164,7 @@ func (l *Listener) serve() {
 		case failed != nil: // perhaps no descriptors are left
 			time.Sleep(10 * time.Millisecond)
 		default:
-			go l.handle(fd)
+			go l.guarded(func() { l.handle(fd) })
 		}
 	}
 }
@@ -172,6 +186,9 @@ func (l *Listener) handle(client int) {
 	err = l.answer(l.ctx, Question(question[:n]))
 	if err == ErrNobody {
 		return
+	}
+	if fault, ok := errors.AsType[*locks.PanicError](err); ok { // of a goroutine of the store
+		panic(fault)
 	}
 	text := fmt.Sprint(err)
 	for word, known := range answers() {

@@ -40,7 +40,7 @@ func ask(dir string, q Question) error {
 
 func listen(t *testing.T, dir string, answer func(context.Context, Question) error) *Listener {
 	t.Helper()
-	l, err := Listen(dir, id, answer)
+	l, err := Listen(dir, id, answer, func(fault error) { t.Error(fault) })
 	testkit.Must(t, err)
 	return l
 }
@@ -69,7 +69,7 @@ func TestAnswers(t *testing.T) {
 		"refused": ErrRefused, "nobody": ErrNobody, "unknown": errors.New("the store is out"),
 	}
 	for _, place := range []string{dir, "", dir + "/n"} { // in the last two there is no file
-		l, err := Listen(place, id, func(_ context.Context, q Question) error { return answers[q] })
+		l, err := Listen(place, id, func(_ context.Context, q Question) error { return answers[q] }, func(fault error) { t.Error(fault) })
 		testkit.Must(t, err)
 		for q, answer := range answers {
 			want := answer
