@@ -43,7 +43,7 @@ func drawRecord(t *rapid.T) record {
 	r.ticket = rapid.Int64Range(0, maxTicket-1).Draw(t, "ticket")
 	r.weight = rapid.Uint32Range(1, maxUnits).Draw(t, "weight")
 	r.fence = rapid.Int64Range(0, locks.MaxNumber).Draw(t, "fence")
-	r.since = rapid.Int64Range(0, 1<<56).Draw(t, "since")
+	r.since = rapid.Int64Range(0, locks.MaxMoment).Draw(t, "since")
 	isLimited, n := rapid.Bool().Draw(t, "limited"), int(r.weight)
 	if r.max = 0; isLimited {
 		r.max = rapid.Uint32Range(r.weight, maxUnits).Draw(t, "max")
