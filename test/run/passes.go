@@ -26,7 +26,7 @@ type pass struct {
 var passes = []pass{
 	{name: "race", flags: []string{"-race", "-tags", "integration", "-skip", "^TestEvery(Schedule|PathOfALease)$"}, packages: isUnit},
 	// The program itself: some that wait, hold, report and end in each way.
-	{name: "race, program", flags: []string{"-tags", "integration", "-run", "^TestScripts$/^(acquire|queue|report)$"},
+	{name: "race, program", flags: []string{"-tags", "integration", "-run", "^TestScripts$/^(policy|queue|report)$"},
 		packages: is("cli"), env: []string{testkit.RaceVariable + "=1", testkit.BinaryVariable + "="}},
 	{name: "black box", flags: []string{"-tags", "integration"}, packages: isSuite},
 	{name: "matrix on redis", flags: []string{"-tags", "integration"}, packages: is("test/matrix"), env: []string{"LOCKTEST_STORE=redis"}},
