@@ -65,18 +65,28 @@ type redisScribe struct {
 
 func (s redisScribe) url() string { return s.address }
 
+// do runs one command for a test.
+func (s redisScribe) do(t *testing.T, args ...any) any {
+	t.Helper()
+	reply, err := s.server.Try(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
 func (s redisScribe) change(t *testing.T, id, field, value string) {
 	t.Helper()
 	key, entry, _ := strings.Cut(id, "-")
 	records := s.prefix + ":{" + key + "}:e"
-	text, _ := s.server.Do("HGET", records, entry).(string)
+	text, _ := s.do(t, "HGET", records, entry).(string)
 	var r map[string]any
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
 	testkit.Must(t, decoder.Decode(&r))
 	switch field {
 	case "end":
-		s.server.Do("ZADD", s.prefix+":{"+key+"}:h", "inf", entry)
+		s.do(t, "ZADD", s.prefix+":{"+key+"}:h", "inf", entry)
 		return
 	case "weight", "max", "ttl":
 		r[field] = json.Number(value)
@@ -85,7 +95,7 @@ func (s redisScribe) change(t *testing.T, id, field, value string) {
 	}
 	changed, err := json.Marshal(r)
 	testkit.Must(t, err)
-	s.server.Do("HSET", records, entry, string(changed))
+	s.do(t, "HSET", records, entry, string(changed))
 }
 
 // fileScribe is one on lease files.
@@ -233,7 +243,7 @@ func TestHolderByOthers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, scribes(t), func(t *testing.T, _ string, w scribe) {
 		s := testkit.OnStore(t, w.url())
-		holder := hold(s, 0, "--name", "x", "--ttl", "6s")
+		holder := hold(s, 0, "--name", "x", "--ttl", "30s")
 		w.change(t, holder.id, "slots", "1-9223372036854775807")
 		as(s, 0, "held", "--id", holder.id) // it tries to renew
 		w.change(t, holder.id, "slots", "0")
