@@ -181,7 +181,7 @@ func (s *stream) element(kind byte, rest []byte) error {
 		s.begin(kind, nil)
 		s.text = n + len("\r\n")
 	case n > maxElements-int(s.elements): // the sum, or twice as many, may be more than an int32
-		return network.Damaged("an array of %d elements", n)
+		return network.TooLong("an array of %d elements", n)
 	case n == 0:
 		s.begin(kind, nil)
 		s.complete()
