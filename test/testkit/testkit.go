@@ -205,7 +205,7 @@ func Root() (string, error) {
 // processes runs fewer: a server that has to start many for its clients would not answer in time.
 func Parallel(n int) {
 	flag.Parse()
-	const slow = 5 * time.Millisecond
+	const slow = 2 * time.Millisecond
 	fastest := time.Hour
 	for range 20 {
 		began := time.Now()
