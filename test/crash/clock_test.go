@@ -30,7 +30,7 @@ func TestWallClockOfAHostIsSet(t *testing.T) {
 		for _, hours := range []int64{7, -31} {
 			t.Run(fmt.Sprintf("%s/%+d h", name, hours), func(t *testing.T) {
 				t.Parallel()
-				w := leasing(t, url(t), 12*time.Second)
+				w := leasing(t, url(t), 8*time.Second)
 				holder, waiter := newWallClock(w, "--time-limit", "1h"), newWallClock(w, "--wait", "1h")
 				r := row{world: w, holder: holder.golock()}
 				w.awaitBegin(r.holder)
