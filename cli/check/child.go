@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"golock/internal/procfs"
 )
 
 // ChildName is the first argument of a process that is to be a child of a test.
@@ -33,7 +35,8 @@ const (
 const (
 	longestStay    = time.Millisecond
 	stayIfKilled   = 30 * time.Millisecond
-	stayAfterTool  = 300 * time.Millisecond
+	stayAfterTool  = 300 * time.Millisecond // or startsPerStay times as long as its own start took
+	startsPerStay  = 5
 	lookForOthers  = 5 * time.Millisecond
 	meeting        = 200 * time.Millisecond
 	longestMeeting = 2 * time.Second
@@ -92,7 +95,7 @@ func Child(args []string) error {
 	}
 	time.Sleep(stay)
 	if stay == stayIfKilled && !toolIsAlive() {
-		if err := awaitOther(inside); err != nil {
+		if err := awaitOther(inside, max(stayAfterTool, min(startsPerStay*startTook(n.Begin), longestMeeting))); err != nil {
 			return err
 		}
 	}
@@ -125,10 +128,20 @@ func toolIsAlive() bool {
 	return err != nil || unix.Kill(leader, 0) != unix.ESRCH
 }
 
-// awaitOther returns when another child has locked a byte of the file, after
-// stayAfterTool at the latest.
-func awaitOther(fd int) error {
-	for end := now() + int64(stayAfterTool); now() < end; time.Sleep(lookForOthers) {
+// startTook is how long it took from the fork of this process until it was in main, at the
+// moment begun; 0: not known.
+func startTook(begun int64) time.Duration {
+	self, err := procfs.Self()
+	if err != nil {
+		return 0
+	}
+	return time.Duration(begun) - time.Duration(self.Start)*procfs.Tick
+}
+
+// awaitOther returns when another child has locked a byte of the file, after limit at the
+// latest.
+func awaitOther(fd int, limit time.Duration) error {
+	for end := now() + int64(limit); now() < end; time.Sleep(lookForOthers) {
 		any := unix.Flock_t{Type: unix.F_WRLCK} // Len 0: to the end of the file
 		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &any); err != nil {
 			return fmt.Errorf("look for locks of others: %w", err)

@@ -126,7 +126,12 @@ const alwaysRefusedScript = `
 	$refused $GOLOCK acquire --name $LOCK --for $$ >id 2>acquire; echo acquire $?
 	if [ -s id ]; then $GOLOCK release $(cat id); echo release $?; fi
 	$GOLOCK run --name $LOCK -w 30 -- true; echo next $?
-	echo left $(ps -eo comm= | grep -c '^sleep\|^golock\|^lean')`
+	for i in $(seq 50); do # what has been killed may need a moment
+		left=$(ps -eo comm= | grep -c '^sleep\|^golock\|^lean')
+		[ $left != 0 ] || break
+		/bin/sleep .1
+	done
+	echo left $left`
 
 func alwaysRefused(t *testing.T, program, store, call, errno string) {
 	s := testkit.OnStore(t, store)
