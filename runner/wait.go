@@ -166,7 +166,8 @@ func (w *waiter) begin(pause time.Duration) {
 	if pause == 0 {
 		atOnce, now := context.WithCancel(a.ctx)
 		now()
-		if a.join(atOnce, w.Store, request); errors.Is(a.err, context.Canceled) {
+		a.join(atOnce, w.Store, request)
+		if errors.Is(a.err, context.Canceled) {
 			a.err = nil
 		}
 		if a.final() {
@@ -193,7 +194,8 @@ func (w *waiter) begin(pause time.Duration) {
 				joining, cancel = context.WithTimeout(a.ctx, limit)
 				defer cancel()
 			}
-			if a.join(joining, w.Store, request); !a.final() {
+			a.join(joining, w.Store, request)
+			if !a.final() {
 				w.Relay.Wake()
 			}
 		}

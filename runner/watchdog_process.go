@@ -51,7 +51,8 @@ func Watchdog(args []string, open func(url string) (locks.Store, error)) error {
 	if err != nil {
 		return err
 	}
-	if w.run(); w.store == "" {
+	w.run()
+	if w.store == "" {
 		return nil
 	}
 	ref, err := locks.ParseRef(w.lease)

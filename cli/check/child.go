@@ -95,7 +95,9 @@ func Child(args []string) error {
 	}
 	time.Sleep(stay)
 	if stay == stayIfKilled && !toolIsAlive() {
-		if err := awaitOther(inside, max(stayAfterTool, min(startsPerStay*startTook(n.Begin), longestMeeting))); err != nil {
+		// The next child needs about as long to start as this one did.
+		limit := max(stayAfterTool, min(startsPerStay*startTook(n.Begin), longestMeeting))
+		if err := awaitOther(inside, limit); err != nil {
 			return err
 		}
 	}
@@ -142,11 +144,11 @@ func startTook(begun int64) time.Duration {
 // latest.
 func awaitOther(fd int, limit time.Duration) error {
 	for end := now() + int64(limit); now() < end; time.Sleep(lookForOthers) {
-		any := unix.Flock_t{Type: unix.F_WRLCK} // Len 0: to the end of the file
-		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &any); err != nil {
+		found := unix.Flock_t{Type: unix.F_WRLCK} // Len 0: to the end of the file
+		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &found); err != nil {
 			return fmt.Errorf("look for locks of others: %w", err)
 		}
-		if any.Type != unix.F_UNLCK {
+		if found.Type != unix.F_UNLCK {
 			return nil
 		}
 	}
