@@ -37,7 +37,7 @@ type checkCommand struct {
 	Max      intFlag  `name:"max" builtin:"1" placeholder:"N" help:"Let N at a time inside."`
 	Loops    intFlag  `name:"loops" file:"no" builtin:"1000" placeholder:"N" help:"How many children."`
 	Children intFlag  `name:"children" file:"no" placeholder:"N" help:"How many at a time; 5 if not given, more for a larger --max."`
-	Kill     intFlag  `name:"kill" file:"no" builtin:"0" placeholder:"PERCENT" help:"Kill this percentage of the golocks, each at a random moment."`
+	Kill     intFlag  `name:"kill" file:"no" builtin:"0" placeholder:"PERCENT" help:"Kill this percentage of the golocks: half of these while the command runs, half at a random moment."`
 	With     textFlag `name:"with" placeholder:"TEMPLATE" help:"Test this shell command, with the child's command line in place of {}, instead of golock."`
 	JSON     boolFlag `name:"json" help:"Print the report as JSON."`
 }

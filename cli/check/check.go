@@ -114,9 +114,8 @@ func (t *Test) round(ctx context.Context, n, kill int) {
 func (t *Test) newRun(toBeKilled bool) *run {
 	number := len(t.runs)
 	r := &run{test: t, number: number, child: t.child(number, toBeKilled)}
-	if toBeKilled {
-		r.killAfter = rand.N(t.average+stayIfKilled) + 1
-	}
+	// Where many wait, few of the random moments find a child inside.
+	r.kill = moment{never: !toBeKilled, inside: toBeKilled && rand.IntN(2) == 0, after: rand.N(t.average + stayIfKilled)}
 	t.runs = append(t.runs, r)
 	return r
 }

@@ -25,6 +25,7 @@ const (
 	recordFile  = "record"  // the notes of the children
 	insideFile  = "inside"  // each child inside has locked a byte
 	counterFile = "counter" // one for each slot
+	pipeFile    = "pipe."   // one for each run that is killed when its child is inside
 )
 
 // How long a child stays inside, at most. One whose tool will be killed stays longer, and
@@ -93,6 +94,9 @@ func Child(args []string) error {
 	if err := n.append(dir); err != nil {
 		return err
 	}
+	if stay == stayIfKilled && sayInside(dir, n.Number) {
+		awaitDeath(longestMeeting)
+	}
 	time.Sleep(stay)
 	if stay == stayIfKilled && !toolIsAlive() {
 		// The next child needs about as long to start as this one did.
@@ -128,6 +132,36 @@ func lockFirst(fd int) (at int, err error) {
 func toolIsAlive() bool {
 	leader, err := unix.Getsid(0)
 	return err != nil || unix.Kill(leader, 0) != unix.ESRCH
+}
+
+// makePipe makes the pipe by which the child of this number says that it is inside. The caller
+// closes it.
+func makePipe(dir string, number int) (*os.File, error) {
+	file := dir + "/" + pipeFile + strconv.Itoa(number)
+	if err := unix.Mkfifo(file, 0o600); err != nil {
+		return nil, fmt.Errorf("make the pipe %s: %w", file, err)
+	}
+	// Open for both, it needs no writer yet.
+	return os.OpenFile(file, os.O_RDWR|unix.O_NONBLOCK, 0)
+}
+
+// sayInside says through the pipe of the child that it is inside, and reports whether there is
+// one: its tool is killed now.
+func sayInside(dir string, number int) bool {
+	pipe, err := os.OpenFile(dir+"/"+pipeFile+strconv.Itoa(number), os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false // there is none, or nobody reads it any more
+	}
+	defer pipe.Close()
+	_, err = pipe.Write([]byte{1})
+	return err == nil
+}
+
+// awaitDeath returns when the tool is dead, after limit at the latest.
+func awaitDeath(limit time.Duration) {
+	for end := now() + int64(limit); toolIsAlive() && now() < end; {
+		time.Sleep(lookForOthers)
+	}
 }
 
 // startTook is how long it took from the fork of this process until it was in main, at the

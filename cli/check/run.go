@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -12,10 +13,10 @@ import (
 
 // run is one run of the tool around one child.
 type run struct {
-	test      *Test
-	number    int
-	child     []string
-	killAfter time.Duration // 0: it is not killed
+	test   *Test
+	number int
+	child  []string
+	kill   moment
 
 	started int64 // before it was started
 	queued  int64 // when it was known to wait; 0: it was not
@@ -25,6 +26,13 @@ type run struct {
 	code    int    // exit code, 128+N for a signal
 	message string // the last line of its standard error, of golock's log the last error
 	line    []byte // of standard error, without its end yet
+}
+
+// moment is when a run is killed.
+type moment struct {
+	never  bool
+	inside bool          // when its child is inside
+	after  time.Duration // of its start, if not inside
 }
 
 // stopLimit is how long a run may take to end after it was told to.
@@ -45,6 +53,15 @@ func (r *run) do(ctx context.Context) {
 	cmd.Stderr = r
 	cmd.WaitDelay = stopLimit
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	var word *os.File // the child says here that it is inside
+	if r.kill.inside {
+		var err error
+		if word, err = makePipe(r.test.Dir, r.number); err != nil {
+			r.code, r.message = 127, err.Error()
+			return
+		}
+		defer word.Close()
+	}
 	r.started = now()
 	if !r.test.Golock { // it does not tell when it waits
 		r.queued = r.started
@@ -53,16 +70,25 @@ func (r *run) do(ctx context.Context) {
 		r.code, r.message = 127, err.Error()
 		return
 	}
-	if r.killAfter > 0 {
-		kill := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-		defer time.AfterFunc(r.killAfter, kill).Stop()
+	kill := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	switch {
+	case r.kill.never:
+	case r.kill.inside:
+		// The goroutine ends when word is closed.
+		go func() {
+			if _, err := word.Read(make([]byte, 1)); err == nil {
+				kill()
+			}
+		}()
+	default:
+		defer time.AfterFunc(r.kill.after, kill).Stop()
 	}
 	_ = cmd.Wait() // the state says more
 	r.readLine(r.line)
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if r.code = status.ExitStatus(); status.Signaled() {
 		r.code = 128 + int(status.Signal())
-		r.killed = r.killAfter > 0 && status.Signal() == syscall.SIGKILL
+		r.killed = !r.kill.never && status.Signal() == syscall.SIGKILL
 	}
 }
 

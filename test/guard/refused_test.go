@@ -122,7 +122,8 @@ const alwaysRefusedScript = `
 	if [ -s started ]; then $GOLOCK run --name $LOCK -n -- true 2>/dev/null; echo busy $?; fi
 	kill -TERM $pid 2>/dev/null
 	wait $pid; echo term $?
-	echo calls $(($(wc -l <calls) * 1000 / (1000 + $(date +%s%3N) - began)))
+	# Go's runtime names each piece of memory that it gets, in all its processes, and ignores a refusal.
+	echo calls $(($(grep -vc PR_SET_VMA calls) * 1000 / (1000 + $(date +%s%3N) - began)))
 	$refused $GOLOCK acquire --name $LOCK --for $$ >id 2>acquire; echo acquire $?
 	if [ -s id ]; then $GOLOCK release $(cat id); echo release $?; fi
 	$GOLOCK run --name $LOCK -w 30 -- true; echo next $?
@@ -153,7 +154,7 @@ func alwaysRefused(t *testing.T, program, store, call, errno string) {
 		case number == success[step] && said == "":
 		case (number == 69 || number == 70) && strings.HasPrefix(said, "golock: ") && strings.Count(said, "\n") == 1:
 		default:
-			t.Errorf("%s: %d, %q", step, number, said)
+			t.Errorf("%s: %d, %.2000q", step, number, said)
 		}
 	}
 	if r.Code != 0 || steps < 5 {
