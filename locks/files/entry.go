@@ -55,7 +55,6 @@ type entry struct {
 // position is where an entry was in the queue when it looked last.
 type position struct {
 	version int64         // 0: it has not looked yet
-	turns   int           // so many versions, or more, must be made until it can hold
 	changed locks.Instant // when it saw another version than before
 }
 
@@ -233,7 +232,7 @@ func (e *entry) find(ctx context.Context) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.notePosition(r.version, 0)
+	e.notePosition(r.version)
 	m := r.state.find(e.member.ID)
 	if m != nil && m.flaw != nil {
 		dead := map[string]bool{}

@@ -38,6 +38,7 @@ func (e *entry) step(how queue.Step) *step {
 // result is what a step came to.
 type result struct {
 	queue.Decision
+	view    queue.View
 	state   *state // that was true at the end
 	version int64
 	unsure  bool // an attempt whose end is not known may have done the step
@@ -46,10 +47,6 @@ type result struct {
 	dead     map[string]bool           // IDs of those that are left out, as they have died
 	removed  map[string]bool           // records of entries that are gone
 }
-
-// nearest is how many of the first waiters, and of those before its own entry, a step
-// observes.
-const nearest = 4
 
 // Pauses after somebody else made the version. They grow until all that come at once have
 // room: with a long queue or on a busy machine an attempt takes long.
@@ -167,7 +164,7 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 		return s, false, nil
 	}
 	v.Invalid = p.invalid(s, r.dead)
-	r.Decision = queue.Decide(v, p.question)
+	r.view, r.Decision = v, queue.Decide(v, p.question)
 	if len(r.Invalid) > 0 {
 		return nil, false, lease.Invalid(r.Invalid)
 	}
@@ -194,7 +191,7 @@ func (p *step) view(s *state, r *result) (v queue.View, err error) {
 	own := slices.IndexFunc(others, func(m *member) bool { return m.ID == p.member.ID })
 	for i, m := range append(holders, others...) {
 		place := i - len(holders)
-		near := place < nearest || (place < own && place >= own-nearest)
+		near := place < queue.ObservedPlaces || (place < own && place >= own-queue.ObservedPlaces)
 		isOwn := m.ID == p.member.ID
 		mine := isOwn && p.entry != nil && !p.entry.attached // another process may be dead
 		if m.hasSlots() || !mine && (isOwn || all || near && !p.skipWaiters) {
@@ -215,8 +212,8 @@ func (p *step) view(s *state, r *result) (v queue.View, err error) {
 		}
 		switch {
 		case m.hasSlots():
-			e.Kept = seen.holdLeft > 0
-			if seen.ttlLeft == 0 && e.Kept && !mine {
+			e.HoldLeft = seen.holdLeft
+			if seen.ttlLeft == 0 && e.HoldLeft > 0 && !mine {
 				e.State = queue.Ended
 			}
 			v.Holders = append(v.Holders, e)
@@ -270,7 +267,7 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 // changed is an entry after a decision, and whether it stays.
 func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 	was, seen := m.State, r.observed[m.ID]
-	e.Kept = false // that is asked anew each time
+	e.HoldLeft = 0 // that is asked anew each time
 	m.Entry, m.flaw, m.line = e, nil, ""
 	switch e.State {
 	case queue.Tombstone: // a waiter must hear by whom

@@ -61,7 +61,7 @@ func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
 	}
 	e.state = out.state
 	a, err = e.answer(&out)
-	if next := now.Add(a.Recheck * 9 / 10); !p.skipWaiters || next < e.nextObservation {
+	if next := now.Add(a.Nap.For * 9 / 10); !p.skipWaiters || next < e.nextObservation {
 		e.nextObservation = next
 	}
 	return a, err
@@ -89,7 +89,7 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		if err := e.writeHeartbeat(phaseAccepted); err != nil {
 			return a, err
 		}
-		e.notePosition(r.version, 0)
+		e.notePosition(r.version)
 		a = e.held(queue.Granted, r.Entry)
 		a.Replaced = show(r.Replaced)
 		return a, nil
@@ -99,11 +99,11 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		if limit := e.member.Claim.Max; limit > 0 {
 			turns = (place + limit - 1) / limit
 		}
-		e.notePosition(r.version, turns)
+		e.notePosition(r.version)
 		a.Verdict, a.Place, a.Replaced = queue.Queued, place, show(r.Replaced)
-		a.Recheck = min(lookAfter(turns), e.member.ttl/heartbeatsPerTTL)
+		a.Nap = e.nap(r, place, turns)
 		if len(r.removed) > 0 || waited { // perhaps those behind the dead are dead too
-			a.Recheck = time.Millisecond
+			a.Nap = queue.Soon()
 		}
 		return a, nil
 	}
@@ -117,52 +117,55 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 }
 
 // notePosition notes which version was read.
-func (e *entry) notePosition(version int64, turns int) {
+func (e *entry) notePosition(version int64) {
 	last := e.position.Load()
 	changed := last.changed
 	if version != last.version {
 		changed = e.store.clock()
 	}
-	e.position.Store(&position{version, turns, changed})
+	e.position.Store(&position{version, changed})
 }
 
-// How long a waiter sleeps until it looks for a new version: a quarter of the time since
-// the last one, so that short commands follow each other quickly. The bounds grow with
-// its place.
-const (
-	shortestPoll = 2 * time.Millisecond
-	longestPoll  = 100 * time.Millisecond // of the first 20
-	slowestPoll  = time.Second            // of anybody
-)
-
-// lookAfter is when a waiter reads the state and observes others, even without a new
-// version: the first one after 0.2 s, those at the front within a second, those behind
-// more rarely, so that all together read little.
-func lookAfter(turns int) time.Duration {
-	const front = 32
-	n := time.Duration(turns)
-	return min(n*200*time.Millisecond, max(time.Second, n*time.Second/front))
+// abilities are those of files. A shared file system pushes nothing, and knows nothing of processes.
+func abilities() queue.Abilities {
+	return queue.Abilities{
+		Observes: true,
+		// A look opens the directory and asks for one name.
+		Peeks: queue.Spacing{
+			LeastPerTurn: 2 * time.Millisecond,
+			Most:         100 * time.Millisecond, MostPerTurn: 5 * time.Millisecond,
+		},
+	}
 }
 
-// Sleep implements lease.Entry. A shared file system pushes nothing, so it polls for new
-// versions: for the next one in front, for several at once further back.
-func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (lease.Answer, locks.Instant, error) {
-	at, clock := e.position.Load(), e.store.clock
-	for end := clock().Add(d); ; {
-		turns, now := time.Duration(at.turns), clock()
-		pause := min(max(now.Sub(at.changed)/4, turns*shortestPoll), max(longestPoll, turns*longestPoll/20), slowestPoll, end.Sub(now))
+// nap is how the entry waits after a step.
+func (e *entry) nap(r *result, place, turns int) queue.Nap {
+	w := queue.Waiter{Place: place, Turns: turns, TTL: e.member.ttl, Fits: r.Fits, IsDue: r.Due == e.member.ID}
+	return abilities().AfterStep(&r.view, w)
+}
+
+// Sleep implements lease.Entry. It looks for new versions: for the next one in front, for several at
+// once further back.
+func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (lease.Answer, locks.Instant, error) {
+	changed, clock := e.position.Load().changed, e.store.clock
+	for end := clock().Add(nap.For); ; {
+		now := clock()
+		pause := end.Sub(now)
+		if nap.Peek.Moves > 0 {
+			pause = min(pause, nap.Peek.Pause(now.Sub(changed)))
+		}
 		lease.Pause(ctx, pause)
-		if ctx.Err() != nil || clock() >= end || e.moved(ctx) {
+		if ctx.Err() != nil || clock() >= end || e.moved(ctx, nap.Peek.Moves) {
 			return lease.Answer{}, 0, nil
 		}
 	}
 }
 
 // moved reports whether there are so many new versions that the entry has to look.
-func (e *entry) moved(ctx context.Context) bool {
+func (e *entry) moved(ctx context.Context, by int) bool {
 	at := e.position.Load()
 	moved, err := lease.Await(ctx, func() (bool, error) {
-		return e.dir.moved(at.version, int64(max(at.turns/2, 1))), nil
+		return e.dir.moved(at.version, int64(by)), nil
 	})
 	return moved || err != nil
 }
@@ -206,7 +209,7 @@ func (e *entry) watch() {
 	defer locks.Recover(new(error)) // a renewal meets the same fault, and hands it on
 	for e.open.Err() == nil {
 		lease.Pause(e.open, min(eventLimit, e.request.TTL/heartbeatsPerTTL))
-		if e.moved(e.open) {
+		if e.moved(e.open, 1) {
 			select {
 			case e.events <- struct{}{}:
 			default:

@@ -50,7 +50,7 @@ type Answer struct {
 	TTL   time.Duration `json:"-"` // likewise
 	Epoch string        // the stretch of time in which the store forgot nothing
 
-	Recheck time.Duration // Queued: when to ask again
+	Nap queue.Nap `json:"-"` // Queued: how to wait until it asks again
 	// Queued, Busy, Nested: there is room, but nothing is granted for this long, and why.
 	// A request that may not wait can be asked again afterwards.
 	Quarantine      time.Duration
@@ -66,10 +66,10 @@ type Entry interface {
 	// Ask makes one attempt at a step. sent is the moment before the request was sent.
 	Ask(ctx context.Context, s queue.Step) (a Answer, sent locks.Instant, err error)
 
-	// Sleep returns when a waiter should ask again: after d, or when the store wakes it.
+	// Sleep returns when a waiter should ask again: after nap.For, or when the store wakes it.
 	// The verdict is Granted if the store has pushed a grant; the lease then counts from
 	// sent. near is called when the waiter is one of the first two. An error is final.
-	Sleep(ctx context.Context, d time.Duration, near func()) (a Answer, sent locks.Instant, err error)
+	Sleep(ctx context.Context, nap queue.Nap, near func()) (a Answer, sent locks.Instant, err error)
 
 	// Events are hints about a lease, as in locks.RenewableLease; nil: there are none.
 	Events() <-chan struct{}

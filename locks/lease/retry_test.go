@@ -28,7 +28,7 @@ func (s *script) Ask(_ context.Context, step queue.Step) (Answer, locks.Instant,
 	return Answer{Outcome: queue.Outcome{Verdict: queue.Granted}}, 0, err
 }
 
-func (*script) Sleep(context.Context, time.Duration, func()) (Answer, locks.Instant, error) {
+func (*script) Sleep(context.Context, queue.Nap, func()) (Answer, locks.Instant, error) {
 	return Answer{}, 0, nil
 }
 func (*script) Events() <-chan struct{} { return nil }

@@ -20,7 +20,7 @@ type Ticket struct {
 	postponed  bool      // not in the queue: it is asked again after the quarantine
 	end        time.Time // until when it may be postponed
 	place      int
-	recheck    time.Duration
+	nap        queue.Nap
 	quarantine *locks.QuarantineError // of the last answer
 }
 
@@ -71,12 +71,12 @@ func (t *Ticket) joined(ctx context.Context, a Answer, sent locks.Instant) error
 		t.lease = newLease(t.store, t.entry, a, sent)
 		return nil
 	case a.Verdict == queue.Queued:
-		t.recheck, t.place = a.Recheck, a.Place
+		t.nap, t.place = a.Nap, a.Place
 		t.request.TellPlace(a.Place)
 	case a.Quarantine == 0:
 		return t.refused(ctx, a)
 	default:
-		t.postponed, t.recheck = true, a.Quarantine+time.Millisecond
+		t.postponed, t.nap = true, queue.Nap{For: a.Quarantine + time.Millisecond}
 	}
 	if a.Quarantine > 0 {
 		t.quarantine = &locks.QuarantineError{Cause: a.QuarantineCause, End: time.Now().Add(a.Quarantine)}
@@ -95,15 +95,11 @@ func (t *Ticket) unavailable(q *locks.QuarantineError) error {
 	return &locks.OutageError{Store: t.store, Err: q, Answered: true}
 }
 
-// The waiters at the front retry at the first pace while the store is out of reach: they
-// must be back before they are taken for dead. Those further back slow down.
-const frontPlaces = 16
-
 // Wait implements locks.Ticket. Each Ask also keeps the place alive; a waiter that was
 // taken for dead gets its old place back.
 func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	var outage error // of the last Ask
-	pause := t.recheck
+	nap := t.nap
 	var pauses backoff
 	near := func() { t.request.TellPlace(min(t.place, 2)) }
 	for t.lease == nil {
@@ -111,9 +107,9 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		var sent locks.Instant
 		var err error
 		if t.postponed { // there is nothing to be woken for
-			Pause(ctx, pause)
+			Pause(ctx, nap.For)
 		} else {
-			a, sent, err = t.entry.Sleep(ctx, pause, near)
+			a, sent, err = t.entry.Sleep(ctx, nap, near)
 		}
 		switch {
 		case err != nil:
@@ -131,7 +127,7 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			if err := t.joined(ctx, a, sent); err != nil {
 				return nil, err
 			}
-			outage, pause, pauses = nil, t.recheck, backoff{}
+			outage, nap, pauses = nil, t.nap, backoff{}
 		case ctx.Err() != nil: // the next round ends
 		case !IsTemporary(err):
 			giveUp(ctx, t.store, t.entry)
@@ -140,10 +136,10 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			giveUp(ctx, t.store, t.entry)
 			return nil, t.why(ctx, err)
 		default:
-			if t.place <= frontPlaces {
+			if t.place <= queue.OutagePlaces {
 				pauses = backoff{}
 			}
-			outage, pause = err, min(pauses.next(), t.request.TTL/3)
+			outage, nap = err, queue.Nap{For: min(pauses.next(), queue.AskEvery(t.request.TTL)), KeepsConnection: true}
 		}
 	}
 	return t.lease, nil

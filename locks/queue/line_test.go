@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golock/locks"
 	"golock/locks/queue"
@@ -164,12 +165,12 @@ func (s *script) turn(id, verb string, words []string) string {
 		e.State = queue.Holding
 		c.learn(e, s.epoch)
 	case "holdends":
-		if e.Kept = false; e.State == queue.Ended {
+		if e.HoldLeft = 0; e.State == queue.Ended {
 			delete(s.entries, id)
 			return ""
 		}
 	case "expires":
-		if c.holds = false; e.State == queue.Holding && e.Kept {
+		if c.holds = false; e.State == queue.Holding && e.HoldLeft > 0 {
 			e.State = queue.Ended
 			break
 		}
@@ -231,7 +232,7 @@ func question(id string, words []string) queue.Question {
 		case "replace":
 			q.Entry.Replace = locks.Replacement(value)
 		case "hold":
-			q.Entry.Kept = true
+			q.Entry.HoldLeft = time.Hour
 		case "deaf":
 			q.Entry.Reachable = false
 		case "nowait":

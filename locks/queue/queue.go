@@ -18,93 +18,6 @@ import (
 	"golock/locks"
 )
 
-// State is that of an entry.
-type State byte
-
-// The states.
-const (
-	Waiting   State = 'W'
-	Offered   State = 'O' // its slots are taken; it holds when it accepts them
-	Holding   State = 'H'
-	Ended     State = 'E' // its owner has released it; its hold keeps the slots
-	Tombstone State = 'G' // it has left: a late repetition of its request must not bring it back
-)
-
-// Entry is one entry of a queue.
-type Entry struct {
-	ID      string
-	State   State
-	Claim   locks.Claim
-	Replace locks.Replacement
-	Evicted string // by whom; "": it is not
-	Slots   []int  // Offered, Holding and Ended
-	Fence   int64  // likewise
-	Kept    bool   // its hold is not over: released, it becomes Ended
-	Invalid bool   // only its ID, state, evictor and times count
-
-	Reachable bool // a waiter that an offer reaches; another one has to ask before it gets a slot
-	Absent    bool // a waiter that is overdue: it loses an offer, and is passed over until it asks
-}
-
-// View is the part of a queue that a decision needs. Decide does not change it.
-type View struct {
-	Counter     int64  // the highest ticket or fence so far
-	Epoch       string // a stretch of time in which the store forgot nothing
-	Quarantined bool   // nobody gets a slot
-
-	// Invalid are entries of the queue whose time may not be over and whose claims and slots are not
-	// known. Nobody gets a slot, and nobody joins, as long as there are any.
-	Invalid []locks.InvalidEntry
-
-	Holders []Entry // all that have slots
-	Waiters []Entry // the first ones, in order; at least one that is not Absent, if there is any
-	More    bool    // there are others behind them
-	Own     *Entry  // that of the question, in any state; nil: there is none
-
-	Ahead       int     // if there are More: how many wait before one that joins and is not in Waiters
-	Total       int     // number of all waiters
-	Replaceable []Entry // all waiters with Replace, for a newcomer with Replace
-}
-
-// Question is a step with an entry.
-type Question struct {
-	Step  Step
-	Entry Entry  // its ID; what a Join asks for; what a Renew believes to hold, if it has slots
-	Epoch string // of the last answer to the entry
-
-	NoWait   bool
-	Within   []string // IDs of the enclosing runs
-	MaxQueue *int
-	By       string // who evicts
-}
-
-// Enclosing gives the IDs of the runs that enclose a request, as a Question has them.
-func Enclosing(r locks.Request) (within []string) {
-	for _, w := range r.Within {
-		within = append(within, w.ID.String())
-	}
-	return within
-}
-
-// Decision is an outcome, and the changes that make it true.
-type Decision struct {
-	Outcome
-	Holders  []Entry // Busy, Nested: all that have slots
-	Replaced []Entry // Granted, Queued: whom it has evicted
-	Entry    Entry   // Granted, Held, Queued: as it is now
-	Fits     bool    // Busy, Nested, Queued: only the quarantine or waiters before it are in its way
-
-	Counter int64    // raised if tickets or fences were given
-	Put     []Entry  // new and changed entries
-	Told    []string // IDs of waiters to wake: they have an offer, were evicted, or have to ask again
-	Due     string   // ID of the first waiter if it could have a slot and is not Reachable
-	Again   bool     // slots may be left for waiters that the view does not show: Look, with more of them
-
-	// Invalid are entries because of which the question cannot be answered. Then there is
-	// nothing else.
-	Invalid []locks.InvalidEntry
-}
-
 // Decide answers a question.
 func Decide(v View, q Question) Decision {
 	d := &decision{View: v, q: q}
@@ -385,7 +298,7 @@ func (d *decision) release() {
 	d.out.Existed = own != nil && own.State != Tombstone && own.State != Ended
 	switch {
 	case own != nil && (own.State == Tombstone || own.State == Ended && !leaves):
-	case own != nil && own.State == Holding && own.Kept && own.Evicted == "" && !leaves:
+	case own != nil && own.State == Holding && own.HoldLeft > 0 && own.Evicted == "" && !leaves:
 		e := *own
 		e.State = Ended
 		d.put(e)
@@ -411,7 +324,7 @@ func (d *decision) end(e Entry) {
 	case e.Invalid:
 		d.put(e.repaired(d.q.By))
 	case e.Evicted == "":
-		e.Evicted, e.Kept = d.q.By, false
+		e.Evicted, e.HoldLeft = d.q.By, 0
 		d.put(e)
 	}
 	if e.State == Waiting || e.State == Offered {

@@ -70,7 +70,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	a = r.Answer
-	a.Recheck, a.Quarantine = r.Recheck.duration(), r.Quarantine.duration()
+	a.Nap, a.Quarantine = queue.Nap{For: r.Recheck.duration()}, r.Quarantine.duration()
 	a.QuarantineCause = "the server has restarted, or another one took over"
 	if stored != nil {
 		e.learn(r.Epoch, stored)

@@ -17,10 +17,10 @@ func maxGrantAge(ttl time.Duration) time.Duration { return ttl/3 - ttl/20 }
 
 // Sleep implements lease.Entry. It subscribes, returns when that is confirmed, because a
 // wake-up may have come before, and then sleeps until a message tells of a grant or to
-// ask, or d is over.
-func (e *entry) Sleep(ctx context.Context, d time.Duration, near func()) (a lease.Answer, sent locks.Instant, _ error) {
+// ask, or the nap is over.
+func (e *entry) Sleep(ctx context.Context, nap queue.Nap, near func()) (a lease.Answer, sent locks.Instant, _ error) {
 	e.listening.Do(func() { go e.listen(0) })
-	ctx, cancel := context.WithTimeout(ctx, d)
+	ctx, cancel := context.WithTimeout(ctx, nap.For)
 	defer cancel()
 	for {
 		select {

@@ -25,14 +25,8 @@ type entry struct {
 	idleTimer *time.Timer // closes the connection of a holder
 }
 
-const (
-	// idleLimit is how long the connection of a grant is kept.
-	idleLimit = time.Second
-
-	// keepConn is the longest pause for which a waiter beyond keptConns, but not far, keeps its
-	// connection: in a queue that moves quickly, connecting costs more than looking.
-	keepConn = 250 * time.Millisecond
-)
+// idleLimit is how long the connection of a grant is kept.
+const idleLimit = time.Second
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 	e := &entry{session: session{store: s}, ref: ref}
@@ -80,7 +74,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		a = t.answer
 		if t.own != nil {
 			e.name, e.Epoch, e.row = t.name.name, a.Epoch, *t.own
-			e.learn(a.Place, t.name.change)
+			e.learn(a.Place, t.name.change, t.pace)
 			e.addGrant(&a)
 		}
 		switch others := t.keepsConn(); {
@@ -116,9 +110,9 @@ func (e *entry) keepOpen(others bool) {
 }
 
 // Sleep implements lease.Entry. A waiter whose connection is lost comes again soon.
-func (e *entry) Sleep(ctx context.Context, d time.Duration, _ func()) (a lease.Answer, sent locks.Instant, err error) {
+func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (a lease.Answer, sent locks.Instant, err error) {
 	err = e.guard(func() (err error) {
-		if sent, err = e.sleep(ctx, d); e.row.State == queue.Holding {
+		if sent, err = e.sleep(ctx, nap); e.row.State == queue.Holding {
 			a.Verdict, a.Epoch = queue.Granted, e.Epoch
 			e.addGrant(&a)
 			e.keepOpen(true)

@@ -50,7 +50,7 @@ func TestPauseInOutage(t *testing.T) {
 	}
 	const pause = 200 * time.Millisecond
 	began := time.Now()
-	if _, _, err := e.Sleep(t.Context(), pause, nil); err != nil {
+	if _, _, err := e.Sleep(t.Context(), queue.Nap{For: pause, KeepsConnection: true}, nil); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Lasted(t, began, pause, time.Hour)

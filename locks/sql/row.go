@@ -100,6 +100,15 @@ func (r *row) until() int64 {
 	return r.ends
 }
 
+// left is how long it takes until a waiter is overdue, or another entry is over.
+func (r *row) left(now int64) time.Duration {
+	end := r.until()
+	if r.State == queue.Waiting {
+		end = r.due
+	}
+	return max(span(end-now), 0)
+}
+
 // isName reports whether a row is a name's own.
 func (r *row) isName() bool { return r.State == nameRow && r.ID == "" }
 

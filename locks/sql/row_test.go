@@ -140,7 +140,7 @@ func TestRenewWithdrawnOffer(t *testing.T) {
 	s.maxConns.Store(100)
 	v := &view{
 		facts: facts{now: 1000, server: "s", conn: 4}, name: &nameState{epoch: "e", server: "s", quarantine: 1500},
-		holders: []row{offered}, own: &offered, limit: frontSize,
+		holders: []row{offered}, own: &offered, limit: queue.ShownPlaces,
 	}
 	q := &question{
 		Question: queue.Question{Step: queue.Renew, Entry: queue.Entry{ID: "a", Slots: []int{0}}, Epoch: "e"},
@@ -173,7 +173,7 @@ func TestFarTimes(t *testing.T) {
 		},
 	} {
 		s := &Store{target: &Target{waiters: 0}, table: "golock"}
-		v := &view{facts: facts{now: 1, server: "s"}, name: &nameState{epoch: "e", server: "s", counter: 9}, limit: frontSize}
+		v := &view{facts: facts{now: 1, server: "s"}, name: &nameState{epoch: "e", server: "s", counter: 9}, limit: queue.ShownPlaces}
 		set(v)
 		q := &question{
 			Question: queue.Question{Step: queue.Join, Entry: queue.Entry{ID: "c", State: queue.Waiting, Claim: locks.Claim{Weight: 1, Max: 1}}},
@@ -184,7 +184,7 @@ func TestFarTimes(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		if d := step.answer.Recheck; d <= 0 || d > 11*time.Second || step.own.due < v.now {
+		if d := step.answer.Nap.For; d <= 0 || d > 11*time.Second || step.own.due < v.now {
 			t.Errorf("%s: it looks again in %v and is overdue from %d", what, d, step.own.due)
 		}
 	}

@@ -210,7 +210,7 @@ func (c *session) observe(f *facts) {
 // time: from then on they cannot be accepted.
 func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	s := c.store
-	v := &view{limit: frontSize}
+	v := &view{limit: queue.ShownPlaces}
 	for text := s.lockText(q); ; {
 		statements, shapes := s.viewText(q, v.limit)
 		answers, err := c.ask(ctx, text+strings.Join(statements, ";"), shapes...)

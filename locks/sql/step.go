@@ -15,8 +15,7 @@ import (
 
 // The times of a queue.
 const (
-	remember   = 10 * time.Minute // that an entry has gone
-	offerLimit = 5 * time.Second  // to accept an offer, at most
+	remember = 10 * time.Minute // that an entry has gone
 
 	tidyEvery = 16 // of so many steps about one removes what is forgotten
 )
@@ -34,6 +33,7 @@ type step struct {
 	sleepers []string // numbers of connections
 	again    bool     // more of the waiters have to be read to hand out what is free
 
+	pace   queue.Pace   // of a waiter, from now on
 	answer lease.Answer // without its grant
 	own    *row         // of an entry that is granted, held or queued
 }
@@ -46,7 +46,8 @@ func (s *Store) decide(q *question, v *view) (*step, error) {
 	if t.name.epoch != "" || q.Step == queue.Join || q.Step == queue.Renew {
 		t.checkEpoch()
 	}
-	d := queue.Decide(t.view(), q.Question)
+	seen := t.view()
+	d := queue.Decide(seen, q.Question)
 	if len(d.Invalid) > 0 {
 		return nil, lease.Invalid(d.Invalid)
 	}
@@ -62,13 +63,13 @@ func (s *Store) decide(q *question, v *view) (*step, error) {
 		a.Quarantine = span(max(t.quarantineEnd()-v.now, 0))
 	}
 	if d.Verdict == queue.Queued {
-		a.Recheck = t.recheck(d.Place-1, d.Fits)
-		if d.Due == q.row.ID { // those before it have just been served
-			a.Recheck = time.Millisecond
-		}
+		t.pace = q.pace.At(d.Place, time.Now())
+		w := q.waiter(d.Place, t.canBeWoken(d.Place-1), t.pace)
+		w.Fits, w.IsDue = d.Fits, d.Due == q.row.ID
+		a.Nap = s.abilities().AfterStep(&seen, w)
 	}
 	a.Holders, a.Replaced = t.show(d.Holders), t.show(d.Replaced) // as they were
-	t.apply(&d, a.Recheck)
+	t.apply(&d, a.Nap.For)
 	t.own, t.again = t.rows[d.Entry.ID], d.Again
 	return t, nil
 }
@@ -126,7 +127,8 @@ func (t *step) quarantineEnd() int64 { return max(t.name.quarantine, t.v.tableQu
 func (t *step) view() queue.View {
 	v := t.v
 	seen := queue.View{
-		Counter: t.name.counter - stepNumbers, Epoch: t.name.epoch, Quarantined: t.quarantineEnd() > v.now,
+		Counter: t.name.counter - stepNumbers, Epoch: t.name.epoch,
+		Quarantined: t.quarantineEnd() > v.now, QuarantineLeft: span(max(t.quarantineEnd()-v.now, 0)),
 		More: v.more(), Ahead: v.ahead, Total: v.waiters, Replaceable: t.alive(v.replaceable),
 	}
 	for i := range v.invalid {
@@ -179,42 +181,15 @@ func (t *step) entry(r *row) queue.Entry {
 	case e.State == queue.Holding && r.ends <= t.v.now:
 		e.State = queue.Ended
 	}
-	e.Kept = e.State == queue.Holding && r.hold > t.v.now
+	if e.State == queue.Holding || e.State == queue.Ended {
+		e.HoldLeft = max(span(r.hold-t.v.now), 0)
+	}
+	e.Left = r.left(t.v.now)
 	return e
 }
 
-// recheck is how long a waiter sleeps if nobody wakes it. fits: the holders leave room for
-// it.
-func (t *step) recheck(ahead int, fits bool) time.Duration {
-	look := t.q.row.ttl / 3
-	sooner := func(moment int64) {
-		if moment > t.v.now {
-			look = min(look, span(min(moment-t.v.now, micros(look)))+time.Millisecond)
-		}
-	}
-	late := int64(0)
-	for i := range t.v.front[:min(ahead, len(t.v.front))] {
-		late = max(late, t.v.front[i].due)
-	}
-	switch {
-	case late > t.v.now: // then it is the first: those before it may have died
-		sooner(late)
-	case fits:
-		sooner(t.quarantineEnd())
-	default:
-		for i := range t.v.holders {
-			sooner(t.v.holders[i].hold)
-			sooner(t.v.holders[i].until())
-		}
-	}
-	if !t.canBeWoken(ahead) {
-		look = min(look, t.q.pauseBehind(ahead, t.store.listeners()))
-	}
-	return look
-}
-
-// apply writes a decision.
-func (t *step) apply(d *queue.Decision, recheck time.Duration) {
+// apply writes a decision. pause is after what time a waiter in question asks again.
+func (t *step) apply(d *queue.Decision, pause time.Duration) {
 	dialect := &t.store.dialect
 	told := d.Told
 	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && d.Verdict == queue.Released &&
@@ -235,7 +210,7 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 	}
 	offered := false
 	for _, e := range d.Put {
-		r, old := t.row(e, d, recheck), t.rows[e.ID]
+		r, old := t.row(e, d, pause), t.rows[e.ID]
 		t.save(&r, old)
 		waited, waits := old != nil && old.State == queue.Waiting, e.State == queue.Waiting
 		last := t.q.isNew() && d.Place > t.v.waiters
@@ -261,7 +236,7 @@ func (t *step) apply(d *queue.Decision, recheck time.Duration) {
 }
 
 // row is what is written for an entry.
-func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row {
+func (t *step) row(e queue.Entry, d *queue.Decision, pause time.Duration) row {
 	was, r := queue.State(0), t.q.row
 	if old := t.rows[e.ID]; old != nil {
 		was, r = old.State, *old
@@ -274,7 +249,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 			r.due, r.conn = t.v.now, 0
 			break
 		}
-		r.ends, r.due, r.conn = t.v.now+micros(r.ttl), t.v.now+micros(recheck+r.ttl/3), 0
+		r.ends, r.due, r.conn = t.v.now+micros(r.ttl), t.v.now+micros(pause+queue.AskEvery(r.ttl)), 0
 		r.server = t.v.login
 		if was == 0 && r.since == 0 {
 			r.since = t.v.now
@@ -286,7 +261,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, recheck time.Duration) row 
 			}
 		}
 	case queue.Offered:
-		r.due = t.v.now + micros(min(offerLimit, r.ttl))
+		r.due = t.v.now + micros(min(queue.OfferLimit, r.ttl))
 	case queue.Holding:
 		if t.q.Step == queue.Join && e.ID == t.q.row.ID && was != queue.Holding {
 			r.since = t.v.now
@@ -325,7 +300,7 @@ func (t *step) describeFront() {
 	}
 	slices.SortFunc(waiting, func(a, b *row) int { return strings.Compare(order(a.Claim), order(b.Claim)) })
 	t.name.low, t.name.late = order(waiting[0].Claim), 0
-	for _, r := range waiting[:min(nearPlaces, len(waiting))] {
+	for _, r := range waiting[:min(queue.StepPlaces, len(waiting))] {
 		t.name.late = max(t.name.late, r.due)
 	}
 }
@@ -392,7 +367,7 @@ func (t *step) sameAccount(r *row) bool {
 
 // canBeWoken reports whether all who are before a waiter can wake it.
 func (t *step) canBeWoken(ahead int) bool {
-	if t.v.now < t.v.start || ahead >= t.store.listeners() {
+	if t.v.now < t.v.start || ahead >= t.store.abilities().Wakes {
 		return false
 	}
 	other := func(r row) bool { return !t.sameAccount(&r) }

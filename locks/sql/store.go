@@ -22,9 +22,11 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // Store is a table in a database. It does nothing until it is used.
@@ -87,12 +89,18 @@ func (s *Store) keptConns() int {
 	return int(s.maxConns.Load() / 4)
 }
 
-// listeners is how many of them can be woken.
-func (s *Store) listeners() int {
-	if s.noNotify.Load() {
-		return 0
+// abilities are those of a server with as many connections as it allows.
+func (s *Store) abilities() queue.Abilities {
+	kept := s.keptConns()
+	a := queue.Abilities{
+		Wakes: min(kept, s.dialect.Listeners), Connections: kept,
+		// A peek reads one column of one row.
+		Peeks: queue.Spacing{Least: 50 * time.Millisecond, LeastPerTurn: 15 * time.Millisecond},
 	}
-	return min(s.keptConns(), s.dialect.Listeners)
+	if s.noNotify.Load() {
+		a.Wakes = 0
+	}
+	return a
 }
 
 // Forget implements locks.QueueStore.

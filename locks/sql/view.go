@@ -50,9 +50,6 @@ type view struct {
 // stepNumbers is how many numbers a step reserves when it locks the row: a ticket and a fence.
 const stepNumbers = 2
 
-// frontSize is how many waiters a view shows.
-const frontSize = 20
-
 // question is what a caller wants to be done with its entry, and what that knows of itself from
 // the last answer.
 type question struct {
@@ -60,8 +57,11 @@ type question struct {
 	key  string // hash of the name
 	name string // "" if only the ref is known; then the row has only ID and TTL
 	row  row
-	pace
 	turn int64 // of the attempt
+
+	place  int   // where it was when it looked last; 0: not known
+	change int64 // the name's, when the place was counted
+	pace   queue.Pace
 }
 
 func (q *question) isNew() bool { return q.Step == queue.Join && q.row.Claim.Ticket == 0 }

@@ -11,9 +11,6 @@ import (
 	"golock/locks/queue"
 )
 
-// nearPlaces are the first places: waiters there make a whole step each time they look.
-const nearPlaces = 3
-
 // prolongPlace is the look of a waiter that is not near. It prolongs its place if a third of its
 // time is over, and counts who is ahead if the queue has moved since it last did. It writes only
 // its own row, so that a long queue does not hold up the grants at its front.
@@ -23,7 +20,7 @@ const nearPlaces = 3
 func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	s, ttl := e.store, e.row.ttl
 	canBeWoken := e.row.conn != 0
-	if e.place <= nearPlaces || canBeWoken && (e.conn == nil || e.number != e.row.conn) {
+	if e.place <= queue.StepPlaces || canBeWoken && (e.conn == nil || e.number != e.row.conn) {
 		return false
 	}
 	clock, of := s.dialect.Clock, fmt.Sprintf("%s WHERE lock_key='%s'", s.table, e.key)
@@ -42,40 +39,45 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	var change, late int64 // after late all near ones are overdue: they may have died with the holder
 	var there, passed, place int
 	err = scan(answers[0][0], &change, &late, &there, &passed, &place)
-	if err != nil || there == 0 || passed > 0 || late <= 0 || place <= nearPlaces ||
-		!canBeWoken && place <= s.listeners() {
+	if err != nil || there == 0 || passed > 0 || late <= 0 || place <= queue.StepPlaces ||
+		!canBeWoken && place <= s.abilities().Wakes {
 		return false
 	}
-	a.Verdict, a.Place, a.Recheck = queue.Queued, place, ttl*2/3
-	if !canBeWoken {
-		a.Recheck = e.pauseBehind(place-1, s.listeners())
-	}
-	// If the near ones have died, not all the others come at once.
-	a.Recheck = min(a.Recheck, min(a.Recheck, span(late))+time.Duration(place)*time.Millisecond)
-	e.learn(place, change)
+	e.learn(place, change, e.pace.At(place, time.Now()))
+	a.Verdict, a.Place = queue.Queued, place
+	a.Nap = s.abilities().AfterLook(span(late), e.waiter(place, canBeWoken, e.pace))
 	return true
 }
 
-// sleep waits, for d at most, until the entry has an offer or must look for another reason.
+// learn notes where the entry is, after so many changes of the queue.
+func (q *question) learn(place int, change int64, pace queue.Pace) {
+	q.place, q.change, q.pace = place, change, pace
+}
+
+// waiter is whom a schedule is for. Each place counts as a turn: if several are let in at once, those
+// behind them look no sooner, as that costs the server more.
+func (q *question) waiter(place int, isWoken bool, pace queue.Pace) queue.Waiter {
+	return queue.Waiter{Place: place, Turns: place, TTL: q.row.ttl, IsWoken: isWoken, Pace: pace}
+}
+
+// sleep waits, as nap says, until the entry has an offer or must look for another reason.
 // It accepts the offer: the entry is holding then, and its lease counts from sent.
-func (e *entry) sleep(ctx context.Context, d time.Duration) (sent locks.Instant, err error) {
+func (e *entry) sleep(ctx context.Context, nap queue.Nap) (sent locks.Instant, err error) {
 	s := e.store
 	switch {
+	case e.row.conn == 0 && nap.Peek.Moves > 0:
+		return 0, e.peek(ctx, nap)
 	case e.row.conn == 0:
-		kept, listeners := s.keptConns(), s.listeners()
-		if d > keepConn && e.place > kept || e.place > 2*kept+nearPlaces {
+		if !nap.KeepsConnection {
 			e.closeConn()
-		} else if listeners > 0 && e.place > listeners && e.place <= kept {
-			return 0, e.pollMoves(ctx, d, shortestPoll+time.Duration(e.place-listeners)*keptPoll)
 		}
-		lease.Pause(ctx, d)
+		lease.Pause(ctx, nap.For)
 		return 0, nil
 	case e.conn == nil || e.row.conn != e.number:
-		lease.Pause(ctx, min(d, lease.RetryPause))
+		lease.Pause(ctx, min(nap.For, lease.RetryPause))
 		return 0, nil
 	}
-	// After the limit it asks: a wake-up may be lost, or a waiter before it may let its offer pass.
-	limit := min(d, offerLimit+time.Duration(e.place)*250*time.Millisecond)
+	limit := nap.For
 	// A connection that has silently died never answers.
 	bound, cancel := context.WithTimeout(ctx, limit+lease.AttemptLimit(e.row.ttl))
 	defer cancel()
@@ -99,18 +101,18 @@ func (e *entry) sleep(ctx context.Context, d time.Duration) (sent locks.Instant,
 	return sent, nil
 }
 
-// pollMoves waits until the queue has moved, for d at most. That costs much less than to look for
-// the place.
-func (e *entry) pollMoves(ctx context.Context, d, pause time.Duration) error {
+// peek waits until the queue has moved. That costs much less than to look for the place.
+func (e *entry) peek(ctx context.Context, nap queue.Nap) error {
 	text := fmt.Sprintf("SELECT since FROM %s WHERE lock_key='%s' AND entry_id=''", e.store.table, e.key)
-	for end := time.Now().Add(d); ctx.Err() == nil && time.Now().Before(end); {
+	begun := time.Now()
+	for end := begun.Add(nap.For); ctx.Err() == nil && time.Now().Before(end); {
 		bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(e.row.ttl))
 		rows, err := e.ask(bound, text, shape{columns: 1})
 		cancel()
 		if err != nil || len(rows[0]) == 0 || rows[0][0][0] != strconv.FormatInt(e.change, 10) {
 			return err
 		}
-		lease.Pause(ctx, min(pause, time.Until(end)))
+		lease.Pause(ctx, min(nap.Peek.Pause(time.Since(begun)), time.Until(end)))
 	}
 	return nil
 }
@@ -124,49 +126,4 @@ func (e *entry) acceptText() string {
 		"hold=CASE WHEN hold>0 THEN LEAST(hold+%[2]s,%[6]d) ELSE 0 END%[3]s AND state='O' AND conn=%[4]d AND evicted='';"+
 		"SELECT %[5]s FROM %[1]s%[3]s;",
 		e.store.table, dialect.Clock, own, e.row.conn, selected, locks.MaxMoment) + dialect.Commit
-}
-
-// The pauses of a waiter that nobody can wake.
-const (
-	shortestPoll = 50 * time.Millisecond
-	frontPoll    = 200 * time.Millisecond // for each place, where nobody can be woken
-	stepPoll     = 20 * time.Millisecond  // for each place behind those that can
-	keptPoll     = 15 * time.Millisecond  // likewise, over a kept connection
-)
-
-// pace is how a waiter has advanced in the queue.
-type pace struct {
-	place  int           // 0: none
-	change int64         // the name's, when the place was counted
-	seen   time.Time     // when it was there
-	moved  time.Time     // when it came there
-	places int           // so many places in its last move,
-	in     time.Duration // that took so long
-}
-
-func (p *pace) learn(place int, change int64) {
-	now := time.Now()
-	if place != p.place {
-		p.places, p.in, p.moved = p.place-place, now.Sub(p.seen), now
-	} else {
-		p.places = 0
-	}
-	p.place, p.change, p.seen = place, change, now
-}
-
-// pauseBehind is how long a waiter sleeps that cannot be woken, with so many ahead of it.
-// If the queue goes on at its pace, it is back before those that can be woken have had their
-// turn. While nothing moves, it sleeps half as long as it has waited for a move.
-func (q question) pauseBehind(ahead, listeners int) time.Duration {
-	q.learn(ahead+1, q.change)
-	behind := time.Duration(ahead - listeners)
-	if behind < 0 || listeners == 0 {
-		return min(q.row.ttl/3, time.Duration(q.place)*frontPoll)
-	}
-	pause := shortestPoll + behind*stepPoll
-	if q.places > 0 {
-		left := q.in * (behind + time.Duration(listeners/2)) / time.Duration(q.places)
-		pause = min(pause, max(left/2, shortestPoll))
-	}
-	return min(q.row.ttl/3, max(pause, q.seen.Sub(q.moved)/2))
 }
