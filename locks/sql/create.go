@@ -10,9 +10,12 @@ import (
 
 // tableText makes the table without its first row.
 func (s *Store) tableText() string {
-	all := fmt.Sprintf("lock_key:32 entry_id:32 state:1 ord:%d ends due ttl weight max_units fence since hold conn"+
-		" replaces:16 slots:%d evicted:%d info:%d server:%d", orderSize, maxSlots, maxEvicted, maxInfo, manyServers*(maxServer+1)) +
-		fmt.Sprintf(" epoch:64 low:%d quiet counter seen turn format", orderSize) // see nameState
+	ofEntry := fmt.Sprintf("state:1 ord:%d ends due ttl weight max_units fence since hold conn"+
+		" replaces:16 slots:%d evicted:%d info:%d login:%d", orderSize, maxSlots, maxEvicted, maxInfo, maxLogin)
+	ofName := fmt.Sprintf("name:%d epoch:64 low:%d counter seen turn moved late", maxInfo, orderSize)
+	ofNameAndTable := fmt.Sprintf("servers:%d quiet", manyServers*(maxServer+1))
+	const ofTable = "format made"
+	all := strings.Join([]string{"lock_key:32 entry_id:32", ofEntry, ofName, ofNameAndTable, ofTable}, " ")
 	lines := ""
 	for column := range strings.FieldsSeq(all) {
 		kind := "BIGINT NOT NULL DEFAULT 0"
@@ -27,12 +30,12 @@ func (s *Store) tableText() string {
 
 // firstRow selects the values of the table's first row.
 func firstRow(server string, quarantine, made int64) string {
-	return fmt.Sprintf("SELECT '' AS lock_key,'' AS entry_id,'%c' AS state,'%s' AS server,%d AS quiet,%d AS seen,%d AS format",
+	return fmt.Sprintf("SELECT '' AS lock_key,'' AS entry_id,'%c' AS state,'%s' AS servers,%d AS quiet,%d AS made,%d AS format",
 		tableRow, escape(server, maxServer), quarantine, made, format)
 }
 
 func (s *Store) insertFirst(row string) string {
-	return "INSERT INTO " + s.table + " (lock_key,entry_id,state,server,quiet,seen,format) " + row
+	return "INSERT INTO " + s.table + " (lock_key,entry_id,state,servers,quiet,made,format) " + row
 }
 
 // DDL is what makes the table, for an administrator to run where golock's user
@@ -52,7 +55,7 @@ func (c *session) write(ctx context.Context, text string) (isMade bool, err erro
 
 // makeName makes the row of a name, unless somebody else was quicker.
 func (c *session) makeName(ctx context.Context, q *question) (isMade bool, err error) {
-	return c.write(ctx, fmt.Sprintf("INSERT INTO %s (lock_key,entry_id,state,info) VALUES ('%s','','%c','%s')",
+	return c.write(ctx, fmt.Sprintf("INSERT INTO %s (lock_key,entry_id,state,name) VALUES ('%s','','%c','%s')",
 		c.store.table, q.key, nameRow, escape(q.name, maxInfo)))
 }
 

@@ -29,7 +29,7 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 	var invalid []locks.InvalidEntry
 	c := &session{store: s}
 	defer c.disconnect()
-	name := "(SELECT LEFT(n.info,4001) FROM " + s.table + " n WHERE n.lock_key=e.lock_key AND n.entry_id='')"
+	name := "(SELECT LEFT(n.name,4001) FROM " + s.table + " n WHERE n.lock_key=e.lock_key AND n.entry_id='')"
 	rows := " FROM " + s.table + " e WHERE entry_id<>''" + of + " AND state<>'G'"
 	text := "SELECT lock_key," + name + "," + s.dialect.Clock + "," + selectedOf(rows) + rows +
 		" ORDER BY lock_key,state,ord,entry_id"

@@ -74,7 +74,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		a = t.answer
 		if t.own != nil {
 			e.name, e.Epoch, e.row = t.name.name, a.Epoch, *t.own
-			e.learn(a.Place, t.name.change, t.pace)
+			e.learn(a.Place, t.name.moved, t.pace)
 			e.addGrant(&a)
 		}
 		switch others := t.keepsConn(); {

@@ -72,9 +72,9 @@ func TestFarWaiterSeesMoves(t *testing.T) {
 	}
 	var polls, looks atomic.Int64
 	proxy.Judge(func(statement string) server.Verdict {
-		if strings.Contains(statement, "SELECT since,") {
+		if strings.Contains(statement, "SELECT moved,") {
 			looks.Add(1)
-		} else if strings.Contains(statement, "SELECT since FROM") {
+		} else if strings.Contains(statement, "SELECT moved FROM") {
 			polls.Add(1)
 		}
 		return server.Pass
@@ -108,7 +108,7 @@ func TestFarWaitersOnlyLook(t *testing.T) {
 			defer mu.Unlock()
 			if strings.Contains(statement, "turn=") {
 				steps++
-			} else if strings.Contains(statement, "SELECT since,") {
+			} else if strings.Contains(statement, "SELECT moved,") {
 				looks++
 			}
 			return server.Pass

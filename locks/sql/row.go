@@ -15,7 +15,7 @@ import (
 )
 
 // format is that of what the table holds. It is in the table's first row.
-const format = 3
+const format = 4
 
 // The states of a row that is not an entry's. Those of entries are queue's.
 const (
@@ -23,25 +23,26 @@ const (
 	nameRow  queue.State = 'N' // a name's own; entry_id is empty
 )
 
-// columns are those of an entry, but for the name's key.
+// columns are those of an entry, but for the name's key. Other rows have their own: see nameState and
+// makeTable.
 //
 //	ord       of waiters: the order of the queue, priority and ticket (see order)
 //	ends      when the lease, or the place in the queue, ends; of one that has gone,
 //	          when it went
 //	due       a waiter that has not asked again by then is passed over; an offer that
-//	          is not accepted by then is void; of a name see nameState.late
-//	since     of a name: see nameState.change
+//	          is not accepted by then is void
+//	since     when it began to hold, or to wait
 //	max_units 0: none
 //	hold      until when the slot stays taken in any case; of a waiter, for how long
 //	conn      the waiter's connection, if it can be woken; else 0
 //	replaces  what its --replace said
 //	evicted   who wants it gone
-//	info      whose it is (see infoOf); of a name its text
-//	server    where it was last asked for (see facts.login); of a name see nameState
+//	info      whose it is (see infoOf)
+//	login     where it was last asked for (see facts.login)
 //
 // All times are us, on the server's clock.
 const columns = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn," +
-	"replaces,slots,evicted,info,server"
+	"replaces,slots,evicted,info,login"
 
 // selected are the columns as they are read. Somebody may have made the texts longer than they can be:
 // so one letter more than that is enough to see.
@@ -50,7 +51,7 @@ const selected = selectedBefore + "LEFT(info,4001)" + selectedAfter
 const (
 	selectedBefore = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn," +
 		"LEFT(replaces,17),LEFT(slots,8001),LEFT(evicted,1001),"
-	selectedAfter = ",LEFT(server,1609)"
+	selectedAfter = ",LEFT(login,301)"
 )
 
 // selectedMany are those of rows of which there may be many: 10,000 must fit in network.AnswerSize. A name of
@@ -83,7 +84,7 @@ type row struct {
 	hold      int64
 	conn      int64
 	info      string
-	server    string
+	login     string
 	flaw      error // why golock cannot have written it; nil: it can
 }
 
@@ -156,7 +157,7 @@ func scan(line []string, into ...any) (err error) {
 // parseRow reads an entry, or a name's own row. Of one with a flaw all that can be read is there.
 func parseRow(line []string) (r row) {
 	state, ord, slots := line[0], line[2], line[13]
-	r.ID, r.Replace, r.Evicted, r.server = line[1], locks.Replacement(line[12]), unescape(line[14]), line[16]
+	r.ID, r.Replace, r.Evicted, r.login = line[1], locks.Replacement(line[12]), unescape(line[14]), line[16]
 	r.info = wholeLetters(line[15])
 	var ttl int64
 	r.flaw = scan(line[3:], &r.ends, &r.due, &ttl, &r.Claim.Weight, &r.Claim.Max, &r.Fence, &r.since, &r.hold, &r.conn)
@@ -164,7 +165,7 @@ func parseRow(line []string) (r row) {
 	if len(state) == 1 {
 		r.State = queue.State(state[0])
 	}
-	isLong := len(slots) > maxSlots || len(line[14]) > maxEvicted || len(line[15]) > maxInfo || len(r.server) > manyServers*(maxServer+1)
+	isLong := len(slots) > maxSlots || len(line[14]) > maxEvicted || len(line[15]) > maxInfo || len(r.login) > maxLogin
 	if isLong && r.flaw == nil {
 		r.flaw = errors.New("a longer text than there can be")
 	}
@@ -176,7 +177,7 @@ func parseRow(line []string) (r row) {
 
 // check reads what has a form of its own, and says what golock cannot have written.
 func (r *row) check(ord, slots string) error {
-	if !isPlain(string(r.Replace), r.info, r.server) {
+	if !isPlain(string(r.Replace), r.info, r.login) {
 		return errors.New("letters that need quoting")
 	}
 	if r.isName() {
@@ -227,7 +228,7 @@ func (r *row) leaseTTL() time.Duration {
 func (r *row) repair(now int64) {
 	r.ttl = r.leaseTTL()
 	r.ends = min(max(r.ends, now), now+micros(r.ttl))
-	r.due, r.since, r.hold, r.conn, r.info, r.server = 0, now, 0, 0, "", ""
+	r.due, r.since, r.hold, r.conn, r.info, r.login = 0, now, 0, 0, "", ""
 }
 
 // fields are the row's values as SQL writes them, in the order of columns.
@@ -242,7 +243,7 @@ func (r *row) fields() []string {
 		text(string(r.State)), text(r.ID), text(ord), number(r.ends), number(r.due), number(micros(r.ttl)),
 		number(int64(r.Claim.Weight)), number(int64(r.Claim.Max)), number(r.Fence), number(r.since), number(r.hold),
 		number(r.conn), text(string(r.Replace)), text(locks.FormatSlots(r.Slots)), text(escape(r.Evicted, maxEvicted)), text(r.info),
-		text(r.server),
+		text(r.login),
 	}
 }
 

@@ -41,7 +41,7 @@ func FuzzRow(f *testing.F) {
 				Claim: locks.Claim{Max: limit, Priority: priority, Ticket: moment},
 			},
 			ends: moment, due: 4, ttl: 30 * time.Second, since: 1, hold: 2, conn: 3,
-			info: infoOf(locks.Request{Command: []string{word, by}}), server: escape(word, maxLogin),
+			info: infoOf(locks.Request{Command: []string{word, by}}), login: escape(word, maxLogin),
 		}
 		for slot := range int(slots) {
 			if slot%7 != 3 {
@@ -95,7 +95,7 @@ func TestForeignRows(t *testing.T) {
 		{6, "9223372036854775808"}, {6, "4294967296"}, {6, "0"}, {6, "-5"}, {6, "2"}, {6, "65537"}, {7, "-1"}, {7, "4294967297"},
 		{8, "-1"}, {8, "9223372036854775807"}, {9, "-9223372036854775808"}, {10, "-1"}, {10, "100000000000000000"}, {12, "x'"}, {12, "all"},
 		{13, "0'"}, {13, "1"}, {13, "0-1"}, {13, "9223372036854775807"}, {13, "1-9223372036854775807"}, {13, "2147483647"},
-		{13, ""}, {15, "host=a'--"}, {15, strings.Repeat("a", maxInfo+1)}, {16, strings.Repeat("a", manyServers*(maxServer+1)+1)},
+		{13, ""}, {15, "host=a'--"}, {15, strings.Repeat("a", maxInfo+1)}, {16, strings.Repeat("a", maxLogin+1)},
 	} {
 		for _, state := range []queue.State{queue.Waiting, queue.Holding} {
 			r := good
@@ -139,7 +139,7 @@ func TestRenewWithdrawnOffer(t *testing.T) {
 	s := &Store{target: &Target{waiters: -1}, table: "golock"}
 	s.maxConns.Store(100)
 	v := &view{
-		facts: facts{now: 1000, server: "s", conn: 4}, name: &nameState{epoch: "e", server: "s", quarantine: 1500},
+		facts: facts{now: 1000, server: "s", conn: 4}, name: &nameState{epoch: "e", servers: "s", quarantine: 1500},
 		holders: []row{offered}, own: &offered, limit: queue.ShownPlaces,
 	}
 	q := &question{
@@ -173,7 +173,7 @@ func TestFarTimes(t *testing.T) {
 		},
 	} {
 		s := &Store{target: &Target{waiters: 0}, table: "golock"}
-		v := &view{facts: facts{now: 1, server: "s"}, name: &nameState{epoch: "e", server: "s", counter: 9}, limit: queue.ShownPlaces}
+		v := &view{facts: facts{now: 1, server: "s"}, name: &nameState{epoch: "e", servers: "s", counter: 9}, limit: queue.ShownPlaces}
 		set(v)
 		q := &question{
 			Question: queue.Question{Step: queue.Join, Entry: queue.Entry{ID: "c", State: queue.Waiting, Claim: locks.Claim{Weight: 1, Max: 1}}},
@@ -199,10 +199,10 @@ func TestForeignState(t *testing.T) {
 		number  int64
 		isValid bool
 	}{
-		{0, 0, true}, {4, -1, false}, {4, locks.MaxMoment + 1, false}, {9, -1, false}, {9, math.MaxInt64, false},
-		{18, now + micros(time.Hour), true}, {18, locks.MaxMoment, false}, {18, -1, false}, {19, -1, false}, {19, math.MaxInt64, false},
+		{0, 0, true}, {25, -1, false}, {25, locks.MaxMoment + 1, false}, {26, -1, false}, {26, math.MaxInt64, false},
+		{20, now + micros(time.Hour), true}, {20, locks.MaxMoment, false}, {20, -1, false}, {21, -1, false}, {21, math.MaxInt64, false},
 	} {
-		line := strings.Split("N,,,0,0,0,0,0,0,0,0,0,,,,info,server,epoch,0,0,0,0,low", ",")
+		line := strings.Split("N,,,0,0,0,0,0,0,0,0,0,,,,info,login,name,epoch,server,0,0,0,0,low,0,0", ",")
 		if tt.field > 0 {
 			line[tt.field] = strconv.FormatInt(tt.number, 10)
 		}

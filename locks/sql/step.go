@@ -95,7 +95,7 @@ func (t *step) show(entries []queue.Entry) (all []locks.Entry) {
 // evicted; in another one it may come back.
 func (t *step) checkEpoch() {
 	// Several servers may answer at one address: the latest are known.
-	servers := strings.Fields(t.name.server)
+	servers := strings.Fields(t.name.servers)
 	here := escape(t.v.server, maxServer)
 	if t.name.epoch != "" && slices.Contains(servers, here) && t.v.start <= t.name.seen {
 		return
@@ -117,7 +117,7 @@ func (t *step) checkEpoch() {
 	}
 	t.name.epoch = fmt.Sprintf("%s-%d", t.q.row.ID, t.v.now)
 	servers = slices.DeleteFunc(servers, func(s string) bool { return s == here })
-	t.name.server = strings.Join(append([]string{here}, servers[:min(len(servers), manyServers-1)]...), " ")
+	t.name.servers = strings.Join(append([]string{here}, servers[:min(len(servers), manyServers-1)]...), " ")
 }
 
 // quarantineEnd is from when on slots may be granted.
@@ -143,7 +143,7 @@ func (t *step) view() queue.View {
 		over = true
 	}
 	if over {
-		t.name.change = t.name.counter
+		t.name.moved = t.name.counter
 		t.write("DELETE FROM %s WHERE lock_key='%s' AND %s", t.store.table, t.q.key, isOver(v.now))
 	}
 	return seen
@@ -215,7 +215,7 @@ func (t *step) apply(d *queue.Decision, pause time.Duration) {
 		waited, waits := old != nil && old.State == queue.Waiting, e.State == queue.Waiting
 		last := t.q.isNew() && d.Place > t.v.waiters
 		if waited != waits && !(waits && last) {
-			t.name.change = t.name.counter
+			t.name.moved = t.name.counter
 		}
 		t.rows[e.ID] = &r
 		offered = offered || e.State == queue.Offered
@@ -250,7 +250,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, pause time.Duration) row {
 			break
 		}
 		r.ends, r.due, r.conn = t.v.now+micros(r.ttl), t.v.now+micros(pause+queue.AskEvery(r.ttl)), 0
-		r.server = t.v.login
+		r.login = t.v.login
 		if was == 0 && r.since == 0 {
 			r.since = t.v.now
 		}
@@ -270,7 +270,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, pause time.Duration) row {
 			}
 		}
 		if e.ID == t.q.row.ID && t.q.Step != queue.Evict {
-			r.ends, r.due, r.conn, r.server = t.v.now+micros(r.ttl), 0, 0, t.v.login
+			r.ends, r.due, r.conn, r.login = t.v.now+micros(r.ttl), 0, 0, t.v.login
 		}
 		if e.Evicted != "" {
 			r.hold = 0
@@ -339,9 +339,9 @@ func (t *step) save(r, old *row) {
 // nothing is rolled back: its lock need not reach the disk.
 func (t *step) finish() string {
 	if t.name != *t.v.name {
-		t.write("UPDATE %s SET epoch='%s',server='%s',quiet=%d,counter=%d,low='%s',due=%d,since=%d WHERE lock_key='%s' AND entry_id=''",
-			t.store.table, t.name.epoch, t.name.server, t.name.quarantine, t.name.counter, t.name.low, t.name.late,
-			t.name.change, t.q.key)
+		t.write("UPDATE %s SET epoch='%s',servers='%s',quiet=%d,counter=%d,low='%s',late=%d,moved=%d WHERE lock_key='%s' AND entry_id=''",
+			t.store.table, t.name.epoch, t.name.servers, t.name.quarantine, t.name.counter, t.name.low, t.name.late,
+			t.name.moved, t.q.key)
 	}
 	if len(t.writes) == 0 {
 		return "ROLLBACK"
@@ -362,7 +362,7 @@ func (t *step) canWake(w *row) bool {
 // sameAccount reports whether this client and that of an entry can wake each other. Without
 // notifications that takes the same server and account; an account of MySQL includes a host.
 func (t *step) sameAccount(r *row) bool {
-	return r.server == t.v.login || t.store.dialect.Notifies
+	return r.login == t.v.login || t.store.dialect.Notifies
 }
 
 // canBeWoken reports whether all who are before a waiter can wake it.

@@ -49,7 +49,7 @@ func (c *session) sweepTable(ctx context.Context) (keys Rows, removed int, err e
 	s := c.store
 	const own = "lock_key='' AND entry_id=''"
 	noLock := fmt.Sprintf("lock_key<>'' AND %[1]s OR lock_key='' AND entry_id<>''"+
-		" OR %[2]s AND (quiet<0 OR quiet>%[3]s+%[4]d OR seen<0 OR seen>%[5]d)",
+		" OR %[2]s AND (quiet<0 OR quiet>%[3]s+%[4]d OR made<0 OR made>%[5]d)",
 		s.isNoID("lock_key"), own, s.dialect.Clock, micros(locks.MaxTTL), locks.MaxMoment)
 	of := " FROM " + s.table + " WHERE "
 	answers, err := c.ask(ctx, "SELECT format"+of+own+";SELECT COUNT(*)"+of+noLock+";SELECT lock_key"+of+

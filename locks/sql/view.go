@@ -17,14 +17,14 @@ import (
 type nameState struct {
 	name       string
 	epoch      string
-	server     string // the latest servers, the last one first
+	servers    string // the latest ones, the last one first
 	quarantine int64  // nothing is granted before
 	counter    int64  // the last of this step's numbers
 	seen       int64  // the counter of the step before; also when that was
 	turn       int64  // a random number of the attempt that has locked the row
 	low        string // waiters whose order is lower have to ask again
 	late       int64  // then all near waiters are overdue
-	change     int64  // the counter of the last step that changed the place of a waiter
+	moved      int64  // the counter of the last step that changed the place of a waiter
 }
 
 // view is what one attempt read while it held the lock on the name's row. Until the end of
@@ -59,9 +59,9 @@ type question struct {
 	row  row
 	turn int64 // of the attempt
 
-	place  int   // where it was when it looked last; 0: not known
-	change int64 // the name's, when the place was counted
-	pace   queue.Pace
+	place int   // where it was when it looked last; 0: not known
+	moved int64 // of the name, when the place was counted
+	pace  queue.Pace
 }
 
 func (q *question) isNew() bool { return q.Step == queue.Join && q.row.Claim.Ticket == 0 }
@@ -76,14 +76,14 @@ func (q *question) refusalKind() lease.RefusalKind {
 }
 
 // nameColumns are those that only a name's row uses.
-const nameColumns = "LEFT(epoch,65),quiet,seen,counter,turn,LEFT(low,33)"
+const nameColumns = "LEFT(name,4001),LEFT(epoch,65),LEFT(servers,1609),quiet,seen,counter,turn,LEFT(low,33),late,moved"
 
 // entryCount is how many columns an entry has.
 const entryCount = 17
 
 // nameCount and factCount are how many columns nameColumns and factColumns are.
 const (
-	nameCount = 6
+	nameCount = 10
 	factCount = 6
 )
 
@@ -111,7 +111,7 @@ func (s *Store) viewText(q *question, limit int) (statements []string, shapes []
 	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
 	const entries, waiting = "SELECT " + selected, " AND state='W'"
 	statements = []string{
-		"SELECT format,LEFT(server,1609),quiet,seen," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
+		"SELECT format,LEFT(servers,1609),quiet,made," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
 		"SELECT " + selectedMany + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
 		// From low on: the index may still have many removed rows before it.
 		entries + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
@@ -152,7 +152,7 @@ func (v *view) readTable(s *Store, q *question, line []string) (err error) {
 	}
 	if isTime := 0 <= v.tableMade && v.tableMade <= locks.MaxMoment; !isTime || !v.isQuarantine(v.tableQuarantine) {
 		return &lease.Refusal{Kind: q.refusalKind(), Err: fmt.Errorf(
-			"the table %s: its own row is not what golock has written: quiet %d, seen %d (golock clean removes it)",
+			"the table %s: its own row is not what golock has written: quiet %d, made %d (golock clean removes it)",
 			s.target.table, v.tableQuarantine, v.tableMade)}
 	}
 	return nil
@@ -227,22 +227,22 @@ func (v *view) parseRows(rows Rows) []row {
 }
 
 func (v *view) readName(r *row, line []string) {
-	n := &nameState{name: unescape(r.info), server: r.server, late: r.due, change: r.since}
+	n := &nameState{name: unescape(line[0])}
 	v.name = n
-	_ = scan(line[4:], &n.turn) // first: it says whether the row is locked
-	err := scan(line, &n.epoch, &n.quarantine, &n.seen, &n.counter, &n.turn, &n.low)
+	_ = scan(line[6:], &n.turn) // first: it says whether the row is locked
+	err := scan(line[1:], &n.epoch, &n.servers, &n.quarantine, &n.seen, &n.counter, &n.turn, &n.low, &n.late, &n.moved)
 	switch {
 	case r.flaw != nil:
 	case err != nil:
 		r.flaw = err
-	case !isPlain(n.epoch, n.low):
+	case !isPlain(line[0], n.epoch, n.servers, n.low):
 		r.flaw = errors.New("letters that need quoting")
 	case n.seen < 0 || n.seen > locks.MaxNumber:
 		r.flaw = fmt.Errorf("counter %d", n.seen)
-	case n.change < 0 || n.change > locks.MaxNumber:
-		r.flaw = fmt.Errorf("since %d", n.change)
+	case n.moved < 0 || n.moved > locks.MaxNumber:
+		r.flaw = fmt.Errorf("moved %d", n.moved)
 	case n.late < 0 || n.late > locks.MaxMoment:
-		r.flaw = fmt.Errorf("due %d", n.late)
+		r.flaw = fmt.Errorf("late %d", n.late)
 	case !v.isQuarantine(n.quarantine):
 		r.flaw = fmt.Errorf("quiet %d", n.quarantine)
 	}

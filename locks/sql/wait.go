@@ -29,29 +29,29 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 		" AND ord>=(SELECT low FROM %[1]s AND entry_id=''))", of, order(e.row.Claim))
 	answers, err := e.ask(ctx, s.dialect.Single+fmt.Sprintf(
 		"UPDATE %[1]s SET ends=%[2]s+%[4]d,due=%[2]s+%[4]d%[3]s AND (ends<%[2]s+%[5]d OR due<%[2]s+%[6]d);"+
-			"SELECT since,due-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s),"+
+			"SELECT moved,late-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s),"+
 			"(SELECT COUNT(*) FROM %[7]s AND state='O' AND due<=%[2]s),"+
-			"CASE WHEN since=%[8]d THEN %[9]d ELSE %[10]s END FROM %[7]s AND entry_id=''",
-		s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of, e.change, e.place, counted), shape{columns: 5})
+			"CASE WHEN moved=%[8]d THEN %[9]d ELSE %[10]s END FROM %[7]s AND entry_id=''",
+		s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of, e.moved, e.place, counted), shape{columns: 5})
 	if err != nil || len(answers[0]) == 0 {
 		return false
 	}
-	var change, late int64 // after late all near ones are overdue: they may have died with the holder
+	var moved, late int64 // after late all near ones are overdue: they may have died with the holder
 	var there, passed, place int
-	err = scan(answers[0][0], &change, &late, &there, &passed, &place)
+	err = scan(answers[0][0], &moved, &late, &there, &passed, &place)
 	if err != nil || there == 0 || passed > 0 || late <= 0 || place <= queue.StepPlaces ||
 		!canBeWoken && place <= s.abilities().Wakes {
 		return false
 	}
-	e.learn(place, change, e.pace.At(place, time.Now()))
+	e.learn(place, moved, e.pace.At(place, time.Now()))
 	a.Verdict, a.Place = queue.Queued, place
 	a.Nap = s.abilities().AfterLook(span(late), e.waiter(place, canBeWoken, e.pace))
 	return true
 }
 
-// learn notes where the entry is, after so many changes of the queue.
-func (q *question) learn(place int, change int64, pace queue.Pace) {
-	q.place, q.change, q.pace = place, change, pace
+// learn notes where the entry is since the queue moved last.
+func (q *question) learn(place int, moved int64, pace queue.Pace) {
+	q.place, q.moved, q.pace = place, moved, pace
 }
 
 // waiter is whom a schedule is for. Each place counts as a turn: if several are let in at once, those
@@ -103,13 +103,13 @@ func (e *entry) sleep(ctx context.Context, nap queue.Nap) (sent locks.Instant, e
 
 // peek waits until the queue has moved. That costs much less than to look for the place.
 func (e *entry) peek(ctx context.Context, nap queue.Nap) error {
-	text := fmt.Sprintf("SELECT since FROM %s WHERE lock_key='%s' AND entry_id=''", e.store.table, e.key)
+	text := fmt.Sprintf("SELECT moved FROM %s WHERE lock_key='%s' AND entry_id=''", e.store.table, e.key)
 	begun := time.Now()
 	for end := begun.Add(nap.For); ctx.Err() == nil && time.Now().Before(end); {
 		bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(e.row.ttl))
 		rows, err := e.ask(bound, text, shape{columns: 1})
 		cancel()
-		if err != nil || len(rows[0]) == 0 || rows[0][0][0] != strconv.FormatInt(e.change, 10) {
+		if err != nil || len(rows[0]) == 0 || rows[0][0][0] != strconv.FormatInt(e.moved, 10) {
 			return err
 		}
 		lease.Pause(ctx, min(nap.Peek.Pause(time.Since(begun)), time.Until(end)))

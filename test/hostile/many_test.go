@@ -27,7 +27,7 @@ func (s sqlScribe) multiply(t *testing.T, id string) {
 		numbers = fmt.Sprintf("(SELECT seq FROM seq_1_to_%d) AS n", manyEntries)
 	}
 	_, entry, _ := strings.Cut(id, "-")
-	same := "lock_key,state,ord,ends,due,ttl,weight,max_units,since,hold,conn,replaces,evicted,info,server,epoch,low,quiet,counter,seen,turn,format"
+	same := "lock_key,state,ord,ends,due,ttl,weight,max_units,since,hold,conn,replaces,evicted,info,login,name,epoch,low,counter,seen,turn,moved,late,servers,quiet,format,made"
 	s.server.Exec(t, s.database, fmt.Sprintf("INSERT INTO golock (%s,entry_id,slots,fence) SELECT %s,LPAD(CONCAT('',seq),32,'0'),CONCAT('',seq),fence FROM golock,%s WHERE entry_id='%s'",
 		same, same, numbers, entry))
 }
