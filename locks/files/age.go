@@ -10,45 +10,24 @@ import (
 	"golock/locks/queue"
 )
 
-// ageOf is for how long an entry has held or waited, or at least that. The wall clocks of two hosts are
-// never compared: the owner's heartbeat tells of its own clock, this process adds for how long it has
-// seen that heartbeat unchanged. The age is not known of a holder that another host has let in, and of a
-// waiter where the file system does not tell when a file was made (NFS).
+// ageOf is for how long an entry has held or waited. The wall clocks of two hosts are never compared:
+// the owner's heartbeat tells of its own clock, and this process adds for how long it has seen that
+// heartbeat unchanged, which is no more than it is. The age of a holder that does not know yet that it
+// holds is known only on its own clock.
 func (d *directory) ageOf(o *observedEntry) (age time.Duration, known bool) {
-	m := o.member
-	since := o.unchanged // since the last heartbeat
+	m, last := o.member, o.last
+	if m.State != queue.Waiting && last.phase == phaseJoined {
+		return max(o.at.Sub(m.granted), 0), o.sameClock && m.granted != 0
+	}
+	if last.since <= 0 || last.since > last.sent { // there is no heartbeat, or golock has not written it
+		return 0, false
+	}
+	beforeLast, afterLast := last.sent.Sub(last.since), o.unchanged
 	if o.sameClock {
-		since = max(o.at.Sub(o.last.sent), 0)
+		afterLast = max(o.at.Sub(last.sent), 0)
 	}
-	switch {
-	case o.last == heartbeat{}:
-		return 0, false
-	case m.State == queue.Waiting:
-		age, known = d.timeOfHeartbeats(m.record())
-	case m.State == queue.Holding && m.granted != 0:
-		age, known = o.last.sent.Sub(m.granted), true
-	case m.State == queue.Ended && m.granted != 0 && o.sameClock:
-		return o.at.Sub(m.granted), true
-	case m.State == queue.Ended && m.hold > 0:
-		return max(m.hold-m.rest, 0) + o.unchanged, true
-	}
-	return max(age, 0) + since, known
+	return beforeLast + afterLast, true
 }
-
-// timeOfHeartbeats is from the first to the last heartbeat of a record, both on the clock of the file
-// system.
-func (d *directory) timeOfHeartbeats(record string) (span time.Duration, known bool) {
-	var st unix.Statx_t
-	path := d.path + "/" + recordsDir + "/" + record
-	const times = unix.STATX_BTIME | unix.STATX_MTIME
-	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, times, &st)
-	if err != nil || st.Mask&times != times {
-		return 0, false
-	}
-	return moment(st.Mtime).Sub(moment(st.Btime)), true
-}
-
-func moment(t unix.StatxTimestamp) time.Time { return time.Unix(t.Sec, int64(t.Nsec)) }
 
 // unusedFor is how long before now the owner of an entry wrote its record, by the clock of the file
 // system. One that cannot be looked at counts as just written, one that is missing as older than all.

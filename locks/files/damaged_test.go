@@ -107,7 +107,7 @@ func TestRequestBesideADamagedEntry(t *testing.T) {
 		id := strings.Repeat("ab", 16)
 		dir := directory(t, url) + "/" + locks.KeyOf("n").String()
 		for name, text := range map[string]string{
-			"/data/" + id + "-0": fmt.Sprintf("%020d %020d j\n{}\n", 1, 1),
+			"/data/" + id + "-0": fmt.Sprintf("%020d %020d %020d j\n{}\n", 1, 1, 1),
 			"/join." + id + "-0": "1 0 1\n" + id + ` W 0 0 1 2 0 0 600000000000 0 0 0 s r ""` + "\n",
 		} {
 			testkit.Must(t, os.WriteFile(dir+name, []byte(text), 0o600))
@@ -118,5 +118,31 @@ func TestRequestBesideADamagedEntry(t *testing.T) {
 		Has(t, s, "n", 1, 0)
 		Release(t, damaged)
 		Has(t, s, "n", 1, 0)
+	})
+}
+
+// Words that a later version of golock adds to the line of an entry, or to the first line, stay when
+// others make a version, and change nothing.
+func TestWordsOfALaterVersion(t *testing.T) {
+	const evicted = 14
+	virtually(t, func(t *testing.T, url string) {
+		s := openAt(t, url, "one", 0)
+		l := Take(t, s, "n")
+		id := l.Grant().Ref.ID.String()
+		change(t, url, id, evicted, `"" note="a b"`)
+		text, err := os.ReadFile(latest(t, url))
+		testkit.Must(t, err)
+		first, rest, _ := strings.Cut(string(text), "\n")
+		testkit.Must(t, os.WriteFile(latest(t, url), []byte(first+" later=1\n"+rest), 0o600))
+		w := Queue(t, s, "n")
+		text, err = os.ReadFile(latest(t, url))
+		testkit.Must(t, err)
+		if lines := strings.Split(string(text), "\n"); !strings.HasSuffix(lines[0], " later=1") ||
+			!strings.HasPrefix(lines[1], id) || !strings.HasSuffix(lines[1], ` "" note="a b"`) {
+			t.Errorf("the next version is\n%s", text)
+		}
+		Has(t, s, "n", 1, 1)
+		testkit.Must(t, GiveBack(l))
+		w.Granted()
 	})
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // format is the number of the layout that this program writes and understands.
-const format = 2
+const format = 3
 
 // What a name's directory contains besides the versions.
 const (

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -75,7 +74,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	e.request, e.attached = r, false
 	e.record = record{
 		Owner: owner.This(r), NoGolock: r.NoGolock, Clock: s.clockName(), Process: s.self(),
-		Since: time.Now().UnixMicro(), TTL: r.TTL,
+		TTL: r.TTL,
 	}
 	e.member.State, e.member.Claim, e.member.Replace, e.member.Reachable = queue.Waiting, r.Claim, r.Replace, true
 	e.member.ttl, e.member.hold = r.TTL, max(r.Hold, 0)
@@ -163,7 +162,7 @@ func (e *entry) writeHeartbeat(phase byte) error {
 	if sent >= end {
 		return locks.ErrLost
 	}
-	p := heartbeat{count: e.heartbeat.count + 1, sent: sent, phase: phase}
+	p := e.nextHeartbeat(sent, phase)
 	if err := e.dir.writeHeartbeat(e.member.record(), p); errors.Is(err, fs.ErrNotExist) {
 		return locks.ErrLost
 	} else if err != nil {
@@ -175,6 +174,16 @@ func (e *entry) writeHeartbeat(phase byte) error {
 	}
 	e.noteHeartbeat(p)
 	return nil
+}
+
+// nextHeartbeat is the heartbeat after the last one.
+func (e *entry) nextHeartbeat(sent locks.Instant, phase byte) heartbeat {
+	last := e.heartbeat
+	next := heartbeat{count: last.count + 1, sent: sent, since: last.since, phase: phase}
+	if last.since == 0 || phase == phaseAccepted && last.phase != phaseAccepted {
+		next.since = sent
+	}
+	return next
 }
 
 // noteHeartbeat notes the heartbeat that counts, and the term that it begins.
@@ -191,7 +200,7 @@ func (e *entry) create() error {
 	if e.created {
 		return nil
 	}
-	p := heartbeat{count: e.heartbeat.count + 1, sent: e.store.clock(), phase: phaseJoined}
+	p := e.nextHeartbeat(e.store.clock(), phaseJoined)
 	e.heartbeat = p // also if it fails: the file may be there
 	text, _ := json.Marshal(&e.record)
 	if err := e.dir.makeFile(recordsDir+"/"+e.member.record(), fmt.Appendf(nil, "%v%s\n", p, text)); err != nil {
@@ -303,7 +312,7 @@ func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 // of newcomers delays it, and on a full disk, which has room for a heartbeat but for no
 // version, the next one that makes a version takes the entry out. Then there is no state.
 func (e *entry) end(ctx context.Context, how queue.Step, phase byte) (a lease.Answer, err error) {
-	last := heartbeat{count: e.heartbeat.count + 1, sent: e.store.clock(), phase: phase}
+	last := e.nextHeartbeat(e.store.clock(), phase)
 	inTime := last.sent < e.term.Load().End()
 	announced := !e.attached && e.dir.writeHeartbeat(e.member.record(), last) == nil
 	// After a forced version nobody who has read the request can commit it.

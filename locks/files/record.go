@@ -20,7 +20,6 @@ type record struct {
 	NoGolock bool          `json:"no_golock,omitempty"` // see locks.Request
 	Clock    string        `json:"clock"`               // the name of the owner's
 	Process  process       `json:"process"`
-	Since    int64         `json:"since"` // microseconds
 	TTL      time.Duration `json:"ttl"`
 }
 
@@ -29,6 +28,7 @@ type record struct {
 type heartbeat struct {
 	count uint64
 	sent  locks.Instant
+	since locks.Instant // when the owner joined, or knew that it holds
 	phase byte
 }
 
@@ -48,11 +48,13 @@ func (p heartbeat) leaves() bool { return p.phase == phaseReleased || p.phase ==
 
 // A heartbeat as it is written, and the length of that.
 const (
-	heartbeatFormat = "%020d %020d %c\n"
-	heartbeatSize   = 20 + 1 + 20 + 1 + 1 + 1
+	heartbeatFormat = "%020d %020d %020d %c\n"
+	heartbeatSize   = 3*(20+1) + 1 + 1
 )
 
-func (p heartbeat) String() string { return fmt.Sprintf(heartbeatFormat, p.count, p.sent, p.phase) }
+func (p heartbeat) String() string {
+	return fmt.Sprintf(heartbeatFormat, p.count, p.sent, p.since, p.phase)
+}
 
 // writeHeartbeat changes the heartbeat in place, which needs no room on the disk. A
 // missing record is fs.ErrNotExist.
@@ -80,7 +82,7 @@ func (d *directory) readRecord(name string) (p heartbeat, r record, err error) {
 		return p, r, pathError("read", path, err)
 	}
 	size := min(heartbeatSize, len(text))
-	_, err = fmt.Sscanf(string(text[:size]), heartbeatFormat, &p.count, &p.sent, &p.phase)
+	_, err = fmt.Sscanf(string(text[:size]), heartbeatFormat, &p.count, &p.sent, &p.since, &p.phase)
 	if err != nil {
 		return heartbeat{}, record{}, nil
 	}
@@ -94,7 +96,7 @@ func (d *directory) readRecord(name string) (p heartbeat, r record, err error) {
 
 // isValid reports whether golock can have written a record. It describes any claim.
 func (r *record) isValid() bool {
-	stored := locks.Stored{Claim: locks.Claim{Weight: 1}, TTL: r.TTL, Moments: []int64{r.Since}}
+	stored := locks.Stored{Claim: locks.Claim{Weight: 1}, TTL: r.TTL}
 	return stored.Check() == nil
 }
 

@@ -114,7 +114,7 @@ func (p *step) requests(l listing) (names []string) {
 func (m *member) isRequest() bool {
 	c := m.Claim
 	return c.Ticket == 0 && (c.Max == 0 || c.Weight <= c.Max) && reflect.DeepEqual(*m, member{
-		Entry: queue.Entry{ID: m.ID, State: queue.Waiting, Claim: c, Reachable: true}, life: m.life, ttl: m.ttl, hold: m.hold,
+		Entry: queue.Entry{ID: m.ID, State: queue.Waiting, Claim: c, Reachable: true}, life: m.life, ttl: m.ttl, hold: m.hold, extra: m.extra,
 	})
 }
 

@@ -21,6 +21,7 @@ type state struct {
 	nonce   uint64 // no two versions are the same
 	counter int64  // the highest ticket or fence so far
 	entries []member
+	extra   string // words that a later version has added to its first line
 }
 
 // member is an entry as a state has it. What no decision needs is in its record.
@@ -32,6 +33,7 @@ type member struct {
 	hold    time.Duration // the slots stay taken for so long from the grant on
 	granted locks.Instant // on the owner's clock; 0: not known yet
 	rest    time.Duration // Ended: what was left of the hold when the holder left
+	extra   string        // words that a later version has added to its line
 
 	flaw error  // why golock cannot have written its line; nil: it can
 	line string // then: that line. It is kept until the entry is evicted or its time is over
@@ -41,7 +43,7 @@ type member struct {
 func (m *member) hasSlots() bool { return m.State == queue.Holding || m.State == queue.Ended }
 
 func (s *state) text() []byte {
-	text := fmt.Appendf(nil, "%x %d %d\n", s.nonce, s.counter, len(s.entries))
+	text := fmt.Appendf(nil, "%x %d %d%s\n", s.nonce, s.counter, len(s.entries), s.extra)
 	for i := range s.entries {
 		m := &s.entries[i]
 		if m.flaw != nil {
@@ -58,7 +60,8 @@ func (s *state) text() []byte {
 		}
 		text = append(append(text, " s"...), locks.FormatSlots(m.Slots)...)
 		text = append(append(text, " r"...), m.Replace...)
-		text = append(strconv.AppendQuote(append(text, ' '), m.Evicted), '\n')
+		text = strconv.AppendQuote(append(text, ' '), m.Evicted)
+		text = append(append(text, m.extra...), '\n')
 	}
 	return text
 }
@@ -81,6 +84,9 @@ func parseState(text []byte) (*state, error) {
 	}
 	if s.counter > locks.MaxNumber {
 		return nil, fmt.Errorf("counter %d: %w", s.counter, errDamaged)
+	}
+	if words := strings.SplitAfterN(lines[0], " ", 4); len(words) == 4 {
+		s.extra = " " + words[3]
 	}
 	s.entries = make([]member, count)
 	for i, line := range lines[1 : count+1] {
@@ -193,7 +199,12 @@ func parseMember(line string) (m member, err error) {
 	if m.Slots, err = locks.ParseSlots(slots, max(m.Claim.Weight, 0)); err != nil {
 		return m, err
 	}
-	if m.Evicted, err = strconv.Unquote(line); err != nil {
+	quoted, err := strconv.QuotedPrefix(line)
+	if err != nil {
+		return m, errDamaged
+	}
+	m.Evicted, _ = strconv.Unquote(quoted)
+	if m.extra = line[len(quoted):]; m.extra != "" && m.extra[0] != ' ' {
 		return m, errDamaged
 	}
 	return m, m.Stored(m.ttl, m.hold).Check()

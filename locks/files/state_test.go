@@ -13,13 +13,13 @@ import (
 
 func example() *state {
 	id := strings.Repeat("0123456789abcdef", 2)
-	return &state{nonce: 1 << 63, counter: 7, entries: []member{
+	return &state{nonce: 1 << 63, counter: 7, extra: " later=1", entries: []member{
 		{
 			Entry: queue.Entry{
 				ID: id, State: queue.Holding, Claim: locks.Claim{Ticket: 3, Weight: 2, Max: 3}, Slots: []int{0, 1}, Fence: 4,
 				Replace: locks.ReplaceRunning, Reachable: true,
 			},
-			life: 2, ttl: 5, hold: 6, granted: 7, rest: 8,
+			life: 2, ttl: 5, hold: 6, granted: 7, rest: 8, extra: ` note="a b" more`,
 		},
 		{Entry: queue.Entry{ID: id, State: queue.Waiting, Claim: locks.Claim{Ticket: 5, Weight: 1, Priority: -1}, Reachable: true}, ttl: 9},
 		{Entry: queue.Entry{ID: id, State: queue.Tombstone, Claim: locks.Claim{Weight: 1}, Evicted: "a \"b\"\nc\xff", Reachable: true}, ttl: 1},
@@ -44,8 +44,8 @@ func TestDamagedState(t *testing.T) {
 		}
 	}
 	for from, to := range map[string]string{
-		" 7 3\n": " -7 3\n", " H ": " O ", "ef W": "g W", " 2 3 2 3 ": " 2 3 0 3 ", " H 2 3 2": " H 2 3 -5", " 4 5 6 7 8": " 9223372036854775807 5 6 7 8", " 5 6 7 8 s": " 9000000000000000000 6 7 8 s",
-		"s0-1": "s9223372036854775807", " s0-1 ": " s1-9223372036854775807 ", " 8 s0-1": " 8 s0-2", "8 s0-": "8 s2147483646-", " s0-1": " s1-0", " rrunning": " running", ` ""`: ` "`,
+		" 7 3 later": " -7 3 later", " H ": " O ", "ef W": "g W", " 2 3 2 3 ": " 2 3 0 3 ", " H 2 3 2": " H 2 3 -5", " 4 5 6 7 8": " 9223372036854775807 5 6 7 8", " 5 6 7 8 s": " 9000000000000000000 6 7 8 s",
+		"s0-1": "s9223372036854775807", " s0-1 ": " s1-9223372036854775807 ", " 8 s0-1": " 8 s0-2", "8 s0-": "8 s2147483646-", " s0-1": " s1-0", " rrunning": " running", ` ""`: ` "`, `"" note`: `""note`,
 	} {
 		s, err := parseState([]byte(strings.Replace(text, from, to, 1)))
 		if err == nil && !slices.ContainsFunc(s.entries, func(m member) bool { return m.flaw != nil }) {

@@ -230,7 +230,7 @@ func (p *step) view(s *state, r *result) (v queue.View, err error) {
 
 // apply makes the next state of a decision.
 func (p *step) apply(s *state, counter int64, r *result) (next *state, changed bool) {
-	next = &state{nonce: rand.Uint64(), counter: s.counter, entries: make([]member, 0, len(s.entries)+1)}
+	next = &state{nonce: rand.Uint64(), counter: s.counter, extra: s.extra, entries: make([]member, 0, len(s.entries)+1)}
 	if r.Counter > counter {
 		next.counter, changed = r.Counter, true
 	}

@@ -15,7 +15,7 @@ func TestFormat(t *testing.T) {
 			state: stateHolding, weight: 3, max: 4, priority: -5, ticket: 6, id: [16]byte{7}, uid: 8, pid: 9, pidNS: 10,
 			written: 11, since: 12, fence: 13, replace: 2, noGolock: 1, holdUntil: 14, boot: [16]byte{15}, evictedAt: 16,
 		},
-		evictor: "me", slots: []int{0, 1, 3}, command: "a\x00b\x00",
+		evictor: "me", extra: "later", slots: []int{0, 1, 3}, command: "a\x00b\x00",
 	}, record{stored: stored{state: stateWaiting, weight: 1, ticket: 17, replace: 1}})
 	text := ""
 	for at := 0; at < len(file); at += 16 {

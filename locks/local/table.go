@@ -22,7 +22,7 @@ import (
 const (
 	pageSize   = 4096
 	recordSize = 1024
-	format     = 2
+	format     = 3
 	maxRecords = 1 << 14      // others may fill a file: it must fit into the memory of who reads it
 	firstSize  = 2 * pageSize // written whole at the start, so that later runs need no disk space
 
@@ -86,12 +86,13 @@ func decodeHeader(b []byte) (h header, err error) {
 }
 
 // record is one entry of the table. In the file its text begins with stored; then come the
-// slots as ranges (first u16, count-1 u8), the evictor, and the command, each word ended by a
-// zero.
+// slots as ranges (first u16, count-1 u8), the evictor, what a later version of golock has added,
+// and the command, each word ended by a zero.
 type record struct {
 	stored
 	slots   []int
 	evictor string // who evicted it; "": nobody
+	extra   string // of a later version: it stays when the record is written again
 	command string // its words, each ended by a zero; may be cut
 
 	index    int           // its place in the table; noIndex if it has none yet
@@ -123,7 +124,8 @@ type stored struct {
 	evictedAt  int64    // an instant
 	noGolock   uint8    // 1: its golock has become the command
 	clock      uint8    // clockShared: its instants are of the initial time namespace; 0: not known
-	reserved   [6]byte
+	extraLen   uint16
+	reserved   [4]byte
 }
 
 const (
@@ -164,6 +166,8 @@ func (r *record) encode() []byte {
 	r.ranges = uint16((at - recordTail) / rangeSize)
 	r.evictorLen = uint16(copy(b[at:], r.evictor))
 	at += int(r.evictorLen)
+	r.extraLen = uint16(copy(b[at:], r.extra))
+	at += int(r.extraLen)
 	r.commandLen = uint16(copy(b[at:], r.command))
 	at += int(r.commandLen)
 	copy(b, r.bytes())
@@ -177,14 +181,15 @@ func (r *record) decode(b []byte) error {
 	*r = record{index: r.index}
 	copy(r.bytes(), b)
 	evictor := recordTail + rangeSize*int(r.ranges)
-	command := evictor + int(r.evictorLen)
+	extra := evictor + int(r.evictorLen)
+	command := extra + int(r.extraLen)
 	end := command + int(r.commandLen)
 	if end > recordSize || r.checksum != adler32.Checksum(b[4:end]) || int(r.replace) >= len(replacements) ||
 		r.state > stateHolding || r.ticket < 0 || r.ticket >= maxTicket ||
 		r.weight < 1 || r.weight > maxUnits || r.max > maxUnits {
 		return errCorrupt
 	}
-	r.evictor, r.command = string(b[evictor:command]), string(b[command:end])
+	r.evictor, r.extra, r.command = string(b[evictor:extra]), string(b[extra:command]), string(b[command:end])
 	units := 0
 	if r.state == stateHolding {
 		units = int(r.weight)

@@ -36,6 +36,7 @@ func drawRecord(t *rapid.T) record {
 	r := record{
 		command: rapid.StringN(0, 2*recordSize, 2*recordSize).Draw(t, "command"),
 		evictor: string(rapid.SliceOfN(rapid.Byte(), 0, maxEvictor).Draw(t, "evictor")),
+		extra:   string(rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "extra")),
 	}
 	copy(r.bytes(), rapid.SliceOfN(rapid.Byte(), recordTail, recordTail).Draw(t, "what has no limits"))
 	r.state = rapid.Uint8Range(stateWaiting, stateHolding).Draw(t, "state")
@@ -71,6 +72,8 @@ func TestRecordRoundTrip(t *testing.T) {
 			t.Fatalf("%+v: %d bytes, %v", r, len(b), err)
 		}
 		room := recordSize - recordTail - rangeSize*int(r.ranges) - len(r.evictor)
+		r.extra = r.extra[:min(len(r.extra), room)]
+		room -= len(r.extra)
 		r.command = r.command[:min(len(r.command), room)]
 		if !reflect.DeepEqual(got, r) {
 			t.Fatalf("%+v came back as %+v", r, got)

@@ -101,7 +101,7 @@ func TestOtherVersion(t *testing.T) {
 		w := Queue(t, s, "n", TTL(3*time.Second))
 		b.exec(t, "UPDATE golock SET format=9 WHERE lock_key='' AND entry_id=''")
 		for _, name := range []string{"n", "another"} {
-			Says(t, Denied(t, s, name), "golock", "format 9", "format 3", "same version")
+			Says(t, Denied(t, s, name), "golock", "format 9", "format 4", "same version")
 		}
 		Says(t, NotRenewed(t, holder), "format 9")
 		_, err := s.Sweep(background, "", 0)

@@ -263,7 +263,7 @@ func TestRecordsByOthers(t *testing.T) {
 	head := testkit.OnlyFile(t, dir+"/*/name")
 	data := filepath.Dir(head) + "/data/"
 	testkit.Must(t, os.Mkdir(data+fmt.Sprintf("%032x-0", 1), 0o755))
-	beat := fmt.Sprintf("%020d %020d j\n", 1, 1)
+	beat := fmt.Sprintf("%020d %020d %020d j\n", 1, 1, 1)
 	for i, record := range []string{`{"ttl":9000000000000000000}`, `{"ttl":1000000000,"since":9223372036854775807}`, `[`} {
 		testkit.Must(t, os.WriteFile(data+fmt.Sprintf("%032x-0", i+2), []byte(beat+record), 0o666))
 	}
