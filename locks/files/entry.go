@@ -18,10 +18,6 @@ import (
 	"golock/locks/queue"
 )
 
-// heartbeatsPerTTL is how many heartbeats an entry writes in its TTL while it waits. A
-// lease is renewed by its holder.
-const heartbeatsPerTTL = 3
-
 // entry is one that this process has made, or that it found (Attach).
 type entry struct {
 	store    *Store

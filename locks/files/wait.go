@@ -40,7 +40,7 @@ func (e *entry) join(ctx context.Context) (a lease.Answer, err error) {
 // have read.
 func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
 	now, term := e.store.clock(), e.term.Load()
-	if e.created && now >= term.Asked.Add(term.TTL/heartbeatsPerTTL) {
+	if e.created && now >= term.Asked.Add(queue.AskEvery(term.TTL)) {
 		if err := e.writeHeartbeat(phaseJoined); err != nil {
 			return a, err
 		}
@@ -208,7 +208,7 @@ const eventLimit = time.Second
 func (e *entry) watch() {
 	defer locks.Recover(new(error)) // a renewal meets the same fault, and hands it on
 	for e.open.Err() == nil {
-		lease.Pause(e.open, min(eventLimit, e.request.TTL/heartbeatsPerTTL))
+		lease.Pause(e.open, min(eventLimit, queue.AskEvery(e.request.TTL)))
 		if e.moved(e.open, 1) {
 			select {
 			case e.events <- struct{}{}:

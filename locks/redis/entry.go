@@ -56,6 +56,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	}
 	ttl, c := e.ttl, e.call
 	c.Mode, c.Record, c.Subscribed = string(step), e.record, e.subscribed
+	c.Every = millis(queue.AskEvery(ttl).Milliseconds())
 	e.mu.Unlock()
 
 	sent = e.store.clock()

@@ -303,3 +303,19 @@ func TestHoldOutlastsOthers(t *testing.T) {
 	_, _ = open(t, k.url).Join(background, r)
 	Has(t, k, "late", 1, 0)
 }
+
+// A field that a later version of golock adds to a record stays when the script writes the record again.
+func TestFieldOfALaterVersion(t *testing.T) {
+	t.Parallel()
+	k := openKeeper(t)
+	holder, waiter := Take(t, k, "n"), Queue(t, k, "n")
+	testkit.Eventually(t, "it has asked again, over its subscription", func() bool {
+		return string(k.fields(waiter.Ref, "n")["join"]) != "0"
+	})
+	k.change(waiter.Ref, "n", "later", `"x"`)
+	testkit.Must(t, GiveBack(holder))
+	waiter.Granted()
+	if fields := k.fields(waiter.Ref, "n"); string(fields["later"]) != `"x"` || string(fields["slots"]) != `"0"` {
+		t.Errorf("the record of the holder is %s", fields)
+	}
+}

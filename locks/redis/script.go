@@ -44,6 +44,7 @@ type call struct {
 	By         string   `json:"by"`              // who asks, to be told to those evicted
 	Age        millis   `json:"age"`             // for sweep
 	Quarantine millis   `json:"quarantine"`
+	Every      millis   `json:"every"` // for a join: see queue.AskEvery
 }
 
 // tag begins all keys of a lock.

@@ -8,7 +8,7 @@ local function queueUp(mine, at, before)
   redis.call('ZADD', Q, 0, at)
   redis.call('ZADD', D, now + mine.ttl, at)
   -- Those who came together would ask together ever after.
-  local recheck = math.floor(mine.ttl / 3 * (1 - tonumber(id:sub(1, 2), 16) / 1024))
+  local recheck = math.floor(ask.every * (1 - tonumber(id:sub(1, 2), 16) / 1024))
   if changed or before == 1 then wake() end
   if mine.join == 0 then recheck = math.min(recheck, 1000) end
   if before == 0 then

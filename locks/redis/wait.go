@@ -13,7 +13,7 @@ import (
 // maxGrantAge is how old the last Ask may be when a grant is published. The rest of the
 // lease must outlast an outage that begins then, as after a renewal. A waiter asks every
 // TTL/3; renewals come a little sooner.
-func maxGrantAge(ttl time.Duration) time.Duration { return ttl/3 - ttl/20 }
+func maxGrantAge(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) - ttl/20 }
 
 // Sleep implements lease.Entry. It subscribes, returns when that is confirmed, because a
 // wake-up may have come before, and then sleeps until a message tells of a grant or to

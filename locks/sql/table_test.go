@@ -108,7 +108,7 @@ func TestOtherVersion(t *testing.T) {
 		Says(t, err, "format 9")
 		awaits(t, holder)
 		w.Waits()
-		b.exec(t, "UPDATE golock SET format=3 WHERE lock_key='' AND entry_id=''")
+		b.exec(t, "UPDATE golock SET format=4 WHERE lock_key='' AND entry_id=''")
 		Release(t, holder)
 		Release(t, w.Granted())
 		Take(t, s, "another")

@@ -32,7 +32,7 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 			"SELECT moved,late-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s),"+
 			"(SELECT COUNT(*) FROM %[7]s AND state='O' AND due<=%[2]s),"+
 			"CASE WHEN moved=%[8]d THEN %[9]d ELSE %[10]s END FROM %[7]s AND entry_id=''",
-		s.table, clock, own, micros(ttl), micros(ttl*2/3), micros(ttl/3), of, e.moved, e.place, counted), shape{columns: 5})
+		s.table, clock, own, micros(ttl), micros(ttl-queue.AskEvery(ttl)), micros(queue.AskEvery(ttl)), of, e.moved, e.place, counted), shape{columns: 5})
 	if err != nil || len(answers[0]) == 0 {
 		return false
 	}
