@@ -198,7 +198,7 @@ func withInvalid(all []locks.Entry, invalid []locks.InvalidEntry) []locks.Entry 
 // markAll marks entries as evicted, and gives the result for each: at once where the store can, else
 // one after the other as they are asked for.
 func (b *eviction) markAll(entries []locks.Entry) (result func(i int) error) {
-	if len(entries) == 0 || len(entries) > b.store.Abilities().EvictsTogether {
+	if len(entries) == 0 || !b.store.Abilities().EvictsTogether {
 		return func(i int) error { return b.mark(entries[i].Ref, evictLimit) }
 	}
 	refs := make([]locks.Ref, len(entries))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"golock/cli/term"
-	"golock/locks"
 	"golock/locks/open"
 	"golock/runner/held"
 	"golock/signals"

@@ -83,9 +83,9 @@ func (c *heldCommand) still() error {
 	if err != nil && err != open.ErrNotLinked {
 		return &config.Error{Source: config.Source{Env: "GOLOCK_LOCK_STORE"}, Problem: err.Error()}
 	}
-	abilities := store.Abilities()
-	if abilities.Leases != nil { // the golock of the run answers, or nobody
-		abilities = locks.Abilities{}
+	var abilities locks.Abilities
+	if store != nil && !hasLeases(store) { // else the golock of the run answers, or nobody
+		abilities = store.Abilities()
 	}
 	return ask(ctx, ref, abilities, held.Still)
 }

@@ -109,12 +109,12 @@ type Abilities struct {
 	// InheritorsKeep says that a process that has inherited a slot may keep it after its release.
 	InheritorsKeep bool
 
-	// EvictsTogether is how many entries of one lock an eviction marks in one step, if
-	// that is more than one.
-	EvictsTogether int
+	// EvictsTogether says that an eviction of many entries costs hardly more than that of
+	// one. Otherwise a caller with little time evicts them one by one.
+	EvictsTogether bool
 
 	// Unprotected, where the store can see that, describes the commands that golock has become
-	// (KeptByCommand) and that have closed the descriptor of their slot: the command runs on, and the
+	// (KeptByCommand), and that have closed the descriptor of their slot: the command runs on, and the
 	// slot is free. It lists those of one name or of all names (""), and changes nothing. A later run
 	// of the name removes what tells of them. nil: the store does not see them.
 	Unprotected func(ctx context.Context, name string) ([]Entry, error)

@@ -45,7 +45,7 @@ func (s *Store) URL() string {
 
 // Abilities implements locks.Store.
 func (s *Store) Abilities() locks.Abilities {
-	return locks.Abilities{Queue: s, MaxUnits: maxUnits, EvictsTogether: locks.MaxListed, Unprotected: s.unprotected}
+	return locks.Abilities{Queue: s, MaxUnits: maxUnits, EvictsTogether: true, Unprotected: s.unprotected}
 }
 
 // Close implements locks.Store. Nothing is open but what leases and tickets have.

@@ -38,7 +38,7 @@ func TestBadConnection(t *testing.T) {
 		} {
 			s := f.openURL(t, tt.url)
 			errs := map[string]error{
-				"Join": Denied(t, s, "n"), "Evict": s.Evict(background, []locks.Ref{NewRequest(t}, "n")[0].Ref, "x"),
+				"Join": Denied(t, s, "n"), "Evict": s.Evict(background, []locks.Ref{NewRequest(t, "n").Ref}, "x")[0],
 				"Forget": s.Forget(background, "n"),
 			}
 			_, errs["Sweep"] = s.Sweep(background, "", 0)
