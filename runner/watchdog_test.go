@@ -19,7 +19,7 @@ import (
 // leasedStore makes a local store one with leases, so that golock has a watchdog. What the watchdog
 // is for is tested from outside, in test/guard.
 type leasedStore struct {
-	locks.Store
+	*local.Store
 	ttl   time.Duration
 	age   time.Duration // of a lease when it is granted
 	renew func() error

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	. "golock/locks/locktest"
+	"golock/locks"
 	"golock/locks/locktest/server"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
