@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	. "golock/locks/locktest"
 	"golock/locks"
+	. "golock/locks/locktest"
 	"golock/locks/locktest/server"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
