@@ -29,7 +29,7 @@ import (
 //  1. Write a package below locks with Open or New, and add the scheme of its URL to the
 //     table in locks/open. What is linked into the full program only also belongs into
 //     locks/open/lean.go. URL MUST have no secrets and MUST open the same store again.
-//     (locks/open: TestURL)
+//     (locks/open: TestURLs)
 //  2. Decide which kind it is. One kernel lock: implement kernel.Lock, and let Join call
 //     kernel.Join. Grants that expire: embed lease.Engine, implement lease.Entry, and let
 //     package queue decide. The abilities of the kind follow: Abilities MUST do no I/O.
